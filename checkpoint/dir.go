@@ -105,23 +105,23 @@ func Open(path string, o Options) (*Dir, error) {
 // SetWorkers changes Options.Workers, for who knows only after Open how many goroutines have room. Nobody may be using d meanwhile.
 func (d *Dir) SetWorkers(n int) { d.workers = max(1, n) }
 
-// Place is what rank 0 tells the other ranks, as JSON, so that they open the same folder for the
+// Location is what rank 0 tells the other ranks, as JSON, so that they open the same folder for the
 // same attempt.
-type Place struct {
+type Location struct {
 	Path    string `json:"path"`
 	Run     string `json:"run"`
 	Attempt int    `json:"attempt"`
 	Codec   string `json:"codec"`
 }
 
-// Place is where d saves, and as whom.
-func (d *Dir) Place() Place {
-	return Place{Path: d.path, Run: d.opt.Run, Attempt: d.opt.Attempt, Codec: d.opt.Codec}
+// Location is where d saves, and as whom.
+func (d *Dir) Location() Location {
+	return Location{Path: d.path, Run: d.opt.Run, Attempt: d.opt.Attempt, Codec: d.opt.Codec}
 }
 
-// OpenPlace opens the folder of another rank. Run, attempt and codec are the place's, all else is
+// OpenLocation opens the folder of another rank. Run, attempt and codec are the location's, all else is
 // from o. A rank that does not commit needs no fence and no policy.
-func OpenPlace(p Place, o Options) (*Dir, error) {
+func OpenLocation(p Location, o Options) (*Dir, error) {
 	o.Run, o.Attempt, o.Codec = p.Run, p.Attempt, p.Codec
 	return Open(p.Path, o)
 }

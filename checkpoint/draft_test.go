@@ -48,7 +48,7 @@ func split(t testing.TB, d *Dir, s *State, n int, base *State, c Commit) (*Check
 	for i := range n {
 		writer := dr
 		if i > 0 {
-			other, err := OpenPlace(d.Place(), Options{FS: d.fs})
+			other, err := OpenLocation(d.Location(), Options{FS: d.fs})
 			must(t, err)
 			writer, err = other.JoinDraft(dr.Ticket())
 			must(t, err)

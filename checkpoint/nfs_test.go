@@ -199,8 +199,8 @@ func TestDraftJoinedByStaleClients(t *testing.T) { // without the race detector
 	need(t, err)
 	defer newest.Close()
 	client.Refresh()
-	told, err := one.OpenManifest(newest.Folder(), newest.Manifest())
+	again, err := one.OpenManifest(newest.Folder(), newest.Manifest())
 	need(t, err)
-	defer told.Close()
-	need(t, told.Verify(ctx))
+	defer again.Close()
+	need(t, again.Verify(ctx))
 }

@@ -16,8 +16,8 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// keeper is a folder in which a rapid test saves and prunes, and what must be there.
-type keeper struct {
+// keptFolder is a folder in which a rapid test saves and prunes, and what must be there.
+type keptFolder struct {
 	fs      *vfs.Mem
 	attempt int
 	step    int64
@@ -33,7 +33,7 @@ type kept struct {
 	pinned  bool
 }
 
-func (k *keeper) open(t *rapid.T, p checkpoint.Policy) *checkpoint.Dir {
+func (k *keptFolder) open(t *rapid.T, p checkpoint.Policy) *checkpoint.Dir {
 	d, err := checkpoint.Open(hardPath, checkpoint.Options{FS: k.fs, Run: "keep", Attempt: k.attempt, Keep: p})
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func (k *keeper) open(t *rapid.T, p checkpoint.Policy) *checkpoint.Dir {
 
 // begin is a new attempt, which goes on from the newest, or (as one does whose newest was unreadable)
 // from any older one that is still there.
-func (k *keeper) begin(t *rapid.T) {
+func (k *keptFolder) begin(t *rapid.T) {
 	k.attempt++
 	k.bases = map[int64]*checkpoint.State{}
 	d := k.open(t, checkpoint.Policy{})
@@ -79,7 +79,7 @@ func (k *keeper) begin(t *rapid.T) {
 	}
 }
 
-func (k *keeper) policy(t *rapid.T) checkpoint.Policy {
+func (k *keptFolder) policy(t *rapid.T) checkpoint.Policy {
 	p := checkpoint.Policy{Last: rapid.IntRange(2, 4).Draw(t, "last")}
 	if rapid.Bool().Draw(t, "every?") {
 		p.Every = int64(rapid.IntRange(2, 5).Draw(t, "every"))
@@ -94,7 +94,7 @@ func (k *keeper) policy(t *rapid.T) checkpoint.Policy {
 }
 
 // save saves the next step with a policy, whole or as the difference to a full one of this attempt.
-func (k *keeper) save(t *rapid.T) {
+func (k *keptFolder) save(t *rapid.T) {
 	k.step++
 	d := k.open(t, k.policy(t))
 	s := hardState(k.step, k.attempt)
@@ -117,7 +117,7 @@ func (k *keeper) save(t *rapid.T) {
 	k.alive = append(k.alive, now)
 }
 
-func (k *keeper) pin(t *rapid.T) {
+func (k *keptFolder) pin(t *rapid.T) {
 	i := rapid.IntRange(0, len(k.alive)-1).Draw(t, "pin")
 	err := k.open(t, checkpoint.Policy{}).Pin(t.Context(), k.alive[i].step, fmt.Sprintf("p%d", k.alive[i].step))
 	if err == nil {
@@ -128,7 +128,7 @@ func (k *keeper) pin(t *rapid.T) {
 }
 
 // strew puts a file or a folder of somebody else among the checkpoints.
-func (k *keeper) strew(t *rapid.T) {
+func (k *keptFolder) strew(t *rapid.T) {
 	name := rapid.SampledFrom([]string{
 		"step-000000000001-copy", "notes.txt", "step-1", "step-000000000001.broken", "MANIFEST.json", "attempt-x.json", "best",
 	}).Draw(t, "foreign")
@@ -150,7 +150,7 @@ func (k *keeper) strew(t *rapid.T) {
 }
 
 // prune applies a policy by hand, as an attempt or as a tool, and holds the outcome against the plan.
-func (k *keeper) prune(t *rapid.T) {
+func (k *keptFolder) prune(t *rapid.T) {
 	p := k.policy(t)
 	d := k.open(t, checkpoint.Policy{})
 	before := k.present(t, d)
@@ -193,7 +193,7 @@ func (k *keeper) prune(t *rapid.T) {
 }
 
 // present are those of the history that counts which no policy has removed, newest first.
-func (k *keeper) present(t *rapid.T, d *checkpoint.Dir) (there []kept) {
+func (k *keptFolder) present(t *rapid.T, d *checkpoint.Dir) (there []kept) {
 	list, err := d.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -208,7 +208,7 @@ func (k *keeper) present(t *rapid.T, d *checkpoint.Dir) (there []kept) {
 	return there
 }
 
-func (k *keeper) look(t *rapid.T) {
+func (k *keptFolder) look(t *rapid.T) {
 	d := k.open(t, checkpoint.Policy{})
 	list, err := d.List(t.Context())
 	if err != nil {
@@ -253,7 +253,7 @@ func (k *keeper) look(t *rapid.T) {
 func TestRetentionKeepsWhatCounts(t *testing.T) { // without the race detector
 	t.Parallel()
 	property := func(t *rapid.T) {
-		k := &keeper{fs: vfs.NewMem(), foreign: map[string]string{}}
+		k := &keptFolder{fs: vfs.NewMem(), foreign: map[string]string{}}
 		if err := errors.Join(k.fs.Mkdir("/run"), k.fs.Mkdir(hardPath)); err != nil {
 			t.Fatal(err)
 		}

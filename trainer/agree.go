@@ -2,7 +2,6 @@ package trainer
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -10,14 +9,11 @@ import (
 	"ddpbatch/mpi"
 )
 
-// maxMessage bounds what a rank accepts as another's outcome: a few facts or an error.
-const maxMessage = 1 << 20
-
-// outcome is what one rank tells all others.
-type outcome struct {
-	Value json.RawMessage `json:"value,omitempty"`
-	Error string          `json:"error,omitempty"`
-	Class string          `json:"class,omitempty"` // of the error, a key of classes
+// outcome is what one rank has to show to all others: a value, or an error.
+type outcome[T any] struct {
+	Value T
+	Error string // empty: none
+	Class string // of the error, a key of classes
 }
 
 // classes are the errors that callers on every rank tell apart, to choose an exit code.
@@ -47,24 +43,17 @@ func (e *remoteError) Unwrap() error        { return e.class }
 func onRank0[T any](ctx context.Context, comm *mpi.Comm, f func() (T, error)) (T, error) {
 	var value T
 	var own error
-	var o outcome
 	if comm.Rank() == 0 {
-		if value, own = f(); own == nil {
-			o.Value, own = json.Marshal(value)
-		}
-		o.fail(own)
+		value, own = f()
 	}
-	if err := o.broadcast(ctx, comm, 0); err != nil {
-		return value, errors.Join(own, err)
-	}
+	o, err := mpi.BroadcastObject(ctx, comm, outcomeOf(value, own), 0)
 	switch {
+	case err != nil:
+		return value, errors.Join(own, err)
 	case comm.Rank() == 0:
 		return value, own
-	case o.Error != "":
-		return value, &remoteError{rank: 0, text: o.Error, class: classes[o.Class]}
 	}
-	err := json.Unmarshal(o.Value, &value)
-	return value, err
+	return o.Value, o.error(0)
 }
 
 // together returns nil if err is nil on all ranks. Otherwise every rank gets an
@@ -82,21 +71,20 @@ func together(ctx context.Context, comm *mpi.Comm, err error) error {
 	if rank == comm.Size() {
 		return nil
 	}
-	var o outcome
-	o.fail(err)
-	if e := o.broadcast(ctx, comm, rank); e != nil {
+	o, e := mpi.BroadcastObject(ctx, comm, outcomeOf(struct{}{}, err), rank)
+	switch {
+	case e != nil:
 		return errors.Join(err, e)
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
-	return &remoteError{rank: rank, text: o.Error, class: classes[o.Class]}
+	return o.error(rank)
 }
 
-// fail makes o the outcome err, unless that is nil.
-func (o *outcome) fail(err error) {
+func outcomeOf[T any](value T, err error) outcome[T] {
+	o := outcome[T]{Value: value}
 	if err == nil {
-		return
+		return o
 	}
 	o.Error = err.Error()
 	for name, class := range classes {
@@ -104,32 +92,15 @@ func (o *outcome) fail(err error) {
 			o.Class = name
 		}
 	}
+	return o
 }
 
-// broadcast makes o on every rank what it is on root.
-func (o *outcome) broadcast(ctx context.Context, comm *mpi.Comm, root int) error {
-	var text []byte
-	size := make([]int64, 1)
-	if comm.Rank() == root {
-		var err error
-		if text, err = json.Marshal(o); err != nil {
-			return err
-		}
-		size[0] = int64(len(text))
+// error is that of an outcome of another rank.
+func (o outcome[T]) error(rank int) error {
+	if o.Error == "" {
+		return nil
 	}
-	if err := mpi.Broadcast(ctx, comm, size, root); err != nil {
-		return err
-	}
-	if size[0] < 0 || size[0] > maxMessage {
-		return fmt.Errorf("rank %d announces a message of %d bytes, at most %d are accepted", root, size[0], maxMessage)
-	}
-	if comm.Rank() != root {
-		text = make([]byte, size[0])
-	}
-	if err := mpi.Broadcast(ctx, comm, text, root); err != nil {
-		return err
-	}
-	return json.Unmarshal(text, o)
+	return &remoteError{rank: rank, text: o.Error, class: classes[o.Class]}
 }
 
 // elsewhere marks what a Saver says went wrong on another rank.

@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -34,7 +35,7 @@ func (t *trainer) noteLoss(loss float64) {
 // explainLoss ends training after a loss that is no number, on all ranks, with the step in which the first rank had one, and with what
 // the first rank that knows says of it. step is the last that was begun.
 func (t *trainer) explainLoss(ctx context.Context, step int64, loss float64) error {
-	if err := t.diedWhileSaving(ctx); err != nil {
+	if err := t.divergedInSave(ctx); err != nil {
 		return err
 	}
 	bad := t.bad
@@ -49,7 +50,7 @@ func (t *trainer) explainLoss(ctx context.Context, step int64, loss float64) err
 	// Batch normalization over ranks would wait for the others, which may have no reason to look.
 	pass := nn.Pass{Training: t.batchNorm == nil, BLAS: t.blas, Seed: bad.seed}
 	var own error
-	if fault := t.engine.fault(&pass, &bad.batch); fault != "" {
+	if fault := t.engine.firstNonFinite(&pass, &bad.batch); fault != "" {
 		own = t.diverged(first[0], what+", as "+fault)
 	}
 	if err := together(ctx, t.env.Comm, own); err != nil {
@@ -63,8 +64,8 @@ func (t *trainer) explainLoss(ctx context.Context, step int64, loss float64) err
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
-// faultOf names the first of layers that makes numbers that are not finite of x; empty: none does.
-func faultOf(layers *nn.Sequential, pass *nn.Pass, x nn.Matrix) string {
+// firstNonFiniteOf names the first of layers that makes numbers that are not finite of x; empty: none does.
+func firstNonFiniteOf(layers *nn.Sequential, pass *nn.Pass, x nn.Matrix) string {
 	if !vec.Finite(x.Data) {
 		return "the inputs hold numbers that are not finite"
 	}
@@ -86,10 +87,10 @@ func faultOf(layers *nn.Sequential, pass *nn.Pass, x nn.Matrix) string {
 func (t *trainer) diverged(step int64, what string) error {
 	left := "there is no checkpoint"
 	if t.saver != nil {
-		t.saved = max(t.saved, t.saver.Stats().Step)
+		t.committedStep = max(t.committedStep, t.saver.Stats().Step)
 	}
-	if t.saved >= 0 {
-		left = fmt.Sprintf("the newest checkpoint is of step %d", t.saved)
+	if t.committedStep >= 0 {
+		left = fmt.Sprintf("the newest checkpoint is of step %d", t.committedStep)
 	}
 	return fmt.Errorf("%w at step %d (epoch %d): %s; lower optimizer.lr (now %v) or look at the data; %s",
 		ErrDiverged, step, t.at.Epoch, what, t.cfg.Optimizer.LR, left)
@@ -97,3 +98,17 @@ func (t *trainer) diverged(step int64, what string) error {
 
 // inStep tells in which step something went wrong.
 func inStep(step int64, err error) error { return fmt.Errorf("step %d: %w", step, err) }
+
+// exponent is the bits of a float32 that are all set where it is not finite.
+const exponent = 0x7f800000
+
+// checkSaved refuses to save a state that no training can go on from. data are float32s, little-endian; the Saver says of which array.
+func (t *trainer) checkSaved(_ string, data []byte) error {
+	for ; len(data) >= 4; data = data[4:] {
+		if bits := binary.LittleEndian.Uint32(data); bits&exponent == exponent {
+			return fmt.Errorf("%w: it holds %v; lower optimizer.lr (now %v) or look at the data",
+				ErrDiverged, math.Float32frombits(bits), t.cfg.Optimizer.LR)
+		}
+	}
+	return nil
+}

@@ -2,7 +2,9 @@ package trainer
 
 import (
 	"context"
+	"strings"
 
+	"ddpbatch/trainer/blas"
 	"ddpbatch/trainer/data"
 	"ddpbatch/trainer/internal/vec"
 	"ddpbatch/trainer/nn"
@@ -20,8 +22,9 @@ type engine interface {
 	// score evaluates b's rows. A stage that does not see the outputs gives the zero score.
 	score(ctx context.Context, pass *nn.Pass, b *data.Batch) (score, error)
 
-	// fault names the first layer of this rank that makes numbers that are not finite of b, or of what it got for b last; empty: none.
-	fault(pass *nn.Pass, b *data.Batch) string
+	// firstNonFinite names the first layer of this rank that makes numbers that are not finite of b, or of what it got for b last; empty:
+	// none.
+	firstNonFinite(pass *nn.Pass, b *data.Batch) string
 }
 
 // score is what a model does on rows that it is not trained on.
@@ -51,7 +54,9 @@ func (r *replica) score(_ context.Context, pass *nn.Pass, b *data.Batch) (score,
 	return scoreOf(r.layers.Forward(pass, r.x(b)), b, r.loss), nil
 }
 
-func (r *replica) fault(pass *nn.Pass, b *data.Batch) string { return faultOf(r.layers, pass, r.x(b)) }
+func (r *replica) firstNonFinite(pass *nn.Pass, b *data.Batch) string {
+	return firstNonFiniteOf(r.layers, pass, r.x(b))
+}
 
 func (r *replica) x(b *data.Batch) nn.Matrix {
 	return nn.Matrix{Rows: b.Rows, Cols: r.inputs, Data: b.X}
@@ -67,4 +72,148 @@ func scale(dy nn.Matrix, factor float32) {
 	if factor != 1 {
 		vec.Scale(dy.Data, factor)
 	}
+}
+
+// openBLAS finds what computes the matrix products.
+func (t *trainer) openBLAS() error {
+	threads := max(1, t.env.Threads)
+	if t.cfg.Mode == "dp" {
+		threads = 1 // of each replica
+	}
+	library, info, err := blas.Open(blas.Config{Library: t.libraryPath(), Threads: threads, Dirs: t.env.LibraryDirs})
+	if err != nil {
+		return err
+	}
+	how := "float32"
+	if t.cfg.Precision != "float32" {
+		library, how = blas.Narrow(library, blas.Precision(t.cfg.Precision))
+	}
+	t.blas = library
+	if t.env.Comm.Rank() == 0 {
+		t.print("rank 0 | matrix products by %s | %s\n", info, how)
+		t.advice = info.Advice
+	}
+	return nil
+}
+
+// advise tells rank 0's user of a faster library, where the model is large enough for the products to matter.
+func (t *trainer) advise(model *nn.Sequential) {
+	const few = 4096 // parameters: a step takes no longer than its collectives
+	count := 0
+	for _, p := range model.Params() {
+		count += len(p.Value)
+	}
+	if t.advice != "" && count > few {
+		t.log.Warn(t.advice)
+	}
+}
+
+// libraryPath is what blas names: a path is relative to the job's workdir, where it has a slash; else the loader knows it.
+func (t *trainer) libraryPath() string {
+	if strings.Contains(t.cfg.BLAS, "/") {
+		return below(t.env.WorkDir, t.cfg.BLAS)
+	}
+	return t.cfg.BLAS
+}
+
+// newEngine makes what computes this rank's part of the gradients.
+func (t *trainer) newEngine() (engine, error) {
+	whole, err := t.newReplica()
+	if err != nil {
+		return nil, err
+	}
+	t.names = namesOf(whole.layers)
+	t.advise(whole.layers)
+	switch {
+	case t.cfg.Mode == "dp":
+		replicas := []*replica{whole}
+		for range t.replicas() - 1 {
+			r, err := t.newReplica()
+			if err != nil {
+				return nil, err
+			}
+			replicas = append(replicas, r)
+		}
+		return newDataParallel(replicas), nil
+	case t.cfg.Pipeline == 1:
+		return whole, nil
+	}
+	return t.newStage(whole)
+}
+
+func (t *trainer) newReplica() (*replica, error) {
+	var sums nn.Reducer
+	if t.batchNorm != nil {
+		sums = t.batchNorm
+	}
+	layers, err := newModel(t.cfg.Model, t.train.Spec(), t.cfg.Seed, sums)
+	if err != nil {
+		return nil, err
+	}
+	return &replica{layers: layers, loss: newLoss(t.cfg.Loss), inputs: t.train.Spec().Inputs}, nil
+}
+
+// newStage makes this rank's stage of a pipeline. Each copy of it is cut out of a whole model, which all ranks draw alike, and shares the
+// memory of the first: the rest of the model is not kept.
+func (t *trainer) newStage(whole *replica) (engine, error) {
+	bounds := boundaries(whole.layers, whole.inputs)
+	at, err := splitIntoStages(whole.layers, bounds, t.cfg.Pipeline)
+	if err != nil {
+		return nil, err
+	}
+	stage := t.topology.line.Rank()
+	p := newPipeline(t.topology.line, t.microBatches(), bounds[at[stage]], bounds[at[stage+1]])
+	for whole.layers = whole.layers.Slice(at[stage], at[stage+1]); ; {
+		p.add(whole)
+		if p.full() {
+			return p, nil
+		}
+		if whole, err = t.newReplica(); err != nil {
+			return nil, err
+		}
+		whole.layers = whole.layers.Slice(at[stage], at[stage+1])
+	}
+}
+
+// replicas is how many each rank has in mode "dp".
+func (t *trainer) replicas() int {
+	if t.cfg.Replicas > 0 {
+		return t.cfg.Replicas
+	}
+	return max(1, t.env.Threads)
+}
+
+// microBatches is how many parts a pipeline cuts a batch into.
+func (t *trainer) microBatches() int {
+	if t.cfg.MicroBatches > 0 {
+		return t.cfg.MicroBatches
+	}
+	return t.cfg.Pipeline
+}
+
+// lossFunc returns the mean loss of outputs y for the rows of b, and its gradient.
+type lossFunc func(y nn.Matrix, b *data.Batch) (float64, nn.Matrix)
+
+func newLoss(name string) lossFunc {
+	if name == "mse" {
+		var mse nn.MSE
+		return func(y nn.Matrix, b *data.Batch) (float64, nn.Matrix) {
+			return mse.Loss(y, nn.Matrix{Rows: y.Rows, Cols: y.Cols, Data: b.Y})
+		}
+	}
+	var entropy nn.CrossEntropy
+	return func(y nn.Matrix, b *data.Batch) (float64, nn.Matrix) {
+		return entropy.Loss(y, b.Labels)
+	}
+}
+
+// countRight is how many rows of logits are largest at their label.
+func countRight(logits nn.Matrix, b *data.Batch) int {
+	n := 0
+	for i, label := range b.Labels {
+		if nn.Argmax(logits.Row(i)) == label {
+			n++
+		}
+	}
+	return n
 }

@@ -19,7 +19,7 @@ type evaluation struct {
 // evaluate goes through the evaluation rows, where there are any, each on one replica, and keeps the checkpoint of the best
 // evaluation where that is asked for. If the ranks agree to stop before it is over, it counts for nothing and is due again.
 func (t *trainer) evaluate(ctx context.Context) (stopped bool, err error) {
-	t.at.LookDue = false
+	t.at.EvalDue = false
 	if t.eval == nil {
 		return false, nil
 	}
@@ -28,7 +28,7 @@ func (t *trainer) evaluate(ctx context.Context) (stopped bool, err error) {
 		return false, fmt.Errorf("evaluate after step %d: %w", t.at.Step, err)
 	}
 	if stopped {
-		t.at.LookDue = true
+		t.at.EvalDue = true
 		return true, nil
 	}
 	rows, labels := float64(t.eval.Len()), float64(t.eval.Spec().Labels)
@@ -37,13 +37,13 @@ func (t *trainer) evaluate(ctx context.Context) (stopped bool, err error) {
 		t.evaluation.accuracy = sums[1] / (rows * labels)
 	}
 	if l := t.evaluation.loss; !finite(l) {
-		if err := t.diedWhileSaving(ctx); err != nil {
+		if err := t.divergedInSave(ctx); err != nil {
 			return false, err
 		}
 		return false, t.diverged(t.at.Step, fmt.Sprintf("the loss on the evaluation rows is %v", l))
 	}
 	t.writeMetrics(t.evaluation)
-	if err := t.keepBest(ctx); err != nil || !t.plan.KeepBest {
+	if err := t.keepBest(ctx); err != nil || !t.policy.KeepBest {
 		return false, err
 	}
 	return false, t.save(ctx, false) // for the policy to choose from
@@ -55,11 +55,11 @@ func (t *trainer) scoreRows(ctx context.Context) (sums []float64, stopped bool, 
 		return nil, false, err
 	}
 	pass := nn.Pass{BLAS: t.blas}
-	batch, replicas := t.cfg.BatchSize, t.layout.replicas
-	rounds, ask := ceil(t.eval.Len(), replicas*batch), t.newAsker()
+	batch, replicas := t.cfg.BatchSize, t.topology.replicas
+	rounds, ask := ceil(t.eval.Len(), replicas*batch), t.newStopPoll()
 	sums = make([]float64, 2) // counts are exact: float64 holds whole numbers up to 2^53
 	for round := range rounds {
-		if first := (round*replicas + t.layout.replica) * batch; first < t.eval.Len() {
+		if first := (round*replicas + t.topology.replica) * batch; first < t.eval.Len() {
 			t.rows = t.rows[:0]
 			for row := first; row < min(first+batch, t.eval.Len()); row++ {
 				t.rows = append(t.rows, row)

@@ -4,9 +4,10 @@ import (
 	"context"
 
 	"ddpbatch/mpi"
+	"ddpbatch/trainer/data"
 )
 
-// run trains, saves what was done, and tells how it went.
+// run trains, saves what was done, and reports how it went.
 func (t *trainer) run(ctx context.Context) (Result, error) {
 	if t.at.Epoch >= t.cfg.Epochs && t.env.Comm.Rank() == 0 {
 		t.print("rank 0 | nothing to do: epoch %d was reached before, and epochs is %d\n", t.at.Epoch, t.cfg.Epochs)
@@ -22,7 +23,7 @@ func (t *trainer) run(ctx context.Context) (Result, error) {
 	t.reportSaves()
 	result := t.result(stopped)
 	if stopped {
-		result.OutOfTime, err = mpi.BroadcastObject(ctx, t.env.Comm, t.hurried, 0)
+		result.OutOfTime, err = mpi.BroadcastObject(ctx, t.env.Comm, t.outOfTime, 0)
 	}
 	return result, err
 }
@@ -30,17 +31,17 @@ func (t *trainer) run(ctx context.Context) (Result, error) {
 // trainEpochs trains from where setUp left off to the end of the last epoch, to where nothing gets better any more, or to
 // a stop that the ranks have agreed on.
 func (t *trainer) trainEpochs(ctx context.Context) (stopped bool, err error) {
-	for t.at.Epoch < t.cfg.Epochs && !t.enough() && !t.cut() {
+	for t.at.Epoch < t.cfg.Epochs && !t.stoppedImproving() && !t.reachedMaxSteps() {
 		if stopped, err := t.trainEpoch(ctx); err != nil || stopped {
 			return stopped, err
 		}
 		if t.stepsLeft() > 0 {
-			break // enough, or cut
+			break // the evaluations get no better, or max_steps is reached
 		}
 		if stopped, err := t.endEpoch(ctx); err != nil || stopped {
 			return stopped, err
 		}
-		if t.lastEpoch() || t.cut() {
+		if t.lastEpoch() || t.reachedMaxSteps() {
 			break // at its end, from where a job with more of them goes on
 		}
 		t.at = t.at.nextEpoch()
@@ -52,12 +53,12 @@ func (t *trainer) trainEpochs(ctx context.Context) (stopped bool, err error) {
 // before the run's last step.
 func (t *trainer) trainEpoch(ctx context.Context) (stopped bool, err error) {
 	t.beginEpoch()
-	if t.at.LookDue && t.stepsLeft() > 0 { // an evaluation was broken off
+	if t.at.EvalDue && t.stepsLeft() > 0 { // an evaluation was broken off
 		if stopped, err := t.evaluate(ctx); err != nil || stopped {
 			return stopped, err
 		}
 	}
-	for t.stepsLeft() > 0 && !t.enough() && !t.cut() {
+	for t.stepsLeft() > 0 && !t.stoppedImproving() && !t.reachedMaxSteps() {
 		if err := t.step(ctx); err != nil {
 			return false, err
 		}
@@ -67,7 +68,7 @@ func (t *trainer) trainEpoch(ctx context.Context) (stopped bool, err error) {
 		if t.sums[stopSum] > 0 && t.at.Step < t.totalSteps() {
 			return true, nil
 		}
-		if t.settled && t.due() {
+		if t.inSync && t.due() {
 			if err := t.save(ctx, false); err != nil {
 				return false, err
 			}
@@ -81,9 +82,9 @@ func (t *trainer) trainEpoch(ctx context.Context) (stopped bool, err error) {
 // The gradient is that of the mean loss of all rows of the step on all ranks. A rank has them in
 // several passes where it accumulates; each counts by the rows that it has, which may be none.
 func (t *trainer) step(ctx context.Context) error {
-	start, alone := t.now(), t.alone()
+	start, alone := t.now(), t.stepsAlone()
 	rows := min(t.rowsLeft(), t.rowsPerStep())
-	passes := ceil(rows, t.cfg.BatchSize*t.layout.replicas)
+	passes := ceil(rows, t.cfg.BatchSize*t.topology.replicas)
 
 	t.ddp.ZeroGrad()
 	if !alone {
@@ -96,16 +97,16 @@ func (t *trainer) step(ctx context.Context) error {
 		b := t.nextBatch()
 		t.pass.Seed = t.seedOf(i)
 		t.share = float64(b.Rows) / float64(rows)
-		factor := t.lossScale() * float32(t.share*float64(t.layout.replicas)) // ddp divides by the replicas
+		factor := t.lossScale() * float32(t.share*float64(t.topology.replicas)) // ddp divides by the replicas
 		last := i == passes-1
-		if err := t.engine.train(ctx, &t.pass, b, factor, t.beginner(last)); err != nil {
+		if err := t.engine.train(ctx, &t.pass, b, factor, t.lossCallback(last)); err != nil {
 			return inStep(t.at.Step+1, err)
 		}
 	}
 	if err := t.finishSums(ctx); err != nil {
 		return inStep(t.at.Step+1, err)
 	}
-	// It is NaN if any rank's loss is, so that all ranks end here together; those that step alone do when they settle.
+	// It is NaN if any rank's loss is, so that all ranks end here together; those that step alone do when they average their parameters.
 	loss := t.sums[lossSum]
 	if !finite(loss) && !alone {
 		return t.explainLoss(ctx, t.at.Step+1, loss)
@@ -134,30 +135,30 @@ func (t *trainer) update(ctx context.Context) error {
 
 // afterStep does what belongs between two steps. It says whether the ranks agreed to stop in the middle of an evaluation.
 func (t *trainer) afterStep(ctx context.Context) (stopped bool, err error) {
-	if err := t.settle(ctx); err != nil {
+	if err := t.averageParameters(ctx); err != nil {
 		return false, inStep(t.at.Step, err)
 	}
-	t.haste = t.sums[hasteSum] > 0
+	t.quickSave = t.sums[quickSum] > 0
 	if err := t.compareParameters(ctx); err != nil {
 		return false, inStep(t.at.Step, err)
 	}
 	every := int64(t.cfg.Evaluate.EverySteps)
-	t.at.LookDue = t.at.LookDue || every > 0 && t.at.Step%every == 0
-	if t.at.LookDue && t.settled && t.stepsLeft() > 0 {
+	t.at.EvalDue = t.at.EvalDue || every > 0 && t.at.Step%every == 0
+	if t.at.EvalDue && t.inSync && t.stepsLeft() > 0 {
 		return t.evaluate(ctx)
 	}
 	return false, nil
 }
 
-// looksAtEnd tells whether there is an evaluation at the end of the epoch.
-func (t *trainer) looksAtEnd() bool {
+// evaluatesAtEpochEnd tells whether there is an evaluation at the end of the epoch.
+func (t *trainer) evaluatesAtEpochEnd() bool {
 	every := t.cfg.Evaluate.EveryEpochs
-	return t.at.LookDue || every > 0 && (t.lastEpoch() || (t.at.Epoch+1)%every == 0)
+	return t.at.EvalDue || every > 0 && (t.lastEpoch() || (t.at.Epoch+1)%every == 0)
 }
 
-// endEpoch evaluates, where that is asked for, and tells how the epoch went.
+// endEpoch evaluates, where that is asked for, and reports how the epoch went.
 func (t *trainer) endEpoch(ctx context.Context) (stopped bool, err error) {
-	if t.looksAtEnd() {
+	if t.evaluatesAtEpochEnd() {
 		if stopped, err := t.evaluate(ctx); err != nil || stopped {
 			return stopped, err
 		}
@@ -165,3 +166,93 @@ func (t *trainer) endEpoch(ctx context.Context) (stopped bool, err error) {
 	t.reportEpoch()
 	return false, nil
 }
+
+// dealEpoch deals out the rows of the epoch that have not been trained on.
+func (t *trainer) dealEpoch() {
+	t.dealtBefore = t.at.Rows
+	t.sampler.SetEpoch(t.at.Epoch, t.at.Rows)
+}
+
+// beginEpoch deals the rows out and has the first of them read.
+func (t *trainer) beginEpoch() {
+	t.dealEpoch()
+	t.loader.Begin(t.sampler.Indices(), t.cfg.BatchSize)
+	t.announceEpoch()
+}
+
+// nextBatch is this replica's rows of the next pass. There are none left where rows do not divide evenly and others have one more.
+func (t *trainer) nextBatch() *data.Batch {
+	if t.last = t.loader.Next(); t.last == nil {
+		t.last = &t.none
+	}
+	return t.last
+}
+
+// rowsPerStep is how many rows all ranks together train on in a step; the last one of an epoch may have fewer.
+func (t *trainer) rowsPerStep() int {
+	return t.cfg.BatchSize * t.cfg.Accumulate * t.topology.replicas
+}
+
+// rowsPerEpoch is how many rows all ranks together are dealt in a whole epoch.
+func (t *trainer) rowsPerEpoch() int {
+	rows, world := t.train.Len(), t.topology.replicas
+	switch t.cfg.Data.Remainder {
+	case "pad":
+		return ceil(rows, world) * world
+	case "drop":
+		return rows / world * world
+	}
+	return rows
+}
+
+// rowsLeft is how many rows of the epoch all ranks together have not been dealt yet.
+func (t *trainer) rowsLeft() int { return t.sampler.Total() - (t.at.Rows - t.dealtBefore) }
+
+// stepsLeft is how many steps of the epoch are left.
+func (t *trainer) stepsLeft() int { return ceil(t.rowsLeft(), t.rowsPerStep()) }
+
+// totalSteps is how many steps the run has, those before a resume included, which may have been with another number of ranks.
+func (t *trainer) totalSteps() int64 {
+	if t.at.Epoch >= t.cfg.Epochs { // a job that goes on with fewer epochs than it has behind it
+		return t.at.Step
+	}
+	later := int64(t.cfg.Epochs - 1 - t.at.Epoch)
+	steps := t.at.Step + int64(t.stepsLeft()) + later*int64(ceil(t.rowsPerEpoch(), t.rowsPerStep()))
+	if most := int64(t.cfg.MaxSteps); most > 0 && most < steps {
+		return max(most, t.at.Step) // a job may go on with fewer than it has behind it, here too
+	}
+	return steps
+}
+
+func (t *trainer) lastEpoch() bool { return t.at.Epoch >= t.cfg.Epochs-1 }
+
+// stoppedImproving tells whether the evaluations have stopped getting better.
+func (t *trainer) stoppedImproving() bool {
+	patience := t.cfg.Evaluate.Patience
+	return patience > 0 && t.at.Best.Since >= patience
+}
+
+// reachedMaxSteps tells whether the run has had as many steps as max_steps lets it have.
+func (t *trainer) reachedMaxSteps() bool {
+	return t.cfg.MaxSteps > 0 && t.at.Step >= int64(t.cfg.MaxSteps)
+}
+
+// seedOf is what the i-th pass of the step draws random numbers from: no other step, replica or pass has the same.
+func (t *trainer) seedOf(i int) uint64 {
+	return mix(mix(mix(t.cfg.Seed, uint64(t.at.Step)), uint64(t.topology.replica)), uint64(i))
+}
+
+func (t *trainer) result(stopped bool) Result {
+	epochs := t.at.Epoch
+	if t.stepsLeft() == 0 {
+		epochs++
+	}
+	e := t.evaluation
+	return Result{
+		Steps: t.at.Step, Epochs: epochs, Loss: t.at.loss(),
+		Evaluated: e.done, Accuracy: e.accuracy, EvalLoss: e.loss,
+		Checkpoint: t.path, Best: t.bestPath, Early: t.stoppedImproving(), Stopped: stopped, Resumed: t.resumed,
+	}
+}
+
+func ceil(a, b int) int { return (a + b - 1) / b }

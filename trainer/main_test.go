@@ -6,16 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/testkit/npy"
 	"ddpbatch/internal/vfs"
 	"ddpbatch/mpi"
 	"ddpbatch/mpi/store"
+	"ddpbatch/mpi/transport"
 	"ddpbatch/trainer/data"
 )
 
@@ -40,8 +45,8 @@ func train(t testing.TB, size int, cfg Config, change func(rank int, cfg *Config
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	meeting := store.NewMemory()
-	defer meeting.Close()
+	shared := store.NewMemory()
+	defer shared.Close()
 	world := make([]*rank, size)
 	var all sync.WaitGroup
 	for i := range size {
@@ -49,7 +54,7 @@ func train(t testing.TB, size int, cfg Config, change func(rank int, cfg *Config
 		world[i] = r
 		all.Go(func() {
 			comm, err := mpi.Init(ctx, mpi.InitConfig{
-				Rank: i, Size: size, Store: meeting, Listen: "127.0.0.1",
+				Rank: i, Size: size, Store: shared, Listen: "127.0.0.1",
 				Run: "test", Attempt: 1, Secret: [32]byte{1}, Config: mpi.DefaultConfig(),
 			})
 			if err != nil {
@@ -173,4 +178,215 @@ func (c checkpoints) steps(t testing.TB) []int64 {
 		steps = append(steps, info.Step)
 	}
 	return steps
+}
+
+// patience is how long a world of ranks may take, on a machine that has other things to do.
+const patience = 5 * time.Minute
+
+// onRanks runs f as every rank of a world over "tcp", over "shm", or "local": with ranks that are goroutines without a network. It returns
+// when all have, with their errors, and fails the test if that takes too long.
+func onRanks(t testing.TB, over string, size int, f func(ctx context.Context, comm *mpi.Comm) error) []error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	connect := connections(ctx, t, over, size)
+	errs := testkit.Each(size, func(rank int) error {
+		comm, err := connect[rank]()
+		if err != nil {
+			return err
+		}
+		return errors.Join(f(ctx, comm), comm.Close())
+	})
+	if ctx.Err() != nil {
+		t.Fatalf("the ranks took more than %v, and ended with %v", patience, errs)
+	}
+	return errs
+}
+
+// trainOver is train over any transport.
+func trainOver(t testing.TB, over string, size int, cfg Config, change func(rank int, cfg *Config, env *Env)) []*rank {
+	t.Helper()
+	world := make([]*rank, size)
+	for i := range world {
+		world[i] = new(rank)
+	}
+	errs := onRanks(t, over, size, func(ctx context.Context, comm *mpi.Comm) error {
+		r := world[comm.Rank()]
+		ctx, r.out.kill = context.WithCancel(ctx)
+		defer r.out.kill()
+		cfg, env := cfg, Env{Comm: comm, Out: &r.out}
+		if change != nil {
+			change(comm.Rank(), &cfg, &env)
+		}
+		var err error
+		r.Result, err = Run(ctx, cfg, env)
+		return err
+	})
+	for i, r := range world {
+		r.err = errs[i]
+	}
+	return world
+}
+
+// connections returns what gives each rank its communicator.
+func connections(ctx context.Context, t testing.TB, over string, size int) []func() (*mpi.Comm, error) {
+	t.Helper()
+	connect := make([]func() (*mpi.Comm, error), size)
+	if over == "local" {
+		comms, err := mpi.InitLocal(ctx, transport.NewNetwork(size), mpi.InitConfig{Config: mpi.DefaultConfig()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range connect {
+			connect[i] = func() (*mpi.Comm, error) { return comms[i], nil }
+		}
+		return connect
+	}
+	shared := store.NewMemory()
+	t.Cleanup(func() { _ = shared.Close() })
+	for i := range connect {
+		connect[i] = func() (*mpi.Comm, error) {
+			cfg := mpi.DefaultConfig()
+			cfg.Transport = over
+			return mpi.Init(ctx, mpi.InitConfig{
+				Rank: i, Size: size, Store: shared, Listen: "127.0.0.1", Run: "test", Attempt: 1, Secret: [32]byte{1}, Config: cfg,
+			})
+		}
+	}
+	return connect
+}
+
+// training is what a run without faults came to.
+type training struct {
+	Result
+	checkpoints checkpoints
+	state       *checkpoint.State // after the last step
+	losses      []float64         // of the steps
+}
+
+// complete trains to the end, and fails the test if it cannot.
+func complete(t testing.TB, over string, size int, cfg Config, change func(rank int, cfg *Config, env *Env)) training {
+	t.Helper()
+	return completeIn(t, newCheckpoints(), over, size, cfg, change)
+}
+
+// completeIn is complete with checkpoints in c, where there may be some already.
+func completeIn(t testing.TB, c checkpoints, over string, size int, cfg Config, change func(rank int, cfg *Config, env *Env)) training {
+	t.Helper()
+	var losses []float64
+	var steps int64 // that the run said it would have
+	world := trainOver(t, over, size, cfg, func(rank int, cfg *Config, env *Env) {
+		if env.FS = c.fs; rank == 0 {
+			env.Checkpoints, env.Async = c.open(t), true
+			env.Progress = func(p Progress) {
+				if losses = append(losses, p.Loss); steps == 0 {
+					steps = p.Steps
+				}
+			}
+		}
+		if change != nil {
+			change(rank, cfg, env)
+		}
+	})
+	for i, r := range world {
+		if r.err != nil {
+			t.Fatalf("rank %d: %v", i, r.err)
+		}
+		if r.Result != world[0].Result {
+			t.Fatalf("rank %d has %+v, rank 0 %+v", i, r.Result, world[0].Result)
+		}
+	}
+	if r := world[0].Result; !r.Stopped && cfg.Evaluate.Patience == 0 && losses != nil && r.Steps != steps {
+		t.Errorf("the run had %d steps, and said %d", r.Steps, steps)
+	}
+	return training{world[0].Result, c, c.latest(t), losses}
+}
+
+// floatsOf are the values of the tensor of a name.
+func floatsOf(t testing.TB, s *checkpoint.State, name string) []float32 {
+	t.Helper()
+	for _, tensor := range s.Tensors {
+		if tensor.Name == name {
+			v := make([]float32, elements(tensor.Shape))
+			if err := tensor.Float32s(v); err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+	}
+	t.Fatalf("the checkpoint has no %s", name)
+	return nil
+}
+
+func elements(shape []int) int {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	return n
+}
+
+// imageJob is a CNN with batch normalization on 48 random images of 5 classes.
+func imageJob(t testing.TB) (dir string, cfg Config) {
+	t.Helper()
+	const rows = 48
+	dir = t.TempDir()
+	writeNPY(t, dir, "x.npy", []int{rows, 2, 9, 8}, normals(3, rows*2*9*8))
+	writeNPY(t, dir, "y.npy", []int{rows}, classesOf(4, rows, 5))
+	cfg = DefaultConfig()
+	cfg.Epochs, cfg.BatchSize, cfg.Optimizer.LR = 2, 4, 0.05
+	cfg.Data.Kind, cfg.Data.InputFile, cfg.Data.TargetFile = "npy", "x.npy", "y.npy"
+	cfg.Model.Kind, cfg.Model.Channels, cfg.Model.Hidden, cfg.Model.BatchNorm = "cnn", []int{4, 6}, []int{10}, true
+	return dir, cfg
+}
+
+// textJob is a GPT with 2 blocks on 48 rows of text.
+func textJob(t testing.TB) (dir string, cfg Config) {
+	t.Helper()
+	dir = t.TempDir()
+	text := bytes.Repeat([]byte("The quick brown fox jumps over the lazy dog. \xff"), 13)[:48*12+1]
+	if err := os.WriteFile(filepath.Join(dir, "text"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg = DefaultConfig()
+	cfg.Epochs, cfg.BatchSize = 2, 4
+	cfg.Data.Kind, cfg.Data.Path = "text", "text"
+	cfg.Model.Kind, cfg.Model.Layers, cfg.Model.Heads, cfg.Model.Width, cfg.Model.Context = "gpt", 2, 2, 16, 12
+	return dir, cfg
+}
+
+// deepJob is an MLP of four layers on 48 rows of generated data.
+func deepJob() Config {
+	cfg := DefaultConfig()
+	cfg.Epochs, cfg.BatchSize, cfg.Loss, cfg.Seed = 2, 4, "mse", 3
+	cfg.Model.Hidden, cfg.Model.Activation = []int{9, 8, 7}, "tanh"
+	cfg.Data.Kind, cfg.Data.Rows, cfg.Data.Inputs, cfg.Data.Outputs, cfg.Data.Noise = "generated", 48, 5, 3, 0.1
+	cfg.Optimizer.Momentum = 0.9
+	return cfg
+}
+
+// writeNPY writes an array to a file in dir.
+func writeNPY[T float32 | int64](t testing.TB, dir, name string, shape []int, v []T) {
+	t.Helper()
+	npy.Write(t, filepath.Join(dir, name), shape, v)
+}
+
+// mnist is an MLP 784-128-10 on real digits, 1,000 to train and 500 to evaluate.
+func mnist(t testing.TB) Config {
+	cfg := DefaultConfig()
+	cfg.Data.Kind = "mnist"
+	cfg.Data.Images = sample(t, "mnist", "images-idx3-ubyte.gz")
+	cfg.Data.Labels = sample(t, "mnist", "labels-idx1-ubyte.gz")
+	cfg.Data.Train, cfg.Data.Eval = "0:1000", "1000:1500"
+	return cfg
+}
+
+// sample is the absolute path of real data in data/testdata.
+func sample(t testing.TB, parts ...string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join(append([]string{"data", "testdata"}, parts...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

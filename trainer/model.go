@@ -1,11 +1,17 @@
 package trainer
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"strings"
 
+	"gonum.org/v1/gonum/mathext/prng"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/safetensors"
+	"ddpbatch/mpi"
 	"ddpbatch/trainer/data"
-	"ddpbatch/trainer/internal/mt19937"
 	"ddpbatch/trainer/nn"
 )
 
@@ -15,10 +21,11 @@ const maxParameters = 1 << 31
 // newModel builds the layers from spec's inputs to its outputs or classes, with
 // the initial values that PyTorch has after torch.manual_seed(seed). sums is for batch normalization over ranks; nil: over the rank's own rows.
 func newModel(cfg ModelConfig, spec data.Spec, seed uint64, sums nn.Reducer) (*nn.Sequential, error) {
-	if err := fits(cfg, spec); err != nil {
+	if err := checkData(cfg, spec); err != nil {
 		return nil, err
 	}
-	src := mt19937.New(seed)
+	src := prng.NewMT19937() // the generator behind torch.manual_seed on a CPU: of seed, only the low 32 bits count
+	src.Seed(seed)
 	outputs := max(spec.Outputs, spec.Classes)
 	switch cfg.Kind {
 	case "cnn":
@@ -38,8 +45,8 @@ func newModel(cfg ModelConfig, spec data.Spec, seed uint64, sums nn.Reducer) (*n
 	}
 }
 
-// fits refuses data that a kind of model cannot take.
-func fits(cfg ModelConfig, spec data.Spec) error {
+// checkData refuses data that a kind of model cannot take.
+func checkData(cfg ModelConfig, spec data.Spec) error {
 	switch {
 	case cfg.Kind == "gpt" && spec.Symbols == 0:
 		return fmt.Errorf(`model.kind is "gpt", and the data are no text: set data.kind = "text"`)
@@ -130,4 +137,90 @@ func cnnSize(cfg ModelConfig, image data.Image, outputs int) int64 {
 func gptSize(cfg ModelConfig, symbols, outputs int) int64 {
 	width, layers := int64(cfg.Width), int64(cfg.Layers)
 	return width*int64(symbols+cfg.Context+outputs) + layers*(12*width*width+13*width) + 2*width
+}
+
+// initialize gives the model the values of the file that init names, by name and shape, and all replicas those of the first; no file: they
+// keep their random ones. It is collective.
+func (t *trainer) initialize(ctx context.Context) error {
+	if t.cfg.Init == "" {
+		return nil
+	}
+	if err := together(ctx, t.env.Comm, t.readInitial()); err != nil {
+		return err
+	}
+	var values [][]float32
+	for _, p := range t.engine.model().Params() {
+		values = append(values, p.Value)
+	}
+	for _, b := range t.engine.model().Buffers() {
+		values = append(values, b.Value)
+	}
+	return mpi.BroadcastMany(ctx, t.topology.peers, values, 0)
+}
+
+func (t *trainer) readInitial() error {
+	path := below(t.env.WorkDir, t.cfg.Init)
+	tensors, _, err := safetensors.ReadFile(path)
+	if err == nil {
+		err = load(t.engine.model(), t.names, tensors)
+	}
+	if err != nil {
+		return fmt.Errorf("init: %s: %w", path, err)
+	}
+	return nil
+}
+
+// load copies tensors into the parameters and buffers of their names. A prefix "model." or "module.", of an export or of PyTorch's
+// DistributedDataParallel, does not count, nor does what batch normalization alone of PyTorch keeps. names are those of the whole model, of
+// which model may be a part: a tensor of another name is an error.
+func load(model *nn.Sequential, names []string, tensors []checkpoint.Tensor) error {
+	byName := map[string]checkpoint.Tensor{}
+	for _, tensor := range tensors {
+		name := strings.TrimPrefix(strings.TrimPrefix(tensor.Name, "module."), "model.")
+		if strings.HasSuffix(name, ".num_batches_tracked") || strings.HasPrefix(name, "optimizer.") {
+			continue
+		}
+		if _, twice := byName[name]; twice {
+			return fmt.Errorf("it has %s twice, with and without a prefix", name)
+		}
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("the model has no %s", name)
+		}
+		byName[name] = tensor
+	}
+	for _, p := range model.Params() {
+		if err := fill(byName, p.Name, p.Shape, p.Value); err != nil {
+			return err
+		}
+	}
+	for _, b := range model.Buffers() {
+		if err := fill(byName, b.Name, b.Shape, b.Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// namesOf are the names of all that a model's state is made of.
+func namesOf(model *nn.Sequential) []string {
+	var names []string
+	for _, p := range model.Params() {
+		names = append(names, p.Name)
+	}
+	for _, b := range model.Buffers() {
+		names = append(names, b.Name)
+	}
+	return names
+}
+
+// fill copies the tensor of a name to value.
+func fill(byName map[string]checkpoint.Tensor, name string, shape []int, value []float32) error {
+	tensor, ok := byName[name]
+	if !ok {
+		return fmt.Errorf("it has no %s", name)
+	}
+	if !slices.Equal(tensor.Shape, shape) {
+		return fmt.Errorf("%s is %v in the file and %v in the model", name, tensor.Shape, shape)
+	}
+	return tensor.ConvertTo(value)
 }

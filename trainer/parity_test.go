@@ -2,11 +2,23 @@ package trainer
 
 import (
 	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"gonum.org/v1/gonum/mathext/prng"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/safetensors"
+	"ddpbatch/internal/testkit/golden"
+	"ddpbatch/internal/testkit/thin"
+	"ddpbatch/internal/testkit/torch"
 	"ddpbatch/trainer/data"
 )
 
@@ -125,4 +137,276 @@ func compare(t *testing.T, c torchCase, result map[string]reference) {
 	if models != len(near.After) {
 		t.Errorf("%d tensors, PyTorch has %d", models, len(near.After))
 	}
+}
+
+// Of MNIST, 1,000 digits to train on and 500 to evaluate, models get as many right as PyTorch's, but for 2 digits. Both begin with the same
+// parameters and take the same steps, so that only rounding can tell them apart.
+func TestDigitsAsPyTorch(t *testing.T) { // without the race detector
+	if thin.Race {
+		t.Skip("has one rank alone: the race detector would have nothing to watch")
+	}
+	base := mnist(t)
+	base.Epochs, base.BatchSize, base.Optimizer.Momentum, base.Optimizer.LR = 8, 64, 0.9, 0.02
+	for name, change := range map[string]func(*testing.T, *Config){
+		"mlp": func(_ *testing.T, c *Config) { c.Model.Hidden = []int{128} },
+		"cnn": func(_ *testing.T, c *Config) { c.Model.Kind, c.Model.Channels, c.Epochs = "cnn", []int{16, 32}, 3 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := base
+			change(t, &cfg)
+			got := complete(t, "local", 1, cfg, nil)
+			want := runTorch(t, torchCase{cfg: cfg, world: 1})[0]["float32"]
+			t.Logf("%.2f %% right, PyTorch %.2f %%; loss %.4f in the last step, PyTorch %.4f",
+				100*got.Accuracy, 100*want.Accuracy, got.losses[len(got.losses)-1], want.Losses[len(want.Losses)-1])
+			if d := math.Abs(got.Accuracy - want.Accuracy); d > 0.005 || want.Accuracy < 0.8 {
+				t.Errorf("%.2f %% right, PyTorch %.2f %%", 100*got.Accuracy, 100*want.Accuracy)
+			}
+			if len(got.losses) != len(want.Losses) {
+				t.Errorf("%d steps, PyTorch %d", len(got.losses), len(want.Losses))
+			}
+		})
+	}
+}
+
+// A small GPT on Shakespeare has PyTorch's loss after the same steps, within 2 %. (They agree to many more digits, but the steps
+// amplify rounding.)
+func TestShakespeareAsPyTorch(t *testing.T) { // without the race detector
+	if thin.Race {
+		t.Skip("has one rank alone: the race detector would have nothing to watch")
+	}
+	path := sample(t, "coriolanus.txt")
+	const steps = 60
+	cfg := DefaultConfig()
+	cfg.Epochs, cfg.BatchSize = 1, 8
+	cfg.Data.Kind, cfg.Data.Path, cfg.Data.Train = "text", path, rowRange(0, 8*steps)
+	cfg.Model.Kind, cfg.Model.Layers, cfg.Model.Heads, cfg.Model.Width, cfg.Model.Context = "gpt", 2, 4, 64, 64
+	cfg.Optimizer.Kind, cfg.Optimizer.LR, cfg.Optimizer.WeightDecay = "adamw", 0.003, 0.01
+	cfg.Init = filepath.Join(t.TempDir(), "init.safetensors")
+	writeInit(t, cfg, data.Spec{Symbols: 256, Classes: 256}, cfg.Init)
+
+	got := complete(t, "local", 1, cfg, nil)
+	want := runTorch(t, torchCase{cfg: cfg, world: 1, init: cfg.Init})[0]["float32"]
+	if len(got.losses) != steps || len(want.Losses) != steps {
+		t.Fatalf("%d and %d steps, want %d", len(got.losses), len(want.Losses), steps)
+	}
+	last, first, theirs := got.losses[steps-1], got.losses[0], want.Losses[steps-1]
+	t.Logf("loss %.4f in the first step and %.4f in the last, PyTorch %.4f", first, last, theirs)
+	// At first all 256 symbols are about equally likely: log 256 = 5.55.
+	if math.Abs(last-theirs) > 0.02*theirs || theirs > 3.3 || math.Abs(first-math.Log(256)) > 0.1 {
+		t.Errorf("loss %.4f in the first step and %.4f in the last, PyTorch %.4f", first, last, theirs)
+	}
+}
+
+//go:embed testdata/train.py
+var trainScript string
+
+// reference is what PyTorch came to in one type of numbers.
+type reference struct {
+	Losses   []float64
+	Accuracy float64
+	Before   map[string][]float64
+	After    map[string][]float64
+}
+
+// torchCase is a job for testdata/train.py.
+type torchCase struct {
+	cfg   Config
+	world int
+	dir   string // what the paths in cfg are relative to
+	steps int    // 0: all
+	init  string // a file for both sides; empty: each makes its own from the seed
+	exact bool   // train in float64, too, and return the parameters
+}
+
+// runTorch trains all cases in one process, and returns each one's results by type.
+func runTorch(t testing.TB, cases ...torchCase) []map[string]reference {
+	t.Helper()
+	var jobs []any
+	for _, c := range cases {
+		jobs = append(jobs, c.job(t))
+	}
+	text, err := json.Marshal(jobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "cases.json"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	torch.Run(t, trainScript, dir)
+	text, err = os.ReadFile(filepath.Join(dir, "result.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var results []map[string]reference
+	if err := json.Unmarshal(text, &results); err != nil {
+		t.Fatal(err)
+	}
+	return results
+}
+
+// job is the case in the script's words.
+func (c torchCase) job(t testing.TB) map[string]any {
+	d := c.cfg.Data
+	words := map[string]any{
+		"kind": d.Kind, "shuffle": d.Shuffle, "remainder": d.Remainder, "context": c.cfg.Model.Context,
+		"images": below(c.dir, d.Images), "labels": below(c.dir, d.Labels), "path": below(c.dir, d.Path),
+		"inputs": below(c.dir, d.InputFile), "targets": below(c.dir, d.TargetFile),
+		"train": bounds(t, d.Train), "eval": bounds(t, d.Eval),
+	}
+	dtypes := []string{"float32"}
+	if c.exact {
+		dtypes = append(dtypes, "float64")
+	}
+	return map[string]any{
+		"model": c.cfg.Model, "data": words, "optimizer": c.cfg.Optimizer, "schedule": c.cfg.Schedule.Kind, "min_lr": c.cfg.Schedule.MinLR,
+		"epochs": c.cfg.Epochs, "batch_size": c.cfg.BatchSize, "accumulate": c.cfg.Accumulate, "world": c.world, "seed": c.cfg.Seed,
+		"clip_norm": c.cfg.ClipNorm, "steps": c.steps, "init": c.init, "dtypes": dtypes, "values": c.exact,
+	}
+}
+
+func bounds(t testing.TB, text string) []int {
+	t.Helper()
+	if text == "" {
+		return nil
+	}
+	r, err := data.ParseRange(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []int{r.First, r.End}
+}
+
+// writeInit writes the random parameters that cfg's model begins with to a file.
+func writeInit(t testing.TB, cfg Config, spec data.Spec, path string) {
+	t.Helper()
+	model, err := newModel(cfg.Model, spec, cfg.Seed, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tensors []checkpoint.Tensor
+	for _, p := range model.Params() {
+		tensors = append(tensors, checkpoint.Float32Tensor(p.Name, p.Shape, p.Value))
+	}
+	if err := safetensors.Write(path, tensors, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ones replaces every value in a file of initial parameters by 1.
+func ones(t testing.TB, path string) {
+	t.Helper()
+	tensors, _, err := safetensors.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, tensor := range tensors {
+		v := make([]float32, elements(tensor.Shape))
+		for j := range v {
+			v[j] = 1
+		}
+		tensors[i] = checkpoint.Float32Tensor(tensor.Name, tensor.Shape, v)
+	}
+	if err := safetensors.Write(path, tensors, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// generatedSpec is that of a job's generated data.
+func generatedSpec(cfg Config) data.Spec {
+	return specOf(cfg.Data.Inputs, cfg.Data.Outputs)
+}
+
+func specOf(inputs, outputs int) data.Spec { return data.Spec{Inputs: inputs, Outputs: outputs} }
+
+// normals is n numbers of the normal distribution, the same in every run.
+func normals(seed uint64, n int) []float32 {
+	random := rand.New(rand.NewPCG(seed, 0))
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(random.NormFloat64())
+	}
+	return v
+}
+
+// classesOf is n labels below some number, each of which is there.
+func classesOf(seed uint64, n, below int) []int64 {
+	random := prng.NewMT19937()
+	random.Seed(seed)
+	v := make([]int64, n)
+	for i := range v {
+		if v[i] = int64(i); i >= below {
+			v[i] = int64(random.Uint32()) % int64(below)
+		}
+	}
+	return v
+}
+
+// distance is the largest difference of two lists of numbers; infinite where one is no number or they differ in length.
+func distance[A, B float32 | float64](a []A, b []B) float64 {
+	if len(a) != len(b) {
+		return math.Inf(1)
+	}
+	most := 0.0
+	for i, x := range a {
+		d := math.Abs(float64(x) - float64(b[i]))
+		if math.IsNaN(d) {
+			return math.Inf(1)
+		}
+		most = max(most, d)
+	}
+	return most
+}
+
+// The losses, gradients and final parameters of PyTorch's DistributedDataParallel, from files that a user would have.
+func TestGolden(t *testing.T) {
+	for _, world := range []int{1, 2} {
+		t.Run(fmt.Sprintf("world %d", world), func(t *testing.T) {
+			g := golden.Read(t, world)
+			dir := t.TempDir()
+			g.Write(t, dir)
+			cfg := DefaultConfig()
+			cfg.Epochs, cfg.BatchSize, cfg.Loss, cfg.Init = 1, 8/world, "mse", "init.safetensors"
+			cfg.Model.Hidden = []int{8}
+			cfg.Data.Kind, cfg.Data.InputFile, cfg.Data.TargetFile = "npy", "x.npy", "y.npy"
+			cfg.Data.Shuffle, cfg.Data.Train = false, "0:40"
+			cfg.Optimizer.LR, cfg.Optimizer.Momentum = 0.1, 0.9
+
+			got := complete(t, "tcp", world, cfg, func(_ int, _ *Config, env *Env) { env.WorkDir, env.EverySteps = dir, 1 })
+			for s, step := range g.Steps {
+				if math.Abs(got.losses[s]-step.Loss()) > golden.Tolerance {
+					t.Errorf("step %d: loss %v, PyTorch's is %v", s+1, got.losses[s], step.Loss())
+				}
+			}
+			for i, name := range golden.Names() {
+				if d := distance(floatsOf(t, got.state, "model."+name), g.Final[i].Data); d > golden.Tolerance {
+					t.Errorf("%s differs by %v in the end", name, d)
+				}
+				for s := range int64(2) {
+					if d := distance(gradient(t, got.checkpoints, s+1, name), g.Steps[s].Grads[i]); d > golden.Tolerance {
+						t.Errorf("the gradient of %s differs by %v in step %d", name, d, s+1)
+					}
+				}
+			}
+		})
+	}
+}
+
+// gradient is that of a step, by what it did to SGD's momentum v, which is 0.9 v + the gradient after it.
+func gradient(t testing.TB, c checkpoints, step int64, name string) []float32 {
+	t.Helper()
+	momentum := func(step int64) []float32 {
+		s, err := c.open(t).Load(t.Context(), step)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return floatsOf(t, s, "optimizer.momentum_buffer."+name)
+	}
+	g := momentum(step)
+	if step > 1 {
+		for i, v := range momentum(step - 1) {
+			g[i] -= 0.9 * v
+		}
+	}
+	return g
 }

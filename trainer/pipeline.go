@@ -3,6 +3,7 @@ package trainer
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"ddpbatch/mpi"
@@ -65,7 +66,7 @@ func (p *pipeline) isLast() bool  { return p.comm.Rank() == p.comm.Size()-1 }
 
 func (p *pipeline) train(ctx context.Context, pass *nn.Pass, b *data.Batch, factor float32, begin func(ctx context.Context, loss float64)) error {
 	p.share()
-	cut(p.parts, b)
+	splitBatch(p.parts, b)
 	var loss float64
 	for i := range p.micro {
 		p.passes[i] = nn.Pass{Training: pass.Training, BLAS: pass.BLAS, Seed: mix(pass.Seed, uint64(i))}
@@ -147,7 +148,7 @@ func (p *pipeline) score(ctx context.Context, pass *nn.Pass, b *data.Batch) (sco
 	return score{}, p.sent(ctx)
 }
 
-func (p *pipeline) fault(pass *nn.Pass, _ *data.Batch) string {
+func (p *pipeline) firstNonFinite(pass *nn.Pass, _ *data.Batch) string {
 	for i, r := range p.micro {
 		x := p.x[i]
 		if p.isFirst() {
@@ -157,7 +158,7 @@ func (p *pipeline) fault(pass *nn.Pass, _ *data.Batch) string {
 		if !vec.Finite(x.Data) && !p.isFirst() {
 			continue
 		}
-		if what := faultOf(r.layers, pass, x); what != "" {
+		if what := firstNonFiniteOf(r.layers, pass, x); what != "" {
 			return what
 		}
 	}
@@ -194,4 +195,102 @@ func (p *pipeline) receive(ctx context.Context, m *nn.Matrix, shape boundary, ro
 		return fmt.Errorf("pipeline stage %d: receive from stage %d: %w", p.comm.Rank(), from, err)
 	}
 	return nil
+}
+
+// boundaries passes one row of zeros through layers and returns the shapes before the first, between them, and after the last.
+func boundaries(layers *nn.Sequential, inputs int) []boundary {
+	x := nn.NewMatrix(1, inputs)
+	all := []boundary{{1, inputs}}
+	for i := range layers.Len() {
+		x = layers.Child(i).Module.Forward(&nn.Pass{}, x)
+		all = append(all, boundary{x.Rows, x.Cols})
+	}
+	return all
+}
+
+// splitIntoStages splits layers into stages so that the one with the most to compute has as little as it can: stage i is the layers from
+// splitIntoStages[i] to before splitIntoStages[i+1].
+func splitIntoStages(layers *nn.Sequential, bounds []boundary, stages int) ([]int, error) {
+	n := layers.Len()
+	if stages > n {
+		return nil, fmt.Errorf("pipeline is %d, and the model has %d layers to split: make it smaller", stages, n)
+	}
+	sums := make([]float64, n+1) // of the costs before each layer
+	for i := range n {
+		sums[i+1] = sums[i] + cost(layers.Child(i).Module, bounds[i+1])
+	}
+	// worst[k][end] is the most that one of k stages has, at best, when they take the layers before end.
+	worst, cut := make([][]float64, stages+1), make([][]int, stages+1)
+	for k := range worst {
+		worst[k], cut[k] = make([]float64, n+1), make([]int, n+1)
+		for end := range worst[k] {
+			worst[k][end] = math.Inf(1)
+		}
+	}
+	worst[0][0] = 0
+	for k := 1; k <= stages; k++ {
+		for end := k; end <= n; end++ {
+			for begin := k - 1; begin < end; begin++ {
+				if w := max(worst[k-1][begin], sums[end]-sums[begin]); w < worst[k][end] {
+					worst[k][end], cut[k][end] = w, begin
+				}
+			}
+		}
+	}
+	at := make([]int, stages+1)
+	at[stages] = n
+	for k := stages; k > 0; k-- {
+		at[k-1] = cut[k][at[k]]
+	}
+	return at, nil
+}
+
+// cost estimates the products of a layer: each weight is used once for each row that comes out, and that of a convolution once for
+// each pixel of a channel. One is added, so that a layer without weights is not free.
+func cost(layer nn.Module, out boundary) float64 {
+	sum := 1.0
+	for _, p := range layer.Params() {
+		uses := out.rows
+		switch len(p.Shape) {
+		case 4:
+			uses = out.rows * out.cols / p.Shape[0]
+		case 1:
+			continue
+		}
+		sum += float64(len(p.Value)) * float64(uses)
+	}
+	return sum
+}
+
+// topology is where a rank stands among the others. Without a pipeline every rank is a replica of the model. With one of K stages,
+// K ranks that follow each other are one: of rank r that is replica r / K and stage r mod K.
+type topology struct {
+	peers    *mpi.Comm // the ranks that train the same layers on other rows; rank i of it belongs to replica i
+	line     *mpi.Comm // the ranks of the rank's pipeline; nil without one
+	replica  int       // which of
+	replicas int       // copies of the model this rank belongs to
+}
+
+func topologyFits(cfg Config, world int) error {
+	if world%cfg.Pipeline != 0 {
+		return fmt.Errorf("%d ranks do not divide into pipelines of %d: start a multiple of train.pipeline", world, cfg.Pipeline)
+	}
+	return nil
+}
+
+// newTopology is collective.
+func newTopology(ctx context.Context, comm *mpi.Comm, cfg Config) (topology, error) {
+	stages := cfg.Pipeline
+	l := topology{peers: comm, replica: comm.Rank() / stages, replicas: comm.Size() / stages}
+	if stages == 1 {
+		return l, nil
+	}
+	var err error
+	if l.peers, err = comm.Split(ctx, comm.Rank()%stages, comm.Rank()); err != nil {
+		return l, fmt.Errorf("group the ranks of a pipeline stage: %w", err)
+	}
+	if l.line, err = comm.Split(ctx, l.replica, comm.Rank()); err != nil {
+		return l, fmt.Errorf("group the ranks of a pipeline: %w", err)
+	}
+	return l, nil
 }

@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 
 	"ddpbatch/checkpoint"
-	"ddpbatch/checkpoint/distributed"
 	"ddpbatch/mpi"
+	"ddpbatch/trainer/internal/vec"
 )
 
-// plan is what rank 0 decides about checkpoints for all.
-type plan struct {
+// checkpointPolicy is what rank 0 decides about checkpoints for all.
+type checkpointPolicy struct {
 	Save       bool `json:"save"`
 	Resume     bool `json:"resume"`
 	EverySteps int  `json:"every_steps"`
@@ -22,12 +26,12 @@ type plan struct {
 	Delta      int  `json:"delta"`
 }
 
-// makePlan gives all ranks rank 0's plan.
-func (t *trainer) makePlan(ctx context.Context) (err error) {
+// agreeOnPolicy gives all ranks rank 0's policy.
+func (t *trainer) agreeOnPolicy(ctx context.Context) (err error) {
 	e := &t.env
-	t.plan, err = mpi.BroadcastObject(ctx, e.Comm, plan{
+	t.policy, err = mpi.BroadcastObject(ctx, e.Comm, checkpointPolicy{
 		Save: e.Checkpoints != nil, Resume: e.Resume, EverySteps: e.EverySteps, KeepBest: e.KeepBest,
-		AtStart: e.AtStart, Encode: e.Checkpoints != nil && e.Checkpoints.Place().Codec != "none", Async: e.Async, Delta: e.Delta,
+		AtStart: e.AtStart, Encode: e.Checkpoints != nil && e.Checkpoints.Location().Codec != "none", Async: e.Async, Delta: e.Delta,
 	}, 0)
 	return err
 }
@@ -35,7 +39,7 @@ func (t *trainer) makePlan(ctx context.Context) (err error) {
 // resume goes on from the newest checkpoint, where there is one, or else begins; then it deals out the rows that are left.
 func (t *trainer) resume(ctx context.Context) error {
 	begun := false
-	if t.plan.Save {
+	if t.policy.Save {
 		if err := t.newSaver(ctx); err != nil {
 			return fmt.Errorf("prepare to save checkpoints: %w", err)
 		}
@@ -55,74 +59,13 @@ func (t *trainer) resume(ctx context.Context) error {
 	if t.schedule, err = newSchedule(t.cfg.Schedule, t.cfg.Optimizer.LR, t.totalSteps()); err != nil {
 		return err
 	}
-	if t.plan.AtStart && !begun {
-		if err := t.agreeOnHaste(ctx); err != nil {
+	if t.policy.AtStart && !begun {
+		if err := t.agreeOnQuickSave(ctx); err != nil {
 			return err
 		}
 		return t.saveAndFinish(ctx)
 	}
 	return nil
-}
-
-func (t *trainer) newSaver(ctx context.Context) error {
-	own, err := newGroup(ctx, t.env.Comm)
-	if err != nil {
-		return err
-	}
-	dir := t.env.Checkpoints
-	if own.Rank() != 0 {
-		dir = nil
-	}
-	arrays := t.savedArrays()
-	bytes, err := t.totalBytes(ctx, arrays)
-	if err != nil {
-		return err
-	}
-	t.guess, t.cost.since = guessSave(bytes), t.now()
-	memory := t.env.MaxMemory
-	if memory > 0 {
-		memory = max(1, memory-t.hookBytes())
-	}
-	o := distributed.Options{
-		Async: t.plan.Async, Delta: t.plan.Delta, MaxMemory: memory, Workers: max(1, t.env.Threads), Local: t.env.Local, Node: t.env.Node,
-		Check: t.checkSaved, Errors: []error{ErrDiverged, ErrMismatch}, FS: t.env.FS, Log: t.log,
-	}
-	if t.env.Replicate {
-		if o.Peers, err = newPeers(ctx, t.env.Comm); err != nil {
-			return err
-		}
-	}
-	if t.plan.Encode {
-		if o.Workers, err = t.encoders(o); err != nil {
-			err = fmt.Errorf("encode: %w", err)
-		}
-		if err := together(ctx, t.env.Comm, err); err != nil {
-			return err
-		}
-	}
-	if dir != nil {
-		dir.SetWorkers(o.Workers)
-	}
-	t.saver, err = distributed.New(ctx, own, dir, arrays, o)
-	return t.elsewhere(err)
-}
-
-// LeastMemory is how many bytes Env.MaxMemory must allow at least, where it is not 0 and checkpoints are encoded. What a hook of ddp.compress
-// keeps comes on top. replicate: there is Env.Peers.
-func LeastMemory(replicate bool) int64 {
-	return distributed.LeastMemory(replicate)
-}
-
-// encoders is how many threads of this rank may encode, of those that it has.
-func (t *trainer) encoders(o distributed.Options) (int, error) {
-	n, least := o.Encoders()
-	if n > 0 {
-		return n, nil
-	}
-	const mega = 1 << 20
-	least += t.hookBytes()
-	return 0, fmt.Errorf("%.1fM of memory may be used, and one thread takes %.1fM, with what ddp.compress keeps: raise checkpoint.memory to %dM or more, or leave it out",
-		float64(t.env.MaxMemory)/mega, float64(least)/mega, (least+mega-1)/mega)
 }
 
 // restore has rank 0, and only rank 0, choose the checkpoint to go on from: on a shared file system, ranks may see
@@ -161,7 +104,7 @@ func (t *trainer) restore(ctx context.Context) (begun bool, err error) {
 	case err != nil:
 		return false, err
 	}
-	t.resumed, t.saved, t.asked = t.at.Step, t.at.Step, t.at.Step
+	t.resumed, t.committedStep, t.begunStep = t.at.Step, t.at.Step, t.at.Step
 	_, t.scored = c.Metrics()[evalLoss]
 	cost.find, cost.bytes = t.now().Sub(start)-cost.load, c.Info().Bytes
 	t.resuming = cost
@@ -177,7 +120,7 @@ func (t *trainer) restore(ctx context.Context) (begun bool, err error) {
 // beginsAnew says whether this attempt is to go on from nothing, whatever there is. That was asked of one attempt: where it held for those
 // that come after it, too, every requeue would throw away what the run has done.
 func (t *trainer) beginsAnew(ctx context.Context) (bool, error) {
-	if t.plan.Resume {
+	if t.policy.Resume {
 		return false, nil
 	}
 	return onRank0(ctx, t.env.Comm, func() (bool, error) {
@@ -228,4 +171,140 @@ func (t *trainer) positionOf(c *checkpoint.Checkpoint) (position, error) {
 		return at, err
 	}
 	return at, at.validate(c.Step())
+}
+
+// tensors are what a checkpoint holds, by name.
+type tensors map[string]checkpoint.TensorInfo
+
+func tensorsOf(c *checkpoint.Checkpoint) tensors {
+	all := tensors{}
+	for _, i := range c.Tensors() {
+		all[i.Name] = i
+	}
+	return all
+}
+
+// readState fills this rank's arrays from c. Each must be there and fit, and c must hold none that no rank wants, or nothing is
+// changed. wanted are the names of all ranks' arrays.
+func (t *trainer) readState(ctx context.Context, c *checkpoint.Checkpoint, wanted []string) error {
+	saved, own := tensorsOf(c), t.arrays()
+	if err := checkArrays(own, saved); err != nil {
+		return err
+	}
+	if err := checkUnwanted(saved, wanted); err != nil {
+		return err
+	}
+	others := saved.replicas() != t.topology.replicas
+	var targets []checkpoint.Target
+	for _, a := range own {
+		_, _, hook := parseHookName(a.Name)
+		if _, there := saved[a.Name]; there && !(hook && others) {
+			targets = append(targets, checkpoint.Target{Name: a.Name, Data: bytesOf(a.value)})
+		}
+	}
+	if err := c.Read(ctx, targets); err != nil {
+		return err
+	}
+	if others {
+		return t.readResiduals(ctx, c, saved)
+	}
+	return nil
+}
+
+// wantedNames are the names of the arrays of all ranks, sorted. It is collective.
+func (t *trainer) wantedNames(ctx context.Context) ([]string, error) {
+	var own []string
+	for _, a := range t.arrays() {
+		own = append(own, a.Name)
+	}
+	lists, err := mpi.GatherObject(ctx, t.env.Comm, own, 0)
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Concat(lists...)
+	slices.Sort(all)
+	return mpi.BroadcastObject(ctx, t.env.Comm, slices.Compact(all), 0)
+}
+
+// checkArrays tells whether every array of this rank is in saved, in its shape.
+func checkArrays(own []stateArray, saved tensors) error {
+	for _, a := range own {
+		there, ok := saved[a.Name]
+		switch {
+		case !ok && strings.HasPrefix(a.Name, hookPrefix): // of a replica that there was not: see readResiduals
+		case !ok:
+			return fmt.Errorf("%w: it has no %s", ErrMismatch, a.Name)
+		case there.DType != "float32":
+			return fmt.Errorf("%w: %s is %s, not float32", ErrMismatch, a.Name, there.DType)
+		case !slices.Equal(there.Shape, a.Shape):
+			return fmt.Errorf("%w: %s is %v in the checkpoint and %v here", ErrMismatch, a.Name, there.Shape, a.Shape)
+		}
+	}
+	return nil
+}
+
+// checkUnwanted tells whether saved has an array that no rank wants.
+func checkUnwanted(saved tensors, wanted []string) error {
+	for _, name := range slices.Sorted(maps.Keys(saved)) {
+		if _, found := slices.BinarySearch(wanted, name); !found && !strings.HasPrefix(name, hookPrefix) {
+			return fmt.Errorf("%w: it has %s, and nothing here has", ErrMismatch, name)
+		}
+	}
+	return nil
+}
+
+// readResiduals hands out what communication hooks have kept on each replica when there are other replicas now: every one gets the mean
+// of what the old ones had, so that nothing is lost that was not sent yet. What was the same on all, such as a count of steps, stays.
+func (t *trainer) readResiduals(ctx context.Context, c *checkpoint.Checkpoint, saved tensors) error {
+	replicas := saved.replicas()
+	for _, own := range t.hookState() {
+		one, count := make([]float32, len(own.Value)), 0
+		for replica := range replicas {
+			name := hookName(replica, own.Name)
+			if there, ok := saved[name]; !ok || there.DType != "float32" || !slices.Equal(there.Shape, own.Shape) {
+				continue
+			}
+			if err := c.Read(ctx, []checkpoint.Target{{Name: name, Data: bytesOf(one)}}); err != nil {
+				return err
+			}
+			if count == 0 {
+				clear(own.Value)
+			}
+			vec.Add(own.Value, one)
+			count++
+		}
+		for i, v := range own.Value { // divided, as what is the same on all must stay so
+			own.Value[i] = float32(float64(v) / float64(max(1, count)))
+		}
+	}
+	return nil
+}
+
+// replicas is how many replicas a checkpoint holds the hooks' state of.
+func (s tensors) replicas() int {
+	n := 0
+	for name := range s {
+		if replica, _, ok := parseHookName(name); ok {
+			n = max(n, replica+1)
+		}
+	}
+	return n
+}
+
+const hookPrefix = "ddp."
+
+// hookName is the name of what a communication hook keeps on one replica alone.
+func hookName(replica int, name string) string {
+	return hookPrefix + strconv.Itoa(replica) + "." + name
+}
+
+// parseHookName is the reverse.
+func parseHookName(s string) (replica int, name string, ok bool) {
+	s, ok = strings.CutPrefix(s, hookPrefix)
+	if !ok {
+		return 0, "", false
+	}
+	number, name, _ := strings.Cut(s, ".")
+	replica, err := strconv.Atoi(number)
+	return replica, name, err == nil && replica >= 0 && replica < maxRanks
 }

@@ -5,14 +5,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/testkit"
 	"ddpbatch/internal/testkit/thin"
+	"ddpbatch/internal/vfs"
 	"ddpbatch/mpi"
 )
 
@@ -161,7 +166,7 @@ func TestNeverResumeHoldsOnce(t *testing.T) {
 		name                         string
 		attempt, from, epochs, after int
 		warns                        bool
-		tells                        string
+		logs                         string
 	}{
 		{"first", 1, 0, 1, 0, false, ""},
 		{"restarted in the attempt", 1, 0, 2, 5, false, "attempt 1 has begun already"},
@@ -174,8 +179,8 @@ func TestNeverResumeHoldsOnce(t *testing.T) {
 		if r.Resumed != int64(test.after) || r.Steps != int64(5*test.epochs) {
 			t.Errorf("%s: went on from step %d to %d, want from %d to %d", test.name, r.Resumed, r.Steps, test.after, 5*test.epochs)
 		}
-		if warned := strings.Contains(log, "begins anew although"); warned != test.warns || !strings.Contains(log, test.tells) {
-			t.Errorf("%s: log %q; a warning: want %v; want also %q", test.name, log, test.warns, test.tells)
+		if warned := strings.Contains(log, "begins anew although"); warned != test.warns || !strings.Contains(log, test.logs) {
+			t.Errorf("%s: log %q; a warning: want %v; want also %q", test.name, log, test.warns, test.logs)
 		}
 		if test.warns && !strings.Contains(log, "step=15") {
 			t.Errorf("%s: log %q does not name the step that is given up", test.name, log)
@@ -367,5 +372,330 @@ func TestCancelledContext(t *testing.T) {
 	}
 	if got := c.steps(t); len(got) != 0 {
 		t.Errorf("checkpoints of steps %v", got)
+	}
+}
+
+// resumeCase is a job of 20 steps, in 4 epochs.
+type resumeCase struct {
+	name   string
+	world  int
+	change func(*Config)
+}
+
+// everything is what an optimizer step may depend on besides the gradient.
+func everything(c *Config) {
+	c.Optimizer.Kind, c.Optimizer.LR, c.Optimizer.WeightDecay = "adamw", 0.02, 0.1
+	c.Schedule.Kind, c.Schedule.WarmupSteps, c.Schedule.MinLR = "cosine", 3, 0.001
+	c.Model.Dropout, c.ClipNorm = 0.2, 0.3
+	c.BatchSize, c.Accumulate = c.BatchSize/2, 2
+}
+
+// A run that was stopped, with whatever there is to remember, ends with the bytes of the one that was not.
+func TestResumeRemembersEverything(t *testing.T) { // without the race detector
+	smallBuckets := func(c *Config) { c.DDP.BucketMB = 0.0005 }
+	both := func(changes ...func(*Config)) func(*Config) {
+		return func(c *Config) {
+			for _, change := range changes {
+				change(c)
+			}
+		}
+	}
+	compress := func(name string) func(*Config) {
+		return func(c *Config) { c.DDP.Compress, c.DDP.Rank, c.DDP.StartStep = name, 2, 5 }
+	}
+	zero := func(c *Config) { c.Optimizer.Zero = true }
+	pipeline := func(c *Config) { c.Pipeline, c.MicroBatches = 2, 2 }
+	replicas := func(c *Config) { c.Mode, c.Replicas = "dp", 3 }
+	average := func(c *Config) { c.DDP.AverageEvery, c.DDP.AverageWarmup = 3, 4 }
+
+	all := []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19}
+	some := []int64{1, 2, 5, 6, 13, 19}
+	for _, test := range []struct {
+		resumeCase
+		stops []int64
+	}{
+		{resumeCase{"adamw, cosine, dropout, clipped, accumulated", 2, everything}, all},
+		{resumeCase{"adam of one rank", 1, func(c *Config) { c.Optimizer.Kind, c.Optimizer.LR = "adam", 0.02 }}, some},
+		{resumeCase{"lamb, one cycle", 2, func(c *Config) { c.Optimizer.Kind, c.Schedule.Kind = "lamb", "one_cycle" }}, some},
+		{resumeCase{"nesterov, step schedule", 3, func(c *Config) {
+			c.Optimizer.Nesterov, c.Schedule.Kind, c.Schedule.StepSize = true, "step", 6
+		}}, some},
+		{resumeCase{"float16", 2, both(everything, func(c *Config) { c.Precision = "float16" })}, some},
+		{resumeCase{"float16 that overflows", 2, func(c *Config) { c.Precision, c.Data.Noise = "float16", 40 }}, some},
+		{resumeCase{"sent as float16", 2, both(smallBuckets, compress("float16"))}, some},
+		{resumeCase{"int8", 2, both(everything, compress("int8"))}, some},
+		{resumeCase{"int8, small buckets", 3, both(smallBuckets, compress("int8"))}, some},
+		{resumeCase{"powersgd", 2, both(everything, compress("powersgd"))}, some},
+		{resumeCase{"powersgd, small buckets", 3, both(smallBuckets, compress("powersgd"))}, some},
+		{resumeCase{"ZeRO", 3, both(everything, zero)}, some},
+		{resumeCase{"ZeRO of more ranks than parameters, int8", 4, both(zero, compress("int8"), func(c *Config) { c.Model.Kind = "dense" })}, some},
+		{resumeCase{"pipeline", 2, both(everything, pipeline)}, some},
+		{resumeCase{"pipelines, ZeRO, int8", 4, both(everything, pipeline, zero, compress("int8"))}, some},
+		{resumeCase{"pipeline, powersgd", 2, both(everything, pipeline, compress("powersgd"))}, some},
+		{resumeCase{"pipelines, powersgd", 4, both(everything, pipeline, smallBuckets, compress("powersgd"))}, some},
+		{resumeCase{"local SGD", 2, both(everything, average)}, some},
+		{resumeCase{"replicas", 1, both(everything, replicas)}, some},
+		{resumeCase{"ranks of replicas, powersgd", 2, both(everything, replicas, compress("powersgd"))}, some},
+		{resumeCase{"uneven", 3, func(c *Config) { c.Data.Remainder = "uneven" }}, some},
+		{resumeCase{"drop", 3, func(c *Config) { c.Data.Remainder = "drop" }}, some},
+		{resumeCase{"the best evaluation", 2, func(c *Config) {
+			c.Data.Train, c.Data.Eval, c.Evaluate.EverySteps, c.Evaluate.Best, c.Evaluate.Patience = "0:39", "0:7", 2, "loss", 100
+		}}, some},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cfg := deepJob()
+			cfg.Epochs, cfg.BatchSize, cfg.Data.Rows = 4, 8/max(1, test.world), 39
+			if test.world == 3 {
+				cfg.BatchSize, cfg.Data.Rows = 2, 29
+			}
+			if cfg.BatchSize%2 == 1 {
+				t.Fatal("an odd batch cannot be accumulated")
+			}
+			test.change(&cfg)
+			if cfg.Pipeline > 1 {
+				cfg.BatchSize *= cfg.Pipeline
+			}
+			test.check(t, "", cfg, test.stops)
+		})
+	}
+}
+
+// Running statistics are part of the state.
+func TestResumeRemembersBuffers(t *testing.T) {
+	dir, cfg := imageJob(t)
+	cfg.Epochs, cfg.Data.Train, cfg.Data.Eval, cfg.Evaluate.Best = 4, "0:39", "39:48", "loss"
+	for _, test := range []resumeCase{
+		{"a rank", 1, func(c *Config) { c.BatchSize = 8 }},
+		{"ranks of their own", 2, func(*Config) {}},
+		{"over ranks", 2, func(c *Config) { c.DDP.SyncBatchNorm, c.Optimizer.Kind, c.Optimizer.LR = true, "adam", 0.01 }},
+		{"pipeline", 2, func(c *Config) { c.Pipeline, c.BatchSize = 2, 8 }},
+		{"replicas", 1, func(c *Config) { c.Mode, c.Replicas, c.BatchSize = "dp", 2, 8 }},
+		{"local SGD", 2, func(c *Config) { c.DDP.AverageEvery = 2 }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cfg := cfg
+			test.change(&cfg)
+			test.check(t, dir, cfg, []int64{1, 3, 5, 12})
+		})
+	}
+}
+
+// check stops and resumes after each of some steps.
+func (c resumeCase) check(t *testing.T, dir string, cfg Config, stops []int64) {
+	t.Helper()
+	straight := complete(t, "local", c.world, cfg, func(_ int, _ *Config, env *Env) { env.WorkDir = dir })
+	if straight.Steps != 20 {
+		t.Fatalf("%d steps, want 20", straight.Steps)
+	}
+	checkFinal(t, straight.state)
+	for i := 0; i < len(stops); i += thin.Step(3) {
+		k := stops[i]
+		ask, progress := stopAfter(k - 1)
+		stopped := complete(t, "local", c.world, cfg, func(rank int, _ *Config, env *Env) {
+			if env.WorkDir = dir; rank == 0 {
+				env.Stop, env.Progress = ask, progress
+			}
+		})
+		// Local SGD stops where ranks have the same parameters again, which may be at the end of the step in which it is asked.
+		at, local := stopped.Steps, cfg.DDP.AverageEvery > 0
+		if at != k && !local || at < k-1 || stopped.Stopped != (at < 20) {
+			t.Fatalf("asked to stop in step %d: %+v", k, stopped.Result)
+		}
+		resumed := completeIn(t, stopped.checkpoints, "local", c.world, cfg, func(_ int, _ *Config, env *Env) {
+			env.WorkDir, env.Resume = dir, true
+		})
+		if resumed.Resumed != stopped.Steps || resumed.Loss != straight.Loss || resumed.EvalLoss != straight.EvalLoss {
+			t.Errorf("resumed from step %d: %+v, want the losses of %+v", k, resumed.Result, straight.Result)
+		}
+		t.Logf("resumed from step %d", stopped.Steps)
+		sameState(t, resumed.state, straight.state)
+	}
+}
+
+// checkFinal makes sure that there is something to compare.
+func checkFinal(t *testing.T, s *checkpoint.State) {
+	t.Helper()
+	if s.Step != 20 || len(s.Tensors) < 3 {
+		t.Fatalf("a straight run saved step %d and %d tensors", s.Step, len(s.Tensors))
+	}
+}
+
+// The checkpoint of the best evaluation is made at the end of an epoch. Who goes on from there counts that evaluation once.
+func TestResumeFromTheBestAfterACrash(t *testing.T) {
+	cfg := deepJob()
+	cfg.Epochs, cfg.Data.Train, cfg.Data.Eval, cfg.Evaluate.Best, cfg.Evaluate.Patience = 10, "0:48", "0:7", "loss", 3
+	cfg.Optimizer.LR = 1e-30 // nothing gets better after the first epoch
+	straight := complete(t, "local", 2, cfg, nil)
+	if straight.Epochs != 4 {
+		t.Fatalf("%+v, want 4 epochs: the best and 3 that are not better", straight.Result)
+	}
+	c := newCheckpoints()
+	for i, r := range trainOver(t, "local", 2, cfg, func(rank int, _ *Config, env *Env) {
+		env.Checkpoints, env.FS = c.open(t), c.fs
+		if out := env.Out.(*output); rank == 0 {
+			env.Progress = func(p Progress) {
+				if p.Epoch == 1 {
+					out.kill()
+				}
+			}
+		}
+	}) {
+		if r.err == nil {
+			t.Fatalf("rank %d noticed nothing", i)
+		}
+	}
+	if got := c.steps(t); len(got) != 1 {
+		t.Fatalf("checkpoints of steps %v, want that of the first epoch", got)
+	}
+	resumed := completeIn(t, c, "local", 2, cfg, func(_ int, _ *Config, env *Env) { env.Resume = true })
+	sameState(t, resumed.state, straight.state)
+}
+
+// A checkpoint that turns out to be corrupt while it is read, on whatever rank, is passed over by all, and loudly.
+func TestCorruptDataOfTheNewest(t *testing.T) {
+	cfg := small(2, 2, 5)
+	for _, compress := range []string{"none", "int8"} {
+		t.Run(compress, func(t *testing.T) {
+			cfg := cfg
+			cfg.DDP.Compress = compress
+			straight, c := newCheckpoints(), newCheckpoints()
+			for _, to := range []checkpoints{straight, c} {
+				mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS, env.EverySteps = to.open(t), to.fs, 7 })
+			}
+			c.spoil(t, 10)
+			var log testkit.Journal
+			r := mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) {
+				env.Checkpoints, env.FS, env.Resume = c.openWith(t, log.Logger()), c.fs, true
+			})[0].Result
+			if r.Resumed != 7 || r.Steps != 10 {
+				t.Errorf("%+v, want a resume from step 7", r)
+			}
+			if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "corrupt") {
+				t.Errorf("nobody warned: %q", log.String())
+			}
+			if _, err := c.fs.Stat(filepath.Join("checkpoints", "step-000000000010.broken")); err != nil {
+				t.Errorf("the corrupt one was not put aside: %v", err)
+			}
+			sameState(t, c.latest(t), straight.latest(t))
+		})
+	}
+}
+
+// spoil changes one byte in the middle of every shard of a step.
+func (c checkpoints) spoil(t *testing.T, step int64) {
+	t.Helper()
+	folder := filepath.Join("checkpoints", stepName(step))
+	entries, err := c.fs.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spoilt := 0
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) != ".ddpt" {
+			continue
+		}
+		name := filepath.Join(folder, e.Name())
+		f, err := c.fs.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := f.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(io.NewSectionReader(f, 0, info.Size()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		data[len(data)/3] ^= 1
+		c.replace(t, name, data)
+		spoilt++
+	}
+	if spoilt != 2 {
+		t.Fatalf("%d shards, want one of each rank", spoilt)
+	}
+}
+
+// An attempt that a newer one has superseded ends before its first step, whether there was something to go on from or not.
+func TestSupersededBeforeTheFirstStep(t *testing.T) {
+	for _, resume := range []bool{true, false} {
+		fs := vfs.NewMem()
+		dir, err := checkpoint.Open("checkpoints", checkpoint.Options{
+			FS: fs, Run: "test", Attempt: 1, Fence: func() error { return errors.New("attempt 2 has begun") },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range train(t, 2, small(2, 1, 5), func(rank int, _ *Config, env *Env) {
+			env.Checkpoints, env.FS, env.Resume = dir, fs, resume
+			env.Progress = func(Progress) { t.Error("a step was taken") }
+		}) {
+			if !errors.Is(r.err, checkpoint.ErrFenced) || errors.Is(r.err, ErrElsewhere) != (i > 0) {
+				t.Errorf("rank %d: %v, want ErrFenced, of rank 0", i, r.err)
+			}
+		}
+	}
+}
+
+// testdata/v1 is a checkpoint that 2 ranks have made before there was a second version of the format, after step 7 of oldJob: two epochs of
+// five steps, with Adam and the residuals of int8.
+func oldJob() Config {
+	cfg := small(2, 2, 5)
+	cfg.Optimizer.Kind, cfg.Optimizer.LR, cfg.DDP.Compress = "adam", 0.01, "int8"
+	return cfg
+}
+
+// Checkpoints of the first version are gone on from, with as many ranks and with others.
+func TestResumeFromVersion1(t *testing.T) {
+	old, err := checkpoint.Open(filepath.Join("testdata", "v1"), checkpoint.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := old.Load(t.Context(), 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(want.Tensors) < 4*3+2*4 {
+		t.Fatalf("%d tensors: 4 parameters with 2 moments each, and a residual of each on 2 ranks, are more", len(want.Tensors))
+	}
+	for _, world := range []int{2, 1, 4} {
+		path := filepath.Join(t.TempDir(), "checkpoints")
+		if err := os.CopyFS(path, os.DirFS(filepath.Join("testdata", "v1"))); err != nil {
+			t.Fatal(err)
+		}
+		errs := onRanks(t, "local", world, func(ctx context.Context, comm *mpi.Comm) error {
+			dir, err := checkpoint.Open(path, checkpoint.Options{Run: "test", Attempt: 2})
+			if err != nil {
+				return err
+			}
+			tr := newTrainer(oldJob(), Env{Comm: comm, Checkpoints: dir, Resume: true})
+			defer tr.close()
+			if err := tr.setUp(ctx); err != nil {
+				return err
+			}
+			if tr.at.Step != 7 || tr.resumed != 7 || tr.at.Epoch != 1 || tr.at.Done != 2 {
+				t.Errorf("%d ranks go on from %+v, want the second epoch's second step", world, tr.at)
+			}
+			for _, a := range tr.arrays() {
+				if _, _, hook := parseHookName(a.Name); hook && world != 2 {
+					continue // means: see TestResidualsOfRanksThatAreGone
+				}
+				if !slices.Equal(a.value, floatsOf(t, want, a.Name)) {
+					t.Errorf("%d ranks: %s is not what was saved", world, a.Name)
+				}
+			}
+			_, err = tr.run(ctx)
+			return err
+		})
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		dir, err := checkpoint.Open(path, checkpoint.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, _, err := dir.Latest(t.Context()); err != nil || s.Step <= 7 {
+			t.Errorf("%d ranks have saved nothing: %v", world, err)
+		}
 	}
 }

@@ -8,12 +8,108 @@ import (
 	"log/slog"
 	"time"
 
+	"ddpbatch/checkpoint"
+	"ddpbatch/internal/vfs"
+	"ddpbatch/mpi"
 	"ddpbatch/trainer/blas"
 	"ddpbatch/trainer/data"
 	"ddpbatch/trainer/ddp"
 	"ddpbatch/trainer/nn"
 	"ddpbatch/trainer/optim"
 )
+
+var (
+	// ErrMismatch: the newest checkpoint belongs to another model, or to a job whose steps would
+	// not be the same. The error's text names everything that differs.
+	ErrMismatch = errors.New("the checkpoint does not fit this job")
+	// ErrDiverged: a loss or a parameter is not a finite number.
+	ErrDiverged = errors.New("training diverged")
+	// ErrElsewhere: what went wrong did so on another rank, which the error's text names, and which ends with
+	// an error of its own.
+	ErrElsewhere = errors.New("another rank failed")
+)
+
+// Env is what a rank trains with, besides the job's Config.
+type Env struct {
+	Comm *mpi.Comm // the ranks; Run does not close it
+
+	// Checkpoints is the folder to save to, opened for an attempt from 1 on, and to look in for a checkpoint to go on from; nil: no
+	// checkpoints. EverySteps is how often to save between the end and stops; 0: not between. Resume asks
+	// to go on from the newest one, if there is any. Without it, the first attempt from AnewFrom on (0: 1) that gets there begins from nothing, whatever
+	// there is; the later ones, and a restart within it, go on from what was saved since. AtStart asks to save, where there was none, before the first step. With KeepBest there is a
+	// checkpoint after every evaluation, for the folder's Policy to choose from. With Async training goes on while a
+	// checkpoint is written, and Delta is how many after each full one hold only what has changed. Only rank 0's values of these count.
+	Checkpoints *checkpoint.Dir
+	EverySteps  int
+	Resume      bool
+	AnewFrom    int
+	AtStart     bool
+	KeepBest    bool
+	Async       bool
+	Delta       int
+
+	MaxMemory int64  // bytes that this rank may use for copies of the state, what a hook of ddp.compress keeps included; 0: as many as it needs
+	Local     string // folder on the node's own disk that checkpoints are written to first; empty: none
+	Replicate bool   // with Local: each shard goes to another node's disk, too, until it is shared. The same on all ranks
+	Node      string // this rank's node: ranks with the same one share Local. For Replicate
+	FS        vfs.FS // that ranks other than 0 write checkpoints to; nil: the operating system's
+
+	// Deadline is when the ranks will be killed; zero: never. Rank 0's counts. Where there are checkpoints, the ranks stop by themselves while
+	// there is still time for two steps, or what an evaluation does before it is asked again, and for a save that takes as long as 95 of 100 have taken. Result.Stopped is true then.
+	Deadline time.Time
+
+	WorkDir string // paths in Config are relative to it
+	Threads int    // cores that this rank may compute on; 0: one
+	// LibraryDirs are where blas = "auto" looks for a library before it asks the system.
+	LibraryDirs []string
+	Attempt     int // goes into the metrics
+
+	// Out gets this rank's lines for people: one at each epoch's start and, on rank 0, one at its end, and every Every in between.
+	Out   io.Writer
+	Every time.Duration // 0: none in between
+	// Metrics gets rank 0's lines for programs, each in one Write; nil: none. Other ranks never write.
+	Metrics io.Writer
+	// Scalars gets rank 0's numbers by name, such as "loss/train", at a step; nil: nobody wants them.
+	Scalars func(step int64, at time.Time, values map[string]float64) error
+	// Progress, where set, is called on rank 0 after every step, and should return at once.
+	Progress func(Progress)
+
+	// Alive, where set, is called on every rank after each step, and after each round of an evaluation: while training gets on. It
+	// should return at once.
+	Alive func()
+
+	// Stop is closed when this rank is asked to stop. All ranks then stop after the same step,
+	// even if only one of them was asked; before the first, where it still opens its data. nil: never.
+	Stop <-chan struct{}
+
+	Clock func() time.Time // nil: time.Now
+	Log   *slog.Logger     // nil: silent
+}
+
+// Progress is where training is.
+type Progress struct {
+	Step, Steps   int64   // taken, and in the whole run
+	Epoch, Epochs int     // this one, from 0; and in the whole run
+	Loss          float64 // mean over all ranks of the last step's loss
+	SamplesPerS   float64 // rows of all ranks per second in this epoch
+	CommShare     float64 // share of that time spent in collectives with nothing else going on
+}
+
+// Result is how training ended, the same on every rank.
+type Result struct {
+	Steps      int64   // optimizer steps since the very start, those before a resume included
+	Epochs     int     // epochs that are complete
+	Loss       float64 // mean over the steps of the last epoch that had any
+	Evaluated  bool    // whether the next two were measured, in the last evaluation of this attempt
+	Accuracy   float64 // share of evaluation rows classified right, 0 to 1; 0 for regression
+	EvalLoss   float64 // mean loss over the evaluation rows
+	Checkpoint string  // path of the newest checkpoint; empty: there is none
+	Best       string  // path of that of the best evaluation in this attempt, where it is kept; else empty
+	Early      bool    // the evaluations got no better for as long as evaluate.patience says
+	Stopped    bool    // asked to stop before the end; with checkpoints, all that was done is saved
+	OutOfTime  bool    // Stopped because of Env.Deadline, whether or not somebody asked besides
+	Resumed    int64   // the step that was resumed from; 0: from the start
+}
 
 // trainer is one rank's training.
 type trainer struct {
@@ -22,7 +118,7 @@ type trainer struct {
 	now func() time.Time
 	log *slog.Logger
 
-	layout      layout
+	topology    topology
 	train, eval data.Dataset // eval may be nil
 	sampler     *data.DistributedSampler
 	loader      *data.Loader
@@ -39,41 +135,41 @@ type trainer struct {
 	scaler      *optim.LossScaler // of float16; else nil
 	average     *ddp.Averager     // of local SGD; else nil
 	drift       *ddp.Drift        // nil: parameters are not compared
-	settled     bool              // all ranks have the same parameters
+	inSync      bool              // all ranks have the same parameters
 	checked     int64             // the step after which the parameters were compared
 	bad         badPass
 	facts       facts
-	plan        plan
+	policy      checkpointPolicy
 
-	at      position
-	begun   int   // rows of the epoch that were dealt before the sampler's order of now
-	resumed int64 // the step that was resumed from, or 0
-	saves         // of checkpoints
+	at          position
+	dealtBefore int   // rows of the epoch that were dealt before the sampler's order of now
+	resumed     int64 // the step that was resumed from, or 0
+	saves             // of checkpoints
 
-	pace    pace          // of the steps
-	round   time.Duration // of the newest evaluation; 0: there was none
-	guess   time.Duration // of a save, before the first
-	look    time.Time     // rank 0: when to look at the deadline again
-	left    time.Duration // rank 0: until the deadline, when it looked
-	saving  time.Duration // rank 0: what a save takes that begins then
-	hurried bool          // rank 0: the deadline is too near to go on
-	haste   bool          // all ranks: and for a save of the usual kind
+	pace              pace          // of the steps
+	evaluationRound   time.Duration // of the newest evaluation; 0: there was none
+	guessedSaveTime   time.Duration // of a save, before the first
+	nextDeadlineCheck time.Time     // rank 0: before it, the deadline is not looked at again
+	timeToDeadline    time.Duration // rank 0: at the last look
+	saveTime          time.Duration // rank 0: what a save takes that begins at the last look
+	outOfTime         bool          // rank 0: the deadline is too near to go on
+	quickSave         bool          // all ranks: the deadline is too near for a save of the usual kind
 
-	pass        nn.Pass
-	sums        [sums]float64                           // what travels with the gradients
-	share       float64                                 // of the step's rows that this rank has in the last of its passes
-	begin, note func(ctx context.Context, loss float64) // see beginner
-	last        *data.Batch                             // of the newest pass
-	none        data.Batch                              // without rows
-	batch       data.Batch                              // of evaluate
-	rows        []int                                   // likewise
-	evaluation  evaluation
+	pass               nn.Pass
+	sums               [sums]float64                           // what travels with the gradients
+	share              float64                                 // of the step's rows that this rank has in the last of its passes
+	onLastLoss, onLoss func(ctx context.Context, loss float64) // see lossCallback
+	last               *data.Batch                             // of the newest pass
+	none               data.Batch                              // without rows
+	batch              data.Batch                              // of evaluate
+	rows               []int                                   // likewise
+	evaluation         evaluation
 
-	window, epoch meter // since the last line of metrics, and in this epoch
-	told          meter // what the last line of metrics is about
-	spoke         time.Time
-	metricsBroken bool // it was warned of
-	metricsTorn   bool // the last line has no end
+	sinceMetrics, epoch meter     // since the last line of metrics, and in this epoch
+	reported            meter     // what the last line of metrics is about
+	printedAt           time.Time // of the last line for people
+	metricsBroken       bool      // it was warned of
+	metricsTorn         bool      // the last line has no end
 }
 
 // Run trains as cfg says, as one rank of env.Comm; every rank of it calls Run with the same
@@ -99,7 +195,7 @@ func Run(ctx context.Context, cfg Config, env Env) (Result, error) {
 }
 
 func newTrainer(cfg Config, env Env) *trainer {
-	t := &trainer{cfg: cfg, env: env, now: env.Clock, log: env.Log, saves: saves{saved: -1, asked: -1}}
+	t := &trainer{cfg: cfg, env: env, now: env.Clock, log: env.Log, saves: saves{committedStep: -1, begunStep: -1}}
 	if t.now == nil {
 		t.now = time.Now
 	}
@@ -135,15 +231,15 @@ func (t *trainer) setUp(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if t.layout, err = newLayout(ctx, comm, t.cfg); err != nil {
+	if t.topology, err = newTopology(ctx, comm, t.cfg); err != nil {
 		return err
 	}
 	if t.cfg.DDP.SyncBatchNorm {
-		if t.batchNorm, err = ddp.NewSyncBatchNorm(ctx, t.layout.peers); err != nil {
+		if t.batchNorm, err = ddp.NewSyncBatchNorm(ctx, t.topology.peers); err != nil {
 			return err
 		}
 	}
-	if err := t.makePlan(ctx); err != nil {
+	if err := t.agreeOnPolicy(ctx); err != nil {
 		return err
 	}
 	if err := together(ctx, comm, t.build()); err != nil {
@@ -160,7 +256,7 @@ func (t *trainer) prepare(ctx context.Context) error {
 	if err := t.cfg.Validate(); err != nil {
 		return fmt.Errorf("train: %w", err)
 	}
-	if err := layoutFits(t.cfg, t.env.Comm.Size()); err != nil {
+	if err := topologyFits(t.cfg, t.env.Comm.Size()); err != nil {
 		return err
 	}
 	if err := t.openData(ctx); err != nil {
@@ -181,7 +277,7 @@ func (t *trainer) prepare(ctx context.Context) error {
 func (t *trainer) build() error {
 	var err error
 	t.sampler, err = data.NewDistributedSampler(data.SamplerConfig{
-		Rows: t.train.Len(), World: t.layout.replicas, Rank: t.layout.replica,
+		Rows: t.train.Len(), World: t.topology.replicas, Rank: t.topology.replica,
 		Seed: t.cfg.Seed, Shuffle: t.cfg.Data.Shuffle, Remainder: data.Remainder(t.cfg.Data.Remainder),
 	})
 	if err != nil {
@@ -189,7 +285,7 @@ func (t *trainer) build() error {
 	}
 	t.loader = data.NewLoader(t.train, prefetch)
 	t.pass = nn.Pass{Training: true, BLAS: t.blas}
-	t.begin, t.note = t.beginSums, t.addLoss // once, as each makes a closure
+	t.onLastLoss, t.onLoss = t.startAveraging, t.addLoss // once, as each makes a closure
 	if t.engine, err = t.newEngine(); err != nil {
 		return err
 	}
@@ -203,7 +299,7 @@ const prefetch = 2
 
 // wrap makes replicas of the model equal on all ranks, and whatever works on its gradients.
 func (t *trainer) wrap(ctx context.Context) error {
-	peers := t.layout.peers
+	peers := t.topology.peers
 	var err error
 	if t.ddp, err = ddp.New(ctx, peers, t.params, t.engine.model().Buffers(), ddpConfig(t.cfg, t.hook, t.batchNorm)); err != nil {
 		return err

@@ -1,12 +1,14 @@
 package trainer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/distributed"
+	"ddpbatch/mpi"
 )
 
 // saves is what a rank knows of its checkpoints.
@@ -14,13 +16,13 @@ type saves struct {
 	saver      *distributed.Saver   // nil: there are none
 	hookCopies map[string][]float32 // see savedArrays
 
-	asked    int64  // the step of the newest save that was begun, or that was resumed from; -1: none
-	scored   bool   // whether that holds what the evaluation after its step has found
-	saved    int64  // the step of the newest checkpoint that is known to be committed; -1: none
-	path     string // of that
-	open     bool   // whether asked is not known to be committed
-	best     bool   // whether asked is that of the best evaluation, and is to stay
-	bestPath string // of the checkpoint of the best evaluation, or empty
+	begunStep     int64  // the step of the newest save that was begun, or that was resumed from; -1: none
+	scored        bool   // whether that holds what the evaluation after its step has found
+	committedStep int64  // the step of the newest checkpoint that is known to be committed; -1: none
+	path          string // of that
+	uncommitted   bool   // whether asked is not known to be committed
+	pinPending    bool   // whether asked is that of the best evaluation, and is to stay
+	bestPath      string // of the checkpoint of the best evaluation, or empty
 
 	cost     saveCost
 	resuming resumeCost
@@ -31,11 +33,11 @@ const bestLabel = "best"
 
 // due says whether a checkpoint belongs after the steps taken since the last one. Where evaluations are kept, one that follows at once makes it.
 func (t *trainer) due() bool {
-	every := int64(t.plan.EverySteps)
-	if t.plan.KeepBest && t.eval != nil && t.stepsLeft() == 0 && t.looksAtEnd() {
+	every := int64(t.policy.EverySteps)
+	if t.policy.KeepBest && t.eval != nil && t.stepsLeft() == 0 && t.evaluatesAtEpochEnd() {
 		return false
 	}
-	return every > 0 && t.at.Step/every > max(t.asked, 0)/every
+	return every > 0 && t.at.Step/every > max(t.begunStep, 0)/every
 }
 
 // scores tells whether the last evaluation was of this very state.
@@ -43,7 +45,7 @@ func (t *trainer) scores() bool { return t.evaluation.done && t.evaluation.step 
 
 // covered tells whether the newest checkpoint is of this step, and has all that the policy may choose by.
 func (t *trainer) covered() bool {
-	return t.asked == t.at.Step && (t.scored || !t.plan.KeepBest || !t.scores())
+	return t.begunStep == t.at.Step && (t.scored || !t.policy.KeepBest || !t.scores())
 }
 
 // save begins a checkpoint of this step, unless there is one already: for one that is of the best evaluation, and is to stay, there is
@@ -51,7 +53,7 @@ func (t *trainer) covered() bool {
 // by this one, which is then waited for: two failures in a row end training. An error is every rank's.
 func (t *trainer) save(ctx context.Context, best bool) error {
 	err := t.saveOnce(ctx, best)
-	if !t.again(err) {
+	if !t.worthRetrying(err) {
 		return err
 	}
 	if err := t.saveOnce(ctx, best); err != nil {
@@ -64,7 +66,7 @@ func (t *trainer) saveOnce(ctx context.Context, best bool) error {
 	if t.saver == nil || t.covered() && !best {
 		return nil
 	}
-	if t.best {
+	if t.pinPending {
 		if err := t.finishEarlier(ctx); err != nil {
 			return err
 		}
@@ -79,11 +81,11 @@ func (t *trainer) saveOnce(ctx context.Context, best bool) error {
 	t.cost.add(t.at.Step, start, t.now(), t.saver.Stats())
 	t.warnOfStall()
 	if err != nil {
-		t.open = false
+		t.uncommitted = false
 		return t.elsewhere(err)
 	}
-	t.asked, t.scored, t.open, t.best = t.at.Step, t.scores(), true, best
-	if t.plan.Async {
+	t.begunStep, t.scored, t.uncommitted, t.pinPending = t.at.Step, t.scores(), true, best
+	if t.policy.Async {
 		return nil
 	}
 	return t.finishSave(ctx)
@@ -92,7 +94,7 @@ func (t *trainer) saveOnce(ctx context.Context, best bool) error {
 // finishSave waits until the newest checkpoint is committed. An error is every rank's.
 func (t *trainer) finishSave(ctx context.Context) error {
 	if err := t.commit(ctx); err != nil {
-		return fmt.Errorf("save step %d: %w", t.asked, err)
+		return fmt.Errorf("save step %d: %w", t.begunStep, err)
 	}
 	return nil
 }
@@ -100,35 +102,35 @@ func (t *trainer) finishSave(ctx context.Context) error {
 // finishEarlier is finishSave of a save that was begun before this step was over, or in which an evaluation has followed.
 func (t *trainer) finishEarlier(ctx context.Context) error {
 	if err := t.commit(ctx); err != nil {
-		step := t.asked
-		t.asked, t.best = -1, false
+		step := t.begunStep
+		t.begunStep, t.pinPending = -1, false
 		return &distributed.EarlierError{Step: step, Err: err}
 	}
 	return nil
 }
 
 func (t *trainer) commit(ctx context.Context) error {
-	if !t.open {
+	if !t.uncommitted {
 		return nil
 	}
-	t.open = false
+	t.uncommitted = false
 	info, err := t.saver.Wait(ctx)
-	if earlier, ok := errors.AsType[*distributed.EarlierError](err); ok && info.Step == t.asked {
+	if earlier, ok := errors.AsType[*distributed.EarlierError](err); ok && info.Step == t.begunStep {
 		t.log.Warn("a checkpoint was not saved, and a newer one was", "step", earlier.Step, "newer", info.Step)
 	} else if err != nil {
 		return t.elsewhere(err)
 	}
-	t.saved, t.path = info.Step, info.Path
-	if !t.best {
+	t.committedStep, t.path = info.Step, info.Path
+	if !t.pinPending {
 		return nil
 	}
-	t.best, t.bestPath = false, info.Path
+	t.pinPending, t.bestPath = false, info.Path
 	return t.pin(ctx, info.Step)
 }
 
-// again tells whether a save is worth another try: what went wrong with one before it is no reason to lose all that was done since. All ranks
-// give the same answer.
-func (t *trainer) again(err error) bool {
+// worthRetrying tells whether a save is worth another try: what went wrong with one before it is no reason to lose all that was done
+// since. All ranks give the same answer.
+func (t *trainer) worthRetrying(err error) bool {
 	earlier, ok := errors.AsType[*distributed.EarlierError](err)
 	if !ok || errors.Is(err, checkpoint.ErrFenced) || errors.Is(err, ErrDiverged) {
 		return false
@@ -142,7 +144,7 @@ func (t *trainer) again(err error) bool {
 // saveAndFinish is the last save, up to the commit, with another try where one before it has failed.
 func (t *trainer) saveAndFinish(ctx context.Context) error {
 	err := t.saveLast(ctx)
-	if t.again(err) {
+	if t.worthRetrying(err) {
 		return t.saveLast(ctx)
 	}
 	return err
@@ -186,13 +188,167 @@ func (t *trainer) figures() map[string]float64 {
 	return all
 }
 
-// diedWhileSaving tells whether a checkpoint in the background held a number that is not finite: then training had gone wrong in an earlier step
-// than the one that has noticed. Any other failure of it is only told.
-func (t *trainer) diedWhileSaving(ctx context.Context) error {
+// divergedInSave tells whether a checkpoint in the background held a number that is not finite: then training had gone wrong in an
+// earlier step than the one that has noticed. Any other failure of it is only told.
+func (t *trainer) divergedInSave(ctx context.Context) error {
 	err := t.finishSave(ctx)
 	if err != nil && !errors.Is(err, ErrDiverged) {
 		t.log.Warn("a checkpoint was not saved", "error", err)
 		return nil
 	}
 	return err
+}
+
+func (t *trainer) newSaver(ctx context.Context) error {
+	own, err := newSaveGroup(ctx, t.env.Comm)
+	if err != nil {
+		return err
+	}
+	dir := t.env.Checkpoints
+	if own.Rank() != 0 {
+		dir = nil
+	}
+	arrays := t.savedArrays()
+	bytes, err := t.totalBytes(ctx, arrays)
+	if err != nil {
+		return err
+	}
+	t.guessedSaveTime, t.cost.since = guessSave(bytes), t.now()
+	memory := t.env.MaxMemory
+	if memory > 0 {
+		memory = max(1, memory-t.hookBytes())
+	}
+	o := distributed.Options{
+		Async: t.policy.Async, Delta: t.policy.Delta, MaxMemory: memory, Workers: max(1, t.env.Threads),
+		Local: t.env.Local, Node: t.env.Node,
+		Check: t.checkSaved, Errors: []error{ErrDiverged, ErrMismatch}, FS: t.env.FS, Log: t.log,
+	}
+	if t.env.Replicate {
+		if o.Peers, err = newShardPeers(ctx, t.env.Comm); err != nil {
+			return err
+		}
+	}
+	if t.policy.Encode {
+		if o.Workers, err = t.encoders(o); err != nil {
+			err = fmt.Errorf("encode: %w", err)
+		}
+		if err := together(ctx, t.env.Comm, err); err != nil {
+			return err
+		}
+	}
+	if dir != nil {
+		dir.SetWorkers(o.Workers)
+	}
+	t.saver, err = distributed.New(ctx, own, dir, arrays, o)
+	return t.elsewhere(err)
+}
+
+// LeastMemory is how many bytes Env.MaxMemory must allow at least, where it is not 0 and checkpoints are encoded. What a hook of ddp.compress
+// keeps comes on top. replicate: there is Env.Peers.
+func LeastMemory(replicate bool) int64 {
+	return distributed.LeastMemory(replicate)
+}
+
+// encoders is how many threads of this rank may encode, of those that it has.
+func (t *trainer) encoders(o distributed.Options) (int, error) {
+	n, least := o.Encoders()
+	if n > 0 {
+		return n, nil
+	}
+	const mega = 1 << 20
+	least += t.hookBytes()
+	return 0, fmt.Errorf("%.1fM of memory may be used, and one thread takes %.1fM, with what ddp.compress keeps: raise checkpoint.memory to %dM or more, or leave it out",
+		float64(t.env.MaxMemory)/mega, float64(least)/mega, (least+mega-1)/mega)
+}
+
+// saveGroup is what a checkpoint.distributed Saver meets over: a communicator of its own, so that a save in the background
+// and the training's collectives do not get into each other's way. It is closed with the one that it was made of.
+type saveGroup struct{ comm *mpi.Comm }
+
+// newSaveGroup is collective.
+func newSaveGroup(ctx context.Context, comm *mpi.Comm) (saveGroup, error) {
+	own, err := comm.Dup(ctx)
+	return saveGroup{own}, err
+}
+
+func (g saveGroup) Rank() int { return g.comm.Rank() }
+func (g saveGroup) Size() int { return g.comm.Size() }
+
+// maxPayload bounds what a length that comes over the network has this rank allocate.
+const maxPayload = 1 << 30
+
+func (g saveGroup) Gather(ctx context.Context, payload []byte) ([][]byte, error) {
+	lengths := make([]int64, g.Size())
+	if err := mpi.AllGather(ctx, g.comm, lengths, []int64{int64(len(payload))}); err != nil {
+		return nil, err
+	}
+	counts, total := make([]int, len(lengths)), int64(0)
+	for rank, n := range lengths {
+		if n < 0 || n > maxPayload-total {
+			return nil, fmt.Errorf("gather: the messages up to rank %d's of %d bytes are longer than %d together", rank, n, maxPayload)
+		}
+		counts[rank] = int(n)
+		total += n
+	}
+	if g.Rank() != 0 {
+		return nil, mpi.GatherV(ctx, g.comm, nil, payload, nil, 0)
+	}
+	all, parts := make([]byte, total), make([][]byte, len(counts))
+	if err := mpi.GatherV(ctx, g.comm, all, payload, counts, 0); err != nil {
+		return nil, err
+	}
+	for rank, n := range counts {
+		parts[rank], all = all[:n:n], all[n:]
+	}
+	return parts, nil
+}
+
+func (g saveGroup) Broadcast(ctx context.Context, payload []byte) ([]byte, error) {
+	length := []int64{int64(len(payload))}
+	if err := mpi.Broadcast(ctx, g.comm, length, 0); err != nil {
+		return nil, err
+	}
+	if length[0] < 0 || length[0] > maxPayload {
+		return nil, fmt.Errorf("broadcast: a message of %d bytes, at most %d are allowed", length[0], maxPayload)
+	}
+	got := bytes.Clone(payload)
+	if g.Rank() != 0 {
+		got = make([]byte, length[0])
+	}
+	return got, mpi.Broadcast(ctx, g.comm, got, 0)
+}
+
+// shardPeers is what a checkpoint.distributed Saver copies shards to other nodes by: a communicator of its own, so that one that breaks
+// ends nothing else. It is closed with the one that it was made of.
+//
+// Who sends waits until the receiver has taken the message. Else all of a shard could lie in the memory of a node with a slow disk, and once
+// there is no room for more, training's messages, which come by the same connection, would wait for that disk, too.
+type shardPeers struct{ comm *mpi.Comm }
+
+// The tags of a message, and of the empty answer to it.
+const (
+	payloadTag = iota
+	takenTag
+)
+
+// newShardPeers is collective.
+func newShardPeers(ctx context.Context, comm *mpi.Comm) (shardPeers, error) {
+	own, err := comm.Dup(ctx)
+	return shardPeers{own}, err
+}
+
+func (p shardPeers) Send(ctx context.Context, to int, payload []byte) error {
+	if err := mpi.Send(ctx, p.comm, payload, to, payloadTag); err != nil {
+		return err
+	}
+	_, err := mpi.Recv(ctx, p.comm, []byte{}, to, takenTag)
+	return err
+}
+
+func (p shardPeers) Recv(ctx context.Context, from int, buf []byte) (int, error) {
+	status, err := mpi.Recv(ctx, p.comm, buf, from, payloadTag)
+	if err != nil {
+		return 0, err
+	}
+	return status.Count, mpi.Send(ctx, p.comm, []byte{}, from, takenTag)
 }

@@ -17,7 +17,7 @@ type saveCost struct {
 	stall        time.Duration // in which training stood still
 	since        time.Time     // when this attempt began
 	first, began time.Time     // the first save, and the newest
-	told         int           // saves that metrics have told of
+	reported     int           // saves that are in metrics
 	warned       bool
 	recent       []stall // of the newest saves, the oldest first
 }
@@ -37,8 +37,8 @@ func (c *saveCost) add(step int64, start, end time.Time, s distributed.Stats) {
 	c.count++
 	c.began = start
 	c.stall += end.Sub(start)
-	const enough = 16 // there are two in flight at most, and with a node-local disk a few more
-	if len(c.recent) == enough {
+	const most = 16 // there are two in flight at most, and with a node-local disk a few more
+	if len(c.recent) == most {
 		c.recent = append(c.recent[:0], c.recent[1:]...)
 	}
 	c.recent = append(c.recent, stall{step, end.Sub(start), s.Wait.Last, s.Copy.Last})
@@ -56,26 +56,26 @@ func (c *saveCost) of(step int64) stall {
 
 // warnOfStall says, once and on rank 0, that saves come too often: that training stands still for them a tenth of its time.
 func (t *trainer) warnOfStall() {
-	const enough, share = 5 * time.Second, 10
+	const least, share = 5 * time.Second, 10
 	c := &t.cost
-	if t.env.Comm.Rank() != 0 || c.warned || c.stall < enough || c.stall < t.now().Sub(c.first)/share {
+	if t.env.Comm.Rank() != 0 || c.warned || c.stall < least || c.stall < t.now().Sub(c.first)/share {
 		return
 	}
 	c.warned = true
 	t.log.Warn("training often stands still for checkpoints: save less often (checkpoint.every_steps), or asynchronously",
-		"stalled", c.stall, "since", t.now().Sub(c.first), "saves", c.count, "every_steps", t.plan.EverySteps)
+		"stalled", c.stall, "since", t.now().Sub(c.first), "saves", c.count, "every_steps", t.policy.EverySteps)
 }
 
 // addSave tells in a line of metrics of the newest save, if none has yet. It reports whether there is something to tell.
 func (m *metrics) addSave(t *trainer) bool {
-	if t.cost.told == t.cost.count {
+	if t.cost.reported == t.cost.count {
 		return false
 	}
 	s := t.saver.Stats()
-	if s.Saves == t.cost.told {
+	if s.Saves == t.cost.reported {
 		return false
 	}
-	t.cost.told = s.Saves
+	t.cost.reported = s.Saves
 	own := t.cost.of(s.Step)
 	ratio := s.Ratio()
 	m.SaveS, m.SaveStallS, m.SaveBytes, m.SaveRatio = seconds(s.Total.Last), seconds(own.took), &s.Stored, &ratio
@@ -89,7 +89,7 @@ func (m *metrics) addSave(t *trainer) bool {
 type resumeCost struct {
 	find, load time.Duration
 	bytes      int64 // of the checkpoint, on disk
-	told       bool
+	reported   bool
 }
 
 func (c *resumeCost) String() string {
@@ -99,10 +99,10 @@ func (c *resumeCost) String() string {
 // addResume tells in the first line of metrics what the attempt goes on from, if anything.
 func (m *metrics) addResume(t *trainer) {
 	c := &t.resuming
-	if c.bytes == 0 || c.told {
+	if c.bytes == 0 || c.reported {
 		return
 	}
-	c.told = true
+	c.reported = true
 	m.ResumeFindS, m.ResumeLoadS, m.ResumeBytes = seconds(c.find), seconds(c.load), &c.bytes
 }
 
@@ -128,12 +128,12 @@ func (t *trainer) reportSaves() {
 // longer than its manifest, and advice from saves that hardly take any time.
 func (c *saveCost) report(s distributed.Stats, all time.Duration, space checkpoint.Space) string {
 	const (
-		tellingBytes = 1 << 20
-		tellingStall = time.Millisecond
+		leastBytes = 1 << 20
+		leastStall = time.Millisecond
 	)
 	var line strings.Builder
 	fmt.Fprintf(&line, "rank 0 | checkpoints | %d saved | the newest %s", s.Saves, sizeText(s.Stored))
-	if s.Raw >= tellingBytes {
+	if s.Raw >= leastBytes {
 		fmt.Fprintf(&line, ", %.2f of its arrays", s.Ratio())
 	}
 	fmt.Fprintf(&line, " | training waited %s", timeText(c.stall))
@@ -143,7 +143,7 @@ func (c *saveCost) report(s distributed.Stats, all time.Duration, space checkpoi
 	if c.count > 1 {
 		fmt.Fprintf(&line, " | saved every %s", timeText(c.began.Sub(c.first)/time.Duration(c.count-1)))
 	}
-	if each := c.stall / time.Duration(max(c.count, 1)); each >= tellingStall {
+	if each := c.stall / time.Duration(max(c.count, 1)); each >= leastStall {
 		fmt.Fprintf(&line, " | with a failure a day, one every %s loses least", timeText(advisedInterval(each, s.Total.P95)))
 	}
 	if space.Total > 0 {

@@ -29,7 +29,7 @@ func TestMetricsOfSaves(t *testing.T) {
 	for _, info := range list {
 		bytes[info.Step] = info.Bytes
 	}
-	var told []int64
+	var saves []int64
 	for decoder := json.NewDecoder(&lines); decoder.More(); {
 		var line metrics
 		if err := decoder.Decode(&line); err != nil {
@@ -38,7 +38,7 @@ func TestMetricsOfSaves(t *testing.T) {
 		if line.SaveS == nil {
 			continue
 		}
-		told = append(told, line.Step)
+		saves = append(saves, line.Step)
 		if newest := max(line.Step/7*7, line.Step/24*24); *line.SaveBytes != bytes[newest] && *line.SaveBytes != bytes[21] {
 			t.Errorf("step %d: %d bytes were saved, the checkpoint of step %d has %d", line.Step, *line.SaveBytes, newest, bytes[newest])
 		}
@@ -58,8 +58,8 @@ func TestMetricsOfSaves(t *testing.T) {
 	if got := c.steps(t); !slices.Equal(got, []int64{7, 14, 21, 24}) {
 		t.Fatalf("checkpoints of steps %v", got)
 	}
-	if !slices.Equal(told, []int64{10, 20, 24, 24}) { // there are lines every ten steps, and at the ends of epochs
-		t.Errorf("told of in lines of steps %v, want 10, 20, 24 and 24", told)
+	if !slices.Equal(saves, []int64{10, 20, 24, 24}) { // there are lines every ten steps, and at the ends of epochs
+		t.Errorf("told of in lines of steps %v, want 10, 20, 24 and 24", saves)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestEachStepHasOneLoss(t *testing.T) {
 }
 
 // A run that goes on says how long it took to find and to load what it goes on from: in a line for people, and in its first line of metrics.
-func TestAResumeIsToldOf(t *testing.T) {
+func TestAResumeIsReported(t *testing.T) {
 	c := newCheckpoints()
 	cfg := small(2, 2, 12)
 	mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS = c.open(t), c.fs })
@@ -124,13 +124,13 @@ func TestAResumeIsToldOf(t *testing.T) {
 			env.Out = &out
 		}
 	})
-	told := 0
-	for decoder := json.NewDecoder(&lines); decoder.More(); told++ {
+	count := 0
+	for decoder := json.NewDecoder(&lines); decoder.More(); count++ {
 		var line metrics
 		if err := decoder.Decode(&line); err != nil {
 			t.Fatal(err)
 		}
-		if told > 0 {
+		if count > 0 {
 			if line.ResumeFindS != nil || line.ResumeLoadS != nil || line.ResumeBytes != nil {
 				t.Errorf("told again in the line of step %d: %+v", line.Step, line)
 			}
@@ -143,8 +143,8 @@ func TestAResumeIsToldOf(t *testing.T) {
 			t.Errorf("found in %v s, loaded in %v s, %d bytes; the checkpoint has %d", *line.ResumeFindS, *line.ResumeLoadS, *line.ResumeBytes, list[0].Bytes)
 		}
 	}
-	if told < 3 {
-		t.Errorf("%d lines of metrics", told)
+	if count < 3 {
+		t.Errorf("%d lines of metrics", count)
 	}
 	if want := regexp.MustCompile(`(?m)^rank 0 \| going on after step 24: ` + list[0].Path + ` \| found in [0-9.]+(µs|ms|s), [0-9.]+ (bytes|kB) loaded in [0-9.]+(µs|ms|s)$`); !want.MatchString(out.String()) {
 		t.Errorf("no line %s in:\n%s", want, out.String())

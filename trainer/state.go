@@ -1,10 +1,15 @@
 package trainer
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"unsafe"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/distributed"
+	"ddpbatch/mpi"
+	"ddpbatch/trainer/ddp"
 )
 
 // position is how far training has come. It is the same on every rank.
@@ -14,7 +19,7 @@ type position struct {
 	Rows    int     `json:"epoch_rows"` // rows of this epoch's order that all ranks together have been dealt
 	Done    int     `json:"epoch_step"` // steps taken in this epoch; with all of them only its end may be missing
 	LossSum float64 `json:"loss_sum"`   // of the mean losses of those
-	LookDue bool    `json:"look_due"`   // an evaluation is to come, once all ranks have the same parameters
+	EvalDue bool    `json:"look_due"`   // an evaluation is to come, once all ranks have the same parameters
 	Best    best    `json:"best"`
 }
 
@@ -56,7 +61,7 @@ func (p position) validate(step int64) error {
 	return nil
 }
 
-// samplerState is the position told in terms of rows. Order is a function of seed and epoch, so that
+// samplerState is the position in terms of rows. Order is a function of seed and epoch, so that
 // no permutation needs to be saved.
 type samplerState struct {
 	Seed      uint64 `json:"seed"`
@@ -115,4 +120,127 @@ func readValue(c *checkpoint.Checkpoint, key string, to any) error {
 		return fmt.Errorf("%w: value %q: %w", checkpoint.ErrCorrupt, key, err)
 	}
 	return nil
+}
+
+// stateArray is a named stateArray of the state, by reference.
+type stateArray struct {
+	Name  string
+	Shape []int
+	value []float32
+	owner owner
+}
+
+// owner says who puts an array into a checkpoint. All who hold one get it back from there.
+type owner int
+
+const (
+	ownedElsewhere owner = iota // what this rank holds does not count
+	ownedHere                   // this rank alone
+	ownedByAll                  // every rank that has it holds the same, and they share the work
+)
+
+// arrays are what this rank holds of the state: parameters and buffers of its layers, what the optimizer keeps for those that it
+// steps, and what only this rank has. Names are unique over all ranks, but for copies.
+func (t *trainer) arrays() []stateArray {
+	var list []stateArray
+	model := t.engine.model()
+	for _, p := range model.Params() {
+		list = append(list, stateArray{"model." + p.Name, p.Shape, p.Value, ownedByAll})
+	}
+	buffers := ownedElsewhere // running statistics are each replica's own, and the first one's count
+	if t.topology.replica == 0 {
+		buffers = ownedHere
+	}
+	for _, b := range model.Buffers() {
+		list = append(list, stateArray{"model." + b.Name, b.Shape, b.Value, buffers})
+	}
+	slots := ownedByAll
+	if t.cfg.Optimizer.Zero {
+		slots = ownedHere
+	}
+	for _, s := range t.optimizer.State() {
+		list = append(list, stateArray{"optimizer." + s.Name, s.Shape, s.Value, slots})
+	}
+	if t.scaler != nil {
+		for _, s := range t.scaler.State() {
+			list = append(list, stateArray{"optimizer." + s.Name, s.Shape, s.Value, ownedByAll})
+		}
+	}
+	for _, s := range t.hookState() {
+		list = append(list, stateArray{hookName(t.topology.replica, s.Name), s.Shape, s.Value, t.hookOwner(s)})
+	}
+	return list
+}
+
+// hookOwner is who saves what a hook keeps: this replica, all of whose stages share what is of the whole model. A stage without parameters has
+// never used it.
+func (t *trainer) hookOwner(s ddp.State) owner {
+	switch {
+	case !s.Whole || t.topology.line == nil:
+		return ownedHere
+	case len(t.params) == 0:
+		return ownedElsewhere
+	}
+	return ownedByAll
+}
+
+// hookState is what the communication hook keeps on this replica.
+func (t *trainer) hookState() []ddp.State {
+	if t.hook == nil {
+		return nil
+	}
+	return t.hook.State()
+}
+
+// savedArrays are those of arrays that this rank saves. What a hook keeps may move in memory between steps: its arrays are copies here, which
+// copyHookState refreshes.
+func (t *trainer) savedArrays() []distributed.Array {
+	var list []distributed.Array
+	t.hookCopies = map[string][]float32{}
+	for _, a := range t.arrays() {
+		if a.owner == ownedElsewhere {
+			continue
+		}
+		if _, name, ok := parseHookName(a.Name); ok {
+			a.value = make([]float32, len(a.value))
+			t.hookCopies[name] = a.value
+		}
+		list = append(list, distributed.Array{
+			Name: a.Name, DType: "float32", Shape: a.Shape, Data: bytesOf(a.value), Replicated: a.owner == ownedByAll,
+		})
+	}
+	return list
+}
+
+func (t *trainer) copyHookState() {
+	for _, s := range t.hookState() {
+		copy(t.hookCopies[s.Name], s.Value)
+	}
+}
+
+// hookBytes is the memory of those copies.
+func (t *trainer) hookBytes() (n int64) {
+	for _, c := range t.hookCopies {
+		n += 4 * int64(len(c))
+	}
+	return n
+}
+
+// totalBytes is what all ranks save together: what several hold alike counts once. It is collective.
+func (t *trainer) totalBytes(ctx context.Context, arrays []distributed.Array) (float64, error) {
+	sum := make([]float64, 1)
+	for _, a := range arrays {
+		share := float64(len(a.Data))
+		if a.Replicated {
+			share /= float64(t.topology.replicas)
+		}
+		sum[0] += share
+	}
+	err := mpi.AllReduce(ctx, t.env.Comm, sum, mpi.Sum)
+	return sum[0], err
+}
+
+// bytesOf is the memory of v, which is little-endian wherever ranks can meet (see mpi.Init).
+func bytesOf(v []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 4*len(v))
 }

@@ -24,7 +24,7 @@ const (
 
 // Validate returns every fault of the table, joined, each beginning with its key.
 func (c Config) Validate() error {
-	var f faults
+	var f problems
 	f.between("epochs", c.Epochs, 1, maxEpochs)
 	f.between("max_steps", c.MaxSteps, 0, maxEpochs)
 	f.between("batch_size", c.BatchSize, 1, maxBatch)
@@ -54,7 +54,7 @@ func (c Config) Validate() error {
 }
 
 // combinations refuses settings that exclude each other.
-func (c Config) combinations(f *faults) {
+func (c Config) combinations(f *problems) {
 	if c.Pipeline > 1 && c.Mode == "dp" {
 		f.add("mode", c.Mode, `must be "ddp" where pipeline is above 1: a rank holds a part of one replica then`)
 	}
@@ -70,7 +70,7 @@ func (c Config) combinations(f *faults) {
 	if feedback := c.DDP.Compress == "int8" || c.DDP.Compress == "powersgd"; feedback && c.Precision == "float16" {
 		f.add("ddp.compress", c.DDP.Compress, "what it owes to later steps would have another loss scale: use bfloat16, or another compression")
 	}
-	c.useless(f)
+	c.ineffective(f)
 	if c.Mode != "dp" && c.Replicas > 0 {
 		f.add("replicas", c.Replicas, `belongs to mode = "dp"`)
 	}
@@ -82,8 +82,8 @@ func (c Config) combinations(f *faults) {
 	}
 }
 
-// useless refuses settings that would do nothing: whoever writes them expects something.
-func (c Config) useless(f *faults) {
+// ineffective refuses settings that would do nothing: whoever writes them expects something.
+func (c Config) ineffective(f *problems) {
 	for _, s := range []struct {
 		unless  bool
 		key     string
@@ -115,7 +115,7 @@ func lossOf(kind string) string {
 	return map[string]string{"mnist": "cross_entropy", "cifar10": "cross_entropy", "text": "cross_entropy", "generated": "mse"}[kind]
 }
 
-func (m ModelConfig) validate(f *faults) {
+func (m ModelConfig) validate(f *problems) {
 	f.oneOf("model.kind", m.Kind, "mlp", "dense", "cnn", "gpt")
 	if !(m.Dropout >= 0 && m.Dropout < 1) {
 		f.add("model.dropout", m.Dropout, "must be at least 0 and below 1")
@@ -148,7 +148,7 @@ func (m ModelConfig) validate(f *faults) {
 	}
 }
 
-func (d DataConfig) validate(f *faults) {
+func (d DataConfig) validate(f *problems) {
 	f.oneOf("data.kind", d.Kind, "mnist", "cifar10", "csv", "npy", "text", "generated")
 	switch d.Kind {
 	case "mnist":
@@ -180,7 +180,7 @@ func (d DataConfig) validate(f *faults) {
 	f.rangeOf("data.eval", d.Eval)
 }
 
-func (o OptimizerConfig) validate(f *faults) {
+func (o OptimizerConfig) validate(f *problems) {
 	f.oneOf("optimizer.kind", o.Kind, "sgd", "adam", "adamw", "lamb")
 	// What counts is the float32 that the optimizer makes of them.
 	if lr := o.LR; !(float32(lr) > 0 && lr <= math.MaxFloat32) {
@@ -206,7 +206,7 @@ func (o OptimizerConfig) validate(f *faults) {
 	}
 }
 
-func (s ScheduleConfig) validate(f *faults, lr float64) {
+func (s ScheduleConfig) validate(f *problems, lr float64) {
 	f.oneOf("schedule.kind", s.Kind, "constant", "step", "cosine", "one_cycle", "linear")
 	f.between("schedule.warmup_steps", s.WarmupSteps, 0, maxSteps)
 	if s.Kind == "step" {
@@ -220,7 +220,7 @@ func (s ScheduleConfig) validate(f *faults, lr float64) {
 	}
 }
 
-func (d DDPConfig) validate(f *faults) {
+func (d DDPConfig) validate(f *problems) {
 	if !(d.BucketMB > 0 && d.BucketMB <= maxBuckets) {
 		f.add("ddp.bucket_mb", d.BucketMB, "must be a number above 0, up to %d", maxBuckets)
 	}
@@ -232,7 +232,7 @@ func (d DDPConfig) validate(f *faults) {
 	f.between("ddp.check_every_steps", d.CheckEverySteps, 0, maxSteps)
 }
 
-func (e EvaluateConfig) validate(f *faults, c Config) {
+func (e EvaluateConfig) validate(f *problems, c Config) {
 	f.between("evaluate.every_epochs", e.EveryEpochs, 0, maxEpochs)
 	f.between("evaluate.every_steps", e.EverySteps, 0, maxSteps)
 	f.between("evaluate.patience", e.Patience, 0, maxSteps)
@@ -250,24 +250,24 @@ func (e EvaluateConfig) validate(f *faults, c Config) {
 	}
 }
 
-// faults collects what is wrong.
-type faults []error
+// problems collects what is wrong.
+type problems []error
 
-func (f *faults) add(key string, value any, rule string, args ...any) {
+func (f *problems) add(key string, value any, rule string, args ...any) {
 	if s, ok := value.(string); ok {
 		value = fmt.Sprintf("%q", s)
 	}
 	*f = append(*f, fmt.Errorf("%s is %v: %s", key, value, fmt.Sprintf(rule, args...)))
 }
 
-func (f *faults) between(key string, value, low, high int) {
+func (f *problems) between(key string, value, low, high int) {
 	if value < low || value > high {
 		f.add(key, value, "must be %d to %d", low, high)
 	}
 }
 
 // number wants a finite number from low to high.
-func (f *faults) number(key string, value, low, high float64) {
+func (f *problems) number(key string, value, low, high float64) {
 	switch {
 	case value >= low && value <= high:
 	case high == math.MaxFloat32:
@@ -277,7 +277,7 @@ func (f *faults) number(key string, value, low, high float64) {
 	}
 }
 
-func (f *faults) widths(key string, widths []int) {
+func (f *problems) widths(key string, widths []int) {
 	if len(widths) > maxLayers {
 		f.add(key, len(widths), "must have at most %d layers", maxLayers)
 	}
@@ -286,19 +286,19 @@ func (f *faults) widths(key string, widths []int) {
 	}
 }
 
-func (f *faults) oneOf(key, value string, allowed ...string) {
+func (f *problems) oneOf(key, value string, allowed ...string) {
 	if !slices.Contains(allowed, value) {
 		f.add(key, value, `must be "%s"`, strings.Join(allowed, `" or "`))
 	}
 }
 
-func (f *faults) named(key, path, what string) {
+func (f *problems) named(key, path, what string) {
 	if path == "" {
 		f.add(key, path, "must name %s", what)
 	}
 }
 
-func (f *faults) rangeOf(key, value string) {
+func (f *problems) rangeOf(key, value string) {
 	if value == "" {
 		return
 	}

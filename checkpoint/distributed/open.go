@@ -38,11 +38,11 @@ func (c sharedOptions) String() string {
 
 // welcome is what rank 0 answers.
 type welcome struct {
-	Plan    plan             `json:"plan"`
-	Mode    mode             `json:"mode"`
-	Place   checkpoint.Place `json:"place"`
-	Home    string           `json:"home"`    // the absolute path of the shared folder, as rank 0 has it
-	Session uint32           `json:"session"` // tells the files of this Saver from those of another
+	Plan    plan                `json:"plan"`
+	Mode    mode                `json:"mode"`
+	Place   checkpoint.Location `json:"place"`
+	Home    string              `json:"home"`    // the absolute path of the shared folder, as rank 0 has it
+	Session uint32              `json:"session"` // tells the files of this Saver from those of another
 	// Partners is, for each rank, the one that keeps a replica of its shards; nil: there are none.
 	Partners []int `json:"partners,omitempty"`
 }
@@ -95,7 +95,7 @@ func (s *Saver) welcome(all []hello, own error) (welcome, error) {
 	if s.dir == nil {
 		return welcome{}, errNoDir
 	}
-	location := s.dir.Place()
+	location := s.dir.Location()
 	if s.o.Local != "" && location.Run == "" {
 		return welcome{}, errors.New("a node-local tier needs the name of the run, to tell its files from those of other runs")
 	}
@@ -136,13 +136,13 @@ func (s *Saver) prepare(ctx context.Context, w welcome, arrays []Array) error {
 	o := checkpoint.Options{FS: s.o.FS, Workers: s.o.Workers, Log: s.log}
 	var err error
 	if s.dir == nil {
-		if s.dir, err = checkpoint.OpenPlace(w.Place, o); err != nil {
+		if s.dir, err = checkpoint.OpenLocation(w.Place, o); err != nil {
 			return err
 		}
 	}
 	plainly := w.Place
 	plainly.Codec = "none"
-	if s.quick, err = checkpoint.OpenPlace(plainly, o); err != nil {
+	if s.quick, err = checkpoint.OpenLocation(plainly, o); err != nil {
 		return err
 	}
 	live, err := w.Plan.pieces(rank, arrays)
@@ -176,7 +176,7 @@ func (s *Saver) prepare(ctx context.Context, w welcome, arrays []Array) error {
 
 // warnOfRoom is rank 0's: it says where what the run is to keep will not fit beside what is there.
 func (s *Saver) warnOfRoom(ctx context.Context, state int64) {
-	space, err := s.o.FS.Space(s.dir.Place().Path)
+	space, err := s.o.FS.Space(s.dir.Location().Path)
 	if err != nil || space.Total == 0 { // not known
 		return
 	}

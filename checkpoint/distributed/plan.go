@@ -294,7 +294,7 @@ func nearest(at, size int64) int64 {
 const roomForValues = 1 << 20
 
 // fits tells whether a manifest can hold the plan, so that a state of too many parts fails before training, not at the first save.
-func (p plan) fits(location checkpoint.Place, writers []int, loads []int64) error {
+func (p plan) fits(location checkpoint.Location, writers []int, loads []int64) error {
 	m := manifest.Manifest{Run: location.Run, Attempt: location.Attempt, World: len(loads), Created: time.Unix(0, 0).UTC()}
 	for _, t := range p.tensors(writers) {
 		tensor := manifest.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape}

@@ -75,7 +75,7 @@ func TestSaveNames(t *testing.T) {
 		}
 	}
 	places := map[string]bool{}
-	for _, location := range []checkpoint.Place{{Run: "a/b", Path: "/p"}, {Run: "a.b", Path: "/p"}, {Run: "a.b", Path: "/q"}, {Run: "a.b/p"}} {
+	for _, location := range []checkpoint.Location{{Run: "a/b", Path: "/p"}, {Run: "a.b", Path: "/p"}, {Run: "a.b", Path: "/q"}, {Run: "a.b/p"}} {
 		folder := tierFolder(location)
 		if places[folder] || strings.ContainsAny(folder, "/.") {
 			t.Errorf("the folder of %v is %q", location, folder)

@@ -88,7 +88,7 @@ func (s *Saver) worthRecovering(ctx context.Context, left []*uncommittedSave) (l
 		return nil, nil
 	}
 	// What is wrong in the folder the search for what to resume from will tell, which comes after this one.
-	dir, err := checkpoint.OpenPlace(s.dir.Place(), checkpoint.Options{FS: s.o.FS})
+	dir, err := checkpoint.OpenLocation(s.dir.Location(), checkpoint.Options{FS: s.o.FS})
 	if err != nil {
 		return nil, err
 	}

@@ -202,7 +202,7 @@ func TestReplicasGo(t *testing.T) {
 					t.Errorf("latest is %d: %v", step, err)
 				}
 				ns.wantEmpty(t)
-				if told := strings.Contains(journal.String(), "all ranks are on this one"); told != (world <= 2) {
+				if said := strings.Contains(journal.String(), "all ranks are on this one"); said != (world <= 2) {
 					t.Errorf("log: %s", journal.String())
 				}
 			})
@@ -421,7 +421,7 @@ func TestDamageThatAReplicaMends(t *testing.T) {
 					}
 					return r.saveAll(ctx, 5)
 				}))
-				if told := strings.Contains(journal.String(), "own disks is damaged"); told != flipped {
+				if said := strings.Contains(journal.String(), "own disks is damaged"); said != flipped {
 					t.Errorf("log: %s", journal.String())
 				}
 				ns.wantEmpty(t)
@@ -595,7 +595,7 @@ func TestHostileStream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			disk, _ := newDisk(t)
-			above := &tier{fs: disk, path: localPath + "/run", location: checkpoint.Place{Run: "trial", Path: sharedPath, Attempt: 1}, session: 7}
+			above := &tier{fs: disk, path: localPath + "/run", location: checkpoint.Location{Run: "trial", Path: sharedPath, Attempt: 1}, session: 7}
 			others := &tier{fs: disk, path: above.path + "/replicas", location: above.location, session: 7, above: above}
 			sent := row.sent
 			p := &replicas{peers: &sent, tier: others}

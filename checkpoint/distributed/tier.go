@@ -30,8 +30,8 @@ import (
 // be anybody's, with the sticky bit; so nobody else can put a file or a link below it, nor another folder in its place.
 type tier struct {
 	fs       vfs.FS
-	path     string           // LOCAL/RUN-HASH
-	location checkpoint.Place // with the absolute path
+	path     string              // LOCAL/RUN-HASH
+	location checkpoint.Location // with the absolute path
 	session  uint32
 	shard    shardNumber
 	broken   error // why the disk is not used at all; nil: it is. vfs.ErrExposed: what lies there may be another user's
@@ -67,7 +67,7 @@ func (s *Saver) openTier(ctx context.Context, w welcome, bytes int64) *tier {
 }
 
 // tierFolder names the folder of a run: what can be read of its name, and what cannot be mistaken.
-func tierFolder(location checkpoint.Place) string {
+func tierFolder(location checkpoint.Location) string {
 	plain := strings.Map(func(c rune) rune {
 		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' {
 			return c
@@ -172,7 +172,7 @@ func (t *tier) trouble() (all trouble) {
 
 // warnOfTiers is rank 0's: it says once which ranks cannot use their nodes' own disks, and which may not be able to.
 func (s *Saver) warnOfTiers(all []workReport[trouble]) {
-	tell := func(message string, what func(trouble) string) {
+	warn := func(message string, what func(trouble) string) {
 		var ranks []int
 		for rank, r := range all {
 			if what(r.Value) != "" {
@@ -183,9 +183,9 @@ func (s *Saver) warnOfTiers(all []workReport[trouble]) {
 			s.log.Warn(message, "path", s.o.Local, "ranks", few(ranks), "err", what(all[ranks[0]].Value))
 		}
 	}
-	tell("node-local disk cannot be used: these ranks write to the shared folder directly; check the path",
+	warn("node-local disk cannot be used: these ranks write to the shared folder directly; check the path",
 		func(t trouble) string { return t.Broken })
-	tell("node-local disk has no room: shards that do not fit there are written to the shared folder directly; free space on the node",
+	warn("node-local disk has no room: shards that do not fit there are written to the shared folder directly; free space on the node",
 		func(t trouble) string { return t.Cramped })
 }
 

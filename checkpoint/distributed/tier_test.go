@@ -444,7 +444,7 @@ func TestTierOfAnotherUser(t *testing.T) {
 			local := filepath.Join(area, "a", "b")
 			home, err := filepath.Abs(shared)
 			must(t, err)
-			plant(t, area, filepath.Join(local, tierFolder(checkpoint.Place{Run: "trial", Path: home})))
+			plant(t, area, filepath.Join(local, tierFolder(checkpoint.Location{Run: "trial", Path: home})))
 			before := realTree(t, area)
 			var journal testkit.Journal
 			r := realTier(t, shared, local, 1, Options{Log: journal.Logger()})
@@ -559,13 +559,13 @@ func TestBrokenLocalDiskIsReportedOnce(t *testing.T) {
 	if got, err := latest(disk, 1); got != 6 || err != nil {
 		t.Errorf("latest is %d: %v", got, err)
 	}
-	told := 0
+	warnings := 0
 	for line := range strings.Lines(journal.String()) {
 		if strings.Contains(line, "level=WARN") && strings.Contains(line, "node-local disk does not take the shard") {
-			told++
+			warnings++
 		}
 	}
-	if told != 2 {
-		t.Errorf("%d warnings, want 2:\n%s", told, journal.String())
+	if warnings != 2 {
+		t.Errorf("%d warnings, want 2:\n%s", warnings, journal.String())
 	}
 }

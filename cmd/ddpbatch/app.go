@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/usage"
 )
 
 func newApp(e *env) *cli.App {
@@ -73,7 +74,7 @@ func prepare(c *cli.Command) {
 }
 
 func onUsageError(c *cli.Context, err error, _ bool) error {
-	return &usageError{message: flagMessage(c.Command.Flags, err), hint: tryHelp(c)}
+	return &usage.Error{Message: flagMessage(c.Command.Flags, err), Hint: tryHelp(c)}
 }
 
 // flagMessage is the flag package's error for a person: of a value that it cannot read it does not say what it should be.
@@ -123,7 +124,7 @@ func unknownCommand(c *cli.Context, commands []*cli.Command) error {
 	if near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}
-	return &usageError{message: fmt.Sprintf("there is no command %q", name), hint: hint}
+	return &usage.Error{Message: fmt.Sprintf("there is no command %q", name), Hint: hint}
 }
 
 // jsonFlag is on every command that shows something.
@@ -138,9 +139,9 @@ func setFlag() cli.Flag {
 // noArgs refuses words that a command would pass over.
 func noArgs(c *cli.Context) error {
 	if c.Args().Present() {
-		return &usageError{
-			message: fmt.Sprintf("%s takes no arguments, and not %q", c.Command.Name, c.Args().First()),
-			hint:    tryHelp(c),
+		return &usage.Error{
+			Message: fmt.Sprintf("%s takes no arguments, and not %q", c.Command.Name, c.Args().First()),
+			Hint:    tryHelp(c),
 		}
 	}
 	return nil
@@ -150,10 +151,137 @@ func noArgs(c *cli.Context) error {
 func oneArg(c *cli.Context, what string) (string, error) {
 	words, _, _ := splitDash(c.Args().Slice())
 	if len(words) != 1 {
-		return "", &usageError{
-			message: fmt.Sprintf("%s takes one %s, not %d", c.Command.Name, what, len(words)),
-			hint:    tryHelp(c),
+		return "", &usage.Error{
+			Message: fmt.Sprintf("%s takes one %s, not %d", c.Command.Name, what, len(words)),
+			Hint:    tryHelp(c),
 		}
 	}
 	return words[0], nil
+}
+
+// helpTemplate is a command's help: an example first, then what it is and takes. The parts are the library's.
+const helpTemplate = `{{if .Description}}Example:
+
+   {{wrap .Description 3}}
+
+{{end}}{{template "helpNameTemplate" .}}
+
+Usage:
+
+   {{template "usageTemplate" .}}{{if .VisibleCommands}}
+
+Commands:
+{{template "visibleCommandCategoryTemplate" .}}{{end}}{{if .VisibleFlags}}
+
+Options:
+{{template "visibleFlagTemplate" .}}{{end}}
+`
+
+// appHelpTemplate is the program's own.
+const appHelpTemplate = `Example:
+
+   {{wrap .Description 3}}
+
+{{template "helpNameTemplate" .}}
+
+Commands:
+{{template "visibleCommandCategoryTemplate" .}}
+
+"ddpbatch COMMAND -h" begins with an example, too. Exit codes and JSON fields: docs/cli.md.
+`
+
+// example joins the command lines that a help text begins with.
+func example(lines ...string) string { return strings.Join(lines, "\n") }
+
+// permute moves a command's flags before its other words, so that `submit job.toml
+// --dry-run` is `submit --dry-run job.toml`: the flag package stops at the first word
+// that is no flag and would pass the rest over in silence. Words after -- stay as they are, and
+// so do all of run's, which stops at its first word that is no flag, as torchrun does.
+func permute(app *cli.App, args []string) []string {
+	commands := app.Commands
+	for i := 1; i < len(args); i++ {
+		command := find(commands, args[i])
+		if command == nil {
+			return args
+		}
+		if len(command.Subcommands) > 0 {
+			commands = command.Subcommands
+			continue
+		}
+		if command.Name == "run" {
+			return args
+		}
+		words := flagsFirst(command.Flags, args[i+1:], passesOn[command.Name])
+		return append(args[:i+1:i+1], words...)
+	}
+	return args
+}
+
+// passesOn names the commands that hand the words after -- on to another one, and so must see the --
+// (see splitDash). To the others they are words like any other.
+var passesOn = map[string]bool{"submit": true, "resume": true, "simulate": true, "rehearse": true}
+
+func find(commands []*cli.Command, name string) *cli.Command {
+	for _, c := range commands {
+		if c.HasName(name) {
+			return c
+		}
+	}
+	return nil
+}
+
+// flagsFirst parts words into flags and others, with the -- between them that ends the flags for the
+// parser. A -- among words stays in its place where keepDash is set.
+func flagsFirst(flags []cli.Flag, words []string, keepDash bool) []string {
+	var front, back []string
+	for i := 0; i < len(words); i++ {
+		w := words[i]
+		if w == "--" {
+			if !keepDash {
+				i++
+			}
+			back = append(back, words[i:]...)
+			break
+		}
+		if len(w) < 2 || w[0] != '-' {
+			back = append(back, w)
+			continue
+		}
+		front = append(front, w)
+		if takesValue(flags, w) {
+			if i++; i == len(words) {
+				return front // for the parser to say that the value is missing
+			}
+			front = append(front, words[i])
+		}
+	}
+	return append(append(front, "--"), back...)
+}
+
+// takesValue tells whether the word after flag w is its value.
+func takesValue(flags []cli.Flag, w string) bool {
+	name := strings.TrimLeft(w, "-")
+	if strings.Contains(name, "=") {
+		return false
+	}
+	for _, f := range flags {
+		for _, n := range f.Names() {
+			if n == name {
+				_, isBool := f.(*cli.BoolFlag)
+				return !isBool
+			}
+		}
+	}
+	return false
+}
+
+// splitDash cuts words at the first --: what a command takes itself, and what it
+// hands on.
+func splitDash(words []string) (own, rest []string, dashed bool) {
+	for i, w := range words {
+		if w == "--" {
+			return words[:i], words[i+1:], true
+		}
+	}
+	return words, nil, false
 }

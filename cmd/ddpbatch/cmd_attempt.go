@@ -1,12 +1,17 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os/signal"
 	"strings"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
+
+	"ddpbatch/internal/attempt"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/slurm"
 )
 
 // newAttemptCommand is what the batch script calls before and after srun; it is hidden, as
@@ -55,12 +60,52 @@ func newAttemptCommand(e *env) *cli.Command {
 					// runs, which inherit this, may end in the middle of that. KILL comes soon enough.
 					signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
 					fmt.Fprintln(e.Out, "heard")
-					return runAttemptEnd(c.Context, e, path, srunEnd{
-						code: c.Int("code"), signals: strings.Fields(c.String("signals")), unstarted: c.Bool("unstarted"),
-						failure: e.get("DDPBATCH_SETUP_FAILURE"),
+					return runAttemptEnd(c.Context, e, path, attempt.SrunEnd{
+						Code: c.Int("code"), Signals: strings.Fields(c.String("signals")), Unstarted: c.Bool("unstarted"),
+						Failure: e.get("DDPBATCH_SETUP_FAILURE"),
 					})
 				},
 			},
 		},
 	}
+}
+
+// attemptEnv is what package attempt knows of this process.
+func (e *env) attemptEnv() attempt.Env {
+	return attempt.Env{Env: e.submitEnv(), Lookup: e.lookup, Err: e.Err}
+}
+
+func runAttemptBegin(ctx context.Context, e *env, path string) error {
+	run, err := rundir.OpenOwn(e.abs(path))
+	if err != nil {
+		return err
+	}
+	environ, over, err := attempt.Begin(ctx, e.attemptEnv(), run)
+	if err != nil {
+		return err
+	}
+	if over {
+		fmt.Fprintf(e.Err, "ddpbatch: the run is done, and its job was started again: there is nothing to do\n")
+		fmt.Fprintln(e.Out, "exit 0")
+	}
+	for _, pair := range environ {
+		fmt.Fprintln(e.Out, "export "+slurm.ShellAssign(pair))
+	}
+	return nil
+}
+
+func runAttemptWatch(ctx context.Context, e *env, path string, srun int) error {
+	run, err := rundir.OpenOwn(e.abs(path))
+	if err != nil {
+		return err
+	}
+	return attempt.Watch(ctx, e.attemptEnv(), run, srun)
+}
+
+func runAttemptEnd(ctx context.Context, e *env, path string, end attempt.SrunEnd) error {
+	run, err := rundir.OpenOwn(e.abs(path))
+	if err != nil {
+		return err
+	}
+	return attempt.End(ctx, e.attemptEnv(), run, end)
 }

@@ -10,7 +10,12 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runview"
+	"ddpbatch/internal/simulate"
+	"ddpbatch/internal/submit"
+	"ddpbatch/internal/usage"
 )
 
 // runDirFlag says where runs are looked for by job id.
@@ -27,7 +32,7 @@ func newCancelCommand(e *env) *cli.Command {
 		Flags:       []cli.Flag{runDirFlag()},
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {
-				return usagef("cancel needs a job id or a run directory")
+				return usage.Errorf("cancel needs a job id or a run directory")
 			}
 			return cancelAll(c.Context, e, e.abs(c.String("runs")), c.Args().Slice())
 		},
@@ -37,7 +42,7 @@ func newCancelCommand(e *env) *cli.Command {
 // cancelAll cancels every job that it can. The exit code is the largest of theirs.
 func cancelAll(ctx context.Context, e *env, runs string, names []string) error {
 	var failed []error
-	code := exitDone
+	code := exit.Done
 	for _, name := range names {
 		if err := runCancel(ctx, e, runs, name); err != nil {
 			failed = append(failed, err)
@@ -47,7 +52,7 @@ func cancelAll(ctx context.Context, e *env, runs string, names []string) error {
 	if len(failed) == 0 {
 		return nil
 	}
-	return &codeError{code: code, err: errors.Join(failed...)}
+	return &exit.Error{Code: code, Err: errors.Join(failed...)}
 }
 
 func runCancel(ctx context.Context, e *env, runs, name string) error {
@@ -62,34 +67,34 @@ func runCancel(ctx context.Context, e *env, runs, name string) error {
 		return cancelSimulation(ctx, e, run, ids[0])
 	}
 	if run.Spec().Kind != "slurm" {
-		return usagef("%s was started by hand, not submitted; press Ctrl-C where it runs", e.short(run.Path()))
+		return usage.Errorf("%s was started by hand, not submitted; press Ctrl-C where it runs", e.short(run.Path()))
 	}
-	s, err := newestSubmission(ctx, e, run, false)
+	s, err := submit.Newest(ctx, run, false, askUserJobs(e))
 	if err != nil {
 		return err
 	}
-	var settled bool
+	var recorded bool
 	if run.IsOwn() { // root only looks
-		settled, err = s.settle(e)
+		recorded, err = e.submitEnv().RecordLost(s)
 	}
 	switch {
 	case err != nil:
 		return err
-	case !run.IsOwn() && s.open != nil && s.job != "":
-		ids = []string{s.job}
-	case settled: // and there is a job more
+	case !run.IsOwn() && s.Open != nil && s.Job != "":
+		ids = []string{s.Job}
+	case recorded: // and there is a job more
 		if run, ids, err = findToCancel(e, runs, name); err != nil {
 			return err
 		}
-	case s.open != nil && s.asked != nil:
-		return fmt.Errorf("look for the job of %s, which nobody lived to record: %w", e.short(run.Path()), s.asked)
-	case s.open != nil && s.by != nil:
-		return &usageError{
-			message: fmt.Sprintf("%s is just being submitted: %s", e.short(run.Path()), s.by),
-			hint:    "cancel it when that has ended",
+	case s.Open != nil && s.Asked != nil:
+		return fmt.Errorf("look for the job of %s, which nobody lived to record: %w", e.short(run.Path()), s.Asked)
+	case s.Open != nil && s.By != nil:
+		return &usage.Error{
+			Message: fmt.Sprintf("%s is just being submitted: %s", e.short(run.Path()), s.By),
+			Hint:    "cancel it when that has ended",
 		}
 	case ids[0] == "":
-		return usagef("%s has no job: its submission was cut short, and Slurm knows none of its script", e.short(run.Path()))
+		return usage.Errorf("%s has no job: its submission was cut short, and Slurm knows none of its script", e.short(run.Path()))
 	}
 	return cancelJobs(ctx, e, run, ids)
 }
@@ -99,12 +104,12 @@ func cancelJobs(ctx context.Context, e *env, run *rundir.Dir, ids []string) erro
 	var over, failed []error
 	done := false
 	for _, id := range ids {
-		how, hasEnded, err := ended(ctx, e, run, id)
+		how, hasEnded, err := e.viewer().Ended(ctx, run, id)
 		switch {
 		case hasEnded:
 			over = append(over, alreadyEnded(id, how))
 			continue
-		case !errors.As(err, new(*usageError)):
+		case !errors.As(err, new(*usage.Error)):
 			err = cancelJob(ctx, e, run, id, err)
 		}
 		failed = append(failed, err)
@@ -114,7 +119,7 @@ func cancelJobs(ctx context.Context, e *env, run *rundir.Dir, ids []string) erro
 		return errors.Join(over...)
 	}
 	if done && run.IsOwn() { // root does not start another user's program
-		fmt.Fprintf(e.Out, "resume: %s\n", resumeCommand(run))
+		fmt.Fprintf(e.Out, "resume: %s\n", submit.ResumeCommand(run))
 	}
 	return errors.Join(failed...)
 }
@@ -135,13 +140,13 @@ func cancelJob(ctx context.Context, e *env, run *rundir.Dir, id string, unknown 
 
 // cancelSimulation asks the process that simulates a run to do what scancel does.
 func cancelSimulation(ctx context.Context, e *env, run *rundir.Dir, id string) error {
-	fd, ok := openSimulation(run, id)
+	fd, ok := simulate.Open(run, id)
 	if !ok {
-		return alreadyEnded(id, howEnded(ctx, e, run, id, ""))
+		return alreadyEnded(id, e.viewer().HowEnded(ctx, run, id, ""))
 	}
 	defer unix.Close(fd)
-	if array, _, ok := elementOf(run); ok {
-		return usagef("one process simulates all elements of an array; to cancel them all: ddpbatch cancel %s", e.short(array))
+	if _, ok := run.Index(); ok {
+		return usage.Errorf("one process simulates all elements of an array; to cancel them all: ddpbatch cancel %s", e.short(run.Array().Path()))
 	}
 	noteCancel(e, run, id)
 	if err := unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0); err != nil {
@@ -149,7 +154,7 @@ func cancelSimulation(ctx context.Context, e *env, run *rundir.Dir, id string) e
 	}
 	fmt.Fprintf(e.Out, "cancelled job %s\n", id)
 	if run.IsOwn() {
-		fmt.Fprintf(e.Out, "resume: %s\n", resumeCommand(run))
+		fmt.Fprintf(e.Out, "resume: %s\n", submit.ResumeCommand(run))
 	}
 	return nil
 }
@@ -167,39 +172,27 @@ func noteCancel(e *env, run *rundir.Dir, id string) {
 // An array of which elements were resumed alone is several jobs: all of them where it is named by its path, and else the one that is named.
 func findToCancel(e *env, runs, name string) (*rundir.Dir, []string, error) {
 	_, err := findRun(e, runs, name)
-	if array, id, waits := waitingElement(err); waits {
+	if array, id, waits := runview.WaitingElement(err); waits {
 		return array, []string{id}, nil
 	}
 	run, id, err := findJob(e, runs, name)
 	if err != nil {
 		return nil, nil, err
 	}
-	array, err := arrayIn(run)
-	if err != nil || array == nil {
-		return run, []string{id}, err
-	}
-	jobs, err := array.jobs(run)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, id := range jobs.known {
-		if plain, _, _ := strings.Cut(id, ";"); plain == name || id == name {
-			return run, []string{id}, nil
-		}
-	}
-	return run, jobs.ids(), nil
+	ids, err := runview.JobsNamed(run, id, name)
+	return run, ids, err
 }
 
 // findJob opens the run that a person names by job id or path, and tells its newest job id.
 func findJob(e *env, runs, name string) (*rundir.Dir, string, error) {
 	run, err := findRun(e, runs, name)
 	if err != nil {
-		return nil, "", &usageError{message: explainElement(e, err).Error()}
+		return nil, "", &usage.Error{Message: runview.ExplainElement(e.dir(), err).Error()}
 	}
 	if !run.IsOwn() && !isPath(name) {
 		e.log().Warn("this is the run of another user", "name", name, "run", e.short(run.Path()), "user", run.Owner())
 	}
-	id, err := newestJob(run)
+	id, err := runview.NewestJob(run)
 	if err != nil {
 		return nil, "", err
 	}
@@ -224,4 +217,9 @@ func findRun(e *env, runs, name string) (*rundir.Dir, error) {
 // isPath reports whether name is a path, and not the plain name of a job or a run.
 func isPath(name string) bool {
 	return strings.ContainsRune(name, filepath.Separator) || name == "." || name == ".."
+}
+
+// alreadyEnded is the error of a cancel that came too late.
+func alreadyEnded(id, how string) error {
+	return &usage.Error{Message: fmt.Sprintf("job %s has ended already: %s", id, how), Hint: "there is nothing to cancel"}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/jobfile"
 )
 
@@ -35,7 +36,7 @@ func runCheck(ctx context.Context, e *env, path string, sets []string, asJSON bo
 	}
 	job, warnings, err := jobfile.Parse(filepath.Base(path), filepath.Dir(e.abs(path)), text, sets)
 	if err == nil {
-		if missing := missingData(job); missing != nil {
+		if missing := job.CheckFiles(); missing != nil {
 			warnings = append(warnings, jobfile.Fault{File: filepath.Base(path), Message: missing.Error()})
 		}
 	}
@@ -46,7 +47,7 @@ func runCheck(ctx context.Context, e *env, path string, sets []string, asJSON bo
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(e.Out, "%s: ok: %s\n", path, jobSummary(job))
+	fmt.Fprintf(e.Out, "%s: ok: %s\n", path, job.Summary())
 	return nil
 }
 
@@ -73,7 +74,7 @@ func checkJSON(e *env, warnings []jobfile.Fault, err error) error {
 		return perr
 	}
 	if err != nil {
-		return &codeError{code: exitUsage}
+		return &exit.Error{Code: exit.Usage}
 	}
 	return nil
 }

@@ -7,7 +7,13 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/inspect"
 	"ddpbatch/checkpoint/safetensors"
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/runview"
+	"ddpbatch/internal/text"
+	"ddpbatch/internal/usage"
 )
 
 // Exit codes of ckpt commands alone (docs/cli.md).
@@ -35,13 +41,13 @@ func ckptCommand(c cli.Command, least, most int, flags []cli.Flag, action func(c
 	c.Action = func(ctx *cli.Context) error {
 		words := ctx.Args().Slice()
 		if len(words) < least || len(words) > most {
-			return &usageError{
-				message: fmt.Sprintf("ckpt %s takes %s, not %s", c.Name, c.ArgsUsage, plural(len(words), "word")),
-				hint:    tryHelp(ctx),
+			return &usage.Error{
+				Message: fmt.Sprintf("ckpt %s takes %s, not %s", c.Name, c.ArgsUsage, text.Plural(len(words), "word")),
+				Hint:    tryHelp(ctx),
 			}
 		}
 		if slices.Contains(words, "") { // as of a variable that is not set; it would be the working directory
-			return &usageError{message: fmt.Sprintf("ckpt %s takes %s, and an empty word is none", c.Name, c.ArgsUsage), hint: tryHelp(ctx)}
+			return &usage.Error{Message: fmt.Sprintf("ckpt %s takes %s, and an empty word is none", c.Name, c.ArgsUsage), Hint: tryHelp(ctx)}
 		}
 		return judged(action(ctx, words))
 	}
@@ -50,9 +56,31 @@ func ckptCommand(c cli.Command, least, most int, flags []cli.Flag, action func(c
 
 // judged gives a safetensors file that is none the exit code of a corrupt checkpoint.
 func judged(err error) error {
-	var coded *codeError
+	var coded *exit.Error
 	if errors.Is(err, safetensors.ErrInvalid) && !errors.As(err, &coded) {
-		return &codeError{code: exitCorrupt, err: err}
+		return &exit.Error{Code: exit.Corrupt, Err: err}
 	}
 	return err
+}
+
+// finderOf finds the checkpoints that a command names.
+func finderOf(e *env, c *cli.Context) inspect.Finder {
+	return inspect.Finder{
+		From: e.dir(), Runs: e.abs(c.String("runs")), Log: e.log(),
+		Explain: func(err error) error { return runview.ExplainElement(e.dir(), err) },
+	}
+}
+
+// openCheckpoints opens the folder of checkpoints that a command names, to look at them.
+func openCheckpoints(e *env, c *cli.Context, name string) (inspect.Folder, *checkpoint.Dir, error) {
+	folder, err := finderOf(e, c).Find(c.Context, name)
+	if err != nil {
+		return folder, nil, err
+	}
+	dir, err := folder.Open()
+	return folder, dir, err
+}
+
+func ckptPrinter(e *env) inspect.Printer {
+	return inspect.Printer{Out: e.Out, From: e.dir(), Table: func(heading ...string) *text.Table { return newTable(e, heading...) }}
 }

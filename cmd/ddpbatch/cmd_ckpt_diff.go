@@ -1,14 +1,15 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math"
-	"strconv"
 
 	"github.com/urfave/cli/v2"
+
+	"ddpbatch/checkpoint/inspect"
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/usage"
 )
 
 func newCkptDiffCommand(e *env) *cli.Command {
@@ -19,25 +20,26 @@ func newCkptDiffCommand(e *env) *cli.Command {
 		&cli.Float64Flag{Name: "atol", Usage: "floats are the same within `X`, plus what --rtol allows; where both are 0, only equal bits are"},
 		&cli.Float64Flag{Name: "rtol", Usage: "floats are the same within `X` times the second, plus --atol"},
 	}, func(c *cli.Context, words []string) error {
-		tolerance := tolerance{c.Float64("atol"), c.Float64("rtol")}
-		if !(tolerance.abs >= 0 && tolerance.rel >= 0) || math.IsInf(tolerance.abs+tolerance.rel, 0) {
-			return usagef("--atol and --rtol must be numbers from 0")
+		tolerance := inspect.Tolerance{Abs: c.Float64("atol"), Rel: c.Float64("rtol")}
+		if !(tolerance.Abs >= 0 && tolerance.Rel >= 0) || math.IsInf(tolerance.Abs+tolerance.Rel, 0) {
+			return usage.Errorf("--atol and --rtol must be numbers from 0")
 		}
 		if len(words) == 3 {
 			words = []string{words[0], words[1], words[0], words[2]}
 		} else {
 			words = []string{words[0], "", words[1], ""}
 		}
-		a, err := openSide(c, e, words[0], words[1])
+		finder := finderOf(e, c)
+		a, err := finder.Contents(c.Context, words[0], words[1])
 		if err != nil {
 			return err
 		}
-		defer a.close()
-		b, err := openSide(c, e, words[2], words[3])
+		defer a.Close()
+		b, err := finder.Contents(c.Context, words[2], words[3])
 		if err != nil {
 			return err
 		}
-		defer b.close()
+		defer b.Close()
 		return runCkptDiff(c.Context, e, a, b, tolerance, c.Bool("json"))
 	})
 	run := command.Action
@@ -47,82 +49,25 @@ func newCkptDiffCommand(e *env) *cli.Command {
 
 // troubled keeps an error that has no code of its own apart from "they differ".
 func troubled(err error) error {
-	var coded *codeError
-	if exitCode(err) != exitFailed || errors.As(err, &coded) {
+	var coded *exit.Error
+	if exitCode(err) != exit.Failed || errors.As(err, &coded) {
 		return err
 	}
-	return &codeError{code: exitTrouble, err: err}
+	return &exit.Error{Code: exitTrouble, Err: err}
 }
 
-// difference is what diff prints as JSON; its names are a contract.
-type difference struct {
-	Same    bool           `json:"same"`
-	OnlyA   []string       `json:"only_a"`
-	OnlyB   []string       `json:"only_b"`
-	Equal   int            `json:"equal"`   // tensors that are the same
-	Tensors []tensorDiffer `json:"tensors"` // that are not
-	Values  []valueDiffer  `json:"values"`
-}
-
-type valueDiffer struct {
-	Name string  `json:"name"`
-	A    *string `json:"a"` // nil: it has none
-	B    *string `json:"b"`
-}
-
-func runCkptDiff(ctx context.Context, e *env, a, b *side, t tolerance, asJSON bool) error {
-	d, err := compare(ctx, a, b, t)
-	if err = cmp.Or(err, a.check(), b.check()); err != nil {
+func runCkptDiff(ctx context.Context, e *env, a, b *inspect.Contents, t inspect.Tolerance, asJSON bool) error {
+	d, err := inspect.Compare(ctx, a, b, t)
+	if err != nil {
 		return err
 	}
 	if asJSON {
 		err = printJSON(e, d)
 	} else {
-		err = d.print(e)
+		err = ckptPrinter(e).Difference(d)
 	}
 	if err == nil && !d.Same {
-		err = &codeError{code: exitDiffer}
+		err = &exit.Error{Code: exitDiffer}
 	}
 	return err
-}
-
-func (d *difference) print(e *env) error {
-	for _, name := range d.OnlyA {
-		fmt.Fprintf(e.Out, "only in the first: %s\n", clean(name))
-	}
-	for _, name := range d.OnlyB {
-		fmt.Fprintf(e.Out, "only in the second: %s\n", clean(name))
-	}
-	if len(d.Tensors) > 0 {
-		t := newTable(e, "TENSOR", "IS", "DIFFER", "OF", "MAX ABS", "MAX REL")
-		for _, x := range d.Tensors {
-			t.row(x.Name, x.is(), strconv.FormatInt(x.Differ, 10), strconv.FormatInt(x.Elements, 10), number(x.MaxAbs), number(x.MaxRel))
-		}
-		if err := t.flush(); err != nil {
-			return err
-		}
-	}
-	for _, v := range d.Values {
-		fmt.Fprintf(e.Out, "value %s: %s and %s\n", clean(v.Name), valueText(v.A), valueText(v.B))
-	}
-	values := ""
-	if n := len(d.Values); n > 0 {
-		values = fmt.Sprintf("; values that differ: %d", n)
-	}
-	_, err := fmt.Fprintf(e.Out, "%s the same, %d not%s\n", plural(d.Equal, "tensor"), len(d.Tensors)+len(d.OnlyA)+len(d.OnlyB), values)
-	return err
-}
-
-func valueText(text *string) string {
-	if text == nil {
-		return "none"
-	}
-	return shorten(clean(*text))
-}
-
-func number(v *float64) string {
-	if v == nil {
-		return "-"
-	}
-	return strconv.FormatFloat(*v, 'g', 4, 64)
 }

@@ -1,18 +1,13 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
-	"ddpbatch/checkpoint/npy"
+	"ddpbatch/checkpoint/inspect"
+	"ddpbatch/internal/usage"
 )
 
 func newCkptExportCommand(e *env) *cli.Command {
@@ -29,40 +24,35 @@ func newCkptExportCommand(e *env) *cli.Command {
 		step, file := "", words[len(words)-1]
 		if len(words) == 3 {
 			step = words[1]
-		} else if _, err := parseStep(file); err == nil && filepath.Ext(file) == "" {
-			return &usageError{
-				message: fmt.Sprintf("ckpt export takes RUN [STEP] FILE, and %s is a step: name the file, too", file),
-				hint:    fmt.Sprintf("one that is to be named so: ./%s", file),
+		} else if _, err := inspect.ParseStep(file); err == nil && filepath.Ext(file) == "" {
+			return &usage.Error{
+				Message: fmt.Sprintf("ckpt export takes RUN [STEP] FILE, and %s is a step: name the file, too", file),
+				Hint:    fmt.Sprintf("one that is to be named so: ./%s", file),
 			}
 		}
-		kind, err := exportKind(e, file, c.String("format"), c.String("tensor"))
+		kind, err := inspect.ExportKind(e.dir(), file, c.String("format"), c.String("tensor"))
 		if err != nil {
 			return err
 		}
-		place, err := findCheckpoints(e, c, words[0])
+		folder, dir, err := openCheckpoints(e, c, words[0])
 		if err != nil {
 			return err
 		}
-		dir, err := place.open(e)
-		if err != nil {
-			return err
-		}
-		found, err := place.choose(c.Context, e, dir, step)
+		found, err := folder.Choose(c.Context, dir, step)
 		if err != nil {
 			return err
 		}
 		defer found.Close()
-		x := &exporter{checkpoint: found, buf: make([]byte, exportPiece)}
-		if err := x.choose(c.String("tensor"), c.Bool("all")); err != nil {
+		x, err := inspect.NewExport(found, c.String("tensor"), c.Bool("all"))
+		if err != nil {
 			return err
 		}
 		path := e.abs(file)
-		write := map[string]func(context.Context, string) error{exportTensors: x.safetensors, exportArray: x.npy, exportArrays: x.folder}[kind]
-		if err := write(c.Context, path); err != nil {
+		if err := x.Write(c.Context, kind, path); err != nil {
 			return err
 		}
 		if c.Bool("json") {
-			return printJSON(e, exported{found.Step(), path, len(x.tensors)})
+			return printJSON(e, exported{found.Step(), path, x.Tensors()})
 		}
 		_, err = fmt.Fprintln(e.Out, path)
 		return err
@@ -76,73 +66,22 @@ type exported struct {
 	Tensors int    `json:"tensors"`
 }
 
-// npy writes the only tensor to a file.
-func (x *exporter) npy(ctx context.Context, path string) error {
-	if len(x.tensors) != 1 {
-		return usagef("a .npy file holds one tensor: name it with --tensor, or write a folder with --format npy")
-	}
-	t := x.tensors[0]
-	return npy.WriteFile(ctx, path, t.DType, t.Shape, func(w io.Writer) error { return x.copy(ctx, t, w) })
-}
-
-// folder writes each tensor to a file of its name in a folder. Where one fails, the files that were not there before are gone again.
-func (x *exporter) folder(ctx context.Context, path string) (err error) {
-	names := map[string]string{}
-	for _, t := range x.tensors {
-		name, err := arrayFile(t.as)
+func newCkptImportCommand(e *env) *cli.Command {
+	return ckptCommand(cli.Command{
+		Name: "import", Usage: "write the tensors of a safetensors file to a folder of checkpoints, as the checkpoint of a step", ArgsUsage: "FILE.safetensors DIR",
+		Description: example("ddpbatch ckpt import model.safetensors imported", "ddpbatch ckpt import all.safetensors imported --prefix= --step 4000"),
+	}, 2, 2, []cli.Flag{
+		&cli.Int64Flag{Name: "step", Usage: "the checkpoint is of step `N`"},
+		&cli.StringFlag{Name: "prefix", Value: inspect.ModelPrefix, Usage: "put before every name; what export takes away again"},
+	}, func(c *cli.Context, words []string) error {
+		info, err := finderOf(e, c).Import(c.Context, words[0], words[1], c.String("prefix"), c.Int64("step"))
 		if err != nil {
 			return err
 		}
-		names[t.Name] = name
-	}
-	made, err := makeFolder(path)
-	if err != nil {
-		return fmt.Errorf("export: %w", err)
-	}
-	var written []string
-	defer func() {
-		if err != nil {
-			discard(path, made, written)
+		if c.Bool("json") {
+			return printJSON(e, info)
 		}
-	}()
-	for _, t := range x.tensors {
-		file := filepath.Join(path, names[t.Name])
-		_, missing := os.Lstat(file)
-		err := npy.WriteFile(ctx, file, t.DType, t.Shape, func(w io.Writer) error { return x.copy(ctx, t, w) })
-		if err != nil {
-			return fmt.Errorf("export: tensor %q: %w", t.Name, err)
-		}
-		if errors.Is(missing, fs.ErrNotExist) {
-			written = append(written, file)
-		}
-	}
-	return nil
-}
-
-// discard removes what an export has made.
-func discard(folder string, made bool, files []string) {
-	for _, file := range files {
-		_ = os.Remove(file)
-	}
-	if made {
-		_ = os.Remove(folder) // not empty: somebody else has put something there
-	}
-}
-
-// arrayFile is the name of a tensor's file: its own, with every byte that a file's name should not have as %XX. No two tensors get the same.
-func arrayFile(name string) (string, error) {
-	var out strings.Builder
-	for i := range len(name) {
-		switch c := name[i]; {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '-', c == '.' && i > 0:
-			out.WriteByte(c)
-		default:
-			fmt.Fprintf(&out, "%%%02X", c)
-		}
-	}
-	out.WriteString(".npy")
-	if out.Len() > 255 {
-		return "", fmt.Errorf("tensor %q has a name too long for a file's; export it alone: --tensor NAME FILE.npy", name)
-	}
-	return out.String(), nil
+		_, err = fmt.Fprintln(e.Out, info.Path)
+		return err
+	})
 }

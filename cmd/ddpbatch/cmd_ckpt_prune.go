@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/inspect"
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/usage"
+	"ddpbatch/internal/vfs"
 )
 
 func newCkptPruneCommand(e *env) *cli.Command {
@@ -28,113 +31,132 @@ func newCkptPruneCommand(e *env) *cli.Command {
 		&cli.BoolFlag{Name: "max", Usage: "a larger metric is the better one"},
 		&cli.BoolFlag{Name: "force", Usage: "also while the run is, or may be, alive"},
 	}, func(c *cli.Context, words []string) error {
-		place, err := findCheckpoints(e, c, words[0])
+		folder, err := finderOf(e, c).Find(c.Context, words[0])
 		if err != nil {
 			return err
 		}
-		if place.folder != "" {
-			return usagef("ckpt prune takes a run or a folder of checkpoints, and not one checkpoint")
+		if folder.Only != "" {
+			return usage.Errorf("ckpt prune takes a run or a folder of checkpoints, and not one checkpoint")
 		}
-		policy, err := place.policy(c)
+		policy, err := policyOf(c, folder)
 		if err != nil {
 			return err
 		}
 		if !c.Bool("dry-run") {
-			if err := place.checkOwn(e, words[0]); err != nil {
+			if err := checkOwnFolder(e, folder, words[0]); err != nil {
 				return err
 			}
 		}
 		if !c.Bool("dry-run") && !c.Bool("force") {
-			if err := refuseAlive(c.Context, e, place.run, "once you know that it does not: --force"); err != nil {
+			if err := refuseAlive(c.Context, e, folder.Run, "once you know that it does not: --force"); err != nil {
 				return err
 			}
 		}
-		return runCkptPrune(c.Context, e, place, policy, c.IsSet("metric"), c.Bool("dry-run"), c.Bool("json"))
+		return runCkptPrune(c.Context, e, folder, policy, c.IsSet("metric"), c.Bool("dry-run"), c.Bool("json"))
 	})
 }
 
-// pruned is a row of prune; its JSON names are a contract.
-type pruned struct {
-	checkpoint.Decision
-	Removed bool `json:"removed"`
-}
-
-func runCkptPrune(ctx context.Context, e *env, place ckptPlace, policy checkpoint.Policy, metricGiven, dryRun, asJSON bool) error {
-	dir, err := place.openToWrite(ctx, e)
-	if err != nil {
-		return err
-	}
-	plan, err := dir.Plan(ctx, policy)
-	if err != nil {
-		return err
-	}
-	if len(plan) > 0 && metricGiven {
-		if err := place.hasMetric(e, plan, policy.Metric); err != nil {
-			return err
+func runCkptPrune(ctx context.Context, e *env, folder inspect.Folder, policy checkpoint.Policy, ofMetric, dryRun, asJSON bool) error {
+	rows, failed, err := folder.Prune(ctx, policy, ofMetric, dryRun)
+	if unknown, ok := errors.AsType[*inspect.NoMetricError](err); ok {
+		hint := ""
+		if near := jobfile.Nearest(policy.Metric, unknown.Known); near != "" {
+			hint = fmt.Sprintf("did you mean %q?", near)
 		}
+		return &usage.Error{Message: unknown.Error(), Hint: hint}
 	}
-	var failed error
-	if !dryRun {
-		_, failed = dir.Prune(ctx, policy)
-	}
-	if len(plan) == 0 && failed == nil {
-		return place.none(e)
-	}
-	rows := []pruned{}
-	for _, d := range plan {
-		rows = append(rows, pruned{d, !d.Keep && isRemoved(d.Path)})
+	if err != nil {
+		return err
 	}
 	if asJSON {
 		err = printJSON(e, rows)
 	} else {
-		err = printPruned(e, rows, dryRun)
+		var sum string
+		if sum, err = ckptPrinter(e).Pruned(rows, dryRun); err == nil {
+			_, err = fmt.Fprintln(e.Err, sum)
+		}
 	}
 	if failed != nil {
-		return &codeError{code: pruneCode(failed), err: failed}
+		return &exit.Error{Code: pruneCode(failed), Err: failed}
 	}
 	return err
 }
 
-// isRemoved says whether a folder holds no checkpoint any more, not even one whose removal has begun. What a user has put there may still be.
-func isRemoved(folder string) bool {
-	for _, name := range []string{"MANIFEST.json", "MANIFEST.deleting"} {
-		if _, err := os.Lstat(filepath.Join(folder, name)); !errors.Is(err, os.ErrNotExist) {
-			return false
-		}
-	}
-	return true
-}
-
 // pruneCode is that of a removal that stopped half way, unless its error has one of its own.
 func pruneCode(err error) int {
-	if code := exitCode(err); code != exitFailed {
+	if code := exitCode(err); code != exit.Failed {
 		return code
 	}
 	return exitPartly
 }
 
-func printPruned(e *env, rows []pruned, dryRun bool) error {
-	t := newTable(e, "STEP", "DO", "SIZE", "CREATED", "REASONS", "PATH")
-	freed, gone := int64(0), 0
-	for _, r := range rows {
-		what := "KEEP"
-		switch {
-		case r.Keep:
-		case dryRun || r.Removed:
-			what = "REMOVE"
-			freed, gone = freed+r.Bytes, gone+1
-		default:
-			what = "FAILED"
-		}
-		t.row(strconv.FormatInt(r.Step, 10), what, t.size(r.Bytes), timeText(r.Created), orDash(strings.Join(r.Reasons, ", ")), e.short(r.Path))
+// policyOf is what the flags say, or the run's job where there are none.
+func policyOf(c *cli.Context, folder inspect.Folder) (checkpoint.Policy, error) {
+	policy := checkpoint.Policy{
+		Last: c.Int("keep-last"), Every: c.Int64("keep-every"), Within: c.Duration("keep-within"),
+		Best: c.Int("keep-best"), Metric: c.String("metric"), Max: c.Bool("max"),
 	}
-	if err := t.flush(); err != nil {
+	given := c.IsSet("keep-last") || c.IsSet("keep-every") || c.IsSet("keep-within") || c.IsSet("keep-best")
+	switch {
+	case (policy.Best > 0) != (policy.Metric != ""):
+		return policy, usage.Errorf("--keep-best N and --metric NAME belong together")
+	case policy.Max && policy.Metric == "":
+		return policy, usage.Errorf("--max says which way --metric goes; name one")
+	case policy.Last < 0 || policy.Every < 0 || policy.Within < 0 || policy.Best < 0:
+		return policy, usage.Errorf("what to keep is a number from 0")
+	case !given && folder.Run != nil:
+		job, err := jobfile.OfRun(folder.Run)
+		if err != nil {
+			return policy, err
+		}
+		policy = job.Checkpoint.Policy(job.Train.Evaluate.Best)
+	}
+	if policy == (checkpoint.Policy{}) {
+		return policy, usage.Errorf("there is no rule of what to keep, so all would go; name one: --keep-last N, --keep-every N, --keep-within D or --keep-best N --metric NAME")
+	}
+	if policy.Last == 0 && given {
+		policy.Last = 2 // the rules that are given say what to keep beyond the fallback that every run needs
+	}
+	if err := policy.Validate(); err != nil {
+		return policy, usage.Errorf("%v", err)
+	}
+	return policy, nil
+}
+
+// checkOwnFolder returns vfs.ErrExposed if the checkpoints belong to another user, or if another user could exchange them while they are
+// removed. name is what the user typed. It may be a link of another user that leads to a run of the caller's own.
+func checkOwnFolder(e *env, folder inspect.Folder, name string) error {
+	if err := vfs.CheckLinks(e.abs(name)); errors.Is(err, vfs.ErrExposed) {
+		return fmt.Errorf("%w; name the folder itself", err)
+	}
+	if folder.Run != nil {
+		return checkOwn(e, folder.Run)
+	}
+	info, err := os.Stat(folder.Path)
+	if err != nil {
 		return err
 	}
-	done := "removed"
-	if dryRun {
-		done = "would remove"
+	return vfs.CheckOwner(folder.Path, info)
+}
+
+// refuseAlive refuses to remove checkpoints of a run that may be writing its own; way is what to do where nobody can tell.
+func refuseAlive(ctx context.Context, e *env, run *rundir.Dir, way string) error {
+	if run == nil {
+		return nil
 	}
-	_, err := fmt.Fprintf(e.Err, "%s %s, %s\n", done, plural(gone, "checkpoint"), t.bytes(freed))
-	return err
+	row, err := statusOf(ctx, e, run)
+	if err != nil {
+		return err
+	}
+	name := row.Job
+	if name == "" {
+		name = e.short(run.Path())
+	}
+	switch {
+	case !row.Ended:
+		return usage.Errorf("job %s is still %s; wait for its end, or cancel it: ddpbatch cancel %s", name, row.State, name)
+	case row.Attempt > 0 && row.Exit == nil && row.VerdictJob == "":
+		return usage.Errorf("attempt %d of %s has left no verdict, so it may still run; %s", row.Attempt, name, way)
+	}
+	return nil
 }

@@ -8,6 +8,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"ddpbatch/internal/placement"
+	"ddpbatch/internal/text"
+	"ddpbatch/internal/usage"
 	"ddpbatch/mpi/launch"
 	"ddpbatch/slurm"
 )
@@ -37,23 +40,26 @@ func newEnvCommand(e *env) *cli.Command {
 func runEnv(e *env, format string) error {
 	alloc, err := slurm.FromEnviron(e.lookup)
 	if errors.Is(err, slurm.ErrNotInSlurm) {
-		return &usageError{message: "there is no Slurm job here", hint: `call it in a task: srun -n4 bash -c 'eval "$(ddpbatch env)"; ...'`}
+		return &usage.Error{Message: "there is no Slurm job here", Hint: `call it in a task: srun -n4 bash -c 'eval "$(ddpbatch env)"; ...'`}
 	}
 	if err == nil {
 		err = alloc.CheckLayout()
 	}
 	if err != nil {
-		return usagef("%v", err)
+		return usage.Errorf("%v", err)
 	}
 	if !alloc.InStep() && (alloc.Tasks > 1 || len(alloc.Nodes) > 1) {
-		return &usageError{
-			message: fmt.Sprintf("this is the batch script or shell of a job on %s, not one of its tasks: every rank would be 0", plural(len(alloc.Nodes), "node")),
-			hint:    `call it in a task: srun bash -c 'eval "$(ddpbatch env)"; ...'`,
+		return &usage.Error{
+			Message: fmt.Sprintf("this is the batch script or shell of a job on %s, not one of its tasks: every rank would be 0", text.Plural(len(alloc.Nodes), "node")),
+			Hint:    `call it in a task: srun bash -c 'eval "$(ddpbatch env)"; ...'`,
 		}
 	}
-	shared := launch.AgentConfig{MasterAddr: alloc.Address(0), RunID: alloc.Key(), Restarts: alloc.Restarts}
+	shared := launch.AgentConfig{
+		Network:  launch.Network{MasterAddr: alloc.Address(0)},
+		Identity: launch.Identity{RunID: alloc.Key(), Restarts: alloc.Restarts},
+	}
 	port := launch.Ports(alloc.Key()+"/workers", 1)[0]
-	vars := shared.RankEnviron(taskPlace(alloc), port)
+	vars := shared.RankEnviron(placement.TaskRanks(alloc), port)
 	return printEnv(e, vars, format)
 }
 
@@ -76,7 +82,7 @@ func printEnv(e *env, vars []string, format string) error {
 		}
 		return printJSON(e, object)
 	default:
-		return usagef("there is no format %q; it is shell, json or dotenv", format)
+		return usage.Errorf("there is no format %q; it is shell, json or dotenv", format)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"ddpbatch/internal/usage"
 	"ddpbatch/slurm"
 	"ddpbatch/templates"
 )
@@ -33,9 +34,9 @@ func newInitCommand(e *env) *cli.Command {
 				}
 				return listStarters(e, c.Bool("json"))
 			case c.Bool("json"):
-				return usagef("--json goes with --list")
+				return usage.Errorf("--json goes with --list")
 			case len(words) > 1:
-				return usagef("init takes one folder, not %d", len(words))
+				return usage.Errorf("init takes one folder, not %d", len(words))
 			case len(words) == 0:
 				words = []string{"."}
 			}
@@ -59,15 +60,15 @@ func listStarters(e *env, asJSON bool) error {
 	}
 	t := newTable(e, "NAME", "WHAT IT IS")
 	for _, s := range starters {
-		t.row(s.Name, s.Summary)
+		t.Row(s.Name, s.Summary)
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 func writeStarter(e *env, dir, name string) error {
 	starter, ok := templates.Find(name)
 	if !ok {
-		return &usageError{message: fmt.Sprintf("there is no starter job %q", name), hint: `"ddpbatch init --list" shows them`}
+		return &usage.Error{Message: fmt.Sprintf("there is no starter job %q", name), Hint: `"ddpbatch init --list" shows them`}
 	}
 	dir = e.abs(dir)
 	if err := os.MkdirAll(dir, 0o777); err != nil {
@@ -76,7 +77,7 @@ func writeStarter(e *env, dir, name string) error {
 	path := filepath.Join(dir, "job.toml")
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if errors.Is(err, fs.ErrExist) {
-		return &usageError{message: path + " is there already", hint: "name another folder, or move it away"}
+		return &usage.Error{Message: path + " is there already", Hint: "name another folder, or move it away"}
 	}
 	if err != nil {
 		return fmt.Errorf("write the job file: %w", err)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"ddpbatch/internal/usage"
 	"ddpbatch/slurm"
 )
 
@@ -12,14 +13,14 @@ import (
 const maxHosts = 1 << 16
 
 func newNodesCommand(e *env) *cli.Command {
-	sub := func(name, usage, args, sample string, action func(words []string, asJSON bool) error) *cli.Command {
+	sub := func(name, what, args, sample string, action func(words []string, asJSON bool) error) *cli.Command {
 		return &cli.Command{
-			Name: name, Usage: usage, ArgsUsage: args, Description: example("ddpbatch nodes " + name + " " + sample),
+			Name: name, Usage: what, ArgsUsage: args, Description: example("ddpbatch nodes " + name + " " + sample),
 			Flags: []cli.Flag{jsonFlag()},
 			Action: func(c *cli.Context) error {
 				words := c.Args().Slice()
 				if len(words) == 0 {
-					return usagef("nodes %s needs a host list", name)
+					return usage.Errorf("nodes %s needs a host list", name)
 				}
 				return action(words, c.Bool("json"))
 			},
@@ -59,7 +60,7 @@ func newNodesCommand(e *env) *cli.Command {
 				for _, w := range words {
 					n, err := slurm.CountHosts(w)
 					if err != nil {
-						return usagef("%v", err)
+						return usage.Errorf("%v", err)
 					}
 					total += n
 				}
@@ -78,7 +79,7 @@ func expandAll(words []string) ([]string, error) {
 	for _, w := range words {
 		more, err := slurm.ExpandHostlist(w, maxHosts-len(hosts))
 		if err != nil {
-			return nil, usagef("%v", err)
+			return nil, usage.Errorf("%v", err)
 		}
 		hosts = append(hosts, more...)
 	}

@@ -7,10 +7,20 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
-	"ddpbatch/slurm/sim"
+	"ddpbatch/checkpoint/inspect"
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/rehearse"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/simulate"
+	"ddpbatch/internal/text"
+	"ddpbatch/internal/usage"
 )
 
 func newRehearseCommand(e *env) *cli.Command {
@@ -23,7 +33,7 @@ func newRehearseCommand(e *env) *cli.Command {
 		Flags: append([]cli.Flag{
 			setFlag(),
 			&cli.StringSliceFlag{Name: "compare", Usage: "files of the run directory to compare, as a `PATTERN` (default: checkpoints, or what a command left in its checkpoint folder; may be repeated)"},
-			&cli.Int64Flag{Name: "steps", Usage: fmt.Sprintf("end both runs of the built-in trainer after `N` steps (default: %d, or twice as many as the latest fault's)", defaultSteps)},
+			&cli.Int64Flag{Name: "steps", Usage: fmt.Sprintf("end both runs of the built-in trainer after `N` steps (default: %d, or twice as many as the latest fault's)", rehearse.DefaultSteps)},
 			&cli.BoolFlag{Name: "keep", Usage: "keep the two run directories"},
 		}, pretendFlags()...),
 		Action: func(c *cli.Context) error {
@@ -31,93 +41,114 @@ func newRehearseCommand(e *env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			if p.array != "" {
-				return &usageError{message: "--array: rehearse runs one job", hint: "its elements differ by SLURM_ARRAY_TASK_ID alone: rehearse one of them"}
+			if p.Array != "" {
+				return &usage.Error{Message: "--array: rehearse runs one job", Hint: "its elements differ by SLURM_ARRAY_TASK_ID alone: rehearse one of them"}
 			}
 			source, err := jobSource(e, c, "rehearse", nil)
 			if err != nil {
 				return err
 			}
-			source.sets = append(source.sets, p.sets()...)
-			r := &rehearsal{e: e, source: source, pretend: p, patterns: c.StringSlice("compare"), steps: c.Int64("steps")}
-			if r.steps < 0 || c.IsSet("steps") && r.steps == 0 {
-				return usagef("--steps is %d; it must be 1 or more", r.steps)
+			source.sets = append(source.sets, p.Sets()...)
+			r := &rehearse.Rehearsal{Pretend: p, Sets: source.sets, Patterns: c.StringSlice("compare"), Steps: c.Int64("steps")}
+			if r.Steps < 0 || c.IsSet("steps") && r.Steps == 0 {
+				return usage.Errorf("--steps is %d; it must be 1 or more", r.Steps)
 			}
-			for _, pattern := range r.patterns {
+			for _, pattern := range r.Patterns {
 				if _, err := filepath.Match(pattern, ""); err != nil || !filepath.IsLocal(pattern) {
-					return usagef("--compare %q: write a pattern of files in the run directory, such as 'checkpoints/*.pt' (the command finds that folder in DDPBATCH_CHECKPOINT_DIR): what lies elsewhere is shared by both runs", pattern)
+					return usage.Errorf("--compare %q: write a pattern of files in the run directory, such as 'checkpoints/*.pt' (the command finds that folder in DDPBATCH_CHECKPOINT_DIR): what lies elsewhere is shared by both runs", pattern)
 				}
 			}
-			return runRehearse(c.Context, r, c.Bool("keep"))
+			return runRehearse(c.Context, e, r, source, c.Bool("keep"))
 		},
 	}
-}
-
-// rehearsal is one job run twice: as it is, and with something in its way.
-type rehearsal struct {
-	e        *env
-	source   jobText
-	pretend  pretend
-	patterns []string // of files to compare
-	steps    int64    // after which both runs end; 0: as defaultSteps
-	dir      string   // of both run directories
-}
-
-func runRehearse(ctx context.Context, r *rehearsal, keep bool) (err error) {
-	quiet := *r.e
-	quiet.Environ = slices.DeleteFunc(slices.Clone(r.e.Environ), func(s string) bool {
-		return len(s) > len(deadlineName) && s[:len(deadlineName)+1] == deadlineName+"=" // nothing ends this but its own end
-	})
-	r.e = &quiet
-	if err := r.shorten(); err != nil {
-		return err
-	}
-	if r.dir, err = os.MkdirTemp("", "ddpbatch-rehearse-"); err != nil {
-		return fmt.Errorf("make a folder for the two runs (TMPDIR says where): %w", err)
-	}
-	defer func() {
-		if keep {
-			fmt.Fprintf(r.e.Out, "kept: %s\n", r.dir)
-			return
-		}
-		err = errors.Join(err, os.RemoveAll(r.dir))
-	}()
-	straight, err := r.perform(ctx, "uninterrupted", nil)
-	if err != nil {
-		return err
-	}
-	if straight.verdict.Exit != 0 {
-		keep = true
-		return &codeError{code: exitFailed, err: fmt.Errorf("the job does not get through undisturbed, so there is nothing to compare with: %s", straight.verdict.Message)}
-	}
-	disturbed, err := r.disturb(ctx, straight)
-	if err != nil {
-		return err
-	}
-	keep = keep || disturbed.verdict.Exit != 0
-	return r.judge(ctx, straight, disturbed)
 }
 
 // deadlineName is the variable that says when this process itself will end.
 const deadlineName = "DDPBATCH_DEADLINE"
 
-// tries is how often an earlier moment is tried where the default warning came too late.
-const tries = 3
+func runRehearse(ctx context.Context, e *env, r *rehearse.Rehearsal, source jobText, keep bool) (err error) {
+	quiet := *e
+	quiet.Environ = slices.DeleteFunc(slices.Clone(e.Environ), func(entry string) bool {
+		return strings.HasPrefix(entry, deadlineName+"=") // nothing ends this but its own end
+	})
+	e = &quiet
+	r.Env, r.Describe = e.simulateEnv(), describeDifference
+	r.Parse = func(sets []string) (*jobfile.Job, error) {
+		job, _, err := jobfile.Parse(filepath.Base(source.path), filepath.Dir(source.path), source.text, sets)
+		return job, err
+	}
+	r.NewRun = func(sets []string, p simulate.Pretend) (*rundir.Dir, *jobfile.Job, error) {
+		return newSimulation(e, jobText{source.path, source.text, sets}, p)
+	}
+	if err := r.Shorten(); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "ddpbatch-rehearse-")
+	if err != nil {
+		return fmt.Errorf("make a folder for the two runs (TMPDIR says where): %w", err)
+	}
+	defer func() {
+		if keep {
+			fmt.Fprintf(e.Out, "kept: %s\n", dir)
+			return
+		}
+		err = errors.Join(err, os.RemoveAll(dir))
+	}()
+	straight, disturbed, err := r.Run(ctx, dir)
+	if err != nil {
+		return err
+	}
+	if straight.Verdict.Exit != 0 {
+		keep = true
+		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the job does not get through undisturbed, so there is nothing to compare with: %s", straight.Verdict.Message)}
+	}
+	keep = keep || disturbed.Verdict.Exit != 0
+	if err := printOutcomes(e, r.Steps, straight, disturbed); err != nil {
+		return err
+	}
+	answer, line, differ, err := r.Judge(ctx, straight, disturbed)
+	if err != nil {
+		return err
+	}
+	for _, line := range append(differ, line) {
+		fmt.Fprintln(e.Out, line)
+	}
+	switch answer {
+	case rehearse.Different:
+		return &exit.Error{Code: exit.Failed}
+	case rehearse.Unknown:
+		return &exit.Error{Code: exitPartly}
+	}
+	return nil
+}
 
-// disturb runs the job again with the faults that were asked for, or with one warning in the middle.
-func (r *rehearsal) disturb(ctx context.Context, straight performance) (performance, error) {
-	if len(r.pretend.faults) > 0 {
-		return r.perform(ctx, "interrupted", r.pretend.faults)
+// printOutcomes prints how the two runs went. steps is where both were to end; 0: where the job does.
+func printOutcomes(e *env, steps int64, straight, disturbed rehearse.Outcome) error {
+	if steps > 0 && straight.Steps >= steps {
+		fmt.Fprintf(e.Out, "both runs end at step %d, where the job itself may have more (--steps)\n", steps)
 	}
-	for try := 1; ; try++ {
-		name := "interrupted"
-		if try > 1 {
-			name = fmt.Sprintf("interrupted-%d", try)
+	t := newTable(e, "RUN", "ATTEMPTS", "STEP", "TIME", "END")
+	for _, p := range []rehearse.Outcome{straight, disturbed} {
+		step := "-"
+		if p.Verdict.Step > 0 {
+			step = strconv.FormatInt(p.Verdict.Step, 10)
 		}
-		again, err := r.perform(ctx, name, []sim.Fault{straight.warning(try)})
-		if err != nil || try == tries || !again.late() {
-			return again, err
-		}
-		fmt.Fprintln(r.e.Err, "ddpbatch: the warning came too late; once more, with an earlier one")
+		t.Row(p.Name, strconv.Itoa(p.Attempts), step, p.Took.Round(time.Millisecond).String(), p.Verdict.Message)
 	}
+	return t.Flush()
+}
+
+// describeDifference tells how two checkpoints differ, a line each.
+func describeDifference(d *inspect.Difference) (lines []string) {
+	for _, tensor := range d.Tensors {
+		lines = append(lines, fmt.Sprintf("tensor %s (%s): %d of %d elements differ, by %s at most",
+			text.Clean(tensor.Name), tensor.Is(), tensor.Differ, tensor.Elements, tensor.AtMost()))
+	}
+	for _, name := range append(d.OnlyA, d.OnlyB...) {
+		lines = append(lines, "tensor "+text.Clean(name)+" is in one of them only")
+	}
+	for _, v := range d.Values {
+		lines = append(lines, v.String())
+	}
+	return lines
 }

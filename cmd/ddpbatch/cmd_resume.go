@@ -4,16 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/redact"
+	"ddpbatch/internal/resume"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runview"
+	"ddpbatch/internal/submit"
+	"ddpbatch/internal/usage"
 	"ddpbatch/slurm"
 )
 
@@ -59,10 +60,10 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 	if run.Spec().Kind == "train" { // by all its ranks at once
 		return resumeClaimed(ctx, e, run, nil, func() {}, o)
 	}
-	release, claim, err := claimRun(e, run, rundir.EventResume)
-	if errors.As(err, new(*usageError)) {
-		if row, statusErr := statusOf(ctx, e, run); statusErr == nil && row.simulated { // by the process that has the claim
-			err = stillThere(row.Job, row.State)
+	release, claim, err := e.submitEnv().Claim(run, rundir.EventResume)
+	if errors.As(err, new(*usage.Error)) {
+		if row, statusErr := statusOf(ctx, e, run); statusErr == nil && row.Simulated { // by the process that has the claim
+			err = notEnded(row.Job, row.State)
 		}
 	}
 	if err != nil {
@@ -74,17 +75,21 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 
 // resumeClaimed resumes a run that nobody else submits meanwhile; release is called once its job is recorded.
 func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.Claim, release func(), o resumeOptions) error {
-	row, err := settledStatus(ctx, e, run)
+	row, err := statusToResume(ctx, e, run)
 	if err != nil {
 		return err
 	}
-	if !row.ended {
-		return stillThere(row.Job, row.State)
+	if !row.Ended {
+		return notEnded(row.Job, row.State)
 	}
-	if row.finished() && !moreToDo(run, o.sets) {
-		return sayFinished(e, run, o.sets, o.rest)
+	if row.Finished() && !resume.MoreToDo(run, o.sets) {
+		line, err := resume.Finished(run, e.short(run.Path()), o.sets, o.rest)
+		if err == nil {
+			fmt.Fprintln(e.Out, line)
+		}
+		return err
 	}
-	if err := checkAnew(e, run, o.sets, o.rest); err != nil {
+	if err := resume.CheckAnew(e.short(run.Path()), o.sets, o.rest); err != nil {
 		return err
 	}
 	before := run.Spec()
@@ -92,17 +97,17 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 		return resumeSimulated(ctx, e, run, o.sets, o.rest)
 	}
 	if before.Kind == "train" && len(o.rest) > 0 {
-		return usagef("%q: a run of train is resumed by train, which takes no words behind --", redact.Text(o.rest[0]))
+		return usage.Errorf("%q: a run of train is resumed by train, which takes no words behind --", redact.Text(o.rest[0]))
 	}
 	if err := checkSbatchWords(o.rest); err != nil {
 		return err
 	}
 	if claim != nil {
-		if err := checkClaim(claim); err != nil {
+		if err := submit.CheckClaim(claim); err != nil {
 			return err
 		}
 	}
-	job, err := resumedJob(e, run, before.Sets, o.sets, before.Pretend)
+	job, err := resumedJob(ctx, e, run, before.Sets, o.sets, before.Pretend)
 	if err != nil {
 		return err
 	}
@@ -110,8 +115,8 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 		return trainAgain(ctx, e, run, job)
 	}
 	if len(o.sets) > 0 {
-		unfit := checkFits(ctx, e, run, job)
-		if err := checkClaim(claim); err != nil {
+		unfit := resume.CheckFits(ctx, run, job, e.log())
+		if err := submit.CheckClaim(claim); err != nil {
 			return errors.Join(unfit, err)
 		}
 		if unfit != nil {
@@ -119,157 +124,65 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 		}
 	}
 	resumed := rundir.Event{Detail: rundir.EventResume}
-	if array, index, ok := elementOf(run); ok {
+	if index, ok := run.Index(); ok {
 		// the script is the array's; of it, this element alone
-		number, _ := run.Index()
-		if run, err = rundir.Open(array); err != nil {
+		if run, err = rundir.Open(run.Array().Path()); err != nil {
 			return err
 		}
-		o.rest = append([]string{"--array=" + index}, o.rest...)
-		resumed.Element = &number
+		o.rest = append([]string{"--array=" + strconv.Itoa(index)}, o.rest...)
+		resumed.Element = &index
 	}
 	if err := writeScript(run, job, "", o.rest); err != nil {
 		return err
 	}
-	newID, err := submitRun(ctx, e, run, claim, o.rest, resumed)
+	newID, err := e.submitEnv().Submit(ctx, run, claim, o.rest, resumed)
 	switch {
 	case errors.Is(err, rundir.ErrClaimLost):
 		return err // the run is another command's to submit: nothing of it is undone
-	case err != nil && notSubmitted(err) && len(o.sets) > 0:
+	case err != nil && submit.NotSubmitted(err) && len(o.sets) > 0:
 		return errors.Join(err, run.WriteSpec(before)) // what Slurm did not take is not asked for again
-	case err != nil && notSubmitted(err):
+	case err != nil && submit.NotSubmitted(err):
 		return err
 	case err != nil:
 		return fmt.Errorf("%w; Slurm may have taken the job all the same: ddpbatch status %s", err, slurm.ShellQuote(run.Path()))
 	}
 	release()
-	fmt.Fprintf(e.Out, "submitted job %s: %s\nrun directory: %s\n", newID, jobSummary(job), e.short(run.Path()))
+	fmt.Fprintf(e.Out, "submitted job %s: %s\nrun directory: %s\n", newID, job.Summary(), e.short(run.Path()))
 	warnStuck(ctx, e, newID)
 	return afterSubmit(ctx, e, run, newID, o.wait, o.follow)
 }
 
-// settledStatus is the status of a run that is to be submitted again. What nobody lived to record of its newest submission is
+// statusToResume is the status of a run that is to be submitted again. What nobody lived to record of its newest submission is
 // recorded first, and Slurm must know no other job of its script: without Slurm's word nothing is submitted.
-func settledStatus(ctx context.Context, e *env, run *rundir.Dir) (jobStatus, error) {
-	s, err := newestSubmission(ctx, e, run, true)
+func statusToResume(ctx context.Context, e *env, run *rundir.Dir) (runview.RunStatus, error) {
+	s, err := submit.Newest(ctx, run, true, askUserJobs(e))
 	if err != nil {
-		return jobStatus{}, err
+		return runview.RunStatus{}, err
 	}
-	if _, err := s.settle(e); err != nil {
-		return jobStatus{}, err
+	if _, err := e.submitEnv().RecordLost(s); err != nil {
+		return runview.RunStatus{}, err
 	}
 	row, err := statusOf(ctx, e, run)
 	switch {
 	case err != nil:
 		return row, err
-	case s.asked != nil && (s.open != nil || row.ended && !row.finished()):
-		return row, fmt.Errorf("look whether the run has a job that has not ended: %w", s.asked)
-	case !row.ended:
+	case s.Asked != nil && (s.Open != nil || row.Ended && !row.Finished()):
+		return row, fmt.Errorf("look whether the run has a job that has not ended: %w", s.Asked)
+	case !row.Ended:
 		return row, nil
-	case s.alive != nil:
-		return row, stillThere(s.alive.ID, s.alive.State)
+	case s.Alive != nil:
+		return row, notEnded(s.Alive.ID, s.Alive.State)
 	}
 	return row, nil
 }
 
-func stillThere(id, state string) error {
-	return usagef("job %s is still %s; wait for its end, or cancel it: ddpbatch cancel %s", id, state, id)
+func notEnded(id, state string) error {
+	return usage.Errorf("job %s is still %s; wait for its end, or cancel it: ddpbatch cancel %s", id, state, id)
 }
 
-// moreToDo tells whether sets may give a finished run something to do: what is trained, or run, and not on what.
-func moreToDo(run *rundir.Dir, sets []string) bool {
-	job, err := jobOf(run)
-	return err == nil && (asksAnew(sets) || slices.ContainsFunc(sets, func(set string) bool {
-		table, _, _ := strings.Cut(setKey(set), ".")
-		if job.Builtin() {
-			return table == "train"
-		}
-		return !slices.Contains([]string{"slurm", "setup", "requeue", "checkpoint"}, table)
-	}))
-}
-
-// sayFinished tells what to do with a run that has nothing left to do. Words behind -- would be for one that goes on.
-func sayFinished(e *env, run *rundir.Dir, sets, words []string) error {
-	job, err := jobOf(run)
-	if err != nil {
-		return err
-	}
-	hint := ""
-	if job.Builtin() {
-		m, err := trainedSoFar(run)
-		if err != nil {
-			return err
-		}
-		early, epochs := job.Train.Evaluate.Patience > 0 && m.Step < m.Steps, m.Epoch+1 // that all of the last one is trained the metrics do not tell
-		if early {
-			epochs = m.Epoch
-		}
-		more := moreTraining(job.Train, m.Step, epochs, early)
-		hint = fmt.Sprintf("; for more of it: ddpbatch resume %s --set %s", slurm.ShellQuote(e.short(run.Path())), strings.Join(more, " --set "))
-	}
-	if len(words) > 0 {
-		return usagef("%s is finished, so that nothing is run with %q%s", job.Name, redact.Text(words[0]), hint)
-	}
-	if len(sets) > 0 {
-		hint = fmt.Sprintf(", and --set %s gives it nothing to do%s", redact.Text(sets[0]), hint)
-	}
-	fmt.Fprintf(e.Out, "%s is finished%s\n", job.Name, hint)
-	return nil
-}
-
-// trainedSoFar are the newest metrics of a run; of an array, those of its first element, which stands for all of them.
-func trainedSoFar(run *rundir.Dir) (rundir.Metrics, error) {
-	m, ok, err := run.LastMetrics()
-	if ok || err != nil {
-		return m, err
-	}
-	elements, err := run.Elements()
-	if err == nil && len(elements) > 0 {
-		m, _, err = elements[0].LastMetrics()
-	}
-	return m, err
-}
-
-// elementOf tells whether run is that of one element of an array (RUN/tasks/INDEX), and of which.
-func elementOf(run *rundir.Dir) (array, index string, ok bool) {
-	number, ok := run.Index()
-	return filepath.Dir(filepath.Dir(run.Path())), strconv.Itoa(number), ok
-}
-
-// resumedJob is the run's job, with sets over what is kept of those that it was started with; the
-// spec is rewritten to hold them, and simulate's flags.
-func resumedJob(e *env, run *rundir.Dir, kept, sets, pretend []string) (*jobfile.Job, error) {
-	spec := run.Spec()
-	if len(sets) == 0 && slices.Equal(kept, spec.Sets) && slices.Equal(pretend, spec.Pretend) {
-		return jobOf(run)
-	}
-	anew, elements, err := anewFrom(run, sets)
-	if err != nil {
-		return nil, err
-	}
-	text, err := readText(context.Background(), run.JobFilePath())
-	if err != nil {
-		return nil, fmt.Errorf("read the run's job file: %w", err)
-	}
-	sets = slices.Concat(kept, sets)
-	job, warnings, err := jobfile.Parse(run.JobFilePath(), filepath.Dir(spec.Source), text, sets)
+// resumedJob is the job of a run that is run again; warnings are printed.
+func resumedJob(ctx context.Context, e *env, run *rundir.Dir, kept, sets, pretend []string) (*jobfile.Job, error) {
+	job, warnings, err := resume.Job(ctx, run, kept, sets, pretend)
 	warn(e, warnings)
-	if err != nil {
-		return nil, err
-	}
-	fresh, err := specOf(spec.Kind, job, spec.Source, sets)
-	if err != nil {
-		return nil, err
-	}
-	changed := rundir.Overridden{Sets: sets, Anew: anew, AnewElements: elements, Pretend: pretend, WorkDir: fresh.WorkDir, Nodes: fresh.Nodes, Job: fresh.Job}
-	if index, ok := run.Index(); ok {
-		changed.Element = &index
-	}
-	return job, run.WriteSpec(spec.Override(changed))
-}
-
-// setKey is the key of the job file that a word of --set is about.
-func setKey(set string) string {
-	key, _, _ := strings.Cut(set, "=")
-	return strings.TrimSpace(key)
+	return job, err
 }

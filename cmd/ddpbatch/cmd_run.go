@@ -5,11 +5,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
+	"ddpbatch/internal/attempt"
+	"ddpbatch/internal/auth"
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/lines"
+	"ddpbatch/internal/placement"
+	"ddpbatch/internal/proc"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/torchrun"
+	"ddpbatch/internal/usage"
 	"ddpbatch/mpi/launch"
+	streams "ddpbatch/mpi/launch/output"
+	"ddpbatch/mpi/launch/recovery"
+	"ddpbatch/slurm/pmi2"
 )
 
 func newRunCommand(e *env) *cli.Command {
@@ -20,9 +40,9 @@ func newRunCommand(e *env) *cli.Command {
 		Description: example("srun --ntasks-per-node=1 ddpbatch run --nproc-per-node 4 train.py",
 			"ddpbatch run --standalone --nproc-per-node 4 -- python3 train.py",
 			"ddpbatch run --nnodes 2 --node-rank 0 --nproc-per-node 4 --master-addr n1 --master-port 29500 train.py"),
-		SkipFlagParsing: true, // see runFlag
+		SkipFlagParsing: true, // see torchrun.Flag
 		Action: func(c *cli.Context) error {
-			o, help, err := parseRun(c.Args().Slice(), e.lookup)
+			o, help, err := torchrun.Parse(c.Args().Slice(), e.lookup)
 			switch {
 			case err != nil:
 				return err
@@ -32,13 +52,36 @@ func newRunCommand(e *env) *cli.Command {
 			return runRun(c.Context, e, &o)
 		},
 	}
-	for _, f := range runFlags {
-		command.Flags = append(command.Flags, f.help())
+	for _, f := range torchrun.Flags {
+		command.Flags = append(command.Flags, flagHelp(f))
 	}
 	return command
 }
 
-func runRun(ctx context.Context, e *env, o *runOptions) error {
+// flagHelp is a flag as the library's help shows it.
+func flagHelp(f *torchrun.Flag) cli.Flag {
+	var short []string
+	if f.Short != 0 {
+		short = []string{string(f.Short)}
+	}
+	if f.IsSwitch() {
+		return &cli.BoolFlag{Name: f.Name, Aliases: short, Usage: f.Usage}
+	}
+	return &valueHelp{&cli.StringFlag{Name: f.Name, Aliases: short, Usage: f.Usage}, f.Word}
+}
+
+// valueHelp is a flag that help shows with a word for its value.
+type valueHelp struct {
+	*cli.StringFlag
+	word string
+}
+
+func (f *valueHelp) String() string {
+	names, usage, _ := strings.Cut(f.StringFlag.String(), "\t")
+	return strings.ReplaceAll(names, " value", " "+f.word) + "\t" + usage
+}
+
+func runRun(ctx context.Context, e *env, o *torchrun.Options) error {
 	w, err := workersOf(e, o)
 	if err != nil {
 		return err
@@ -48,15 +91,19 @@ func runRun(ctx context.Context, e *env, o *runOptions) error {
 		return err
 	}
 	cfg := w.config(e)
-	o.configure(&cfg)
 	cfg.WarnSignal = warn
-	ctx, warned, end := o.signalPlan(warn).listen(ctx, func(format string, args ...any) { o.note(e, format, args...) })
+	agent := placement.Agent{
+		Options: o, PerNode: w.nproc, Job: w.launch, Builtin: w.builtin, Program: w.command, JobID: attempt.JobID(e.lookup),
+		Environ: e.Environ, Lookup: e.lookup, Note: func(format string, args ...any) { note(e, format, args...) },
+	}
+	agent.Configure(&cfg)
+	ctx, warned, end := signalPlanOf(o, warn).listen(ctx, agent.Note)
 	defer end()
 	cfg.Warn = warned
 	if e.Release != nil {
 		e.Release()
 	}
-	if cfg.Deadline, err = deadlineOf(e); err != nil {
+	if cfg.Deadline, err = attempt.Deadline(e.lookup); err != nil {
 		return err
 	}
 	pmi, err := openExchange(e)
@@ -66,36 +113,36 @@ func runRun(ctx context.Context, e *env, o *runOptions) error {
 	if pmi != nil {
 		defer pmi.Close()
 	}
-	alloc, err := place(ctx, e, o, w, &cfg)
+	alloc, err := agent.Resolve(ctx, &cfg)
 	if err != nil {
 		return err
 	}
-	misplaced(pmi, alloc, &cfg)
+	placement.Misplaced(pmi, alloc, &cfg)
 	if alloc == nil || alloc.Addresses == nil { // Slurm knows nothing of a job that is simulated
-		cfg.FindDeadline = findDeadline(e)
-		exchange(pmi, alloc, &cfg)
+		cfg.FindDeadline = e.attemptEnv().FindDeadline()
+		placement.Exchange(pmi, alloc, &cfg)
 	}
 	if cfg.Secret, err = secretOf(e, &cfg); err != nil {
 		return err
 	}
-	if err := o.setOutput(e, w, &cfg); err != nil {
+	if err := setOutput(e, o, w, &cfg); err != nil {
 		return err
 	}
-	keepSmall(e)
+	limitGarbage(e)
 	raiseLimits(e)
 	log, endLog := queuedLog(e)
 	defer endLog()
 	cfg.Log = log
-	defer bearClosedPipes()()
+	defer tolerateClosedPipes()()
 	verdict, err := launch.Run(ctx, cfg)
 	switch {
-	case cfg.Declines != nil:
-		return cfg.Declines // with its own exit code
+	case cfg.Reject != nil:
+		return cfg.Reject // with its own exit code
 	case err != nil && verdict.Exit != 0:
 		if !strings.Contains(err.Error(), verdict.Message) {
 			err = fmt.Errorf("%s: %w", verdict.Message, err) // the verdict could not be written, say
 		}
-		return &codeError{code: verdict.Exit, err: err}
+		return &exit.Error{Code: verdict.Exit, Err: err}
 	case err != nil:
 		return err
 	case verdict.Exit == 0:
@@ -103,28 +150,232 @@ func runRun(ctx context.Context, e *env, o *runOptions) error {
 	}
 	// every agent ends with the run's one verdict. One of them says it, or each where they have no numbers: by hand, in terminals of their own
 	if cfg.Index <= 0 {
-		return &codeError{code: verdict.Exit, err: errors.New(cmp.Or(strings.TrimSpace(verdict.Report), verdict.Message))}
+		return &exit.Error{Code: verdict.Exit, Err: errors.New(cmp.Or(strings.TrimSpace(verdict.Report), verdict.Message))}
 	}
-	return &codeError{code: verdict.Exit}
+	return &exit.Error{Code: verdict.Exit}
 }
 
-// configure puts in what does not depend on where the agent is.
-func (o *runOptions) configure(cfg *launch.AgentConfig) {
-	cfg.Role, cfg.VirtualLocalRank = o.role, o.virtualRank
-	cfg.GPUs = cmp.Or(o.gpus, cfg.GPUs)
-	cfg.NUMA = cmp.Or(o.numa, cfg.NUMA)
-	if o.has("max-restarts") {
-		cfg.MaxRestarts, cfg.Policy.MaxRestarts = o.maxRestarts, o.maxRestarts
+// openExchange takes over the connection by which Slurm lets the tasks of a step tell each other a few words
+// (srun --mpi=pmi2); nil where there is none. It is taken over even by an agent that is alone, so that workers do not inherit it.
+func openExchange(e *env) (*pmi2.Client, error) {
+	client, err := pmi2.Open(e.lookup)
+	if errors.Is(err, pmi2.ErrNone) {
+		return nil, nil
 	}
-	if o.has("shutdown-timeout") {
-		cfg.Grace = max(1, o.grace) // 0 would be the default
+	return client, err
+}
+
+// prefixVariable is torchrun's, for what --prefix says.
+const prefixVariable = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
+
+// setOutput says what becomes of the workers' output.
+func setOutput(e *env, o *torchrun.Options, w *workers, cfg *launch.AgentConfig) error {
+	cfg.Output = o.Output()
+	cfg.Output.Prefix = cmp.Or(o.Prefix, e.get(prefixVariable))
+	if cfg.Output.Prefix == "" && !o.Has("prefix") && !w.builtin { // whose lines say the rank themselves
+		cfg.Output.Prefix, cfg.Output.PrefixSeveral = w.launch.Prefix, true
 	}
-	if o.has("hang") {
-		cfg.HangAfter = o.hang
+	if err := streams.ParsePrefix(cfg.Output.Prefix); err != nil {
+		return usage.Errorf("%s: %v", prefixVariable, err)
 	}
-	conf := o.rdzv.conf
-	cfg.JoinTimeout = cmp.Or(o.joinLimit, conf.join, conf.timeout)
-	if conf.lastCall != nil {
-		cfg.LastCall = max(1, *conf.lastCall) // as above
+	if o.LogDir != "" {
+		cfg.LogDir = e.abs(o.LogDir)
 	}
+	if cfg.LogDir != "" || cfg.RunDir != nil || !o.WantsFiles() {
+		return nil
+	}
+	// torchrun makes a folder, too, where files are asked for and none is named
+	folder, err := os.MkdirTemp("", "ddpbatch-logs-")
+	if err != nil {
+		return fmt.Errorf("make a folder for the workers' logs (--log-dir names another): %w", err)
+	}
+	cfg.LogDir = folder
+	note(e, "the workers' logs go to %s on %s; --log-dir names another folder", folder, cfg.Host)
+	return nil
+}
+
+// secretOf is what the agents of a run prove to each other. A single one proves it to its workers alone, and takes a new one; agents
+// that can exchange a word without it are told one by agent 0.
+func secretOf(e *env, cfg *launch.AgentConfig) (auth.Secret, error) {
+	switch given := e.get("DDPBATCH_SECRET") != ""; {
+	case !given && cfg.Count == 1:
+		return auth.NewSecret()
+	case !given && cfg.Exchange != nil:
+		return auth.Secret{}, nil
+	}
+	return runSecret(e, cfg.RunID)
+}
+
+// runSecret is what the processes of a run share: the batch script's secret, or, where there is none, one made from a key file
+// that all nodes see and from what tells this run from others.
+func runSecret(e *env, runID string) (auth.Secret, error) {
+	if text := e.get("DDPBATCH_SECRET"); text != "" {
+		secret, err := auth.ParseSecret(text)
+		if err != nil {
+			return auth.Secret{}, usage.Errorf("read DDPBATCH_SECRET: %v", err)
+		}
+		return secret, nil
+	}
+	path, err := auth.KeyPath(e.lookup)
+	if err != nil {
+		return auth.Secret{}, usage.Errorf("%v", err)
+	}
+	return auth.RunSecret(path, runID)
+}
+
+// runIDOf is the id of the run that a process belongs to, as mpi.InitEnv reads it.
+func runIDOf(e *env) string {
+	return cmp.Or(e.get("DDPBATCH_RUN_ID"), e.get("TORCHELASTIC_RUN_ID"), "none")
+}
+
+// agentGC takes the place of GOGC's 100. Go begins to collect garbage at 4 MB x GOGC / 100 (runtime/mgcpacer.go, heapMinimum), which an agent comes to
+// in minutes as it looks after its workers, and needs a quarter of: it would be above 20 MB resident, for days, beside workers that need the
+// memory.
+const agentGC = 50
+
+// limitGarbage has this process keep less garbage, unless GOGC says how much.
+func limitGarbage(e *env) {
+	if e.get("GOGC") == "" {
+		debug.SetGCPercent(agentGC)
+	}
+}
+
+// raiseLimits gives the workers all that an administrator lets them have: what was in force where the job was submitted comes along
+// (sbatch(1), --propagate), and 1,024 open files are few for a data loader.
+func raiseLimits(e *env) {
+	raised, warnings, err := proc.RaiseLimits()
+	for _, r := range raised {
+		e.log().Debug("raised a limit", "of", r.Name, "from", r.From, "to", r.To)
+	}
+	// too little locked memory matters to InfiniBand alone
+	if adapters, _ := os.ReadDir("/sys/class/infiniband"); len(adapters) > 0 {
+		for _, text := range warnings {
+			e.log().Warn(text)
+		}
+	}
+	if err != nil {
+		e.log().Warn("limits stay as they are", "error", err)
+	}
+}
+
+// note tells a person what is good to know and no error.
+func note(e *env, format string, args ...any) {
+	fmt.Fprintf(e.Err, "ddpbatch: "+format+"\n", args...)
+}
+
+// queuedLog is e.log for an agent; the returned function ends it.
+func queuedLog(e *env) (*slog.Logger, func()) {
+	q := lines.NewQueue(e.Err)
+	queued := *e
+	queued.Err = q
+	return queued.log(), q.End
+}
+
+// workers is what an agent starts, from the command line or from the run directory that the batch
+// script names.
+type workers struct {
+	command []string
+	builtin bool
+	dir     string
+	env     map[string]string
+	nproc   launch.Nproc
+	launch  launch.Config
+	policy  recovery.Policy
+	run     *rundir.Dir // nil: none
+	attempt int
+	version string
+}
+
+func workersOf(e *env, o *torchrun.Options) (w *workers, err error) {
+	w = &workers{dir: e.Dir, launch: launch.DefaultConfig(), version: version}
+	w.launch.Hang = 0 // nobody asked for it, and an unknown command may sleep for as long as it likes
+	if w.command, err = o.Argv(e.get("PYTHON_EXEC")); err != nil {
+		return nil, err
+	}
+	path := e.get("DDPBATCH_RUN_DIR")
+	switch {
+	case w.command == nil && path == "":
+		return nil, &usage.Error{Message: "run needs a command", Hint: "write it after --: ddpbatch run -- python3 train.py"}
+	case w.command == nil:
+		if err := w.fromRun(e, path); err != nil {
+			return nil, err
+		}
+	}
+	w.nproc = o.NprocOf(w.launch.NprocPerNode)
+	return w, nil
+}
+
+// fromRun takes everything from the run directory's spec.
+func (w *workers) fromRun(e *env, path string) error {
+	run, err := rundir.OpenOwn(path)
+	if err != nil {
+		return err
+	}
+	job, err := jobfile.OfRun(run)
+	if err != nil {
+		return err
+	}
+	if w.attempt, err = strconv.Atoi(e.get("DDPBATCH_ATTEMPT")); err != nil || w.attempt < 1 {
+		return usage.Errorf("DDPBATCH_RUN_DIR is set, and DDPBATCH_ATTEMPT is %q: the batch script sets both", e.get("DDPBATCH_ATTEMPT"))
+	}
+	w.run, w.version = run, run.Spec().SHA256
+	w.dir, w.env, w.launch, w.policy = job.WorkDir, job.Env, job.Launch, job.Policy()
+	w.command, w.builtin = commandOf(run, job), job.Builtin()
+	return nil
+}
+
+func commandOf(run *rundir.Dir, job *jobfile.Job) []string {
+	if job.Builtin() {
+		return []string{run.Binary(), "train"}
+	}
+	return job.Launch.Command
+}
+
+// config is the agent's, less its place among the others.
+func (w *workers) config(e *env) launch.AgentConfig {
+	cfg := launch.AgentConfig{
+		Identity: launch.Identity{Attempt: w.attempt, Version: w.version, RunDir: w.run},
+		Workers: launch.Workers{
+			MaxRestarts: w.launch.MaxRestarts, Command: w.command, Env: withoutPMI(e.Environ), Dir: w.dir, Builtin: w.builtin, Sweep: true,
+		},
+		Policy: w.policy, Log: e.log(),
+		Admission: launch.Admission{MinCount: w.launch.MinNodes},
+		Limits:    launch.Limits{Grace: w.launch.Grace, TermGrace: attempt.TermGrace(e.lookup), HangAfter: w.launch.Hang},
+		Devices:   launch.Devices{GPUs: w.launch.GPUs, NUMA: w.launch.NUMA},
+		Streams:   launch.Streams{Stdout: unchecked(e.Out), Stderr: e.Err},
+	}
+	cfg.Host = e.Hostname
+	for _, name := range sortedKeys(w.env) {
+		cfg.Env = append(cfg.Env[:len(cfg.Env):len(cfg.Env)], name+"="+w.env[name])
+	}
+	return cfg
+}
+
+// warnSignal is the signal that the batch script warns agents by, and agents their workers.
+func (w *workers) warnSignal() (syscall.Signal, error) {
+	sig := unix.SignalNum("SIG" + w.launch.WarnSignal)
+	if sig == 0 {
+		return 0, usage.Errorf("launch.warn_signal is %q, which is no signal here", w.launch.WarnSignal)
+	}
+	return sig, nil
+}
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// withoutPMI is an environment without what Slurm says of a connection that only the agent has.
+func withoutPMI(environ []string) []string {
+	var kept []string
+	for _, entry := range environ {
+		if !strings.HasPrefix(entry, "PMI_") {
+			kept = append(kept, entry)
+		}
+	}
+	return kept
 }

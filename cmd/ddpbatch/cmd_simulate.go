@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -15,6 +18,10 @@ import (
 
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/simulate"
+	"ddpbatch/internal/usage"
+	"ddpbatch/slurm"
+	"ddpbatch/slurm/sim"
 	"ddpbatch/templates"
 )
 
@@ -35,7 +42,7 @@ func newSimulateCommand(e *env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			source.sets = slices.Concat(withExport(e, c, source.sets), p.sets())
+			source.sets = slices.Concat(withExport(e, c, source.sets), p.Sets())
 			return runSimulate(c.Context, e, source, p)
 		},
 	}
@@ -61,18 +68,18 @@ func jobSource(e *env, c *cli.Context, verb string, otherwise []byte) (jobText, 
 	var err error
 	switch {
 	case dashed && len(command) == 0:
-		return s, usagef("there is no command after --")
+		return s, usage.Errorf("there is no command after --")
 	case dashed && len(words) > 0:
-		return s, usagef("%s takes a job file, or a command after --, not both", verb)
+		return s, usage.Errorf("%s takes a job file, or a command after --, not both", verb)
 	case len(words) > 1:
-		return s, usagef("%s takes one job file, not %d", verb, len(words))
+		return s, usage.Errorf("%s takes one job file, not %d", verb, len(words))
 	case dashed:
 		s.text, err = commandJob(command)
 	case len(words) == 1:
 		s.path = e.abs(words[0])
 		s.text, err = readJob(c.Context, s.path)
 	case otherwise == nil:
-		err = &usageError{message: verb + " needs a job file, or a command after --", hint: tryHelp(c)}
+		err = &usage.Error{Message: verb + " needs a job file, or a command after --", Hint: tryHelp(c)}
 	}
 	return s, err
 }
@@ -84,7 +91,7 @@ var notInName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile
 // job has.
 func commandJob(command []string) ([]byte, error) {
 	if command[0] == "" {
-		return nil, usagef("the command after -- is empty")
+		return nil, usage.Errorf("the command after -- is empty")
 	}
 	name := strings.TrimLeft(notInName().ReplaceAllString(filepath.Base(command[0]), "-"), ".-")
 	if name == "" {
@@ -93,7 +100,7 @@ func commandJob(command []string) ([]byte, error) {
 	quoted := make([]string, len(command))
 	for i, word := range command {
 		if !utf8.ValidString(word) {
-			return nil, usagef("word %d after -- is not UTF-8 text, which a job file must be; ddpbatch run --standalone takes any bytes", i+1)
+			return nil, usage.Errorf("word %d after -- is not UTF-8 text, which a job file must be; ddpbatch run --standalone takes any bytes", i+1)
 		}
 		// JSON's escapes are TOML's, too, but JSON has none for DEL
 		text, _ := json.Marshal(word)
@@ -103,7 +110,7 @@ func commandJob(command []string) ([]byte, error) {
 		name[:min(len(name), 64)], strings.Join(quoted, ", ")), nil
 }
 
-func runSimulate(ctx context.Context, e *env, source jobText, p pretend) error {
+func runSimulate(ctx context.Context, e *env, source jobText, p simulate.Pretend) error {
 	run, job, err := newSimulation(e, source, p)
 	if err != nil {
 		return err
@@ -112,16 +119,16 @@ func runSimulate(ctx context.Context, e *env, source jobText, p pretend) error {
 }
 
 // newSimulation makes the run directory of a job that is to be simulated.
-func newSimulation(e *env, source jobText, p pretend) (*rundir.Dir, *jobfile.Job, error) {
+func newSimulation(e *env, source jobText, p simulate.Pretend) (*rundir.Dir, *jobfile.Job, error) {
 	job, warnings, err := jobfile.Parse(filepath.Base(source.path), filepath.Dir(source.path), source.text, source.sets)
 	warn(e, warnings)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := missingData(job); err != nil {
+	if err := job.CheckFiles(); err != nil {
 		return nil, nil, err
 	}
-	if err := p.check(job); err != nil {
+	if err := p.Check(job); err != nil {
 		return nil, nil, err
 	}
 	run, err := newRun(e, "simulate", job, source.path, source.text, source.sets)
@@ -129,10 +136,166 @@ func newSimulation(e *env, source jobText, p pretend) (*rundir.Dir, *jobfile.Job
 		return nil, nil, err
 	}
 	spec := run.Spec()
-	spec.Pretend = p.words()
+	spec.Pretend = p.Words()
 	return run, job, run.WriteSpec(spec)
 }
 
-func cpusPerNode(job *jobfile.Job) int {
-	return max(1, job.MaxNproc()) * max(1, job.CPUsPerRank())
+// simulateRun runs a job, or all elements of an array, on this machine.
+func simulateRun(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job, p simulate.Pretend) error {
+	defer tolerateClosedPipes()()
+	return simulate.Run(ctx, e.simulateEnv(), run, job, p)
+}
+
+// simulateEnv is what package simulate knows of this process.
+func (e *env) simulateEnv() simulate.Env {
+	return simulate.Env{
+		Env: e.attemptEnv(), Environ: e.Environ, Out: e.Out, Terminal: e.Terminal, Short: e.short, ExitCode: exitCode,
+	}
+}
+
+// pretendFlags are those of simulate and rehearse.
+func pretendFlags() []cli.Flag {
+	d := simulate.DefaultPretend()
+	return []cli.Flag{
+		&cli.StringFlag{Name: "nodes", Usage: "pretend `N` nodes (default: the job's)"},
+		&cli.StringFlag{Name: "nproc-per-node", Aliases: []string{"nproc_per_node"}, Usage: "`M` ranks on each, or a list with one number a node (default: the job's)"},
+		&cli.StringFlag{Name: "node-names", Usage: "call the job's nodes as in `HOSTLIST`"},
+		&cli.StringFlag{Name: "nodelist", Usage: "run on these of them only, as srun -w does: a `HOSTLIST`"},
+		&cli.StringFlag{Name: "tasks-per-node", Usage: `have srun start the ranks (launch.mode = "task"), as many on each node as in a ` + "`LIST`, as 2,2,1"},
+		&cli.StringFlag{Name: "distribution", Usage: `how ranks are dealt out where launch.mode is "task": block or cyclic`},
+		&cli.StringFlag{Name: "het-nodes", Usage: "pretend a heterogeneous job (sbatch's hetjob) and one srun over it: how many nodes each component has, as `1,2`"},
+		&cli.StringFlag{Name: "slurm", Usage: "the release of Slurm to play: `22.05` or 25.11", Value: string(d.Release)},
+		&cli.StringFlag{Name: "array", Usage: "run as an array, as sbatch's --array: `0-3%2`"},
+		&cli.DurationFlag{Name: "time", Usage: "the pretend time limit; requeue.lead before it comes the warning (default: none)"},
+		&cli.DurationFlag{Name: "kill-wait", Usage: "between TERM and KILL (slurm.conf, KillWait)", Value: d.KillWait},
+		&cli.DurationFlag{Name: "grace-time", Usage: "between a preemption's first TERM and its last (slurm.conf, GraceTime)", Value: d.GraceTime},
+		&cli.StringSliceFlag{Name: "fault", Usage: "inject a fault: KIND[:OPTIONS][@step=N|@time=3s][#attempt=N], such as `kill:rank=3@step=20` (may be repeated); kinds: " + sim.Kinds},
+	}
+}
+
+func pretendOf(c *cli.Context) (simulate.Pretend, error) {
+	p := simulate.Pretend{
+		Nodes: c.String("nodes"), Nproc: c.String("nproc-per-node"), Names: c.String("node-names"), Nodelist: c.String("nodelist"),
+		Distribution: sim.Layout(c.String("distribution")), Tasks: c.String("tasks-per-node"), HetNodes: c.String("het-nodes"), Array: c.String("array"),
+		Release: sim.Release(c.String("slurm")), Time: c.Duration("time"), KillWait: c.Duration("kill-wait"), GraceTime: c.Duration("grace-time"),
+	}
+	nodes, err := strconv.Atoi(p.Nodes)
+	switch {
+	case p.Nodes != "" && (err != nil || nodes < 1 || nodes > sim.MaxNodes):
+		return p, usage.Errorf("--nodes is %q; it must be a whole number from 1 to %d", p.Nodes, sim.MaxNodes)
+	case p.Tasks != "" && p.Nproc != "":
+		return p, usage.Errorf("--tasks-per-node and --nproc-per-node both say how many ranks a node has; leave one of them out")
+	case p.Distribution != "" && p.Distribution != sim.Block && p.Distribution != sim.Cyclic:
+		return p, usage.Errorf("--distribution is %q; it must be block or cyclic", p.Distribution)
+	case p.Release == "":
+		p.Release = simulate.DefaultPretend().Release
+	case !slices.Contains(sim.Releases, p.Release):
+		return p, usage.Errorf("--slurm is %q; it must be 22.05 or 25.11", p.Release)
+	}
+	switch {
+	case p.Time < 0 || c.IsSet("time") && p.Time == 0:
+		return p, usage.Errorf("--time is %v; write a time such as 90s or 10m", p.Time)
+	case p.KillWait <= 0 || p.GraceTime <= 0:
+		return p, usage.Errorf("--kill-wait and --grace-time must be longer than 0")
+	}
+	for name, key := range map[string]string{"nodes": "slurm.nodes", "nproc-per-node": "launch.nproc_per_node", "array": "slurm.array"} {
+		if c.IsSet(name) && c.String(name) == "" {
+			p.Emptied = append(p.Emptied, key)
+		}
+	}
+	for _, text := range c.StringSlice("fault") {
+		f, err := sim.ParseFault(text)
+		if err != nil {
+			return p, usage.Errorf("--fault: %v", err)
+		}
+		p.Faults = append(p.Faults, f)
+	}
+	return p, p.CountNodes()
+}
+
+// resumeSimulated goes on with a simulated run, in the shape that it had. Words are further flags of simulate, and count.
+func resumeSimulated(ctx context.Context, e *env, run *rundir.Dir, sets, words []string) error {
+	before := run.Spec()
+	p, err := readPretend(slices.Concat(before.Pretend, words))
+	if err != nil {
+		if _, alone := readPretend(words); alone != nil {
+			return err // words are wrong by themselves, whatever there was before
+		}
+		return withShape(err, before.Pretend)
+	}
+	was, err := readPretend(before.Pretend)
+	if err != nil {
+		return err
+	}
+	if len(words) > 0 {
+		sets = slices.Concat(p.Sets(), sets)
+	}
+	job, err := resumedJob(ctx, e, run, p.Keep(before.Sets, was), sets, p.Words())
+	if err != nil {
+		return err
+	}
+	if err := p.Check(job); err != nil {
+		return errors.Join(withShape(err, before.Pretend), run.WriteSpec(before))
+	}
+	return simulateRun(ctx, e, run, job, p)
+}
+
+// withShape tells with an error of simulate's flags which ones the run has from before, if any.
+func withShape(err error, before []string) error {
+	if len(before) == 0 {
+		return err
+	}
+	return &usage.Error{
+		Message: err.Error(),
+		Hint: fmt.Sprintf("the run was simulated with %s; other flags of simulate may stand behind --, and one without a value takes that of before away, "+
+			"so that the job file has its say again: ddpbatch resume RUN -- --node-names= --nodes 2", slurm.ShellJoin(before)),
+	}
+}
+
+// readPretend reads flags of simulate.
+func readPretend(words []string) (p simulate.Pretend, err error) {
+	app := &cli.App{
+		Flags: pretendFlags(), HideHelp: true, HideVersion: true, Writer: io.Discard, ErrWriter: io.Discard,
+		OnUsageError: func(_ *cli.Context, err error, _ bool) error {
+			return usage.Errorf("%s; behind -- stand flags of simulate", flagMessage(pretendFlags(), err))
+		},
+		Action: func(c *cli.Context) (err error) {
+			if c.Args().Present() {
+				return usage.Errorf("%q is no flag of simulate", c.Args().First())
+			}
+			p, err = pretendOf(c)
+			return err
+		},
+	}
+	return p, app.Run(slices.Concat([]string{"simulate"}, withoutEmptyTimes(words)))
+}
+
+// withoutEmptyTimes leaves of each time the last word on it, and nothing where that has no value (--time=): the flag package does not take such.
+func withoutEmptyTimes(words []string) []string {
+	var kept []string
+	for i := 0; i < len(words); i++ {
+		word := words[i]
+		if isTimeFlag(word) && i+1 < len(words) {
+			i++
+			word += "=" + words[i]
+		}
+		flag, value, _ := strings.Cut(word, "=")
+		if isTimeFlag(flag) {
+			name := strings.TrimLeft(flag, "-") + "="
+			kept = slices.DeleteFunc(kept, func(before string) bool { return strings.HasPrefix(strings.TrimLeft(before, "-"), name) })
+			if word != flag && value == "" {
+				continue
+			}
+		}
+		kept = append(kept, word)
+	}
+	return kept
+}
+
+// isTimeFlag tells whether a word is a flag of simulate's that takes a time, without its value.
+func isTimeFlag(word string) bool {
+	return strings.HasPrefix(word, "-") && slices.ContainsFunc(pretendFlags(), func(f cli.Flag) bool {
+		_, isTime := f.(*cli.DurationFlag)
+		return isTime && slices.Contains(f.Names(), strings.TrimLeft(word, "-"))
+	})
 }

@@ -12,6 +12,8 @@ import (
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/submit"
+	"ddpbatch/internal/usage"
 	"ddpbatch/slurm"
 )
 
@@ -67,7 +69,7 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 		return err
 	}
 	if !o.skipCheck {
-		if err := missingData(job); err != nil {
+		if err := job.CheckFiles(); err != nil {
 			return fmt.Errorf("%w; or pass --skip-data-check if only the nodes see it", err)
 		}
 	}
@@ -82,9 +84,9 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	if err != nil {
 		return err
 	}
-	release, claim, err := claimRun(e, run, rundir.EventSubmit)
+	release, claim, err := e.submitEnv().Claim(run, rundir.EventSubmit)
 	switch {
-	case errors.As(err, new(*usageError)):
+	case errors.As(err, new(*usage.Error)):
 		return err // somebody has found the run, and is resuming it
 	case err != nil:
 		return errors.Join(err, run.Discard())
@@ -93,11 +95,11 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	if err := writeScript(run, job, template, o.sbatch); err != nil {
 		return errors.Join(err, run.Discard())
 	}
-	id, err := submitRun(ctx, e, run, claim, o.sbatch, rundir.Event{Detail: rundir.EventSubmit})
+	id, err := e.submitEnv().Submit(ctx, run, claim, o.sbatch, rundir.Event{Detail: rundir.EventSubmit})
 	switch {
 	case errors.Is(err, rundir.ErrClaimLost):
 		return err // the run is another command's to submit: nothing of it is undone
-	case err != nil && notSubmitted(err):
+	case err != nil && submit.NotSubmitted(err):
 		return errors.Join(err, run.Discard())
 	case err != nil:
 		return fmt.Errorf("%w; the run directory is kept, in case Slurm has taken the job all the same: ddpbatch status %s",
@@ -107,7 +109,7 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	if o.parsable {
 		fmt.Fprintln(e.Out, id)
 	} else {
-		fmt.Fprintf(e.Out, "submitted job %s: %s\nrun directory: %s\n", id, jobSummary(job), e.short(run.Path()))
+		fmt.Fprintf(e.Out, "submitted job %s: %s\nrun directory: %s\n", id, job.Summary(), e.short(run.Path()))
 	}
 	warnStuck(ctx, e, id)
 	return afterSubmit(ctx, e, run, id, o.wait, o.follow)
@@ -116,7 +118,7 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 // warnStuck tells of a job that Slurm has taken and that does not start as it is. That Slurm cannot be asked just now is no fault of the
 // submission's.
 func warnStuck(ctx context.Context, e *env, id string) {
-	jobs, err := askSlurm(ctx, e, []string{id})
+	jobs, err := e.viewer().Jobs(ctx, []string{id})
 	if err != nil {
 		return
 	}
@@ -138,23 +140,10 @@ func sbatchWords(c *cli.Context) ([]string, error) {
 func checkSbatchWords(words []string) error {
 	for _, word := range words {
 		if err := slurm.CheckExtra(word); err != nil {
-			return usagef("%v", err)
+			return usage.Errorf("%v", err)
 		}
 	}
 	return nil
-}
-
-// errNotAsked: Slurm was not asked to take the job.
-var errNotAsked = errors.New("nothing was submitted")
-
-// notSubmitted tells whether Slurm certainly knows nothing of the job that submitRun failed to submit. After a
-// time-out, a connection that was lost, or an answer that nobody understands, the job may exist.
-func notSubmitted(err error) bool {
-	var unreachable *slurm.UnreachableError
-	if errors.As(err, &unreachable) {
-		return unreachable.Unheard()
-	}
-	return errors.Is(err, slurm.ErrRefused) || errors.Is(err, slurm.ErrNoSlurm) || errors.Is(err, errNotAsked)
 }
 
 // writeScript renders a job's batch script into its run directory.
@@ -164,56 +153,6 @@ func writeScript(run *rundir.Dir, job *jobfile.Job, template string, words []str
 		return err
 	}
 	return run.WriteScript(script)
-}
-
-// submitRun hands the script of a run, which is claimed, to sbatch and records the job. What is to be submitted stands in the ledger
-// before: where this process is killed meanwhile, the next command knows that there may be a job.
-func submitRun(
-	ctx context.Context, e *env, run *rundir.Dir, claim *rundir.Claim, sbatch []string, submitting rundir.Event,
-) (string, error) {
-	client, dropped := newSlurmClient(e)
-	if len(dropped) > 0 {
-		e.log().Warn("this shell is inside a job or carries rank variables: they are kept from sbatch", "variables", dropped)
-	}
-	submitting.Time, submitting.Event = e.Now(), rundir.EventSubmitting
-	if err := checkClaim(claim); err != nil {
-		return "", err
-	}
-	if err := run.Append(submitting); err != nil {
-		return "", fmt.Errorf("%w: %w", errNotAsked, err)
-	}
-	submitted, err := client.Submit(ctx, run.ScriptPath(), sbatch)
-	id := submitted.ID
-	if lost := claim.Check(); errors.Is(lost, rundir.ErrClaimLost) {
-		return "", submittedTooLate(e, run, id, err, lost)
-	}
-	switch {
-	case err != nil && id != "":
-		e.log().Warn("sbatch told the job's id, and failed then", "error", err)
-	case err != nil && notSubmitted(err):
-		return "", errors.Join(err, run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventNotTaken, Element: submitting.Element}))
-	case err != nil:
-		return "", err
-	}
-	// From here on the job exists: what fails now must not hide its id.
-	if submitted.Cluster != "" { // SLURM_CLUSTERS is set; the run directory does not keep it
-		e.log().Warn("status, cancel and resume find this job only where SLURM_CLUSTERS names its cluster",
-			"job", id, "cluster", submitted.Cluster)
-	}
-	if err := recordJob(e, run, id, submitting); err != nil {
-		e.log().Warn("the job is submitted, but its run directory could not be updated", "job", id, "error", err)
-	}
-	return id, nil
-}
-
-// submittedTooLate keeps the job that Slurm took from running beside that of the command which has the claim now. An empty id means that
-// Slurm took no job; failed then says why.
-func submittedTooLate(e *env, run *rundir.Dir, id string, failed, lost error) error {
-	if id == "" {
-		return &codeError{code: exitUsage, err: fmt.Errorf("%w; %w", failed, lost)}
-	}
-	err := fmt.Errorf("job %s was submitted too late: %w; to take it back: scancel %s", id, lost, id)
-	return &codeError{code: exitUsage, err: errors.Join(err, run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventTooLate, Job: id}))}
 }
 
 // trySubmit shows what submit would do.
@@ -251,4 +190,15 @@ func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o
 func newSlurmClient(e *env) (client *slurm.Client, dropped []string) {
 	kept, dropped := slurm.Scrub(e.Environ)
 	return &slurm.Client{Environ: kept}, dropped
+}
+
+// submitEnv is what package submit knows of this process.
+func (e *env) submitEnv() submit.Env {
+	client, dropped := newSlurmClient(e)
+	return submit.Env{Hostname: e.Hostname, Now: e.Now, Log: e.log(), Slurm: client, Dropped: dropped}
+}
+
+func askUserJobs(e *env) submit.UserJobs {
+	client, _ := newSlurmClient(e)
+	return submit.AskUserJobs(client)
 }

@@ -1,34 +1,45 @@
 package main
 
 import (
-	"slices"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
-	"ddpbatch/trainer"
+	"ddpbatch/internal/exit"
 )
 
-// TestMoreTraining: what goes on with a run is more of everything that has ended it.
-func TestMoreTraining(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		maxSteps, epochs, patience int
-		steps                      int64
-		trained                    int // epochs
-		early                      bool
-		want                       []string
-	}{
-		"epochs":              {epochs: 3, steps: 30, trained: 3, want: []string{"train.epochs=6"}},
-		"epochs, before":      {epochs: 3, maxSteps: 40, steps: 30, trained: 3, want: []string{"train.epochs=6"}},
-		"max_steps":           {epochs: 3, maxSteps: 20, steps: 20, trained: 2, want: []string{"train.max_steps=40"}},
-		"both":                {epochs: 3, maxSteps: 30, steps: 30, trained: 3, want: []string{"train.max_steps=60", "train.epochs=6"}},
-		"patience":            {epochs: 3, patience: 2, steps: 20, trained: 2, early: true, want: []string{"train.evaluate.patience=4"}},
-		"patience, at last":   {epochs: 3, patience: 2, steps: 30, trained: 3, early: true, want: []string{"train.evaluate.patience=4", "train.epochs=6"}},
-		"patience, max_steps": {epochs: 3, maxSteps: 20, patience: 2, steps: 20, trained: 2, early: true, want: []string{"train.evaluate.patience=4", "train.max_steps=40"}},
-		"fewer epochs":        {epochs: 1, steps: 30, trained: 3, want: []string{"train.epochs=6"}},
-	} {
-		cfg := trainer.Config{Epochs: tt.epochs, MaxSteps: tt.maxSteps, Evaluate: trainer.EvaluateConfig{Patience: tt.patience}}
-		if got := moreTraining(cfg, tt.steps, tt.trained, tt.early); !slices.Equal(got, tt.want) {
-			t.Errorf("%s: %q, want %q", name, got, tt.want)
-		}
+// A run whose time is over stops after a step, saved, with the code that asks for another attempt; and that ends it.
+func TestTrainStopsBeforeTheDeadline(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "long.toml"), []byte(stoppableJob), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd, out := command(dir, "train", "long.toml", "--set", "train.epochs=1")
+	cmd.Env = append(os.Environ(), "DDPBATCH_DEADLINE=1")
+	if err := cmd.Run(); cmd.ProcessState.ExitCode() != exit.Requeue {
+		t.Fatalf("%v, want exit code %d\n%s", err, exit.Requeue, out)
+	}
+	run := runMade(t, dir)
+	if s := finalState(t, run); s.Step != 1 {
+		t.Errorf("the newest checkpoint is of step %d, want 1", s.Step)
+	}
+	if v, err := run.Verdict(1); err != nil || v.Cause != "stopped" || v.Exit != exit.Requeue || !strings.Contains(v.Message, "deadline") {
+		t.Errorf("verdict %+v, %v", v, err)
+	}
+	late, out := command(dir, "resume", run.Path())
+	late.Env = append(os.Environ(), "DDPBATCH_DEADLINE=1")
+	if err := late.Run(); late.ProcessState.ExitCode() != exit.Requeue {
+		t.Fatalf("resume: %v, want exit code %d\n%s", err, exit.Requeue, out)
+	}
+	if s := finalState(t, run); s.Step != 2 {
+		t.Errorf("the newest checkpoint is of step %d, want 2", s.Step)
+	}
+	again, out := command(dir, "resume", run.Path())
+	if err := again.Run(); err != nil {
+		t.Fatalf("resume: %v\n%s", err, out)
+	}
+	if s := finalState(t, run); s.Step != 125 {
+		t.Errorf("the last step is %d, want 125", s.Step)
 	}
 }

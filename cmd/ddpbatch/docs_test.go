@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/urfave/cli/v2"
+
+	"ddpbatch/internal/torchrun"
 )
 
 // manual is what docs/cli.md says of each command: lines of its section, and rows of tables that begin with it.
@@ -104,13 +106,13 @@ func flagNames(c *cli.Command) [][]string {
 		}
 	}
 	if c.Name == "run" {
-		for _, f := range runFlags {
-			names := []string{f.name}
-			if f.short != 0 {
-				names = append(names, string(f.short))
+		for _, f := range torchrun.Flags {
+			names := []string{f.Name}
+			if f.Short != 0 {
+				names = append(names, string(f.Short))
 			}
-			if f.old != "" {
-				names = append(names, f.old)
+			if f.Old != "" {
+				names = append(names, f.Old)
 			}
 			dashed(names...)
 		}

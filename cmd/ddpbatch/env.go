@@ -5,13 +5,14 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/term"
 
+	"ddpbatch/internal/attempt"
 	"ddpbatch/internal/redact"
+	"ddpbatch/internal/text"
 )
 
 // env is all that a command may know of the world outside its flags; tests make
@@ -100,16 +101,8 @@ func (e *env) lostOutput() error {
 	return o.err
 }
 
-// lookup finds a variable in e's environment; the last entry wins, as in execve's
-// callers.
-func (e *env) lookup(name string) (string, bool) {
-	for i := len(e.Environ) - 1; i >= 0; i-- {
-		if k, v, ok := strings.Cut(e.Environ[i], "="); ok && k == name {
-			return v, true
-		}
-	}
-	return "", false
-}
+// lookup finds a variable in e's environment.
+func (e *env) lookup(name string) (string, bool) { return attempt.LookupIn(e.Environ)(name) }
 
 func (e *env) get(name string) string {
 	v, _ := e.lookup(name)
@@ -130,4 +123,16 @@ func (e *env) log() *slog.Logger {
 			return a
 		},
 	}))
+}
+
+func (e *env) dir() text.Dir { return text.Dir(e.Dir) }
+
+func (e *env) abs(path string) string { return e.dir().Abs(path) }
+
+func (e *env) short(path string) string { return e.dir().Short(path) }
+
+// newTable begins a table on standard output. NO_COLOR (no-color.org) and a terminal without colours leave it without them.
+func newTable(e *env, heading ...string) *text.Table {
+	_, terminal := e.Terminal(e.Out)
+	return text.NewTable(e.Out, terminal, e.get("NO_COLOR") == "" && e.get("TERM") != "dumb", heading...)
 }

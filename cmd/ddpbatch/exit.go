@@ -10,123 +10,80 @@ import (
 	"strings"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
+	"ddpbatch/internal/usage"
 	"ddpbatch/internal/vfs"
 	"ddpbatch/mpi/launch"
 	"ddpbatch/slurm"
 	"ddpbatch/trainer"
 )
 
-// The exit codes that users script against (docs/cli.md).
-const (
-	exitDone         = 0
-	exitFailed       = 1
-	exitUsage        = 2 // usage or job file
-	exitNoCheckpoint = 10
-	exitCorrupt      = 11 // corrupt checkpoint
-	exitMismatch     = 12 // checkpoint does not fit this job
-	exitRefused      = 20 // Slurm refused
-	exitRequeue      = 75 // saved; please requeue
-	exitNever        = 93 // do not requeue
-	exitTimeout      = 124
-	exitInterrupted  = 130
-)
-
-// usageError is a command line that cannot be understood; hint says what to type.
-type usageError struct{ message, hint string }
-
-func (e *usageError) Error() string {
-	if e.hint == "" {
-		return e.message
-	}
-	return e.message + "; " + e.hint
-}
-
-func usagef(format string, args ...any) error {
-	return &usageError{message: fmt.Sprintf(format, args...)}
-}
-
-// codeError carries an exit code out of a command that has said, or will have said by
-// err, all there is to say.
-type codeError struct {
-	code int
-	err  error // nil: nothing more to print
-}
-
-func (e *codeError) Error() string {
-	if e.err == nil {
-		return fmt.Sprintf("exit code %d", e.code)
-	}
-	return e.err.Error()
-}
-
-func (e *codeError) Unwrap() error { return e.err }
-
 // exitCode is the one place where an error becomes a number.
 func exitCode(err error) int {
-	var coded *codeError
-	var usage *usageError
+	var coded *exit.Error
 	var faults jobfile.Faults
 	var stopped launch.SignalError
 	switch {
 	case err == nil:
-		return exitDone
+		return exit.Done
 	case errors.As(err, &coded):
-		return coded.code
-	case errors.As(err, &usage), errors.As(err, &faults), errors.Is(err, vfs.ErrExposed):
-		return exitUsage
+		return coded.Code
+	case errors.As(err, new(*usage.Error)), errors.As(err, &faults), errors.Is(err, vfs.ErrExposed):
+		return exit.Usage
 	case errors.Is(err, checkpoint.ErrFenced), errors.Is(err, rundir.ErrSuperseded):
-		return exitNever
+		return exit.Never
 	case errors.Is(err, trainer.ErrMismatch):
-		return exitMismatch
+		return exit.Mismatch
 	case errors.Is(err, checkpoint.ErrNone):
-		return exitNoCheckpoint
+		return exit.NoCheckpoint
 	case errors.Is(err, checkpoint.ErrCorrupt), errors.Is(err, checkpoint.ErrFormatTooNew):
-		return exitCorrupt
+		return exit.Corrupt
 	case errors.Is(err, slurm.ErrRefused), errors.Is(err, slurm.ErrUnreachable), errors.Is(err, slurm.ErrNoSlurm):
-		return exitRefused
+		return exit.Refused
 	case errors.As(err, &stopped):
 		return 128 + int(stopped.Sig)
 	case errors.Is(err, context.DeadlineExceeded):
-		return exitTimeout
+		return exit.Timeout
 	case errors.Is(err, context.Canceled):
-		return exitInterrupted
+		return exit.Interrupted
 	}
-	return exitFailed
+	return exit.Failed
 }
 
 // report prints err as a person reads it, and returns its code.
 func report(e *env, err error) int {
 	code := exitCode(err)
-	var coded *codeError
-	if err == nil || errors.As(err, &coded) && coded.err == nil {
+	var coded *exit.Error
+	if err == nil || errors.As(err, &coded) && coded.Err == nil {
 		return code
 	}
 	var faults jobfile.Faults
 	if errors.As(err, &faults) {
 		for _, f := range faults {
-			fmt.Fprintln(e.Err, cleanLines(f.String()))
+			fmt.Fprintln(e.Err, text.CleanLines(f.String()))
 		}
 		return code
 	}
-	fmt.Fprintf(e.Err, "ddpbatch: %s\n", cleanLines(err.Error())) // which may quote a file of another user's
+	fmt.Fprintf(e.Err, "ddpbatch: %s\n", text.CleanLines(err.Error())) // which may quote a file of another user's
 	return code
 }
 
 // printJSON prints v as one indented JSON value. It escapes what package json leaves as it is and a terminal may obey: DEL, the control
 // characters of 8 bits, and those that change the direction of text. Names may come from another user's file.
 func printJSON(e *env, v any) error {
-	var text bytes.Buffer
-	enc := json.NewEncoder(&text)
+	var encoded bytes.Buffer
+	enc := json.NewEncoder(&encoded)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	if err := enc.Encode(v); err != nil {
 		return err
 	}
 	var safe strings.Builder
-	for _, r := range text.String() { // they can be within strings only
-		if r > '~' && unsafe(r) {
+	for _, r := range encoded.String() { // they can be within strings only
+		if r > '~' && text.Unsafe(r) {
 			fmt.Fprintf(&safe, `\u%04x`, r)
 		} else {
 			safe.WriteRune(r)

@@ -10,8 +10,11 @@ import (
 	"testing"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
+	"ddpbatch/internal/usage"
 	"ddpbatch/internal/vfs"
 	"ddpbatch/mpi/launch"
 	"ddpbatch/slurm"
@@ -27,7 +30,7 @@ func TestExitCode(t *testing.T) {
 	}{
 		"nothing":            {nil, 0},
 		"something":          {errors.New("x"), 1},
-		"usage":              {usagef("x"), 2},
+		"usage":              {usage.Errorf("x"), 2},
 		"job file":           {jobfile.Faults{{Message: "x"}}, 2},
 		"another's run":      {rundir.ErrExposed, 2},
 		"another's folder":   {vfs.ErrExposed, 2},
@@ -44,11 +47,11 @@ func TestExitCode(t *testing.T) {
 		"interrupted":        {interrupted, 130},
 		"terminated":         {launch.SignalError{Sig: syscall.SIGTERM}, 143},
 		"cancelled":          {context.Canceled, 130},
-		"a worker's code":    {&codeError{code: 7}, 7},
-		"its code wins":      {errors.Join(&codeError{code: 75}, usagef("x")), 75},
+		"a worker's code":    {&exit.Error{Code: 7}, 7},
+		"its code wins":      {errors.Join(&exit.Error{Code: 75}, usage.Errorf("x")), 75},
 		"signal, wrapped":    {fmt.Errorf("%w: %w", launch.SignalError{Sig: syscall.SIGTERM}, context.Canceled), 143},
 		"fenced by a newer":  {fmt.Errorf("save: %w: %w", checkpoint.ErrFenced, checkpoint.ErrCorrupt), 93},
-		"said with its code": {&codeError{code: 9, err: usagef("x")}, 9},
+		"said with its code": {&exit.Error{Code: 9, Err: usage.Errorf("x")}, 9},
 	} {
 		if got := exitCode(row.err); got != row.want {
 			t.Errorf("%s: %d, want %d", name, got, row.want)
@@ -68,9 +71,9 @@ func TestReport(t *testing.T) {
 		text string
 	}{
 		"nothing":            {nil, ""},
-		"said":               {&codeError{code: 3}, ""},
-		"to be said":         {&codeError{code: 3, err: errors.New("it broke")}, "ddpbatch: it broke\n"},
-		"usage":              {&usageError{message: "no", hint: "try this"}, "ddpbatch: no; try this\n"},
+		"said":               {&exit.Error{Code: 3}, ""},
+		"to be said":         {&exit.Error{Code: 3, Err: errors.New("it broke")}, "ddpbatch: it broke\n"},
+		"usage":              {&usage.Error{Message: "no", Hint: "try this"}, "ddpbatch: no; try this\n"},
 		"a stranger's":       {errors.New("a \x1b]0;x\a\u009b1m\u202e\rb\n\tc"), "ddpbatch: a  ]0;x  1m  b\n\tc\n"},
 		"a stranger's fault": {jobfile.Faults{{File: "j", Message: "a\x1b[2J"}}, "j: a [2J\n"},
 		"faults": {jobfile.Faults{{File: "j", Line: 1, Column: 2, Message: "a"}, {File: "--set x", Message: "b"}},
@@ -111,7 +114,7 @@ func TestJSONControlsNoTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range out.String() {
-		if r != '\n' && unsafe(r) {
+		if r != '\n' && text.Unsafe(r) {
 			t.Errorf("%q is in %q", r, out.String())
 		}
 	}

@@ -2,97 +2,20 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
-	"syscall"
-	"time"
 
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
-	"ddpbatch/internal/vfs"
-	"ddpbatch/slurm"
+	"ddpbatch/internal/usage"
 	"ddpbatch/templates"
 )
-
-// jobSummary says in one line what a job is.
-func jobSummary(job *jobfile.Job) string {
-	what := "trains " + job.Train.Model.Kind + " on " + job.Train.Data.Kind
-	if !job.Builtin() {
-		what = "runs " + redact.Text(slurm.ShellJoin(job.Launch.Command))
-	}
-	return fmt.Sprintf("%s %s on %s x %s", job.Name, what,
-		plural(job.Nodes(), "node"), ranksPerNode(job))
-}
-
-func ranksPerNode(job *jobfile.Job) string {
-	n := job.Launch.NprocPerNode
-	switch {
-	case n.Word != "":
-		return "one rank per " + n.Word
-	case len(n.Counts) == 1:
-		return plural(n.Counts[0], "rank")
-	}
-	words := make([]string, len(n.Counts))
-	for i, c := range n.Counts {
-		words[i] = strconv.Itoa(c)
-	}
-	return strings.Join(words, ",") + " ranks"
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
-}
-
-// missingData names the first file that the built-in trainer would look for in vain.
-func missingData(job *jobfile.Job) error {
-	if !job.Builtin() {
-		return nil
-	}
-	for _, f := range job.Train.Files() {
-		path := f.Path
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(job.WorkDir, path)
-		}
-		if _, err := os.Stat(path); err != nil {
-			return &usageError{
-				message: fmt.Sprintf("train.%s: %v", f.Key, err),
-				hint:    "correct the path in the job file (relative paths start at workdir, " + job.WorkDir + ")",
-			}
-		}
-	}
-	if file := exportPath(job); file != "" && !isDir(filepath.Dir(file)) {
-		return &usageError{
-			message: fmt.Sprintf("train.export: the folder of %s is not there", file),
-			hint:    "make it first, or name another",
-		}
-	}
-	return nil
-}
-
-// jobOf reads the resolved job out of a run's spec.
-func jobOf(d *rundir.Dir) (*jobfile.Job, error) {
-	var job jobfile.Job
-	if err := json.Unmarshal(d.Spec().Job, &job); err != nil {
-		return nil, fmt.Errorf("read the job in %s: %w", d.SpecPath(), err)
-	}
-	return &job, nil
-}
 
 // newRun makes the run directory of a job: the job file as it was read, the
 // resolved spec and a copy of this program.
 func newRun(e *env, kind string, job *jobfile.Job, source string, text []byte, sets []string) (*rundir.Dir, error) {
-	spec, err := specOf(kind, job, source, sets)
+	spec, err := job.Spec(rundir.Spec{Kind: kind, Version: version, Source: source, Sets: sets})
 	if err != nil {
 		return nil, err
 	}
@@ -126,79 +49,16 @@ func warnExposed(e *env, run *rundir.Dir) {
 	}
 }
 
-func specOf(kind string, job *jobfile.Job, source string, sets []string) (rundir.Spec, error) {
-	resolved, err := json.Marshal(job)
-	if err != nil {
-		return rundir.Spec{}, fmt.Errorf("write the job as JSON: %w", err)
-	}
-	return rundir.Spec{
-		Schema: 1, Name: job.Name, Kind: kind, Version: version, Source: source, Sets: sets,
-		WorkDir: job.WorkDir, Nodes: job.Nodes(), Job: resolved,
-	}, nil
-}
-
 // readJob reads the text of a job file.
 func readJob(ctx context.Context, path string) ([]byte, error) {
-	text, err := readText(ctx, path)
+	text, err := jobfile.ReadText(ctx, path)
 	if ctx.Err() != nil {
 		return nil, err
 	}
 	if err != nil {
-		return nil, &usageError{message: fmt.Sprintf("read the job file: %v", err), hint: `"ddpbatch init" writes one to start from`}
+		return nil, &usage.Error{Message: fmt.Sprintf("read the job file: %v", err), Hint: `"ddpbatch init" writes one to start from`}
 	}
 	return text, nil
-}
-
-// maxText is more than any job file or script template holds.
-const maxText = 1 << 20
-
-// pipePatience is how long readText waits for the writer of a pipe to close it.
-const pipePatience = 30 * time.Second
-
-// readText reads a file, or a pipe, that a person wrote.
-func readText(ctx context.Context, path string) ([]byte, error) {
-	return readTextWithin(ctx, path, pipePatience)
-}
-
-func readTextWithin(ctx context.Context, path string, patience time.Duration) ([]byte, error) {
-	f, isPipe, err := openText(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if isPipe { // which may stay open for ever
-		if err := f.SetReadDeadline(time.Now().Add(patience)); err != nil {
-			return nil, err
-		}
-	}
-	defer context.AfterFunc(ctx, func() { f.SetReadDeadline(time.Unix(1, 0)) })() // a plain file has none, and is read to its end
-	text, err := io.ReadAll(io.LimitReader(f, maxText+1))
-	switch {
-	case ctx.Err() != nil: // whatever was read is no use to anybody
-		err = fmt.Errorf("%w while %s was read", context.Cause(ctx), path)
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		err = fmt.Errorf("%s is a pipe that its writer has not closed after %v; write the text to a file first", path, patience)
-	case err == nil && len(text) > maxText:
-		err = fmt.Errorf("%s is longer than %d bytes", path, maxText)
-	case err == nil && len(text) == 0 && isPipe:
-		err = fmt.Errorf("%s is a pipe, and nobody has written to it", path)
-	}
-	return text, err
-}
-
-// openText opens a file, or a pipe that somebody writes to: a shell's <(...), say. A pipe without a writer is not waited for. It is opened
-// once only, as whoever waits for a reader must not lose the first one.
-func openText(path string) (f *os.File, isPipe bool, err error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, false, err
-	}
-	if isPipe = info.Mode()&fs.ModeNamedPipe != 0; isPipe {
-		f, err = os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	} else {
-		f, _, err = vfs.OpenRegular(path)
-	}
-	return f, isPipe, err
 }
 
 // loadJob reads a job file for a command that will act on it; warnings are printed.
@@ -217,11 +77,11 @@ func renderScript(job *jobfile.Job, runDir, template string, words []string) (st
 	if template == "" {
 		template = templates.Batch
 	}
-	script := scriptOf(job, runDir)
+	script := job.BatchScript(runDir)
 	script.Words = words
 	text, err := script.Render(template)
 	if err != nil {
-		return "", &usageError{message: fmt.Sprintf("render the batch script: %v", err)}
+		return "", &usage.Error{Message: fmt.Sprintf("render the batch script: %v", err)}
 	}
 	return text, nil
 }
@@ -236,30 +96,20 @@ func printScript(e *env, script string) {
 	}
 }
 
-// scriptOf is what a job's batch script is rendered from.
-func scriptOf(job *jobfile.Job, runDir string) slurm.Script {
-	return slurm.Script{
-		Name: job.Name, RunDir: runDir, WorkDir: job.WorkDir, Options: job.Slurm,
-		Nodes: job.Nodes(), MinNodes: job.Launch.MinNodes, Mode: job.Launch.Mode, Nproc: job.MaxNproc(), CPUsPerRank: job.CPUsPerRank(),
-		Setup:   job.Setup,
-		Requeue: len(job.Requeue.On) > 0, Lead: job.Requeue.Lead, Grace: job.Launch.Grace,
-	}
-}
-
 // readTemplate reads a user's own script template; "" is ours.
 func readTemplate(ctx context.Context, e *env, path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
-	text, err := readText(ctx, e.abs(path))
+	text, err := jobfile.ReadText(ctx, e.abs(path))
 	if ctx.Err() != nil {
 		return "", err
 	}
 	if err != nil {
-		return "", usagef("read the script template: %v", err)
+		return "", usage.Errorf("read the script template: %v", err)
 	}
 	if len(text) == 0 {
-		return "", usagef("the script template %s is empty", path)
+		return "", usage.Errorf("the script template %s is empty", path)
 	}
 	return string(text), nil
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/mpi/launch"
 )
 
@@ -40,7 +41,7 @@ func TestStopWatching(t *testing.T) {
 		watch.Process.Signal(syscall.SIGINT)
 		watch.Wait()
 		want := "ddpbatch: told to stop by SIGINT; job " + id + " goes on\nwatch: ddpbatch logs -f " + id + "\ncancel: ddpbatch cancel " + id + "\n"
-		if code := watch.ProcessState.ExitCode(); code != exitInterrupted || !strings.HasSuffix(errs.String(), want) {
+		if code := watch.ProcessState.ExitCode(); code != exit.Interrupted || !strings.HasSuffix(errs.String(), want) {
 			t.Errorf("%s: exit code %d\n%s", name, code, errs.String())
 		}
 	}
@@ -71,7 +72,7 @@ func TestStopWaiting(t *testing.T) {
 			})
 			stop(launch.SignalError{Sig: syscall.SIGINT})
 			err := <-done
-			if want := "job 12 goes on\nwatch: ddpbatch logs -f " + run.Path() + "\ncancel: ddpbatch cancel " + run.Path(); exitCode(err) != exitInterrupted || !strings.HasSuffix(err.Error(), want) {
+			if want := "job 12 goes on\nwatch: ddpbatch logs -f " + run.Path() + "\ncancel: ddpbatch cancel " + run.Path(); exitCode(err) != exit.Interrupted || !strings.HasSuffix(err.Error(), want) {
 				t.Errorf("exit code %d: %v", exitCode(err), err)
 			}
 		})

@@ -10,7 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runview"
 )
 
 // queue is a PATH with a pretend Slurm that keeps jobs: sbatch adds one, squeue tells of them, scancel ends one. A real Slurm cannot be had
@@ -164,7 +167,7 @@ func (q *queue) command(parent string, args ...string) *exec.Cmd {
 }
 
 // status is the only row of status.
-func (q *queue) status(parent, run string) jobStatus {
+func (q *queue) status(parent, run string) runview.RunStatus {
 	q.t.Helper()
 	e, _, _ := q.env(parent)
 	d, err := rundir.Open(run)
@@ -185,10 +188,10 @@ func (q *queue) rights(parent, run string) {
 	q.says("mode", "")
 	row := q.status(parent, run)
 	if len(alive) == 1 {
-		if row.Job != alive[0] || row.State != "PENDING" || row.ended {
+		if row.Job != alive[0] || row.State != "PENDING" || row.Ended {
 			q.t.Errorf("status of job %s: %+v", alive[0], row)
 		}
-		if code, out, errs := q.run(parent, "resume", run); code != exitUsage || !strings.Contains(errs, "job "+alive[0]+" is still PENDING") {
+		if code, out, errs := q.run(parent, "resume", run); code != exit.Usage || !strings.Contains(errs, "job "+alive[0]+" is still PENDING") {
 			q.t.Errorf("resume beside a job: %d, %s%s", code, out, errs)
 		}
 		if code, out, errs := q.run(parent, "cancel", run); code != 0 || !strings.HasPrefix(out, "cancelled job "+alive[0]+"\n") {
@@ -197,14 +200,14 @@ func (q *queue) rights(parent, run string) {
 		if left := q.alive(); len(left) > 0 {
 			q.t.Errorf("cancelled, and alive are %q", left)
 		}
-		if row := q.status(parent, run); row.Job != alive[0] || row.State != "CANCELLED" || !row.ended {
+		if row := q.status(parent, run); row.Job != alive[0] || row.State != "CANCELLED" || !row.Ended {
 			q.t.Errorf("status of the cancelled job %s: %+v", alive[0], row)
 		}
 	} else {
-		if !row.ended || row.State != "UNSUBMITTED" && row.State != "CANCELLED" {
+		if !row.Ended || row.State != "UNSUBMITTED" && row.State != "CANCELLED" {
 			q.t.Errorf("status of a run without a job: %+v", row)
 		}
-		if code, out, errs := q.run(parent, "cancel", run); code != exitUsage || strings.Contains(errs, "squeue") {
+		if code, out, errs := q.run(parent, "cancel", run); code != exit.Usage || strings.Contains(errs, "squeue") {
 			q.t.Errorf("cancel without a job: %d, %s%s", code, out, errs)
 		}
 	}
@@ -213,10 +216,10 @@ func (q *queue) rights(parent, run string) {
 	if code != 0 || len(now) != 1 || !strings.HasPrefix(out, "submitted job "+now[0]+":") {
 		q.t.Fatalf("resume: %d, %s%s; alive are %q", code, out, errs, now)
 	}
-	if row := q.status(parent, run); row.Job != now[0] || row.State != "PENDING" || row.ended || row.Next != "" {
+	if row := q.status(parent, run); row.Job != now[0] || row.State != "PENDING" || row.Ended || row.Next != "" {
 		q.t.Errorf("status after resume: %+v", row)
 	}
-	if code, out, errs := q.run(parent, "resume", run); code != exitUsage || !strings.Contains(errs, "job "+now[0]+" is still PENDING") || len(q.alive()) != 1 {
+	if code, out, errs := q.run(parent, "resume", run); code != exit.Usage || !strings.Contains(errs, "job "+now[0]+" is still PENDING") || len(q.alive()) != 1 {
 		q.t.Errorf("resume beside the resumed job: %d, %s%s", code, out, errs)
 	}
 }
@@ -227,7 +230,7 @@ func (q *queue) resumable() (parent, run string) {
 	d := attemptRun(q.t, "")
 	parent = filepath.Dir(d.Path())
 	q.must(os.WriteFile(d.JobFilePath(), []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n"), 0o600))
-	q.must(writeScript(d, must(q.t, jobOf, d), "", nil))
+	q.must(writeScript(d, must(q.t, jobfile.OfRun, d), "", nil))
 	q.says("jobs/400", "CANCELLED "+d.ScriptPath())
 	q.must(d.SetJobID("400"))
 	q.must(d.Append(rundir.Event{Time: time.Now(), Event: rundir.EventSubmit, Detail: "job 400"}))

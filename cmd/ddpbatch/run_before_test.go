@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"ddpbatch/internal/attempt"
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
 )
 
@@ -66,10 +68,10 @@ func TestRunOfTheProgramBefore(t *testing.T) {
 		q := newQueue(t)
 		parent, run := runBefore(q, 2)
 		q.job17(run, "RUNNING")
-		if row := q.status(parent, run); row.Job != "17" || row.State != "RUNNING" || row.Attempt != 1 || row.ended {
+		if row := q.status(parent, run); row.Job != "17" || row.State != "RUNNING" || row.Attempt != 1 || row.Ended {
 			t.Errorf("status: %+v", row)
 		}
-		if code, _, errs := q.run(parent, "resume", "17"); code != exitUsage || !strings.Contains(errs, "job 17 is still RUNNING") {
+		if code, _, errs := q.run(parent, "resume", "17"); code != exit.Usage || !strings.Contains(errs, "job 17 is still RUNNING") {
 			t.Errorf("resume: %d, %s", code, errs)
 		}
 		if code, out, errs := q.run(parent, "cancel", "17"); code != 0 || !strings.HasPrefix(out, "cancelled job 17\n") {
@@ -84,7 +86,7 @@ func TestRunOfTheProgramBefore(t *testing.T) {
 		e.Environ = append(e.Environ, "SLURM_JOB_ID=17")
 		d := must(t, rundir.Open, run)
 		q.must(d.WriteVerdict(rundir.Verdict{Attempt: 1, JobID: "17", Cause: "cancelled", Exit: 143, Message: "told", Time: time.Now()}))
-		if err := runAttemptEnd(t.Context(), e, run, srunEnd{code: 143}); exitCode(err) != exitRequeue || len(p.calls()) != 1 || p.calls()[0] != "scontrol requeue 17" {
+		if err := runAttemptEnd(t.Context(), e, run, attempt.SrunEnd{Code: 143}); exitCode(err) != exit.Requeue || len(p.calls()) != 1 || p.calls()[0] != "scontrol requeue 17" {
 			t.Errorf("end: %v, %s; ran %q", err, errs, p.calls())
 		}
 		e, out, _ := p.env(1, 0)

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"ddpbatch/internal/exit"
 )
 
 // testSlurmArray: each element of an array has a run directory of its own below the job's.
@@ -90,9 +92,9 @@ case $SLURM_ARRAY_TASK_ID in 1) exit 7;; 2) exit 3;; esac`)
 		}
 	}
 	for _, command := range []string{"cancel", "logs", "status", "resume"} {
-		says(exitUsage, "there is no array element 7 in "+path+"; there are 0-4\n", command, id+"_7")
+		says(exit.Usage, "there is no array element 7 in "+path+"; there are 0-4\n", command, id+"_7")
 	}
-	says(exitUsage, "element 3 of the array "+path+" has not begun", "logs", id+"_3")
+	says(exit.Usage, "element 3 of the array "+path+" has not begun", "logs", id+"_3")
 	says(0, "cancelled job "+id+"_3\n", "cancel", id+"_3")
 
 	c.write("go", "")

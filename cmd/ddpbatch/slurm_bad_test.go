@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/testkit"
 )
@@ -73,7 +74,7 @@ exec ddpbatch run --join-timeout 5 -- sh -c 'echo started'`
 	for _, mpi := range []string{"none", "pmi2"} {
 		for tries := 1; ; tries++ {
 			out := c.run("env", "DDPBATCH_SECRET="+fmt.Sprintf("%064d", 6), "srun", "--mpi="+mpi, "-N3", "--ntasks-per-node=1", "bash", "-c", run)
-			if strings.Contains(out.stdout, "started") || out.code != exitTimeout && out.code != exitFailed {
+			if strings.Contains(out.stdout, "started") || out.code != exit.Timeout && out.code != exit.Failed {
 				t.Errorf("--mpi=%s: %v", mpi, out)
 			} else if !strings.Contains(out.stderr, "secret") || !strings.Contains(out.stderr, "n2") {
 				if tries < 5 { // Slurm may have started one of the tasks too late for the others
@@ -198,14 +199,14 @@ func testSlurmReadOnly(t *testing.T, c *cluster) {
 	c.ok("mount", "-t", "tmpfs", "-o", "ro", "tmpfs", dir)
 	out := c.run("ddpbatch", "submit", "readonly.toml", "--set", `run_dir="readonly"`)
 	c.ok("umount", "-l", dir)
-	if out.code != exitFailed && out.code != exitUsage || !strings.Contains(out.stderr, "read-only") || !strings.Contains(out.stderr, dir) {
+	if out.code != exit.Failed && out.code != exit.Usage || !strings.Contains(out.stderr, "read-only") || !strings.Contains(out.stderr, dir) {
 		t.Errorf("submit: %v", out)
 	}
 	c.ok(c.script, "exec", "n1", "mount", "--bind", dir, dir)
 	c.ok(c.script, "exec", "n1", "mount", "-o", "remount,ro,bind", dir)
 	t.Cleanup(func() { c.ok(c.script, "exec", "n1", "umount", "-l", dir) })
 	out = c.run("ddpbatch", "submit", "readonly.toml", "--wait", "--set", `run_dir="readonly"`)
-	if out.code != exitFailed || !strings.Contains(out.stderr, "FAILED") { // Slurm cannot even open the job's log
+	if out.code != exit.Failed || !strings.Contains(out.stderr, "FAILED") { // Slurm cannot even open the job's log
 		t.Errorf("submit --wait: %v", out)
 	}
 	c.notStarted()

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"ddpbatch/internal/exit"
 )
 
 // testSlurmCancelEnded: a job that has ended is not cancelled, nor is its run marked so that it could not be resumed; what is named beside it
@@ -23,7 +25,7 @@ func testSlurmCancelEnded(t *testing.T, c *cluster) {
 		return err == nil
 	})
 	before := failed.events()
-	out := c.exits(exitUsage, "ddpbatch", "cancel", failed.id, runs.id)
+	out := c.exits(exit.Usage, "ddpbatch", "cancel", failed.id, runs.id)
 	if want := "job " + failed.id + " has ended already: FAILED (rank 0 on "; !strings.Contains(out.stderr, want) || !strings.Contains(out.stderr, "); there is nothing to cancel\n") {
 		t.Errorf("cancel of the job that has failed: %v", out)
 	}

@@ -22,8 +22,8 @@ const once = `[ "$TORCHELASTIC_RESTART_COUNT" -gt 0 ] && { echo "again on $(host
 func testSlurmSlurmdKilled(t *testing.T, c *cluster) {
 	s, word := c.familyJob("slurmd", "nodes = 2\nnodelist = \"n[5-6]\"", 2, 4, family, "--set", final)
 	c.ok(c.script, "exec", "n6", "pkill", "-KILL", "-x", "slurmd")
-	struck := time.Now()
-	s.workersGone(word, struck)
+	began := time.Now()
+	s.workersGone(word, began)
 	// Slurm itself puts the job back into the queue, where the run does not ask for more: it is taken out again.
 	if job := s.await(); job["JobState"] != "CANCELLED" || job["Restarts"] != "1" {
 		t.Errorf("Slurm says: %s, %s restarts", job["JobState"], job["Restarts"])
@@ -46,9 +46,9 @@ func testSlurmCableCut(t *testing.T, c *cluster) {
 	s, word := c.familyJob("cut", "nodes = 2\nexclude = \"n[1-6,9-18,20-21]\"", 2, 4, once)
 	c.harm("cut", "n8")
 	t.Cleanup(func() { c.harm("heal", "n8") })
-	struck := time.Now()
+	began := time.Now()
 	// ten seconds of silence, and five for the workers of the node that is cut off
-	s.workersGone(word, struck)
+	s.workersGone(word, began)
 	job := s.await()
 	s.blames(1, "node", "n8", -1, 1, "n8")
 	if job["JobState"] != "COMPLETED" || job["Restarts"] != "1" || job["NodeList"] != "n[7,19]" {
@@ -65,8 +65,8 @@ func testSlurmCableCut(t *testing.T, c *cluster) {
 func testSlurmCableOfAgent0Cut(t *testing.T, c *cluster) {
 	s, word := c.familyJob("cut0", "nodes = 3\nexclude = \"n[1-8,12-18,20-21]\"", 1, 3, once)
 	c.harm("cut", "n9")
-	struck := time.Now()
-	s.workersGone(word, struck)
+	began := time.Now()
+	s.workersGone(word, began)
 	s.verdictComes(1)
 	eventually(t, testkit.Patience, "no agent is left", func() bool { return !slices.ContainsFunc(s.kin(word), kin.isAgent) })
 	s.blames(1, "node", "n9", -1, 1, "n9")
@@ -79,11 +79,11 @@ func testSlurmCableOfAgent0Cut(t *testing.T, c *cluster) {
 	}
 	// What is left on n9 is Slurm's, which does not look after a node that is down: the batch script, and srun. Whatever comes to the
 	// script's mind when that ends, the run is another attempt's.
-	told := s.events()
+	before := s.events()
 	s.endSrun()
 	s.nobodyLeft(word)
-	if v := s.verdict(2); v.Cause != "done" || !slices.Equal(s.events(), told) {
-		t.Errorf("what was left of attempt 1 has had a say; verdict of attempt 2: %+v, ledger: %q, and before %q", v, s.events(), told)
+	if v := s.verdict(2); v.Cause != "done" || !slices.Equal(s.events(), before) {
+		t.Errorf("what was left of attempt 1 has had a say; verdict of attempt 2: %+v, ledger: %q, and before %q", v, s.events(), before)
 	}
 }
 
@@ -215,8 +215,8 @@ func (s *submitted) oneLineage(attempt int) {
 func testSlurmPowerOfBatchHost(t *testing.T, c *cluster) {
 	s, word := c.familyJob("power", "nodes = 2\nexclude = \"n[1-13,16-18,20-21]\"", 2, 4, once)
 	c.harm("crash", "n14")
-	struck := time.Now()
-	s.workersGone(word, struck)
+	began := time.Now()
+	s.workersGone(word, began)
 	s.verdictComes(1)
 	s.blames(1, "node", "n14", -1, 1, "n14")
 	job := s.await()
@@ -237,12 +237,12 @@ func testSlurmFewerNodes(t *testing.T, c *cluster) {
 fi`
 	s, word := c.familyJob("fewer", "nodes = 3\nnodelist = \"n[16-18]\"", 2, 6, again+family, "--set", "launch.min_nodes=2", "--set", "launch.max_restarts=1")
 	c.harm("crash", "n17")
-	struck := time.Now()
+	began := time.Now()
 	eventually(t, commandLimit, "four ranks run again", func() bool {
 		found, err := filepath.Glob(filepath.Join(c.dir, "place.*"))
 		return err == nil && len(found) == 4
 	})
-	t.Logf("four ranks ran again %v after the power failed", time.Since(struck).Round(time.Millisecond))
+	t.Logf("four ranks ran again %v after the power failed", time.Since(began).Round(time.Millisecond))
 	var out strings.Builder
 	for rank := range 4 {
 		text, err := os.ReadFile(filepath.Join(c.dir, fmt.Sprintf("place.%d", rank)))
@@ -257,7 +257,7 @@ fi`
 			t.Errorf("rank %d is told %+v; it runs on %s, with 4 ranks on 2 nodes", rank, seen, want)
 		}
 	}
-	s.workersGone(word, struck)
+	s.workersGone(word, began)
 	s.verdictComes(2)
 	s.blames(1, "node", "n17", -1, 1, "n17")
 	if v := s.verdict(2); v.Cause != "done" || v.Exit != 0 {

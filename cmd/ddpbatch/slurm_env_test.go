@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"ddpbatch/internal/exit"
 )
 
 // seen is what one task or worker saw. Host is what hostname(1) said; the rest is from its environment.
@@ -192,7 +194,7 @@ func testSlurmEnvArbitrary(t *testing.T, c *cluster) {
 	// node's name there would make the others wait for ever.
 	hosts[0], hosts[1] = hosts[1], hosts[0]
 	out := c.arbitrary(hosts)
-	if out.code == exitUsage && strings.Contains(out.stderr, "n3") {
+	if out.code == exit.Usage && strings.Contains(out.stderr, "n3") {
 		return // refused by name
 	}
 	c.checkPlaces(readPlaces(t, out.stdout), len(hosts))

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"ddpbatch/internal/exit"
 )
 
 // crashCommand waits until the other 7 ranks run; then rank 4, the first on the third of four nodes, exits with 7.
@@ -105,7 +107,7 @@ func testSlurmFollow(t *testing.T, c *cluster) {
 	if row := s.status(); row.State != "RUNNING" || row.Attempt != 1 {
 		t.Errorf("status --json while the job runs: %+v", row)
 	}
-	if out := c.exits(exitUsage, "ddpbatch", "resume", s.id); !strings.Contains(out.stderr, "RUNNING") {
+	if out := c.exits(exit.Usage, "ddpbatch", "resume", s.id); !strings.Contains(out.stderr, "RUNNING") {
 		t.Errorf("resume while the job runs: %v", out)
 	}
 	if _, err := s.dir.Verdict(1); !errors.Is(err, fs.ErrNotExist) {
@@ -117,7 +119,7 @@ func testSlurmFollow(t *testing.T, c *cluster) {
 	})
 	watch.signal(syscall.SIGINT)
 	want := "job " + s.id + " goes on\nwatch: ddpbatch logs -f " + s.id + "\ncancel: ddpbatch cancel " + s.id + "\n"
-	if out := watch.end(commandLimit); out.code != exitInterrupted || !strings.HasSuffix(out.stderr, want) {
+	if out := watch.end(commandLimit); out.code != exit.Interrupted || !strings.HasSuffix(out.stderr, want) {
 		t.Errorf("logs -f that is interrupted: %v", out)
 	}
 	c.write("go", "")

@@ -6,6 +6,9 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/runview"
 )
 
 // accountedRows run on the site with accounting, one after the other.
@@ -39,7 +42,7 @@ func testSlurmForgotten(t *testing.T, c *cluster) {
 		return strings.Count(ends, "\n") == 7 && !strings.Contains(ends, "Unknown")
 	})
 
-	says := func() (rows []jobStatus) {
+	says := func() (rows []runview.RunStatus) {
 		for _, s := range all {
 			rows = append(rows, s.status())
 		}
@@ -61,7 +64,7 @@ func testSlurmForgotten(t *testing.T, c *cluster) {
 			t.Errorf("status --json said\n%+v\nand of the forgotten job\n%+v", before[i], after)
 		}
 	}
-	out := c.exits(exitUsage, "ddpbatch", "cancel", failed.id)
+	out := c.exits(exit.Usage, "ddpbatch", "cancel", failed.id)
 	if want := "job " + failed.id + " has ended already: FAILED (rank 0 on "; !strings.Contains(out.stderr, want) {
 		t.Errorf("cancel of the job that has failed: want %q, got %v", want, out)
 	}

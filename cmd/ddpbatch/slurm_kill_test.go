@@ -26,8 +26,8 @@ func testSlurmWorkerKilled(t *testing.T, c *cluster) {
 func killOneOfEight(t *testing.T, c *cluster) time.Duration {
 	t.Helper()
 	s, word := c.familyJob("worker", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final)
-	struck := c.signalled(syscall.SIGKILL, s.worker(5).pid)
-	took := s.workersGone(word, struck)
+	began := c.signalled(syscall.SIGKILL, s.worker(5).pid)
+	took := s.workersGone(word, began)
 	if job := s.await(); job["JobState"] != "FAILED" || job["ExitCode"] != "137:0" {
 		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
 	}
@@ -52,8 +52,8 @@ func testSlurmAgentKilledOfMany(t *testing.T, c *cluster) {
 		// who waited for silence would take longer
 		testkit.Promptly(t, 10*time.Second, func() time.Duration {
 			s, word := c.familyJob("agent", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final, "--set", `launch.mode="`+row.mode+`"`)
-			struck := c.signalled(syscall.SIGKILL, s.agent(row.node).pid)
-			took := s.workersGone(word, struck)
+			began := c.signalled(syscall.SIGKILL, s.agent(row.node).pid)
+			took := s.workersGone(word, began)
 			if job := s.await(); job["JobState"] != "FAILED" {
 				t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
 			}
@@ -71,11 +71,11 @@ func testSlurmRestarted(t *testing.T, c *cluster) {
 [ "$TORCHELASTIC_RESTART_COUNT" = 0 ] || exit 0
 `
 	s, word := c.familyJob("again", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, twice+family, "--set", final, "--set", "launch.max_restarts=1")
-	struck := c.signalled(syscall.SIGKILL, s.worker(3).pid)
+	began := c.signalled(syscall.SIGKILL, s.worker(3).pid)
 	if job := s.await(); job["JobState"] != "COMPLETED" || job["Restarts"] != "0" {
 		t.Errorf("Slurm says: %s, exit code %s, %s restarts", job["JobState"], job["ExitCode"], job["Restarts"])
 	}
-	s.workersGone(word, struck)
+	s.workersGone(word, began)
 	var rounds [2][]seen
 	for round := range rounds {
 		var out strings.Builder
@@ -117,11 +117,11 @@ func (c *cluster) clear() {
 // testSlurmSrunKilled: without srun Slurm ends the step, and nobody can say why.
 func testSlurmSrunKilled(t *testing.T, c *cluster) {
 	s, word := c.familyJob("srun", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final)
-	struck := time.Now()
+	began := time.Now()
 	if s.endSrun() == 0 {
 		t.Error("there is no srun")
 	}
-	s.workersGone(word, struck)
+	s.workersGone(word, began)
 	code := "137:0"
 	job := s.await()
 	if s.event("end").Cause == "node" { // agent 0 outlived another by a moment, took its node for lost, and could say so in time
@@ -141,8 +141,8 @@ func testSlurmStepdKilled(t *testing.T, c *cluster) {
 	testkit.Promptly(t, 10*time.Second, func() time.Duration {
 		s, word := c.familyJob("stepd", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final)
 		c.signalled(syscall.SIGKILL, s.agent("n3").parent)
-		struck := c.signalled(syscall.SIGKILL, s.worker(0).pid)
-		took := s.workersGone(word, struck)
+		began := c.signalled(syscall.SIGKILL, s.worker(0).pid)
+		took := s.workersGone(word, began)
 		s.blames(1, "crash", "n1", 0, 137)
 		// srun waits for a word of n3 until its own limit
 		eventually(t, testkit.Patience, "no agent is left", func() bool { return !slices.ContainsFunc(s.kin(word), kin.isAgent) })
@@ -175,9 +175,9 @@ func testSlurmWorkerStopped(t *testing.T, c *cluster) {
 	// they step until it stops: were they idle from the start, all would count as hung before it is struck
 	stepping := strings.Replace(family, "exec sleep", "while ! [ -e stopped ]; do echo step; sleep 0.1; done\nexec sleep", 1)
 	s, word := c.familyJob("stopped", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, stepping, "--set", final, "--set", `launch.hang="8s"`)
-	struck := c.signalled(syscall.SIGSTOP, s.worker(5).pid)
+	began := c.signalled(syscall.SIGSTOP, s.worker(5).pid)
 	c.write("stopped", "")
-	s.workersGone(word, struck)
+	s.workersGone(word, began)
 	if job := s.await(); job["JobState"] != "FAILED" {
 		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
 	}
@@ -191,8 +191,8 @@ func testSlurmWorkerStopped(t *testing.T, c *cluster) {
 // testSlurmAgentStopped: an agent that does not run is lost like one that is gone. Slurm wakes it up to end it.
 func testSlurmAgentStopped(t *testing.T, c *cluster) {
 	s, word := c.familyJob("agent", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final)
-	struck := c.signalled(syscall.SIGSTOP, s.agent("n3").pid)
-	s.workersGone(word, struck)
+	began := c.signalled(syscall.SIGSTOP, s.agent("n3").pid)
+	s.workersGone(word, began)
 	if job := s.await(); job["JobState"] != "FAILED" {
 		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
 	}
@@ -203,8 +203,8 @@ func testSlurmAgentStopped(t *testing.T, c *cluster) {
 // testSlurmAgent0Stopped: the others give agent 0 up. It is woken up to be ended, and must not blame them.
 func testSlurmAgent0Stopped(t *testing.T, c *cluster) {
 	s, word := c.familyJob("agent0", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final)
-	struck := c.signalled(syscall.SIGSTOP, s.agent("n1").pid)
-	s.workersGone(word, struck)
+	began := c.signalled(syscall.SIGSTOP, s.agent("n1").pid)
+	s.workersGone(word, began)
 	if job := s.await(); job["JobState"] != "FAILED" {
 		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"ddpbatch/internal/exit"
 )
 
 // commandJob writes the job file of a command.
@@ -25,7 +27,7 @@ func testSlurmRefused(t *testing.T, c *cluster) {
 		{"slurm.nodelist=nobody", "Invalid node name specified"},
 	} {
 		for _, args := range [][]string{{"--wait"}, {"--parsable"}, {"--test-only"}} {
-			out := c.exits(exitRefused, "ddpbatch", append([]string{"submit", "refused.toml", "--set", row.set}, args...)...)
+			out := c.exits(exit.Refused, "ddpbatch", append([]string{"submit", "refused.toml", "--set", row.set}, args...)...)
 			if !strings.Contains(out.stderr, row.words) || out.stdout != "" {
 				t.Errorf("%s %s: want %q, got %v", row.set, args, row.words, out)
 			}
@@ -74,7 +76,7 @@ func nothingSubmitted(t *testing.T, c *cluster) {
 // testSlurmSingleton: tasks of one srun that were not told that there are others must not train alone.
 func testSlurmSingleton(t *testing.T, c *cluster) {
 	c.write("job.toml", smallJob)
-	out := c.exits(exitUsage, "srun", "-N2", "-n4", "ddpbatch", "train", "job.toml")
+	out := c.exits(exit.Usage, "srun", "-N2", "-n4", "ddpbatch", "train", "job.toml")
 	if n := strings.Count(out.stderr, "SLURM_NTASKS is 4"); n != 4 {
 		t.Errorf("%d of 4 tasks say why: %v", n, out)
 	}
@@ -82,7 +84,7 @@ func testSlurmSingleton(t *testing.T, c *cluster) {
 	if err != nil || len(nothing) > 0 {
 		t.Errorf("left behind: %q, %v", nothing, err)
 	}
-	out = c.exits(exitUsage, "srun", "-N2", "-n4", "ddpbatch", "run", "--standalone", "--", "true")
+	out = c.exits(exit.Usage, "srun", "-N2", "-n4", "ddpbatch", "run", "--standalone", "--", "true")
 	if !strings.Contains(out.stderr, "SLURM_NTASKS is 4") {
 		t.Errorf("run --standalone: %v", out)
 	}

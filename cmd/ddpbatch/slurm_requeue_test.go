@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
 )
 
@@ -56,7 +57,7 @@ func (s *submitted) goneOn(cause string) {
 	if job["JobState"] != "COMPLETED" || job["Restarts"] != restarts {
 		t.Errorf("Slurm says: %s, %s restarts; want %s", job["JobState"], job["Restarts"], restarts)
 	}
-	if v := s.verdict(1); v.Cause != cause || v.Exit != exitRequeue || !v.Requeue {
+	if v := s.verdict(1); v.Cause != cause || v.Exit != exit.Requeue || !v.Requeue {
 		t.Errorf("verdict of attempt 1: %+v, want the cause %s", v, cause)
 	}
 	if v := s.verdict(2); v.Cause != "done" {
@@ -226,7 +227,7 @@ func testSlurmRequeueNode(t *testing.T, c *cluster) {
 // testSlurmRequeueRefused: Slurm does not requeue what was submitted so, and that is said.
 func testSlurmRequeueRefused(t *testing.T, c *cluster) {
 	c.commandJob("refused", "nodes = 1\nno_requeue = true", "1", "sh", "-c", "exit 75")
-	out := c.exits(exitRequeue, "ddpbatch", "submit", "refused.toml", "--wait", "--parsable")
+	out := c.exits(exit.Requeue, "ddpbatch", "submit", "refused.toml", "--wait", "--parsable")
 	s := c.find(strings.TrimSpace(out.stdout))
 	if e := s.event(rundir.EventRefused); e.Cause != "stopped" || !strings.Contains(e.Detail, "disabled") {
 		t.Errorf("the ledger says: %+v", e)

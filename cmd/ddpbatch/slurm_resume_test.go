@@ -12,7 +12,9 @@ import (
 	"testing"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runview"
 )
 
 // longJob takes a few seconds, so that it can be stopped in its middle.
@@ -88,7 +90,7 @@ func goOnByItself(c *cluster, whole *submitted) {
 		t.Errorf("Slurm says: %s, %s restarts", job["JobState"], job["Restarts"])
 	}
 	first, second, last := s.verdict(1), s.verdict(2), s.verdict(3)
-	if first.Cause != "timeout" || !first.Saved || !first.Requeue || first.Exit != exitRequeue || first.Step >= longSteps {
+	if first.Cause != "timeout" || !first.Saved || !first.Requeue || first.Exit != exit.Requeue || first.Step >= longSteps {
 		t.Errorf("verdict of the warned attempt: %+v", first)
 	}
 	if second.Cause != "preempt" || !second.Saved || second.Step <= longSteps/2 || second.Step >= longSteps {
@@ -270,11 +272,11 @@ func testSlurmSubmitKilled(t *testing.T, c *cluster) {
 			t.Fatalf("%s: Slurm has the jobs %q; want one", by, jobs)
 		}
 		id := jobs[0][1]
-		row := decode[[]jobStatus](t, []byte(c.ok("ddpbatch", "status", "--json", path).stdout))[0]
+		row := decode[[]runview.RunStatus](t, []byte(c.ok("ddpbatch", "status", "--json", path).stdout))[0]
 		if row.Job != id || row.State != "PENDING" {
 			t.Errorf("%s: status --json: %+v; want job %s, PENDING", by, row, id)
 		}
-		if out := c.exits(exitUsage, "ddpbatch", "resume", path); !strings.Contains(out.stderr, id) || len(c.jobs()) != 1 {
+		if out := c.exits(exit.Usage, "ddpbatch", "resume", path); !strings.Contains(out.stderr, id) || len(c.jobs()) != 1 {
 			t.Errorf("%s: resume beside job %s: %v; jobs %q", by, id, out, c.jobs())
 		}
 		c.ok("ddpbatch", "cancel", path)

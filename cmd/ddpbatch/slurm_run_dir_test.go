@@ -11,6 +11,7 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runview"
 	"ddpbatch/internal/testkit"
 )
 
@@ -73,9 +74,9 @@ func (s *submitted) events() []string {
 }
 
 // status is what `ddpbatch status --json` says of the job.
-func (s *submitted) status() jobStatus {
+func (s *submitted) status() runview.RunStatus {
 	s.c.t.Helper()
-	return decode[[]jobStatus](s.c.t, []byte(s.c.ok("ddpbatch", "status", "--json", s.id).stdout))[0]
+	return decode[[]runview.RunStatus](s.c.t, []byte(s.c.ok("ddpbatch", "status", "--json", s.id).stdout))[0]
 }
 
 // step is the newest step in the metrics; 0 where there is none.

@@ -150,17 +150,17 @@ func testSlurmRunByHandSecret(t *testing.T, c *cluster) {
 	key := c.write("other-key", strings.Repeat("0123456789abcdef", 4)+"\n")
 	c.ok("chmod", "600", key)
 	port := handPort(t)
-	host, guest := c.byHand(0, port), c.byHand(1, port, "DDPBATCH_SECRET_FILE="+key)
+	host, joining := c.byHand(0, port), c.byHand(1, port, "DDPBATCH_SECRET_FILE="+key)
 	eventually(t, commandLimit, "node 0 tells of a refused connection", func() bool {
 		return strings.Contains(host.stderr.String(), "refused")
 	})
 	eventually(t, commandLimit, "node 1 tells that its secret is wrong", func() bool {
-		return strings.Contains(guest.stderr.String(), "secret")
+		return strings.Contains(joining.stderr.String(), "secret")
 	})
 	if said := host.stderr.String(); !strings.Contains(said, "secret") || !strings.Contains(said, "10.") {
 		t.Errorf("node 0 does not say who was refused, and why: %s", said)
 	}
-	for name, agent := range map[string]*process{"node 0": host, "node 1": guest} {
+	for name, agent := range map[string]*process{"node 0": host, "node 1": joining} {
 		agent.signal(syscall.SIGTERM)
 		if end := agent.end(commandLimit); end.code == 0 || strings.Contains(end.stdout, "place") {
 			t.Errorf("%s: %v", name, end)

@@ -49,11 +49,11 @@ func TestStrangersDie(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			struck := []int{agent}
+			killed := []int{agent}
 			if node {
-				struck = append(struck, processesWith("DDPBATCH_RUN_DIR="+runMade(t, dir).Path(), "SLURMD_NODENAME=node2")...)
+				killed = append(killed, processesWith("DDPBATCH_RUN_DIR="+runMade(t, dir).Path(), "SLURMD_NODENAME=node2")...)
 			}
-			for _, pid := range struck {
+			for _, pid := range killed {
 				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && err != syscall.ESRCH {
 					t.Fatal(err)
 				}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"ddpbatch/internal/exit"
 )
 
 // life is how the ranks of resume.py began: in which round, at which port, from which step.
@@ -131,7 +133,7 @@ func TestTorchWarned(t *testing.T) {
 	}
 	out := agent.end(torchLimit)
 	p.gone()
-	if out.code != exitRequeue || len(linesOf(`saved \d`, out.stdout)) != 2 {
+	if out.code != exit.Requeue || len(linesOf(`saved \d`, out.stdout)) != 2 {
 		t.Errorf("warned, it ended so: %v", out)
 	}
 	out = p.good(run...)

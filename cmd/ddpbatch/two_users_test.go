@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/testkit"
 )
 
@@ -218,7 +219,7 @@ func TestPruneOfAnother(t *testing.T) {
 		theirs: "belongs to the user with the id 4243", open: "chmod go-w",
 		link: "a link of the user with the id 4243", hop: "a link of the user with the id 4243",
 	} {
-		if out, code := l.as(victim, l.program, "ckpt", "prune", "--force", "--keep-last", "2", path); code != exitUsage ||
+		if out, code := l.as(victim, l.program, "ckpt", "prune", "--force", "--keep-last", "2", path); code != exit.Usage ||
 			!strings.Contains(out, says) {
 			t.Errorf("%s: exit code %d, want 2 and %q:\n%s", path, code, says, out)
 		}

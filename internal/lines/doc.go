@@ -5,4 +5,6 @@
 //	out := &lines.Writer{To: os.Stdout}
 //	defer out.Finish()
 //	_, err := io.Copy(out, stream)
+//
+// A [Queue] keeps who writes from waiting for an output that nobody reads.
 package lines

@@ -54,19 +54,7 @@ var oneType = []string{"place", "plan", "entry", "status", "report", "part", "se
 var ownWords = map[string]bool{"slurm/sim.Step": true}
 
 // notDone are the packages whose names are old ones still. The list is to be emptied when all of issue H is merged.
-var notDone = map[string]bool{
-	"checkpoint": true, "checkpoint/distributed": true, "checkpoint/internal/chunk": true, "checkpoint/internal/manifest": true,
-	"checkpoint/internal/replace": true, "checkpoint/internal/shard": true, "checkpoint/npy": true, "checkpoint/safetensors": true,
-	"cmd/ddpbatch": true, "docs/examples/custom": true, "internal/crc32c": true, "internal/tensorboard": true, "internal/testkit/golden": true,
-	"internal/testkit/torch": true, "internal/testkit/vfstest": true, "internal/vfs": true, "mpi": true, "mpi/internal/algorithm": true,
-	"mpi/internal/element": true, "mpi/internal/engine": true, "mpi/internal/model": true, "mpi/internal/shm": true, "mpi/internal/tick": true,
-	"mpi/launch": true, "mpi/launch/blame": true, "mpi/launch/device": true, "mpi/launch/output": true, "mpi/launch/reach": true,
-	"mpi/launch/recovery": true, "mpi/launch/watch": true, "mpi/store": true, "mpi/transport": true, "trainer": true, "trainer/blas": true,
-	"trainer/data": true, "trainer/ddp": true, "trainer/internal/mt19937": true, "trainer/internal/vec": true, "trainer/nn": true,
-	"trainer/optim": true,
-
-	"internal/rundir": true, "slurm/sim": true, // exported names that cmd/ddpbatch uses are renamed last: Settle, Struck
-}
+var notDone = map[string]bool{}
 
 // words gives each word of the keys the meaning of its key.
 func words(lists map[string]string) map[string]string {

@@ -14,10 +14,9 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"ddpbatch/internal/backoff"
 	"ddpbatch/internal/vfs"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -235,3 +234,9 @@ func waitForLock(f *os.File) {
 func lock(f *os.File) error {
 	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 }
+
+// Why simulate itself does not begin a job again: whoever runs simulate may. They are details of EventGiveUp, which status knows them by.
+const (
+	OwnDeadline   = "DDPBATCH_DEADLINE is that of simulate itself"
+	KilledAtLimit = "the batch script was killed at the time limit, before it could ask for a requeue"
+)

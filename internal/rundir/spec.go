@@ -64,10 +64,10 @@ func (s Spec) with(o Overridden) Spec {
 	return s
 }
 
-// Settle ends the trial of the newest Override: it stays, or, where the checkpoints of d do not fit it,
+// FinalizeOverride ends the trial of the newest Override: it stays, or, where the checkpoints of d do not fit it,
 // what was before it comes back, lest every later resume is refused, too. An element of an array
 // has no say in what another is resumed with: it may have run without.
-func (d *Dir) Settle(fits bool) error {
+func (d *Dir) FinalizeOverride(fits bool) error {
 	s := d.Spec()
 	if s.Before == nil {
 		return nil

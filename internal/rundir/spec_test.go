@@ -12,11 +12,11 @@ func TestFinalizeOverride(t *testing.T) {
 	for _, fits := range []bool{true, false} {
 		d := create1(t, t.TempDir(), "job")
 		first := d.Spec()
-		must(t, d.Settle(false)) // nothing is on trial
+		must(t, d.FinalizeOverride(false)) // nothing is on trial
 		for _, set := range []string{"a=1", "a=2"} {
 			must(t, d.WriteSpec(d.Spec().Override(Overridden{Sets: []string{set}, Anew: 2, WorkDir: "/w", Nodes: 3, Job: []byte(`{"a":1}`)})))
 		}
-		must(t, d.Settle(fits))
+		must(t, d.FinalizeOverride(fits))
 		again, err := Open(d.Path())
 		must(t, err)
 		got := again.Spec()
@@ -52,7 +52,7 @@ func TestFinalizeOverrideOfAnElement(t *testing.T) {
 				must(t, err)
 				element, err := run.Task(index)
 				must(t, err)
-				must(t, element.Settle(test.fits[i]))
+				must(t, element.FinalizeOverride(test.fits[i]))
 			}
 			again, err := Open(d.Path())
 			must(t, err)
@@ -74,7 +74,7 @@ func TestOverrideAgain(t *testing.T) {
 	for _, test := range []struct{ index, sets int }{{five, 2}, {seven, 0}} {
 		element, err := d.Task(test.index)
 		must(t, err)
-		must(t, element.Settle(false))
+		must(t, element.FinalizeOverride(false))
 		if got := d.Spec().Sets; len(got) != test.sets {
 			t.Errorf("after element %d was refused: %q", test.index, got)
 		}

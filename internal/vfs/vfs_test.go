@@ -253,8 +253,8 @@ func TestRenameOntoAnother(t *testing.T) {
 func TestReplace(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		old  string // none: empty
-		told bool
+		old    string // none: empty
+		hidden bool
 	}{{"", true}, {"another", true}, {"other", false}} {
 		for _, happened := range []bool{true, false} {
 			m := vfs.NewMem()
@@ -271,7 +271,7 @@ func TestReplace(t *testing.T) {
 				}
 				return vfs.Fault{Err: syscall.ENOENT}
 			})
-			if err := vfs.Replace(in, "/a", "/b", 5); (err == nil) != (happened && test.told) {
+			if err := vfs.Replace(in, "/a", "/b", 5); (err == nil) != (happened && test.hidden) {
 				t.Errorf("over %q, happened %v: error %v", test.old, happened, err)
 			}
 		}

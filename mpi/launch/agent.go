@@ -1,143 +1,89 @@
 package launch
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
-	"net/netip"
-	"strings"
 	"syscall"
 	"time"
 
-	"ddpbatch/internal/auth"
-	"ddpbatch/internal/rundir"
-	"ddpbatch/mpi/launch/output"
 	"ddpbatch/mpi/launch/recovery"
+	"ddpbatch/mpi/launch/rendezvous"
+	"ddpbatch/mpi/launch/supervise"
 )
 
 const (
 	defaultGrace       = 60 * time.Second
 	defaultJoinTimeout = 5 * time.Minute
 	defaultLastCall    = 30 * time.Second // as torchrun's last_call_timeout
-	defaultVictimWait  = time.Second
+	defaultPeerWait    = time.Second
 	defaultWarnSignal  = syscall.SIGUSR2
-	maxWorld           = 1 << 20 // ranks; more is a slip of the pen
 )
 
-// Place is the place of one worker in the world, with torchrun's meaning of
-// each number.
-type Place struct {
-	Rank           int `json:"rank"`
-	LocalRank      int `json:"local_rank"` // its index among the workers of its node
-	WorldSize      int `json:"world_size"`
-	LocalWorldSize int `json:"local_world_size"` // workers on its node
-	NodeRank       int `json:"node_rank"`
-	Nodes          int `json:"nodes"`
+// The groups of AgentConfig, and what else a caller needs of the packages that take part in a run.
+type (
+	Identity  = rendezvous.Identity
+	World     = rendezvous.World
+	Ranks     = rendezvous.Ranks
+	Network   = rendezvous.Network
+	Admission = rendezvous.Admission
+	Workers   = supervise.Workers
+	Devices   = supervise.Devices
+	Limits    = supervise.Limits
+	JobEnd    = supervise.JobEnd
+	Streams   = supervise.Streams
+
+	// SignalError is the cause with which the caller cancels Run's context when the agent got a signal that means stop.
+	SignalError = rendezvous.SignalError
+)
+
+// MaxOffer is the longest text that agents pass through Network.Exchange, in bytes.
+const MaxOffer = rendezvous.MaxOffer
+
+// LocalRankMacro stands for a worker's LOCAL_RANK in the arguments of its command, as torchrun has it.
+const LocalRankMacro = supervise.LocalRankMacro
+
+// Ports lists up to n ports in an order that the seed decides, see rendezvous.Ports.
+func Ports(seed string, n int) []int { return rendezvous.Ports(seed, n) }
+
+// AgentConfig is what one agent needs to know. All agents of a run must have the same, but for World, Warn, Reject and where output goes.
+type AgentConfig struct {
+	Identity  // which run this is
+	World     // which agent this is, and which ranks are its own
+	Network   // where the agents find each other
+	Admission // how many come, and how long they are waited for
+	Workers   // what the workers run
+	Devices   // which cores and GPUs they get
+	Limits    // how long they may take
+	JobEnd    // when the job ends, and how workers are warned of it
+	Streams   // where their output goes
+
+	Policy recovery.Policy // what follows a failure
+	Log    *slog.Logger    // nil: nowhere
 }
 
-// AgentConfig is what one agent needs to know. Everything but its place, its
-// host and its own workers must be the same for all agents of a run.
-type AgentConfig struct {
-	Index int      // this agent's number among the agents of the run; -1: it gets one at the meeting, see Endpoint
-	Count int      // how many there are: one a node, or in task mode one a task
-	Host  string   // this node's name, for logs and messages
-	Hosts []string // every agent's node name, where known, for messages
+// rendezvous is the part that the rendezvous needs.
+func (c AgentConfig) rendezvous() rendezvous.Config {
+	return rendezvous.Config{
+		Identity: c.Identity, World: c.World, Network: c.Network, Admission: c.Admission,
+		Builtin: c.Builtin, TorchStore: c.TorchStore, Deadline: c.Deadline, FindDeadline: c.FindDeadline, Log: c.Log,
+	}
+}
 
-	Layout map[string]int // in place of Hosts, where only that is known: how many agents each node has
+// supervisor is the part that the supervision of workers needs.
+func (c AgentConfig) supervisor() supervise.Config {
+	return supervise.Config{
+		Identity: c.Identity, World: c.World, Workers: c.Workers, Devices: c.Devices, Limits: c.Limits, JobEnd: c.JobEnd, Streams: c.Streams,
+		MasterAddr: c.MasterAddr, OneMachine: c.OneMachine, Policy: c.Policy, Log: c.Log,
+	}
+}
 
-	// Workers: in agent mode Nproc of them, with ranks contiguous by agent; in
-	// task mode Local, whose places are fixed beforehand.
-	Nproc int
-	Local []Place
-
-	// Agents meet at MasterAddr, on the first of Ports that agent 0 could bind.
-	// Workers get MasterPort; 0 lets agent 0 find a free port. A
-	// single agent needs neither.
-	// OneMachine: the nodes are pretended ones of this machine, and have loopback addresses.
-	// MasterGiven: workers get MasterAddr as it is written, and otherwise the address by which their agent reached agent 0.
-	MasterAddr  string
-	MasterPort  int
-	MasterGiven bool
-	Ports       []int
-	OneMachine  bool
-
-	Secret  auth.Secret
-	RunID   string
-	TorchID string // the workers' TORCHELASTIC_RUN_ID, which several runs may share; "": RunID
-	Attempt int    // claimed by the caller; 0: none
-	Version string // of the program; all agents must have the same
-
-	// Restarts and MaxRestarts are told to the workers, as is Deadline (zero: none).
-	Restarts, MaxRestarts int
-	Deadline              time.Time
-	JobID                 string // told to the verdict
-
-	Command []string
-	Env     []string // what workers inherit, as in os.Environ
-	Dir     string   // where workers run; "": where the agent does
-	Builtin bool     // the workers are ddpbatch's own: they get the secret
-
-	// RunDir is where logs and the verdict go; nil: nowhere. CheckpointDir and
-	// StopFile are told to the workers; "" means RunDir's own.
-	RunDir        *rundir.Dir
-	CheckpointDir string
-	StopFile      string
-
-	Grace       time.Duration // between TERM and KILL; 0: 60 s
-	TermGrace   time.Duration // in place of Grace, where it is shorter, once this run is told to stop: whoever tells may kill soon; 0: Grace
-	JoinTimeout time.Duration // for all agents to meet; 0: 5 min
-
-	// MinCount is the fewest agents that the run begins with, and goes on with after others were lost; 0: Count. Once
-	// so many are there, the others have LastCall (0: 30 s) to come; who comes later joins at the next restart.
-	MinCount int
-	LastCall time.Duration
-	// Endpoint, where Index is -1, is where agents meet that have no number yet (host:port): the one that can bind it is
-	// agent 0, and the others are numbered as they come.
-	Endpoint string
-	Guest    bool // with Endpoint: another agent is agent 0, even if this one could bind it
-
-	Role       string          // ROLE_NAME; "": "default"
-	Policy     recovery.Policy // what follows a failure
-	Output     output.Config
-	LogDir     string // torchrun's --log-dir; "": the run directory's logs
-	TorchStore bool   // agent 0 serves PyTorch's TCPStore at MASTER_PORT, and all tell their workers so; only agent 0's value counts
-
-	GPUs, NUMA, OMP  string // see device.Request
-	VirtualLocalRank bool
-	CPUsPerTask      int
-
-	Interface string // network to meet and talk on (see reach); "": the one that routes to the peer
-	// Exchange tells every agent what agent 0 passed, where they have another way to talk than the meeting (PMI-2): all agents call
-	// it once, and it returns when all have, or ctx ends. Texts have at most MaxOffer bytes. Agent 0 then tells by it where it
-	// listens, on a port that the kernel chose, and the secret, where Secret is zero; Ports are not needed. All agents must come, so
-	// MinCount cannot be less than Count. nil: there is none.
-	Exchange func(ctx context.Context, mine string) (string, error)
-	// Declines is why this agent cannot take part, which Run tells the other agents before it returns it; nil: it can.
-	Declines error
-	// FindDeadline is asked by agent 0 where Deadline is zero, and once more when the time has come to warn: it may have moved. nil: it
-	// has not.
-	FindDeadline func(ctx context.Context) (time.Time, error)
-	WarnSignal   syscall.Signal  // forwarded on a warning, to workers that have a handler; 0: USR2
-	Warn         <-chan struct{} // receives when this agent got a warning
-	HangAfter    time.Duration   // workers without a sign of life for so long hang; 0: never
-
-	resolve func(ctx context.Context, network, host string) ([]netip.Addr, error) // net.Resolver's LookupNetIP
-	joinBy  time.Time                                                             // see joinEnd
-
-	victimWait time.Duration // for the end of the peer that a worker lost, see isVictim
-	id         string        // see join
-
-	portTaken bool // somebody on this machine has the endpoint's port: agent 0, or another program
-
-	// Sweep has processes ended that left their worker, at the end of each round and of this process. The program must serve
-	// proc.GuardCommand (proc.ServeGuard), since it is started again as a guard.
-	Sweep bool
-
-	Stdout, Stderr io.Writer    // whole lines of all workers; nil: nowhere
-	Log            *slog.Logger // nil: nowhere
+// RankEnviron lists torchrun's variables, as NAME=value, for a rank that no agent starts: the
+// task of an srun that is itself the rank at p. Of c it needs MasterAddr, RunID and Restarts.
+func (c AgentConfig) RankEnviron(p Ranks, masterPort int) []string {
+	return c.supervisor().RankEnviron(p, masterPort)
 }
 
 // withDefaults checks c and fills in what was left out.
@@ -146,14 +92,14 @@ func (c AgentConfig) withDefaults() (AgentConfig, error) {
 		return c, fmt.Errorf("agent %d of %d: %w", c.Index, c.Count, err)
 	}
 	if c.Index < 0 {
-		host, port, err := splitEndpoint(c.Endpoint)
+		host, port, err := rendezvous.SplitEndpoint(c.Endpoint)
 		if err != nil {
 			return c, err
 		}
 		c.MasterAddr, c.Ports = host, []int{port}
 	}
 	if c.MasterAddr == "" {
-		c.MasterAddr = loopback
+		c.MasterAddr = rendezvous.Loopback
 	}
 	if c.MinCount == 0 {
 		c.MinCount = c.Count
@@ -173,11 +119,11 @@ func (c AgentConfig) withDefaults() (AgentConfig, error) {
 	if c.JoinTimeout == 0 {
 		c.JoinTimeout = defaultJoinTimeout
 	}
-	if c.victimWait == 0 {
-		c.victimWait = defaultVictimWait
+	if c.PeerWait == 0 {
+		c.PeerWait = defaultPeerWait
 	}
-	if c.resolve == nil {
-		c.resolve = net.DefaultResolver.LookupNetIP
+	if c.Resolve == nil {
+		c.Resolve = net.DefaultResolver.LookupNetIP
 	}
 	if c.Stdout == nil {
 		c.Stdout = io.Discard
@@ -227,7 +173,7 @@ func (c AgentConfig) check() error {
 
 func (c AgentConfig) checkWorkers() error {
 	if len(c.Local) == 0 {
-		if c.Nproc < 1 || c.Nproc > maxWorld {
+		if c.Nproc < 1 || c.Nproc > rendezvous.MaxWorld {
 			return fmt.Errorf("%d workers on this node: at least one is needed", c.Nproc)
 		}
 		return nil
@@ -236,41 +182,10 @@ func (c AgentConfig) checkWorkers() error {
 		return errors.New("the number of workers is given twice")
 	}
 	for _, p := range c.Local {
-		if p.WorldSize < 1 || p.WorldSize > maxWorld || p.Rank < 0 || p.Rank >= p.WorldSize ||
+		if p.WorldSize < 1 || p.WorldSize > rendezvous.MaxWorld || p.Rank < 0 || p.Rank >= p.WorldSize ||
 			p.LocalRank < 0 || p.LocalRank >= p.LocalWorldSize || p.NodeRank < 0 || p.NodeRank >= p.Nodes {
 			return fmt.Errorf("there is no such place in the world: %+v", p)
 		}
 	}
 	return nil
-}
-
-// joinEnd is when the agents' time to meet is over, where that begins now, or began with the search for the endpoint's name.
-func (c AgentConfig) joinEnd() time.Time {
-	if c.joinBy.IsZero() {
-		return time.Now().Add(c.JoinTimeout)
-	}
-	return c.joinBy
-}
-
-// hostOf names the node of another agent as well as it is known.
-func (c AgentConfig) hostOf(index int) string {
-	switch {
-	case index == c.Index:
-		return c.Host
-	case index < len(c.Hosts):
-		return c.Hosts[index]
-	case index == 0:
-		return c.MasterAddr
-	}
-	return unnamed
-}
-
-const unnamed = "an unnamed node"
-
-const loopback = "127.0.0.1"
-
-// isLoopback tells whether only this machine reaches addr.
-func isLoopback(addr string) bool {
-	ip := net.ParseIP(addr)
-	return ip != nil && ip.IsLoopback() || strings.EqualFold(addr, "localhost")
 }

@@ -3,10 +3,13 @@ package launch
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
+	"ddpbatch/mpi/launch/device"
 	"ddpbatch/mpi/launch/output"
 	"ddpbatch/mpi/launch/reach"
+	"ddpbatch/mpi/launch/rendezvous"
 )
 
 // Config is the [launch] table of a job.
@@ -51,4 +54,74 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("prefix: %w", err))
 	}
 	return errors.Join(errs...)
+}
+
+// ParseNproc reads torchrun's --nproc-per-node: a number, or gpu, cpu or auto.
+func ParseNproc(text string) (Nproc, error) {
+	switch text {
+	case "gpu", "cpu", "auto":
+		return Nproc{Word: text}, nil
+	case "xpu":
+		return Nproc{}, errors.New(`"xpu" asks for a worker for each of Intel's GPUs, which ddpbatch cannot count: write their number`)
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > rendezvous.MaxWorld {
+		return Nproc{}, fmt.Errorf("%q is no number of workers: write a number from 1, gpu, cpu or auto", text)
+	}
+	return Nproc{Counts: []int{n}}, nil
+}
+
+// On is how many workers the node with the given index, which is this one, runs, from 1; far more than it has cores for are an error. The words are worked out
+// here, on the node: "gpu" is one worker for each GPU that lookup's variables show, or else that the machine has, "cpu" one for each core
+// that this process may use, and "auto" the first of these that there is; in a job of Slurm's, GPUs that it did not give are none.
+func (n Nproc) On(node int, lookup func(string) (string, bool)) (int, error) {
+	switch {
+	case n.Word == "" && len(n.Counts) == 1:
+		return checkCount(n.Counts[0])
+	case n.Word == "" && node < len(n.Counts):
+		return checkCount(n.Counts[node])
+	case n.Word == "":
+		return 0, fmt.Errorf("nproc_per_node lists %d nodes, and this is node %d, counted from 0", len(n.Counts), node)
+	}
+	machine, err := device.This()
+	if err != nil {
+		return 0, err
+	}
+	return n.onMachine(machine, lookup)
+}
+
+const (
+	manyWorkers  = 1024 // of one node; as many are taken for meant, whatever the machine
+	manyEachCore = 16
+)
+
+// checkCount refuses so many workers that the machine would be busy with their start alone: a slip of the pen.
+func checkCount(workers int) (int, error) {
+	if workers <= manyWorkers {
+		return workers, nil
+	}
+	machine, err := device.This()
+	if err != nil {
+		return 0, err
+	}
+	if most := max(manyWorkers, manyEachCore*machine.Cores()); workers > most {
+		return 0, fmt.Errorf("%d workers on this node are more than it can do with (%d cores; at most %d): write how many each node runs, not the whole world, or use more nodes",
+			workers, machine.Cores(), most)
+	}
+	return workers, nil
+}
+
+func (n Nproc) onMachine(machine *device.Node, lookup func(string) (string, bool)) (int, error) {
+	gpus, name := machine.GPUs(lookup)
+	_, inJob := lookup("SLURM_JOB_ID")
+	if _, given := lookup("SLURM_GPUS_ON_NODE"); inJob && !given && name == "" && n.Word == "auto" {
+		gpus = nil
+	}
+	switch {
+	case len(gpus) > 0 && n.Word != "cpu":
+		return len(gpus), nil
+	case n.Word != "gpu":
+		return machine.Cores(), nil
+	}
+	return 0, errors.New(`one worker per GPU is asked for ("gpu"), and neither CUDA_VISIBLE_DEVICES, SLURM_GPUS_ON_NODE nor /dev/nvidia0 shows one; ask Slurm for GPUs, or give a number`)
 }

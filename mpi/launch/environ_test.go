@@ -1,138 +1,13 @@
 package launch
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"ddpbatch/internal/auth"
-	"ddpbatch/mpi/launch/device"
 )
-
-// Every name that docs/cli.md, "run", lists, by the second worker of the second of two nodes.
-func TestWorkerEnviron(t *testing.T) {
-	w := newWorld(t, []int{2, 2}, "say", "x")
-	c, err := w.agents[1].withDefaults()
-	must(t, err)
-	c.MasterAddr, c.RunID, c.Restarts, c.MaxRestarts = "n1", "job/7", 2, 3
-	c.Deadline = time.Unix(1800000000, 0)
-	c.Env = []string{
-		"PATH=/bin", "HOME=/home/u", "EMPTY=", "WITH=a=b", "no name", "=odd",
-		// What an agent must not pass on.
-		"RANK=9", "MASTER_ADDR=stale", "TORCHELASTIC_USE_AGENT_STORE=True", "DDPBATCH_SECRET=stale", "DDPBATCH_SECRET_FILE=/k",
-		"DDPBATCH_STORE=stale", "DDPBATCH_LISTEN=stale", "DDPBATCH_RUN_ID=stale", "DDPBATCH_ATTEMPT=9", "DDPBATCH_STOP_FILE=stale",
-	}
-	r := &round{
-		m: &meeting{listen: "10.0.0.2", reached: "10.0.0.1"}, plan: &plan{Round: 4, WorkerPort: 61001, MasterPort: 61002}, cookie: strings.Repeat("c0", 16),
-	}
-	p := Place{Rank: 3, LocalRank: 1, WorldSize: 4, LocalWorldSize: 2, NodeRank: 1, Nodes: 2}
-	run := w.dir.Path()
-	want := map[string]string{
-		"PATH": "/bin", "HOME": "/home/u", "EMPTY": "", "WITH": "a=b",
-		"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "1", "GROUP_WORLD_SIZE": "2",
-		"NODE_RANK": "1", "ROLE_NAME": "default", "ROLE_RANK": "3", "ROLE_WORLD_SIZE": "4", "MASTER_ADDR": "n1", "MASTER_PORT": "61002",
-		"TORCHELASTIC_RESTART_COUNT": "2", "TORCHELASTIC_MAX_RESTARTS": "3", "TORCHELASTIC_RUN_ID": "job/7",
-		"TORCHELASTIC_ERROR_FILE": run + "/attempts/1/logs/n2.3.error.json", "TORCHELASTIC_USE_AGENT_STORE": "False",
-		"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", "OMP_NUM_THREADS": "7",
-		"DDPBATCH_RUN_DIR": run, "DDPBATCH_CHECKPOINT_DIR": run + "/checkpoints", "DDPBATCH_STOP_FILE": run + "/attempts/1/stop",
-		"DDPBATCH_DEADLINE": "1800000000", "DDPBATCH_ROUND": "4", "DDPBATCH_COOKIE": strings.Repeat("c0", 16), "DDPBATCH_SECRET_FILE": "/k", // a path, which the user's own program may read
-	}
-	devices := device.Plan{Threads: 7}
-	environ := func(c AgentConfig) map[string]string {
-		r.cfg = c
-		files, err := r.logsOf(p)
-		must(t, err)
-		return environMap(t, workerEnviron(r, p, devices, files))
-	}
-	check := func(what string) {
-		t.Helper()
-		if got := environ(c); !maps.Equal(got, want) {
-			t.Errorf("%s: got  %v\nwant %v", what, got, want)
-		}
-	}
-	check("a foreign command")
-
-	c.Builtin = true
-	maps.Copy(want, map[string]string{
-		"DDPBATCH_SECRET": c.Secret.Hex(), "DDPBATCH_STORE": "10.0.0.1:61001", "DDPBATCH_LISTEN": "10.0.0.2",
-		"DDPBATCH_RUN_ID": "job/7", "DDPBATCH_ATTEMPT": "1", "DDPBATCH_FLIGHT_FILE": run + "/attempts/1/logs/n2.3.flight.jsonl",
-	})
-	delete(want, "DDPBATCH_SECRET_FILE")
-	check("ddpbatch's own worker")
-
-	devices.Own = true
-	want["DDPBATCH_OWN_CORES"] = "1"
-	check("a worker with cores of its own")
-
-	// What srun says of the agent's cores is shared out.
-	c.Env = append(c.Env, "SLURM_CPUS_PER_TASK=8", "SLURM_TRES_PER_TASK=cpu=8")
-	check("an agent whose job asked for no cores")
-	c.CPUsPerTask = 4
-	want["SLURM_CPUS_PER_TASK"] = "4"
-	check("an agent of two workers with 8 cores")
-	c.CPUsPerTask, c.Env = 0, c.Env[:len(c.Env)-2]
-	delete(want, "SLURM_CPUS_PER_TASK")
-
-	// A single agent listens on this machine alone, whatever the node is called.
-	one := c
-	one.Index, one.Count = 0, 1
-	m := r.m
-	r.m = &meeting{listen: loopback}
-	if got := environ(one)["DDPBATCH_STORE"]; got != "127.0.0.1:61001" {
-		t.Errorf("a single agent's store is at %s", got)
-	}
-	r.m = m
-
-	// The user's own values stand where they may.
-	c.Env = append(c.Env, "OMP_NUM_THREADS=11", "TORCH_NCCL_ASYNC_ERROR_HANDLING=0")
-	c.StopFile, c.CheckpointDir = "/s", "/c"
-	maps.Copy(want, map[string]string{
-		"OMP_NUM_THREADS": "11", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "DDPBATCH_STOP_FILE": "/s", "DDPBATCH_CHECKPOINT_DIR": "/c",
-	})
-	check("what the user chose")
-
-	// A worker that sees one GPU has another LOCAL_RANK; nothing stands twice (environMap).
-	devices.Env = []string{"CUDA_VISIBLE_DEVICES=5", "LOCAL_RANK=0"}
-	c.Env = append(c.Env, "CUDA_VISIBLE_DEVICES=4,5")
-	maps.Copy(want, map[string]string{"CUDA_VISIBLE_DEVICES": "5", "LOCAL_RANK": "0"})
-	check("a worker with a GPU of its own")
-	devices.Env = nil
-	want["LOCAL_RANK"] = "1"
-
-	// Without a run directory nothing points into one.
-	c.Builtin, c.RunDir, c.StopFile, c.CheckpointDir, c.Deadline = false, nil, "", "", time.Time{}
-	got := environ(c)
-	outside := []string{"DDPBATCH_SECRET_FILE", "DDPBATCH_ROUND", "DDPBATCH_COOKIE"}
-	for name := range got {
-		if strings.HasPrefix(name, "DDPBATCH_") && !slices.Contains(outside, name) || name == "TORCHELASTIC_ERROR_FILE" {
-			t.Errorf("without a run directory there is %s=%s", name, got[name])
-		}
-	}
-
-	rank := environMap(t, c.RankEnviron(p, 61002))
-	for _, name := range []string{"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE"} {
-		if rank[name] != want[name] {
-			t.Errorf("RankEnviron has %s=%s, want %s", name, rank[name], want[name])
-		}
-	}
-}
-
-func environMap(t *testing.T, env []string) map[string]string {
-	t.Helper()
-	m := map[string]string{}
-	for _, entry := range env {
-		name, value, _ := strings.Cut(entry, "=")
-		if _, twice := m[name]; twice {
-			t.Errorf("%s is there twice", name)
-		}
-		m[name] = value
-	}
-	return m
-}
 
 // The secret reaches ddpbatch's own workers and nobody else: not their
 // environment, not the files, not the log.
@@ -174,43 +49,5 @@ func TestSecretStaysInside(t *testing.T) {
 			}
 			return err
 		}))
-	}
-}
-
-func TestPorts(t *testing.T) {
-	for _, seed := range []string{"", "cluster/1/0/0", "cluster/1/0/1", "x"} {
-		list := Ports(seed, 1<<20)
-		if len(list) != 4536+12768 {
-			t.Fatalf("%q: %d ports", seed, len(list))
-		}
-		for i, port := range list {
-			if high := port >= 61000 && port <= 65535; high != (i < 4536) || !high && (port < 20000 || port > 32767) {
-				t.Fatalf("%q: port %d is %d", seed, i, port)
-			}
-		}
-		if sorted := slices.Compact(slices.Sorted(slices.Values(list))); len(sorted) != len(list) {
-			t.Errorf("%q: %d ports come twice", seed, len(list)-len(sorted))
-		}
-		if !slices.Equal(Ports(seed, 16), list[:16]) {
-			t.Errorf("%q: a shorter list begins otherwise", seed)
-		}
-	}
-	if slices.Equal(Ports("cluster/1/0/0", 8), Ports("cluster/1/0/1", 8)) {
-		t.Error("a restart tries the same ports")
-	}
-	if got := Ports("x", 0); len(got) != 0 {
-		t.Errorf("no ports are %v", got)
-	}
-	if got := Ports("x", -1); len(got) != 0 {
-		t.Errorf("no ports are %v", got)
-	}
-}
-
-// Agents of one job in different builds must try the same ports: these were worked out
-// apart from this code, in Python.
-func TestPortsAreFixed(t *testing.T) {
-	want := []int{64923, 61118, 61849}
-	if got := Ports("job", 3); !slices.Equal(got, want) {
-		t.Errorf("ports are %v, want %v", got, want)
 	}
 }

@@ -4,9 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"time"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi/launch/output"
+	"ddpbatch/mpi/launch/recovery"
+	"ddpbatch/mpi/launch/rendezvous"
+	"ddpbatch/mpi/launch/supervise"
 )
 
 // Run is the agent of one node: it meets the other agents, starts this node's
@@ -23,63 +29,203 @@ import (
 func Run(ctx context.Context, c AgentConfig) (rundir.Verdict, error) {
 	c, err := c.withDefaults()
 	if err != nil {
-		return c.refusedOutcome(err), err
+		return c.notBegunOutcome(err), err
 	}
 	if c.RunDir != nil {
 		// Each agent looks for itself: all that a superseded attempt may do is end.
 		if err := c.RunDir.Fence(c.Attempt); err != nil {
-			return c.refusedOutcome(err), err
+			return c.notBegunOutcome(err), err
 		}
 	}
-	logDir, err := c.openLogDir()
-	c.Declines = cmp.Or(c.Declines, err)
-	m, err := meet(ctx, &c)
+	logDir, err := output.NewLogDir(c.LogDir, c.RunID)
+	c.Reject = cmp.Or(c.Reject, err)
+	r, err := c.begin(ctx, logDir)
 	if err != nil {
-		return notMet(c, err)
+		return notBegun(c, err)
 	}
-	m.logDir, m.keeper = logDir, newKeeper(c)
-	v, err := m.rounds(ctx)
-	return v, errors.Join(err, m.keeper.end(), m.close())
+	v, err := r.rounds(ctx)
+	return v, errors.Join(err, r.close())
 }
 
+// run is one agent's part of a run that has begun.
+type run struct {
+	cfg   AgentConfig
+	rdzv  *rendezvous.Rendezvous
+	agent *supervise.Agent
+}
+
+// begin meets the other agents. c gets the number 0 where this agent turns out to be agent 0.
+func (c *AgentConfig) begin(ctx context.Context, logDir *output.LogDir) (*run, error) {
+	meet := c.rendezvous()
+	r, err := rendezvous.Join(ctx, &meet)
+	c.Index = meet.Index
+	if err != nil {
+		return nil, err
+	}
+	return &run{*c, r, supervise.NewAgent(ctx, c.supervisor(), r, r.First, logDir)}, nil
+}
+
+// close ends this agent's part; no worker is left.
+func (r *run) close() error { return errors.Join(r.agent.Close(), r.rdzv.Close()) }
+
 // rounds runs one round after the other, from this agent's first to the run's last.
-func (m *meeting) rounds(ctx context.Context) (rundir.Verdict, error) {
-	for p := m.first; ; {
-		v, next, err := supervise(ctx, newRound(m, p))
+func (r *run) rounds(ctx context.Context) (rundir.Verdict, error) {
+	for l := r.rdzv.First; ; {
+		v, next, err := r.round(ctx, l)
 		if next == nil || err != nil {
 			return v, err
 		}
-		p = next
+		l = next
 	}
 }
 
-// notMet is the end of a run that did not begin, at least for this agent.
-func notMet(c AgentConfig, err error) (rundir.Verdict, error) {
-	var over *overError
+// round runs one round, and returns its verdict and the next round's layout; nil: there is none.
+func (r *run) round(ctx context.Context, l *rendezvous.Layout) (rundir.Verdict, *rendezvous.Layout, error) {
+	s := r.agent.Supervise(ctx, l)
+	defer s.Close()
+	after := context.WithoutCancel(ctx) // what agents say to each other outlives the signal that ends the run
+	if r.rdzv.Index() == 0 {
+		return r.finalize(ctx, after, s, l)
+	}
+	v, another, err := s.ReceivedVerdict()
+	if !another || err != nil {
+		return v, nil, err
+	}
+	next, err := r.rdzv.AwaitLayout(after, l.Round+1)
+	return v, next, r.rdzv.LostOr(err)
+}
+
+// finalize is agent 0's end of a round: it finalizes the verdict, decides what follows, puts the verdict on disk, and only then tells
+// the others.
+func (r *run) finalize(ctx, after context.Context, s *supervise.Supervisor, l *rendezvous.Layout) (rundir.Verdict, *rendezvous.Layout, error) {
+	v, err := s.Verdict(after)
+	if err != nil {
+		return v, nil, err
+	}
+	next, v, follows := r.decide(ctx, s, l, v)
+	v.Report = cmp.Or(s.Explain(v, follows), v.Report)
+	err = s.Record(v)
+	if next != nil && err == nil {
+		err = r.proceed(after, l, next)
+	}
+	if err != nil && next != nil {
+		v.Restart, next = false, nil
+		if r.cfg.RunDir != nil { // where there may be another verdict
+			err = errors.Join(err, supervise.DoFS("write the verdict", func() error { return r.cfg.RunDir.WriteVerdict(v) }))
+		}
+	}
+	if err := s.PublishVerdict(after, v, next != nil); err != nil {
+		r.cfg.Log.Warn("the other agents cannot be told the verdict", "error", err)
+	} else if next == nil {
+		r.rdzv.Finish(v)
+	}
+	return v, next, err
+}
+
+// decide says what follows a round, at agent 0: another one, of which it makes the layout, or nothing; and why, for
+// people.
+func (r *run) decide(
+	ctx context.Context, s *supervise.Supervisor, l *rendezvous.Layout, v rundir.Verdict,
+) (next *rendezvous.Layout, _ rundir.Verdict, why string) {
+	var history []rundir.Event
+	if r.cfg.RunDir != nil {
+		var err error
+		if history, err = supervise.CallFS("read the ledger", r.cfg.RunDir.Ledger); err != nil {
+			r.cfg.Log.Warn("what the run has done before is not known", "error", err)
+		}
+	}
+	room := ctx.Err() == nil && !r.agent.IsWarned() && s.AllEnded() && r.rdzv.Agents() >= r.cfg.MinCount
+	d := recovery.Decide(r.cfg.Policy, history, v, room, l.Round)
+	if d.Action != recovery.Restart {
+		return nil, v, "" // whether the job is requeued is for the batch script to say
+	}
+	attempt, err := r.claimNext(l)
+	if errors.Is(err, rundir.ErrSuperseded) {
+		v.Exit, v.Requeue = recovery.ExitNever, false
+	}
+	if err == nil {
+		next, err = r.rdzv.NewLayout(l.Round+1, attempt, r.agent.Deadline())
+	}
+	if err != nil {
+		v.Message += "; the workers are not started again: " + err.Error()
+		return nil, v, "the workers are not started again: " + err.Error()
+	}
+	v.Restart = true
+	r.cfg.Log.Warn("the workers are started again", "why", d.Why, "message", v.Message, "agents", len(next.Members))
+	return next, v, d.Why
+}
+
+// claimNext claims the attempt after a round's, so that whatever is left of that is fenced off. It
+// fails where another job has claimed it: then this one is what is left.
+func (r *run) claimNext(l *rendezvous.Layout) (int, error) {
+	if r.cfg.RunDir == nil {
+		return l.Attempt, nil
+	}
+	return supervise.CallFS("claim the next attempt", func() (int, error) { return r.cfg.RunDir.ClaimAfter(l.Attempt) })
+}
+
+// proceed publishes the next round, whose attempt is claimed.
+func (r *run) proceed(ctx context.Context, l, next *rendezvous.Layout) error {
+	if c := r.cfg; c.RunDir != nil {
+		now := time.Now().Round(0) // without its monotonic part
+		detail := fmt.Sprintf("restart %d in the job, after attempt %d", next.Round, l.Attempt)
+		err := errors.Join(
+			c.RunDir.Append(rundir.Event{Time: now, Event: rundir.EventRestart, Attempt: l.Attempt, Detail: detail}),
+			c.RunDir.Append(rundir.Event{
+				Time: now, Event: rundir.EventBegin, Attempt: next.Attempt, Job: c.JobID, Start: c.Restarts, Detail: detail,
+			}))
+		if err != nil {
+			return err
+		}
+	}
+	if err := r.rdzv.Publish(ctx, next); err != nil {
+		return err
+	}
+	if l.Round == 0 {
+		return nil
+	}
+	return r.rdzv.Forget(ctx, l.Round-1) // all that are here have received the end of it
+}
+
+// notBegun is the end of a run that did not begin, at least for this agent.
+func notBegun(c AgentConfig, err error) (rundir.Verdict, error) {
+	var over *rendezvous.OverError
 	if errors.As(err, &over) {
 		c.Log.Warn("the run is over, and this agent had no part in it: it came when all places were taken, or too late, and the workers were not started again",
-			"end", over.last.Message)
-		return over.last, nil
+			"end", over.Last.Message)
+		return over.Last, nil
 	}
-	v := c.refusedOutcome(err)
-	if !c.recordsUnmet(err) {
+	v := c.notBegunOutcome(err)
+	if !c.recordsFailure(err) {
 		return v, err
 	}
-	v = c.withStep(v)
-	return v, errors.Join(err, c.record(v))
+	v = c.supervisor().WithStep(v)
+	return v, errors.Join(err, c.supervisor().Record(v))
 }
 
-// recordsUnmet tells whether this agent is the one to write down that the run did not begin: agent 0, or one without a number that never
+// recordsFailure tells whether this agent is the one to write down that the run did not begin: agent 0, or one without a number that never
 // reached an agent 0, if no other such agent has done so.
-func (c AgentConfig) recordsUnmet(why error) bool {
-	var told *refusal
-	var lost *LostError
+func (c AgentConfig) recordsFailure(why error) bool {
+	var received *rendezvous.Rejection
+	var lost *rendezvous.LostError
 	switch {
 	case c.Index >= 0:
 		return c.Index == 0
-	case c.RunDir == nil, errors.As(why, &told), errors.As(why, &lost): // there was an agent 0
+	case c.RunDir == nil, errors.As(why, &received), errors.As(why, &lost): // there was an agent 0
 		return false
 	}
 	_, err := c.RunDir.Verdict(c.Attempt)
 	return errors.Is(err, os.ErrNotExist)
+}
+
+// notBegunOutcome says why the agents did not meet.
+func (c AgentConfig) notBegunOutcome(err error) rundir.Verdict {
+	r := rendezvous.RejectionOf(err)
+	v := c.supervisor().Verdict(r.Cause, r.Exit, r.Message)
+	v.Signal = r.Signal
+	var unmet *rendezvous.NotMetError
+	if errors.As(err, &unmet) && len(unmet.Rows) > 0 {
+		v.Report = unmet.Error()
+	}
+	return v
 }

@@ -2,15 +2,9 @@ package launch
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"syscall"
 	"testing"
-	"testing/synctest"
-	"time"
-
-	"ddpbatch/internal/rundir"
 )
 
 func TestSignalIsPassedOn(t *testing.T) {
@@ -30,7 +24,7 @@ func TestSignalIsPassedOn(t *testing.T) {
 			defer cancel(nil)
 			go func() {
 				w.awaitMarks("0", "1", "2")
-				cancel(SignalError{tc.sig})
+				cancel(SignalError{Sig: tc.sig})
 			}()
 			v := w.agree(w.runUntil(ctx))
 			if v.Cause != "cancelled" || v.Exit != tc.exit || v.Signal != int(tc.sig) || v.FirstRank != -1 || v.Requeue {
@@ -46,18 +40,15 @@ func TestSignalIsPassedOn(t *testing.T) {
 }
 
 // What workers that were told to stop exit with tells whether they saved.
-func TestSavedWhenToldToStop(t *testing.T) {
+func TestSavedOnASignal(t *testing.T) {
 	for name, tc := range map[string]struct {
 		codes []string
 		exit  int
 		saved bool
 	}{
-		"all saved":                      {[]string{"75", "75", "75"}, 75, true},
-		"all are done":                   {[]string{"0", "0", "0"}, 0, true},
-		"some saved, some had ended":     {[]string{"0", "75", "0"}, 75, true},
-		"some saved, some just ended":    {[]string{"75", "143", "143"}, 75, true},
-		"none saved":                     {[]string{"143", "1", "0"}, 143, false},
-		"none saved, all ended by error": {[]string{"1", "1", "1"}, 143, false},
+		"all saved":                  {[]string{"75", "75", "75"}, 75, true},
+		"some saved, some had ended": {[]string{"0", "75", "0"}, 75, true},
+		"none saved":                 {[]string{"143", "1", "0"}, 143, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, []int{1, 2}, append([]string{"mixed"}, tc.codes...)...)
@@ -66,7 +57,7 @@ func TestSavedWhenToldToStop(t *testing.T) {
 			defer cancel(nil)
 			go func() {
 				w.awaitMarks("0", "1", "2")
-				cancel(SignalError{syscall.SIGTERM})
+				cancel(SignalError{Sig: syscall.SIGTERM})
 			}()
 			v := w.agree(w.runUntil(ctx))
 			cause := "cancelled"
@@ -87,7 +78,7 @@ func TestSignalToOneAgent(t *testing.T) {
 	defer cancel(nil)
 	go func() {
 		w.awaitMarks("0", "1")
-		cancel(SignalError{syscall.SIGTERM})
+		cancel(SignalError{Sig: syscall.SIGTERM})
 	}()
 	results := make(chan result)
 	go func() {
@@ -117,149 +108,10 @@ func TestSignalBeforeAllMet(t *testing.T) {
 	for index := range 2 {
 		w := newWorld(t, []int{1, 1}, "say", "x")
 		ctx, cancel := context.WithCancelCause(t.Context())
-		cancel(SignalError{syscall.SIGTERM})
+		cancel(SignalError{Sig: syscall.SIGTERM})
 		v, err := Run(ctx, w.agents[index])
 		if err == nil || v.Cause != "cancelled" || v.Exit != 143 || v.Signal != 15 {
 			t.Errorf("agent %d ended with %+v, %v", index, v, err)
 		}
-	}
-}
-
-// A worker may die of the signal before its agent hears of it.
-func TestWorkersDeathBeforeTheAgentsSignal(t *testing.T) {
-	for name, tc := range map[string]struct {
-		worker *worker
-		told   bool
-		want   string
-	}{
-		"TERM, then told":        {&worker{signal: syscall.SIGTERM}, true, "cancelled"},
-		"TERM alone":             {&worker{signal: syscall.SIGTERM}, false, "crash"},
-		"shell's code, told":     {&worker{exit: 130}, true, "cancelled"},
-		"shell's code alone":     {&worker{exit: 130}, false, "crash"},
-		"agreed stop, then told": {&worker{exit: 75}, true, "cancelled"},
-		"agreed stop alone":      {&worker{exit: 75}, false, "stopped"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithCancelCause(t.Context())
-				c, err := AgentConfig{Count: 1, Host: "n1", Nproc: 1, Command: []string{"x"}}.withDefaults()
-				must(t, err)
-				s := &supervisor{round: newRound(&meeting{cfg: c, keeper: &keeper{}}, &plan{}), cfg: c, told: ctx.Done(), talk: &talk{}}
-				s.talk.proposals, s.talk.ends = make(chan rundir.Verdict, 1), make(chan rundir.Verdict, 1)
-				s.workerEnded(ctx, tc.worker)
-				if s.mine != nil {
-					t.Fatalf("proposed %+v at once", s.mine)
-				}
-				if tc.told {
-					time.Sleep(settle / 2) // of the bubble's clock
-					cancel(SignalError{syscall.SIGTERM})
-				}
-				s.step(ctx)
-				if s.mine == nil || s.mine.Cause != tc.want {
-					t.Errorf("proposed %+v, want %s", s.mine, tc.want)
-				}
-				cancel(nil)
-			})
-		})
-	}
-}
-
-// A busy machine may wake an agent only when both the time for its own signal is over and that signal is there. The signal counts.
-func TestAgentsSignalAtTheLastMoment(t *testing.T) {
-	for range 20 { // select draws among what is ready
-		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := context.WithCancelCause(t.Context())
-			c, err := AgentConfig{Count: 1, Host: "n1", Nproc: 1, Command: []string{"x"}}.withDefaults()
-			must(t, err)
-			s := &supervisor{round: newRound(&meeting{cfg: c, keeper: &keeper{}}, &plan{}), cfg: c, told: ctx.Done(), talk: &talk{}}
-			s.talk.proposals, s.talk.ends = make(chan rundir.Verdict, 1), make(chan rundir.Verdict, 1)
-			s.workerEnded(ctx, &worker{signal: syscall.SIGTERM})
-			time.Sleep(2 * settle) // of the bubble's clock
-			cancel(SignalError{syscall.SIGTERM})
-			s.step(ctx)
-			if s.mine == nil || s.mine.Cause != "cancelled" {
-				t.Errorf("proposed %+v, want cancelled", s.mine)
-			}
-		})
-	}
-}
-
-// unnoticed is a context whose end nobody waits for: select draws another event that has come as well.
-type unnoticed struct{ context.Context }
-
-func (unnoticed) Done() <-chan struct{} { return nil }
-
-// So it is where the agent waits for others, and has lost one.
-func TestSignalAtTheLastMomentBeforeAllMet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRoster(join{Host: "n1", Count: 3})
-		m := &meeting{cfg: AgentConfig{Count: 3, MinCount: 3, JoinTimeout: time.Hour, Log: slog.New(slog.DiscardHandler)}, roster: r}
-		ctx, cancel := context.WithCancelCause(t.Context())
-		lost := newGuest("1", "")
-		r.arrive(lost, join{Index: 1, Host: "n2", Count: 3})
-		r.drop(lost, connectionEnded)
-		cancel(SignalError{syscall.SIGTERM})
-		if err := m.gather(unnoticed{ctx}); !errors.As(err, &SignalError{}) {
-			t.Errorf("ended with %v, want the signal", err)
-		}
-	})
-}
-
-// A worker that ignores all but KILL, and one that not even that ends.
-func TestStages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, err := AgentConfig{Count: 1, Host: "n1", Nproc: 1, Command: []string{"x"}, Grace: time.Minute}.withDefaults()
-		must(t, err)
-		s := &supervisor{cfg: c, talk: &talk{}, alive: 1}
-		begin := time.Now()
-		s.obey(c.verdict(causeStopped, 75, ""))
-		for _, want := range []struct {
-			stage stage
-			at    time.Duration
-		}{{asked, 0}, {signalled, time.Minute}, {killed, 2 * time.Minute}, {abandoned, 2*time.Minute + killWait}} {
-			if s.stop.stage != want.stage || time.Since(begin) != want.at {
-				t.Errorf("at %v stage is %d, want %d at %v", time.Since(begin), s.stop.stage, want.stage, want.at)
-			}
-			if s.stop.stage < abandoned {
-				s.step(t.Context())
-			}
-		}
-		s.obey(c.verdict(causeCrash, 1, ""))
-		if s.stop.stage != abandoned {
-			t.Error("a stage was taken back")
-		}
-	})
-}
-
-// Who tells a run to stop from outside may kill it soon: workers that do not leave are killed before that, those too that were told to
-// leave earlier and for another reason.
-func TestTermGrace(t *testing.T) {
-	for name, tc := range map[string]struct {
-		before string // the cause of a stop that goes on when TERM comes
-		after  time.Duration
-		killed time.Duration
-	}{
-		"running":                             {"", 0, 20 * time.Second},
-		"told to stop long ago, KILL is near": {causeCrash, 55 * time.Second, time.Minute},
-		"told to stop just now":               {causeCrash, time.Second, 21 * time.Second},
-		"asked to stop just now":              {causeStopped, time.Second, 21 * time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c, err := AgentConfig{Count: 1, Host: "n1", Nproc: 1, Command: []string{"x"}, Grace: time.Minute, TermGrace: 20 * time.Second}.withDefaults()
-				must(t, err)
-				s := &supervisor{alive: 1, cfg: c, talk: &talk{}}
-				begin := time.Now()
-				if tc.before != "" {
-					s.obey(c.verdict(tc.before, 1, ""))
-				}
-				time.Sleep(tc.after) // of synctest's time
-				s.obey(c.verdict(causeCancelled, 143, ""))
-				s.step(t.Context())
-				if s.stop.stage != killed || time.Since(begin) != tc.killed {
-					t.Errorf("at %v stage is %d, want %d at %v", time.Since(begin), s.stop.stage, killed, tc.killed)
-				}
-			})
-		})
 	}
 }

@@ -8,12 +8,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"ddpbatch/internal/rundir"
-	"ddpbatch/mpi/launch/recovery"
-	"ddpbatch/mpi/store"
 )
 
 // trapped is a worker with a handler for the warning. (Go's runtime has one from the start, and drops what comes before
@@ -80,72 +77,6 @@ func (w *world) measured(v rundir.Verdict) {
 	end := history[len(history)-1]
 	if end.Event != rundir.EventEnd || end.WarnedS != v.WarnedS || end.Signal != v.Signal || v.WarnedS <= 0 || v.WarnedS > bound.Seconds() {
 		w.t.Errorf("the ledger says %+v, the verdict is %+v", end, v)
-	}
-}
-
-// Slurm may kill agent 0 before the workers have ended: what it writes down when they are told to end says how long they had by then.
-func TestEarlyVerdictOfWarnedWorkers(t *testing.T) {
-	c, err := newWorld(t, []int{1}, "say", "x").agents[0].withDefaults()
-	must(t, err)
-	synctest.Test(t, func(t *testing.T) {
-		s := &supervisor{cfg: c, round: &round{m: &meeting{}}, warnedAt: time.Now()}
-		time.Sleep(90 * time.Second)
-		v := c.verdict(causeCancelled, exitSignal+int(syscall.SIGTERM), "told")
-		v.Signal = int(syscall.SIGTERM)
-		s.decided(v)
-		s.early.Wait()
-	})
-	if v, err := c.RunDir.Verdict(1); err != nil || v.WarnedS != 90 {
-		t.Errorf("the early verdict is %+v, %v; want 90 s", v, err)
-	}
-}
-
-// Where attempts before took long to save, their successors are warned earlier.
-func TestWarnsAsEarlyAsSavesTake(t *testing.T) {
-	slow := rundir.Event{Event: rundir.EventEnd, Attempt: 1, Cause: "timeout", Saved: true, WarnedS: 240}
-	for name, tc := range map[string]struct {
-		history []rundir.Event
-		limit   time.Duration
-		warned  time.Duration // before the end
-		why     string
-	}{
-		"as the policy says":      {nil, time.Hour, 2 * time.Minute, "the job ends at 12:00:00"},
-		"longer":                  {[]rundir.Event{slow}, time.Hour, 6 * time.Minute, "the job ends at 12:00:00; warned 6m0s before it, as an earlier attempt took 4m0s from its warning to its end"},
-		"half of what there is":   {[]rundir.Event{slow}, 8 * time.Minute, 4 * time.Minute, "the job ends at 12:00:00; warned 4m0s before it, as an earlier attempt took 4m0s from its warning to its end"},
-		"of this attempt's own":   {[]rundir.Event{{Event: rundir.EventEnd, Attempt: 2, Cause: "timeout", Saved: true, WarnedS: 240}}, time.Hour, 2 * time.Minute, "the job ends at 12:00:00"},
-		"a lead that is too long": {[]rundir.Event{slow}, 3 * time.Minute, 2 * time.Minute, "the job ends at 12:00:00"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, []int{1}, "say", "x")
-			for _, e := range tc.history {
-				must(t, w.dir.Append(e))
-			}
-			_, err := w.dir.ClaimAttempt()
-			must(t, err)
-			synctest.Test(t, func(t *testing.T) {
-				noon := time.Date(2100, 1, 1, 12, 0, 0, 0, time.Local)
-				time.Sleep(time.Until(noon.Add(-tc.limit)))
-				c := w.agents[0]
-				c.Attempt, c.Deadline, c.Policy.Lead, c.Log = 2, noon, 2*time.Minute, nil
-				c, err := c.withDefaults()
-				must(t, err)
-				m := newMeeting(t.Context(), c, network{})
-				m.store = store.NewMemory()
-				m.warnInTime()
-				told, err := getJSON[warning](t.Context(), m.store, keyWarn)
-				must(t, err)
-				if before := time.Until(noon); before != tc.warned || told.Why != tc.why {
-					t.Errorf("warned %v before the end: %q", before, told.Why)
-				}
-				s := &supervisor{cfg: c, round: &round{m: m}}
-				s.decided(c.verdict(causeCancelled, exitSignal+int(syscall.SIGTERM), "told"))
-				s.early.Wait()
-				if v, err := w.dir.Verdict(2); err != nil || v.LeadS != tc.warned.Seconds() {
-					t.Errorf("the verdict is %+v, %v; want a lead of %v", v, err, tc.warned)
-				}
-				m.cancel()
-			})
-		})
 	}
 }
 
@@ -244,7 +175,7 @@ func TestStopFileInALaterRound(t *testing.T) {
 }
 
 // ddpbatch's own trainer looks at the deadline itself; the deadline that agent 0 found is told to all.
-func TestFoundDeadlineIsTold(t *testing.T) {
+func TestFoundDeadlineIsPublished(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "environ")
 	at := time.Unix(time.Now().Unix()+60, 0)
 	w.agents[0].FindDeadline = func(context.Context) (time.Time, error) { return at, nil }
@@ -264,73 +195,6 @@ func TestFoundDeadlineIsTold(t *testing.T) {
 	}
 }
 
-// A limit may be moved while the job runs: the warning comes before the one that holds then, and the next round's workers hear of it.
-func TestWarnsBeforeTheEndThatHolds(t *testing.T) {
-	const never = -1
-	limit := func(ends ...time.Duration) []any { // answers
-		var answers []any
-		for _, end := range ends {
-			answers = append(answers, end)
-		}
-		return answers
-	}
-	for name, tc := range map[string]struct {
-		answers []any         // how long after the start the job ends, 0: it does not; or an error
-		warned  time.Duration // after the start
-		end     time.Duration // as workers are told
-	}{
-		"nobody to ask":  {nil, 58 * time.Minute, time.Hour},
-		"as it was":      {limit(time.Hour), 58 * time.Minute, time.Hour},
-		"rounded":        {limit(time.Hour + time.Second), 58 * time.Minute, time.Hour},
-		"put off":        {limit(2*time.Hour, 2*time.Hour), 118 * time.Minute, 2 * time.Hour},
-		"twice":          {limit(2*time.Hour, 3*time.Hour, 3*time.Hour), 178 * time.Minute, 3 * time.Hour},
-		"made shorter":   {limit(59 * time.Minute), 58 * time.Minute, time.Hour},
-		"taken away":     {limit(0), never, 0},
-		"no answer":      {[]any{errors.New("no squeue here")}, 58 * time.Minute, time.Hour},
-		"then no answer": {[]any{2 * time.Hour, errors.New("no squeue here")}, 118 * time.Minute, 2 * time.Hour},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				begin := time.Now()
-				c := AgentConfig{Count: 1, Host: "n1", Nproc: 1, Command: []string{"x"}, Deadline: begin.Add(time.Hour), Policy: recovery.Policy{Lead: 2 * time.Minute}}
-				if tc.answers != nil {
-					c.FindDeadline = func(context.Context) (time.Time, error) {
-						answer := tc.answers[0]
-						tc.answers = tc.answers[1:]
-						switch answer := answer.(type) {
-						case error:
-							return time.Time{}, answer
-						case time.Duration:
-							if answer > 0 {
-								return begin.Add(answer), nil
-							}
-						}
-						return time.Time{}, nil
-					}
-				}
-				c, err := c.withDefaults()
-				must(t, err)
-				m := newMeeting(t.Context(), c, network{})
-				m.store = store.NewMemory()
-				m.warnInTime()
-				warned, err := m.store.Check(t.Context(), keyWarn)
-				must(t, err)
-				if after := time.Since(begin); warned != (tc.warned != never) || warned && after != tc.warned {
-					t.Errorf("warned %t, %v after the start", warned, after)
-				}
-				end := m.deadline()
-				if want := begin.Add(tc.end); tc.end > 0 && !end.Equal(want) || tc.end == 0 && !end.IsZero() {
-					t.Errorf("workers are told %v, want %v after the start", end.Sub(begin), tc.end)
-				}
-				if len(tc.answers) > 0 {
-					t.Errorf("it was not asked for %v", tc.answers)
-				}
-				m.cancel()
-			})
-		})
-	}
-}
-
 func TestDeadlineThatIsNotFound(t *testing.T) {
 	w := newWorld(t, []int{1}, "say", "x")
 	w.agents[0].FindDeadline = func(context.Context) (time.Time, error) { return time.Time{}, errors.New("no squeue here") }
@@ -343,7 +207,7 @@ func TestDeadlineThatIsNotFound(t *testing.T) {
 }
 
 // TERM after a warning still ends workers that did not save.
-func TestToldAfterAWarning(t *testing.T) {
+func TestSignalAfterAWarning(t *testing.T) {
 	w := newWorld(t, []int{1}, "")
 	script := fmt.Sprintf(`echo > "$%s/0"; while [ ! -e "$DDPBATCH_STOP_FILE" ]; do sleep 0.02; done; echo > "$%s/heard"; while :; do sleep 0.05; done`, workerFolder, workerFolder)
 	w.agents[0].Command = []string{"/bin/sh", "-c", script}
@@ -352,7 +216,7 @@ func TestToldAfterAWarning(t *testing.T) {
 	defer cancel(nil)
 	go func() {
 		w.awaitMarks("heard")
-		cancel(SignalError{syscall.SIGTERM})
+		cancel(SignalError{Sig: syscall.SIGTERM})
 	}()
 	v := w.agree(w.runUntil(ctx))
 	if v.Cause != "cancelled" || v.Exit != 143 || v.Saved {

@@ -2,10 +2,12 @@ package launch
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"io"
 	"math"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -18,6 +20,8 @@ import (
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch/recovery"
+	"ddpbatch/mpi/launch/rendezvous"
+	"ddpbatch/mpi/store"
 )
 
 // The test binary is also the workers' program: Env holds workerSwitch, and the
@@ -35,9 +39,6 @@ func workerMain() {
 		for _, entry := range os.Environ() {
 			fmt.Println(entry)
 		}
-	case "claim": // claim PORT
-		_, err := claimPort("", atoi(args[1]))
-		fmt.Print(errors.Is(err, syscall.EADDRINUSE), err == nil)
 	case "fail": // fail RANK CODE: that rank exits when all are there, the others never do
 		if rank() == atoi(args[1]) {
 			await(all())
@@ -171,8 +172,6 @@ func workerMain() {
 		time.Sleep(time.Hour)
 	case "say": // say TEXT
 		fmt.Print(args[1])
-	case "private": // private FOLDER: has a private folder there, which is taken over; see TestPrivateFolderOfAnotherUser
-		usePrivate(args[1])
 	case "agent": // agent JSON: this process is an agent
 		agentMain(args[1])
 	default:
@@ -208,10 +207,13 @@ func agentMain(text string) {
 		panic(err)
 	}
 	v, err := Run(context.Background(), AgentConfig{
-		Index: r.Index, Count: r.Count, Nproc: r.Nproc, Attempt: r.Attempt, Host: r.Host, Hosts: r.Hosts,
-		OneMachine: true, MasterAddr: loopback, Ports: r.Ports, Secret: secret, RunID: r.RunID, Version: r.Version,
-		Command: r.Command, Env: r.Env, RunDir: dir, Grace: 10 * time.Second,
-		MinCount: r.MinCount, LastCall: r.LastCall, Policy: recovery.Policy{MaxRestarts: r.MaxRestarts}, Sweep: r.Sweep,
+		World:     World{Index: r.Index, Count: r.Count, Nproc: r.Nproc, Host: r.Host, Hosts: r.Hosts},
+		Identity:  Identity{Attempt: r.Attempt, Secret: secret, RunID: r.RunID, Version: r.Version, RunDir: dir},
+		Network:   Network{OneMachine: true, MasterAddr: rendezvous.Loopback, Ports: r.Ports},
+		Workers:   Workers{Command: r.Command, Env: r.Env, Sweep: r.Sweep},
+		Limits:    Limits{Grace: 10 * time.Second},
+		Admission: Admission{MinCount: r.MinCount, LastCall: r.LastCall},
+		Policy:    recovery.Policy{MaxRestarts: r.MaxRestarts},
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -271,4 +273,44 @@ func die(s syscall.Signal) {
 		panic(err)
 	}
 	forever()
+}
+
+// useStore reaches the workers' store as ddpbatch's own workers do.
+func useStore() {
+	secret, err := auth.ParseSecret(os.Getenv("DDPBATCH_SECRET"))
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	client, err := store.Dial(ctx, os.Getenv("DDPBATCH_STORE"), store.DialConfig{
+		Secret: secret, Name: "rank",
+		Binding: auth.Binding{Run: os.Getenv("DDPBATCH_RUN_ID"), Attempt: atoi(os.Getenv("DDPBATCH_ATTEMPT")), Role: "store"},
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	n, err := client.Add(ctx, "ranks", 1)
+	fmt.Println(n, os.Getenv("DDPBATCH_ATTEMPT"), err)
+}
+
+// countInTorchStore adds 1 to a number, as a client of PyTorch 2.2 does (TCPStoreBackend.hpp): query 0 with the
+// magic number, then query 4 with the key and the delta; the reply is the sum. All integers are little-endian.
+func countInTorchStore() uint64 {
+	conn, err := net.DialTimeout("tcp", net.JoinHostPort(os.Getenv("MASTER_ADDR"), os.Getenv("MASTER_PORT")), 20*time.Second)
+	if err != nil {
+		panic(err)
+	}
+	defer conn.Close()
+	query := append([]byte{0, 0xce, 0xf7, 0x85, 0x3c, 4}, binary.LittleEndian.AppendUint64(nil, uint64(len("ranks")))...)
+	query = binary.LittleEndian.AppendUint64(append(query, "ranks"...), 1)
+	if _, err := conn.Write(query); err != nil {
+		panic(err)
+	}
+	var sum [8]byte
+	if _, err := io.ReadFull(conn, sum[:]); err != nil {
+		panic(err)
+	}
+	return binary.LittleEndian.Uint64(sum[:])
 }

@@ -8,17 +8,25 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/proc"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi/launch/rendezvous"
+
+	"go.uber.org/goleak"
 )
 
 // world is a run of several agents, all in this process unless a test says
@@ -60,11 +68,13 @@ func newWorld(t testing.TB, nproc []int, command ...string) *world {
 	log := slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	for index, n := range nproc {
 		c := AgentConfig{
-			Index: index, Count: len(nproc), Host: fmt.Sprintf("n%d", index+1), Nproc: n,
-			OneMachine: true, MasterAddr: loopback, Ports: Ports(w.cookie, 16), Secret: secret, RunID: "test/" + w.cookie, Attempt: attempt,
-			Version: "v1", JobID: "77", Command: append([]string{exe}, command...),
-			Env:    []string{"PATH=/usr/bin:/bin", workerSwitch + "=1", "GORACE=atexit_sleep_ms=0", workerFolder + "=" + w.folder, workerCookie + "=" + w.cookie},
-			RunDir: w.dir, Grace: bound, JoinTimeout: testkit.Patience, Stdout: &w.out, Stderr: &w.out,
+			World:     World{Index: index, Count: len(nproc), Host: fmt.Sprintf("n%d", index+1), Nproc: n},
+			Network:   Network{OneMachine: true, MasterAddr: rendezvous.Loopback, Ports: Ports(w.cookie, 16)},
+			Identity:  Identity{Secret: secret, RunID: "test/" + w.cookie, Attempt: attempt, Version: "v1", JobID: "77", RunDir: w.dir},
+			Workers:   Workers{Command: append([]string{exe}, command...), Env: []string{"PATH=/usr/bin:/bin", workerSwitch + "=1", "GORACE=atexit_sleep_ms=0", workerFolder + "=" + w.folder, workerCookie + "=" + w.cookie}},
+			Limits:    Limits{Grace: bound},
+			Admission: Admission{JoinTimeout: testkit.Patience},
+			Streams:   Streams{Stdout: &w.out, Stderr: &w.out},
 		}
 		if index == 0 {
 			c.Log = log
@@ -229,3 +239,69 @@ func (b *safeBuffer) String() string {
 	defer b.mu.Unlock()
 	return strings.Join(b.writes, "")
 }
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == proc.GuardCommand {
+		if _, err := proc.ServeGuard(context.Background(), os.Args[2:], os.Stdin); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if os.Getenv(workerSwitch) != "" {
+		workerMain() // this process is a worker, or an agent, of a test
+	}
+	syscall.Umask(0o022) // a folder of runs that the group may write to is refused
+	goleak.VerifyTestMain(m)
+}
+
+// What messages say of a lost agent.
+const (
+	connectionEnded = "its connection ended"
+	silence         = "it was silent for 10s"
+)
+
+// rejectWait is how long those are waited for that are to receive why a run does not begin.
+const rejectWait = 10 * time.Second
+
+// privatePath begins the paths of agents' private folders.
+const privatePath = "/dev/shm/ddpbatch-agent-"
+
+func joinPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
+
+func portOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
+
+// listenFirst listens on the first port that nobody has.
+func listenFirst(ports []int) (l net.Listener, err error) {
+	for _, port := range ports {
+		if l, err = net.Listen("tcp", joinPort(rendezvous.Loopback, port)); err == nil {
+			return l, nil
+		}
+	}
+	return nil, err
+}
+
+// freePort finds one that nobody listens on now.
+func freePort(ports []int) (int, error) {
+	l, err := listenFirst(ports)
+	if err != nil {
+		return 0, err
+	}
+	return portOf(l), l.Close()
+}
+
+func addrsOf(list ...string) (addrs []netip.Addr) {
+	for _, s := range list {
+		addrs = append(addrs, netip.MustParseAddr(s))
+	}
+	return addrs
+}
+
+// offer is what agent 0 tells by Exchange.
+type offer struct {
+	Run    string       `json:"run"`
+	Port   int          `json:"port,omitempty"`
+	Addrs  []netip.Addr `json:"addrs,omitempty"`
+	Secret string       `json:"secret,omitempty"`
+}
+
+func touch(path string) error { return os.WriteFile(path, nil, 0o600) }

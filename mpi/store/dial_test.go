@@ -135,8 +135,8 @@ func stranger(t testing.TB) net.Addr {
 	return l.Addr()
 }
 
-// TestDialTellsTheReason looks at the error when ctx ends before the store is there.
-func TestDialTellsTheReason(t *testing.T) {
+// TestDialGivesTheReason looks at the error when ctx ends before the store is there.
+func TestDialGivesTheReason(t *testing.T) {
 	web := stranger(t)
 	for addr, want := range map[string]struct {
 		err  error

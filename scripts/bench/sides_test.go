@@ -29,9 +29,9 @@ func TestOneMethod(t *testing.T) {
 		"peers/mpi.c": {`MIN_CALLS = 7,`, `MAX_CALLS = 10000,`, `PERIOD = 4093, MOST_RANKS = 1024,`, `CLOCK_READINGS = 1001 `, `budget_us / 10`, `0x85ebca6b`, `0xc2b2ae35`, `\(iteration \* MOST_RANKS \+ r\) \* PERIOD \+ i % PERIOD\) % 8`},
 		"peers/gloo.py": {`MIN_CALLS, MAX_CALLS, PERIOD, MOST_RANKS = 7, 10000, 4093, 1024`, `range\(1001\)`, `budget_us / 10`,
 			`0x85EBCA6B`, `0xC2B2AE35`, `\(iteration \* MOST_RANKS \+ rank\) \* PERIOD`},
-		"../../cmd/ddpbatch/bench_options.go": {`minBenchCalls += 7\n`, `maxBenchCalls += 10_000\n`, `maxBenchRanks += 1024 `},
-		"../../cmd/ddpbatch/bench_time.go":    {`make\(\[\]float64, 1001\)`, `budget/10`},
-		"../../cmd/ddpbatch/bench_pattern.go": {`patternPeriod = 4093`, `0x85ebca6b`, `0xc2b2ae35`, `\(iteration\*maxBenchRanks\+rank\)\*patternPeriod\+i%patternPeriod\)\) % 8`},
+		"../../internal/collbench/options.go": {`minCalls += 7\n`, `maxCalls += 10_000\n`, `maxRanks += 1024 `},
+		"../../internal/collbench/measure.go": {`make\(\[\]float64, 1001\)`, `budget/10`},
+		"../../internal/collbench/pattern.go": {`patternPeriod = 4093`, `0x85ebca6b`, `0xc2b2ae35`, `\(iteration\*maxRanks\+rank\)\*patternPeriod\+i%patternPeriod\)\) % 8`},
 	} {
 		text, err := os.ReadFile(path)
 		if err != nil {

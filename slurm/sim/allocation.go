@@ -209,9 +209,9 @@ func (a Allocation) tasks() []int {
 	return a.Tasks
 }
 
-// Places are those of all tasks of the step, in the order of their ranks: those of a heterogeneous job's components follow on each
+// StepTasks are those of all tasks of the step, in the order of their ranks: those of a heterogeneous job's components follow on each
 // other.
-func (a Allocation) Places() []Task {
+func (a Allocation) StepTasks() []Task {
 	var nodes []int // of each rank
 	for _, span := range a.spans() {
 		for _, node := range distribute(a.tasks()[span[0]:span[1]], a.layout(span)) {

@@ -17,6 +17,6 @@
 //	<-step.Ended()
 //	code := step.Code()
 //
-// A [Controller] sends what Slurm sends when a job is cancelled, preempted, requeued or at its time limit. A [Scene] waits for
-// the moments of faults, and injects them. Two of them, a partition and a full disk, need a [World].
+// A [Controller] sends what Slurm sends when a job is cancelled, preempted, requeued or at its time limit. An [Injector] waits for
+// the moments of faults, and injects them. Two of them, a partition and a full disk, need [Namespaces].
 package sim

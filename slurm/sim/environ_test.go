@@ -110,11 +110,11 @@ func TestEnvironAgainstSlurm(t *testing.T) {
 			t.Errorf("%s: %v", folder, err)
 		}
 		files, err := filepath.Glob(filepath.Join("..", "testdata", "22.05", "env", folder, "task-*.env"))
-		if err != nil || len(files) != len(pretend.Places()) {
-			t.Fatalf("%s: %d dumps for %d tasks, %v", folder, len(files), len(pretend.Places()), err)
+		if err != nil || len(files) != len(pretend.StepTasks()) {
+			t.Fatalf("%s: %d dumps for %d tasks, %v", folder, len(files), len(pretend.StepTasks()), err)
 		}
 		for proc, file := range files {
-			t.Run(folder+"/"+filepath.Base(file), func(t *testing.T) { compare(t, parse(t, pretend.Environ(pretend.Places()[proc])), file) })
+			t.Run(folder+"/"+filepath.Base(file), func(t *testing.T) { compare(t, parse(t, pretend.Environ(pretend.StepTasks()[proc])), file) })
 		}
 	}
 }
@@ -151,10 +151,10 @@ func TestEnvironAgainstSlurm25_11(t *testing.T) {
 				t.Fatal(err)
 			}
 			proc, err := strconv.Atoi(recorded["SLURM_PROCID"])
-			if err != nil || proc >= len(pretend.Places()) {
-				t.Fatalf("process %d of %d, %v", proc, len(pretend.Places()), err)
+			if err != nil || proc >= len(pretend.StepTasks()) {
+				t.Fatalf("process %d of %d, %v", proc, len(pretend.StepTasks()), err)
 			}
-			compare(t, parse(t, pretend.Environ(pretend.Places()[proc])), file)
+			compare(t, parse(t, pretend.Environ(pretend.StepTasks()[proc])), file)
 		})
 	}
 }
@@ -192,7 +192,7 @@ func TestHeterogeneousOrder(t *testing.T) {
 	if err := pretend.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	env := parse(t, pretend.Environ(pretend.Places()[4]))
+	env := parse(t, pretend.Environ(pretend.StepTasks()[4]))
 	for name, want := range map[string]string{
 		"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_STEP_NODELIST": "n[1-3]", "SLURM_STEP_TASKS_PER_NODE": "2(x2),1", "SLURM_JOB_CPUS_PER_NODE": "2(x2),4",
 		"SLURM_JOB_NODELIST_HET_GROUP_0": "n3", "SLURM_JOB_NODELIST_HET_GROUP_1": "n[1-2]", "SLURM_CPUS_PER_TASK_HET_GROUP_0": "4",
@@ -210,7 +210,7 @@ func TestRestartedAgainstSlurm(t *testing.T) {
 	first := sim.Allocation{JobID: 31, Nodes: named("n1")}
 	again := first
 	again.Restarts = 1
-	before, after := parse(t, first.Environ(first.Places()[0])), parse(t, again.Environ(again.Places()[0]))
+	before, after := parse(t, first.Environ(first.StepTasks()[0])), parse(t, again.Environ(again.StepTasks()[0]))
 	if after["SLURM_RESTART_COUNT"] != "1" || len(after) != len(before)+1 {
 		t.Errorf("the restarted run has %q, and %d variables where the first has %d", after["SLURM_RESTART_COUNT"], len(after), len(before))
 	}
@@ -294,7 +294,7 @@ func TestFromEnviron(t *testing.T) {
 // readBack holds what slurm.FromEnviron makes of every task's variables against the places that they were made of.
 func readBack(t *testing.T, pretend sim.Allocation, nodes int) {
 	t.Helper()
-	places := pretend.Places()
+	places := pretend.StepTasks()
 	for _, p := range places {
 		env := parse(t, pretend.Environ(p))
 		a, err := slurm.FromEnviron(func(name string) (string, bool) { v, ok := env[name]; return v, ok })
@@ -321,7 +321,7 @@ func readBack(t *testing.T, pretend sim.Allocation, nodes int) {
 func TestNodelistAsWritten(t *testing.T) {
 	list := "rack[0-1]n[01-02]"
 	pretend := sim.Allocation{JobID: 7, Nodes: named(list), Nodelist: list, CPUs: []int{2}}
-	if env := parse(t, pretend.Environ(pretend.Places()[2])); env["SLURM_JOB_NODELIST"] != list || env["SLURMD_NODENAME"] != "rack1n01" {
+	if env := parse(t, pretend.Environ(pretend.StepTasks()[2])); env["SLURM_JOB_NODELIST"] != list || env["SLURMD_NODENAME"] != "rack1n01" {
 		t.Errorf("the list is %s, the third node %s", env["SLURM_JOB_NODELIST"], env["SLURMD_NODENAME"])
 	}
 	readBack(t, pretend, 4)
@@ -330,14 +330,14 @@ func TestNodelistAsWritten(t *testing.T) {
 // TestFirstRun: Slurm sets no restart count then; no CPUs are claimed where none are known, and no end where there is none.
 func TestFirstRun(t *testing.T) {
 	a := sim.Allocation{JobID: 1, Nodes: sim.PretendNodes(1)}
-	env := parse(t, a.Environ(a.Places()[0]))
+	env := parse(t, a.Environ(a.StepTasks()[0]))
 	for _, name := range []string{"SLURM_RESTART_COUNT", "SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE", "SLURM_CPUS_PER_TASK", "SLURM_JOB_END_TIME", "SLURM_ARRAY_JOB_ID"} {
 		if value, set := env[name]; set {
 			t.Errorf("%s=%q", name, value)
 		}
 	}
 	a.EndTime = time.Unix(1_800_000_000, 0)
-	if got := parse(t, a.Environ(a.Places()[0]))["SLURM_JOB_END_TIME"]; got != "1800000000" {
+	if got := parse(t, a.Environ(a.StepTasks()[0]))["SLURM_JOB_END_TIME"]; got != "1800000000" {
 		t.Errorf("SLURM_JOB_END_TIME=%q", got)
 	}
 }
@@ -346,7 +346,7 @@ func TestFirstRun(t *testing.T) {
 func TestScrubbed(t *testing.T) {
 	a := dumps["19-array"]
 	a.Restarts, a.EndTime = 2, time.Unix(1_800_000_000, 0)
-	kept, _ := slurm.Scrub(a.Environ(a.Places()[1]))
+	kept, _ := slurm.Scrub(a.Environ(a.StepTasks()[1]))
 	if len(kept) != 0 {
 		t.Errorf("scrubbing leaves %q", kept)
 	}

@@ -16,18 +16,18 @@ import (
 	"ddpbatch/internal/proc"
 )
 
-// Scene is one run of a pretend job, as faults see it.
-type Scene struct {
+// Injector is one run of a pretend job, as faults see it.
+type Injector struct {
 	RunDir     string
 	Allocation Allocation
 	Running    *Running
 	Controller Controller
-	World      *World         // nil: none
+	Namespaces *Namespaces    // nil: none
 	WarnTasks  syscall.Signal // what warns the tasks themselves
 	// Progress is the newest step in the run's metrics, 0 where there is none, and the attempt that it, or else the run, is in.
 	Progress func() (step int64, attempt int)
-	// Struck is called with each fault as it is injected: what happens, and to which node, if to one.
-	Struck func(f Fault, what, node string)
+	// Injected is called with each fault as it is injected: what happens, and to which node, if to one.
+	Injected func(f Fault, what, node string)
 }
 
 // How often triggers are looked at: the clock, and, as that reads files, the run's progress.
@@ -63,7 +63,7 @@ func (a Allocation) nodeOf(f Fault) (int, error) {
 
 // Await injects each of the faults when its time comes, until ctx ends, which should be when the job does. It returns when nothing
 // of them goes on, and returns those that have not been injected.
-func (s Scene) Await(ctx context.Context, faults []Fault) (left []Fault, err error) {
+func (s Injector) Await(ctx context.Context, faults []Fault) (left []Fault, err error) {
 	begin := time.Now()
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -86,7 +86,7 @@ func (s Scene) Await(ctx context.Context, faults []Fault) (left []Fault, err err
 }
 
 // await waits for one fault's moment, and injects it.
-func (s Scene) await(ctx context.Context, f Fault, begin time.Time) (injected bool, err error) {
+func (s Injector) await(ctx context.Context, f Fault, begin time.Time) (injected bool, err error) {
 	every := pollEvery
 	if f.Step > 0 || f.Attempt > 0 {
 		every = pollProgressEvery
@@ -108,7 +108,7 @@ func (s Scene) await(ctx context.Context, f Fault, begin time.Time) (injected bo
 	}
 }
 
-func (s Scene) due(f Fault, since time.Duration) bool {
+func (s Injector) due(f Fault, since time.Duration) bool {
 	if f.Step == 0 && f.Attempt == 0 {
 		return since >= f.Time
 	}
@@ -117,20 +117,20 @@ func (s Scene) due(f Fault, since time.Duration) bool {
 }
 
 // inject does what the fault is. It is false where what it is to hit is not there yet.
-func (s Scene) inject(ctx context.Context, f Fault) (bool, error) {
+func (s Injector) inject(ctx context.Context, f Fault) (bool, error) {
 	switch f.Kind {
 	case Kill, Stop, Slow:
 		return s.injectIntoRank(ctx, f)
 	case NodeDies, AgentDies, Partition:
 		return s.injectIntoNode(f)
 	case Term:
-		s.Struck(f, "the job is preempted: TERM to its tasks, a last one "+s.Controller.GraceTime.String()+" later", "")
+		s.Injected(f, "the job is preempted: TERM to its tasks, a last one "+s.Controller.GraceTime.String()+" later", "")
 		s.Controller.Play(ctx, Preempted)
 	case Warn:
 		if f.Everybody && !s.Running.Warn(s.WarnTasks) {
 			return false, nil
 		}
-		s.Struck(f, s.warned()+" that the job's time will be over", "")
+		s.Injected(f, s.warned()+" that the job's time will be over", "")
 		s.Controller.Play(ctx, Warned)
 	case Timeout:
 		s.timeout(ctx, f)
@@ -140,27 +140,27 @@ func (s Scene) inject(ctx context.Context, f Fault) (bool, error) {
 	return true, nil
 }
 
-func (s Scene) timeout(ctx context.Context, f Fault) {
+func (s Injector) timeout(ctx context.Context, f Fault) {
 	if f.Lead > 0 {
-		s.Struck(f, s.warned()+" that the job's time will be over in "+f.Lead.String(), "")
+		s.Injected(f, s.warned()+" that the job's time will be over in "+f.Lead.String(), "")
 		s.Controller.Play(ctx, Warned)
 		if pause.For(ctx, f.Lead) != nil {
 			return
 		}
 	}
-	s.Struck(f, "the job's time is over", "")
+	s.Injected(f, "the job's time is over", "")
 	s.Controller.Play(ctx, TimeLimit)
 }
 
 // warned says who gets Slurm's warning.
-func (s Scene) warned() string {
+func (s Injector) warned() string {
 	if w := s.Controller.Warning; w.Signal != 0 && !w.Batch {
 		return "the tasks are told by " + w.Name()
 	}
 	return "the batch script is warned"
 }
 
-func (s Scene) injectIntoRank(ctx context.Context, f Fault) (bool, error) {
+func (s Injector) injectIntoRank(ctx context.Context, f Fault) (bool, error) {
 	p, ok, err := worker(s.RunDir, f.Rank)
 	if !ok {
 		return false, err
@@ -168,17 +168,17 @@ func (s Scene) injectIntoRank(ctx context.Context, f Fault) (bool, error) {
 	rank := fmt.Sprintf("rank %d (process %d)", f.Rank, p.PID)
 	switch f.Kind {
 	case Kill:
-		s.Struck(f, rank+" gets SIGKILL", "")
+		s.Injected(f, rank+" gets SIGKILL", "")
 		return true, p.Signal(syscall.SIGKILL)
 	case Stop:
-		s.Struck(f, rank+" gets SIGSTOP", "")
+		s.Injected(f, rank+" gets SIGSTOP", "")
 		if err := p.Signal(syscall.SIGSTOP); err != nil || f.For == 0 {
 			return true, err
 		}
 		pause.For(ctx, f.For)
 		return true, p.Signal(syscall.SIGCONT)
 	}
-	s.Struck(f, fmt.Sprintf("%s is stopped for %.0f %% of the time", rank, 100*f.Share), "")
+	s.Injected(f, fmt.Sprintf("%s is stopped for %.0f %% of the time", rank, 100*f.Share), "")
 	return true, slow(ctx, p, f)
 }
 
@@ -203,7 +203,7 @@ func slow(ctx context.Context, p proc.Relative, f Fault) error {
 	return nil
 }
 
-func (s Scene) injectIntoNode(f Fault) (bool, error) {
+func (s Injector) injectIntoNode(f Fault) (bool, error) {
 	i, err := s.Allocation.nodeOf(f)
 	if err != nil {
 		return false, err
@@ -213,30 +213,30 @@ func (s Scene) injectIntoNode(f Fault) (bool, error) {
 		if !s.Running.SignalNode(i, syscall.SIGKILL) {
 			return false, nil
 		}
-		s.Struck(f, "the agent on "+node+" gets SIGKILL", "")
+		s.Injected(f, "the agent on "+node+" gets SIGKILL", "")
 		return true, nil
 	}
 	if !s.Running.Lose(i) {
 		return false, nil
 	}
 	if f.Kind == Partition {
-		s.Struck(f, node+" is cut off the network, and lives on", node)
-		return true, s.World.cut(node)
+		s.Injected(f, node+" is cut off the network, and lives on", node)
+		return true, s.Namespaces.cut(node)
 	}
-	s.Struck(f, node+" is gone, with all that ran there", node)
+	s.Injected(f, node+" is gone, with all that ran there", node)
 	return true, killNode(s.RunDir, node)
 }
 
-func (s Scene) fillDisk(ctx context.Context, f Fault) error {
-	s.Struck(f, "the disk of the checkpoints is full", "")
-	if err := s.World.fill(); err != nil {
+func (s Injector) fillDisk(ctx context.Context, f Fault) error {
+	s.Injected(f, "the disk of the checkpoints is full", "")
+	if err := s.Namespaces.fill(); err != nil {
 		return err
 	}
 	if f.For == 0 {
 		return nil
 	}
 	pause.For(ctx, f.For)
-	return s.World.empty()
+	return s.Namespaces.empty()
 }
 
 // worker finds the process of a rank, and leaves out what it has started itself, which has the same variables. Where there are several,

@@ -17,13 +17,13 @@ import (
 	"ddpbatch/internal/proc"
 )
 
-// World is what some faults need around the tasks: namespaces in which a mount, or a network link, can be changed without
+// Namespaces is what some faults need around the tasks: namespaces in which a mount, or a network link, can be changed without
 // anybody else on this machine noticing (namespaces(7)). Its methods may be called from several goroutines.
 //
 // A base process holds a mount namespace and, with a network, a switch to which every pretend node is plugged in. A node
 // then has a network of its own, a name that tells its machine from the others', and memory that it does not share with them; the
 // outside it does not reach.
-type World struct {
+type Namespaces struct {
 	disk    string // what fill fills
 	network bool
 	asUser  bool // made in a user namespace, for want of root's rights
@@ -40,18 +40,18 @@ type node struct {
 	link string // of the switch
 }
 
-// WorldNode is pretend node i with the address that it has in a network of its own.
-func WorldNode(n Node, i int) Node {
+// NetworkNode is pretend node i with the address that it has in a network of its own.
+func NetworkNode(n Node, i int) Node {
 	return Node{Name: n.Name, Address: "10.221.0." + strconv.Itoa(i+1)}
 }
 
 // setUp is how long any one step of making a world may take.
 const setUp = 20 * time.Second
 
-// NewWorld makes a world; disk is the folder that a full disk is to hold. Its error says what this machine lacks.
+// NewNamespaces makes them; disk is the folder that a full disk is to hold. Its error says what this machine lacks.
 // Whoever made it closes it, after all that runs in it has ended.
-func NewWorld(ctx context.Context, disk string, network bool) (_ *World, err error) {
-	w := &World{disk: disk, network: network, asUser: os.Geteuid() != 0, nodes: map[string]*node{}}
+func NewNamespaces(ctx context.Context, disk string, network bool) (_ *Namespaces, err error) {
+	w := &Namespaces{disk: disk, network: network, asUser: os.Geteuid() != 0, nodes: map[string]*node{}}
 	tools := []string{"unshare", "nsenter", "mount"}
 	if network {
 		tools = append(tools, "ip")
@@ -89,8 +89,8 @@ func NewWorld(ctx context.Context, disk string, network bool) (_ *World, err err
 const nodeScript = `mount -t tmpfs -o mode=1777 tmpfs /dev/shm && cat /proc/sys/kernel/random/uuid >/dev/shm/boot_id &&
 	mount --bind /dev/shm/boot_id /proc/sys/kernel/random/boot_id && ip link set lo up`
 
-// Plug adds a node to a world that has a network.
-func (w *World) Plug(ctx context.Context, n Node) error {
+// AddNode adds a node to those that have a network.
+func (w *Namespaces) AddNode(ctx context.Context, n Node) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.network || w.nodes[n.Name] != nil {
@@ -114,7 +114,7 @@ func (w *World) Plug(ctx context.Context, n Node) error {
 }
 
 // into is the beginning of a command that runs in a holder's namespaces.
-func (w *World) into(h *holder, more ...string) []string {
+func (w *Namespaces) into(h *holder, more ...string) []string {
 	words := []string{"nsenter", "--target", strconv.Itoa(h.process.Pid())}
 	if w.asUser {
 		words = append(words, "--user", "--preserve-credentials")
@@ -123,7 +123,7 @@ func (w *World) into(h *holder, more ...string) []string {
 }
 
 // enter is a command as it is started on a node, in a folder.
-func (w *World) enter(name, dir string, command []string) []string {
+func (w *Namespaces) enter(name, dir string, command []string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var words []string
@@ -139,7 +139,7 @@ func (w *World) enter(name, dir string, command []string) []string {
 }
 
 // cut takes a node off the network. Nobody is told: packets are lost from now on.
-func (w *World) cut(name string) error {
+func (w *Namespaces) cut(name string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := w.nodes[name]
@@ -154,7 +154,7 @@ const fillScript = `mount -t tmpfs -o size=64k,mode=0700 tmpfs "$0" && mkdir "$0
 	mount -t overlay -o lowerdir="$2",upperdir="$0/upper",workdir="$0/work"$3 overlay "$2" && { cat /dev/zero >"$0/rest"; } 2>/dev/null; [ -s "$0/rest" ]`
 
 // fill makes the disk full.
-func (w *World) fill() error {
+func (w *Namespaces) fill() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	options := ""
@@ -169,14 +169,14 @@ func (w *World) fill() error {
 }
 
 // empty makes room again.
-func (w *World) empty() error {
+func (w *Namespaces) empty() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.run(context.Background(), w.base, `umount --lazy "$1" && umount --lazy "$0"`, w.full, w.disk)
 }
 
 // run runs a shell's lines in a holder's namespaces; words are its $0, $1, ...
-func (w *World) run(ctx context.Context, h *holder, script string, words ...string) error {
+func (w *Namespaces) run(ctx context.Context, h *holder, script string, words ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, setUp)
 	defer cancel()
 	net := []string{}
@@ -192,7 +192,7 @@ func (w *World) run(ctx context.Context, h *holder, script string, words ...stri
 }
 
 // Close dissolves the world. What still runs in it keeps its part of it.
-func (w *World) Close() error {
+func (w *Namespaces) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, n := range w.nodes {

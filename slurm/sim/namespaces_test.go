@@ -14,9 +14,9 @@ import (
 )
 
 // newWorld skips where this machine gives no namespaces.
-func newWorld(t *testing.T, disk string, network bool) *World {
+func newWorld(t *testing.T, disk string, network bool) *Namespaces {
 	t.Helper()
-	w, err := NewWorld(t.Context(), disk, network)
+	w, err := NewNamespaces(t.Context(), disk, network)
 	if err != nil {
 		t.Skipf("this machine cannot: %v", err)
 	}
@@ -29,7 +29,7 @@ func newWorld(t *testing.T, disk string, network bool) *World {
 }
 
 // inside runs a shell's line on a node, and returns what it prints, errors included.
-func inside(t *testing.T, w *World, node, line string) (string, error) {
+func inside(t *testing.T, w *Namespaces, node, line string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
@@ -42,8 +42,8 @@ func TestWorldNetwork(t *testing.T) {
 	w := newWorld(t, t.TempDir(), true)
 	nodes := PretendNodes(3)
 	for i := range nodes {
-		nodes[i] = WorldNode(nodes[i], i)
-		if err := w.Plug(t.Context(), nodes[i]); err != nil {
+		nodes[i] = NetworkNode(nodes[i], i)
+		if err := w.AddNode(t.Context(), nodes[i]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -121,7 +121,7 @@ func TestWorldFullDisk(t *testing.T) {
 // TestWorldNotMade: what is missing is named.
 func TestWorldNotMade(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	if w, err := NewWorld(t.Context(), t.TempDir(), true); err == nil || !strings.Contains(err.Error(), "unshare") {
+	if w, err := NewNamespaces(t.Context(), t.TempDir(), true); err == nil || !strings.Contains(err.Error(), "unshare") {
 		t.Errorf("%v, %v", w, err)
 	}
 }

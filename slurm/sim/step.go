@@ -29,8 +29,8 @@ type Step struct {
 	// Output returns the writer of one task's standard output or standard error; the step
 	// closes it. Writes to one writer do not overlap, writes to different ones do.
 	Output func(stderr bool) io.WriteCloser
-	// World is where the nodes are worlds of their own; nil: all share this machine as it is.
-	World *World
+	// Namespaces is where the nodes are worlds of their own; nil: all share this machine as it is.
+	Namespaces *Namespaces
 
 	KillWait time.Duration // 0: KillWait
 	// Spare leaves the other tasks alone when one fails, and when a node is lost: srun --kill-on-bad-exit=0 --no-kill.
@@ -72,7 +72,7 @@ func (s Step) Start() (*Running, error) {
 		s.KillWait = KillWait
 	}
 	r := &Running{step: s, ended: make(chan struct{})}
-	for _, id := range s.Allocation.Places() {
+	for _, id := range s.Allocation.StepTasks() {
 		t, err := s.start(id)
 		if err != nil {
 			err = fmt.Errorf("start task %d on %s: %w", id.Proc, s.Allocation.Nodes[s.Allocation.StepNode(id.Node)].Name, err)
@@ -93,8 +93,8 @@ func (s Step) Start() (*Running, error) {
 func (s Step) start(id Task) (*taskProcess, error) {
 	t := &taskProcess{node: s.Allocation.StepNode(id.Node)}
 	words := s.Command
-	if s.World != nil {
-		words = s.World.enter(s.Allocation.Nodes[t.node].Name, s.Allocation.WorkDir, words)
+	if s.Namespaces != nil {
+		words = s.Namespaces.enter(s.Allocation.Nodes[t.node].Name, s.Allocation.WorkDir, words)
 	}
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Env = slices.Concat(s.Environ, s.Allocation.Environ(id))

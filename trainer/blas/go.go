@@ -1,10 +1,23 @@
 package blas
 
 import (
+	"math"
+	"sync"
+
 	"gonum.org/v1/gonum/blas"
 
 	"ddpbatch/trainer/blas/internal/tile"
 )
+
+// Library computes matrix products: the part of gonum's blas.Float32Level3 that training needs. It is safe for concurrent use.
+type Library interface {
+	// Sgemm is c = alpha op(a) op(b) + beta c, row-major: op(a) is m x k, op(b) k x n, c m x n, and lda, ldb, ldc are
+	// the elements from one row to the next. Where beta is 0, what c holds does not count. c must not share memory with a or b.
+	// 0 times NaN or an infinity is NaN.
+	// It panics where a slice is too short, as gonum does, and where a dimension is above 2^31-1. It allocates nothing
+	// once as many callers as now have been in it at a time.
+	Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int)
+}
 
 // Blocks of a product, multiples of a tile's sides: with these numbers panels and sums take 360 KiB, which the caches next to a core hold.
 const (
@@ -18,7 +31,7 @@ const (
 // An element of c is float32(alpha s + beta c): s adds up exact products in float64 from the first to the last, alpha s and the sum are rounded to
 // float64. So it has the same bits on every machine, wherever operands lie in memory, and whatever
 // else is computed beside it, apart from which NaN it is.
-type Go struct{ workspaces spares[workspace] }
+type Go struct{ workspaces pool[workspace] }
 
 // workspace is the packed panels of one call, and its sums in tiles.
 type workspace struct {
@@ -137,4 +150,87 @@ func scaleSums(s []float64, c []float32, alpha, beta float32) {
 		scaled := float64(float64(alpha) * s[i]) // rounded: never fused with what follows
 		s[i] = scaled + float64(beta)*float64(v)
 	}
+}
+
+// check panics unless a product is one that can be computed. It is the same for every Library, and what a foreign one is given
+// has passed it: C does not look at lengths.
+func check(tA, tB blas.Transpose, m, n, k, lenA, lda, lenB, ldb, lenC, ldc int) {
+	if !valid(tA) || !valid(tB) {
+		panic("blas: unknown transpose")
+	}
+	if m < 0 || n < 0 || k < 0 {
+		panic("blas: negative dimension")
+	}
+	if m > math.MaxInt32 || n > math.MaxInt32 || k > math.MaxInt32 ||
+		lda > math.MaxInt32 || ldb > math.MaxInt32 || ldc > math.MaxInt32 {
+		panic("blas: dimension above 2^31-1") // the Fortran interface counts in 32 bits
+	}
+	rowsA, colsA := stored(tA, m, k)
+	rowsB, colsB := stored(tB, k, n)
+	if !holds(lenA, rowsA, colsA, lda) {
+		panic("blas: a does not hold its matrix")
+	}
+	if !holds(lenB, rowsB, colsB, ldb) {
+		panic("blas: b does not hold its matrix")
+	}
+	if !holds(lenC, m, n, ldc) {
+		panic("blas: c does not hold its matrix")
+	}
+}
+
+func valid(t blas.Transpose) bool { return t == blas.NoTrans || t == blas.Trans || t == blas.ConjTrans }
+
+// stored returns rows and columns, as they lie in memory, of a matrix x with op(x) rows x cols.
+func stored(t blas.Transpose, rows, cols int) (int, int) {
+	if t != blas.NoTrans {
+		return cols, rows
+	}
+	return rows, cols
+}
+
+// holds tells whether rows x cols elements with rows ld apart fit into length ones. Dimensions below 2^31 make a product below 2^62.
+func holds(length, rows, cols, ld int) bool {
+	if ld < cols {
+		return false
+	}
+	return rows == 0 || cols == 0 || int64(length) >= int64(rows-1)*int64(ld)+int64(cols)
+}
+
+// scale is c = beta c for a matrix of m rows and n columns: what is left of a product whose inner dimension is 0.
+func scale(c []float32, ldc, m, n int, beta float32) {
+	for i := range m {
+		row := c[i*ldc:][:n]
+		if beta == 0 {
+			clear(row)
+			continue
+		}
+		for j := range row {
+			row[j] *= beta
+		}
+	}
+}
+
+// pool keeps values that calls use by turns: as many as there were callers at a time. The zero value has none yet. Unlike sync.Pool it
+// loses nothing to the garbage collector, so that a Library allocates nothing in steady state.
+type pool[T any] struct {
+	mu   sync.Mutex
+	free []*T
+}
+
+// take returns a value that nobody else uses until it is put back.
+func (s *pool[T]) take() *T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.free) == 0 {
+		return new(T)
+	}
+	last := s.free[len(s.free)-1]
+	s.free = s.free[:len(s.free)-1]
+	return last
+}
+
+func (s *pool[T]) put(v *T) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free = append(s.free, v)
 }

@@ -1,12 +1,247 @@
 package blas
 
 import (
+	"errors"
+	"fmt"
 	"math"
+	"os/exec"
+	"path/filepath"
+	"runtime"
 	"slices"
+	"sync"
 	"testing"
 
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/gonum"
 	"pgregory.net/rapid"
 )
+
+// product is one call, with matrices in memory that has gaps.
+type product struct {
+	tA, tB        blas.Transpose
+	m, n, k       int
+	alpha, beta   float32
+	a, b, c       []float32
+	lda, ldb, ldc int
+}
+
+// newProduct draws values in [-1, 1); where beta is 0, c is full of NaN.
+func newProduct(tA, tB blas.Transpose, m, n, k, gap int, alpha, beta float32) product {
+	rowsA, colsA := stored(tA, m, k)
+	rowsB, colsB := stored(tB, k, n)
+	p := product{tA: tA, tB: tB, m: m, n: n, k: k, alpha: alpha, beta: beta, lda: colsA + gap, ldb: colsB + gap, ldc: n + gap}
+	p.a, p.b, p.c = values(rowsA*p.lda, 1), values(rowsB*p.ldb, 2), values(m*p.ldc, 3)
+	if beta == 0 {
+		for i := range p.c {
+			p.c[i] = float32(math.NaN())
+		}
+	}
+	return p
+}
+
+func values(length int, seed uint32) []float32 {
+	x := make([]float32, length)
+	for i := range x {
+		seed = seed*1664525 + 1013904223
+		x[i] = float32(int32(seed)) / (1 << 31)
+	}
+	return x
+}
+
+func (p product) run(lib Library) {
+	lib.Sgemm(p.tA, p.tB, p.m, p.n, p.k, p.alpha, p.a, p.lda, p.b, p.ldb, p.beta, p.c, p.ldc)
+}
+
+// reference is gonum's product in float64: what every element of c is to be, and how far a library may be from it. The bound is
+// that of k+3 roundings of float32 in any order, each of a relative 2^-24 (Higham, Accuracy and Stability of Numerical Algorithms, section
+// 3.1), twice over: of the product of all magnitudes. Gaps have no value.
+func (p product) reference() (want, bound []float64) {
+	want, bound = p.inFloat64(func(x float64) float64 { return x }), p.inFloat64(math.Abs)
+	for i := range bound {
+		bound[i] *= 2 * float64(p.k+3) / (1 << 24)
+	}
+	return want, bound
+}
+
+// inFloat64 is the product of f of all that it is made of.
+func (p product) inFloat64(f func(float64) float64) []float64 {
+	converted := func(x []float32) []float64 {
+		y := make([]float64, len(x), len(x)+max(p.m, p.n, p.k)) // gonum has an element in a row without any
+		for i, v := range x {
+			y[i] = f(float64(v))
+		}
+		return y
+	}
+	a, b, c := converted(p.a), converted(p.b), converted(p.c)
+	gonum.Implementation{}.Dgemm(p.tA, p.tB, p.m, p.n, p.k, f(float64(p.alpha)), a[:cap(a)], max(1, p.lda), b[:cap(b)], max(1, p.ldb),
+		f(float64(p.beta)), c, max(1, p.ldc))
+	return c
+}
+
+type reporter interface{ Errorf(string, ...any) }
+
+// check computes p, in a copy of c, and compares with its reference.
+func (p product) check(t reporter, lib Library) {
+	want, bound := p.reference()
+	p.compare(t, lib, want, bound)
+}
+
+func (p product) compare(t reporter, lib Library, want, bound []float64) {
+	before := p.c
+	p.c = slices.Clone(p.c)
+	p.run(lib)
+	shape := fmt.Sprint(p.m, p.n, p.k, string(p.tA), string(p.tB), p.alpha, p.beta, p.lda, p.ldb, p.ldc)
+	for i, got := range p.c {
+		row, col := i/p.ldc, i%p.ldc
+		switch {
+		case col >= p.n && !sameBits(got, before[i]):
+			t.Errorf("%s: the gap behind row %d was changed", shape, row)
+			return
+		case col < p.n && !(math.Abs(float64(got)-want[i]) <= bound[i]):
+			t.Errorf("%s: element %d, %d is %v, want %v within %v", shape, row, col, got, want[i], bound[i])
+			return
+		}
+	}
+}
+
+// vectors are the rows of op(x).
+func vectors(x []float32, ld int, t blas.Transpose, rows, cols int) [][]float64 {
+	all := make([][]float64, rows)
+	for i := range all {
+		all[i] = make([]float64, cols)
+		for j := range all[i] {
+			all[i][j] = float64(from(x, ld, t, i, j)[0])
+		}
+	}
+	return all
+}
+
+func flip(t blas.Transpose) blas.Transpose {
+	if t == blas.NoTrans {
+		return blas.Trans
+	}
+	return blas.NoTrans
+}
+
+var transposes = []blas.Transpose{blas.NoTrans, blas.Trans, blas.ConjTrans}
+
+func TestDefinition(t *testing.T) {
+	for name, lib := range libraries(t) {
+		t.Run(name, rapid.MakeCheck(func(t *rapid.T) {
+			dim := rapid.OneOf(rapid.IntRange(0, 5), rapid.IntRange(0, 80))
+			newProduct(rapid.SampledFrom(transposes).Draw(t, "tA"), rapid.SampledFrom(transposes).Draw(t, "tB"),
+				dim.Draw(t, "m"), dim.Draw(t, "n"), dim.Draw(t, "k"), rapid.IntRange(0, 9).Draw(t, "gap"),
+				rapid.SampledFrom([]float32{1, 0, -0.5, 3}).Draw(t, "alpha"), rapid.SampledFrom([]float32{0, 1, -2}).Draw(t, "beta")).check(t, lib)
+		}))
+	}
+}
+
+// TestLarge has sizes on both sides of what libraries, and Go's blocks, cut at.
+func TestLarge(t *testing.T) {
+	all := libraries(t)
+	for _, p := range []product{
+		newProduct(blas.NoTrans, blas.NoTrans, 65, 193, 1025, 1, 1, 1),
+		newProduct(blas.Trans, blas.Trans, 70, 200, 130, 1, 1, 0),
+		newProduct(blas.NoTrans, blas.Trans, 1, 70, 2049, 1, 1, 1),
+		newProduct(blas.Trans, blas.NoTrans, 70, 1, 1025, 1, 1, -1),
+	} {
+		want, bound := p.reference()
+		for name, lib := range all {
+			t.Run(name, func(t *testing.T) { p.compare(t, lib, want, bound) })
+		}
+	}
+}
+
+// tooLarge is no constant, which would not compile where int has 32 bits.
+var tooLarge int64 = 1 << 31
+
+func TestPanics(t *testing.T) {
+	x := make([]float32, 12)
+	const n, tr = blas.NoTrans, blas.Trans
+	for name, lib := range libraries(t) {
+		for want, call := range map[string]func(){
+			"blas: unknown transpose":          func() { lib.Sgemm('X', n, 3, 4, 2, 1, x, 2, x, 4, 0, x, 4) },
+			"blas: negative dimension":         func() { lib.Sgemm(n, n, 3, -4, 2, 1, x, 2, x, 4, 0, x, 4) },
+			"blas: a does not hold its matrix": func() { lib.Sgemm(n, n, 3, 4, 2, 1, x[:5], 2, x, 4, 0, x, 4) },
+			"blas: b does not hold its matrix": func() { lib.Sgemm(n, tr, 3, 4, 2, 1, x, 2, x, 1, 0, x, 4) },
+			"blas: c does not hold its matrix": func() { lib.Sgemm(n, n, 3, 4, 2, 1, x, 2, x, 4, 0, x[:11], 4) },
+			"blas: dimension above 2^31-1":     func() { lib.Sgemm(n, n, 1, 1, 1, 1, x, int(tooLarge), x, 1, 0, x, 1) },
+		} {
+			func() {
+				defer func() {
+					if got := recover(); got != want {
+						t.Errorf("%s panicked with %v, want %q", name, got, want)
+					}
+				}()
+				call()
+			}()
+		}
+	}
+}
+
+func sameBits(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) }
+
+// libraries are those to test: Go, what Auto takes, and the other builds that Debian installs beside each other.
+func libraries(t testing.TB) map[string]Library {
+	t.Helper()
+	all := map[string]Library{InGo: new(Go)}
+	for _, spec := range append(installed(t), Auto) {
+		lib, info, err := Open(Config{Library: spec, Threads: 1})
+		if err != nil {
+			t.Logf("without %s: %v", spec, err)
+			continue
+		}
+		t.Logf("%s: %v", spec, info)
+		all[spec] = lib
+	}
+	return all
+}
+
+// installed are the files of Debian's packages libopenblas0-*, libblis4-* and libblas3.
+func installed(t testing.TB) []string {
+	t.Helper()
+	var all []string
+	for _, pattern := range []string{"openblas-*/libopenblas.so.0", "blis-*/libblis.so.4", "blas/libblas.so.3"} {
+		files, err := filepath.Glob(filepath.Join("/usr/lib/*-linux-gnu*", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, files...)
+	}
+	return all
+}
+
+// foreignLibrary opens what Auto takes, and skips the test where that is Go.
+func foreignLibrary(t testing.TB, threads int) (Library, Info) {
+	t.Helper()
+	lib, info, err := Open(Config{Library: Auto, Threads: threads})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Name == InGo {
+		t.Skipf("no BLAS library here: %s", info.Advice)
+	}
+	return lib, info
+}
+
+// fake compiles testdata/fake.c to a file of that name in a new folder, and skips the test where there is no compiler or nothing
+// can be loaded.
+func fake(t *testing.T, name string, defines ...string) string {
+	t.Helper()
+	if _, _, err := load("libc.so.6", 1, anyKind); err != nil && errors.Is(err, errCannotLoad) {
+		t.Skip(err)
+	}
+	gcc, err := exec.LookPath("gcc")
+	if err != nil {
+		t.Skip("no gcc to build a library with")
+	}
+	file := filepath.Join(t.TempDir(), name)
+	args := append([]string{"-shared", "-fPIC", "-O1", "-o", file, "testdata/fake.c"}, defines...)
+	if out, err := exec.CommandContext(t.Context(), gcc, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, out)
+	}
+	return file
+}
 
 // TestGoIsItsDefinition compares bits with what Go's doc says, which names no block, tile or vector: so one CPU's are another's.
 func TestGoIsItsDefinition(t *testing.T) {
@@ -71,6 +306,118 @@ func TestGoLeavesNothingOut(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// moved is p with operands at other addresses: each begins some elements behind what malloc gives.
+func (p product) moved(a, b, c int) product {
+	shift := func(x []float32, by int) []float32 { return append(make([]float32, by, by+len(x)), x...)[by:] }
+	p.a, p.b, p.c = shift(p.a, a), shift(p.b, b), shift(p.c, c)
+	return p
+}
+
+// TestAddressesDoNotCount holds that the bits of a product do not depend on where its operands lie in memory: parameters lie
+// elsewhere with ZeRO, and gradients with other buckets.
+func TestAddressesDoNotCount(t *testing.T) {
+	for name, lib := range libraries(t) {
+		t.Run(name, rapid.MakeCheck(func(t *rapid.T) {
+			dim, offset := rapid.IntRange(1, 70), rapid.IntRange(0, 15)
+			p := newProduct(rapid.SampledFrom(transposes).Draw(t, "tA"), rapid.SampledFrom(transposes).Draw(t, "tB"),
+				dim.Draw(t, "m"), dim.Draw(t, "n"), dim.Draw(t, "k"), rapid.IntRange(0, 5).Draw(t, "gap"), 1, 1)
+			q := p.moved(offset.Draw(t, "a"), offset.Draw(t, "b"), offset.Draw(t, "c"))
+			p = p.moved(0, 0, 0)
+			p.run(lib)
+			q.run(lib)
+			if !slices.EqualFunc(p.c, q.c, sameBits) {
+				t.Errorf("%d %d %d, %c%c: other bits at other addresses", p.m, p.n, p.k, p.tA, p.tB)
+			}
+		}))
+	}
+}
+
+// TestConcurrent has callers whose stacks move, each with its own matrices, while the garbage collector runs. A pointer into a
+// stack, or to what nothing holds any longer, would show as a wrong result.
+func TestConcurrent(t *testing.T) {
+	for name, lib := range libraries(t) {
+		t.Run(name, func(t *testing.T) {
+			narrow, _ := Narrow(lib, BFloat16)
+			stop, collected := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(collected)
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						runtime.GC()
+					}
+				}
+			}()
+			var callers sync.WaitGroup
+			for i := range 8 {
+				callers.Go(func() {
+					for _, lib := range []Library{lib, narrow} {
+						p := newProduct(blas.NoTrans, blas.Trans, 5+i, 40, 30+i, i, 1, 0)
+						p.run(lib)
+						want := slices.Clone(p.c)
+						for round := range 50 {
+							deep(round, func() { p.run(lib) })
+							if !slices.EqualFunc(p.c, want, sameBits) {
+								t.Errorf("caller %d: round %d differs", i, round)
+								return
+							}
+						}
+					}
+				})
+			}
+			callers.Wait()
+			close(stop)
+			<-collected
+		})
+	}
+}
+
+// deep calls f on a stack that has grown.
+func deep(frames int, f func()) byte {
+	var frame [512]byte
+	if frames == 0 {
+		f()
+	} else {
+		frame[frames] = deep(frames-1, f)
+	}
+	return frame[frames]
+}
+
+func TestNoAllocation(t *testing.T) {
+	for name, lib := range libraries(t) {
+		for _, precision := range []Precision{Float32, BFloat16, Float16} {
+			narrow, _ := Narrow(lib, precision)
+			large := newProduct(blas.NoTrans, blas.NoTrans, 100, 260, 70, 0, 1, 1)
+			small := newProduct(blas.Trans, blas.Trans, 3, 5, 7, 2, 1, 0)
+			large.run(narrow)
+			if got := testing.AllocsPerRun(100, func() { large.run(narrow); small.run(narrow) }); got != 0 {
+				t.Errorf("%s, %s: %v allocations a round", name, precision, got)
+			}
+		}
+	}
+}
+
+// BenchmarkProduct has the sizes of dense layers, attention (128 128 32), convolutions (16 784 9 and 32 196 144), and the bare call.
+func BenchmarkProduct(b *testing.B) {
+	for name, lib := range libraries(b) {
+		for _, size := range [][3]int{
+			{1, 1, 1}, {64, 64, 64}, {256, 256, 256}, {512, 512, 512}, {1024, 1024, 1024}, {64, 512, 784},
+			{128, 128, 32}, {128, 32, 128}, {16, 784, 9}, {32, 196, 144},
+		} {
+			b.Run(fmt.Sprintf("%s/%dx%dx%d", name, size[0], size[1], size[2]), func(b *testing.B) {
+				p := newProduct(blas.NoTrans, blas.NoTrans, size[0], size[1], size[2], 0, 1, 0)
+				b.ReportAllocs()
+				for b.Loop() {
+					p.run(lib)
+				}
+				b.ReportMetric(2*float64(size[0]*size[1]*size[2])*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+			})
 		}
 	}
 }

@@ -3,19 +3,23 @@
 package blas
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
+	"unsafe"
 
 	"github.com/ebitengine/purego"
 	"golang.org/x/sys/unix"
+	"gonum.org/v1/gonum/blas"
 )
 
 // load opens a library by path or by name and makes it ready.
-func load(name string, threads int, w want) (Library, Info, error) {
+func load(name string, threads int, w kindFilter) (Library, Info, error) {
 	restore, err := blockSignals()
 	if err != nil {
 		return nil, Info{}, err
@@ -37,7 +41,7 @@ func load(name string, threads int, w want) (Library, Info, error) {
 		info.Name = kind.name
 		info.Version = kind.version(handle, suffix)
 		info.Threads = kind.threads(handle, suffix, threads)
-		lib.alone = threads > 1 || kind.serial(handle, suffix)
+		lib.oneCaller = threads > 1 || kind.serial(handle, suffix)
 	}
 	if info.Threads != 0 && info.Threads < threads {
 		info.Advice = adviceSerial
@@ -49,7 +53,7 @@ func load(name string, threads int, w want) (Library, Info, error) {
 }
 
 // refused says why a library is not to be used, nothing where it is.
-func refused(sgemm uintptr, k *kind, w want) string {
+func refused(sgemm uintptr, k *kind, w kindFilter) string {
 	switch {
 	case sgemm == 0:
 		return "has no sgemm_: it is no BLAS library"
@@ -122,3 +126,188 @@ func mapped(addr uintptr, name string) string {
 	}
 	return name
 }
+
+// handle is a loaded library.
+type handle uintptr
+
+// symbol returns an address, 0 where the library has no such name.
+func (h handle) symbol(name string) uintptr {
+	addr, err := purego.Dlsym(uintptr(h), name)
+	if err != nil {
+		return 0
+	}
+	return addr
+}
+
+// product returns the address of a product and the suffix that all names of this build have: none, or 64_ in
+// some builds with integers of 64 bits. Whether integers have 32 or 64 bits does not matter here (arguments).
+func (h handle) product(name string) (addr uintptr, suffix string) {
+	for _, suffix := range []string{"", "64_"} {
+		if addr := h.symbol(name + suffix); addr != 0 {
+			return addr, suffix
+		}
+	}
+	return 0, ""
+}
+
+// kind is a family of libraries, by the names of functions that only it has.
+type kind struct {
+	name     string
+	config   string // char *config(void), or void config(char *, int) where filled is set
+	filled   bool
+	set, get string // threads: void set(int), int get(void)
+	parallel string // int parallel(void): 0 where it was built for one thread
+}
+
+var kinds = []kind{
+	{name: "OpenBLAS", config: "openblas_get_config", set: "openblas_set_num_threads", get: "openblas_get_num_threads", parallel: "openblas_get_parallel"},
+	{name: "BLIS", config: "bli_info_get_version_str", set: "bli_thread_set_num_threads", get: "bli_thread_get_num_threads", parallel: "bli_info_get_enable_threading"},
+	{name: "MKL", config: "MKL_Get_Version_String", filled: true, set: "MKL_Set_Num_Threads", get: "MKL_Get_Max_Threads"},
+}
+
+// kind returns what the library is, nil where it is none of kinds.
+func (h handle) kind(suffix string) *kind {
+	for i := range kinds {
+		if h.symbol(kinds[i].config+suffix) != 0 {
+			return &kinds[i]
+		}
+	}
+	return nil
+}
+
+func (k *kind) version(h handle, suffix string) string {
+	addr := h.symbol(k.config + suffix)
+	if k.filled {
+		var fill func(text *byte, size int32)
+		purego.RegisterFunc(&fill, addr)
+		text := make([]byte, 256)
+		fill(&text[0], int32(len(text)))
+		text, _, _ = bytes.Cut(text, []byte{0})
+		return string(bytes.TrimSpace(text))
+	}
+	var config func() string
+	purego.RegisterFunc(&config, addr)
+	return config()
+}
+
+// threads sets the number of threads, and returns what the library then says, 0 where it says nothing.
+func (k *kind) threads(h handle, suffix string, n int) int {
+	set, get := h.symbol(k.set+suffix), h.symbol(k.get+suffix)
+	if set == 0 || get == 0 {
+		return 0
+	}
+	if k.serial(h, suffix) {
+		return 1
+	}
+	var setThreads func(int64) // an int in OpenBLAS and MKL, 64 bits in BLIS: the same register
+	purego.RegisterFunc(&setThreads, set)
+	setThreads(int64(n))
+	return max(int(number(get)), 0)
+}
+
+// serial tells whether the library was built for one thread.
+func (k *kind) serial(h handle, suffix string) bool {
+	parallel := h.symbol(k.parallel + suffix)
+	return parallel != 0 && number(parallel) == 0
+}
+
+// number calls int f(void).
+func number(addr uintptr) int32 {
+	var f func() int32
+	purego.RegisterFunc(&f, addr)
+	return f()
+}
+
+// foreign is a library behind the Fortran interface, where matrices lie column by column. Ours, row by row, are their transposes there, and
+// c' = op(b)' op(a)' is the product to ask for.
+//
+// Some libraries take one caller at a time. Those built for one thread may lack locks: OpenBLAS then has them only where its builder
+// asked for them, which cannot be seen from here. And where a product has several threads, OpenMP keeps as many for each thread of ours that
+// calls, and they take the cores from each other: 2 to 4 GFLOP/s instead of 130 were measured with eight callers on two cores.
+type foreign struct {
+	sgemm     uintptr
+	sbgemm    uintptr // 0 where the library has none
+	oneCaller bool    // one caller at a time (below)
+
+	calling sync.Mutex // held during calls where alone
+	args    pool[arguments]
+}
+
+// Sgemm is the Library's.
+func (f *foreign) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) {
+	check(tA, tB, m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
+	if m == 0 || n == 0 {
+		return
+	}
+	if k == 0 {
+		scale(c, ldc, m, n, beta)
+		return
+	}
+	reads(tA, m, k, a, lda)
+	reads(tB, k, n, b, ldb)
+	writes(m, n, c, ldc)
+	args := f.args.take()
+	args.fn, args.a, args.b, args.c = f.sgemm, unsafe.Pointer(&b[0]), unsafe.Pointer(&a[0]), unsafe.Pointer(&c[0])
+	args.shape(tA, tB, m, n, k, alpha, lda, ldb, beta, ldc)
+	f.call(args)
+}
+
+// bfloat16 is Sgemm of bfloat16 matrices into one of float32, by sbgemm_, which must be there. No dimension is 0.
+func (f *foreign) bfloat16(tA, tB blas.Transpose, m, n, k int, alpha float32, a []uint16, lda int, b []uint16, ldb int, beta float32, c []float32, ldc int) {
+	check(tA, tB, m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
+	writes(m, n, c, ldc)
+	args := f.args.take()
+	args.fn, args.a, args.b, args.c = f.sbgemm, unsafe.Pointer(&b[0]), unsafe.Pointer(&a[0]), unsafe.Pointer(&c[0])
+	args.shape(tA, tB, m, n, k, alpha, lda, ldb, beta, ldc)
+	f.call(args)
+}
+
+func (f *foreign) hasBFloat16() bool { return f.sbgemm != 0 }
+
+// call calls, and puts args back.
+func (f *foreign) call(args *arguments) {
+	if f.oneCaller {
+		f.calling.Lock()
+		defer f.calling.Unlock()
+	}
+	cgocall(gemm, unsafe.Pointer(args))
+	*args = arguments{}
+	f.args.put(args)
+}
+
+// arguments are those of a Fortran product, which takes all by reference. They are on the heap, which Go does not move, and so is what a, b and
+// c point to: storing them here makes it so, and keeps it alive during the call.
+//
+// Integers have 64 bits, and are small and positive: a library that wants pointers to integers of 32 bits (LP64) reads
+// the low halves, which come first on the machines this is built for, and one with 64 bits (ILP64) the whole.
+type arguments struct {
+	fn                     uintptr // of the product
+	a, b, c                unsafe.Pointer
+	m, n, k, lda, ldb, ldc int64
+	alpha, beta            float32
+	tA, tB                 byte
+}
+
+// shape fills in all but addresses, for the transposed product.
+func (args *arguments) shape(tA, tB blas.Transpose, m, n, k int, alpha float32, lda, ldb int, beta float32, ldc int) {
+	args.tA, args.tB = letter(tB), letter(tA)
+	args.m, args.n, args.k = int64(n), int64(m), int64(k)
+	args.lda, args.ldb, args.ldc = int64(ldb), int64(lda), int64(ldc)
+	args.alpha, args.beta = alpha, beta
+}
+
+func letter(t blas.Transpose) byte {
+	if t == blas.NoTrans {
+		return 'N'
+	}
+	return 'T'
+}
+
+// gemm is the address of the assembly that calls args.fn with args. Instead of purego.SyscallN, as that allocates twice in each call.
+var gemm uintptr
+
+// cgocall is the runtime's way into C: on a stack that is large enough, with the goroutine counted as
+// being in a system call. runtime/cgocall.go promises purego to keep it.
+//
+//go:linkname cgocall runtime.cgocall
+func cgocall(fn uintptr, args unsafe.Pointer) int32

@@ -2,10 +2,13 @@ package blas
 
 import (
 	"fmt"
+	"os"
+	"slices"
+	"strings"
 
 	"gonum.org/v1/gonum/blas"
 
-	"ddpbatch/trainer/internal/vec"
+	"ddpbatch/internal/half"
 )
 
 // Precision is the type that the values which a product multiplies have. What it adds up, and its result, are float32.
@@ -44,7 +47,7 @@ func narrowOn(lib Library, p Precision, machine func() bool) (Library, string) {
 		return lib, "float32"
 	case Float16:
 		why = "no library here has float16 products"
-		return newRounded(lib, vec.RoundFloat16, lib.Sgemm), onRounded(p, why)
+		return newRounded(lib, half.RoundFloat16s, lib.Sgemm), onRounded(p, why)
 	case BFloat16:
 		native, ok := lib.(bfloat16Library)
 		switch {
@@ -53,17 +56,89 @@ func narrowOn(lib Library, p Precision, machine func() bool) (Library, string) {
 		case !machine():
 			why = "the machine has no instructions for bfloat16"
 		default:
-			narrow := newRounded(lib, vec.ToBFloat16, native.bfloat16)
+			narrow := newRounded(lib, half.ToBFloat16s, native.bfloat16)
 			if verify(narrow) == nil {
 				return narrow, "bfloat16 by sbgemm_"
 			}
 			why = "the library's sbgemm_ gives wrong results"
 		}
-		return newRounded(lib, vec.RoundBFloat16, lib.Sgemm), onRounded(p, why)
+		return newRounded(lib, half.RoundBFloat16s, lib.Sgemm), onRounded(p, why)
 	}
 	panic("blas: unknown precision")
 }
 
 func onRounded(p Precision, why string) string {
 	return fmt.Sprintf("float32 on values rounded to %s, as %s", p, why)
+}
+
+// rounded is a Library that converts a and b, then multiplies. E is what it converts to: float32 with rounded values, or the 16
+// bits of a bfloat16.
+type rounded[E float32 | uint16] struct {
+	lib      Library // for products with nothing to convert
+	convert  func(dst []E, x []float32)
+	multiply func(tA, tB blas.Transpose, m, n, k int, alpha float32, a []E, lda int, b []E, ldb int, beta float32, c []float32, ldc int)
+
+	copies pool[copies[E]]
+}
+
+// copies are the converted a and b of one call.
+type copies[E float32 | uint16] struct {
+	a, b []E
+}
+
+func newRounded[E float32 | uint16](lib Library, convert func([]E, []float32),
+	multiply func(blas.Transpose, blas.Transpose, int, int, int, float32, []E, int, []E, int, float32, []float32, int)) *rounded[E] {
+	return &rounded[E]{lib: lib, convert: convert, multiply: multiply}
+}
+
+// Sgemm is the Library's.
+func (r *rounded[E]) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) {
+	if m <= 0 || n <= 0 || k <= 0 {
+		r.lib.Sgemm(tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+		return
+	}
+	check(tA, tB, m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
+	s := r.copies.take()
+	rowsA, colsA := stored(tA, m, k)
+	rowsB, colsB := stored(tB, k, n)
+	s.a = r.pack(s.a, a, rowsA, colsA, lda)
+	s.b = r.pack(s.b, b, rowsB, colsB, ldb)
+	r.multiply(tA, tB, m, n, k, alpha, s.a, colsA, s.b, colsB, beta, c, ldc)
+	r.copies.put(s)
+}
+
+// pack converts a matrix into dst, grown where it is too small, row after row without gaps.
+func (r *rounded[E]) pack(dst []E, x []float32, rows, cols, ld int) []E {
+	if cap(dst) < rows*cols {
+		dst = make([]E, rows*cols)
+	}
+	dst = dst[:rows*cols]
+	if ld == cols {
+		r.convert(dst, x[:rows*cols])
+		return dst
+	}
+	for i := range rows {
+		r.convert(dst[i*cols:][:cols], x[i*ld:][:cols])
+	}
+	return dst
+}
+
+// hasBFloat16 tells whether the machine multiplies bfloat16 in hardware. Libraries have sbgemm_ for others too, far slower than sgemm_.
+func hasBFloat16() bool {
+	text, err := os.ReadFile("/proc/cpuinfo")
+	return err == nil && namesBFloat16(string(text))
+}
+
+// namesBFloat16 reads the flags of the first CPU in /proc/cpuinfo: "flags" on amd64, "Features" on arm64.
+func namesBFloat16(cpuinfo string) bool {
+	for line := range strings.Lines(cpuinfo) {
+		key, flags, ok := strings.Cut(line, ":")
+		if key = strings.TrimSpace(key); !ok || (key != "flags" && key != "Features") {
+			continue
+		}
+		return slices.ContainsFunc(strings.Fields(flags), func(flag string) bool {
+			return flag == "avx512_bf16" || flag == "amx_bf16" || flag == "bf16"
+		})
+	}
+	return false
 }

@@ -8,7 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/blas"
 
-	"ddpbatch/trainer/internal/vec"
+	"ddpbatch/internal/half"
 )
 
 func yes() bool { return true }
@@ -20,7 +20,7 @@ func TestNarrowMultipliesRoundedValues(t *testing.T) {
 	for _, c := range []struct {
 		precision Precision
 		round     func(dst, x []float32)
-	}{{BFloat16, vec.RoundBFloat16}, {Float16, vec.RoundFloat16}} {
+	}{{BFloat16, half.RoundBFloat16s}, {Float16, half.RoundFloat16s}} {
 		for name, lib := range libraries(t) {
 			narrow, how := narrowOn(lib, c.precision, no)
 			if !strings.Contains(how, string(c.precision)) {
@@ -51,7 +51,7 @@ func TestNarrowMultipliesRoundedValues(t *testing.T) {
 }
 
 func TestFloat32IsTheLibrary(t *testing.T) {
-	lib := newRounded(new(Go), vec.RoundFloat16, new(Go).Sgemm) // any that can be told from others
+	lib := newRounded(new(Go), half.RoundFloat16s, new(Go).Sgemm) // any that can be told from others
 	if got, how := Narrow(lib, Float32); got != Library(lib) || how != "float32" {
 		t.Errorf("got %T, %s", got, how)
 	}

@@ -3,7 +3,11 @@ package blas
 import (
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
+	"strconv"
+
+	"gonum.org/v1/gonum/blas"
 )
 
 // candidates are what Auto tries, in this order. libopenblas.so.0 is Debian's, conda's and Spack's name, and in EPEL that of the
@@ -27,12 +31,12 @@ var (
 	errCannotLoad = errors.New("this build loads no libraries") // built with -tags static, or for another platform
 )
 
-// want is what load takes.
-type want int
+// kindFilter is what load takes.
+type kindFilter int
 
 const (
-	anyKind   want = iota // every library with sgemm_, however slow
-	knownKind             // those known to be fast
+	anyKind   kindFilter = iota // every library with sgemm_, however slow
+	knownKind                   // those known to be fast
 )
 
 // Open loads the library that cfg names, sets its number of threads, and compares a few small products with the definition. With Auto
@@ -87,4 +91,124 @@ func names(dirs []string) []string {
 		}
 	}
 	return append(all, candidates...)
+}
+
+// Auto and InGo are the values of Config.Library that name no file.
+const (
+	Auto = "auto" // the first library of the site that works, and this program's own products where there is none
+	InGo = "go"   // this program's own products
+
+	formerInGo = "gonum" // what InGo was while its products were gonum's: job files may still say so
+)
+
+// Config says which library to open.
+type Config struct {
+	// Library is Auto, InGo, or what the loader should load: a path, or a name such as libopenblas.so.0.
+	Library string
+	// Threads is the number of cores that one product uses; below 1 means 1.
+	Threads int
+	// Dirs are folders that Auto looks into before it asks the system's loader, which knows LD_LIBRARY_PATH and
+	// ld.so.cache: that of a conda environment ($CONDA_PREFIX/lib), for one.
+	Dirs []string
+}
+
+// Info says what was opened, for people.
+type Info struct {
+	// Name is OpenBLAS, BLIS, MKL or go, or the name of the file where a library does not say what it is.
+	Name string
+	// Version is the library's own text on version and configuration; empty where it gives none.
+	Version string
+	// Path is the file, without links; empty for go.
+	Path string
+	// Threads is the number of cores a product uses, by the library's word; 0 where it gives none.
+	Threads int
+	// Advice says how to get faster products; empty where there is nothing to say.
+	Advice string
+	// PassedOver has a line for every library that Auto found, and why it did not take it.
+	PassedOver []string
+}
+
+// String is one line: name, version, file and threads.
+func (i Info) String() string {
+	text := i.Name
+	if i.Version != "" {
+		text += " (" + i.Version + ")"
+	}
+	if i.Path != "" {
+		text += " from " + i.Path
+	}
+	switch i.Threads {
+	case 0:
+		return text + ", threads as it likes"
+	case 1:
+		return text + ", 1 thread"
+	}
+	return text + ", " + strconv.Itoa(i.Threads) + " threads"
+}
+
+// errWrong is of a library whose products are none, because it expects other arguments or was built for another machine.
+var errWrong = errors.New("its sgemm_ does not compute a matrix product: it has another interface than BLAS's, or is broken on this machine")
+
+// verify compares products with the definition. Their elements are small integers, so that the results are exact in whatever order
+// they are summed, in bfloat16 too.
+func verify(lib Library) error {
+	const m, n, k, gap = 19, 37, 23, 3
+	for _, tA := range []blas.Transpose{blas.NoTrans, blas.Trans} {
+		for _, tB := range []blas.Transpose{blas.NoTrans, blas.Trans} {
+			for _, beta := range []float32{0, 2} {
+				if !correct(lib, tA, tB, m, n, k, gap, beta) {
+					return errWrong
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// correct computes one product, of matrices whose rows lie gap elements apart, and checks every element of c and of the gaps.
+func correct(lib Library, tA, tB blas.Transpose, m, n, k, gap int, beta float32) bool {
+	rowsA, colsA := stored(tA, m, k)
+	rowsB, colsB := stored(tB, k, n)
+	lda, ldb, ldc := colsA+gap, colsB+gap, n+gap
+	a, b, c := integers(rowsA*lda, 3), integers(rowsB*ldb, 5), integers(m*ldc, 7)
+	if beta == 0 { // then it does not count
+		for i := range c {
+			if i%ldc < n {
+				c[i] = float32(math.NaN())
+			}
+		}
+	}
+	const alpha = 2
+	want := append([]float32(nil), c...)
+	for i := range m {
+		for j := range n {
+			var sum float32
+			for l := range k {
+				sum += from(a, lda, tA, i, l)[0] * from(b, ldb, tB, l, j)[0]
+			}
+			if beta != 0 {
+				want[i*ldc+j] *= beta
+			} else {
+				want[i*ldc+j] = 0
+			}
+			want[i*ldc+j] += alpha * sum
+		}
+	}
+	lib.Sgemm(tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+	for i := range c {
+		if c[i] != want[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// integers returns values from -8 to 8 without a short period.
+func integers(length int, seed uint32) []float32 {
+	x := make([]float32, length)
+	for i := range x {
+		seed = seed*1664525 + 1013904223 // Numerical Recipes' generator
+		x[i] = float32(seed>>16%17) - 8
+	}
+	return x
 }

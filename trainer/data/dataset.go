@@ -1,5 +1,12 @@
 package data
 
+import (
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+)
+
 // maxInputs bounds the values of a row: a batch has as many of float32 for each of its rows. A picture of
 // 4096 x 4096 has that many.
 const maxInputs = 1 << 24
@@ -30,3 +37,132 @@ type Spec struct {
 // Image is the shape of a row that is an image: Channels x Height x Width values, channel by
 // channel, row by row (PyTorch's CHW).
 type Image struct{ Channels, Height, Width int }
+
+// Batch holds rows of a data set. The zero value is ready; Fill keeps its memory.
+type Batch struct {
+	Rows   int
+	X      []float32 // Rows x Spec.Inputs, row-major
+	Y      []float32 // Rows x Spec.Outputs, row-major
+	Labels []int     // Rows x Spec.Labels, row-major
+}
+
+// Fill makes b the given rows of d, in that order.
+func (b *Batch) Fill(d Dataset, rows []int) {
+	spec := d.Spec()
+	b.Rows = len(rows)
+	b.X = resized(b.X, len(rows)*spec.Inputs)
+	b.Y = resized(b.Y, len(rows)*spec.Outputs)
+	b.Labels = resized(b.Labels, len(rows)*spec.Labels)
+	for i, row := range rows {
+		d.Read(row,
+			b.X[i*spec.Inputs:(i+1)*spec.Inputs],
+			b.Y[i*spec.Outputs:(i+1)*spec.Outputs],
+			b.Labels[i*spec.Labels:(i+1)*spec.Labels])
+	}
+}
+
+func resized[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	return s[:n]
+}
+
+// Range is the rows from First up to, not including, End.
+type Range struct{ First, End int }
+
+// ParseRange reads "first:end", such as "0:9000". Both numbers are required, and the
+// range is not empty.
+func ParseRange(s string) (Range, error) {
+	first, end, found := strings.Cut(s, ":")
+	if !found {
+		return Range{}, fmt.Errorf("range %q: write it as FIRST:END, such as 0:9000", s)
+	}
+	var r Range
+	for _, part := range []struct {
+		text string
+		to   *int
+	}{{first, &r.First}, {end, &r.End}} {
+		// Atoi would accept a sign.
+		n, err := strconv.ParseUint(part.text, 10, 31)
+		if err != nil {
+			return Range{}, fmt.Errorf("range %q: %q is not a row number from 0 to 2147483647", s, part.text)
+		}
+		*part.to = int(n)
+	}
+	if r.First >= r.End {
+		return Range{}, fmt.Errorf("range %q is empty: the second number is the row after the last", s)
+	}
+	return r, nil
+}
+
+func (r Range) String() string { return fmt.Sprintf("%d:%d", r.First, r.End) }
+
+type subset struct {
+	Dataset
+	r Range
+}
+
+// Subset returns the rows r of d, numbered from 0, as a view.
+func Subset(d Dataset, r Range) (Dataset, error) {
+	if r.First < 0 || r.First >= r.End {
+		return nil, fmt.Errorf("range %v holds no rows", r)
+	}
+	if r.End > d.Len() {
+		return nil, fmt.Errorf("range %v goes beyond the data, which has %d rows", r, d.Len())
+	}
+	return subset{d, r}, nil
+}
+
+func (s subset) Len() int { return s.r.End - s.r.First }
+
+func (s subset) Read(i int, x, y []float32, labels []int) {
+	if i < 0 || i >= s.Len() {
+		panic(badRow)
+	}
+	s.Dataset.Read(s.r.First+i, x, y, labels)
+}
+
+func (s subset) hash(h *stoppableHash, first, end int) {
+	hashRows(h, s.Dataset, s.r.First+first, s.r.First+end)
+}
+
+// concat is several data sets of one kind after each other.
+type concat struct {
+	parts []*table
+	ends  []int // the row after the last of each part
+}
+
+func newConcat(parts []*table) *concat {
+	c := &concat{parts: parts}
+	rows := 0
+	for _, p := range parts {
+		rows += p.rows
+		c.ends = append(c.ends, rows)
+	}
+	return c
+}
+
+func (c *concat) Len() int { return c.ends[len(c.ends)-1] }
+
+func (c *concat) Spec() Spec { return c.parts[0].spec }
+
+func (c *concat) Read(i int, x, y []float32, labels []int) {
+	if i < 0 || i >= c.Len() {
+		panic(badRow)
+	}
+	k := sort.SearchInts(c.ends, i+1)
+	c.parts[k].Read(i-c.first(k), x, y, labels)
+}
+
+// first is the row that part k begins with.
+func (c *concat) first(k int) int { return c.ends[k] - c.parts[k].rows }
+
+func (c *concat) hash(h *stoppableHash, first, end int) {
+	for k, p := range c.parts {
+		from, to := max(first, c.first(k)), min(end, c.ends[k])
+		if from < to {
+			p.hash(h, from-c.first(k), to-c.first(k))
+		}
+	}
+}

@@ -14,15 +14,15 @@ import (
 // A loader owns depth+1 batches, whose memory it uses again: nothing is allocated once the largest batches
 // and the longest epoch were seen.
 type Loader struct {
-	d       Dataset
-	begin   chan epochRows // taken by the goroutine, which then reads nothing of an epoch before
-	begun   chan struct{}  // answers: the rows have been copied
-	free    chan *loaded   // to be filled
-	full    chan *loaded   // in the order of the epoch; has room for all
-	current *loaded        // what Next returned
-	left    int            // batches that Next has not returned yet
-	epoch   uint64         // counts Begin
-	fault   *readPanic     // what Next came upon in this epoch; else nil
+	d        Dataset
+	begin    chan epochRows // taken by the goroutine, which then reads nothing of an epoch before
+	begun    chan struct{}  // answers: the rows have been copied
+	free     chan *loaded   // to be filled
+	full     chan *loaded   // in the order of the epoch; has room for all
+	current  *loaded        // what Next returned
+	left     int            // batches that Next has not returned yet
+	epoch    uint64         // counts Begin
+	panicked *readPanic     // what Next came upon in this epoch; else nil
 
 	closing sync.Once
 	stop    chan struct{}
@@ -37,8 +37,8 @@ type epochRows struct {
 
 type loaded struct {
 	Batch
-	epoch uint64     // what it was read for
-	fault *readPanic // instead of rows
+	epoch    uint64     // what it was read for
+	panicked *readPanic // instead of rows
 }
 
 // readPanic is what a Read panicked with, on a goroutine where nobody could recover it.
@@ -81,7 +81,7 @@ func (l *Loader) Begin(rows []int, batch int) {
 		panic("data: a batch has fewer rows than 1")
 	}
 	l.release()
-	l.fault = nil
+	l.panicked = nil
 	l.epoch++
 	select {
 	case l.begin <- epochRows{l.epoch, rows, batch}:
@@ -96,8 +96,8 @@ func (l *Loader) Begin(rows []int, batch int) {
 // returns nil. Where the data set panicked, it panics, with an error that holds value and stack, until the next Begin.
 func (l *Loader) Next() *Batch {
 	l.release()
-	if l.fault != nil {
-		panic(l.fault)
+	if l.panicked != nil {
+		panic(l.panicked)
 	}
 	for l.left > 0 {
 		select {
@@ -106,9 +106,9 @@ func (l *Loader) Next() *Batch {
 				l.free <- b
 				continue
 			}
-			if l.fault = b.fault; l.fault != nil {
+			if l.panicked = b.panicked; l.panicked != nil {
 				l.free <- b
-				panic(l.fault)
+				panic(l.panicked)
 			}
 			l.left--
 			l.current = b
@@ -131,7 +131,7 @@ func (l *Loader) release() {
 func (l *Loader) Close() {
 	l.closing.Do(func() { close(l.stop) })
 	<-l.stopped
-	l.left, l.fault = 0, nil
+	l.left, l.panicked = 0, nil
 }
 
 // run is the loader's goroutine.
@@ -159,7 +159,7 @@ func (l *Loader) run() {
 			b.epoch = now.epoch
 			b.fill(l.d, now.rows[:n])
 			now.rows = now.rows[n:]
-			if b.fault != nil {
+			if b.panicked != nil {
 				now.rows = nil
 			}
 			l.full <- b
@@ -169,10 +169,10 @@ func (l *Loader) run() {
 
 // fill reads rows into b, or keeps what d panics with.
 func (b *loaded) fill(d Dataset, rows []int) {
-	b.fault = nil
+	b.panicked = nil
 	defer func() {
 		if v := recover(); v != nil {
-			b.fault = &readPanic{v, debug.Stack()}
+			b.panicked = &readPanic{v, debug.Stack()}
 		}
 	}()
 	b.Fill(d, rows)

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 // hold keeps the lock of args[0] until its input ends. It prints a line once it has it.
 func hold(args []string) error {
-	return Once(context.Background(), args[0], never, func() error {
+	return onceAt(context.Background(), args[0], never, func() error {
 		fmt.Println("held")
 		_, err := io.Copy(io.Discard, os.Stdin)
 		return err
@@ -49,7 +49,7 @@ func prepareFile(args []string) error {
 		_, err := os.Stat(args[0])
 		return err == nil, nil
 	}
-	return Once(context.Background(), args[0]+".lock", ready, func() error {
+	return onceAt(context.Background(), args[0]+".lock", ready, func() error {
 		f, err := os.OpenFile(args[0], os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
 			return err

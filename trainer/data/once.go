@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"regexp"
 	"sync"
@@ -13,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ddpbatch/internal/pause"
+	"ddpbatch/internal/backoff"
 	"ddpbatch/internal/vfs"
 )
 
@@ -21,34 +20,22 @@ const (
 	firstLockRetry = time.Millisecond // pause before a lock is tried for again, doubled each time
 	lastLockRetry  = 100 * time.Millisecond
 
-	tellAfter = 5 * time.Second // how long a lock is waited for before that is told
+	warnAfter = 5 * time.Second // how long a lock is waited for before a warning
 )
 
-// Once calls prepare in one of the processes that call it with the same path, while the others wait. What is there to
-// be prepared is for ready to tell: it is asked before and after the wait, and once it says yes nobody prepares.
+// once calls prepare in one of the processes that call it with the same lock, while the others wait. Whether
+// anything is left to prepare is what ready says: it is asked before and after the wait, and once it says yes nobody prepares.
 // When prepare fails, or its process dies, the next one takes over. ctx ends the wait.
 //
-// The file at path is made, locked with flock(2), and stays; in it is who has locked it last. The kernel unlocks it when its holder ends,
+// The file is made, locked with flock(2), and stays; in it is who has locked it last. The kernel unlocks it when its holder ends,
 // however that happens. On NFS, Linux makes it a lock that holds for all nodes. Where it holds within a node only (NFS
 // mounted with local_lock, Lustre with localflock), one process of each node prepares at a time, which must do no harm.
 // File systems without locks give an error, and so does a file that another user owns or may write to.
-func Once(ctx context.Context, path string, ready func() (bool, error), prepare func() error) error {
-	open := func(flags int) (*os.File, error) { return os.OpenFile(path, flags, 0o600) }
-	return once(ctx, turn{path: path, open: open}, ready, prepare)
-}
-
-// turn is what the processes that prepare the same take turns by: a file to lock.
-type turn struct {
-	path string
-	open func(flags int) (*os.File, error)
-	log  *slog.Logger // nil: silent
-}
-
-func once(ctx context.Context, t turn, ready func() (bool, error), prepare func() error) error {
+func once(ctx context.Context, l fileLock, ready func() (bool, error), prepare func() error) error {
 	if done, err := ready(); done || err != nil {
 		return err
 	}
-	lock, err := t.take(ctx)
+	lock, err := l.take(ctx)
 	if err != nil {
 		return err
 	}
@@ -59,14 +46,21 @@ func once(ctx context.Context, t turn, ready func() (bool, error), prepare func(
 	return prepare()
 }
 
+// fileLock is what the processes that prepare the same take turns by: a file to lock.
+type fileLock struct {
+	path string
+	open func(flags int) (*os.File, error)
+	log  *slog.Logger // nil: silent
+}
+
 // take returns the file, locked until it is closed. It does not wait in the kernel, where
 // ctx could not end it.
-func (t turn) take(ctx context.Context) (*os.File, error) {
+func (l fileLock) take(ctx context.Context) (*os.File, error) {
 	var f *os.File
 	nobody := func() string { return "a file server's client, or another process, has a lease on it" }
-	err := t.untilFree(ctx, nobody, func() (err error) {
+	err := l.untilUnlocked(ctx, nobody, func() (err error) {
 		// For writing, as NFS wants for an exclusive lock.
-		f, err = t.open(os.O_RDWR | os.O_CREATE | unix.O_NONBLOCK | unix.O_NOFOLLOW)
+		f, err = l.open(os.O_RDWR | os.O_CREATE | unix.O_NONBLOCK | unix.O_NOFOLLOW)
 		return err
 	})
 	if err != nil {
@@ -74,15 +68,15 @@ func (t turn) take(ctx context.Context) (*os.File, error) {
 	}
 	info, err := f.Stat()
 	if err == nil {
-		err = vfs.CheckOwner(t.path, info) // another user could hold it for ever
+		err = vfs.CheckOwner(l.path, info) // another user could hold it for ever
 	}
 	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("lock: %w", err)
 	}
-	err = t.untilFree(ctx, func() string { return holderOf(f) }, func() error {
+	err = l.untilUnlocked(ctx, func() string { return holderOf(f) }, func() error {
 		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-			return fmt.Errorf("lock %s: %w (choose a folder on a file system that has flock, such as a local disk)", t.path, err)
+			return fmt.Errorf("lock %s: %w (choose a folder on a file system that has flock, such as a local disk)", l.path, err)
 		}
 		return nil
 	})
@@ -94,24 +88,25 @@ func (t turn) take(ctx context.Context) (*os.File, error) {
 	return f, nil
 }
 
-// untilFree calls try as long as another process holds the lock of the file or, as Samba and the kernel's NFS server
+// untilUnlocked calls try as long as another process holds the lock of the file or, as Samba and the kernel's NFS server
 // do for their clients, a lease on it, which makes a first open fail and is asked back by it (fcntl(2), F_SETLEASE).
-func (t turn) untilFree(ctx context.Context, holder func() string, try func() error) error {
-	began, told := time.Now(), ""
-	for wait := firstLockRetry; ; wait = min(2*wait, lastLockRetry) {
+func (l fileLock) untilUnlocked(ctx context.Context, holder func() string, try func() error) error {
+	began, named := time.Now(), ""
+	for tries := (backoff.Backoff{First: firstLockRetry, Most: lastLockRetry}); ; {
 		err := try()
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			return err
 		}
 		// Once for each holder: who wrote again and again would not be found to hang.
-		if waited := time.Since(began); t.log != nil && waited >= tellAfter {
-			if now := holder(); now != told {
-				t.log.Warn("waiting for another process to prepare the data", "seconds", int(waited.Seconds()), "lock", t.path, "holder", now)
-				told = now
+		if waited := time.Since(began); l.log != nil && waited >= warnAfter {
+			if now := holder(); now != named {
+				l.log.Warn("waiting for another process to prepare the data", "seconds", int(waited.Seconds()),
+					"lock", l.path, "holder", now)
+				named = now
 			}
 		}
-		if err := pause.For(ctx, wait/2+rand.N(wait/2)); err != nil {
-			return fmt.Errorf("%w, and another process holds the lock of %s: %s", err, t.path, holder())
+		if err := tries.Wait(ctx); err != nil {
+			return fmt.Errorf("%w, and another process holds the lock of %s: %s", err, l.path, holder())
 		}
 	}
 }

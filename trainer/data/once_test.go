@@ -38,7 +38,7 @@ func TestOnceSurvivesAKilledHolder(t *testing.T) {
 	next := startHelper(t, "hold", path)
 	tried, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Once(tried, path, never, func() error { return errors.New("two have the lock") }); !errors.Is(err, context.Canceled) {
+	if err := onceAt(tried, path, never, func() error { return errors.New("two have the lock") }); !errors.Is(err, context.Canceled) {
 		t.Fatalf("with a holder that lives: error %v", err)
 	}
 	victim.kill()
@@ -54,7 +54,7 @@ func TestOnceWaitEndsWithContext(t *testing.T) {
 	held, release := make(chan struct{}), make(chan struct{})
 	first := make(chan error)
 	go func() {
-		first <- Once(t.Context(), path, never, func() error {
+		first <- onceAt(t.Context(), path, never, func() error {
 			close(held)
 			<-release
 			return errors.New("could not prepare")
@@ -65,7 +65,7 @@ func TestOnceWaitEndsWithContext(t *testing.T) {
 	second := make(chan error)
 	asked := make(chan struct{}, 1)
 	go func() {
-		second <- Once(ctx, path, func() (bool, error) { asked <- struct{}{}; return false, nil }, func() error { return nil })
+		second <- onceAt(ctx, path, func() (bool, error) { asked <- struct{}{}; return false, nil }, func() error { return nil })
 	}()
 	<-asked
 	cancel()
@@ -75,7 +75,7 @@ func TestOnceWaitEndsWithContext(t *testing.T) {
 
 	// Who waits takes over from who fails.
 	third := make(chan error)
-	go func() { third <- Once(t.Context(), path, never, func() error { return nil }) }()
+	go func() { third <- onceAt(t.Context(), path, never, func() error { return nil }) }()
 	close(release)
 	if err := <-first; err == nil || err.Error() != "could not prepare" {
 		t.Errorf("the first: error %v", err)
@@ -89,17 +89,17 @@ func TestOnceWaitEndsWithContext(t *testing.T) {
 
 func TestOnceAsksAgainAfterTheWait(t *testing.T) {
 	asked := 0
-	err := Once(t.Context(), filepath.Join(t.TempDir(), "lock"),
+	err := onceAt(t.Context(), filepath.Join(t.TempDir(), "lock"),
 		func() (bool, error) { asked++; return asked == 2, nil },
 		func() error { return errors.New("prepared again what another has prepared") })
 	if err != nil || asked != 2 {
 		t.Errorf("asked %d times, error %v", asked, err)
 	}
 	broken := errors.New("broken")
-	if err := Once(t.Context(), "", func() (bool, error) { return false, broken }, nil); !errors.Is(err, broken) {
+	if err := onceAt(t.Context(), "", func() (bool, error) { return false, broken }, nil); !errors.Is(err, broken) {
 		t.Errorf("error %v, want that of ready", err)
 	}
-	if err := Once(t.Context(), "/nowhere/lock", never, nil); !errors.Is(err, os.ErrNotExist) {
+	if err := onceAt(t.Context(), "/nowhere/lock", never, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v, want one about the folder", err)
 	}
 }
@@ -112,14 +112,14 @@ func TestOnceUnderLease(t *testing.T) {
 	}
 	testkit.Lease(t, path)
 	prepared := false
-	if err := Once(t.Context(), path, never, func() error { prepared = true; return nil }); err != nil || !prepared {
+	if err := onceAt(t.Context(), path, never, func() error { prepared = true; return nil }); err != nil || !prepared {
 		t.Errorf("prepared %v, error %v", prepared, err)
 	}
 }
 
-// TestOnceTellsWhomItWaitsFor: who waits for some seconds says once for whom, by what the other has written; and so does the error that
+// TestOnceNamesWhomItWaitsFor: who waits for some seconds says once for whom, by what the other has written; and so does the error that
 // ends the wait.
-func TestOnceTellsWhomItWaitsFor(t *testing.T) {
+func TestOnceNamesWhomItWaitsFor(t *testing.T) {
 	host, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func TestOnceTellsWhomItWaitsFor(t *testing.T) {
 		t.Fatalf("the holder says %q", got)
 	}
 	who := fmt.Sprintf("process %d of %s", holder.cmd.Process.Pid, host)
-	for limit, want := range map[time.Duration]int{tellAfter / 2: 0, tellAfter * 3: 1, time.Hour / 2: 1, time.Hour: 2} {
+	for limit, want := range map[time.Duration]int{warnAfter / 2: 0, warnAfter * 3: 1, time.Hour / 2: 1, time.Hour: 2} {
 		var journal testkit.Journal
 		synctest.Test(t, func(t *testing.T) { // hours pass at once
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -142,7 +142,7 @@ func TestOnceTellsWhomItWaitsFor(t *testing.T) {
 					}
 				})
 			}
-			wait := turn{path, func(flags int) (*os.File, error) { return os.OpenFile(path, flags, 0o600) }, journal.Logger()}
+			wait := fileLock{path, func(flags int) (*os.File, error) { return os.OpenFile(path, flags, 0o600) }, journal.Logger()}
 			err := once(ctx, wait, never, func() error { return errors.New("two have the lock") })
 			if !errors.Is(err, context.DeadlineExceeded) || want < 2 && !strings.Contains(err.Error(), who) {
 				t.Errorf("after %v: error %v, want one that names %s", limit, err, who)
@@ -172,11 +172,17 @@ func TestOnceTellsWhomItWaitsFor(t *testing.T) {
 			t.Errorf("%q: %q", text, got)
 		}
 		f.Close()
-		if err := Once(t.Context(), path, never, func() error { return nil }); err != nil {
+		if err := onceAt(t.Context(), path, never, func() error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := os.ReadFile(path); err != nil || text != "" && string(got) != text || text == "" && !signature().Match(got) {
 			t.Errorf("%q: the lock's file holds %q, error %v", text, got, err)
 		}
 	}
+}
+
+// onceAt is once with the lock at path.
+func onceAt(ctx context.Context, path string, ready func() (bool, error), prepare func() error) error {
+	open := func(flags int) (*os.File, error) { return os.OpenFile(path, flags, 0o600) }
+	return once(ctx, fileLock{path: path, open: open}, ready, prepare)
 }

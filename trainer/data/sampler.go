@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"ddpbatch/trainer/internal/mt19937"
+	"gonum.org/v1/gonum/mathext/prng"
 )
 
 // Remainder says what becomes of the rows that do not divide evenly over the ranks.
@@ -38,7 +38,7 @@ type SamplerConfig struct {
 // order: so an epoch that was begun by some number of ranks can be ended by another.
 type DistributedSampler struct {
 	cfg     SamplerConfig
-	random  *mt19937.Generator
+	random  *prng.MT19937
 	order   []uint32 // all rows, permuted; nil without Shuffle
 	indices []int    // this rank's
 	total   int
@@ -61,7 +61,7 @@ func NewDistributedSampler(cfg SamplerConfig) (*DistributedSampler, error) {
 	}
 	s := &DistributedSampler{
 		cfg:     cfg,
-		random:  mt19937.New(cfg.Seed),
+		random:  prng.NewMT19937(),
 		indices: make([]int, 0, (cfg.Rows-1)/cfg.World+1),
 	}
 	if cfg.Shuffle {
@@ -102,18 +102,18 @@ func (s *DistributedSampler) SetEpoch(epoch, first int) {
 	}
 }
 
-// row is the one at a place of the order. Beyond the last the order starts again: that is the padding.
-func (s *DistributedSampler) row(place int) int {
-	place %= s.cfg.Rows
+// row is the one at a position of the order. Beyond the last the order starts again: that is the padding.
+func (s *DistributedSampler) row(position int) int {
+	position %= s.cfg.Rows
 	if s.cfg.Shuffle {
-		return int(s.order[place])
+		return int(s.order[position])
 	}
-	return place
+	return position
 }
 
 // shuffle makes order, the numbers from 0 on, torch.randperm's permutation: Fisher-Yates from
 // the front, with the remainder of a 32-bit number and its slight bias.
-func shuffle(order []uint32, random *mt19937.Generator) {
+func shuffle(order []uint32, random *prng.MT19937) {
 	for i := range len(order) - 1 {
 		j := i + int(random.Uint32()%uint32(len(order)-i))
 		order[i], order[j] = order[j], order[i]

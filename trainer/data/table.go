@@ -1,7 +1,13 @@
 package data
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"hash"
 	"runtime"
+	"unsafe"
 )
 
 // table is a data set of arrays, in memory or in mapped files.
@@ -18,7 +24,7 @@ type table struct {
 type inputs interface {
 	read(i int, x []float32)
 	// hash adds the rows from first up to, not including, end.
-	hash(h *stoppable, first, end int)
+	hash(h *stoppableHash, first, end int)
 }
 
 func (t *table) Len() int { return t.rows }
@@ -37,7 +43,7 @@ func (t *table) Read(i int, x, y []float32, labels []int) {
 	runtime.KeepAlive(t)
 }
 
-func (t *table) hash(h *stoppable, first, end int) {
+func (t *table) hash(h *stoppableHash, first, end int) {
 	t.x.hash(h, first, end)
 	h.Write(bytesOf(t.y[first*t.spec.Outputs : end*t.spec.Outputs]))
 	h.Write(bytesOf(t.labels[first*t.spec.Labels : end*t.spec.Labels]))
@@ -54,7 +60,7 @@ type floats struct {
 
 func (f floats) read(i int, x []float32) { copy(x, f.values[i*f.columns:(i+1)*f.columns]) }
 
-func (f floats) hash(h *stoppable, first, end int) {
+func (f floats) hash(h *stoppableHash, first, end int) {
 	h.Write(bytesOf(f.values[first*f.columns : end*f.columns]))
 }
 
@@ -79,7 +85,7 @@ func (p pixels) read(i int, x []float32) {
 	}
 }
 
-func (p pixels) hash(h *stoppable, first, end int) {
+func (p pixels) hash(h *stoppableHash, first, end int) {
 	for c := range p.values {
 		h.Write(bytesOf(p.values[c][:]))
 	}
@@ -93,4 +99,103 @@ func normalized(mean, deviation float32) (values [256]float32) {
 		values[i] = (float32(float32(i)/255) - mean) / deviation
 	}
 	return values
+}
+
+// littleEndian tells whether this machine keeps numbers as files do here.
+var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
+
+// number is what arrays in files are made of.
+type number interface{ float32 | int32 }
+
+// numbersOf returns the little-endian numbers in b: b's own memory where machine and alignment allow it, else a
+// copy. What does not fill a number at the end is left out.
+func numbersOf[T number](b []byte) []T {
+	n := len(b) / 4
+	if n == 0 {
+		return nil
+	}
+	if p := unsafe.Pointer(unsafe.SliceData(b)); littleEndian && uintptr(p)%4 == 0 {
+		return unsafe.Slice((*T)(p), n)
+	}
+	v := make([]T, n)
+	// It fails only for types without a fixed size.
+	_, _ = binary.Decode(b[:4*n], binary.LittleEndian, v)
+	return v
+}
+
+// bytesOf returns the numbers of v as a file holds them, little-endian: v's own memory where the machine
+// allows it, else a copy.
+func bytesOf[T number](v []T) []byte {
+	if len(v) == 0 {
+		return nil
+	}
+	if littleEndian {
+		return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 4*len(v))
+	}
+	b, _ := binary.Append(nil, binary.LittleEndian, v)
+	return b
+}
+
+// hasher is a data set that can add the memory of its rows from first up to, not including, end to a hash.
+type hasher interface {
+	hash(h *stoppableHash, first, end int)
+}
+
+// Digest is a hash of all rows of d in their order. It tells copies of a data set that differ from
+// those that do not, wherever they lie. Data sets of this package are hashed as they lie in memory, at
+// the speed of SHA-256: bytes with what they stand for, a text as its bytes. Others are read row by row, and their
+// digests are equal to each other's only. A file may be sparse, and take hours: Digest ends early, with ctx's cause, once ctx is done.
+func Digest(ctx context.Context, d Dataset) ([sha256.Size]byte, error) {
+	spec := d.Spec()
+	h := &stoppableHash{sha256.New(), ctx}
+	var text []byte
+	for _, n := range []int{
+		d.Len(), spec.Inputs, spec.Outputs, spec.Classes, spec.Labels, spec.Symbols,
+		spec.Image.Channels, spec.Image.Height, spec.Image.Width,
+	} {
+		text = binary.LittleEndian.AppendUint64(text, uint64(n))
+	}
+	h.Write(text)
+	hashRows(h, d, 0, d.Len())
+	if ctx.Err() != nil {
+		return [sha256.Size]byte{}, fmt.Errorf("hash the data: %w", context.Cause(ctx))
+	}
+	return [sha256.Size]byte(h.Sum(nil)), nil
+}
+
+// stoppableHash is a hash that takes nothing any more once its context is done.
+type stoppableHash struct {
+	hash.Hash
+	ctx context.Context
+}
+
+// Write never fails, as no hash's does.
+func (s *stoppableHash) Write(b []byte) (int, error) {
+	const piece = 16 << 20 // bytes: some 10 ms
+	for left := b; len(left) > 0 && s.ctx.Err() == nil; {
+		n := min(len(left), piece)
+		s.Hash.Write(left[:n])
+		left = left[n:]
+	}
+	return len(b), nil
+}
+
+func hashRows(h *stoppableHash, d Dataset, first, end int) {
+	if d, ok := d.(hasher); ok {
+		d.hash(h, first, end)
+		return
+	}
+	spec := d.Spec()
+	values := make([]float32, spec.Inputs+spec.Outputs)
+	labels := make([]int, spec.Labels)
+	var text []byte
+	for i := first; i < end && h.ctx.Err() == nil; i++ {
+		d.Read(i, values[:spec.Inputs], values[spec.Inputs:], labels)
+		h.Write(bytesOf(values))
+		text = text[:0]
+		for _, label := range labels {
+			text = binary.LittleEndian.AppendUint64(text, uint64(label))
+		}
+		h.Write(text)
+	}
 }

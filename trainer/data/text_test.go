@@ -175,3 +175,32 @@ func TestRealText(t *testing.T) {
 		t.Errorf("%d rows from %q, %v", set.Len(), stringOf(b.X), b.Labels)
 	}
 }
+
+// A tree with a hole in it is refused at the hole, before memory is taken for the rest.
+func TestTreeWithAHole(t *testing.T) {
+	dir := t.TempDir()
+	path := holeOf(t, dir, "b", strings.Repeat("text", betweenLooks/2), 8<<20)
+	listed, err := listTree(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := []byte(strings.Repeat("x", 8<<20))
+	err = readExactly(t.Context(), path, b)
+	if err == nil || !strings.Contains(err.Error(), "b holds 65536 zero bytes from byte 2097152 on") {
+		t.Errorf("error %v, want one about the hole", err)
+	}
+	if b[3*betweenLooks] != 'x' {
+		t.Error("the file was read on after the hole")
+	}
+	if _, err := listed.join(t.Context()); err == nil {
+		t.Error("the tree is read")
+	}
+	if _, err := OpenText(t.Context(), nil, dir, 8); err == nil || !strings.Contains(err.Error(), "read text: "+path) {
+		t.Errorf("error %v, want one that names the file", err)
+	}
+	// Zero bytes here and there may be a text's.
+	few := makeTree(t, map[string]string{"a": "a" + strings.Repeat("\x00", treeHole) + "b", "c": strings.Repeat("\x00", treeHole-1)})
+	if _, err := OpenText(t.Context(), nil, few, 8); err != nil {
+		t.Errorf("a text with some zero bytes: %v", err)
+	}
+}

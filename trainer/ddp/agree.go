@@ -5,9 +5,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
+	"slices"
 
 	"ddpbatch/mpi"
+	"ddpbatch/trainer/nn"
 )
 
 // Agree returns nil if all ranks call it with the same digest, and otherwise an
@@ -48,7 +51,7 @@ func together(ctx context.Context, comm *mpi.Comm, err error) error {
 
 // firstToDiffer returns, on every rank, the first rank whose digest is not rank 0's; 0: all are equal.
 func firstToDiffer(ctx context.Context, comm *mpi.Comm, digest [sha256.Size]byte) (int, error) {
-	// Each rank fills its own place and the rest is zero, so that the sum gathers all.
+	// Each rank fills its own element and the rest is zero, so that the sum gathers all.
 	// 64 bits are plenty against accidents; ranks have proved who they are before.
 	all := make([]int64, comm.Size())
 	all[comm.Rank()] = int64(binary.LittleEndian.Uint64(digest[:]))
@@ -61,4 +64,107 @@ func firstToDiffer(ctx context.Context, comm *mpi.Comm, digest [sha256.Size]byte
 		}
 	}
 	return 0, nil
+}
+
+// modelDescription is what ranks must have in common before they can average gradients. It travels as JSON.
+type modelDescription struct {
+	Settings string
+	Tensors  []tensorInfo
+}
+
+type tensorInfo struct {
+	What  string // "parameter" or "buffer"
+	Name  string
+	Shape []int
+}
+
+func (t tensorInfo) String() string { return fmt.Sprintf("%s %s %v", t.What, t.Name, t.Shape) }
+
+func describe(params []*nn.Param, buffers []*nn.Buffer, cfg Config) modelDescription {
+	r := modelDescription{Settings: cfg.String()}
+	for _, p := range params {
+		r.Tensors = append(r.Tensors, tensorInfo{"parameter", p.Name, p.Shape})
+	}
+	for _, b := range buffers {
+		r.Tensors = append(r.Tensors, tensorInfo{"buffer", b.Name, b.Shape})
+	}
+	return r
+}
+
+// checkTensors returns an error where two parameters or buffers have one name, which tells them apart in checkpoints and Hooks, or where
+// one has not as many values as its shape. One that is listed several times is one.
+func checkTensors(params []*nn.Param, buffers []*nn.Buffer) error {
+	named := map[string]any{}
+	check := func(tensor any, d tensorInfo, values int) error {
+		if other, ok := named[d.Name]; ok && other != tensor {
+			return fmt.Errorf("%v has the name of another parameter or buffer: give each its own", d)
+		}
+		named[d.Name] = tensor
+		n := 1
+		for _, size := range d.Shape {
+			n *= size
+		}
+		if n != values || slices.ContainsFunc(d.Shape, func(size int) bool { return size < 0 }) {
+			return fmt.Errorf("%v has %d values, which do not fit its shape", d, values)
+		}
+		return nil
+	}
+	for _, p := range params {
+		if err := check(p, tensorInfo{"parameter", p.Name, p.Shape}, len(p.Value)); err != nil {
+			return err
+		}
+	}
+	for _, b := range buffers {
+		if err := check(b, tensorInfo{"buffer", b.Name, b.Shape}, len(b.Value)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// agreeOn returns nil if all ranks have the same replica, and otherwise an error, the same on every rank, that names the first rank
+// that differs from rank 0, and what is the first that differs.
+func agreeOn(ctx context.Context, comm *mpi.Comm, mine modelDescription) error {
+	text, err := json.Marshal(mine)
+	if err != nil {
+		return fmt.Errorf("describe the model: %w", err)
+	}
+	rank, err := firstToDiffer(ctx, comm, sha256.Sum256(text))
+	if err != nil {
+		return fmt.Errorf("compare the model over ranks: %w", err)
+	}
+	if rank == 0 {
+		return nil
+	}
+	// Only now is more than a digest worth sending.
+	first, err := mpi.BroadcastObject(ctx, comm, mine, 0)
+	if err != nil {
+		return fmt.Errorf("compare the model over ranks: %w", err)
+	}
+	difference, err := mpi.BroadcastObject(ctx, comm, mine.differs(first, comm.Rank()), rank)
+	if err != nil {
+		return fmt.Errorf("compare the model over ranks: %w", err)
+	}
+	return fmt.Errorf("rank %d and rank 0 differ in their model: %s; start all ranks with the same program and job file",
+		rank, difference)
+}
+
+// differs words the first difference between r, which is rank's, and rank 0's.
+func (r modelDescription) differs(first modelDescription, rank int) string {
+	for i := range min(len(r.Tensors), len(first.Tensors)) {
+		here, there := r.Tensors[i], first.Tensors[i]
+		switch {
+		case here.What != there.What || here.Name != there.Name:
+			return fmt.Sprintf("number %d of its tensors is %v on rank %d and %v on rank 0", i, here, rank, there)
+		case !slices.Equal(here.Shape, there.Shape):
+			return fmt.Sprintf("%s %s has shape %v on rank %d and %v on rank 0", here.What, here.Name, here.Shape, rank, there.Shape)
+		}
+	}
+	switch n, m := len(r.Tensors), len(first.Tensors); {
+	case n > m:
+		return fmt.Sprintf("rank %d has %v, which rank 0 has not", rank, r.Tensors[m])
+	case n < m:
+		return fmt.Sprintf("rank 0 has %v, which rank %d has not", first.Tensors[n], rank)
+	}
+	return fmt.Sprintf("rank %d has %s; rank 0 has %s", rank, r.Settings, first.Settings)
 }

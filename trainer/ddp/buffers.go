@@ -3,6 +3,7 @@ package ddp
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"ddpbatch/mpi"
@@ -53,15 +54,52 @@ func (d *DDP) firstActive(ctx context.Context, active bool) (int, error) {
 
 func (d *DDP) broadcastBuffers(ctx context.Context, root int) error {
 	rest := d.packed
-	for _, b := range d.state {
+	for _, b := range d.buffers {
 		rest = rest[copy(rest, b.Value):]
 	}
 	if err := mpi.Broadcast(ctx, d.comm, d.packed, root); err != nil {
 		return err
 	}
 	rest = d.packed
-	for _, b := range d.state {
+	for _, b := range d.buffers {
 		rest = rest[copy(b.Value, rest):]
 	}
 	return nil
 }
+
+// SyncBatchNorm sums the statistics of batch normalization over all ranks (PyTorch's SyncBatchNorm): the nn.Reducer of every such
+// layer of a model. It is used on the goroutine of Forward and Backward, and each rank makes one of each in every step, be it without
+// rows. Config.SyncBatchNorm ties it to a DDP.
+type SyncBatchNorm struct {
+	ctx  context.Context
+	comm *mpi.Comm
+	err  error
+}
+
+// NewSyncBatchNorm is collective: it makes a Comm of its own of the ranks of comm, so that its sums and buckets of gradients, which
+// are under way at the same time, need no common order. All sums end with ctx.
+func NewSyncBatchNorm(ctx context.Context, comm *mpi.Comm) (*SyncBatchNorm, error) {
+	own, err := comm.Dup(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("sync batch norm: %w", err)
+	}
+	return &SyncBatchNorm{ctx: ctx, comm: own}, nil
+}
+
+// Sum replaces x by its sum over all ranks. After an error, which Err returns, x is all NaN, now and in every later call: whoever
+// forgets to ask gets no result that looks like one.
+func (s *SyncBatchNorm) Sum(x []float64) {
+	if s.err == nil {
+		if err := mpi.AllReduce(s.ctx, s.comm, x, mpi.Sum); err != nil {
+			s.err = fmt.Errorf("sync batch norm: %w", err)
+		}
+	}
+	if s.err != nil {
+		for i := range x {
+			x[i] = math.NaN()
+		}
+	}
+}
+
+// Err is the first error of Sum. It must be asked for before the results of a pass are used, other than by a Finish that succeeds.
+func (s *SyncBatchNorm) Err() error { return s.err }

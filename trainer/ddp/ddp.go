@@ -20,25 +20,25 @@ type DDP struct {
 	members []*member // in the order of the model
 	member  map[*nn.Param]*member
 
-	state    []*nn.Buffer
+	buffers  []*nn.Buffer
 	packed   []float32 // the values of state, one after another
 	source   [1]int32  // the rank that they come from
 	syncTime time.Duration
 
-	arena   []float32 // all gradients
-	buckets []*Bucket
-	order   []int32 // the arena's: places in members
-	next    []int32 // the order from the next step on; nil: no change
-	settled bool    // order will not change any more
-	unbound bool    // the Hook does not know the buckets yet
-	means   bool    // the gradients are the last step's means, and maybe more
+	arena       []float32 // all gradients
+	buckets     []*Bucket
+	order       []int32 // the arena's: indices in members
+	nextOrder   []int32 // the order from the next step on; nil: no change
+	orderFixed  bool    // order will not change any more
+	hookUnbound bool    // the Hook does not know the buckets yet
+	holdsMeans  bool    // the gradients are the last step's means, and maybe more
 
-	step  step
+	step  syncStep
 	stats Stats
 	err   error // what has ended it
 }
 
-// member is a parameter's place in the buckets.
+// member is a parameter and where it is in the buckets.
 type member struct {
 	param  *nn.Param
 	index  int // in DDP.members
@@ -57,7 +57,7 @@ func New(ctx context.Context, comm *mpi.Comm, params []*nn.Param, buffers []*nn.
 		return nil, err
 	}
 	cfg = cfg.complete()
-	d := &DDP{comm: comm, cfg: cfg, member: map[*nn.Param]*member{}, state: buffers}
+	d := &DDP{comm: comm, cfg: cfg, member: map[*nn.Param]*member{}, buffers: buffers}
 	for _, p := range params {
 		m := d.member[p]
 		if m == nil {
@@ -96,7 +96,7 @@ func (d *DDP) broadcastValues(ctx context.Context) error {
 		values = append(values, m.param.Value)
 	}
 	n := 0
-	for _, b := range d.state {
+	for _, b := range d.buffers {
 		values = append(values, b.Value)
 		n += len(b.Value)
 	}
@@ -113,7 +113,7 @@ func (d *DDP) ZeroGrad() {
 		clear(m.param.Grad)
 		m.param.HasGrad = false
 	}
-	d.means = false
+	d.holdsMeans = false
 }
 
 // Close gives the parameters gradients of their own, all zero. A model that outlives the Comm needs it, as the memory goes with
@@ -154,5 +154,107 @@ func (d *DDP) detach() {
 	for _, m := range d.members {
 		m.param.Grad, m.param.HasGrad = make([]float32, len(m.param.Value)), false
 	}
-	d.arena, d.next = nil, nil
+	d.arena, d.nextOrder = nil, nil
 }
+
+// Config is what ranks choose before they wrap a model. It must be equal on all of them, Hooks in their types and Strings.
+type Config struct {
+	// BucketBytes is how large a bucket of gradients gets before the next one begins, and FirstBucketBytes the same for the one
+	// that is full first: it is smaller, so that communication begins early. 0: 25 MiB and 1 MiB, as in PyTorch.
+	BucketBytes      int
+	FirstBucketBytes int
+
+	// Overlap has each bucket's all-reduce start as soon as the bucket is full, while Backward goes on. Without it, all start after
+	// Backward.
+	Overlap bool
+
+	// FindUnused allows parameters that a step does not use. A bucket with an unused parameter waits for the end of
+	// Backward, and one more small all-reduce tells who has used what. A parameter that no rank has used is left without a gradient: with
+	// HasGrad false, and Grad zero. But what a Hook owes it from earlier steps is a gradient like any other.
+	FindUnused bool
+
+	// BroadcastBuffers has SyncBuffers give all ranks the same buffers.
+	BroadcastBuffers bool
+
+	// Uneven is for ranks that run out of input at different times.
+	Uneven Uneven
+
+	// SyncBatchNorm is what the model's batch normalization sums with, made of the same Comm; nil: it has none. When the DDP
+	// fails, its sums fail with it, and when they fail, so does the step.
+	SyncBatchNorm *SyncBatchNorm
+
+	// Hook averages buckets another way than by all-reduce of float32; nil: by that. Each rank has one of its own. Where it is a fmt.Stringer,
+	// String tells all its settings that ranks must agree on.
+	Hook Hook
+}
+
+// Uneven says whether ranks may run out of input at different times (see DDP.Shadow), and what gradients are divided by then.
+type Uneven uint8
+
+const (
+	NotAllowed     Uneven = iota // all ranks have equally many steps
+	DivideByWorld                // by the number of ranks: rows keep their weight (PyTorch's divide_by_initial_world_size)
+	DivideByActive               // by the number of ranks that had input in this step
+)
+
+// DefaultConfig is what PyTorch's DistributedDataParallel does by default.
+func DefaultConfig() Config { return Config{Overlap: true, BroadcastBuffers: true} }
+
+const (
+	defaultBucketBytes      = 25 << 20
+	defaultFirstBucketBytes = 1 << 20
+)
+
+func (c Config) validate() error {
+	if c.BucketBytes < 0 || c.FirstBucketBytes < 0 {
+		return fmt.Errorf("buckets of %d bytes, the first of %d: sizes must not be negative", c.BucketBytes, c.FirstBucketBytes)
+	}
+	if c.Uneven > DivideByActive {
+		return fmt.Errorf("there is no way %d to deal with uneven inputs", c.Uneven)
+	}
+	if c.Uneven != NotAllowed && c.SyncBatchNorm != nil {
+		return errors.New("uneven inputs with SyncBatchNorm: its sums need a Forward and a Backward on each rank in each step, " +
+			"which one without input has not; give all ranks as many steps")
+	}
+	return nil
+}
+
+// complete fills in what was left out.
+func (c Config) complete() Config {
+	c.BucketBytes = cmp.Or(c.BucketBytes, defaultBucketBytes)
+	c.FirstBucketBytes = cmp.Or(c.FirstBucketBytes, defaultFirstBucketBytes)
+	return c
+}
+
+// String tells all that ranks must agree on.
+func (c Config) String() string {
+	hook := fmt.Sprintf("%T", c.Hook) // never its fields: pointers differ between ranks
+	if s, ok := c.Hook.(fmt.Stringer); ok {
+		hook += " " + s.String()
+	}
+	return fmt.Sprintf("buckets of %d bytes, the first of %d, overlap %t, find unused %t, broadcast buffers %t, uneven %d, "+
+		"sync batch norm %t, hook %s",
+		c.BucketBytes, c.FirstBucketBytes, c.Overlap, c.FindUnused, c.BroadcastBuffers, c.Uneven, c.SyncBatchNorm != nil, hook)
+}
+
+// breakComm has the calls of all ranks on comm fail for the given reason, which the others are told. Where comm is broken already, it does
+// nothing.
+func breakComm(comm *mpi.Comm, reason error) {
+	comm.Barrier(endedContext{context.Background(), reason}) // its error is the reason
+}
+
+// endedContext is a context that has ended for a reason.
+type endedContext struct {
+	context.Context
+	reason error
+}
+
+func (g endedContext) Done() <-chan struct{} { return ended }
+func (g endedContext) Err() error            { return g.reason }
+
+// ended is closed.
+var ended = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()

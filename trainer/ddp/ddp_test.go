@@ -3,12 +3,17 @@ package ddp
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
+	"pgregory.net/rapid"
+
+	"ddpbatch/internal/testkit/golden"
 	"ddpbatch/mpi"
 	"ddpbatch/trainer/nn"
+	"ddpbatch/trainer/optim"
 )
 
 func newModel(seed uint64, widths ...int) nn.Module {
@@ -226,3 +231,171 @@ func TestMisuse(t *testing.T) {
 		}
 	}
 }
+
+// The bits of trained parameters depend on the inputs and the number of ranks alone: not on the sizes of buckets, on overlap, on
+// the transport, or on what is allowed besides.
+func TestBitsDependOnInputsAlone(t *testing.T) { // without the race detector
+	want := map[int][]uint32{}
+	for world := 1; world <= 4; world++ {
+		bits, errs := trainedBits(t, "local", world, Config{})
+		must(t, errs)
+		want[world] = bits[0]
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		world := rapid.IntRange(1, 4).Draw(rt, "world")
+		size := rapid.SampledFrom([]int{1, 30, 100, 400, 1000, 1 << 20})
+		cfg := Config{
+			FirstBucketBytes: size.Draw(rt, "first"),
+			BucketBytes:      size.Draw(rt, "others"),
+			Overlap:          rapid.Bool().Draw(rt, "overlap"),
+			FindUnused:       rapid.Bool().Draw(rt, "find unused"),
+			Uneven:           Uneven(rapid.IntRange(0, 2).Draw(rt, "uneven")),
+		}
+		got, errs := trainedBits(t, rapid.SampledFrom([]string{"local", "local", "tcp", "shm"}).Draw(rt, "over"), world, cfg)
+		for rank, err := range errs {
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if !slices.Equal(got[rank], want[world]) {
+				rt.Fatalf("rank %d has other parameters than with one bucket over a local network", rank)
+			}
+		}
+	})
+}
+
+// trainedBits returns each rank's parameters after some steps of a small MLP.
+func trainedBits(t *testing.T, over string, world int, cfg Config) ([][]uint32, []error) {
+	bits := make([][]uint32, world)
+	errs := ranksOn(t, over, world, func(ctx context.Context, comm *mpi.Comm) error {
+		src := rand.New(rand.NewPCG(1, 2))
+		model := nn.NewSequential(nn.NewLinear(6, 20, src), nn.NewReLU(), nn.NewLinear(20, 10, src), nn.NewReLU(), nn.NewLinear(10, 3, src))
+		d, err := New(ctx, comm, model.Params(), nil, cfg)
+		if err != nil {
+			return err
+		}
+		optimizer, err := optim.New(model.Params(), optim.Config{Kind: "sgd", LR: 0.1, Momentum: 0.9})
+		if err != nil {
+			return err
+		}
+		var loss nn.MSE
+		for step := range uint64(4) {
+			data := rand.New(rand.NewPCG(step, uint64(comm.Rank())))
+			x, y := randomMatrix(data, 5, 6), randomMatrix(data, 5, 3)
+			pass := &nn.Pass{Training: true}
+			d.ZeroGrad()
+			_, dy := loss.Loss(model.Forward(pass, x), y)
+			d.Begin(ctx, pass, nil)
+			model.Backward(pass, dy, false)
+			if err := d.Finish(); err != nil {
+				return err
+			}
+			optimizer.Step()
+		}
+		for _, p := range model.Params() {
+			for _, x := range p.Value {
+				bits[comm.Rank()] = append(bits[comm.Rank()], math.Float32bits(x))
+			}
+		}
+		return nil
+	})
+	return bits, errs
+}
+
+func randomMatrix(r *rand.Rand, rows, cols int) nn.Matrix {
+	m := nn.Matrix{Rows: rows, Cols: cols, Data: make([]float32, rows*cols)}
+	for i := range m.Data {
+		m.Data[i] = float32(r.NormFloat64())
+	}
+	return m
+}
+
+// The ranks take the steps that PyTorch took: the same losses, gradients and final parameters. Other worlds than PyTorch's, with as many
+// rows together, have the same gradients and parameters.
+func TestTrainsLikePyTorch(t *testing.T) { // without the race detector
+	for _, theirs := range []int{1, 2} {
+		g := golden.Read(t, theirs)
+		for _, over := range transports {
+			for _, world := range []int{1, 2, 4} {
+				t.Run(fmt.Sprintf("PyTorch on %d/%s/%d", theirs, over, world), func(t *testing.T) {
+					must(t, ranksOn(t, over, world, func(ctx context.Context, comm *mpi.Comm) error {
+						return repeat(ctx, comm, g, world == theirs)
+					}))
+				})
+			}
+		}
+	}
+}
+
+// repeat trains as g did. It compares losses where the world has the size of PyTorch's.
+func repeat(ctx context.Context, comm *mpi.Comm, g golden.Training, losses bool) error {
+	src := constant(comm.Rank())
+	model := nn.NewSequential(nn.NewLinear(4, 8, src), nn.NewReLU(), nn.NewLinear(8, 3, src))
+	params := model.Params()
+	if comm.Rank() == 0 {
+		for i, p := range params {
+			copy(p.Value, g.Init[i].Data)
+		}
+	}
+	d, err := New(ctx, comm, params, model.Buffers(), Config{FirstBucketBytes: 100, BucketBytes: 100, Overlap: true})
+	if err != nil {
+		return err
+	}
+	optimizer, err := optim.New(params, optim.Config{Kind: "sgd", LR: 0.1, Momentum: 0.9})
+	if err != nil {
+		return err
+	}
+	const global = 8 // rows of a step
+	rows := global / comm.Size()
+	var loss nn.MSE
+	pass := &nn.Pass{Training: true}
+	for s, step := range g.Steps {
+		first := (global*s)%len(g.X) + rows*comm.Rank()
+		x, y := matrix(g.X[first:first+rows]), matrix(g.Y[first:first+rows])
+		d.ZeroGrad()
+		value, dy := loss.Loss(model.Forward(pass, x), y)
+		d.Begin(ctx, pass, nil)
+		model.Backward(pass, dy, false)
+		if err := d.Finish(); err != nil {
+			return err
+		}
+		if losses {
+			if err := near("loss", []float32{float32(value)}, []float32{float32(step.Losses[comm.Rank()])}); err != nil {
+				return fmt.Errorf("step %d: %w", s, err)
+			}
+		}
+		for i, want := range step.Grads {
+			if err := near(params[i].Name, params[i].Grad, want); err != nil {
+				return fmt.Errorf("step %d: gradient of %w", s, err)
+			}
+		}
+		optimizer.Step()
+	}
+	for i, p := range params {
+		if err := near(p.Name, p.Value, g.Final[i].Data); err != nil {
+			return fmt.Errorf("at the end: %w", err)
+		}
+	}
+	return nil
+}
+
+// near allows for what the rounding of sums in another order makes: a few units in the last place of values around 1.
+func near(what string, got, want []float32) error {
+	if len(got) != len(want) {
+		return fmt.Errorf("%s has %d elements, PyTorch has %d", what, len(got), len(want))
+	}
+	for i := range got {
+		if diff := math.Abs(float64(got[i]) - float64(want[i])); !(diff <= golden.Tolerance) {
+			return fmt.Errorf("%s: element %d is %v, PyTorch has %v", what, i, got[i], want[i])
+		}
+	}
+	return nil
+}
+
+func matrix(rows [][]float32) nn.Matrix {
+	return nn.Matrix{Rows: len(rows), Cols: len(rows[0]), Data: slices.Concat(rows...)}
+}
+
+// constant is a Source of initial values that no rank but the first keeps.
+type constant int
+
+func (c constant) Uint32() uint32 { return uint32(c) << 20 }

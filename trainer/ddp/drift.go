@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unsafe"
 
+	"ddpbatch/internal/crc32c"
 	"ddpbatch/mpi"
 	"ddpbatch/trainer/nn"
 )
@@ -15,15 +17,15 @@ import (
 type Drift struct {
 	comm    *mpi.Comm
 	params  []*nn.Param
-	digests []uint64 // by parameter
-	ranks   []uint64 // by rank, of all parameters
-	one     []uint64
+	digests []uint32 // by parameter
+	ranks   []uint32 // by rank, of all parameters
+	own     []uint32 // this rank's
 }
 
 // NewDrift watches params, in the same order on all ranks.
 func NewDrift(comm *mpi.Comm, params []*nn.Param) *Drift {
-	return &Drift{comm: comm, params: params, one: make([]uint64, 1),
-		digests: make([]uint64, len(params)), ranks: make([]uint64, comm.Size())}
+	return &Drift{comm: comm, params: params, own: make([]uint32, 1),
+		digests: make([]uint32, len(params)), ranks: make([]uint32, comm.Size())}
 }
 
 // DriftError says that ranks have other parameters than the rest. It is the same on all ranks.
@@ -49,16 +51,14 @@ func (e *DriftError) Error() string {
 	return fmt.Sprintf("after step %d the parameters have drifted apart: "+verb+" %s; first in %s", e.Step, ranks, from, e.Param)
 }
 
-// Check compares the parameters after a step: 8 bytes of each rank travel, and only if these differ 8 for each parameter. It
+// Check compares the parameters after a step: the CRC-32C of each rank travels, and only if these differ that of each parameter. It
 // is collective. The error is a *DriftError, or what a collective has met.
 func (d *Drift) Check(ctx context.Context, step int64) error {
-	var all uint64
 	for i, p := range d.params {
 		d.digests[i] = digestOf(p.Value)
-		all = round64(all, d.digests[i])
 	}
-	d.one[0] = all
-	if err := mpi.AllGather(ctx, d.comm, d.ranks, d.one); err != nil {
+	d.own[0] = digestOf(d.digests)
+	if err := mpi.AllGather(ctx, d.comm, d.ranks, d.own); err != nil {
 		return fmt.Errorf("compare parameters over ranks: %w", err)
 	}
 	for _, digest := range d.ranks {
@@ -72,7 +72,7 @@ func (d *Drift) Check(ctx context.Context, step int64) error {
 // explain says who differs and where.
 func (d *Drift) explain(ctx context.Context, step int64) error {
 	n := len(d.params)
-	table := make([]uint64, len(d.ranks)*n)
+	table := make([]uint32, len(d.ranks)*n)
 	if err := mpi.AllGather(ctx, d.comm, table, d.digests); err != nil {
 		return fmt.Errorf("find the parameter that has drifted: %w", err)
 	}
@@ -99,7 +99,7 @@ func (d *Drift) explain(ctx context.Context, step int64) error {
 	return e
 }
 
-func count(all []uint64, x uint64) int {
+func count(all []uint32, x uint32) int {
 	n := 0
 	for _, v := range all {
 		if v == x {
@@ -107,4 +107,9 @@ func count(all []uint64, x uint64) int {
 		}
 	}
 	return n
+}
+
+// digestOf is the checksum of x as it lies in memory: fast, and enough against accidents.
+func digestOf[T float32 | uint32](x []T) uint32 {
+	return crc32c.Checksum(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x)))
 }

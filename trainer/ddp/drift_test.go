@@ -65,3 +65,27 @@ func TestDriftDoesNotAllocate(t *testing.T) { // without the race detector
 		t.Errorf("%v allocations a check, want none", n)
 	}
 }
+
+// Every bit counts.
+func TestDigestFeelsEveryBit(t *testing.T) {
+	x := make([]float32, 37)
+	seen := map[uint32]bool{digestOf(x): true}
+	for i := range x {
+		for bit := range 32 {
+			x[i] = math.Float32frombits(1 << bit)
+			seen[digestOf(x)] = true
+			x[i] = 0
+		}
+	}
+	if want := 37*32 + 1; len(seen) != want {
+		t.Errorf("%d different digests, want %d", len(seen), want)
+	}
+}
+
+func BenchmarkDigest(b *testing.B) {
+	x := make([]float32, 1<<20)
+	b.SetBytes(int64(4 * len(x)))
+	for b.Loop() {
+		digestOf(x)
+	}
+}

@@ -1,9 +1,15 @@
 package ddp
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
+	"unsafe"
 
+	"ddpbatch/internal/half"
 	"ddpbatch/mpi"
+	"ddpbatch/trainer/internal/vec"
 	"ddpbatch/trainer/nn"
 )
 
@@ -39,3 +45,110 @@ type State struct {
 	// them, keep the same under this name, but for one that never has a bucket.
 	Whole bool
 }
+
+// scratch is a buffer of a Hook for one bucket at a time, in memory that collectives work on fastest.
+type scratch[T mpi.Number] struct {
+	data []T
+}
+
+// grow makes room for n elements. It is collective, with the same n on all ranks. What was there may be lost.
+func (s *scratch[T]) grow(ctx context.Context, comm *mpi.Comm, n int) error {
+	if n <= len(s.data) {
+		return nil // memory of Alloc cannot be given back: keep what there is
+	}
+	data, err := mpi.Alloc[T](ctx, comm, n)
+	if err != nil {
+		return fmt.Errorf("allocate a buffer of the communication hook: %w", err)
+	}
+	s.data = data
+	return nil
+}
+
+// longest is the length of the longest bucket.
+func longest(buckets []*Bucket) int {
+	n := 0
+	for _, b := range buckets {
+		n = max(n, len(b.Data))
+	}
+	return n
+}
+
+// feedback keeps what compression has left out of the gradients of this rank, to be added to those of the next step (error feedback,
+// arXiv 1901.09847): e <- g + e - what was sent of it.
+//
+// The mean of the residuals over ranks is what the means that were applied so far lack. Ranks of another number that all
+// get that mean go on without a loss.
+type feedback struct {
+	left   [][]float32 // by group, parameter by parameter
+	states []State     // views of left, by name
+}
+
+// bind keeps residuals for groups of parameters from now on: those of known parameters move, others are zero.
+func (f *feedback) bind(groups [][]*nn.Param) {
+	before := f.states
+	f.left, f.states = make([][]float32, len(groups)), nil
+	for i, group := range groups {
+		n := 0
+		for _, p := range group {
+			n += len(p.Grad)
+		}
+		rest := make([]float32, n)
+		f.left[i] = rest
+		for _, p := range group {
+			s := State{Name: "residual." + p.Name, Shape: p.Shape}
+			s.Value, rest = rest[:len(p.Grad):len(p.Grad)], rest[len(p.Grad):]
+			if known := slices.IndexFunc(before, func(b State) bool { return b.Name == s.Name }); known >= 0 {
+				copy(s.Value, before[known].Value)
+			}
+			f.states = append(f.states, s)
+		}
+	}
+	slices.SortFunc(f.states, func(a, b State) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// narrow sends gradients in 16 bits: half the bytes of float32.
+type narrow[T mpi.Float16 | mpi.BFloat16] struct {
+	name    string
+	to      func(dst []uint16, x []float32)
+	from    func(dst []float32, x []uint16)
+	scratch scratch[T]
+}
+
+// NewFloat16Hook averages in IEEE half precision, 10 bits of fraction (PyTorch's fp16_compress_hook).
+//
+// A gradient is divided by the number of ranks in float32 and rounded to float16 once on each rank; every sum of two of them, in the
+// all-reduce, is rounded again. Magnitudes below 2^-25 times the number of ranks become zero. What overflows, from 65,520 on, is an Inf in the
+// mean on all ranks: scale the loss down, as a loss scaler does.
+func NewFloat16Hook() Hook {
+	return &narrow[mpi.Float16]{name: "float16", to: half.ToFloat16s, from: half.FromFloat16s}
+}
+
+// NewBFloat16Hook averages in bfloat16 (PyTorch's bf16_compress_hook): the range of float32 with 7 bits of fraction. Values
+// are rounded where those of NewFloat16Hook are.
+func NewBFloat16Hook() Hook {
+	return &narrow[mpi.BFloat16]{name: "bfloat16", to: half.ToBFloat16s, from: half.FromBFloat16s}
+}
+
+// Bind implements Hook.
+func (h *narrow[T]) Bind(ctx context.Context, comm *mpi.Comm, buckets []*Bucket) error {
+	return h.scratch.grow(ctx, comm, longest(buckets))
+}
+
+// Reduce implements Hook.
+func (h *narrow[T]) Reduce(ctx context.Context, comm *mpi.Comm, b *Bucket) error {
+	sent := h.scratch.data[:len(b.Data)]
+	words := unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(sent))), len(sent)) // T is a uint16
+	vec.Scale(b.Data, 1/float32(comm.Size()))                                           // first: fewer values overflow
+	h.to(words, b.Data)
+	if err := mpi.AllReduce(ctx, comm, sent, mpi.Sum); err != nil {
+		return fmt.Errorf("all-reduce bucket %d in %s: %w", b.Index, h.name, err)
+	}
+	h.from(b.Data, words)
+	return nil
+}
+
+// State implements Hook: there is none.
+func (*narrow[T]) State() []State { return nil }
+
+// String is the type that is sent.
+func (h *narrow[T]) String() string { return h.name }

@@ -1,9 +1,12 @@
 package ddp
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"math"
 	"slices"
 
@@ -31,7 +34,7 @@ type int8Hook struct {
 // All that costs a core about 4 ns for each element: it pays where the network gives a rank less than about 1.5 GB/s, not within a machine.
 //
 // A block with an Inf or a NaN on any rank is all NaN on every rank, and leaves its residuals as they were. Where a step is
-// skipped or its loss scaled otherwise, the residuals are not told.
+// skipped or its loss scaled otherwise, the residuals do not follow.
 func NewInt8Hook() Hook { return new(int8Hook) }
 
 // Bind implements Hook.
@@ -72,7 +75,7 @@ func (h *int8Hook) Reduce(ctx context.Context, comm *mpi.Comm, b *Bucket) error 
 		return fmt.Errorf("gather bucket %d in int8: %w", b.Index, err)
 	}
 	for _, block := range plan.blocks {
-		settle(block.of(b.Data), block.of(h.left[b.Index]), block.record(sent), block.record(averaged))
+		applyMean(block.of(b.Data), block.of(h.left[b.Index]), block.record(sent), block.record(averaged))
 	}
 	h.keepMissing(plan, b)
 	return nil
@@ -97,9 +100,9 @@ func (h *int8Hook) average(plan *int8Plan, averaged, received []byte, world int)
 	}
 }
 
-// settle replaces x, a gradient with its residual, by the mean, and left by the new residual.
-func settle(x, left []float32, sent, averaged []byte) {
-	if lost(averaged) {
+// applyMean replaces x, a gradient with its residual, by the mean, and left by the new residual.
+func applyMean(x, left []float32, sent, averaged []byte) {
+	if notFinite(averaged) {
 		for i := range x {
 			x[i] = float32(math.NaN())
 		}
@@ -118,7 +121,7 @@ func (h *int8Hook) keepMissing(plan *int8Plan, b *Bucket) {
 	averaged, rest := h.averaged.data, h.missing
 	for _, block := range plan.mine() {
 		left := block.of(h.left[b.Index])
-		if !lost(block.record(averaged)) {
+		if !notFinite(block.record(averaged)) {
 			vec.Add(left, rest[:len(left)])
 		}
 		rest = rest[len(left):]
@@ -130,3 +133,134 @@ func (h *int8Hook) State() []State { return h.states }
 
 // String is the type that is sent.
 func (*int8Hook) String() string { return "int8" }
+
+// int8Plan is how one bucket is sent. Blocks begin with parameters, and a parameter's blocks have the same owners in all buckets, so that
+// neither means nor residuals depend on how parameters are dealt to buckets.
+type int8Plan struct {
+	blocks []int8Block // by owner
+	bytes  []int       // of the records of each owner
+	size   int         // of all records
+
+	first, last int // of the blocks, this rank's
+	begin       int // of its records, in those of all
+	elements    int // in its blocks
+}
+
+// int8Block is a part of a bucket.
+type int8Block struct {
+	begin, end int // in the bucket's Data
+	at         int // of its record, in those of all
+	owner      int // the rank that averages it
+}
+
+func newInt8Plan(b *Bucket, world, rank int) int8Plan {
+	plan := int8Plan{bytes: make([]int, world)}
+	offset := 0
+	for _, p := range b.Params {
+		n := len(p.Grad)
+		count := (n + blockSize - 1) / blockSize
+		h := fnv.New32a()
+		h.Write([]byte(p.Name))
+		start := int(h.Sum32() % uint32(world)) // not all small parameters with rank 0
+		for i := range count {
+			plan.blocks = append(plan.blocks, int8Block{
+				begin: offset + i*blockSize,
+				end:   offset + min((i+1)*blockSize, n),
+				owner: (i*world/count + start) % world,
+			})
+		}
+		offset += n
+	}
+	slices.SortStableFunc(plan.blocks, func(a, b int8Block) int { return cmp.Compare(a.owner, b.owner) })
+	for i := range plan.blocks {
+		block := &plan.blocks[i]
+		block.at = plan.size
+		plan.size += block.recordSize()
+		plan.bytes[block.owner] += block.recordSize()
+		switch {
+		case block.owner < rank:
+			plan.first, plan.begin = i+1, plan.size
+		case block.owner == rank:
+			plan.elements += block.end - block.begin
+		}
+		if block.owner <= rank {
+			plan.last = i + 1
+		}
+	}
+	return plan
+}
+
+// mine are the blocks that this rank averages.
+func (p *int8Plan) mine() []int8Block { return p.blocks[p.first:p.last] }
+
+func (b int8Block) recordSize() int { return scaleSize + b.end - b.begin }
+
+// record returns the block's record of all.
+func (b int8Block) record(all []byte) []byte { return all[b.at:][:b.recordSize()] }
+
+// of returns the block's part of a bucket.
+func (b int8Block) of(data []float32) []float32 { return data[b.begin:b.end] }
+
+// A block, of up to blockSize elements, is quantized with a scale of its own, and travels as a record: the scale, a float32, and an int8
+// for each element.
+const (
+	blockSize = 256
+	scaleSize = 4
+)
+
+// scaleOf is the factor of a record's elements; NaN marks a block that is not finite, or has elements from 2^127 on.
+func scaleOf(record []byte) float32 {
+	return math.Float32frombits(binary.LittleEndian.Uint32(record))
+}
+
+// notFinite tells that a record is of a block marked so.
+func notFinite(record []byte) bool { return math.IsNaN(float64(scaleOf(record))) }
+
+// quantize writes x as a record: x / scale, rounded to the nearest, where the largest magnitude is 127 scales. The
+// error is at most half a scale, but that a block all below 2^-121 is written as zeros.
+func quantize(record []byte, x []float32) {
+	top := topBits(x)
+	elements := record[scaleSize:]
+	scale, inverse := math.Float32frombits(top)/127, 127/math.Float32frombits(top)
+	switch {
+	case top >= 0x7f000000: // 2^127: 127 scales, rounded, may be infinite
+		scale, inverse = float32(math.NaN()), 0
+	case math.IsInf(float64(inverse), 0):
+		scale, inverse = 0, 0
+	}
+	binary.LittleEndian.PutUint32(record, math.Float32bits(scale))
+	if inverse == 0 {
+		clear(elements)
+		return
+	}
+	for i, v := range x {
+		// Numbers from 2^23 to 2^24 have no fraction: the sum is rounded to one, and its lowest byte is the int8.
+		const round = 3 << 22
+		elements[i] = byte(math.Float32bits(float32(v*inverse) + round))
+	}
+}
+
+// topBits is the bits of the largest magnitude: they are ordered as magnitudes are, infinity and then NaN last.
+func topBits(x []float32) uint32 {
+	const magnitude = 1<<31 - 1
+	var a, b, c, d uint32 // apart, for the processor to go on with all at once
+	for ; len(x) >= 4; x = x[4:] {
+		v := (*[4]float32)(x)
+		a = max(a, math.Float32bits(v[0])&magnitude)
+		b = max(b, math.Float32bits(v[1])&magnitude)
+		c = max(c, math.Float32bits(v[2])&magnitude)
+		d = max(d, math.Float32bits(v[3])&magnitude)
+	}
+	for _, v := range x {
+		a = max(a, math.Float32bits(v)&magnitude)
+	}
+	return max(a, b, c, d)
+}
+
+// addDequantized adds a record, times factor, to dst.
+func addDequantized(dst []float32, record []byte, factor float32) {
+	scale := scaleOf(record) * factor
+	for i, q := range record[scaleSize:][:len(dst)] {
+		dst[i] += float32(scale * float32(int8(q)))
+	}
+}

@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,6 +18,7 @@ import (
 	"ddpbatch/mpi"
 	"ddpbatch/mpi/store"
 	"ddpbatch/mpi/transport"
+	"ddpbatch/trainer/nn"
 )
 
 func TestMain(m *testing.M) {
@@ -50,13 +54,13 @@ func ranksOn(t testing.TB, over string, size int, f func(ctx context.Context, co
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	meeting := store.NewMemory()
-	defer meeting.Close()
+	shared := store.NewMemory()
+	defer shared.Close()
 	cfg := mpi.DefaultConfig()
 	cfg.Transport = over
 	return testkit.Each(size, func(rank int) error {
 		comm, err := mpi.Init(ctx, mpi.InitConfig{
-			Rank: rank, Size: size, Store: meeting, Listen: "127.0.0.1",
+			Rank: rank, Size: size, Store: shared, Listen: "127.0.0.1",
 			Run: "test", Attempt: 1, Secret: [32]byte{1}, Config: cfg,
 		})
 		if err != nil {
@@ -98,6 +102,179 @@ func must(t testing.TB, errs []error) {
 	for rank, err := range errs {
 		if err != nil {
 			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
+// fakeModel has parameters of the given lengths, named "p0", "p1", ..., and a Backward that a test writes itself.
+func fakeModel(lengths ...int) []*nn.Param {
+	params := make([]*nn.Param, len(lengths))
+	for i, n := range lengths {
+		params[i] = &nn.Param{Name: fmt.Sprint("p", i), Shape: []int{n}, Value: make([]float32, n), Grad: make([]float32, n)}
+	}
+	return params
+}
+
+// backward adds to the gradients of params as a Backward does, one after another, what localGradient says.
+func backward(pass *nn.Pass, params []*nn.Param, rank, step int) {
+	for _, p := range params {
+		for i, g := range localGradient(p, rank, step) {
+			p.Grad[i] += g
+		}
+		pass.Done(p)
+	}
+}
+
+// localGradient is a rank's own gradient: numbers of any size, for which the order of a sum matters.
+func localGradient(p *nn.Param, rank, step int) []float32 {
+	seed := uint64(step)
+	for _, c := range p.Name {
+		seed = seed*31 + uint64(c)
+	}
+	r := rand.New(rand.NewPCG(seed, uint64(rank)))
+	g := make([]float32, len(p.Value))
+	for i := range g {
+		g[i] = float32(r.NormFloat64() * math.Exp2(float64(r.IntN(20))))
+	}
+	return g
+}
+
+// meanGradient is the mean over ranks by PyTorch's rule, each term times the rounded 1/world, and mpi's: neighbours are added, then
+// neighbouring sums, and so on.
+func meanGradient(p *nn.Param, world, step int) []float32 {
+	terms := make([][]float32, world)
+	for rank := range terms {
+		terms[rank] = localGradient(p, rank, step)
+		for i := range terms[rank] {
+			terms[rank][i] *= 1 / float32(world)
+		}
+	}
+	for len(terms) > 1 {
+		var sums [][]float32
+		for i := 0; i+1 < len(terms); i += 2 {
+			for j, x := range terms[i+1] {
+				terms[i][j] += x
+			}
+			sums = append(sums, terms[i])
+		}
+		if len(terms)%2 == 1 {
+			sums = append(sums, terms[len(terms)-1])
+		}
+		terms = sums
+	}
+	return terms[0]
+}
+
+// expect compares gradients bit by bit.
+func expect(p *nn.Param, want []float32) error {
+	for i, g := range p.Grad {
+		if math.Float32bits(g) != math.Float32bits(want[i]) {
+			return fmt.Errorf("gradient %d of %s is %v, want %v", i, p.Name, g, want[i])
+		}
+	}
+	return nil
+}
+
+// fakeHook is a Hook that a test writes itself.
+type fakeHook struct {
+	bind   func(buckets []*Bucket) error
+	reduce func(ctx context.Context, comm *mpi.Comm, b *Bucket) error
+}
+
+func (h fakeHook) Bind(_ context.Context, _ *mpi.Comm, buckets []*Bucket) error {
+	if h.bind == nil {
+		return nil
+	}
+	return h.bind(buckets)
+}
+
+func (h fakeHook) Reduce(ctx context.Context, comm *mpi.Comm, b *Bucket) error {
+	return h.reduce(ctx, comm, b)
+}
+func (h fakeHook) State() []State { return nil }
+
+// shapes are those of the parameters in tests: longer than a block of int8 and shorter, vectors and matrices, a convolution.
+var shapes = [][]int{{20, 30}, {20}, {8, 4, 3, 3}, {8}, {1}, {1, 5}}
+
+// newReplica makes parameters of some shapes, in buckets of as many of them as said.
+func newReplica(perBucket int, shapes ...[]int) ([]*nn.Param, []*Bucket) {
+	var params []*nn.Param
+	for i, shape := range shapes {
+		size := 1
+		for _, n := range shape {
+			size *= n
+		}
+		params = append(params, &nn.Param{Name: fmt.Sprint("p", i), Shape: shape, Value: make([]float32, size), Grad: make([]float32, size)})
+	}
+	return params, newBuckets(params, perBucket)
+}
+
+// newBuckets moves the gradients of params to new buckets.
+func newBuckets(params []*nn.Param, perBucket int) []*Bucket {
+	var buckets []*Bucket
+	for part := range slices.Chunk(params, perBucket) {
+		b := &Bucket{Index: len(buckets), Params: part}
+		for _, p := range part {
+			b.Data = append(b.Data, p.Grad...)
+		}
+		rest := b.Data
+		for _, p := range part {
+			n := len(p.Grad)
+			p.Grad, rest = rest[:n:n], rest[n:]
+		}
+		buckets = append(buckets, b)
+	}
+	return buckets
+}
+
+// fill writes the gradients that a rank has in a step: random, of another magnitude for each parameter.
+func fill(params []*nn.Param, rank, step int) {
+	r := rand.New(rand.NewPCG(uint64(rank), uint64(step)))
+	for i, p := range params {
+		size := math.Pow(10, float64(i%4)-2)
+		for j := range p.Grad {
+			p.Grad[j] = float32(size * r.NormFloat64())
+		}
+	}
+}
+
+// reduceAll is one step of communication.
+func reduceAll(ctx context.Context, comm *mpi.Comm, h Hook, buckets []*Bucket) error {
+	for _, b := range buckets {
+		if err := h.Reduce(ctx, comm, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gradients is a copy of all gradients.
+func gradients(params []*nn.Param) []float32 {
+	var all []float32
+	for _, p := range params {
+		all = append(all, p.Grad...)
+	}
+	return all
+}
+
+// sameBits wants x to be the same on all ranks, NaN included.
+func sameBits(ctx context.Context, comm *mpi.Comm, what string, x []float32) error {
+	return NewDrift(comm, []*nn.Param{{Name: what, Value: x}}).Check(ctx, 0)
+}
+
+// onRanks runs f in worlds of 1 to 4 ranks.
+func onRanks(t *testing.T, f func(ctx context.Context, comm *mpi.Comm) error) {
+	t.Helper()
+	for world := 1; world <= 4; world++ {
+		onWorld(t, world, f)
+	}
+}
+
+func onWorld(t *testing.T, world int, f func(ctx context.Context, comm *mpi.Comm) error) {
+	t.Helper()
+	for rank, err := range ranks(t, world, f) {
+		if err != nil {
+			t.Errorf("rank %d of %d: %v", rank, world, err)
 		}
 	}
 }

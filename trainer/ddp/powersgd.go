@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
 	"slices"
 
 	"ddpbatch/mpi"
@@ -48,7 +51,7 @@ type powerSGD struct {
 // matrices that would not shrink by MinRate, are averaged as they are.
 //
 // A gradient with an Inf or a NaN on any rank is all NaN on every rank, and leaves residual and Q as they were. Where a step is
-// skipped or its loss scaled otherwise, the residuals are not told.
+// skipped or its loss scaled otherwise, the residuals do not follow.
 func NewPowerSGDHook(cfg PowerSGDConfig) (Hook, error) {
 	var wrong []error
 	if cfg.Rank < 1 {
@@ -108,7 +111,7 @@ func (h *powerSGD) Bind(ctx context.Context, comm *mpi.Comm, buckets []*Bucket) 
 		return err
 	}
 	for i := range h.plans {
-		h.plans[i].place(h.first.data, h.second.data, h.left[i])
+		h.plans[i].assignBuffers(h.first.data, h.second.data, h.left[i])
 	}
 	return nil
 }
@@ -168,4 +171,156 @@ func (h *powerSGD) State() []State { return slices.Concat(h.states, h.feedback.s
 func (h *powerSGD) String() string {
 	return fmt.Sprintf("PowerSGD of rank %d from step %d for gradients that shrink by %v, seed %d",
 		h.cfg.Rank, h.cfg.Start, h.cfg.MinRate, h.cfg.Seed)
+}
+
+// powerPlan is how one bucket is sent: [plain gradients | all P] in one all-reduce, all Q in the next.
+type powerPlan struct {
+	plain      [][]float32 // views of the bucket
+	matrices   []lowRank
+	sumP, sumQ []float32
+}
+
+// assignBuffers gives the matrices of a bucket their parts of the buffers.
+func (plan *powerPlan) assignBuffers(first, second, left []float32) {
+	p, q := 0, 0
+	for _, grad := range plan.plain {
+		p += len(grad)
+	}
+	for i := range plan.matrices {
+		f := &plan.matrices[i]
+		f.p, p = first[p:][:f.rank*f.rows:f.rank*f.rows], p+f.rank*f.rows
+		f.q, q = second[q:][:f.rank*f.cols:f.rank*f.cols], q+f.rank*f.cols
+		f.left, left = left[:len(f.m):len(f.m)], left[len(f.m):]
+	}
+	plan.sumP, plan.sumQ = first[:p], second[:q]
+}
+
+// pack fills the buffer of the first all-reduce.
+func (plan *powerPlan) pack(share float32) {
+	rest := plan.sumP
+	for _, grad := range plan.plain {
+		vec.Scale(grad, share)
+		rest = rest[copy(rest, grad):]
+	}
+	for i := range plan.matrices {
+		f := &plan.matrices[i]
+		vec.Add(f.m, f.left)
+		f.computeP(share)
+	}
+}
+
+// lowRank approximates one gradient, a matrix M of rows x cols, by P transposed(Q) with few columns. P and Q are kept as
+// rows of their columns: rank x rows and rank x cols.
+type lowRank struct {
+	name             string
+	rows, cols, rank int
+	seed             uint64
+	m, left          []float32 // the gradient, and its residual
+	p, q             []float32 // in the buffers that are all-reduced
+	warm             []float32 // the last Q, to begin the next step with: the same on all ranks
+}
+
+// fresh writes a random column of Q, the same on all ranks.
+func (f *lowRank) fresh(k int, dst []float32) {
+	h := fnv.New64a()
+	h.Write([]byte(f.name))
+	src := rand.New(rand.NewPCG(f.seed, h.Sum64()+uint64(k)))
+	for i := range dst {
+		dst[i] = float32(src.NormFloat64())
+	}
+}
+
+// computeP is P = M Q, scaled, with Q made orthonormal.
+func (f *lowRank) computeP(scale float32) {
+	copy(f.q, f.warm)
+	orthonormalize(f.q, f.cols, f.fresh)
+	for i := range f.rows {
+		row := f.m[i*f.cols:][:f.cols]
+		for k := range f.rank {
+			f.p[k*f.rows+i] = scale * float32(vec.Dot(row, f.q[k*f.cols:][:f.cols]))
+		}
+	}
+}
+
+// computeQ is Q = transposed(M) P, scaled, with P made orthonormal, which is the sum of all ranks'.
+func (f *lowRank) computeQ(scale float32) {
+	orthonormalize(f.p, f.rows, nil)
+	clear(f.q)
+	for i := range f.rows {
+		row := f.m[i*f.cols:][:f.cols]
+		for k := range f.rank {
+			vec.Axpy(f.q[k*f.cols:][:f.cols], f.p[k*f.rows+i], row)
+		}
+	}
+	vec.Scale(f.q, scale)
+}
+
+// finish replaces M by P transposed(Q), with the same bits on all ranks, and keeps what that leaves out. What
+// is not finite becomes NaN all over, and what is kept stays as it was.
+func (f *lowRank) finish() {
+	if !vec.Finite(f.q) {
+		for i := range f.m {
+			f.m[i] = float32(math.NaN())
+		}
+		return
+	}
+	copy(f.warm, f.q)
+	copy(f.left, f.m)
+	clear(f.m)
+	for i := range f.rows {
+		row := f.m[i*f.cols:][:f.cols]
+		for k := range f.rank {
+			vec.Axpy(row, f.p[k*f.rows+i], f.q[k*f.cols:][:f.cols])
+		}
+	}
+	vec.Axpy(f.left, -1, f.m)
+}
+
+// What is this short, against the vector before or at all, is rounding.
+const (
+	dependent = 0x1p-20
+	vanishing = 0x1p-100
+)
+
+// orthonormalize makes vectors of length n, one after another in v, orthonormal: Gram-Schmidt, repeated for a vector
+// as long as a pass takes more than half of it away, as what is left would be mostly rounding ("twice is enough", Parlett, The Symmetric
+// Eigenvalue Problem, 6.9). In place of one that vanishes, or depends on those before it in the precision of float32, comes what fresh
+// writes; without fresh, zero.
+//
+// All machines get the same bits for the same v.
+func orthonormalize(v []float32, n int, fresh func(k int, dst []float32)) {
+	for k := range len(v) / n {
+		x := v[k*n : (k+1)*n]
+		length := project(x, v[:k*n])
+		if length == 0 && fresh != nil {
+			fresh(k, x)
+			length = project(x, v[:k*n])
+		}
+		if length == 0 {
+			clear(x)
+			continue
+		}
+		for i := range x {
+			x[i] = float32(float64(x[i]) / length)
+		}
+	}
+}
+
+// project removes from x what lies along orthonormal vectors, and returns the length of the rest; 0 where that is rounding.
+func project(x, vectors []float32) float64 {
+	n, length := len(x), math.Sqrt(vec.Dot(x, x))
+	least := max(dependent*length, vanishing)
+	for {
+		before := length
+		for y := vectors; len(y) > 0; y = y[n:] {
+			vec.Axpy(x, -float32(vec.Dot(x, y[:n])), y[:n])
+		}
+		length = math.Sqrt(vec.Dot(x, x))
+		if length < least {
+			return 0
+		}
+		if !(length < before/2) { // NaN ends it, too
+			return length
+		}
+	}
 }

@@ -2,13 +2,20 @@ package ddp
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"math"
+	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
+	"ddpbatch/internal/testkit/torch"
 	"ddpbatch/mpi"
+	"ddpbatch/trainer/internal/vec"
 	"ddpbatch/trainer/nn"
 )
 
@@ -223,4 +230,134 @@ func BenchmarkHooks(b *testing.B) {
 			}
 		})
 	}
+}
+
+// Whatever vectors there are, those that do not vanish are orthonormal.
+func TestOrthonormalize(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 40).Draw(t, "n")
+		count := rapid.IntRange(1, n).Draw(t, "count")
+		independent := rapid.IntRange(0, count).Draw(t, "independent") // the others are sums of these
+		exponent := rapid.IntRange(-90, 90).Draw(t, "exponent")
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		v := make([]float32, n*count)
+		for k := range count {
+			x := v[k*n : (k+1)*n]
+			for i := range x {
+				if k < independent {
+					x[i] = float32(math.Ldexp(r.NormFloat64(), exponent))
+				}
+			}
+			for j := 0; k >= independent && j < independent; j++ {
+				for i := range x {
+					x[i] += float32(j+1) * v[j*n+i]
+				}
+			}
+		}
+		fresh := rapid.Bool().Draw(t, "fresh")
+		if fresh {
+			orthonormalize(v, n, func(_ int, dst []float32) {
+				for i := range dst {
+					dst[i] = float32(r.NormFloat64())
+				}
+			})
+		} else {
+			orthonormalize(v, n, nil)
+		}
+		for k := range count {
+			x := v[k*n : (k+1)*n]
+			length := vec.Dot(x, x)
+			if length == 0 && !fresh && k >= independent {
+				continue
+			}
+			// n values near 1/sqrt(n), rounded at 2^-24; twice that for the last projection.
+			if math.Abs(length-1) > 1e-6 {
+				t.Fatalf("vector %d of %d: squared length %v", k, count, length)
+			}
+			for j := range k {
+				if d := vec.Dot(x, v[j*n:(j+1)*n]); math.Abs(d) > 3e-6 {
+					t.Fatalf("vectors %d and %d: product %v", j, k, d)
+				}
+			}
+		}
+	})
+}
+
+func TestOrthonormalizeNaN(t *testing.T) {
+	for _, bad := range []float64{math.NaN(), math.Inf(1)} {
+		v := []float32{1, 2, float32(bad), 4, 5, 6}
+		orthonormalize(v, 3, nil) // ends
+		if s := vec.Dot(v, v); s == s {
+			t.Errorf("%v is gone: %v", bad, v)
+		}
+	}
+}
+
+//go:embed testdata/powersgd.py
+var powerSGDScript string
+
+// PyTorch's powerSGD_hook gives the same means for the same first Q, residuals and warm starts included.
+func TestPowerSGDIsPyTorchs(t *testing.T) { // without the race detector
+	const rank, steps = 2, 6
+	shapes := [][]int{{20, 30}, {20}, {8, 4, 3, 3}}
+	cfg := PowerSGDConfig{Rank: rank, MinRate: 1, Seed: 9}
+
+	dir := t.TempDir()
+	args := []string{dir, fmt.Sprint(rank), fmt.Sprint(steps)}
+	for _, shape := range shapes {
+		args = append(args, strings.ReplaceAll(strings.Trim(fmt.Sprint(shape), "[]"), " ", "x"))
+	}
+	params, buckets := newReplica(len(shapes), shapes...)
+	h := mustPowerSGD(cfg)
+	if err := h.Bind(t.Context(), mpi.Self(), buckets); err != nil {
+		t.Fatal(err)
+	}
+	var grads, q []float32
+	for step := range steps {
+		for rank := range 2 {
+			fill(params, rank, step)
+			grads = append(grads, gradients(params)...)
+		}
+	}
+	for _, s := range h.State() {
+		for j := 0; strings.HasPrefix(s.Name, "powersgd.q.") && j < s.Shape[1]; j++ {
+			for k := range rank {
+				q = append(q, s.Value[k*s.Shape[1]+j])
+			}
+		}
+	}
+	torch.WriteFloats(t, filepath.Join(dir, "grads.f32"), grads)
+	torch.WriteFloats(t, filepath.Join(dir, "q.f32"), q)
+	torch.Run(t, powerSGDScript, args...)
+	want := torch.ReadFloats(t, filepath.Join(dir, "means.f32"))
+
+	onWorld(t, 2, func(ctx context.Context, comm *mpi.Comm) error {
+		params, buckets := newReplica(len(shapes), shapes...)
+		h := mustPowerSGD(cfg)
+		if err := h.Bind(ctx, comm, buckets); err != nil {
+			return err
+		}
+		rest := want
+		for step := range steps {
+			fill(params, comm.Rank(), step)
+			if err := reduceAll(ctx, comm, h, buckets); err != nil {
+				return err
+			}
+			for i, p := range params {
+				top := 0.0
+				for _, v := range rest[:len(p.Grad)] {
+					top = max(top, math.Abs(float64(v)))
+				}
+				for j, g := range p.Grad {
+					// Both round products of 30 to 40 terms at 2^-24; a power iteration magnifies that by the ratio of singular values, less
+					// than 2 for random matrices, in each step.
+					if math.Abs(float64(g-rest[j])) > 1e-4*top {
+						return fmt.Errorf("step %d, parameter %d: element %d is %v, PyTorch has %v", step, i, j, g, rest[j])
+					}
+				}
+				rest = rest[len(p.Grad):]
+			}
+		}
+		return nil
+	})
 }

@@ -59,14 +59,14 @@ func (d *DDP) reduceStep(ctx context.Context) error {
 			return err
 		}
 	}
-	if !d.settled {
-		return d.settle(ctx)
+	if !d.orderFixed {
+		return d.adoptOrder(ctx)
 	}
 	return nil
 }
 
 // await returns when the next bucket is full, or Backward over.
-func (s *step) await(ctx context.Context) error {
+func (s *syncStep) await(ctx context.Context) error {
 	select {
 	case _, ok := <-s.full:
 		if !ok {

@@ -3,14 +3,18 @@ package ddp
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"ddpbatch/trainer/nn"
 )
 
-// step is what goes on between Begin and Finish. The goroutine of the caller counts gradients that are complete; the reducer, which is
+// syncStep is what goes on between Begin and Finish. The goroutine of the caller counts gradients that are complete; the reducer, which is
 // another one while they overlap, reduces the buckets that are full.
-type step struct {
+type syncStep struct {
 	open bool
 	ctx  context.Context // of Begin: for as long as the step is open
 	pass *nn.Pass        // of Backward; nil: there is none, see Shadow
@@ -18,7 +22,7 @@ type step struct {
 	head []float64       // the reducer's: the number of ranks that have input, and the sums
 
 	left    []int   // gradients that are still incomplete, of each bucket
-	sent    int     // buckets that the reducer was told of
+	sent    int     // buckets that the reducer was notified of
 	arrived []int32 // members in the order in which their gradients were complete, while that may change the buckets
 	used    []uint8 // by member: whether it was used, here and then on any rank
 	wrong   error   // what this rank has given the step up for
@@ -29,14 +33,14 @@ type step struct {
 	ready  func(*nn.Param)
 }
 
-func (s *step) init(d *DDP) {
+func (s *syncStep) init(d *DDP) {
 	s.reduce, s.ready = d.runReducer, d.ready
 	s.done = make(chan error, 1)
 	s.used = make([]uint8, len(d.members))
 }
 
 // resize makes room for n buckets. No step is open.
-func (s *step) resize(n int) {
+func (s *syncStep) resize(n int) {
 	s.left = make([]int, n)
 	s.full = make(chan struct{}, n+1)
 }
@@ -48,7 +52,7 @@ func (s *step) resize(n int) {
 // A Backward outside of Begin and Finish only adds to this rank's gradients (PyTorch's no_sync); the next synchronised step averages
 // all that has gathered.
 //
-// The second step's Begin moves the gradients, with what they hold, to other places: who keeps a Param.Grad must take it again.
+// The second step's Begin moves the gradients, with what they hold, elsewhere: who keeps a Param.Grad must take it again.
 func (d *DDP) Begin(ctx context.Context, pass *nn.Pass, sums []float64) {
 	d.begin(ctx, pass, sums, true)
 	if d.err == nil {
@@ -62,8 +66,8 @@ func (d *DDP) begin(ctx context.Context, pass *nn.Pass, sums []float64, active b
 	if s.open {
 		panic("ddp: Begin without Finish")
 	}
-	if d.next != nil {
-		d.rebuild() // here, where all ranks are: a layout is theirs together
+	if d.nextOrder != nil {
+		d.rebuild() // here, where all ranks are: buckets are theirs together
 	}
 	s.open, s.ctx, s.pass, s.sums = true, ctx, pass, sums
 	count := 0.0
@@ -109,7 +113,7 @@ func (d *DDP) Finish() error {
 	if d.active() > 0 {
 		copy(s.sums, s.head[1:])
 		d.markUsed()
-		d.means = true
+		d.holdsMeans = true
 	}
 	return nil
 }
@@ -138,8 +142,8 @@ func (d *DDP) wait() error {
 	return cmp.Or(s.wrong, err)
 }
 
-// drain takes back what the reducer was told, and did not want to know.
-func (s *step) drain() {
+// drain takes back the notifications that the reducer did not wait for.
+func (s *syncStep) drain() {
 	for s.wrong == nil && len(s.full) > 0 {
 		<-s.full
 	}
@@ -164,4 +168,163 @@ func (d *DDP) abandon(reason error) {
 	}
 	d.end()
 	d.fail(s.wrong)
+}
+
+// ready counts a gradient that is complete, and notifies the reducer of buckets that are full by it. Parameters that are not the
+// DDP's are their owner's.
+func (d *DDP) ready(p *nn.Param) {
+	m := d.member[p]
+	if m == nil {
+		return
+	}
+	m.left--
+	switch s := &d.step; {
+	case m.left > 0:
+	case m.left < 0:
+		d.giveUp(fmt.Errorf("Backward has used %s more than %d times: New wants a parameter as often as the model uses it, "+
+			"and a step has one Backward between Begin and Finish", p.Name, m.uses))
+	default:
+		if !d.orderFixed {
+			s.arrived = append(s.arrived, int32(m.index))
+		}
+		s.left[m.bucket]--
+		s.notifyReducer()
+	}
+}
+
+// notifyReducer tells the reducer of what it may reduce by now: buckets go in order, as all ranks must reduce the same one.
+func (s *syncStep) notifyReducer() {
+	for s.sent < len(s.left) && s.left[s.sent] == 0 {
+		s.full <- struct{}{}
+		s.sent++
+	}
+}
+
+// complete tells the reducer that Backward is over, and what is to become of gradients that it has not touched.
+func (d *DDP) complete() {
+	s := &d.step
+	if b := d.cfg.SyncBatchNorm; b != nil && b.err != nil {
+		d.giveUp(b.err)
+	}
+	if s.pass != nil && !d.cfg.FindUnused && s.sent < len(s.left) {
+		d.giveUp(d.unused())
+	}
+	if s.wrong != nil {
+		close(s.full)
+		return
+	}
+	if d.cfg.FindUnused {
+		for i, m := range d.members {
+			s.used[i] = 0
+			if m.param.HasGrad {
+				s.used[i] = 1
+			}
+		}
+	}
+	clear(s.left)
+	s.notifyReducer()
+	s.full <- struct{}{}
+}
+
+// markUsed sets HasGrad where any rank has used a parameter, or where a Hook has added what it still owed: what it gives out once is
+// gone from its residuals. Gradients of all others are zero.
+func (d *DDP) markUsed() {
+	for i, m := range d.members {
+		p := m.param
+		p.HasGrad = !d.cfg.FindUnused || d.step.used[i] > 0 || d.cfg.Hook != nil && slices.ContainsFunc(p.Grad, nonzero)
+		if !p.HasGrad {
+			clear(p.Grad)
+		}
+	}
+}
+
+func nonzero(g float32) bool { return g != 0 }
+
+// unused words that parameters have got no gradient.
+func (d *DDP) unused() error {
+	var names []string
+	for _, m := range d.members {
+		switch {
+		case m.left > 0 && m.left < m.uses:
+			names = append(names, fmt.Sprintf("%s (%d times of %d)", m.param.Name, m.uses-m.left, m.uses))
+		case m.left > 0:
+			names = append(names, m.param.Name)
+		}
+	}
+	const most = 5
+	if more := len(names) - most; more > 0 {
+		names = append(names[:most], fmt.Sprintf("%d more", more))
+	}
+	return fmt.Errorf("Backward has not used %s on rank %d: have the loss depend on all parameters, leave those out that are not "+
+		"trained, or allow it with FindUnused", strings.Join(names, ", "), d.comm.Rank())
+}
+
+var (
+	errNoInput   = errors.New("a rank has no input left, while others may have: allow it with Uneven, or give all ranks as many rows")
+	errNoZeroing = errors.New("Shadow finds the means of the last step in the gradients: call ZeroGrad after each step of ranks whose inputs are uneven")
+)
+
+// Shadow is the step of a rank whose input has ended before that of others: it goes along with their SyncBuffers, Begin and Finish, without
+// Forward and Backward. It returns how many ranks had input. Gradients and sums are then those of the others, this rank's sums
+// added, and its optimizer is to take the same step as theirs. With 0, on all ranks at once, there was no step, and sums are as they were: the input
+// of all has ended.
+//
+//	for {
+//		d.ZeroGrad()
+//		if x, ok := next(); ok {
+//			... // SyncBuffers, Forward, Begin, Backward, Finish
+//		} else if active, err := d.Shadow(ctx, sums); active == 0 {
+//			return err
+//		}
+//		optimizer.Step()
+//	}
+//
+// What has gathered on this rank since ZeroGrad, in a Backward outside of Begin and Finish, goes into the means, and the
+// rank counts as one that has input. The means of the last step must not: they are an error, as are ranks without input where
+// Config.Uneven does not allow them; both break the DDP. The others call SyncBuffers once for each Begin.
+//
+// (PyTorch's Join, whose ranks without input do not step, and get the last one's parameters at the end.)
+func (d *DDP) Shadow(ctx context.Context, sums []float64) (active int, err error) {
+	switch {
+	case d.step.open:
+		panic("ddp: Shadow between Begin and Finish")
+	case d.err != nil:
+		return 0, d.err
+	case d.cfg.Uneven == NotAllowed:
+		return 0, d.fail(errNoInput)
+	case d.holdsMeans:
+		return 0, d.fail(errNoZeroing)
+	}
+	gathered := slices.ContainsFunc(d.members, func(m *member) bool { return m.param.HasGrad })
+	some, err := d.syncBuffers(ctx, gathered)
+	if err != nil || !some {
+		return 0, err
+	}
+	d.begin(ctx, nil, sums, gathered)
+	if err := d.Finish(); err != nil {
+		return 0, err
+	}
+	return int(d.active()), nil
+}
+
+// Stats is what a step has spent on communication. In both is the time that was spent on waiting for slower ranks.
+type Stats struct {
+	Communication time.Duration // in collectives of gradients and sums, whatever went on at the same time
+	Exposed       time.Duration // in Finish, with nothing else going on
+}
+
+// Overlap is the share of the communication that took place while Backward went on, from 0 to 1.
+func (s Stats) Overlap() float64 {
+	if s.Communication <= 0 {
+		return 0
+	}
+	return max(0, 1-float64(s.Exposed)/float64(s.Communication))
+}
+
+// Stats returns those of the last step. It is not collective.
+func (d *DDP) Stats() Stats {
+	if d.step.open {
+		panic("ddp: Stats between Begin and Finish")
+	}
+	return d.stats
 }

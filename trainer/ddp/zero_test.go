@@ -163,7 +163,7 @@ func TestZeroStateMovesBetweenWorlds(t *testing.T) {
 	}
 }
 
-func TestZeroTellsWhatTheFactorySays(t *testing.T) {
+func TestZeroReportsTheFactorysError(t *testing.T) {
 	bad := errors.New("bad learning rate")
 	_, err := NewZero(t.Context(), mpi.Self(), newTrained(shapes...), func([]*nn.Param) (*adamLike, error) { return nil, bad })
 	if !errors.Is(err, bad) {

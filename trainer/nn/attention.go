@@ -16,6 +16,7 @@ const attentionBlock = 64
 // to those before it (Vaswani and others: Attention Is All You Need, arXiv 1706.03762). It has no parameters: the projections
 // before and behind it are Linear layers.
 type CausalAttention struct {
+	stateless
 	width, heads, context int
 	qkv                   Matrix    // what the last Forward was given
 	probs                 []float32 // [sequences, heads, context, context]; what lies right of the diagonal's blocks means nothing
@@ -31,12 +32,6 @@ func NewCausalAttention(width, heads, context int) *CausalAttention {
 	}
 	return &CausalAttention{width: width, heads: heads, context: context, dscores: new(Matrix), dqkv: new(Matrix)}
 }
-
-// Params returns none.
-func (*CausalAttention) Params() []*Param { return nil }
-
-// Buffers returns none.
-func (*CausalAttention) Buffers() []*Buffer { return nil }
 
 // Forward takes rows [q | k | v], each of the layer's width and the heads side by side in it, a row for each symbol, sequence by
 // sequence. It returns rows of the layer's width. The probabilities are kept for Backward: 4 context² heads bytes a sequence.

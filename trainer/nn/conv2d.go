@@ -1,6 +1,11 @@
 package nn
 
-import "gonum.org/v1/gonum/blas"
+import (
+	"gonum.org/v1/gonum/blas"
+
+	"ddpbatch/trainer/internal/vec"
+	"ddpbatch/trainer/nn/internal/block"
+)
 
 // Conv2dConfig is the shape of a convolution, in the words of torch.nn.Conv2d. The kernel is square.
 type Conv2dConfig struct {
@@ -46,7 +51,7 @@ func NewConv2d(in Image, cfg Conv2dConfig, src Source) *Conv2d {
 	if cfg.Stride == 0 {
 		cfg.Stride = 1
 	}
-	w := window{cfg.Kernel, cfg.Stride, cfg.Padding}
+	w := slidingWindow{cfg.Kernel, cfg.Stride, cfg.Padding}
 	l := &Conv2d{out: w.over(in, cfg.Out), patches: newPatches(in, w)}
 	l.weight = newParam("weight", cfg.Out, in.Channels, cfg.Kernel, cfg.Kernel)
 	l.params = []*Param{l.weight}
@@ -106,9 +111,108 @@ func (l *Conv2d) Forward(p *Pass, x Matrix) Matrix {
 		l.gather(first, n)
 		p.multiply(l.grouped(l.y, first), whole(l.dense), blas.NoTrans, whole(l.columns), blas.NoTrans,
 			l.dense.Rows, n*l.out.plane(), l.dense.Cols, 1, 0)
-		l.part(l.y, first, n)
+		l.splitSamples(l.y, first, n)
 	}
 	return l.y
 }
 
 func whole(m Matrix) view { return view{m.Data, m.Cols} }
+
+// Backward adds to the gradients of weight and bias, and returns that of the input.
+func (l *Conv2d) Backward(p *Pass, dy Matrix, input bool) Matrix {
+	sameShape(dy, l.y)
+	if input {
+		l.dx.resize(l.x.Rows, l.x.Cols)
+	}
+	clear(l.sums.Data)
+	for first := 0; first < dy.Rows; first += l.group {
+		n := min(l.group, dy.Rows-first)
+		l.gather(first, n)
+		l.joinSamples(dy, first, n)
+		p.multiply(whole(l.sums), whole(l.columns), blas.NoTrans, l.grouped(dy, first), blas.Trans,
+			l.sums.Rows, l.sums.Cols, n*l.out.plane(), 1, 1)
+		if input {
+			l.inputGradient(p, dy, first, n)
+		}
+	}
+	l.addGradients(p)
+	if !input {
+		return Matrix{}
+	}
+	return l.dx
+}
+
+// inputGradient turns columns into the gradient of the patches, Wᵀ dy, and adds up what each value of the input has got.
+func (l *Conv2d) inputGradient(p *Pass, dy Matrix, first, n int) {
+	s := l.patches
+	depth := s.depth()
+	p.multiply(whole(l.columns), view{l.weight.Value, depth}, blas.Trans, l.grouped(dy, first), blas.NoTrans,
+		depth, n*l.out.plane(), l.out.Channels, 1, 0)
+	for i := range n {
+		clear(l.dplanes)
+		s.scatter(l.dplanes, l.columns.Data[i*l.out.plane():], l.columns.Cols)
+		s.merge(l.dx.Row(first+i), l.dplanes)
+	}
+}
+
+// addGradients adds the sums over the batch to the parameters' gradients.
+func (l *Conv2d) addGradients(p *Pass) {
+	depth := l.patches.depth()
+	for i := range l.weight.Grad {
+		l.weight.Grad[i] += l.sums.Data[i%depth*l.sums.Cols+i/depth]
+	}
+	p.Done(l.weight)
+	if l.bias != nil {
+		vec.Add(l.bias.Grad, l.sums.Row(depth))
+		p.Done(l.bias)
+	}
+}
+
+// crowded is a number of values: of rows that begin a multiple of it apart, what lies one below the other has so few lines in the
+// cache that it does not stay there. Images of 32 x 32 are such rows.
+const crowded = 256
+
+// uncrowded returns n or little more, in whole lines of the cache, an odd number of them.
+func uncrowded(n int) int {
+	const line = 16 // values
+	return ((n+line-1)/line | 1) * line
+}
+
+// gather fills columns with the patches of n samples from first on.
+func (l *Conv2d) gather(first, n int) {
+	for i := range n {
+		l.patches.split(l.planes, l.x.Row(first+i))
+		l.patches.gather(l.columns.Data[i*l.out.plane():], l.planes, l.columns.Cols)
+	}
+}
+
+// grouped is where a product finds the samples of m, the output or its gradient, from first on: a row for each channel, sample by sample.
+func (l *Conv2d) grouped(m Matrix, first int) view {
+	if l.direct {
+		return view{m.Row(first), l.out.plane()}
+	}
+	return whole(l.joined)
+}
+
+// joinSamples copies n samples of m from first on to where grouped says.
+func (l *Conv2d) joinSamples(m Matrix, first, n int) {
+	for i := 0; i < n && !l.direct; i++ {
+		row, joined, size := l.sample(m, first, i)
+		block.Copy(joined, row, size)
+	}
+}
+
+// splitSamples is joinSamples backwards.
+func (l *Conv2d) splitSamples(m Matrix, first, n int) {
+	for i := 0; i < n && !l.direct; i++ {
+		row, joined, size := l.sample(m, first, i)
+		block.Copy(row, joined, size)
+	}
+}
+
+// sample returns where to find the i-th sample of a group that is not direct.
+func (l *Conv2d) sample(m Matrix, first, i int) (row, joined block.View, size block.Size) {
+	plane := l.out.plane()
+	return block.View{Data: m.Row(first + i), Pitch: plane}, block.View{Data: l.joined.Data[i*plane:], Pitch: l.joined.Cols},
+		block.Size{Rows: l.out.Channels, Width: plane}
+}

@@ -1,11 +1,99 @@
 package nn
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"gonum.org/v1/gonum/blas"
+
+	tblas "ddpbatch/trainer/blas"
 )
+
+var nan32 = float32(math.NaN())
+
+func panics(f func()) (did bool) {
+	defer func() { did = recover() != nil }()
+	f()
+	return
+}
+
+// checkModule compares the gradients of a module's input and parameters with differences.
+func checkModule(t *testing.T, m Module, x Matrix) {
+	t.Helper()
+	var pass Pass
+	y := m.Forward(&pass, x)
+	dy := randomMatrix(source(), y.Rows, y.Cols)
+	f := func() float64 {
+		var sum float64
+		for i, v := range m.Forward(&pass, x).Data {
+			sum += float64(v) * float64(dy.Data[i])
+		}
+		return sum
+	}
+	dx := m.Backward(&pass, dy, true)
+	checkGradient(t, "input", x.Data, slices.Clone(dx.Data), f)
+	for _, p := range m.Params() {
+		checkGradient(t, p.Name, p.Value, p.Grad, f)
+	}
+}
+
+func TestTransformerGradients(t *testing.T) {
+	r := source()
+	t.Run("layer norm", func(t *testing.T) {
+		l := NewLayerNorm(6)
+		copy(l.weight.Value, randomMatrix(r, 1, 6).Data)
+		copy(l.bias.Value, randomMatrix(r, 1, 6).Data)
+		checkModule(t, l, randomMatrix(r, 3, 6))
+	})
+	t.Run("gelu", func(t *testing.T) { checkModule(t, NewGELU(), randomMatrix(r, 3, 7)) })
+	t.Run("residual", func(t *testing.T) {
+		for _, f := range []Module{
+			NewSequential(NewLinear(5, 5, r), NewTanh()), NewSequential(NewTanh(), NewLinear(5, 5, r)),
+			NewSequential(NewTanh(), new(gptScratch).linear(5, 5, false, 0.5, r)), NewLinear(5, 5, r),
+		} {
+			checkModule(t, NewResidual(f), randomMatrix(r, 3, 5))
+		}
+	})
+	for _, c := range []struct{ width, heads, context, sequences int }{
+		{4, 1, 1, 2}, {4, 2, 7, 2}, {8, 4, 3, 1}, {2, 1, attentionBlock + 3, 1},
+	} {
+		t.Run(fmt.Sprint("attention", c), func(t *testing.T) {
+			checkModule(t, NewCausalAttention(c.width, c.heads, c.context), randomMatrix(r, c.sequences*c.context, 3*c.width))
+		})
+	}
+}
+
+func TestTransformerMisfitsPanic(t *testing.T) {
+	r := source()
+	pass := new(Pass)
+	three := NewMatrix(3, 3)
+	for name, f := range map[string]func(){
+		"heads do not divide the width":   func() { NewCausalAttention(6, 4, 1) },
+		"no context":                      func() { NewCausalAttention(6, 2, 0) },
+		"attention's input too wide":      func() { NewCausalAttention(2, 1, 3).Forward(pass, three) },
+		"a part of a sequence":            func() { NewCausalAttention(1, 1, 2).Forward(pass, three) },
+		"attention's dy":                  func() { NewCausalAttention(1, 1, 3).Backward(pass, three, true) },
+		"layer norm without columns":      func() { NewLayerNorm(0) },
+		"layer norm's input":              func() { NewLayerNorm(2).Forward(pass, three) },
+		"layer norm's dy":                 func() { NewLayerNorm(2).Backward(pass, three, true) },
+		"gelu's dy":                       func() { NewGELU().Backward(pass, three, true) },
+		"residual changes the shape":      func() { NewResidual(NewLinear(3, 2, r)).Forward(pass, three) },
+		"its last layer changes it":       func() { NewResidual(NewSequential(NewTanh(), NewLinear(3, 2, r))).Forward(pass, three) },
+		"embedding without symbols":       func() { NewEmbedding(0, 1, 1, r) },
+		"embedding of another length":     func() { NewEmbedding(5, 2, 1, r).Forward(pass, three) },
+		"embedding's dy":                  func() { NewEmbedding(5, 2, 1, r).Backward(pass, three, true) },
+		"a GPT without blocks":            func() { NewGPT(GPTConfig{Heads: 1, Width: 1, Context: 1, Symbols: 1}, r) },
+		"a GPT with heads that don't fit": func() { NewGPT(GPTConfig{Layers: 1, Heads: 2, Width: 3, Context: 1, Symbols: 1}, r) },
+	} {
+		if !panics(f) {
+			t.Errorf("%s: no panic", name)
+		}
+	}
+}
 
 // gptBench is the GPT of the benchmarks.
 var gptBench = GPTConfig{Layers: 4, Heads: 4, Width: 128, Context: 128, Symbols: 256}
@@ -175,4 +263,78 @@ func symbols(cfg GPTConfig, sequences int) Matrix {
 		x.Data[i] = float32(r.IntN(cfg.Symbols))
 	}
 	return x
+}
+
+func TestEmbeddingByHand(t *testing.T) {
+	e := NewEmbedding(3, 2, 1, source())
+	copy(e.token.Value, []float32{10, 20, 30})
+	copy(e.position.Value, []float32{1, 2})
+	var done []string
+	pass := Pass{Ready: func(p *Param) { done = append(done, p.Name) }}
+	x := Matrix{Rows: 2, Cols: 2, Data: []float32{2, 0, 2, 2}}
+	y := e.Forward(&pass, x)
+	if want := []float32{31, 12, 31, 32}; y.Rows != 4 || y.Cols != 1 || !slices.Equal(y.Data, want) {
+		t.Errorf("output is %v, want 4 x 1 of %v", y, want)
+	}
+	dx := e.Backward(&pass, Matrix{Rows: 4, Cols: 1, Data: []float32{1, 2, 4, 8}}, true)
+	if want := []float32{2, 0, 13}; !slices.Equal(e.token.Grad, want) {
+		t.Errorf("gradient of tokens is %v, want %v", e.token.Grad, want)
+	}
+	if want := []float32{5, 10}; !slices.Equal(e.position.Grad, want) {
+		t.Errorf("gradient of positions is %v, want %v", e.position.Grad, want)
+	}
+	if dx.Rows != 2 || !slices.Equal(dx.Data, make([]float32, 4)) {
+		t.Errorf("gradient of symbols is %v, want zeros", dx)
+	}
+	if want := []string{"position.weight", "token.weight"}; !slices.Equal(done, want) {
+		t.Errorf("gradients were done in the order %q, want %q", done, want)
+	}
+}
+
+func TestNewEmbeddingRefusesSymbols(t *testing.T) {
+	e := NewEmbedding(3, 1, 2, source())
+	for _, symbol := range []float32{-1, 3, nan32, -1e30, 1e30} {
+		if !panics(func() { e.Forward(new(Pass), Matrix{Rows: 1, Cols: 1, Data: []float32{symbol}}) }) {
+			t.Errorf("symbol %g is taken", symbol)
+		}
+	}
+}
+
+// clocked is a library that adds up the time in its products.
+type clocked struct {
+	tblas.Library
+	spent time.Duration
+}
+
+func (c *clocked) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, out []float32, ldc int) {
+	start := time.Now()
+	c.Library.Sgemm(tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, out, ldc)
+	c.spent += time.Since(start)
+}
+
+// Forward, loss and backward of the benchmarks' GPT, 8 sequences at a time, with the site's library. Products are 5.7 GFLOP.
+func BenchmarkGPT(b *testing.B) {
+	library, info, err := tblas.Open(tblas.Config{Library: tblas.Auto, Threads: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Log(info)
+	lib := &clocked{Library: library}
+	pass := Pass{Training: true, BLAS: lib}
+	model := NewGPT(gptBench, source())
+	var loss CrossEntropy
+	x, labels := symbols(gptBench, 8), make([]int, 8*gptBench.Context)
+	step := func() {
+		ZeroGrad(model.Params())
+		_, dy := loss.Loss(model.Forward(&pass, x), labels)
+		model.Backward(&pass, dy, false)
+	}
+	step()
+	lib.spent = 0
+	b.ReportAllocs()
+	for b.Loop() {
+		step()
+	}
+	b.ReportMetric(8*float64(b.N)/b.Elapsed().Seconds(), "samples/s")
+	b.ReportMetric(100*lib.spent.Seconds()/b.Elapsed().Seconds(), "%products")
 }

@@ -3,7 +3,7 @@ package nn
 import (
 	"math"
 
-	"ddpbatch/trainer/nn/internal/halve"
+	"ddpbatch/trainer/nn/internal/maxpool"
 )
 
 // MaxPool2dConfig is the shape of a pooling window, in the words of torch.nn.MaxPool2d. The kernel is square.
@@ -17,12 +17,13 @@ type MaxPool2dConfig struct {
 // MaxPool2d is torch.nn.MaxPool2d: the largest value of each window, where NaN counts as the largest. The gradient goes to
 // the first of equal values. It has no parameters.
 type MaxPool2d struct {
-	window
+	stateless
+	slidingWindow
 	in, out Image
 	floor   float32 // the least result
 	element uint8   // where a result comes from that no value is above
 	y, dx   Matrix
-	from    []uint8 // for each result, which element of the window it is, row by row; halve.Nowhere: the floor
+	from    []uint8 // for each result, which element of the window it is, row by row; maxpool.Nowhere: the floor
 }
 
 // NewMaxPool2d returns a pooling of images like in.
@@ -33,10 +34,10 @@ func NewMaxPool2d(in Image, cfg MaxPool2dConfig) *MaxPool2d {
 	if cfg.Kernel > 15 || 2*cfg.Padding > cfg.Kernel {
 		panic("nn: a pooling window is larger than 15, or padded by more than half of it")
 	}
-	l := &MaxPool2d{window: window{cfg.Kernel, cfg.Stride, cfg.Padding}, in: in}
+	l := &MaxPool2d{slidingWindow: slidingWindow{cfg.Kernel, cfg.Stride, cfg.Padding}, in: in}
 	l.out = l.over(in, in.Channels)
 	if cfg.ReLU {
-		l.element = halve.Nowhere
+		l.element = maxpool.Nowhere
 	} else {
 		l.floor = float32(math.Inf(-1))
 	}
@@ -45,12 +46,6 @@ func NewMaxPool2d(in Image, cfg MaxPool2dConfig) *MaxPool2d {
 
 // Out is the geometry of the output.
 func (l *MaxPool2d) Out() Image { return l.out }
-
-// Params returns none.
-func (*MaxPool2d) Params() []*Param { return nil }
-
-// Buffers returns none.
-func (*MaxPool2d) Buffers() []*Buffer { return nil }
 
 // Forward returns the largest value of each window.
 func (l *MaxPool2d) Forward(_ *Pass, x Matrix) Matrix {
@@ -62,8 +57,8 @@ func (l *MaxPool2d) Forward(_ *Pass, x Matrix) Matrix {
 		l.from = make([]uint8, len(l.y.Data))
 	}
 	l.from = l.from[:len(l.y.Data)]
-	if l.halves() {
-		halve.Max(l.y.Data, l.from, x.Data, l.out.Width, l.floor, l.element)
+	if l.tiles() {
+		maxpool.Max(l.y.Data, l.from, x.Data, l.out.Width, l.floor, l.element)
 		return l.y
 	}
 	in, out := l.in.plane(), l.out.plane()
@@ -73,9 +68,9 @@ func (l *MaxPool2d) Forward(_ *Pass, x Matrix) Matrix {
 	return l.y
 }
 
-// halves tells whether windows of 2 x 2 values tile the image.
-func (l *MaxPool2d) halves() bool {
-	return l.window == window{kernel: 2, stride: 2} && l.in.Height%2 == 0 && l.in.Width%2 == 0
+// tiles tells whether windows of 2 x 2 values tile the image.
+func (l *MaxPool2d) tiles() bool {
+	return l.slidingWindow == slidingWindow{kernel: 2, stride: 2} && l.in.Height%2 == 0 && l.in.Width%2 == 0
 }
 
 // forward pools one channel of one sample.
@@ -83,13 +78,13 @@ func (l *MaxPool2d) forward(y []float32, from []uint8, x []float32) {
 	for o := range y {
 		a := l.at(l.in, o/l.out.Width, o%l.out.Width)
 		best, element := l.floor, l.element
-		if element != halve.Nowhere { // where all are -Inf, the first is the largest
-			element = l.place(a, a.top, a.left)
+		if element != maxpool.Nowhere { // where all are -Inf, the first is the largest
+			element = l.elementAt(a, a.top, a.left)
 		}
 		for i := a.top; i < a.bottom; i++ {
 			for j := a.left; j < a.right; j++ {
 				if v := x[i*l.in.Width+j]; v > best || v != v {
-					best, element = v, l.place(a, i, j)
+					best, element = v, l.elementAt(a, i, j)
 				}
 			}
 		}
@@ -97,8 +92,8 @@ func (l *MaxPool2d) forward(y []float32, from []uint8, x []float32) {
 	}
 }
 
-// place is which element of the window is over row i and column j of the image.
-func (l *MaxPool2d) place(a area, i, j int) uint8 { return uint8((i-a.row)*l.kernel + j - a.col) }
+// elementAt is which element of the window is over row i and column j of the image.
+func (l *MaxPool2d) elementAt(a area, i, j int) uint8 { return uint8((i-a.row)*l.kernel + j - a.col) }
 
 // Backward gives each gradient to the input that was the largest.
 func (l *MaxPool2d) Backward(_ *Pass, dy Matrix, input bool) Matrix {
@@ -107,8 +102,8 @@ func (l *MaxPool2d) Backward(_ *Pass, dy Matrix, input bool) Matrix {
 		return Matrix{}
 	}
 	l.dx.resize(dy.Rows, l.in.Size())
-	if l.halves() {
-		halve.Spread(l.dx.Data, l.from, dy.Data, l.out.Width)
+	if l.tiles() {
+		maxpool.Spread(l.dx.Data, l.from, dy.Data, l.out.Width)
 		return l.dx
 	}
 	in, out := l.in.plane(), l.out.plane()
@@ -121,7 +116,7 @@ func (l *MaxPool2d) Backward(_ *Pass, dy Matrix, input bool) Matrix {
 func (l *MaxPool2d) backward(dx []float32, from []uint8, dy []float32) {
 	clear(dx)
 	for o, v := range dy {
-		if from[o] == halve.Nowhere {
+		if from[o] == maxpool.Nowhere {
 			continue
 		}
 		a, element := l.at(l.in, o/l.out.Width, o%l.out.Width), int(from[o])

@@ -1,5 +1,13 @@
 package nn
 
+import (
+	"iter"
+
+	"gonum.org/v1/gonum/blas"
+
+	tblas "ddpbatch/trainer/blas"
+)
+
 // Module is a differentiable function of a batch, with or without parameters.
 //
 // There is at most one Backward for each Forward, which it follows before the next Forward: it may overwrite what the
@@ -21,4 +29,187 @@ type Module interface {
 	// Buffers returns what else belongs to the state, in the order of PyTorch's named_buffers, a shared one at each of its
 	// uses. The slice is the module's own.
 	Buffers() []*Buffer
+}
+
+// stateless is embedded by modules without parameters and buffers.
+type stateless struct{}
+
+// Params returns none.
+func (stateless) Params() []*Param { return nil }
+
+// Buffers returns none.
+func (stateless) Buffers() []*Buffer { return nil }
+
+// Param is a named parameter with its gradient.
+type Param struct {
+	Name  string // "0.weight": the path of the layer, then PyTorch's name in it
+	Shape []int  // of Value and Grad, row-major
+	Value []float32
+	Grad  []float32
+	// HasGrad tells whether a Backward has added to Grad since ZeroGrad. A parameter without is unused: false stands for
+	// PyTorch's .grad of None, and optimizers leave such a parameter as it is.
+	HasGrad bool
+
+	seen bool // by the Distinct that is going on
+}
+
+func newParam(name string, shape ...int) *Param {
+	size := sizeOf(shape)
+	return &Param{Name: name, Shape: shape, Value: make([]float32, size), Grad: make([]float32, size)}
+}
+
+// Buffer is a named part of a module's state that is not trained, such as a running mean.
+type Buffer struct {
+	Name  string
+	Shape []int
+	Value []float32
+}
+
+func newBuffer(name string, shape ...int) *Buffer {
+	return &Buffer{Name: name, Shape: shape, Value: make([]float32, sizeOf(shape))}
+}
+
+func sizeOf(shape []int) int {
+	size := 1
+	for _, n := range shape {
+		size *= n
+	}
+	return size
+}
+
+// Distinct goes through params in their order and yields each once, however often it is listed. It takes notes in the
+// parameters, which needs neither memory nor a search: one goroutine does so at a time, and not once more within its loop.
+func Distinct(params []*Param) iter.Seq[*Param] {
+	return func(yield func(*Param) bool) {
+		for _, p := range params {
+			p.seen = false
+		}
+		for _, p := range params {
+			if p.seen {
+				continue
+			}
+			p.seen = true
+			if !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+// ZeroGrad sets all gradients to zero and HasGrad to false: PyTorch's zero_grad(set_to_none=True), its default since 2.0.
+// With the zeros that set_to_none=False leaves, PyTorch's optimizers still decay unused parameters and use up their momentum.
+func ZeroGrad(params []*Param) {
+	for _, p := range params {
+		clear(p.Grad)
+		p.HasGrad = false
+	}
+}
+
+// Pass is what modules compute a forward and a backward pass with. The zero value evaluates, with products in Go. A Pass is used
+// by one goroutine at a time, and the Backward that belongs to a Forward gets the same one.
+type Pass struct {
+	// Training tells that parameters are being trained: dropout drops, and batch normalization takes the
+	// statistics of the batch and updates the running ones.
+	Training bool
+	// BLAS computes the matrix products; the first of them makes it a blas.Go where it is nil.
+	BLAS tblas.Library
+	// Seed is what random layers draw from in this pass. The same Seed gives the same numbers: whoever trains sets another one for
+	// each step and rank.
+	Seed uint64
+	// Ready, where set, is called by Backward, on its goroutine, as soon as a parameter's gradient has all that this pass
+	// adds to it. It must not change the gradient before Backward has returned, unless nobody else adds to it.
+	Ready func(*Param)
+}
+
+// Done is what a module's Backward calls once it has added all it has to the gradient of w.
+func (p *Pass) Done(w *Param) {
+	w.HasGrad = true
+	if p.Ready != nil {
+		p.Ready(w)
+	}
+}
+
+// Product is c = op(a) op(b), or c += op(a) op(b) where add is true; op transposes what is marked blas.Trans. Shapes must fit, and c
+// must not share memory with a or b.
+func (p *Pass) Product(c, a Matrix, ta blas.Transpose, b Matrix, tb blas.Transpose, add bool) {
+	m, depth := shape(a, ta)
+	depthB, n := shape(b, tb)
+	if c.Rows != m || c.Cols != n || depth != depthB {
+		panic("nn: shapes of a matrix product do not fit")
+	}
+	if m == 0 || n == 0 {
+		return
+	}
+	var beta float32
+	if add {
+		beta = 1
+	}
+	p.library().Sgemm(ta, tb, m, n, depth, 1, a.Data, a.Cols, b.Data, b.Cols, beta, c.Data, c.Cols)
+}
+
+func (p *Pass) library() tblas.Library {
+	if p.BLAS == nil {
+		p.BLAS = new(tblas.Go)
+	}
+	return p.BLAS
+}
+
+// shape returns the rows and columns of op(m).
+func shape(m Matrix, t blas.Transpose) (rows, cols int) {
+	if t == blas.Trans {
+		return m.Cols, m.Rows
+	}
+	return m.Rows, m.Cols
+}
+
+// Matrix is a row-major matrix without padding: element (i, j) is Data[i*Cols+j]
+// and len(Data) is Rows*Cols. Copies share Data.
+type Matrix struct {
+	Rows, Cols int
+	Data       []float32
+}
+
+// NewMatrix returns a matrix of zeros.
+func NewMatrix(rows, cols int) Matrix {
+	return Matrix{Rows: rows, Cols: cols, Data: make([]float32, rows*cols)}
+}
+
+// Row returns row i, a view.
+func (m Matrix) Row(i int) []float32 {
+	return m.Data[i*m.Cols : (i+1)*m.Cols : (i+1)*m.Cols]
+}
+
+// resize makes m rows x cols and keeps its memory where that is large enough. What the
+// elements then hold is left over from before.
+func (m *Matrix) resize(rows, cols int) {
+	if size := rows * cols; cap(m.Data) < size {
+		m.Data = make([]float32, size)
+	} else {
+		m.Data = m.Data[:size]
+	}
+	m.Rows, m.Cols = rows, cols
+}
+
+// sameShape panics unless a and b have equal shapes.
+func sameShape(a, b Matrix) {
+	if a.Rows != b.Rows || a.Cols != b.Cols {
+		panic("nn: shapes of matrices differ")
+	}
+}
+
+// view is a part of a larger row-major matrix: element (i, j) is data[i*stride+j].
+type view struct {
+	data   []float32
+	stride int
+}
+
+// from returns the part from element (i, j) on.
+func (v view) from(i, j int) view { return view{v.data[i*v.stride+j:], v.stride} }
+
+// row returns the first n elements of row i.
+func (v view) row(i, n int) []float32 { return v.data[i*v.stride:][:n] }
+
+// multiply is c = alpha op(a) op(b) + beta c, where op(a) is m x depth and op(b) is depth x n.
+func (p *Pass) multiply(c, a view, ta blas.Transpose, b view, tb blas.Transpose, m, n, depth int, alpha, beta float32) {
+	p.library().Sgemm(ta, tb, m, n, depth, alpha, a.data, a.stride, b.data, b.stride, beta, c.data, c.stride)
 }

@@ -2,13 +2,55 @@ package nn
 
 import "ddpbatch/trainer/nn/internal/block"
 
+// Image is the geometry of a row that holds an image: Channels planes of Height x Width values, one plane after the
+// other, each row by row (PyTorch's NCHW, where N is the matrix's rows).
+type Image struct{ Channels, Height, Width int }
+
+// Size is the number of values.
+func (i Image) Size() int { return i.Channels * i.Height * i.Width }
+
+func (i Image) plane() int { return i.Height * i.Width }
+
+func (i Image) check() {
+	if i.Channels < 1 || i.Height < 1 || i.Width < 1 {
+		panic("nn: an image needs at least one channel, row and column")
+	}
+}
+
+// slidingWindow is a square that slides over an image with padding on every side.
+type slidingWindow struct{ kernel, stride, padding int }
+
+// over returns the image, of the given channels, that has one value for each position of the window. What
+// is left over at the lower and the right edge is not covered, as in PyTorch.
+func (w slidingWindow) over(in Image, channels int) Image {
+	in.check()
+	if w.kernel < 1 || w.stride < 1 || w.padding < 0 {
+		panic("nn: a window needs a kernel and a stride of at least 1, and no negative padding")
+	}
+	height, width := in.Height+2*w.padding-w.kernel, in.Width+2*w.padding-w.kernel
+	if height < 0 || width < 0 {
+		panic("nn: a window is larger than the padded image")
+	}
+	return Image{Channels: channels, Height: height/w.stride + 1, Width: width/w.stride + 1}
+}
+
+// area is one position of a window: its first row and column, which may be padding, and the rows and columns in the image that
+// it covers.
+type area struct{ row, col, top, bottom, left, right int }
+
+// at returns the area of row i and column j of the output.
+func (w slidingWindow) at(in Image, i, j int) area {
+	row, col := i*w.stride-w.padding, j*w.stride-w.padding
+	return area{row, col, max(row, 0), min(row+w.kernel, in.Height), max(col, 0), min(col+w.kernel, in.Width)}
+}
+
 // patches lays images out so that a convolution is a matrix product (im2col).
 //
 // A channel of an image is first split by the stride: for each phase (a, b), a plane holds the padded channel's values at rows
 // a, a+stride, ... and columns b, b+stride, .... In there, what one element of the kernel meets as the window slides is a block,
 // as large as the output: the kernel's element (y, x) meets the plane of phase (y mod stride, x mod stride) from a fixed position on.
 type patches struct {
-	window
+	slidingWindow
 	in, out Image // out.Channels is not used
 	pitch   int   // values from one row of a plane to the next
 	planes  int   // values in all planes of a channel
@@ -22,8 +64,8 @@ type phase struct {
 	size         block.Size
 }
 
-func newPatches(in Image, w window) *patches {
-	s := &patches{window: w, in: in, out: w.over(in, 1)}
+func newPatches(in Image, w slidingWindow) *patches {
+	s := &patches{slidingWindow: w, in: in, out: w.over(in, 1)}
 	reach := (w.kernel - 1) / w.stride // how far a window goes beyond its first row and column in a plane
 	s.pitch = s.out.Width + reach
 	height := s.out.Height + reach
@@ -55,7 +97,7 @@ func newPatches(in Image, w window) *patches {
 type run struct{ image, plane, count int }
 
 // meet returns what the planes of a phase, of the given size, have of an image's rows, or columns.
-func (w window) meet(phase, image, plane int) run {
+func (w slidingWindow) meet(phase, image, plane int) run {
 	r := run{plane: max(0, w.padding-phase+w.stride-1) / w.stride} // what lies before is padding
 	r.image = r.plane*w.stride + phase - w.padding
 	if r.image < image {

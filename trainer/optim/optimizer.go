@@ -2,6 +2,7 @@ package optim
 
 import (
 	"fmt"
+	"math"
 
 	"ddpbatch/trainer/nn"
 )
@@ -72,4 +73,91 @@ func slotLike(name string, p *nn.Param) Slot {
 // counter returns a slot of one number, 0. PyTorch too counts steps in a float32.
 func counter(name string) Slot {
 	return Slot{Name: name, Shape: []int{}, Value: make([]float32, 1)}
+}
+
+// Config selects an optimizer. Names and meanings are PyTorch's. What a kind does not use must be zero; Default
+// fills in the rest.
+type Config struct {
+	Kind        string  // "sgd" | "adam" | "adamw" | "lamb"
+	LR          float64 // above 0
+	WeightDecay float64 // sgd, adam: added to the gradient, times the parameter; adamw, lamb: apart from it
+
+	// Of sgd.
+	Momentum  float64 // in [0, 1); 0: plain gradient descent, without state
+	Dampening float64 // in [0, 1]; above 0 needs a momentum
+	Nesterov  bool    // needs a momentum, and no dampening
+
+	// Of the others.
+	Beta1, Beta2 float64 // in [0, 1)
+	Eps          float64 // above 0
+}
+
+// Default returns PyTorch's defaults of a kind, and for LAMB what its paper trains BERT with. PyTorch 1.13 has no
+// default for the learning rate of SGD; here it is that of later versions. LAMB's is Adam's.
+func Default(kind string) Config {
+	cfg := Config{Kind: kind}
+	switch kind {
+	case "sgd":
+		cfg.LR = 1e-2
+	case "adam":
+		cfg.LR, cfg.Beta1, cfg.Beta2, cfg.Eps = 1e-3, 0.9, 0.999, 1e-8
+	case "adamw":
+		cfg.LR, cfg.Beta1, cfg.Beta2, cfg.Eps, cfg.WeightDecay = 1e-3, 0.9, 0.999, 1e-8, 1e-2
+	case "lamb":
+		cfg.LR, cfg.Beta1, cfg.Beta2, cfg.Eps, cfg.WeightDecay = 1e-3, 0.9, 0.999, 1e-6, 1e-2
+	}
+	return cfg
+}
+
+func (c *Config) validate() error {
+	switch c.Kind {
+	case "sgd", "adam", "adamw", "lamb":
+	default:
+		return fmt.Errorf("kind: %q is no optimizer, want sgd, adam, adamw or lamb", c.Kind)
+	}
+	if !(c.LR > 0 && c.LR <= math.MaxFloat32) {
+		return fmt.Errorf("lr: is %v, want a number above 0 that float32 holds", c.LR)
+	}
+	if !(c.WeightDecay >= 0 && c.WeightDecay <= math.MaxFloat32) {
+		return fmt.Errorf("weight_decay: is %v, want a number from 0 that float32 holds", c.WeightDecay)
+	}
+	if c.Kind == "sgd" {
+		return c.validateSGD()
+	}
+	return c.validateAdaptive()
+}
+
+func (c *Config) validateSGD() error {
+	switch {
+	case !(c.Momentum >= 0 && c.Momentum < 1):
+		return fmt.Errorf("momentum: is %v, want 0 <= momentum < 1", c.Momentum)
+	case !(c.Dampening >= 0 && c.Dampening <= 1):
+		return fmt.Errorf("dampening: is %v, want 0 <= dampening <= 1", c.Dampening)
+	case c.Dampening > 0 && c.Momentum == 0:
+		return fmt.Errorf("dampening: is %v without a momentum to dampen: set one, or leave dampening out", c.Dampening)
+	case c.Nesterov && (c.Momentum == 0 || c.Dampening != 0):
+		return fmt.Errorf("nesterov: needs a momentum above 0 and no dampening, not momentum %v and dampening %v",
+			c.Momentum, c.Dampening)
+	case c.Beta1 != 0 || c.Beta2 != 0:
+		return fmt.Errorf("betas: sgd has none: leave them out, or choose adam")
+	case c.Eps != 0:
+		return fmt.Errorf("eps: sgd has none: leave it out, or choose adam")
+	}
+	return nil
+}
+
+func (c *Config) validateAdaptive() error {
+	switch {
+	case !(c.Beta1 >= 0 && c.Beta1 < 1 && c.Beta2 >= 0 && c.Beta2 < 1):
+		return fmt.Errorf("betas: are %v and %v, want both from 0 to below 1", c.Beta1, c.Beta2)
+	case !(float32(c.Eps) > 0 && c.Eps <= math.MaxFloat32):
+		return fmt.Errorf("eps: is %v, want a number above 0 that float32 holds", c.Eps)
+	case c.Momentum != 0:
+		return fmt.Errorf("momentum: %s has none, its betas do that: leave it out, or choose sgd", c.Kind)
+	case c.Dampening != 0:
+		return fmt.Errorf("dampening: %s has none: leave it out, or choose sgd", c.Kind)
+	case c.Nesterov:
+		return fmt.Errorf("nesterov: %s has none: leave it out, or choose sgd", c.Kind)
+	}
+	return nil
 }

@@ -280,11 +280,11 @@ func (readNothing) ReadAt([]byte, int64) (int, error) { return 0, nil }
 // observed is a file that tells what is read of it.
 type observed struct {
 	io.ReaderAt
-	told func(p []byte, offset int64)
+	onRead func(p []byte, offset int64)
 }
 
 func (o observed) ReadAt(p []byte, offset int64) (int, error) {
-	o.told(p, offset)
+	o.onRead(p, offset)
 	return o.ReaderAt.ReadAt(p, offset)
 }
 

@@ -252,7 +252,7 @@ func TestStatusOvertakes(t *testing.T) {
 }
 
 // Who breaks the rules, on either link, is told so.
-func TestViolatorIsTold(t *testing.T) {
+func TestViolatorLearnsOfIt(t *testing.T) {
 	for name, link := range map[string]func(p *puppet) transport.Link{
 		"data":    func(p *puppet) transport.Link { return p.fabric.Data(0) },
 		"control": func(p *puppet) transport.Link { return p.fabric.Control(0) },

@@ -18,27 +18,27 @@ const (
 	clearlyEarlierThere = 2 * time.Second
 )
 
-// standing is what kind of evidence a death is, the strongest first.
-type standing int
+// evidence is what kind of evidence a death is, the strongest first.
+type evidence int
 
 const (
 	// firstHand: it failed before its agent told it to, of something that does not point at another rank.
-	firstHand standing = iota
+	firstHand evidence = iota
 	// suspect: it had been told to stop, but died of something of its own. Its agent may have told it because of others
 	// that had lost it: between raising an exception and ending, a rank's connections are closed, and the others may end sooner.
 	suspect
 	// victim: its last words only say that a peer went away or did not answer.
 	victim
-	// told: it had been told to stop, and did.
-	told
+	// obeyed: it had been told to stop, and did.
+	obeyed
 	// askedAgain: it saved and asks to be started again (exit code 75), which is no failure beside one.
 	askedAgain
 	// done: it ended well.
 	done
 )
 
-// standingOf judges one death.
-func standingOf(d Death) standing {
+// evidenceOf judges one death.
+func evidenceOf(d Death) evidence {
 	switch {
 	case !d.failed():
 		return done
@@ -59,12 +59,12 @@ func standingOf(d Death) standing {
 	switch {
 	case says == peer:
 		return victim
-	case !d.Told:
+	case !d.Stopping:
 		return firstHand
 	case says == own:
 		return suspect
 	}
-	return told
+	return obeyed
 }
 
 // ownSignal tells whether the signal that ended it is the work of no agent and of no lost peer: a fault in the program, or, where
@@ -75,7 +75,7 @@ func ownSignal(d Death) bool {
 	case syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGSYS, syscall.SIGXCPU, syscall.SIGXFSZ:
 		return true
 	case syscall.SIGKILL:
-		return !d.Told
+		return !d.Stopping
 	}
 	return false
 }
@@ -97,39 +97,39 @@ func Choose(deaths []Death) int {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(deaths[a].Heard, deaths[b].Heard), cmp.Compare(deaths[a].Rank, deaths[b].Rank), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(deaths[a].Ended, deaths[b].Ended), cmp.Compare(deaths[a].Rank, deaths[b].Rank), cmp.Compare(a, b))
 	})
-	stand := make([]standing, len(deaths))
+	stand := make([]evidence, len(deaths))
 	for i, d := range deaths {
-		stand[i] = standingOf(d)
+		stand[i] = evidenceOf(d)
 	}
-	lead := first(order, func(i int) bool { return stand[i] <= victim })
-	if lead < 0 {
-		for _, s := range []standing{told, askedAgain} {
-			if lead = first(order, func(i int) bool { return stand[i] == s }); lead >= 0 {
-				return lead
+	chosen := first(order, func(i int) bool { return stand[i] <= victim })
+	if chosen < 0 {
+		for _, s := range []evidence{obeyed, askedAgain} {
+			if chosen = first(order, func(i int) bool { return stand[i] == s }); chosen >= 0 {
+				return chosen
 			}
 		}
 		return -1
 	}
-	near := func(i int) bool { return deaths[i].Heard-deaths[lead].Heard <= together }
-	switch stand[lead] {
+	near := func(i int) bool { return deaths[i].Ended-deaths[chosen].Ended <= together }
+	switch stand[chosen] {
 	case victim:
 		if i := first(order, func(i int) bool { return stand[i] < victim && near(i) }); i >= 0 {
-			lead = i
+			chosen = i
 		}
 	case suspect:
 		if i := first(order, func(i int) bool { return stand[i] == firstHand && near(i) }); i >= 0 {
-			lead = i // it was told to stop for a reason
+			chosen = i // it was told to stop for a reason
 		}
 	}
 	for _, i := range order {
-		comparable := stand[i] == victim && stand[lead] == victim || stand[i] < victim && stand[lead] < victim
-		if comparable && near(i) && clearlyEarlier(deaths[i], deaths[lead]) {
-			lead = i
+		comparable := stand[i] == victim && stand[chosen] == victim || stand[i] < victim && stand[chosen] < victim
+		if comparable && near(i) && clearlyEarlier(deaths[i], deaths[chosen]) {
+			chosen = i
 		}
 	}
-	return lead
+	return chosen
 }
 
 // ChooseFailed is Choose among those alone that failed of their own: neither of a lost peer nor because they were told to stop. -1 where
@@ -138,7 +138,7 @@ func ChooseFailed(deaths []Death) int {
 	var failed []Death
 	var at []int
 	for i, d := range deaths {
-		if standingOf(d) < victim {
+		if evidenceOf(d) < victim {
 			failed, at = append(failed, d), append(at, i)
 		}
 	}
@@ -171,14 +171,14 @@ func clearlyEarlier(a, b Death) bool {
 
 // Victim tells whether a death is one that another rank's explains: its last words only say that a peer went away. Where it is the
 // first that an agent hears of, the peer may be about to say why; an agent that tells it to stop at once may never know.
-func Victim(d Death) bool { return standingOf(d) == victim }
+func Victim(d Death) bool { return evidenceOf(d) == victim }
 
 // Followed tells of each death whether it is a consequence of another one: all that ended badly, but for the first and those that
 // failed of their own before they were told to stop.
 func Followed(deaths []Death, first int) []bool {
 	followed := make([]bool, len(deaths))
 	for i, d := range deaths {
-		s := standingOf(d)
+		s := evidenceOf(d)
 		followed[i] = i != first && s != done && s != firstHand
 	}
 	return followed

@@ -59,12 +59,12 @@ func TestChooseFailed(t *testing.T) {
 		"nobody ended":          {nil, -1},
 		"all are done or save":  {[]Death{{}, saved}, -1},
 		"one lost the others":   {[]Death{saved, {Exit: 1, Tail: raised(gone)}}, -1},
-		"one was told":          {[]Death{saved, {Signal: term, Told: true}}, -1},
-		"one was killed":        {[]Death{saved, {Signal: kill, Told: true}}, -1},
+		"one was told":          {[]Death{saved, {Signal: term, Stopping: true}}, -1},
+		"one was killed":        {[]Death{saved, {Signal: kill, Stopping: true}}, -1},
 		"one failed":            {[]Death{saved, {Exit: 1}}, 1},
-		"one failed, told":      {[]Death{saved, {Exit: 1, Tail: raised(boom), Told: true}}, 1},
-		"of two the first":      {[]Death{{Exit: 1, Heard: 2}, saved, {Exit: 1, Heard: 1}}, 2},
-		"of two the one untold": {[]Death{{Exit: 1, Heard: 1, Tail: raised(boom), Told: true}, {Exit: 1, Heard: 2}}, 1},
+		"one failed, told":      {[]Death{saved, {Exit: 1, Tail: raised(boom), Stopping: true}}, 1},
+		"of two the first":      {[]Death{{Exit: 1, Ended: 2}, saved, {Exit: 1, Ended: 1}}, 2},
+		"of two the one untold": {[]Death{{Exit: 1, Ended: 1, Tail: raised(boom), Stopping: true}, {Exit: 1, Ended: 2}}, 1},
 	} {
 		if got := ChooseFailed(tc.deaths); got != tc.want {
 			t.Errorf("%s: %d, want %d", name, got, tc.want)
@@ -88,118 +88,118 @@ func TestChoose(t *testing.T) {
 		want   int
 	}{
 		"nobody":           {nil, -1},
-		"all done":         {[]Death{{}, {Heard: 1}}, -1},
+		"all done":         {[]Death{{}, {Ended: 1}}, -1},
 		"one":              {[]Death{{}, {Exit: 3}}, 1},
-		"first heard of":   {[]Death{{Exit: 3, Heard: sec(2)}, {Exit: 4, Heard: sec(1)}}, 1},
-		"at the same time": {[]Death{{Exit: 3, Heard: sec(1)}, {Exit: 4, Heard: sec(1)}}, 0},
+		"first heard of":   {[]Death{{Exit: 3, Ended: sec(2)}, {Exit: 4, Ended: sec(1)}}, 1},
+		"at the same time": {[]Death{{Exit: 3, Ended: sec(1)}, {Exit: 4, Ended: sec(1)}}, 0},
 
 		// rank 3 raises; the others lose it, and end before its interpreter has; its agent, which has heard of them, tells it to stop
 		"teardown is slow": {[]Death{
-			{Exit: 1, Heard: sec(10.1), Tail: raised(gone)}, {Exit: 1, Heard: sec(10.2), Tail: raised(reset)},
-			{Exit: 1, Heard: sec(10.3), Tail: raised(gone), Told: true}, {Exit: 1, Heard: sec(12), Tail: raised(boom), Told: true},
+			{Exit: 1, Ended: sec(10.1), Tail: raised(gone)}, {Exit: 1, Ended: sec(10.2), Tail: raised(reset)},
+			{Exit: 1, Ended: sec(10.3), Tail: raised(gone), Stopping: true}, {Exit: 1, Ended: sec(12), Tail: raised(boom), Stopping: true},
 		}, 3},
 		"and TERM ends it": {[]Death{
-			{Exit: 1, Heard: sec(10.1), Tail: raised(gone)}, {Signal: term, Heard: sec(10.2), Tail: raised(boom), Told: true},
-			{Signal: term, Heard: sec(10.15), Told: true},
+			{Exit: 1, Ended: sec(10.1), Tail: raised(gone)}, {Signal: term, Ended: sec(10.2), Tail: raised(boom), Stopping: true},
+			{Signal: term, Ended: sec(10.15), Stopping: true},
 		}, 1},
 		"and the error file says so alone": {[]Death{
-			{Exit: 1, Heard: sec(10.1), ErrorFile: file(gone, 10)}, {Signal: term, Heard: sec(10.2), ErrorFile: file(boom, 10), Told: true},
+			{Exit: 1, Ended: sec(10.1), ErrorFile: file(gone, 10)}, {Signal: term, Ended: sec(10.2), ErrorFile: file(boom, 10), Stopping: true},
 		}, 1},
 		// TERM goes to a rank's whole group: its loaders end of it, and it says so
 		"a victim, and one whose loaders were told": {[]Death{
-			{Exit: 1, Heard: sec(10.1), Tail: raised(gone)},
-			{Exit: 1, Heard: sec(10.2), Tail: raised("RuntimeError: DataLoader worker (pid 77) is killed by signal: Terminated. "), Told: true},
+			{Exit: 1, Ended: sec(10.1), Tail: raised(gone)},
+			{Exit: 1, Ended: sec(10.2), Tail: raised("RuntimeError: DataLoader worker (pid 77) is killed by signal: Terminated. "), Stopping: true},
 		}, 0},
 		"a victim, and one whose loader was killed for memory": {[]Death{
-			{Exit: 1, Heard: sec(10.1), Tail: raised(gone)},
-			{Exit: 1, Heard: sec(10.2), Tail: raised("RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed. "), Told: true},
+			{Exit: 1, Ended: sec(10.1), Tail: raised(gone)},
+			{Exit: 1, Ended: sec(10.2), Tail: raised("RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed. "), Stopping: true},
 		}, 1},
 		"a loader that somebody else has ended": {[]Death{
-			{Exit: 1, Heard: sec(10.1), Tail: raised(gone)},
-			{Exit: 1, Heard: sec(10.2), Tail: raised("RuntimeError: DataLoader worker (pid 77) is killed by signal: Terminated. ")},
+			{Exit: 1, Ended: sec(10.1), Tail: raised(gone)},
+			{Exit: 1, Ended: sec(10.2), Tail: raised("RuntimeError: DataLoader worker (pid 77) is killed by signal: Terminated. ")},
 		}, 1},
 		"not told in time": {[]Death{
-			{Exit: 1, Heard: sec(10.1), Tail: raised(gone)}, {Exit: 1, Heard: sec(10.2), Tail: raised(boom)},
+			{Exit: 1, Ended: sec(10.1), Tail: raised(gone)}, {Exit: 1, Ended: sec(10.2), Tail: raised(boom)},
 		}, 1},
 		// it cleans up: its peers are gone by then
 		"meets lost peers while it cleans up": {[]Death{
-			{Exit: 1, Heard: sec(10.1), Tail: raised(gone)}, {Exit: 1, Heard: sec(10.2), Tail: during(raised(boom), raised(gone)), Told: true},
+			{Exit: 1, Ended: sec(10.1), Tail: raised(gone)}, {Exit: 1, Ended: sec(10.2), Tail: during(raised(boom), raised(gone)), Stopping: true},
 		}, 1},
 		// the others: an exception of a lost peer, and what came of it
 		"raises something of its own about a lost peer": {[]Death{
-			{Exit: 1, Heard: sec(10.1), Tail: during(raised(gone), raised("TrainingError: epoch 3 failed"))},
-			{Signal: segv, Heard: sec(10.9)},
+			{Exit: 1, Ended: sec(10.1), Tail: during(raised(gone), raised("TrainingError: epoch 3 failed"))},
+			{Signal: segv, Ended: sec(10.9)},
 		}, 1},
 		"crashes on its way out for a lost peer": {[]Death{
-			{Signal: segv, Heard: sec(10.1), Tail: append(raised(gone), "Fatal Python error: Segmentation fault")},
-			{Exit: 1, Heard: sec(10.4), Tail: raised(boom), Told: true},
+			{Signal: segv, Ended: sec(10.1), Tail: append(raised(gone), "Fatal Python error: Segmentation fault")},
+			{Exit: 1, Ended: sec(10.4), Tail: raised(boom), Stopping: true},
 		}, 1},
 		"noise of a dying interpreter": {[]Death{
-			{Exit: 1, Heard: sec(10.1), Tail: slices.Concat(raised(gone), []string{"Exception ignored in: <function Pool.__del__ at 0x7f>"},
+			{Exit: 1, Ended: sec(10.1), Tail: slices.Concat(raised(gone), []string{"Exception ignored in: <function Pool.__del__ at 0x7f>"},
 				[]string{"Traceback (most recent call last):", `  File "pool.py", line 271, in __del__`, "TypeError: 'NoneType' object is not callable"})},
-			{Exit: 1, Heard: sec(10.2), Tail: raised(boom)},
+			{Exit: 1, Ended: sec(10.2), Tail: raised(boom)},
 		}, 1},
 		"noise of exit handlers": {[]Death{
-			{Exit: 1, Heard: sec(10.1), Tail: slices.Concat(raised(gone), logged("AttributeError: 'NoneType' object has no attribute 'close'"))},
-			{Exit: 1, Heard: sec(10.2), Tail: raised(boom)},
+			{Exit: 1, Ended: sec(10.1), Tail: slices.Concat(raised(gone), logged("AttributeError: 'NoneType' object has no attribute 'close'"))},
+			{Exit: 1, Ended: sec(10.2), Tail: raised(boom)},
 		}, 1},
 		"an exception that is only logged, and noise": {[]Death{
-			{Exit: 1, Heard: sec(10.1), Tail: slices.Concat(logged(gone), []string{"Exception in thread Thread-3:"}, logged("TypeError: noise"))},
-			{Exit: 1, Heard: sec(10.2), Tail: raised(boom)},
+			{Exit: 1, Ended: sec(10.1), Tail: slices.Concat(logged(gone), []string{"Exception in thread Thread-3:"}, logged("TypeError: noise"))},
+			{Exit: 1, Ended: sec(10.2), Tail: raised(boom)},
 		}, 1},
 		"an exception that was logged and borne": {[]Death{
-			{Exit: 1, Heard: sec(10.1), Tail: slices.Concat(logged("OSError: no such file"), []string{"retrying"}, raised(gone))},
-			{Exit: 1, Heard: sec(10.2), Tail: raised(boom)},
+			{Exit: 1, Ended: sec(10.1), Tail: slices.Concat(logged("OSError: no such file"), []string{"retrying"}, raised(gone))},
+			{Exit: 1, Ended: sec(10.2), Tail: raised(boom)},
 		}, 1},
 		"labelled by newer PyTorch": {[]Death{
-			{Exit: 1, Heard: sec(10.1), Tail: labelled(0, raised("torch.distributed.DistBackendError: NCCL error in: ../ProcessGroupNCCL.cpp:1", "ncclRemoteError: A call failed"))},
-			{Exit: 1, Heard: sec(10.2), Tail: labelled(1, raised(boom)), Told: true},
+			{Exit: 1, Ended: sec(10.1), Tail: labelled(0, raised("torch.distributed.DistBackendError: NCCL error in: ../ProcessGroupNCCL.cpp:1", "ncclRemoteError: A call failed"))},
+			{Exit: 1, Ended: sec(10.2), Tail: labelled(1, raised(boom)), Stopping: true},
 		}, 1},
 
 		// ended by the kernel: it has no words
-		"killed":                {[]Death{{Exit: 1, Heard: sec(5), Tail: raised(gone)}, {Signal: kill, Heard: sec(5.1)}}, 1},
-		"a fault":               {[]Death{{Exit: 1, Heard: sec(5), Tail: raised(gone)}, {Signal: segv, Heard: sec(8), Told: true}}, 1},
-		"killed as it was told": {[]Death{{Exit: 1, Heard: sec(5), Tail: raised(gone)}, {Signal: kill, Heard: sec(9), Told: true}}, 0},
-		"out of memory":         {[]Death{{Exit: 1, Heard: sec(5), Tail: raised(gone)}, {Signal: kill, Heard: sec(5.1), Told: true, OOM: "oom_kill 1"}}, 1},
-		"retries before its end": {[]Death{{Exit: 1, Heard: sec(5), Tail: raised(gone)},
-			{Signal: kill, Heard: sec(5.1), Tail: []string{"download: Connection reset by peer, trying again"}}}, 1},
-		"a broken pipe":   {[]Death{{Signal: int(syscall.SIGPIPE), Heard: sec(5)}, {Exit: 9, Heard: sec(5.1)}}, 1},
-		"somebody's TERM": {[]Death{{Exit: 1, Heard: sec(5), Tail: raised(gone)}, {Signal: term, Heard: sec(5.1)}}, 1},
+		"killed":                {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(gone)}, {Signal: kill, Ended: sec(5.1)}}, 1},
+		"a fault":               {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(gone)}, {Signal: segv, Ended: sec(8), Stopping: true}}, 1},
+		"killed as it was told": {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(gone)}, {Signal: kill, Ended: sec(9), Stopping: true}}, 0},
+		"out of memory":         {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(gone)}, {Signal: kill, Ended: sec(5.1), Stopping: true, OOM: "oom_kill 1"}}, 1},
+		"retries before its end": {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(gone)},
+			{Signal: kill, Ended: sec(5.1), Tail: []string{"download: Connection reset by peer, trying again"}}}, 1},
+		"a broken pipe":   {[]Death{{Signal: int(syscall.SIGPIPE), Ended: sec(5)}, {Exit: 9, Ended: sec(5.1)}}, 1},
+		"somebody's TERM": {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(gone)}, {Signal: term, Ended: sec(5.1)}}, 1},
 
 		// libraries that abort when they lose a peer
-		"NCCL aborts":     {[]Death{{Signal: abrt, Heard: sec(5), Tail: nccl}, {Exit: 1, Heard: sec(6), Tail: raised(boom), Told: true}}, 1},
-		"NCCL times out":  {[]Death{{Signal: abrt, Heard: sec(5), Tail: timeout}, {Signal: kill, Heard: sec(6)}}, 1},
-		"its own abort":   {[]Death{{Signal: abrt, Heard: sec(5), Tail: []string{"train: loss.c:4: step: Assertion `x > 0' failed."}}, {Exit: 1, Heard: sec(4), Tail: raised(gone)}}, 0},
-		"ours, lost":      {[]Death{{Exit: 1, Heard: sec(5), Tail: []string{"ddpbatch: all-reduce #7: rank 1: connection lost: its process has ended without a goodbye, or was killed"}}, {Exit: 11, Heard: sec(6), Tail: []string{"ddpbatch: a shard is corrupt"}}}, 1},
-		"a Go program":    {[]Death{{Exit: 2, Heard: sec(6), Tail: []string{"panic: index out of range [3]", "", "goroutine 1 [running]:"}}, {Exit: 1, Heard: sec(5), Tail: []string{"read tcp 10.0.0.1:5: connection reset by peer"}}}, 0},
-		"all lost a peer": {[]Death{{Exit: 1, Heard: sec(6), Tail: raised(gone)}, {Exit: 1, Heard: sec(5), Tail: raised(reset)}}, 1},
+		"NCCL aborts":     {[]Death{{Signal: abrt, Ended: sec(5), Tail: nccl}, {Exit: 1, Ended: sec(6), Tail: raised(boom), Stopping: true}}, 1},
+		"NCCL times out":  {[]Death{{Signal: abrt, Ended: sec(5), Tail: timeout}, {Signal: kill, Ended: sec(6)}}, 1},
+		"its own abort":   {[]Death{{Signal: abrt, Ended: sec(5), Tail: []string{"train: loss.c:4: step: Assertion `x > 0' failed."}}, {Exit: 1, Ended: sec(4), Tail: raised(gone)}}, 0},
+		"ours, lost":      {[]Death{{Exit: 1, Ended: sec(5), Tail: []string{"ddpbatch: all-reduce #7: rank 1: connection lost: its process has ended without a goodbye, or was killed"}}, {Exit: 11, Ended: sec(6), Tail: []string{"ddpbatch: a shard is corrupt"}}}, 1},
+		"a Go program":    {[]Death{{Exit: 2, Ended: sec(6), Tail: []string{"panic: index out of range [3]", "", "goroutine 1 [running]:"}}, {Exit: 1, Ended: sec(5), Tail: []string{"read tcp 10.0.0.1:5: connection reset by peer"}}}, 0},
+		"all lost a peer": {[]Death{{Exit: 1, Ended: sec(6), Tail: raised(gone)}, {Exit: 1, Ended: sec(5), Tail: raised(reset)}}, 1},
 
 		"what NCCL says on its second line": {[]Death{
-			{Signal: abrt, Heard: sec(5), Tail: []string{"  what():  NCCL error in: ../ProcessGroupNCCL.cpp:1269, NCCL version 2.18.1", "Last error:", "socketProgress: Connection closed by remote peer n2<41324>"}},
-			{Exit: 9, Heard: sec(5.5)}}, 1},
+			{Signal: abrt, Ended: sec(5), Tail: []string{"  what():  NCCL error in: ../ProcessGroupNCCL.cpp:1269, NCCL version 2.18.1", "Last error:", "socketProgress: Connection closed by remote peer n2<41324>"}},
+			{Exit: 9, Ended: sec(5.5)}}, 1},
 		"what other lines say long after the exception": {[]Death{
-			{Exit: 1, Heard: sec(5), Tail: append(raised(boom, "", "", "", "", "", "", ""), "wandb: upload: Connection reset by peer")}, {Exit: 1, Heard: sec(5.1), Tail: raised(boom)}}, 0},
+			{Exit: 1, Ended: sec(5), Tail: append(raised(boom, "", "", "", "", "", "", ""), "wandb: upload: Connection reset by peer")}, {Exit: 1, Ended: sec(5.1), Tail: raised(boom)}}, 0},
 
 		// what is long after is another story
-		"told, and breaks a minute later":   {[]Death{{Exit: 1, Heard: sec(5), Tail: raised(gone)}, {Signal: segv, Heard: sec(66), Told: true}}, 0},
-		"fails while it is stopped":         {[]Death{{Exit: 9, Heard: sec(5)}, {Exit: 1, Heard: sec(5.2), Tail: raised(boom), Told: true}}, 0},
-		"told for a reason that comes late": {[]Death{{Exit: 1, Heard: sec(5), Tail: raised(boom), Told: true}, {Exit: 9, Heard: sec(5.1)}}, 1},
-		"interrupted":                       {[]Death{{Exit: 1, Heard: sec(5), Tail: raised(gone)}, {Exit: 1, Heard: sec(5.2), Tail: raised("KeyboardInterrupt"), Told: true}}, 0},
-		"told by torch's own handler": {[]Death{{Exit: 1, Heard: sec(5), Tail: raised(gone)},
-			{Exit: 1, Heard: sec(5.2), Tail: raised("torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: 15"), Told: true}}, 0},
+		"told, and breaks a minute later":   {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(gone)}, {Signal: segv, Ended: sec(66), Stopping: true}}, 0},
+		"fails while it is stopped":         {[]Death{{Exit: 9, Ended: sec(5)}, {Exit: 1, Ended: sec(5.2), Tail: raised(boom), Stopping: true}}, 0},
+		"told for a reason that comes late": {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(boom), Stopping: true}, {Exit: 9, Ended: sec(5.1)}}, 1},
+		"interrupted":                       {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(gone)}, {Exit: 1, Ended: sec(5.2), Tail: raised("KeyboardInterrupt"), Stopping: true}}, 0},
+		"told by torch's own handler": {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(gone)},
+			{Exit: 1, Ended: sec(5.2), Tail: raised("torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: 15"), Stopping: true}}, 0},
 
 		// saved, please start me again
-		"asked, beside a failure": {[]Death{{Exit: 75, Heard: sec(5)}, {Exit: 1, Heard: sec(7)}}, 1},
-		"asked, beside the told":  {[]Death{{Exit: 75, Heard: sec(5)}, {Signal: term, Heard: sec(6), Told: true}}, 1},
-		"all asked":               {[]Death{{Exit: 75, Heard: sec(5)}, {Exit: 75, Heard: sec(4)}, {}}, 1},
+		"asked, beside a failure": {[]Death{{Exit: 75, Ended: sec(5)}, {Exit: 1, Ended: sec(7)}}, 1},
+		"asked, beside the told":  {[]Death{{Exit: 75, Ended: sec(5)}, {Signal: term, Ended: sec(6), Stopping: true}}, 1},
+		"all asked":               {[]Death{{Exit: 75, Ended: sec(5)}, {Exit: 75, Ended: sec(4)}, {}}, 1},
 
 		// PyTorch's times are those of the exception
-		"raised earlier, ended later":     {[]Death{{Exit: 1, Heard: sec(5), Host: "a", ErrorFile: file("KeyError: 'x'", 5)}, {Exit: 1, Heard: sec(8), Host: "a", ErrorFile: file(boom, 4)}}, 1},
-		"within what clocks differ":       {[]Death{{Exit: 1, Heard: sec(5), Host: "a", ErrorFile: file("KeyError: 'x'", 5)}, {Exit: 1, Heard: sec(8), Host: "b", ErrorFile: file(boom, 4)}}, 0},
-		"raised earlier on another host":  {[]Death{{Exit: 1, Heard: sec(5), Host: "a", ErrorFile: file("KeyError: 'x'", 5)}, {Exit: 1, Heard: sec(8), Host: "b", ErrorFile: file(boom, 3)}}, 1},
-		"a clock that is wrong":           {[]Death{{Exit: 1, Heard: sec(5), Host: "a", ErrorFile: file("KeyError: 'x'", 5)}, {Exit: 1, Heard: sec(80), Host: "b", ErrorFile: file(boom, -9999)}}, 0},
-		"who lost it first":               {[]Death{{Exit: 1, Heard: sec(5), Host: "a", ErrorFile: file(gone, 5)}, {Exit: 1, Heard: sec(6), Host: "a", ErrorFile: file(reset, 3)}}, 1},
-		"who lost a peer earlier is none": {[]Death{{Exit: 1, Heard: sec(5), Host: "a", ErrorFile: file(gone, 2)}, {Exit: 1, Heard: sec(6), Host: "a", ErrorFile: file(boom, 5)}}, 1},
+		"raised earlier, ended later":     {[]Death{{Exit: 1, Ended: sec(5), Host: "a", ErrorFile: file("KeyError: 'x'", 5)}, {Exit: 1, Ended: sec(8), Host: "a", ErrorFile: file(boom, 4)}}, 1},
+		"within what clocks differ":       {[]Death{{Exit: 1, Ended: sec(5), Host: "a", ErrorFile: file("KeyError: 'x'", 5)}, {Exit: 1, Ended: sec(8), Host: "b", ErrorFile: file(boom, 4)}}, 0},
+		"raised earlier on another host":  {[]Death{{Exit: 1, Ended: sec(5), Host: "a", ErrorFile: file("KeyError: 'x'", 5)}, {Exit: 1, Ended: sec(8), Host: "b", ErrorFile: file(boom, 3)}}, 1},
+		"a clock that is wrong":           {[]Death{{Exit: 1, Ended: sec(5), Host: "a", ErrorFile: file("KeyError: 'x'", 5)}, {Exit: 1, Ended: sec(80), Host: "b", ErrorFile: file(boom, -9999)}}, 0},
+		"who lost it first":               {[]Death{{Exit: 1, Ended: sec(5), Host: "a", ErrorFile: file(gone, 5)}, {Exit: 1, Ended: sec(6), Host: "a", ErrorFile: file(reset, 3)}}, 1},
+		"who lost a peer earlier is none": {[]Death{{Exit: 1, Ended: sec(5), Host: "a", ErrorFile: file(gone, 2)}, {Exit: 1, Ended: sec(6), Host: "a", ErrorFile: file(boom, 5)}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i := range tc.deaths {
@@ -228,8 +228,8 @@ func TestChooseProperties(t *testing.T) {
 		for i := range deaths {
 			d := Death{
 				Rank: i, Host: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "host"),
-				Exit: rapid.SampledFrom([]int{0, 0, 1, 75, 9}).Draw(rt, "exit"), Heard: sec(float64(rapid.IntRange(0, 30).Draw(rt, "heard"))),
-				Told: rapid.Bool().Draw(rt, "told"), Tail: rapid.SampledFrom(tails).Draw(rt, "tail"),
+				Exit: rapid.SampledFrom([]int{0, 0, 1, 75, 9}).Draw(rt, "exit"), Ended: sec(float64(rapid.IntRange(0, 30).Draw(rt, "heard"))),
+				Stopping: rapid.Bool().Draw(rt, "told"), Tail: rapid.SampledFrom(tails).Draw(rt, "tail"),
 			}
 			if d.Exit == 0 {
 				d.Signal = rapid.SampledFrom([]int{0, kill, term, segv, abrt}).Draw(rt, "signal")
@@ -266,8 +266,8 @@ func TestChooseProperties(t *testing.T) {
 
 func TestFollowed(t *testing.T) {
 	deaths := []Death{
-		{Exit: 1, Tail: raised(boom)}, {Exit: 1, Tail: raised(gone)}, {Exit: 1, Tail: raised(boom)}, {Signal: term, Told: true}, {}, {Exit: 75},
-		{Exit: 1, Tail: raised(boom), Told: true},
+		{Exit: 1, Tail: raised(boom)}, {Exit: 1, Tail: raised(gone)}, {Exit: 1, Tail: raised(boom)}, {Signal: term, Stopping: true}, {}, {Exit: 75},
+		{Exit: 1, Tail: raised(boom), Stopping: true},
 	}
 	if got, want := Followed(deaths, 0), []bool{false, true, false, true, false, true, true}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)

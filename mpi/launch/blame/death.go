@@ -2,8 +2,10 @@ package blame
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -21,8 +23,8 @@ type Death struct {
 	Host      string        `json:"host"`
 	Exit      int           `json:"exit"`                 // code; 0 where a signal ended it
 	Signal    int           `json:"signal,omitempty"`     // that ended it; 0: none
-	Heard     time.Duration `json:"heard"`                // since the round began, on agent 0's clock
-	Told      bool          `json:"told,omitempty"`       // it died after its agent had told it to stop
+	Ended     time.Duration `json:"heard"`                // since the round began, on agent 0's clock
+	Stopping  bool          `json:"told,omitempty"`       // it died after its agent had told it to stop
 	Tail      []string      `json:"tail,omitempty"`       // its last lines, as Words puts them together
 	ErrorFile *TorchError   `json:"error_file,omitempty"` // nil: it wrote none
 	OOM       string        `json:"oom,omitempty"`        // what shows that its memory ran out; "": nothing does
@@ -105,4 +107,125 @@ func lastOf(lines []string, most, bytes int) []string {
 	}
 	slices.Reverse(kept)
 	return kept
+}
+
+// account is what a rank's last words come to.
+type account struct {
+	nature nature
+	error  string // the line that says what was wrong; "": none was found
+	origin string // the exception from which that came, where it is another; "": none
+	ended  bool   // it is of an exception that ended the process
+}
+
+// nature is what the words say went wrong.
+type nature int
+
+const (
+	silent nature = iota // nothing
+	own                  // something here
+	peer                 // another rank went away, or did not answer
+	stop                 // it was told to stop
+)
+
+// peerWords are in the last words of a rank that failed because another one did. In lower case.
+var peerWords = []string{
+	// the operating system's, in every library's words (errno(3), "strerror")
+	"connection reset by peer", "connection reset by remote peer", "connection refused", "broken pipe", "connection timed out",
+	"no route to host", "connection aborted", "transport endpoint is not connected",
+	// gloo (transport/tcp/pair.cc, unbound_buffer.cc)
+	"connection closed by peer", "application timeout caused pair closure", "timed out waiting", "socket closed",
+	// NCCL, and PyTorch around it (ProcessGroupNCCL.cpp)
+	"ncclremoteerror", "remote process exited", "connection closed by remote peer", "watchdog caught collective operation timeout",
+	"nccl communicator was aborted",
+	// PyTorch's TCPStore (socket.cpp, TCPStore.cpp)
+	"failed to recv, got 0 bytes", "connection was likely closed", "socket timeout", "client socket has timed out", "store->get('",
+	// Open MPI, PMIx, UCX
+	"mpi_err_proc_failed", "lost communication with", "lost connection", "endpoint timeout", "transport retry count exceeded",
+	// ddpbatch's own (mpi, mpi/store, trainer)
+	"connection lost", "it has left the group", "stopped by another rank", "another rank failed", "the connection to the store at ",
+}
+
+// stopWords are in the last words of a rank that was told to stop, or whose own processes were, as its whole group is told: those that
+// load data (torch/utils/data/_utils/signal_handling.py). A worker of those that a fault or KILL ended is its rank's own failure. In lower case.
+var stopWords = []string{"keyboardinterrupt", "signalexception", "systemexit", "got signal: ", "cancellederror", "received sigterm",
+	"is killed by signal: terminated", "is killed by signal: interrupt", "is killed by signal: hangup", "is killed by signal: quit", "is killed by signal: user defined"}
+
+// lastWords reads what a rank said at its end: its error file, which holds one exception and no other noise, or else its
+// last lines.
+func lastWords(d Death) account {
+	if e := d.ErrorFile; e != nil {
+		if chain := chainOf(tracebacks(strings.Split(e.Stack, "\n"))); len(chain) > 0 {
+			a := ofChain(chain)
+			a.ended = true
+			return a
+		}
+		if e.Message != "" {
+			lines := strings.Split(e.Message, "\n")
+			return account{nature: natureOf(lines), error: lines[0], ended: true}
+		}
+	}
+	errs, outs := d.words()
+	for _, lines := range [][]string{errs, outs} {
+		if chain := chainOf(tracebacks(lines)); len(chain) > 0 {
+			return ofChain(chain)
+		}
+		if at := fatalLine(lines); at >= 0 {
+			return account{nature: natureOf(lines[at:min(len(lines), at+exceptionLines)]), error: lines[at]}
+		}
+	}
+	a := account{nature: natureOf(d.Tail)}
+	if a.nature == own {
+		a.nature = silent // words, but none of an error
+	}
+	return a
+}
+
+// ofChain takes the first exception of a chain for the cause: a rank that raises often meets, while it cleans up, peers that have
+// gone meanwhile, and a rank whose peer has gone raises something of its own about it. A person is shown the last one, as Python
+// does.
+func ofChain(chain []traceback) account {
+	first, last := chain[0].exception, chain[len(chain)-1].exception
+	a := account{nature: natureOf(first), error: last[0], ended: chain[0].main || chain[len(chain)-1].main}
+	if first[0] != last[0] {
+		a.origin = first[0]
+	}
+	return a
+}
+
+// memoryWords are in the words of a rank that got no memory: Python's, PyTorch's, C++'s, the C library's. In lower case.
+var memoryWords = []string{"memoryerror", "outofmemoryerror", "out of memory", "can't allocate memory", "cannot allocate memory", "bad_alloc"}
+
+// OutOfMemory tells whether a rank died for want of memory, by the kernel's word or by its own: that of the device, too.
+func (d Death) OutOfMemory() bool {
+	a := lastWords(d)
+	text := strings.ToLower(a.error + "\n" + a.origin)
+	return d.OOM != "" || d.failed() && slices.ContainsFunc(memoryWords, func(w string) bool { return strings.Contains(text, w) })
+}
+
+func natureOf(lines []string) nature {
+	text := strings.ToLower(strings.Join(lines, "\n"))
+	holds := func(w string) bool { return strings.Contains(text, w) }
+	switch {
+	case slices.ContainsFunc(peerWords, holds):
+		return peer
+	case slices.ContainsFunc(stopWords, holds):
+		return stop
+	}
+	return own
+}
+
+// fatalWords begin the line in which programs that are not Python, or Python without a traceback, say what they die of.
+var fatalWords = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(panic: |fatal error: |Fatal Python error: |\s*what\(\):|ddpbatch: |` +
+		`\S+: error while loading shared libraries: |.*: Assertion .* failed)`)
+})
+
+// fatalLine is the index of the line in which a rank said, without a traceback, what it died of; -1: there is none.
+func fatalLine(lines []string) int {
+	for i := len(lines) - 1; i >= 0; i-- {
+		if line := rankLabel().ReplaceAllString(lines[i], ""); exceptionLine().MatchString(line) || fatalWords().MatchString(line) {
+			return i
+		}
+	}
+	return -1
 }

@@ -2,10 +2,13 @@ package blame
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+	"unicode"
 )
 
 const (
@@ -20,7 +23,7 @@ const (
 // It is plain text of valid UTF-8 in lines that end in a line's end, none of them longer than 100 characters but for the log's path,
 // which a person copies. Nothing in it does anything to a terminal, whatever the workers wrote.
 func Report(deaths []Death, chosen int, next string) string {
-	var r report
+	var r reportText
 	if chosen < 0 || chosen >= len(deaths) {
 		r.line("", "no rank ended badly")
 	} else {
@@ -33,15 +36,15 @@ func Report(deaths []Death, chosen int, next string) string {
 	return r.String()
 }
 
-type report struct{ strings.Builder }
+type reportText struct{ strings.Builder }
 
 // line writes one line, cut where it is too long.
-func (r *report) line(indent, text string) {
+func (r *reportText) line(indent, text string) {
 	r.WriteString(indent + clean(text, reportWidth-len(indent)) + "\n")
 }
 
 // paragraph writes a text over at most so many lines.
-func (r *report) paragraph(head, text string, most int) {
+func (r *reportText) paragraph(head, text string, most int) {
 	for i, line := range wrap(text, reportWidth-len(head), most) {
 		if i > 0 {
 			head = strings.Repeat(" ", len(head))
@@ -50,18 +53,18 @@ func (r *report) paragraph(head, text string, most int) {
 	}
 }
 
-func (r *report) culprit(deaths []Death, chosen int) {
+func (r *reportText) culprit(deaths []Death, chosen int) {
 	d := deaths[chosen]
 	what := d.How() + " and was the first to fail"
 	switch {
 	case d.asked():
 		what = fmt.Sprintf("saved and asks to be started again (exit code %d)", d.Exit)
-	case standingOf(d) == told:
+	case evidenceOf(d) == obeyed:
 		what = d.How() + " as it was told to stop"
 	case !slices.ContainsFunc(deaths, func(other Death) bool { return other.failed() && other.Rank != d.Rank }):
 		what = d.How()
 	}
-	r.paragraph("", fmt.Sprintf("rank %d on %s %s, %s after the start", d.Rank, clean(d.Host, 64), what, since(d.Heard)), 2)
+	r.paragraph("", fmt.Sprintf("rank %d on %s %s, %s after the start", d.Rank, clean(d.Host, 64), what, since(d.Ended)), 2)
 	if d.asked() {
 		return
 	}
@@ -78,8 +81,8 @@ func (r *report) culprit(deaths []Death, chosen int) {
 	if d.Hint != "" {
 		r.paragraph("  hint: ", clean(d.Hint, 1<<10), 4)
 	}
-	r.heardBefore(deaths, chosen)
-	if standingOf(d) == victim {
+	r.endedBefore(deaths, chosen)
+	if evidenceOf(d) == victim {
 		r.lostPeer(deaths, d)
 	}
 	stack := unsaidStack(d)
@@ -92,15 +95,15 @@ func (r *report) culprit(deaths []Death, chosen int) {
 
 // lostPeer says what is known of the peer that the first rank lost, where no rank says of itself that it failed: one that had ended well
 // before, and was waited for, is the likely one.
-func (r *report) lostPeer(deaths []Death, lost Death) {
+func (r *reportText) lostPeer(deaths []Death, lost Death) {
 	var done []int
 	newest := time.Duration(0)
 	for _, d := range deaths {
-		if !d.failed() && d.Heard < lost.Heard {
-			done, newest = append(done, d.Rank), max(newest, d.Heard)
+		if !d.failed() && d.Ended < lost.Ended {
+			done, newest = append(done, d.Rank), max(newest, d.Ended)
 		}
 	}
-	switch before := since(lost.Heard - newest); len(done) {
+	switch before := since(lost.Ended - newest); len(done) {
 	case 0:
 		r.paragraph("  ", "(it only lost a peer, and no rank says of itself that it failed: the network did, or a rank that had no time to say)", 2)
 	case 1:
@@ -111,7 +114,7 @@ func (r *report) lostPeer(deaths []Death, lost Death) {
 }
 
 // quote writes a rank's own lines below a heading; nothing where there are none.
-func (r *report) quote(heading string, lines []string) {
+func (r *reportText) quote(heading string, lines []string) {
 	if len(lines) == 0 {
 		return
 	}
@@ -121,11 +124,11 @@ func (r *report) quote(heading string, lines []string) {
 	}
 }
 
-// heardBefore explains why the rank that ended first in time is not the one that is named.
-func (r *report) heardBefore(deaths []Death, chosen int) {
+// endedBefore explains why the rank that ended first in time is not the one that is named.
+func (r *reportText) endedBefore(deaths []Death, chosen int) {
 	earliest := chosen
 	for i, d := range deaths {
-		if d.failed() && !d.asked() && d.Heard < deaths[earliest].Heard {
+		if d.failed() && !d.asked() && d.Ended < deaths[earliest].Ended {
 			earliest = i
 		}
 	}
@@ -133,10 +136,10 @@ func (r *report) heardBefore(deaths []Death, chosen int) {
 		return
 	}
 	why := "but something came before it"
-	switch standingOf(deaths[earliest]) {
+	switch evidenceOf(deaths[earliest]) {
 	case victim:
 		why = "but only because it lost a peer"
-	case told:
+	case obeyed:
 		why = "but because it was told to"
 	case suspect:
 		why = "but after it had been told to stop"
@@ -144,11 +147,11 @@ func (r *report) heardBefore(deaths []Death, chosen int) {
 		why = "but its error file has a later time"
 	}
 	d := deaths[earliest]
-	r.line("  ", fmt.Sprintf("(rank %d on %s ended %s earlier, %s)", d.Rank, clean(d.Host, 40), since(deaths[chosen].Heard-d.Heard), why))
+	r.line("  ", fmt.Sprintf("(rank %d on %s ended %s earlier, %s)", d.Rank, clean(d.Host, 40), since(deaths[chosen].Ended-d.Ended), why))
 }
 
 // others says in a line each which ranks failed too, which followed and which saved.
-func (r *report) others(deaths []Death, chosen int) {
+func (r *reportText) others(deaths []Death, chosen int) {
 	followed := Followed(deaths, chosen)
 	var failed, after, saved []int
 	for i, d := range deaths {
@@ -249,4 +252,72 @@ func Ranges(ranks []int) string {
 		i = last + 1
 	}
 	return strings.Join(parts, ", ")
+}
+
+// escape matches what a terminal takes for a command (ECMA-48): CSI sequences, strings such as the window's title up to their
+// end, and other escape sequences.
+var escape = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile("(?:\x1b\\[|\u009b)[0-?]*[ -/]*[@-~]?|\x1b[PX^_\\]][^\x07\x1b]*(?:\x07|\x1b\\\\)?|\x1b[ -/]*[0-~]?")
+})
+
+// clean makes one line of a log harmless and readable: what a terminal would have shown of it in the end, without colours,
+// controls and characters that change the direction of text, in at most width runes.
+func clean(line string, width int) string {
+	const looked = 8 << 10 // bytes; the rest is not shown, and is not worth the time
+	line = shown(line)
+	line = escape().ReplaceAllString(strings.ToValidUTF8(line[:min(len(line), looked)], "?"), "")
+	line = strings.ReplaceAll(line, "\t", "    ")
+	line = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsControl(r):
+			return -1
+		case !unicode.IsPrint(r): // the directions, too: they are of category Cf
+			return '?'
+		}
+		return r
+	}, line)
+	return shorten(line, width)
+}
+
+// shown is what is left to see of a line that writes over itself, as progress bars do.
+func shown(line string) string {
+	line = strings.TrimRight(line, " \t\r\n")
+	return line[strings.LastIndexByte(line, '\r')+1:]
+}
+
+func shorten(s string, width int) string {
+	n := 0
+	for i := range s {
+		if n++; n > width {
+			runes := []rune(s[:i])
+			return string(runes[:width-3]) + "..."
+		}
+	}
+	return s
+}
+
+// wrap breaks words at width, into at most so many lines; where there are more, the last one ends in dots.
+func wrap(text string, width, most int) []string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		word = shorten(word, width)
+		switch {
+		case line == "":
+			line = word
+		case len([]rune(line))+1+len([]rune(word)) <= width:
+			line += " " + word
+		default:
+			lines = append(lines, line)
+			line = word
+		}
+	}
+	if line != "" {
+		lines = append(lines, line)
+	}
+	if len(lines) > most {
+		lines = lines[:most]
+		lines[most-1] = shorten(lines[most-1]+strings.Repeat(".", width), width)
+	}
+	return lines
 }

@@ -57,7 +57,7 @@ func (r Request) slurmGives() bool {
 }
 
 // gpus plans which GPUs the worker sees, and returns those of the agent, as CUDA numbers them.
-func (r Request) gpus(p *Plan, n *Node) ([]string, error) {
+func (r Request) gpus(p *Share, n *Node) ([]string, error) {
 	if r.Builtin {
 		return nil, nil // it computes on cores
 	}
@@ -79,7 +79,7 @@ func (r Request) gpus(p *Plan, n *Node) ([]string, error) {
 }
 
 // agentGPUs shares the agent's GPUs (those of the node's tasks, in task mode) among its workers, or lets all see all of them.
-func (r Request) agentGPUs(p *Plan, ids []string, name string) ([]string, error) {
+func (r Request) agentGPUs(p *Share, ids []string, name string) ([]string, error) {
 	if len(ids) < r.LocalWorldSize && r.GPUs != "all" {
 		if name == "" && r.GPUs != "one" && !r.VirtualLocalRank && !r.slurmGives() {
 			// nobody asked for the GPUs that this machine happens to have: a job that uses none is as likely, and torchrun starts it
@@ -124,7 +124,7 @@ func (r Request) shared(ids []string, name string) bool {
 
 // taskGPUs is for a task that sees fewer GPUs than its node has tasks, as srun --gpus-per-task and --gpu-bind make it: they are its own,
 // and LOCAL_RANK is no number among them. Where Slurm gave no GPUs, somebody else has set the variable, for each task or for all alike.
-func (r Request) taskGPUs(p *Plan, ids []string, name string) {
+func (r Request) taskGPUs(p *Share, ids []string, name string) {
 	if !r.slurmGives() {
 		p.warn("%d tasks on this node share %s (%s) if %s is the same for all of them: one GPU each is asked for with --gpus-per-node, and --gpus all says that this is meant",
 			r.LocalWorldSize, gpuCount(len(ids)), strings.Join(ids, ","), name)
@@ -192,4 +192,66 @@ func minorLine(text string) string {
 		}
 	}
 	return ""
+}
+
+// gpuVariables tell which of the node's GPUs Slurm gave to the step, or to the job, by the node's own numbers (sbatch(1) and srun(1), output
+// environment variables). The step's counts where both are set: the job's may be that of the node of the batch script.
+var gpuVariables = []string{"SLURM_STEP_GPUS", "SLURM_JOB_GPUS"}
+
+// minors are the device numbers of the GPUs that CUDA_VISIBLE_DEVICES names; "" where one is not known. They differ where Slurm confines a
+// job to its devices (cgroup.conf, ConstrainDevices): there CUDA sees no others, and counts from 0.
+func (r Request) minors(ids []string) []string {
+	unknown := make([]string, len(ids))
+	var given []string
+	for _, name := range gpuVariables {
+		if text, ok := r.Lookup(name); ok {
+			given = strings.Split(text, ",")
+			break
+		}
+	}
+	if given == nil {
+		if r.slurmGives() {
+			return unknown
+		}
+		return ids // CUDA counts all of them
+	}
+	numbers := make([]int, len(given))
+	for i, text := range given {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			return unknown
+		}
+		numbers[i] = n
+	}
+	slices.Sort(numbers)
+	if len(slices.Compact(slices.Clone(numbers))) != len(ids) || len(numbers) != len(ids) {
+		return unknown
+	}
+	for _, names := range [][]int{numbers, counted(len(ids))} {
+		if found := translate(ids, names, numbers); found != nil {
+			return found
+		}
+	}
+	return unknown
+}
+
+// translate replaces each id, which is the i-th of names, by the i-th of numbers; nil where one is none of names.
+func translate(ids []string, names, numbers []int) (found []string) {
+	for _, id := range ids {
+		n, err := strconv.Atoi(id)
+		at := slices.Index(names, n)
+		if err != nil || at < 0 {
+			return nil
+		}
+		found = append(found, strconv.Itoa(numbers[at]))
+	}
+	return found
+}
+
+func counted(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
 }

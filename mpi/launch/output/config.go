@@ -1,5 +1,15 @@
 package output
 
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
 // Mode says which of a worker's two streams something is for, with torchrun's numbers.
 type Mode uint8
 
@@ -43,4 +53,232 @@ type Config struct {
 	// Lines that hold one of these go, once more, to a file of all ranks (torchrun's --duplicate-stdout-filters and
 	// --duplicate-stderr-filters).
 	OutFilters, ErrFilters []string
+}
+
+// maxRank bounds what is taken for a rank; more is a slip of the pen.
+const maxRank = 1<<20 - 1
+
+// ParseMap reads the value of torchrun's --redirects and --tee: one mode for all local ranks ("3"), or one for each that
+// has any ("0:3,12:1"); ranks that are left out have none. A rank that is named twice has its last mode. Modes: 0 none,
+// 1 standard output, 2 standard error, 3 both.
+func ParseMap(s string) (Map, error) {
+	if !strings.Contains(s, ":") {
+		mode, err := parseMode(s)
+		if err != nil {
+			return Map{}, fmt.Errorf("%q: %w", s, err)
+		}
+		return Map{All: mode}, nil
+	}
+	m := Map{Ranks: map[int]Mode{}}
+	for _, pair := range strings.Split(s, ",") {
+		rank, mode, ok := strings.Cut(pair, ":")
+		if !ok {
+			return Map{}, fmt.Errorf("%q: %q is not RANK:MODE, as in 0:3,1:1", s, pair)
+		}
+		r, err := parseRank(rank)
+		if err != nil {
+			return Map{}, fmt.Errorf("%q: %w", s, err)
+		}
+		if m.Ranks[r], err = parseMode(mode); err != nil {
+			return Map{}, fmt.Errorf("%q: %w", s, err)
+		}
+	}
+	return m, nil
+}
+
+// Named are the local ranks that the map names one by one, in ascending order; none where one mode is for all.
+func (m Map) Named() []int { return slices.Sorted(maps.Keys(m.Ranks)) }
+
+func parseMode(s string) (Mode, error) {
+	if len(s) != 1 || s[0] < '0' || s[0] > '3' {
+		return None, fmt.Errorf("%q is no mode: 0 (none), 1 (standard output), 2 (standard error) or 3 (both)", s)
+	}
+	return Mode(s[0] - '0'), nil
+}
+
+func parseRank(s string) (int, error) {
+	for _, r := range s {
+		if r < '0' || r > '9' { // no sign, no space: Atoi takes a sign
+			return 0, notRank(s)
+		}
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n > maxRank {
+		return 0, notRank(s)
+	}
+	return n, nil
+}
+
+func notRank(s string) error { return fmt.Errorf("%q is no rank: a number from 0 to %d", s, maxRank) }
+
+// DefaultPrefix labels a line with the worker that wrote it.
+const DefaultPrefix = "[${host} ${rank}] "
+
+const maxPrefix = 256 // bytes
+
+// Worker is the worker that a stream belongs to, as a prefix may name it.
+type Worker struct {
+	Host            string
+	Rank, LocalRank int
+	Role            string // "": "default"
+}
+
+// ParsePrefix tells what is wrong with a prefix, as Config has it: macros are written ${rank} or $rank, and $$ is one
+// dollar (Python's string.Template, as TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE is). Macros that are not known are errors.
+func ParsePrefix(s string) error {
+	if len(s) > maxPrefix {
+		return fmt.Errorf("the prefix of log lines has %d bytes, more than %d", len(s), maxPrefix)
+	}
+	if strings.ContainsAny(s, "\n\r\x00") {
+		return fmt.Errorf("the prefix of log lines %q does not stay on its line", s)
+	}
+	_, err := expand(s, Worker{})
+	return err
+}
+
+// Label is a prefix that ParsePrefix has found good, for the lines of one worker.
+func Label(prefix string, w Worker) string {
+	s, err := expand(prefix, w)
+	if err != nil {
+		return prefix
+	}
+	return s
+}
+
+func expand(s string, w Worker) (string, error) {
+	var b strings.Builder
+	for {
+		text, rest, found := strings.Cut(s, "$")
+		b.WriteString(text)
+		if !found {
+			return b.String(), nil
+		}
+		if after, ok := strings.CutPrefix(rest, "$"); ok {
+			b.WriteByte('$')
+			s = after
+			continue
+		}
+		name, after, err := macro(rest)
+		if err != nil {
+			return "", fmt.Errorf("the prefix of log lines: %w", err)
+		}
+		value, ok := w.value(name)
+		if !ok {
+			return "", fmt.Errorf("the prefix of log lines: there is no ${%s}; there are ${host}, ${rank}, ${local_rank} and ${role_name}", name)
+		}
+		b.WriteString(value)
+		s = after
+	}
+}
+
+// macro takes the name that follows a dollar off s.
+func macro(s string) (name, rest string, err error) {
+	if inner, ok := strings.CutPrefix(s, "{"); ok {
+		name, rest, ok = strings.Cut(inner, "}")
+		if !ok {
+			return "", "", errors.New("a ${ has no }")
+		}
+		return name, rest, nil
+	}
+	end := 0
+	for end < len(s) && (letter(s[end]) || end > 0 && '0' <= s[end] && s[end] <= '9') {
+		end++
+	}
+	if end == 0 {
+		return "", "", errors.New("a $ is followed by no name; a dollar itself is written $$")
+	}
+	return s[:end], s[end:], nil
+}
+
+func letter(c byte) bool { return c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
+
+func (w Worker) value(name string) (string, bool) {
+	switch name {
+	case "host":
+		return printable(w.Host), true
+	case "rank":
+		return strconv.Itoa(w.Rank), true
+	case "local_rank":
+		return strconv.Itoa(w.LocalRank), true
+	case "role_name":
+		if w.Role == "" {
+			return "default", true
+		}
+		return printable(w.Role), true
+	}
+	return "", false
+}
+
+// printable is a name that does nothing to a terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// ParseRanks reads ranks as torchrun's --local-ranks-filter has them ("0,3"), and ranges ("8-11", both included). The
+// ranks come back in ascending order, each once; there are none in "", which means all of them to those who ask.
+func ParseRanks(s string) ([]int, error) {
+	if s == "" {
+		return nil, nil
+	}
+	seen := map[int]bool{}
+	named := 0
+	for _, part := range strings.Split(s, ",") {
+		low, high, isRange := strings.Cut(strings.TrimSpace(part), "-")
+		first, err := parseRank(low)
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", s, err)
+		}
+		last := first
+		if isRange {
+			if last, err = parseRank(high); err != nil {
+				return nil, fmt.Errorf("%q: %w", s, err)
+			}
+		}
+		if last < first {
+			return nil, fmt.Errorf("%q: the range %s ends before it begins", s, strings.TrimSpace(part))
+		}
+		if named += last - first + 1; named > maxRank+1 {
+			return nil, fmt.Errorf("%q names more ranks than there can be (%d)", s, maxRank+1)
+		}
+		for rank := first; rank <= last; rank++ {
+			seen[rank] = true
+		}
+	}
+	ranks := make([]int, 0, len(seen))
+	for rank := range seen {
+		ranks = append(ranks, rank)
+	}
+	slices.Sort(ranks)
+	return ranks, nil
+}
+
+// ParseFilters reads the value of torchrun's --duplicate-stdout-filters and --duplicate-stderr-filters: texts between commas, in
+// which two commas stand for one. An empty text, which every line holds, is left out.
+func ParseFilters(s string) []string {
+	var filters []string
+	var b strings.Builder
+	end := func() {
+		if b.Len() > 0 {
+			filters = append(filters, b.String())
+		}
+		b.Reset()
+	}
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] != ',':
+			b.WriteByte(s[i])
+		case i+1 < len(s) && s[i+1] == ',':
+			b.WriteByte(',')
+			i++
+		default:
+			end()
+		}
+	}
+	end()
+	return filters
 }

@@ -18,9 +18,12 @@ import (
 type LogDir struct{ path string }
 
 // NewLogDir makes a new folder for the run in dir, and dir itself where it is not there. /dev/null is torchrun's way to say that
-// there shall be no files: then all paths are "".
+// there shall be no files: then all paths are "". Without dir there is no LogDir: nil.
 func NewLogDir(dir, runID string) (*LogDir, error) {
-	if dir == os.DevNull {
+	switch dir {
+	case "":
+		return nil, nil
+	case os.DevNull:
 		return &LogDir{}, nil
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -32,9 +35,6 @@ func NewLogDir(dir, runID string) (*LogDir, error) {
 	}
 	return &LogDir{path}, nil
 }
-
-// Path is the run's own folder; "": none.
-func (d *LogDir) Path() string { return d.path }
 
 // Worker makes the folder of one worker in one round, and says where its streams and its error file
 // (TORCHELASTIC_ERROR_FILE) go.

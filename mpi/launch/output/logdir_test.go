@@ -12,13 +12,13 @@ func TestLogDir(t *testing.T) {
 	base := filepath.Join(t.TempDir(), "deep", "logs")
 	d, err := NewLogDir(base, "job 7")
 	must(t, err)
-	if rel, err := filepath.Rel(base, d.Path()); err != nil || !regexp.MustCompile(`^job 7_[0-9]+$`).MatchString(rel) {
-		t.Errorf("the run's folder is %s", d.Path())
+	if rel, err := filepath.Rel(base, d.path); err != nil || !regexp.MustCompile(`^job 7_[0-9]+$`).MatchString(rel) {
+		t.Errorf("the run's folder is %s", d.path)
 	}
 	for _, round := range []int{0, 1, 0} { // the third time nothing of the first is lost
 		streams, errorFile, err := d.Worker(round, 12)
 		must(t, err)
-		want := filepath.Join(d.Path(), "attempt_"+string(rune('0'+round)), "12")
+		want := filepath.Join(d.path, "attempt_"+string(rune('0'+round)), "12")
 		if streams != (Paths{want + "/stdout.log", want + "/stderr.log"}) || errorFile != want+"/error.json" {
 			t.Fatalf("paths are %v and %s", streams, errorFile)
 		}
@@ -28,18 +28,18 @@ func TestLogDir(t *testing.T) {
 		must(t, err)
 		must(t, f.Close())
 	}
-	if got := read(t, filepath.Join(d.Path(), "attempt_0", "12", "stdout.log")); got != "xx" {
+	if got := read(t, filepath.Join(d.path, "attempt_0", "12", "stdout.log")); got != "xx" {
 		t.Errorf("round 0 has %q", got)
 	}
 	filtered, err := d.Filtered(3)
 	must(t, err)
-	if want := filepath.Join(d.Path(), "attempt_3", "filtered_stderr.log"); filtered.Err != want {
+	if want := filepath.Join(d.path, "attempt_3", "filtered_stderr.log"); filtered.Err != want {
 		t.Errorf("the file of all ranks is %s, want %s", filtered.Err, want)
 	}
 	must(t, os.WriteFile(filtered.Err, nil, 0o600))
 	other, err := NewLogDir(base, "job 7") // another agent of the same node
 	must(t, err)
-	if other.Path() == d.Path() {
+	if other.path == d.path {
 		t.Error("two agents have one folder")
 	}
 }
@@ -50,8 +50,8 @@ func TestLogDirNames(t *testing.T) {
 		d, err := NewLogDir(base, id)
 		if err != nil {
 			t.Errorf("%q: %v", id, err)
-		} else if filepath.Dir(d.Path()) != base || strings.HasPrefix(filepath.Base(d.Path()), ".") {
-			t.Errorf("%q: %s", id, d.Path())
+		} else if filepath.Dir(d.path) != base || strings.HasPrefix(filepath.Base(d.path), ".") {
+			t.Errorf("%q: %s", id, d.path)
 		}
 	}
 	file := filepath.Join(base, "file")

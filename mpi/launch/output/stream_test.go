@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"ddpbatch/internal/testkit"
+
+	"pgregory.net/rapid"
 )
 
 // screen remembers each write.
@@ -447,4 +447,122 @@ func TestWhileItRuns(t *testing.T) {
 	}
 	must(t, w.Close())
 	wait(t, out)
+}
+
+// As long as bytes of the worker's wait to be read the tail is behind, and it has caught up when they are, though the pipe stays open.
+func TestTailCatchesUp(t *testing.T) {
+	release := make(chan struct{})
+	mux, err := NewMux(Config{}, To{Stdout: slowWriter{release}}, nil)
+	must(t, err)
+	out, errs, err := mux.Worker(Worker{}, Paths{})
+	must(t, err)
+	errs.Drop()
+	if !errs.CaughtUp() {
+		t.Error("there is something to come of a stream that was given up")
+	}
+	w := worker(t, out)
+	if !out.CaughtUp() {
+		t.Error("there is something to come before there was anything")
+	}
+	_, err = w.WriteString("first\n")
+	must(t, err)
+	testkit.Eventually(t, "the first read, which the console keeps", func() bool { return out.Grown() > 0 })
+	if !out.CaughtUp() {
+		t.Error("all was read")
+	}
+	_, err = w.WriteString("last\n")
+	must(t, err)
+	if out.CaughtUp() {
+		t.Error("a line was not read")
+	}
+	close(release)
+	testkit.Eventually(t, "the last line is read", out.CaughtUp)
+	if got := out.Tail(9); !slices.Equal(got, []string{"first", "last"}) {
+		t.Errorf("the tail is %q", got)
+	}
+	must(t, w.Close())
+	wait(t, out)
+	if !out.CaughtUp() {
+		t.Error("there is something to come after the end")
+	}
+}
+
+// The tail is bounded, and its first line is whole.
+func TestTailIsBounded(t *testing.T) {
+	var s tail
+	line := strings.Repeat("x", 99)
+	for i := range 1000 {
+		s.add(fmt.Appendf(nil, "%03d%s\n", i, line))
+	}
+	got := s.lines(1000)
+	if len(got) != (maxTail-1)/103 {
+		t.Errorf("%d lines are kept", len(got))
+	}
+	for i, l := range got {
+		if want := fmt.Sprintf("%03d%s", 1000-len(got)+i, line); l != want {
+			t.Fatalf("line %d is %q, want %q", i, l, want)
+		}
+	}
+	s.add(bytes.Repeat([]byte("y"), 3*maxTail))
+	if got := s.lines(5); len(got) != 1 || got[0] != strings.Repeat("y", maxTail) {
+		t.Errorf("one long line: %d lines", len(got))
+	}
+	if cap(s.ring) > 2*maxTail {
+		t.Errorf("%d bytes are kept", cap(s.ring))
+	}
+}
+
+// BenchmarkStreams is eight workers that write lines of 80 bytes as fast as they can; B/s of all together.
+func BenchmarkStreams(b *testing.B) {
+	const workers, perWorker = 8, 1 << 20
+	chunk := bytes.Repeat(append(bytes.Repeat([]byte("x"), 79), '\n'), 100)
+	for _, prefix := range []string{"", DefaultPrefix} {
+		b.Run(fmt.Sprintf("prefix=%t", prefix != ""), func(b *testing.B) {
+			dir := b.TempDir()
+			b.SetBytes(workers * (perWorker / int64(len(chunk)) * int64(len(chunk))))
+			b.ReportAllocs()
+			for b.Loop() {
+				mux, err := NewMux(Config{Prefix: prefix}, To{Stdout: io.Discard, Stderr: io.Discard}, nil)
+				must(b, err)
+				var wg sync.WaitGroup
+				for rank := range workers {
+					out, errs, err := mux.Worker(Worker{Host: "n1", Rank: rank}, Paths{Out: fmt.Sprintf("%s/%d", dir, rank)})
+					must(b, err)
+					errs.Drop()
+					wg.Go(func() {
+						writeTo(b, out, func(w io.Writer) {
+							for range perWorker / len(chunk) {
+								_, err := w.Write(chunk)
+								must(b, err)
+							}
+						})
+					})
+				}
+				wg.Wait()
+				mux.Close()
+			}
+		})
+	}
+}
+
+// BenchmarkStart is what the streams of four workers cost at a run's start and end.
+func BenchmarkStart(b *testing.B) {
+	dir := b.TempDir()
+	b.ReportAllocs()
+	for b.Loop() {
+		mux, err := NewMux(Config{Prefix: DefaultPrefix}, To{Stdout: io.Discard, Stderr: io.Discard}, nil)
+		must(b, err)
+		var streams []*Stream
+		for rank := range 4 {
+			out, errs, err := mux.Worker(Worker{Host: "n1", Rank: rank}, Paths{Out: fmt.Sprintf("%s/%d.out", dir, rank), Err: fmt.Sprintf("%s/%d.err", dir, rank)})
+			must(b, err)
+			out.Begin()
+			errs.Begin()
+			streams = append(streams, out, errs)
+		}
+		for _, s := range streams {
+			wait(b, s)
+		}
+		mux.Close()
+	}
 }

@@ -261,7 +261,7 @@ func TestRaceNone(t *testing.T) {
 		if !errors.Is(err, late) || tries[0].Count != 0 || tries[1].Count < least || tries[1].Count > 3*least || tries[1].Err != errBusy.Error() {
 			t.Errorf("%+v, %v", tries, err)
 		}
-		text := Matrix([]Row{{From: "n2", Tries: tries}, {From: "n3"}})
+		text := Matrix([]AgentTries{{From: "n2", Tries: tries}, {From: "n3"}})
 		for _, want := range []string{"FROM", "n2    silent", "no answer", errBusy.Error(), "nothing is known"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%q is not in\n%s", want, text)
@@ -275,7 +275,7 @@ func TestRaceNone(t *testing.T) {
 
 // TestMatrixKeepsItsLines: what other machines say cannot draw on the terminal.
 func TestMatrixKeepsItsLines(t *testing.T) {
-	text := Matrix([]Row{{From: "n\x1b[2J\n2", Tries: []Try{{Addr: "a\tb", Count: 1, Err: strings.Repeat("x\xff\r", 1000)}}}})
+	text := Matrix([]AgentTries{{From: "n\x1b[2J\n2", Tries: []Try{{Addr: "a\tb", Count: 1, Err: strings.Repeat("x\xff\r", 1000)}}}})
 	if strings.ContainsAny(text, "\x1b\r\t\xff") || strings.Count(text, "\n") != 1 || len(text) > 1000 {
 		t.Errorf("%d bytes: %.300q", len(text), text)
 	}

@@ -42,7 +42,7 @@ func Refine(v rundir.Verdict, e Evidence) rundir.Verdict {
 	case blameless(v):
 		cause, why := e.cause(v)
 		return retell(v, cause, why, e)
-	case CauseOf(v) == Timeout && v.Exit == exitTimeout:
+	case CauseOf(v) == Timeout && v.Exit == ExitTimeout:
 		return retell(v, Start, "the agents did not meet in time", e) // their own limit, not the job's
 	case CauseOf(v) == Node:
 		v.Nodes = union(v.Nodes, e.Down)
@@ -50,15 +50,12 @@ func Refine(v rundir.Verdict, e Evidence) rundir.Verdict {
 	return v
 }
 
-// exitTimeout is an agent's code where a time limit of its own was over.
-const exitTimeout = 124
-
 // blameless tells whether v leaves open why the attempt ended: its agents were told to stop, they were
 // warned, or nobody said anything.
 func blameless(v rundir.Verdict) bool {
 	switch CauseOf(v) {
 	case Cancelled, Saved, Unknown, Preempt, Timeout:
-		return v.Exit != exitNever && v.Exit != exitTimeout
+		return v.Exit != ExitNever && v.Exit != ExitTimeout
 	case Crash: // a worker that Slurm's TERM has reached before its agent
 		return v.Signal == sigTERM
 	}
@@ -74,9 +71,9 @@ const (
 // cause is what the evidence says of an attempt whose agents cannot tell, and in words; the cause that
 // v has already where it says nothing.
 func (e Evidence) cause(v rundir.Verdict) (Cause, string) {
-	told := slices.Contains(e.Signals, "TERM")
+	ended := slices.Contains(e.Signals, "TERM")
 	warned := slices.Contains(e.Signals, "USR1") || slices.Contains(e.Signals, "USR2")
-	wish := v.Exit == exitAgain
+	wish := v.Exit == ExitAgain
 	switch {
 	case len(e.Down) > 0 && !wish && (e.Requeued || CauseOf(v) == Unknown):
 		return Node, "the job lost " + strings.Join(e.Down, ", ")
@@ -90,17 +87,17 @@ func (e Evidence) cause(v rundir.Verdict) (Cause, string) {
 		return Cancelled, "the job was cancelled"
 	case e.Requeued:
 		return Preempt, "Slurm took the nodes and put the job back into the queue"
-	case e.Asked && !told && CauseOf(v) == Cancelled && len(v.Nodes) > 0: // srun's --kill-on-bad-exit can be quicker than the agents
+	case e.Asked && !ended && CauseOf(v) == Cancelled && len(v.Nodes) > 0: // srun's --kill-on-bad-exit can be quicker than the agents
 		return Node, "an agent was lost, and srun told the others to stop"
-	case e.Asked && !told && e.Unmet && CauseOf(v) == Unknown && v.Exit == exitKILL:
+	case e.Asked && !ended && e.Unmet && CauseOf(v) == Unknown && v.Exit == exitKILL:
 		// srun's TERM (--kill-on-bad-exit) is lost on a node where Slurm has not started the task yet: that agent waits for the others until
 		// KILL comes (--wait).
 		return Start, "the agents were killed before any rank began, as srun does where it could not start every one; the job's log has its words"
-	case e.Asked && !told && !v.Unstarted && v.Exit == exitTERM && v.Host == "" && (CauseOf(v) == Cancelled || CauseOf(v) == Unknown): // nobody had begun
+	case e.Asked && !ended && !v.Unstarted && v.Exit == exitTERM && v.Host == "" && (CauseOf(v) == Cancelled || CauseOf(v) == Unknown): // nobody had begun
 		return Start, "srun could not start every agent, and told those that waited for them to stop; the job's log has its words"
 	case wish && CauseOf(v) == Saved && e.nearEnd(warned):
 		return Timeout, "the time limit is near"
-	case !e.Asked && told && !e.EndTime.IsZero() && !e.Now.Before(e.EndTime.Add(-time.Second)):
+	case !e.Asked && ended && !e.EndTime.IsZero() && !e.Now.Before(e.EndTime.Add(-time.Second)):
 		return Timeout, limitCame(v)
 	case !e.Asked && wish && CauseOf(v) == Cancelled: // the workers do their part; a cancel that Slurm cannot confirm is only one of several reasons
 		return Saved, "Slurm does not say why the job was told to end"

@@ -56,7 +56,7 @@ func unmet(e Evidence) Evidence {
 }
 
 func TestRefine(t *testing.T) {
-	told := rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15, Host: "n1", Message: "told"}
+	cancelled := rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15, Host: "n1", Message: "told"}
 	nobody := rundir.Verdict{Cause: "unknown", Exit: 137, Message: "nobody"}
 	asked := savedFor(Saved, 7)
 	line := func(file string, words ...string) Evidence { return evidenceOf(corpusLine(t, file, words...)) }
@@ -78,30 +78,30 @@ func TestRefine(t *testing.T) {
 		want Cause
 	}{
 		{"saved when told to end, Slurm silent", savedFor(Cancelled, 7), Evidence{Now: noon, EndTime: noon.Add(time.Hour), Signals: []string{"TERM"}}, Saved},
-		{"told to end, nothing saved, Slurm silent", told, Evidence{Now: noon, Signals: []string{"TERM"}}, Cancelled},
+		{"told to end, nothing saved, Slurm silent", cancelled, Evidence{Now: noon, Signals: []string{"TERM"}}, Cancelled},
 		{"saved when told to end, cancelled", savedFor(Cancelled, 7), cancel, Cancelled},
-		{"preempted, in the grace", told, line("pre-requeue-stay.txt", "PreemptTime=2026", "JobState=RUNNING"), Preempt},
+		{"preempted, in the grace", cancelled, line("pre-requeue-stay.txt", "PreemptTime=2026", "JobState=RUNNING"), Preempt},
 		{"preempted, and saved", savedFor(Cancelled, 7), line("pre-requeue-stay.txt", "PreemptTime=2026", "JobState=RUNNING"), Preempt},
 		{"preempted, warned by USR2", asked, line("pre-requeue-stay.txt", "PreemptTime=2026", "JobState=RUNNING"), Preempt},
-		{"preempted, to be cancelled", told, line("pre-cancel-stay.txt", "COMPLETING"), Preempt},
-		{"preempted, requeued by Slurm", told, line("pre-requeue-stay.txt", "COMPLETING"), Preempt},
+		{"preempted, to be cancelled", cancelled, line("pre-cancel-stay.txt", "COMPLETING"), Preempt},
+		{"preempted, requeued by Slurm", cancelled, line("pre-requeue-stay.txt", "COMPLETING"), Preempt},
 		{"preempted, back in the queue", nobody, line("pre-requeue-stay.txt", "JobState=PENDING"), Preempt},
-		{"crash of a node, requeued", told, line("nf-crash-n2.txt", "JobState=PENDING"), Node},
+		{"crash of a node, requeued", cancelled, line("nf-crash-n2.txt", "JobState=PENDING"), Node},
 		{"crash of a node, nobody lived", nobody, line("nf-crash-n2.txt", "JobState=PENDING"), Node},
 		{"crash of a node, not noticed by Slurm yet", nobody, line("nf-crash-n2.txt", "mixed*"), Node},
 		{"crash of a node, an agent noticed", rundir.Verdict{Cause: "agent-lost", Exit: 1, Host: "n2"}, line("nf-crash-n2.txt", "mixed*"), AgentLost},
-		{"stopped slurmd", told, line("nf-stopd.txt", "JobState=PENDING"), Node},
-		{"a node set down, and up again at once", told, line("nf-scontrol-down.txt", "COMPLETING"), Preempt},
-		{"set down, seen by the script itself", told, nodeDown, Preempt},
-		{"time limit", told, limit, Timeout},
+		{"stopped slurmd", cancelled, line("nf-stopd.txt", "JobState=PENDING"), Node},
+		{"a node set down, and up again at once", cancelled, line("nf-scontrol-down.txt", "COMPLETING"), Preempt},
+		{"set down, seen by the script itself", cancelled, nodeDown, Preempt},
+		{"time limit", cancelled, limit, Timeout},
 		{"time limit, saved", savedFor(Cancelled, 7), limit, Timeout},
 		{"time limit, nobody lived", nobody, limit, Timeout},
 		{"time limit, a worker died of TERM first", rundir.Verdict{Cause: "signal", Signal: 15, Exit: 143}, limit, Timeout},
-		{"scancel", told, cancel, Cancelled},
+		{"scancel", cancelled, cancel, Cancelled},
 		{"scancel after a save", asked, cancel, Cancelled},
 		{"scancel, nobody lived", nobody, cancel, Cancelled},
-		{"requeued by hand", told, requeued, Preempt},
-		{"a plain TERM", told, running, Cancelled},
+		{"requeued by hand", cancelled, requeued, Preempt},
+		{"a plain TERM", cancelled, running, Cancelled},
 		{"srun's TERM, after an agent was lost", rundir.Verdict{Cause: "cancelled", Exit: 143, Nodes: []string{"n2"}}, running, Node},
 		{"srun's TERM, as an agent could not be started", rundir.Verdict{Cause: "cancelled", Exit: 143}, running, Start},
 		{"srun's TERM, before an agent could catch it", rundir.Verdict{Cause: "unknown", Exit: 143}, running, Start},
@@ -115,8 +115,8 @@ func TestRefine(t *testing.T) {
 		{"saved long before the end", asked, running, Saved},
 		{"saved near the end", asked, near, Timeout},
 		{"warned, Slurm silent", asked, unasked, Timeout},
-		{"told, Slurm silent", told, Evidence{Now: noon, Signals: []string{"TERM"}}, Cancelled},
-		{"told, Slurm silent, time over", told, over, Timeout},
+		{"told, Slurm silent", cancelled, Evidence{Now: noon, Signals: []string{"TERM"}}, Cancelled},
+		{"told, Slurm silent, time over", cancelled, over, Timeout},
 		{"a crash stays one", rundir.Verdict{Cause: "crash", Exit: 3}, limit, Crash},
 		{"so does a kill", rundir.Verdict{Cause: "signal", Signal: 9, Exit: 137}, limit, Signal},
 		{"and a hang", rundir.Verdict{Cause: "hang", Exit: 1}, line("pre-requeue-stay.txt", "JobState=PENDING"), Hang},
@@ -148,7 +148,7 @@ func TestRefine(t *testing.T) {
 // Slurm 25.11 says COMPLETING alone while it ends a job, whatever ends it, and names the node that failed. What it said is in
 // slurm/testdata/25.11, which package slurm reads.
 func TestRefineOf25_11(t *testing.T) {
-	told := rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15, Host: "n1", Message: "told"}
+	cancelled := rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15, Host: "n1", Message: "told"}
 	failed := evidenceOf("JobState=COMPLETING Reason=None FailedNode=n2 Restarts=1")
 	failed.Down = []string{"n2"}
 	for _, test := range []struct {
@@ -163,8 +163,8 @@ func TestRefineOf25_11(t *testing.T) {
 		{"preempted, after it", evidenceOf("JobState=COMPLETING Reason=None Restarts=1 PreemptTime=None"), Preempt},
 	} {
 		test.e.Signals = []string{"TERM"}
-		for _, v := range []rundir.Verdict{told, savedFor(Cancelled, 7), savedFor(Saved, 7)} {
-			if v.Exit == exitAgain && test.want == Node {
+		for _, v := range []rundir.Verdict{cancelled, savedFor(Cancelled, 7), savedFor(Saved, 7)} {
+			if v.Exit == ExitAgain && test.want == Node {
 				continue // workers that ask for it are started again, on whatever is left
 			}
 			if got := Refine(v, test.e); CauseOf(got) != test.want {
@@ -175,9 +175,9 @@ func TestRefineOf25_11(t *testing.T) {
 }
 
 // Workers that were warned, and that the time limit found at work all the same: the person is told which key gives them more time.
-func TestRefineTellsOfAShortLead(t *testing.T) {
+func TestRefineSaysThatTheLeadIsShort(t *testing.T) {
 	limit := evidenceOf("JobState=COMPLETING Reason=TimeLimit Restarts=0")
-	told := rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15, WarnedS: 139.6}
+	cancelled := rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15, WarnedS: 139.6}
 	saved := savedFor(Cancelled, 7)
 	saved.WarnedS = 139.6
 	for _, tc := range []struct {
@@ -185,7 +185,7 @@ func TestRefineTellsOfAShortLead(t *testing.T) {
 		v    rundir.Verdict
 		want bool
 	}{
-		{"not saved", told, true},
+		{"not saved", cancelled, true},
 		{"saved at the last moment", saved, false},
 		{"never warned", rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15}, false},
 	} {

@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"ddpbatch/internal/proc"
 	"ddpbatch/internal/testkit"
+
+	"go.uber.org/goleak"
 )
 
 // The test's binary is also a Go program that hangs.

@@ -18,7 +18,7 @@ func TestWhere(t *testing.T) {
 	testkit.Eventually(t, "it is stopped", func() bool { return Where(p.Pid()).Stopped })
 	p.Signal(syscall.SIGKILL)
 	<-p.Done()
-	testkit.Eventually(t, "it has ended, and so has its child", func() bool { return Where(p.Pid()) == Place{Text: "it has ended"} })
+	testkit.Eventually(t, "it has ended, and so has its child", func() bool { return Where(p.Pid()) == Condition{Text: "it has ended"} })
 	two, _ := hang(t, exec.Command("/bin/sh", "-c", "sleep 1000 & sleep 1001 & echo ready; wait"))
 	testkit.Eventually(t, "the shell waits for two", func() bool {
 		text := Where(two.Pid()).Text
@@ -29,23 +29,23 @@ func TestWhere(t *testing.T) {
 	program, _ := hang(t, cmd)
 	testkit.Eventually(t, "it waits", func() bool {
 		got := Where(program.Pid()) // whichever of its threads is the first
-		return got == Place{Text: "in futex"} || got == Place{Text: "in epoll_pwait"}
+		return got == Condition{Text: "in futex"} || got == Condition{Text: "in epoll_pwait"}
 	})
 }
 
 func TestPlace(t *testing.T) {
-	for state, want := range map[string]Place{
+	for state, want := range map[string]Condition{
 		"T (stopped)":      {Stopped: true, Text: "stopped by a signal (SIGSTOP)"},
 		"t (tracing stop)": {Stopped: true, Text: "stopped by a debugger"},
 		"D (disk sleep)":   {Held: true, Text: "held by a disk, a file server or a device, in read"},
 		"R (running)":      {Text: "running"},
 		"S (sleeping)":     {Text: "in read"},
 	} {
-		if got := (thread{state: state, call: "read"}).place(); got != want {
+		if got := (thread{state: state, call: "read"}).condition(); got != want {
 			t.Errorf("%s: %+v, want %+v", state, got, want)
 		}
 	}
-	if got := (thread{state: "S (sleeping)", waits: "hrtimer_nanosleep"}).place(); !got.Sleeps {
+	if got := (thread{state: "S (sleeping)", waits: "hrtimer_nanosleep"}).condition(); !got.Sleeps {
 		t.Errorf("its system call is not told: %+v", got)
 	}
 }

@@ -2,4 +2,4 @@
 
 package vec
 
-func assembly() []*set { return nil }
+func assembly() []*kernelSet { return nil }

@@ -10,36 +10,31 @@ import (
 var benchmarks = []struct {
 	name          string
 	loads, stores int
-	run           func(s *set, a, b, c, d []float32, h []uint16)
+	run           func(s *kernelSet, a, b, c, d []float32)
 }{
-	{"add", 2, 1, func(s *set, a, b, _, _ []float32, _ []uint16) { s.add(a, b) }},
-	{"addTo", 2, 1, func(s *set, a, b, c, _ []float32, _ []uint16) { s.addTo(a, b, c) }},
-	{"mul", 2, 1, func(s *set, a, b, c, _ []float32, _ []uint16) { s.mul(a, b, c) }},
-	{"scale", 1, 1, func(s *set, a, _, _, _ []float32, _ []uint16) { s.scale(a, 1) }},
-	{"axpy", 2, 1, func(s *set, a, b, _, _ []float32, _ []uint16) { s.axpy(a, 0.1, b) }},
-	{"sum", 1, 0, func(s *set, a, _, _, _ []float32, _ []uint16) { s.sum(a) }},
-	{"dot", 2, 0, func(s *set, a, b, _, _ []float32, _ []uint16) { s.dot(a, b) }},
-	{"max", 1, 0, func(s *set, a, _, _, _ []float32, _ []uint16) { s.max(a) }},
-	{"finite", 1, 0, func(s *set, a, _, _, _ []float32, _ []uint16) { s.finite(a) }},
-	{"relu", 1, 1, func(s *set, a, b, _, _ []float32, _ []uint16) { s.relu(a, b) }},
-	{"reluGrad", 2, 1, func(s *set, a, b, c, _ []float32, _ []uint16) { s.reluGrad(a, b, c) }},
-	{"gelu", 1, 1, func(s *set, a, b, _, _ []float32, _ []uint16) { s.gelu(a, b) }},
-	{"geluGrad", 2, 1, func(s *set, a, b, c, _ []float32, _ []uint16) { s.geluGrad(a, b, c) }},
-	{"tanh", 1, 1, func(s *set, a, b, _, _ []float32, _ []uint16) { s.tanh(a, b) }},
-	{"tanhGrad", 2, 1, func(s *set, a, b, c, _ []float32, _ []uint16) { s.tanhGrad(a, b, c) }},
-	{"expSum", 1, 1, func(s *set, a, b, _, _ []float32, _ []uint16) { s.expSum(a, b, 0) }},
-	{"sgd", 2, 1, func(s *set, a, b, _, _ []float32, _ []uint16) { s.sgd(a, b, 0, 0) }},
-	{"sgdMomentum", 3, 2, func(s *set, a, b, c, _ []float32, _ []uint16) {
+	{"add", 2, 1, func(s *kernelSet, a, b, _, _ []float32) { s.add(a, b) }},
+	{"addTo", 2, 1, func(s *kernelSet, a, b, c, _ []float32) { s.addTo(a, b, c) }},
+	{"mul", 2, 1, func(s *kernelSet, a, b, c, _ []float32) { s.mul(a, b, c) }},
+	{"scale", 1, 1, func(s *kernelSet, a, _, _, _ []float32) { s.scale(a, 1) }},
+	{"axpy", 2, 1, func(s *kernelSet, a, b, _, _ []float32) { s.axpy(a, 0.1, b) }},
+	{"sum", 1, 0, func(s *kernelSet, a, _, _, _ []float32) { s.sum(a) }},
+	{"dot", 2, 0, func(s *kernelSet, a, b, _, _ []float32) { s.dot(a, b) }},
+	{"max", 1, 0, func(s *kernelSet, a, _, _, _ []float32) { s.max(a) }},
+	{"finite", 1, 0, func(s *kernelSet, a, _, _, _ []float32) { s.finite(a) }},
+	{"relu", 1, 1, func(s *kernelSet, a, b, _, _ []float32) { s.relu(a, b) }},
+	{"reluGrad", 2, 1, func(s *kernelSet, a, b, c, _ []float32) { s.reluGrad(a, b, c) }},
+	{"gelu", 1, 1, func(s *kernelSet, a, b, _, _ []float32) { s.gelu(a, b) }},
+	{"geluGrad", 2, 1, func(s *kernelSet, a, b, c, _ []float32) { s.geluGrad(a, b, c) }},
+	{"tanh", 1, 1, func(s *kernelSet, a, b, _, _ []float32) { s.tanh(a, b) }},
+	{"tanhGrad", 2, 1, func(s *kernelSet, a, b, c, _ []float32) { s.tanhGrad(a, b, c) }},
+	{"expSum", 1, 1, func(s *kernelSet, a, b, _, _ []float32) { s.expSum(a, b, 0) }},
+	{"sgd", 2, 1, func(s *kernelSet, a, b, _, _ []float32) { s.sgd(a, b, 0, 0) }},
+	{"sgdMomentum", 3, 2, func(s *kernelSet, a, b, c, _ []float32) {
 		s.sgdMomentum(a, b, c, sgdStep{momentum: 0.5, rest: 1})
 	}},
-	{"adam", 4, 3, func(s *set, a, b, c, d []float32, _ []uint16) {
+	{"adam", 4, 3, func(s *kernelSet, a, b, c, d []float32) {
 		s.adam(a, b, c, d, AdamStep{Shrink: 1, Beta1: 0.5, Beta2: 1, Rest1: 0.5, Rest2: 0.001, Root: 1, Eps: 1})
 	}},
-	{"roundBFloat16", 1, 1, func(s *set, a, b, _, _ []float32, _ []uint16) { s.roundBFloat16(a, b) }},
-	{"toBFloat16", 1, 0, func(s *set, a, _, _, _ []float32, h []uint16) { s.toBFloat16(h, a) }},
-	{"fromBFloat16", 0, 1, func(s *set, a, _, _, _ []float32, h []uint16) { s.fromBFloat16(a, h) }},
-	{"toFloat16", 1, 0, func(s *set, a, _, _, _ []float32, h []uint16) { s.toFloat16(h, a) }},
-	{"fromFloat16", 0, 1, func(s *set, a, _, _, _ []float32, h []uint16) { s.fromFloat16(a, h) }},
 }
 
 // BenchmarkKernels runs every kernel of every set in the first-level cache, in the second, and in memory. Bytes are
@@ -51,11 +46,10 @@ func BenchmarkKernels(b *testing.B) {
 				b.Run(fmt.Sprintf("%s/%s/%d", k.name, s.name, n), func(b *testing.B) {
 					rng := rand.New(rand.NewPCG(1, 2))
 					x, y, z, u := normals(rng, n), normals(rng, n), normals(rng, n), ones(n)
-					h := make([]uint16, n)
 					b.SetBytes(int64(4 * (k.loads + k.stores) * n))
 					b.ReportAllocs()
 					for b.Loop() {
-						k.run(s, x, y, z, u, h)
+						k.run(s, x, y, z, u)
 					}
 					elements(b, n)
 				})

@@ -1,6 +1,5 @@
 // Package vec holds the element-wise float32 loops of training, for one core: sums and products of arrays,
-// activations and their gradients, softmax and layer norm of a row, the steps of SGD and Adam, conversions to
-// 16-bit floats.
+// activations and their gradients, softmax and layer norm of a row, the steps of SGD and Adam.
 //
 // # Conventions
 //
@@ -21,8 +20,8 @@
 // threads. Two groups:
 //
 //   - The same bits on all machines, apart from which NaN comes out, when one does: arithmetic (Add, AddTo, Mul,
-//     Scale, Axpy), SumRows, Sum, Dot, SumSquares, Max, Finite, ReLU, ReLUGrad, TanhGrad, SoftmaxGrad, SGD, Adam, and
-//     conversions. Each product is rounded before it is added, square roots and quotients are rounded correctly, and
+//     Scale, Axpy), SumRows, Sum, Dot, SumSquares, Max, Finite, ReLU, ReLUGrad, TanhGrad, SoftmaxGrad, SGD and
+//     Adam. Each product is rounded before it is added, square roots and quotients are rounded correctly, and
 //     sums are added up in one order, whatever the width of vectors.
 //   - The same up to rounding: GELU, GELUGrad, Tanh, Normalize, NormalizeGrad, exponentials and what is made of them
 //     (ExpSum, Softmax). The plain loops of these use float64 and package math; assembly uses float32 with FMA, adds in

@@ -1,0 +1,233 @@
+package inspect
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"ddpbatch/checkpoint"
+)
+
+// Difference is how two contents differ (ddpbatch ckpt diff); its names are a contract.
+type Difference struct {
+	Same    bool            `json:"same"`
+	OnlyA   []string        `json:"only_a"`
+	OnlyB   []string        `json:"only_b"`
+	Equal   int             `json:"equal"`   // tensors that are the same
+	Tensors []TensorDiffers `json:"tensors"` // that are not
+	Values  []ValueDiffers  `json:"values"`
+}
+
+// TensorDiffers is how a tensor of the two differs.
+type TensorDiffers struct {
+	Name      string   `json:"name"`
+	DTypeA    string   `json:"dtype_a"`
+	DTypeB    string   `json:"dtype_b"`
+	ShapeA    []int    `json:"shape_a"`
+	ShapeB    []int    `json:"shape_b"`
+	Elements  int64    `json:"elements"`   // compared; 0: type or shape differ
+	Differ    int64    `json:"differ"`     // of them
+	NonFinite int64    `json:"non_finite"` // of those: NaN or infinity on either side
+	MaxAbs    *float64 `json:"max_abs"`    // over finite ones that differ; nil: there are none, or they are no floats
+	MaxRel    *float64 `json:"max_rel"`    // of the larger of the two
+}
+
+// Is says in a word or two what differs.
+func (d TensorDiffers) Is() string {
+	switch {
+	case d.DTypeA != d.DTypeB:
+		return d.DTypeA + " and " + d.DTypeB
+	case !slices.Equal(d.ShapeA, d.ShapeB):
+		return fmt.Sprint(d.ShapeA, " and ", d.ShapeB)
+	case d.NonFinite > 0:
+		return fmt.Sprintf("%s, %d not finite", d.DTypeA, d.NonFinite)
+	}
+	return d.DTypeA
+}
+
+// ValueDiffers is a value that the two do not share.
+type ValueDiffers struct {
+	Name string  `json:"name"`
+	A    *string `json:"a"` // nil: it has none
+	B    *string `json:"b"`
+}
+
+// Compare holds two of them against each other, tensor by tensor, in little memory.
+func Compare(ctx context.Context, a, b *Contents, t Tolerance) (*Difference, error) {
+	align(a, b)
+	d := &Difference{OnlyA: []string{}, OnlyB: []string{}, Tensors: []TensorDiffers{}, Values: differingValues(a, b)}
+	buffers := [2][]byte{make([]byte, comparePiece), make([]byte, comparePiece)}
+	i, j := 0, 0
+	for i < len(a.tensors) || j < len(b.tensors) {
+		order := 0
+		switch {
+		case i == len(a.tensors):
+			order = 1
+		case j == len(b.tensors):
+			order = -1
+		default:
+			order = strings.Compare(a.tensors[i].name, b.tensors[j].name)
+		}
+		switch {
+		case order < 0:
+			d.OnlyA = append(d.OnlyA, a.tensors[i].name)
+			i++
+		case order > 0:
+			d.OnlyB = append(d.OnlyB, b.tensors[j].name)
+			j++
+		default:
+			found, err := compareTensor(ctx, a.tensors[i], b.tensors[j], t, buffers)
+			if err != nil {
+				return nil, err
+			}
+			if found == nil {
+				d.Equal++
+			} else {
+				d.Tensors = append(d.Tensors, *found)
+			}
+			i, j = i+1, j+1
+		}
+	}
+	d.Same = len(d.OnlyA)+len(d.OnlyB)+len(d.Tensors)+len(d.Values) == 0
+	return d, cmp.Or(a.check(), b.check())
+}
+
+// compareTensor returns nil where the two are the same.
+func compareTensor(ctx context.Context, a, b tensor, t Tolerance, buffers [2][]byte) (*TensorDiffers, error) {
+	d := &TensorDiffers{Name: a.name, DTypeA: a.dtype, DTypeB: b.dtype, ShapeA: a.shape, ShapeB: b.shape}
+	if a.dtype != b.dtype || !slices.Equal(a.shape, b.shape) || a.bytes != b.bytes {
+		return d, nil
+	}
+	d.Elements = 1
+	for _, dim := range a.shape {
+		d.Elements *= int64(dim)
+	}
+	for at := int64(0); at < a.bytes; at += comparePiece {
+		n := min(comparePiece, a.bytes-at)
+		x, y := buffers[0][:n], buffers[1][:n]
+		if err := a.read(ctx, at, x); err != nil {
+			return nil, err
+		}
+		if err := b.read(ctx, at, y); err != nil {
+			return nil, err
+		}
+		if !bytes.Equal(x, y) {
+			d.count(x, y, t)
+		}
+	}
+	if d.Differ == 0 {
+		return nil, nil
+	}
+	return d, nil
+}
+
+// differingValues are the small facts that two checkpoints do not share; a file has none to compare.
+func differingValues(a, b *Contents) []ValueDiffers {
+	list := []ValueDiffers{}
+	if a.values == nil || b.values == nil {
+		return list
+	}
+	keys := maps.Clone(a.values)
+	maps.Copy(keys, b.values)
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		x, inA := a.values[key]
+		y, inB := b.values[key]
+		if inA && inB && bytes.Equal(x, y) {
+			continue
+		}
+		v := ValueDiffers{Name: key}
+		if text := string(x); inA {
+			v.A = &text
+		}
+		if text := string(y); inB {
+			v.B = &text
+		}
+		list = append(list, v)
+	}
+	return list
+}
+
+// comparePiece is how many bytes of a tensor are compared at a time: whole elements of every type.
+const comparePiece = 1 << 20
+
+// Tolerance says how far apart two floats may be and still count as the same: Abs + Rel*|second|, as in numpy.allclose. Where both are 0, only equal bits
+// are the same.
+type Tolerance struct{ Abs, Rel float64 }
+
+// floatSizes are the types whose elements are numbers with a distance.
+var floatSizes = map[string]int{"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+
+// byteSizes are the other types' elements.
+var byteSizes = map[string]int{"int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "complex64": 8}
+
+// count adds what differs in a piece of a tensor.
+func (d *TensorDiffers) count(x, y []byte, t Tolerance) {
+	size, floats := floatSizes[d.DTypeA]
+	if !floats {
+		size = max(1, byteSizes[d.DTypeA]) // of types that are not known, bytes
+		for i := 0; i < len(x); i += size {
+			if !bytes.Equal(x[i:i+size], y[i:i+size]) {
+				d.Differ++
+			}
+		}
+		return
+	}
+	u, v := floatsOf(d.DTypeA, size, x), floatsOf(d.DTypeA, size, y)
+	for i := range u {
+		if !bytes.Equal(x[i*size:(i+1)*size], y[i*size:(i+1)*size]) && d.number(u[i], v[i], t) {
+			d.Differ++
+		}
+	}
+}
+
+// number compares two numbers whose bits differ.
+func (d *TensorDiffers) number(a, b float64, t Tolerance) (apart bool) {
+	if t.Abs+t.Rel > 0 && (a == b || math.Abs(a-b) <= t.Abs+t.Rel*math.Abs(b) && !math.IsInf(b, 0) || a != a && b != b) {
+		return false
+	}
+	distance := math.Abs(a - b)
+	if math.IsNaN(distance) || math.IsInf(a, 0) || math.IsInf(b, 0) {
+		d.NonFinite++
+		return true
+	}
+	raise(&d.MaxAbs, distance)
+	if larger := max(math.Abs(a), math.Abs(b)); larger > 0 {
+		raise(&d.MaxRel, distance/larger)
+	}
+	return true
+}
+
+// raise makes *to at least v.
+func raise(to **float64, v float64) {
+	if math.IsInf(v, 0) { // the distance of two finite numbers may not be one
+		v = math.MaxFloat64
+	}
+	if *to == nil || **to < v {
+		*to = &v
+	}
+}
+
+// floatsOf are the numbers in data, exactly.
+func floatsOf(dtype string, size int, data []byte) []float64 {
+	out := make([]float64, len(data)/size)
+	if dtype == "float64" {
+		for i := range out {
+			out[i] = math.Float64frombits(binary.LittleEndian.Uint64(data[8*i:]))
+		}
+		return out
+	}
+	singles := make([]float32, len(out))
+	if err := (checkpoint.Tensor{DType: dtype, Data: data}).ConvertTo(singles); err != nil {
+		panic("ckpt: " + err.Error()) // the type and the length are known
+	}
+	for i, v := range singles {
+		out[i] = float64(v)
+	}
+	return out
+}

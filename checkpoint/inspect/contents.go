@@ -1,0 +1,145 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/safetensors"
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/usage"
+)
+
+// Contents are those of a checkpoint, or of a safetensors file, one of two that are compared.
+type Contents struct {
+	tensors []tensor
+	values  map[string]json.RawMessage // nil: a file, which has none
+	check   func() error               // after the reading: it did not change meanwhile
+	close   func() error
+}
+
+// tensor is one with a way to its bytes.
+type tensor struct {
+	name, dtype string
+	shape       []int
+	bytes       int64
+	read        func(ctx context.Context, start int64, dst []byte) error
+}
+
+// Contents opens a safetensors file, or the checkpoint that name and word say.
+func (f Finder) Contents(ctx context.Context, name, word string) (*Contents, error) {
+	info, missing := os.Stat(f.From.Abs(name))
+	if missing == nil && !info.IsDir() {
+		if word != "" {
+			return nil, usage.Errorf("%s is a file and has no steps; compare it with one checkpoint: ddpbatch ckpt diff %s CKPT", name, name)
+		}
+		return openFile(f.From.Abs(name))
+	}
+	if errors.Is(missing, fs.ErrNotExist) && strings.HasSuffix(name, ".safetensors") {
+		return nil, &exit.Error{Code: exit.NoCheckpoint, Err: fmt.Errorf("there is no file %s", f.From.Named(name))}
+	}
+	folder, err := f.Find(ctx, name)
+	if err != nil {
+		if why, ok := errors.AsType[*usage.Error](err); ok && errors.Is(missing, fs.ErrNotExist) {
+			return nil, f.noContents(name, why)
+		}
+		return nil, err
+	}
+	dir, err := folder.Open()
+	if err != nil {
+		return nil, err
+	}
+	found, err := folder.Choose(ctx, dir, word)
+	if err != nil {
+		return nil, err
+	}
+	return OfCheckpoint(found), nil
+}
+
+// noContents is the error where name is neither a file nor what Find takes, which says why.
+func (f Finder) noContents(name string, why *usage.Error) error {
+	if strings.ContainsRune(name, filepath.Separator) {
+		return usage.Errorf("there is no %s; name a safetensors file, %s", f.From.Named(name), whatRun)
+	}
+	err := &usage.Error{Message: why.Message}
+	if _, step := ParseStep(name); step == nil {
+		err.Hint = "to compare two steps of a run: ddpbatch ckpt diff RUN STEP1 STEP2"
+	}
+	return err
+}
+
+// openFile opens a safetensors file to compare it.
+func openFile(path string) (*Contents, error) {
+	f, err := safetensors.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &Contents{check: f.Unchanged, close: f.Close}
+	for _, t := range f.Tensors() {
+		dtype := t.DType
+		if dtype == "" {
+			dtype = t.Type
+		}
+		s.tensors = append(s.tensors, tensor{t.Name, dtype, t.Shape, t.Bytes, func(ctx context.Context, start int64, dst []byte) error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return f.Read(t, start, dst)
+		}})
+	}
+	return s, nil
+}
+
+// OfCheckpoint are the contents of a checkpoint, which Close closes.
+func OfCheckpoint(c *checkpoint.Checkpoint) *Contents {
+	s := &Contents{check: func() error { return nil }, close: c.Close, values: c.Values()} // it has checksums
+	if s.values == nil {
+		s.values = map[string]json.RawMessage{}
+	}
+	for _, t := range c.Tensors() {
+		s.tensors = append(s.tensors, tensor{t.Name, t.DType, t.Shape, t.Bytes, func(ctx context.Context, start int64, dst []byte) error {
+			return c.Read(ctx, []checkpoint.Target{{Name: t.Name, Start: start, Data: dst}})
+		}})
+	}
+	return s
+}
+
+// keepExported leaves of a checkpoint what an export of it has: the model, by PyTorch's names. One without a model stays as it is.
+func (s *Contents) keepExported() {
+	var model []tensor
+	for _, t := range s.tensors {
+		if name, ok := strings.CutPrefix(t.name, ModelPrefix); ok {
+			t.name = name
+			model = append(model, t)
+		}
+	}
+	if len(model) > 0 {
+		s.tensors = model
+	}
+}
+
+// align makes a checkpoint comparable with a file: by what an export of it would have.
+func align(a, b *Contents) {
+	switch {
+	case a.values == nil && b.values != nil:
+		b.keepExported()
+	case a.values != nil && b.values == nil:
+		a.keepExported()
+	}
+	for _, s := range []*Contents{a, b} {
+		slices.SortFunc(s.tensors, func(x, y tensor) int { return strings.Compare(x.name, y.name) })
+	}
+}
+
+// Values is how many small facts there are, which a file has none of.
+func (s *Contents) Values() int { return len(s.values) }
+
+// Close ends the reading.
+func (s *Contents) Close() error { return s.close() }

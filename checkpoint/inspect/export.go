@@ -1,0 +1,282 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/npy"
+	"ddpbatch/checkpoint/safetensors"
+	"ddpbatch/internal/text"
+	"ddpbatch/internal/usage"
+)
+
+// Kind is what an export writes.
+type Kind int
+
+// The kinds of exports.
+const (
+	SafetensorsFile Kind = iota
+	ArrayFile            // .npy, of one tensor
+	ArrayFolder          // of .npy files
+)
+
+// otherEndings are those of files that an export is not, whatever the user hopes.
+var otherEndings = []string{".pt", ".pth", ".bin", ".ckpt", ".npz", ".h5", ".onnx"}
+
+// ExportKind is what to write, by what was asked for and by the file's ending. It refuses what could not be written there before anything is read.
+func ExportKind(from text.Dir, file, format, tensor string) (Kind, error) {
+	ending := filepath.Ext(file)
+	kind := SafetensorsFile
+	switch {
+	case format != "" && format != "safetensors" && format != "npy":
+		return 0, usage.Errorf("there is no format %q; it is safetensors or npy", format)
+	case format == "npy" && tensor == "":
+		return ArrayFolder, checkFolderTarget(from, from.Abs(file))
+	case format == "npy", format == "" && ending == ".npy":
+		kind = ArrayFile
+	case format == "" && slices.Contains(otherEndings, ending):
+		return 0, usage.Errorf("%s would be a safetensors file, and its ending says otherwise; name it %s, or say --format safetensors",
+			from.Named(file), from.Named(strings.TrimSuffix(file, ending)+".safetensors"))
+	}
+	return kind, checkFileTarget(from, file)
+}
+
+// checkFileTarget refuses a path where no file can be put. An export takes the place of what is there, which must not be a device: as root that could be done.
+func checkFileTarget(from text.Dir, file string) error {
+	path := from.Abs(file)
+	info, err := os.Stat(path)
+	switch {
+	case strings.HasSuffix(file, "/"), err == nil && info.IsDir():
+		return usage.Errorf("export: %s is a folder; name a file in it, or write a .npy file of each tensor there: --format npy", from.Named(file))
+	case err == nil && !info.Mode().IsRegular():
+		return usage.Errorf("export: %s is no regular file, and an export takes the place of what is there; name another", from.Named(file))
+	}
+	return checkParent(from, "export", path)
+}
+
+func checkFolderTarget(from text.Dir, path string) error {
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		return usage.Errorf("export: %s is no folder, and --format npy without --tensor writes one", from.Named(path))
+	}
+	return checkParent(from, "export", path)
+}
+
+// checkParent refuses a path whose folder is not there: it may be mistyped.
+func checkParent(from text.Dir, doing, path string) error {
+	if isDir(filepath.Dir(path)) {
+		return nil
+	}
+	return &usage.Error{Message: fmt.Sprintf("%s: the folder of %s is not there", doing, from.Named(path)), Hint: "make it first, or name another"}
+}
+
+// exportPiece is how much of a tensor is in memory while it is exported.
+const exportPiece = 4 << 20
+
+// Export writes tensors of a checkpoint to files, piece by piece.
+type Export struct {
+	checkpoint *checkpoint.Checkpoint
+	tensors    []exportTensor
+	buf        []byte
+}
+
+// exportTensor is a tensor with the name it gets.
+type exportTensor struct {
+	checkpoint.TensorInfo
+	as string
+}
+
+// NewExport prepares the export of the model, or of all; of that, of the tensor named, where one is.
+func NewExport(c *checkpoint.Checkpoint, tensor string, all bool) (*Export, error) {
+	x := &Export{checkpoint: c, buf: make([]byte, exportPiece)}
+	return x, x.choose(tensor, all)
+}
+
+// Tensors is how many are exported.
+func (x *Export) Tensors() int { return len(x.tensors) }
+
+// Write writes what was chosen to path, as that kind.
+func (x *Export) Write(ctx context.Context, kind Kind, path string) error {
+	switch kind {
+	case ArrayFile:
+		return x.npy(ctx, path)
+	case ArrayFolder:
+		return x.folder(ctx, path)
+	}
+	return x.safetensors(ctx, path)
+}
+
+// choose picks what to export: the model, by the names that PyTorch has for its parts, or all; of that, the one named.
+func (x *Export) choose(tensor string, all bool) error {
+	names := map[string]bool{}
+	for _, t := range x.checkpoint.Tensors() {
+		name, model := strings.CutPrefix(t.Name, ModelPrefix)
+		switch {
+		case all:
+			name = t.Name
+		case !model && tensor != t.Name:
+			continue
+		}
+		if tensor == "" || tensor == t.Name || tensor == name {
+			x.tensors = append(x.tensors, exportTensor{t, name})
+			names[name] = true
+		}
+	}
+	switch {
+	case tensor != "" && len(x.tensors) == 0:
+		return usage.Errorf("the checkpoint of step %d has no tensor %q; its names: ddpbatch ckpt show", x.checkpoint.Step(), tensor)
+	case len(x.tensors) == 0:
+		return fmt.Errorf("export: the checkpoint of step %d holds no model: its tensors are not named %q; export them with --all", x.checkpoint.Step(), ModelPrefix+"*")
+	case len(names) < len(x.tensors):
+		return fmt.Errorf("export: several tensors are named %q, with and without %q", tensor, ModelPrefix)
+	}
+	return nil
+}
+
+// safetensors writes a file with all that was chosen.
+func (x *Export) safetensors(ctx context.Context, path string) error {
+	metadata, err := x.metadata()
+	if err != nil {
+		return err
+	}
+	var sources []safetensors.Source
+	for _, t := range x.tensors {
+		sources = append(sources, safetensors.Source{
+			Name: t.as, DType: t.DType, Shape: t.Shape,
+			Data: func(w io.Writer) error { return x.copy(ctx, t, w) },
+		})
+	}
+	if err := safetensors.WriteSources(ctx, path, sources, metadata); err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	return nil
+}
+
+// fileMetadataKey is the value of a checkpoint that keeps the metadata of the safetensors file it was imported from: an array of keys and values, since their order counts.
+const fileMetadataKey = "safetensors.metadata"
+
+// metadata are those of the file that was imported, or else what transformers asks for ("format") and the step.
+func (x *Export) metadata() (safetensors.Metadata, error) {
+	metadataText, imported := x.checkpoint.Values()[fileMetadataKey]
+	if !imported {
+		return safetensors.Metadata{{Key: "format", Value: "pt"}, {Key: "step", Value: fmt.Sprint(x.checkpoint.Step())}}, nil
+	}
+	var pairs [][2]string
+	if err := json.Unmarshal(metadataText, &pairs); err != nil {
+		return nil, fmt.Errorf("export: the checkpoint's value %s is no list of metadata: %w", fileMetadataKey, err)
+	}
+	if pairs == nil {
+		return nil, nil
+	}
+	metadata := safetensors.Metadata{}
+	for _, p := range pairs {
+		metadata = append(metadata, safetensors.Field{Key: p[0], Value: p[1]})
+	}
+	return metadata, nil
+}
+
+// npy writes the only tensor to a file.
+func (x *Export) npy(ctx context.Context, path string) error {
+	if len(x.tensors) != 1 {
+		return usage.Errorf("a .npy file holds one tensor: name it with --tensor, or write a folder with --format npy")
+	}
+	t := x.tensors[0]
+	return npy.WriteFile(ctx, path, t.DType, t.Shape, func(w io.Writer) error { return x.copy(ctx, t, w) })
+}
+
+// folder writes each tensor to a file of its name in a folder. Where one fails, the files that were not there before are gone again.
+func (x *Export) folder(ctx context.Context, path string) (err error) {
+	names := map[string]string{}
+	for _, t := range x.tensors {
+		name, err := arrayFile(t.as)
+		if err != nil {
+			return err
+		}
+		names[t.Name] = name
+	}
+	made, err := makeFolder(path)
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	var written []string
+	defer func() {
+		if err != nil {
+			discard(path, made, written)
+		}
+	}()
+	for _, t := range x.tensors {
+		file := filepath.Join(path, names[t.Name])
+		_, missing := os.Lstat(file)
+		err := npy.WriteFile(ctx, file, t.DType, t.Shape, func(w io.Writer) error { return x.copy(ctx, t, w) })
+		if err != nil {
+			return fmt.Errorf("export: tensor %q: %w", t.Name, err)
+		}
+		if errors.Is(missing, fs.ErrNotExist) {
+			written = append(written, file)
+		}
+	}
+	return nil
+}
+
+// discard removes what an export has made.
+func discard(folder string, made bool, files []string) {
+	for _, file := range files {
+		_ = os.Remove(file)
+	}
+	if made {
+		_ = os.Remove(folder) // not empty: somebody else has put something there
+	}
+}
+
+// arrayFile is the name of a tensor's file: its own, with every byte that a file's name should not have as %XX. No two tensors get the same.
+func arrayFile(name string) (string, error) {
+	var out strings.Builder
+	for i := range len(name) {
+		switch c := name[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '-', c == '.' && i > 0:
+			out.WriteByte(c)
+		default:
+			fmt.Fprintf(&out, "%%%02X", c)
+		}
+	}
+	out.WriteString(".npy")
+	if out.Len() > 255 {
+		return "", fmt.Errorf("tensor %q has a name too long for a file's; export it alone: --tensor NAME FILE.npy", name)
+	}
+	return out.String(), nil
+}
+
+// copy writes the bytes of a tensor.
+func (x *Export) copy(ctx context.Context, t exportTensor, w io.Writer) error {
+	for at := int64(0); at < t.Bytes; {
+		piece := x.buf[:min(int64(len(x.buf)), t.Bytes-at)]
+		if err := x.checkpoint.Read(ctx, []checkpoint.Target{{Name: t.Name, Start: at, Data: piece}}); err != nil {
+			return err
+		}
+		if _, err := w.Write(piece); err != nil {
+			return err
+		}
+		at += int64(len(piece))
+	}
+	return nil
+}
+
+// makeFolder makes a folder whose parent is there, unless it is there itself.
+func makeFolder(path string) (made bool, err error) {
+	err = os.Mkdir(path, 0o755)
+	if errors.Is(err, fs.ErrExist) && isDir(path) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// ModelPrefix is what the trainer puts before the names of a model's tensors.
+const ModelPrefix = "model."

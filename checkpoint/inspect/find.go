@@ -1,0 +1,265 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
+	"ddpbatch/internal/usage"
+)
+
+// Finder finds checkpoints by what a person calls them.
+type Finder struct {
+	From    text.Dir          // where relative paths begin
+	Runs    string            // the folder of runs that job ids are looked up in
+	Explain func(error) error // says for a person that an array has no element (rundir.NoElementError); nil: the error is left as it is
+	Log     *slog.Logger
+}
+
+// Folder is a folder of checkpoints that a person has named.
+type Folder struct {
+	Finder
+	Path   string
+	Only   string      // the name of one checkpoint's own folder in it; empty: none was named
+	Run    *rundir.Dir // that the folder belongs to; nil: none
+	unsure error       // why it cannot be told whether it belongs to one; nil: it can
+}
+
+// Find finds the checkpoints of a run named by job id or directory, a folder of checkpoints
+// itself, or the folder of one.
+func (f Finder) Find(ctx context.Context, name string) (Folder, error) {
+	if rundir.IsJobID(name) { // and never a folder of that name
+		run, err := rundir.Find(f.Runs, name)
+		if err != nil {
+			return Folder{}, f.notFound(ctx, name, err)
+		}
+		return Folder{Finder: f, Path: run.CheckpointsPath(), Run: run}, nil
+	}
+	named := f.From.Abs(name)
+	path := named
+	real, err := filepath.EvalSymlinks(path) // a link may lead to what belongs to a run
+	if err != nil {
+		real = path
+	}
+	if base := filepath.Base(real); isStepFolder(base) && isDir(real) {
+		if filepath.Base(path) != base {
+			path = real
+		}
+		var folders []string
+		for _, hop := range linkHops(named) {
+			folders = append(folders, filepath.Dir(hop))
+		}
+		return f.folderAt(filepath.Dir(path), append(folders, filepath.Dir(real)), base), nil
+	}
+	run, err := rundir.Open(path)
+	if err != nil && (holdsCheckpoints(path) || holdsCheckpoints(real)) {
+		return f.folderAt(path, []string{path, real}, ""), nil
+	}
+	if err != nil {
+		word := name
+		if strings.ContainsRune(name, filepath.Separator) {
+			word = path
+		}
+		if run, err = rundir.Find(f.Runs, word); err != nil {
+			return Folder{}, f.notFound(ctx, name, err)
+		}
+	}
+	return Folder{Finder: f, Path: run.CheckpointsPath(), Run: run}, nil
+}
+
+// folderAt describes the folder of checkpoints at path. It may be known as a run's under any of names. Each of them is followed link by
+// link, because a run's folder of checkpoints may itself be a link. A copy elsewhere belongs to no run.
+func (f Finder) folderAt(path string, names []string, only string) Folder {
+	d := Folder{Finder: f, Path: path, Only: only}
+	for _, name := range names {
+		for _, hop := range linkHops(name) {
+			run, err := runOfCheckpoints(hop)
+			switch {
+			case err == nil:
+				d.Run, d.unsure = run, nil
+				return d
+			case !errors.Is(err, fs.ErrNotExist):
+				d.unsure = err
+			}
+		}
+	}
+	return d
+}
+
+// linkHops returns path and, if it is a symbolic link, each path that it leads to in turn.
+func linkHops(path string) []string {
+	const most = 40 // that Linux follows (path_resolution(7))
+	hops := []string{path}
+	for range most {
+		target, err := os.Readlink(path)
+		if err != nil { // not a link
+			return hops
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(path), target)
+		}
+		path = target
+		hops = append(hops, path)
+	}
+	return hops
+}
+
+func isStepFolder(name string) bool { return strings.HasPrefix(name, "step-") }
+
+// holdsCheckpoints says whether path is a folder of checkpoints, by its name or by what is in it.
+func holdsCheckpoints(path string) bool {
+	if filepath.Base(path) == rundir.CheckpointsName && isDir(path) {
+		return true
+	}
+	found, _ := filepath.Glob(filepath.Join(globQuote(path), "step-*"))
+	return len(found) > 0
+}
+
+// globQuote makes a path match only itself.
+func globQuote(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
+// runOfCheckpoints is the run whose folder of checkpoints path is.
+func runOfCheckpoints(path string) (*rundir.Dir, error) {
+	if filepath.Base(path) != rundir.CheckpointsName {
+		return nil, fs.ErrNotExist
+	}
+	return rundir.Open(filepath.Dir(path))
+}
+
+// ParseStep reads a step as a person names it, 12 or step-12, or the name of a folder that has one.
+func ParseStep(name string) (int64, error) {
+	number, _, _ := strings.Cut(strings.TrimPrefix(name, "step-"), ".")
+	step, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || step < 0 || !isStepFolder(name) && number != name {
+		return 0, usage.Errorf("a step is a whole number, not %q", name)
+	}
+	return step, nil
+}
+
+// Open opens the folder to look at it: nothing is written through it.
+func (d Folder) Open() (*checkpoint.Dir, error) {
+	return checkpoint.Open(d.Path, checkpoint.Options{Log: d.Log})
+}
+
+// Choose opens the checkpoint that word names: a step, or the name of a checkpoint's folder. With an empty word it opens the one whose
+// folder the user named, and otherwise the newest that counts. The caller closes it.
+func (d Folder) Choose(ctx context.Context, dir *checkpoint.Dir, word string) (*checkpoint.Checkpoint, error) {
+	if word == "" {
+		word = d.Only
+	}
+	if word == "" {
+		return d.latest(ctx, dir)
+	}
+	if isStepFolder(word) && isDir(filepath.Join(d.Path, word)) && filepath.Base(word) == word {
+		return dir.FindFolder(ctx, word)
+	}
+	step, err := ParseStep(word)
+	if err != nil {
+		return nil, err
+	}
+	found, err := dir.Find(ctx, step)
+	if errors.Is(err, checkpoint.ErrNone) {
+		if infos, failed := dir.List(ctx); failed == nil {
+			err = d.noStep(step, infos)
+		}
+	}
+	return found, err
+}
+
+// latest opens the newest checkpoint that counts. Where there are only such as were set aside, the error says so.
+func (d Folder) latest(ctx context.Context, dir *checkpoint.Dir) (*checkpoint.Checkpoint, error) {
+	found, err := dir.FindLatest(ctx)
+	if !errors.Is(err, checkpoint.ErrNone) && !errors.Is(err, checkpoint.ErrCorrupt) {
+		return found, err
+	}
+	infos, failed := dir.List(ctx)
+	if failed != nil {
+		return nil, err
+	}
+	var aside []string
+	for _, i := range infos {
+		switch name := filepath.Base(i.Path); {
+		case strings.Contains(name, ".broken"):
+			aside = append(aside, name)
+		case i.State != checkpoint.StatePartial:
+			return nil, err
+		}
+	}
+	if len(aside) == 0 {
+		return nil, err
+	}
+	return nil, d.onlyBroken(ctx, dir, aside)
+}
+
+// refuseUnsure refuses to write to a folder that may belong to a run, because the run's attempt may be writing to it.
+func (d Folder) refuseUnsure() error {
+	if d.unsure == nil {
+		return nil
+	}
+	return &usage.Error{
+		Message: fmt.Sprintf("it cannot be told whether %s belongs to a run that is going on: %v", d.From.Short(d.Path), d.unsure),
+		Hint:    "mend what cannot be read, or copy the checkpoints elsewhere",
+	}
+}
+
+// OpenToWrite opens the folder in the name of its run's newest attempt; a newer one that begins meanwhile stops what is being done. A folder
+// that belongs to no run directory, as one of imported or copied checkpoints, is opened in the name of the run that all in it are of.
+func (d Folder) OpenToWrite(ctx context.Context) (*checkpoint.Dir, error) {
+	options := checkpoint.Options{Log: d.Log}
+	if err := d.refuseUnsure(); err != nil {
+		return nil, err
+	}
+	if d.Run == nil {
+		var err error
+		if options.Run, err = d.onlyRun(ctx); err != nil {
+			return nil, err
+		}
+		return checkpoint.Open(d.Path, options)
+	}
+	attempt, err := d.Run.NewestAttempt()
+	if err != nil {
+		return nil, err
+	}
+	options.Run, options.Attempt = d.Run.Spec().Run, attempt
+	options.Fence = func() error { return d.Run.Fence(attempt) }
+	return checkpoint.Open(d.Path, options)
+}
+
+// onlyRun is the run that all checkpoints in the folder are of; empty where there are none.
+func (d Folder) onlyRun(ctx context.Context) (string, error) {
+	dir, err := d.Open()
+	if err != nil {
+		return "", err
+	}
+	infos, err := dir.List(ctx)
+	if err != nil {
+		return "", err
+	}
+	run, known := "", false
+	for _, info := range infos {
+		switch {
+		case info.Attempt == 0 && info.Run == "" && info.World == 0: // no manifest that can be read
+		case known && info.Run != run:
+			return "", usage.Errorf("%s holds checkpoints of several runs: %q and %q", d.From.Short(d.Path), run, info.Run)
+		default:
+			run, known = info.Run, true
+		}
+	}
+	return run, nil
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

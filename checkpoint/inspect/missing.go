@@ -1,0 +1,144 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
+	"ddpbatch/internal/usage"
+)
+
+// whatRun says what a ckpt command takes as RUN.
+const whatRun = "a job id, a run directory, a folder of checkpoints or one checkpoint's"
+
+// notFound is the error where name leads to no checkpoints; why is that of the search for a run.
+func (f Finder) notFound(ctx context.Context, name string, why error) error {
+	path := f.From.Abs(name)
+	info, err := os.Stat(path)
+	switch parent := filepath.Dir(path); {
+	case f.Explain != nil && errors.As(why, new(*rundir.NoElementError)):
+		return f.Explain(why)
+	case err == nil && !info.IsDir():
+		return usage.Errorf("%s is a file; name %s", f.From.Named(path), whatRun)
+	case !errors.Is(why, rundir.ErrNotFound):
+		return why
+	case err == nil:
+		return f.noneBelow(path)
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("look for checkpoints: %w", err)
+	case isStepFolder(filepath.Base(path)) && holdsCheckpoints(parent):
+		return f.noFolder(ctx, parent, filepath.Base(path))
+	case strings.ContainsRune(name, filepath.Separator):
+		return usage.Errorf("there is no %s; name %s", f.From.Named(path), whatRun)
+	}
+	return usage.Errorf("there is no %s here, and %v", f.From.Named(path), why)
+}
+
+// noneBelow is the error of a folder that has nothing to do with checkpoints.
+func (f Finder) noneBelow(path string) error {
+	if _, err := os.ReadDir(path); err != nil {
+		return fmt.Errorf("look for checkpoints: %w", err)
+	}
+	if runs, err := rundir.List(path); err == nil && len(runs) > 0 {
+		return fmt.Errorf("%w in %s: it is a folder of runs; name one of them, as %s", checkpoint.ErrNone, f.From.Named(path), f.From.Named(runs[0].Path()))
+	}
+	return fmt.Errorf("%w in %s: it is neither a run directory nor a folder of checkpoints", checkpoint.ErrNone, f.From.Named(path))
+}
+
+// noFolder is the error of a checkpoint's folder that is not there, in a folder of checkpoints.
+func (f Finder) noFolder(ctx context.Context, parent, folder string) error {
+	d := Folder{Finder: f, Path: parent}
+	dir, err := d.Open()
+	if err != nil {
+		return err
+	}
+	infos, err := dir.List(ctx)
+	if err != nil {
+		return err
+	}
+	return d.noneSuch(text.Clean(folder), infos)
+}
+
+// None is the error where the folder holds nothing.
+func (d Folder) None() error {
+	err := fmt.Errorf("%w in %s", checkpoint.ErrNone, d.From.Named(d.Path))
+	if d.Run == nil {
+		return err
+	}
+	if elements, _ := d.Run.Elements(); len(elements) > 0 {
+		return fmt.Errorf("%w: each element of the array has its own; name one of them, as %s", err, d.From.Named(elements[0].Path()))
+	}
+	return err
+}
+
+// noneSuch is the error where it does not hold what was asked for, "of step 7", and infos are what it holds.
+func (d Folder) noneSuch(what string, infos []checkpoint.Info) error {
+	return fmt.Errorf("%w %s in %s: %s", checkpoint.ErrNone, what, d.From.Named(d.Path), committedSteps(infos))
+}
+
+// noStep is the error where no checkpoint of a step can be looked at.
+func (d Folder) noStep(step int64, infos []checkpoint.Info) error {
+	for _, i := range infos {
+		if i.Step == step {
+			return fmt.Errorf("%w of step %d in %s: %s is %s; %s", checkpoint.ErrNone, step, d.From.Named(d.Path), filepath.Base(i.Path), i.State, committedSteps(infos))
+		}
+	}
+	return d.noneSuch(fmt.Sprintf("of step %d", step), infos)
+}
+
+// committedSteps says which steps have been committed.
+func committedSteps(infos []checkpoint.Info) string {
+	const most = 5
+	var steps []string
+	for _, i := range infos {
+		if step := strconv.FormatInt(i.Step, 10); i.Committed && (len(steps) == 0 || steps[len(steps)-1] != step) {
+			steps = append(steps, step)
+		}
+	}
+	switch n := len(steps); {
+	case n > most:
+		return fmt.Sprintf("there are %d steps, the newest %s", n, strings.Join(steps[n-most:], ", "))
+	case n > 1:
+		return "there are steps " + strings.Join(steps, ", ")
+	case n == 1:
+		return "there is step " + steps[0]
+	}
+	return "there is none of any step"
+}
+
+// onlyBroken is the error where folders that were set aside, oldest first, are all that there is.
+func (d Folder) onlyBroken(ctx context.Context, dir *checkpoint.Dir, folders []string) error {
+	newest := folders[len(folders)-1]
+	which, of := "one that was found damaged and set aside: "+newest, ""
+	if older := len(folders) - 1; older > 0 {
+		which, of = fmt.Sprintf("those that were found damaged and set aside: %s and %d older", newest, older), "of the newest, "
+	}
+	return fmt.Errorf("%w in %s but %s; %s%s", checkpoint.ErrNone, d.From.Named(d.Path), which, of, d.whyBroken(ctx, dir, newest))
+}
+
+// whyBroken says what is wrong with a folder that was set aside, as far as that can be told without reading data, and what to do.
+func (d Folder) whyBroken(ctx context.Context, dir *checkpoint.Dir, folder string) string {
+	const remedy = "; to go on from one, put a good copy in its place, named without .broken"
+	c, err := dir.FindFolder(ctx, folder)
+	if err == nil {
+		c.Close() // it was only read from
+		name, _, _ := strings.Cut(folder, ".broken")
+		return fmt.Sprintf("manifest and chunk tables are whole: ddpbatch ckpt verify --read-data %s says what is wrong with its data; where that finds nothing, rename it to %s",
+			d.From.Named(filepath.Join(d.Path, folder)), name)
+	}
+	if damage, ok := errors.AsType[*checkpoint.CorruptError](err); ok {
+		return filepath.Base(damage.Path) + ": " + damage.Detail + remedy
+	}
+	if errors.Is(err, checkpoint.ErrNone) {
+		return "MANIFEST.json is not there" + remedy
+	}
+	return err.Error()
+}

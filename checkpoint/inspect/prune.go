@@ -1,0 +1,91 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/internal/text"
+)
+
+// Pruned is what becomes, or became, of a checkpoint; its JSON names are a contract.
+type Pruned struct {
+	checkpoint.Decision
+	Removed bool `json:"removed"`
+}
+
+// Prune removes the checkpoints that policy does not keep; with dryRun it only tells which these are. With ofMetric the policy's metric must
+// be one that checkpoints have (NoMetricError). failed is why a removal stopped half way.
+func (d Folder) Prune(ctx context.Context, policy checkpoint.Policy, ofMetric, dryRun bool) (rows []Pruned, failed, err error) {
+	dir, err := d.OpenToWrite(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	decisions, err := dir.Plan(ctx, policy)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(decisions) > 0 && ofMetric {
+		if err := d.checkMetric(decisions, policy.Metric); err != nil {
+			return nil, nil, err
+		}
+	}
+	if !dryRun {
+		_, failed = dir.Prune(ctx, policy)
+	}
+	if len(decisions) == 0 && failed == nil {
+		return nil, nil, d.None()
+	}
+	rows = []Pruned{}
+	for _, decision := range decisions {
+		rows = append(rows, Pruned{decision, !decision.Keep && isRemoved(decision.Path)})
+	}
+	return rows, failed, nil
+}
+
+// NoMetricError: no checkpoint has the metric that was named.
+type NoMetricError struct {
+	Metric string
+	Known  []string // that checkpoints have
+	in     string
+}
+
+func (e *NoMetricError) Error() string {
+	what := "they have none at all"
+	if len(e.Known) > 0 {
+		what = "they have: " + text.Clean(strings.Join(e.Known, ", "))
+	}
+	return fmt.Sprintf("no checkpoint in %s has the metric %q; %s", e.in, e.Metric, what)
+}
+
+// checkMetric refuses a metric that no checkpoint has: it is mistyped, and by it all of the best would go.
+func (d Folder) checkMetric(decisions []checkpoint.Decision, metric string) error {
+	known := map[string]bool{}
+	for _, decision := range decisions {
+		if decision.Committed {
+			for name := range decision.Metrics {
+				known[name] = true
+			}
+		}
+	}
+	if known[metric] {
+		return nil
+	}
+	return &NoMetricError{metric, slices.Sorted(maps.Keys(known)), d.From.Named(d.Path)}
+}
+
+// isRemoved says whether a folder holds no checkpoint any more, not even one whose removal has begun. What a user has put there may still be.
+func isRemoved(folder string) bool {
+	for _, name := range []string{"MANIFEST.json", "MANIFEST.deleting"} {
+		if _, err := os.Lstat(filepath.Join(folder, name)); !errors.Is(err, os.ErrNotExist) {
+			return false
+		}
+	}
+	return true
+}

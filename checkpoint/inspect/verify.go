@@ -1,0 +1,114 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"ddpbatch/checkpoint"
+)
+
+// ToVerify are the checkpoints that were named, or all that were committed and not set aside as broken.
+func (d Folder) ToVerify(ctx context.Context, dir *checkpoint.Dir, word string) ([]checkpoint.Info, error) {
+	if word == "" {
+		word = d.Only
+	}
+	step := int64(-1)
+	if word != "" {
+		var err error
+		if step, err = ParseStep(word); err != nil {
+			return nil, err
+		}
+	}
+	infos, err := dir.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var chosen []checkpoint.Info
+	exact := isStepFolder(word) && isDir(filepath.Join(d.Path, word))
+	for _, i := range infos {
+		name := filepath.Base(i.Path)
+		switch {
+		case exact && name != word, !exact && strings.Contains(name, ".broken"), word != "" && i.Step != step, i.State == checkpoint.StatePartial:
+		default:
+			chosen = append(chosen, i)
+		}
+	}
+	switch {
+	case len(chosen) > 0:
+		return chosen, nil
+	case step >= 0:
+		return nil, d.noStep(step, infos)
+	case len(infos) == 0:
+		return nil, d.None()
+	}
+	return nil, fmt.Errorf("%w in %s that was committed and not set aside; ddpbatch ckpt ls shows what there is", checkpoint.ErrNone, d.From.Named(d.Path))
+}
+
+// Verified is one row of verify; its JSON names are a contract.
+type Verified struct {
+	Step  int64  `json:"step"`
+	Path  string `json:"path"`
+	OK    bool   `json:"ok"`
+	Error string `json:"error"`
+	// Of one that is ok: how many of its chunks were read and checked, and how many it has.
+	Read   int `json:"read"`
+	Chunks int `json:"chunks"`
+}
+
+// Verify checks checkpoints one by one, and reads share per cent of their chunks. done is called after each; failed are the errors of
+// those that are not ok. What was pruned since it was listed, as a run that is alive does, is left out.
+func Verify(ctx context.Context, dir *checkpoint.Dir, infos []checkpoint.Info, share float64, done func(checkpoint.Info, Verified)) (
+	rows []Verified, failed []error, err error,
+) {
+	rows = []Verified{}
+	for _, info := range infos {
+		read, chunks, err := verifyOne(ctx, dir, info, share)
+		if ctx.Err() != nil {
+			return nil, nil, context.Cause(ctx)
+		}
+		if err != nil && isGone(info) {
+			continue
+		}
+		row := Verified{Step: info.Step, Path: info.Path, OK: err == nil, Read: read, Chunks: chunks}
+		if err != nil {
+			row.Error = err.Error()
+			failed = append(failed, err)
+		}
+		rows = append(rows, row)
+		done(info, row)
+	}
+	if len(rows) == 0 {
+		return nil, nil, fmt.Errorf("%w: all were removed while they were checked; verify again", checkpoint.ErrNone)
+	}
+	return rows, failed, nil
+}
+
+// verifyOne checks the checkpoint in just that folder, and tells how many of its chunks it has read. What is not ok has none.
+func verifyOne(ctx context.Context, dir *checkpoint.Dir, info checkpoint.Info, share float64) (read, chunks int, err error) {
+	c, err := dir.FindFolder(ctx, filepath.Base(info.Path))
+	if err != nil {
+		return 0, 0, err
+	}
+	defer c.Close()
+	switch {
+	case share == 100:
+		read, err = c.Chunks(), c.Verify(ctx)
+	case share > 0:
+		read, err = c.VerifySample(ctx, share)
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	return read, c.Chunks(), nil
+}
+
+// isGone tells whether a checkpoint that was listed is there no more. A removal begins with the manifest, and what is corrupt keeps it.
+func isGone(info checkpoint.Info) bool {
+	_, err := os.Lstat(filepath.Join(info.Path, "MANIFEST.json"))
+	return errors.Is(err, fs.ErrNotExist)
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"ddpbatch/internal/auth"
+	"ddpbatch/internal/builtin"
+	"ddpbatch/internal/collbench"
+	"ddpbatch/internal/usage"
+	"ddpbatch/mpi"
+)
+
+func newBenchCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "bench",
+		Usage:     "time a collective over sizes and check its results: nccl-tests' columns",
+		ArgsUsage: "COLLECTIVE",
+		Description: example("ddpbatch bench allreduce -b 4 -e 64M -f 4 -n 2 --transport shm",
+			"ddpbatch bench pingpong --json", "srun ddpbatch run -- ddpbatch bench allreduce"),
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "b", Usage: "smallest `SIZE` in bytes; K, M and G are powers of 1024", Value: "4"},
+			&cli.StringFlag{Name: "e", Usage: "largest `SIZE`", Value: "64M"},
+			&cli.Int64Flag{Name: "f", Usage: "from one size to the next, `TIMES`", Value: 4},
+			&cli.IntFlag{Name: "n", Usage: "start `N` ranks on this machine; not among ranks that are there already", DefaultText: "2"},
+			&cli.StringFlag{Name: "transport", Usage: "`T`: auto, shm or tcp", Value: "auto"},
+			&cli.StringFlag{Name: "algorithm", Usage: "`NAME`, or auto", Value: "auto"},
+			&cli.BoolFlag{Name: "explain", Usage: "time every algorithm, and show what the model predicts of it and which one it chooses"},
+			&cli.BoolFlag{Name: "deterministic", Usage: "reductions in the canonical order; --deterministic=false admits other algorithms", Value: true},
+			&cli.BoolFlag{Name: "encrypt", Usage: "encrypt data between ranks that share no memory, as mpi.encrypt does"},
+			&cli.BoolFlag{Name: "alloc", Usage: "buffers from comm.Alloc: ranks of one machine then work on each other's memory"},
+			&cli.StringFlag{Name: "type", Usage: "element type `T`, such as float64, bfloat16 or int32", Value: "float32"},
+			&cli.StringFlag{Name: "op", Usage: "reduce operation `OP`: sum, prod, min or max", Value: "sum"},
+			&cli.IntFlag{Name: "iters", Usage: "`N` timed calls of each size; 0: as many as fit into the budget, 7 to 10,000"},
+			&cli.IntFlag{Name: "warmup", Usage: "`N` calls before them; 0: for a tenth of the budget"},
+			&cli.DurationFlag{Name: "budget", Usage: "`TIME` for the calls of one size", Value: 200 * time.Millisecond},
+			jsonFlag(),
+		},
+		Action: func(c *cli.Context) error {
+			name, err := oneArg(c, "collective")
+			if err != nil {
+				return err
+			}
+			o := collbench.Options{
+				Ranks: c.Int("n"), Factor: c.Int64("f"), Transport: c.String("transport"), Algorithm: c.String("algorithm"),
+				Encrypt: c.Bool("encrypt"), Alloc: c.Bool("alloc"), Explain: c.Bool("explain"), Deterministic: c.Bool("deterministic"),
+				Iters: c.Int("iters"), Warmup: c.Int("warmup"), Budget: c.Duration("budget"), JSON: c.Bool("json"),
+				Words: c.Lineage()[1].Args().Slice(),
+			}
+			if err := o.SetNames(name, c.String("type"), c.String("op")); err != nil {
+				return err
+			}
+			if o.Begin, err = collbench.ParseBytes("-b", c.String("b")); err != nil {
+				return err
+			}
+			if o.End, err = collbench.ParseBytes("-e", c.String("e")); err != nil {
+				return err
+			}
+			if err := o.SetTransport(e.get("DDPBATCH_TRANSPORT")); err != nil {
+				return err
+			}
+			if err := o.Check(c.IsSet); err != nil {
+				return err
+			}
+			return runBench(c.Context, e, o)
+		},
+	}
+}
+
+// runBench is one rank of the world that the environment names, or starts one on this machine.
+func runBench(ctx context.Context, e *env, o collbench.Options) error {
+	process := collbench.Process{
+		Version: version, Hostname: e.Hostname, Dir: e.Dir, Environ: e.Environ, MasterAddr: e.get("MASTER_ADDR"), Executable: e.Executable,
+		Out: e.Out, Err: e.Err, Log: e.log(),
+		Join: func(ctx context.Context, cfg mpi.Config) (*mpi.Comm, error) {
+			return builtin.JoinWorld(ctx, e.lookup, cfg, e.log())
+		},
+		Secret: func() (auth.Secret, error) { return runSecret(e, runIDOf(e)) },
+	}
+	size := e.get("WORLD_SIZE")
+	if size != "" || e.get("RANK") != "" {
+		if o.Ranks != 0 && size != fmt.Sprint(o.Ranks) {
+			return usage.Errorf("-n is %d, and WORLD_SIZE %q says that this is a rank of a world that is there already; leave -n out", o.Ranks, size)
+		}
+		return collbench.RunRank(ctx, process, o)
+	}
+	if tasks := tasksOf(e); tasks > 1 {
+		return &usage.Error{
+			Message: fmt.Sprintf("SLURM_NTASKS is %d: each task would start a world of its own", tasks),
+			Hint:    fmt.Sprintf("make them ranks of one: srun ddpbatch run -- ddpbatch bench %s", o.Collective()),
+		}
+	}
+	if o.Ranks == 0 {
+		o.Ranks = 2
+	}
+	defer tolerateClosedPipes()()
+	return collbench.RunWorld(ctx, process, o)
+}

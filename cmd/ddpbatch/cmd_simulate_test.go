@@ -1,0 +1,546 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runview"
+	"ddpbatch/internal/simulate"
+	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/testkit/fakeslurm"
+	"ddpbatch/mpi/launch"
+	"ddpbatch/slurm/sim"
+)
+
+// stoppableJob is a run of 2 x 2 ranks that takes long enough to be stopped in the middle.
+const stoppableJob = `
+schema = 1
+name = "long"
+[slurm]
+nodes = 2
+[launch]
+nproc_per_node = 2
+grace = "20s"
+[train]
+epochs = 30
+batch_size = 8
+seed = 3
+loss = "mse"
+model = { kind = "mlp", hidden = [16], activation = "tanh" }
+data = { kind = "generated", rows = 1000, inputs = 20, outputs = 2, noise = 0.1 }
+optimizer = { kind = "sgd", lr = 0.02, momentum = 0.9 }
+evaluate = { every_epochs = 0 }
+[checkpoint]
+every_steps = 25
+keep_last = 3
+`
+
+// command is ddpbatch in dir, and what it prints.
+func command(dir string, args ...string) (*exec.Cmd, *bytes.Buffer) {
+	var out bytes.Buffer
+	cmd := exec.Command(program, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &out
+	return cmd, &out
+}
+
+// runMade opens the run directory that a command has made in dir; nil while there is none.
+func runMade(t *testing.T, dir string) *rundir.Dir {
+	t.Helper()
+	runs, err := rundir.List(filepath.Join(dir, "runs"))
+	if err != nil || len(runs) == 0 {
+		return nil
+	}
+	if len(runs) > 1 {
+		t.Fatalf("%d runs in %s, want one", len(runs), dir)
+	}
+	return runs[0]
+}
+
+func finalState(t *testing.T, run *rundir.Dir) *checkpoint.State {
+	t.Helper()
+	dir, err := checkpoint.Open(run.CheckpointsPath(), checkpoint.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, _, err := dir.Latest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+func sameTensors(t *testing.T, got, want *checkpoint.State) {
+	t.Helper()
+	if got.Step != want.Step || len(got.Tensors) != len(want.Tensors) || len(want.Tensors) == 0 {
+		t.Fatalf("step %d with %d tensors, want step %d with %d", got.Step, len(got.Tensors), want.Step, len(want.Tensors))
+	}
+	for i, w := range want.Tensors {
+		if g := got.Tensors[i]; g.Name != w.Name || !bytes.Equal(g.Data, w.Data) {
+			t.Errorf("tensor %s differs from %s of the run that was never stopped", g.Name, w.Name)
+		}
+	}
+}
+
+// TestSimulateStoppedAndResumed stops a run in the middle, in several ways, resumes it, and holds that its last
+// parameters and momentum are the bytes of a run that was never stopped.
+func TestSimulateStoppedAndResumed(t *testing.T) {
+	straight := t.TempDir()
+	if err := os.WriteFile(filepath.Join(straight, "long.toml"), []byte(stoppableJob), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd, out := command(straight, "simulate", "long.toml")
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	want := finalState(t, runMade(t, straight))
+
+	for _, tt := range []struct {
+		name    string
+		release string // of Slurm
+		stop    func(t *testing.T, simulate *exec.Cmd, run *rundir.Dir)
+		exit    int
+	}{
+		{"Ctrl-C", "22.05", func(t *testing.T, c *exec.Cmd, _ *rundir.Dir) { c.Process.Signal(syscall.SIGINT) }, 130},
+		{"Ctrl-C, 25.11", "25.11", func(t *testing.T, c *exec.Cmd, _ *rundir.Dir) { c.Process.Signal(syscall.SIGINT) }, 130},
+		{"TERM", "22.05", func(t *testing.T, c *exec.Cmd, _ *rundir.Dir) { c.Process.Signal(syscall.SIGTERM) }, 143},
+		{"TERM, 25.11", "25.11", func(t *testing.T, c *exec.Cmd, _ *rundir.Dir) { c.Process.Signal(syscall.SIGTERM) }, 143},
+		{"a rank is killed", "22.05", func(t *testing.T, _ *exec.Cmd, run *rundir.Dir) {
+			syscall.Kill(processOf(t, run, "RANK=2"), syscall.SIGKILL)
+		}, 137},
+		{"simulate is killed", "22.05", func(t *testing.T, c *exec.Cmd, _ *rundir.Dir) { c.Process.Kill() }, -1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "long.toml"), []byte(stoppableJob), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd, out := command(dir, "simulate", "long.toml", "--slurm", tt.release)
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			var run *rundir.Dir
+			eventually(t, time.Minute, "the run passes step 300", func() bool {
+				if run == nil {
+					run = runMade(t, dir)
+					return false
+				}
+				m, ok, err := run.LastMetrics()
+				return err == nil && ok && m.Step >= 300
+			})
+			tt.stop(t, cmd, run)
+			err := cmd.Wait()
+			if code := cmd.ProcessState.ExitCode(); code != tt.exit {
+				t.Errorf("exit code %d (%v), want %d\n%s", code, err, tt.exit, out)
+			}
+			eventually(t, time.Minute, "no process of the run is left", func() bool { return len(processesOf(run)) == 0 })
+
+			stopped := finalState(t, run)
+			// Step 275 was begun to be saved, before which the save of step 250 was over.
+			if stopped.Step < 250 || stopped.Step >= want.Step {
+				t.Fatalf("the newest checkpoint is of step %d, want one from the middle of %d", stopped.Step, want.Step)
+			}
+			again, out := command(dir, "resume", run.Path())
+			if err := again.Run(); err != nil {
+				t.Fatalf("resume: %v\n%s", err, out)
+			}
+			if strings.Contains(out.String(), "rank 0 | epoch 0 ") {
+				t.Errorf("resume began anew:\n%s", out)
+			}
+			sameTensors(t, finalState(t, run), want)
+			status, out := command(dir, "status", "--json", run.Path())
+			if err := status.Run(); err != nil {
+				t.Fatalf("status: %v\n%s", err, out)
+			}
+			var rows []runview.RunStatus
+			if err := json.Unmarshal(out.Bytes(), &rows); err != nil || len(rows) != 1 || rows[0].State != "COMPLETED" || rows[0].Attempt != 2 {
+				t.Errorf("status: %v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// processesOf lists the processes that carry a run's directory in their environment.
+func processesOf(run *rundir.Dir) []int {
+	return processesWith("DDPBATCH_RUN_DIR=" + run.Path())
+}
+
+// processOf is the worker of a run that has one variable more.
+func processOf(t *testing.T, run *rundir.Dir, variable string) int {
+	t.Helper()
+	pids := processesWith("DDPBATCH_RUN_DIR="+run.Path(), variable)
+	if len(pids) != 1 {
+		t.Fatalf("%d processes have %s, want one", len(pids), variable)
+	}
+	return pids[0]
+}
+
+// TestSimulateEndedByHand: a run that is cancelled or interrupted saves, says so in one word and how to go on once, and is CANCELLED.
+func TestSimulateEndedByHand(t *testing.T) {
+	for name, tt := range map[string]struct {
+		release   string // of Slurm
+		interrupt bool
+		exit      int
+		message   string
+	}{
+		"Ctrl-C":        {"22.05", true, 130, "interrupted; the workers saved first"},
+		"Ctrl-C, 25.11": {"25.11", true, 130, "interrupted; the workers saved first"},
+		"cancel":        {"22.05", false, 143, "cancelled; the workers saved first"},
+		"cancel, 25.11": {"25.11", false, 143, "cancelled; the workers saved first"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "long.toml"), []byte(stoppableJob), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd, out := command(dir, "simulate", "long.toml", "--slurm", tt.release, "--set", "train.epochs=6000")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer time.AfterFunc(3*time.Minute, func() { cmd.Process.Kill() }).Stop() // more than is waited for below
+			eventually(t, time.Minute, "the run trains", func() bool {
+				run := runMade(t, dir)
+				if run == nil {
+					return false
+				}
+				m, ok, err := run.LastMetrics()
+				return err == nil && ok && m.Step >= 100
+			})
+			run := runMade(t, dir)
+			if row := oneStatus(t, dir, run.Path()); row.State != "RUNNING" {
+				t.Errorf("while it runs, status is %s", row.State)
+			}
+			if tt.interrupt {
+				cmd.Process.Signal(syscall.SIGINT)
+			} else if cancel, said := command(dir, "cancel", run.Path()); cancel.Run() != nil || !strings.Contains(said.String(), "cancelled job") {
+				t.Errorf("cancel: %s", said)
+			}
+			cmd.Wait()
+			if code := cmd.ProcessState.ExitCode(); code != tt.exit {
+				t.Errorf("exit code %d, want %d\n%s", code, tt.exit, out)
+			}
+			if n := strings.Count(out.String(), "resume: "); n != 1 || !strings.Contains(out.String(), "ddpbatch: "+tt.message+"\n") {
+				t.Errorf("it says %d times how to resume:\n%s", n, out)
+			}
+			if row := oneStatus(t, dir, run.Path()); row.State != "CANCELLED" || row.Message != tt.message {
+				t.Errorf("status is %s, %s", row.State, row.Message)
+			}
+			before := eventsOf(t, run)
+			again, said := command(dir, "cancel", run.Path())
+			if again.Run(); again.ProcessState.ExitCode() != exit.Usage || !strings.Contains(said.String(), "has ended already: CANCELLED ("+tt.message+"); there is nothing to cancel\n") {
+				t.Errorf("cancelled twice: %s", said)
+			}
+			if after := eventsOf(t, run); !slices.Equal(after, before) {
+				t.Errorf("a cancel of what has ended changed the ledger: %q, then %q", before, after)
+			}
+			eventually(t, testkit.Patience, "no process of the run is left", func() bool { return len(processesOf(run)) == 0 })
+		})
+	}
+}
+
+// oneStatus is what status tells of one run.
+func oneStatus(t *testing.T, dir, run string) runview.RunStatus {
+	t.Helper()
+	cmd, out := command(dir, "status", "--json", run)
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("status: %v\n%s", err, out)
+	}
+	var rows []runview.RunStatus
+	if err := json.Unmarshal(out.Bytes(), &rows); err != nil || len(rows) != 1 {
+		t.Fatalf("status: %v\n%s", err, out)
+	}
+	return rows[0]
+}
+
+// pretendRun is a run of simulate's whose copy of ddpbatch is another program: it ends at once, and asks to be started again.
+func pretendRun(t *testing.T) (*rundir.Dir, *jobfile.Job) {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nexit 75\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	run := fakeslurm.RunOf(t, "simulate", program, "")
+	job, err := jobfile.OfRun(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run, job
+}
+
+// play simulates the job under a release of Slurm; said receives each thing that is said.
+func play(ctx context.Context, t *testing.T, run *rundir.Dir, job *jobfile.Job, release sim.Release, said func(string)) error {
+	t.Helper()
+	out := &listener{said: said}
+	e := &env{
+		Out: out, Err: out, Dir: "/", Hostname: "h", Now: time.Now, Environ: os.Environ(),
+		Terminal: func(io.Writer) (int, bool) { return 0, false },
+	}
+	p := simulate.DefaultPretend()
+	p.Release = release
+	err := simulateRun(ctx, e, run, job, p)
+	t.Logf("%v\n%s", err, &out.all)
+	return err
+}
+
+// listener is an output that somebody listens to.
+type listener struct {
+	said func(string)
+	mu   sync.Mutex
+	all  bytes.Buffer
+}
+
+func (h *listener) Write(p []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.said(string(p))
+	return h.all.Write(p)
+}
+
+// TestSimulateEndedBetweenAttempts: a person who ends a job that has been requeued, and has not begun again, ends it for good.
+func TestSimulateEndedBetweenAttempts(t *testing.T) {
+	for name, test := range map[string]struct {
+		said string // when the person does it
+		sig  syscall.Signal
+		word string
+	}{
+		"Ctrl-C while it waits":               {"requeued (", syscall.SIGINT, "interrupted"},
+		"cancelled while it waits":            {"requeued (", syscall.SIGTERM, "cancelled"},
+		"Ctrl-C when the requeue was decided": {"no agent left a verdict", syscall.SIGINT, "interrupted"},
+	} {
+		for _, release := range sim.Releases {
+			t.Run(name+", "+string(release), func(t *testing.T) {
+				run, job := pretendRun(t)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				err := play(ctx, t, run, job, release, func(text string) {
+					if strings.Contains(text, test.said) {
+						cancel(launch.SignalError{Sig: test.sig})
+					}
+				})
+				if exitCode(err) != 128+int(test.sig) {
+					t.Errorf("exit code %d, want %d", exitCode(err), 128+int(test.sig))
+				}
+				if got, want := eventsOf(t, run), []string{"begin", "end", "requeue", "refused", "give-up"}; !slices.Equal(got, want) {
+					t.Errorf("ledger %q, want %q", got, want)
+				}
+				if v, err := run.Verdict(1); err != nil || v.Requeue || v.Cause != "cancelled" ||
+					!strings.HasPrefix(v.Message, test.word+" before it began again") {
+					t.Errorf("verdict %+v, %v", v, err)
+				}
+				row, err := statusOf(t.Context(), &env{Dir: "/", Environ: os.Environ(), Now: time.Now}, run)
+				if err != nil || row.State != "CANCELLED" || !row.Ended || strings.Contains(row.Next, "starts again") {
+					t.Errorf("status %+v, %v", row, err)
+				}
+			})
+		}
+	}
+}
+
+// TestSimulateThatCannotStart: an attempt whose agents cannot be started has ended, and its verdict says why.
+func TestSimulateThatCannotStart(t *testing.T) {
+	run, job := pretendRun(t)
+	if err := os.Chmod(run.Binary(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := play(t.Context(), t, run, job, sim.Slurm2205, func(string) {})
+	if exitCode(err) != exit.Failed || !errors.Is(err, syscall.EACCES) {
+		t.Errorf("exit code %d: %v", exitCode(err), err)
+	}
+	if got, want := eventsOf(t, run), []string{"begin", "end"}; !slices.Equal(got, want) {
+		t.Errorf("ledger %q, want %q", got, want)
+	}
+	v, verdictErr := run.Verdict(1)
+	if verdictErr != nil || v.Cause != "start" || v.Exit != exit.Failed || v.Message != err.Error() {
+		t.Errorf("verdict %+v, %v; want the message %v", v, verdictErr, err)
+	}
+	row, statusErr := statusOf(t.Context(), &env{Dir: "/", Environ: os.Environ(), Now: time.Now}, run)
+	if statusErr != nil || row.State != "FAILED" || !row.Ended || row.Message != err.Error() {
+		t.Errorf("status %+v, %v", row, statusErr)
+	}
+}
+
+// faultCase is a fault, and what it must lead to.
+type faultCase struct {
+	fault    string
+	exit     int
+	attempts int
+	cause    string   // of the first attempt
+	says     []string // on the screen
+	resumed  bool     // from a checkpoint
+	fewer    bool     // ranks in the end, so that its bytes are others
+	sets     []string
+	slurm    bool // what follows depends on Slurm, so that each release is played
+	release  sim.Release
+}
+
+// TestFaults strikes a run with each fault there is, and holds how the run ends, that it ends with the bytes of one that was never
+// injected where it is done, and that nothing of it lives on.
+func TestFaults(t *testing.T) {
+	job := strings.Replace(stoppableJob, "[train]", "[requeue]\non = [\"preempt\", \"timeout\", \"node\", \"crash\"]\n[train]", 1)
+	job = strings.Replace(job, "epochs = 30", "epochs = 15", 1) // 480 steps
+	straight := t.TempDir()
+	if err := os.WriteFile(filepath.Join(straight, "long.toml"), []byte(job), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd, out := command(straight, "simulate", "long.toml")
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	want := finalState(t, runMade(t, straight))
+
+	for name, tt := range map[string]faultCase{
+		"kill": {fault: "kill:rank=3@step=150", attempts: 2, cause: "crash",
+			says: []string{"rank 3 on node2 was killed by SIGKILL", "requeued"}, resumed: true},
+		"not on": {fault: "kill:rank=3@step=150", exit: 137, attempts: 1, cause: "crash", says: []string{"not requeued"},
+			sets: []string{`requeue.on=["node"]`}},
+		"stop": {fault: "stop:rank=1,for=300ms@step=150", attempts: 1, cause: "done"},
+		"hang": {fault: "stop:rank=3,for=1h@step=150", attempts: 2, cause: "hang",
+			says: []string{"rank 3 on node2 was stopped (SIGSTOP) and gave no sign of life"}, resumed: true,
+			sets: []string{`launch.hang="6s"`, "launch.max_restarts=1"}},
+		"slow":    {fault: "slow:rank=1,for=500ms@step=150", attempts: 1, cause: "done"},
+		"term":    {fault: "term@step=150", attempts: 2, cause: "preempt", says: []string{"preempted"}, resumed: true, slurm: true},
+		"timeout": {fault: "timeout@step=150", attempts: 2, cause: "timeout", says: []string{"time is over"}, resumed: true, slurm: true},
+		"warn":    {fault: "warn:all@step=150", attempts: 2, cause: "timeout", says: []string{"warned"}, resumed: true, slurm: true},
+		"node": {fault: "node:node2@step=150", attempts: 2, cause: "node", says: []string{"node2 is gone", "node3 takes the place of node2"},
+			resumed: true, slurm: true},
+		"node 0": {fault: "node:0@step=150", attempts: 2, cause: "node", says: []string{"node3 takes the place of node1"}, resumed: true,
+			slurm: true},
+		"elastic": {fault: "node:1@step=150", attempts: 2, cause: "node", resumed: true, fewer: true,
+			sets: []string{"launch.min_nodes=1", "launch.max_restarts=1"}, slurm: true},
+		"agent":    {fault: "agent:1@step=150", attempts: 2, cause: "node", resumed: true, slurm: true},
+		"attempt":  {fault: "kill:rank=0@step=150#attempt=2", attempts: 1, cause: "done", says: []string{"did not strike"}},
+		"at start": {fault: "kill:rank=0@start", attempts: 2, cause: "crash"},
+	} {
+		for _, release := range sim.Releases {
+			tt := tt
+			if tt.release = release; !tt.slurm && release != sim.Slurm2205 {
+				continue
+			}
+			t.Run(name+", "+string(release), func(t *testing.T) {
+				t.Parallel()
+				run, text := injected(t, job, tt)
+				if tt.exit == 0 && !tt.fewer {
+					sameTensors(t, finalState(t, run), want)
+				}
+				if tt.resumed && !strings.Contains(text, "going on after step ") {
+					t.Errorf("it began anew:\n%s", text)
+				}
+			})
+		}
+	}
+}
+
+// injected simulates a job with a fault, and holds all but its last state.
+func injected(t *testing.T, job string, tt faultCase) (*rundir.Dir, string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "long.toml"), []byte(job), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"simulate", "long.toml", "--kill-wait", "20s", "--grace-time", "20s", "--fault", tt.fault}
+	for _, set := range tt.sets {
+		args = append(args, "--set", set)
+	}
+	if tt.release != "" {
+		args = append(args, "--slurm", string(tt.release))
+	}
+	cmd, out := command(dir, args...)
+	temporary := t.TempDir() // in the common one others have theirs
+	cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	watchdog := time.AfterFunc(4*time.Minute, func() { cmd.Process.Kill() })
+	defer watchdog.Stop()
+	err := cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != tt.exit {
+		t.Fatalf("exit code %d (%v), want %d\n%s", code, err, tt.exit, out)
+	}
+	run := runMade(t, dir)
+	eventually(t, testkit.Patience, "no process of the run is left", func() bool { return len(processesOf(run)) == 0 })
+	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
+		t.Errorf("left behind in TMPDIR: %v, %v", left, err)
+	}
+	if n, err := run.NewestAttempt(); err != nil || n != tt.attempts {
+		t.Errorf("%d attempts, %v; want %d\n%s", n, err, tt.attempts, out)
+	}
+	if v, err := run.Verdict(1); err != nil || stateCause(v.Cause) != stateCause(tt.cause) {
+		t.Errorf("the first attempt's cause is %q, %v; want %q\n%s", v.Cause, err, tt.cause, out)
+	}
+	for _, words := range append(tt.says, "fault "+tt.fault) {
+		if !strings.Contains(out.String(), words) {
+			t.Errorf("it does not say %q:\n%s", words, out)
+		}
+	}
+	ledger, err := run.Ledger()
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded := false
+	for _, e := range ledger {
+		recorded = recorded || e.Event == "fault" && strings.HasPrefix(e.Detail, tt.fault)
+	}
+	if injected := !strings.Contains(out.String(), "did not strike"); recorded != injected {
+		t.Errorf("the ledger has the fault: %v; it was injected: %v", recorded, injected)
+	}
+	return run, out.String()
+}
+
+// stateCause takes the two words for a lost node for one.
+func stateCause(cause string) string {
+	if cause == "agent-lost" {
+		return "node"
+	}
+	return cause
+}
+
+// TestFaultNoSpace: the checkpoints' disk is full for a while. What was saved before stays, and the run goes on from it when there is room.
+func TestFaultNoSpace(t *testing.T) {
+	world(t, false)
+	job := strings.Replace(stoppableJob, "[train]", "[requeue]\non = [\"crash\"]\n[train]", 1)
+	run, text := injected(t, job, faultCase{fault: "nospace@step=300", exit: 1, attempts: 4, cause: "crash", says: []string{"no space left on device"}})
+	if state := finalState(t, run); state.Step < 250 || state.Step > 900 { // of 960; simulate may be late to strike
+		t.Errorf("the newest checkpoint is of step %d\n%s", state.Step, text)
+	}
+}
+
+// TestFaultPartition: a node is cut off. The run goes on elsewhere from its newest checkpoint, while the zombies of that node live on
+// and may save nothing more; in the end they are gone.
+func TestFaultPartition(t *testing.T) {
+	world(t, true)
+	job := strings.Replace(stoppableJob, "[train]", "[requeue]\non = [\"node\"]\n[train]", 1)
+	job = strings.Replace(job, "20s", "2s", 1)
+	_, text := injected(t, job, faultCase{fault: "partition:node2@step=300", attempts: 2, cause: "node", says: []string{"cut off", "takes the place of node2"}, resumed: true})
+	if !strings.Contains(text, "going on after step ") {
+		t.Errorf("it began anew:\n%s", text)
+	}
+}
+
+// world skips where this machine gives no namespaces.
+func world(t *testing.T, network bool) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("a partition, and a full disk, take their time")
+	}
+	w, err := sim.NewNamespaces(t.Context(), t.TempDir(), network)
+	if err != nil {
+		t.Skipf("this machine cannot: %v", err)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,170 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi/launch/recovery"
+	"ddpbatch/slurm"
+)
+
+// Act does what was decided. What it returns tells what became of that.
+func (a *Attempt) Act(ctx context.Context, e Env, s Scheduler, w Ending) (Ending, error) {
+	switch w.Decision.Action {
+	case recovery.Requeue:
+		return a.requeue(ctx, e, s, w)
+	case recovery.GiveUp:
+		return w, a.giveUp(ctx, e, s, w)
+	}
+	return w, nil
+}
+
+// giveUp leaves the run as it is. A job that Slurm has put back into the queue by itself is taken out of it.
+func (a *Attempt) giveUp(ctx context.Context, e Env, s Scheduler, w Ending) error {
+	err := a.Run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventGiveUp, Attempt: a.Number, Cause: w.Verdict.Cause, Detail: w.Decision.Why})
+	if w.Facts.Requeued {
+		err = errors.Join(err, s.Cancel(ctx))
+	}
+	return err
+}
+
+// maxExcluded is the longest list of nodes that is believed.
+const maxExcluded = 1 << 16
+
+// patience is for how long a controller that does not answer is asked again: it may be busy, or be started again just now.
+type patience struct {
+	ask     time.Duration // at first
+	again   time.Duration // right before the requeue, and for what can be left out
+	requeue time.Duration
+}
+
+// patienceOf: where the script got TERM, KILL may come KillWait after that, of which the workers may have used their part. Where it was
+// only warned, lead after that the time limit comes.
+func patienceOf(e Env, a *Attempt, lead time.Duration) patience {
+	p := patience{ask: time.Minute, again: 5 * time.Second, requeue: 5 * time.Minute}
+	switch {
+	case slices.Contains(a.Signals, "TERM"):
+		killWait := killWaitOf(e.Lookup)
+		left := afterWorkers(killWait)
+		return patience{ask: left / 2, again: left / 6, requeue: 2 * killWait} // KILL ends it sooner if it must be
+	case (slices.Contains(a.Signals, "USR1") || slices.Contains(a.Signals, "USR2")) && lead > 0:
+		p.ask = min(p.ask, max(lead/2, p.again))
+	}
+	if left := slurmDeadline(e.Lookup).Sub(e.Now()); left > 0 {
+		p.ask, p.again, p.requeue = min(p.ask, left/2), min(p.again, left/4), min(p.requeue, left)
+	}
+	return p
+}
+
+// errNotRequeued is that of a requeue that was decided, and did not come about, or is not known to.
+var errNotRequeued = errors.New("the job was not requeued")
+
+// requeue has the job start again. The ledger hears of it first: Slurm's answer to the request is SIGTERM for this job's processes, and
+// SIGKILL soon after. A cancel in the meantime is the last word.
+func (a *Attempt) requeue(ctx context.Context, e Env, s Scheduler, w Ending) (Ending, error) {
+	w.Verdict.Requeue = true
+	w.Decision.Exclude = a.excludable(ctx, e, s, w)
+	if err := errors.Join(a.write(w.Verdict), a.note(e, rundir.EventRequeue, w.Decision, w.Decision.Why)); err != nil {
+		return w, err
+	}
+	p := patienceOf(e, a, w.lead)
+	limited, cancel := context.WithTimeout(ctx, p.requeue)
+	defer cancel()
+	pauses := newPauses()
+	for {
+		facts := s.Ask(ctx, p.again)
+		if facts.Requeued { // by Slurm itself, or by a request whose answer was lost
+			break
+		}
+		if facts.Cancelled() || a.cancelled() {
+			return a.CallOff(ctx, e, s, w, JobCancelled)
+		}
+		err := s.Requeue(ctx)
+		switch {
+		case err == nil:
+		case !unanswered(err):
+			return w, a.refused(err, w.Decision, a.note(e, rundir.EventRefused, w.Decision, err.Error()))
+		case pauses.Wait(limited) == nil:
+			continue
+		case a.cancelled():
+			w.Facts.Requeued = true // as far as is known
+			return a.CallOff(ctx, e, s, w, JobCancelled)
+		default: // it counts, as it may have been done
+			return w, fmt.Errorf("%s, but %w as far as is known: %w", w.Decision.Why, errNotRequeued, err)
+		}
+		break
+	}
+	if a.cancelled() { // while Slurm was busy with the requeue, which has overtaken scancel
+		w.Facts.Requeued = true
+		return a.CallOff(ctx, e, s, w, JobCancelled)
+	}
+	if len(w.Decision.Exclude) > 0 {
+		if err := s.Exclude(ctx, w.Decision.Exclude); err != nil {
+			e.Log.Warn("the job may start on nodes that failed", "nodes", w.Decision.Exclude, "error", err)
+		}
+	}
+	return w, nil
+}
+
+// cancelled tells whether a person has asked for the end of the job by now.
+func (a *Attempt) cancelled() bool {
+	history, err := a.Run.Ledger()
+	return err == nil && recovery.WasCancelled(history)
+}
+
+// CallOff takes back a requeue that the ledger has heard of: most often a person has cancelled the job since then.
+func (a *Attempt) CallOff(ctx context.Context, e Env, s Scheduler, w Ending, why string) (Ending, error) {
+	w.Verdict.Requeue = false
+	err := errors.Join(a.write(w.Verdict), a.note(e, rundir.EventRefused, w.Decision, why))
+	w.Decision = recovery.Decision{Action: recovery.GiveUp, Why: why}
+	return w, errors.Join(err, a.giveUp(ctx, e, s, w))
+}
+
+// note adds to the ledger what becomes of a requeue that was decided.
+func (a *Attempt) note(e Env, event string, d recovery.Decision, detail string) error {
+	return a.Run.Append(rundir.Event{
+		Time: e.Now(), Event: event, Attempt: a.Number, Cause: string(d.Cause), Nodes: d.Exclude, Detail: detail,
+	})
+}
+
+// refused says that Slurm did not requeue the job.
+func (a *Attempt) refused(err error, d recovery.Decision, noted error) error {
+	if slurm.NotRequeueable(err) {
+		err = fmt.Errorf("%w: it was submitted with --no-requeue, or the site has JobRequeue=0; set slurm.requeue = true", err)
+	}
+	return errors.Join(fmt.Errorf("%s, but %w: %w", d.Why, errNotRequeued, err), noted)
+}
+
+// excludable is what the job excludes already, with the nodes that failed added, where the job can do without them: it would
+// wait for ever otherwise. None where nothing is to be added.
+func (a *Attempt) excludable(ctx context.Context, e Env, s Scheduler, w Ending) []string {
+	bad := w.Decision.Exclude
+	if len(bad) == 0 || !w.Facts.Asked {
+		return nil
+	}
+	nodes := slices.Clone(bad)
+	if w.Facts.excluded != "" {
+		before, err := slurm.ExpandHostlist(w.Facts.excluded, maxExcluded)
+		if err != nil {
+			e.Log.Warn("no nodes are excluded", "error", err)
+			return nil
+		}
+		nodes = append(before, nodes...)
+	}
+	slices.Sort(nodes)
+	nodes = slices.Compact(nodes)
+	if err := s.Spares(ctx, nodes); err != nil {
+		why := "the job cannot do without the nodes that failed: they are not excluded"
+		if unanswered(err) {
+			why = "Slurm does not say whether the job can do without the nodes that failed: they are not excluded"
+		}
+		e.Log.Warn(why, "nodes", strings.Join(bad, ","), "error", err)
+		return nil
+	}
+	return nodes
+}

@@ -1,0 +1,105 @@
+package attempt
+
+import (
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"ddpbatch/internal/auth"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/submit"
+)
+
+// Env is what an attempt knows of the batch script around it, and of Slurm.
+type Env struct {
+	submit.Env
+	Lookup func(name string) (string, bool) // a variable of the batch script's environment
+	Err    io.Writer                        // the job's log, for a person
+}
+
+func (e Env) get(name string) string {
+	value, _ := e.Lookup(name)
+	return value
+}
+
+// LookupIn finds a variable in an environment; the last entry wins, as in execve's callers.
+func LookupIn(environ []string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		for _, entry := range slices.Backward(environ) {
+			if k, v, ok := strings.Cut(entry, "="); ok && k == name {
+				return v, true
+			}
+		}
+		return "", false
+	}
+}
+
+func (e Env) jobID() string { return JobID(e.Lookup) }
+
+// JobID is the id of the job that the variables tell of, as people write it: 12, or 12_3 for element 3 of array 12, whose
+// SLURM_JOB_ID is a number of its own (that of the last element: 12 again).
+func JobID(lookup func(string) (string, bool)) string {
+	if index, _ := lookup("SLURM_ARRAY_TASK_ID"); index != "" {
+		array, _ := lookup("SLURM_ARRAY_JOB_ID")
+		return array + "_" + index
+	}
+	id, _ := lookup("SLURM_JOB_ID")
+	return id
+}
+
+// start is how often Slurm has started the job again.
+func (e Env) start() int {
+	n, err := strconv.Atoi(e.get("SLURM_RESTART_COUNT")) // absent in a first start
+	if err != nil {
+		return 0
+	}
+	return max(0, n)
+}
+
+// Attempt is one claimed attempt of a run, with the secret of its ranks.
+type Attempt struct {
+	Run     *rundir.Dir
+	Number  int
+	JobID   string
+	Signals []string // that the batch script got; none: nobody has told it to end
+
+	KillWait time.Duration // Slurm's, between TERM and KILL; 0: not known
+	Silent   bool          // no agent lived to write a verdict
+	secret   auth.Secret
+	unread   bool // there is a verdict, and it cannot be read
+
+	unstarted bool   // the job was told to end before srun was called
+	failure   string // of the setup, less what may be secret in it; "": none
+}
+
+// Claim claims the next attempt of run, for the job jobID.
+func Claim(e Env, run *rundir.Dir, jobID string) (*Attempt, error) {
+	secret, err := auth.NewSecret()
+	if err != nil {
+		return nil, err
+	}
+	number, err := run.ClaimAttempt()
+	if err != nil {
+		return nil, err
+	}
+	err = run.Append(rundir.Event{
+		Time: e.Now(), Event: rundir.EventBegin, Attempt: number, Job: jobID, Start: e.start(), Detail: "job " + jobID,
+	})
+	return &Attempt{Run: run, Number: number, secret: secret, JobID: jobID}, err
+}
+
+// Environ is what the attempt's agents read.
+func (a *Attempt) Environ() []string {
+	environ := []string{
+		"DDPBATCH_RUN_DIR=" + a.Run.Path(),
+		"DDPBATCH_ATTEMPT=" + strconv.Itoa(a.Number),
+		"DDPBATCH_SECRET=" + a.secret.Hex(),
+		"DDPBATCH_STOP_FILE=" + a.Run.StopPath(a.Number),
+	}
+	if a.KillWait > 0 {
+		environ = append(environ, killWaitName+"="+a.KillWait.String())
+	}
+	return environ
+}

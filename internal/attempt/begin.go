@@ -1,0 +1,183 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/submit"
+	"ddpbatch/mpi/launch/recovery"
+)
+
+// Begin claims the next attempt of a run for the batch script that begins, and returns the attempt's variables. over: the run is done
+// already. It first accounts for what the job's last start has left open. Its error may carry an exit code.
+func Begin(ctx context.Context, e Env, run *rundir.Dir) (environ []string, over bool, err error) {
+	jobID := e.jobID()
+	if err := e.NoteBegin(run, jobID); err != nil {
+		return nil, false, err
+	}
+	if index, ok := e.Lookup("SLURM_ARRAY_TASK_ID"); ok {
+		n, err := strconv.Atoi(index)
+		if err != nil {
+			return nil, false, fmt.Errorf("read SLURM_ARRAY_TASK_ID: %w", err)
+		}
+		if run, err = run.Task(n); err != nil {
+			return nil, false, err
+		}
+		// submit gave the run the id of the whole array
+		if err := run.SetJobID(jobID); err != nil {
+			return nil, false, err
+		}
+	}
+	if err := refuseCancelled(e, run, jobID); err != nil {
+		return nil, false, err
+	}
+	if e.start() > 0 {
+		over, err := accountForLast(ctx, e, run, jobID)
+		if over || err != nil {
+			return nil, over, err
+		}
+	}
+	a, err := Claim(e, run, jobID)
+	if err != nil {
+		return nil, false, err
+	}
+	a.KillWait = askKillWait(ctx, e)
+	return a.Environ(), false, nil
+}
+
+// refuseCancelled ends a job that a person has cancelled while it waited, where scancel did not reach the controller.
+func refuseCancelled(e Env, run *rundir.Dir, jobID string) error {
+	history, err := run.Ledger()
+	if err != nil {
+		return err
+	}
+	if !recovery.WasCancelled(append(history, rundir.Event{Event: rundir.EventBegin, Job: jobID})) {
+		return nil
+	}
+	err = run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventGiveUp, Job: jobID, Detail: JobCancelled})
+	return &exit.Error{Code: exit.Never, Err: errors.Join(fmt.Errorf("%s; %s", JobCancelled, submit.ResumeHint(run)), err)}
+}
+
+// accountForLast accounts for what the job's last start has left open, when Slurm has started it again. Where the batch script lived to the
+// end, the ledger says that it was requeued; or that the run was given up, and then it was a person who requeued it. Where
+// it died with its node, nobody has counted that yet: a run that kills its nodes must not go on for ever. over tells that the run is done.
+func accountForLast(ctx context.Context, e Env, run *rundir.Dir, jobID string) (over bool, err error) {
+	history, err := run.Ledger()
+	if err != nil {
+		return false, err
+	}
+	last, ok := lastBegin(history)
+	if !ok || last.Job != jobID || last.Start >= e.start() {
+		return false, nil
+	}
+	for _, event := range slices.Backward(history) {
+		switch event.Event {
+		case rundir.EventRequeue:
+			return false, nil
+		case rundir.EventGiveUp, rundir.EventRefused:
+			if requeuedLate(ctx, e, history, jobID) {
+				const why = "Slurm has put the job back into the queue, as it was preempted before; the run had ended by then"
+				err := run.Append(rundir.Event{
+					Time: e.Now(), Event: rundir.EventGiveUp, Attempt: last.Attempt, Cause: event.Cause, Detail: why,
+				})
+				return false, &exit.Error{Code: exit.Never, Err: errors.Join(fmt.Errorf("%s; %s", why, submit.ResumeHint(run)), err)}
+			}
+			return false, run.Append(rundir.Event{
+				Time: e.Now(), Event: rundir.EventResume, Job: jobID, Detail: "started again by Slurm (scontrol requeue)",
+			})
+		case rundir.EventBegin:
+			return accountForLost(e, &Attempt{Run: run, Number: event.Attempt, JobID: jobID}, history)
+		}
+	}
+	return false, nil
+}
+
+// requeuedLate reports whether Slurm itself, and not a person, has started the job of a run that was given up. Since 24.05 Slurm
+// remembers that it preempted a job with a grace time (slurmctld, GRACE_PREEMPT). When the batch script ends, it puts the job back into
+// the queue, even if the job was requeued and has run again since. BatchFlag counts these requeues, and not those of a person's scontrol
+// requeue. If Slurm does not answer, the result is true: the run was given up, so nothing is run.
+func requeuedLate(ctx context.Context, e Env, history []rundir.Event, jobID string) bool {
+	preempted, ends := false, 0
+	for _, event := range history {
+		switch {
+		case event.Event == rundir.EventBegin && event.Job != jobID, event.Event == rundir.EventResume:
+			preempted, ends = false, 0
+		case event.Event == rundir.EventRequeue:
+			preempted = preempted || event.Cause == string(recovery.Preempt)
+		case event.Event == rundir.EventGiveUp:
+			ends++
+		}
+	}
+	if !preempted || ends != 1 { // after two the start that Slurm owed has been and gone
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, questionLimit)
+	defer cancel()
+	facts, err := e.Slurm.Facts(ctx, jobID)
+	return err != nil || facts.BatchFlag > 1
+}
+
+// lastBegin is the newest attempt's beginning.
+func lastBegin(history []rundir.Event) (rundir.Event, bool) {
+	for _, event := range slices.Backward(history) {
+		if event.Event == rundir.EventBegin {
+			return event, true
+		}
+	}
+	return rundir.Event{}, false
+}
+
+// accountForLost accounts for an attempt whose batch script did not live to do so. Slurm has started the job again already, whatever
+// requeue.on names: what counts are budget and patience. over tells that there is nothing left to do.
+func accountForLost(e Env, a *Attempt, history []rundir.Event) (over bool, err error) {
+	job, err := jobfile.OfRun(a.Run)
+	if err != nil {
+		return false, err
+	}
+	read, ok, err := a.readVerdict(e, exit.Failed)
+	if err != nil {
+		return false, err
+	}
+	before := recovery.Refine(read, recovery.Evidence{Now: e.Now(), Asked: true, Requeued: true})
+	if !ok {
+		before = rundir.Verdict{
+			Attempt: a.Number, JobID: a.JobID, Cause: string(recovery.Node), FirstRank: -1, Exit: exit.Failed, Time: a.lastSign(e, history),
+			Message: "Slurm started the job again, and nobody lived to say how the attempt ended: its first node was lost",
+		}
+	}
+	before = a.withStep(e, before)
+	if err := a.amend(history, read, before); err != nil {
+		return false, err
+	}
+	d := known{policy: job.Policy(), history: history, verdict: before, begun: true}.decide()
+	switch d.Action {
+	case recovery.Finish:
+		return true, nil
+	case recovery.GiveUp:
+		err = a.Run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventGiveUp, Attempt: a.Number, Cause: before.Cause, Detail: d.Why})
+		return false, &exit.Error{Code: exit.Never, Err: errors.Join(fmt.Errorf("%s; %s", d.Why, submit.ResumeHint(a.Run)), err)}
+	}
+	return false, a.Run.Append(rundir.Event{
+		Time: e.Now(), Event: rundir.EventRequeue, Attempt: a.Number, Cause: string(recovery.CauseOf(before)), Detail: "by Slurm itself",
+	})
+}
+
+// lastSign is when the attempt is known to have lived last: between that and now the job has waited in the queue. Where it left no trace it did
+// not get beyond its beginning.
+func (a *Attempt) lastSign(e Env, history []rundir.Event) time.Time {
+	last, err := a.Run.LastSign(a.Number)
+	if err != nil {
+		e.Log.Warn("how long the attempt lived is not known", "error", err)
+	}
+	if began, _ := lastBegin(history); last.Before(began.Time) {
+		return began.Time
+	}
+	return last
+}

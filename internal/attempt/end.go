@@ -1,0 +1,149 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/redact"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/submit"
+	"ddpbatch/mpi/launch/recovery"
+)
+
+// SrunEnd is what the batch script knows of srun's end.
+type SrunEnd struct {
+	Code      int
+	Signals   []string // that the script got
+	Unstarted bool     // srun was not called, as they came before
+	Failure   string   // of the setup, so that srun was not called; "": none
+}
+
+// End is the batch script's last act: it finds how the newest attempt of this start ended, and what follows. Its error carries the exit
+// code.
+func End(ctx context.Context, e Env, run *rundir.Dir, end SrunEnd) error {
+	ctx = context.WithoutCancel(ctx) // a signal that ends the job is what this is for
+	number, err := strconv.Atoi(e.get("DDPBATCH_ATTEMPT"))
+	if err != nil {
+		return fmt.Errorf("read DDPBATCH_ATTEMPT: %w", err)
+	}
+	a := &Attempt{
+		Run: run, Number: number, JobID: e.jobID(), Signals: end.Signals, unstarted: end.Unstarted, failure: redact.Text(end.Failure),
+	}
+	s := &slurmScheduler{e: e, a: a}
+	w, err := a.Decide(ctx, e, s, end.Code)
+	if err == nil && w.Decision.Action != recovery.Finish {
+		fmt.Fprintf(e.Err, "ddpbatch: attempt %d: %s\n", w.Verdict.Attempt, w.Verdict.Message)
+		w, err = a.Act(ctx, e, s, w)
+	}
+	resume := submit.ResumeHint(run)
+	switch {
+	case errors.Is(err, errNotRequeued):
+		return &exit.Error{Code: exit.Requeue, Err: fmt.Errorf("%w; %s", err, resume)}
+	case errors.Is(err, rundir.ErrSuperseded):
+		return err
+	case w.Decision.Action == recovery.GiveUp:
+		fmt.Fprintf(e.Err, "ddpbatch: not started again: %s; %s\n", w.Decision.Why, resume)
+		return &exit.Error{Code: exit.GivenUp(w.Verdict.Exit), Err: err}
+	case err != nil:
+		return &exit.Error{Code: max(end.Code, exit.Failed), Err: err}
+	case w.Decision.Action == recovery.Requeue:
+		fmt.Fprintf(e.Err, "ddpbatch: requeued: %s\n", w.Decision.Why)
+		return &exit.Error{Code: exit.Requeue}
+	}
+	return nil
+}
+
+// Ending is an attempt's end, and what is to follow.
+type Ending struct {
+	Verdict  rundir.Verdict
+	Decision recovery.Decision
+	Facts    Facts
+	lead     time.Duration // requeue.lead
+}
+
+// Decide tells how the attempt ended, with the cause that the scheduler tells, and decides what follows.
+func (a *Attempt) Decide(ctx context.Context, e Env, s Scheduler, code int) (w Ending, err error) {
+	if err := a.turnToNewest(e); err != nil {
+		return w, err
+	}
+	job, err := jobfile.OfRun(a.Run)
+	if err != nil {
+		return w, err
+	}
+	w.lead = job.Requeue.Lead
+	if w.Verdict, err = a.end(e, code); err != nil {
+		return w, err
+	}
+	if w.Verdict.Exit == 0 && w.Verdict.Cause == string(recovery.Done) {
+		// Where Slurm has put the job back into the queue just before its end, it starts once more and ends with 0 (`attempt begin`): squeue
+		// and sacct then say COMPLETED, and jobs that wait for this one (afterok) start. Taken out of the queue it would be CANCELLED.
+		w.Decision.Action = recovery.Finish
+		return w, nil
+	}
+	w.Facts = s.Ask(ctx, patienceOf(e, a, w.lead).ask)
+	history, err := a.Run.Ledger()
+	if err != nil {
+		return w, err
+	}
+	policy := job.Policy()
+	w.Facts.Lead = a.leadUsed(job, history, w.Verdict)
+	w.Facts.Unmet = a.noneStarted()
+	refined := recovery.Refine(w.Verdict, w.Facts.Evidence)
+	if w.Facts.ByHand != "" && recovery.CauseOf(refined) == recovery.Cancelled {
+		refined.Message = w.Facts.ByHand
+		if refined.Saved {
+			refined.Message += "; the workers saved first"
+		}
+	}
+	refined = a.withStep(e, refined)
+	if err := a.amend(history, w.Verdict, refined); err != nil {
+		return w, err
+	}
+	w.Verdict = refined
+	w.Decision = known{policy: policy, history: history, verdict: w.Verdict, facts: w.Facts}.decide()
+	return w, nil
+}
+
+// leadUsed is how long before the job's end agent 0 was to warn, as it has said itself. Where it has not, it is the same reckoning without the
+// job's real end.
+func (a *Attempt) leadUsed(job *jobfile.Job, history []rundir.Event, v rundir.Verdict) time.Duration {
+	policy := job.Policy()
+	switch {
+	case v.LeadS > 0:
+		return time.Duration(v.LeadS * float64(time.Second))
+	case job.Builtin():
+		return policy.Lead
+	}
+	lead, _ := policy.LeadFor(a.Number, history, policy.Limit)
+	return lead
+}
+
+// turnToNewest turns to the newest attempt that this start of the job has begun: agents that start their workers again claim
+// another. Where somebody else has begun one, this script is a zombie, and has nothing to say. An attempt that was claimed and not
+// begun is nobody's: of one that is about to begin elsewhere, or of agents that ended in between.
+func (a *Attempt) turnToNewest(e Env) error {
+	newest, err := a.Run.NewestAttempt()
+	if err != nil || newest <= a.Number {
+		return err
+	}
+	history, err := a.Run.Ledger()
+	if err != nil {
+		return err
+	}
+	first := a.Number
+	for _, event := range history {
+		switch {
+		case event.Event != rundir.EventBegin || event.Attempt <= first:
+		case event.Job != a.JobID || event.Start != e.start():
+			return fmt.Errorf("attempt %d: %w (%d, of job %s)", first, rundir.ErrSuperseded, event.Attempt, event.Job)
+		default:
+			a.Number = max(a.Number, event.Attempt)
+		}
+	}
+	return nil
+}

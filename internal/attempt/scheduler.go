@@ -1,0 +1,137 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"ddpbatch/internal/backoff"
+	"ddpbatch/mpi/launch/recovery"
+	"ddpbatch/slurm"
+)
+
+// Scheduler is what an attempt's end asks, and has do something: Slurm, or what plays it in `simulate`.
+type Scheduler interface {
+	// Ask tells what becomes of the job. Where there is no answer it asks again, for as long as limit. None at all is no evidence.
+	Ask(ctx context.Context, limit time.Duration) Facts
+	// Requeue starts the job again. An error that matches slurm.ErrUnreachable or context.DeadlineExceeded leaves open whether it was done.
+	Requeue(ctx context.Context) error
+	// Spares tells whether the job can start without these nodes: nil, or why not.
+	Spares(ctx context.Context, nodes []string) error
+	// Exclude keeps a job that was requeued from these nodes, and from no others.
+	Exclude(ctx context.Context, nodes []string) error
+	// Cancel ends the job, in the queue too.
+	Cancel(ctx context.Context) error
+}
+
+// Facts is what is known about a job's end.
+type Facts struct {
+	recovery.Evidence
+	excluded string // nodes that the job must not run on already, folded
+	Forbids  string // why the job cannot be requeued, whatever was decided; "": it can
+	ByHand   string // how a person ended the job, in a word; "": not known
+}
+
+const (
+	// questionLimit bounds one question to Slurm, whose commands give up by themselves after MessageTimeout (10 s by default).
+	questionLimit = 15 * time.Second
+	// orderLimit bounds each of the commands by which something is done.
+	orderLimit = 10 * time.Second
+)
+
+// slurmScheduler is the cluster that a batch script runs on.
+type slurmScheduler struct {
+	e Env
+	a *Attempt
+}
+
+func (s *slurmScheduler) Ask(ctx context.Context, limit time.Duration) Facts {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	f := Facts{Evidence: recovery.Evidence{Signals: s.a.Signals, EndTime: slurmDeadline(s.e.Lookup)}}
+	var (
+		wg               sync.WaitGroup
+		facts            slurm.JobFacts
+		jobErr, nodesErr error
+	)
+	wg.Go(func() {
+		jobErr = untilAnswered(ctx, func(ctx context.Context) (err error) {
+			facts, err = s.e.Slurm.Facts(ctx, s.a.JobID)
+			return err
+		})
+	})
+	nodes, giveUp := context.WithTimeout(ctx, questionLimit)
+	defer giveUp()
+	wg.Go(func() { f.Down, nodesErr = s.e.Slurm.DownNodes(nodes, s.e.get("SLURM_JOB_NODELIST")) })
+	wg.Wait()
+	f.Now = s.e.Now()
+	if err := errors.Join(jobErr, nodesErr); err != nil {
+		s.e.Log.Warn("Slurm does not say all about the end of the job", "error", err)
+	}
+	if jobErr != nil {
+		return f
+	}
+	f.Asked, f.State, f.Reason, f.excluded = true, facts.State, facts.Reason, facts.Exclude
+	f.Requeued = facts.Restarts > s.e.start()
+	f.Preempted = !facts.PreemptTime.IsZero()
+	if facts.FailedNode != "" && !slices.Contains(f.Down, facts.FailedNode) { // it may be up again by now
+		f.Down = append(f.Down, facts.FailedNode)
+	}
+	running := facts.Running() // else its end is when it ended, or will have begun again
+	if f.EndTime.IsZero() || running && (!facts.End.IsZero() || facts.TimeLimit == "UNLIMITED") {
+		f.EndTime = facts.End // of now: a limit may be moved, and the variable stays
+	}
+	return f
+}
+
+func (s *slurmScheduler) Requeue(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, orderLimit)
+	defer cancel()
+	return s.e.Slurm.Requeue(ctx, s.a.JobID)
+}
+
+func (s *slurmScheduler) Spares(ctx context.Context, nodes []string) error {
+	ctx, cancel := context.WithTimeout(ctx, patienceOf(s.e, s.a, 0).again)
+	defer cancel()
+	_, err := s.e.Slurm.TestOnly(ctx, s.a.Run.ScriptPath(), []string{"--exclude=" + slurm.FoldHostlist(nodes)})
+	return err
+}
+
+func (s *slurmScheduler) Exclude(ctx context.Context, nodes []string) error {
+	ctx, cancel := context.WithTimeout(ctx, orderLimit)
+	defer cancel()
+	return untilAnswered(ctx, func(ctx context.Context) error {
+		return s.e.Slurm.ExcludeNodes(ctx, s.a.JobID, slurm.FoldHostlist(nodes))
+	})
+}
+
+func (s *slurmScheduler) Cancel(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, orderLimit)
+	defer cancel()
+	return untilAnswered(ctx, func(ctx context.Context) error { return s.e.Slurm.CancelNow(ctx, s.a.JobID) })
+}
+
+// untilAnswered does something again and again until Slurm answers, or ctx ends.
+func untilAnswered(ctx context.Context, do func(context.Context) error) error {
+	pauses := newPauses()
+	for {
+		once, cancel := context.WithTimeout(ctx, questionLimit)
+		err := do(once)
+		cancel()
+		if err == nil || !unanswered(err) || pauses.Wait(ctx) != nil {
+			return err
+		}
+	}
+}
+
+// newPauses are those between two questions to Slurm that it does not answer.
+func newPauses() *backoff.Backoff {
+	return &backoff.Backoff{First: 100 * time.Millisecond, Most: 2 * time.Second}
+}
+
+// unanswered tells whether an error leaves open what Slurm has to say.
+func unanswered(err error) bool {
+	return errors.Is(err, slurm.ErrUnreachable) || errors.Is(err, context.DeadlineExceeded)
+}

@@ -1,0 +1,114 @@
+package attempt
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/testkit/fakeslurm"
+	"ddpbatch/internal/usage"
+)
+
+func TestFindDeadline(t *testing.T) {
+	if (&script{}).env().FindDeadline() != nil {
+		t.Error("there is a deadline to be found outside of a job")
+	}
+	p := newPretendSlurm(t)
+	e, _, _ := p.env(0, 1)
+	e.Now = func() time.Time { return time.Unix(1000, 0) }
+	for left, want := range map[string]time.Time{"1:30": time.Unix(1090, 0), "UNLIMITED": {}, "INVALID": time.Unix(1000, 0)} {
+		p.Says("squeue.out", "12\x1f"+left+"\n")
+		if got, err := e.env().FindDeadline()(t.Context()); err != nil || !got.Equal(want) {
+			t.Errorf("%s: %v, %v, want %v", left, got, err, want)
+		}
+	}
+	p.Says("squeue.err", "slurm_load_jobs error: Invalid job id specified\n")
+	if _, err := e.env().FindDeadline()(t.Context()); err == nil {
+		t.Error("a job that Slurm does not know has a deadline")
+	}
+	e.Environ = append(e.Environ, "DDPBATCH_DEADLINE=1090")
+	if e.env().FindDeadline() != nil {
+		t.Error("Slurm is asked for a deadline that the user has set")
+	}
+}
+
+// The workers' time, and that of what follows them, are both within KillWait, and neither is nothing.
+func TestTermGrace(t *testing.T) {
+	if got := TermGrace((&script{}).lookup); got != 0 {
+		t.Errorf("outside of a job: %v", got)
+	}
+	for text, want := range map[string]time.Duration{"30s": 20 * time.Second, "1m0s": 40 * time.Second, "10s": 5 * time.Second, "soon": 20 * time.Second, "-5s": 20 * time.Second} {
+		if got := TermGrace(killWaitIs(text)); got != want {
+			t.Errorf("%s: %v, want %v", text, got, want)
+		}
+	}
+	for killWait := time.Second; killWait < 5*time.Minute; killWait += time.Second {
+		grace := TermGrace(killWaitIs(killWait.String()))
+		if grace < killWait/3-1 || grace+killWait/3 > killWait+1 {
+			t.Errorf("KillWait %v leaves the workers %v", killWait, grace)
+		}
+	}
+}
+
+func killWaitIs(text string) func(string) (string, bool) {
+	return (&script{Environ: []string{killWaitName + "=" + text}}).lookup
+}
+
+func TestAttemptBeginSetsKillWait(t *testing.T) {
+	const seven = "KillWait                = 7 sec\n"
+	for name, test := range map[string]struct{ before, config, want string }{
+		"told":                 {"", seven, "7s"},
+		"told by a busy Slurm": {"sleep 3", seven, "7s"},
+		"not told":             {"", "", "30s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, run := newPretendSlurm(t), fakeslurm.Run(t, "")
+			p.Says("scontrol.out", test.config)
+			p.First("scontrol", test.before)
+			e, out, _ := p.env(0, 0)
+			if err := e.begin(t, run); err != nil || !strings.Contains(out.String(), killWaitName+"="+test.want+"\n") {
+				t.Errorf("%s, %v", out, err)
+			}
+		})
+	}
+}
+
+func TestDeadlineOf(t *testing.T) {
+	noon := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Time{
+		"": {}, "1769860800": noon, "2026-01-31T12:00:00Z": noon, "2026-01-31T13:00:00+01:00": noon,
+	} {
+		got, err := Deadline((&script{Environ: []string{"DDPBATCH_DEADLINE=" + text}}).lookup)
+		if err != nil || !got.Equal(want) {
+			t.Errorf("%q: %v, %v, want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{
+		"noon", "0", "-1", "1.5", "2026-01-31", "99999999999999999999", "9223372036854775807", "1769860800000", "253402300800", "1969-01-31T12:00:00Z",
+	} {
+		if _, err := Deadline((&script{Environ: []string{"DDPBATCH_DEADLINE=" + text}}).lookup); !errors.As(err, new(*usage.Error)) {
+			t.Errorf("%q: %v, want a fault of usage", text, err)
+		}
+	}
+}
+
+// Slurm says when the allocation ends, if nobody else does. What it says of a job without a limit is no deadline.
+func TestDeadlineOfSlurm(t *testing.T) {
+	for _, test := range []struct {
+		own, slurm string
+		want       time.Time
+	}{
+		{"", "1769860800", time.Unix(1769860800, 0)},
+		{"1769860000", "1769860800", time.Unix(1769860000, 0)},
+		{"", "0", time.Time{}},
+		{"", "Unknown", time.Time{}},
+		{"", "18446744073709551614", time.Time{}},
+	} {
+		got, err := Deadline((&script{Environ: []string{"DDPBATCH_DEADLINE=" + test.own, "SLURM_JOB_END_TIME=" + test.slurm}}).lookup)
+		if err != nil || !got.Equal(test.want) {
+			t.Errorf("%q and %q: %v, %v, want %v", test.own, test.slurm, got, err, test.want)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package attempt
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/testkit/fakeslurm"
+)
+
+// A verdict that is there and cannot be read stays as it is: what follows is decided by the ledger, Slurm and srun's code. One that a crash cut
+// short says nothing, and is replaced.
+func TestAttemptEndKeepsAVerdictThatItCannotRead(t *testing.T) {
+	long, err := json.Marshal(rundir.Verdict{Attempt: 1, Cause: "stopped", Exit: 75, Saved: true, Report: strings.Repeat("x", 2<<20)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		text  []byte
+		noted bool // the agents lived to write the ledger's line, too
+		kept  bool
+		want  []string
+		cause string // in the ledger
+	}{
+		"too long":                      {long, true, true, []string{"begin", "end", "requeue"}, "stopped"},
+		"too long, and no line of it":   {long, false, true, []string{"begin", "end", "requeue"}, "unknown"},
+		"of another ddpbatch":           {[]byte(`{"attempt": "first"}`), true, true, []string{"begin", "end", "requeue"}, "stopped"},
+		"cut short by a crash":          {long[:100], false, false, []string{"begin", "end", "requeue"}, "unknown"},
+		"nothing but zeros, by a crash": {make([]byte, 100), false, false, []string{"begin", "end", "requeue"}, "unknown"},
+		"empty, as the disk was full":   {nil, false, false, []string{"begin", "end", "requeue"}, "unknown"},
+		"cut short, and the line of it": {long[:100], true, false, []string{"begin", "end", "end", "requeue"}, "unknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, run := newPretendSlurm(t), fakeslurm.Run(t, "")
+			p.Says("scontrol.out", fakeslurm.RunningFacts)
+			e, _, errs := p.env(0, 1)
+			if err := e.begin(t, run); err != nil {
+				t.Fatal(err)
+			}
+			if test.noted {
+				v := fakeslurm.Saved
+				v.Attempt, v.Time = 1, e.Now()
+				if err := run.Append(v.Event()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			path := filepath.Join(run.Path(), "attempts", "1", "verdict.json")
+			if err := os.WriteFile(path, test.text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			err := e.end(t, run, SrunEnd{Code: 75})
+			if exitCode(err) != exit.Requeue || strings.Contains(errs.String(), "left as it is") != test.kept {
+				t.Errorf("exit code %d (%v), want %d; said %s", exitCode(err), err, exit.Requeue, errs)
+			}
+			if text, err := os.ReadFile(path); err != nil || bytes.Equal(text, test.text) != test.kept {
+				t.Errorf("verdict.json stayed as it was: %t, %v; want %t", bytes.Equal(text, test.text), err, test.kept)
+			}
+			history, err := run.Ledger()
+			if err != nil || !slices.Equal(fakeslurm.Events(t, run), test.want) || history[len(history)-2].Cause != test.cause {
+				t.Errorf("ledger %+v, %v; want %q and the cause %s", history, err, test.want, test.cause)
+			}
+		})
+	}
+}
+
+// The same holds for what a start that died with its node has left.
+func TestAttemptBeginKeepsAVerdictThatItCannotRead(t *testing.T) {
+	p, run := newPretendSlurm(t), fakeslurm.Run(t, "")
+	e, _, _ := p.env(0, 0)
+	if err := e.begin(t, run); err != nil {
+		t.Fatal(err)
+	}
+	crash := rundir.Verdict{Attempt: 1, JobID: "12", Cause: "oom", Exit: 1, Message: "rank 3 ran out of memory", Time: e.Now()}
+	if err := run.Append(crash.Event()); err != nil {
+		t.Fatal(err)
+	}
+	path, text := filepath.Join(run.Path(), "attempts", "1", "verdict.json"), []byte(`{"attempt": "first"}`)
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e, _, errs := p.env(1, 0)
+	if err := e.begin(t, run); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, text) || !strings.Contains(errs.String(), "left as it is") {
+		t.Errorf("verdict.json is %q, %v; said %s", got, err, errs)
+	}
+	history, err := run.Ledger()
+	if want := []string{"begin", "end", "requeue", "begin"}; err != nil || !slices.Equal(fakeslurm.Events(t, run), want) || history[2].Cause != "oom" {
+		t.Errorf("ledger %+v, %v; want %q by the cause oom", history, err, want)
+	}
+}
+
+// srun's KILL leaves no agent to tell: where no rank has a log, and no verdict is there either, the workers were not started.
+func TestAttemptEndOfAgentsThatNeverMet(t *testing.T) {
+	for name, test := range map[string]struct{ file, text, cause string }{
+		"no rank has begun":             {cause: "start"},
+		"a rank has":                    {"logs/n1.0.out", "", "unknown"},
+		"a verdict that cannot be read": {"verdict.json", `{"attempt": "first"}`, "unknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, run := newPretendSlurm(t), fakeslurm.Run(t, "")
+			p.Says("scontrol.out", fakeslurm.RunningFacts)
+			e, _, errs := p.env(0, 1)
+			if err := e.begin(t, run); err != nil {
+				t.Fatal(err)
+			}
+			if test.file != "" {
+				if err := os.WriteFile(filepath.Join(run.Path(), "attempts", "1", test.file), []byte(test.text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := e.end(t, run, SrunEnd{Code: 137}); exitCode(err) != 137 {
+				t.Errorf("exit code %d (%v), want srun's; said %s", exitCode(err), err, errs)
+			}
+			history, err := run.Ledger()
+			if err != nil || len(history) < 2 || history[len(history)-2].Cause != test.cause {
+				t.Errorf("ledger %+v, %v; want the cause %s", history, err, test.cause)
+			}
+		})
+	}
+}

@@ -1,0 +1,150 @@
+package builtin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/vfs"
+)
+
+func TestHeartbeat(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "beat")
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeartbeat(path, slog.New(slog.DiscardHandler))
+		changed := func() time.Time {
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return info.ModTime()
+		}
+		if h.beat(); changed().IsZero() {
+			t.Error("no file")
+		}
+		old := time.Unix(1000, 0)
+		if err := os.Chtimes(path, old, old); err != nil {
+			t.Fatal(err)
+		}
+		for range 1000 { // a step takes 0.9 ms
+			time.Sleep(beatEvery/1000 - 100*time.Microsecond)
+			h.beat()
+		}
+		if !changed().Equal(old) {
+			t.Error("changed twice in a second")
+		}
+		time.Sleep(beatEvery / 10)
+		if h.beat(); changed().Equal(old) {
+			t.Error("not changed after a second")
+		}
+	})
+}
+
+// What is written to a checkpoint counts, and a rank that nobody watches makes no file.
+func TestHeartbeatOfASave(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "beat")
+	local := filepath.Join(dir, "local")
+	for _, of := range []struct {
+		h  *heartbeat
+		in string
+	}{{newHeartbeat("", nil), dir}, {newHeartbeat(path, nil), dir}, {newHeartbeat(path, nil), local}} {
+		h := of.h
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		fsys := vfs.Within(h.fs(), local) // as a node-local tier has it
+		if err := vfs.PrivateDir(fsys, local); err != nil {
+			t.Fatal(err)
+		}
+		f, err := fsys.Create(filepath.Join(of.in, "shard"+filepath.Base(h.path)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(path); err == nil {
+			t.Error("a file that was only opened counts")
+		}
+		if _, err := f.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(path); (err == nil) != (h.path != "") {
+			t.Errorf("with %q after a write: %v", h.path, err)
+		}
+	}
+	// and it is the operating system's in all else
+	if err := vfs.PrivateDir(newHeartbeat("", nil).fs(), filepath.Join(dir, "private")); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, "private")); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("a private folder: %v, %v", info, err)
+	}
+}
+
+func TestHeartbeatThatCannotBeMade(t *testing.T) {
+	var log bytes.Buffer
+	h := newHeartbeat(filepath.Join(t.TempDir(), "no", "folder"), slog.New(slog.NewTextHandler(&log, nil)))
+	synctest.Test(t, func(t *testing.T) {
+		for range 3 {
+			h.began = time.Now().Add(-time.Hour)
+			h.next.Store(0)
+			h.beat()
+		}
+	})
+	if got := strings.Count(log.String(), "may take this rank for hung"); got != 1 {
+		t.Errorf("warned %d times: %s", got, log.String())
+	}
+}
+
+// TestAwaitWarning: each way of asking a rank to stop is heard, and nothing else is taken for one.
+func TestAwaitWarning(t *testing.T) {
+	for name, tt := range map[string]struct {
+		ask  func(t *testing.T, cancel func(), signals chan os.Signal, file string, over chan struct{})
+		want bool
+	}{
+		"a signal that ends":   {func(_ *testing.T, cancel func(), _ chan os.Signal, _ string, _ chan struct{}) { cancel() }, true},
+		"the warning's signal": {func(_ *testing.T, _ func(), s chan os.Signal, _ string, _ chan struct{}) { s <- syscall.SIGUSR2 }, true},
+		"training is over":     {func(_ *testing.T, _ func(), _ chan os.Signal, _ string, over chan struct{}) { close(over) }, false},
+		"the stop file is made": {func(t *testing.T, _ func(), _ chan os.Signal, file string, _ chan struct{}) {
+			if err := os.WriteFile(file, nil, 0o600); err != nil {
+				t.Error(err)
+			}
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			signals, over := make(chan os.Signal, 1), make(chan struct{})
+			file := filepath.Join(t.TempDir(), "stop")
+			answer := make(chan bool, 1)
+			go func() { answer <- awaitWarning(ctx, signals, file, over) }()
+			select {
+			case <-answer:
+				t.Fatal("it answers before anybody has asked")
+			case <-time.After(20 * time.Millisecond):
+			}
+			tt.ask(t, cancel, signals, file, over)
+			select {
+			case got := <-answer:
+				if got != tt.want {
+					t.Errorf("asked: %v, want %v", got, tt.want)
+				}
+			case <-time.After(testkit.Patience):
+				t.Error("it does not answer")
+			}
+		})
+	}
+}

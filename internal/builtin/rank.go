@@ -1,0 +1,356 @@
+package builtin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/inspect"
+	"ddpbatch/internal/attempt"
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/placement"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/submit"
+	"ddpbatch/internal/tensorboard"
+	"ddpbatch/internal/usage"
+	"ddpbatch/mpi"
+	"ddpbatch/slurm"
+	"ddpbatch/trainer"
+)
+
+// Rank is one rank of the built-in trainer.
+type Rank struct {
+	Job     *jobfile.Job
+	Run     *rundir.Dir // nil: nobody launched this rank, which then asks NewRun for one
+	Attempt int         // 0: this rank claims one
+	NewRun  func() (*rundir.Dir, error)
+
+	Lookup   func(name string) (string, bool) // a variable of this process
+	Hostname string
+	Now      func() time.Time
+	Out      io.Writer
+	Log      *slog.Logger
+	ExitCode func(error) int
+
+	comm  *mpi.Comm
+	heart *heartbeat
+
+	deadline  time.Time // when the allocation ends; zero: nobody knows
+	outOfTime bool      // training has stopped because of it
+
+	// on rank 0 alone
+	claimed     bool // by this rank, which then owes the verdict
+	checkpoints *checkpoint.Dir
+	metrics     io.WriteCloser
+	events      *tensorboard.Writer // nil: the job does not ask for them
+	exported    string              // the file with the final model; empty: none
+}
+
+func (r *Rank) get(name string) string {
+	value, _ := r.Lookup(name)
+	return value
+}
+
+// Work joins the world and trains.
+func (r *Rank) Work(ctx context.Context) (err error) {
+	if r.deadline, err = attempt.Deadline(r.Lookup); err != nil {
+		return err
+	}
+	r.heart = newHeartbeat(r.get("DDPBATCH_HEARTBEAT_FILE"), r.Log)
+	if r.comm, err = JoinWorld(ctx, r.Lookup, r.Job.MPI, r.Log); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.comm.Close()) }()
+	if r.comm.Rank() == 0 {
+		if err := r.openRun(); err != nil {
+			return err
+		}
+	}
+	err = r.train(ctx)
+	if r.claimed {
+		v := r.verdict(ctx, err)
+		err = errors.Join(err, r.Run.WriteVerdict(v), r.Run.FinalizeOverride(v.Exit != exit.Mismatch))
+	}
+	return err
+}
+
+// verdict is that of an attempt without an agent, which ended with err.
+func (r *Rank) verdict(ctx context.Context, err error) rundir.Verdict {
+	v := rundir.Verdict{
+		Attempt: r.Attempt, Cause: "done", FirstRank: -1, Host: r.Hostname, Exit: r.ExitCode(err), Time: r.Now(),
+		Message: "training is done",
+	}
+	v.Saved = v.Exit == exit.Requeue // a trainer ends with it once what it did is saved
+	switch {
+	case err != nil && ctx.Err() != nil:
+		v.Cause, v.Message = "cancelled", fmt.Sprint(context.Cause(ctx))
+	case v.Exit == exit.Requeue && r.outOfTime:
+		v.Cause, v.Message = "stopped", "stopped in time to save before the deadline"
+	case v.Exit == exit.Requeue:
+		v.Cause, v.Message = "stopped", "stopped, as another rank was asked to"
+	case err != nil:
+		v.Cause, v.FirstRank, v.Message = "crash", 0, err.Error()
+	}
+	if m, ok, err := r.Run.LastMetrics(); err == nil && ok {
+		v.Step = m.Step
+	}
+	return v
+}
+
+// openRun opens what only rank 0 writes: checkpoints and metrics. A rank that nobody launched
+// makes a run directory of its own.
+func (r *Rank) openRun() (err error) {
+	if r.Run == nil {
+		if r.Run, err = r.NewRun(); err != nil {
+			return err
+		}
+	}
+	if r.Attempt == 0 {
+		if r.Attempt, err = r.Run.ClaimAttempt(); err != nil {
+			return err
+		}
+		r.claimed = true
+	}
+	r.checkpoints, err = checkpoint.Open(r.Run.CheckpointsPath(), checkpoint.Options{
+		Codec: r.Job.Checkpoint.Codec, Keep: r.Job.Checkpoint.Policy(r.Job.Train.Evaluate.Best), Run: r.Run.Spec().Run, Attempt: r.Attempt,
+		FS: r.heart.fs(), Fence: func() error { return r.Run.Fence(r.Attempt) }, Workers: r.threads(), Log: r.Log,
+	})
+	if err != nil {
+		return err
+	}
+	if r.metrics, err = openMetrics(r.Run.MetricsPath()); err != nil {
+		return fmt.Errorf("open the metrics file: %w", err)
+	}
+	if r.Job.Train.TensorBoard {
+		if r.events, err = tensorboard.Create(r.Run.TensorBoardPath(), r.Now(), r.Hostname); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openMetrics opens the file to append to, and ends the line that an attempt that died, or a full
+// disk, has cut short.
+func openMetrics(path string) (io.WriteCloser, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	last := make([]byte, 1)
+	if info, err := f.Stat(); err == nil && info.Size() > 0 {
+		if _, err := f.ReadAt(last, info.Size()-1); err == nil && last[0] != '\n' {
+			_, _ = f.Write([]byte{'\n'}) // where it fails, so will the metrics, which say so
+		}
+	}
+	return f, nil
+}
+
+// node tells this rank's node from the others: by its number, which launchers give, as simulated ones have one name.
+func (r *Rank) node() string {
+	if n, ok := r.Lookup("GROUP_RANK"); ok {
+		return n
+	}
+	name, _ := os.Hostname() // "": all ranks are on one node, then
+	return name
+}
+
+func (r *Rank) train(ctx context.Context) error {
+	stop, end := r.askedToStop(ctx)
+	defer end()
+	saves := r.Job.Checkpoint
+	cfg := trainer.Env{
+		Comm: r.comm, Checkpoints: r.checkpoints, EverySteps: saves.EverySteps, Resume: saves.Resume == "auto",
+		AtStart: saves.AtStart, KeepBest: saves.KeepBest > 0, Async: saves.Async, Delta: saves.Delta, MaxMemory: saves.Memory, Local: saves.Local,
+		Replicate: saves.Replicate, Node: r.node(),
+		Deadline: r.deadline, WorkDir: r.Job.WorkDir, Attempt: r.Attempt,
+		Out: r.Out, Every: speakEvery, Alive: r.heart.beat, Stop: stop, Clock: r.Now, Log: r.Log,
+		FS: r.heart.fs(), Threads: r.threads(), LibraryDirs: r.libraryDirs(),
+	}
+	if r.Run != nil {
+		cfg.AnewFrom = r.Run.AnewFrom()
+	}
+	if r.metrics != nil {
+		cfg.Metrics = r.metrics
+	}
+	if r.events != nil {
+		cfg.Scalars = r.events.Scalars
+	}
+	// A stop is agreed on by all ranks at a step's end: the signal must not tear a collective.
+	result, err := trainer.Run(context.WithoutCancel(ctx), r.Job.Train, cfg)
+	r.outOfTime = result.OutOfTime
+	if r.metrics != nil {
+		if cerr := r.metrics.Close(); err == nil && cerr != nil {
+			err = fmt.Errorf("close the metrics file: %w", cerr)
+		}
+	}
+	if r.events != nil {
+		if cerr := r.events.Close(); err == nil && cerr != nil {
+			err = fmt.Errorf("close the TensorBoard events: %w", cerr)
+		}
+	}
+	var exporting error
+	if err == nil && !result.Stopped && r.comm.Rank() == 0 {
+		exporting = r.export(context.WithoutCancel(ctx), result)
+	}
+	if err != nil {
+		r.letOthersFailFirst(ctx, err)
+		return fmt.Errorf("rank %d: %w", r.comm.Rank(), err)
+	}
+	if r.comm.Rank() == 0 {
+		r.printEnd(result)
+	}
+	if exporting != nil {
+		return exporting
+	}
+	if result.Stopped {
+		return &exit.Error{Code: exit.Requeue}
+	}
+	return nil
+}
+
+// victimWait is how long a rank that only lost its peers waits to be stopped: its agent hears of
+// the lost rank's own end well within that.
+const victimWait = 5 * time.Second
+
+// letOthersFailFirst holds a rank back whose only trouble is that another one has failed. Word of that
+// reaches it sooner than that rank's exit reaches the agents, and the run's verdict must name the rank
+// that failed, not the first one to notice. The agent's TERM ends the wait.
+func (r *Rank) letOthersFailFirst(ctx context.Context, err error) {
+	victim := errors.Is(err, trainer.ErrElsewhere) || errors.Is(err, mpi.ErrLost) || errors.Is(err, mpi.ErrLeft) || errors.Is(err, mpi.ErrAborted)
+	if launched := r.get("DDPBATCH_STORE") != ""; launched && victim {
+		select {
+		case <-ctx.Done():
+		case <-time.After(victimWait):
+		}
+	}
+}
+
+// printEnd prints where the checkpoint is and how to go on.
+func (r *Rank) printEnd(result trainer.Result) {
+	var more []string
+	if result.Early || !result.Stopped {
+		more = MoreTraining(r.Job.Train, result.Steps, result.Epochs, result.Early)
+	}
+	out := r.Out
+	if result.OutOfTime {
+		fmt.Fprintln(out, "stopped in time to save before the deadline")
+	}
+	if result.Checkpoint != "" {
+		fmt.Fprintf(out, "checkpoint: %s\n", result.Checkpoint)
+	}
+	if result.Best != "" {
+		fmt.Fprintf(out, "best: %s\n", result.Best)
+	}
+	if r.exported != "" {
+		fmt.Fprintf(out, "export: %s\n", r.exported)
+	}
+	fmt.Fprintf(out, "resume: %s\n", submit.ResumeCommand(r.Run, more...))
+}
+
+// MoreTraining are the settings with which a run goes on that has ended by itself, after so many steps and epochs: twice what ended it, which
+// may be several at one step. early: that its evaluations got no better did.
+func MoreTraining(t trainer.Config, steps int64, epochs int, early bool) []string {
+	var sets []string
+	if early {
+		sets = append(sets, "train.evaluate.patience="+strconv.Itoa(2*t.Evaluate.Patience))
+	}
+	if t.MaxSteps > 0 && steps >= int64(t.MaxSteps) {
+		sets = append(sets, "train.max_steps="+strconv.FormatInt(2*steps, 10))
+	}
+	if len(sets) == 0 || epochs >= t.Epochs {
+		sets = append(sets, "train.epochs="+strconv.Itoa(2*max(t.Epochs, epochs)))
+	}
+	return sets
+}
+
+// export writes the model of the last step to where the job wants it.
+func (r *Rank) export(ctx context.Context, result trainer.Result) error {
+	file := r.Job.ExportPath()
+	if file == "" || result.Checkpoint == "" {
+		return nil
+	}
+	saved, err := r.checkpoints.Find(ctx, result.Steps)
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	defer saved.Close()
+	x, err := inspect.NewExport(saved, "", false)
+	if err == nil {
+		err = x.Write(ctx, inspect.SafetensorsFile, file)
+	}
+	if err != nil {
+		return err
+	}
+	r.exported = file
+	return nil
+}
+
+// speakEvery is how often a rank tells how training goes in the middle of an epoch.
+const speakEvery = 10 * time.Second
+
+// threads is how many cores the built-in trainer computes on: what the launcher, or the user, has written to OMP_NUM_THREADS, or else
+// those that this process may run on.
+func (r *Rank) threads() int {
+	if n, err := strconv.Atoi(r.get("OMP_NUM_THREADS")); err == nil && n > 0 {
+		return n
+	}
+	var mask unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &mask); err != nil {
+		return 1
+	}
+	return max(1, mask.Count())
+}
+
+// libraryDirs are where a site's own BLAS may be that the system's loader does not know.
+func (r *Rank) libraryDirs() []string {
+	if conda := r.get("CONDA_PREFIX"); conda != "" {
+		return []string{filepath.Join(conda, "lib")}
+	}
+	return nil
+}
+
+// RefuseSingleton stops tasks of one srun that would each train alone, unaware of each
+// other.
+func RefuseSingleton(lookup func(string) (string, bool)) error {
+	if _, ok := lookup("WORLD_SIZE"); ok {
+		return nil
+	}
+	alloc, err := slurm.FromEnviron(lookup)
+	tasks := placement.Tasks(lookup) // without a job, too: somebody cleared half of the environment
+	switch {
+	case err == nil:
+		tasks = alloc.Tasks
+	case !errors.Is(err, slurm.ErrNotInSlurm):
+		return usage.Errorf("%v", err)
+	}
+	if tasks <= 1 {
+		return nil
+	}
+	return &usage.Error{
+		Message: fmt.Sprintf("SLURM_NTASKS is %d, but this rank would train alone (WORLD_SIZE is not set)", tasks),
+		Hint:    `use "srun ddpbatch run --", or eval "$(ddpbatch env)" in each task first`,
+	}
+}
+
+// JoinWorld meets the other ranks by env://, or stays alone where nobody said that there are any.
+func JoinWorld(ctx context.Context, lookup func(string) (string, bool), cfg mpi.Config, log *slog.Logger) (*mpi.Comm, error) {
+	size, ok := lookup("WORLD_SIZE")
+	if !ok || size == "1" {
+		return mpi.Self(), nil
+	}
+	comm, err := mpi.InitEnv(ctx, lookup, cfg, log)
+	if err != nil {
+		return nil, fmt.Errorf("meet the other ranks: %w", err)
+	}
+	return comm, nil
+}

@@ -1,0 +1,142 @@
+package collbench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi"
+	"ddpbatch/mpi/transport"
+)
+
+const (
+	checkedRanks = 3
+	checkedCount = 50 // elements
+)
+
+// checked makes one row of a collective on ranks of this process, and returns it and the ranks' errors. After each call of
+// the library, spoil may change what a rank has.
+func checked(t *testing.T, name string, spoil func(s *buffers[float32], call int)) (row result, errs []error) {
+	t.Helper()
+	comms, err := mpi.InitLocal(t.Context(), transport.NewNetwork(checkedRanks), mpi.InitConfig{Config: mpi.DefaultConfig()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	o := Options{
+		collective: collectiveNamed(name), op: opSum, Algorithm: "auto", Iters: 2, Warmup: 1, JSON: true,
+		Begin: 4 * checkedRanks * checkedCount, End: 4 * checkedRanks * checkedCount, Factor: 2, // one row
+	}
+	o.element = &elementType{"float32", 4, func(ctx context.Context, b *bench) (map[string]func(int) timedCall, error) {
+		s := &buffers[float32]{b: b, of: func(x int64) float32 { return float32(x) }}
+		err := s.alloc(ctx, int(b.o.largest()/4))
+		calls := s.calls()
+		whole := calls[name]
+		calls[name] = func(count int) timedCall {
+			call, made := whole(count), 0
+			run := call.run
+			call.run = func(ctx context.Context) error {
+				defer func() { made++ }()
+				err := run(ctx)
+				spoil(s, made)
+				return err
+			}
+			return call
+		}
+		return calls, err
+	}}
+	errs = testkit.Each(checkedRanks, func(rank int) (err error) {
+		defer func() { err = errors.Join(err, comms[rank].Close()) }()
+		b := newBench(Process{Out: &bytes.Buffer{}}, o, comms[rank])
+		if rank == 0 {
+			b.print.w = &text
+		}
+		return b.rows(t.Context(), 0)
+	})
+	if err := json.Unmarshal(text.Bytes(), &row); err != nil {
+		t.Fatalf("%v in %q; the ranks say %v", err, text.String(), errs)
+	}
+	return row, errs
+}
+
+// One wrong element, on any rank that has a result and in any checked call, is in the row, and makes that rank and rank 0 exit with 1.
+func TestFindsEachWrongElement(t *testing.T) {
+	for _, c := range collectives {
+		if c.unsized {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			if row, errs := checked(t, c.name, func(*buffers[float32], int) {}); row.Wrong != 0 || errors.Join(errs...) != nil {
+				t.Fatalf("unspoilt: %d are wrong, %v", row.Wrong, errs)
+			}
+			for rank := range checkedRanks {
+				for _, at := range []int{0, 1, 5, 6} { // 1 warms up after two checked ones, and two are timed: calls 0, 1; 2; 3, 4; 5, 6
+					row, errs := checked(t, c.name, func(s *buffers[float32], call int) {
+						if s.b.rank == rank && call == at {
+							s.out[checkedCount-1]++
+						}
+					})
+					counts := hasResult(c.name, rank)
+					if got := row.Wrong; counts && got != 1 || !counts && got != 0 {
+						t.Errorf("rank %d, call %d: %d are wrong", rank, at, got)
+					}
+					for r, err := range errs {
+						if want := counts && (r == 0 || r == rank); (err != nil) != want {
+							t.Errorf("rank %d, call %d: rank %d says %v", rank, at, r, err)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// hasResult tells whether the collective leaves something defined in a rank's buffer.
+func hasResult(collective string, rank int) bool {
+	switch collective {
+	case "reduce", "gather":
+		return rank == 0
+	case "pingpong":
+		return rank < 2
+	}
+	return true
+}
+
+// What an earlier call left, as a late or lost message would, is wrong.
+func TestFindsStaleResults(t *testing.T) {
+	old := make([]float32, checkedRanks*checkedCount)
+	row, _ := checked(t, "allreduce", func(s *buffers[float32], call int) {
+		switch {
+		case s.b.rank == 1 && call == 0:
+			copy(old, s.out)
+		case s.b.rank == 1 && call == 1:
+			copy(s.out, old)
+		}
+	})
+	if row.Wrong < checkedCount {
+		t.Errorf("of a result of the call before, %d elements are wrong", row.Wrong)
+	}
+}
+
+// A count arrives whole, or counts as a wrong element.
+func TestCountIn(t *testing.T) {
+	for _, count := range []int64{0, 1, 1 << 40} {
+		if got := countIn(pairOf(count)); got != count {
+			t.Errorf("%d arrives as %d", count, got)
+		}
+	}
+	for _, pair := range [][]int64{{0, 0}, {-1, 0}, {5, 5}, {0, -2}} {
+		if got := countIn(pair); got != 1 {
+			t.Errorf("%v counts %d, want 1", pair, got)
+		}
+	}
+}
+
+func TestTimesOf(t *testing.T) {
+	if got, want := timesOf([]float64{9, 1, 2, 4}), (callTimes{3, 1, 4, 9}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}

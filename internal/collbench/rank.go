@@ -1,0 +1,227 @@
+package collbench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/usage"
+	"ddpbatch/mpi"
+)
+
+// checkedIterations are made before the timed calls and after them, each with values of its own and no barrier between:
+// what a rank is given late, or out of an earlier call, is wrong.
+const checkedIterations = 2
+
+// bench is one rank of it.
+type bench struct {
+	p           Process
+	o           Options
+	comm        *mpi.Comm
+	timed       *mpi.Comm // comm with the algorithm asked for
+	rank, ranks int
+	clock       float64 // microseconds that reading the clock takes
+	wrong       int64   // elements found wrong so far: on this rank; on rank 0, everywhere
+	print       printer // on rank 0
+}
+
+// RunRank is one rank's part; rank 0 prints.
+func RunRank(ctx context.Context, p Process, o Options) (err error) {
+	joining := now()
+	comm, err := p.Join(ctx, o.config())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, comm.Close()) }()
+	b := newBench(p, o, comm)
+	if err := o.checkWorld(b.ranks); err != nil {
+		return err
+	}
+	if err := b.checkAlgorithm(); err != nil {
+		return err
+	}
+	b.clock = clockCost()
+	if b.rank == 0 {
+		b.print.heading(p.Version, o, b.ranks)
+	}
+	return b.rows(ctx, joining)
+}
+
+func newBench(p Process, o Options, comm *mpi.Comm) *bench {
+	b := &bench{
+		p: p, o: o, comm: comm, timed: comm, rank: comm.Rank(), ranks: comm.Size(),
+		print: printer{w: p.Out, json: o.JSON, explain: o.Explain},
+	}
+	if o.Algorithm != "auto" {
+		b.timed = comm.Using(o.Algorithm)
+	}
+	return b
+}
+
+// rows makes all rows. Its error tells of wrong results, too: on each rank of its own, whose count has not been through what is
+// measured, and on rank 0 of any rank's.
+func (b *bench) rows(ctx context.Context, joining time.Duration) (err error) {
+	switch b.o.collective.name {
+	case "startup":
+		err = b.startup(ctx, joining)
+	case "store":
+		err = b.store(ctx)
+	case "barrier":
+		err = b.row(ctx, result{Type: "none", Redop: "none"}, barrierCall(b))
+	default:
+		err = b.sizes(ctx)
+	}
+	if err == nil {
+		err = b.comm.Barrier(ctx) // the first rank that ends with an error ends the others: not before rank 0's last row
+	}
+	switch {
+	case err != nil:
+		return err
+	case b.print.err != nil:
+		return b.print.err
+	case b.wrong > 0 && b.rank > 0:
+		return fmt.Errorf("%d elements of rank %d's results are wrong", b.wrong, b.rank)
+	case b.wrong > 0:
+		return fmt.Errorf("%d elements of the results are wrong", b.wrong)
+	}
+	return nil
+}
+
+// sizes times the collective at every size.
+func (b *bench) sizes(ctx context.Context) error {
+	c, width, blocks := b.o.collective, b.o.element.width, int64(1)
+	if c.blocks {
+		blocks = int64(b.ranks)
+	}
+	calls, err := b.o.element.open(ctx, b)
+	if err != nil {
+		return err
+	}
+	for size := b.o.Begin; size <= b.o.End; size *= b.o.Factor {
+		count := size / width / blocks
+		if count == 0 {
+			continue // too small for an element of each rank
+		}
+		row := result{Size: count * width * blocks, Count: count, Type: b.o.element.name, Redop: "none"}
+		if c.reduces {
+			row.Redop = b.o.op.name
+		}
+		if err := b.row(ctx, row, calls[c.name](int(count))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// row makes a row of a call, or with --explain one of each algorithm.
+func (b *bench) row(ctx context.Context, row result, call timedCall) error {
+	if b.o.Explain {
+		return b.explain(ctx, row, call)
+	}
+	return b.time(ctx, row, call)
+}
+
+// time makes a row of a call: checked iterations, the measurement, and checked iterations again.
+func (b *bench) time(ctx context.Context, row result, call timedCall) error {
+	var wrong int64
+	for iteration := range 2 * checkedIterations {
+		if iteration == checkedIterations {
+			call.fill(0)
+			times, err := b.measure(ctx, call)
+			if err != nil {
+				return err
+			}
+			wrong += call.wrong(0)
+			row = row.withTimes(times, b.o.collective, b.ranks)
+		}
+		call.fill(iteration + 1)
+		if err := call.run(ctx); err != nil {
+			return err
+		}
+		wrong += call.wrong(iteration + 1)
+	}
+	all, err := b.tally(ctx, wrong)
+	if err != nil {
+		return err
+	}
+	b.wrong += all
+	row.Wrong, row.Transport, row.Encrypted = all, b.o.Transport, b.o.Encrypt
+	if row.Algorithm, err = b.algorithm(row.Size); err != nil {
+		return err
+	}
+	if b.rank == 0 {
+		b.print.row(row)
+	}
+	return nil
+}
+
+// explainName is what package mpi calls a collective that has a choice of algorithms; "" of the others.
+func explainName(collective string) string {
+	return map[string]string{
+		"allreduce": "all_reduce", "reduce": "reduce", "reducescatter": "reduce_scatter", "scan": "scan", "exscan": "exscan", "broadcast": "broadcast",
+		"allgather": "all_gather", "gather": "gather", "scatter": "scatter", "alltoall": "all_to_all", "barrier": "barrier",
+	}[collective]
+}
+
+// algorithm is what serves calls of a size: the one asked for, or else the one that is chosen. auto: there is no choice.
+func (b *bench) algorithm(size int64) (string, error) {
+	name := explainName(b.o.collective.name)
+	if b.o.Algorithm != "auto" || name == "" {
+		return b.o.Algorithm, nil
+	}
+	predictions, err := b.comm.Explain(name, int(size))
+	if err != nil {
+		return "", err
+	}
+	for _, p := range predictions {
+		if p.Chosen {
+			return p.Algorithm, nil
+		}
+	}
+	return b.o.Algorithm, nil
+}
+
+// checkAlgorithm refuses, before anything is measured, the name of an algorithm that the collective does not have. One rank
+// says so.
+func (b *bench) checkAlgorithm() error {
+	if b.o.Algorithm == "auto" {
+		return nil
+	}
+	predictions, err := b.comm.Explain(explainName(b.o.collective.name), int(b.o.Begin))
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, p := range predictions {
+		if p.Algorithm == b.o.Algorithm {
+			return nil // whether it can serve these calls, they tell
+		}
+		names = append(names, p.Algorithm)
+	}
+	if b.rank > 0 {
+		return &exit.Error{Code: exit.Usage}
+	}
+	return usage.Errorf("--algorithm is %q; %s has %s", b.o.Algorithm, b.o.collective.name, strings.Join(names, ", "))
+}
+
+// explain makes a row of each algorithm that can serve the call, with what was predicted of it.
+func (b *bench) explain(ctx context.Context, row result, call timedCall) error {
+	predictions, err := b.comm.Explain(explainName(b.o.collective.name), int(row.Size))
+	if err != nil {
+		return err
+	}
+	for _, p := range predictions {
+		if p.Refused != "" {
+			continue
+		}
+		b.timed, b.o.Algorithm = b.comm.Using(p.Algorithm), p.Algorithm
+		row.Predicted, row.Chosen = float64(p.Time)/float64(time.Microsecond), p.Chosen
+		if err := b.time(ctx, row, call); err != nil {
+			return err
+		}
+	}
+	return nil
+}

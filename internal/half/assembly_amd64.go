@@ -1,0 +1,27 @@
+//go:build !race && !noasm
+
+package half
+
+import "golang.org/x/sys/cpu"
+
+var assembly = cpu.X86.HasAVX2 && cpu.X86.HasF16C
+
+// These are given a multiple of 8 elements, and not 0.
+
+//go:noescape
+func toFloat16AVX2(dst []uint16, x []float32)
+
+//go:noescape
+func fromFloat16AVX2(dst []float32, x []uint16)
+
+//go:noescape
+func roundFloat16AVX2(dst, x []float32)
+
+//go:noescape
+func toBFloat16AVX2(dst []uint16, x []float32)
+
+//go:noescape
+func fromBFloat16AVX2(dst []float32, x []uint16)
+
+//go:noescape
+func roundBFloat16AVX2(dst, x []float32)

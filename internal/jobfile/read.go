@@ -1,0 +1,66 @@
+package jobfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"ddpbatch/internal/vfs"
+)
+
+// maxText is more than any job file or script template holds.
+const maxText = 1 << 20
+
+// pipePatience is how long ReadText waits for the writer of a pipe to close it.
+const pipePatience = 30 * time.Second
+
+// ReadText reads a file, or a pipe, that a person wrote.
+func ReadText(ctx context.Context, path string) ([]byte, error) {
+	return readTextWithin(ctx, path, pipePatience)
+}
+
+func readTextWithin(ctx context.Context, path string, patience time.Duration) ([]byte, error) {
+	f, isPipe, err := openText(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if isPipe { // which may stay open for ever
+		if err := f.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			return nil, err
+		}
+	}
+	defer context.AfterFunc(ctx, func() { f.SetReadDeadline(time.Unix(1, 0)) })() // a plain file has none, and is read to its end
+	text, err := io.ReadAll(io.LimitReader(f, maxText+1))
+	switch {
+	case ctx.Err() != nil: // whatever was read is no use to anybody
+		err = fmt.Errorf("%w while %s was read", context.Cause(ctx), path)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = fmt.Errorf("%s is a pipe that its writer has not closed after %v; write the text to a file first", path, patience)
+	case err == nil && len(text) > maxText:
+		err = fmt.Errorf("%s is longer than %d bytes", path, maxText)
+	case err == nil && len(text) == 0 && isPipe:
+		err = fmt.Errorf("%s is a pipe, and nobody has written to it", path)
+	}
+	return text, err
+}
+
+// openText opens a file, or a pipe that somebody writes to: a shell's <(...), say. A pipe without a writer is not waited for. It is opened
+// once only, as whoever waits for a reader must not lose the first one.
+func openText(path string) (f *os.File, isPipe bool, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, false, err
+	}
+	if isPipe = info.Mode()&fs.ModeNamedPipe != 0; isPipe {
+		f, err = os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	} else {
+		f, _, err = vfs.OpenRegular(path)
+	}
+	return f, isPipe, err
+}

@@ -1,0 +1,441 @@
+package placement
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/auth"
+	"ddpbatch/internal/torchrun"
+	"ddpbatch/internal/usage"
+	"ddpbatch/mpi/launch"
+	"ddpbatch/slurm"
+	"ddpbatch/slurm/pmi2"
+)
+
+// shell is the environment of a terminal outside of any job, with a secret so that no key file is needed.
+func shell(t *testing.T) map[string]string {
+	t.Helper()
+	secret, err := auth.NewSecret()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]string{"DDPBATCH_SECRET": secret.Hex(), "PATH": "/bin"}
+}
+
+// agents is task 1 of a step that has one on each of the nodes n1 to n3.
+func agents(t *testing.T) map[string]string {
+	return with(shell(t), map[string]string{
+		"SLURM_CLUSTER_NAME": "lab", "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "n[1-3]",
+		"SLURM_STEP_TASKS_PER_NODE": "1(x3)", "SLURM_STEP_NUM_TASKS": "3", "SLURM_NTASKS": "3", "SLURM_PROCID": "1", "SLURM_NODEID": "1", "SLURM_LOCALID": "0",
+		"SLURMD_NODENAME": "n2", "SLURM_CPUS_PER_TASK": "8",
+	})
+}
+
+// tasks is task 3 of a step with two on each of the nodes n1 and n2.
+func tasks(t *testing.T) map[string]string {
+	return with(agents(t), map[string]string{
+		"SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4", "SLURM_PROCID": "3", "SLURM_LOCALID": "1",
+	})
+}
+
+// single is the only task of a step on node n2.
+func single(t *testing.T) map[string]string {
+	return with(agents(t), map[string]string{
+		"SLURM_STEP_NODELIST": "n2", "SLURM_STEP_TASKS_PER_NODE": "1", "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "1", "SLURM_PROCID": "0", "SLURM_NODEID": "0",
+	})
+}
+
+// misspelt is a terminal where a variable of torchrun's has a name that is nearly right, beside one that is.
+func misspelt(t *testing.T) map[string]string {
+	return with(shell(t), map[string]string{"PET_NPROC_PRE_NODE": "3", "PET_NODE_RANK": "0", "PETSC_DIR": "/opt"})
+}
+
+func with(base, changes map[string]string) map[string]string {
+	all := maps.Clone(base)
+	maps.Copy(all, changes)
+	return all
+}
+
+// resolved is what a command line makes of an agent's configuration in an environment, and what it says.
+func resolved(t *testing.T, environ map[string]string, line string) (launch.AgentConfig, string, error) {
+	t.Helper()
+	lookup := func(name string) (string, bool) { value, ok := environ[name]; return value, ok }
+	o, _, err := torchrun.Parse(strings.Fields(line), lookup)
+	if err != nil {
+		return launch.AgentConfig{}, "", err
+	}
+	var said strings.Builder
+	job := launch.DefaultConfig()
+	agent := Agent{
+		Options: &o, PerNode: o.NprocOf(job.NprocPerNode), Job: job, JobID: environ["SLURM_JOB_ID"], Lookup: lookup,
+		Note: func(format string, args ...any) { fmt.Fprintf(&said, format+"\n", args...) },
+	}
+	for _, name := range slices.Sorted(maps.Keys(environ)) {
+		agent.Environ = append(agent.Environ, name+"="+environ[name])
+	}
+	if agent.Program, err = o.Argv(""); err != nil {
+		return launch.AgentConfig{}, "", err
+	}
+	cfg := launch.AgentConfig{
+		World: launch.World{Host: "here"}, Devices: launch.Devices{GPUs: job.GPUs}, Limits: launch.Limits{Grace: job.Grace},
+	}
+	agent.Configure(&cfg)
+	_, err = agent.Resolve(context.Background(), &cfg)
+	return cfg, said.String(), err
+}
+
+// TestRunPlaces: where an agent stands, from torchrun's flags alone, from Slurm alone, and from both where they agree.
+func TestRunPlaces(t *testing.T) {
+	inStep := "1/3 nproc 1 of 3, lab/7.0.0 at n1:0"
+	for _, test := range []struct {
+		environ func(*testing.T) map[string]string
+		line    string
+		want    string
+		note    string // "": none
+	}{
+		{shell, "x", "0/1 nproc 1 of 1, none at :0", ""},
+		{shell, "--nproc-per-node 3 --rdzv-id 8 x", "0/1 nproc 3 of 1, 8 at :0", ""},
+		{shell, "--master-port 29511 --master-addr 10.1.1.1 x", "0/1 nproc 1 of 1, none at 10.1.1.1:29511", ""},
+		{shell, "--rdzv-endpoint n9:29511 x", "0/1 nproc 1 of 1, none at n9:29511", ""}, // static
+		{shell, "--rdzv-backend c10d --rdzv-endpoint localhost:0 x", "0/1 nproc 1 of 1, none at :0", ""},
+		{shell, "--standalone --node-rank 3 --master-addr n9 --master-port 3 x", "0/1 nproc 1 of 1, * at :0", "not needed: --node-rank, --master-addr, --master-port: there is one node, and MASTER_PORT is a free port"},
+		{shell, "--standalone --rdzv-endpoint n9:3 --local-addr n1 x", "0/1 nproc 1 of 1, * at :0", "not needed: --rdzv-endpoint, --local-addr: there is one node\n"},
+		{shell, "--rdzv-backend c10d --rdzv-endpoint n1:7 --node-rank 0 --master-addr n9 --master-port 3 --interface ib0 x", "0/1 nproc 1 of 1, none at :0",
+			"not needed: --rdzv-endpoint, --master-addr, --master-port, --interface: there is one node, and MASTER_PORT is a free port"},
+		{shell, "--nnodes 1 --rdzv-conf is_host=0,join_timeout=3 x", "0/1 nproc 1 of 1, none at :0", "--rdzv-conf: is_host: nothing here depends on it"},
+		{shell, "--nnodes 2 --node-rank 1 --master-addr [::1] --master-port 300 x", "1/2 nproc 1 of 2, static/::1:300 at ::1:300 meets 301-308", ""},
+		{shell, "--nnodes 2:4 --node-rank 3 --rdzv-endpoint n1:300 --rdzv-id job x", "3/4 nproc 1 of 2, job at n1:300 meets 301-308", ""},
+		{shell, "--nnodes 2:4 --rdzv-backend c10d --rdzv-endpoint n1 --master-addr n3 x", "-1/4 nproc 1 of 2, c10d/n1:29400 at :0 endpoint n1:29400", "not needed: --master-addr: nodes meet at --rdzv-endpoint"},
+		{shell, "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint n1:7 --rdzv-conf is_host=1 x", "0/2 nproc 1 of 2, c10d/n1:7 at n1:0 meets 7-7", ""},
+		{shell, "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint n1:7 --rdzv-conf is_host=0 x", "-1/2 nproc 1 of 2, c10d/n1:7 at :0 endpoint n1:7 as guest", ""},
+		{shell, "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint n1:7 --rdzv-id 3 --node-rank 1 x", "1/2 nproc 1 of 2, 3 at n1:0 meets 7-7", ""},
+
+		{shell, "--nnodes 2 --node-rank 0 --master-addr n1 --rdzv-conf is_host=1 x", "0/2 nproc 1 of 2, static/n1:29500 at n1:29500 meets 29501-29508", "--rdzv-conf: is_host: nothing here"},
+		// several agents of one machine, as torchrun has it
+		{shell, "--nnodes 2 --node-rank 0 --master-addr localhost x", "0/2 nproc 1 of 2, static/localhost:29500 at localhost:29500 meets 29501-29508",
+			"--master-addr is localhost: only agents on this machine can come; where nodes are machines, write the first one's name"},
+		{shell, "--nnodes 2 --node-rank 1 --master-addr localhost x", "1/2 nproc 1 of 2, static/localhost:29500 at localhost:29500 meets 29501-29508", ""}, // agent 0 says it
+		{shell, "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:7 x", "-1/2 nproc 1 of 2, c10d/127.0.0.1:7 at :0 endpoint 127.0.0.1:7", "--rdzv-endpoint is 127.0.0.1: only agents on this machine"},
+
+		{shell, "--interface ib0 x", "0/1 nproc 1 of 1, none at :0", "not needed: --interface: there is one node"},
+		{misspelt, "x", "0/1 nproc 1 of 1, none at :0", "PET_NPROC_PRE_NODE is no variable of run's: did you mean PET_NPROC_PER_NODE?"},
+
+		{agents, "x", inStep, ""},
+		{agents, "--nproc-per-node 4 x", "1/3 nproc 4 of 3, lab/7.0.0 at n1:0", ""},
+		{agents, "--nnodes 3 --node-rank 1 --rdzv-id $RANDOM --rdzv-backend c10d --rdzv-endpoint n1:29500 --master-addr 10.3.3.3 x", inStep, ""}, // agent 0 says it
+		{agents, "--nnodes 2:4 --master-port 4000 x", "1/3 nproc 1 of 2, lab/7.0.0 at n1:4000", ""},
+		{tasks, "x", "3/4 rank 3 of 4, lab/7.0.0 at n1:0", ""},
+		{tasks, "--nnodes 2 --nproc-per-node 2 --node-rank 1 x", "3/4 rank 3 of 4, lab/7.0.0 at n1:0", ""},
+		{single, "--nproc-per-node 2 x", "0/1 nproc 2 of 1, lab/7.0.0 at n2:0", ""},
+		{single, "--nnodes 1 --node-rank 0 --start-method fork x", "0/1 nproc 1 of 1, lab/7.0.0 at n2:0", "not needed: --nnodes, --node-rank: Slurm says"},
+		{single, "--start-method fork x", "0/1 nproc 1 of 1, lab/7.0.0 at n2:0", "--start-method changes nothing"},
+		{single, "--interface ib0 x", "0/1 nproc 1 of 1, lab/7.0.0 at n2:0", "not needed: --interface: there is one node"},
+		{tasks, "--interface ib0 x", "3/4 rank 3 of 4, lab/7.0.0 at n1:0", ""},
+		{single, "--rdzv-conf is_host=1 x", "0/1 nproc 1 of 1, lab/7.0.0 at n2:0", "--rdzv-conf: is_host: nothing here"},
+		// srun once for each node, as people do who come from ssh
+		{single, "--nnodes 2 --node-rank 1 --master-addr n1 x", "1/2 nproc 1 of 2, static/n1:29500 at n1:29500 meets 29501-29508", ""},
+		// ranks that are not there: torchrun passes over them; another node may have them
+		{shell, "--nproc-per-node 2 -r 7:1 x", "0/1 nproc 2 of 1, none at :0", "-r names local rank 7, and this run has local ranks 0 to 1"},
+		{shell, "--nproc-per-node 2 --tee 0:3,2:1 x", "0/1 nproc 2 of 1, none at :0", "--tee names local rank 2"},
+		{agents, "--local-ranks-filter 0-1 x", inStep, ""},
+		{shell, "--nproc-per-node 2 --local-ranks-filter 0,5 x", "0/1 nproc 2 of 1, none at :0", "--local-ranks-filter names local rank 5, and this run has local ranks 0 to 1"},
+		{single, "--nproc-per-node 2 --ranks-filter 1 -r 1:3 x", "0/1 nproc 2 of 1, lab/7.0.0 at n2:0", ""},
+		{shell, "--nnodes 2 --node-rank 0 --master-addr n1 --ranks-filter 1 x", "0/2 nproc 1 of 2, static/n1:29500 at n1:29500 meets 29501-29508", ""},
+		{shell, "--nnodes 2 --node-rank 0 --master-addr n1 --ranks-filter 2 x", "0/2 nproc 1 of 2, static/n1:29500 at n1:29500 meets 29501-29508", "--ranks-filter names rank 2"},
+		{shell, "--nnodes 2 --node-rank 0 --master-addr n1 -t 1:3 x", "0/2 nproc 1 of 2, static/n1:29500 at n1:29500 meets 29501-29508", "-t names local rank 1"},
+		{single, "--standalone --nproc-per-node 2 x", "0/1 nproc 2 of 1, * at :0", ""},
+	} {
+		cfg, said, err := resolved(t, test.environ(t), test.line)
+		if err != nil {
+			t.Errorf("%q: %v", test.line, err)
+			continue
+		}
+		if strings.Contains(test.want, "*") { // an id of its own
+			again, _, err := resolved(t, test.environ(t), test.line)
+			if err != nil || len(cfg.RunID) < 20 || cfg.RunID == again.RunID {
+				t.Errorf("%q: run %q, and then %q, %v", test.line, cfg.RunID, again.RunID, err)
+			}
+			cfg.RunID = "*"
+		}
+		if got := describe(cfg); got != test.want {
+			t.Errorf("%q: %s\nwant %s", test.line, got, test.want)
+		}
+		if (said == "") != (test.note == "") || !strings.Contains(said, test.note) {
+			t.Errorf("%q: said %q, want %q", test.line, said, test.note)
+		}
+	}
+}
+
+// describe writes where an agent stands: INDEX/COUNT nproc N of MINCOUNT, RUNID at MASTER.
+func describe(cfg launch.AgentConfig) string {
+	text := fmt.Sprintf("%d/%d nproc %d of %d, ", cfg.Index, cfg.Count, cfg.Nproc, cmp.Or(cfg.MinCount, cfg.Count))
+	if len(cfg.Local) == 1 {
+		text = fmt.Sprintf("%d/%d rank %d of %d, ", cfg.Index, cfg.Count, cfg.Local[0].Rank, cfg.Local[0].WorldSize)
+	}
+	text += fmt.Sprintf("%s at %s:%d", cfg.RunID, cfg.MasterAddr, cfg.MasterPort)
+	if len(cfg.Ports) > 0 && cfg.JobID == "" {
+		text += fmt.Sprintf(" meets %d-%d", cfg.Ports[0], cfg.Ports[len(cfg.Ports)-1])
+	}
+	if cfg.Endpoint != "" {
+		text += " endpoint " + cfg.Endpoint
+	}
+	if cfg.DialOnly {
+		text += " as guest"
+	}
+	return text
+}
+
+// TestTorchRunID: workers get the id that torchrun 1.13.1 gives them, "none" where there is none, also where the agents need one to meet.
+func TestTorchRunID(t *testing.T) {
+	for line, want := range map[string]string{
+		"x": "none", "--rdzv-id 8 x": "8",
+		"--nnodes 2 --node-rank 1 --master-addr n1 x":                       "none",
+		"--nnodes 2 --node-rank 1 --master-addr n1 --rdzv-id 8 x":           "8",
+		"--nnodes 2 --rdzv-backend c10d --rdzv-endpoint n1:7 x":             "none",
+		"--nnodes 2 --rdzv-backend c10d --rdzv-endpoint n1:7 --rdzv-id 8 x": "8",
+	} {
+		cfg, _, err := resolved(t, shell(t), line)
+		if got := cmp.Or(cfg.TorchID, cfg.RunID); err != nil || got != want {
+			t.Errorf("%q: %q, %v, want %q", line, got, err, want)
+		}
+	}
+}
+
+// TestRunContradictsSlurm: what flags say of the nodes must be what Slurm says.
+func TestRunContradictsSlurm(t *testing.T) {
+	for _, test := range []struct {
+		environ func(*testing.T) map[string]string
+		line    string
+		want    string
+	}{
+		{agents, "--nnodes 2 x", "--nnodes says 2, and this step has 3 nodes; leave it out"},
+		{agents, "--nnodes 4:8 x", "--nnodes says 4:8, and this step has 3 nodes"},
+		{agents, "--node-rank 0 x", "--node-rank is 0, and to Slurm this is node 1 (n2); leave it out (a $SLURM_NODEID"},
+		{agents, "--master-addr n2 x", "--master-addr is n2, node 1 of the step, and rank 0 runs on n1"},
+		{agents, "--rdzv-endpoint n3:29500 x", "--rdzv-endpoint is n3, node 2 of the step"},
+		{agents, "--master-addr localhost x", "--master-addr is localhost, and this step has 3 nodes: each would look for rank 0 on itself"},
+		{agents, "--standalone x", "SLURM_NTASKS is 3: each task would start a world of its own; leave --standalone out"},
+		{tasks, "--nproc-per-node 4 x", "srun starts a task per rank here (4 tasks, 2 of them on n2), and --nproc-per-node asks for 4 in each"},
+		{salloced, "--nproc-per-node 2 x", "srun starts a task per rank here (5 tasks, 1 of them on n3), and --nproc-per-node asks for 2 in each; " +
+			"leave it out, or start one task a node: srun -N3 -n3 --ntasks-per-node=1"},
+		{tasks, "--nnodes 1 x", "--nnodes says 1, and this step has 2 nodes"},
+		{single, "--nnodes 2 x", "--nnodes is 2; say --node-rank and --master-addr, too"},
+		{single, "--node-rank 1 x", "--node-rank is 1, and to Slurm this is node 0 (n2)"},
+		{shell, "--node-rank 1 x", "--node-rank is 1, and there is one node"},
+		{shell, "--nnodes 2 --node-rank 0 x", "say --node-rank and --master-addr, too"},
+		{shell, "--nnodes 2 --node-rank 0 --master-addr n1 --master-port 65530 x", "--master-port is 65530; it must be 1 to 65527"},
+		{shell, "--nnodes 2 --node-rank 0 --master-addr n1 --master-port 0 x", "--master-port is 0; it must be 1 to 65527"},
+		{shell, "--nnodes 2 --rdzv-backend c10d x", "no --rdzv-endpoint says where they meet"},
+		{shell, "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint n1:0 x", "--rdzv-endpoint has port 0"},
+		{shell, "--nnodes 2 --node-rank 1 --rdzv-backend c10d --rdzv-endpoint n1:7 --rdzv-conf is_host=1 x", "is_host=true of --rdzv-conf: the host is node 0"},
+		{shell, "--local-addr no.such.host.invalid x", "--local-addr"},
+		{shell, "-m", "-m is about a script, and none is given"},
+		{shell, "--pass-local-rank", "--pass-local-rank is about a script"},
+		{shell, "--ranks-filter 99 x", "--ranks-filter names rank 99, and this run has rank 0 alone"},
+		{tasks, "--ranks-filter 4 x", "--ranks-filter names rank 4, and this run has ranks 0 to 3"},
+	} {
+		cfg, _, err := resolved(t, test.environ(t), test.line)
+		if err == nil {
+			err = cfg.Reject
+		}
+		if !errors.As(err, new(*usage.Error)) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%q: %v; want a usage error: %s", test.line, err, test.want)
+		}
+	}
+	agents := with(agents(t), map[string]string{"PET_NNODES": "2"})
+	if _, _, err := resolved(t, agents, "x"); err == nil || !strings.Contains(err.Error(), "PET_NNODES says 2") {
+		t.Errorf("a variable that contradicts Slurm: %v", err)
+	}
+}
+
+// salloced is task 0 of a step on three nodes whose number of tasks came from the allocation: salloc -N3 -n5, srun --ntasks-per-node=1.
+func salloced(t *testing.T) map[string]string {
+	return with(agents(t), map[string]string{
+		"SLURM_STEP_TASKS_PER_NODE": "2(x2),1", "SLURM_STEP_NUM_TASKS": "5", "SLURM_NTASKS": "5", "SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURMD_NODENAME": "n1",
+	})
+}
+
+// TestRunRejects: what may be wrong on this node alone is for the others to hear, who wait for its agent: it has its place, and a reason.
+func TestRunRejects(t *testing.T) {
+	for _, test := range []struct{ line, want string }{
+		{"--node-rank 0 x", "--node-rank is 0, and to Slurm this is node 1 (n2)"},
+		{"--node-rank 2 x", "--node-rank is 2, and to Slurm this is node 1 (n2)"},
+		{"--master-addr n2 x", "--master-addr is n2, node 1 of the step"},
+		{"--nproc-per-node gpu x", `one worker per GPU is asked for ("gpu")`},
+		{"--local-addr no.such.host.invalid x", "--local-addr: lookup no.such.host.invalid"},
+	} {
+		environ := with(agents(t), map[string]string{"CUDA_VISIBLE_DEVICES": ""})
+		cfg, _, err := resolved(t, environ, test.line)
+		if err != nil || !errors.As(cfg.Reject, new(*usage.Error)) || !strings.Contains(cfg.Reject.Error(), test.want) {
+			t.Errorf("%q: %v, it rejects as %v; want a usage error: %s", test.line, err, cfg.Reject, test.want)
+		}
+		if cfg.Index != 1 || cfg.Count != 3 || cfg.Nproc != 1 || cfg.MasterAddr != "n1" || len(cfg.Ports) == 0 || cfg.RunID != "lab/7.0.0" {
+			t.Errorf("%q: who hears of it cannot be known: %s", test.line, describe(cfg))
+		}
+	}
+	// a variable may differ from node to node, and so may what a task is told
+	uneven := with(salloced(t), map[string]string{"PET_NPROC_PER_NODE": "2"})
+	if _, _, err := resolved(t, uneven, "x"); err == nil || !strings.Contains(err.Error(), "PET_NPROC_PER_NODE asks for 2") {
+		t.Errorf("a variable that contradicts another node's tasks: %v", err)
+	}
+}
+
+// TestRunSaysOnce: of the agents of a step one says what is not needed.
+func TestRunSaysOnce(t *testing.T) {
+	const line = "--rdzv-id 8 --rdzv-backend c10d --rdzv-endpoint n1:29500 --monitor-interval 3 --rdzv-conf read_timeout=3 x"
+	first := with(agents(t), map[string]string{"SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURMD_NODENAME": "n1"})
+	_, said, err := resolved(t, first, line)
+	for _, want := range []string{"--monitor-interval changes nothing", "--rdzv-conf: read_timeout: nothing here depends", "not needed: --rdzv-backend, --rdzv-endpoint, --rdzv-id: Slurm"} {
+		if err != nil || !strings.Contains(said, want) {
+			t.Errorf("%v: %s; want %s", err, said, want)
+		}
+	}
+	if _, said, err = resolved(t, agents(t), line); err != nil || said != "" {
+		t.Errorf("another agent: %v, %s", err, said)
+	}
+}
+
+// TestRunConfigures: what does not depend on the place.
+func TestRunConfigures(t *testing.T) {
+	cfg, _, err := resolved(t, agents(t), "--nproc-per-node 4 --role r --max-restarts 2 --shutdown-timeout 0 --hang 5m --gpus one --numa-binding node "+
+		"--torch-store --rdzv-conf join_timeout=7,last_call_timeout=0 --local-addr 10.0.0.9 x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprint(cfg.Role, cfg.MaxRestarts, cfg.Policy.MaxRestarts, cfg.Grace, cfg.HangAfter, cfg.GPUs, cfg.NUMA, cfg.TorchStore,
+		cfg.JoinTimeout, cfg.LastCall, cfg.Interface, cfg.CPUsPerTask, cfg.Host, cfg.JobID)
+	// 0 would be a default for the times, and 8 CPUs of the task are for 4 workers
+	if want := "r 2 2 1ns 5m0s one node true 7s 1ns 10.0.0.9 2 n2 7"; strings.Join(strings.Fields(got), "") != strings.ReplaceAll(want, " ", "") {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	bare, _, err := resolved(t, shell(t), "x")
+	if err != nil || bare.HangAfter != 0 || bare.GPUs != "auto" || bare.Grace != 60*time.Second || bare.JoinTimeout != 0 || bare.LastCall != 0 {
+		t.Errorf("nothing said: %+v, %v", bare, err)
+	}
+	// ddpbatch's own flag wins over torchrun's
+	both, _, err := resolved(t, shell(t), "--join-timeout 9 --rdzv-conf join_timeout=7,timeout=8 x")
+	if err != nil || both.JoinTimeout != 9*time.Second {
+		t.Errorf("%v, %v", both.JoinTimeout, err)
+	}
+}
+
+// TestRunKnowsTheLayout: in task mode agent 0 is told how many tasks each node has, to name those that do not come.
+func TestRunKnowsTheLayout(t *testing.T) {
+	cfg, _, err := resolved(t, salloced(t), "x")
+	if err != nil || fmt.Sprint(cfg.AgentsPerNode) != "map[n1:2 n2:2 n3:1]" {
+		t.Errorf("%v, %v", cfg.AgentsPerNode, err)
+	}
+}
+
+// TestMisplaced: where rank 0 is on the second node, the two tasks that know it decline: by PMI-2 rank 0 speaks, without it the one where the
+// others look.
+func TestMisplaced(t *testing.T) {
+	second := slurm.Allocation{JobID: "7", StepID: "0", Nodes: []string{"n1", "n2"}, TasksPerNode: []int{2, 1}, Tasks: 3, NodeRank: 1}
+	first, other := second, second
+	first.NodeRank, first.ProcID = 0, 1
+	other.NodeRank, other.ProcID, other.LocalID = 0, 2, 1
+	for _, test := range []struct {
+		alloc   slurm.Allocation
+		pmi     *pmi2.Client
+		index   int
+		rejects bool
+	}{
+		{second, nil, 1, true}, {first, nil, 0, true}, {other, nil, 2, false},
+		{second, &pmi2.Client{}, 0, true}, {first, &pmi2.Client{}, 1, true}, {other, &pmi2.Client{}, 2, false},
+	} {
+		cfg := launch.AgentConfig{World: launch.World{Index: test.alloc.ProcID, Count: 3}}
+		Misplaced(test.pmi, &test.alloc, &cfg)
+		if cfg.Index != test.index || (cfg.Reject != nil) != test.rejects {
+			t.Errorf("rank %d on node %d, PMI-2 %t: agent %d, %v", test.alloc.ProcID, test.alloc.NodeRank, test.pmi != nil, cfg.Index, cfg.Reject)
+		}
+	}
+}
+
+// TestRunServesTorch: who serves PyTorch's store.
+func TestRunServesTorch(t *testing.T) {
+	script := "train.py"
+	for line, want := range map[string]bool{
+		script:                                                true,
+		"-m train":                                            true,
+		"--run-path " + script:                                true,
+		"-- python3 " + script:                                true,
+		"--no-python python3 " + script:                       true,
+		"-- ./train":                                          false,
+		"--no-python ./train":                                 false,
+		"-m torch.distributed.run " + script:                  false,
+		"--torch-store -- ./train":                            true,
+		"--torch-store=true -- ./train":                       true,
+		"--torch-store=false " + script:                       false,
+		"--torch_store=false -- python3 x.py":                 false,
+		"--master-port 2000 " + script:                        false, // may be for a server of the script's own
+		"--torch-store --master-port 2000 " + script:          true,
+		"--master-port 0 " + script:                           true, // a free one
+		"--standalone --master-port 2000 " + script:           true, // passed over
+		"--nnodes 2 --node-rank 0 --master-addr n1 " + script: true,
+		"--nnodes 2 --node-rank 0 --master-addr n1 --master-port 2000 " + script:         false,
+		"--nnodes 2 --rdzv-endpoint n1:2000 --node-rank 0 " + script:                     false,
+		"--nnodes 2 --rdzv-backend c10d --rdzv-endpoint n1:2000 --node-rank 0 " + script: true,
+	} {
+		cfg, _, err := resolved(t, shell(t), line)
+		if err != nil || cfg.TorchStore != want {
+			t.Errorf("%s: %t, %v", line, cfg.TorchStore, err)
+		}
+	}
+	no := false
+	job := &Agent{Options: &torchrun.Options{}, Program: []string{"python3", script}}
+	if !job.servesTorch(0) {
+		t.Error("a job of Python, and no store")
+	}
+	job.Job.TorchStore = &no
+	if job.servesTorch(0) {
+		t.Error("a store, against launch.torch_store")
+	}
+	for _, environ := range []map[string]string{agents(t), tasks(t)} {
+		for line, want := range map[string]bool{script: true, "--master-port 2000 " + script: false, "-- ./train": false} {
+			cfg, _, err := resolved(t, environ, line)
+			if err != nil || cfg.TorchStore != want {
+				t.Errorf("in a step, %s: %t, %v", line, cfg.TorchStore, err)
+			}
+		}
+	}
+}
+
+// TestRunUsesOtherPorts: agents of a step that get another --master-port meet at other ports, too.
+func TestRunUsesOtherPorts(t *testing.T) {
+	bare, _, err := resolved(t, agents(t), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, err := resolved(t, agents(t), "--master-port 2000 x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, _, err := resolved(t, agents(t), "--master-port 2001 x")
+	if err != nil || first.Ports[0] == second.Ports[0] || first.Ports[0] == bare.Ports[0] || second.MasterPort != 2001 {
+		t.Errorf("agents meet at %v, %v and %v, %v", bare.Ports, first.Ports, second.Ports, err)
+	}
+}
+
+// TestNotesOnVariables: a variable whose name is nearly one of torchrun's changes nothing, which is said with the name that is meant; others
+// that begin with PET may be anybody's.
+func TestNotesOnVariables(t *testing.T) {
+	for name, want := range map[string]string{
+		"PET_NPROC":     "PET_NPROC is no variable of run's: did you mean PET_NPROC_PER_NODE?",
+		"PET_NPROCS":    "PET_NPROCS is no variable of run's: did you mean PET_NPROC_PER_NODE?",
+		"PET_MAX_RESTS": "PET_MAX_RESTS is no variable of run's: did you mean PET_MAX_RESTARTS?",
+		"PET_SHOP":      "",
+		"PET_HANGS":     "", // --hang has no variable
+	} {
+		_, said, err := resolved(t, with(shell(t), map[string]string{name: "2"}), "x")
+		if err != nil || want != "" && !strings.Contains(said, want) || want == "" && said != "" {
+			t.Errorf("%s: %v, said %q, want %q", name, err, said, want)
+		}
+	}
+}

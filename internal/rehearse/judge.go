@@ -1,0 +1,213 @@
+package rehearse
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/inspect"
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
+	"ddpbatch/internal/vfs"
+)
+
+// Answer is whether the two runs ended alike.
+type Answer int
+
+const (
+	Same Answer = iota
+	Different
+	Unknown
+)
+
+// Judge tells whether a run that was disturbed ended as the one that was not, in a line, and what differs, a line each.
+func (r *Rehearsal) Judge(ctx context.Context, straight, disturbed Outcome) (answer Answer, line string, differ []string, err error) {
+	if disturbed.Verdict.Exit != 0 {
+		return Different, "different: the interrupted run did not come to its end; its run directory is kept: " + disturbed.Run.Path(), nil, nil
+	}
+	found, err := r.compare(ctx, straight, disturbed)
+	switch {
+	case err != nil:
+		return Unknown, "", nil, err
+	case disturbed.ignored():
+		return Unknown, fmt.Sprintf("not known: the command ignored the warning: it ran on for %v, to its end; on %s, or once there is a file "+
+			"DDPBATCH_STOP_FILE, it is to save and exit with %d (%s)",
+			disturbed.AfterWarning.Round(time.Millisecond), disturbed.Job.Launch.WarnSignal, exit.Requeue, found.what), nil, nil
+	case len(found.differ) > 0:
+		return Different, "different: " + found.what, found.differ, nil
+	case found.compared == 0:
+		return Unknown, "not known: both runs end with code 0, but there is nothing to compare: " + found.what, nil, nil
+	case disturbed.Attempts < 2:
+		return Unknown, fmt.Sprintf("not known: %s, but nothing interrupted the run before its end; take a longer job, or an earlier fault",
+			found.what), nil, nil
+	}
+	return Same, "same: " + found.what, nil, nil
+}
+
+// finding is what a comparison found.
+type finding struct {
+	compared int
+	differ   []string // a line each
+	what     string   // was compared, and how that went
+}
+
+// compare holds the ends of two runs against each other: their newest checkpoints, or the files that the user names.
+func (r *Rehearsal) compare(ctx context.Context, a, b Outcome) (finding, error) {
+	if !a.Job.Builtin() || len(r.Patterns) > 0 {
+		return compareFiles(a.Run, b.Run, r.Patterns)
+	}
+	x, err := newest(ctx, r.Env.Log, a)
+	if err != nil {
+		return finding{}, err
+	}
+	if x == nil {
+		return finding{what: "the job saves no checkpoints (checkpoint.every_steps, or its end)"}, nil
+	}
+	defer x.Close()
+	y, err := newest(ctx, r.Env.Log, b)
+	if err != nil {
+		return finding{}, err
+	}
+	if y == nil {
+		return finding{compared: 1, differ: []string{"the interrupted run has no checkpoint"}, what: "only one run has a checkpoint"}, nil
+	}
+	defer y.Close()
+	d, err := inspect.Compare(ctx, x, y, inspect.Tolerance{})
+	if err != nil {
+		return finding{}, err
+	}
+	if d.Same {
+		return finding{compared: d.Equal, what: fmt.Sprintf("the last checkpoints are equal bit for bit, %s and %s", text.Plural(d.Equal, "tensor"), text.Plural(x.Values(), "value"))}, nil
+	}
+	f := finding{
+		compared: d.Equal + len(d.Tensors), differ: r.Describe(d),
+		what: fmt.Sprintf("%d tensors and %d values of the last checkpoints are not the same", len(d.Tensors)+len(d.OnlyA)+len(d.OnlyB), len(d.Values)),
+	}
+	first, _, _ := strings.Cut(f.differ[0], ":")
+	f.what += "; the first is " + first
+	return f, nil
+}
+
+// newest is the newest checkpoint of a run; nil where it has none.
+func newest(ctx context.Context, log *slog.Logger, p Outcome) (*inspect.Contents, error) {
+	dir, err := checkpoint.Open(p.Run.CheckpointsPath(), checkpoint.Options{Log: log})
+	if err != nil {
+		return nil, err
+	}
+	found, err := dir.FindLatest(ctx)
+	if errors.Is(err, checkpoint.ErrNone) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the last checkpoint of the %s run: %w", p.Name, err)
+	}
+	return inspect.OfCheckpoint(found), nil
+}
+
+// compareFiles compares what two runs of a command have left in their run directories: the files that match one of the patterns, or,
+// without any, all in the folder that the command was given for its checkpoints.
+func compareFiles(a, b *rundir.Dir, patterns []string) (finding, error) {
+	x, err := filesOf(a, patterns)
+	if err != nil {
+		return finding{}, err
+	}
+	y, err := filesOf(b, patterns)
+	if err != nil {
+		return finding{}, err
+	}
+	names := maps.Clone(x)
+	maps.Copy(names, y)
+	if len(names) == 0 && len(patterns) == 0 {
+		return finding{what: "the command left no file in DDPBATCH_CHECKPOINT_DIR; save there, and see --compare"}, nil
+	}
+	if len(names) == 0 {
+		return finding{what: fmt.Sprintf("no file of the run directories matches %q", patterns)}, nil
+	}
+	f := finding{compared: len(names)}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		p, inA := x[name]
+		q, inB := y[name]
+		switch {
+		case !inA || !inB:
+			f.differ = append(f.differ, fmt.Sprintf("file %s: only one run has it", text.Clean(name)))
+		case !bytes.Equal(p, q):
+			f.differ = append(f.differ, fmt.Sprintf("file %s: the bytes differ", text.Clean(name)))
+		}
+	}
+	f.what = fmt.Sprintf("%s equal byte for byte", text.Plural(len(names), "file"))
+	if n := len(f.differ); n > 0 {
+		f.what = fmt.Sprintf("%d of %s", n, text.Plural(len(names), "file"))
+	}
+	return f, nil
+}
+
+// filesOf are the sums of a run's files, by their names in the run directory. A link that leads nowhere is compared by where it leads.
+func filesOf(run *rundir.Dir, patterns []string) (map[string][]byte, error) {
+	sums := map[string][]byte{}
+	add := func(path string) error {
+		name, err := filepath.Rel(run.Path(), path)
+		if err != nil {
+			return err
+		}
+		info, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) {
+			if target, linkErr := os.Readlink(path); linkErr == nil {
+				sums[name] = []byte("link to " + strings.TrimPrefix(target, run.Path()))
+				return nil
+			}
+		}
+		if err != nil || !info.Mode().IsRegular() {
+			return err
+		}
+		sums[name], err = sumOf(path)
+		return err
+	}
+	if len(patterns) == 0 {
+		err := filepath.WalkDir(run.CheckpointsPath(), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			return add(path)
+		})
+		return sums, err
+	}
+	for _, pattern := range patterns {
+		paths, err := fs.Glob(os.DirFS(run.Path()), filepath.Clean(pattern))
+		if err != nil {
+			return nil, fmt.Errorf("--compare %q: %w", pattern, err)
+		}
+		for _, path := range paths {
+			if err := add(filepath.Join(run.Path(), path)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return sums, nil
+}
+
+func sumOf(path string) ([]byte, error) {
+	f, _, err := vfs.OpenRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return nil, err
+	}
+	return sum.Sum(nil), nil
+}

@@ -1,0 +1,174 @@
+package runview
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi/launch/recovery"
+	"ddpbatch/slurm"
+)
+
+// readElements reads what an array's elements have left. Of one that has not begun nothing is known but its job.
+func (v *Viewer) readElements(row *RunStatus) error {
+	array, err := arrayIn(row.run)
+	if err != nil || array == nil {
+		return err
+	}
+	jobs := *row.array
+	history, _ := row.run.Ledger()
+	for _, index := range array.all() {
+		var element RunStatus
+		if begun := array.begun[index]; begun == nil {
+			element = RunStatus{Job: jobs.of(index, ""), Name: row.Name, run: row.run, unbegun: true}
+			element.cancelled = cancelledBefore(history, element.Job)
+		} else if err := v.readElement(&element, begun, jobs); err != nil {
+			return err
+		}
+		element.index = index
+		row.elements = append(row.elements, element)
+	}
+	return nil
+}
+
+func (v *Viewer) readElement(row *RunStatus, run *rundir.Dir, jobs arrayJobs) error {
+	index, _ := run.Index()
+	recorded, err := run.JobID()
+	if err != nil {
+		return err
+	}
+	return v.readRun(row, run, jobs.of(index, recorded))
+}
+
+// cancelledBefore tells whether a person has cancelled a job before it began, by the ledger of its run or of its array.
+func cancelledBefore(history []rundir.Event, job string) bool {
+	return recovery.WasCancelled(append(slices.Clone(history), rundir.Event{Event: rundir.EventBegin, Job: job}))
+}
+
+// addElements makes an array's row that of its elements; jobs is what Slurm knows.
+func (row *RunStatus) addElements(jobs []slurm.JobStatus) {
+	for i := range row.elements {
+		element := &row.elements[i]
+		element.addState(jobs)
+		if row.Simulated && element.Attempt == 0 {
+			element.State, element.Ended = "PENDING", false
+		}
+	}
+	if len(row.array.indices) == 0 {
+		row.addUnknown(jobs)
+	}
+	row.addUp()
+}
+
+// addUnknown adds elements that Slurm alone knows of.
+func (row *RunStatus) addUnknown(jobs []slurm.JobStatus) {
+	for _, job := range jobs {
+		array, number, _ := strings.Cut(job.ID, "_")
+		known := slices.ContainsFunc(row.elements, func(element RunStatus) bool { return number == strconv.Itoa(element.index) })
+		if job.Name == row.Name && slices.Contains(row.array.ids(), array) && !known {
+			element := RunStatus{Job: job.ID, Name: row.Name, run: row.run, index: -1}
+			element.takeState(job)
+			row.elements = append(row.elements, element)
+		}
+	}
+}
+
+// addUp takes the state from the elements: of one that is not over, or else of the one with the largest exit code, the first of these.
+func (row *RunStatus) addUp() {
+	row.State, row.Reason, row.Exit, row.Cause, row.Next, row.saved = "UNKNOWN", "", nil, "", "", false
+	t := row.tally()
+	all := len(row.elements)
+	row.Message = t.text(all)
+	if t.open != nil && len(row.array.indices) == 0 { // which may stand for many
+		row.Message = t.text(0)
+	}
+	row.Ended = t.open == nil && !row.Simulated
+	switch {
+	case t.open != nil:
+		row.State, row.Reason = t.open.State, t.open.Reason
+	case !row.Ended: // simulated, between two elements
+		row.State = "RUNNING"
+	case t.worst != nil:
+		row.State, row.Exit, row.saved = t.worst.State, &t.code, t.worst.saved
+		if t.worst.VerdictJob == t.worst.Job {
+			row.Cause, row.Exit = t.worst.Cause, t.worst.Exit
+		}
+	case all > 0 && t.done == all:
+		row.State, row.Exit, row.Message = "COMPLETED", &t.code, fmt.Sprintf("all %d elements are done", all)
+	}
+}
+
+// tally counts an array's elements.
+type tally struct {
+	done, failed int
+	open, worst  *RunStatus // nil: none is
+	code         int        // of the worst
+}
+
+// tally adds up what is no element's alone, too.
+func (row *RunStatus) tally() (t tally) {
+	row.Attempt, row.Restarts, row.Requeues = 0, 0, 0
+	for i := range row.elements {
+		element := &row.elements[i]
+		row.Attempt = max(row.Attempt, element.Attempt)
+		row.Restarts += element.Restarts
+		row.Requeues += element.Requeues
+		err := element.end()
+		switch code := codeOf(err); {
+		case !element.Ended && (t.open == nil || element.State == "RUNNING" && t.open.State != "RUNNING"):
+			t.open = element
+		case !element.Ended, element.neverBegan():
+		case err == nil:
+			t.done++
+		default:
+			t.failed++
+			if code > t.code {
+				t.worst, t.code = element, code
+			}
+		}
+	}
+	return t
+}
+
+// text is for the message of an array of so many elements; 0: nobody knows.
+func (t tally) text(all int) string {
+	text := fmt.Sprintf("%d of %d elements are done", t.done, all)
+	if all == 0 {
+		text = fmt.Sprintf("%d of its elements are done", t.done)
+	}
+	if t.failed > 1 {
+		text += fmt.Sprintf(", %d did not end well", t.failed)
+	}
+	if t.worst != nil {
+		text += "; " + t.worst.endInArray()
+	}
+	return text
+}
+
+// endInArray says how an element ended.
+func (row *RunStatus) endInArray() string {
+	_, index, _ := strings.Cut(row.Job, "_")
+	if row.VerdictJob == row.Job {
+		return "element " + index + ": " + row.Message
+	}
+	return fmt.Sprintf("element %s ended as %s: %s", index, row.State, row.why())
+}
+
+// neverBegan tells of an ended element that nobody knows anything of.
+func (row *RunStatus) neverBegan() bool { return row.Attempt == 0 && row.State == "UNKNOWN" }
+
+// ofJob is an array's row as far as it was submitted as the job id: the whole array, with what was resumed alone since, or one element.
+func (row RunStatus) ofJob(id string) RunStatus {
+	if row.array == nil {
+		return row
+	}
+	only, alone := row.array.aloneIn(id)
+	row.elements = slices.DeleteFunc(slices.Clone(row.elements), func(element RunStatus) bool {
+		asked := len(row.array.indices) == 0 || slices.Contains(row.array.indices, element.index)
+		return alone && element.index != only || !alone && !asked
+	})
+	row.addUp()
+	return row
+}

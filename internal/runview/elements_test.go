@@ -1,0 +1,170 @@
+package runview
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/testkit/fakeslurm"
+	"ddpbatch/slurm"
+)
+
+// viewerOf looks at runs with a Slurm that a test plays.
+func viewerOf(p *fakeslurm.Slurm) *Viewer {
+	return &Viewer{
+		Slurm: &slurm.Client{Environ: p.Environ(0, 0)}, Simulating: func(*rundir.Dir, string) bool { return false }, Now: time.Now,
+		From: "/", Out: io.Discard, Err: io.Discard, Log: slog.New(slog.DiscardHandler),
+	}
+}
+
+// arrayWorld is an array whose elements, and Slurm, a test plays.
+type arrayWorld struct {
+	*fakeslurm.Array
+	t *testing.T
+}
+
+func newArrayWorld(t *testing.T, array string) *arrayWorld {
+	return &arrayWorld{fakeslurm.NewArray(t, array), t}
+}
+
+func (w *arrayWorld) status(state string, exit int, message string) RunStatus {
+	w.t.Helper()
+	row, err := viewerOf(w.Slurm).Status(w.t.Context(), w.Run)
+	w.Must(err)
+	got := -1
+	if row.Exit != nil {
+		got = *row.Exit
+	}
+	if row.State != state || got != exit || row.Message != message {
+		w.t.Errorf("status is %s, exit code %d, %q; want %s, %d, %q", row.State, got, row.Message, state, exit, message)
+	}
+	return row
+}
+
+// ends is what --wait for the job id ends with.
+func (w *arrayWorld) ends(row RunStatus, id string, code int, message string) {
+	w.t.Helper()
+	row = row.ofJob(id)
+	err := endOf(id, row)
+	if !row.Ended || codeOf(err) != code || err != nil && err.Error() != message {
+		w.t.Errorf("the wait for job %s ends (%v) with %d, %v; want %d, %s", id, row.Ended, codeOf(err), err, code, message)
+	}
+}
+
+// The state of an array is that of its elements: what Slurm knows of each, and else what it has left.
+func TestStatusOfArray(t *testing.T) {
+	w := newArrayWorld(t, "0-3%2")
+	w.Submitted("12")
+	w.Queue("12_[0-3%2] PENDING")
+	w.status("PENDING", -1, "0 of 4 elements are done")
+	w.Ran(0, "12", 0)
+	one := w.Ran(1, "12", 3)
+	w.Queue("12_[2-3%2] PENDING", "12_0 COMPLETED", "12_1 RUNNING") // it has left its verdict, and is about to end
+	if row := w.status("RUNNING", -1, "1 of 4 elements are done"); row.Ended || row.Attempt != 1 {
+		t.Errorf("status is %+v", row)
+	}
+	w.Ran(2, "12", 7)
+	w.Queue("12_2 FAILED", "12_0 COMPLETED", "12 CANCELLED") // the last had not begun
+	row := w.status("FAILED", 7, "1 of 4 elements are done, 3 did not end well; element 2: code 7")
+	w.ends(row, "12", 7, "job 12: 3 of 4 elements did not end well\n  job 12_1: code 3\n  job 12_2: code 7\n"+
+		"  job 12_3 ended as CANCELLED: no agent left a verdict; see ddpbatch logs 12")
+	w.Queue() // has forgotten it
+	row = w.status("FAILED", 7, "1 of 4 elements are done, 2 did not end well; element 2: code 7")
+
+	// one alone
+	w.Submitted("13", one)
+	w.Queue("13_1 PENDING")
+	w.status("PENDING", -1, "1 of 4 elements are done; element 2: code 7")
+	w.Ran(1, "13", 0)
+	w.status("PENDING", -1, "1 of 4 elements are done; element 2: code 7")
+	w.Queue("13_1 COMPLETED")
+	row = w.status("FAILED", 7, "2 of 4 elements are done; element 2: code 7")
+	w.ends(row, "13", 0, "")
+	w.ends(row, "12", 7, "job 12: 2 of 4 elements did not end well\n  job 12_2: code 7\n  job 12_3 ended as UNKNOWN: no agent left a verdict; see ddpbatch logs 12")
+
+	// all of them once more, of which two wait
+	w.Submitted("14")
+	w.Ran(0, "14", 0)
+	w.Ran(2, "14", 0)
+	w.Queue("14_0 COMPLETED", "14_2 COMPLETED", "14_[1,3] PENDING")
+	w.status("PENDING", -1, "2 of 4 elements are done")
+	w.Ran(1, "14", 0)
+	w.Ran(3, "14", 0)
+	w.Queue()
+	row = w.status("COMPLETED", 0, "all 4 elements are done")
+	w.ends(row, "14", 0, "")
+}
+
+// A person's cancel of an element that waits is known from the ledger: Slurm forgets such an element at once.
+func TestStatusOfCancelledElement(t *testing.T) {
+	w := newArrayWorld(t, "1,2")
+	w.Submitted("12")
+	w.Ran(1, "12", 0)
+	w.Must(w.Run.Append(rundir.Event{Time: time.Now(), Event: rundir.EventCancel, Job: "12_2"}))
+	w.Queue("12_1 COMPLETED")
+	row := w.status("CANCELLED", 1, "1 of 2 elements are done; element 2 ended as CANCELLED: it was cancelled before it began")
+	w.ends(row, "12", 1, "job 12: 1 of 2 elements did not end well\n  job 12_2 ended as CANCELLED: it was cancelled before it began")
+}
+
+// Who resumes one element alone takes nobody's cancel back but its own.
+func TestStatusOfCancelledSiblings(t *testing.T) {
+	w := newArrayWorld(t, "1,2")
+	w.Submitted("12")
+	one := w.Ran(1, "12", 3)
+	w.Must(w.Run.Append(rundir.Event{Time: time.Now(), Event: rundir.EventCancel, Job: "12"}))
+	w.Submitted("13", one)
+	w.Queue("13_1 PENDING")
+	w.status("PENDING", -1, "0 of 2 elements are done; element 2 ended as CANCELLED: it was cancelled before it began")
+	w.Submitted("14") // all of them
+	w.Queue("14_1 RUNNING", "14_2 PENDING")
+	w.status("RUNNING", -1, "0 of 2 elements are done")
+}
+
+// Of an array that is larger than this program can tell, Slurm tells what has not begun.
+func TestStatusOfLargeArray(t *testing.T) {
+	w := newArrayWorld(t, "0-5000")
+	w.Submitted("12")
+	one := w.Ran(0, "12", 7)
+	w.Submitted("13", one)
+	w.Ran(0, "13", 0)
+	w.Queue("12_0 FAILED", "12_[1-5000] PENDING", "13_0 COMPLETED")
+	if row := w.status("PENDING", -1, "1 of its elements are done"); row.Ended {
+		t.Errorf("status is %+v", row)
+	}
+}
+
+// An element that scancel took out of the queue before it began is in no answer of Slurm's any more (seen with 22.05), while the rest of its
+// array is. One that began has left something.
+func TestStatusOfDroppedElement(t *testing.T) {
+	const dropped = "element 2 ended as CANCELLED: it was cancelled before it began"
+	w := newArrayWorld(t, "0-2")
+	w.Submitted("12")
+	w.Queue("12_0 RUNNING", "12_[1] PENDING")
+	w.status("RUNNING", -1, "0 of 3 elements are done; "+dropped)
+	w.Ran(0, "12", 0)
+	w.Ran(1, "12", 0)
+	w.Queue("12_0 COMPLETED", "12_1 COMPLETED")
+	row := w.status("CANCELLED", 1, "2 of 3 elements are done; "+dropped)
+	w.ends(row, "12", 1, "job 12: 1 of 3 elements did not end well\n  job 12_2 ended as CANCELLED: it was cancelled before it began")
+
+	// once more, after an end of its own
+	w.Ran(2, "12", 3)
+	w.Submitted("13")
+	w.Queue("13_[0-2%1] PENDING")
+	w.status("PENDING", -1, "0 of 3 elements are done")
+	w.Ran(0, "13", 0)
+	w.Ran(1, "13", 0)
+	w.Queue("13_0 COMPLETED", "13_1 COMPLETED")
+	w.status("CANCELLED", 1, "2 of 3 elements are done; "+dropped)
+
+	// its batch script failed at once, and Slurm has forgotten it
+	const failed = "2 of 3 elements are done; element 2 ended as FAILED: no agent left a verdict; see ddpbatch logs 13_2"
+	w.Must(os.WriteFile(w.Run.SlurmLogPath("13_2"), []byte("no such module\n"), 0o600))
+	w.status("FAILED", 1, failed)
+	w.Must(os.Remove(w.Run.SlurmLogPath("13_2")))
+	w.Queue() // has forgotten the array
+	w.status("FAILED", 1, failed)
+}

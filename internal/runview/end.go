@@ -1,0 +1,247 @@
+package runview
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
+	"ddpbatch/internal/usage"
+	"ddpbatch/slurm"
+)
+
+// Wait waits until the job has ended, and returns how it ended.
+func (v *Viewer) Wait(ctx context.Context, run *rundir.Dir, id string) error {
+	return v.untilEnd(ctx, run, id, func() error { return nil })
+}
+
+// Follow copies the job's log as it grows, until the job has ended, and returns how it
+// ended.
+func (v *Viewer) Follow(ctx context.Context, run *rundir.Dir, id string) error {
+	if isArray(run) {
+		return (&arrayLog{v: v, run: run, only: id}).follow(ctx, id)
+	}
+	tail := &tailer{path: run.SlurmLogPath(id), to: v.Out}
+	defer tail.close()
+	return v.untilEnd(ctx, run, id, tail.copy)
+}
+
+// untilEnd calls each again and again until the job has ended; its error carries the
+// job's exit code.
+func (v *Viewer) untilEnd(ctx context.Context, run *rundir.Dir, id string, each func() error) error {
+	ticker := time.NewTicker(logPoll)
+	defer ticker.Stop()
+	var asked time.Time
+	var warned bool
+	for {
+		if err := each(); err != nil {
+			return err
+		}
+		if v.Now().Sub(asked) >= statePoll {
+			row, err := v.progress(ctx, run, id)
+			switch {
+			case err != nil && ctx.Err() != nil:
+				return v.stillRuns(ctx, run, id)
+			case errors.Is(err, slurm.ErrUnreachable):
+				// a controller is restarted now and then, and the job runs on
+				if !warned {
+					v.Log.Warn("the job's state is not known for now", "error", err)
+				}
+				warned = true
+			case err != nil:
+				return err
+			case row.Ended:
+				return errors.Join(each(), endOf(id, row))
+			}
+			asked = v.Now()
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return v.stillRuns(ctx, run, id)
+		}
+	}
+}
+
+// progress is a job's status. While an array goes on its elements, which may be a thousand, are not looked at.
+func (v *Viewer) progress(ctx context.Context, run *rundir.Dir, id string) (RunStatus, error) {
+	if isArray(run) {
+		if open, err := v.arrayGoesOn(ctx, run, id); err != nil || open {
+			return RunStatus{}, err
+		}
+	}
+	row, err := v.Status(ctx, run)
+	return row.ofJob(id), err
+}
+
+// arrayGoesOn tells whether a job of an array has parts that have not ended.
+func (v *Viewer) arrayGoesOn(ctx context.Context, run *rundir.Dir, id string) (bool, error) {
+	if run.Spec().Kind != "slurm" {
+		return v.Simulating(run, id), nil
+	}
+	jobs, err := v.Jobs(ctx, []string{id})
+	return slices.ContainsFunc(jobs, func(job slurm.JobStatus) bool { return job.Of(id) && job.Name == run.Spec().Name && !job.Ended() }), err
+}
+
+// stillRuns is the error of who stops watching a job: nothing happens to that, and here is how to come back to it.
+func (v *Viewer) stillRuns(ctx context.Context, run *rundir.Dir, id string) error {
+	name := v.jobName(run, id)
+	return fmt.Errorf("%w; job %s goes on\nwatch: ddpbatch logs -f %s\ncancel: ddpbatch cancel %s", context.Cause(ctx), id, name, name)
+}
+
+// jobName is what a person types for a job: its id where the commands find that, or else its run directory.
+func (v *Viewer) jobName(run *rundir.Dir, id string) string {
+	if found, err := rundir.Find(v.From.Abs("runs"), id); err == nil && found.Path() == run.Path() {
+		return id
+	}
+	return slurm.ShellQuote(v.From.Short(run.Path()))
+}
+
+// endOf makes a job's end into an error: nil where it is done.
+func endOf(id string, row RunStatus) error {
+	switch {
+	case len(row.elements) == 1:
+		return row.elements[0].end()
+	case len(row.elements) > 1:
+		return endOfArray(id, row.elements)
+	case row.VerdictJob == id && row.Exit != nil && *row.Exit != 0:
+		code := *row.Exit
+		if row.givenUp {
+			code = exit.GivenUp(code)
+		}
+		return &exit.Error{Code: code, Err: fmt.Errorf("job %s: %s", id, row.Message)}
+	case row.VerdictJob == id && row.Exit != nil, row.State == "COMPLETED":
+		return nil
+	}
+	return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("job %s ended as %s: %s", id, row.State, row.why())}
+}
+
+// end is EndOf for a row by itself.
+func (row *RunStatus) end() error { return endOf(row.Job, *row) }
+
+// endOfArray is the error of elements that did not end well, with the largest of their exit codes.
+func endOfArray(id string, elements []RunStatus) error {
+	const most = 20 // that are named
+	var failed []error
+	code := 0
+	for _, element := range elements {
+		if err := element.end(); err != nil {
+			failed = append(failed, err)
+			code = max(code, codeOf(err))
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	lines := fmt.Sprintf("job %s: %d of %s did not end well", id, len(failed), text.Plural(len(elements), "element"))
+	for _, err := range failed[:min(most, len(failed))] {
+		lines += "\n  " + err.Error()
+	}
+	if more := len(failed) - most; more > 0 {
+		lines += fmt.Sprintf("\n  and %d more", more)
+	}
+	return &exit.Error{Code: code, Err: errors.New(lines)}
+}
+
+// why says what is known of the end of a job that left no verdict.
+func (row *RunStatus) why() string {
+	if row.cancelled {
+		return "it was cancelled before it began"
+	}
+	return cmp.Or(row.Next, row.Reason, "no agent left a verdict; see ddpbatch logs "+row.logsName())
+}
+
+// logsName is what logs knows a job by: an element that has not begun by its array.
+func (row *RunStatus) logsName() string {
+	array, _, isElement := strings.Cut(row.Job, "_")
+	if _, begun := row.run.Index(); isElement && !begun {
+		return array
+	}
+	return row.Job
+}
+
+// How often a followed log and its job are looked at. Logs lie on shared file systems, where
+// nothing can wait for a change.
+const (
+	logPoll   = 200 * time.Millisecond
+	statePoll = time.Second
+)
+
+// codeOf is the exit code of how a job, or an element, ended.
+func codeOf(err error) int {
+	var coded *exit.Error
+	if errors.As(err, &coded) {
+		return coded.Code
+	}
+	return exit.Done
+}
+
+// Ended tells whether a submitted job is over, and how it ended. Slurm is asked first, since scancel says nothing of such a job, or of one that
+// it does not know. A job that goes on under another name was renamed, or is somebody else's, as a rebuilt cluster counts from 1 again: that is
+// a usageError, since only a person can tell.
+func (v *Viewer) Ended(ctx context.Context, run *rundir.Dir, id string) (how string, over bool, err error) {
+	jobs, err := v.Slurm.Jobs(ctx, []string{id})
+	if err != nil && !errors.Is(err, slurm.ErrUnknownJob) {
+		return "", false, err
+	}
+	plain, _, _ := strings.Cut(id, ";") // less the cluster
+	row := RunStatus{Job: plain, Name: run.Spec().Name, run: run}
+	ours := row.partsIn(jobs)
+	if slices.ContainsFunc(ours, func(job slurm.JobStatus) bool { return !job.Ended() }) {
+		return "", false, nil
+	}
+	if other := slices.IndexFunc(jobs, func(job slurm.JobStatus) bool { return job.Of(plain) && !job.Ended() }); other >= 0 { // and not of ours
+		return "", false, &usage.Error{
+			Message: fmt.Sprintf("job %s is called %q in Slurm, and this run %q: it may be somebody else's", plain, jobs[other].Name, row.Name),
+			Hint:    "if it is this run's: " + scancelCommand(id),
+		}
+	}
+	state := ""
+	if len(ours) > 0 {
+		state = worst(ours).State
+	}
+	return v.HowEnded(ctx, run, plain, state), true, nil
+}
+
+// HowEnded says how the job id of a run ended: its state, and what its verdict says. state is Slurm's word, "" where there is none.
+func (v *Viewer) HowEnded(ctx context.Context, run *rundir.Dir, id, state string) string {
+	row, err := v.Status(ctx, run)
+	if err != nil {
+		row = RunStatus{State: "UNKNOWN"}
+	}
+	judged := row.VerdictJob == id
+	if row.array != nil { // of which the job may be a part
+		judged = slices.Contains(row.array.ids(), id)
+		_, alone := row.array.aloneIn(id)
+		row = row.ofJob(id)
+		if alone && len(row.elements) > 0 {
+			row = row.elements[0]
+			judged = row.VerdictJob == row.Job
+		}
+	}
+	switch {
+	case state == "" && !judged:
+		return "how, nobody can tell, as it left no verdict"
+	case state == "":
+		state = row.State
+	}
+	if judged && row.Message != "" {
+		state += " (" + text.Clean(row.Message) + ")"
+	}
+	return state
+}
+
+// scancelCommand is what a person types to cancel a job.
+func scancelCommand(id string) string {
+	plain, cluster, federated := strings.Cut(id, ";")
+	if federated {
+		return "scancel --clusters=" + cluster + " " + plain
+	}
+	return "scancel " + plain
+}

@@ -1,0 +1,186 @@
+package runview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"ddpbatch/internal/lines"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
+	streams "ddpbatch/mpi/launch/output"
+)
+
+// Logs says what is shown of a run's output.
+type Logs struct {
+	OfRanks     bool  // what ranks wrote themselves; else the job's log
+	Ranks       []int // none: all
+	First, Last int   // attempts; First 0: the newest; Last 0: all there are, or come
+	Follow      bool  // until the job's end
+}
+
+// ShowLogs shows the output of a run, whose newest job is id. An error tells how a job ended that was followed.
+func (v *Viewer) ShowLogs(ctx context.Context, run *rundir.Dir, id string, o Logs) error {
+	array := isArray(run)
+	if array {
+		var err error
+		if id, err = wholeJob(run); err != nil {
+			return err
+		}
+	}
+	l := rankLogs{v: v, run: run, ranks: o.Ranks, first: o.First, last: o.Last}
+	switch {
+	case o.OfRanks && array && o.Follow:
+		return l.followArray(ctx, id)
+	case o.OfRanks && array:
+		return l.printArray()
+	case o.OfRanks && o.Follow:
+		return l.follow(ctx, id)
+	case o.OfRanks:
+		return l.print()
+	case array && o.Follow:
+		return (&arrayLog{v: v, run: run}).follow(ctx, id)
+	case array:
+		return (&arrayLog{v: v, run: run}).print()
+	case o.Follow:
+		return v.Follow(ctx, run, id)
+	}
+	return v.printLog(run, id)
+}
+
+// rankLogs are the files of a run's ranks that logs shows.
+type rankLogs struct {
+	v     *Viewer
+	run   *rundir.Dir
+	ranks []int // none: all
+
+	first, last int    // attempts; first 0: the newest; last 0: all there are, or come
+	element     string // the index of an array's element, among others; else empty
+}
+
+// printLog shows the log of one job.
+func (v *Viewer) printLog(run *rundir.Dir, id string) error {
+	tail := &tailer{path: run.SlurmLogPath(id), to: v.Out}
+	defer tail.close()
+	if err := tail.copy(); err != nil {
+		return err
+	}
+	if tail.file == nil {
+		fmt.Fprintln(v.Err, "no output yet")
+	}
+	return nil
+}
+
+// print shows every attempt there is, rank by rank.
+func (l rankLogs) print() error {
+	l, err := l.resolved()
+	if err != nil {
+		return err
+	}
+	newest, err := l.run.NewestAttempt()
+	if err != nil {
+		return err
+	}
+	if newest == 0 {
+		fmt.Fprintln(l.v.Err, "no output yet")
+		return nil
+	}
+	if l.last == 0 {
+		l.last = newest
+	}
+	for n := l.first; n <= l.last; n++ {
+		if err := l.printAttempt(n); err != nil {
+			// of all attempts, one may have no logs: its ranks were never started
+			if l.first == l.last || !errors.Is(err, errNoLogs) {
+				return err
+			}
+			l.v.Log.Warn(err.Error())
+		}
+	}
+	return nil
+}
+
+func (l rankLogs) printAttempt(attempt int) error {
+	logs, err := l.list(attempt)
+	if err != nil {
+		return err
+	}
+	for _, rank := range l.ranks {
+		if !slices.ContainsFunc(logs, func(log rundir.RankLog) bool { return log.Rank == rank }) {
+			err := fmt.Errorf("attempt %d has %w of rank %d in %s", attempt, errNoLogs, rank, l.run.LogsPath(attempt))
+			if len(logs) == 0 {
+				return err
+			}
+			l.v.Log.Warn(err.Error())
+		}
+	}
+	if len(logs) == 0 {
+		return fmt.Errorf("attempt %d has %w in %s", attempt, errNoLogs, l.run.LogsPath(attempt))
+	}
+	for _, log := range logs {
+		if err := l.printFile(log); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l rankLogs) printFile(log rundir.RankLog) error {
+	tail := &tailer{path: log.Path, to: l.v.Out}
+	defer tail.close()
+	tail.head = func() { fmt.Fprintf(l.v.Err, "==> %s <==\n", text.Clean(l.v.From.Short(log.Path))) }
+	if !l.labelled() {
+		return tail.copy()
+	}
+	label := l.label(log)
+	tail.to = label
+	return errors.Join(tail.copy(), label.Finish())
+}
+
+// errNoLogs: an attempt has no log of the ranks that are asked for.
+var errNoLogs = errors.New("no log")
+
+// resolved is l with the attempts that it begins with known.
+func (l rankLogs) resolved() (rankLogs, error) {
+	if l.first > 0 {
+		return l, nil
+	}
+	newest, err := l.run.NewestAttempt()
+	l.first = max(1, newest)
+	return l, err
+}
+
+// list lists the logs of an attempt that are asked for.
+func (l rankLogs) list(attempt int) ([]rundir.RankLog, error) {
+	logs, err := l.run.RankLogs(attempt)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("attempt %d has %w: there is no such attempt of %s", attempt, errNoLogs, l.v.From.Short(l.run.Path()))
+	}
+	return slices.DeleteFunc(logs, func(log rundir.RankLog) bool { return !l.wanted(log.Rank) }), err
+}
+
+func (l rankLogs) wanted(rank int) bool { return len(l.ranks) == 0 || slices.Contains(l.ranks, rank) }
+
+// labelled tells whether lines must say whose they are.
+func (l rankLogs) labelled() bool { return len(l.ranks) != 1 || l.element != "" }
+
+func (l rankLogs) label(log rundir.RankLog) *lines.Writer {
+	label := ""
+	if l.element != "" {
+		label = elementLabel(l.element)
+	}
+	if len(l.ranks) != 1 {
+		label += streams.Label(streams.DefaultPrefix, streams.Worker{Host: log.Host, Rank: log.Rank})
+	}
+	return &lines.Writer{To: l.v.Out, Label: label}
+}
+
+// ofElement names the element of an array that the logs are of, among others: "element 3" and end.
+func (l rankLogs) ofElement(end string) string {
+	if l.element == "" {
+		return ""
+	}
+	return "element " + l.element + end
+}

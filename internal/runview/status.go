@@ -1,0 +1,285 @@
+package runview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/submit"
+	"ddpbatch/internal/text"
+	"ddpbatch/mpi/launch/recovery"
+	"ddpbatch/slurm"
+)
+
+// Viewer looks at runs, and shows them.
+type Viewer struct {
+	Slurm      *slurm.Client
+	Simulating func(run *rundir.Dir, id string) bool // whether the process lives that simulates a run, as the job id
+	Now        func() time.Time
+	From       text.Dir  // where a person stands: paths are written as seen from there
+	Out, Err   io.Writer // logs, and what is said of them
+	Log        *slog.Logger
+}
+
+// RunStatus is a row of status; its JSON names are a contract (docs/cli.md).
+type RunStatus struct {
+	Job     string   `json:"job"`
+	Name    string   `json:"name"`
+	State   string   `json:"state"`
+	Reason  string   `json:"reason"`
+	Attempt int      `json:"attempt"`
+	Epoch   *int     `json:"epoch"`
+	Step    *int64   `json:"step"`
+	Steps   *int64   `json:"steps"`
+	Loss    *float64 `json:"loss"`
+	Exit    *int     `json:"exit"`
+	Message string   `json:"message"`
+	RunDir  string   `json:"run_dir"`
+
+	Cause    string `json:"cause"`    // of the newest attempt's end; empty where it has not ended
+	Restarts int    `json:"restarts"` // of the workers, within the run's jobs
+	Requeues int    `json:"requeues"`
+	Next     string `json:"next"` // what follows, or why nothing does; empty while an attempt runs
+
+	run        *rundir.Dir
+	Failed     error  `json:"-"` // why the run could not be read
+	Ended      bool   `json:"-"` // it will not go on by itself
+	saved      bool   // the newest attempt did, before it ended
+	cancelled  bool   // by a person, before it began
+	Simulated  bool   `json:"-"` // by a process that lives
+	unbegun    bool   // an element, as the job that it is part of now
+	waits      bool   // its newest job has not begun an attempt
+	givenUp    bool   // so that a wish to be started again is not granted
+	VerdictJob string `json:"-"` // the job whose end Exit, Message and Cause tell
+
+	cutShort *submit.Submission // of which nobody recorded what came of it; nil: there is none
+	array    *arrayJobs         // nil: it is no array
+	elements []RunStatus        // of an array
+	index    int                // of an element
+}
+
+// Status puts together what Slurm and the run directory know of a run.
+func (v *Viewer) Status(ctx context.Context, run *rundir.Dir) (RunStatus, error) {
+	rows, err := v.Statuses(ctx, []*rundir.Dir{run})
+	if err == nil {
+		err = rows[0].Failed
+	}
+	if err != nil {
+		return RunStatus{}, err
+	}
+	return rows[0], nil
+}
+
+// Statuses is Status for several runs; Slurm is asked once for all of them, and once more for the jobs of submissions that nobody
+// recorded. It is asked before their directories are read, as what a job leaves is there before Slurm calls it ended.
+func (v *Viewer) Statuses(ctx context.Context, runs []*rundir.Dir) ([]RunStatus, error) {
+	rows := make([]RunStatus, len(runs))
+	var ids, others []string // others: of other users' runs
+	jobsOf := submit.AskUserJobs(v.Slurm)
+	for i, run := range runs {
+		failed := rows[i].identify(run)
+		if failed == nil {
+			failed = rows[i].lookForLost(ctx, jobsOf)
+		}
+		rows[i].Failed = failed
+		switch {
+		case failed != nil || !rows[i].submitted():
+		case !run.IsOwn():
+			others = append(others, rows[i].ids()...)
+		default:
+			ids = append(ids, rows[i].ids()...)
+		}
+	}
+	jobs, err := v.Jobs(ctx, slices.Concat(ids, others))
+	if err != nil && len(others) > 0 && ctx.Err() == nil {
+		// other users' runs may name what no Slurm takes for a job or a cluster
+		for i := range rows {
+			if rows[i].Failed == nil && rows[i].submitted() && !runs[i].IsOwn() {
+				rows[i].Failed = err
+			}
+		}
+		jobs, err = v.Jobs(ctx, ids)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range rows {
+		if rows[i].Failed == nil {
+			rows[i].Failed = v.read(&rows[i], jobs)
+		}
+	}
+	return rows, nil
+}
+
+// ids are the jobs that Slurm is asked about for the run.
+func (row *RunStatus) ids() []string {
+	if row.array != nil {
+		return row.array.ids()
+	}
+	return []string{row.Job}
+}
+
+// identify tells which job, or jobs, a run is.
+func (row *RunStatus) identify(run *rundir.Dir) error {
+	id, err := NewestJob(run)
+	if err != nil {
+		return err
+	}
+	*row = RunStatus{Job: id, run: run}
+	array, err := arrayIn(run)
+	if err != nil || array == nil {
+		return err
+	}
+	jobs, err := array.jobs(run)
+	row.array = &jobs
+	return err
+}
+
+// lookForLost finds the job that a command was killed before it could record it. Nothing is written: whoever only looks may not be
+// allowed to.
+func (row *RunStatus) lookForLost(ctx context.Context, jobsOf submit.UserJobs) error {
+	s, err := submit.Newest(ctx, row.run, false, jobsOf)
+	if err != nil || s.Open == nil {
+		return err
+	}
+	row.cutShort = s
+	index, isElement := row.run.Index()
+	only := s.Open.Element
+	switch {
+	case s.Job == "":
+		if errors.Is(s.Asked, slurm.ErrNoSlurm) {
+			return nil
+		}
+		return s.Asked
+	case row.array != nil && only != nil:
+		row.array.alone[*only] = s.Job
+		row.array.known = append(row.array.known, s.Job)
+	case row.array != nil:
+		row.array.whole, row.array.alone = s.Job, map[int]string{}
+		row.array.known = append(row.array.known, s.Job)
+	case isElement && (only == nil || *only == index):
+		row.Job = fmt.Sprintf("%s_%d", s.Job, index)
+	case !isElement:
+		row.Job = s.Job
+	}
+	return nil
+}
+
+// read puts together what Slurm knows of jobs and what the run that row identifies has left.
+func (v *Viewer) read(row *RunStatus, jobs []slurm.JobStatus) error {
+	array, cutShort := row.array, row.cutShort
+	if err := v.readRun(row, row.run, row.Job); err != nil {
+		return err
+	}
+	defer row.addCutShort(cutShort)
+	if array == nil {
+		row.addState(jobs)
+		return nil
+	}
+	row.array = array
+	if err := v.readElements(row); err != nil {
+		return err
+	}
+	row.addElements(jobs)
+	return nil
+}
+
+// readRun takes from the run directory all but the state; id is its newest job.
+func (v *Viewer) readRun(row *RunStatus, run *rundir.Dir, id string) (err error) {
+	*row = RunStatus{Job: id, Name: run.Spec().Name, RunDir: run.Path(), run: run}
+	row.Simulated = v.Simulating(run, id) // before the rest: how that ends is in the directory
+	if row.Attempt, err = run.NewestAttempt(); err != nil {
+		return err
+	}
+	if verdict, err := run.Verdict(row.Attempt); row.Attempt > 0 && err == nil {
+		row.Exit, row.Message, row.saved, row.VerdictJob = &verdict.Exit, verdict.Message, verdict.Saved, verdict.JobID
+		row.Cause = string(recovery.Cause(verdict.Cause).Current())
+	}
+	row.readLedger(run)
+	m, ok, err := run.LastMetrics()
+	if ok {
+		row.Epoch, row.Step, row.Steps, row.Loss = &m.Epoch, &m.Step, &m.Steps, m.Loss
+	}
+	return err
+}
+
+// readLedger takes what the run has been through from its ledger. A ledger that cannot be read is not worth a failure here.
+func (row *RunStatus) readLedger(run *rundir.Dir) {
+	history, err := run.Ledger()
+	if err != nil {
+		return
+	}
+	begun := ""
+	for _, event := range history {
+		switch event.Event {
+		case rundir.EventRestart:
+			row.Restarts++
+		case rundir.EventRequeue:
+			row.Requeues++
+			row.Next = "starts again: " + event.Detail
+		case rundir.EventRefused:
+			row.Requeues--
+			row.Next = "Slurm did not requeue it: " + event.Detail
+		case rundir.EventGiveUp:
+			row.Next = "not started again: " + event.Detail
+			row.givenUp = event.Detail != rundir.OwnDeadline && event.Detail != rundir.KilledAtLimit
+		case rundir.EventBegin:
+			row.Next, row.givenUp, begun, row.waits = "", false, event.Job, false
+		case rundir.EventSubmit, rundir.EventResume:
+			row.Next, row.givenUp = "", false
+			id, ok := event.SubmittedJob()
+			row.waits = ok && id != submit.WholeID(begun) && !isArray(run) // of an array its elements' ledgers tell
+		}
+	}
+	if row.isElement() && begun != row.Job { // the array was resumed, and its ledger tells
+		row.Next, row.unbegun = "", true
+		row.cancelled = cancelledBefore(history, row.Job)
+	}
+}
+
+func (row *RunStatus) isElement() bool { return strings.Contains(row.Job, "_") }
+
+func (row *RunStatus) submitted() bool { return row.run.Spec().Kind == "slurm" && row.Job != "" }
+
+// addCutShort tells of a submission of which nobody recorded what came of it, and that has no job as far as is known.
+func (row *RunStatus) addCutShort(s *submit.Submission) {
+	if s == nil || s.Job != "" {
+		return
+	}
+	what := "a submit"
+	if !s.First {
+		what = "a resume"
+	}
+	switch {
+	case s.By != nil:
+		row.Next, row.Ended = "it is being submitted: "+s.By.String(), false
+	case s.Asked != nil:
+		row.Next, row.Ended = what+" was cut short; whether Slurm has taken its job, only Slurm can tell, and its commands are not here", false
+	default:
+		row.Next = what + " was cut short, and Slurm has no job of it; to submit it: ddpbatch resume " + slurm.ShellQuote(row.RunDir)
+	}
+	switch {
+	case s.First && s.By != nil:
+		row.State = "SUBMITTING"
+	case s.First && s.Asked == nil:
+		row.State = "UNSUBMITTED"
+	}
+}
+
+// Jobs tells what Slurm knows of jobs; those that it knows no longer are left out.
+func (v *Viewer) Jobs(ctx context.Context, ids []string) ([]slurm.JobStatus, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	jobs, err := v.Slurm.Jobs(ctx, ids)
+	if errors.Is(err, slurm.ErrUnknownJob) || errors.Is(err, slurm.ErrNoSlurm) {
+		err = nil
+	}
+	return jobs, err
+}

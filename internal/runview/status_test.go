@@ -1,0 +1,122 @@
+package runview
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/testkit/fakeslurm"
+)
+
+// What verdicts of earlier versions called signal and agent-lost has one name now, that of requeue.on.
+func TestStatusOfEarlierCauses(t *testing.T) {
+	for then, now := range map[string]string{"signal": "crash", "agent-lost": "node", "crash": "crash"} {
+		w := newLogsWorld(t)
+		run := w.run
+		n, err := run.ClaimAttempt()
+		if err := errors.Join(err, run.WriteVerdict(rundir.Verdict{Attempt: n, Cause: then, Exit: 137, Signal: 9})); err != nil {
+			t.Fatal(err)
+		}
+		var row RunStatus
+		if err := w.logs(1, 0).v.readRun(&row, run, ""); err != nil || row.Cause != now {
+			t.Errorf("%s: cause %q, %v; want %s", then, row.Cause, err, now)
+		}
+	}
+}
+
+// A job that ends while Slurm is asked: what it left at its end belongs to what Slurm says of it.
+func TestStatusOfJobThatEndsMeanwhile(t *testing.T) {
+	// back has squeue put a file where it was, before it answers
+	back := func(p *fakeslurm.Slurm, path string) {
+		aside := filepath.Join(p.Dir, "aside")
+		if err := os.Rename(path, aside); err != nil {
+			t.Fatal(err)
+		}
+		p.First("squeue", fmt.Sprintf("mv '%s' '%s'", aside, path))
+	}
+	t.Run("job", func(t *testing.T) {
+		p := fakeslurm.New(t)
+		run := fakeslurm.Run(t, "")
+		if err := run.SetJobID("12"); err != nil {
+			t.Fatal(err)
+		}
+		for _, exit := range []int{137, 7} { // the workers were started again in the job, which is over with the second
+			n, err := run.ClaimAttempt()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := run.WriteVerdict(rundir.Verdict{Attempt: n, JobID: "12", Cause: "crash", Exit: exit, Message: fmt.Sprintf("rank 0 exited with code %d", exit)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		back(p, filepath.Join(run.Path(), "attempts", "2"))
+		p.Says("squeue.out", strings.ReplaceAll("12|12|FAILED|NonZeroExitCode|1|n1|N/A|N/A|1:00|"+run.Spec().Name+"\n", "|", "\x1f"))
+		row, err := viewerOf(p).Status(t.Context(), run)
+		if err != nil || row.State != "FAILED" || row.Attempt != 2 || row.Exit == nil || *row.Exit != 7 || row.Next != "" {
+			t.Errorf("%+v, %v", row, err)
+		}
+		if err := endOf("12", row); codeOf(err) != 7 {
+			t.Errorf("--wait ends with %v", err)
+		}
+	})
+	t.Run("element", func(t *testing.T) {
+		w := newArrayWorld(t, "0-1")
+		w.Submitted("12")
+		w.Ran(0, "12", 0)
+		back(w.Slurm, w.Ran(1, "12", 3).Path())
+		w.Queue("12_0 COMPLETED", "12_1 FAILED")
+		row := w.status("FAILED", 3, "1 of 2 elements are done; element 1: code 3")
+		w.ends(row, "12", 3, "job 12: 1 of 2 elements did not end well\n  job 12_1: code 3")
+	})
+}
+
+// A job that ended badly and could write nothing into its run directory: status and submit --wait say what may be wrong.
+func TestSilentJob(t *testing.T) {
+	crashed := rundir.Verdict{Cause: "crash", Exit: 7, Message: "rank 0 exited with code 7"}
+	for name, test := range map[string]struct {
+		state, reason string
+		verdict       *rundir.Verdict // of job 12, or of the one that it names
+		status, wait  string
+	}{
+		"not started":        {"FAILED", "JobLaunchFailure", nil, "could not start the batch script", "job 12 ended as FAILED: Slurm could not start the batch script"},
+		"could not write":    {"FAILED", "None", nil, "is the run directory there on the job's nodes, writable", "job 12 ended as FAILED: no verdict was left"},
+		"after an older job": {"FAILED", "NonZeroExitCode", &rundir.Verdict{JobID: "11", Cause: "crash", Exit: 7}, "no verdict was left", "job 12 ended as FAILED: no verdict was left"},
+		"said":               {"FAILED", "NonZeroExitCode", &crashed, "", "job 12: rank 0 exited with code 7"},
+		"cancelled":          {"CANCELLED", "None", nil, "", "job 12 ended as CANCELLED: no agent left a verdict"},
+		"runs":               {"RUNNING", "None", nil, "", "-"},
+	} {
+		p := fakeslurm.New(t)
+		run := fakeslurm.Run(t, "")
+		if err := run.SetJobID("12"); err != nil {
+			t.Fatal(err)
+		}
+		if test.verdict != nil {
+			n, err := run.ClaimAttempt()
+			if err != nil {
+				t.Fatal(err)
+			}
+			v := *test.verdict
+			if v.Attempt = n; v.JobID == "" {
+				v.JobID = "12"
+			}
+			if err := run.WriteVerdict(v); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.Says("squeue.out", strings.ReplaceAll("12|12|"+test.state+"|"+test.reason+"|1|n1|N/A|N/A|1:00|"+run.Spec().Name+"\n", "|", "\x1f"))
+		row, err := viewerOf(p).Status(t.Context(), run)
+		if err != nil || row.State != test.state || (row.Next == "") != (test.status == "") || !strings.Contains(row.Next, test.status) {
+			t.Errorf("%s: %+v, %v", name, row, err)
+		}
+		if !row.Ended {
+			continue
+		}
+		if err := endOf("12", row); err == nil || !strings.Contains(err.Error(), test.wait) {
+			t.Errorf("%s: --wait ends with %v", name, err)
+		}
+	}
+}

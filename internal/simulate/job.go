@@ -1,0 +1,320 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/attempt"
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/pause"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi/launch"
+	"ddpbatch/mpi/launch/recovery"
+	"ddpbatch/slurm"
+	"ddpbatch/slurm/sim"
+)
+
+// requeueDelay is how long a requeued job waits. Slurm's own is a second more than cred_expire, 121 s by default, which shows nothing
+// more.
+const requeueDelay = 200 * time.Millisecond
+
+// Job is a job while it is simulated: the part of Slurm's controller and of the batch script. Requeues keep it.
+type Job struct {
+	e          Env
+	run        *rundir.Dir
+	job        *jobfile.Job
+	pretend    Pretend
+	allocation sim.Allocation  // of the present run
+	deadline   time.Time       // of this process itself; zero: none
+	world      *sim.Namespaces // nil: none is needed
+	out        *console
+
+	faults []sim.Fault      // that are still to be injected
+	steps  []*sim.Running   // of all runs: a node that was cut off lives on beside the runs after it
+	newest *attempt.Attempt // of the job's newest run
+	used   int              // pretend nodes so far
+
+	mu   sync.Mutex
+	lost []string // nodes that are gone
+}
+
+func New(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Pretend, a sim.Allocation) (_ *Job, err error) {
+	s := &Job{e: e, run: run, job: job, pretend: p, allocation: a, faults: p.Faults, used: len(a.Nodes)}
+	if s.deadline, err = attempt.Deadline(e.Lookup); err != nil {
+		return nil, err
+	}
+	if err := s.makeWorld(ctx); err != nil {
+		return nil, err
+	}
+	id, err := run.JobID()
+	if err == nil {
+		s.out, err = openConsole(e, run, run.SlurmLogPath(id), consolePlan{shares: a.Array != nil, quiet: p.Quiet})
+	}
+	if err != nil && s.world != nil {
+		err = errors.Join(err, s.world.Close())
+	}
+	return s, err
+}
+
+// makeWorld makes what the faults need that no process can do to another.
+func (s *Job) makeWorld(ctx context.Context) (err error) {
+	has := func(k sim.Kind) bool {
+		return slices.ContainsFunc(s.faults, func(f sim.Fault) bool { return f.Kind == k })
+	}
+	network := has(sim.Partition)
+	if !network && !has(sim.NoSpace) {
+		return nil
+	}
+	if s.world, err = sim.NewNamespaces(ctx, s.run.CheckpointsPath(), network); err != nil || !network {
+		return err
+	}
+	s.allocation.Nodes = slices.Clone(s.allocation.Nodes)
+	for i, n := range s.allocation.Nodes {
+		s.allocation.Nodes[i] = sim.NetworkNode(n, i)
+	}
+	return nil
+}
+
+// Close ends all that is left of the job.
+func (s *Job) Close() error {
+	var errs []error
+	for _, step := range s.steps {
+		errs = append(errs, step.Close())
+	}
+	if s.world != nil {
+		errs = append(errs, s.world.Close())
+	}
+	return errors.Join(append(errs, s.out.close())...)
+}
+
+// Run runs the job, again and again as long as it is requeued, and returns how its last attempt ended.
+func (s *Job) Run(ctx context.Context) (attempt.Ending, error) {
+	for {
+		w, err := s.runAttempt(ctx)
+		if err != nil || w.Decision.Action != recovery.Requeue {
+			s.reportLeft()
+			return w, err
+		}
+		if err := s.wait(ctx, w); err != nil {
+			s.reportLeft()
+			return s.withdraw(ctx, w, err)
+		}
+	}
+}
+
+// wait is what happens to the job from its requeue until it begins again. Its error is why it does not.
+func (s *Job) wait(ctx context.Context, w attempt.Ending) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.replace(append(w.Decision.Exclude, s.gone()...)); err != nil {
+		return err
+	}
+	s.allocation.Restarts++
+	s.report("requeued (%s)", w.Decision.Why)
+	return pause.For(ctx, requeueDelay)
+}
+
+// runAttempt is one run of the job: what its batch script does, while Slurm does what it does.
+func (s *Job) runAttempt(ctx context.Context) (w attempt.Ending, err error) {
+	jobID, err := s.run.JobID()
+	if err != nil {
+		return w, err
+	}
+	begin := time.Now()
+	deadline := s.deadline
+	if s.pretend.Time > 0 {
+		s.allocation.EndTime = begin.Add(s.pretend.Time)
+		deadline = time.Time{} // Slurm's variable tells
+	}
+	kept, _ := slurm.Scrub(s.e.Environ)
+	script := s.e.Env // the environment of the batch script
+	script.Lookup = attempt.LookupIn(slices.Concat(kept, s.allocation.ScriptEnviron()))
+	a, err := attempt.Claim(script, s.run, jobID)
+	if err != nil {
+		return w, err
+	}
+	s.newest, a.KillWait = a, s.pretend.KillWait
+	step, err := s.start(ctx, slices.Concat(kept, a.Environ(), attempt.DeadlineEnviron(deadline)))
+	if err != nil {
+		return w, errors.Join(err, a.Record(rundir.Verdict{
+			Attempt: a.Number, JobID: jobID, Cause: string(recovery.Start), FirstRank: -1, Exit: exit.Failed, Message: err.Error(), Time: s.e.Now(),
+		}))
+	}
+	shell := &batchScript{stopFile: s.run.StopPath(a.Number)}
+	err = s.supervise(ctx, step, shell, begin)
+	w, endErr := s.endAttempt(ctx, script, a, step.Code(), shell)
+	return w, errors.Join(err, endErr)
+}
+
+// start starts the agents of an attempt, as srun does.
+func (s *Job) start(ctx context.Context, environ []string) (*sim.Running, error) {
+	if s.world != nil {
+		for _, n := range s.allocation.Nodes {
+			if err := s.world.AddNode(ctx, n); err != nil {
+				return nil, err
+			}
+		}
+	}
+	step, err := sim.Step{
+		Allocation: s.allocation, Command: []string{s.run.Binary(), "run"}, Environ: environ,
+		Output: s.out.stream, Namespaces: s.world, KillWait: s.pretend.KillWait, Spare: s.job.Launch.MinNodes > 0,
+	}.Start()
+	if err == nil {
+		s.steps = append(s.steps, step)
+	}
+	return step, err
+}
+
+// supervise is what Slurm and the faults do to a step until it has ended.
+func (s *Job) supervise(ctx context.Context, step *sim.Running, script *batchScript, begin time.Time) error {
+	during, over := context.WithCancel(context.WithoutCancel(ctx))
+	defer over()
+	warning, warned := s.job.BatchScript(s.run.Path()).Warning()
+	slurmctld := sim.Controller{Tasks: step, Batch: script, KillWait: s.pretend.KillWait, GraceTime: s.pretend.GraceTime, Warning: warning}
+	scene := sim.Injector{
+		RunDir: s.run.Path(), Allocation: s.allocation, Running: step, Controller: slurmctld, Namespaces: s.world,
+		Progress: s.progress, WarnTasks: unix.SignalNum("SIG" + s.job.Launch.WarnSignal),
+		Injected: func(f sim.Fault, what, node string) { script.noteFault(f); s.injected(f, what, node) },
+	}
+	var wg sync.WaitGroup
+	var failed error
+	wg.Go(func() { s.faults, failed = scene.Await(during, s.faults) })
+	wg.Go(func() { s.forwardStop(ctx, during, step, slurmctld, script) })
+	if s.pretend.Time > 0 {
+		wg.Go(func() { s.watchTime(during, slurmctld, script, begin, warned) })
+	}
+	<-step.Ended()
+	over()
+	wg.Wait()
+	if step.NodeFailed() {
+		script.event(nodeFailed)
+	}
+	return failed
+}
+
+// forwardStop ends the job when a person wants it to end: Ctrl-C is handed on as it is, and anything else is a cancel.
+func (s *Job) forwardStop(ctx, during context.Context, step *sim.Running, slurmctld sim.Controller, script *batchScript) {
+	select {
+	case <-ctx.Done():
+	case <-during.Done():
+		return
+	}
+	script.event(sim.Cancelled)
+	var stopped launch.SignalError
+	if errors.As(context.Cause(ctx), &stopped) && stopped.Sig == syscall.SIGINT {
+		step.Signal(syscall.SIGINT)
+		if pause.For(during, s.pretend.KillWait) == nil {
+			step.Signal(syscall.SIGKILL)
+		}
+		return
+	}
+	slurmctld.Play(during, sim.Cancelled)
+}
+
+// watchTime is the time limit, after the warning that sbatch would have been asked for, if any.
+func (s *Job) watchTime(ctx context.Context, slurmctld sim.Controller, script *batchScript, begin time.Time, warned bool) {
+	end := begin.Add(s.pretend.Time)
+	if warned {
+		if pause.Until(ctx, end.Add(-slurmctld.Warning.Lead)) != nil {
+			return
+		}
+		slurmctld.Play(ctx, sim.Warned)
+	}
+	if pause.Until(ctx, end) != nil {
+		return
+	}
+	s.report("the time limit of %v is over", s.pretend.Time)
+	script.event(sim.TimeLimit)
+	slurmctld.Play(ctx, sim.TimeLimit)
+}
+
+// progress is how far the run is, for faults that wait for it.
+func (s *Job) progress() (step int64, attempt int) {
+	attempt, err := s.run.NewestAttempt()
+	if err != nil {
+		return 0, 0
+	}
+	if m, ok, err := s.run.LastMetrics(); err == nil && ok && m.Attempt == attempt {
+		step = m.Step
+	}
+	return step, attempt
+}
+
+// EventFault is a fault in the run's ledger.
+const EventFault = "fault"
+
+// injected tells of a fault.
+func (s *Job) injected(f sim.Fault, what, node string) {
+	s.report("fault %s: %s", f, what)
+	attempt, _ := s.run.NewestAttempt()
+	if node != "" {
+		s.mu.Lock()
+		s.lost = append(s.lost, node)
+		s.mu.Unlock()
+	}
+	err := s.run.Append(rundir.Event{Time: s.e.Now(), Event: EventFault, Attempt: attempt, Node: node, Detail: f.Text + ": " + what})
+	if err != nil {
+		s.e.Log.Warn("the fault is not in the run's ledger", "error", err)
+	}
+}
+
+// reportLeft names the faults that never came.
+func (s *Job) reportLeft() {
+	for _, f := range s.faults {
+		s.report("fault %s did not strike: its moment never came", f)
+	}
+}
+
+// report puts a line of simulate's own on the screen and into the job's log.
+func (s *Job) report(format string, args ...any) {
+	s.out.write(fmt.Appendf(nil, "ddpbatch: "+format+"\n", args...), true, true)
+}
+
+// gone are the nodes that faults have taken.
+func (s *Job) gone() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.lost)
+}
+
+// down are those of them that the job still has. Others were replaced, and Slurm is asked about the job's nodes alone.
+func (s *Job) down() []string {
+	return slices.DeleteFunc(s.gone(), func(lost string) bool {
+		return !slices.ContainsFunc(s.allocation.Nodes, func(n sim.Node) bool { return n.Name == lost })
+	})
+}
+
+// replace gives the job other nodes for those that it is not to run on again, as a cluster with spare ones would.
+func (s *Job) replace(bad []string) error {
+	nodes := slices.Clone(s.allocation.Nodes)
+	for i, n := range nodes {
+		if !slices.Contains(bad, n.Name) {
+			continue
+		}
+		if s.used >= sim.MaxNodes {
+			return fmt.Errorf("there is no node left for %s, which is gone", n.Name)
+		}
+		spare := sim.PretendNode(s.used)
+		if s.pretend.Names != "" {
+			spare.Name = "spare" + strconv.Itoa(s.used)
+		}
+		if slices.ContainsFunc(s.pretend.Faults, func(f sim.Fault) bool { return f.Kind == sim.Partition }) {
+			spare = sim.NetworkNode(spare, s.used)
+		}
+		s.used++
+		nodes[i], s.allocation.Nodelist = spare, ""
+		s.report("%s takes the place of %s", spare.Name, n.Name)
+	}
+	s.allocation.Nodes = nodes
+	return nil
+}

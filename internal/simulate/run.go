@@ -1,0 +1,212 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/attempt"
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/submit"
+	"ddpbatch/internal/text"
+	"ddpbatch/internal/vfs"
+	"ddpbatch/mpi/launch"
+	"ddpbatch/mpi/launch/recovery"
+	"ddpbatch/slurm/sim"
+)
+
+// Env is what is known here of the process that simulates: it plays Slurm, and the batch script.
+type Env struct {
+	attempt.Env
+	Environ  []string                                 // of the batch script, less what Slurm adds
+	Out      io.Writer                                // where the job's processes write to
+	Terminal func(w io.Writer) (columns int, ok bool) // tells whether w is a terminal
+	Short    func(path string) string                 // a path as a person would type it
+	ExitCode func(err error) int
+}
+
+// Run runs a job as pretend nodes, and an array of jobs as many as it may at once. The pretend job id is this process's.
+func Run(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Pretend) error {
+	if len(job.Setup.Modules)+len(job.Setup.Script) > 0 || job.Setup.Venv != "" || job.Setup.Conda != "" {
+		e.Log.Warn("[setup] belongs to the cluster's batch script; simulate runs in this shell's environment")
+	}
+	array, err := arrayOf(job)
+	if err != nil {
+		return err
+	}
+	if index, ok := run.Index(); ok { // of an array that was begun before, this element alone
+		array = &sim.Array{Indices: []int{index}}
+		if run, err = rundir.Open(run.Array().Path()); err != nil {
+			return err
+		}
+	}
+	pid := os.Getpid()
+	if err := e.SetJobID(run, strconv.Itoa(pid)); err != nil {
+		return err
+	}
+	if array == nil {
+		a, err := p.Allocation(job, pid)
+		if err != nil {
+			return err
+		}
+		return runJob(ctx, e, run, job, p, a)
+	}
+	return runArray(ctx, e, run, job, p, *array)
+}
+
+// runArray runs the elements of an array, each in a directory of its own, as many at once as the array allows. The exit code is
+// the largest of theirs.
+func runArray(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Pretend, array sim.Array) error {
+	elements := array.Elements(os.Getpid())
+	limit := array.Limit
+	if limit == 0 {
+		limit = len(elements)
+	}
+	room := make(chan struct{}, limit)
+	errs := make([]error, len(elements))
+	var wg sync.WaitGroup
+	waiting := 0 // that never began
+	for i, element := range elements {
+		select {
+		case room <- struct{}{}:
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			errs[i] = fmt.Errorf("it never began: %w", context.Cause(ctx))
+			waiting++
+			continue
+		}
+		wg.Go(func() {
+			errs[i] = runElement(ctx, e, run, job, p, element)
+			<-room
+		})
+	}
+	wg.Wait()
+	code, failed := 0, 0
+	for i, err := range errs {
+		if err != nil {
+			failed++
+			code = max(code, e.ExitCode(err))
+			var coded *exit.Error
+			if !errors.As(err, &coded) || coded.Err != nil {
+				fmt.Fprintf(e.Err, "ddpbatch: element %d: %v\n", elements[i].Index, err)
+			}
+		}
+	}
+	if failed == 0 {
+		return nil
+	}
+	fmt.Fprintf(e.Err, "ddpbatch: %d of the array's %s did not end well\n", failed, text.Plural(len(elements), "element"))
+	if waiting > 0 {
+		fmt.Fprintf(e.Err, "resume: %s\n", submit.ResumeCommand(run))
+	}
+	return &exit.Error{Code: code}
+}
+
+func runElement(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Pretend, element sim.Element) error {
+	task, err := run.Task(element.Index)
+	if err != nil {
+		return err
+	}
+	if err := task.SetJobID(fmt.Sprintf("%d_%d", element.JobID, element.Index)); err != nil {
+		return err
+	}
+	a, err := p.Allocation(job, element.OwnJobID())
+	if err != nil {
+		return err
+	}
+	a.Array = &element
+	return runJob(ctx, e, task, job, p, a)
+}
+
+// runJob runs one job to its end, and says what a person should know of it.
+func runJob(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Pretend, a sim.Allocation) error {
+	s, err := New(ctx, e, run, job, p, a)
+	if err != nil {
+		return err
+	}
+	w, err := s.Run(ctx)
+	err = errors.Join(err, s.Close())
+	if w.Verdict.Attempt == 0 { // it never began
+		return err
+	}
+	return s.result(ctx, w, err)
+}
+
+// result ends a simulated job with the exit code of its last attempt, or of a run that was given up.
+func (s *Job) result(ctx context.Context, w attempt.Ending, err error) error {
+	v, code := w.Verdict, w.Verdict.Exit
+	if w.Decision.Action == recovery.GiveUp && w.Decision.Why != w.Facts.Forbids { // else whoever runs simulate may start it again
+		code = exit.GivenUp(v.Exit)
+	}
+	var stopped launch.SignalError
+	byHand := errors.As(context.Cause(ctx), &stopped)
+	switch {
+	case code == 0:
+		return err
+	case v.Saved && s.job.Builtin(): // rank 0 has said how to go on
+	case byHand || v.Saved:
+		fmt.Fprintf(s.e.Err, "resume: %s\n", submit.ResumeCommand(s.run))
+	default:
+		fmt.Fprintf(s.e.Err, "logs: %s\n", s.e.Short(s.run.LogsPath(v.Attempt)))
+	}
+	if byHand {
+		code = 128 + int(stopped.Sig)
+	}
+	return &exit.Error{Code: code, Err: err}
+}
+
+// Alive tells whether the process that simulates run still lives: its pretend job id is its pid, of an array element with the
+// index behind it.
+func Alive(run *rundir.Dir, id string) bool {
+	fd, ok := Open(run, id)
+	if ok {
+		unix.Close(fd)
+	}
+	return ok
+}
+
+// Open opens the process that simulates run (pidfd_open(2)); false where it is gone. It is known by the job's log, which it
+// keeps open: another process may have its number by now. It is a process of the run's owner: whoever can read the log can keep it open.
+func Open(run *rundir.Dir, id string) (fd int, ok bool) {
+	number, _, _ := strings.Cut(id, "_")
+	pid, err := strconv.Atoi(number)
+	if err != nil || run.Spec().Kind != "simulate" {
+		return 0, false
+	}
+	if fd, err = unix.PidfdOpen(pid, 0); err != nil {
+		return 0, false
+	}
+	if info, err := os.Stat(filepath.Join("/proc", number)); err != nil || vfs.Owner(info) != run.Owner() {
+		unix.Close(fd)
+		return 0, false
+	}
+	root, err := filepath.EvalSymlinks(runPath(run))
+	log := filepath.Join(root, "slurm-"+id)                              // and of an array: those of its elements
+	files, _ := filepath.Glob(filepath.Join("/proc", number, "fd", "*")) // the pattern is good
+	for _, file := range files {
+		if target, linkErr := os.Readlink(file); err == nil && linkErr == nil && (target == log+".log" || strings.HasPrefix(target, log+"_")) {
+			return fd, true
+		}
+	}
+	unix.Close(fd)
+	return 0, false
+}
+
+// runPath is the directory of the whole run, of an array element, too.
+func runPath(run *rundir.Dir) string {
+	if _, ok := run.Index(); ok {
+		return run.Array().Path()
+	}
+	return run.Path()
+}

@@ -1,0 +1,160 @@
+package submit
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/slurm"
+)
+
+// Submission is what is known of the newest submission of a run, or of the array that it belongs to.
+type Submission struct {
+	Open  *rundir.Event    // where nobody lived to record what came of it; nil: it is recorded
+	Job   string           // that Slurm took, and that is not recorded; "": none
+	First bool             // no job was recorded before
+	Alive *slurm.JobStatus // another job that runs the run's script, is not recorded and has not ended
+	By    *rundir.Claimant // who is at it now; nil: nobody is
+	Run   *rundir.Dir      // the whole one
+	Asked error            // why Slurm could not be asked, where that was to be done
+}
+
+// Newest looks for the job of a submission that nobody recorded: first among the jobs that have begun, then in Slurm, among those
+// that run the run's script. With always, Slurm is asked even where all is recorded, since a person may have submitted the script by hand.
+// A command that looks at several runs shares jobsOf.
+func Newest(ctx context.Context, run *rundir.Dir, always bool, jobsOf UserJobs) (*Submission, error) {
+	run, err := wholeRun(run)
+	if err != nil {
+		return nil, err
+	}
+	s := &Submission{Run: run}
+	if run.Spec().Kind != "slurm" {
+		return s, nil
+	}
+	known, err := run.Submissions()
+	if err != nil && !always { // a ledger that cannot be read is not worth a failure of who only looks
+		return s, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	recorded, err := run.JobID()
+	if err != nil {
+		return nil, err
+	}
+	s.Open, s.Job, s.First = known.Open, known.Lost, len(known.Jobs) == 0
+	if s.Open == nil && s.First && recorded == "" { // submit was killed before it noted anything
+		s.Open = &rundir.Event{Event: rundir.EventSubmitting, Detail: rundir.EventSubmit}
+	}
+	if s.Open != nil {
+		if who, is, err := run.Claimed(); err == nil && is {
+			s.By = &who
+		}
+	}
+	if always || s.Open != nil && s.Job == "" {
+		s.Asked = s.ask(ctx, jobsOf, func(id string) bool {
+			return known.Known(id) || s.Open == nil && id == recorded || slices.Contains(known.TooLate, id)
+		})
+	}
+	if s.Open != nil && s.Job == "" && recorded != "" && !known.Known(recorded) {
+		s.Job, s.Asked = recorded, nil // whoever submitted it was killed before the ledger was told
+	}
+	return s, nil
+}
+
+// ask asks Slurm for jobs that run the run's script and are not known.
+func (s *Submission) ask(ctx context.Context, jobsOf UserJobs, known func(id string) bool) error {
+	user, err := otherOwner(s.Run)
+	if err != nil {
+		return err
+	}
+	all, err := jobsOf(ctx, user)
+	if err != nil {
+		return err
+	}
+	jobs := slices.DeleteFunc(all.OfScript(s.Run.ScriptPath()), func(job slurm.JobStatus) bool { return known(WholeID(job.ID)) })
+	slices.SortStableFunc(jobs, func(a, b slurm.JobStatus) int { // those that have not ended first, and of these the newest
+		return cmp.Or(order(a.Ended(), b.Ended()), cmp.Compare(jobNumber(WholeID(b.ID)), jobNumber(WholeID(a.ID))))
+	})
+	if s.Open != nil && s.Job == "" && len(jobs) > 0 {
+		s.Job = WholeID(jobs[0].ID)
+	}
+	for _, job := range jobs {
+		if WholeID(job.ID) != s.Job && !job.Ended() {
+			s.Alive = &job
+			break
+		}
+	}
+	return nil
+}
+
+// UserJobs returns the jobs of a user, who is named as Slurm's commands take it.
+type UserJobs func(ctx context.Context, user string) (slurm.UserJobs, error)
+
+// AskUserJobs asks Slurm once for each user.
+func AskUserJobs(client *slurm.Client) UserJobs {
+	type answer struct {
+		jobs slurm.UserJobs
+		err  error
+	}
+	answers := map[string]answer{}
+	return func(ctx context.Context, user string) (slurm.UserJobs, error) {
+		a, asked := answers[user]
+		if !asked {
+			a.jobs, a.err = client.UserJobs(ctx, user)
+			answers[user] = a
+		}
+		return a.jobs, a.err
+	}
+}
+
+// wholeRun is the run that an array's element belongs to, and else run itself.
+func wholeRun(run *rundir.Dir) (*rundir.Dir, error) {
+	if _, ok := run.Index(); ok {
+		return rundir.Open(run.Array().Path())
+	}
+	return run, nil
+}
+
+// WholeID is the id of a job of which id is an element, a group of elements or a component.
+func WholeID(id string) string {
+	if i := strings.IndexAny(id, "_+"); i >= 0 {
+		return id[:i]
+	}
+	return id
+}
+
+// otherOwner is the number of the user whose run it is, as Slurm's commands take it; "" where that is who asks.
+func otherOwner(run *rundir.Dir) (string, error) {
+	info, err := os.Stat(run.Path())
+	if err != nil {
+		return "", fmt.Errorf("look whose run it is: %w", err)
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || int64(owner.Uid) == int64(os.Geteuid()) {
+		return "", nil
+	}
+	return strconv.FormatUint(uint64(owner.Uid), 10), nil
+}
+
+func jobNumber(id string) int {
+	n, _ := strconv.Atoi(id)
+	return n
+}
+
+// order puts false before true.
+func order(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}

@@ -1,0 +1,139 @@
+package fakeslurm
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/rundir"
+)
+
+// Slurm is a folder of commands in the place of Slurm's. Each notes its call, and prints what a file of its name with .out holds; with .err,
+// it prints that to standard error and fails.
+type Slurm struct {
+	Dir string
+	t   testing.TB
+}
+
+// New makes the commands.
+func New(t testing.TB) *Slurm {
+	t.Helper()
+	p := &Slurm{t: t, Dir: t.TempDir()}
+	for _, name := range []string{"scontrol", "sinfo", "sbatch", "scancel", "squeue"} {
+		script := fmt.Sprintf(`#!/bin/sh
+echo "%[1]s $*" >>"%[2]s/calls"
+key=%[1]s
+[ "$1" = requeue ] && key=requeue
+[ "$1" = update ] && key=update
+[ -e "%[2]s/$key.err" ] && cat "%[2]s/$key.err" >&2 && exit 1
+[ -e "%[2]s/$key.out" ] && cat "%[2]s/$key.out"
+exit 0
+`, name, p.Dir)
+		p.write(name, script)
+	}
+	return p
+}
+
+// Says makes a command, or "requeue" or "update" of scontrol, print text; with "err" it fails.
+func (p *Slurm) Says(name, text string) {
+	p.t.Helper()
+	p.write(name, text)
+}
+
+// First puts shell lines before what a command does by itself.
+func (p *Slurm) First(name, lines string) {
+	p.t.Helper()
+	text, err := os.ReadFile(filepath.Join(p.Dir, name))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.write(name, "#!/bin/sh\n"+lines+"\n"+string(text))
+}
+
+func (p *Slurm) write(name, text string) {
+	p.t.Helper()
+	if err := os.WriteFile(filepath.Join(p.Dir, name), []byte(text), 0o700); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// Calls are the commands that changed something, or were to say whether they could.
+func (p *Slurm) Calls() (calls []string) {
+	text, _ := os.ReadFile(filepath.Join(p.Dir, "calls"))
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "scontrol show") && !strings.HasPrefix(line, "sinfo") {
+			calls = append(calls, strings.TrimSpace(line))
+		}
+	}
+	return calls
+}
+
+// Environ is the environment of the batch script of job 12, in its start'th restart.
+func (p *Slurm) Environ(start, attempt int) []string {
+	return []string{
+		"PATH=" + p.Dir + ":/usr/bin:/bin", "SLURM_JOB_ID=12", "SLURM_JOB_NODELIST=n[1-3]",
+		fmt.Sprintf("SLURM_RESTART_COUNT=%d", start), fmt.Sprintf("DDPBATCH_ATTEMPT=%d", attempt), "DDPBATCH_KILL_WAIT=1s",
+	}
+}
+
+// Run is a run directory of a job with that [requeue] table.
+func Run(t testing.TB, requeue string) *rundir.Dir {
+	t.Helper()
+	return RunOf(t, "slurm", "/bin/true", requeue)
+}
+
+// RunOf is one of that kind, whose copy of ddpbatch is another program.
+func RunOf(t testing.TB, kind, program, requeue string) *rundir.Dir {
+	t.Helper()
+	dir := t.TempDir()
+	job, _, err := jobfile.Parse("job.toml", dir, []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n[requeue]\n"+requeue), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := job.Spec(rundir.Spec{Kind: kind, Source: filepath.Join(dir, "job.toml")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := rundir.Create(rundir.CreateConfig{Parent: dir, Spec: spec, Binary: program, Now: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// Events are the names of the events in a run's ledger.
+func Events(t testing.TB, run *rundir.Dir) (events []string) {
+	t.Helper()
+	history, err := run.Ledger()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, event := range history {
+		events = append(events, event.Event)
+	}
+	return events
+}
+
+// What scontrol says of job 12: a state, how often it was started again, and the nodes that it excludes.
+const Facts = "JobId=12 JobName=x UserId=root(0) JobState=%s Dependency=(null) Requeue=1 Restarts=%d BatchFlag=1 TimeLimit=01:00:00 " +
+	"EndTime=2099-01-01T00:00:00 ExcNodeList=%s NodeList=n[1-3] NumNodes=3\n"
+
+// The same of a job that runs, that Slurm has put back into the queue, and that ends.
+var (
+	RunningFacts  = fmt.Sprintf(Facts, "RUNNING Reason=None", 0, "(null)")
+	RequeuedFacts = fmt.Sprintf(Facts, "COMPLETING Reason=None", 1, "(null)")
+	EndingFacts   = fmt.Sprintf(Facts, "COMPLETING Reason=None", 0, "(null)")
+)
+
+// Silence is what Slurm's commands say where no controller answers.
+const Silence = "Unable to contact slurm controller (connect failure)"
+
+// Verdicts, of workers that saved, and of a node that was lost.
+var (
+	Saved = rundir.Verdict{Cause: "stopped", Exit: 75, Saved: true, Message: "saved"}
+	Lost  = rundir.Verdict{Cause: "node", Exit: 1, Host: "n2", Nodes: []string{"n2"}, Message: "lost"}
+)

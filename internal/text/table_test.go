@@ -1,0 +1,65 @@
+package text
+
+import (
+	"bytes"
+	"math"
+	"testing"
+)
+
+func testTable(terminal bool) string {
+	var out bytes.Buffer
+	t := NewTable(&out, terminal, false, "JOB", "WHY")
+	cells := []string{"12", "two\tcells\nno\x1b[31m \u009b2J\x7f"}
+	t.Row(cells...)
+	t.Row("1234567", "é")
+	if err := t.Flush(); err != nil {
+		panic(err)
+	}
+	if cells[1][3] != '\t' {
+		panic("the caller's cells were changed")
+	}
+	return out.String()
+}
+
+func TestTable(t *testing.T) {
+	if got, want := testTable(false), "12\ttwo cells no [31m  2J \n1234567\té\n"; got != want {
+		t.Errorf("pipe: %q, want %q", got, want)
+	}
+	if got, want := testTable(true), "JOB      WHY\n12       two cells no [31m  2J \n1234567  é\n"; got != want {
+		t.Errorf("terminal: %q, want %q", got, want)
+	}
+}
+
+func TestTableColours(t *testing.T) {
+	var out bytes.Buffer
+	table := NewTable(&out, true, true, "STATE", "LOSS")
+	table.Row("FAILED", "1")
+	table.Row("COMPLETED", "2")
+	table.Row("SIGNALING", "3")
+	if err := table.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	// columns stand below each other, as the colours take no place on the screen
+	want := "\x1b[1mSTATE\x1b[0m      \x1b[1mLOSS\x1b[0m\n\x1b[31mFAILED\x1b[0m     1\n\x1b[32mCOMPLETED\x1b[0m  2\n\x1b[36mSIGNALING\x1b[0m  3\n"
+	if out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 1023: "1023", 1 << 10: "1 KiB", 1536: "1.5 KiB", 5 << 30: "5 GiB", math.MaxInt64: "8 EiB"} {
+		if got := (&Table{terminal: true}).Size(n); got != want {
+			t.Errorf("%d bytes are %q, want %q", n, got, want)
+		}
+	}
+	if got := (&Table{}).Size(1 << 20); got != "1048576" {
+		t.Errorf("in a pipe: %q", got)
+	}
+	for want, got := range map[string]string{
+		"1023 bytes": (&Table{terminal: true}).Bytes(1023), "1 KiB": (&Table{terminal: true}).Bytes(1 << 10), "1024 bytes": (&Table{}).Bytes(1 << 10),
+	} {
+		if got != want {
+			t.Errorf("in a sentence: %q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package torchrun
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"ddpbatch/internal/usage"
+)
+
+// line is run's command line, in parts.
+type line struct {
+	flags  []setting
+	words  []string // from the first that is no flag: the command, or the script and its arguments
+	dashed bool     // they stood after --
+	help   bool
+}
+
+// setting is one flag with its value.
+type setting struct {
+	flag  *Flag
+	how   string // as it was written: --nproc_per_node, -t, PET_TEE
+	value string // "1" and "0" for switches
+}
+
+// parseLine parts a line as torchrun's parser does (argparse, with its rules for short flags, names that are cut
+// short, and words that look like flags), but for what that one passes over.
+func parseLine(words []string) (line line, err error) {
+	for i := 0; i < len(words); i++ {
+		word := words[i]
+		switch {
+		case word == "--":
+			line.words, line.dashed = words[i+1:], true
+			return line, nil
+		case word == "-h" || word == "--help":
+			line.help = true
+			return line, nil
+		case len(word) < 2 || word[0] != '-':
+			line.words = words[i:]
+			return line, nil
+		}
+		settings, needs, err := parseWord(word)
+		if err != nil {
+			return line, err
+		}
+		if last := len(settings) - 1; needs {
+			if i++; i == len(words) || looksLikeFlag(words[i]) {
+				return line, needsValue(settings[last])
+			}
+			settings[last].value = words[i]
+			if words[i] == "" && !settings[last].flag.blank {
+				return line, needsValue(settings[last])
+			}
+		}
+		line.flags = append(line.flags, settings...)
+	}
+	return line, nil
+}
+
+// parseWord parts one word that begins with a dash: a long flag, or one or more short ones. needs tells that the
+// value of the last one is the next word.
+func parseWord(word string) (settings []setting, needs bool, err error) {
+	name, value, hasValue := strings.Cut(word, "=")
+	if !strings.HasPrefix(word, "--") {
+		if f := flagNamed(name[1:]); f != nil {
+			return nil, false, &usage.Error{Message: fmt.Sprintf("%s has one dash", name), Hint: "write --" + name[1:]}
+		}
+		return parseShortFlags(word)
+	}
+	f, err := longFlag(name)
+	if err != nil {
+		return nil, false, err
+	}
+	s := setting{flag: f, how: name, value: value}
+	switch {
+	case f.off && hasValue && (value == "true" || value == "false"):
+		s.value = map[string]string{"true": "1", "false": "0"}[value]
+	case f.off && hasValue:
+		return nil, false, &usage.Error{Message: fmt.Sprintf("%s is true or false, and not %q", name, value), Hint: "write " + name + "=false to turn it off"}
+	case f.IsSwitch() && hasValue:
+		return nil, false, &usage.Error{Message: fmt.Sprintf("%s takes no value, and not %q", name, value), Hint: "write it alone, or leave it out"}
+	case f.IsSwitch():
+		s.value = "1"
+	case hasValue && value == "" && !f.blank:
+		return nil, false, needsValue(s)
+	}
+	return []setting{s}, !f.IsSwitch() && !hasValue, nil
+}
+
+func needsValue(s setting) error {
+	return &usage.Error{Message: fmt.Sprintf("%s needs a value: %s", s.how, s.flag.Word), Hint: "where it begins with a dash, write " + s.how + "=VALUE"}
+}
+
+// longFlag finds the flag that a word with two dashes names, whole or cut short.
+func longFlag(word string) (*Flag, error) {
+	name := word[2:]
+	if f := flagNamed(name); f != nil {
+		return f, nil
+	}
+	switch near := flagsFrom(name); {
+	case len(near) == 1:
+		return near[0], nil
+	case len(near) > 1:
+		return nil, &usage.Error{Message: fmt.Sprintf("%s may mean %s", word, listFlags(near)), Hint: "write it whole"}
+	}
+	hint := `try "ddpbatch run -h"`
+	if near := nearFlag(name); near != "" {
+		hint = "did you mean --" + near + "?"
+	}
+	return nil, &usage.Error{Message: fmt.Sprintf("run has no flag %s", word), Hint: hint}
+}
+
+func listFlags(flags []*Flag) string {
+	names := make([]string, len(flags))
+	for i, f := range flags {
+		names[i] = "--" + f.Name
+	}
+	return strings.Join(names, " or ")
+}
+
+// parseShortFlags parts -m, -r3, -r=3, -mt3: switches, and one that takes the rest of the word for its value.
+func parseShortFlags(word string) (settings []setting, needs bool, err error) {
+	for i := 1; i < len(word); i++ {
+		f := flagShort(word[i])
+		how := "-" + word[i:i+1]
+		switch {
+		case f == nil:
+			return nil, false, noShortFlag(word, how)
+		case f.IsSwitch():
+			settings = append(settings, setting{flag: f, how: how, value: "1"})
+			continue
+		}
+		s := setting{flag: f, how: how, value: strings.TrimPrefix(word[i+1:], "=")}
+		if s.value == "" && word[i+1:] != "" {
+			return nil, false, needsValue(s)
+		}
+		return append(settings, s), s.value == "", nil
+	}
+	return settings, false, nil
+}
+
+func noShortFlag(word, how string) error {
+	hint := "run's short flags are -m, -r and -t; others have two dashes"
+	name, _, _ := strings.Cut(word[1:], "=")
+	if near := nearFlag(name); near != "" && len(name) > 2 {
+		hint = "did you mean --" + near + "?"
+	}
+	if how == word {
+		return &usage.Error{Message: "run has no flag " + strconv.Quote(how), Hint: hint}
+	}
+	return &usage.Error{Message: fmt.Sprintf("run has no flag %q (in %q)", how, word), Hint: hint}
+}
+
+// looksLikeFlag tells whether a word cannot be the value of the flag before it: argparse takes negative numbers
+// and words with spaces for values.
+func looksLikeFlag(word string) bool {
+	if len(word) < 2 || word[0] != '-' || strings.Contains(word, " ") {
+		return false
+	}
+	_, err := strconv.ParseFloat(word, 64)
+	return err != nil
+}

@@ -1,0 +1,331 @@
+package launch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/auth"
+	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi/launch/reach"
+	"ddpbatch/mpi/launch/rendezvous"
+)
+
+// Agent 0 may come later than the others by seconds. What they left word of meanwhile is taken back.
+func TestAgent0IsLate(t *testing.T) {
+	w := newWorld(t, []int{1, 1}, "say", "x")
+	other := w.begin(t.Context(), 1)
+	var rows []reach.AgentTries
+	testkit.Eventually(t, "the word of agent 1, which by then has tried all ports", func() bool {
+		text, err := w.dir.Reach(1, 1)
+		var row reach.AgentTries
+		if err != nil || json.Unmarshal(text, &row) != nil {
+			return false
+		}
+		rows = []reach.AgentTries{row}
+		return len(rows) == 1 && len(rows[0].Tries) == 1 && rows[0].Tries[0].Count >= 16
+	})
+	if rows[0].From != "n2" ||
+		!strings.HasSuffix(rows[0].Tries[0].Addr, " and 15 more ports") || rows[0].Tries[0].Err != "connect: connection refused" {
+		t.Errorf("it left word of %+v", rows)
+	}
+	first := w.begin(t.Context(), 0)
+	if v := w.agree([]result{<-first, <-other}); v.Cause != "done" {
+		t.Errorf("verdict is %+v", v)
+	}
+	if _, err := w.dir.Reach(1, 1); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its word is still there: %v", err)
+	}
+}
+
+// Two jobs that try the same ports find their own.
+func TestTwoJobsOnTheSamePorts(t *testing.T) {
+	one, two := newWorld(t, []int{1, 1, 1}, "say", "one"), newWorld(t, []int{1, 1, 1}, "say", "two")
+	for i := range two.agents {
+		two.agents[i].Ports = one.agents[i].Ports
+	}
+	var wg sync.WaitGroup
+	for _, w := range []*world{one, two} {
+		wg.Go(func() {
+			if v := w.agree(w.run()); v.Cause != "done" {
+				t.Errorf("verdict is %+v", v)
+			}
+		})
+	}
+	wg.Wait()
+	for _, w := range []*world{one, two} {
+		if out := w.out.String(); strings.Count(out, "\n") != 3 {
+			t.Errorf("the ranks said %q", out)
+		}
+	}
+}
+
+// An agent with another secret than its run's hears so from agent 0, and ends; agent 0 tells once that it came.
+func TestOtherSecret(t *testing.T) {
+	t.Parallel()
+	for name, w := range map[string]*world{"ports": newWorld(t, []int{1, 1}, "say", "x"), "told": newStep(t, 2, "say", "x"), "endpoint": newEndpointWorld(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // most of it is a pause, where there are several ports
+			secret, err := auth.NewSecret()
+			must(t, err)
+			for i := range w.agents {
+				w.agents[i].Secret, w.agents[i].JoinTimeout = secret, 16*time.Second
+			}
+			w.agents[1].Secret[0]++
+			ctx, cancel := context.WithCancel(t.Context())
+			first := w.begin(ctx, 0)
+			if addr := w.agents[1].Endpoint; addr != "" {
+				awaitListener(t, addr) // who comes first is agent 0
+			}
+			r := <-w.begin(t.Context(), 1)
+			if r.err == nil || r.Exit != 1 || r.Cause != "start" || !strings.Contains(r.Message, "this very run refused this side's secret") ||
+				!strings.Contains(r.Message, "DDPBATCH_SECRET") {
+				t.Errorf("the agent with another secret ended with %+v", r)
+			}
+			testkit.Eventually(t, "agent 0 tells of it", func() bool { return strings.Contains(w.log.String(), auth.ErrUnproved.Error()) })
+			cancel()
+			<-first
+			if n := strings.Count(w.log.String(), auth.ErrUnproved.Error()); n != 1 || !strings.Contains(w.log.String(), "remote=127.0.0.1:") {
+				t.Errorf("agent 0 tells %d times of one host:\n%s", n, w.log.String())
+			}
+		})
+	}
+}
+
+// Another user's run of the same id has one of the ports; the own agent 0 comes later, to the next one.
+func TestAnotherRunOfTheSameID(t *testing.T) {
+	one, two := newWorld(t, []int{1, 1}, "say", "x"), newWorld(t, []int{1, 1}, "say", "x")
+	ports := Ports(one.cookie, 2)
+	for i := range 2 {
+		one.agents[i].RunID, two.agents[i].RunID = "100", "100" // torchrun's own example of --rdzv-id
+		one.agents[i].Ports, two.agents[i].Ports = ports[:1], ports
+	}
+	var log testkit.Journal
+	two.agents[1].Log = log.Logger()
+	ctx, cancel := context.WithCancel(t.Context())
+	first := one.begin(ctx, 0)
+	awaitListener(t, fmt.Sprintf("%s:%d", rendezvous.Loopback, ports[0]))
+	late := two.begin(ctx, 1)
+	testkit.Eventually(t, "agent 1 hears that it is refused", func() bool { return strings.Contains(log.String(), "refused this side's secret") })
+	if v := two.agree([]result{<-two.begin(ctx, 0), <-late}); v.Cause != "done" {
+		t.Errorf("verdict is %+v", v)
+	}
+	cancel()
+	<-first
+}
+
+// awaitListener waits until somebody listens there.
+func awaitListener(t *testing.T, addr string) {
+	t.Helper()
+	testkit.Eventually(t, "somebody listens at "+addr, func() bool {
+		conn, err := net.Dial("tcp", addr)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+}
+
+// newEndpointWorld is two agents that meet at an endpoint.
+func newEndpointWorld(t *testing.T) *world {
+	w := newWorld(t, []int{1, 1}, "say", "x")
+	for i := range w.agents {
+		w.agents[i].Ports = Ports(w.cookie, 1)
+	}
+	w.agents[1].Endpoint = fmt.Sprintf("%s:%d", rendezvous.Loopback, w.agents[1].Ports[0])
+	w.agents[1].Index = -1
+	w.agents[1].RunDir, w.agents[0].RunDir = nil, nil
+	return w
+}
+
+// Another run's agent 0 has the only port that the agents know of, and keeps it.
+func TestAnotherRunHasTheEndpoint(t *testing.T) {
+	t.Parallel() // most of it is a pause
+	one, two := newEndpointWorld(t), newEndpointWorld(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	first := one.begin(ctx, 0)
+	c := two.agents[1]
+	c.Endpoint, c.JoinTimeout = one.agents[1].Endpoint, time.Hour
+	two.agents = []AgentConfig{c}
+	awaitListener(t, c.Endpoint)
+	r := <-two.begin(t.Context(), 0)
+	if r.err == nil || r.Exit != 1 || r.Cause != "start" || !strings.Contains(r.Message, c.Endpoint+": handshake: the server refused this run's secret") {
+		t.Errorf("the agent ended with %+v", r)
+	}
+	cancel()
+	<-first
+}
+
+// foreign is a program that has the endpoint's port and is no agent: it takes every connection, and answers so.
+func foreign(t *testing.T, answer func(net.Conn)) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", rendezvous.Loopback+":0")
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { conn.Close() })
+			answer(conn)
+		}
+	}()
+	return l
+}
+
+func saysNothing(net.Conn) {}
+
+// hangsUp leaves what was sent unread, which the other side finds as a reset, or before anything was sent, as an end.
+func hangsUp(conn net.Conn) { conn.Close() }
+
+// Another program has the endpoint's port on the machine that is to have agent 0: a person hears so, and not only that nobody is there.
+func TestEndpointIsTaken(t *testing.T) {
+	for name, tc := range map[string]struct {
+		answer func(net.Conn)
+		warns  string
+	}{
+		"by one that hangs up": {hangsUp, "somebody has agent 0's port and hangs up"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // most of it is a pause
+			l := foreign(t, tc.answer)
+			var c AgentConfig
+			var log *testkit.Journal
+			var r result
+			// Half of the time is for agent 0 to answer, and a try has a quarter. Where a busy machine needs more between them, there is more.
+			for limit := 12 * time.Second; r.Cause != "start" && limit < bound; limit *= 3 {
+				w := newEndpointWorld(t)
+				c, log = w.agents[1], new(testkit.Journal)
+				c.Endpoint, c.JoinTimeout, c.Log = l.Addr().String(), limit, log.Logger()
+				w.agents = []AgentConfig{c}
+				r = <-w.begin(t.Context(), 0)
+			}
+			want := fmt.Sprintf("port %d of this machine is taken by another program", portOf(l))
+			if r.err == nil || r.Exit != 1 || r.Cause != "start" || !strings.Contains(r.Message, want) || !strings.Contains(r.Message, "ss -tanp") {
+				t.Errorf("the agent ended with %+v, want %q", r, want)
+			}
+			if r.took >= c.JoinTimeout {
+				t.Errorf("it took %v", r.took)
+			}
+			if n := strings.Count(log.String(), tc.warns); n != 1 {
+				t.Errorf("%d lines tell of it while it goes on:\n%s", n, log.String())
+			}
+		})
+	}
+}
+
+// isOfAnotherVersion answers as an agent 0 does that speaks another version of the protocol.
+func isOfAnotherVersion(conn net.Conn) {
+	if _, err := auth.ReadPreface(conn); err == nil {
+		conn.Write(auth.AppendPreface(nil, auth.Version+1))
+	}
+	conn.Close()
+}
+
+// Agents of different versions that meet say so in one sentence: which two, and what to do. Where agent 0 may still come to another port,
+// it is said at once in the log, and in the end.
+func TestAgentsOfDifferentVersions(t *testing.T) {
+	versions := fmt.Sprintf("the peer speaks version %d of ddpbatch's protocol, this side version %d: run the same build on every node",
+		auth.Version+1, auth.Version)
+	for name, tc := range map[string]struct {
+		ports       int
+		cause, says string
+		exit        int
+	}{
+		"one port": {1, "start", "did not get through to agent 0 at 127.0.0.1: ADDR: ", 1},
+		"two ports": {
+			2, "timeout", "did not get through to agent 0 at 127.0.0.1: within LIMIT: the time for all agents to meet is over, and at ADDR ", 124,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // most of it is a pause
+			l := foreign(t, isOfAnotherVersion)
+			var log *testkit.Journal
+			var r result
+			var limit time.Duration
+			// A try has a quarter of the time. Where a busy machine needs more for it, there is more.
+			for limit = time.Second; limit == time.Second || limit < testkit.Patience && log.String() == ""; limit *= 4 {
+				w := newEndpointWorld(t)
+				c := w.agents[1]
+				log = new(testkit.Journal)
+				c.Log = log.Logger()
+				if tc.ports == 1 {
+					c.Endpoint = l.Addr().String()
+				} else {
+					c.Endpoint, c.Index, c.Ports, c.JoinTimeout = "", 1, append(Ports(w.cookie, 1), portOf(l)), limit
+				}
+				w.agents = []AgentConfig{c}
+				r = <-w.begin(t.Context(), 0)
+			}
+			want := strings.NewReplacer("ADDR", l.Addr().String(), "LIMIT", (limit / 4).String()).Replace(tc.says)
+			if r.err == nil || r.Cause != tc.cause || r.Exit != tc.exit || !strings.Contains(r.Message, want) ||
+				!strings.HasSuffix(r.Message, versions) || strings.Contains(r.Message, "\n") {
+				t.Errorf("the agent ended with %+v; want %q and %q", r, want, versions)
+			}
+			if got := log.String(); strings.Count(got, "a ddpbatch of another version has agent 0's port") != 1 || !strings.Contains(got, versions) {
+				t.Errorf("the log is\n%s", got)
+			}
+		})
+	}
+}
+
+// Agent 0 tells of an agent of another version as soon as that comes.
+func TestAgentOfAnotherVersionComes(t *testing.T) {
+	w := newWorld(t, []int{1, 1}, "say", "x")
+	ctx, cancel := context.WithCancel(t.Context())
+	first := w.begin(ctx, 0)
+	tries := func(port int) bool { // another program may have one of the ports
+		conn, err := net.Dial("tcp", joinPort(rendezvous.Loopback, port))
+		if err != nil {
+			return false
+		}
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(testkit.Patience))
+		conn.Write(auth.AppendPreface(nil, auth.Version-1))
+		theirs, err := auth.ReadPreface(conn)
+		return err == nil && theirs == auth.Version
+	}
+	testkit.Eventually(t, "agent 0 tells its version", func() bool { return slices.ContainsFunc(w.agents[0].Ports, tries) })
+	w.awaitLog(fmt.Sprintf("the peer speaks version %d of ddpbatch's protocol, this side version %d: run the same build on every node",
+		auth.Version-1, auth.Version))
+	cancel()
+	<-first
+}
+
+// On another machine agent 0 may still come to the port, which it looks for until the time is over: each try has a limit of its own.
+func TestSilentElsewhere(t *testing.T) {
+	t.Parallel() // most of it is a pause
+	l := foreign(t, saysNothing)
+	var log *testkit.Journal
+	var try reach.Try
+	// A try has a quarter of the time. Where a busy machine needs more between them, there is more.
+	for limit := 3 * time.Second; try.Count < 2 && limit < testkit.Patience; limit *= 4 {
+		w := newEndpointWorld(t)
+		c := w.agents[1]
+		log = new(testkit.Journal)
+		c.Endpoint, c.JoinTimeout, c.Log, c.DialOnly = l.Addr().String(), limit, log.Logger(), true
+		w.agents = []AgentConfig{c}
+		r := <-w.begin(t.Context(), 0)
+		var unmet *rendezvous.NotMetError
+		if !errors.Is(r.err, rendezvous.ErrTimeout) || !errors.As(r.err, &unmet) || len(unmet.Rows) != 1 || len(unmet.Rows[0].Tries) != 1 {
+			t.Fatalf("the agent ended with %+v", r)
+		}
+		try = unmet.Rows[0].Tries[0]
+	}
+	if try.Count < 2 || !strings.Contains(try.Err, "nothing was proved within") {
+		t.Errorf("it tried %+v", try)
+	}
+	if n := strings.Count(log.String(), "nothing was proved within"); n != 1 || !strings.Contains(log.String(), l.Addr().String()) {
+		t.Errorf("%d lines tell of it:\n%s", n, log.String())
+	}
+}

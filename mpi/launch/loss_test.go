@@ -1,0 +1,266 @@
+package launch
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/testkit"
+)
+
+// away starts one agent of w in a process of its own.
+func (w *world) away(index int) *exec.Cmd {
+	w.t.Helper()
+	c := w.agents[index]
+	text, err := json.Marshal(remoteAgent{
+		Index: c.Index, Count: c.Count, Nproc: c.Nproc, Attempt: c.Attempt, Host: c.Host, Hosts: c.Hosts,
+		Ports: c.Ports, Secret: c.Secret.Hex(), RunID: c.RunID, Version: c.Version,
+		Command: c.Command, Env: c.Env, RunDir: w.dir.Path(), MinCount: c.MinCount, LastCall: c.LastCall, MaxRestarts: c.Policy.MaxRestarts, Sweep: c.Sweep,
+	})
+	must(w.t, err)
+	exe, err := os.Executable()
+	must(w.t, err)
+	cmd := exec.Command(exe, "agent", string(text))
+	cmd.Env = append(c.Env, "GOMAXPROCS=2")
+	cmd.Stderr = os.Stderr
+	must(w.t, cmd.Start())
+	w.t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return cmd
+}
+
+// An agent is killed; its workers die with it, and the others stop at once.
+func TestAgentLost(t *testing.T) {
+	w := newWorld(t, []int{1, 2}, "wait", "0")
+	agent := w.away(1)
+	ended := make(chan result)
+	go func() {
+		v, err := Run(t.Context(), w.agents[0])
+		ended <- result{v, err, 0}
+	}()
+	w.awaitMarks("0", "1", "2")
+	must(t, agent.Process.Kill())
+	v := w.agree([]result{<-ended})
+	if v.Cause != "node" || v.Exit != 1 || v.Host != "n2" || v.Message != "agent 1 on n2 was lost: "+connectionEnded { // not the silence
+		t.Errorf("verdict is %+v", v)
+	}
+	w.noSurvivors()
+}
+
+// An agent that is killed takes along what its workers have started, what has left their groups, and who has cleared its environment as well.
+func TestKilledAgentLeavesNothing(t *testing.T) {
+	w := newWorld(t, []int{1, 1}, "child", "0", "setsid", "stranger")
+	w.agents[1].Sweep = true
+	w.agents[0].Command = append(w.agents[0].Command[:1:1], "wait", "0")
+	agent := w.away(1)
+	first := w.begin(t.Context(), 0)
+	w.awaitMarks("0", "orphan", "stranger")
+	pid, err := os.ReadFile(filepath.Join(w.folder, "stranger"))
+	must(t, err)
+	lives := func() bool {
+		line, err := os.ReadFile(filepath.Join("/proc", strings.TrimSpace(string(pid)), "cmdline"))
+		return err == nil && len(line) > 0 // a zombie has none
+	}
+	t.Cleanup(func() {
+		if lives() {
+			_ = exec.Command("kill", "-9", strings.TrimSpace(string(pid))).Run()
+		}
+	})
+	if !lives() {
+		t.Fatal("the stranger has ended before the agent")
+	}
+	must(t, agent.Process.Kill())
+	w.agree([]result{<-first})
+	w.noSurvivors()
+	testkit.Eventually(t, "the stranger's end", func() bool { return !lives() })
+}
+
+func TestAgent0Lost(t *testing.T) {
+	w := newWorld(t, []int{1, 2}, "wait", "0")
+	w.agents[1].Hosts = []string{"n1", "n2"}
+	agent := w.away(0)
+	ended := make(chan result)
+	go func() {
+		v, err := Run(t.Context(), w.agents[1])
+		ended <- result{v, err, 0}
+	}()
+	w.awaitMarks("0", "1", "2")
+	must(t, agent.Process.Kill())
+	v := w.agree([]result{<-ended}) // the survivor writes the verdict
+	if v.Cause != "node" || v.Exit != 1 || v.Host != "n1" || v.Message != "agent 0 on n1 was lost: its connection ended" {
+		t.Errorf("verdict is %+v", v)
+	}
+	w.noSurvivors()
+}
+
+// Agent 0 dies when the verdict is on disk already: that one holds.
+func TestAgent0LostAfterItsVerdict(t *testing.T) {
+	w := newWorld(t, []int{1, 1}, "wait", "0")
+	agent := w.away(0)
+	ended := make(chan result)
+	go func() {
+		v, err := Run(t.Context(), w.agents[1])
+		ended <- result{v, err, 0}
+	}()
+	w.awaitMarks("0", "1")
+	must(t, w.dir.WriteVerdict(rundir.Verdict{Attempt: 1, JobID: "77", Cause: "crash", FirstRank: -1, Exit: 9, Message: "agent 0's own", Time: time.Now().Round(0)}))
+	must(t, agent.Process.Kill())
+	if v := w.agree([]result{<-ended}); v.Message != "agent 0's own" {
+		t.Errorf("verdict is %+v", v)
+	}
+}
+
+func TestLostBeforeAllMet(t *testing.T) {
+	w := newWorld(t, []int{1, 1, 1}, "say", "x")
+	w.agents[0].Hosts = []string{"n1", "n2", "n3"}
+	agent := w.away(1) // agent 2 never comes
+	ended := make(chan result)
+	go func() {
+		v, err := Run(t.Context(), w.agents[0])
+		ended <- result{v, err, 0}
+	}()
+	testkit.Eventually(t, "agent 1 to come", func() bool { return strings.Contains(w.log.String(), "an agent came") })
+	must(t, agent.Process.Kill())
+	r := <-ended
+	if r.err == nil || r.Cause != "node" || r.Exit != 1 || !strings.Contains(r.Message, "agent 1 on n2 was lost") {
+		t.Errorf("ended with %+v", r)
+	}
+	if v, err := w.dir.Verdict(1); err != nil || v.Cause != "node" {
+		t.Errorf("on disk is %+v, %v", v, err)
+	}
+}
+
+// An agent that is told to stop leaves a moment before agent 0 is told: that is no loss.
+func TestSignalToOneBeforeAllMet(t *testing.T) {
+	w := newWorld(t, []int{1, 1, 1}, "say", "x") // agent 2 never comes
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	c := &w.agents[0]
+	// Agent 0 is told when the other one has left, and before it acts on that.
+	c.Log = slog.New(&onFirst{c.Log.Handler(), "store: client left", func() { cancel(SignalError{Sig: syscall.SIGTERM}) }})
+	ended := w.begin(ctx, 0)
+	theirs, cancelTheirs := context.WithCancelCause(t.Context())
+	defer cancelTheirs(nil)
+	go func() {
+		testkit.Eventually(t, "agent 1 to come", func() bool { return strings.Contains(w.log.String(), "an agent came") })
+		cancelTheirs(SignalError{Sig: syscall.SIGTERM})
+	}()
+	if v, err := Run(theirs, w.agents[1]); err == nil || v.Cause != "cancelled" {
+		t.Errorf("agent 1 ended with %+v, %v", v, err)
+	}
+	if r := <-ended; r.err == nil || r.Cause != "cancelled" || r.Exit != 143 {
+		t.Errorf("agent 0 ended with %+v", r)
+	}
+}
+
+// Slurm may kill agent 0 before the workers' grace is over: its verdict is there by then.
+func TestVerdictBeforeTheWorkersEnd(t *testing.T) {
+	w := newWorld(t, []int{1}, "orphan") // ignores TERM
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	ended := make(chan result, 1)
+	go func() {
+		v, err := Run(ctx, w.agents[0])
+		ended <- result{v, err, 0}
+	}()
+	w.awaitMarks("orphan")
+	cancel(SignalError{Sig: syscall.SIGTERM})
+	testkit.Eventually(t, "the verdict", func() bool {
+		v, err := w.dir.Verdict(1)
+		return err == nil && v.Cause == "cancelled" && v.Exit == 143
+	})
+	select {
+	case r := <-ended:
+		t.Errorf("the run is over: %+v", r)
+	default:
+	}
+	for _, pid := range w.processes() {
+		must(t, exec.Command("kill", "-9", pid).Run())
+	}
+	w.agree([]result{<-ended})
+}
+
+// Workers' children end with them, and one that leaves the group and keeps the output open
+// does not hold up the run.
+func TestChildrenOfWorkers(t *testing.T) {
+	t.Run("of a worker that is done", func(t *testing.T) {
+		w := newWorld(t, []int{1}, "child", "0")
+		if v := w.agree(w.run()); v.Cause != "done" {
+			t.Errorf("verdict is %+v", v)
+		}
+		if got := w.logOf("n1", 0, "out"); got != "parent's last word\n" {
+			t.Errorf("log is %q", got)
+		}
+	})
+	t.Run("of a worker that fails", func(t *testing.T) {
+		w := newWorld(t, []int{1}, "child", "4")
+		if v := w.agree(w.run()); v.Exit != 4 {
+			t.Errorf("verdict is %+v", v)
+		}
+	})
+	t.Run("that left the group", func(t *testing.T) {
+		w := newWorld(t, []int{1}, "child", "0", "setsid")
+		if v := w.agree(w.run()); v.Cause != "done" || strings.Contains(w.log.String(), "output still waits") {
+			t.Errorf("verdict is %+v, and agent 0 logged %s", v, w.log.String())
+		}
+		if got := w.logOf("n1", 0, "out"); got != "parent's last word\n" {
+			t.Errorf("log is %q", got)
+		}
+		for _, pid := range w.processes() { // not the agent's to find
+			must(t, exec.Command("kill", "-9", pid).Run())
+		}
+	})
+	t.Run("that left the group, and are swept", func(t *testing.T) {
+		w := newWorld(t, []int{1}, "child", "0", "setsid")
+		w.agents[0].Sweep = true
+		if v := w.agree(w.run()); v.Cause != "done" {
+			t.Errorf("verdict is %+v", v)
+		}
+		if left := w.processes(); len(left) != 0 {
+			t.Errorf("processes are left: %v", left)
+		}
+	})
+}
+
+// An agent that is lost with its worker at work is lost work, although all that report are done.
+func TestLostAfterTheOthersAreDone(t *testing.T) {
+	for range 3 { // whatever agent 0 is at by then
+		w := newWorld(t, []int{1, 1}, "wait", "0")
+		w.agents[0].Command = append(w.agents[0].Command[:1:1], "say", "x")
+		agent := w.away(1)
+		first := w.begin(t.Context(), 0)
+		w.awaitMarks("1")
+		testkit.Eventually(t, "the end of agent 0's worker", func() bool { return strings.Contains(w.log.String(), "worker ended") })
+		must(t, agent.Process.Kill())
+		if r := <-first; r.Cause != "node" || r.Exit == 0 || len(r.Nodes) != 1 || r.Nodes[0] != "n2" {
+			t.Errorf("verdict is %+v", r.Verdict)
+		}
+	}
+}
+
+// So it is where all were told to stop, and the others have ended with 0.
+func TestLostWhileStopping(t *testing.T) {
+	w := newWorld(t, []int{1, 1}, "wait", "0")
+	w.agents[1].Command = []string{"/bin/sh", "-c", "trap '' TERM; : > $LAUNCH_TEST_FOLDER/1; while :; do sleep 0.05; done"}
+	agent := w.away(1)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	first := w.begin(ctx, 0)
+	w.awaitMarks("0", "1")
+	cancel(SignalError{Sig: syscall.SIGTERM})
+	testkit.Eventually(t, "the end of agent 0's worker", func() bool { return strings.Contains(w.log.String(), "worker ended") })
+	must(t, agent.Process.Kill())
+	if r := <-first; r.Cause == "done" || r.Exit == 0 || r.Saved {
+		t.Errorf("verdict is %+v", r.Verdict)
+	}
+}

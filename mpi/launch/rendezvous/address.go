@@ -1,0 +1,258 @@
+package rendezvous
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"ddpbatch/mpi/launch/reach"
+)
+
+// localNetwork is what Network.Interface allows of this machine's addresses.
+type localNetwork struct {
+	choice reach.Choice
+	addrs  []netip.Addr // the likeliest first; none: it says nothing
+}
+
+// network reads what may be used here. Agents of one machine have loopback addresses, and a single one needs no other.
+func (c Config) network() (localNetwork, error) {
+	if c.Interface == "" || c.Count == 1 || c.onLoopback() {
+		return localNetwork{}, nil
+	}
+	choice, err := reach.ParseInterface(c.Interface)
+	if err != nil {
+		return localNetwork{}, err
+	}
+	links, err := reach.Links()
+	if err != nil {
+		return localNetwork{}, fmt.Errorf("on %s: %w", c.Host, err)
+	}
+	addrs, err := choice.Addresses(links)
+	if err != nil {
+		return localNetwork{}, fmt.Errorf("on %s: %w", c.Host, err)
+	}
+	return localNetwork{choice: choice, addrs: addrs}, nil
+}
+
+// onLoopback tells whether agents meet on this machine alone.
+func (c Config) onLoopback() bool { return c.OneMachine || isLoopback(c.MasterAddr) }
+
+// oneNode tells whether all agents are on one node.
+func (c Config) oneNode() bool {
+	return c.Count == 1 || len(c.Local) > 0 && c.Local[0].Nodes == 1
+}
+
+// hosts are what agent 0 listens on, for the other agents and ddpbatch's own workers: what Interface allows, and otherwise all, since
+// which one the others reach is theirs to find out.
+func (n localNetwork) hosts(c Config) []string {
+	switch {
+	case c.Count == 1, c.Exchange != nil && c.oneNode():
+		return []string{Loopback}
+	case isLoopback(c.MasterAddr):
+		return []string{c.MasterAddr}
+	case len(n.addrs) == 0:
+		return []string{""}
+	}
+	var list []string
+	for _, addr := range n.addrs {
+		list = append(list, addr.String())
+	}
+	return list
+}
+
+// offered are the addresses of hosts as others know them.
+func (n localNetwork) offered(c Config) ([]netip.Addr, error) {
+	switch {
+	case c.oneNode():
+		return []netip.Addr{netip.MustParseAddr(Loopback)}, nil
+	case len(n.addrs) > 0:
+		return n.addrs, nil
+	}
+	links, err := reach.Links()
+	if err != nil {
+		return nil, err
+	}
+	return n.choice.Addresses(links)
+}
+
+// own is the address of this machine that its workers use, where a connection to agent 0 has this one. It is another one, of which
+// warn tells, where that network is not among those that Interface allows.
+func (n localNetwork) own(local netip.Addr) (addr netip.Addr, warn string) {
+	if len(n.addrs) == 0 || local.IsLoopback() {
+		return local, ""
+	}
+	first := n.addrs[0]
+	for _, allowed := range n.addrs {
+		if allowed == local {
+			return local, ""
+		}
+		if first.BitLen() != local.BitLen() && allowed.BitLen() == local.BitLen() {
+			first = allowed
+		}
+	}
+	return first, fmt.Sprintf("the way to agent 0 goes by %s, which the interface asked for does not allow; the workers use %s", local, first)
+}
+
+// WorkerInterface is the interface that leads this node's workers to the other nodes, and whether it is the only one, or the user has
+// chosen it; "": it is not known, or a loopback one.
+func (r *Rendezvous) WorkerInterface() (name string, chosen bool) {
+	addr, err := netip.ParseAddr(r.workerAddr)
+	if err != nil || addr.IsLoopback() {
+		return "", false
+	}
+	links, err := reach.Links()
+	if err != nil {
+		return "", false
+	}
+	return reach.NameOf(links, addr), len(r.localNetwork.addrs) > 0 || len(reach.Choice{}.Names(links)) == 1
+}
+
+// sameHost tells whether two names are of one machine, as far as names can say: "n1" and "n1.cluster" are.
+func sameHost(a, b string) bool {
+	label := func(name string) string {
+		if _, err := netip.ParseAddr(name); err == nil {
+			return name
+		}
+		first, _, _ := strings.Cut(name, ".")
+		return cmp.Or(first, name)
+	}
+	return strings.EqualFold(label(a), label(b))
+}
+
+// lookAgain is how often the name service is asked for a name that it does not know.
+const lookAgain = time.Second
+
+// SplitEndpoint reads where agents without numbers meet.
+func SplitEndpoint(endpoint string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(endpoint)
+	if err == nil {
+		port, err = strconv.Atoi(text)
+	}
+	if err != nil || !mayBeHost(host) || !isPort(port) {
+		return "", 0, fmt.Errorf("%q is no endpoint to meet at: write host:port, with a host's name or address and a port from 1 to 65535", endpoint)
+	}
+	return host, port, nil
+}
+
+// mayBeHost tells whether some name service may ever know a host by this name, or it is an address.
+func mayBeHost(name string) bool {
+	const ofNames = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
+	if strings.Contains(name, ":") {
+		_, err := netip.ParseAddr(name)
+		return err == nil
+	}
+	return name != "" && !strings.Contains("."+name, "..") && strings.Trim(name, ofNames) == ""
+}
+
+// claimEndpoint makes the agent that c is for, which has no number, agent 0, if the endpoint is on this machine and nobody
+// here has it already (EADDRINUSE); nil where it is for another machine to serve.
+func (c Config) claimEndpoint(ctx context.Context, n localNetwork) (net.Listener, error) {
+	here, err := c.awaitHere(ctx)
+	if !here || err != nil {
+		return nil, err
+	}
+	// On all interfaces, unless a loopback address is meant: a machine may know itself by one (127.0.1.1 in
+	// /etc/hosts), which the others cannot reach.
+	l, err := listenOn(n.hosts(c), c.Ports[0])
+	if err != nil {
+		return nil, fmt.Errorf("serve the endpoint %s: %w", c.Endpoint, err)
+	}
+	return l, nil
+}
+
+// awaitHere is isHere, once the name service knows the name: a machine that starts late may be in it late.
+func (c Config) awaitHere(ctx context.Context) (here bool, err error) {
+	ctx, cancel := context.WithDeadlineCause(ctx, c.joinEnd(), ErrTimeout)
+	defer cancel()
+	var last atomic.Pointer[reach.Try] // that was answered
+	last.Store(&reach.Try{Addr: c.Endpoint})
+	defer c.sayEvery(func(since time.Duration) {
+		c.Log.Warn("the endpoint's host is not found yet", "endpoint", c.Endpoint, "since", since, "error", cmp.Or(last.Load().Err, "no answer"))
+	})()
+	tick := time.NewTicker(lookAgain)
+	defer tick.Stop()
+	for {
+		here, err := c.isHere(ctx)
+		var dns *net.DNSError
+		if !errors.As(err, &dns) {
+			return here, err
+		}
+		if ctx.Err() == nil { // else it was cut short, and what came before says more
+			last.Store(&reach.Try{Addr: c.Endpoint, Err: dns.Error(), Count: last.Load().Count + 1})
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			why := context.Cause(ctx)
+			if errors.Is(why, ErrTimeout) {
+				why = fmt.Errorf("within %v: %w", c.JoinTimeout, why)
+			}
+			row := reach.AgentTries{From: c.Host, Tries: []reach.Try{*last.Load()}}
+			return false, &NotMetError{fmt.Errorf("%s did not find the endpoint's host %s: %w", c.who(), c.MasterAddr, why), []reach.AgentTries{row}}
+		}
+	}
+}
+
+// isHere tells whether the endpoint's name or address is one of this machine. The error may be a net.DNSError.
+func (c Config) isHere(ctx context.Context) (bool, error) {
+	addrs, err := c.Resolve(ctx, "ip", c.MasterAddr)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("find the endpoint's host: %w", err)
+	case len(addrs) == 0:
+		return false, fmt.Errorf("find the endpoint's host: %s has no address", c.MasterAddr)
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return false, fmt.Errorf("list this machine's addresses: %w", err)
+	}
+	for _, addr := range addrs {
+		addr = addr.Unmap()
+		if addr.IsLoopback() && (c.onLoopback() || sameHost(c.MasterAddr, c.Host)) {
+			return true, nil
+		}
+		for _, o := range own {
+			if ipNet, ok := o.(*net.IPNet); ok && ipNet.IP.Equal(addr.AsSlice()) {
+				return true, nil
+			}
+		}
+	}
+	if first := addrs[0].Unmap(); first.IsLoopback() {
+		return false, misnamed(c.MasterAddr, first, c.Host)
+	}
+	return false, nil
+}
+
+// warnOfElsewhere tells agent 0 that the address it was given by hand is not its own machine's: the others look for it there, and it would
+// wait for them without a reason. It is no error, since a forwarded address is nobody's own.
+func (c Config) warnOfElsewhere(ctx context.Context) {
+	if !c.MasterGiven || c.Count == 1 {
+		return
+	}
+	if here, err := c.isHere(ctx); !here && ctx.Err() == nil {
+		c.Log.Warn("this is node 0, and --master-addr, where the other nodes look for it, is no address of its own as far as it can tell", "addr", c.MasterAddr, "error", err)
+	}
+}
+
+func hostOnly(addr net.Addr) string {
+	host, _, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return Loopback
+	}
+	return host
+}
+
+// isLoopback tells whether only this machine reaches addr.
+func isLoopback(addr string) bool {
+	ip := net.ParseIP(addr)
+	return ip != nil && ip.IsLoopback() || strings.EqualFold(addr, "localhost")
+}
+
+const Loopback = "127.0.0.1"

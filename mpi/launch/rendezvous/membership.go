@@ -1,0 +1,404 @@
+package rendezvous
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Participant is another agent's connection, as agent 0 sees it. Its fields belong to the membership, under its lock; Index and Host do
+// not change while it has a part in a round.
+type Participant struct {
+	Index int    // its number; 0: it has none
+	Host  string // its node; "": it has not said yet
+
+	nonce string      // what it calls itself, unlike any other connection
+	join  joinRequest // what it said of itself
+	local string      // the address of agent 0's machine that it reached
+
+	watched time.Time // when agent 0 last looked whether it beats; zero: never
+	lostAt  time.Time // zero: it is not lost
+	why     string    // it is
+
+	gone  chan struct{} // closed when it is lost
+	ended chan struct{} // closed when its connection has ended
+}
+
+func newParticipant(nonce, local string) *Participant {
+	return &Participant{nonce: nonce, local: local, gone: make(chan struct{}), ended: make(chan struct{})}
+}
+
+// Gone is closed when it is lost.
+func (p *Participant) Gone() <-chan struct{} { return p.gone }
+
+// Why tells why it is lost, once it is.
+func (p *Participant) Why() string { return p.why }
+
+// isGone tells whether it is lost.
+func (p *Participant) isGone() bool {
+	select {
+	case <-p.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// membership is agent 0's list of the other agents: who is connected, and which number each has. An agent keeps its
+// number as long as its connection lives; then another may get it.
+type membership struct {
+	mine       joinRequest   // agent 0's own
+	oneMachine bool          // nodes are pretended ones of this machine
+	changed    chan struct{} // receives when somebody got a number, was lost, or rejecting
+
+	mu         sync.Mutex
+	connected  map[string]*Participant // those that are connected, by nonce
+	numbered   []*Participant          // those that have a number, by it
+	waiting    []*Participant          // those that came when no number was free, in order
+	begun      bool                    // the first round has
+	closedWith *assignment             // what who is in no round is told once there will be no other
+	lost       *Participant            // the first that had a number and was lost before the first round
+	rejecting  []joinRequest           // of those that cannot take part, in order; agent 0 is the first
+	agent0Addr string                  // the address of this machine that another agent reached
+}
+
+func newMembership(mine joinRequest) *membership {
+	r := &membership{mine: mine, changed: make(chan struct{}, 1), connected: make(map[string]*Participant), numbered: make([]*Participant, mine.Count)}
+	if mine.Rejects != nil {
+		r.rejecting = []joinRequest{mine}
+	}
+	return r
+}
+
+// agentName names an agent's connection.
+func agentName(nonce string) string { return "agent/" + nonce }
+
+// connect notes a connection; nil where it is no agent's. local is the address of this machine that it reached.
+func (r *membership) connect(name string, local net.Addr) *Participant {
+	nonce, ok := strings.CutPrefix(name, "agent/")
+	if !ok || !isNonce(nonce) {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.connected[nonce] != nil {
+		return nil // nobody else can know it
+	}
+	// An agent beside this one may come by a loopback address, where /etc/hosts
+	// gives the master's name one; that is no use to the others.
+	if r.agent0Addr == "" || isLoopback(r.agent0Addr) {
+		r.agent0Addr = hostOnly(local)
+	}
+	p := newParticipant(nonce, hostOnly(local))
+	r.connected[nonce] = p
+	return p
+}
+
+// disconnect notes that a connection has ended.
+func (r *membership) disconnect(name string) {
+	nonce, _ := strings.CutPrefix(name, "agent/")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p := r.connected[nonce]; p != nil {
+		r.lose(p, connectionEnded)
+		delete(r.connected, nonce)
+		close(p.ended)
+	}
+}
+
+// drop counts an agent as lost whose connection may live on; false where it is already.
+func (r *membership) drop(p *Participant, why string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lose(p, why)
+}
+
+// lose frees a participant's number, for the one that has waited longest. mu is held.
+func (r *membership) lose(p *Participant, why string) bool {
+	if p.isGone() {
+		return false
+	}
+	p.lostAt, p.why = time.Now(), why
+	close(p.gone)
+	r.waiting = slices.DeleteFunc(r.waiting, func(w *Participant) bool { return w == p })
+	if p.Index != 0 {
+		r.numbered[p.Index] = nil
+		if !r.begun {
+			r.lost = cmp.Or(r.lost, p)
+		}
+		if len(r.waiting) > 0 {
+			r.give(r.waiting[0], p.Index)
+			r.waiting = slices.Delete(r.waiting, 0, 1)
+		}
+	}
+	r.notify()
+	return true
+}
+
+// join gives who has said what it is a number. The answer is nil where it is to wait for a round, or is lost.
+func (r *membership) join(p *Participant, j joinRequest) *assignment {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p.isGone() {
+		return nil
+	}
+	p.join, p.Host = j, j.Host
+	if r.closedWith != nil {
+		return r.closedWith
+	}
+	if j.Rejects != nil {
+		r.rejecting = append(r.without(j), j)
+		r.notify()
+		return &assignment{Rejected: j.Rejects}
+	}
+	if err := r.admit(p, j); err != nil {
+		return &assignment{Rejected: RejectionOf(err)}
+	}
+	r.notify()
+	return nil
+}
+
+func (r *membership) admit(p *Participant, j joinRequest) error {
+	if r.begun || j.Index >= len(r.numbered) { // else that it does not fit is for all to hear
+		if err := r.mine.compatible(j); err != nil {
+			return err
+		}
+	}
+	if isLoopback(p.local) && !r.oneMachine && !sameHost(j.Host, r.mine.Host) {
+		return fmt.Errorf("the agent on %s reached the one on %s by %s, where no other node could reach either of them; meet at an address that all nodes have",
+			j.Host, r.mine.Host, p.local)
+	}
+	index := j.Index
+	if index < 0 {
+		index = r.free()
+	}
+	switch {
+	case index < 0:
+		r.waiting = append(r.waiting, p)
+		return nil
+	case index == 0 || index >= len(r.numbered):
+		return fmt.Errorf("two agents say that they are agent %d: on %s and on %s; give each a number of its own", index, r.mine.Host, j.Host)
+	case r.numbered[index] != nil:
+		return fmt.Errorf("two agents say that they are agent %d: on %s and on %s; give each a number of its own", index, r.numbered[index].Host, j.Host)
+	}
+	r.give(p, index)
+	return nil
+}
+
+// nodeOf is the node of a participant, as it said; "": it has not said yet.
+func (r *membership) nodeOf(p *Participant) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return p.Host
+}
+
+// free is the lowest number that nobody has; -1: there is none.
+func (r *membership) free() int {
+	for index := 1; index < len(r.numbered); index++ {
+		if r.numbered[index] == nil {
+			return index
+		}
+	}
+	return -1
+}
+
+func (r *membership) give(p *Participant, index int) {
+	r.rejecting = r.without(p.join) // what was wrong there is mended
+	r.numbered[index], p.Index, p.join.Index = p, index, index
+}
+
+// without is rejecting less this agent, if it came before. mu is held.
+func (r *membership) without(j joinRequest) []joinRequest {
+	return slices.DeleteFunc(r.rejecting, j.isOf)
+}
+
+// watched notes that agent 0 looks whether a participant beats, and returns the time.
+func (r *membership) watched(p *Participant) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.watched = time.Now()
+	return p.watched
+}
+
+func (r *membership) notify() {
+	select {
+	case r.changed <- struct{}{}:
+	default: // who looks sees all changes at once
+	}
+}
+
+// count is how many agents can take part, agent 0 among them, and those that have come and cannot.
+func (r *membership) count() (able int, rejecting []joinRequest) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mine.Rejects == nil {
+		able++
+	}
+	for _, p := range r.numbered {
+		if p != nil {
+			able++
+		}
+	}
+	return able, slices.Clone(r.rejecting)
+}
+
+// withNumbers lists those that have a number, in order.
+func (r *membership) withNumbers() []*Participant {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(r.numbered), func(p *Participant) bool { return p == nil })
+}
+
+// Agents is how many agents can have a part in a round, agent 0 among them.
+func (r *Rendezvous) Agents() int { return 1 + len(r.membership.withNumbers()) }
+
+// begin is withNumbers, and from now on a loss is a member's.
+func (r *membership) begin() []*Participant {
+	r.mu.Lock()
+	r.begun = true
+	r.mu.Unlock()
+	return r.withNumbers()
+}
+
+// close ends the admission: whoever has no part in a round is told so from now on. It returns those that are here.
+func (r *membership) close(answer assignment) []*Participant {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closedWith = &answer
+	return r.presentLocked()
+}
+
+// present lists everybody who is connected and not lost.
+func (r *membership) present() []*Participant {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.presentLocked()
+}
+
+func (r *membership) presentLocked() []*Participant {
+	var list []*Participant
+	for _, p := range r.connected {
+		if !p.isGone() {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// firstLost is the first agent that was lost before the first round; nil: none was.
+func (r *membership) firstLost() *Participant {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lost
+}
+
+// missing lists the agents that have not come.
+func (r *membership) missing() []int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var list []int
+	for index := 1; index < len(r.numbered); index++ {
+		if r.numbered[index] == nil && !slices.ContainsFunc(r.rejecting, func(d joinRequest) bool { return d.Index == index }) {
+			list = append(list, index)
+		}
+	}
+	return list
+}
+
+// hosts names each agent's node: of those that have come as they said, of the others the nodes that are short of agents. layout is how many
+// each node has; which are where, nothing tells.
+func (r *membership) hosts(layout map[string]int) []string {
+	const most = 4
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	left := maps.Clone(layout)
+	left[r.mine.Host]--
+	names := make([]string, len(r.numbered))
+	names[0] = r.mine.Host
+	for index, p := range r.numbered {
+		if p != nil {
+			names[index] = p.Host
+			left[p.Host]--
+		}
+	}
+	for _, d := range r.rejecting {
+		if d.Index > 0 {
+			left[d.Host]--
+		}
+	}
+	maps.DeleteFunc(left, func(_ string, n int) bool { return n <= 0 })
+	short := strings.Join(slices.Sorted(maps.Keys(left)), " or ")
+	if len(left) == 0 || len(left) > most {
+		short = unnamed
+	}
+	for index, name := range names {
+		names[index] = cmp.Or(name, short)
+	}
+	return names
+}
+
+// address is where this machine can be reached; fallback where nobody came.
+func (r *membership) address(fallback string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return cmp.Or(r.agent0Addr, fallback)
+}
+
+// waitGone waits until everybody who is here has left, but no longer than d.
+func (r *membership) waitGone(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for _, p := range r.present() {
+		select {
+		case <-p.ended:
+		case <-timer.C:
+			return
+		}
+	}
+}
+
+// WhyLost is why an agent that has not reported is lost; "": it is not.
+func (r *Rendezvous) WhyLost(p *Participant) string {
+	r.membership.mu.Lock()
+	defer r.membership.mu.Unlock()
+	return p.why
+}
+
+// StoodStill tells whether this agent, agent 0, stood still shortly before it lost one of a round's; an older standstill, as when the
+// whole job was suspended, has nothing to do with it.
+func (r *Rendezvous) StoodStill(l *Layout) bool {
+	return r.membership.stood(l.Participants, r.stoodStillAt.Load())
+}
+
+// SilentHosts lists the nodes of a round, less agent 0's own, whose agents were lost without their connection's having ended.
+func (r *Rendezvous) SilentHosts(l *Layout) []string {
+	return r.membership.silent(l.Participants, r.cfg.Host)
+}
+
+// stood tells whether this agent stood still just before it lost one of the participants, or about then at, which may be nil.
+func (r *membership) stood(participants []*Participant, at *time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(participants, func(p *Participant) bool {
+		return !p.lostAt.IsZero() &&
+			(!p.watched.IsZero() && p.lostAt.Sub(p.watched) >= Standstill || at != nil && p.lostAt.Sub(*at).Abs() <= 2*Standstill)
+	})
+}
+
+// silent lists the nodes, less own, whose agents were lost without their connection's having ended.
+func (r *membership) silent(participants []*Participant, own string) (hosts []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range participants {
+		if p.isGone() && p.why == silence && p.Host != own {
+			hosts = append(hosts, p.Host)
+		}
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
+}

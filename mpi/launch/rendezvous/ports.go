@@ -1,0 +1,344 @@
+package rendezvous
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// listen opens the port that agents meet at. Where it can be told, it is any. Otherwise it is one that all know; where those are taken,
+// which anybody on this machine can do, it is any again, and agent 0 tells it in the run directory.
+func (c Config) listen(n localNetwork) (net.Listener, error) {
+	if c.Count == 1 || c.Exchange != nil {
+		return listenFirst(n.hosts(c), anyPort)
+	}
+	l, err := listenFirst(n.hosts(c), c.Ports)
+	if err != nil {
+		err = fmt.Errorf("listen for the other agents: %w", err)
+	}
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return l, err
+	}
+	if err = fmt.Errorf("%w (%s)", err, holders(c.Ports)); c.RunDir == nil {
+		return nil, fmt.Errorf("%w: end who holds them (ss -tlnp shows the programs), give another --master-port, "+
+			"or start with srun --mpi=pmi2, which needs no port that is known beforehand", err)
+	}
+	l, failed := listenFirst(n.hosts(c), anyPort)
+	if failed != nil {
+		return nil, errors.Join(err, failed)
+	}
+	if failed := c.savePort(portOf(l)); failed != nil {
+		return nil, errors.Join(err, failed, l.Close())
+	}
+	c.Log.Warn("this agent listens at another port, which the run directory tells the others", "port", portOf(l), "error", err)
+	return l, nil
+}
+
+// savedPort is what agent 0 writes to its own file in reach/, where every other agent writes what it has tried.
+type savedPort struct {
+	Port int `json:"port"`
+}
+
+func (c Config) savePort(port int) error {
+	text, err := json.Marshal(savedPort{port})
+	if err != nil {
+		return err
+	}
+	return c.RunDir.WriteReach(c.Attempt, 0, text)
+}
+
+// errNoSavedPort: agent 0 has left no port, as a rule because it listens at one of those that all know.
+var errNoSavedPort = errors.New("agent 0 tells of no other port")
+
+// savedPort is the port that agent 0 has left. Whoever may have written it: an agent proves itself there.
+func (c Config) savedPort() (int, error) {
+	text, err := c.RunDir.Reach(c.Attempt, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, errNoSavedPort
+	}
+	var left savedPort
+	if err == nil {
+		err = json.Unmarshal(text, &left)
+	}
+	if err == nil && !isPort(left.Port) {
+		err = fmt.Errorf("%d is not a port", left.Port)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the port of agent 0 in the run directory: %w", err)
+	}
+	return left.Port, nil
+}
+
+// holders tells whose processes on this machine listen on ports, for a message.
+func holders(ports []int) string {
+	users := make(map[int]string)
+	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} { // proc(5)
+		text, err := os.ReadFile(name)
+		if err != nil {
+			continue // one line says less
+		}
+		for line := range strings.Lines(string(text)) {
+			fields := strings.Fields(line)
+			if len(fields) < 8 || fields[3] != "0A" { // listening
+				continue
+			}
+			_, hex, _ := strings.Cut(fields[1], ":")
+			if port, err := strconv.ParseUint(hex, 16, 16); err == nil && slices.Contains(ports, int(port)) {
+				users[int(port)] = "of user " + fields[7]
+			}
+		}
+	}
+	var said []string
+	for _, port := range ports {
+		who := users[port]
+		if who == "" {
+			who = "of nobody who listens: another run has claimed it, or a program has bound it"
+		}
+		said = append(said, fmt.Sprintf("%d: %s", port, who))
+	}
+	return strings.Join(said, ", ")
+}
+
+// portRanges lie outside Linux's default range for outgoing connections,
+// 32768-60999 (ip(7), ip_local_port_range), so that no client happens to hold
+// one of them.
+var portRanges = [...]struct{ first, count uint64 }{{61000, 4536}, {20000, 12768}}
+
+// Ports lists up to n ports in an order that the seed decides: every node that
+// knows the seed (cluster, job, step, restart) tries the same ones, and two jobs
+// on a node try others. The ports from 61000 to 65535 come first, then those from 20000
+// to 32767; none comes twice.
+func Ports(seed string, n int) []int {
+	sum := sha256.Sum256([]byte(seed))
+	start, stride := binary.BigEndian.Uint64(sum[:8]), binary.BigEndian.Uint64(sum[8:16])
+	var list []int
+	for _, r := range portRanges {
+		// Steps of a length that has no factor in common with the range visit
+		// each port once.
+		step := stride%r.count + 1
+		for gcd(step, r.count) != 1 {
+			step++
+		}
+		for i := uint64(0); i < r.count && len(list) < n; i++ {
+			list = append(list, int(r.first+(start%r.count+i*step)%r.count))
+		}
+	}
+	return list
+}
+
+func gcd(a, b uint64) uint64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// takePort claims the first port of the list that nobody listens on, at any of the hosts, and that no other run on this machine has
+// claimed, and listens on it; 0 is one that the kernel chooses. It claims first: a run whose worker is still to bind a port has
+// nothing but the claim. Anybody can claim ports: where all are, a port that the kernel chooses is taken without a claim.
+func takePort(hosts []string, ports []int) (net.Listener, io.Closer, error) {
+	return takePortBy(claimPort, hosts, ports)
+}
+
+// claimer is claimPort.
+type claimer func(host string, port int) (io.Closer, error)
+
+func takePortBy(claim claimer, hosts []string, ports []int) (net.Listener, io.Closer, error) {
+	var last error
+	for _, port := range ports {
+		l, claimed, err := claim.listen(hosts, port)
+		if err == nil {
+			return l, claimed, nil
+		}
+		last = err
+		if !errors.Is(err, syscall.EADDRINUSE) && !errors.Is(err, syscall.EACCES) {
+			break // no other port will do better
+		}
+	}
+	if errors.Is(last, errClaimed) && slices.Contains(ports, 0) {
+		l, err := listenOn(hosts, 0)
+		return l, noClaim{}, err
+	}
+	return nil, nil, fmt.Errorf("none of %d ports can be used: %w", len(ports), last)
+}
+
+// noClaim stands in the place of a claim.
+type noClaim struct{}
+
+func (noClaim) Close() error { return nil }
+
+func (claim claimer) listen(hosts []string, port int) (l net.Listener, claimed io.Closer, err error) {
+	if port == 0 {
+		if l, err = listenOn(hosts, 0); err != nil {
+			return nil, nil, err
+		}
+		if claimed, err = claim("", portOf(l)); err != nil {
+			return nil, nil, errors.Join(err, l.Close())
+		}
+		return l, claimed, nil
+	}
+	if claimed, err = claim("", port); err != nil {
+		return nil, nil, err
+	}
+	if l, err = listenOn(hosts, port); err != nil {
+		return nil, nil, errors.Join(err, claimed.Close())
+	}
+	return l, claimed, nil
+}
+
+// listenFirst is takePort for those who go on listening, which is claim enough.
+func listenFirst(hosts []string, ports []int) (net.Listener, error) {
+	l, claim, err := takePort(hosts, ports)
+	if err != nil {
+		return nil, err
+	}
+	if err := claim.Close(); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// anyPort has takePort take a port that the kernel chooses; what is free on one of several hosts may not be on another.
+var anyPort = make([]int, 16)
+
+func joinPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
+
+// portClaims begins the names of claims.
+const portClaims = "@ddpbatch/master-port/"
+
+// claimPort holds a port for a run whose worker is to bind it, so that no other run on this machine takes it: the ranks of both would
+// meet in one store. host is the one address that it will be bound at; "": any. A TCP listener would keep the worker out, so the claim is an
+// abstract unix socket named by the port: the kernel keeps these by network namespace, whoever the user is, as it does ports, and ends them
+// with the process (unix(7)). The error of a port that another run has claimed is EADDRINUSE.
+func claimPort(host string, port int) (io.Closer, error) {
+	claim, err := net.Listen("unix", portClaims+joinPort(host, port))
+	if err == nil && isClaimedBeside(host, port) {
+		err = errors.Join(syscall.EADDRINUSE, claim.Close())
+	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("%w: %w", errClaimed, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("claim port %d for this run: %w", port, err)
+	}
+	return claim, nil
+}
+
+// errClaimed: somebody on this machine has claimed a port.
+var errClaimed = errors.New("another run has claimed it")
+
+// isClaimedBeside tells whether a port is claimed at one address, where this claim is for any, or the other way round: their names differ.
+// Each claims before it looks, so of two that begin at one moment none may go on.
+func isClaimedBeside(own string, port int) bool {
+	sockets, err := os.ReadFile("/proc/net/unix")
+	if err != nil {
+		return false // whoever binds the port second will find out
+	}
+	for line := range strings.Lines(string(sockets)) {
+		fields := strings.Fields(line) // the eighth is the name, whose first byte, 0, is shown as @
+		if len(fields) != 8 {
+			continue
+		}
+		claim, ok := strings.CutPrefix(fields[7], portClaims)
+		host, text, err := net.SplitHostPort(claim)
+		if ok && err == nil && text == strconv.Itoa(port) && host != own && (host == "" || own == "") {
+			return true
+		}
+	}
+	return false
+}
+
+// listenOn listens on one port of all hosts. The hosts' listeners are one.
+func listenOn(hosts []string, port int) (net.Listener, error) {
+	var all []net.Listener
+	for _, host := range hosts {
+		l, err := net.Listen("tcp", joinPort(host, port))
+		if err != nil {
+			for _, l := range all {
+				l.Close()
+			}
+			return nil, err
+		}
+		all = append(all, l)
+		port = portOf(l)
+	}
+	if len(all) == 1 {
+		return all[0], nil
+	}
+	return together(all), nil
+}
+
+func portOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
+
+// listeners is several listeners as one, on the addresses of several networks.
+type listeners struct {
+	all      []net.Listener
+	accepted chan accepted
+	closing  chan struct{}
+	once     sync.Once
+	tasks    sync.WaitGroup
+}
+
+type accepted struct {
+	conn net.Conn
+	err  error
+}
+
+func together(all []net.Listener) *listeners {
+	l := &listeners{all: all, accepted: make(chan accepted), closing: make(chan struct{})}
+	for _, one := range all {
+		l.tasks.Go(func() { l.accept(one) })
+	}
+	return l
+}
+
+func (l *listeners) accept(one net.Listener) {
+	for {
+		conn, err := one.Accept()
+		select {
+		case l.accepted <- accepted{conn, err}:
+		case <-l.closing:
+			if err == nil {
+				conn.Close()
+			}
+			return
+		}
+	}
+}
+
+// Accept is net.Listener's.
+func (l *listeners) Accept() (net.Conn, error) {
+	select {
+	case a := <-l.accepted:
+		return a.conn, a.err
+	case <-l.closing:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends all of them.
+func (l *listeners) Close() error {
+	var errs []error
+	l.once.Do(func() {
+		close(l.closing)
+		for _, one := range l.all {
+			errs = append(errs, one.Close())
+		}
+		l.tasks.Wait()
+	})
+	return errors.Join(errs...)
+}
+
+// Addr is that of the first.
+func (l *listeners) Addr() net.Addr { return l.all[0].Addr() }

@@ -1,0 +1,119 @@
+package rendezvous
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Who has come and cannot take part is not missing. One that comes again can.
+func TestRejectingIsNotMissing(t *testing.T) {
+	r := newMembership(joinRequest{Host: "n1", Count: 4})
+	m := &Rendezvous{cfg: Config{World: World{Count: 4, Hosts: []string{"n1", "n2", "n3", "n4"}}, Admission: Admission{MinCount: 2, JoinTimeout: time.Second}}, membership: r}
+	rejects := joinRequest{Index: 1, Host: "n2", Count: 4, Rejects: &Rejection{Message: "agent 1 on n2 cannot take part: it is full"}}
+	for range 2 { // it is one agent
+		r.join(newParticipant(newNonce(), ""), rejects)
+	}
+	if able, rejecting := r.count(); able != 1 || len(rejecting) != 1 {
+		t.Errorf("%d can take part, %+v cannot", able, rejecting)
+	}
+	if got, want := m.missingError().Error(), "2 of 4 agents came within 1s; missing: agent 2 (n3), agent 3 (n4); agent 1 on n2 cannot take part: it is full"; !strings.HasPrefix(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	rejects.Rejects = nil
+	r.join(newParticipant(newNonce(), ""), rejects)
+	if able, rejecting := r.count(); able != 2 || len(rejecting) != 0 {
+		t.Errorf("where it has come again %d can take part, %+v cannot", able, rejecting)
+	}
+
+	// At an endpoint they have no numbers, and one machine may have several.
+	full := &Rejection{Message: "the agent on n2 cannot take part: it is full"}
+	one := joinRequest{Index: -1, ID: "1", Host: "n2", Count: 3}
+	other := joinRequest{Index: -1, ID: "2", Host: "n2", Count: 3}
+	rejectingOf := func(j joinRequest) joinRequest { j.Rejects = full; return j }
+	for name, tc := range map[string]struct {
+		come            []joinRequest
+		able, rejecting int
+	}{
+		"one declines, the other comes": {[]joinRequest{rejectingOf(one), other}, 2, 1},
+		"one comes, the other declines": {[]joinRequest{other, rejectingOf(one)}, 2, 1},
+		"both decline":                  {[]joinRequest{rejectingOf(one), rejectingOf(other)}, 1, 2},
+		"one declines twice":            {[]joinRequest{rejectingOf(one), rejectingOf(one)}, 1, 1},
+		"one declines, and comes":       {[]joinRequest{rejectingOf(one), one}, 2, 0},
+	} {
+		r := newMembership(joinRequest{Host: "n1", Count: 3})
+		for _, j := range tc.come {
+			r.join(newParticipant(newNonce(), ""), j)
+		}
+		if able, rejecting := r.count(); able != tc.able || len(rejecting) != tc.rejecting {
+			t.Errorf("%s: %d can take part, %+v cannot", name, able, rejecting)
+		}
+	}
+}
+
+// Where one was lost and another rejects, those that come later hear it: what was to be waited for the first reason does not cut that short.
+func TestRejectionAfterALossIsReceived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newMembership(joinRequest{Host: "n1", Count: 4})
+		m := &Rendezvous{cfg: Config{
+			World:     World{Count: 4},
+			Admission: Admission{MinCount: 4, JoinTimeout: time.Hour},
+			Log:       slog.New(slog.DiscardHandler),
+		}, membership: r}
+		ended := make(chan error, 1)
+		go func() { ended <- m.gather(t.Context()) }()
+		lost := newParticipant("1", "")
+		r.join(lost, joinRequest{Index: 1, Host: "n2", Count: 4})
+		r.drop(lost, silence)
+		synctest.Wait()
+		r.join(newParticipant("2", ""), joinRequest{Index: 2, Host: "n3", Count: 4, Rejects: &Rejection{Message: "its disk is full"}})
+		time.Sleep(2 * time.Second) // of the bubble's clock
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			t.Fatalf("agent 0 has ended before the last one came: %v", err)
+		default:
+		}
+		r.join(newParticipant("3", ""), joinRequest{Index: 3, Host: "n4", Count: 4})
+		if err := <-ended; err == nil || err.Error() != "its disk is full" {
+			t.Errorf("the last one hears %v", err)
+		}
+	})
+}
+
+// More agents may come than the run can have: those that reject are no reason to end it where enough are there.
+func TestSparesMayReject(t *testing.T) {
+	r := &Rendezvous{cfg: Config{World: World{Count: 3}, Admission: Admission{MinCount: 2}}, membership: newMembership(joinRequest{Host: "n1", Count: 3})}
+	rejecting := []joinRequest{{Rejects: &Rejection{Message: "one"}}, {Rejects: &Rejection{Message: "two"}}}
+	if why, _ := r.whyImpossible(2, rejecting); why != nil {
+		t.Errorf("with two of two to three agents it cannot begin: %v", why)
+	}
+	if why, _ := r.whyImpossible(1, rejecting); why == nil {
+		t.Error("with one agent, and two that cannot take part, it waits for the second")
+	}
+}
+
+// So it is where the agent waits for others, and has lost one.
+func TestSignalAtTheLastMomentBeforeAllMet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newMembership(joinRequest{Host: "n1", Count: 3})
+		m := &Rendezvous{cfg: Config{
+			World:     World{Count: 3},
+			Admission: Admission{MinCount: 3, JoinTimeout: time.Hour},
+			Log:       slog.New(slog.DiscardHandler),
+		}, membership: r}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		lost := newParticipant("1", "")
+		r.join(lost, joinRequest{Index: 1, Host: "n2", Count: 3})
+		r.drop(lost, connectionEnded)
+		cancel(SignalError{Sig: syscall.SIGTERM})
+		if err := m.gather(unnoticed{ctx}); !errors.As(err, &SignalError{}) {
+			t.Errorf("ended with %v, want the signal", err)
+		}
+	})
+}

@@ -1,0 +1,137 @@
+package rendezvous
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"syscall"
+
+	"ddpbatch/mpi/store"
+)
+
+// services are what agent 0 has for the workers of one round.
+type services struct {
+	servers []*store.Server // that they meet in
+	claim   io.Closer       // of the MASTER_PORT that was chosen for them; nil: they were given one
+}
+
+func (s *services) close() error {
+	var errs []error
+	for _, server := range s.servers {
+		errs = append(errs, server.Close())
+	}
+	if s.claim != nil {
+		errs = append(errs, s.claim.Close())
+	}
+	*s = services{}
+	return errors.Join(errs...)
+}
+
+// serveWorkers begins the services of a round and decides its ports. Those of the round before have ended.
+func (r *Rendezvous) serveWorkers(lay *Layout) error {
+	c := r.cfg
+	if c.Builtin {
+		ports := Ports(fmt.Sprint(c.RunID, "/workers/", lay.Attempt, "/", lay.Round), 256)
+		l, err := listenFirst(r.hosts(c), append(ports, anyPort...))
+		if err != nil {
+			return fmt.Errorf("serve a store for the workers: %w", err)
+		}
+		lay.WorkerPort = portOf(l)
+		r.serve(l, store.ServerConfig{Secret: c.Secret, Binding: c.workerBinding(lay.Attempt), Log: c.Log})
+	}
+	if c.TorchStore {
+		return r.serveTorch(lay)
+	}
+	l, err := r.listenAtMasterPort(lay, c.masterHost())
+	if err != nil {
+		return err
+	}
+	lay.MasterPort = portOf(l)
+	return l.Close() // the worker of rank 0 is to bind it
+}
+
+// serveTorch serves PyTorch's TCPStore at MASTER_PORT. Its wire knows no proof, so it is on the job's interface
+// alone, whose address is the workers' MASTER_ADDR then: a name may mean another one on this machine than on the others.
+func (r *Rendezvous) serveTorch(lay *Layout) error {
+	l, err := r.listenAtMasterPort(lay, lay.Listen)
+	if err != nil {
+		return err
+	}
+	lay.TorchStore, lay.MasterAddr, lay.MasterPort = true, lay.Listen, portOf(l)
+	r.serve(l, store.ServerConfig{
+		Secret: r.cfg.Secret, Binding: r.cfg.workerBinding(lay.Attempt), Torch: true, TorchPrefix: "torch/", Log: r.cfg.Log,
+	})
+	return nil
+}
+
+func (r *Rendezvous) serve(l net.Listener, cfg store.ServerConfig) {
+	r.services.servers = append(r.services.servers, store.Serve(l, cfg))
+}
+
+// listenAtMasterPort listens on what the workers of a round get as MASTER_PORT: the port that was given, or one that is free now and was
+// no round's before, since what is left of the workers before may still hold or dial that. It is claimed until the round ends.
+func (r *Rendezvous) listenAtMasterPort(lay *Layout, host string) (net.Listener, error) {
+	c := r.cfg
+	if c.MasterPort != 0 { // claimed for the whole run
+		l, err := listenOn([]string{host}, c.MasterPort)
+		if err != nil {
+			return nil, c.masterPortTaken(err)
+		}
+		return l, nil
+	}
+	if !c.TorchStore {
+		host = "" // what other programs bind is free, whatever the address
+	}
+	var ports []int
+	if lay.Round == 0 {
+		ports = slices.Clone(c.Ports)
+	}
+	// No other agent on this machine has the same nonce.
+	ports = append(ports, Ports(fmt.Sprint(c.RunID, r.nonce, lay.Round), 256)...)
+	ports = slices.DeleteFunc(ports, func(port int) bool { return r.ports[port] })
+	l, claim, err := takePort([]string{host}, append(ports, anyPort...))
+	if err != nil {
+		return nil, fmt.Errorf("find a MASTER_PORT for the workers: %w", err)
+	}
+	r.services.claim, r.ports[portOf(l)] = claim, true
+	return l, nil
+}
+
+// claimMasterPort holds a MASTER_PORT that was given for as long as the run lasts. nil: no port was given.
+func (c Config) claimMasterPort() (io.Closer, error) {
+	if c.MasterPort == 0 {
+		return nil, nil
+	}
+	claim, err := claimPort(c.masterHost(), c.MasterPort)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("the workers' MASTER_PORT is to be %d, which another run on this machine was given, too: "+
+			"give each run a --master-port of its own, or, on one node or under Slurm, leave it out, and a free one is taken", c.MasterPort)
+	case err != nil:
+		return nil, err
+	}
+	if c.TorchStore { // which is at one address, see serveTorch
+		return claim, nil
+	}
+	l, err := listenOn([]string{c.masterHost()}, c.MasterPort)
+	if err != nil {
+		return nil, errors.Join(c.masterPortTaken(err), claim.Close())
+	}
+	return claim, l.Close()
+}
+
+func (c Config) masterPortTaken(err error) error {
+	return fmt.Errorf("the workers' MASTER_PORT is to be %d, which cannot be listened on (%w): "+
+		"end who has it (ss -tanp shows who), or give another --master-port", c.MasterPort, err)
+}
+
+// masterHost is where the worker of rank 0 may bind MASTER_PORT: as a rule on all addresses, whatever MASTER_ADDR says, but the pretend nodes
+// of one machine have an address each.
+func (c Config) masterHost() string {
+	if c.OneMachine {
+		return c.MasterAddr
+	}
+	return ""
+}

@@ -1,0 +1,245 @@
+package rendezvous
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"ddpbatch/internal/auth"
+)
+
+// chosenPorts has so many runs on one machine choose the MASTER_PORT of a round at once, from one list, and returns them when all have.
+// The workers of none have bound it yet. The runs' rounds end with end.
+func chosenPorts(t *testing.T, runs int, torchStore func(run int) bool) (ports []int, end func()) {
+	t.Helper()
+	list := Ports(rand.Text(), runs) // what two steps of one seed have
+	all, layouts := make([]*Rendezvous, runs), make([]*Layout, runs)
+	var wg sync.WaitGroup
+	for i := range runs {
+		c := Config{
+			Identity:   Identity{RunID: "test"},
+			World:      World{Count: 1},
+			Network:    Network{Ports: list},
+			TorchStore: torchStore(i),
+			Log:        slog.New(slog.DiscardHandler),
+		}
+		all[i], layouts[i] = newRendezvous(t.Context(), c, localNetwork{}), &Layout{Listen: Loopback}
+		wg.Go(func() {
+			if err := all[i].serveWorkers(layouts[i]); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, l := range layouts {
+		ports = append(ports, l.MasterPort)
+	}
+	return ports, func() {
+		for _, r := range all {
+			must(t, r.services.close())
+		}
+	}
+}
+
+// freePort finds one that nobody listens on or has claimed now.
+func freePort(ports []int) (int, error) {
+	l, err := listenFirst([]string{""}, ports)
+	if err != nil {
+		return 0, err
+	}
+	return portOf(l), l.Close()
+}
+
+// Whoever claims all the ports that a run tries keeps it from none.
+func TestMasterPortsAreClaimed(t *testing.T) {
+	secret, err := auth.NewSecret()
+	must(t, err)
+	c := Config{
+		Identity: Identity{RunID: rand.Text(), Secret: secret},
+		World:    World{Count: 1},
+		Network:  Network{Ports: Ports(rand.Text(), 4)},
+		Log:      slog.New(slog.DiscardHandler),
+		Builtin:  true,
+	}
+	r := newRendezvous(t.Context(), c, localNetwork{})
+	claimed := slices.Concat(c.Ports, Ports(fmt.Sprint(c.RunID, r.nonce, 0), 256), Ports(c.RunID+"/workers/0/0", 256))
+	for _, port := range claimed {
+		claim, err := claimPort("", port)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
+		must(t, err)
+		defer claim.Close()
+	}
+	l := &Layout{}
+	must(t, r.serveWorkers(l))
+	defer r.services.close()
+	if l.MasterPort == 0 || slices.Contains(claimed, l.MasterPort) {
+		t.Errorf("MASTER_PORT is %d", l.MasterPort)
+	}
+	if l.WorkerPort == 0 || slices.Contains(claimed, l.WorkerPort) {
+		t.Errorf("the store of ddpbatch's own workers is at %d", l.WorkerPort)
+	}
+}
+
+// Even where somebody has claimed every port there is.
+func TestEveryPortIsClaimed(t *testing.T) {
+	all := func(_ string, port int) (io.Closer, error) {
+		return nil, fmt.Errorf("claim port %d: %w: %w", port, errClaimed, syscall.EADDRINUSE)
+	}
+	l, claim, err := takePortBy(all, []string{Loopback}, append(Ports(rand.Text(), 4), anyPort...))
+	must(t, err)
+	defer l.Close()
+	if err := claim.Close(); err != nil || portOf(l) == 0 {
+		t.Errorf("port %d, %v", portOf(l), err)
+	}
+}
+
+// Two runs that begin at once have both found the port free, as the worker that is to bind it does so later.
+func TestMasterPortOfAnotherRun(t *testing.T) {
+	c := Config{Network: Network{MasterPort: givenPort(t), MasterAddr: "n1"}}
+	first, err := c.claimMasterPort()
+	must(t, err)
+	worker, err := net.Listen("tcp", fmt.Sprintf(":%d", c.MasterPort))
+	must(t, err) // the claim leaves the port to the worker
+	must(t, worker.Close())
+
+	c.MasterAddr = "n1.cluster" // another name of it
+	if _, err := c.claimMasterPort(); err == nil || !strings.Contains(err.Error(), "which another run on this machine was given, too") {
+		t.Errorf("claimed once more: %v", err)
+	}
+	must(t, first.Close())
+	again, err := c.claimMasterPort()
+	must(t, err)
+	must(t, again.Close())
+}
+
+// Pretended nodes have an address each, and their runs do not meet; but the worker of rank 0 on a real one has all addresses of the machine.
+func TestMasterPortOfASimulation(t *testing.T) {
+	c := Config{Network: Network{MasterPort: givenPort(t), MasterAddr: "n1"}}
+	taken := func(c Config) {
+		t.Helper()
+		if _, err := c.claimMasterPort(); err == nil || !strings.Contains(err.Error(), "which another run on this machine was given, too") {
+			t.Errorf("claimed for %q: %v", c.MasterAddr, err)
+		}
+	}
+	second, third := c, c
+	second.OneMachine, second.MasterAddr = true, "127.0.0.2"
+	third.OneMachine, third.MasterAddr = true, "127.0.0.3"
+	real, err := c.claimMasterPort()
+	must(t, err)
+	taken(second)
+	must(t, real.Close())
+
+	one, err := second.claimMasterPort()
+	must(t, err)
+	two, err := third.claimMasterPort()
+	must(t, err)
+	taken(second)
+	taken(c)
+	other := c
+	other.MasterPort = givenPort(t)
+	elsewhere, err := other.claimMasterPort()
+	must(t, err)
+	must(t, elsewhere.Close())
+	must(t, one.Close())
+	taken(c)
+	must(t, two.Close())
+	real, err = c.claimMasterPort()
+	must(t, err)
+	must(t, real.Close())
+}
+
+// PyTorch's store, where the agent serves it, is at one address alone.
+func TestMasterPortOfTheTorchStore(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.2:0")
+	must(t, err)
+	defer l.Close()
+	c := Config{Network: Network{MasterPort: portOf(l), MasterAddr: "n1"}}
+	if _, err := c.claimMasterPort(); err == nil || !strings.Contains(err.Error(), "cannot be listened on") {
+		t.Errorf("a worker is to bind all addresses, and it was claimed: %v", err)
+	}
+	c.TorchStore = true
+	claim, err := c.claimMasterPort()
+	must(t, err)
+	must(t, claim.Close())
+}
+
+// Rank 0 binds its port long after the agent has chosen it: until then, and until the round ends, nobody else may have that one.
+func TestMasterPortOfEachRun(t *testing.T) {
+	const trials, runs = 20, 8
+	for _, row := range []struct {
+		name       string
+		torchStore func(run int) bool
+	}{
+		{"rank 0 serves", func(int) bool { return false }},
+		{"every second agent serves", func(run int) bool { return run%2 == 0 }},
+	} {
+		for range trials {
+			ports, end := chosenPorts(t, runs, row.torchStore)
+			if slices.Sort(ports); len(slices.Compact(slices.Clone(ports))) != runs {
+				t.Errorf("%s: runs at once have the ports %v", row.name, ports)
+			}
+			for _, port := range ports { // as a later run finds it, and one of another user, whom permissions do not matter to
+				if _, err := listenFirst([]string{""}, []int{port}); !errors.Is(err, syscall.EADDRINUSE) {
+					t.Errorf("%s: port %d is a run's, and taken: %v", row.name, port, err)
+				}
+			}
+			end()
+			for _, port := range ports {
+				claim, err := claimPort("", port)
+				if err != nil {
+					t.Errorf("%s: the round has ended, and its port is claimed: %v", row.name, err)
+					continue
+				}
+				must(t, claim.Close())
+			}
+		}
+	}
+}
+
+// A claim holds for every user of the machine, and a network namespace has ports, and claims, of its own.
+func TestMasterPortOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to be another user and in another network namespace")
+	}
+	port := givenPort(t)
+	claim, err := claimPort("", port)
+	must(t, err)
+	defer claim.Close()
+	for _, row := range []struct {
+		name, want string
+		as         syscall.SysProcAttr
+	}{
+		{"another user", "true false", syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 54321, Gid: 54321}}},
+		{"another namespace", "false true", syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}},
+	} {
+		cmd := exec.Command("/proc/self/exe") // whose folder the user cannot enter
+		cmd.Env, cmd.SysProcAttr = []string{claimSwitch + "=" + fmt.Sprint(port)}, &row.as
+		out, err := cmd.CombinedOutput()
+		if errors.Is(err, syscall.EPERM) {
+			t.Skipf("%s: this root may not: %v", row.name, err)
+		}
+		if err != nil || string(out) != row.want {
+			t.Errorf("%s: is it taken, is it claimed: %s, %v; want %s", row.name, out, err, row.want)
+		}
+	}
+}
+
+// givenPort is one that nobody has, nor is given by the kernel meanwhile.
+func givenPort(t *testing.T) int {
+	t.Helper()
+	port, err := freePort(Ports(rand.Text(), 16))
+	must(t, err)
+	return port
+}

@@ -1,0 +1,192 @@
+package supervise
+
+import (
+	"cmp"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"ddpbatch/mpi/launch/device"
+	"ddpbatch/mpi/launch/rendezvous"
+)
+
+// workerEnviron is the environment of one worker: what it inherits, less every name
+// that only an agent may set, plus torchrun's variables and ddpbatch's own.
+func workerEnviron(r *round, p rendezvous.Ranks, devices device.Share, files workerFiles) []string {
+	c := r.cfg
+	own := torchVariables(c, p, r.layout.MasterPort)
+	own = append(own, ddpbatchVariables(r, p, devices, files)...)
+	own = append(own, slurmVariables(c, p)...)
+	own = withDevices(own, devices)
+	drop := make(map[string]bool)
+	for _, v := range own {
+		drop[v.name] = true
+	}
+	var env []string
+	has := make(map[string]bool)
+	for _, entry := range c.Env {
+		name, _, ok := strings.Cut(entry, "=")
+		if ok && name != "" && !drop[name] {
+			env = append(env, entry)
+			has[name] = true
+		}
+	}
+	for _, v := range own {
+		if !v.absent {
+			env = append(env, v.name+"="+v.value)
+		}
+	}
+	for _, v := range append(defaults(devices), r.socketVariables(p)...) {
+		if !has[v.name] {
+			env = append(env, v.name+"="+v.value)
+		}
+	}
+	return env
+}
+
+// RankEnviron lists torchrun's variables, as NAME=value, for a rank that no agent starts.
+func (c Config) RankEnviron(p rendezvous.Ranks, masterPort int) []string {
+	var env []string
+	for _, v := range torchVariables(c, p, masterPort) {
+		if !v.absent {
+			env = append(env, v.name+"="+v.value)
+		}
+	}
+	return env
+}
+
+// variable is a name that workers get from their agent alone: with this value,
+// or not at all, whatever the agent itself inherited (an agent may be the
+// worker of another one).
+type variable struct {
+	name, value string
+	absent      bool
+}
+
+func number(name string, n int) variable { return variable{name: name, value: strconv.Itoa(n)} }
+
+// text is a variable that is absent where there is nothing to say.
+func text(name, value string) variable {
+	return variable{name: name, value: value, absent: value == ""}
+}
+
+// torchVariables are those that torchrun gives to a worker
+// (torch.distributed.run, "Environment Variables"), and NODE_RANK.
+func torchVariables(c Config, p rendezvous.Ranks, masterPort int) []variable {
+	useAgentStore := "False"
+	if c.TorchStore {
+		useAgentStore = "True"
+	}
+	return []variable{
+		number("RANK", p.Rank),
+		number("LOCAL_RANK", p.LocalRank),
+		number("WORLD_SIZE", p.WorldSize),
+		number("LOCAL_WORLD_SIZE", p.LocalWorldSize),
+		number("GROUP_RANK", p.NodeRank),
+		number("GROUP_WORLD_SIZE", p.Nodes),
+		number("NODE_RANK", p.NodeRank),
+		text("ROLE_NAME", cmp.Or(c.Role, "default")),
+		number("ROLE_RANK", p.Rank),
+		number("ROLE_WORLD_SIZE", p.WorldSize),
+		text("MASTER_ADDR", c.MasterAddr),
+		number("MASTER_PORT", masterPort),
+		number("TORCHELASTIC_RESTART_COUNT", c.Restarts),
+		number("TORCHELASTIC_MAX_RESTARTS", c.MaxRestarts),
+		text("TORCHELASTIC_RUN_ID", cmp.Or(c.TorchID, c.RunID)),
+		// True makes every rank a client of a store that the launcher
+		// serves in torch's own protocol; without one, rank 0 would wait for ever.
+		text("TORCHELASTIC_USE_AGENT_STORE", useAgentStore),
+	}
+}
+
+// ddpbatchVariables are ddpbatch's own (docs/cli.md, "run"), and torchrun's error file, which lies with
+// the logs. The secret, and where to use it, are for ddpbatch's own workers only.
+func ddpbatchVariables(r *round, p rendezvous.Ranks, devices device.Share, files workerFiles) []variable {
+	c := r.cfg
+	var runDir, deadline string
+	if c.RunDir != nil {
+		runDir = c.RunDir.Path()
+	}
+	if !c.Deadline.IsZero() {
+		deadline = strconv.FormatInt(c.Deadline.Unix(), 10)
+	}
+	ownCores := ""
+	if devices.Own {
+		ownCores = "1"
+	}
+	inner := []variable{
+		text("DDPBATCH_SECRET", c.Secret.Hex()),
+		text("DDPBATCH_STORE", net.JoinHostPort(cmp.Or(r.rdzv.Agent0Addr(), r.rdzv.WorkerAddr()), strconv.Itoa(r.layout.WorkerPort))),
+		text("DDPBATCH_LISTEN", r.rdzv.WorkerAddr()),
+		text("DDPBATCH_RUN_ID", c.RunID),
+		number("DDPBATCH_ATTEMPT", c.Attempt),
+		text("DDPBATCH_FLIGHT_FILE", files.flight),
+		text("DDPBATCH_OWN_CORES", ownCores),
+	}
+	for i := range inner {
+		inner[i].absent = inner[i].absent || !c.Builtin
+	}
+	if c.Builtin { // which has the secret itself
+		inner = append(inner, variable{name: "DDPBATCH_SECRET_FILE", absent: true})
+	}
+	return append(inner,
+		text("DDPBATCH_RUN_DIR", runDir),
+		text("DDPBATCH_CHECKPOINT_DIR", c.CheckpointDir),
+		text("DDPBATCH_STOP_FILE", c.StopFile),
+		text("DDPBATCH_DEADLINE", deadline), // seconds since 1970
+		text("DDPBATCH_HEARTBEAT_FILE", r.private.workersPath(files.heartbeat)),
+		number("DDPBATCH_ROUND", r.layout.Round),
+		text("DDPBATCH_COOKIE", r.cookie),
+		text("TORCHELASTIC_ERROR_FILE", r.private.workersPath(files.errorFile)),
+	)
+}
+
+// slurmVariables tell a worker how many cores the job asked for it. What srun says is of the agent's task, and so of all workers of the
+// node together; data loaders start as many processes as they read there.
+func slurmVariables(c Config, p rendezvous.Ranks) []variable {
+	if p.LocalWorldSize == 1 || len(c.Local) > 0 {
+		return nil
+	}
+	return []variable{
+		{name: "SLURM_CPUS_PER_TASK", value: strconv.Itoa(c.CPUsPerTask), absent: c.CPUsPerTask == 0},
+		{name: "SLURM_TRES_PER_TASK", absent: true}, // the same, since Slurm 24.05: "cpu=8"
+	}
+}
+
+// withDevices has the GPUs that the worker sees, and its LOCAL_RANK among them, take the place of what was said of them.
+func withDevices(own []variable, devices device.Share) []variable {
+	for _, entry := range devices.Env {
+		name, value, _ := strings.Cut(entry, "=")
+		own = slices.DeleteFunc(own, func(v variable) bool { return v.name == name })
+		own = append(own, text(name, value))
+	}
+	return own
+}
+
+// defaults are set where the user did not. torchrun's OMP_NUM_THREADS is 1,
+// which leaves cores idle; without it every rank would use all of them.
+func defaults(devices device.Share) []variable {
+	return []variable{
+		number("OMP_NUM_THREADS", devices.Threads),
+		number("TORCH_NCCL_ASYNC_ERROR_HANDLING", 1),
+	}
+}
+
+// socketVariables tell a foreign command's libraries which interface leads to the other nodes: that of the connection to the other
+// agents. Gloo and TensorPipe would otherwise take the address that the host name has, on many machines a loopback one. NCCL, which
+// knows fast networks by itself, is told only where there is nothing to choose or the user has chosen.
+func (r *round) socketVariables(p rendezvous.Ranks) []variable {
+	if r.cfg.Builtin || p.Nodes < 2 || r.cfg.OneMachine {
+		return nil
+	}
+	name, chosen := r.rdzv.WorkerInterface()
+	if name == "" {
+		return nil // they choose for themselves
+	}
+	list := []variable{text("GLOO_SOCKET_IFNAME", name), text("TP_SOCKET_IFNAME", name)}
+	if chosen {
+		list = append(list, text("NCCL_SOCKET_IFNAME", "="+name)) // exactly this one
+	}
+	return list
+}

@@ -1,0 +1,367 @@
+package supervise
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"ddpbatch/internal/vfs"
+	"ddpbatch/mpi/launch/output"
+	"ddpbatch/mpi/launch/rendezvous"
+
+	"golang.org/x/sys/unix"
+)
+
+// workerFiles are the files of one worker in one round, by this process's paths; "": none.
+type workerFiles struct {
+	output.Paths
+	errorFile string // TORCHELASTIC_ERROR_FILE
+	flight    string // DDPBATCH_FLIGHT_FILE
+	heartbeat string // DDPBATCH_HEARTBEAT_FILE
+	stacks    string // see stacks
+}
+
+// logsOf says where a worker's files go: below --log-dir, or in the run directory, where there is one.
+func (r *round) logsOf(p rendezvous.Ranks) (l workerFiles, err error) {
+	c := r.cfg
+	if c.RunDir != nil {
+		path := func(stream string) string { return c.RunDir.LogPath(c.Attempt, c.Host, p.Rank, stream) }
+		l = workerFiles{Paths: output.Paths{Out: path("out"), Err: path("err")}, errorFile: path("error.json"), flight: path("flight.jsonl")}
+	}
+	if r.agent.logDir != nil {
+		l.Paths, l.errorFile, err = r.agent.logDir.Worker(r.layout.Round, p.LocalRank)
+	}
+	l.heartbeat, l.stacks = r.heartbeatOf(p), r.stacksOf(p, l)
+	if l.errorFile == "" {
+		l.errorFile = r.privateFile(p, "error.json") // which is read before the folder is removed; stacks are for people
+	}
+	return l, err
+}
+
+// filtered says where the lines of all of this agent's workers go that the filters let through.
+func (r *round) filtered() (output.Paths, error) {
+	c := r.cfg
+	switch {
+	case len(c.Output.OutFilters)+len(c.Output.ErrFilters) == 0:
+		return output.Paths{}, nil
+	case r.agent.logDir != nil:
+		return r.agent.logDir.Filtered(r.layout.Round)
+	case c.RunDir == nil:
+		return output.Paths{}, nil
+	}
+	path := func(stream string) string {
+		return strings.TrimSuffix(c.RunDir.LogPath(c.Attempt, c.Host, 0, stream), "0."+stream) + "filtered." + stream
+	}
+	return output.Paths{Out: path("out"), Err: path("err")}, nil
+}
+
+// openOutput begins to carry the workers' output of this round.
+func (r *round) openOutput() (*output.Mux, error) {
+	paths, err := r.filtered()
+	if err != nil {
+		return nil, err
+	}
+	c := r.cfg
+	if c.Output.PrefixSeveral && r.layout.World == 1 {
+		c.Output.Prefix = ""
+	}
+	return output.NewMux(c.Output, output.To{Stdout: c.Stdout, Stderr: c.Stderr, Filtered: paths}, c.Log)
+}
+
+// privateName begins the names of private folders.
+const privateName = "ddpbatch-agent-"
+
+// privateAge is how old a private folder is before it may be taken for one that is left behind: its agent locks it as soon as it is there.
+const privateAge = time.Minute
+
+// privateParents are where private folders may be, the best first: on this node, and in memory. Heartbeat files are changed once a second by
+// every rank, which the run directory's file server need not hear.
+func privateParents() []string { return []string{"/dev/shm", os.TempDir()} }
+
+// privateFolder is a folder of an agent's own on its node. It is locked as long as the agent lives. Safe for concurrent use.
+//
+// Everybody sees its name, and once the system has removed it (systemd-logind does at a user's last logout) anybody can make another
+// folder of that name. So the files are in a folder within it whose name only the agent and its workers know: a worker's paths lead to
+// nothing that another user has made. The agent itself goes by the descriptor that it holds.
+type privateFolder struct {
+	path   string
+	secret string // name of the folder within
+
+	lockPath  func(path string) (*os.File, error) // lockFolder
+	removeAll func(path string) error             // os.RemoveAll
+
+	mu    sync.Mutex
+	lock  *os.File // the folder itself, flock(2), under one number for as long as it is open; nil once it is removed
+	names []string // of the files that are to be there
+}
+
+// errTaken: the folder was removed, and somebody else has made one of its name.
+var errTaken = errors.New("another folder has its name")
+
+// newPrivate makes a folder in the first of parents where that can be done, and removes those that dead agents of this host left there.
+func newPrivate(parents []string, host string) (*privateFolder, error) {
+	var errs []error
+	for _, parent := range parents {
+		p, err := privateIn(parent, host)
+		if err == nil {
+			sweepPrivate(parent, host)
+			return p, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+func privateIn(parent, host string) (*privateFolder, error) {
+	path, err := os.MkdirTemp(parent, privateName+"*"+ofHost(host))
+	if err != nil {
+		return nil, err
+	}
+	p := &privateFolder{path: path, secret: rand.Text(), lockPath: lockFolder, removeAll: os.RemoveAll}
+	p.lock, err = p.open()
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// ofHost ends the names of a host's folders: where parent is on a file server, a lock may hold on its own host alone.
+func ofHost(host string) string { return "@" + host }
+
+// open locks the folder that was just made, and makes what is to be in it. Where that fails it removes the folder.
+func (p *privateFolder) open() (*os.File, error) {
+	lock, err := p.lockPath(p.path)
+	if err != nil { // another agent would sweep it
+		return nil, errors.Join(err, os.Remove(p.path))
+	}
+	if _, err := p.fill(lock); err != nil {
+		return nil, errors.Join(err, removeFolder(lock, p.path, p.removeAll), lock.Close())
+	}
+	return lock, nil
+}
+
+// fill makes the folder within, and the files that are to be there, unless that folder is there.
+func (p *privateFolder) fill(folder *os.File) (missing bool, err error) {
+	within := filepath.Join(descriptorPath(folder), p.secret)
+	if err := os.Mkdir(within, 0o700); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return false, nil
+		}
+		return true, err
+	}
+	for _, name := range p.names {
+		err = errors.Join(err, makeUnused(filepath.Join(within, name)))
+	}
+	return true, err
+}
+
+// lockFolder opens and locks a folder of this user's own that nobody else has locked. Workers do not inherit it (O_CLOEXEC).
+func lockFolder(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		err = vfs.CheckOwner(path, info)
+	}
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		err = fmt.Errorf("%s: others may read it (mode %04o)", path, info.Mode().Perm())
+	}
+	if err == nil {
+		err = os.NewSyscallError("flock "+path, unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB))
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// descriptorPath returns a path to an open folder, whatever has the folder's name by now.
+func descriptorPath(folder *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", folder.Fd()) }
+
+// removeFolder removes all that is in an open folder, and the folder itself if it still has that path.
+func removeFolder(folder *os.File, path string, removeAll func(string) error) error {
+	entries, err := os.ReadDir(descriptorPath(folder))
+	if errors.Is(err, fs.ErrNotExist) { // it was removed
+		err = nil
+	}
+	for _, entry := range entries {
+		err = errors.Join(err, removeAll(filepath.Join(descriptorPath(folder), entry.Name())))
+	}
+	if there, _ := isAt(folder, path); there {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
+}
+
+// isAt tells whether an open folder is what has that path.
+func isAt(folder *os.File, path string) (bool, error) {
+	now, err := os.Lstat(path)
+	if err != nil {
+		return false, err
+	}
+	info, err := folder.Stat()
+	return err == nil && os.SameFile(now, info), err
+}
+
+// sweepPrivate removes what this user's agents that were killed have left in parent on this host. What cannot be removed is tried again
+// by the next one.
+func sweepPrivate(parent, host string) {
+	entries, _ := os.ReadDir(parent)
+	for _, entry := range entries {
+		name := entry.Name()
+		if !strings.HasPrefix(name, privateName) || !strings.HasSuffix(name, ofHost(host)) {
+			continue
+		}
+		info, err := entry.Info()
+		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < privateAge {
+			continue
+		}
+		path := filepath.Join(parent, name)
+		if lock, err := lockFolder(path); err == nil {
+			_ = removeFolder(lock, path, os.RemoveAll)
+			lock.Close()
+		}
+	}
+}
+
+// restore makes the folder, or the one within, anew where somebody has removed it, and tells whether that was so; errTaken: somebody else
+// has made one of its name.
+func (p *privateFolder) restore() (gone bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lock == nil {
+		return false, nil
+	}
+	switch there, err := isAt(p.lock, p.path); {
+	case there:
+		return p.fill(p.lock)
+	case err == nil:
+		return true, errTaken
+	case !errors.Is(err, fs.ErrNotExist):
+		return false, err
+	}
+	if err := os.Mkdir(p.path, 0o700); err != nil {
+		return true, err
+	}
+	lock, err := p.open()
+	if err != nil {
+		return true, err // the next look makes it anew
+	}
+	defer lock.Close()
+	// The new folder takes over the descriptor's number, so that paths which descriptorPath has returned lead to it.
+	return true, os.NewSyscallError("dup3", unix.Dup3(int(lock.Fd()), int(p.lock.Fd()), unix.O_CLOEXEC))
+}
+
+// remove removes the folder with all that is in it.
+func (p *privateFolder) remove() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	err := errors.Join(removeFolder(p.lock, p.path, p.removeAll), p.lock.Close())
+	p.lock = nil
+	return err
+}
+
+// file makes an unused file and returns its path for this process, which is good until the folder is removed.
+func (p *privateFolder) file(name string) (path string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.names = append(p.names, name)
+	path = filepath.Join(descriptorPath(p.lock), p.secret, name)
+	return path, makeUnused(path)
+}
+
+// workersPath returns the path by which a worker finds the file that this process finds at path.
+func (p *privateFolder) workersPath(path string) string {
+	if p == nil {
+		return path
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if name, ours := strings.CutPrefix(path, descriptorPath(p.lock)+"/"); ours {
+		return filepath.Join(p.path, name)
+	}
+	return path
+}
+
+// makeUnused makes an empty file whose time says that no worker has changed it yet: see changed, and blame.ReadErrorFile.
+func makeUnused(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Chtimes(path, unused, unused))
+}
+
+// makePrivate makes the round's private folder where something is to lie in it: heartbeat files, and error files where there are neither a
+// run directory nor --log-dir. It returns what removes it; without one, only what these files would tell is not known.
+func (r *round) makePrivate() (remove func()) {
+	if r.cfg.HangAfter <= 0 && (r.cfg.RunDir != nil || r.agent.logDir != nil) {
+		return func() {}
+	}
+	host, err := os.Hostname() // of the machine: r.cfg's may be pretended
+	if err == nil {
+		r.private, err = newPrivate(privateParents(), host)
+	}
+	if err != nil {
+		r.cfg.Log.Warn("the workers have no heartbeat files, and no error files where there is no folder for logs", "error", err)
+		return func() {}
+	}
+	return func() {
+		if err := DoFS("remove the private folder", r.private.remove); err != nil {
+			r.cfg.Log.Warn("the folder of the workers' heartbeat and error files is left behind", "error", err)
+		}
+	}
+}
+
+// privateFile makes a worker's file in the private folder, and returns its path; "" where there is none.
+func (r *round) privateFile(p rendezvous.Ranks, name string) string {
+	if r.private == nil {
+		return ""
+	}
+	path, err := r.private.file(strconv.Itoa(p.Rank) + "." + name)
+	if err != nil { // the worker may still be able to
+		r.cfg.Log.Warn("a heartbeat or error file cannot be made for a worker", "rank", p.Rank, "error", err)
+	}
+	return path
+}
+
+// answerLimit is how long a file system may take to answer. One that hangs may take hours, and no signal ends a call to it.
+const answerLimit = time.Minute
+
+// CallFS returns what do returns, or, where that takes longer than answerLimit, an error that says so; do goes on by itself then, and must not
+// change anything that the caller reads.
+func CallFS[T any](what string, do func() (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	got := make(chan answer, 1)
+	go func() {
+		value, err := do()
+		got <- answer{value, err}
+	}()
+	timer := time.NewTimer(answerLimit)
+	defer timer.Stop()
+	select {
+	case a := <-got:
+		return a.value, a.err
+	case <-timer.C:
+		var none T
+		return none, fmt.Errorf("%s: the file system has not answered for %v", what, answerLimit)
+	}
+}
+
+// DoFS is answered for what has no result.
+func DoFS(what string, do func() error) error {
+	_, err := CallFS(what, func() (struct{}, error) { return struct{}{}, do() })
+	return err
+}

@@ -1,0 +1,273 @@
+package supervise
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"ddpbatch/internal/proc"
+	"ddpbatch/mpi/launch/rendezvous"
+	"ddpbatch/mpi/launch/watch"
+)
+
+// Workers hang when none of any node has given a sign of life for HangAfter: one that does may be what the others wait for.
+// So each agent tells agent 0 when its own have been quiet for so long, and when they are not any longer, and agent 0 decides. Times are
+// told as how long ago, since clocks differ.
+
+// quiet is what an agent says of its workers.
+type quiet struct {
+	Quiet bool        `json:"quiet"`           // they have given no sign of life for HangAfter, or have ended
+	Ranks []quietRank `json:"ranks,omitempty"` // those that have not ended
+}
+
+// quietRank is a worker that gives no signs of life.
+type quietRank struct {
+	Rank      int             `json:"rank"`
+	Host      string          `json:"host"`
+	For       time.Duration   `json:"for"`   // since its last sign
+	Beats     bool            `json:"beats"` // only its heartbeat file counts
+	Condition watch.Condition `json:"place"` // where it is
+}
+
+// quietReport is what agent 0 was told.
+type quietReport struct {
+	quiet
+	agent int
+	at    time.Time // on agent 0's clock
+}
+
+// hangWatch watches for signs of life of one agent's workers.
+type hangWatch struct {
+	watch   *watch.Watch
+	signs   signs
+	quiet   bool                // as was told
+	reports map[int]quietReport // at agent 0: what each agent said last
+}
+
+// signs is where signs of life of workers are looked for: processSigns, but in tests of who hangs.
+type signs interface {
+	samples(workers []*worker) ([]watch.Sample, error) // what is seen of them at this moment
+	where(w *worker) watch.Condition                   // where one is held up
+}
+
+// observeEvery is how often an agent looks: so rarely that it costs nothing, but several times in a limit that is short.
+func (c Config) observeEvery() time.Duration {
+	const times, seldom, often = 20, 15 * time.Second, time.Second
+	return min(max(c.HangAfter/times, often), seldom, c.HangAfter/8)
+}
+
+// watchForHangs begins to watch the workers, all of which have been started. The result ends it.
+func (s *Supervisor) watchForHangs() (end func()) {
+	if s.cfg.HangAfter <= 0 || s.mine != nil || len(s.workers) == 0 {
+		return func() {}
+	}
+	s.hangWatch = &hangWatch{
+		watch: watch.New(s.cfg.HangAfter, len(s.workers)), signs: &processSigns{newHeartbeats(s.round, s.workers)}, reports: make(map[int]quietReport),
+	}
+	tick := time.NewTicker(s.cfg.observeEvery())
+	s.observeDue = tick.C
+	return tick.Stop
+}
+
+// observe looks at the workers once, and tells what has changed. Once they are being stopped there is nothing to look for.
+func (s *Supervisor) observe() {
+	if s.mine != nil || s.outcome != nil || s.stop.stage > running {
+		s.observeDue = nil
+		return
+	}
+	samples, err := s.hangWatch.signs.samples(s.workers)
+	if err != nil {
+		s.cfg.Log.Warn("whether the workers give signs of life is not known", "error", err)
+		return
+	}
+	now := s.hangWatch.watch.Observe(time.Now(), samples)
+	if now == s.hangWatch.quiet {
+		return
+	}
+	said := quiet{Quiet: now}
+	if now {
+		said.Ranks = s.quietRanks()
+	}
+	if s.cfg.Index == 0 {
+		s.hangWatch.quiet = now
+		s.receiveQuiet(quietReport{said, 0, time.Now()})
+		return
+	}
+	select {
+	case s.control.quietOut <- said:
+		s.hangWatch.quiet = now
+	default: // agent 0 does not answer, as will be noticed; else it is said next time
+	}
+}
+
+// processSigns looks at processes, their output and their heartbeat files.
+type processSigns struct{ beats *heartbeats }
+
+func (p *processSigns) samples(workers []*worker) ([]watch.Sample, error) {
+	samples := make([]watch.Sample, len(workers))
+	beats := p.beats.look()
+	var leaders, at []int
+	for i, w := range workers {
+		samples[i] = watch.Sample{Heartbeat: beats[i], Logged: w.out.Grown() + w.errs.Grown(), Ended: !w.ended.IsZero()}
+		if w.ended.IsZero() {
+			leaders, at = append(leaders, w.process.Pid()), append(at, i)
+		}
+	}
+	if len(leaders) == 0 {
+		return samples, nil
+	}
+	usages, err := proc.Usages(leaders)
+	for i, u := range usages {
+		samples[at[i]].CPU, samples[at[i]].Stopped = u.CPU, u.Stopped()
+	}
+	return samples, err
+}
+
+func (p *processSigns) where(w *worker) watch.Condition { return watch.Where(w.process.Pid()) }
+
+// quietRanks are this agent's workers that give no sign, with where they are now.
+func (s *Supervisor) quietRanks() (list []quietRank) {
+	for _, q := range s.hangWatch.watch.Quiet() {
+		if len(list) == maxRanks {
+			break
+		}
+		w := s.workers[q.Worker]
+		condition := s.hangWatch.signs.where(w)
+		condition.Stopped = condition.Stopped || q.Stopped
+		list = append(list, quietRank{Rank: w.ranks.Rank, Host: s.cfg.Host, For: q.For, Beats: q.Beats, Condition: condition})
+	}
+	return list
+}
+
+// receiveQuiet is agent 0's: once all agents are quiet, and a worker is left anywhere, the run hangs.
+func (s *Supervisor) receiveQuiet(h quietReport) {
+	if s.hangWatch == nil || s.mine != nil || s.outcome != nil {
+		return
+	}
+	s.hangWatch.reports[h.agent] = h
+	var all []silentRank
+	for _, m := range s.round.layout.Members {
+		h := s.hangWatch.reports[m.Index]
+		if !h.Quiet {
+			return
+		}
+		for _, r := range h.Ranks {
+			all = append(all, silentRank{r, h.agent, h.at.Add(-r.For)})
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	s.hung = newHang(all, s.cfg.observeEvery())
+	s.propose(s.cfg.hangOutcome(s.hung, time.Now()))
+}
+
+// heartbeatWait is how long an agent waits for the file system to tell of the heartbeat files, before it goes on.
+const heartbeatWait = 50 * time.Millisecond
+
+// unused is the time of a file that no worker has changed yet.
+var unused = time.Unix(0, 0)
+
+// heartbeatOf is the file that a worker changes to show that it gets on; "": none.
+func (r *round) heartbeatOf(p rendezvous.Ranks) string {
+	if r.cfg.HangAfter <= 0 {
+		return ""
+	}
+	return r.privateFile(p, "heartbeat")
+}
+
+// heartbeats looks when the workers' heartbeat files were changed, and keeps their folder there. Where they lie on a file server, that may
+// not answer for long: then what was seen before counts.
+type heartbeats struct {
+	folder  *privateFolder // nil: there are no files
+	log     *slog.Logger
+	removed sync.Once // was told
+	taken   sync.Once // was told
+	paths   []string
+	seen    []time.Time
+	answers chan []time.Time // nil: nothing is being asked
+}
+
+func newHeartbeats(r *round, workers []*worker) *heartbeats {
+	h := &heartbeats{folder: r.private, log: r.cfg.Log, seen: make([]time.Time, len(workers))}
+	for _, w := range workers {
+		h.paths = append(h.paths, w.files.heartbeat)
+	}
+	return h
+}
+
+// look returns the times, zero where there is no file, or nobody has changed it. It leaves a goroutine behind for as long as the file
+// system does not answer, one at most.
+func (h *heartbeats) look() []time.Time {
+	if h.answers == nil {
+		answers := make(chan []time.Time, 1)
+		h.answers = answers
+		before := h.seen // nobody changes what it holds
+		go func() {
+			if h.keepFolder() {
+				answers <- changed(h.paths, before)
+				return
+			}
+			answers <- unknown(before)
+		}()
+	}
+	timer := time.NewTimer(heartbeatWait)
+	defer timer.Stop()
+	select {
+	case h.seen = <-h.answers:
+		h.answers = nil
+	case <-timer.C:
+	}
+	return h.seen
+}
+
+// keepFolder makes the folder anew where somebody has removed it; false: workers find another user's in its place.
+func (h *heartbeats) keepFolder() bool {
+	if h.folder == nil {
+		return true
+	}
+	switch gone, err := h.folder.restore(); {
+	case errors.Is(err, errTaken):
+		h.taken.Do(func() {
+			h.log.Warn("the folder of the workers' heartbeat files was removed, and somebody else has made one of its name; as long as that is "+
+				"there a worker that has beaten before is not taken for hung, and of the others output and CPU time count", "path", h.folder.path)
+		})
+		return false
+	case gone:
+		h.removed.Do(func() {
+			h.log.Warn("the folder of the workers' heartbeat files was removed, and is made anew; until they use it, output and CPU time count "+
+				"(systemd-logind empties a user's /dev/shm at the last logout: RemoveIPC in logind.conf)", "path", h.folder.path, "error", err)
+		})
+	}
+	return true
+}
+
+// unknown returns the times to go by while the files cannot be looked at: a worker that has changed its file before counts as alive now,
+// and nothing is known of the others.
+func unknown(before []time.Time) []time.Time {
+	times := slices.Clone(before)
+	for i := range times {
+		if !times[i].IsZero() {
+			times[i] = time.Now()
+		}
+	}
+	return times
+}
+
+// changed is when each file was changed; what cannot be told now is as before.
+func changed(paths []string, before []time.Time) []time.Time {
+	times := slices.Clone(before)
+	for i, path := range paths {
+		switch info, err := os.Lstat(path); {
+		case err == nil && !info.ModTime().Equal(unused):
+			times[i] = info.ModTime()
+		case err == nil, errors.Is(err, fs.ErrNotExist): // "", too
+			times[i] = time.Time{}
+		}
+	}
+	return times
+}

@@ -1,0 +1,129 @@
+package supervise
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"os"
+	"reflect"
+	"syscall"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/auth"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi/launch/rendezvous"
+	"ddpbatch/mpi/store"
+
+	"go.uber.org/goleak"
+)
+
+// privateSwitch has this program be the process of TestPrivateFolderOfAnotherUser that has a private folder.
+const privateSwitch = "SUPERVISE_TEST_PRIVATE"
+
+func TestMain(m *testing.M) {
+	if parent := os.Getenv(privateSwitch); parent != "" {
+		usePrivate(parent)
+		os.Exit(0)
+	}
+	syscall.Umask(0o022) // a folder of runs that the group may write to is refused
+	goleak.VerifyTestMain(m)
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newRunDir makes a run directory whose first attempt is claimed.
+func newRunDir(t *testing.T) *rundir.Dir {
+	t.Helper()
+	dir, err := rundir.Create(rundir.CreateConfig{
+		Parent: t.TempDir(), Binary: "/bin/sh", Now: time.Now(),
+		Spec: rundir.Spec{Name: "test", Kind: "simulate", Job: json.RawMessage("{}")},
+	})
+	must(t, err)
+	_, err = dir.ClaimAttempt()
+	must(t, err)
+	return dir
+}
+
+// complete fills in what package launch fills in for its callers.
+func complete(c Config) Config {
+	if c.Grace == 0 {
+		c.Grace = time.Minute
+	}
+	if c.TermGrace == 0 {
+		c.TermGrace = c.Grace
+	}
+	if c.PeerWait == 0 {
+		c.PeerWait = time.Second
+	}
+	if c.WarnSignal == 0 {
+		c.WarnSignal = syscall.SIGUSR2
+	}
+	if c.Stdout == nil {
+		c.Stdout, c.Stderr = io.Discard, io.Discard
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.RunDir != nil {
+		c.CheckpointDir, c.StopFile = c.RunDir.CheckpointsPath(), c.RunDir.StopPath(c.Attempt)
+	}
+	return c
+}
+
+// one is an agent of one worker, with a run directory where dir is not nil.
+func one(dir *rundir.Dir) Config {
+	c := Config{
+		Identity: rendezvous.Identity{RunDir: dir}, World: rendezvous.World{Count: 1, Host: "n1", Nproc: 1}, Workers: Workers{Command: []string{"x"}},
+	}
+	if dir != nil {
+		c.Attempt = 1
+	}
+	return complete(c)
+}
+
+// met is a rendezvous in memory.
+type met struct {
+	store               store.Store
+	addr, agent0, iface string
+	chosen, stood       bool
+	silent              []string
+	dismissed           []string
+}
+
+func (m *met) Index() int                           { return 0 }
+func (m *met) Secret() (s auth.Secret)              { return s }
+func (m *met) Store() store.Store                   { return m.store }
+func (m *met) RoundStore(int) store.Store           { return m.store }
+func (m *met) MasterAddr(*rendezvous.Layout) string { return rendezvous.Loopback }
+func (m *met) WorkerAddr() string                   { return m.addr }
+func (m *met) Agent0Addr() string                   { return m.agent0 }
+func (m *met) WorkerInterface() (string, bool)      { return m.iface, m.chosen }
+func (m *met) Dismiss(p *rendezvous.Participant, why string) {
+	m.dismissed = append(m.dismissed, p.Host)
+}
+func (m *met) WhyLost(*rendezvous.Participant) string  { return "" }
+func (m *met) StoodStill(*rendezvous.Layout) bool      { return m.stood }
+func (m *met) SilentHosts(*rendezvous.Layout) []string { return m.silent }
+func (m *met) Agent0Lost() *rendezvous.LostError {
+	return &rendezvous.LostError{Host: "n1", Why: "its connection ended"}
+}
+
+// agentOf is an agent that has met the others by m, without its tasks.
+func agentOf(t *testing.T, c Config, m *met) *Agent {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	t.Cleanup(cancel)
+	return &Agent{cfg: c, rdzv: m, reaper: &reaper{}, warned: make(chan struct{}), ctx: ctx, cancel: cancel}
+}
+
+func sameVerdict(a, b rundir.Verdict) bool {
+	same := a.Time.Equal(b.Time)
+	a.Time, b.Time = time.Time{}, time.Time{}
+	return same && reflect.DeepEqual(a, b)
+}

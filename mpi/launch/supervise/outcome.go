@@ -1,0 +1,144 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi/launch/recovery"
+	"ddpbatch/mpi/launch/rendezvous"
+)
+
+// Causes of a verdict (docs/concepts/recovery.md).
+const (
+	causeDone      = string(recovery.Done)
+	causeCrash     = string(recovery.Crash)
+	causeHang      = string(recovery.Hang)
+	causeOOM       = string(recovery.OOM)
+	causeCancelled = string(recovery.Cancelled) // an agent was told to stop
+	causeNode      = string(recovery.Node)      // an agent, and perhaps its node, went away
+	causeStart     = string(recovery.Start)     // a worker could not be started
+	causeStopped   = string(recovery.Saved)     // the workers agreed to stop and asked to be started again
+	causeTimeout   = string(recovery.Timeout)   // the caller's deadline passed
+)
+
+// Exit codes with a meaning of their own (docs/cli.md).
+const (
+	exitFailed        = 1
+	exitUsage         = 2
+	exitRequeue       = recovery.ExitAgain
+	exitNoRequeue     = recovery.ExitNever
+	exitTimeout       = recovery.ExitTimeout
+	exitNotExecutable = 126 // as sh(1)
+	exitNotFound      = 127 // as sh(1)
+	exitSignal        = 128 // plus the signal's number, as sh(1)
+)
+
+// The outcome of a run is the first thing that anybody sets it to: a failure, a
+// stop, or, when every worker is done, agent 0's "done". It is a verdict that
+// is not on disk yet.
+
+func (c Config) Verdict(cause string, exit int, message string) rundir.Verdict {
+	return rundir.Verdict{
+		Attempt: c.Attempt, JobID: c.JobID, Cause: cause, FirstRank: -1,
+		Exit: exit, Message: message, Time: now(),
+	}
+}
+
+// now is the time without its monotonic part, which does not travel.
+func now() time.Time { return time.Now().Round(0) }
+
+func (c Config) doneOutcome(world int) rundir.Verdict {
+	if world == 1 {
+		return c.Verdict(causeDone, 0, "the only rank is done")
+	}
+	return c.Verdict(causeDone, 0, fmt.Sprintf("all %d ranks are done", world))
+}
+
+// exitOutcome says how a worker ended badly; false where it did not.
+func (c Config) exitOutcome(w *worker) (rundir.Verdict, bool) {
+	return c.endOutcome(w.ranks.Rank, w.exit, w.signal, w.lastLog())
+}
+
+// endOutcome makes the verdict of a rank on c.Host that ended badly; it returns false if the rank did not. log is the file with the
+// rank's last words; "": none.
+func (c Config) endOutcome(rank, exit int, signal syscall.Signal, log string) (rundir.Verdict, bool) {
+	var v rundir.Verdict
+	who := fmt.Sprintf("rank %d on %s", rank, c.Host)
+	switch {
+	case signal != 0:
+		v = c.Verdict(causeCrash, exitSignal+int(signal), fmt.Sprintf("%s was killed by %s", who, rendezvous.SignalName(signal)))
+		v.Signal = int(signal)
+	case exit == exitRequeue:
+		v = c.Verdict(causeStopped, exitRequeue, fmt.Sprintf("%s stopped and asks to be started again (exit code %d)", who, exit))
+		v.Requeue, v.Saved = true, true
+	case exit != 0:
+		v = c.Verdict(causeCrash, exit, fmt.Sprintf("%s exited with code %d", who, exit))
+	default:
+		return v, false
+	}
+	v.FirstRank, v.Host = rank, c.Host
+	if log != "" && v.Cause != causeStopped {
+		v.Message += "; its last words are in " + log
+	}
+	return v, true
+}
+
+// startOutcome says why a rank could not be started.
+func (c Config) startOutcome(rank int, err error) rundir.Verdict {
+	exit := exitFailed
+	var start *startError
+	if errors.As(err, &start) {
+		exit = start.exit
+	}
+	v := c.Verdict(causeStart, exit, fmt.Sprintf("rank %d on %s was not started: %v", rank, c.Host, err))
+	v.FirstRank, v.Host = rank, c.Host
+	return v
+}
+
+// interruptedOutcome says that this agent was told to stop, by a signal or because the
+// caller's deadline passed.
+func (c Config) interruptedOutcome(ctx context.Context) rundir.Verdict {
+	var v rundir.Verdict
+	if cause := context.Cause(ctx); errors.Is(cause, context.DeadlineExceeded) {
+		v = c.Verdict(causeTimeout, exitTimeout, fmt.Sprintf("the agent on %s stopped the run: its time was over", c.Host))
+	} else {
+		sig := stopSignal(ctx)
+		v = c.Verdict(causeCancelled, exitSignal+int(sig), fmt.Sprintf("the agent on %s was told to stop by %s", c.Host, rendezvous.SignalName(sig)))
+		v.Signal = int(sig)
+	}
+	v.Host = c.Host
+	return v
+}
+
+// lostOutcome says that another agent is lost.
+func (c Config) lostOutcome(lost *rendezvous.LostError) rundir.Verdict {
+	v := c.Verdict(causeNode, exitFailed, lost.Error())
+	v.Host, v.Nodes = lost.Host, []string{lost.Host}
+	return v
+}
+
+// mayBeSignalled tells whether a worker ended as one does that got a signal to stop.
+// Slurm may send the signal to every process of the step (reference: proctrack
+// plugins, cgroup.conf's SignalChildrenProcesses), and a terminal to its whole
+// foreground: the worker's end may then be seen before the agent's own signal.
+func mayBeSignalled(v rundir.Verdict) bool {
+	switch syscall.Signal(v.Exit - exitSignal) {
+	case syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT:
+		return true
+	}
+	return v.Cause == causeStopped
+}
+
+// stopSignal is the signal that an ended context stands for: TERM where the
+// cause does not say.
+func stopSignal(ctx context.Context) syscall.Signal {
+	var signal rendezvous.SignalError
+	if errors.As(context.Cause(ctx), &signal) {
+		return signal.Sig
+	}
+	return syscall.SIGTERM
+}

@@ -1,0 +1,277 @@
+package supervise
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"syscall"
+	"time"
+
+	"ddpbatch/internal/proc"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi/launch/blame"
+	"ddpbatch/mpi/launch/rendezvous"
+)
+
+// What ends a round is proposed by the agent that sees it, and is the round's outcome if no other was before.
+
+func (s *Supervisor) workerEnded(ctx context.Context, w *worker) {
+	w.ended = time.Now()
+	if s.alive--; s.alive == 0 {
+		s.stop.next = nil // there is nobody left to be killed
+	}
+	w.followed = s.following()
+	if died := w.signal == s.cfg.WarnSignal || w.exit == exitSignal+int(s.cfg.WarnSignal); died && w.warned && !w.followed {
+		// The worker, or the program that it runs as a shell, had a handler when this agent looked, and had none when the signal came. So it
+		// was ending: Python removes its handlers when it finalizes. Its exit code is lost. The next attempt goes on from what it saved.
+		s.cfg.Log.Warn("a worker took back its handler as it was warned, and died of the signal: taken for exit code 75", "rank", w.ranks.Rank)
+		w.exit, w.signal = exitRequeue, 0
+	}
+	s.cfg.Log.Debug("worker ended", "rank", w.ranks.Rank, "exit", w.exit, "signal", int(w.signal))
+	v, bad := s.cfg.exitOutcome(w)
+	known := s.mine != nil || s.outcome != nil || s.suspect != nil && !s.victim
+	switch {
+	case !bad || known: // a consequence
+	case ctx.Err() != nil:
+		s.interrupted = nil
+		s.propose(s.cfg.interruptedOutcome(ctx))
+	case s.isVictim(w):
+		if s.suspect == nil {
+			s.suspect, s.victim, s.suspectDue = &v, true, time.After(s.cfg.PeerWait)
+		}
+	default:
+		s.suspect, s.victim = &v, false
+		s.control.ends <- v
+		s.considerSuspect(v)
+	}
+}
+
+// following tells whether a worker that ends now may do so since it was told to. Nobody has told it where the others agreed to stop, as long
+// as they have the time to leave by themselves.
+func (s *Supervisor) following() bool {
+	known := cmp.Or(s.outcome, s.mine)
+	return s.stop.stage > asked || known != nil && known.Cause != causeStopped
+}
+
+// isVictim tells whether a worker's last words only say that a peer went away. Then that peer is about to end, too: were it
+// told to stop now, nobody would know what it failed of.
+func (s *Supervisor) isVictim(w *worker) bool {
+	return w.out != nil && blame.Victim(s.death(w, proc.OutOfMemory{}))
+}
+
+// receiveFirst learns which worker of the run ended badly first.
+func (s *Supervisor) receiveFirst(first rundir.Verdict) {
+	if s.mine != nil || s.outcome != nil {
+		return
+	}
+	s.suspect = &first
+	s.considerSuspect(first)
+	if s.suspectDue == nil {
+		s.propose(first)
+	}
+}
+
+// considerSuspect waits for the signal that v may be the consequence of; in any other case this
+// node's workers are stopped at once.
+func (s *Supervisor) considerSuspect(v rundir.Verdict) {
+	s.suspectDue = nil
+	if mayBeSignalled(v) {
+		s.suspectDue = time.After(rendezvous.SignalDelay)
+		return
+	}
+	s.stopFor(v)
+}
+
+// propose makes v the run's outcome, unless there is one. This node's workers
+// are stopped at once: the others may be slow to answer, or gone.
+func (s *Supervisor) propose(v rundir.Verdict) {
+	s.suspectDue = nil
+	if s.mine == nil && s.outcome == nil {
+		s.mine = &v
+		s.control.proposals <- v
+	} else if v.Cause != causeCancelled {
+		return // a consequence; only a signal has more to say to the workers
+	}
+	s.stopFor(v)
+}
+
+// receiveOutcome learns the run's outcome.
+func (s *Supervisor) receiveOutcome(v rundir.Verdict) {
+	if s.outcome != nil {
+		return
+	}
+	s.suspectDue, s.outcome = nil, &v
+	if v.Cause != causeDone {
+		s.cfg.Log.Info("the run ends", "why", v.Message)
+	}
+	s.stopFor(v)
+	if s.cfg.Index == 0 && s.cfg.RunDir != nil && v.Cause != causeDone {
+		v.WarnedS, v.LeadS = s.sinceWarning(), s.round.agent.leadS()
+		cfg := s.cfg // obey changes it
+		s.writes.Go(func() { cfg.writeEarly(v) })
+	}
+}
+
+// writeEarly puts the outcome on disk, since Slurm may kill this agent before its workers' grace is over (slurm.conf, KillWait). That the run has
+// saved is known only when all workers have ended (see account). An error will be that of the last word, too.
+func (c Config) writeEarly(v rundir.Verdict) {
+	if said, err := c.RunDir.Verdict(c.Attempt); err == nil && c.overruled(v, said) {
+		return
+	}
+	v.Saved = false
+	_ = c.RunDir.WriteVerdict(c.WithStep(v))
+}
+
+// stopFor stops this node's workers as an outcome asks for, and bounds the wait for other agents.
+func (s *Supervisor) stopFor(v rundir.Verdict) {
+	if v.Cause == causeDone {
+		return
+	}
+	if v.Cause == causeCancelled && s.cfg.TermGrace > 0 { // whoever tells a run to stop may kill it soon
+		s.cfg.Grace = min(s.cfg.Grace, s.cfg.TermGrace)
+		s.shortenGrace()
+	}
+	// All workers of all agents have passed every stage by then; agent 0 decides sooner.
+	patience := 2*s.cfg.Grace + killWait + reportMargin
+	if s.cfg.Index != 0 {
+		patience += rendezvous.LastWordWait
+	}
+	s.overdue = time.After(patience)
+	switch v.Cause {
+	case causeStopped:
+		s.advance(asked, 0)
+	case causeCancelled:
+		s.advance(signalled, syscall.Signal(v.Signal))
+	case causeHang:
+		s.cfg.Grace = min(s.cfg.Grace, hangGrace) // they have shown that they do not react
+		s.dumpStacks()
+	default:
+		s.advance(signalled, syscall.SIGTERM)
+	}
+}
+
+// stopStage is how far the stopping of a node's workers has gone. It only grows.
+type stopStage int
+
+const (
+	running   stopStage = iota
+	asked               // the workers agreed to stop: they end by themselves
+	signalled           // they got TERM, or the signal that the agent got
+	killed              // they got KILL
+	abandoned           // even so the kernel does not end them
+)
+
+// stopping is where the workers are on the way, and when the next stage comes.
+type stopping struct {
+	stage stopStage
+	next  <-chan time.Time
+	due   time.Time // when next comes, where workers have a time to leave in
+}
+
+// within has the next stage come after d.
+func (s *stopping) within(d time.Duration) {
+	s.next, s.due = time.After(d), time.Now().Add(d)
+}
+
+// shortenGrace leaves workers that are on their way out already no more time than s.cfg.Grace.
+func (s *Supervisor) shortenGrace() {
+	if (s.stop.stage == asked || s.stop.stage == signalled) && time.Until(s.stop.due) > s.cfg.Grace {
+		s.stop.within(s.cfg.Grace)
+	}
+}
+
+// advance takes this node's workers to a later stage. Each stage signals every
+// worker's group once: a worker must bear a signal twice, but need not.
+func (s *Supervisor) advance(to stopStage, sig syscall.Signal) {
+	if to <= s.stop.stage {
+		return
+	}
+	s.stop.stage = to
+	if s.alive == 0 {
+		return
+	}
+	switch to {
+	case asked:
+		s.stop.within(s.cfg.Grace)
+	case signalled:
+		s.send(sig)
+		s.send(syscall.SIGCONT) // for those that were stopped: nothing but KILL reaches them otherwise
+		s.stop.within(s.cfg.Grace)
+	case killed:
+		s.send(syscall.SIGKILL)
+		s.cfg.Log.Warn("workers did not end in time and are killed", "grace", s.cfg.Grace, "workers", s.alive)
+		s.stop.next = time.After(killWait)
+	case abandoned:
+		s.cfg.Log.Error("killed workers do not end: the kernel holds them, perhaps for a file system that does not answer", "workers", s.alive)
+		s.stop.next = nil
+	}
+}
+
+func (s *Supervisor) send(sig syscall.Signal) {
+	for _, w := range s.workers {
+		w.send(sig)
+	}
+}
+
+// sweepLimit bounds how long the processes that the workers left behind are looked for and waited for.
+const sweepLimit = 10 * time.Second
+
+// reaper sees to it that nothing the workers have started outlives their round, or this process. The zero reaper does
+// nothing: then only the workers themselves end with this process, and with them their groups.
+type reaper struct {
+	guard     *proc.Guard
+	subreaper *proc.Reaper
+	log       *slog.Logger
+}
+
+// newReaper begins to keep where c says so; what cannot be had is said.
+func newReaper(c Config) *reaper {
+	k := &reaper{log: c.Log}
+	if !c.Sweep {
+		return k
+	}
+	var err error
+	if k.guard, err = proc.StartGuard(c.Log); err != nil { // first: it must not become a child of this process
+		c.Log.Warn("what the workers start may outlive this agent if it is killed", "error", err)
+	}
+	if k.subreaper, err = proc.Subreaper(); err != nil {
+		c.Log.Warn("processes that leave their workers may not be found", "error", err)
+	}
+	return k
+}
+
+// mark tells of a round's cookie, before its first worker is started.
+func (k *reaper) mark(cookie string) {
+	if err := k.guard.Sweep(cookie); err != nil {
+		k.log.Warn("what the workers start may outlive this agent if it is killed", "error", err)
+	}
+}
+
+// sweep kills what the workers of a round have left behind, and returns how many processes do not end.
+func (k *reaper) sweep(ctx context.Context, cookie string) int {
+	if k.subreaper == nil {
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
+	defer cancel()
+	swept, err := proc.SweepOrphans(ctx, cookie)
+	if err != nil {
+		k.log.Warn("whether the workers have left processes behind is not known", "error", err)
+	}
+	if len(swept.Killed) > 0 {
+		k.log.Info("processes that the workers had left behind were killed", "processes", swept.Killed)
+	}
+	if len(swept.Left) > 0 {
+		k.log.Error("processes that the workers have left behind do not end", "processes", swept.Left)
+	}
+	return len(swept.Left)
+}
+
+// end ends the keeping; no worker is left.
+func (k *reaper) end() error {
+	k.guard.End()
+	if k.subreaper == nil {
+		return nil
+	}
+	return k.subreaper.Close()
+}

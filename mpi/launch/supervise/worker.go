@@ -1,0 +1,299 @@
+package supervise
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"ddpbatch/internal/proc"
+	"ddpbatch/mpi/launch/device"
+	"ddpbatch/mpi/launch/output"
+	"ddpbatch/mpi/launch/rendezvous"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is what is done to a worker's process; a proc.Process, but in tests of policies.
+type process interface {
+	Pid() int
+	Signal(sig syscall.Signal) error      // its group, unless it is over
+	Warn(sig syscall.Signal) (int, error) // those of its processes that have a handler; how many
+}
+
+// worker is one process of the run. It leads a process group of its own, which
+// ends with it.
+type worker struct {
+	ranks     rendezvous.Ranks
+	cmd       *exec.Cmd
+	device    device.Share
+	process   process // nil: it was not started
+	out, errs *output.Stream
+	files     workerFiles
+
+	exit   int // its code; 0 where a signal killed it
+	signal syscall.Signal
+
+	words []string // its last ones, as blame.Words, before it was asked for its stacks; nil: it was not
+
+	ended    time.Time // zero: it has not
+	followed bool      // the workers were being stopped when it ended, see following
+	warned   bool      // it got the warning's signal
+}
+
+// start starts the process; ended is called once, from another goroutine, when
+// it is over and its exit and signal are set.
+func (w *worker) start(guard *proc.Guard, ended func(*worker)) error {
+	w.cmd.Stdout, w.cmd.Stderr = w.out.Pipe(), w.errs.Pipe()
+	process, err := guard.Start(w.device.Cores, w.cmd)
+	if err != nil {
+		w.out.Drop()
+		w.errs.Drop()
+		return err
+	}
+	w.process = process
+	w.out.Begin()
+	w.errs.Begin()
+	go func() {
+		<-process.Done()
+		w.out.End()
+		w.errs.End()
+		w.readOut()
+		w.exit, w.signal = process.End()
+		ended(w)
+	}()
+	return nil
+}
+
+// send signals the worker's process group, unless the worker is over.
+func (w *worker) send(sig syscall.Signal) {
+	_ = w.process.Signal(sig) // the signals are valid, and the group is ours or gone
+}
+
+const (
+	// otherWords is how long the end of a worker waits for other processes that hold its pipe: one of its children may tell what it failed of.
+	otherWords = 100 * time.Millisecond
+	// lastWords is how often the worker's own last lines are looked for after that, once every lookForWords. They are there at once, unless
+	// this process does not get the processor, or a slow console keeps it from reading.
+	lastWords    = 100
+	lookForWords = 10 * time.Millisecond
+)
+
+// readOut waits until all that the worker wrote was read, but not for long. The looks are counted and not timed: a busy machine may let the
+// time pass without letting anybody read.
+func (w *worker) readOut() {
+	timer := time.NewTimer(otherWords)
+	defer timer.Stop()
+	for _, stream := range []*output.Stream{w.out, w.errs} {
+		select {
+		case <-stream.Done():
+			continue
+		case <-timer.C:
+		}
+		break
+	}
+	tick := time.NewTicker(lookForWords)
+	defer tick.Stop()
+	for looks := 0; looks < lastWords && !(w.out.CaughtUp() && w.errs.CaughtUp()); looks++ {
+		<-tick.C
+	}
+}
+
+// warn signals those of the worker's processes that have a handler; false where none has.
+func (w *worker) warn(sig syscall.Signal) (bool, error) {
+	warned, err := w.process.Warn(sig)
+	return warned > 0, err
+}
+
+// newWorker makes a worker ready to start.
+func (r *round) newWorker(p rendezvous.Ranks, path string, devices device.Share, to *output.Mux) (*worker, error) {
+	c := r.cfg
+	files, err := r.logsOf(p)
+	if err != nil {
+		return nil, err
+	}
+	w := &worker{ranks: p, device: devices, files: files}
+	w.out, w.errs, err = to.Worker(output.Worker{Host: c.Host, Rank: p.Rank, LocalRank: p.LocalRank, Role: c.Role}, files.Paths)
+	if err != nil {
+		return nil, err
+	}
+	w.cmd = &exec.Cmd{Path: path, Args: c.commandOf(p), Dir: c.Dir, Env: workerEnviron(r, p, devices, files)}
+	return w, nil
+}
+
+// LocalRankMacro stands for a worker's LOCAL_RANK in the arguments of its command, as torchrun has it.
+const LocalRankMacro = "${local_rank}"
+
+// localRankMacro matches it in both of its forms, as Python's string.Template has them. A second dollar before it makes it text.
+var localRankMacro = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$?\$(?:\{local_rank\}|local_rank\b)`) })
+
+// commandOf is the command of one worker: its name, and its arguments with the macro replaced.
+func (c Config) commandOf(p rendezvous.Ranks) []string {
+	command := append([]string(nil), c.Command...)
+	rank := strconv.Itoa(p.LocalRank)
+	for i := 1; i < len(command); i++ {
+		command[i] = localRankMacro().ReplaceAllStringFunc(command[i], func(found string) string {
+			if text, ok := strings.CutPrefix(found, "$$"); ok {
+				return "$" + text
+			}
+			return rank
+		})
+	}
+	return command
+}
+
+// startError says why a worker cannot be started, with the code that a shell
+// would exit with.
+type startError struct {
+	exit int
+	err  error
+}
+
+func (e *startError) Error() string { return e.err.Error() }
+func (e *startError) Unwrap() error { return e.err }
+
+// findCommand finds the file of the workers' command, and checks where they
+// are to run: exec would report a directory that is not there like a command
+// that is not.
+func (c Config) findCommand() (string, error) {
+	if c.Dir != "" {
+		info, err := os.Stat(c.Dir)
+		if err == nil && !info.IsDir() {
+			err = unix.ENOTDIR
+		}
+		if err != nil {
+			return "", &startError{exitFailed, fmt.Errorf("the working directory %s cannot be used: %w", c.Dir, err)}
+		}
+	}
+	return lookPath(c.Command[0], c.Dir, c.Env)
+}
+
+// lookPath finds a command as execvp(3) does, in the workers' own PATH rather
+// than the agent's: the job may set another. Relative names count from dir,
+// where the workers run.
+func lookPath(name, dir string, env []string) (string, error) {
+	if strings.ContainsRune(name, '/') {
+		return checkCommand(name, under(dir, name))
+	}
+	var found error
+	for _, folder := range filepath.SplitList(valueOf(env, "PATH")) {
+		path, err := checkCommand(name, under(dir, filepath.Join(folder, name)))
+		if err == nil {
+			return path, nil
+		}
+		var start *startError
+		if errors.As(err, &start) && start.exit == exitNotExecutable && found == nil {
+			found = err
+		}
+	}
+	if found != nil {
+		return "", found
+	}
+	return "", &startError{exitNotFound, fmt.Errorf("command %q is in no folder of the workers' PATH", name)}
+}
+
+// checkCommand tells whether path can be executed; name is what the user wrote.
+func checkCommand(name, path string) (string, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ENOTDIR):
+		return "", &startError{exitNotFound, fmt.Errorf("command %q is not there: %w", name, err)}
+	case err != nil:
+		return "", &startError{exitNotExecutable, fmt.Errorf("command %q: %w", name, err)}
+	case info.IsDir():
+		return "", &startError{exitNotExecutable, fmt.Errorf("command %q is a directory", name)}
+	}
+	if err := unix.Access(path, unix.X_OK); err != nil {
+		return "", &startError{exitNotExecutable, fmt.Errorf("command %q is not executable (chmod +x %s): %w", name, path, err)}
+	}
+	return path, nil
+}
+
+// under is path as seen from dir; "" is the agent's own directory.
+func under(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	// exec takes a name without a slash for one in PATH.
+	abs, err := filepath.Abs(filepath.Join(dir, path))
+	if err != nil {
+		return path
+	}
+	return abs
+}
+
+// valueOf is the last value of a variable, as exec hands it on.
+func valueOf(env []string, name string) string {
+	var value string
+	for _, entry := range env {
+		if v, ok := strings.CutPrefix(entry, name+"="); ok {
+			value = v
+		}
+	}
+	return value
+}
+
+// hasName tells whether a variable is set at all.
+func hasName(env []string, name string) bool {
+	return slices.ContainsFunc(env, func(entry string) bool { return strings.HasPrefix(entry, name+"=") })
+}
+
+// execError is what remains to go wrong when the file is there and executable.
+func execError(name string, err error) error {
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return &startError{exitNotFound, fmt.Errorf("command %q needs an interpreter or loader that is not there: %w", name, err)}
+	case errors.Is(err, unix.ENOEXEC):
+		return &startError{exitNotExecutable, fmt.Errorf("command %q is neither a program for this machine nor a script that begins with #!: %w", name, err)}
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.ETXTBSY):
+		return &startError{exitNotExecutable, fmt.Errorf("command %q: %w", name, err)}
+	}
+	return &startError{exitFailed, fmt.Errorf("command %q: %w", name, err)}
+}
+
+// devices shares this machine's cores and GPUs among the agent's workers.
+type devices struct {
+	cfg  Config
+	node *device.Node
+	said map[string]bool // warnings: most concern all workers alike
+}
+
+func newDevices(c Config) (*devices, error) {
+	node, err := device.This()
+	return &devices{cfg: c, node: node, said: make(map[string]bool)}, err
+}
+
+// of decides for one worker. What cannot be right ends the run as a wrong command line does.
+func (d *devices) of(p rendezvous.Ranks) (device.Share, error) {
+	c := d.cfg
+	share, err := d.node.Assign(device.Request{
+		LocalRank: p.LocalRank, LocalWorldSize: p.LocalWorldSize,
+		GPUs: c.GPUs, VirtualLocalRank: c.VirtualLocalRank, NUMA: c.NUMA, OMP: c.OMP,
+		Builtin: c.Builtin, Task: len(c.Local) > 0, Scripted: c.RunDir != nil, Pretend: c.OneMachine,
+		CPUsPerTask: c.CPUsPerTask, Lookup: c.lookup,
+	})
+	if err != nil {
+		return share, &startError{exitUsage, err}
+	}
+	for _, text := range share.Warnings {
+		if !d.said[text] {
+			d.said[text] = true
+			c.Log.Warn(text, "host", c.Host)
+		}
+	}
+	return share, nil
+}
+
+// lookup finds a variable of the workers' environment.
+func (c Config) lookup(name string) (string, bool) {
+	value := valueOf(c.Env, name)
+	return value, value != "" || hasName(c.Env, name)
+}

@@ -1,0 +1,171 @@
+package ddp
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"ddpbatch/mpi"
+)
+
+// takeGradients lays the gradients into one arena.
+func (d *DDP) takeGradients(ctx context.Context) error {
+	n := 0
+	for _, m := range d.members {
+		n += len(m.param.Value)
+	}
+	var err error
+	if d.arena, err = mpi.Alloc[float32](ctx, d.comm, n); err != nil {
+		return fmt.Errorf("memory for gradients: %w", err)
+	}
+	d.arrange()
+	d.ZeroGrad()
+	if err := d.bind(ctx); err != nil {
+		return d.fail(err)
+	}
+	return nil
+}
+
+// rebuild deals the parameters to buckets in the order that adoptOrder has found. The gradients, which may hold what has gathered on this
+// rank, move along.
+func (d *DDP) rebuild() {
+	d.order, d.nextOrder = d.nextOrder, nil
+	gathered := make([][]float32, len(d.members))
+	for i, m := range d.members {
+		gathered[i] = slices.Clone(m.param.Grad)
+	}
+	d.arrange()
+	for i, m := range d.members {
+		copy(m.param.Grad, gathered[i])
+	}
+}
+
+// arrange deals the parameters to buckets, in d.order, and makes their gradients views of the arena. What that holds belongs to
+// nobody then.
+func (d *DDP) arrange() {
+	const float32Bytes = 4
+	tensors := make([]gradientSize, len(d.order))
+	for i, index := range d.order {
+		tensors[i] = gradientSize{"float32", len(d.members[index].param.Value) * float32Bytes}
+	}
+	indices, _ := assign(tensors, []int{d.cfg.FirstBucketBytes, d.cfg.BucketBytes})
+	d.buckets = d.buckets[:0]
+	end := 0
+	for i, members := range indices {
+		b := &Bucket{Index: i}
+		begin := end
+		for _, at := range members {
+			m := d.members[d.order[at]]
+			n := len(m.param.Value)
+			m.bucket = i
+			m.param.Grad = d.arena[end : end+n : end+n]
+			b.Params = append(b.Params, m.param)
+			end += n
+		}
+		b.Data = d.arena[begin:end:end]
+		d.buckets = append(d.buckets, b)
+	}
+	d.step.resize(len(d.buckets))
+	d.hookUnbound = d.cfg.Hook != nil
+}
+
+// bind makes the buckets known to the Hook.
+func (d *DDP) bind(ctx context.Context) error {
+	if !d.hookUnbound {
+		return nil
+	}
+	if err := d.cfg.Hook.Bind(ctx, d.comm, d.buckets); err != nil {
+		return fmt.Errorf("prepare the communication hook for %d buckets: %w", len(d.buckets), err)
+	}
+	d.hookUnbound = false
+	return nil
+}
+
+// firstOrder guesses the order that the DDP begins with: Backward goes through a model from its end, so it is the reverse of the model's.
+func (d *DDP) firstOrder() {
+	for _, m := range slices.Backward(d.members) {
+		d.order = append(d.order, int32(m.index))
+	}
+	// Where any parameter may be unused, a step's order says little about the next one's (as in PyTorch).
+	d.orderFixed = d.cfg.FindUnused
+}
+
+// adoptOrder has all ranks take over the order in which rank 0's gradients have become complete.
+func (d *DDP) adoptOrder(ctx context.Context) error {
+	order := slices.Clone(d.order)
+	if arrived := d.step.arrived; len(arrived) == len(order) { // rank 0 had input
+		copy(order, arrived)
+	}
+	if err := mpi.Broadcast(ctx, d.comm, order, 0); err != nil {
+		return fmt.Errorf("broadcast the order of gradients: %w", err)
+	}
+	if !isPermutation(order) {
+		return fmt.Errorf("rank 0's order of %d gradients is none", len(order))
+	}
+	d.orderFixed = true
+	if !slices.Equal(order, d.order) {
+		d.nextOrder = order
+	}
+	return nil
+}
+
+// isPermutation tells whether order has each number below its length once.
+func isPermutation(order []int32) bool {
+	sorted := slices.Sorted(slices.Values(order))
+	for i, index := range sorted {
+		if int(index) != i {
+			return false
+		}
+	}
+	return true
+}
+
+// gradientSize is what the assignment to buckets knows of a gradient.
+type gradientSize struct {
+	kind  string // its element type: a bucket has one
+	bytes int
+}
+
+// assign deals tensors to buckets, in order, and returns the indices in each and the limit that each was filled up to.
+//
+// There is one open bucket for each kind, which takes the tensors of this kind until it has at least as many bytes as its limit; the
+// kind's next bucket has the next of limits, or the last one again. Buckets are in the order of their first tensors. (PyTorch's
+// compute_bucket_assignment_by_size in torch/csrc/distributed/c10d/reducer.cpp, for dense gradients.)
+func assign(tensors []gradientSize, limits []int) (buckets [][]int, limitOf []int) {
+	type bucket struct {
+		indices []int
+		limit   int
+	}
+	type open struct {
+		indices []int
+		bytes   int
+		limit   int // index in limits
+	}
+	var all []bucket
+	opened := map[string]*open{}
+	var kinds []string // in order of appearance: maps have none
+	for i, t := range tensors {
+		o := opened[t.kind]
+		if o == nil {
+			o = new(open)
+			opened[t.kind] = o
+			kinds = append(kinds, t.kind)
+		}
+		o.indices = append(o.indices, i)
+		o.bytes += t.bytes
+		if o.bytes >= limits[o.limit] {
+			all = append(all, bucket{o.indices, limits[o.limit]})
+			*o = open{limit: min(o.limit+1, len(limits)-1)}
+		}
+	}
+	for _, kind := range kinds {
+		if o := opened[kind]; len(o.indices) > 0 {
+			all = append(all, bucket{o.indices, limits[o.limit]})
+		}
+	}
+	slices.SortFunc(all, func(a, b bucket) int { return a.indices[0] - b.indices[0] })
+	for _, b := range all {
+		buckets, limitOf = append(buckets, b.indices), append(limitOf, b.limit)
+	}
+	return buckets, limitOf
+}
