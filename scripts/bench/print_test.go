@@ -2,11 +2,12 @@ package main
 
 import (
 	"bytes"
-	"ddpbatch/scripts/bench/internal/command"
-	"ddpbatch/scripts/bench/internal/processes"
 	"math"
 	"strings"
 	"testing"
+
+	"ddpbatch/scripts/bench/internal/command"
+	"ddpbatch/scripts/bench/internal/processes"
 )
 
 // A side that fails has rows that say so, and the table is one of Markdown whatever happened.

@@ -1,13 +1,14 @@
 package main
 
 import (
-	"ddpbatch/scripts/bench/internal/tools"
 	"os"
 	"regexp"
 	"runtime"
 	"slices"
 	"testing"
 	"time"
+
+	"ddpbatch/scripts/bench/internal/tools"
 )
 
 // The launchers of MPI are told to bind ranks where there is a core for each, and only there.

@@ -1,10 +1,11 @@
 package main
 
 import (
-	"ddpbatch/scripts/bench/internal/report"
 	"io"
 	"strings"
 	"testing"
+
+	"ddpbatch/scripts/bench/internal/report"
 )
 
 // TestFigures: they are there, for each launch or pair, and times are positive.

@@ -2,12 +2,13 @@ package main
 
 import (
 	"context"
-	"ddpbatch/scripts/bench/internal/command"
-	"ddpbatch/scripts/bench/internal/report"
 	"io"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"ddpbatch/scripts/bench/internal/command"
+	"ddpbatch/scripts/bench/internal/report"
 )
 
 // The parts about agents measure what there is, on a small cluster, and leave no worker.

@@ -2,12 +2,13 @@ package paired
 
 import (
 	"context"
-	"ddpbatch/scripts/bench/internal/stats"
 	"errors"
 	"io"
 	"math"
 	"slices"
 	"testing"
+
+	"ddpbatch/scripts/bench/internal/stats"
 )
 
 func TestVerdict(t *testing.T) {
