@@ -31,7 +31,7 @@ func NewAverager(ctx context.Context, comm *mpi.Comm, arrays [][]float32, period
 	case warmup < 0:
 		wrong = fmt.Errorf("average: the warm-up is %d steps, want 0 or more", warmup)
 	}
-	if err := together(ctx, comm, wrong); err != nil {
+	if err := mpi.Agree(ctx, comm, wrong); err != nil {
 		return nil, err
 	}
 	n := 0
