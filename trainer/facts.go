@@ -153,7 +153,7 @@ func (t *trainer) agreeOnJob(ctx context.Context) error {
 		return err
 	}
 	comm := t.env.Comm
-	differ := ddp.Agree(ctx, comm, "training settings or data", sha256.Sum256(text))
+	differ := ddp.CompareDigests(ctx, comm, "training settings or data", sha256.Sum256(text))
 	if differ == nil || comm.Err() != nil {
 		return differ
 	}

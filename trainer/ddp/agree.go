@@ -12,10 +12,10 @@ import (
 	"ddpbatch/trainer/nn"
 )
 
-// Agree returns nil if all ranks call it with the same digest, and otherwise an
+// CompareDigests returns nil if all ranks call it with the same digest, and otherwise an
 // error, on every rank, that says which rank is the first to differ from rank 0 in
 // what. One all-reduce of 8 bytes for each rank.
-func Agree(ctx context.Context, comm *mpi.Comm, what string, digest [sha256.Size]byte) error {
+func CompareDigests(ctx context.Context, comm *mpi.Comm, what string, digest [sha256.Size]byte) error {
 	rank, err := firstToDiffer(ctx, comm, digest)
 	if err != nil {
 		return fmt.Errorf("compare the %s over ranks: %w", what, err)
