@@ -26,9 +26,9 @@ func (c *Comm) IBarrier(ctx context.Context) *Request {
 var barrierDescriptor = descriptor{
 	name: "barrier",
 	algorithms: [2][]algorithm.Entry[runFunc]{
-		entries(algorithm.Barriers(), func(run algorithm.BarrierFunc, p algorithm.Port, _ buffers) error { return run(p) }),
+		entries(algorithm.Barriers(), func(run algorithm.BarrierFunc, p algorithm.Port, _ *buffers) error { return run(p) }),
 	},
-	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, _ buffers) error { return node.Barrier(w, stamp) },
+	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, _ *buffers) error { return node.Barrier(w, stamp) },
 }
 
 // MonitoredBarrier is Barrier with a time-out of its own, at which rank 0 finds out who is missing: its error then is an AbsentError

@@ -63,7 +63,7 @@ type descriptor struct {
 	algorithms [2][]algorithm.Entry[runFunc]
 
 	// shared goes straight through the memory that all ranks share; nil: the collective cannot. No blocks are ragged.
-	shared func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b buffers) error
+	shared func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b *buffers) error
 }
 
 // rootUse is what the root in a fingerprint stands for.
@@ -91,15 +91,15 @@ func (b *buffers) sharedReduction() shm.Reduction {
 }
 
 // runFunc is the function of an algorithm, of whatever collective.
-type runFunc func(p algorithm.Port, b buffers) error
+type runFunc func(p algorithm.Port, b *buffers) error
 
 // entries makes the functions of a table alike.
-func entries[F any](table []algorithm.Entry[F], call func(run F, p algorithm.Port, b buffers) error) []algorithm.Entry[runFunc] {
+func entries[F any](table []algorithm.Entry[F], call func(run F, p algorithm.Port, b *buffers) error) []algorithm.Entry[runFunc] {
 	all := make([]algorithm.Entry[runFunc], len(table))
 	for i, e := range table {
 		all[i] = algorithm.Entry[runFunc]{
 			Traits: e.Traits,
-			Run:    func(p algorithm.Port, b buffers) error { return call(e.Run, p, b) },
+			Run:    func(p algorithm.Port, b *buffers) error { return call(e.Run, p, b) },
 		}
 	}
 	return all

@@ -33,6 +33,7 @@ type core struct {
 	recorded     bool   // it is in the recorder,
 	recordNumber uint64 // under this number
 
+	buffers                    buffers
 	outBounds, inBounds, parts bounds
 
 	turns turns

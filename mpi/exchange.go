@@ -32,11 +32,11 @@ func IBroadcast[T Number](ctx context.Context, c *Comm, buf []T, root int) *Requ
 var broadcastDescriptor = descriptor{
 	name: "broadcast", root: fromRoot,
 	algorithms: [2][]algorithm.Entry[runFunc]{
-		entries(algorithm.Broadcasts(), func(run algorithm.BroadcastFunc, p algorithm.Port, b buffers) error {
+		entries(algorithm.Broadcasts(), func(run algorithm.BroadcastFunc, p algorithm.Port, b *buffers) error {
 			return run(p, b.out, b.root)
 		}),
 	},
-	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b buffers) error {
+	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b *buffers) error {
 		return node.Broadcast(w, stamp, b.out, b.root)
 	},
 }
@@ -79,11 +79,11 @@ func IAllGatherV[T Number](ctx context.Context, c *Comm, out, in []T, counts []i
 var allGatherDescriptor = descriptor{
 	name: "all_gather", root: countsRoot,
 	algorithms: [2][]algorithm.Entry[runFunc]{
-		entries(algorithm.AllGathers(), func(run algorithm.AllGatherFunc, p algorithm.Port, b buffers) error {
+		entries(algorithm.AllGathers(), func(run algorithm.AllGatherFunc, p algorithm.Port, b *buffers) error {
 			return run(p, b.out, b.outAt)
 		}),
 	},
-	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b buffers) error {
+	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b *buffers) error {
 		return node.AllGather(w, stamp, b.out, b.outAt)
 	},
 }
@@ -137,7 +137,7 @@ var gatherDescriptor = descriptor{
 	algorithms: [2][]algorithm.Entry[runFunc]{entries(algorithm.Gathers(), gatherBlocks), entries(algorithm.GathersV(), gatherBlocks)},
 }
 
-func gatherBlocks(run algorithm.GatherFunc, p algorithm.Port, b buffers) error {
+func gatherBlocks(run algorithm.GatherFunc, p algorithm.Port, b *buffers) error {
 	return run(p, b.out, b.outAt, b.in, b.root)
 }
 
@@ -193,7 +193,7 @@ var scatterDescriptor = descriptor{
 	algorithms: [2][]algorithm.Entry[runFunc]{entries(algorithm.Scatters(), scatterBlocks), entries(algorithm.ScattersV(), scatterBlocks)},
 }
 
-func scatterBlocks(run algorithm.ScatterFunc, p algorithm.Port, b buffers) error {
+func scatterBlocks(run algorithm.ScatterFunc, p algorithm.Port, b *buffers) error {
 	return run(p, b.out, b.in, b.inAt, b.root)
 }
 
@@ -247,12 +247,12 @@ func IAllToAllV[T Number](ctx context.Context, c *Comm, out []T, outCounts []int
 var allToAllDescriptor = descriptor{
 	name: "all_to_all", costByIn: true,
 	algorithms: [2][]algorithm.Entry[runFunc]{entries(algorithm.AllToAlls(), allToAllBlocks), entries(algorithm.AllToAllsV(), allToAllBlocks)},
-	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b buffers) error {
+	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b *buffers) error {
 		return node.AllToAll(w, stamp, b.out, b.in)
 	},
 }
 
-func allToAllBlocks(run algorithm.AllToAllFunc, p algorithm.Port, b buffers) error {
+func allToAllBlocks(run algorithm.AllToAllFunc, p algorithm.Port, b *buffers) error {
 	return run(p, b.out, b.outAt, b.in, b.inAt)
 }
 

@@ -83,19 +83,21 @@ func (h *hierarchy) cost(between algorithm.Entry[runFunc], m algorithm.Machine, 
 
 // runHierarchical reduces within the machine, so that each of its ranks has one part of the sum; all-reduces that part with
 // the ranks that have the same of other machines; and gathers the parts within the machine again.
-func (k *core) runHierarchical(b buffers) error {
+func (k *core) runHierarchical(b *buffers) error {
 	h, w, stamp := k.hierarchy, nodeWaiter{k}, stampOf(&k.call)
 	r := b.sharedReduction()
 	at := k.parts.ofElements(len(b.out), r.Size, h.width)
-	part := k.port.Scratch(at[h.local+1] - at[h.local])
-	if err := h.node.ReduceScatter(w, stamp, part, b.out, at, &r); err != nil {
+	whole, part := b.out, k.port.Scratch(at[h.local+1]-at[h.local])
+	if err := h.node.ReduceScatter(w, stamp, part, whole, at, &r); err != nil {
 		return k.sharedError(err)
 	}
-	if err := k.chosen(&h.between, buffers{out: part, reduction: b.reduction}); err != nil {
+	b.out = part
+	err := k.chosen(&h.between, b)
+	if b.out = whole; err != nil {
 		return err
 	}
-	copy(b.out[at[h.local]:], part)
-	return k.sharedError(h.node.AllGather(w, stamp, b.out, at))
+	copy(whole[at[h.local]:], part)
+	return k.sharedError(h.node.AllGather(w, stamp, whole, at))
 }
 
 // crossPort is the port of a part of the group.

@@ -54,30 +54,34 @@ func (o *operation) bytes() int {
 
 // run executes the algorithm that was chosen.
 func (o *operation) run(k *core) error {
-	b, err := o.prepare(k)
-	if err != nil {
-		return err
-	}
-	switch {
-	case o.kind == monitoredCall:
-		err = k.runMonitored(o.timeout)
-	case o.code == sharedCode:
-		err = k.sharedError(o.kind.descriptor().shared(k.node, nodeWaiter{k}, stampOf(&k.call), b))
-	case o.code >= hierarchicalCode:
-		err = k.runHierarchical(b)
-	default:
-		err = k.chosen(&k.port, b)
+	b := &k.buffers
+	err := o.prepare(k, b)
+	if err == nil {
+		err = o.runChosen(k, b)
 	}
 	if err == nil && o.op.average && (b.root == k.port.Rank() || o.kind.descriptor().root != toRoot) {
 		err = element.Divide(o.data, b.out, k.port.Size())
 	}
+	b.out, b.in = nil, nil // they are the caller's
 	return err
 }
 
-// prepare finds the bounds of blocks, and scales what PreMulSum is given.
-func (o *operation) prepare(k *core) (buffers, error) {
+func (o *operation) runChosen(k *core, b *buffers) error {
+	switch {
+	case o.kind == monitoredCall:
+		return k.runMonitored(o.timeout)
+	case o.code == sharedCode:
+		return k.sharedError(o.kind.descriptor().shared(k.node, nodeWaiter{k}, stampOf(&k.call), b))
+	case o.code >= hierarchicalCode:
+		return k.runHierarchical(b)
+	}
+	return k.chosen(&k.port, b)
+}
+
+// prepare fills in b: it finds the bounds of blocks, and scales what PreMulSum is given.
+func (o *operation) prepare(k *core, b *buffers) error {
 	width := o.data.Size()
-	b := buffers{
+	*b = buffers{
 		out: o.out, in: o.in, root: o.root, reduction: algorithm.Reduction{Kernel: o.op.kernel, Size: width}, twin: o.op.twin,
 	}
 	if o.outBlocks.cut {
@@ -87,7 +91,7 @@ func (o *operation) prepare(k *core) (buffers, error) {
 		b.inAt = k.inBounds.of(o.inBlocks, k.port.Size(), width)
 	}
 	if o.op.code == 0 || o.op.factor == 1 {
-		return b, nil
+		return nil
 	}
 	scaled := &b.out
 	if o.inBlocks.cut {
@@ -98,7 +102,7 @@ func (o *operation) prepare(k *core) (buffers, error) {
 		*scaled = k.port.Scratch(len(own))
 		copy(*scaled, own)
 	}
-	return b, element.Scale(o.data, *scaled, o.op.factor)
+	return element.Scale(o.data, *scaled, o.op.factor)
 }
 
 // setRoot sets the root, if there is such a rank.

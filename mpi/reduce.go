@@ -34,11 +34,11 @@ func IAllReduce[T Number](ctx context.Context, c *Comm, buf []T, op Op) *Request
 var allReduceDescriptor = descriptor{
 	name: "all_reduce", reduces: true,
 	algorithms: [2][]algorithm.Entry[runFunc]{
-		entries(algorithm.AllReduces(), func(run algorithm.AllReduceFunc, p algorithm.Port, b buffers) error {
+		entries(algorithm.AllReduces(), func(run algorithm.AllReduceFunc, p algorithm.Port, b *buffers) error {
 			return run(p, b.out, b.reduction)
 		}),
 	},
-	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b buffers) error {
+	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b *buffers) error {
 		r := b.sharedReduction()
 		return node.AllReduce(w, stamp, b.out, &r)
 	},
@@ -66,11 +66,11 @@ func IReduce[T Number](ctx context.Context, c *Comm, buf []T, root int, op Op) *
 var reduceDescriptor = descriptor{
 	name: "reduce", reduces: true, root: toRoot,
 	algorithms: [2][]algorithm.Entry[runFunc]{
-		entries(algorithm.Reduces(), func(run algorithm.ReduceFunc, p algorithm.Port, b buffers) error {
+		entries(algorithm.Reduces(), func(run algorithm.ReduceFunc, p algorithm.Port, b *buffers) error {
 			return run(p, b.out, b.root, b.reduction)
 		}),
 	},
-	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b buffers) error {
+	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b *buffers) error {
 		r := b.sharedReduction()
 		return node.Reduce(w, stamp, b.out, b.root, &r)
 	},
@@ -115,11 +115,11 @@ func IReduceScatterV[T Number](ctx context.Context, c *Comm, out, in []T, counts
 var reduceScatterDescriptor = descriptor{
 	name: "reduce_scatter", reduces: true, root: countsRoot, costByIn: true,
 	algorithms: [2][]algorithm.Entry[runFunc]{
-		entries(algorithm.ReduceScatters(), func(run algorithm.ReduceScatterFunc, p algorithm.Port, b buffers) error {
+		entries(algorithm.ReduceScatters(), func(run algorithm.ReduceScatterFunc, p algorithm.Port, b *buffers) error {
 			return run(p, b.out, b.in, b.inAt, b.reduction)
 		}),
 	},
-	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b buffers) error {
+	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b *buffers) error {
 		r := b.sharedReduction()
 		return node.ReduceScatter(w, stamp, b.out, b.in, b.inAt, &r)
 	},
@@ -173,7 +173,7 @@ var (
 )
 
 func scans(table []algorithm.Entry[algorithm.ScanFunc]) [2][]algorithm.Entry[runFunc] {
-	return [2][]algorithm.Entry[runFunc]{entries(table, func(run algorithm.ScanFunc, p algorithm.Port, b buffers) error {
+	return [2][]algorithm.Entry[runFunc]{entries(table, func(run algorithm.ScanFunc, p algorithm.Port, b *buffers) error {
 		return run(p, b.out, b.reduction)
 	})}
 }
