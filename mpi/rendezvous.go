@@ -1,6 +1,7 @@
 package mpi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/pause"
 	"ddpbatch/mpi/store"
 )
 
@@ -89,9 +91,7 @@ func (e environment) rendezvous(ctx context.Context, log *slog.Logger) (*rendezv
 	if err != nil {
 		return nil, err
 	}
-	if e.listen != "" {
-		r.listen = e.listen
-	}
+	r.listen = cmp.Or(e.listen, r.listen)
 	if e.restart != "" {
 		// The agent's store outlives its workers: those of another life left keys there.
 		r.store = store.Prefix(r.store, "restart/"+e.restart)
@@ -223,10 +223,5 @@ func (g *storeClients) wait(limit time.Duration) {
 	g.mu.Lock()
 	empty := g.empty
 	g.mu.Unlock()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-empty:
-	case <-timer.C:
-	}
+	pause.Await(empty, limit)
 }
