@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
 	"time"
 
+	"ddpbatch/internal/backoff"
 	"ddpbatch/internal/pause"
 	"ddpbatch/mpi/store"
 )
@@ -20,7 +20,7 @@ import (
 const HeadStart = 100 * time.Millisecond
 
 const (
-	firstPause    = 10 * time.Millisecond // before an address is tried once more, doubled each time: agent 0 may not listen yet
+	firstPause    = 10 * time.Millisecond // bounds of the pauses before an address is tried once more: agent 0 may not listen yet
 	lastPause     = 250 * time.Millisecond
 	strangerPause = 2 * time.Second // where somebody else answered, whose log has a line of it
 )
@@ -117,7 +117,7 @@ func (r *Race) wait(ctx context.Context, i int) bool {
 
 // try tells whether the race is over: address i is the first that was proved, or nothing else need be tried.
 func (r *Race) try(ctx context.Context, i int, prove func(context.Context, string) error) bool {
-	for gap := firstPause; ctx.Err() == nil; gap = min(2*gap, lastPause) {
+	for again := (backoff.Backoff{First: firstPause, Most: lastPause}); ctx.Err() == nil; {
 		begun := time.Now()
 		err := prove(ctx, r.addrs[i])
 		if ctx.Err() != nil && err != nil {
@@ -130,7 +130,7 @@ func (r *Race) try(ctx context.Context, i int, prove func(context.Context, strin
 		if first {
 			close(r.failed[i])
 		}
-		wait := gap/2 + rand.N(gap/2) // so that agents that began together do not go on together
+		wait := again.Next()
 		if store.Stranger(err) {
 			wait = strangerPause
 		}
