@@ -107,8 +107,7 @@ func parseInitMethod(word string) (InitMethod, error) {
 	}
 	u, err := url.Parse(word)
 	if err != nil {
-		var parse *url.Error
-		if errors.As(err, &parse) {
+		if parse, ok := errors.AsType[*url.Error](err); ok {
 			err = parse.Err // it names the word again
 		}
 		return InitMethod{}, fmt.Errorf("%s is no init method: %w", quote(word), err)

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -55,10 +56,7 @@ type Server struct {
 // Connections that do not prove that they know the secret within auth.Timeout
 // are closed and logged; they hold up nobody.
 func Serve(l net.Listener, cfg ServerConfig) *Server {
-	s := &Server{memory: newMemory(), cfg: cfg, log: cfg.Log, listener: l}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
+	s := &Server{memory: newMemory(), cfg: cfg, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), listener: l}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	gate := &auth.Gate{Binding: cfg.Binding, Room: MaxHandshakes, Log: s.log, Open: opener(cfg)}
 	if cfg.Torch {

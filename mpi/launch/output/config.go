@@ -1,6 +1,7 @@
 package output
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -201,10 +202,7 @@ func (w Worker) value(name string) (string, bool) {
 	case "local_rank":
 		return strconv.Itoa(w.LocalRank), true
 	case "role_name":
-		if w.Role == "" {
-			return "default", true
-		}
-		return printable(w.Role), true
+		return printable(cmp.Or(w.Role, "default")), true
 	}
 	return "", false
 }
@@ -249,12 +247,7 @@ func ParseRanks(s string) ([]int, error) {
 			seen[rank] = true
 		}
 	}
-	ranks := make([]int, 0, len(seen))
-	for rank := range seen {
-		ranks = append(ranks, rank)
-	}
-	slices.Sort(ranks)
-	return ranks, nil
+	return slices.Sorted(maps.Keys(seen)), nil
 }
 
 // ParseFilters reads the value of torchrun's --duplicate-stdout-filters and --duplicate-stderr-filters: texts between commas, in

@@ -106,12 +106,7 @@ func (p Policy) Budget(c Cause) int {
 
 // Names tells whether the job is to be requeued after c.
 func (p Policy) Names(c Cause) bool {
-	for _, on := range p.On {
-		if on.Current() == c {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.On, func(on Cause) bool { return on.Current() == c })
 }
 
 // credit is how long an attempt must live to be believed that it got on, where nobody counts its steps. One that saved is believed

@@ -90,8 +90,7 @@ func (c Config) endOutcome(rank, exit int, signal syscall.Signal, log string) (r
 // startOutcome says why a rank could not be started.
 func (c Config) startOutcome(rank int, err error) rundir.Verdict {
 	exit := exitFailed
-	var start *startError
-	if errors.As(err, &start) {
+	if start, ok := errors.AsType[*startError](err); ok {
 		exit = start.exit
 	}
 	v := c.Verdict(causeStart, exit, fmt.Sprintf("rank %d on %s was not started: %v", rank, c.Host, err))
@@ -136,8 +135,7 @@ func mayBeSignalled(v rundir.Verdict) bool {
 // stopSignal is the signal that an ended context stands for: TERM where the
 // cause does not say.
 func stopSignal(ctx context.Context) syscall.Signal {
-	var signal rendezvous.SignalError
-	if errors.As(context.Cause(ctx), &signal) {
+	if signal, ok := errors.AsType[rendezvous.SignalError](context.Cause(ctx)); ok {
 		return signal.Sig
 	}
 	return syscall.SIGTERM

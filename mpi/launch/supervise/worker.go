@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -137,7 +138,7 @@ var localRankMacro = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCo
 
 // commandOf is the command of one worker: its name, and its arguments with the macro replaced.
 func (c Config) commandOf(p rendezvous.Ranks) []string {
-	command := append([]string(nil), c.Command...)
+	command := slices.Clone(c.Command)
 	rank := strconv.Itoa(p.LocalRank)
 	for i := 1; i < len(command); i++ {
 		command[i] = localRankMacro().ReplaceAllStringFunc(command[i], func(found string) string {
@@ -189,9 +190,8 @@ func lookPath(name, dir string, env []string) (string, error) {
 		if err == nil {
 			return path, nil
 		}
-		var start *startError
-		if errors.As(err, &start) && start.exit == exitNotExecutable && found == nil {
-			found = err
+		if start, ok := errors.AsType[*startError](err); ok && start.exit == exitNotExecutable {
+			found = cmp.Or(found, err)
 		}
 	}
 	if found != nil {
