@@ -44,12 +44,9 @@ const (
 func (c Config) Verdict(cause string, exit int, message string) rundir.Verdict {
 	return rundir.Verdict{
 		Attempt: c.Attempt, JobID: c.JobID, Cause: cause, FirstRank: -1,
-		Exit: exit, Message: message, Time: now(),
+		Exit: exit, Message: message, Time: time.Now().Round(0), // without its monotonic part, which does not travel
 	}
 }
-
-// now is the time without its monotonic part, which does not travel.
-func now() time.Time { return time.Now().Round(0) }
 
 func (c Config) doneOutcome(world int) rundir.Verdict {
 	if world == 1 {

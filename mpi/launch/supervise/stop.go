@@ -207,9 +207,10 @@ func (s *Supervisor) advance(to stopStage, sig syscall.Signal) {
 	}
 }
 
+// send signals every worker's process group, unless the worker is over.
 func (s *Supervisor) send(sig syscall.Signal) {
 	for _, w := range s.workers {
-		w.send(sig)
+		_ = w.process.Signal(sig) // the signals are valid, and the group is ours or gone
 	}
 }
 

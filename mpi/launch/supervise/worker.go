@@ -74,11 +74,6 @@ func (w *worker) start(guard *proc.Guard, ended func(*worker)) error {
 	return nil
 }
 
-// send signals the worker's process group, unless the worker is over.
-func (w *worker) send(sig syscall.Signal) {
-	_ = w.process.Signal(sig) // the signals are valid, and the group is ours or gone
-}
-
 const (
 	// otherWords is how long the end of a worker waits for other processes that hold its pipe: one of its children may tell what it failed of.
 	otherWords = 100 * time.Millisecond
@@ -106,12 +101,6 @@ func (w *worker) readOut() {
 	for looks := 0; looks < lastWords && !(w.out.CaughtUp() && w.errs.CaughtUp()); looks++ {
 		<-tick.C
 	}
-}
-
-// warn signals those of the worker's processes that have a handler; false where none has.
-func (w *worker) warn(sig syscall.Signal) (bool, error) {
-	warned, err := w.process.Warn(sig)
-	return warned > 0, err
 }
 
 // newWorker makes a worker ready to start.
