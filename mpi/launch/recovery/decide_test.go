@@ -366,7 +366,7 @@ func TestLivesEnd(t *testing.T) {
 			if rng.IntN(2) == 0 || c == Preempt {
 				p.Max[c] = rng.IntN(6)
 			}
-			budgets += max(p.budget(c, true), p.Budget(c))
+			budgets += p.budget(c)
 		}
 		var history []rundir.Event
 		used, restarts, now := map[Cause]int{}, 0, noon

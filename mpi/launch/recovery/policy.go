@@ -98,6 +98,11 @@ func (p Policy) Budget(c Cause) int {
 	if c != Saved && !p.Names(c) {
 		return 0
 	}
+	return p.budget(c)
+}
+
+// budget is Budget of a cause that On names, or that is requeued though it does not, as workers wish for that.
+func (p Policy) budget(c Cause) int {
 	if most, given := p.Max[c]; given {
 		return most
 	}

@@ -45,7 +45,7 @@ func Refine(v rundir.Verdict, e Evidence) rundir.Verdict {
 	case CauseOf(v) == Timeout && v.Exit == ExitTimeout:
 		return retell(v, Start, "the agents did not meet in time", e) // their own limit, not the job's
 	case CauseOf(v) == Node:
-		v.Nodes = union(v.Nodes, e.Down)
+		v.Nodes = union(v.Nodes, e.Down...)
 	}
 	return v
 }
@@ -141,7 +141,7 @@ func retell(v rundir.Verdict, c Cause, why string, e Evidence) rundir.Verdict {
 		return v
 	}
 	if c == Node {
-		v.Nodes = union(v.Nodes, e.Down)
+		v.Nodes = union(v.Nodes, e.Down...)
 		if len(e.Down) > 0 && !slices.Contains(e.Down, v.Host) { // it is where the agents were told to stop
 			v.Host = e.Down[0]
 		}
@@ -153,11 +153,11 @@ func retell(v rundir.Verdict, c Cause, why string, e Evidence) rundir.Verdict {
 	return v
 }
 
-// union is a, and what of b it lacks.
-func union(a, b []string) []string {
+// union is a, and what of b it lacks, but for what is empty.
+func union(a []string, b ...string) []string {
 	a = slices.Clip(a)
 	for _, s := range b {
-		if !slices.Contains(a, s) {
+		if s != "" && !slices.Contains(a, s) {
 			a = append(a, s)
 		}
 	}
