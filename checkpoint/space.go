@@ -3,12 +3,13 @@ package checkpoint
 import (
 	"bytes"
 	"context"
-	"ddpbatch/internal/replace"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math"
 	"path/filepath"
+
+	"ddpbatch/internal/replace"
 )
 
 // Space is what Probe finds out about a file system. Free is a hint only: quotas and the single

@@ -33,7 +33,10 @@
 // once. Elements are of a [Number] type, [Float16] and [BFloat16] among them. Reductions combine them by an [Op]: [Sum], [Avg], [Min],
 // [Max], [Product], [BAnd], [BOr], [BXor], [PreMulSum], or one that [NewOp] makes of a function.
 //
-// Values of any type travel as JSON: [BroadcastObject], [AllGatherObject], [GatherObject], [ScatterObject].
+// Values of any type travel as JSON: [BroadcastObject], [AllGatherObject], [GatherObject], [ScatterObject]. Bytes of lengths that the
+// receivers do not know: [BroadcastBytes], [GatherBytes].
+//
+// [Agree] makes an error of one rank one of all, and [FromRoot] gives all ranks what a function on one of them returns, its error included.
 //
 // # Messages
 //

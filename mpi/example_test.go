@@ -2,7 +2,9 @@ package mpi_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"sync"
@@ -247,4 +249,21 @@ func ExampleNewOp() {
 		return nil
 	})
 	// Output: [2 -2]
+}
+
+// One rank has no file, and all of them end with that error, and none in a collective that it never joins.
+func ExampleAgree() {
+	ranks(3, func(ctx context.Context, c *mpi.Comm) error {
+		var err error
+		if c.Rank() == 1 {
+			_, err = os.Open("/nowhere/part-1")
+		}
+		err = mpi.Agree(ctx, c, err, fs.ErrNotExist)
+		fmt.Println(c.Rank(), errors.Is(err, fs.ErrNotExist), err)
+		return nil
+	})
+	// Unordered output:
+	// 0 true rank 1: open /nowhere/part-1: no such file or directory
+	// 1 true open /nowhere/part-1: no such file or directory
+	// 2 true rank 1: open /nowhere/part-1: no such file or directory
 }

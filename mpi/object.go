@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// maxObject is the longest encoded object, in bytes.
+// maxObject is the longest encoded object, or other bytes, of one rank.
 const maxObject = 1 << 30
 
 // BroadcastObject gives every rank root's value. Objects travel as JSON, which runs no code of the sender's; what of a
@@ -17,14 +17,8 @@ func BroadcastObject[T any](ctx context.Context, c *Comm, value T, root int) (T,
 	if c.Rank() == root {
 		text, wrong = json.Marshal(value)
 	}
-	length, err := broadcastLength(ctx, c, len(text), wrong, root)
+	text, err := broadcastBytes(ctx, c, text, wrong, root)
 	if err != nil {
-		return value, fmt.Errorf("broadcast an object: %w", err)
-	}
-	if c.Rank() != root {
-		text = make([]byte, length)
-	}
-	if err := Broadcast(ctx, c, text, root); err != nil {
 		return value, fmt.Errorf("broadcast an object: %w", err)
 	}
 	if c.Rank() == root {
@@ -37,16 +31,33 @@ func BroadcastObject[T any](ctx context.Context, c *Comm, value T, root int) (T,
 	return got, nil
 }
 
-// broadcastLength tells how long root's object is; -1 stands for one that could not be encoded.
-func broadcastLength(ctx context.Context, c *Comm, length int, wrong error, root int) (int, error) {
-	n := []int64{int64(length)}
+// BroadcastBytes gives every rank root's b, of which the others need not know the length: at most 1 GiB. Their own b is not used. Root
+// gets b itself.
+func BroadcastBytes(ctx context.Context, c *Comm, b []byte, root int) ([]byte, error) {
+	b, err := broadcastBytes(ctx, c, b, nil, root)
+	if err != nil {
+		return nil, fmt.Errorf("broadcast bytes: %w", err)
+	}
+	return b, nil
+}
+
+// broadcastBytes is BroadcastBytes of what root could not encode where wrong is not nil.
+func broadcastBytes(ctx context.Context, c *Comm, b []byte, wrong error, root int) ([]byte, error) {
+	n := []int64{int64(len(b))}
 	if wrong != nil {
 		n[0] = -1
 	}
 	if err := Broadcast(ctx, c, n, root); err != nil {
-		return 0, err
+		return nil, err
 	}
-	return checkLength(n[0], root, wrong)
+	length, err := checkLength(n[0], root, wrong)
+	if err != nil {
+		return nil, err
+	}
+	if c.Rank() != root {
+		b = make([]byte, length)
+	}
+	return b, Broadcast(ctx, c, b, root)
 }
 
 func checkLength(n int64, rank int, wrong error) (int, error) {
@@ -63,28 +74,54 @@ func checkLength(n int64, rank int, wrong error) (int, error) {
 
 // AllGatherObject gives every rank all ranks' values, by rank. They travel as those of BroadcastObject.
 func AllGatherObject[T any](ctx context.Context, c *Comm, value T) ([]T, error) {
-	texts, err := allGatherTexts(ctx, c, value)
-	if err != nil {
-		return nil, fmt.Errorf("gather objects: %w", err)
-	}
-	return decodeObjects[T](texts)
-}
-
-// GatherObject gives root all ranks' values, by rank, and the others nil.
-func GatherObject[T any](ctx context.Context, c *Comm, value T, root int) ([]T, error) {
 	text, wrong := json.Marshal(value)
 	counts, err := gatherLengths(ctx, c, len(text), wrong)
 	if err != nil {
 		return nil, fmt.Errorf("gather objects: %w", err)
 	}
-	if c.Rank() != root {
-		return nil, GatherV(ctx, c, nil, text, nil, root)
-	}
 	out := make([]byte, sum(counts))
-	if err := GatherV(ctx, c, out, text, counts, root); err != nil {
+	if err := AllGatherV(ctx, c, out, text, counts); err != nil {
 		return nil, fmt.Errorf("gather objects: %w", err)
 	}
 	return decodeObjects[T](splitByCounts(out, counts))
+}
+
+// GatherObject gives root all ranks' values, by rank, and the others nil.
+func GatherObject[T any](ctx context.Context, c *Comm, value T, root int) ([]T, error) {
+	text, wrong := json.Marshal(value)
+	texts, err := gatherBytes(ctx, c, text, wrong, root)
+	if err != nil {
+		return nil, fmt.Errorf("gather objects: %w", err)
+	}
+	if c.Rank() != root {
+		return nil, nil
+	}
+	return decodeObjects[T](texts)
+}
+
+// GatherBytes gives root all ranks' b, by rank, and the others nil. Their lengths, at most 1 GiB each, need not be known to root.
+func GatherBytes(ctx context.Context, c *Comm, b []byte, root int) ([][]byte, error) {
+	all, err := gatherBytes(ctx, c, b, nil, root)
+	if err != nil {
+		return nil, fmt.Errorf("gather bytes: %w", err)
+	}
+	return all, nil
+}
+
+// gatherBytes is GatherBytes of what this rank could not encode where wrong is not nil.
+func gatherBytes(ctx context.Context, c *Comm, b []byte, wrong error, root int) ([][]byte, error) {
+	counts, err := gatherLengths(ctx, c, len(b), wrong)
+	if err != nil {
+		return nil, err
+	}
+	if c.Rank() != root {
+		return nil, GatherV(ctx, c, nil, b, nil, root)
+	}
+	out := make([]byte, sum(counts))
+	if err := GatherV(ctx, c, out, b, counts, root); err != nil {
+		return nil, err
+	}
+	return splitByCounts(out, counts), nil
 }
 
 // ScatterObject gives rank i values[i] of root. Other ranks' values are not used.
@@ -140,19 +177,6 @@ func encodeObjects[T any](values []T, counts []int) ([]byte, error) {
 	return all, nil
 }
 
-func allGatherTexts[T any](ctx context.Context, c *Comm, value T) ([][]byte, error) {
-	text, wrong := json.Marshal(value)
-	counts, err := gatherLengths(ctx, c, len(text), wrong)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]byte, sum(counts))
-	if err := AllGatherV(ctx, c, out, text, counts); err != nil {
-		return nil, err
-	}
-	return splitByCounts(out, counts), nil
-}
-
 // gatherLengths tells all ranks how long each one's object is.
 func gatherLengths(ctx context.Context, c *Comm, length int, wrong error) ([]int, error) {
 	own := []int64{int64(length)}
@@ -188,7 +212,7 @@ func sum(counts []int) int {
 func splitByCounts(text []byte, counts []int) [][]byte {
 	parts := make([][]byte, len(counts))
 	for i, n := range counts {
-		parts[i], text = text[:n], text[n:]
+		parts[i], text = text[:n:n], text[n:]
 	}
 	return parts
 }

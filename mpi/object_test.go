@@ -1,6 +1,7 @@
 package mpi
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -61,6 +62,51 @@ func TestObjects(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// Bytes of lengths that the receivers need not know, none among them.
+func TestBytes(t *testing.T) {
+	everywhere(t, []int{1, 2, 5}, func(ctx context.Context, c *Comm) error {
+		of := func(rank int) []byte { return bytes.Repeat([]byte{byte(rank)}, 1000*rank) }
+		for root := range c.Size() {
+			got, err := BroadcastBytes(ctx, c, of(c.Rank()), root)
+			if err != nil || !bytes.Equal(got, of(root)) {
+				return fmt.Errorf("broadcast from %d: %d bytes, %w", root, len(got), err)
+			}
+			all, err := GatherBytes(ctx, c, of(c.Rank()), root)
+			if err != nil || c.Rank() == root && len(all) != c.Size() || c.Rank() != root && all != nil {
+				return fmt.Errorf("gather to %d: %d messages, %w", root, len(all), err)
+			}
+			for rank, got := range all {
+				if !bytes.Equal(got, of(rank)) || cap(got) != len(got) {
+					return fmt.Errorf("gather to %d: rank %d's are %d bytes", root, rank, len(got))
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// What is too long is an error on every rank, before anybody makes room for it, and nothing is broken.
+func TestBytesTooLong(t *testing.T) {
+	w := newWorldOn(t, "local", 2, nil)
+	for rank, err := range testkit.Each(2, func(rank int) error {
+		var b []byte
+		if rank == 1 {
+			b = make([]byte, maxObject+1)
+		}
+		if _, err := GatherBytes(t.Context(), w[rank], b, 0); err == nil {
+			return errors.New("gathered")
+		}
+		if _, err := BroadcastBytes(t.Context(), w[rank], b, 1); err == nil || !strings.Contains(err.Error(), "that of rank 1 has 1073741825 bytes") {
+			return fmt.Errorf("broadcast: %w", err)
+		}
+		return w[rank].Barrier(t.Context())
+	}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
 }
 
 // One rank's value cannot be encoded: all ranks get an error, and at once.

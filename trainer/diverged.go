@@ -53,13 +53,13 @@ func (t *trainer) explainLoss(ctx context.Context, step int64, loss float64) err
 	if fault := t.engine.firstNonFinite(&pass, &bad.batch); fault != "" {
 		own = t.diverged(first[0], what+", as "+fault)
 	}
-	if err := together(ctx, t.env.Comm, own); err != nil {
+	if err := mpi.Agree(ctx, t.env.Comm, own, classes...); err != nil {
 		return err
 	}
 	if t.env.Comm.Rank() == 0 {
 		own = t.diverged(first[0], what+", of finite outputs")
 	}
-	return together(ctx, t.env.Comm, own)
+	return mpi.Agree(ctx, t.env.Comm, own, classes...)
 }
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

@@ -153,7 +153,7 @@ func (t *trainer) agreeOnJob(ctx context.Context) error {
 		return err
 	}
 	comm := t.env.Comm
-	differ := ddp.Agree(ctx, comm, "training settings or data", sha256.Sum256(text))
+	differ := ddp.CompareDigests(ctx, comm, "training settings or data", sha256.Sum256(text))
 	if differ == nil || comm.Err() != nil {
 		return differ
 	}
@@ -166,7 +166,7 @@ func (t *trainer) agreeOnJob(ctx context.Context) error {
 		own = fmt.Errorf("rank %d and rank 0 differ in their training settings or data: %s; start all ranks with the same program, job file and data",
 			comm.Rank(), d)
 	}
-	return together(ctx, comm, own)
+	return mpi.Agree(ctx, comm, own, classes...)
 }
 
 // describe is all that ranks must have in common, by the names that users know it by.

@@ -17,7 +17,7 @@ func (t *trainer) run(ctx context.Context) (Result, error) {
 		err = t.saveAndFinish(ctx)
 	}
 	if err != nil {
-		return Result{}, err
+		return Result{}, t.elsewhere(err)
 	}
 	t.writeMetrics(evaluation{})
 	t.reportSaves()

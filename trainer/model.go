@@ -145,7 +145,7 @@ func (t *trainer) initialize(ctx context.Context) error {
 	if t.cfg.Init == "" {
 		return nil
 	}
-	if err := together(ctx, t.env.Comm, t.readInitial()); err != nil {
+	if err := mpi.Agree(ctx, t.env.Comm, t.readInitial(), classes...); err != nil {
 		return err
 	}
 	var values [][]float32

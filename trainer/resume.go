@@ -76,7 +76,7 @@ func (t *trainer) restore(ctx context.Context) (begun bool, err error) {
 		return false, fmt.Errorf("look whether the run has begun anew: %w", err)
 	}
 	if anew {
-		return false, t.elsewhere(t.saver.Begin(ctx))
+		return false, t.saver.Begin(ctx)
 	}
 	wanted, err := t.wantedNames(ctx)
 	if err != nil {
@@ -96,7 +96,7 @@ func (t *trainer) restore(ctx context.Context) (begun bool, err error) {
 		t.at, t.path = at, c.Info().Path
 		return nil
 	})
-	switch err = t.elsewhere(err); {
+	switch {
 	case errors.Is(err, checkpoint.ErrNone):
 		return false, nil
 	case errors.Is(err, checkpoint.ErrCorrupt):
@@ -123,13 +123,13 @@ func (t *trainer) beginsAnew(ctx context.Context) (bool, error) {
 	if t.policy.Resume {
 		return false, nil
 	}
-	return onRank0(ctx, t.env.Comm, func() (bool, error) {
+	return mpi.FromRoot(ctx, t.env.Comm, 0, func() (bool, error) {
 		begun, err := t.env.Checkpoints.FirstBegun(max(1, t.env.AnewFrom))
 		if begun > 0 {
 			t.log.Info(fmt.Sprintf("begin anew only once: attempt %d has begun already, so this one goes on from what was saved since", begun))
 		}
 		return begun == 0, err
-	})
+	}, classes...)
 }
 
 // keepPinned has the checkpoint of the best evaluation stay, where this job still compares by the same; an attempt may have died before it
@@ -146,14 +146,14 @@ func (t *trainer) keepPinned(ctx context.Context) error {
 
 // pin has the checkpoint of a step stay as that of the best evaluation, unless somebody has removed it.
 func (t *trainer) pin(ctx context.Context, step int64) error {
-	_, err := onRank0(ctx, t.env.Comm, func() (struct{}, error) {
+	_, err := mpi.FromRoot(ctx, t.env.Comm, 0, func() (struct{}, error) {
 		err := t.env.Checkpoints.Pin(ctx, step, bestLabel)
 		if errors.Is(err, checkpoint.ErrNone) || errors.Is(err, checkpoint.ErrCorrupt) {
 			t.log.Warn("the checkpoint of the best evaluation is gone", "step", step, "error", err)
 			err = nil
 		}
 		return struct{}{}, err
-	})
+	}, classes...)
 	return err
 }
 

@@ -29,6 +29,11 @@ var (
 	ErrElsewhere = errors.New("another rank failed")
 )
 
+// classes are the errors that callers on every rank tell apart, to choose an exit code: those that mpi.Agree and mpi.FromRoot keep.
+var classes = []error{
+	ErrMismatch, ErrDiverged, checkpoint.ErrFenced, checkpoint.ErrNoSpace, checkpoint.ErrCorrupt, checkpoint.ErrFormatTooNew, errStopped,
+}
+
 // Env is what a rank trains with, besides the job's Config.
 type Env struct {
 	Comm *mpi.Comm // the ranks; Run does not close it
@@ -189,9 +194,17 @@ func Run(ctx context.Context, cfg Config, env Env) (Result, error) {
 		return Result{Stopped: true}, nil
 	}
 	if err != nil {
-		return Result{}, err
+		return Result{}, t.elsewhere(err)
 	}
 	return t.run(ctx)
+}
+
+// elsewhere has ErrElsewhere be found in what went wrong on another rank.
+func (t *trainer) elsewhere(err error) error {
+	if from, ok := errors.AsType[*mpi.RemoteError](err); ok && from.Rank() != t.env.Comm.Rank() {
+		return fmt.Errorf("%w: %w", ErrElsewhere, err)
+	}
+	return err
 }
 
 func newTrainer(cfg Config, env Env) *trainer {
@@ -224,7 +237,7 @@ func (t *trainer) close() {
 // setUp builds everything, so that after it all ranks stand before the same step with the same state.
 func (t *trainer) setUp(ctx context.Context) error {
 	comm := t.env.Comm
-	if err := together(ctx, comm, t.prepare(ctx)); err != nil {
+	if err := mpi.Agree(ctx, comm, t.prepare(ctx), classes...); err != nil {
 		return err
 	}
 	if err := t.agreeOnJob(ctx); err != nil {
@@ -242,7 +255,7 @@ func (t *trainer) setUp(ctx context.Context) error {
 	if err := t.agreeOnPolicy(ctx); err != nil {
 		return err
 	}
-	if err := together(ctx, comm, t.build()); err != nil {
+	if err := mpi.Agree(ctx, comm, t.build(), classes...); err != nil {
 		return err
 	}
 	if err := t.wrap(ctx); err != nil {

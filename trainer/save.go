@@ -1,7 +1,6 @@
 package trainer
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -82,7 +81,7 @@ func (t *trainer) saveOnce(ctx context.Context, best bool) error {
 	t.warnOfStall()
 	if err != nil {
 		t.uncommitted = false
-		return t.elsewhere(err)
+		return err
 	}
 	t.begunStep, t.scored, t.uncommitted, t.pinPending = t.at.Step, t.scores(), true, best
 	if t.policy.Async {
@@ -118,7 +117,7 @@ func (t *trainer) commit(ctx context.Context) error {
 	if earlier, ok := errors.AsType[*distributed.EarlierError](err); ok && info.Step == t.begunStep {
 		t.log.Warn("a checkpoint was not saved, and a newer one was", "step", earlier.Step, "newer", info.Step)
 	} else if err != nil {
-		return t.elsewhere(err)
+		return err
 	}
 	t.committedStep, t.path = info.Step, info.Path
 	if !t.pinPending {
@@ -232,7 +231,7 @@ func (t *trainer) newSaver(ctx context.Context) error {
 		if o.Workers, err = t.encoders(o); err != nil {
 			err = fmt.Errorf("encode: %w", err)
 		}
-		if err := together(ctx, t.env.Comm, err); err != nil {
+		if err := mpi.Agree(ctx, t.env.Comm, err, classes...); err != nil {
 			return err
 		}
 	}
@@ -240,7 +239,7 @@ func (t *trainer) newSaver(ctx context.Context) error {
 		dir.SetWorkers(o.Workers)
 	}
 	t.saver, err = distributed.New(ctx, own, dir, arrays, o)
-	return t.elsewhere(err)
+	return err
 }
 
 // LeastMemory is how many bytes Env.MaxMemory must allow at least, where it is not 0 and checkpoints are encoded. What a hook of ddp.compress
@@ -274,48 +273,12 @@ func newSaveGroup(ctx context.Context, comm *mpi.Comm) (saveGroup, error) {
 func (g saveGroup) Rank() int { return g.comm.Rank() }
 func (g saveGroup) Size() int { return g.comm.Size() }
 
-// maxPayload bounds what a length that comes over the network has this rank allocate.
-const maxPayload = 1 << 30
-
 func (g saveGroup) Gather(ctx context.Context, payload []byte) ([][]byte, error) {
-	lengths := make([]int64, g.Size())
-	if err := mpi.AllGather(ctx, g.comm, lengths, []int64{int64(len(payload))}); err != nil {
-		return nil, err
-	}
-	counts, total := make([]int, len(lengths)), int64(0)
-	for rank, n := range lengths {
-		if n < 0 || n > maxPayload-total {
-			return nil, fmt.Errorf("gather: the messages up to rank %d's of %d bytes are longer than %d together", rank, n, maxPayload)
-		}
-		counts[rank] = int(n)
-		total += n
-	}
-	if g.Rank() != 0 {
-		return nil, mpi.GatherV(ctx, g.comm, nil, payload, nil, 0)
-	}
-	all, parts := make([]byte, total), make([][]byte, len(counts))
-	if err := mpi.GatherV(ctx, g.comm, all, payload, counts, 0); err != nil {
-		return nil, err
-	}
-	for rank, n := range counts {
-		parts[rank], all = all[:n:n], all[n:]
-	}
-	return parts, nil
+	return mpi.GatherBytes(ctx, g.comm, payload, 0)
 }
 
 func (g saveGroup) Broadcast(ctx context.Context, payload []byte) ([]byte, error) {
-	length := []int64{int64(len(payload))}
-	if err := mpi.Broadcast(ctx, g.comm, length, 0); err != nil {
-		return nil, err
-	}
-	if length[0] < 0 || length[0] > maxPayload {
-		return nil, fmt.Errorf("broadcast: a message of %d bytes, at most %d are allowed", length[0], maxPayload)
-	}
-	got := bytes.Clone(payload)
-	if g.Rank() != 0 {
-		got = make([]byte, length[0])
-	}
-	return got, mpi.Broadcast(ctx, g.comm, got, 0)
+	return mpi.BroadcastBytes(ctx, g.comm, payload, 0)
 }
 
 // shardPeers is what a checkpoint.distributed Saver copies shards to other nodes by: a communicator of its own, so that one that breaks

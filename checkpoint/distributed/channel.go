@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/failure"
 )
 
 // channel is how ranks exchange facts: JSON over a Group. What it sends always is JSON: that it is not is a mistake in this package, and panics.
@@ -63,8 +64,8 @@ func decode[A any](texts [][]byte, ranks int) ([]A, error) {
 
 // answer is what rank 0 tells all: a value or a failure.
 type answer[T any] struct {
-	Value   T        `json:"value"`
-	Failure *failure `json:"failure,omitempty"`
+	Value   T                `json:"value"`
+	Failure *failure.Failure `json:"failure,omitempty"`
 }
 
 // fromRank0 gives every rank what rank 0 has: value, or its error err. The others' values do not count.
@@ -96,8 +97,8 @@ type progress[T any] struct {
 
 // workReport is how the work of one rank has ended.
 type workReport[T any] struct {
-	Value   T        `json:"value"`
-	Failure *failure `json:"failure,omitempty"`
+	Value   T                `json:"value"`
+	Failure *failure.Failure `json:"failure,omitempty"`
 }
 
 // reply is rank 0's answer: none yet, or the last.
@@ -175,7 +176,7 @@ func runTogether(ctx context.Context, s *Saver, work func(context.Context) error
 	return err
 }
 
-func firstFailure[T any](all []workReport[T]) *failure {
+func firstFailure[T any](all []workReport[T]) *failure.Failure {
 	for _, r := range all {
 		if r.Failure != nil {
 			return r.Failure
@@ -205,83 +206,42 @@ var sentinels = []error{
 // selfExplaining are the sentinels that say enough by themselves to a rank where nothing happened.
 var selfExplaining = []error{checkpoint.ErrFenced, checkpoint.ErrNoSpace, checkpoint.ErrPermission, checkpoint.ErrStale, checkpoint.ErrCorrupt}
 
-// failure is an error as a message has it; nil: none.
-type failure struct {
-	Rank int    `json:"rank"`
-	Text string `json:"text"`
-	// Class is one more than the number of the first sentinel that the error is, 0 where it is none.
-	Class int `json:"class,omitempty"`
-}
-
-// remoteError is a failure on the ranks where it did not happen. errors.Is finds its sentinel.
-type remoteError struct {
-	rank  int
-	text  string
-	class error // nil: none
-	brief bool  // others tell all of it
-}
-
-func (e *remoteError) Error() string {
-	if e.brief {
-		return fmt.Sprintf("rank %d: %v (see the output of rank 0)", e.rank, e.class)
-	}
-	return fmt.Sprintf("rank %d: %s", e.rank, e.text)
-}
-
-func (e *remoteError) Unwrap() error { return e.class }
-
-// Rank is the one that failed: callers on the others may want to end after it.
-func (e *remoteError) Rank() int { return e.rank }
-
-// maxText bounds the text of a failure in a message.
-const maxText = 4 << 10
-
 // failureOf makes err a message; a failure that came in one goes on as it is.
-func (t *channel) failureOf(err error) *failure {
-	if err == nil {
-		return nil
-	}
-	f := &failure{Rank: t.group.Rank(), Text: err.Error()}
-	if from, ok := errors.AsType[*remoteError](err); ok {
-		f.Rank, f.Text = from.rank, from.text
-	} else if from, ok := errors.AsType[*ownError](err); ok {
-		f.Text = from.err.Error()
-	}
-	f.Text = f.Text[:min(len(f.Text), maxText)]
-	for i, class := range t.classes {
-		if errors.Is(err, class) {
-			f.Class = i + 1
-			break
-		}
+func (t *channel) failureOf(err error) *failure.Failure {
+	f := failure.Of(t.group.Rank(), err, t.classes)
+	if from, ok := errors.AsType[*failure.Error](err); ok {
+		f.Rank, f.Text = from.Rank(), from.Text()
+	} else if own, ok := errors.AsType[*ownError](err); ok {
+		f.Text = failure.Of(f.Rank, own.err, nil).Text
 	}
 	return f
 }
 
 // error is the failure as this rank's caller gets it; own is this rank's error, and is kept whole where it is the one that counts.
-func (t *channel) error(f *failure, own error) error {
+func (t *channel) error(f *failure.Failure, own error) error {
 	if f == nil {
 		return nil
 	}
-	var class error
-	if f.Class > 0 && f.Class <= len(t.classes) {
-		class = t.classes[f.Class-1]
-	}
+	remote := f.Elsewhere(t.classes)
 	if own == nil || f.Rank != t.group.Rank() {
-		return &remoteError{rank: f.Rank, text: f.Text, class: class}
+		return remote
 	}
 	if e, ok := errors.AsType[*ownError](own); ok {
 		return e
 	}
-	return &ownError{rank: f.Rank, err: own, class: class, classes: t.classes}
+	return &ownError{rank: f.Rank, err: own, class: remote.Unwrap(), classes: t.classes}
 }
 
 // brief is error for what rank 0 and the rank where it happened tell whole: the others keep to its class, where that says enough.
-func (t *channel) brief(f *failure, own error) error {
-	err := t.error(f, own)
-	if from, ok := errors.AsType[*remoteError](err); ok && !t.isCoordinator() && slices.Contains(selfExplaining, from.class) {
-		from.brief = true
+func (t *channel) brief(f *failure.Failure, own error) error {
+	if f != nil && !t.isCoordinator() {
+		if class := f.Elsewhere(t.classes).Unwrap(); slices.Contains(selfExplaining, class) {
+			short := *f
+			short.Text = fmt.Sprintf("%v (see the output of rank 0)", class)
+			f = &short
+		}
 	}
-	return err
+	return t.error(f, own)
 }
 
 // ownError is an error of this rank that fails all. It reads as it does on the others, and is of the same class: where it is of several,

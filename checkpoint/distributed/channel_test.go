@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/failure"
 	"ddpbatch/internal/testkit"
 	"ddpbatch/internal/testkit/thin"
 	"ddpbatch/internal/vfs"
@@ -148,7 +149,7 @@ func TestOwnErrorStaysWhole(t *testing.T) {
 	own := fmt.Errorf("reading: %w", &checkpoint.CorruptError{Path: "p", Detail: "d"})
 	text, err := json.Marshal(ch.failureOf(own))
 	must(t, err)
-	var f failure
+	var f failure.Failure
 	must(t, json.Unmarshal(text, &f))
 	err = ch.error(&f, own)
 	if e, ok := errors.AsType[*checkpoint.CorruptError](err); !ok || e.Path != "p" || !errors.Is(err, checkpoint.ErrCorrupt) {

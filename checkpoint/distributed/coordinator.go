@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/failure"
 )
 
 // roundStatus is what a rank reports to rank 0 in a round.
@@ -15,8 +16,8 @@ type roundStatus struct {
 	Ready  uint64 `json:"ready"` // the newest that this rank is ready to publish, or refuses to
 	Safe   uint64 `json:"safe"`  // the newest that is on the node's own disk
 	// Refused is why Ready must not be published.
-	Refused *failure `json:"refused,omitempty"`
-	Writing *written `json:"writing,omitempty"` // nil: nothing is being published
+	Refused *failure.Failure `json:"refused,omitempty"`
+	Writing *written         `json:"writing,omitempty"` // nil: nothing is being published
 }
 
 // written is how far a rank is with its shard of a publication.
@@ -24,7 +25,7 @@ type written struct {
 	ID      uint64               `json:"id"`
 	Over    bool                 `json:"over"`
 	Shard   checkpoint.ShardInfo `json:"shard"`
-	Failure *failure             `json:"failure,omitempty"`
+	Failure *failure.Failure     `json:"failure,omitempty"`
 }
 
 // decision is rank 0's answer to a round.
@@ -46,8 +47,8 @@ type writeTicket struct {
 
 // outcome is how a job ended.
 type outcome struct {
-	ID      uint64   `json:"id"`
-	Failure *failure `json:"failure,omitempty"`
+	ID      uint64           `json:"id"`
+	Failure *failure.Failure `json:"failure,omitempty"`
 	// Replaced says that what failed was a node's own disk, and that all ranks have a newer save in flight: nobody need know of it.
 	Replaced bool            `json:"replaced,omitempty"`
 	Info     checkpoint.Info `json:"info"` // where Committed
@@ -68,9 +69,9 @@ type coordinator struct {
 	phase  phase
 	job    *job
 	draft  *checkpoint.Draft
-	over   bool     // the task of this phase
-	err    error    // rank 0's own: of the draft, or of the commit
-	failed *failure // why what is being written must go
+	over   bool             // the task of this phase
+	err    error            // rank 0's own: of the draft, or of the commit
+	failed *failure.Failure // why what is being written must go
 	shards []checkpoint.ShardInfo
 
 	saved *checkpoint.Checkpoint // what the commit gave
@@ -143,7 +144,7 @@ func checkSameStep(all []roundStatus) error {
 			steps[s.Newest] = rank
 		} else if all[first].Step != s.Step {
 			text := fmt.Sprintf("saves step %d where rank %d saves step %d: all ranks must save the same step", s.Step, first, all[first].Step)
-			return &remoteError{rank: rank, text: text}
+			return (&failure.Failure{Rank: rank, Text: text}).Elsewhere(nil)
 		}
 	}
 	return nil
@@ -182,7 +183,7 @@ func (r *rounds) choose(d *decision, all []roundStatus) {
 func (r *rounds) collect(d *decision, all []roundStatus) {
 	l := &r.coordinator
 	writing := 0
-	var failed *failure
+	var failed *failure.Failure
 	for _, s := range all {
 		switch w := s.Writing; {
 		case w == nil || w.ID != l.job.id || !w.Over:
@@ -229,7 +230,7 @@ func (r *rounds) commit(shards []checkpoint.ShardInfo) (*checkpoint.Checkpoint, 
 }
 
 // finalize ends the publication.
-func (r *rounds) finalize(d *decision, all []roundStatus, f *failure) {
+func (r *rounds) finalize(d *decision, all []roundStatus, f *failure.Failure) {
 	l := &r.coordinator
 	l.phase = resting
 	d.Finalized = &outcome{ID: l.job.id, Failure: f, Times: slowest(l.shards)}

@@ -8,18 +8,19 @@ import (
 	"path/filepath"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/failure"
 )
 
 var errNoDir = errors.New("rank 0 has no checkpoints folder")
 
 // hello is what every rank reports to rank 0 about itself.
 type hello struct {
-	Arrays    []listing     `json:"arrays"`
-	Options   sharedOptions `json:"options"`
-	Node      string        `json:"node,omitempty"` // where there are replicas
-	MaxMemory int64         `json:"max_memory"`
-	Encode    int64         `json:"encode"` // bytes of buffers that encoding takes
-	Failure   *failure      `json:"failure,omitempty"`
+	Arrays    []listing        `json:"arrays"`
+	Options   sharedOptions    `json:"options"`
+	Node      string           `json:"node,omitempty"` // where there are replicas
+	MaxMemory int64            `json:"max_memory"`
+	Encode    int64            `json:"encode"` // bytes of buffers that encoding takes
+	Failure   *failure.Failure `json:"failure,omitempty"`
 }
 
 // sharedOptions is what must be the same on all ranks of the Options.

@@ -11,6 +11,7 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/crc32c"
+	"ddpbatch/internal/failure"
 )
 
 // recover flushes the newest checkpoint that an earlier attempt has left complete on the nodes' own disks, if it is newer than
@@ -129,8 +130,8 @@ type copied struct {
 
 // finished is how finish has ended.
 type finished struct {
-	Failure *failure   `json:"failure,omitempty"`
-	Again   *candidate `json:"again,omitempty"` // what may succeed where shards are damaged
+	Failure *failure.Failure `json:"failure,omitempty"`
+	Again   *candidate       `json:"again,omitempty"` // what may succeed where shards are damaged
 }
 
 // finish copies the shards of an earlier save into a new folder and commits it, as this attempt's. A failure is every rank's; err
@@ -148,7 +149,7 @@ func (s *Saver) finish(ctx context.Context, c candidate) (end finished, err erro
 	}
 	var all []workReport[copied]
 	f, err := runOnEveryRank(ctx, s, func(ctx context.Context) (copied, error) { return s.copyShards(ctx, c, draft, ticket) },
-		func(reports []workReport[copied]) (*failure, error) {
+		func(reports []workReport[copied]) (*failure.Failure, error) {
 			all = reports
 			return firstFailure(reports), nil
 		})

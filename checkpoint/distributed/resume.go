@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/failure"
 )
 
 // Resume has rank 0 choose the newest good checkpoint, and every rank's accept read what it needs of it. With a node-local tier it first
@@ -103,8 +104,8 @@ type offered struct {
 
 // proposal is what rank 0 says of it.
 type proposal struct {
-	Folder string   `json:"folder"`
-	None   *failure `json:"none,omitempty"`
+	Folder string           `json:"folder"`
+	None   *failure.Failure `json:"none,omitempty"`
 }
 
 // offer finds a checkpoint on rank 0 and opens it on all. Its manifest goes over the network: what a network file system shows to
@@ -147,8 +148,8 @@ func (s *Saver) offer(ctx context.Context, rejected error) (o offered, err error
 
 // judgement is what all ranks find of a checkpoint.
 type judgement struct {
-	Failure *failure `json:"failure,omitempty"` // nil: it is good
-	Corrupt bool     `json:"corrupt"`
+	Failure *failure.Failure `json:"failure,omitempty"` // nil: it is good
+	Corrupt bool             `json:"corrupt"`
 }
 
 // judge lets accept look on all ranks. One error that does not blame the checkpoint counts more than those that do. All ranks get the same

@@ -82,3 +82,27 @@ func TestTables(t *testing.T) {
 		t.Errorf("only %d tables found below %s: the walk is wrong", tables, root)
 	}
 }
+
+// TestDocsNameFiles holds that each file of the program that architecture.md names is there, by the end of its path.
+func TestDocsNameFiles(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := map[string]bool{}
+	for _, f := range tree(t) {
+		path := filepath.ToSlash(f.path)
+		for at := len(path); at >= 0; at = strings.LastIndexByte(path[:at], '/') {
+			there[path[at:]] = true
+		}
+	}
+	named := regexp.MustCompile("`/?([a-z0-9_/]+\\.go)`").FindAllSubmatch(text, -1)
+	if len(named) < 100 {
+		t.Fatalf("only %d files are named: the pattern is wrong", len(named))
+	}
+	for _, found := range named {
+		if !there["/"+string(found[1])] {
+			t.Errorf("docs/architecture.md names %s, and there is no such file", found[1])
+		}
+	}
+}

@@ -3,7 +3,6 @@ package lint
 import (
 	"go/ast"
 	"go/token"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -53,11 +52,6 @@ var oneType = []string{"place", "plan", "entry", "status", "report", "part", "se
 // ownWords are names of types that are another program's words: Slurm's step.
 var ownWords = map[string]bool{"slurm/sim.Step": true}
 
-// notDone are the packages whose names are old ones still. The list is to be emptied when all of issue H is merged.
-var notDone = map[string]bool{
-	"scripts/bench": true, "scripts/bench/checkpoint": true, "scripts/bench/internal/processes": true, "scripts/bench/start": true,
-}
-
 // words gives each word of the keys the meaning of its key.
 func words(lists map[string]string) map[string]string {
 	all := map[string]string{}
@@ -76,23 +70,16 @@ type declared struct {
 }
 
 func TestRetiredNames(t *testing.T) {
-	found := map[string]int{}
 	for _, d := range declarations(t) {
 		below, _, _ := strings.Cut(d.pkg, "/")
 		words := "-" + strings.Join(wordsOf(d.name), "-") + "-"
 		for _, list := range []map[string]string{retired, retiredBelow[below]} {
 			for word, instead := range list {
-				if !strings.Contains(words, "-"+word+"-") {
-					continue
-				}
-				if found[d.pkg]++; !notDone[d.pkg] {
+				if strings.Contains(words, "-"+word+"-") {
 					t.Errorf("%s: %s holds the word %q; docs/glossary.md has %s", d.where, d.name, word, instead)
 				}
 			}
 		}
-	}
-	for _, pkg := range slices.Sorted(maps.Keys(notDone)) {
-		t.Logf("%s is not done: %d names", pkg, found[pkg])
 	}
 }
 
@@ -106,13 +93,8 @@ func TestBareNamesHaveOneMeaning(t *testing.T) {
 		}
 	}
 	for name, have := range packages {
-		done := slices.DeleteFunc(slices.Clone(have), func(pkg string) bool { return notDone[pkg] })
-		switch {
-		case len(have) == 1:
-		case len(done) > 1, len(done) == len(have):
+		if len(have) > 1 {
 			t.Errorf("%s is the name of a type in %s: say of what it is in all of them but one", name, strings.Join(have, ", "))
-		default:
-			t.Logf("%s is the name of a type in %s", name, strings.Join(have, ", "))
 		}
 	}
 }

@@ -14,9 +14,10 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"ddpbatch/internal/backoff"
 	"ddpbatch/internal/vfs"
-	"golang.org/x/sys/unix"
 )
 
 const (

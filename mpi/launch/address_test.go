@@ -2,7 +2,6 @@ package launch
 
 import (
 	"context"
-	"ddpbatch/mpi/launch/rendezvous"
 	"errors"
 	"net"
 	"net/netip"
@@ -10,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"ddpbatch/mpi/launch/rendezvous"
 )
 
 // unanswered is what a name service says that does not find a name.

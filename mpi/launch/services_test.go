@@ -2,11 +2,12 @@ package launch
 
 import (
 	"crypto/rand"
-	"ddpbatch/mpi/launch/rendezvous"
 	"fmt"
 	"net"
 	"strings"
 	"testing"
+
+	"ddpbatch/mpi/launch/rendezvous"
 )
 
 // givenPort is one that nobody has, nor is given by the kernel meanwhile.

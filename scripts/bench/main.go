@@ -9,45 +9,35 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 
 	"ddpbatch/scripts/bench/internal/command"
+	"ddpbatch/scripts/bench/internal/report"
 )
 
-func main() { command.Main("bench-peers", run) }
+var bench = command.Program[options]{Name: "bench-peers", Parse: parseOptions, Do: run}
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	o, err := parseOptions(args, stderr)
-	if err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp("", "bench-peers-")
-	if err != nil {
-		return fmt.Errorf("make a folder for the programs: %w", err)
-	}
-	defer os.RemoveAll(dir)
+func main() { bench.Main() }
+
+func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) error {
 	sides, err := prepare(ctx, dir, o)
 	if err != nil {
 		return err
 	}
 	settings := o.settings()
-	h := newHeader(o, sides, settings)
-	h.print(stdout)
+	r := results{Header: newHeader(o, sides, settings)}
+	r.Header.print(stdout)
 	fmt.Fprintf(stderr, "%d tables, %d launches in turn: about %v on a quiet machine\n",
 		len(settings), countLaunches(o, sides, settings), estimate(o, sides, settings))
 
-	var tables []table
 	for _, s := range settings {
 		t, err := measure(ctx, o, s, sides, stderr)
 		if err != nil {
 			return err
 		}
 		t.print(stdout)
-		tables = append(tables, t)
-		if o.json != "" { // all so far: the rest may take an hour
-			if err := writeJSON(o.json, h, tables); err != nil {
-				return err
-			}
+		r.Tables = append(r.Tables, t)
+		if err := report.WriteJSON(o.JSON, r); err != nil { // all so far: the rest may take an hour
+			return err
 		}
 	}
 	return nil

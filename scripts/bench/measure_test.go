@@ -2,16 +2,28 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"ddpbatch/internal/testkit"
+	"ddpbatch/scripts/bench/internal/command"
+	"ddpbatch/scripts/bench/internal/processes"
 )
 
-var threeSides = []side{{name: "ddpbatch", ours: true}, {name: "A"}, {name: "B"}}
+var threeSides = []library{{name: "ddpbatch", ours: true}, {name: "A"}, {name: "B"}}
 
 // filled is a table of two sizes; each side's samples are of the launches.
 func filled(ours, a, b []float64) table {
-	t := newTable(options{launches: len(ours), begin: 64, end: 64, factor: 2}, setting{"allreduce", "shm", 2}, threeSides)
+	t := newTable(options{Common: command.Common{Launches: len(ours)}, begin: 64, end: 64, factor: 2}, setting{"allreduce", "shm", 2}, threeSides)
 	for turn := range ours {
 		for name, us := range map[string]float64{"ddpbatch": ours[turn], "A": a[turn], "B": b[turn]} {
 			if !math.IsNaN(us) {
@@ -77,7 +89,7 @@ func TestWrongResultsDoNotCount(t *testing.T) {
 
 // Rows of a launch of ours that failed after them, or did not end, win nothing.
 func TestFailedLaunchOfOursIsLost(t *testing.T) {
-	for name, out := range map[string]outcome{"failed": {fault: "exit code 3: no such device"}, "hung": {hung: true}} {
+	for name, out := range map[string]outcome{"failed": {Outcome: processes.Outcome{Fault: "exit code 3: no such device"}}, "hung": {Outcome: processes.Outcome{Hung: true}}} {
 		table := filled([]float64{1, 1}, []float64{2, 2}, []float64{4, 4})
 		out.samples = []sample{{size: 64, us: 1}}
 		table.add(1, "ddpbatch", out)
@@ -119,8 +131,8 @@ func TestPrintCoverage(t *testing.T) {
 
 func TestPrintKeepsFaults(t *testing.T) {
 	table := filled([]float64{1, 1}, []float64{2, 2}, []float64{4, 4})
-	table.add(1, "A", outcome{fault: "exit code 3: no such device"})
-	table.add(0, "B", outcome{hung: true})
+	table.add(1, "A", outcome{Outcome: processes.Outcome{Fault: "exit code 3: no such device"}})
+	table.add(0, "B", outcome{Outcome: processes.Outcome{Hung: true}})
 	table.compare(threeSides)
 	var text bytes.Buffer
 	table.print(&text)
@@ -128,5 +140,145 @@ func TestPrintKeepsFaults(t *testing.T) {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, text.String())
 		}
+	}
+}
+
+var quickly = options{collectives: []string{"allreduce"}, begin: 4, end: 64, factor: 4, Common: command.Common{Launches: 1}, budget: time.Millisecond}
+
+// script is a side whose launch is a shell script; $1 is a file of the test's.
+func script(text, file string) library {
+	return library{
+		name: "script", parse: parsePeer, takes: func(setting) bool { return true },
+		commands: func(options, setting) []*exec.Cmd {
+			return []*exec.Cmd{exec.Command("/bin/sh", "-c", text, "sh", file)}
+		},
+	}
+}
+
+func TestLaunch(t *testing.T) {
+	for _, name := range []string{"SLURM_NTASKS", "WORLD_SIZE", "DDPBATCH_TRANSPORT", "OMPI_MCA_btl", "UCX_TLS", "MPIR_CVAR_NOLOCAL", "PMI_RANK", "OMP_NUM_THREADS"} {
+		t.Setenv(name, "8") // of a job around; a launch is not part of it
+	}
+	for _, tt := range []struct {
+		name, text string
+		rows       int
+		hung       bool
+		fault      string
+	}{
+		{"in order", `echo hello; echo row 4 0.5 0; echo row 16 1e1 2; echo end; exit $SLURM_NTASKS$WORLD_SIZE$DDPBATCH_TRANSPORT$OMPI_MCA_btl$UCX_TLS$MPIR_CVAR_NOLOCAL$PMI_RANK$OMP_NUM_THREADS`, 2, false, ""},
+		{"hangs at its end", `echo row 4 0.5 0; echo end; sleep 1000`, 1, true, ""},
+		{"fails", `echo row 4 0.5 0; echo first >&2; echo the reason >&2; exit 3`, 1, false, "exit code 3: the reason"},
+		{"is killed", `kill -9 $$`, 0, false, "exit code 137: "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := launch(t.Context(), quickly, setting{"allreduce", "shm", 2}, script(tt.text, ""))
+			if err != nil || len(got.samples) != tt.rows || got.Hung != tt.hung || got.Fault != tt.fault {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+	}
+	got, _ := launch(t.Context(), quickly, setting{"allreduce", "shm", 2}, script(`echo row 16 1e1 2; echo end`, ""))
+	if len(got.samples) != 1 || got.samples[0] != (sample{16, 10, 2}) {
+		t.Errorf("the row is read as %+v", got.samples)
+	}
+}
+
+// A side that cannot be started is a fault of its own, and no end of the comparison.
+func TestLaunchCannotStart(t *testing.T) {
+	absent := script("", "")
+	absent.commands = func(options, setting) []*exec.Cmd { return []*exec.Cmd{exec.Command("/nonexistent/mpirun")} }
+	got, err := launch(t.Context(), quickly, setting{"allreduce", "shm", 2}, absent)
+	if err != nil || !strings.HasPrefix(got.Fault, "start it: ") || len(got.samples) != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// Start-up is the time to the first row, by the caller's clock; the launch goes on once the line after that row was received.
+func TestLaunchTimesStartup(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "received")
+	s := script(`sleep 0.05; echo row 0 0 0; echo received; until [ -e "$1" ]; do :; done; sleep 0.05; echo end`, file)
+	begin, received := time.Now(), time.Duration(0)
+	s.parse = func(line string) (sample, bool) {
+		if line == "received" {
+			received = time.Since(begin)
+			if err := os.WriteFile(file, nil, 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+		return parsePeer(line)
+	}
+	got, err := launch(t.Context(), quickly, setting{"startup", "shm", 2}, s)
+	if err != nil || len(got.samples) != 1 || got.samples[0].us < 50_000 || got.samples[0].us > float64(received.Microseconds()) {
+		t.Errorf("%+v, %v; want 50 ms or more, and no more than %v", got, err, received)
+	}
+}
+
+// What a launch leaves behind is ended, in other sessions too, as MPI launchers make them; so is a launch that is
+// interrupted.
+func TestLaunchLeavesNothing(t *testing.T) {
+	const orphan = `setsid sh -c 'echo $$ >"$1"; exec sleep 1000' sh "$1" & while ! [ -s "$1" ]; do sleep 0.01; done; `
+	gone := func(file string) {
+		t.Helper()
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		testkit.Eventually(t, "the orphan is gone", func() bool {
+			status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+			return err != nil || bytes.Contains(status, []byte(") Z ")) || syscall.Kill(pid, 0) != nil
+		})
+	}
+	file := filepath.Join(t.TempDir(), "pid")
+	if _, err := launch(t.Context(), quickly, setting{"allreduce", "shm", 2}, script(orphan+"echo end", file)); err != nil {
+		t.Fatal(err)
+	}
+	gone(file)
+
+	file = filepath.Join(t.TempDir(), "pid")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := launch(ctx, quickly, setting{"allreduce", "shm", 2}, script(orphan+"sleep 1000", file))
+		done <- err
+	}()
+	testkit.Eventually(t, "the orphan is there", func() bool {
+		text, err := os.ReadFile(file)
+		return err == nil && len(text) > 0
+	})
+	cancel(errors.New("a signal")) // as signal.NotifyContext does
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("an interrupted launch returns %v", err)
+	}
+	gone(file)
+}
+
+func TestMeasureTakesTurns(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "order")
+	one := func(name string) library {
+		s := script("echo "+name+` >>"$1"; echo row 4 1 0; echo end`, file)
+		s.name = name
+		return s
+	}
+	o := quickly
+	o.Launches = 3
+	sides := []library{one("ours"), one("A"), one("B")}
+	sides[0].ours = true
+	table, err := measure(t.Context(), o, setting{"allreduce", "shm", 2}, sides, new(bytes.Buffer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Join(strings.Fields(string(text)), " "), "ours A B A B ours B ours A"; got != want {
+		t.Errorf("order %q, want %q", got, want)
+	}
+	if r := table.Rows[0]; len(r.Samples["A"]) != 3 || r.Comparisons[0].Ratio != 1 || r.Comparisons[0].Verdict != "even" {
+		t.Errorf("%+v", r)
 	}
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,17 +13,15 @@ import (
 
 // options are what the command line asks for.
 type options struct {
+	command.Common
 	collectives []string
 	transports  []string
 	ranks       []int
 	peers       []string
 	begin, end  int64 // bytes
 	factor      int64
-	launches    int
 	budget      time.Duration // for the calls of one size
 	alloc       bool
-	program     string // ddpbatch; "": this tree's is built
-	json        string // file; "": none
 }
 
 var (
@@ -41,37 +41,19 @@ Tables are Markdown, on standard output; progress goes to standard error.
 `
 
 func parseOptions(args []string, stderr io.Writer) (o options, err error) {
-	f := command.NewFlags(usageText, ", few sizes up to 4M, a tenth of the time for each", map[string]string{"f": "32", "e": "4M", "budget": "20ms"})
+	f := command.NewFlags(&o.Common, usageText, ", few sizes up to 4M, a tenth of the time for each",
+		map[string]string{"f": "32", "e": "4M", "budget": "20ms"})
 	f.TakeProgram()
-	collectives := f.String("collective", "all", "`LIST` of "+strings.Join(knownCollectives, ", ")+", or all")
-	transports := f.String("transport", "shm,tcp", "`LIST` of shm, tcp; gloo has only tcp")
-	ranks := f.String("ranks", "2,4", "`LIST` of numbers of ranks; pingpong has 2 at all times")
-	peers := f.String("peers", "all", "`LIST` of "+strings.Join(knownPeers, ", ")+", all, or none")
-	begin := f.String("b", "4", "smallest `SIZE`; K, M and G are powers of 1024")
-	end := f.String("e", "64M", "largest `SIZE`")
+	f.Words(&o.collectives, "collective", "all", knownCollectives, ", or all")
+	f.Words(&o.transports, "transport", "shm,tcp", knownTransports, "; gloo has only tcp")
+	f.Numbers(&o.ranks, "ranks", "2,4", 2, 256, "numbers of ranks; pingpong has 2 at all times")
+	f.Peers(&o.peers, knownPeers)
+	command.Text(f, &o.begin, "b", "4", "smallest `SIZE`; K, M and G are powers of 1024", parseSize)
+	command.Text(f, &o.end, "e", "64M", "largest `SIZE`", parseSize)
 	f.Int64Var(&o.factor, "f", 4, "from one size to the next, `TIMES`")
 	f.DurationVar(&o.budget, "budget", 200*time.Millisecond, "`TIME` for the calls of one size; at least 7 and at most 10,000 are made")
 	f.BoolVar(&o.alloc, "alloc", false, "ours with buffers from comm.Alloc, too (allreduce)")
 	if err := f.Parse(args, stderr); err != nil {
-		return o, err
-	}
-	o.launches, o.program, o.json = f.Launches, f.Program, f.JSON
-	if o.collectives, err = command.Words("collective", *collectives, knownCollectives); err != nil {
-		return o, err
-	}
-	if o.transports, err = command.Words("transport", *transports, knownTransports); err != nil {
-		return o, err
-	}
-	if o.peers, err = command.Peers(*peers, knownPeers); err != nil {
-		return o, err
-	}
-	if o.ranks, err = command.Numbers("ranks", *ranks, 2, 256); err != nil {
-		return o, err
-	}
-	if o.begin, err = parseSize("b", *begin); err != nil {
-		return o, err
-	}
-	if o.end, err = parseSize("e", *end); err != nil {
 		return o, err
 	}
 	return o, o.check()
@@ -106,4 +88,90 @@ func parseSize(flag, text string) (int64, error) {
 		return 0, command.Usagef("-%s: %q is no size from 4 to 4G bytes, such as 64K", flag, text)
 	}
 	return n << shift, nil
+}
+
+// setting is what one table is about.
+type setting struct {
+	Collective string `json:"collective"`
+	Transport  string `json:"transport"`
+	Ranks      int    `json:"ranks"`
+}
+
+func (s setting) String() string {
+	return fmt.Sprintf("%s, %s, %d ranks", s.Collective, s.Transport, s.Ranks)
+}
+
+// inBlocks are the collectives whose sizes are those of all ranks' blocks (docs/cli.md, "bench").
+var inBlocks = []string{"allgather", "reducescatter", "alltoall"}
+
+// unsized tells whether a table has but one row, of no size.
+func (s setting) unsized() bool { return s.Collective == "barrier" || s.Collective == "startup" }
+
+// rowSizes are those that all sides give rows of: in whole elements of 4 bytes, as many for each block.
+func (o options) rowSizes(s setting) []int64 {
+	if s.unsized() {
+		return []int64{0}
+	}
+	unit := int64(4)
+	if slices.Contains(inBlocks, s.Collective) {
+		unit *= int64(s.Ranks)
+	}
+	var sizes []int64
+	for size := o.begin; size <= o.end; size *= o.factor {
+		if size >= unit {
+			sizes = append(sizes, size/unit*unit)
+		}
+	}
+	return sizes
+}
+
+// settings are those of all tables that have a row.
+func (o options) settings() []setting {
+	var out []setting
+	for _, collective := range o.collectives {
+		for _, transport := range o.transports {
+			for i, ranks := range o.ranks {
+				if collective == "pingpong" {
+					ranks = 2
+					if i > 0 {
+						continue
+					}
+				}
+				if s := (setting{collective, transport, ranks}); len(o.rowSizes(s)) > 0 {
+					out = append(out, s)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// launchLimit is when a launch is given up: far beyond what any has taken on a busy machine.
+func (o options) launchLimit() time.Duration {
+	limit := time.Minute + 20*o.budget*time.Duration(len(o.rowSizes(setting{}))) + time.Duration(o.end)*200 // 0.2 s a MB
+	return limit.Round(time.Second)
+}
+
+func countLaunches(o options, sides []library, settings []setting) int {
+	n := 0
+	for _, s := range settings {
+		n += o.Launches * len(takingPart(sides, s))
+	}
+	return n
+}
+
+// estimate is how long a quiet machine needs, roughly: a row takes its budget, or what its fewest calls take
+// at about 1 GB/s and rank.
+func estimate(o options, sides []library, settings []setting) time.Duration {
+	var total time.Duration
+	for _, s := range settings {
+		var rows time.Duration
+		for _, size := range o.rowSizes(s) {
+			rows += max(o.budget*12/10, time.Duration(size)*6*time.Duration(s.Ranks))
+		}
+		for _, side := range takingPart(sides, s) {
+			total += time.Duration(o.Launches) * (side.startup + rows)
+		}
+	}
+	return total.Round(time.Second)
 }

@@ -19,7 +19,7 @@ func TestParseOptions(t *testing.T) {
 	if !slices.Equal(o.collectives, []string{"allreduce", "reducescatter"}) || !slices.Equal(o.ranks, []int{2, 4}) || !slices.Equal(o.transports, []string{"tcp"}) {
 		t.Errorf("%+v", o)
 	}
-	if o.begin != 1024 || o.end != 4<<20 || o.factor != 8 || o.launches != 9 || o.budget != 20*time.Millisecond {
+	if o.begin != 1024 || o.end != 4<<20 || o.factor != 8 || o.Launches != 9 || o.budget != 20*time.Millisecond {
 		t.Errorf("what is named beside --quick does not stay: %+v", o)
 	}
 }
@@ -30,10 +30,10 @@ func TestParseOptionsByDefault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(o.collectives, knownCollectives) || !slices.Equal(o.ranks, []int{2, 4}) || len(o.transports) != 2 || len(o.peers) != 3 || o.launches != 7 {
+	if !slices.Equal(o.collectives, knownCollectives) || !slices.Equal(o.ranks, []int{2, 4}) || len(o.transports) != 2 || len(o.peers) != 3 || o.Launches != 7 {
 		t.Errorf("%+v", o)
 	}
-	if o, err = parseOptions([]string{"--quick"}, io.Discard); err != nil || o.launches != 3 || o.end != 4<<20 || len(o.collectives) != len(knownCollectives) {
+	if o, err = parseOptions([]string{"--quick"}, io.Discard); err != nil || o.Launches != 3 || o.end != 4<<20 || len(o.collectives) != len(knownCollectives) {
 		t.Errorf("--quick: %+v, %v", o, err)
 	}
 }
@@ -83,22 +83,5 @@ func TestSettings(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
-	}
-}
-
-func TestParseRows(t *testing.T) {
-	if s, ok := parsePeer("row 1048576 314.9000 0"); !ok || s != (sample{1048576, 314.9, 0}) {
-		t.Errorf("%+v, %v", s, ok)
-	}
-	if s, ok := parseOurs(`{"size":64,"count":16,"time_us":0.5,"wrong":2,"transport":"shm"}`); !ok || s != (sample{64, 0.5, 2}) {
-		t.Errorf("%+v, %v", s, ok)
-	}
-	for _, line := range []string{"", "end", "row", "row 4", "row four 1 0", "{}", `{"size":4}`, "# size", "[1]"} {
-		if _, ok := parsePeer(line); ok {
-			t.Errorf("%q is taken for a peer's row", line)
-		}
-		if _, ok := parseOurs(line); ok {
-			t.Errorf("%q is taken for a row of ours", line)
-		}
 	}
 }

@@ -4,10 +4,77 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"strings"
 
 	"ddpbatch/scripts/bench/internal/report"
 	"ddpbatch/scripts/bench/internal/stats"
 )
+
+// method is how all sides are timed; docs/cli.md has the whole of it.
+const method = `
+Times are microseconds: the median over calls, one barrier before each, of the mean over ranks, less what reading the clock takes;
+then the median over launches. All sides bind ranks to cores where there are as many as ranks: ddpbatch by itself, gloo by its program,
+Open MPI and MPICH as their lines say. Sides are launched in turn, each turn beginning with another one. Ratio: ours / best peer
+(the smallest median of those with a right result in every launch) launch by launch, its median, and the interval between order statistics that holds it with %s.
+win: all of the interval is below 1; lose: all above 1, a wrong or missing result of ours, or a launch of ours that failed or did not end; even: neither; -: no such peer, or fewer than 2 launches.
+failed: no launch gave the row; (5 of 7): only so many did.`
+
+// header says what was compared, on what and how, in Markdown.
+type header struct {
+	report.Stamp
+	Versions map[string]string `json:"versions"`
+	Commands []string          `json:"commands"`
+	Method   string            `json:"method"`
+	sides    []string          // of Versions, in order
+}
+
+func (h header) print(w io.Writer) {
+	var about []string
+	for _, side := range h.sides {
+		about = append(about, side+": "+h.Versions[side])
+	}
+	h.Print(w, about, h.Commands, h.Method)
+}
+
+func newHeader(o options, sides []library, settings []setting) header {
+	h := header{
+		Stamp:    report.NewStamp(),
+		Versions: map[string]string{},
+		Method:   strings.TrimSpace(fmt.Sprintf(method, report.Certainty(o.Launches))),
+	}
+	for _, side := range sides {
+		if side.version != "" {
+			h.sides = append(h.sides, side.name)
+			h.Versions[side.name] = side.version
+		}
+	}
+	shown := map[string]bool{}
+	for _, s := range settings {
+		for _, side := range takingPart(sides, s) {
+			if key := side.name + s.Transport; !shown[key] {
+				shown[key] = true
+				h.Commands = append(h.Commands, commandLine(side, o, s))
+			}
+		}
+	}
+	return h
+}
+
+// commandLine is one launch as a person would type it.
+func commandLine(side library, o options, s setting) string {
+	commands := side.commands(o, s)
+	line := report.CommandLine(commands[0])
+	if len(commands) > 1 {
+		line += fmt.Sprintf(" (and RANK=1 to %d)", len(commands)-1)
+	}
+	return line
+}
+
+// results is all that was measured.
+type results struct {
+	Header header  `json:"header"`
+	Tables []table `json:"tables"`
+}
 
 // print shows medians over the launches, in microseconds, and how ours stand against the best peer, as a table of Markdown.
 func (t *table) print(w io.Writer) {
@@ -73,21 +140,11 @@ func (t *table) score() string {
 
 // cell is the median of a side's launches, and what there is to say against it.
 func cell(s stats.Samples, wrong int64) string {
-	there := len(s.Sorted())
 	switch {
-	case there == 0:
+	case len(s.Sorted()) == 0:
 		return "failed"
 	case wrong > 0:
 		return fmt.Sprintf("%d WRONG", wrong)
-	case there < len(s):
-		return fmt.Sprintf("%s (%d of %d)", report.Significant(s.Median()), there, len(s))
 	}
-	return report.Significant(s.Median())
-}
-
-func writeJSON(path string, h header, tables []table) error {
-	return report.WriteJSON(path, struct {
-		Header header  `json:"header"`
-		Tables []table `json:"tables"`
-	}{h, tables})
+	return report.Median(s)
 }

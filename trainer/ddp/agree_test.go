@@ -101,12 +101,12 @@ func refused(t *testing.T, want string, f func(ctx context.Context, comm *mpi.Co
 	}
 }
 
-func TestAgree(t *testing.T) {
+func TestCompareDigests(t *testing.T) {
 	for rank, err := range ranksOn(t, "local", 3, func(ctx context.Context, comm *mpi.Comm) error {
-		if err := Agree(ctx, comm, "data", [32]byte{1}); err != nil {
+		if err := CompareDigests(ctx, comm, "data", [32]byte{1}); err != nil {
 			return err
 		}
-		return Agree(ctx, comm, "data", [32]byte{byte(comm.Rank() / 2)})
+		return CompareDigests(ctx, comm, "data", [32]byte{byte(comm.Rank() / 2)})
 	}) {
 		if err == nil || !strings.Contains(err.Error(), "rank 2 and rank 0 differ in their data") {
 			t.Errorf("rank %d: error %v, want one that names rank 2", rank, err)

@@ -31,7 +31,7 @@ func NewAverager(ctx context.Context, comm *mpi.Comm, arrays [][]float32, period
 	case warmup < 0:
 		wrong = fmt.Errorf("average: the warm-up is %d steps, want 0 or more", warmup)
 	}
-	if err := together(ctx, comm, wrong); err != nil {
+	if err := mpi.Agree(ctx, comm, wrong); err != nil {
 		return nil, err
 	}
 	n := 0
@@ -41,7 +41,7 @@ func NewAverager(ctx context.Context, comm *mpi.Comm, arrays [][]float32, period
 		n += len(x)
 	}
 	digest := sha256.Sum256(fmt.Append(nil, period, warmup, lengths))
-	if err := Agree(ctx, comm, "averaging, its period, its warm-up or what is averaged", digest); err != nil {
+	if err := CompareDigests(ctx, comm, "averaging, its period, its warm-up or what is averaged", digest); err != nil {
 		return nil, err
 	}
 	buffer, err := mpi.Alloc[float32](ctx, comm, min(n, averageLength))

@@ -53,7 +53,7 @@ type member struct {
 //
 // A parameter that is listed several times has a complete gradient when that many calls of Pass.Done have been made for it.
 func New(ctx context.Context, comm *mpi.Comm, params []*nn.Param, buffers []*nn.Buffer, cfg Config) (*DDP, error) {
-	if err := together(ctx, comm, cmp.Or(cfg.validate(), checkTensors(params, buffers))); err != nil {
+	if err := mpi.Agree(ctx, comm, cmp.Or(cfg.validate(), checkTensors(params, buffers))); err != nil {
 		return nil, err
 	}
 	cfg = cfg.complete()

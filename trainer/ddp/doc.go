@@ -34,7 +34,7 @@
 //   - [Averager] averages parameters every few steps instead of gradients in each (local SGD). It needs no DDP.
 //   - [Drift] compares the parameters of all ranks, and names the ranks that differ.
 //   - [SyncBatchNorm] has batch normalization use the rows of all ranks; with Config.SyncBatchNorm it fails with the DDP.
-//   - [DDP.Shadow] is for ranks whose input ends before that of others, [Agree] for settings that must be equal.
+//   - [DDP.Shadow] is for ranks whose input ends before that of others, [CompareDigests] for settings that must be equal.
 //
 // # Guarantees
 //

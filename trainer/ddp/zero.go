@@ -60,7 +60,7 @@ func NewZero[T Stepper](ctx context.Context, comm *mpi.Comm, params []*nn.Param,
 	if z.optimizer, err = factory(dealt[comm.Rank()]); err != nil {
 		err = fmt.Errorf("zero: make the optimizer of rank %d: %w", comm.Rank(), err)
 	}
-	if err := together(ctx, comm, err); err != nil {
+	if err := mpi.Agree(ctx, comm, err); err != nil {
 		z.Close()
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package rendezvous
 
 import (
 	"context"
-	"ddpbatch/internal/rundir"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +14,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"ddpbatch/internal/rundir"
 )
 
 // claimSwitch has this program be the process of TestMasterPortOfAnotherUser that claims a port.

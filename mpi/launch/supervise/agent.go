@@ -2,14 +2,15 @@ package supervise
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/proc"
 	"ddpbatch/mpi/launch/output"
 	"ddpbatch/mpi/launch/rendezvous"
 	"ddpbatch/mpi/store"
-	"sync"
-	"sync/atomic"
-	"time"
 )
 
 // Rendezvous is what the supervision of workers needs of the agents' rendezvous (package rendezvous).

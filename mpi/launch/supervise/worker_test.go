@@ -1,9 +1,6 @@
 package supervise
 
 import (
-	"ddpbatch/internal/testkit"
-	"ddpbatch/mpi/launch/output"
-	"ddpbatch/mpi/launch/rendezvous"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +8,10 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi/launch/output"
+	"ddpbatch/mpi/launch/rendezvous"
 )
 
 // TestLocalRankMacro: each worker gets its own number; the command's name and the caller's list stay as they are.

@@ -46,7 +46,7 @@ func measureCodecs(ctx context.Context, benchmarks, dir string, launches int) ([
 		return nil, err
 	}
 	all = append(all, published...)
-	s := newState(48 << 20)
+	s := newTrainingState(48 << 20)
 	single := s.tensors[0].Data
 	for kind, data := range map[string][]byte{"float32": single, "bfloat16": upperHalves(single)} {
 		c, err := zstdBenchmark(ctx, filepath.Join(dir, kind), data)

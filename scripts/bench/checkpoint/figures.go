@@ -3,60 +3,168 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
+	"path/filepath"
+	"runtime"
 	"time"
 
 	"ddpbatch/checkpoint"
-	bench "ddpbatch/scripts/bench/internal/report"
+	"ddpbatch/checkpoint/distributed"
+	"ddpbatch/scripts/bench/internal/processes"
+	"ddpbatch/scripts/bench/internal/report"
 )
+
+// experiments measure what has a goal and no peer, with files below a folder: what checksums add to a write, and compression to what it
+// cannot make smaller; memory; how long the latest of many checkpoints takes to be found, and one to be committed once its last shard is
+// durable.
+func experiments(s *trainingState, below string, launches int) []report.Experiment {
+	pairs := max(launches, checksumPairs)
+	return []report.Experiment{
+		checksums(s, below, pairs), incompressible(s.bytes(), below, pairs),
+		memory(s, below, launches), latest(below, launches), commit(s, below, launches),
+	}
+}
+
+// stored is among how many checkpoints the latest is looked for.
+const stored = 100
+
+// latest is how long a program that has just begun takes to find the newest of many checkpoints.
+func latest(below string, launches int) report.Experiment {
+	dir := filepath.Join(below, "latest")
+	return report.Experiment{
+		Name: "latest", Times: launches,
+		Figures: []report.Figure{{What: fmt.Sprintf("latest of %d checkpoints found, no data read", stored), Goal: "<= 200", Unit: "ms"}},
+		Measure: func(ctx context.Context, turn int) ([]float64, error) {
+			if turn == 0 {
+				if err := saveMany(ctx, dir); err != nil {
+					return nil, err
+				}
+			}
+			took, err := findLatest(ctx, dir)
+			return []float64{1000 * took}, err
+		},
+	}
+}
+
+func saveMany(ctx context.Context, dir string) error {
+	d, err := checkpoint.Open(dir, checkpoint.Options{})
+	if err != nil {
+		return err
+	}
+	for step := range int64(stored) {
+		s := &checkpoint.State{Step: step, World: 1, Tensors: []checkpoint.Tensor{checkpoint.Float32Tensor("w", []int{64}, make([]float32, 64))}}
+		if _, err := d.Save(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func findLatest(ctx context.Context, dir string) (seconds float64, err error) {
+	start := time.Now()
+	d, err := checkpoint.Open(dir, checkpoint.Options{})
+	if err != nil {
+		return 0, err
+	}
+	c, err := d.FindLatest(ctx)
+	if err != nil {
+		return 0, err
+	}
+	seconds = time.Since(start).Seconds()
+	if c.Step() != stored-1 {
+		return 0, fmt.Errorf("the latest is step %d of %d", c.Step(), stored)
+	}
+	return seconds, c.Close()
+}
+
+// memory is how much more of this process is resident at most, by the kernel's account, while a checkpoint is saved or loaded.
+func memory(s *trainingState, below string, launches int) report.Experiment {
+	return report.Experiment{
+		Name: "memory", Times: launches,
+		Figures: []report.Figure{
+			{What: "peak memory beside the state, save", Goal: "<= 64", Unit: "MiB"},
+			{What: "peak memory beside the state, asynchronous save", Goal: "<= 100", Unit: "% of the state"},
+			{What: "peak memory beside the state that is returned, load", Goal: "<= 64", Unit: "MiB"},
+		},
+		Measure: func(ctx context.Context, _ int) ([]float64, error) {
+			var inStep, async, loaded int64
+			err := inFolder(below, func(dir string) (err error) {
+				if inStep, err = peakOf(func() error { _, err := save(ctx, s, dir, "auto"); return err }); err != nil {
+					return fmt.Errorf("save: %w", err)
+				}
+				if loaded, err = peakOf(func() error { got, err := load(ctx, dir); runtime.KeepAlive(got); return err }); err != nil {
+					return fmt.Errorf("load: %w", err)
+				}
+				return nil
+			})
+			if err != nil {
+				return nil, err
+			}
+			err = inFolder(below, func(dir string) (err error) {
+				async, err = peakOf(func() error { return saveBeside(ctx, s, dir) })
+				return err
+			})
+			if err != nil {
+				return nil, fmt.Errorf("asynchronous save: %w", err)
+			}
+			return []float64{float64(inStep) / (1 << 20), 100 * float64(async) / float64(s.bytes()), float64(loaded-s.bytes()) / (1 << 20)}, nil
+		},
+	}
+}
+
+// saveBeside is one asynchronous save, from what it allocates to its commit.
+func saveBeside(ctx context.Context, s *trainingState, dir string) error {
+	saver, err := newSaver(ctx, s, dir, "auto")
+	if err != nil {
+		return err
+	}
+	defer saver.Close()
+	if err := saver.Save(ctx, distributed.Meta{Step: 1}); err != nil {
+		return err
+	}
+	_, err = saver.Wait(ctx)
+	return err
+}
+
+// peakOf is by how many bytes this process is larger, at most, while it works than before.
+func peakOf(work func() error) (int64, error) {
+	if err := processes.ForgetPeak(); err != nil {
+		return 0, err
+	}
+	before, err := processes.MemoryOf(os.Getpid())
+	if err != nil {
+		return 0, err
+	}
+	if err := work(); err != nil {
+		return 0, err
+	}
+	after, err := processes.MemoryOf(os.Getpid())
+	return after.Highest - before.Resident, err
+}
 
 // ranks is how many shards the commit is measured with, each a rank's.
 const ranks = 64
 
-// measureFigures measures what has a goal and no peer: what checksums add to a write, and compression to what it cannot make smaller;
-// memory; how long a checkpoint takes to be committed once its last shard is durable, and the latest of many to be found. With an error come the
-// figures from before it.
-func measureFigures(ctx context.Context, s *state, below string, launches int, progress io.Writer) (all []bench.Figure, err error) {
-	pairs := max(launches, checksumPairs)
-	for _, one := range []struct {
-		name    string
-		measure func() ([]bench.Figure, error)
-	}{
-		{"checksums", func() ([]bench.Figure, error) { return measureChecksums(ctx, s, below, pairs, progress) }},
-		{"incompressible data", func() ([]bench.Figure, error) { return measureIncompressible(ctx, s.bytes(), below, pairs, progress) }},
-		{"memory", func() ([]bench.Figure, error) { return measureMemory(ctx, s, below, launches, progress) }},
-		{"latest", func() ([]bench.Figure, error) { return measureLatest(ctx, below, launches, progress) }},
-		{"commit", func() ([]bench.Figure, error) { return measureCommit(ctx, s, below, launches, progress) }},
-	} {
-		figures, err := one.measure()
-		if err != nil {
-			return all, fmt.Errorf("%s: %w", one.name, err)
-		}
-		all = append(all, figures...)
+// commit is how long the commit of all ranks' shards takes.
+func commit(s *trainingState, below string, launches int) report.Experiment {
+	return report.Experiment{
+		Name: "commit", Times: launches,
+		Figures: []report.Figure{
+			{What: fmt.Sprintf("commit of %d shards: last shard durable to manifest durable", ranks), Goal: "<= 100 (ext4)", Unit: "ms"},
+		},
+		Measure: func(ctx context.Context, _ int) (samples []float64, err error) {
+			err = inFolder(below, func(dir string) error {
+				took, err := commitTime(ctx, s, dir)
+				samples = []float64{1000 * took}
+				return err
+			})
+			return samples, err
+		},
 	}
-	return all, nil
-}
-
-// measureCommit measures how long the commit of all ranks' shards takes.
-func measureCommit(ctx context.Context, s *state, below string, launches int, progress io.Writer) ([]bench.Figure, error) {
-	commit := bench.Figure{What: fmt.Sprintf("commit of %d shards: last shard durable to manifest durable", ranks), Goal: "<= 100 (ext4)", Unit: "ms"}
-	for turn := range launches {
-		fmt.Fprintf(progress, "commit: launch %d of %d\n", turn+1, launches)
-		err := inFolder(below, func(dir string) error {
-			took, err := commitTime(ctx, s, dir)
-			commit.Samples = append(commit.Samples, 1000*took)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return []bench.Figure{commit}, nil
 }
 
 // commitTime writes the shards of all ranks, one after the other, and gives the seconds that the commit takes after that.
-func commitTime(ctx context.Context, s *state, dir string) (float64, error) {
+func commitTime(ctx context.Context, s *trainingState, dir string) (float64, error) {
 	d, err := checkpoint.Open(dir, checkpoint.Options{Codec: "none"})
 	if err != nil {
 		return 0, err

@@ -4,12 +4,14 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"ddpbatch/scripts/bench/internal/report"
 )
 
 // TestFigures: they are there, for each launch or pair, and times are positive.
 func TestFigures(t *testing.T) {
 	const launches = 2
-	list, err := measureFigures(t.Context(), newState(12<<20), t.TempDir(), launches, io.Discard)
+	list, err := report.MeasureFigures(t.Context(), experiments(newTrainingState(12<<20), t.TempDir(), launches), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

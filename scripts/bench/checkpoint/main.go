@@ -11,54 +11,46 @@ import (
 	"path/filepath"
 
 	"ddpbatch/scripts/bench/internal/command"
+	"ddpbatch/scripts/bench/internal/report"
+	"ddpbatch/scripts/bench/internal/tools"
 )
 
-func main() { command.Main("bench-checkpoint", run) }
+var bench = command.Program[options]{Name: "bench-checkpoint", Parse: parseOptions, Do: run}
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	o, err := parseOptions(args, stderr)
-	if err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp(o.dir, "bench-checkpoint-")
-	if err != nil {
-		return fmt.Errorf("make a folder for the files: %w", err)
-	}
-	defer os.RemoveAll(dir)
-	if dir, err = filepath.Abs(dir); err != nil { // programs have folders of their own
-		return fmt.Errorf("find the folder for the files: %w", err)
-	}
+func main() { bench.Main() }
+
+func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) (err error) {
 	var p prepared
 	if !o.figures {
 		if p, err = prepare(ctx, dir); err != nil {
 			return err
 		}
 	}
-	s := newState(o.mib << 20)
-	r := report{header: newHeader(o, dir, p.torch), file: o.json}
-	r.header.print(stdout)
+	s := newTrainingState(o.mib << 20)
+	r := results{Header: newHeader(o, dir, p.torch)}
+	r.Header.print(stdout)
 	if !o.figures {
 		if err := r.compare(ctx, s, o, p, dir, stdout, stderr); err != nil {
 			return err
 		}
 	}
-	r.figures, err = measureFigures(ctx, s, dir, o.launches, stderr)
-	r.printFigures(stdout)
-	return errors.Join(err, r.save())
+	r.Figures, err = report.MeasureFigures(ctx, experiments(s, dir, o.Launches), stderr)
+	report.Figures(stdout, "checksums, memory, latest and commit", r.Figures)
+	return errors.Join(err, report.WriteJSON(o.JSON, r))
 }
 
 // compare measures the codec, and whole checkpoints beside their peers. It prints and saves each table as it comes: the rest takes minutes.
-func (r *report) compare(ctx context.Context, s *state, o options, p prepared, dir string, stdout, progress io.Writer) (err error) {
+func (r *results) compare(ctx context.Context, s *trainingState, o options, p prepared, dir string, stdout, progress io.Writer) (err error) {
 	fmt.Fprintln(progress, "one thread, in memory: planes and zstd -1")
-	if r.codecs, err = measureCodecs(ctx, p.codec, dir, o.launches); err != nil {
+	if r.Codecs, err = measureCodecs(ctx, p.codec, dir, o.Launches); err != nil {
 		return err
 	}
 	r.printCodecs(stdout)
-	if err := r.save(); err != nil {
+	if err := report.WriteJSON(o.JSON, r); err != nil {
 		return err
 	}
 	file := filepath.Join(dir, "state")
-	if err := s.writeTo(file); err != nil {
+	if _, err := writeState(s, file, false); err != nil {
 		return fmt.Errorf("write the state: %w", err)
 	}
 	py, err := startTorch(ctx, p.python, file, s.elements())
@@ -66,16 +58,67 @@ func (r *report) compare(ctx context.Context, s *state, o options, p prepared, d
 		return err
 	}
 	defer py.stop()
-	for _, c := range comparisons(s, file, dir, py) {
-		row, err := c.measure(ctx, o.launches, dir, progress)
+	for _, c := range comparisons(s, file, py) {
+		row, err := c.measure(ctx, o.Launches, dir, progress)
 		if err != nil {
 			return err
 		}
 		row.print(stdout)
-		r.rows = append(r.rows, row)
-		if err := r.save(); err != nil {
+		r.Rows = append(r.Rows, row)
+		if err := report.WriteJSON(o.JSON, r); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// options are what the command line asks for.
+type options struct {
+	command.Common
+	mib     int  // of the state
+	figures bool // only what has no peer
+}
+
+const usageText = `Checkpoints: ddpbatch beside torch.save and torch.load, zstd, and writing the bare bytes; the same state, in turn.
+
+  ./scripts/bench-checkpoint --quick
+  ./scripts/bench-checkpoint --figures --mib 128
+  ./scripts/bench-checkpoint --dir /scratch --mib 1024 --json checkpoint.json >checkpoint.md
+
+Tables are Markdown, on standard output; progress goes to standard error.
+
+`
+
+func parseOptions(args []string, stderr io.Writer) (o options, err error) {
+	f := command.NewFlags(&o.Common, usageText, " of 96 MiB", map[string]string{"mib": "96"})
+	f.IntVar(&o.mib, "mib", 384, "size of the state, in `MIB`")
+	f.StringVar(&o.Below, "dir", os.TempDir(), "`FOLDER` on the disk to measure")
+	f.BoolVar(&o.figures, "figures", false, "only checksums, incompressible data, memory, latest and commit, which need neither PyTorch nor zstd")
+	if err := f.Parse(args, stderr); err != nil {
+		return o, err
+	}
+	if o.mib < 12 || o.mib > 1<<16 {
+		return o, command.Usagef("-mib is %d; it must be 12 to %d", o.mib, 1<<16)
+	}
+	if info, err := os.Stat(o.Below); err != nil || !info.IsDir() {
+		return o, command.Usagef("-dir: %s is no folder", o.Below)
+	}
+	return o, nil
+}
+
+// prepared is what is launched beside this program.
+type prepared struct {
+	python string // one that has PyTorch
+	torch  string // its version
+	codec  string // the benchmarks of the chunks' codec
+}
+
+// prepare finds the peers and builds the benchmarks, in dir. It names everything that is missing at once.
+func prepare(ctx context.Context, dir string) (p prepared, err error) {
+	python, version, err := tools.FindTorch(ctx)
+	if err = errors.Join(err, tools.FindZstd()); err != nil {
+		return p, fmt.Errorf("%w\n  or measure what needs neither: --figures", err)
+	}
+	p = prepared{python: python, torch: version, codec: filepath.Join(dir, "chunk.test")}
+	return p, tools.Run(ctx, "go", "test", "-c", "-o", p.codec, "./"+codecPackage)
 }

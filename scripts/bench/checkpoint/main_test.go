@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"ddpbatch/scripts/bench/internal/command"
+	"ddpbatch/scripts/bench/internal/tools"
 )
 
 // canceller is a place for progress that cancels once it is told of something.
@@ -29,7 +33,7 @@ func TestRunKeepsWhatWasMeasured(t *testing.T) {
 	defer cancel()
 	file := filepath.Join(t.TempDir(), "figures.json")
 	var shown bytes.Buffer
-	err := run(ctx, []string{"--figures", "--mib", "12", "--launches", "1", "--dir", t.TempDir(), "--json", file}, &shown, canceller{"incompressible data:", cancel})
+	err := bench.Run(ctx, []string{"--figures", "--mib", "12", "--launches", "1", "--dir", t.TempDir(), "--json", file}, &shown, canceller{"incompressible data:", cancel})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
@@ -40,5 +44,38 @@ func TestRunKeepsWhatWasMeasured(t *testing.T) {
 	}
 	if !strings.Contains(shown.String(), figure+" |") {
 		t.Errorf("it prints %q", shown.String())
+	}
+}
+
+func TestOptions(t *testing.T) {
+	o, err := parseOptions([]string{"--quick"}, io.Discard)
+	if err != nil || o.Launches != 3 || o.mib != 96 {
+		t.Errorf("--quick gives %+v, %v", o, err)
+	}
+	if o, err := parseOptions([]string{"--quick", "--figures", "--mib", "128"}, io.Discard); err != nil || !o.figures || o.mib != 128 {
+		t.Errorf("--quick --figures --mib 128 gives %+v, %v", o, err)
+	}
+	for _, bad := range [][]string{{"--mib", "1"}, {"--dir", "/does/not/exist"}} {
+		var usage *command.UsageError
+		if _, err := parseOptions(bad, io.Discard); !errors.As(err, &usage) {
+			t.Errorf("%v: error %v, want one about usage", bad, err)
+		}
+	}
+}
+
+// What is missing is told before anything is measured, all of it, and how to do without.
+func TestPrepareNamesWhatIsMissing(t *testing.T) {
+	pretendPython(t)
+	dir, _, _ := strings.Cut(os.Getenv("PATH"), ":")
+	t.Setenv("PATH", dir) // no zstd
+	_, err := prepare(t.Context(), t.TempDir())
+	var missing *tools.MissingError
+	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "apt-get install zstd") || !strings.Contains(err.Error(), "--figures") {
+		t.Errorf("%v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := prepare(ctx, t.TempDir()); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v", err)
 	}
 }

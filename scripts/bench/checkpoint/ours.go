@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"ddpbatch/checkpoint"
@@ -11,15 +10,15 @@ import (
 )
 
 // oursSave commits a checkpoint, durably.
-func oursSave(s *state, codec string) side {
-	return side{name: "ddpbatch", run: func(ctx context.Context, dir string) (float64, int64, error) {
+func oursSave(s *trainingState, codec string) operation {
+	return operation{name: "ddpbatch", run: func(ctx context.Context, dir string) (float64, int64, error) {
 		start := time.Now()
 		info, err := save(ctx, s, dir, codec)
 		return time.Since(start).Seconds(), info.Bytes, err
 	}}
 }
 
-func save(ctx context.Context, s *state, dir, codec string) (checkpoint.Info, error) {
+func save(ctx context.Context, s *trainingState, dir, codec string) (checkpoint.Info, error) {
 	d, err := checkpoint.Open(dir, checkpoint.Options{Codec: codec})
 	if err != nil {
 		return checkpoint.Info{}, err
@@ -28,8 +27,8 @@ func save(ctx context.Context, s *state, dir, codec string) (checkpoint.Info, er
 }
 
 // oursLoad reads a checkpoint that is in the page cache, and checks every byte.
-func oursLoad(s *state, codec string) side {
-	return side{
+func oursLoad(s *trainingState, codec string) operation {
+	return operation{
 		name: "ddpbatch",
 		prepare: func(ctx context.Context, dir string) error {
 			_, err := save(ctx, s, dir, codec)
@@ -37,11 +36,7 @@ func oursLoad(s *state, codec string) side {
 		},
 		run: func(ctx context.Context, dir string) (float64, int64, error) {
 			start := time.Now()
-			d, err := checkpoint.Open(dir, checkpoint.Options{})
-			if err != nil {
-				return 0, 0, err
-			}
-			got, err := d.Load(ctx, 1)
+			got, err := load(ctx, dir)
 			if err != nil {
 				return 0, 0, err
 			}
@@ -53,11 +48,19 @@ func oursLoad(s *state, codec string) side {
 	}
 }
 
+func load(ctx context.Context, dir string) (*checkpoint.State, error) {
+	d, err := checkpoint.Open(dir, checkpoint.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return d.Load(ctx, 1)
+}
+
 // oursStall is how long an asynchronous save holds training up.
-func oursStall(s *state) side {
+func oursStall(s *trainingState) operation {
 	var saver *distributed.Saver
 	step := int64(0)
-	return side{
+	return operation{
 		name: "ddpbatch",
 		prepare: func(ctx context.Context, dir string) error {
 			if saver != nil {
@@ -83,7 +86,7 @@ func oursStall(s *state) side {
 }
 
 // newSaver saves the state asynchronously.
-func newSaver(ctx context.Context, s *state, dir, codec string) (*distributed.Saver, error) {
+func newSaver(ctx context.Context, s *trainingState, dir, codec string) (*distributed.Saver, error) {
 	d, err := checkpoint.Open(dir, checkpoint.Options{Codec: codec})
 	if err != nil {
 		return nil, err
@@ -95,29 +98,6 @@ func newSaver(ctx context.Context, s *state, dir, codec string) (*distributed.Sa
 	return distributed.New(ctx, alone{}, d, arrays, distributed.Options{Async: true})
 }
 
-// memoryCopy copies the state into memory that has been touched before.
-func memoryCopy(s *state) side {
-	var to [][]byte
-	return side{
-		name: "memcpy",
-		prepare: func(context.Context, string) error {
-			if to == nil {
-				for _, t := range s.tensors {
-					to = append(to, append([]byte{}, t.Data...))
-				}
-			}
-			return nil
-		},
-		run: func(context.Context, string) (float64, int64, error) {
-			start := time.Now()
-			for i, t := range s.tensors {
-				copy(to[i], t.Data)
-			}
-			return time.Since(start).Seconds(), 0, nil
-		},
-	}
-}
-
 // alone is a group of one rank.
 type alone struct{}
 
@@ -127,11 +107,3 @@ func (alone) Gather(_ context.Context, payload []byte) ([][]byte, error) {
 	return [][]byte{payload}, nil
 }
 func (alone) Broadcast(_ context.Context, payload []byte) ([]byte, error) { return payload, nil }
-
-func sizeOf(path string) (int64, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return 0, err
-	}
-	return info.Size(), nil
-}

@@ -5,7 +5,9 @@ import (
 	"io"
 	"runtime"
 
-	bench "ddpbatch/scripts/bench/internal/report"
+	"ddpbatch/internal/vfs"
+	"ddpbatch/scripts/bench/internal/paired"
+	"ddpbatch/scripts/bench/internal/report"
 	"ddpbatch/scripts/bench/internal/stats"
 )
 
@@ -31,16 +33,16 @@ trainer prints at its end.`
 
 // header says what was compared, on what and how.
 type header struct {
-	bench.Stamp
+	report.Stamp
 	Torch  string `json:"torch"`  // its version; "": it was not run
 	Folder string `json:"folder"` // its file system
 	Method string `json:"method"`
 }
 
 func newHeader(o options, dir, torch string) header {
-	h := header{Stamp: bench.NewStamp(), Torch: torch, Folder: fileSystem(dir), Method: figuresMethod[1:]}
+	h := header{Stamp: report.NewStamp(), Torch: torch, Folder: fileSystem(dir), Method: figuresMethod[1:]}
 	if !o.figures {
-		h.Method = fmt.Sprintf(method[1:], o.mib, o.launches, bench.Certainty(o.launches)) + "\n\n" + h.Method
+		h.Method = fmt.Sprintf(method[1:], o.mib, o.Launches, report.Certainty(o.Launches)) + "\n\n" + h.Method
 	}
 	return h
 }
@@ -50,35 +52,27 @@ func (h header) print(w io.Writer) {
 	if h.Torch != "" {
 		versions += "; " + h.Torch
 	}
-	fmt.Fprintf(w, "- %s\n- %s; %s\n\n%s\n", h.Line(), versions, h.Folder, h.Method)
+	h.Print(w, []string{versions + "; " + h.Folder}, nil, h.Method)
 }
 
-// report is all that was measured.
-type report struct {
-	header  header
-	codecs  []codec
-	rows    []row
-	figures []bench.Figure
-	file    string // for save; "": none
+// results is all that was measured.
+type results struct {
+	Header  header             `json:"header"`
+	Codecs  []codec            `json:"codecs"`
+	Rows    []comparisonResult `json:"rows"`
+	Figures []report.Figure    `json:"figures"`
 }
 
-func (r *report) printFigures(w io.Writer) {
-	if len(r.figures) > 0 {
-		fmt.Fprintf(w, "\n### checksums, memory, latest and commit\n\n")
-		bench.Figures(w, r.figures)
-	}
-}
-
-func (r *report) printCodecs(w io.Writer) {
+func (r *results) printCodecs(w io.Writer) {
 	fmt.Fprintf(w, "\n### one thread, in memory\n\n")
 	var cells [][]string
-	for _, c := range r.codecs {
-		cells = append(cells, []string{c.Kind, c.Name, fmt.Sprintf("%.4f", float64(c.Ratio)), bench.Significant(c.Encode.Median()), bench.Significant(c.Decode.Median())})
+	for _, c := range r.Codecs {
+		cells = append(cells, []string{c.Kind, c.Name, fmt.Sprintf("%.4f", float64(c.Ratio)), report.Significant(c.Encode.Median()), report.Significant(c.Decode.Median())})
 	}
-	bench.Markdown(w, []string{"data", "codec", "stored / raw", "encode MB/s", "decode MB/s"}, cells)
+	report.Markdown(w, []string{"data", "codec", "stored / raw", "encode MB/s", "decode MB/s"}, cells)
 }
 
-func (r *row) print(w io.Writer) {
+func (r *comparisonResult) print(w io.Writer) {
 	fmt.Fprintf(w, "\n### %s\n\n", r.What)
 	var cells [][]string
 	for i, c := range r.Sides {
@@ -86,26 +80,22 @@ func (r *row) print(w io.Writer) {
 		if c.Stored > 0 {
 			stored = fmt.Sprintf("%.4f", float64(c.Stored)/float64(r.Bytes))
 		}
-		line := []string{c.Name, bench.Significant(float64(r.Bytes) / 1e6 / c.Seconds.Median()), milliseconds(c.Seconds), stored, "", "", ""}
+		line := []string{c.Name, report.Significant(float64(r.Bytes) / 1e6 / c.Seconds.Median()), milliseconds(c.Seconds), stored, "", "", ""}
 		if i > 0 {
-			line[4], line[5], line[6] = bench.Ratio(c.Ratio), bench.Interval(c.Range, len(c.Seconds)), bench.Verdict(c.Range)
+			line[4], line[5], line[6] = report.Ratio(c.Ratio), report.Interval(c.Interval, len(c.Seconds)), paired.Verdict(c.Interval)
 		}
 		cells = append(cells, line)
 	}
-	bench.Markdown(w, []string{"side", "MB/s", "ms", "stored / raw", "ratio", "interval", "verdict"}, cells)
+	report.Markdown(w, []string{"side", "MB/s", "ms", "stored / raw", "ratio", "interval", "verdict"}, cells)
 }
 
-func milliseconds(s stats.Samples) string { return bench.Significant(1000 * s.Median()) }
+func milliseconds(s stats.Samples) string { return report.Significant(1000 * s.Median()) }
 
-// save writes all so far to the file that was asked for.
-func (r *report) save() error {
-	if r.file == "" {
-		return nil
+// fileSystem names the file system of a folder.
+func fileSystem(dir string) string {
+	space, err := vfs.OS{}.Space(dir)
+	if err != nil {
+		return "file system unknown"
 	}
-	return bench.WriteJSON(r.file, struct {
-		Header  header         `json:"header"`
-		Codecs  []codec        `json:"codecs"`
-		Rows    []row          `json:"rows"`
-		Figures []bench.Figure `json:"figures"`
-	}{r.header, r.codecs, r.rows, r.figures})
+	return space.Type
 }

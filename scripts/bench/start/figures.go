@@ -2,43 +2,207 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"slices"
+	"time"
 
-	bench "ddpbatch/scripts/bench/internal/report"
+	"ddpbatch/internal/pause"
+	"ddpbatch/scripts/bench/internal/processes"
+	"ddpbatch/scripts/bench/internal/report"
+
+	"golang.org/x/sys/unix"
 )
 
-// part is something about agents that has no peer.
-type part struct {
-	name    string
-	times   int
-	figures []bench.Figure
-	measure func(ctx context.Context, turn int) ([]float64, error) // a sample of each figure
+// experiments are those that are asked for.
+func (c cluster) experiments(o options) []report.Experiment {
+	all := []report.Experiment{c.startMany(o.meet, o.Launches), c.crash(o.Launches), c.idle(o.idle)}
+	return slices.DeleteFunc(all, func(e report.Experiment) bool { return !slices.Contains(o.parts, e.Name) })
 }
 
-// measureFigures measures the parts that are asked for, with jobs below a folder. With an error come the samples from before it.
-func measureFigures(ctx context.Context, ddpbatch, below string, o options, progress io.Writer) ([]bench.Figure, error) {
-	c := cluster{ddpbatch, below}
-	var all []bench.Figure
-	for _, p := range []part{c.meeting(o.meet, o.launches), c.crash(o.launches), c.idle(o.idle)} {
-		if !slices.Contains(o.parts, p.name) {
+// startMany is many agents that meet and start their workers, each a shell, all on this machine.
+func (c cluster) startMany(s shape, times int) report.Experiment {
+	of := fmt.Sprintf("%d agents x %d workers: ", s.nodes, s.workers)
+	return report.Experiment{
+		Name: "meet", Times: times,
+		Figures: []report.Figure{
+			{What: of + "from the command to the first worker, so all have met", Unit: "ms"},
+			{What: of + "to the last worker's first line", Unit: "ms", Goal: "< 5000 (64x8)"},
+			{What: of + "from the workers' ends to the command's", Unit: "ms"},
+		},
+		Measure: func(ctx context.Context, _ int) ([]float64, error) {
+			j, workers, err := c.start(ctx, s, workerScript)
+			if err != nil {
+				return nil, err
+			}
+			defer j.close()
+			released := time.Now()
+			j.release()
+			switch code, err := j.end(ctx); {
+			case err != nil:
+				return nil, err
+			case code != 0:
+				return nil, fmt.Errorf("a job whose workers end with 0 ends with %d", code)
+			}
+			return []float64{workers[0].at, workers[len(workers)-1].at, since(released)}, nil
+		},
+	}
+}
+
+// crash is a worker of several nodes that is killed: all others have to end.
+func (c cluster) crash(times int) report.Experiment {
+	s := shape{nodes: 4, workers: 2}
+	of := fmt.Sprintf("a worker of %d nodes x %d is killed: ", s.nodes, s.workers)
+	return report.Experiment{
+		Name: "crash", Times: times,
+		Figures: []report.Figure{
+			{What: of + "to all workers gone", Unit: "ms", Goal: "< 2000"},
+			{What: of + "to the command's end", Unit: "ms"},
+		},
+		Measure: func(ctx context.Context, turn int) ([]float64, error) {
+			j, workers, err := c.start(ctx, s, sleepScript)
+			if err != nil {
+				return nil, err
+			}
+			defer j.close()
+			lives, err := watch(workers)
+			defer lives.close()
+			if err != nil {
+				return nil, err
+			}
+			killed := time.Now()
+			if err := unix.PidfdSendSignal(int(lives[turn%len(lives)].Fd), unix.SIGKILL, nil, 0); err != nil {
+				return nil, fmt.Errorf("kill a worker: %w", err)
+			}
+			if err := lives.awaitEnd(); err != nil {
+				return nil, err
+			}
+			gone := since(killed)
+			switch code, err := j.end(ctx); {
+			case err != nil:
+				return nil, err
+			case code == 0:
+				return nil, errors.New("a job whose worker was killed ends with 0")
+			}
+			return []float64{gone, since(killed)}, nil
+		},
+	}
+}
+
+// pidfds are processes by descriptors that can be read once they have ended (pidfd_open(2)).
+type pidfds []unix.PollFd
+
+func watch(workers []simulatedWorker) (p pidfds, err error) {
+	for _, w := range workers {
+		fd, err := unix.PidfdOpen(w.pid, 0)
+		if err != nil {
+			return p, fmt.Errorf("watch worker %d: %w", w.pid, err)
+		}
+		p = append(p, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
+	return p, nil
+}
+
+// awaitEnd returns when all have ended.
+func (p pidfds) awaitEnd() error {
+	deadline := time.Now().Add(launchLimit)
+	for _, one := range p {
+		for {
+			n, err := unix.Poll([]unix.PollFd{one}, int(time.Until(deadline).Milliseconds()))
+			if n == 1 {
+				break
+			}
+			if err != nil && !errors.Is(err, unix.EINTR) {
+				return fmt.Errorf("wait for a worker's end: %w", err)
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("workers live %v after one was killed", launchLimit)
+			}
+		}
+	}
+	return nil
+}
+
+func (p pidfds) close() {
+	for _, one := range p {
+		unix.Close(int(one.Fd))
+	}
+}
+
+// idleAfter is what agents have to come to rest once their workers are there.
+const idleAfter = time.Second
+
+// idle is two agents whose workers sleep: they tell each other that they live, and look for signs that the workers hang, as in every job.
+// Figures are of the one that uses more.
+func (c cluster) idle(watched time.Duration) report.Experiment {
+	s := shape{nodes: 2, workers: 8}
+	of := fmt.Sprintf("an agent of %d sleeping workers: ", s.workers)
+	return report.Experiment{
+		Name: "idle", Times: 1,
+		Figures: []report.Figure{
+			{What: of + "resident memory", Unit: "MB", Goal: "< 20"},
+			{What: of + "its highest", Unit: "MB", Goal: "< 20"},
+			{What: of + "of it its own, not of the program's file", Unit: "MB"},
+			{What: fmt.Sprintf("%sprocessor time in %v, of a core", of, watched), Unit: "%", Goal: "< 1"},
+		},
+		Measure: func(ctx context.Context, _ int) ([]float64, error) {
+			j, workers, err := c.start(ctx, s, sleepScript)
+			if err != nil {
+				return nil, err
+			}
+			defer j.close()
+			if err := pause.For(ctx, idleAfter); err != nil {
+				return nil, err
+			}
+			before, err := usagesOf(workers)
+			if err != nil {
+				return nil, err
+			}
+			began := time.Now()
+			if err := pause.For(ctx, watched); err != nil {
+				return nil, err
+			}
+			after, err := usagesOf(workers)
+			if err != nil {
+				return nil, err
+			}
+			took := time.Since(began)
+			if len(after) != s.nodes {
+				return nil, fmt.Errorf("there are %d agents, want %d", len(after), s.nodes)
+			}
+			most := make([]float64, 4)
+			for agent, u := range after {
+				share := 100 * (u.cpu - before[agent].cpu).Seconds() / took.Seconds()
+				for i, x := range []float64{float64(u.Resident) / 1e6, float64(u.Highest) / 1e6, float64(u.Own) / 1e6, share} {
+					most[i] = max(most[i], x)
+				}
+			}
+			return most, nil
+		},
+	}
+}
+
+// usage is what a process uses.
+type usage struct {
+	processes.Memory
+	cpu time.Duration
+}
+
+// usagesOf are those of the workers' agents.
+func usagesOf(workers []simulatedWorker) (all map[int]usage, err error) {
+	all = map[int]usage{}
+	for _, w := range workers {
+		if _, ok := all[w.agent]; ok {
 			continue
 		}
-		for turn := range p.times {
-			fmt.Fprintf(progress, "%s: %d of %d\n", p.name, turn+1, p.times)
-			samples, err := p.measure(ctx, turn)
-			if err != nil && turn > 0 {
-				all = append(all, p.figures...)
-			}
-			if err != nil {
-				return all, fmt.Errorf("%s: %w", p.name, err)
-			}
-			for i, sample := range samples {
-				p.figures[i].Samples = append(p.figures[i].Samples, sample)
-			}
+		var u usage
+		if u.Memory, err = processes.MemoryOf(w.agent); err != nil {
+			return nil, err
 		}
-		all = append(all, p.figures...)
+		if u.cpu, err = processes.CPUTime(w.agent); err != nil {
+			return nil, err
+		}
+		all[w.agent] = u
 	}
 	return all, nil
 }

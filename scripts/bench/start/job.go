@@ -20,19 +20,19 @@ const (
 	sleepScript  = `echo worker $$ $PPID; exec sleep 1000`
 )
 
-// job is a pretend cluster's: an agent for each node, in a process of its own, each with its workers.
-type job struct {
-	shape   shape
-	dir     string
-	gate    *os.File // releases the workers
-	group   *processes.Group
-	started time.Time
-	heard   chan worker // as they come
-	errors  *bytes.Buffer
+// simulatedJob is a pretend cluster's: an agent for each node, in a process of its own, each with its workers.
+type simulatedJob struct {
+	shape    shape
+	dir      string
+	gate     *os.File // releases the workers
+	group    *processes.Group
+	started  time.Time
+	received chan simulatedWorker // as they come
+	errors   *bytes.Buffer
 }
 
-// worker is one that has said that it is there.
-type worker struct {
+// simulatedWorker is one that has said that it is there.
+type simulatedWorker struct {
 	pid, agent int
 	at         float64 // milliseconds since the command
 }
@@ -45,7 +45,7 @@ type cluster struct {
 
 // start starts a job and returns when all of its workers are there, in the order in which they came. The caller calls close,
 // unless there is an error.
-func (c cluster) start(ctx context.Context, s shape, script string) (*job, []worker, error) {
+func (c cluster) start(ctx context.Context, s shape, script string) (*simulatedJob, []simulatedWorker, error) {
 	j, err := c.submit(s, script)
 	if err != nil {
 		return nil, nil, err
@@ -57,8 +57,8 @@ func (c cluster) start(ctx context.Context, s shape, script string) (*job, []wor
 	return j, all, err
 }
 
-func (c cluster) submit(s shape, script string) (j *job, err error) {
-	j = &job{shape: s, heard: make(chan worker, s.nodes*s.workers), errors: new(bytes.Buffer)}
+func (c cluster) submit(s shape, script string) (j *simulatedJob, err error) {
+	j = &simulatedJob{shape: s, received: make(chan simulatedWorker, s.nodes*s.workers), errors: new(bytes.Buffer)}
 	if j.dir, err = os.MkdirTemp(c.below, "job-"); err != nil {
 		return nil, fmt.Errorf("make a folder for a job: %w", err)
 	}
@@ -71,7 +71,7 @@ func (c cluster) submit(s shape, script string) (j *job, err error) {
 	}
 	cmd := exec.Command(c.ddpbatch, "simulate", "--nodes", strconv.Itoa(s.nodes), "--nproc-per-node", strconv.Itoa(s.workers), "--", "/bin/sh", "-c", script, "sh", path)
 	cmd.Dir, cmd.Stderr = j.dir, j.errors
-	cmd.Stdout = &processes.Lines{Hear: j.hear}
+	cmd.Stdout = &processes.Lines{Receive: j.receive}
 	j.started = time.Now()
 	if j.group, err = processes.Start(cmd); err != nil {
 		j.gate.Close()
@@ -80,25 +80,25 @@ func (c cluster) submit(s shape, script string) (j *job, err error) {
 	return j, nil
 }
 
-func (j *job) hear(line string) {
+func (j *simulatedJob) receive(line string) {
 	w, ok := parseWorker(unlabelled(line))
 	if !ok {
 		return
 	}
 	w.at = since(j.started)
 	select {
-	case j.heard <- w:
+	case j.received <- w:
 	default: // more than there are
 	}
 }
 
 // parseWorker reads `worker PID AGENT`.
-func parseWorker(line string) (w worker, ok bool) {
+func parseWorker(line string) (w simulatedWorker, ok bool) {
 	n, err := fmt.Sscanf(line, "worker %d %d", &w.pid, &w.agent)
 	return w, n == 2 && err == nil && w.pid > 1 && w.agent > 1
 }
 
-func (j *job) workers(ctx context.Context) ([]worker, error) {
+func (j *simulatedJob) workers(ctx context.Context) ([]simulatedWorker, error) {
 	ctx, cancel := context.WithTimeout(ctx, launchLimit)
 	defer cancel()
 	ended := make(chan struct{})
@@ -106,10 +106,10 @@ func (j *job) workers(ctx context.Context) ([]worker, error) {
 		defer close(ended)
 		j.group.Await(ctx, nil)
 	}()
-	var all []worker
+	var all []simulatedWorker
 	for len(all) < j.shape.nodes*j.shape.workers {
 		select {
-		case w := <-j.heard:
+		case w := <-j.received:
 			all = append(all, w)
 		case <-ended:
 			if ctx.Err() != nil {
@@ -122,10 +122,10 @@ func (j *job) workers(ctx context.Context) ([]worker, error) {
 }
 
 // release lets the workers end.
-func (j *job) release() { j.gate.Close() }
+func (j *simulatedJob) release() { j.gate.Close() }
 
 // end returns when the command has ended by itself, with what code.
-func (j *job) end(ctx context.Context) (code int, err error) {
+func (j *simulatedJob) end(ctx context.Context) (code int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, launchLimit)
 	defer cancel()
 	j.group.Await(ctx, nil)
@@ -136,7 +136,7 @@ func (j *job) end(ctx context.Context) (code int, err error) {
 }
 
 // close leaves nothing behind.
-func (j *job) close() {
+func (j *simulatedJob) close() {
 	j.group.Kill()
 	j.gate.Close()
 	os.RemoveAll(j.dir)

@@ -10,43 +10,94 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"time"
 
 	"ddpbatch/scripts/bench/internal/command"
+	"ddpbatch/scripts/bench/internal/report"
 )
 
-func main() { command.Main("bench-start", run) }
+var bench = command.Program[options]{Name: "bench-start", Parse: parseOptions, Do: run}
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	o, err := parseOptions(args, stderr)
-	if err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp("", "bench-start-")
-	if err != nil {
-		return fmt.Errorf("make a folder for the programs: %w", err)
-	}
-	defer os.RemoveAll(dir)
+func main() { bench.Main() }
+
+func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) error {
 	p, err := prepare(ctx, dir, o)
 	if err != nil {
 		return err
 	}
-	r := report{Header: newHeader(o, p)}
+	r := results{Header: newHeader(o, p)}
 	r.Header.print(stdout)
 	for _, ranks := range o.ranks {
 		for _, c := range p.contests {
-			t, err := c.measure(ctx, o.launches, ranks, stderr)
+			t, err := c.measure(ctx, o.Launches, ranks, stderr)
 			if err != nil {
 				return err
 			}
 			t.print(stdout)
 			r.Tables = append(r.Tables, t)
-			if err := r.writeJSON(o.json); err != nil { // all so far
+			if err := report.WriteJSON(o.JSON, r); err != nil { // all so far
 				return err
 			}
 		}
 	}
-	r.Figures, err = measureFigures(ctx, p.ddpbatch, dir, o, stderr)
-	r.printFigures(stdout)
-	return errors.Join(err, r.writeJSON(o.json))
+	r.Figures, err = report.MeasureFigures(ctx, cluster{p.ddpbatch, dir}.experiments(o), stderr)
+	report.Figures(stdout, "agents", r.Figures)
+	return errors.Join(err, report.WriteJSON(o.JSON, r))
+}
+
+// options are what the command line asks for.
+type options struct {
+	command.Common
+	parts []string
+	peers []string
+	ranks []int
+	meet  shape
+	idle  time.Duration
+}
+
+// shape is nodes of so many workers each.
+type shape struct{ nodes, workers int }
+
+func (s shape) String() string { return fmt.Sprintf("%dx%d", s.nodes, s.workers) }
+
+var (
+	knownParts = []string{"launch", "meet", "idle", "crash"}
+	knownPeers = []string{"mpich", "openmpi", "torch"}
+)
+
+const usageText = `How jobs begin and end: ddpbatch beside mpirun and torchrun, launched in turn; and many agents of it on this machine.
+
+  ./scripts/bench-start --quick
+  ./scripts/bench-start --json start.json >start.md
+  ./scripts/bench-start --part launch --ranks 2,8 --peers mpich
+
+launch: from the command to all ranks past a barrier. meet: agents of a pretend cluster. idle: what an agent uses whose workers sleep.
+crash: from a worker's death to the end of all. Tables are Markdown, on standard output; progress goes to standard error.
+
+`
+
+func parseOptions(args []string, stderr io.Writer) (o options, err error) {
+	f := command.NewFlags(&o.Common, usageText, " of 4 ranks, 16x8 agents, 5 s", map[string]string{"ranks": "4", "meet": "16x8", "idle": "5s"})
+	f.TakeProgram()
+	f.Words(&o.parts, "part", "all", knownParts, ", or all")
+	f.Peers(&o.peers, knownPeers)
+	f.Numbers(&o.ranks, "ranks", "1,2,4", 1, mostProcesses, "numbers of ranks")
+	command.Text(f, &o.meet, "meet", "64x8", "agents that meet, and workers of each: `AxW`", parseShape)
+	f.DurationVar(&o.idle, "idle", 3*time.Minute, "`TIME` for which an agent is watched, whose memory grows until it first collects garbage")
+	err = f.Parse(args, stderr)
+	if err == nil && (o.idle < time.Second || o.idle > time.Hour) {
+		err = command.Usagef("-idle is %v; it must be 1s to 1h", o.idle)
+	}
+	return o, err
+}
+
+// mostProcesses keeps a slip of the pen from filling the machine.
+const mostProcesses = 4096
+
+func parseShape(flag, text string) (s shape, err error) {
+	_, err = fmt.Sscanf(text, "%dx%d", &s.nodes, &s.workers)
+	if err != nil || s.String() != text || min(s.nodes, s.workers) < 1 || s.nodes > mostProcesses/s.workers {
+		return s, command.Usagef("-%s: %q is not written like 64x8, or is more than %d workers", flag, text, mostProcesses)
+	}
+	return s, nil
 }

@@ -11,12 +11,12 @@ import (
 // The table is one of Markdown whatever happened, ratios are those of launches that both have, and one that failed is shown.
 func TestPrintIsMarkdown(t *testing.T) {
 	nan := math.NaN()
-	table := table{Title: "programs", Ranks: 2, Rows: []row{
+	table := table{Title: "programs", Ranks: 2, Rows: []launcherTimes{
 		{Side: "ours", Met: stats.Samples{10, 20, 30}, Ended: stats.Samples{40, 40, 40}},
 		{Side: "A", Met: stats.Samples{100, 100, 100}, Ended: stats.Samples{nan, nan, nan}},
 		{Side: "B", Met: stats.Samples{20, nan, nan}, Ended: stats.Samples{nan, nan, nan}},
 	}}
-	table.add(1, 2, launched{met: nan, ended: nan, fault: "start it: no such program"})
+	table.add(1, 2, launchTimes{met: nan, ended: nan, fault: "start it: no such program"})
 	table.compare()
 	var text bytes.Buffer
 	table.print(&text)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"compress/gzip"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 const (
@@ -122,4 +124,22 @@ func symbols(path string, random *rand.Rand) (text []byte, from string, err erro
 		text[i] = byte(random.IntN(256))
 	}
 	return text, "text: random", nil
+}
+
+// writeNPY writes an array as numpy.save does, in format 1.0 (numpy.lib.format): of float32, or of int64.
+func writeNPY(path string, values any, shape ...int) error {
+	kind := "<f4"
+	if _, ok := values.([]int64); ok {
+		kind = "<i8"
+	}
+	sizes := strings.Trim(fmt.Sprint(shape), "[]")
+	header := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s,), }", kind, strings.ReplaceAll(sizes, " ", ", "))
+	const fixed = 10 // bytes before the header, which with it and its newline fills lines of 64
+	header += strings.Repeat(" ", 63-(fixed+len(header))%64) + "\n"
+	text := append([]byte("\x93NUMPY\x01\x00"), byte(len(header)), byte(len(header)>>8))
+	text, err := binary.Append(append(text, header...), binary.LittleEndian, values)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, text, 0o600)
 }

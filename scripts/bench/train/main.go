@@ -8,24 +8,20 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 
 	"ddpbatch/scripts/bench/internal/command"
+	"ddpbatch/scripts/bench/internal/report"
 	"ddpbatch/scripts/bench/internal/stats"
 	"ddpbatch/scripts/bench/internal/tools"
 )
 
-func main() { command.Main("bench-train", run) }
+var bench = command.Program[options]{Name: "bench-train", Parse: parseOptions, Do: run}
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	o, err := parseOptions(args, stderr)
-	if err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp("", "bench-train-")
-	if err != nil {
-		return fmt.Errorf("make a folder for the data: %w", err)
-	}
-	defer os.RemoveAll(dir)
+func main() { bench.Main() }
+
+func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) error {
 	sides, err := prepare(ctx, dir, o)
 	if err != nil {
 		return err
@@ -39,12 +35,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	h := newHeader(o, sides, from, p.library)
-	h.print(stdout)
-
-	var rows []row
+	all := results{Header: newHeader(o, sides, from, p.library)}
+	all.Header.print(stdout)
 	for _, ranks := range o.ranks {
-		first := len(rows)
+		first := len(all.Rows)
 		for _, m := range modelsOf(o.models) {
 			r, err := measure(ctx, o, setting{m, ranks}, sides, dir, stderr)
 			if err != nil {
@@ -53,22 +47,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			if share, ok := p.outside[m.name]; ok && ranks == 1 {
 				r.Outside = stats.Number(share)
 			}
-			rows = append(rows, r)
-			if o.json != "" { // all so far
-				if err := writeJSON(o.json, h, rows); err != nil {
-					return err
-				}
+			all.Rows = append(all.Rows, r)
+			if err := report.WriteJSON(o.JSON, all); err != nil { // all so far
+				return err
 			}
 		}
-		printTable(stdout, ranks, rows[first:])
+		printTable(stdout, ranks, all.Rows[first:])
 	}
-	fmt.Fprintf(stdout, "\nMatrix products of PyTorch: %s.\n", rows[0].BLAS)
+	fmt.Fprintf(stdout, "\nMatrix products of PyTorch: %s.\n", all.Rows[0].BLAS)
 	return nil
 }
 
 // prepare builds what is to be launched, in dir; ours comes first.
-func prepare(ctx context.Context, dir string, o options) (sides [2]side, err error) {
-	program, version, err := tools.Ddpbatch(ctx, dir, o.program)
+func prepare(ctx context.Context, dir string, o options) (sides [2]framework, err error) {
+	program, version, err := tools.Ddpbatch(ctx, dir, o.Program)
 	if err != nil {
 		return sides, err
 	}
@@ -79,5 +71,41 @@ func prepare(ctx context.Context, dir string, o options) (sides [2]side, err err
 	if err != nil {
 		return sides, err
 	}
-	return [2]side{ours(program, version), torch(python, torchVersion)}, nil
+	return [2]framework{ours(program, version), torch(python, torchVersion)}, nil
 }
+
+// options are what the command line asks for.
+type options struct {
+	command.Common
+	models []string
+	ranks  []int
+	data   string
+}
+
+const usageText = `ddpbatch beside PyTorch's DistributedDataParallel (gloo): the same models on the same rows and cores, launched in turn.
+
+  ./scripts/bench-train --quick
+  ./scripts/bench-train --json train.json >train.md
+  ./scripts/bench-train --model mlp,cnn --ranks 2 --launches 9
+
+Tables are Markdown, on standard output; progress goes to standard error.
+
+`
+
+func parseOptions(args []string, stderr io.Writer) (o options, err error) {
+	f := command.NewFlags(&o.Common, usageText, "", nil)
+	f.TakeProgram()
+	f.Words(&o.models, "model", "all", modelNames(), ", or all")
+	f.Numbers(&o.ranks, "ranks", "1,2", 1, mostRanks, "numbers of ranks; there must be a core for each")
+	f.StringVar(&o.data, "data", filepath.Join("..", "shared", "data"), "`FOLDER` with mnist/t10k-*.gz and text/tinyshakespeare.txt; what is not there is drawn at random")
+	if err := f.Parse(args, stderr); err != nil {
+		return o, err
+	}
+	if n := slices.Max(o.ranks); n > runtime.NumCPU() {
+		return o, command.Usagef("-ranks: %d ranks need as many cores, and there are %d here: leave them out", n, runtime.NumCPU())
+	}
+	return o, nil
+}
+
+// mostRanks is where an epoch still has more than ten steps.
+const mostRanks = 2

@@ -3,25 +3,88 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
-	"strconv"
+	"strings"
 
 	"ddpbatch/scripts/bench/internal/report"
 	"ddpbatch/scripts/bench/internal/stats"
 )
 
+// method is how both sides are timed.
+const method = `
+Both sides train the same model on the same rows in the same order, with SGD and momentum, each rank on a core of its own (taskset) and
+with one thread. A step's time is rank 0's clock from the end of a warm-up to the end of the run, over the steps between. PyTorch's
+batches are tensors before the clock starts, no loss is read until it stops, and the CNN is in its channels_last format, the faster one;
+ddpbatch reads its batches, and writes its metrics, in that time. The sides are launched in turn, %d times; figures are medians over
+launches. "ratio" is that of samples/s, ours / PyTorch, launch by launch, its median, and the interval between order statistics that
+holds it with %s; "win": all of the interval is above 1; "lose": all below, or a launch of ours failed; "-": fewer than 2 of PyTorch's did not. "peak MiB" is the resident
+memory of the largest rank; ours writes a checkpoint at its end. "loss" is the mean of the last ten steps: initial values are equal on both
+sides but for the GPT's, which are drawn in another order. "outside products" is the share of our step that is spent outside of the BLAS
+library, by go test -bench Training ./trainer; "waits for communication" is the share in which a rank does nothing else.`
+
+// header says what was compared, on what and how, in Markdown.
+type header struct {
+	report.Stamp
+	Versions []string `json:"versions"`
+	Data     []string `json:"data"`
+	Commands []string `json:"commands"`
+	Method   string   `json:"method"`
+}
+
+func newHeader(o options, sides [2]framework, data []string, library string) header {
+	h := header{
+		Stamp: report.NewStamp(), Data: data,
+		Method: strings.TrimSpace(fmt.Sprintf(method, o.Launches, report.Certainty(o.Launches))),
+	}
+	m := modelsOf(o.models)[0]
+	for _, side := range sides {
+		h.Versions = append(h.Versions, side.name+": "+side.version)
+		for _, ranks := range o.ranks {
+			h.Commands = append(h.Commands, commandLine(side, m, ranks))
+		}
+	}
+	h.Versions[0] += "; matrix products: " + library
+	return h
+}
+
+func (h header) print(w io.Writer) {
+	h.Print(w, append(h.Versions, strings.Join(h.Data, "; ")), h.Commands, h.Method)
+}
+
+// commandLine is rank 0 of one launch as a person would type it.
+func commandLine(side framework, m model, ranks int) string {
+	cmd := side.commands(m, ranks, "")[0]
+	all := cmd.Env
+	cmd.Env = nil
+	for _, variable := range all {
+		if ranks > 1 || strings.HasPrefix(variable, "OMP_") {
+			cmd.Env = append(cmd.Env, strings.Replace(variable, "="+secret, "=...", 1))
+		}
+	}
+	line := report.CommandLine(cmd)
+	if ranks > 1 {
+		line += " (and so on, to the last rank on its core)"
+	}
+	return line
+}
+
+// results is all that was measured.
+type results struct {
+	Header header     `json:"header"`
+	Rows   []modelRow `json:"rows"`
+}
+
 // printTable shows the rows of one number of ranks as a table of Markdown.
-func printTable(w io.Writer, ranks int, rows []row) {
-	fmt.Fprintf(w, "\n### %d %s of 1 thread\n\n", ranks, plural(ranks, "rank"))
+func printTable(w io.Writer, ranks int, rows []modelRow) {
 	titles := []string{
 		"model", "samples/s", "PyTorch", "ratio", "interval", "verdict", "ms a step", "PyTorch", "peak MiB", "PyTorch", "ratio",
 		"loss", "PyTorch",
 	}
+	word, last := "ranks", "waits for communication"
 	if ranks == 1 {
-		titles = append(titles, "outside products")
-	} else {
-		titles = append(titles, "waits for communication")
+		word, last = "rank", "outside products"
 	}
+	titles = append(titles, last)
+	fmt.Fprintf(w, "\n### %d %s of 1 thread\n\n", ranks, word)
 	var cells [][]string
 	for i := range rows {
 		cells = append(cells, rows[i].cells())
@@ -34,12 +97,12 @@ func printTable(w io.Writer, ranks int, rows []row) {
 	}
 }
 
-func (r *row) cells() []string {
+func (r *modelRow) cells() []string {
 	launches := len(r.StepMS[own])
 	cells := []string{
 		r.setting.title, report.Significant(r.samplesPerS(own)), report.Significant(r.samplesPerS(peer)),
 		report.Ratio(r.Speed), report.Interval(r.Interval, launches), r.verdict(),
-		milliseconds(r.StepMS[own].Median()), milliseconds(r.StepMS[peer].Median()),
+		milliseconds(r.StepMS[own]), milliseconds(r.StepMS[peer]),
 		report.Significant(r.PeakMiB[own].Median()), report.Significant(r.PeakMiB[peer].Median()), report.Ratio(r.Memory),
 		loss(r.Loss[own]), loss(r.Loss[peer]),
 	}
@@ -49,38 +112,9 @@ func (r *row) cells() []string {
 	return append(cells, percent(r.Exposed.Median()))
 }
 
-func loss(s stats.Samples) string {
-	if math.IsNaN(s.Median()) {
-		return "-"
-	}
-	return fmt.Sprintf("%.4f", s.Median())
-}
+func loss(s stats.Samples) string { return report.Number("%.4f", s.Median()) }
 
-func percent(share float64) string {
-	if math.IsNaN(share) {
-		return "-"
-	}
-	return fmt.Sprintf("%.1f %%", 100*share)
-}
-
-func plural(n int, word string) string {
-	if n == 1 {
-		return word
-	}
-	return word + "s"
-}
-
-func writeJSON(path string, h header, rows []row) error {
-	return report.WriteJSON(path, struct {
-		Header header `json:"header"`
-		Rows   []row  `json:"rows"`
-	}{h, rows})
-}
+func percent(share float64) string { return report.Number("%.1f %%", 100*share) }
 
 // milliseconds has three digits, however short the time is.
-func milliseconds(ms float64) string {
-	if math.IsNaN(ms) {
-		return "-"
-	}
-	return strconv.FormatFloat(ms, 'g', 3, 64)
-}
+func milliseconds(s stats.Samples) string { return report.Number("%.3g", s.Median()) }

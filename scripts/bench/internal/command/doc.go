@@ -1,2 +1,3 @@
-// Package command is what the programs of these comparisons have alike: how they begin and end, and how they are told what to do.
+// Package command is what the programs of these comparisons have alike: how they begin and end, their folder for temporary files, and how
+// they are told what to do.
 package command

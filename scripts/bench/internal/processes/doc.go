@@ -1,2 +1,2 @@
-// Package processes runs the processes of one measurement, and leaves none of them behind.
+// Package processes runs the processes of one measurement, leaves none of them behind, and says what memory and processor time one uses.
 package processes

@@ -35,8 +35,8 @@ func TestFirstAndLastLine(t *testing.T) {
 // Each peer that is not there is told of by Debian's names.
 func TestMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	for mpi := range packages {
-		_, err := CompileMPI(t.Context(), "mpi.c", mpi)
+	for mpi := range libraries {
+		_, err := CompileMPI(t.Context(), t.TempDir(), mpi, nil)
 		var lack *MissingError
 		if !errors.As(err, &lack) || !strings.Contains(lack.Packages, "lib"+mpi+"-dev") || lack.What == "" {
 			t.Errorf("%s: %v", mpi, err)

@@ -1,0 +1,215 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// UsageError is a command line that cannot be understood.
+type UsageError struct{ message string }
+
+func (e *UsageError) Error() string { return e.message }
+
+// Usagef makes a [UsageError].
+func Usagef(format string, args ...any) error { return &UsageError{fmt.Sprintf(format, args...)} }
+
+// Options are a program's, which has [Common] among its own.
+type Options interface{ common() Common }
+
+// Program reads the options of a command line, and runs with a folder for its temporary files.
+type Program[O Options] struct {
+	Name  string
+	Parse func(args []string, stderr io.Writer) (O, error)
+	Do    func(ctx context.Context, o O, dir string, stdout, stderr io.Writer) error
+}
+
+// Main runs a program until it is done or a signal interrupts it, says what went wrong, and exits.
+func (p Program[O]) Main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	err := p.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(end(p.Name, err, os.Stderr))
+}
+
+// Run leaves no temporary file behind.
+func (p Program[O]) Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o, err := p.Parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	below, err := filepath.Abs(cmp.Or(o.common().Below, os.TempDir())) // launches have folders of their own
+	if err != nil {
+		return fmt.Errorf("find the folder for temporary files: %w", err)
+	}
+	dir, err := os.MkdirTemp(below, p.Name+"-")
+	if err != nil {
+		return fmt.Errorf("make a folder for temporary files: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	return p.Do(ctx, o, dir, stdout, stderr)
+}
+
+// end says what went wrong, if anything did, and gives the exit code for it.
+func end(name string, err error, stderr io.Writer) (code int) {
+	var usage *UsageError
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "%s: %v; try -h\n", name, err)
+		return 2
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintf(stderr, "%s: interrupted; its processes and temporary files are gone\n", name)
+		return 130
+	}
+	fmt.Fprintf(stderr, "%s: %v\n", name, err)
+	return 1
+}
+
+// Common are the options that all programs have.
+type Common struct {
+	Launches int
+	JSON     string // file; "": none
+	Program  string // ddpbatch's path; "": this tree's is to be built
+	Below    string // where a folder for temporary files is made; "": in the system's
+}
+
+func (c Common) common() Common { return c }
+
+// Flags reads the options of a program, which defines its own beside the common ones, before Parse.
+type Flags struct {
+	*flag.FlagSet
+	common *Common
+	text   string
+	quick  bool
+	less   map[string]string // values of options that --quick asks for
+	later  []func() error    // reads options whose values are known only then
+}
+
+// NewFlags takes what -h says before the options, and what --quick asks for beside 3 launches: in words, and as values of options.
+func NewFlags(common *Common, text, quick string, less map[string]string) *Flags {
+	f := &Flags{FlagSet: flag.NewFlagSet("", flag.ContinueOnError), common: common, text: text, less: map[string]string{"launches": "3"}}
+	maps.Copy(f.less, less)
+	f.SetOutput(io.Discard)
+	f.IntVar(&common.Launches, "launches", 7, "of each side; fewer than 6 give no 95 % interval")
+	f.BoolVar(&f.quick, "quick", false, "a first look: 3 launches"+quick+"; what is named beside it stays")
+	f.StringVar(&common.JSON, "json", "", "write all samples to `FILE`, too")
+	return f
+}
+
+// TakeProgram defines the option --ddpbatch.
+func (f *Flags) TakeProgram() {
+	f.Func("ddpbatch", "measure `PROGRAM`, not this tree's", func(path string) error {
+		path, err := filepath.Abs(path) // launches have folders of their own
+		if err == nil {
+			f.common.Program, err = exec.LookPath(path)
+		}
+		return err
+	})
+}
+
+// Text defines an option that read understands.
+func Text[T any](f *Flags, to *T, name, value, usage string, read func(flag, text string) (T, error)) {
+	text := f.String(name, value, usage)
+	f.later = append(f.later, func() (err error) {
+		*to, err = read(name, *text)
+		return err
+	})
+}
+
+// Words defines a list of known words, or all. They may be written with _ or -, as other libraries do.
+func (f *Flags) Words(to *[]string, name, value string, known []string, more string) {
+	Text(f, to, name, value, "`LIST` of "+strings.Join(known, ", ")+more, func(_, list string) ([]string, error) {
+		return words(name, list, known)
+	})
+}
+
+// Peers defines the list of those to run beside ddpbatch: known words, or none.
+func (f *Flags) Peers(to *[]string, known []string) {
+	Text(f, to, "peers", "all", "`LIST` of "+strings.Join(known, ", ")+", all, or none", func(name, list string) ([]string, error) {
+		if list == "none" {
+			return nil, nil
+		}
+		return words(name, list, known)
+	})
+}
+
+// Numbers defines a list of numbers from low to high.
+func (f *Flags) Numbers(to *[]int, name, value string, low, high int, usage string) {
+	Text(f, to, name, value, "`LIST` of "+usage, func(_, list string) ([]int, error) { return numbers(name, list, low, high) })
+}
+
+// Parse reads the command line, or prints help. What goes wrong with it is a [UsageError].
+func (f *Flags) Parse(args []string, stderr io.Writer) error {
+	err := f.FlagSet.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(stderr, f.text)
+		f.SetOutput(stderr)
+		f.PrintDefaults()
+		return err
+	case err != nil:
+		return Usagef("%v", err)
+	case f.NArg() > 0:
+		return Usagef("%q is not expected; every option has a name", f.Arg(0))
+	}
+	f.Visit(func(given *flag.Flag) { delete(f.less, given.Name) })
+	for name, value := range f.less {
+		if f.quick {
+			_ = f.Set(name, value) // they are good
+		}
+	}
+	if n := f.common.Launches; n < 1 || n > 1000 {
+		return Usagef("-launches is %d; it must be 1 to 1000", n)
+	}
+	for _, read := range f.later {
+		if err := read(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func words(flag, list string, known []string) ([]string, error) {
+	if list == "all" {
+		return known, nil
+	}
+	var out []string
+	for word := range strings.SplitSeq(list, ",") {
+		word = strings.NewReplacer("_", "", "-", "").Replace(strings.TrimSpace(word))
+		if !slices.Contains(known, word) {
+			return nil, Usagef("-%s: there is no %q; it is one of %s", flag, word, strings.Join(known, ", "))
+		}
+		if !slices.Contains(out, word) {
+			out = append(out, word)
+		}
+	}
+	return out, nil
+}
+
+func numbers(flag, list string, low, high int) ([]int, error) {
+	var out []int
+	for word := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(word))
+		if err != nil || n < low || n > high {
+			return nil, Usagef("-%s: %q is no number from %d to %d", flag, word, low, high)
+		}
+		if !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,2 @@
+// Package paired is how sides are compared: launched in turn, as often as asked, and held against each other launch by launch.
+package paired

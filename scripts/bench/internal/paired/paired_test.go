@@ -1,0 +1,59 @@
+package paired
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"slices"
+	"testing"
+
+	"ddpbatch/scripts/bench/internal/stats"
+)
+
+func TestVerdict(t *testing.T) {
+	for want, all := range map[string][]stats.Samples{
+		"win":  {{0.5, 0.9}},
+		"lose": {{1.1, 1.2}},
+		"even": {{0.9, 1.1}, {1, 1}},
+		"-":    {{}, {0.5}, {math.NaN(), 0.5}},
+	} {
+		for _, ratios := range all {
+			if got := Verdict(ratios.Interval()); got != want {
+				t.Errorf("%v: %s, want %s", ratios, got, want)
+			}
+		}
+	}
+}
+
+// All have launches in turn, each turn begins with another one, and an interrupt is not waited for.
+func TestInTurn(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var order []int
+	err := InTurn(ctx, "three", 4, 3, io.Discard, func(turn, side int) error {
+		if order = append(order, side); turn == 3 {
+			cancel()
+		}
+		return nil
+	})
+	if want := []int{0, 1, 2, 1, 2, 0, 2, 0, 1, 0}; !slices.Equal(order, want) || !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, %v; want %v", order, err, want)
+	}
+	broken := errors.New("no disk")
+	if err := InTurn(t.Context(), "three", 4, 3, io.Discard, func(int, int) error { return broken }); err != broken {
+		t.Errorf("%v", err)
+	}
+}
+
+// Ratios are of the launches that both have.
+func TestCompare(t *testing.T) {
+	nan := math.NaN()
+	c := Compare(stats.Samples{1, 50, nan, 4}, stats.Samples{2, 100, 7, nan})
+	if c.Ratio != 0.5 || c.Interval.Low != 0.5 || c.Interval.High != 0.5 || c.Interval.Coverage != 0.5 {
+		t.Errorf("%+v", c)
+	}
+	if c := Compare(stats.Samples{1}, nil); !math.IsNaN(float64(c.Ratio)) || Verdict(c.Interval) != "-" {
+		t.Errorf("without a peer: %+v", c)
+	}
+}

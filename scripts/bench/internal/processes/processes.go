@@ -1,0 +1,241 @@
+package processes
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"ddpbatch/internal/proc"
+	"ddpbatch/scripts/bench/internal/tools"
+)
+
+// Outcome is what came of one launch.
+type Outcome struct {
+	Took  time.Duration // until all of its processes had ended
+	Hung  bool          // it did not end after the word that it would
+	Fault string        // "": none
+}
+
+// Launch runs the processes of one launch, for limit at most, and leaves none of them behind. The first one's output is written to output,
+// and its exit code counts. Where there is a word on ended, all are to end soon. Its error is that of outer: what goes wrong with the launch
+// is a part of the outcome.
+func Launch(outer context.Context, limit time.Duration, output io.Writer, ended <-chan struct{}, commands ...*exec.Cmd) (Outcome, error) {
+	ctx, cancel := context.WithTimeout(outer, limit)
+	defer cancel()
+	var complaint bytes.Buffer
+	commands[0].Stdout, commands[0].Stderr = output, &complaint
+	started := time.Now()
+	group, err := Start(commands...)
+	if err != nil {
+		return Outcome{Fault: fmt.Sprintf("start it: %v", err)}, nil
+	}
+	o := Outcome{Hung: group.Await(ctx, ended)}
+	o.Took = time.Since(started)
+	late := ctx.Err() != nil
+	group.Kill() // all that it wrote has been read
+	switch {
+	case outer.Err() != nil:
+		return Outcome{}, outer.Err()
+	case late:
+		o.Fault = fmt.Sprintf("did not end in %v, and was killed", limit)
+	case !o.Hung && group.Code(0) != 0:
+		o.Fault = fmt.Sprintf("exit code %d: %s", group.Code(0), tools.LastLine(complaint.String()))
+	}
+	return o, nil
+}
+
+// Run runs a command to its end, and gives all that it said and how long it took. It is a launch as those of [Start] are: its environment
+// is the same, and an interrupt, whose error is that of ctx, leaves nothing behind.
+func Run(ctx context.Context, cmd *exec.Cmd) (said string, took time.Duration, err error) {
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	started := time.Now()
+	group, err := Start(cmd)
+	if err != nil {
+		return "", 0, err
+	}
+	group.Await(ctx, nil)
+	took = time.Since(started)
+	group.Kill() // all that it wrote has been read
+	if ctx.Err() != nil {
+		return "", 0, ctx.Err()
+	}
+	if code := group.Code(0); code != 0 {
+		return "", 0, fmt.Errorf("exit code %d: %s", code, tools.LastLine(out.String()))
+	}
+	return out.String(), took, nil
+}
+
+// Group is the processes of one launch.
+type Group struct {
+	processes []*proc.Process
+	mark      string
+}
+
+// Start starts commands. To the environment of each belongs that of this program, without what would make it a part of a job
+// around. Where one cannot be started those before it are killed.
+func Start(commands ...*exec.Cmd) (*Group, error) {
+	g := &Group{mark: markVariable + "=" + rand.Text()}
+	for _, cmd := range commands {
+		cmd.Env = append(append(slices.DeleteFunc(os.Environ(), placing), cmd.Env...), g.mark)
+		cmd.WaitDelay = time.Second // for what its orphans hold open
+		p, err := proc.Start(cmd)
+		if err != nil {
+			g.Kill()
+			return nil, err
+		}
+		g.processes = append(g.processes, p)
+	}
+	return g, nil
+}
+
+const (
+	// endGrace is how long a launch may take to end after it has said that it is done.
+	endGrace = 2 * time.Second
+
+	// markVariable finds the processes of a launch that have left its process groups, as those of MPI launchers do.
+	markVariable = "DDPBATCH_BENCH_LAUNCH"
+)
+
+// Await waits until all processes have ended or ctx is done, and tells whether they would not end after the word on ended; nil: there
+// is none.
+func (g *Group) Await(ctx context.Context, ended <-chan struct{}) (hung bool) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, p := range g.processes {
+			<-p.Done()
+		}
+	}()
+	var grace <-chan time.Time
+	for {
+		select {
+		case <-done:
+			return false
+		case <-ctx.Done():
+			return false
+		case <-ended:
+			grace, ended = time.After(endGrace), nil
+		case <-grace:
+			return true
+		}
+	}
+}
+
+// Kill ends what is left of the launch, and returns when it has.
+func (g *Group) Kill() {
+	for _, p := range g.processes {
+		_ = p.Signal(syscall.SIGKILL) // its group is ours, or gone
+	}
+	sweep(g.mark)
+	for _, p := range g.processes {
+		<-p.Done()
+	}
+}
+
+// Code is the exit code of the i-th process, after Kill: 128+N for signal N.
+func (g *Group) Code(i int) int { return g.processes[i].Code() }
+
+const (
+	sweepPasses = 200
+	sweepPause  = 5 * time.Millisecond // between passes, for the killed to end
+)
+
+// sweep kills every process that has the entry mark in its environment, and those that they start meanwhile: pass after
+// pass until one finds none, or for about a second, as what waits for a disk does not end sooner.
+func sweep(mark string) {
+	for range sweepPasses {
+		found := marked(mark)
+		if len(found) == 0 {
+			return
+		}
+		for _, pid := range found {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // gone is as good
+		}
+		time.Sleep(sweepPause)
+	}
+}
+
+// marked lists the processes that have the entry mark in their environment (proc(5), /proc/pid/environ); of those that
+// have ended and wait for their parent, it is empty.
+func marked(mark string) []int {
+	var found []int
+	paths, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, path := range paths {
+		environ, err := os.ReadFile(path)
+		if err != nil || !bytes.Contains(append([]byte{0}, environ...), []byte("\x00"+mark+"\x00")) {
+			continue // gone meanwhile, another's, or not of this launch
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// placedPrefixes and placedNames are of variables that a job around this program sets: at least those of slurm.Scrub, and Open MPI 5's.
+var (
+	placedPrefixes = []string{"SLURM_", "SLURMD_", "SRUN_", "SBATCH_", "PMI", "PALS_", "OMPI_", "PRTE_", "TORCHELASTIC_", "PET_", "DDPBATCH_"}
+	placedNames    = []string{
+		"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE",
+		"ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+	}
+)
+
+// tuningPrefixes and tuningNames are of those that tune one of the sides.
+var (
+	tuningPrefixes = []string{
+		"OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "TORCH_", "ATEN_", "GLOO_", // PyTorch, and the libraries that compute
+		"UCX_", "FI_", "MPIR_", "MPICH_", "HYDRA_", // MPI
+		"ZSTD_",
+	}
+	tuningNames = []string{"GOMAXPROCS", "GOGC", "GOMEMLIMIT", "GODEBUG"}
+)
+
+// placing tells whether a variable would make a launch part of a job around this program, or change what it does: what a side has of
+// these is what its command line shows.
+func placing(variable string) bool {
+	name, _, _ := strings.Cut(variable, "=")
+	begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+	return slices.Contains(placedNames, name) || slices.Contains(tuningNames, name) ||
+		slices.ContainsFunc(placedPrefixes, begins) || slices.ContainsFunc(tuningPrefixes, begins)
+}
+
+// Lines is one command's output: it passes whole lines on as they come, without the space around them.
+type Lines struct {
+	Receive func(line string)
+	rest    []byte // of a line without an end
+}
+
+func (l *Lines) Write(p []byte) (int, error) {
+	l.rest = append(l.rest, p...)
+	for {
+		line, rest, whole := bytes.Cut(l.rest, []byte("\n"))
+		if !whole {
+			return len(p), nil
+		}
+		l.rest = rest
+		l.Receive(strings.TrimSpace(string(line)))
+	}
+}
+
+// FreePort is one that was free a moment ago: torch cannot be handed a socket.
+func FreePort() string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "29500"
+	}
+	defer l.Close()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+}

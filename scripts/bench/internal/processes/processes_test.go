@@ -1,0 +1,122 @@
+package processes
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/testkit"
+)
+
+func TestRun(t *testing.T) {
+	t.Setenv("OMP_NUM_THREADS", "8")
+	said, took, err := Run(t.Context(), exec.Command("/bin/sh", "-c", "echo a; echo b$OMP_NUM_THREADS >&2; sleep 0.05"))
+	if err != nil || said != "a\nb\n" || took < 50*time.Millisecond {
+		t.Errorf("%q, %v, %v", said, took, err)
+	}
+	_, _, err = Run(t.Context(), exec.Command("/bin/sh", "-c", "echo first; echo the reason >&2; exit 3"))
+	if err == nil || err.Error() != "exit code 3: the reason" {
+		t.Errorf("a command that fails: %v", err)
+	}
+	if _, _, err := Run(t.Context(), exec.Command("/nonexistent/zstd")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("one that cannot be started: %v", err)
+	}
+}
+
+// An interrupt ends a command with all that it has started, at once, and is told from a failure.
+func TestRunIsInterrupted(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "started")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, _, err := Run(ctx, exec.Command("/bin/sh", "-c", `sleep 1000 & echo $! >"$1"; wait`, "sh", file))
+		done <- err
+	}()
+	testkit.Eventually(t, "it has started something", func() bool {
+		text, err := os.ReadFile(file)
+		return err == nil && len(text) > 0
+	})
+	cancel()
+	testkit.Within(t, testkit.Patience, func() {
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("interrupted: %v", err)
+		}
+	})
+}
+
+func TestLines(t *testing.T) {
+	var got []string
+	w := &Lines{Receive: func(line string) { got = append(got, line) }}
+	for _, piece := range []string{"[n1 0] m", "et\n", " met\r\n[1, 2]\n", "\ncut"} {
+		if n, err := w.Write([]byte(piece)); n != len(piece) || err != nil {
+			t.Fatalf("%d, %v", n, err)
+		}
+	}
+	if want := []string{"[n1 0] met", "met", "[1, 2]", ""}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// What starts processes while it is swept leaves none of them.
+func TestSweepFindsTheLate(t *testing.T) {
+	mark, file := markVariable+"="+rand.Text(), filepath.Join(t.TempDir(), "started")
+	cmd := exec.Command("/bin/sh", "-c", `i=0; while [ $i -lt 200 ]; do setsid sleep 1000 & i=$((i+1)); echo $i >"$1"; done; wait`, "sh", file)
+	cmd.Env = append(os.Environ(), mark)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "some have been started", func() bool {
+		text, err := os.ReadFile(file)
+		return err == nil && len(text) > 0
+	})
+	sweep(mark)
+	if left := marked(mark); len(left) > 0 {
+		t.Errorf("%d processes are left", len(left))
+	}
+	_ = cmd.Wait() // it was killed
+}
+
+// What a job around sets, or tunes one side, is no launch's; what says where things are is.
+func TestPlacing(t *testing.T) {
+	for _, name := range []string{
+		"SLURM_NTASKS", "SLURMD_NODENAME", "SRUN_DEBUG", "SBATCH_PARTITION", "PMI_RANK", "PMI2_RANK", "PMIX_RANK", "PALS_RANKID", "OMPI_MCA_btl", "PRTE_MCA_plm",
+		"PET_RDZV_ID", "TORCHELASTIC_RUN_ID", "DDPBATCH_TRANSPORT", "RANK", "NODE_RANK", "GROUP_RANK", "ROLE_RANK", "MASTER_PORT",
+		"OMP_NUM_THREADS", "GOMP_CPU_AFFINITY", "KMP_AFFINITY", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GLOO_SOCKET_IFNAME", "TORCH_NUM_THREADS",
+		"UCX_TLS", "FI_PROVIDER", "MPIR_CVAR_NOLOCAL", "MPICH_ASYNC_PROGRESS", "HYDRA_TOPO_DEBUG", "ZSTD_CLEVEL", "ZSTD_NBTHREADS",
+		"GOMAXPROCS", "GOGC", "GOMEMLIMIT", "GODEBUG",
+	} {
+		if !placing(name + "=8") {
+			t.Errorf("%s reaches a launch", name)
+		}
+	}
+	for _, name := range []string{"PATH", "HOME", "LD_LIBRARY_PATH", "PYTHONPATH", "RANKS", "GOPATH"} {
+		if placing(name + "=8") {
+			t.Errorf("%s does not reach a launch", name)
+		}
+	}
+}
+
+// What sbatch hands on to no job, a launch does not get either: package slurm's lists are not open to these programs.
+func TestPlacingKnowsWhatSlurmDrops(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "slurm", "scrub.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lists := regexp.MustCompile(`(?s)var droppedPrefixes.*?\n}\n.*?var droppedNames.*?\n}\n`).Find(text)
+	names := regexp.MustCompile(`"([A-Z_]+)"`).FindAllSubmatch(lists, -1)
+	if len(names) < 20 {
+		t.Fatalf("only %d names are found in slurm/scrub.go", len(names))
+	}
+	for _, name := range names {
+		if !placing(string(name[1]) + "=8") {
+			t.Errorf("%s reaches a launch", name[1])
+		}
+	}
+}

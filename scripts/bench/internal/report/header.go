@@ -1,0 +1,100 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// Stamp says on what and when a comparison was made: the beginning of its header.
+type Stamp struct {
+	Machine string `json:"machine"`
+	Load    string `json:"load"`
+	Time    string `json:"time"`
+}
+
+// NewStamp is of this machine, now.
+func NewStamp() Stamp { return Stamp{machine(), load(), time.Now().Format(time.RFC3339)} }
+
+// Print writes a header in Markdown: the stamp, what else there is to say of the sides, how they are launched, and the method.
+func (s Stamp) Print(w io.Writer, about, commands []string, method string) {
+	fmt.Fprintf(w, "- %s, load %s, %s\n", s.Machine, s.Load, s.Time)
+	for _, line := range about {
+		fmt.Fprintf(w, "- %s\n", line)
+	}
+	for _, line := range commands {
+		fmt.Fprintf(w, "- `%s`\n", line)
+	}
+	fmt.Fprintf(w, "\n%s\n", strings.TrimSpace(method))
+}
+
+// machine is what the program runs on, in a line.
+func machine() string {
+	return fmt.Sprintf("%s, %d cores, %s, Linux %s, %s", cpuModel(), runtime.NumCPU(), osName(), kernel(), runtime.Version())
+}
+
+func cpuModel() string {
+	text, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(text)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
+}
+
+func osName() string {
+	text, _ := os.ReadFile("/etc/os-release") // os-release(5)
+	for line := range strings.Lines(string(text)) {
+		if name, value, _ := strings.Cut(line, "="); name == "PRETTY_NAME" {
+			return strings.Trim(strings.TrimSpace(value), `"`)
+		}
+	}
+	return runtime.GOOS
+}
+
+func kernel() string {
+	text, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	return strings.TrimSpace(string(text))
+}
+
+// load is how many processes wanted a core in the last minute, on the average.
+func load() string {
+	text, _ := os.ReadFile("/proc/loadavg")
+	load, _, _ := strings.Cut(string(text), " ")
+	return load
+}
+
+// CommandLine is a launch as a person would type it, without the folders of its programs and files.
+func CommandLine(cmd *exec.Cmd) string {
+	var line []string
+	for _, variable := range cmd.Env {
+		name, value, _ := strings.Cut(variable, "=")
+		line = append(line, name+"="+filepath.Base(value))
+	}
+	for _, word := range cmd.Args {
+		line = append(line, filepath.Base(word))
+	}
+	return strings.Join(line, " ")
+}
+
+// WriteJSON writes all that was measured to a file; "": that is not asked for.
+func WriteJSON(path string, all any) error {
+	if path == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(all, "", "  ")
+	if err == nil {
+		err = os.WriteFile(path, append(text, '\n'), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("write the samples to %s: %w", path, err)
+	}
+	return nil
+}

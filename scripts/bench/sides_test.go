@@ -1,0 +1,64 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"ddpbatch/scripts/bench/internal/tools"
+)
+
+// The launchers of MPI are told to bind ranks where there is a core for each, and only there.
+func TestPeersBind(t *testing.T) {
+	o := options{begin: 4, end: 4, factor: 4, budget: time.Millisecond}
+	for flag, side := range map[string]library{"--bind-to": openMPI(tools.MPI{}), "-bind-to": mpich(tools.MPI{})} {
+		for ranks, want := range map[int]bool{runtime.NumCPU(): true, runtime.NumCPU() + 1: false} {
+			args := side.commands(o, setting{"allreduce", "tcp", ranks})[0].Args
+			if slices.Contains(args, flag) != want {
+				t.Errorf("%s, %d ranks on %d cores: %q", side.name, ranks, runtime.NumCPU(), args)
+			}
+		}
+	}
+}
+
+// The programs of all sides have the same bounds on calls, the same pattern and the same measure of the clock.
+func TestOneMethod(t *testing.T) {
+	for path, patterns := range map[string][]string{
+		"peers/mpi.c": {`MIN_CALLS = 7,`, `MAX_CALLS = 10000,`, `PERIOD = 4093, MOST_RANKS = 1024,`, `CLOCK_READINGS = 1001 `, `budget_us / 10`, `0x85ebca6b`, `0xc2b2ae35`, `\(iteration \* MOST_RANKS \+ r\) \* PERIOD \+ i % PERIOD\) % 8`},
+		"peers/gloo.py": {`MIN_CALLS, MAX_CALLS, PERIOD, MOST_RANKS = 7, 10000, 4093, 1024`, `range\(1001\)`, `budget_us / 10`,
+			`0x85EBCA6B`, `0xC2B2AE35`, `\(iteration \* MOST_RANKS \+ rank\) \* PERIOD`},
+		"../../internal/collbench/options.go": {`minCalls += 7\n`, `maxCalls += 10_000\n`, `maxRanks += 1024 `},
+		"../../internal/collbench/measure.go": {`make\(\[\]float64, 1001\)`, `budget/10`},
+		"../../internal/collbench/pattern.go": {`patternPeriod = 4093`, `0x85ebca6b`, `0xc2b2ae35`, `\(iteration\*maxRanks\+rank\)\*patternPeriod\+i%patternPeriod\)\) % 8`},
+	} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pattern := range patterns {
+			if !regexp.MustCompile(pattern).Match(text) {
+				t.Errorf("%s has no %s", path, pattern)
+			}
+		}
+	}
+}
+
+func TestParseRows(t *testing.T) {
+	if s, ok := parsePeer("row 1048576 314.9000 0"); !ok || s != (sample{1048576, 314.9, 0}) {
+		t.Errorf("%+v, %v", s, ok)
+	}
+	if s, ok := parseOurs(`{"size":64,"count":16,"time_us":0.5,"wrong":2,"transport":"shm"}`); !ok || s != (sample{64, 0.5, 2}) {
+		t.Errorf("%+v, %v", s, ok)
+	}
+	for _, line := range []string{"", "end", "row", "row 4", "row four 1 0", "{}", `{"size":4}`, "# size", "[1]"} {
+		if _, ok := parsePeer(line); ok {
+			t.Errorf("%q is taken for a peer's row", line)
+		}
+		if _, ok := parseOurs(line); ok {
+			t.Errorf("%q is taken for a row of ours", line)
+		}
+	}
+}

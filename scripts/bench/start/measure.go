@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	"ddpbatch/scripts/bench/internal/paired"
+	"ddpbatch/scripts/bench/internal/processes"
+	"ddpbatch/scripts/bench/internal/stats"
+)
+
+// launchContest is of sides that do the same: the first one, ours, against each of the others.
+type launchContest struct {
+	title string
+	sides []launcher
+}
+
+// table is what was measured of one contest with one number of ranks.
+type table struct {
+	Title  string          `json:"title"`
+	Ranks  int             `json:"ranks"`
+	Rows   []launcherTimes `json:"rows"`
+	Faults []string        `json:"faults"`
+}
+
+// launcherTimes is of one side. Times are milliseconds since the command.
+type launcherTimes struct {
+	Side  string        `json:"side"`
+	Met   stats.Samples `json:"met"`
+	Ended stats.Samples `json:"ended"`
+
+	paired.Comparison // of Met; missing for ours
+}
+
+// measure launches all sides in turn, as often as asked, after a first time that does not count: files are in memory then, and there is
+// a key file. Every turn begins with another side.
+func (c launchContest) measure(ctx context.Context, launches, ranks int, progress io.Writer) (table, error) {
+	t := table{Title: c.title, Ranks: ranks, Faults: []string{}}
+	for _, s := range c.sides {
+		t.Rows = append(t.Rows, launcherTimes{Side: s.name, Met: paired.Missing(launches), Ended: paired.Missing(launches)})
+	}
+	what := fmt.Sprintf("%s, %d ranks", c.title, ranks)
+	err := paired.InTurn(ctx, what+", not counted", 1, len(c.sides), progress, func(_, side int) error {
+		_, err := launch(ctx, launchLimit, c.sides[side], ranks)
+		return err
+	})
+	if err != nil {
+		return t, err
+	}
+	err = paired.InTurn(ctx, what, launches, len(c.sides), progress, func(turn, side int) error {
+		got, err := launch(ctx, launchLimit, c.sides[side], ranks)
+		if err == nil {
+			t.add(turn, side, got)
+		}
+		return err
+	})
+	t.compare()
+	return t, err
+}
+
+func (t *table) add(turn, side int, got launchTimes) {
+	r := &t.Rows[side]
+	r.Met[turn], r.Ended[turn] = got.met, got.ended
+	if got.fault != "" {
+		t.Faults = append(t.Faults, fmt.Sprintf("%s, launch %d: %s", r.Side, turn+1, got.fault))
+	}
+}
+
+// compare holds the first row against each of the others.
+func (t *table) compare() {
+	t.Rows[0].Comparison = paired.Compare(nil, nil)
+	for i := range t.Rows[1:] {
+		r := &t.Rows[1+i]
+		r.Comparison = paired.Compare(t.Rows[0].Met, r.Met)
+	}
+}
+
+// launchLimit is when a launch is given up: far beyond what any takes on a busy machine.
+const launchLimit = time.Minute
+
+// launchTimes is what came of one launch, in milliseconds since the command; NaN: it did not come to that.
+type launchTimes struct {
+	met, ended float64
+	fault      string // "": none
+}
+
+// launch launches one side once, for limit at most.
+func launch(ctx context.Context, limit time.Duration, s launcher, ranks int) (launchTimes, error) {
+	got, met := launchTimes{met: math.NaN(), ended: math.NaN()}, math.NaN()
+	cmd, started := s.command(ranks), time.Now()
+	output := &processes.Lines{Receive: func(line string) {
+		if s.met(unlabelled(line)) && math.IsNaN(met) {
+			met = since(started)
+		}
+	}}
+	out, err := processes.Launch(ctx, limit, output, nil, cmd)
+	switch got.fault = out.Fault; {
+	case err != nil, got.fault != "":
+	case math.IsNaN(met):
+		got.fault = "rank 0 did not say that all have met"
+	default:
+		got.met, got.ended = met, inMilliseconds(out.Took)
+	}
+	return got, err
+}
+
+// since is the time since t, in milliseconds.
+func since(t time.Time) float64 { return inMilliseconds(time.Since(t)) }
+
+func inMilliseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
+
+// unlabelled is a line without the label that ddpbatch puts before a rank's: `[host rank] `.
+func unlabelled(line string) string {
+	label, rest, found := strings.Cut(line, "] ")
+	if !found || !strings.HasPrefix(label, "[") {
+		return line
+	}
+	return rest
+}

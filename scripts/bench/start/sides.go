@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"ddpbatch/scripts/bench/internal/processes"
+	"ddpbatch/scripts/bench/internal/tools"
+)
+
+// launcher is one of those that are compared.
+type launcher struct {
+	name    string
+	version string
+
+	// command launches so many ranks.
+	command func(ranks int) *exec.Cmd
+
+	// met tells whether a line of its output is rank 0's word that all have met.
+	met func(line string) bool
+}
+
+func saysMet(line string) bool { return line == "met" }
+
+// ours is `ddpbatch run` with more flags.
+func ours(ddpbatch string, flags []string, variable string, program ...string) launcher {
+	name := strings.Join(append([]string{"ddpbatch run"}, flags...), " ")
+	return launcher{name: name, met: saysMet, command: func(ranks int) *exec.Cmd {
+		args := slices.Concat([]string{"run", "--standalone", "--nproc-per-node", strconv.Itoa(ranks)}, flags, []string{"--"}, program)
+		cmd := exec.Command(ddpbatch, args...)
+		cmd.Env = []string{variable}
+		return cmd
+	}}
+}
+
+// oursOfMPI is a program with package mpi, whose ranks make their secret of a key file.
+func oursOfMPI(ddpbatch, key string, rank ...string) launcher {
+	return ours(ddpbatch, nil, "DDPBATCH_SECRET_FILE="+key, rank...)
+}
+
+// builtin is ddpbatch's own program, which is larger; after the barrier its ranks average how long it took.
+func builtin(ddpbatch, key string) launcher {
+	s := oursOfMPI(ddpbatch, key, ddpbatch, "bench", "startup", "--json")
+	s.name = "ddpbatch run, its own program"
+	s.met = func(line string) bool { return strings.HasPrefix(line, "{") && strings.Contains(line, `"time_us"`) }
+	return s
+}
+
+func mpirun(mpi tools.MPI) launcher {
+	return launcher{name: "mpirun of " + mpi.Name, version: mpi.Version, met: saysMet, command: func(ranks int) *exec.Cmd {
+		return mpi.Command(ranks, nil)
+	}}
+}
+
+// gloo has all ranks meet on the loopback interface: it would ask for the machine's name otherwise.
+const gloo = "GLOO_SOCKET_IFNAME=lo"
+
+// oursOfTorch is a script of PyTorch. With --torch-store=false, its ranks that are there before rank 0 serves its store try again a second
+// later; otherwise the agent serves the store, as torchrun does.
+func oursOfTorch(ddpbatch, python, script string, flags ...string) launcher {
+	return ours(ddpbatch, flags, gloo, python, script)
+}
+
+// torchrun of PyTorch 1.13 does not get along with its own defaults of --redirects and --tee under Python 3.11, where enums do not
+// list their aliases any more; what is said here is of a rank that there is not, and means the same. It meets at a port of its own,
+// as --standalone would take 29400, which may be in use.
+func torchrun(python, version, script string) launcher {
+	return launcher{name: "torchrun", version: version, met: saysMet, command: func(ranks int) *exec.Cmd {
+		absent := strconv.Itoa(ranks) + ":1"
+		cmd := exec.Command(python, "-m", "torch.distributed.run", "--nproc_per_node="+strconv.Itoa(ranks), "--master_port="+processes.FreePort(),
+			"--redirects="+absent, "--tee="+absent, script)
+		cmd.Env = []string{gloo}
+		return cmd
+	}}
+}
+
+//go:embed peers/mpi.c
+var mpiSource []byte
+
+//go:embed peers/meet.py
+var torchSource []byte
+
+// prepared is what is to be launched.
+type prepared struct {
+	ddpbatch string
+	version  string
+	contests []launchContest
+}
+
+// prepare builds the programs, in dir. It names everything that is missing at once.
+func prepare(ctx context.Context, dir string, o options) (prepared, error) {
+	in := func(name string) string { return filepath.Join(dir, name) }
+	program, version, err := tools.Ddpbatch(ctx, dir, o.Program)
+	p := prepared{ddpbatch: program, version: version}
+	if err != nil {
+		return p, err
+	}
+	if !slices.Contains(o.parts, "launch") {
+		return p, nil
+	}
+	if err := tools.Run(ctx, "go", "build", "-o", in("rank"), "./scripts/bench/start/rank"); err != nil {
+		return p, err
+	}
+	p.contests = []launchContest{{title: "least program of each library", sides: []launcher{
+		oursOfMPI(p.ddpbatch, in("key"), in("rank")), builtin(p.ddpbatch, in("key")),
+	}}}
+	err = tools.EachPeer(o.peers, func(peer string) error { return p.add(ctx, dir, peer) })
+	return p, err
+}
+
+// add adds a peer to those that it is to be compared with, or a contest of its own.
+func (p *prepared) add(ctx context.Context, dir, peer string) error {
+	if peer == "torch" {
+		python, version, err := tools.FindTorch(ctx)
+		if err != nil {
+			return err
+		}
+		script := filepath.Join(dir, "meet.py")
+		if err := os.WriteFile(script, torchSource, 0o600); err != nil {
+			return err
+		}
+		p.contests = append(p.contests, launchContest{title: "a script of PyTorch, gloo", sides: []launcher{
+			oursOfTorch(p.ddpbatch, python, script), oursOfTorch(p.ddpbatch, python, script, "--torch-store=false"), torchrun(python, version, script),
+		}})
+		return nil
+	}
+	mpi, err := tools.CompileMPI(ctx, dir, peer, mpiSource)
+	if err == nil {
+		p.contests[0].sides = append(p.contests[0].sides, mpirun(mpi))
+	}
+	return err
+}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"ddpbatch/scripts/bench/internal/command"
+)
+
+func TestParseOptions(t *testing.T) {
+	o, err := parseOptions(strings.Fields("--model gpt,mlp --ranks 1 --quick"), io.Discard)
+	if err != nil || !slices.Equal(o.models, []string{"gpt", "mlp"}) || !slices.Equal(o.ranks, []int{1}) || o.Launches != 3 {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if o, err = parseOptions([]string{"--ranks", "1"}, io.Discard); err != nil || len(o.models) != len(models) {
+		t.Errorf("by default: %+v, %v", o, err)
+	}
+}
+
+func TestParseOptionsRefuses(t *testing.T) {
+	for args, want := range map[string]string{
+		"--model resnet":          `-model: there is no "resnet"; it is one of dense, mlp, cnn, gpt`,
+		"--ranks 3":               `-ranks: "3" is no number from 1 to 2`,
+		"--ddpbatch /nonexistent": "-ddpbatch: exec",
+	} {
+		_, err := parseOptions(strings.Fields(args), io.Discard)
+		var usage *command.UsageError
+		if !errors.As(err, &usage) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+}

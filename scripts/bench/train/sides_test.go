@@ -1,0 +1,43 @@
+package main
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+func TestReadMetrics(t *testing.T) {
+	const lines = `{"time":"2026-01-01T00:00:01.000Z","step":10,"loss":5,"comm_share":1}
+{"time":"2026-01-01T00:00:02.000Z","step":20,"loss":4,"comm_share":1}
+{"time":"2026-01-01T00:00:02.500Z","step":30,"loss":3,"comm_share":0.1}
+{"time":"2026-01-01T00:00:03.100Z","step":35,"loss":2,"comm_share":0.4}
+{"time":"2026-01-01T00:00:09.000Z","step":35,"loss":2,"comm_share":0.4,"save_s":5}
+`
+	got, err := readMetrics([]byte(lines), 15)
+	// 15 steps in 1.1 s: 10 with a tenth of communication, 5 with four.
+	if err != nil || math.Abs(got.StepMS-1100./15) > 1e-9 || got.Loss != 2 || math.Abs(got.Exposed-0.2) > 1e-9 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, warmUp := range []int{31, 36} {
+		if _, err := readMetrics([]byte(lines), warmUp); err == nil {
+			t.Errorf("nothing to measure after step %d, and no error", warmUp)
+		}
+	}
+	if _, err := readMetrics([]byte("{\n"), 0); err == nil {
+		t.Error("half a line is no error")
+	}
+}
+
+// A side is placed by the environment, and bound to a core for each rank.
+func TestCommands(t *testing.T) {
+	for _, side := range []framework{ours("ddpbatch", ""), torch("python3", "")} {
+		for i, cmd := range side.commands(models[0], 2, "") {
+			line := strings.Join(append(cmd.Env, cmd.Args...), " ")
+			for _, want := range []string{[]string{"RANK=0 ", "RANK=1 "}[i], "WORLD_SIZE=2 ", "OMP_NUM_THREADS=1 ", []string{"taskset -c 0 ", "taskset -c 1 "}[i], side.rank(models[0], 2).Args[0]} {
+				if !strings.Contains(line, want) {
+					t.Errorf("%s, rank %d: no %q in %s", side.name, i, want, line)
+				}
+			}
+		}
+	}
+}
