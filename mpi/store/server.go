@@ -48,7 +48,7 @@ type Server struct {
 	ctx       context.Context // ends with Close
 	cancel    context.CancelFunc
 	accepting sync.WaitGroup // and every connection
-	telling   sync.Mutex     // held while Joined or Left is called
+	notifying sync.Mutex     // held while Joined or Left is called
 	closeOnce sync.Once
 }
 
@@ -115,9 +115,9 @@ func (s *Server) serve(conn net.Conn, name string) error {
 	log := s.log.With("client", name, "remote", conn.RemoteAddr().String())
 	log.Debug("store: client joined")
 	if s.cfg.Joined != nil {
-		s.telling.Lock()
+		s.notifying.Lock()
 		s.cfg.Joined(name, conn.LocalAddr())
-		s.telling.Unlock()
+		s.notifying.Unlock()
 	}
 	err := newSession(s.ctx, s.memory, conn).serve()
 	if errors.Is(err, errMalformed) {
@@ -126,9 +126,9 @@ func (s *Server) serve(conn net.Conn, name string) error {
 		log.Debug("store: client left", "err", err)
 	}
 	if s.cfg.Left != nil {
-		s.telling.Lock()
+		s.notifying.Lock()
 		s.cfg.Left(name)
-		s.telling.Unlock()
+		s.notifying.Unlock()
 	}
 	return nil
 }
