@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/proc"
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
@@ -158,7 +159,7 @@ func (s *Supervisor) accountInterrupted(v rundir.Verdict, deaths []blame.Death, 
 	case all.saved > 0 && len(all.killed) > 0:
 		v.Message += "; " + wereKilled(all.killed) + ", so the run has not saved"
 	case all.saved > 0:
-		v.Saved, v.Exit, v.Requeue = true, exitRequeue, true
+		v.Saved, v.Exit, v.Requeue = true, exit.Requeue, true
 	case all.clean == world:
 		v.Saved = true
 		if v.Signal == int(syscall.SIGTERM) { // 0 means finished, after a warning too; Ctrl-C is a person's word
@@ -180,7 +181,7 @@ func countEnds(deaths []blame.Death) (e endCounts) {
 		switch {
 		case d.Signal == 0 && d.Exit == 0:
 			e.clean++
-		case d.Signal == 0 && d.Exit == exitRequeue:
+		case d.Signal == 0 && d.Exit == exit.Requeue:
 			e.saved++
 		case d.Stopping && d.Signal == int(syscall.SIGKILL):
 			e.killed = append(e.killed, d.Rank)
@@ -198,12 +199,12 @@ func wereKilled(ranks []int) string {
 
 // forbidRestart has the run end for good where a rank asks for that, whatever the others say.
 func forbidRestart(v rundir.Verdict, deaths []blame.Death) rundir.Verdict {
-	at := slices.IndexFunc(deaths, func(d blame.Death) bool { return d.Signal == 0 && d.Exit == exitNoRequeue })
-	if at < 0 || v.Exit == exitNoRequeue {
+	at := slices.IndexFunc(deaths, func(d blame.Death) bool { return d.Signal == 0 && d.Exit == exit.Never })
+	if at < 0 || v.Exit == exit.Never {
 		return v
 	}
-	v.Exit, v.Requeue = exitNoRequeue, false
-	v.Message += fmt.Sprintf("; rank %d on %s exited with code %d, which forbids another attempt", deaths[at].Rank, deaths[at].Host, exitNoRequeue)
+	v.Exit, v.Requeue = exit.Never, false
+	v.Message += fmt.Sprintf("; rank %d on %s exited with code %d, which forbids another attempt", deaths[at].Rank, deaths[at].Host, exit.Never)
 	return v
 }
 

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/proc"
 	"ddpbatch/mpi/launch/device"
 	"ddpbatch/mpi/launch/output"
@@ -160,7 +161,7 @@ func (c Config) findCommand() (string, error) {
 			err = unix.ENOTDIR
 		}
 		if err != nil {
-			return "", &startError{exitFailed, fmt.Errorf("the working directory %s cannot be used: %w", c.Dir, err)}
+			return "", &startError{exit.Failed, fmt.Errorf("the working directory %s cannot be used: %w", c.Dir, err)}
 		}
 	}
 	return lookPath(c.Command[0], c.Dir, c.Env)
@@ -245,7 +246,7 @@ func execError(name string, err error) error {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.ETXTBSY):
 		return &startError{exitNotExecutable, fmt.Errorf("command %q: %w", name, err)}
 	}
-	return &startError{exitFailed, fmt.Errorf("command %q: %w", name, err)}
+	return &startError{exit.Failed, fmt.Errorf("command %q: %w", name, err)}
 }
 
 // devices shares this machine's cores and GPUs among the agent's workers.
@@ -270,7 +271,7 @@ func (d *devices) of(p rendezvous.Ranks) (device.Share, error) {
 		CPUsPerTask: c.CPUsPerTask, Lookup: c.lookup,
 	})
 	if err != nil {
-		return share, &startError{exitUsage, err}
+		return share, &startError{exit.Usage, err}
 	}
 	for _, text := range share.Warnings {
 		if !d.said[text] {
