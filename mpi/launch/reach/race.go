@@ -12,6 +12,7 @@ import (
 
 	"ddpbatch/internal/backoff"
 	"ddpbatch/internal/pause"
+	"ddpbatch/internal/text"
 	"ddpbatch/mpi/store"
 )
 
@@ -169,8 +170,8 @@ type AgentTries struct {
 
 // Matrix tells a person who reached what: a line for each machine and address.
 func Matrix(rows []AgentTries) string {
-	var text strings.Builder
-	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	var b strings.Builder
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "FROM\tTO\tTRIES\tRESULT")
 	for _, row := range rows {
 		if len(row.Tries) == 0 {
@@ -188,18 +189,13 @@ func Matrix(rows []AgentTries) string {
 		}
 	}
 	_ = table.Flush() // to memory
-	return strings.TrimSuffix(text.String(), "\n")
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // word keeps what another machine said within its cell.
 func word(s string) string {
 	const longest = 200
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
+	s = text.Clean(strings.ToValidUTF8(s, "?"))
 	if len(s) > longest {
 		s = strings.ToValidUTF8(s[:longest], "") + "..."
 	}
