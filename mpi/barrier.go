@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -91,7 +92,7 @@ func (k *core) runMonitored(timeout time.Duration) error {
 		k.port.Recv(rank, nil)
 	}
 	arrivals := k.port.ops[:k.port.used]
-	err := k.awaitArrivals(timeout, func() bool { return countDone(arrivals) == len(arrivals) })
+	err := k.awaitArrivals(timeout, func() bool { return !slices.ContainsFunc(arrivals, notDone) })
 	if errors.Is(err, errNoAnswer) {
 		if missing := absent(arrivals); len(missing) > 0 { // else the last has come at the last moment
 			return &AbsentError{Ranks: missing, Timeout: timeout}
@@ -124,21 +125,13 @@ func (k *core) awaitArrivals(timeout time.Duration, ready func() bool) error {
 	return err
 }
 
-func countDone(ops []*engine.Op) int {
-	n := 0
-	for _, op := range ops {
-		if op.Done() {
-			n++
-		}
-	}
-	return n
-}
+func notDone(op *engine.Op) bool { return !op.Done() }
 
 // absent is the ranks whose message has not come; that of rank i+1 is ops[i].
 func absent(ops []*engine.Op) []int {
 	var ranks []int
 	for i, op := range ops {
-		if !op.Done() {
+		if notDone(op) {
 			ranks = append(ranks, i+1)
 		}
 	}

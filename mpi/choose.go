@@ -44,7 +44,7 @@ func (k *core) chooseAllReduce(o *operation, name string) error {
 	possible := h != nil && (h.canonical() || !k.ordered(o))
 	switch {
 	case name == hierarchicalName && !possible:
-		return k.refuseHierarchy(o)
+		return k.refuseHierarchy()
 	case name != "" && name != hierarchicalName || !possible:
 		return k.pick(o, name, table)
 	}
@@ -59,7 +59,7 @@ func (k *core) chooseAllReduce(o *operation, name string) error {
 	return nil
 }
 
-func (k *core) refuseHierarchy(o *operation) error {
+func (k *core) refuseHierarchy() error {
 	if k.hierarchy != nil {
 		return fmt.Errorf("algorithm %q keeps the canonical order only with a power of two of ranks on each machine: "+
 			"set deterministic = false, or name another", hierarchicalName)

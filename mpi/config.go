@@ -67,8 +67,7 @@ func (c Config) checkAlgorithm() error {
 // complete fills in what was left out.
 func (c Config) complete() Config {
 	d := DefaultConfig()
-	c.Transport, c.Algorithm = cmp.Or(c.Transport, d.Transport), cmp.Or(c.Algorithm, d.Algorithm)
-	c.Timeout = c.timeout()
+	c.Transport, c.Algorithm, c.Timeout = cmp.Or(c.Transport, d.Transport), cmp.Or(c.Algorithm, d.Algorithm), c.timeout()
 	return c
 }
 
@@ -84,12 +83,7 @@ func (c Config) sharing() transport.Sharing {
 }
 
 // timeout is c.Timeout, or the default.
-func (c Config) timeout() time.Duration {
-	if c.Timeout == 0 {
-		return DefaultConfig().Timeout
-	}
-	return c.Timeout
-}
+func (c Config) timeout() time.Duration { return cmp.Or(c.Timeout, DefaultConfig().Timeout) }
 
 // InitConfig is what Init needs to know. All ranks have the same but for Rank, Listen, OwnCores, Flight and Log.
 type InitConfig struct {

@@ -1,6 +1,7 @@
 package mpi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,19 +37,12 @@ import (
 // It gives up when ctx ends, or after cfg.Timeout. Close also closes what
 // InitEnv opened.
 func InitEnv(ctx context.Context, lookup func(string) (string, bool), cfg Config, log *slog.Logger) (*Comm, error) {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	e, err := readEnvironment(lookup)
 	if err != nil {
 		return nil, fmt.Errorf("init from the environment: %w", err)
 	}
-	if e.transport != "" {
-		cfg.Transport = e.transport
-	}
-	if e.streams != 0 {
-		cfg.Streams = e.streams
-	}
+	cfg.Transport, cfg.Streams = cmp.Or(e.transport, cfg.Transport), cmp.Or(e.streams, cfg.Streams)
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("init from the environment: %w", err)
 	}
@@ -117,9 +111,7 @@ func readEnvironment(lookup func(string) (string, bool)) (environment, error) {
 			v.fault("DDPBATCH_LISTEN", "is %q, which is no IP address", e.listen)
 		}
 	}
-	if e.run = v.get("DDPBATCH_RUN_ID", "TORCHELASTIC_RUN_ID"); e.run == "" {
-		e.run = "none"
-	}
+	e.run = cmp.Or(v.get("DDPBATCH_RUN_ID", "TORCHELASTIC_RUN_ID"), "none")
 	e.restart = v.get("TORCHELASTIC_RESTART_COUNT")
 	restarts := v.number("TORCHELASTIC_RESTART_COUNT", 0, maxWorld, "0")
 	e.attempt = v.number("DDPBATCH_ATTEMPT", 1, maxWorld, strconv.Itoa(restarts+1))
@@ -173,12 +165,10 @@ func (v *variables) err() error {
 // number reads a decimal number between low and high. What is not set has the text
 // missing; if that is empty too, it is a fault.
 func (v *variables) number(name string, low, high int, missing string) int {
-	text := v.get(name)
+	text := cmp.Or(v.get(name), missing)
 	if text == "" {
-		if text = missing; text == "" {
-			v.fault(name, "is not set: start the ranks with `ddpbatch run`, or set it for each of them")
-			return 0
-		}
+		v.fault(name, "is not set: start the ranks with `ddpbatch run`, or set it for each of them")
+		return 0
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < low || n > high {
@@ -190,18 +180,13 @@ func (v *variables) number(name string, low, high int, missing string) int {
 
 // secret is what name is set to, or else the run's, of the user's key file, with the path of that.
 func (v *variables) secret(name, run string) (secret auth.Secret, keyFile string) {
-	text := v.get(name)
-	if text == "" {
-		return v.keySecret(name, run)
+	if text := v.get(name); text != "" {
+		s, err := auth.ParseSecret(text)
+		if err != nil {
+			v.fault(name, "is not usable: %v", err)
+		}
+		return s, ""
 	}
-	s, err := auth.ParseSecret(text)
-	if err != nil {
-		v.fault(name, "is not usable: %v", err)
-	}
-	return s, ""
-}
-
-func (v *variables) keySecret(name, run string) (secret auth.Secret, keyFile string) {
 	path, err := auth.KeyPath(v.lookup)
 	if err == nil {
 		secret, err = auth.RunSecret(path, run)

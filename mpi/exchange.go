@@ -17,16 +17,12 @@ import (
 //
 // When it fails the content of buf is undefined on all ranks but root.
 func Broadcast[T Number](ctx context.Context, c *Comm, buf []T, root int) error {
-	var o operation
-	broadcastOf(&o, c, buf, root)
-	return c.run(ctx, &o)
+	return c.run(ctx, broadcastOf(new(operation), c, buf, root))
 }
 
 // IBroadcast is Broadcast that goes on by itself. buf is the Request's until that is done.
 func IBroadcast[T Number](ctx context.Context, c *Comm, buf []T, root int) *Request {
-	var o operation
-	broadcastOf(&o, c, buf, root)
-	return c.request(ctx, &o)
+	return c.request(ctx, broadcastOf(new(operation), c, buf, root))
 }
 
 var broadcastDescriptor = descriptor{
@@ -41,39 +37,32 @@ var broadcastDescriptor = descriptor{
 	},
 }
 
-func broadcastOf[T Number](o *operation, c *Comm, buf []T, root int) {
+func broadcastOf[T Number](o *operation, c *Comm, buf []T, root int) *operation {
 	o.kind, o.data, o.count = broadcastCall, element.TypeOf[T](), uint64(len(buf))
 	o.out = bytesOf(buf)
 	o.setRoot(c, root)
+	return o
 }
 
 // AllGather puts the ranks' in together, in the order of ranks, in everybody's out. All ins have the same length. in may be
 // the rank's own block of out.
 func AllGather[T Number](ctx context.Context, c *Comm, out, in []T) error {
-	var o operation
-	allGatherOf(&o, c, out, in, nil)
-	return c.run(ctx, &o)
+	return c.run(ctx, allGatherOf(new(operation), c, out, in, nil))
 }
 
 // AllGatherV is AllGather of ins of different lengths: counts[i] elements of rank i. All ranks give the same counts.
 func AllGatherV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int) error {
-	var o operation
-	allGatherOf(&o, c, out, in, counts)
-	return c.run(ctx, &o)
+	return c.run(ctx, allGatherOf(new(operation), c, out, in, counts))
 }
 
 // IAllGather is AllGather that goes on by itself. Both buffers are the Request's until that is done.
 func IAllGather[T Number](ctx context.Context, c *Comm, out, in []T) *Request {
-	var o operation
-	allGatherOf(&o, c, out, in, nil)
-	return c.request(ctx, &o)
+	return c.request(ctx, allGatherOf(new(operation), c, out, in, nil))
 }
 
 // IAllGatherV is AllGatherV that goes on by itself. Buffers and counts are the Request's until that is done.
 func IAllGatherV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int) *Request {
-	var o operation
-	allGatherOf(&o, c, out, in, counts)
-	return c.request(ctx, &o)
+	return c.request(ctx, allGatherOf(new(operation), c, out, in, counts))
 }
 
 var allGatherDescriptor = descriptor{
@@ -88,7 +77,7 @@ var allGatherDescriptor = descriptor{
 	},
 }
 
-func allGatherOf[T Number](o *operation, c *Comm, out, in []T, counts []int) {
+func allGatherOf[T Number](o *operation, c *Comm, out, in []T, counts []int) *operation {
 	o.kind, o.data, o.count = allGatherCall, element.TypeOf[T](), uint64(len(out))
 	o.out = bytesOf(out)
 	if counts == nil {
@@ -101,35 +90,28 @@ func allGatherOf[T Number](o *operation, c *Comm, out, in []T, counts []int) {
 	if o.wrong == nil {
 		copy(out[o.outBlocks.own(c.Rank()):], in)
 	}
+	return o
 }
 
 // Gather puts the ranks' in together, in the order of ranks, in root's out. All ins have the same length; other
 // ranks' out is not used. in may be root's own block of out.
 func Gather[T Number](ctx context.Context, c *Comm, out, in []T, root int) error {
-	var o operation
-	gatherOf(&o, c, out, in, nil, root, false)
-	return c.run(ctx, &o)
+	return c.run(ctx, gatherOf(new(operation), c, out, in, nil, root, false))
 }
 
 // GatherV is Gather of ins of different lengths: counts[i] elements of rank i. Only root's counts are used.
 func GatherV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int, root int) error {
-	var o operation
-	gatherOf(&o, c, out, in, counts, root, true)
-	return c.run(ctx, &o)
+	return c.run(ctx, gatherOf(new(operation), c, out, in, counts, root, true))
 }
 
 // IGather is Gather that goes on by itself. Both buffers are the Request's until that is done.
 func IGather[T Number](ctx context.Context, c *Comm, out, in []T, root int) *Request {
-	var o operation
-	gatherOf(&o, c, out, in, nil, root, false)
-	return c.request(ctx, &o)
+	return c.request(ctx, gatherOf(new(operation), c, out, in, nil, root, false))
 }
 
 // IGatherV is GatherV that goes on by itself. Buffers and counts are the Request's until that is done.
 func IGatherV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int, root int) *Request {
-	var o operation
-	gatherOf(&o, c, out, in, counts, root, true)
-	return c.request(ctx, &o)
+	return c.request(ctx, gatherOf(new(operation), c, out, in, counts, root, true))
 }
 
 var gatherDescriptor = descriptor{
@@ -141,14 +123,14 @@ func gatherBlocks(run algorithm.GatherFunc, p algorithm.Port, b *buffers) error 
 	return run(p, b.out, b.outAt, b.in, b.root)
 }
 
-func gatherOf[T Number](o *operation, c *Comm, out, in []T, counts []int, root int, ragged bool) {
+func gatherOf[T Number](o *operation, c *Comm, out, in []T, counts []int, root int, ragged bool) *operation {
 	o.kind, o.data, o.count = gatherCall, element.TypeOf[T](), uint64(len(in))
 	o.in, o.ragged = bytesOf(in), ragged
 	if ragged {
 		o.count = noCount
 	}
 	if o.setRoot(c, root); c.Rank() != root {
-		return
+		return o
 	}
 	o.out = bytesOf(out)
 	if ragged {
@@ -157,35 +139,28 @@ func gatherOf[T Number](o *operation, c *Comm, out, in []T, counts []int, root i
 	} else {
 		o.outBlocks = o.evenBlocks(c, "out", len(out), len(in))
 	}
+	return o
 }
 
 // Scatter hands root's in out to the ranks, block by block, each into its out. All outs have the same length; other
 // ranks' in is not used. out may be root's own block of in.
 func Scatter[T Number](ctx context.Context, c *Comm, out, in []T, root int) error {
-	var o operation
-	scatterOf(&o, c, out, in, nil, root, false)
-	return c.run(ctx, &o)
+	return c.run(ctx, scatterOf(new(operation), c, out, in, nil, root, false))
 }
 
 // ScatterV is Scatter with blocks of different lengths: counts[i] elements for rank i. Only root's counts are used.
 func ScatterV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int, root int) error {
-	var o operation
-	scatterOf(&o, c, out, in, counts, root, true)
-	return c.run(ctx, &o)
+	return c.run(ctx, scatterOf(new(operation), c, out, in, counts, root, true))
 }
 
 // IScatter is Scatter that goes on by itself. Both buffers are the Request's until that is done.
 func IScatter[T Number](ctx context.Context, c *Comm, out, in []T, root int) *Request {
-	var o operation
-	scatterOf(&o, c, out, in, nil, root, false)
-	return c.request(ctx, &o)
+	return c.request(ctx, scatterOf(new(operation), c, out, in, nil, root, false))
 }
 
 // IScatterV is ScatterV that goes on by itself. Buffers and counts are the Request's until that is done.
 func IScatterV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int, root int) *Request {
-	var o operation
-	scatterOf(&o, c, out, in, counts, root, true)
-	return c.request(ctx, &o)
+	return c.request(ctx, scatterOf(new(operation), c, out, in, counts, root, true))
 }
 
 var scatterDescriptor = descriptor{
@@ -197,14 +172,14 @@ func scatterBlocks(run algorithm.ScatterFunc, p algorithm.Port, b *buffers) erro
 	return run(p, b.out, b.in, b.inAt, b.root)
 }
 
-func scatterOf[T Number](o *operation, c *Comm, out, in []T, counts []int, root int, ragged bool) {
+func scatterOf[T Number](o *operation, c *Comm, out, in []T, counts []int, root int, ragged bool) *operation {
 	o.kind, o.data, o.count = scatterCall, element.TypeOf[T](), uint64(len(out))
 	o.out, o.ragged = bytesOf(out), ragged
 	if ragged {
 		o.count = noCount
 	}
 	if o.setRoot(c, root); c.Rank() != root {
-		return
+		return o
 	}
 	o.in = bytesOf(in)
 	if ragged {
@@ -213,35 +188,28 @@ func scatterOf[T Number](o *operation, c *Comm, out, in []T, counts []int, root 
 	} else {
 		o.inBlocks = o.evenBlocks(c, "in", len(in), len(out))
 	}
+	return o
 }
 
 // AllToAll sends block i of in to rank i, where it becomes the block of this rank in out. All blocks have the same length: in
 // and out are as many of them as there are ranks. They must not overlap.
 func AllToAll[T Number](ctx context.Context, c *Comm, out, in []T) error {
-	var o operation
-	allToAllOf(&o, c, out, in, nil, nil)
-	return c.run(ctx, &o)
+	return c.run(ctx, allToAllOf(new(operation), c, out, in, nil, nil))
 }
 
 // AllToAllV is AllToAll with blocks of different lengths: inCounts[i] elements go to rank i, and outCounts[i] come from it.
 func AllToAllV[T Number](ctx context.Context, c *Comm, out []T, outCounts []int, in []T, inCounts []int) error {
-	var o operation
-	allToAllOf(&o, c, out, in, outCounts, inCounts)
-	return c.run(ctx, &o)
+	return c.run(ctx, allToAllOf(new(operation), c, out, in, outCounts, inCounts))
 }
 
 // IAllToAll is AllToAll that goes on by itself. Both buffers are the Request's until that is done.
 func IAllToAll[T Number](ctx context.Context, c *Comm, out, in []T) *Request {
-	var o operation
-	allToAllOf(&o, c, out, in, nil, nil)
-	return c.request(ctx, &o)
+	return c.request(ctx, allToAllOf(new(operation), c, out, in, nil, nil))
 }
 
 // IAllToAllV is AllToAllV that goes on by itself. Buffers and counts are the Request's until that is done.
 func IAllToAllV[T Number](ctx context.Context, c *Comm, out []T, outCounts []int, in []T, inCounts []int) *Request {
-	var o operation
-	allToAllOf(&o, c, out, in, outCounts, inCounts)
-	return c.request(ctx, &o)
+	return c.request(ctx, allToAllOf(new(operation), c, out, in, outCounts, inCounts))
 }
 
 var allToAllDescriptor = descriptor{
@@ -256,7 +224,7 @@ func allToAllBlocks(run algorithm.AllToAllFunc, p algorithm.Port, b *buffers) er
 	return run(p, b.out, b.outAt, b.in, b.inAt)
 }
 
-func allToAllOf[T Number](o *operation, c *Comm, out, in []T, outCounts, inCounts []int) {
+func allToAllOf[T Number](o *operation, c *Comm, out, in []T, outCounts, inCounts []int) *operation {
 	o.kind, o.data, o.count = allToAllCall, element.TypeOf[T](), uint64(len(in))
 	o.out, o.in = bytesOf(out), bytesOf(in)
 	defer o.checkApart()
@@ -266,7 +234,7 @@ func allToAllOf[T Number](o *operation, c *Comm, out, in []T, outCounts, inCount
 		}
 		o.inBlocks = o.evenBlocks(c, "in", len(in), len(in)/c.Size())
 		o.outBlocks = o.inBlocks
-		return
+		return o
 	}
 	o.ragged, o.count = true, noCount
 	o.inBlocks = o.unevenBlocks(c, "in", len(in), inCounts)
@@ -274,4 +242,5 @@ func allToAllOf[T Number](o *operation, c *Comm, out, in []T, outCounts, inCount
 	if r := c.Rank(); o.wrong == nil && inCounts[r] != outCounts[r] {
 		o.wrong = fmt.Errorf("this rank sends itself %d elements and receives %d", inCounts[r], outCounts[r])
 	}
+	return o
 }

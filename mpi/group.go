@@ -103,19 +103,13 @@ func (k *core) newSubgroup(ctx context.Context, ranks []int, moment uint64) (*Co
 }
 
 // childID is a number for a group that no other has: the hash of its parent, of when that made it, and of its ranks.
-func childID(parent, seq, digest uint64) uint64 {
-	h := fnv.New64a()
-	for _, n := range [...]uint64{parent, seq, digest} {
-		h.Write(binary.LittleEndian.AppendUint64(nil, n))
-	}
-	return h.Sum64()
-}
+func childID(parent, seq, digest uint64) uint64 { return digestOf([]uint64{parent, seq, digest}) }
 
-// digestOf is a hash of ranks, for the fingerprint.
-func digestOf(ranks []int) uint64 {
+// digestOf is a hash of numbers: of a group's ranks, for the fingerprint.
+func digestOf[T int | uint64](numbers []T) uint64 {
 	h := fnv.New64a()
-	for _, rank := range ranks {
-		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(rank)))
+	for _, n := range numbers {
+		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(n)))
 	}
 	return h.Sum64()
 }

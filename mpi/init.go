@@ -1,6 +1,7 @@
 package mpi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -196,12 +197,8 @@ type world struct {
 
 // newWorldOf is a world that has no connections yet.
 func newWorldOf(cfg InitConfig) *world {
-	log := cfg.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
 	return &world{
-		config: cfg.Config.complete(), recorder: newRecorder(), flight: cfg.Flight, log: log,
+		config: cfg.Config.complete(), recorder: newRecorder(), flight: cfg.Flight, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)),
 		near: defaultMachine, far: defaultMachine,
 	}
 }

@@ -21,17 +21,13 @@ func allReduceMany[T Number](run runner, bufs [][]T, op Op) error {
 	packed, digest := pack(bufs, 1)
 	if packed == nil {
 		for _, buf := range bufs {
-			var o operation
-			allReduceOf(&o, buf, op)
-			if err := run(&o); err != nil {
+			if err := run(allReduceOf(new(operation), buf, op)); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	o := operation{digest: digest}
-	allReduceOf(&o, packed, op)
-	err := run(&o)
+	err := run(allReduceOf(&operation{digest: digest}, packed, op))
 	if err == nil {
 		unpack(bufs, packed)
 	}
@@ -52,17 +48,13 @@ func broadcastMany[T Number](c *Comm, run runner, bufs [][]T, root int) error {
 	packed, digest := pack(bufs, 1)
 	if packed == nil {
 		for _, buf := range bufs {
-			var o operation
-			broadcastOf(&o, c, buf, root)
-			if err := run(&o); err != nil {
+			if err := run(broadcastOf(new(operation), c, buf, root)); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	o := operation{digest: digest}
-	broadcastOf(&o, c, packed, root)
-	err := run(&o)
+	err := run(broadcastOf(&operation{digest: digest}, c, packed, root))
 	if err == nil && c.Rank() != root {
 		unpack(bufs, packed)
 	}
@@ -87,18 +79,14 @@ func allGatherMany[T Number](c *Comm, run runner, outs, ins [][]T) error {
 	packed, digest := pack(ins, c.Size())
 	if packed == nil {
 		for i := range ins {
-			var o operation
-			allGatherOf(&o, c, outs[i], ins[i], nil)
-			if err := run(&o); err != nil {
+			if err := run(allGatherOf(new(operation), c, outs[i], ins[i], nil)); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	o := operation{digest: digest}
 	all := make([]T, len(packed)*c.Size())
-	allGatherOf(&o, c, all, packed, nil)
-	err := run(&o)
+	err := run(allGatherOf(&operation{digest: digest}, c, all, packed, nil))
 	if err == nil {
 		for rank := range c.Size() {
 			all = unpack(blocksOf(outs, rank, ins), all)
@@ -124,9 +112,7 @@ func reduceScatterMany[T Number](c *Comm, run runner, outs, ins [][]T, op Op) er
 	packed, digest := pack(outs, c.Size())
 	if packed == nil {
 		for i := range ins {
-			var o operation
-			reduceScatterOf(&o, c, outs[i], ins[i], nil, op)
-			if err := run(&o); err != nil {
+			if err := run(reduceScatterOf(new(operation), c, outs[i], ins[i], nil, op)); err != nil {
 				return err
 			}
 		}
@@ -138,9 +124,7 @@ func reduceScatterMany[T Number](c *Comm, run runner, outs, ins [][]T, op Op) er
 			all = append(all, block...)
 		}
 	}
-	o := operation{digest: digest}
-	reduceScatterOf(&o, c, packed, all, nil, op)
-	err := run(&o)
+	err := run(reduceScatterOf(&operation{digest: digest}, c, packed, all, nil, op))
 	if err == nil {
 		unpack(outs, packed)
 	}

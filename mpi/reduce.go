@@ -19,16 +19,12 @@ import (
 //
 // When it fails the content of buf is undefined.
 func AllReduce[T Number](ctx context.Context, c *Comm, buf []T, op Op) error {
-	var o operation
-	allReduceOf(&o, buf, op)
-	return c.run(ctx, &o)
+	return c.run(ctx, allReduceOf(new(operation), buf, op))
 }
 
 // IAllReduce is AllReduce that goes on by itself. buf is the Request's until that is done.
 func IAllReduce[T Number](ctx context.Context, c *Comm, buf []T, op Op) *Request {
-	var o operation
-	allReduceOf(&o, buf, op)
-	return c.request(ctx, &o)
+	return c.request(ctx, allReduceOf(new(operation), buf, op))
 }
 
 var allReduceDescriptor = descriptor{
@@ -44,23 +40,20 @@ var allReduceDescriptor = descriptor{
 	},
 }
 
-func allReduceOf[T Number](o *operation, buf []T, op Op) {
+func allReduceOf[T Number](o *operation, buf []T, op Op) *operation {
 	reductionOf(o, allReduceCall, buf, op)
 	o.out = bytesOf(buf)
+	return o
 }
 
 // Reduce is AllReduce whose result only root gets. The others' buffers are not changed.
 func Reduce[T Number](ctx context.Context, c *Comm, buf []T, root int, op Op) error {
-	var o operation
-	reduceOf(&o, c, buf, root, op)
-	return c.run(ctx, &o)
+	return c.run(ctx, reduceOf(new(operation), c, buf, root, op))
 }
 
 // IReduce is Reduce that goes on by itself. buf is the Request's until that is done.
 func IReduce[T Number](ctx context.Context, c *Comm, buf []T, root int, op Op) *Request {
-	var o operation
-	reduceOf(&o, c, buf, root, op)
-	return c.request(ctx, &o)
+	return c.request(ctx, reduceOf(new(operation), c, buf, root, op))
 }
 
 var reduceDescriptor = descriptor{
@@ -76,40 +69,33 @@ var reduceDescriptor = descriptor{
 	},
 }
 
-func reduceOf[T Number](o *operation, c *Comm, buf []T, root int, op Op) {
+func reduceOf[T Number](o *operation, c *Comm, buf []T, root int, op Op) *operation {
 	reductionOf(o, reduceCall, buf, op)
 	o.out = bytesOf(buf)
 	o.setRoot(c, root)
+	return o
 }
 
 // ReduceScatter combines the ranks' in element by element, and leaves block i of the result with rank i, in out. The
 // blocks all have the length of out, and in that of all of them. in is not changed; it must not overlap out.
 func ReduceScatter[T Number](ctx context.Context, c *Comm, out, in []T, op Op) error {
-	var o operation
-	reduceScatterOf(&o, c, out, in, nil, op)
-	return c.run(ctx, &o)
+	return c.run(ctx, reduceScatterOf(new(operation), c, out, in, nil, op))
 }
 
 // ReduceScatterV is ReduceScatter with blocks of different lengths: counts[i] elements for rank i. All ranks give the
 // same counts.
 func ReduceScatterV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int, op Op) error {
-	var o operation
-	reduceScatterOf(&o, c, out, in, counts, op)
-	return c.run(ctx, &o)
+	return c.run(ctx, reduceScatterOf(new(operation), c, out, in, counts, op))
 }
 
 // IReduceScatter is ReduceScatter that goes on by itself. Both buffers are the Request's until that is done.
 func IReduceScatter[T Number](ctx context.Context, c *Comm, out, in []T, op Op) *Request {
-	var o operation
-	reduceScatterOf(&o, c, out, in, nil, op)
-	return c.request(ctx, &o)
+	return c.request(ctx, reduceScatterOf(new(operation), c, out, in, nil, op))
 }
 
 // IReduceScatterV is ReduceScatterV that goes on by itself. Buffers and counts are the Request's until that is done.
 func IReduceScatterV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int, op Op) *Request {
-	var o operation
-	reduceScatterOf(&o, c, out, in, counts, op)
-	return c.request(ctx, &o)
+	return c.request(ctx, reduceScatterOf(new(operation), c, out, in, counts, op))
 }
 
 var reduceScatterDescriptor = descriptor{
@@ -125,7 +111,7 @@ var reduceScatterDescriptor = descriptor{
 	},
 }
 
-func reduceScatterOf[T Number](o *operation, c *Comm, out, in []T, counts []int, op Op) {
+func reduceScatterOf[T Number](o *operation, c *Comm, out, in []T, counts []int, op Op) *operation {
 	reductionOf(o, reduceScatterCall, in, op)
 	o.out, o.in = bytesOf(out), bytesOf(in)
 	defer o.checkApart()
@@ -136,35 +122,28 @@ func reduceScatterOf[T Number](o *operation, c *Comm, out, in []T, counts []int,
 		o.ownBlock(c, "out", len(out), counts)
 		o.root = digestOfCounts(counts)
 	}
+	return o
 }
 
 // Scan leaves in buf of rank r what the buffers of ranks 0 to r combine to, element by element. The bits depend on those
 // buffers alone.
 func Scan[T Number](ctx context.Context, c *Comm, buf []T, op Op) error {
-	var o operation
-	scanOf(&o, scanCall, buf, op)
-	return c.run(ctx, &o)
+	return c.run(ctx, scanOf(new(operation), scanCall, buf, op))
 }
 
 // Exscan is Scan without the rank's own buffer: of ranks 0 to r-1. Rank 0's buf is not changed.
 func Exscan[T Number](ctx context.Context, c *Comm, buf []T, op Op) error {
-	var o operation
-	scanOf(&o, exscanCall, buf, op)
-	return c.run(ctx, &o)
+	return c.run(ctx, scanOf(new(operation), exscanCall, buf, op))
 }
 
 // IScan is Scan that goes on by itself. buf is the Request's until that is done.
 func IScan[T Number](ctx context.Context, c *Comm, buf []T, op Op) *Request {
-	var o operation
-	scanOf(&o, scanCall, buf, op)
-	return c.request(ctx, &o)
+	return c.request(ctx, scanOf(new(operation), scanCall, buf, op))
 }
 
 // IExscan is Exscan that goes on by itself. buf is the Request's until that is done.
 func IExscan[T Number](ctx context.Context, c *Comm, buf []T, op Op) *Request {
-	var o operation
-	scanOf(&o, exscanCall, buf, op)
-	return c.request(ctx, &o)
+	return c.request(ctx, scanOf(new(operation), exscanCall, buf, op))
 }
 
 var (
@@ -178,12 +157,13 @@ func scans(table []algorithm.Entry[algorithm.ScanFunc]) [2][]algorithm.Entry[run
 	})}
 }
 
-func scanOf[T Number](o *operation, kind collective, buf []T, op Op) {
+func scanOf[T Number](o *operation, kind collective, buf []T, op Op) *operation {
 	reductionOf(o, kind, buf, op)
 	o.out = bytesOf(buf)
 	if o.op.average && o.wrong == nil {
 		o.wrong = errNoAverage
 	}
+	return o
 }
 
 var errNoAverage = errors.New("the average is of all ranks: a scan has none")

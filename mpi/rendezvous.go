@@ -1,6 +1,7 @@
 package mpi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,10 +9,11 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/pause"
 	"ddpbatch/mpi/store"
 )
 
@@ -89,9 +91,7 @@ func (e environment) rendezvous(ctx context.Context, log *slog.Logger) (*rendezv
 	if err != nil {
 		return nil, err
 	}
-	if e.listen != "" {
-		r.listen = e.listen
-	}
+	r.listen = cmp.Or(e.listen, r.listen)
 	if e.restart != "" {
 		// The agent's store outlives its workers: those of another life left keys there.
 		r.store = store.Prefix(r.store, "restart/"+e.restart)
@@ -133,7 +133,7 @@ func (e environment) host(ctx context.Context, binding auth.Binding, log *slog.L
 	if err != nil {
 		return nil, fmt.Errorf("serve the store at MASTER_PORT: %w", err)
 	}
-	g := newStoreClients()
+	g := storeClients{gone: make(chan struct{}, 1)}
 	server := store.Serve(l, store.ServerConfig{Secret: e.secret, Binding: binding, Joined: g.joined, Left: g.left, Log: log})
 	return &rendezvous{
 		store: server, listen: ip.String(), abandon: server.Close,
@@ -189,44 +189,24 @@ const hostLinger = 10 * time.Second
 
 // storeClients counts the clients of a store.
 type storeClients struct {
-	mu    sync.Mutex
-	here  int
-	empty chan struct{} // closed while here is 0
-}
-
-func newStoreClients() *storeClients {
-	g := &storeClients{empty: make(chan struct{})}
-	close(g.empty)
-	return g
+	here atomic.Int32
+	gone chan struct{} // receives when one has left
 }
 
 // joined and left are a store.ServerConfig's.
-func (g *storeClients) joined(string, net.Addr) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.here == 0 {
-		g.empty = make(chan struct{})
-	}
-	g.here++
-}
+func (g *storeClients) joined(string, net.Addr) { g.here.Add(1) }
 
 func (g *storeClients) left(string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.here--; g.here == 0 {
-		close(g.empty)
+	g.here.Add(-1)
+	select {
+	case g.gone <- struct{}{}:
+	default: // who waits looks again anyway
 	}
 }
 
 // wait returns when nobody is here, or after limit.
 func (g *storeClients) wait(limit time.Duration) {
-	g.mu.Lock()
-	empty := g.empty
-	g.mu.Unlock()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-empty:
-	case <-timer.C:
+	for until, waiting := time.Now().Add(limit), true; waiting && g.here.Load() > 0; {
+		_, waiting = pause.Await(g.gone, time.Until(until))
 	}
 }

@@ -102,7 +102,7 @@ func TestHostWaitsForOthers(t *testing.T) {
 }
 
 func TestWaitForStoreClientsIsBounded(t *testing.T) {
-	g := newStoreClients()
+	g := storeClients{gone: make(chan struct{}, 1)}
 	g.joined("rank 1", nil)
 	testkit.Within(t, testkit.Patience, func() { g.wait(time.Millisecond) })
 	g.joined("rank 2", nil)

@@ -84,22 +84,18 @@ func (k *core) timeLink(ctx context.Context, partner int, guess algorithm.Machin
 	var samples []model.Sample
 	buf := make([]byte, slices.Max(probes[:]))
 	for _, n := range probes {
-		var times []time.Duration
 		for range rounds {
 			start := time.Now()
 			if err := k.pingPong(ctx, partner, buf[:n]); err != nil {
 				return guess, err
 			}
-			times = append(times, time.Since(start))
+			samples = append(samples, model.Sample{Bytes: n, Seconds: time.Since(start).Seconds() / 2})
 		}
-		slices.Sort(times)
-		samples = append(samples, model.Sample{Bytes: n, Seconds: times[rounds/2].Seconds() / 2})
 	}
-	m, err := model.Fit(samples)
-	if err != nil {
-		return guess, nil // times that make no sense are no reason to fail
+	if m, ok := model.Fit(samples); ok {
+		return m, nil
 	}
-	return m, nil
+	return guess, nil // times that make no sense are no reason to fail
 }
 
 // pingPong sends buf from rank 0 to its partner and back.

@@ -170,8 +170,7 @@ func (k *core) sharedError(err error) error {
 	if err == nil {
 		return nil
 	}
-	var stamp *shm.StampError
-	if errors.As(err, &stamp) {
+	if stamp, ok := errors.AsType[*shm.StampError](err); ok {
 		there := stamp.Rank
 		if h := k.hierarchy; h != nil {
 			there += k.group.Rank() - h.local // the first rank of this machine

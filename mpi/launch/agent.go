@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -98,47 +99,22 @@ func (c AgentConfig) withDefaults() (AgentConfig, error) {
 		}
 		c.MasterAddr, c.Ports = host, []int{port}
 	}
-	if c.MasterAddr == "" {
-		c.MasterAddr = rendezvous.Loopback
-	}
-	if c.MinCount == 0 {
-		c.MinCount = c.Count
-	}
-	if c.LastCall == 0 {
-		c.LastCall = defaultLastCall
-	}
-	if c.WarnSignal == 0 {
-		c.WarnSignal = defaultWarnSignal
-	}
-	if c.Grace == 0 {
-		c.Grace = defaultGrace
-	}
-	if c.TermGrace == 0 {
-		c.TermGrace = c.Grace
-	}
-	if c.JoinTimeout == 0 {
-		c.JoinTimeout = defaultJoinTimeout
-	}
-	if c.PeerWait == 0 {
-		c.PeerWait = defaultPeerWait
-	}
+	c.MasterAddr = cmp.Or(c.MasterAddr, rendezvous.Loopback)
+	c.MinCount = cmp.Or(c.MinCount, c.Count)
+	c.LastCall = cmp.Or(c.LastCall, defaultLastCall)
+	c.WarnSignal = cmp.Or(c.WarnSignal, defaultWarnSignal)
+	c.Grace = cmp.Or(c.Grace, defaultGrace)
+	c.TermGrace = cmp.Or(c.TermGrace, c.Grace)
+	c.JoinTimeout = cmp.Or(c.JoinTimeout, defaultJoinTimeout)
+	c.PeerWait = cmp.Or(c.PeerWait, defaultPeerWait)
+	c.Stdout, c.Stderr = cmp.Or(c.Stdout, io.Discard), cmp.Or(c.Stderr, io.Discard)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Resolve == nil {
 		c.Resolve = net.DefaultResolver.LookupNetIP
 	}
-	if c.Stdout == nil {
-		c.Stdout = io.Discard
-	}
-	if c.Stderr == nil {
-		c.Stderr = io.Discard
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-	if c.RunDir != nil && c.CheckpointDir == "" {
-		c.CheckpointDir = c.RunDir.CheckpointsPath()
-	}
-	if c.RunDir != nil && c.StopFile == "" {
-		c.StopFile = c.RunDir.StopPath(c.Attempt)
+	if c.RunDir != nil {
+		c.CheckpointDir = cmp.Or(c.CheckpointDir, c.RunDir.CheckpointsPath())
+		c.StopFile = cmp.Or(c.StopFile, c.RunDir.StopPath(c.Attempt))
 	}
 	return c, nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch/output"
 	"ddpbatch/mpi/launch/recovery"
@@ -141,7 +142,7 @@ func (r *run) decide(
 	}
 	attempt, err := r.claimNext(l)
 	if errors.Is(err, rundir.ErrSuperseded) {
-		v.Exit, v.Requeue = recovery.ExitNever, false
+		v.Exit, v.Requeue = exit.Never, false
 	}
 	if err == nil {
 		next, err = r.rdzv.NewLayout(l.Round+1, attempt, r.agent.Deadline())
@@ -189,8 +190,7 @@ func (r *run) proceed(ctx context.Context, l, next *rendezvous.Layout) error {
 
 // notBegun is the end of a run that did not begin, at least for this agent.
 func notBegun(c AgentConfig, err error) (rundir.Verdict, error) {
-	var over *rendezvous.OverError
-	if errors.As(err, &over) {
+	if over, ok := errors.AsType[*rendezvous.OverError](err); ok {
 		c.Log.Warn("the run is over, and this agent had no part in it: it came when all places were taken, or too late, and the workers were not started again",
 			"end", over.Last.Message)
 		return over.Last, nil
@@ -206,12 +206,12 @@ func notBegun(c AgentConfig, err error) (rundir.Verdict, error) {
 // recordsFailure tells whether this agent is the one to write down that the run did not begin: agent 0, or one without a number that never
 // reached an agent 0, if no other such agent has done so.
 func (c AgentConfig) recordsFailure(why error) bool {
-	var received *rendezvous.Rejection
-	var lost *rendezvous.LostError
+	_, received := errors.AsType[*rendezvous.Rejection](why)
+	_, lost := errors.AsType[*rendezvous.LostError](why)
 	switch {
 	case c.Index >= 0:
 		return c.Index == 0
-	case c.RunDir == nil, errors.As(why, &received), errors.As(why, &lost): // there was an agent 0
+	case c.RunDir == nil || received || lost: // there was an agent 0
 		return false
 	}
 	_, err := c.RunDir.Verdict(c.Attempt)
@@ -223,8 +223,7 @@ func (c AgentConfig) notBegunOutcome(err error) rundir.Verdict {
 	r := rendezvous.RejectionOf(err)
 	v := c.supervisor().Verdict(r.Cause, r.Exit, r.Message)
 	v.Signal = r.Signal
-	var unmet *rendezvous.NotMetError
-	if errors.As(err, &unmet) && len(unmet.Rows) > 0 {
+	if unmet, ok := errors.AsType[*rendezvous.NotMetError](err); ok && len(unmet.Rows) > 0 {
 		v.Report = unmet.Error()
 	}
 	return v

@@ -43,19 +43,11 @@ func (c *Client) Get(ctx context.Context, key string) ([]byte, error) {
 }
 
 func (c *Client) Add(ctx context.Context, key string, delta int64) (int64, error) {
-	res, err := c.do(ctx, &request{op: opAdd, key: key, delta: delta})
-	if err != nil {
-		return 0, err
-	}
-	return res.number()
+	return ask(ctx, c, &request{op: opAdd, key: key, delta: delta}, result.number)
 }
 
 func (c *Client) CompareSet(ctx context.Context, key string, expected, desired []byte) ([]byte, error) {
-	res, err := c.do(ctx, &request{op: opCompareSet, key: key, expected: expected, value: desired})
-	if err != nil {
-		return nil, err
-	}
-	return res.optional()
+	return ask(ctx, c, &request{op: opCompareSet, key: key, expected: expected, value: desired}, result.optional)
 }
 
 func (c *Client) Wait(ctx context.Context, keys ...string) error {
@@ -64,11 +56,7 @@ func (c *Client) Wait(ctx context.Context, keys ...string) error {
 }
 
 func (c *Client) Delete(ctx context.Context, key string) (bool, error) {
-	res, err := c.do(ctx, &request{op: opDelete, key: key})
-	if err != nil {
-		return false, err
-	}
-	return res.bool()
+	return ask(ctx, c, &request{op: opDelete, key: key}, result.bool)
 }
 
 func (c *Client) Append(ctx context.Context, key string, value []byte) error {
@@ -77,28 +65,16 @@ func (c *Client) Append(ctx context.Context, key string, value []byte) error {
 }
 
 func (c *Client) Check(ctx context.Context, keys ...string) (bool, error) {
-	res, err := c.do(ctx, &request{op: opCheck, keys: keys})
-	if err != nil {
-		return false, err
-	}
-	return res.bool()
+	return ask(ctx, c, &request{op: opCheck, keys: keys}, result.bool)
 }
 
 func (c *Client) NumKeys(ctx context.Context, prefix string) (int, error) {
-	res, err := c.do(ctx, &request{op: opNumKeys, key: prefix})
-	if err != nil {
-		return 0, err
-	}
-	n, err := res.number()
+	n, err := ask(ctx, c, &request{op: opNumKeys, key: prefix}, result.number)
 	return int(n), err
 }
 
 func (c *Client) List(ctx context.Context, prefix string) ([]string, error) {
-	res, err := c.do(ctx, &request{op: opList, key: prefix})
-	if err != nil {
-		return nil, err
-	}
-	list, err := res.list()
+	list, err := ask(ctx, c, &request{op: opList, key: prefix}, result.list)
 	if err != nil {
 		return nil, err
 	}
@@ -110,11 +86,7 @@ func (c *Client) List(ctx context.Context, prefix string) ([]string, error) {
 }
 
 func (c *Client) MultiGet(ctx context.Context, keys ...string) ([][]byte, error) {
-	res, err := c.do(ctx, &request{op: opMultiGet, keys: keys})
-	if err != nil {
-		return nil, err
-	}
-	values, err := res.list()
+	values, err := ask(ctx, c, &request{op: opMultiGet, keys: keys}, result.list)
 	if err == nil && len(values) != len(keys) {
 		err = fmt.Errorf("%w: %d values for %d keys", errMalformed, len(values), len(keys))
 	}
@@ -151,6 +123,15 @@ func (c *Client) Close() error {
 
 // cancelGrace is how long a cancelled call waits for what became of it.
 const cancelGrace = 250 * time.Millisecond
+
+// ask sends a request and reads the result.
+func ask[T any](ctx context.Context, c *Client, req *request, read func(result) (T, error)) (value T, err error) {
+	res, err := c.do(ctx, req)
+	if err != nil {
+		return value, err
+	}
+	return read(res)
+}
 
 // do sends a request and returns what the server makes of it. When ctx ends
 // first, the server gets a cancel, and has cancelGrace to say what is missing, or

@@ -49,9 +49,7 @@ func Dial(ctx context.Context, addr string, cfg DialConfig) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	d := &dialing{addr: addr, cfg: &cfg, keys: keys}
 	conn := d.run(ctx)
 	if conn == nil {

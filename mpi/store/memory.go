@@ -39,45 +39,36 @@ func newMemory() *memory {
 	}
 }
 
-func (m *memory) Set(ctx context.Context, key string, value []byte) error {
+// change calls f with mu held, unless ctx has ended. The error names what was to be done with key.
+func (m *memory) change(ctx context.Context, what, key string, f func() error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	err := ctx.Err()
 	if err == nil {
-		err = m.put(key, value)
+		err = f()
 	}
 	if err != nil {
-		return fmt.Errorf("set %s: %w", quote(key), err)
+		return fmt.Errorf("%s %s: %w", what, quote(key), err)
 	}
 	return nil
+}
+
+func (m *memory) Set(ctx context.Context, key string, value []byte) error {
+	return m.change(ctx, "set", key, func() error { return m.put(key, value) })
 }
 
 func (m *memory) Add(ctx context.Context, key string, delta int64) (sum int64, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err = ctx.Err(); err == nil {
-		sum, err = plus(m.values[key], delta)
-	}
-	if err == nil {
-		err = m.put(key, decimal(sum))
-	}
-	if err != nil {
-		return 0, fmt.Errorf("add to %s: %w", quote(key), err)
-	}
-	return sum, nil
+	err = m.change(ctx, "add to", key, func() (err error) {
+		if sum, err = plus(m.values[key], delta); err == nil {
+			err = m.put(key, decimal(sum))
+		}
+		return err
+	})
+	return sum, err
 }
 
 func (m *memory) Append(ctx context.Context, key string, value []byte) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	err := ctx.Err()
-	if err == nil {
-		err = m.put(key, slices.Concat(m.values[key], value))
-	}
-	if err != nil {
-		return fmt.Errorf("append to %s: %w", quote(key), err)
-	}
-	return nil
+	return m.change(ctx, "append to", key, func() error { return m.put(key, slices.Concat(m.values[key], value)) })
 }
 
 func (m *memory) CompareSet(ctx context.Context, key string, expected, desired []byte) ([]byte, error) {
@@ -107,15 +98,11 @@ func (m *memory) compareSet(key string, expected, desired []byte, longest int) (
 }
 
 func (m *memory) Delete(ctx context.Context, key string) (was bool, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err = ctx.Err(); err == nil {
+	err = m.change(ctx, "delete", key, func() (err error) {
 		was, err = m.drop(key)
-	}
-	if err != nil {
-		return false, fmt.Errorf("delete %s: %w", quote(key), err)
-	}
-	return was, nil
+		return err
+	})
+	return was, err
 }
 
 // drop removes key and tells whether it was there. mu is held.

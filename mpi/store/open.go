@@ -36,9 +36,9 @@ type Opened struct {
 // address and no other; the others connect to it, and try again until ctx ends. Of file://, the last of all ranks to
 // close it removes the file; one that an earlier run left would be read, so each run needs a new path (see OpenFile).
 func Open(ctx context.Context, method string, cfg OpenConfig) (*Opened, error) {
-	parsed, err := ParseInitMethod(method)
+	parsed, err := parseInitMethod(method)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open a store: %w", err)
 	}
 	o := &Opened{}
 	if o.Rank, o.WorldSize, err = parsed.ranks(cfg.Rank, cfg.WorldSize); err != nil {
@@ -100,23 +100,14 @@ const (
 	maxWorld      = 1 << 24 // ranks
 )
 
-// ParseInitMethod takes the word apart.
-func ParseInitMethod(word string) (InitMethod, error) {
-	p, err := parseInitMethod(word)
-	if err != nil {
-		return InitMethod{}, fmt.Errorf("open a store: %w", err)
-	}
-	return p, nil
-}
-
+// parseInitMethod takes the word apart.
 func parseInitMethod(word string) (InitMethod, error) {
 	if len(word) > maxInitMethod {
 		return InitMethod{}, fmt.Errorf("the init method has %d bytes, more than %d: %w", len(word), maxInitMethod, ErrTooLarge)
 	}
 	u, err := url.Parse(word)
 	if err != nil {
-		var parse *url.Error
-		if errors.As(err, &parse) {
+		if parse, ok := errors.AsType[*url.Error](err); ok {
 			err = parse.Err // it names the word again
 		}
 		return InitMethod{}, fmt.Errorf("%s is no init method: %w", quote(word), err)

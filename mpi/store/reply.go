@@ -129,8 +129,7 @@ func (r *reply) writeTo(w *bufio.Writer) error {
 
 // errorReply puts an error of the store into a reply.
 func errorReply(id uint64, err error) reply {
-	var wait *WaitError
-	if errors.As(err, &wait) {
+	if wait, ok := errors.AsType[*WaitError](err); ok {
 		rest := binary.BigEndian.AppendUint32(nil, uint32(wait.Absent))
 		for _, key := range wait.Missing {
 			rest = appendBytes(rest, key)

@@ -71,33 +71,19 @@ func (r *request) check() error {
 	return cmp.Or(checkKey(r.key), checkValue(r.value), checkValue(r.expected), checkKeys(r.keys), checkItems(r.items))
 }
 
-// String says what the request is, for errors.
+// opNames say what the requests are, for errors.
+var opNames = [...]string{
+	opSet: "set", opGet: "get", opAdd: "add to", opCompareSet: "compare and set", opWait: "wait", opDelete: "delete", opCancel: "cancel",
+	opAppend: "append to", opCheck: "check", opNumKeys: "count the keys", opList: "list the keys that begin with",
+	opMultiGet: "get several keys", opMultiSet: "set several keys",
+}
+
 func (r *request) String() string {
 	switch r.op {
-	case opSet:
-		return "set " + quote(r.key)
-	case opGet:
-		return "get " + quote(r.key)
-	case opAdd:
-		return "add to " + quote(r.key)
-	case opCompareSet:
-		return "compare and set " + quote(r.key)
-	case opDelete:
-		return "delete " + quote(r.key)
-	case opAppend:
-		return "append to " + quote(r.key)
-	case opCheck:
-		return "check"
-	case opNumKeys:
-		return "count the keys"
-	case opList:
-		return "list the keys that begin with " + quote(r.key)
-	case opMultiGet:
-		return "get several keys"
-	case opMultiSet:
-		return "set several keys"
+	case opWait, opCancel, opCheck, opNumKeys, opMultiGet, opMultiSet:
+		return opNames[r.op]
 	}
-	return "wait"
+	return opNames[r.op] + " " + quote(r.key)
 }
 
 // frame returns the whole frame to send.

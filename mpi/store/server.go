@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -20,9 +21,8 @@ type ServerConfig struct {
 	// Joined and Left, where set, are called with a client's name when its
 	// connection has proved that it knows the secret, and when it has ended; local is the
 	// address of this machine that the client reached. They are called one at a
-	// time, in the order of the events, and hold up nobody but each other and
-	// Close, which waits for the last of them: they must not call it. Names are the
-	// clients' own choice; one that connects twice has joined twice.
+	// time, and a client waits until Joined returns. Close waits for the last of them: they must not
+	// call it. Names are the clients' own choice; one that connects twice has joined twice.
 	Joined func(name string, local net.Addr)
 	Left   func(name string)
 
@@ -48,7 +48,7 @@ type Server struct {
 	ctx       context.Context // ends with Close
 	cancel    context.CancelFunc
 	accepting sync.WaitGroup // and every connection
-	calls     *callQueue
+	notifying sync.Mutex     // held while Joined or Left is called
 	closeOnce sync.Once
 }
 
@@ -56,10 +56,7 @@ type Server struct {
 // Connections that do not prove that they know the secret within auth.Timeout
 // are closed and logged; they hold up nobody.
 func Serve(l net.Listener, cfg ServerConfig) *Server {
-	s := &Server{memory: newMemory(), cfg: cfg, log: cfg.Log, listener: l, calls: newCallQueue()}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
+	s := &Server{memory: newMemory(), cfg: cfg, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), listener: l}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	gate := &auth.Gate{Binding: cfg.Binding, Room: MaxHandshakes, Log: s.log, Open: opener(cfg)}
 	if cfg.Torch {
@@ -108,7 +105,6 @@ func (s *Server) Close() error {
 		s.listener.Close()
 		s.memory.Close()
 		s.accepting.Wait()
-		s.calls.close()
 	})
 	return nil
 }
@@ -119,70 +115,20 @@ func (s *Server) serve(conn net.Conn, name string) error {
 	log := s.log.With("client", name, "remote", conn.RemoteAddr().String())
 	log.Debug("store: client joined")
 	if s.cfg.Joined != nil {
-		local := conn.LocalAddr()
-		s.calls.add(func() { s.cfg.Joined(name, local) })
+		s.notifying.Lock()
+		s.cfg.Joined(name, conn.LocalAddr())
+		s.notifying.Unlock()
 	}
 	err := newSession(s.ctx, s.memory, conn).serve()
-	switch {
-	case errors.Is(err, errMalformed):
+	if errors.Is(err, errMalformed) {
 		log.Warn("store: client dropped", "err", err)
-	default:
+	} else {
 		log.Debug("store: client left", "err", err)
 	}
 	if s.cfg.Left != nil {
-		s.calls.add(func() { s.cfg.Left(name) })
+		s.notifying.Lock()
+		s.cfg.Left(name)
+		s.notifying.Unlock()
 	}
 	return nil
-}
-
-// callQueue calls functions one at a time, in the order in which they were
-// added, on a goroutine of its own.
-type callQueue struct {
-	mu      sync.Mutex
-	added   sync.Cond
-	waiting []func()
-	closed  bool
-	done    chan struct{}
-}
-
-func newCallQueue() *callQueue {
-	q := &callQueue{done: make(chan struct{})}
-	q.added.L = &q.mu
-	go q.run()
-	return q
-}
-
-func (q *callQueue) add(f func()) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.waiting = append(q.waiting, f)
-	q.added.Signal()
-}
-
-// close returns when all that was added has been called.
-func (q *callQueue) close() {
-	q.mu.Lock()
-	q.closed = true
-	q.added.Signal()
-	q.mu.Unlock()
-	<-q.done
-}
-
-func (q *callQueue) run() {
-	defer close(q.done)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for {
-		for len(q.waiting) == 0 {
-			if q.closed {
-				return
-			}
-			q.added.Wait()
-		}
-		f := q.waiting[0]
-		q.waiting = q.waiting[1:]
-		q.mu.Unlock()
-		f()
-		q.mu.Lock()
-	}
 }

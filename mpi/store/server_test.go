@@ -83,33 +83,6 @@ func TestJoinedAndLeft(t *testing.T) {
 	}
 }
 
-// TestSlowCallbackHoldsUpNobody has Joined not return until the clients have done their work.
-func TestSlowCallbackHoldsUpNobody(t *testing.T) {
-	release := make(chan struct{})
-	var notified events
-	cfg := notified.config()
-	notify := cfg.Joined
-	cfg.Joined = func(name string, addr net.Addr) { <-release; notify(name, addr) }
-	s := serve(t, cfg)
-	for i := range 3 {
-		c := connectAs(t, s, fmt.Sprint(i))
-		if err := c.Set(bounded(t), "k", nil); err != nil {
-			t.Fatal(err)
-		}
-		c.Close()
-		testkit.Eventually(t, "the client has left", func() bool {
-			s.calls.mu.Lock()
-			defer s.calls.mu.Unlock()
-			return len(s.calls.waiting) == 2*i+1 // the first of all is being called
-		})
-	}
-	close(release)
-	s.Close()
-	if got := notified.all(); !slices.Equal(got, []string{"joined 0", "left 0", "joined 1", "left 1", "joined 2", "left 2"}) {
-		t.Errorf("told %q", got)
-	}
-}
-
 func TestServerRefuses(t *testing.T) {
 	var notified events
 	var log testkit.Journal

@@ -131,7 +131,7 @@ func newSealedLink(tcp *tcpLink, keys *sealing, longest int) *sealedLink {
 	return &sealedLink{tcp: tcp, keys: keys, record: make([]byte, longest), raw: make([]byte, longest)}
 }
 
-// Write implements Link. It counts the last byte of a record as taken only when the whole record is sent, so that the caller comes again
+// Write counts the last byte of a record as taken only when the whole record is sent, so that the caller comes again
 // until then.
 func (l *sealedLink) Write(head, body []byte) (int, error) {
 	total := 0
@@ -174,7 +174,6 @@ func (l *sealedLink) flush() error {
 	return nil
 }
 
-// Read implements Link.
 func (l *sealedLink) Read(buf []byte) (int, error) {
 	total := 0
 	for total < len(buf) {

@@ -97,7 +97,6 @@ type sharedLink struct {
 	out, in      *shm.Ring
 }
 
-// Write implements Link.
 func (l *sharedLink) Write(head, body []byte) (int, error) {
 	n, err := l.out.Write(head, body)
 	if short := n < len(head)+len(body); short {
@@ -116,7 +115,6 @@ func (l *sharedLink) retry(n int, head, body []byte) (int, error) {
 	return l.out.Write(body[n-len(head):], nil)
 }
 
-// Read implements Link.
 func (l *sharedLink) Read(buf []byte) (int, error) {
 	n, err := l.in.Read(buf)
 	if n > 0 && l.theirs.wantsRoom.Load() == 1 {

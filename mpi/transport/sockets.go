@@ -102,25 +102,14 @@ func (s *Sockets) adoptAll(conns []*sealedConn, link LinkID, encrypt bool) (Link
 	return newStripedLink(streams, cellBytes), nil
 }
 
-// Rank implements Fabric.
-func (s *Sockets) Rank() int { return s.rank }
-
-// Size implements Fabric.
-func (s *Sockets) Size() int { return len(s.control) }
-
-// WaitPolicy implements Fabric.
+func (s *Sockets) Rank() int              { return s.rank }
+func (s *Sockets) Size() int              { return len(s.control) }
 func (s *Sockets) WaitPolicy() WaitPolicy { return s.waitPolicy }
+func (s *Sockets) Control(rank int) Link  { return s.control[rank] }
+func (s *Sockets) Data(rank int) Link     { return s.data[rank] }
+func (s *Sockets) Shared() []int          { return s.sharing }
 
-// Control implements Fabric.
-func (s *Sockets) Control(rank int) Link { return s.control[rank] }
-
-// Data implements Fabric.
-func (s *Sockets) Data(rank int) Link { return s.data[rank] }
-
-// Shared implements Fabric.
-func (s *Sockets) Shared() []int { return s.sharing }
-
-// Ready implements Fabric. It tells of a link once, whatever the number of its streams.
+// Ready tells of a link once, whatever the number of its streams.
 func (s *Sockets) Ready(links []LinkID) []LinkID {
 	s.readyCalls++
 	for {
@@ -144,7 +133,7 @@ func (s *Sockets) Ready(links []LinkID) []LinkID {
 	}
 }
 
-// Sleep implements Fabric. It leaves the links to Ready, and empties the wake pipe itself: who woke this rank has disarmed
+// Sleep leaves the links to Ready, and empties the wake pipe itself: who woke this rank has disarmed
 // it, so only who arms it again may take the byte.
 func (s *Sockets) Sleep() {
 	fds := [2]unix.PollFd{{Fd: int32(s.poll), Events: unix.POLLIN}, {Fd: int32(s.pipe.read), Events: unix.POLLIN}}
@@ -154,31 +143,26 @@ func (s *Sockets) Sleep() {
 	}
 }
 
-// Wake implements Fabric.
 func (s *Sockets) Wake() { s.pipe.wake() }
 
-// Arm implements Fabric.
 func (s *Sockets) Arm() {
 	for _, rank := range s.sharing {
 		s.shared[rank].mine.asleep.Store(1)
 	}
 }
 
-// Disarm implements Fabric.
 func (s *Sockets) Disarm() {
 	for _, rank := range s.sharing {
 		s.shared[rank].mine.asleep.Store(0)
 	}
 }
 
-// WakeRank implements Fabric.
 func (s *Sockets) WakeRank(rank int) {
 	if l := s.shared[rank]; l != nil {
 		l.wakeOther()
 	}
 }
 
-// Close implements Fabric.
 func (s *Sockets) Close() error {
 	if s.closed {
 		return nil

@@ -40,7 +40,6 @@ func takeOver(conn *net.TCPConn) (*tcpLink, error) {
 	return &tcpLink{fd: fd}, nil
 }
 
-// Write implements Link.
 func (l *tcpLink) Write(head, body []byte) (int, error) {
 	count := 0
 	for _, part := range [2][]byte{head, body} {
@@ -58,7 +57,6 @@ func (l *tcpLink) Write(head, body []byte) (int, error) {
 	return n, err
 }
 
-// Read implements Link.
 func (l *tcpLink) Read(buf []byte) (int, error) {
 	if len(buf) == 0 {
 		return 0, nil
@@ -108,7 +106,6 @@ func (l *stripedLink) advance(t *cellPosition, n int) {
 	}
 }
 
-// Write implements Link.
 func (l *stripedLink) Write(head, body []byte) (int, error) {
 	total := 0
 	for len(head)+len(body) > 0 {
@@ -125,7 +122,7 @@ func (l *stripedLink) Write(head, body []byte) (int, error) {
 	return total, nil
 }
 
-// Read implements Link. The end is that of the stream whose turn it is.
+// Read ends where the stream ends whose turn it is.
 func (l *stripedLink) Read(buf []byte) (int, error) {
 	total := 0
 	for total < len(buf) && l.failure == nil {

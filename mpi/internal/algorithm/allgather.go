@@ -6,11 +6,11 @@ type AllGatherFunc func(p Port, buf []byte, at []int) error
 // AllGathers are the algorithms of an all-gather. All take blocks of different lengths.
 func AllGathers() []Entry[AllGatherFunc] {
 	return []Entry[AllGatherFunc]{
-		{Traits{Code: 1, Name: "recursive_doubling", Canonical: true, Fits: powerOfTwo, Cost: costAllGatherDoubling}, allGatherDoubling},
-		{Traits{Code: 2, Name: "direct", Canonical: true, Cost: costAllGatherDirect}, allGatherDirect},
+		{Traits{Code: 1, Name: "recursive_doubling", Canonical: true, Fits: powerOfTwo, Cost: Machine.byTree}, allGatherDoubling},
+		{Traits{Code: 2, Name: "direct", Canonical: true, Cost: Machine.allAtOnce}, allGatherDirect},
 		{Traits{Code: 3, Name: "bruck", Canonical: true, Cost: costAllGatherBruck}, allGatherBruck},
 		{Traits{Code: 4, Name: "neighbour_exchange", Canonical: true, Fits: even, Cost: costAllGatherNeighbour}, allGatherNeighbour},
-		{Traits{Code: 5, Name: "ring", Canonical: true, Cost: costAllGatherRing}, allGatherRing},
+		{Traits{Code: 5, Name: "ring", Canonical: true, Cost: Machine.oneByOne}, allGatherRing},
 	}
 }
 
@@ -27,9 +27,6 @@ func allGatherDirect(p Port, buf []byte, at []int) error {
 	}
 	return WaitAll(p, posted...)
 }
-
-// costAllGatherDirect is (p-1)/p n beta, and alpha for p-1 messages posted at once.
-func costAllGatherDirect(m Machine, size, n int) float64 { return m.allAtOnce(size, n) }
 
 // allGatherDoubling is recursive doubling: pairs of ranks exchange what they have, then pairs of pairs, and so
 // on. Groups are powers of two (Thakur, Rabenseifner and Gropp 2005, section 4.1).
@@ -50,11 +47,6 @@ func allGatherDoubling(p Port, buf []byte, at []int) error {
 		}
 	}
 	return WaitAll(p, posted...)
-}
-
-// costAllGatherDoubling is L alpha + (p-1)/p n beta with L = log2 p.
-func costAllGatherDoubling(m Machine, size, n int) float64 {
-	return float64(levels(size))*m.Alpha + others(size, n)*m.Beta
 }
 
 // allGatherBruck doubles what every rank has in each round, for any size: rank r has its own block and those of the ranks
@@ -92,7 +84,7 @@ func allGatherBruck(p Port, buf []byte, at []int) error {
 
 // costAllGatherBruck is L alpha + (p-1)/p n beta with L = ceil(log2 p), and n gamma to turn the blocks about.
 func costAllGatherBruck(m Machine, size, n int) float64 {
-	return float64(levels(size))*m.Alpha + others(size, n)*m.Beta + m.copied(size, float64(n))
+	return float64(levels(size))*m.Alpha + others(size, n)*m.Beta + m.copied(float64(n))
 }
 
 // allGatherNeighbour is neighbour exchange: ranks pair up, alternately with the one and the other
@@ -147,11 +139,6 @@ func allGatherRing(p Port, buf []byte, at []int) error {
 	rank, size := p.Rank(), p.Size()
 	return circulate(p, ring{rank, (rank + 1) % size, (rank - 1 + size) % size},
 		func(i int) []byte { return buf[at[i]:at[i+1]] })
-}
-
-// costAllGatherRing is (p-1) alpha + (p-1)/p n beta.
-func costAllGatherRing(m Machine, size, n int) float64 {
-	return float64(size-1)*m.Alpha + others(size, n)*m.Beta
 }
 
 // ring is a rank's index in a ring, and the ranks that it sends to and receives from.

@@ -6,9 +6,6 @@ func allReduceStar(p Port, buf []byte, r Reduction) error { return runStar(p, bu
 
 // costStar is 2(p-1) alpha + 2(p-1) n beta + (p-1) n gamma. With many segments, reduction and both ways overlap.
 func costStar(m Machine, size, n int) float64 {
-	if size == 1 {
-		return 0
-	}
 	first := float64(min(n, segmentBytes))
 	return 2*m.posted(size-1) + float64(size-1)*(m.reduced(m.Beta, n)+first*m.Beta)
 }
@@ -23,9 +20,6 @@ func allReduceDirect(p Port, buf []byte, r Reduction) error {
 // costDirect is 2(p-1) alpha + 2((p-1)/p) n beta + ((p-1)/p) n gamma, most of the latencies hidden behind
 // each other and the reduction behind the transfer.
 func costDirect(m Machine, size, n int) float64 {
-	if size == 1 {
-		return 0
-	}
 	return m.returned(size-1, n/size)
 }
 

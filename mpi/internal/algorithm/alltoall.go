@@ -7,8 +7,8 @@ type AllToAllFunc func(p Port, out []byte, outAt []int, in []byte, inAt []int) e
 // AllToAlls are the algorithms of an all-to-all of blocks of one length.
 func AllToAlls() []Entry[AllToAllFunc] {
 	return []Entry[AllToAllFunc]{
-		{Traits{Code: 1, Name: "direct", Canonical: true, Cost: costAllToAllDirect}, allToAllDirect},
-		{Traits{Code: 2, Name: "pairwise", Canonical: true, Cost: costAllToAllPairwise}, allToAllPairwise},
+		{Traits{Code: 1, Name: "direct", Canonical: true, Cost: Machine.allAtOnce}, allToAllDirect},
+		{Traits{Code: 2, Name: "pairwise", Canonical: true, Cost: Machine.oneByOne}, allToAllPairwise},
 		{Traits{Code: 3, Name: "bruck", Canonical: true, Cost: costAllToAllBruck}, allToAllBruck},
 	}
 }
@@ -34,9 +34,6 @@ func allToAllDirect(p Port, out []byte, outAt []int, in []byte, inAt []int) erro
 	return WaitAll(p, posted...)
 }
 
-// costAllToAllDirect is (p-1)/p n beta, and alpha for p-1 messages posted at once.
-func costAllToAllDirect(m Machine, size, n int) float64 { return m.allAtOnce(size, n) }
-
 // allToAllPairwise sends to one rank at a time, and hears from one: in round i to the i'th after, and from the
 // i'th before. No rank gets more than one long message at a time (Thakur, Rabenseifner and Gropp 2005, section 4.3).
 func allToAllPairwise(p Port, out []byte, outAt []int, in []byte, inAt []int) error {
@@ -50,11 +47,6 @@ func allToAllPairwise(p Port, out []byte, outAt []int, in []byte, inAt []int) er
 		}
 	}
 	return nil
-}
-
-// costAllToAllPairwise is (p-1) alpha + (p-1)/p n beta.
-func costAllToAllPairwise(m Machine, size, n int) float64 {
-	return float64(size-1)*m.Alpha + others(size, n)*m.Beta
 }
 
 // allToAllBruck takes L = ceil(log2 p) rounds, and sends each block on up to L times: a block for the i'th rank after
@@ -95,5 +87,5 @@ func next(i, bit int) int { return (i + 1) | bit }
 // costAllToAllBruck is L alpha + n/2 L beta with L = ceil(log2 p), and gamma for the bytes that are turned about and packed.
 func costAllToAllBruck(m Machine, size, n int) float64 {
 	rounds := float64(levels(size))
-	return rounds*(m.Alpha+float64(n)/2*m.Beta) + m.copied(size, (2+rounds)*float64(n))
+	return rounds*(m.Alpha+float64(n)/2*m.Beta) + m.copied((2+rounds)*float64(n))
 }

@@ -48,9 +48,6 @@ func barrierStar(p Port) error {
 
 // costBarrierStar is that of p-1 messages posted at once, twice.
 func costBarrierStar(m Machine, size, _ int) float64 {
-	if size == 1 {
-		return 0
-	}
 	return 2 * m.posted(size-1)
 }
 

@@ -38,9 +38,6 @@ func broadcastStar(p Port, buf []byte, root int) error {
 
 // costBroadcastStar is (p-1) n beta, and alpha for p-1 messages posted at once.
 func costBroadcastStar(m Machine, size, n int) float64 {
-	if size == 1 {
-		return 0
-	}
 	return m.posted(size-1) + float64(size-1)*float64(n)*m.Beta
 }
 
@@ -60,9 +57,6 @@ func broadcastChain(p Port, buf []byte, root int) error {
 
 // costBroadcastChain is (p-2+m)(alpha + s beta) for m segments of s bytes.
 func costBroadcastChain(m Machine, size, n int) float64 {
-	if size == 1 {
-		return 0
-	}
 	s := pipelineSegment(n, size-2)
 	return float64(size-2+cuts(n, s)) * (m.Alpha + float64(min(n, s))*m.Beta)
 }
@@ -89,9 +83,6 @@ func broadcastDoubleTree(p Port, buf []byte, root int) error {
 
 // costBroadcastDoubleTree is 2(L-1+m)(alpha + s beta), with L = ceil(log2 p) and m segments of s bytes of each half.
 func costBroadcastDoubleTree(m Machine, size, n int) float64 {
-	if size == 1 {
-		return 0
-	}
 	half := n - n/2
 	s := doubleTreeSegment(n, size)
 	return 2 * float64(levels(size)-1+cuts(half, s)) * (m.Alpha + float64(min(half, s))*m.Beta)

@@ -1,6 +1,6 @@
 // Package algorithm holds the algorithms of collectives, as programs of sends
 // and receives on one rank. Each collective has a file: the type of its functions, the table of
-// its algorithms, then the algorithms, each with its cost.
+// its algorithms, then the algorithms, each with its cost, unless that is one of Machine's.
 //
 // They know bytes, not element types, and reach the other ranks through a
 // [Port] alone; package mpi gives them one for each call. Blocks of a buffer are given by

@@ -7,8 +7,8 @@ type GatherFunc func(p Port, out []byte, at []int, in []byte, root int) error
 // Gathers are the algorithms of a gather of blocks of one length.
 func Gathers() []Entry[GatherFunc] {
 	return []Entry[GatherFunc]{
-		{Traits{Code: 1, Name: "linear", Canonical: true, Cost: costGatherLinear}, gatherLinear},
-		{Traits{Code: 2, Name: "binomial", Canonical: true, Cost: costGatherBinomial}, gatherBinomial},
+		{Traits{Code: 1, Name: "linear", Canonical: true, Cost: Machine.allAtOnce}, gatherLinear},
+		{Traits{Code: 2, Name: "binomial", Canonical: true, Cost: Machine.byTree}, gatherBinomial},
 	}
 }
 
@@ -32,9 +32,6 @@ func gatherLinear(p Port, out []byte, at []int, in []byte, root int) error {
 	copy(out[at[root]:at[root+1]], in)
 	return WaitAll(p, posted...)
 }
-
-// costGatherLinear is (p-1)/p n beta, and alpha for p-1 messages posted at once.
-func costGatherLinear(m Machine, size, n int) float64 { return m.allAtOnce(size, n) }
 
 // gatherBinomial collects the blocks up the binomial tree. All have the length of in.
 // Each parent tells its children at once that it is there.
@@ -64,11 +61,6 @@ func gatherBinomial(p Port, out []byte, _ []int, in []byte, root int) error {
 	}
 	posted = append(posted, p.Send(b.parent(), g.mine()))
 	return WaitAll(p, posted...)
-}
-
-// costGatherBinomial is L alpha + (p-1)/p n beta with L = ceil(log2 p).
-func costGatherBinomial(m Machine, size, n int) float64 {
-	return float64(levels(size))*m.Alpha + others(size, n)*m.Beta
 }
 
 // gatherBuffer is where a rank has the blocks of its subtree of a binomial tree, by number, while they go up to

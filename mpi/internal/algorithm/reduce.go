@@ -60,9 +60,6 @@ func reduceDirect(p Port, buf []byte, root int, r Reduction) error {
 
 // costReduceDirect is alpha + (p-1) n (beta + gamma), overlapped.
 func costReduceDirect(m Machine, size, n int) float64 {
-	if size == 1 {
-		return 0
-	}
 	share := float64(min(n, segmentBytes) * (size - 1))
 	return m.posted(size-1) + float64(n*(size-1))*max(m.Beta, m.Gamma) + share*min(m.Beta, m.Gamma)
 }

@@ -174,7 +174,7 @@ func reduceScatterHalving(p Port, out, in []byte, at []int, r Reduction) error {
 
 // costReduceScatterHalving is L alpha + ((p-1)/p) n (beta + gamma), overlapped.
 func costReduceScatterHalving(m Machine, size, n int) float64 {
-	t := m.copied(size, float64(n))
+	t := m.copied(float64(n))
 	for ; size > 1; size, n = size/2, n/2 {
 		t += m.Alpha + m.reduced(m.Beta, n/2)
 	}

@@ -174,9 +174,6 @@ func linearScan(p Port, buf []byte, r Reduction, inclusive bool) error {
 
 // costScanLinear is (p-2+m)(alpha + s beta + s gamma) for m segments of s bytes, the reduction overlapped.
 func costScanLinear(m Machine, size, n int) float64 {
-	if size == 1 {
-		return 0
-	}
 	s := float64(min(n, segmentBytes))
 	return float64(size-1)*(m.Alpha+s*(m.Beta+m.Gamma)) + (float64(n)-s)*max(m.Beta, m.Gamma)
 }

@@ -6,8 +6,8 @@ type ScatterFunc func(p Port, out, in []byte, at []int, root int) error
 // Scatters are the algorithms of a scatter of blocks of one length.
 func Scatters() []Entry[ScatterFunc] {
 	return []Entry[ScatterFunc]{
-		{Traits{Code: 1, Name: "linear", Canonical: true, Cost: costScatterLinear}, scatterLinear},
-		{Traits{Code: 2, Name: "binomial", Canonical: true, Cost: costScatterBinomial}, scatterBinomial},
+		{Traits{Code: 1, Name: "linear", Canonical: true, Cost: Machine.allAtOnce}, scatterLinear},
+		{Traits{Code: 2, Name: "binomial", Canonical: true, Cost: Machine.byTree}, scatterBinomial},
 	}
 }
 
@@ -28,9 +28,6 @@ func scatterLinear(p Port, out, in []byte, at []int, root int) error {
 	copy(out, in[at[root]:at[root+1]])
 	return WaitAll(p, posted...)
 }
-
-// costScatterLinear is (p-1)/p n beta, and alpha for p-1 messages posted at once.
-func costScatterLinear(m Machine, size, n int) float64 { return m.allAtOnce(size, n) }
 
 // scatterBinomial hands the blocks down the binomial tree. All have the length of out.
 // Each rank tells its parent at once that it is there.
@@ -54,9 +51,4 @@ func scatterBinomial(p Port, out, in []byte, _ []int, root int) error {
 		copy(out, g.own())
 	}
 	return WaitAll(p, posted...)
-}
-
-// costScatterBinomial is L alpha + (p-1)/p n beta with L = ceil(log2 p).
-func costScatterBinomial(m Machine, size, n int) float64 {
-	return float64(levels(size))*m.Alpha + others(size, n)*m.Beta
 }

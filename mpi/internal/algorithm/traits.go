@@ -18,7 +18,7 @@ type Traits struct {
 	// Fits tells whether a group of size ranks can use it; nil: any.
 	Fits func(size int) bool
 
-	// Cost reckons its time in seconds for size ranks and a buffer of n bytes: the whole
+	// Cost reckons its time in seconds for size ranks, two or more, and a buffer of n bytes: the whole
 	// vector of a reduction or broadcast, all blocks of all ranks of a gather or scatter, what one
 	// rank sends in all of an all-to-all.
 	Cost func(m Machine, size, n int) float64
@@ -75,19 +75,23 @@ func (m Machine) returned(peers, n int) float64 {
 // others is the bytes of n that are not the own block's, where all blocks have the same length.
 func others(size, n int) float64 { return float64(n) * float64(size-1) / float64(size) }
 
-// allAtOnce is the time of an exchange of n bytes, the own block's among them, with all other ranks at once.
+// allAtOnce is the Cost of an exchange with all other ranks at once: (p-1)/p n beta, and alpha for p-1 messages posted at once.
 func (m Machine) allAtOnce(size, n int) float64 {
-	if size == 1 {
-		return 0
-	}
 	return m.posted(size-1) + others(size, n)*m.Beta
+}
+
+// byTree is the Cost of an exchange along a binomial tree: L alpha + (p-1)/p n beta with L = ceil(log2 p).
+func (m Machine) byTree(size, n int) float64 {
+	return float64(levels(size))*m.Alpha + others(size, n)*m.Beta
+}
+
+// oneByOne is the Cost of an exchange with one rank after the other: (p-1) alpha + (p-1)/p n beta.
+func (m Machine) oneByOne(size, n int) float64 {
+	return float64(size-1)*m.Alpha + others(size, n)*m.Beta
 }
 
 // copied is the time to copy n bytes for the order's sake. Memory sets the pace of
 // a copy as it does that of a reduction, so a byte is taken to cost the same.
-func (m Machine) copied(size int, n float64) float64 {
-	if size == 1 {
-		return 0
-	}
+func (m Machine) copied(n float64) float64 {
 	return n * m.Gamma
 }

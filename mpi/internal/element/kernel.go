@@ -16,9 +16,6 @@ type Kernel func(dst, a, b []byte)
 // KernelOf finds the kernel of op for t. Avg and PreMulSum have that of Sum. It fails where
 // t has no such operation, as bitwise ones have none for floats.
 func KernelOf(t Type, op Op) (Kernel, error) {
-	if !t.Valid() {
-		return nil, fmt.Errorf("combine elements: there is no %v", t)
-	}
 	if int(op) < len(kernels[t]) && kernels[t][op] != nil {
 		return kernels[t][op], nil
 	}
@@ -46,7 +43,7 @@ type Kernel2 func(dst, dst2, a, b []byte)
 // Kernel2Of finds the Kernel2 of op for t, if there is one: for sums of floats of 32 and 64 bits and of complex numbers, on
 // CPUs that it is written in assembly for. Elsewhere there are the kernel and a copy.
 func Kernel2Of(t Type, op Op) (Kernel2, bool) {
-	if !t.Valid() || op != Sum && op != Avg && op != PreMulSum {
+	if op != Sum && op != Avg && op != PreMulSum {
 		return nil, false
 	}
 	return pairs[t], pairs[t] != nil

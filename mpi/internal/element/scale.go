@@ -9,9 +9,6 @@ import (
 // by a rounded 1/n. Integers are truncated toward zero, as by Go's division.
 // 16-bit floats are divided in float32, complex numbers part by part. Bools have no average. dst is whole elements.
 func Divide(t Type, dst []byte, n int) error {
-	if n < 1 {
-		return fmt.Errorf("divide elements by %d: the number of ranks is at least 1", n)
-	}
 	switch t {
 	case Float32, Complex64:
 		divideBlockwise(available.divide32, dst, float32(n))
@@ -25,26 +22,25 @@ func Divide(t Type, dst []byte, n int) error {
 		for i, x := range view[BF16](dst) {
 			view[BF16](dst)[i] = ToBFloat16(x.Float32() / float32(n))
 		}
-	case Int8:
-		divideSigned(view[int8](dst), n)
-	case Int16:
-		divideSigned(view[int16](dst), n)
-	case Int32:
-		divideSigned(view[int32](dst), n)
-	case Int64:
-		divideSigned(view[int64](dst), n)
-	case Uint8:
-		divideUnsigned(view[uint8](dst), n)
-	case Uint16:
-		divideUnsigned(view[uint16](dst), n)
-	case Uint32:
-		divideUnsigned(view[uint32](dst), n)
-	case Uint64:
-		divideUnsigned(view[uint64](dst), n)
 	default:
-		return fmt.Errorf("divide elements: %v has no average", t)
+		whole := wholeTypes[t]
+		if whole.divide == nil {
+			return fmt.Errorf("divide elements: %v has no average", t)
+		}
+		whole.divide(dst, n)
 	}
 	return nil
+}
+
+// wholeTypes are what Divide and Scale do with integers; nil for all other types.
+var wholeTypes = [len(types)]struct {
+	divide func(dst []byte, n int)
+	scale  func(dst []byte, factor float64) bool
+}{
+	Int8: {divideSigned[int8], scaleWhole[int8]}, Int16: {divideSigned[int16], scaleWhole[int16]},
+	Int32: {divideSigned[int32], scaleWhole[int32]}, Int64: {divideSigned[int64], scaleWhole[int64]},
+	Uint8: {divideUnsigned[uint8], scaleWhole[uint8]}, Uint16: {divideUnsigned[uint16], scaleWhole[uint16]},
+	Uint32: {divideUnsigned[uint32], scaleWhole[uint32]}, Uint64: {divideUnsigned[uint64], scaleWhole[uint64]},
 }
 
 // divideBlockwise has routine, where there is one, do whole blocks, and Go the rest.
@@ -65,15 +61,15 @@ func divide[T float](dst []T, n T) {
 }
 
 // divideSigned works in 64 bits because n may be more than T holds.
-func divideSigned[T integer](dst []T, n int) {
-	for i, x := range dst {
-		dst[i] = T(int64(x) / int64(n))
+func divideSigned[T integer](dst []byte, n int) {
+	for i, x := range view[T](dst) {
+		view[T](dst)[i] = T(int64(x) / int64(n))
 	}
 }
 
-func divideUnsigned[T integer](dst []T, n int) {
-	for i, x := range dst {
-		dst[i] = T(uint64(x) / uint64(n))
+func divideUnsigned[T integer](dst []byte, n int) {
+	for i, x := range view[T](dst) {
+		view[T](dst)[i] = T(uint64(x) / uint64(n))
 	}
 }
 
@@ -95,36 +91,26 @@ func Scale(t Type, dst []byte, factor float64) error {
 		for i, x := range view[BF16](dst) {
 			view[BF16](dst)[i] = ToBFloat16(x.Float32() * float32(factor))
 		}
-	case Int8:
-		return scaleWhole[int8](t, dst, factor)
-	case Int16:
-		return scaleWhole[int16](t, dst, factor)
-	case Int32:
-		return scaleWhole[int32](t, dst, factor)
-	case Int64:
-		return scaleWhole[int64](t, dst, factor)
-	case Uint8:
-		return scaleWhole[uint8](t, dst, factor)
-	case Uint16:
-		return scaleWhole[uint16](t, dst, factor)
-	case Uint32:
-		return scaleWhole[uint32](t, dst, factor)
-	case Uint64:
-		return scaleWhole[uint64](t, dst, factor)
 	default:
-		return fmt.Errorf("scale elements: %v cannot be multiplied", t)
+		switch whole := wholeTypes[t]; {
+		case whole.scale == nil:
+			return fmt.Errorf("scale elements: %v cannot be multiplied", t)
+		case !whole.scale(dst, factor):
+			return fmt.Errorf("scale elements: %v by %v: the factor must be a whole number that %v holds, at most 2^53; other factors need a float type",
+				t, factor, t)
+		}
 	}
 	return nil
 }
 
-func scaleWhole[T integer](t Type, dst []byte, factor float64) error {
+// scaleWhole does nothing, and returns false, where T does not hold the factor.
+func scaleWhole[T integer](dst []byte, factor float64) bool {
 	const exact = 1 << 53
 	if factor != math.Trunc(factor) || math.Abs(factor) > exact || float64(T(int64(factor))) != factor {
-		return fmt.Errorf("scale elements: %v by %v: the factor must be a whole number that %v holds, at most 2^53; other factors need a float type",
-			t, factor, t)
+		return false
 	}
 	scale(view[T](dst), T(int64(factor)))
-	return nil
+	return true
 }
 
 func scale[T integer | float](dst []T, factor T) {

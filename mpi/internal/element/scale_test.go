@@ -131,9 +131,7 @@ func TestScaleAndDivideRefuse(t *testing.T) {
 		"bools multiplied":   Scale(Bool, b, 2),
 		"bools divided":      Divide(Bool, b, 2),
 		"no type multiplied": Scale(0, b, 2),
-		"no type divided":    Divide(200, b, 2),
-		"divided by 0":       Divide(Float32, b, 0),
-		"divided by -1":      Divide(Int32, b, -1),
+		"no type divided":    Divide(0, b, 2),
 	} {
 		if err == nil {
 			t.Errorf("%s: no error", what)

@@ -72,12 +72,11 @@ const (
 	BXor
 	PreMulSum // every rank's elements are scaled by a factor of its own first, then summed
 	Avg       // the sum, divided by the number of ranks at the end
-	User      // a function of the caller's own
 )
 
 var opNames = [...]string{
 	Sum: "sum", Min: "min", Max: "max", Product: "product",
-	BAnd: "band", BOr: "bor", BXor: "bxor", PreMulSum: "premul_sum", Avg: "avg", User: "user",
+	BAnd: "band", BOr: "bor", BXor: "bxor", PreMulSum: "premul_sum", Avg: "avg",
 }
 
 // Valid tells whether op is one of the operations above.

@@ -44,7 +44,7 @@ func TestCodes(t *testing.T) {
 			t.Errorf("type %d is %v, want %s", code, Type(code), want)
 		}
 	}
-	for code, want := range []string{1: "sum", 2: "min", 3: "max", 4: "product", 5: "band", 6: "bor", 7: "bxor", 8: "premul_sum", 9: "avg", 10: "user"} {
+	for code, want := range []string{1: "sum", 2: "min", 3: "max", 4: "product", 5: "band", 6: "bor", 7: "bxor", 8: "premul_sum", 9: "avg"} {
 		if code > 0 && Op(code).String() != want {
 			t.Errorf("operation %d is %v, want %s", code, Op(code), want)
 		}
@@ -54,7 +54,7 @@ func TestCodes(t *testing.T) {
 			t.Errorf("type %d is valid", code)
 		}
 	}
-	for _, code := range []uint8{0, 11, 255} {
+	for _, code := range []uint8{0, 10, 255} {
 		if Op(code).Valid() {
 			t.Errorf("operation %d is valid", code)
 		}

@@ -147,8 +147,7 @@ func (e *Engine) shortenWaits(g *Group) {
 // there is none. mu is held.
 func (g *Group) departureUnknown() error {
 	for rank, err := range g.left {
-		var left *leftError
-		if err != nil && !errors.As(err, &left) {
+		if _, said := errors.AsType[*leftError](err); err != nil && !said {
 			return &PeerError{Rank: rank, Err: err}
 		}
 	}
@@ -158,7 +157,7 @@ func (g *Group) departureUnknown() error {
 // failIfDeserted fails a group that waits for a rank which has left before the call that runs, and so will never come. mu is held.
 func (e *Engine) failIfDeserted(g *Group) {
 	for rank, err := range g.left {
-		if left := (*leftError)(nil); errors.As(err, &left) && left.after < g.call.Seq && g.running() {
+		if left, said := errors.AsType[*leftError](err); said && left.after < g.call.Seq && g.running() {
 			e.failGroup(g, &PeerError{Rank: rank, Err: err})
 			return
 		}

@@ -39,8 +39,7 @@ type Engine struct {
 	pursued       int // ops that are to go on though nobody waits for them
 	closed        bool
 
-	closing  sync.Once
-	closeErr error
+	closeOnce func() error // close, at its first call
 
 	nudging     sync.RWMutex
 	ended       bool          // the fabric is closed; guarded by mu, and for reading by nudging
@@ -71,7 +70,7 @@ func New(fabric transport.Fabric, options Options) *Engine {
 		earlyLimit: maxEarly, answerTimeout: defaultAnswerTimeout, pursueTimer: time.NewTimer(time.Hour),
 		kick: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
-	e.answered = sync.NewCond(&e.mu)
+	e.answered, e.closeOnce = sync.NewCond(&e.mu), sync.OnceValue(e.close)
 	go e.attend()
 	return e
 }
@@ -83,10 +82,7 @@ func (e *Engine) Rank() int { return e.fabric.Rank() }
 func (e *Engine) Size() int { return e.fabric.Size() }
 
 // Close leaves all groups, says goodbye, and returns when the engine's goroutine has ended and the fabric is closed.
-func (e *Engine) Close() error {
-	e.closing.Do(func() { e.closeErr = e.close() })
-	return e.closeErr
-}
+func (e *Engine) Close() error { return e.closeOnce() }
 
 // closeLimit bounds how long Close waits for what is still to be written.
 const closeLimit = time.Second

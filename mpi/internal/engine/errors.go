@@ -105,7 +105,7 @@ var reasons = [...]error{ErrAborted, ErrMismatch, ErrTimeout, ErrLost, ErrLeft, 
 // words of text. What another rank found is passed on as it is, so that all ranks
 // name the same one.
 func newAbort(self int, err error, text string) *AbortError {
-	if received := (*AbortError)(nil); errors.As(err, &received) {
+	if received, ok := errors.AsType[*AbortError](err); ok {
 		return received
 	}
 	a := &AbortError{By: self, Rank: self, Reason: ErrAborted, Text: text}

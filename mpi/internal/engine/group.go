@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"ddpbatch/mpi/internal/tick"
@@ -33,56 +33,30 @@ type Group struct {
 
 // Group makes this rank a member of a group. All members name the same id, which no
 // other group has or had, and the same members, by their world ranks in the order of their ranks.
-func (e *Engine) Group(id uint64, members []int) (*Group, error) {
-	g, err := e.newGroup(id, members)
-	if err != nil {
-		return nil, err
-	}
-	return g, g.enter()
-}
+func (e *Engine) Group(id uint64, members []int) (*Group, error) { return e.join(id, members, false) }
 
 // LenientGroup makes a group like Group, to whose members may belong ranks that have ended, or end: sends to them and receives from
 // them fail, and the group does not.
 func (e *Engine) LenientGroup(id uint64, members []int) (*Group, error) {
-	g, err := e.newGroup(id, members)
-	if err != nil {
-		return nil, err
-	}
-	g.lenient = true
-	return g, g.enter()
+	return e.join(id, members, true)
 }
 
-func (e *Engine) newGroup(id uint64, members []int) (*Group, error) {
-	g := &Group{e: e, id: id, rank: -1, members: members, began: tick.Now(), call: Call{Group: id}}
-	same := true
+func (e *Engine) join(id uint64, members []int, lenient bool) (*Group, error) {
+	g := &Group{
+		e: e, id: id, rank: slices.Index(members, e.Rank()), members: members, began: tick.Now(), call: Call{Group: id}, lenient: lenient,
+	}
+	ranks, same := make(map[int]int, len(members)), true
 	for rank, world := range members {
-		if world < 0 || world >= e.Size() {
-			return nil, fmt.Errorf("there is no rank %d in a world of %d", world, e.Size())
-		}
-		if world == e.Rank() {
-			g.rank = rank
-		}
+		ranks[world] = rank
 		same = same && rank == world
 	}
-	if g.rank < 0 {
-		return nil, fmt.Errorf("rank %d is not of the group", e.Rank())
-	}
 	if !same {
-		g.ranks = make(map[int]int, len(members))
-		for rank, world := range members {
-			g.ranks[world] = rank
-		}
+		g.ranks = ranks
 	}
-	return g, nil
-}
-
-// enter makes the group known to the engine.
-func (g *Group) enter() error {
-	e, id, members := g.e, g.id, g.members
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return ErrClosed
+		return nil, ErrClosed
 	}
 	e.groups[id] = g
 	if n := e.news[id]; n != nil {
@@ -101,7 +75,7 @@ func (g *Group) enter() error {
 			e.failGroup(g, &PeerError{Rank: rank, Err: p.err})
 		}
 	}
-	return nil
+	return g, nil
 }
 
 // Rank is this process's place in the group, from 0.

@@ -21,7 +21,6 @@ type Op struct {
 	done  atomic.Bool
 	err   error   // set before done
 	from  int     // of a receive that is done: world rank that sent the message
-	got   Call    // of a receive that is done: the message's label
 	size  int     // of a receive that is done: the message's bytes
 	waits *waiter // those who sleep until this is done
 

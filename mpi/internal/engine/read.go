@@ -276,7 +276,7 @@ func (op *Op) accept(h *header) error {
 	case op.kind == kindCollective && size != have:
 		return ErrMismatch
 	}
-	op.got, op.size = h.call, int(size)
+	op.size = int(size)
 	return nil
 }
 

@@ -351,21 +351,16 @@ func (e *Engine) wake(w *waiter) {
 }
 
 // wakeReady wakes those whose condition has come true. mu is held.
-func (e *Engine) wakeReady() {
-	for i := 0; i < len(e.sleepers); {
-		if w := e.sleepers[i]; w.ready != nil && w.ready() {
-			e.wake(w)
-			continue
-		}
-		i++
-	}
-}
+func (e *Engine) wakeReady() { e.wakeIf(func(w *waiter) bool { return w.ready() }) }
 
 // wakeGroup wakes those that wait for a condition of a group that has failed; who waits for an op is
 // woken with it. mu is held.
-func (e *Engine) wakeGroup(g *Group) {
+func (e *Engine) wakeGroup(g *Group) { e.wakeIf(func(w *waiter) bool { return w.group == g }) }
+
+// wakeIf wakes those that sleep for a condition and that f chooses.
+func (e *Engine) wakeIf(f func(*waiter) bool) {
 	for i := 0; i < len(e.sleepers); {
-		if w := e.sleepers[i]; w.group == g && w.ready != nil {
+		if w := e.sleepers[i]; w.ready != nil && f(w) {
 			e.wake(w)
 			continue
 		}

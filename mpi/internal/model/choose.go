@@ -94,8 +94,11 @@ func refusal(e *algorithm.Traits, size int, canonicalOnly bool) string {
 
 func fits(e *algorithm.Traits, size int) bool { return e.Fits == nil || e.Fits(size) }
 
-// costOf is infinite where the formula gives what cannot be a time, so that costs have an order.
+// costOf is nothing for one rank, and infinite where the formula gives what cannot be a time, so that costs have an order.
 func costOf(e *algorithm.Traits, m algorithm.Machine, size, n int) float64 {
+	if size == 1 {
+		return 0
+	}
 	if cost := e.Cost(m, size, n); cost >= 0 {
 		return cost
 	}

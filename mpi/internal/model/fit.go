@@ -2,7 +2,6 @@ package model
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 
@@ -16,38 +15,27 @@ type Sample struct {
 }
 
 // Fit finds the latency and the time of a byte that explain the samples best, neither of them below 0. It leaves Gamma 0.
+// ok is false where the times make no sense: there is none, or they are too far apart.
 //
 // It takes the median of the samples of one length, which a few interruptions do not move, and minimises the
 // squares of relative errors: so that short messages count as much as long ones, whose times differ by far more. There must
 // be samples of two lengths.
-func Fit(samples []Sample) (algorithm.Machine, error) {
-	for i, s := range samples {
-		if s.Bytes < 0 || !(s.Seconds > 0) || math.IsInf(s.Seconds, 0) {
-			return algorithm.Machine{}, fmt.Errorf("fit the cost of messages: sample %d is %d bytes in %v s", i, s.Bytes, s.Seconds)
-		}
-	}
-	typical := medians(samples)
-	if len(typical) < 2 {
-		return algorithm.Machine{}, fmt.Errorf("fit the cost of messages: samples of %d lengths, and two are needed", len(typical))
-	}
+func Fit(samples []Sample) (m algorithm.Machine, ok bool) {
 	// With u = 1/t and v = b/t, the sum of (alpha u + beta v - 1)^2 is to be least.
 	var u, v, uu, uv, vv float64
-	for _, s := range typical {
+	for _, s := range medians(samples) {
 		su, sv := 1/s.Seconds, float64(s.Bytes)/s.Seconds
 		u, v, uu, uv, vv = u+su, v+sv, uu+su*su, uv+su*sv, vv+sv*sv
 	}
 	det := uu*vv - uv*uv
-	m := algorithm.Machine{Alpha: (u*vv - v*uv) / det, Beta: (v*uu - u*uv) / det}
+	m = algorithm.Machine{Alpha: (u*vv - v*uv) / det, Beta: (v*uu - u*uv) / det}
 	switch { // the least that is not negative lies where the one that is negative is 0
 	case m.Alpha < 0:
 		m = algorithm.Machine{Beta: v / vv}
 	case m.Beta < 0:
 		m = algorithm.Machine{Alpha: u / uu}
 	}
-	if !finite(m.Alpha) || !finite(m.Beta) {
-		return algorithm.Machine{}, fmt.Errorf("fit the cost of messages: times from %v s to %v s are too far apart", typical[0].Seconds, typical[len(typical)-1].Seconds)
-	}
-	return m, nil
+	return m, finite(m.Alpha) && finite(m.Beta)
 }
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

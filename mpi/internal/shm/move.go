@@ -1,12 +1,7 @@
 package shm
 
-import "fmt"
-
 // Broadcast copies root's buf to the others. It goes directly wherever root's buffer is registered.
 func (n *Node) Broadcast(w Waiter, stamp Stamp, buf []byte, root int) error {
-	if err := n.checkRoot(root); err != nil {
-		return n.fail(err)
-	}
 	var ref uint64
 	var inline []byte
 	fits := len(buf) <= copyLimit
@@ -59,9 +54,6 @@ func (n *Node) broadcastStaged(w Waiter, buf []byte, root int) error {
 
 // AllGather fills all blocks of buf; each rank's own is there at the start. Block i is buf[at[i]:at[i+1]].
 func (n *Node) AllGather(w Waiter, stamp Stamp, buf []byte, at []int) error {
-	if err := n.checkBounds(buf, at); err != nil {
-		return n.fail(err)
-	}
 	longest := longestBlock(at)
 	fits := longest <= copyLimit
 	var inline []byte
@@ -113,9 +105,6 @@ func (n *Node) allGatherStaged(w Waiter, buf []byte, at []int, longest int) erro
 // AllToAll sends block i of in to rank i, where it becomes the block of this rank in out. in and out have the same length, a whole number
 // of equal blocks, and do not overlap.
 func (n *Node) AllToAll(w Waiter, stamp Stamp, out, in []byte) error {
-	if len(in)%len(n.ranks) != 0 || len(out) != len(in) {
-		return n.fail(fmt.Errorf("blocks of %d bytes for %d ranks, and %d bytes of room", len(in), len(n.ranks), len(out)))
-	}
 	fits := len(in) <= inlineSize
 	var inline []byte
 	if fits {
@@ -164,19 +153,6 @@ const copyLimit = 16 << 10
 // copyPiece is how much of a block is staged in a round: little of a short one, so that the ranks soon copy at
 // the same time, and more of a long one, for fewer waits.
 func copyPiece(length int) int { return roundUp(min(max(copyLimit, length/16), chunkSize)) }
-
-// checkBounds refuses bounds of blocks that are not one for each rank, in order, within buf.
-func (n *Node) checkBounds(buf []byte, at []int) error {
-	if len(at) != len(n.ranks)+1 {
-		return fmt.Errorf("%d bounds of blocks for %d ranks", len(at), len(n.ranks))
-	}
-	for i, end := range at {
-		if i > 0 && end < at[i-1] || i == 0 && end < 0 || end > len(buf) {
-			return fmt.Errorf("block bounds %v of %d bytes", at, len(buf))
-		}
-	}
-	return nil
-}
 
 // block is block i of buf. It ends where it does, for append cannot be meant.
 func block(buf []byte, at []int, i int) []byte { return buf[at[i]:at[i+1]:at[i+1]] }

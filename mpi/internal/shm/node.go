@@ -52,12 +52,9 @@ type rankState struct {
 	view []byte // its registered buffer
 }
 
-// NewNode makes rank's part. areas are the segments of all ranks, by rank: each made by its rank with
+// NewNode makes rank's part. areas are the segments of all ranks, by rank, no more than MaxRanks: each made by its rank with
 // AreaSize bytes, for this Node alone. They must stay open as long as the Node is used.
 func NewNode(rank int, areas []*Segment) (*Node, error) {
-	if len(areas) > MaxRanks || rank < 0 || rank >= len(areas) {
-		return nil, fmt.Errorf("rank %d in shared memory of %d", rank, len(areas))
-	}
 	n := &Node{rank: rank, ranks: make([]rankState, len(areas))}
 	for r, s := range areas {
 		a, err := newArea(s)
@@ -79,8 +76,8 @@ func NewNode(rank int, areas []*Segment) (*Node, error) {
 // Register makes a region known: memory of all ranks that calls may be given buffers from. segs are the
 // ranks' segments by rank; all ranks register the same ones in the same order, between the same two calls.
 func (n *Node) Register(segs []*Segment) error {
-	if len(segs) != len(n.ranks) || len(n.regions) == maxRegions {
-		return fmt.Errorf("register segments of %d ranks as region %d, in a group of %d", len(segs), len(n.regions), len(n.ranks))
+	if len(n.regions) == maxRegions {
+		return fmt.Errorf("register segments: there are %d regions already", maxRegions)
 	}
 	region := make([][]byte, len(segs))
 	for r, s := range segs {
@@ -216,11 +213,4 @@ func (n *Node) reached() bool {
 func (n *Node) fail(err error) error {
 	n.err = err
 	return err
-}
-
-func (n *Node) checkRoot(root int) error {
-	if root < 0 || root >= len(n.ranks) {
-		return fmt.Errorf("root %d in shared memory of %d", root, len(n.ranks))
-	}
-	return nil
 }

@@ -116,44 +116,9 @@ func TestStampsDiffer(t *testing.T) {
 	}
 }
 
-func TestNodeRefuses(t *testing.T) {
-	short := create(t, AreaSize-1)
-	if _, err := NewNode(0, []*Segment{short}); err == nil {
+func TestNodeRefusesAShortArea(t *testing.T) {
+	if _, err := NewNode(0, []*Segment{create(t, AreaSize-1)}); err == nil {
 		t.Error("a short area")
-	}
-	area := create(t, AreaSize)
-	for _, rank := range []int{-1, 1} {
-		if _, err := NewNode(rank, []*Segment{area}); err == nil {
-			t.Errorf("rank %d of 1", rank)
-		}
-	}
-	for what, call := range map[string]func(n *Node, w Waiter) error{
-		"a root below":       func(n *Node, w Waiter) error { return n.Reduce(w, Stamp{}, nil, -1, mixed) },
-		"a root beyond":      func(n *Node, w Waiter) error { return n.Broadcast(w, Stamp{}, nil, 1) },
-		"half an element":    func(n *Node, w Waiter) error { return n.AllReduce(w, Stamp{}, make([]byte, 6), mixed) },
-		"odd elements":       func(n *Node, w Waiter) error { return n.AllReduce(w, Stamp{}, nil, &Reduction{Size: 24}) },
-		"blocks of nobody":   func(n *Node, w Waiter) error { return n.AllGather(w, Stamp{}, nil, []int{0, 0, 0}) },
-		"a block before":     func(n *Node, w Waiter) error { return n.AllGather(w, Stamp{}, make([]byte, 8), []int{-4, 8}) },
-		"a block beyond":     func(n *Node, w Waiter) error { return n.AllGather(w, Stamp{}, make([]byte, 8), []int{0, 12}) },
-		"blocks in disorder": func(n *Node, w Waiter) error { return n.AllGather(w, Stamp{}, make([]byte, 8), []int{8, 4}) },
-		"a block of half": func(n *Node, w Waiter) error {
-			return n.ReduceScatter(w, Stamp{}, make([]byte, 6), make([]byte, 8), []int{0, 6}, mixed)
-		},
-		"a result of another": func(n *Node, w Waiter) error {
-			return n.ReduceScatter(w, Stamp{}, nil, make([]byte, 8), []int{0, 8}, mixed)
-		},
-		"more out than in": func(n *Node, w Waiter) error { return n.AllToAll(w, Stamp{}, make([]byte, 8), make([]byte, 4)) },
-	} {
-		n, err := NewNode(0, []*Segment{area})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := call(n, newWaiter(new(atomic.Bool))); err == nil {
-			t.Errorf("%s is let through", what)
-		}
-		if err := n.Register([]*Segment{area, area}); err == nil {
-			t.Error("segments of two ranks in a group of one")
-		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package shm
 
 import (
-	"fmt"
 	"math/bits"
 
 	"ddpbatch/mpi/internal/element"
@@ -14,17 +13,6 @@ type Reduction struct {
 	Size    int             // bytes of an element: a power of 2 up to 64
 }
 
-// check refuses element sizes that a cut between cache lines could cut, and buffers that end within one.
-func (r *Reduction) check(length int) error {
-	if r.Size <= 0 || line%r.Size != 0 {
-		return fmt.Errorf("elements of %d bytes", r.Size)
-	}
-	if length%r.Size != 0 {
-		return fmt.Errorf("%d bytes of elements of %d", length, r.Size)
-	}
-	return nil
-}
-
 // AllReduce combines the bufs of all ranks, in place.
 func (n *Node) AllReduce(w Waiter, stamp Stamp, buf []byte, r *Reduction) error {
 	return n.reduce(w, stamp, buf, everyone, r)
@@ -32,9 +20,6 @@ func (n *Node) AllReduce(w Waiter, stamp Stamp, buf []byte, r *Reduction) error 
 
 // Reduce leaves the result in root's buf. The others' are not changed.
 func (n *Node) Reduce(w Waiter, stamp Stamp, buf []byte, root int, r *Reduction) error {
-	if err := n.checkRoot(root); err != nil {
-		return n.fail(err)
-	}
 	return n.reduce(w, stamp, buf, root, r)
 }
 
@@ -42,9 +27,6 @@ func (n *Node) Reduce(w Waiter, stamp Stamp, buf []byte, root int, r *Reduction)
 const everyone = -1
 
 func (n *Node) reduce(w Waiter, stamp Stamp, buf []byte, root int, r *Reduction) error {
-	if err := r.check(len(buf)); err != nil {
-		return n.fail(err)
-	}
 	ref, fits := n.refOf(buf), len(buf) <= inlineSize
 	var inline []byte
 	c := chunks{buf: buf, p: len(n.ranks)}
@@ -218,9 +200,6 @@ func (n *Node) fetchResults(c *chunks, round int) {
 // ReduceScatter leaves block i of the result with rank i, in out, which has that block's length. in is
 // not changed; out does not overlap it.
 func (n *Node) ReduceScatter(w Waiter, stamp Stamp, out, in []byte, at []int, r *Reduction) error {
-	if err := n.checkScatter(out, in, at, r); err != nil {
-		return n.fail(err)
-	}
 	fits := len(in) <= inlineSize
 	var inline []byte
 	if fits {
@@ -250,21 +229,6 @@ func (n *Node) ReduceScatter(w Waiter, stamp Stamp, out, in []byte, at []int, r 
 	}
 	n.count(w, finished)
 	return n.await(w, finished, n.counts[finished])
-}
-
-func (n *Node) checkScatter(out, in []byte, at []int, r *Reduction) error {
-	if err := n.checkBounds(in, at); err != nil {
-		return err
-	}
-	for _, bound := range at {
-		if err := r.check(bound); err != nil {
-			return err
-		}
-	}
-	if own := block(in, at, n.rank); len(out) != len(own) {
-		return fmt.Errorf("a result of %d bytes for a block of %d", len(out), len(own))
-	}
-	return nil
 }
 
 func (n *Node) reduceScatterStaged(w Waiter, out, in []byte, at []int, r *Reduction) error {

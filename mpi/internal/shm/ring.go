@@ -27,8 +27,7 @@ type ringIndex struct {
 }
 
 // Ring is one side of a ring of bytes in shared memory: a queue with one writer
-// and one reader. The writer uses Write and Writable only, the reader Read and Readable
-// only; neither ever waits. Each side is for one goroutine.
+// and one reader. The writer uses Write only, the reader Read only; neither ever waits. Each side is for one goroutine.
 //
 // It is the queue of Lamport (1983), with each side's copy of the other's index (Giacomoni et al.,
 // FastForward, PPoPP 2008): a line moves between the cores only when the copy does not do. A capacity of
@@ -105,12 +104,6 @@ func (r *Ring) free(want int) (int, error) {
 	return len(r.data) - int(r.mine-read), nil
 }
 
-// Writable tells whether Write has something to do: room, or an error to report.
-func (r *Ring) Writable() bool {
-	free, err := r.free(1)
-	return free > 0 || err != nil
-}
-
 // Read takes up to len(buf) bytes, and returns how many. The error matches ErrCorrupt.
 func (r *Ring) Read(buf []byte) (int, error) {
 	done := 0
@@ -141,10 +134,4 @@ func (r *Ring) held(want int) (int, error) {
 	}
 	r.theirs = written
 	return int(written - r.mine), nil
-}
-
-// Readable tells whether Read has something to do: bytes, or an error to report.
-func (r *Ring) Readable() bool {
-	held, err := r.held(1)
-	return held > 0 || err != nil
 }

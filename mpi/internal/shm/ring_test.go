@@ -57,10 +57,10 @@ func TestRingAgainstQueue(t *testing.T) {
 				queue = queue[n:]
 			},
 			"": func(t *rapid.T) {
-				if got := reader.Readable(); got != (len(queue) > 0) {
+				if got := readable(reader); got != (len(queue) > 0) {
 					t.Fatalf("readable: %v with %d bytes", got, len(queue))
 				}
-				if got := writer.Writable(); got != (len(queue) < capacity) {
+				if got := writable(writer); got != (len(queue) < capacity) {
 					t.Fatalf("writable: %v with %d bytes", got, len(queue))
 				}
 			},
@@ -119,7 +119,7 @@ func FuzzRingHostile(f *testing.F) {
 				t.Fatalf("written %d after %d: read %d, %v", index, last, n, err)
 			}
 			if !want {
-				if !reader.Readable() {
+				if !readable(reader) {
 					t.Error("an error that nobody is told to fetch")
 				}
 				break
@@ -135,7 +135,7 @@ func FuzzRingHostile(f *testing.F) {
 		if (err == nil) != (first <= capacity) || n > capacity {
 			t.Errorf("read %d of %d: wrote %d, %v", first, capacity, n, err)
 		}
-		if !writer.Writable() && first > capacity {
+		if !writable(writer) && first > capacity {
 			t.Error("an error that nobody is told to fetch")
 		}
 	})

@@ -408,7 +408,7 @@ func (m *member) send(body []byte) error {
 		if h, body = h[cut:], body[n-cut:]; len(h)+len(body) == 0 {
 			return nil
 		}
-		if err := m.w.Await(m.sent.Writable); err != nil {
+		if err := m.w.Await(func() bool { return writable(m.sent) }); err != nil {
 			return err
 		}
 	}
@@ -418,7 +418,7 @@ func (m *member) receive(body []byte) error {
 	var head [ringHead]byte
 	for _, part := range [2][]byte{head[:], body} {
 		for len(part) > 0 {
-			if err := m.w.Await(m.got.Readable); err != nil {
+			if err := m.w.Await(func() bool { return readable(m.got) }); err != nil {
 				return err
 			}
 			n, err := m.got.Read(part)
@@ -429,4 +429,16 @@ func (m *member) receive(body []byte) error {
 		}
 	}
 	return nil
+}
+
+// writable tells whether Write has something to do: room, or an error to report.
+func writable(r *Ring) bool {
+	free, err := r.free(1)
+	return free > 0 || err != nil
+}
+
+// readable tells whether Read has something to do: bytes, or an error to report.
+func readable(r *Ring) bool {
+	held, err := r.held(1)
+	return held > 0 || err != nil
 }

@@ -1,6 +1,7 @@
 package device
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"regexp"
@@ -98,10 +99,7 @@ func (r Request) agentGPUs(p *Share, ids []string, name string) ([]string, error
 	if r.GPUs != "one" && !r.VirtualLocalRank {
 		return ids, nil
 	}
-	if name == "" {
-		name = visibleVariables[0]
-	}
-	p.Env = append(p.Env, name+"="+ids[r.LocalRank%len(ids)])
+	p.Env = append(p.Env, cmp.Or(name, visibleVariables[0])+"="+ids[r.LocalRank%len(ids)])
 	if r.VirtualLocalRank {
 		p.Env = append(p.Env, "LOCAL_RANK=0")
 	}

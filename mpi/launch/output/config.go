@@ -1,12 +1,15 @@
 package output
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 )
 
@@ -145,68 +148,35 @@ func Label(prefix string, w Worker) string {
 	return s
 }
 
-func expand(s string, w Worker) (string, error) {
-	var b strings.Builder
-	for {
-		text, rest, found := strings.Cut(s, "$")
-		b.WriteString(text)
-		if !found {
-			return b.String(), nil
-		}
-		if after, ok := strings.CutPrefix(rest, "$"); ok {
-			b.WriteByte('$')
-			s = after
-			continue
-		}
-		name, after, err := macro(rest)
-		if err != nil {
-			return "", fmt.Errorf("the prefix of log lines: %w", err)
-		}
-		value, ok := w.value(name)
-		if !ok {
-			return "", fmt.Errorf("the prefix of log lines: there is no ${%s}; there are ${host}, ${rank}, ${local_rank} and ${role_name}", name)
-		}
-		b.WriteString(value)
-		s = after
-	}
-}
+// macros matches each dollar, with what belongs to it.
+var macros = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$(?:\$|\{[^}]*\}|[A-Za-z_][A-Za-z_0-9]*|\{)?`) })
 
-// macro takes the name that follows a dollar off s.
-func macro(s string) (name, rest string, err error) {
-	if inner, ok := strings.CutPrefix(s, "{"); ok {
-		name, rest, ok = strings.Cut(inner, "}")
-		if !ok {
-			return "", "", errors.New("a ${ has no }")
+func expand(s string, w Worker) (expanded string, err error) {
+	values := map[string]string{
+		"host": printable(w.Host), "rank": strconv.Itoa(w.Rank), "local_rank": strconv.Itoa(w.LocalRank),
+		"role_name": printable(cmp.Or(w.Role, "default")),
+	}
+	expanded = macros().ReplaceAllStringFunc(s, func(found string) string {
+		name, braced := strings.CutPrefix(found[1:], "{")
+		if braced {
+			name = strings.TrimSuffix(name, "}")
 		}
-		return name, rest, nil
-	}
-	end := 0
-	for end < len(s) && (letter(s[end]) || end > 0 && '0' <= s[end] && s[end] <= '9') {
-		end++
-	}
-	if end == 0 {
-		return "", "", errors.New("a $ is followed by no name; a dollar itself is written $$")
-	}
-	return s[:end], s[end:], nil
-}
-
-func letter(c byte) bool { return c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
-
-func (w Worker) value(name string) (string, bool) {
-	switch name {
-	case "host":
-		return printable(w.Host), true
-	case "rank":
-		return strconv.Itoa(w.Rank), true
-	case "local_rank":
-		return strconv.Itoa(w.LocalRank), true
-	case "role_name":
-		if w.Role == "" {
-			return "default", true
+		value, known := values[name]
+		switch {
+		case found == "$$":
+			return "$"
+		case known || err != nil:
+			return value
+		case found == "${":
+			err = errors.New("the prefix of log lines: a ${ has no }")
+		case found == "$":
+			err = errors.New("the prefix of log lines: a $ is followed by no name; a dollar itself is written $$")
+		default:
+			err = fmt.Errorf("the prefix of log lines: there is no ${%s}; there are ${host}, ${rank}, ${local_rank} and ${role_name}", name)
 		}
-		return printable(w.Role), true
-	}
-	return "", false
+		return ""
+	})
+	return expanded, err
 }
 
 // printable is a name that does nothing to a terminal.
@@ -249,36 +219,18 @@ func ParseRanks(s string) ([]int, error) {
 			seen[rank] = true
 		}
 	}
-	ranks := make([]int, 0, len(seen))
-	for rank := range seen {
-		ranks = append(ranks, rank)
-	}
-	slices.Sort(ranks)
-	return ranks, nil
+	return slices.Sorted(maps.Keys(seen)), nil
 }
 
 // ParseFilters reads the value of torchrun's --duplicate-stdout-filters and --duplicate-stderr-filters: texts between commas, in
 // which two commas stand for one. An empty text, which every line holds, is left out.
 func ParseFilters(s string) []string {
+	const comma = "\x00" // stands for one in a text; no argument has a zero byte
 	var filters []string
-	var b strings.Builder
-	end := func() {
-		if b.Len() > 0 {
-			filters = append(filters, b.String())
-		}
-		b.Reset()
-	}
-	for i := 0; i < len(s); i++ {
-		switch {
-		case s[i] != ',':
-			b.WriteByte(s[i])
-		case i+1 < len(s) && s[i+1] == ',':
-			b.WriteByte(',')
-			i++
-		default:
-			end()
+	for text := range strings.SplitSeq(strings.ReplaceAll(s, ",,", comma), ",") {
+		if text != "" {
+			filters = append(filters, strings.ReplaceAll(text, comma, ","))
 		}
 	}
-	end()
 	return filters
 }

@@ -2,6 +2,7 @@ package output
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
@@ -47,11 +48,8 @@ func NewMux(cfg Config, to To, log *slog.Logger) (*Mux, error) {
 	if err := ParsePrefix(cfg.Prefix); err != nil {
 		return nil, err
 	}
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
 	var mu sync.Mutex
-	m := &Mux{cfg: cfg, log: log, out: console{&mu, to.Stdout}, errs: console{&mu, to.Stderr}}
+	m := &Mux{cfg: cfg, log: cmp.Or(log, slog.New(slog.DiscardHandler)), out: console{&mu, to.Stdout}, errs: console{&mu, to.Stderr}}
 	for i, want := range []struct {
 		path    string
 		filters []string
@@ -103,11 +101,7 @@ func (m *Mux) stream(w Worker, which Mode, path string) (*Stream, error) {
 		s.sinks = append(s.sinks, sink{lines.Writer{To: to, Label: Label(m.cfg.Prefix, w), Redraw: true}, "workers' output cannot be shown any more", nil})
 	}
 	if filtered != nil {
-		prefix := m.cfg.Prefix
-		if prefix == "" {
-			prefix = DefaultPrefix // else nobody could tell whose lines they are
-		}
-		label := Label(prefix, w)
+		label := Label(cmp.Or(m.cfg.Prefix, DefaultPrefix), w) // else nobody could tell whose lines they are
 		s.sinks = append(s.sinks, sink{
 			lines.Writer{To: &sieve{to: filtered, label: len(label)}, Label: label},
 			"the log of all ranks cannot be written any more", nil,
@@ -163,12 +157,7 @@ func openFiltered(path string, filters []string) (*filtered, error) {
 }
 
 func (f *filtered) holds(line []byte) bool {
-	for _, text := range f.texts {
-		if bytes.Contains(line, text) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.texts, func(text []byte) bool { return bytes.Contains(line, text) })
 }
 
 func (f *filtered) Write(p []byte) (int, error) {

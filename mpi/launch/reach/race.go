@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
 	"time"
 
+	"ddpbatch/internal/backoff"
 	"ddpbatch/internal/pause"
+	"ddpbatch/internal/text"
 	"ddpbatch/mpi/store"
 )
 
@@ -20,7 +21,7 @@ import (
 const HeadStart = 100 * time.Millisecond
 
 const (
-	firstPause    = 10 * time.Millisecond // before an address is tried once more, doubled each time: agent 0 may not listen yet
+	firstPause    = 10 * time.Millisecond // bounds of the pauses before an address is tried once more: agent 0 may not listen yet
 	lastPause     = 250 * time.Millisecond
 	strangerPause = 2 * time.Second // where somebody else answered, whose log has a line of it
 )
@@ -117,7 +118,7 @@ func (r *Race) wait(ctx context.Context, i int) bool {
 
 // try tells whether the race is over: address i is the first that was proved, or nothing else need be tried.
 func (r *Race) try(ctx context.Context, i int, prove func(context.Context, string) error) bool {
-	for gap := firstPause; ctx.Err() == nil; gap = min(2*gap, lastPause) {
+	for again := (backoff.Backoff{First: firstPause, Most: lastPause}); ctx.Err() == nil; {
 		begun := time.Now()
 		err := prove(ctx, r.addrs[i])
 		if ctx.Err() != nil && err != nil {
@@ -130,7 +131,7 @@ func (r *Race) try(ctx context.Context, i int, prove func(context.Context, strin
 		if first {
 			close(r.failed[i])
 		}
-		wait := gap/2 + rand.N(gap/2) // so that agents that began together do not go on together
+		wait := again.Next()
 		if store.Stranger(err) {
 			wait = strangerPause
 		}
@@ -169,8 +170,8 @@ type AgentTries struct {
 
 // Matrix tells a person who reached what: a line for each machine and address.
 func Matrix(rows []AgentTries) string {
-	var text strings.Builder
-	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	var b strings.Builder
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "FROM\tTO\tTRIES\tRESULT")
 	for _, row := range rows {
 		if len(row.Tries) == 0 {
@@ -188,18 +189,13 @@ func Matrix(rows []AgentTries) string {
 		}
 	}
 	_ = table.Flush() // to memory
-	return strings.TrimSuffix(text.String(), "\n")
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // word keeps what another machine said within its cell.
 func word(s string) string {
 	const longest = 200
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
+	s = text.Clean(strings.ToValidUTF8(s, "?"))
 	if len(s) > longest {
 		s = strings.ToValidUTF8(s[:longest], "") + "..."
 	}

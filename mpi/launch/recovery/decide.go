@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
 )
 
@@ -17,13 +18,6 @@ const (
 	Restart Action = "restart" // the agents start the workers again, within the job
 	Requeue Action = "requeue" // the batch script asks Slurm to start the job again
 	GiveUp  Action = "give-up" // nothing more happens by itself
-)
-
-// Exit codes with a meaning of ours.
-const (
-	ExitAgain   = 75  // of a worker: please start me again (EX_TEMPFAIL of sysexits.h); whether that was saved is the verdict's Saved
-	ExitNever   = 93  // of a worker: do not start me again
-	ExitTimeout = 124 // of an agent: a time limit of its own was over, as timeout(1)
 )
 
 // Decision is an Action, why, and what else is to be done.
@@ -53,7 +47,7 @@ func Decide(p Policy, history []rundir.Event, v rundir.Verdict, room bool, resta
 		return Decision{Action: GiveUp, Why: "the run was cancelled"}
 	}
 	life := lifeOf(p, history, v)
-	wish := v.Exit == ExitAgain
+	wish := v.Exit == exit.Requeue
 	if !wish && room && restarts < p.MaxRestarts && mendable(CauseOf(v)) {
 		if d, stuck := life.stuck(p, life.stepsKnown); stuck {
 			return d
@@ -77,8 +71,8 @@ func final(v rundir.Verdict) (Decision, bool) {
 	switch {
 	case v.Exit == 0 && Cause(v.Cause) == Done:
 		return Decision{Action: Finish, Why: "the run is done"}, true
-	case v.Exit == ExitNever:
-		return Decision{Action: GiveUp, Why: fmt.Sprintf("exit code %d forbids another attempt", ExitNever)}, true
+	case v.Exit == exit.Never:
+		return Decision{Action: GiveUp, Why: fmt.Sprintf("exit code %d forbids another attempt", exit.Never)}, true
 	case Cause(v.Cause) == Cancelled:
 		return Decision{Action: GiveUp, Why: "the run was cancelled"}, true
 	}
@@ -87,7 +81,7 @@ func final(v rundir.Verdict) (Decision, bool) {
 
 // mendable tells whether starting the workers again on the same nodes, or on those that are left, may help.
 func mendable(c Cause) bool {
-	switch c.Current() {
+	switch c {
 	case Crash, OOM, Hang, Node:
 		return true
 	}
@@ -139,7 +133,7 @@ func requeue(p Policy, life life, v rundir.Verdict, wish bool) Decision {
 	if d, stuck := life.stuck(p, true); stuck {
 		return d
 	}
-	most, used := p.budget(cause, wish), life.requeues[cause]
+	most, used := p.budget(cause), life.requeues[cause]
 	if used >= most {
 		return Decision{Action: GiveUp, Why: fmt.Sprintf("%s, and requeue.max.%s = %d is used up", causeText(v), cause, most)}
 	}
@@ -148,17 +142,6 @@ func requeue(p Policy, life life, v rundir.Verdict, wish bool) Decision {
 		why = fmt.Sprintf("%s of %d for this cause", why, most)
 	}
 	return Decision{Action: Requeue, Why: why, Cause: cause, Exclude: life.badNodes()}
-}
-
-// budget is Budget, but who wishes for a requeue may have it even where On does not name the cause.
-func (p Policy) budget(c Cause, wish bool) int {
-	if most, given := p.Max[c]; given {
-		return most
-	}
-	if wish && !p.Names(c) {
-		return c.Budget()
-	}
-	return p.Budget(c)
 }
 
 // notAsked says why a cause is not followed by a requeue, and what to write to have one.
@@ -259,7 +242,7 @@ func lifeOf(p Policy, history []rundir.Event, v rundir.Verdict) life {
 	for _, attempt := range order {
 		l.add(ends[attempt])
 	}
-	last := end{cause: CauseOf(v), saved: v.Saved, step: v.Step, nodes: nodesOf(v)}
+	last := end{cause: CauseOf(v), saved: v.Saved, step: v.Step, nodes: union(v.Nodes, v.Host)}
 	if at, ok := began[v.Attempt]; ok {
 		last.lived = v.Time.Sub(at)
 	}
@@ -269,23 +252,11 @@ func lifeOf(p Policy, history []rundir.Event, v rundir.Verdict) life {
 
 func endOf(e rundir.Event, began time.Time) end {
 	cause := Cause(e.Cause).Current()
-	found := end{cause: cause, saved: e.Saved, step: e.Step, nodes: e.Nodes}
-	if e.Node != "" && !slices.Contains(found.nodes, e.Node) {
-		found.nodes = append(slices.Clone(found.nodes), e.Node)
-	}
+	found := end{cause: cause, saved: e.Saved, step: e.Step, nodes: union(e.Nodes, e.Node)}
 	if !began.IsZero() {
 		found.lived = e.Time.Sub(began)
 	}
 	return found
-}
-
-// nodesOf are the nodes that v blames.
-func nodesOf(v rundir.Verdict) []string {
-	nodes := slices.Clone(v.Nodes)
-	if v.Host != "" && !slices.Contains(nodes, v.Host) {
-		nodes = append(nodes, v.Host)
-	}
-	return nodes
 }
 
 // add takes one more attempt's end into account.

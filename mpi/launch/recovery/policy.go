@@ -98,6 +98,11 @@ func (p Policy) Budget(c Cause) int {
 	if c != Saved && !p.Names(c) {
 		return 0
 	}
+	return p.budget(c)
+}
+
+// budget is Budget of a cause that On names, or that is requeued though it does not, as workers wish for that.
+func (p Policy) budget(c Cause) int {
 	if most, given := p.Max[c]; given {
 		return most
 	}
@@ -106,12 +111,7 @@ func (p Policy) Budget(c Cause) int {
 
 // Names tells whether the job is to be requeued after c.
 func (p Policy) Names(c Cause) bool {
-	for _, on := range p.On {
-		if on.Current() == c {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.On, func(on Cause) bool { return on.Current() == c })
 }
 
 // credit is how long an attempt must live to be believed that it got on, where nobody counts its steps. One that saved is believed

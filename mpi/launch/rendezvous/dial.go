@@ -130,7 +130,6 @@ type dialer struct {
 
 	lookup    func(ctx context.Context, network, host string) ([]netip.Addr, error)             // net.Resolver's
 	connectTo func(ctx context.Context, addr string, c store.DialConfig) (*store.Client, error) // store.Connect, but in tests of policies
-	giveUp    context.CancelCauseFunc                                                           // ends the race
 
 	mu          sync.Mutex
 	savedPortAt string                // the address that leftAddr stood for last; "": none

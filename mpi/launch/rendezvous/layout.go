@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"ddpbatch/internal/pause"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/store"
 )
@@ -287,11 +288,7 @@ func (r *Rendezvous) findDeadline(ctx context.Context) func() time.Time {
 		found <- deadline
 	})
 	return func() time.Time {
-		select {
-		case deadline := <-found:
-			return deadline
-		case <-time.After(deadlineWait):
-			return time.Time{}
-		}
+		deadline, _ := pause.Await(found, deadlineWait)
+		return deadline
 	}
 }

@@ -25,8 +25,7 @@ const connectionEnded = "its connection ended"
 
 // LostOr is err, or that agent 0 is lost where its connection ended.
 func (r *Rendezvous) LostOr(err error) error {
-	var lost *store.LostError
-	if errors.As(err, &lost) || r.hasGivenUp() {
+	if _, lost := errors.AsType[*store.LostError](err); lost || r.hasGivenUp() {
 		return fmt.Errorf("%w: %w", r.Agent0Lost(), err)
 	}
 	return err

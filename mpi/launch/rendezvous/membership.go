@@ -369,33 +369,24 @@ func (r *Rendezvous) WhyLost(p *Participant) string {
 	return p.why
 }
 
-// StoodStill tells whether this agent, agent 0, stood still shortly before it lost one of a round's; an older standstill, as when the
-// whole job was suspended, has nothing to do with it.
+// StoodStill tells whether this agent, agent 0, stood still just before it lost one of a round's, or about then; an older standstill, as
+// when the whole job was suspended, has nothing to do with it.
 func (r *Rendezvous) StoodStill(l *Layout) bool {
-	return r.membership.stood(l.Participants, r.stoodStillAt.Load())
-}
-
-// SilentHosts lists the nodes of a round, less agent 0's own, whose agents were lost without their connection's having ended.
-func (r *Rendezvous) SilentHosts(l *Layout) []string {
-	return r.membership.silent(l.Participants, r.cfg.Host)
-}
-
-// stood tells whether this agent stood still just before it lost one of the participants, or about then at, which may be nil.
-func (r *membership) stood(participants []*Participant, at *time.Time) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.ContainsFunc(participants, func(p *Participant) bool {
+	r.membership.mu.Lock()
+	defer r.membership.mu.Unlock()
+	at := r.stoodStillAt.Load()
+	return slices.ContainsFunc(l.Participants, func(p *Participant) bool {
 		return !p.lostAt.IsZero() &&
 			(!p.watched.IsZero() && p.lostAt.Sub(p.watched) >= Standstill || at != nil && p.lostAt.Sub(*at).Abs() <= 2*Standstill)
 	})
 }
 
-// silent lists the nodes, less own, whose agents were lost without their connection's having ended.
-func (r *membership) silent(participants []*Participant, own string) (hosts []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, p := range participants {
-		if p.isGone() && p.why == silence && p.Host != own {
+// SilentHosts lists the nodes of a round, less agent 0's own, whose agents were lost without their connection's having ended.
+func (r *Rendezvous) SilentHosts(l *Layout) (hosts []string) {
+	r.membership.mu.Lock()
+	defer r.membership.mu.Unlock()
+	for _, p := range l.Participants {
+		if p.isGone() && p.why == silence && p.Host != r.cfg.Host {
 			hosts = append(hosts, p.Host)
 		}
 	}

@@ -106,7 +106,7 @@ func newRoom(t *testing.T, ctx context.Context, c Config) (_ *room, opened <-cha
 			err = r.begin(ctx, 1, time.Time{})
 		}
 		if err != nil {
-			r.rejectAll(err)
+			r.closeAdmission(assignment{Rejected: RejectionOf(err)})
 		}
 		ended <- err
 	}()

@@ -168,15 +168,10 @@ func takePortBy(claim claimer, hosts []string, ports []int) (net.Listener, io.Cl
 	}
 	if errors.Is(last, errClaimed) && slices.Contains(ports, 0) {
 		l, err := listenOn(hosts, 0)
-		return l, noClaim{}, err
+		return l, io.NopCloser(nil), err
 	}
 	return nil, nil, fmt.Errorf("none of %d ports can be used: %w", len(ports), last)
 }
-
-// noClaim stands in the place of a claim.
-type noClaim struct{}
-
-func (noClaim) Close() error { return nil }
 
 func (claim claimer) listen(hosts []string, port int) (l net.Listener, claimed io.Closer, err error) {
 	if port == 0 {

@@ -148,27 +148,23 @@ func serveRendezvous(ctx context.Context, c Config, n localNetwork, l net.Listen
 	finding, stop := context.WithCancel(ctx)
 	defer stop()
 	deadline := r.findDeadline(finding)
-	err := r.assemble(ctx, portOf(l))
+	var err error
+	if c.Exchange != nil {
+		err = r.publishOffer(ctx, portOf(l))
+	}
+	if err == nil {
+		err = r.gather(ctx)
+	}
 	if err == nil {
 		err = r.begin(ctx, c.Attempt, deadline())
 	}
 	if err != nil {
-		r.rejectAll(err)
+		r.closeAdmission(assignment{Rejected: RejectionOf(err)})
 		stop()
 		return nil, errors.Join(err, r.Close())
 	}
 	c.Log.Info("all agents met", "agents", len(r.First.Members), "world", r.First.World, "port", portOf(l))
 	return r, nil
-}
-
-// assemble has those come that the run begins with; or they hear why agent 0 cannot take part.
-func (r *Rendezvous) assemble(ctx context.Context, port int) error {
-	if r.cfg.Exchange != nil {
-		if err := r.publishOffer(ctx, port); err != nil {
-			return err
-		}
-	}
-	return r.gather(ctx)
 }
 
 // gather waits until every agent has come, or enough of them and the last call is over.
@@ -301,18 +297,12 @@ func (r *Rendezvous) begin(ctx context.Context, attempt int, deadline time.Time)
 	return r.Publish(ctx, l)
 }
 
-// rejectAll tells every agent that is there why the run cannot begin, and gives
-// them a moment to read it.
-func (r *Rendezvous) rejectAll(err error) {
-	r.closeAdmission(assignment{Rejected: RejectionOf(err)})
-}
-
 // Finish tells everybody who is here, and who still comes, that there is no other round.
 func (r *Rendezvous) Finish(v rundir.Verdict) {
 	r.closeAdmission(assignment{Over: &LastWord{Verdict: v}})
 }
 
-// closeAdmission gives everybody who is here, and who still comes, the last word.
+// closeAdmission gives everybody who is here, and who still comes, the last word, and a moment to read it.
 func (r *Rendezvous) closeAdmission(answer assignment) {
 	for _, p := range r.membership.close(answer) {
 		r.assign(p, answer)

@@ -16,7 +16,7 @@ import (
 func workerEnviron(r *round, p rendezvous.Ranks, devices device.Share, files workerFiles) []string {
 	c := r.cfg
 	own := torchVariables(c, p, r.layout.MasterPort)
-	own = append(own, ddpbatchVariables(r, p, devices, files)...)
+	own = append(own, ddpbatchVariables(r, devices, files)...)
 	own = append(own, slurmVariables(c, p)...)
 	own = withDevices(own, devices)
 	drop := make(map[string]bool)
@@ -102,7 +102,7 @@ func torchVariables(c Config, p rendezvous.Ranks, masterPort int) []variable {
 
 // ddpbatchVariables are ddpbatch's own (docs/cli.md, "run"), and torchrun's error file, which lies with
 // the logs. The secret, and where to use it, are for ddpbatch's own workers only.
-func ddpbatchVariables(r *round, p rendezvous.Ranks, devices device.Share, files workerFiles) []variable {
+func ddpbatchVariables(r *round, devices device.Share, files workerFiles) []variable {
 	c := r.cfg
 	var runDir, deadline string
 	if c.RunDir != nil {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"ddpbatch/internal/pause"
 	"ddpbatch/internal/vfs"
 	"ddpbatch/mpi/launch/output"
 	"ddpbatch/mpi/launch/rendezvous"
@@ -349,15 +350,11 @@ func CallFS[T any](what string, do func() (T, error)) (T, error) {
 		value, err := do()
 		got <- answer{value, err}
 	}()
-	timer := time.NewTimer(answerLimit)
-	defer timer.Stop()
-	select {
-	case a := <-got:
-		return a.value, a.err
-	case <-timer.C:
-		var none T
-		return none, fmt.Errorf("%s: the file system has not answered for %v", what, answerLimit)
+	a, came := pause.Await(got, answerLimit)
+	if !came {
+		a.err = fmt.Errorf("%s: the file system has not answered for %v", what, answerLimit)
 	}
+	return a.value, a.err
 }
 
 // DoFS is answered for what has no result.

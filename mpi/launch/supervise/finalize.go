@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch/blame"
 	"ddpbatch/mpi/launch/rendezvous"
@@ -226,7 +227,7 @@ func (s *Supervisor) othersVerdict(v rundir.Verdict) (rundir.Verdict, bool) {
 	}
 	mine := v
 	v.Cause, v.Host, v.Nodes, v.Signal, v.Message, v.Report = said.Cause, said.Host, said.Nodes, said.Signal, said.Message, said.Report
-	if mine.Exit == exitNoRequeue { // see forbidRestart
+	if mine.Exit == exit.Never { // see forbidRestart
 		v.Message += " (" + mine.Message + ")"
 	} else {
 		v.Exit, v.Requeue = said.Exit, said.Requeue

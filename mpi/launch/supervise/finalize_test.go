@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch/rendezvous"
 )
@@ -96,7 +97,7 @@ func TestOthersHaveGivenAgent0Up(t *testing.T) {
 // The others' word is why the run ended. How agent 0's own workers did, and that one of them forbids another attempt, is agent 0's to say.
 func TestGivenUpKeepsTheAccount(t *testing.T) {
 	said := rundir.Verdict{
-		Attempt: 1, Cause: causeNode, FirstRank: -1, Host: "n1", Nodes: []string{"n1"}, Exit: exitFailed, Requeue: true, Message: "agent 0 on n1 was lost", Report: "told",
+		Attempt: 1, Cause: causeNode, FirstRank: -1, Host: "n1", Nodes: []string{"n1"}, Exit: exit.Failed, Requeue: true, Message: "agent 0 on n1 was lost", Report: "told",
 	}
 	mine := rundir.Verdict{
 		Attempt: 1, Cause: causeCancelled, FirstRank: 2, Host: "n1", Signal: 15, Exit: 143, Round: 3, OOM: true, Message: "mine",
@@ -113,7 +114,7 @@ func TestGivenUpKeepsTheAccount(t *testing.T) {
 		t.Errorf("became %+v, want %+v", got, want)
 	}
 
-	mine.Exit, want.Exit, want.Requeue = exitNoRequeue, exitNoRequeue, false
+	mine.Exit, want.Exit, want.Requeue = exit.Never, exit.Never, false
 	want.Message = "agent 0 on n1 was lost (mine)"
 	if got, ok := s.othersVerdict(mine); !ok || !sameVerdict(got, want) {
 		t.Errorf("with a rank that forbids another attempt it became %+v, want %+v", got, want)
@@ -126,7 +127,7 @@ func TestStuckAfterASleep(t *testing.T) {
 	l := &rendezvous.Layout{
 		Members: []rendezvous.Member{{Host: "n1"}, {Index: 1, Host: "n2"}}, Participants: []*rendezvous.Participant{{Index: 1, Host: "n2"}},
 	}
-	s := &Supervisor{cfg: one(nil), round: &round{rdzv: m, layout: l}, reports: map[int]endsReport{1: {Host: "n2", Stuck: 3}}}
+	s := &Supervisor{cfg: one(nil), round: &round{rdzv: m, layout: l}, reports: map[int]endsReport{1: {Stuck: 3}}}
 	if got := s.markNodes(rundir.Verdict{Cause: causeCrash}); !slices.Equal(got.Nodes, []string{"n2"}) || !slices.Equal(m.dismissed, got.Nodes) {
 		t.Errorf("blames %q, and goes on without %q, want n2", got.Nodes, m.dismissed)
 	}
@@ -137,11 +138,11 @@ func TestLastWordWithoutAgent0(t *testing.T) {
 	dir := newRunDir(t)
 	c := one(dir)
 	c.Index = 1
-	s := &Supervisor{cfg: c, outcome: &rundir.Verdict{Attempt: c.Attempt, FirstRank: 1, Cause: causeStopped, Exit: exitRequeue, Requeue: true, Saved: true}}
+	s := &Supervisor{cfg: c, outcome: &rundir.Verdict{Attempt: c.Attempt, FirstRank: 1, Cause: causeStopped, Exit: exit.Requeue, Requeue: true, Saved: true}}
 	if v, next, err := s.ReceivedVerdict(); err != nil || next || v.Cause != causeStopped {
 		t.Errorf("ended with %+v, %v, %v", v, next, err)
 	}
-	if v, err := dir.Verdict(c.Attempt); err != nil || v.Saved || !v.Requeue || v.Exit != exitRequeue {
+	if v, err := dir.Verdict(c.Attempt); err != nil || v.Saved || !v.Requeue || v.Exit != exit.Requeue {
 		t.Errorf("on disk is %+v, %v", v, err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch/blame"
 	"ddpbatch/mpi/launch/rendezvous"
@@ -130,7 +131,7 @@ func (c Config) hangOutcome(h *hang, now time.Time) rundir.Verdict {
 	if first.Beats {
 		signs = "no heartbeat, though there was one before"
 	}
-	v := c.Verdict(causeHang, exitFailed, fmt.Sprintf("%s %sgave no sign of life for %v (%s)%s", who, stopped, span(now.Sub(h.since())), signs, h.standing()))
+	v := c.Verdict(causeHang, exit.Failed, fmt.Sprintf("%s %sgave no sign of life for %v (%s)%s", who, stopped, span(now.Sub(h.since())), signs, h.standing()))
 	if h.hasEvidence() {
 		v.Host = h.host()
 	}

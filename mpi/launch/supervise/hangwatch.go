@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"ddpbatch/internal/pause"
 	"ddpbatch/internal/proc"
 	"ddpbatch/mpi/launch/rendezvous"
 	"ddpbatch/mpi/launch/watch"
@@ -215,12 +216,8 @@ func (h *heartbeats) look() []time.Time {
 			answers <- unknown(before)
 		}()
 	}
-	timer := time.NewTimer(heartbeatWait)
-	defer timer.Stop()
-	select {
-	case h.seen = <-h.answers:
-		h.answers = nil
-	case <-timer.C:
+	if seen, came := pause.Await(h.answers, heartbeatWait); came {
+		h.seen, h.answers = seen, nil
 	}
 	return h.seen
 }

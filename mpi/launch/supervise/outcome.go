@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch/recovery"
 	"ddpbatch/mpi/launch/rendezvous"
@@ -25,31 +26,23 @@ const (
 	causeTimeout   = string(recovery.Timeout)   // the caller's deadline passed
 )
 
-// Exit codes with a meaning of their own (docs/cli.md).
+// Exit codes as those of sh(1).
 const (
-	exitFailed        = 1
-	exitUsage         = 2
-	exitRequeue       = recovery.ExitAgain
-	exitNoRequeue     = recovery.ExitNever
-	exitTimeout       = recovery.ExitTimeout
-	exitNotExecutable = 126 // as sh(1)
-	exitNotFound      = 127 // as sh(1)
-	exitSignal        = 128 // plus the signal's number, as sh(1)
+	exitNotExecutable = 126
+	exitNotFound      = 127
+	exitSignal        = 128 // plus the signal's number
 )
 
 // The outcome of a run is the first thing that anybody sets it to: a failure, a
 // stop, or, when every worker is done, agent 0's "done". It is a verdict that
 // is not on disk yet.
 
-func (c Config) Verdict(cause string, exit int, message string) rundir.Verdict {
+func (c Config) Verdict(cause string, code int, message string) rundir.Verdict {
 	return rundir.Verdict{
 		Attempt: c.Attempt, JobID: c.JobID, Cause: cause, FirstRank: -1,
-		Exit: exit, Message: message, Time: now(),
+		Exit: code, Message: message, Time: time.Now().Round(0), // without its monotonic part, which does not travel
 	}
 }
-
-// now is the time without its monotonic part, which does not travel.
-func now() time.Time { return time.Now().Round(0) }
 
 func (c Config) doneOutcome(world int) rundir.Verdict {
 	if world == 1 {
@@ -65,18 +58,18 @@ func (c Config) exitOutcome(w *worker) (rundir.Verdict, bool) {
 
 // endOutcome makes the verdict of a rank on c.Host that ended badly; it returns false if the rank did not. log is the file with the
 // rank's last words; "": none.
-func (c Config) endOutcome(rank, exit int, signal syscall.Signal, log string) (rundir.Verdict, bool) {
+func (c Config) endOutcome(rank, code int, signal syscall.Signal, log string) (rundir.Verdict, bool) {
 	var v rundir.Verdict
 	who := fmt.Sprintf("rank %d on %s", rank, c.Host)
 	switch {
 	case signal != 0:
 		v = c.Verdict(causeCrash, exitSignal+int(signal), fmt.Sprintf("%s was killed by %s", who, rendezvous.SignalName(signal)))
 		v.Signal = int(signal)
-	case exit == exitRequeue:
-		v = c.Verdict(causeStopped, exitRequeue, fmt.Sprintf("%s stopped and asks to be started again (exit code %d)", who, exit))
+	case code == exit.Requeue:
+		v = c.Verdict(causeStopped, exit.Requeue, fmt.Sprintf("%s stopped and asks to be started again (exit code %d)", who, code))
 		v.Requeue, v.Saved = true, true
-	case exit != 0:
-		v = c.Verdict(causeCrash, exit, fmt.Sprintf("%s exited with code %d", who, exit))
+	case code != 0:
+		v = c.Verdict(causeCrash, code, fmt.Sprintf("%s exited with code %d", who, code))
 	default:
 		return v, false
 	}
@@ -89,12 +82,11 @@ func (c Config) endOutcome(rank, exit int, signal syscall.Signal, log string) (r
 
 // startOutcome says why a rank could not be started.
 func (c Config) startOutcome(rank int, err error) rundir.Verdict {
-	exit := exitFailed
-	var start *startError
-	if errors.As(err, &start) {
-		exit = start.exit
+	code := exit.Failed
+	if start, ok := errors.AsType[*startError](err); ok {
+		code = start.exit
 	}
-	v := c.Verdict(causeStart, exit, fmt.Sprintf("rank %d on %s was not started: %v", rank, c.Host, err))
+	v := c.Verdict(causeStart, code, fmt.Sprintf("rank %d on %s was not started: %v", rank, c.Host, err))
 	v.FirstRank, v.Host = rank, c.Host
 	return v
 }
@@ -104,7 +96,7 @@ func (c Config) startOutcome(rank int, err error) rundir.Verdict {
 func (c Config) interruptedOutcome(ctx context.Context) rundir.Verdict {
 	var v rundir.Verdict
 	if cause := context.Cause(ctx); errors.Is(cause, context.DeadlineExceeded) {
-		v = c.Verdict(causeTimeout, exitTimeout, fmt.Sprintf("the agent on %s stopped the run: its time was over", c.Host))
+		v = c.Verdict(causeTimeout, exit.Timeout, fmt.Sprintf("the agent on %s stopped the run: its time was over", c.Host))
 	} else {
 		sig := stopSignal(ctx)
 		v = c.Verdict(causeCancelled, exitSignal+int(sig), fmt.Sprintf("the agent on %s was told to stop by %s", c.Host, rendezvous.SignalName(sig)))
@@ -116,7 +108,7 @@ func (c Config) interruptedOutcome(ctx context.Context) rundir.Verdict {
 
 // lostOutcome says that another agent is lost.
 func (c Config) lostOutcome(lost *rendezvous.LostError) rundir.Verdict {
-	v := c.Verdict(causeNode, exitFailed, lost.Error())
+	v := c.Verdict(causeNode, exit.Failed, lost.Error())
 	v.Host, v.Nodes = lost.Host, []string{lost.Host}
 	return v
 }
@@ -136,8 +128,7 @@ func mayBeSignalled(v rundir.Verdict) bool {
 // stopSignal is the signal that an ended context stands for: TERM where the
 // cause does not say.
 func stopSignal(ctx context.Context) syscall.Signal {
-	var signal rendezvous.SignalError
-	if errors.As(context.Cause(ctx), &signal) {
+	if signal, ok := errors.AsType[rendezvous.SignalError](context.Cause(ctx)); ok {
 		return signal.Sig
 	}
 	return syscall.SIGTERM

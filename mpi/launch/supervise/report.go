@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/proc"
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
@@ -25,7 +26,6 @@ const (
 
 // endsReport is an agent's account of its workers when they are gone.
 type endsReport struct {
-	Host   string        `json:"host"`
 	Deaths []blame.Death `json:"deaths,omitempty"` // of those that have ended, well or not; Ended is before the report, and negative
 	Stuck  int           `json:"stuck,omitempty"`  // processes that even KILL did not end
 	Stacks []stacks      `json:"stacks,omitempty"` // of workers that hung
@@ -33,16 +33,14 @@ type endsReport struct {
 
 // report accounts for this agent's workers, and those of their processes that are left.
 func (s *Supervisor) report(left int) endsReport {
-	r := endsReport{Host: s.cfg.Host, Stuck: left, Stacks: s.stacks}
+	r := endsReport{Stuck: left, Stacks: s.stacks}
 	memory := s.memory()
 	for _, w := range s.workers {
 		switch {
 		case w.ended.IsZero():
 			r.Stuck++
 		case w.exit == 0 && w.signal == 0: // its words are of no use
-			r.Deaths = append(r.Deaths, blame.Death{
-				Rank: w.ranks.Rank, LocalRank: w.ranks.LocalRank, Host: s.cfg.Host, Ended: -time.Since(w.ended), Stopping: w.followed,
-			})
+			r.Deaths = append(r.Deaths, blame.Death{Rank: w.ranks.Rank, Host: s.cfg.Host, Ended: -time.Since(w.ended), Stopping: w.followed})
 		default:
 			r.Deaths = append(r.Deaths, s.death(w, memory))
 		}
@@ -56,7 +54,7 @@ func (s *Supervisor) AllEnded() bool { return s.reports[0].Stuck == 0 }
 // death is what is known on its own node of the end of a worker that did not end well.
 func (s *Supervisor) death(w *worker, memory proc.OutOfMemory) blame.Death {
 	d := blame.Death{
-		Rank: w.ranks.Rank, LocalRank: w.ranks.LocalRank, Host: s.cfg.Host,
+		Rank: w.ranks.Rank, Host: s.cfg.Host,
 		Exit: w.exit, Signal: int(w.signal), Ended: -time.Since(w.ended), Stopping: w.followed, LogPath: w.lastLog(),
 		Tail: w.words,
 	}
@@ -161,7 +159,7 @@ func (s *Supervisor) accountInterrupted(v rundir.Verdict, deaths []blame.Death, 
 	case all.saved > 0 && len(all.killed) > 0:
 		v.Message += "; " + wereKilled(all.killed) + ", so the run has not saved"
 	case all.saved > 0:
-		v.Saved, v.Exit, v.Requeue = true, exitRequeue, true
+		v.Saved, v.Exit, v.Requeue = true, exit.Requeue, true
 	case all.clean == world:
 		v.Saved = true
 		if v.Signal == int(syscall.SIGTERM) { // 0 means finished, after a warning too; Ctrl-C is a person's word
@@ -183,7 +181,7 @@ func countEnds(deaths []blame.Death) (e endCounts) {
 		switch {
 		case d.Signal == 0 && d.Exit == 0:
 			e.clean++
-		case d.Signal == 0 && d.Exit == exitRequeue:
+		case d.Signal == 0 && d.Exit == exit.Requeue:
 			e.saved++
 		case d.Stopping && d.Signal == int(syscall.SIGKILL):
 			e.killed = append(e.killed, d.Rank)
@@ -201,12 +199,12 @@ func wereKilled(ranks []int) string {
 
 // forbidRestart has the run end for good where a rank asks for that, whatever the others say.
 func forbidRestart(v rundir.Verdict, deaths []blame.Death) rundir.Verdict {
-	at := slices.IndexFunc(deaths, func(d blame.Death) bool { return d.Signal == 0 && d.Exit == exitNoRequeue })
-	if at < 0 || v.Exit == exitNoRequeue {
+	at := slices.IndexFunc(deaths, func(d blame.Death) bool { return d.Signal == 0 && d.Exit == exit.Never })
+	if at < 0 || v.Exit == exit.Never {
 		return v
 	}
-	v.Exit, v.Requeue = exitNoRequeue, false
-	v.Message += fmt.Sprintf("; rank %d on %s exited with code %d, which forbids another attempt", deaths[at].Rank, deaths[at].Host, exitNoRequeue)
+	v.Exit, v.Requeue = exit.Never, false
+	v.Message += fmt.Sprintf("; rank %d on %s exited with code %d, which forbids another attempt", deaths[at].Rank, deaths[at].Host, exit.Never)
 	return v
 }
 

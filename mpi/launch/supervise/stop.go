@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/proc"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch/blame"
@@ -25,7 +26,7 @@ func (s *Supervisor) workerEnded(ctx context.Context, w *worker) {
 		// The worker, or the program that it runs as a shell, had a handler when this agent looked, and had none when the signal came. So it
 		// was ending: Python removes its handlers when it finalizes. Its exit code is lost. The next attempt goes on from what it saved.
 		s.cfg.Log.Warn("a worker took back its handler as it was warned, and died of the signal: taken for exit code 75", "rank", w.ranks.Rank)
-		w.exit, w.signal = exitRequeue, 0
+		w.exit, w.signal = exit.Requeue, 0
 	}
 	s.cfg.Log.Debug("worker ended", "rank", w.ranks.Rank, "exit", w.exit, "signal", int(w.signal))
 	v, bad := s.cfg.exitOutcome(w)
@@ -207,9 +208,10 @@ func (s *Supervisor) advance(to stopStage, sig syscall.Signal) {
 	}
 }
 
+// send signals every worker's process group, unless the worker is over.
 func (s *Supervisor) send(sig syscall.Signal) {
 	for _, w := range s.workers {
-		w.send(sig)
+		_ = w.process.Signal(sig) // the signals are valid, and the group is ours or gone
 	}
 }
 

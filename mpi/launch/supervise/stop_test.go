@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch/rendezvous"
 )
@@ -130,7 +131,7 @@ func TestTermGrace(t *testing.T) {
 // What agent 0 puts on disk before its workers have ended: Slurm may kill it by then, and nobody else's word is to stand but that of those that had
 // given it up.
 func TestEarlyWord(t *testing.T) {
-	lost := rundir.Verdict{Cause: causeNode, Host: "n1", Nodes: []string{"n1"}, Exit: exitFailed, Message: "theirs"} // agent 0 is on n1
+	lost := rundir.Verdict{Cause: causeNode, Host: "n1", Nodes: []string{"n1"}, Exit: exit.Failed, Message: "theirs"} // agent 0 is on n1
 	for _, test := range []struct {
 		name string
 		mine rundir.Verdict
@@ -139,11 +140,11 @@ func TestEarlyWord(t *testing.T) {
 	}{
 		{"nobody said", rundir.Verdict{Cause: causeCancelled, Signal: 15, Exit: 143}, nil, "mine"},
 		{"given up, and woken up to be ended", rundir.Verdict{Cause: causeCancelled, Signal: 15, Exit: 143}, &lost, "theirs"},
-		{"the other one was cut off", rundir.Verdict{Cause: causeNode, Host: "n2", Exit: exitFailed}, &lost, "mine"},
+		{"the other one was cut off", rundir.Verdict{Cause: causeNode, Host: "n2", Exit: exit.Failed}, &lost, "mine"},
 		{"a crash", rundir.Verdict{Cause: causeCrash, Exit: 3}, &lost, "mine"},
 		{"all were told to end", rundir.Verdict{Cause: causeCancelled, Signal: 15, Exit: 143}, &rundir.Verdict{Cause: causeCancelled, Host: "n2", Message: "theirs"}, "mine"},
 		{"they lost another one", rundir.Verdict{Cause: causeCancelled, Signal: 15, Exit: 143}, &rundir.Verdict{Cause: causeNode, Host: "n3", Message: "theirs"}, "mine"},
-		{"the first rank has saved", rundir.Verdict{Cause: causeStopped, Exit: exitRequeue, Requeue: true, Saved: true}, nil, "mine"},
+		{"the first rank has saved", rundir.Verdict{Cause: causeStopped, Exit: exit.Requeue, Requeue: true, Saved: true}, nil, "mine"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := one(newRunDir(t))

@@ -198,8 +198,8 @@ func (s *Supervisor) forward() {
 		if w.warned || !w.ended.IsZero() {
 			continue
 		}
-		var err error
-		if w.warned, err = w.warn(s.cfg.WarnSignal); err != nil {
+		warned, err := w.process.Warn(s.cfg.WarnSignal)
+		if w.warned = warned > 0; err != nil {
 			s.cfg.Log.Warn("a worker cannot be warned by a signal", "rank", w.ranks.Rank, "error", err)
 		}
 		waiting = waiting || !w.warned

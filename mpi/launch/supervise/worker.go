@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/proc"
 	"ddpbatch/mpi/launch/device"
 	"ddpbatch/mpi/launch/output"
@@ -73,11 +75,6 @@ func (w *worker) start(guard *proc.Guard, ended func(*worker)) error {
 	return nil
 }
 
-// send signals the worker's process group, unless the worker is over.
-func (w *worker) send(sig syscall.Signal) {
-	_ = w.process.Signal(sig) // the signals are valid, and the group is ours or gone
-}
-
 const (
 	// otherWords is how long the end of a worker waits for other processes that hold its pipe: one of its children may tell what it failed of.
 	otherWords = 100 * time.Millisecond
@@ -107,12 +104,6 @@ func (w *worker) readOut() {
 	}
 }
 
-// warn signals those of the worker's processes that have a handler; false where none has.
-func (w *worker) warn(sig syscall.Signal) (bool, error) {
-	warned, err := w.process.Warn(sig)
-	return warned > 0, err
-}
-
 // newWorker makes a worker ready to start.
 func (r *round) newWorker(p rendezvous.Ranks, path string, devices device.Share, to *output.Mux) (*worker, error) {
 	c := r.cfg
@@ -137,7 +128,7 @@ var localRankMacro = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCo
 
 // commandOf is the command of one worker: its name, and its arguments with the macro replaced.
 func (c Config) commandOf(p rendezvous.Ranks) []string {
-	command := append([]string(nil), c.Command...)
+	command := slices.Clone(c.Command)
 	rank := strconv.Itoa(p.LocalRank)
 	for i := 1; i < len(command); i++ {
 		command[i] = localRankMacro().ReplaceAllStringFunc(command[i], func(found string) string {
@@ -170,7 +161,7 @@ func (c Config) findCommand() (string, error) {
 			err = unix.ENOTDIR
 		}
 		if err != nil {
-			return "", &startError{exitFailed, fmt.Errorf("the working directory %s cannot be used: %w", c.Dir, err)}
+			return "", &startError{exit.Failed, fmt.Errorf("the working directory %s cannot be used: %w", c.Dir, err)}
 		}
 	}
 	return lookPath(c.Command[0], c.Dir, c.Env)
@@ -189,9 +180,8 @@ func lookPath(name, dir string, env []string) (string, error) {
 		if err == nil {
 			return path, nil
 		}
-		var start *startError
-		if errors.As(err, &start) && start.exit == exitNotExecutable && found == nil {
-			found = err
+		if start, ok := errors.AsType[*startError](err); ok && start.exit == exitNotExecutable {
+			found = cmp.Or(found, err)
 		}
 	}
 	if found != nil {
@@ -256,7 +246,7 @@ func execError(name string, err error) error {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.ETXTBSY):
 		return &startError{exitNotExecutable, fmt.Errorf("command %q: %w", name, err)}
 	}
-	return &startError{exitFailed, fmt.Errorf("command %q: %w", name, err)}
+	return &startError{exit.Failed, fmt.Errorf("command %q: %w", name, err)}
 }
 
 // devices shares this machine's cores and GPUs among the agent's workers.
@@ -281,7 +271,7 @@ func (d *devices) of(p rendezvous.Ranks) (device.Share, error) {
 		CPUsPerTask: c.CPUsPerTask, Lookup: c.lookup,
 	})
 	if err != nil {
-		return share, &startError{exitUsage, err}
+		return share, &startError{exit.Usage, err}
 	}
 	for _, text := range share.Warnings {
 		if !d.said[text] {
