@@ -17,6 +17,7 @@ import (
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/testkit"
 	"ddpbatch/internal/testkit/npy"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 	"ddpbatch/mpi"
 	"ddpbatch/mpi/store"
@@ -114,7 +115,7 @@ func rowRange(first, end int) string { return data.Range{First: first, End: end}
 // checkpoints is a folder in memory that opens as often as wanted.
 type checkpoints struct{ fs vfs.FS }
 
-func newCheckpoints() checkpoints { return checkpoints{vfs.NewMem()} }
+func newCheckpoints() checkpoints { return checkpoints{vfstest.NewMem()} }
 
 func (c checkpoints) open(t testing.TB) *checkpoint.Dir {
 	t.Helper()

@@ -17,7 +17,7 @@ import (
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/testkit"
 	"ddpbatch/internal/testkit/thin"
-	"ddpbatch/internal/vfs"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/mpi"
 )
 
@@ -619,7 +619,7 @@ func (c checkpoints) spoil(t *testing.T, step int64) {
 // An attempt that a newer one has superseded ends before its first step, whether there was something to go on from or not.
 func TestSupersededBeforeTheFirstStep(t *testing.T) {
 	for _, resume := range []bool{true, false} {
-		fs := vfs.NewMem()
+		fs := vfstest.NewMem()
 		dir, err := checkpoint.Open("checkpoints", checkpoint.Options{
 			FS: fs, Run: "test", Attempt: 1, Fence: func() error { return errors.New("attempt 2 has begun") },
 		})

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"ddpbatch/checkpoint"
-	"ddpbatch/internal/vfs"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/mpi"
 )
 
@@ -213,23 +213,23 @@ func TestCheckpointsAreOnePerStep(t *testing.T) {
 
 // A save that goes wrong ends the run on every rank, for the same reason.
 func TestSaveFails(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	var superseded atomic.Bool // once the fenced one has begun
 	for name, test := range map[string]struct {
 		options checkpoint.Options
 		class   error
 	}{
-		"fenced": {checkpoint.Options{FS: vfs.NewMem(), Fence: func() error {
+		"fenced": {checkpoint.Options{FS: vfstest.NewMem(), Fence: func() error {
 			if superseded.Load() {
 				return errors.New("attempt 2 has begun")
 			}
 			return nil
 		}}, checkpoint.ErrFenced},
-		"full": {checkpoint.Options{FS: vfs.NewInjector(mem, func(_ int, op vfs.Op) vfs.Fault {
+		"full": {checkpoint.Options{FS: vfstest.NewInjector(mem, func(_ int, op vfstest.Op) vfstest.Fault {
 			if op.Kind == "write" && strings.Contains(op.Path, stepName(2)) {
-				return vfs.Fault{Err: syscall.EDQUOT}
+				return vfstest.Fault{Err: syscall.EDQUOT}
 			}
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		})}, checkpoint.ErrNoSpace},
 	} {
 		t.Run(name, func(t *testing.T) {

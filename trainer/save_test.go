@@ -21,6 +21,7 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 	"ddpbatch/mpi"
 	"ddpbatch/mpi/transport"
@@ -117,11 +118,11 @@ func testLocalDisk(t *testing.T, replicate bool) {
 	}
 	stop, progress := stopAfter(5)
 	var replicas atomic.Int32
-	disk := vfs.NewInjector(c.fs, func(_ int, op vfs.Op) vfs.Fault {
+	disk := vfstest.NewInjector(c.fs, func(_ int, op vfstest.Op) vfstest.Fault {
 		if op.Kind == "create" && strings.Contains(op.Path, "/replicas/") {
 			replicas.Add(1)
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	local := func(rank int, _ *Config, env *Env) {
 		dir, err := checkpoint.Open("/checkpoints", checkpoint.Options{FS: c.fs, Run: "test", Attempt: 1}) // c's folder
@@ -177,11 +178,11 @@ func TestSavesInTheBackgroundFail(t *testing.T) {
 
 // fullAt is c on a disk that has no space for what has a word in its path.
 func fullAt(c checkpoints, word string) vfs.FS {
-	return vfs.NewInjector(c.fs, func(_ int, op vfs.Op) vfs.Fault {
+	return vfstest.NewInjector(c.fs, func(_ int, op vfstest.Op) vfstest.Fault {
 		if (op.Kind == "write" || op.Kind == "prealloc") && strings.Contains(op.Path, word) {
-			return vfs.Fault{Err: syscall.ENOSPC}
+			return vfstest.Fault{Err: syscall.ENOSPC}
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 }
 
@@ -455,12 +456,12 @@ func TestEncodersOfRank0(t *testing.T) { // without the race detector
 	} {
 		c, most := newCheckpoints(), 0
 		stacks := make([]byte, 1<<20)
-		looked := checkpoints{vfs.NewInjector(c.fs, func(_ int, op vfs.Op) vfs.Fault {
+		looked := checkpoints{vfstest.NewInjector(c.fs, func(_ int, op vfstest.Op) vfstest.Fault {
 			if op.Kind == "write" && strings.Contains(op.Path, "shard") {
 				all := stacks[:runtime.Stack(stacks, true)]
 				most = max(most, len(encoding.FindAll(all, -1)))
 			}
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		})}
 		cfg := small(1, 1, 1)
 		cfg.Model.Hidden = []int{250_000} // 12 MB with their momentum, which is more batches of 1 MiB than are encoded at a time

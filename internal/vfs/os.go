@@ -106,3 +106,11 @@ func syncDir(d *os.File) error {
 	}
 	return errors.Join(err, d.Close())
 }
+
+func pathError(op, name string, err error) error {
+	return &fs.PathError{Op: op, Path: name, Err: err}
+}
+
+func linkError(oldName, newName string, err error) error {
+	return &os.LinkError{Op: "rename", Old: oldName, New: newName, Err: err}
+}

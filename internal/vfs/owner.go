@@ -54,7 +54,7 @@ func Replaceable(info fs.FileInfo) bool {
 }
 
 // PrivateDir makes a folder that only this user can enter, or makes sure that one that is there is such a folder; ErrExposed where it is
-// not. The parent must exist. A file system without owners, such as Mem, has nothing to check.
+// not. The parent must exist. A file system without owners, such as one in memory, has nothing to check.
 func PrivateDir(fsys FS, name string) error {
 	if p, ok := fsys.(interface{ PrivateDir(name string) error }); ok {
 		return p.PrivateDir(name)
@@ -63,11 +63,6 @@ func PrivateDir(fsys FS, name string) error {
 		return err
 	}
 	return nil
-}
-
-// PrivateDir passes on what the function of that name asks for, as a mkdir.
-func (in *Injector) PrivateDir(name string) error {
-	return in.do(Op{Kind: "mkdir", Path: name}, func() error { return PrivateDir(in.fs, name) })
 }
 
 // PrivateDir does not follow a link that somebody may have put there.

@@ -22,9 +22,9 @@ func must(t T, err error) {
 }
 
 // New is a disk in memory with the folder /run, which a crash does not take away.
-func New(t T) *vfs.Mem {
+func New(t T) *Mem {
 	t.Helper()
-	m := vfs.NewMem()
+	m := NewMem()
 	must(t, m.Mkdir("/run"))
 	must(t, m.SyncDir("/"))
 	return m
