@@ -278,7 +278,7 @@ func TestPatience(t *testing.T) {
 		c, err := other.OpenManifest(found.Folder(), found.Manifest())
 		must(t, err)
 		err = c.Verify(t.Context())
-		if ok := hidden < tries; ok != (err == nil) || (hidden > 0) != (waited > 0) || waited > 15*time.Second {
+		if ok := hidden < tries; ok != (err == nil) || (hidden > 0) != (waited > 0) || waited > 20*time.Second {
 			t.Errorf("hidden %d times: error %v after waiting %v", hidden, err, waited)
 		}
 		if hidden >= tries {

@@ -10,6 +10,7 @@ import (
 
 	"ddpbatch/checkpoint/internal/manifest"
 	"ddpbatch/checkpoint/internal/shard"
+	"ddpbatch/internal/backoff"
 )
 
 var (
@@ -92,22 +93,21 @@ func classify(err error) error {
 const (
 	firstWait = 20 * time.Millisecond
 	lastWait  = 2 * time.Second
-	tries     = 12 // 12 s together
+	tries     = 16 // 14 s together, on average
 )
 
 // retry runs f again, a bounded number of times, while it answers what a stale view of a network
 // file system gives.
 func (d *Dir) retry(ctx context.Context, f func() error) error {
-	wait := firstWait
+	wait := backoff.Backoff{First: firstWait, Most: lastWait}
 	for try := 1; ; try++ {
 		err := f()
 		if try == tries || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ESTALE) {
 			return err
 		}
-		if stopped := d.sleep(ctx, wait); stopped != nil {
+		if stopped := d.sleep(ctx, wait.Next()); stopped != nil {
 			return errors.Join(err, stopped)
 		}
-		wait = min(2*wait, lastWait)
 	}
 }
 
