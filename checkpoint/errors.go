@@ -88,6 +88,13 @@ func classify(err error) error {
 	return err
 }
 
+// explain is deferred by what callers of this package call: it says what they have asked for before the error that they get, and marks it.
+func explain(err *error, format string, args ...any) {
+	if *err != nil {
+		*err = fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), classify(*err))
+	}
+}
+
 // What a message says is there may be invisible to an NFS client for as long as it believes a
 // cached lookup: a minute at most with the usual mount options (acdirmax), seconds as a rule.
 const (

@@ -71,7 +71,7 @@ func TestSoundAgain(t *testing.T) {
 	save(t, d, testState(1, 0))
 	c, err := d.Find(t.Context(), 1)
 	must(t, err)
-	d.markBad(c.id())
+	d.markBad(c.id(), nil)
 	wantErr(t, "Pin of what was found damaged", d.Pin(t.Context(), 1, "best"), ErrNone)
 	wantErr(t, "Reject", d.Reject(t.Context(), c), errSound)
 	must(t, c.Close())

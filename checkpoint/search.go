@@ -195,7 +195,7 @@ func (s *search) first(ctx context.Context, candidates []*Checkpoint, use func(c
 			return nil, err
 		}
 		s.d.warnCorrupt(c.path(), err)
-		s.d.markBad(c.id())
+		s.d.markBad(c.id(), nil)
 		s.corrupt = append(s.corrupt, c.folder)
 		if bad == nil {
 			bad = err

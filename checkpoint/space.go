@@ -3,12 +3,13 @@ package checkpoint
 import (
 	"bytes"
 	"context"
-	"ddpbatch/internal/replace"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math"
 	"path/filepath"
+
+	"ddpbatch/internal/replace"
 )
 
 // Space is what Probe finds out about a file system. Free is a hint only: quotas and the single
@@ -23,15 +24,8 @@ type Space struct {
 // sync, rename, sync of the folder; then it reads the file back and removes it. So what would fail
 // at the first save fails before training. name says in errors who tried, such as a host. It
 // makes the folder if it is not there.
-func (d *Dir) Probe(ctx context.Context, name string) (Space, error) {
-	space, err := d.probe(ctx)
-	if err != nil {
-		return Space{}, fmt.Errorf("%s cannot save in %s: %w", name, d.path, classify(err))
-	}
-	return space, nil
-}
-
-func (d *Dir) probe(ctx context.Context) (Space, error) {
+func (d *Dir) Probe(ctx context.Context, name string) (_ Space, err error) {
+	defer explain(&err, "%s cannot save in %s", name, d.path)
 	if err := ctx.Err(); err != nil {
 		return Space{}, err
 	}

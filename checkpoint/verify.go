@@ -15,14 +15,8 @@ import (
 // Verify checks the save of a step that counts, and the manifests of the others: its manifest, and the sizes, tables and checksums of
 // its shards; with readData also every byte, in little memory. ErrNone where the step is not
 // committed.
-func (d *Dir) Verify(ctx context.Context, step int64, readData bool) error {
-	if err := d.verify(ctx, step, readData); err != nil {
-		return fmt.Errorf("verify checkpoint of step %d: %w", step, classify(err))
-	}
-	return nil
-}
-
-func (d *Dir) verify(ctx context.Context, step int64, readData bool) error {
+func (d *Dir) Verify(ctx context.Context, step int64, readData bool) (err error) {
+	defer explain(&err, "verify checkpoint of step %d", step)
 	s, err := d.search(ctx)
 	if err != nil {
 		return err
