@@ -130,7 +130,7 @@ func (c *Checkpoint) Storage(ctx context.Context) ([]Storage, error) {
 			if err != nil {
 				return err
 			}
-			for k, piece := range r.Stats().Pieces {
+			for k, piece := range r.Stats() {
 				list[c.byShard[i][k].Tensor].add(piece, planes[k])
 			}
 			return nil
