@@ -68,11 +68,8 @@ func (t *trainer) newChecks(ctx context.Context) error {
 		return nil
 	}
 	var all [][]float32
-	for _, p := range t.params {
-		all = append(all, p.Value)
-	}
-	for _, b := range t.engine.model().Buffers() {
-		all = append(all, b.Value)
+	for _, a := range stateOf(t.engine.model()) {
+		all = append(all, a.Value)
 	}
 	for _, s := range t.optimizer.State() {
 		all = append(all, s.Value)
