@@ -169,16 +169,12 @@ func checkLinks(steps []pathStep) error {
 // above it only if these have the sticky bit, as /tmp does.
 func checkFolders(path string) error {
 	steps, err := walkPath(path)
-	return cmp.Or(checkSteps(steps), err)
-}
-
-func checkSteps(steps []pathStep) error {
 	for _, s := range steps {
 		if why := s.exposed(); why != "" && !s.shut {
 			return fmt.Errorf("%s: %w: %s", s.path, ErrExposed, why)
 		}
 	}
-	return nil
+	return err
 }
 
 // pathStep is a folder or a link that the kernel passes on the way to a path, or the end of the path.
