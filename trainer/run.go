@@ -155,15 +155,16 @@ type trainer struct {
 	outOfTime         bool          // rank 0: the deadline is too near to go on
 	quickSave         bool          // all ranks: the deadline is too near for a save of the usual kind
 
-	pass               nn.Pass
-	sums               [sums]float64                           // what travels with the gradients
-	share              float64                                 // of the step's rows that this rank has in the last of its passes
-	onLastLoss, onLoss func(ctx context.Context, loss float64) // see lossCallback
-	last               *data.Batch                             // of the newest pass
-	none               data.Batch                              // without rows
-	batch              data.Batch                              // of evaluate
-	rows               []int                                   // likewise
-	evaluation         evaluation
+	pass       nn.Pass
+	sums       [sums]float64                           // what travels with the gradients
+	share      float64                                 // of the step's rows that this rank has in the last of its passes
+	lastPass   bool                                    // of the step
+	onLoss     func(ctx context.Context, loss float64) // lossKnown: a value that is made once, so that a step allocates nothing
+	last       *data.Batch                             // of the newest pass
+	none       data.Batch                              // without rows
+	batch      data.Batch                              // of evaluate
+	rows       []int                                   // likewise
+	evaluation evaluation
 
 	sinceMetrics, epoch meter     // since the last line of metrics, and in this epoch
 	reported            meter     // what the last line of metrics is about
@@ -285,7 +286,7 @@ func (t *trainer) build() error {
 	}
 	t.loader = data.NewLoader(t.train, prefetch)
 	t.pass = nn.Pass{Training: true, BLAS: t.blas}
-	t.onLastLoss, t.onLoss = t.startAveraging, t.addLoss // once, as each makes a closure
+	t.onLoss = t.lossKnown
 	if t.engine, err = t.newEngine(); err != nil {
 		return err
 	}
