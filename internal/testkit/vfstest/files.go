@@ -2,8 +2,8 @@ package vfstest
 
 import (
 	"errors"
-	"io"
 	"io/fs"
+	"math"
 
 	"ddpbatch/internal/vfs"
 )
@@ -33,15 +33,8 @@ func New(t T) *Mem {
 // Read is all that is in a file.
 func Read(t T, fsys vfs.FS, path string) []byte {
 	t.Helper()
-	f, err := fsys.Open(path)
+	data, _, err := vfs.ReadFile(fsys, path, math.MaxInt64)
 	must(t, err)
-	defer f.Close()
-	info, err := f.Stat()
-	must(t, err)
-	data := make([]byte, info.Size())
-	if _, err := f.ReadAt(data, 0); err != nil && !errors.Is(err, io.EOF) {
-		t.Fatal(err)
-	}
 	return data
 }
 
