@@ -279,9 +279,9 @@ func completeIn(t testing.TB, c checkpoints, over string, size int, cfg Config, 
 	world := trainOver(t, over, size, cfg, func(rank int, cfg *Config, env *Env) {
 		if env.FS = c.fs; rank == 0 {
 			env.Checkpoints, env.Async = c.open(t), true
-			env.Progress = func(p Progress) {
-				if losses = append(losses, p.Loss); steps == 0 {
-					steps = p.Steps
+			env.onStep = func(p stepDone) {
+				if losses = append(losses, p.loss); steps == 0 {
+					steps = p.steps
 				}
 			}
 		}

@@ -78,11 +78,8 @@ func (t *trainer) measure(loss float64, rows int, took time.Duration, alone bool
 	if t.at.Step%metricsEvery == 0 && t.stepsLeft() > 0 {
 		t.writeMetrics(evaluation{})
 	}
-	if t.env.Progress != nil {
-		t.env.Progress(Progress{
-			Step: t.at.Step, Steps: t.totalSteps(), Epoch: t.at.Epoch, Epochs: t.cfg.Epochs,
-			Loss: loss, SamplesPerS: t.epoch.samplesPerS(), CommShare: t.epoch.commShare(),
-		})
+	if t.env.onStep != nil {
+		t.env.onStep(stepDone{t.at.Step, t.totalSteps(), t.at.Epoch, loss})
 	}
 	if t.env.Every > 0 && t.now().Sub(t.printedAt) >= t.env.Every && t.stepsLeft() > 0 {
 		t.reportStep()

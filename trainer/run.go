@@ -71,9 +71,6 @@ type Env struct {
 	Metrics io.Writer
 	// Scalars gets rank 0's numbers by name, such as "loss/train", at a step; nil: nobody wants them.
 	Scalars func(step int64, at time.Time, values map[string]float64) error
-	// Progress, where set, is called on rank 0 after every step, and should return at once.
-	Progress func(Progress)
-
 	// Alive, where set, is called on every rank after each step, and after each round of an evaluation: while training gets on. It
 	// should return at once.
 	Alive func()
@@ -84,15 +81,15 @@ type Env struct {
 
 	Clock func() time.Time // nil: time.Now
 	Log   *slog.Logger     // nil: silent
+
+	onStep func(stepDone) // tests: is called on rank 0 after every step
 }
 
-// Progress is where training is.
-type Progress struct {
-	Step, Steps   int64   // taken, and in the whole run
-	Epoch, Epochs int     // this one, from 0; and in the whole run
-	Loss          float64 // mean over all ranks of the last step's loss
-	SamplesPerS   float64 // rows of all ranks per second in this epoch
-	CommShare     float64 // share of that time spent in collectives with nothing else going on
+// stepDone is a step that was taken.
+type stepDone struct {
+	step, steps int64 // its number, and how many there are in the whole run
+	epoch       int
+	loss        float64 // mean over all ranks
 }
 
 // Result is how training ended, the same on every rank.

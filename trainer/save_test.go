@@ -77,7 +77,7 @@ func TestSavesInTheBackgroundAreTheSame(t *testing.T) {
 			stopped := mustTrain(t, world, job(), func(rank int, _ *Config, env *Env) {
 				env.Checkpoints, env.FS, env.EverySteps = from.open(t), from.fs, 1
 				if change(env); rank == 0 {
-					env.Progress, env.Stop = progress, stop
+					env.onStep, env.Stop = progress, stop
 				}
 			})[0].Result
 			if !stopped.Stopped || stopped.Steps != 6 {
@@ -132,7 +132,7 @@ func testLocalDisk(t *testing.T, replicate bool) {
 		env.Checkpoints, env.FS, env.EverySteps, env.Async, env.Local = dir, disk, 1, true, "/scratch"
 		env.Replicate, env.Node = replicate, strconv.Itoa(rank)
 		if rank == 0 {
-			env.Stop, env.Progress = stop, progress
+			env.Stop, env.onStep = stop, progress
 		}
 	}
 	if r := mustTrain(t, 2, cfg, local)[0].Result; !r.Stopped || r.Steps != 6 || !slices.Contains(c.steps(t), 6) {
@@ -211,7 +211,7 @@ func TestASaveAtTheStart(t *testing.T) {
 	for i, r := range train(t, 2, cfg, func(rank int, _ *Config, env *Env) {
 		env.Checkpoints, env.FS, env.AtStart, env.Async = c.open(t), c.fs, true, true
 		if out := env.Out.(*output); rank == 0 {
-			env.Progress = func(Progress) { out.kill() }
+			env.onStep = func(stepDone) { out.kill() }
 		}
 	}) {
 		if r.err == nil {
@@ -299,7 +299,7 @@ func TestASaveMakesUpForOneThatFailed(t *testing.T) {
 				if test.change(cfg); rank == 0 {
 					env.Log = log.Logger()
 					if name == "at a stop" {
-						env.Stop, env.Progress = stop, progress
+						env.Stop, env.onStep = stop, progress
 					}
 				}
 			}) {
@@ -328,7 +328,7 @@ func TestTheDueCheckpointKnowsItsEvaluation(t *testing.T) {
 		mustTrain(t, 2, cfg, func(rank int, _ *Config, env *Env) {
 			env.Checkpoints, env.FS, env.KeepBest, env.Async, env.EverySteps, env.Resume = c.open(t), c.fs, true, true, 3, resume
 			if rank == 0 && !resume {
-				env.Stop, env.Progress = stop, progress
+				env.Stop, env.onStep = stop, progress
 			}
 		})
 		if last := c.latest(t).Step; !resume && last != 9 {
