@@ -217,9 +217,6 @@ func openMapping(path string) (*mapping, error) {
 
 func mapFile(f *os.File, info os.FileInfo) (*mapping, error) {
 	size := int(info.Size())
-	if int64(size) != info.Size() {
-		return nil, fmt.Errorf("%s has %d bytes: more than this machine can address", f.Name(), info.Size())
-	}
 	if size == 0 { // mmap refuses
 		return &mapping{}, nil
 	}
