@@ -91,6 +91,13 @@ func ParseRange(s string) (Range, error) {
 
 func (r Range) String() string { return fmt.Sprintf("%d:%d", r.First, r.End) }
 
+// reading is deferred by what opens a kind of data, and says so before its error.
+func reading(err *error, kind string) {
+	if *err != nil {
+		*err = fmt.Errorf("read %s: %w", kind, *err)
+	}
+}
+
 type subset struct {
 	Dataset
 	r Range
