@@ -16,8 +16,8 @@ const (
 	sums
 )
 
-// lossKnown is called in a pass once its loss is known. In a step's last pass it starts the averaging of gradients, which goes on while these are
-// computed, and sends the sums along.
+// lossKnown is called in a pass once its loss is known. In a step's last pass it starts the averaging of gradients, which goes on while
+// these are computed, and sends the sums along.
 func (t *trainer) lossKnown(ctx context.Context, loss float64) {
 	t.sums[lossSum] += loss * t.share
 	t.noteLoss(loss)

@@ -89,7 +89,8 @@ func Replace(fsys FS, from, to string, size int64) error {
 	return fsys.Rename(from, to)
 }
 
-// ReadFile reads a whole file. Of one with more than so many bytes it returns nothing but the size, of one that is cut short meanwhile what is left.
+// ReadFile reads a whole file. Of one with more than so many bytes it returns nothing but the size, of one that is cut short meanwhile what
+// is left.
 func ReadFile(fsys FS, name string, most int64) (data []byte, size int64, err error) {
 	f, err := fsys.Open(name)
 	if err != nil {

@@ -28,7 +28,8 @@ func TestAssignLikePyTorchsTests(t *testing.T) { // without the race detector
 	}
 }
 
-// testdata/bucket_assignment.py asked PyTorch. Its tensors are of several types, each of which has buckets of its own, by order of first tensors.
+// testdata/bucket_assignment.py asked PyTorch. Its tensors are of several types, each of which has buckets of its own, by order of first
+// tensors.
 func TestAssignLikePyTorch(t *testing.T) { // without the race detector
 	text, err := os.ReadFile(filepath.Join("testdata", "bucket_assignment.json"))
 	if err != nil {
