@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"ddpbatch/internal/vfs"
+	"ddpbatch/internal/testkit/vfstest"
 )
 
 // benchState is 16 MiB of float32 that look like weights to a compressor: noise in the mantissas.
@@ -28,7 +28,7 @@ func benchCases(b *testing.B, f func(b *testing.B, d *Dir, s *State)) {
 			f(b, d, s)
 		})
 		b.Run("mem/"+codec, func(b *testing.B) {
-			d, err := Open("/checkpoints", Options{FS: vfs.NewMem(), Codec: codec, Keep: Policy{Last: 2}})
+			d, err := Open("/checkpoints", Options{FS: vfstest.NewMem(), Codec: codec, Keep: Policy{Last: 2}})
 			must(b, err)
 			f(b, d, s)
 		})

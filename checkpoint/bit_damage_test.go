@@ -13,13 +13,12 @@ import (
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/testkit/thin"
 	"ddpbatch/internal/testkit/vfstest"
-	"ddpbatch/internal/vfs"
 )
 
 // victim is a folder with checkpoints of the steps 10 (full), 20 (full, 2 shards) and 30 (a delta of
 // 20), so that whatever is damaged of 20 and 30, 10 is left.
 type victim struct {
-	fs   *vfs.Mem
+	fs   *vfstest.Mem
 	dir  *checkpoint.Dir
 	base string // the folder of step 20
 	last string // that of step 30

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -166,27 +165,16 @@ func (c *Checkpoint) shardPath(i int) string { return filepath.Join(c.path(), c.
 
 // readFile reads a whole file of at most so many bytes; a longer one is corrupt, and so is what is no file.
 func (d *Dir) readFile(path string, limit int64) ([]byte, error) {
-	f, err := d.fs.Open(path)
-	if errors.Is(err, vfs.ErrNotRegular) {
+	data, size, err := vfs.ReadFile(d.fs, path, limit)
+	switch {
+	case errors.Is(err, vfs.ErrNotRegular):
 		return nil, corrupt(path, "%v", vfs.ErrNotRegular)
-	}
-	if err != nil {
+	case err != nil:
 		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() > limit {
-		return nil, corrupt(path, "it is %d bytes long, at most %d are allowed", info.Size(), limit)
-	}
-	data := make([]byte, info.Size())
-	if n, err := f.ReadAt(data, 0); err != nil && (n < len(data) || !errors.Is(err, io.EOF)) {
-		if errors.Is(err, io.EOF) {
-			return nil, corrupt(path, "it ends at byte %d", n)
-		}
-		return nil, err
+	case size > limit:
+		return nil, corrupt(path, "it is %d bytes long, at most %d are allowed", size, limit)
+	case int64(len(data)) < size:
+		return nil, corrupt(path, "it ends at byte %d", len(data))
 	}
 	return data, nil
 }

@@ -16,7 +16,6 @@ import (
 
 	"ddpbatch/checkpoint/internal/manifest"
 	"ddpbatch/internal/testkit/vfstest"
-	"ddpbatch/internal/vfs"
 )
 
 // TestForeignFolders: a folder that only has the name of a checkpoint's is nobody's torn save. It is passed over, with a note, and stays.
@@ -104,7 +103,7 @@ func TestForeignFolderAlone(t *testing.T) {
 	wantErr(t, "FindLatest", err, ErrNone)
 }
 
-func putFolder(t *testing.T, m *vfs.Mem, d *Dir, step int64, files map[string]string) string {
+func putFolder(t *testing.T, m *vfstest.Mem, d *Dir, step int64, files map[string]string) string {
 	t.Helper()
 	path := d.stepPath(step)
 	must(t, m.Mkdir(path))

@@ -35,10 +35,7 @@ type TensorPlan struct {
 
 // Extent says that Length bytes from Start of a tensor are those from Offset of the raw bytes of
 // a shard: the lengths of the pieces before it in that shard, together.
-type Extent struct {
-	Shard                 int
-	Offset, Start, Length int64
-}
+type Extent = manifest.Piece
 
 // Commit asks the fence, writes the manifest, durably, and then applies Options.Keep. The
 // context counts until the commit. What would count for nothing is refused with ErrFenced: a later
@@ -63,7 +60,7 @@ func (dr *Draft) Commit(ctx context.Context, c Commit) (*Checkpoint, error) {
 	dr.release()
 	committed := d.checkpoint(dr.folder, data, m)
 	d.known.addManifest(dr.folder, knownManifest{size: int64(len(data)), written: true, m: withoutTensors(m), crc: manifest.CRC(data)})
-	if err := d.retain(ctx, dr.folder); errors.Is(err, ErrFenced) {
+	if _, err := d.prune(context.WithoutCancel(ctx), d.opt.Keep, dr.folder); errors.Is(err, ErrFenced) {
 		return committed, fmt.Errorf("tidy up after step %d in %s: %w", dr.step, d.path, err)
 	} else if err != nil {
 		d.log.Warn("old checkpoints stay", "path", d.path, "err", classify(err))
@@ -106,11 +103,7 @@ func (d *Dir) manifestOf(tag manifest.Tag, step int64, c Commit) *manifest.Manif
 		Values: c.Values, Metrics: c.Metrics,
 	}
 	for _, t := range c.Tensors {
-		tensor := manifest.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape}
-		for _, e := range t.Extents {
-			tensor.Pieces = append(tensor.Pieces, manifest.Piece(e))
-		}
-		m.Tensors = append(m.Tensors, tensor)
+		m.Tensors = append(m.Tensors, manifest.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape, Pieces: t.Extents})
 	}
 	for _, s := range c.Shards {
 		m.Shards = append(m.Shards, manifest.Shard{File: s.File, Size: s.Size, Raw: s.Raw, CRC: manifest.Checksum(s.CRC)})

@@ -7,11 +7,10 @@ import (
 
 	"ddpbatch/checkpoint/internal/manifest"
 	"ddpbatch/internal/testkit/vfstest"
-	"ddpbatch/internal/vfs"
 )
 
 // wantRefused wants that a save is refused as one that would count for nothing, and leaves nothing.
-func wantRefused(t *testing.T, m *vfs.Mem, d *Dir, s *State) {
+func wantRefused(t *testing.T, m *vfstest.Mem, d *Dir, s *State) {
 	t.Helper()
 	before := strings.Join(tree(t, m), "\n")
 	info, err := d.Save(t.Context(), s)

@@ -14,13 +14,12 @@ import (
 	"ddpbatch/checkpoint/internal/manifest"
 	"ddpbatch/internal/testkit/thin"
 	"ddpbatch/internal/testkit/vfstest"
-	"ddpbatch/internal/vfs"
 )
 
 // damaged is a folder with two good checkpoints, of steps 1 and 2, the second of which a test
 // damages.
 type damaged struct {
-	fs              *vfs.Mem
+	fs              *vfstest.Mem
 	dir             *Dir
 	manifest, shard string
 	log             bytes.Buffer

@@ -88,7 +88,8 @@ func Open(path string, o Options) (*Dir, error) {
 		path: filepath.Clean(path), fs: o.FS, codec: codec, workers: o.Workers, opt: o, log: o.Log,
 		run: runCRC(o.Run),
 		now: time.Now, nonce: rand.Uint32, sleep: pause.For, program: program(),
-		bad: map[saveID]error{}, drafts: map[string]struct{}{}, warned: map[string]struct{}{},
+		known: known{manifests: map[string]*knownManifest{}, records: map[string]manifest.Record{}},
+		bad:   map[saveID]error{}, drafts: map[string]struct{}{}, warned: map[string]struct{}{},
 	}
 	if d.fs == nil {
 		d.fs = vfs.OS{}

@@ -34,15 +34,8 @@ const maxFolders = 8
 // NewDraft makes the fresh folder of a save, durably, and asks the fence before that. A folder
 // that is there already is never written into, whoever made it. What would count for nothing is
 // refused with ErrFenced, as by Commit, but before anything is written.
-func (d *Dir) NewDraft(ctx context.Context, step int64) (*Draft, error) {
-	dr, err := d.newDraft(ctx, step)
-	if err != nil {
-		return nil, fmt.Errorf("begin checkpoint of step %d in %s: %w", step, d.path, classify(err))
-	}
-	return dr, nil
-}
-
-func (d *Dir) newDraft(ctx context.Context, step int64) (*Draft, error) {
+func (d *Dir) NewDraft(ctx context.Context, step int64) (dr *Draft, err error) {
+	defer explain(&err, "begin checkpoint of step %d in %s", step, d.path)
 	if step < 0 || step > maxStep {
 		return nil, fmt.Errorf("the step is not within 0 to %d", int64(maxStep))
 	}
@@ -55,7 +48,7 @@ func (d *Dir) newDraft(ctx context.Context, step int64) (*Draft, error) {
 	if err := d.makeRoot(); err != nil {
 		return nil, err
 	}
-	dr := &Draft{d: d, tag: d.tag(), step: step, owner: true}
+	dr = &Draft{d: d, tag: d.tag(), step: step, owner: true}
 	if err := dr.stillCounts(ctx); err != nil {
 		return nil, err
 	}
@@ -63,7 +56,7 @@ func (d *Dir) newDraft(ctx context.Context, step int64) (*Draft, error) {
 		return nil, err
 	}
 	dr.folder = manifest.StepFolder(step)
-	err := dr.mkdir()
+	err = dr.mkdir()
 	for try := 1; errors.Is(err, fs.ErrExist) && try < maxFolders; try++ {
 		dr.folder = manifest.FreshFolder(step, dr.tag.Attempt, d.nonce())
 		err = dr.mkdir()

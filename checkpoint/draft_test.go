@@ -165,11 +165,11 @@ func TestAbortOfAJoinedDraft(t *testing.T) {
 	dr, err = d.NewDraft(t.Context(), 200)
 	must(t, err)
 	defer dr.Abort()
-	in := vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
+	in := vfstest.NewInjector(m, func(_ int, op vfstest.Op) vfstest.Fault {
 		if op.Kind == "syncdir" { // after the shard's rename
-			return vfs.Fault{Err: syscall.EIO}
+			return vfstest.Fault{Err: syscall.EIO}
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	joined, err = attempt(t, in, 1, Policy{}).JoinDraft(dr.Ticket())
 	must(t, err)
@@ -278,7 +278,7 @@ func TestPatience(t *testing.T) {
 		c, err := other.OpenManifest(found.Folder(), found.Manifest())
 		must(t, err)
 		err = c.Verify(t.Context())
-		if ok := hidden < tries; ok != (err == nil) || (hidden > 0) != (waited > 0) || waited > 15*time.Second {
+		if ok := hidden < tries; ok != (err == nil) || (hidden > 0) != (waited > 0) || waited > 20*time.Second {
 			t.Errorf("hidden %d times: error %v after waiting %v", hidden, err, waited)
 		}
 		if hidden >= tries {

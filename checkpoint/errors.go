@@ -10,6 +10,7 @@ import (
 
 	"ddpbatch/checkpoint/internal/manifest"
 	"ddpbatch/checkpoint/internal/shard"
+	"ddpbatch/internal/backoff"
 )
 
 var (
@@ -87,27 +88,33 @@ func classify(err error) error {
 	return err
 }
 
+// explain is deferred by what callers of this package call: it says what they have asked for before the error that they get, and marks it.
+func explain(err *error, format string, args ...any) {
+	if *err != nil {
+		*err = fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), classify(*err))
+	}
+}
+
 // What a message says is there may be invisible to an NFS client for as long as it believes a
 // cached lookup: a minute at most with the usual mount options (acdirmax), seconds as a rule.
 const (
 	firstWait = 20 * time.Millisecond
 	lastWait  = 2 * time.Second
-	tries     = 12 // 12 s together
+	tries     = 16 // 14 s together, on average
 )
 
 // retry runs f again, a bounded number of times, while it answers what a stale view of a network
 // file system gives.
 func (d *Dir) retry(ctx context.Context, f func() error) error {
-	wait := firstWait
+	wait := backoff.Backoff{First: firstWait, Most: lastWait}
 	for try := 1; ; try++ {
 		err := f()
 		if try == tries || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ESTALE) {
 			return err
 		}
-		if stopped := d.sleep(ctx, wait); stopped != nil {
+		if stopped := d.sleep(ctx, wait.Next()); stopped != nil {
 			return errors.Join(err, stopped)
 		}
-		wait = min(2*wait, lastWait)
 	}
 }
 

@@ -7,14 +7,14 @@ import (
 	"fmt"
 
 	"ddpbatch/checkpoint"
-	"ddpbatch/internal/vfs"
+	"ddpbatch/internal/testkit/vfstest"
 )
 
 // A trainer resumes from the newest good checkpoint, trains, and saves.
 func Example() {
 	ctx := context.Background()
 	dir, err := checkpoint.Open("/checkpoints", checkpoint.Options{
-		FS:      vfs.NewMem(), // leave it out to use the disk
+		FS:      vfstest.NewMem(), // leave it out to use the disk
 		Keep:    checkpoint.Policy{Last: 3},
 		Run:     "mnist",
 		Attempt: 1,

@@ -48,17 +48,17 @@ func TestFaultAtEveryOperationOfASave(t *testing.T) {
 }
 
 // saveWithFault returns the operation that failed; none where the save has fewer than k.
-func saveWithFault(t *testing.T, k int, errno syscall.Errno, class error) (failed vfs.Op) {
+func saveWithFault(t *testing.T, k int, errno syscall.Errno, class error) (failed vfstest.Op) {
 	m := vfstest.New(t)
 	ready := openDir(t, Options{FS: m, Keep: Policy{Last: 2}, Run: "inject", Attempt: 1})
 	save(t, ready, testState(1, 0))
 	save(t, ready, testState(2, 0))
-	in := vfs.NewInjector(m, func(i int, op vfs.Op) vfs.Fault {
+	in := vfstest.NewInjector(m, func(i int, op vfstest.Op) vfstest.Fault {
 		if i != k {
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		}
 		failed = op
-		return vfs.Fault{Err: errno, Short: 100} // a write gets a part through
+		return vfstest.Fault{Err: errno, Short: 100} // a write gets a part through
 	})
 	var log bytes.Buffer
 	d := openDir(t, Options{FS: in, Keep: Policy{Last: 2}, Run: "inject", Attempt: 2, Log: logTo(&log)})
@@ -88,7 +88,7 @@ func saveWithFault(t *testing.T, k int, errno syscall.Errno, class error) (faile
 
 // checkLeftovers wants no temporary file; and no file of step 3 where it was not committed, except
 // its shard where the manifest's rename was tried: a network's lost answer may hide its success.
-func checkLeftovers(t *testing.T, m *vfs.Mem, failed vfs.Op, committed bool) {
+func checkLeftovers(t *testing.T, m *vfstest.Mem, failed vfstest.Op, committed bool) {
 	for _, path := range tree(t, m) {
 		tried := failed.Kind == "rename" && filepath.Base(failed.To) == manifest.Name
 		if strings.HasSuffix(path, manifest.TmpSuffix) || strings.HasSuffix(path, ".ddpt") && strings.Contains(path, manifest.StepFolder(3)) && !committed && !tried {
@@ -102,12 +102,12 @@ func TestFailedSyncIsNeverRepeated(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	failed := ""
-	in := vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
+	in := vfstest.NewInjector(m, func(_ int, op vfstest.Op) vfstest.Fault {
 		if op.Kind == "sync" && failed == "" {
 			failed = op.Path
-			return vfs.Fault{Err: syscall.EIO}
+			return vfstest.Fault{Err: syscall.EIO}
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	d := openDir(t, Options{FS: in})
 	_, err := d.Save(context.Background(), testState(1, 0))
@@ -192,7 +192,7 @@ func TestReadErrorsAreNotCorruption(t *testing.T) {
 	save(t, ready, testState(2, 0))
 	for _, errno := range []syscall.Errno{syscall.EIO, syscall.EACCES} {
 		for k := 1; ; k++ {
-			in := vfs.NewInjector(m, vfs.FailAt(k, errno))
+			in := vfstest.NewInjector(m, vfstest.FailAt(k, errno))
 			_, info, err := openDir(t, Options{FS: in}).Latest(context.Background())
 			if err == nil {
 				if info.Step != 2 || k < 5 {
@@ -217,12 +217,12 @@ func TestStaleHandle(t *testing.T) {
 	save(t, openDir(t, Options{FS: m}), testState(1, 0))
 	for _, times := range []int{1, 1000} {
 		left := times
-		in := vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
+		in := vfstest.NewInjector(m, func(_ int, op vfstest.Op) vfstest.Fault {
 			if op.Kind == "read" && strings.Contains(op.Path, "shard-") && left > 0 {
 				left--
-				return vfs.Fault{Err: syscall.ESTALE}
+				return vfstest.Fault{Err: syscall.ESTALE}
 			}
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		})
 		s, err := openDir(t, Options{FS: in}).Load(context.Background(), 1)
 		if times == 1 {
@@ -271,12 +271,12 @@ func TestCancelledSave(t *testing.T) {
 		reached = false
 		m := vfstest.New(t)
 		ctx, cancel := context.WithCancel(context.Background())
-		in := vfs.NewInjector(m, func(i int, _ vfs.Op) vfs.Fault {
+		in := vfstest.NewInjector(m, func(i int, _ vfstest.Op) vfstest.Fault {
 			if i == k {
 				reached = true
 				cancel()
 			}
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		})
 		_, err := openDir(t, Options{FS: in}).Save(ctx, testState(1, 0))
 		cancel()
@@ -345,7 +345,7 @@ var update = flag.Bool("update", false, "rewrite testdata/oplog.txt")
 func TestOperationLog(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
-	in := vfs.NewInjector(m, nil)
+	in := vfstest.NewInjector(m, nil)
 	d := openDir(t, Options{FS: in, Codec: "none", Keep: Policy{Last: 2}, Run: "golden", Attempt: 3})
 	step := func(step int64) func() { return func() { save(t, d, testState(step, 0)) } }
 	var log strings.Builder
@@ -426,7 +426,7 @@ func runScript(t *testing.T, fsys vfs.FS) (acknowledged int, err error) {
 // new attempt can go on and leaves no trace of the dead one.
 func TestCrashAfterEveryOperation(t *testing.T) {
 	t.Parallel()
-	whole := vfs.NewInjector(vfstest.New(t), nil)
+	whole := vfstest.NewInjector(vfstest.New(t), nil)
 	if n, err := runScript(t, whole); n != len(crashScript) {
 		t.Fatal(err)
 	}
@@ -439,8 +439,8 @@ func TestCrashAfterEveryOperation(t *testing.T) {
 			continue // what only reads leaves the disk as it was
 		}
 		m := vfstest.New(t)
-		acknowledged, err := runScript(t, vfs.NewInjector(m, vfs.CrashAfter(k)))
-		if err != nil && !errors.Is(err, vfs.ErrCrashed) {
+		acknowledged, err := runScript(t, vfstest.NewInjector(m, vfstest.CrashAfter(k)))
+		if err != nil && !errors.Is(err, vfstest.ErrCrashed) {
 			t.Fatalf("after operation %d: %v", k, err)
 		}
 		for _, percent := range []int{0, 10, 50} {
@@ -548,6 +548,6 @@ func checkGoesOn(t *testing.T, fsys vfs.FS) error {
 }
 
 // crashed is m after a power cut that keeps about a third of what was not synced.
-func crashed(m *vfs.Mem, seed uint64) *vfs.Mem {
+func crashed(m *vfstest.Mem, seed uint64) *vfstest.Mem {
 	return m.CrashClone(30, rand.New(rand.NewPCG(seed, 1)))
 }

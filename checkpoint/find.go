@@ -14,12 +14,9 @@ import (
 // and checksums of the tables, and no data is read. ErrNone where the step is not committed. Of
 // several saves of the step it takes the newest that is whole, and a superseded one only
 // where there is nothing else.
-func (d *Dir) Find(ctx context.Context, step int64) (*Checkpoint, error) {
-	c, err := d.find(ctx, step, check)
-	if err != nil {
-		return nil, fmt.Errorf("find checkpoint of step %d: %w", step, classify(err))
-	}
-	return c, nil
+func (d *Dir) Find(ctx context.Context, step int64) (c *Checkpoint, err error) {
+	defer explain(&err, "find checkpoint of step %d", step)
+	return d.find(ctx, step, check)
 }
 
 // check is what Find and FindLatest ask of a checkpoint.
@@ -44,19 +41,12 @@ func (d *Dir) find(ctx context.Context, step int64, use func(context.Context, *C
 }
 
 // FindFolder opens the checkpoint in the folder of that name, as Find does, whether it is superseded, set aside or saved again since.
-func (d *Dir) FindFolder(ctx context.Context, folder string) (*Checkpoint, error) {
-	c, err := d.findFolder(ctx, folder)
-	if err != nil {
-		return nil, fmt.Errorf("find checkpoint %s: %w", folder, classify(err))
-	}
-	return c, nil
-}
-
-func (d *Dir) findFolder(ctx context.Context, folder string) (*Checkpoint, error) {
+func (d *Dir) FindFolder(ctx context.Context, folder string) (c *Checkpoint, err error) {
+	defer explain(&err, "find checkpoint %s", folder)
 	if _, ok := manifest.ParseFolder(folder); !ok {
 		return nil, fmt.Errorf("%w: that is not the name of a checkpoint's folder", ErrNone)
 	}
-	c, err := d.openFolder(ctx, folder, false)
+	c, err = d.openFolder(ctx, folder, false)
 	if err != nil {
 		return nil, err
 	}
@@ -82,12 +72,9 @@ func (d *Dir) FindLatest(ctx context.Context) (*Checkpoint, error) {
 }
 
 // latest is the newest checkpoint that use takes.
-func (d *Dir) latest(ctx context.Context, use func(context.Context, *Checkpoint) error) (*Checkpoint, error) {
-	c, err := d.searchUntilStable(ctx, func(s *search) (*Checkpoint, error) { return s.newest(ctx, use) })
-	if err != nil {
-		return nil, fmt.Errorf("look for the latest checkpoint: %w", classify(err))
-	}
-	return c, nil
+func (d *Dir) latest(ctx context.Context, use func(context.Context, *Checkpoint) error) (c *Checkpoint, err error) {
+	defer explain(&err, "look for the latest checkpoint")
+	return d.searchUntilStable(ctx, func(s *search) (*Checkpoint, error) { return s.newest(ctx, use) })
 }
 
 func (d *Dir) warnCorrupt(path string, err error) {
@@ -106,24 +93,22 @@ func (d *Dir) warnCorrupt(path string, err error) {
 // renames as Reject does: if it is this run's, and its lengths or checksums are wrong again; of a manifest only the checksum counts. What
 // is good when it is read again is looked at again. Before it looks it keeps earlier attempts from removing anything more, as Begin does.
 // To a tool (Options.Attempt 0) it is FindLatest.
-func (d *Dir) FindForResume(ctx context.Context) (*Checkpoint, error) {
+func (d *Dir) FindForResume(ctx context.Context) (c *Checkpoint, err error) {
+	defer explain(&err, "look for the checkpoint to resume from")
 	const most = 3 // looks
 	if err := d.closeGates(ctx); err != nil {
-		return nil, fmt.Errorf("look for the checkpoint to resume from: %w", classify(err))
+		return nil, err
 	}
 	var first error
 	for look := 1; ; look++ {
 		var passed []string
-		c, err := d.searchUntilStable(ctx, func(s *search) (c *Checkpoint, err error) {
+		c, err = d.searchUntilStable(ctx, func(s *search) (c *Checkpoint, err error) {
 			c, err = s.newest(ctx, check)
 			passed = s.corrupt
 			return c, err
 		})
 		if err != nil && first != nil {
 			err = fmt.Errorf("%w; before anything was set aside: %w", err, first)
-		}
-		if err != nil {
-			err = fmt.Errorf("look for the checkpoint to resume from: %w", classify(err))
 		}
 		if d.opt.Attempt < 1 || err != nil && !errors.Is(err, ErrCorrupt) || look == most {
 			return c, err
@@ -136,7 +121,7 @@ func (d *Dir) FindForResume(ctx context.Context) (*Checkpoint, error) {
 			c.Close() // it was only read from
 		}
 		if fenced != nil {
-			return nil, fmt.Errorf("look for the checkpoint to resume from: %w", classify(fenced))
+			return nil, fenced
 		}
 		if first == nil {
 			first = err

@@ -11,7 +11,6 @@ import (
 
 	"ddpbatch/checkpoint/internal/manifest"
 	"ddpbatch/internal/testkit/vfstest"
-	"ddpbatch/internal/vfs"
 )
 
 // TestFindForResume: what is passed over for its length or its checksum, twice, is renamed, by its own run's attempt; and nothing else is.
@@ -19,34 +18,34 @@ func TestFindForResume(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name    string
-		spoil   func(t *testing.T, m *vfs.Mem, manifestPath, shardPath string)
+		spoil   func(t *testing.T, m *vfstest.Mem, manifestPath, shardPath string)
 		o       Options // FS is set here; Run is "r" where it is empty
 		heals   bool    // from the second look on the files are good again
-		fault   func(op vfs.Op) error
+		fault   func(op vfstest.Op) error
 		renamed bool
 		step    int64 // that is found
 		err     error
 	}{
 		{name: "shard cut short", spoil: cutShard, renamed: true, step: 1},
 		{name: "manifest cut short", spoil: cutManifest, renamed: true, step: 1},
-		{name: "manifest empty", spoil: func(t *testing.T, m *vfs.Mem, path, _ string) { vfstest.Put(t, m, path, nil) }, renamed: true, step: 1},
+		{name: "manifest empty", spoil: func(t *testing.T, m *vfstest.Mem, path, _ string) { vfstest.Put(t, m, path, nil) }, renamed: true, step: 1},
 		{name: "bit of the manifest", spoil: flipManifest, renamed: true, step: 1},
 		{name: "bit of a shard's table", spoil: flipTable, renamed: true, step: 1},
 		{name: "shard is good again", spoil: cutShard, heals: true, step: 2},
 		{name: "manifest is good again", spoil: cutManifest, heals: true, step: 2},
-		{name: "shard gone", spoil: func(t *testing.T, m *vfs.Mem, _, path string) { must(t, m.Remove(path)) }, step: 1},
-		{name: "manifest of another step", spoil: func(t *testing.T, m *vfs.Mem, path, _ string) {
+		{name: "shard gone", spoil: func(t *testing.T, m *vfstest.Mem, _, path string) { must(t, m.Remove(path)) }, step: 1},
+		{name: "manifest of another step", spoil: func(t *testing.T, m *vfstest.Mem, path, _ string) {
 			first := strings.Replace(path, manifest.StepFolder(2), manifest.StepFolder(1), 1)
 			vfstest.Put(t, m, path, vfstest.Read(t, m, first))
 		}, step: 1},
-		{name: "manifest of a newer format", spoil: func(t *testing.T, m *vfs.Mem, path, _ string) {
+		{name: "manifest of a newer format", spoil: func(t *testing.T, m *vfstest.Mem, path, _ string) {
 			vfstest.Put(t, m, path, newerManifest(vfstest.Read(t, m, path)))
 		}, err: ErrFormatTooNew},
 		{name: "tool", spoil: cutShard, o: Options{}, step: 1},
 		{name: "another run", spoil: cutShard, o: Options{Run: "s", Attempt: 5}, step: 1},
 		{name: "another run, the manifest", spoil: cutManifest, o: Options{Run: "s", Attempt: 5}, step: 1},
 		{name: "superseded attempt", spoil: cutShard, o: Options{Run: "r", Attempt: 2, Fence: func() error { return errNewer }}, err: ErrFenced},
-		{name: "second look fails", spoil: cutShard, fault: func(vfs.Op) error { return syscall.EIO }, step: 1},
+		{name: "second look fails", spoil: cutShard, fault: func(vfstest.Op) error { return syscall.EIO }, step: 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -70,9 +69,9 @@ func TestFindForResume(t *testing.T) {
 			}
 			var log bytes.Buffer
 			o.Log = logTo(&log)
-			o.FS = vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
+			o.FS = vfstest.NewInjector(m, func(_ int, op vfstest.Op) vfstest.Fault {
 				if op.Kind != "open" || op.Path != manifestPath && op.Path != shardPath {
-					return vfs.Fault{}
+					return vfstest.Fault{}
 				}
 				opened[op.Path]++
 				if test.heals && opened[manifestPath] == 2 && op.Path == manifestPath {
@@ -80,9 +79,9 @@ func TestFindForResume(t *testing.T) {
 					vfstest.Put(t, m, shardPath, goodShard)
 				}
 				if test.fault != nil && op.Path == shardPath && opened[shardPath] > 1 {
-					return vfs.Fault{Err: test.fault(op)}
+					return vfstest.Fault{Err: test.fault(op)}
 				}
-				return vfs.Fault{}
+				return vfstest.Fault{}
 			})
 			d := openDir(t, o)
 			c, err := d.FindForResume(t.Context())
@@ -110,21 +109,21 @@ func TestFindForResume(t *testing.T) {
 	}
 }
 
-func cutShard(t *testing.T, m *vfs.Mem, _, path string) {
+func cutShard(t *testing.T, m *vfstest.Mem, _, path string) {
 	data := vfstest.Read(t, m, path)
 	vfstest.Put(t, m, path, data[:len(data)-9])
 }
 
-func cutManifest(t *testing.T, m *vfs.Mem, path, _ string) {
+func cutManifest(t *testing.T, m *vfstest.Mem, path, _ string) {
 	data := vfstest.Read(t, m, path)
 	vfstest.Put(t, m, path, data[:len(data)/2])
 }
 
-func flipManifest(t *testing.T, m *vfs.Mem, path, _ string) {
+func flipManifest(t *testing.T, m *vfstest.Mem, path, _ string) {
 	vfstest.Put(t, m, path, flip(vfstest.Read(t, m, path), 8*5+1))
 }
 
-func flipTable(t *testing.T, m *vfs.Mem, _, path string) {
+func flipTable(t *testing.T, m *vfstest.Mem, _, path string) {
 	data := vfstest.Read(t, m, path)
 	vfstest.Put(t, m, path, flip(data, 8*(len(data)-trailerBytes-4)))
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/backoff"
 	"ddpbatch/internal/vfs"
 )
 
@@ -19,9 +20,9 @@ import (
 // where the file system is, not from what a client remembers of it (RFC 7530, 16.27: the server looks the target's folder up by its
 // handle). So an attempt that was cut off removes nothing any more from then on, even where its fence and its view are stale.
 
-// gateTries bounds how often it is tried to close a gate, with growing pauses (1.3 s together): an attempt may be passing through it just
-// now, or this client may remember an old list of it.
-const gateTries = 8
+// gateTries bounds how often it is tried to close a gate, with growing pauses (1.9 s together, on average): an attempt may be passing
+// through it just now, or this client may remember an old list of it.
+const gateTries = 9
 
 func (d *Dir) gate(attempt int) string {
 	return filepath.Join(d.path, manifest.GateName(attempt, d.run))
@@ -104,13 +105,12 @@ func (d *Dir) closeGates(ctx context.Context) error {
 }
 
 func (d *Dir) closeGate(ctx context.Context, gate string) error {
-	wait := firstWait
+	wait := backoff.Backoff{First: firstWait, Most: lastWait}
 	for try := range gateTries {
 		if try > 1 { // the first may have emptied it
-			if err := d.sleep(ctx, wait); err != nil {
+			if err := d.sleep(ctx, wait.Next()); err != nil {
 				return err
 			}
-			wait *= 2
 		}
 		if err := errors.Join(ctx.Err(), d.fence()); err != nil {
 			return err

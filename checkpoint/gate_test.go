@@ -14,7 +14,6 @@ import (
 	"ddpbatch/internal/testkit"
 	"ddpbatch/internal/testkit/thin"
 	"ddpbatch/internal/testkit/vfstest"
-	"ddpbatch/internal/vfs"
 )
 
 // resumes has an attempt find what it goes on from, and begin.
@@ -35,7 +34,7 @@ func TestStaleZombieRemovesNothing(t *testing.T) {
 	t.Parallel()
 	for _, first := range []int64{30, 20} { // without and with a removal before it is cut off
 		m := vfstest.New(t)
-		view := vfs.NewView(m, 1)
+		view := vfstest.NewView(m, 1)
 		one := attempt(t, view, 1, Policy{Last: 2})
 		begin(t, one, -1)
 		for step := first; step <= 40; step += 10 {
@@ -69,18 +68,18 @@ func TestStaleZombieAtEachOperation(t *testing.T) {
 	t.Parallel()
 	for k := 1; ; k += thin.Step(5) {
 		m := vfstest.New(t)
-		view := vfs.NewView(m, 1)
+		view := vfstest.NewView(m, 1)
 		base := attempt(t, view, 1, Policy{Last: 2})
 		begin(t, base, -1)
 		save(t, base, testState(10, 1))
 		save(t, base, testState(20, 1))
 		asleep, wake, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
-		in := vfs.NewInjector(view, func(i int, _ vfs.Op) vfs.Fault {
+		in := vfstest.NewInjector(view, func(i int, _ vfstest.Op) vfstest.Fault {
 			if i != k {
-				return vfs.Fault{}
+				return vfstest.Fault{}
 			}
 			close(asleep)
-			return vfs.Fault{Wait: wake}
+			return vfstest.Fault{Wait: wake}
 		})
 		one := openDir(t, Options{FS: in, Run: "r", Attempt: 1, Keep: Policy{Last: 2}})
 		go func() {
@@ -124,16 +123,16 @@ func TestStaleZombieAtEachOperation(t *testing.T) {
 }
 
 // stopped is the disk where attempt 1 ended between the two renames of a removal, that of step 10.
-func stopped(t *testing.T) (m *vfs.Mem, gate string) {
+func stopped(t *testing.T) (m *vfstest.Mem, gate string) {
 	t.Helper()
 	m = vfstest.New(t)
-	f := func(_ int, op vfs.Op) vfs.Fault {
+	f := func(_ int, op vfstest.Op) vfstest.Fault {
 		if op.Kind == "rename" && strings.HasSuffix(op.To, manifest.DeletingName) {
-			return vfs.Fault{Err: syscall.EIO}
+			return vfstest.Fault{Err: syscall.EIO}
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	}
-	one := attempt(t, vfs.NewInjector(m, f), 1, Policy{Last: 2})
+	one := attempt(t, vfstest.NewInjector(m, f), 1, Policy{Last: 2})
 	begin(t, one, -1)
 	for _, step := range []int64{10, 20, 30} {
 		save(t, one, testState(step, 1))
@@ -279,7 +278,7 @@ func TestFenceClosesAnywhere(t *testing.T) {
 		before := openDir(t, Options{FS: m, Keep: Policy{Last: 2}, Run: "r", Attempt: 1})
 		save(t, before, testState(1, 0))
 		save(t, before, testState(2, 0))
-		in := vfs.NewInjector(m, nil)
+		in := vfstest.NewInjector(m, nil)
 		asked, closedAt := 0, -1
 		d := openDir(t, Options{FS: in, Keep: Policy{Last: 2}, Run: "r", Attempt: 2, Fence: func() error {
 			if asked++; asked < j {

@@ -23,14 +23,13 @@ import (
 	"ddpbatch/checkpoint/safetensors"
 	"ddpbatch/internal/testkit/thin"
 	"ddpbatch/internal/testkit/vfstest"
-	"ddpbatch/internal/vfs"
 )
 
 const hostileCost = 64 << 20
 
 // hostile is a small checkpoint whose files an adversary changes at will, and seals again.
 type hostile struct {
-	fs                      *vfs.Mem
+	fs                      *vfstest.Mem
 	dir                     *checkpoint.Dir
 	manifest, shard, record string // paths
 	good                    map[string][]byte

@@ -228,9 +228,6 @@ func (k *known) manifest(folder string, info fs.FileInfo) *knownManifest {
 func (k *known) addManifest(folder string, one knownManifest) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.manifests == nil {
-		k.manifests = map[string]*knownManifest{}
-	}
 	k.manifests[folder] = &one
 }
 
@@ -267,8 +264,5 @@ func (k *known) record(name string) (manifest.Record, bool) {
 func (k *known) addRecord(name string, r manifest.Record) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.records == nil {
-		k.records = map[string]manifest.Record{}
-	}
 	k.records[name] = r
 }

@@ -22,14 +22,14 @@ type fault struct {
 	on    bool
 }
 
-func (f *fault) over(m *vfs.Mem) vfs.FS {
-	return vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
+func (f *fault) over(m *vfstest.Mem) vfs.FS {
+	return vfstest.NewInjector(m, func(_ int, op vfstest.Op) vfstest.Fault {
 		for _, kind := range f.kinds {
 			if f.on && op.Kind == kind && strings.HasSuffix(op.Path, f.part) {
-				return vfs.Fault{Err: f.err}
+				return vfstest.Fault{Err: f.err}
 			}
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 }
 
@@ -137,12 +137,12 @@ func TestCancelledListWarnsOfNothing(t *testing.T) {
 	for k, reached := 1, true; reached; k++ {
 		reached = false
 		ctx, cancel := context.WithCancel(t.Context())
-		in := vfs.NewInjector(m, func(i int, _ vfs.Op) vfs.Fault {
+		in := vfstest.NewInjector(m, func(i int, _ vfstest.Op) vfstest.Fault {
 			if reached = reached || i == k; i >= k {
 				cancel()
-				return vfs.Fault{Err: context.Canceled}
+				return vfstest.Fault{Err: context.Canceled}
 			}
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		})
 		var log strings.Builder
 		if _, err := openDir(t, Options{FS: in, Run: "r", Log: logTo(&log)}).List(ctx); reached && !errors.Is(err, context.Canceled) {

@@ -18,18 +18,12 @@ import (
 // restart within it, changes the record only to an earlier step: what was superseded stays so.
 // Earlier attempts remove nothing from then on, either. ErrNone where they have removed what this one is to go on from.
 // ErrFenced where a later attempt of the run has begun already: this one is to end.
-func (d *Dir) Begin(ctx context.Context, from *Checkpoint) error {
+func (d *Dir) Begin(ctx context.Context, from *Checkpoint) (err error) {
+	defer explain(&err, "record what attempt %d goes on from, in %s", d.opt.Attempt, d.path)
 	record := manifest.Record{Run: d.opt.Run, Attempt: d.opt.Attempt, ResumedStep: -1, Created: d.now().UTC()}
 	if from != nil {
 		record.ResumedStep, record.ResumedFolder = from.Step(), from.folder
 	}
-	if err := d.begin(ctx, record, from); err != nil {
-		return fmt.Errorf("record what attempt %d goes on from, in %s: %w", d.opt.Attempt, d.path, classify(err))
-	}
-	return nil
-}
-
-func (d *Dir) begin(ctx context.Context, record manifest.Record, from *Checkpoint) error {
 	if record.Attempt < 1 {
 		return errors.New("attempts are numbered from 1")
 	}
@@ -92,12 +86,9 @@ func (d *Dir) noneLater() error {
 
 // FirstBegun is the first attempt of this run, from a given one on, that has recorded what it goes on from (Begin): this attempt, too, if
 // it has; 0 where none has.
-func (d *Dir) FirstBegun(from int) (int, error) {
-	first, err := d.firstBegun(from)
-	if err != nil {
-		return 0, fmt.Errorf("look for attempts that have begun, in %s: %w", d.path, classify(err))
-	}
-	return first, nil
+func (d *Dir) FirstBegun(from int) (first int, err error) {
+	defer explain(&err, "look for attempts that have begun, in %s", d.path)
+	return d.firstBegun(from)
 }
 
 func (d *Dir) firstBegun(from int) (first int, err error) {
@@ -112,16 +103,17 @@ func (d *Dir) firstBegun(from int) (first int, err error) {
 
 // GivenUp says whether a later attempt of this run has gone on from before what an attempt saved at a step: a save that is not
 // committed yet would be superseded at once.
-func (d *Dir) GivenUp(attempt int, step int64) (bool, error) {
+func (d *Dir) GivenUp(attempt int, step int64) (yes bool, err error) {
+	defer explain(&err, "look at the attempts in %s", d.path)
 	_, files, err := d.names()
 	if err != nil {
-		return false, fmt.Errorf("look at the attempts in %s: %w", d.path, classify(err))
+		return false, err
 	}
 	records, err := d.readLineage(context.Background(), files, false)
 	if err != nil {
-		return false, fmt.Errorf("look at the attempts in %s: %w", d.path, classify(err))
+		return false, err
 	}
-	_, yes := manifest.Superseded(records.of(d.opt.Run), attempt, step, "")
+	_, yes = manifest.Superseded(records.of(d.opt.Run), attempt, step, "")
 	return yes, nil
 }
 

@@ -41,7 +41,7 @@ func TestSuperseded(t *testing.T) {
 	for _, step := range []int64{100, 200, 300} {
 		save(t, one, testState(step, 1))
 	}
-	view := vfs.NewView(m, 1)
+	view := vfstest.NewView(m, 1)
 	view.Hold()
 	zombie := attempt(t, view, 1, Policy{}) // whose client sees nothing of what others do from now on
 	two := attempt(t, m, 2, Policy{Last: 3})
@@ -161,7 +161,7 @@ func TestLateBegin(t *testing.T) {
 	c, err := two.FindLatest(t.Context()) // then it reads for a long time
 	must(t, err)
 	save(t, one, testState(200, 1))
-	view := vfs.NewView(m, 1)
+	view := vfstest.NewView(m, 1)
 	view.Hold()
 	blind := attempt(t, view, 2, Policy{})
 	begin(t, attempt(t, m, 3, Policy{}), 200) // and dies before its first save
@@ -244,7 +244,7 @@ func TestCrashOfBegin(t *testing.T) {
 	for k := 0; ; k++ {
 		m := vfstest.New(t)
 		save(t, attempt(t, m, 1, Policy{}), testState(100, 0))
-		in := vfs.NewInjector(m, vfs.CrashAfter(k))
+		in := vfstest.NewInjector(m, vfstest.CrashAfter(k))
 		err := attempt(t, in, 2, Policy{}).Begin(context.Background(), nil)
 		for seed := range uint64(8) {
 			after := attempt(t, crashed(m, seed), 3, Policy{})
@@ -259,7 +259,7 @@ func TestCrashOfBegin(t *testing.T) {
 			t.Logf("%d operations", k)
 			return
 		}
-		if !errors.Is(err, vfs.ErrCrashed) {
+		if !errors.Is(err, vfstest.ErrCrashed) {
 			t.Fatal(err)
 		}
 	}
@@ -335,7 +335,7 @@ func TestOthersRecord(t *testing.T) {
 // TestGivenUp: attempt 3 began anew, attempt 5 goes on from nothing of before either; what they save themselves counts.
 func TestGivenUp(t *testing.T) {
 	t.Parallel()
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	for _, attempt := range []int{3, 5} {
 		d, err := Open("/checkpoints", Options{FS: fsys, Run: "r", Attempt: attempt})
 		if err != nil {

@@ -11,7 +11,6 @@ import (
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/testkit/thin"
 	"ddpbatch/internal/testkit/vfstest"
-	"ddpbatch/internal/vfs"
 )
 
 // TestSavesSurviveLostReplies saves through a client that loses every third reply of the file server. What
@@ -26,9 +25,9 @@ func TestSavesSurviveLostReplies(t *testing.T) { // without the race detector
 	}
 }
 
-func lostReplies(t *testing.T, m *vfs.Mem, seed uint64) error {
+func lostReplies(t *testing.T, m *vfstest.Mem, seed uint64) error {
 	ctx := context.Background()
-	client := vfs.NewView(m, seed)
+	client := vfstest.NewView(m, seed)
 	client.LoseReplies(33)
 	newest := int64(0)
 	for attempt := 1; attempt <= 3; attempt++ {
@@ -74,7 +73,7 @@ func TestProbeSurvivesLostReplies(t *testing.T) { // without the race detector
 	t.Parallel()
 	for seed := range uint64(40) {
 		m := vfstest.New(t)
-		client := vfs.NewView(m, seed)
+		client := vfstest.NewView(m, seed)
 		client.LoseReplies(50)
 		d := hardOpen(t, checkpoint.Options{FS: client, Run: "nfs", Attempt: 1})
 		if _, err := d.Probe(t.Context(), "here"); err != nil {
@@ -94,9 +93,9 @@ func TestStaleReaderCallsNothingCorrupt(t *testing.T) { // without the race dete
 	for held := int64(1); held <= 5; held++ {
 		m := vfstest.New(t)
 		ctx := t.Context()
-		writer := hardOpen(t, checkpoint.Options{FS: vfs.NewView(m, 1), Run: "nfs", Attempt: 1, Keep: checkpoint.Policy{Last: 2}})
+		writer := hardOpen(t, checkpoint.Options{FS: vfstest.NewView(m, 1), Run: "nfs", Attempt: 1, Keep: checkpoint.Policy{Last: 2}})
 		need(t, writer.Begin(ctx, nil))
-		client := vfs.NewView(m, 2)
+		client := vfstest.NewView(m, 2)
 		reader := hardOpen(t, checkpoint.Options{FS: client, Run: "nfs", Attempt: 2})
 		for step := int64(1); step <= 6; step++ {
 			_, err := writer.Save(ctx, hardState(step, 0))
@@ -135,10 +134,10 @@ func TestRemovedCheckpointReadsAsStale(t *testing.T) { // without the race detec
 	t.Parallel()
 	m := vfstest.New(t)
 	ctx := t.Context()
-	writer := hardOpen(t, checkpoint.Options{FS: vfs.NewView(m, 1), Run: "nfs", Attempt: 1, Keep: checkpoint.Policy{Last: 2}})
+	writer := hardOpen(t, checkpoint.Options{FS: vfstest.NewView(m, 1), Run: "nfs", Attempt: 1, Keep: checkpoint.Policy{Last: 2}})
 	_, err := writer.Save(ctx, hardState(1, 0))
 	need(t, err)
-	reader := hardOpen(t, checkpoint.Options{FS: vfs.NewView(m, 2), Run: "nfs", Attempt: 2})
+	reader := hardOpen(t, checkpoint.Options{FS: vfstest.NewView(m, 2), Run: "nfs", Attempt: 2})
 	c, err := reader.FindLatest(ctx)
 	need(t, err)
 	defer c.Close()
@@ -165,9 +164,9 @@ func TestDraftJoinedByStaleClients(t *testing.T) { // without the race detector
 	t.Parallel()
 	m := vfstest.New(t)
 	ctx := t.Context()
-	zero := hardOpen(t, checkpoint.Options{FS: vfs.NewView(m, 1), Run: "nfs", Attempt: 1})
+	zero := hardOpen(t, checkpoint.Options{FS: vfstest.NewView(m, 1), Run: "nfs", Attempt: 1})
 	need(t, draftSave(zero, hardState(1, 0), 2, nil, nil))
-	client := vfs.NewView(m, 2)
+	client := vfstest.NewView(m, 2)
 	client.Hold()
 	one := hardOpen(t, checkpoint.Options{FS: client, Run: "nfs", Attempt: 1})
 	draft, err := zero.NewDraft(ctx, 2)

@@ -15,14 +15,8 @@ import (
 // in its folder (PINNED where the label is empty). The checkpoint of this run that had the label
 // before is an ordinary one from then on. ErrNone where the step is not committed; what cannot be read now
 // is another error.
-func (d *Dir) Pin(ctx context.Context, step int64, label string) error {
-	if err := d.pin(ctx, step, label); err != nil {
-		return fmt.Errorf("pin checkpoint of step %d in %s: %w", step, d.path, classify(err))
-	}
-	return nil
-}
-
-func (d *Dir) pin(ctx context.Context, step int64, label string) error {
+func (d *Dir) Pin(ctx context.Context, step int64, label string) (err error) {
+	defer explain(&err, "pin checkpoint of step %d in %s", step, d.path)
 	if err := manifest.CheckPinLabel(label); err != nil {
 		return err
 	}

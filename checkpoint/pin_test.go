@@ -7,7 +7,6 @@ import (
 
 	"ddpbatch/checkpoint/internal/manifest"
 	"ddpbatch/internal/testkit/vfstest"
-	"ddpbatch/internal/vfs"
 )
 
 // TestPinWhileRemoving: at whatever operation of a removal another process pins the checkpoint, it
@@ -23,11 +22,11 @@ func TestPinWhileRemoving(t *testing.T) {
 		}
 		user := openDir(t, Options{FS: m, Run: "r"})
 		tried, pin := false, error(nil)
-		in := vfs.NewInjector(m, func(i int, _ vfs.Op) vfs.Fault {
+		in := vfstest.NewInjector(m, func(i int, _ vfstest.Op) vfstest.Fault {
 			if i == k {
 				tried, pin = true, user.Pin(t.Context(), 100, "mine")
 			}
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		})
 		_, err := attempt(t, in, 1, Policy{}).Prune(t.Context(), Policy{Last: 2})
 		must(t, err)
@@ -58,13 +57,13 @@ func TestRemoveWhilePinning(t *testing.T) {
 		for _, step := range []int64{100, 110, 120} {
 			save(t, w, testState(step, 0))
 		}
-		in := vfs.NewInjector(m, func(i int, _ vfs.Op) vfs.Fault {
+		in := vfstest.NewInjector(m, func(i int, _ vfstest.Op) vfstest.Fault {
 			if i == k {
 				reached = true
 				_, err := w.Prune(t.Context(), Policy{Last: 2})
 				must(t, err)
 			}
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		})
 		if err := openDir(t, Options{FS: in, Run: "r"}).Pin(t.Context(), 100, "mine"); err != nil {
 			continue

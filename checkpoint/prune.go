@@ -156,12 +156,6 @@ func hasShard(m *manifest.Manifest, file string) bool {
 // its own saves, and as long as its fence is good, what it sees was not made by a newer one.
 const emptyAge = time.Hour
 
-// retain tidies up after the checkpoint in a folder has been committed.
-func (d *Dir) retain(ctx context.Context, saved string) error {
-	_, err := d.prune(context.WithoutCancel(ctx), d.opt.Keep, saved)
-	return err
-}
-
 // sweep removes what dead attempts of this run have left: files of saves that were never
 // committed, removals that were interrupted, records and probes that were never finished. saver
 // says that this process is the one that saves for its attempt.

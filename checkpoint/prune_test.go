@@ -104,7 +104,7 @@ func TestForeignFilesStay(t *testing.T) {
 	}
 }
 
-func mkdirAll(t *testing.T, m *vfs.Mem, dir string) {
+func mkdirAll(t *testing.T, m *vfstest.Mem, dir string) {
 	t.Helper()
 	if _, err := m.Stat(dir); err == nil {
 		return
@@ -279,7 +279,7 @@ func TestSecondLookIsInOrder(t *testing.T) {
 		path := counts.Path + "/" + manifest.Name
 		good := vfstest.Read(t, m, path)
 		reads, lists := 0, 0
-		in := vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
+		in := vfstest.NewInjector(m, func(_ int, op vfstest.Op) vfstest.Fault {
 			switch {
 			case op.Kind == "open" && op.Path == path:
 				if reads++; reads == 1 {
@@ -292,7 +292,7 @@ func TestSecondLookIsInOrder(t *testing.T) {
 					must(t, m.Rename(counts.Path, testPath+"/elsewhere"))
 				}
 			}
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		})
 		_, err := attempt(t, in, 2, Policy{}).Prune(t.Context(), Policy{Last: 2})
 		must(t, err)
@@ -389,7 +389,7 @@ func TestRetentionReadsOnlyWhatIsNew(t *testing.T) {
 	for a := 1; a <= records; a++ {
 		begin(t, attempt(t, m, a, Policy{}), -1)
 	}
-	in := vfs.NewInjector(aged{m, time.Unix(1e9, 0)}, nil)
+	in := vfstest.NewInjector(aged{m, time.Unix(1e9, 0)}, nil)
 	d := attempt(t, in, records, Policy{Last: kept})
 	for step := int64(1); step <= kept+3; step++ {
 		seen := len(in.Log())

@@ -32,15 +32,13 @@ type span struct {
 // Read fills all targets, reading and decoding only the chunks that hold them, with
 // Options.Workers goroutines. After an error the targets hold anything. A *CorruptError names
 // shard and tensor. No two targets may share memory.
-func (c *Checkpoint) Read(ctx context.Context, targets []Target) error {
+func (c *Checkpoint) Read(ctx context.Context, targets []Target) (err error) {
+	defer explain(&err, "read checkpoint of step %d", c.m.Step)
 	spans, err := c.spans(targets)
-	if err == nil {
-		err = c.readSpans(ctx, spans)
-	}
 	if err != nil {
-		return fmt.Errorf("read checkpoint of step %d: %w", c.m.Step, classify(err))
+		return err
 	}
-	return nil
+	return c.readSpans(ctx, spans)
 }
 
 // spans finds where targets lie, by shard.
@@ -61,7 +59,7 @@ func (c *Checkpoint) spans(targets []Target) ([]span, error) {
 			if from >= to {
 				break
 			}
-			spans = c.cut(spans, i, p, from-p.Start, target.Data[from-target.Start:to-target.Start])
+			spans = c.cut(spans, p, from-p.Start, target.Data[from-target.Start:to-target.Start])
 		}
 	}
 	slices.SortStableFunc(spans, func(a, b span) int { return a.shard - b.shard })
@@ -69,7 +67,7 @@ func (c *Checkpoint) spans(targets []Target) ([]span, error) {
 }
 
 // cut adds the bytes from offset of a piece to spans, in handy lengths that end where chunks do.
-func (c *Checkpoint) cut(spans []span, tensor int, p manifest.Piece, offset int64, dst []byte) []span {
+func (c *Checkpoint) cut(spans []span, p manifest.Piece, offset int64, dst []byte) []span {
 	refs := c.byShard[p.Shard]
 	piece := sort.Search(len(refs), func(k int) bool { return refs[k].Offset+refs[k].Length > p.Offset })
 	for len(dst) > 0 {

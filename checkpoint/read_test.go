@@ -11,7 +11,6 @@ import (
 
 	"ddpbatch/checkpoint/internal/chunk"
 	"ddpbatch/internal/testkit/vfstest"
-	"ddpbatch/internal/vfs"
 )
 
 // TestReadParts reads random parts of tensors that were written by several ranks.
@@ -64,7 +63,7 @@ func TestReadTakesOnlyWhatItNeeds(t *testing.T) {
 	fillNoise(data, 4)
 	s := &State{Step: 1, World: 1, Tensors: []Tensor{{Name: "w", DType: "uint8", Shape: []int{len(data)}, Data: data}}}
 	save(t, openDir(t, Options{FS: m, Codec: "none"}), s)
-	in := vfs.NewInjector(m, nil)
+	in := vfstest.NewInjector(m, nil)
 	count := func() (sum int) {
 		for _, op := range in.Log() {
 			if op.Kind == "read" {

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,11 +56,11 @@ func (d *Dir) reject(ctx context.Context, c *Checkpoint) error {
 		d.log.Warn("checkpoint of another run is corrupt: it is passed over, and stays as it is", "path", c.path(), "run", c.m.Run, "err", why)
 	default:
 		if err := d.setAside(c.folder, why); err != nil {
-			d.markBad(c.id())
+			d.markBad(c.id(), nil)
 			return err
 		}
 	}
-	d.markRejected(c.id(), why)
+	d.markBad(c.id(), why)
 	return nil
 }
 
@@ -123,18 +124,11 @@ func (c *Checkpoint) id() saveID { return saveID{c.folder, manifest.CRC(c.data)}
 
 func (e *folderInfo) id() saveID { return saveID{e.name, e.crc} }
 
-// markBad takes note that a save was found corrupt by a read.
-func (d *Dir) markBad(id saveID) {
+// markBad takes note that a save was found corrupt by a read, or, with why, by two: then it is rejected.
+func (d *Dir) markBad(id saveID, why error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.bad[id] = d.bad[id]
-}
-
-// markRejected takes note that a save was found corrupt again, and why.
-func (d *Dir) markRejected(id saveID, why error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.bad[id] = why
+	d.bad[id] = cmp.Or(why, d.bad[id])
 }
 
 // markSound takes back what was noted of a save.

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"ddpbatch/internal/testkit/vfstest"
-	"ddpbatch/internal/vfs"
 )
 
 // TestReject: only what is damaged when it is read again is renamed, and only by the run's own
@@ -28,7 +27,7 @@ func TestReject(t *testing.T) {
 
 		for name, other := range map[string]*Dir{
 			"a tool":               openDir(t, Options{FS: m, Run: "r"}),
-			"an unreadable disk":   attempt(t, vfs.NewInjector(m, failReads), 2, Policy{}),
+			"an unreadable disk":   attempt(t, vfstest.NewInjector(m, failReads), 2, Policy{}),
 			"a superseded attempt": openDir(t, Options{FS: m, Run: "r", Attempt: 2, Fence: func() error { return errNewer }}),
 		} {
 			if err := other.Reject(t.Context(), c); err == nil {
@@ -57,11 +56,11 @@ func TestReject(t *testing.T) {
 	wantList(t, d, "1 broken, 1 broken, 4 committed, 5 committed") // kept to be looked at
 }
 
-func failReads(_ int, op vfs.Op) vfs.Fault {
+func failReads(_ int, op vfstest.Op) vfstest.Fault {
 	if op.Kind == "read" && strings.Contains(op.Path, "shard-") {
-		return vfs.Fault{Err: syscall.EIO}
+		return vfstest.Fault{Err: syscall.EIO}
 	}
-	return vfs.Fault{}
+	return vfstest.Fault{}
 }
 
 // TestSoundAgain: one that was read as damaged and is good when Reject reads it counts again.
@@ -72,7 +71,7 @@ func TestSoundAgain(t *testing.T) {
 	save(t, d, testState(1, 0))
 	c, err := d.Find(t.Context(), 1)
 	must(t, err)
-	d.markBad(c.id())
+	d.markBad(c.id(), nil)
 	wantErr(t, "Pin of what was found damaged", d.Pin(t.Context(), 1, "best"), ErrNone)
 	wantErr(t, "Reject", d.Reject(t.Context(), c), errSound)
 	must(t, c.Close())

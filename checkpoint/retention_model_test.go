@@ -13,12 +13,12 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/testkit/thin"
-	"ddpbatch/internal/vfs"
+	"ddpbatch/internal/testkit/vfstest"
 )
 
 // keptFolder is a folder in which a rapid test saves and prunes, and what must be there.
 type keptFolder struct {
-	fs      *vfs.Mem
+	fs      *vfstest.Mem
 	attempt int
 	step    int64
 	alive   []kept // of the history that counts, oldest first; some may have been removed by a policy
@@ -253,7 +253,7 @@ func (k *keptFolder) look(t *rapid.T) {
 func TestRetentionKeepsWhatCounts(t *testing.T) { // without the race detector
 	t.Parallel()
 	property := func(t *rapid.T) {
-		k := &keptFolder{fs: vfs.NewMem(), foreign: map[string]string{}}
+		k := &keptFolder{fs: vfstest.NewMem(), foreign: map[string]string{}}
 		if err := errors.Join(k.fs.Mkdir("/run"), k.fs.Mkdir(hardPath)); err != nil {
 			t.Fatal(err)
 		}

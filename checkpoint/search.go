@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/backoff"
 )
 
 // search is a look at the names in the checkpoints folder, for a reader.
@@ -26,14 +27,14 @@ type search struct {
 	vanished    bool     // a checkpoint may be being removed, or have been removed while this search went on
 }
 
-// maxSearches bounds how often a search begins anew, with growing pauses (2.5 s together), because what
+// maxSearches bounds how often a search begins anew, with growing pauses (3.4 s together, on average), because what
 // it came by was being removed, or because two answers of a network file system did not agree.
-const maxSearches = 8
+const maxSearches = 9
 
 // searchUntilStable runs f on a look at the folder, and on another one where something was removed meanwhile:
 // then there may be a newer one than f found.
 func (d *Dir) searchUntilStable(ctx context.Context, f func(*search) (*Checkpoint, error)) (*Checkpoint, error) {
-	wait := firstWait
+	wait := backoff.Backoff{First: firstWait, Most: lastWait}
 	for look := 1; ; look++ {
 		var c *Checkpoint
 		s, err := d.search(ctx)
@@ -46,10 +47,9 @@ func (d *Dir) searchUntilStable(ctx context.Context, f func(*search) (*Checkpoin
 		if c != nil {
 			c.Close() // it was only read from
 		}
-		if stopped := d.sleep(ctx, wait); stopped != nil {
+		if stopped := d.sleep(ctx, wait.Next()); stopped != nil {
 			return nil, errors.Join(err, stopped)
 		}
-		wait = min(2*wait, lastWait)
 	}
 }
 
@@ -195,7 +195,7 @@ func (s *search) first(ctx context.Context, candidates []*Checkpoint, use func(c
 			return nil, err
 		}
 		s.d.warnCorrupt(c.path(), err)
-		s.d.markBad(c.id())
+		s.d.markBad(c.id(), nil)
 		s.corrupt = append(s.corrupt, c.folder)
 		if bad == nil {
 			bad = err

@@ -9,7 +9,6 @@ import (
 
 	"ddpbatch/checkpoint/internal/manifest"
 	"ddpbatch/internal/testkit/vfstest"
-	"ddpbatch/internal/vfs"
 )
 
 // TestRemovedWhileLooking: what is removed under a reader's hands makes it look again, since there
@@ -22,7 +21,7 @@ func TestRemovedWhileLooking(t *testing.T) {
 		save(t, w, testState(step, 0))
 	}
 	next, last := int64(130), int64(140)
-	in := vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
+	in := vfstest.NewInjector(m, func(_ int, op vfstest.Op) vfstest.Fault {
 		for op.Kind == "open" && strings.HasSuffix(op.Path, manifest.Name) && next <= last {
 			save(t, w, testState(next, 0))
 			next += 10
@@ -30,7 +29,7 @@ func TestRemovedWhileLooking(t *testing.T) {
 		if next == last+10 && last == 140 && op.Kind == "readdir" && op.Path == testPath {
 			next, last = 150, 160 // and once more, in the second look
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	c, err := openDir(t, Options{FS: in}).FindLatest(t.Context())
 	must(t, err)
@@ -46,16 +45,16 @@ func TestLookInTheMiddleOfARemoval(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	asleep, wake, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	w := attempt(t, vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
+	w := attempt(t, vfstest.NewInjector(m, func(_ int, op vfstest.Op) vfstest.Fault {
 		if op.Kind != "rename" || !strings.HasSuffix(op.To, manifest.DeletingName) {
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		}
 		close(asleep)
-		return vfs.Fault{Wait: wake}
+		return vfstest.Fault{Wait: wake}
 	}), 1, Policy{Last: 2})
 	save(t, w, testState(100, 0))
 	began := false
-	in := vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
+	in := vfstest.NewInjector(m, func(_ int, op vfstest.Op) vfstest.Fault {
 		if op.Kind == "open" && strings.HasSuffix(op.Path, manifest.Name) && !began {
 			began = true
 			go func() {
@@ -71,7 +70,7 @@ func TestLookInTheMiddleOfARemoval(t *testing.T) {
 			case <-done: // it has failed
 			}
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	c, err := openDir(t, Options{FS: in, Run: "r"}).FindLatest(t.Context())
 	close(wake)
@@ -92,11 +91,11 @@ func TestHalfRemoved(t *testing.T) {
 	save(t, d, testState(200, 0))
 	must(t, m.Rename(d.stepPath(200)+"/"+manifest.Name, d.stepPath(200)+"/"+manifest.DeletingName))
 	lists := 0
-	in := vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
+	in := vfstest.NewInjector(m, func(_ int, op vfstest.Op) vfstest.Fault {
 		if op.Kind == "readdir" && op.Path == testPath {
 			lists++
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	c, err := attempt(t, in, 2, Policy{}).FindLatest(t.Context())
 	must(t, err)
@@ -107,7 +106,7 @@ func TestHalfRemoved(t *testing.T) {
 }
 
 // rejected lets an attempt reject the checkpoint of a step, which is damaged before.
-func rejected(t *testing.T, m *vfs.Mem, d *Dir, step int64) {
+func rejected(t *testing.T, m *vfstest.Mem, d *Dir, step int64) {
 	t.Helper()
 	c, err := d.Find(t.Context(), step)
 	must(t, err)
@@ -121,7 +120,7 @@ func rejected(t *testing.T, m *vfs.Mem, d *Dir, step int64) {
 // told to begin anew goes on doing so.
 func TestNothingLeft(t *testing.T) {
 	t.Parallel()
-	look := func(m *vfs.Mem, n int, want error, remove string) {
+	look := func(m *vfstest.Mem, n int, want error, remove string) {
 		t.Helper()
 		_, err := attempt(t, m, n, Policy{}).FindLatest(t.Context())
 		if !errors.Is(err, want) || errors.Is(err, ErrNone) == errors.Is(err, ErrCorrupt) {
@@ -182,7 +181,7 @@ func TestRejectedNameReused(t *testing.T) {
 // beginning.
 func TestOthersLeftovers(t *testing.T) {
 	t.Parallel()
-	b := func(m *vfs.Mem) error {
+	b := func(m *vfstest.Mem) error {
 		_, err := openDir(t, Options{FS: m, Run: "b", Attempt: 1}).FindLatest(t.Context())
 		return err
 	}
@@ -259,11 +258,11 @@ func TestHalfRemovedIsReadOnce(t *testing.T) {
 	save(t, d, testState(200, 0))
 	must(t, m.Rename(d.stepPath(200)+"/"+manifest.Name, d.stepPath(200)+"/"+manifest.DeletingName))
 	opened := 0
-	in := vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
+	in := vfstest.NewInjector(m, func(_ int, op vfstest.Op) vfstest.Fault {
 		if op.Kind == "open" && strings.Contains(op.Path, "shard-") {
 			opened++
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	_, info, err := attempt(t, in, 2, Policy{}).Latest(t.Context())
 	must(t, err)

@@ -10,29 +10,19 @@ import (
 	"path/filepath"
 
 	"ddpbatch/internal/replace"
+	"ddpbatch/internal/vfs"
 )
 
 // Space is what Probe finds out about a file system. Free is a hint only: quotas and the single
 // servers of a parallel file system fill up earlier.
-type Space struct {
-	Type  string `json:"type"` // "ext4", "nfs", "lustre", ...; empty where it is not known
-	Free  uint64 `json:"free"` // bytes
-	Total uint64 `json:"total"`
-}
+type Space = vfs.Space
 
 // Probe does, with a small file in the checkpoints folder, all that a save will do: create, write,
 // sync, rename, sync of the folder; then it reads the file back and removes it. So what would fail
 // at the first save fails before training. name says in errors who tried, such as a host. It
 // makes the folder if it is not there.
-func (d *Dir) Probe(ctx context.Context, name string) (Space, error) {
-	space, err := d.probe(ctx)
-	if err != nil {
-		return Space{}, fmt.Errorf("%s cannot save in %s: %w", name, d.path, classify(err))
-	}
-	return space, nil
-}
-
-func (d *Dir) probe(ctx context.Context) (Space, error) {
+func (d *Dir) Probe(ctx context.Context, name string) (_ Space, err error) {
+	defer explain(&err, "%s cannot save in %s", name, d.path)
 	if err := ctx.Err(); err != nil {
 		return Space{}, err
 	}
@@ -65,7 +55,7 @@ func (d *Dir) probe(ctx context.Context) (Space, error) {
 		d.log.Debug("room for checkpoints is not known", "path", d.path, "err", err)
 		return Space{}, nil
 	}
-	return Space(space), nil
+	return space, nil
 }
 
 // Room is what a run's checkpoints will take on disk, as far as that can be told before it trains.

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"ddpbatch/internal/testkit/vfstest"
-	"ddpbatch/internal/vfs"
 )
 
 // TestRoom: what is needed is what the policy keeps and one more, less what is there and will go.
@@ -82,7 +81,7 @@ func TestProbe(t *testing.T) {
 		t.Errorf("the space is %+v", space)
 	}
 	for k := 1; ; k++ {
-		in := vfs.NewInjector(m, vfs.FailAt(k, syscall.EDQUOT))
+		in := vfstest.NewInjector(m, vfstest.FailAt(k, syscall.EDQUOT))
 		_, err := attempt(t, in, 1, Policy{}).Probe(t.Context(), "host-7")
 		if err == nil {
 			if k < 8 {

@@ -15,14 +15,8 @@ import (
 // Verify checks the save of a step that counts, and the manifests of the others: its manifest, and the sizes, tables and checksums of
 // its shards; with readData also every byte, in little memory. ErrNone where the step is not
 // committed.
-func (d *Dir) Verify(ctx context.Context, step int64, readData bool) error {
-	if err := d.verify(ctx, step, readData); err != nil {
-		return fmt.Errorf("verify checkpoint of step %d: %w", step, classify(err))
-	}
-	return nil
-}
-
-func (d *Dir) verify(ctx context.Context, step int64, readData bool) error {
+func (d *Dir) Verify(ctx context.Context, step int64, readData bool) (err error) {
+	defer explain(&err, "verify checkpoint of step %d", step)
 	s, err := d.search(ctx)
 	if err != nil {
 		return err
@@ -43,11 +37,11 @@ func (d *Dir) verify(ctx context.Context, step int64, readData bool) error {
 }
 
 // Verify reads and checks every byte, in little memory.
-func (c *Checkpoint) Verify(ctx context.Context) error {
+func (c *Checkpoint) Verify(ctx context.Context) (err error) {
+	defer explain(&err, "verify checkpoint of step %d", c.m.Step)
 	for i := range c.slots {
-		err := c.use(ctx, i, func(r *shard.Reader) error { return r.Verify(ctx, c.d.workers) })
-		if err != nil {
-			return fmt.Errorf("verify checkpoint of step %d: %w", c.m.Step, classify(err))
+		if err := c.use(ctx, i, func(r *shard.Reader) error { return r.Verify(ctx, c.d.workers) }); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -67,13 +61,14 @@ func (c *Checkpoint) check(ctx context.Context) error {
 // VerifySample is Verify of so many per cent of the chunks, above 0 to 100, rounded up. Each chunk is as likely to be
 // among them as any other; which ones they are depends on the manifest's bytes alone, so that the same call checks the
 // same ones. It returns how many it has checked.
-func (c *Checkpoint) VerifySample(ctx context.Context, percent float64) (int, error) {
+func (c *Checkpoint) VerifySample(ctx context.Context, percent float64) (checked int, err error) {
+	defer explain(&err, "verify checkpoint of step %d", c.m.Step)
 	if !(percent > 0 && percent <= 100) {
-		return 0, fmt.Errorf("verify checkpoint of step %d: a sample is of more than 0 to 100 %%, not %v", c.m.Step, percent)
+		return 0, fmt.Errorf("a sample is of more than 0 to 100 %%, not %v", percent)
 	}
 	left := c.Chunks()
 	wanted := min(int(math.Ceil(float64(left)*percent/100)), left)
-	checked := wanted
+	checked = wanted
 	rng := rand.New(rand.NewPCG(uint64(manifest.CRC(c.data)), uint64(c.m.Step)))
 	for i := range c.slots {
 		// Of those that are left, as many as are still wanted, each with the same chance (Knuth's algorithm S).
@@ -92,7 +87,7 @@ func (c *Checkpoint) VerifySample(ctx context.Context, percent float64) (int, er
 			return inParallel(ctx, c.d.workers, chosen, func(_ context.Context, n int) error { return r.VerifyChunk(n) })
 		})
 		if err != nil {
-			return 0, fmt.Errorf("verify checkpoint of step %d: %w", c.m.Step, classify(err))
+			return 0, err
 		}
 	}
 	return checked, nil
@@ -125,8 +120,9 @@ type Storage struct {
 
 // Storage describes the tensors, in the order of Tensors, by the shards' tables and the first bytes of
 // chunks: no data is read.
-func (c *Checkpoint) Storage(ctx context.Context) ([]Storage, error) {
-	list := make([]Storage, len(c.m.Tensors))
+func (c *Checkpoint) Storage(ctx context.Context) (list []Storage, err error) {
+	defer explain(&err, "read checkpoint of step %d", c.m.Step)
+	list = make([]Storage, len(c.m.Tensors))
 	for i := range list {
 		list[i].Codecs = map[string]int64{}
 	}
@@ -136,13 +132,13 @@ func (c *Checkpoint) Storage(ctx context.Context) ([]Storage, error) {
 			if err != nil {
 				return err
 			}
-			for k, piece := range r.Stats().Pieces {
+			for k, piece := range r.Stats() {
 				list[c.byShard[i][k].Tensor].add(piece, planes[k])
 			}
 			return nil
 		})
 		if err != nil {
-			return nil, fmt.Errorf("read checkpoint of step %d: %w", c.m.Step, classify(err))
+			return nil, err
 		}
 	}
 	return list, nil

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"ddpbatch/internal/testkit/vfstest"
-	"ddpbatch/internal/vfs"
 )
 
 // TestVerifySample damages each chunk of 20 checkpoints in turn: the sample finds as many as it is said to have, the same
@@ -56,7 +55,7 @@ func TestVerifySample(t *testing.T) {
 }
 
 // sampled says whether a sample passes with the shard as it is put.
-func sampled(t *testing.T, d *Dir, m *vfs.Mem, step int64, percent float64, path string, data []byte) bool {
+func sampled(t *testing.T, d *Dir, m *vfstest.Mem, step int64, percent float64, path string, data []byte) bool {
 	t.Helper()
 	vfstest.Put(t, m, path, data)
 	c, err := d.Find(t.Context(), step)

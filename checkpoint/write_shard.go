@@ -48,15 +48,8 @@ type ShardInfo struct {
 // WriteShard writes shard i of n with these pieces in this order, and encodes with
 // Options.Workers goroutines. The shard is durable when the error is nil. Each shard is written
 // once in a draft.
-func (dr *Draft) WriteShard(ctx context.Context, i, n int, pieces []Piece) (ShardInfo, error) {
-	info, err := dr.writeShard(ctx, i, n, pieces)
-	if err != nil {
-		return ShardInfo{}, fmt.Errorf("write shard %d of %d: %w", i, n, classify(err))
-	}
-	return info, nil
-}
-
-func (dr *Draft) writeShard(ctx context.Context, i, n int, pieces []Piece) (ShardInfo, error) {
+func (dr *Draft) WriteShard(ctx context.Context, i, n int, pieces []Piece) (info ShardInfo, err error) {
+	defer explain(&err, "write shard %d of %d", i, n)
 	if i < 0 || i >= n || n > manifest.MaxShards {
 		return ShardInfo{}, errors.New("there is no such shard")
 	}
@@ -115,15 +108,8 @@ const copyBytes = 1 << 20
 // CopyShard puts a shard that has been written elsewhere into the draft: of its info, size and
 // checksum are checked against what is read, and the file name is set anew. It is durable when
 // the error is nil.
-func (dr *Draft) CopyShard(ctx context.Context, i, n int, from io.ReaderAt, info ShardInfo) (ShardInfo, error) {
-	info, err := dr.copyShard(ctx, i, n, from, info)
-	if err != nil {
-		return ShardInfo{}, fmt.Errorf("copy shard %d of %d of step %d to %s: %w", i, n, dr.step, dr.path(), classify(err))
-	}
-	return info, nil
-}
-
-func (dr *Draft) copyShard(ctx context.Context, i, n int, from io.ReaderAt, info ShardInfo) (ShardInfo, error) {
+func (dr *Draft) CopyShard(ctx context.Context, i, n int, from io.ReaderAt, info ShardInfo) (_ ShardInfo, err error) {
+	defer explain(&err, "copy shard %d of %d of step %d to %s", i, n, dr.step, dr.path())
 	if i < 0 || i >= n || n > manifest.MaxShards {
 		return ShardInfo{}, errors.New("there is no such shard")
 	}

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"testing"
 
-	"ddpbatch/internal/vfs"
+	"ddpbatch/internal/testkit/vfstest"
 )
 
 // TestEncodeShardIsWriteShard: encoded elsewhere and copied into a draft, a shard is byte for byte what WriteShard gives.
 func TestEncodeShardIsWriteShard(t *testing.T) {
 	t.Parallel()
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	d, err := Open("/checkpoints", Options{FS: fsys, Run: "r", Attempt: 1, Workers: 1})
 	if err != nil {
 		t.Fatal(err)

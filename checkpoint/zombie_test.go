@@ -20,7 +20,7 @@ import (
 
 // attempts is the folder of one run and which attempt of it is the newest.
 type attempts struct {
-	fs     *vfs.Mem
+	fs     *vfstest.Mem
 	newest atomic.Int64
 }
 
@@ -60,7 +60,7 @@ func first(d *checkpoint.Dir) (acknowledged int64, err error) {
 func TestZombieAtEachOperation(t *testing.T) { // without the race detector
 	t.Parallel()
 	whole := attempts{fs: vfstest.New(t)}
-	counter := vfs.NewInjector(whole.fs, nil)
+	counter := vfstest.NewInjector(whole.fs, nil)
 	_, err := first(whole.open(t, counter, 1, false))
 	need(t, err)
 	operations := counter.Log()
@@ -89,12 +89,12 @@ func (z *zombie) play(t *testing.T) error {
 	z.run.fs = vfstest.New(t)
 	z.run.newest.Store(1)
 	asleep, wake := make(chan struct{}), make(chan struct{})
-	in := vfs.NewInjector(z.run.fs, func(k int, _ vfs.Op) vfs.Fault {
+	in := vfstest.NewInjector(z.run.fs, func(k int, _ vfstest.Op) vfstest.Fault {
 		if k != z.k {
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		}
 		close(asleep)
-		return vfs.Fault{Wait: wake}
+		return vfstest.Fault{Wait: wake}
 	})
 	var reported int64
 	var zombieErr error
@@ -212,13 +212,13 @@ func TestCrashAtEachOperation(t *testing.T) { // without the race detector
 	}
 	t.Parallel()
 	whole := attempts{fs: vfstest.New(t)}
-	counter := vfs.NewInjector(whole.fs, nil)
+	counter := vfstest.NewInjector(whole.fs, nil)
 	_, err := first(whole.open(t, counter, 1, false))
 	need(t, err)
 	for k := 0; k < len(counter.Log()); k += thin.Step(11) {
 		run := attempts{fs: vfstest.New(t)}
-		acknowledged, err := first(run.open(t, vfs.NewInjector(run.fs, vfs.CrashAfter(k)), 1, false))
-		if err != nil && !errors.Is(err, vfs.ErrCrashed) || err == nil && acknowledged < 40 { // none: while it tidied up
+		acknowledged, err := first(run.open(t, vfstest.NewInjector(run.fs, vfstest.CrashAfter(k)), 1, false))
+		if err != nil && !errors.Is(err, vfstest.ErrCrashed) || err == nil && acknowledged < 40 { // none: while it tidied up
 			t.Fatalf("a crash after operation %d: %v", k, err)
 		}
 		for _, percent := range []int{0, 10, 50} {
@@ -237,11 +237,11 @@ func TestCrashAtEachOperation(t *testing.T) { // without the race detector
 func secondCrash(t *testing.T, run *attempts, acknowledged int64, seed uint64) error {
 	ctx := context.Background()
 	rng := rand.New(rand.NewPCG(seed, 99))
-	d := run.open(t, vfs.NewInjector(run.fs, vfs.CrashAfter(rng.IntN(120))), 2, false)
+	d := run.open(t, vfstest.NewInjector(run.fs, vfstest.CrashAfter(rng.IntN(120))), 2, false)
 	newest, variant := acknowledged, 1
 	resumed, err := resume(d)
 	switch {
-	case err != nil && !errors.Is(err, vfs.ErrCrashed):
+	case err != nil && !errors.Is(err, vfstest.ErrCrashed):
 		return err
 	case err == nil && (resumed < acknowledged || resumed > acknowledged+10):
 		return fmt.Errorf("attempt 2 resumed from step %d, %d was acknowledged", resumed, acknowledged)
@@ -249,7 +249,7 @@ func secondCrash(t *testing.T, run *attempts, acknowledged int64, seed uint64) e
 		newest = resumed
 		for step := resumed + 10; step <= resumed+30; step += 10 {
 			if _, err := d.Save(ctx, hardState(step, 2)); err != nil {
-				if !errors.Is(err, vfs.ErrCrashed) {
+				if !errors.Is(err, vfstest.ErrCrashed) {
 					return err
 				}
 				break
@@ -295,20 +295,20 @@ func (f fresh) Stat(name string) (fs.FileInfo, error) {
 // that it did not; what is committed is whole, and the newest that was acknowledged is there.
 func TestPruneAtEachOperationOfASave(t *testing.T) { // without the race detector
 	t.Parallel()
-	count := vfs.NewInjector(vfstest.New(t), nil)
+	count := vfstest.NewInjector(vfstest.New(t), nil)
 	_, err := deltas(t, count)
 	need(t, err)
 	operations := count.Log()
 	for k := 1; k <= len(operations); k += thin.Step(7) {
 		m := vfstest.New(t)
 		tool := hardOpen(t, checkpoint.Options{FS: fresh{m}, Run: "tool"})
-		in := vfs.NewInjector(m, func(i int, _ vfs.Op) vfs.Fault {
+		in := vfstest.NewInjector(m, func(i int, _ vfstest.Op) vfstest.Fault {
 			if i == k { // the job is at this operation, and no further
 				if _, err := tool.Prune(t.Context(), checkpoint.Policy{Last: 2}); err != nil {
 					t.Errorf("prune before operation %d (%s): %v", k, operations[k-1], err)
 				}
 			}
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		})
 		acknowledged, err := deltas(t, in)
 		if err := whole(t, tool, acknowledged); err != nil {

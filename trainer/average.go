@@ -16,26 +16,15 @@ const (
 	sums
 )
 
-// lossCallback is what is called in a pass once its loss is known.
-func (t *trainer) lossCallback(last bool) func(context.Context, float64) {
-	if last && !t.stepsAlone() {
-		return t.onLastLoss
-	}
-	return t.onLoss
-}
-
-// addLoss takes note of the loss of a pass.
-func (t *trainer) addLoss(_ context.Context, loss float64) {
+// lossKnown is called in a pass once its loss is known. In a step's last pass it starts the averaging of gradients, which goes on while
+// these are computed, and sends the sums along.
+func (t *trainer) lossKnown(ctx context.Context, loss float64) {
 	t.sums[lossSum] += loss * t.share
 	t.noteLoss(loss)
-}
-
-// startAveraging is addLoss of a step's last pass. It starts the averaging of gradients, which goes on while these are computed, and
-// sends the sums along.
-func (t *trainer) startAveraging(ctx context.Context, loss float64) {
-	t.addLoss(ctx, loss)
-	t.addStopRequests()
-	t.ddp.Begin(ctx, &t.pass, t.sums[:])
+	if t.lastPass && !t.stepsAlone() {
+		t.addStopRequests()
+		t.ddp.Begin(ctx, &t.pass, t.sums[:])
+	}
 }
 
 // finishSums waits until gradients are averages and sums are sums.
@@ -68,11 +57,8 @@ func (t *trainer) newChecks(ctx context.Context) error {
 		return nil
 	}
 	var all [][]float32
-	for _, p := range t.params {
-		all = append(all, p.Value)
-	}
-	for _, b := range t.engine.model().Buffers() {
-		all = append(all, b.Value)
+	for _, a := range stateOf(t.engine.model()) {
+		all = append(all, a.Value)
 	}
 	for _, s := range t.optimizer.State() {
 		all = append(all, s.Value)

@@ -84,9 +84,9 @@ func TestLocalSGDNamesTheStepThatDiverged(t *testing.T) {
 					return
 				}
 				env.Metrics, env.Log = &metrics, slog.New(slog.NewTextHandler(&log, nil))
-				env.Progress = func(p Progress) {
-					if shown++; !finite(p.Loss) {
-						t.Errorf("the loss of step %d is shown as %v", p.Step, p.Loss)
+				env.onStep = func(p stepDone) {
+					if shown++; !finite(p.loss) {
+						t.Errorf("the loss of step %d is shown as %v", p.step, p.loss)
 					}
 				}
 			})

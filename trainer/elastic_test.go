@@ -91,8 +91,8 @@ func goOn(t testing.TB, c checkpoints, world int, cfg Config, dir string, k int6
 		env.WorkDir, env.Resume, env.EverySteps, env.Async, env.Delta = dir, true, 1, true, 2
 		if rank == 0 {
 			env.Stop = stop
-			progress := env.Progress
-			env.Progress = func(p Progress) {
+			progress := env.onStep
+			env.onStep = func(p stepDone) {
 				progress(p)
 				if taken++; taken == k-1 {
 					close(stop)

@@ -122,7 +122,9 @@ func (t *trainer) newEngine() (engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.names = namesOf(whole.layers)
+	for _, a := range stateOf(whole.layers) {
+		t.names = append(t.names, a.Name)
+	}
 	t.advise(whole.layers)
 	switch {
 	case t.cfg.Mode == "dp":

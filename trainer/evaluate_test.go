@@ -111,7 +111,7 @@ func TestResumeWhereAnEvaluationIsDue(t *testing.T) { // without the race detect
 				ask, progress := stopAfter(k - 1)
 				stopped := complete(t, "local", test.world, cfg, func(rank int, _ *Config, env *Env) {
 					if rank == 0 {
-						env.Stop, env.Progress = ask, progress
+						env.Stop, env.onStep = ask, progress
 					}
 				})
 				if !stopped.Stopped {

@@ -98,8 +98,8 @@ func (t *trainer) step(ctx context.Context) error {
 		t.pass.Seed = t.seedOf(i)
 		t.share = float64(b.Rows) / float64(rows)
 		factor := t.lossScale() * float32(t.share*float64(t.topology.replicas)) // ddp divides by the replicas
-		last := i == passes-1
-		if err := t.engine.train(ctx, &t.pass, b, factor, t.lossCallback(last)); err != nil {
+		t.lastPass = i == passes-1
+		if err := t.engine.train(ctx, &t.pass, b, factor, t.onLoss); err != nil {
 			return inStep(t.at.Step+1, err)
 		}
 	}

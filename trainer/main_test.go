@@ -17,6 +17,7 @@ import (
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/testkit"
 	"ddpbatch/internal/testkit/npy"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 	"ddpbatch/mpi"
 	"ddpbatch/mpi/store"
@@ -114,7 +115,7 @@ func rowRange(first, end int) string { return data.Range{First: first, End: end}
 // checkpoints is a folder in memory that opens as often as wanted.
 type checkpoints struct{ fs vfs.FS }
 
-func newCheckpoints() checkpoints { return checkpoints{vfs.NewMem()} }
+func newCheckpoints() checkpoints { return checkpoints{vfstest.NewMem()} }
 
 func (c checkpoints) open(t testing.TB) *checkpoint.Dir {
 	t.Helper()
@@ -278,9 +279,9 @@ func completeIn(t testing.TB, c checkpoints, over string, size int, cfg Config, 
 	world := trainOver(t, over, size, cfg, func(rank int, cfg *Config, env *Env) {
 		if env.FS = c.fs; rank == 0 {
 			env.Checkpoints, env.Async = c.open(t), true
-			env.Progress = func(p Progress) {
-				if losses = append(losses, p.Loss); steps == 0 {
-					steps = p.Steps
+			env.onStep = func(p stepDone) {
+				if losses = append(losses, p.loss); steps == 0 {
+					steps = p.steps
 				}
 			}
 		}

@@ -149,11 +149,8 @@ func (t *trainer) initialize(ctx context.Context) error {
 		return err
 	}
 	var values [][]float32
-	for _, p := range t.engine.model().Params() {
-		values = append(values, p.Value)
-	}
-	for _, b := range t.engine.model().Buffers() {
-		values = append(values, b.Value)
+	for _, a := range stateOf(t.engine.model()) {
+		values = append(values, a.Value)
 	}
 	return mpi.BroadcastMany(ctx, t.topology.peers, values, 0)
 }
@@ -188,39 +185,28 @@ func load(model *nn.Sequential, names []string, tensors []checkpoint.Tensor) err
 		}
 		byName[name] = tensor
 	}
-	for _, p := range model.Params() {
-		if err := fill(byName, p.Name, p.Shape, p.Value); err != nil {
-			return err
+	for _, a := range stateOf(model) {
+		tensor, ok := byName[a.Name]
+		if !ok {
+			return fmt.Errorf("it has no %s", a.Name)
 		}
-	}
-	for _, b := range model.Buffers() {
-		if err := fill(byName, b.Name, b.Shape, b.Value); err != nil {
+		if !slices.Equal(tensor.Shape, a.Shape) {
+			return fmt.Errorf("%s is %v in the file and %v in the model", a.Name, tensor.Shape, a.Shape)
+		}
+		if err := tensor.ConvertTo(a.Value); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// namesOf are the names of all that a model's state is made of.
-func namesOf(model *nn.Sequential) []string {
-	var names []string
+// stateOf is all that a model's state is made of: its parameters, as buffers, and its buffers.
+func stateOf(model *nn.Sequential) (all []nn.Buffer) {
 	for _, p := range model.Params() {
-		names = append(names, p.Name)
+		all = append(all, nn.Buffer{Name: p.Name, Shape: p.Shape, Value: p.Value})
 	}
 	for _, b := range model.Buffers() {
-		names = append(names, b.Name)
+		all = append(all, *b)
 	}
-	return names
-}
-
-// fill copies the tensor of a name to value.
-func fill(byName map[string]checkpoint.Tensor, name string, shape []int, value []float32) error {
-	tensor, ok := byName[name]
-	if !ok {
-		return fmt.Errorf("it has no %s", name)
-	}
-	if !slices.Equal(tensor.Shape, shape) {
-		return fmt.Errorf("%s is %v in the file and %v in the model", name, tensor.Shape, shape)
-	}
-	return tensor.ConvertTo(value)
+	return all
 }

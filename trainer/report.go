@@ -44,10 +44,7 @@ func (m *meter) commShare() float64 {
 
 // overlap is the share of the communication that took place while gradients were computed.
 func (m *meter) overlap() float64 {
-	if m.comm <= 0 {
-		return 0
-	}
-	return max(0, 1-float64(m.exposed)/float64(m.comm))
+	return ddp.Stats{Communication: m.comm, Exposed: m.exposed}.Overlap()
 }
 
 // announceEpoch tells what this rank is about to do, unless nothing but the epoch's end is left.
@@ -81,11 +78,8 @@ func (t *trainer) measure(loss float64, rows int, took time.Duration, alone bool
 	if t.at.Step%metricsEvery == 0 && t.stepsLeft() > 0 {
 		t.writeMetrics(evaluation{})
 	}
-	if t.env.Progress != nil {
-		t.env.Progress(Progress{
-			Step: t.at.Step, Steps: t.totalSteps(), Epoch: t.at.Epoch, Epochs: t.cfg.Epochs,
-			Loss: loss, SamplesPerS: t.epoch.samplesPerS(), CommShare: t.epoch.commShare(),
-		})
+	if t.env.onStep != nil {
+		t.env.onStep(stepDone{t.at.Step, t.totalSteps(), t.at.Epoch, loss})
 	}
 	if t.env.Every > 0 && t.now().Sub(t.printedAt) >= t.env.Every && t.stepsLeft() > 0 {
 		t.reportStep()
@@ -226,12 +220,10 @@ func (t *trainer) writeMetrics(e evaluation) {
 		m.LossScale = t.scaler.Scale()
 	}
 	if w.steps > 0 {
-		mean := w.loss / float64(w.steps)
-		m.Loss = &mean
+		m.Loss = new(w.loss / float64(w.steps))
 	}
 	if t.at.Done > 0 && t.stepsLeft() == 0 {
-		mean := t.at.loss()
-		m.EpochLoss = &mean
+		m.EpochLoss = new(t.at.loss())
 	}
 	if e.done {
 		m.EvalLoss = &e.loss

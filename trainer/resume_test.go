@@ -17,19 +17,19 @@ import (
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/testkit"
 	"ddpbatch/internal/testkit/thin"
-	"ddpbatch/internal/vfs"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/mpi"
 )
 
 // stopAfter closes stop when step k has been taken on rank 0, so that step k+1 is
 // the last; for k = 0 it is closed already.
-func stopAfter(k int64) (stop chan struct{}, progress func(Progress)) {
+func stopAfter(k int64) (stop chan struct{}, progress func(stepDone)) {
 	stop = make(chan struct{})
 	if k == 0 {
 		close(stop)
 	}
-	return stop, func(p Progress) {
-		if p.Step == k {
+	return stop, func(p stepDone) {
+		if p.step == k {
 			close(stop)
 		}
 	}
@@ -71,7 +71,7 @@ func TestResumeAtEveryStep(t *testing.T) {
 					env.Checkpoints, env.FS = c.open(t), c.fs
 					// Before the first step the last rank is asked, later rank 0: one is enough.
 					if rank == 0 {
-						env.Progress = progress
+						env.onStep = progress
 					}
 					if rank == 0 && k > 1 || rank == size-1 && k == 1 {
 						env.Stop = stop
@@ -102,8 +102,8 @@ func TestResumeAfterACrash(t *testing.T) {
 	for i, r := range train(t, 2, cfg, func(rank int, _ *Config, env *Env) {
 		env.Checkpoints, env.FS, env.EverySteps = c.open(t), c.fs, 3
 		if out := env.Out.(*output); rank == 0 {
-			env.Progress = func(p Progress) {
-				if p.Step == 11 {
+			env.onStep = func(p stepDone) {
+				if p.step == 11 {
 					out.kill()
 				}
 			}
@@ -346,8 +346,8 @@ func TestAllRanksStopTogether(t *testing.T) {
 	world := mustTrain(t, 4, cfg, func(rank int, _ *Config, env *Env) {
 		env.Stop = stop
 		if rank == 0 {
-			env.Progress = func(p Progress) {
-				if p.Step == 7 {
+			env.onStep = func(p stepDone) {
+				if p.step == 7 {
 					once.Do(func() { go close(stop) })
 				}
 			}
@@ -362,8 +362,8 @@ func TestAllRanksStopTogether(t *testing.T) {
 func TestCancelledContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := newCheckpoints()
-	env := Env{Comm: mpi.Self(), Checkpoints: c.open(t), Progress: func(p Progress) {
-		if p.Step == 3 {
+	env := Env{Comm: mpi.Self(), Checkpoints: c.open(t), onStep: func(p stepDone) {
+		if p.step == 3 {
 			cancel()
 		}
 	}}
@@ -493,7 +493,7 @@ func (c resumeCase) check(t *testing.T, dir string, cfg Config, stops []int64) {
 		ask, progress := stopAfter(k - 1)
 		stopped := complete(t, "local", c.world, cfg, func(rank int, _ *Config, env *Env) {
 			if env.WorkDir = dir; rank == 0 {
-				env.Stop, env.Progress = ask, progress
+				env.Stop, env.onStep = ask, progress
 			}
 		})
 		// Local SGD stops where ranks have the same parameters again, which may be at the end of the step in which it is asked.
@@ -533,8 +533,8 @@ func TestResumeFromTheBestAfterACrash(t *testing.T) {
 	for i, r := range trainOver(t, "local", 2, cfg, func(rank int, _ *Config, env *Env) {
 		env.Checkpoints, env.FS = c.open(t), c.fs
 		if out := env.Out.(*output); rank == 0 {
-			env.Progress = func(p Progress) {
-				if p.Epoch == 1 {
+			env.onStep = func(p stepDone) {
+				if p.epoch == 1 {
 					out.kill()
 				}
 			}
@@ -619,7 +619,7 @@ func (c checkpoints) spoil(t *testing.T, step int64) {
 // An attempt that a newer one has superseded ends before its first step, whether there was something to go on from or not.
 func TestSupersededBeforeTheFirstStep(t *testing.T) {
 	for _, resume := range []bool{true, false} {
-		fs := vfs.NewMem()
+		fs := vfstest.NewMem()
 		dir, err := checkpoint.Open("checkpoints", checkpoint.Options{
 			FS: fs, Run: "test", Attempt: 1, Fence: func() error { return errors.New("attempt 2 has begun") },
 		})
@@ -628,7 +628,7 @@ func TestSupersededBeforeTheFirstStep(t *testing.T) {
 		}
 		for i, r := range train(t, 2, small(2, 1, 5), func(rank int, _ *Config, env *Env) {
 			env.Checkpoints, env.FS, env.Resume = dir, fs, resume
-			env.Progress = func(Progress) { t.Error("a step was taken") }
+			env.onStep = func(stepDone) { t.Error("a step was taken") }
 		}) {
 			if !errors.Is(r.err, checkpoint.ErrFenced) || errors.Is(r.err, ErrElsewhere) != (i > 0) {
 				t.Errorf("rank %d: %v, want ErrFenced, of rank 0", i, r.err)

@@ -76,9 +76,6 @@ type Env struct {
 	Metrics io.Writer
 	// Scalars gets rank 0's numbers by name, such as "loss/train", at a step; nil: nobody wants them.
 	Scalars func(step int64, at time.Time, values map[string]float64) error
-	// Progress, where set, is called on rank 0 after every step, and should return at once.
-	Progress func(Progress)
-
 	// Alive, where set, is called on every rank after each step, and after each round of an evaluation: while training gets on. It
 	// should return at once.
 	Alive func()
@@ -89,15 +86,15 @@ type Env struct {
 
 	Clock func() time.Time // nil: time.Now
 	Log   *slog.Logger     // nil: silent
+
+	onStep func(stepDone) // tests: is called on rank 0 after every step
 }
 
-// Progress is where training is.
-type Progress struct {
-	Step, Steps   int64   // taken, and in the whole run
-	Epoch, Epochs int     // this one, from 0; and in the whole run
-	Loss          float64 // mean over all ranks of the last step's loss
-	SamplesPerS   float64 // rows of all ranks per second in this epoch
-	CommShare     float64 // share of that time spent in collectives with nothing else going on
+// stepDone is a step that was taken.
+type stepDone struct {
+	step, steps int64 // its number, and how many there are in the whole run
+	epoch       int
+	loss        float64 // mean over all ranks
 }
 
 // Result is how training ended, the same on every rank.
@@ -160,15 +157,16 @@ type trainer struct {
 	outOfTime         bool          // rank 0: the deadline is too near to go on
 	quickSave         bool          // all ranks: the deadline is too near for a save of the usual kind
 
-	pass               nn.Pass
-	sums               [sums]float64                           // what travels with the gradients
-	share              float64                                 // of the step's rows that this rank has in the last of its passes
-	onLastLoss, onLoss func(ctx context.Context, loss float64) // see lossCallback
-	last               *data.Batch                             // of the newest pass
-	none               data.Batch                              // without rows
-	batch              data.Batch                              // of evaluate
-	rows               []int                                   // likewise
-	evaluation         evaluation
+	pass       nn.Pass
+	sums       [sums]float64                           // what travels with the gradients
+	share      float64                                 // of the step's rows that this rank has in the last of its passes
+	lastPass   bool                                    // of the step
+	onLoss     func(ctx context.Context, loss float64) // lossKnown: a value that is made once, so that a step allocates nothing
+	last       *data.Batch                             // of the newest pass
+	none       data.Batch                              // without rows
+	batch      data.Batch                              // of evaluate
+	rows       []int                                   // likewise
+	evaluation evaluation
 
 	sinceMetrics, epoch meter     // since the last line of metrics, and in this epoch
 	reported            meter     // what the last line of metrics is about
@@ -298,7 +296,7 @@ func (t *trainer) build() error {
 	}
 	t.loader = data.NewLoader(t.train, prefetch)
 	t.pass = nn.Pass{Training: true, BLAS: t.blas}
-	t.onLastLoss, t.onLoss = t.startAveraging, t.addLoss // once, as each makes a closure
+	t.onLoss = t.lossKnown
 	if t.engine, err = t.newEngine(); err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"ddpbatch/checkpoint"
-	"ddpbatch/internal/vfs"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/mpi"
 )
 
@@ -180,17 +180,17 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
-func TestProgress(t *testing.T) {
-	var got []Progress
+func TestOnStep(t *testing.T) {
+	var got []stepDone
 	mustTrain(t, 2, small(2, 2, 5), func(rank int, _ *Config, env *Env) {
-		env.Progress = func(p Progress) {
+		env.onStep = func(p stepDone) {
 			if rank != 0 {
 				t.Error("another rank than 0 shows its progress")
 			}
 			got = append(got, p)
 		}
 	})
-	if len(got) != 10 || got[6].Step != 7 || got[6].Steps != 10 || got[6].Epoch != 1 || got[6].Epochs != 2 || got[6].Loss <= 0 {
+	if len(got) != 10 || got[6].step != 7 || got[6].steps != 10 || got[6].epoch != 1 || got[6].loss <= 0 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -213,23 +213,23 @@ func TestCheckpointsAreOnePerStep(t *testing.T) {
 
 // A save that goes wrong ends the run on every rank, for the same reason.
 func TestSaveFails(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	var superseded atomic.Bool // once the fenced one has begun
 	for name, test := range map[string]struct {
 		options checkpoint.Options
 		class   error
 	}{
-		"fenced": {checkpoint.Options{FS: vfs.NewMem(), Fence: func() error {
+		"fenced": {checkpoint.Options{FS: vfstest.NewMem(), Fence: func() error {
 			if superseded.Load() {
 				return errors.New("attempt 2 has begun")
 			}
 			return nil
 		}}, checkpoint.ErrFenced},
-		"full": {checkpoint.Options{FS: vfs.NewInjector(mem, func(_ int, op vfs.Op) vfs.Fault {
+		"full": {checkpoint.Options{FS: vfstest.NewInjector(mem, func(_ int, op vfstest.Op) vfstest.Fault {
 			if op.Kind == "write" && strings.Contains(op.Path, stepName(2)) {
-				return vfs.Fault{Err: syscall.EDQUOT}
+				return vfstest.Fault{Err: syscall.EDQUOT}
 			}
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		})}, checkpoint.ErrNoSpace},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -246,7 +246,7 @@ func TestSaveFails(t *testing.T) {
 				}
 				if rank == 0 {
 					env.Checkpoints = dir
-					env.Progress = func(Progress) { superseded.Store(name == "fenced") }
+					env.onStep = func(stepDone) { superseded.Store(name == "fenced") }
 				}
 			}) {
 				if !errors.Is(r.err, test.class) || !strings.Contains(r.err.Error(), "save step 2: ") {

@@ -77,11 +77,10 @@ func (m *metrics) addSave(t *trainer) bool {
 	}
 	t.cost.reported = s.Saves
 	own := t.cost.of(s.Step)
-	ratio := s.Ratio()
-	m.SaveS, m.SaveStallS, m.SaveBytes, m.SaveRatio = seconds(s.Total.Last), seconds(own.took), &s.Stored, &ratio
-	m.SaveWaitS, m.SaveCopyS = seconds(own.waited), seconds(own.copied)
-	m.SaveEncodeS, m.SaveWriteS = seconds(s.Encode.Last), seconds(s.Write.Last)
-	m.SaveSyncS, m.SaveCommitS = seconds(s.Sync.Last), seconds(s.Commit.Last)
+	m.SaveS, m.SaveStallS, m.SaveBytes, m.SaveRatio = new(s.Total.Last.Seconds()), new(own.took.Seconds()), &s.Stored, new(s.Ratio())
+	m.SaveWaitS, m.SaveCopyS = new(own.waited.Seconds()), new(own.copied.Seconds())
+	m.SaveEncodeS, m.SaveWriteS = new(s.Encode.Last.Seconds()), new(s.Write.Last.Seconds())
+	m.SaveSyncS, m.SaveCommitS = new(s.Sync.Last.Seconds()), new(s.Commit.Last.Seconds())
 	return true
 }
 
@@ -103,12 +102,7 @@ func (m *metrics) addResume(t *trainer) {
 		return
 	}
 	c.reported = true
-	m.ResumeFindS, m.ResumeLoadS, m.ResumeBytes = seconds(c.find), seconds(c.load), &c.bytes
-}
-
-func seconds(d time.Duration) *float64 {
-	s := d.Seconds()
-	return &s
+	m.ResumeFindS, m.ResumeLoadS, m.ResumeBytes = new(c.find.Seconds()), new(c.load.Seconds()), &c.bytes
 }
 
 // failures is how seldom a job is thought to be struck, for the advice of how often to save.

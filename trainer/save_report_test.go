@@ -72,7 +72,7 @@ func TestEachStepHasOneLoss(t *testing.T) {
 	mustTrain(t, 2, small(2, 2, 12), func(rank int, _ *Config, env *Env) {
 		env.Checkpoints, env.FS, env.EverySteps = c.open(t), c.fs, 7
 		if rank == 0 {
-			env.Metrics, env.Progress = &lines, func(p Progress) { losses = append(losses, p.Loss) }
+			env.Metrics, env.onStep = &lines, func(p stepDone) { losses = append(losses, p.loss) }
 		}
 	})
 	mean := func(from, to int64) float64 { // of the steps after from, up to to

@@ -21,6 +21,7 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 	"ddpbatch/mpi"
 	"ddpbatch/mpi/transport"
@@ -76,7 +77,7 @@ func TestSavesInTheBackgroundAreTheSame(t *testing.T) {
 			stopped := mustTrain(t, world, job(), func(rank int, _ *Config, env *Env) {
 				env.Checkpoints, env.FS, env.EverySteps = from.open(t), from.fs, 1
 				if change(env); rank == 0 {
-					env.Progress, env.Stop = progress, stop
+					env.onStep, env.Stop = progress, stop
 				}
 			})[0].Result
 			if !stopped.Stopped || stopped.Steps != 6 {
@@ -117,11 +118,11 @@ func testLocalDisk(t *testing.T, replicate bool) {
 	}
 	stop, progress := stopAfter(5)
 	var replicas atomic.Int32
-	disk := vfs.NewInjector(c.fs, func(_ int, op vfs.Op) vfs.Fault {
+	disk := vfstest.NewInjector(c.fs, func(_ int, op vfstest.Op) vfstest.Fault {
 		if op.Kind == "create" && strings.Contains(op.Path, "/replicas/") {
 			replicas.Add(1)
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	local := func(rank int, _ *Config, env *Env) {
 		dir, err := checkpoint.Open("/checkpoints", checkpoint.Options{FS: c.fs, Run: "test", Attempt: 1}) // c's folder
@@ -131,7 +132,7 @@ func testLocalDisk(t *testing.T, replicate bool) {
 		env.Checkpoints, env.FS, env.EverySteps, env.Async, env.Local = dir, disk, 1, true, "/scratch"
 		env.Replicate, env.Node = replicate, strconv.Itoa(rank)
 		if rank == 0 {
-			env.Stop, env.Progress = stop, progress
+			env.Stop, env.onStep = stop, progress
 		}
 	}
 	if r := mustTrain(t, 2, cfg, local)[0].Result; !r.Stopped || r.Steps != 6 || !slices.Contains(c.steps(t), 6) {
@@ -177,11 +178,11 @@ func TestSavesInTheBackgroundFail(t *testing.T) {
 
 // fullAt is c on a disk that has no space for what has a word in its path.
 func fullAt(c checkpoints, word string) vfs.FS {
-	return vfs.NewInjector(c.fs, func(_ int, op vfs.Op) vfs.Fault {
+	return vfstest.NewInjector(c.fs, func(_ int, op vfstest.Op) vfstest.Fault {
 		if (op.Kind == "write" || op.Kind == "prealloc") && strings.Contains(op.Path, word) {
-			return vfs.Fault{Err: syscall.ENOSPC}
+			return vfstest.Fault{Err: syscall.ENOSPC}
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 }
 
@@ -210,7 +211,7 @@ func TestASaveAtTheStart(t *testing.T) {
 	for i, r := range train(t, 2, cfg, func(rank int, _ *Config, env *Env) {
 		env.Checkpoints, env.FS, env.AtStart, env.Async = c.open(t), c.fs, true, true
 		if out := env.Out.(*output); rank == 0 {
-			env.Progress = func(Progress) { out.kill() }
+			env.onStep = func(stepDone) { out.kill() }
 		}
 	}) {
 		if r.err == nil {
@@ -298,7 +299,7 @@ func TestASaveMakesUpForOneThatFailed(t *testing.T) {
 				if test.change(cfg); rank == 0 {
 					env.Log = log.Logger()
 					if name == "at a stop" {
-						env.Stop, env.Progress = stop, progress
+						env.Stop, env.onStep = stop, progress
 					}
 				}
 			}) {
@@ -327,7 +328,7 @@ func TestTheDueCheckpointKnowsItsEvaluation(t *testing.T) {
 		mustTrain(t, 2, cfg, func(rank int, _ *Config, env *Env) {
 			env.Checkpoints, env.FS, env.KeepBest, env.Async, env.EverySteps, env.Resume = c.open(t), c.fs, true, true, 3, resume
 			if rank == 0 && !resume {
-				env.Stop, env.Progress = stop, progress
+				env.Stop, env.onStep = stop, progress
 			}
 		})
 		if last := c.latest(t).Step; !resume && last != 9 {
@@ -455,12 +456,12 @@ func TestEncodersOfRank0(t *testing.T) { // without the race detector
 	} {
 		c, most := newCheckpoints(), 0
 		stacks := make([]byte, 1<<20)
-		looked := checkpoints{vfs.NewInjector(c.fs, func(_ int, op vfs.Op) vfs.Fault {
+		looked := checkpoints{vfstest.NewInjector(c.fs, func(_ int, op vfstest.Op) vfstest.Fault {
 			if op.Kind == "write" && strings.Contains(op.Path, "shard") {
 				all := stacks[:runtime.Stack(stacks, true)]
 				most = max(most, len(encoding.FindAll(all, -1)))
 			}
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		})}
 		cfg := small(1, 1, 1)
 		cfg.Model.Hidden = []int{250_000} // 12 MB with their momentum, which is more batches of 1 MiB than are encoded at a time

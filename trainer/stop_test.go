@@ -173,8 +173,8 @@ func TestStopDuringAnEvaluation(t *testing.T) {
 				stop := make(chan struct{})
 				stopped := complete(t, "local", 2, cfg, func(rank int, _ *Config, env *Env) {
 					if rank == 0 { // after step k, and before its evaluation
-						env.Stop, env.Progress = stop, func(p Progress) {
-							if p.Step == k {
+						env.Stop, env.onStep = stop, func(p stepDone) {
+							if p.step == k {
 								close(stop)
 							}
 						}

@@ -16,6 +16,7 @@ import (
 	"ddpbatch/internal/failure"
 	"ddpbatch/internal/testkit"
 	"ddpbatch/internal/testkit/thin"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -48,11 +49,11 @@ func TestSlowDiskOutlastsNoCollective(t *testing.T) {
 			done := make(chan error, 6)
 			for rank := range 6 {
 				go func() {
-					fsys := vfs.NewInjector(ns.fs(0)(rank), func(_ int, op vfs.Op) vfs.Fault {
+					fsys := vfstest.NewInjector(ns.fs(0)(rank), func(_ int, op vfstest.Op) vfstest.Fault {
 						if rank == slow && (op.Kind == "create" || op.Kind == "readdir") {
 							time.Sleep(time.Minute)
 						}
-						return vfs.Fault{}
+						return vfstest.Fault{}
 					})
 					done <- overSlowDisk(t.Context(), impatient{m.member(rank), roundEvery + time.Second}, fsys)
 				}()
@@ -167,11 +168,11 @@ func TestFailureIsReportedOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			disk, _ := newDisk(t)
-			full := vfs.NewInjector(disk, func(_ int, op vfs.Op) vfs.Fault {
+			full := vfstest.NewInjector(disk, func(_ int, op vfstest.Op) vfstest.Fault {
 				if op.Kind == "write" && strings.Contains(op.Path, "shard-") {
-					return vfs.Fault{Err: syscall.ENOSPC}
+					return vfstest.Fault{Err: syscall.ENOSPC}
 				}
-				return vfs.Fault{}
+				return vfstest.Fault{}
 			})
 			fs := func(rank int) vfs.FS {
 				if rank == 1 {

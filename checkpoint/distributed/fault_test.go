@@ -22,7 +22,7 @@ import (
 )
 
 // threeSteps saves steps 1 to 3 with two ranks: a full checkpoint and two deltas, or all full.
-func threeSteps(t *testing.T, delta int) *vfs.Mem {
+func threeSteps(t *testing.T, delta int) *vfstest.Mem {
 	disk := vfstest.New(t)
 	j := job{world: 2, attempt: 1, fs: same(disk), saver: distributed.Options{Delta: delta}}
 	need(t, j.run(t.Context(), func(r *rank) error {
@@ -49,11 +49,11 @@ func TestFaultsWhileResumingCostNothing(t *testing.T) { // without the race dete
 			disk := threeSteps(t, victim)
 			for k := int64(1 + victim); ; k += int64(thin.Step(7)) {
 				var seen atomic.Int64
-				in := vfs.NewInjector(disk, func(int, vfs.Op) vfs.Fault {
+				in := vfstest.NewInjector(disk, func(int, vfstest.Op) vfstest.Fault {
 					if seen.Add(1) == k {
-						return vfs.Fault{Err: fault}
+						return vfstest.Fault{Err: fault}
 					}
-					return vfs.Fault{}
+					return vfstest.Fault{}
 				})
 				j := job{world: 2, attempt: 2, fs: func(rank int) vfs.FS {
 					if rank == victim {
@@ -154,7 +154,7 @@ func TestPassingCorruptionCostsNothing(t *testing.T) { // without the race detec
 // as many ranks, or others. What Save has acknowledged, and what was there, is never lost.
 func TestLocalTierCrashAtEachOperation(t *testing.T) { // without the race detector
 	t.Parallel()
-	count := vfs.NewInjector(vfstest.New(t), nil)
+	count := vfstest.NewInjector(vfstest.New(t), nil)
 	_, err := localJob(t, count, nil)
 	need(t, err)
 	operations := len(count.Log())
@@ -162,11 +162,11 @@ func TestLocalTierCrashAtEachOperation(t *testing.T) { // without the race detec
 		if k%thin.Step(17) > 0 {
 			return nil
 		}
-		disk := vfs.NewMem()
+		disk := vfstest.NewMem()
 		if err := errors.Join(disk.Mkdir("/run"), disk.SyncDir("/")); err != nil {
 			return err
 		}
-		acknowledged, err := localJob(t, disk, vfs.CrashAfter(k)) // a crash of the job: the next one finds the same disks
+		acknowledged, err := localJob(t, disk, vfstest.CrashAfter(k)) // a crash of the job: the next one finds the same disks
 		if err != nil && !crashWords(err) {
 			return err
 		}
@@ -199,8 +199,8 @@ func TestLocalTierCrashAtEachOperation(t *testing.T) { // without the race detec
 }
 
 // localJob saves steps 1 to 3 with 3 ranks by way of /local, and returns the step that was acknowledged last.
-func localJob(t *testing.T, disk vfs.FS, plan func(int, vfs.Op) vfs.Fault) (acknowledged int64, err error) {
-	j := job{world: 3, attempt: 1, fs: same(vfs.NewInjector(disk, plan)), saver: distributed.Options{Local: "/local"}}
+func localJob(t *testing.T, disk vfs.FS, plan func(int, vfstest.Op) vfstest.Fault) (acknowledged int64, err error) {
+	j := job{world: 3, attempt: 1, fs: same(vfstest.NewInjector(disk, plan)), saver: distributed.Options{Local: "/local"}}
 	err = j.run(t.Context(), func(r *rank) error {
 		if _, err := r.resume(t.Context()); err != nil {
 			return err
@@ -327,16 +327,16 @@ type armed struct {
 	k     int64
 	on    atomic.Bool
 	seen  atomic.Int64
-	fault vfs.Fault
+	fault vfstest.Fault
 }
 
-func (a *armed) plan(_ int, op vfs.Op) vfs.Fault {
+func (a *armed) plan(_ int, op vfstest.Op) vfstest.Fault {
 	if !a.on.Load() || a.seen.Add(1) != a.k {
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	}
 	switch op.Kind {
 	case "open", "read", "stat", "readdir", "space", "remove", "rmdir":
-		return vfs.Fault{} // not how a full disk shows
+		return vfstest.Fault{} // not how a full disk shows
 	}
 	return a.fault
 }
@@ -346,7 +346,7 @@ func (a *armed) plan(_ int, op vfs.Op) vfs.Fault {
 // next save works.
 func TestFullDiskAtEachOperation(t *testing.T) { // without the race detector
 	t.Parallel()
-	for _, fault := range []vfs.Fault{{Err: syscall.ENOSPC}, {AfterErr: syscall.ENOSPC}, {Err: syscall.ENOSPC, Short: 100}} {
+	for _, fault := range []vfstest.Fault{{Err: syscall.ENOSPC}, {AfterErr: syscall.ENOSPC}, {Err: syscall.ENOSPC, Short: 100}} {
 		for victim := range 3 {
 			for k := int64(1 + victim); ; k += int64(thin.Step(17)) {
 				a := &armed{k: k, fault: fault}
@@ -364,7 +364,7 @@ func TestFullDiskAtEachOperation(t *testing.T) { // without the race detector
 func fullAt(t *testing.T, a *armed, victim int) error {
 	const world = 3
 	disk := vfstest.New(t)
-	in := vfs.NewInjector(disk, a.plan)
+	in := vfstest.NewInjector(disk, a.plan)
 	j := job{
 		world: world, attempt: 1, keep: checkpoint.Policy{Last: 2},
 		saver: distributed.Options{Async: a.k%2 == 0, Delta: 1},

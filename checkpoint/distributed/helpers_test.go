@@ -17,6 +17,7 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 
 	"go.uber.org/goleak"
@@ -194,9 +195,9 @@ func (r *one) resume(ctx context.Context) (int64, error) {
 }
 
 // newDisk is an empty shared file system, and what every rank uses of it.
-func newDisk(t testing.TB) (*vfs.Mem, func(int) vfs.FS) {
+func newDisk(t testing.TB) (*vfstest.Mem, func(int) vfs.FS) {
 	t.Helper()
-	m := vfs.NewMem()
+	m := vfstest.NewMem()
 	for _, dir := range []string{"/shared", "/shared/run", localPath} {
 		must(t, m.Mkdir(dir))
 	}

@@ -13,7 +13,6 @@ import (
 	"ddpbatch/checkpoint/distributed"
 	"ddpbatch/internal/testkit/thin"
 	"ddpbatch/internal/testkit/vfstest"
-	"ddpbatch/internal/vfs"
 
 	"pgregory.net/rapid"
 )
@@ -21,7 +20,7 @@ import (
 // model is what a run may look like from outside. Each attempt is a history (variant) of its own from
 // the step that it resumed from.
 type model struct {
-	disk     *vfs.Mem
+	disk     *vfstest.Mem
 	attempt  int
 	newest   saved   // acknowledged last, or what the newest attempt resumed from
 	inFlight []saved // that may have been committed too, newest last
@@ -40,11 +39,11 @@ func (m *model) run(t *rapid.T) {
 	m.attempt++
 	saves := rapid.IntRange(0, 5).Draw(t, "saves")
 	crashAfter := rapid.IntRange(-60, 150).Draw(t, "crash after") // below 0: no crash
-	in := vfs.NewInjector(m.disk, func(k int, _ vfs.Op) vfs.Fault {
+	in := vfstest.NewInjector(m.disk, func(k int, _ vfstest.Op) vfstest.Fault {
 		if crashAfter >= 0 && k > crashAfter {
-			return vfs.Fault{Err: vfs.ErrCrashed}
+			return vfstest.Fault{Err: vfstest.ErrCrashed}
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	j := job{
 		world: rapid.IntRange(1, 5).Draw(t, "world"), attempt: m.attempt, fs: same(in),
@@ -93,7 +92,7 @@ func (m *model) run(t *rapid.T) {
 		}
 		return err
 	})
-	if err != nil && !errors.Is(err, vfs.ErrCrashed) && !crashWords(err) {
+	if err != nil && !errors.Is(err, vfstest.ErrCrashed) && !crashWords(err) {
 		t.Fatalf("attempt %d: %v", m.attempt, err)
 	}
 	if began {
@@ -113,7 +112,7 @@ func (m *model) run(t *rapid.T) {
 }
 
 // crashWords: an error that came from another rank by message is text only.
-func crashWords(err error) bool { return strings.Contains(err.Error(), vfs.ErrCrashed.Error()) }
+func crashWords(err error) bool { return strings.Contains(err.Error(), vfstest.ErrCrashed.Error()) }
 
 func (m *model) acknowledge(s saved) {
 	if m.newest.step > 0 {

@@ -16,26 +16,26 @@ import (
 
 // clients are the nodes of a job on one file server.
 type clients struct {
-	views []*vfs.View
+	views []*vfstest.View
 	ops   []atomic.Int64
 }
 
 // newClients makes so many, each with its own seed. A view that is held is refreshed by its client's
 // fourth operation after that: as time does it.
-func newClients(m *vfs.Mem, n int, seed uint64) *clients {
+func newClients(m *vfstest.Mem, n int, seed uint64) *clients {
 	c := &clients{ops: make([]atomic.Int64, n)}
 	for i := range n {
-		c.views = append(c.views, vfs.NewView(m, seed*100+uint64(i)))
+		c.views = append(c.views, vfstest.NewView(m, seed*100+uint64(i)))
 	}
 	return c
 }
 
 func (c *clients) fs(rank int) vfs.FS {
-	return vfs.NewInjector(c.views[rank], func(int, vfs.Op) vfs.Fault {
+	return vfstest.NewInjector(c.views[rank], func(int, vfstest.Op) vfstest.Fault {
 		if c.ops[rank].Add(1)%4 == 0 {
 			c.views[rank].Refresh()
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 }
 
@@ -59,7 +59,7 @@ func TestStaleClientsSaveAndResume(t *testing.T) { // without the race detector
 	}
 }
 
-func staleClients(t *testing.T, m *vfs.Mem, seed uint64) error {
+func staleClients(t *testing.T, m *vfstest.Mem, seed uint64) error {
 	last := int64(0)
 	for attempt := 1; attempt <= 3; attempt++ {
 		world := 2 + int(seed+uint64(attempt))%3
@@ -112,7 +112,7 @@ func TestStaleRankZeroBreaksNothing(t *testing.T) { // without the race detector
 	for held := int64(1); held <= 4; held++ {
 		m := vfstest.New(t)
 		ctx := context.Background()
-		cache := vfs.NewView(m, 9)
+		cache := vfstest.NewView(m, 9)
 		j := job{world: 2, attempt: 1, fs: same(m)}
 		need(t, j.run(ctx, func(r *rank) error {
 			if _, err := r.resume(ctx); err != nil {

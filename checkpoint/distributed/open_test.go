@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -22,11 +23,11 @@ func TestProbeOfOneRank(t *testing.T) {
 	for _, kind := range []string{"create", "write", "sync", "rename", "read", "remove", "syncdir"} {
 		for victim := range world {
 			disk, _ := newDisk(t)
-			full := vfs.NewInjector(disk, func(_ int, op vfs.Op) vfs.Fault {
+			full := vfstest.NewInjector(disk, func(_ int, op vfstest.Op) vfstest.Fault {
 				if op.Kind == kind && strings.HasPrefix(op.Path, sharedPath) {
-					return vfs.Fault{Err: syscall.ENOSPC}
+					return vfstest.Fault{Err: syscall.ENOSPC}
 				}
-				return vfs.Fault{}
+				return vfstest.Fault{}
 			})
 			errs := trial{world: world, attempt: 1, fs: func(rank int) vfs.FS {
 				if rank == victim {

@@ -15,6 +15,7 @@ import (
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/testkit"
 	"ddpbatch/internal/testkit/thin"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 
 	"pgregory.net/rapid"
@@ -326,11 +327,11 @@ func TestOnlyWhoHasBytesWrites(t *testing.T) {
 			disk, fs := newDisk(t)
 			var begun, made atomic.Int32
 			count := func(rank int) vfs.FS {
-				return vfs.NewInjector(fs(rank), func(_ int, op vfs.Op) vfs.Fault {
+				return vfstest.NewInjector(fs(rank), func(_ int, op vfstest.Op) vfstest.Fault {
 					if op.Kind == "create" && begun.Load() == 64 && strings.Contains(op.Path, sharedPath+"/step-") && strings.Contains(op.Path, "/shard-") {
 						made.Add(1)
 					}
-					return vfs.Fault{}
+					return vfstest.Fault{}
 				})
 			}
 			mustAll(t, trial{world: 64, attempt: 1, o: test.o, fs: count, arrays: test.arrays}.run(t.Context(), func(ctx context.Context, r *one) error {
@@ -458,7 +459,7 @@ func TestStopWithoutDraft(t *testing.T) {
 func TestRanksWithoutBytesSweep(t *testing.T) {
 	t.Parallel()
 	ns := undrained(t) // on nodes 0 and 1
-	ns.disks = []*vfs.Mem{ns.disks[2], ns.disks[1]}
+	ns.disks = []*vfstest.Mem{ns.disks[2], ns.disks[1]}
 	mustAll(t, trial{world: 4, attempt: 2, o: Options{Local: localPath}, fs: ns.fs(0), arrays: ownOf(1)}.run(t.Context(), func(ctx context.Context, r *one) error {
 		if _, err := r.Resume(ctx, func(*checkpoint.Checkpoint) error { return nil }); err != nil {
 			return err

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"strconv"
 	"sync"
@@ -66,21 +65,13 @@ func (r record) write(ctx context.Context, fsys vfs.FS, path string) error {
 
 // readRecord reads the record of a shard of that number. errDamaged: it is not what write wrote; any other error is the disk's.
 func readRecord(fsys vfs.FS, path string, shard int) (r record, err error) {
-	f, err := fsys.Open(path)
+	most := limit(shard)
+	data, size, err := vfs.ReadFile(fsys, path, most)
 	if err != nil {
 		return r, err
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return r, err
-	}
-	if most := limit(shard); info.Size() > most {
-		return r, fmt.Errorf("%w: %s is %d bytes long, at most %d are allowed", errDamaged, path, info.Size(), most)
-	}
-	data := make([]byte, info.Size())
-	if n, err := f.ReadAt(data, 0); n < len(data) && !errors.Is(err, io.EOF) {
-		return r, err
+	if size > most {
+		return r, fmt.Errorf("%w: %s is %d bytes long, at most %d are allowed", errDamaged, path, size, most)
 	}
 	text, sum, ok := bytes.Cut(data, []byte("\n"))
 	if !ok || string(sum) != manifest.CRC(text).String()+"\n" {

@@ -11,12 +11,11 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/testkit/vfstest"
-	"ddpbatch/internal/vfs"
 )
 
 func TestRecordRoundTrip(t *testing.T) {
 	t.Parallel()
-	m := vfs.NewMem()
+	m := vfstest.NewMem()
 	meta := Meta{Step: 7, Values: map[string]json.RawMessage{"a": json.RawMessage(`{"b":[1]}`)}, Metrics: map[string]float64{"loss": 0.5}}
 	want := record{
 		Run: "r", Path: "/p", Attempt: 2, Step: 7, Shards: 3, Info: checkpoint.ShardInfo{File: "f", Size: 9, Raw: 8, CRC: 0xfffffff0},
@@ -31,13 +30,13 @@ func TestRecordRoundTrip(t *testing.T) {
 
 // FuzzRecord: whatever lies on a node's disk is read or refused; and no bit of a record may change.
 func FuzzRecord(f *testing.F) {
-	m := vfs.NewMem()
+	m := vfstest.NewMem()
 	must(f, record{Run: "r", Shard: 1, Shards: 2}.write(context.Background(), m, "/record"))
 	good := vfstest.Read(f, m, "/record")
 	f.Add(good)
 	f.Add([]byte("{}\n00000000\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m := vfs.NewMem()
+		m := vfstest.NewMem()
 		w, err := m.Create("/record")
 		must(t, err)
 		_, err = w.Write(data)
@@ -87,7 +86,7 @@ func TestSaveNames(t *testing.T) {
 // TestRecordTooLong: what readRecord would refuse is not written.
 func TestRecordTooLong(t *testing.T) {
 	t.Parallel()
-	m := vfs.NewMem()
+	m := vfstest.NewMem()
 	r := record{Run: strings.Repeat("x", maxSmallRecord), Shard: 1, Shards: 2}
 	if err := r.write(context.Background(), m, "/record"); err == nil || len(tree(m, "/")) > 0 {
 		t.Errorf("%v, %v", err, tree(m, "/"))

@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"path/filepath"
 	"slices"
 
 	"ddpbatch/checkpoint"
-	"ddpbatch/internal/crc32c"
 	"ddpbatch/internal/failure"
 )
 
@@ -273,7 +273,7 @@ func (t *tier) flush(ctx context.Context, l *local, draft *checkpoint.Draft) (ch
 
 // readsAsWritten says whether a shard can be read and is what was written.
 func readsAsWritten(f io.ReaderAt, info checkpoint.ShardInfo) bool {
-	var sum crc32c.Digest
-	n, err := io.Copy(&sum, io.NewSectionReader(f, 0, info.Size))
+	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	n, err := io.Copy(sum, io.NewSectionReader(f, 0, info.Size))
 	return err == nil && n == info.Size && sum.Sum32() == info.CRC
 }

@@ -20,8 +20,8 @@ import (
 
 // nodes is a shared file system and one disk for each node; ranks stand on nodes in blocks of two.
 type nodes struct {
-	shared *vfs.Mem
-	disks  []*vfs.Mem
+	shared *vfstest.Mem
+	disks  []*vfstest.Mem
 	full   atomic.Bool // nothing more can be created in the shared folder of a checkpoint
 	hold   *gate       // if not nil, shards wait here on their way to the shared folder
 }
@@ -29,7 +29,7 @@ type nodes struct {
 // node is what the ranks of one node see.
 type node struct {
 	vfs.FS
-	local *vfs.Mem
+	local *vfstest.Mem
 }
 
 func (n node) of(path string) vfs.FS {
@@ -62,16 +62,16 @@ func newNodes(t *testing.T, n int) *nodes {
 // fs puts rank r of an attempt on node (r / 2 + shift) % n.
 func (ns *nodes) fs(shift int) func(rank int) vfs.FS {
 	return func(rank int) vfs.FS {
-		shared := vfs.NewInjector(ns.shared, func(_ int, op vfs.Op) vfs.Fault {
+		shared := vfstest.NewInjector(ns.shared, func(_ int, op vfstest.Op) vfstest.Fault {
 			if op.Kind == "create" && strings.Contains(op.Path, "/shard-") {
 				if ns.full.Load() {
-					return vfs.Fault{Err: syscall.ENOSPC}
+					return vfstest.Fault{Err: syscall.ENOSPC}
 				}
 				if ns.hold != nil {
 					ns.hold.passes()
 				}
 			}
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		})
 		local := ns.disks[(rank/2+shift)%len(ns.disks)]
 		return node{shared, local}
@@ -127,7 +127,7 @@ func undrained(t *testing.T) *nodes {
 func TestUncommittedThatIsNotWhole(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(ns *nodes){
-		"node lost": func(ns *nodes) { ns.disks = []*vfs.Mem{ns.disks[0], ns.disks[2]} },
+		"node lost": func(ns *nodes) { ns.disks = []*vfstest.Mem{ns.disks[0], ns.disks[2]} },
 		"bit flip": func(ns *nodes) {
 			for _, path := range tree(ns.disks[1], localPath) {
 				if strings.HasSuffix(path, ".ddpt") {
@@ -231,11 +231,11 @@ func TestLocalDiskFails(t *testing.T) {
 		if rank < 2 {
 			return ns.fs(0)(rank)
 		}
-		return vfs.NewInjector(ns.fs(0)(rank), func(_ int, op vfs.Op) vfs.Fault {
+		return vfstest.NewInjector(ns.fs(0)(rank), func(_ int, op vfstest.Op) vfstest.Fault {
 			if op.Kind == "write" && strings.HasPrefix(op.Path, localPath) {
-				return vfs.Fault{Err: syscall.ENOSPC}
+				return vfstest.Fault{Err: syscall.ENOSPC}
 			}
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		})
 	}
 	mustAll(t, trial{world: 4, attempt: 1, o: Options{Async: true, Local: localPath, Log: journal.Logger()}, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
@@ -256,7 +256,7 @@ func TestLocalDiskFails(t *testing.T) {
 }
 
 // flip changes a byte in the middle of a file.
-func flip(t *testing.T, m *vfs.Mem, path string) {
+func flip(t *testing.T, m *vfstest.Mem, path string) {
 	data := vfstest.Read(t, m, path)
 	data[len(data)/2] ^= 1
 	vfstest.Put(t, m, path, data)
@@ -315,7 +315,7 @@ func TestRecoveryWarnsOnce(t *testing.T) {
 		want []string
 	}{
 		"not whole": {
-			func(ns *nodes) { ns.disks = []*vfs.Mem{ns.disks[0], ns.disks[2]} },
+			func(ns *nodes) { ns.disks = []*vfstest.Mem{ns.disks[0], ns.disks[2]} },
 			[]string{"newer than all that is shared, but not whole"},
 		},
 		"damaged": {

@@ -18,6 +18,7 @@ import (
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/testkit"
 	"ddpbatch/internal/testkit/thin"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -146,11 +147,11 @@ func TestReplicasOutliveANode(t *testing.T) {
 	t.Parallel()
 	for lost := range 2 {
 		for name, harm := range map[string]struct {
-			do   func(ns *nodes, left *vfs.Mem)
+			do   func(ns *nodes, left *vfstest.Mem)
 			want int64
 		}{
-			"whole": {func(*nodes, *vfs.Mem) {}, 2},
-			"bit flip in a replica": {func(ns *nodes, left *vfs.Mem) {
+			"whole": {func(*nodes, *vfstest.Mem) {}, 2},
+			"bit flip in a replica": {func(ns *nodes, left *vfstest.Mem) {
 				for _, path := range tree(left, localPath) {
 					if strings.Contains(path, "/replicas/") && strings.HasSuffix(path, ".ddpt") {
 						flip(t, left, path)
@@ -216,11 +217,11 @@ func TestReplicaCannotBeKept(t *testing.T) {
 	ns := newNodes(t, 2)
 	var journal testkit.Journal
 	fs := func(rank int) vfs.FS {
-		return vfs.NewInjector(ns.fs(0)(rank), func(_ int, op vfs.Op) vfs.Fault {
+		return vfstest.NewInjector(ns.fs(0)(rank), func(_ int, op vfstest.Op) vfstest.Fault {
 			if rank >= 2 && op.Kind == "write" && strings.Contains(op.Path, "/replicas/") {
-				return vfs.Fault{Err: syscall.ENOSPC}
+				return vfstest.Fault{Err: syscall.ENOSPC}
 			}
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		})
 	}
 	ns.full.Store(true) // so that replicas are wanted
@@ -303,7 +304,7 @@ func TestRankDiesAmongReplicas(t *testing.T) {
 // replicatedCrash is crashRun with replicas: two ranks on each of two nodes, of which the victim's own file systems die after its k-th operation.
 func replicatedCrash(t *testing.T, victim, k int) (ns *nodes, acknowledged int64, operations int) {
 	ns = newNodes(t, 2)
-	in := vfs.NewInjector(ns.fs(0)(victim), vfs.CrashAfter(k))
+	in := vfstest.NewInjector(ns.fs(0)(victim), vfstest.CrashAfter(k))
 	fs := func(rank int) vfs.FS {
 		if rank == victim {
 			return in
@@ -346,7 +347,7 @@ func TestCrashAmongReplicas(t *testing.T) {
 // crash is the same nodes after a power cut that keeps some of what was not synced, and the loss of one node.
 func (ns *nodes) crash(t *testing.T, lost, k int) (after *nodes, percent int) {
 	percent = []int{0, 10, 50}[k/3%3]
-	clone := func(m *vfs.Mem, i int) *vfs.Mem {
+	clone := func(m *vfstest.Mem, i int) *vfstest.Mem {
 		return m.CrashClone(percent, rand.New(rand.NewPCG(uint64(k), uint64(i))))
 	}
 	after = &nodes{shared: clone(ns.shared, len(ns.disks))}
@@ -437,11 +438,11 @@ func TestSlowReplicaHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ns, slow := newNodes(t, 2), newGate()
 		fs := func(rank int) vfs.FS {
-			return vfs.NewInjector(ns.fs(0)(rank), func(_ int, op vfs.Op) vfs.Fault {
+			return vfstest.NewInjector(ns.fs(0)(rank), func(_ int, op vfstest.Op) vfstest.Fault {
 				if rank == 3 && op.Kind == "write" && strings.Contains(op.Path, "/replicas/") {
-					return vfs.Fault{Wait: slow.opened}
+					return vfstest.Fault{Wait: slow.opened}
 				}
-				return vfs.Fault{}
+				return vfstest.Fault{}
 			})
 		}
 		tr, _ := trial{world: 4, attempt: 1, o: Options{Async: true}, fs: fs}.replicated()
@@ -489,15 +490,15 @@ func TestCloseWhileCopying(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ns, copying, slow := newNodes(t, 2), newGate(), newGate()
 			fs := func(rank int) vfs.FS {
-				return vfs.NewInjector(ns.fs(0)(rank), func(_ int, op vfs.Op) vfs.Fault {
+				return vfstest.NewInjector(ns.fs(0)(rank), func(_ int, op vfstest.Op) vfstest.Fault {
 					switch {
 					case rank == 2 && op.Kind == kind && strings.Contains(op.Path, "/replicas/"):
 						copying.open()
-						return vfs.Fault{Wait: slow.opened}
+						return vfstest.Fault{Wait: slow.opened}
 					case rank == 0 && op.Kind == "create" && strings.Contains(op.Path, "/MANIFEST"):
-						return vfs.Fault{Wait: copying.opened} // else the copy may be given up before it begins
+						return vfstest.Fault{Wait: copying.opened} // else the copy may be given up before it begins
 					}
-					return vfs.Fault{}
+					return vfstest.Fault{}
 				})
 			}
 			var closed atomic.Bool
@@ -524,11 +525,11 @@ func TestNoCopyingAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ns, staging := newNodes(t, 2), newGate()
 		fs := func(rank int) vfs.FS {
-			return vfs.NewInjector(ns.fs(0)(rank), func(_ int, op vfs.Op) vfs.Fault {
+			return vfstest.NewInjector(ns.fs(0)(rank), func(_ int, op vfstest.Op) vfstest.Fault {
 				if op.Kind == "create" && strings.Contains(op.Path, "/step-") {
-					return vfs.Fault{Wait: staging.opened}
+					return vfstest.Fault{Wait: staging.opened}
 				}
-				return vfs.Fault{}
+				return vfstest.Fault{}
 			})
 		}
 		tr, _ := trial{world: 4, attempt: 1, o: Options{Async: true}, fs: fs}.replicated()

@@ -11,6 +11,7 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 
 	"pgregory.net/rapid"
@@ -34,7 +35,7 @@ func saveSteps(t *testing.T, fs func(int) vfs.FS, o Options, steps ...int64) {
 }
 
 // harm flips a byte of the only file whose path contains the parts.
-func harm(t *testing.T, disk *vfs.Mem, parts ...string) {
+func harm(t *testing.T, disk *vfstest.Mem, parts ...string) {
 	t.Helper()
 	files := slices.DeleteFunc(tree(disk, sharedPath), func(path string) bool {
 		return slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(path, part) })

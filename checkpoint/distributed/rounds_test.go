@@ -15,12 +15,13 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/testkit/thin"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
 // crashed is what a crash test leaves.
 type crashed struct {
-	disk         *vfs.Mem
+	disk         *vfstest.Mem
 	acknowledged int64 // the newest step that rank 0 was told is durable; -1: none
 	operations   int   // of the victim
 }
@@ -28,7 +29,7 @@ type crashed struct {
 // crashRun saves three steps with four ranks, of which one's file system dies after its k-th operation.
 func crashRun(t *testing.T, o Options, victim, k int) crashed {
 	disk, _ := newDisk(t)
-	in := vfs.NewInjector(disk, vfs.CrashAfter(k))
+	in := vfstest.NewInjector(disk, vfstest.CrashAfter(k))
 	fs := func(rank int) vfs.FS {
 		if rank == victim {
 			return in
@@ -64,7 +65,7 @@ func (tr trial) saveThree(t *testing.T, victim, k int) int64 {
 		return nil
 	})
 	for rank, err := range errs {
-		if err != nil && !errors.Is(err, vfs.ErrCrashed) && !strings.Contains(err.Error(), vfs.ErrCrashed.Error()) && !errors.Is(err, errDead) {
+		if err != nil && !errors.Is(err, vfstest.ErrCrashed) && !strings.Contains(err.Error(), vfstest.ErrCrashed.Error()) && !errors.Is(err, errDead) {
 			t.Fatalf("rank %d dies after operation %d: rank %d: %v", victim, k, rank, err)
 		}
 	}
@@ -110,7 +111,7 @@ func TestCrashOfOneRank(t *testing.T) {
 }
 
 // survives checks what survived: the newest is good, and no older than what was acknowledged.
-func survives(disk *vfs.Mem, acknowledged int64) (step int64, err error) {
+func survives(disk *vfstest.Mem, acknowledged int64) (step int64, err error) {
 	if step, err = latest(disk, 2); err == nil && step < acknowledged {
 		err = fmt.Errorf("the latest is step %d", step)
 	}
@@ -118,7 +119,7 @@ func survives(disk *vfs.Mem, acknowledged int64) (step int64, err error) {
 }
 
 // goesOn runs the next attempt on what survived, of which the latest is the step before.
-func goesOn(t *testing.T, o Options, disk *vfs.Mem, before int64) error {
+func goesOn(t *testing.T, o Options, disk *vfstest.Mem, before int64) error {
 	errs := trial{world: 3, attempt: 2, o: o, fs: func(int) vfs.FS { return disk }}.run(t.Context(), func(ctx context.Context, r *one) error {
 		from, err := r.resume(ctx)
 		if err != nil {
@@ -166,9 +167,9 @@ func TestOperationLog(t *testing.T) {
 		o     Options
 	}{{4, Options{}}, {2, Options{Local: localPath}}} {
 		disk, _ := newDisk(t)
-		var ranks []*vfs.Injector
+		var ranks []*vfstest.Injector
 		for range c.world {
-			ranks = append(ranks, vfs.NewInjector(disk, nil))
+			ranks = append(ranks, vfstest.NewInjector(disk, nil))
 		}
 		started := make([]int, c.world)
 		mustAll(t, trial{world: c.world, attempt: 3, o: c.o, fs: func(rank int) vfs.FS { return ranks[rank] }}.run(t.Context(), func(ctx context.Context, r *one) error {
@@ -200,7 +201,7 @@ func TestOperationLog(t *testing.T) {
 }
 
 // line is an operation in the log; nothing for one that only reads, or whose result depends on the other ranks of the node.
-func line(op vfs.Op) string {
+func line(op vfstest.Op) string {
 	switch op.Kind {
 	case "open", "read", "readdir", "rmdir":
 		return ""

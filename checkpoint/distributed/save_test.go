@@ -13,6 +13,7 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -128,11 +129,11 @@ func TestErrorsReachAllRanks(t *testing.T) {
 				disk, _ := newDisk(t)
 				var broken atomic.Bool
 				fs := func(rank int) vfs.FS {
-					return vfs.NewInjector(disk, func(_ int, op vfs.Op) vfs.Fault {
+					return vfstest.NewInjector(disk, func(_ int, op vfstest.Op) vfstest.Fault {
 						if rank == test.rank && broken.Load() && op.Kind == "write" && strings.Contains(op.Path, test.file) {
-							return vfs.Fault{Err: test.errno}
+							return vfstest.Fault{Err: test.errno}
 						}
-						return vfs.Fault{}
+						return vfstest.Fault{}
 					})
 				}
 				mustAll(t, trial{world: 3, attempt: 1, o: o, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
@@ -213,11 +214,11 @@ func TestOneInFlight(t *testing.T) {
 		disk, _ := newDisk(t)
 		stuck := newGate()
 		fs := func(rank int) vfs.FS {
-			return vfs.NewInjector(disk, func(_ int, op vfs.Op) vfs.Fault {
+			return vfstest.NewInjector(disk, func(_ int, op vfstest.Op) vfstest.Fault {
 				if rank == 1 && op.Kind == "create" && strings.Contains(op.Path, "shard-00001") {
 					stuck.passes()
 				}
-				return vfs.Fault{}
+				return vfstest.Fault{}
 			})
 		}
 		var journal testkit.Journal
@@ -287,11 +288,11 @@ func TestErrorOfAnEarlierSave(t *testing.T) {
 		var broken atomic.Bool
 		broken.Store(true)
 		fs := func(rank int) vfs.FS {
-			return vfs.NewInjector(disk, func(_ int, op vfs.Op) vfs.Fault {
+			return vfstest.NewInjector(disk, func(_ int, op vfstest.Op) vfstest.Fault {
 				if rank == 1 && op.Kind == "write" && broken.Load() && strings.Contains(op.Path, "shard-00001") {
-					return vfs.Fault{Err: syscall.ENOSPC}
+					return vfstest.Fault{Err: syscall.ENOSPC}
 				}
-				return vfs.Fault{}
+				return vfstest.Fault{}
 			})
 		}
 		mustAll(t, trial{world: 2, attempt: 1, o: Options{Async: true}, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {

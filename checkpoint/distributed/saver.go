@@ -134,7 +134,10 @@ type Meta struct {
 // recorded. It is collective: every rank gets an error if one does. dir is rank 0's; the other ranks pass nil and learn from rank 0 where
 // to write. Nobody else may use dir for saving while the Saver lives. Resume or Begin comes next.
 func New(ctx context.Context, group Group, dir *checkpoint.Dir, arrays []Array, o Options) (*Saver, error) {
-	s := &Saver{channel: newChannel(group, o.Errors), dir: dir, o: o, log: o.Log, changed: make(chan struct{}), stats: newFigures()}
+	s := &Saver{
+		channel: newChannel(group, o.Errors), dir: dir, o: o, log: o.Log, changed: make(chan struct{}),
+		stats: figures{now: Stats{Step: -1}},
+	}
 	if s.o.FS == nil {
 		s.o.FS = vfs.OS{}
 	}

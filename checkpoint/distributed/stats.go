@@ -50,23 +50,16 @@ func (s *Saver) Estimate() time.Duration { return s.stats.get().Total.P95 }
 
 // figures collect Stats.
 type figures struct {
-	mu  *sync.Mutex
-	now *Stats
+	mu  sync.Mutex
+	now Stats
 
-	stalls, waits, copies, encode, write, sync, commit, total *window
-}
-
-func newFigures() figures {
-	return figures{
-		mu: &sync.Mutex{}, now: &Stats{Step: -1},
-		stalls: &window{}, waits: &window{}, copies: &window{}, encode: &window{}, write: &window{}, sync: &window{}, commit: &window{}, total: &window{},
-	}
+	stalls, waits, copies, encode, write, sync, commit, total window
 }
 
 func (f *figures) get() Stats {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := *f.now
+	s := f.now
 	s.Stall, s.Wait, s.Copy = f.stalls.times(), f.waits.times(), f.copies.times()
 	s.Encode, s.Write, s.Sync = f.encode.times(), f.write.times(), f.sync.times()
 	s.Commit, s.Total = f.commit.times(), f.total.times()

@@ -16,6 +16,7 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -55,11 +56,11 @@ func TestRunsOfOneNameDoNotMeet(t *testing.T) {
 	t.Parallel()
 	disk, _ := newDisk(t)
 	must(t, errors.Join(disk.Mkdir("/shared/a"), disk.Mkdir("/shared/b"), disk.SyncDir("/shared")))
-	full := vfs.NewInjector(disk, func(_ int, op vfs.Op) vfs.Fault {
+	full := vfstest.NewInjector(disk, func(_ int, op vfstest.Op) vfstest.Fault {
 		if op.Kind == "create" && strings.HasPrefix(op.Path, "/shared/a/") && strings.Contains(op.Path, "/shard-") {
-			return vfs.Fault{Err: syscall.ENOSPC}
+			return vfstest.Fault{Err: syscall.ENOSPC}
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	run := func(path string, attempt int, fsys vfs.FS, f func(r *one) error) error {
 		dir, err := checkpoint.Open(path, checkpoint.Options{FS: fsys, Codec: "none", Workers: 1, Run: "same", Attempt: attempt})
@@ -113,11 +114,11 @@ func TestLocalPathIsWrong(t *testing.T) {
 	disk, _ := newDisk(t)
 	var journal testkit.Journal
 	fs := func(int) vfs.FS {
-		return vfs.NewInjector(disk, func(_ int, op vfs.Op) vfs.Fault {
+		return vfstest.NewInjector(disk, func(_ int, op vfstest.Op) vfstest.Fault {
 			if op.Kind == "mkdir" && strings.HasPrefix(op.Path, localPath) {
-				return vfs.Fault{Err: syscall.EACCES}
+				return vfstest.Fault{Err: syscall.EACCES}
 			}
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		})
 	}
 	mustAll(t, trial{world: 3, attempt: 1, o: Options{Local: localPath, Log: journal.Logger()}, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
@@ -138,7 +139,7 @@ func TestLocalPathIsWrong(t *testing.T) {
 func TestLostNodeIsReported(t *testing.T) {
 	t.Parallel()
 	ns := undrained(t)
-	ns.disks = []*vfs.Mem{ns.disks[0], ns.disks[2]}
+	ns.disks = []*vfstest.Mem{ns.disks[0], ns.disks[2]}
 	var journal testkit.Journal
 	mustAll(t, trial{world: 4, attempt: 2, o: Options{Local: localPath, Log: journal.Logger()}, fs: ns.fs(0)}.run(t.Context(), resumesFrom(1)))
 	if log := journal.String(); strings.Count(log, "not whole") != 1 || !strings.Contains(log, "step=2") || !strings.Contains(log, `missing="[2 3]"`) {
@@ -151,11 +152,11 @@ func TestFailedCommitOfRecoveredLeavesNothing(t *testing.T) {
 	t.Parallel()
 	ns := undrained(t)
 	fs := func(rank int) vfs.FS {
-		return vfs.NewInjector(ns.fs(0)(rank), func(_ int, op vfs.Op) vfs.Fault {
+		return vfstest.NewInjector(ns.fs(0)(rank), func(_ int, op vfstest.Op) vfstest.Fault {
 			if op.Kind == "create" && strings.Contains(op.Path, "/MANIFEST") {
-				return vfs.Fault{Err: syscall.EDQUOT}
+				return vfstest.Fault{Err: syscall.EDQUOT}
 			}
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		})
 	}
 	for attempt := 2; attempt < 4; attempt++ {
@@ -180,14 +181,14 @@ func TestLocalDiskBreaksAfterStaging(t *testing.T) {
 		var journal testkit.Journal
 		staged := newGate()
 		fs := func(rank int) vfs.FS {
-			return vfs.NewInjector(ns.fs(0)(rank), func(_ int, op vfs.Op) vfs.Fault {
+			return vfstest.NewInjector(ns.fs(0)(rank), func(_ int, op vfstest.Op) vfstest.Fault {
 				if rank == 3 && op.Kind == "open" && strings.HasPrefix(op.Path, localPath) && strings.HasSuffix(op.Path, ".ddpt") && strings.Contains(op.Path, "000001.") {
 					if newer {
 						staged.passes()
 					}
-					return vfs.Fault{Err: syscall.EIO}
+					return vfstest.Fault{Err: syscall.EIO}
 				}
-				return vfs.Fault{}
+				return vfstest.Fault{}
 			})
 		}
 		var arrived atomic.Int32
@@ -258,11 +259,11 @@ func TestLocalDiskIsTried(t *testing.T) {
 	} {
 		disk, _ := newDisk(t)
 		fs := func(rank int) vfs.FS {
-			return vfs.NewInjector(disk, func(_ int, op vfs.Op) vfs.Fault {
+			return vfstest.NewInjector(disk, func(_ int, op vfstest.Op) vfstest.Fault {
 				if rank == 1 && op.Kind == "write" && strings.HasPrefix(op.Path, localPath) {
-					return vfs.Fault{Err: test.err}
+					return vfstest.Fault{Err: test.err}
 				}
-				return vfs.Fault{}
+				return vfstest.Fault{}
 			})
 		}
 		var journal testkit.Journal
@@ -283,11 +284,11 @@ func TestProbeOfACrashIsSwept(t *testing.T) {
 	t.Parallel()
 	disk, _ := newDisk(t)
 	fs := func(int) vfs.FS {
-		return vfs.NewInjector(disk, func(_ int, op vfs.Op) vfs.Fault {
+		return vfstest.NewInjector(disk, func(_ int, op vfstest.Op) vfstest.Fault {
 			if op.Kind == "remove" && strings.Contains(op.Path, "probe") && strings.HasPrefix(op.Path, localPath) {
-				return vfs.Fault{Err: vfs.ErrCrashed}
+				return vfstest.Fault{Err: vfstest.ErrCrashed}
 			}
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		})
 	}
 	o := Options{Local: localPath}
@@ -310,23 +311,23 @@ func TestFolderGoesBeforeItsFirstFile(t *testing.T) {
 	var own, replicas atomic.Int64 // folders that went
 	fs := func(rank int) vfs.FS {
 		var met sync.Map // folders; each is met once
-		return vfs.NewInjector(ns.fs(0)(rank), func(_ int, op vfs.Op) vfs.Fault {
+		return vfstest.NewInjector(ns.fs(0)(rank), func(_ int, op vfstest.Op) vfstest.Fault {
 			folder := filepath.Dir(op.Path)
 			if op.Kind != "create" || !strings.HasPrefix(op.Path, localPath) || !strings.HasPrefix(filepath.Base(folder), "step-") {
-				return vfs.Fault{}
+				return vfstest.Fault{}
 			}
 			if _, again := met.LoadOrStore(folder, true); again {
-				return vfs.Fault{}
+				return vfstest.Fault{}
 			}
 			if err := ns.disks[rank/2].RemoveDir(folder); err != nil { // not empty: the other rank's file keeps it
-				return vfs.Fault{}
+				return vfstest.Fault{}
 			}
 			if filepath.Base(filepath.Dir(folder)) == "replicas" {
 				replicas.Add(1)
 			} else {
 				own.Add(1)
 			}
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		})
 	}
 	var journal testkit.Journal
@@ -492,9 +493,9 @@ func TestTierIsHeld(t *testing.T) {
 	area := sharedArea(t)
 	var looked int
 	var folder, moved string
-	plan := func(_ int, op vfs.Op) vfs.Fault { // each shard is opened to be brought to the shared folder
+	plan := func(_ int, op vfstest.Op) vfstest.Fault { // each shard is opened to be brought to the shared folder
 		if op.Kind != "open" || !strings.HasPrefix(op.Path, area) || filepath.Ext(op.Path) != ".ddpt" {
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		}
 		looked++
 		shards := 0
@@ -508,9 +509,9 @@ func TestTierIsHeld(t *testing.T) {
 		if planted := realTree(t, folder); shards != 1 || len(planted) > 0 {
 			t.Errorf("%d shards are in the run's folder, want 1; in the other is %q", shards, planted)
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	}
-	r := realTier(t, t.TempDir(), area, 1, Options{FS: vfs.NewInjector(vfs.OS{}, plan)})
+	r := realTier(t, t.TempDir(), area, 1, Options{FS: vfstest.NewInjector(vfs.OS{}, plan)})
 	must(t, r.Begin(t.Context()))
 	folder, moved = r.tier.path, r.tier.path+".moved"
 	must(t, errors.Join(os.Rename(folder, moved), os.Mkdir(folder, 0o700), os.Chmod(folder, 0o777)))
@@ -537,11 +538,11 @@ func TestBrokenLocalDiskIsReportedOnce(t *testing.T) {
 	disk, _ := newDisk(t)
 	var step int64
 	fs := func(int) vfs.FS {
-		return vfs.NewInjector(disk, func(_ int, op vfs.Op) vfs.Fault {
+		return vfstest.NewInjector(disk, func(_ int, op vfstest.Op) vfstest.Fault {
 			if op.Kind == "write" && strings.HasPrefix(op.Path, localPath) && step != 4 {
-				return vfs.Fault{Err: syscall.ENOSPC}
+				return vfstest.Fault{Err: syscall.ENOSPC}
 			}
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		})
 	}
 	var journal testkit.Journal

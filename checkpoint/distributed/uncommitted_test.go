@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -18,11 +19,11 @@ func TestSearchThatFails(t *testing.T) {
 	for _, kind := range []string{"open", "readdir"} {
 		ns := undrained(t)
 		fs := func(rank int) vfs.FS {
-			return vfs.NewInjector(ns.fs(0)(rank), func(_ int, op vfs.Op) vfs.Fault {
+			return vfstest.NewInjector(ns.fs(0)(rank), func(_ int, op vfstest.Op) vfstest.Fault {
 				if rank == 1 && op.Kind == kind && strings.HasPrefix(op.Path, localPath) {
-					return vfs.Fault{Err: syscall.EMFILE}
+					return vfstest.Fault{Err: syscall.EMFILE}
 				}
-				return vfs.Fault{}
+				return vfstest.Fault{}
 			})
 		}
 		errs := trial{world: 6, attempt: 2, o: Options{Local: localPath}, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
@@ -40,11 +41,11 @@ func TestShardsOfANodeAreDealtOut(t *testing.T) {
 	ns := undrained(t)
 	var copies [4]atomic.Int32
 	fs := func(rank int) vfs.FS {
-		return vfs.NewInjector(ns.fs(0)(rank), func(_ int, op vfs.Op) vfs.Fault {
+		return vfstest.NewInjector(ns.fs(0)(rank), func(_ int, op vfstest.Op) vfstest.Fault {
 			if op.Kind == "create" && strings.Contains(op.Path, "/shard-") && strings.HasPrefix(op.Path, sharedPath) {
 				copies[rank].Add(1)
 			}
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		})
 	}
 	mustAll(t, trial{world: 4, attempt: 2, o: Options{Local: localPath}, fs: fs}.run(t.Context(), resumesFrom(2)))

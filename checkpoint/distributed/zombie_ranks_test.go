@@ -19,7 +19,7 @@ import (
 type sleeper struct {
 	victim, k    int
 	asleep, wake chan struct{}
-	run          *vfs.Mem
+	run          *vfstest.Mem
 	newest       atomic.Int64 // attempt
 }
 
@@ -95,7 +95,7 @@ func TestZombieRanksAtEachOperation(t *testing.T) { // without the race detector
 	t.Parallel()
 	for victim := range 2 {
 		whole := &sleeper{victim: victim, run: vfstest.New(t)}
-		counter := vfs.NewInjector(whole.run, nil)
+		counter := vfstest.NewInjector(whole.run, nil)
 		need(t, whole.first(counter))
 		operations := counter.Log()
 		t.Logf("rank %d: %d operations", victim, len(operations))
@@ -119,12 +119,12 @@ func TestZombieRanksAtEachOperation(t *testing.T) { // without the race detector
 
 func (z *sleeper) play(ctx context.Context) error {
 	z.newest.Store(1)
-	in := vfs.NewInjector(z.run, func(k int, _ vfs.Op) vfs.Fault {
+	in := vfstest.NewInjector(z.run, func(k int, _ vfstest.Op) vfstest.Fault {
 		if k != z.k {
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		}
 		close(z.asleep)
-		return vfs.Fault{Wait: z.wake}
+		return vfstest.Fault{Wait: z.wake}
 	})
 	var zombieErr error
 	done := make(chan struct{})

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -31,12 +32,12 @@ func TestZombie(t *testing.T) {
 	}
 	saveSteps(t, func(int) vfs.FS { return disk }, Options{}, 1)
 	slow := func(rank int) vfs.FS {
-		return vfs.NewInjector(disk, func(_ int, op vfs.Op) vfs.Fault {
+		return vfstest.NewInjector(disk, func(_ int, op vfstest.Op) vfstest.Fault {
 			if rank == 0 && op.Kind == "create" && strings.Contains(op.Path, "MANIFEST") && strings.Contains(op.Path, "000002") {
 				asleep.open()
 				awake.passes()
 			}
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		})
 	}
 	zombie := make(chan []error)
@@ -85,7 +86,7 @@ func TestZombie(t *testing.T) {
 func TestZombieWithAStaleClient(t *testing.T) {
 	t.Parallel()
 	disk, _ := newDisk(t)
-	view := vfs.NewView(disk, 1)
+	view := vfstest.NewView(disk, 1)
 	asleep, awake := newGate(), newGate()
 	keep := checkpoint.Policy{Last: 2}
 	zombie := make(chan []error)

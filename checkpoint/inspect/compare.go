@@ -142,11 +142,11 @@ func differingValues(a, b *Contents) []ValueDiffers {
 			continue
 		}
 		v := ValueDiffers{Name: key}
-		if text := string(x); inA {
-			v.A = &text
+		if inA {
+			v.A = new(string(x))
 		}
-		if text := string(y); inB {
-			v.B = &text
+		if inB {
+			v.B = new(string(y))
 		}
 		list = append(list, v)
 	}

@@ -2,11 +2,8 @@ package inspect
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -44,7 +41,8 @@ func (d Folder) Prune(ctx context.Context, policy checkpoint.Policy, ofMetric, d
 	}
 	rows = []Pruned{}
 	for _, decision := range decisions {
-		rows = append(rows, Pruned{decision, !decision.Keep && isRemoved(decision.Path)})
+		// One is removed once not even a removal that has only begun is there. What a user has put there may still be.
+		rows = append(rows, Pruned{decision, !decision.Keep && lacks(decision.Path, "MANIFEST.json", "MANIFEST.deleting")})
 	}
 	return rows, failed, nil
 }
@@ -78,14 +76,4 @@ func (d Folder) checkMetric(decisions []checkpoint.Decision, metric string) erro
 		return nil
 	}
 	return &NoMetricError{metric, slices.Sorted(maps.Keys(known)), d.From.Named(d.Path)}
-}
-
-// isRemoved says whether a folder holds no checkpoint any more, not even one whose removal has begun. What a user has put there may still be.
-func isRemoved(folder string) bool {
-	for _, name := range []string{"MANIFEST.json", "MANIFEST.deleting"} {
-		if _, err := os.Lstat(filepath.Join(folder, name)); !errors.Is(err, os.ErrNotExist) {
-			return false
-		}
-	}
-	return true
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"ddpbatch/checkpoint"
@@ -71,7 +72,7 @@ func Verify(ctx context.Context, dir *checkpoint.Dir, infos []checkpoint.Info, s
 		if ctx.Err() != nil {
 			return nil, nil, context.Cause(ctx)
 		}
-		if err != nil && isGone(info) {
+		if err != nil && lacks(info.Path, "MANIFEST.json") { // a removal begins with the manifest, and what is corrupt keeps it
 			continue
 		}
 		row := Verified{Step: info.Step, Path: info.Path, OK: err == nil, Read: read, Chunks: chunks}
@@ -107,8 +108,10 @@ func verifyOne(ctx context.Context, dir *checkpoint.Dir, info checkpoint.Info, s
 	return read, c.Chunks(), nil
 }
 
-// isGone tells whether a checkpoint that was listed is there no more. A removal begins with the manifest, and what is corrupt keeps it.
-func isGone(info checkpoint.Info) bool {
-	_, err := os.Lstat(filepath.Join(info.Path, "MANIFEST.json"))
-	return errors.Is(err, fs.ErrNotExist)
+// lacks tells whether none of the files is in a folder.
+func lacks(folder string, files ...string) bool {
+	return !slices.ContainsFunc(files, func(name string) bool {
+		_, err := os.Lstat(filepath.Join(folder, name))
+		return !errors.Is(err, fs.ErrNotExist)
+	})
 }

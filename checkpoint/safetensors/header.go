@@ -262,22 +262,12 @@ var dtypes = [...]dtype{
 
 // typeNamed is the index in dtypes of the file's name for a type; -1: there is none.
 func typeNamed(name string) int {
-	for i, t := range dtypes {
-		if t.name == name {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(dtypes[:], func(t dtype) bool { return t.name == name })
 }
 
 // typeOf is the index in dtypes of a checkpoint's name for a type; -1: the format has none.
 func typeOf(ours string) int {
-	for i, t := range dtypes {
-		if t.ours == ours && ours != "" {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(dtypes[:], func(t dtype) bool { return t.ours == ours && ours != "" })
 }
 
 // maxQuoted is about how much of a name an error tells: files may have names of any length.

@@ -14,19 +14,6 @@ func Checksum(p []byte) uint32 { return Update(0, p) }
 // Update is the checksum of bytes with the checksum crc followed by p; of nothing it is 0.
 func Update(crc uint32, p []byte) uint32 { return update(crc, p) }
 
-// Digest is an io.Writer that adds up the checksum of all that is written to it. The zero value has seen nothing. Use it from one
-// goroutine.
-type Digest struct{ crc uint32 }
-
-// Write adds p. It never fails.
-func (d *Digest) Write(p []byte) (int, error) {
-	d.crc = Update(d.crc, p)
-	return len(p), nil
-}
-
-// Sum32 is the checksum of what has been written.
-func (d *Digest) Sum32() uint32 { return d.crc }
-
 // Combine is the checksum of bytes with checksum a followed by n bytes, not negative, with checksum b. It takes less than a microsecond,
 // whatever n is.
 //

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"math/bits"
 	"math/rand/v2"
 	"testing"
@@ -120,19 +119,6 @@ func FuzzUpdate(f *testing.F) {
 			t.Fatalf("%d bytes: %08x, want %08x", len(data), got, want)
 		}
 	})
-}
-
-// TestDigest writes in pieces that fit nothing.
-func TestDigest(t *testing.T) {
-	data := noise(100_000)
-	var d Digest
-	n, err := io.CopyBuffer(&d, struct{ io.Reader }{bytes.NewReader(data)}, make([]byte, 1237))
-	if n != int64(len(data)) || err != nil {
-		t.Fatalf("wrote %d, %v", n, err)
-	}
-	if got, want := d.Sum32(), crc32.Checksum(data, table); got != want {
-		t.Errorf("%08x, want %08x", got, want)
-	}
 }
 
 // TestCombine compares combined checksums of random splits with the standard library's of the whole.

@@ -4,14 +4,9 @@ package half
 
 const assembly = false
 
-func toFloat16AVX2([]uint16, []float32) { panic("half: no assembly") }
-
-func fromFloat16AVX2([]float32, []uint16) { panic("half: no assembly") }
-
-func roundFloat16AVX2([]float32, []float32) { panic("half: no assembly") }
-
-func toBFloat16AVX2([]uint16, []float32) { panic("half: no assembly") }
-
-func fromBFloat16AVX2([]float32, []uint16) { panic("half: no assembly") }
-
-func roundBFloat16AVX2([]float32, []float32) { panic("half: no assembly") }
+// Nobody calls these.
+var (
+	toFloat16AVX2, toBFloat16AVX2       func(dst []uint16, x []float32)
+	fromFloat16AVX2, fromBFloat16AVX2   func(dst []float32, x []uint16)
+	roundFloat16AVX2, roundBFloat16AVX2 func(dst, x []float32)
+)

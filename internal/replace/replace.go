@@ -53,7 +53,11 @@ func FileWith(ctx context.Context, fsys vfs.FS, path string, o Options, fill fun
 		o.Temp = ".ddpbatch-" + hex.EncodeToString(nonce[:]) + ".tmp"
 	}
 	temp := filepath.Join(dir, o.Temp)
-	f, err := o.create(fsys, temp)
+	create := fsys.Create
+	if o.Mode != 0 {
+		create = func(name string) (vfs.File, error) { return vfs.CreateMode(name, o.Mode) }
+	}
+	f, err := create(temp)
 	if err != nil {
 		return err
 	}
@@ -83,13 +87,6 @@ func Bytes(data []byte) func(io.Writer) error {
 		_, err := w.Write(data)
 		return err
 	}
-}
-
-func (o *Options) create(fsys vfs.FS, temp string) (vfs.File, error) {
-	if o.Mode != 0 {
-		return vfs.CreateMode(temp, o.Mode)
-	}
-	return fsys.Create(temp)
 }
 
 // write fills, checks and syncs the temporary file. A failed sync is not tried again: the file is abandoned.

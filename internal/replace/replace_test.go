@@ -38,9 +38,9 @@ func names(t *testing.T, fsys vfs.FS, dir string) []string {
 }
 
 // before is a file system with one file, durably.
-func before(t *testing.T) *vfs.Mem {
+func before(t *testing.T) *vfstest.Mem {
 	t.Helper()
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	if err := mem.Mkdir("d"); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestEveryFault(t *testing.T) {
 	broken := errors.New("broken")
 	for k := 1; ; k++ {
 		mem := before(t)
-		in := vfs.NewInjector(mem, vfs.FailAt(k, broken))
+		in := vfstest.NewInjector(mem, vfstest.FailAt(k, broken))
 		err := File(t.Context(), in, "d/f", text("new"))
 		if err == nil && string(vfstest.Read(t, mem, "d/f")) != "new" {
 			t.Errorf("operation %d: no error, and the old file", k)
@@ -83,7 +83,7 @@ func TestEveryFault(t *testing.T) {
 func TestEveryCrash(t *testing.T) {
 	for k := 0; ; k++ {
 		mem := before(t)
-		in := vfs.NewInjector(mem, vfs.CrashAfter(k))
+		in := vfstest.NewInjector(mem, vfstest.CrashAfter(k))
 		err := File(t.Context(), in, "d/f", text("new"))
 		after := mem.CrashClone(0, rand.New(rand.NewPCG(1, uint64(k))))
 		got := string(vfstest.Read(t, after, "d/f"))
@@ -100,11 +100,11 @@ func TestEveryCrash(t *testing.T) {
 func TestLostReply(t *testing.T) {
 	for _, happens := range []bool{true, false} {
 		mem := before(t)
-		in := vfs.NewInjector(mem, func(_ int, op vfs.Op) (f vfs.Fault) {
+		in := vfstest.NewInjector(mem, func(_ int, op vfstest.Op) (f vfstest.Fault) {
 			if strings.HasPrefix(op.String(), "rename") {
 				f.Err = fs.ErrNotExist
 				if happens {
-					f = vfs.Fault{AfterErr: fs.ErrNotExist}
+					f = vfstest.Fault{AfterErr: fs.ErrNotExist}
 				}
 			}
 			return f
@@ -158,13 +158,13 @@ func (s shortFile) Write(p []byte) (int, error) {
 // TestNotTakenForTheOld: where the rename has not happened, an old file of the same size is not taken for the new one.
 func TestNotTakenForTheOld(t *testing.T) {
 	mem := before(t)
-	in := vfs.NewInjector(mem, func(_ int, op vfs.Op) vfs.Fault {
+	in := vfstest.NewInjector(mem, func(_ int, op vfstest.Op) vfstest.Fault {
 		if op.Kind == "rename" {
 			if err := mem.Remove(op.Path); err != nil { // as somebody who tidies up would
 				t.Fatal(err)
 			}
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	if err := File(t.Context(), in, "d/f", text("new")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("error %v, the file holds %q", err, string(vfstest.Read(t, mem, "d/f")))
@@ -174,7 +174,7 @@ func TestNotTakenForTheOld(t *testing.T) {
 // TestDirIsDurable: a folder that Dir has made survives a power cut, with its parents; also one that was there already, not synced.
 func TestDirIsDurable(t *testing.T) {
 	for _, there := range []bool{false, true} {
-		m := vfs.NewMem()
+		m := vfstest.NewMem()
 		if there { // but its name is not durable
 			if err := m.Mkdir("/a"); err != nil {
 				t.Fatal(err)
@@ -191,11 +191,11 @@ func TestDirIsDurable(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	refusing := vfs.NewInjector(vfs.NewMem(), func(_ int, op vfs.Op) vfs.Fault {
+	refusing := vfstest.NewInjector(vfstest.NewMem(), func(_ int, op vfstest.Op) vfstest.Fault {
 		if op.Kind == "mkdir" && op.Path == "/a" {
-			return vfs.Fault{Err: syscall.EACCES}
+			return vfstest.Fault{Err: syscall.EACCES}
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	if err := Dir(refusing, "/a/b"); !errors.Is(err, syscall.EACCES) {
 		t.Errorf("Dir below a folder that cannot be made: %v", err)
@@ -237,7 +237,7 @@ func TestOptions(t *testing.T) {
 	}
 	defer in.Close()
 	o := Options{Temp: ".f.tmp", NoSync: true}
-	log := vfs.NewInjector(vfs.Held(in), nil)
+	log := vfstest.NewInjector(vfs.Held(in), nil)
 	if err := FileWith(t.Context(), log, path, o, Bytes([]byte("four"))); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -187,17 +188,17 @@ func TestClaimWhoseAnswerIsLost(t *testing.T) {
 					if must(t, err); first != 1 {
 						t.Fatalf("the first is %d", first)
 					}
-					lost := vfs.NewInjector(vfs.OS{}, func(_ int, op vfs.Op) vfs.Fault {
+					lost := vfstest.NewInjector(vfs.OS{}, func(_ int, op vfstest.Op) vfstest.Fault {
 						if op.Kind == kind {
-							return vfs.Fault{AfterErr: answer}
+							return vfstest.Fault{AfterErr: answer}
 						}
-						return vfs.Fault{}
+						return vfstest.Fault{}
 					})
 					d.files = lost
 					if n, err := test.claim(d); n != 2 || err != nil {
 						t.Errorf("claimed %d, %v; want 2", n, err)
 					}
-					if !slices.ContainsFunc(lost.Log(), func(op vfs.Op) bool { return op.Kind == kind }) {
+					if !slices.ContainsFunc(lost.Log(), func(op vfstest.Op) bool { return op.Kind == kind }) {
 						t.Errorf("no answer was lost: %v", lost.Log())
 					}
 					if names := listing(t, filepath.Join(d.Path(), test.folder)); !slices.Equal(names, []string{"1", "2"}) {
@@ -219,7 +220,7 @@ func TestClaimOfAnother(t *testing.T) {
 	must(t, err)
 	// between this one's look for newer attempts and its claim, another is faster
 	faster := func(answer error) vfs.FS {
-		return vfs.NewInjector(vfs.OS{}, func(_ int, op vfs.Op) vfs.Fault {
+		return vfstest.NewInjector(vfs.OS{}, func(_ int, op vfstest.Op) vfstest.Fault {
 			switch {
 			case op.Kind == "rename":
 				_, err := other.ClaimAfter(1)
@@ -227,9 +228,9 @@ func TestClaimOfAnother(t *testing.T) {
 					t.Error(err)
 				}
 			case op.Kind == "stat":
-				return vfs.Fault{Err: answer}
+				return vfstest.Fault{Err: answer}
 			}
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		})
 	}
 	d.files = faster(nil)

@@ -50,9 +50,8 @@ func (f osFile) Preallocate(size int64) error {
 		return nil
 	}
 	err := fallocate(f.File, size)
-	switch {
-	case err == nil, errors.Is(err, errors.ErrUnsupported), errors.Is(err, syscall.EINVAL):
-		return nil
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL) {
+		err = nil
 	}
 	return pathError("preallocate", f.Name(), err)
 }
@@ -66,23 +65,19 @@ func (OS) Stat(name string) (fs.FileInfo, error)      { return os.Stat(name) }
 
 // Remove is unlink(2); os.Remove would take an empty folder, too.
 func (OS) Remove(name string) error {
-	return uninterrupted("remove", name, syscall.Unlink)
+	return pathError("remove", name, uninterrupted(func() error { return syscall.Unlink(name) }))
 }
 
 // RemoveDir is rmdir(2); os.Remove would take a file or a link, too.
 func (OS) RemoveDir(name string) error {
-	return uninterrupted("rmdir", name, syscall.Rmdir)
+	return pathError("rmdir", name, uninterrupted(func() error { return syscall.Rmdir(name) }))
 }
 
 // uninterrupted makes a call until it is not interrupted, as package os does: network and FUSE file systems answer EINTR.
-func uninterrupted(op, name string, call func(string) error) error {
+func uninterrupted(call func() error) error {
 	for {
-		err := call(name)
-		switch {
-		case err == nil:
-			return nil
-		case !errors.Is(err, syscall.EINTR):
-			return pathError(op, name, err)
+		if err := call(); !errors.Is(err, syscall.EINTR) {
+			return err
 		}
 	}
 }
@@ -105,4 +100,16 @@ func syncDir(d *os.File) error {
 		err = nil
 	}
 	return errors.Join(err, d.Close())
+}
+
+// pathError is what went wrong with a name, if anything did.
+func pathError(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fs.PathError{Op: op, Path: name, Err: err}
+}
+
+func linkError(oldName, newName string, err error) error {
+	return &os.LinkError{Op: "rename", Old: oldName, New: newName, Err: err}
 }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -33,7 +34,7 @@ func TestOSPreallocate(t *testing.T) {
 	if f.Preallocate(1) == nil {
 		t.Error("reserving for a closed file: no error")
 	}
-	if got := read(t, vfs.OS{}, path); got != "hello" {
+	if got := string(vfstest.Read(t, vfs.OS{}, path)); got != "hello" {
 		t.Errorf("the file holds %q", got)
 	}
 }

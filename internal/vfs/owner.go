@@ -54,7 +54,7 @@ func Replaceable(info fs.FileInfo) bool {
 }
 
 // PrivateDir makes a folder that only this user can enter, or makes sure that one that is there is such a folder; ErrExposed where it is
-// not. The parent must exist. A file system without owners, such as Mem, has nothing to check.
+// not. The parent must exist. A file system without owners, such as one in memory, has nothing to check.
 func PrivateDir(fsys FS, name string) error {
 	if p, ok := fsys.(interface{ PrivateDir(name string) error }); ok {
 		return p.PrivateDir(name)
@@ -63,11 +63,6 @@ func PrivateDir(fsys FS, name string) error {
 		return err
 	}
 	return nil
-}
-
-// PrivateDir passes on what the function of that name asks for, as a mkdir.
-func (in *Injector) PrivateDir(name string) error {
-	return in.do(Op{Kind: "mkdir", Path: name}, func() error { return PrivateDir(in.fs, name) })
 }
 
 // PrivateDir does not follow a link that somebody may have put there.
@@ -174,16 +169,12 @@ func checkLinks(steps []pathStep) error {
 // above it only if these have the sticky bit, as /tmp does.
 func checkFolders(path string) error {
 	steps, err := walkPath(path)
-	return cmp.Or(checkSteps(steps), err)
-}
-
-func checkSteps(steps []pathStep) error {
 	for _, s := range steps {
 		if why := s.exposed(); why != "" && !s.shut {
 			return fmt.Errorf("%s: %w: %s", s.path, ErrExposed, why)
 		}
 	}
-	return nil
+	return err
 }
 
 // pathStep is a folder or a link that the kernel passes on the way to a path, or the end of the path.

@@ -51,7 +51,7 @@ func TestPrivateDir(t *testing.T) {
 	dir := t.TempDir()
 	own := filepath.Join(dir, "own")
 	for range 2 {
-		if err := PrivateDir(NewInjector(OS{}, nil), own); err != nil {
+		if err := PrivateDir(OS{}, own); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"ddpbatch/internal/pause"
+	"ddpbatch/internal/backoff"
 )
 
 // ErrNotRegular: what has the name is no regular file but a folder, a pipe, a socket or a device.
@@ -72,8 +72,8 @@ func opened(name string, f *os.File, err error) (*os.File, fs.FileInfo, error) {
 func openLeased(open func(flags int) (*os.File, error)) (*os.File, error) {
 	limited, cancel := context.WithTimeout(context.Background(), leaseLimit())
 	defer cancel()
-	for wait := time.Millisecond; ; wait = min(2*wait, longestLook) {
-		waited := pause.For(limited, wait)
+	for wait := (backoff.Backoff{First: time.Millisecond, Most: longestLook}); ; {
+		waited := wait.Wait(limited)
 		f, err := open(os.O_RDONLY | syscall.O_NONBLOCK)
 		if !errors.Is(err, syscall.EAGAIN) || waited != nil {
 			return f, err

@@ -88,3 +88,26 @@ func Replace(fsys FS, from, to string, size int64) error {
 	}
 	return fsys.Rename(from, to)
 }
+
+// ReadFile reads a whole file. Of one with more than so many bytes it returns nothing but the size, of one that is cut short meanwhile what
+// is left.
+func ReadFile(fsys FS, name string, most int64) (data []byte, size int64, err error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
+	if size = info.Size(); size > most {
+		return nil, size, nil
+	}
+	data = make([]byte, size)
+	n, err := f.ReadAt(data, 0)
+	if n == len(data) || errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return data[:n], size, err
+}

@@ -13,18 +13,13 @@ import (
 
 // Within returns fsys with a private folder at dir, an absolute path. PrivateDir(dir) makes or finds the folder, checks that no other
 // user can replace it, and holds it open. From then on everything below dir is reached through that descriptor, whatever becomes of the
-// path, and new files have mode 0600. Nothing below dir can be used before. A file system without owners, such as Mem, is returned as it
-// is.
+// path, and new files have mode 0600. Nothing below dir can be used before. A file system without owners, such as one in memory, is returned
+// as it is.
 func Within(fsys FS, dir string) FS {
 	if w, ok := fsys.(interface{ Within(dir string) FS }); ok {
 		return w.Within(dir)
 	}
 	return fsys
-}
-
-// Within makes one whose operations are chosen, counted and recorded with those of in.
-func (in *Injector) Within(dir string) FS {
-	return &Injector{fs: Within(in.fs, dir), plan: in.plan, log: in.log, turn: in.turn}
 }
 
 // Within holds a descriptor for as long as the file system that it returns is in use.
@@ -56,19 +51,33 @@ func (w *heldFS) below(name string) (rel string, ok bool) {
 	return strings.CutPrefix(name, strings.TrimSuffix(w.dir, "/")+"/")
 }
 
-// do carries out an operation on what is in the folder.
-func (w *heldFS) do(op, name string, run func(in *os.Root) error) error {
+// do carries out an operation: on what is in the folder through that, on what is elsewhere as OS does.
+func (w *heldFS) do(op, name string, elsewhere func(name string) error, inside func(in *os.Root, rel string) error) error {
+	_, err := get(w, op, name, func(name string) (struct{}, error) { return struct{}{}, elsewhere(name) },
+		func(in *os.Root, rel string) (struct{}, error) { return struct{}{}, inside(in, rel) })
+	return err
+}
+
+// get is do for an operation that returns something.
+func get[T any](
+	w *heldFS, op, name string, elsewhere func(name string) (T, error), inside func(in *os.Root, rel string) (T, error),
+) (T, error) {
+	rel, ok := w.below(name)
+	if !ok {
+		return elsewhere(name)
+	}
 	in := w.held.Load()
 	if in == nil {
-		return pathError(op, name, fs.ErrPermission) // of a folder that nobody has looked at
+		var none T
+		return none, pathError(op, name, fs.ErrPermission) // of a folder that nobody has looked at
 	}
-	return named(run(in), op, name)
+	value, err := inside(in, rel)
+	return value, named(err, op, name)
 }
 
 // named is an error of an os.Root with the whole path in it.
 func named(err error, op, name string) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathError(op, name, p.Err)
 	}
 	return err
@@ -76,14 +85,10 @@ func named(err error, op, name string) error {
 
 // PrivateDir of the folder itself holds it from then on.
 func (w *heldFS) PrivateDir(name string) error {
-	rel, ok := w.below(name)
-	switch {
-	case !ok:
-		return w.OS.PrivateDir(name)
-	case rel == ".":
+	if rel, ok := w.below(name); ok && rel == "." {
 		return w.hold()
 	}
-	return w.do("mkdir", name, func(in *os.Root) error {
+	return w.do("mkdir", name, w.OS.PrivateDir, func(in *os.Root, rel string) error {
 		if err := in.Mkdir(rel, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
@@ -114,60 +119,41 @@ func (w *heldFS) hold() error {
 }
 
 func (w *heldFS) Create(name string) (File, error) {
-	rel, ok := w.below(name)
-	if !ok {
-		return w.OS.Create(name)
-	}
-	var f *os.File
-	err := w.do("create", name, func(in *os.Root) (err error) {
-		f, err = in.OpenFile(rel, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		return err
+	return get(w, "create", name, w.OS.Create, func(in *os.Root, rel string) (File, error) {
+		f, err := in.OpenFile(rel, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return nil, err // and no File that is not nil
+		}
+		return osFile{f}, nil
 	})
-	if err != nil {
-		return nil, err // and no File that is not nil
-	}
-	return osFile{f}, nil
 }
 
 func (w *heldFS) Open(name string) (File, error) {
-	rel, ok := w.below(name)
-	if !ok {
-		return w.OS.Open(name)
-	}
-	var f *os.File
-	err := w.do("open", name, func(in *os.Root) (err error) {
-		f, _, err = OpenRegularIn(in, rel)
-		return err
+	return get(w, "open", name, w.OS.Open, func(in *os.Root, rel string) (File, error) {
+		f, _, err := OpenRegularIn(in, rel)
+		if err != nil {
+			return nil, err
+		}
+		return osFile{f}, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return osFile{f}, nil
 }
 
 func (w *heldFS) Rename(oldName, newName string) error {
 	oldRel, oldOK := w.below(oldName)
-	newRel, newOK := w.below(newName)
-	switch {
-	case !oldOK && !newOK:
-		return w.OS.Rename(oldName, newName)
-	case !oldOK || !newOK:
+	_, newOK := w.below(newName)
+	if oldOK != newOK {
 		return linkError(oldName, newName, syscall.EXDEV)
 	}
-	err := w.do("rename", newName, func(in *os.Root) error { return in.Rename(oldRel, newRel) })
-	var l *os.LinkError
-	if errors.As(err, &l) {
+	elsewhere := func(string) error { return w.OS.Rename(oldName, newName) }
+	err := w.do("rename", newName, elsewhere, func(in *os.Root, newRel string) error { return in.Rename(oldRel, newRel) })
+	if l, ok := errors.AsType[*os.LinkError](err); ok {
 		return linkError(oldName, newName, l.Err)
 	}
 	return err
 }
 
 func (w *heldFS) Remove(name string) error {
-	rel, ok := w.below(name)
-	if !ok {
-		return w.OS.Remove(name)
-	}
-	return w.do("remove", name, func(in *os.Root) error {
+	return w.do("remove", name, w.OS.Remove, func(in *os.Root, rel string) error {
 		info, err := in.Lstat(rel)
 		if err == nil && info.IsDir() {
 			err = syscall.EISDIR
@@ -181,11 +167,7 @@ func (w *heldFS) Remove(name string) error {
 
 // RemoveDir of the folder itself goes by its path, and removes nothing that is not the folder.
 func (w *heldFS) RemoveDir(name string) error {
-	rel, ok := w.below(name)
-	if !ok {
-		return w.OS.RemoveDir(name)
-	}
-	return w.do("rmdir", name, func(in *os.Root) error {
+	return w.do("rmdir", name, w.OS.RemoveDir, func(in *os.Root, rel string) error {
 		info, err := in.Lstat(rel)
 		if err == nil && rel == "." {
 			if now, lerr := os.Lstat(w.dir); lerr != nil || !os.SameFile(now, info) {
@@ -205,55 +187,34 @@ func (w *heldFS) RemoveDir(name string) error {
 }
 
 func (w *heldFS) Mkdir(name string) error {
-	rel, ok := w.below(name)
-	if !ok {
-		return w.OS.Mkdir(name)
-	}
-	return w.do("mkdir", name, func(in *os.Root) error { return in.Mkdir(rel, 0o700) })
+	return w.do("mkdir", name, w.OS.Mkdir, func(in *os.Root, rel string) error { return in.Mkdir(rel, 0o700) })
 }
 
-func (w *heldFS) ReadDir(name string) (list []fs.DirEntry, err error) {
-	rel, ok := w.below(name)
-	if !ok {
-		return w.OS.ReadDir(name)
-	}
-	err = w.do("open", name, func(in *os.Root) error {
+func (w *heldFS) ReadDir(name string) ([]fs.DirEntry, error) {
+	return get(w, "open", name, w.OS.ReadDir, func(in *os.Root, rel string) ([]fs.DirEntry, error) {
 		dir, err := in.Open(rel)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		list, err = dir.ReadDir(-1)
+		list, err := dir.ReadDir(-1)
 		slices.SortFunc(list, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-		return errors.Join(err, dir.Close())
+		return list, errors.Join(err, dir.Close())
 	})
-	return list, err
 }
 
 // Stat of the folder itself goes by its path: it tells whether anything is there, and is ErrExposed where another user decides that.
 func (w *heldFS) Stat(name string) (info fs.FileInfo, err error) {
-	rel, ok := w.below(name)
-	if !ok {
-		return w.OS.Stat(name)
-	}
-	if rel == "." {
+	if rel, ok := w.below(name); ok && rel == "." {
 		if err := checkFolders(filepath.Dir(w.dir)); errors.Is(err, ErrExposed) {
 			return nil, err
 		}
 		return w.OS.Stat(name)
 	}
-	err = w.do("stat", name, func(in *os.Root) error {
-		info, err = in.Stat(rel)
-		return err
-	})
-	return info, err
+	return get(w, "stat", name, w.OS.Stat, func(in *os.Root, rel string) (fs.FileInfo, error) { return in.Stat(rel) })
 }
 
 func (w *heldFS) SyncDir(name string) error {
-	rel, ok := w.below(name)
-	if !ok {
-		return w.OS.SyncDir(name)
-	}
-	return w.do("open", name, func(in *os.Root) error {
+	return w.do("open", name, w.OS.SyncDir, func(in *os.Root, rel string) error {
 		dir, err := in.Open(rel)
 		if err != nil {
 			return err

@@ -115,7 +115,8 @@ func prepareFor(
 	if now, err := look(); err != nil || now != src {
 		return nil, errors.Join(err, fmt.Errorf("%s changed while it was read: start again when it is complete", src.Path))
 	}
-	if err := writePrepared(at, src, made); err != nil {
+	// What a power cut leaves is found out by its sum.
+	if err := replaceFile(at, func(w io.Writer) error { return encodePrepared(w, src, made) }); err != nil {
 		return nil, fmt.Errorf("keep prepared data: %w", err)
 	}
 	_ = at.in.Remove(failureOf(at).name) // what may be there is over; if it stays, nobody takes it for its own

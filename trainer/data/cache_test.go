@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -163,7 +164,7 @@ func TestCacheThatCannotBeWritten(t *testing.T) {
 	if _, err := LoadCSV(t.Context(), cache, cfg); err == nil || !strings.Contains(err.Error(), path+" is not a regular file") {
 		t.Errorf("error %v, want one about what is in the way", err)
 	}
-	err = writePrepared(place(t, cache, filepath.Base(path)), source{}, &prepared{})
+	err = replaceFile(place(t, cache, filepath.Base(path)), func(w io.Writer) error { return encodePrepared(w, source{}, &prepared{}) })
 	if err == nil || !strings.Contains(err.Error(), "rename") {
 		t.Errorf("error %v, want one of the rename", err)
 	}

@@ -39,9 +39,10 @@ type CSVConfig struct {
 // LoadCSV reads a table of numbers. Cells are decimal numbers, rounded to float32, with spaces around them or in double
 // quotes; empty lines are passed over. A cell that is missing, no number, NaN or infinite is an error
 // with file:line:column, the column counted in bytes. With a cache the file is parsed once a node.
-func LoadCSV(ctx context.Context, cache *Cache, cfg CSVConfig) (Dataset, error) {
+func LoadCSV(ctx context.Context, cache *Cache, cfg CSVConfig) (_ Dataset, err error) {
+	defer reading(&err, "csv")
 	if err := cfg.check(); err != nil {
-		return nil, fmt.Errorf("read csv: %w", err)
+		return nil, err
 	}
 	look := func() (source, error) { return fileSource(cfg.Path, "csv "+cfg.settings()) }
 	p, err := cache.load(ctx, look, func() (*prepared, error) {
@@ -52,13 +53,9 @@ func LoadCSV(ctx context.Context, cache *Cache, cfg CSVConfig) (Dataset, error) 
 		return parseCSV(ctx, m, cfg)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read csv: %w", err)
+		return nil, err
 	}
-	t, err := p.table(cfg.Regression)
-	if err != nil {
-		return nil, fmt.Errorf("read csv: %w", err)
-	}
-	return t, nil
+	return p.table(cfg.Regression)
 }
 
 func (cfg CSVConfig) check() error {
@@ -102,7 +99,7 @@ func (cfg CSVConfig) settings() string {
 
 // table is the data set of prepared inputs and targets, checked again where a wrong value would be more than a wrong
 // result.
-func (p *prepared) table(regression bool) (*table, error) {
+func (p *prepared) table(regression bool) (Dataset, error) {
 	want := byte(kindInts)
 	if regression {
 		want = kindFloats

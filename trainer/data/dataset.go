@@ -2,6 +2,7 @@ package data
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -50,22 +51,14 @@ type Batch struct {
 func (b *Batch) Fill(d Dataset, rows []int) {
 	spec := d.Spec()
 	b.Rows = len(rows)
-	b.X = resized(b.X, len(rows)*spec.Inputs)
-	b.Y = resized(b.Y, len(rows)*spec.Outputs)
-	b.Labels = resized(b.Labels, len(rows)*spec.Labels)
+	x, y, labels := len(rows)*spec.Inputs, len(rows)*spec.Outputs, len(rows)*spec.Labels
+	b.X, b.Y, b.Labels = slices.Grow(b.X[:0], x)[:x], slices.Grow(b.Y[:0], y)[:y], slices.Grow(b.Labels[:0], labels)[:labels]
 	for i, row := range rows {
 		d.Read(row,
 			b.X[i*spec.Inputs:(i+1)*spec.Inputs],
 			b.Y[i*spec.Outputs:(i+1)*spec.Outputs],
 			b.Labels[i*spec.Labels:(i+1)*spec.Labels])
 	}
-}
-
-func resized[T any](s []T, n int) []T {
-	if cap(s) < n {
-		return make([]T, n)
-	}
-	return s[:n]
 }
 
 // Range is the rows from First up to, not including, End.
@@ -97,6 +90,13 @@ func ParseRange(s string) (Range, error) {
 }
 
 func (r Range) String() string { return fmt.Sprintf("%d:%d", r.First, r.End) }
+
+// reading is deferred by what opens a kind of data, and says so before its error.
+func reading(err *error, kind string) {
+	if *err != nil {
+		*err = fmt.Errorf("read %s: %w", kind, *err)
+	}
+}
 
 type subset struct {
 	Dataset

@@ -94,9 +94,10 @@ var (
 // LoadCIFAR10 opens files of CIFAR-10's binary version, such as data_batch_1.bin to data_batch_5.bin, whose rows
 // follow each other in the order of the paths. A row's inputs are (pixel/255 - mean) / deviation of each
 // channel. The files are mapped.
-func LoadCIFAR10(paths ...string) (Dataset, error) {
+func LoadCIFAR10(paths ...string) (_ Dataset, err error) {
+	defer reading(&err, "cifar10")
 	if len(paths) == 0 {
-		return nil, errors.New("read cifar10: no file is named")
+		return nil, errors.New("no file is named")
 	}
 	values := make([][256]float32, cifarChannels)
 	for c := range values {
@@ -106,11 +107,11 @@ func LoadCIFAR10(paths ...string) (Dataset, error) {
 	for _, path := range paths {
 		m, err := openMapping(path)
 		if err != nil {
-			return nil, fmt.Errorf("read cifar10: %w", err)
+			return nil, err
 		}
 		part, err := parseCIFAR10(m.bytes, values)
 		if err != nil {
-			return nil, fmt.Errorf("read cifar10: %s: %w", path, err)
+			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		part.files = []*mapping{m}
 		parts = append(parts, part)

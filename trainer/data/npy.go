@@ -17,15 +17,8 @@ type NPYConfig struct {
 // LoadNPY opens the rows of two .npy files, of format 1.0 to 3.0, little-endian and row-major, of
 // booleans, integers or floats of 32 or 64 bits. Numbers become float32, without any scaling. NaN and infinity are errors that
 // name file, row and column. Arrays of float32 and uint8 are mapped, the others are copied.
-func LoadNPY(cfg NPYConfig) (Dataset, error) {
-	t, err := loadNPY(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("read npy: %w", err)
-	}
-	return t, nil
-}
-
-func loadNPY(cfg NPYConfig) (*table, error) {
+func LoadNPY(cfg NPYConfig) (_ Dataset, err error) {
+	defer reading(&err, "npy")
 	if cfg.Classes < 0 || cfg.Classes > maxClasses {
 		return nil, fmt.Errorf("%d classes, want 1 to %d, or 0 for as many as there are", cfg.Classes, maxClasses)
 	}

@@ -64,12 +64,6 @@ func length(kind byte, dims []int) int {
 	return n
 }
 
-// writePrepared puts p into the file, in place of what was there. The caller holds the lock. What a
-// power cut leaves is found out by its sum.
-func writePrepared(at cacheFile, src source, p *prepared) error {
-	return replaceFile(at, func(w io.Writer) error { return encodePrepared(w, src, p) })
-}
-
 // openPrepared maps the file and checks all of it. The error is errStale where the file is not what it should be,
 // os.ErrNotExist where there is none, vfs.ErrExposed where others may have written it.
 func openPrepared(at cacheFile, src source) (*prepared, error) {
@@ -223,9 +217,6 @@ func openMapping(path string) (*mapping, error) {
 
 func mapFile(f *os.File, info os.FileInfo) (*mapping, error) {
 	size := int(info.Size())
-	if int64(size) != info.Size() {
-		return nil, fmt.Errorf("%s has %d bytes: more than this machine can address", f.Name(), info.Size())
-	}
 	if size == 0 { // mmap refuses
 		return &mapping{}, nil
 	}

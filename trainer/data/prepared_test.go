@@ -107,7 +107,7 @@ func FuzzPrepared(f *testing.F) {
 		}
 		for _, regression := range []bool{false, true} {
 			if set, err := p.table(regression); err == nil && set.Len() > 0 {
-				set.Read(set.Len()-1, make([]float32, set.spec.Inputs), make([]float32, set.spec.Outputs), make([]int, set.spec.Labels))
+				set.Read(set.Len()-1, make([]float32, set.Spec().Inputs), make([]float32, set.Spec().Outputs), make([]int, set.Spec().Labels))
 			}
 		}
 	})

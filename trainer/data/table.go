@@ -101,20 +101,17 @@ func normalized(mean, deviation float32) (values [256]float32) {
 	return values
 }
 
-// littleEndian tells whether this machine keeps numbers as files do here.
-var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
-
 // number is what arrays in files are made of.
 type number interface{ float32 | int32 }
 
-// numbersOf returns the little-endian numbers in b: b's own memory where machine and alignment allow it, else a
-// copy. What does not fill a number at the end is left out.
+// numbersOf returns the little-endian numbers in b: b's own memory where its alignment allows it, else a copy. What does not fill a number
+// at the end is left out.
 func numbersOf[T number](b []byte) []T {
 	n := len(b) / 4
 	if n == 0 {
 		return nil
 	}
-	if p := unsafe.Pointer(unsafe.SliceData(b)); littleEndian && uintptr(p)%4 == 0 {
+	if p := unsafe.Pointer(unsafe.SliceData(b)); uintptr(p)%4 == 0 {
 		return unsafe.Slice((*T)(p), n)
 	}
 	v := make([]T, n)
@@ -123,17 +120,9 @@ func numbersOf[T number](b []byte) []T {
 	return v
 }
 
-// bytesOf returns the numbers of v as a file holds them, little-endian: v's own memory where the machine
-// allows it, else a copy.
+// bytesOf is the memory of v, which is little-endian wherever ranks can meet (see mpi.Init).
 func bytesOf[T number](v []T) []byte {
-	if len(v) == 0 {
-		return nil
-	}
-	if littleEndian {
-		return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 4*len(v))
-	}
-	b, _ := binary.Append(nil, binary.LittleEndian, v)
-	return b
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 4*len(v))
 }
 
 // hasher is a data set that can add the memory of its rows from first up to, not including, end to a hash.

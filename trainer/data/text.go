@@ -37,17 +37,18 @@ type text struct {
 // name, folders among them, with a zero byte between two files, which is in no text. What begins with a dot is
 // left out, and so is the cache's own folder. Links to files are followed, links to folders are not, and a link to
 // nothing is an error: text would be missing.
-func OpenText(ctx context.Context, cache *Cache, path string, context int) (Dataset, error) {
+func OpenText(ctx context.Context, cache *Cache, path string, context int) (_ Dataset, err error) {
+	defer reading(&err, "text")
 	if context < 1 || context > maxContext {
-		return nil, fmt.Errorf("read text: a context of %d bytes, want 1 to %d", context, maxContext)
+		return nil, fmt.Errorf("a context of %d bytes, want 1 to %d", context, maxContext)
 	}
 	t, err := openBytes(ctx, cache, path)
 	if err != nil {
-		return nil, fmt.Errorf("read text: %w", err)
+		return nil, err
 	}
 	t.context = context
 	if t.Len() < 1 {
-		return nil, fmt.Errorf("read text: %s holds %d bytes, a row of context %d takes %d", path, len(t.bytes), context, context+1)
+		return nil, fmt.Errorf("%s holds %d bytes, a row of context %d takes %d", path, len(t.bytes), context, context+1)
 	}
 	return t, nil
 }

@@ -44,14 +44,13 @@ func (d *DDP) rebuild() {
 // nobody then.
 func (d *DDP) arrange() {
 	const float32Bytes = 4
-	tensors := make([]gradientSize, len(d.order))
+	bytes := make([]int, len(d.order))
 	for i, index := range d.order {
-		tensors[i] = gradientSize{"float32", len(d.members[index].param.Value) * float32Bytes}
+		bytes[i] = len(d.members[index].param.Value) * float32Bytes
 	}
-	indices, _ := assign(tensors, []int{d.cfg.FirstBucketBytes, d.cfg.BucketBytes})
 	d.buckets = d.buckets[:0]
 	end := 0
-	for i, members := range indices {
+	for i, members := range assign(bytes, []int{d.cfg.FirstBucketBytes, d.cfg.BucketBytes}) {
 		b := &Bucket{Index: i}
 		begin := end
 		for _, at := range members {
@@ -120,52 +119,21 @@ func isPermutation(order []int32) bool {
 	return true
 }
 
-// gradientSize is what the assignment to buckets knows of a gradient.
-type gradientSize struct {
-	kind  string // its element type: a bucket has one
-	bytes int
-}
-
-// assign deals tensors to buckets, in order, and returns the indices in each and the limit that each was filled up to.
-//
-// There is one open bucket for each kind, which takes the tensors of this kind until it has at least as many bytes as its limit; the
-// kind's next bucket has the next of limits, or the last one again. Buckets are in the order of their first tensors. (PyTorch's
-// compute_bucket_assignment_by_size in torch/csrc/distributed/c10d/reducer.cpp, for dense gradients.)
-func assign(tensors []gradientSize, limits []int) (buckets [][]int, limitOf []int) {
-	type bucket struct {
-		indices []int
-		limit   int
-	}
-	type open struct {
-		indices []int
-		bytes   int
-		limit   int // index in limits
-	}
-	var all []bucket
-	opened := map[string]*open{}
-	var kinds []string // in order of appearance: maps have none
-	for i, t := range tensors {
-		o := opened[t.kind]
-		if o == nil {
-			o = new(open)
-			opened[t.kind] = o
-			kinds = append(kinds, t.kind)
-		}
-		o.indices = append(o.indices, i)
-		o.bytes += t.bytes
-		if o.bytes >= limits[o.limit] {
-			all = append(all, bucket{o.indices, limits[o.limit]})
-			*o = open{limit: min(o.limit+1, len(limits)-1)}
+// assign deals gradients to buckets, in order, and returns the indices in each. There is one open bucket, which takes gradients until it has
+// at least as many bytes as its limit; the next one has the next of limits, or the last one again. (PyTorch's
+// compute_bucket_assignment_by_size in torch/csrc/distributed/c10d/reducer.cpp, for dense gradients of one type.)
+func assign(bytes, limits []int) (buckets [][]int) {
+	var open []int
+	filled := 0
+	for i, n := range bytes {
+		open = append(open, i)
+		if filled += n; filled >= limits[0] {
+			buckets = append(buckets, open)
+			open, filled, limits = nil, 0, limits[min(1, len(limits)-1):]
 		}
 	}
-	for _, kind := range kinds {
-		if o := opened[kind]; len(o.indices) > 0 {
-			all = append(all, bucket{o.indices, limits[o.limit]})
-		}
+	if len(open) > 0 {
+		buckets = append(buckets, open)
 	}
-	slices.SortFunc(all, func(a, b bucket) int { return a.indices[0] - b.indices[0] })
-	for _, b := range all {
-		buckets, limitOf = append(buckets, b.indices), append(limitOf, b.limit)
-	}
-	return buckets, limitOf
+	return buckets
 }

@@ -11,39 +11,25 @@ import (
 	"pgregory.net/rapid"
 )
 
-var elementBytes = map[string]int{"float16": 2, "float32": 4, "float64": 8}
-
-// The examples of PyTorch's test_c10d_common.py.
+// The examples of PyTorch's test_c10d_common.py that have one type of elements.
 func TestAssignLikePyTorchsTests(t *testing.T) { // without the race detector
-	of := func(kind string, n int) gradientSize { return gradientSize{kind, n * elementBytes[kind]} }
-	var alternating, small []gradientSize
-	for range 3 {
-		alternating = append(alternating, of("float32", 50), of("float64", 25))
-	}
-	for range 4 {
-		small = append(small, of("float32", 10))
-	}
-	single := []gradientSize{of("float32", 100), of("float32", 200), of("float32", 100), of("float32", 50)}
 	for _, tt := range []struct {
-		tensors []gradientSize
+		bytes   []int
 		limits  []int
 		buckets [][]int
-		limitOf []int
 	}{
-		{single, []int{400}, [][]int{{0}, {1}, {2}, {3}}, []int{400, 400, 400, 400}},
-		{alternating, []int{400}, [][]int{{0, 2}, {1, 3}, {4}, {5}}, []int{400, 400, 400, 400}},
-		{small, []int{40, 80}, [][]int{{0}, {1, 2}, {3}}, []int{40, 80, 80}},
-		{alternating, []int{200, 400}, [][]int{{0}, {1}, {2, 4}, {3, 5}}, []int{200, 200, 400, 400}},
-		{nil, []int{400}, nil, nil},
+		{[]int{400, 800, 400, 200}, []int{400}, [][]int{{0}, {1}, {2}, {3}}},
+		{[]int{40, 40, 40, 40}, []int{40, 80}, [][]int{{0}, {1, 2}, {3}}},
+		{nil, []int{400}, nil},
 	} {
-		buckets, limitOf := assign(tt.tensors, tt.limits)
-		if !reflect.DeepEqual(buckets, tt.buckets) || !slices.Equal(limitOf, tt.limitOf) {
-			t.Errorf("assign(%v, %v) is %v, %v, want %v, %v", tt.tensors, tt.limits, buckets, limitOf, tt.buckets, tt.limitOf)
+		if buckets := assign(tt.bytes, tt.limits); !reflect.DeepEqual(buckets, tt.buckets) {
+			t.Errorf("assign(%v, %v) is %v, want %v", tt.bytes, tt.limits, buckets, tt.buckets)
 		}
 	}
 }
 
-// testdata/bucket_assignment.py asked PyTorch.
+// testdata/bucket_assignment.py asked PyTorch. Its tensors are of several types, each of which has buckets of its own, by order of first
+// tensors.
 func TestAssignLikePyTorch(t *testing.T) { // without the race detector
 	text, err := os.ReadFile(filepath.Join("testdata", "bucket_assignment.json"))
 	if err != nil {
@@ -54,7 +40,6 @@ func TestAssignLikePyTorch(t *testing.T) { // without the race detector
 			Tensors [][2]any
 			Limits  []int
 			Buckets [][]int
-			LimitOf []int `json:"bucket_limits"`
 		}
 	}
 	if err := json.Unmarshal(text, &golden); err != nil {
@@ -63,50 +48,47 @@ func TestAssignLikePyTorch(t *testing.T) { // without the race detector
 	if len(golden.Cases) != 60 {
 		t.Fatalf("%d cases, want 60", len(golden.Cases))
 	}
+	elementBytes := map[string]int{"float16": 2, "float32": 4, "float64": 8}
 	for i, c := range golden.Cases {
-		var tensors []gradientSize
-		for _, pair := range c.Tensors {
+		bytes, indices := map[string][]int{}, map[string][]int{} // by type
+		for at, pair := range c.Tensors {
 			kind := pair[1].(string)
-			tensors = append(tensors, gradientSize{kind, int(pair[0].(float64)) * elementBytes[kind]})
+			bytes[kind] = append(bytes[kind], int(pair[0].(float64))*elementBytes[kind])
+			indices[kind] = append(indices[kind], at)
 		}
-		buckets, limitOf := assign(tensors, c.Limits)
-		if !reflect.DeepEqual(buckets, c.Buckets) || !slices.Equal(limitOf, c.LimitOf) {
-			t.Errorf("case %d: assign(%v, %v) is %v, %v, PyTorch has %v, %v", i, tensors, c.Limits, buckets, limitOf, c.Buckets, c.LimitOf)
+		var buckets [][]int
+		for kind, sizes := range bytes {
+			for _, bucket := range assign(sizes, c.Limits) {
+				for j, at := range bucket {
+					bucket[j] = indices[kind][at]
+				}
+				buckets = append(buckets, bucket)
+			}
+		}
+		slices.SortFunc(buckets, slices.Compare)
+		if !reflect.DeepEqual(buckets, c.Buckets) {
+			t.Errorf("case %d: of %v with limits %v it is %v, PyTorch has %v", i, c.Tensors, c.Limits, buckets, c.Buckets)
 		}
 	}
 }
 
-// Whatever is assigned: each tensor is in one bucket, in order, with others of its kind, and a bucket was below its limit before it got its last
-// one.
+// Whatever is assigned: each gradient is in one bucket, in order, and a bucket was below its limit before it got its last one.
 func TestAssignProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		tensors := rapid.SliceOf(rapid.Custom(func(t *rapid.T) gradientSize {
-			return gradientSize{rapid.SampledFrom([]string{"float16", "float32"}).Draw(t, "kind"), rapid.IntRange(0, 500).Draw(t, "bytes")}
-		})).Draw(t, "tensors")
+		sizes := rapid.SliceOf(rapid.IntRange(0, 500)).Draw(t, "bytes")
 		limits := rapid.SliceOfN(rapid.IntRange(0, 1000), 1, 3).Draw(t, "limits")
-		buckets, limitOf := assign(tensors, limits)
-		var seen []int
-		for i, bucket := range buckets {
-			bytes := 0
+		next := 0
+		for i, bucket := range assign(sizes, limits) {
+			filled, limit := 0, limits[min(i, len(limits)-1)]
 			for j, index := range bucket {
-				if tensors[index].kind != tensors[bucket[0]].kind {
-					t.Fatalf("bucket %d has two kinds", i)
+				if index != next || j > 0 && filled >= limit {
+					t.Fatalf("bucket %d, %v, goes on after %d bytes, its limit is %d", i, bucket, filled, limit)
 				}
-				if j > 0 && (index <= bucket[j-1] || bytes >= limitOf[i]) {
-					t.Fatalf("bucket %d, %v, goes on after %d bytes, its limit is %d", i, bucket, bytes, limitOf[i])
-				}
-				bytes += tensors[index].bytes
-			}
-			seen = append(seen, bucket...)
-		}
-		slices.Sort(seen)
-		for i, index := range seen {
-			if i != index {
-				t.Fatalf("%v are assigned, of %d", seen, len(tensors))
+				filled, next = filled+sizes[index], next+1
 			}
 		}
-		if len(seen) != len(tensors) {
-			t.Fatalf("%d of %d are assigned", len(seen), len(tensors))
+		if next != len(sizes) {
+			t.Fatalf("%d of %d are assigned", next, len(sizes))
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"ddpbatch/mpi"
@@ -67,7 +68,7 @@ func New(ctx context.Context, comm *mpi.Comm, params []*nn.Param, buffers []*nn.
 		}
 		m.uses++
 	}
-	if err := agreeOn(ctx, comm, describe(d.params(), buffers, cfg)); err != nil {
+	if err := agreeOn(ctx, comm, describe(slices.Collect(nn.Distinct(params)), buffers, cfg)); err != nil {
 		return nil, err
 	}
 	if err := d.broadcastValues(ctx); err != nil {
@@ -79,15 +80,6 @@ func New(ctx context.Context, comm *mpi.Comm, params []*nn.Param, buffers []*nn.
 		return nil, err
 	}
 	return d, nil
-}
-
-// params is the parameters, each once.
-func (d *DDP) params() []*nn.Param {
-	params := make([]*nn.Param, len(d.members))
-	for i, m := range d.members {
-		params[i] = m.param
-	}
-	return params
 }
 
 func (d *DDP) broadcastValues(ctx context.Context) error {

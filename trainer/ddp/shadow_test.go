@@ -249,13 +249,14 @@ func TestShadowInRebuiltBuckets(t *testing.T) {
 
 // The means of the last step, sent again, would count twice.
 func TestShadowNeedsZeroGrad(t *testing.T) {
-	d, err := New(t.Context(), mpi.Self(), fakeModel(1), nil, Config{Uneven: DivideByWorld})
+	params := fakeModel(1)
+	d, err := New(t.Context(), mpi.Self(), params, nil, Config{Uneven: DivideByWorld})
 	if err != nil {
 		t.Fatal(err)
 	}
 	pass := new(nn.Pass)
 	d.Begin(t.Context(), pass, nil)
-	backward(pass, d.params(), 0, 0)
+	backward(pass, params, 0, 0)
 	if err := d.Finish(); err != nil {
 		t.Fatal(err)
 	}

@@ -82,12 +82,7 @@ func (z *Zero[T]) Close() {
 // deal gives each rank its parameters, in their order in params: the largest first, each to the rank that has the least
 // so far, and of several to the lowest (PyTorch's _partition_parameters).
 func deal(params []*nn.Param, world int) [][]*nn.Param {
-	var distinct []*nn.Param
-	for _, p := range params {
-		if !slices.Contains(distinct, p) {
-			distinct = append(distinct, p)
-		}
-	}
+	distinct := slices.Collect(nn.Distinct(params))
 	largestFirst := slices.Clone(distinct)
 	slices.SortStableFunc(largestFirst, func(a, b *nn.Param) int { return cmp.Compare(len(b.Value), len(a.Value)) })
 	owner, sizes := map[*nn.Param]int{}, make([]int, world)

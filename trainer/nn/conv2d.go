@@ -21,10 +21,10 @@ type Conv2dConfig struct {
 // It is a product of the weights with the patches of one sample, or of a few small ones, at a time: what a product reads stays in the
 // cache, and memory does not grow with the batch. A last row of ones in the patches makes the bias, and its gradient, part of the product.
 type Conv2d struct {
+	parameters
 	patches      *patches
 	out          Image
 	weight, bias *Param // bias is nil with NoBias
-	params       []*Param
 	x            Matrix // what the last Forward was given
 	y, dx        Matrix
 
@@ -54,13 +54,13 @@ func NewConv2d(in Image, cfg Conv2dConfig, src Source) *Conv2d {
 	w := slidingWindow{cfg.Kernel, cfg.Stride, cfg.Padding}
 	l := &Conv2d{out: w.over(in, cfg.Out), patches: newPatches(in, w)}
 	l.weight = newParam("weight", cfg.Out, in.Channels, cfg.Kernel, cfg.Kernel)
-	l.params = []*Param{l.weight}
+	l.parameters = parameters{l.weight}
 	depth := l.patches.depth()
 	var bias []float32
 	rows := depth
 	if !cfg.NoBias {
 		l.bias = newParam("bias", cfg.Out)
-		l.params = append(l.params, l.bias)
+		l.parameters = append(l.parameters, l.bias)
 		bias = l.bias.Value
 		rows++
 	}
@@ -85,12 +85,6 @@ func NewConv2d(in Image, cfg Conv2dConfig, src Source) *Conv2d {
 
 // Out is the geometry of the output.
 func (l *Conv2d) Out() Image { return l.out }
-
-// Params returns the weight and the bias.
-func (l *Conv2d) Params() []*Param { return l.params }
-
-// Buffers returns none.
-func (*Conv2d) Buffers() []*Buffer { return nil }
 
 // Forward returns the convolution of each row.
 func (l *Conv2d) Forward(p *Pass, x Matrix) Matrix {

@@ -115,8 +115,8 @@ func (s *gptScratch) linear(in, out int, bias bool, deviation float64, src Sourc
 // Embedding turns symbols into rows: y = token[symbol] + position[index in the sequence]. Its parameters are "token.weight" [symbols,
 // width] and "position.weight" [context, width], those of two torch.nn.Embedding of these names.
 type Embedding struct {
+	parameters
 	token, position *Param
-	params          []*Param
 	x               Matrix // what the last Forward was given
 	y, dx           Matrix
 }
@@ -135,15 +135,9 @@ func newEmbedding(symbols, context, width int) *Embedding {
 		panic("nn: an embedding needs at least one symbol, one place and one column")
 	}
 	e := &Embedding{token: newParam("token.weight", symbols, width), position: newParam("position.weight", context, width)}
-	e.params = []*Param{e.token, e.position}
+	e.parameters = parameters{e.token, e.position}
 	return e
 }
-
-// Params returns the weights of the tokens and of the positions.
-func (e *Embedding) Params() []*Param { return e.params }
-
-// Buffers returns none.
-func (*Embedding) Buffers() []*Buffer { return nil }
 
 // Forward takes a sequence in each row, its symbols as whole numbers below symbols, and returns a row
 // for each symbol, sequence by sequence.

@@ -8,9 +8,9 @@ import (
 
 // Linear is y = x Wᵀ + b, with PyTorch's layout: "weight" is [out, in] and "bias" [out].
 type Linear struct {
+	parameters
 	weight *Param
 	bias   *Param // nil: none
-	params []*Param
 	x      Matrix // what the last Forward was given
 	y      Matrix
 	dx     *Matrix // the layer's own, or one that a model's layers share
@@ -30,19 +30,13 @@ func newLinear(in, out int, bias bool) *Linear {
 		panic("nn: a linear layer needs at least one input and one output")
 	}
 	l := &Linear{weight: newParam("weight", out, in), dx: new(Matrix)}
-	l.params = []*Param{l.weight}
+	l.parameters = parameters{l.weight}
 	if bias {
 		l.bias = newParam("bias", out)
-		l.params = append(l.params, l.bias)
+		l.parameters = append(l.parameters, l.bias)
 	}
 	return l
 }
-
-// Params returns the weight and the bias.
-func (l *Linear) Params() []*Param { return l.params }
-
-// Buffers returns none.
-func (*Linear) Buffers() []*Buffer { return nil }
 
 func (l *Linear) weights(data []float32) Matrix {
 	return Matrix{Rows: l.weight.Shape[0], Cols: l.weight.Shape[1], Data: data}

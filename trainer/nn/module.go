@@ -40,6 +40,15 @@ func (stateless) Params() []*Param { return nil }
 // Buffers returns none.
 func (stateless) Buffers() []*Buffer { return nil }
 
+// parameters is embedded by modules with parameters and no buffers.
+type parameters []*Param
+
+// Params returns the parameters.
+func (p parameters) Params() []*Param { return p }
+
+// Buffers returns none.
+func (parameters) Buffers() []*Buffer { return nil }
+
 // Param is a named parameter with its gradient.
 type Param struct {
 	Name  string // "0.weight": the path of the layer, then PyTorch's name in it

@@ -206,8 +206,8 @@ const layerNormEps = 1e-5
 // LayerNorm is y = (x - mean) / sqrt(variance + 1e-5) * weight + bias with the mean and the (biased) variance of each row,
 // torch.nn.LayerNorm (Ba, Kiros, Hinton: Layer Normalization, arXiv 1607.06450).
 type LayerNorm struct {
+	parameters
 	weight, bias *Param
-	params       []*Param
 	x            Matrix       // what the last Forward was given
 	stats        [][2]float32 // mean and 1/sqrt(variance + eps) of each row of x
 	y            Matrix       // the input's gradient after Backward: nobody reads y any more by then
@@ -219,18 +219,12 @@ func NewLayerNorm(width int) *LayerNorm {
 		panic("nn: layer normalization needs at least one column")
 	}
 	l := &LayerNorm{weight: newParam("weight", width), bias: newParam("bias", width)}
-	l.params = []*Param{l.weight, l.bias}
+	l.parameters = parameters{l.weight, l.bias}
 	for i := range l.weight.Value {
 		l.weight.Value[i] = 1
 	}
 	return l
 }
-
-// Params returns the weight and the bias.
-func (l *LayerNorm) Params() []*Param { return l.params }
-
-// Buffers returns none.
-func (*LayerNorm) Buffers() []*Buffer { return nil }
 
 // Forward normalizes each row of x.
 func (l *LayerNorm) Forward(_ *Pass, x Matrix) Matrix {

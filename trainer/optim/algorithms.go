@@ -82,22 +82,7 @@ func (s *sgd) restOf(i int) float32 {
 //	m = beta1 m + (1 - beta1) g
 //	v = beta2 v + (1 - beta2) g g
 //	w = w - lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
-type adam struct {
-	params []*nn.Param
-	cfg    Config
-	states []moments
-	slots  []Slot
-}
-
-func newAdam(params []*nn.Param, cfg Config) *adam {
-	a := &adam{params: params, cfg: cfg}
-	a.states, a.slots = newMoments(params)
-	return a
-}
-
-func (a *adam) SetLR(lr float64) { a.cfg.LR = lr }
-
-func (a *adam) State() []Slot { return a.slots }
+type adam struct{ adaptive }
 
 func (a *adam) Step() {
 	c := &a.cfg
@@ -135,16 +120,12 @@ func (a *adam) Step() {
 // so, biases too. Gradients are not clipped before, as NVIDIA's FusedLAMB does to a norm of 1: ClipGradNorm does
 // that. Norms are taken in float64.
 type lamb struct {
-	params []*nn.Param
-	cfg    Config
-	states []moments
-	slots  []Slot
+	adaptive
 	update []float32 // u; of the largest parameter's length
 }
 
 func newLAMB(params []*nn.Param, cfg Config) *lamb {
-	l := &lamb{params: params, cfg: cfg}
-	l.states, l.slots = newMoments(params)
+	l := &lamb{adaptive: newAdaptive(params, cfg)}
 	largest := 0
 	for _, p := range params {
 		largest = max(largest, len(p.Value))
@@ -152,10 +133,6 @@ func newLAMB(params []*nn.Param, cfg Config) *lamb {
 	l.update = make([]float32, largest)
 	return l
 }
-
-func (l *lamb) SetLR(lr float64) { l.cfg.LR = lr }
-
-func (l *lamb) State() []Slot { return l.slots }
 
 func (l *lamb) Step() {
 	for i, p := range l.params {
@@ -197,15 +174,26 @@ type moments struct {
 	step, mean, square Slot
 }
 
-// newMoments returns the moments of all params, and the same slots as one list.
-func newMoments(params []*nn.Param) (list []moments, state []Slot) {
+// adaptive is what Adam's family has in common.
+type adaptive struct {
+	params []*nn.Param
+	cfg    Config
+	states []moments
+	slots  []Slot // those of states
+}
+
+func newAdaptive(params []*nn.Param, cfg Config) adaptive {
+	a := adaptive{params: params, cfg: cfg}
 	for _, p := range params {
 		m := moments{step: counter("step." + p.Name), mean: slotLike("exp_avg", p), square: slotLike("exp_avg_sq", p)}
-		list = append(list, m)
-		state = append(state, m.step, m.mean, m.square)
+		a.states, a.slots = append(a.states, m), append(a.slots, m.step, m.mean, m.square)
 	}
-	return list, state
+	return a
 }
+
+func (a *adaptive) SetLR(lr float64) { a.cfg.LR = lr }
+
+func (a *adaptive) State() []Slot { return a.slots }
 
 // next counts a step and returns the bias corrections 1 - beta^step of both moments. The count stops at 2^24, above
 // which float32 holds no odd number, as PyTorch's does: by then both are 1 in float32, unless a beta is above 1 - 1e-6.

@@ -45,7 +45,7 @@ func New(params []*nn.Param, cfg Config) (Optimizer, error) {
 	case "lamb":
 		return newLAMB(params, cfg), nil
 	}
-	return newAdam(params, cfg), nil
+	return &adam{newAdaptive(params, cfg)}, nil
 }
 
 // distinct returns params without repetitions. Names must differ, as state is saved by name.

@@ -50,22 +50,36 @@ func NewSchedule(cfg ScheduleConfig, lr float64) (Schedule, error) {
 	if cfg.WarmupSteps == 0 {
 		return main, nil
 	}
-	return warmUp{steps: cfg.WarmupSteps, then: main}, nil
+	return rates(func(step int64) float64 {
+		if warm := cfg.WarmupSteps; step < warm { // which rises linearly to the first rate of the schedule that follows
+			return main(0) * (float64(step+1) / float64(warm))
+		}
+		return main(step - cfg.WarmupSteps)
+	}), nil
 }
 
-func (c *ScheduleConfig) main(lr float64) Schedule {
+// rates is a Schedule.
+type rates func(step int64) float64
+
+func (r rates) LR(step int64) float64 { return r(step) }
+
+func (c *ScheduleConfig) main(lr float64) rates {
 	steps := c.Steps - c.WarmupSteps
+	progress := func(step int64) float64 { return float64(min(step, steps)) / float64(steps) }
 	switch c.Kind {
 	case "step":
-		return stepDecay{lr: lr, gamma: c.Gamma, size: c.StepSize}
+		return func(step int64) float64 { return lr * math.Pow(c.Gamma, float64(step/c.StepSize)) }
 	case "cosine":
-		return cosine{lr: lr, least: c.MinLR, steps: steps}
+		return func(step int64) float64 { return anneal(lr, c.MinLR, progress(step)) }
 	case "linear":
-		return linear{lr: lr, least: c.MinLR, steps: steps}
+		return func(step int64) float64 {
+			part := progress(step)
+			return float64(lr*(1-part)) + float64(c.MinLR*part)
+		}
 	case "one_cycle":
-		return oneCycle{lr: lr, steps: steps}
+		return oneCycle(lr, steps)
 	}
-	return constant(lr)
+	return func(int64) float64 { return lr }
 }
 
 func (c *ScheduleConfig) validate(lr float64) error {
@@ -107,49 +121,6 @@ func (c *ScheduleConfig) validate(lr float64) error {
 	return nil
 }
 
-// warmUp rises linearly to the first rate of the schedule that follows.
-type warmUp struct {
-	steps int64
-	then  Schedule
-}
-
-func (w warmUp) LR(step int64) float64 {
-	if step >= w.steps {
-		return w.then.LR(step - w.steps)
-	}
-	return w.then.LR(0) * (float64(step+1) / float64(w.steps))
-}
-
-type constant float64
-
-func (c constant) LR(int64) float64 { return float64(c) }
-
-type stepDecay struct {
-	lr, gamma float64
-	size      int64
-}
-
-func (s stepDecay) LR(step int64) float64 { return s.lr * math.Pow(s.gamma, float64(step/s.size)) }
-
-type cosine struct {
-	lr, least float64
-	steps     int64
-}
-
-func (c cosine) LR(step int64) float64 { return anneal(c.lr, c.least, progress(step, c.steps)) }
-
-type linear struct {
-	lr, least float64
-	steps     int64
-}
-
-func (l linear) LR(step int64) float64 {
-	part := progress(step, l.steps)
-	return float64(l.lr*(1-part)) + float64(l.least*part)
-}
-
-func progress(step, steps int64) float64 { return float64(min(step, steps)) / float64(steps) }
-
 // OneCycleLR's pct_start, div_factor and final_div_factor.
 const (
 	cycleRise  = 0.3
@@ -157,21 +128,17 @@ const (
 	cycleEnd   = 1e4
 )
 
-type oneCycle struct {
-	lr    float64
-	steps int64
-}
-
-// LR reaches the top between two steps where 0.3 n is no whole number, as OneCycleLR does.
-func (o oneCycle) LR(step int64) float64 {
-	first := o.lr / cycleStart
-	last := float64(o.steps - 1)
-	top := float64(cycleRise*float64(o.steps)) - 1
-	at := min(float64(step), last)
-	if at <= top {
-		return anneal(first, o.lr, at/top)
+// oneCycle reaches the top between two steps where 0.3 n is no whole number, as OneCycleLR does.
+func oneCycle(lr float64, steps int64) rates {
+	first, last := lr/cycleStart, float64(steps-1)
+	top := float64(cycleRise*float64(steps)) - 1
+	return func(step int64) float64 {
+		at := min(float64(step), last)
+		if at <= top {
+			return anneal(first, lr, at/top)
+		}
+		return anneal(lr, first/cycleEnd, (at-top)/(last-top))
 	}
-	return anneal(o.lr, first/cycleEnd, (at-top)/(last-top))
 }
 
 // anneal goes from one rate to another along half a cosine, as part goes from 0 to 1. The conversion keeps the

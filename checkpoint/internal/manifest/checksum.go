@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"ddpbatch/internal/crc32c"
 )
@@ -21,19 +22,9 @@ func (c Checksum) MarshalText() ([]byte, error) { return []byte(c.String()), nil
 
 // UnmarshalText takes exactly what MarshalText gives.
 func (c *Checksum) UnmarshalText(text []byte) error {
-	if len(text) != 8 {
-		return fmt.Errorf("checksum %s is not 8 hexadecimal digits", quote(string(text)))
-	}
-	var v uint32
-	for _, digit := range text {
-		switch {
-		case digit >= '0' && digit <= '9':
-			v = v<<4 | uint32(digit-'0')
-		case digit >= 'a' && digit <= 'f':
-			v = v<<4 | uint32(digit-'a'+10)
-		default:
-			return fmt.Errorf("checksum %s is not 8 lower-case hexadecimal digits", quote(string(text)))
-		}
+	v, err := strconv.ParseUint(string(text[:min(len(text), 9)]), 16, 32)
+	if err != nil || Checksum(v).String() != string(text) {
+		return fmt.Errorf("checksum %s is not 8 lower-case hexadecimal digits", quote(string(text)))
 	}
 	*c = Checksum(v)
 	return nil

@@ -211,9 +211,7 @@ func (s *shape) UnmarshalJSON(data []byte) error {
 	}
 	*s = make(shape, len(v))
 	for i, n := range v {
-		if (*s)[i] = int(n); int64((*s)[i]) != n { // where an int has 32 bits
-			return fmt.Errorf("shape: %d is too large for this machine", n)
-		}
+		(*s)[i] = int(n)
 	}
 	return nil
 }
@@ -233,9 +231,6 @@ func (p *Piece) UnmarshalJSON(data []byte) error {
 	}
 	if len(v) != 4 {
 		return fmt.Errorf("a piece has %d numbers, not shard, offset, start and length", len(v))
-	}
-	if v[0] < 0 || v[0] >= MaxShards { // or an int of 32 bits would make another number of it
-		return fmt.Errorf("a piece is in shard %d", v[0])
 	}
 	*p = Piece{Shard: int(v[0]), Offset: v[1], Start: v[2], Length: v[3]}
 	return nil

@@ -28,17 +28,17 @@ func RecordName(attempt int, run uint32) string {
 	return fmt.Sprintf("attempt-%09d-%08x.json", attempt, run)
 }
 
-var recordNames = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^attempt-([0-9]{9})-` + hex32 + `\.json$`) })
-
 // ParseRecordName is the inverse of RecordName; false for any other name.
-func ParseRecordName(name string) (attempt int, run uint32, ok bool) {
-	return parseName(recordNames(), name)
-}
+func ParseRecordName(name string) (attempt int, run uint32, ok bool) { return parseName(name, "json") }
 
-// parseName reads the attempt and the run in a name.
-func parseName(names *regexp.Regexp, name string) (attempt int, run uint32, ok bool) {
-	m := names.FindStringSubmatch(name)
-	if m == nil {
+var attemptNames = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^attempt-([0-9]{9})-` + hex32 + `\.(json|removing)$`)
+})
+
+// parseName reads the attempt and the run in a name with such an ending.
+func parseName(name, ending string) (attempt int, run uint32, ok bool) {
+	m := attemptNames().FindStringSubmatch(name)
+	if m == nil || m[3] != ending {
 		return 0, 0, false
 	}
 	return number(m[1]), hexNumber(m[2]), true
@@ -50,11 +50,9 @@ func GateName(attempt int, run uint32) string {
 	return fmt.Sprintf("attempt-%09d-%08x.removing", attempt, run)
 }
 
-var gateNames = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^attempt-([0-9]{9})-` + hex32 + `\.removing$`) })
-
 // ParseGateName is the inverse of GateName; false for any other name.
 func ParseGateName(name string) (attempt int, run uint32, ok bool) {
-	return parseName(gateNames(), name)
+	return parseName(name, "removing")
 }
 
 // Encode gives the bytes of the record's file. A record that could not be read back is an error.

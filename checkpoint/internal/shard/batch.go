@@ -69,14 +69,6 @@ func (b *batch) reset(p *chunking, first int) {
 	}
 }
 
-// failed is why b is not to be written.
-func (b *batch) failed(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return b.err
-}
-
 // staysRaw reports whether enc leaves every chunk of b raw, for no more than the samples. Where not all are in memory it does not look.
 func (b *batch) staysRaw(p *chunking, sources []Source, enc *chunk.Encoder) bool {
 	for c := b.first; c < b.end; c++ {

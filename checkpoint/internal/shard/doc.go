@@ -25,7 +25,7 @@
 //
 // # Limits
 //
-// A shard has at most 2^49 raw bytes and 2^32 - 1 chunks (2^27 where an int has 32 bits). It is written
+// A shard has at most 2^49 raw bytes and 2^32 - 1 chunks. It is written
 // front to back and never changed. Write takes up to 1 MiB of buffers and 2 MiB a worker for what it stores, besides the
 // encoders and 16 bytes a chunk; chunks that are stored raw take none. Pieces that are not in memory (Source.From) take as
 // much once more for what is read of them.

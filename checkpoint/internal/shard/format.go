@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"math"
 
 	"ddpbatch/checkpoint/internal/chunk"
 	"ddpbatch/internal/crc32c"
@@ -22,7 +21,7 @@ const (
 	entryBytes   = 16
 	trailerBytes = 32
 
-	maxChunks   = min(1<<32-1, math.MaxInt/entryBytes) // their table is in memory
+	maxChunks   = 1<<32 - 1
 	maxRawBytes = 1 << 49
 )
 

@@ -98,29 +98,24 @@ func readPart(f io.ReaderAt, offset int64, n int) ([]byte, error) {
 	return b, nil
 }
 
-// Stats says how each piece is stored.
-type Stats struct{ Pieces []PieceStats }
-
 // PieceStats says how one piece is stored. It comes from the chunk table: no chunk is read.
 type PieceStats struct {
-	Chunks      int
-	Raw, Stored int64                  // bytes
-	ByMethod    map[chunk.Method]int64 // stored bytes
+	Stored   int64                  // bytes
+	ByMethod map[chunk.Method]int64 // of them
 }
 
-// Stats describes r.
-func (r *Reader) Stats() Stats {
-	s := Stats{make([]PieceStats, len(r.chunking.pieces))}
-	for i := range s.Pieces {
-		p := PieceStats{Raw: r.chunking.pieces[i].Length, ByMethod: map[chunk.Method]int64{}}
+// Stats describes the pieces.
+func (r *Reader) Stats() []PieceStats {
+	all := make([]PieceStats, len(r.chunking.pieces))
+	for i := range all {
+		p := PieceStats{ByMethod: map[chunk.Method]int64{}}
 		for _, c := range r.chunks[r.chunking.first[i]:r.chunking.first[i+1]] {
-			p.Chunks++
 			p.Stored += int64(c.stored)
 			p.ByMethod[c.method] += int64(c.stored)
 		}
-		s.Pieces[i] = p
+		all[i] = p
 	}
-	return s
+	return all
 }
 
 // PlaneStats says for each piece how many bytes the planes of its chunks take, by their codec. It reads the first bytes

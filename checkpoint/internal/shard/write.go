@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -148,7 +149,7 @@ func encodeAll(ctx context.Context, p *chunking, sources []Source, o WriteOption
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if err := b.failed(ctx); err != nil {
+		if err := cmp.Or(ctx.Err(), b.err); err != nil {
 			return err
 		}
 		if err := write(b); err != nil {

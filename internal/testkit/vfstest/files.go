@@ -2,8 +2,8 @@ package vfstest
 
 import (
 	"errors"
-	"io"
 	"io/fs"
+	"math"
 
 	"ddpbatch/internal/vfs"
 )
@@ -22,9 +22,9 @@ func must(t T, err error) {
 }
 
 // New is a disk in memory with the folder /run, which a crash does not take away.
-func New(t T) *vfs.Mem {
+func New(t T) *Mem {
 	t.Helper()
-	m := vfs.NewMem()
+	m := NewMem()
 	must(t, m.Mkdir("/run"))
 	must(t, m.SyncDir("/"))
 	return m
@@ -33,15 +33,8 @@ func New(t T) *vfs.Mem {
 // Read is all that is in a file.
 func Read(t T, fsys vfs.FS, path string) []byte {
 	t.Helper()
-	f, err := fsys.Open(path)
+	data, _, err := vfs.ReadFile(fsys, path, math.MaxInt64)
 	must(t, err)
-	defer f.Close()
-	info, err := f.Stat()
-	must(t, err)
-	data := make([]byte, info.Size())
-	if _, err := f.ReadAt(data, 0); err != nil && !errors.Is(err, io.EOF) {
-		t.Fatal(err)
-	}
 	return data
 }
 

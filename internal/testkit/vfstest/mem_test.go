@@ -1,4 +1,4 @@
-package vfs_test
+package vfstest_test
 
 import (
 	"io"
@@ -6,12 +6,12 @@ import (
 	"syscall"
 	"testing"
 
-	"ddpbatch/internal/vfs"
+	"ddpbatch/internal/testkit/vfstest"
 )
 
 func TestMemLimit(t *testing.T) {
 	t.Parallel()
-	m := vfs.NewMem()
+	m := vfstest.NewMem()
 	m.SetLimit(10)
 	f, err := m.Create("/a")
 	must(t, err)
@@ -30,7 +30,7 @@ func TestMemLimit(t *testing.T) {
 
 func TestMemPreallocate(t *testing.T) {
 	t.Parallel()
-	m := vfs.NewMem()
+	m := vfstest.NewMem()
 	m.SetLimit(10)
 	a, err := m.Create("/a")
 	must(t, err)

@@ -1,12 +1,15 @@
-package vfs_test
+package vfstest_test
 
 import (
 	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -69,7 +72,7 @@ var sessionLog = []string{
 	"syncdir /d", "readdir /d", "stat /d/b", "open /d/b", "read /d/b 5 bytes", "remove /d/b", "space /d", "rmdir /d",
 }
 
-func lines(ops []vfs.Op) string {
+func lines(ops []vfstest.Op) string {
 	var b strings.Builder
 	for _, op := range ops {
 		b.WriteString(op.String() + "\n")
@@ -80,23 +83,23 @@ func lines(ops []vfs.Op) string {
 func TestInjectorFailsEachOperation(t *testing.T) {
 	t.Parallel()
 	for k := 1; k <= len(sessionLog); k++ {
-		in := vfs.NewInjector(vfs.NewMem(), vfs.FailAt(k, syscall.EIO))
+		in := vfstest.NewInjector(vfstest.NewMem(), vfstest.FailAt(k, syscall.EIO))
 		wantErr(t, sessionLog[k-1], session(in), syscall.EIO)
 		if got, want := lines(in.Log()), strings.Join(sessionLog[:k], "\n")+"\n"; got != want {
 			t.Errorf("failing at %d, the log is\n%swant\n%s", k, got, want)
 		}
 	}
-	in := vfs.NewInjector(vfs.NewMem(), vfs.FailAt(len(sessionLog)+1, syscall.EIO))
+	in := vfstest.NewInjector(vfstest.NewMem(), vfstest.FailAt(len(sessionLog)+1, syscall.EIO))
 	must(t, session(in))
 }
 
 func TestInjectorCrash(t *testing.T) {
 	t.Parallel()
-	m := vfs.NewMem()
-	in := vfs.NewInjector(m, vfs.CrashAfter(2)) // mkdir and create pass
-	wantErr(t, "session", session(in), vfs.ErrCrashed)
+	m := vfstest.NewMem()
+	in := vfstest.NewInjector(m, vfstest.CrashAfter(2)) // mkdir and create pass
+	wantErr(t, "session", session(in), vfstest.ErrCrashed)
 	_, err := in.Stat("/d")
-	wantErr(t, "after the crash", err, vfs.ErrCrashed)
+	wantErr(t, "after the crash", err, vfstest.ErrCrashed)
 	if got := content(t, m, "/d/a"); got != "" {
 		t.Errorf("the file holds %q, want it there and empty", got)
 	}
@@ -104,12 +107,12 @@ func TestInjectorCrash(t *testing.T) {
 
 func TestInjectorShortWrite(t *testing.T) {
 	t.Parallel()
-	m := vfs.NewMem()
-	in := vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
+	m := vfstest.NewMem()
+	in := vfstest.NewInjector(m, func(_ int, op vfstest.Op) vfstest.Fault {
 		if op.Kind == "write" {
-			return vfs.Fault{Err: syscall.ENOSPC, Short: 3}
+			return vfstest.Fault{Err: syscall.ENOSPC, Short: 3}
 		}
-		return vfs.Fault{}
+		return vfstest.Fault{}
 	})
 	f, err := in.Create("/a")
 	must(t, err)
@@ -123,7 +126,7 @@ func TestInjectorShortWrite(t *testing.T) {
 // TestInjectorClosesBeneath: a close that fails still gives the handle back.
 func TestInjectorClosesBeneath(t *testing.T) {
 	t.Parallel()
-	in := vfs.NewInjector(vfs.NewMem(), vfs.FailAt(2, syscall.EDQUOT))
+	in := vfstest.NewInjector(vfstest.NewMem(), vfstest.FailAt(2, syscall.EDQUOT))
 	f, err := in.Create("/a")
 	must(t, err)
 	wantErr(t, "close", f.Close(), syscall.EDQUOT)
@@ -135,17 +138,17 @@ func TestInjectorClosesBeneath(t *testing.T) {
 func TestInjectorAnswersFalsely(t *testing.T) {
 	t.Parallel()
 	for k, line := range sessionLog {
-		m := vfs.NewMem()
-		in := vfs.NewInjector(m, func(i int, _ vfs.Op) vfs.Fault {
+		m := vfstest.NewMem()
+		in := vfstest.NewInjector(m, func(i int, _ vfstest.Op) vfstest.Fault {
 			if i == k+1 {
-				return vfs.Fault{AfterErr: syscall.EIO}
+				return vfstest.Fault{AfterErr: syscall.EIO}
 			}
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		})
 		wantErr(t, line, session(in), syscall.EIO)
-		want := vfs.NewMem() // where as many operations went through
-		if err := session(vfs.NewInjector(want, vfs.CrashAfter(k+1))); err != nil {
-			wantErr(t, line, err, vfs.ErrCrashed)
+		want := vfstest.NewMem() // where as many operations went through
+		if err := session(vfstest.NewInjector(want, vfstest.CrashAfter(k+1))); err != nil {
+			wantErr(t, line, err, vfstest.ErrCrashed)
 		}
 		for _, path := range []string{"/d", "/d/a", "/d/b"} {
 			a, errA := m.Stat(path)
@@ -161,14 +164,14 @@ func TestInjectorAnswersFalsely(t *testing.T) {
 // through once it is let go.
 func TestInjectorWaits(t *testing.T) {
 	t.Parallel()
-	m := vfs.NewMem()
+	m := vfstest.NewMem()
 	reached, thaw, done := make(chan struct{}), make(chan struct{}), make(chan error)
-	in := vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
+	in := vfstest.NewInjector(m, func(_ int, op vfstest.Op) vfstest.Fault {
 		if op.Path != "/frozen" {
-			return vfs.Fault{}
+			return vfstest.Fault{}
 		}
 		close(reached)
-		return vfs.Fault{Wait: thaw}
+		return vfstest.Fault{Wait: thaw}
 	})
 	go func() { done <- in.Mkdir("/frozen") }()
 	<-reached
@@ -179,4 +182,20 @@ func TestInjectorWaits(t *testing.T) {
 	must(t, <-done)
 	_, err = m.Stat("/frozen")
 	must(t, err)
+}
+
+// TestInjectorWithin: a private folder behind an injector is one of the file system beneath, and its operations count with the others.
+func TestInjectorWithin(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "dir")
+	in := vfstest.NewInjector(vfs.OS{}, nil)
+	fsys := vfs.Within(in, dir)
+	must(t, vfs.PrivateDir(fsys, dir))
+	must(t, os.Rename(dir, dir+"-moved"))
+	must(t, fsys.Mkdir(dir+"/sub"))
+	_, err := os.Stat(dir + "-moved/sub")
+	must(t, err)
+	if got, want := lines(in.Log()), lines([]vfstest.Op{{Kind: "mkdir", Path: dir}, {Kind: "mkdir", Path: dir + "/sub"}}); got != want {
+		t.Errorf("the log is %q, want %q", got, want)
+	}
 }

@@ -1,7 +1,8 @@
-package vfs
+package vfstest
 
 import (
 	"bytes"
+	"ddpbatch/internal/vfs"
 	"errors"
 	"io/fs"
 	"maps"
@@ -35,7 +36,7 @@ type View struct {
 	held map[string]rememberedName // by cleaned absolute name; nil: nothing is cached
 }
 
-var _ FS = (*View)(nil)
+var _ vfs.FS = (*View)(nil)
 
 // rememberedName is what a client remembers of a name.
 type rememberedName struct {
@@ -162,7 +163,7 @@ func (v *View) Mkdir(name string) error {
 
 // Create asks the server: O_EXCL is decided there (and is the one operation that NFS can repeat
 // safely, by its verifier).
-func (v *View) Create(name string) (File, error) {
+func (v *View) Create(name string) (vfs.File, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.unseen(filepath.Dir(clean(name))) {
@@ -179,7 +180,7 @@ func (v *View) Create(name string) (File, error) {
 	return &viewWriter{File: f}, nil
 }
 
-func (v *View) Open(name string) (File, error) {
+func (v *View) Open(name string) (vfs.File, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.unseen(name) {
@@ -192,7 +193,7 @@ func (v *View) Open(name string) (File, error) {
 		return nil, err
 	}
 	if n.dir {
-		return nil, notRegular(name, fs.ModeDir)
+		return nil, pathError("open", name, errFolder)
 	}
 	if n.gone {
 		return nil, pathError("open", name, syscall.ESTALE)
@@ -253,7 +254,7 @@ func (v *View) SyncDir(name string) error {
 	return v.mem.SyncDir(name)
 }
 
-func (v *View) Space(name string) (Space, error) {
+func (v *View) Space(name string) (vfs.Space, error) {
 	space, err := v.mem.Space(name)
 	space.Type = "nfs"
 	return space, err
@@ -261,7 +262,7 @@ func (v *View) Space(name string) (Space, error) {
 
 // viewWriter keeps what is written until Sync or Close, as a client's page cache does.
 type viewWriter struct {
-	File
+	vfs.File
 	cache []byte
 }
 

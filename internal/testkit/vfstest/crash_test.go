@@ -1,4 +1,4 @@
-package vfs_test
+package vfstest_test
 
 import (
 	"errors"
@@ -9,11 +9,12 @@ import (
 	"syscall"
 	"testing"
 
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
 // crashed is m after a power cut that keeps nothing, or everything, that was not synced.
-func crashed(m *vfs.Mem, percent int) *vfs.Mem {
+func crashed(m *vfstest.Mem, percent int) *vfstest.Mem {
 	return m.CrashClone(percent, rand.New(rand.NewPCG(1, 2)))
 }
 
@@ -21,24 +22,24 @@ func TestCrashKeepsOnlyWhatIsSynced(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
-		do   func(t *testing.T, m *vfs.Mem)
+		do   func(t *testing.T, m *vfstest.Mem)
 		path string
 		want string // "-": not there
 		all  string // what a crash leaves that happens to keep everything
 	}{
-		{"file and folder synced", func(t *testing.T, m *vfs.Mem) {
+		{"file and folder synced", func(t *testing.T, m *vfstest.Mem) {
 			write(t, m, "/d/a", "one")
 			must(t, m.SyncDir("/d"))
 		}, "/d/a", "one", "one"},
-		{"folder not synced", func(t *testing.T, m *vfs.Mem) { write(t, m, "/d/a", "one") }, "/d/a", "-", "one"},
-		{"file not synced", func(t *testing.T, m *vfs.Mem) {
+		{"folder not synced", func(t *testing.T, m *vfstest.Mem) { write(t, m, "/d/a", "one") }, "/d/a", "-", "one"},
+		{"file not synced", func(t *testing.T, m *vfstest.Mem) {
 			f, err := m.Create("/d/a")
 			must(t, err)
 			_, err = io.WriteString(f, "one")
 			must(t, err)
 			must(t, m.SyncDir("/d"))
 		}, "/d/a", "", "one"},
-		{"written again after the sync", func(t *testing.T, m *vfs.Mem) {
+		{"written again after the sync", func(t *testing.T, m *vfstest.Mem) {
 			f, err := m.Create("/d/a")
 			must(t, err)
 			_, err = io.WriteString(f, "one")
@@ -48,43 +49,43 @@ func TestCrashKeepsOnlyWhatIsSynced(t *testing.T) {
 			must(t, err)
 			must(t, m.SyncDir("/d"))
 		}, "/d/a", "one", "onetwo"},
-		{"rename not synced", func(t *testing.T, m *vfs.Mem) {
+		{"rename not synced", func(t *testing.T, m *vfstest.Mem) {
 			write(t, m, "/d/a", "old")
 			must(t, m.SyncDir("/d"))
 			write(t, m, "/d/b", "new")
 			must(t, m.Rename("/d/b", "/d/a"))
 		}, "/d/a", "old", "new"},
-		{"removal not synced", func(t *testing.T, m *vfs.Mem) {
+		{"removal not synced", func(t *testing.T, m *vfstest.Mem) {
 			write(t, m, "/d/a", "old")
 			must(t, m.SyncDir("/d"))
 			must(t, m.Remove("/d/a"))
 		}, "/d/a", "old", "-"},
-		{"removal synced", func(t *testing.T, m *vfs.Mem) {
+		{"removal synced", func(t *testing.T, m *vfstest.Mem) {
 			write(t, m, "/d/a", "old")
 			must(t, m.SyncDir("/d"))
 			must(t, m.Remove("/d/a"))
 			must(t, m.SyncDir("/d"))
 		}, "/d/a", "-", "-"},
-		{"folder itself not synced", func(t *testing.T, m *vfs.Mem) {
+		{"folder itself not synced", func(t *testing.T, m *vfstest.Mem) {
 			must(t, m.Mkdir("/d/e"))
 			write(t, m, "/d/e/a", "one")
 			must(t, m.SyncDir("/d/e"))
 		}, "/d/e/a", "-", "one"},
-		{"rename of a folder not synced", func(t *testing.T, m *vfs.Mem) {
+		{"rename of a folder not synced", func(t *testing.T, m *vfstest.Mem) {
 			must(t, m.Mkdir("/d/e"))
 			write(t, m, "/d/e/a", "one")
 			must(t, m.SyncDir("/d/e"))
 			must(t, m.SyncDir("/d"))
 			must(t, m.Rename("/d/e", "/d/f"))
 		}, "/d/e/a", "one", "-"},
-		{"rename of a folder synced, what is in it not", func(t *testing.T, m *vfs.Mem) {
+		{"rename of a folder synced, what is in it not", func(t *testing.T, m *vfstest.Mem) {
 			must(t, m.Mkdir("/d/e"))
 			must(t, m.SyncDir("/d"))
 			write(t, m, "/d/e/a", "one")
 			must(t, m.Rename("/d/e", "/d/f"))
 			must(t, m.SyncDir("/d"))
 		}, "/d/f/a", "-", "one"},
-		{"folder removed, its name given to another", func(t *testing.T, m *vfs.Mem) {
+		{"folder removed, its name given to another", func(t *testing.T, m *vfstest.Mem) {
 			must(t, m.Mkdir("/d/e"))
 			must(t, m.SyncDir("/d"))
 			must(t, m.RemoveDir("/d/e"))
@@ -94,7 +95,7 @@ func TestCrashKeepsOnlyWhatIsSynced(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			m := vfs.NewMem()
+			m := vfstest.NewMem()
 			must(t, m.Mkdir("/d"))
 			must(t, m.SyncDir("/"))
 			test.do(t, m)
@@ -112,7 +113,7 @@ func TestCrashKeepsOnlyWhatIsSynced(t *testing.T) {
 // outcome.
 func TestCrashTearsFiles(t *testing.T) {
 	t.Parallel()
-	m := vfs.NewMem()
+	m := vfstest.NewMem()
 	f, err := m.Create("/a")
 	must(t, err)
 	_, err = io.WriteString(f, strings.Repeat("x", 4096))
@@ -154,7 +155,7 @@ func TestCrashNeverLosesAFolder(t *testing.T) {
 	moved := 0
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 7))
-		m := vfs.NewMem()
+		m := vfstest.NewMem()
 		var names []string
 		for _, parent := range []string{"/p", "/q"} {
 			must(t, m.Mkdir(parent))

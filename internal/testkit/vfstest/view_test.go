@@ -1,4 +1,4 @@
-package vfs_test
+package vfstest_test
 
 import (
 	"io"
@@ -7,13 +7,13 @@ import (
 	"syscall"
 	"testing"
 
-	"ddpbatch/internal/vfs"
+	"ddpbatch/internal/testkit/vfstest"
 )
 
-func twoClients(t *testing.T) (m *vfs.Mem, a, b *vfs.View) {
-	m = vfs.NewMem()
+func twoClients(t *testing.T) (m *vfstest.Mem, a, b *vfstest.View) {
+	m = vfstest.NewMem()
 	must(t, m.Mkdir("/d"))
-	return m, vfs.NewView(m, 1), vfs.NewView(m, 2)
+	return m, vfstest.NewView(m, 1), vfstest.NewView(m, 2)
 }
 
 // TestViewHold checks what a client with a stale cache answers, and that Refresh ends it.

@@ -1,7 +1,8 @@
-package vfs
+package vfstest
 
 import (
 	"cmp"
+	"ddpbatch/internal/vfs"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -46,7 +47,7 @@ type Fault struct {
 // Injector passes operations on to another file system, and makes those fail that its plan
 // chooses. Closing a file that was opened for reading is not counted, nor is StartWriteback.
 type Injector struct {
-	fs   FS
+	fs   vfs.FS
 	plan func(k int, op Op) Fault
 	log  *[]Op // of all that are within it, too
 	// turn holds one while somebody uses plan and log. It is no mutex, as in a bubble of
@@ -54,11 +55,11 @@ type Injector struct {
 	turn chan struct{}
 }
 
-var _ FS = (*Injector)(nil)
+var _ vfs.FS = (*Injector)(nil)
 
 // NewInjector wraps base. The plan is asked before the k-th operation, counted from 1, by one
 // goroutine at a time; it may sleep. Nil lets everything pass.
-func NewInjector(base FS, plan func(k int, op Op) Fault) *Injector {
+func NewInjector(base vfs.FS, plan func(k int, op Op) Fault) *Injector {
 	if plan == nil {
 		plan = func(int, Op) Fault { return Fault{} }
 	}
@@ -127,18 +128,18 @@ func (o Op) error(err error) error {
 	return pathError(o.Kind, o.Path, err)
 }
 
-func (in *Injector) Create(name string) (f File, err error) {
+func (in *Injector) Create(name string) (f vfs.File, err error) {
 	err = in.do(Op{Kind: "create", Path: name}, func() error { f, err = in.fs.Create(name); return err })
 	return in.opened(f, err, name, true)
 }
 
-func (in *Injector) Open(name string) (f File, err error) {
+func (in *Injector) Open(name string) (f vfs.File, err error) {
 	err = in.do(Op{Kind: "open", Path: name}, func() error { f, err = in.fs.Open(name); return err })
 	return in.opened(f, err, name, false)
 }
 
 // opened wraps a file, or gives back the handle of one whose opening is to look like a failure.
-func (in *Injector) opened(f File, err error, name string, writable bool) (File, error) {
+func (in *Injector) opened(f vfs.File, err error, name string, writable bool) (vfs.File, error) {
 	if err == nil {
 		return &injectedFile{in: in, file: f, name: name, writable: writable}, nil
 	}
@@ -178,15 +179,25 @@ func (in *Injector) Stat(name string) (info fs.FileInfo, err error) {
 	return info, err
 }
 
-func (in *Injector) Space(name string) (space Space, err error) {
+func (in *Injector) Space(name string) (space vfs.Space, err error) {
 	err = in.do(Op{Kind: "space", Path: name}, func() error { space, err = in.fs.Space(name); return err })
 	return space, err
+}
+
+// PrivateDir passes on what the function of that name asks for, as a mkdir.
+func (in *Injector) PrivateDir(name string) error {
+	return in.do(Op{Kind: "mkdir", Path: name}, func() error { return vfs.PrivateDir(in.fs, name) })
+}
+
+// Within makes one whose operations are chosen, counted and recorded with those of in.
+func (in *Injector) Within(dir string) vfs.FS {
+	return &Injector{fs: vfs.Within(in.fs, dir), plan: in.plan, log: in.log, turn: in.turn}
 }
 
 // injectedFile is an open file of an Injector.
 type injectedFile struct {
 	in       *Injector
-	file     File
+	file     vfs.File
 	name     string
 	writable bool
 }

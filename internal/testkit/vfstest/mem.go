@@ -1,7 +1,9 @@
-package vfs
+package vfstest
 
 import (
 	"bytes"
+	"ddpbatch/internal/vfs"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -21,7 +23,7 @@ type Mem struct {
 	limit int64 // bytes of room; 0: no limit
 }
 
-var _ FS = (*Mem)(nil)
+var _ vfs.FS = (*Mem)(nil)
 
 // node is a file or a folder. A file's synced and a folder's durable are what a power cut
 // surely leaves.
@@ -50,7 +52,7 @@ func (m *Mem) SetLimit(bytes int64) {
 	m.limit = bytes
 }
 
-func (m *Mem) Create(name string) (File, error) {
+func (m *Mem) Create(name string) (vfs.File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	parent, base, err := m.parent("open", name)
@@ -65,7 +67,7 @@ func (m *Mem) Create(name string) (File, error) {
 	return &memFile{fs: m, node: n, name: name, writable: true}, nil
 }
 
-func (m *Mem) Open(name string) (File, error) {
+func (m *Mem) Open(name string) (vfs.File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n, err := m.find("open", name)
@@ -73,7 +75,7 @@ func (m *Mem) Open(name string) (File, error) {
 		return nil, err
 	}
 	if n.dir {
-		return nil, notRegular(name, fs.ModeDir)
+		return nil, pathError("open", name, errFolder)
 	}
 	return &memFile{fs: m, node: n, name: name}, nil
 }
@@ -224,17 +226,17 @@ func (m *Mem) SyncDir(name string) error {
 }
 
 // Space counts the files that have a name, each with what it holds or what is reserved for it.
-func (m *Mem) Space(name string) (Space, error) {
+func (m *Mem) Space(name string) (vfs.Space, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, err := m.find("space", name); err != nil {
-		return Space{}, err
+		return vfs.Space{}, err
 	}
 	total := int64(memTotal)
 	if m.limit > 0 {
 		total = m.limit
 	}
-	return Space{Type: "mem", Free: uint64(max(0, total-m.root.used())), Total: uint64(total)}, nil
+	return vfs.Space{Type: "mem", Free: uint64(max(0, total-m.root.used())), Total: uint64(total)}, nil
 }
 
 // memTotal is the size that a Mem without a limit shows.
@@ -284,6 +286,9 @@ func (m *Mem) parent(op, name string) (dir *node, base string, err error) {
 	}
 	return dir, filepath.Base(filepath.Clean("/" + name)), nil
 }
+
+// errFolder is what the operating system's Open answers for a folder.
+var errFolder = fmt.Errorf("%w but a folder", vfs.ErrNotRegular)
 
 func pathError(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: name, Err: err}
