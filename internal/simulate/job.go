@@ -152,7 +152,7 @@ func (s *Job) runAttempt(ctx context.Context) (w attempt.Ending, err error) {
 	}
 	shell := &batchScript{stopFile: s.run.StopPath(a.Number)}
 	err = s.supervise(ctx, step, shell, begin)
-	w, endErr := s.endAttempt(ctx, script, a, step.Code(), shell)
+	w, endErr := s.endAttempt(ctx, a, step.Code(), shell)
 	return w, errors.Join(err, endErr)
 }
 

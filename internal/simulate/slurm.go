@@ -19,12 +19,12 @@ import (
 )
 
 // endAttempt is the end of the batch script: `attempt end`, with simulate itself in Slurm's place.
-func (s *Job) endAttempt(ctx context.Context, e attempt.Env, a *attempt.Attempt, code int, script *batchScript) (attempt.Ending, error) {
+func (s *Job) endAttempt(ctx context.Context, a *attempt.Attempt, code int, script *batchScript) (attempt.Ending, error) {
 	a.Signals = script.received()
-	played := &playedScheduler{s, ctx, script}
-	w, err := a.Decide(ctx, e, played, code)
+	a.Scheduler = &playedScheduler{s, ctx, script}
+	w, err := a.Decide(ctx, code)
 	if err == nil {
-		w, err = a.Act(ctx, e, played, w)
+		w, err = a.Act(ctx, w)
 	}
 	if err != nil {
 		return w, err
@@ -48,7 +48,7 @@ func (s *Job) withdraw(ctx context.Context, w attempt.Ending, why error) (attemp
 		s.report("%s", w.Verdict.Message)
 		reason, why = attempt.JobCancelled, nil
 	}
-	w, err := s.newest.CallOff(ctx, s.e.Env, &playedScheduler{s, ctx, nil}, w, reason)
+	w, err := s.newest.CallOff(ctx, w, reason)
 	return w, errors.Join(why, err)
 }
 
