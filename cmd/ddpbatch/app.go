@@ -7,7 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
 )
 
@@ -117,7 +117,7 @@ func unknownCommand(c *cli.Context, commands []*cli.Command) error {
 			begin = append(begin, command.Name)
 		}
 	}
-	near := jobfile.Nearest(name, names)
+	near := text.Nearest(name, names)
 	if len(begin) == 1 {
 		near = begin[0]
 	}

@@ -13,6 +13,7 @@ import (
 	"ddpbatch/internal/exit"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
 	"ddpbatch/internal/vfs"
 )
@@ -60,7 +61,7 @@ func runCkptPrune(ctx context.Context, e *env, folder inspect.Folder, policy che
 	rows, failed, err := folder.Prune(ctx, policy, ofMetric, dryRun)
 	if unknown, ok := errors.AsType[*inspect.NoMetricError](err); ok {
 		hint := ""
-		if near := jobfile.Nearest(policy.Metric, unknown.Known); near != "" {
+		if near := text.Nearest(policy.Metric, unknown.Known); near != "" {
 			hint = fmt.Sprintf("did you mean %q?", near)
 		}
 		return &usage.Error{Message: unknown.Error(), Hint: hint}

@@ -3,7 +3,6 @@ package jobfile
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,31 +14,21 @@ import (
 	"ddpbatch/internal/redact"
 )
 
-// Reader reads job files. The zero value refuses paths that begin with "~/".
-type Reader struct {
-	// Home finds the folder that "~" stands for; it is asked only where a path needs it.
-	Home func() (string, error)
-}
-
-// Parse reads a job for the user that this process runs as. See Reader.Parse.
-func Parse(name, dir string, src []byte, sets []string) (*Job, []Fault, error) {
-	return Reader{Home: os.UserHomeDir}.Parse(name, dir, src, sets)
-}
-
 // Parse reads a job from src, and lays the overrides over it, each "table.key=value". name is what
-// faults call it; relative paths start from dir, which must be absolute. Warnings come apart, with or without an error, which is
+// faults call it; relative paths start from dir, which must be absolute, and "~/" is the home of the user that this process runs as. Warnings come apart, with or without an error, which is
 // always a Faults.
-func (r Reader) Parse(name, dir string, src []byte, sets []string) (*Job, []Fault, error) {
+func Parse(name, dir string, src []byte, sets []string) (*Job, []Fault, error) {
 	c := &checker{name: name, src: strings.TrimPrefix(string(src), "\ufeff"), job: defaults()}
 	if values, root := c.decode(); values != nil {
 		c.override(values, root, sets)
-		if c.version(values, root) {
+		// A file of another schema has other keys, so that nothing else is worth checking.
+		if v, given := values["schema"]; !given || c.value(schema().keys["schema"], toml.Key{"schema"}, v, root.below("schema")) {
 			c.table(schema(), nil, values, root)
 			c.checkRules(values, root)
-			c.resolvePaths(root, dir, r.Home)
+			c.resolvePaths(root, dir)
 		}
 	}
-	warnings, faults := c.report()
+	warnings, faults := c.ordered(c.warnings), c.ordered(c.faults)
 	if len(faults) > 0 {
 		return nil, warnings, Faults(faults)
 	}

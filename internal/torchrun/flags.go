@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"ddpbatch/internal/jobfile"
+	words "ddpbatch/internal/text"
 	"ddpbatch/mpi/launch"
 	streams "ddpbatch/mpi/launch/output"
 	"ddpbatch/mpi/launch/reach"
@@ -192,7 +192,7 @@ func flagsFrom(beginning string) (list []*Flag) {
 // "": none is near.
 func nearFlag(name string) string {
 	name = strings.ReplaceAll(name, "_", "-")
-	if near := jobfile.Nearest(name, flagNames()); near != "" {
+	if near := words.Nearest(name, flagNames()); near != "" {
 		return near
 	}
 	if cut := flagsFrom(strings.TrimSuffix(name, "s")); len(cut) == 1 {

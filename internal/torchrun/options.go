@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"time"
 
-	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/redact"
+	words "ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
 	"ddpbatch/mpi/launch"
 	streams "ddpbatch/mpi/launch/output"
@@ -244,7 +244,7 @@ func nearVariables(environ []string) iter.Seq2[string, string] {
 			if !strings.HasPrefix(name, "PET_") || slices.Contains(known, name) {
 				continue
 			}
-			near := jobfile.Nearest(name, known)
+			near := words.Nearest(name, known)
 			if f := flagNamed(nearFlag(strings.ToLower(name[len("PET_"):]))); near == "" && f != nil {
 				near = f.variable()
 			}

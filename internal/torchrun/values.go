@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ddpbatch/internal/jobfile"
+	words "ddpbatch/internal/text"
 )
 
 // The setters make a value of run's options from a flag's text, or say what is wrong with it.
@@ -82,11 +82,11 @@ func wordOf(field func(*Options) *string, words ...string) setter {
 }
 
 // unknownWord says which words there are, and which one may be meant.
-func unknownWord(text string, words []string) error {
-	if near := jobfile.Nearest(text, words); near != "" {
-		return fmt.Errorf("%q is none of %s: did you mean %s?", text, strings.Join(words, ", "), near)
+func unknownWord(text string, known []string) error {
+	if near := words.Nearest(text, known); near != "" {
+		return fmt.Errorf("%q is none of %s: did you mean %s?", text, strings.Join(known, ", "), near)
 	}
-	return fmt.Errorf("%q is none of %s", text, strings.Join(words, ", "))
+	return fmt.Errorf("%q is none of %s", text, strings.Join(known, ", "))
 }
 
 func spanOf(lowest time.Duration, field func(*Options) *time.Duration) setter {
