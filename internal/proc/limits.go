@@ -16,10 +16,6 @@ type Raised struct {
 	From, To uint64
 }
 
-func (r Raised) String() string {
-	return fmt.Sprintf("%s from %s to %s", r.Name, limitText(r.From), limitText(r.To))
-}
-
 // limits are raised from their soft to their hard value, for this process and the children it will have.
 //
 // The stack stays: the kernel lays out the memory of a program that is started without a limit for it in another way (mmap grows up from
