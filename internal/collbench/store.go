@@ -95,7 +95,7 @@ func valueCall(ctx context.Context, s store.Store, key, op string, size int) tim
 	value := make([]byte, size)
 	var got []byte
 	call := timedCall{
-		fill: func(iteration int) { spread(value, bytePattern(iteration), 0) },
+		fill: func(iteration int) { spread(value, bytePattern(iteration)) },
 		run:  func(ctx context.Context) error { return s.Set(ctx, key, value) },
 	}
 	if op == "get" {
