@@ -40,11 +40,8 @@ func ckptCommand(c cli.Command, least, most int, flags []cli.Flag, action func(c
 	c.Flags = append(flags, runDirFlag(), jsonFlag())
 	c.Action = func(ctx *cli.Context) error {
 		words := ctx.Args().Slice()
-		if len(words) < least || len(words) > most {
-			return &usage.Error{
-				Message: fmt.Sprintf("ckpt %s takes %s, not %s", c.Name, c.ArgsUsage, text.Plural(len(words), "word")),
-				Hint:    tryHelp(ctx),
-			}
+		if err := checkWords(ctx, least, most); err != nil {
+			return err
 		}
 		if slices.Contains(words, "") { // as of a variable that is not set; it would be the working directory
 			return &usage.Error{Message: fmt.Sprintf("ckpt %s takes %s, and an empty word is none", c.Name, c.ArgsUsage), Hint: tryHelp(ctx)}

@@ -49,7 +49,7 @@ func newCkptPruneCommand(e *env) *cli.Command {
 			}
 		}
 		if !c.Bool("dry-run") && !c.Bool("force") {
-			if err := refuseAlive(c.Context, e, folder.Run, "once you know that it does not: --force"); err != nil {
+			if err := refuseAlive(c.Context, e, folder.Run); err != nil {
 				return err
 			}
 		}
@@ -140,12 +140,12 @@ func checkOwnFolder(e *env, folder inspect.Folder, name string) error {
 	return vfs.CheckOwner(folder.Path, info)
 }
 
-// refuseAlive refuses to remove checkpoints of a run that may be writing its own; way is what to do where nobody can tell.
-func refuseAlive(ctx context.Context, e *env, run *rundir.Dir, way string) error {
+// refuseAlive refuses to remove checkpoints of a run that may be writing its own.
+func refuseAlive(ctx context.Context, e *env, run *rundir.Dir) error {
 	if run == nil {
 		return nil
 	}
-	row, err := statusOf(ctx, e, run)
+	row, err := e.viewer().Status(ctx, run)
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func refuseAlive(ctx context.Context, e *env, run *rundir.Dir, way string) error
 	case !row.Ended:
 		return usage.Errorf("job %s is still %s; wait for its end, or cancel it: ddpbatch cancel %s", name, row.State, name)
 	case row.Attempt > 0 && row.Exit == nil && row.VerdictJob == "":
-		return usage.Errorf("attempt %d of %s has left no verdict, so it may still run; %s", row.Attempt, name, way)
+		return usage.Errorf("attempt %d of %s has left no verdict, so it may still run; once you know that it does not: --force", row.Attempt, name)
 	}
 	return nil
 }

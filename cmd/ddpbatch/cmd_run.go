@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -170,8 +171,8 @@ const prefixVariable = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
 
 // setOutput says what becomes of the workers' output.
 func setOutput(e *env, o *torchrun.Options, w *workers, cfg *launch.AgentConfig) error {
-	cfg.Output = o.Output()
-	cfg.Output.Prefix = cmp.Or(o.Prefix, e.get(prefixVariable))
+	cfg.Output = o.Output
+	cfg.Output.Prefix = cmp.Or(o.Output.Prefix, e.get(prefixVariable))
 	if cfg.Output.Prefix == "" && !o.Has("prefix") && !w.builtin { // whose lines say the rank themselves
 		cfg.Output.Prefix, cfg.Output.PrefixSeveral = w.launch.Prefix, true
 	}
@@ -320,15 +321,11 @@ func (w *workers) fromRun(e *env, path string) error {
 	}
 	w.run, w.version = run, run.Spec().SHA256
 	w.dir, w.env, w.launch, w.policy = job.WorkDir, job.Env, job.Launch, job.Policy()
-	w.command, w.builtin = commandOf(run, job), job.Builtin()
-	return nil
-}
-
-func commandOf(run *rundir.Dir, job *jobfile.Job) []string {
-	if job.Builtin() {
-		return []string{run.Binary(), "train"}
+	w.command, w.builtin = job.Launch.Command, job.Builtin()
+	if w.builtin {
+		w.command = []string{run.Binary(), "train"}
 	}
-	return job.Launch.Command
+	return nil
 }
 
 // config is the agent's, less its place among the others.
@@ -345,7 +342,7 @@ func (w *workers) config(e *env) launch.AgentConfig {
 		Streams:   launch.Streams{Stdout: unchecked(e.Out), Stderr: e.Err},
 	}
 	cfg.Host = e.Hostname
-	for _, name := range sortedKeys(w.env) {
+	for _, name := range slices.Sorted(maps.Keys(w.env)) {
 		cfg.Env = append(cfg.Env[:len(cfg.Env):len(cfg.Env)], name+"="+w.env[name])
 	}
 	return cfg
@@ -360,22 +357,7 @@ func (w *workers) warnSignal() (syscall.Signal, error) {
 	return sig, nil
 }
 
-func sortedKeys(m map[string]string) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
 // withoutPMI is an environment without what Slurm says of a connection that only the agent has.
 func withoutPMI(environ []string) []string {
-	var kept []string
-	for _, entry := range environ {
-		if !strings.HasPrefix(entry, "PMI_") {
-			kept = append(kept, entry)
-		}
-	}
-	return kept
+	return slices.DeleteFunc(slices.Clone(environ), func(entry string) bool { return strings.HasPrefix(entry, "PMI_") })
 }

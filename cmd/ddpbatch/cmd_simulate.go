@@ -38,20 +38,19 @@ func newSimulateCommand(e *env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			source, err := jobSource(e, c, "simulate", []byte(starterJob()))
+			starter, _ := templates.Find("simulate") // where nobody says what to run
+			source, err := jobSource(e, c, "simulate", []byte(starter.Text))
 			if err != nil {
 				return err
 			}
 			source.sets = slices.Concat(withExport(e, c, source.sets), p.Sets())
-			return runSimulate(c.Context, e, source, p)
+			run, job, err := newSimulation(e, source, p)
+			if err != nil {
+				return err
+			}
+			return simulateRun(c.Context, e, run, job, p)
 		},
 	}
-}
-
-// starterJob is what simulate runs where nobody says.
-func starterJob() string {
-	starter, _ := templates.Find("simulate")
-	return starter.Text
 }
 
 // jobText is a job file, or one made of a command line, before it is parsed.
@@ -108,14 +107,6 @@ func commandJob(command []string) ([]byte, error) {
 	}
 	return fmt.Appendf(nil, "schema = 1\nname = %q\n\n[slurm]\nnodes = 2\n\n[launch]\nnproc_per_node = 2\ncommand = [%s]\n",
 		name[:min(len(name), 64)], strings.Join(quoted, ", ")), nil
-}
-
-func runSimulate(ctx context.Context, e *env, source jobText, p simulate.Pretend) error {
-	run, job, err := newSimulation(e, source, p)
-	if err != nil {
-		return err
-	}
-	return simulateRun(ctx, e, run, job, p)
 }
 
 // newSimulation makes the run directory of a job that is to be simulated.

@@ -45,13 +45,9 @@ func newSubmitCommand(e *env) *cli.Command {
 			&cli.BoolFlag{Name: "follow", Usage: "show the job's output until its end; exit with its code"},
 			&cli.BoolFlag{Name: "skip-data-check", Usage: "submit even where this machine does not see the data files"},
 		},
-		Action: func(c *cli.Context) error {
-			path, err := oneArg(c, "job file")
-			if err != nil {
-				return err
-			}
-			rest, err := sbatchWords(c)
-			if err != nil {
+		Action: withArg("job file", func(c *cli.Context, path string) error {
+			_, rest, _ := splitDash(c.Args().Slice())
+			if err := checkSbatchWords(rest); err != nil {
 				return err
 			}
 			return runSubmit(c.Context, e, submitOptions{
@@ -59,7 +55,7 @@ func newSubmitCommand(e *env) *cli.Command {
 				testOnly: c.Bool("test-only"), dryRun: c.Bool("dry-run"), parsable: c.Bool("parsable"),
 				wait: c.Bool("wait"), follow: c.Bool("follow"), skipCheck: c.Bool("skip-data-check"),
 			})
-		},
+		}),
 	}
 }
 
@@ -131,12 +127,7 @@ func warnStuck(ctx context.Context, e *env, id string) {
 	}
 }
 
-// sbatchWords are the words after --, which go to sbatch.
-func sbatchWords(c *cli.Context) ([]string, error) {
-	_, rest, _ := splitDash(c.Args().Slice())
-	return rest, checkSbatchWords(rest)
-}
-
+// checkSbatchWords checks the words after --, which go to sbatch.
 func checkSbatchWords(words []string) error {
 	for _, word := range words {
 		if err := slurm.CheckExtra(word); err != nil {

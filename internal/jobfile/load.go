@@ -40,11 +40,11 @@ const maxSize = 256 << 10
 
 // Fault is one thing that is wrong, or worth a warning, and where.
 type Fault struct {
-	File    string `json:"file"`             // the file's name as it was given, or "--set a.b"
-	Line    int    `json:"line,omitempty"`   // from 1; 0 in a fault of a --set
-	Column  int    `json:"column,omitempty"` // from 1, in characters; 0 in a fault of a --set
-	Key     string `json:"key,omitempty"`    // dotted: "slurm.nodes"; empty where no key is to blame
-	Message string `json:"message"`          // names the key, and says what to write instead
+	File    string `json:"file"`    // the file's name as it was given, or "--set a.b"
+	Line    int    `json:"line"`    // from 1; 0 in a fault of a --set
+	Column  int    `json:"column"`  // from 1, in characters; 0 in a fault of a --set
+	Key     string `json:"key"`     // dotted: "slurm.nodes"; empty where no key is to blame
+	Message string `json:"message"` // names the key, and says what to write instead
 }
 
 // String gives "job.toml:5:1: message", which editors and terminals turn into a link.
