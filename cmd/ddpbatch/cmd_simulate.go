@@ -167,14 +167,21 @@ func pretendFlags() []cli.Flag {
 func pretendOf(c *cli.Context) (simulate.Pretend, error) {
 	p := simulate.Pretend{
 		Nodes: c.String("nodes"), Nproc: c.String("nproc-per-node"), Names: c.String("node-names"), Nodelist: c.String("nodelist"),
-		Distribution: sim.Layout(c.String("distribution")), Tasks: c.String("tasks-per-node"), HetNodes: c.String("het-nodes"), Array: c.String("array"),
+		Distribution: sim.Layout(c.String("distribution")), Array: c.String("array"),
 		Release: sim.Release(c.String("slurm")), Time: c.Duration("time"), KillWait: c.Duration("kill-wait"), GraceTime: c.Duration("grace-time"),
 	}
 	nodes, err := strconv.Atoi(p.Nodes)
+	var tasksOK, hetOK bool
+	p.Tasks, tasksOK = simulate.ParseCounts(c.String("tasks-per-node"))
+	p.HetNodes, hetOK = simulate.ParseCounts(c.String("het-nodes"))
 	switch {
+	case !tasksOK:
+		return p, usage.Errorf("--tasks-per-node is %q; write one number from 1 for each node, as 2,2,1", c.String("tasks-per-node"))
+	case !hetOK:
+		return p, usage.Errorf("--het-nodes is %q; write how many nodes each component has, each a number from 1 to %d, as 1,2", c.String("het-nodes"), sim.MaxNodes)
 	case p.Nodes != "" && (err != nil || nodes < 1 || nodes > sim.MaxNodes):
 		return p, usage.Errorf("--nodes is %q; it must be a whole number from 1 to %d", p.Nodes, sim.MaxNodes)
-	case p.Tasks != "" && p.Nproc != "":
+	case p.Tasks != nil && p.Nproc != "":
 		return p, usage.Errorf("--tasks-per-node and --nproc-per-node both say how many ranks a node has; leave one of them out")
 	case p.Distribution != "" && p.Distribution != sim.Block && p.Distribution != sim.Cyclic:
 		return p, usage.Errorf("--distribution is %q; it must be block or cyclic", p.Distribution)

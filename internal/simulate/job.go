@@ -57,7 +57,7 @@ func New(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Preten
 	}
 	id, err := run.JobID()
 	if err == nil {
-		s.out, err = openConsole(e, run, run.SlurmLogPath(id), consolePlan{shares: a.Array != nil, quiet: p.Quiet})
+		s.out, err = openConsole(e, run, run.SlurmLogPath(id), a.Array != nil, p.Quiet)
 	}
 	if err != nil && s.world != nil {
 		err = errors.Join(err, s.world.Close())
