@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/testkit"
-	"ddpbatch/mpi/launch/recovery"
 )
 
 // ranksDo has each rank of one node do its own shell script, once all have begun: of a rank that ends while others are still to be started
@@ -208,7 +208,7 @@ func TestNeverAgainByAnyRank(t *testing.T) {
 				ctx = signalWhen(t, w, "ready0", "ready1")
 			}
 			v := w.agree(w.runUntil(ctx))
-			if v.Exit != recovery.ExitNever || v.Requeue || v.Round != 0 || v.Cause != tc.cause || v.FirstRank != tc.rank {
+			if v.Exit != exit.Never || v.Requeue || v.Round != 0 || v.Cause != tc.cause || v.FirstRank != tc.rank {
 				t.Errorf("verdict is %+v", v)
 			}
 			if !strings.Contains(v.Message, "exited with code 93") {

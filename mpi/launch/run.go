@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch/output"
 	"ddpbatch/mpi/launch/recovery"
@@ -141,7 +142,7 @@ func (r *run) decide(
 	}
 	attempt, err := r.claimNext(l)
 	if errors.Is(err, rundir.ErrSuperseded) {
-		v.Exit, v.Requeue = recovery.ExitNever, false
+		v.Exit, v.Requeue = exit.Never, false
 	}
 	if err == nil {
 		next, err = r.rdzv.NewLayout(l.Round+1, attempt, r.agent.Deadline())

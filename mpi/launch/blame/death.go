@@ -10,10 +10,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// exitRequeue is the exit code of a worker that saved and asks to be started again (EX_TEMPFAIL of sysexits.h).
-const exitRequeue = 75
+	"ddpbatch/internal/exit"
+)
 
 // Death is how one rank's process ended, as its agent saw it. It travels between agents as JSON. All text in it
 // is the worker's own, and not to be trusted.
@@ -48,7 +47,7 @@ func (d Death) PortTaken() bool {
 func (d Death) failed() bool { return d.Exit != 0 || d.Signal != 0 }
 
 // asked tells whether it ended to be started again.
-func (d Death) asked() bool { return d.Signal == 0 && d.Exit == exitRequeue }
+func (d Death) asked() bool { return d.Signal == 0 && d.Exit == exit.Requeue }
 
 // How says how it ended: "exited with code 7", "was killed by SIGKILL".
 func (d Death) How() string {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
 )
 
@@ -17,13 +18,6 @@ const (
 	Restart Action = "restart" // the agents start the workers again, within the job
 	Requeue Action = "requeue" // the batch script asks Slurm to start the job again
 	GiveUp  Action = "give-up" // nothing more happens by itself
-)
-
-// Exit codes with a meaning of ours.
-const (
-	ExitAgain   = 75  // of a worker: please start me again (EX_TEMPFAIL of sysexits.h); whether that was saved is the verdict's Saved
-	ExitNever   = 93  // of a worker: do not start me again
-	ExitTimeout = 124 // of an agent: a time limit of its own was over, as timeout(1)
 )
 
 // Decision is an Action, why, and what else is to be done.
@@ -53,7 +47,7 @@ func Decide(p Policy, history []rundir.Event, v rundir.Verdict, room bool, resta
 		return Decision{Action: GiveUp, Why: "the run was cancelled"}
 	}
 	life := lifeOf(p, history, v)
-	wish := v.Exit == ExitAgain
+	wish := v.Exit == exit.Requeue
 	if !wish && room && restarts < p.MaxRestarts && mendable(CauseOf(v)) {
 		if d, stuck := life.stuck(p, life.stepsKnown); stuck {
 			return d
@@ -77,8 +71,8 @@ func final(v rundir.Verdict) (Decision, bool) {
 	switch {
 	case v.Exit == 0 && Cause(v.Cause) == Done:
 		return Decision{Action: Finish, Why: "the run is done"}, true
-	case v.Exit == ExitNever:
-		return Decision{Action: GiveUp, Why: fmt.Sprintf("exit code %d forbids another attempt", ExitNever)}, true
+	case v.Exit == exit.Never:
+		return Decision{Action: GiveUp, Why: fmt.Sprintf("exit code %d forbids another attempt", exit.Never)}, true
 	case Cause(v.Cause) == Cancelled:
 		return Decision{Action: GiveUp, Why: "the run was cancelled"}, true
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
 )
 
@@ -382,7 +383,7 @@ func TestLivesEnd(t *testing.T) {
 			history = append(history, rundir.Event{Time: now.Add(-time.Minute), Event: rundir.EventBegin, Attempt: attempt})
 			v := rundir.Verdict{Attempt: attempt, Cause: string(ends[rng.IntN(len(ends))]), Exit: 1, Step: int64(attempt), Time: now, OOM: rng.IntN(9) == 0}
 			if rng.IntN(4) == 0 && CauseOf(v) != Crash {
-				v.Exit, v.Saved = ExitAgain, rng.IntN(2) == 0
+				v.Exit, v.Saved = exit.Requeue, rng.IntN(2) == 0
 			}
 			d := Decide(p, history, v, rng.IntN(2) == 0, restarts)
 			history = append(history, v.Event())
@@ -436,12 +437,12 @@ func TestMoreIsNeverLess(t *testing.T) {
 func FuzzLedger(f *testing.F) {
 	f.Add([]byte(`[{"event":"begin","attempt":1},{"event":"end","attempt":1,"cause":"crash","step":3},{"event":"requeue","cause":"crash"}]`), "crash", 1, int64(3), true)
 	f.Add([]byte(`[{"event":"refused","cause":"node"},{"event":"end","attempt":-1,"nodes":["",""],"step":-5}]`), "node", 75, int64(-1), false)
-	f.Fuzz(func(t *testing.T, text []byte, cause string, exit int, step int64, room bool) {
+	f.Fuzz(func(t *testing.T, text []byte, cause string, code int, step int64, room bool) {
 		var history []rundir.Event
 		if json.Unmarshal(text, &history) != nil {
 			return
 		}
-		v := rundir.Verdict{Attempt: 1, Cause: cause, Exit: exit, Step: step}
+		v := rundir.Verdict{Attempt: 1, Cause: cause, Exit: code, Step: step}
 		p := Policy{On: Causes(), MaxRestarts: 1, Max: map[Cause]int{Crash: 1}}
 		d := Decide(p, history, v, room, 0)
 		requeues := 0
@@ -457,12 +458,12 @@ func FuzzLedger(f *testing.F) {
 		switch {
 		case d.Why == "":
 			t.Fatalf("%+v does not say why", d)
-		case d.Action == Finish && (exit != 0 || cause != "done"),
-			exit == ExitNever && d.Action != GiveUp,
+		case d.Action == Finish && (code != 0 || cause != "done"),
+			code == exit.Never && d.Action != GiveUp,
 			cause == "cancelled" && d.Action != GiveUp,
 			d.Action == Restart && !room,
 			d.Action == Requeue && d.Cause == Crash && requeues >= 1:
-			t.Fatalf("%+v after exit %d, %q with %d requeues", d, exit, cause, requeues)
+			t.Fatalf("%+v after exit %d, %q with %d requeues", d, code, cause, requeues)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
 )
 
@@ -42,7 +43,7 @@ func Refine(v rundir.Verdict, e Evidence) rundir.Verdict {
 	case blameless(v):
 		cause, why := e.cause(v)
 		return retell(v, cause, why, e)
-	case CauseOf(v) == Timeout && v.Exit == ExitTimeout:
+	case CauseOf(v) == Timeout && v.Exit == exit.Timeout:
 		return retell(v, Start, "the agents did not meet in time", e) // their own limit, not the job's
 	case CauseOf(v) == Node:
 		v.Nodes = union(v.Nodes, e.Down)
@@ -55,7 +56,7 @@ func Refine(v rundir.Verdict, e Evidence) rundir.Verdict {
 func blameless(v rundir.Verdict) bool {
 	switch CauseOf(v) {
 	case Cancelled, Saved, Unknown, Preempt, Timeout:
-		return v.Exit != ExitNever && v.Exit != ExitTimeout
+		return v.Exit != exit.Never && v.Exit != exit.Timeout
 	case Crash: // a worker that Slurm's TERM has reached before its agent
 		return v.Signal == sigTERM
 	}
@@ -73,7 +74,7 @@ const (
 func (e Evidence) cause(v rundir.Verdict) (Cause, string) {
 	ended := slices.Contains(e.Signals, "TERM")
 	warned := slices.Contains(e.Signals, "USR1") || slices.Contains(e.Signals, "USR2")
-	wish := v.Exit == ExitAgain
+	wish := v.Exit == exit.Requeue
 	switch {
 	case len(e.Down) > 0 && !wish && (e.Requeued || CauseOf(v) == Unknown):
 		return Node, "the job lost " + strings.Join(e.Down, ", ")

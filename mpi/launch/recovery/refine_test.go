@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
 )
 
@@ -164,7 +165,7 @@ func TestRefineOf25_11(t *testing.T) {
 	} {
 		test.e.Signals = []string{"TERM"}
 		for _, v := range []rundir.Verdict{cancelled, savedFor(Cancelled, 7), savedFor(Saved, 7)} {
-			if v.Exit == ExitAgain && test.want == Node {
+			if v.Exit == exit.Requeue && test.want == Node {
 				continue // workers that ask for it are started again, on whatever is left
 			}
 			if got := Refine(v, test.e); CauseOf(got) != test.want {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch/reach"
 	"ddpbatch/mpi/launch/recovery"
@@ -104,11 +105,11 @@ func RejectionOf(err error) *Rejection {
 	case errors.Is(err, context.Canceled):
 		r.Cause, r.Signal, r.Exit = string(recovery.Cancelled), int(syscall.SIGTERM), 128+int(syscall.SIGTERM)
 	case errors.Is(err, ErrTimeout), errors.Is(err, context.DeadlineExceeded):
-		r.Cause, r.Exit = string(recovery.Timeout), recovery.ExitTimeout
+		r.Cause, r.Exit = string(recovery.Timeout), exit.Timeout
 	case errors.As(err, &lost):
 		r.Cause = string(recovery.Node)
 	case errors.Is(err, rundir.ErrSuperseded):
-		r.Exit = recovery.ExitNever
+		r.Exit = exit.Never
 	}
 	return r
 }

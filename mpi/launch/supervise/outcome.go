@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch/recovery"
 	"ddpbatch/mpi/launch/rendezvous"
@@ -29,9 +30,9 @@ const (
 const (
 	exitFailed        = 1
 	exitUsage         = 2
-	exitRequeue       = recovery.ExitAgain
-	exitNoRequeue     = recovery.ExitNever
-	exitTimeout       = recovery.ExitTimeout
+	exitRequeue       = exit.Requeue
+	exitNoRequeue     = exit.Never
+	exitTimeout       = exit.Timeout
 	exitNotExecutable = 126 // as sh(1)
 	exitNotFound      = 127 // as sh(1)
 	exitSignal        = 128 // plus the signal's number, as sh(1)
