@@ -200,7 +200,7 @@ func setOutput(e *env, o *torchrun.Options, w *workers, cfg *launch.AgentConfig)
 func secretOf(e *env, cfg *launch.AgentConfig) (auth.Secret, error) {
 	switch given := e.get("DDPBATCH_SECRET") != ""; {
 	case !given && cfg.Count == 1:
-		return auth.NewSecret()
+		return auth.NewSecret(), nil
 	case !given && cfg.Exchange != nil:
 		return auth.Secret{}, nil
 	}

@@ -53,7 +53,7 @@ var storeBinding = auth.Binding{Run: "bench", Attempt: 1, Role: "store"}
 // storeSecret is one for this store alone, made from the run's.
 func (b *bench) storeSecret() (auth.Secret, error) {
 	if b.ranks == 1 {
-		return auth.NewSecret()
+		return auth.NewSecret(), nil
 	}
 	secret, err := b.p.Secret()
 	if err != nil {
