@@ -53,8 +53,7 @@ func ckptCommand(c cli.Command, least, most int, flags []cli.Flag, action func(c
 
 // judged gives a safetensors file that is none the exit code of a corrupt checkpoint.
 func judged(err error) error {
-	var coded *exit.Error
-	if errors.Is(err, safetensors.ErrInvalid) && !errors.As(err, &coded) {
+	if errors.Is(err, safetensors.ErrInvalid) && !errors.As(err, new(*exit.Error)) {
 		return &exit.Error{Code: exit.Corrupt, Err: err}
 	}
 	return err

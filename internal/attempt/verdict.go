@@ -36,11 +36,10 @@ func (a *Attempt) end(code int) (rundir.Verdict, error) {
 // be good, and is never written over: the ledger takes its place, with code as the exit code.
 func (a *Attempt) readVerdict(code int) (v rundir.Verdict, ok bool, err error) {
 	v, err = a.Run.Verdict(a.Number)
-	var cut *json.SyntaxError
 	switch {
 	case err == nil:
 		return v, true, nil
-	case errors.Is(err, fs.ErrNotExist), errors.As(err, &cut): // by a crash
+	case errors.Is(err, fs.ErrNotExist), errors.As(err, new(*json.SyntaxError)): // cut short by a crash
 		return v, false, nil
 	}
 	a.unread = true

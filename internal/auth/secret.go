@@ -184,8 +184,7 @@ func createKey(path string) error {
 
 // withoutPath drops the path from an error, which names it already.
 func withoutPath(err error) error {
-	var perr *fs.PathError
-	if errors.As(err, &perr) {
+	if perr, ok := errors.AsType[*fs.PathError](err); ok {
 		return perr.Err
 	}
 	return err

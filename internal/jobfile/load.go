@@ -95,8 +95,7 @@ func (c *checker) syntax(err error) {
 	if !c.likeTOML() {
 		format = `this is no job file, which are written in TOML (%s); "ddpbatch init" writes one to start from`
 	}
-	var parse toml.ParseError
-	if errors.As(err, &parse) {
+	if parse, ok := errors.AsType[toml.ParseError](err); ok {
 		if redact.Named(parse.LastKey) { // the message may quote the value
 			parse.Message = "the value of " + parse.LastKey + " is not TOML: write it in quotes"
 		}

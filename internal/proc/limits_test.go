@@ -25,11 +25,3 @@ func TestRaiseLimits(t *testing.T) {
 		t.Errorf("without it: %s; the test shows nothing", got)
 	}
 }
-
-func TestLimitTexts(t *testing.T) {
-	for n, want := range map[uint64]string{0: "0 bytes", 1023: "1023 bytes", 65536: "64 KiB", 8 << 20: "8 MiB", 3 << 29: "1.5 GiB"} {
-		if got := sizeText(n); got != want {
-			t.Errorf("%d: %q, want %q", n, got, want)
-		}
-	}
-}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"ddpbatch/internal/text"
 )
 
 // Memory is what the kernel has counted so far of processes that it killed for want of memory, in the memory cgroups that this process is
@@ -79,10 +81,10 @@ func (o OutOfMemory) Likely() bool { return o.Evidence >= JobShort }
 func (o OutOfMemory) String() string {
 	limit := ""
 	if o.Limit > 0 {
-		limit = " of " + sizeText(o.Limit)
+		limit = " of " + text.Bytes(o.Limit)
 	}
 	if o.Peak > 0 {
-		limit += fmt.Sprintf(" (the most that was used: %s)", sizeText(o.Peak))
+		limit += fmt.Sprintf(" (the most that was used: %s)", text.Bytes(o.Peak))
 	}
 	killed := "the kernel killed a process"
 	if o.Kills != 1 {

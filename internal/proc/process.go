@@ -136,8 +136,7 @@ func (p *Process) Code() int {
 // Err is a failure to read the child's output, once Done is closed; how the child
 // itself ended is no error here.
 func (p *Process) Err() error {
-	var exit *exec.ExitError
-	if errors.As(p.err, &exit) {
+	if errors.As(p.err, new(*exec.ExitError)) {
 		return nil
 	}
 	return p.err

@@ -80,8 +80,7 @@ func (d *Dir) Claim(host, doing string, now time.Time) (*Claim, error) {
 	}
 	c := &Claim{d: d.Whole(), own: own, stop: make(chan struct{})}
 	if err := c.take(); err != nil {
-		var held *HeldError
-		if errors.As(err, &held) {
+		if held, ok := errors.AsType[*HeldError](err); ok {
 			return nil, held
 		}
 		return nil, fmt.Errorf("claim the run %s: %w", d.Whole().path, err)

@@ -210,8 +210,7 @@ func (s *Job) forwardStop(ctx, during context.Context, step *sim.Running, slurmc
 		return
 	}
 	script.event(sim.Cancelled)
-	var stopped launch.SignalError
-	if errors.As(context.Cause(ctx), &stopped) && stopped.Sig == syscall.SIGINT {
+	if stopped, ok := errors.AsType[launch.SignalError](context.Cause(ctx)); ok && stopped.Sig == syscall.SIGINT {
 		step.Signal(syscall.SIGINT)
 		if pause.For(during, s.pretend.KillWait) == nil {
 			step.Signal(syscall.SIGKILL)

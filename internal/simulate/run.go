@@ -94,8 +94,7 @@ func runArray(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p P
 		if err != nil {
 			failed++
 			code = max(code, e.ExitCode(err))
-			var coded *exit.Error
-			if !errors.As(err, &coded) || coded.Err != nil {
+			if coded, ok := errors.AsType[*exit.Error](err); !ok || coded.Err != nil {
 				fmt.Fprintf(e.Err, "ddpbatch: element %d: %v\n", elements[i].Index, err)
 			}
 		}
@@ -146,8 +145,7 @@ func (s *Job) result(ctx context.Context, w attempt.Ending, err error) error {
 	if w.Decision.Action == recovery.GiveUp && w.Decision.Why != w.Facts.Forbids { // else whoever runs simulate may start it again
 		code = exit.GivenUp(v.Exit)
 	}
-	var stopped launch.SignalError
-	byHand := errors.As(context.Cause(ctx), &stopped)
+	stopped, byHand := errors.AsType[launch.SignalError](context.Cause(ctx))
 	switch {
 	case code == 0:
 		return err

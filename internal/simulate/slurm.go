@@ -74,9 +74,8 @@ func (p *playedScheduler) Ask(context.Context, time.Duration) attempt.Facts {
 
 // endedBy is how a person has ended the job that ctx is for, in a word; "": nobody has.
 func endedBy(ctx context.Context) string {
-	var stopped launch.SignalError
-	switch {
-	case !errors.As(context.Cause(ctx), &stopped):
+	switch stopped, ok := errors.AsType[launch.SignalError](context.Cause(ctx)); {
+	case !ok:
 		return ""
 	case stopped.Sig == syscall.SIGINT:
 		return "interrupted"
@@ -95,11 +94,10 @@ func (s *Job) evidence(ctx context.Context, script *batchScript) recovery.Eviden
 		Signals: script.received(), Now: s.e.Now(), Lead: s.job.Requeue.Lead, EndTime: s.allocation.EndTime,
 		Asked: true, State: "RUNNING", Preempted: script.had(sim.Preempted), Down: s.down(),
 	}
-	var stopped launch.SignalError
 	switch {
 	case script.had(sim.TimeLimit):
 		f.State, f.Reason = "COMPLETING", "TimeLimit"
-	case script.had(sim.Cancelled) || errors.As(context.Cause(ctx), &stopped):
+	case script.had(sim.Cancelled) || endedBy(ctx) != "":
 		f.State = "COMPLETING"
 	case script.had(nodeFailed): // Slurm itself has put the job back into the queue
 		f.State, f.Requeued = "NODE_FAIL", true
