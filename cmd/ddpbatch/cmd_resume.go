@@ -152,7 +152,7 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 // statusToResume is the status of a run that is to be submitted again. What nobody lived to record of its newest submission is
 // recorded first, and Slurm must know no other job of its script: without Slurm's word nothing is submitted.
 func statusToResume(ctx context.Context, e *env, run *rundir.Dir) (runview.RunStatus, error) {
-	s, err := submit.Newest(ctx, run, true, askUserJobs(e))
+	s, err := submit.Newest(ctx, run, true, submit.AskUserJobs(e.submitEnv().Slurm))
 	if err != nil {
 		return runview.RunStatus{}, err
 	}

@@ -93,6 +93,7 @@ func runStatus(ctx context.Context, e *env, runs []*rundir.Dir, named, asJSON bo
 
 // viewer looks at runs for a command.
 func (e *env) viewer() *runview.Viewer {
-	client, _ := newSlurmClient(e)
-	return &runview.Viewer{Slurm: client, Simulating: simulate.Alive, Now: e.Now, From: e.dir(), Out: e.Out, Err: e.Err, Log: e.log()}
+	return &runview.Viewer{
+		Slurm: e.submitEnv().Slurm, Simulating: simulate.Alive, Now: e.Now, From: e.dir(), Out: e.Out, Err: e.Err, Log: e.log(),
+	}
 }

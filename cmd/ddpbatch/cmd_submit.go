@@ -167,8 +167,7 @@ func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o
 	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
 		return fmt.Errorf("write the script: %w", err)
 	}
-	client, _ := newSlurmClient(e)
-	answer, err := client.TestOnly(ctx, path, o.sbatch)
+	answer, err := e.submitEnv().Slurm.TestOnly(ctx, path, o.sbatch)
 	if err != nil {
 		return err
 	}
@@ -176,20 +175,8 @@ func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o
 	return nil
 }
 
-// newSlurmClient runs Slurm's commands with the environment that e's jobs should inherit;
-// dropped names the variables that are kept from them.
-func newSlurmClient(e *env) (client *slurm.Client, dropped []string) {
-	kept, dropped := slurm.Scrub(e.Environ)
-	return &slurm.Client{Environ: kept}, dropped
-}
-
-// submitEnv is what package submit knows of this process.
+// submitEnv is what package submit knows of this process. Slurm's commands get the environment that jobs should inherit.
 func (e *env) submitEnv() submit.Env {
-	client, dropped := newSlurmClient(e)
-	return submit.Env{Hostname: e.Hostname, Now: e.Now, Log: e.log(), Slurm: client, Dropped: dropped}
-}
-
-func askUserJobs(e *env) submit.UserJobs {
-	client, _ := newSlurmClient(e)
-	return submit.AskUserJobs(client)
+	kept, dropped := slurm.Scrub(e.Environ)
+	return submit.Env{Hostname: e.Hostname, Now: e.Now, Log: e.log(), Slurm: &slurm.Client{Environ: kept}, Dropped: dropped}
 }

@@ -97,8 +97,10 @@ func (c *console) refresh() {
 	}
 	if line != c.progress || !c.shown {
 		c.clear()
-		c.progress = line
-		c.draw()
+		if c.progress = line; line != "" {
+			fmt.Fprint(c.e.Out, line)
+			c.shown = true
+		}
 	}
 }
 
@@ -107,14 +109,6 @@ func (c *console) clear() {
 	if c.shown {
 		fmt.Fprint(c.e.Out, "\r\x1b[K")
 		c.shown = false
-	}
-}
-
-// draw puts the progress line below what is on the screen. c.mu is held.
-func (c *console) draw() {
-	if c.progress != "" {
-		fmt.Fprint(c.e.Out, c.progress)
-		c.shown = true
 	}
 }
 

@@ -87,11 +87,18 @@ func (a Allocation) stepEnviron() []string {
 		total += n
 	}
 	tasks := strconv.Itoa(total)
+	nodelist, addresses := a.nodelist(), []string{}
+	if a.Step != nil {
+		nodelist = fold(a.nodesOfStep())
+	}
+	for _, node := range a.nodesOfStep() {
+		addresses = append(addresses, node.Address)
+	}
 	return []string{
 		"SLURM_NNODES=" + nodes,
 		"SLURM_STEP_ID=0",
 		"SLURM_STEPID=0",
-		"SLURM_STEP_NODELIST=" + a.stepNodelist(),
+		"SLURM_STEP_NODELIST=" + nodelist,
 		"SLURM_STEP_NUM_NODES=" + nodes,
 		"SLURM_STEP_NUM_TASKS=" + tasks,
 		"SLURM_STEP_TASKS_PER_NODE=" + counts,
@@ -99,7 +106,7 @@ func (a Allocation) stepEnviron() []string {
 		"SLURM_NTASKS=" + tasks,
 		"SLURM_NPROCS=" + tasks,
 		"SLURM_LAUNCH_NODE_IPADDR=" + a.Nodes[0].Address,
-		slurm.SimAddresses + "=" + strings.Join(a.stepAddresses(), ","),
+		slurm.SimAddresses + "=" + strings.Join(addresses, ","),
 	}
 }
 
@@ -136,21 +143,6 @@ func (a Allocation) nodelist() string {
 		return a.Nodelist
 	}
 	return fold(reordered(a.Nodes, a.listOrder(a.Nodes)))
-}
-
-func (a Allocation) stepNodelist() string {
-	if a.Step == nil {
-		return a.nodelist()
-	}
-	return fold(a.nodesOfStep())
-}
-
-func (a Allocation) stepAddresses() []string {
-	var addresses []string
-	for _, node := range a.nodesOfStep() {
-		addresses = append(addresses, node.Address)
-	}
-	return addresses
 }
 
 // nodesOfStep are the nodes of the step.
