@@ -249,12 +249,14 @@ func parseScontrol(stdout []byte) []JobStatus {
 }
 
 func scontrolJob(head, name, tail string) JobStatus {
+	// The reason may hold blanks. A node that failed, if any, is told between it and the dependency.
+	reason, _, _ := strings.Cut(scontrolField(tail, "Reason", " Dependency="), " FailedNode=")
 	job := JobStatus{
 		ID:        scontrolID(" " + head),
 		RawID:     scontrolField(" "+head, "JobId", " "),
 		Name:      name,
 		State:     scontrolField(tail, "JobState", " "),
-		Reason:    scontrolReason(tail),
+		Reason:    reason,
 		ExitCode:  scontrolField(tail, "ExitCode", " "),
 		Nodes:     scontrolField(tail, "NumNodes", " "),
 		NodeList:  scontrolField(tail, "NodeList", " "),
@@ -270,12 +272,6 @@ func scontrolJob(head, name, tail string) JobStatus {
 		job.NodeList = ""
 	}
 	return job
-}
-
-// scontrolReason reads the reason, which may hold blanks. A node that failed, if any, is told between it and the dependency.
-func scontrolReason(tail string) string {
-	reason, _, _ := strings.Cut(scontrolField(tail, "Reason", " Dependency="), " FailedNode=")
-	return reason
 }
 
 // scontrolID puts an id together as squeue shows it.

@@ -41,7 +41,11 @@ func ExportKind(from text.Dir, file, format, tensor string) (Kind, error) {
 	case format != "" && format != "safetensors" && format != "npy":
 		return 0, usage.Errorf("there is no format %q; it is safetensors or npy", format)
 	case format == "npy" && tensor == "":
-		return ArrayFolder, checkFolderTarget(from, from.Abs(file))
+		path := from.Abs(file)
+		if info, err := os.Stat(path); err == nil && !info.IsDir() {
+			return 0, usage.Errorf("export: %s is no folder, and --format npy without --tensor writes one", from.Named(path))
+		}
+		return ArrayFolder, checkParent(from, "export", path)
 	case format == "npy", format == "" && ending == ".npy":
 		kind = ArrayFile
 	case format == "" && slices.Contains(otherEndings, ending):
@@ -60,13 +64,6 @@ func checkFileTarget(from text.Dir, file string) error {
 		return usage.Errorf("export: %s is a folder; name a file in it, or write a .npy file of each tensor there: --format npy", from.Named(file))
 	case err == nil && !info.Mode().IsRegular():
 		return usage.Errorf("export: %s is no regular file, and an export takes the place of what is there; name another", from.Named(file))
-	}
-	return checkParent(from, "export", path)
-}
-
-func checkFolderTarget(from text.Dir, path string) error {
-	if info, err := os.Stat(path); err == nil && !info.IsDir() {
-		return usage.Errorf("export: %s is no folder, and --format npy without --tensor writes one", from.Named(path))
 	}
 	return checkParent(from, "export", path)
 }

@@ -77,18 +77,14 @@ func runCkptPrune(ctx context.Context, e *env, folder inspect.Folder, policy che
 			_, err = fmt.Fprintln(e.Err, sum)
 		}
 	}
-	if failed != nil {
-		return &exit.Error{Code: pruneCode(failed), Err: failed}
+	if failed == nil {
+		return err
 	}
-	return err
-}
-
-// pruneCode is that of a removal that stopped half way, unless its error has one of its own.
-func pruneCode(err error) int {
-	if code := exitCode(err); code != exit.Failed {
-		return code
+	code := exitCode(failed)
+	if code == exit.Failed { // it has none of its own: the removal stopped half way
+		code = exitPartly
 	}
-	return exitPartly
+	return &exit.Error{Code: code, Err: failed}
 }
 
 // policyOf is what the flags say, or the run's job where there are none.

@@ -60,7 +60,9 @@ func (c *checker) table(n *node, key toml.Key, values map[string]any, at *positi
 	if !ok {
 		return // which keys it has depends on its kind
 	}
-	for _, name := range inOrder(values, at) {
+	names := slices.Sorted(maps.Keys(values)) // and then in the order of the file, those of overrides last
+	slices.SortStableFunc(names, func(a, b string) int { return comparePositions(at.below(a), at.below(b)) })
+	for _, name := range names {
 		if c.isFull() {
 			return
 		}
@@ -138,13 +140,6 @@ func (c *checker) ordered(found []finding) []Fault {
 		}
 	}
 	return faults
-}
-
-// inOrder lists the keys of a table in the order of the file, those of overrides last.
-func inOrder(values map[string]any, at *position) []string {
-	names := slices.Sorted(maps.Keys(values))
-	slices.SortStableFunc(names, func(a, b string) int { return comparePositions(at.below(a), at.below(b)) })
-	return names
 }
 
 func comparePositions(a, b *position) int {

@@ -58,7 +58,8 @@ func StartGuard(log *slog.Logger) (*Guard, error) {
 	go func() {
 		defer close(g.done)
 		for n := 1; w != nil; n++ {
-			w.await()
+			_, _ = io.Copy(io.Discard, w.life) // its files are closed a moment before the process has ended
+			awaitGone(context.Background(), endPatience, []*handle{w.process})
 			w = g.replace(w, n < maxGuards)
 		}
 	}()
@@ -289,12 +290,6 @@ func (w *guardProcess) write(order byte, what string) error {
 	}
 	_, err := fmt.Fprintf(w.orders, "%c%s\n", order, what)
 	return err
-}
-
-// await returns when the process has ended. Its files are closed a moment before.
-func (w *guardProcess) await() {
-	_, _ = io.Copy(io.Discard, w.life)
-	awaitGone(context.Background(), endPatience, []*handle{w.process})
 }
 
 // close is for a process that has ended.

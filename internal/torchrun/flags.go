@@ -167,20 +167,15 @@ func flagsFrom(beginning string) (list []*Flag) {
 // "": none is near.
 func nearFlag(name string) string {
 	name = strings.ReplaceAll(name, "_", "-")
-	if near := words.Nearest(name, flagNames()); near != "" {
+	names := make([]string, len(Flags))
+	for i, f := range Flags {
+		names[i] = f.Name
+	}
+	if near := words.Nearest(name, names); near != "" {
 		return near
 	}
 	if cut := flagsFrom(strings.TrimSuffix(name, "s")); len(cut) == 1 {
 		return cut[0].Name
 	}
 	return ""
-}
-
-// flagNames lists all names.
-func flagNames() []string {
-	names := make([]string, len(Flags))
-	for i, f := range Flags {
-		names[i] = f.Name
-	}
-	return names
 }

@@ -55,11 +55,6 @@ func (a Allocation) spans() [][2]int {
 	return spans
 }
 
-// component is the index of the component that has a node of the step.
-func (a Allocation) component(node int) int {
-	return slices.IndexFunc(a.spans(), func(span [2]int) bool { return node < span[1] })
-}
-
 // listOrder are the indices of nodes in the order of Slurm's lists: that of SLURM_NODEID, but in a heterogeneous job, where it is that of
 // the names (seen in Slurm 22.05).
 func (a Allocation) listOrder(nodes []Node) []int {

@@ -118,9 +118,10 @@ func (a Allocation) taskEnviron(t Task) []string {
 	for i, proc := range t.Procs {
 		procs[i] = strconv.Itoa(proc)
 	}
-	component := a.component(t.Node)
+	spans := a.spans()
+	component := slices.IndexFunc(spans, func(span [2]int) bool { return t.Node < span[1] })
 	env := []string{
-		"SLURM_DISTRIBUTION=" + string(a.layout(a.spans()[component])),
+		"SLURM_DISTRIBUTION=" + string(a.layout(spans[component])),
 		"SLURM_NODEID=" + strconv.Itoa(t.Node),
 		"SLURM_PROCID=" + strconv.Itoa(t.Proc),
 		"SLURM_GTIDS=" + strings.Join(procs, ","),
