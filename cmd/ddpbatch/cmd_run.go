@@ -5,14 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"os"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
@@ -87,9 +85,9 @@ func runRun(ctx context.Context, e *env, o *torchrun.Options) error {
 	if err != nil {
 		return err
 	}
-	warn, err := w.warnSignal()
-	if err != nil {
-		return err
+	warn := unix.SignalNum("SIG" + w.launch.WarnSignal) // by which the batch script warns agents, and agents their workers
+	if warn == 0 {
+		return usage.Errorf("launch.warn_signal is %q, which is no signal here", w.launch.WarnSignal)
 	}
 	cfg := w.config(e)
 	cfg.WarnSignal = warn
@@ -131,9 +129,10 @@ func runRun(ctx context.Context, e *env, o *torchrun.Options) error {
 	}
 	limitGarbage(e)
 	raiseLimits(e)
-	log, endLog := queuedLog(e)
-	defer endLog()
-	cfg.Log = log
+	queue, queued := lines.NewQueue(e.Err), *e
+	defer queue.End()
+	queued.Err = queue
+	cfg.Log = queued.log()
 	defer tolerateClosedPipes()()
 	verdict, err := launch.Run(ctx, cfg)
 	switch {
@@ -264,14 +263,6 @@ func note(e *env, format string, args ...any) {
 	fmt.Fprintf(e.Err, "ddpbatch: "+format+"\n", args...)
 }
 
-// queuedLog is e.log for an agent; the returned function ends it.
-func queuedLog(e *env) (*slog.Logger, func()) {
-	q := lines.NewQueue(e.Err)
-	queued := *e
-	queued.Err = q
-	return queued.log(), q.End
-}
-
 // workers is what an agent starts, from the command line or from the run directory that the batch
 // script names.
 type workers struct {
@@ -346,15 +337,6 @@ func (w *workers) config(e *env) launch.AgentConfig {
 		cfg.Env = append(cfg.Env[:len(cfg.Env):len(cfg.Env)], name+"="+w.env[name])
 	}
 	return cfg
-}
-
-// warnSignal is the signal that the batch script warns agents by, and agents their workers.
-func (w *workers) warnSignal() (syscall.Signal, error) {
-	sig := unix.SignalNum("SIG" + w.launch.WarnSignal)
-	if sig == 0 {
-		return 0, usage.Errorf("launch.warn_signal is %q, which is no signal here", w.launch.WarnSignal)
-	}
-	return sig, nil
 }
 
 // withoutPMI is an environment without what Slurm says of a connection that only the agent has.

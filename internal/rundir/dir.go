@@ -240,23 +240,19 @@ func (d *Dir) Elements() ([]*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look for the array's elements: %w", err)
 	}
-	var all []*Dir
+	var indices []int
 	for _, entry := range entries {
-		index, err := strconv.Atoi(entry.Name())
-		if err != nil || index < 0 || strconv.Itoa(index) != entry.Name() || !entry.IsDir() {
-			continue
+		if index, err := strconv.Atoi(entry.Name()); err == nil && index >= 0 && strconv.Itoa(index) == entry.Name() && entry.IsDir() {
+			indices = append(indices, index)
 		}
-		element, err := d.task(index)
-		if err != nil {
+	}
+	slices.Sort(indices)
+	all := make([]*Dir, len(indices))
+	for i, index := range indices {
+		if all[i], err = d.task(index); err != nil {
 			return nil, err
 		}
-		all = append(all, element)
 	}
-	slices.SortFunc(all, func(a, b *Dir) int {
-		i, _ := a.Index()
-		j, _ := b.Index()
-		return i - j
-	})
 	return all, nil
 }
 
