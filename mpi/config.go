@@ -114,7 +114,7 @@ func (cfg InitConfig) prefix() string {
 type Secret = auth.Secret
 
 // NewSecret makes a Secret at random, once for all ranks. The others get its Hex, and read it with ParseSecret.
-func NewSecret() (Secret, error) { return auth.NewSecret() }
+func NewSecret() (Secret, error) { return auth.NewSecret(), nil }
 
 // ParseSecret reads 64 hexadecimal digits. Its errors do not show the text.
 func ParseSecret(text string) (Secret, error) { return auth.ParseSecret(text) }

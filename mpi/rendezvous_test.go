@@ -19,10 +19,7 @@ import (
 func TestInitMethod(t *testing.T) {
 	const size = 3
 	free := net.JoinHostPort("127.0.0.1", testkit.FreePort(t, "127.0.0.1"))
-	secret, err := auth.NewSecret()
-	if err != nil {
-		t.Fatal(err)
-	}
+	secret := auth.NewSecret()
 	for name, test := range map[string]struct {
 		method, listen string
 		named          bool
@@ -62,10 +59,7 @@ func TestInitMethod(t *testing.T) {
 
 // TestInitMethodFails says by which word, and why.
 func TestInitMethodFails(t *testing.T) {
-	secret, err := auth.NewSecret()
-	if err != nil {
-		t.Fatal(err)
-	}
+	secret := auth.NewSecret()
 	for method, want := range map[string]string{
 		"/scratch/store": "is no init method",
 		"file://" + filepath.Join(t.TempDir(), "store"): "Listen is not set", // a file does not tell by which address ranks reach each other

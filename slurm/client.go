@@ -63,6 +63,15 @@ func (c *Client) run(ctx context.Context, name string, args ...string) (Output, 
 	return out, nil
 }
 
+// ask is run for a command that is to exit with 0, and returns what it printed; if it does not, the error is what its words mean.
+func (c *Client) ask(ctx context.Context, name string, args ...string) ([]byte, error) {
+	out, err := c.run(ctx, name, args...)
+	if err == nil {
+		err = failure(name, out)
+	}
+	return out.Stdout, err
+}
+
 // environ is Environ less what would change the answers. sbatch has no such variables but
 // SBATCH_*, which are the caller's to keep or to scrub.
 func (c *Client) environ(name string) []string {

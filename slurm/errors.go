@@ -91,12 +91,7 @@ var absentElement = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCom
 func absent(err error) bool { return errors.Is(err, ErrNoSlurm) }
 
 func saysUnreachable(words string) bool {
-	for _, w := range unreachableWords {
-		if strings.Contains(words, w) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(unreachableWords, func(w string) bool { return strings.Contains(words, w) })
 }
 
 // unreachableWords are what Slurm's clients print when they could not ask, or do not know whether they were heard: the controller does not

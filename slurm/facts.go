@@ -28,14 +28,11 @@ func (c *Client) Facts(ctx context.Context, id string) (JobFacts, error) {
 	if err != nil {
 		return JobFacts{}, err
 	}
-	out, err := c.run(ctx, "scontrol", onCluster(job.Cluster, []string{"show", "job", "-o", job.ID})...)
-	if err == nil {
-		err = failure("scontrol", out)
-	}
+	out, err := c.ask(ctx, "scontrol", onCluster(job.Cluster, "show", "job", "-o", job.ID)...)
 	if err != nil {
 		return JobFacts{}, fmt.Errorf("ask for job %s: %w", job.ID, err)
 	}
-	for _, facts := range parseFacts(out.Stdout) {
+	for _, facts := range parseFacts(out) {
 		if facts.ID == job.ID || facts.RawID == job.ID {
 			return facts, nil
 		}
@@ -81,15 +78,12 @@ func (c *Client) DownNodes(ctx context.Context, hostlist string) ([]string, erro
 	if err := checkWord(hostlist); err != nil || hostlist == "" || strings.HasPrefix(hostlist, "-") {
 		return nil, fmt.Errorf("ask for nodes: %s is no list of nodes", clip(hostlist))
 	}
-	out, err := c.run(ctx, "sinfo", "-h", "-N", "-n", hostlist, "-o", "%N"+separator+"%T")
-	if err == nil {
-		err = failure("sinfo", out)
-	}
+	out, err := c.ask(ctx, "sinfo", "-h", "-N", "-n", hostlist, "-o", "%N"+separator+"%T")
 	if err != nil {
 		return nil, fmt.Errorf("ask for the nodes %s: %w", hostlist, err)
 	}
 	var down []string
-	for line := range strings.Lines(string(out.Stdout)) {
+	for line := range strings.Lines(string(out)) {
 		name, state, found := strings.Cut(strings.TrimSpace(line), separator)
 		if found && lostState(state) && !slices.Contains(down, name) { // a node has a line for each of its partitions
 			down = append(down, name)
@@ -111,14 +105,11 @@ func (c *Client) TimeLeft(ctx context.Context, id string) (time.Duration, error)
 	if err != nil {
 		return 0, err
 	}
-	out, err := c.run(ctx, "squeue", onCluster(job.Cluster, []string{"-h", "-t", "all", "-j", job.ID, "-o", "%i" + separator + "%L"})...)
-	if err == nil {
-		err = failure("squeue", out)
-	}
+	out, err := c.ask(ctx, "squeue", onCluster(job.Cluster, "-h", "-t", "all", "-j", job.ID, "-o", "%i"+separator+"%L")...)
 	if err != nil {
 		return 0, fmt.Errorf("ask when job %s ends: %w", job.ID, err)
 	}
-	for line := range strings.Lines(string(out.Stdout)) {
+	for line := range strings.Lines(string(out)) {
 		shown, left, found := strings.Cut(strings.TrimSpace(line), separator)
 		if found && (JobStatus{ID: shown}).Of(job.ID) {
 			return parseTimeLeft(left)
@@ -141,14 +132,11 @@ func parseTimeLeft(s string) (time.Duration, error) {
 
 // KillWait is how long the cluster waits between the SIGTERM and the SIGKILL by which it ends a job (slurm.conf, KillWait).
 func (c *Client) KillWait(ctx context.Context) (time.Duration, error) {
-	out, err := c.run(ctx, "scontrol", "show", "config")
-	if err == nil {
-		err = failure("scontrol", out)
-	}
+	out, err := c.ask(ctx, "scontrol", "show", "config")
 	if err != nil {
 		return 0, fmt.Errorf("ask for KillWait: %w", err)
 	}
-	for line := range strings.Lines(string(out.Stdout)) {
+	for line := range strings.Lines(string(out)) {
 		name, value, _ := strings.Cut(line, "=")
 		if strings.TrimSpace(name) != "KillWait" {
 			continue

@@ -147,15 +147,11 @@ var squeueFormat = strings.Join([]string{"%i", "%A", "%T", "%r", "%D", "%N", "%S
 // squeue asks the controller, which knows jobs until some minutes (MinJobAge) after their
 // end. That it knows none of ids is no error.
 func (c *Client) squeue(ctx context.Context, cluster string, ids []string) ([]JobStatus, error) {
-	args := []string{"-h", "-t", "all", "-j", strings.Join(ids, ","), "-o", squeueFormat}
-	out, err := c.run(ctx, "squeue", onCluster(cluster, args)...)
-	if err != nil {
+	out, err := c.ask(ctx, "squeue", onCluster(cluster, "-h", "-t", "all", "-j", strings.Join(ids, ","), "-o", squeueFormat)...)
+	if err != nil && !errors.Is(err, ErrUnknownJob) {
 		return nil, err
 	}
-	if err := failure("squeue", out); err != nil && !errors.Is(err, ErrUnknownJob) {
-		return nil, err
-	}
-	return parseSqueue(out.Stdout), nil
+	return parseSqueue(out), nil
 }
 
 // parseSqueue reads the lines that have all fields of squeueFormat; others are a site's
@@ -176,7 +172,7 @@ func parseSqueue(stdout []byte) []JobStatus {
 }
 
 // onCluster puts the option that names a cluster before args.
-func onCluster(cluster string, args []string) []string {
+func onCluster(cluster string, args ...string) []string {
 	if cluster == "" {
 		return args
 	}
@@ -193,14 +189,11 @@ const sacctFormat = "JobID,JobIDRaw,State,ExitCode,Reason,NNodes,NodeList,Start,
 // That it knows none of ids is no error (sacct then prints nothing and exits with 0).
 func (c *Client) sacct(ctx context.Context, cluster string, ids []string) ([]JobStatus, error) {
 	args := []string{"-n", "-P", "-X", "--delimiter=" + separator, "-j", strings.Join(ids, ","), "-o", sacctFormat}
-	out, err := c.run(ctx, "sacct", onCluster(cluster, args)...)
+	out, err := c.ask(ctx, "sacct", onCluster(cluster, args...)...)
 	if err != nil {
 		return nil, err
 	}
-	if err := failure("sacct", out); err != nil {
-		return nil, err
-	}
-	return parseSacct(out.Stdout), nil
+	return parseSacct(out), nil
 }
 
 // parseSacct reads the lines that have all fields of sacctFormat.
@@ -231,14 +224,11 @@ func parseSacct(stdout []byte) []JobStatus {
 // scontrol asks the controller for all it keeps of one job. That it does not know it is
 // [ErrUnknownJob].
 func (c *Client) scontrol(ctx context.Context, cluster, id string) ([]JobStatus, error) {
-	out, err := c.run(ctx, "scontrol", onCluster(cluster, []string{"show", "job", "-o", id})...)
+	out, err := c.ask(ctx, "scontrol", onCluster(cluster, "show", "job", "-o", id)...)
 	if err != nil {
 		return nil, err
 	}
-	if err := failure("scontrol", out); err != nil {
-		return nil, err
-	}
-	return parseScontrol(out.Stdout), nil
+	return parseScontrol(out), nil
 }
 
 // parseScontrol reads the output of "scontrol show job -o": a line per job of Key=Value, parted by
@@ -259,12 +249,14 @@ func parseScontrol(stdout []byte) []JobStatus {
 }
 
 func scontrolJob(head, name, tail string) JobStatus {
+	// The reason may hold blanks. A node that failed, if any, is told between it and the dependency.
+	reason, _, _ := strings.Cut(scontrolField(tail, "Reason", " Dependency="), " FailedNode=")
 	job := JobStatus{
 		ID:        scontrolID(" " + head),
 		RawID:     scontrolField(" "+head, "JobId", " "),
 		Name:      name,
 		State:     scontrolField(tail, "JobState", " "),
-		Reason:    scontrolReason(tail),
+		Reason:    reason,
 		ExitCode:  scontrolField(tail, "ExitCode", " "),
 		Nodes:     scontrolField(tail, "NumNodes", " "),
 		NodeList:  scontrolField(tail, "NodeList", " "),
@@ -280,12 +272,6 @@ func scontrolJob(head, name, tail string) JobStatus {
 		job.NodeList = ""
 	}
 	return job
-}
-
-// scontrolReason reads the reason, which may hold blanks. A node that failed, if any, is told between it and the dependency.
-func scontrolReason(tail string) string {
-	reason, _, _ := strings.Cut(scontrolField(tail, "Reason", " Dependency="), " FailedNode=")
-	return reason
 }
 
 // scontrolID puts an id together as squeue shows it.

@@ -50,12 +50,7 @@ func (o Options) Get(name string) (value string, ok bool) {
 
 // skips tells whether the option called name is to be left out.
 func (o Options) skips(name string) bool {
-	for _, skip := range o.Skip {
-		if optionName(skip) == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.Skip, func(skip string) bool { return optionName(skip) == name })
 }
 
 // optionName brings "--mem", "mem=32G", "gpus_per_node" and the like to the name that sbatch
@@ -256,12 +251,7 @@ func abbreviated(name string) string {
 	if _, known := optionTable[name]; known || name == "extra" {
 		return ""
 	}
-	for _, whole := range slices.Sorted(maps.Keys(reservedOptions)) {
-		if strings.HasPrefix(whole, name) {
-			return whole
-		}
-	}
-	for _, whole := range slices.Sorted(maps.Keys(keyOptions)) {
+	for _, whole := range slices.Concat(slices.Sorted(maps.Keys(reservedOptions)), slices.Sorted(maps.Keys(keyOptions))) {
 		if strings.HasPrefix(whole, name) {
 			return whole
 		}

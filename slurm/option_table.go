@@ -1,7 +1,6 @@
 package slurm
 
 import (
-	"maps"
 	"slices"
 	"strings"
 )
@@ -127,7 +126,7 @@ var optionTable = map[string]optionKind{
 // OptionKeys lists all keys that ParseOption takes, in job.toml's spelling, sorted.
 func OptionKeys() []string {
 	keys := make([]string, 0, len(optionTable))
-	for name := range maps.Keys(optionTable) {
+	for name := range optionTable {
 		keys = append(keys, optionKey(name))
 	}
 	slices.Sort(keys)

@@ -175,14 +175,22 @@ func (s Script) fields() (scriptFields, error) {
 	if err != nil {
 		return scriptFields{}, err
 	}
+	var modules []string
+	for _, module := range s.Setup.Modules {
+		modules = append(modules, ShellQuote(module))
+	}
+	conda := ""
+	if s.Setup.Conda != "" {
+		conda = ShellQuote(s.Setup.Conda)
+	}
 	return scriptFields{
 		Directives: append(words, extra...),
 		Name:       ShellQuote(s.Name),
 		RunDir:     ShellQuote(s.RunDir),
 		Program:    ShellQuote(filepath.Join(s.RunDir, "bin", "ddpbatch")),
-		Modules:    s.Setup.moduleWords(),
+		Modules:    modules,
 		Venv:       s.Setup.venvWord(),
-		Conda:      s.Setup.condaWord(),
+		Conda:      conda,
 		Lines:      s.Setup.Script,
 		Srun:       strings.Join(s.srunOptions(), " "),
 		Elastic:    s.MinNodes > 0,
@@ -232,23 +240,6 @@ func checkSetup(key, text string, isName bool) error {
 		return fmt.Errorf("%s: %s: it must be a name, not empty and not beginning with a dash", key, clip(text))
 	}
 	return nil
-}
-
-// moduleWords are the modules as shell words.
-func (s Setup) moduleWords() []string {
-	var words []string
-	for _, module := range s.Modules {
-		words = append(words, ShellQuote(module))
-	}
-	return words
-}
-
-// condaWord is the conda environment as a shell word; "" where there is none.
-func (s Setup) condaWord() string {
-	if s.Conda == "" {
-		return ""
-	}
-	return ShellQuote(s.Conda)
 }
 
 // venvWord is the activation script of the venv as a shell word; "" where there is none. A leading ~

@@ -47,7 +47,7 @@ func (s Script) shape() []Option {
 // directory is doubled to stand for itself.
 func (s Script) outputPattern() string {
 	file := "slurm-%j.log"
-	if _, array := s.Options.Get("array"); array && !s.Options.skips("array") {
+	if s.given("array") && !s.Options.skips("array") {
 		file = "slurm-%A_%a.log"
 	}
 	return strings.ReplaceAll(s.RunDir, "%", "%%") + "/" + file
@@ -57,23 +57,25 @@ func (s Script) outputPattern() string {
 // its script before the end ("B:": the shell alone, and not whatever runs in the step), and keeps it when
 // it can do with fewer nodes.
 func (s Script) lastingOptions() []Option {
-	given := func(names ...string) bool {
-		return slices.ContainsFunc(names, func(name string) bool {
-			_, given := s.Options.Get(name)
-			return given
-		})
-	}
 	var options []Option
-	if s.Requeue && !given("requeue", "no-requeue") {
+	if s.Requeue && !s.given("requeue", "no-requeue") {
 		options = append(options, Option{Name: "requeue", Flag: true})
 	}
-	if w, asked := s.Warning(); asked && !given("signal") {
+	if w, asked := s.Warning(); asked && !s.given("signal") {
 		options = append(options, Option{Name: "signal", Value: w.String()})
 	}
-	if s.MinNodes > 0 && !given("no-kill") {
+	if s.MinNodes > 0 && !s.given("no-kill") {
 		options = append(options, Option{Name: "no-kill", Flag: true})
 	}
 	return options
+}
+
+// given tells whether the job file has one of some options.
+func (s Script) given(names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		_, given := s.Options.Get(name)
+		return given
+	})
 }
 
 // Warning is the signal that sbatch is asked for: the user's own, or ddpbatch's, which its script hands on. It is false where none is.
@@ -103,17 +105,13 @@ const maxLead = 65535 * time.Second
 // rank, or the site's number for each GPU.
 func (s Script) leastCPUs() Option {
 	own := []string{"mincpus", "overcommit", "cpus-per-gpu"}
-	given := slices.ContainsFunc(own, func(name string) bool {
-		_, given := s.Options.Get(name)
-		return given
-	})
 	counts := slices.ContainsFunc(slices.Concat(s.Options.Extra, s.Words), func(word string) bool {
 		name := extraName(word)
 		return slices.Contains(own, name) || name == "O" || name == "tres-per-task" && strings.Contains(word, "cpu")
 	})
 	// mincpus is what job files that leave the number out have named until now
 	switch {
-	case s.Mode != "agent" || s.CPUsPerRank > 0 || s.Nproc < 2 || given || counts || s.Options.skips("mincpus"):
+	case s.Mode != "agent" || s.CPUsPerRank > 0 || s.Nproc < 2 || s.given(own...) || counts || s.Options.skips("mincpus"):
 		return Option{}
 	case s.gpusPerNode():
 		return Option{Name: "ntasks-per-node", Value: strconv.Itoa(s.Nproc)}
@@ -141,13 +139,7 @@ func (s Script) gpusPerNode() bool {
 
 // userOptions are the options of the job file.
 func (s Script) userOptions() []string {
-	var options []Option
-	for _, o := range s.Options.List {
-		if o.Name != "nodes" && o.Name != "cpus-per-task" {
-			options = append(options, o)
-		}
-	}
-	return s.words(options)
+	return s.words(slices.DeleteFunc(slices.Clone(s.Options.List), func(o Option) bool { return o.Name == "nodes" || o.Name == "cpus-per-task" }))
 }
 
 func (s Script) extraWords() ([]string, error) {

@@ -88,15 +88,12 @@ func (c *Client) UserJobs(ctx context.Context, user string) (UserJobs, error) {
 	if user != "" {
 		whose = "--users=" + user
 	}
-	out, err := c.run(ctx, "squeue", "-h", "-t", "all", whose, "-o", "%o"+separator+squeueFormat)
-	if err == nil {
-		err = failure("squeue", out)
-	}
+	out, err := c.ask(ctx, "squeue", "-h", "-t", "all", whose, "-o", "%o"+separator+squeueFormat)
 	if err != nil && !errors.Is(err, ErrUnknownJob) {
 		return nil, err
 	}
 	var all UserJobs
-	for line := range strings.Lines(string(out.Stdout)) {
+	for line := range strings.Lines(string(out)) {
 		script, rest, _ := strings.Cut(line, separator)
 		for _, job := range parseSqueue([]byte(rest)) {
 			all = append(all, userJob{job, strings.TrimSpace(script)})
@@ -133,14 +130,10 @@ func sameFile(one, other string) bool {
 // it does not know the job, or that has ended already: ask [Client.Jobs] first.
 func (c *Client) CancelNow(ctx context.Context, id string) error {
 	job, err := ParseJobID(id)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = c.ask(ctx, "scancel", onCluster(job.Cluster, job.ID)...)
 	}
-	out, err := c.run(ctx, "scancel", onCluster(job.Cluster, []string{job.ID})...)
-	if err != nil {
-		return err
-	}
-	return failure("scancel", out)
+	return err
 }
 
 // Requeue puts a job, or one element of an array ("12_3"), back into the queue: it starts again under the same id, and with
@@ -168,11 +161,7 @@ func (c *Client) control(ctx context.Context, id, what string, args func(id stri
 	if err != nil {
 		return err
 	}
-	out, err := c.run(ctx, "scontrol", onCluster(job.Cluster, args(job.ID))...)
-	if err == nil {
-		err = failure("scontrol", out)
-	}
-	if err != nil {
+	if _, err := c.ask(ctx, "scontrol", onCluster(job.Cluster, args(job.ID)...)...); err != nil {
 		return fmt.Errorf("%s job %s: %w", what, job.ID, err)
 	}
 	return nil

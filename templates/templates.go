@@ -16,9 +16,9 @@ var jobs embed.FS
 
 // Starter is a job file to start from.
 type Starter struct {
-	Name    string // as `ddpbatch init --template` takes it
-	Summary string // one line, without a full stop
-	Text    string // a whole job.toml
+	Name    string `json:"name"`    // as `ddpbatch init --template` takes it
+	Summary string `json:"summary"` // one line, without a full stop
+	Text    string `json:"-"`       // a whole job.toml
 }
 
 // Starters lists all starters, the one to try first first. The caller owns the slice.

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 
 	"ddpbatch/checkpoint"
 )
@@ -65,20 +64,11 @@ func Compare(ctx context.Context, a, b *Contents, t Tolerance) (*Difference, err
 	buffers := [2][]byte{make([]byte, comparePiece), make([]byte, comparePiece)}
 	i, j := 0, 0
 	for i < len(a.tensors) || j < len(b.tensors) {
-		order := 0
 		switch {
-		case i == len(a.tensors):
-			order = 1
-		case j == len(b.tensors):
-			order = -1
-		default:
-			order = strings.Compare(a.tensors[i].name, b.tensors[j].name)
-		}
-		switch {
-		case order < 0:
+		case j == len(b.tensors) || i < len(a.tensors) && a.tensors[i].name < b.tensors[j].name:
 			d.OnlyA = append(d.OnlyA, a.tensors[i].name)
 			i++
-		case order > 0:
+		case i == len(a.tensors) || a.tensors[i].name > b.tensors[j].name:
 			d.OnlyB = append(d.OnlyB, b.tensors[j].name)
 			j++
 		default:

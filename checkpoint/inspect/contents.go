@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -83,11 +84,7 @@ func openFile(path string) (*Contents, error) {
 	}
 	s := &Contents{check: f.Unchanged, close: f.Close}
 	for _, t := range f.Tensors() {
-		dtype := t.DType
-		if dtype == "" {
-			dtype = t.Type
-		}
-		s.tensors = append(s.tensors, tensor{t.Name, dtype, t.Shape, t.Bytes, func(ctx context.Context, start int64, dst []byte) error {
+		s.tensors = append(s.tensors, tensor{t.Name, cmp.Or(t.DType, t.Type), t.Shape, t.Bytes, func(ctx context.Context, start int64, dst []byte) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}

@@ -51,14 +51,20 @@ type DescribedShard struct {
 
 // Describe gathers what is known of a checkpoint of dir without reading its data.
 func Describe(ctx context.Context, dir *checkpoint.Dir, c *checkpoint.Checkpoint) (*Description, error) {
-	pins, err := pinsOf(ctx, dir, c)
+	infos, err := dir.List(ctx)
 	if err != nil {
 		return nil, err
+	}
+	pins := []string{} // which are no part of the checkpoint
+	for _, info := range infos {
+		if filepath.Base(info.Path) == c.Folder() {
+			pins = append(pins, info.Pinned...)
+		}
 	}
 	info := c.Info()
 	s := &Description{
 		Step: c.Step(), World: c.World(), Path: info.Path, Run: info.Run, Attempt: info.Attempt, Created: info.Created, BaseStep: info.BaseStep,
-		Bytes: info.Bytes, RawBytes: info.RawBytes, Pinned: append([]string{}, pins...), Values: c.Values(), Metrics: c.Metrics(),
+		Bytes: info.Bytes, RawBytes: info.RawBytes, Pinned: pins, Values: c.Values(), Metrics: c.Metrics(),
 	}
 	// What nobody but a reader of manifests wants to know comes from the manifest itself (docs/format.md).
 	if err := json.Unmarshal(c.Manifest(), &struct {
@@ -84,15 +90,4 @@ func Describe(ctx context.Context, dir *checkpoint.Dir, c *checkpoint.Checkpoint
 		s.Metrics = map[string]float64{}
 	}
 	return s, nil
-}
-
-// pinsOf are the labels by which a checkpoint is pinned, which are no part of it.
-func pinsOf(ctx context.Context, dir *checkpoint.Dir, c *checkpoint.Checkpoint) ([]string, error) {
-	infos, err := dir.List(ctx)
-	for _, info := range infos {
-		if filepath.Base(info.Path) == c.Folder() {
-			return info.Pinned, err
-		}
-	}
-	return nil, err
 }

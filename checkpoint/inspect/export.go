@@ -17,6 +17,7 @@ import (
 	"ddpbatch/checkpoint/safetensors"
 	"ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
+	"ddpbatch/internal/vfs"
 )
 
 // Kind is what an export writes.
@@ -40,7 +41,11 @@ func ExportKind(from text.Dir, file, format, tensor string) (Kind, error) {
 	case format != "" && format != "safetensors" && format != "npy":
 		return 0, usage.Errorf("there is no format %q; it is safetensors or npy", format)
 	case format == "npy" && tensor == "":
-		return ArrayFolder, checkFolderTarget(from, from.Abs(file))
+		path := from.Abs(file)
+		if info, err := os.Stat(path); err == nil && !info.IsDir() {
+			return 0, usage.Errorf("export: %s is no folder, and --format npy without --tensor writes one", from.Named(path))
+		}
+		return ArrayFolder, checkParent(from, "export", path)
 	case format == "npy", format == "" && ending == ".npy":
 		kind = ArrayFile
 	case format == "" && slices.Contains(otherEndings, ending):
@@ -63,16 +68,9 @@ func checkFileTarget(from text.Dir, file string) error {
 	return checkParent(from, "export", path)
 }
 
-func checkFolderTarget(from text.Dir, path string) error {
-	if info, err := os.Stat(path); err == nil && !info.IsDir() {
-		return usage.Errorf("export: %s is no folder, and --format npy without --tensor writes one", from.Named(path))
-	}
-	return checkParent(from, "export", path)
-}
-
 // checkParent refuses a path whose folder is not there: it may be mistyped.
 func checkParent(from text.Dir, doing, path string) error {
-	if isDir(filepath.Dir(path)) {
+	if vfs.IsDir(filepath.Dir(path)) {
 		return nil
 	}
 	return &usage.Error{Message: fmt.Sprintf("%s: the folder of %s is not there", doing, from.Named(path)), Hint: "make it first, or name another"}
@@ -94,30 +92,12 @@ type exportTensor struct {
 	as string
 }
 
-// NewExport prepares the export of the model, or of all; of that, of the tensor named, where one is.
+// NewExport prepares the export of the model, by the names that PyTorch has for its parts, or of all; of that, of the tensor named, where
+// one is.
 func NewExport(c *checkpoint.Checkpoint, tensor string, all bool) (*Export, error) {
 	x := &Export{checkpoint: c, buf: make([]byte, exportPiece)}
-	return x, x.choose(tensor, all)
-}
-
-// Tensors is how many are exported.
-func (x *Export) Tensors() int { return len(x.tensors) }
-
-// Write writes what was chosen to path, as that kind.
-func (x *Export) Write(ctx context.Context, kind Kind, path string) error {
-	switch kind {
-	case ArrayFile:
-		return x.npy(ctx, path)
-	case ArrayFolder:
-		return x.folder(ctx, path)
-	}
-	return x.safetensors(ctx, path)
-}
-
-// choose picks what to export: the model, by the names that PyTorch has for its parts, or all; of that, the one named.
-func (x *Export) choose(tensor string, all bool) error {
 	names := map[string]bool{}
-	for _, t := range x.checkpoint.Tensors() {
+	for _, t := range c.Tensors() {
 		name, model := strings.CutPrefix(t.Name, ModelPrefix)
 		switch {
 		case all:
@@ -132,13 +112,27 @@ func (x *Export) choose(tensor string, all bool) error {
 	}
 	switch {
 	case tensor != "" && len(x.tensors) == 0:
-		return usage.Errorf("the checkpoint of step %d has no tensor %q; its names: ddpbatch ckpt show", x.checkpoint.Step(), tensor)
+		return nil, usage.Errorf("the checkpoint of step %d has no tensor %q; its names: ddpbatch ckpt show", c.Step(), tensor)
 	case len(x.tensors) == 0:
-		return fmt.Errorf("export: the checkpoint of step %d holds no model: its tensors are not named %q; export them with --all", x.checkpoint.Step(), ModelPrefix+"*")
+		return nil, fmt.Errorf("export: the checkpoint of step %d holds no model: its tensors are not named %q; export them with --all", c.Step(), ModelPrefix+"*")
 	case len(names) < len(x.tensors):
-		return fmt.Errorf("export: several tensors are named %q, with and without %q", tensor, ModelPrefix)
+		return nil, fmt.Errorf("export: several tensors are named %q, with and without %q", tensor, ModelPrefix)
 	}
-	return nil
+	return x, nil
+}
+
+// Tensors is how many are exported.
+func (x *Export) Tensors() int { return len(x.tensors) }
+
+// Write writes what was chosen to path, as that kind.
+func (x *Export) Write(ctx context.Context, kind Kind, path string) error {
+	switch kind {
+	case ArrayFile:
+		return x.npy(ctx, path)
+	case ArrayFolder:
+		return x.folder(ctx, path)
+	}
+	return x.safetensors(ctx, path)
 }
 
 // safetensors writes a file with all that was chosen.
@@ -272,7 +266,7 @@ func (x *Export) copy(ctx context.Context, t exportTensor, w io.Writer) error {
 // makeFolder makes a folder whose parent is there, unless it is there itself.
 func makeFolder(path string) (made bool, err error) {
 	err = os.Mkdir(path, 0o755)
-	if errors.Is(err, fs.ErrExist) && isDir(path) {
+	if errors.Is(err, fs.ErrExist) && vfs.IsDir(path) {
 		return false, nil
 	}
 	return err == nil, err

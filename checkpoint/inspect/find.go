@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,6 +17,7 @@ import (
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
+	"ddpbatch/internal/vfs"
 )
 
 // Finder finds checkpoints by what a person calls them.
@@ -50,7 +53,7 @@ func (f Finder) Find(ctx context.Context, name string) (Folder, error) {
 	if err != nil {
 		real = path
 	}
-	if base := filepath.Base(real); isStepFolder(base) && isDir(real) {
+	if base := filepath.Base(real); isStepFolder(base) && vfs.IsDir(real) {
 		if filepath.Base(path) != base {
 			path = real
 		}
@@ -117,16 +120,11 @@ func isStepFolder(name string) bool { return strings.HasPrefix(name, "step-") }
 
 // holdsCheckpoints says whether path is a folder of checkpoints, by its name or by what is in it.
 func holdsCheckpoints(path string) bool {
-	if filepath.Base(path) == rundir.CheckpointsName && isDir(path) {
+	if filepath.Base(path) == rundir.CheckpointsName && vfs.IsDir(path) {
 		return true
 	}
-	found, _ := filepath.Glob(filepath.Join(globQuote(path), "step-*"))
-	return len(found) > 0
-}
-
-// globQuote makes a path match only itself.
-func globQuote(path string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+	entries, _ := os.ReadDir(path)
+	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return isStepFolder(e.Name()) })
 }
 
 // runOfCheckpoints is the run whose folder of checkpoints path is.
@@ -155,13 +153,10 @@ func (d Folder) Open() (*checkpoint.Dir, error) {
 // Choose opens the checkpoint that word names: a step, or the name of a checkpoint's folder. With an empty word it opens the one whose
 // folder the user named, and otherwise the newest that counts. The caller closes it.
 func (d Folder) Choose(ctx context.Context, dir *checkpoint.Dir, word string) (*checkpoint.Checkpoint, error) {
-	if word == "" {
-		word = d.Only
-	}
-	if word == "" {
+	if word = cmp.Or(word, d.Only); word == "" {
 		return d.latest(ctx, dir)
 	}
-	if isStepFolder(word) && isDir(filepath.Join(d.Path, word)) && filepath.Base(word) == word {
+	if isStepFolder(word) && vfs.IsDir(filepath.Join(d.Path, word)) && filepath.Base(word) == word {
 		return dir.FindFolder(ctx, word)
 	}
 	step, err := ParseStep(word)
@@ -202,23 +197,15 @@ func (d Folder) latest(ctx context.Context, dir *checkpoint.Dir) (*checkpoint.Ch
 	return nil, d.onlyBroken(ctx, dir, aside)
 }
 
-// refuseUnsure refuses to write to a folder that may belong to a run, because the run's attempt may be writing to it.
-func (d Folder) refuseUnsure() error {
-	if d.unsure == nil {
-		return nil
-	}
-	return &usage.Error{
-		Message: fmt.Sprintf("it cannot be told whether %s belongs to a run that is going on: %v", d.From.Short(d.Path), d.unsure),
-		Hint:    "mend what cannot be read, or copy the checkpoints elsewhere",
-	}
-}
-
 // OpenToWrite opens the folder in the name of its run's newest attempt; a newer one that begins meanwhile stops what is being done. A folder
 // that belongs to no run directory, as one of imported or copied checkpoints, is opened in the name of the run that all in it are of.
 func (d Folder) OpenToWrite(ctx context.Context) (*checkpoint.Dir, error) {
 	options := checkpoint.Options{Log: d.Log}
-	if err := d.refuseUnsure(); err != nil {
-		return nil, err
+	if d.unsure != nil { // the attempt of a run may be writing to it
+		return nil, &usage.Error{
+			Message: fmt.Sprintf("it cannot be told whether %s belongs to a run that is going on: %v", d.From.Short(d.Path), d.unsure),
+			Hint:    "mend what cannot be read, or copy the checkpoints elsewhere",
+		}
 	}
 	if d.Run == nil {
 		var err error
@@ -257,9 +244,4 @@ func (d Folder) onlyRun(ctx context.Context) (string, error) {
 		}
 	}
 	return run, nil
-}
-
-func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
 }

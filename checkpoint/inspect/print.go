@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -24,8 +25,12 @@ type Printer struct {
 func (p Printer) List(infos []checkpoint.Info) error {
 	t := p.Table("STEP", "STATE", "SIZE", "RATIO", "WORLD", "ATTEMPT", "BASE", "METRICS", "PINNED", "CREATED", "PATH")
 	for _, i := range infos {
+		base := "-"
+		if i.BaseStep >= 0 {
+			base = strconv.FormatInt(i.BaseStep, 10)
+		}
 		t.Row(strconv.FormatInt(i.Step, 10), i.State, t.Size(i.Bytes), ratio(i.Bytes, i.RawBytes), strconv.Itoa(i.World), strconv.Itoa(i.Attempt),
-			baseText(i.BaseStep), metricsText(i.Metrics), pinnedText(i.Pinned), timeText(i.Created), p.From.Short(i.Path))
+			base, metricsText(i.Metrics), pinnedText(i.Pinned), timeText(i.Created), p.From.Short(i.Path))
 	}
 	return t.Flush()
 }
@@ -38,7 +43,7 @@ func (p Printer) Description(s *Description) error {
 	}
 	fmt.Fprintf(p.Out, "step %d, saved by %s\n", s.Step, text.Plural(s.World, "rank"))
 	fmt.Fprintf(p.Out, "path: %s\n", p.From.Short(s.Path))
-	fmt.Fprintf(p.Out, "run: %s, attempt %d, saved %s by %s\n", orDash(text.Clean(s.Run)), s.Attempt, timeText(s.Created), orDash(text.Clean(s.Program)))
+	fmt.Fprintf(p.Out, "run: %s, attempt %d, saved %s by %s\n", cmp.Or(text.Clean(s.Run), "-"), s.Attempt, timeText(s.Created), cmp.Or(text.Clean(s.Program), "-"))
 	fmt.Fprintf(p.Out, "format: version %d, %s\n", s.Version, kind)
 	fmt.Fprintf(p.Out, "bytes: %d on disk for %d of tensors (%s)\n", s.Bytes, s.RawBytes, ratio(s.Bytes, s.RawBytes))
 	fmt.Fprintf(p.Out, "metrics: %s\npinned: %s\n", metricsText(s.Metrics), text.Clean(pinnedText(s.Pinned)))
@@ -79,7 +84,7 @@ func (p Printer) Pruned(rows []Pruned, dryRun bool) (sum string, err error) {
 		default:
 			what = "FAILED"
 		}
-		t.Row(strconv.FormatInt(r.Step, 10), what, t.Size(r.Bytes), timeText(r.Created), orDash(strings.Join(r.Reasons, ", ")), p.From.Short(r.Path))
+		t.Row(strconv.FormatInt(r.Step, 10), what, t.Size(r.Bytes), timeText(r.Created), cmp.Or(strings.Join(r.Reasons, ", "), "-"), p.From.Short(r.Path))
 	}
 	if err := t.Flush(); err != nil {
 		return "", err
@@ -149,17 +154,14 @@ func codecsText(codecs map[string]int64) string {
 		total += n
 	}
 	names := slices.SortedFunc(maps.Keys(codecs), func(a, b string) int {
-		if codecs[a] != codecs[b] {
-			return int(min(1, max(-1, codecs[b]-codecs[a])))
-		}
-		return strings.Compare(a, b)
+		return cmp.Or(cmp.Compare(codecs[b], codecs[a]), strings.Compare(a, b))
 	})
 	for i, name := range names {
 		if len(names) > 1 {
 			names[i] = name + " " + strconv.FormatFloat(100*float64(codecs[name])/float64(max(total, 1)), 'f', 0, 64) + "%"
 		}
 	}
-	return orDash(strings.Join(names, ", "))
+	return cmp.Or(strings.Join(names, ", "), "-")
 }
 
 // shorten keeps a line a line.
@@ -179,19 +181,12 @@ func ratio(stored, raw int64) string {
 	return strconv.FormatFloat(float64(stored)/float64(raw), 'f', 3, 64)
 }
 
-func baseText(step int64) string {
-	if step < 0 {
-		return "-"
-	}
-	return strconv.FormatInt(step, 10)
-}
-
 func metricsText(metrics map[string]float64) string {
 	var words []string
 	for _, key := range slices.Sorted(maps.Keys(metrics)) {
 		words = append(words, key+"="+strconv.FormatFloat(metrics[key], 'g', 6, 64))
 	}
-	return orDash(strings.Join(words, " "))
+	return cmp.Or(strings.Join(words, " "), "-")
 }
 
 func pinnedText(labels []string) string {
@@ -201,7 +196,7 @@ func pinnedText(labels []string) string {
 			words[i] = "yes"
 		}
 	}
-	return orDash(strings.Join(words, ","))
+	return cmp.Or(strings.Join(words, ","), "-")
 }
 
 func timeText(at time.Time) string {
@@ -209,11 +204,4 @@ func timeText(at time.Time) string {
 		return "-"
 	}
 	return at.Local().Format(time.DateTime)
-}
-
-func orDash(word string) string {
-	if word == "" {
-		return "-"
-	}
-	return word
 }

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,15 +12,13 @@ import (
 	"strings"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/vfs"
 )
 
 // ToVerify are the checkpoints that were named, or all that were committed and not set aside as broken.
 func (d Folder) ToVerify(ctx context.Context, dir *checkpoint.Dir, word string) ([]checkpoint.Info, error) {
-	if word == "" {
-		word = d.Only
-	}
 	step := int64(-1)
-	if word != "" {
+	if word = cmp.Or(word, d.Only); word != "" {
 		var err error
 		if step, err = ParseStep(word); err != nil {
 			return nil, err
@@ -30,7 +29,7 @@ func (d Folder) ToVerify(ctx context.Context, dir *checkpoint.Dir, word string) 
 		return nil, err
 	}
 	var chosen []checkpoint.Info
-	exact := isStepFolder(word) && isDir(filepath.Join(d.Path, word))
+	exact := isStepFolder(word) && vfs.IsDir(filepath.Join(d.Path, word))
 	for _, i := range infos {
 		name := filepath.Base(i.Path)
 		switch {

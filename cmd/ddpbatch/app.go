@@ -7,7 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
 )
 
@@ -117,7 +117,7 @@ func unknownCommand(c *cli.Context, commands []*cli.Command) error {
 			begin = append(begin, command.Name)
 		}
 	}
-	near := jobfile.Nearest(name, names)
+	near := text.Nearest(name, names)
 	if len(begin) == 1 {
 		near = begin[0]
 	}
@@ -140,7 +140,7 @@ func setFlag() cli.Flag {
 func noArgs(c *cli.Context) error {
 	if c.Args().Present() {
 		return &usage.Error{
-			Message: fmt.Sprintf("%s takes no arguments, and not %q", c.Command.Name, c.Args().First()),
+			Message: fmt.Sprintf("%s takes no arguments, and not %q", commandLine(c), c.Args().First()),
 			Hint:    tryHelp(c),
 		}
 	}
@@ -157,6 +157,34 @@ func oneArg(c *cli.Context, what string) (string, error) {
 		}
 	}
 	return words[0], nil
+}
+
+// withArg is the action of a command that takes one argument.
+func withArg(what string, do func(c *cli.Context, arg string) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		arg, err := oneArg(c, what)
+		if err != nil {
+			return err
+		}
+		return do(c, arg)
+	}
+}
+
+// checkWords refuses fewer words than least, and more than most (-1: any number).
+func checkWords(c *cli.Context, least, most int) error {
+	n := c.Args().Len()
+	if n >= least && (most < 0 || n <= most) {
+		return nil
+	}
+	return &usage.Error{
+		Message: fmt.Sprintf("%s takes %s, not %s", commandLine(c), c.Command.ArgsUsage, text.Plural(n, "word")),
+		Hint:    tryHelp(c),
+	}
+}
+
+// commandLine is the command that runs, as it is written behind the program's name.
+func commandLine(c *cli.Context) string {
+	return strings.TrimPrefix(c.Command.HelpName, c.App.Name+" ")
 }
 
 // helpTemplate is a command's help: an example first, then what it is and takes. The parts are the library's.
@@ -264,24 +292,19 @@ func takesValue(flags []cli.Flag, w string) bool {
 	if strings.Contains(name, "=") {
 		return false
 	}
-	for _, f := range flags {
-		for _, n := range f.Names() {
-			if n == name {
-				_, isBool := f.(*cli.BoolFlag)
-				return !isBool
-			}
-		}
+	at := slices.IndexFunc(flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+	if at < 0 {
+		return false
 	}
-	return false
+	_, isBool := flags[at].(*cli.BoolFlag)
+	return !isBool
 }
 
 // splitDash cuts words at the first --: what a command takes itself, and what it
 // hands on.
 func splitDash(words []string) (own, rest []string, dashed bool) {
-	for i, w := range words {
-		if w == "--" {
-			return words[:i], words[i+1:], true
-		}
+	if at := slices.Index(words, "--"); at >= 0 {
+		return words[:at], words[at+1:], true
 	}
 	return words, nil, false
 }

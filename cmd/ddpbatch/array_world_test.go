@@ -37,7 +37,7 @@ func (w *arrayWorld) slurm(jobs ...string) { w.array.Queue(jobs...) }
 func (w *arrayWorld) status(state string, exit int, message string) runview.RunStatus {
 	w.t.Helper()
 	e, _, _ := w.env(0, 0)
-	row, err := statusOf(w.t.Context(), e, w.run)
+	row, err := e.viewer().Status(w.t.Context(), w.run)
 	w.must(err)
 	got := -1
 	if row.Exit != nil {

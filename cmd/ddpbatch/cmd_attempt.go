@@ -24,25 +24,19 @@ func newAttemptCommand(e *env) *cli.Command {
 		Subcommands: []*cli.Command{
 			{
 				Name: "begin", Usage: "claim the next attempt; print its variables for eval", ArgsUsage: "RUN",
-				Action: func(c *cli.Context) error {
-					path, err := oneArg(c, "run directory")
-					if err != nil {
-						return err
-					}
-					return runAttemptBegin(c.Context, e, path)
-				},
+				Action: withArg("run directory", func(c *cli.Context, path string) error { return runAttemptBegin(c.Context, e, path) }),
 			},
 			{
 				Name: "watch", Usage: "end srun where it outlives the run, whose lost agents it waits for", ArgsUsage: "RUN",
 				Flags: []cli.Flag{&cli.IntFlag{Name: "srun", Usage: "`PID` of srun", Required: true}},
-				Action: func(c *cli.Context) error {
-					path, err := oneArg(c, "run directory")
+				Action: withArg("run directory", func(c *cli.Context, path string) error {
+					signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2) // not meant for it
+					run, err := rundir.OpenOwn(e.abs(path))
 					if err != nil {
 						return err
 					}
-					signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2) // not meant for it
-					return runAttemptWatch(c.Context, e, path, c.Int("srun"))
-				},
+					return attempt.Watch(c.Context, e.attemptEnv(), run, c.Int("srun"))
+				}),
 			},
 			{
 				Name: "end", Usage: "record how srun ended; requeue the job, or exit with the attempt's code", ArgsUsage: "RUN",
@@ -51,11 +45,7 @@ func newAttemptCommand(e *env) *cli.Command {
 					&cli.StringFlag{Name: "signals", Usage: "`NAMES` of the signals that the script got, with blanks between"},
 					&cli.BoolFlag{Name: "unstarted", Usage: "srun was not called, as the job is about to end; CODE is that of the signal"},
 				},
-				Action: func(c *cli.Context) error {
-					path, err := oneArg(c, "run directory")
-					if err != nil {
-						return err
-					}
+				Action: withArg("run directory", func(c *cli.Context, path string) error {
 					// Slurm sends TERM when it ends the job, and when it requeues it: neither this process nor the commands that it
 					// runs, which inherit this, may end in the middle of that. KILL comes soon enough.
 					signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
@@ -64,7 +54,7 @@ func newAttemptCommand(e *env) *cli.Command {
 						Code: c.Int("code"), Signals: strings.Fields(c.String("signals")), Unstarted: c.Bool("unstarted"),
 						Failure: e.get("DDPBATCH_SETUP_FAILURE"),
 					})
-				},
+				}),
 			},
 		},
 	}
@@ -92,14 +82,6 @@ func runAttemptBegin(ctx context.Context, e *env, path string) error {
 		fmt.Fprintln(e.Out, "export "+slurm.ShellAssign(pair))
 	}
 	return nil
-}
-
-func runAttemptWatch(ctx context.Context, e *env, path string, srun int) error {
-	run, err := rundir.OpenOwn(e.abs(path))
-	if err != nil {
-		return err
-	}
-	return attempt.Watch(ctx, e.attemptEnv(), run, srun)
 }
 
 func runAttemptEnd(ctx context.Context, e *env, path string, end attempt.SrunEnd) error {

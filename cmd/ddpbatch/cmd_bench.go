@@ -10,6 +10,7 @@ import (
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/builtin"
 	"ddpbatch/internal/collbench"
+	"ddpbatch/internal/placement"
 	"ddpbatch/internal/usage"
 	"ddpbatch/mpi"
 )
@@ -39,11 +40,7 @@ func newBenchCommand(e *env) *cli.Command {
 			&cli.DurationFlag{Name: "budget", Usage: "`TIME` for the calls of one size", Value: 200 * time.Millisecond},
 			jsonFlag(),
 		},
-		Action: func(c *cli.Context) error {
-			name, err := oneArg(c, "collective")
-			if err != nil {
-				return err
-			}
+		Action: withArg("collective", func(c *cli.Context, name string) (err error) {
 			o := collbench.Options{
 				Ranks: c.Int("n"), Factor: c.Int64("f"), Transport: c.String("transport"), Algorithm: c.String("algorithm"),
 				Encrypt: c.Bool("encrypt"), Alloc: c.Bool("alloc"), Explain: c.Bool("explain"), Deterministic: c.Bool("deterministic"),
@@ -66,7 +63,7 @@ func newBenchCommand(e *env) *cli.Command {
 				return err
 			}
 			return runBench(c.Context, e, o)
-		},
+		}),
 	}
 }
 
@@ -87,7 +84,7 @@ func runBench(ctx context.Context, e *env, o collbench.Options) error {
 		}
 		return collbench.RunRank(ctx, process, o)
 	}
-	if tasks := tasksOf(e); tasks > 1 {
+	if tasks := placement.Tasks(e.lookup); tasks > 1 {
 		return &usage.Error{
 			Message: fmt.Sprintf("SLURM_NTASKS is %d: each task would start a world of its own", tasks),
 			Hint:    fmt.Sprintf("make them ranks of one: srun ddpbatch run -- ddpbatch bench %s", o.Collective()),

@@ -69,7 +69,7 @@ func runCancel(ctx context.Context, e *env, runs, name string) error {
 	if run.Spec().Kind != "slurm" {
 		return usage.Errorf("%s was started by hand, not submitted; press Ctrl-C where it runs", e.short(run.Path()))
 	}
-	s, err := submit.Newest(ctx, run, false, askUserJobs(e))
+	s, err := submit.Newest(ctx, run, false, submit.AskUserJobs(e.submitEnv().Slurm))
 	if err != nil {
 		return err
 	}
@@ -128,8 +128,8 @@ func cancelJobs(ctx context.Context, e *env, run *rundir.Dir, ids []string) erro
 func cancelJob(ctx context.Context, e *env, run *rundir.Dir, id string, unknown error) error {
 	noteCancel(e, run, id)
 	err := unknown
-	if client, _ := newSlurmClient(e); err == nil {
-		err = client.CancelNow(ctx, id)
+	if err == nil {
+		err = e.submitEnv().Slurm.CancelNow(ctx, id)
 	}
 	if err != nil {
 		return fmt.Errorf("%w (until it is resumed, the run will not be requeued, as it is marked as cancelled)", err)

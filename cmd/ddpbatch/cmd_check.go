@@ -19,13 +19,9 @@ func newCheckCommand(e *env) *cli.Command {
 		ArgsUsage:   "JOB",
 		Description: example("ddpbatch check job.toml"),
 		Flags:       []cli.Flag{setFlag(), jsonFlag()},
-		Action: func(c *cli.Context) error {
-			path, err := oneArg(c, "job file")
-			if err != nil {
-				return err
-			}
+		Action: withArg("job file", func(c *cli.Context, path string) error {
 			return runCheck(c.Context, e, path, c.StringSlice("set"), c.Bool("json"))
-		},
+		}),
 	}
 }
 
@@ -52,31 +48,15 @@ func runCheck(ctx context.Context, e *env, path string, sets []string, asJSON bo
 }
 
 func checkJSON(e *env, warnings []jobfile.Fault, err error) error {
-	type row struct {
-		File    string `json:"file"`
-		Line    int    `json:"line"`
-		Column  int    `json:"column"`
-		Key     string `json:"key"`
-		Message string `json:"message"`
-	}
-	rows := func(faults []jobfile.Fault) []row {
-		out := []row{}
-		for _, f := range faults {
-			out = append(out, row{f.File, f.Line, f.Column, f.Key, f.Message})
-		}
-		return out
-	}
-	var faults jobfile.Faults
-	if err != nil && !errors.As(err, &faults) {
+	faults, ok := errors.AsType[jobfile.Faults](err)
+	if err != nil && !ok {
 		return err
 	}
-	if perr := printJSON(e, map[string]any{"ok": err == nil, "faults": rows(faults), "warnings": rows(warnings)}); perr != nil {
+	list := func(faults []jobfile.Fault) []jobfile.Fault { return append([]jobfile.Fault{}, faults...) } // never null
+	if perr := printJSON(e, map[string]any{"ok": err == nil, "faults": list(faults), "warnings": list(warnings)}); perr != nil || err == nil {
 		return perr
 	}
-	if err != nil {
-		return &exit.Error{Code: exit.Usage}
-	}
-	return nil
+	return &exit.Error{Code: exit.Usage}
 }
 
 // warn prints what a job file asks for and this version does not act on.

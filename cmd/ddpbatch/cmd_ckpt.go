@@ -40,11 +40,8 @@ func ckptCommand(c cli.Command, least, most int, flags []cli.Flag, action func(c
 	c.Flags = append(flags, runDirFlag(), jsonFlag())
 	c.Action = func(ctx *cli.Context) error {
 		words := ctx.Args().Slice()
-		if len(words) < least || len(words) > most {
-			return &usage.Error{
-				Message: fmt.Sprintf("ckpt %s takes %s, not %s", c.Name, c.ArgsUsage, text.Plural(len(words), "word")),
-				Hint:    tryHelp(ctx),
-			}
+		if err := checkWords(ctx, least, most); err != nil {
+			return err
 		}
 		if slices.Contains(words, "") { // as of a variable that is not set; it would be the working directory
 			return &usage.Error{Message: fmt.Sprintf("ckpt %s takes %s, and an empty word is none", c.Name, c.ArgsUsage), Hint: tryHelp(ctx)}
@@ -56,8 +53,7 @@ func ckptCommand(c cli.Command, least, most int, flags []cli.Flag, action func(c
 
 // judged gives a safetensors file that is none the exit code of a corrupt checkpoint.
 func judged(err error) error {
-	var coded *exit.Error
-	if errors.Is(err, safetensors.ErrInvalid) && !errors.As(err, &coded) {
+	if errors.Is(err, safetensors.ErrInvalid) && !errors.As(err, new(*exit.Error)) {
 		return &exit.Error{Code: exit.Corrupt, Err: err}
 	}
 	return err

@@ -49,8 +49,7 @@ func newCkptDiffCommand(e *env) *cli.Command {
 
 // troubled keeps an error that has no code of its own apart from "they differ".
 func troubled(err error) error {
-	var coded *exit.Error
-	if exitCode(err) != exit.Failed || errors.As(err, &coded) {
+	if exitCode(err) != exit.Failed || errors.As(err, new(*exit.Error)) {
 		return err
 	}
 	return &exit.Error{Code: exitTrouble, Err: err}

@@ -13,6 +13,7 @@ import (
 	"ddpbatch/internal/exit"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
 	"ddpbatch/internal/vfs"
 )
@@ -48,7 +49,7 @@ func newCkptPruneCommand(e *env) *cli.Command {
 			}
 		}
 		if !c.Bool("dry-run") && !c.Bool("force") {
-			if err := refuseAlive(c.Context, e, folder.Run, "once you know that it does not: --force"); err != nil {
+			if err := refuseAlive(c.Context, e, folder.Run); err != nil {
 				return err
 			}
 		}
@@ -60,7 +61,7 @@ func runCkptPrune(ctx context.Context, e *env, folder inspect.Folder, policy che
 	rows, failed, err := folder.Prune(ctx, policy, ofMetric, dryRun)
 	if unknown, ok := errors.AsType[*inspect.NoMetricError](err); ok {
 		hint := ""
-		if near := jobfile.Nearest(policy.Metric, unknown.Known); near != "" {
+		if near := text.Nearest(policy.Metric, unknown.Known); near != "" {
 			hint = fmt.Sprintf("did you mean %q?", near)
 		}
 		return &usage.Error{Message: unknown.Error(), Hint: hint}
@@ -76,18 +77,14 @@ func runCkptPrune(ctx context.Context, e *env, folder inspect.Folder, policy che
 			_, err = fmt.Fprintln(e.Err, sum)
 		}
 	}
-	if failed != nil {
-		return &exit.Error{Code: pruneCode(failed), Err: failed}
+	if failed == nil {
+		return err
 	}
-	return err
-}
-
-// pruneCode is that of a removal that stopped half way, unless its error has one of its own.
-func pruneCode(err error) int {
-	if code := exitCode(err); code != exit.Failed {
-		return code
+	code := exitCode(failed)
+	if code == exit.Failed { // it has none of its own: the removal stopped half way
+		code = exitPartly
 	}
-	return exitPartly
+	return &exit.Error{Code: code, Err: failed}
 }
 
 // policyOf is what the flags say, or the run's job where there are none.
@@ -139,12 +136,12 @@ func checkOwnFolder(e *env, folder inspect.Folder, name string) error {
 	return vfs.CheckOwner(folder.Path, info)
 }
 
-// refuseAlive refuses to remove checkpoints of a run that may be writing its own; way is what to do where nobody can tell.
-func refuseAlive(ctx context.Context, e *env, run *rundir.Dir, way string) error {
+// refuseAlive refuses to remove checkpoints of a run that may be writing its own.
+func refuseAlive(ctx context.Context, e *env, run *rundir.Dir) error {
 	if run == nil {
 		return nil
 	}
-	row, err := statusOf(ctx, e, run)
+	row, err := e.viewer().Status(ctx, run)
 	if err != nil {
 		return err
 	}
@@ -156,7 +153,7 @@ func refuseAlive(ctx context.Context, e *env, run *rundir.Dir, way string) error
 	case !row.Ended:
 		return usage.Errorf("job %s is still %s; wait for its end, or cancel it: ddpbatch cancel %s", name, row.State, name)
 	case row.Attempt > 0 && row.Exit == nil && row.VerdictJob == "":
-		return usage.Errorf("attempt %d of %s has left no verdict, so it may still run; %s", row.Attempt, name, way)
+		return usage.Errorf("attempt %d of %s has left no verdict, so it may still run; once you know that it does not: --force", row.Attempt, name)
 	}
 	return nil
 }

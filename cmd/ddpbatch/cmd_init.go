@@ -48,15 +48,7 @@ func newInitCommand(e *env) *cli.Command {
 func listStarters(e *env, asJSON bool) error {
 	starters := templates.Starters()
 	if asJSON {
-		type row struct {
-			Name    string `json:"name"`
-			Summary string `json:"summary"`
-		}
-		rows := make([]row, 0, len(starters))
-		for _, s := range starters {
-			rows = append(rows, row{s.Name, s.Summary})
-		}
-		return printJSON(e, rows)
+		return printJSON(e, starters)
 	}
 	t := newTable(e, "NAME", "WHAT IT IS")
 	for _, s := range starters {

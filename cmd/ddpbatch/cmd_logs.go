@@ -24,11 +24,7 @@ func newLogsCommand(e *env) *cli.Command {
 			&cli.StringFlag{Name: "attempt", Usage: "what ranks wrote in attempt `N`, or in all (default with --rank: the newest, and with -f also those that come)"},
 			runDirFlag(),
 		},
-		Action: func(c *cli.Context) error {
-			name, err := oneArg(c, "job id or run directory")
-			if err != nil {
-				return err
-			}
+		Action: withArg("job id or run directory", func(c *cli.Context, name string) (err error) {
 			o := runview.Logs{OfRanks: c.IsSet("rank") || c.IsSet("attempt"), Follow: c.Bool("follow")}
 			if o.Ranks, err = parseLogRanks(c); err != nil {
 				return err
@@ -41,7 +37,7 @@ func newLogsCommand(e *env) *cli.Command {
 				return err
 			}
 			return e.viewer().ShowLogs(c.Context, run, id, o)
-		},
+		}),
 	}
 }
 

@@ -13,13 +13,11 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"ddpbatch/checkpoint/inspect"
 	"ddpbatch/internal/exit"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rehearse"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/simulate"
-	"ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
 )
 
@@ -72,7 +70,7 @@ func runRehearse(ctx context.Context, e *env, r *rehearse.Rehearsal, source jobT
 		return strings.HasPrefix(entry, deadlineName+"=") // nothing ends this but its own end
 	})
 	e = &quiet
-	r.Env, r.Describe = e.simulateEnv(), describeDifference
+	r.Env = e.simulateEnv()
 	r.Parse = func(sets []string) (*jobfile.Job, error) {
 		job, _, err := jobfile.Parse(filepath.Base(source.path), filepath.Dir(source.path), source.text, sets)
 		return job, err
@@ -136,19 +134,4 @@ func printOutcomes(e *env, steps int64, straight, disturbed rehearse.Outcome) er
 		t.Row(p.Name, strconv.Itoa(p.Attempts), step, p.Took.Round(time.Millisecond).String(), p.Verdict.Message)
 	}
 	return t.Flush()
-}
-
-// describeDifference tells how two checkpoints differ, a line each.
-func describeDifference(d *inspect.Difference) (lines []string) {
-	for _, tensor := range d.Tensors {
-		lines = append(lines, fmt.Sprintf("tensor %s (%s): %d of %d elements differ, by %s at most",
-			text.Clean(tensor.Name), tensor.Is(), tensor.Differ, tensor.Elements, tensor.AtMost()))
-	}
-	for _, name := range append(d.OnlyA, d.OnlyB...) {
-		lines = append(lines, "tensor "+text.Clean(name)+" is in one of them only")
-	}
-	for _, v := range d.Values {
-		lines = append(lines, v.String())
-	}
-	return lines
 }

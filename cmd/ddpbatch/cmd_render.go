@@ -17,11 +17,7 @@ func newRenderCommand(e *env) *cli.Command {
 		ArgsUsage:   "JOB",
 		Description: example("ddpbatch render job.toml --set slurm.nodes=4"),
 		Flags:       []cli.Flag{setFlag(), templateFlag()},
-		Action: func(c *cli.Context) error {
-			path, err := oneArg(c, "job file")
-			if err != nil {
-				return err
-			}
+		Action: withArg("job file", func(c *cli.Context, path string) error {
 			job, _, err := loadJob(c.Context, e, e.abs(path), c.StringSlice("set"))
 			if err != nil {
 				return err
@@ -37,6 +33,6 @@ func newRenderCommand(e *env) *cli.Command {
 			}
 			printScript(e, text)
 			return nil
-		},
+		}),
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"ddpbatch/internal/builtin"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/resume"
@@ -36,11 +37,7 @@ func newResumeCommand(e *env) *cli.Command {
 			&cli.BoolFlag{Name: "wait", Usage: "wait for the job's end; exit with its code"},
 			&cli.BoolFlag{Name: "follow", Usage: "show the job's output until its end; exit with its code"},
 		},
-		Action: func(c *cli.Context) error {
-			name, err := oneArg(c, "run directory or job id")
-			if err != nil {
-				return err
-			}
+		Action: withArg("run directory or job id", func(c *cli.Context, name string) error {
 			run, _, err := findJob(e, e.abs(c.String("runs")), name)
 			if err != nil {
 				return err
@@ -52,7 +49,7 @@ func newResumeCommand(e *env) *cli.Command {
 			return runResume(c.Context, e, run, resumeOptions{
 				sets: c.StringSlice("set"), rest: rest, wait: c.Bool("wait"), follow: c.Bool("follow"),
 			})
-		},
+		}),
 	}
 }
 
@@ -62,7 +59,7 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 	}
 	release, claim, err := e.submitEnv().Claim(run, rundir.EventResume)
 	if errors.As(err, new(*usage.Error)) {
-		if row, statusErr := statusOf(ctx, e, run); statusErr == nil && row.Simulated { // by the process that has the claim
+		if row, statusErr := e.viewer().Status(ctx, run); statusErr == nil && row.Simulated { // by the process that has the claim
 			err = notEnded(row.Job, row.State)
 		}
 	}
@@ -112,7 +109,10 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 		return err
 	}
 	if before.Kind == "train" {
-		return trainAgain(ctx, e, run, job)
+		if err := builtin.RefuseSingleton(e.lookup); err != nil {
+			return err
+		}
+		return e.rank(job, run).Work(ctx)
 	}
 	if len(o.sets) > 0 {
 		unfit := resume.CheckFits(ctx, run, job, e.log())
@@ -125,10 +125,7 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 	}
 	resumed := rundir.Event{Detail: rundir.EventResume}
 	if index, ok := run.Index(); ok {
-		// the script is the array's; of it, this element alone
-		if run, err = rundir.Open(run.Array().Path()); err != nil {
-			return err
-		}
+		run = run.Array() // whose the script is; of it, this element alone
 		o.rest = append([]string{"--array=" + strconv.Itoa(index)}, o.rest...)
 		resumed.Element = &index
 	}
@@ -155,14 +152,14 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 // statusToResume is the status of a run that is to be submitted again. What nobody lived to record of its newest submission is
 // recorded first, and Slurm must know no other job of its script: without Slurm's word nothing is submitted.
 func statusToResume(ctx context.Context, e *env, run *rundir.Dir) (runview.RunStatus, error) {
-	s, err := submit.Newest(ctx, run, true, askUserJobs(e))
+	s, err := submit.Newest(ctx, run, true, submit.AskUserJobs(e.submitEnv().Slurm))
 	if err != nil {
 		return runview.RunStatus{}, err
 	}
 	if _, err := e.submitEnv().RecordLost(s); err != nil {
 		return runview.RunStatus{}, err
 	}
-	row, err := statusOf(ctx, e, run)
+	row, err := e.viewer().Status(ctx, run)
 	switch {
 	case err != nil:
 		return row, err

@@ -5,13 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"maps"
 	"os"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
@@ -86,9 +85,9 @@ func runRun(ctx context.Context, e *env, o *torchrun.Options) error {
 	if err != nil {
 		return err
 	}
-	warn, err := w.warnSignal()
-	if err != nil {
-		return err
+	warn := unix.SignalNum("SIG" + w.launch.WarnSignal) // by which the batch script warns agents, and agents their workers
+	if warn == 0 {
+		return usage.Errorf("launch.warn_signal is %q, which is no signal here", w.launch.WarnSignal)
 	}
 	cfg := w.config(e)
 	cfg.WarnSignal = warn
@@ -130,9 +129,10 @@ func runRun(ctx context.Context, e *env, o *torchrun.Options) error {
 	}
 	limitGarbage(e)
 	raiseLimits(e)
-	log, endLog := queuedLog(e)
-	defer endLog()
-	cfg.Log = log
+	queue, queued := lines.NewQueue(e.Err), *e
+	defer queue.End()
+	queued.Err = queue
+	cfg.Log = queued.log()
 	defer tolerateClosedPipes()()
 	verdict, err := launch.Run(ctx, cfg)
 	switch {
@@ -170,8 +170,8 @@ const prefixVariable = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
 
 // setOutput says what becomes of the workers' output.
 func setOutput(e *env, o *torchrun.Options, w *workers, cfg *launch.AgentConfig) error {
-	cfg.Output = o.Output()
-	cfg.Output.Prefix = cmp.Or(o.Prefix, e.get(prefixVariable))
+	cfg.Output = o.Output
+	cfg.Output.Prefix = cmp.Or(o.Output.Prefix, e.get(prefixVariable))
 	if cfg.Output.Prefix == "" && !o.Has("prefix") && !w.builtin { // whose lines say the rank themselves
 		cfg.Output.Prefix, cfg.Output.PrefixSeveral = w.launch.Prefix, true
 	}
@@ -199,7 +199,7 @@ func setOutput(e *env, o *torchrun.Options, w *workers, cfg *launch.AgentConfig)
 func secretOf(e *env, cfg *launch.AgentConfig) (auth.Secret, error) {
 	switch given := e.get("DDPBATCH_SECRET") != ""; {
 	case !given && cfg.Count == 1:
-		return auth.NewSecret()
+		return auth.NewSecret(), nil
 	case !given && cfg.Exchange != nil:
 		return auth.Secret{}, nil
 	}
@@ -263,14 +263,6 @@ func note(e *env, format string, args ...any) {
 	fmt.Fprintf(e.Err, "ddpbatch: "+format+"\n", args...)
 }
 
-// queuedLog is e.log for an agent; the returned function ends it.
-func queuedLog(e *env) (*slog.Logger, func()) {
-	q := lines.NewQueue(e.Err)
-	queued := *e
-	queued.Err = q
-	return queued.log(), q.End
-}
-
 // workers is what an agent starts, from the command line or from the run directory that the batch
 // script names.
 type workers struct {
@@ -320,15 +312,11 @@ func (w *workers) fromRun(e *env, path string) error {
 	}
 	w.run, w.version = run, run.Spec().SHA256
 	w.dir, w.env, w.launch, w.policy = job.WorkDir, job.Env, job.Launch, job.Policy()
-	w.command, w.builtin = commandOf(run, job), job.Builtin()
-	return nil
-}
-
-func commandOf(run *rundir.Dir, job *jobfile.Job) []string {
-	if job.Builtin() {
-		return []string{run.Binary(), "train"}
+	w.command, w.builtin = job.Launch.Command, job.Builtin()
+	if w.builtin {
+		w.command = []string{run.Binary(), "train"}
 	}
-	return job.Launch.Command
+	return nil
 }
 
 // config is the agent's, less its place among the others.
@@ -345,37 +333,13 @@ func (w *workers) config(e *env) launch.AgentConfig {
 		Streams:   launch.Streams{Stdout: unchecked(e.Out), Stderr: e.Err},
 	}
 	cfg.Host = e.Hostname
-	for _, name := range sortedKeys(w.env) {
+	for _, name := range slices.Sorted(maps.Keys(w.env)) {
 		cfg.Env = append(cfg.Env[:len(cfg.Env):len(cfg.Env)], name+"="+w.env[name])
 	}
 	return cfg
 }
 
-// warnSignal is the signal that the batch script warns agents by, and agents their workers.
-func (w *workers) warnSignal() (syscall.Signal, error) {
-	sig := unix.SignalNum("SIG" + w.launch.WarnSignal)
-	if sig == 0 {
-		return 0, usage.Errorf("launch.warn_signal is %q, which is no signal here", w.launch.WarnSignal)
-	}
-	return sig, nil
-}
-
-func sortedKeys(m map[string]string) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
 // withoutPMI is an environment without what Slurm says of a connection that only the agent has.
 func withoutPMI(environ []string) []string {
-	var kept []string
-	for _, entry := range environ {
-		if !strings.HasPrefix(entry, "PMI_") {
-			kept = append(kept, entry)
-		}
-	}
-	return kept
+	return slices.DeleteFunc(slices.Clone(environ), func(entry string) bool { return strings.HasPrefix(entry, "PMI_") })
 }

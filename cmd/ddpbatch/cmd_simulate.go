@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
@@ -38,20 +39,19 @@ func newSimulateCommand(e *env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			source, err := jobSource(e, c, "simulate", []byte(starterJob()))
+			starter, _ := templates.Find("simulate") // where nobody says what to run
+			source, err := jobSource(e, c, "simulate", []byte(starter.Text))
 			if err != nil {
 				return err
 			}
 			source.sets = slices.Concat(withExport(e, c, source.sets), p.Sets())
-			return runSimulate(c.Context, e, source, p)
+			run, job, err := newSimulation(e, source, p)
+			if err != nil {
+				return err
+			}
+			return simulateRun(c.Context, e, run, job, p)
 		},
 	}
-}
-
-// starterJob is what simulate runs where nobody says.
-func starterJob() string {
-	starter, _ := templates.Find("simulate")
-	return starter.Text
 }
 
 // jobText is a job file, or one made of a command line, before it is parsed.
@@ -110,14 +110,6 @@ func commandJob(command []string) ([]byte, error) {
 		name[:min(len(name), 64)], strings.Join(quoted, ", ")), nil
 }
 
-func runSimulate(ctx context.Context, e *env, source jobText, p simulate.Pretend) error {
-	run, job, err := newSimulation(e, source, p)
-	if err != nil {
-		return err
-	}
-	return simulateRun(ctx, e, run, job, p)
-}
-
 // newSimulation makes the run directory of a job that is to be simulated.
 func newSimulation(e *env, source jobText, p simulate.Pretend) (*rundir.Dir, *jobfile.Job, error) {
 	job, warnings, err := jobfile.Parse(filepath.Base(source.path), filepath.Dir(source.path), source.text, source.sets)
@@ -166,34 +158,56 @@ func pretendFlags() []cli.Flag {
 		&cli.StringFlag{Name: "het-nodes", Usage: "pretend a heterogeneous job (sbatch's hetjob) and one srun over it: how many nodes each component has, as `1,2`"},
 		&cli.StringFlag{Name: "slurm", Usage: "the release of Slurm to play: `22.05` or 25.11", Value: string(d.Release)},
 		&cli.StringFlag{Name: "array", Usage: "run as an array, as sbatch's --array: `0-3%2`"},
-		&cli.DurationFlag{Name: "time", Usage: "the pretend time limit; requeue.lead before it comes the warning (default: none)"},
-		&cli.DurationFlag{Name: "kill-wait", Usage: "between TERM and KILL (slurm.conf, KillWait)", Value: d.KillWait},
-		&cli.DurationFlag{Name: "grace-time", Usage: "between a preemption's first TERM and its last (slurm.conf, GraceTime)", Value: d.GraceTime},
+		// An empty text takes one of before away (resume), which a flag of the library's that is a time does not take.
+		&cli.StringFlag{Name: "time", Usage: "the pretend time limit; requeue.lead before it comes the warning (default: none)"},
+		&cli.StringFlag{Name: "kill-wait", Usage: "between TERM and KILL (slurm.conf, KillWait)", DefaultText: d.KillWait.String()},
+		&cli.StringFlag{Name: "grace-time", Usage: "between a preemption's first TERM and its last (slurm.conf, GraceTime)", DefaultText: d.GraceTime.String()},
 		&cli.StringSliceFlag{Name: "fault", Usage: "inject a fault: KIND[:OPTIONS][@step=N|@time=3s][#attempt=N], such as `kill:rank=3@step=20` (may be repeated); kinds: " + sim.Kinds},
 	}
 }
 
 func pretendOf(c *cli.Context) (simulate.Pretend, error) {
+	d := simulate.DefaultPretend()
 	p := simulate.Pretend{
 		Nodes: c.String("nodes"), Nproc: c.String("nproc-per-node"), Names: c.String("node-names"), Nodelist: c.String("nodelist"),
-		Distribution: sim.Layout(c.String("distribution")), Tasks: c.String("tasks-per-node"), HetNodes: c.String("het-nodes"), Array: c.String("array"),
-		Release: sim.Release(c.String("slurm")), Time: c.Duration("time"), KillWait: c.Duration("kill-wait"), GraceTime: c.Duration("grace-time"),
+		Distribution: sim.Layout(c.String("distribution")), Array: c.String("array"),
+		Release: sim.Release(c.String("slurm")), KillWait: d.KillWait, GraceTime: d.GraceTime,
+	}
+	for _, flag := range []struct {
+		name string
+		to   *time.Duration
+	}{{"time", &p.Time}, {"kill-wait", &p.KillWait}, {"grace-time", &p.GraceTime}} {
+		text := c.String(flag.name)
+		if text == "" {
+			continue
+		}
+		var err error
+		if *flag.to, err = time.ParseDuration(text); err != nil {
+			return p, usage.Errorf("%q for --%s is no time with a unit, such as 90s or 10m", text, flag.name)
+		}
 	}
 	nodes, err := strconv.Atoi(p.Nodes)
+	var tasksOK, hetOK bool
+	p.Tasks, tasksOK = simulate.ParseCounts(c.String("tasks-per-node"))
+	p.HetNodes, hetOK = simulate.ParseCounts(c.String("het-nodes"))
 	switch {
+	case !tasksOK:
+		return p, usage.Errorf("--tasks-per-node is %q; write one number from 1 for each node, as 2,2,1", c.String("tasks-per-node"))
+	case !hetOK:
+		return p, usage.Errorf("--het-nodes is %q; write how many nodes each component has, each a number from 1 to %d, as 1,2", c.String("het-nodes"), sim.MaxNodes)
 	case p.Nodes != "" && (err != nil || nodes < 1 || nodes > sim.MaxNodes):
 		return p, usage.Errorf("--nodes is %q; it must be a whole number from 1 to %d", p.Nodes, sim.MaxNodes)
-	case p.Tasks != "" && p.Nproc != "":
+	case p.Tasks != nil && p.Nproc != "":
 		return p, usage.Errorf("--tasks-per-node and --nproc-per-node both say how many ranks a node has; leave one of them out")
 	case p.Distribution != "" && p.Distribution != sim.Block && p.Distribution != sim.Cyclic:
 		return p, usage.Errorf("--distribution is %q; it must be block or cyclic", p.Distribution)
 	case p.Release == "":
-		p.Release = simulate.DefaultPretend().Release
+		p.Release = d.Release
 	case !slices.Contains(sim.Releases, p.Release):
 		return p, usage.Errorf("--slurm is %q; it must be 22.05 or 25.11", p.Release)
 	}
 	switch {
-	case p.Time < 0 || c.IsSet("time") && p.Time == 0:
+	case p.Time < 0 || c.String("time") != "" && p.Time == 0:
 		return p, usage.Errorf("--time is %v; write a time such as 90s or 10m", p.Time)
 	case p.KillWait <= 0 || p.GraceTime <= 0:
 		return p, usage.Errorf("--kill-wait and --grace-time must be longer than 0")
@@ -267,35 +281,5 @@ func readPretend(words []string) (p simulate.Pretend, err error) {
 			return err
 		},
 	}
-	return p, app.Run(slices.Concat([]string{"simulate"}, withoutEmptyTimes(words)))
-}
-
-// withoutEmptyTimes leaves of each time the last word on it, and nothing where that has no value (--time=): the flag package does not take such.
-func withoutEmptyTimes(words []string) []string {
-	var kept []string
-	for i := 0; i < len(words); i++ {
-		word := words[i]
-		if isTimeFlag(word) && i+1 < len(words) {
-			i++
-			word += "=" + words[i]
-		}
-		flag, value, _ := strings.Cut(word, "=")
-		if isTimeFlag(flag) {
-			name := strings.TrimLeft(flag, "-") + "="
-			kept = slices.DeleteFunc(kept, func(before string) bool { return strings.HasPrefix(strings.TrimLeft(before, "-"), name) })
-			if word != flag && value == "" {
-				continue
-			}
-		}
-		kept = append(kept, word)
-	}
-	return kept
-}
-
-// isTimeFlag tells whether a word is a flag of simulate's that takes a time, without its value.
-func isTimeFlag(word string) bool {
-	return strings.HasPrefix(word, "-") && slices.ContainsFunc(pretendFlags(), func(f cli.Flag) bool {
-		_, isTime := f.(*cli.DurationFlag)
-		return isTime && slices.Contains(f.Names(), strings.TrimLeft(word, "-"))
-	})
+	return p, app.Run(slices.Concat([]string{"simulate"}, words))
 }

@@ -341,7 +341,7 @@ func TestSimulateEndedBetweenAttempts(t *testing.T) {
 					!strings.HasPrefix(v.Message, test.word+" before it began again") {
 					t.Errorf("verdict %+v, %v", v, err)
 				}
-				row, err := statusOf(t.Context(), &env{Dir: "/", Environ: os.Environ(), Now: time.Now}, run)
+				row, err := (&env{Dir: "/", Environ: os.Environ(), Now: time.Now}).viewer().Status(t.Context(), run)
 				if err != nil || row.State != "CANCELLED" || !row.Ended || strings.Contains(row.Next, "starts again") {
 					t.Errorf("status %+v, %v", row, err)
 				}
@@ -367,7 +367,7 @@ func TestSimulateThatCannotStart(t *testing.T) {
 	if verdictErr != nil || v.Cause != "start" || v.Exit != exit.Failed || v.Message != err.Error() {
 		t.Errorf("verdict %+v, %v; want the message %v", v, verdictErr, err)
 	}
-	row, statusErr := statusOf(t.Context(), &env{Dir: "/", Environ: os.Environ(), Now: time.Now}, run)
+	row, statusErr := (&env{Dir: "/", Environ: os.Environ(), Now: time.Now}).viewer().Status(t.Context(), run)
 	if statusErr != nil || row.State != "FAILED" || !row.Ended || row.Message != err.Error() {
 		t.Errorf("status %+v, %v", row, statusErr)
 	}

@@ -93,11 +93,7 @@ func runStatus(ctx context.Context, e *env, runs []*rundir.Dir, named, asJSON bo
 
 // viewer looks at runs for a command.
 func (e *env) viewer() *runview.Viewer {
-	client, _ := newSlurmClient(e)
-	return &runview.Viewer{Slurm: client, Simulating: simulate.Alive, Now: e.Now, From: e.dir(), Out: e.Out, Err: e.Err, Log: e.log()}
-}
-
-// statusOf puts together what Slurm and the run directory know of a run.
-func statusOf(ctx context.Context, e *env, run *rundir.Dir) (runview.RunStatus, error) {
-	return e.viewer().Status(ctx, run)
+	return &runview.Viewer{
+		Slurm: e.submitEnv().Slurm, Simulating: simulate.Alive, Now: e.Now, From: e.dir(), Out: e.Out, Err: e.Err, Log: e.log(),
+	}
 }

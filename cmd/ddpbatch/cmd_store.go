@@ -15,7 +15,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"ddpbatch/internal/auth"
-	"ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
 	"ddpbatch/mpi/store"
 )
@@ -26,10 +25,7 @@ func newStoreCommand(e *env) *cli.Command {
 		Usage: "serve a rendezvous store, or look into one",
 		Description: example("ddpbatch store serve --port 29400", "ddpbatch store list --addr node1:29400",
 			"ddpbatch store get rank/0 --addr node1:29400"),
-		Subcommands: []*cli.Command{
-			newStoreServeCommand(e), newStoreGetCommand(e), newStoreSetCommand(e), newStoreAddCommand(e),
-			newStoreWaitCommand(e), newStoreListCommand(e),
-		},
+		Subcommands: append([]*cli.Command{newStoreServeCommand(e)}, storeClientCommands(e)...),
 	}
 }
 
@@ -44,11 +40,8 @@ func newStoreServeCommand(e *env) *cli.Command {
 			&cli.BoolFlag{Name: "torch", Usage: "serve PyTorch's TCPStore clients, too, who prove nothing: whoever reaches ADDR may read and change the store"},
 		}, bindingFlags()...),
 		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
-				return &usage.Error{
-					Message: fmt.Sprintf("store serve takes no arguments, and not %q", c.Args().First()),
-					Hint:    `try "ddpbatch store serve -h"`,
-				}
+			if err := noArgs(c); err != nil {
+				return err
 			}
 			switch port := c.Int("port"); {
 			case !c.IsSet("port"):
@@ -116,91 +109,82 @@ func storeBindingOf(e *env, c *cli.Context) (auth.Secret, auth.Binding, error) {
 	return secret, binding, err
 }
 
-func newStoreGetCommand(e *env) *cli.Command {
-	return &cli.Command{
-		Name: "get", Usage: "wait for keys and print their values, each with a newline after it", ArgsUsage: "KEY...",
-		Description: example("ddpbatch store get rank/0 --addr node1:29400"), Flags: clientFlags(jsonFlag()),
-		Action: storeAction(e, 1, -1, func(ctx context.Context, c *cli.Context, s *store.Client, keys []string) error {
-			values, err := s.MultiGet(ctx, keys...)
-			if err != nil {
-				return err
-			}
-			if c.Bool("json") {
-				return printJSON(e, storeItems(keys, values))
-			}
-			for _, value := range values {
-				fmt.Fprintln(e.Out, shownValue(e, value))
-			}
-			return nil
-		}),
-	}
-}
-
-func newStoreSetCommand(e *env) *cli.Command {
-	return &cli.Command{
-		Name: "set", Usage: "set a key", ArgsUsage: "KEY VALUE",
-		Description: example("ddpbatch store set go 1 --addr node1:29400"), Flags: clientFlags(),
-		Action: storeAction(e, 2, 2, func(ctx context.Context, _ *cli.Context, s *store.Client, words []string) error {
-			return s.Set(ctx, words[0], []byte(words[1]))
-		}),
-	}
-}
-
-func newStoreAddCommand(e *env) *cli.Command {
-	return &cli.Command{
-		Name: "add", Usage: "add N, or 1, to the number at a key, and print the sum", ArgsUsage: "KEY [N]",
-		Description: example("ddpbatch store add count 5 --addr node1:29400", "ddpbatch store add --addr node1:29400 -- count -5"),
-		Flags:       clientFlags(),
-		Action: storeAction(e, 1, 2, func(ctx context.Context, _ *cli.Context, s *store.Client, words []string) error {
-			delta := int64(1)
-			if len(words) == 2 {
-				var err error
-				if delta, err = strconv.ParseInt(words[1], 10, 64); err != nil {
-					return usage.Errorf("%q is no whole number to add", words[1])
+// storeClientCommands look into a store, or change it.
+func storeClientCommands(e *env) []*cli.Command {
+	return []*cli.Command{
+		{
+			Name: "get", Usage: "wait for keys and print their values, each with a newline after it", ArgsUsage: "KEY...",
+			Description: example("ddpbatch store get rank/0 --addr node1:29400"), Flags: clientFlags(jsonFlag()),
+			Action: storeAction(e, 1, -1, func(ctx context.Context, c *cli.Context, s *store.Client, keys []string) error {
+				values, err := s.MultiGet(ctx, keys...)
+				if err != nil {
+					return err
 				}
-			}
-			sum, err := s.Add(ctx, words[0], delta)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintln(e.Out, sum)
-			return nil
-		}),
-	}
-}
-
-func newStoreWaitCommand(e *env) *cli.Command {
-	return &cli.Command{
-		Name: "wait", Usage: "wait until all keys are there", ArgsUsage: "KEY...",
-		Description: example("ddpbatch store wait rank/0 rank/1 --timeout 5m --addr node1:29400"), Flags: clientFlags(),
-		Action: storeAction(e, 1, -1, func(ctx context.Context, _ *cli.Context, s *store.Client, keys []string) error {
-			return s.Wait(ctx, keys...)
-		}),
-	}
-}
-
-func newStoreListCommand(e *env) *cli.Command {
-	return &cli.Command{
-		Name: "list", Usage: "print the keys, or those that begin with PREFIX", ArgsUsage: "[PREFIX]",
-		Description: example("ddpbatch store list --addr node1:29400", "ddpbatch store list rank/ --json"), Flags: clientFlags(jsonFlag()),
-		Action: storeAction(e, 0, 1, func(ctx context.Context, c *cli.Context, s *store.Client, words []string) error {
-			prefix := ""
-			if len(words) == 1 {
-				prefix = words[0]
-			}
-			keys, err := s.List(ctx, prefix)
-			if err != nil {
-				return err
-			}
-			if c.Bool("json") {
-				return printJSON(e, keys)
-			}
-			t := newTable(e, "KEY")
-			for _, key := range keys {
-				t.Row(shownKey(key))
-			}
-			return t.Flush()
-		}),
+				if c.Bool("json") {
+					return printJSON(e, storeItems(keys, values))
+				}
+				for _, value := range values {
+					fmt.Fprintln(e.Out, shownValue(e, value))
+				}
+				return nil
+			}),
+		},
+		{
+			Name: "set", Usage: "set a key", ArgsUsage: "KEY VALUE",
+			Description: example("ddpbatch store set go 1 --addr node1:29400"), Flags: clientFlags(),
+			Action: storeAction(e, 2, 2, func(ctx context.Context, _ *cli.Context, s *store.Client, words []string) error {
+				return s.Set(ctx, words[0], []byte(words[1]))
+			}),
+		},
+		{
+			Name: "add", Usage: "add N, or 1, to the number at a key, and print the sum", ArgsUsage: "KEY [N]",
+			Description: example("ddpbatch store add count 5 --addr node1:29400", "ddpbatch store add --addr node1:29400 -- count -5"),
+			Flags:       clientFlags(),
+			Action: storeAction(e, 1, 2, func(ctx context.Context, _ *cli.Context, s *store.Client, words []string) error {
+				delta := int64(1)
+				if len(words) == 2 {
+					var err error
+					if delta, err = strconv.ParseInt(words[1], 10, 64); err != nil {
+						return usage.Errorf("%q is no whole number to add", words[1])
+					}
+				}
+				sum, err := s.Add(ctx, words[0], delta)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintln(e.Out, sum)
+				return nil
+			}),
+		},
+		{
+			Name: "wait", Usage: "wait until all keys are there", ArgsUsage: "KEY...",
+			Description: example("ddpbatch store wait rank/0 rank/1 --timeout 5m --addr node1:29400"), Flags: clientFlags(),
+			Action: storeAction(e, 1, -1, func(ctx context.Context, _ *cli.Context, s *store.Client, keys []string) error {
+				return s.Wait(ctx, keys...)
+			}),
+		},
+		{
+			Name: "list", Usage: "print the keys, or those that begin with PREFIX", ArgsUsage: "[PREFIX]",
+			Description: example("ddpbatch store list --addr node1:29400", "ddpbatch store list rank/ --json"), Flags: clientFlags(jsonFlag()),
+			Action: storeAction(e, 0, 1, func(ctx context.Context, c *cli.Context, s *store.Client, words []string) error {
+				prefix := ""
+				if len(words) == 1 {
+					prefix = words[0]
+				}
+				keys, err := s.List(ctx, prefix)
+				if err != nil {
+					return err
+				}
+				if c.Bool("json") {
+					return printJSON(e, keys)
+				}
+				t := newTable(e, "KEY")
+				for _, key := range keys {
+					t.Row(shownKey(key))
+				}
+				return t.Flush()
+			}),
+		},
 	}
 }
 
@@ -208,17 +192,10 @@ func newStoreListCommand(e *env) *cli.Command {
 // number) of them.
 func storeAction(e *env, least, most int, do func(context.Context, *cli.Context, *store.Client, []string) error) cli.ActionFunc {
 	return func(c *cli.Context) (err error) {
-		words := c.Args().Slice()
-		if len(words) < least || most >= 0 && len(words) > most {
-			return &usage.Error{
-				Message: fmt.Sprintf("store %s takes %s, not %s", c.Command.Name, c.Command.ArgsUsage, text.Plural(len(words), "word")),
-				Hint:    tryHelp(c),
-			}
+		if err := checkWords(c, least, most); err != nil {
+			return err
 		}
-		addr := c.String("addr")
-		if addr == "" {
-			addr = e.get("DDPBATCH_STORE")
-		}
+		addr := cmp.Or(c.String("addr"), e.get("DDPBATCH_STORE"))
 		if addr == "" {
 			return usage.Errorf("store %s needs --addr HOST:PORT, as DDPBATCH_STORE is not set", c.Command.Name)
 		}
@@ -246,7 +223,7 @@ func storeAction(e *env, least, most int, do func(context.Context, *cli.Context,
 			return err
 		}
 		defer func() { err = errors.Join(err, s.Close()) }()
-		return do(ctx, c, s, words)
+		return do(ctx, c, s, c.Args().Slice())
 	}
 }
 

@@ -45,13 +45,9 @@ func newSubmitCommand(e *env) *cli.Command {
 			&cli.BoolFlag{Name: "follow", Usage: "show the job's output until its end; exit with its code"},
 			&cli.BoolFlag{Name: "skip-data-check", Usage: "submit even where this machine does not see the data files"},
 		},
-		Action: func(c *cli.Context) error {
-			path, err := oneArg(c, "job file")
-			if err != nil {
-				return err
-			}
-			rest, err := sbatchWords(c)
-			if err != nil {
+		Action: withArg("job file", func(c *cli.Context, path string) error {
+			_, rest, _ := splitDash(c.Args().Slice())
+			if err := checkSbatchWords(rest); err != nil {
 				return err
 			}
 			return runSubmit(c.Context, e, submitOptions{
@@ -59,7 +55,7 @@ func newSubmitCommand(e *env) *cli.Command {
 				testOnly: c.Bool("test-only"), dryRun: c.Bool("dry-run"), parsable: c.Bool("parsable"),
 				wait: c.Bool("wait"), follow: c.Bool("follow"), skipCheck: c.Bool("skip-data-check"),
 			})
-		},
+		}),
 	}
 }
 
@@ -131,12 +127,7 @@ func warnStuck(ctx context.Context, e *env, id string) {
 	}
 }
 
-// sbatchWords are the words after --, which go to sbatch.
-func sbatchWords(c *cli.Context) ([]string, error) {
-	_, rest, _ := splitDash(c.Args().Slice())
-	return rest, checkSbatchWords(rest)
-}
-
+// checkSbatchWords checks the words after --, which go to sbatch.
 func checkSbatchWords(words []string) error {
 	for _, word := range words {
 		if err := slurm.CheckExtra(word); err != nil {
@@ -176,8 +167,7 @@ func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o
 	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
 		return fmt.Errorf("write the script: %w", err)
 	}
-	client, _ := newSlurmClient(e)
-	answer, err := client.TestOnly(ctx, path, o.sbatch)
+	answer, err := e.submitEnv().Slurm.TestOnly(ctx, path, o.sbatch)
 	if err != nil {
 		return err
 	}
@@ -185,20 +175,8 @@ func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o
 	return nil
 }
 
-// newSlurmClient runs Slurm's commands with the environment that e's jobs should inherit;
-// dropped names the variables that are kept from them.
-func newSlurmClient(e *env) (client *slurm.Client, dropped []string) {
-	kept, dropped := slurm.Scrub(e.Environ)
-	return &slurm.Client{Environ: kept}, dropped
-}
-
-// submitEnv is what package submit knows of this process.
+// submitEnv is what package submit knows of this process. Slurm's commands get the environment that jobs should inherit.
 func (e *env) submitEnv() submit.Env {
-	client, dropped := newSlurmClient(e)
-	return submit.Env{Hostname: e.Hostname, Now: e.Now, Log: e.log(), Slurm: client, Dropped: dropped}
-}
-
-func askUserJobs(e *env) submit.UserJobs {
-	client, _ := newSlurmClient(e)
-	return submit.AskUserJobs(client)
+	kept, dropped := slurm.Scrub(e.Environ)
+	return submit.Env{Hostname: e.Hostname, Now: e.Now, Log: e.log(), Slurm: &slurm.Client{Environ: kept}, Dropped: dropped}
 }

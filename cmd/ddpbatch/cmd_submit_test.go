@@ -149,7 +149,7 @@ func TestLostJobIsKnownByItsBegin(t *testing.T) {
 			if code, _, errs := q.run(parent, "resume", run); code != exit.Usage || !strings.Contains(errs, "job 500 is still RUNNING") {
 				t.Errorf("resume: %d, %s", code, errs)
 			}
-			if e, _, _ := q.env(parent); refuseAlive(t.Context(), e, d, "") == nil {
+			if e, _, _ := q.env(parent); refuseAlive(t.Context(), e, d) == nil {
 				t.Error("checkpoints of a job that runs may be removed")
 			}
 			q.must(d.WriteVerdict(rundir.Verdict{Attempt: 1, JobID: "500", Cause: "crash", Exit: 7, Message: "rank 0 crashed"}))
@@ -260,8 +260,8 @@ func TestStatusOfResumedJob(t *testing.T) {
 			if row := q.status(parent, run); row.State != "CANCELLED" || row.Cause != "" || row.Finished() {
 				t.Errorf("status of the job that was cancelled while it waited: %+v", row)
 			}
-			if e, _, _ := q.env(parent); refuseAlive(t.Context(), e, d, "") != nil {
-				t.Errorf("its attempt is taken to be running: %v", refuseAlive(t.Context(), e, d, ""))
+			if e, _, _ := q.env(parent); refuseAlive(t.Context(), e, d) != nil {
+				t.Errorf("its attempt is taken to be running: %v", refuseAlive(t.Context(), e, d))
 			}
 			if code, out, errs := q.run(parent, "resume", run); code != 0 || len(q.alive()) != 1 {
 				t.Errorf("resume: %d, %s%s", code, out, errs)

@@ -9,7 +9,6 @@ import (
 
 	"ddpbatch/internal/builtin"
 	"ddpbatch/internal/jobfile"
-	"ddpbatch/internal/placement"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/usage"
 )
@@ -75,23 +74,12 @@ func runLaunched(ctx context.Context, e *env) error {
 	return r.Work(ctx)
 }
 
-// trainAgain goes on with a run that `ddpbatch train` made.
-func trainAgain(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job) error {
-	if err := builtin.RefuseSingleton(e.lookup); err != nil {
-		return err
-	}
-	return e.rank(job, run).Work(ctx)
-}
-
 // rank is this process as a rank of the built-in trainer.
 func (e *env) rank(job *jobfile.Job, run *rundir.Dir) *builtin.Rank {
 	return &builtin.Rank{
 		Job: job, Run: run, Lookup: e.lookup, Hostname: e.Hostname, Now: e.Now, Out: unchecked(e.Out), Log: e.log(), ExitCode: exitCode,
 	}
 }
-
-// tasksOf is SLURM_NTASKS; 0 where it is not set or no number.
-func tasksOf(e *env) int { return placement.Tasks(e.lookup) }
 
 func exportFlag() cli.Flag {
 	return &cli.StringFlag{Name: "export", Usage: "write the final model to `FILE`.safetensors"}

@@ -24,14 +24,13 @@ import (
 // exitCode is the one place where an error becomes a number.
 func exitCode(err error) int {
 	var coded *exit.Error
-	var faults jobfile.Faults
 	var stopped launch.SignalError
 	switch {
 	case err == nil:
 		return exit.Done
 	case errors.As(err, &coded):
 		return coded.Code
-	case errors.As(err, new(*usage.Error)), errors.As(err, &faults), errors.Is(err, vfs.ErrExposed):
+	case errors.As(err, new(*usage.Error)), errors.As(err, new(jobfile.Faults)), errors.Is(err, vfs.ErrExposed):
 		return exit.Usage
 	case errors.Is(err, checkpoint.ErrFenced), errors.Is(err, rundir.ErrSuperseded):
 		return exit.Never
@@ -60,8 +59,7 @@ func report(e *env, err error) int {
 	if err == nil || errors.As(err, &coded) && coded.Err == nil {
 		return code
 	}
-	var faults jobfile.Faults
-	if errors.As(err, &faults) {
+	if faults, ok := errors.AsType[jobfile.Faults](err); ok {
 		for _, f := range faults {
 			fmt.Fprintln(e.Err, text.CleanLines(f.String()))
 		}

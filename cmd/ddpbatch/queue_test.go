@@ -172,7 +172,7 @@ func (q *queue) status(parent, run string) runview.RunStatus {
 	e, _, _ := q.env(parent)
 	d, err := rundir.Open(run)
 	q.must(err)
-	row, err := statusOf(q.t.Context(), e, d)
+	row, err := e.viewer().Status(q.t.Context(), d)
 	q.must(err)
 	return row
 }

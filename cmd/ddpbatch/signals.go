@@ -103,7 +103,7 @@ func signalPlanOf(o *torchrun.Options, warn syscall.Signal) signalPlan {
 // ended parent for what is a warning, that was one.
 func (p signalPlan) listen(parent context.Context, note func(format string, args ...any)) (ctx context.Context, warned <-chan struct{}, end func()) {
 	signals := make(chan os.Signal, 8)
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
+	for _, sig := range stopSignals {
 		// main has asked for some of them, and only a reset takes that back
 		if !slices.Contains(p.stop, sig) && !signal.Ignored(sig) {
 			signal.Reset(sig)

@@ -14,21 +14,21 @@ import (
 )
 
 // Act does what was decided. What it returns tells what became of that.
-func (a *Attempt) Act(ctx context.Context, e Env, s Scheduler, w Ending) (Ending, error) {
+func (a *Attempt) Act(ctx context.Context, w Ending) (Ending, error) {
 	switch w.Decision.Action {
 	case recovery.Requeue:
-		return a.requeue(ctx, e, s, w)
+		return a.requeue(ctx, w)
 	case recovery.GiveUp:
-		return w, a.giveUp(ctx, e, s, w)
+		return w, a.giveUp(ctx, w)
 	}
 	return w, nil
 }
 
 // giveUp leaves the run as it is. A job that Slurm has put back into the queue by itself is taken out of it.
-func (a *Attempt) giveUp(ctx context.Context, e Env, s Scheduler, w Ending) error {
-	err := a.Run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventGiveUp, Attempt: a.Number, Cause: w.Verdict.Cause, Detail: w.Decision.Why})
+func (a *Attempt) giveUp(ctx context.Context, w Ending) error {
+	err := a.Run.Append(rundir.Event{Time: a.Env.Now(), Event: rundir.EventGiveUp, Attempt: a.Number, Cause: w.Verdict.Cause, Detail: w.Decision.Why})
 	if w.Facts.Requeued {
-		err = errors.Join(err, s.Cancel(ctx))
+		err = errors.Join(err, a.Scheduler.Cancel(ctx))
 	}
 	return err
 }
@@ -43,19 +43,19 @@ type patience struct {
 	requeue time.Duration
 }
 
-// patienceOf: where the script got TERM, KILL may come KillWait after that, of which the workers may have used their part. Where it was
+// patience: where the script got TERM, KILL may come KillWait after that, of which the workers may have used their part. Where it was
 // only warned, lead after that the time limit comes.
-func patienceOf(e Env, a *Attempt, lead time.Duration) patience {
+func (a *Attempt) patience(lead time.Duration) patience {
 	p := patience{ask: time.Minute, again: 5 * time.Second, requeue: 5 * time.Minute}
 	switch {
 	case slices.Contains(a.Signals, "TERM"):
-		killWait := killWaitOf(e.Lookup)
+		killWait := killWaitOf(a.Env.Lookup)
 		left := afterWorkers(killWait)
 		return patience{ask: left / 2, again: left / 6, requeue: 2 * killWait} // KILL ends it sooner if it must be
 	case (slices.Contains(a.Signals, "USR1") || slices.Contains(a.Signals, "USR2")) && lead > 0:
 		p.ask = min(p.ask, max(lead/2, p.again))
 	}
-	if left := slurmDeadline(e.Lookup).Sub(e.Now()); left > 0 {
+	if left := slurmDeadline(a.Env.Lookup).Sub(a.Env.Now()); left > 0 {
 		p.ask, p.again, p.requeue = min(p.ask, left/2), min(p.again, left/4), min(p.requeue, left)
 	}
 	return p
@@ -66,34 +66,34 @@ var errNotRequeued = errors.New("the job was not requeued")
 
 // requeue has the job start again. The ledger hears of it first: Slurm's answer to the request is SIGTERM for this job's processes, and
 // SIGKILL soon after. A cancel in the meantime is the last word.
-func (a *Attempt) requeue(ctx context.Context, e Env, s Scheduler, w Ending) (Ending, error) {
+func (a *Attempt) requeue(ctx context.Context, w Ending) (Ending, error) {
 	w.Verdict.Requeue = true
-	w.Decision.Exclude = a.excludable(ctx, e, s, w)
-	if err := errors.Join(a.write(w.Verdict), a.note(e, rundir.EventRequeue, w.Decision, w.Decision.Why)); err != nil {
+	w.Decision.Exclude = a.excludable(ctx, w)
+	if err := errors.Join(a.write(w.Verdict), a.note(rundir.EventRequeue, w.Decision, w.Decision.Why)); err != nil {
 		return w, err
 	}
-	p := patienceOf(e, a, w.lead)
+	p := a.patience(w.lead)
 	limited, cancel := context.WithTimeout(ctx, p.requeue)
 	defer cancel()
 	pauses := newPauses()
 	for {
-		facts := s.Ask(ctx, p.again)
+		facts := a.Scheduler.Ask(ctx, p.again)
 		if facts.Requeued { // by Slurm itself, or by a request whose answer was lost
 			break
 		}
 		if facts.Cancelled() || a.cancelled() {
-			return a.CallOff(ctx, e, s, w, JobCancelled)
+			return a.CallOff(ctx, w, JobCancelled)
 		}
-		err := s.Requeue(ctx)
+		err := a.Scheduler.Requeue(ctx)
 		switch {
 		case err == nil:
 		case !unanswered(err):
-			return w, a.refused(err, w.Decision, a.note(e, rundir.EventRefused, w.Decision, err.Error()))
+			return w, a.refused(err, w.Decision, a.note(rundir.EventRefused, w.Decision, err.Error()))
 		case pauses.Wait(limited) == nil:
 			continue
 		case a.cancelled():
 			w.Facts.Requeued = true // as far as is known
-			return a.CallOff(ctx, e, s, w, JobCancelled)
+			return a.CallOff(ctx, w, JobCancelled)
 		default: // it counts, as it may have been done
 			return w, fmt.Errorf("%s, but %w as far as is known: %w", w.Decision.Why, errNotRequeued, err)
 		}
@@ -101,11 +101,11 @@ func (a *Attempt) requeue(ctx context.Context, e Env, s Scheduler, w Ending) (En
 	}
 	if a.cancelled() { // while Slurm was busy with the requeue, which has overtaken scancel
 		w.Facts.Requeued = true
-		return a.CallOff(ctx, e, s, w, JobCancelled)
+		return a.CallOff(ctx, w, JobCancelled)
 	}
 	if len(w.Decision.Exclude) > 0 {
-		if err := s.Exclude(ctx, w.Decision.Exclude); err != nil {
-			e.Log.Warn("the job may start on nodes that failed", "nodes", w.Decision.Exclude, "error", err)
+		if err := a.Scheduler.Exclude(ctx, w.Decision.Exclude); err != nil {
+			a.Env.Log.Warn("the job may start on nodes that failed", "nodes", w.Decision.Exclude, "error", err)
 		}
 	}
 	return w, nil
@@ -118,17 +118,17 @@ func (a *Attempt) cancelled() bool {
 }
 
 // CallOff takes back a requeue that the ledger has heard of: most often a person has cancelled the job since then.
-func (a *Attempt) CallOff(ctx context.Context, e Env, s Scheduler, w Ending, why string) (Ending, error) {
+func (a *Attempt) CallOff(ctx context.Context, w Ending, why string) (Ending, error) {
 	w.Verdict.Requeue = false
-	err := errors.Join(a.write(w.Verdict), a.note(e, rundir.EventRefused, w.Decision, why))
+	err := errors.Join(a.write(w.Verdict), a.note(rundir.EventRefused, w.Decision, why))
 	w.Decision = recovery.Decision{Action: recovery.GiveUp, Why: why}
-	return w, errors.Join(err, a.giveUp(ctx, e, s, w))
+	return w, errors.Join(err, a.giveUp(ctx, w))
 }
 
 // note adds to the ledger what becomes of a requeue that was decided.
-func (a *Attempt) note(e Env, event string, d recovery.Decision, detail string) error {
+func (a *Attempt) note(event string, d recovery.Decision, detail string) error {
 	return a.Run.Append(rundir.Event{
-		Time: e.Now(), Event: event, Attempt: a.Number, Cause: string(d.Cause), Nodes: d.Exclude, Detail: detail,
+		Time: a.Env.Now(), Event: event, Attempt: a.Number, Cause: string(d.Cause), Nodes: d.Exclude, Detail: detail,
 	})
 }
 
@@ -142,7 +142,7 @@ func (a *Attempt) refused(err error, d recovery.Decision, noted error) error {
 
 // excludable is what the job excludes already, with the nodes that failed added, where the job can do without them: it would
 // wait for ever otherwise. None where nothing is to be added.
-func (a *Attempt) excludable(ctx context.Context, e Env, s Scheduler, w Ending) []string {
+func (a *Attempt) excludable(ctx context.Context, w Ending) []string {
 	bad := w.Decision.Exclude
 	if len(bad) == 0 || !w.Facts.Asked {
 		return nil
@@ -151,19 +151,19 @@ func (a *Attempt) excludable(ctx context.Context, e Env, s Scheduler, w Ending) 
 	if w.Facts.excluded != "" {
 		before, err := slurm.ExpandHostlist(w.Facts.excluded, maxExcluded)
 		if err != nil {
-			e.Log.Warn("no nodes are excluded", "error", err)
+			a.Env.Log.Warn("no nodes are excluded", "error", err)
 			return nil
 		}
 		nodes = append(before, nodes...)
 	}
 	slices.Sort(nodes)
 	nodes = slices.Compact(nodes)
-	if err := s.Spares(ctx, nodes); err != nil {
+	if err := a.Scheduler.Spares(ctx, nodes); err != nil {
 		why := "the job cannot do without the nodes that failed: they are not excluded"
 		if unanswered(err) {
 			why = "Slurm does not say whether the job can do without the nodes that failed: they are not excluded"
 		}
-		e.Log.Warn(why, "nodes", strings.Join(bad, ","), "error", err)
+		a.Env.Log.Warn(why, "nodes", strings.Join(bad, ","), "error", err)
 		return nil
 	}
 	return nodes

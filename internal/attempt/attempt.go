@@ -60,10 +60,12 @@ func (e Env) start() int {
 
 // Attempt is one claimed attempt of a run, with the secret of its ranks.
 type Attempt struct {
-	Run     *rundir.Dir
-	Number  int
-	JobID   string
-	Signals []string // that the batch script got; none: nobody has told it to end
+	Env       Env
+	Scheduler Scheduler // that is asked at the attempt's end
+	Run       *rundir.Dir
+	Number    int
+	JobID     string
+	Signals   []string // that the batch script got; none: nobody has told it to end
 
 	KillWait time.Duration // Slurm's, between TERM and KILL; 0: not known
 	Silent   bool          // no agent lived to write a verdict
@@ -76,10 +78,7 @@ type Attempt struct {
 
 // Claim claims the next attempt of run, for the job jobID.
 func Claim(e Env, run *rundir.Dir, jobID string) (*Attempt, error) {
-	secret, err := auth.NewSecret()
-	if err != nil {
-		return nil, err
-	}
+	secret := auth.NewSecret()
 	number, err := run.ClaimAttempt()
 	if err != nil {
 		return nil, err
@@ -87,7 +86,7 @@ func Claim(e Env, run *rundir.Dir, jobID string) (*Attempt, error) {
 	err = run.Append(rundir.Event{
 		Time: e.Now(), Event: rundir.EventBegin, Attempt: number, Job: jobID, Start: e.start(), Detail: "job " + jobID,
 	})
-	return &Attempt{Run: run, Number: number, secret: secret, JobID: jobID}, err
+	return &Attempt{Env: e, Run: run, Number: number, secret: secret, JobID: jobID}, err
 }
 
 // Environ is what the attempt's agents read.

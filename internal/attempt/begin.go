@@ -61,8 +61,13 @@ func refuseCancelled(e Env, run *rundir.Dir, jobID string) error {
 	if !recovery.WasCancelled(append(history, rundir.Event{Event: rundir.EventBegin, Job: jobID})) {
 		return nil
 	}
-	err = run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventGiveUp, Job: jobID, Detail: JobCancelled})
-	return &exit.Error{Code: exit.Never, Err: errors.Join(fmt.Errorf("%s; %s", JobCancelled, submit.ResumeHint(run)), err)}
+	return refuse(e, run, rundir.Event{Job: jobID, Detail: JobCancelled})
+}
+
+// refuse gives the run up where its job begins again. The returned error says why, which is the detail of event.
+func refuse(e Env, run *rundir.Dir, event rundir.Event) error {
+	event.Time, event.Event = e.Now(), rundir.EventGiveUp
+	return &exit.Error{Code: exit.Never, Err: errors.Join(fmt.Errorf("%s; %s", event.Detail, submit.ResumeHint(run)), run.Append(event))}
 }
 
 // accountForLast accounts for what the job's last start has left open, when Slurm has started it again. Where the batch script lived to the
@@ -84,16 +89,13 @@ func accountForLast(ctx context.Context, e Env, run *rundir.Dir, jobID string) (
 		case rundir.EventGiveUp, rundir.EventRefused:
 			if requeuedLate(ctx, e, history, jobID) {
 				const why = "Slurm has put the job back into the queue, as it was preempted before; the run had ended by then"
-				err := run.Append(rundir.Event{
-					Time: e.Now(), Event: rundir.EventGiveUp, Attempt: last.Attempt, Cause: event.Cause, Detail: why,
-				})
-				return false, &exit.Error{Code: exit.Never, Err: errors.Join(fmt.Errorf("%s; %s", why, submit.ResumeHint(run)), err)}
+				return false, refuse(e, run, rundir.Event{Attempt: last.Attempt, Cause: event.Cause, Detail: why})
 			}
 			return false, run.Append(rundir.Event{
 				Time: e.Now(), Event: rundir.EventResume, Job: jobID, Detail: "started again by Slurm (scontrol requeue)",
 			})
 		case rundir.EventBegin:
-			return accountForLost(e, &Attempt{Run: run, Number: event.Attempt, JobID: jobID}, history)
+			return (&Attempt{Env: e, Run: run, Number: event.Attempt, JobID: jobID}).accountForLost(history)
 		}
 	}
 	return false, nil
@@ -136,23 +138,23 @@ func lastBegin(history []rundir.Event) (rundir.Event, bool) {
 
 // accountForLost accounts for an attempt whose batch script did not live to do so. Slurm has started the job again already, whatever
 // requeue.on names: what counts are budget and patience. over tells that there is nothing left to do.
-func accountForLost(e Env, a *Attempt, history []rundir.Event) (over bool, err error) {
+func (a *Attempt) accountForLost(history []rundir.Event) (over bool, err error) {
 	job, err := jobfile.OfRun(a.Run)
 	if err != nil {
 		return false, err
 	}
-	read, ok, err := a.readVerdict(e, exit.Failed)
+	read, ok, err := a.readVerdict(exit.Failed)
 	if err != nil {
 		return false, err
 	}
-	before := recovery.Refine(read, recovery.Evidence{Now: e.Now(), Asked: true, Requeued: true})
+	before := recovery.Refine(read, recovery.Evidence{Now: a.Env.Now(), Asked: true, Requeued: true})
 	if !ok {
 		before = rundir.Verdict{
-			Attempt: a.Number, JobID: a.JobID, Cause: string(recovery.Node), FirstRank: -1, Exit: exit.Failed, Time: a.lastSign(e, history),
+			Attempt: a.Number, JobID: a.JobID, Cause: string(recovery.Node), FirstRank: -1, Exit: exit.Failed, Time: a.lastSign(history),
 			Message: "Slurm started the job again, and nobody lived to say how the attempt ended: its first node was lost",
 		}
 	}
-	before = a.withStep(e, before)
+	before = a.withStep(before)
 	if err := a.amend(history, read, before); err != nil {
 		return false, err
 	}
@@ -161,20 +163,19 @@ func accountForLost(e Env, a *Attempt, history []rundir.Event) (over bool, err e
 	case recovery.Finish:
 		return true, nil
 	case recovery.GiveUp:
-		err = a.Run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventGiveUp, Attempt: a.Number, Cause: before.Cause, Detail: d.Why})
-		return false, &exit.Error{Code: exit.Never, Err: errors.Join(fmt.Errorf("%s; %s", d.Why, submit.ResumeHint(a.Run)), err)}
+		return false, refuse(a.Env, a.Run, rundir.Event{Attempt: a.Number, Cause: before.Cause, Detail: d.Why})
 	}
 	return false, a.Run.Append(rundir.Event{
-		Time: e.Now(), Event: rundir.EventRequeue, Attempt: a.Number, Cause: string(recovery.CauseOf(before)), Detail: "by Slurm itself",
+		Time: a.Env.Now(), Event: rundir.EventRequeue, Attempt: a.Number, Cause: string(recovery.CauseOf(before)), Detail: "by Slurm itself",
 	})
 }
 
 // lastSign is when the attempt is known to have lived last: between that and now the job has waited in the queue. Where it left no trace it did
 // not get beyond its beginning.
-func (a *Attempt) lastSign(e Env, history []rundir.Event) time.Time {
+func (a *Attempt) lastSign(history []rundir.Event) time.Time {
 	last, err := a.Run.LastSign(a.Number)
 	if err != nil {
-		e.Log.Warn("how long the attempt lived is not known", "error", err)
+		a.Env.Log.Warn("how long the attempt lived is not known", "error", err)
 	}
 	if began, _ := lastBegin(history); last.Before(began.Time) {
 		return began.Time

@@ -32,13 +32,13 @@ func End(ctx context.Context, e Env, run *rundir.Dir, end SrunEnd) error {
 		return fmt.Errorf("read DDPBATCH_ATTEMPT: %w", err)
 	}
 	a := &Attempt{
-		Run: run, Number: number, JobID: e.jobID(), Signals: end.Signals, unstarted: end.Unstarted, failure: redact.Text(end.Failure),
+		Env: e, Run: run, Number: number, JobID: e.jobID(), Signals: end.Signals, unstarted: end.Unstarted, failure: redact.Text(end.Failure),
 	}
-	s := &slurmScheduler{e: e, a: a}
-	w, err := a.Decide(ctx, e, s, end.Code)
+	a.Scheduler = &slurmScheduler{a}
+	w, err := a.Decide(ctx, end.Code)
 	if err == nil && w.Decision.Action != recovery.Finish {
 		fmt.Fprintf(e.Err, "ddpbatch: attempt %d: %s\n", w.Verdict.Attempt, w.Verdict.Message)
-		w, err = a.Act(ctx, e, s, w)
+		w, err = a.Act(ctx, w)
 	}
 	resume := submit.ResumeHint(run)
 	switch {
@@ -67,8 +67,8 @@ type Ending struct {
 }
 
 // Decide tells how the attempt ended, with the cause that the scheduler tells, and decides what follows.
-func (a *Attempt) Decide(ctx context.Context, e Env, s Scheduler, code int) (w Ending, err error) {
-	if err := a.turnToNewest(e); err != nil {
+func (a *Attempt) Decide(ctx context.Context, code int) (w Ending, err error) {
+	if err := a.turnToNewest(); err != nil {
 		return w, err
 	}
 	job, err := jobfile.OfRun(a.Run)
@@ -76,7 +76,7 @@ func (a *Attempt) Decide(ctx context.Context, e Env, s Scheduler, code int) (w E
 		return w, err
 	}
 	w.lead = job.Requeue.Lead
-	if w.Verdict, err = a.end(e, code); err != nil {
+	if w.Verdict, err = a.end(code); err != nil {
 		return w, err
 	}
 	if w.Verdict.Exit == 0 && w.Verdict.Cause == string(recovery.Done) {
@@ -85,12 +85,11 @@ func (a *Attempt) Decide(ctx context.Context, e Env, s Scheduler, code int) (w E
 		w.Decision.Action = recovery.Finish
 		return w, nil
 	}
-	w.Facts = s.Ask(ctx, patienceOf(e, a, w.lead).ask)
+	w.Facts = a.Scheduler.Ask(ctx, a.patience(w.lead).ask)
 	history, err := a.Run.Ledger()
 	if err != nil {
 		return w, err
 	}
-	policy := job.Policy()
 	w.Facts.Lead = a.leadUsed(job, history, w.Verdict)
 	w.Facts.Unmet = a.noneStarted()
 	refined := recovery.Refine(w.Verdict, w.Facts.Evidence)
@@ -100,12 +99,12 @@ func (a *Attempt) Decide(ctx context.Context, e Env, s Scheduler, code int) (w E
 			refined.Message += "; the workers saved first"
 		}
 	}
-	refined = a.withStep(e, refined)
+	refined = a.withStep(refined)
 	if err := a.amend(history, w.Verdict, refined); err != nil {
 		return w, err
 	}
 	w.Verdict = refined
-	w.Decision = known{policy: policy, history: history, verdict: w.Verdict, facts: w.Facts}.decide()
+	w.Decision = known{policy: job.Policy(), history: history, verdict: w.Verdict, facts: w.Facts}.decide()
 	return w, nil
 }
 
@@ -126,7 +125,7 @@ func (a *Attempt) leadUsed(job *jobfile.Job, history []rundir.Event, v rundir.Ve
 // turnToNewest turns to the newest attempt that this start of the job has begun: agents that start their workers again claim
 // another. Where somebody else has begun one, this script is a zombie, and has nothing to say. An attempt that was claimed and not
 // begun is nobody's: of one that is about to begin elsewhere, or of agents that ended in between.
-func (a *Attempt) turnToNewest(e Env) error {
+func (a *Attempt) turnToNewest() error {
 	newest, err := a.Run.NewestAttempt()
 	if err != nil || newest <= a.Number {
 		return err
@@ -139,7 +138,7 @@ func (a *Attempt) turnToNewest(e Env) error {
 	for _, event := range history {
 		switch {
 		case event.Event != rundir.EventBegin || event.Attempt <= first:
-		case event.Job != a.JobID || event.Start != e.start():
+		case event.Job != a.JobID || event.Start != a.Env.start():
 			return fmt.Errorf("attempt %d: %w (%d, of job %s)", first, rundir.ErrSuperseded, event.Attempt, event.Job)
 		default:
 			a.Number = max(a.Number, event.Attempt)

@@ -284,7 +284,7 @@ func TestAttemptEndKnowsTheLimitThatHolds(t *testing.T) {
 		e, _, _ := p.env(0, 1)
 		e.Environ = append(e.Environ, fmt.Sprintf("SLURM_JOB_END_TIME=%d", at("04:00:00").Unix()))
 		p.Says("scontrol.out", fmt.Sprintf("JobId=12 JobName=x UserId=u(1) JobState=%s Reason=None Restarts=0 TimeLimit=%s EndTime=2026-11-21T%s PreemptTime=None\n", tc.state, tc.limit, tc.end))
-		s := &slurmScheduler{e: e.env(), a: &Attempt{JobID: "12"}}
+		s := &slurmScheduler{&Attempt{Env: e.env(), JobID: "12"}}
 		if got := s.Ask(t.Context(), time.Minute); !got.Asked || !got.EndTime.Equal(tc.want) {
 			t.Errorf("%s: asked %t, the end is %v, want %v", name, got.Asked, got.EndTime, tc.want)
 		}

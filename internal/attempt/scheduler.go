@@ -42,15 +42,12 @@ const (
 )
 
 // slurmScheduler is the cluster that a batch script runs on.
-type slurmScheduler struct {
-	e Env
-	a *Attempt
-}
+type slurmScheduler struct{ *Attempt }
 
 func (s *slurmScheduler) Ask(ctx context.Context, limit time.Duration) Facts {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	f := Facts{Evidence: recovery.Evidence{Signals: s.a.Signals, EndTime: slurmDeadline(s.e.Lookup)}}
+	f := Facts{Evidence: recovery.Evidence{Signals: s.Signals, EndTime: slurmDeadline(s.Env.Lookup)}}
 	var (
 		wg               sync.WaitGroup
 		facts            slurm.JobFacts
@@ -58,23 +55,23 @@ func (s *slurmScheduler) Ask(ctx context.Context, limit time.Duration) Facts {
 	)
 	wg.Go(func() {
 		jobErr = untilAnswered(ctx, func(ctx context.Context) (err error) {
-			facts, err = s.e.Slurm.Facts(ctx, s.a.JobID)
+			facts, err = s.Env.Slurm.Facts(ctx, s.JobID)
 			return err
 		})
 	})
 	nodes, giveUp := context.WithTimeout(ctx, questionLimit)
 	defer giveUp()
-	wg.Go(func() { f.Down, nodesErr = s.e.Slurm.DownNodes(nodes, s.e.get("SLURM_JOB_NODELIST")) })
+	wg.Go(func() { f.Down, nodesErr = s.Env.Slurm.DownNodes(nodes, s.Env.get("SLURM_JOB_NODELIST")) })
 	wg.Wait()
-	f.Now = s.e.Now()
+	f.Now = s.Env.Now()
 	if err := errors.Join(jobErr, nodesErr); err != nil {
-		s.e.Log.Warn("Slurm does not say all about the end of the job", "error", err)
+		s.Env.Log.Warn("Slurm does not say all about the end of the job", "error", err)
 	}
 	if jobErr != nil {
 		return f
 	}
 	f.Asked, f.State, f.Reason, f.excluded = true, facts.State, facts.Reason, facts.Exclude
-	f.Requeued = facts.Restarts > s.e.start()
+	f.Requeued = facts.Restarts > s.Env.start()
 	f.Preempted = !facts.PreemptTime.IsZero()
 	if facts.FailedNode != "" && !slices.Contains(f.Down, facts.FailedNode) { // it may be up again by now
 		f.Down = append(f.Down, facts.FailedNode)
@@ -89,13 +86,13 @@ func (s *slurmScheduler) Ask(ctx context.Context, limit time.Duration) Facts {
 func (s *slurmScheduler) Requeue(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, orderLimit)
 	defer cancel()
-	return s.e.Slurm.Requeue(ctx, s.a.JobID)
+	return s.Env.Slurm.Requeue(ctx, s.JobID)
 }
 
 func (s *slurmScheduler) Spares(ctx context.Context, nodes []string) error {
-	ctx, cancel := context.WithTimeout(ctx, patienceOf(s.e, s.a, 0).again)
+	ctx, cancel := context.WithTimeout(ctx, s.patience(0).again)
 	defer cancel()
-	_, err := s.e.Slurm.TestOnly(ctx, s.a.Run.ScriptPath(), []string{"--exclude=" + slurm.FoldHostlist(nodes)})
+	_, err := s.Env.Slurm.TestOnly(ctx, s.Run.ScriptPath(), []string{"--exclude=" + slurm.FoldHostlist(nodes)})
 	return err
 }
 
@@ -103,14 +100,14 @@ func (s *slurmScheduler) Exclude(ctx context.Context, nodes []string) error {
 	ctx, cancel := context.WithTimeout(ctx, orderLimit)
 	defer cancel()
 	return untilAnswered(ctx, func(ctx context.Context) error {
-		return s.e.Slurm.ExcludeNodes(ctx, s.a.JobID, slurm.FoldHostlist(nodes))
+		return s.Env.Slurm.ExcludeNodes(ctx, s.JobID, slurm.FoldHostlist(nodes))
 	})
 }
 
 func (s *slurmScheduler) Cancel(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, orderLimit)
 	defer cancel()
-	return untilAnswered(ctx, func(ctx context.Context) error { return s.e.Slurm.CancelNow(ctx, s.a.JobID) })
+	return untilAnswered(ctx, func(ctx context.Context) error { return s.Env.Slurm.CancelNow(ctx, s.JobID) })
 }
 
 // untilAnswered does something again and again until Slurm answers, or ctx ends.

@@ -17,8 +17,8 @@ const causeUnknown = string(recovery.Unknown)
 
 // end returns the attempt's verdict: agent 0's own, or, where no agent lived to write it, one made of
 // srun's code.
-func (a *Attempt) end(e Env, code int) (rundir.Verdict, error) {
-	v, found, err := a.readVerdict(e, code)
+func (a *Attempt) end(code int) (rundir.Verdict, error) {
+	v, found, err := a.readVerdict(code)
 	switch {
 	case err != nil:
 		return v, err
@@ -28,24 +28,22 @@ func (a *Attempt) end(e Env, code int) (rundir.Verdict, error) {
 		return v, a.Run.FinalizeOverride(v.Exit != exit.Mismatch)
 	}
 	a.Silent = true
-	v = a.verdictOfCode(e, code)
-	v = a.withStep(e, v)
+	v = a.withStep(a.verdictOfCode(code))
 	return v, a.Record(v)
 }
 
 // readVerdict is the agents' own verdict of the attempt; ok is false where nobody lived to leave one. A verdict that is there and cannot be read may
 // be good, and is never written over: the ledger takes its place, with code as the exit code.
-func (a *Attempt) readVerdict(e Env, code int) (v rundir.Verdict, ok bool, err error) {
+func (a *Attempt) readVerdict(code int) (v rundir.Verdict, ok bool, err error) {
 	v, err = a.Run.Verdict(a.Number)
-	var cut *json.SyntaxError
 	switch {
 	case err == nil:
 		return v, true, nil
-	case errors.Is(err, fs.ErrNotExist), errors.As(err, &cut): // by a crash
+	case errors.Is(err, fs.ErrNotExist), errors.As(err, new(*json.SyntaxError)): // cut short by a crash
 		return v, false, nil
 	}
 	a.unread = true
-	e.Log.Warn("the attempt's verdict cannot be read; it is left as it is, and the run's ledger tells how the attempt ended", "error", err)
+	a.Env.Log.Warn("the attempt's verdict cannot be read; it is left as it is, and the run's ledger tells how the attempt ended", "error", err)
 	history, err := a.Run.Ledger()
 	for _, event := range slices.Backward(history) {
 		if event.Event == rundir.EventEnd && event.Attempt == a.Number {
@@ -64,9 +62,9 @@ func (a *Attempt) verdictOfEvent(end rundir.Event, code int) rundir.Verdict {
 }
 
 // verdictOfCode makes a verdict for an attempt for which no agent left one, from srun's exit code or from the failure of the setup.
-func (a *Attempt) verdictOfCode(e Env, code int) rundir.Verdict {
+func (a *Attempt) verdictOfCode(code int) rundir.Verdict {
 	v := rundir.Verdict{
-		Attempt: a.Number, JobID: a.JobID, Cause: causeUnknown, FirstRank: -1, Exit: code, Time: e.Now(),
+		Attempt: a.Number, JobID: a.JobID, Cause: causeUnknown, FirstRank: -1, Exit: code, Time: a.Env.Now(),
 		Message: fmt.Sprintf("srun ended with code %d and no agent left a verdict; see the job's log", code),
 	}
 	if a.unread {
@@ -94,10 +92,10 @@ func (a *Attempt) noneStarted() bool {
 }
 
 // withStep adds the last step that the attempt told of, which its agents may not have lived to do.
-func (a *Attempt) withStep(e Env, v rundir.Verdict) rundir.Verdict {
+func (a *Attempt) withStep(v rundir.Verdict) rundir.Verdict {
 	step, err := a.Run.StepOf(a.Number)
 	if err != nil {
-		e.Log.Warn("the last step is not known", "error", err)
+		a.Env.Log.Warn("the last step is not known", "error", err)
 	}
 	v.Step = max(v.Step, step)
 	return v

@@ -51,7 +51,7 @@ func newStepWatch(e Env, run *rundir.Dir, pid int) (*stepWatch, error) {
 		return nil, err
 	}
 	return &stepWatch{
-		a:    &Attempt{Run: run, Number: number, JobID: e.jobID()},
+		a:    &Attempt{Env: e, Run: run, Number: number, JobID: e.jobID()},
 		srun: func(sig syscall.Signal) error { return process.Signal(sig) },
 		// Agent 0 takes back the word of an agent that is cut off once the workers of all others are gone: its own, and theirs after them.
 		leave: watchLeave + 2*job.Launch.Grace,
@@ -64,11 +64,11 @@ func Watch(ctx context.Context, e Env, run *rundir.Dir, pid int) error {
 	if err != nil {
 		return err
 	}
-	return w.watch(ctx, e)
+	return w.watch(ctx)
 }
 
 // watch returns when srun has ended, or has become another script's. It goes on when ctx ends, and hurries: nobody else ends srun then.
-func (w *stepWatch) watch(ctx context.Context, e Env) error {
+func (w *stepWatch) watch(ctx context.Context) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	ending, every := ctx.Done(), watchFiles
@@ -78,13 +78,13 @@ func (w *stepWatch) watch(ctx context.Context, e Env) error {
 		}
 		due := w.due() != 0
 		if due || time.Since(w.looked) >= every {
-			switch err := w.look(e); {
+			switch err := w.look(); {
 			case errors.Is(err, rundir.ErrSuperseded):
 				return nil // what this script still does is nobody's business
 			case err != nil:
-				e.Log.Debug("whether the run is over is not known", "error", err)
+				w.a.Env.Log.Debug("whether the run is over is not known", "error", err)
 			case due:
-				w.end(e)
+				w.end()
 			}
 		}
 		select {
@@ -96,9 +96,9 @@ func (w *stepWatch) watch(ctx context.Context, e Env) error {
 }
 
 // look sees whether the run is over, and whether it still is.
-func (w *stepWatch) look(e Env) error {
+func (w *stepWatch) look() error {
 	w.looked = time.Now()
-	over, err := w.isOver(e)
+	over, err := w.isOver()
 	switch {
 	case err != nil: // what was seen last holds, but nobody is signalled by that
 	case !over:
@@ -111,8 +111,8 @@ func (w *stepWatch) look(e Env) error {
 
 // isOver tells whether the newest attempt's verdict is the run's last word in this job: agent 0, or who took its place, has written it
 // into the ledger, too, which it does when all workers are gone, and the agents do not start them again.
-func (w *stepWatch) isOver(e Env) (bool, error) {
-	if err := w.a.turnToNewest(e); err != nil {
+func (w *stepWatch) isOver() (bool, error) {
+	if err := w.a.turnToNewest(); err != nil {
 		return false, err
 	}
 	v, err := w.a.Run.Verdict(w.a.Number)
@@ -143,14 +143,14 @@ func (w *stepWatch) due() syscall.Signal {
 }
 
 // end ends srun, and with it the step, once its time is over.
-func (w *stepWatch) end(e Env) {
+func (w *stepWatch) end() {
 	sig := w.due()
 	if sig == 0 {
 		return
 	}
 	if sig == syscall.SIGTERM {
 		w.forced = time.Now()
-		e.Log.Warn("the run is over, and agents that were lost before do not end: srun is told to end its step", "after", w.leave)
+		w.a.Env.Log.Warn("the run is over, and agents that were lost before do not end: srun is told to end its step", "after", w.leave)
 	}
 	_ = w.srun(sig) // it may have ended just now, as the next look tells
 }

@@ -70,8 +70,9 @@ func TestWatchEndsSrun(t *testing.T) {
 				start := time.Now()
 				var got []at
 				gone := false
+				e := &script{Err: &bytes.Buffer{}, Now: time.Now, Environ: []string{"SLURM_JOB_ID=12"}}
 				w := &stepWatch{
-					a: &Attempt{Run: run, Number: 1, JobID: "12"}, leave: cmp.Or(tc.leave, time.Minute),
+					a: &Attempt{Env: e.env(), Run: run, Number: 1, JobID: "12"}, leave: cmp.Or(tc.leave, time.Minute),
 					srun: func(sig syscall.Signal) error {
 						if gone || tc.ends == 0 && time.Since(start) >= 3*time.Minute {
 							return os.ErrProcessDone
@@ -96,8 +97,7 @@ func TestWatchEndsSrun(t *testing.T) {
 						}
 					}).Stop()
 				}
-				e := &script{Err: &bytes.Buffer{}, Now: time.Now, Environ: []string{"SLURM_JOB_ID=12"}}
-				if err := w.watch(ctx, e.env()); err != nil || time.Since(start) > time.Hour {
+				if err := w.watch(ctx); err != nil || time.Since(start) > time.Hour {
 					t.Errorf("ended with %v, after %v", err, time.Since(start))
 				}
 				if !slices.Equal(got, tc.want) {

@@ -103,23 +103,14 @@ func handshake(ctx context.Context, conn net.Conn, s Secret, hello []byte, side 
 
 func clientSide(conn net.Conn, s Secret, b Binding, hello []byte) ([]byte, error) {
 	t := transcript{binding: b, clientHello: hello}
-	var err error
-	if _, err = conn.Write(AppendPreface(nil, Version)); err != nil {
-		return nil, fmt.Errorf("send the version: %w", err)
-	}
-	theirs, err := ReadPreface(conn)
+	err := GreetServer(conn)
 	if err != nil {
 		return nil, err
-	}
-	if theirs != Version {
-		return nil, &VersionError{Ours: Version, Theirs: theirs}
 	}
 	if t.serverNonce, t.serverHello, err = readChallenge(conn); err != nil {
 		return nil, err
 	}
-	if t.clientNonce, err = newNonce(); err != nil {
-		return nil, err
-	}
+	t.clientNonce = newNonce()
 	proof := t.proof(s, "client")
 	if _, err = conn.Write(append(appendChallenge(nil, t.clientNonce, hello), proof[:]...)); err != nil {
 		return nil, fmt.Errorf("send the proof: %w", err)
@@ -135,18 +126,11 @@ func clientSide(conn net.Conn, s Secret, b Binding, hello []byte) ([]byte, error
 
 func serverSide(conn net.Conn, s Secret, b Binding, hello []byte) ([]byte, error) {
 	t := transcript{binding: b, serverHello: hello}
-	theirs, err := ReadPreface(conn)
+	preface, err := GreetClient(conn)
 	if err != nil {
 		return nil, err
 	}
-	preface := AppendPreface(nil, Version)
-	if theirs != Version {
-		conn.Write(preface) // so that the client can tell; what is wrong is known already
-		return nil, &VersionError{Ours: Version, Theirs: theirs}
-	}
-	if t.serverNonce, err = newNonce(); err != nil {
-		return nil, err
-	}
+	t.serverNonce = newNonce()
 	if _, err = conn.Write(appendChallenge(preface, t.serverNonce, hello)); err != nil {
 		return nil, fmt.Errorf("send the challenge: %w", err)
 	}
@@ -154,7 +138,7 @@ func serverSide(conn net.Conn, s Secret, b Binding, hello []byte) ([]byte, error
 		return nil, err
 	}
 	if err = readProof(conn, t.proof(s, "client")); err != nil {
-		conn.Write([]byte{refused}) // as above
+		conn.Write([]byte{refused}) // so that the client can tell; what is wrong is known already
 		return nil, err
 	}
 	proof := t.proof(s, "server")
@@ -181,12 +165,9 @@ func (t *transcript) proof(s Secret, side string) Secret {
 
 type nonce [32]byte
 
-func newNonce() (nonce, error) {
-	var n nonce
-	if _, err := rand.Read(n[:]); err != nil {
-		return n, fmt.Errorf("make a nonce: %w", err)
-	}
-	return n, nil
+func newNonce() (n nonce) {
+	rand.Read(n[:]) // never returns an error (crypto/rand)
+	return n
 }
 
 const magic = "ddpbatch"
@@ -213,6 +194,33 @@ func ReadPreface(r io.Reader) (uint16, error) {
 		return 0, fmt.Errorf("%w: it began with %q", ErrProtocol, buf[:len(magic)])
 	}
 	return binary.BigEndian.Uint16(buf[len(magic):]), nil
+}
+
+// GreetServer sends a client's preface, and reads the server's.
+func GreetServer(conn io.ReadWriter) error {
+	if _, err := conn.Write(AppendPreface(nil, Version)); err != nil {
+		return fmt.Errorf("send the version: %w", err)
+	}
+	theirs, err := ReadPreface(conn)
+	if err == nil && theirs != Version {
+		err = &VersionError{Ours: Version, Theirs: theirs}
+	}
+	return err
+}
+
+// GreetClient reads a client's preface, and returns the server's, to be sent with what the server says next. A client of another version is
+// sent it at once.
+func GreetClient(conn io.ReadWriter) (preface []byte, err error) {
+	theirs, err := ReadPreface(conn)
+	if err != nil {
+		return nil, err
+	}
+	preface = AppendPreface(nil, Version)
+	if theirs != Version {
+		conn.Write(preface) // so that the client can tell; what is wrong is known already
+		return nil, &VersionError{Ours: Version, Theirs: theirs}
+	}
+	return preface, nil
 }
 
 func appendChallenge(buf []byte, n nonce, hello []byte) []byte {

@@ -15,7 +15,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"ddpbatch/internal/replace"
 	"ddpbatch/internal/vfs"
@@ -32,12 +31,9 @@ type Secret [32]byte
 const redacted = "[secret]"
 
 // NewSecret makes a secret from the system's source of randomness.
-func NewSecret() (Secret, error) {
-	var s Secret
-	if _, err := rand.Read(s[:]); err != nil {
-		return Secret{}, fmt.Errorf("make a secret: %w", err)
-	}
-	return s, nil
+func NewSecret() (s Secret) {
+	rand.Read(s[:]) // never returns an error (crypto/rand)
+	return s
 }
 
 // ParseSecret reads 64 hexadecimal digits, the form that Hex gives. Its errors
@@ -166,12 +162,8 @@ func private(info fs.FileInfo) error {
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
 		return fmt.Errorf("its mode is %#o, so others may have read or changed it: delete it, and a new one is made", mode)
 	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return errors.New("cannot tell who owns it")
-	}
-	if uid := os.Geteuid(); int(stat.Uid) != uid {
-		return fmt.Errorf("user %d owns it, and not user %d who runs this: name another file", stat.Uid, uid)
+	if owner, uid := vfs.Owner(info), os.Geteuid(); owner != uid {
+		return fmt.Errorf("user %d owns it, and not user %d who runs this: name another file", owner, uid)
 	}
 	return nil
 }
@@ -181,12 +173,9 @@ func createKey(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	s, err := NewSecret()
-	if err != nil {
-		return err
-	}
+	s := NewSecret()
 	o := replace.Options{Mode: 0o600, Keep: true}
-	err = replace.FileWith(context.Background(), vfs.OS{}, path, o, replace.Bytes([]byte(s.Hex()+"\n")))
+	err := replace.FileWith(context.Background(), vfs.OS{}, path, o, replace.Bytes([]byte(s.Hex()+"\n")))
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
@@ -195,8 +184,7 @@ func createKey(path string) error {
 
 // withoutPath drops the path from an error, which names it already.
 func withoutPath(err error) error {
-	var perr *fs.PathError
-	if errors.As(err, &perr) {
+	if perr, ok := errors.AsType[*fs.PathError](err); ok {
 		return perr.Err
 	}
 	return err

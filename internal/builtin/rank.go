@@ -198,19 +198,18 @@ func (r *Rank) train(ctx context.Context) error {
 			err = fmt.Errorf("close the TensorBoard events: %w", cerr)
 		}
 	}
-	var exporting error
-	if err == nil && !result.Stopped && r.comm.Rank() == 0 {
-		exporting = r.export(context.WithoutCancel(ctx), result)
-	}
 	if err != nil {
 		r.letOthersFailFirst(ctx, err)
 		return fmt.Errorf("rank %d: %w", r.comm.Rank(), err)
 	}
 	if r.comm.Rank() == 0 {
+		if !result.Stopped {
+			err = r.export(context.WithoutCancel(ctx), result)
+		}
 		r.printEnd(result)
 	}
-	if exporting != nil {
-		return exporting
+	if err != nil {
+		return err
 	}
 	if result.Stopped {
 		return &exit.Error{Code: exit.Requeue}

@@ -48,7 +48,15 @@ func (s *buffers[T]) reduced(last, iteration int) []T {
 
 // spoil fills buf with what no pattern has.
 func (s *buffers[T]) spoil(buf []T) {
-	spread(buf, converted(make([]int64, patternPeriod), func(int64) T { return s.of(-1) }), 0)
+	spread(buf, converted(make([]int64, patternPeriod), func(int64) T { return s.of(-1) }))
+}
+
+// fill makes a timedCall's fill that puts this rank's pattern into in, and spoils out.
+func (s *buffers[T]) fill(in, out []T) func(iteration int) {
+	return func(iteration int) {
+		spread(in, s.own(s.b.rank, iteration))
+		s.spoil(out)
+	}
 }
 
 // timedCall is a collective on buffers of one size.
@@ -70,7 +78,7 @@ func (s *buffers[T]) calls() map[string]func(count int) timedCall {
 func (s *buffers[T]) allReduce(count int) timedCall {
 	b, buf := s.b, s.out[:count]
 	return timedCall{
-		fill:  func(iteration int) { spread(buf, s.own(b.rank, iteration), 0) },
+		fill:  s.fill(buf, nil),
 		run:   func(ctx context.Context) error { return mpi.AllReduce(ctx, b.timed, buf, b.o.op.mpi) },
 		wrong: func(iteration int) int64 { return countWrong(buf, s.reduced(b.ranks-1, iteration), 0) },
 	}
@@ -79,7 +87,7 @@ func (s *buffers[T]) allReduce(count int) timedCall {
 func (s *buffers[T]) reduce(count int) timedCall {
 	b, buf := s.b, s.out[:count]
 	return timedCall{
-		fill: func(iteration int) { spread(buf, s.own(b.rank, iteration), 0) },
+		fill: s.fill(buf, nil),
 		run:  func(ctx context.Context) error { return mpi.Reduce(ctx, b.timed, buf, 0, b.o.op.mpi) },
 		wrong: func(iteration int) int64 {
 			if b.rank != 0 {
@@ -93,10 +101,7 @@ func (s *buffers[T]) reduce(count int) timedCall {
 func (s *buffers[T]) reduceScatter(count int) timedCall {
 	b, out, in := s.b, s.out[:count], s.in[:count*s.b.ranks]
 	return timedCall{
-		fill: func(iteration int) {
-			spread(in, s.own(b.rank, iteration), 0)
-			s.spoil(out)
-		},
+		fill:  s.fill(in, out),
 		run:   func(ctx context.Context) error { return mpi.ReduceScatter(ctx, b.timed, out, in, b.o.op.mpi) },
 		wrong: func(iteration int) int64 { return countWrong(out, s.reduced(b.ranks-1, iteration), b.rank*count) },
 	}
@@ -105,7 +110,7 @@ func (s *buffers[T]) reduceScatter(count int) timedCall {
 func (s *buffers[T]) scan(count int) timedCall {
 	b, buf := s.b, s.out[:count]
 	return timedCall{
-		fill:  func(iteration int) { spread(buf, s.own(b.rank, iteration), 0) },
+		fill:  s.fill(buf, nil),
 		run:   func(ctx context.Context) error { return mpi.Scan(ctx, b.timed, buf, b.o.op.mpi) },
 		wrong: func(iteration int) int64 { return countWrong(buf, s.reduced(b.rank, iteration), 0) },
 	}
@@ -114,7 +119,7 @@ func (s *buffers[T]) scan(count int) timedCall {
 func (s *buffers[T]) exscan(count int) timedCall {
 	b, buf := s.b, s.out[:count]
 	return timedCall{
-		fill: func(iteration int) { spread(buf, s.own(b.rank, iteration), 0) },
+		fill: s.fill(buf, nil),
 		run:  func(ctx context.Context) error { return mpi.Exscan(ctx, b.timed, buf, b.o.op.mpi) },
 		wrong: func(iteration int) int64 {
 			if b.rank == 0 { // its buffer is not changed
@@ -140,7 +145,7 @@ func (s *buffers[T]) broadcast(count int) timedCall {
 		fill: func(iteration int) {
 			s.spoil(buf)
 			if b.rank == 0 {
-				spread(buf, s.own(0, iteration), 0)
+				spread(buf, s.own(0, iteration))
 			}
 		},
 		run:   func(ctx context.Context) error { return mpi.Broadcast(ctx, b.timed, buf, 0) },
@@ -151,10 +156,7 @@ func (s *buffers[T]) broadcast(count int) timedCall {
 func (s *buffers[T]) allGather(count int) timedCall {
 	b, out, in := s.b, s.out[:count*s.b.ranks], s.in[:count]
 	return timedCall{
-		fill: func(iteration int) {
-			spread(in, s.own(b.rank, iteration), 0)
-			s.spoil(out)
-		},
+		fill:  s.fill(in, out),
 		run:   func(ctx context.Context) error { return mpi.AllGather(ctx, b.timed, out, in) },
 		wrong: func(iteration int) int64 { return s.wrongBlocks(out, count, 0, iteration) },
 	}
@@ -163,11 +165,8 @@ func (s *buffers[T]) allGather(count int) timedCall {
 func (s *buffers[T]) gather(count int) timedCall {
 	b, out, in := s.b, s.out[:count*s.b.ranks], s.in[:count]
 	return timedCall{
-		fill: func(iteration int) {
-			spread(in, s.own(b.rank, iteration), 0)
-			s.spoil(out)
-		},
-		run: func(ctx context.Context) error { return mpi.Gather(ctx, b.timed, out, in, 0) },
+		fill: s.fill(in, out),
+		run:  func(ctx context.Context) error { return mpi.Gather(ctx, b.timed, out, in, 0) },
 		wrong: func(iteration int) int64 {
 			if b.rank != 0 {
 				return 0
@@ -181,10 +180,7 @@ func (s *buffers[T]) gather(count int) timedCall {
 func (s *buffers[T]) scatter(count int) timedCall {
 	b, out, in := s.b, s.out[:count], s.in[:count*s.b.ranks]
 	return timedCall{
-		fill: func(iteration int) {
-			spread(in, s.own(b.rank, iteration), 0)
-			s.spoil(out)
-		},
+		fill:  s.fill(in, out),
 		run:   func(ctx context.Context) error { return mpi.Scatter(ctx, b.timed, out, in, 0) },
 		wrong: func(iteration int) int64 { return countWrong(out, s.own(0, iteration), b.rank*count) },
 	}
@@ -193,10 +189,7 @@ func (s *buffers[T]) scatter(count int) timedCall {
 func (s *buffers[T]) allToAll(count int) timedCall {
 	b, out, in := s.b, s.out[:count*s.b.ranks], s.in[:count*s.b.ranks]
 	return timedCall{
-		fill: func(iteration int) {
-			spread(in, s.own(b.rank, iteration), 0)
-			s.spoil(out)
-		},
+		fill:  s.fill(in, out),
 		run:   func(ctx context.Context) error { return mpi.AllToAll(ctx, b.timed, out, in) },
 		wrong: func(iteration int) int64 { return s.wrongBlocks(out, count, b.rank*count, iteration) },
 	}
@@ -206,10 +199,7 @@ func (s *buffers[T]) allToAll(count int) timedCall {
 func (s *buffers[T]) pingPong(count int) timedCall {
 	b, out, in := s.b, s.out[:count], s.in[:count]
 	return timedCall{
-		fill: func(iteration int) {
-			spread(in, s.own(b.rank, iteration), 0)
-			s.spoil(out)
-		},
+		fill: s.fill(in, out),
 		run: func(ctx context.Context) (err error) {
 			switch b.rank {
 			case 0:

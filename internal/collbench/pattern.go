@@ -91,15 +91,14 @@ func converted[T mpi.Number](p []int64, of func(int64) T) []T {
 	return out
 }
 
-// spread fills buf with a pattern; element 0 is the pattern's element at.
-func spread[T mpi.Number](buf, pattern []T, at int) {
-	n := copy(buf, pattern[at%patternPeriod:])
-	for n < len(buf) {
+// spread fills buf with a pattern.
+func spread[T mpi.Number](buf, pattern []T) {
+	for n := 0; n < len(buf); {
 		n += copy(buf[n:], pattern)
 	}
 }
 
-// countWrong counts the elements of buf that are not spread's.
+// countWrong counts the elements of buf that are not a pattern's, from its element at on.
 func countWrong[T mpi.Number](buf, pattern []T, at int) (wrong int64) {
 	at %= patternPeriod
 	for _, x := range buf {

@@ -94,12 +94,14 @@ func TestSpreadAndCountWrong(t *testing.T) {
 			if got := countWrong(buf, p, at); got != int64(n) {
 				t.Errorf("at %d: %d of %d spoiled elements countWrong", at, got, n)
 			}
-			spread(buf, p, at)
-			for i, x := range buf {
-				if x != p[(at+i)%patternPeriod] {
-					t.Fatalf("at %d: element %d is %d", at, i, x)
+			long := make([]int64, at%patternPeriod+n)
+			spread(long, p)
+			for i, x := range long {
+				if x != p[i%patternPeriod] {
+					t.Fatalf("element %d is %d", i, x)
 				}
 			}
+			buf = long[at%patternPeriod:]
 			if got := countWrong(buf, p, at); got != 0 {
 				t.Errorf("at %d: %d of %d elements countWrong, want none", at, got, n)
 			}
@@ -113,7 +115,7 @@ func TestSpreadAndCountWrong(t *testing.T) {
 	}
 	// a block in its neighbour's place is seen
 	buf := make([]int64, 100)
-	spread(buf, p, 0)
+	spread(buf, p)
 	if countWrong(buf, p, 100) == 0 {
 		t.Error("a block that lies 100 elements off looks right")
 	}

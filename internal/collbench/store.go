@@ -53,7 +53,7 @@ var storeBinding = auth.Binding{Run: "bench", Attempt: 1, Role: "store"}
 // storeSecret is one for this store alone, made from the run's.
 func (b *bench) storeSecret() (auth.Secret, error) {
 	if b.ranks == 1 {
-		return auth.NewSecret()
+		return auth.NewSecret(), nil
 	}
 	secret, err := b.p.Secret()
 	if err != nil {
@@ -95,7 +95,7 @@ func valueCall(ctx context.Context, s store.Store, key, op string, size int) tim
 	value := make([]byte, size)
 	var got []byte
 	call := timedCall{
-		fill: func(iteration int) { spread(value, bytePattern(iteration), 0) },
+		fill: func(iteration int) { spread(value, bytePattern(iteration)) },
 		run:  func(ctx context.Context) error { return s.Set(ctx, key, value) },
 	}
 	if op == "get" {

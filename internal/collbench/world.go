@@ -46,10 +46,7 @@ func startWorld(ctx context.Context, p Process, o Options, out io.Writer) error 
 	if err != nil {
 		return fmt.Errorf("find this program, to start it as %d ranks: %w", o.Ranks, err)
 	}
-	secret, err := auth.NewSecret()
-	if err != nil {
-		return err
-	}
+	secret := auth.NewSecret()
 	verdict, err := launch.Run(ctx, launch.AgentConfig{
 		World:    launch.World{Count: 1, Host: p.Hostname, Nproc: o.Ranks},
 		Identity: launch.Identity{RunID: "bench", Attempt: 1, Secret: secret, Version: p.Version},

@@ -8,12 +8,12 @@ const (
 	Failed       = 1
 	Usage        = 2 // usage or job file
 	NoCheckpoint = 10
-	Corrupt      = 11 // corrupt checkpoint
-	Mismatch     = 12 // checkpoint does not fit this job
-	Refused      = 20 // Slurm refused
-	Requeue      = 75 // saved; please requeue
-	Never        = 93 // do not requeue
-	Timeout      = 124
+	Corrupt      = 11  // corrupt checkpoint
+	Mismatch     = 12  // checkpoint does not fit this job
+	Refused      = 20  // Slurm refused
+	Requeue      = 75  // please start me again (EX_TEMPFAIL of sysexits.h); whether that was saved is the verdict's Saved
+	Never        = 93  // do not start me again
+	Timeout      = 124 // a time limit was over, as timeout(1)
 	Interrupted  = 130
 )
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	words "ddpbatch/internal/text"
 	"ddpbatch/slurm"
 )
 
@@ -53,20 +54,15 @@ func (c *checker) fault(at *position, key toml.Key, format string, args ...any) 
 	c.faults = append(c.faults, finding{at, key, fmt.Sprintf(format, args...)})
 }
 
-// version tells whether the file has the schema that this package knows: another one has other keys,
-// so that nothing else is worth checking.
-func (c *checker) version(values map[string]any, root *position) bool {
-	v, given := values["schema"]
-	return !given || c.value(schema().keys["schema"], toml.Key{"schema"}, v, root.below("schema"))
-}
-
 // table checks the keys of one table, in the order of the file.
 func (c *checker) table(n *node, key toml.Key, values map[string]any, at *position) {
 	kind, ok := c.kind(n, key, values, at)
 	if !ok {
 		return // which keys it has depends on its kind
 	}
-	for _, name := range inOrder(values, at) {
+	names := slices.Sorted(maps.Keys(values)) // and then in the order of the file, those of overrides last
+	slices.SortStableFunc(names, func(a, b string) int { return comparePositions(at.below(a), at.below(b)) })
+	for _, name := range names {
 		if c.isFull() {
 			return
 		}
@@ -105,7 +101,8 @@ func (c *checker) kind(n *node, key toml.Key, values map[string]any, at *positio
 	return n.kind(c.job), ok
 }
 
-// value checks one value and what it holds, and tells whether this version can act on it.
+// value checks one value and what it holds, stores it in the job, and tells whether this version can act on it. A value from a command line
+// is what it looks like to TOML, or else the text that was typed: a name may be 2024, and a time limit 01:00:00.
 func (c *checker) value(n *node, key toml.Key, v any, at *position) bool {
 	if n.read == nil {
 		values, ok := v.(map[string]any)
@@ -114,21 +111,11 @@ func (c *checker) value(n *node, key toml.Key, v any, at *position) bool {
 			return false
 		}
 		c.table(n, key, values, at)
-	} else if err := c.read(n, key, v, at); err != nil {
+	} else if err := n.read(c.job, key, v); err != nil && (at.text == "" || n.read(c.job, key, at.text) != nil) {
 		c.fault(at, key, "%s", err)
 		return false
 	}
 	return n.unsupported == nil || c.checkSupported(n.unsupported, key, v, at)
-}
-
-// read stores a value in the job. A value from a command line is what it looks like to TOML, or else the
-// text that was typed: a name may be 2024, and a time limit 01:00:00.
-func (c *checker) read(n *node, key toml.Key, v any, at *position) error {
-	err := n.read(c.job, key, v)
-	if err != nil && at.text != "" && n.read(c.job, key, at.text) == nil {
-		return nil
-	}
-	return err
 }
 
 // missing notes that a table lacks a key.
@@ -140,11 +127,7 @@ func (c *checker) missing(table *position, key toml.Key, name string) {
 	c.fault(table, below(key, name), "%s needs the key %s", owner, name)
 }
 
-// report gives what was found, as others see it, in the order of the file.
-func (c *checker) report() (warnings, faults []Fault) {
-	return c.ordered(c.warnings), c.ordered(c.faults)
-}
-
+// ordered gives what was found, as others see it, in the order of the file.
 func (c *checker) ordered(found []finding) []Fault {
 	slices.SortStableFunc(found, func(a, b finding) int { return comparePositions(a.at, b.at) })
 	faults := make([]Fault, len(found))
@@ -157,13 +140,6 @@ func (c *checker) ordered(found []finding) []Fault {
 		}
 	}
 	return faults
-}
-
-// inOrder lists the keys of a table in the order of the file, those of overrides last.
-func inOrder(values map[string]any, at *position) []string {
-	names := slices.Sorted(maps.Keys(values))
-	slices.SortStableFunc(names, func(a, b string) int { return comparePositions(at.below(a), at.below(b)) })
-	return names
 }
 
 func comparePositions(a, b *position) int {
@@ -204,13 +180,11 @@ func (c *checker) checkSupported(g *unsupported, key toml.Key, v any, at *positi
 	default:
 		what += " = " + describe(v)
 	}
-	switch {
-	case slices.Contains(g.allow, v):
+	if slices.Contains(g.allow, v) {
 		return true
-	default:
-		c.fault(at, key, "%s: %s", what, g.why)
-		return false
 	}
+	c.fault(at, key, "%s: %s", what, g.why)
+	return false
 }
 
 // unknown says that the last name of key is no key of table n, and what may have been meant.
@@ -227,7 +201,7 @@ func unknown(n *node, key toml.Key, v any) string {
 	if advice != nil && !errors.Is(advice, slurm.ErrUnknownOption) {
 		return advice.Error()
 	}
-	if near := Nearest(name, slices.Sorted(maps.Keys(n.keys))); near != "" {
+	if near := words.Nearest(name, slices.Sorted(maps.Keys(n.keys))); near != "" {
 		return fmt.Sprintf("unknown %s: did you mean %s?", what, n.keys[near].show(below(table, near)))
 	}
 	if home, elsewhere := schema().find(name); elsewhere != nil {
@@ -237,42 +211,4 @@ func unknown(n *node, key toml.Key, v any) string {
 		return advice.Error()
 	}
 	return fmt.Sprintf("unknown %s; known here: %s", what, strings.Join(slices.Sorted(maps.Keys(n.keys)), ", "))
-}
-
-// Nearest returns the name that takes the fewest edits to get from the given one, the first of
-// several; empty where none is near enough to be meant.
-func Nearest(name string, names []string) string {
-	best, limit := "", max(2, len(name)/3)+1
-	for _, candidate := range names {
-		if d := distance(name, candidate); d < limit && d < min(len(name), len(candidate)) {
-			best, limit = candidate, d
-		}
-	}
-	return best
-}
-
-// distance is the Levenshtein distance of two names, in bytes: the fewest insertions, removals and
-// replacements that make one the other.
-func distance(a, b string) int {
-	const tooLong = 64 // no key is that long
-	if len(a) > tooLong || len(b) > tooLong {
-		return max(len(a), len(b))
-	}
-	row := make([]int, len(b)+1) // from the first i bytes of a to the first j of b
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

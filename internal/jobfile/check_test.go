@@ -3,12 +3,11 @@ package jobfile
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"ddpbatch/slurm"
 )
@@ -21,8 +20,10 @@ const command = "\n[launch]\ncommand = [\"true\"]\n"
 
 // parse reads a job as job.toml in /jobs, for a user whose home is /home/ann.
 func parse(src string, sets ...string) (*Job, []Fault, error) {
-	r := Reader{Home: func() (string, error) { return "/home/ann", nil }}
-	return r.Parse("job.toml", "/jobs", []byte(src), sets)
+	if err := os.Setenv("HOME", "/home/ann"); err != nil {
+		return nil, nil, err
+	}
+	return Parse("job.toml", "/jobs", []byte(src), sets)
 }
 
 // lines gives faults as they are printed.
@@ -260,43 +261,6 @@ func TestUnsupportedNamesKeys(t *testing.T) {
 		}
 		if !strings.Contains(g.why, "this version") {
 			t.Errorf("the row of %s does not say what this version does: %q", g.key, g.why)
-		}
-	}
-}
-
-func TestDistance(t *testing.T) {
-	for _, test := range []struct {
-		a, b string
-		want int
-	}{
-		{"", "", 0}, {"a", "", 1}, {"kitten", "sitting", 3}, {"saturday", "sunday", 3}, {"slrum", "slurm", 2},
-		{"nods", "nodes", 1}, {"gpus-per-node", "gpus_per_node", 2}, {"abc", "abc", 0}, {"abc", "xyz", 3},
-	} {
-		if got := distance(test.a, test.b); got != test.want {
-			t.Errorf("distance(%q, %q) = %d, want %d", test.a, test.b, got, test.want)
-		}
-	}
-}
-
-func TestDistanceIsAMetric(t *testing.T) {
-	word := rapid.StringMatching(`[ab_]{0,8}`)
-	rapid.Check(t, func(t *rapid.T) {
-		a, b, c := word.Draw(t, "a"), word.Draw(t, "b"), word.Draw(t, "c")
-		ab, ba, bc, ac := distance(a, b), distance(b, a), distance(b, c), distance(a, c)
-		if ab != ba || (ab == 0) != (a == b) || ac > ab+bc || ab > max(len(a), len(b)) {
-			t.Fatalf("%q %q %q: ab %d, ba %d, bc %d, ac %d", a, b, c, ab, ba, bc, ac)
-		}
-	})
-}
-
-func TestNearest(t *testing.T) {
-	names := []string{"epochs", "lr", "nodes", "on"}
-	for name, want := range map[string]string{
-		"epoch": "epochs", "Epochs": "epochs", "nod": "nodes", "node": "nodes", "rl": "", "xy": "", "": "", "o": "",
-		"batch": "", "nodess": "nodes", strings.Repeat("n", 100_000): "",
-	} {
-		if got := Nearest(name, names); got != want {
-			t.Errorf("Nearest(%.20q) = %q, want %q", name, got, want)
 		}
 	}
 }

@@ -11,7 +11,7 @@
 // the file is looked at: whether a data file or a partition exists is for
 // others to say.
 //
-// What the schema knows and this version does not build stands in one table, gaps.go; to ask
+// What the schema knows and this version does not build stands in one table, unsupportedKeys; to ask
 // for it is a fault.
 //
 // # How it works

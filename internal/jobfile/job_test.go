@@ -57,32 +57,32 @@ func TestFlagsThatAreFalseAskForNothing(t *testing.T) {
 }
 
 func TestPaths(t *testing.T) {
-	noHome := errors.New("$HOME is not defined")
-	home := func() (string, error) { return "/home/ann", nil }
+	t.Setenv("HOME", "/home/ann")
 	for _, test := range []struct {
 		path, dir string
-		home      func() (string, error)
 		want      string
 		err       error
 	}{
-		{".", "/jobs", home, "/jobs", nil},
-		{"a/../b/", "/jobs", home, "/jobs/b", nil},
-		{"../x", "/jobs/a", home, "/jobs/x", nil},
-		{"/x", "/jobs", home, "/x", nil},
-		{"~/x", "/jobs", home, "/home/ann/x", nil},
-		{"~", "/jobs", home, "/home/ann", nil},
-		{"a/~", "/jobs", home, "/jobs/a/~", nil},
-		{"~ann", "/jobs", home, "", errOtherHome},
-		{"~/x", "/jobs", func() (string, error) { return "", noHome }, "", noHome},
-		{"~/x", "/jobs", nil, "", errNoHome},
-		{"x", "jobs", nil, "", errRelative},
-		{"x", "/jo\nbs", nil, "", errPathText},
-		{"x", "/jo\xffbs", nil, "", errPathText},
+		{".", "/jobs", "/jobs", nil},
+		{"a/../b/", "/jobs", "/jobs/b", nil},
+		{"../x", "/jobs/a", "/jobs/x", nil},
+		{"/x", "/jobs", "/x", nil},
+		{"~/x", "/jobs", "/home/ann/x", nil},
+		{"~", "/jobs", "/home/ann", nil},
+		{"a/~", "/jobs", "/jobs/a/~", nil},
+		{"~ann", "/jobs", "", errOtherHome},
+		{"x", "jobs", "", errRelative},
+		{"x", "/jo\nbs", "", errPathText},
+		{"x", "/jo\xffbs", "", errPathText},
 	} {
-		got, err := resolve(test.path, test.dir, test.home)
+		got, err := resolve(test.path, test.dir)
 		if got != test.want || !errors.Is(err, test.err) {
 			t.Errorf("%q in %q: got %q, %v, want %q, %v", test.path, test.dir, got, err, test.want, test.err)
 		}
+	}
+	t.Setenv("HOME", "")
+	if got, err := resolve("~/x", "/jobs"); err == nil || err.Error() != "$HOME is not defined" {
+		t.Errorf("got %q, %v without a home", got, err)
 	}
 }
 

@@ -3,7 +3,6 @@ package jobfile
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,31 +14,21 @@ import (
 	"ddpbatch/internal/redact"
 )
 
-// Reader reads job files. The zero value refuses paths that begin with "~/".
-type Reader struct {
-	// Home finds the folder that "~" stands for; it is asked only where a path needs it.
-	Home func() (string, error)
-}
-
-// Parse reads a job for the user that this process runs as. See Reader.Parse.
-func Parse(name, dir string, src []byte, sets []string) (*Job, []Fault, error) {
-	return Reader{Home: os.UserHomeDir}.Parse(name, dir, src, sets)
-}
-
 // Parse reads a job from src, and lays the overrides over it, each "table.key=value". name is what
-// faults call it; relative paths start from dir, which must be absolute. Warnings come apart, with or without an error, which is
+// faults call it; relative paths start from dir, which must be absolute, and "~/" is the home of the user that this process runs as. Warnings come apart, with or without an error, which is
 // always a Faults.
-func (r Reader) Parse(name, dir string, src []byte, sets []string) (*Job, []Fault, error) {
+func Parse(name, dir string, src []byte, sets []string) (*Job, []Fault, error) {
 	c := &checker{name: name, src: strings.TrimPrefix(string(src), "\ufeff"), job: defaults()}
 	if values, root := c.decode(); values != nil {
 		c.override(values, root, sets)
-		if c.version(values, root) {
+		// A file of another schema has other keys, so that nothing else is worth checking.
+		if v, given := values["schema"]; !given || c.value(schema().keys["schema"], toml.Key{"schema"}, v, root.below("schema")) {
 			c.table(schema(), nil, values, root)
 			c.checkRules(values, root)
-			c.resolvePaths(root, dir, r.Home)
+			c.resolvePaths(root, dir)
 		}
 	}
-	warnings, faults := c.report()
+	warnings, faults := c.ordered(c.warnings), c.ordered(c.faults)
 	if len(faults) > 0 {
 		return nil, warnings, Faults(faults)
 	}
@@ -51,11 +40,11 @@ const maxSize = 256 << 10
 
 // Fault is one thing that is wrong, or worth a warning, and where.
 type Fault struct {
-	File    string `json:"file"`             // the file's name as it was given, or "--set a.b"
-	Line    int    `json:"line,omitempty"`   // from 1; 0 in a fault of a --set
-	Column  int    `json:"column,omitempty"` // from 1, in characters; 0 in a fault of a --set
-	Key     string `json:"key,omitempty"`    // dotted: "slurm.nodes"; empty where no key is to blame
-	Message string `json:"message"`          // names the key, and says what to write instead
+	File    string `json:"file"`    // the file's name as it was given, or "--set a.b"
+	Line    int    `json:"line"`    // from 1; 0 in a fault of a --set
+	Column  int    `json:"column"`  // from 1, in characters; 0 in a fault of a --set
+	Key     string `json:"key"`     // dotted: "slurm.nodes"; empty where no key is to blame
+	Message string `json:"message"` // names the key, and says what to write instead
 }
 
 // String gives "job.toml:5:1: message", which editors and terminals turn into a link.
@@ -106,8 +95,7 @@ func (c *checker) syntax(err error) {
 	if !c.likeTOML() {
 		format = `this is no job file, which are written in TOML (%s); "ddpbatch init" writes one to start from`
 	}
-	var parse toml.ParseError
-	if errors.As(err, &parse) {
+	if parse, ok := errors.AsType[toml.ParseError](err); ok {
 		if redact.Named(parse.LastKey) { // the message may quote the value
 			parse.Message = "the value of " + parse.LastKey + " is not TOML: write it in quotes"
 		}

@@ -24,19 +24,27 @@ const maxWhole = math.MaxInt32
 // unused is where values go that this version reads and does not act on.
 func unused[T any](*Job) *T { return new(T) }
 
-// wholeNumber reads a whole number from low to high.
-func wholeNumber(low, high int64, to func(*Job) *int) reader {
-	what := fmt.Sprintf("a whole number from %d to %d", low, high)
-	if high == maxWhole {
-		what = fmt.Sprintf("a whole number of at least %d", low)
-	}
+// value reads what get makes of a value; ok is false where it is not what the key takes, which what describes.
+func value[T any](what string, get func(v any) (got T, ok bool), to func(*Job) *T) reader {
 	return func(j *Job, key toml.Key, v any) error {
-		n, ok := v.(int64)
-		if !ok || n < low {
+		got, ok := get(v)
+		if !ok {
 			return mustBe(key, what, v)
 		}
-		if n > high {
-			return mustBe(key, fmt.Sprintf("at most %d", high), v)
+		*to(j) = got
+		return nil
+	}
+}
+
+// wholeNumber reads a whole number of at least low.
+func wholeNumber(low int64, to func(*Job) *int) reader {
+	return func(j *Job, key toml.Key, v any) error {
+		n, ok := v.(int64)
+		switch {
+		case !ok || n < low:
+			return mustBe(key, fmt.Sprintf("a whole number of at least %d", low), v)
+		case n > maxWhole:
+			return mustBe(key, fmt.Sprintf("at most %d", maxWhole), v)
 		}
 		*to(j) = int(n)
 		return nil
@@ -45,17 +53,19 @@ func wholeNumber(low, high int64, to func(*Job) *int) reader {
 
 // number reads a finite number with the property that what describes.
 func number(what string, good func(float64) bool, to func(*Job) *float64) reader {
-	return func(j *Job, key toml.Key, v any) error {
-		x, ok := v.(float64)
-		if n, isWhole := v.(int64); isWhole {
-			x, ok = float64(n), true
-		}
-		if !ok || !good(x) || math.IsInf(x, 0) {
-			return mustBe(key, what, v)
-		}
-		*to(j) = x
-		return nil
+	return value(what, func(v any) (float64, bool) {
+		x, ok := asFloat(v)
+		return x, ok && good(x) && !math.IsInf(x, 0)
+	}, to)
+}
+
+// asFloat is a number with a point or without.
+func asFloat(v any) (x float64, ok bool) {
+	if n, isWhole := v.(int64); isWhole {
+		return float64(n), true
 	}
+	x, ok = v.(float64)
+	return x, ok
 }
 
 func positive(x float64) bool    { return x > 0 }
@@ -63,26 +73,15 @@ func notNegative(x float64) bool { return x >= 0 }
 
 // boolean reads true or false.
 func boolean(to func(*Job) *bool) reader {
-	return func(j *Job, key toml.Key, v any) error {
-		b, ok := v.(bool)
-		if !ok {
-			return mustBe(key, "true or false", v)
-		}
-		*to(j) = b
-		return nil
-	}
+	return value("true or false", func(v any) (b, ok bool) { b, ok = v.(bool); return b, ok }, to)
 }
 
 // text reads a text with the property that what describes.
 func text(what string, good func(string) bool, to func(*Job) *string) reader {
-	return func(j *Job, key toml.Key, v any) error {
+	return value(what, func(v any) (string, bool) {
 		s, ok := v.(string)
-		if !ok || !good(s) {
-			return mustBe(key, what, v)
-		}
-		*to(j) = s
-		return nil
-	}
+		return s, ok && good(s)
+	}, to)
 }
 
 // line reads a text that fits on one line.
@@ -99,50 +98,31 @@ func oneOf(to func(*Job) *string, words ...string) reader {
 
 // duration reads a duration that is longer than none.
 func duration(to func(*Job) *time.Duration) reader {
-	return func(j *Job, key toml.Key, v any) error {
-		s, _ := v.(string)
-		d, err := time.ParseDuration(s)
-		if err != nil || d <= 0 {
-			return mustBe(key, `a duration, such as "90s" or "5m"`, v)
-		}
-		*to(j) = d
-		return nil
-	}
+	return durationFrom(1, `a duration, such as "90s" or "5m"`, to)
 }
 
 // durationOrOff reads a duration; "0s" is none.
 func durationOrOff(to func(*Job) *time.Duration) reader {
-	return func(j *Job, key toml.Key, v any) error {
+	return durationFrom(0, `a duration, such as "90s" or "5m", or "0s" for none`, to)
+}
+
+func durationFrom(least time.Duration, what string, to func(*Job) *time.Duration) reader {
+	return value(what, func(v any) (time.Duration, bool) {
 		s, _ := v.(string)
 		d, err := time.ParseDuration(s)
-		if err != nil || d < 0 {
-			return mustBe(key, `a duration, such as "90s" or "5m", or "0s" for none`, v)
-		}
-		*to(j) = d
-		return nil
-	}
+		return d, err == nil && d >= least
+	}, to)
 }
 
 // size reads a number of bytes with a unit, which is a power of 1024.
 func size(to func(*Job) *int64) reader {
-	return func(j *Job, key toml.Key, v any) error {
+	return value(`a size, such as "512M" or "4G"`, func(v any) (int64, bool) {
 		s, _ := v.(string)
-		unit := strings.IndexByte("KMGT", last(s))
-		n, err := strconv.ParseUint(s[:max(0, len(s)-1)], 10, 20)
-		if unit < 0 || err != nil || n == 0 {
-			return mustBe(key, `a size, such as "512M" or "4G"`, v)
-		}
-		*to(j) = int64(n) << (10 * (unit + 1))
-		return nil
-	}
-}
-
-// last is the last byte of s, or 0.
-func last(s string) byte {
-	if s == "" {
-		return 0
-	}
-	return s[len(s)-1]
+		digits := strings.TrimRight(s, "KMGT")
+		unit := strings.Index("KMGT", s[len(digits):])
+		n, err := strconv.ParseUint(digits, 10, 20)
+		return int64(n) << (10 * (unit + 1)), len(s) == len(digits)+1 && err == nil && n > 0
+	}, to)
 }
 
 // list reads a list of at least least texts, each with the property that what describes.

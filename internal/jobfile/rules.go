@@ -3,6 +3,7 @@ package jobfile
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -52,8 +53,7 @@ func (c *checker) checkRules(values map[string]any, root *position) {
 func (c *checker) warnOfDeltas(root *position) {
 	delta := toml.Key{"checkpoint", "delta"}
 	if n := c.job.Checkpoint.Delta; n > 0 && c.job.Checkpoint.Local != "" && c.hasNoFault(delta.String(), "checkpoint.local") {
-		c.warnings = append(c.warnings, finding{root.at(delta), delta, fmt.Sprintf(
-			"%s = %d counts for nothing beside checkpoint.local: all checkpoints on a node-local disk are full ones; leave one of them out", delta, n)})
+		c.warn(root, delta, "%s = %d counts for nothing beside checkpoint.local: all checkpoints on a node-local disk are full ones; leave one of them out", delta, n)
 	}
 }
 
@@ -154,7 +154,7 @@ func (c *checker) hasNoFault(keys ...string) bool {
 
 // resolvePaths makes the job's own paths absolute: "~/" is the user's home, and what is
 // relative starts from the job file's folder.
-func (c *checker) resolvePaths(root *position, dir string, home func() (string, error)) {
+func (c *checker) resolvePaths(root *position, dir string) {
 	for _, p := range []struct {
 		name string
 		path *string
@@ -162,7 +162,7 @@ func (c *checker) resolvePaths(root *position, dir string, home func() (string, 
 		if !c.hasNoFault(p.name) {
 			continue
 		}
-		abs, err := resolve(*p.path, dir, home)
+		abs, err := resolve(*p.path, dir)
 		if err != nil {
 			c.fault(root.below(p.name), toml.Key{p.name}, "%s: %s", p.name, err)
 		}
@@ -172,24 +172,20 @@ func (c *checker) resolvePaths(root *position, dir string, home func() (string, 
 
 var (
 	errOtherHome = errors.New(`only "~/", the home of the user who submits, is understood: write the path out`)
-	errNoHome    = errors.New(`nothing is known that "~/" could stand for: write the path out`)
 	errRelative  = errors.New("the job file's folder is not known as an absolute path")
 	errPathText  = errors.New("the path must be one line of UTF-8 text")
 )
 
-func resolve(path, dir string, home func() (string, error)) (string, error) {
+func resolve(path, dir string) (string, error) {
 	if rest, ok := strings.CutPrefix(path, "~"); ok {
 		if rest != "" && rest[0] != '/' {
 			return "", errOtherHome
 		}
-		if home == nil {
-			return "", errNoHome
-		}
-		h, err := home()
+		home, err := os.UserHomeDir()
 		if err != nil {
 			return "", err
 		}
-		path = filepath.Join(h, rest)
+		path = filepath.Join(home, rest)
 	}
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(dir, path)

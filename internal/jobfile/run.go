@@ -12,6 +12,7 @@ import (
 	"ddpbatch/internal/rundir"
 	words "ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
+	"ddpbatch/internal/vfs"
 	"ddpbatch/slurm"
 )
 
@@ -42,10 +43,10 @@ func SetKey(set string) string {
 
 // ExportPath is where the job wants its final model; empty: nowhere.
 func (j *Job) ExportPath() string {
-	if file := j.Train.Export; file == "" || filepath.IsAbs(file) {
-		return file
+	if j.Train.Export == "" {
+		return ""
 	}
-	return filepath.Join(j.WorkDir, j.Train.Export)
+	return words.Dir(j.WorkDir).Abs(j.Train.Export)
 }
 
 // Summary says in one line what the job is.
@@ -89,27 +90,18 @@ func (j *Job) CheckFiles() error {
 		return nil
 	}
 	for _, f := range j.Train.Files() {
-		path := f.Path
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(j.WorkDir, path)
-		}
-		if _, err := os.Stat(path); err != nil {
+		if _, err := os.Stat(words.Dir(j.WorkDir).Abs(f.Path)); err != nil {
 			return &usage.Error{
 				Message: fmt.Sprintf("train.%s: %v", f.Key, err),
 				Hint:    "correct the path in the job file (relative paths start at workdir, " + j.WorkDir + ")",
 			}
 		}
 	}
-	if file := j.ExportPath(); file != "" && !isDir(filepath.Dir(file)) {
+	if file := j.ExportPath(); file != "" && !vfs.IsDir(filepath.Dir(file)) {
 		return &usage.Error{
 			Message: fmt.Sprintf("train.export: the folder of %s is not there", file),
 			Hint:    "make it first, or name another",
 		}
 	}
 	return nil
-}
-
-func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
 }

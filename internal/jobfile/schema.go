@@ -12,6 +12,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch"
 	"ddpbatch/mpi/launch/recovery"
 	"ddpbatch/slurm"
@@ -103,7 +104,7 @@ func (n *node) show(key toml.Key) string {
 func jobRows() []keyRow {
 	return []keyRow{
 		{key: "schema", read: schemaVersion},
-		{key: "name", read: text("1 to 64 of the characters A-Z a-z 0-9 . _ -, the first no . or -", jobName, func(j *Job) *string { return &j.Name }), need: true},
+		{key: "name", read: text("1 to 64 of the characters A-Z a-z 0-9 . _ -, the first no . or -", rundir.IsJobName, func(j *Job) *string { return &j.Name }), need: true},
 		{key: "workdir", read: line(func(j *Job) *string { return &j.WorkDir })},
 		{key: "run_dir", read: line(func(j *Job) *string { return &j.RunDir })},
 
@@ -138,8 +139,8 @@ func launchRows() []keyRow {
 		{key: "launch.nproc_per_node", read: nproc},
 		{key: "launch.command", read: list(1, "text without NUL", noNUL, func(j *Job) *[]string { return &j.Launch.Command })},
 		{key: "launch.mode", read: oneOf(func(j *Job) *string { return &j.Launch.Mode }, "agent", "task")},
-		{key: "launch.max_restarts", read: wholeNumber(0, maxWhole, func(j *Job) *int { return &j.Launch.MaxRestarts })},
-		{key: "launch.min_nodes", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Launch.MinNodes })},
+		{key: "launch.max_restarts", read: wholeNumber(0, func(j *Job) *int { return &j.Launch.MaxRestarts })},
+		{key: "launch.min_nodes", read: wholeNumber(1, func(j *Job) *int { return &j.Launch.MinNodes })},
 		{key: "launch.interface", read: line(func(j *Job) *string { return &j.Launch.Interface })},
 		{key: "launch.warn_signal", read: oneOf(func(j *Job) *string { return &j.Launch.WarnSignal }, "USR1", "USR2", "HUP", "INT", "TERM")},
 		{key: "launch.grace", read: duration(func(j *Job) *time.Duration { return &j.Launch.Grace })},
@@ -155,14 +156,14 @@ func launchRows() []keyRow {
 		{key: "mpi.encrypt", read: boolean(func(j *Job) *bool { return &j.MPI.Encrypt })},
 		{key: "mpi.timeout", read: duration(func(j *Job) *time.Duration { return &j.MPI.Timeout })},
 
-		{key: "checkpoint.every_steps", read: wholeNumber(0, maxWhole, func(j *Job) *int { return &j.Checkpoint.EverySteps })},
-		{key: "checkpoint.keep_last", read: wholeNumber(2, maxWhole, func(j *Job) *int { return &j.Checkpoint.KeepLast })},
-		{key: "checkpoint.keep_every", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Checkpoint.KeepEvery })},
+		{key: "checkpoint.every_steps", read: wholeNumber(0, func(j *Job) *int { return &j.Checkpoint.EverySteps })},
+		{key: "checkpoint.keep_last", read: wholeNumber(2, func(j *Job) *int { return &j.Checkpoint.KeepLast })},
+		{key: "checkpoint.keep_every", read: wholeNumber(1, func(j *Job) *int { return &j.Checkpoint.KeepEvery })},
 		{key: "checkpoint.keep_within", read: duration(func(j *Job) *time.Duration { return &j.Checkpoint.KeepWithin })},
-		{key: "checkpoint.keep_best", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Checkpoint.KeepBest })},
+		{key: "checkpoint.keep_best", read: wholeNumber(1, func(j *Job) *int { return &j.Checkpoint.KeepBest })},
 		{key: "checkpoint.codec", read: oneOf(func(j *Job) *string { return &j.Checkpoint.Codec }, "auto", "none", "zstd")},
 		{key: "checkpoint.async", read: boolean(func(j *Job) *bool { return &j.Checkpoint.Async })},
-		{key: "checkpoint.delta", read: wholeNumber(0, maxWhole, func(j *Job) *int { return &j.Checkpoint.Delta })},
+		{key: "checkpoint.delta", read: wholeNumber(0, func(j *Job) *int { return &j.Checkpoint.Delta })},
 		{key: "checkpoint.memory", read: size(func(j *Job) *int64 { return &j.Checkpoint.Memory })},
 		{key: "checkpoint.local", read: text("an absolute path", isAbsolute, func(j *Job) *string { return &j.Checkpoint.Local })},
 		{key: "checkpoint.replicate", read: boolean(func(j *Job) *bool { return &j.Checkpoint.Replicate })},
@@ -176,7 +177,7 @@ func requeueRows() []keyRow {
 	rows := []keyRow{
 		{key: "requeue.on", read: causes},
 		{key: "requeue.lead", read: duration(func(j *Job) *time.Duration { return &j.Requeue.Lead })},
-		{key: "requeue.no_progress", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Requeue.NoProgress })},
+		{key: "requeue.no_progress", read: wholeNumber(1, func(j *Job) *int { return &j.Requeue.NoProgress })},
 	}
 	for _, name := range causeNames() {
 		rows = append(rows, keyRow{key: "requeue.max." + name, read: budget})
@@ -190,11 +191,6 @@ func schemaVersion(j *Job, key toml.Key, v any) error {
 	}
 	return nil
 }
-
-// jobNamePattern is compiled when it is first needed: counted repetitions take long, and most processes never ask.
-var jobNamePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`) })
-
-func jobName(s string) bool { return jobNamePattern().MatchString(s) }
 
 func noNUL(s string) bool { return !strings.Contains(s, "\x00") }
 
@@ -318,7 +314,7 @@ func causes(j *Job, key toml.Key, v any) error {
 // budget reads how many requeues one cause may take.
 func budget(j *Job, key toml.Key, v any) error {
 	var n int
-	if err := wholeNumber(0, maxWhole, func(*Job) *int { return &n })(j, key, v); err != nil {
+	if err := wholeNumber(0, func(*Job) *int { return &n })(j, key, v); err != nil {
 		return err
 	}
 	if j.Requeue.Max == nil {

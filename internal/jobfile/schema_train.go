@@ -12,15 +12,15 @@ import (
 // trainRows are the keys of [train].
 func trainRows() []keyRow {
 	return slices.Concat(modelRows(), dataRows(), optimizerRows(), []keyRow{
-		{key: "train.epochs", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.Epochs })},
-		{key: "train.max_steps", read: wholeNumber(0, maxWhole, func(j *Job) *int { return &j.Train.MaxSteps })},
-		{key: "train.batch_size", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.BatchSize })},
-		{key: "train.accumulate", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.Accumulate })},
+		{key: "train.epochs", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Epochs })},
+		{key: "train.max_steps", read: wholeNumber(0, func(j *Job) *int { return &j.Train.MaxSteps })},
+		{key: "train.batch_size", read: wholeNumber(1, func(j *Job) *int { return &j.Train.BatchSize })},
+		{key: "train.accumulate", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Accumulate })},
 		{key: "train.seed", read: seed},
 		{key: "train.mode", read: oneOf(func(j *Job) *string { return &j.Train.Mode }, "ddp", "dp")},
-		{key: "train.replicas", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.Replicas })},
-		{key: "train.pipeline", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.Pipeline })},
-		{key: "train.micro_batches", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.MicroBatches })},
+		{key: "train.replicas", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Replicas })},
+		{key: "train.pipeline", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Pipeline })},
+		{key: "train.micro_batches", read: wholeNumber(1, func(j *Job) *int { return &j.Train.MicroBatches })},
 		{key: "train.precision", read: oneOf(func(j *Job) *string { return &j.Train.Precision }, "float32", "bfloat16", "float16")},
 		{key: "train.blas", read: line(func(j *Job) *string { return &j.Train.BLAS })},
 		{key: "train.loss", read: oneOf(func(j *Job) *string { return &j.Train.Loss }, "cross_entropy", "mse")},
@@ -31,19 +31,19 @@ func trainRows() []keyRow {
 
 		{key: "train.ddp.bucket_mb", read: number("a number above 0", positive, func(j *Job) *float64 { return &j.Train.DDP.BucketMB })},
 		{key: "train.ddp.compress", read: oneOf(func(j *Job) *string { return &j.Train.DDP.Compress }, "none", "float16", "bfloat16", "int8", "powersgd")},
-		{key: "train.ddp.rank", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.DDP.Rank })},
-		{key: "train.ddp.start_step", read: wholeNumber(0, maxWhole, func(j *Job) *int { return &j.Train.DDP.StartStep })},
+		{key: "train.ddp.rank", read: wholeNumber(1, func(j *Job) *int { return &j.Train.DDP.Rank })},
+		{key: "train.ddp.start_step", read: wholeNumber(0, func(j *Job) *int { return &j.Train.DDP.StartStep })},
 		{key: "train.ddp.overlap", read: boolean(func(j *Job) *bool { return &j.Train.DDP.Overlap })},
 		{key: "train.ddp.find_unused", read: boolean(func(j *Job) *bool { return &j.Train.DDP.FindUnused })},
 		{key: "train.ddp.sync_batch_norm", read: boolean(func(j *Job) *bool { return &j.Train.DDP.SyncBatchNorm })},
-		{key: "train.ddp.average_every", read: wholeNumber(0, maxWhole, func(j *Job) *int { return &j.Train.DDP.AverageEvery })},
-		{key: "train.ddp.average_warmup", read: wholeNumber(0, maxWhole, func(j *Job) *int { return &j.Train.DDP.AverageWarmup })},
-		{key: "train.ddp.check_every_steps", read: wholeNumber(0, maxWhole, func(j *Job) *int { return &j.Train.DDP.CheckEverySteps })},
+		{key: "train.ddp.average_every", read: wholeNumber(0, func(j *Job) *int { return &j.Train.DDP.AverageEvery })},
+		{key: "train.ddp.average_warmup", read: wholeNumber(0, func(j *Job) *int { return &j.Train.DDP.AverageWarmup })},
+		{key: "train.ddp.check_every_steps", read: wholeNumber(0, func(j *Job) *int { return &j.Train.DDP.CheckEverySteps })},
 
-		{key: "train.evaluate.every_epochs", read: wholeNumber(0, maxWhole, func(j *Job) *int { return &j.Train.Evaluate.EveryEpochs })},
-		{key: "train.evaluate.every_steps", read: wholeNumber(0, maxWhole, func(j *Job) *int { return &j.Train.Evaluate.EverySteps })},
+		{key: "train.evaluate.every_epochs", read: wholeNumber(0, func(j *Job) *int { return &j.Train.Evaluate.EveryEpochs })},
+		{key: "train.evaluate.every_steps", read: wholeNumber(0, func(j *Job) *int { return &j.Train.Evaluate.EverySteps })},
 		{key: "train.evaluate.best", read: oneOf(func(j *Job) *string { return &j.Train.Evaluate.Best }, "loss", "accuracy")},
-		{key: "train.evaluate.patience", read: wholeNumber(0, maxWhole, func(j *Job) *int { return &j.Train.Evaluate.Patience })},
+		{key: "train.evaluate.patience", read: wholeNumber(0, func(j *Job) *int { return &j.Train.Evaluate.Patience })},
 	})
 }
 
@@ -57,12 +57,12 @@ func modelRows() []keyRow {
 		{key: "train.model.activation", read: oneOf(func(j *Job) *string { return &j.Train.Model.Activation }, "relu", "tanh"), kinds: mlp},
 		{key: "train.model.dropout", read: number("a number from 0 to below 1", fraction, func(j *Job) *float64 { return &j.Train.Model.Dropout }), kinds: []string{"mlp", "cnn", "gpt"}},
 		{key: "train.model.channels", read: widths(func(j *Job) *[]int { return &j.Train.Model.Channels }), kinds: cnn},
-		{key: "train.model.kernel", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.Model.Kernel }), kinds: cnn},
+		{key: "train.model.kernel", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Model.Kernel }), kinds: cnn},
 		{key: "train.model.batch_norm", read: boolean(func(j *Job) *bool { return &j.Train.Model.BatchNorm }), kinds: cnn},
-		{key: "train.model.layers", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.Model.Layers }), kinds: gpt},
-		{key: "train.model.heads", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.Model.Heads }), kinds: gpt},
-		{key: "train.model.width", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.Model.Width }), kinds: gpt},
-		{key: "train.model.context", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.Model.Context }), kinds: gpt},
+		{key: "train.model.layers", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Model.Layers }), kinds: gpt},
+		{key: "train.model.heads", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Model.Heads }), kinds: gpt},
+		{key: "train.model.width", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Model.Width }), kinds: gpt},
+		{key: "train.model.context", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Model.Context }), kinds: gpt},
 	}
 }
 
@@ -83,8 +83,8 @@ func optimizerRows() []keyRow {
 
 		{key: "train.schedule", kind: func(j *Job) string { return j.Train.Schedule.Kind }},
 		{key: "train.schedule.kind", read: oneOf(func(j *Job) *string { return &j.Train.Schedule.Kind }, "constant", "step", "cosine", "one_cycle", "linear")},
-		{key: "train.schedule.warmup_steps", read: wholeNumber(0, maxWhole, func(j *Job) *int { return &j.Train.Schedule.WarmupSteps })},
-		{key: "train.schedule.step_size", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.Schedule.StepSize }), kinds: []string{"step"}},
+		{key: "train.schedule.warmup_steps", read: wholeNumber(0, func(j *Job) *int { return &j.Train.Schedule.WarmupSteps })},
+		{key: "train.schedule.step_size", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Schedule.StepSize }), kinds: []string{"step"}},
 		{key: "train.schedule.gamma", read: number("a number above 0", positive, func(j *Job) *float64 { return &j.Train.Schedule.Gamma }), kinds: []string{"step"}},
 		{key: "train.schedule.min_lr", read: number("a number of at least 0", notNegative, func(j *Job) *float64 { return &j.Train.Schedule.MinLR }), kinds: []string{"cosine", "linear"}},
 	}
@@ -117,10 +117,7 @@ func betas(j *Job, key toml.Key, v any) error {
 		return mustBe(key, "two numbers, such as [0.9, 0.999]", v)
 	}
 	for i, item := range items {
-		beta, ok := item.(float64)
-		if n, whole := item.(int64); whole {
-			beta, ok = float64(n), true
-		}
+		beta, ok := asFloat(item)
 		if !ok || !fraction(beta) {
 			return mustBe(key, "two numbers from 0 to below 1, such as [0.9, 0.999]", v)
 		}
@@ -144,8 +141,8 @@ func dataRows() []keyRow {
 		{key: "train.data.delimiter", read: text("one character", isRune, func(j *Job) *string { return &j.Train.Data.Delimiter }), kinds: csv},
 		{key: "train.data.inputs", read: inputs, kinds: []string{"npy", "generated"}},
 		{key: "train.data.targets", read: line(func(j *Job) *string { return &j.Train.Data.TargetFile }), kinds: npy, need: true},
-		{key: "train.data.rows", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.Data.Rows }), kinds: generated},
-		{key: "train.data.outputs", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.Data.Outputs }), kinds: generated},
+		{key: "train.data.rows", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Data.Rows }), kinds: generated},
+		{key: "train.data.outputs", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Data.Outputs }), kinds: generated},
 		{key: "train.data.noise", read: number("a number of at least 0", notNegative, func(j *Job) *float64 { return &j.Train.Data.Noise }), kinds: generated},
 		{key: "train.data.train", read: rowRange(func(j *Job) *string { return &j.Train.Data.Train })},
 		{key: "train.data.eval", read: rowRange(func(j *Job) *string { return &j.Train.Data.Eval })},
@@ -160,7 +157,7 @@ func inputs(j *Job, key toml.Key, v any) error {
 	if j.Train.Data.Kind == "npy" {
 		return line(func(j *Job) *string { return &j.Train.Data.InputFile })(j, key, v)
 	}
-	return wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.Data.Inputs })(j, key, v)
+	return wholeNumber(1, func(j *Job) *int { return &j.Train.Data.Inputs })(j, key, v)
 }
 
 func isRune(s string) bool { return len([]rune(s)) == 1 && isLine(s) || s == "\t" }

@@ -37,7 +37,9 @@ func (w *Writer) Write(p []byte) (int, error) {
 		}
 		p = p[end:]
 	}
-	w.begin(p)
+	if len(w.partial) == 0 && len(p) > 0 { // the first piece of a line
+		w.partial = append(w.partial, w.Label...)
+	}
 	w.partial = append(w.partial, p...)
 	if len(w.partial) >= cmp.Or(w.Max, defaultMax) {
 		if e := w.Finish(); err == nil {
@@ -74,13 +76,6 @@ func (w *Writer) Finish() error {
 		return nil
 	}
 	return w.pass([]byte{'\n'})
-}
-
-// begin labels a line of which p is the first piece.
-func (w *Writer) begin(p []byte) {
-	if len(w.partial) == 0 && len(p) > 0 {
-		w.partial = append(w.partial, w.Label...)
-	}
 }
 
 // pass passes on what is kept and p, which ends in a line's end where there is any of it, in one write. p is copied, so that a caller's buffer

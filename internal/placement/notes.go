@@ -101,10 +101,10 @@ func (a *Agent) checkRanks(alloc *slurm.Allocation, cfg *launch.AgentConfig) err
 		size       int
 		ours       bool
 	}{
-		{"local-ranks-filter", "local rank", a.LocalRanks, local, false},
-		{"ranks-filter", "rank", a.Ranks, world, true},
-		{"redirects", "local rank", a.Redirects.Named(), local, false},
-		{"tee", "local rank", a.Tees.Named(), local, false},
+		{"local-ranks-filter", "local rank", a.Output.LocalRanks, local, false},
+		{"ranks-filter", "rank", a.Output.Ranks, world, true},
+		{"redirects", "local rank", a.Output.Redirects.Named(), local, false},
+		{"tee", "local rank", a.Output.Tees.Named(), local, false},
 	} {
 		if len(named.ranks) == 0 || slices.Max(named.ranks) < named.size {
 			continue

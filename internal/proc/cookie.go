@@ -75,7 +75,12 @@ func (e *environReader) of(p stat) environ {
 	}
 	if e.asked == nil {
 		e.asked, e.answer = make(chan stat), make(chan environ, 1)
-		go answerEnvirons(e.asked, e.answer)
+		go func(asked <-chan stat, answer chan<- environ) {
+			chunk := make([]byte, environChunk)
+			for p := range asked {
+				answer <- environOf(p, chunk)
+			}
+		}(e.asked, e.answer)
 	}
 	e.asked <- p
 	if found, came := pause.Await(e.answer, environPatience); came {
@@ -105,13 +110,6 @@ func (e *environReader) unanswered() error {
 		return fmt.Errorf("the memory of %d processes is locked, of process %d for one: it cannot be told whose they are", len(e.silent), pid)
 	}
 	return nil
-}
-
-func answerEnvirons(asked <-chan stat, answer chan<- environ) {
-	chunk := make([]byte, environChunk)
-	for p := range asked {
-		answer <- environOf(p, chunk)
-	}
 }
 
 // environOf reads the environment that a process was started with, or what it has written over it since.

@@ -55,17 +55,15 @@ func StartGuard(log *slog.Logger) (*Guard, error) {
 		return nil, fmt.Errorf("start the guard: %w", err)
 	}
 	g := &Guard{log: log, done: make(chan struct{}), process: w, groups: map[int]bool{}}
-	go g.replaceEnded(w)
+	go func() {
+		defer close(g.done)
+		for n := 1; w != nil; n++ {
+			_, _ = io.Copy(io.Discard, w.life) // its files are closed a moment before the process has ended
+			awaitGone(context.Background(), endPatience, []*handle{w.process})
+			w = g.replace(w, n < maxGuards)
+		}
+	}()
 	return g, nil
-}
-
-// replaceEnded waits for the end of each guard, and starts the next.
-func (g *Guard) replaceEnded(w *guardProcess) {
-	defer close(g.done)
-	for n := 1; w != nil; n++ {
-		w.await()
-		w = g.replace(w, n < maxGuards)
-	}
 }
 
 // replace starts a guard after one that has ended, unless End has ended it, and repeats its orders.
@@ -81,8 +79,13 @@ func (g *Guard) replace(old *guardProcess, another bool) *guardProcess {
 	if another {
 		g.process, err = startGuardProcess()
 	}
-	if err == nil {
-		err = g.repeatOrders()
+	if err == nil { // it gets all orders
+		for _, cookie := range g.cookies {
+			err = errors.Join(err, g.process.write(orderCookie, cookie))
+		}
+		for group := range g.groups {
+			err = errors.Join(err, g.process.write(orderGroup, strconv.Itoa(group)))
+		}
 	}
 	if err != nil {
 		g.log.Error("the guard, which ends what the workers have started if this process is killed, has ended, and another has not all orders", "error", err)
@@ -92,18 +95,8 @@ func (g *Guard) replace(old *guardProcess, another bool) *guardProcess {
 	return g.process
 }
 
-// repeatOrders gives all orders to a new guard. The caller holds g.mu.
-func (g *Guard) repeatOrders() (err error) {
-	for _, cookie := range g.cookies {
-		err = errors.Join(err, g.process.write(orderCookie, cookie))
-	}
-	for group := range g.groups {
-		err = errors.Join(err, g.process.write(orderGroup, strconv.Itoa(group)))
-	}
-	return err
-}
-
-// Start is [StartOn], of a process whose whole group dies with this one.
+// Start is like the function, of a process that runs on the given cores (nil: on those of this process), and whose whole group dies with this
+// one.
 func (g *Guard) Start(cores *unix.CPUSet, cmd *exec.Cmd) (*Process, error) {
 	return start(g, cores, cmd)
 }
@@ -297,12 +290,6 @@ func (w *guardProcess) write(order byte, what string) error {
 	}
 	_, err := fmt.Fprintf(w.orders, "%c%s\n", order, what)
 	return err
-}
-
-// await returns when the process has ended. Its files are closed a moment before.
-func (w *guardProcess) await() {
-	_, _ = io.Copy(io.Discard, w.life)
-	awaitGone(context.Background(), endPatience, []*handle{w.process})
 }
 
 // close is for a process that has ended.

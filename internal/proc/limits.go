@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/text"
 )
 
 // rdmaMemory is the least that a process must be able to lock for InfiniBand: buffers and queues that a card reads are locked.
@@ -14,10 +16,6 @@ const rdmaMemory = 64 << 20
 type Raised struct {
 	Name     string // as the shell's ulimit calls it in words
 	From, To uint64
-}
-
-func (r Raised) String() string {
-	return fmt.Sprintf("%s from %s to %s", r.Name, limitText(r.From), limitText(r.To))
 }
 
 // limits are raised from their soft to their hard value, for this process and the children it will have.
@@ -58,7 +56,7 @@ func RaiseLimits() (raised []Raised, warnings []string, err error) {
 		}
 		if l.resource == unix.RLIMIT_MEMLOCK && now.Max < rdmaMemory {
 			warnings = append(warnings, fmt.Sprintf("a process may lock no more than %s of memory, which is too little for InfiniBand:"+
-				" an administrator can raise it for jobs (LimitMEMLOCK of slurmd's unit, PropagateResourceLimitsExcept=MEMLOCK in slurm.conf)", sizeText(now.Max)))
+				" an administrator can raise it for jobs (LimitMEMLOCK of slurmd's unit, PropagateResourceLimitsExcept=MEMLOCK in slurm.conf)", text.Bytes(now.Max)))
 		}
 	}
 	return raised, warnings, err
@@ -69,17 +67,4 @@ func limitText(n uint64) string {
 		return "unlimited"
 	}
 	return fmt.Sprint(n)
-}
-
-// sizeText is a number of bytes for people.
-func sizeText(n uint64) string {
-	for _, unit := range []struct {
-		size uint64
-		name string
-	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
-		if n >= unit.size {
-			return fmt.Sprintf("%.4g %s", float64(n)/float64(unit.size), unit.name)
-		}
-	}
-	return fmt.Sprintf("%d bytes", n)
 }

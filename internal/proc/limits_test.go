@@ -5,8 +5,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 // Children get the hard limit of open files, though Go raises its own alone, and the stack's stays.
@@ -25,16 +23,5 @@ func TestRaiseLimits(t *testing.T) {
 	}
 	if got := strings.Join(run("leave"), " "); got != "333 777 4096" {
 		t.Errorf("without it: %s; the test shows nothing", got)
-	}
-}
-
-func TestLimitTexts(t *testing.T) {
-	if got := (Raised{"processes", 100, unix.RLIM_INFINITY}).String(); got != "processes from 100 to unlimited" {
-		t.Error(got)
-	}
-	for n, want := range map[uint64]string{0: "0 bytes", 1023: "1023 bytes", 65536: "64 KiB", 8 << 20: "8 MiB", 3 << 29: "1.5 GiB"} {
-		if got := sizeText(n); got != want {
-			t.Errorf("%d: %q, want %q", n, got, want)
-		}
 	}
 }

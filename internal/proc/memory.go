@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"ddpbatch/internal/text"
 )
 
 // Memory is what the kernel has counted so far of processes that it killed for want of memory, in the memory cgroups that this process is
@@ -43,7 +45,7 @@ func ReadMemory(root fs.FS) (Memory, error) {
 	if err != nil {
 		err = fmt.Errorf("read the memory cgroup of this process: %w", err)
 	}
-	kills, found, e := keyedNumber(root, "proc/vmstat", "oom_kill")
+	kills, found, e := number(root, "proc/vmstat", "oom_kill")
 	if e != nil {
 		return m, errors.Join(err, e)
 	}
@@ -79,30 +81,26 @@ func (o OutOfMemory) Likely() bool { return o.Evidence >= JobShort }
 func (o OutOfMemory) String() string {
 	limit := ""
 	if o.Limit > 0 {
-		limit = " of " + sizeText(o.Limit)
+		limit = " of " + text.Bytes(o.Limit)
 	}
 	if o.Peak > 0 {
-		limit += fmt.Sprintf(" (the most that was used: %s)", sizeText(o.Peak))
+		limit += fmt.Sprintf(" (the most that was used: %s)", text.Bytes(o.Peak))
 	}
-	if o.Evidence == GroupShort && o.Group == "" {
-		return fmt.Sprintf("the kernel killed %s of this job because the machine ran short of memory: no limit is set for the job's", processes(o.Kills))
+	killed := "the kernel killed a process"
+	if o.Kills != 1 {
+		killed = fmt.Sprintf("the kernel killed %d processes", o.Kills)
 	}
-	switch o.Evidence {
-	case GroupShort:
-		return fmt.Sprintf("the kernel killed %s because the job's memory limit%s was reached", processes(o.Kills), limit)
-	case JobShort:
-		return fmt.Sprintf("the kernel killed %s of this job or beside it because the memory limit%s of %s was reached", processes(o.Kills), limit, o.Group)
-	case MachineShort:
-		return fmt.Sprintf("the kernel killed %s on this node for want of memory; whose it was is not known", processes(o.Kills))
+	switch {
+	case o.Evidence == GroupShort && o.Group == "":
+		return killed + " of this job because the machine ran short of memory: no limit is set for the job's"
+	case o.Evidence == GroupShort:
+		return killed + " because the job's memory limit" + limit + " was reached"
+	case o.Evidence == JobShort:
+		return killed + " of this job or beside it because the memory limit" + limit + " of " + o.Group + " was reached"
+	case o.Evidence == MachineShort:
+		return killed + " on this node for want of memory; whose it was is not known"
 	}
 	return ""
-}
-
-func processes(n uint64) string {
-	if n == 1 {
-		return "a process"
-	}
-	return fmt.Sprintf("%d processes", n)
 }
 
 // Since compares two snapshots of this process. The kernel counts a kill before the process dies of it (mm/oom_kill.c), so that a
@@ -239,13 +237,12 @@ func unescape(s string) string {
 func (h *memoryHierarchy) groups(root fs.FS) ([]MemoryGroup, error) {
 	var groups []MemoryGroup
 	for own, name := h.own, h.path; len(groups) < maxDepth; own, name = path.Dir(own), path.Dir(name) {
-		read := h.readOne
-		if h.version == 2 {
-			read = h.readTwo
-		}
 		g := MemoryGroup{Path: name}
-		if err := read(root, path.Join(h.mount, own), &g); err != nil {
-			return groups, err
+		for i, to := range []*uint64{&g.Kills, &g.Failures, &g.Limit, &g.Peak} {
+			var err error
+			if *to, _, err = number(root, path.Join(h.mount, own, memoryFiles[h.version][i].name), memoryFiles[h.version][i].key); err != nil {
+				return groups, err
+			}
 		}
 		groups = append(groups, g)
 		if own == "." {
@@ -255,59 +252,16 @@ func (h *memoryHierarchy) groups(root fs.FS) ([]MemoryGroup, error) {
 	return groups, nil
 }
 
-func (h *memoryHierarchy) readTwo(root fs.FS, dir string, g *MemoryGroup) (err error) {
-	if g.Kills, _, err = keyedNumber(root, path.Join(dir, "memory.events"), "oom_kill"); err != nil {
-		return err
-	}
-	if g.Failures, _, err = keyedNumber(root, path.Join(dir, "memory.events"), "max"); err != nil {
-		return err
-	}
-	if g.Limit, err = number(root, path.Join(dir, "memory.max")); err != nil {
-		return err
-	}
-	g.Peak, err = number(root, path.Join(dir, "memory.peak")) // since Linux 5.19
-	return err
+// memoryFiles say where a group's Kills, Failures, Limit and Peak are, by the version of the interface: the number after key at the beginning
+// of a line, or where there is none the file's only one.
+var memoryFiles = map[int][4]struct{ name, key string }{
+	1: {{"memory.oom_control", "oom_kill"} /* since Linux 4.13 */, {"memory.failcnt", ""}, {"memory.limit_in_bytes", ""}, {"memory.max_usage_in_bytes", ""}},
+	2: {{"memory.events", "oom_kill"}, {"memory.events", "max"}, {"memory.max", ""}, {"memory.peak", ""} /* since Linux 5.19 */},
 }
 
-func (h *memoryHierarchy) readOne(root fs.FS, dir string, g *MemoryGroup) (err error) {
-	if g.Kills, _, err = keyedNumber(root, path.Join(dir, "memory.oom_control"), "oom_kill"); err != nil { // since Linux 4.13
-		return err
-	}
-	if g.Failures, err = number(root, path.Join(dir, "memory.failcnt")); err != nil {
-		return err
-	}
-	if g.Limit, err = number(root, path.Join(dir, "memory.limit_in_bytes")); err != nil {
-		return err
-	}
-	g.Peak, err = number(root, path.Join(dir, "memory.max_usage_in_bytes"))
-	return err
-}
-
-// number reads a file that holds one. 0: there is no such file, or no limit.
-func number(root fs.FS, name string) (uint64, error) {
-	text, err := readFile(root, name, maxControl)
-	if absent(err) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	word := string(bytes.TrimSpace(text))
-	if word == "max" {
-		return 0, nil
-	}
-	n, err := strconv.ParseUint(word, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("%s holds %.40q, which is no number", name, word)
-	}
-	if n >= noLimit {
-		return 0, nil
-	}
-	return n, nil
-}
-
-// keyedNumber reads the number after a word at the beginning of a line.
-func keyedNumber(root fs.FS, name, key string) (n uint64, found bool, err error) {
+// number reads the number after a word at the beginning of a line, or without a key that of a file with nothing else. 0: there is no such
+// file, or no limit.
+func number(root fs.FS, name, key string) (n uint64, found bool, err error) {
 	text, err := readFile(root, name, maxControl)
 	if absent(err) {
 		return 0, false, nil
@@ -315,15 +269,23 @@ func keyedNumber(root fs.FS, name, key string) (n uint64, found bool, err error)
 	if err != nil {
 		return 0, false, err
 	}
+	if key == "" {
+		word := string(bytes.TrimSpace(text))
+		n, err := strconv.ParseUint(word, 10, 64)
+		switch {
+		case word == "max", err == nil && n >= noLimit:
+			return 0, false, nil
+		case err != nil:
+			return 0, false, fmt.Errorf("%s holds %.40q, which is no number", name, word)
+		}
+		return n, true, nil
+	}
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
 		if len(fields) == 0 || fields[0] != key {
 			continue
 		}
-		if len(fields) != 2 {
-			return 0, false, fmt.Errorf("%s has the line %.80q", name, line)
-		}
-		if n, err = strconv.ParseUint(fields[1], 10, 64); err != nil {
+		if n, err = strconv.ParseUint(fields[len(fields)-1], 10, 64); err != nil || len(fields) != 2 {
 			return 0, false, fmt.Errorf("%s has the line %.80q", name, line)
 		}
 		return n, true, nil

@@ -31,10 +31,7 @@ type Process struct {
 // The parent-death signal fires when the thread that forked ends, not the process
 // (prctl(2), PR_SET_PDEATHSIG), and Go ends threads as it likes (golang/go#27505): so a goroutine that
 // is locked to its thread starts the child and stays until the child has gone.
-func Start(cmd *exec.Cmd) (*Process, error) { return StartOn(nil, cmd) }
-
-// StartOn is Start of a process that runs on the given cores; nil: on those of this process.
-func StartOn(cores *unix.CPUSet, cmd *exec.Cmd) (*Process, error) { return start(nil, cores, cmd) }
+func Start(cmd *exec.Cmd) (*Process, error) { return start(nil, nil, cmd) }
 
 func start(guard *Guard, cores *unix.CPUSet, cmd *exec.Cmd) (*Process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -139,8 +136,7 @@ func (p *Process) Code() int {
 // Err is a failure to read the child's output, once Done is closed; how the child
 // itself ended is no error here.
 func (p *Process) Err() error {
-	var exit *exec.ExitError
-	if errors.As(p.err, &exit) {
+	if errors.As(p.err, new(*exec.ExitError)) {
 		return nil
 	}
 	return p.err

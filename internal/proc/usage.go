@@ -128,9 +128,8 @@ func leaderOf(leaders []int, all []stat) func(stat) (int, bool) {
 type Usage struct {
 	// CPU is the processor time of the child, of the members of its group, and of all their descendants, with that of those who have
 	// ended and were waited for. It may fall, when one of them ends whose parent does not ask.
-	CPU       time.Duration
-	Processes int  // how many there are; 0: the child has ended
-	State     byte // of the child, as in ps(1): R runs, S sleeps, D waits for a disk or a file server, T was stopped, t is being traced
+	CPU   time.Duration
+	State byte // of the child, as in ps(1): R runs, S sleeps, D waits for a disk or a file server, T was stopped, t is being traced
 }
 
 // Stopped tells whether the child was stopped (SIGSTOP, SIGTSTP, a debugger), so that nothing can be expected of it.
@@ -156,9 +155,6 @@ func usagesOf(leaders []int, all []stat) []Usage {
 		}
 		u := &usages[i]
 		u.CPU += s.cpu
-		if !s.zombie() {
-			u.Processes++
-		}
 		if s.pid == leaders[i] {
 			u.State = s.state
 		}

@@ -94,12 +94,27 @@ func (r *Rehearsal) compare(ctx context.Context, a, b Outcome) (finding, error) 
 		return finding{compared: d.Equal, what: fmt.Sprintf("the last checkpoints are equal bit for bit, %s and %s", text.Plural(d.Equal, "tensor"), text.Plural(x.Values(), "value"))}, nil
 	}
 	f := finding{
-		compared: d.Equal + len(d.Tensors), differ: r.Describe(d),
+		compared: d.Equal + len(d.Tensors), differ: describeDifference(d),
 		what: fmt.Sprintf("%d tensors and %d values of the last checkpoints are not the same", len(d.Tensors)+len(d.OnlyA)+len(d.OnlyB), len(d.Values)),
 	}
 	first, _, _ := strings.Cut(f.differ[0], ":")
 	f.what += "; the first is " + first
 	return f, nil
+}
+
+// describeDifference tells how two checkpoints differ, a line each.
+func describeDifference(d *inspect.Difference) (lines []string) {
+	for _, tensor := range d.Tensors {
+		lines = append(lines, fmt.Sprintf("tensor %s (%s): %d of %d elements differ, by %s at most",
+			text.Clean(tensor.Name), tensor.Is(), tensor.Differ, tensor.Elements, tensor.AtMost()))
+	}
+	for _, name := range append(d.OnlyA, d.OnlyB...) {
+		lines = append(lines, "tensor "+text.Clean(name)+" is in one of them only")
+	}
+	for _, v := range d.Values {
+		lines = append(lines, v.String())
+	}
+	return lines
 }
 
 // newest is the newest checkpoint of a run; nil where it has none.

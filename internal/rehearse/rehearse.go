@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"ddpbatch/checkpoint/inspect"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/simulate"
@@ -29,8 +28,6 @@ type Rehearsal struct {
 	// Parse reads the job with these overrides, and NewRun makes a run directory of it.
 	Parse  func(sets []string) (*jobfile.Job, error)
 	NewRun func(sets []string, p simulate.Pretend) (*rundir.Dir, *jobfile.Job, error)
-	// Describe tells how two checkpoints differ, a line each.
-	Describe func(*inspect.Difference) []string
 
 	dir string // of both run directories
 }

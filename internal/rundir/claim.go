@@ -78,13 +78,12 @@ func (d *Dir) Claim(host, doing string, now time.Time) (*Claim, error) {
 	if own.Identity, err = proc.Self(); err != nil {
 		return nil, fmt.Errorf("claim the run: %w", err)
 	}
-	c := &Claim{d: d.run(), own: own, stop: make(chan struct{})}
+	c := &Claim{d: d.Whole(), own: own, stop: make(chan struct{})}
 	if err := c.take(); err != nil {
-		var held *HeldError
-		if errors.As(err, &held) {
+		if held, ok := errors.AsType[*HeldError](err); ok {
 			return nil, held
 		}
-		return nil, fmt.Errorf("claim the run %s: %w", d.run().path, err)
+		return nil, fmt.Errorf("claim the run %s: %w", d.Whole().path, err)
 	}
 	c.heartbeat.Go(c.sendHeartbeats)
 	return c, nil
@@ -221,11 +220,11 @@ func (c *Claim) sendHeartbeats() {
 
 // Claimed tells which other process is submitting the run now; false: none is.
 func (d *Dir) Claimed() (Claimant, bool, error) {
-	n, err := d.run().newestClaim()
+	n, err := d.Whole().newestClaim()
 	if err != nil || n == 0 {
 		return Claimant{}, false, err
 	}
-	there, info, err := d.run().claimant(n)
+	there, info, err := d.Whole().claimant(n)
 	if err != nil || there.Done {
 		return Claimant{}, false, ignoreGone(err)
 	}

@@ -158,8 +158,8 @@ func (d *Dir) task(index int) (*Dir, error) {
 	return &Dir{path: filepath.Join(d.path, tasksName, strconv.Itoa(index)), root: d}, nil
 }
 
-// run is the run that d is, or belongs to.
-func (d *Dir) run() *Dir {
+// Whole is the run that d is, or that it is an element of.
+func (d *Dir) Whole() *Dir {
 	if d.root != nil {
 		return d.root
 	}
@@ -172,7 +172,7 @@ func (d *Dir) Path() string { return d.path }
 // Spec is what submit decided, as it was when the directory was opened or
 // WriteSpec was last called on it.
 func (d *Dir) Spec() Spec {
-	r := d.run()
+	r := d.Whole()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.spec
@@ -180,7 +180,7 @@ func (d *Dir) Spec() Spec {
 
 // WriteSpec replaces spec.json durably.
 func (d *Dir) WriteSpec(s Spec) error {
-	r := d.run()
+	r := d.Whole()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := writeSpec(r.SpecPath(), s); err != nil {
@@ -199,16 +199,16 @@ func (d *Dir) WriteScript(text string) error {
 }
 
 // Binary is the path of the run's own copy of ddpbatch.
-func (d *Dir) Binary() string { return filepath.Join(d.run().path, binaryName) }
+func (d *Dir) Binary() string { return filepath.Join(d.Whole().path, binaryName) }
 
 // ScriptPath is where the batch script is.
-func (d *Dir) ScriptPath() string { return filepath.Join(d.run().path, scriptName) }
+func (d *Dir) ScriptPath() string { return filepath.Join(d.Whole().path, scriptName) }
 
 // SpecPath is where spec.json is.
-func (d *Dir) SpecPath() string { return filepath.Join(d.run().path, specName) }
+func (d *Dir) SpecPath() string { return filepath.Join(d.Whole().path, specName) }
 
 // JobFilePath is where the copy of job.toml is.
-func (d *Dir) JobFilePath() string { return filepath.Join(d.run().path, jobFileName) }
+func (d *Dir) JobFilePath() string { return filepath.Join(d.Whole().path, jobFileName) }
 
 // MetricsPath is where rank 0 appends its metrics, a JSON object a line.
 func (d *Dir) MetricsPath() string { return filepath.Join(d.path, metricsName) }
@@ -240,23 +240,19 @@ func (d *Dir) Elements() ([]*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look for the array's elements: %w", err)
 	}
-	var all []*Dir
+	var indices []int
 	for _, entry := range entries {
-		index, err := strconv.Atoi(entry.Name())
-		if err != nil || index < 0 || strconv.Itoa(index) != entry.Name() || !entry.IsDir() {
-			continue
+		if index, err := strconv.Atoi(entry.Name()); err == nil && index >= 0 && strconv.Itoa(index) == entry.Name() && entry.IsDir() {
+			indices = append(indices, index)
 		}
-		element, err := d.task(index)
-		if err != nil {
+	}
+	slices.Sort(indices)
+	all := make([]*Dir, len(indices))
+	for i, index := range indices {
+		if all[i], err = d.task(index); err != nil {
 			return nil, err
 		}
-		all = append(all, element)
 	}
-	slices.SortFunc(all, func(a, b *Dir) int {
-		i, _ := a.Index()
-		j, _ := b.Index()
-		return i - j
-	})
 	return all, nil
 }
 

@@ -86,24 +86,20 @@ func findJob(parent, id string) (*Dir, error) {
 // jobLinks returns the run directories that the links of a job id lead to: the caller's own, and those of other users by the newest
 // maxStrangers links.
 func jobLinks(parent, job string) (own, strangers []string) {
-	type link struct {
-		path string
-		made time.Time
-	}
-	var others []link
+	var others []runLink
 	_, links, _ := listNames(parent) // a parent that cannot be read has no job
 	for _, name := range links {
 		if !strings.HasSuffix(name, "-"+job) {
 			continue
 		}
 		// else the run was removed, and its link was not; or nothing of ddpbatch's made the link
-		if path, made, isOwn, ok := runOfLink(parent, name); isOwn {
-			own = append(own, path)
+		if link, ok := runOfLink(parent, name); link.own {
+			own = append(own, link.path)
 		} else if ok {
-			others = append(others, link{path, made})
+			others = append(others, link)
 		}
 	}
-	slices.SortStableFunc(others, func(a, b link) int { return b.made.Compare(a.made) })
+	slices.SortStableFunc(others, func(a, b runLink) int { return b.made.Compare(a.made) })
 	for _, link := range others[:min(maxOtherLinks, len(others))] {
 		strangers = append(strangers, link.path)
 	}
@@ -141,24 +137,30 @@ func newestOf(paths []string, own bool) (newest *Dir, err error) {
 	return newest, nil
 }
 
-// runOfLink looks at the link name in parent. It returns the run directory beside the link that it leads to, when the link was made, and
-// whether the run is the caller's own. ok is false if the link leads elsewhere, or belongs to another user than the run.
-func runOfLink(parent, name string) (path string, made time.Time, own, ok bool) {
+// runLink is a link to a run directory beside it.
+type runLink struct {
+	path string // of the run
+	made time.Time
+	own  bool // the run is the caller's
+}
+
+// runOfLink looks at the link name in parent. ok is false if it leads elsewhere, or belongs to another user than the run.
+func runOfLink(parent, name string) (_ runLink, ok bool) {
 	link := filepath.Join(parent, name)
 	target, err := os.Readlink(link)
 	if err != nil || !runName().MatchString(target) {
-		return "", time.Time{}, false, false
+		return runLink{}, false
 	}
-	path = filepath.Join(parent, target)
+	path := filepath.Join(parent, target)
 	of, err := os.Lstat(link)
 	if err != nil {
-		return "", time.Time{}, false, false
+		return runLink{}, false
 	}
 	info, err := os.Lstat(path)
 	if err != nil || !info.IsDir() || vfs.Owner(info) != vfs.Owner(of) {
-		return "", time.Time{}, false, false
+		return runLink{}, false
 	}
-	return path, of.ModTime(), vfs.Owner(info) == os.Geteuid(), true
+	return runLink{path, of.ModTime(), vfs.Owner(info) == os.Geteuid()}, true
 }
 
 // suggestions says which names below parent come closest to name, or which runs are

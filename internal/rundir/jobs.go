@@ -37,7 +37,7 @@ func (d *Dir) SetJobID(id string) error {
 		return fmt.Errorf("record the job id: %q is not a Slurm job id", id)
 	}
 	if !d.IsOwn() { // root, who cancels it: the file would be root's
-		return fmt.Errorf("record job id %s: %w: %s belongs to another user", id, ErrExposed, d.run().path)
+		return fmt.Errorf("record job id %s: %w: %s belongs to another user", id, ErrExposed, d.Whole().path)
 	}
 	if err := writeBytes(filepath.Join(d.path, jobIDName), 0o600, []byte(id+"\n")); err != nil {
 		return fmt.Errorf("record job id %s: %w", id, err)
@@ -107,7 +107,7 @@ func (d *Dir) JobID() (string, error) {
 // SlurmLogPath is the file that job jobID's batch script writes to. What is not
 // a job id (sbatch's pattern %j, say) is taken as it is, less any slash.
 func (d *Dir) SlurmLogPath(jobID string) string {
-	return filepath.Join(d.run().path, "slurm-"+strings.ReplaceAll(jobID, "/", "_")+".log")
+	return filepath.Join(d.Whole().path, "slurm-"+strings.ReplaceAll(jobID, "/", "_")+".log")
 }
 
 // Submissions are what the ledgers of a run and of its elements tell of its jobs.

@@ -43,7 +43,11 @@ func (d *Dir) LastMetrics() (Metrics, bool, error) {
 		return Metrics{}, false, fmt.Errorf("read the run's metrics: %w", err)
 	}
 	defer f.Close()
-	tail, err := readTail(f, metricsTail)
+	size, err := f.Seek(0, io.SeekEnd)
+	var tail []byte
+	if err == nil {
+		tail, err = io.ReadAll(io.NewSectionReader(f, max(0, size-metricsTail), metricsTail))
+	}
 	if err != nil {
 		return Metrics{}, false, fmt.Errorf("read the run's metrics: %w", err)
 	}
@@ -59,15 +63,6 @@ func (d *Dir) StepOf(attempt int) (int64, error) {
 		return 0, err
 	}
 	return last.Step, nil
-}
-
-// readTail reads the last n bytes of f, all of it where it has fewer.
-func readTail(f *os.File, n int64) ([]byte, error) {
-	size, err := f.Seek(0, io.SeekEnd)
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(io.NewSectionReader(f, max(0, size-n), n))
 }
 
 // lastMetrics finds the last line of data that is whole. A line that was cut at

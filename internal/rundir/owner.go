@@ -34,12 +34,12 @@ func (d *Dir) CheckOwn() error {
 	if err := d.CheckOwner(); err != nil {
 		return err
 	}
-	return checkParent(filepath.Dir(d.run().path))
+	return checkParent(filepath.Dir(d.Whole().path))
 }
 
 // CheckOwner returns ErrExposed unless directory, spec and program of the run belong to the caller, and nobody else can write to them.
 func (d *Dir) CheckOwner() error {
-	r := d.run()
+	r := d.Whole()
 	for _, path := range []string{r.path, d.path, r.SpecPath(), r.Binary()} {
 		info, err := os.Lstat(path)
 		if err != nil {
@@ -71,7 +71,7 @@ func (d *Dir) CheckCancel() error {
 	if os.Geteuid() == 0 {
 		return nil
 	}
-	path := d.run().path
+	path := d.Whole().path
 	info, err := os.Lstat(path)
 	if err != nil {
 		return fmt.Errorf("look whose run it is: %w", err)
@@ -84,7 +84,7 @@ func (d *Dir) IsOwn() bool { return d.Owner() == os.Geteuid() }
 
 // Owner is the user id of the run directory's owner; -1 where it is not known.
 func (d *Dir) Owner() int {
-	info, err := os.Lstat(d.run().path)
+	info, err := os.Lstat(d.Whole().path)
 	if err != nil {
 		return -1
 	}
@@ -92,7 +92,7 @@ func (d *Dir) Owner() int {
 }
 
 // ExposedAbove says which folder above the one that runs are in another user can change: "" where none is.
-func (d *Dir) ExposedAbove() string { return vfs.ExposedAbove(filepath.Dir(d.run().path)) }
+func (d *Dir) ExposedAbove() string { return vfs.ExposedAbove(filepath.Dir(d.Whole().path)) }
 
 // checkLink returns ErrExposed where a stranger's link stands for what is not theirs: the caller's own run, say, but another than its name
 // tells. What is not beside the link may be theirs when this looks, and lead elsewhere after that, by a folder on the way.

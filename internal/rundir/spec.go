@@ -86,6 +86,9 @@ func (d *Dir) FinalizeOverride(fits bool) error {
 // repetitions take long to compile, and most processes never need it.
 var jobName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`) })
 
+// IsJobName tells whether a job may be called so.
+func IsJobName(name string) bool { return jobName().MatchString(name) }
+
 func parseSpec(data []byte) (Spec, error) {
 	var s Spec
 	if err := json.Unmarshal(data, &s); err != nil {
@@ -98,7 +101,7 @@ func (s Spec) check() error {
 	switch {
 	case s.Schema != specSchema:
 		return fmt.Errorf("schema is %d where this ddpbatch knows %d: use the run's own bin/ddpbatch", s.Schema, specSchema)
-	case !jobName().MatchString(s.Name):
+	case !IsJobName(s.Name):
 		return fmt.Errorf("name %q is not 1 to 64 of A-Z a-z 0-9 . _ - that begin with neither . nor -", s.Name)
 	case s.Nodes < 0:
 		return fmt.Errorf("nodes is %d", s.Nodes)

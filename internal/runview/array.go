@@ -231,8 +231,8 @@ func wholeJob(run *rundir.Dir) (string, error) {
 
 // ExplainElement says of an array's element that has no directory whether the array has it at all. Other errors stay as they are.
 func ExplainElement(from text.Dir, err error) error {
-	var none *rundir.NoElementError
-	if !errors.As(err, &none) {
+	none, ok := errors.AsType[*rundir.NoElementError](err)
+	if !ok {
 		return err
 	}
 	run := from.Named(none.Run.Path())
@@ -252,8 +252,8 @@ func ExplainElement(from text.Dir, err error) error {
 
 // WaitingElement is the job of an array's element that was submitted and has no directory, as it has not begun; the run is the array's.
 func WaitingElement(err error) (run *rundir.Dir, id string, ok bool) {
-	var none *rundir.NoElementError
-	if !errors.As(err, &none) || none.Run.Spec().Kind != "slurm" {
+	none, ok := errors.AsType[*rundir.NoElementError](err)
+	if !ok || none.Run.Spec().Kind != "slurm" {
 		return nil, "", false
 	}
 	array, err := arrayIn(none.Run)

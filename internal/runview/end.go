@@ -175,8 +175,7 @@ const (
 
 // codeOf is the exit code of how a job, or an element, ended.
 func codeOf(err error) int {
-	var coded *exit.Error
-	if errors.As(err, &coded) {
+	if coded, ok := errors.AsType[*exit.Error](err); ok {
 		return coded.Code
 	}
 	return exit.Done

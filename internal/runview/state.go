@@ -36,7 +36,10 @@ func (row *RunStatus) takeState(job slurm.JobStatus) {
 	if row.waits || row.unbegun {
 		row.Exit, row.Cause, row.Message, row.saved = nil, "", "", false
 	}
-	row.State, row.Reason, row.Ended = job.State, cleanReason(job.Reason), job.Ended()
+	row.State, row.Reason, row.Ended = job.State, job.Reason, job.Ended()
+	if strings.EqualFold(row.Reason, "none") {
+		row.Reason = ""
+	}
 	if row.Ended && row.Next == "" {
 		row.Next = row.noVerdictHint()
 	}
@@ -96,13 +99,6 @@ func stateOf(code int, saved bool, cause recovery.Cause) string {
 		return "OUT_OF_MEMORY"
 	}
 	return "FAILED"
-}
-
-func cleanReason(reason string) string {
-	if strings.EqualFold(reason, "none") {
-		return ""
-	}
-	return reason
 }
 
 // noVerdictHint says what may be wrong where a submitted job has ended badly, and nothing in its run directory tells how: most often that could not

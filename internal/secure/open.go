@@ -55,15 +55,8 @@ func (c *Client) Open(ctx context.Context, conn net.Conn, name string) (opened n
 
 // greet tells the server this side's version, and returns the fingerprint that the server names.
 func (c *Client) greet(conn net.Conn) ([]byte, error) {
-	if _, err := conn.Write(auth.AppendPreface(nil, auth.Version)); err != nil {
-		return nil, fmt.Errorf("send the version: %w", err)
-	}
-	theirs, err := auth.ReadPreface(conn)
-	if err != nil {
+	if err := auth.GreetServer(conn); err != nil {
 		return nil, err
-	}
-	if theirs != auth.Version {
-		return nil, &auth.VersionError{Ours: auth.Version, Theirs: theirs}
 	}
 	fingerprint := make([]byte, len(c.fingerprint))
 	if _, err := io.ReadFull(conn, fingerprint); err != nil {
@@ -93,14 +86,9 @@ func introduce(conn *tls.Conn, name string) error {
 // Open encrypts a connection that was accepted, as Client.Open does, and returns the client's name.
 func (s *Server) Open(ctx context.Context, conn net.Conn) (opened net.Conn, name []byte, err error) {
 	err = auth.Within(ctx, conn, auth.Timeout, func() error {
-		theirs, err := auth.ReadPreface(conn)
+		preface, err := auth.GreetClient(conn)
 		if err != nil {
 			return err
-		}
-		preface := auth.AppendPreface(nil, auth.Version)
-		if theirs != auth.Version {
-			conn.Write(preface) // so that the client can tell; what is wrong is known already
-			return &auth.VersionError{Ours: auth.Version, Theirs: theirs}
 		}
 		if _, err := conn.Write(append(preface, s.fingerprint...)); err != nil {
 			return fmt.Errorf("send the version: %w", err)

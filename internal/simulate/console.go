@@ -32,21 +32,17 @@ type console struct {
 	stopped chan struct{}
 }
 
-// consolePlan is what a console shows: one of several that share the screen no progress, a quiet one nothing of the agents'.
-type consolePlan struct{ shares, quiet bool }
-
 // progressPoll is how often the progress line is brought up to date.
 const progressPoll = 20 * time.Millisecond
 
-// openConsole opens the console of a job.
-func openConsole(e Env, run *rundir.Dir, logPath string, p consolePlan) (*console, error) {
+// openConsole opens the console of a job. One of several that share the screen shows no progress, a quiet one nothing of the agents' either.
+func openConsole(e Env, run *rundir.Dir, logPath string, shares, quiet bool) (*console, error) {
 	log, err := os.OpenFile(logPath, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the job's log: %w", err)
 	}
-	c := &console{e: e, run: run, log: log, stop: make(chan struct{}), stopped: make(chan struct{})}
-	c.quiet = p.quiet
-	if !p.shares && !p.quiet {
+	c := &console{e: e, run: run, log: log, quiet: quiet, stop: make(chan struct{}), stopped: make(chan struct{})}
+	if !shares && !quiet {
 		c.columns, _ = e.Terminal(e.Out)
 	}
 	go c.watch()
@@ -101,8 +97,10 @@ func (c *console) refresh() {
 	}
 	if line != c.progress || !c.shown {
 		c.clear()
-		c.progress = line
-		c.draw()
+		if c.progress = line; line != "" {
+			fmt.Fprint(c.e.Out, line)
+			c.shown = true
+		}
 	}
 }
 
@@ -111,14 +109,6 @@ func (c *console) clear() {
 	if c.shown {
 		fmt.Fprint(c.e.Out, "\r\x1b[K")
 		c.shown = false
-	}
-}
-
-// draw puts the progress line below what is on the screen. c.mu is held.
-func (c *console) draw() {
-	if c.progress != "" {
-		fmt.Fprint(c.e.Out, c.progress)
-		c.shown = true
 	}
 }
 

@@ -57,7 +57,7 @@ func New(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Preten
 	}
 	id, err := run.JobID()
 	if err == nil {
-		s.out, err = openConsole(e, run, run.SlurmLogPath(id), consolePlan{shares: a.Array != nil, quiet: p.Quiet})
+		s.out, err = openConsole(e, run, run.SlurmLogPath(id), a.Array != nil, p.Quiet)
 	}
 	if err != nil && s.world != nil {
 		err = errors.Join(err, s.world.Close())
@@ -152,7 +152,7 @@ func (s *Job) runAttempt(ctx context.Context) (w attempt.Ending, err error) {
 	}
 	shell := &batchScript{stopFile: s.run.StopPath(a.Number)}
 	err = s.supervise(ctx, step, shell, begin)
-	w, endErr := s.endAttempt(ctx, script, a, step.Code(), shell)
+	w, endErr := s.endAttempt(ctx, a, step.Code(), shell)
 	return w, errors.Join(err, endErr)
 }
 
@@ -210,8 +210,7 @@ func (s *Job) forwardStop(ctx, during context.Context, step *sim.Running, slurmc
 		return
 	}
 	script.event(sim.Cancelled)
-	var stopped launch.SignalError
-	if errors.As(context.Cause(ctx), &stopped) && stopped.Sig == syscall.SIGINT {
+	if stopped, ok := errors.AsType[launch.SignalError](context.Cause(ctx)); ok && stopped.Sig == syscall.SIGINT {
 		step.Signal(syscall.SIGINT)
 		if pause.For(during, s.pretend.KillWait) == nil {
 			step.Signal(syscall.SIGKILL)

@@ -20,8 +20,8 @@ type Pretend struct {
 	Nodes, Nproc string // over the job's own; "": as it says
 	Names        string // host list of the job's nodes; "": node1, node2, ...
 	Nodelist     string // of those, the ones that the step runs on; "": all
-	Tasks        string // how many ranks srun starts on each node, as 2,2,1; "": it starts one agent on each, or as the job says
-	HetNodes     string // how many nodes each component of a heterogeneous job has, as 1,2; "": the job is not one
+	Tasks        []int  // how many ranks srun starts on each node; nil: it starts one agent on each, or as the job says
+	HetNodes     []int  // how many nodes each component of a heterogeneous job has; nil: the job is not one
 	Distribution sim.Layout
 	Release      sim.Release   // of Slurm
 	Array        string        // over the job's own
@@ -50,15 +50,11 @@ func (p *Pretend) CountNodes() error {
 		if count, err = slurm.CountHosts(list); err != nil {
 			return usage.Errorf("%s: %v", flag, err)
 		}
-	} else if n := strings.Count(p.Nproc+p.Tasks, ","); n > 0 {
-		count, flag = n+1, "the list of ranks"
-	} else if p.HetNodes != "" {
-		components, err := p.components()
-		if err != nil {
-			return err
-		}
+	} else if n := max(strings.Count(p.Nproc, ",")+1, len(p.Tasks)); n > 1 {
+		count, flag = n, "the list of ranks"
+	} else {
 		flag = "--het-nodes"
-		for _, n := range components {
+		for _, n := range p.HetNodes {
 			count += n
 		}
 	}
@@ -69,37 +65,17 @@ func (p *Pretend) CountNodes() error {
 	case p.Nodes != strconv.Itoa(count):
 		return usage.Errorf("--nodes is %s, and %s names %s", p.Nodes, flag, text.Plural(count, "node"))
 	}
-	if p.Tasks != "" {
-		if _, err := p.taskCounts(); err != nil {
-			return err
-		}
-	}
 	if p.Nodelist != "" && p.Names == "" {
 		return &usage.Error{Message: "--nodelist picks from the nodes that --node-names gives to the job", Hint: "say both"}
 	}
 	return nil
 }
 
-// taskCounts are the numbers of --tasks-per-node.
-func (p *Pretend) taskCounts() ([]int, error) {
-	list, ok := countList(p.Tasks)
-	if !ok {
-		return nil, usage.Errorf("--tasks-per-node is %q; write one number from 1 for each node, as 2,2,1", p.Tasks)
+// ParseCounts reads numbers from 1 with commas between; none of an empty text.
+func ParseCounts(text string) (list []int, ok bool) {
+	if text == "" {
+		return nil, true
 	}
-	return list, nil
-}
-
-// components are the numbers of --het-nodes.
-func (p *Pretend) components() ([]int, error) {
-	list, ok := countList(p.HetNodes)
-	if !ok {
-		return nil, usage.Errorf("--het-nodes is %q; write how many nodes each component has, each a number from 1 to %d, as 1,2", p.HetNodes, sim.MaxNodes)
-	}
-	return list, nil
-}
-
-// countList reads numbers from 1 with commas between.
-func countList(text string) (list []int, ok bool) {
 	for word := range strings.SplitSeq(text, ",") {
 		n, err := strconv.ParseUint(word, 10, 31)
 		if err != nil || n < 1 {
@@ -121,8 +97,8 @@ func (p Pretend) Sets() []string {
 	} else if p.Nproc != "" {
 		sets = append(sets, "launch.nproc_per_node="+p.Nproc)
 	}
-	if list, err := p.taskCounts(); p.Tasks != "" && err == nil {
-		sets = append(sets, "launch.mode=task", "launch.nproc_per_node="+strconv.Itoa(slices.Max(list)))
+	if p.Tasks != nil {
+		sets = append(sets, "launch.mode=task", "launch.nproc_per_node="+strconv.Itoa(slices.Max(p.Tasks)))
 	}
 	if p.Array != "" {
 		sets = append(sets, "slurm.array="+p.Array)
@@ -142,7 +118,7 @@ func (p Pretend) Check(job *jobfile.Job) error {
 	switch {
 	case err != nil:
 		return usage.Errorf("slurm.array: %v", err)
-	case array != nil && p.HetNodes != "":
+	case array != nil && p.HetNodes != nil:
 		return usage.Errorf("--het-nodes: Slurm takes no array of heterogeneous jobs")
 	}
 	a, err := p.Allocation(job, 1)
@@ -200,9 +176,9 @@ func (p Pretend) Words() []string {
 	}
 	add("node-names", p.Names)
 	add("nodelist", p.Nodelist)
-	add("tasks-per-node", p.Tasks)
+	add("tasks-per-node", countsText(p.Tasks))
 	add("distribution", string(p.Distribution))
-	add("het-nodes", p.HetNodes)
+	add("het-nodes", countsText(p.HetNodes))
 	d := DefaultPretend()
 	if p.Release != d.Release {
 		add("slurm", string(p.Release))
@@ -211,6 +187,11 @@ func (p Pretend) Words() []string {
 	span("kill-wait", p.KillWait, d.KillWait)
 	span("grace-time", p.GraceTime, d.GraceTime)
 	return words
+}
+
+// countsText is what ParseCounts reads.
+func countsText(list []int) string {
+	return strings.Join(strings.Fields(strings.Trim(fmt.Sprint(list), "[]")), ",")
 }
 
 // Keep leaves out of a run's sets those of the keys that flags were about which have no value any more: there the job file has its say again.
@@ -268,19 +249,10 @@ func (p Pretend) Allocation(job *jobfile.Job, id int) (sim.Allocation, error) {
 	case p.Distribution != "":
 		return a, errors.New(`--distribution deals out the tasks of a node, of which there is one: the agent; write launch.mode = "task" to have srun start the ranks`)
 	}
-	return p.heterogeneous(a)
-}
-
-// heterogeneous parts the nodes into the components of a heterogeneous job, where it is to be one.
-func (p Pretend) heterogeneous(a sim.Allocation) (sim.Allocation, error) {
-	if p.HetNodes == "" {
-		return a, nil
-	}
-	components, err := p.components()
-	for _, n := range components {
+	for _, n := range p.HetNodes {
 		a.Components = append(a.Components, sim.Component{Nodes: n, TasksPerNode: a.TasksPerNode, CPUsPerTask: a.CPUsPerTask})
 	}
-	return a, err
+	return a, nil
 }
 
 // taskMode has srun start one task for each rank.
@@ -290,12 +262,11 @@ func (p Pretend) taskMode(a sim.Allocation, job *jobfile.Job) (sim.Allocation, e
 		return a, fmt.Errorf("launch.nproc_per_node is %q, and srun wants numbers where it starts the ranks (launch.mode = \"task\")", n.Word)
 	}
 	a.Tasks = n.Counts
-	if list, err := p.taskCounts(); p.Tasks != "" && err == nil {
-		n.Counts = list
-		a.Tasks = list
+	if p.Tasks != nil {
+		a.Tasks = p.Tasks
 	}
-	if len(n.Counts) == 1 {
-		a.Tasks = slices.Repeat(n.Counts, job.Nodes())
+	if len(a.Tasks) == 1 {
+		a.Tasks = slices.Repeat(a.Tasks, job.Nodes())
 	}
 	a.TasksPerNode, a.CPUsPerTask = job.MaxNproc(), job.CPUsPerRank()
 	return a, nil

@@ -45,10 +45,7 @@ func Run(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Preten
 		return err
 	}
 	if index, ok := run.Index(); ok { // of an array that was begun before, this element alone
-		array = &sim.Array{Indices: []int{index}}
-		if run, err = rundir.Open(run.Array().Path()); err != nil {
-			return err
-		}
+		array, run = &sim.Array{Indices: []int{index}}, run.Array()
 	}
 	pid := os.Getpid()
 	if err := e.SetJobID(run, strconv.Itoa(pid)); err != nil {
@@ -97,8 +94,7 @@ func runArray(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p P
 		if err != nil {
 			failed++
 			code = max(code, e.ExitCode(err))
-			var coded *exit.Error
-			if !errors.As(err, &coded) || coded.Err != nil {
+			if coded, ok := errors.AsType[*exit.Error](err); !ok || coded.Err != nil {
 				fmt.Fprintf(e.Err, "ddpbatch: element %d: %v\n", elements[i].Index, err)
 			}
 		}
@@ -149,8 +145,7 @@ func (s *Job) result(ctx context.Context, w attempt.Ending, err error) error {
 	if w.Decision.Action == recovery.GiveUp && w.Decision.Why != w.Facts.Forbids { // else whoever runs simulate may start it again
 		code = exit.GivenUp(v.Exit)
 	}
-	var stopped launch.SignalError
-	byHand := errors.As(context.Cause(ctx), &stopped)
+	stopped, byHand := errors.AsType[launch.SignalError](context.Cause(ctx))
 	switch {
 	case code == 0:
 		return err
@@ -191,7 +186,7 @@ func Open(run *rundir.Dir, id string) (fd int, ok bool) {
 		unix.Close(fd)
 		return 0, false
 	}
-	root, err := filepath.EvalSymlinks(runPath(run))
+	root, err := filepath.EvalSymlinks(run.Whole().Path())
 	log := filepath.Join(root, "slurm-"+id)                              // and of an array: those of its elements
 	files, _ := filepath.Glob(filepath.Join("/proc", number, "fd", "*")) // the pattern is good
 	for _, file := range files {
@@ -201,12 +196,4 @@ func Open(run *rundir.Dir, id string) (fd int, ok bool) {
 	}
 	unix.Close(fd)
 	return 0, false
-}
-
-// runPath is the directory of the whole run, of an array element, too.
-func runPath(run *rundir.Dir) string {
-	if _, ok := run.Index(); ok {
-		return run.Array().Path()
-	}
-	return run.Path()
 }

@@ -19,12 +19,12 @@ import (
 )
 
 // endAttempt is the end of the batch script: `attempt end`, with simulate itself in Slurm's place.
-func (s *Job) endAttempt(ctx context.Context, e attempt.Env, a *attempt.Attempt, code int, script *batchScript) (attempt.Ending, error) {
+func (s *Job) endAttempt(ctx context.Context, a *attempt.Attempt, code int, script *batchScript) (attempt.Ending, error) {
 	a.Signals = script.received()
-	played := &playedScheduler{s, ctx, script}
-	w, err := a.Decide(ctx, e, played, code)
+	a.Scheduler = &playedScheduler{s, ctx, script}
+	w, err := a.Decide(ctx, code)
 	if err == nil {
-		w, err = a.Act(ctx, e, played, w)
+		w, err = a.Act(ctx, w)
 	}
 	if err != nil {
 		return w, err
@@ -48,7 +48,7 @@ func (s *Job) withdraw(ctx context.Context, w attempt.Ending, why error) (attemp
 		s.report("%s", w.Verdict.Message)
 		reason, why = attempt.JobCancelled, nil
 	}
-	w, err := s.newest.CallOff(ctx, s.e.Env, &playedScheduler{s, ctx, nil}, w, reason)
+	w, err := s.newest.CallOff(ctx, w, reason)
 	return w, errors.Join(why, err)
 }
 
@@ -74,9 +74,8 @@ func (p *playedScheduler) Ask(context.Context, time.Duration) attempt.Facts {
 
 // endedBy is how a person has ended the job that ctx is for, in a word; "": nobody has.
 func endedBy(ctx context.Context) string {
-	var stopped launch.SignalError
-	switch {
-	case !errors.As(context.Cause(ctx), &stopped):
+	switch stopped, ok := errors.AsType[launch.SignalError](context.Cause(ctx)); {
+	case !ok:
 		return ""
 	case stopped.Sig == syscall.SIGINT:
 		return "interrupted"
@@ -95,11 +94,10 @@ func (s *Job) evidence(ctx context.Context, script *batchScript) recovery.Eviden
 		Signals: script.received(), Now: s.e.Now(), Lead: s.job.Requeue.Lead, EndTime: s.allocation.EndTime,
 		Asked: true, State: "RUNNING", Preempted: script.had(sim.Preempted), Down: s.down(),
 	}
-	var stopped launch.SignalError
 	switch {
 	case script.had(sim.TimeLimit):
 		f.State, f.Reason = "COMPLETING", "TimeLimit"
-	case script.had(sim.Cancelled) || errors.As(context.Cause(ctx), &stopped):
+	case script.had(sim.Cancelled) || endedBy(ctx) != "":
 		f.State = "COMPLETING"
 	case script.had(nodeFailed): // Slurm itself has put the job back into the queue
 		f.State, f.Requeued = "NODE_FAIL", true

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/vfs"
 	"ddpbatch/slurm"
 )
 
@@ -29,10 +29,7 @@ type Submission struct {
 // that run the run's script. With always, Slurm is asked even where all is recorded, since a person may have submitted the script by hand.
 // A command that looks at several runs shares jobsOf.
 func Newest(ctx context.Context, run *rundir.Dir, always bool, jobsOf UserJobs) (*Submission, error) {
-	run, err := wholeRun(run)
-	if err != nil {
-		return nil, err
-	}
+	run = run.Whole()
 	s := &Submission{Run: run}
 	if run.Spec().Kind != "slurm" {
 		return s, nil
@@ -80,7 +77,7 @@ func (s *Submission) ask(ctx context.Context, jobsOf UserJobs, known func(id str
 	}
 	jobs := slices.DeleteFunc(all.OfScript(s.Run.ScriptPath()), func(job slurm.JobStatus) bool { return known(WholeID(job.ID)) })
 	slices.SortStableFunc(jobs, func(a, b slurm.JobStatus) int { // those that have not ended first, and of these the newest
-		return cmp.Or(order(a.Ended(), b.Ended()), cmp.Compare(jobNumber(WholeID(b.ID)), jobNumber(WholeID(a.ID))))
+		return cmp.Or(endedLast(a)-endedLast(b), cmp.Compare(jobNumber(WholeID(b.ID)), jobNumber(WholeID(a.ID))))
 	})
 	if s.Open != nil && s.Job == "" && len(jobs) > 0 {
 		s.Job = WholeID(jobs[0].ID)
@@ -114,14 +111,6 @@ func AskUserJobs(client *slurm.Client) UserJobs {
 	}
 }
 
-// wholeRun is the run that an array's element belongs to, and else run itself.
-func wholeRun(run *rundir.Dir) (*rundir.Dir, error) {
-	if _, ok := run.Index(); ok {
-		return rundir.Open(run.Array().Path())
-	}
-	return run, nil
-}
-
 // WholeID is the id of a job of which id is an element, a group of elements or a component.
 func WholeID(id string) string {
 	if i := strings.IndexAny(id, "_+"); i >= 0 {
@@ -136,11 +125,11 @@ func otherOwner(run *rundir.Dir) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("look whose run it is: %w", err)
 	}
-	owner, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || int64(owner.Uid) == int64(os.Geteuid()) {
+	owner := vfs.Owner(info)
+	if owner < 0 || owner == os.Geteuid() {
 		return "", nil
 	}
-	return strconv.FormatUint(uint64(owner.Uid), 10), nil
+	return strconv.Itoa(owner), nil
 }
 
 func jobNumber(id string) int {
@@ -148,13 +137,10 @@ func jobNumber(id string) int {
 	return n
 }
 
-// order puts false before true.
-func order(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
+// endedLast orders jobs.
+func endedLast(job slurm.JobStatus) int {
+	if job.Ended() {
+		return 1
 	}
-	return 1
+	return 0
 }

@@ -28,11 +28,10 @@ type Env struct {
 // Claim keeps other commands from submitting a run until the claim is given back.
 func (e Env) Claim(run *rundir.Dir, doing string) (release func(), claim *rundir.Claim, err error) {
 	claim, err = run.Claim(e.Hostname, doing, e.Now())
-	var held *rundir.HeldError
-	switch {
-	case errors.As(err, &held):
+	if held, ok := errors.AsType[*rundir.HeldError](err); ok {
 		return nil, nil, &usage.Error{Message: held.Error()}
-	case err != nil:
+	}
+	if err != nil {
 		return nil, nil, err
 	}
 	if claim.Dead != nil {
@@ -112,8 +111,7 @@ var errNotAsked = errors.New("nothing was submitted")
 // NotSubmitted tells whether Slurm certainly knows nothing of the job that Submit failed to submit. After a
 // time-out, a connection that was lost, or an answer that nobody understands, the job may exist.
 func NotSubmitted(err error) bool {
-	var unreachable *slurm.UnreachableError
-	if errors.As(err, &unreachable) {
+	if unreachable, ok := errors.AsType[*slurm.UnreachableError](err); ok {
 		return unreachable.Unheard()
 	}
 	return errors.Is(err, slurm.ErrRefused) || errors.Is(err, slurm.ErrNoSlurm) || errors.Is(err, errNotAsked)

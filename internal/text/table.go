@@ -91,11 +91,7 @@ func (t *Table) Size(n int64) string {
 	if !t.terminal || n < 1<<10 {
 		return strconv.FormatInt(n, 10)
 	}
-	value, unit := float64(n), -1
-	for ; value >= 1<<10 && unit < len("KMGTPE")-1; unit++ {
-		value /= 1 << 10
-	}
-	return fmt.Sprintf("%.4g %ciB", value, "KMGTPE"[unit])
+	return Bytes(uint64(n))
 }
 
 // Bytes is a size in a sentence, where no heading says that it is one.
@@ -103,5 +99,17 @@ func (t *Table) Bytes(n int64) string {
 	if !t.terminal || n < 1<<10 {
 		return strconv.FormatInt(n, 10) + " bytes"
 	}
-	return t.Size(n)
+	return Bytes(uint64(n))
+}
+
+// Bytes is a number of bytes for people.
+func Bytes(n uint64) string {
+	if n < 1<<10 {
+		return fmt.Sprintf("%d bytes", n)
+	}
+	value, unit := float64(n), -1
+	for ; value >= 1<<10; unit++ {
+		value /= 1 << 10
+	}
+	return fmt.Sprintf("%.4g %ciB", value, "KMGTPE"[unit])
 }

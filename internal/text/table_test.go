@@ -63,3 +63,11 @@ func TestSizes(t *testing.T) {
 		}
 	}
 }
+
+func TestBytes(t *testing.T) {
+	for n, want := range map[uint64]string{0: "0 bytes", 1023: "1023 bytes", 65536: "64 KiB", 8 << 20: "8 MiB", 3 << 29: "1.5 GiB", 1<<64 - 1: "16 EiB"} {
+		if got := Bytes(n); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}

@@ -3,9 +3,10 @@ package torchrun
 import (
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
-	"ddpbatch/internal/jobfile"
+	words "ddpbatch/internal/text"
 	"ddpbatch/mpi/launch"
 	streams "ddpbatch/mpi/launch/output"
 	"ddpbatch/mpi/launch/reach"
@@ -22,25 +23,16 @@ var nodeFlags = []*Flag{
 		_, err := launch.ParseNproc(text)
 		return err
 	}},
-	{Name: "nnodes", Word: "N|MIN:MAX", Usage: "nodes; with a range the run goes on with MIN of them. Not needed under srun", set: func(o *Options, text string) (err error) {
-		o.Nodes, err = parseNodes(text)
-		return err
-	}},
+	{Name: "nnodes", Word: "N|MIN:MAX", Usage: "nodes; with a range the run goes on with MIN of them. Not needed under srun", set: parsed(parseNodes, func(o *Options) *NodeRange { return &o.Nodes })},
 	{Name: "standalone", Usage: "one node, whatever else there is", set: switchOf(func(o *Options) *bool { return &o.Standalone })},
-	{Name: "node-rank", Word: "I", Usage: "this node's number, from 0", set: numberOf(0, mostNodes-1, func(o *Options) *int { return &o.NodeRank })},
-	{Name: "master-addr", Word: "HOST", Usage: "node 0's name or address (default 127.0.0.1)", set: func(o *Options, text string) (err error) {
-		o.MasterAddr, err = parseHost(text)
-		return err
-	}},
-	{Name: "master-port", Word: "PORT", Usage: "the workers' MASTER_PORT; agents meet on the eight after it (default 29500)", set: numberOf(0, 65535, func(o *Options) *int { return &o.MasterPort })},
+	{Name: "node-rank", Word: "I", Usage: "this node's number, from 0", set: numberOf(mostNodes-1, func(o *Options) *int { return &o.NodeRank })},
+	{Name: "master-addr", Word: "HOST", Usage: "node 0's name or address (default 127.0.0.1)", set: parsed(parseHost, func(o *Options) *string { return &o.MasterAddr })},
+	{Name: "master-port", Word: "PORT", Usage: "the workers' MASTER_PORT; agents meet on the eight after it (default 29500)", set: numberOf(65535, func(o *Options) *int { return &o.MasterPort })},
 	{Name: "rdzv-backend", Word: "NAME", Usage: "static (default: nodes have numbers) or c10d (they are numbered as they come)", set: setBackend},
 	{Name: "rdzv-endpoint", Word: "HOST:PORT", Usage: "where nodes meet", blank: true, set: setEndpoint},
 	{Name: "rdzv-id", Word: "ID", Usage: "tells this run from others; the workers' TORCHELASTIC_RUN_ID", set: textOf(func(o *Options) *string { return &o.Rendezvous.ID })},
 	{Name: "rdzv-conf", Word: "KEY=VALUE,...", Usage: "join_timeout, or timeout where the back end is static: as --join-timeout", blank: true, set: setConf},
-	{Name: "local-addr", Word: "HOST", Usage: "this node's address for the others", set: func(o *Options, text string) (err error) {
-		o.LocalAddr, err = parseHost(text)
-		return err
-	}},
+	{Name: "local-addr", Word: "HOST", Usage: "this node's address for the others", set: parsed(parseHost, func(o *Options) *string { return &o.LocalAddr })},
 	{Name: "interface", Word: "NETWORKS", Usage: "networks to meet and talk on, as NCCL_SOCKET_IFNAME has them", own: true, set: func(o *Options, text string) error {
 		o.Interface = text
 		_, err := reach.ParseInterface(text)
@@ -66,27 +58,24 @@ var commandFlags = []*Flag{
 // outputFlags say what becomes of the workers' output.
 var outputFlags = []*Flag{
 	{Name: "log-dir", Old: "logdir", Word: "DIR", Usage: "folder for the workers' logs and error files", set: pathOf(func(o *Options) *string { return &o.LogDir })},
-	{Name: "redirects", Short: 'r', Word: "MODE", Usage: "streams to files only: 0 none, 1 stdout, 2 stderr, 3 both; or LOCAL_RANK:MODE,...", set: modesOf(func(o *Options) *streams.Map { return &o.Redirects })},
-	{Name: "tee", Short: 't', Word: "MODE", Usage: "streams to files and console, as --redirects has it", set: modesOf(func(o *Options) *streams.Map { return &o.Tees })},
-	{Name: "local-ranks-filter", Word: "RANKS", Usage: "local ranks whose output the console shows: 0,2,4-7", blank: true, set: rankListOf(func(o *Options) *[]int { return &o.LocalRanks })},
-	{Name: "ranks-filter", Word: "RANKS", own: true, Usage: "ranks of the world whose output the console shows", set: rankListOf(func(o *Options) *[]int { return &o.Ranks })},
-	{Name: "duplicate-stdout-filters", Word: "TEXT,...", Usage: "lines with one of these go to one more file, of all ranks; ,, is a comma", blank: true, set: filtersOf(func(o *Options) *[]string { return &o.OutFilters })},
-	{Name: "duplicate-stderr-filters", Word: "TEXT,...", Usage: "the same for stderr", blank: true, set: filtersOf(func(o *Options) *[]string { return &o.ErrFilters })},
+	{Name: "redirects", Short: 'r', Word: "MODE", Usage: "streams to files only: 0 none, 1 stdout, 2 stderr, 3 both; or LOCAL_RANK:MODE,...", set: parsed(streams.ParseMap, func(o *Options) *streams.Map { return &o.Output.Redirects })},
+	{Name: "tee", Short: 't', Word: "MODE", Usage: "streams to files and console, as --redirects has it", set: parsed(streams.ParseMap, func(o *Options) *streams.Map { return &o.Output.Tees })},
+	{Name: "local-ranks-filter", Word: "RANKS", Usage: "local ranks whose output the console shows: 0,2,4-7", blank: true, set: parsed(streams.ParseRanks, func(o *Options) *[]int { return &o.Output.LocalRanks })},
+	{Name: "ranks-filter", Word: "RANKS", own: true, Usage: "ranks of the world whose output the console shows", set: parsed(streams.ParseRanks, func(o *Options) *[]int { return &o.Output.Ranks })},
+	{Name: "duplicate-stdout-filters", Word: "TEXT,...", Usage: "lines with one of these go to one more file, of all ranks; ,, is a comma", blank: true, set: filtersOf(func(o *Options) *[]string { return &o.Output.OutFilters })},
+	{Name: "duplicate-stderr-filters", Word: "TEXT,...", Usage: "the same for stderr", blank: true, set: filtersOf(func(o *Options) *[]string { return &o.Output.ErrFilters })},
 	{Name: "prefix", Word: "TEXT", own: true, blank: true, Usage: "begin each line on the console with it: ${host} ${rank} ${local_rank} ${role_name}", set: func(o *Options, text string) error {
-		o.Prefix = text
+		o.Output.Prefix = text
 		return streams.ParsePrefix(text)
 	}},
 }
 
 // endFlags say when workers end, and what follows.
 var endFlags = []*Flag{
-	{Name: "max-restarts", Word: "N", Usage: "how often workers are started again after a failure (default 0)", set: numberOf(0, mostRestarts, func(o *Options) *int { return &o.MaxRestarts })},
-	{Name: "signals-to-handle", Word: "NAME,...", Usage: "signals that stop the run (default SIGTERM,SIGINT,SIGHUP,SIGQUIT)", set: func(o *Options, text string) (err error) {
-		o.Signals, err = parseSignals(text)
-		return err
-	}},
+	{Name: "max-restarts", Word: "N", Usage: "how often workers are started again after a failure (default 0)", set: numberOf(mostRestarts, func(o *Options) *int { return &o.MaxRestarts })},
+	{Name: "signals-to-handle", Word: "NAME,...", Usage: "signals that stop the run (default SIGTERM,SIGINT,SIGHUP,SIGQUIT)", set: parsed(parseSignals, func(o *Options) *[]syscall.Signal { return &o.Signals })},
 	{Name: "shutdown-timeout", also: "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", Word: "TIME", Usage: "time for workers to end before they are killed (default 60s)", set: spanOf(0, func(o *Options) *time.Duration { return &o.ShutdownTimeout })},
-	{Name: "hang", Word: "TIME", own: true, Usage: "workers without output, CPU time or heartbeat for so long have failed; 0: never (default: never)", set: spanOrNone(time.Second, func(o *Options) *time.Duration { return &o.Hang })},
+	{Name: "hang", Word: "TIME", own: true, Usage: "workers without output, CPU time or heartbeat for so long have failed; 0: never (default: never)", set: spanOrNone(func(o *Options) *time.Duration { return &o.Hang })},
 }
 
 // mostRestarts is more than any job's.
@@ -98,20 +87,6 @@ var idleFlags = []*Flag{
 	{Name: "start-method", Word: "HOW", Usage: "accepted; each worker is a program of its own", idle: "it is about Python functions, and each worker is a program of its own", set: wordOf(func(o *Options) *string { return &o.startMethod }, "spawn", "fork", "forkserver")},
 	{Name: "event-log-handler", Word: "NAME", Usage: "accepted; events are in the run directory's ledger", idle: "events go to the run directory's ledger.jsonl", set: textOf(func(o *Options) *string { return &o.ignored })},
 	{Name: "logs-specs", Word: "NAME", Usage: "accepted; it names Python code", idle: "it names Python code; --log-dir, --tee and --redirects say what becomes of output", set: textOf(func(o *Options) *string { return &o.ignored })},
-}
-
-func modesOf(field func(*Options) *streams.Map) setter {
-	return func(o *Options, text string) (err error) {
-		*field(o), err = streams.ParseMap(text)
-		return err
-	}
-}
-
-func rankListOf(field func(*Options) *[]int) setter {
-	return func(o *Options, text string) (err error) {
-		*field(o), err = streams.ParseRanks(text)
-		return err
-	}
 }
 
 func filtersOf(field func(*Options) *[]string) setter {
@@ -192,20 +167,15 @@ func flagsFrom(beginning string) (list []*Flag) {
 // "": none is near.
 func nearFlag(name string) string {
 	name = strings.ReplaceAll(name, "_", "-")
-	if near := jobfile.Nearest(name, flagNames()); near != "" {
+	names := make([]string, len(Flags))
+	for i, f := range Flags {
+		names[i] = f.Name
+	}
+	if near := words.Nearest(name, names); near != "" {
 		return near
 	}
 	if cut := flagsFrom(strings.TrimSuffix(name, "s")); len(cut) == 1 {
 		return cut[0].Name
 	}
 	return ""
-}
-
-// flagNames lists all names.
-func flagNames() []string {
-	names := make([]string, len(Flags))
-	for i, f := range Flags {
-		names[i] = f.Name
-	}
-	return names
 }

@@ -280,7 +280,7 @@ func TestRunValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprintf("%q %v %v %v %v %s %d %v %v %t %v", o.OutFilters, o.Ranks, o.ShutdownTimeout, o.JoinTimeout, o.Tees.Ranks, o.Rendezvous.Host, o.Rendezvous.Port,
+	got := fmt.Sprintf("%q %v %v %v %v %s %d %v %v %t %v", o.Output.OutFilters, o.Output.Ranks, o.ShutdownTimeout, o.JoinTimeout, o.Output.Tees.Ranks, o.Rendezvous.Host, o.Rendezvous.Port,
 		o.Rendezvous.Conf.JoinTimeout, *o.Rendezvous.Conf.LastCall, *o.Rendezvous.Conf.IsHost, o.Signals)
 	want := `["a,b" "c"] [3 8 9 10] 1.5s 2m0s map[0:1 12:3] fe80::1%ib0 7 1m0s 0s false [user defined signal 1 terminated]`
 	if got != want {

@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"time"
 
-	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/redact"
+	words "ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
 	"ddpbatch/mpi/launch"
 	streams "ddpbatch/mpi/launch/output"
@@ -45,11 +45,8 @@ type Options struct {
 	VirtualLocalRank bool
 
 	// what becomes of its output
-	LogDir                 string
-	Redirects, Tees        streams.Map
-	LocalRanks, Ranks      []int
-	Prefix                 string
-	OutFilters, ErrFilters []string
+	LogDir string
+	Output streams.Config
 
 	// when it ends
 	MaxRestarts     int
@@ -183,17 +180,9 @@ func (o *Options) NprocOf(job launch.Nproc) launch.Nproc {
 	return n
 }
 
-// Output is what the flags say of the workers' output.
-func (o *Options) Output() streams.Config {
-	return streams.Config{
-		Redirects: o.Redirects, Tees: o.Tees, LocalRanks: o.LocalRanks, Ranks: o.Ranks,
-		OutFilters: o.OutFilters, ErrFilters: o.ErrFilters, Prefix: o.Prefix,
-	}
-}
-
 // WantsFiles tells whether output is to go to files at all.
 func (o *Options) WantsFiles() bool {
-	return wantsFiles(o.Tees) || wantsFiles(o.Redirects) || len(o.OutFilters)+len(o.ErrFilters) > 0
+	return wantsFiles(o.Output.Tees) || wantsFiles(o.Output.Redirects) || len(o.Output.OutFilters)+len(o.Output.ErrFilters) > 0
 }
 
 func wantsFiles(m streams.Map) bool {
@@ -244,7 +233,7 @@ func nearVariables(environ []string) iter.Seq2[string, string] {
 			if !strings.HasPrefix(name, "PET_") || slices.Contains(known, name) {
 				continue
 			}
-			near := jobfile.Nearest(name, known)
+			near := words.Nearest(name, known)
 			if f := flagNamed(nearFlag(strings.ToLower(name[len("PET_"):]))); near == "" && f != nil {
 				near = f.variable()
 			}

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/redact"
+	words "ddpbatch/internal/text"
 )
 
 // Rendezvous is what torchrun's --rdzv flags say.
@@ -104,7 +104,7 @@ func (c *RendezvousConf) take(key, value string) (err error) {
 			err = fmt.Errorf("%q: nodes meet over TCP: leave it out", value)
 		}
 	default:
-		near := jobfile.Nearest(key, append([]string{"timeout", "join_timeout", "last_call_timeout", "is_host", "store_type"}, idleConf...))
+		near := words.Nearest(key, append([]string{"timeout", "join_timeout", "last_call_timeout", "is_host", "store_type"}, idleConf...))
 		if near != "" && near != key {
 			return fmt.Errorf("there is no %s: did you mean %s?", key, near)
 		}

@@ -82,7 +82,7 @@ func (o *Options) torchLine(environ variables) torchLine {
 	}
 	line := torchLine{
 		Min: nodes.Min, Max: nodes.Max, Nproc: nproc, Backend: o.Rendezvous.Backend, ID: o.Rendezvous.ID, Conf: o.confText(), Restarts: o.MaxRestarts, Role: o.Role, LogDir: o.LogDir,
-		Redirects: modes(o.Redirects), Tee: modes(o.Tees), Standalone: o.Standalone, NodeRank: o.NodeRank, Command: command,
+		Redirects: modes(o.Output.Redirects), Tee: modes(o.Output.Tees), Standalone: o.Standalone, NodeRank: o.NodeRank, Command: command,
 	}
 	// what torchrun writes where nothing is said
 	if line.Backend == "" {

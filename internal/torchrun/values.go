@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ddpbatch/internal/jobfile"
+	words "ddpbatch/internal/text"
 )
 
 // The setters make a value of run's options from a flag's text, or say what is wrong with it.
@@ -32,11 +32,17 @@ func switchOf(field func(*Options) *bool) setter {
 	}
 }
 
-func numberOf(lowest, highest int, field func(*Options) *int) setter {
+// parsed is for values that a function reads.
+func parsed[T any](parse func(text string) (T, error), field func(*Options) *T) setter {
 	return func(o *Options, text string) (err error) {
-		*field(o), err = numberIn(text, lowest, highest)
+		*field(o), err = parse(text)
 		return err
 	}
+}
+
+// numberOf is for whole numbers from 0.
+func numberOf(highest int, field func(*Options) *int) setter {
+	return parsed(func(text string) (int, error) { return numberIn(text, 0, highest) }, field)
 }
 
 // numberIn reads a whole number within bounds.
@@ -82,30 +88,25 @@ func wordOf(field func(*Options) *string, words ...string) setter {
 }
 
 // unknownWord says which words there are, and which one may be meant.
-func unknownWord(text string, words []string) error {
-	if near := jobfile.Nearest(text, words); near != "" {
-		return fmt.Errorf("%q is none of %s: did you mean %s?", text, strings.Join(words, ", "), near)
+func unknownWord(text string, known []string) error {
+	if near := words.Nearest(text, known); near != "" {
+		return fmt.Errorf("%q is none of %s: did you mean %s?", text, strings.Join(known, ", "), near)
 	}
-	return fmt.Errorf("%q is none of %s", text, strings.Join(words, ", "))
+	return fmt.Errorf("%q is none of %s", text, strings.Join(known, ", "))
 }
 
 func spanOf(lowest time.Duration, field func(*Options) *time.Duration) setter {
-	return func(o *Options, text string) (err error) {
-		*field(o), err = parseSpan(text, lowest)
-		return err
-	}
+	return parsed(func(text string) (time.Duration, error) { return parseSpan(text, lowest) }, field)
 }
 
-// spanOrNone also takes 0, which means never.
-func spanOrNone(lowest time.Duration, field func(*Options) *time.Duration) setter {
-	return func(o *Options, text string) (err error) {
+// spanOrNone takes a second or more, or 0, which means never.
+func spanOrNone(field func(*Options) *time.Duration) setter {
+	return parsed(func(text string) (time.Duration, error) {
 		if span, err := parseSpan(text, 0); err == nil && span == 0 {
-			*field(o) = 0
-			return nil
+			return 0, nil
 		}
-		*field(o), err = parseSpan(text, lowest)
-		return err
-	}
+		return parseSpan(text, time.Second)
+	}, field)
 }
 
 // longestSpan is more than any job's time: what is beyond are milliseconds, or a slip of the pen.

@@ -108,3 +108,9 @@ func notRegular(name string, mode fs.FileMode) error {
 	}
 	return pathError("open", name, fmt.Errorf("%w but %s", ErrNotRegular, what))
 }
+
+// IsDir tells whether path is a folder, or a link to one.
+func IsDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

@@ -1,12 +1,13 @@
 package vfs_test
 
 import (
-	"ddpbatch/internal/testkit/vfstest"
-	"ddpbatch/internal/vfs"
 	"errors"
 	"fmt"
 	"syscall"
 	"testing"
+
+	"ddpbatch/internal/testkit/vfstest"
+	"ddpbatch/internal/vfs"
 )
 
 // TestRename: an answer that a repeated request may give is no error if the rename has happened, and only then.

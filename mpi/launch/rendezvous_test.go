@@ -32,9 +32,7 @@ func TestAgent0NeverCame(t *testing.T) {
 func TestWrongSecret(t *testing.T) {
 	t.Parallel() // most of it is a pause
 	w := newWorld(t, []int{1, 1}, "say", "x")
-	var err error
-	w.agents[1].Secret, err = auth.NewSecret()
-	must(t, err)
+	w.agents[1].Secret = auth.NewSecret()
 	w.agents[0].JoinTimeout = bound
 	ctx, cancel := context.WithCancelCause(t.Context())
 	first := w.begin(ctx, 0)

@@ -53,8 +53,7 @@ func newWorld(t testing.TB, nproc []int, command ...string) *world {
 	t.Helper()
 	exe, err := os.Executable()
 	must(t, err)
-	secret, err := auth.NewSecret()
-	must(t, err)
+	secret := auth.NewSecret()
 	var cookie [8]byte
 	rand.Read(cookie[:])
 	w := &world{t: t, folder: t.TempDir(), cookie: hex.EncodeToString(cookie[:])}

@@ -12,10 +12,7 @@ import (
 
 func Example() {
 	ctx := context.Background()
-	secret, err := auth.NewSecret()
-	if err != nil {
-		log.Fatal(err)
-	}
+	secret := auth.NewSecret()
 	binding := auth.Binding{Run: "mnist-1", Attempt: 1, Role: "store"}
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

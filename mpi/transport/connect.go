@@ -95,10 +95,7 @@ func connectAll(ctx context.Context, cfg Config, pipe *wakePipe) (*connector, er
 	if c.missing == 0 {
 		return c, nil
 	}
-	ticket, err := auth.NewSecret()
-	if err != nil {
-		return nil, err
-	}
+	ticket := auth.NewSecret()
 	c.key = cfg.key(ticket)
 	l, err := cfg.listen(ctx, c.machine, ticket)
 	if err != nil {

@@ -124,8 +124,7 @@ func goTest(ctx context.Context, args []string, w io.Writer) (outcome, error) {
 		cmd.Wait()
 		return outcome{}, fmt.Errorf("read what go test prints: %w", err)
 	}
-	var exit *exec.ExitError
-	if err := cmd.Wait(); err != nil && !errors.As(err, &exit) {
+	if err := cmd.Wait(); err != nil && !errors.As(err, new(*exec.ExitError)) {
 		return outcome{}, fmt.Errorf("run go test: %w", err)
 	} else if err != nil {
 		o.passed = false

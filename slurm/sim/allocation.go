@@ -3,7 +3,6 @@ package sim
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strconv"
 	"time"
@@ -94,26 +93,13 @@ type Allocation struct {
 	Components []Component
 }
 
-// Validate says what is wrong with the numbers. The other methods want a valid allocation.
+// Validate says what is wrong with the shape: what a user's numbers and lists can make wrong. The other methods want a valid allocation.
 func (a Allocation) Validate() error {
 	switch {
 	case len(a.Nodes) < 1 || len(a.Nodes) > MaxNodes:
 		return fmt.Errorf("simulate %d nodes: it must be 1 to %d", len(a.Nodes), MaxNodes)
-	case a.Release != "" && !slices.Contains(Releases, a.Release):
-		return fmt.Errorf("simulate Slurm %s: it must be one of %q", a.Release, Releases)
-	case a.JobID < 1:
-		return fmt.Errorf("simulate job %d: a job id is 1 or more", a.JobID)
-	case a.Restarts < 0:
-		return fmt.Errorf("simulate restart %d: it must not be negative", a.Restarts)
-	case a.CPUsPerTask < 0 || a.TasksPerNode < 0:
-		return errors.New("simulate: a number of CPUs or tasks is negative")
 	case len(a.CPUs) > 1 && len(a.CPUs) != len(a.Nodes):
 		return fmt.Errorf("simulate the CPUs of %d nodes: the job has %d", len(a.CPUs), len(a.Nodes))
-	}
-	for _, n := range a.CPUs {
-		if n < 1 {
-			return fmt.Errorf("simulate %d CPUs a node: it must be 1 or more", n)
-		}
 	}
 	return errors.Join(a.validateNodes(), a.validateStep(), a.validateComponents())
 }
@@ -121,9 +107,6 @@ func (a Allocation) Validate() error {
 func (a Allocation) validateNodes() error {
 	seen := map[string]bool{}
 	for _, n := range a.Nodes {
-		if _, err := netip.ParseAddr(n.Address); err != nil {
-			return fmt.Errorf("simulate node %s: %w", n.Name, err)
-		}
 		if n.Name == "" || seen[n.Name] || seen[n.Address] {
 			return fmt.Errorf("simulate node %q at %s: names and addresses must differ", n.Name, n.Address)
 		}
@@ -135,11 +118,6 @@ func (a Allocation) validateNodes() error {
 func (a Allocation) validateStep() error {
 	if !slices.IsSorted(a.Step) || len(slices.Compact(slices.Clone(a.Step))) != len(a.Step) {
 		return fmt.Errorf("simulate a step on nodes %v: name each once, in the job's order", a.Step)
-	}
-	for _, node := range a.Step {
-		if node < 0 || node >= len(a.Nodes) {
-			return fmt.Errorf("simulate a step on node %d: the job has %d nodes", node, len(a.Nodes))
-		}
 	}
 	if a.Tasks != nil && len(a.Tasks) != a.stepNodes() {
 		return fmt.Errorf("simulate the tasks of %d nodes: the step has %d", len(a.Tasks), a.stepNodes())

@@ -22,13 +22,8 @@ func TestValidate(t *testing.T) {
 		"a step":          {func(a *sim.Allocation) { a.Step, a.Tasks = []int{1}, []int{3} }, ""},
 		"no node":         {func(a *sim.Allocation) { a.Nodes = nil }, "0 nodes"},
 		"too many nodes":  {func(a *sim.Allocation) { a.Nodes = append(sim.PretendNodes(254), a.Nodes...) }, "256 nodes"},
-		"no job":          {func(a *sim.Allocation) { a.JobID = 0 }, "job 0"},
-		"negative run":    {func(a *sim.Allocation) { a.Restarts = -1 }, "restart -1"},
-		"negative number": {func(a *sim.Allocation) { a.CPUs = []int{-1} }, "-1 CPUs"},
 		"CPUs of three":   {func(a *sim.Allocation) { a.CPUs = []int{1, 1, 1} }, "CPUs of 3 nodes"},
 		"twice":           {func(a *sim.Allocation) { a.Nodes = append(a.Nodes, a.Nodes[0]) }, "must differ"},
-		"no address":      {func(a *sim.Allocation) { a.Nodes = []sim.Node{{Name: "n", Address: "here"}} }, "here"},
-		"no such node":    {func(a *sim.Allocation) { a.Step = []int{2} }, "node 2"},
 		"other order":     {func(a *sim.Allocation) { a.Step = []int{1, 0} }, "in the job's order"},
 		"node twice":      {func(a *sim.Allocation) { a.Step = []int{1, 1} }, "each once"},
 		"too few counts":  {func(a *sim.Allocation) { a.Tasks = []int{2} }, "tasks of 1 nodes"},
@@ -45,10 +40,6 @@ func TestValidate(t *testing.T) {
 		"too few in them": {func(a *sim.Allocation) {
 			a.Nodes, a.Components = sim.PretendNodes(3), []sim.Component{{Nodes: 1}, {Nodes: 1}}
 		}, "components have 2 nodes"},
-		"an empty one": {func(a *sim.Allocation) { a.Components = []sim.Component{{Nodes: 2}, {}} }, "component 1"},
-		"an array of them": {func(a *sim.Allocation) {
-			a.Components, a.Array = []sim.Component{{Nodes: 1}, {Nodes: 1}}, &sim.Element{}
-		}, "array"},
 		"a step of them": {func(a *sim.Allocation) { a.Components, a.Step = []sim.Component{{Nodes: 1}, {Nodes: 1}}, []int{1} }, "all components"},
 	} {
 		a := good

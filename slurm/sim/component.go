@@ -18,8 +18,8 @@ type Component struct {
 	CPUsPerTask  int // by --cpus-per-task; 0: nothing
 }
 
-// validateComponents says what is wrong with them. Slurm makes a plain job of a single one, and takes neither arrays of heterogeneous jobs
-// nor, with several components, a step on some of the nodes.
+// validateComponents says what is wrong with them. Slurm makes a plain job of a single one, and takes, with several
+// components, no step on some of the nodes.
 func (a Allocation) validateComponents() error {
 	if a.Components == nil {
 		return nil
@@ -28,17 +28,12 @@ func (a Allocation) validateComponents() error {
 		return fmt.Errorf("simulate a heterogeneous job of %d components: Slurm takes 2 to %d", n, slurm.MaxHetSize)
 	}
 	nodes := 0
-	for i, c := range a.Components {
-		if c.Nodes < 1 || c.TasksPerNode < 0 || c.CPUsPerTask < 0 {
-			return fmt.Errorf("simulate component %d of a heterogeneous job with %d nodes: it must be 1 or more, and no number negative", i, c.Nodes)
-		}
+	for _, c := range a.Components {
 		nodes += c.Nodes
 	}
 	switch {
 	case nodes != len(a.Nodes):
 		return fmt.Errorf("simulate a heterogeneous job whose components have %d nodes: the job has %d", nodes, len(a.Nodes))
-	case a.Array != nil:
-		return errors.New("simulate an array of heterogeneous jobs: Slurm does not take one")
 	case a.Step != nil:
 		return errors.New("simulate a heterogeneous job's step on some of its nodes: it has the nodes of all components")
 	}
@@ -58,11 +53,6 @@ func (a Allocation) spans() [][2]int {
 		first += c.Nodes
 	}
 	return spans
-}
-
-// component is the index of the component that has a node of the step.
-func (a Allocation) component(node int) int {
-	return slices.IndexFunc(a.spans(), func(span [2]int) bool { return node < span[1] })
 }
 
 // listOrder are the indices of nodes in the order of Slurm's lists: that of SLURM_NODEID, but in a heterogeneous job, where it is that of

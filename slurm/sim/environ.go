@@ -87,11 +87,18 @@ func (a Allocation) stepEnviron() []string {
 		total += n
 	}
 	tasks := strconv.Itoa(total)
+	nodelist, addresses := a.nodelist(), []string{}
+	if a.Step != nil {
+		nodelist = fold(a.nodesOfStep())
+	}
+	for _, node := range a.nodesOfStep() {
+		addresses = append(addresses, node.Address)
+	}
 	return []string{
 		"SLURM_NNODES=" + nodes,
 		"SLURM_STEP_ID=0",
 		"SLURM_STEPID=0",
-		"SLURM_STEP_NODELIST=" + a.stepNodelist(),
+		"SLURM_STEP_NODELIST=" + nodelist,
 		"SLURM_STEP_NUM_NODES=" + nodes,
 		"SLURM_STEP_NUM_TASKS=" + tasks,
 		"SLURM_STEP_TASKS_PER_NODE=" + counts,
@@ -99,7 +106,7 @@ func (a Allocation) stepEnviron() []string {
 		"SLURM_NTASKS=" + tasks,
 		"SLURM_NPROCS=" + tasks,
 		"SLURM_LAUNCH_NODE_IPADDR=" + a.Nodes[0].Address,
-		slurm.SimAddresses + "=" + strings.Join(a.stepAddresses(), ","),
+		slurm.SimAddresses + "=" + strings.Join(addresses, ","),
 	}
 }
 
@@ -111,9 +118,10 @@ func (a Allocation) taskEnviron(t Task) []string {
 	for i, proc := range t.Procs {
 		procs[i] = strconv.Itoa(proc)
 	}
-	component := a.component(t.Node)
+	spans := a.spans()
+	component := slices.IndexFunc(spans, func(span [2]int) bool { return t.Node < span[1] })
 	env := []string{
-		"SLURM_DISTRIBUTION=" + string(a.layout(a.spans()[component])),
+		"SLURM_DISTRIBUTION=" + string(a.layout(spans[component])),
 		"SLURM_NODEID=" + strconv.Itoa(t.Node),
 		"SLURM_PROCID=" + strconv.Itoa(t.Proc),
 		"SLURM_GTIDS=" + strings.Join(procs, ","),
@@ -136,21 +144,6 @@ func (a Allocation) nodelist() string {
 		return a.Nodelist
 	}
 	return fold(reordered(a.Nodes, a.listOrder(a.Nodes)))
-}
-
-func (a Allocation) stepNodelist() string {
-	if a.Step == nil {
-		return a.nodelist()
-	}
-	return fold(a.nodesOfStep())
-}
-
-func (a Allocation) stepAddresses() []string {
-	var addresses []string
-	for _, node := range a.nodesOfStep() {
-		addresses = append(addresses, node.Address)
-	}
-	return addresses
 }
 
 // nodesOfStep are the nodes of the step.

@@ -49,17 +49,6 @@ const defaultShare = 0.9
 // maxFault bounds the text of a fault, and so of its errors.
 const maxFault = 200
 
-// FaultError says what is wrong with the text of a fault, and where.
-type FaultError struct {
-	Text    string
-	Column  int // of the first wrong byte, from 1
-	Problem string
-}
-
-func (e *FaultError) Error() string {
-	return fmt.Sprintf("fault %q, column %d: %s", e.Text, e.Column, e.Problem)
-}
-
 // String is the fault as it was written.
 func (f Fault) String() string { return f.Text }
 
@@ -86,7 +75,7 @@ const Kinds = "kill, stop, slow, term, timeout, warn, node, agent, partition, no
 //	KIND[:OPTION=VALUE,...][@start|@step=N|@time=DURATION][#attempt=N]
 //
 // as in kill:rank=3@step=20, node:1@time=2s#attempt=1, slow:rank=0,share=0.5,for=10s. The first option of a kind may be
-// written without its name. An error is a [*FaultError].
+// written without its name. An error names the first wrong byte, from 1 (column).
 func ParseFault(text string) (Fault, error) {
 	p := &faultText{all: text}
 	if len(text) > maxFault {
@@ -94,7 +83,7 @@ func ParseFault(text string) (Fault, error) {
 		return Fault{}, p.wrong(maxFault, "it is too long")
 	}
 	f := Fault{Text: text, Rank: -1}
-	head, when, timed := cut(text, 0, "@#")
+	head, when, timed := cutTrigger(text, 0)
 	kind, list, listed := strings.Cut(head, ":")
 	f.Kind = Kind(kind)
 	known, ok := options[f.Kind]
@@ -114,9 +103,9 @@ func ParseFault(text string) (Fault, error) {
 	return f, nil
 }
 
-// cut is what of text stands before and from the first byte of any of chars.
-func cut(text string, from int, chars string) (before, rest string, found bool) {
-	i := strings.IndexAny(text[from:], chars)
+// cutTrigger is what of text stands before the first @ or #, from a byte on, and from there.
+func cutTrigger(text string, from int) (before, rest string, found bool) {
+	i := strings.IndexAny(text[from:], "@#")
 	if i < 0 {
 		return text, "", false
 	}
@@ -131,7 +120,7 @@ type faultText struct {
 
 func (p *faultText) wrong(at int, format string, args ...any) error {
 	if p.err == nil {
-		p.err = &FaultError{Text: p.all, Column: at + 1, Problem: fmt.Sprintf(format, args...)}
+		p.err = fmt.Errorf("fault %q, column %d: %s", p.all, at+1, fmt.Sprintf(format, args...))
 	}
 	return p.err
 }
@@ -187,7 +176,7 @@ func (p *faultText) option(f *Fault, name, value string, at int) {
 // trigger reads "@step=20#attempt=2", which begins at byte at.
 func (p *faultText) trigger(f *Fault, text string, at int) {
 	for text != "" {
-		item, rest, _ := cut(text, 1, "@#")
+		item, rest, _ := cutTrigger(text, 1)
 		name, value, _ := strings.Cut(item, "=")
 		valueAt := at + min(len(name)+1, len(item))
 		switch {
@@ -208,17 +197,12 @@ func (p *faultText) trigger(f *Fault, text string, at int) {
 
 // complete fills in what was left out, and finds what must not be.
 func (p *faultText) complete(f *Fault, at int) {
-	switch f.Kind {
-	case Kill, Stop, Slow:
-		if f.Rank < 0 {
-			p.wrong(at, "say which rank: %s:rank=0", f.Kind)
-		}
-	case NodeDies, AgentDies, Partition:
-		if f.Node == "" {
-			p.wrong(at, "say which node: %s:node=1", f.Kind)
-		}
-	}
-	if f.Kind == Slow && f.Share == 0 {
+	switch {
+	case f.OnRank() && f.Rank < 0:
+		p.wrong(at, "say which rank: %s:rank=0", f.Kind)
+	case f.OnNode() && f.Node == "":
+		p.wrong(at, "say which node: %s:node=1", f.Kind)
+	case f.Kind == Slow && f.Share == 0:
 		f.Share = defaultShare
 	}
 }

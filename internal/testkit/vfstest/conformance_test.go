@@ -1,8 +1,6 @@
 package vfstest_test
 
 import (
-	"ddpbatch/internal/testkit/vfstest"
-	"ddpbatch/internal/vfs"
 	"errors"
 	"io"
 	"io/fs"
@@ -10,6 +8,9 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+
+	"ddpbatch/internal/testkit/vfstest"
+	"ddpbatch/internal/vfs"
 )
 
 // TestConformance holds the implementations to the same behaviour: the operating

@@ -2,10 +2,11 @@ package vfstest
 
 import (
 	"cmp"
-	"ddpbatch/internal/vfs"
 	"errors"
 	"fmt"
 	"io/fs"
+
+	"ddpbatch/internal/vfs"
 )
 
 // ErrCrashed is what every operation answers after a simulated crash.

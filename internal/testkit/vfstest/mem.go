@@ -2,7 +2,6 @@ package vfstest
 
 import (
 	"bytes"
-	"ddpbatch/internal/vfs"
 	"fmt"
 	"io"
 	"io/fs"
@@ -13,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"ddpbatch/internal/vfs"
 )
 
 // Mem is a file system in memory. Relative and absolute names mean the same: both start at its

@@ -2,7 +2,6 @@ package vfstest
 
 import (
 	"bytes"
-	"ddpbatch/internal/vfs"
 	"errors"
 	"io/fs"
 	"maps"
@@ -12,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"ddpbatch/internal/vfs"
 )
 
 // View shows a Mem as one client of an NFS server sees it (nfs(5), "data and metadata coherence").

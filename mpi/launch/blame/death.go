@@ -1,7 +1,6 @@
 package blame
 
 import (
-	"ddpbatch/internal/exit"
 	"fmt"
 	"regexp"
 	"slices"
@@ -11,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/exit"
 )
 
 // Death is how one rank's process ended, as its agent saw it. It travels between agents as JSON. All text in it

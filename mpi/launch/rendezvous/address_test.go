@@ -156,8 +156,7 @@ func TestBadEndpoints(t *testing.T) {
 
 // And so it is for the agent that has the endpoint.
 func TestJoinTimeoutOfAgent0AfterAName(t *testing.T) {
-	secret, err := auth.NewSecret()
-	must(t, err)
+	secret := auth.NewSecret()
 	c := complete(Config{
 		Identity: Identity{RunID: "test", Secret: secret}, World: World{Count: 2, Host: "n1", Nproc: 1}, Network: Network{OneMachine: true},
 	})

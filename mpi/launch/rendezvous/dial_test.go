@@ -71,8 +71,7 @@ func TestNameThatCannotLeadThere(t *testing.T) {
 
 // A name that resolves to this machine ends the wait, long before its time is over.
 func TestMisnamedAgent0(t *testing.T) {
-	secret, err := auth.NewSecret()
-	must(t, err)
+	secret := auth.NewSecret()
 	c := Config{
 		World:     World{Index: 1, Count: 2, Host: "n2", Nproc: 1},
 		Network:   Network{MasterAddr: "n1", Ports: []int{1}},
@@ -83,7 +82,7 @@ func TestMisnamedAgent0(t *testing.T) {
 	d := newDialer(newRendezvous(t.Context(), c, localNetwork{}))
 	d.race = reach.NewRace([]string{"127.0.1.1:1"}, 0) // where nobody listens
 	d.lookup = func(context.Context, string, string) ([]netip.Addr, error) { return addrsOf("127.0.1.1"), nil }
-	_, err = d.connect(t.Context())
+	_, err := d.connect(t.Context())
 	var unmet *NotMetError
 	if !errors.As(err, &unmet) || !strings.Contains(unmet.err.Error(), "agent 1 on n2 did not get through to agent 0 at n1: n1 resolves to 127.0.1.1 on n2") ||
 		!strings.Contains(err.Error(), "127.0.1.1:1") {
@@ -198,8 +197,7 @@ func TestPortIsTaken(t *testing.T) {
 // Agent 0 has its port and is slow to serve it: that is no other program.
 func TestSlowAgent0IsMet(t *testing.T) {
 	t.Parallel() // most of it is a pause
-	secret, err := auth.NewSecret()
-	must(t, err)
+	secret := auth.NewSecret()
 	l, err := net.Listen("tcp", Loopback+":0")
 	must(t, err)
 	var log testkit.Journal
