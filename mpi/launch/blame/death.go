@@ -18,6 +18,7 @@ import (
 // is the worker's own, and not to be trusted.
 type Death struct {
 	Rank      int           `json:"rank"`
+	LocalRank int           `json:"local_rank"`
 	Host      string        `json:"host"`
 	Exit      int           `json:"exit"`                 // code; 0 where a signal ended it
 	Signal    int           `json:"signal,omitempty"`     // that ended it; 0: none

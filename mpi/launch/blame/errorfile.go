@@ -29,6 +29,7 @@ type TorchError struct {
 	Message string    `json:"message"`         // "ValueError: text"
 	Stack   string    `json:"stack,omitempty"` // the traceback; "": none
 	Time    time.Time `json:"time,omitzero"`   // by the worker's clock, in whole seconds where PyTorch wrote it; zero: not said
+	Code    int       `json:"code,omitempty"`  // exit code, negative for a signal, where an agent below this one added it
 }
 
 // errorFile is the file: its message is a text or an object.
@@ -39,6 +40,7 @@ type errorFile struct {
 
 type errorMessage struct {
 	Message   json.RawMessage `json:"message"`
+	ErrorCode json.RawMessage `json:"errorCode,omitempty"`
 	ExtraInfo json.RawMessage `json:"extraInfo"`
 }
 
@@ -95,6 +97,9 @@ func parseErrorFile(text []byte) (*TorchError, error) {
 		var extra extraInfo
 		_ = json.Unmarshal(m.ExtraInfo, &extra) // a message without more is a message, too
 		e.Message, e.Stack, e.Time = words(m.Message), words(extra.Stack), timestamp(extra.Timestamp)
+		if code, err := strconv.ParseInt(scalar(m.ErrorCode), 10, 32); err == nil {
+			e.Code = int(code)
+		}
 	default:
 		return nil, errors.New("it has no message")
 	}
@@ -120,10 +125,13 @@ func words(value json.RawMessage) string {
 	return strings.ToValidUTF8(string(value), "?")
 }
 
-// timestamp reads seconds since 1970, whether or not they are written as a string; what is no time that there can be is zero.
+// scalar is a number, whether or not it is written as a string.
+func scalar(value json.RawMessage) string { return strings.TrimSpace(strings.Trim(string(value), `"`)) }
+
+// timestamp reads seconds since 1970; what is no time that there can be is zero.
 func timestamp(value json.RawMessage) time.Time {
 	const last = 253402300799 // the end of the year 9999, the last that JSON's times have (RFC 3339)
-	seconds, err := strconv.ParseFloat(strings.TrimSpace(strings.Trim(string(value), `"`)), 64)
+	seconds, err := strconv.ParseFloat(scalar(value), 64)
 	if err != nil || !(seconds > 0) || seconds > last {
 		return time.Time{}
 	}

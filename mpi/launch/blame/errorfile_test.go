@@ -31,7 +31,7 @@ func TestReadErrorFile(t *testing.T) {
 		},
 		"with an agent's code": {
 			`{"message": {"message": "E: x", "extraInfo": {"py_callstack": "", "timestamp": "1795308385"}, "errorCode": -9}}`,
-			TorchError{Message: "E: x", Time: at},
+			TorchError{Message: "E: x", Time: at, Code: -9},
 		},
 		"a plain text":                    {`{"message": "boom", "timestamp": 1795308385}`, TorchError{Message: "boom", Time: at}},
 		"a plain text, nothing else":      {`{"message": "boom"}`, TorchError{Message: "boom"}},
@@ -41,6 +41,7 @@ func TestReadErrorFile(t *testing.T) {
 		"times that there cannot be":      {`{"message": "m", "timestamp": "NaN"}`, TorchError{Message: "m"}},
 		"a time before all":               {`{"message": "m", "timestamp": -5}`, TorchError{Message: "m"}},
 		"a time after all":                {`{"message": "m", "timestamp": 1e300}`, TorchError{Message: "m"}},
+		"a code that is too large":        {`{"message": {"message": "m", "errorCode": 99999999999999999999}}`, TorchError{Message: "m"}},
 		"an empty message":                {`{"message": ""}`, TorchError{}},
 		"half a surrogate, and NUL bytes": {`{"message": "a\ud800b\u0000"}`, TorchError{Message: "a\ufffdb\x00"}},
 	} {
@@ -49,7 +50,7 @@ func TestReadErrorFile(t *testing.T) {
 			must(t, os.WriteFile(path, []byte(tc.text), 0o600))
 			got, err := ReadErrorFile(path)
 			must(t, err)
-			if got.Message != tc.want.Message || got.Stack != tc.want.Stack || !got.Time.Equal(tc.want.Time) {
+			if got.Message != tc.want.Message || got.Stack != tc.want.Stack || !got.Time.Equal(tc.want.Time) || got.Code != tc.want.Code {
 				t.Errorf("got %+v, want %+v", *got, tc.want)
 			}
 		})

@@ -33,7 +33,7 @@ func checkReport(t testing.TB, text string) {
 func TestReport(t *testing.T) {
 	var sixteen []Death
 	for rank := range 16 {
-		d := Death{Rank: rank, Host: "n1", Exit: 1, Ended: sec(42.2), Tail: raised(gone)}
+		d := Death{Rank: rank, LocalRank: rank % 8, Host: "n1", Exit: 1, Ended: sec(42.2), Tail: raised(gone)}
 		if rank > 7 {
 			d.Host, d.Signal, d.Exit, d.Stopping = "n2", term, 0, true
 		}

@@ -127,7 +127,7 @@ func TestStuckAfterASleep(t *testing.T) {
 	l := &rendezvous.Layout{
 		Members: []rendezvous.Member{{Host: "n1"}, {Index: 1, Host: "n2"}}, Participants: []*rendezvous.Participant{{Index: 1, Host: "n2"}},
 	}
-	s := &Supervisor{cfg: one(nil), round: &round{rdzv: m, layout: l}, reports: map[int]endsReport{1: {Stuck: 3}}}
+	s := &Supervisor{cfg: one(nil), round: &round{rdzv: m, layout: l}, reports: map[int]endsReport{1: {Host: "n2", Stuck: 3}}}
 	if got := s.markNodes(rundir.Verdict{Cause: causeCrash}); !slices.Equal(got.Nodes, []string{"n2"}) || !slices.Equal(m.dismissed, got.Nodes) {
 		t.Errorf("blames %q, and goes on without %q, want n2", got.Nodes, m.dismissed)
 	}

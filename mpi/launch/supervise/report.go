@@ -26,6 +26,7 @@ const (
 
 // endsReport is an agent's account of its workers when they are gone.
 type endsReport struct {
+	Host   string        `json:"host"`
 	Deaths []blame.Death `json:"deaths,omitempty"` // of those that have ended, well or not; Ended is before the report, and negative
 	Stuck  int           `json:"stuck,omitempty"`  // processes that even KILL did not end
 	Stacks []stacks      `json:"stacks,omitempty"` // of workers that hung
@@ -33,14 +34,16 @@ type endsReport struct {
 
 // report accounts for this agent's workers, and those of their processes that are left.
 func (s *Supervisor) report(left int) endsReport {
-	r := endsReport{Stuck: left, Stacks: s.stacks}
+	r := endsReport{Host: s.cfg.Host, Stuck: left, Stacks: s.stacks}
 	memory := s.memory()
 	for _, w := range s.workers {
 		switch {
 		case w.ended.IsZero():
 			r.Stuck++
 		case w.exit == 0 && w.signal == 0: // its words are of no use
-			r.Deaths = append(r.Deaths, blame.Death{Rank: w.ranks.Rank, Host: s.cfg.Host, Ended: -time.Since(w.ended), Stopping: w.followed})
+			r.Deaths = append(r.Deaths, blame.Death{
+				Rank: w.ranks.Rank, LocalRank: w.ranks.LocalRank, Host: s.cfg.Host, Ended: -time.Since(w.ended), Stopping: w.followed,
+			})
 		default:
 			r.Deaths = append(r.Deaths, s.death(w, memory))
 		}
@@ -54,7 +57,7 @@ func (s *Supervisor) AllEnded() bool { return s.reports[0].Stuck == 0 }
 // death is what is known on its own node of the end of a worker that did not end well.
 func (s *Supervisor) death(w *worker, memory proc.OutOfMemory) blame.Death {
 	d := blame.Death{
-		Rank: w.ranks.Rank, Host: s.cfg.Host,
+		Rank: w.ranks.Rank, LocalRank: w.ranks.LocalRank, Host: s.cfg.Host,
 		Exit: w.exit, Signal: int(w.signal), Ended: -time.Since(w.ended), Stopping: w.followed, LogPath: w.lastLog(),
 		Tail: w.words,
 	}
