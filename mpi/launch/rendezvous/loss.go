@@ -23,8 +23,11 @@ func (e *LostError) Error() string {
 // connectionEnded is the most frequent reason for a loss.
 const connectionEnded = "its connection ended"
 
-// LostOr is err, or that agent 0 is lost where its connection ended.
+// LostOr is err, or that agent 0 is lost where its connection ended; nil for nil.
 func (r *Rendezvous) LostOr(err error) error {
+	if err == nil {
+		return nil
+	}
 	if _, lost := errors.AsType[*store.LostError](err); lost || r.hasGivenUp() {
 		return fmt.Errorf("%w: %w", r.Agent0Lost(), err)
 	}

@@ -73,6 +73,8 @@ func (l *link) Get(ctx context.Context, key string) ([]byte, error) {
 	ctx, end := l.pass(ctx)
 	defer end()
 	value, err := l.Store.Get(ctx, key)
+	_, end = l.pass(ctx) // it may have been stopped meanwhile
+	end()
 	return value, l.said(err)
 }
 
@@ -115,6 +117,11 @@ func newRoom(t *testing.T, ctx context.Context, c Config) (_ *room, opened <-cha
 
 // come has another agent come. It is closed by the caller, where it got in.
 func (m *room) come(ctx context.Context, c Config) (*Rendezvous, *link, error) {
+	return m.comeCounting(ctx, c, (*Rendezvous).sendHeartbeats)
+}
+
+// comeCounting is come with another way to count.
+func (m *room) comeCounting(ctx context.Context, c Config, count func(*Rendezvous)) (*Rendezvous, *link, error) {
 	r := newRendezvous(ctx, complete(c), localNetwork{})
 	l := newLink(m.zero.store)
 	name := agentName(r.nonce)
@@ -128,7 +135,7 @@ func (m *room) come(ctx context.Context, c Config) (*Rendezvous, *link, error) {
 		})
 		return nil
 	}
-	r.tasks.Go(r.sendHeartbeats)
+	r.tasks.Go(func() { count(r) })
 	r.tasks.Go(r.awaitDismissal)
 	if err := r.join(ctx); err != nil {
 		return nil, l, errors.Join(r.LostOr(err), r.Close())
@@ -335,7 +342,21 @@ func TestMembershipPolicy(t *testing.T) {
 			return c
 		}
 		m, opened := newRoom(t, t.Context(), agent(0))
-		one, link, err := m.come(t.Context(), agent(1))
+		stopped := make(chan struct{}) // the whole process, as by SIGSTOP: it does not find out by itself that nobody answers
+		one, link, err := m.comeCounting(t.Context(), agent(1), func(r *Rendezvous) {
+			tick := time.NewTicker(heartbeatEvery)
+			defer tick.Stop()
+			for {
+				select {
+				case <-tick.C:
+					_, _ = r.store.Add(r.ctx, fmt.Sprintf(keyHeartbeat, r.nonce), 1)
+				case <-stopped:
+					return
+				case <-r.ctx.Done():
+					return
+				}
+			}
+		})
 		must(t, err)
 		must(t, <-opened)
 		if l := m.zero.First; l.World != 2 || len(l.Participants) != 1 {
@@ -355,6 +376,7 @@ func TestMembershipPolicy(t *testing.T) {
 		}
 		p, begun := m.zero.First.Participants[0], time.Now()
 		thaw := link.freeze()
+		close(stopped)
 		<-p.Gone()
 		if silent := time.Since(begun); silent < 9*time.Second || silent > 11*time.Second || p.Why() != silence {
 			t.Errorf("it was lost after %v: %s", silent, p.Why())
@@ -366,10 +388,16 @@ func TestMembershipPolicy(t *testing.T) {
 		if got := two.First; got.Round != 1 || got.World != 2 || len(got.Members) != 2 || got.Members[1].Index != 2 || got.Members[1].First != 1 {
 			t.Errorf("the late agent gets %+v", got)
 		}
+		if one.hasGivenUp() {
+			t.Error("the silent one has given agent 0 up while it was stopped")
+		}
 		thaw()
 		<-link.ended.Done()
-		if lost := one.Agent0Lost(); lost.Host != "n1" || !strings.Contains(lost.Why, "it has gone on without this agent") && lost.Why != silence {
+		if lost := one.Agent0Lost(); lost.Host != "n1" || !strings.Contains(lost.Why, "it has gone on without this agent") {
 			t.Errorf("the silent one says %v", lost)
+		}
+		if err := one.LostOr(nil); err != nil {
+			t.Errorf("what went well is said to have failed: %v", err)
 		}
 		for _, r := range []*Rendezvous{one, two, m.zero} {
 			must(t, r.Close())

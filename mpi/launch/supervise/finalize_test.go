@@ -123,7 +123,7 @@ func TestGivenUpKeepsTheAccount(t *testing.T) {
 
 // A node whose workers do not end is the one that failed, though agent 0 stood still before it found that out.
 func TestStuckAfterASleep(t *testing.T) {
-	m := &met{}
+	m := &met{slept: true}
 	l := &rendezvous.Layout{
 		Members: []rendezvous.Member{{Host: "n1"}, {Index: 1, Host: "n2"}}, Participants: []*rendezvous.Participant{{Index: 1, Host: "n2"}},
 	}

@@ -93,6 +93,7 @@ type met struct {
 	store               store.Store
 	addr, agent0, iface string
 	chosen, stood       bool
+	slept               bool // agent 0 stood still just now: shortly before whatever it loses from now on
 	silent              []string
 	dismissed           []string
 }
@@ -109,7 +110,7 @@ func (m *met) Dismiss(p *rendezvous.Participant, why string) {
 	m.dismissed = append(m.dismissed, p.Host)
 }
 func (m *met) WhyLost(*rendezvous.Participant) string  { return "" }
-func (m *met) StoodStill(*rendezvous.Layout) bool      { return m.stood }
+func (m *met) StoodStill(*rendezvous.Layout) bool      { return m.stood || m.slept && len(m.dismissed) > 0 }
 func (m *met) SilentHosts(*rendezvous.Layout) []string { return m.silent }
 func (m *met) Agent0Lost() *rendezvous.LostError {
 	return &rendezvous.LostError{Host: "n1", Why: "its connection ended"}

@@ -170,10 +170,10 @@ func between(from, to time.Duration) act { return act{alive: [][2]time.Duration{
 // workers have ended has no part in that.
 func TestHangPolicy(t *testing.T) {
 	done := act{ends: time.Second}
-	turns := func(first, ends time.Duration) act { // a sign for 10 s, and none for the 15 s after
+	turns := func(first, ends time.Duration) act { // signs for 32 s, and none for the 28 s after: its agent says so, and takes it back
 		a := act{ends: ends}
-		for from := first; from < ends; from += 25 * time.Second {
-			a.alive = append(a.alive, [2]time.Duration{from, from + 10*time.Second})
+		for from := first; from < ends; from += time.Minute {
+			a.alive = append(a.alive, [2]time.Duration{from, from + 32*time.Second})
 		}
 		return a
 	}
@@ -193,7 +193,7 @@ func TestHangPolicy(t *testing.T) {
 		"the other node has ended": {20 * time.Second, [][]act{{{}}, {done}}, causeHang, 0, "n1", 27 * time.Second, 20 * time.Second},
 		"agent 0's have ended":     {20 * time.Second, [][]act{{done}, {{}}}, causeHang, 1, "n2", 27 * time.Second, 20 * time.Second},
 		"all have ended":           {20 * time.Second, [][]act{{done}, {done}}, causeDone, -1, "", 2 * time.Second, time.Second},
-		"in turns": {20 * time.Second, [][]act{{turns(0, time.Hour)}, {turns(12*time.Second, time.Hour)}}, causeDone, -1, "",
+		"in turns": {20 * time.Second, [][]act{{turns(0, time.Hour)}, {turns(30*time.Second, time.Hour)}}, causeDone, -1, "",
 			time.Hour + time.Second, time.Hour},
 		"beside a silent one": {20 * time.Second, [][]act{{{ends: time.Hour}, {alive: [][2]time.Duration{{0, time.Hour}}, ends: time.Hour}}}, causeDone, -1, "",
 			time.Hour + time.Second, time.Hour},
