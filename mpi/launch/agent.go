@@ -49,7 +49,8 @@ const LocalRankMacro = supervise.LocalRankMacro
 // Ports lists up to n ports in an order that the seed decides, see rendezvous.Ports.
 func Ports(seed string, n int) []int { return rendezvous.Ports(seed, n) }
 
-// AgentConfig is what one agent needs to know. All agents of a run must have the same, but for World, Warn, Reject and where output goes.
+// AgentConfig is what one agent needs to know. All agents of a run have the same, but for their numbers, hosts and ranks,
+// DialOnly, FindDeadline, Warn, Reject and where output goes.
 type AgentConfig struct {
 	Identity  // which run this is
 	World     // which agent this is, and which ranks are its own

@@ -67,7 +67,10 @@ func (c *AgentConfig) begin(ctx context.Context, logDir *output.LogDir) (*run, e
 }
 
 // close ends this agent's part; no worker is left.
-func (r *run) close() error { return errors.Join(r.agent.Close(), r.rdzv.Close()) }
+func (r *run) close() error {
+	defer r.agent.Wait()
+	return errors.Join(r.agent.Close(), r.rdzv.Close())
+}
 
 // rounds runs one round after the other, from this agent's first to the run's last.
 func (r *run) rounds(ctx context.Context) (rundir.Verdict, error) {

@@ -132,7 +132,7 @@ type dialer struct {
 	connectTo func(ctx context.Context, addr string, c store.DialConfig) (*store.Client, error) // store.Connect, but in tests of policies
 
 	mu          sync.Mutex
-	savedPortAt string                // the address that leftAddr stood for last; "": none
+	savedPortAt string                // the address that savedPort stood for last; "": none
 	proved      map[string]provedConn // by address
 	warned      map[string]bool       // what a person was told, after the address
 	refused     int                   // how often in a row, where there is one address
@@ -326,7 +326,7 @@ func (d *dialer) isFinal(addr string, err error) bool {
 func speaksAnother(err error) bool { return errors.As(err, new(*auth.VersionError)) }
 
 // allRefuse notes that an address refuses this side's secret, or speaks another version, and reports whether all addresses do. Whoever
-// knows the run's id can refuse a secret: another user's run of the same id, say. a.mu is held.
+// knows the run's id can refuse a secret: another user's run of the same id, say. d.mu is held.
 func (d *dialer) allRefuse(addr string) bool {
 	if d.refusedAt[addr].IsZero() {
 		d.refusedAt[addr] = time.Now()

@@ -268,7 +268,7 @@ type LastWord struct {
 
 const (
 	findingLimit = 10 * time.Second // for the deadline to be found
-	deadlineWait = 25 * time.Second // for what finds it to notice
+	deadlineWait = 25 * time.Second // for what finds the deadline to notice that its context has ended
 )
 
 // findDeadline begins to ask when the job ends, where it is not known; the answer is waited for by calling the result.

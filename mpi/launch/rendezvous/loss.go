@@ -56,7 +56,7 @@ const (
 	heartbeatEvery   = time.Second
 	heartbeatsMissed = 10 // in a row, and the other side is lost
 
-	Standstill = heartbeatsMissed * heartbeatEvery // where a wait of at most beatEvery has taken that long, the others must have given this agent up
+	Standstill = heartbeatsMissed * heartbeatEvery // where a wait of at most heartbeatEvery has taken that long, the others must have given this agent up
 )
 
 var silence = fmt.Sprintf("it was silent for %v", heartbeatsMissed*heartbeatEvery)

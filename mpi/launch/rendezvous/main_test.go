@@ -81,7 +81,7 @@ func newRunDir(t *testing.T) *rundir.Dir {
 	return dir
 }
 
-// told is an exchange that tells nobody anything.
+// exchangeNothing is an exchange in which nobody learns anything.
 func exchangeNothing(context.Context, string) (string, error) { return "", nil }
 
 // unnoticed is a context whose end nobody is told of.

@@ -54,7 +54,7 @@ func (p *Participant) isGone() bool {
 type membership struct {
 	mine       joinRequest   // agent 0's own
 	oneMachine bool          // nodes are pretended ones of this machine
-	changed    chan struct{} // receives when somebody got a number, was lost, or rejecting
+	changed    chan struct{} // receives when somebody got a number, was lost, or rejects
 
 	mu         sync.Mutex
 	connected  map[string]*Participant // those that are connected, by nonce

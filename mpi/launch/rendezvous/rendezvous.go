@@ -21,7 +21,7 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// Keys of the agents in the run's control store, below their own prefix. Those of a round (round.go) are below its number.
+// Keys of the agents in the run's control store, below their own prefix. Those of a round (package supervise) are below its number.
 const (
 	prefix        = "launch"
 	keyJoin       = "join/%s" // join, by an agent's nonce

@@ -28,7 +28,7 @@ type Rendezvous interface {
 
 	// At agent 0 only, of a round's participants.
 	Dismiss(p *rendezvous.Participant, why string) // go on without it
-	WhyLost(p *rendezvous.Participant) string      // ""; it is not
+	WhyLost(p *rendezvous.Participant) string      // "": it is not
 	StoodStill(l *rendezvous.Layout) bool          // this agent, shortly before it lost one
 	SilentHosts(l *rendezvous.Layout) []string     // nodes whose agents were lost without their connection's having ended
 
@@ -65,12 +65,14 @@ func NewAgent(ctx context.Context, c Config, r Rendezvous, first *rendezvous.Lay
 	return a
 }
 
-// Close ends this agent's part; no worker is left.
+// Close ends this agent's part; no worker is left. Wait returns when nothing of it runs any more, which may take until a file system
+// answers: the rendezvous is to be closed before that.
 func (a *Agent) Close() error {
 	a.cancel()
-	a.tasks.Wait()
 	return a.reaper.end()
 }
+
+func (a *Agent) Wait() { a.tasks.Wait() }
 
 // IsWarned tells whether the run was asked to save and end.
 func (a *Agent) IsWarned() bool {

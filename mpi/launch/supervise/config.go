@@ -24,7 +24,7 @@ type Config struct {
 
 	MasterAddr string          // for the workers
 	OneMachine bool            // the nodes are pretended ones of this machine
-	Policy     recovery.Policy // of which this is Lead
+	Policy     recovery.Policy // what follows a failure; here its Lead counts
 	Log        *slog.Logger
 }
 

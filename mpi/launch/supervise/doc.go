@@ -1,13 +1,18 @@
 // Package supervise starts one agent's workers, watches them, and ends them on every node when the first one fails anywhere.
 //
 //	agent := supervise.NewAgent(ctx, config, rendezvous, rendezvous.First, nil)
-//	defer agent.Close()
 //	s := agent.Supervise(ctx, layout) // one round, until the workers of all agents are gone
-//	defer s.Close()
-//	verdict, err := s.Verdict(ctx)             // at agent 0
-//	verdict, next, err := s.ReceivedVerdict()  // at the others
+//	if rendezvous.Index() == 0 {
+//		verdict, err = s.Verdict(ctx)
+//		err = s.Record(verdict)                    // on disk, before the others read of it
+//		err = s.PublishVerdict(ctx, verdict, false) // without it the others wait
+//	} else {
+//		verdict, next, err = s.ReceivedVerdict()
+//	}
+//	s.Close()
+//	agent.Close()
 //
-// What follows a round is for the caller to decide (package recovery).
+// What follows a round is for the caller to decide (package recovery); package launch does.
 //
 // # What it guarantees
 //

@@ -357,7 +357,7 @@ func CallFS[T any](what string, do func() (T, error)) (T, error) {
 	return a.value, a.err
 }
 
-// DoFS is answered for what has no result.
+// DoFS is CallFS for what has no result.
 func DoFS(what string, do func() error) error {
 	_, err := CallFS(what, func() (struct{}, error) { return struct{}{}, do() })
 	return err

@@ -87,7 +87,7 @@ func (s *Supervisor) Record(v rundir.Verdict) error {
 	})
 }
 
-// withStep is Config's, unless the file system does not answer.
+// withStep is Config.WithStep, unless the file system does not answer.
 func (s *Supervisor) withStep(v rundir.Verdict) rundir.Verdict {
 	text, err := CallFS("look for the last step", func() (rundir.Verdict, error) { return s.cfg.WithStep(v), nil })
 	if err != nil {

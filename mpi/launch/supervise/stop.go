@@ -108,7 +108,7 @@ func (s *Supervisor) receiveOutcome(v rundir.Verdict) {
 	s.stopFor(v)
 	if s.cfg.Index == 0 && s.cfg.RunDir != nil && v.Cause != causeDone {
 		v.WarnedS, v.LeadS = s.sinceWarning(), s.round.agent.leadS()
-		cfg := s.cfg // obey changes it
+		cfg := s.cfg // stopFor changes it
 		s.writes.Go(func() { cfg.writeEarly(v) })
 	}
 }
@@ -269,7 +269,7 @@ func (k *reaper) sweep(ctx context.Context, cookie string) int {
 	return len(swept.Left)
 }
 
-// end ends the keeping; no worker is left.
+// end ends the reaper; no worker is left.
 func (k *reaper) end() error {
 	k.guard.End()
 	if k.subreaper == nil {
