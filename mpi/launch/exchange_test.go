@@ -80,6 +80,29 @@ func TestRendezvousByExchange(t *testing.T) {
 	}
 }
 
+// ddpbatch's own workers get the secret that agent 0 made.
+func TestExchangedSecretReachesTheWorkers(t *testing.T) {
+	w := newStep(t, 2, "environ")
+	for i := range w.agents {
+		w.agents[i].Builtin = true
+	}
+	var exchanged string
+	exchange := w.agents[1].Exchange
+	w.agents[1].Exchange = func(ctx context.Context, mine string) (text string, err error) {
+		text, err = exchange(ctx, mine)
+		exchanged = text
+		return text, err
+	}
+	w.agree(w.run())
+	var o offer
+	must(t, json.Unmarshal([]byte(exchanged), &o))
+	for rank := range 2 {
+		if got := w.environOf("n1", rank)["DDPBATCH_SECRET"]; len(got) != 64 || got != o.Secret {
+			t.Errorf("rank %d has the secret %q, and agent 0 made %q", rank, got, o.Secret)
+		}
+	}
+}
+
 // A secret that all tasks were given is not told once more.
 func TestExchangeKeepsAGivenSecret(t *testing.T) {
 	w := newStep(t, 2, "say", "x")
