@@ -178,6 +178,9 @@ func codeOf(err error) int {
 	if coded, ok := errors.AsType[*exit.Error](err); ok {
 		return coded.Code
 	}
+	if err != nil {
+		return exit.Failed
+	}
 	return exit.Done
 }
 
