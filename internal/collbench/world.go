@@ -78,7 +78,11 @@ func timeStartup(ctx context.Context, p Process, o Options) error {
 	print := printer{w: p.Out, json: o.JSON}
 	print.heading(p.Version, o, o.Ranks)
 	rank := o
-	rank.Words = slices.Insert(slices.Clone(o.Words), 1, "--json") // no heading: the first that rank 0 prints is its row
+	at := slices.Index(o.Words, "--")
+	if at < 0 {
+		at = len(o.Words)
+	}
+	rank.Words = slices.Insert(slices.Clone(o.Words), at, "--json") // no heading: the first that rank 0 prints is its row
 	took := make([]float64, 0, launches)
 	for range launches {
 		start := now()
