@@ -17,8 +17,7 @@ const (
 // choose picks the algorithm of a call: the one named, or else the one that is predicted to be fastest.
 // All ranks come to the same choice, as they know the same.
 func (k *core) choose(o *operation) error {
-	table := o.algorithms()
-	if len(table) == 0 { // it has a way of its own
+	if o.kind == monitoredCall { // it has a way of its own
 		return nil
 	}
 	name := o.using
@@ -35,7 +34,7 @@ func (k *core) choose(o *operation) error {
 	if o.kind == allReduceCall {
 		return k.chooseAllReduce(o, name)
 	}
-	return k.pick(o, name, table)
+	return k.pick(o, name, o.algorithms())
 }
 
 // chooseAllReduce is choose's part for all-reduce, which has one algorithm more where the group lies evenly on several machines.
