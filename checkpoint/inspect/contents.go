@@ -84,7 +84,8 @@ func openFile(path string) (*Contents, error) {
 	}
 	s := &Contents{check: f.Unchanged, close: f.Close}
 	for _, t := range f.Tensors() {
-		s.tensors = append(s.tensors, tensor{t.Name, cmp.Or(t.DType, t.Type), t.Shape, t.Bytes, func(ctx context.Context, start int64, dst []byte) error {
+		dtype := cmp.Or(t.DType, t.Type)
+		s.tensors = append(s.tensors, tensor{t.Name, dtype, t.Shape, t.Bytes, func(ctx context.Context, start int64, dst []byte) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}

@@ -43,7 +43,8 @@ func (p Printer) Description(s *Description) error {
 	}
 	fmt.Fprintf(p.Out, "step %d, saved by %s\n", s.Step, text.Plural(s.World, "rank"))
 	fmt.Fprintf(p.Out, "path: %s\n", p.From.Short(s.Path))
-	fmt.Fprintf(p.Out, "run: %s, attempt %d, saved %s by %s\n", cmp.Or(text.Clean(s.Run), "-"), s.Attempt, timeText(s.Created), cmp.Or(text.Clean(s.Program), "-"))
+	fmt.Fprintf(p.Out, "run: %s, attempt %d, saved %s by %s\n",
+		cmp.Or(text.Clean(s.Run), "-"), s.Attempt, timeText(s.Created), cmp.Or(text.Clean(s.Program), "-"))
 	fmt.Fprintf(p.Out, "format: version %d, %s\n", s.Version, kind)
 	fmt.Fprintf(p.Out, "bytes: %d on disk for %d of tensors (%s)\n", s.Bytes, s.RawBytes, ratio(s.Bytes, s.RawBytes))
 	fmt.Fprintf(p.Out, "metrics: %s\npinned: %s\n", metricsText(s.Metrics), text.Clean(pinnedText(s.Pinned)))
@@ -84,7 +85,8 @@ func (p Printer) Pruned(rows []Pruned, dryRun bool) (sum string, err error) {
 		default:
 			what = "FAILED"
 		}
-		t.Row(strconv.FormatInt(r.Step, 10), what, t.Size(r.Bytes), timeText(r.Created), cmp.Or(strings.Join(r.Reasons, ", "), "-"), p.From.Short(r.Path))
+		t.Row(strconv.FormatInt(r.Step, 10), what, t.Size(r.Bytes), timeText(r.Created),
+			cmp.Or(strings.Join(r.Reasons, ", "), "-"), p.From.Short(r.Path))
 	}
 	if err := t.Flush(); err != nil {
 		return "", err

@@ -26,7 +26,9 @@ func (a *Attempt) Act(ctx context.Context, w Ending) (Ending, error) {
 
 // giveUp leaves the run as it is. A job that Slurm has put back into the queue by itself is taken out of it.
 func (a *Attempt) giveUp(ctx context.Context, w Ending) error {
-	err := a.Run.Append(rundir.Event{Time: a.Env.Now(), Event: rundir.EventGiveUp, Attempt: a.Number, Cause: w.Verdict.Cause, Detail: w.Decision.Why})
+	err := a.Run.Append(rundir.Event{
+		Time: a.Env.Now(), Event: rundir.EventGiveUp, Attempt: a.Number, Cause: w.Verdict.Cause, Detail: w.Decision.Why,
+	})
 	if w.Facts.Requeued {
 		err = errors.Join(err, a.Scheduler.Cancel(ctx))
 	}

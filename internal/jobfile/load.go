@@ -14,9 +14,9 @@ import (
 	"ddpbatch/internal/redact"
 )
 
-// Parse reads a job from src, and lays the overrides over it, each "table.key=value". name is what
-// faults call it; relative paths start from dir, which must be absolute, and "~/" is the home of the user that this process runs as. Warnings come apart, with or without an error, which is
-// always a Faults.
+// Parse reads a job from src, and lays the overrides over it, each "table.key=value". name is what faults call it. Relative paths start from
+// dir, which must be absolute, and "~/" is the home of the user that this process runs as. Warnings come apart, with or without an error,
+// which is always a Faults.
 func Parse(name, dir string, src []byte, sets []string) (*Job, []Fault, error) {
 	c := &checker{name: name, src: strings.TrimPrefix(string(src), "\ufeff"), job: defaults()}
 	if values, root := c.decode(); values != nil {

@@ -53,7 +53,8 @@ func (c *checker) checkRules(values map[string]any, root *position) {
 func (c *checker) warnOfDeltas(root *position) {
 	delta := toml.Key{"checkpoint", "delta"}
 	if n := c.job.Checkpoint.Delta; n > 0 && c.job.Checkpoint.Local != "" && c.hasNoFault(delta.String(), "checkpoint.local") {
-		c.warn(root, delta, "%s = %d counts for nothing beside checkpoint.local: all checkpoints on a node-local disk are full ones; leave one of them out", delta, n)
+		c.warn(root, delta, "%s = %d counts for nothing beside checkpoint.local: all checkpoints on a node-local disk are full ones; "+
+			"leave one of them out", delta, n)
 	}
 }
 
