@@ -62,18 +62,20 @@ func TestImageMisfitsPanic(t *testing.T) {
 	r := source()
 	wrong := NewMatrix(2, small.Size()+1)
 	for name, f := range map[string]func(){
-		"no output channel":     func() { NewConv2d(small, Conv2dConfig{Kernel: 3}, r) },
-		"no kernel":             func() { NewConv2d(small, Conv2dConfig{Out: 1}, r) },
-		"kernel too large":      func() { NewConv2d(small, Conv2dConfig{Out: 1, Kernel: 5}, r) },
-		"no image":              func() { NewConv2d(Image{1, 0, 3}, Conv2dConfig{Out: 1, Kernel: 1, Padding: 1}, r) },
-		"convolution's width":   func() { NewConv2d(small, Conv2dConfig{Out: 1, Kernel: 1}, r).Forward(new(Pass), wrong) },
-		"padding of a max pool": func() { NewMaxPool2d(small, MaxPool2dConfig{Kernel: 2, Padding: 2}) },
-		"huge max pool":         func() { NewMaxPool2d(Image{1, 99, 99}, MaxPool2dConfig{Kernel: 16}) },
-		"max pool's width":      func() { NewMaxPool2d(small, MaxPool2dConfig{Kernel: 2}).Forward(new(Pass), wrong) },
-		"batch norm's width":    func() { NewBatchNorm2d(small, nil).Forward(new(Pass), wrong) },
-		"dropout above 1":       func() { NewDropout(1.5, 0) },
-		"dropout of NaN":        func() { NewDropout(math.NaN(), 0) },
-		"cnn":                   func() { NewCNN(CNNConfig{}, r) },
+		"no output channel":      func() { NewConv2d(small, Conv2dConfig{Kernel: 3}, r) },
+		"no kernel":              func() { NewConv2d(small, Conv2dConfig{Out: 1}, r) },
+		"kernel too large":       func() { NewConv2d(small, Conv2dConfig{Out: 1, Kernel: 5}, r) },
+		"no image":               func() { NewConv2d(Image{1, 0, 3}, Conv2dConfig{Out: 1, Kernel: 1, Padding: 1}, r) },
+		"convolution's width":    func() { NewConv2d(small, Conv2dConfig{Out: 1, Kernel: 1}, r).Forward(new(Pass), wrong) },
+		"padding of a max pool":  func() { NewMaxPool2d(small, MaxPool2dConfig{Kernel: 2, Padding: 2}) },
+		"huge max pool":          func() { NewMaxPool2d(Image{1, 99, 99}, MaxPool2dConfig{Kernel: 16}) },
+		"max pool's width":       func() { NewMaxPool2d(small, MaxPool2dConfig{Kernel: 2}).Forward(new(Pass), wrong) },
+		"padding of an avg pool": func() { NewAvgPool2d(small, AvgPool2dConfig{Kernel: 2, Padding: 2}) },
+		"avg pool's width":       func() { NewAvgPool2d(small, AvgPool2dConfig{Kernel: 2}).Forward(new(Pass), wrong) },
+		"batch norm's width":     func() { NewBatchNorm2d(small, nil).Forward(new(Pass), wrong) },
+		"dropout above 1":        func() { NewDropout(1.5, 0) },
+		"dropout of NaN":         func() { NewDropout(math.NaN(), 0) },
+		"cnn":                    func() { NewCNN(CNNConfig{}, r) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
@@ -100,7 +102,8 @@ func imageModules() map[string]func(Source) Module {
 		"max pool, overlapping": func(Source) Module {
 			return NewMaxPool2d(small, MaxPool2dConfig{Kernel: 3, Stride: 1, Padding: 1, ReLU: true})
 		},
-		"batch norm": func(Source) Module { return NewBatchNorm2d(small, nil) },
+		"average pool": func(Source) Module { return NewAvgPool2d(small, AvgPool2dConfig{Kernel: 3, Stride: 2, Padding: 1}) },
+		"batch norm":   func(Source) Module { return NewBatchNorm2d(small, nil) },
 		"batch norm 1d": func(Source) Module {
 			return NewBatchNorm1d(small.Size(), nil)
 		},

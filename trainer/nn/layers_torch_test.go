@@ -197,10 +197,12 @@ func poolCases() []layerCase {
 			plain := nn.MaxPool2dConfig{Kernel: w[0], Stride: w[1], Padding: w[2]}
 			rectified := plain
 			rectified.ReLU = true
+			mean := nn.AvgPool2dConfig{Kernel: w[0], Stride: w[1], Padding: w[2]}
 			cases = append(cases,
 				imageLayer("nn.MaxPool2d"+args, in, func(nn.Source) nn.Module { return nn.NewMaxPool2d(in, plain) }),
 				imageLayer("nn.Sequential(nn.ReLU(), nn.MaxPool2d"+args+")", in,
-					func(nn.Source) nn.Module { return nn.NewMaxPool2d(in, rectified) }))
+					func(nn.Source) nn.Module { return nn.NewMaxPool2d(in, rectified) }),
+				imageLayer("nn.AvgPool2d"+args, in, func(nn.Source) nn.Module { return nn.NewAvgPool2d(in, mean) }))
 		}
 	}
 	return cases
