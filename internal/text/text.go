@@ -4,7 +4,27 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"unicode"
 )
+
+// Unsafe reports whether a character can control a terminal, or change the direction of the text after it.
+func Unsafe(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
+
+// Clean is text from a file as one line that does nothing to a terminal.
+func Clean(text string) string { return cleanBut(text, "") }
+
+// CleanLines is Clean for text of several lines.
+func CleanLines(text string) string { return cleanBut(text, "\n\t") }
+
+// cleanBut is Clean, but keeps the characters in stay.
+func cleanBut(text, stay string) string {
+	return strings.Map(func(r rune) rune {
+		if Unsafe(r) && !strings.ContainsRune(stay, r) {
+			return ' '
+		}
+		return r
+	}, text)
+}
 
 // Dir is the folder that a person works in, absolute: paths are read, and written, as seen from there.
 type Dir string
@@ -32,4 +52,12 @@ func (d Dir) Named(path string) string {
 		return strconv.Quote(text)
 	}
 	return text
+}
+
+// Plural is a number with its noun: 1 node, 2 nodes.
+func Plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
 }
