@@ -163,7 +163,7 @@ func (c *Checkpoint) manifestPath() string { return filepath.Join(c.path(), mani
 
 func (c *Checkpoint) shardPath(i int) string { return filepath.Join(c.path(), c.m.Shards[i].File) }
 
-// readFile reads a whole file of at most so many bytes; a longer one is corrupt, and so is what is no file.
+// readFile reads a whole regular file of at most limit bytes. A longer one is corrupt, and so is anything else of that name.
 func (d *Dir) readFile(path string, limit int64) ([]byte, error) {
 	data, size, err := vfs.ReadFile(d.fs, path, limit)
 	switch {

@@ -274,7 +274,7 @@ func TestFullDiskOfRanks(t *testing.T) { // without the race detector
 				}
 			}
 			if !errors.Is(failed, checkpoint.ErrNoSpace) {
-				return fmt.Errorf("step %d: %w, want that there is no space", step, failed)
+				return fmt.Errorf("step %d: %w, want the error that no space is left", step, failed)
 			}
 			if errors.Is(failed, checkpoint.ErrCorrupt) || step < first+2 {
 				return fmt.Errorf("step %d: %w", step, failed)
