@@ -180,7 +180,7 @@ func countHost(tasks []seen, host string) (n int) {
 
 // testSlurmEnvArbitrary lays tasks out by a list of hosts.
 func testSlurmEnvArbitrary(t *testing.T, c *cluster) {
-	hosts := []string{"n1", "n3", "n3", "n2", "n4", "n1", "n3", "n2"}
+	hosts := []string{"n1", "n3", "n3", "n2", "n4", "n1", "n4", "n2"} // two on each: nodes have two CPUs
 	tasks := readPlaces(t, c.arbitrary(hosts).stdout)
 	c.checkPlaces(tasks, len(hosts))
 	checkProcs(t, tasks)

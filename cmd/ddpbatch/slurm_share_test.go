@@ -182,7 +182,7 @@ srun --het-group=0,1 ddpbatch run --torch-store=false -- `+command+"\n"))
 // listens on MASTER_ADDR. The tasks that can know tell the others, with and without PMI-2.
 func testSlurmArbitrary(t *testing.T, c *cluster) {
 	command := []string{"ddpbatch", "run", "--torch-store=false", "--", python(t), c.write("meet.py", meet)}
-	hosts := []string{"n1", "n3", "n3", "n2", "n4", "n1", "n3", "n2"}
+	hosts := []string{"n1", "n3", "n3", "n2", "n4", "n1", "n4", "n2"} // two on each: nodes have two CPUs
 	run := func(mpi string) output {
 		list := c.write("hosts", strings.Join(hosts, "\n")+"\n")
 		return c.run("env", append([]string{"SLURM_HOSTFILE=" + list, "srun", "-m", "arbitrary", "-n8", "--mpi=" + mpi}, command...)...)
