@@ -35,7 +35,7 @@ func Fit(samples []Sample) (m algorithm.Machine, ok bool) {
 	case m.Beta < 0:
 		m = algorithm.Machine{Alpha: u / uu}
 	}
-	return m, finite(m.Alpha) && finite(m.Beta)
+	return m, finite(m.Alpha) && finite(m.Beta) && m.Alpha+m.Beta > 0 // 0 and less are noise, of samples of one length
 }
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
