@@ -62,7 +62,7 @@ func (k *core) survivors(ctx context.Context) ([]int, error) {
 			ranks = append(ranks, rank)
 		}
 	}
-	if s.decided[s.group.Rank()] == 0 {
+	if s.decided[s.group.Rank()] != 1 {
 		return nil, errors.New("the others have given this rank up, as it did not answer them in time")
 	}
 	return ranks, nil

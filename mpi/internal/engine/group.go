@@ -32,7 +32,7 @@ type Group struct {
 }
 
 // Group makes this rank a member of a group. All members name the same id, which no
-// other group has or had, and the same members, by their world ranks in the order of their ranks.
+// other group has or had, and the same members, this rank among them, by their world ranks in the order of their ranks.
 func (e *Engine) Group(id uint64, members []int) (*Group, error) { return e.join(id, members, false) }
 
 // LenientGroup makes a group like Group, to whose members may belong ranks that have ended, or end: sends to them and receives from
