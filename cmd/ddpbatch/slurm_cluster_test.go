@@ -19,6 +19,7 @@ func TestSlurm(t *testing.T) {
 	var all sync.WaitGroup
 	all.Go(func() { runRows(t, sites.usual, usualRows) })
 	all.Go(func() { runRows(t, lanes(sites.wide, 2), wideRows) })
+	all.Go(func() { runRows(t, lanes(sites.faults, 3), killRows) })
 	all.Go(func() { runRows(t, lanes(sites.faults, len(faultRows)), faultRows) })
 	if sites.accounted != nil {
 		all.Go(func() {
@@ -168,6 +169,7 @@ func (c *cluster) explain() {
 	for _, job := range c.jobs("-t", "all") {
 		c.t.Logf("job %s", strings.Join(job, " | "))
 	}
+	c.t.Logf("nodes, their states, and why: %v", c.run("sinfo", "-h", "-N", "-o", "%N %t %E"))
 	err := filepath.WalkDir(c.dir, func(path string, _ os.DirEntry, err error) error {
 		name := filepath.Base(path)
 		wanted := strings.HasPrefix(name, "slurm-") || strings.HasSuffix(name, ".err")
