@@ -14,7 +14,7 @@ import (
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/runview"
 	"ddpbatch/internal/simulate"
-	"ddpbatch/internal/submit"
+	"ddpbatch/internal/submission"
 	"ddpbatch/internal/usage"
 )
 
@@ -69,7 +69,7 @@ func runCancel(ctx context.Context, e *env, runs, name string) error {
 	if run.Spec().Kind != "slurm" {
 		return usage.Errorf("%s was started by hand, not submitted; press Ctrl-C where it runs", e.short(run.Path()))
 	}
-	s, err := submit.Newest(ctx, run, false, submit.AskUserJobs(e.submitEnv().Slurm))
+	s, err := submission.Newest(ctx, run, false, submission.AskUserJobs(e.submitEnv().Slurm))
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func cancelJobs(ctx context.Context, e *env, run *rundir.Dir, ids []string) erro
 		return errors.Join(over...)
 	}
 	if done && run.IsOwn() { // root does not start another user's program
-		fmt.Fprintf(e.Out, "resume: %s\n", submit.ResumeCommand(run))
+		fmt.Fprintf(e.Out, "resume: %s\n", submission.ResumeCommand(run))
 	}
 	return errors.Join(failed...)
 }
@@ -154,7 +154,7 @@ func cancelSimulation(ctx context.Context, e *env, run *rundir.Dir, id string) e
 	}
 	fmt.Fprintf(e.Out, "cancelled job %s\n", id)
 	if run.IsOwn() {
-		fmt.Fprintf(e.Out, "resume: %s\n", submit.ResumeCommand(run))
+		fmt.Fprintf(e.Out, "resume: %s\n", submission.ResumeCommand(run))
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"ddpbatch/internal/resume"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/runview"
-	"ddpbatch/internal/submit"
+	"ddpbatch/internal/submission"
 	"ddpbatch/internal/usage"
 	"ddpbatch/slurm"
 )
@@ -100,7 +100,7 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 		return err
 	}
 	if claim != nil {
-		if err := submit.CheckClaim(claim); err != nil {
+		if err := submission.CheckClaim(claim); err != nil {
 			return err
 		}
 	}
@@ -116,7 +116,7 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 	}
 	if len(o.sets) > 0 {
 		unfit := resume.CheckFits(ctx, run, job, e.log())
-		if err := submit.CheckClaim(claim); err != nil {
+		if err := submission.CheckClaim(claim); err != nil {
 			return errors.Join(unfit, err)
 		}
 		if unfit != nil {
@@ -136,9 +136,9 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 	switch {
 	case errors.Is(err, rundir.ErrClaimLost):
 		return err // the run is another command's to submit: nothing of it is undone
-	case err != nil && submit.NotSubmitted(err) && len(o.sets) > 0:
+	case err != nil && submission.NotSubmitted(err) && len(o.sets) > 0:
 		return errors.Join(err, run.WriteSpec(before)) // what Slurm did not take is not asked for again
-	case err != nil && submit.NotSubmitted(err):
+	case err != nil && submission.NotSubmitted(err):
 		return err
 	case err != nil:
 		return fmt.Errorf("%w; Slurm may have taken the job all the same: ddpbatch status %s", err, slurm.ShellQuote(run.Path()))
@@ -152,7 +152,7 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 // statusToResume is the status of a run that is to be submitted again. What nobody lived to record of its newest submission is
 // recorded first, and Slurm must know no other job of its script: without Slurm's word nothing is submitted.
 func statusToResume(ctx context.Context, e *env, run *rundir.Dir) (runview.RunStatus, error) {
-	s, err := submit.Newest(ctx, run, true, submit.AskUserJobs(e.submitEnv().Slurm))
+	s, err := submission.Newest(ctx, run, true, submission.AskUserJobs(e.submitEnv().Slurm))
 	if err != nil {
 		return runview.RunStatus{}, err
 	}

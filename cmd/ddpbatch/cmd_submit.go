@@ -12,7 +12,7 @@ import (
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
-	"ddpbatch/internal/submit"
+	"ddpbatch/internal/submission"
 	"ddpbatch/internal/usage"
 	"ddpbatch/slurm"
 )
@@ -95,7 +95,7 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	switch {
 	case errors.Is(err, rundir.ErrClaimLost):
 		return err // the run is another command's to submit: nothing of it is undone
-	case err != nil && submit.NotSubmitted(err):
+	case err != nil && submission.NotSubmitted(err):
 		return errors.Join(err, run.Discard())
 	case err != nil:
 		return fmt.Errorf("%w; the run directory is kept, in case Slurm has taken the job all the same: ddpbatch status %s",
@@ -176,7 +176,7 @@ func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o
 }
 
 // submitEnv is what package submit knows of this process. Slurm's commands get the environment that jobs should inherit.
-func (e *env) submitEnv() submit.Env {
+func (e *env) submitEnv() submission.Env {
 	kept, dropped := slurm.Scrub(e.Environ)
-	return submit.Env{Hostname: e.Hostname, Now: e.Now, Log: e.log(), Slurm: &slurm.Client{Environ: kept}, Dropped: dropped}
+	return submission.Env{Hostname: e.Hostname, Now: e.Now, Log: e.log(), Slurm: &slurm.Client{Environ: kept}, Dropped: dropped}
 }

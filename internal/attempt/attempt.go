@@ -9,12 +9,12 @@ import (
 
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/rundir"
-	"ddpbatch/internal/submit"
+	"ddpbatch/internal/submission"
 )
 
 // Env is what an attempt knows of the batch script around it, and of Slurm.
 type Env struct {
-	submit.Env
+	submission.Env
 	Lookup func(name string) (string, bool) // a variable of the batch script's environment
 	Err    io.Writer                        // the job's log, for a person
 }

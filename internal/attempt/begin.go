@@ -11,7 +11,7 @@ import (
 	"ddpbatch/internal/exit"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
-	"ddpbatch/internal/submit"
+	"ddpbatch/internal/submission"
 	"ddpbatch/mpi/launch/recovery"
 )
 
@@ -67,7 +67,7 @@ func refuseCancelled(e Env, run *rundir.Dir, jobID string) error {
 // refuse gives the run up where its job begins again. The returned error says why, which is the detail of event.
 func refuse(e Env, run *rundir.Dir, event rundir.Event) error {
 	event.Time, event.Event = e.Now(), rundir.EventGiveUp
-	return &exit.Error{Code: exit.Never, Err: errors.Join(fmt.Errorf("%s; %s", event.Detail, submit.ResumeHint(run)), run.Append(event))}
+	return &exit.Error{Code: exit.Never, Err: errors.Join(fmt.Errorf("%s; %s", event.Detail, submission.ResumeHint(run)), run.Append(event))}
 }
 
 // accountForLast accounts for what the job's last start has left open, when Slurm has started it again. Where the batch script lived to the

@@ -11,7 +11,7 @@ import (
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
-	"ddpbatch/internal/submit"
+	"ddpbatch/internal/submission"
 	"ddpbatch/mpi/launch/recovery"
 )
 
@@ -40,7 +40,7 @@ func End(ctx context.Context, e Env, run *rundir.Dir, end SrunEnd) error {
 		fmt.Fprintf(e.Err, "ddpbatch: attempt %d: %s\n", w.Verdict.Attempt, w.Verdict.Message)
 		w, err = a.Act(ctx, w)
 	}
-	resume := submit.ResumeHint(run)
+	resume := submission.ResumeHint(run)
 	switch {
 	case errors.Is(err, errNotRequeued):
 		return &exit.Error{Code: exit.Requeue, Err: fmt.Errorf("%w; %s", err, resume)}

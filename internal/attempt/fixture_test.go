@@ -9,7 +9,7 @@ import (
 
 	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
-	"ddpbatch/internal/submit"
+	"ddpbatch/internal/submission"
 	"ddpbatch/internal/testkit/fakeslurm"
 	"ddpbatch/slurm"
 )
@@ -40,7 +40,7 @@ func (e *script) lookup(name string) (string, bool) { return LookupIn(e.Environ)
 func (e *script) env() Env {
 	kept, _ := slurm.Scrub(e.Environ)
 	return Env{
-		Env:    submit.Env{Now: e.Now, Log: e.log(), Slurm: &slurm.Client{Environ: kept}},
+		Env:    submission.Env{Now: e.Now, Log: e.log(), Slurm: &slurm.Client{Environ: kept}},
 		Lookup: e.lookup, Err: e.Err,
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/placement"
 	"ddpbatch/internal/rundir"
-	"ddpbatch/internal/submit"
+	"ddpbatch/internal/submission"
 	"ddpbatch/internal/tensorboard"
 	"ddpbatch/internal/usage"
 	"ddpbatch/mpi"
@@ -253,7 +253,7 @@ func (r *Rank) printEnd(result trainer.Result) {
 	if r.exported != "" {
 		fmt.Fprintf(out, "export: %s\n", r.exported)
 	}
-	fmt.Fprintf(out, "resume: %s\n", submit.ResumeCommand(r.Run, more...))
+	fmt.Fprintf(out, "resume: %s\n", submission.ResumeCommand(r.Run, more...))
 }
 
 // MoreTraining are the settings with which a run goes on that has ended by itself, after so many steps and epochs: twice what ended it, which

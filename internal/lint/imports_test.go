@@ -14,7 +14,7 @@ var mayImport = map[string][]string{
 	"internal/runview":         {"slurm", "slurm/sim", "mpi/launch/recovery", "mpi/launch/blame", "mpi/launch/output"},
 	"internal/collbench":       {"mpi", "mpi/store", "mpi/launch"},
 	"internal/torchrun":        {"mpi/launch", "mpi/launch/output", "mpi/launch/reach"},
-	"internal/submit":          {"slurm"},
+	"internal/submission":      {"slurm"},
 	"internal/attempt":         {"slurm", "mpi/launch/recovery"},
 	"internal/rehearse":        {"slurm/sim", "checkpoint", "checkpoint/inspect"},
 	"internal/resume":          {"slurm", "checkpoint", "trainer"},
@@ -57,20 +57,20 @@ var mayImport = map[string][]string{
 
 // internalFor says which internal rooms stand open to which others; the rest are open to all.
 var internalFor = map[string][]string{
-	"internal/secure":    {"mpi/store"},
-	"internal/auth":      {"internal/attempt", "internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch/rendezvous", "mpi/launch/supervise", "internal/collbench", "cmd/ddpbatch"},
-	"internal/rundir":    {"mpi/launch", "mpi/launch/rendezvous", "mpi/launch/supervise", "mpi/launch/blame", "mpi/launch/recovery", "checkpoint/inspect", "internal/jobfile", "internal/submit", "internal/attempt", "internal/simulate", "internal/rehearse", "internal/builtin", "internal/resume", "internal/runview", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
-	"internal/jobfile":   {"internal/torchrun", "internal/attempt", "internal/simulate", "internal/rehearse", "internal/builtin", "internal/resume", "internal/runview", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
-	"internal/torchrun":  {"internal/placement", "cmd/ddpbatch"},
-	"internal/placement": {"internal/builtin", "cmd/ddpbatch"},
-	"internal/builtin":   {"internal/resume", "cmd/ddpbatch"},
-	"internal/resume":    {"cmd/ddpbatch"},
-	"internal/submit":    {"internal/attempt", "internal/simulate", "internal/builtin", "internal/runview", "cmd/ddpbatch"},
-	"internal/attempt":   {"internal/simulate", "internal/builtin", "cmd/ddpbatch"},
-	"internal/simulate":  {"internal/rehearse", "cmd/ddpbatch"},
-	"internal/rehearse":  {"cmd/ddpbatch"},
-	"internal/collbench": {"cmd/ddpbatch"},
-	"internal/runview":   {"cmd/ddpbatch"},
+	"internal/secure":     {"mpi/store"},
+	"internal/auth":       {"internal/attempt", "internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch/rendezvous", "mpi/launch/supervise", "internal/collbench", "cmd/ddpbatch"},
+	"internal/rundir":     {"mpi/launch", "mpi/launch/rendezvous", "mpi/launch/supervise", "mpi/launch/blame", "mpi/launch/recovery", "checkpoint/inspect", "internal/jobfile", "internal/submission", "internal/attempt", "internal/simulate", "internal/rehearse", "internal/builtin", "internal/resume", "internal/runview", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
+	"internal/jobfile":    {"internal/torchrun", "internal/attempt", "internal/simulate", "internal/rehearse", "internal/builtin", "internal/resume", "internal/runview", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
+	"internal/torchrun":   {"internal/placement", "cmd/ddpbatch"},
+	"internal/placement":  {"internal/builtin", "cmd/ddpbatch"},
+	"internal/builtin":    {"internal/resume", "cmd/ddpbatch"},
+	"internal/resume":     {"cmd/ddpbatch"},
+	"internal/submission": {"internal/attempt", "internal/simulate", "internal/builtin", "internal/runview", "cmd/ddpbatch"},
+	"internal/attempt":    {"internal/simulate", "internal/builtin", "cmd/ddpbatch"},
+	"internal/simulate":   {"internal/rehearse", "cmd/ddpbatch"},
+	"internal/rehearse":   {"cmd/ddpbatch"},
+	"internal/collbench":  {"cmd/ddpbatch"},
+	"internal/runview":    {"cmd/ddpbatch"},
 }
 
 func TestImports(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/rundir"
-	"ddpbatch/internal/submit"
+	"ddpbatch/internal/submission"
 	"ddpbatch/internal/text"
 	"ddpbatch/mpi/launch/recovery"
 	"ddpbatch/slurm"
@@ -58,10 +58,10 @@ type RunStatus struct {
 	givenUp    bool   // so that a wish to be started again is not granted
 	VerdictJob string `json:"-"` // the job whose end Exit, Message and Cause tell
 
-	cutShort *submit.Submission // of which nobody recorded what came of it; nil: there is none
-	array    *arrayJobs         // nil: it is no array
-	elements []RunStatus        // of an array
-	index    int                // of an element
+	cutShort *submission.Submission // of which nobody recorded what came of it; nil: there is none
+	array    *arrayJobs             // nil: it is no array
+	elements []RunStatus            // of an array
+	index    int                    // of an element
 }
 
 // Status puts together what Slurm and the run directory know of a run.
@@ -81,7 +81,7 @@ func (v *Viewer) Status(ctx context.Context, run *rundir.Dir) (RunStatus, error)
 func (v *Viewer) Statuses(ctx context.Context, runs []*rundir.Dir) ([]RunStatus, error) {
 	rows := make([]RunStatus, len(runs))
 	var ids, others []string // others: of other users' runs
-	jobsOf := submit.AskUserJobs(v.Slurm)
+	jobsOf := submission.AskUserJobs(v.Slurm)
 	for i, run := range runs {
 		failed := rows[i].identify(run)
 		if failed == nil {
@@ -143,8 +143,8 @@ func (row *RunStatus) identify(run *rundir.Dir) error {
 
 // lookForLost finds the job that a command was killed before it could record it. Nothing is written: whoever only looks may not be
 // allowed to.
-func (row *RunStatus) lookForLost(ctx context.Context, jobsOf submit.UserJobs) error {
-	s, err := submit.Newest(ctx, row.run, false, jobsOf)
+func (row *RunStatus) lookForLost(ctx context.Context, jobsOf submission.UserJobs) error {
+	s, err := submission.Newest(ctx, row.run, false, jobsOf)
 	if err != nil || s.Open == nil {
 		return err
 	}
@@ -234,7 +234,7 @@ func (row *RunStatus) readLedger(run *rundir.Dir) {
 		case rundir.EventSubmit, rundir.EventResume:
 			row.Next, row.givenUp = "", false
 			id, ok := event.SubmittedJob()
-			row.waits = ok && id != submit.WholeID(begun) && !isArray(run) // of an array its elements' ledgers tell
+			row.waits = ok && id != submission.WholeID(begun) && !isArray(run) // of an array its elements' ledgers tell
 		}
 	}
 	if row.isElement() && begun != row.Job { // the array was resumed, and its ledger tells
@@ -248,7 +248,7 @@ func (row *RunStatus) isElement() bool { return strings.Contains(row.Job, "_") }
 func (row *RunStatus) submitted() bool { return row.run.Spec().Kind == "slurm" && row.Job != "" }
 
 // addCutShort tells of a submission of which nobody recorded what came of it, and that has no job as far as is known.
-func (row *RunStatus) addCutShort(s *submit.Submission) {
+func (row *RunStatus) addCutShort(s *submission.Submission) {
 	if s == nil || s.Job != "" {
 		return
 	}

@@ -12,7 +12,7 @@ import (
 	"ddpbatch/internal/attempt"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
-	"ddpbatch/internal/submit"
+	"ddpbatch/internal/submission"
 	"ddpbatch/internal/testkit/fakeslurm"
 	"ddpbatch/slurm/sim"
 )
@@ -21,7 +21,7 @@ import (
 func testEnv(screen io.Writer, columns int) Env {
 	lookup := func(string) (string, bool) { return "", false }
 	return Env{
-		Env: attempt.Env{Env: submit.Env{Now: time.Now, Log: slog.New(slog.DiscardHandler)}, Lookup: lookup, Err: screen},
+		Env: attempt.Env{Env: submission.Env{Now: time.Now, Log: slog.New(slog.DiscardHandler)}, Lookup: lookup, Err: screen},
 		Out: screen, Environ: os.Environ(), Terminal: func(io.Writer) (int, bool) { return columns, columns > 0 },
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"ddpbatch/internal/exit"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
-	"ddpbatch/internal/submit"
+	"ddpbatch/internal/submission"
 	"ddpbatch/internal/text"
 	"ddpbatch/internal/vfs"
 	"ddpbatch/mpi/launch"
@@ -104,7 +104,7 @@ func runArray(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p P
 	}
 	fmt.Fprintf(e.Err, "ddpbatch: %d of the array's %s did not end well\n", failed, text.Plural(len(elements), "element"))
 	if waiting > 0 {
-		fmt.Fprintf(e.Err, "resume: %s\n", submit.ResumeCommand(run))
+		fmt.Fprintf(e.Err, "resume: %s\n", submission.ResumeCommand(run))
 	}
 	return &exit.Error{Code: code}
 }
@@ -151,7 +151,7 @@ func (s *Job) result(ctx context.Context, w attempt.Ending, err error) error {
 		return err
 	case v.Saved && s.job.Builtin(): // rank 0 has said how to go on
 	case byHand || v.Saved:
-		fmt.Fprintf(s.e.Err, "resume: %s\n", submit.ResumeCommand(s.run))
+		fmt.Fprintf(s.e.Err, "resume: %s\n", submission.ResumeCommand(s.run))
 	default:
 		fmt.Fprintf(s.e.Err, "logs: %s\n", s.e.Short(s.run.LogsPath(v.Attempt)))
 	}
