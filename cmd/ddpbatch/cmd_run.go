@@ -18,6 +18,7 @@ import (
 	"ddpbatch/internal/attempt"
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/exit"
+	"ddpbatch/internal/jobenv"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/lines"
 	"ddpbatch/internal/placement"
@@ -92,7 +93,7 @@ func runRun(ctx context.Context, e *env, o *torchrun.Options) error {
 	cfg := w.config(e)
 	cfg.WarnSignal = warn
 	agent := placement.Agent{
-		Options: o, PerNode: w.nproc, Job: w.launch, Builtin: w.builtin, Program: w.command, JobID: attempt.JobID(e.lookup),
+		Options: o, PerNode: w.nproc, Job: w.launch, Builtin: w.builtin, Program: w.command, JobID: jobenv.JobID(e.lookup),
 		Environ: e.Environ, Lookup: e.lookup, Note: func(format string, args ...any) { note(e, format, args...) },
 	}
 	agent.Configure(&cfg)
@@ -102,7 +103,7 @@ func runRun(ctx context.Context, e *env, o *torchrun.Options) error {
 	if e.Release != nil {
 		e.Release()
 	}
-	if cfg.Deadline, err = attempt.Deadline(e.lookup); err != nil {
+	if cfg.Deadline, err = jobenv.Deadline(e.lookup); err != nil {
 		return err
 	}
 	pmi, err := openExchange(e)

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/term"
 
-	"ddpbatch/internal/attempt"
+	"ddpbatch/internal/jobenv"
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/text"
 )
@@ -102,7 +102,7 @@ func (e *env) lostOutput() error {
 }
 
 // lookup finds a variable in e's environment.
-func (e *env) lookup(name string) (string, bool) { return attempt.LookupIn(e.Environ)(name) }
+func (e *env) lookup(name string) (string, bool) { return jobenv.LookupIn(e.Environ)(name) }
 
 func (e *env) get(name string) string {
 	v, _ := e.lookup(name)

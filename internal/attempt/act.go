@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"ddpbatch/internal/jobenv"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch/recovery"
 	"ddpbatch/slurm"
@@ -57,7 +58,7 @@ func (a *Attempt) patience(lead time.Duration) patience {
 	case (slices.Contains(a.Signals, "USR1") || slices.Contains(a.Signals, "USR2")) && lead > 0:
 		p.ask = min(p.ask, max(lead/2, p.again))
 	}
-	if left := slurmDeadline(a.Env.Lookup).Sub(a.Env.Now()); left > 0 {
+	if left := jobenv.SlurmDeadline(a.Env.Lookup).Sub(a.Env.Now()); left > 0 {
 		p.ask, p.again, p.requeue = min(p.ask, left/2), min(p.again, left/4), min(p.requeue, left)
 	}
 	return p

@@ -2,12 +2,11 @@ package attempt
 
 import (
 	"io"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/jobenv"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/submission"
 )
@@ -24,30 +23,7 @@ func (e Env) get(name string) string {
 	return value
 }
 
-// LookupIn finds a variable in an environment; the last entry wins, as in execve's callers.
-func LookupIn(environ []string) func(string) (string, bool) {
-	return func(name string) (string, bool) {
-		for _, entry := range slices.Backward(environ) {
-			if k, v, ok := strings.Cut(entry, "="); ok && k == name {
-				return v, true
-			}
-		}
-		return "", false
-	}
-}
-
-func (e Env) jobID() string { return JobID(e.Lookup) }
-
-// JobID is the id of the job that the variables tell of, as people write it: 12, or 12_3 for element 3 of array 12, whose
-// SLURM_JOB_ID is a number of its own (that of the last element: 12 again).
-func JobID(lookup func(string) (string, bool)) string {
-	if index, _ := lookup("SLURM_ARRAY_TASK_ID"); index != "" {
-		array, _ := lookup("SLURM_ARRAY_JOB_ID")
-		return array + "_" + index
-	}
-	id, _ := lookup("SLURM_JOB_ID")
-	return id
-}
+func (e Env) jobID() string { return jobenv.JobID(e.Lookup) }
 
 // start is how often Slurm has started the job again.
 func (e Env) start() int {

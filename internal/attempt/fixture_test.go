@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/exit"
+	"ddpbatch/internal/jobenv"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/submission"
 	"ddpbatch/internal/testkit/fakeslurm"
@@ -35,7 +36,7 @@ func (p *pretendSlurm) env(start, attempt int) (e *script, out, errs *bytes.Buff
 	return &script{Out: out, Err: errs, Now: time.Now, Environ: p.Environ(start, attempt)}, out, errs
 }
 
-func (e *script) lookup(name string) (string, bool) { return LookupIn(e.Environ)(name) }
+func (e *script) lookup(name string) (string, bool) { return jobenv.LookupIn(e.Environ)(name) }
 
 func (e *script) env() Env {
 	kept, _ := slurm.Scrub(e.Environ)

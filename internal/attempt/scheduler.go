@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/backoff"
+	"ddpbatch/internal/jobenv"
 	"ddpbatch/mpi/launch/recovery"
 	"ddpbatch/slurm"
 )
@@ -47,7 +48,7 @@ type slurmScheduler struct{ *Attempt }
 func (s *slurmScheduler) Ask(ctx context.Context, limit time.Duration) Facts {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	f := Facts{Evidence: recovery.Evidence{Signals: s.Signals, EndTime: slurmDeadline(s.Env.Lookup)}}
+	f := Facts{Evidence: recovery.Evidence{Signals: s.Signals, EndTime: jobenv.SlurmDeadline(s.Env.Lookup)}}
 	var (
 		wg               sync.WaitGroup
 		facts            slurm.JobFacts

@@ -2,54 +2,10 @@ package attempt
 
 import (
 	"context"
-	"strconv"
 	"time"
 
-	"ddpbatch/internal/usage"
 	"ddpbatch/slurm"
 )
-
-// latestDeadline is the end of the year 9999: what is beyond are milliseconds, or a slip of the pen.
-const latestDeadline = 253402300799
-
-// Deadline is when the job will be killed: DDPBATCH_DEADLINE, in seconds since 1970 or as RFC 3339 has it, or else SLURM_JOB_END_TIME; zero where
-// nobody says. Slurm sets its variable from 23.02 on.
-func Deadline(lookup func(string) (string, bool)) (time.Time, error) {
-	text, _ := lookup("DDPBATCH_DEADLINE")
-	if text == "" {
-		return slurmDeadline(lookup), nil
-	}
-	seconds, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		at, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			return at, usage.Errorf("DDPBATCH_DEADLINE is %q: write seconds since 1970, or a time such as 2026-01-31T12:00:00Z", text)
-		}
-		seconds = at.Unix()
-	}
-	if seconds < 1 || seconds > latestDeadline {
-		return time.Time{}, usage.Errorf("DDPBATCH_DEADLINE is %q, which is not between the years 1970 and 9999: it counts seconds, not milliseconds", text)
-	}
-	return time.Unix(seconds, 0), nil
-}
-
-// slurmDeadline is the end of the allocation around this process. A job without a time limit has none.
-func slurmDeadline(lookup func(string) (string, bool)) time.Time {
-	text, _ := lookup("SLURM_JOB_END_TIME")
-	seconds, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || seconds < 1 || seconds > latestDeadline {
-		return time.Time{}
-	}
-	return time.Unix(seconds, 0)
-}
-
-// DeadlineEnviron hands a deadline on to processes that get no more of this one's environment.
-func DeadlineEnviron(at time.Time) []string {
-	if at.IsZero() {
-		return nil
-	}
-	return []string{"DDPBATCH_DEADLINE=" + strconv.FormatInt(at.Unix(), 10)}
-}
 
 // FindDeadline asks squeue when the job around this process is ended by its limit: no variable tells before Slurm 23.02, and a limit may be
 // moved. It returns nil outside of a job, and where the user has set a deadline; and a function that gives zero for a job without a limit.

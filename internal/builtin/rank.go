@@ -15,8 +15,8 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/inspect"
-	"ddpbatch/internal/attempt"
 	"ddpbatch/internal/exit"
+	"ddpbatch/internal/jobenv"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/placement"
 	"ddpbatch/internal/rundir"
@@ -63,7 +63,7 @@ func (r *Rank) get(name string) string {
 
 // Work joins the world and trains.
 func (r *Rank) Work(ctx context.Context) (err error) {
-	if r.deadline, err = attempt.Deadline(r.Lookup); err != nil {
+	if r.deadline, err = jobenv.Deadline(r.Lookup); err != nil {
 		return err
 	}
 	r.heart = newHeartbeat(r.get("DDPBATCH_HEARTBEAT_FILE"), r.Log)
@@ -238,7 +238,7 @@ func (r *Rank) letOthersFailFirst(ctx context.Context, err error) {
 func (r *Rank) printEnd(result trainer.Result) {
 	var more []string
 	if result.Early || !result.Stopped {
-		more = MoreTraining(r.Job.Train, result.Steps, result.Epochs, result.Early)
+		more = r.Job.MoreTraining(result.Steps, result.Epochs, result.Early)
 	}
 	out := r.Out
 	if result.OutOfTime {
@@ -254,22 +254,6 @@ func (r *Rank) printEnd(result trainer.Result) {
 		fmt.Fprintf(out, "export: %s\n", r.exported)
 	}
 	fmt.Fprintf(out, "resume: %s\n", submission.ResumeCommand(r.Run, more...))
-}
-
-// MoreTraining are the settings with which a run goes on that has ended by itself, after so many steps and epochs: twice what ended it, which
-// may be several at one step. early: that its evaluations got no better did.
-func MoreTraining(t trainer.Config, steps int64, epochs int, early bool) []string {
-	var sets []string
-	if early {
-		sets = append(sets, "train.evaluate.patience="+strconv.Itoa(2*t.Evaluate.Patience))
-	}
-	if t.MaxSteps > 0 && steps >= int64(t.MaxSteps) {
-		sets = append(sets, "train.max_steps="+strconv.FormatInt(2*steps, 10))
-	}
-	if len(sets) == 0 || epochs >= t.Epochs {
-		sets = append(sets, "train.epochs="+strconv.Itoa(2*max(t.Epochs, epochs)))
-	}
-	return sets
 }
 
 // export writes the model of the last step to where the job wants it.

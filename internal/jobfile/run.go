@@ -41,6 +41,23 @@ func SetKey(set string) string {
 	return strings.TrimSpace(key)
 }
 
+// MoreTraining are the settings with which the job goes on that has ended by itself, after so many steps and epochs: twice what ended it,
+// which may be several at one step. early tells that it ended because its evaluations got no better.
+func (j *Job) MoreTraining(steps int64, epochs int, early bool) []string {
+	t := &j.Train
+	var sets []string
+	if early {
+		sets = append(sets, "train.evaluate.patience="+strconv.Itoa(2*t.Evaluate.Patience))
+	}
+	if t.MaxSteps > 0 && steps >= int64(t.MaxSteps) {
+		sets = append(sets, "train.max_steps="+strconv.FormatInt(2*steps, 10))
+	}
+	if len(sets) == 0 || epochs >= t.Epochs {
+		sets = append(sets, "train.epochs="+strconv.Itoa(2*max(t.Epochs, epochs)))
+	}
+	return sets
+}
+
 // ExportPath is where the job wants its final model; empty: nowhere.
 func (j *Job) ExportPath() string {
 	if j.Train.Export == "" {
@@ -67,11 +84,11 @@ func (j *Job) ranksPerNode() string {
 	case len(n.Counts) == 1:
 		return words.Plural(n.Counts[0], "rank")
 	}
-	words := make([]string, len(n.Counts))
+	counts := make([]string, len(n.Counts))
 	for i, c := range n.Counts {
-		words[i] = strconv.Itoa(c)
+		counts[i] = strconv.Itoa(c)
 	}
-	return strings.Join(words, ",") + " ranks"
+	return strings.Join(counts, ",") + " ranks"
 }
 
 // Spec is the run's spec with what the job says put in.

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"ddpbatch/checkpoint"
-	"ddpbatch/internal/builtin"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
@@ -165,7 +164,7 @@ func Finished(run *rundir.Dir, path string, sets, words []string) (string, error
 		if early {
 			epochs = m.Epoch
 		}
-		more := builtin.MoreTraining(job.Train, m.Step, epochs, early)
+		more := job.MoreTraining(m.Step, epochs, early)
 		hint = fmt.Sprintf("; for more of it: ddpbatch resume %s --set %s", slurm.ShellQuote(path), strings.Join(more, " --set "))
 	}
 	if len(words) > 0 {

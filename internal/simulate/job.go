@@ -14,6 +14,7 @@ import (
 
 	"ddpbatch/internal/attempt"
 	"ddpbatch/internal/exit"
+	"ddpbatch/internal/jobenv"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/pause"
 	"ddpbatch/internal/rundir"
@@ -49,7 +50,7 @@ type Job struct {
 
 func New(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Pretend, a sim.Allocation) (_ *Job, err error) {
 	s := &Job{e: e, run: run, job: job, pretend: p, allocation: a, faults: p.Faults, used: len(a.Nodes)}
-	if s.deadline, err = attempt.Deadline(e.Lookup); err != nil {
+	if s.deadline, err = jobenv.Deadline(e.Lookup); err != nil {
 		return nil, err
 	}
 	if err := s.makeWorld(ctx); err != nil {
@@ -138,13 +139,13 @@ func (s *Job) runAttempt(ctx context.Context) (w attempt.Ending, err error) {
 	}
 	kept, _ := slurm.Scrub(s.e.Environ)
 	script := s.e.Env // the environment of the batch script
-	script.Lookup = attempt.LookupIn(slices.Concat(kept, s.allocation.ScriptEnviron()))
+	script.Lookup = jobenv.LookupIn(slices.Concat(kept, s.allocation.ScriptEnviron()))
 	a, err := attempt.Claim(script, s.run, jobID)
 	if err != nil {
 		return w, err
 	}
 	s.newest, a.KillWait = a, s.pretend.KillWait
-	step, err := s.start(ctx, slices.Concat(kept, a.Environ(), attempt.DeadlineEnviron(deadline)))
+	step, err := s.start(ctx, slices.Concat(kept, a.Environ(), jobenv.DeadlineEnviron(deadline)))
 	if err != nil {
 		return w, errors.Join(err, a.Record(rundir.Verdict{
 			Attempt: a.Number, JobID: jobID, Cause: string(recovery.Start), FirstRank: -1, Exit: exit.Failed, Message: err.Error(), Time: s.e.Now(),

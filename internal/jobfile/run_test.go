@@ -1,4 +1,4 @@
-package builtin
+package jobfile
 
 import (
 	"slices"
@@ -26,8 +26,8 @@ func TestMoreTraining(t *testing.T) {
 		"patience, max_steps": {epochs: 3, maxSteps: 20, patience: 2, steps: 20, trained: 2, early: true, want: []string{"train.evaluate.patience=4", "train.max_steps=40"}},
 		"fewer epochs":        {epochs: 1, steps: 30, trained: 3, want: []string{"train.epochs=6"}},
 	} {
-		cfg := trainer.Config{Epochs: tt.epochs, MaxSteps: tt.maxSteps, Evaluate: trainer.EvaluateConfig{Patience: tt.patience}}
-		if got := MoreTraining(cfg, tt.steps, tt.trained, tt.early); !slices.Equal(got, tt.want) {
+		job := Job{Train: trainer.Config{Epochs: tt.epochs, MaxSteps: tt.maxSteps, Evaluate: trainer.EvaluateConfig{Patience: tt.patience}}}
+		if got := job.MoreTraining(tt.steps, tt.trained, tt.early); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
