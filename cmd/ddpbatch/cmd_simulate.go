@@ -18,6 +18,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/resume"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/simulate"
 	"ddpbatch/internal/usage"
@@ -228,8 +229,8 @@ func pretendOf(c *cli.Context) (simulate.Pretend, error) {
 }
 
 // resumeSimulated goes on with a simulated run, in the shape that it had. Words are further flags of simulate, and count.
-func resumeSimulated(ctx context.Context, e *env, run *rundir.Dir, sets, words []string) error {
-	before := run.Spec()
+func resumeSimulated(ctx context.Context, e *env, r *resume.Resumer, run *rundir.Dir) error {
+	before, sets, words := run.Spec(), r.Sets, r.Words
 	p, err := readPretend(slices.Concat(before.Pretend, words))
 	if err != nil {
 		if _, alone := readPretend(words); alone != nil {
@@ -244,7 +245,7 @@ func resumeSimulated(ctx context.Context, e *env, run *rundir.Dir, sets, words [
 	if len(words) > 0 {
 		sets = slices.Concat(p.Sets(), sets)
 	}
-	job, err := resumedJob(ctx, e, run, p.Keep(before.Sets, was), sets, p.Words())
+	job, err := r.Pretended(ctx, run, p.Keep(before.Sets, was), sets, p.Words())
 	if err != nil {
 		return err
 	}

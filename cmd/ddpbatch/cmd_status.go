@@ -11,7 +11,6 @@ import (
 
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/runview"
-	"ddpbatch/internal/simulate"
 	"ddpbatch/mpi/launch/recovery"
 	"ddpbatch/slurm"
 )
@@ -40,7 +39,7 @@ func namedRuns(e *env, parent string, names []string) ([]*rundir.Dir, error) {
 	}
 	var runs []*rundir.Dir
 	for _, name := range names {
-		run, _, err := findJob(e, parent, name)
+		run, _, err := e.viewer().Find(parent, name)
 		if err != nil {
 			return nil, err
 		}
@@ -94,6 +93,6 @@ func runStatus(ctx context.Context, e *env, runs []*rundir.Dir, named, asJSON bo
 // viewer looks at runs for a command.
 func (e *env) viewer() *runview.Viewer {
 	return &runview.Viewer{
-		Slurm: e.submitEnv().Slurm, Simulating: simulate.Alive, Now: e.Now, From: e.dir(), Out: e.Out, Err: e.Err, Log: e.log(),
+		Slurm: e.submitEnv().Slurm, Now: e.Now, From: e.dir(), Out: e.Out, Err: e.Err, Log: e.log(),
 	}
 }

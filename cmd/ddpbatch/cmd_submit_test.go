@@ -571,7 +571,7 @@ func TestCancelWhileSubmitted(t *testing.T) {
 			q.says("jobs/500", "PENDING "+d.ScriptPath())
 			if by == "root" { // who records nothing in a run of somebody else
 				e, _, _ := q.env(parent)
-				noteCancel(e, d, "500")
+				q.must(d.Append(rundir.Event{Time: e.Now(), Event: rundir.EventCancel, Job: "500", Detail: "job 500"}))
 			} else {
 				e, _, _ := q.env(parent)
 				cancelled := false

@@ -19,9 +19,9 @@ import (
 	"ddpbatch/trainer"
 )
 
-// Job is the run's job, with sets over what is kept of those that it was started with; the
+// override is the run's job, with sets over what is kept of those that it was started with; the
 // spec is rewritten to hold them, and simulate's flags. It also returns what the job file asks for in vain.
-func Job(ctx context.Context, run *rundir.Dir, kept, sets, pretend []string) (*jobfile.Job, []jobfile.Fault, error) {
+func override(ctx context.Context, run *rundir.Dir, kept, sets, pretend []string) (*jobfile.Job, []jobfile.Fault, error) {
 	spec := run.Spec()
 	if len(sets) == 0 && slices.Equal(kept, spec.Sets) && slices.Equal(pretend, spec.Pretend) {
 		job, err := jobfile.OfRun(run)
@@ -92,9 +92,9 @@ func anewFrom(run *rundir.Dir, sets []string) (anew int, elements map[int]int, e
 	return anew, elements, nil
 }
 
-// CheckFits compares a job of the built-in trainer with the newest checkpoint of a run, and of each element of an array. What cannot be
+// checkFits compares a job of the built-in trainer with the newest checkpoint of a run, and of each element of an array. What cannot be
 // read here, or is on a node's own disk, the nodes compare.
-func CheckFits(ctx context.Context, run *rundir.Dir, job *jobfile.Job, log *slog.Logger) error {
+func checkFits(ctx context.Context, run *rundir.Dir, job *jobfile.Job, log *slog.Logger) error {
 	if !job.Builtin() || job.Checkpoint.Resume != "auto" {
 		return nil
 	}
@@ -120,9 +120,9 @@ func CheckFits(ctx context.Context, run *rundir.Dir, job *jobfile.Job, log *slog
 	return ctx.Err()
 }
 
-// CheckAnew refuses to begin an array anew of which only some elements are run now: the others would do so whenever they are run again. path is
+// checkAnew refuses to begin an array anew of which only some elements are run now: the others would do so whenever they are run again. path is
 // the run as a person would type it.
-func CheckAnew(path string, sets, words []string) error {
+func checkAnew(path string, sets, words []string) error {
 	narrows := func(word string) bool {
 		return word == "--array" || strings.HasPrefix(word, "--array=") || strings.HasPrefix(word, "-a")
 	}
@@ -135,8 +135,8 @@ func CheckAnew(path string, sets, words []string) error {
 	}
 }
 
-// MoreToDo tells whether sets may give a finished run something to do: what is trained, or run, and not on what.
-func MoreToDo(run *rundir.Dir, sets []string) bool {
+// moreToDo tells whether sets may give a finished run something to do: what is trained, or run, and not on what.
+func moreToDo(run *rundir.Dir, sets []string) bool {
 	job, err := jobfile.OfRun(run)
 	return err == nil && (asksAnew(sets) || slices.ContainsFunc(sets, func(set string) bool {
 		table, _, _ := strings.Cut(jobfile.SetKey(set), ".")
@@ -147,9 +147,9 @@ func MoreToDo(run *rundir.Dir, sets []string) bool {
 	}))
 }
 
-// Finished tells what to do with a run that has nothing left to do. Words behind -- would be for one that goes on. path
+// describeFinished tells what to do with a run that has nothing left to do. Words behind -- would be for one that goes on. path
 // is the run as a person would type it.
-func Finished(run *rundir.Dir, path string, sets, words []string) (string, error) {
+func describeFinished(run *rundir.Dir, path string, sets, words []string) (string, error) {
 	job, err := jobfile.OfRun(run)
 	if err != nil {
 		return "", err

@@ -100,7 +100,7 @@ func TestCheckAnew(t *testing.T) {
 		{[]string{"checkpoint.resume=never"}, nil, false},
 		{[]string{"train.epochs=2"}, []string{"--array=1"}, false},
 	} {
-		if err := CheckAnew(run.Path(), test.sets, test.words); (err != nil) != test.refused {
+		if err := checkAnew(run.Path(), test.sets, test.words); (err != nil) != test.refused {
 			t.Errorf("%v -- %v: %v", test.sets, test.words, err)
 		}
 	}
@@ -118,7 +118,7 @@ func TestResumedJobIsOnTrial(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, resumed := range []*rundir.Dir{element, array} {
-		if _, _, err := Job(t.Context(), resumed, nil, []string{"slurm.nodes=2"}, nil); err != nil {
+		if _, _, err := override(t.Context(), resumed, nil, []string{"slurm.nodes=2"}, nil); err != nil {
 			t.Fatal(err)
 		}
 		before := array.Spec().Before

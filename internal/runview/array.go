@@ -1,16 +1,12 @@
 package runview
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
-	"ddpbatch/internal/text"
-	"ddpbatch/internal/usage"
-	"ddpbatch/mpi/launch/blame"
 	"ddpbatch/slurm/sim"
 )
 
@@ -186,25 +182,6 @@ func NewestJob(run *rundir.Dir) (string, error) {
 	return jobs.of(index, recorded), err
 }
 
-// JobsNamed are the jobs that a person means who names a run, whose newest job is id. An array of which elements were resumed alone is
-// several: the one that is named by its id, and else all of them.
-func JobsNamed(run *rundir.Dir, id, name string) ([]string, error) {
-	array, err := arrayIn(run)
-	if err != nil || array == nil {
-		return []string{id}, err
-	}
-	jobs, err := array.jobs(run)
-	if err != nil {
-		return nil, err
-	}
-	for _, id := range jobs.known {
-		if plain, _, _ := strings.Cut(id, ";"); plain == name || id == name {
-			return []string{id}, nil
-		}
-	}
-	return jobs.ids(), nil
-}
-
 // begunSince is the job of a run that has begun since the recorded one was submitted, unnoticed: by hand, or by a command that was killed.
 // Else it is the recorded one.
 func begunSince(run *rundir.Dir, recorded string) string {
@@ -227,39 +204,4 @@ func wholeJob(run *rundir.Dir) (string, error) {
 	}
 	jobs, err := array.jobs(run)
 	return jobs.whole, err
-}
-
-// ExplainElement says of an array's element that has no directory whether the array has it at all. Other errors stay as they are.
-func ExplainElement(from text.Dir, err error) error {
-	none, ok := errors.AsType[*rundir.NoElementError](err)
-	if !ok {
-		return err
-	}
-	run := from.Named(none.Run.Path())
-	array, err := arrayIn(none.Run)
-	switch {
-	case err != nil:
-		return err
-	case array == nil:
-		return usage.Errorf("there is no array element %d in %s: it is no array", none.Index, run)
-	case slices.Contains(array.indices, none.Index):
-		return usage.Errorf("element %d of the array %s has not begun", none.Index, run)
-	case len(array.all()) == 0:
-		return usage.Errorf("there is no array element %d in %s: none has begun", none.Index, run)
-	}
-	return usage.Errorf("there is no array element %d in %s; there are %s", none.Index, run, blame.Ranges(array.all()))
-}
-
-// WaitingElement is the job of an array's element that was submitted and has no directory, as it has not begun; the run is the array's.
-func WaitingElement(err error) (run *rundir.Dir, id string, ok bool) {
-	none, ok := errors.AsType[*rundir.NoElementError](err)
-	if !ok || none.Run.Spec().Kind != "slurm" {
-		return nil, "", false
-	}
-	array, err := arrayIn(none.Run)
-	if err != nil || array == nil || len(array.indices) > 0 && !slices.Contains(array.indices, none.Index) {
-		return nil, "", false
-	}
-	jobs, err := array.jobs(none.Run)
-	return none.Run, jobs.of(none.Index, ""), err == nil && jobs.whole != ""
 }

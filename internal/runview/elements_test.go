@@ -15,7 +15,7 @@ import (
 // viewerOf looks at runs with a Slurm that a test plays.
 func viewerOf(p *fakeslurm.Slurm) *Viewer {
 	return &Viewer{
-		Slurm: &slurm.Client{Environ: p.Environ(0, 0)}, Simulating: func(*rundir.Dir, string) bool { return false }, Now: time.Now,
+		Slurm: &slurm.Client{Environ: p.Environ(0, 0)}, Now: time.Now,
 		From: "/", Out: io.Discard, Err: io.Discard, Log: slog.New(slog.DiscardHandler),
 	}
 }

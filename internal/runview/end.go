@@ -83,7 +83,7 @@ func (v *Viewer) progress(ctx context.Context, run *rundir.Dir, id string) (RunS
 // arrayGoesOn tells whether a job of an array has parts that have not ended.
 func (v *Viewer) arrayGoesOn(ctx context.Context, run *rundir.Dir, id string) (bool, error) {
 	if run.Spec().Kind != "slurm" {
-		return v.Simulating(run, id), nil
+		return simulating(run, id), nil
 	}
 	jobs, err := v.Jobs(ctx, []string{id})
 	return slices.ContainsFunc(jobs, func(job slurm.JobStatus) bool { return job.Of(id) && job.Name == run.Spec().Name && !job.Ended() }), err

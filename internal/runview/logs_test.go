@@ -46,7 +46,7 @@ func newLogsWorld(t *testing.T) *logsWorld {
 func (w *logsWorld) logs(first, last int, ranks ...int) rankLogs {
 	return rankLogs{
 		v: &Viewer{
-			Slurm: &slurm.Client{}, Simulating: func(*rundir.Dir, string) bool { return false }, Now: func() time.Time { return w.now },
+			Slurm: &slurm.Client{}, Now: func() time.Time { return w.now },
 			From: text.Dir(w.run.Path()), Out: &w.out, Err: &w.errs, Log: slog.New(slog.NewTextHandler(&w.errs, nil)),
 		},
 		run: w.run, ranks: ranks, first: first, last: last,

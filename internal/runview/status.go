@@ -19,12 +19,11 @@ import (
 
 // Viewer looks at runs, and shows them.
 type Viewer struct {
-	Slurm      *slurm.Client
-	Simulating func(run *rundir.Dir, id string) bool // whether the process lives that simulates a run, as the job id
-	Now        func() time.Time
-	From       text.Dir  // where a person stands: paths are written as seen from there
-	Out, Err   io.Writer // logs, and what is said of them
-	Log        *slog.Logger
+	Slurm    *slurm.Client
+	Now      func() time.Time
+	From     text.Dir  // where a person stands: paths are written as seen from there
+	Out, Err io.Writer // logs, and what is said of them
+	Log      *slog.Logger
 }
 
 // RunStatus is a row of status; its JSON names are a contract (docs/cli.md).
@@ -193,7 +192,7 @@ func (v *Viewer) read(row *RunStatus, jobs []slurm.JobStatus) error {
 // readRun takes from the run directory all but the state; id is its newest job.
 func (v *Viewer) readRun(row *RunStatus, run *rundir.Dir, id string) (err error) {
 	*row = RunStatus{Job: id, Name: run.Spec().Name, RunDir: run.Path(), run: run}
-	row.Simulated = v.Simulating(run, id) // before the rest: how that ends is in the directory
+	row.Simulated = simulating(run, id) // before the rest: how that ends is in the directory
 	if row.Attempt, err = run.NewestAttempt(); err != nil {
 		return err
 	}

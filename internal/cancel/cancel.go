@@ -1,0 +1,146 @@
+package cancel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runview"
+	"ddpbatch/internal/submission"
+	"ddpbatch/internal/usage"
+)
+
+// Canceller cancels the jobs that a person names.
+type Canceller struct {
+	Env  submission.Env
+	View *runview.Viewer
+	Runs string // the folder in which job ids are looked up
+}
+
+// Cancel cancels the jobs that name means and that are not over. It returns their run and the ids of those that it has cancelled, of which
+// there may be some although it failed. That jobs were over before is an error only where all of them were.
+func (c *Canceller) Cancel(ctx context.Context, name string) (*rundir.Dir, []string, error) {
+	run, ids, err := c.View.FindJobs(c.Runs, name)
+	if err == nil {
+		err = run.CheckCancel()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	switch run.Spec().Kind {
+	case "slurm":
+		if run, ids, err = c.submitted(ctx, name, run, ids); err != nil {
+			return nil, nil, err
+		}
+		done, err := c.jobs(ctx, run, ids)
+		return run, done, err
+	case "simulate":
+		if err := c.simulation(ctx, run, ids[0]); err != nil {
+			return nil, nil, err
+		}
+		return run, ids[:1], nil
+	}
+	return nil, nil, usage.Errorf("%s was started by hand, not submitted; press Ctrl-C where it runs", c.View.From.Short(run.Path()))
+}
+
+// submitted is the run that name means, and its jobs, after what nobody lived to record of its newest submission.
+func (c *Canceller) submitted(ctx context.Context, name string, run *rundir.Dir, ids []string) (*rundir.Dir, []string, error) {
+	path := c.View.From.Short(run.Path())
+	s, err := submission.Newest(ctx, run, false, submission.AskUserJobs(c.Env.Slurm))
+	if err != nil {
+		return nil, nil, err
+	}
+	var recorded bool
+	if run.IsOwn() { // root only looks
+		recorded, err = c.Env.RecordLost(s)
+	}
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case !run.IsOwn() && s.Open != nil && s.Job != "":
+		return run, []string{s.Job}, nil
+	case recorded: // and there is a job more
+		return c.View.FindJobs(c.Runs, name)
+	case s.Open != nil && s.Asked != nil:
+		return nil, nil, fmt.Errorf("look for the job of %s, which nobody lived to record: %w", path, s.Asked)
+	case s.Open != nil && s.By != nil:
+		return nil, nil, &usage.Error{
+			Message: fmt.Sprintf("%s is just being submitted: %s", path, s.By),
+			Hint:    "cancel it when that has ended",
+		}
+	case ids[0] == "":
+		return nil, nil, usage.Errorf("%s has no job: its submission was cut short, and Slurm knows none of its script", path)
+	}
+	return run, ids, nil
+}
+
+// jobs cancels those of a run's jobs that are not over.
+func (c *Canceller) jobs(ctx context.Context, run *rundir.Dir, ids []string) (done []string, err error) {
+	var over, failed []error
+	for _, id := range ids {
+		how, hasEnded, err := c.View.Ended(ctx, run, id)
+		switch {
+		case hasEnded:
+			over = append(over, alreadyEnded(id, how))
+			continue
+		case !errors.As(err, new(*usage.Error)):
+			err = c.job(ctx, run, id, err)
+		}
+		if err == nil {
+			done = append(done, id)
+		}
+		failed = append(failed, err)
+	}
+	if len(over) == len(ids) {
+		return nil, errors.Join(over...)
+	}
+	return done, errors.Join(failed...)
+}
+
+// job marks a job as cancelled, and cancels it; unknown is why Slurm did not say whether it is over.
+func (c *Canceller) job(ctx context.Context, run *rundir.Dir, id string, unknown error) error {
+	c.mark(run, id)
+	err := unknown
+	if err == nil {
+		err = c.Env.Slurm.CancelNow(ctx, id)
+	}
+	if err != nil {
+		return fmt.Errorf("%w (until it is resumed, the run will not be requeued, as it is marked as cancelled)", err)
+	}
+	return nil
+}
+
+// simulation asks the process that simulates a run to do what scancel does.
+func (c *Canceller) simulation(ctx context.Context, run *rundir.Dir, id string) error {
+	fd, ok := runview.OpenSimulation(run, id)
+	if !ok {
+		return alreadyEnded(id, c.View.HowEnded(ctx, run, id, ""))
+	}
+	defer unix.Close(fd)
+	if _, ok := run.Index(); ok {
+		return usage.Errorf("one process simulates all elements of an array; to cancel them all: ddpbatch cancel %s",
+			c.View.From.Short(run.Array().Path()))
+	}
+	c.mark(run, id)
+	if err := unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0); err != nil {
+		return fmt.Errorf("cancel %s: tell process %s: %w", c.View.From.Short(run.Path()), id, err)
+	}
+	return nil
+}
+
+// mark writes a person's wish into the ledger. The elements of an array find it in the array's ledger.
+func (c *Canceller) mark(run *rundir.Dir, id string) {
+	job, _, _ := strings.Cut(id, ";") // less the cluster: as the job itself knows it
+	if err := run.Append(rundir.Event{Time: c.Env.Now(), Event: rundir.EventCancel, Job: job, Detail: "job " + id}); err != nil {
+		c.Env.Log.Warn("the job is to be cancelled, but its ledger could not be written", "job", id, "error", err)
+	}
+}
+
+// alreadyEnded is the error of a cancel that came too late.
+func alreadyEnded(id, how string) error {
+	return &usage.Error{Message: fmt.Sprintf("job %s has ended already: %s", id, how), Hint: "there is nothing to cancel"}
+}

@@ -1,0 +1,138 @@
+package resume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runview"
+	"ddpbatch/internal/submission"
+	"ddpbatch/internal/usage"
+	"ddpbatch/slurm"
+)
+
+// Resumer runs again a run that has ended.
+type Resumer struct {
+	Env   submission.Env
+	View  *runview.Viewer
+	Warn  func([]jobfile.Fault)                                          // tells what the job file asks for in vain
+	Write func(run *rundir.Dir, job *jobfile.Job, sbatch []string) error // renders the batch script into the run directory
+
+	Sets  []string // --set
+	Words []string // behind --: for sbatch, or of a simulated run for simulate
+}
+
+// Claim keeps other commands from submitting a run until release is called. Where a process that simulates it has the claim, it says so.
+func (r *Resumer) Claim(ctx context.Context, run *rundir.Dir) (release func(), claim *rundir.Claim, err error) {
+	release, claim, err = r.Env.Claim(run, rundir.EventResume)
+	if errors.As(err, new(*usage.Error)) {
+		if row, statusErr := r.View.Status(ctx, run); statusErr == nil && row.Simulated {
+			err = notEnded(row.Job, row.State)
+		}
+	}
+	return release, claim, err
+}
+
+// Check refuses a run that has not ended, and one of which the words or settings ask what cannot be. Where the run has nothing left to
+// do, it returns the sentence that says so.
+func (r *Resumer) Check(ctx context.Context, run *rundir.Dir) (finished string, err error) {
+	row, err := r.status(ctx, run)
+	if err != nil {
+		return "", err
+	}
+	path := r.View.From.Short(run.Path())
+	switch {
+	case !row.Ended:
+		return "", notEnded(row.Job, row.State)
+	case row.Finished() && !moreToDo(run, r.Sets):
+		return describeFinished(run, path, r.Sets, r.Words)
+	}
+	return "", checkAnew(path, r.Sets, r.Words)
+}
+
+// status is the status of a run that is to be submitted again. What nobody lived to record of its newest submission is recorded first,
+// and Slurm must know no other job of its script: without Slurm's word nothing is submitted.
+func (r *Resumer) status(ctx context.Context, run *rundir.Dir) (runview.RunStatus, error) {
+	s, err := submission.Newest(ctx, run, true, submission.AskUserJobs(r.Env.Slurm))
+	if err != nil {
+		return runview.RunStatus{}, err
+	}
+	if _, err := r.Env.RecordLost(s); err != nil {
+		return runview.RunStatus{}, err
+	}
+	row, err := r.View.Status(ctx, run)
+	switch {
+	case err != nil:
+		return row, err
+	case s.Asked != nil && (s.Open != nil || row.Ended && !row.Finished()):
+		return row, fmt.Errorf("look whether the run has a job that has not ended: %w", s.Asked)
+	case !row.Ended:
+		return row, nil
+	case s.Alive != nil:
+		return row, notEnded(s.Alive.ID, s.Alive.State)
+	}
+	return row, nil
+}
+
+func notEnded(id, state string) error {
+	return usage.Errorf("job %s is still %s; wait for its end, or cancel it: ddpbatch cancel %s", id, state, id)
+}
+
+// Job is the run's job with the settings of now over those of before.
+func (r *Resumer) Job(ctx context.Context, run *rundir.Dir) (*jobfile.Job, error) {
+	spec := run.Spec()
+	return r.Pretended(ctx, run, spec.Sets, r.Sets, spec.Pretend)
+}
+
+// Pretended is Job for a simulated run: kept is what stays of the settings of before, and pretend are simulate's flags.
+func (r *Resumer) Pretended(ctx context.Context, run *rundir.Dir, kept, sets, pretend []string) (*jobfile.Job, error) {
+	job, warnings, err := override(ctx, run, kept, sets, pretend)
+	r.Warn(warnings)
+	return job, err
+}
+
+// Submit hands a run, which is claimed and has been checked, to Slurm. It returns its job, and Slurm's id of that. Of one element of an
+// array, it is the array that is submitted: for that element alone.
+func (r *Resumer) Submit(ctx context.Context, run *rundir.Dir, claim *rundir.Claim) (job *jobfile.Job, id string, err error) {
+	if err := submission.CheckClaim(claim); err != nil {
+		return nil, "", err
+	}
+	before := run.Spec()
+	if job, err = r.Job(ctx, run); err != nil {
+		return nil, "", err
+	}
+	if len(r.Sets) > 0 {
+		unfit := checkFits(ctx, run, job, r.Env.Log)
+		if err := submission.CheckClaim(claim); err != nil {
+			return nil, "", errors.Join(unfit, err)
+		}
+		if unfit != nil {
+			return nil, "", errors.Join(unfit, run.WriteSpec(before)) // the nodes would find the same
+		}
+	}
+	resumed, sbatch := rundir.Event{Detail: rundir.EventResume}, r.Words
+	whole := run.Whole() // whose the script is
+	if index, ok := run.Index(); ok {
+		sbatch = slices.Concat([]string{"--array=" + strconv.Itoa(index)}, sbatch)
+		resumed.Element = &index
+	}
+	if err := r.Write(whole, job, sbatch); err != nil {
+		return nil, "", err
+	}
+	id, err = r.Env.Submit(ctx, whole, claim, sbatch, resumed)
+	switch {
+	case err == nil:
+		return job, id, nil
+	case errors.Is(err, rundir.ErrClaimLost):
+		return nil, "", err // the run is another command's to submit: nothing of it is undone
+	case submission.NotSubmitted(err) && len(r.Sets) > 0:
+		return nil, "", errors.Join(err, whole.WriteSpec(before)) // what Slurm did not take is not asked for again
+	case submission.NotSubmitted(err):
+		return nil, "", err
+	}
+	return nil, "", fmt.Errorf("%w; Slurm may have taken the job all the same: ddpbatch status %s", err, slurm.ShellQuote(whole.Path()))
+}
