@@ -88,7 +88,7 @@ func (k *core) pick(o *operation, name string, table []algorithm.Entry[runFunc])
 	return nil
 }
 
-// algorithms are those that the operation may go by; none: it has a way of its own.
+// algorithms are those that the operation may go by.
 func (o *operation) algorithms() []algorithm.Entry[runFunc] {
 	if o.ragged {
 		return o.kind.descriptor().algorithms[1]

@@ -113,7 +113,7 @@ func (cfg InitConfig) prefix() string {
 // logging a Secret shows a placeholder.
 type Secret = auth.Secret
 
-// NewSecret makes a Secret at random, once for all ranks. The others get its Hex, and read it with ParseSecret.
+// NewSecret makes a Secret at random, once for all ranks. The others get its Hex, and read it with ParseSecret. The error is always nil.
 func NewSecret() (Secret, error) { return auth.NewSecret(), nil }
 
 // ParseSecret reads 64 hexadecimal digits. Its errors do not show the text.

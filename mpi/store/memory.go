@@ -64,7 +64,10 @@ func (m *memory) Add(ctx context.Context, key string, delta int64) (sum int64, e
 		}
 		return err
 	})
-	return sum, err
+	if err != nil {
+		return 0, err
+	}
+	return sum, nil
 }
 
 func (m *memory) Append(ctx context.Context, key string, value []byte) error {

@@ -32,8 +32,15 @@ type Opened struct {
 	Rank, WorldSize int
 }
 
-// Open opens the store that an init method names (see InitMethod). Of tcp://, rank 0 serves the store, at the named
-// address and no other; the others connect to it, and try again until ctx ends. Of file://, the last of all ranks to
+// Open opens the store that an init method of torch.distributed names:
+//
+//	tcp://HOST:PORT      a store that rank 0 serves at that address
+//	file:///PATH         a store in a file
+//
+// Either may name who asks, as in tcp://node1:29500?rank=0&world_size=4. Other parameters are passed over, as
+// torch.distributed does.
+//
+// Of tcp://, rank 0 serves the store, at the named address and no other; the others connect to it, and try again until ctx ends. Of file://, the last of all ranks to
 // close it removes the file; one that an earlier run left would be read, so each run needs a new path (see OpenFile).
 func Open(ctx context.Context, method string, cfg OpenConfig) (*Opened, error) {
 	parsed, err := parseInitMethod(method)
@@ -80,14 +87,8 @@ func serveAt(ctx context.Context, addr string, cfg OpenConfig) (*Server, error) 
 	return Serve(l, ServerConfig{Secret: cfg.Secret, Binding: cfg.Binding, Log: cfg.Log}), nil
 }
 
-// InitMethod is where a store is, in a word: an init method of torch.distributed.
-//
-//	tcp://HOST:PORT      a store that rank 0 serves at that address
-//	file:///PATH         a store in a file
-//
-// Either may name who asks, as in tcp://node1:29500?rank=0&world_size=4. Other parameters are passed over, as
-// torch.distributed does.
-type InitMethod struct {
+// initMethod is an init method that has been taken apart.
+type initMethod struct {
 	Scheme    string // "tcp" or "file"
 	Addr      string // of tcp: "host:port"
 	Path      string // of file
@@ -101,33 +102,33 @@ const (
 )
 
 // parseInitMethod takes the word apart.
-func parseInitMethod(word string) (InitMethod, error) {
+func parseInitMethod(word string) (initMethod, error) {
 	if len(word) > maxInitMethod {
-		return InitMethod{}, fmt.Errorf("the init method has %d bytes, more than %d: %w", len(word), maxInitMethod, ErrTooLarge)
+		return initMethod{}, fmt.Errorf("the init method has %d bytes, more than %d: %w", len(word), maxInitMethod, ErrTooLarge)
 	}
 	u, err := url.Parse(word)
 	if err != nil {
 		if parse, ok := errors.AsType[*url.Error](err); ok {
 			err = parse.Err // it names the word again
 		}
-		return InitMethod{}, fmt.Errorf("%s is no init method: %w", quote(word), err)
+		return initMethod{}, fmt.Errorf("%s is no init method: %w", quote(word), err)
 	}
-	p := InitMethod{Scheme: u.Scheme}
+	p := initMethod{Scheme: u.Scheme}
 	switch u.Scheme {
 	case "tcp":
 		p.Addr, err = tcpAddr(u)
 	case "file":
 		p.Path, err = filePath(u)
 	case "":
-		return InitMethod{}, fmt.Errorf("%s is no init method: write tcp://HOST:PORT or file:///PATH", quote(word))
+		return initMethod{}, fmt.Errorf("%s is no init method: write tcp://HOST:PORT or file:///PATH", quote(word))
 	default:
-		return InitMethod{}, fmt.Errorf("no rendezvous handler for %s://: write tcp://HOST:PORT or file:///PATH", u.Scheme)
+		return initMethod{}, fmt.Errorf("no rendezvous handler for %s://: write tcp://HOST:PORT or file:///PATH", u.Scheme)
 	}
 	if err == nil {
 		p.Rank, p.WorldSize, err = namedRanks(u.RawQuery)
 	}
 	if err != nil {
-		return InitMethod{}, fmt.Errorf("%s:// rendezvous: %w", u.Scheme, err)
+		return initMethod{}, fmt.Errorf("%s:// rendezvous: %w", u.Scheme, err)
 	}
 	return p, nil
 }
@@ -193,7 +194,7 @@ func namedRanks(query string) (rank, size int, err error) {
 
 // ranks returns the rank and the world size that the init method names, or else the caller, whose worldSize is then
 // not 0; never both.
-func (p InitMethod) ranks(rank, worldSize int) (int, int, error) {
+func (p initMethod) ranks(rank, worldSize int) (int, int, error) {
 	switch {
 	case worldSize == 0 && p.Rank < 0:
 		return 0, 0, errors.New("rank parameter missing")

@@ -15,7 +15,7 @@ import (
 )
 
 func TestParseInitMethod(t *testing.T) {
-	for word, want := range map[string]InitMethod{
+	for word, want := range map[string]initMethod{
 		"tcp://node1:29500":                             {Scheme: "tcp", Addr: "node1:29500", Rank: -1, WorldSize: -1},
 		"tcp://[::1]:1/?world_size=4&rank=3":            {Scheme: "tcp", Addr: "[::1]:1", Rank: 3, WorldSize: 4},
 		"tcp://10.0.0.1:65535?use_libuv=0&rank=0":       {Scheme: "tcp", Addr: "10.0.0.1:65535", Rank: 0, WorldSize: -1},
@@ -63,7 +63,7 @@ func TestParseInitMethodRefuses(t *testing.T) {
 		"file:///" + strings.Repeat("a", 1<<14): "8192",
 	} {
 		got, err := parseInitMethod(word)
-		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 300 || got != (InitMethod{}) {
+		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 300 || got != (initMethod{}) {
 			t.Errorf("%.100s: %+v, %v; want %q", word, got, err, want)
 		}
 	}

@@ -21,7 +21,7 @@ type ServerConfig struct {
 	// Joined and Left, where set, are called with a client's name when its
 	// connection has proved that it knows the secret, and when it has ended; local is the
 	// address of this machine that the client reached. They are called one at a
-	// time, and a client waits until Joined returns. Close waits for the last of them: they must not
+	// time: a slow one holds up every client that joins or leaves meanwhile. Close waits for the last of them: they must not
 	// call it. Names are the clients' own choice; one that connects twice has joined twice.
 	Joined func(name string, local net.Addr)
 	Left   func(name string)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -38,6 +39,9 @@ func (e *events) add(event string) {
 	}
 	e.busy = true
 	e.mu.Unlock()
+	for range 100 { // time for another call, if there can be one
+		runtime.Gosched()
+	}
 	defer func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()

@@ -65,6 +65,9 @@ func (cfg Config) complete() (Config, error) {
 	if cfg.Secret.IsZero() && cfg.Size > 1 {
 		return cfg, auth.ErrNoSecret
 	}
+	if cfg.Streams < 0 || cfg.Streams > MaxStreams {
+		return cfg, fmt.Errorf("%d TCP streams to each rank: give 1 to %d, or 0 to have the number picked", cfg.Streams, MaxStreams)
+	}
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	return cfg, nil
 }

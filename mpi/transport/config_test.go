@@ -68,6 +68,8 @@ func TestConfigFaults(t *testing.T) {
 		{"listen_everywhere", func(c *Config) { c.Listen = "0.0.0.0" }, "cannot connect to 0.0.0.0"},
 		{"listen_everywhere_6", func(c *Config) { c.Listen = "::" }, "cannot connect to ::"},
 		{"listen_elsewhere", func(c *Config) { c.Listen = "192.0.2.1" }, "listen for the other ranks"}, // TEST-NET-1, RFC 5737
+		{"streams_negative", func(c *Config) { c.Streams = -1 }, "-1 TCP streams to each rank: give 1 to 16"},
+		{"streams_too_many", func(c *Config) { c.Streams = 17 }, "17 TCP streams to each rank: give 1 to 16"},
 		{"no_secret", func(c *Config) { c.Secret = auth.Secret{} }, "no secret is set"},
 	}
 	for _, tt := range tests {

@@ -84,7 +84,7 @@ func allGatherBruck(p Port, buf []byte, at []int) error {
 
 // costAllGatherBruck is L alpha + (p-1)/p n beta with L = ceil(log2 p), and n gamma to turn the blocks about.
 func costAllGatherBruck(m Machine, size, n int) float64 {
-	return float64(levels(size))*m.Alpha + others(size, n)*m.Beta + m.copied(float64(n))
+	return m.byTree(size, n) + m.copied(float64(n))
 }
 
 // allGatherNeighbour is neighbour exchange: ranks pair up, alternately with the one and the other

@@ -80,7 +80,7 @@ func (m Machine) allAtOnce(size, n int) float64 {
 	return m.posted(size-1) + others(size, n)*m.Beta
 }
 
-// byTree is the Cost of an exchange along a binomial tree: L alpha + (p-1)/p n beta with L = ceil(log2 p).
+// byTree is the Cost of an exchange in L = ceil(log2 p) rounds, in each of which the blocks double: L alpha + (p-1)/p n beta.
 func (m Machine) byTree(size, n int) float64 {
 	return float64(levels(size))*m.Alpha + others(size, n)*m.Beta
 }

@@ -357,7 +357,7 @@ func (e *Engine) wakeReady() { e.wakeIf(func(w *waiter) bool { return w.ready() 
 // woken with it. mu is held.
 func (e *Engine) wakeGroup(g *Group) { e.wakeIf(func(w *waiter) bool { return w.group == g }) }
 
-// wakeIf wakes those that sleep for a condition and that f chooses.
+// wakeIf wakes those that sleep for a condition and that f chooses. mu is held.
 func (e *Engine) wakeIf(f func(*waiter) bool) {
 	for i := 0; i < len(e.sleepers); {
 		if w := e.sleepers[i]; w.ready != nil && f(w) {

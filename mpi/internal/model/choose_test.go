@@ -121,6 +121,9 @@ func TestPredict(t *testing.T) {
 	if got[0].Seconds != 10 || !strings.Contains(got[0].Refusal, "canonical") || got[1] != (Prediction{"star", 7, "", true}) {
 		t.Errorf("%+v", got)
 	}
+	if got := Predict(all, m, 1, 3, true)[1]; got.Seconds != 0 {
+		t.Errorf("a rank alone: %+v", got)
+	}
 	if got := Predict(all, m, 3, 3, false)[0]; got != (Prediction{"halving", 0, "does not work for 3 ranks", false}) {
 		t.Errorf("%+v", got)
 	}
