@@ -35,7 +35,10 @@ type TensorPlan struct {
 
 // Extent says that Length bytes from Start of a tensor are those from Offset of the raw bytes of
 // a shard: the lengths of the pieces before it in that shard, together.
-type Extent = manifest.Piece
+type Extent struct {
+	Shard                 int
+	Offset, Start, Length int64
+}
 
 // Commit asks the fence, writes the manifest, durably, and then applies Options.Keep. The
 // context counts until the commit. What would count for nothing is refused with ErrFenced: a later
@@ -103,7 +106,11 @@ func (d *Dir) manifestOf(tag manifest.Tag, step int64, c Commit) *manifest.Manif
 		Values: c.Values, Metrics: c.Metrics,
 	}
 	for _, t := range c.Tensors {
-		m.Tensors = append(m.Tensors, manifest.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape, Pieces: t.Extents})
+		tensor := manifest.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape}
+		for _, e := range t.Extents {
+			tensor.Pieces = append(tensor.Pieces, manifest.Piece(e))
+		}
+		m.Tensors = append(m.Tensors, tensor)
 	}
 	for _, s := range c.Shards {
 		m.Shards = append(m.Shards, manifest.Shard{File: s.File, Size: s.Size, Raw: s.Raw, CRC: manifest.Checksum(s.CRC)})

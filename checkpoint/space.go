@@ -10,12 +10,15 @@ import (
 	"path/filepath"
 
 	"ddpbatch/internal/replace"
-	"ddpbatch/internal/vfs"
 )
 
 // Space is what Probe finds out about a file system. Free is a hint only: quotas and the single
 // servers of a parallel file system fill up earlier.
-type Space = vfs.Space
+type Space struct {
+	Type  string `json:"type"` // "ext4", "nfs", "lustre", ...; empty where it is not known
+	Free  uint64 `json:"free"` // bytes
+	Total uint64 `json:"total"`
+}
 
 // Probe does, with a small file in the checkpoints folder, all that a save will do: create, write,
 // sync, rename, sync of the folder; then it reads the file back and removes it. So what would fail
@@ -55,7 +58,7 @@ func (d *Dir) Probe(ctx context.Context, name string) (_ Space, err error) {
 		d.log.Debug("room for checkpoints is not known", "path", d.path, "err", err)
 		return Space{}, nil
 	}
-	return space, nil
+	return Space(space), nil
 }
 
 // Room is what a run's checkpoints will take on disk, as far as that can be told before it trains.

@@ -243,7 +243,7 @@ func (t *trainer) newSaver(ctx context.Context) error {
 }
 
 // LeastMemory is how many bytes Env.MaxMemory must allow at least, where it is not 0 and checkpoints are encoded. What a hook of ddp.compress
-// keeps comes on top. replicate: that is Env.Replicate.
+// keeps comes on top. replicate: there is Env.Peers.
 func LeastMemory(replicate bool) int64 {
 	return distributed.LeastMemory(replicate)
 }

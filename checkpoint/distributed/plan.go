@@ -297,7 +297,11 @@ const roomForValues = 1 << 20
 func (p plan) fits(location checkpoint.Location, writers []int, loads []int64) error {
 	m := manifest.Manifest{Run: location.Run, Attempt: location.Attempt, World: len(loads), Created: time.Unix(0, 0).UTC()}
 	for _, t := range p.tensors(writers) {
-		m.Tensors = append(m.Tensors, manifest.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape, Pieces: t.Extents})
+		tensor := manifest.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape}
+		for _, e := range t.Extents {
+			tensor.Pieces = append(tensor.Pieces, manifest.Piece(e))
+		}
+		m.Tensors = append(m.Tensors, tensor)
 	}
 	for i, rank := range writers {
 		name := manifest.Tag{Attempt: location.Attempt}.ShardName(i, len(writers))
