@@ -42,7 +42,7 @@ func (d *damaged) wantFallback(t *testing.T, what, path string, data []byte) *Co
 	vfstest.Put(t, d.fs, path, data)
 	err := d.dir.Verify(context.Background(), 2, true)
 	bad, ok := errors.AsType[*CorruptError](err)
-	if !ok || !errors.Is(err, ErrCorrupt) || bad.Path != path {
+	if !ok || !errors.Is(err, ErrCorrupt) || bad.Path != path || strings.Count(err.Error(), "verify checkpoint of step 2") != 1 {
 		t.Fatalf("%s: Verify says %v, want that %s is corrupt", what, err, path)
 	}
 	d.log.Reset()

@@ -71,7 +71,7 @@ func (d *Dir) readAgain(ctx context.Context, c *Checkpoint) error {
 		return err
 	}
 	if err = again.check(ctx); err == nil { // which soon finds a shard that is cut short
-		err = again.Verify(ctx)
+		err = again.verify(ctx)
 	}
 	again.Close() // it was only read from
 	return err

@@ -31,7 +31,7 @@ func (d *Dir) Verify(ctx context.Context, step int64, readData bool) (err error)
 	c := candidates[0]
 	err = c.check(ctx)
 	if err == nil && readData {
-		err = c.Verify(ctx)
+		err = c.verify(ctx)
 	}
 	return errors.Join(err, c.Close())
 }
@@ -39,6 +39,10 @@ func (d *Dir) Verify(ctx context.Context, step int64, readData bool) (err error)
 // Verify reads and checks every byte, in little memory.
 func (c *Checkpoint) Verify(ctx context.Context) (err error) {
 	defer explain(&err, "verify checkpoint of step %d", c.m.Step)
+	return c.verify(ctx)
+}
+
+func (c *Checkpoint) verify(ctx context.Context) error {
 	for i := range c.slots {
 		if err := c.use(ctx, i, func(r *shard.Reader) error { return r.Verify(ctx, c.d.workers) }); err != nil {
 			return err

@@ -122,6 +122,7 @@ func (t *trainer) newEngine() (engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	t.names = nil
 	for _, a := range stateOf(whole.layers) {
 		t.names = append(t.names, a.Name)
 	}

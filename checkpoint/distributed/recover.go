@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"path/filepath"
 	"slices"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/crc32c"
 	"ddpbatch/internal/failure"
 )
 
@@ -273,7 +273,15 @@ func (t *tier) flush(ctx context.Context, l *local, draft *checkpoint.Draft) (ch
 
 // readsAsWritten says whether a shard can be read and is what was written.
 func readsAsWritten(f io.ReaderAt, info checkpoint.ShardInfo) bool {
-	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
-	n, err := io.Copy(sum, io.NewSectionReader(f, 0, info.Size))
-	return err == nil && n == info.Size && sum.Sum32() == info.CRC
+	var sum checksum
+	n, err := io.Copy(&sum, io.NewSectionReader(f, 0, info.Size))
+	return err == nil && n == info.Size && uint32(sum) == info.CRC
+}
+
+// checksum is that of what is written to it.
+type checksum uint32
+
+func (c *checksum) Write(p []byte) (int, error) {
+	*c = checksum(crc32c.Update(uint32(*c), p))
+	return len(p), nil
 }

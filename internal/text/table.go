@@ -96,10 +96,10 @@ func (t *Table) Size(n int64) string {
 
 // Bytes is a size in a sentence, where no heading says that it is one.
 func (t *Table) Bytes(n int64) string {
-	if !t.terminal || n < 1<<10 {
-		return strconv.FormatInt(n, 10) + " bytes"
+	if t.terminal {
+		return Bytes(uint64(n))
 	}
-	return Bytes(uint64(n))
+	return strconv.FormatInt(n, 10) + " bytes"
 }
 
 // Bytes is a number of bytes for people.

@@ -215,6 +215,8 @@ func openMapping(path string) (*mapping, error) {
 	return mapFile(f, info)
 }
 
+const _ int = 1 << 40 // an int has 64 bits: sizes of files are ints
+
 func mapFile(f *os.File, info os.FileInfo) (*mapping, error) {
 	size := int(info.Size())
 	if size == 0 { // mmap refuses

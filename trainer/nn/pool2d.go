@@ -133,6 +133,7 @@ type AvgPool2dConfig struct {
 
 // AvgPool2d is torch.nn.AvgPool2d: the mean of each window. It has no parameters.
 type AvgPool2d struct {
+	stateless
 	slidingWindow
 	in, out Image
 	y, dx   Matrix
@@ -153,12 +154,6 @@ func NewAvgPool2d(in Image, cfg AvgPool2dConfig) *AvgPool2d {
 
 // Out is the geometry of the output.
 func (l *AvgPool2d) Out() Image { return l.out }
-
-// Params returns none.
-func (*AvgPool2d) Params() []*Param { return nil }
-
-// Buffers returns none.
-func (*AvgPool2d) Buffers() []*Buffer { return nil }
 
 // Forward returns the mean of each window.
 func (l *AvgPool2d) Forward(_ *Pass, x Matrix) Matrix {

@@ -13,6 +13,8 @@ import (
 	"ddpbatch/checkpoint/internal/chunk"
 )
 
+const _ int = 1 << 40 // an int has 64 bits: sizes from files are ints
+
 // Manifest is the content of MANIFEST.json, less its own checksum. One that Parse returned is
 // consistent in itself: every index, length and sum has been checked.
 type Manifest struct {
