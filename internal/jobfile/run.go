@@ -63,7 +63,15 @@ func (j *Job) ExportPath() string {
 	if j.Train.Export == "" {
 		return ""
 	}
-	return words.Dir(j.WorkDir).Abs(j.Train.Export)
+	return j.resolve(j.Train.Export)
+}
+
+// resolve is a path of the job as the trainer opens it. An absolute one stays as it is: what .. means behind a link only the file system knows.
+func (j *Job) resolve(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(j.WorkDir, path)
 }
 
 // Summary says in one line what the job is.
@@ -107,14 +115,15 @@ func (j *Job) CheckFiles() error {
 		return nil
 	}
 	for _, f := range j.Train.Files() {
-		if _, err := os.Stat(words.Dir(j.WorkDir).Abs(f.Path)); err != nil {
+		if _, err := os.Stat(j.resolve(f.Path)); err != nil {
 			return &usage.Error{
 				Message: fmt.Sprintf("train.%s: %v", f.Key, err),
 				Hint:    "correct the path in the job file (relative paths start at workdir, " + j.WorkDir + ")",
 			}
 		}
 	}
-	if file := j.ExportPath(); file != "" && !vfs.IsDir(filepath.Dir(file)) {
+	file := j.ExportPath()
+	if folder, _ := filepath.Split(file); file != "" && !vfs.IsDir(folder) { // which Dir would change, behind a link
 		return &usage.Error{
 			Message: fmt.Sprintf("train.export: the folder of %s is not there", file),
 			Hint:    "make it first, or name another",
