@@ -35,7 +35,7 @@ func newRehearseCommand(e *env) *cli.Command {
 			&cli.BoolFlag{Name: "keep", Usage: "keep the two run directories"},
 		}, pretendFlags()...),
 		Action: func(c *cli.Context) error {
-			p, err := pretendOf(c)
+			p, err := pretendOf(c, tryHelp(c), false)
 			if err != nil {
 				return err
 			}

@@ -36,7 +36,7 @@ func newSimulateCommand(e *env) *cli.Command {
 			"ddpbatch simulate --nodes 2 --nproc-per-node 2 -- python3 train.py"),
 		Flags: append([]cli.Flag{exportFlag(), setFlag()}, pretendFlags()...),
 		Action: func(c *cli.Context) error {
-			p, err := pretendOf(c)
+			p, err := pretendOf(c, tryHelp(c), false)
 			if err != nil {
 				return err
 			}
@@ -121,7 +121,7 @@ func newSimulation(e *env, source jobText, p simulate.Pretend) (*rundir.Dir, *jo
 	if err := job.CheckFiles(); err != nil {
 		return nil, nil, err
 	}
-	if err := p.Check(job); err != nil {
+	if err := p.Check(job, false); err != nil {
 		return nil, nil, err
 	}
 	run, err := newRun(e, "simulate", job, source.path, source.text, source.sets)
@@ -167,7 +167,8 @@ func pretendFlags() []cli.Flag {
 	}
 }
 
-func pretendOf(c *cli.Context) (simulate.Pretend, error) {
+// pretendOf is what the flags say; hint goes with a value that cannot be read. A time may be empty where emptyTimes says so.
+func pretendOf(c *cli.Context, hint string, emptyTimes bool) (simulate.Pretend, error) {
 	d := simulate.DefaultPretend()
 	p := simulate.Pretend{
 		Nodes: c.String("nodes"), Nproc: c.String("nproc-per-node"), Names: c.String("node-names"), Nodelist: c.String("nodelist"),
@@ -179,12 +180,13 @@ func pretendOf(c *cli.Context) (simulate.Pretend, error) {
 		to   *time.Duration
 	}{{"time", &p.Time}, {"kill-wait", &p.KillWait}, {"grace-time", &p.GraceTime}} {
 		text := c.String(flag.name)
-		if text == "" {
+		if text == "" && (emptyTimes || !c.IsSet(flag.name)) {
 			continue
 		}
 		var err error
 		if *flag.to, err = time.ParseDuration(text); err != nil {
-			return p, usage.Errorf("%q for --%s is no time with a unit, such as 90s or 10m", text, flag.name)
+			message := fmt.Sprintf("%q for --%s is no time with a unit, such as 90s or 10m", text, flag.name)
+			return p, &usage.Error{Message: message, Hint: hint}
 		}
 	}
 	nodes, err := strconv.Atoi(p.Nodes)
@@ -249,7 +251,8 @@ func resumeSimulated(ctx context.Context, e *env, r *resume.Resumer, run *rundir
 	if err != nil {
 		return err
 	}
-	if err := p.Check(job); err != nil {
+	_, element := run.Index()
+	if err := p.Check(job, element); err != nil {
 		return errors.Join(withShape(err, before.Pretend), run.WriteSpec(before))
 	}
 	return simulateRun(ctx, e, run, job, p)
@@ -269,16 +272,17 @@ func withShape(err error, before []string) error {
 
 // readPretend reads flags of simulate.
 func readPretend(words []string) (p simulate.Pretend, err error) {
+	const hint = "behind -- stand flags of simulate"
 	app := &cli.App{
 		Flags: pretendFlags(), HideHelp: true, HideVersion: true, Writer: io.Discard, ErrWriter: io.Discard,
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error {
-			return usage.Errorf("%s; behind -- stand flags of simulate", flagMessage(pretendFlags(), err))
+			return &usage.Error{Message: flagMessage(pretendFlags(), err), Hint: hint}
 		},
 		Action: func(c *cli.Context) (err error) {
 			if c.Args().Present() {
 				return usage.Errorf("%q is no flag of simulate", c.Args().First())
 			}
-			p, err = pretendOf(c)
+			p, err = pretendOf(c, hint, true)
 			return err
 		},
 	}

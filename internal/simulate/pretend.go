@@ -109,8 +109,8 @@ func (p Pretend) Sets() []string {
 	return sets
 }
 
-// Check says what cannot be pretended of a job.
-func (p Pretend) Check(job *jobfile.Job) error {
+// Check says what cannot be pretended of a job; of one that is an element of an array, whatever the job itself says.
+func (p Pretend) Check(job *jobfile.Job, element bool) error {
 	if job.Nodes() > sim.MaxNodes {
 		return usage.Errorf("simulate pretends up to %d nodes, not %d", sim.MaxNodes, job.Nodes())
 	}
@@ -118,7 +118,7 @@ func (p Pretend) Check(job *jobfile.Job) error {
 	switch {
 	case err != nil:
 		return usage.Errorf("slurm.array: %v", err)
-	case array != nil && p.HetNodes != nil:
+	case (array != nil || element) && p.HetNodes != nil:
 		return usage.Errorf("--het-nodes: Slurm takes no array of heterogeneous jobs")
 	}
 	a, err := p.Allocation(job, 1)
