@@ -152,7 +152,7 @@ func oneArg(c *cli.Context, what string) (string, error) {
 	words, _, _ := splitDash(c.Args().Slice())
 	if len(words) != 1 {
 		return "", &usage.Error{
-			Message: fmt.Sprintf("%s takes one %s, not %d", c.Command.Name, what, len(words)),
+			Message: fmt.Sprintf("%s takes one %s, not %d", commandLine(c), what, len(words)),
 			Hint:    tryHelp(c),
 		}
 	}

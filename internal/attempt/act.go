@@ -46,9 +46,9 @@ type patience struct {
 	requeue time.Duration
 }
 
-// patience: where the script got TERM, KILL may come KillWait after that, of which the workers may have used their part. Where it was
+// patienceLeft is the patience that there is time for. Where the script got TERM, KILL may come KillWait after that, of which the workers may have used their part. Where it was
 // only warned, lead after that the time limit comes.
-func (a *Attempt) patience(lead time.Duration) patience {
+func (a *Attempt) patienceLeft(lead time.Duration) patience {
 	p := patience{ask: time.Minute, again: 5 * time.Second, requeue: 5 * time.Minute}
 	switch {
 	case slices.Contains(a.Signals, "TERM"):
@@ -75,7 +75,7 @@ func (a *Attempt) requeue(ctx context.Context, w Ending) (Ending, error) {
 	if err := errors.Join(a.write(w.Verdict), a.note(rundir.EventRequeue, w.Decision, w.Decision.Why)); err != nil {
 		return w, err
 	}
-	p := a.patience(w.lead)
+	p := a.patienceLeft(w.lead)
 	limited, cancel := context.WithTimeout(ctx, p.requeue)
 	defer cancel()
 	pauses := newPauses()

@@ -37,7 +37,7 @@ func (e Env) start() int {
 // Attempt is one claimed attempt of a run, with the secret of its ranks.
 type Attempt struct {
 	Env       Env
-	Scheduler Scheduler // that is asked at the attempt's end
+	Scheduler Scheduler // that is asked at the attempt's end; nil before
 	Run       *rundir.Dir
 	Number    int
 	JobID     string

@@ -43,12 +43,12 @@ const (
 )
 
 // slurmScheduler is the cluster that a batch script runs on.
-type slurmScheduler struct{ *Attempt }
+type slurmScheduler struct{ a *Attempt }
 
 func (s *slurmScheduler) Ask(ctx context.Context, limit time.Duration) Facts {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	f := Facts{Evidence: recovery.Evidence{Signals: s.Signals, EndTime: jobenv.SlurmDeadline(s.Env.Lookup)}}
+	f := Facts{Evidence: recovery.Evidence{Signals: s.a.Signals, EndTime: jobenv.SlurmDeadline(s.a.Env.Lookup)}}
 	var (
 		wg               sync.WaitGroup
 		facts            slurm.JobFacts
@@ -56,23 +56,23 @@ func (s *slurmScheduler) Ask(ctx context.Context, limit time.Duration) Facts {
 	)
 	wg.Go(func() {
 		jobErr = untilAnswered(ctx, func(ctx context.Context) (err error) {
-			facts, err = s.Env.Slurm.Facts(ctx, s.JobID)
+			facts, err = s.a.Env.Slurm.Facts(ctx, s.a.JobID)
 			return err
 		})
 	})
 	nodes, giveUp := context.WithTimeout(ctx, questionLimit)
 	defer giveUp()
-	wg.Go(func() { f.Down, nodesErr = s.Env.Slurm.DownNodes(nodes, s.Env.get("SLURM_JOB_NODELIST")) })
+	wg.Go(func() { f.Down, nodesErr = s.a.Env.Slurm.DownNodes(nodes, s.a.Env.get("SLURM_JOB_NODELIST")) })
 	wg.Wait()
-	f.Now = s.Env.Now()
+	f.Now = s.a.Env.Now()
 	if err := errors.Join(jobErr, nodesErr); err != nil {
-		s.Env.Log.Warn("Slurm does not say all about the end of the job", "error", err)
+		s.a.Env.Log.Warn("Slurm does not say all about the end of the job", "error", err)
 	}
 	if jobErr != nil {
 		return f
 	}
 	f.Asked, f.State, f.Reason, f.excluded = true, facts.State, facts.Reason, facts.Exclude
-	f.Requeued = facts.Restarts > s.Env.start()
+	f.Requeued = facts.Restarts > s.a.Env.start()
 	f.Preempted = !facts.PreemptTime.IsZero()
 	if facts.FailedNode != "" && !slices.Contains(f.Down, facts.FailedNode) { // it may be up again by now
 		f.Down = append(f.Down, facts.FailedNode)
@@ -87,13 +87,13 @@ func (s *slurmScheduler) Ask(ctx context.Context, limit time.Duration) Facts {
 func (s *slurmScheduler) Requeue(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, orderLimit)
 	defer cancel()
-	return s.Env.Slurm.Requeue(ctx, s.JobID)
+	return s.a.Env.Slurm.Requeue(ctx, s.a.JobID)
 }
 
 func (s *slurmScheduler) Spares(ctx context.Context, nodes []string) error {
-	ctx, cancel := context.WithTimeout(ctx, s.patience(0).again)
+	ctx, cancel := context.WithTimeout(ctx, s.a.patienceLeft(0).again)
 	defer cancel()
-	_, err := s.Env.Slurm.TestOnly(ctx, s.Run.ScriptPath(), []string{"--exclude=" + slurm.FoldHostlist(nodes)})
+	_, err := s.a.Env.Slurm.TestOnly(ctx, s.a.Run.ScriptPath(), []string{"--exclude=" + slurm.FoldHostlist(nodes)})
 	return err
 }
 
@@ -101,14 +101,14 @@ func (s *slurmScheduler) Exclude(ctx context.Context, nodes []string) error {
 	ctx, cancel := context.WithTimeout(ctx, orderLimit)
 	defer cancel()
 	return untilAnswered(ctx, func(ctx context.Context) error {
-		return s.Env.Slurm.ExcludeNodes(ctx, s.JobID, slurm.FoldHostlist(nodes))
+		return s.a.Env.Slurm.ExcludeNodes(ctx, s.a.JobID, slurm.FoldHostlist(nodes))
 	})
 }
 
 func (s *slurmScheduler) Cancel(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, orderLimit)
 	defer cancel()
-	return untilAnswered(ctx, func(ctx context.Context) error { return s.Env.Slurm.CancelNow(ctx, s.JobID) })
+	return untilAnswered(ctx, func(ctx context.Context) error { return s.a.Env.Slurm.CancelNow(ctx, s.a.JobID) })
 }
 
 // untilAnswered does something again and again until Slurm answers, or ctx ends.

@@ -123,7 +123,7 @@ func (c *Canceller) simulation(ctx context.Context, run *rundir.Dir, id string) 
 	defer unix.Close(fd)
 	if _, ok := run.Index(); ok {
 		return usage.Errorf("one process simulates all elements of an array; to cancel them all: ddpbatch cancel %s",
-			c.View.From.Short(run.Array().Path()))
+			c.View.From.Short(run.Whole().Path()))
 	}
 	c.mark(run, id)
 	if err := unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0); err != nil {

@@ -51,11 +51,13 @@ func (s *buffers[T]) spoil(buf []T) {
 	spread(buf, converted(make([]int64, patternPeriod), func(int64) T { return s.of(-1) }))
 }
 
-// fill makes a timedCall's fill that puts this rank's pattern into in, and spoils out.
+// fill makes a timedCall's fill that puts this rank's pattern into in, and spoils out, if there is any.
 func (s *buffers[T]) fill(in, out []T) func(iteration int) {
 	return func(iteration int) {
 		spread(in, s.own(s.b.rank, iteration))
-		s.spoil(out)
+		if out != nil {
+			s.spoil(out)
+		}
 	}
 }
 

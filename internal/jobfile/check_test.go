@@ -18,11 +18,16 @@ const builtin = "\n[train]\nloss = \"mse\"\nmodel = { kind = \"dense\" }\ndata =
 // command likewise, for a job with a command of its own.
 const command = "\n[launch]\ncommand = [\"true\"]\n"
 
-// parse reads a job as job.toml in /jobs, for a user whose home is /home/ann.
-func parse(src string, sets ...string) (*Job, []Fault, error) {
+// TestMain runs the tests as a user whose home is /home/ann.
+func TestMain(m *testing.M) {
 	if err := os.Setenv("HOME", "/home/ann"); err != nil {
-		return nil, nil, err
+		panic(err)
 	}
+	m.Run()
+}
+
+// parse reads a job as job.toml in /jobs.
+func parse(src string, sets ...string) (*Job, []Fault, error) {
 	return Parse("job.toml", "/jobs", []byte(src), sets)
 }
 

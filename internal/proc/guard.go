@@ -95,7 +95,7 @@ func (g *Guard) replace(old *guardProcess, another bool) *guardProcess {
 	return g.process
 }
 
-// Start is like the function, of a process that runs on the given cores (nil: on those of this process), and whose whole group dies with this
+// Start is [Start], of a process that runs on the given cores (nil: on those of this process), and whose whole group dies with this
 // one.
 func (g *Guard) Start(cores *unix.CPUSet, cmd *exec.Cmd) (*Process, error) {
 	return start(g, cores, cmd)

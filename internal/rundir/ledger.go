@@ -214,7 +214,7 @@ func parseLedger(data []byte) []Event {
 const (
 	lockLimit     = 3 * time.Second // many times what a line takes; only who stands still has the lock for longer
 	firstLockWait = 10 * time.Millisecond
-	lastLockWait  = 25 * time.Millisecond
+	lastLockWait  = 25 * time.Millisecond // on average half of that: a line takes less, and no waiter is to miss its turn for lockLimit
 )
 
 // waitForLock waits until nobody else writes to f, and keeps others waiting until it is closed. On NFS that holds between machines, and

@@ -40,7 +40,7 @@ func Run(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Preten
 		return err
 	}
 	if index, ok := run.Index(); ok { // of an array that was begun before, this element alone
-		array, run = &sim.Array{Indices: []int{index}}, run.Array()
+		array, run = &sim.Array{Indices: []int{index}}, run.Whole()
 	}
 	pid := os.Getpid()
 	if err := e.SetJobID(run, strconv.Itoa(pid)); err != nil {

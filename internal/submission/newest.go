@@ -137,7 +137,7 @@ func jobNumber(id string) int {
 	return n
 }
 
-// endedLast orders jobs.
+// endedLast is 1 for a job that has ended, and else 0.
 func endedLast(job slurm.JobStatus) int {
 	if job.Ended() {
 		return 1

@@ -77,10 +77,10 @@ func pathOf(field func(*Options) *string) setter {
 	}
 }
 
-func wordOf(field func(*Options) *string, words ...string) setter {
+func wordOf(field func(*Options) *string, known ...string) setter {
 	return func(o *Options, text string) error {
-		if !slices.Contains(words, text) {
-			return unknownWord(text, words)
+		if !slices.Contains(known, text) {
+			return unknownWord(text, known)
 		}
 		*field(o) = text
 		return nil

@@ -93,7 +93,8 @@ type Allocation struct {
 	Components []Component
 }
 
-// Validate says what is wrong with the shape: what a user's numbers and lists can make wrong. The other methods want a valid allocation.
+// Validate says what is wrong with the shape: nodes, step, tasks, components. The other methods want a valid allocation, of a release in
+// Releases, with a job id from 1.
 func (a Allocation) Validate() error {
 	switch {
 	case len(a.Nodes) < 1 || len(a.Nodes) > MaxNodes:
@@ -118,6 +119,9 @@ func (a Allocation) validateNodes() error {
 func (a Allocation) validateStep() error {
 	if !slices.IsSorted(a.Step) || len(slices.Compact(slices.Clone(a.Step))) != len(a.Step) {
 		return fmt.Errorf("simulate a step on nodes %v: name each once, in the job's order", a.Step)
+	}
+	if n := len(a.Step); n > 0 && (a.Step[0] < 0 || a.Step[n-1] >= len(a.Nodes)) {
+		return fmt.Errorf("simulate a step on nodes %v: the job has %d nodes, counted from 0", a.Step, len(a.Nodes))
 	}
 	if a.Tasks != nil && len(a.Tasks) != a.stepNodes() {
 		return fmt.Errorf("simulate the tasks of %d nodes: the step has %d", len(a.Tasks), a.stepNodes())

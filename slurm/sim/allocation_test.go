@@ -26,6 +26,8 @@ func TestValidate(t *testing.T) {
 		"twice":           {func(a *sim.Allocation) { a.Nodes = append(a.Nodes, a.Nodes[0]) }, "must differ"},
 		"other order":     {func(a *sim.Allocation) { a.Step = []int{1, 0} }, "in the job's order"},
 		"node twice":      {func(a *sim.Allocation) { a.Step = []int{1, 1} }, "each once"},
+		"another's node":  {func(a *sim.Allocation) { a.Step = []int{0, 2} }, "the job has 2 nodes"},
+		"no such node":    {func(a *sim.Allocation) { a.Step = []int{-1} }, "the job has 2 nodes"},
 		"too few counts":  {func(a *sim.Allocation) { a.Tasks = []int{2} }, "tasks of 1 nodes"},
 		"a node left out": {func(a *sim.Allocation) { a.Tasks = []int{2, 0} }, "0 tasks"},
 		"too many tasks":  {func(a *sim.Allocation) { a.Tasks = []int{1 << 14, 1} }, "16385 tasks"},

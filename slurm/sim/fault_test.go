@@ -73,7 +73,7 @@ func TestParseFaultErrors(t *testing.T) {
 
 // parseFaultError takes apart what ParseFault says.
 func parseFaultError(t *testing.T, err error) (column int, problem string) {
-	m := regexp.MustCompile(`(?s)^fault ".*", column (\d+): (.*)$`).FindStringSubmatch(fmt.Sprint(err))
+	m := regexp.MustCompile(`(?s)^fault "(?:[^"\\]|\\.)*", column (\d+): (.*)$`).FindStringSubmatch(fmt.Sprint(err))
 	if m == nil {
 		t.Errorf("%v is no error of ParseFault's", err)
 		return 0, ""

@@ -168,7 +168,7 @@ func takePortBy(claim claimer, hosts []string, ports []int) (net.Listener, io.Cl
 	}
 	if errors.Is(last, errClaimed) && slices.Contains(ports, 0) {
 		l, err := listenOn(hosts, 0)
-		return l, io.NopCloser(nil), err
+		return l, io.NopCloser(nil), err // in the place of a claim: it is only closed
 	}
 	return nil, nil, fmt.Errorf("none of %d ports can be used: %w", len(ports), last)
 }

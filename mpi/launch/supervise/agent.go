@@ -65,13 +65,13 @@ func NewAgent(ctx context.Context, c Config, r Rendezvous, first *rendezvous.Lay
 	return a
 }
 
-// Close ends this agent's part; no worker is left. Wait returns when nothing of it runs any more, which may take until a file system
-// answers: the rendezvous is to be closed before that.
+// Close ends this agent's part; no worker is left. The rendezvous is closed next, and then Wait is called.
 func (a *Agent) Close() error {
 	a.cancel()
 	return a.reaper.end()
 }
 
+// Wait returns when nothing of the agent runs any more, which may take until a file system answers.
 func (a *Agent) Wait() { a.tasks.Wait() }
 
 // IsWarned tells whether the run was asked to save and end.

@@ -11,6 +11,8 @@
 //	}
 //	s.Close()
 //	agent.Close()
+//	rendezvous.Close()
+//	agent.Wait()
 //
 // What follows a round is for the caller to decide (package recovery); package launch does.
 //
