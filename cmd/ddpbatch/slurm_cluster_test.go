@@ -52,6 +52,8 @@ var usualRows = []row{
 	{"Singleton", testSlurmSingleton},
 	{"Crash", testSlurmCrash},
 	{"AgentKilled", testSlurmAgentKilled},
+	{"AgentKilledOfMany", testSlurmAgentKilledOfMany},
+	{"TreeKilled", testSlurmTreeKilled},
 	{"LostAgentLives", testSlurmLostAgentLives},
 	{"CancelIsFinal", testSlurmCancelIsFinal},
 	{"CancelEnded", testSlurmCancelEnded},

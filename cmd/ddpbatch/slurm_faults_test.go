@@ -16,10 +16,8 @@ var killRows = []row{
 	{"WorkerStopped", testSlurmWorkerStopped},
 	{"AgentStopped", testSlurmAgentStopped},
 	{"Agent0Stopped", testSlurmAgent0Stopped},
-	{"AgentKilledOfMany", testSlurmAgentKilledOfMany},
 	{"Restarted", testSlurmRestarted},
 	{"SrunKilled", testSlurmSrunKilled},
-	{"TreeKilled", testSlurmTreeKilled},
 }
 
 // faultRows harm nodes of that cluster while jobs run on them: they kill their daemons, cut cables and turn off the power. Each has nodes
@@ -43,11 +41,20 @@ func (c *cluster) harm(verb string, nodes ...string) {
 // family is a worker with all the relatives that outlive a careless supervisor: in sessions of their own, with parents that have
 // ended, deaf to TERM, with an environment that says nothing of the run. $0 is a word that only their command lines hold.
 const family = `
-(env -i setsid sh -c "trap '' TERM; sleep 1000.$0" &)
+` + stranger + `
 setsid sh -c "trap '' TERM HUP INT; sleep 1000.$0; sleep 1000.$0" &
 (setsid sh -c "trap '' TERM; exec sleep 1000.$0" &)
 touch "running.$TORCHELASTIC_RESTART_COUNT.$RANK"
 exec sleep 1000.$0`
+
+// stranger is a relative that says nothing of the run: Slurm's cgroup ends it where nobody else can.
+const stranger = `(env -i setsid sh -c "trap '' TERM; sleep 1000.$0" &)`
+
+// hasCgroups tells whether Slurm knows a step's processes by its cgroup.
+func (c *cluster) hasCgroups() bool {
+	c.t.Helper()
+	return strings.Contains(c.ok("scontrol", "show", "config").stdout, "proctrack/cgroup")
+}
 
 // word is a name for this test's processes that no other process has.
 func (c *cluster) word() string {

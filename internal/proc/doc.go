@@ -1,17 +1,15 @@
 // Package proc starts child processes that cannot outlive this one, and finds and ends what they leave behind. Linux only.
 //
-// Five things hold that, each for what the one before it cannot reach:
+// Four things hold that, each for what the one before it cannot reach:
 //
 //   - [Process]: a child leads a process group of its own. The group is signalled as one, and killed when its leader ends. The
 //     leader dies with this process, even by KILL.
-//   - [Sweep]: who left the group still carries the cookie of the run in its environment,
-//   - and where it cleared or overwrote that, the cookie's mark in its limits.
-//   - [Subreaper]: who lost its mark, too, becomes a child of this process when its own parent ends, and [SweepOrphans] finds it.
+//   - [Sweep]: who left the group still carries the cookie of the run in its environment.
+//   - [Subreaper]: who cleared or overwrote that becomes a child of this process when its own parent ends, and [SweepOrphans] finds it.
 //   - [Guard]: when this process is killed, nobody is left to do so but another process.
 //
-// One thing is out of reach: when this process is killed by KILL, who left its group, cleared its environment and set the limit that is
-// its mark lives on. The guard knows groups, cookies and marks, and orphans go to the next subreaper above, or to init. Slurm ends those
-// with its step, by its cgroup.
+// One thing is out of reach: when this process is killed by KILL, who left its group and cleared its environment lives on. The guard
+// knows groups and cookies, and orphans go to the next subreaper above, or to init. Slurm ends those with its step, by its cgroup.
 //
 // Nothing is signalled by a number that may have become another's: a group is signalled while its leader is not
 // reaped, or by a member of it; a process by a pidfd, after it was looked at again (where the kernel has none, before Linux 5.3, the time

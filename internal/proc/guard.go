@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -43,9 +41,6 @@ type Guard struct {
 
 // StartGuard starts the guard of this process: this program again, as [GuardCommand] says, in the end; until then, where there is one,
 // /bin/sh. log hears of a guard that has ended; nil: nobody does. The caller ends it with End.
-//
-// It is to be called before [Subreaper]: the guard then is no descendant of this process, and whoever kills all of those with it, as
-// Slurm does that knows a step's processes by their parents (proctrack/linuxproc), leaves the guard to find what came too late for that.
 func StartGuard(log *slog.Logger) (*Guard, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -110,11 +105,10 @@ func (g *Guard) Sweep(cookie string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.cookies = append(g.cookies, cookie)
-	err := children.checkMark(markOf(cookie))
-	if e := g.order(orderCookie, cookie); e != nil {
-		err = errors.Join(err, fmt.Errorf("tell the guard of a cookie: %w", e))
+	if err := g.order(orderCookie, cookie); err != nil {
+		return fmt.Errorf("tell the guard of a cookie: %w", err)
 	}
-	return err
+	return nil
 }
 
 // noteGroup tells the guard of a group that exists, or will not for long. Where the guard is gone the leader still dies with
@@ -158,18 +152,16 @@ func (g *Guard) End() {
 	<-g.done
 }
 
-// guardScript leaves a process behind that collects orders, from descriptor 3, until the program that gives them is gone, and then
-// becomes that program, from descriptor 4, as a guard that has all orders. It tells the number of that process to descriptor 5. A shell
-// waits because it is ready in a sixth of the time that this program needs, and in a tenth of the memory.
-const guardScript = `{ while read -r order; do orders="$orders $order"; done; exec /proc/self/fd/4 ` + GuardCommand + ` $orders; } <&3 & echo $! >&5`
+// guardScript collects orders until the program that gives them is gone, and then becomes that program, from descriptor 3, as a guard that
+// has all orders. A shell waits because it is ready in a sixth of the time that this program needs, and in a tenth of the memory.
+const guardScript = `while read -r order; do orders="$orders $order"; done; exec /proc/self/fd/3 ` + GuardCommand + ` $orders`
 
 const (
 	orderPatience = time.Second      // for a guard that was stopped; its pipe holds thousands of orders
 	endPatience   = 10 * time.Second // for what takes milliseconds: its start, and its end after that of its files
 )
 
-// guardProcess is one guard's process. Its parent ends at once, so that it is init's child, or that of the next subreaper above this
-// process, which may be this one.
+// guardProcess is one guard's process.
 type guardProcess struct {
 	process *handle
 	orders  *os.File
@@ -206,63 +198,39 @@ func startGuardProcess() (*guardProcess, error) {
 
 // start starts the process, with the files that it needs.
 func (w *guardProcess) start(orders, program, holder *os.File) error {
-	cmd := guardCommand(nil, orders, program, holder, "/bin/sh", "-c", guardScript)
-	pid, err := w.startByShell(cmd)
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) { // there is no shell: a child, then
-		cmd = guardCommand(orders, orders, program, holder, "/proc/self/exe", GuardCommand)
-		if err = startBlocked(cmd); err == nil {
-			pid = cmd.Process.Pid
-			go reap(cmd)
-		}
+	cmd := guardCommand(orders, program, holder, "/bin/sh", "-c", guardScript)
+	err := startBlocked(cmd)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) { // there is no shell
+		cmd = guardCommand(orders, program, holder, "/proc/self/exe", GuardCommand)
+		err = startBlocked(cmd)
 	}
 	if err != nil {
 		return err
 	}
-	s, err := readStat(pid)
+	go reap(cmd)
+	s, err := readStat(cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
 	process, ok := openHandle(s, func(s stat) bool { return s.group == cmd.Process.Pid })
 	if !ok {
-		return fmt.Errorf("process %d has ended", pid)
+		return fmt.Errorf("process %d has ended", cmd.Process.Pid)
 	}
 	w.process = process
 	return nil
 }
 
-// startByShell runs the shell, which leaves the process behind, and returns its number.
-func (w *guardProcess) startByShell(shell *exec.Cmd) (pid int, err error) {
-	if err := startBlocked(shell); err != nil {
-		return 0, err
-	}
-	hangs := time.AfterFunc(endPatience, func() { _ = shell.Process.Kill() })
-	err = reap(shell)
-	hangs.Stop()
-	if err != nil {
-		return 0, fmt.Errorf("the shell that starts it: %w", err)
-	}
-	if err := w.life.SetReadDeadline(time.Now().Add(endPatience)); err != nil { // this process has the pipe's other end, too
-		return 0, err
-	}
-	defer w.life.SetReadDeadline(time.Time{})
-	line, err := bufio.NewReaderSize(w.life, 32).ReadString('\n')
-	if err != nil {
-		return 0, fmt.Errorf("the shell that starts it does not tell its number: %w", err)
-	}
-	return strconv.Atoi(strings.TrimSpace(line))
-}
-
-// reap waits for a child that startDeaf has started.
-func reap(cmd *exec.Cmd) error {
-	defer children.forget(cmd.Process.Pid)
-	return cmd.Wait()
+// reap waits for a child that startBlocked has started.
+func reap(cmd *exec.Cmd) {
+	_ = cmd.Wait() // it is killed
+	children.forget(cmd.Process.Pid)
 }
 
 // guardCommand has no variable but a cookie of its own, so that no sweep kills it: neither its own nor that of a run around this one, which
 // kills this process and so wakes the guard, and takes whoever has no cookie for an orphan.
-func guardCommand(in io.Reader, orders, program, holder *os.File, name string, args ...string) *exec.Cmd {
+func guardCommand(orders, program, holder *os.File, name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
-	cmd.Stdin, cmd.ExtraFiles, cmd.Dir = in, []*os.File{orders, program, holder}, "/"
+	cmd.Stdin, cmd.ExtraFiles, cmd.Dir = orders, []*os.File{program, holder}, "/"
 	cmd.Env = []string{CookieVariable + "=" + NewCookie()}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd

@@ -127,9 +127,8 @@ func sweepGroup(ctx context.Context, group int, died uint64, bearers targets) (S
 	}
 	env := newEnvironReader()
 	defer env.close()
-	bears := func(s stat) bool { e := env.of(s); return bearers.matches(s, e) || bearers.hasMark(s, e) }
 	known := slices.ContainsFunc(all, func(s stat) bool {
-		return s.group == group && s.pid != unix.Getpid() && (s.start <= died || bears(s))
+		return s.group == group && s.pid != unix.Getpid() && (s.start <= died || bearers.matches(s, env.of(s)))
 	})
 	if !known {
 		return Swept{}, nil

@@ -92,29 +92,6 @@ func play(role string, args []string) error {
 		swept, err := sweepGroup(context.Background(), group, died, targets{})
 		fmt.Println(len(swept.Killed), len(swept.Left))
 		return err
-	case "unmarked": // starts a child with its own cookie where the limits leave no room for marks
-		if err := unix.Setrlimit(unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: 1000, Max: 1000}); err != nil {
-			return err
-		}
-		cookie := os.Getenv(CookieVariable)
-		fmt.Println(children.checkMark(markOf(cookie)))
-		p, err := Start(shell(cookie, "exec sleep 1000"))
-		if err != nil {
-			return err
-		}
-		var locks unix.Rlimit
-		err = unix.Prlimit(p.Pid(), unix.RLIMIT_LOCKS, nil, &locks)
-		fmt.Println("started", locks.Cur, readMark(p.Pid()))
-		p.Signal(unix.SIGKILL)
-		<-p.Done()
-		return err
-	case "other": // other PID: looks at the mark of another user's process
-		if err := syscall.Setuid(65534); err != nil { // all threads
-			return err
-		}
-		pid, _ := strconv.Atoi(args[0])
-		fmt.Println(unix.Prlimit(pid, unix.RLIMIT_LOCKS, nil, new(unix.Rlimit)), readMark(pid))
-		return nil
 	case "sweeper": // sweeper COOKIE: sweeps as another user
 		if err := syscall.Setuid(65534); err != nil {
 			return err

@@ -152,27 +152,15 @@ type childTable struct {
 	earlier map[pidStart]bool // descendants from before the first of them
 }
 
-// start starts cmd in a group of its own; with a cookie among its variables it has the mark of that as well, where the kernel lets it.
-// Nobody takes it for an orphan, even if it ends at once.
+// start starts cmd in a group of its own. Nobody takes it for an orphan, even if it ends at once.
 func (f *childTable) start(cmd *exec.Cmd) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	start := cmd.Start
-	if cookie, ok := cookieIn(cmd.Env); ok {
-		start = func() error { return markOf(cookie).start(cmd.Start) }
-	}
-	if err := start(); err != nil {
+	if err := cmd.Start(); err != nil {
 		return err
 	}
 	f.waited[cmd.Process.Pid]++
 	return nil
-}
-
-// checkMark tells why children cannot be given a mark, where they cannot.
-func (f *childTable) checkMark(m mark) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return m.check()
 }
 
 // forget is for a child that has been waited for.
@@ -214,10 +202,6 @@ func (f *childTable) isOrphanOfWorker(s stat, self int) bool {
 	defer f.mu.Unlock()
 	return f.orphan(s) && !f.earlier[s.pidStart()]
 }
-
-// isHelper tells whether a process is a child that os/exec started elsewhere. It may have the mark of one that was started at the same
-// moment.
-func isHelper(s stat) bool { return s.parent == unix.Getpid() && s.group == unix.Getpgrp() }
 
 // orphan tells whether a process was handed to this one by the kernel, as its parent ended: it is a child that nobody
 // started here, as those are either waited for or in this process's own group. The caller holds f.mu.

@@ -39,13 +39,12 @@ type Swept struct {
 }
 
 // Sweep kills every process whose environment has the cookie, as all those have that a process which was started with it has started
-// since, wherever they went; and where an environment has no cookie, every process whose limits have the cookie's mark, as those have
-// that cleared or overwrote it. It looks again until none is left, as those that are killed may have started more, or until ctx ends;
-// then Left holds who is known to be left. Neither this process nor one of its ancestors is ever killed, nor one that has another cookie
-// alone, as a run within this one has. Zombies are of no interest.
+// since, wherever they went, unless they have cleared or overwritten it. It looks again until none is left, as those that are killed may
+// have started more, or until ctx ends; then Left holds who is known to be left. Neither this process nor one of its ancestors is ever
+// killed, nor one that has another cookie alone, as a run within this one has. Zombies are of no interest.
 //
-// Processes of other users do not count, as anybody can read the cookie's mark and bear it: root kills them, and nobody waits for their
-// end. The error says that it cannot be told whether any is left.
+// Processes of other users do not count: root kills them, and nobody waits for their end. The error says that it cannot be told whether
+// any is left.
 func Sweep(ctx context.Context, cookie string) (Swept, error) {
 	if err := checkCookie(cookie); err != nil {
 		return Swept{}, err
@@ -56,7 +55,7 @@ func Sweep(ctx context.Context, cookie string) (Swept, error) {
 // SweepOrphans is [Sweep], and kills in the same way every orphan that this process has been handed as a subreaper ([Subreaper]),
 // whatever its environment is by now, unless it has another cookie, or was a descendant when this process became one. With all workers
 // gone, no process is left that they have started. The first process of a container gets orphans that are not its own, and goes by the
-// cookie and its mark alone.
+// cookie alone.
 func SweepOrphans(ctx context.Context, cookie string) (Swept, error) {
 	if err := checkCookie(cookie); err != nil {
 		return Swept{}, err
@@ -166,19 +165,18 @@ func (s *sweeper) look(ctx context.Context) (found []*handle, sure bool, err err
 }
 
 // examine kills a process that is a target. done is false where it should be looked at again, as it was in the midst of
-// execve(2); one that is marked need not come out of it.
+// execve(2).
 func (s *sweeper) examine(pid int) (killed *handle, done bool) {
 	p, err := readStat(pid)
 	if err != nil || s.spared[pid] || p.kernel || p.zombie() {
 		return nil, true
 	}
 	env := s.env.of(p)
-	marked := s.targets.hasMark(p, env)
-	if env.empty && env.err == nil && !marked && s.blanks[p.pidStart()] < maxBlank {
+	if env.empty && env.err == nil && s.blanks[p.pidStart()] < maxBlank {
 		s.blanks[p.pidStart()]++
 		return nil, false
 	}
-	if !marked && !s.targets.matches(p, env) {
+	if !s.targets.matches(p, env) {
 		return nil, true
 	}
 	is := readOwnership(pid)
@@ -201,7 +199,7 @@ func (s *sweeper) examine(pid int) (killed *handle, done bool) {
 // recheck looks at a process again. It may have come to execve(2) since.
 func (s *sweeper) recheck(now stat) bool {
 	env := s.env.of(now)
-	return !now.zombie() && (env.empty || s.targets.hasMark(now, env) || s.targets.matches(now, env))
+	return !now.zombie() && (env.empty || s.targets.matches(now, env))
 }
 
 func (s *sweeper) result() Swept {
@@ -253,20 +251,19 @@ func closeAll(handles []*handle) {
 // targets is whom a sweep kills.
 type targets struct {
 	cookies map[string]bool
-	marks   map[mark]bool            // theirs
 	others  func(stat, environ) bool // beside those; nil: nobody
 }
 
-// targetsOf is whoever has one of the cookies, in its environment or as a mark.
+// targetsOf is whoever has one of the cookies in its environment.
 func targetsOf(cookies ...string) targets {
-	p := targets{cookies: map[string]bool{}, marks: map[mark]bool{}}
+	p := targets{cookies: map[string]bool{}}
 	for _, cookie := range cookies {
-		p.cookies[cookie], p.marks[markOf(cookie)] = true, true
+		p.cookies[cookie] = true
 	}
 	return p
 }
 
-// matches tells whether a process is a target by anything but a mark.
+// matches tells whether a process is a target.
 func (p targets) matches(s stat, env environ) bool {
 	for _, cookie := range env.cookies {
 		if p.cookies[cookie] {
@@ -274,10 +271,4 @@ func (p targets) matches(s stat, env environ) bool {
 		}
 	}
 	return p.others != nil && p.others(s, env)
-}
-
-// hasMark tells whether a process has one of the marks. A cookie in its environment says more, be it that of a run within this one whose
-// marks could not be given.
-func (p targets) hasMark(s stat, env environ) bool {
-	return len(p.marks) > 0 && len(env.cookies) == 0 && !isHelper(s) && p.marks[readMark(s.pid)]
 }

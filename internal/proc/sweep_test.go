@@ -156,7 +156,7 @@ func TestSweepKnowsThreads(t *testing.T) {
 	}
 }
 
-// Anybody can read the mark and bear it. What another user's process does is no reason to take a run for one that has not ended.
+// What another user's process does is no reason to take a run for one that has not ended.
 func TestSweepPassesOverOtherUsers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can sweep as another user")

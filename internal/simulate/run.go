@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strconv"
 	"sync"
+	"time"
 
 	"ddpbatch/internal/attempt"
 	"ddpbatch/internal/exit"
 	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/proc"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/submission"
 	"ddpbatch/internal/text"
@@ -46,6 +49,7 @@ func Run(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Preten
 	if err := e.SetJobID(run, strconv.Itoa(pid)); err != nil {
 		return err
 	}
+	defer Adopt(e.Log)()
 	if array == nil {
 		a, err := p.Allocation(job, pid)
 		if err != nil {
@@ -54,6 +58,30 @@ func Run(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Preten
 		return runJob(ctx, e, run, job, p, a)
 	}
 	return runArray(ctx, e, run, job, p, *array)
+}
+
+// sweepLimit bounds the look for what pretend nodes have left behind.
+const sweepLimit = 10 * time.Second
+
+// Adopt makes this process what the daemon of a step is to Slurm with cgroups: end kills what the pretend nodes have left behind, be it in
+// sessions of its own with a cleared environment. One process has one such moment, when none of its jobs runs any more.
+func Adopt(log *slog.Logger) (end func()) {
+	reaper, err := proc.Subreaper()
+	if err != nil {
+		log.Warn("processes that leave their agents may outlive them", "error", err)
+		return func() {}
+	}
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), sweepLimit)
+		defer cancel()
+		swept, err := proc.SweepOrphans(ctx, proc.NewCookie()) // nobody has that cookie: orphans alone
+		if err != nil || len(swept.Left) > 0 {
+			log.Warn("some processes of the pretend nodes may still be there", "processes", swept.Left, "error", err)
+		}
+		if err := reaper.Close(); err != nil {
+			log.Warn("this process stays the parent of orphans", "error", err)
+		}
+	}
 }
 
 // runArray runs the elements of an array, each in a directory of its own, as many at once as the array allows. The exit code is

@@ -233,7 +233,7 @@ func newReaper(c Config) *reaper {
 		return k
 	}
 	var err error
-	if k.guard, err = proc.StartGuard(c.Log); err != nil { // first: it must not become a child of this process
+	if k.guard, err = proc.StartGuard(c.Log); err != nil {
 		c.Log.Warn("what the workers start may outlive this agent if it is killed", "error", err)
 	}
 	if k.subreaper, err = proc.Subreaper(); err != nil {
