@@ -134,8 +134,6 @@ func TestCores(t *testing.T) {
 		"more workers than cores":      {r: Request{LocalRank: 5, LocalWorldSize: 20, Builtin: true}, granted: all, threads: 1},
 		"ours has its own":             {r: Request{LocalRank: 1, LocalWorldSize: 2, Builtin: true}, granted: all, cores: upTo(16)[8:], threads: 8},
 		"ours of few":                  {r: Request{LocalRank: 1, LocalWorldSize: 2, Builtin: true}, granted: []int{3, 5, 7}, cores: []int{7}, threads: 1},
-		"torchrun's":                   {r: Request{LocalWorldSize: 2, OMP: "torchrun"}, granted: all, threads: 1},
-		"torchrun's, alone":            {r: Request{LocalWorldSize: 1, OMP: "torchrun"}, granted: all, threads: 8},
 		"a bound task":                 {r: Request{LocalRank: 1, LocalWorldSize: 4, Task: true, Lookup: lookup("SLURM_CPUS_ON_NODE=16")}, granted: []int{4, 5, 12, 13}, threads: 2},
 		"ours, a bound task":           {r: Request{LocalRank: 1, LocalWorldSize: 4, Task: true, Builtin: true, Lookup: lookup("SLURM_CPUS_ON_NODE=16")}, granted: []int{4, 5, 12, 13}, cores: []int{4, 5, 12, 13}, threads: 2},
 		"a task bound to one core":     {r: Request{LocalRank: 1, LocalWorldSize: 4, Task: true, Lookup: lookup("SLURM_CPUS_ON_NODE=16")}, granted: []int{4}, threads: 1},

@@ -25,7 +25,6 @@ type Request struct {
 	Scripted         bool   // srun was called by ddpbatch's own batch script
 	Pretend          bool   // srun was not called: this machine plays several nodes
 	CPUsPerTask      int    // what the job asked for, per worker; 0: nothing
-	OMP              string // "": OMP_NUM_THREADS is the worker's share of the cores; "torchrun": 1, as torchrun sets it
 	Lookup           func(string) (string, bool)
 }
 
@@ -88,11 +87,6 @@ func (r Request) check() error {
 	default:
 		return fmt.Errorf("NUMA binding %.40q: write node, socket, exclusive or core-complex", r.NUMA)
 	}
-	switch r.OMP {
-	case "", "torchrun":
-	default:
-		return fmt.Errorf("threads %.40q: write torchrun, or nothing", r.OMP)
-	}
 	if r.LocalWorldSize < 1 || r.LocalRank < 0 || r.LocalRank >= r.LocalWorldSize {
 		return fmt.Errorf("local rank %d of %d: there is no such worker", r.LocalRank, r.LocalWorldSize)
 	}
@@ -107,8 +101,6 @@ func (p *Share) warn(format string, args ...any) {
 // idle, and without a number every worker uses all of them.
 func (r Request) threads(p *Share, granted []int, m *machine) {
 	switch {
-	case r.OMP == "torchrun" && r.LocalWorldSize > 1:
-		p.Threads = 1
 	case p.Own:
 		p.Threads = max(1, physical(cores(p.Cores), m))
 	case r.boundBySrun(len(granted)):

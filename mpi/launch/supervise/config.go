@@ -48,7 +48,7 @@ type Workers struct {
 
 // Devices is which cores and GPUs the workers get; see device.Request.
 type Devices struct {
-	GPUs, NUMA, OMP  string
+	GPUs, NUMA       string
 	VirtualLocalRank bool
 	CPUsPerTask      int
 }

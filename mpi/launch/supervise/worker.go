@@ -266,7 +266,7 @@ func (d *devices) of(p rendezvous.Ranks) (device.Share, error) {
 	c := d.cfg
 	share, err := d.node.Assign(device.Request{
 		LocalRank: p.LocalRank, LocalWorldSize: p.LocalWorldSize,
-		GPUs: c.GPUs, VirtualLocalRank: c.VirtualLocalRank, NUMA: c.NUMA, OMP: c.OMP,
+		GPUs: c.GPUs, VirtualLocalRank: c.VirtualLocalRank, NUMA: c.NUMA,
 		Builtin: c.Builtin, Task: len(c.Local) > 0, Scripted: c.RunDir != nil, Pretend: c.OneMachine,
 		CPUsPerTask: c.CPUsPerTask, Lookup: c.lookup,
 	})
