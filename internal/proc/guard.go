@@ -207,7 +207,7 @@ func (w *guardProcess) start(orders, program, holder *os.File) error {
 	if err != nil {
 		return err
 	}
-	go reap(cmd)
+	defer func() { go reap(cmd) }() // once there is a handle: until then its number is nobody else's
 	s, err := readStat(cmd.Process.Pid)
 	if err != nil {
 		return err

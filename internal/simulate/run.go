@@ -64,7 +64,8 @@ func Run(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Preten
 const sweepLimit = 10 * time.Second
 
 // Adopt makes this process what the daemon of a step is to Slurm with cgroups: end kills what the pretend nodes have left behind, be it in
-// sessions of its own with a cleared environment. One process has one such moment, when none of its jobs runs any more.
+// sessions of its own with a cleared environment, and does not wait for the guards of agents that were killed. One process has one such
+// moment, when none of its jobs runs any more. The first process of a container kills nobody, as the kernel then ends all of that.
 func Adopt(log *slog.Logger) (end func()) {
 	reaper, err := proc.Subreaper()
 	if err != nil {
@@ -74,7 +75,7 @@ func Adopt(log *slog.Logger) (end func()) {
 	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), sweepLimit)
 		defer cancel()
-		swept, err := proc.SweepOrphans(ctx, proc.NewCookie()) // nobody has that cookie: orphans alone
+		swept, err := proc.SweepAdopted(ctx)
 		if err != nil || len(swept.Left) > 0 {
 			log.Warn("some processes of the pretend nodes may still be there", "processes", swept.Left, "error", err)
 		}

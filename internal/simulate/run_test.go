@@ -1,0 +1,93 @@
+package simulate
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/proc"
+	"ddpbatch/internal/testkit"
+)
+
+// family leaves two behind in sessions of their own: one has neither cookie nor parent; the other still has its cookie, as no guard has ended
+// it yet, and a child that has cleared its environment.
+const family = `(env -i setsid sh -c "trap '' TERM; echo \$\$; sleep 1000; :" &)
+setsid sh -c "trap '' TERM; env -i setsid sleep 1000 & echo \$\$; echo \$!; sleep 1000; :" & wait`
+
+// TestAdopt: nothing that an agent has left behind outlives the simulation, and nobody else's processes end with it.
+func TestAdopt(t *testing.T) {
+	before := exec.Command("sleep", "1000") // as of a wrapper that has executed this program
+	before.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	if err := before.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = before.Wait() // it is killed
+	}()
+	defer func() {
+		before.Process.Kill()
+		<-ended
+	}()
+	var said bytes.Buffer
+	end := Adopt(slog.New(slog.NewTextHandler(&said, nil)))
+	agent := exec.Command("/bin/sh", "-c", family)
+	agent.Env = append(os.Environ(), proc.CookieVariable+"="+proc.NewCookie())
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	agent.Stdout = w
+	p, err := proc.Start(agent)
+	w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(r)
+	var left []int
+	for len(left) < 3 && lines.Scan() {
+		var pid int
+		if _, err := fmt.Sscan(lines.Text(), &pid); err != nil {
+			t.Fatal(err)
+		}
+		left = append(left, pid)
+		defer unix.Kill(pid, unix.SIGKILL)
+	}
+	other, err := proc.Start(exec.Command("sleep", "1000")) // somebody here waits for it
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Signal(unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-p.Done()
+	end()
+	testkit.Within(t, testkit.Patience, func() { // they alone have the other end
+		for lines.Scan() {
+			t.Errorf("it said %q", lines.Text())
+		}
+	})
+	if len(left) != 3 || said.Len() > 0 {
+		t.Errorf("%d processes; the log: %s", len(left), &said)
+	}
+	for what, gone := range map[string]<-chan struct{}{"a child from before": ended, "one that is waited for": other.Done()} {
+		select {
+		case <-gone:
+			t.Errorf("%s was killed", what)
+		default:
+		}
+	}
+	if err := other.Signal(unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-other.Done()
+}
