@@ -161,27 +161,6 @@ func TestLostJobIsKnownByItsBegin(t *testing.T) {
 	}
 }
 
-// A job that nobody knew of when the run was submitted once more must not begin beside the other.
-func TestLostJobBeginsTooLate(t *testing.T) {
-	q := newQueue(t)
-	parent, run := q.resumable()
-	d := must(t, rundir.Open, run)
-	q.must(d.Append(rundir.Event{Time: time.Now(), Event: rundir.EventSubmitting, Detail: rundir.EventResume}))
-	if code, _, errs := q.run(parent, "resume", run); code != 0 || len(q.alive()) != 1 {
-		t.Fatalf("resume: %d, %s", code, errs)
-	}
-	id := q.alive()[0]
-	begin := func(job string) error {
-		e, _, _ := q.env(parent)
-		e.Environ = append(e.Environ, "SLURM_JOB_ID="+job)
-		return runAttemptBegin(t.Context(), e, run)
-	}
-	if err := begin("499"); exitCode(err) != exit.Never || !strings.Contains(err.Error(), "submitted as job "+id+" since; to go on: ddpbatch resume "+run) {
-		t.Errorf("the lost job begins: %v", err)
-	}
-	q.must(begin(id))
-}
-
 // An array, and one element of it alone: the job that was lost is that of what was resumed.
 func TestLostJobOfArray(t *testing.T) {
 	for name, element := range map[string]bool{"all of it": false, "an element": true} {

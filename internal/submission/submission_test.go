@@ -1,0 +1,268 @@
+package submission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/testkit/fakeslurm"
+	"ddpbatch/internal/usage"
+	"ddpbatch/slurm"
+)
+
+// code is the exit code that an error carries; 0: none of its own.
+func code(err error) int {
+	if coded, ok := errors.AsType[*exit.Error](err); ok {
+		return coded.Code
+	}
+	return 0
+}
+
+func TestNoteBegin(t *testing.T) {
+	for name, test := range map[string]struct {
+		before  string
+		begins  string
+		code    int    // of the error; 0: there is none
+		message string // of the error
+		left    string
+	}{
+		"recorded":          {"submit job 12; jobid 12", "12", 0, "", "submit job 12; jobid 12"},
+		"an element":        {"submit job 12; jobid 12", "12_3", 0, "", "submit job 12; jobid 12"},
+		"of the job before": {"submit job 12; resume job 13; jobid 13", "12_3", 0, "", "submit job 12; resume job 13; jobid 13"},
+		"the file alone":    {"jobid 12", "12", 0, "", "jobid 12"},
+		"lost":              {"submit job 12; jobid 12; submitting", "13", 0, "", "submit job 12; submitting; resume job 13; jobid 13"},
+		"lost, an element":  {"submitting", "13_3", 0, "", "submitting; resume job 13; jobid 13"},
+		"refused, and by hand": {"submit job 12; jobid 12; submitting; not-taken", "14", 0, "",
+			"submit job 12; submitting; not-taken; jobid 14"},
+		"by hand":             {"submit job 12; jobid 12", "14", 0, "", "submit job 12; jobid 14"},
+		"by hand, an element": {"submit job 12; jobid 12", "14_1", 0, "", "submit job 12; jobid 12"},
+		"too late": {"too-late 13; submitting", "13", exit.Never, "job 13 was submitted too late: another command had claimed the run; to go on:",
+			"too-late 13; submitting"},
+		"too late, an element": {"too-late 13; submitting", "13_1", exit.Never, "job 13 was submitted too late",
+			"too-late 13; submitting"},
+		"lost, and submitted since": {"submitting; submitting; resume job 500; jobid 500", "499", exit.Never,
+			"job 499 was submitted by a command that was killed, and the run has been submitted as job 500 since; to go on: ddpbatch resume ",
+			"submitting; submitting; resume job 500; jobid 500"},
+		"lost, submitted since, and the file is gone": {"submitting; submitting; resume job 500", "499_1", exit.Never, "as job 500 since",
+			"submitting; submitting; resume job 500"},
+		"lost, submitted since, and by hand": {"submitting; submitting; resume job 500; jobid 500", "1001", 0, "",
+			"submitting; submitting; resume job 500; jobid 1001"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.before(test.before)
+			err := w.env().NoteBegin(w.run, test.begins)
+			said := ""
+			if err != nil {
+				said = err.Error()
+			}
+			if code(err) != test.code || test.message == "" && said != "" || !strings.Contains(said, test.message) {
+				t.Errorf("exit code %d: %v; want %d, %s", code(err), err, test.code, test.message)
+			}
+			w.wantLeft(w.run, test.left)
+		})
+	}
+}
+
+// A lost job of one element is recorded in the ledger of that as well, once, whoever begins or looks first.
+func TestRecordOfElement(t *testing.T) {
+	w := newWorld(t)
+	w.before("submit job 12; jobid 12; submitting element 3")
+	s, err := Newest(t.Context(), w.run, false, func(context.Context, string) (slurm.UserJobs, error) { return nil, nil })
+	w.must(err)
+	if recorded, err := w.env().RecordLost(s); recorded || err != nil {
+		t.Errorf("recorded without a job: %v, %v", recorded, err)
+	}
+	s.Job = "13"
+	w.must(w.env().NoteBegin(w.run, "13_3"))
+	if recorded, err := w.env().RecordLost(s); !recorded || err != nil {
+		t.Errorf("recorded: %v, %v", recorded, err)
+	}
+	w.wantLeft(w.run, "submit job 12; submitting element 3; resume job 13 element 3; jobid 13")
+	element, err := w.run.Task(3)
+	w.must(err)
+	w.wantLeft(element, "resume job 13")
+}
+
+func TestSubmit(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare func(*world) // after the claim; lines are what sbatch does first
+		sbatch  string       // shell lines
+		id      string
+		none    bool // nothing was submitted
+		code    int
+		says    string // the error, or where there is none the log
+		left    string
+	}{
+		"taken": {sbatch: "echo 500; exit 0", id: "500", left: "submitting; submit job 500; jobid 500"},
+		"taken by another cluster": {
+			sbatch: "echo '500;east'; exit 0", id: "500", says: "only where SLURM_CLUSTERS names its cluster",
+			left: "submitting; submit job 500; jobid 500",
+		},
+		"taken, and sbatch fails": {
+			sbatch: "echo 500; exit 1", id: "500", says: "sbatch told the job's id, and failed then", left: "submitting; submit job 500; jobid 500",
+		},
+		"taken, and the job has begun": {
+			sbatch: "echo 500; exit 0", id: "500", left: "submitting; begin 500; submit job 500; jobid 500",
+			prepare: func(w *world) {
+				now := w.env().Now().Format(time.RFC3339Nano)
+				w.First("sbatch", fmt.Sprintf(`echo '{"time":"%s","event":"begin","job":"500"}' >>'%s/ledger.jsonl'`, now, w.run.Path()))
+			},
+		},
+		"taken, and cannot be recorded": {
+			sbatch: "echo 500; exit 0", id: "500", says: "the job is submitted, but its run directory could not be updated", left: "unread",
+			prepare: func(w *world) { w.must(os.MkdirAll(filepath.Join(w.run.Path(), "jobid", "x"), 0o700)) },
+		},
+		"refused": {
+			sbatch: "echo 'sbatch: error: Invalid partition name specified' >&2; exit 1", none: true, says: "Invalid partition",
+			left: "submitting; not-taken",
+		},
+		"unheard": {
+			sbatch: "echo '" + fakeslurm.Silence + "' >&2; exit 1", none: true, says: "cannot reach", left: "submitting; not-taken",
+		},
+		"perhaps taken": {sbatch: "echo 'Zero Bytes were transmitted or received' >&2; exit 1", says: "Zero Bytes", left: "submitting"},
+		"no answer":     {sbatch: "exit 0", says: "sbatch told no job id", left: "submitting"},
+		"the ledger cannot be written": {
+			none: true, says: "nothing was submitted", left: "unread",
+			prepare: func(w *world) { w.must(os.Mkdir(filepath.Join(w.run.Path(), "ledger.jsonl"), 0o700)) },
+		},
+		"it cannot be told who has the claim": {
+			none: true, says: "nothing was submitted: look whether the run is still claimed",
+			prepare: func(w *world) {
+				claims := filepath.Join(w.run.Path(), "claims")
+				w.must(os.Rename(claims, claims+".away"))
+				w.must(os.WriteFile(claims, nil, 0o600))
+			},
+		},
+		"the claim is lost": {
+			none: true, code: exit.Usage,
+			says:    "nothing was submitted: this process stood still, and another command has claimed the run: resume by process 7 on login2",
+			prepare: func(w *world) { w.shell(w.otherClaims()) },
+		},
+		"the claim is lost meanwhile": {
+			sbatch: "echo 500; exit 0", code: exit.Usage, says: "job 500 was submitted too late: ", left: "submitting; too-late 500",
+			prepare: func(w *world) { w.First("sbatch", w.otherClaims()) },
+		},
+		"the claim is lost meanwhile, refused": { // what that means for the run is the other command's to say
+			sbatch: "echo 'Invalid partition' >&2; exit 1", code: exit.Usage, says: "Invalid partition", left: "submitting",
+			prepare: func(w *world) { w.First("sbatch", w.otherClaims()) },
+		},
+		"the claim is lost meanwhile, perhaps taken": {
+			sbatch: "echo 'Zero Bytes were transmitted or received' >&2; exit 1", code: exit.Usage, says: "Zero Bytes", left: "submitting",
+			prepare: func(w *world) { w.First("sbatch", w.otherClaims()) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.First("sbatch", test.sbatch)
+			release, claim, err := w.env().Claim(w.run, "submit")
+			w.must(err)
+			defer release()
+			if test.prepare != nil {
+				test.prepare(w)
+			}
+			id, err := w.env().Submit(t.Context(), w.run, claim, []string{"--qos=x"}, rundir.Event{Detail: rundir.EventSubmit})
+			said := w.log.String()
+			if err != nil {
+				said = err.Error()
+			}
+			if id != test.id || code(err) != test.code || !strings.Contains(said, test.says) || test.says == "" && said != "" {
+				t.Errorf("job %q, exit code %d: %s", id, code(err), said)
+			}
+			if lost := errors.Is(err, rundir.ErrClaimLost); lost != strings.HasPrefix(name, "the claim is lost") {
+				t.Errorf("the claim is lost: %v", lost)
+			}
+			if none := err != nil && NotSubmitted(err); none != test.none && test.code == 0 { // else nobody asks
+				t.Errorf("nothing was submitted: %v", none)
+			}
+			if calls := w.Calls(); test.sbatch == "" && len(calls) > 0 {
+				t.Errorf("ran %q", calls)
+			}
+			if test.left != "unread" {
+				w.wantLeft(w.run, test.left)
+			}
+		})
+	}
+}
+
+// What is kept from sbatch is told.
+func TestSubmitTellsWhatItDrops(t *testing.T) {
+	w := newWorld(t)
+	w.First("sbatch", "echo 500; exit 0")
+	e := w.env()
+	release, claim, err := e.Claim(w.run, "submit")
+	w.must(err)
+	defer release()
+	e.Dropped = []string{"SLURM_JOB_ID", "RANK"}
+	if _, err := e.Submit(t.Context(), w.run, claim, nil, rundir.Event{Detail: rundir.EventSubmit}); err != nil {
+		t.Error(err)
+	}
+	if said := w.log.String(); !strings.Contains(said, "they are kept from sbatch") || !strings.Contains(said, "[SLURM_JOB_ID RANK]") {
+		t.Errorf("said %s", said)
+	}
+}
+
+func TestNotSubmitted(t *testing.T) {
+	unreachable := func(words string) error {
+		return fmt.Errorf("submit: %w", &slurm.UnreachableError{Command: "sbatch", Words: words})
+	}
+	for _, test := range []struct {
+		err  error
+		want bool
+	}{
+		{&slurm.RefusedError{Command: "sbatch", Code: 1, Words: "Invalid partition"}, true},
+		{fmt.Errorf("sbatch: %w", slurm.ErrNoSlurm), true},
+		{fmt.Errorf("%w: the disk is full", errNotAsked), true},
+		{unreachable(fakeslurm.Silence), true},
+		{unreachable("Unable to contact slurm controller (connect failure): Connection timed out"), false},
+		{unreachable("Zero Bytes were transmitted or received"), false},
+		{context.DeadlineExceeded, false},
+		{errors.New("sbatch told no job id"), false},
+	} {
+		if got := NotSubmitted(test.err); got != test.want {
+			t.Errorf("%v: %v", test.err, got)
+		}
+	}
+}
+
+// One process has the claim. One that was killed with it is told of, and so is what keeps the claim from being given back.
+func TestClaim(t *testing.T) {
+	w := newWorld(t)
+	release, claim, err := w.env().Claim(w.run, "submit")
+	w.must(err)
+	_, _, err = w.env().Claim(w.run, "resume")
+	const held = "another command is submitting this run: submit by process "
+	if used, ok := errors.AsType[*usage.Error](err); !ok || !strings.Contains(used.Message, held) {
+		t.Errorf("claimed twice: %v", err)
+	}
+	w.must(CheckClaim(claim))
+	release()
+	release()
+	w.shell(w.otherClaims())
+	if err := CheckClaim(claim); code(err) != exit.Usage || !errors.Is(err, rundir.ErrClaimLost) || !NotSubmitted(err) {
+		t.Errorf("exit code %d: %v", code(err), err)
+	}
+	long := time.Now().Add(-time.Hour)
+	w.must(os.Chtimes(filepath.Join(w.run.Path(), "claims", "9", "claim.json"), long, long))
+	release, _, err = w.env().Claim(w.run, "resume")
+	w.must(err)
+	const dead = "an earlier command did not live to submit this run"
+	if said := w.log.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, dead) ||
+		!strings.Contains(said, "resume by process 7 on login2") {
+		t.Errorf("said %s", said)
+	}
+	w.log.Reset()
+	w.must(os.RemoveAll(filepath.Join(w.run.Path(), "claims", "10", "claim.json")))
+	w.must(os.MkdirAll(filepath.Join(w.run.Path(), "claims", "10", "claim.json", "x"), 0o700))
+	release()
+	if said := w.log.String(); !strings.Contains(said, "the run stays claimed until this process ends") {
+		t.Errorf("said %s", said)
+	}
+}
