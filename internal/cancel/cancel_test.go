@@ -1,0 +1,214 @@
+package cancel
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runview"
+	"ddpbatch/internal/submission"
+	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/testkit/fakeslurm"
+	"ddpbatch/internal/text"
+	"ddpbatch/internal/usage"
+	"ddpbatch/slurm"
+)
+
+// cancels cancels by a name, and checks what was cancelled and what an error says, whose use is wrong where usage is. Marks are the jobs of
+// which the run's ledger says that a person has cancelled them.
+func cancels(t *testing.T, p *fakeslurm.Slurm, run *rundir.Dir, name string, want, marks []string, says string) (err error) {
+	t.Helper()
+	parent := filepath.Dir(run.Whole().Path())
+	client, log := &slurm.Client{Environ: p.Environ(0, 0)}, slog.New(slog.DiscardHandler)
+	c := Canceller{
+		Env:  submission.Env{Hostname: "login1", Now: time.Now, Log: log, Slurm: client},
+		View: &runview.Viewer{Slurm: client, Now: time.Now, From: text.Dir(parent), Out: io.Discard, Err: io.Discard, Log: log},
+		Runs: parent,
+	}
+	before := len(p.Calls())
+	of, done, err := c.Cancel(t.Context(), name)
+	asked := slices.DeleteFunc(p.Calls()[before:], func(call string) bool { return !strings.HasPrefix(call, "scancel ") })
+	if !slices.Equal(done, want) || len(done) > 0 && of.Whole().Path() != run.Whole().Path() {
+		t.Errorf("cancelled are %q of %v, want %q; ran %q", done, of, want, asked)
+	}
+	said := ""
+	if err != nil {
+		said = err.Error()
+	}
+	if said == "" && says != "" || said != "" && says == "" || !strings.Contains(said, says) {
+		t.Errorf("error %q, want %q", said, says)
+	}
+	history, err2 := run.Ledger()
+	if err2 != nil {
+		t.Fatal(err2)
+	}
+	var marked []string
+	for _, e := range history {
+		if e.Event == rundir.EventCancel {
+			marked = append(marked, e.Job)
+		}
+	}
+	if !slices.Equal(marked, marks) {
+		t.Errorf("marked as cancelled are %q, want %q", marked, marks)
+	}
+	return err
+}
+
+// submitting is an event of which nobody recorded what came of it.
+var submitting = rundir.Event{Event: rundir.EventSubmitting, Detail: rundir.EventResume}
+
+// misused tells whether an error is of the command line.
+func misused(err error) bool {
+	_, ok := errors.AsType[*usage.Error](err)
+	return ok
+}
+
+// Of several jobs one is over, one is cancelled, and one cannot be: what was done is told beside the error, and what scancel refused stays
+// marked, so that the job is not started again.
+func TestCancelSome(t *testing.T) {
+	a := fakeslurm.NewArray(t, "0-3")
+	a.Submitted("12")
+	a.Ran(0, "12", 0)
+	one, two := a.Ran(1, "12", 3), a.Ran(2, "12", 3)
+	a.Submitted("13", one)
+	a.Submitted("14", two)
+	a.Queue("12_0 COMPLETED", "12_3 COMPLETED", "13_1 RUNNING", "14_2 RUNNING")
+	a.First("scancel", `[ "$1" != 14 ] || { echo 'scancel: error: Access/permission denied' >&2; exit 1; }`)
+	err := cancels(t, a.Slurm, a.Run, a.Run.Path(), []string{"13"}, []string{"13", "14"},
+		"Access/permission denied (until it is resumed, the run will not be requeued, as it is marked as cancelled)")
+	if misused(err) || strings.Contains(err.Error(), "job 12") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Where Slurm does not say whether a job is over, that is marked and nothing else.
+func TestCancelWithoutAnAnswer(t *testing.T) {
+	p, run := fakeslurm.New(t), fakeslurm.Run(t, "")
+	if err := run.SetJobID("12"); err != nil {
+		t.Fatal(err)
+	}
+	p.Says("squeue.err", fakeslurm.Silence)
+	cancels(t, p, run, "12", nil, []string{"12"}, "marked as cancelled")
+}
+
+// An element that waits has no directory: its cancel stands in the array's ledger. One that the array does not have is no reason to cancel
+// the array.
+func TestCancelElementThatWaits(t *testing.T) {
+	a := fakeslurm.NewArray(t, "0-3")
+	a.Submitted("12")
+	a.Ran(0, "12", 0)
+	a.Queue("12_0 COMPLETED", "12_[1-3] PENDING")
+	cancels(t, a.Slurm, a.Run, "12_2", []string{"12_2"}, []string{"12_2"}, "")
+	cancels(t, a.Slurm, a.Run, filepath.Join(a.Run.Path(), "tasks", "3"), []string{"12_3"}, []string{"12_2", "12_3"}, "")
+	for _, name := range []string{"12_4", "13_1", filepath.Join(a.Run.Path(), "tasks", "4")} {
+		if err := cancels(t, a.Slurm, a.Run, name, nil, []string{"12_2", "12_3"}, "no "); !misused(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if calls := a.Calls(); !slices.Contains(calls, "scancel 12_2") || !slices.Contains(calls, "scancel 12_3") {
+		t.Errorf("ran %q", calls)
+	}
+}
+
+// What nobody lived to record is recorded, and cancelled beside what was known.
+func TestCancelLost(t *testing.T) {
+	p, run := fakeslurm.New(t), fakeslurm.Run(t, "")
+	submitted := rundir.Event{Time: time.Now(), Event: rundir.EventSubmit, Detail: "job 12"}
+	if err := errors.Join(run.SetJobID("12"), run.Append(submitted), run.Append(submitting)); err != nil {
+		t.Fatal(err)
+	}
+	p.Says("squeue.err", fakeslurm.Silence)
+	if err := cancels(t, p, run, run.Path(), nil, nil, "look for the job of "); misused(err) {
+		t.Errorf("%v", err)
+	}
+	if err := os.Remove(filepath.Join(p.Dir, "squeue.err")); err != nil {
+		t.Fatal(err)
+	}
+	job := strings.ReplaceAll("13|13|RUNNING|None|1|n1|N/A|N/A|1:00|x\n", "|", "\x1f")
+	p.First("squeue", fmt.Sprintf(`case "$*" in *--me*) printf '%%s\037' '%s' ;; esac`, run.ScriptPath()))
+	p.Says("squeue.out", job)
+	cancels(t, p, run, "12", []string{"13"}, []string{"13"}, "")
+	if known, err := run.Submissions(); err != nil || known.Open != nil || !slices.Equal(known.Jobs, []string{"12", "13"}) {
+		t.Errorf("submissions %+v, %v", known, err)
+	}
+}
+
+func TestCancelWithoutAJob(t *testing.T) {
+	p := fakeslurm.New(t)
+	for kind, says := range map[string]string{
+		"slurm":    "has no job: its submission was cut short, and Slurm knows none of its script",
+		"train":    "was started by hand, not submitted; press Ctrl-C where it runs",
+		"simulate": "job 999999999 has ended already",
+	} {
+		run := fakeslurm.RunOf(t, kind, "/bin/true", "")
+		if kind == "simulate" {
+			if err := run.SetJobID("999999999"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := cancels(t, p, run, run.Path(), nil, nil, says); !misused(err) {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+}
+
+// The process that simulates a run is told as by scancel. It simulates all elements of an array: one of them is no reason to end it.
+func TestCancelSimulation(t *testing.T) {
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGTERM)
+	defer signal.Stop(told)
+	p, run := fakeslurm.New(t), fakeslurm.RunOf(t, "simulate", "/bin/true", "[slurm]\narray = \"1-2\"\n")
+	id := fmt.Sprint(os.Getpid())
+	element, err := run.Task(1)
+	if err := errors.Join(err, run.SetJobID(id), element.SetJobID(id+"_1")); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(run.SlurmLogPath(id + "_1")) // by which this process is that which simulates the run
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	all := "to cancel them all: ddpbatch cancel " + filepath.Base(run.Path())
+	if err := cancels(t, p, element, element.Path(), nil, nil, all); !misused(err) {
+		t.Errorf("%v", err)
+	}
+	select {
+	case <-told:
+		t.Fatal("the process was told")
+	default:
+	}
+	cancels(t, p, run, run.Path(), []string{id}, []string{id}, "")
+	testkit.Within(t, testkit.Patience, func() { <-told })
+}
+
+// Root cancels another user's run, whose submission nobody has recorded, and records nothing but that.
+func TestRootCancelsLost(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can cancel another user's run")
+	}
+	p, run := fakeslurm.New(t), fakeslurm.Run(t, "")
+	give := func(path string) error { return os.Lchown(path, 4242, 4242) }
+	err := errors.Join(run.SetJobID("12"), run.Append(submitting), give(run.Path()), give(filepath.Join(run.Path(), "ledger.jsonl")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.First("squeue", fmt.Sprintf(`case "$*" in *--users=4242*) printf '%%s\037' '%s' ;; esac`, run.ScriptPath()))
+	p.Says("squeue.out", strings.ReplaceAll("13|13|RUNNING|None|1|n1|N/A|N/A|1:00|x\n", "|", "\x1f"))
+	cancels(t, p, run, run.Path(), []string{"13"}, []string{"13"}, "")
+	if id, err := run.JobID(); id != "12" || err != nil {
+		t.Errorf("recorded is %q, %v", id, err)
+	}
+	if got := fakeslurm.Events(t, run); !slices.Equal(got, []string{rundir.EventSubmitting, rundir.EventCancel}) {
+		t.Errorf("ledger %q", got)
+	}
+}
