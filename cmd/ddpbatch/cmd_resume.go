@@ -100,11 +100,11 @@ func resumeTraining(ctx context.Context, e *env, r *resume.Resumer, run *rundir.
 	if len(r.Words) > 0 {
 		return usage.Errorf("%q: a run of train is resumed by train, which takes no words behind --", redact.Text(r.Words[0]))
 	}
-	job, err := r.Job(ctx, run)
-	if err != nil {
+	if err := builtin.RefuseSingleton(e.lookup); err != nil { // before the settings become the run's
 		return err
 	}
-	if err := builtin.RefuseSingleton(e.lookup); err != nil {
+	job, err := r.Job(ctx, run)
+	if err != nil {
 		return err
 	}
 	return e.rank(job, run).Work(ctx)

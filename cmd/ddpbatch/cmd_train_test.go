@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"ddpbatch/internal/exit"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/testkit/fakeslurm"
 )
 
 // A run whose time is over stops after a step, saved, with the code that asks for another attempt; and that ends it.
@@ -41,5 +43,20 @@ func TestTrainStopsBeforeTheDeadline(t *testing.T) {
 	}
 	if s := finalState(t, run); s.Step != 125 {
 		t.Errorf("the last step is %d, want 125", s.Step)
+	}
+}
+
+// A rank that would train alone is refused before what it asks for is the run's.
+func TestResumeOfTrainThatWouldTrainAlone(t *testing.T) {
+	q, d := newQueue(t), fakeslurm.RunOf(t, "train", program, "")
+	q.must(os.WriteFile(d.JobFilePath(), []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n"), 0o600))
+	e, _, errs := q.env(filepath.Dir(d.Path()))
+	e.Environ = append(e.Environ, "SLURM_NTASKS=2")
+	code := Main(t.Context(), e, []string{"ddpbatch", "resume", d.Path(), "--set", "slurm.nodes=2"})
+	if code != exit.Usage || !strings.Contains(errs.String(), "this rank would train alone") {
+		t.Errorf("%d, %s", code, errs)
+	}
+	if spec := must(t, rundir.Open, d.Path()).Spec(); spec.Nodes != 1 || len(spec.Sets) > 0 {
+		t.Errorf("the run has %d nodes now, and %q", spec.Nodes, spec.Sets)
 	}
 }

@@ -105,13 +105,19 @@ func (r *Resumer) Submit(ctx context.Context, run *rundir.Dir, claim *rundir.Cla
 	if job, err = r.Job(ctx, run); err != nil {
 		return nil, "", err
 	}
+	undo := func(err error) error { // what was not submitted is not asked for again
+		if len(r.Sets) == 0 {
+			return err
+		}
+		return errors.Join(err, run.WriteSpec(before))
+	}
 	if len(r.Sets) > 0 {
 		unfit := checkFits(ctx, run, job, r.Env.Log)
 		if err := submission.CheckClaim(claim); err != nil {
 			return nil, "", errors.Join(unfit, err)
 		}
 		if unfit != nil {
-			return nil, "", errors.Join(unfit, run.WriteSpec(before)) // the nodes would find the same
+			return nil, "", undo(unfit) // the nodes would find the same
 		}
 	}
 	resumed, sbatch := rundir.Event{Detail: rundir.EventResume}, r.Words
@@ -121,7 +127,7 @@ func (r *Resumer) Submit(ctx context.Context, run *rundir.Dir, claim *rundir.Cla
 		resumed.Element = &index
 	}
 	if err := r.Write(whole, job, sbatch); err != nil {
-		return nil, "", err
+		return nil, "", undo(err)
 	}
 	id, err = r.Env.Submit(ctx, whole, claim, sbatch, resumed)
 	switch {
@@ -129,10 +135,8 @@ func (r *Resumer) Submit(ctx context.Context, run *rundir.Dir, claim *rundir.Cla
 		return job, id, nil
 	case errors.Is(err, rundir.ErrClaimLost):
 		return nil, "", err // the run is another command's to submit: nothing of it is undone
-	case submission.NotSubmitted(err) && len(r.Sets) > 0:
-		return nil, "", errors.Join(err, whole.WriteSpec(before)) // what Slurm did not take is not asked for again
 	case submission.NotSubmitted(err):
-		return nil, "", err
+		return nil, "", undo(err)
 	}
 	return nil, "", fmt.Errorf("%w; Slurm may have taken the job all the same: ddpbatch status %s", err, slurm.ShellQuote(whole.Path()))
 }

@@ -1,0 +1,274 @@
+package resume
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runview"
+	"ddpbatch/internal/submission"
+	"ddpbatch/internal/testkit/fakeslurm"
+	"ddpbatch/internal/text"
+	"ddpbatch/internal/usage"
+	"ddpbatch/slurm"
+)
+
+// world is a run whose job 12 has ended, and a Slurm that a test plays.
+type world struct {
+	*fakeslurm.Slurm
+	t   *testing.T
+	run *rundir.Dir
+}
+
+func newWorld(t *testing.T, kind string) *world {
+	t.Helper()
+	w := &world{fakeslurm.New(t), t, fakeslurm.RunOf(t, kind, "/bin/true", "")}
+	w.Says("sacct", "#!/bin/sh\necho Slurm accounting storage is disabled >&2\nexit 1\n")
+	w.must(os.WriteFile(w.run.JobFilePath(), []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n"), 0o600))
+	w.must(w.run.SetJobID("12"))
+	w.must(w.run.Append(rundir.Event{Time: time.Now(), Event: rundir.EventSubmit, Detail: "job 12"}))
+	w.queue("12 FAILED")
+	return w
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// queue is what squeue shows of the run's jobs: "12 FAILED". Asked for one, it tells of all.
+func (w *world) queue(jobs ...string) {
+	w.t.Helper()
+	mine, plain := "", ""
+	for _, job := range jobs {
+		id, state, _ := strings.Cut(job, " ")
+		line := strings.ReplaceAll(fmt.Sprintf("%s|1|%s|None|1|n1|N/A|N/A|1:00|x\n", id, state), "|", "\x1f")
+		mine, plain = mine+w.run.ScriptPath()+"\x1f"+line, plain+line
+	}
+	w.Says("mine", mine)
+	w.Says("squeue.out", plain)
+	w.Says("squeue", "#!/bin/sh\ncd '"+w.Dir+`' || exit
+[ ! -e squeue.err ] || { cat squeue.err >&2; exit 1; }
+case "$*" in *--me*) cat mine ;; *) cat squeue.out ;; esac
+`)
+}
+
+// done is an attempt of job 12 that has done all.
+func (w *world) done() {
+	w.t.Helper()
+	n, err := w.run.ClaimAttempt()
+	w.must(err)
+	w.must(w.run.Append(rundir.Event{Time: time.Now(), Event: rundir.EventBegin, Attempt: n, Job: "12"}))
+	w.must(w.run.WriteVerdict(rundir.Verdict{Attempt: n, JobID: "12", Cause: "done", Message: "done", Time: time.Now()}))
+}
+
+// resumer renders no script, but notes for whom, and for which words, it would.
+func (w *world) resumer(sets, words []string) *Resumer {
+	parent := filepath.Dir(w.run.Path())
+	client, log := &slurm.Client{Environ: w.Environ(0, 0)}, slog.New(slog.DiscardHandler)
+	return &Resumer{
+		Env:  submission.Env{Hostname: "login1", Now: time.Now, Log: log, Slurm: client},
+		View: &runview.Viewer{Slurm: client, Now: time.Now, From: text.Dir(parent), Out: io.Discard, Err: io.Discard, Log: log},
+		Warn: func([]jobfile.Fault) {}, Sets: sets, Words: words,
+		Write: func(run *rundir.Dir, _ *jobfile.Job, sbatch []string) error {
+			return run.WriteScript(fmt.Sprintf("%s %q", run.Path(), sbatch))
+		},
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for name, test := range map[string]struct {
+		done        bool     // job 12 has done all
+		lost        bool     // there was a submission since, of which nobody recorded what came of it
+		queue       []string // nil: Slurm does not answer
+		sets, words []string
+		finished    string
+		says        string // the error
+		misused     bool
+	}{
+		"it has ended":             {queue: []string{}},
+		"it runs":                  {queue: []string{"12 RUNNING"}, says: "job 12 is still RUNNING; wait for its end", misused: true},
+		"another of its own":       {queue: []string{"12 FAILED", "9 PENDING"}, says: "job 9 is still PENDING", misused: true},
+		"no answer":                {says: "cannot reach"},
+		"lost, and runs":           {lost: true, queue: []string{"12 FAILED", "13 RUNNING"}, says: "job 13 is still RUNNING", misused: true},
+		"lost, and no answer":      {lost: true, says: "cannot reach"},
+		"lost, and Slurm has none": {lost: true, queue: []string{"12 FAILED"}},
+
+		"finished":                 {done: true, queue: []string{"12 COMPLETED"}, finished: "x is finished"},
+		"finished, and no answer":  {done: true, says: "cannot reach"},
+		"finished, another runs":   {done: true, queue: []string{"12 COMPLETED", "13 RUNNING"}, says: "job 13 is still RUNNING", misused: true},
+		"finished, and more to do": {done: true, queue: []string{"12 COMPLETED"}, sets: []string{"launch.command=[\"false\"]"}},
+		"finished, and words": {
+			done: true, queue: []string{"12 COMPLETED"}, words: []string{"--qos=x"}, says: "nothing is run with \"--qos=x\"", misused: true,
+		},
+		"finished, and nothing to do": {
+			done: true, queue: []string{"12 COMPLETED"}, sets: []string{"slurm.nodes=2"},
+			finished: "x is finished, and --set slurm.nodes=2 gives it nothing to do",
+		},
+
+		"anew, and some elements alone": {
+			queue: []string{"12 FAILED"}, sets: []string{"checkpoint.resume=never"}, words: []string{"--array=1"},
+			says: "for one element: ddpbatch resume x-", misused: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "slurm")
+			if test.done {
+				w.done()
+			}
+			if test.lost {
+				w.must(w.run.Append(rundir.Event{Time: time.Now(), Event: rundir.EventSubmitting, Detail: rundir.EventResume}))
+			}
+			if w.queue(test.queue...); test.queue == nil {
+				w.Says("squeue.err", fakeslurm.Silence)
+			}
+			finished, err := w.resumer(test.sets, test.words).Check(t.Context(), w.run)
+			said := ""
+			if err != nil {
+				said = err.Error()
+			}
+			_, misused := errors.AsType[*usage.Error](err)
+			if finished != test.finished || misused != test.misused || !strings.Contains(said, test.says) || test.says == "" && said != "" {
+				t.Errorf("finished %q, error %q (usage: %v); want %q, %q", finished, said, misused, test.finished, test.says)
+			}
+		})
+	}
+}
+
+// What Slurm did not take, or nobody asked it to take, is not asked for again; what it may have taken stays.
+func TestSubmit(t *testing.T) {
+	taken := func(w *world) {
+		w.must(os.MkdirAll(filepath.Join(w.run.Path(), "claims", "9"), 0o700))
+		w.must(os.WriteFile(filepath.Join(w.run.Path(), "claims", "9", "claim.json"), []byte(`{"machine":"another","pid":7}`), 0o600))
+	}
+	for name, test := range map[string]struct {
+		sbatch  string // shell lines
+		prepare func(*world, *Resumer)
+		says    string
+		code    int
+		nodes   int // of the spec in the end
+	}{
+		"taken":   {sbatch: "echo 13; exit 0", nodes: 2},
+		"refused": {sbatch: "echo 'Invalid partition' >&2; exit 1", says: "Invalid partition", nodes: 1},
+		"perhaps taken": {
+			sbatch: "echo 'Zero Bytes were transmitted or received' >&2; exit 1", nodes: 2,
+			says: "Slurm may have taken the job all the same: ddpbatch status ",
+		},
+		"no script": {
+			prepare: func(_ *world, r *Resumer) {
+				r.Write = func(*rundir.Dir, *jobfile.Job, []string) error { return errors.New("the script is too long") }
+			},
+			says: "the script is too long", nodes: 1,
+		},
+		"wrong settings": {prepare: func(_ *world, r *Resumer) { r.Sets = append(r.Sets, "slurm.nodes=none") }, says: "slurm.nodes", nodes: 1},
+		"another command's": {
+			prepare: func(w *world, _ *Resumer) { taken(w) }, says: "nothing was submitted: this process stood still", code: exit.Usage, nodes: 1,
+		},
+		"another command's, which has it since the script": { // of whom the spec is by then
+			prepare: func(w *world, r *Resumer) {
+				r.Write = func(*rundir.Dir, *jobfile.Job, []string) error { taken(w); return nil }
+			},
+			says: "nothing was submitted: this process stood still", code: exit.Usage, nodes: 2,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "slurm")
+			w.First("sbatch", test.sbatch)
+			r := w.resumer([]string{"slurm.nodes=2"}, []string{"--qos=x"})
+			release, claim, err := r.Claim(t.Context(), w.run)
+			w.must(err)
+			defer release()
+			if test.prepare != nil {
+				test.prepare(w, r)
+			}
+			job, id, err := r.Submit(t.Context(), w.run, claim)
+			said, code := "", 0
+			if err != nil {
+				said = err.Error()
+				if coded, ok := errors.AsType[*exit.Error](err); ok {
+					code = coded.Code
+				}
+			}
+			if !strings.Contains(said, test.says) || (said == "") != (test.says == "") || code != test.code {
+				t.Errorf("exit code %d: %s", code, said)
+			}
+			if (err == nil) != (id == "13") || (err == nil) != (job != nil && job.Nodes() == 2) {
+				t.Errorf("job %q, %+v", id, job)
+			}
+			again, err := rundir.Open(w.run.Path())
+			w.must(err)
+			if again.Spec().Nodes != test.nodes || again.Spec().Nodes != w.run.Spec().Nodes {
+				t.Errorf("the spec has %d nodes, and here %d; want %d", again.Spec().Nodes, w.run.Spec().Nodes, test.nodes)
+			}
+			if calls := strings.Join(w.Calls(), "\n"); test.sbatch == "" && strings.Contains(calls, "sbatch") {
+				t.Errorf("ran %q", calls)
+			}
+		})
+	}
+}
+
+// Of one element it is the array that is submitted, for that element alone: its script, its ledger, and its settings where Slurm refuses.
+func TestSubmitElement(t *testing.T) {
+	w := newWorld(t, "slurm")
+	element, err := w.run.Task(3)
+	w.must(err)
+	for _, refused := range []bool{true, false} {
+		answer := `echo "$*" >'` + w.Dir + `/asked'; echo 13`
+		if refused {
+			answer = "echo 'Invalid partition' >&2; exit 1"
+		}
+		w.Says("sbatch", "#!/bin/sh\n"+answer+"\n")
+		r := w.resumer([]string{"slurm.nodes=2"}, []string{"--qos=x"})
+		release, claim, err := r.Claim(t.Context(), element)
+		w.must(err)
+		_, id, err := r.Submit(t.Context(), element, claim)
+		release()
+		if (err != nil) != refused || (id == "13") == refused || (w.run.Spec().Nodes == 1) != refused {
+			t.Errorf("refused %v: job %q, %v, %d nodes", refused, id, err, w.run.Spec().Nodes)
+		}
+	}
+	asked, err := os.ReadFile(filepath.Join(w.Dir, "asked"))
+	if want := "--parsable --array=3 --qos=x " + w.run.ScriptPath() + "\n"; err != nil || string(asked) != want {
+		t.Errorf("sbatch was asked %q, %v; want %q", asked, err, want)
+	}
+	script, err := os.ReadFile(w.run.ScriptPath())
+	if want := w.run.Path() + ` ["--array=3" "--qos=x"]`; err != nil || string(script) != want {
+		t.Errorf("the script is %q, %v; want %q", script, err, want)
+	}
+	if got := fakeslurm.Events(t, element); !slices.Equal(got, []string{rundir.EventResume}) {
+		t.Errorf("the element's ledger %q", got)
+	}
+}
+
+// Where a process that simulates the run has the claim, it is the run that has not ended.
+func TestClaimOfSimulated(t *testing.T) {
+	w := newWorld(t, "simulate")
+	id := fmt.Sprint(os.Getpid())
+	w.must(w.run.SetJobID(id))
+	r := w.resumer(nil, nil)
+	release, _, err := r.Claim(t.Context(), w.run)
+	w.must(err)
+	for _, says := range []string{
+		"another command is submitting this run: resume by process " + id, "job " + id + " is still RUNNING; wait for its end",
+	} {
+		if _, _, err := r.Claim(t.Context(), w.run); err == nil || !strings.HasPrefix(err.Error(), says) {
+			t.Errorf("%v; want %s", err, says)
+		}
+		log, err := os.Create(w.run.SlurmLogPath(id)) // by which this process is that which simulates the run
+		w.must(err)
+		defer log.Close()
+	}
+	release()
+}
