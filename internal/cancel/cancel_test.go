@@ -164,9 +164,9 @@ func TestCancelWithoutAJob(t *testing.T) {
 
 // The process that simulates a run is told as by scancel. It simulates all elements of an array: one of them is no reason to end it.
 func TestCancelSimulation(t *testing.T) {
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, syscall.SIGTERM)
-	defer signal.Stop(told)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM)
+	defer signal.Stop(signals)
 	p, run := fakeslurm.New(t), fakeslurm.RunOf(t, "simulate", "/bin/true", "[slurm]\narray = \"1-2\"\n")
 	id := fmt.Sprint(os.Getpid())
 	element, err := run.Task(1)
@@ -183,12 +183,12 @@ func TestCancelSimulation(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	select {
-	case <-told:
+	case <-signals:
 		t.Fatal("the process was told")
 	default:
 	}
 	cancels(t, p, run, run.Path(), []string{id}, []string{id}, "")
-	testkit.Within(t, testkit.Patience, func() { <-told })
+	testkit.Within(t, testkit.Patience, func() { <-signals })
 }
 
 // Root cancels another user's run, whose submission nobody has recorded, and records nothing but that.

@@ -193,7 +193,7 @@ func TestSubmit(t *testing.T) {
 }
 
 // What is kept from sbatch is told.
-func TestSubmitTellsWhatItDrops(t *testing.T) {
+func TestSubmitReportsWhatItDrops(t *testing.T) {
 	w := newWorld(t)
 	w.First("sbatch", "echo 500; exit 0")
 	e := w.env()

@@ -1,0 +1,153 @@
+package runview
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"ddpbatch/internal/testkit/fakeslurm"
+	"ddpbatch/internal/text"
+	"ddpbatch/internal/usage"
+)
+
+// finder looks at runs from where a person stands.
+func finder(t *testing.T, from string, log *bytes.Buffer) *Viewer {
+	t.Helper()
+	v := viewerOf(fakeslurm.New(t))
+	v.From, v.Log = text.Dir(from), slog.New(slog.NewTextHandler(log, nil))
+	return v
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What a person types means a path where it looks like one; else a job, or a run in runs; and last a folder in the working directory, which
+// is no job whatever it is called.
+func TestFind(t *testing.T) {
+	run, other := fakeslurm.Run(t, ""), fakeslurm.Run(t, "")
+	runs, here := filepath.Dir(run.Path()), filepath.Dir(other.Path())
+	must(t, run.SetJobID("12"))
+	must(t, other.SetJobID("77"))
+	element, err := run.Task(3)
+	must(t, err)
+	must(t, element.SetJobID("12_3"))
+	for _, name := range []string{filepath.Base(run.Path()), "mine", "12", "99", "x-12"} { // as in runs, or as a job
+		must(t, os.CopyFS(filepath.Join(here, name), os.DirFS(other.Path())))
+	}
+	const none = "no such run"
+	var log bytes.Buffer
+	for name, want := range map[string]struct{ path, id, says string }{
+		run.Path():                       {run.Path(), "12", ""},
+		run.Path() + "/":                 {run.Path(), "12", ""},
+		run.Path() + "/tasks/3":          {element.Path(), "12_3", ""},
+		run.Path() + "/tasks/4":          {says: "there is no array element 4 in " + run.Path() + ": it is no array"},
+		"12":                             {run.Path(), "12", ""},
+		"12_3":                           {element.Path(), "12_3", ""},
+		"12_4":                           {says: "there is no array element 4 in " + run.Path() + ": it is no array"},
+		"x-12":                           {run.Path(), "12", ""},
+		filepath.Base(run.Path()):        {run.Path(), "12", ""},
+		"./" + filepath.Base(run.Path()): {filepath.Join(here, filepath.Base(run.Path())), "77", ""},
+		"./12":                           {filepath.Join(here, "12"), "77", ""},
+		"mine":                           {filepath.Join(here, "mine"), "77", ""},
+		"99":                             {says: none},
+		"12+1":                           {says: none}, // which squeue calls a component of a heterogeneous job
+		"missing":                        {says: none},
+		"./missing":                      {says: none},
+		here:                             {says: none},
+		"":                               {says: none},
+	} {
+		got, id, err := finder(t, here, &log).Find(runs, name)
+		_, misused := errors.AsType[*usage.Error](err)
+		switch {
+		case want.says != "" && (!misused || !strings.HasPrefix(err.Error(), want.says)):
+			t.Errorf("%q: %v, %v; want %s", name, got, err, want.says)
+		case want.says == "" && (err != nil || got.Path() != want.path || id != want.id):
+			t.Errorf("%q: %v, job %q, %v; want %s, %s", name, got, id, err, want.path, want.id)
+		}
+	}
+	if log.Len() > 0 {
+		t.Errorf("said %s", &log)
+	}
+}
+
+// Of an array of which an element was resumed alone, a path means all jobs, and an id that job; an element that waits is found where the
+// array has it.
+func TestFindJobs(t *testing.T) {
+	a := fakeslurm.NewArray(t, "0-3")
+	a.Submitted("12")
+	one := a.Ran(1, "12", 3)
+	a.Submitted("13", one)
+	runs := filepath.Dir(a.Run.Path())
+	var log bytes.Buffer
+	for name, want := range map[string]struct {
+		path string
+		ids  []string
+		says string
+	}{
+		a.Run.Path():                {a.Run.Path(), []string{"12", "13"}, ""},
+		filepath.Base(a.Run.Path()): {a.Run.Path(), []string{"12", "13"}, ""},
+		"12":                        {a.Run.Path(), []string{"12"}, ""},
+		"13":                        {a.Run.Path(), []string{"13"}, ""},
+		"x-12":                      {a.Run.Path(), []string{"12", "13"}, ""},
+		"12_1":                      {one.Path(), []string{"13_1"}, ""},
+		a.Run.Path() + "/tasks/1":   {one.Path(), []string{"13_1"}, ""},
+		"12_2":                      {a.Run.Path(), []string{"12_2"}, ""},
+		a.Run.Path() + "/tasks/2":   {a.Run.Path(), []string{"12_2"}, ""},
+		"12_4":                      {says: "there is no array element 4 in " + a.Run.Path() + "; there are 0-3"},
+		"14":                        {says: "no such run"},
+	} {
+		got, ids, err := finder(t, "/", &log).FindJobs(runs, name)
+		switch {
+		case want.says != "" && (err == nil || !strings.HasPrefix(err.Error(), want.says)):
+			t.Errorf("%s: %v, %v; want %s", name, got, err, want.says)
+		case want.says == "" && (err != nil || got.Path() != want.path || !slices.Equal(ids, want.ids)):
+			t.Errorf("%s: %v, jobs %q, %v; want %s, %q", name, got, ids, err, want.path, want.ids)
+		}
+	}
+	waits := "element 2 of the array " + a.Run.Path() + " has not begun"
+	if _, _, err := finder(t, "/", &log).Find(runs, "12_2"); err == nil || err.Error() != waits {
+		t.Errorf("Find of one that waits: %v", err)
+	}
+
+	// simulated, all of it is one process, and of Slurm's jobs there are none
+	simulated := fakeslurm.RunOf(t, "simulate", "/bin/true", "[slurm]\narray = \"0-1\"\n")
+	must(t, simulated.SetJobID("77"))
+	got, ids, err := finder(t, "/", &log).FindJobs(runs, simulated.Path())
+	if err != nil || got.Path() != simulated.Path() || !slices.Equal(ids, []string{"77"}) {
+		t.Errorf("%v, %q, %v", got, ids, err)
+	}
+	_, _, err = finder(t, "/", &log).FindJobs(runs, simulated.Path()+"/tasks/1")
+	if err == nil || !strings.HasSuffix(err.Error(), "has not begun") {
+		t.Errorf("a simulated element that waits: %v", err)
+	}
+}
+
+// A job id that leads to a run of another user is warned of; a path is what a person has looked at.
+func TestFindOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make a run of another user")
+	}
+	run := fakeslurm.Run(t, "")
+	must(t, run.SetJobID("12"))
+	link := filepath.Join(filepath.Dir(run.Path()), "x-12")
+	must(t, errors.Join(os.Lchown(run.Path(), 4242, 4242), os.Lchown(link, 4242, 4242)))
+	for name, warned := range map[string]bool{"12": true, run.Path(): false} {
+		var log bytes.Buffer
+		found, _, err := finder(t, "/", &log).Find(filepath.Dir(run.Path()), name)
+		if err != nil || found.Path() != run.Path() {
+			t.Errorf("%s: %v, %v", name, found, err)
+		}
+		if said := strings.Contains(log.String(), "this is the run of another user"); said != warned {
+			t.Errorf("%s: said %q", name, &log)
+		}
+	}
+}
