@@ -9,7 +9,8 @@
 //   - [Guard]: when this process is killed, nobody is left to do so but another process.
 //
 // One thing is out of reach: when this process is killed by KILL, who left its group and cleared its environment lives on. The guard
-// knows groups and cookies, and orphans go to the next subreaper above, or to init. Slurm ends those with its step, by its cgroup.
+// knows groups and cookies, and orphans go to the next subreaper above, or to init. Slurm ends those with its step, by its cgroup; a
+// subreaper that started the agents does so by [SweepAdopted].
 //
 // Nothing is signalled by a number that may have become another's: a group is signalled while its leader is not
 // reaped, or by a member of it; a process by a pidfd, after it was looked at again (where the kernel has none, before Linux 5.3, the time
