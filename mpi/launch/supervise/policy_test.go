@@ -195,6 +195,8 @@ func TestHangPolicy(t *testing.T) {
 		"all have ended":           {20 * time.Second, [][]act{{done}, {done}}, causeDone, -1, "", 2 * time.Second, time.Second},
 		"in turns": {20 * time.Second, [][]act{{turns(0, time.Hour)}, {turns(30*time.Second, time.Hour)}}, causeDone, -1, "",
 			time.Hour + time.Second, time.Hour},
+		"told of later": {20 * time.Second, [][]act{{between(0, 10*time.Second)}, {{}, between(0, 30*time.Second)}}, causeHang, 1, "n2",
+			55 * time.Second, 50 * time.Second},
 		"beside a silent one": {20 * time.Second, [][]act{{{ends: time.Hour}, {alive: [][2]time.Duration{{0, time.Hour}}, ends: time.Hour}}}, causeDone, -1, "",
 			time.Hour + time.Second, time.Hour},
 		"nobody asked": {0, [][]act{{{ends: time.Hour}}, {{ends: time.Hour}}}, causeDone, -1, "", time.Hour + time.Second, time.Hour},
@@ -232,6 +234,12 @@ func TestGracePolicy(t *testing.T) {
 		"a worker is deaf":    {[][]act{{crash, {}}, {{deaf: true}}}, causeCrash, 0, []string{"", "SIGTERM at 10s", "SIGTERM at 10s, SIGKILL at 40s"}, 40 * time.Second},
 		"agreed to stop":      {[][]act{{agreed}, {{ends: 12 * time.Second, exit: 75}}}, causeStopped, 0, []string{"", ""}, 12 * time.Second},
 		"one does not follow": {[][]act{{agreed}, {{}}}, causeStopped, 0, []string{"", "SIGTERM at 40.2s"}, 40200 * time.Millisecond},
+		"one fails while others save": {[][]act{{agreed, {ends: 12 * time.Second, exit: 4}},
+			{{ends: 14 * time.Second, exit: 5}, {ends: 38 * time.Second, exit: 75}}}, causeCrash, 1, []string{"", "", "", ""}, 38 * time.Second},
+		"one fails while others save, and is told of last": {[][]act{{agreed, {ends: 14 * time.Second, exit: 4}},
+			{{ends: 12 * time.Second, exit: 5}, {ends: 38 * time.Second, exit: 75}}}, causeCrash, 2, []string{"", "", "", ""}, 38 * time.Second},
+		"one fails while agent 0's save": {[][]act{{{ends: 14 * time.Second, exit: 5}, {ends: 38 * time.Second, exit: 75}},
+			{agreed, {ends: 12 * time.Second, exit: 4}}}, causeCrash, 3, []string{"", "", "", ""}, 38 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -24,3 +24,14 @@ func TestReportFits(t *testing.T) {
 		t.Errorf("200 deaths fit into %d bytes", len(text))
 	}
 }
+
+// Agent 0 cannot start its workers again beside processes that do not end. Another agent's are that one's.
+func TestAllEnded(t *testing.T) {
+	for stuck, want := range map[int]bool{0: false, 1: true} {
+		s := &Supervisor{reports: map[int]endsReport{0: {}, 1: {}}}
+		s.reports[stuck] = endsReport{Stuck: 1}
+		if got := s.AllEnded(); got != want {
+			t.Errorf("where a process of agent %d does not end: all have ended is %t", stuck, got)
+		}
+	}
+}

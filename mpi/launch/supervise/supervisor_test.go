@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -33,6 +34,26 @@ func TestLostWhileStarting(t *testing.T) {
 		if known := cmp.Or(s.outcome, s.mine); known == nil || known.Cause != causeNode || s.stop.stage != signalled {
 			t.Errorf("without %s the outcome is %+v, and its workers are at stage %d", name, known, s.stop.stage)
 		}
+	}
+}
+
+// Without agent 0, workers get TERM and soon after that KILL, those too that had been told or asked to leave in their own time.
+func TestWorkersHaveLittleTimeWithoutAgent0(t *testing.T) {
+	for _, before := range []string{"", causeCrash, causeStopped} {
+		synctest.Test(t, func(t *testing.T) {
+			c := complete(Config{World: rendezvous.World{Index: 1, Count: 2, Host: "n2", Nproc: 1}, Limits: Limits{Grace: time.Hour}})
+			s := agentOf(t, c, &met{store: lostStore{}}).newSupervisor(t.Context(), twoMembers())
+			s.exits = make(chan *worker, 1)
+			p := s.addFake(t, rendezvous.Ranks{Rank: 1}, act{deaf: true})
+			if before != "" {
+				s.receiveOutcome(c.Verdict(before, 1, ""))
+			}
+			s.run(t.Context())
+			if got := fmt.Sprint(p.signals); got != "[SIGTERM at 0s SIGKILL at 5s]" || s.outcome.Cause != cmp.Or(before, causeNode) {
+				t.Errorf("after %q the worker got %s, and the outcome is %+v", before, got, s.outcome)
+			}
+			s.Close()
+		})
 	}
 }
 
