@@ -193,3 +193,26 @@ func TestWorkerInterface(t *testing.T) {
 		}
 	}
 }
+
+// Agent 0 says that the others look for it elsewhere where that is so, and they need to find it.
+func TestWarnOfElsewhere(t *testing.T) {
+	const nobodys = "192.0.2.1" // RFC 5737
+	for name, tc := range map[string]struct {
+		addr  string
+		given bool
+		count int
+		warns bool
+	}{
+		"elsewhere":           {nobodys, true, 2, true},
+		"here":                {Loopback, true, 2, false},
+		"not given by hand":   {nobodys, false, 2, false},
+		"nobody looks for it": {nobodys, true, 1, false},
+	} {
+		var log testkit.Journal
+		c := complete(Config{World: World{Count: tc.count}, Network: Network{MasterAddr: tc.addr, MasterGiven: tc.given}, Log: log.Logger()})
+		c.warnOfElsewhere(t.Context())
+		if got := strings.Contains(log.String(), "is no address of its own"); got != tc.warns {
+			t.Errorf("%s: it warned: %t, want %t: %s", name, got, tc.warns, log.String())
+		}
+	}
+}

@@ -215,6 +215,7 @@ func TestJoinPolicy(t *testing.T) {
 			"agent 1 on n2 was lost: " + connectionEnded, recovery.Node, 61*time.Second + SignalDelay},
 		"one of more than enough is lost": {3, 2, []arrival{{index: 1, leave: 10 * time.Second}, {index: 2, at: 20 * time.Second}}, []int{0, 2}, "", "",
 			50 * time.Second},
+		"enough when the time is over": {3, 2, []arrival{{index: 2, at: 290 * time.Second}}, []int{0, 2}, "", "", 5 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -402,6 +403,28 @@ func TestMembershipPolicy(t *testing.T) {
 		for _, r := range []*Rendezvous{one, two, m.zero} {
 			must(t, r.Close())
 		}
+	})
+}
+
+// Once the run has begun, an agent that does not fit is sent away alone, and does not spoil the next round.
+func TestLateAgentThatDoesNotFit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := Config{
+			Identity: Identity{Version: "v1"}, World: World{Count: 2, Host: "n1", Nproc: 1},
+			Admission: Admission{MinCount: 1, LastCall: time.Second},
+		}
+		m, opened := newRoom(t, t.Context(), c)
+		must(t, <-opened)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		c.Index, c.Host, c.Version = 1, "n2", "v2"
+		if _, _, err := m.come(ctx, c); err == nil || !strings.Contains(err.Error(), "agent 1 on n2 runs ddpbatch v2") {
+			t.Errorf("it is told %v", err)
+		}
+		if l, err := m.zero.NewLayout(1, 2, time.Time{}); err != nil || l.World != 1 {
+			t.Errorf("the next layout is %+v, %v", l, err)
+		}
+		must(t, m.zero.Close())
 	})
 }
 
