@@ -106,7 +106,7 @@ func (r *run) finalize(ctx, after context.Context, s *supervise.Supervisor, l *r
 	if err != nil {
 		return v, nil, err
 	}
-	next, v, follows := r.decide(ctx, s, l, v)
+	next, v, follows := r.decide(ctx, s.AllEnded(), l, v)
 	v.Report = cmp.Or(s.Explain(v, follows), v.Report)
 	err = s.Record(v)
 	if next != nil && err == nil {
@@ -127,9 +127,9 @@ func (r *run) finalize(ctx, after context.Context, s *supervise.Supervisor, l *r
 }
 
 // decide says what follows a round, at agent 0: another one, of which it makes the layout, or nothing; and why, for
-// people.
+// people. ended: no process of its own workers is left.
 func (r *run) decide(
-	ctx context.Context, s *supervise.Supervisor, l *rendezvous.Layout, v rundir.Verdict,
+	ctx context.Context, ended bool, l *rendezvous.Layout, v rundir.Verdict,
 ) (next *rendezvous.Layout, _ rundir.Verdict, why string) {
 	var history []rundir.Event
 	if r.cfg.RunDir != nil {
@@ -138,7 +138,7 @@ func (r *run) decide(
 			r.cfg.Log.Warn("what the run has done before is not known", "error", err)
 		}
 	}
-	room := ctx.Err() == nil && !r.agent.IsWarned() && s.AllEnded() && r.rdzv.Agents() >= r.cfg.MinCount
+	room := ctx.Err() == nil && !r.agent.IsWarned() && ended && r.rdzv.Agents() >= r.cfg.MinCount
 	d := recovery.Decide(r.cfg.Policy, history, v, room, l.Round)
 	if d.Action != recovery.Restart {
 		return nil, v, "" // whether the job is requeued is for the batch script to say

@@ -15,6 +15,8 @@ import (
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi/launch/rendezvous"
+	"ddpbatch/mpi/launch/supervise"
+	"ddpbatch/mpi/store"
 )
 
 func TestDone(t *testing.T) {
@@ -343,6 +345,114 @@ func TestNoRestart(t *testing.T) {
 		if v := w.agree(w.run()); v.Cause != cause || fmt.Sprint(v.Exit) != code || v.Round != 0 || v.Attempt != 1 {
 			t.Errorf("exit code %s: verdict is %+v", code, v)
 		}
+	}
+}
+
+// No round follows a crash where the run is told to end, or to save, or has workers that do not end.
+func TestNothingFollows(t *testing.T) {
+	for name, tc := range map[string]struct {
+		interrupted, warned, stuck bool
+		follows                    bool
+	}{
+		"nothing in the way":  {false, false, false, true},
+		"told to end":         {true, false, false, false},
+		"warned":              {false, true, false, false},
+		"a worker that stays": {false, false, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newWorld(t, []int{1}, "say", "x").agents[0]
+			c.RunDir, c.Attempt, c.Policy.MaxRestarts = nil, 0, 1
+			warn := make(chan struct{})
+			c.Warn = warn
+			c, err := c.withDefaults()
+			must(t, err)
+			r, err := c.begin(t.Context(), nil)
+			must(t, err)
+			if tc.warned {
+				close(warn)
+				testkit.Eventually(t, "the warning", r.agent.IsWarned)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if tc.interrupted {
+				cancel()
+			}
+			next, v, _ := r.decide(ctx, !tc.stuck, r.rdzv.First, rundir.Verdict{Cause: "crash", Exit: 1})
+			if v.Restart != tc.follows || (next != nil) != tc.follows {
+				t.Errorf("the verdict is %+v, and %+v follows", v, next)
+			}
+			must(t, r.close())
+		})
+	}
+}
+
+// spyRendezvous calls onLast when the last word on a round is about to be published.
+type spyRendezvous struct {
+	*rendezvous.Rendezvous
+	onLast func()
+}
+
+func (r spyRendezvous) RoundStore(round int) store.Store {
+	return spyStore{r.Rendezvous.RoundStore(round), r.onLast}
+}
+
+type spyStore struct {
+	store.Store
+	onLast func()
+}
+
+func (s spyStore) Set(ctx context.Context, key string, value []byte) error {
+	if key == "last" {
+		s.onLast()
+	}
+	return s.Store.Set(ctx, key, value)
+}
+
+// Whoever hears the verdict may end the job step: it is on disk by then.
+func TestVerdictIsOnDiskWhenItIsPublished(t *testing.T) {
+	w := newWorld(t, []int{1}, "say", "x")
+	c, err := w.agents[0].withDefaults()
+	must(t, err)
+	meet, published := c.rendezvous(), 0
+	met, err := rendezvous.Join(t.Context(), &meet)
+	must(t, err)
+	spy := spyRendezvous{met, func() {
+		published++
+		history, err := w.dir.Ledger()
+		must(t, err)
+		if v, err := w.dir.Verdict(1); err != nil || v.Cause != "done" || len(history) != 1 || history[0].Event != rundir.EventEnd {
+			t.Errorf("on disk are %+v, %v, and %+v", v, err, history)
+		}
+	}}
+	r := &run{c, met, supervise.NewAgent(t.Context(), c.supervisor(), spy, met.First, nil)}
+	v, err := r.rounds(t.Context())
+	w.agree([]result{{v, err, 0}})
+	must(t, r.close())
+	if published != 1 {
+		t.Errorf("it was published %d times", published)
+	}
+}
+
+// A round whose end cannot be written down is the last one, and all agents hear that.
+func TestNoRestartWithoutARecord(t *testing.T) {
+	for name, path := range map[string]string{"verdict": "attempts/1/verdict.json", "ledger": "ledger.jsonl"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, []int{1, 1}, "flaky", "1", "1", "3")
+			w.elastic(0, 1)
+			path := filepath.Join(w.dir.Path(), path)
+			must(t, os.Mkdir(path, 0o700)) // nobody can write a file there
+			r := w.run()
+			v := r[0].Verdict
+			if r[0].err == nil || r[1].err != nil || !sameVerdict(r[1].Verdict, v) || v.Exit != 3 || v.Round != 0 || v.Restart {
+				t.Errorf("ended with %+v", r)
+			}
+			if disk, err := w.dir.Verdict(1); name == "ledger" && (err != nil || !sameVerdict(disk, v)) {
+				t.Errorf("on disk is %+v, %v; returned was %+v", disk, err, v)
+			}
+			if history, err := w.dir.Ledger(); name == "verdict" && (err != nil || len(history) != 1 || history[0].Event != rundir.EventEnd) {
+				t.Errorf("the ledger says %+v, %v", history, err)
+			}
+		})
 	}
 }
 

@@ -69,13 +69,15 @@ func TestWarning(t *testing.T) {
 	}
 }
 
-// measured checks that the ledger tells how long the workers took from the warning until they had ended.
+// measured checks that the ledger tells how long before the job's end the workers were to be warned, and how long they took from the
+// warning until they had ended.
 func (w *world) measured(v rundir.Verdict) {
 	w.t.Helper()
 	history, err := w.dir.Ledger()
 	must(w.t, err)
 	end := history[len(history)-1]
-	if end.Event != rundir.EventEnd || end.WarnedS != v.WarnedS || end.Signal != v.Signal || v.WarnedS <= 0 || v.WarnedS > bound.Seconds() {
+	if end.Event != rundir.EventEnd || end.WarnedS != v.WarnedS || end.Signal != v.Signal || end.LeadS != v.LeadS ||
+		v.LeadS != w.agents[0].Policy.Lead.Seconds() || v.WarnedS <= 0 || v.WarnedS > bound.Seconds() {
 		w.t.Errorf("the ledger says %+v, the verdict is %+v", end, v)
 	}
 }
