@@ -66,16 +66,16 @@ type AgentConfig struct {
 	Log    *slog.Logger    // nil: nowhere
 }
 
-// rendezvous is the part that the rendezvous needs.
-func (c AgentConfig) rendezvous() rendezvous.Config {
+// rendezvousConfig is the part that the rendezvous needs.
+func (c AgentConfig) rendezvousConfig() rendezvous.Config {
 	return rendezvous.Config{
 		Identity: c.Identity, World: c.World, Network: c.Network, Admission: c.Admission,
 		Builtin: c.Builtin, TorchStore: c.TorchStore, Deadline: c.Deadline, FindDeadline: c.FindDeadline, Log: c.Log,
 	}
 }
 
-// supervisor is the part that the supervision of workers needs.
-func (c AgentConfig) supervisor() supervise.Config {
+// supervisorConfig is the part that the supervision of workers needs.
+func (c AgentConfig) supervisorConfig() supervise.Config {
 	return supervise.Config{
 		Identity: c.Identity, World: c.World, Workers: c.Workers, Devices: c.Devices, Limits: c.Limits, JobEnd: c.JobEnd, Streams: c.Streams,
 		MasterAddr: c.MasterAddr, OneMachine: c.OneMachine, Policy: c.Policy, Log: c.Log,
@@ -85,7 +85,7 @@ func (c AgentConfig) supervisor() supervise.Config {
 // RankEnviron lists torchrun's variables, as NAME=value, for a rank that no agent starts: the
 // task of an srun that is itself the rank at p. Of c it needs MasterAddr, RunID and Restarts.
 func (c AgentConfig) RankEnviron(p Ranks, masterPort int) []string {
-	return c.supervisor().RankEnviron(p, masterPort)
+	return c.supervisorConfig().RankEnviron(p, masterPort)
 }
 
 // withDefaults checks c and fills in what was left out.

@@ -9,7 +9,7 @@ import (
 func TestConfigReachesItsParts(t *testing.T) {
 	var c AgentConfig
 	fill(reflect.ValueOf(&c).Elem(), new(int64))
-	whole, parts := reflect.ValueOf(c), []reflect.Value{reflect.ValueOf(c.rendezvous()), reflect.ValueOf(c.supervisor())}
+	whole, parts := reflect.ValueOf(c), []reflect.Value{reflect.ValueOf(c.rendezvousConfig()), reflect.ValueOf(c.supervisorConfig())}
 	found := map[string]bool{}
 	for _, field := range reflect.VisibleFields(whole.Type()) {
 		if field.Anonymous || !settable(field.Type) {

@@ -57,13 +57,13 @@ type run struct {
 
 // begin meets the other agents. c gets the number 0 where this agent turns out to be agent 0.
 func (c *AgentConfig) begin(ctx context.Context, logDir *output.LogDir) (*run, error) {
-	meet := c.rendezvous()
+	meet := c.rendezvousConfig()
 	r, err := rendezvous.Join(ctx, &meet)
 	c.Index = meet.Index
 	if err != nil {
 		return nil, err
 	}
-	return &run{*c, r, supervise.NewAgent(ctx, c.supervisor(), r, r.First, logDir)}, nil
+	return &run{*c, r, supervise.NewAgent(ctx, c.supervisorConfig(), r, r.First, logDir)}, nil
 }
 
 // close ends this agent's part; no worker is left.
@@ -202,8 +202,8 @@ func notBegun(c AgentConfig, err error) (rundir.Verdict, error) {
 	if !c.recordsFailure(err) {
 		return v, err
 	}
-	v = c.supervisor().WithStep(v)
-	return v, errors.Join(err, c.supervisor().Record(v))
+	v = c.supervisorConfig().WithStep(v)
+	return v, errors.Join(err, c.supervisorConfig().Record(v))
 }
 
 // recordsFailure tells whether this agent is the one to write down that the run did not begin: agent 0, or one without a number that never
@@ -224,7 +224,7 @@ func (c AgentConfig) recordsFailure(why error) bool {
 // notBegunOutcome says why the agents did not meet.
 func (c AgentConfig) notBegunOutcome(err error) rundir.Verdict {
 	r := rendezvous.RejectionOf(err)
-	v := c.supervisor().Verdict(r.Cause, r.Exit, r.Message)
+	v := c.supervisorConfig().Verdict(r.Cause, r.Exit, r.Message)
 	v.Signal = r.Signal
 	if unmet, ok := errors.AsType[*rendezvous.NotMetError](err); ok && len(unmet.Rows) > 0 {
 		v.Report = unmet.Error()

@@ -413,7 +413,7 @@ func TestVerdictIsOnDiskWhenItIsPublished(t *testing.T) {
 	w := newWorld(t, []int{1}, "say", "x")
 	c, err := w.agents[0].withDefaults()
 	must(t, err)
-	meet, published := c.rendezvous(), 0
+	meet, published := c.rendezvousConfig(), 0
 	met, err := rendezvous.Join(t.Context(), &meet)
 	must(t, err)
 	spy := spyRendezvous{met, func() {
@@ -424,7 +424,7 @@ func TestVerdictIsOnDiskWhenItIsPublished(t *testing.T) {
 			t.Errorf("on disk are %+v, %v, and %+v", v, err, history)
 		}
 	}}
-	r := &run{c, met, supervise.NewAgent(t.Context(), c.supervisor(), spy, met.First, nil)}
+	r := &run{c, met, supervise.NewAgent(t.Context(), c.supervisorConfig(), spy, met.First, nil)}
 	v, err := r.rounds(t.Context())
 	w.agree([]result{{v, err, 0}})
 	must(t, r.close())
