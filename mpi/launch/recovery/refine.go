@@ -72,7 +72,7 @@ const (
 // cause is what the evidence says of an attempt whose agents cannot tell, and in words; the cause that
 // v has already where it says nothing.
 func (e Evidence) cause(v rundir.Verdict) (Cause, string) {
-	ended := slices.Contains(e.Signals, "TERM")
+	gotTERM := slices.Contains(e.Signals, "TERM")
 	warned := slices.Contains(e.Signals, "USR1") || slices.Contains(e.Signals, "USR2")
 	wish := v.Exit == exit.Requeue
 	switch {
@@ -88,17 +88,17 @@ func (e Evidence) cause(v rundir.Verdict) (Cause, string) {
 		return Cancelled, "the job was cancelled"
 	case e.Requeued:
 		return Preempt, "Slurm took the nodes and put the job back into the queue"
-	case e.Asked && !ended && CauseOf(v) == Cancelled && len(v.Nodes) > 0: // srun's --kill-on-bad-exit can be quicker than the agents
+	case e.Asked && !gotTERM && CauseOf(v) == Cancelled && len(v.Nodes) > 0: // srun's --kill-on-bad-exit can be quicker than the agents
 		return Node, "an agent was lost, and srun told the others to stop"
-	case e.Asked && !ended && e.Unmet && CauseOf(v) == Unknown && v.Exit == exitKILL:
+	case e.Asked && !gotTERM && e.Unmet && CauseOf(v) == Unknown && v.Exit == exitKILL:
 		// srun's TERM (--kill-on-bad-exit) is lost on a node where Slurm has not started the task yet: that agent waits for the others until
 		// KILL comes (--wait).
 		return Start, "the agents were killed before any rank began, as srun does where it could not start every one; the job's log has its words"
-	case e.Asked && !ended && !v.Unstarted && v.Exit == exitTERM && v.Host == "" && (CauseOf(v) == Cancelled || CauseOf(v) == Unknown): // nobody had begun
+	case e.Asked && !gotTERM && !v.Unstarted && v.Exit == exitTERM && v.Host == "" && (CauseOf(v) == Cancelled || CauseOf(v) == Unknown): // nobody had begun
 		return Start, "srun could not start every agent, and told those that waited for them to stop; the job's log has its words"
 	case wish && CauseOf(v) == Saved && e.nearEnd(warned):
 		return Timeout, "the time limit is near"
-	case !e.Asked && ended && !e.EndTime.IsZero() && !e.Now.Before(e.EndTime.Add(-time.Second)):
+	case !e.Asked && gotTERM && !e.EndTime.IsZero() && !e.Now.Before(e.EndTime.Add(-time.Second)):
 		return Timeout, limitCame(v)
 	case !e.Asked && wish && CauseOf(v) == Cancelled: // the workers do their part; a cancel that Slurm cannot confirm is only one of several reasons
 		return Saved, "Slurm does not say why the job was told to end"
