@@ -183,18 +183,18 @@ func (l *Layout) assignRanks(joins []joinRequest) error {
 	return nil
 }
 
-// compatible says why another agent cannot be in one run with agent 0.
-func (first joinRequest) compatible(j joinRequest) error {
+// compatible says why another agent cannot be in one run with agent 0, whose join j is.
+func (j joinRequest) compatible(other joinRequest) error {
 	switch {
-	case j.Version != first.Version:
+	case other.Version != j.Version:
 		return fmt.Errorf("agent %d on %s runs ddpbatch %s, agent 0 on %s runs %s: use one program on every node",
-			j.Index, j.Host, j.Version, first.Host, first.Version)
-	case j.Count != first.Count:
+			other.Index, other.Host, other.Version, j.Host, j.Version)
+	case other.Count != j.Count:
 		return fmt.Errorf("agent %d on %s was started as one of %d agents, agent 0 on %s as one of %d",
-			j.Index, j.Host, j.Count, first.Host, first.Count)
-	case (len(j.Local) > 0) != (len(first.Local) > 0):
+			other.Index, other.Host, other.Count, j.Host, j.Count)
+	case (len(other.Local) > 0) != (len(j.Local) > 0):
 		return fmt.Errorf("agent %d on %s and agent 0 on %s disagree on whether ranks are fixed beforehand",
-			j.Index, j.Host, first.Host)
+			other.Index, other.Host, j.Host)
 	}
 	return nil
 }
