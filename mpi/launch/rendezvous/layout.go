@@ -267,7 +267,7 @@ type LastWord struct {
 }
 
 const (
-	findingLimit = 10 * time.Second // for the deadline to be found
+	FindingLimit = 10 * time.Second // for one answer of FindDeadline
 	deadlineWait = 25 * time.Second // for what finds the deadline to notice that its context has ended
 )
 
@@ -279,7 +279,7 @@ func (r *Rendezvous) findDeadline(ctx context.Context) func() time.Time {
 	}
 	found := make(chan time.Time, 1)
 	r.tasks.Go(func() {
-		limited, cancel := context.WithTimeout(ctx, findingLimit)
+		limited, cancel := context.WithTimeout(ctx, FindingLimit)
 		defer cancel()
 		deadline, err := c.FindDeadline(limited)
 		if err != nil && ctx.Err() == nil { // else nobody needs it any more

@@ -19,7 +19,6 @@ import (
 const keyWarn = "warn"
 
 const (
-	askLimit     = 10 * time.Second // for the deadline to be found
 	stopPoll     = time.Second      // between looks for the stop file, at agent 0
 	warnAgain    = time.Second      // between looks for a handler of the warning's signal, at first
 	warnSeldom   = 15 * time.Second // the same in the end
@@ -95,7 +94,7 @@ func (a *Agent) askDeadline(end time.Time) time.Time {
 	if a.cfg.FindDeadline == nil {
 		return end
 	}
-	ctx, cancel := context.WithTimeout(a.ctx, askLimit)
+	ctx, cancel := context.WithTimeout(a.ctx, rendezvous.FindingLimit)
 	defer cancel()
 	now, err := a.cfg.FindDeadline(ctx)
 	if err != nil {
