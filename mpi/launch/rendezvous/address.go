@@ -255,4 +255,5 @@ func isLoopback(addr string) bool {
 	return ip != nil && ip.IsLoopback() || strings.EqualFold(addr, "localhost")
 }
 
+// Loopback is the address by which only this machine reaches itself.
 const Loopback = "127.0.0.1"

@@ -346,12 +346,16 @@ func (r *Rendezvous) receiveJoin(ctx context.Context, p *Participant) {
 	r.cfg.Log.Debug("an agent came", "host", j.Host)
 }
 
-// Index is this agent's number, and secret what the agents of the run share; agent 0 may have given either.
-func (r *Rendezvous) Index() int          { return r.cfg.Index }
+// Index is this agent's number, which agent 0 may have given it.
+func (r *Rendezvous) Index() int { return r.cfg.Index }
+
+// Secret is what the agents of the run share. Agent 0 may have made it.
 func (r *Rendezvous) Secret() auth.Secret { return r.cfg.Secret }
 
-// WorkerAddr is where this node's workers can be reached, and Agent0Addr the address by which agent 0 was reached from here; "": nobody had to.
+// WorkerAddr is where this node's workers can be reached.
 func (r *Rendezvous) WorkerAddr() string { return r.workerAddr }
+
+// Agent0Addr is the address by which agent 0 was reached from here; "": nobody had to.
 func (r *Rendezvous) Agent0Addr() string { return r.agent0Addr }
 
 // Store is the store that the agents of the run have in common.
@@ -390,6 +394,7 @@ func isNonce(s string) bool {
 	return err == nil && len(b) == 8
 }
 
+// SetJSON sets a key of the agents' store to v, as JSON.
 func SetJSON(ctx context.Context, s store.Store, key string, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -398,6 +403,7 @@ func SetJSON(ctx context.Context, s store.Store, key string, v any) error {
 	return s.Set(ctx, key, text)
 }
 
+// GetJSON waits until another agent has set a key of the agents' store, and returns what it holds.
 func GetJSON[T any](ctx context.Context, s store.Store, key string) (v T, err error) {
 	text, err := s.Get(ctx, key)
 	if err != nil {
