@@ -60,7 +60,9 @@ func TestAttemptEnd(t *testing.T) {
 			p, run := newPretendSlurm(t), fakeslurm.Run(t, test.requeue)
 			e, _, errs := p.env(0, 1)
 			for name, text := range test.says {
-				p.Says(name, text)
+				if p.Says(name, text); name == "scontrol.err" {
+					e.Environ = append(e.Environ, fakeslurm.Impatient)
+				}
 			}
 			if err := e.begin(t, run); err != nil {
 				t.Fatal(err)

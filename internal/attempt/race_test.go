@@ -48,6 +48,9 @@ func TestAttemptEndWaitsForSlurm(t *testing.T) {
 				e.Environ = append(e.Environ, fmt.Sprintf("SLURM_JOB_END_TIME=%d", e.Now().Add(test.left).Unix()))
 			}
 			p.First("scontrol", strings.ReplaceAll(test.lines, "DIR", p.Dir))
+			if test.facts == "" {
+				e.Environ = append(e.Environ, fakeslurm.Impatient)
+			}
 			err := e.end(t, run, SrunEnd{Code: test.verdict.Exit, Signals: test.signals})
 			if exitCode(err) != exit.Requeue {
 				t.Errorf("exit code %d (%v), want 75", exitCode(err), err)

@@ -72,11 +72,14 @@ func (p *Slurm) Calls() (calls []string) {
 	return calls
 }
 
+// Impatient is a KillWait of which a script that got TERM waits a third of a second for an answer, for tests in which none comes.
+const Impatient = "DDPBATCH_KILL_WAIT=1s"
+
 // Environ is the environment of the batch script of job 12, in its start'th restart.
 func (p *Slurm) Environ(start, attempt int) []string {
 	return []string{
 		"PATH=" + p.Dir + ":/usr/bin:/bin", "SLURM_JOB_ID=12", "SLURM_JOB_NODELIST=n[1-3]",
-		fmt.Sprintf("SLURM_RESTART_COUNT=%d", start), fmt.Sprintf("DDPBATCH_ATTEMPT=%d", attempt), "DDPBATCH_KILL_WAIT=1s",
+		fmt.Sprintf("SLURM_RESTART_COUNT=%d", start), fmt.Sprintf("DDPBATCH_ATTEMPT=%d", attempt), "DDPBATCH_KILL_WAIT=3m",
 	}
 }
 
