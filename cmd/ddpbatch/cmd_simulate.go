@@ -167,7 +167,8 @@ func pretendFlags() []cli.Flag {
 	}
 }
 
-// pretendOf is what the flags say; hint goes with a value that cannot be read. A time may be empty where emptyTimes says so.
+// pretendOf is what the flags say; hint goes with a value that cannot be read. With emptyTimes, a time may be empty: so a resume takes away
+// one that the run has.
 func pretendOf(c *cli.Context, hint string, emptyTimes bool) (simulate.Pretend, error) {
 	d := simulate.DefaultPretend()
 	p := simulate.Pretend{
@@ -247,7 +248,7 @@ func resumeSimulated(ctx context.Context, e *env, r *resume.Resumer, run *rundir
 	if len(words) > 0 {
 		sets = slices.Concat(p.Sets(), sets)
 	}
-	job, err := r.Pretended(ctx, run, p.Keep(before.Sets, was), sets, p.Words())
+	job, err := r.SimulatedJob(ctx, run, p.Keep(before.Sets, was), sets, p.Words())
 	if err != nil {
 		return err
 	}

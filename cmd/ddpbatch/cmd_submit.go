@@ -175,7 +175,7 @@ func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o
 	return nil
 }
 
-// submitEnv is what package submit knows of this process. Slurm's commands get the environment that jobs should inherit.
+// submitEnv is what package submission knows of this process. Slurm's commands get the environment that jobs should inherit.
 func (e *env) submitEnv() submission.Env {
 	kept, dropped := slurm.Scrub(e.Environ)
 	return submission.Env{Hostname: e.Hostname, Now: e.Now, Log: e.log(), Slurm: &slurm.Client{Environ: kept}, Dropped: dropped}

@@ -66,7 +66,8 @@ func (j *Job) ExportPath() string {
 	return j.resolve(j.Train.Export)
 }
 
-// resolve is a path of the job as the trainer opens it. An absolute one stays as it is: what .. means behind a link only the file system knows.
+// resolve is a path of the job as the trainer opens it (trainer.Config.Files): an absolute one as it is written, since what .. means behind a
+// link only the file system knows.
 func (j *Job) resolve(path string) string {
 	if filepath.IsAbs(path) {
 		return path

@@ -177,7 +177,7 @@ func (s *sweeper) examine(pid int) (killed *handle, done bool) {
 	if err != nil || s.spared[pid] || p.kernel || p.zombie() {
 		return nil, true
 	}
-	env := s.env.of(p)
+	env := s.environOf(p)
 	if env.empty && env.err == nil && s.blanks[p.pidStart()] < maxBlank {
 		s.blanks[p.pidStart()]++
 		return nil, false
@@ -202,9 +202,17 @@ func (s *sweeper) examine(pid int) (killed *handle, done bool) {
 	return h, true
 }
 
+// environOf is not asked of anybody where no cookie is looked for: a process may be long in telling it.
+func (s *sweeper) environOf(p stat) environ {
+	if s.targets.cookies == nil {
+		return environ{}
+	}
+	return s.env.of(p)
+}
+
 // recheck looks at a process again. It may have come to execve(2) since.
 func (s *sweeper) recheck(now stat) bool {
-	env := s.env.of(now)
+	env := s.environOf(now)
 	return !now.zombie() && (env.empty || s.targets.matches(now, env))
 }
 
@@ -256,7 +264,7 @@ func closeAll(handles []*handle) {
 
 // targets is whom a sweep kills.
 type targets struct {
-	cookies map[string]bool
+	cookies map[string]bool          // nil: no environment is looked at
 	others  func(stat, environ) bool // beside those; nil: nobody
 }
 

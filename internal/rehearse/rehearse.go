@@ -136,7 +136,6 @@ func (r *Rehearsal) simulate(ctx context.Context, name string, faults []sim.Faul
 	if err != nil {
 		return done, err
 	}
-	defer simulate.Adopt(r.Env.Log)()
 	fmt.Fprintf(r.Env.Err, "ddpbatch: rehearse %s: %s\n", name, job.Summary())
 	s, err := simulate.New(ctx, r.Env, run, job, p, a)
 	if err != nil {

@@ -37,8 +37,8 @@ func (r *Resumer) Claim(ctx context.Context, run *rundir.Dir) (release func(), c
 	return release, claim, err
 }
 
-// Check refuses a run that has not ended, and one of which the words or settings ask what cannot be. Where the run has nothing left to
-// do, it returns the sentence that says so.
+// Check refuses a run that has not ended, and words and settings that do not go with it. Where the run has nothing left to do, it returns
+// the sentence that says so.
 func (r *Resumer) Check(ctx context.Context, run *rundir.Dir) (finished string, err error) {
 	row, err := r.status(ctx, run)
 	if err != nil {
@@ -85,11 +85,11 @@ func notEnded(id, state string) error {
 // Job is the run's job with the settings of now over those of before.
 func (r *Resumer) Job(ctx context.Context, run *rundir.Dir) (*jobfile.Job, error) {
 	spec := run.Spec()
-	return r.Pretended(ctx, run, spec.Sets, r.Sets, spec.Pretend)
+	return r.SimulatedJob(ctx, run, spec.Sets, r.Sets, spec.Pretend)
 }
 
-// Pretended is Job for a simulated run: kept is what stays of the settings of before, and pretend are simulate's flags.
-func (r *Resumer) Pretended(ctx context.Context, run *rundir.Dir, kept, sets, pretend []string) (*jobfile.Job, error) {
+// SimulatedJob is Job for a simulated run: kept is what stays of the settings of before, and pretend are simulate's flags.
+func (r *Resumer) SimulatedJob(ctx context.Context, run *rundir.Dir, kept, sets, pretend []string) (*jobfile.Job, error) {
 	job, warnings, err := override(ctx, run, kept, sets, pretend)
 	r.Warn(warnings)
 	return job, err
@@ -106,7 +106,7 @@ func (r *Resumer) Submit(ctx context.Context, run *rundir.Dir, claim *rundir.Cla
 		return nil, "", err
 	}
 	undo := func(err error) error { // what was not submitted is not asked for again
-		if len(r.Sets) == 0 {
+		if len(r.Sets) == 0 || submission.CheckClaim(claim) != nil { // else the spec may be another command's by now
 			return err
 		}
 		return errors.Join(err, run.WriteSpec(before))

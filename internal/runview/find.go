@@ -28,8 +28,8 @@ func (v *Viewer) Find(runs, name string) (*rundir.Dir, string, error) {
 	return run, id, nil
 }
 
-// FindJobs is Find for a person who means all of a run's jobs. An array of which elements were resumed alone is several jobs: all of them
-// where it is named by its path, and else the one that is named. An element that waits has no directory yet: the run is the array's, then.
+// FindJobs is Find for a person who means all of a run's jobs. An array of which elements were resumed alone is several jobs: the one
+// that is named by its id, and else all of them. An element that waits has no directory yet: the run is the array's, then.
 func (v *Viewer) FindJobs(runs, name string) (*rundir.Dir, []string, error) {
 	_, err := v.find(runs, name)
 	if array, id, waits := waitingElement(err); waits {

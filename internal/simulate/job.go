@@ -145,6 +145,7 @@ func (s *Job) runAttempt(ctx context.Context) (w attempt.Ending, err error) {
 		return w, err
 	}
 	s.newest, a.KillWait = a, s.pretend.KillWait
+	defer adopt(s.e.Log)()
 	step, err := s.start(ctx, slices.Concat(kept, a.Environ(), jobenv.DeadlineEnviron(deadline)))
 	if err != nil {
 		return w, errors.Join(err, a.Record(rundir.Verdict{

@@ -49,7 +49,6 @@ func Run(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Preten
 	if err := e.SetJobID(run, strconv.Itoa(pid)); err != nil {
 		return err
 	}
-	defer Adopt(e.Log)()
 	if array == nil {
 		a, err := p.Allocation(job, pid)
 		if err != nil {
@@ -63,10 +62,10 @@ func Run(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Preten
 // sweepLimit bounds the look for what pretend nodes have left behind.
 const sweepLimit = 10 * time.Second
 
-// Adopt makes this process what the daemon of a step is to Slurm with cgroups: end kills what the pretend nodes have left behind, be it in
-// sessions of its own with a cleared environment, and does not wait for the guards of agents that were killed. One process has one such
-// moment, when none of its jobs runs any more. The first process of a container kills nobody, as the kernel then ends all of that.
-func Adopt(log *slog.Logger) (end func()) {
+// adopt makes this process what the daemon of a step is to Slurm with cgroups: end kills what agents that have ended left behind, be it in
+// sessions of its own with a cleared environment. It does not wait for the guards of those that were killed. The first process of a container
+// kills nobody, as the kernel ends all of that with it.
+func adopt(log *slog.Logger) (end func()) {
 	reaper, err := proc.Subreaper()
 	if err != nil {
 		log.Warn("processes that leave their agents may outlive them", "error", err)

@@ -21,7 +21,7 @@ import (
 const family = `(env -i setsid sh -c "trap '' TERM; echo \$\$; sleep 1000; :" &)
 setsid sh -c "trap '' TERM; env -i setsid sleep 1000 & echo \$\$; echo \$!; sleep 1000; :" & wait`
 
-// TestAdopt: nothing that an agent has left behind outlives the simulation, and nobody else's processes end with it.
+// TestAdopt: nothing that an agent has left behind outlives the attempt, and nobody else's processes end with it.
 func TestAdopt(t *testing.T) {
 	before := exec.Command("sleep", "1000") // as of a wrapper that has executed this program
 	before.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
@@ -38,7 +38,7 @@ func TestAdopt(t *testing.T) {
 		<-ended
 	}()
 	var said bytes.Buffer
-	end := Adopt(slog.New(slog.NewTextHandler(&said, nil)))
+	end := adopt(slog.New(slog.NewTextHandler(&said, nil)))
 	agent := exec.Command("/bin/sh", "-c", family)
 	agent.Env = append(os.Environ(), proc.CookieVariable+"="+proc.NewCookie())
 	r, w, err := os.Pipe()
@@ -60,7 +60,6 @@ func TestAdopt(t *testing.T) {
 			t.Fatal(err)
 		}
 		left = append(left, pid)
-		defer unix.Kill(pid, unix.SIGKILL)
 	}
 	other, err := proc.Start(exec.Command("sleep", "1000")) // somebody here waits for it
 	if err != nil {
@@ -70,7 +69,16 @@ func TestAdopt(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-p.Done()
+	swept := false
+	defer func() {
+		for _, pid := range left {
+			if !swept { // else their numbers may be others' by now
+				unix.Kill(pid, unix.SIGKILL)
+			}
+		}
+	}()
 	end()
+	swept = true
 	testkit.Within(t, testkit.Patience, func() { // they alone have the other end
 		for lines.Scan() {
 			t.Errorf("it said %q", lines.Text())

@@ -93,10 +93,11 @@ func TestRecordOfElement(t *testing.T) {
 
 func TestSubmit(t *testing.T) {
 	for name, test := range map[string]struct {
-		prepare func(*world) // after the claim; lines are what sbatch does first
+		prepare func(*world) // after the claim
 		sbatch  string       // shell lines
 		id      string
 		none    bool // nothing was submitted
+		lost    bool // the claim
 		code    int
 		says    string // the error, or where there is none the log
 		left    string
@@ -142,20 +143,20 @@ func TestSubmit(t *testing.T) {
 			},
 		},
 		"the claim is lost": {
-			none: true, code: exit.Usage,
+			none: true, lost: true, code: exit.Usage,
 			says:    "nothing was submitted: this process stood still, and another command has claimed the run: resume by process 7 on login2",
 			prepare: func(w *world) { w.shell(w.otherClaims()) },
 		},
 		"the claim is lost meanwhile": {
-			sbatch: "echo 500; exit 0", code: exit.Usage, says: "job 500 was submitted too late: ", left: "submitting; too-late 500",
+			sbatch: "echo 500; exit 0", lost: true, code: exit.Usage, says: "job 500 was submitted too late: ", left: "submitting; too-late 500",
 			prepare: func(w *world) { w.First("sbatch", w.otherClaims()) },
 		},
 		"the claim is lost meanwhile, refused": { // what that means for the run is the other command's to say
-			sbatch: "echo 'Invalid partition' >&2; exit 1", code: exit.Usage, says: "Invalid partition", left: "submitting",
+			sbatch: "echo 'Invalid partition' >&2; exit 1", none: true, lost: true, code: exit.Usage, says: "Invalid partition", left: "submitting",
 			prepare: func(w *world) { w.First("sbatch", w.otherClaims()) },
 		},
 		"the claim is lost meanwhile, perhaps taken": {
-			sbatch: "echo 'Zero Bytes were transmitted or received' >&2; exit 1", code: exit.Usage, says: "Zero Bytes", left: "submitting",
+			sbatch: "echo 'Zero Bytes were transmitted or received' >&2; exit 1", lost: true, code: exit.Usage, says: "Zero Bytes", left: "submitting",
 			prepare: func(w *world) { w.First("sbatch", w.otherClaims()) },
 		},
 	} {
@@ -176,10 +177,10 @@ func TestSubmit(t *testing.T) {
 			if id != test.id || code(err) != test.code || !strings.Contains(said, test.says) || test.says == "" && said != "" {
 				t.Errorf("job %q, exit code %d: %s", id, code(err), said)
 			}
-			if lost := errors.Is(err, rundir.ErrClaimLost); lost != strings.HasPrefix(name, "the claim is lost") {
+			if lost := errors.Is(err, rundir.ErrClaimLost); lost != test.lost {
 				t.Errorf("the claim is lost: %v", lost)
 			}
-			if none := err != nil && NotSubmitted(err); none != test.none && test.code == 0 { // else nobody asks
+			if none := err != nil && NotSubmitted(err); none != test.none {
 				t.Errorf("nothing was submitted: %v", none)
 			}
 			if calls := w.Calls(); test.sbatch == "" && len(calls) > 0 {

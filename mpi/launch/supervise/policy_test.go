@@ -238,7 +238,7 @@ func TestGracePolicy(t *testing.T) {
 			{{ends: 14 * time.Second, exit: 5}, {ends: 38 * time.Second, exit: 75}}}, causeCrash, 1, []string{"", "", "", ""}, 38 * time.Second},
 		"one fails while others save, and is told of last": {[][]act{{agreed, {ends: 14 * time.Second, exit: 4}},
 			{{ends: 12 * time.Second, exit: 5}, {ends: 38 * time.Second, exit: 75}}}, causeCrash, 2, []string{"", "", "", ""}, 38 * time.Second},
-		"one fails while agent 0's save": {[][]act{{{ends: 14 * time.Second, exit: 5}, {ends: 38 * time.Second, exit: 75}},
+		"one fails while the workers of agent 0 save": {[][]act{{{ends: 14 * time.Second, exit: 5}, {ends: 38 * time.Second, exit: 75}},
 			{agreed, {ends: 12 * time.Second, exit: 4}}}, causeCrash, 3, []string{"", "", "", ""}, 38 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {

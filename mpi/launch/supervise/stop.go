@@ -242,8 +242,8 @@ func newReaper(c Config) *reaper {
 	return k
 }
 
-// mark tells of a round's cookie, before its first worker is started.
-func (k *reaper) mark(cookie string) {
+// noteCookie gives the guard a round's cookie, before its first worker is started.
+func (k *reaper) noteCookie(cookie string) {
 	if err := k.guard.Sweep(cookie); err != nil {
 		k.log.Warn("what the workers start may outlive this agent if it is killed", "error", err)
 	}

@@ -125,7 +125,7 @@ func (s *Supervisor) start(ctx context.Context) {
 	places := s.round.layout.RanksOf(s.cfg.World)
 	s.exits = make(chan *worker, len(places))
 	s.before, _ = proc.ReadMemory(os.DirFS("/")) // what is not known is no evidence; see memory
-	s.round.agent.reaper.mark(s.round.cookie)
+	s.round.agent.reaper.noteCookie(s.round.cookie)
 	path, err := s.cfg.findCommand()
 	if err == nil {
 		s.output, err = s.round.openOutput()
