@@ -3,6 +3,7 @@ package mpi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -99,16 +100,15 @@ func TestAbsentErrorText(t *testing.T) {
 func TestBarrierTimeout(t *testing.T) {
 	for _, over := range transports {
 		t.Run(over, func(t *testing.T) {
-			const timeout = time.Second
 			promptly(t, func() time.Duration {
-				w := newImpatient(t, over, 2, timeout)
+				w, timeout := newImpatient(t, over, 2, time.Second)
 				begin := time.Now()
 				err := w[0].Barrier(t.Context())
 				took := time.Since(begin) - timeout
 				if starved(err) {
 					return again
 				}
-				if took < 0 || !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "rank 1: no progress for 1s: it has called nothing yet") {
+				if took < 0 || !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), fmt.Sprintf("rank 1: no progress for %v: it has called nothing yet", timeout)) {
 					t.Errorf("%v after the time-out: got %v", took, err)
 				}
 				return took

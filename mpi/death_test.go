@@ -324,11 +324,12 @@ func TestPartitionInTheMiddle(t *testing.T) {
 // partition plays one call of TestPartitionInTheMiddle.
 func partition(t *testing.T, tt call, timeout time.Duration) error {
 	const size, victim = 4, 2
-	var network *transport.Network
-	w := formed(t, 20, func() ([]*Comm, error) {
-		network = transport.NewNetwork(size)
-		return initIn(t.Context(), network, func(cfg *InitConfig) { cfg.Config.Timeout = timeout })
-	})
+	network := transport.NewNetwork(size)
+	w, err := initIn(t.Context(), network, func(cfg *InitConfig) { cfg.Config.Timeout = timeout })
+	if err != nil {
+		return err
+	}
+	closeAtEnd(t, w)
 	time.AfterFunc(3*time.Millisecond, func() {
 		for rank := range size {
 			if rank != victim {

@@ -75,16 +75,23 @@ var transports = []string{"local", "tcp", "shm", "machines"}
 // newWorldOn is newWorld on one of transports.
 func newWorldOn(t testing.TB, over string, size int, change func(*InitConfig)) []*Comm {
 	t.Helper()
-	return formed(t, 1, func() ([]*Comm, error) { return initOn(t.Context(), over, size, change) })
+	return formed(t, func() ([]*Comm, error) { return initOn(t.Context(), over, size, change) })
 }
 
-// newImpatient is newWorldOn with a time-out for which the test waits, and in which ranks must also meet: where a busy machine is slower,
-// they do so once more.
-func newImpatient(t testing.TB, over string, size int, timeout time.Duration) []*Comm {
+// newImpatient is newWorldOn with a time-out for which the test waits, and within which ranks must also meet: on a busy machine it is longer
+// than was asked for.
+func newImpatient(t testing.TB, over string, size int, timeout time.Duration) ([]*Comm, time.Duration) {
 	t.Helper()
-	return formed(t, 20, func() ([]*Comm, error) {
-		return initOn(t.Context(), over, size, func(cfg *InitConfig) { cfg.Config.Timeout = timeout })
-	})
+	for ; timeout < testkit.Patience; timeout *= 2 {
+		comms, err := initOn(t.Context(), over, size, func(cfg *InitConfig) { cfg.Config.Timeout = timeout })
+		if err == nil {
+			closeAtEnd(t, comms)
+			return comms, timeout
+		}
+		t.Log(err)
+	}
+	t.Fatal("the ranks do not meet")
+	return nil, 0
 }
 
 // ending plays what ends when its context does, and in which others must meet before: where a busy machine is slower, once more with more time.
@@ -106,20 +113,15 @@ func ending(t *testing.T, limit time.Duration, play func(ctx context.Context) er
 	}
 }
 
-// formed is a world that has met in one of so many tries.
-func formed(t testing.TB, tries int, form func() ([]*Comm, error)) []*Comm {
+// formed are the ranks that form makes. They are closed after the test.
+func formed(t testing.TB, form func() ([]*Comm, error)) []*Comm {
 	t.Helper()
-	for {
-		comms, err := form()
-		if err == nil {
-			closeAtEnd(t, comms)
-			return comms
-		}
-		if tries--; tries == 0 {
-			t.Fatal(err)
-		}
-		t.Log(err)
+	comms, err := form()
+	if err != nil {
+		t.Fatal(err)
 	}
+	closeAtEnd(t, comms)
+	return comms
 }
 
 // initOn connects ranks over one of transports.
@@ -141,7 +143,7 @@ func initOn(ctx context.Context, over string, size int, change func(*InitConfig)
 // newLocal is newWorld on a network within this process. The configuration is the same for all ranks.
 func newLocal(t testing.TB, network *transport.Network, change func(*InitConfig)) []*Comm {
 	t.Helper()
-	return formed(t, 1, func() ([]*Comm, error) { return initIn(t.Context(), network, change) })
+	return formed(t, func() ([]*Comm, error) { return initIn(t.Context(), network, change) })
 }
 
 func initIn(ctx context.Context, network *transport.Network, change func(*InitConfig)) ([]*Comm, error) {
@@ -229,7 +231,7 @@ func testConfig(s store.Store, rank, size int) InitConfig {
 // newWorld returns size connected ranks; change, if not nil, adjusts the configuration of each.
 func newWorld(t testing.TB, size int, change func(*InitConfig)) []*Comm {
 	t.Helper()
-	return formed(t, 1, func() ([]*Comm, error) { return initAll(t.Context(), size, change) })
+	return formed(t, func() ([]*Comm, error) { return initAll(t.Context(), size, change) })
 }
 
 // initAll connects ranks; where some fail, no Comm is left.
