@@ -142,12 +142,7 @@ func workerMain() {
 		if err := child.Start(); err != nil {
 			panic(err)
 		}
-		if len(args) > 3 { // stranger: one more, in whose environment nothing is, and the worker stays
-			other := exec.Command("/bin/sh", "-c", `trap '' TERM; echo $$ >"$0.new"; mv "$0.new" "$0"; sleep 1000; :`, filepath.Join(os.Getenv(workerFolder), "stranger"))
-			other.Env, other.SysProcAttr = []string{}, &syscall.SysProcAttr{Setsid: true}
-			if err := other.Start(); err != nil {
-				panic(err)
-			}
+		if len(args) > 3 { // stays: the worker does
 			forever()
 		}
 		mark("pid")
