@@ -62,7 +62,7 @@ func (o *operation) run(k *core) error {
 	if err == nil && o.op.average && (b.root == k.port.Rank() || o.kind.descriptor().root != toRoot) {
 		err = element.Divide(o.data, b.out, k.port.Size())
 	}
-	*b = buffers{} // they are the caller's, and so is what the reduction may hold
+	b.out, b.in = nil, nil // they are the caller's
 	return err
 }
 
