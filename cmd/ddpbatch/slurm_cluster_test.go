@@ -54,6 +54,7 @@ var usualRows = []row{
 	{"AgentKilled", testSlurmAgentKilled},
 	{"AgentKilledOfMany", testSlurmAgentKilledOfMany},
 	{"TreeKilled", testSlurmTreeKilled},
+	{"SrunKilled", testSlurmSrunKilled},
 	{"LostAgentLives", testSlurmLostAgentLives},
 	{"CancelIsFinal", testSlurmCancelIsFinal},
 	{"CancelEnded", testSlurmCancelEnded},

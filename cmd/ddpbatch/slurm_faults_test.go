@@ -17,7 +17,6 @@ var killRows = []row{
 	{"AgentStopped", testSlurmAgentStopped},
 	{"Agent0Stopped", testSlurmAgent0Stopped},
 	{"Restarted", testSlurmRestarted},
-	{"SrunKilled", testSlurmSrunKilled},
 }
 
 // faultRows harm nodes of that cluster while jobs run on them: they kill their daemons, cut cables and turn off the power. Each has nodes
@@ -49,12 +48,6 @@ exec sleep 1000.$0`
 
 // stranger is a relative that says nothing of the run: Slurm's cgroup ends it where nobody else can.
 const stranger = `(env -i setsid sh -c "trap '' TERM; sleep 1000.$0" &)`
-
-// hasCgroups tells whether Slurm knows a step's processes by its cgroup.
-func (c *cluster) hasCgroups() bool {
-	c.t.Helper()
-	return strings.Contains(c.ok("scontrol", "show", "config").stdout, "proctrack/cgroup")
-}
 
 // word is a name for this test's processes that no other process has.
 func (c *cluster) word() string {

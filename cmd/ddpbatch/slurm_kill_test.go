@@ -121,6 +121,7 @@ func (c *cluster) clear() {
 
 // testSlurmSrunKilled: without srun Slurm ends the step, and nobody can say why.
 func testSlurmSrunKilled(t *testing.T, c *cluster) {
+	c.needsCgroups()
 	s, word := c.familyJob("srun", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final)
 	began := time.Now()
 	if s.endSrun() == 0 {
@@ -162,9 +163,7 @@ func testSlurmStepdKilled(t *testing.T, c *cluster) {
 
 // testSlurmTreeKilled: Slurm kills a step at once, agents and workers, which start more processes all the time.
 func testSlurmTreeKilled(t *testing.T, c *cluster) {
-	if !c.hasCgroups() {
-		t.Skip("Slurm knows a step's processes by their parents here, and misses those whose parents end while it looks")
-	}
+	c.needsCgroups()
 	const busy = `
 for n in $(seq 300); do setsid sh -c "trap '' TERM; sleep 1000.$0; sleep 1000.$0" & sleep 0.01; [ $n != 50 ] || touch "running.0.$RANK"; done
 wait`
