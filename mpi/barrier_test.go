@@ -108,7 +108,8 @@ func TestBarrierTimeout(t *testing.T) {
 				if starved(err) {
 					return again
 				}
-				if took < 0 || !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), fmt.Sprintf("rank 1: no progress for %v: it has called nothing yet", timeout)) {
+				want := fmt.Sprintf("rank 1: no progress for %v: it has called nothing yet", timeout)
+				if took < 0 || !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), want) {
 					t.Errorf("%v after the time-out: got %v", took, err)
 				}
 				return took

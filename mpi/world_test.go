@@ -78,8 +78,8 @@ func newWorldOn(t testing.TB, over string, size int, change func(*InitConfig)) [
 	return formed(t, func() ([]*Comm, error) { return initOn(t.Context(), over, size, change) })
 }
 
-// newImpatient is newWorldOn with a time-out for which the test waits, and within which ranks must also meet: on a busy machine it is longer
-// than was asked for.
+// newImpatient is newWorldOn with a time-out that the test waits for. The ranks must also meet within it, so on a busy machine it is longer
+// than asked for; the one in force is returned.
 func newImpatient(t testing.TB, over string, size int, timeout time.Duration) ([]*Comm, time.Duration) {
 	t.Helper()
 	for ; timeout < testkit.Patience; timeout *= 2 {

@@ -83,7 +83,7 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 	return afterSubmit(ctx, e, run, id, o.wait, o.follow)
 }
 
-// checkResume prints what is to be said of a run that has nothing left to do, and tells whether that is so.
+// checkResume reports whether the run has nothing left to do, and prints why.
 func checkResume(ctx context.Context, e *env, r *resume.Resumer, run *rundir.Dir) (done bool, err error) {
 	finished, err := r.Check(ctx, run)
 	if finished != "" {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// hasCgroups tells whether the site keeps tasks to their cores, memory and devices, and knows a step's processes by its cgroup. Otherwise it
-// goes by parents, and misses processes whose parents end while it kills a whole step, the guards of its agents, too.
+// hasCgroups reports whether Slurm confines tasks to their cores, memory and devices, and finds a step's processes by their cgroup. Without
+// cgroups it follows parents: it misses processes whose parents end while it kills a step, and it kills the agents' guards as well.
 func (c *cluster) hasCgroups() bool {
 	c.t.Helper()
 	config := c.ok("scontrol", "show", "config").stdout
@@ -22,7 +22,7 @@ func (c *cluster) hasCgroups() bool {
 func (c *cluster) needsCgroups() {
 	c.t.Helper()
 	if !c.hasCgroups() {
-		c.t.Skip("this cluster keeps tasks to nothing by cgroups: see scripts/slurm-cluster")
+		c.t.Skip("this cluster has no cgroups: see scripts/slurm-cluster")
 	}
 }
 

@@ -56,7 +56,8 @@ func testSlurmAgentKilledOfMany(t *testing.T, c *cluster) {
 	for _, row := range []struct{ node, mode string }{{"n3", "agent"}, {"n1", "agent"}, {"n3", "task"}} { // n1 has agent 0
 		// who waited for silence would take longer
 		testkit.Promptly(t, 10*time.Second, func() time.Duration {
-			s, word := c.familyJob("agent", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, relatives, "--set", final, "--set", `launch.mode="`+row.mode+`"`)
+			s, word := c.familyJob("agent", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, relatives,
+				"--set", final, "--set", `launch.mode="`+row.mode+`"`)
 			began := c.signalled(syscall.SIGKILL, s.agent(row.node).pid)
 			took := s.workersGone(word, began)
 			if job := s.await(); job["JobState"] != "FAILED" {

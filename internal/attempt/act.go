@@ -46,8 +46,8 @@ type patience struct {
 	requeue time.Duration
 }
 
-// patienceLeft is the patience that there is time for. Where the script got TERM, KILL may come KillWait after that, of which the workers may have used their part. Where it was
-// only warned, lead after that the time limit comes.
+// patienceLeft returns how long Slurm may be asked before this script is killed. After TERM, KILL may come within KillWait, of which the
+// workers may have used their part. After a warning alone, the time limit comes within lead.
 func (a *Attempt) patienceLeft(lead time.Duration) patience {
 	p := patience{ask: time.Minute, again: 5 * time.Second, requeue: 5 * time.Minute}
 	switch {

@@ -132,7 +132,8 @@ func (c *Canceller) simulation(ctx context.Context, run *rundir.Dir, id string) 
 	return nil
 }
 
-// mark writes a person's wish into the ledger before anybody acts on it: an attempt that ends just then must not requeue its job. The elements of an array find it in the array's ledger.
+// mark records the cancel in the ledger. Callers do so before they act: an attempt that ends just then must not requeue its job. The
+// elements of an array read it from the array's ledger.
 func (c *Canceller) mark(run *rundir.Dir, id string) {
 	job, _, _ := strings.Cut(id, ";") // less the cluster: as the job itself knows it
 	if err := run.Append(rundir.Event{Time: c.Env.Now(), Event: rundir.EventCancel, Job: job, Detail: "job " + id}); err != nil {

@@ -64,10 +64,10 @@ func cancels(t *testing.T, p *fakeslurm.Slurm, run *rundir.Dir, name string, wan
 	return err
 }
 
-// submitting is an event of which nobody recorded what came of it.
+// submitting is a submission whose outcome nobody recorded.
 var submitting = rundir.Event{Event: rundir.EventSubmitting, Detail: rundir.EventResume}
 
-// misused tells whether an error is of the command line.
+// misused reports whether the error is a misuse of the command line.
 func misused(err error) bool {
 	_, ok := errors.AsType[*usage.Error](err)
 	return ok
@@ -101,8 +101,8 @@ func TestCancelWithoutAnAnswer(t *testing.T) {
 	cancels(t, p, run, "12", nil, []string{"12"}, "marked as cancelled")
 }
 
-// An element that waits has no directory: its cancel stands in the array's ledger. One that the array does not have is no reason to cancel
-// the array.
+// A waiting element has no directory, so its cancel is recorded in the array's ledger. Naming an element that the array does not have
+// cancels nothing.
 func TestCancelElementThatWaits(t *testing.T) {
 	a := fakeslurm.NewArray(t, "0-3")
 	a.Submitted("12")
@@ -164,7 +164,8 @@ func TestCancelWithoutAJob(t *testing.T) {
 	}
 }
 
-// The process that simulates a run is told as by scancel. It simulates all elements of an array: one of them is no reason to end it.
+// Cancelling a simulated run sends SIGTERM to the process that simulates it. That process simulates all elements of an array, so one
+// element alone cannot be cancelled.
 func TestCancelSimulation(t *testing.T) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM)

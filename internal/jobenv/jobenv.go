@@ -35,8 +35,8 @@ func JobID(lookup func(string) (string, bool)) string {
 // latestDeadline is the end of the year 9999: what is beyond are milliseconds, or a slip of the pen.
 const latestDeadline = 253402300799
 
-// Deadline is when the job will be killed: DDPBATCH_DEADLINE, in seconds since 1970 or as RFC 3339 has it, or else SLURM_JOB_END_TIME; zero where
-// nobody says. Slurm sets its variable from 23.02 on.
+// Deadline returns when the job will be killed: DDPBATCH_DEADLINE, in seconds since 1970 or in the form of RFC 3339, or else
+// SLURM_JOB_END_TIME, which Slurm sets from 23.02 on. It is zero if neither is set.
 func Deadline(lookup func(string) (string, bool)) (time.Time, error) {
 	text, _ := lookup("DDPBATCH_DEADLINE")
 	if text == "" {
@@ -51,7 +51,8 @@ func Deadline(lookup func(string) (string, bool)) (time.Time, error) {
 		seconds = at.Unix()
 	}
 	if seconds < 1 || seconds > latestDeadline {
-		return time.Time{}, usage.Errorf("DDPBATCH_DEADLINE is %q, which is not between the years 1970 and 9999: it counts seconds, not milliseconds", text)
+		return time.Time{}, usage.Errorf(
+			"DDPBATCH_DEADLINE is %q, which is not between the years 1970 and 9999: it counts seconds, not milliseconds", text)
 	}
 	return time.Unix(seconds, 0), nil
 }

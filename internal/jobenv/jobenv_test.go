@@ -31,7 +31,8 @@ func TestDeadline(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"noon", "0", "-1", "1.5", "2026-01-31", "99999999999999999999", "9223372036854775807", "1769860800000", "253402300800", "1969-01-31T12:00:00Z",
+		"noon", "0", "-1", "1.5", "2026-01-31", "99999999999999999999", "9223372036854775807", "1769860800000", "253402300800",
+		"1969-01-31T12:00:00Z",
 	} {
 		if _, err := Deadline(LookupIn([]string{"DDPBATCH_DEADLINE=" + text})); !errors.As(err, new(*usage.Error)) {
 			t.Errorf("%q: %v, want a fault of usage", text, err)

@@ -66,8 +66,8 @@ func (j *Job) ExportPath() string {
 	return j.resolve(j.Train.Export)
 }
 
-// resolve is a path of the job as the trainer opens it (trainer.Config.Files): an absolute one as it is written, since what .. means behind a
-// link only the file system knows.
+// resolve returns a path of the job as the trainer opens it (trainer.Config.Files). An absolute path stays as it is written: behind a link,
+// only the file system knows where .. leads.
 func (j *Job) resolve(path string) string {
 	if filepath.IsAbs(path) {
 		return path

@@ -67,8 +67,8 @@ func SweepOrphans(ctx context.Context, cookie string) (Swept, error) {
 	return sweep(ctx, p)
 }
 
-// SweepAdopted kills every orphan that this process has been handed as a subreaper, as [SweepOrphans] does, and whatever cookie it has: those of
-// a run within this one, too, and a guard whose agent was killed, which has not ended yet what the agent has started.
+// SweepAdopted kills every orphan that this process has adopted as a subreaper, as [SweepOrphans] does, but whatever its cookie. That
+// includes the orphans of a run within this one, and the guard of an agent that was killed, which may not have done its work yet.
 func SweepAdopted(ctx context.Context) (Swept, error) {
 	return sweep(ctx, targets{others: func(s stat, _ environ) bool { return children.isOrphanOfWorker(s, unix.Getpid()) }})
 }

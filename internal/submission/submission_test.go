@@ -156,7 +156,8 @@ func TestSubmit(t *testing.T) {
 			prepare: func(w *world) { w.First("sbatch", w.otherClaims()) },
 		},
 		"the claim is lost meanwhile, perhaps taken": {
-			sbatch: "echo 'Zero Bytes were transmitted or received' >&2; exit 1", lost: true, code: exit.Usage, says: "Zero Bytes", left: "submitting",
+			sbatch: "echo 'Zero Bytes were transmitted or received' >&2; exit 1",
+			lost:   true, code: exit.Usage, says: "Zero Bytes", left: "submitting",
 			prepare: func(w *world) { w.First("sbatch", w.otherClaims()) },
 		},
 	} {

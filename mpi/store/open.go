@@ -40,8 +40,9 @@ type Opened struct {
 // Either may name who asks, as in tcp://node1:29500?rank=0&world_size=4. Other parameters are passed over, as
 // torch.distributed does.
 //
-// Of tcp://, rank 0 serves the store, at the named address and no other; the others connect to it, and try again until ctx ends. Of file://, the last of all ranks to
-// close it removes the file; one that an earlier run left would be read, so each run needs a new path (see OpenFile).
+// With tcp://, rank 0 serves the store, at the named address and no other; the others connect to it, and try again until ctx ends. With
+// file://, the last rank to close the file removes it. A file that an earlier run left would be read, so each run needs a new path (see
+// OpenFile).
 func Open(ctx context.Context, method string, cfg OpenConfig) (*Opened, error) {
 	parsed, err := parseInitMethod(method)
 	if err != nil {
