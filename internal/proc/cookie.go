@@ -14,7 +14,7 @@ import (
 	"ddpbatch/internal/pause"
 )
 
-// CookieVariable is the variable that tells a run's processes from all others, for [Sweep].
+// CookieVariable is the variable that tells a run's processes from all others, for [SweepOrphans].
 const CookieVariable = "DDPBATCH_COOKIE"
 
 const (

@@ -4,7 +4,7 @@
 //
 //   - [Process]: a child leads a process group of its own. The group is signalled as one, and killed when its leader ends. The
 //     leader dies with this process, even by KILL.
-//   - [Sweep]: who left the group still carries the cookie of the run in its environment.
+//   - [SweepOrphans]: who left the group still carries the cookie of the run in its environment.
 //   - [Subreaper]: who cleared or overwrote that becomes a child of this process when its own parent ends, and [SweepOrphans] finds it.
 //   - [Guard]: when this process is killed, nobody is left to do so but another process.
 //

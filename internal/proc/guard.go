@@ -96,7 +96,7 @@ func (g *Guard) Start(cores *unix.CPUSet, cmd *exec.Cmd) (*Process, error) {
 	return start(g, cores, cmd)
 }
 
-// Sweep tells the guard of a cookie: whoever has it dies with this process, as by [Sweep]. It is told before the first
+// Sweep tells the guard of a cookie: whoever has it dies with this process, as by [SweepOrphans]. It is told before the first
 // process with that cookie is started. An error says whom the guard may miss.
 func (g *Guard) Sweep(cookie string) error {
 	if err := checkCookie(cookie); err != nil || g == nil {

@@ -83,7 +83,7 @@ func play(role string, args []string) error {
 		}()
 		unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
 	case "sweep": // sweeps its own cookie, and says whom
-		swept, err := Sweep(context.Background(), os.Getenv(CookieVariable))
+		swept, err := sweepCookie(context.Background(), os.Getenv(CookieVariable))
 		fmt.Println(len(swept.Killed), len(swept.Left))
 		return err
 	case "group": // group NUMBER DIED
@@ -98,7 +98,7 @@ func play(role string, args []string) error {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 		defer cancel()
-		swept, err := Sweep(ctx, args[0])
+		swept, err := sweepCookie(ctx, args[0])
 		fmt.Println(len(swept.Killed), len(swept.Left), err)
 		return nil
 	case "limits":
@@ -167,7 +167,7 @@ func newCookie(t *testing.T) string {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 		defer cancel()
-		if swept, err := Sweep(ctx, cookie); err != nil || len(swept.Left) > 0 {
+		if swept, err := sweepCookie(ctx, cookie); err != nil || len(swept.Left) > 0 {
 			t.Errorf("the test leaves %v behind: %v", swept.Left, err)
 		}
 	})

@@ -38,24 +38,16 @@ type Swept struct {
 	Left   []Victim // they have not: the kernel holds them, or refused the signal
 }
 
-// Sweep kills every process whose environment has the cookie, as all those have that a process which was started with it has started
-// since, wherever they went, unless they have cleared or overwritten it. It looks again until none is left, as those that are killed may
-// have started more, or until ctx ends; then Left holds who is known to be left. Neither this process nor one of its ancestors is ever
-// killed, nor one that has another cookie alone, as a run within this one has. Zombies are of no interest.
+// SweepOrphans kills every process whose environment has the cookie: whatever was started by a process with it has inherited it, unless it
+// has cleared or overwritten its environment. It also kills every orphan that this process has adopted as a subreaper ([Subreaper]), whatever
+// its environment, except those with another cookie and those that were descendants when this process became a subreaper. So if no worker is
+// left, nothing that the workers have started is left either. The first process of a container adopts orphans that are not its own, and goes
+// by the cookie alone.
 //
-// Processes of other users do not count: root kills them, and nobody waits for their end. The error says that it cannot be told whether
-// any is left.
-func Sweep(ctx context.Context, cookie string) (Swept, error) {
-	if err := checkCookie(cookie); err != nil {
-		return Swept{}, err
-	}
-	return sweep(ctx, targetsOf(cookie))
-}
-
-// SweepOrphans is [Sweep], and kills in the same way every orphan that this process has been handed as a subreaper ([Subreaper]),
-// whatever its environment is by now, unless it has another cookie, or was a descendant when this process became one. With all workers
-// gone, no process is left that they have started. The first process of a container gets orphans that are not its own, and goes by the
-// cookie alone.
+// It looks again until it finds none, since processes that are being killed may start more, or until ctx ends; Left then holds those known
+// to be left. It never kills this process, an ancestor of it, or a process whose only cookie is another, as in a run within this one. It
+// ignores zombies. As root it kills processes of other users, too, and does not wait for their end. An error means that it is not known
+// whether any is left.
 func SweepOrphans(ctx context.Context, cookie string) (Swept, error) {
 	if err := checkCookie(cookie); err != nil {
 		return Swept{}, err

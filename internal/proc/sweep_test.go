@@ -53,7 +53,7 @@ func TestSweepFindsWhoLeft(t *testing.T) {
 	if !alive(session) || !alive(daemon) {
 		t.Fatal("nobody left the group: there is nothing to find")
 	}
-	s := swept(t, Sweep, cookie)
+	s := swept(t, sweepCookie, cookie)
 	for _, pid := range []int{session, daemon} {
 		if !s.has(pid) {
 			t.Errorf("%d is not told among %v", pid, s.Killed)
@@ -71,11 +71,11 @@ func TestSweepSparesOthers(t *testing.T) {
 	nested, longer, own := pidAfter(t, lines, "nested"), pidAfter(t, lines, "longer"), pidAfter(t, lines, "own")
 	executes(t, "sleep", nested, longer, own)
 	t.Cleanup(func() { unix.Kill(longer, unix.SIGKILL) }) // ours, and not waited for: its parent has ended, and init waits
-	swept(t, Sweep, cookie)
+	swept(t, sweepCookie, cookie)
 	if alive(own) || !alive(nested) || !alive(longer) {
 		t.Errorf("alive: own %v, nested %v, longer %v", alive(own), alive(nested), alive(longer))
 	}
-	swept(t, Sweep, other)
+	swept(t, sweepCookie, other)
 	if alive(nested) {
 		t.Error("the nested run's process is alive")
 	}
@@ -111,7 +111,7 @@ func TestSweepOutrunsForks(t *testing.T) {
 			cookie := newCookie(t)
 			_, lines := startTest(t, shell(cookie, script, filepath.Join(t.TempDir(), "script")), Start)
 			pidAfter(t, lines, "begun")
-			if s := swept(t, Sweep, cookie); len(s.Killed) == 0 {
+			if s := swept(t, sweepCookie, cookie); len(s.Killed) == 0 {
 				t.Error("nobody was found")
 			}
 		})
@@ -126,7 +126,7 @@ func TestSweepFindsWhoseFirstThreadEnded(t *testing.T) {
 		s, err := readStat(pid)
 		return err == nil && s.state == 'Z' && s.threads > 1
 	})
-	swept(t, Sweep, cookie)
+	swept(t, sweepCookie, cookie)
 	gone(t, "it is killed", pid)
 }
 
@@ -172,7 +172,7 @@ func TestSweepPassesOverOtherUsers(t *testing.T) {
 	if !alive(pid) {
 		t.Error("another user's process was killed")
 	}
-	if s := swept(t, Sweep, cookie); !s.has(pid) { // by its own
+	if s := swept(t, sweepCookie, cookie); !s.has(pid) { // by its own
 		t.Errorf("%d is not told among %v", pid, s.Killed)
 	}
 	wait(t, p)
@@ -193,13 +193,13 @@ func TestSweepKillsTheStopped(t *testing.T) {
 	p, lines := startTest(t, shell(cookie, `echo self $$; kill -STOP $$`), Start)
 	pid := pidAfter(t, lines, "self")
 	testkit.Eventually(t, "it is stopped", func() bool { s, _ := readStat(pid); return s.state == 'T' })
-	swept(t, Sweep, cookie)
+	swept(t, sweepCookie, cookie)
 	wait(t, p)
 }
 
 func TestSweepRefuses(t *testing.T) {
 	for _, cookie := range []string{"", "00", strings.Repeat("0", 31), strings.Repeat("0", 33), strings.Repeat("G", 32), strings.Repeat("A", 32)} {
-		if _, err := Sweep(t.Context(), cookie); err == nil {
+		if _, err := sweepCookie(t.Context(), cookie); err == nil {
 			t.Errorf("%q was taken for a cookie", cookie)
 		}
 		if _, err := SweepOrphans(t.Context(), cookie); err == nil {
@@ -208,7 +208,7 @@ func TestSweepRefuses(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Sweep(ctx, NewCookie()); !errors.Is(err, context.Canceled) {
+	if _, err := sweepCookie(ctx, NewCookie()); !errors.Is(err, context.Canceled) {
 		t.Errorf("nobody looked, and the error is %v", err)
 	}
 }
@@ -300,7 +300,7 @@ func TestSweepOrphansSparesTheNested(t *testing.T) {
 	if !alive(nested) {
 		t.Error("another run's process was killed")
 	}
-	swept(t, Sweep, other)
+	swept(t, sweepCookie, other)
 	testkit.Eventually(t, "somebody waits for it", func() bool { _, err := readStat(nested); return err != nil })
 }
 
@@ -311,4 +311,12 @@ func BenchmarkSweepOfNobody(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// sweepCookie is SweepOrphans of a process that is no subreaper.
+func sweepCookie(ctx context.Context, cookie string) (Swept, error) {
+	if err := checkCookie(cookie); err != nil {
+		return Swept{}, err
+	}
+	return sweep(ctx, targetsOf(cookie))
 }
