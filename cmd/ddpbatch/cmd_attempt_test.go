@@ -134,7 +134,7 @@ func TestResumeArray(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.says("sbatch.out", "13\n")
-	p.says("squeue.out", strings.ReplaceAll("12|12|FAILED|None|1|n1|N/A|N/A|1:00|x\n", "|", "\x1f"))
+	p.QueueOf(root, "12 FAILED")
 	if err := runResume(t.Context(), e, root, resumeOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/runview"
+	"ddpbatch/internal/testkit/fakeslurm"
 	"ddpbatch/mpi/launch/recovery"
 	"ddpbatch/slurm"
 )
@@ -129,7 +130,7 @@ func TestLostJobIsKnownByItsBegin(t *testing.T) {
 			q := newQueue(t)
 			parent, run := q.resumable()
 			d := must(t, rundir.Open, run)
-			q.must(d.Append(rundir.Event{Time: time.Now(), Event: rundir.EventSubmitting, Detail: rundir.EventResume}))
+			fakeslurm.CutShort(t, d)
 			if program == "this" {
 				e, _, _ := q.env(parent)
 				e.Environ = append(e.Environ, "SLURM_JOB_ID=500")
@@ -170,12 +171,13 @@ func TestLostJobOfArray(t *testing.T) {
 			one := w.ran(1, "12", 3)
 			w.ran(0, "12", 0)
 			w.ran(2, "12", 0)
-			submitting := rundir.Event{Time: time.Now(), Event: rundir.EventSubmitting, Detail: rundir.EventResume}
 			lost, want := "13_[0-2]", "0 of 3 elements are done"
-			if index := 1; element {
-				submitting.Element, lost, want = &index, "13_[1]", "2 of 3 elements are done"
+			if element {
+				lost, want = "13_[1]", "2 of 3 elements are done"
+				fakeslurm.CutShort(t, w.run, 1)
+			} else {
+				fakeslurm.CutShort(t, w.run)
 			}
-			w.must(w.run.Append(submitting))
 			w.must(os.WriteFile(filepath.Join(w.dir, "squeue"), []byte(fmt.Sprintf(`#!/bin/sh
 case "$*" in *--me*) printf '%%s\037' '%s' ;; esac
 printf '%s\0371\037PENDING\037None\0371\037n1\037N/A\037N/A\0371:00\037%s\n'
@@ -197,7 +199,7 @@ printf '%s\0371\037PENDING\037None\0371\037n1\037N/A\037N/A\0371:00\037%s\n'
 func TestBeginOfElementRecords(t *testing.T) {
 	w := newArrayWorld(t, "0-2")
 	w.submitted("12")
-	w.must(w.run.Append(rundir.Event{Time: time.Now(), Event: rundir.EventSubmitting, Detail: rundir.EventResume}))
+	fakeslurm.CutShort(t, w.run)
 	begin := func(array, index string) {
 		t.Helper()
 		e, _, _ := w.env(0, 0)
@@ -346,7 +348,7 @@ func TestSubmissionUnderWay(t *testing.T) {
 	q := newQueue(t)
 	parent, run := q.resumable()
 	d := must(t, rundir.Open, run)
-	q.must(d.Append(rundir.Event{Time: time.Now(), Event: rundir.EventSubmitting, Detail: rundir.EventResume}))
+	fakeslurm.CutShort(t, d)
 	q.says("down", "")
 	for _, command := range []string{"status", "cancel", "resume"} {
 		if code, _, errs := q.run(parent, command, run); code != exit.Refused || !strings.Contains(errs, "cannot reach the Slurm controller") {
@@ -354,11 +356,8 @@ func TestSubmissionUnderWay(t *testing.T) {
 		}
 	}
 	q.must(os.Remove(filepath.Join(q.dir, "down")))
-	claim := filepath.Join(run, "claims", "9")
-	q.must(os.MkdirAll(claim, 0o700))
-	q.must(os.WriteFile(filepath.Join(claim, "claim.json"),
-		[]byte(`{"machine":"another","pid":7,"start":1,"host":"login2","doing":"resume","since":"2026-11-24T10:00:00Z","nonce":"x"}`), 0o600))
-	const who = "resume by process 7 on login2, begun 2026-11-24 10:00:00"
+	fakeslurm.ClaimByOther(t, d)
+	const who = fakeslurm.OtherClaimWords
 	if row := q.status(parent, run); row.Ended || row.Next != "it is being submitted: "+who {
 		t.Errorf("status: %+v", row)
 	}
@@ -386,12 +385,11 @@ func (q *queue) first(name, line string) {
 // claimsLine is a line of shell by which another command takes the claim of runs, and gives it back.
 func (q *queue) claimsLine(runs string) string {
 	q.t.Helper()
-	q.says("claim.json", `{"machine":"another","pid":7,"start":1,"host":"login2","doing":"resume",`+
-		`"since":"2026-11-24T10:00:00Z","nonce":"x","done":true}`)
+	q.says("claim.json", strings.TrimSuffix(fakeslurm.OtherClaim, "}")+`,"done":true}`)
 	return fmt.Sprintf(`umask 077; for run in %s; do mkdir -p "$run/claims/9" && cp '%s/claim.json' "$run/claims/9/"; done`, runs, q.dir)
 }
 
-const byAnother = "another command has claimed the run: resume by process 7 on login2, begun 2026-11-24 10:00:00"
+const byAnother = "another command has claimed the run: " + fakeslurm.OtherClaimWords
 
 func (q *queue) jobFile(parent string) {
 	q.t.Helper()
@@ -589,7 +587,7 @@ func TestJobByHandAfterLostSubmission(t *testing.T) {
 	q := newQueue(t)
 	parent, run := q.resumable()
 	d := must(t, rundir.Open, run)
-	q.must(d.Append(rundir.Event{Time: time.Now(), Event: rundir.EventSubmitting, Detail: rundir.EventResume}))
+	fakeslurm.CutShort(t, d)
 	if code, _, errs := q.run(parent, "resume", run); code != 0 || !slices.Equal(q.alive(), []string{"500"}) {
 		t.Fatalf("resume: %d, %s", code, errs)
 	}
@@ -650,7 +648,7 @@ func TestStatusAsksOnceForLostJobs(t *testing.T) {
 	for i := range 3 {
 		_, run := q.resumable()
 		d := must(t, rundir.Open, run)
-		q.must(d.Append(rundir.Event{Time: time.Now(), Event: rundir.EventSubmitting, Detail: rundir.EventResume}))
+		fakeslurm.CutShort(t, d)
 		q.says(fmt.Sprintf("jobs/50%d", i), "PENDING "+d.ScriptPath())
 		runs = append(runs, d)
 	}

@@ -60,7 +60,7 @@ func TestStopWaiting(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, run := newPretendSlurm(t), attemptRun(t, "")
 			e, _, _ := p.env(0, 0)
-			p.says("squeue.out", strings.ReplaceAll("12|12|RUNNING|None|1|n1|N/A|N/A|1:00|x\n", "|", "\x1f"))
+			p.QueueOf(run, "12 RUNNING")
 			if err := run.SetJobID("12"); err != nil {
 				t.Fatal(err)
 			}

@@ -229,7 +229,6 @@ func (q *queue) resumable() (parent, run string) {
 	q.t.Helper()
 	d := attemptRun(q.t, "")
 	parent = filepath.Dir(d.Path())
-	q.must(os.WriteFile(d.JobFilePath(), []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n"), 0o600))
 	q.must(writeScript(d, must(q.t, jobfile.OfRun, d), "", nil))
 	q.says("jobs/400", "CANCELLED "+d.ScriptPath())
 	q.must(d.SetJobID("400"))

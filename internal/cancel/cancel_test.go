@@ -64,9 +64,6 @@ func cancels(t *testing.T, p *fakeslurm.Slurm, run *rundir.Dir, name string, wan
 	return err
 }
 
-// submitting is a submission whose outcome nobody recorded.
-var submitting = rundir.Event{Event: rundir.EventSubmitting, Detail: rundir.EventResume}
-
 // misused reports whether the error is a misuse of the command line.
 func misused(err error) bool {
 	_, ok := errors.AsType[*usage.Error](err)
@@ -94,9 +91,7 @@ func TestCancelSome(t *testing.T) {
 // Where Slurm does not say whether a job is over, that is marked and nothing else.
 func TestCancelWithoutAnAnswer(t *testing.T) {
 	p, run := fakeslurm.New(t), fakeslurm.Run(t, "")
-	if err := run.SetJobID("12"); err != nil {
-		t.Fatal(err)
-	}
+	p.Must(run.SetJobID("12"))
 	p.Says("squeue.err", fakeslurm.Silence)
 	cancels(t, p, run, "12", nil, []string{"12"}, "marked as cancelled")
 }
@@ -126,19 +121,14 @@ func TestCancelElementThatWaits(t *testing.T) {
 func TestCancelLost(t *testing.T) {
 	p, run := fakeslurm.New(t), fakeslurm.Run(t, "")
 	submitted := rundir.Event{Time: time.Now(), Event: rundir.EventSubmit, Detail: "job 12"}
-	if err := errors.Join(run.SetJobID("12"), run.Append(submitted), run.Append(submitting)); err != nil {
-		t.Fatal(err)
-	}
+	p.Must(errors.Join(run.SetJobID("12"), run.Append(submitted)))
+	fakeslurm.CutShort(t, run)
 	p.Says("squeue.err", fakeslurm.Silence)
 	if err := cancels(t, p, run, run.Path(), nil, nil, "look for the job of "); misused(err) {
 		t.Errorf("%v", err)
 	}
-	if err := os.Remove(filepath.Join(p.Dir, "squeue.err")); err != nil {
-		t.Fatal(err)
-	}
-	job := strings.ReplaceAll("13|13|RUNNING|None|1|n1|N/A|N/A|1:00|x\n", "|", "\x1f")
-	p.First("squeue", fmt.Sprintf(`case "$*" in *--me*) printf '%%s\037' '%s' ;; esac`, run.ScriptPath()))
-	p.Says("squeue.out", job)
+	p.Must(os.Remove(filepath.Join(p.Dir, "squeue.err")))
+	p.QueueOf(run, "13 RUNNING")
 	cancels(t, p, run, "12", []string{"13"}, []string{"13"}, "")
 	if known, err := run.Submissions(); err != nil || known.Open != nil || !slices.Equal(known.Jobs, []string{"12", "13"}) {
 		t.Errorf("submissions %+v, %v", known, err)
@@ -154,9 +144,7 @@ func TestCancelWithoutAJob(t *testing.T) {
 	} {
 		run := fakeslurm.RunOf(t, kind, "/bin/true", "")
 		if kind == "simulate" {
-			if err := run.SetJobID("999999999"); err != nil {
-				t.Fatal(err)
-			}
+			p.Must(run.SetJobID("999999999"))
 		}
 		if err := cancels(t, p, run, run.Path(), nil, nil, says); !misused(err) {
 			t.Errorf("%s: %v", kind, err)
@@ -173,13 +161,9 @@ func TestCancelSimulation(t *testing.T) {
 	p, run := fakeslurm.New(t), fakeslurm.RunOf(t, "simulate", "/bin/true", "[slurm]\narray = \"1-2\"\n")
 	id := fmt.Sprint(os.Getpid())
 	element, err := run.Task(1)
-	if err := errors.Join(err, run.SetJobID(id), element.SetJobID(id+"_1")); err != nil {
-		t.Fatal(err)
-	}
+	p.Must(errors.Join(err, run.SetJobID(id), element.SetJobID(id+"_1")))
 	log, err := os.Create(run.SlurmLogPath(id + "_1")) // by which this process is that which simulates the run
-	if err != nil {
-		t.Fatal(err)
-	}
+	p.Must(err)
 	defer log.Close()
 	all := "to cancel them all: ddpbatch cancel " + filepath.Base(run.Path())
 	if err := cancels(t, p, element, element.Path(), nil, nil, all); !misused(err) {
@@ -199,15 +183,15 @@ func TestRootCancelsLost(t *testing.T) {
 	}
 	p, run := fakeslurm.New(t), fakeslurm.Run(t, "")
 	give := func(path string) error { return os.Lchown(path, 4242, 4242) }
-	err := errors.Join(run.SetJobID("12"), run.Append(submitting), give(run.Path()), give(filepath.Join(run.Path(), "ledger.jsonl")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.First("squeue", fmt.Sprintf(`case "$*" in *--users=4242*) printf '%%s\037' '%s' ;; esac`, run.ScriptPath()))
-	p.Says("squeue.out", strings.ReplaceAll("13|13|RUNNING|None|1|n1|N/A|N/A|1:00|x\n", "|", "\x1f"))
+	fakeslurm.CutShort(t, run)
+	p.Must(errors.Join(run.SetJobID("12"), give(run.Path()), give(filepath.Join(run.Path(), "ledger.jsonl"))))
+	p.QueueOf(run, "13 RUNNING")
 	cancels(t, p, run, run.Path(), []string{"13"}, []string{"13"}, "")
 	if id, err := run.JobID(); id != "12" || err != nil {
 		t.Errorf("recorded is %q, %v", id, err)
+	}
+	if calls := p.Calls(); !strings.Contains(calls[0], " --users=4242 ") {
+		t.Errorf("ran %q", calls)
 	}
 	if got := fakeslurm.Events(t, run); !slices.Equal(got, []string{rundir.EventSubmitting, rundir.EventCancel}) {
 		t.Errorf("ledger %q", got)

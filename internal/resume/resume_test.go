@@ -2,7 +2,6 @@ package resume
 
 import (
 	"maps"
-	"os"
 	"testing"
 
 	"ddpbatch/internal/rundir"
@@ -110,9 +109,6 @@ func TestCheckAnew(t *testing.T) {
 func TestResumedJobIsOnTrial(t *testing.T) {
 	t.Parallel()
 	array := fakeslurm.Run(t, "")
-	if err := os.WriteFile(array.JobFilePath(), []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	element, err := array.Task(5)
 	if err != nil {
 		t.Fatal(err)

@@ -33,45 +33,20 @@ type world struct {
 func newWorld(t *testing.T, kind string) *world {
 	t.Helper()
 	w := &world{fakeslurm.New(t), t, fakeslurm.RunOf(t, kind, "/bin/true", "")}
-	w.Says("sacct", "#!/bin/sh\necho Slurm accounting storage is disabled >&2\nexit 1\n")
-	w.must(os.WriteFile(w.run.JobFilePath(), []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n"), 0o600))
-	w.must(w.run.SetJobID("12"))
-	w.must(w.run.Append(rundir.Event{Time: time.Now(), Event: rundir.EventSubmit, Detail: "job 12"}))
-	w.queue("12 FAILED")
+	w.WithoutAccounting()
+	w.Must(w.run.SetJobID("12"))
+	w.Must(w.run.Append(rundir.Event{Time: time.Now(), Event: rundir.EventSubmit, Detail: "job 12"}))
+	w.QueueOf(w.run, "12 FAILED")
 	return w
-}
-
-func (w *world) must(err error) {
-	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-// queue is what squeue shows of the run's jobs: "12 FAILED". Asked for one, it tells of all.
-func (w *world) queue(jobs ...string) {
-	w.t.Helper()
-	mine, plain := "", ""
-	for _, job := range jobs {
-		id, state, _ := strings.Cut(job, " ")
-		line := strings.ReplaceAll(fmt.Sprintf("%s|1|%s|None|1|n1|N/A|N/A|1:00|x\n", id, state), "|", "\x1f")
-		mine, plain = mine+w.run.ScriptPath()+"\x1f"+line, plain+line
-	}
-	w.Says("mine", mine)
-	w.Says("squeue.out", plain)
-	w.Says("squeue", "#!/bin/sh\ncd '"+w.Dir+`' || exit
-[ ! -e squeue.err ] || { cat squeue.err >&2; exit 1; }
-case "$*" in *--me*) cat mine ;; *) cat squeue.out ;; esac
-`)
 }
 
 // done is an attempt of job 12 that has done all.
 func (w *world) done() {
 	w.t.Helper()
 	n, err := w.run.ClaimAttempt()
-	w.must(err)
-	w.must(w.run.Append(rundir.Event{Time: time.Now(), Event: rundir.EventBegin, Attempt: n, Job: "12"}))
-	w.must(w.run.WriteVerdict(rundir.Verdict{Attempt: n, JobID: "12", Cause: "done", Message: "done", Time: time.Now()}))
+	w.Must(err)
+	w.Must(w.run.Append(rundir.Event{Time: time.Now(), Event: rundir.EventBegin, Attempt: n, Job: "12"}))
+	w.Must(w.run.WriteVerdict(rundir.Verdict{Attempt: n, JobID: "12", Cause: "done", Message: "done", Time: time.Now()}))
 }
 
 // resumer renders no script, but notes for whom, and for which words, it would.
@@ -129,9 +104,9 @@ func TestCheck(t *testing.T) {
 				w.done()
 			}
 			if test.lost {
-				w.must(w.run.Append(rundir.Event{Time: time.Now(), Event: rundir.EventSubmitting, Detail: rundir.EventResume}))
+				fakeslurm.CutShort(t, w.run)
 			}
-			if w.queue(test.queue...); test.queue == nil {
+			if w.QueueOf(w.run, test.queue...); test.queue == nil {
 				w.Says("squeue.err", fakeslurm.Silence)
 			}
 			finished, err := w.resumer(test.sets, test.words).Check(t.Context(), w.run)
@@ -149,10 +124,6 @@ func TestCheck(t *testing.T) {
 
 // What Slurm did not take, or nobody asked it to take, is not asked for again; what it may have taken stays.
 func TestSubmit(t *testing.T) {
-	taken := func(w *world) {
-		w.must(os.MkdirAll(filepath.Join(w.run.Path(), "claims", "9"), 0o700))
-		w.must(os.WriteFile(filepath.Join(w.run.Path(), "claims", "9", "claim.json"), []byte(`{"machine":"another","pid":7}`), 0o600))
-	}
 	for name, test := range map[string]struct {
 		sbatch  string // shell lines
 		prepare func(*world, *Resumer)
@@ -174,11 +145,11 @@ func TestSubmit(t *testing.T) {
 		},
 		"wrong settings": {prepare: func(_ *world, r *Resumer) { r.Sets = append(r.Sets, "slurm.nodes=none") }, says: "slurm.nodes", nodes: 1},
 		"another command's": {
-			prepare: func(w *world, _ *Resumer) { taken(w) }, says: "nothing was submitted: this process stood still", code: exit.Usage, nodes: 1,
+			prepare: func(w *world, _ *Resumer) { fakeslurm.ClaimByOther(w.t, w.run) }, says: "nothing was submitted: this process stood still", code: exit.Usage, nodes: 1,
 		},
 		"another command's, which has it since the script": { // of whom the spec is by then
 			prepare: func(w *world, r *Resumer) {
-				r.Write = func(*rundir.Dir, *jobfile.Job, []string) error { taken(w); return nil }
+				r.Write = func(*rundir.Dir, *jobfile.Job, []string) error { fakeslurm.ClaimByOther(w.t, w.run); return nil }
 			},
 			says: "nothing was submitted: this process stood still", code: exit.Usage, nodes: 2,
 		},
@@ -188,7 +159,7 @@ func TestSubmit(t *testing.T) {
 			w.First("sbatch", test.sbatch)
 			r := w.resumer([]string{"slurm.nodes=2"}, []string{"--qos=x"})
 			release, claim, err := r.Claim(t.Context(), w.run)
-			w.must(err)
+			w.Must(err)
 			defer release()
 			if test.prepare != nil {
 				test.prepare(w, r)
@@ -208,7 +179,7 @@ func TestSubmit(t *testing.T) {
 				t.Errorf("job %q, %+v", id, job)
 			}
 			again, err := rundir.Open(w.run.Path())
-			w.must(err)
+			w.Must(err)
 			if again.Spec().Nodes != test.nodes || again.Spec().Nodes != w.run.Spec().Nodes {
 				t.Errorf("the spec has %d nodes, and here %d; want %d", again.Spec().Nodes, w.run.Spec().Nodes, test.nodes)
 			}
@@ -223,7 +194,7 @@ func TestSubmit(t *testing.T) {
 func TestSubmitElement(t *testing.T) {
 	w := newWorld(t, "slurm")
 	element, err := w.run.Task(3)
-	w.must(err)
+	w.Must(err)
 	for _, refused := range []bool{true, false} {
 		answer := `echo "$*" >'` + w.Dir + `/asked'; echo 13`
 		if refused {
@@ -232,7 +203,7 @@ func TestSubmitElement(t *testing.T) {
 		w.Says("sbatch", "#!/bin/sh\n"+answer+"\n")
 		r := w.resumer([]string{"slurm.nodes=2"}, []string{"--qos=x"})
 		release, claim, err := r.Claim(t.Context(), element)
-		w.must(err)
+		w.Must(err)
 		_, id, err := r.Submit(t.Context(), element, claim)
 		release()
 		if (err != nil) != refused || (id == "13") == refused || (w.run.Spec().Nodes == 1) != refused {
@@ -256,10 +227,10 @@ func TestSubmitElement(t *testing.T) {
 func TestClaimOfSimulated(t *testing.T) {
 	w := newWorld(t, "simulate")
 	id := fmt.Sprint(os.Getpid())
-	w.must(w.run.SetJobID(id))
+	w.Must(w.run.SetJobID(id))
 	r := w.resumer(nil, nil)
 	release, _, err := r.Claim(t.Context(), w.run)
-	w.must(err)
+	w.Must(err)
 	for _, says := range []string{
 		"another command is submitting this run: resume by process " + id, "job " + id + " is still RUNNING; wait for its end",
 	} {
@@ -267,7 +238,7 @@ func TestClaimOfSimulated(t *testing.T) {
 			t.Errorf("%v; want %s", err, says)
 		}
 		log, err := os.Create(w.run.SlurmLogPath(id)) // by which this process is that which simulates the run
-		w.must(err)
+		w.Must(err)
 		defer log.Close()
 	}
 	release()

@@ -16,32 +16,25 @@ import (
 )
 
 // finder looks at runs from where a person stands.
-func finder(t *testing.T, from string, log *bytes.Buffer) *Viewer {
-	t.Helper()
-	v := viewerOf(fakeslurm.New(t))
+func finder(p *fakeslurm.Slurm, from string, log *bytes.Buffer) *Viewer {
+	v := viewerOf(p)
 	v.From, v.Log = text.Dir(from), slog.New(slog.NewTextHandler(log, nil))
 	return v
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // What a person types means a path where it looks like one; else a job, or a run in runs; and last a folder in the working directory, which
 // is no job whatever it is called.
 func TestFind(t *testing.T) {
+	p := fakeslurm.New(t)
 	run, other := fakeslurm.Run(t, ""), fakeslurm.Run(t, "")
 	runs, here := filepath.Dir(run.Path()), filepath.Dir(other.Path())
-	must(t, run.SetJobID("12"))
-	must(t, other.SetJobID("77"))
+	p.Must(run.SetJobID("12"))
+	p.Must(other.SetJobID("77"))
 	element, err := run.Task(3)
-	must(t, err)
-	must(t, element.SetJobID("12_3"))
+	p.Must(err)
+	p.Must(element.SetJobID("12_3"))
 	for _, name := range []string{filepath.Base(run.Path()), "mine", "12", "99", "x-12"} { // as in runs, or as a job
-		must(t, os.CopyFS(filepath.Join(here, name), os.DirFS(other.Path())))
+		p.Must(os.CopyFS(filepath.Join(here, name), os.DirFS(other.Path())))
 	}
 	const none = "no such run"
 	var log bytes.Buffer
@@ -65,7 +58,7 @@ func TestFind(t *testing.T) {
 		here:                             {says: none},
 		"":                               {says: none},
 	} {
-		got, id, err := finder(t, here, &log).Find(runs, name)
+		got, id, err := finder(p, here, &log).Find(runs, name)
 		_, misused := errors.AsType[*usage.Error](err)
 		switch {
 		case want.says != "" && (!misused || !strings.HasPrefix(err.Error(), want.says)):
@@ -105,7 +98,7 @@ func TestFindJobs(t *testing.T) {
 		"12_4":                      {says: "there is no array element 4 in " + a.Run.Path() + "; there are 0-3"},
 		"14":                        {says: "no such run"},
 	} {
-		got, ids, err := finder(t, "/", &log).FindJobs(runs, name)
+		got, ids, err := finder(a.Slurm, "/", &log).FindJobs(runs, name)
 		switch {
 		case want.says != "" && (err == nil || !strings.HasPrefix(err.Error(), want.says)):
 			t.Errorf("%s: %v, %v; want %s", name, got, err, want.says)
@@ -114,18 +107,18 @@ func TestFindJobs(t *testing.T) {
 		}
 	}
 	waits := "element 2 of the array " + a.Run.Path() + " has not begun"
-	if _, _, err := finder(t, "/", &log).Find(runs, "12_2"); err == nil || err.Error() != waits {
+	if _, _, err := finder(a.Slurm, "/", &log).Find(runs, "12_2"); err == nil || err.Error() != waits {
 		t.Errorf("Find of one that waits: %v", err)
 	}
 
 	// simulated, all of it is one process, and of Slurm's jobs there are none
 	simulated := fakeslurm.RunOf(t, "simulate", "/bin/true", "[slurm]\narray = \"0-1\"\n")
-	must(t, simulated.SetJobID("77"))
-	got, ids, err := finder(t, "/", &log).FindJobs(runs, simulated.Path())
+	a.Must(simulated.SetJobID("77"))
+	got, ids, err := finder(a.Slurm, "/", &log).FindJobs(runs, simulated.Path())
 	if err != nil || got.Path() != simulated.Path() || !slices.Equal(ids, []string{"77"}) {
 		t.Errorf("%v, %q, %v", got, ids, err)
 	}
-	_, _, err = finder(t, "/", &log).FindJobs(runs, simulated.Path()+"/tasks/1")
+	_, _, err = finder(a.Slurm, "/", &log).FindJobs(runs, simulated.Path()+"/tasks/1")
 	if err == nil || !strings.HasSuffix(err.Error(), "has not begun") {
 		t.Errorf("a simulated element that waits: %v", err)
 	}
@@ -136,13 +129,13 @@ func TestFindOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make a run of another user")
 	}
-	run := fakeslurm.Run(t, "")
-	must(t, run.SetJobID("12"))
+	p, run := fakeslurm.New(t), fakeslurm.Run(t, "")
+	p.Must(run.SetJobID("12"))
 	link := filepath.Join(filepath.Dir(run.Path()), "x-12")
-	must(t, errors.Join(os.Lchown(run.Path(), 4242, 4242), os.Lchown(link, 4242, 4242)))
+	p.Must(errors.Join(os.Lchown(run.Path(), 4242, 4242), os.Lchown(link, 4242, 4242)))
 	for name, warned := range map[string]bool{"12": true, run.Path(): false} {
 		var log bytes.Buffer
-		found, _, err := finder(t, "/", &log).Find(filepath.Dir(run.Path()), name)
+		found, _, err := finder(p, "/", &log).Find(filepath.Dir(run.Path()), name)
 		if err != nil || found.Path() != run.Path() {
 			t.Errorf("%s: %v, %v", name, found, err)
 		}

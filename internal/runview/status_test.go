@@ -33,28 +33,20 @@ func TestStatusOfJobThatEndsMeanwhile(t *testing.T) {
 	// back has squeue put a file where it was, before it answers
 	back := func(p *fakeslurm.Slurm, path string) {
 		aside := filepath.Join(p.Dir, "aside")
-		if err := os.Rename(path, aside); err != nil {
-			t.Fatal(err)
-		}
+		p.Must(os.Rename(path, aside))
 		p.First("squeue", fmt.Sprintf("mv '%s' '%s'", aside, path))
 	}
 	t.Run("job", func(t *testing.T) {
-		p := fakeslurm.New(t)
-		run := fakeslurm.Run(t, "")
-		if err := run.SetJobID("12"); err != nil {
-			t.Fatal(err)
-		}
+		p, run := fakeslurm.New(t), fakeslurm.Run(t, "")
+		p.Must(run.SetJobID("12"))
 		for _, exit := range []int{137, 7} { // the workers were started again in the job, which is over with the second
 			n, err := run.ClaimAttempt()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := run.WriteVerdict(rundir.Verdict{Attempt: n, JobID: "12", Cause: "crash", Exit: exit, Message: fmt.Sprintf("rank 0 exited with code %d", exit)}); err != nil {
-				t.Fatal(err)
-			}
+			p.Must(err)
+			says := fmt.Sprintf("rank 0 exited with code %d", exit)
+			p.Must(run.WriteVerdict(rundir.Verdict{Attempt: n, JobID: "12", Cause: "crash", Exit: exit, Message: says}))
 		}
 		back(p, filepath.Join(run.Path(), "attempts", "2"))
-		p.Says("squeue.out", strings.ReplaceAll("12|12|FAILED|NonZeroExitCode|1|n1|N/A|N/A|1:00|"+run.Spec().Name+"\n", "|", "\x1f"))
+		p.QueueOf(run, "12 FAILED NonZeroExitCode")
 		row, err := viewerOf(p).Status(t.Context(), run)
 		if err != nil || row.State != "FAILED" || row.Attempt != 2 || row.Exit == nil || *row.Exit != 7 || row.Next != "" {
 			t.Errorf("%+v, %v", row, err)
@@ -89,25 +81,18 @@ func TestSilentJob(t *testing.T) {
 		"cancelled":          {"CANCELLED", "None", nil, "", "job 12 ended as CANCELLED: no agent left a verdict"},
 		"runs":               {"RUNNING", "None", nil, "", "-"},
 	} {
-		p := fakeslurm.New(t)
-		run := fakeslurm.Run(t, "")
-		if err := run.SetJobID("12"); err != nil {
-			t.Fatal(err)
-		}
+		p, run := fakeslurm.New(t), fakeslurm.Run(t, "")
+		p.Must(run.SetJobID("12"))
 		if test.verdict != nil {
 			n, err := run.ClaimAttempt()
-			if err != nil {
-				t.Fatal(err)
-			}
+			p.Must(err)
 			v := *test.verdict
 			if v.Attempt = n; v.JobID == "" {
 				v.JobID = "12"
 			}
-			if err := run.WriteVerdict(v); err != nil {
-				t.Fatal(err)
-			}
+			p.Must(run.WriteVerdict(v))
 		}
-		p.Says("squeue.out", strings.ReplaceAll("12|12|"+test.state+"|"+test.reason+"|1|n1|N/A|N/A|1:00|"+run.Spec().Name+"\n", "|", "\x1f"))
+		p.QueueOf(run, "12 "+test.state+" "+test.reason)
 		row, err := viewerOf(p).Status(t.Context(), run)
 		if err != nil || row.State != test.state || (row.Next == "") != (test.status == "") || !strings.Contains(row.Next, test.status) {
 			t.Errorf("%s: %+v, %v", name, row, err)

@@ -65,11 +65,11 @@ func TestNewest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.before(test.before)
-			if w.queue(w.run.ScriptPath(), test.queue); test.queue == "silent" {
+			if w.QueueOf(w.run, list(test.queue)...); test.queue == "silent" {
 				w.Says("squeue.err", fakeslurm.Silence)
 			}
 			s, err := Newest(t.Context(), w.run, test.always, AskUserJobs(w.env().Slurm))
-			w.must(err)
+			w.Must(err)
 			if got := describe(s); got != test.want {
 				t.Errorf("%q, want %q: %+v", got, test.want, s)
 			}
@@ -80,7 +80,7 @@ func TestNewest(t *testing.T) {
 // Jobs of other scripts are no jobs of the run, and one that never was Slurm's is not looked for.
 func TestNewestKnowsItsScript(t *testing.T) {
 	w := newWorld(t)
-	w.queue("/elsewhere/script.sh", "500 PENDING")
+	w.QueueOf(fakeslurm.Run(t, ""), "500 PENDING")
 	s, err := Newest(t.Context(), w.run, true, AskUserJobs(w.env().Slurm))
 	if err != nil || s.Job != "" || s.Alive != nil || s.Asked != nil {
 		t.Errorf("%+v, %v", s, err)
@@ -98,7 +98,7 @@ func TestNewestKnowsItsScript(t *testing.T) {
 // A ledger that cannot be read keeps nobody from looking at the run, and everybody from submitting it.
 func TestNewestWithoutALedger(t *testing.T) {
 	w := newWorld(t)
-	w.must(os.Mkdir(filepath.Join(w.run.Path(), "ledger.jsonl"), 0o700))
+	w.Must(os.Mkdir(filepath.Join(w.run.Path(), "ledger.jsonl"), 0o700))
 	for _, always := range []bool{false, true} {
 		s, err := Newest(t.Context(), w.run, always, AskUserJobs(w.env().Slurm))
 		if (err != nil) != always || err == nil && s.Open != nil {

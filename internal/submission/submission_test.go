@@ -76,18 +76,18 @@ func TestRecordOfElement(t *testing.T) {
 	w := newWorld(t)
 	w.before("submit job 12; jobid 12; submitting element 3")
 	s, err := Newest(t.Context(), w.run, false, func(context.Context, string) (slurm.UserJobs, error) { return nil, nil })
-	w.must(err)
+	w.Must(err)
 	if recorded, err := w.env().RecordLost(s); recorded || err != nil {
 		t.Errorf("recorded without a job: %v, %v", recorded, err)
 	}
 	s.Job = "13"
-	w.must(w.env().NoteBegin(w.run, "13_3"))
+	w.Must(w.env().NoteBegin(w.run, "13_3"))
 	if recorded, err := w.env().RecordLost(s); !recorded || err != nil {
 		t.Errorf("recorded: %v, %v", recorded, err)
 	}
 	w.wantLeft(w.run, "submit job 12; submitting element 3; resume job 13 element 3; jobid 13")
 	element, err := w.run.Task(3)
-	w.must(err)
+	w.Must(err)
 	w.wantLeft(element, "resume job 13")
 }
 
@@ -119,7 +119,7 @@ func TestSubmit(t *testing.T) {
 		},
 		"taken, and cannot be recorded": {
 			sbatch: "echo 500; exit 0", id: "500", says: "the job is submitted, but its run directory could not be updated", left: "unread",
-			prepare: func(w *world) { w.must(os.MkdirAll(filepath.Join(w.run.Path(), "jobid", "x"), 0o700)) },
+			prepare: func(w *world) { w.Must(os.MkdirAll(filepath.Join(w.run.Path(), "jobid", "x"), 0o700)) },
 		},
 		"refused": {
 			sbatch: "echo 'sbatch: error: Invalid partition name specified' >&2; exit 1", none: true, says: "Invalid partition",
@@ -132,40 +132,41 @@ func TestSubmit(t *testing.T) {
 		"no answer":     {sbatch: "exit 0", says: "sbatch told no job id", left: "submitting"},
 		"the ledger cannot be written": {
 			none: true, says: "nothing was submitted", left: "unread",
-			prepare: func(w *world) { w.must(os.Mkdir(filepath.Join(w.run.Path(), "ledger.jsonl"), 0o700)) },
+			prepare: func(w *world) { w.Must(os.Mkdir(filepath.Join(w.run.Path(), "ledger.jsonl"), 0o700)) },
 		},
 		"it cannot be told who has the claim": {
 			none: true, says: "nothing was submitted: look whether the run is still claimed",
 			prepare: func(w *world) {
 				claims := filepath.Join(w.run.Path(), "claims")
-				w.must(os.Rename(claims, claims+".away"))
-				w.must(os.WriteFile(claims, nil, 0o600))
+				w.Must(os.Rename(claims, claims+".away"))
+				w.Must(os.WriteFile(claims, nil, 0o600))
 			},
 		},
 		"the claim is lost": {
 			none: true, lost: true, code: exit.Usage,
-			says:    "nothing was submitted: this process stood still, and another command has claimed the run: resume by process 7 on login2",
-			prepare: func(w *world) { w.shell(w.otherClaims()) },
+			says: "nothing was submitted: this process stood still, and another command has claimed the run: " +
+				fakeslurm.OtherClaimWords,
+			prepare: func(w *world) { fakeslurm.ClaimByOther(w.t, w.run) },
 		},
 		"the claim is lost meanwhile": {
 			sbatch: "echo 500; exit 0", lost: true, code: exit.Usage, says: "job 500 was submitted too late: ", left: "submitting; too-late 500",
-			prepare: func(w *world) { w.First("sbatch", w.otherClaims()) },
+			prepare: func(w *world) { w.First("sbatch", w.LinesClaimByOther(w.run)) },
 		},
 		"the claim is lost meanwhile, refused": { // what that means for the run is the other command's to say
 			sbatch: "echo 'Invalid partition' >&2; exit 1", none: true, lost: true, code: exit.Usage, says: "Invalid partition", left: "submitting",
-			prepare: func(w *world) { w.First("sbatch", w.otherClaims()) },
+			prepare: func(w *world) { w.First("sbatch", w.LinesClaimByOther(w.run)) },
 		},
 		"the claim is lost meanwhile, perhaps taken": {
 			sbatch: "echo 'Zero Bytes were transmitted or received' >&2; exit 1",
 			lost:   true, code: exit.Usage, says: "Zero Bytes", left: "submitting",
-			prepare: func(w *world) { w.First("sbatch", w.otherClaims()) },
+			prepare: func(w *world) { w.First("sbatch", w.LinesClaimByOther(w.run)) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.First("sbatch", test.sbatch)
 			release, claim, err := w.env().Claim(w.run, "submit")
-			w.must(err)
+			w.Must(err)
 			defer release()
 			if test.prepare != nil {
 				test.prepare(w)
@@ -200,7 +201,7 @@ func TestSubmitReportsWhatItDrops(t *testing.T) {
 	w.First("sbatch", "echo 500; exit 0")
 	e := w.env()
 	release, claim, err := e.Claim(w.run, "submit")
-	w.must(err)
+	w.Must(err)
 	defer release()
 	e.Dropped = []string{"SLURM_JOB_ID", "RANK"}
 	if _, err := e.Submit(t.Context(), w.run, claim, nil, rundir.Event{Detail: rundir.EventSubmit}); err != nil {
@@ -238,31 +239,31 @@ func TestNotSubmitted(t *testing.T) {
 func TestClaim(t *testing.T) {
 	w := newWorld(t)
 	release, claim, err := w.env().Claim(w.run, "submit")
-	w.must(err)
+	w.Must(err)
 	_, _, err = w.env().Claim(w.run, "resume")
 	const held = "another command is submitting this run: submit by process "
 	if used, ok := errors.AsType[*usage.Error](err); !ok || !strings.Contains(used.Message, held) {
 		t.Errorf("claimed twice: %v", err)
 	}
-	w.must(CheckClaim(claim))
+	w.Must(CheckClaim(claim))
 	release()
 	release()
-	w.shell(w.otherClaims())
+	fakeslurm.ClaimByOther(t, w.run)
 	if err := CheckClaim(claim); code(err) != exit.Usage || !errors.Is(err, rundir.ErrClaimLost) || !NotSubmitted(err) {
 		t.Errorf("exit code %d: %v", code(err), err)
 	}
 	long := time.Now().Add(-time.Hour)
-	w.must(os.Chtimes(filepath.Join(w.run.Path(), "claims", "9", "claim.json"), long, long))
+	w.Must(os.Chtimes(filepath.Join(w.run.Path(), "claims", "9", "claim.json"), long, long))
 	release, _, err = w.env().Claim(w.run, "resume")
-	w.must(err)
+	w.Must(err)
 	const dead = "an earlier command did not live to submit this run"
 	if said := w.log.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, dead) ||
-		!strings.Contains(said, "resume by process 7 on login2") {
+		!strings.Contains(said, fakeslurm.OtherClaimWords) {
 		t.Errorf("said %s", said)
 	}
 	w.log.Reset()
-	w.must(os.RemoveAll(filepath.Join(w.run.Path(), "claims", "10", "claim.json")))
-	w.must(os.MkdirAll(filepath.Join(w.run.Path(), "claims", "10", "claim.json", "x"), 0o700))
+	w.Must(os.RemoveAll(filepath.Join(w.run.Path(), "claims", "10", "claim.json")))
+	w.Must(os.MkdirAll(filepath.Join(w.run.Path(), "claims", "10", "claim.json", "x"), 0o700))
 	release()
 	if said := w.log.String(); !strings.Contains(said, "the run stays claimed until this process ends") {
 		t.Errorf("said %s", said)

@@ -2,9 +2,6 @@ package fakeslurm
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -21,16 +18,8 @@ type Array struct {
 func NewArray(t testing.TB, indices string) *Array {
 	t.Helper()
 	a := &Array{New(t), Run(t, fmt.Sprintf("[slurm]\narray = %q\n", indices))}
-	a.Must(os.WriteFile(filepath.Join(a.Dir, "sacct"), []byte("#!/bin/sh\necho Slurm accounting storage is disabled >&2\nexit 1\n"), 0o700))
+	a.WithoutAccounting()
 	return a
-}
-
-// Must ends the test with an error.
-func (a *Array) Must(err error) {
-	a.t.Helper()
-	if err != nil {
-		a.t.Fatal(err)
-	}
 }
 
 // Submitted is what submit and resume leave behind: of one element, in its ledger, too.
@@ -60,12 +49,8 @@ func (a *Array) Ran(index int, job string, exit int) *rundir.Dir {
 	return element
 }
 
-// Queue is what squeue shows of its jobs: "12_1 RUNNING".
+// Queue is QueueOf the array.
 func (a *Array) Queue(jobs ...string) {
-	var out strings.Builder
-	for _, job := range jobs {
-		id, state, _ := strings.Cut(job, " ")
-		fmt.Fprintf(&out, "%s|1|%s|None|1|n1|N/A|N/A|1:00|%s\n", id, state, a.Run.Spec().Name)
-	}
-	a.Says("squeue.out", strings.ReplaceAll(out.String(), "|", "\x1f"))
+	a.t.Helper()
+	a.QueueOf(a.Run, jobs...)
 }

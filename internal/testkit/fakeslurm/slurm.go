@@ -1,6 +1,7 @@
 package fakeslurm
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,7 +14,7 @@ import (
 )
 
 // Slurm is a folder of commands in the place of Slurm's. Each notes its call, and prints what a file of its name with .out holds; with .err,
-// it prints that to standard error and fails.
+// it prints that to standard error and fails. Where squeue is asked for a user's jobs, its files are squeue-user.out and squeue.err.
 type Slurm struct {
 	Dir string
 	t   testing.TB
@@ -30,6 +31,7 @@ key=%[1]s
 [ "$1" = requeue ] && key=requeue
 [ "$1" = update ] && key=update
 [ -e "%[2]s/$key.err" ] && cat "%[2]s/$key.err" >&2 && exit 1
+case "$key $*" in "squeue "*--me*|"squeue "*--users=*) key=squeue-user ;; esac
 [ -e "%[2]s/$key.out" ] && cat "%[2]s/$key.out"
 exit 0
 `, name, p.Dir)
@@ -44,21 +46,48 @@ func (p *Slurm) Says(name, text string) {
 	p.write(name, text)
 }
 
+// Must ends the test with an error.
+func (p *Slurm) Must(err error) {
+	p.t.Helper()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// WithoutAccounting makes sacct say that the site keeps no record of jobs.
+func (p *Slurm) WithoutAccounting() {
+	p.t.Helper()
+	p.Says("sacct", "#!/bin/sh\necho Slurm accounting storage is disabled >&2\nexit 1\n")
+}
+
+// QueueOf is what squeue shows of the jobs of a run: "12_1 RUNNING", or with a reason, "12 FAILED NonZeroExitCode". Asked for a user's jobs,
+// it tells of each that it runs the run's script.
+func (p *Slurm) QueueOf(run *rundir.Dir, jobs ...string) {
+	p.t.Helper()
+	var plain, user strings.Builder
+	for _, job := range jobs {
+		id, rest, _ := strings.Cut(job, " ")
+		state, reason, _ := strings.Cut(rest, " ")
+		fields := []string{id, "1", state, cmp.Or(reason, "None"), "1", "n1", "N/A", "N/A", "1:00", run.Spec().Name}
+		line := strings.Join(fields, "\x1f") + "\n"
+		plain.WriteString(line)
+		user.WriteString(run.ScriptPath() + "\x1f" + line)
+	}
+	p.Says("squeue.out", plain.String())
+	p.Says("squeue-user.out", user.String())
+}
+
 // First puts shell lines before what a command does by itself.
 func (p *Slurm) First(name, lines string) {
 	p.t.Helper()
 	text, err := os.ReadFile(filepath.Join(p.Dir, name))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	p.Must(err)
 	p.write(name, "#!/bin/sh\n"+lines+"\n"+string(text))
 }
 
 func (p *Slurm) write(name, text string) {
 	p.t.Helper()
-	if err := os.WriteFile(filepath.Join(p.Dir, name), []byte(text), 0o700); err != nil {
-		p.t.Fatal(err)
-	}
+	p.Must(os.WriteFile(filepath.Join(p.Dir, name), []byte(text), 0o700))
 }
 
 // Calls are the commands that changed something, or were to say whether they could.
@@ -93,7 +122,8 @@ func Run(t testing.TB, requeue string) *rundir.Dir {
 func RunOf(t testing.TB, kind, program, requeue string) *rundir.Dir {
 	t.Helper()
 	dir := t.TempDir()
-	job, _, err := jobfile.Parse("job.toml", dir, []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n[requeue]\n"+requeue), nil)
+	text := []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n[requeue]\n" + requeue)
+	job, _, err := jobfile.Parse("job.toml", dir, text, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +131,7 @@ func RunOf(t testing.TB, kind, program, requeue string) *rundir.Dir {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := rundir.Create(rundir.CreateConfig{Parent: dir, Spec: spec, Binary: program, Now: time.Now()})
+	run, err := rundir.Create(rundir.CreateConfig{Parent: dir, Spec: spec, JobFile: text, Binary: program, Now: time.Now()})
 	if err != nil {
 		t.Fatal(err)
 	}
