@@ -88,6 +88,103 @@ func TestCancelSome(t *testing.T) {
 	}
 }
 
+// An array of which one element was resumed alone is two jobs: its directory means both, and an id only its own.
+func TestCancelArrayWithOneAlone(t *testing.T) {
+	a := fakeslurm.NewArray(t, "0-3")
+	a.Submitted("12")
+	a.Ran(0, "12", 0)
+	one := a.Ran(1, "12", 3)
+	a.Submitted("13", one)
+	var all []string
+	over := func(name, says string) {
+		t.Helper()
+		if err := cancels(t, a.Slurm, a.Run, name, nil, all, says); !misused(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	ends := func(name string, want ...string) {
+		t.Helper()
+		all = append(all, want...)
+		cancels(t, a.Slurm, a.Run, name, want, all, "")
+	}
+	a.Queue("12_0 RUNNING", "12_[2-3] PENDING", "13_1 RUNNING")
+	ends("12", "12")
+	ends("13", "13")
+	ends(a.Run.Path(), "12", "13")
+	a.Queue("12_0 RUNNING", "12_[2-3] PENDING", "13_1 COMPLETED")
+	ends(a.Run.Path(), "12")
+	const alone = "job 13 has ended already: COMPLETED; there is nothing to cancel"
+	over("13", alone)
+	a.Queue("12_0 COMPLETED", "12_2 COMPLETED", "12_3 COMPLETED", "13_1 RUNNING")
+	ends(a.Run.Path(), "13")
+	over("12", "job 12 has ended already: COMPLETED (3 of 4 elements are done); there is nothing to cancel")
+	a.Queue("12_0 COMPLETED", "12_2 COMPLETED", "12_3 COMPLETED", "13_1 COMPLETED")
+	over(a.Run.Path(), "job 12 has ended already: COMPLETED (all 4 elements are done); there is nothing to cancel\n"+alone)
+	asked := slices.DeleteFunc(a.Calls(), func(call string) bool { return !strings.HasPrefix(call, "scancel ") })
+	if got, want := strings.Join(asked, " "), "scancel "+strings.Join(all, " scancel "); got != want {
+		t.Errorf("ran %q, want %q", got, want)
+	}
+}
+
+// A cancel of a job that has ended changes nothing, neither in the ledger nor in Slurm, and says how it ended.
+func TestCancelEnded(t *testing.T) {
+	crash := func(job, message string) rundir.Verdict {
+		return rundir.Verdict{Attempt: 1, JobID: job, Cause: "crash", Exit: 7, Message: message}
+	}
+	const ended = "job 12 has ended already: "
+	for name, test := range map[string]struct {
+		verdict rundir.Verdict
+		queue   string // "": Slurm has forgotten it
+		want    string
+	}{
+		"failed": {crash("12", "rank 1 exited with code 7"), "12 FAILED", ended + "FAILED (rank 1 exited with code 7); there is nothing to cancel"},
+		"forged": {
+			crash("12", "rank 1\x1b[2J\nddpbatch: all is well"), "12 FAILED",
+			ended + "FAILED (rank 1 [2J ddpbatch: all is well); there is nothing to cancel",
+		},
+		"forgotten": {
+			rundir.Verdict{Attempt: 1, JobID: "12", Cause: "done", Message: "done"}, "",
+			ended + "COMPLETED (done); there is nothing to cancel",
+		},
+		"never began": {rundir.Verdict{}, "12 CANCELLED", ended + "CANCELLED; there is nothing to cancel"},
+		"of before":   {crash("11", "rank 1"), "12 CANCELLED", ended + "CANCELLED; there is nothing to cancel"},
+		"renamed": {
+			rundir.Verdict{}, "12 RUNNING None other",
+			"job 12 is called \"other\" in Slurm, and this run \"x\": it may be somebody else's; if it is this run's: scancel 12",
+		},
+		"somebody's": {
+			rundir.Verdict{}, "12 COMPLETED None other", ended + "how, nobody can tell, as it left no verdict; there is nothing to cancel",
+		},
+		"it still runs": {crash("12", "rank 1 exited with code 7"), "12 RUNNING", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, run := fakeslurm.New(t), fakeslurm.Run(t, "")
+			p.Must(run.SetJobID("12"))
+			if test.verdict.Attempt > 0 {
+				_, err := run.ClaimAttempt()
+				p.Must(errors.Join(err, run.WriteVerdict(test.verdict)))
+			}
+			if test.queue != "" {
+				p.QueueOf(run, test.queue)
+			} else {
+				p.Says("scontrol.err", "slurm_load_jobs error: Invalid job id specified")
+				p.Says("sacct", "#!/bin/sh\n")
+			}
+			var done []string
+			if test.want == "" {
+				done = []string{"12"}
+			}
+			err := cancels(t, p, run, run.Path(), done, done, test.want)
+			if err != nil && (!misused(err) || err.Error() != test.want) {
+				t.Errorf("%v; want %s", err, test.want)
+			}
+			if called := slices.Contains(p.Calls(), "scancel 12"); called != (test.want == "") {
+				t.Errorf("scancel was called: %v", called)
+			}
+		})
+	}
+}
+
 // Where Slurm does not say whether a job is over, that is marked and nothing else.
 func TestCancelWithoutAnAnswer(t *testing.T) {
 	p, run := fakeslurm.New(t), fakeslurm.Run(t, "")
@@ -128,6 +225,11 @@ func TestCancelLost(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	p.Must(os.Remove(filepath.Join(p.Dir, "squeue.err")))
+	fakeslurm.ClaimByOther(t, run)
+	underWay := " is just being submitted: " + fakeslurm.OtherClaimWords + "; cancel it when that has ended"
+	if err := cancels(t, p, run, run.Path(), nil, nil, underWay); !misused(err) {
+		t.Errorf("%v", err)
+	}
 	p.QueueOf(run, "13 RUNNING")
 	cancels(t, p, run, "12", []string{"13"}, []string{"13"}, "")
 	if known, err := run.Submissions(); err != nil || known.Open != nil || !slices.Equal(known.Jobs, []string{"12", "13"}) {

@@ -68,6 +68,7 @@ func TestCheck(t *testing.T) {
 		done        bool     // job 12 has done all
 		lost        bool     // there was a submission since, of which nobody recorded what came of it
 		queue       []string // nil: Slurm does not answer
+		none        bool     // of Slurm's commands is here
 		sets, words []string
 		finished    string
 		says        string // the error
@@ -77,6 +78,7 @@ func TestCheck(t *testing.T) {
 		"it runs":                  {queue: []string{"12 RUNNING"}, says: "job 12 is still RUNNING; wait for its end", misused: true},
 		"another of its own":       {queue: []string{"12 FAILED", "9 PENDING"}, says: "job 9 is still PENDING", misused: true},
 		"no answer":                {says: "cannot reach"},
+		"no Slurm":                 {queue: []string{}, none: true, says: slurm.ErrNoSlurm.Error()},
 		"lost, and runs":           {lost: true, queue: []string{"12 FAILED", "13 RUNNING"}, says: "job 13 is still RUNNING", misused: true},
 		"lost, and no answer":      {lost: true, says: "cannot reach"},
 		"lost, and Slurm has none": {lost: true, queue: []string{"12 FAILED"}},
@@ -109,7 +111,12 @@ func TestCheck(t *testing.T) {
 			if w.QueueOf(w.run, test.queue...); test.queue == nil {
 				w.Says("squeue.err", fakeslurm.Silence)
 			}
-			finished, err := w.resumer(test.sets, test.words).Check(t.Context(), w.run)
+			r := w.resumer(test.sets, test.words)
+			if test.none { // this machine may have a Slurm
+				r.Env.Slurm.Environ = []string{"PATH=" + w.Dir}
+				w.Must(os.Remove(filepath.Join(w.Dir, "squeue")))
+			}
+			finished, err := r.Check(t.Context(), w.run)
 			said := ""
 			if err != nil {
 				said = err.Error()
@@ -145,13 +152,21 @@ func TestSubmit(t *testing.T) {
 		},
 		"wrong settings": {prepare: func(_ *world, r *Resumer) { r.Sets = append(r.Sets, "slurm.nodes=none") }, says: "slurm.nodes", nodes: 1},
 		"another command's": {
-			prepare: func(w *world, _ *Resumer) { fakeslurm.ClaimByOther(w.t, w.run) }, says: "nothing was submitted: this process stood still", code: exit.Usage, nodes: 1,
+			prepare: func(w *world, r *Resumer) {
+				fakeslurm.ClaimByOther(w.t, w.run)
+				r.Write = func(*rundir.Dir, *jobfile.Job, []string) error { w.t.Error("writes the script"); return nil }
+			},
+			says: "nothing was submitted: this process stood still", code: exit.Usage, nodes: 1,
 		},
 		"another command's, which has it since the script": { // of whom the spec is by then
 			prepare: func(w *world, r *Resumer) {
 				r.Write = func(*rundir.Dir, *jobfile.Job, []string) error { fakeslurm.ClaimByOther(w.t, w.run); return nil }
 			},
 			says: "nothing was submitted: this process stood still", code: exit.Usage, nodes: 2,
+		},
+		"another command's, which has it since sbatch": {
+			prepare: func(w *world, _ *Resumer) { w.First("sbatch", w.LinesClaimByOther(w.run)) },
+			sbatch:  "echo 13; exit 0", says: "job 13 was submitted too late: ", code: exit.Usage, nodes: 2,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -172,7 +187,8 @@ func TestSubmit(t *testing.T) {
 					code = coded.Code
 				}
 			}
-			if !strings.Contains(said, test.says) || (said == "") != (test.says == "") || code != test.code {
+			perhaps := strings.Contains(said, "may have taken")
+			if !strings.Contains(said, test.says) || (said == "") != (test.says == "") || perhaps != (name == "perhaps taken") || code != test.code {
 				t.Errorf("exit code %d: %s", code, said)
 			}
 			if (err == nil) != (id == "13") || (err == nil) != (job != nil && job.Nodes() == 2) {
@@ -242,4 +258,51 @@ func TestClaimOfSimulated(t *testing.T) {
 		defer log.Close()
 	}
 	release()
+
+	// what keeps it from being claimed is no run that has not ended
+	claims := filepath.Join(w.run.Path(), "claims")
+	w.Must(os.RemoveAll(claims))
+	w.Must(os.WriteFile(claims, nil, 0o600))
+	_, _, err = r.Claim(t.Context(), w.run)
+	if err == nil || !strings.Contains(err.Error(), "claim the run ") || !strings.Contains(err.Error(), "not a directory") {
+		t.Errorf("without a folder of claims: %v", err)
+	}
+}
+
+// A lost job of an array, and of one element of it alone: it is that of what was resumed, before it is recorded and afterwards.
+func TestCheckOfLostArray(t *testing.T) {
+	for name, alone := range map[string]bool{"all of it": false, "an element": true} {
+		t.Run(name, func(t *testing.T) {
+			a := fakeslurm.NewArray(t, "0-2")
+			a.Submitted("12")
+			one := a.Ran(1, "12", 3)
+			a.Ran(0, "12", 0)
+			a.Ran(2, "12", 0)
+			lost, want := "13_[0-2] PENDING", "0 of 3 elements are done"
+			if alone {
+				lost, want = "13_[1] PENDING", "2 of 3 elements are done"
+				fakeslurm.CutShort(t, a.Run, 1)
+			} else {
+				fakeslurm.CutShort(t, a.Run)
+			}
+			a.Queue(lost)
+			r := (&world{a.Slurm, t, a.Run}).resumer(nil, nil)
+			status := func(when string) {
+				t.Helper()
+				row, err := r.View.Status(t.Context(), a.Run)
+				if err != nil || row.State != "PENDING" || row.Exit != nil || row.Message != want {
+					t.Errorf("%s it is recorded: %+v, %v; want %s", when, row, err, want)
+				}
+			}
+			status("before")
+			_, err := r.Check(t.Context(), one)
+			if err == nil || !strings.HasPrefix(err.Error(), "job 13_1 is still PENDING") {
+				t.Errorf("resume of an element: %v", err)
+			}
+			status("once")
+			if id, err := runview.NewestJob(one); id != "13_1" || err != nil {
+				t.Errorf("the element's job is %s, %v", id, err)
+			}
+		})
+	}
 }

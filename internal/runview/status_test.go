@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/testkit/fakeslurm"
@@ -64,6 +65,36 @@ func TestStatusOfJobThatEndsMeanwhile(t *testing.T) {
 		row := w.status("FAILED", 3, "1 of 2 elements are done; element 1: code 3")
 		w.ends(row, "12", 3, "job 12: 1 of 2 elements did not end well\n  job 12_1: code 3")
 	})
+}
+
+// A job that waits has not ended of what ended the attempt before; nor is a run finished that was resumed to do more.
+func TestStatusOfResumedJob(t *testing.T) {
+	for name, exit := range map[string]int{"failed": 7, "done, and to do more": 0} {
+		t.Run(name, func(t *testing.T) {
+			p, run := fakeslurm.New(t), fakeslurm.Run(t, "")
+			note := func(event, detail string) {
+				t.Helper()
+				p.Must(run.Append(rundir.Event{Time: time.Now(), Event: event, Detail: detail}))
+			}
+			note(rundir.EventSubmit, "job 400")
+			n, err := run.ClaimAttempt()
+			p.Must(err)
+			p.Must(run.Append(rundir.Event{Time: time.Now(), Event: rundir.EventBegin, Attempt: n, Job: "400"}))
+			v := rundir.Verdict{Attempt: n, JobID: "400", Cause: "crash", Exit: exit, Message: "rank 0 exited", Time: time.Now()}
+			p.Must(errors.Join(run.WriteVerdict(v), run.Append(v.Event()), run.SetJobID("500")))
+			note(rundir.EventResume, "job 500")
+			for _, state := range []string{"PENDING", "CANCELLED"} { // while it waited
+				p.QueueOf(run, "400 FAILED", "500 "+state)
+				row, err := viewerOf(p).Status(t.Context(), run)
+				if err != nil || row.State != state || row.Attempt != 1 || row.Ended != (state == "CANCELLED") || row.Finished() {
+					t.Errorf("status of the job that is %s: %+v, %v", state, row, err)
+				}
+				if row.Cause != "" || row.Exit != nil || row.Message != "" {
+					t.Errorf("the job that is %s has the end of the one before: %+v", state, row)
+				}
+			}
+		})
+	}
 }
 
 // A job that ended badly and could write nothing into its run directory: status and submit --wait say what may be wrong.

@@ -149,7 +149,9 @@ func TestSubmit(t *testing.T) {
 			prepare: func(w *world) { fakeslurm.ClaimByOther(w.t, w.run) },
 		},
 		"the claim is lost meanwhile": {
-			sbatch: "echo 500; exit 0", lost: true, code: exit.Usage, says: "job 500 was submitted too late: ", left: "submitting; too-late 500",
+			sbatch: "echo 500; exit 0", lost: true, code: exit.Usage, left: "submitting; too-late 500",
+			says: "job 500 was submitted too late: this process stood still, and another command has claimed the run: " +
+				fakeslurm.OtherClaimWords + "; to take it back: scancel 500",
 			prepare: func(w *world) { w.First("sbatch", w.LinesClaimByOther(w.run)) },
 		},
 		"the claim is lost meanwhile, refused": { // what that means for the run is the other command's to say
@@ -235,6 +237,24 @@ func TestNotSubmitted(t *testing.T) {
 	}
 }
 
+// In a folder that others write to, with the sticky bit, they can take the names of links to runs. That stops no job.
+func TestRecordWithATakenLink(t *testing.T) {
+	w := newWorld(t)
+	for _, id := range []string{"500", "501", "502"} {
+		w.Must(os.WriteFile(filepath.Join(filepath.Dir(w.run.Path()), "x-"+id), nil, 0o600))
+	}
+	w.Must(w.env().Record(w.run, "500", rundir.Event{Detail: rundir.EventSubmit}))
+	w.Must(w.env().NoteBegin(w.run, "500"))
+	w.wantLeft(w.run, "submit job 500; jobid 500")
+	w.before("submitting")
+	w.Must(w.env().NoteBegin(w.run, "501"))
+	w.Must(w.env().NoteBegin(w.run, "502")) // by hand
+	w.wantLeft(w.run, "submit job 500; submitting; resume job 501; jobid 502")
+	if said := w.log.String(); strings.Count(said, "the run is found by its path, and not by its job id") != 3 {
+		t.Errorf("said %s", said)
+	}
+}
+
 // One process has the claim. One that was killed with it is told of, and so is what keeps the claim from being given back.
 func TestClaim(t *testing.T) {
 	w := newWorld(t)
@@ -249,6 +269,11 @@ func TestClaim(t *testing.T) {
 	release()
 	release()
 	fakeslurm.ClaimByOther(t, w.run)
+	_, _, err = w.env().Claim(w.run, "resume")
+	const lapses = fakeslurm.OtherClaimWords + "; wait for its end; if it was killed, its claim lapses within 2m0s"
+	if err == nil || err.Error() != "another command is submitting this run: "+lapses {
+		t.Errorf("claimed beside another command: %v", err)
+	}
 	if err := CheckClaim(claim); code(err) != exit.Usage || !errors.Is(err, rundir.ErrClaimLost) || !NotSubmitted(err) {
 		t.Errorf("exit code %d: %v", code(err), err)
 	}

@@ -60,15 +60,16 @@ func (p *Slurm) WithoutAccounting() {
 	p.Says("sacct", "#!/bin/sh\necho Slurm accounting storage is disabled >&2\nexit 1\n")
 }
 
-// QueueOf is what squeue shows of the jobs of a run: "12_1 RUNNING", or with a reason, "12 FAILED NonZeroExitCode". Asked for a user's jobs,
-// it tells of each that it runs the run's script.
+// QueueOf is what squeue shows of the jobs of a run: "12_1 RUNNING", or with a reason, "12 FAILED NonZeroExitCode", and behind that a name that
+// is not the run's. Asked for a user's jobs, it tells of each that it runs the run's script.
 func (p *Slurm) QueueOf(run *rundir.Dir, jobs ...string) {
 	p.t.Helper()
 	var plain, user strings.Builder
 	for _, job := range jobs {
-		id, rest, _ := strings.Cut(job, " ")
-		state, reason, _ := strings.Cut(rest, " ")
-		fields := []string{id, "1", state, cmp.Or(reason, "None"), "1", "n1", "N/A", "N/A", "1:00", run.Spec().Name}
+		words := append(strings.Fields(job), "", "")
+		fields := []string{
+			words[0], "1", words[1], cmp.Or(words[2], "None"), "1", "n1", "N/A", "N/A", "1:00", cmp.Or(words[3], run.Spec().Name),
+		}
 		line := strings.Join(fields, "\x1f") + "\n"
 		plain.WriteString(line)
 		user.WriteString(run.ScriptPath() + "\x1f" + line)

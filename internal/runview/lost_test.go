@@ -1,0 +1,108 @@
+package runview
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/testkit/fakeslurm"
+)
+
+// Job 400 of a run has ended, and a command that resumed the run was killed before it recorded what came of that: the job is known by its
+// begin, however long Slurm has forgotten it, and else by the run's script. While another command submits the run, or Slurm cannot be asked,
+// nobody says that it has no job.
+func TestStatusOfLostJob(t *testing.T) {
+	for name, test := range map[string]struct {
+		begun   bool // job 500 has
+		crashed bool // job 500 has
+		claimed bool // another command submits the run
+		silent  bool // Slurm
+		queue   string
+		want    string // job and state
+		ended   bool
+		next    string
+	}{
+		"waits":           {queue: "400 CANCELLED; 500 PENDING", want: "500 PENDING"},
+		"has begun":       {begun: true, queue: "400 CANCELLED; 500 RUNNING", want: "500 RUNNING"},
+		"is forgotten":    {begun: true, crashed: true, queue: "400 CANCELLED", want: "500 FAILED", ended: true},
+		"is not there":    {queue: "400 CANCELLED", want: "400 CANCELLED", ended: true, next: "a resume was cut short, and Slurm has no job of it"},
+		"may come yet":    {claimed: true, queue: "400 CANCELLED", want: "400 CANCELLED", next: "it is being submitted: " + fakeslurm.OtherClaimWords},
+		"Slurm is silent": {silent: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, run := fakeslurm.New(t), fakeslurm.Run(t, "")
+			p.WithoutAccounting()
+			p.Must(run.SetJobID("400"))
+			p.Must(run.Append(rundir.Event{Time: time.Now(), Event: rundir.EventSubmit, Detail: "job 400"}))
+			fakeslurm.CutShort(t, run)
+			if test.begun {
+				n, err := run.ClaimAttempt()
+				p.Must(err)
+				p.Must(run.Append(rundir.Event{Time: time.Now(), Event: rundir.EventBegin, Attempt: n, Job: "500"}))
+			}
+			if test.crashed {
+				p.Must(run.WriteVerdict(rundir.Verdict{Attempt: 1, JobID: "500", Cause: "crash", Exit: 7, Message: "rank 0 crashed"}))
+			}
+			if test.claimed {
+				fakeslurm.ClaimByOther(t, run)
+			}
+			if test.silent {
+				p.Says("squeue.err", fakeslurm.Silence)
+			} else {
+				p.QueueOf(run, strings.Split(test.queue, "; ")...)
+			}
+			before := fakeslurm.Events(t, run)
+			row, err := viewerOf(p).Status(t.Context(), run)
+			switch {
+			case test.silent:
+				if err == nil || !strings.Contains(err.Error(), "cannot reach the Slurm controller") {
+					t.Errorf("%+v, %v", row, err)
+				}
+			case err != nil || row.Job+" "+row.State != test.want || row.Ended != test.ended || !strings.HasPrefix(row.Next, test.next):
+				t.Errorf("%+v, %v; want %s", row, err, test.want)
+			}
+			if after := fakeslurm.Events(t, run); !slices.Equal(after, before) {
+				t.Errorf("status has written: %q", after)
+			}
+		})
+	}
+}
+
+// However many runs of a user have a submission that was cut short, Slurm is asked once for jobs of their scripts.
+func TestStatusesAskOnceForLostJobs(t *testing.T) {
+	p := fakeslurm.New(t)
+	var runs []*rundir.Dir
+	answers := map[string]string{"squeue.out": "", "squeue-user.out": ""}
+	for i := range 3 {
+		run := fakeslurm.Run(t, "")
+		p.Must(run.SetJobID("400"))
+		p.Must(run.Append(rundir.Event{Time: time.Now(), Event: rundir.EventSubmit, Detail: "job 400"}))
+		fakeslurm.CutShort(t, run)
+		p.QueueOf(run, fmt.Sprintf("50%d PENDING", i))
+		for name := range answers {
+			text, err := os.ReadFile(filepath.Join(p.Dir, name))
+			p.Must(err)
+			answers[name] += string(text)
+		}
+		runs = append(runs, run)
+	}
+	for name, text := range answers {
+		p.Says(name, text)
+	}
+	rows, err := viewerOf(p).Statuses(t.Context(), runs)
+	p.Must(err)
+	for i, row := range rows {
+		if want := fmt.Sprintf("50%d", i); row.Job != want || row.State != "PENDING" {
+			t.Errorf("run %d: %+v; want job %s", i, row, want)
+		}
+	}
+	calls := p.Calls()
+	if len(calls) != 2 || strings.Count(strings.Join(calls, "\n"), " --me ") != 1 {
+		t.Errorf("ran %q", calls)
+	}
+}
