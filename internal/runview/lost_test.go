@@ -22,23 +22,35 @@ func TestStatusOfLostJob(t *testing.T) {
 		crashed bool // job 500 has
 		claimed bool // another command submits the run
 		silent  bool // Slurm
-		queue   string
+		first   bool // there was no job 400
+		queue   []string
 		want    string // job and state
 		ended   bool
 		next    string
 	}{
-		"waits":           {queue: "400 CANCELLED; 500 PENDING", want: "500 PENDING"},
-		"has begun":       {begun: true, queue: "400 CANCELLED; 500 RUNNING", want: "500 RUNNING"},
-		"is forgotten":    {begun: true, crashed: true, queue: "400 CANCELLED", want: "500 FAILED", ended: true},
-		"is not there":    {queue: "400 CANCELLED", want: "400 CANCELLED", ended: true, next: "a resume was cut short, and Slurm has no job of it"},
-		"may come yet":    {claimed: true, queue: "400 CANCELLED", want: "400 CANCELLED", next: "it is being submitted: " + fakeslurm.OtherClaimWords},
-		"Slurm is silent": {silent: true},
+		"waits":        {queue: []string{"400 CANCELLED", "500 PENDING"}, want: "500 PENDING"},
+		"has begun":    {begun: true, queue: []string{"400 CANCELLED", "500 RUNNING"}, want: "500 RUNNING"},
+		"is forgotten": {begun: true, crashed: true, queue: []string{"400 CANCELLED"}, want: "500 FAILED", ended: true},
+		"is not there": {
+			queue: []string{"400 CANCELLED"}, want: "400 CANCELLED", ended: true,
+			next: "a resume was cut short, and Slurm has no job of it; to submit it: ddpbatch resume ",
+		},
+		"may come yet": {
+			claimed: true, queue: []string{"400 CANCELLED"}, want: "400 CANCELLED", next: "it is being submitted: " + fakeslurm.OtherClaimWords,
+		},
+		"Slurm is silent":               {silent: true},
+		"the first waits":               {first: true, queue: []string{"500 PENDING"}, want: "500 PENDING"},
+		"the first is not there":        {first: true, want: " UNSUBMITTED", ended: true, next: "a submit was cut short"},
+		"the first may come yet":        {first: true, claimed: true, want: " SUBMITTING", next: "it is being submitted: "},
+		"the first, Slurm being silent": {first: true, silent: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, run := fakeslurm.New(t), fakeslurm.Run(t, "")
 			p.WithoutAccounting()
-			p.Must(run.SetJobID("400"))
-			p.Must(run.Append(rundir.Event{Time: time.Now(), Event: rundir.EventSubmit, Detail: "job 400"}))
+			if !test.first {
+				p.Must(run.SetJobID("400"))
+				p.Must(run.Append(rundir.Event{Time: time.Now(), Event: rundir.EventSubmit, Detail: "job 400"}))
+			}
 			fakeslurm.CutShort(t, run)
 			if test.begun {
 				n, err := run.ClaimAttempt()
@@ -54,7 +66,7 @@ func TestStatusOfLostJob(t *testing.T) {
 			if test.silent {
 				p.Says("squeue.err", fakeslurm.Silence)
 			} else {
-				p.QueueOf(run, strings.Split(test.queue, "; ")...)
+				p.QueueOf(run, test.queue...)
 			}
 			before := fakeslurm.Events(t, run)
 			row, err := viewerOf(p).Status(t.Context(), run)
