@@ -121,6 +121,10 @@ func TestCheck(t *testing.T) {
 			if err != nil {
 				said = err.Error()
 			}
+			unknown := errors.Is(err, slurm.ErrUnreachable) || errors.Is(err, slurm.ErrNoSlurm) // of which the exit code tells
+			if want := test.queue == nil || test.none; unknown != want {
+				t.Errorf("error %q, and that Slurm cannot be asked: %v", said, unknown)
+			}
 			_, misused := errors.AsType[*usage.Error](err)
 			if finished != test.finished || misused != test.misused || !strings.Contains(said, test.says) || test.says == "" && said != "" {
 				t.Errorf("finished %q, error %q (usage: %v); want %q, %q", finished, said, misused, test.finished, test.says)
@@ -190,6 +194,9 @@ func TestSubmit(t *testing.T) {
 			perhaps := strings.Contains(said, "may have taken")
 			if !strings.Contains(said, test.says) || (said == "") != (test.says == "") || perhaps != (name == "perhaps taken") || code != test.code {
 				t.Errorf("exit code %d: %s", code, said)
+			}
+			if is := errors.Is(err, slurm.ErrRefused); is != (name == "refused") {
+				t.Errorf("refused by Slurm: %v", is)
 			}
 			if (err == nil) != (id == "13") || (err == nil) != (job != nil && job.Nodes() == 2) {
 				t.Errorf("job %q, %+v", id, job)
