@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,67 +145,6 @@ func TestResumeArray(t *testing.T) {
 	last := history[len(history)-1]
 	if exitCode(err) != exit.Requeue || ledgerErr != nil || last.Event != rundir.EventRequeue || !slices.Equal(last.Nodes, []string{"n1"}) {
 		t.Errorf("exit code %d (%v), %+v (%v); want a requeue without n1", exitCode(err), err, last, ledgerErr)
-	}
-}
-
-// A cancel of a job that has ended changes nothing, neither in the ledger nor in Slurm, and says how it ended; others named beside it are
-// cancelled all the same.
-func TestCancelEnded(t *testing.T) {
-	squeue := func(state, name string) string {
-		return strings.ReplaceAll("12|12|"+state+"|None|1|n1|N/A|N/A|1:00|"+name+"\n", "|", "\x1f")
-	}
-	for name, test := range map[string]struct {
-		verdict rundir.Verdict
-		squeue  string
-		want    string
-	}{
-		"failed": {rundir.Verdict{Attempt: 1, JobID: "12", Cause: "crash", Exit: 7, Message: "rank 1 exited with code 7"},
-			squeue("FAILED", "x"), "job 12 has ended already: FAILED (rank 1 exited with code 7); there is nothing to cancel"},
-		"forged": {rundir.Verdict{Attempt: 1, JobID: "12", Cause: "crash", Exit: 7, Message: "rank 1\x1b[2J\nddpbatch: all is well"},
-			squeue("FAILED", "x"), "job 12 has ended already: FAILED (rank 1 [2J ddpbatch: all is well); there is nothing to cancel"},
-		"forgotten":     {rundir.Verdict{Attempt: 1, JobID: "12", Cause: "done", Message: "done"}, "", "job 12 has ended already: COMPLETED (done); there is nothing to cancel"},
-		"never began":   {rundir.Verdict{}, squeue("CANCELLED", "x"), "job 12 has ended already: CANCELLED; there is nothing to cancel"},
-		"of before":     {rundir.Verdict{Attempt: 1, JobID: "11", Cause: "crash", Exit: 7, Message: "rank 1"}, squeue("CANCELLED", "x"), "job 12 has ended already: CANCELLED; there is nothing to cancel"},
-		"renamed":       {rundir.Verdict{}, squeue("RUNNING", "other"), "job 12 is called \"other\" in Slurm, and this run \"x\": it may be somebody else's; if it is this run's: scancel 12"},
-		"somebody's":    {rundir.Verdict{}, squeue("COMPLETED", "other"), "job 12 has ended already: how, nobody can tell, as it left no verdict; there is nothing to cancel"},
-		"it still runs": {rundir.Verdict{Attempt: 1, JobID: "12", Cause: "crash", Exit: 7}, squeue("RUNNING", "x"), ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p, run := newPretendSlurm(t), attemptRun(t, "")
-			e, out, _ := p.env(0, 0)
-			if test.verdict.Attempt > 0 {
-				if _, err := run.ClaimAttempt(); err != nil {
-					t.Fatal(err)
-				}
-				if err := run.WriteVerdict(test.verdict); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := run.SetJobID("12"); err != nil {
-				t.Fatal(err)
-			}
-			p.says("squeue.out", test.squeue)
-			if test.squeue == "" {
-				p.says("scontrol.err", "slurm_load_jobs error: Invalid job id specified")
-				if err := os.WriteFile(filepath.Join(p.dir, "sacct"), []byte("#!/bin/sh\n"), 0o700); err != nil {
-					t.Fatal(err)
-				}
-			}
-			err := cancelAll(t.Context(), e, "/", []string{run.Path(), "/nothing/there"})
-			cancelled := slices.Contains(p.calls(), "scancel 12")
-			if test.want == "" {
-				if !cancelled || !slices.Contains(eventsOf(t, run), "cancel") || exitCode(err) != exit.Usage || !strings.Contains(out.String(), "cancelled job 12\n") {
-					t.Errorf("cancelled: %v; %v; said %q", cancelled, err, out)
-				}
-				return
-			}
-			if exitCode(err) != exit.Usage || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "/nothing/there") {
-				t.Errorf("exit code %d: %v; want %s", exitCode(err), err, test.want)
-			}
-			if cancelled || len(eventsOf(t, run)) > 0 || out.Len() > 0 {
-				t.Errorf("scancel was called: %v; ledger %q; said %q", cancelled, eventsOf(t, run), out)
-			}
-		})
 	}
 }
 

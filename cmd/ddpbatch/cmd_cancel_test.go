@@ -1,54 +1,48 @@
 package main
 
 import (
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"ddpbatch/internal/exit"
+	"ddpbatch/internal/submission"
+	"ddpbatch/internal/testkit/fakeslurm"
 )
 
-// cancels runs `ddpbatch cancel`, and checks which jobs scancel hears of, and what an error says.
-func (w *arrayWorld) cancels(name string, want []string, message string) {
-	w.t.Helper()
-	before := len(w.calls())
-	e, out, _ := w.env(0, 0)
-	err := runCancel(w.t.Context(), e, filepath.Dir(w.run.Path()), name)
-	got := slices.DeleteFunc(w.calls()[before:], func(call string) bool { return !strings.HasPrefix(call, "scancel ") })
-	said := ""
-	for i, id := range want {
-		want[i] = "scancel " + id
-		said += "cancelled job " + id + "\n"
+// Each job that can be is cancelled, and told, whatever becomes of those that are named beside it. The exit code is the largest of theirs.
+func TestCancelSeveral(t *testing.T) {
+	a := fakeslurm.NewArray(t, "0-3")
+	p := &pretendSlurm{a.Slurm, t, a.Dir}
+	a.Submitted("12")
+	a.Submitted("13", a.Ran(1, "12", 3))
+	ended, refused := attemptRun(t, ""), attemptRun(t, "")
+	p.Must(ended.SetJobID("14"))
+	p.Must(refused.SetJobID("15"))
+	p.QueueOf(ended, "12_0 RUNNING", "12_[2-3] PENDING", "13_1 RUNNING", "14 FAILED", "15 RUNNING") // all of them are called x
+	p.first("scancel", `[ "$1" != 15 ] || { echo 'scancel: error: Access/permission denied' >&2; exit 1; }`)
+	for _, test := range []struct {
+		names []string
+		code  int
+	}{
+		{[]string{ended.Path(), "/nothing/there", a.Run.Path()}, exit.Usage},
+		{[]string{ended.Path(), "/nothing/there", refused.Path(), a.Run.Path()}, exit.Refused},
+	} {
+		before := len(p.calls())
+		e, out, _ := p.env(0, 0)
+		err := cancelAll(t.Context(), e, "/", test.names)
+		want := []string{"job 14 has ended already: FAILED; there is nothing to cancel", "/nothing/there"}
+		if test.code == exit.Refused {
+			want = append(want, "Access/permission denied")
+		}
+		if exitCode(err) != test.code || slices.ContainsFunc(want, func(says string) bool { return !strings.Contains(err.Error(), says) }) {
+			t.Errorf("exit code %d: %v; want %d, %q", exitCode(err), err, test.code, want)
+		}
+		if want := "cancelled job 12\ncancelled job 13\nresume: " + submission.ResumeCommand(a.Run) + "\n"; out.String() != want {
+			t.Errorf("said %q, want %q", out, want)
+		}
+		if calls := p.calls()[before:]; !slices.Contains(calls, "scancel 12") || !slices.Contains(calls, "scancel 13") {
+			t.Errorf("ran %q", calls)
+		}
 	}
-	if !slices.Equal(got, want) || !strings.HasPrefix(out.String(), said) {
-		w.t.Errorf("cancel %s ran %q and said %q; want %q", name, got, out, want)
-	}
-	switch {
-	case message == "" && err != nil, message != "" && err == nil:
-		w.t.Errorf("cancel %s: %v; want %q", name, err, message)
-	case message != "" && (err.Error() != message || exitCode(err) != exit.Usage):
-		w.t.Errorf("cancel %s: %v (exit code %d); want %s", name, err, exitCode(err), message)
-	}
-}
-
-// An array of which one element was resumed alone is two jobs: its directory means both, and an id only its own.
-func TestCancelArrayWithOneAlone(t *testing.T) {
-	w := newArrayWorld(t, "0-3")
-	w.submitted("12")
-	w.ran(0, "12", 0)
-	one := w.ran(1, "12", 3)
-	w.submitted("13", one)
-	w.slurm("12_0 RUNNING", "12_[2-3] PENDING", "13_1 RUNNING")
-	w.cancels("12", []string{"12"}, "")
-	w.cancels("13", []string{"13"}, "")
-	w.cancels(w.run.Path(), []string{"12", "13"}, "")
-	w.slurm("12_0 RUNNING", "12_[2-3] PENDING", "13_1 COMPLETED")
-	w.cancels(w.run.Path(), []string{"12"}, "")
-	w.cancels("13", nil, "job 13 has ended already: COMPLETED; there is nothing to cancel")
-	w.slurm("12_0 COMPLETED", "12_2 COMPLETED", "12_3 COMPLETED", "13_1 RUNNING")
-	w.cancels(w.run.Path(), []string{"13"}, "")
-	w.cancels("12", nil, "job 12 has ended already: COMPLETED (3 of 4 elements are done); there is nothing to cancel")
-	w.slurm("12_0 COMPLETED", "12_2 COMPLETED", "12_3 COMPLETED", "13_1 COMPLETED")
-	w.cancels(w.run.Path(), nil, "job 12 has ended already: COMPLETED (all 4 elements are done); there is nothing to cancel\njob 13 has ended already: COMPLETED; there is nothing to cancel")
 }

@@ -12,10 +12,8 @@ import (
 
 	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
-	"ddpbatch/internal/runview"
 	"ddpbatch/internal/testkit/fakeslurm"
 	"ddpbatch/mpi/launch/recovery"
-	"ddpbatch/slurm"
 )
 
 // Of several who resume a run at once, one submits it, and the others say why they do not.
@@ -51,48 +49,6 @@ func TestResumesAtOnce(t *testing.T) {
 	}
 }
 
-// Where Slurm cannot be asked whether there is a job, none is submitted.
-func TestResumeAsksSlurm(t *testing.T) {
-	q := newQueue(t)
-	parent, run := q.resumable()
-	q.says("down", "")
-	if code, _, errs := q.run(parent, "resume", run); code != exit.Refused || !strings.Contains(errs, "cannot reach the Slurm controller") {
-		t.Errorf("%d, %s", code, errs)
-	}
-	q.must(os.Remove(filepath.Join(q.dir, "down")))
-	q.must(os.Rename(filepath.Join(q.dir, "squeue"), filepath.Join(q.dir, "away")))
-	e, _, errs := q.env(parent)
-	e.Environ = []string{"PATH=" + toolsWithoutSlurm(t, q.dir), "HOME=" + q.dir}
-	if code := Main(t.Context(), e, []string{"ddpbatch", "resume", run}); code != exit.Refused ||
-		!strings.Contains(errs.String(), slurm.ErrNoSlurm.Error()) {
-		t.Errorf("without squeue: %d, %s", code, errs)
-	}
-	if jobs := q.jobs(); !slices.Equal(jobs, []string{"400 CANCELLED"}) {
-		t.Errorf("jobs %q", jobs)
-	}
-	q.must(os.Rename(filepath.Join(q.dir, "away"), filepath.Join(q.dir, "squeue")))
-
-	// a person has submitted the script
-	q.says("jobs/450", "RUNNING "+filepath.Join(run, "script.sh"))
-	if code, _, errs := q.run(parent, "resume", run); code != exit.Usage || !strings.Contains(errs, "job 450 is still RUNNING") {
-		t.Errorf("beside a job by hand: %d, %s", code, errs)
-	}
-	q.is("450", "COMPLETED")
-	q.rights(parent, run)
-}
-
-// toolsWithoutSlurm is a PATH of the commands in dir and the tools that they need: this machine may have a Slurm.
-func toolsWithoutSlurm(t *testing.T, dir string) string {
-	t.Helper()
-	tools := t.TempDir()
-	for _, name := range []string{"sh", "mkdir", "rmdir"} {
-		if err := os.Symlink(must(t, exec.LookPath, name), filepath.Join(tools, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir + ":" + tools
-}
-
 // What Slurm says after it may have taken the job is no refusal: the run stays, and its job is found.
 func TestSubmitThatWasReceived(t *testing.T) {
 	q := newQueue(t)
@@ -106,148 +62,10 @@ func TestSubmitThatWasReceived(t *testing.T) {
 	}
 	q.rights(parent, runs[0].Path())
 
-	// what Slurm refused leaves nothing, and of a resume what was before
+	// what Slurm refused leaves nothing
 	q.says("mode", "refuse")
 	if code, _, errs := q.run(parent, "submit", "job.toml"); code != exit.Refused || len(must(t, rundir.List, filepath.Join(parent, "runs"))) != 1 {
 		t.Errorf("refused: %d, %s", code, errs)
-	}
-	q.is(q.alive()[0], "CANCELLED")
-	run := runs[0].Path()
-	before := q.status(parent, run)
-	if code, _, errs := q.run(parent, "resume", run, "--set", "slurm.nodes=2"); code != exit.Refused || !strings.Contains(errs, "Invalid partition") {
-		t.Errorf("refused: %d, %s", code, errs)
-	}
-	if row := q.status(parent, run); row.State != before.State || row.Job != before.Job || row.Next != "" || must(t, rundir.Open, run).Spec().Nodes != 1 {
-		t.Errorf("after a resume that was refused: %+v", row)
-	}
-	q.rights(parent, run)
-}
-
-// A killed command's job is known by its begin, however long Slurm has forgotten it.
-func TestLostJobIsKnownByItsBegin(t *testing.T) {
-	for _, program := range []string{"this", "of before"} { // the program in a run's directory is that of its submission
-		t.Run(program, func(t *testing.T) {
-			q := newQueue(t)
-			parent, run := q.resumable()
-			d := must(t, rundir.Open, run)
-			fakeslurm.CutShort(t, d)
-			if program == "this" {
-				e, _, _ := q.env(parent)
-				e.Environ = append(e.Environ, "SLURM_JOB_ID=500")
-				q.must(runAttemptBegin(t.Context(), e, run))
-				if id, err := d.JobID(); id != "500" || err != nil {
-					t.Errorf("recorded is %q, %v", id, err)
-				}
-			} else {
-				n, err := d.ClaimAttempt()
-				q.must(err)
-				q.must(d.Append(rundir.Event{Time: time.Now(), Event: rundir.EventBegin, Attempt: n, Job: "500"}))
-			}
-			q.says("jobs/500", "RUNNING "+d.ScriptPath())
-			if row := q.status(parent, run); row.Job != "500" || row.State != "RUNNING" || row.Ended {
-				t.Errorf("status: %+v", row)
-			}
-			if code, _, errs := q.run(parent, "resume", run); code != exit.Usage || !strings.Contains(errs, "job 500 is still RUNNING") {
-				t.Errorf("resume: %d, %s", code, errs)
-			}
-			if e, _, _ := q.env(parent); refuseAlive(t.Context(), e, d) == nil {
-				t.Error("checkpoints of a job that runs may be removed")
-			}
-			q.must(d.WriteVerdict(rundir.Verdict{Attempt: 1, JobID: "500", Cause: "crash", Exit: 7, Message: "rank 0 crashed"}))
-			q.forgets("500")
-			if row := q.status(parent, run); row.Job != "500" || row.State != "FAILED" || !row.Ended {
-				t.Errorf("status of a job that is forgotten: %+v", row)
-			}
-		})
-	}
-}
-
-// An array, and one element of it alone: the job that was lost is that of what was resumed.
-func TestLostJobOfArray(t *testing.T) {
-	for name, element := range map[string]bool{"all of it": false, "an element": true} {
-		t.Run(name, func(t *testing.T) {
-			w := newArrayWorld(t, "0-2")
-			w.submitted("12")
-			one := w.ran(1, "12", 3)
-			w.ran(0, "12", 0)
-			w.ran(2, "12", 0)
-			lost, want := "13_[0-2]", "0 of 3 elements are done"
-			if element {
-				lost, want = "13_[1]", "2 of 3 elements are done"
-				fakeslurm.CutShort(t, w.run, 1)
-			} else {
-				fakeslurm.CutShort(t, w.run)
-			}
-			w.must(os.WriteFile(filepath.Join(w.dir, "squeue"), []byte(fmt.Sprintf(`#!/bin/sh
-case "$*" in *--me*) printf '%%s\037' '%s' ;; esac
-printf '%s\0371\037PENDING\037None\0371\037n1\037N/A\037N/A\0371:00\037%s\n'
-`, w.run.ScriptPath(), lost, w.run.Spec().Name)), 0o700))
-			w.status("PENDING", -1, want)
-			e, _, _ := w.env(0, 0)
-			if err := runResume(t.Context(), e, one, resumeOptions{}); exitCode(err) != exit.Usage || !strings.Contains(err.Error(), "job 13_1 is still PENDING") {
-				t.Errorf("resume of an element: %v", err)
-			}
-			w.status("PENDING", -1, want) // now that it is recorded
-			if id, err := runview.NewestJob(one); id != "13_1" || err != nil {
-				t.Errorf("the element's job is %s, %v", id, err)
-			}
-		})
-	}
-}
-
-// The first element of a lost array job that begins records that job. An element of an older job that begins again changes nothing.
-func TestBeginOfElementRecords(t *testing.T) {
-	w := newArrayWorld(t, "0-2")
-	w.submitted("12")
-	fakeslurm.CutShort(t, w.run)
-	begin := func(array, index string) {
-		t.Helper()
-		e, _, _ := w.env(0, 0)
-		e.Environ = append(e.Environ, "SLURM_ARRAY_JOB_ID="+array, "SLURM_ARRAY_TASK_ID="+index)
-		w.must(runAttemptBegin(t.Context(), e, w.run.Path()))
-	}
-	for _, step := range []struct{ array, index, recorded string }{{"12", "0", "12"}, {"13", "1", "13"}, {"13", "2", "13"}, {"12", "0", "13"}} {
-		begin(step.array, step.index)
-		if id, err := w.run.JobID(); id != step.recorded || err != nil {
-			t.Errorf("%s_%s has begun, and recorded is %s, %v; want %s", step.array, step.index, id, err, step.recorded)
-		}
-	}
-	if got, err := w.run.Submissions(); err != nil || !slices.Equal(got.Jobs, []string{"12", "13"}) {
-		t.Errorf("submissions %q, %v", got.Jobs, err)
-	}
-}
-
-// A job that waits has not ended of what ended the attempt before; nor is a run finished that was resumed to do more.
-func TestStatusOfResumedJob(t *testing.T) {
-	for name, exit := range map[string]int{"failed": 7, "done, and to do more": 0} {
-		t.Run(name, func(t *testing.T) {
-			q := newQueue(t)
-			parent, run := q.resumable()
-			d := must(t, rundir.Open, run)
-			n, err := d.ClaimAttempt()
-			q.must(err)
-			q.must(d.Append(rundir.Event{Time: time.Now(), Event: rundir.EventBegin, Attempt: n, Job: "400"}))
-			v := rundir.Verdict{Attempt: n, JobID: "400", Cause: "crash", Exit: exit, Message: "rank 0 exited", Time: time.Now()}
-			q.must(d.WriteVerdict(v))
-			q.must(d.Append(v.Event()))
-			q.is("400", "FAILED")
-			if code, out, errs := q.run(parent, "resume", run, "--set", `launch.command=["false"]`); code != 0 {
-				t.Fatalf("resume: %d, %s%s", code, out, errs)
-			}
-			if row := q.status(parent, run); row.State != "PENDING" || row.Cause != "" || row.Exit != nil || row.Message != "" || row.Attempt != 1 {
-				t.Errorf("status of the job that waits: %+v", row)
-			}
-			q.is(q.alive()[0], "CANCELLED")
-			if row := q.status(parent, run); row.State != "CANCELLED" || row.Cause != "" || row.Finished() {
-				t.Errorf("status of the job that was cancelled while it waited: %+v", row)
-			}
-			if e, _, _ := q.env(parent); refuseAlive(t.Context(), e, d) != nil {
-				t.Errorf("its attempt is taken to be running: %v", refuseAlive(t.Context(), e, d))
-			}
-			if code, out, errs := q.run(parent, "resume", run); code != 0 || len(q.alive()) != 1 {
-				t.Errorf("resume: %d, %s%s", code, out, errs)
-			}
-		})
 	}
 }
 
@@ -270,7 +88,7 @@ func TestSubmitSaysWhatDoesNotStart(t *testing.T) {
 	}
 }
 
-// What a run that is finished is run on gives it nothing to do.
+// A run that has nothing left to do says so, and nothing is submitted.
 func TestResumeOfFinished(t *testing.T) {
 	q := newQueue(t)
 	parent, run := q.resumable()
@@ -285,9 +103,6 @@ func TestResumeOfFinished(t *testing.T) {
 	}
 	if left := q.jobs(); !slices.Equal(left, []string{"400 COMPLETED"}) {
 		t.Errorf("jobs %q", left)
-	}
-	if code, out, errs := q.run(parent, "resume", run, "--set", `launch.command=["false"]`); code != 0 || len(q.alive()) != 1 {
-		t.Errorf("another command: %d, %s%s", code, out, errs)
 	}
 }
 
@@ -343,45 +158,6 @@ optimizer = { kind = "sgd", lr = 0.01 }
 	}
 }
 
-// While a command on another machine submits the run, or Slurm cannot be asked, nobody says that it has no job.
-func TestSubmissionUnderWay(t *testing.T) {
-	q := newQueue(t)
-	parent, run := q.resumable()
-	d := must(t, rundir.Open, run)
-	fakeslurm.CutShort(t, d)
-	q.says("down", "")
-	for _, command := range []string{"status", "cancel", "resume"} {
-		if code, _, errs := q.run(parent, command, run); code != exit.Refused || !strings.Contains(errs, "cannot reach the Slurm controller") {
-			t.Errorf("%s while Slurm does not answer: %d, %s", command, code, errs)
-		}
-	}
-	q.must(os.Remove(filepath.Join(q.dir, "down")))
-	fakeslurm.ClaimByOther(t, d)
-	const who = fakeslurm.OtherClaimWords
-	if row := q.status(parent, run); row.Ended || row.Next != "it is being submitted: "+who {
-		t.Errorf("status: %+v", row)
-	}
-	for command, says := range map[string]string{
-		"cancel": " is just being submitted: " + who + "; cancel it when that has ended",
-		"resume": "another command is submitting this run: " + who + "; wait for its end; if it was killed, its claim lapses within 2m0s",
-	} {
-		if code, _, errs := q.run(parent, command, run); code != exit.Usage || !strings.Contains(errs, says) {
-			t.Errorf("%s: %d, %s", command, code, errs)
-		}
-	}
-	if jobs := q.jobs(); !slices.Equal(jobs, []string{"400 CANCELLED"}) {
-		t.Errorf("jobs %q", jobs)
-	}
-}
-
-// first has a command of Slurm's do a line of shell before what it does.
-func (q *queue) first(name, line string) {
-	q.t.Helper()
-	path := filepath.Join(q.dir, name)
-	q.must(os.Remove(path))
-	q.must(os.WriteFile(path, []byte("#!/bin/sh\n"+line+"\n"+queueCommands), 0o700))
-}
-
 // claimsLine is a line of shell by which another command takes the claim of runs, and gives it back.
 func (q *queue) claimsLine(runs string) string {
 	q.t.Helper()
@@ -422,118 +198,28 @@ func (q *queue) events(run, name string) (found []rundir.Event) {
 	return found
 }
 
-// In a folder that others write to, with the sticky bit, they can take the names of links to runs. That stops no job.
-func TestTakenLinkName(t *testing.T) {
-	q := newQueue(t)
-	parent := t.TempDir()
-	q.jobFile(parent)
-	q.must(os.Mkdir(filepath.Join(parent, "runs"), 0o755))
-	for _, id := range []string{"500", "501"} {
-		q.must(os.WriteFile(filepath.Join(parent, "runs", "x-"+id), nil, 0o600))
-	}
-	const says = "the run is found by its path, and not by its job id"
-	code, out, errs := q.run(parent, "submit", "job.toml")
-	if code != 0 || !strings.HasPrefix(out, "submitted job 500") || strings.Count(errs, says) != 1 {
-		t.Fatalf("submit: %d, %s%s", code, out, errs)
-	}
-	run := must(t, rundir.List, filepath.Join(parent, "runs"))[0].Path()
-	if err := q.begin(parent, run, "500"); err != nil {
-		t.Errorf("the job does not begin: %v", err)
-	}
-	q.rights(parent, run)
-	if err := q.begin(parent, run, "501"); err != nil {
-		t.Errorf("the resumed job does not begin: %v", err)
-	}
-}
-
 // Who has lost the claim while it prepared the run submits nothing, and leaves what is in the run as it is, since another command may be
 // submitting that.
 func TestLostClaimSubmitsNothing(t *testing.T) {
-	t.Run("submit", func(t *testing.T) {
-		q := newQueue(t)
-		parent := t.TempDir()
-		q.jobFile(parent)
-		e, out, errs := q.env(parent)
-		claimed, line := filepath.Join(parent, "runs", "*", "claims", "1"), q.claimsLine(filepath.Join(parent, "runs", "x-*"))
-		e.Now = func() time.Time {
-			if found, _ := filepath.Glob(claimed); len(found) > 0 {
-				q.must(exec.Command("/bin/sh", "-c", line).Run())
-			}
-			return time.Now()
+	q := newQueue(t)
+	parent := t.TempDir()
+	q.jobFile(parent)
+	e, out, errs := q.env(parent)
+	claimed, line := filepath.Join(parent, "runs", "*", "claims", "1"), q.claimsLine(filepath.Join(parent, "runs", "x-*"))
+	e.Now = func() time.Time {
+		if found, _ := filepath.Glob(claimed); len(found) > 0 {
+			q.must(exec.Command("/bin/sh", "-c", line).Run())
 		}
-		if code := Main(t.Context(), e, []string{"ddpbatch", "submit", "job.toml"}); code != exit.Usage ||
-			!strings.Contains(errs.String(), byAnother) {
-			t.Errorf("%d, %s%s", code, out, errs)
-		}
-		runs := must(t, rundir.List, filepath.Join(parent, "runs"))
-		if len(runs) != 1 || len(q.events(runs[0].Path(), rundir.EventSubmitting)) > 0 || len(q.jobs()) > 0 {
-			t.Errorf("runs %v, jobs %q", runs, q.jobs())
-		}
-	})
-	t.Run("resume", func(t *testing.T) {
-		q := newQueue(t)
-		parent, run := q.resumable()
-		d := must(t, rundir.Open, run)
-		before := must(t, os.ReadFile, d.SpecPath())
-		q.must(os.WriteFile(d.ScriptPath(), []byte("of another command"), 0o600))
-		q.first("squeue", q.claimsLine(run))
-		code, out, errs := q.run(parent, "resume", run, "--set", "slurm.nodes=2")
-		if code != exit.Usage || !strings.Contains(errs, byAnother) || strings.Contains(errs, "may have taken") {
-			t.Errorf("%d, %s%s", code, out, errs)
-		}
-		if now := must(t, os.ReadFile, d.SpecPath()); string(now) != string(before) {
-			t.Errorf("spec.json is now %s", now)
-		}
-		if now := must(t, os.ReadFile, d.ScriptPath()); string(now) != "of another command" {
-			t.Errorf("the script is now %s", now)
-		}
-		if len(q.events(run, rundir.EventSubmitting)) > 0 || len(q.alive()) > 0 {
-			t.Errorf("jobs %q", q.jobs())
-		}
-	})
-}
-
-// Who has lost the claim while sbatch ran undoes nothing of what is another command's by then, and its job does not begin.
-func TestClaimIsLostDuringSbatch(t *testing.T) {
-	t.Run("taken", func(t *testing.T) {
-		q := newQueue(t)
-		parent, run := q.resumable()
-		q.first("sbatch", q.claimsLine(run))
-		code, out, errs := q.run(parent, "resume", run)
-		if code != exit.Usage || !strings.Contains(errs, "job 500 was submitted too late: ") ||
-			!strings.Contains(errs, byAnother+"; to take it back: scancel 500") {
-			t.Errorf("%d, %s%s", code, out, errs)
-		}
-		if strings.Contains(errs, "may have taken") {
-			t.Error(errs)
-		}
-		q.first("sbatch", "")
-		if code, out, errs := q.run(parent, "resume", run); code != 0 || !strings.HasPrefix(out, "submitted job 501:") {
-			t.Errorf("the other command: %d, %s%s", code, out, errs)
-		}
-		if err := q.begin(parent, run, "500"); exitCode(err) != exit.Never || !strings.Contains(err.Error(), "submitted too late") {
-			t.Errorf("the job that came too late begins: %v", err)
-		}
-		q.must(q.begin(parent, run, "501"))
-		if row := q.status(parent, run); row.Job != "501" {
-			t.Errorf("status: %+v", row)
-		}
-	})
-	t.Run("refused", func(t *testing.T) {
-		q := newQueue(t)
-		parent := t.TempDir()
-		q.jobFile(parent)
-		q.says("mode", "refuse")
-		q.first("sbatch", q.claimsLine(filepath.Join(parent, "runs", "x-*")))
-		code, out, errs := q.run(parent, "submit", "job.toml")
-		if code != exit.Usage || !strings.Contains(errs, "Invalid partition") || !strings.Contains(errs, byAnother) {
-			t.Errorf("%d, %s%s", code, out, errs)
-		}
-		runs := must(t, rundir.List, filepath.Join(parent, "runs"))
-		if len(runs) != 1 || len(q.events(runs[0].Path(), rundir.EventNotTaken)) > 0 {
-			t.Errorf("the run of another command was changed: %v", runs)
-		}
-	})
+		return time.Now()
+	}
+	if code := Main(t.Context(), e, []string{"ddpbatch", "submit", "job.toml"}); code != exit.Usage ||
+		!strings.Contains(errs.String(), byAnother) {
+		t.Errorf("%d, %s%s", code, out, errs)
+	}
+	runs := must(t, rundir.List, filepath.Join(parent, "runs"))
+	if len(runs) != 1 || len(q.events(runs[0].Path(), rundir.EventSubmitting)) > 0 || len(q.jobs()) > 0 {
+		t.Errorf("runs %v, jobs %q", runs, q.jobs())
+	}
 }
 
 // A cancel between the moment when Slurm takes a job and that when it is recorded is not lost.
@@ -582,27 +268,6 @@ func TestCancelWhileSubmitted(t *testing.T) {
 	}
 }
 
-// After a submission that was lost a person may submit the script by hand, as at all times: ids rise, so that this is not the lost job.
-func TestJobByHandAfterLostSubmission(t *testing.T) {
-	q := newQueue(t)
-	parent, run := q.resumable()
-	d := must(t, rundir.Open, run)
-	fakeslurm.CutShort(t, d)
-	if code, _, errs := q.run(parent, "resume", run); code != 0 || !slices.Equal(q.alive(), []string{"500"}) {
-		t.Fatalf("resume: %d, %s", code, errs)
-	}
-	if err := q.begin(parent, run, "499"); exitCode(err) != exit.Never {
-		t.Errorf("the lost job begins: %v", err)
-	}
-	q.is("500", "COMPLETED")
-	if err := q.begin(parent, run, "1001"); err != nil {
-		t.Errorf("a job by hand does not begin: %v", err)
-	}
-	if id, err := d.JobID(); id != "1001" || err != nil {
-		t.Errorf("recorded is %q, %v", id, err)
-	}
-}
-
 // A run that cannot be claimed, be it that the disk is full, is not left behind; one that another command has found is.
 func TestSubmitThatCannotClaim(t *testing.T) {
 	q := newQueue(t)
@@ -621,48 +286,6 @@ func TestSubmitThatCannotClaim(t *testing.T) {
 	}
 	if runs := must(t, rundir.List, filepath.Join(parent, "runs")); len(runs) > 0 {
 		t.Errorf("left behind: %v", runs)
-	}
-}
-
-// What keeps a run from being claimed is told, also where a process simulates it just now.
-func TestResumeSaysWhatKeepsItFromClaiming(t *testing.T) {
-	q := newQueue(t)
-	run, _ := pretendRun(t)
-	id := fmt.Sprint(os.Getpid())
-	q.must(run.SetJobID(id))
-	log, err := os.Create(run.SlurmLogPath(id)) // by which this process is that which simulates the run
-	q.must(err)
-	defer log.Close()
-	q.must(os.WriteFile(filepath.Join(run.Path(), "claims"), nil, 0o600))
-	code, _, errs := q.run(filepath.Dir(run.Path()), "resume", run.Path())
-	if code != exit.Failed || !strings.Contains(errs, "claim the run") || !strings.Contains(errs, "not a directory") {
-		t.Errorf("%d, %s", code, errs)
-	}
-}
-
-// However many runs of a user have a submission that was cut short, Slurm is asked once for jobs of their scripts.
-func TestStatusAsksOnceForLostJobs(t *testing.T) {
-	q := newQueue(t)
-	q.first("squeue", fmt.Sprintf(`echo "$*" >>'%s/asked'`, q.dir))
-	var runs []*rundir.Dir
-	for i := range 3 {
-		_, run := q.resumable()
-		d := must(t, rundir.Open, run)
-		fakeslurm.CutShort(t, d)
-		q.says(fmt.Sprintf("jobs/50%d", i), "PENDING "+d.ScriptPath())
-		runs = append(runs, d)
-	}
-	e, _, _ := q.env(t.TempDir())
-	rows, err := e.viewer().Statuses(t.Context(), runs)
-	q.must(err)
-	for i, row := range rows {
-		if want := fmt.Sprintf("50%d", i); row.Job != want || row.State != "PENDING" {
-			t.Errorf("run %d: %+v; want job %s", i, row, want)
-		}
-	}
-	asked := string(must(t, os.ReadFile, filepath.Join(q.dir, "asked")))
-	if strings.Count(asked, "--me") != 1 || strings.Count(asked, "\n") != 2 {
-		t.Errorf("squeue was asked:\n%s", asked)
 	}
 }
 

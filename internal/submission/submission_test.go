@@ -240,7 +240,7 @@ func TestNotSubmitted(t *testing.T) {
 }
 
 // In a folder that others write to, with the sticky bit, they can take the names of links to runs. That stops no job.
-func TestRecordWithATakenLink(t *testing.T) {
+func TestTakenLinkName(t *testing.T) {
 	w := newWorld(t)
 	for _, id := range []string{"500", "501", "502"} {
 		w.Must(os.WriteFile(filepath.Join(filepath.Dir(w.run.Path()), "x-"+id), nil, 0o600))
