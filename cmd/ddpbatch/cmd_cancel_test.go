@@ -4,10 +4,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"ddpbatch/internal/exit"
+	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/submission"
 	"ddpbatch/internal/testkit/fakeslurm"
+	"ddpbatch/mpi/launch/recovery"
 )
 
 // Each job that can be is cancelled, and told, whatever becomes of those that are named beside it. The exit code is the largest of theirs.
@@ -44,5 +47,74 @@ func TestCancelSeveral(t *testing.T) {
 		if calls := p.calls()[before:]; !slices.Contains(calls, "scancel 12") || !slices.Contains(calls, "scancel 13") {
 			t.Errorf("ran %q", calls)
 		}
+	}
+}
+
+// A cancel between the moment when Slurm takes a job and that when it is recorded is not lost.
+func TestCancelWhileSubmitted(t *testing.T) {
+	for _, by := range []string{"the owner", "root"} {
+		t.Run(by, func(t *testing.T) {
+			q := newQueue(t)
+			parent, run := q.resumable()
+			d := must(t, rundir.Open, run)
+			submitting := rundir.Event{Time: time.Now(), Event: rundir.EventSubmitting, Detail: rundir.EventResume}
+			q.must(d.Append(submitting))
+			q.says("jobs/500", "PENDING "+d.ScriptPath())
+			if by == "root" { // who records nothing in a run of somebody else
+				e, _, _ := q.env(parent)
+				q.must(d.Append(rundir.Event{Time: e.Now(), Event: rundir.EventCancel, Job: "500", Detail: "job 500"}))
+			} else {
+				e, _, _ := q.env(parent)
+				cancelled := false
+				e.Now = func() time.Time {
+					if !cancelled {
+						cancelled = true
+						if code, out, errs := q.run(parent, "cancel", run); code != 0 {
+							t.Errorf("cancel: %d, %s%s", code, out, errs)
+						}
+					}
+					return time.Now()
+				}
+				q.must(e.submitEnv().Record(d, "500", submitting))
+				if found := q.events(run, rundir.EventResume); !cancelled || len(found) != 1 {
+					t.Errorf("recorded %d times: %+v", len(found), found)
+				}
+			}
+			if err := q.begin(parent, run, "500"); exitCode(err) != exit.Never || !strings.Contains(err.Error(), "cancelled") {
+				t.Errorf("the cancelled job begins: %v", err)
+			}
+			if history := q.ledger(run); !recovery.WasCancelled(append(history, rundir.Event{Event: rundir.EventBegin, Job: "500"})) {
+				t.Errorf("the cancel is lost: %+v", history)
+			}
+			q.is("500", "CANCELLED")
+			if code, out, errs := q.run(parent, "resume", run); code != 0 ||
+				!strings.HasPrefix(out, "submitted job 501:") && !strings.HasPrefix(out, "submitted job 500:") {
+				t.Fatalf("resume: %d, %s%s", code, out, errs)
+			}
+			q.must(q.begin(parent, run, q.alive()[0]))
+		})
+	}
+}
+
+// A cancel starts nothing of the run: its owner may do that whatever has become of the run's program.
+func TestOwnerCancelsDamaged(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string][]string{
+		"its program is gone":    {"rm", "bin/ddpbatch"},
+		"others can write to it": {"chmod", "g+w", "."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			run := l.submit(victim)
+			l.must(victim, "sh", append([]string{"-c", `cd "$0" && exec "$@"`, run}, damage...)...)
+			if out, code := l.as(attacker, l.program, "cancel", run); code == 0 {
+				t.Errorf("another user cancelled it:\n%s", out)
+			}
+			l.must(victim, l.program, "cancel", run)
+			if calls := l.calls(); calls != "scancel by 4242 500\n" {
+				t.Errorf("scancel was called so: %q", calls)
+			}
+		})
 	}
 }

@@ -236,6 +236,37 @@ func (q *queue) resumable() (parent, run string) {
 	return parent, d.Path()
 }
 
+func (q *queue) jobFile(parent string) {
+	q.t.Helper()
+	q.must(os.WriteFile(filepath.Join(parent, "job.toml"), []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n"), 0o600))
+}
+
+// begin is what the batch script of a job does first.
+func (q *queue) begin(parent, run, job string) error {
+	q.t.Helper()
+	e, _, _ := q.env(parent)
+	e.Environ = append(e.Environ, "SLURM_JOB_ID="+job)
+	return runAttemptBegin(q.t.Context(), e, run)
+}
+
+func (q *queue) ledger(run string) []rundir.Event {
+	q.t.Helper()
+	history, err := must(q.t, rundir.Open, run).Ledger()
+	q.must(err)
+	return history
+}
+
+// events are those of a name in a run's ledger.
+func (q *queue) events(run, name string) (found []rundir.Event) {
+	q.t.Helper()
+	for _, e := range q.ledger(run) {
+		if e.Event == name {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
 func must[A, B any](t *testing.T, f func(A) (B, error), a A) B {
 	t.Helper()
 	b, err := f(a)

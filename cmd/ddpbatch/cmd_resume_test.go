@@ -1,0 +1,116 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/rundir"
+)
+
+// Of several who resume a run at once, one submits it, and the others say why they do not.
+func TestResumesAtOnce(t *testing.T) {
+	q := newQueue(t)
+	parent, run := q.resumable()
+	type end struct {
+		code      int
+		out, errs string
+	}
+	ends := make(chan end)
+	const all = 6
+	for range all {
+		go func() {
+			cmd := q.command(parent, "resume", run)
+			var out, errs strings.Builder
+			cmd.Stdout, cmd.Stderr = &out, &errs
+			_ = cmd.Run() // its exit code tells
+			ends <- end{cmd.ProcessState.ExitCode(), out.String(), errs.String()}
+		}()
+	}
+	done := 0
+	for range all {
+		switch one := <-ends; {
+		case one.code == 0:
+			done++
+		case one.code != exit.Usage || !strings.Contains(one.errs, "another command is submitting this run: resume by process ") && !strings.Contains(one.errs, "is still PENDING"):
+			t.Errorf("%+v", one)
+		}
+	}
+	if alive := q.alive(); done != 1 || len(alive) != 1 {
+		t.Errorf("%d have submitted; jobs %q", done, alive)
+	}
+}
+
+// A run that has nothing left to do says so, and nothing is submitted.
+func TestResumeOfFinished(t *testing.T) {
+	q := newQueue(t)
+	parent, run := q.resumable()
+	d := must(t, rundir.Open, run)
+	n, err := d.ClaimAttempt()
+	q.must(err)
+	q.must(d.Append(rundir.Event{Time: time.Now(), Event: rundir.EventBegin, Attempt: n, Job: "400"}))
+	q.must(d.WriteVerdict(rundir.Verdict{Attempt: n, JobID: "400", Cause: "done"}))
+	q.is("400", "COMPLETED")
+	if code, out, _ := q.run(parent, "resume", run, "--set", "slurm.nodes=1"); code != 0 || out != "x is finished, and --set slurm.nodes=1 gives it nothing to do\n" {
+		t.Errorf("%d, %q", code, out)
+	}
+	if left := q.jobs(); !slices.Equal(left, []string{"400 COMPLETED"}) {
+		t.Errorf("jobs %q", left)
+	}
+}
+
+// A job that the newest checkpoint does not fit is refused before it waits in a queue.
+func TestResumeThatDoesNotFit(t *testing.T) {
+	q := newQueue(t)
+	parent := t.TempDir()
+	q.must(os.WriteFile(filepath.Join(parent, "job.toml"), []byte(`name = "x"
+[train]
+epochs = 1
+batch_size = 4096
+loss = "mse"
+model = { kind = "mlp", hidden = [8], activation = "tanh" }
+data = { kind = "generated" }
+optimizer = { kind = "sgd", lr = 0.01 }
+`), 0o600))
+	if out, err := q.command(parent, "train", "job.toml").CombinedOutput(); err != nil {
+		t.Fatalf("train: %v, %s", err, out)
+	}
+	d := must(t, rundir.List, filepath.Join(parent, "runs"))[0]
+	spec := d.Spec()
+	spec.Kind = "slurm" // as if it had been submitted
+	q.must(d.WriteSpec(spec))
+	q.must(d.Append(rundir.Event{Time: time.Now(), Event: rundir.EventSubmit, Detail: "job 400"}))
+	for set, says := range map[string]string{
+		"train.model.hidden=[16]":   "model.hidden is [8] in the checkpoint and [16] here",
+		"train.batch_size=64":       "batch_size is 4096 in the checkpoint and 64 here",
+		"train.data.noise=0.5":      "data.noise is ",
+		"train.optimizer.kind=adam": "optimizer.kind is sgd in the checkpoint and adam here",
+	} {
+		code, out, errs := q.run(parent, "resume", d.Path(), "--set", set, "--set", "train.epochs=2")
+		if code != exit.Mismatch || out != "" || !strings.Contains(errs, "the checkpoint does not fit this job: ") || !strings.Contains(errs, says) {
+			t.Errorf("%s: %d, %s%s", set, code, out, errs)
+		}
+	}
+	if now := must(t, rundir.Open, d.Path()).Spec(); now.Before != nil || string(now.Job) != string(spec.Job) {
+		t.Errorf("a refused resume has changed the job: %s", now.Job)
+	}
+	if jobs := q.jobs(); len(jobs) > 0 {
+		t.Errorf("jobs %q", jobs)
+	}
+	for _, sets := range [][]string{{"train.epochs=2", "slurm.nodes=2", "train.optimizer.lr=0.1"}, {"train.batch_size=64", "checkpoint.resume=never"}} {
+		args := []string{"resume", d.Path()}
+		for _, set := range sets {
+			args = append(args, "--set", set)
+		}
+		if code, out, errs := q.run(parent, args...); code != 0 {
+			t.Errorf("%s: %d, %s%s", sets, code, out, errs)
+		}
+		for _, id := range q.alive() {
+			q.is(id, "CANCELLED")
+		}
+	}
+}

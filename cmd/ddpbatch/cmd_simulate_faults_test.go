@@ -1,0 +1,185 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/testkit"
+	"ddpbatch/slurm/sim"
+)
+
+// faultCase is a fault, and what it must lead to.
+type faultCase struct {
+	fault    string
+	exit     int
+	attempts int
+	cause    string   // of the first attempt
+	says     []string // on the screen
+	resumed  bool     // from a checkpoint
+	fewer    bool     // ranks in the end, so that its bytes are others
+	sets     []string
+	slurm    bool // what follows depends on Slurm, so that each release is played
+	release  sim.Release
+}
+
+// TestFaults strikes a run with each fault there is, and holds how the run ends, that it ends with the bytes of one that was never
+// injected where it is done, and that nothing of it lives on.
+func TestFaults(t *testing.T) {
+	job := strings.Replace(stoppableJob, "[train]", "[requeue]\non = [\"preempt\", \"timeout\", \"node\", \"crash\"]\n[train]", 1)
+	job = strings.Replace(job, "epochs = 30", "epochs = 15", 1) // 480 steps
+	straight := t.TempDir()
+	if err := os.WriteFile(filepath.Join(straight, "long.toml"), []byte(job), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd, out := command(straight, "simulate", "long.toml")
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	want := finalState(t, runMade(t, straight))
+
+	for name, tt := range map[string]faultCase{
+		"kill": {fault: "kill:rank=3@step=150", attempts: 2, cause: "crash",
+			says: []string{"rank 3 on node2 was killed by SIGKILL", "requeued"}, resumed: true},
+		"not on": {fault: "kill:rank=3@step=150", exit: 137, attempts: 1, cause: "crash", says: []string{"not requeued"},
+			sets: []string{`requeue.on=["node"]`}},
+		"stop": {fault: "stop:rank=1,for=300ms@step=150", attempts: 1, cause: "done"},
+		"hang": {fault: "stop:rank=3,for=1h@step=150", attempts: 2, cause: "hang",
+			says: []string{"rank 3 on node2 was stopped (SIGSTOP) and gave no sign of life"}, resumed: true,
+			sets: []string{`launch.hang="6s"`, "launch.max_restarts=1"}},
+		"slow":    {fault: "slow:rank=1,for=500ms@step=150", attempts: 1, cause: "done"},
+		"term":    {fault: "term@step=150", attempts: 2, cause: "preempt", says: []string{"preempted"}, resumed: true, slurm: true},
+		"timeout": {fault: "timeout@step=150", attempts: 2, cause: "timeout", says: []string{"time is over"}, resumed: true, slurm: true},
+		"warn":    {fault: "warn:all@step=150", attempts: 2, cause: "timeout", says: []string{"warned"}, resumed: true, slurm: true},
+		"node": {fault: "node:node2@step=150", attempts: 2, cause: "node", says: []string{"node2 is gone", "node3 takes the place of node2"},
+			resumed: true, slurm: true},
+		"node 0": {fault: "node:0@step=150", attempts: 2, cause: "node", says: []string{"node3 takes the place of node1"}, resumed: true,
+			slurm: true},
+		"elastic": {fault: "node:1@step=150", attempts: 2, cause: "node", resumed: true, fewer: true,
+			sets: []string{"launch.min_nodes=1", "launch.max_restarts=1"}, slurm: true},
+		"agent":    {fault: "agent:1@step=150", attempts: 2, cause: "node", resumed: true, slurm: true},
+		"attempt":  {fault: "kill:rank=0@step=150#attempt=2", attempts: 1, cause: "done", says: []string{"did not strike"}},
+		"at start": {fault: "kill:rank=0@start", attempts: 2, cause: "crash"},
+	} {
+		for _, release := range sim.Releases {
+			tt := tt
+			if tt.release = release; !tt.slurm && release != sim.Slurm2205 {
+				continue
+			}
+			t.Run(name+", "+string(release), func(t *testing.T) {
+				t.Parallel()
+				run, text := injected(t, job, tt)
+				if tt.exit == 0 && !tt.fewer {
+					sameTensors(t, finalState(t, run), want)
+				}
+				if tt.resumed && !strings.Contains(text, "going on after step ") {
+					t.Errorf("it began anew:\n%s", text)
+				}
+			})
+		}
+	}
+}
+
+// injected simulates a job with a fault, and holds all but its last state.
+func injected(t *testing.T, job string, tt faultCase) (*rundir.Dir, string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "long.toml"), []byte(job), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"simulate", "long.toml", "--kill-wait", "20s", "--grace-time", "20s", "--fault", tt.fault}
+	for _, set := range tt.sets {
+		args = append(args, "--set", set)
+	}
+	if tt.release != "" {
+		args = append(args, "--slurm", string(tt.release))
+	}
+	cmd, out := command(dir, args...)
+	temporary := t.TempDir() // in the common one others have theirs
+	cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	watchdog := time.AfterFunc(4*time.Minute, func() { cmd.Process.Kill() })
+	defer watchdog.Stop()
+	err := cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != tt.exit {
+		t.Fatalf("exit code %d (%v), want %d\n%s", code, err, tt.exit, out)
+	}
+	run := runMade(t, dir)
+	eventually(t, testkit.Patience, "no process of the run is left", func() bool { return len(processesOf(run)) == 0 })
+	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
+		t.Errorf("left behind in TMPDIR: %v, %v", left, err)
+	}
+	if n, err := run.NewestAttempt(); err != nil || n != tt.attempts {
+		t.Errorf("%d attempts, %v; want %d\n%s", n, err, tt.attempts, out)
+	}
+	if v, err := run.Verdict(1); err != nil || stateCause(v.Cause) != stateCause(tt.cause) {
+		t.Errorf("the first attempt's cause is %q, %v; want %q\n%s", v.Cause, err, tt.cause, out)
+	}
+	for _, words := range append(tt.says, "fault "+tt.fault) {
+		if !strings.Contains(out.String(), words) {
+			t.Errorf("it does not say %q:\n%s", words, out)
+		}
+	}
+	ledger, err := run.Ledger()
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded := false
+	for _, e := range ledger {
+		recorded = recorded || e.Event == "fault" && strings.HasPrefix(e.Detail, tt.fault)
+	}
+	if injected := !strings.Contains(out.String(), "did not strike"); recorded != injected {
+		t.Errorf("the ledger has the fault: %v; it was injected: %v", recorded, injected)
+	}
+	return run, out.String()
+}
+
+// stateCause takes the two words for a lost node for one.
+func stateCause(cause string) string {
+	if cause == "agent-lost" {
+		return "node"
+	}
+	return cause
+}
+
+// TestFaultNoSpace: the checkpoints' disk is full for a while. What was saved before stays, and the run goes on from it when there is room.
+func TestFaultNoSpace(t *testing.T) {
+	world(t, false)
+	job := strings.Replace(stoppableJob, "[train]", "[requeue]\non = [\"crash\"]\n[train]", 1)
+	run, text := injected(t, job, faultCase{fault: "nospace@step=300", exit: 1, attempts: 4, cause: "crash", says: []string{"no space left on device"}})
+	if state := finalState(t, run); state.Step < 250 || state.Step > 900 { // of 960; simulate may be late to strike
+		t.Errorf("the newest checkpoint is of step %d\n%s", state.Step, text)
+	}
+}
+
+// TestFaultPartition: a node is cut off. The run goes on elsewhere from its newest checkpoint, while the zombies of that node live on
+// and may save nothing more; in the end they are gone.
+func TestFaultPartition(t *testing.T) {
+	world(t, true)
+	job := strings.Replace(stoppableJob, "[train]", "[requeue]\non = [\"node\"]\n[train]", 1)
+	job = strings.Replace(job, "20s", "2s", 1)
+	_, text := injected(t, job, faultCase{fault: "partition:node2@step=300", attempts: 2, cause: "node", says: []string{"cut off", "takes the place of node2"}, resumed: true})
+	if !strings.Contains(text, "going on after step ") {
+		t.Errorf("it began anew:\n%s", text)
+	}
+}
+
+// world skips where this machine gives no namespaces.
+func world(t *testing.T, network bool) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("a partition, and a full disk, take their time")
+	}
+	w, err := sim.NewNamespaces(t.Context(), t.TempDir(), network)
+	if err != nil {
+		t.Skipf("this machine cannot: %v", err)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+}
