@@ -73,7 +73,7 @@ func openWhole(ctx context.Context, cfg Config, workDir string, log *slog.Logger
 	path := below(workDir, d.Path)
 	switch d.Kind {
 	case "generated":
-		return data.Generate(data.GeneratedConfig{Rows: d.Rows, Inputs: d.Inputs, Outputs: d.Outputs, Noise: d.Noise, Seed: cfg.Seed})
+		return data.Generate(d.generated(cfg.Seed))
 	case "cifar10":
 		files := make([]string, len(d.Files))
 		for i, f := range d.Files {
@@ -81,9 +81,7 @@ func openWhole(ctx context.Context, cfg Config, workDir string, log *slog.Logger
 		}
 		return named("data.files names the files")(data.LoadCIFAR10(files...))
 	case "csv":
-		return named("data.path names the file")(data.LoadCSV(ctx, cache, data.CSVConfig{
-			Path: path, Delimiter: d.Delimiter, Header: d.Header, Targets: d.Target, Regression: cfg.Loss == "mse",
-		}))
+		return named("data.path names the file")(data.LoadCSV(ctx, cache, d.csv(path, cfg.Loss)))
 	case "npy":
 		return named("data.inputs and data.targets name the files")(data.LoadNPY(data.NPYConfig{
 			Inputs: below(workDir, d.InputFile), Targets: below(workDir, d.TargetFile),
@@ -92,6 +90,15 @@ func openWhole(ctx context.Context, cfg Config, workDir string, log *slog.Logger
 		return named("data.path names the file or folder")(data.OpenText(ctx, cache, path, cfg.Model.Context))
 	}
 	return named("data.images and data.labels name the files")(data.LoadMNIST(ctx, cache, below(workDir, d.Images), below(workDir, d.Labels)))
+}
+
+// csv is how the CSV file at path is read for a loss.
+func (d DataConfig) csv(path, loss string) data.CSVConfig {
+	return data.CSVConfig{Path: path, Delimiter: d.Delimiter, Header: d.Header, Targets: d.Target, Regression: loss == "mse"}
+}
+
+func (d DataConfig) generated(seed uint64) data.GeneratedConfig {
+	return data.GeneratedConfig{Rows: d.Rows, Inputs: d.Inputs, Outputs: d.Outputs, Noise: d.Noise, Seed: seed}
 }
 
 // File is one that a job reads, under its key below [train].

@@ -19,11 +19,7 @@ type optimizer struct {
 
 func newOptimizer(ctx context.Context, comm *mpi.Comm, params []*nn.Param, cfg OptimizerConfig) (optimizer, error) {
 	factory := func(own []*nn.Param) (optim.Optimizer, error) {
-		o, err := optim.New(own, optimConfig(cfg))
-		if err != nil {
-			return nil, fmt.Errorf("optimizer.%w", err)
-		}
-		return o, nil
+		return optim.New(own, optimConfig(cfg))
 	}
 	if !cfg.Zero {
 		whole, err := factory(params)
@@ -55,12 +51,17 @@ func (o *optimizer) step(ctx context.Context) error {
 	return nil
 }
 
-func newSchedule(cfg ScheduleConfig, lr float64, steps int64) (optim.Schedule, error) {
+// scheduleConfig is of a run of that many steps.
+func scheduleConfig(cfg ScheduleConfig, steps int64) optim.ScheduleConfig {
 	c := optim.ScheduleConfig{Kind: cfg.Kind, WarmupSteps: int64(cfg.WarmupSteps), Steps: steps, MinLR: cfg.MinLR}
 	if cfg.Kind == "step" {
 		c.StepSize, c.Gamma = int64(cfg.StepSize), cfg.Gamma
 	}
-	s, err := optim.NewSchedule(c, lr)
+	return c
+}
+
+func newSchedule(cfg ScheduleConfig, lr float64, steps int64) (optim.Schedule, error) {
+	s, err := optim.NewSchedule(scheduleConfig(cfg, steps), lr)
 	if err != nil {
 		return nil, fmt.Errorf("schedule.%w", err)
 	}

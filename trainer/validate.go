@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"ddpbatch/trainer/data"
+	"ddpbatch/trainer/ddp"
 )
 
 // Bounds of numbers in a Config, far above what anyone trains and far below what overflows.
@@ -44,9 +45,9 @@ func (c Config) Validate() error {
 	}
 	f.number("clip_norm", c.ClipNorm, 0, math.MaxFloat32)
 	c.Model.validate(&f)
-	c.Data.validate(&f)
-	c.Optimizer.validate(&f)
-	c.Schedule.validate(&f, c.Optimizer.LR)
+	c.Data.validate(&f, c.Loss)
+	f.below("optimizer", optimConfig(c.Optimizer).Validate())
+	c.Schedule.validate(&f, c)
 	c.DDP.validate(&f)
 	c.Evaluate.validate(&f, c)
 	c.combinations(&f)
@@ -76,6 +77,9 @@ func (c Config) combinations(f *problems) {
 	}
 	if c.Model.Kind == "gpt" && c.Data.Kind != "text" {
 		f.add("model.kind", c.Model.Kind, `needs data.kind = "text"`)
+	}
+	if c.Model.Kind == "cnn" && (c.Data.Kind == "csv" || c.Data.Kind == "generated") {
+		f.add("model.kind", c.Model.Kind, "needs images: data.kind = %q has none", c.Data.Kind)
 	}
 	if c.Model.Kind != "gpt" && c.Data.Kind == "text" {
 		f.add("data.kind", c.Data.Kind, `needs model.kind = "gpt"`)
@@ -148,7 +152,7 @@ func (m ModelConfig) validate(f *problems) {
 	}
 }
 
-func (d DataConfig) validate(f *problems) {
+func (d DataConfig) validate(f *problems, loss string) {
 	f.oneOf("data.kind", d.Kind, "mnist", "cifar10", "csv", "npy", "text", "generated")
 	switch d.Kind {
 	case "mnist":
@@ -160,63 +164,36 @@ func (d DataConfig) validate(f *problems) {
 		}
 	case "csv":
 		f.named("data.path", d.Path, "a CSV file")
-		f.oneOf("data.header", d.Header, "auto", "yes", "no")
-		if len([]rune(d.Delimiter)) != 1 {
-			f.add("data.delimiter", d.Delimiter, "must be one character")
-		}
+		f.named("data.delimiter", d.Delimiter, "one character")
+		f.below("data", d.csv("", loss).Validate())
 	case "npy":
 		f.named("data.inputs", d.InputFile, "a .npy file")
 		f.named("data.targets", d.TargetFile, "a .npy file")
 	case "text":
 		f.named("data.path", d.Path, "a file or a folder of files")
 	case "generated":
+		before := len(*f)
 		f.between("data.rows", d.Rows, 1, math.MaxInt32)
 		f.between("data.inputs", d.Inputs, 1, maxWidth)
 		f.between("data.outputs", d.Outputs, 1, maxWidth)
 		f.number("data.noise", d.Noise, 0, math.MaxFloat32)
+		if err := d.generated(0).Validate(); err != nil && len(*f) == before {
+			*f = append(*f, fmt.Errorf("data.rows: %w", err))
+		}
 	}
 	f.oneOf("data.remainder", d.Remainder, "pad", "drop", "uneven")
-	f.rangeOf("data.train", d.Train)
-	f.rangeOf("data.eval", d.Eval)
+	f.rangeOf("data.train", d, d.Train)
+	f.rangeOf("data.eval", d, d.Eval)
 }
 
-func (o OptimizerConfig) validate(f *problems) {
-	f.oneOf("optimizer.kind", o.Kind, "sgd", "adam", "adamw", "lamb")
-	// What counts is the float32 that the optimizer makes of them.
-	if lr := o.LR; !(float32(lr) > 0 && lr <= math.MaxFloat32) {
-		f.add("optimizer.lr", lr, "must be a number above 0, from 1e-45 to 3e38")
+func (s ScheduleConfig) validate(f *problems, c Config) {
+	steps := int64(math.MaxInt64) // the run has no more
+	if c.MaxSteps > 0 {
+		steps = int64(c.MaxSteps)
 	}
-	f.number("optimizer.weight_decay", o.WeightDecay, 0, math.MaxFloat32)
-	if o.Kind != "sgd" {
-		for _, beta := range o.Betas {
-			if !(beta >= 0 && float32(beta) < 1) {
-				f.add("optimizer.betas", o.Betas, "must be two numbers of at least 0 and below 1")
-				break
-			}
-		}
-		f.number("optimizer.eps", o.Eps, 0, math.MaxFloat32)
-		return
-	}
-	if m := o.Momentum; !(m >= 0 && float32(m) < 1) {
-		f.add("optimizer.momentum", m, "must be at least 0 and below 1, up to 0.9999999")
-	}
-	f.number("optimizer.dampening", o.Dampening, 0, 1)
-	if o.Nesterov && (o.Momentum == 0 || o.Dampening != 0) {
-		f.add("optimizer.nesterov", o.Nesterov, "needs momentum above 0 and no dampening")
-	}
-}
-
-func (s ScheduleConfig) validate(f *problems, lr float64) {
-	f.oneOf("schedule.kind", s.Kind, "constant", "step", "cosine", "one_cycle", "linear")
-	f.between("schedule.warmup_steps", s.WarmupSteps, 0, maxSteps)
-	if s.Kind == "step" {
-		f.between("schedule.step_size", s.StepSize, 1, maxSteps)
-		if !(s.Gamma > 0 && s.Gamma <= 1) {
-			f.add("schedule.gamma", s.Gamma, "must be a number above 0, up to 1")
-		}
-	}
-	if !(s.MinLR >= 0 && s.MinLR <= max(0, lr)) {
-		f.add("schedule.min_lr", s.MinLR, "must be a number from 0 to optimizer.lr")
+	f.below("schedule", scheduleConfig(s, steps).Validate(c.Optimizer.LR))
+	if s.Kind == "step" && s.Gamma > 1 {
+		f.add("schedule.gamma", s.Gamma, "must be a number above 0, up to 1")
 	}
 }
 
@@ -226,7 +203,7 @@ func (d DDPConfig) validate(f *problems) {
 	}
 	f.oneOf("ddp.compress", d.Compress, "none", "float16", "bfloat16", "int8", "powersgd")
 	f.between("ddp.rank", d.Rank, 1, maxWidth)
-	f.between("ddp.start_step", d.StartStep, 0, maxSteps)
+	f.between("ddp.start_step", d.StartStep, 0, ddp.MaxStart)
 	f.between("ddp.average_every", d.AverageEvery, 0, maxSteps)
 	f.between("ddp.average_warmup", d.AverageWarmup, 0, maxSteps)
 	f.between("ddp.check_every_steps", d.CheckEverySteps, 0, maxSteps)
@@ -258,6 +235,20 @@ func (f *problems) add(key string, value any, rule string, args ...any) {
 		value = fmt.Sprintf("%q", s)
 	}
 	*f = append(*f, fmt.Errorf("%s is %v: %s", key, value, fmt.Sprintf(rule, args...)))
+}
+
+// below adds the faults of a table that another package has found, each of which begins with its key.
+func (f *problems) below(table string, err error) {
+	if err == nil {
+		return
+	}
+	all := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		all = joined.Unwrap()
+	}
+	for _, err := range all {
+		*f = append(*f, fmt.Errorf("%s.%w", table, err))
+	}
 }
 
 func (f *problems) between(key string, value, low, high int) {
@@ -298,11 +289,17 @@ func (f *problems) named(key, path, what string) {
 	}
 }
 
-func (f *problems) rangeOf(key, value string) {
+// rangeOf wants rows that d has, as far as it says how many.
+func (f *problems) rangeOf(key string, d DataConfig, value string) {
 	if value == "" {
 		return
 	}
-	if _, err := data.ParseRange(value); err != nil {
+	r, err := data.ParseRange(value)
+	if err != nil {
 		*f = append(*f, fmt.Errorf("%s: %w", key, err))
+		return
+	}
+	if d.Kind == "generated" && r.End > d.Rows && d.Rows > 0 {
+		*f = append(*f, fmt.Errorf("%s: range %v goes beyond the data, which has %d rows", key, r, d.Rows))
 	}
 }

@@ -141,19 +141,36 @@ func TestFaultsOfGeneratedData(t *testing.T) {
 	)
 }
 
+// What only the trainer would find otherwise, after the job has waited in the queue.
+func TestFaultsOfTheTrainersParts(t *testing.T) {
+	checkFaults(t, `name = "x"
+[train]
+loss = "mse"
+model.kind = "dense"
+data = { kind = "generated", rows = 300000000, train = "0:300000001" }
+optimizer = { kind = "adam", eps = 1e-60 }
+ddp.start_step = 16777217`, nil,
+		"job.toml:5:30: train.data.rows: 300000000 rows of 20 inputs and 1 outputs are more than 268435456 values; make them fewer",
+		"job.toml:5:48: train.data.train: range 0:300000001 goes beyond the data, which has 300000000 rows",
+		"job.toml:6:30: train.optimizer.eps: is 1e-60, want a number above 0 that float32 holds, such as 1e-8",
+		"job.toml:7:5: train.ddp.start_step is 16777217: must be 0 to 16777216",
+	)
+	checkFaults(t, "name = \"x\"\n[train.optimizer]\nkind = \"adam\"\neps = 0"+builtin, nil, "job.toml:4:1: train.optimizer.eps must be a number above 0, not 0")
+}
+
 func TestRowRanges(t *testing.T) {
 	for value, good := range map[string]bool{
 		"0:1": true, "9000:10000": true, "007:8": true, "0:2147483647": true,
 		"": false, ":": false, "1": false, "1:": false, ":1": false, "1:1": false, "2:1": false, "-1:2": false, "+1:2": false, "1:2:3": false,
 		"0x1:5": false, " 1:2": false, "1 :2": false, "0:2147483648": false, "0:99999999999999999999999": false, "a:b": false,
 	} {
-		src := "name = \"x\"\n[train]\nmodel.kind = \"dense\"\nloss = \"mse\"\n[train.data]\nkind = \"generated\"\n" + fmt.Sprintf("train = %q\n", value)
+		src := "name = \"x\"\n[train]\nmodel.kind = \"dense\"\nloss = \"mse\"\n[train.data]\nkind = \"csv\"\npath = \"x\"\n" + fmt.Sprintf("train = %q\n", value)
 		t.Run(value, func(t *testing.T) {
 			if good {
 				checkFaults(t, src, nil)
 				return
 			}
-			checkFaults(t, src, nil, fmt.Sprintf(`job.toml:7:1: train.data.train must be rows as "first:past-the-last", such as "0:9000", not the text %q`, value))
+			checkFaults(t, src, nil, fmt.Sprintf(`job.toml:8:1: train.data.train must be rows as "first:past-the-last", such as "0:9000", not the text %q`, value))
 		})
 	}
 }

@@ -78,7 +78,7 @@ func optimizerRows() []keyRow {
 		{key: "train.optimizer.nesterov", read: boolean(func(j *Job) *bool { return &j.Train.Optimizer.Nesterov }), kinds: sgd},
 		{key: "train.optimizer.weight_decay", read: number("a number of at least 0", notNegative, func(j *Job) *float64 { return &j.Train.Optimizer.WeightDecay })},
 		{key: "train.optimizer.betas", read: betas, kinds: moments},
-		{key: "train.optimizer.eps", read: number("a number of at least 0", notNegative, func(j *Job) *float64 { return &j.Train.Optimizer.Eps }), kinds: moments},
+		{key: "train.optimizer.eps", read: number("a number above 0", positive, func(j *Job) *float64 { return &j.Train.Optimizer.Eps }), kinds: moments},
 		{key: "train.optimizer.zero", read: boolean(func(j *Job) *bool { return &j.Train.Optimizer.Zero })},
 
 		{key: "train.schedule", kind: func(j *Job) string { return j.Train.Schedule.Kind }},

@@ -41,7 +41,7 @@ type CSVConfig struct {
 // with file:line:column, the column counted in bytes. With a cache the file is parsed once a node.
 func LoadCSV(ctx context.Context, cache *Cache, cfg CSVConfig) (_ Dataset, err error) {
 	defer reading(&err, "csv")
-	if err := cfg.check(); err != nil {
+	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	look := func() (source, error) { return fileSource(cfg.Path, "csv "+cfg.settings()) }
@@ -58,22 +58,30 @@ func LoadCSV(ctx context.Context, cache *Cache, cfg CSVConfig) (_ Dataset, err e
 	return p.table(cfg.Regression)
 }
 
-func (cfg CSVConfig) check() error {
+// Validate returns every fault of cfg that shows without the file, joined. Each begins with the name that the setting has in a job file.
+func (cfg CSVConfig) Validate() error {
+	var wrong []error
 	if d := cfg.Delimiter; len(d) > 1 || strings.ContainsAny(d, "\"\r\n+-.") || isAlphanumeric(d) {
-		return fmt.Errorf("the delimiter %q must be one byte that is in no number or name", d)
+		wrong = append(wrong, fmt.Errorf("delimiter: is %q, want one byte that is in no number or name", d))
 	}
 	switch cfg.Header {
 	case "", "auto", "yes", "no":
 	default:
-		return fmt.Errorf("header is %q, want auto, yes or no", cfg.Header)
+		wrong = append(wrong, fmt.Errorf("header: is %q, want auto, yes or no", cfg.Header))
 	}
 	if !cfg.Regression && len(cfg.Targets) > 1 {
-		return fmt.Errorf("%d targets; classes stand in one column", len(cfg.Targets))
+		wrong = append(wrong, fmt.Errorf("target: names %d columns; classes stand in one column", len(cfg.Targets)))
+	}
+	for i, name := range cfg.Targets {
+		if slices.Contains(cfg.Targets[:i], name) {
+			wrong = append(wrong, fmt.Errorf("target: names %q twice", name))
+			break
+		}
 	}
 	if cfg.Classes < 0 || cfg.Classes > maxClasses || cfg.Regression && cfg.Classes != 0 {
-		return fmt.Errorf("%d classes, want 1 to %d, or 0 for as many as there are, and 0 for regression", cfg.Classes, maxClasses)
+		wrong = append(wrong, fmt.Errorf("%d classes, want 1 to %d, or 0 for as many as there are, and 0 for regression", cfg.Classes, maxClasses))
 	}
-	return nil
+	return errors.Join(wrong...)
 }
 
 func isAlphanumeric(s string) bool {

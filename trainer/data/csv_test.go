@@ -164,7 +164,7 @@ func FuzzCSV(f *testing.F) {
 		if target != "" {
 			cfg.Targets = []string{target}
 		}
-		if cfg.check() != nil {
+		if cfg.Validate() != nil {
 			return
 		}
 		p, err := parseCSV(t.Context(), &mapping{[]byte(file)}, cfg)

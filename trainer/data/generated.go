@@ -17,21 +17,29 @@ type GeneratedConfig struct {
 	Seed                  uint64
 }
 
-// Generate makes rows of standard normal inputs, and outputs y = A x + noise, where the hidden A
-// is normal with variance 1/Inputs, so that outputs are near 1 for any width. The least mean squared error that a
-// linear model can reach is Noise^2. The result is a function of cfg alone.
-func Generate(cfg GeneratedConfig) (Dataset, error) {
+// Validate says what is wrong with cfg.
+func (cfg GeneratedConfig) Validate() error {
 	if cfg.Rows < 1 || cfg.Inputs < 1 || cfg.Outputs < 1 {
-		return nil, errors.New("generate data: rows, inputs and outputs must each be at least 1")
+		return errors.New("rows, inputs and outputs must each be at least 1")
 	}
 	if !(cfg.Noise >= 0) || math.IsInf(cfg.Noise, 0) {
-		return nil, fmt.Errorf("generate data: noise is %v, want a number from 0 on", cfg.Noise)
+		return fmt.Errorf("noise is %v, want a number from 0 on", cfg.Noise)
 	}
 	// No sum or product here overflows: each factor is at most maxGenerated.
 	if cfg.Inputs > maxGenerated || cfg.Outputs > maxGenerated ||
 		cfg.Rows > maxGenerated/(cfg.Inputs+cfg.Outputs) || cfg.Inputs > maxGenerated/cfg.Outputs {
-		return nil, fmt.Errorf("generate data: %d rows of %d inputs and %d outputs are more than %d values; make them fewer",
+		return fmt.Errorf("%d rows of %d inputs and %d outputs are more than %d values; make them fewer",
 			cfg.Rows, cfg.Inputs, cfg.Outputs, maxGenerated)
+	}
+	return nil
+}
+
+// Generate makes rows of standard normal inputs, and outputs y = A x + noise, where the hidden A
+// is normal with variance 1/Inputs, so that outputs are near 1 for any width. The least mean squared error that a
+// linear model can reach is Noise^2. The result is a function of cfg alone.
+func Generate(cfg GeneratedConfig) (Dataset, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("generate data: %w", err)
 	}
 	r := rand.New(rand.NewPCG(cfg.Seed, 0))
 	hidden := normal(r, cfg.Outputs*cfg.Inputs, 1/math.Sqrt(float64(cfg.Inputs)))

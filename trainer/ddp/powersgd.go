@@ -19,7 +19,8 @@ import (
 type PowerSGDConfig struct {
 	// Rank is of the approximation, at least 1 (matrix_approximation_rank, 1).
 	Rank int
-	// Start is how many steps are plain before it (start_powerSGD_iter, 1000): the first ones suffer most from compression.
+	// Start is how many steps are plain before it, up to MaxStart (start_powerSGD_iter, 1000): the first ones suffer most from
+	// compression.
 	Start int
 	// MinRate is by how much a gradient must shrink to be compressed, above 0 (min_compression_rate, 2).
 	MinRate float64
@@ -27,8 +28,8 @@ type PowerSGDConfig struct {
 	Seed uint64
 }
 
-// maxStart is up to where a float32 counts.
-const maxStart = 1 << 24
+// MaxStart is up to where a float32, which keeps the count in checkpoints, counts.
+const MaxStart = 1 << 24
 
 // powerSGD is what NewPowerSGDHook makes.
 type powerSGD struct {
@@ -57,8 +58,8 @@ func NewPowerSGDHook(cfg PowerSGDConfig) (Hook, error) {
 	if cfg.Rank < 1 {
 		wrong = append(wrong, fmt.Errorf("PowerSGD: the rank of the approximation is %d, want at least 1", cfg.Rank))
 	}
-	if cfg.Start < 0 || cfg.Start > maxStart {
-		wrong = append(wrong, fmt.Errorf("PowerSGD: the first step is %d, want 0 to %d", cfg.Start, maxStart))
+	if cfg.Start < 0 || cfg.Start > MaxStart {
+		wrong = append(wrong, fmt.Errorf("PowerSGD: the first step is %d, want 0 to %d", cfg.Start, MaxStart))
 	}
 	if !(cfg.MinRate > 0) {
 		wrong = append(wrong, fmt.Errorf("PowerSGD: the least compression rate is %v, want a number above 0", cfg.MinRate))

@@ -1,8 +1,10 @@
 package optim
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"ddpbatch/trainer/nn"
 )
@@ -29,10 +31,10 @@ type Slot struct {
 }
 
 // New returns an optimizer of params, which it refers to from then on. A parameter that is listed twice counts
-// once. Value and Grad of a parameter may be replaced between steps by others of the same length. An error begins
-// with the name that the setting has in a job file.
+// once. Value and Grad of a parameter may be replaced between steps by others of the same length. An error is
+// Config.Validate's, or says that two parameters have one name.
 func New(params []*nn.Param, cfg Config) (Optimizer, error) {
-	if err := cfg.validate(); err != nil {
+	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	params, err := distinct(params)
@@ -109,55 +111,53 @@ func Default(kind string) Config {
 	return cfg
 }
 
-func (c *Config) validate() error {
+// Validate returns every fault of c, joined. Each begins with the name that the setting has in a job file. What counts is the float32
+// that the optimizer makes of a number.
+func (c Config) Validate() error {
+	var f faults
+	f.unless(slices.Contains([]string{"sgd", "adam", "adamw", "lamb"}, c.Kind), "kind: %q is no optimizer, want sgd, adam, adamw or lamb", c.Kind)
+	f.unless(float32(c.LR) > 0 && c.LR <= math.MaxFloat32, "lr: is %v, want a number above 0 that float32 holds, from 1e-45 to 3e38", c.LR)
+	f.unless(c.WeightDecay >= 0 && c.WeightDecay <= math.MaxFloat32,
+		"weight_decay: is %v, want a number from 0 that float32 holds", c.WeightDecay)
 	switch c.Kind {
-	case "sgd", "adam", "adamw", "lamb":
-	default:
-		return fmt.Errorf("kind: %q is no optimizer, want sgd, adam, adamw or lamb", c.Kind)
+	case "sgd":
+		c.validateSGD(&f)
+	case "adam", "adamw", "lamb":
+		c.validateAdaptive(&f)
 	}
-	if !(c.LR > 0 && c.LR <= math.MaxFloat32) {
-		return fmt.Errorf("lr: is %v, want a number above 0 that float32 holds", c.LR)
-	}
-	if !(c.WeightDecay >= 0 && c.WeightDecay <= math.MaxFloat32) {
-		return fmt.Errorf("weight_decay: is %v, want a number from 0 that float32 holds", c.WeightDecay)
-	}
-	if c.Kind == "sgd" {
-		return c.validateSGD()
-	}
-	return c.validateAdaptive()
+	return errors.Join(f...)
 }
 
-func (c *Config) validateSGD() error {
+func (c Config) validateSGD(f *faults) {
+	f.unless(c.Momentum >= 0 && float32(c.Momentum) < 1, "momentum: is %v, want at least 0 and below 1, up to 0.9999999", c.Momentum)
 	switch {
-	case !(c.Momentum >= 0 && c.Momentum < 1):
-		return fmt.Errorf("momentum: is %v, want 0 <= momentum < 1", c.Momentum)
 	case !(c.Dampening >= 0 && c.Dampening <= 1):
-		return fmt.Errorf("dampening: is %v, want 0 <= dampening <= 1", c.Dampening)
+		f.add("dampening: is %v, want a number from 0 to 1", c.Dampening)
 	case c.Dampening > 0 && c.Momentum == 0:
-		return fmt.Errorf("dampening: is %v without a momentum to dampen: set one, or leave dampening out", c.Dampening)
-	case c.Nesterov && (c.Momentum == 0 || c.Dampening != 0):
-		return fmt.Errorf("nesterov: needs a momentum above 0 and no dampening, not momentum %v and dampening %v",
-			c.Momentum, c.Dampening)
-	case c.Beta1 != 0 || c.Beta2 != 0:
-		return fmt.Errorf("betas: sgd has none: leave them out, or choose adam")
-	case c.Eps != 0:
-		return fmt.Errorf("eps: sgd has none: leave it out, or choose adam")
+		f.add("dampening: is %v without a momentum to dampen: set one, or leave dampening out", c.Dampening)
 	}
-	return nil
+	f.unless(!c.Nesterov || c.Momentum != 0 && c.Dampening == 0,
+		"nesterov: needs a momentum above 0 and no dampening, not momentum %v and dampening %v", c.Momentum, c.Dampening)
+	f.unless(c.Beta1 == 0 && c.Beta2 == 0, "betas: sgd has none: leave them out, or choose adam")
+	f.unless(c.Eps == 0, "eps: sgd has none: leave it out, or choose adam")
 }
 
-func (c *Config) validateAdaptive() error {
-	switch {
-	case !(c.Beta1 >= 0 && c.Beta1 < 1 && c.Beta2 >= 0 && c.Beta2 < 1):
-		return fmt.Errorf("betas: are %v and %v, want both from 0 to below 1", c.Beta1, c.Beta2)
-	case !(float32(c.Eps) > 0 && c.Eps <= math.MaxFloat32):
-		return fmt.Errorf("eps: is %v, want a number above 0 that float32 holds", c.Eps)
-	case c.Momentum != 0:
-		return fmt.Errorf("momentum: %s has none, its betas do that: leave it out, or choose sgd", c.Kind)
-	case c.Dampening != 0:
-		return fmt.Errorf("dampening: %s has none: leave it out, or choose sgd", c.Kind)
-	case c.Nesterov:
-		return fmt.Errorf("nesterov: %s has none: leave it out, or choose sgd", c.Kind)
+func (c Config) validateAdaptive(f *faults) {
+	f.unless(c.Beta1 >= 0 && float32(c.Beta1) < 1 && c.Beta2 >= 0 && float32(c.Beta2) < 1,
+		"betas: are %v and %v, want both at least 0 and below 1", c.Beta1, c.Beta2)
+	f.unless(float32(c.Eps) > 0 && c.Eps <= math.MaxFloat32, "eps: is %v, want a number above 0 that float32 holds, such as 1e-8", c.Eps)
+	f.unless(c.Momentum == 0, "momentum: %s has none, its betas do that: leave it out, or choose sgd", c.Kind)
+	f.unless(c.Dampening == 0, "dampening: %s has none: leave it out, or choose sgd", c.Kind)
+	f.unless(!c.Nesterov, "nesterov: %s has none: leave it out, or choose sgd", c.Kind)
+}
+
+// faults collects what is wrong with a configuration.
+type faults []error
+
+func (f *faults) add(format string, args ...any) { *f = append(*f, fmt.Errorf(format, args...)) }
+
+func (f *faults) unless(right bool, format string, args ...any) {
+	if !right {
+		f.add(format, args...)
 	}
-	return nil
 }

@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"errors"
 	"fmt"
 	"math"
 )
@@ -40,10 +41,13 @@ type ScheduleConfig struct {
 }
 
 // NewSchedule returns the schedule of a run with the learning rate lr. Its functions are Go's math.Cos and
-// math.Pow, whose last bit may differ between processor architectures (amd64, arm64). An error begins with the name
-// that the setting has in a job file.
+// math.Pow, whose last bit may differ between processor architectures (amd64, arm64). An error is
+// ScheduleConfig.Validate's, or about lr.
 func NewSchedule(cfg ScheduleConfig, lr float64) (Schedule, error) {
-	if err := cfg.validate(lr); err != nil {
+	if !(lr > 0) || math.IsInf(lr, 0) {
+		return nil, fmt.Errorf("lr: is %v, want a number above 0", lr)
+	}
+	if err := cfg.Validate(lr); err != nil {
 		return nil, err
 	}
 	main := cfg.main(lr)
@@ -82,7 +86,10 @@ func (c *ScheduleConfig) main(lr float64) rates {
 	return func(int64) float64 { return lr }
 }
 
-func (c *ScheduleConfig) validate(lr float64) error {
+// Validate returns every fault of c for a run with the learning rate lr, joined. Each begins with the name that the setting has in a job
+// file.
+func (c ScheduleConfig) Validate(lr float64) error {
+	var f faults
 	var bounded, steps, least bool // by Steps; which of the kinds' own settings it has
 	switch c.Kind {
 	case "", "constant":
@@ -96,29 +103,27 @@ func (c *ScheduleConfig) validate(lr float64) error {
 		return fmt.Errorf("kind: %q is no schedule, want constant, step, cosine, one_cycle or linear", c.Kind)
 	}
 	switch {
-	case !(lr > 0) || math.IsInf(lr, 0):
-		return fmt.Errorf("lr: is %v, want a number above 0", lr)
 	case c.WarmupSteps < 0:
-		return fmt.Errorf("warmup_steps: is %d, want 0 or more", c.WarmupSteps)
+		f.add("warmup_steps: is %d, want 0 or more", c.WarmupSteps)
 	case bounded && c.Steps < 1:
-		return fmt.Errorf("steps: the run has %d, want at least 1", c.Steps)
+		f.add("steps: the run has %d, want at least 1", c.Steps)
 	case bounded && c.Steps <= c.WarmupSteps:
-		return fmt.Errorf("warmup_steps: %d leave none of the run's %d steps to the %s schedule: lower them, or train longer",
+		f.add("warmup_steps: %d leave none of the run's %d steps to the %s schedule: lower them, or train longer",
 			c.WarmupSteps, c.Steps, c.Kind)
-	case steps && c.StepSize < 1:
-		return fmt.Errorf("step_size: is %d, want the number of steps that have the same rate, at least 1", c.StepSize)
-	case !steps && c.StepSize != 0:
-		return fmt.Errorf("step_size: only the step schedule has one: leave it out")
-	case steps && (!(c.Gamma > 0) || math.IsInf(c.Gamma, 0)):
-		return fmt.Errorf("gamma: is %v, want a number above 0, such as 0.1", c.Gamma)
-	case !steps && c.Gamma != 0:
-		return fmt.Errorf("gamma: only the step schedule has one: leave it out")
-	case !(c.MinLR >= 0 && c.MinLR <= lr):
-		return fmt.Errorf("min_lr: is %v, want a number from 0 to the learning rate, %v", c.MinLR, lr)
-	case !least && c.MinLR != 0:
-		return fmt.Errorf("min_lr: only the cosine and linear schedules have one: leave it out")
 	}
-	return nil
+	if steps {
+		f.unless(c.StepSize >= 1, "step_size: is %d, want the number of steps that have the same rate, at least 1", c.StepSize)
+		f.unless(c.Gamma > 0 && !math.IsInf(c.Gamma, 0), "gamma: is %v, want a number above 0, such as 0.1", c.Gamma)
+	} else {
+		f.unless(c.StepSize == 0, "step_size: only the step schedule has one: leave it out")
+		f.unless(c.Gamma == 0, "gamma: only the step schedule has one: leave it out")
+	}
+	if least {
+		f.unless(c.MinLR >= 0 && c.MinLR <= max(0, lr), "min_lr: is %v, want a number from 0 to the learning rate, %v", c.MinLR, lr)
+	} else {
+		f.unless(c.MinLR == 0, "min_lr: only the cosine and linear schedules have one: leave it out")
+	}
+	return errors.Join(f...)
 }
 
 // OneCycleLR's pct_start, div_factor and final_div_factor.
