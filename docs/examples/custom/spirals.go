@@ -7,29 +7,31 @@ import (
 	"ddpbatch/trainer/data"
 )
 
-// arms is the number of spirals, which are the classes.
-const arms = 3
+const (
+	arms    = 3 // spirals, which are the classes
+	columns = 2 // of a point
+)
 
 // spirals is a data.Dataset, torch.utils.data's map-style data set: points on interleaved spirals around the origin.
 type spirals struct {
-	points [][2]float32
+	points [][columns]float32
 }
 
 // newSpirals makes rows that are a function of rows and seed alone, so that all ranks have the same.
 func newSpirals(rows int, seed uint64) *spirals {
 	random := rand.New(rand.NewPCG(seed, 0))
-	s := &spirals{points: make([][2]float32, rows)}
+	s := &spirals{points: make([][columns]float32, rows)}
 	for i := range s.points {
 		radius := random.Float64()
 		angle := 2*math.Pi*(float64(i%arms)/arms+radius) + 0.1*random.NormFloat64()
-		s.points[i] = [2]float32{float32(radius * math.Cos(angle)), float32(radius * math.Sin(angle))}
+		s.points[i] = [columns]float32{float32(radius * math.Cos(angle)), float32(radius * math.Sin(angle))}
 	}
 	return s
 }
 
 func (s *spirals) Len() int { return len(s.points) }
 
-func (s *spirals) Spec() data.Spec { return data.Spec{Inputs: 2, Classes: arms, Labels: 1} }
+func (s *spirals) Spec() data.Spec { return data.Spec{Inputs: columns, Classes: arms, Labels: 1} }
 
 // Read copies row i. It is called on the loader's goroutine.
 func (s *spirals) Read(i int, x, _ []float32, labels []int) {

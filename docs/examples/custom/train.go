@@ -147,8 +147,9 @@ func save(path string, model nn.Module) error {
 	return safetensors.Write(path, tensors, safetensors.Metadata{{Key: "format", Value: "pt"}})
 }
 
+// inputs are the rows of b, which may be none: of more ranks than rows, some have nothing to evaluate.
 func inputs(b *data.Batch) nn.Matrix {
-	return nn.Matrix{Rows: b.Rows, Cols: len(b.X) / b.Rows, Data: b.X}
+	return nn.Matrix{Rows: b.Rows, Cols: columns, Data: b.X}
 }
 
 func scale(m nn.Matrix, factor float32) {
