@@ -1,28 +1,23 @@
 package data
 
-import (
-	"fmt"
-	"runtime/debug"
-	"sync"
-)
+import "sync"
 
 // Loader reads batches of a data set in the background, ahead of the one who trains on them. Its methods are
 // for one goroutine.
 //
-// A Read that panics does so for the caller of Next, in its turn. Next, Begin and Close wait for a Read that is under way.
+// Next, Begin and Close wait for a Read that is under way. One that panics ends the process.
 //
 // A loader owns depth+1 batches, whose memory it uses again: nothing is allocated once the largest batches
 // and the longest epoch were seen.
 type Loader struct {
-	d        Dataset
-	begin    chan epochRows // taken by the goroutine, which then reads nothing of an epoch before
-	begun    chan struct{}  // answers: the rows have been copied
-	free     chan *loaded   // to be filled
-	full     chan *loaded   // in the order of the epoch; has room for all
-	current  *loaded        // what Next returned
-	left     int            // batches that Next has not returned yet
-	epoch    uint64         // counts Begin
-	panicked *readPanic     // what Next came upon in this epoch; else nil
+	d       Dataset
+	begin   chan epochRows // taken by the goroutine, which then reads nothing of an epoch before
+	begun   chan struct{}  // answers: the rows have been copied
+	free    chan *loaded   // to be filled
+	full    chan *loaded   // in the order of the epoch; has room for all
+	current *loaded        // what Next returned
+	left    int            // batches that Next has not returned yet
+	epoch   uint64         // counts Begin
 
 	closing sync.Once
 	stop    chan struct{}
@@ -37,24 +32,7 @@ type epochRows struct {
 
 type loaded struct {
 	Batch
-	epoch    uint64     // what it was read for
-	panicked *readPanic // instead of rows
-}
-
-// readPanic is what a Read panicked with, on a goroutine where nobody could recover it.
-type readPanic struct {
-	value any
-	stack []byte
-}
-
-func (p *readPanic) Error() string {
-	return fmt.Sprintf("data: reading a row ahead: %v\n\n%s", p.value, p.stack)
-}
-
-// Unwrap is what Read panicked with, if it is an error.
-func (p *readPanic) Unwrap() error {
-	err, _ := p.value.(error)
-	return err
+	epoch uint64 // what it was read for
 }
 
 // NewLoader returns a loader that is up to depth batches ahead, at least 1. Close ends its goroutine.
@@ -81,7 +59,6 @@ func (l *Loader) Begin(rows []int, batch int) {
 		panic("data: a batch has fewer rows than 1")
 	}
 	l.release()
-	l.panicked = nil
 	l.epoch++
 	select {
 	case l.begin <- epochRows{l.epoch, rows, batch}:
@@ -93,22 +70,15 @@ func (l *Loader) Begin(rows []int, batch int) {
 }
 
 // Next returns the next batch, valid until the next call of Next or Begin. At the end, and after Close, it
-// returns nil. Where the data set panicked, it panics, with an error that holds value and stack, until the next Begin.
+// returns nil.
 func (l *Loader) Next() *Batch {
 	l.release()
-	if l.panicked != nil {
-		panic(l.panicked)
-	}
 	for l.left > 0 {
 		select {
 		case b := <-l.full:
 			if b.epoch != l.epoch { // given up
 				l.free <- b
 				continue
-			}
-			if l.panicked = b.panicked; l.panicked != nil {
-				l.free <- b
-				panic(l.panicked)
 			}
 			l.left--
 			l.current = b
@@ -131,7 +101,7 @@ func (l *Loader) release() {
 func (l *Loader) Close() {
 	l.closing.Do(func() { close(l.stop) })
 	<-l.stopped
-	l.left, l.panicked = 0, nil
+	l.left = 0
 }
 
 // run is the loader's goroutine.
@@ -157,23 +127,9 @@ func (l *Loader) run() {
 		case b := <-free:
 			n := min(now.batch, len(now.rows))
 			b.epoch = now.epoch
-			b.fill(l.d, now.rows[:n])
+			b.Fill(l.d, now.rows[:n])
 			now.rows = now.rows[n:]
-			if b.panicked != nil {
-				now.rows = nil
-			}
 			l.full <- b
 		}
 	}
-}
-
-// fill reads rows into b, or keeps what d panics with.
-func (b *loaded) fill(d Dataset, rows []int) {
-	b.panicked = nil
-	defer func() {
-		if v := recover(); v != nil {
-			b.panicked = &readPanic{v, debug.Stack()}
-		}
-	}()
-	b.Fill(d, rows)
 }

@@ -1,9 +1,7 @@
 package data
 
 import (
-	"errors"
 	"slices"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -125,55 +123,11 @@ func TestLoaderAllocatesNothing(t *testing.T) { // without the race detector
 	}
 }
 
-// broken panics at one row.
-type broken struct {
-	Dataset
-	row   int
-	fault any
-}
-
-func (b broken) Read(i int, x, y []float32, labels []int) {
-	if i == b.row {
-		panic(b.fault)
-	}
-	b.Dataset.Read(i, x, y, labels)
-}
-
 // recovered is what f panics with.
 func recovered(f func()) (v any) {
 	defer func() { v = recover() }()
 	f()
 	return nil
-}
-
-// A panic while a row is read ahead is the caller's, in the row's turn, and the loader goes on with the next epoch.
-func TestLoaderPanicsForItsCaller(t *testing.T) {
-	fault := errors.New("a broken row")
-	d := broken{mustGenerate(t, GeneratedConfig{Rows: 10, Inputs: 1, Outputs: 1}), 5, fault}
-	l := NewLoader(d, 4)
-	defer l.Close()
-	for range 2 {
-		l.Begin([]int{0, 1, 2, 5, 3, 4}, 2)
-		l.check(t, d, []int{0, 1}, 2, 1)
-		for range 2 { // or a caller that recovers would take it for the end
-			err, ok := recovered(func() { l.Next() }).(error)
-			if !ok || !errors.Is(err, fault) || !strings.Contains(err.Error(), "a broken row") || !strings.Contains(err.Error(), "data.broken.Read") {
-				t.Fatalf("the panic is %v, want that of the row with its stack", err)
-			}
-		}
-	}
-	l.Begin([]int{1, 2, 3}, 2)
-	l.check(t, d, []int{1, 2, 3}, 2, -1)
-
-	// Given up before its turn, the row is nobody's.
-	l.Begin([]int{1, 5}, 1)
-	l.Begin([]int{1, 2}, 1)
-	l.check(t, d, []int{1, 2}, 1, -1)
-	l.Begin([]int{5}, 1)
-	l.Close()
-	if v := recovered(func() { l.Next() }); v != nil {
-		t.Errorf("a closed loader panics with %v", v)
-	}
 }
 
 func TestLoaderRefuses(t *testing.T) {
