@@ -83,7 +83,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		`data.delimiter: is "→", want one byte`:                       func(c *Config) { c.Data.Kind, c.Data.Path, c.Data.Delimiter = "csv", "x", "→" },
 		`data.delimiter: is "-", want one byte`:                       func(c *Config) { c.Data.Kind, c.Data.Path, c.Data.Delimiter = "csv", "x", "-" },
 		`data.delimiter: is "e", want one byte`:                       func(c *Config) { c.Data.Kind, c.Data.Path, c.Data.Delimiter = "csv", "x", "e" },
-		`data.target: names 2 columns; classes stand in one`:      func(c *Config) { c.Data = csvOf("a", "b"); c.Loss = "cross_entropy" },
+		`data.target: names 2 columns; classes stand in one`:          func(c *Config) { c.Data = csvOf("a", "b"); c.Loss = "cross_entropy" },
 		`data.target: names "a" twice`:                                func(c *Config) { c.Data = csvOf("a", "a") },
 		"ddp.start_step is 16777217: must be 0 to 16777216":           func(c *Config) { c.DDP.StartStep = 1<<24 + 1 },
 		"data.rows: 134217728 rows of 2 inputs and 1 outputs are mor": func(c *Config) { c.Data.Rows, c.Data.Inputs, c.Data.Outputs = 1<<27, 2, 1 },

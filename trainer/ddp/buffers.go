@@ -9,55 +9,31 @@ import (
 	"ddpbatch/mpi"
 )
 
-// SyncBuffers gives all ranks the buffers of rank 0, or, with Config.Uneven, of the first rank that has input. It comes before Forward, once for
-// each synchronised step, and does nothing where there are no buffers or Config.BroadcastBuffers is false. After an error the DDP is broken.
+// SyncBuffers gives all ranks the buffers of rank 0. It comes before Forward, once for each synchronised step, and does nothing where there
+// are no buffers or Config.BroadcastBuffers is false. After an error the DDP is broken.
 func (d *DDP) SyncBuffers(ctx context.Context) error {
-	if d.step.open {
+	switch {
+	case d.step.open:
 		panic("ddp: SyncBuffers between Begin and Finish")
-	}
-	_, err := d.syncBuffers(ctx, true)
-	return err
-}
-
-// syncBuffers tells whether some rank has input.
-func (d *DDP) syncBuffers(ctx context.Context, active bool) (bool, error) {
-	if d.err != nil {
-		return false, d.err
-	}
-	if !d.cfg.BroadcastBuffers || len(d.packed) == 0 || d.comm.Size() == 1 {
-		return true, nil
+	case d.err != nil:
+		return d.err
+	case !d.cfg.BroadcastBuffers || len(d.packed) == 0 || d.comm.Size() == 1:
+		return nil
 	}
 	began := time.Now()
-	root, err := d.firstActive(ctx, active)
-	if err == nil && root < d.comm.Size() {
-		err = d.broadcastBuffers(ctx, root)
-	}
-	if err != nil {
-		return false, d.fail(fmt.Errorf("broadcast buffers: %w", err))
+	if err := d.broadcastBuffers(ctx); err != nil {
+		return d.fail(fmt.Errorf("broadcast buffers: %w", err))
 	}
 	d.syncTime = time.Since(began)
-	return root < d.comm.Size(), nil
+	return nil
 }
 
-// firstActive is the lowest rank that has input, or the number of ranks.
-func (d *DDP) firstActive(ctx context.Context, active bool) (int, error) {
-	if d.cfg.Uneven == NotAllowed {
-		return 0, nil
-	}
-	d.source[0] = int32(d.comm.Size())
-	if active {
-		d.source[0] = int32(d.comm.Rank())
-	}
-	err := mpi.AllReduce(ctx, d.comm, d.source[:], mpi.Min)
-	return int(d.source[0]), err
-}
-
-func (d *DDP) broadcastBuffers(ctx context.Context, root int) error {
+func (d *DDP) broadcastBuffers(ctx context.Context) error {
 	rest := d.packed
 	for _, b := range d.buffers {
 		rest = rest[copy(rest, b.Value):]
 	}
-	if err := mpi.Broadcast(ctx, d.comm, d.packed, root); err != nil {
+	if err := mpi.Broadcast(ctx, d.comm, d.packed, 0); err != nil {
 		return err
 	}
 	rest = d.packed

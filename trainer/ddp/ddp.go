@@ -23,7 +23,6 @@ type DDP struct {
 
 	buffers  []*nn.Buffer
 	packed   []float32 // the values of state, one after another
-	source   [1]int32  // the rank that they come from
 	syncTime time.Duration
 
 	arena       []float32 // all gradients
@@ -32,7 +31,6 @@ type DDP struct {
 	nextOrder   []int32 // the order from the next step on; nil: no change
 	orderFixed  bool    // order will not change any more
 	hookUnbound bool    // the Hook does not know the buckets yet
-	holdsMeans  bool    // the gradients are the last step's means, and maybe more
 
 	step  syncStep
 	stats Stats
@@ -105,7 +103,6 @@ func (d *DDP) ZeroGrad() {
 		clear(m.param.Grad)
 		m.param.HasGrad = false
 	}
-	d.holdsMeans = false
 }
 
 // Close gives the parameters gradients of their own, all zero. A model that outlives the Comm needs it, as the memory goes with
@@ -168,9 +165,6 @@ type Config struct {
 	// BroadcastBuffers has SyncBuffers give all ranks the same buffers.
 	BroadcastBuffers bool
 
-	// Uneven is for ranks that run out of input at different times.
-	Uneven Uneven
-
 	// SyncBatchNorm is what the model's batch normalization sums with, made of the same Comm; nil: it has none. When the DDP
 	// fails, its sums fail with it, and when they fail, so does the step.
 	SyncBatchNorm *SyncBatchNorm
@@ -179,15 +173,6 @@ type Config struct {
 	// String tells all its settings that ranks must agree on.
 	Hook Hook
 }
-
-// Uneven says whether ranks may run out of input at different times (see DDP.Shadow), and what gradients are divided by then.
-type Uneven uint8
-
-const (
-	NotAllowed     Uneven = iota // all ranks have equally many steps
-	DivideByWorld                // by the number of ranks: rows keep their weight (PyTorch's divide_by_initial_world_size)
-	DivideByActive               // by the number of ranks that had input in this step
-)
 
 // DefaultConfig is what PyTorch's DistributedDataParallel does by default.
 func DefaultConfig() Config { return Config{Overlap: true, BroadcastBuffers: true} }
@@ -200,13 +185,6 @@ const (
 func (c Config) validate() error {
 	if c.BucketBytes < 0 || c.FirstBucketBytes < 0 {
 		return fmt.Errorf("buckets of %d bytes, the first of %d: sizes must not be negative", c.BucketBytes, c.FirstBucketBytes)
-	}
-	if c.Uneven > DivideByActive {
-		return fmt.Errorf("there is no way %d to deal with uneven inputs", c.Uneven)
-	}
-	if c.Uneven != NotAllowed && c.SyncBatchNorm != nil {
-		return errors.New("uneven inputs with SyncBatchNorm: its sums need a Forward and a Backward on each rank in each step, " +
-			"which one without input has not; give all ranks as many steps")
 	}
 	return nil
 }
@@ -224,9 +202,9 @@ func (c Config) String() string {
 	if s, ok := c.Hook.(fmt.Stringer); ok {
 		hook += " " + s.String()
 	}
-	return fmt.Sprintf("buckets of %d bytes, the first of %d, overlap %t, find unused %t, broadcast buffers %t, uneven %d, "+
+	return fmt.Sprintf("buckets of %d bytes, the first of %d, overlap %t, find unused %t, broadcast buffers %t, "+
 		"sync batch norm %t, hook %s",
-		c.BucketBytes, c.FirstBucketBytes, c.Overlap, c.FindUnused, c.BroadcastBuffers, c.Uneven, c.SyncBatchNorm != nil, hook)
+		c.BucketBytes, c.FirstBucketBytes, c.Overlap, c.FindUnused, c.BroadcastBuffers, c.SyncBatchNorm != nil, hook)
 }
 
 // breakComm has the calls of all ranks on comm fail for the given reason, which the others are told. Where comm is broken already, it does

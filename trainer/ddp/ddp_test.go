@@ -220,11 +220,9 @@ func TestMisuse(t *testing.T) {
 	panics("ZeroGrad between Begin and Finish", func() { d.ZeroGrad() })
 	panics("SyncBuffers between Begin and Finish", func() { d.SyncBuffers(t.Context()) })
 	panics("Stats between Begin and Finish", func() { d.Stats() })
-	panics("Shadow between Begin and Finish", func() { d.Shadow(t.Context(), nil) })
 
 	for _, cfg := range []Config{
-		{BucketBytes: -1}, {FirstBucketBytes: -1}, {Uneven: DivideByActive + 1},
-		{Uneven: DivideByWorld, SyncBatchNorm: new(SyncBatchNorm)},
+		{BucketBytes: -1}, {FirstBucketBytes: -1},
 	} {
 		if _, err := New(t.Context(), mpi.Self(), nil, nil, cfg); err == nil {
 			t.Errorf("New accepts %v", cfg)
@@ -249,7 +247,6 @@ func TestBitsDependOnInputsAlone(t *testing.T) { // without the race detector
 			BucketBytes:      size.Draw(rt, "others"),
 			Overlap:          rapid.Bool().Draw(rt, "overlap"),
 			FindUnused:       rapid.Bool().Draw(rt, "find unused"),
-			Uneven:           Uneven(rapid.IntRange(0, 2).Draw(rt, "uneven")),
 		}
 		got, errs := trainedBits(t, rapid.SampledFrom([]string{"local", "local", "tcp", "shm"}).Draw(rt, "over"), world, cfg)
 		for rank, err := range errs {

@@ -34,7 +34,7 @@
 //   - [Averager] averages parameters every few steps instead of gradients in each (local SGD). It needs no DDP.
 //   - [Drift] compares the parameters of all ranks, and names the ranks that differ.
 //   - [SyncBatchNorm] has batch normalization use the rows of all ranks; with Config.SyncBatchNorm it fails with the DDP.
-//   - [DDP.Shadow] is for ranks whose input ends before that of others, [CompareDigests] for settings that must be equal.
+//   - [CompareDigests] is for settings that must be equal.
 //
 // # Guarantees
 //
@@ -62,6 +62,5 @@
 //
 // Gradients are float32. A step has one Backward between Begin and Finish; more before it are added to the same mean. With FindUnused
 // buckets keep the order that was guessed, and a parameter that no rank has used in a step may still get what an int8 or PowerSGD Hook owes it.
-// SyncBatchNorm needs a Forward and a Backward on each rank in each step, with or without rows; Shadow makes none, so that inputs must
-// not be uneven.
+// All ranks take equally many steps: one whose rows have ended takes the rest without rows. SyncBatchNorm needs its Forward and Backward, too.
 package ddp

@@ -40,9 +40,6 @@ func (d *DDP) reduceStep(ctx context.Context) error {
 	if err := d.reduceHead(ctx); err != nil {
 		return err
 	}
-	if d.active() == 0 {
-		return nil // all ranks only go along: there is no step
-	}
 	for _, b := range d.buckets {
 		if err := s.await(ctx); err != nil {
 			return err
@@ -78,14 +75,11 @@ func (s *syncStep) await(ctx context.Context) error {
 	}
 }
 
-// reduceHead adds up the callers' sums, and counts the ranks that have input.
+// reduceHead adds up the callers' sums.
 func (d *DDP) reduceHead(ctx context.Context) error {
 	head := d.step.head
-	if d.cfg.Uneven == NotAllowed {
-		if len(head) == 1 {
-			return nil
-		}
-		head = head[1:]
+	if len(head) == 0 {
+		return nil
 	}
 	began := time.Now()
 	if err := mpi.AllReduce(ctx, d.comm, head, mpi.Sum); err != nil {
@@ -95,25 +89,15 @@ func (d *DDP) reduceHead(ctx context.Context) error {
 	return nil
 }
 
-// active is the number of ranks that have input, once reduceHead has found it.
-func (d *DDP) active() float64 {
-	return d.step.head[0]
-}
-
 // reduceBucket averages a bucket.
 func (d *DDP) reduceBucket(ctx context.Context, b *Bucket) error {
 	began := time.Now()
-	divisor := float64(d.comm.Size())
-	if d.cfg.Uneven == DivideByActive {
-		divisor = d.active()
-	}
 	var err error
 	if d.cfg.Hook != nil { // which divides by the number of ranks
-		scale(b.Data, float64(d.comm.Size())/divisor)
 		err = d.cfg.Hook.Reduce(ctx, d.comm, b)
 	} else {
 		// Dividing first, as PyTorch does, keeps the sum in the range of float32.
-		scale(b.Data, 1/divisor)
+		scale(b.Data, 1/float64(d.comm.Size()))
 		err = mpi.AllReduce(ctx, d.comm, b.Data, mpi.Sum)
 	}
 	if err != nil {

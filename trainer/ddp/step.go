@@ -3,7 +3,6 @@ package ddp
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,9 +16,9 @@ import (
 type syncStep struct {
 	open bool
 	ctx  context.Context // of Begin: for as long as the step is open
-	pass *nn.Pass        // of Backward; nil: there is none, see Shadow
+	pass *nn.Pass        // of Backward
 	sums []float64       // the caller's
-	head []float64       // the reducer's: the number of ranks that have input, and the sums
+	head []float64       // the same, which the reducer adds up over all ranks first
 
 	left    []int   // gradients that are still incomplete, of each bucket
 	sent    int     // buckets that the reducer was notified of
@@ -54,14 +53,6 @@ func (s *syncStep) resize(n int) {
 //
 // The second step's Begin moves the gradients, with what they hold, elsewhere: who keeps a Param.Grad must take it again.
 func (d *DDP) Begin(ctx context.Context, pass *nn.Pass, sums []float64) {
-	d.begin(ctx, pass, sums, true)
-	if d.err == nil {
-		pass.Ready = d.step.ready
-	}
-}
-
-// begin is Begin for a rank that has input, or only goes along. Its Backward, if there is one, gets pass.
-func (d *DDP) begin(ctx context.Context, pass *nn.Pass, sums []float64, active bool) {
 	s := &d.step
 	if s.open {
 		panic("ddp: Begin without Finish")
@@ -70,11 +61,7 @@ func (d *DDP) begin(ctx context.Context, pass *nn.Pass, sums []float64, active b
 		d.rebuild() // here, where all ranks are: buckets are theirs together
 	}
 	s.open, s.ctx, s.pass, s.sums = true, ctx, pass, sums
-	count := 0.0
-	if active {
-		count = 1
-	}
-	s.head = append(append(s.head[:0], count), sums...)
+	s.head = append(s.head[:0], sums...)
 	s.sent, s.arrived = 0, s.arrived[:0]
 	clear(s.left)
 	for _, m := range d.members {
@@ -83,7 +70,11 @@ func (d *DDP) begin(ctx context.Context, pass *nn.Pass, sums []float64, active b
 	}
 	d.stats = Stats{Communication: d.syncTime, Exposed: d.syncTime}
 	d.syncTime = 0
-	if d.cfg.Overlap && !d.idle() && d.err == nil {
+	if d.err != nil {
+		return
+	}
+	pass.Ready = s.ready
+	if d.cfg.Overlap && !d.idle() {
 		go s.reduce()
 	}
 }
@@ -110,11 +101,8 @@ func (d *DDP) Finish() error {
 	if err != nil {
 		return d.fail(err)
 	}
-	if d.active() > 0 {
-		copy(s.sums, s.head[1:])
-		d.markUsed()
-		d.holdsMeans = true
-	}
+	copy(s.sums, s.head)
+	d.markUsed()
 	return nil
 }
 
@@ -138,7 +126,6 @@ func (d *DDP) wait() error {
 		s.reduce()
 	}
 	err := <-s.done
-	s.drain() // where no rank had input
 	return cmp.Or(s.wrong, err)
 }
 
@@ -206,7 +193,7 @@ func (d *DDP) complete() {
 	if b := d.cfg.SyncBatchNorm; b != nil && b.err != nil {
 		d.giveUp(b.err)
 	}
-	if s.pass != nil && !d.cfg.FindUnused && s.sent < len(s.left) {
+	if !d.cfg.FindUnused && s.sent < len(s.left) {
 		d.giveUp(d.unused())
 	}
 	if s.wrong != nil {
@@ -257,54 +244,6 @@ func (d *DDP) unused() error {
 	}
 	return fmt.Errorf("Backward has not used %s on rank %d: have the loss depend on all parameters, leave those out that are not "+
 		"trained, or allow it with FindUnused", strings.Join(names, ", "), d.comm.Rank())
-}
-
-var (
-	errNoInput   = errors.New("a rank has no input left, while others may have: allow it with Uneven, or give all ranks as many rows")
-	errNoZeroing = errors.New("Shadow finds the means of the last step in the gradients: call ZeroGrad after each step of ranks whose inputs are uneven")
-)
-
-// Shadow is the step of a rank whose input has ended before that of others: it goes along with their SyncBuffers, Begin and Finish, without
-// Forward and Backward. It returns how many ranks had input. Gradients and sums are then those of the others, this rank's sums
-// added, and its optimizer is to take the same step as theirs. With 0, on all ranks at once, there was no step, and sums are as they were: the input
-// of all has ended.
-//
-//	for {
-//		d.ZeroGrad()
-//		if x, ok := next(); ok {
-//			... // SyncBuffers, Forward, Begin, Backward, Finish
-//		} else if active, err := d.Shadow(ctx, sums); active == 0 {
-//			return err
-//		}
-//		optimizer.Step()
-//	}
-//
-// What has gathered on this rank since ZeroGrad, in a Backward outside of Begin and Finish, goes into the means, and the
-// rank counts as one that has input. The means of the last step must not: they are an error, as are ranks without input where
-// Config.Uneven does not allow them; both break the DDP. The others call SyncBuffers once for each Begin.
-//
-// (PyTorch's Join, whose ranks without input do not step, and get the last one's parameters at the end.)
-func (d *DDP) Shadow(ctx context.Context, sums []float64) (active int, err error) {
-	switch {
-	case d.step.open:
-		panic("ddp: Shadow between Begin and Finish")
-	case d.err != nil:
-		return 0, d.err
-	case d.cfg.Uneven == NotAllowed:
-		return 0, d.fail(errNoInput)
-	case d.holdsMeans:
-		return 0, d.fail(errNoZeroing)
-	}
-	gathered := slices.ContainsFunc(d.members, func(m *member) bool { return m.param.HasGrad })
-	some, err := d.syncBuffers(ctx, gathered)
-	if err != nil || !some {
-		return 0, err
-	}
-	d.begin(ctx, nil, sums, gathered)
-	if err := d.Finish(); err != nil {
-		return 0, err
-	}
-	return int(d.active()), nil
 }
 
 // Stats is what a step has spent on communication. In both is the time that was spent on waiting for slower ranks.

@@ -464,7 +464,6 @@ func TestStepDoesNotAllocate(t *testing.T) { // without the race detector
 			"overlap":     {Overlap: true},
 			"no overlap":  {},
 			"find unused": {Overlap: true, FindUnused: true},
-			"uneven":      {Overlap: true, Uneven: DivideByActive},
 			"hook": {Overlap: true, Hook: fakeHook{reduce: func(ctx context.Context, comm *mpi.Comm, b *Bucket) error {
 				return mpi.AllReduce(ctx, comm, b.Data, mpi.Sum)
 			}}},
