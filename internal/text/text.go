@@ -1,6 +1,7 @@
 package text
 
 import (
+	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -60,4 +61,18 @@ func Plural(n int, noun string) string {
 		return "1 " + noun
 	}
 	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// Quoted is text from a file in quotation marks, shortened.
+func Quoted(text string, most int) string { return strconv.Quote(Shortened(text, most)) }
+
+// Shortened is text of which an error can hold all: where it is longer than most bytes, only its beginning and its end, which are that
+// long together.
+func Shortened(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	head := most * 2 / 3
+	tail := most - head
+	return fmt.Sprintf("%s ... %d bytes ... %s", text[:head], len(text)-most, text[len(text)-tail:])
 }

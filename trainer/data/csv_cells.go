@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"ddpbatch/internal/text"
 )
 
 // cell is one of a line, without quotes and the spaces around it.
@@ -176,10 +178,5 @@ func parseWhole(text []byte) (n int, ok bool) {
 	return n, err == nil && n <= maxClasses
 }
 
-// excerpt quotes text for an error, cut where it is long.
-func excerpt(text []byte) string {
-	if len(text) > 40 {
-		return strconv.Quote(string(text[:40])) + "..."
-	}
-	return strconv.Quote(string(text))
-}
+// excerpt quotes text for an error, shortened where it is long.
+func excerpt(b []byte) string { return text.Quoted(string(b), 40) }

@@ -21,9 +21,9 @@ const (
 	maxContext = 1 << 20
 )
 
-// text is windows of bytes. Row i is the context bytes from i x context on, and its labels are the bytes that follow
+// textRows is windows of bytes. Row i is the context bytes from i x context on, and its labels are the bytes that follow
 // each of them.
-type text struct {
+type textRows struct {
 	bytes   []byte
 	context int
 	file    *mapping // that bytes lie in, if any
@@ -53,7 +53,7 @@ func OpenText(ctx context.Context, cache *Cache, path string, context int) (_ Da
 	return t, nil
 }
 
-func openBytes(ctx context.Context, cache *Cache, path string) (*text, error) {
+func openBytes(ctx context.Context, cache *Cache, path string) (*textRows, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -65,16 +65,16 @@ func openBytes(ctx context.Context, cache *Cache, path string) (*text, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &text{bytes: m.bytes, file: m}, nil
+	return &textRows{bytes: m.bytes, file: m}, nil
 }
 
-func (t *text) Len() int { return (len(t.bytes) - 1) / t.context }
+func (t *textRows) Len() int { return (len(t.bytes) - 1) / t.context }
 
-func (t *text) Spec() Spec {
+func (t *textRows) Spec() Spec {
 	return Spec{Inputs: t.context, Classes: textSymbols, Labels: t.context, Symbols: textSymbols}
 }
 
-func (t *text) Read(i int, x, _ []float32, labels []int) {
+func (t *textRows) Read(i int, x, _ []float32, labels []int) {
 	if i < 0 || i >= t.Len() {
 		panic(badRow)
 	}
@@ -88,7 +88,7 @@ func (t *text) Read(i int, x, _ []float32, labels []int) {
 	runtime.KeepAlive(t)
 }
 
-func (t *text) hash(h *stoppableHash, first, end int) {
+func (t *textRows) hash(h *stoppableHash, first, end int) {
 	h.Write(t.bytes[first*t.context : end*t.context+1])
 	runtime.KeepAlive(t)
 }
@@ -115,7 +115,7 @@ type textTree struct {
 }
 
 // openTree returns the files of the tree at root as one text.
-func openTree(ctx context.Context, cache *Cache, root string) (*text, error) {
+func openTree(ctx context.Context, cache *Cache, root string) (*textRows, error) {
 	var found *textTree
 	look := func() (_ source, err error) {
 		skip, err := cache.folder()
@@ -140,7 +140,7 @@ func openTree(ctx context.Context, cache *Cache, root string) (*text, error) {
 	if len(p.Arrays) != 1 || p.Arrays[0].kind != kindBytes {
 		return nil, errStale
 	}
-	return &text{bytes: p.Arrays[0].bytes, file: p.file}, nil
+	return &textRows{bytes: p.Arrays[0].bytes, file: p.file}, nil
 }
 
 // listTree looks at all files below root, without those in the folder skip, if it is not nil. WalkDir goes through each
