@@ -2,13 +2,13 @@ package trainer
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/distributed"
+	"ddpbatch/internal/text"
 )
 
 // saveCost is what saving has cost this rank.
@@ -92,7 +92,7 @@ type resumeCost struct {
 }
 
 func (c *resumeCost) String() string {
-	return fmt.Sprintf("found in %s, %s loaded in %s", timeText(c.find), sizeText(c.bytes), timeText(c.load))
+	return fmt.Sprintf("found in %s, %s loaded in %s", timeText(c.find), text.Bytes(uint64(c.bytes)), timeText(c.load))
 }
 
 // addResume tells in the first line of metrics what the attempt goes on from, if anything.
@@ -126,7 +126,7 @@ func (c *saveCost) report(s distributed.Stats, all time.Duration, space checkpoi
 		leastStall = time.Millisecond
 	)
 	var line strings.Builder
-	fmt.Fprintf(&line, "rank 0 | checkpoints | %d saved | the newest %s", s.Saves, sizeText(s.Stored))
+	fmt.Fprintf(&line, "rank 0 | checkpoints | %d saved | the newest %s", s.Saves, text.Bytes(uint64(s.Stored)))
 	if s.Raw >= leastBytes {
 		fmt.Fprintf(&line, ", %.2f of its arrays", s.Ratio())
 	}
@@ -141,7 +141,7 @@ func (c *saveCost) report(s distributed.Stats, all time.Duration, space checkpoi
 		fmt.Fprintf(&line, " | with a failure a day, one every %s loses least", timeText(advisedInterval(each, s.Total.P95)))
 	}
 	if space.Total > 0 {
-		fmt.Fprintf(&line, " | on %s, of which %s were free before", space.Type, sizeText(int64(min(space.Free, math.MaxInt64))))
+		fmt.Fprintf(&line, " | on %s, of which %s were free before", space.Type, text.Bytes(space.Free))
 	}
 	return line.String()
 }
@@ -162,16 +162,4 @@ func timeText(d time.Duration) string {
 		}
 	}
 	return d.Round(10 * time.Microsecond).String()
-}
-
-// sizeText is a number of bytes for people.
-func sizeText(n int64) string {
-	value, unit := float64(n), "bytes"
-	for _, next := range []string{"kB", "MB", "GB", "TB", "PB"} {
-		if value < 1000 {
-			break
-		}
-		value, unit = value/1000, next
-	}
-	return fmt.Sprintf("%.3g %s", value, unit)
 }

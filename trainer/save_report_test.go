@@ -146,7 +146,7 @@ func TestAResumeIsReported(t *testing.T) {
 	if count < 3 {
 		t.Errorf("%d lines of metrics", count)
 	}
-	if want := regexp.MustCompile(`(?m)^rank 0 \| going on after step 24: ` + list[0].Path + ` \| found in [0-9.]+(µs|ms|s), [0-9.]+ (bytes|kB) loaded in [0-9.]+(µs|ms|s)$`); !want.MatchString(out.String()) {
+	if want := regexp.MustCompile(`(?m)^rank 0 \| going on after step 24: ` + list[0].Path + ` \| found in [0-9.]+(µs|ms|s), [0-9.]+ (bytes|KiB) loaded in [0-9.]+(µs|ms|s)$`); !want.MatchString(out.String()) {
 		t.Errorf("no line %s in:\n%s", want, out.String())
 	}
 }
@@ -183,8 +183,8 @@ func TestAdvisedInterval(t *testing.T) {
 
 // costLine is what a run says of its saves at its end, by how often it saved: 24 steps.
 var costLine = map[int]*regexp.Regexp{
-	1:   regexp.MustCompile(`^rank 0 \| checkpoints \| 24 saved \| the newest \S+ (kB|bytes) \| training waited \S+s, \d+\.\d % of the time \| saved every \S+s \| with a failure a day, one every \S+s loses least \| on mem, of which \S+ .B were free before$`),
-	100: regexp.MustCompile(`^rank 0 \| checkpoints \| 1 saved \| the newest \S+ (kB|bytes) \| training waited \S+s, \d+\.\d % of the time \| with a failure a day, one every \S+s loses least \| on mem, of which \S+ .B were free before$`),
+	1:   regexp.MustCompile(`^rank 0 \| checkpoints \| 24 saved \| the newest \S+ (KiB|bytes) \| training waited \S+s, \d+\.\d % of the time \| saved every \S+s \| with a failure a day, one every \S+s loses least \| on mem, of which \S+ .iB were free before$`),
+	100: regexp.MustCompile(`^rank 0 \| checkpoints \| 1 saved \| the newest \S+ (KiB|bytes) \| training waited \S+s, \d+\.\d % of the time \| with a failure a day, one every \S+s loses least \| on mem, of which \S+ .iB were free before$`),
 }
 
 // What only noise could be told of is left out.
@@ -205,11 +205,11 @@ func TestReportOfSaves(t *testing.T) {
 		space checkpoint.Space
 		want  string
 	}{
-		{of(3, 50*time.Millisecond), distributed.Stats{Saves: 3, Stored: 3 << 20, Raw: 4 << 20, Total: distributed.Times{P95: time.Second}}, 5 * time.Minute, checkpoint.Space{Total: 2e9, Free: 1e9, Type: "ext4"},
+		{of(3, 50*time.Millisecond), distributed.Stats{Saves: 3, Stored: 3 << 20, Raw: 4 << 20, Total: distributed.Times{P95: time.Second}}, 5 * time.Minute, checkpoint.Space{Total: 2 << 30, Free: 1 << 30, Type: "ext4"},
 			// a save stalls for 50 ms, a day has 86,400 s: the root of 8,640 is 92.95
-			"3 saved | the newest 3.15 MB, 0.75 of its arrays | training waited 150ms, 0.1 % of the time | saved every 1m0s | with a failure a day, one every 1m33s loses least | on ext4, of which 1 GB were free before"},
-		{of(1, 20*time.Microsecond), distributed.Stats{Saves: 1, Stored: 1000, Raw: 20}, 0, checkpoint.Space{},
-			"1 saved | the newest 1 kB | training waited 20µs"},
+			"3 saved | the newest 3 MiB, 0.75 of its arrays | training waited 150ms, 0.1 % of the time | saved every 1m0s | with a failure a day, one every 1m33s loses least | on ext4, of which 1 GiB were free before"},
+		{of(1, 20*time.Microsecond), distributed.Stats{Saves: 1, Stored: 1024, Raw: 20}, 0, checkpoint.Space{},
+			"1 saved | the newest 1 KiB | training waited 20µs"},
 	} {
 		if got := row.cost.report(row.stats, row.all, row.space); got != "rank 0 | checkpoints | "+row.want {
 			t.Errorf("got  %s\nwant %s", got, row.want)
@@ -230,18 +230,13 @@ func TestNoSaves(t *testing.T) {
 	}
 }
 
-func TestTimesAndSizesForPeople(t *testing.T) {
+func TestTimesForPeople(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		1234 * time.Microsecond: "1.23ms", 412345 * time.Microsecond: "412ms", 1696 * time.Millisecond: "1.7s", 41234 * time.Millisecond: "41s", 243 * time.Second: "4m3s",
 		3*time.Hour + 25*time.Minute + 7*time.Second: "3h25m0s", 0: "0s",
 	} {
 		if got := timeText(d); got != want {
 			t.Errorf("%d ns is %q, want %q", d, got, want)
-		}
-	}
-	for n, want := range map[int64]string{0: "0 bytes", 999: "999 bytes", 1000: "1 kB", 3_141_592: "3.14 MB", 7e12: "7 TB", 9e18: "9e+03 PB"} {
-		if got := sizeText(n); got != want {
-			t.Errorf("%d bytes are %q, want %q", n, got, want)
 		}
 	}
 }
