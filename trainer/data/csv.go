@@ -31,9 +31,8 @@ type CSVConfig struct {
 	Targets []string
 
 	// Regression takes targets as numbers. Otherwise there is one target, whose cells are classes: whole numbers
-	// from 0 on.
+	// from 0 on, and of which there is one more than the largest, which is below 65536 or the number of rows.
 	Regression bool
-	Classes    int // labels must be below it; 0: one more than the largest of the file, which then is below 65536 or the number of rows
 }
 
 // LoadCSV reads a table of numbers. Cells are decimal numbers, rounded to float32, with spaces around them or in double
@@ -78,9 +77,6 @@ func (cfg CSVConfig) Validate() error {
 			break
 		}
 	}
-	if cfg.Classes < 0 || cfg.Classes > maxClasses || cfg.Regression && cfg.Classes != 0 {
-		wrong = append(wrong, fmt.Errorf("%d classes, want 1 to %d, or 0 for as many as there are, and 0 for regression", cfg.Classes, maxClasses))
-	}
 	return errors.Join(wrong...)
 }
 
@@ -101,8 +97,7 @@ func checkClasses(classes, rows int) error {
 }
 
 func (cfg CSVConfig) settings() string {
-	return fmt.Sprintf("delimiter=%q header=%q targets=%q regression=%v classes=%d",
-		cfg.Delimiter, cfg.Header, cfg.Targets, cfg.Regression, cfg.Classes)
+	return fmt.Sprintf("delimiter=%q header=%q targets=%q regression=%v", cfg.Delimiter, cfg.Header, cfg.Targets, cfg.Regression)
 }
 
 // table is the data set of prepared inputs and targets, checked again where a wrong value would be more than a wrong
@@ -173,7 +168,7 @@ func parseCSV(ctx context.Context, m *mapping, cfg CSVConfig) (*prepared, error)
 	if p.rows == 0 {
 		return nil, fmt.Errorf("%s holds no rows", cfg.Path)
 	}
-	if err := checkClasses(int(p.most)+1, p.rows); err != nil && cfg.Classes == 0 {
+	if err := checkClasses(int(p.most)+1, p.rows); err != nil {
 		return nil, fmt.Errorf("%s: %w", cfg.Path, err)
 	}
 	return p.prepared(), nil
@@ -185,11 +180,7 @@ func (p *csvParser) prepared() *prepared {
 	if p.cfg.Regression {
 		return &prepared{Arrays: []array{x, newArray(p.y, p.rows, outputs)}}
 	}
-	classes := p.cfg.Classes
-	if classes == 0 {
-		classes = int(p.most) + 1
-	}
-	return &prepared{Classes: classes, Arrays: []array{x, newArray(p.labels, p.rows, 1)}}
+	return &prepared{Classes: int(p.most) + 1, Arrays: []array{x, newArray(p.labels, p.rows, 1)}}
 }
 
 // add takes the next line, which may be the header. Errors begin with the column.
@@ -245,13 +236,9 @@ func (p *csvParser) addLabel(text []byte) error {
 	if _, err := parseNumber(text); err != nil {
 		return err
 	}
-	classes := p.cfg.Classes
-	if classes == 0 {
-		classes = maxClasses
-	}
 	label, ok := parseWhole(text)
-	if !ok || label >= classes {
-		return fmt.Errorf("%s is no class: want a whole number from 0 to %d, or regression", excerpt(text), classes-1)
+	if !ok || label >= maxClasses {
+		return fmt.Errorf("%s is no class: want a whole number from 0 to %d, or regression", excerpt(text), maxClasses-1)
 	}
 	p.labels = append(p.labels, int32(label))
 	p.most = max(p.most, int32(label))

@@ -31,8 +31,8 @@ func TestLoadCSV(t *testing.T) {
 			spec: Spec{Inputs: 2, Classes: 2, Labels: 1}, x: []float32{2, 1, 4, 3}, labels: []int{1, 0},
 		},
 		"a target by name": {
-			text: "label,a,b\n1,.5,-0\n0,7.,+3\n", cfg: CSVConfig{Targets: []string{"label"}, Classes: 10},
-			spec: Spec{Inputs: 2, Classes: 10, Labels: 1}, x: []float32{.5, 0, 7, 3}, labels: []int{1, 0},
+			text: "label,a,b\n1,.5,-0\n0,7.,+3\n", cfg: CSVConfig{Targets: []string{"label"}},
+			spec: Spec{Inputs: 2, Classes: 2, Labels: 1}, x: []float32{.5, 0, 7, 3}, labels: []int{1, 0},
 		},
 		"a target by number": {
 			text: "1,5,6\n0,7,8\n", cfg: CSVConfig{Targets: []string{"0"}},
@@ -106,7 +106,6 @@ func TestLoadCSVRefuses(t *testing.T) {
 		{"1,2,18446744073709551617\n", CSVConfig{}, "is no class"},
 		{"1,2,\n", CSVConfig{}, "data.csv:1:5: the cell is missing"},
 		{"1,2,4e9\n", CSVConfig{}, `"4e9" is no class`},
-		{"1,2,3\n", CSVConfig{Classes: 3}, `"3" is no class: want a whole number from 0 to 2`},
 		{"0,1,target\n1,2,0\n", CSVConfig{}, `data.csv:1:5: "target" is not a finite number`},
 		{"a,b\n1,2\n", CSVConfig{Header: "no"}, `data.csv:1:1: "a" is not a finite number`},
 		{"a;b\n1;2\n", CSVConfig{}, `1 columns leave no inputs beside 1 targets: is the delimiter ','?`},
@@ -122,8 +121,6 @@ func TestLoadCSVRefuses(t *testing.T) {
 		{"1,2\n", CSVConfig{Delimiter: "::"}, "delimiter"},
 		{"1,2\n", CSVConfig{Delimiter: "e"}, "delimiter"},
 		{"1,2\n", CSVConfig{Header: "maybe"}, "want auto, yes or no"},
-		{"1,2\n", CSVConfig{Classes: -1}, "-1 classes"},
-		{"1,2\n", CSVConfig{Classes: 3, Regression: true}, "0 for regression"},
 	} {
 		c.cfg.Path = writeFile(t, "data.csv", []byte(c.text))
 		if _, err := LoadCSV(t.Context(), nil, c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {

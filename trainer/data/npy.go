@@ -9,9 +9,10 @@ import (
 
 // NPYConfig names two arrays that numpy.save wrote.
 type NPYConfig struct {
-	Inputs  string // [N], [N, K], or images [N, H, W] or [N, C, H, W]
-	Targets string // of whole numbers: classes [N] or [N, 1]; of floats: outputs [N] or [N, M]
-	Classes int    // labels must be below it; 0: one more than the largest, which then is below 65536 or the number of rows
+	Inputs string // [N], [N, K], or images [N, H, W] or [N, C, H, W]
+	// Targets are, of whole numbers: classes [N] or [N, 1], of which there is one more than the largest, which is below 65536 or the number
+	// of rows; of floats: outputs [N] or [N, M].
+	Targets string
 }
 
 // LoadNPY opens the rows of two .npy files, of format 1.0 to 3.0, little-endian and row-major, of
@@ -19,9 +20,6 @@ type NPYConfig struct {
 // name file, row and column. Arrays of float32 and uint8 are mapped, the others are copied.
 func LoadNPY(cfg NPYConfig) (_ Dataset, err error) {
 	defer reading(&err, "npy")
-	if cfg.Classes < 0 || cfg.Classes > maxClasses {
-		return nil, fmt.Errorf("%d classes, want 1 to %d, or 0 for as many as there are", cfg.Classes, maxClasses)
-	}
 	x, err := openNPY(cfg.Inputs)
 	if err != nil {
 		return nil, err
@@ -38,12 +36,9 @@ func LoadNPY(cfg NPYConfig) (_ Dataset, err error) {
 		return nil, fmt.Errorf("%s: %w", cfg.Inputs, err)
 	}
 	if y.kind.float {
-		if cfg.Classes != 0 {
-			return nil, fmt.Errorf("%s: %s are no classes, save them as integers", cfg.Targets, y.kind.name)
-		}
 		err = t.setOutputs(y)
 	} else {
-		err = t.setLabels(y, cfg.Classes)
+		err = t.setLabels(y)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", cfg.Targets, err)
@@ -104,27 +99,21 @@ func (t *table) setOutputs(a *npy) (err error) {
 	return err
 }
 
-func (t *table) setLabels(a *npy, classes int) error {
+func (t *table) setLabels(a *npy) error {
 	if a.columns() != 1 {
 		return fmt.Errorf("classes of the shape %v, want [N]; outputs are saved as floats", a.shape)
 	}
-	below, given := classes, classes != 0
-	if !given {
-		below = maxClasses
-	}
+	classes := 0
 	t.labels = make([]int32, t.rows)
 	for i := range t.labels {
 		label := a.integer(i)
-		if label < 0 || label >= int64(below) {
-			return fmt.Errorf("label %s of row %d is out of range, want 0 to %d", a.text(i), i, below-1)
+		if label < 0 || label >= maxClasses {
+			return fmt.Errorf("label %s of row %d is out of range, want 0 to %d", a.text(i), i, maxClasses-1)
 		}
 		t.labels[i] = int32(label)
 		classes = max(classes, int(label)+1)
 	}
 	t.spec.Classes, t.spec.Labels = classes, 1
-	if given {
-		return nil
-	}
 	return checkClasses(classes, t.rows)
 }
 

@@ -28,14 +28,14 @@ func npyDictOf(descr, shape string) string {
 	return fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n", descr, shape)
 }
 
-func loadPair(t *testing.T, inputs, targets []byte, classes int) (Dataset, error) {
+func loadPair(t *testing.T, inputs, targets []byte) (Dataset, error) {
 	t.Helper()
-	return LoadNPY(NPYConfig{writeFile(t, "x.npy", inputs), writeFile(t, "y.npy", targets), classes})
+	return LoadNPY(NPYConfig{writeFile(t, "x.npy", inputs), writeFile(t, "y.npy", targets)})
 }
 
 func TestLoadNPY(t *testing.T) {
 	x := npyFile(1, npyDictOf("<f4", "(2, 3)"), bytesOf([]float32{1, 2, 3, 4, 5, 6}))
-	set, err := loadPair(t, x, npyFile(2, npyDictOf("|u1", "(2,)"), []byte{7, 0}), 0)
+	set, err := loadPair(t, x, npyFile(2, npyDictOf("|u1", "(2,)"), []byte{7, 0}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestLoadNPY(t *testing.T) {
 
 	// a header of a length that numpy no longer writes, after which floats lie across their alignment
 	odd := npyFile(3, `{"shape":(2,1) ,'descr':"<f4",'fortran_order': False}`, bytesOf([]float32{8, 9}))
-	if set, err = loadPair(t, odd, odd, 0); err != nil {
+	if set, err = loadPair(t, odd, odd); err != nil {
 		t.Fatal(err)
 	}
 	if got := all(set); set.Spec() != (Spec{Inputs: 1, Outputs: 1}) || !slices.Equal(got.X, []float32{8, 9}) || !slices.Equal(got.Y, got.X) {
@@ -122,48 +122,45 @@ func TestLoadNPYRefuses(t *testing.T) {
 	nan := float32(math.NaN())
 	for name, c := range map[string]struct {
 		inputs, targets []byte
-		classes         int
 		want            string
 	}{
-		"empty":              {nil, labels, 0, "x.npy: not a .npy file"},
-		"text":               {[]byte("1,2,3,4,5,6,7,8,9"), labels, 0, "x.npy: not a .npy file"},
-		"magic alone":        {good[:8], labels, 0, "cut short in the header"},
-		"header cut":         {good[:40], labels, 0, "cut short in the header"},
-		"version 9":          {npyFile(9, npyDictOf("<f4", "(2,)"), nil), labels, 0, "version 9.0"},
-		"a header of 4 GiB":  {slices.Replace(npyFile(2, "", nil), 8, 12, 255, 255, 255, 255), labels, 0, "at most 10000"},
-		"no dictionary":      {header("[]"), labels, 0, "no {"},
-		"no shape":           {header("{'descr': '<f4', 'fortran_order': False}"), labels, 0, "want descr, fortran_order and shape"},
-		"twice":              {header("{'descr': '<f4', 'descr': '<f4'}"), labels, 0, "each once"},
-		"another key":        {header("{'descr': '<f4', 'x': 1}"), labels, 0, `"x" has a value that is not understood`},
-		"fields":             {header("{'descr': [('a', '<f4')]}"), labels, 0, "several fields"},
-		"an endless tuple":   {header(npyDictOf("<f4", "("+strings.Repeat("1,", 40)+")")), labels, 0, `"shape" has`},
-		"a negative size":    {header(npyDictOf("<f4", "(-2,)")), labels, 0, `"shape" has`},
-		"an enormous size":   {header(npyDictOf("<f4", "(99999999999999999999,)")), labels, 0, `"shape" has`},
-		"an overflow":        {header(npyDictOf("<f4", "(4611686018427387904, 4)")), labels, 0, "impossible"},
-		"zero times much":    {header(npyDictOf("<f4", "(0, 9223372036854775807, 9223372036854775807)")), labels, 0, "no rows"},
-		"no dimension":       {header(npyDictOf("<f4", "()")), labels, 0, "no rows"},
-		"5 dimensions":       {floats("(2, 1, 1, 1, 1)", 1, 2), labels, 0, "x.npy: inputs of the shape"},
-		"big-endian":         {header(npyDictOf(">f4", "(2,)")), labels, 0, `big-endian; save a.astype("<f4")`},
-		"complex":            {header(npyDictOf("<c8", "(1,)")), labels, 0, "not supported"},
-		"objects":            {header(npyDictOf("|O", "(1,)")), labels, 0, "not supported"},
-		"by columns":         {header("{'descr': '<f4', 'fortran_order': True, 'shape': (2,)}"), labels, 0, "ascontiguousarray"},
-		"data cut":           {good[:len(good)-1], labels, 0, "7 bytes of data"},
-		"too long":           {append(slices.Clone(good), 0), labels, 0, "9 bytes of data"},
-		"NaN":                {floats("(2, 2)", 1, 2, 3, nan), labels, 0, "x.npy: NaN in row 1, column 1"},
-		"too large":          {npyFile(1, npyDictOf("<f8", "(2,)"), binary.LittleEndian.AppendUint64(make([]byte, 8), math.Float64bits(1e300))), labels, 0, "1e+300 in row 1"},
-		"infinite outputs":   {good, floats("(2,)", 1, float32(math.Inf(-1))), 0, "y.npy: -Inf in row 1"},
-		"outputs of images":  {good, floats("(2, 1, 1)", 1, 1), 0, "y.npy: outputs of the shape"},
-		"no boolean":         {good, npyFile(1, npyDictOf("|b1", "(2,)"), []byte{1, 2}), 0, "y.npy: element 1 is 2, and a boolean is 0 or 1"},
-		"another count":      {floats("(3,)", 1, 2, 3), labels, 0, "do not belong together"},
-		"a label too large":  {good, labels, 1, "y.npy: label 1 of row 1 is out of range, want 0 to 0"},
-		"a negative label":   {good, npyFile(1, npyDictOf("|i1", "(2,)"), []byte{0, 255}), 0, "y.npy: label -1 of row 1"},
-		"an enormous label":  {good, npyFile(1, npyDictOf("<u8", "(2,)"), bytesOf([]int32{0, 0, -1, -1})), 0, "label 18446744073709551615 of row 1"},
-		"several labels":     {good, npyFile(1, npyDictOf("|u1", "(2, 2)"), []byte{1, 2, 3, 4}), 0, "y.npy: classes of the shape [2 2]"},
-		"floats for classes": {good, good, 2, "y.npy: float32 are no classes"},
-		"a million classes":  {good, labels, maxClasses + 1, "1048577 classes"},
+		"empty":             {nil, labels, "x.npy: not a .npy file"},
+		"text":              {[]byte("1,2,3,4,5,6,7,8,9"), labels, "x.npy: not a .npy file"},
+		"magic alone":       {good[:8], labels, "cut short in the header"},
+		"header cut":        {good[:40], labels, "cut short in the header"},
+		"version 9":         {npyFile(9, npyDictOf("<f4", "(2,)"), nil), labels, "version 9.0"},
+		"a header of 4 GiB": {slices.Replace(npyFile(2, "", nil), 8, 12, 255, 255, 255, 255), labels, "at most 10000"},
+		"no dictionary":     {header("[]"), labels, "no {"},
+		"no shape":          {header("{'descr': '<f4', 'fortran_order': False}"), labels, "want descr, fortran_order and shape"},
+		"twice":             {header("{'descr': '<f4', 'descr': '<f4'}"), labels, "each once"},
+		"another key":       {header("{'descr': '<f4', 'x': 1}"), labels, `"x" has a value that is not understood`},
+		"fields":            {header("{'descr': [('a', '<f4')]}"), labels, "several fields"},
+		"an endless tuple":  {header(npyDictOf("<f4", "("+strings.Repeat("1,", 40)+")")), labels, `"shape" has`},
+		"a negative size":   {header(npyDictOf("<f4", "(-2,)")), labels, `"shape" has`},
+		"an enormous size":  {header(npyDictOf("<f4", "(99999999999999999999,)")), labels, `"shape" has`},
+		"an overflow":       {header(npyDictOf("<f4", "(4611686018427387904, 4)")), labels, "impossible"},
+		"zero times much":   {header(npyDictOf("<f4", "(0, 9223372036854775807, 9223372036854775807)")), labels, "no rows"},
+		"no dimension":      {header(npyDictOf("<f4", "()")), labels, "no rows"},
+		"5 dimensions":      {floats("(2, 1, 1, 1, 1)", 1, 2), labels, "x.npy: inputs of the shape"},
+		"big-endian":        {header(npyDictOf(">f4", "(2,)")), labels, `big-endian; save a.astype("<f4")`},
+		"complex":           {header(npyDictOf("<c8", "(1,)")), labels, "not supported"},
+		"objects":           {header(npyDictOf("|O", "(1,)")), labels, "not supported"},
+		"by columns":        {header("{'descr': '<f4', 'fortran_order': True, 'shape': (2,)}"), labels, "ascontiguousarray"},
+		"data cut":          {good[:len(good)-1], labels, "7 bytes of data"},
+		"too long":          {append(slices.Clone(good), 0), labels, "9 bytes of data"},
+		"NaN":               {floats("(2, 2)", 1, 2, 3, nan), labels, "x.npy: NaN in row 1, column 1"},
+		"too large":         {npyFile(1, npyDictOf("<f8", "(2,)"), binary.LittleEndian.AppendUint64(make([]byte, 8), math.Float64bits(1e300))), labels, "1e+300 in row 1"},
+		"infinite outputs":  {good, floats("(2,)", 1, float32(math.Inf(-1))), "y.npy: -Inf in row 1"},
+		"outputs of images": {good, floats("(2, 1, 1)", 1, 1), "y.npy: outputs of the shape"},
+		"no boolean":        {good, npyFile(1, npyDictOf("|b1", "(2,)"), []byte{1, 2}), "y.npy: element 1 is 2, and a boolean is 0 or 1"},
+		"another count":     {floats("(3,)", 1, 2, 3), labels, "do not belong together"},
+		"a label too large": {good, npyFile(1, npyDictOf("<i4", "(2,)"), bytesOf([]int32{0, maxClasses})), "y.npy: label 1048576 of row 1 is out of range, want 0 to 1048575"},
+		"a negative label":  {good, npyFile(1, npyDictOf("|i1", "(2,)"), []byte{0, 255}), "y.npy: label -1 of row 1"},
+		"an enormous label": {good, npyFile(1, npyDictOf("<u8", "(2,)"), bytesOf([]int32{0, 0, -1, -1})), "label 18446744073709551615 of row 1"},
+		"several labels":    {good, npyFile(1, npyDictOf("|u1", "(2, 2)"), []byte{1, 2, 3, 4}), "y.npy: classes of the shape [2 2]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := loadPair(t, c.inputs, c.targets, c.classes); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := loadPair(t, c.inputs, c.targets); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want one with %q", err, c.want)
 			}
 		})
@@ -189,32 +186,30 @@ func TestNPYRefusesWideRows(t *testing.T) {
 	}
 }
 
-// One label of a small file must not choose a model of gigabytes. As many classes as rows, and those that were asked for, are a user's own.
+// One label of a small file must not choose a model of gigabytes. As many classes as rows are a user's own.
 func TestFileDoesNotChooseAHugeModel(t *testing.T) {
-	load := func(rows int, largest int32, classes int) map[string]error {
+	load := func(rows int, largest int32) map[string]error {
 		labels := make([]int32, rows)
 		labels[rows-1] = largest
 		lines := strings.Repeat("1,0\n", rows-1) + fmt.Sprintf("1,%d\n", largest)
-		_, csv := LoadCSV(t.Context(), nil, CSVConfig{Path: writeFile(t, "y.csv", []byte(lines)), Header: "no", Classes: classes})
+		_, csv := LoadCSV(t.Context(), nil, CSVConfig{Path: writeFile(t, "y.csv", []byte(lines)), Header: "no"})
 		shape := fmt.Sprintf("(%d,)", rows)
 		x := npyFile(1, npyDictOf("|u1", shape), make([]byte, rows))
-		_, npy := loadPair(t, x, npyFile(1, npyDictOf("<i4", shape), bytesOf(labels)), classes)
+		_, npy := loadPair(t, x, npyFile(1, npyDictOf("<i4", shape), bytesOf(labels)))
 		return map[string]error{"csv": csv, "npy": npy}
 	}
 	for name, c := range map[string]struct {
 		rows    int
 		largest int32
-		classes int
 		want    string // empty: it is read
 	}{
-		"a million of 4 rows":      {4, 1048575, 0, "the largest label of 4 rows is 1048575"},
-		"65537 of 4 rows":          {4, 65536, 0, "the largest label of 4 rows is 65536"},
-		"65536 of 4 rows":          {4, 65535, 0, ""},
-		"as many as rows":          {70000, 69999, 0, ""},
-		"one more than rows":       {70000, 70000, 0, "the largest label of 70000 rows is 70000"},
-		"as many as are asked for": {4, 1048575, maxClasses, ""},
+		"a million of 4 rows": {4, 1048575, "the largest label of 4 rows is 1048575"},
+		"65537 of 4 rows":     {4, 65536, "the largest label of 4 rows is 65536"},
+		"65536 of 4 rows":     {4, 65535, ""},
+		"as many as rows":     {70000, 69999, ""},
+		"one more than rows":  {70000, 70000, "the largest label of 70000 rows is 70000"},
 	} {
-		for kind, err := range load(c.rows, c.largest, c.classes) {
+		for kind, err := range load(c.rows, c.largest) {
 			if got := fmt.Sprint(err); c.want == "" && err != nil || c.want != "" && !strings.Contains(got, "y."+kind+": "+c.want) {
 				t.Errorf("%s, %s: error %v, want %q", name, kind, err, c.want)
 			}
@@ -242,7 +237,7 @@ func FuzzNPY(f *testing.F) {
 		if set.setInputs(a) == nil {
 			all(set)
 		}
-		if a.kind.float || set.setLabels(a, 0) != nil {
+		if a.kind.float || set.setLabels(a) != nil {
 			return
 		}
 		for i, label := range set.labels {
