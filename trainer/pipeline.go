@@ -267,8 +267,8 @@ func cost(layer nn.Module, out boundary) float64 {
 type topology struct {
 	peers    *mpi.Comm // the ranks that train the same layers on other rows; rank i of it belongs to replica i
 	line     *mpi.Comm // the ranks of the rank's pipeline; nil without one
-	replica  int       // which of
-	replicas int       // copies of the model this rank belongs to
+	replica  int       // the copy of the model that this rank belongs to
+	replicas int       // how many copies there are
 }
 
 func topologyFits(cfg Config, world int) error {

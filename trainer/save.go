@@ -19,8 +19,8 @@ type saves struct {
 	scored        bool   // whether that holds what the evaluation after its step has found
 	committedStep int64  // the step of the newest checkpoint that is known to be committed; -1: none
 	path          string // of that
-	uncommitted   bool   // whether asked is not known to be committed
-	pinPending    bool   // whether asked is that of the best evaluation, and is to stay
+	uncommitted   bool   // whether begunStep is not known to be committed
+	pinPending    bool   // whether begunStep is that of the best evaluation, and its checkpoint is to stay
 	bestPath      string // of the checkpoint of the best evaluation, or empty
 
 	cost     saveCost
@@ -243,7 +243,7 @@ func (t *trainer) newSaver(ctx context.Context) error {
 }
 
 // LeastMemory is how many bytes Env.MaxMemory must allow at least, where it is not 0 and checkpoints are encoded. What a hook of ddp.compress
-// keeps comes on top. replicate: there is Env.Peers.
+// keeps comes on top. replicate is Env.Replicate.
 func LeastMemory(replicate bool) int64 {
 	return distributed.LeastMemory(replicate)
 }

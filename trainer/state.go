@@ -122,7 +122,7 @@ func readValue(c *checkpoint.Checkpoint, key string, to any) error {
 	return nil
 }
 
-// stateArray is a named stateArray of the state, by reference.
+// stateArray is a named array of the state, by reference.
 type stateArray struct {
 	Name  string
 	Shape []int

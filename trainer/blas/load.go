@@ -229,7 +229,7 @@ type foreign struct {
 	sbgemm    uintptr // 0 where the library has none
 	oneCaller bool    // one caller at a time (below)
 
-	calling sync.Mutex // held during calls where alone
+	calling sync.Mutex // held during calls where oneCaller
 	args    pool[arguments]
 }
 

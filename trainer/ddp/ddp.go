@@ -22,7 +22,7 @@ type DDP struct {
 	member  map[*nn.Param]*member
 
 	buffers  []*nn.Buffer
-	packed   []float32 // the values of state, one after another
+	packed   []float32 // the values of buffers, one after another
 	syncTime time.Duration
 
 	arena       []float32 // all gradients
