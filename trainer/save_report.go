@@ -66,24 +66,6 @@ func (t *trainer) warnOfStall() {
 		"stalled", c.stall, "since", t.now().Sub(c.first), "saves", c.count, "every_steps", t.policy.EverySteps)
 }
 
-// addSave tells in a line of metrics of the newest save, if none has yet. It reports whether there is something to tell.
-func (m *metrics) addSave(t *trainer) bool {
-	if t.cost.reported == t.cost.count {
-		return false
-	}
-	s := t.saver.Stats()
-	if s.Saves == t.cost.reported {
-		return false
-	}
-	t.cost.reported = s.Saves
-	own := t.cost.of(s.Step)
-	m.SaveS, m.SaveStallS, m.SaveBytes, m.SaveRatio = new(s.Total.Last.Seconds()), new(own.took.Seconds()), &s.Stored, new(s.Ratio())
-	m.SaveWaitS, m.SaveCopyS = new(own.waited.Seconds()), new(own.copied.Seconds())
-	m.SaveEncodeS, m.SaveWriteS = new(s.Encode.Last.Seconds()), new(s.Write.Last.Seconds())
-	m.SaveSyncS, m.SaveCommitS = new(s.Sync.Last.Seconds()), new(s.Commit.Last.Seconds())
-	return true
-}
-
 // resumeCost is what it has cost this rank to go on from a checkpoint.
 type resumeCost struct {
 	find, load time.Duration
@@ -93,16 +75,6 @@ type resumeCost struct {
 
 func (c *resumeCost) String() string {
 	return fmt.Sprintf("found in %s, %s loaded in %s", timeText(c.find), text.Bytes(uint64(c.bytes)), timeText(c.load))
-}
-
-// addResume tells in the first line of metrics what the attempt goes on from, if anything.
-func (m *metrics) addResume(t *trainer) {
-	c := &t.resuming
-	if c.bytes == 0 || c.reported {
-		return
-	}
-	c.reported = true
-	m.ResumeFindS, m.ResumeLoadS, m.ResumeBytes = new(c.find.Seconds()), new(c.load.Seconds()), &c.bytes
 }
 
 // failures is how seldom a job is thought to be struck, for the advice of how often to save.
