@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/mpi"
-	"ddpbatch/trainer/internal/vec"
 )
 
 // checkpointPolicy is what rank 0 decides about checkpoints for all.
@@ -251,60 +249,4 @@ func checkUnwanted(saved tensors, wanted []string) error {
 		}
 	}
 	return nil
-}
-
-// readResiduals hands out what communication hooks have kept on each replica when there are other replicas now: every one gets the mean
-// of what the old ones had, so that nothing is lost that was not sent yet. What was the same on all, such as a count of steps, stays.
-func (t *trainer) readResiduals(ctx context.Context, c *checkpoint.Checkpoint, saved tensors) error {
-	replicas := saved.replicas()
-	for _, own := range t.hookState() {
-		one, count := make([]float32, len(own.Value)), 0
-		for replica := range replicas {
-			name := hookName(replica, own.Name)
-			if there, ok := saved[name]; !ok || there.DType != "float32" || !slices.Equal(there.Shape, own.Shape) {
-				continue
-			}
-			if err := c.Read(ctx, []checkpoint.Target{{Name: name, Data: bytesOf(one)}}); err != nil {
-				return err
-			}
-			if count == 0 {
-				clear(own.Value)
-			}
-			vec.Add(own.Value, one)
-			count++
-		}
-		for i, v := range own.Value { // divided, as what is the same on all must stay so
-			own.Value[i] = float32(float64(v) / float64(max(1, count)))
-		}
-	}
-	return nil
-}
-
-// replicas is how many replicas a checkpoint holds the hooks' state of.
-func (s tensors) replicas() int {
-	n := 0
-	for name := range s {
-		if replica, _, ok := parseHookName(name); ok {
-			n = max(n, replica+1)
-		}
-	}
-	return n
-}
-
-const hookPrefix = "ddp."
-
-// hookName is the name of what a communication hook keeps on one replica alone.
-func hookName(replica int, name string) string {
-	return hookPrefix + strconv.Itoa(replica) + "." + name
-}
-
-// parseHookName is the reverse.
-func parseHookName(s string) (replica int, name string, ok bool) {
-	s, ok = strings.CutPrefix(s, hookPrefix)
-	if !ok {
-		return 0, "", false
-	}
-	number, name, _ := strings.Cut(s, ".")
-	replica, err := strconv.Atoi(number)
-	return replica, name, err == nil && replica >= 0 && replica < maxRanks
 }

@@ -9,7 +9,6 @@ import (
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/distributed"
 	"ddpbatch/mpi"
-	"ddpbatch/trainer/ddp"
 )
 
 // position is how far training has come. It is the same on every rank.
@@ -172,26 +171,6 @@ func (t *trainer) arrays() []stateArray {
 	return list
 }
 
-// hookOwner is who saves what a hook keeps: this replica, all of whose stages share what is of the whole model. A stage without parameters has
-// never used it.
-func (t *trainer) hookOwner(s ddp.State) owner {
-	switch {
-	case !s.Whole || t.topology.line == nil:
-		return ownedHere
-	case len(t.params) == 0:
-		return ownedElsewhere
-	}
-	return ownedByAll
-}
-
-// hookState is what the communication hook keeps on this replica.
-func (t *trainer) hookState() []ddp.State {
-	if t.hook == nil {
-		return nil
-	}
-	return t.hook.State()
-}
-
 // savedArrays are those of arrays that this rank saves. What a hook keeps may move in memory between steps: its arrays are copies here, which
 // copyHookState refreshes.
 func (t *trainer) savedArrays() []distributed.Array {
@@ -210,20 +189,6 @@ func (t *trainer) savedArrays() []distributed.Array {
 		})
 	}
 	return list
-}
-
-func (t *trainer) copyHookState() {
-	for _, s := range t.hookState() {
-		copy(t.hookCopies[s.Name], s.Value)
-	}
-}
-
-// hookBytes is the memory of those copies.
-func (t *trainer) hookBytes() (n int64) {
-	for _, c := range t.hookCopies {
-		n += 4 * int64(len(c))
-	}
-	return n
 }
 
 // totalBytes is what all ranks save together: what several hold alike counts once. It is collective.
