@@ -42,16 +42,16 @@ func (t *trainer) finishSums(ctx context.Context) error {
 
 // overStages adds up what each stage of a pipeline has, where there are any.
 func (t *trainer) overStages(ctx context.Context, sums []float64) error {
-	if t.topology.line == nil {
+	if t.topology.pipelineGroup == nil {
 		return nil
 	}
-	return mpi.AllReduce(ctx, t.topology.line, sums, mpi.Sum)
+	return mpi.AllReduce(ctx, t.topology.pipelineGroup, sums, mpi.Sum)
 }
 
 // newChecks makes what averages or compares the parameters between steps.
 func (t *trainer) newChecks(ctx context.Context) error {
 	if t.cfg.DDP.CheckEverySteps > 0 {
-		t.drift = ddp.NewDrift(t.topology.peers, t.params)
+		t.drift = ddp.NewDrift(t.topology.dataParallelGroup, t.params)
 	}
 	if t.cfg.DDP.AverageEvery == 0 {
 		return nil
@@ -64,7 +64,7 @@ func (t *trainer) newChecks(ctx context.Context) error {
 		all = append(all, s.Value)
 	}
 	var err error
-	t.average, err = ddp.NewAverager(ctx, t.topology.peers, all, int64(t.cfg.DDP.AverageEvery), int64(t.cfg.DDP.AverageWarmup))
+	t.average, err = ddp.NewAverager(ctx, t.topology.dataParallelGroup, all, int64(t.cfg.DDP.AverageEvery), int64(t.cfg.DDP.AverageWarmup))
 	return err
 }
 
@@ -92,7 +92,7 @@ func (t *trainer) averageParameters(ctx context.Context) error {
 	}
 	t.sums = [sums]float64{lossSum: t.at.LossSum / float64(t.topology.replicas)}
 	t.addStopRequests()
-	if err := mpi.AllReduce(ctx, t.topology.peers, t.sums[:], mpi.Sum); err != nil {
+	if err := mpi.AllReduce(ctx, t.topology.dataParallelGroup, t.sums[:], mpi.Sum); err != nil {
 		return err
 	}
 	if err := t.overStages(ctx, t.sums[stopSum:]); err != nil {

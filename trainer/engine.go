@@ -164,8 +164,8 @@ func (t *trainer) newStage(whole *replica) (engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	stage := t.topology.line.Rank()
-	p := newPipeline(t.topology.line, t.microBatches(), bounds[at[stage]], bounds[at[stage+1]])
+	stage := t.topology.pipelineGroup.Rank()
+	p := newPipeline(t.topology.pipelineGroup, t.microBatches(), bounds[at[stage]], bounds[at[stage+1]])
 	for whole.layers = whole.layers.Slice(at[stage], at[stage+1]); ; {
 		p.add(whole)
 		if p.full() {

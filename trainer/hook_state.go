@@ -23,7 +23,7 @@ func (t *trainer) hookState() []ddp.State {
 // never used it.
 func (t *trainer) hookOwner(s ddp.State) owner {
 	switch {
-	case !s.Whole || t.topology.line == nil:
+	case !s.Whole || t.topology.pipelineGroup == nil:
 		return ownedHere
 	case len(t.params) == 0:
 		return ownedElsewhere

@@ -152,7 +152,7 @@ func (t *trainer) initialize(ctx context.Context) error {
 	for _, a := range stateOf(t.engine.model()) {
 		values = append(values, a.Value)
 	}
-	return mpi.BroadcastMany(ctx, t.topology.peers, values, 0)
+	return mpi.BroadcastMany(ctx, t.topology.dataParallelGroup, values, 0)
 }
 
 func (t *trainer) readInitial() error {

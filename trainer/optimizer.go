@@ -82,7 +82,7 @@ func (t *trainer) unscale(ctx context.Context) (finite bool, err error) {
 	if t.scaler == nil {
 		return true, nil
 	}
-	bad := []float64{0} // stages of which the gradients are not; peers have the same
+	bad := []float64{0} // stages of which the gradients are not; all ranks of a stage have the same
 	if !t.scaler.Unscale(t.params) {
 		bad[0] = 1
 	}

@@ -265,10 +265,10 @@ func cost(layer nn.Module, out boundary) float64 {
 // topology is where a rank stands among the others. Without a pipeline every rank is a replica of the model. With one of K stages,
 // K ranks that follow each other are one: of rank r that is replica r / K and stage r mod K.
 type topology struct {
-	peers    *mpi.Comm // the ranks that train the same layers on other rows; rank i of it belongs to replica i
-	line     *mpi.Comm // the ranks of the rank's pipeline; nil without one
-	replica  int       // the copy of the model that this rank belongs to
-	replicas int       // how many copies there are
+	dataParallelGroup *mpi.Comm // the ranks that train the same layers on other rows; rank i of it belongs to replica i
+	pipelineGroup     *mpi.Comm // the ranks of the rank's pipeline; nil without one
+	replica           int       // the copy of the model that this rank belongs to
+	replicas          int       // how many copies there are
 }
 
 func topologyFits(cfg Config, world int) error {
@@ -281,15 +281,15 @@ func topologyFits(cfg Config, world int) error {
 // newTopology is collective.
 func newTopology(ctx context.Context, comm *mpi.Comm, cfg Config) (topology, error) {
 	stages := cfg.Pipeline
-	l := topology{peers: comm, replica: comm.Rank() / stages, replicas: comm.Size() / stages}
+	l := topology{dataParallelGroup: comm, replica: comm.Rank() / stages, replicas: comm.Size() / stages}
 	if stages == 1 {
 		return l, nil
 	}
 	var err error
-	if l.peers, err = comm.Split(ctx, comm.Rank()%stages, comm.Rank()); err != nil {
+	if l.dataParallelGroup, err = comm.Split(ctx, comm.Rank()%stages, comm.Rank()); err != nil {
 		return l, fmt.Errorf("group the ranks of a pipeline stage: %w", err)
 	}
-	if l.line, err = comm.Split(ctx, l.replica, comm.Rank()); err != nil {
+	if l.pipelineGroup, err = comm.Split(ctx, l.replica, comm.Rank()); err != nil {
 		return l, fmt.Errorf("group the ranks of a pipeline: %w", err)
 	}
 	return l, nil

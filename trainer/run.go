@@ -246,7 +246,7 @@ func (t *trainer) setUp(ctx context.Context) error {
 		return err
 	}
 	if t.cfg.DDP.SyncBatchNorm {
-		if t.batchNorm, err = ddp.NewSyncBatchNorm(ctx, t.topology.peers); err != nil {
+		if t.batchNorm, err = ddp.NewSyncBatchNorm(ctx, t.topology.dataParallelGroup); err != nil {
 			return err
 		}
 	}
@@ -310,12 +310,12 @@ const prefetch = 2
 
 // wrap makes replicas of the model equal on all ranks, and whatever works on its gradients.
 func (t *trainer) wrap(ctx context.Context) error {
-	peers := t.topology.peers
+	group := t.topology.dataParallelGroup
 	var err error
-	if t.ddp, err = ddp.New(ctx, peers, t.params, t.engine.model().Buffers(), ddpConfig(t.cfg, t.hook, t.batchNorm)); err != nil {
+	if t.ddp, err = ddp.New(ctx, group, t.params, t.engine.model().Buffers(), ddpConfig(t.cfg, t.hook, t.batchNorm)); err != nil {
 		return err
 	}
-	if t.optimizer, err = newOptimizer(ctx, peers, t.params, t.cfg.Optimizer); err != nil {
+	if t.optimizer, err = newOptimizer(ctx, group, t.params, t.cfg.Optimizer); err != nil {
 		return err
 	}
 	if t.cfg.Precision == "float16" {
