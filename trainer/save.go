@@ -75,7 +75,7 @@ func (t *trainer) saveOnce(ctx context.Context, best bool) error {
 	}
 	t.copyHookState()
 	start := t.now()
-	err = t.saver.Save(ctx, distributed.Meta{Step: t.at.Step, Values: values, Metrics: t.figures(), Quick: t.quick()})
+	err = t.saver.Save(ctx, distributed.Meta{Step: t.at.Step, Values: values, Metrics: t.checkpointMetrics(), Quick: t.quick()})
 	t.cost.add(t.at.Step, start, t.now(), t.saver.Stats())
 	t.warnOfStall()
 	if err != nil {
@@ -158,11 +158,11 @@ func (t *trainer) saveLast(ctx context.Context) error {
 	return t.finishSave(ctx)
 }
 
-// evalLoss is the name of the loss on the evaluation rows among figures.
+// evalLoss is the name of the loss on the evaluation rows among checkpointMetrics.
 const evalLoss = "eval_loss"
 
-// figures are what retention and people may compare checkpoints by. Those of an evaluation are of this very state.
-func (t *trainer) figures() map[string]float64 {
+// checkpointMetrics are what retention and people may compare checkpoints by. Those of an evaluation are of this very state.
+func (t *trainer) checkpointMetrics() map[string]float64 {
 	all := map[string]float64{}
 	if t.at.Done > 0 {
 		all["loss"] = t.at.loss()

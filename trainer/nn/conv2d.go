@@ -70,11 +70,11 @@ func NewConv2d(in Image, cfg Conv2dConfig, src Source) *Conv2d {
 	cols := l.group * l.out.plane()
 	l.planes = make([]float32, in.Channels*l.patches.planes)
 	l.dplanes = make([]float32, len(l.planes))
-	l.dense, l.columns = NewMatrix(cfg.Out, rows), NewMatrix(rows, uncrowded(cols))
+	l.dense, l.columns = NewMatrix(cfg.Out, rows), NewMatrix(rows, padStride(cols))
 	l.sums = NewMatrix(rows, cfg.Out)
-	l.direct = l.group == 1 && cols%crowded != 0
+	l.direct = l.group == 1 && cols%aliasingStride != 0
 	if !l.direct {
-		l.joined = NewMatrix(cfg.Out, uncrowded(cols))
+		l.joined = NewMatrix(cfg.Out, padStride(cols))
 	}
 	ones := l.columns.Data[depth*l.columns.Cols:]
 	for i := range ones {
@@ -162,12 +162,12 @@ func (l *Conv2d) addGradients(p *Pass) {
 	}
 }
 
-// crowded is a number of values: of rows that begin a multiple of it apart, what lies one below the other has so few lines in the
+// aliasingStride is a number of values: of rows that begin a multiple of it apart, what lies one below the other has so few lines in the
 // cache that it does not stay there. Images of 32 x 32 are such rows.
-const crowded = 256
+const aliasingStride = 256
 
-// uncrowded returns n or little more, in whole lines of the cache, an odd number of them.
-func uncrowded(n int) int {
+// padStride returns n or little more, in whole lines of the cache, an odd number of them.
+func padStride(n int) int {
 	const line = 16 // values
 	return ((n+line-1)/line | 1) * line
 }

@@ -45,7 +45,7 @@ func TestConv2dIsItsDefinition(t *testing.T) {
 func TestLargeConv2dIsItsDefinition(t *testing.T) {
 	for _, in := range []Image{{2, 17, 16}, {2, 16, 32}} {
 		l := checkConvolution(t, in, Conv2dConfig{Out: 3, Kernel: 3, Padding: 1}, 3, 1)
-		if l.group != 1 || l.direct != (in.plane()%crowded != 0) {
+		if l.group != 1 || l.direct != (in.plane()%aliasingStride != 0) {
 			t.Errorf("%v: %d samples in a group, direct: %t", in, l.group, l.direct)
 		}
 	}
