@@ -155,7 +155,9 @@ ddp.start_step = 16777217`, nil,
 		"job.toml:6:30: train.optimizer.eps: is 1e-60, want a number above 0 that float32 holds, such as 1e-8",
 		"job.toml:7:5: train.ddp.start_step is 16777217: must be 0 to 16777216",
 	)
-	checkFaults(t, "name = \"x\"\n[train.optimizer]\nkind = \"adam\"\neps = 0"+builtin, nil, "job.toml:4:1: train.optimizer.eps must be a number above 0, not 0")
+	checkFaults(t, "name = \"x\"\n[train.optimizer]\nkind = \"adam\"\neps = 0"+builtin, nil,
+		"job.toml:4:1: train.optimizer.eps must be a number above 0, not 0",
+	)
 }
 
 func TestRowRanges(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"ddpbatch/trainer/nn"
 )
@@ -115,7 +114,6 @@ func Default(kind string) Config {
 // that the optimizer makes of a number.
 func (c Config) Validate() error {
 	var f faults
-	f.unless(slices.Contains([]string{"sgd", "adam", "adamw", "lamb"}, c.Kind), "kind: %q is no optimizer, want sgd, adam, adamw or lamb", c.Kind)
 	f.unless(float32(c.LR) > 0 && c.LR <= math.MaxFloat32, "lr: is %v, want a number above 0 that float32 holds, from 1e-45 to 3e38", c.LR)
 	f.unless(c.WeightDecay >= 0 && c.WeightDecay <= math.MaxFloat32,
 		"weight_decay: is %v, want a number from 0 that float32 holds", c.WeightDecay)
@@ -124,6 +122,8 @@ func (c Config) Validate() error {
 		c.validateSGD(&f)
 	case "adam", "adamw", "lamb":
 		c.validateAdaptive(&f)
+	default:
+		f.add("kind: %q is no optimizer, want sgd, adam, adamw or lamb", c.Kind)
 	}
 	return errors.Join(f...)
 }
