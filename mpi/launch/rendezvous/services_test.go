@@ -71,14 +71,16 @@ func TestMasterPortsAreClaimed(t *testing.T) {
 		Builtin:  true,
 	}
 	r := newRendezvous(t.Context(), c, localNetwork{})
-	claimed := slices.Concat(c.Ports, Ports(fmt.Sprint(c.RunID, r.nonce, 0), 256), Ports(c.RunID+"/workers/0/0", 256))
-	for _, port := range claimed {
+	tried := slices.Concat(c.Ports, Ports(fmt.Sprint(c.RunID, r.nonce, 0), 256), Ports(c.RunID+"/workers/0/0", 256))
+	var claimed []int // by this test: what another has claimed may be free in a moment
+	for _, port := range tried {
 		claim, err := claimPort("", port)
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue
 		}
 		must(t, err)
 		defer claim.Close()
+		claimed = append(claimed, port)
 	}
 	l := &Layout{}
 	must(t, r.serveWorkers(l))
