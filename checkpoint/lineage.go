@@ -103,13 +103,16 @@ func (d *Dir) firstBegun(from int) (first int, err error) {
 
 // GivenUp says whether a later attempt of this run has gone on from before what an attempt saved at a step: a save that is not
 // committed yet would be superseded at once.
-func (d *Dir) GivenUp(attempt int, step int64) (yes bool, err error) {
+func (d *Dir) GivenUp(ctx context.Context, attempt int, step int64) (yes bool, err error) {
 	defer explain(&err, "look at the attempts in %s", d.path)
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
 	_, files, err := d.names()
 	if err != nil {
 		return false, err
 	}
-	records, err := d.readLineage(context.Background(), files, false)
+	records, err := d.readLineage(ctx, files, false)
 	if err != nil {
 		return false, err
 	}

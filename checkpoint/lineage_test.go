@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -354,8 +355,26 @@ func TestGivenUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := d.GivenUp(test.attempt, 10); got != test.want || err != nil {
+		if got, err := d.GivenUp(t.Context(), test.attempt, 10); got != test.want || err != nil {
 			t.Errorf("run %s, attempt %d: %v, %v", test.run, test.attempt, got, err)
 		}
 	}
+}
+
+// TestGivenUpEndsWithItsContext: a resume that is cancelled while it reads the records reads no further ones.
+func TestGivenUpEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	m := vfstest.New(t)
+	begin(t, attempt(t, m, 1, Policy{}), -1)
+	ctx, cancel := context.WithCancel(t.Context())
+	in := vfstest.NewInjector(m, func(_ int, op vfstest.Op) vfstest.Fault {
+		if _, _, ok := manifest.ParseRecordName(filepath.Base(op.Path)); ok {
+			cancel()
+		}
+		return vfstest.Fault{}
+	})
+	_, err := attempt(t, in, 2, Policy{}).GivenUp(ctx, 1, 10)
+	wantErr(t, "GivenUp", err, context.Canceled)
+	_, err = attempt(t, m, 2, Policy{}).GivenUp(ctx, 1, 10)
+	wantErr(t, "GivenUp, cancelled before", err, context.Canceled)
 }

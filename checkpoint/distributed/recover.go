@@ -106,7 +106,7 @@ func (s *Saver) worthRecovering(ctx context.Context, left []*uncommittedSave) (l
 		if l.name.step <= after {
 			continue
 		}
-		givenUp, err := dir.GivenUp(l.name.attempt, l.name.step)
+		givenUp, err := dir.GivenUp(ctx, l.name.attempt, l.name.step)
 		switch {
 		case err != nil:
 			return nil, err
