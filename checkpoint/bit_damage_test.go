@@ -82,8 +82,8 @@ func (v *victim) files(t *testing.T, folder, part string) (paths []string) {
 func (v *victim) wantDetected(t *testing.T, what, path string, data []byte, left int64) {
 	t.Helper()
 	vfstest.Put(t, v.fs, path, data)
-	if err := v.dir.Verify(context.Background(), 30, false); !errors.Is(err, checkpoint.ErrCorrupt) {
-		t.Fatalf("%s: Verify of step 30 says %v, want that it is corrupt", what, err)
+	if _, err := v.dir.Find(context.Background(), 30); !errors.Is(err, checkpoint.ErrCorrupt) {
+		t.Fatalf("%s: Find of step 30 says %v, want that it is corrupt", what, err)
 	}
 	if v.detected++; v.detected%32 != 1 {
 		return
@@ -119,7 +119,7 @@ func TestEveryFlippedBitOfAManifestIsFound(t *testing.T) { // without the race d
 		}
 		vfstest.Put(t, v.fs, path, good)
 	}
-	need(t, v.dir.Verify(t.Context(), 30, true))
+	need(t, checkpoint.VerifyStep(t.Context(), v.dir, 30))
 }
 
 // headerBytes, entryBytes and trailerBytes are those of docs/format.md.
@@ -159,7 +159,7 @@ func TestEveryFlippedBitOfAFrameIsFound(t *testing.T) { // without the race dete
 			vfstest.Put(t, v.fs, path, good)
 		}
 	}
-	need(t, v.dir.Verify(t.Context(), 30, true))
+	need(t, checkpoint.VerifyStep(t.Context(), v.dir, 30))
 }
 
 // TestFlippedBitsOfDataAreFound flips 10,000 random bits in the data of a delta and of its base. The delta need not
@@ -182,7 +182,7 @@ func TestFlippedBitsOfDataAreFound(t *testing.T) { // without the race detector
 			if filepath.Dir(path) == v.base {
 				step = 20
 			}
-			err := v.dir.Verify(t.Context(), step, true)
+			err := checkpoint.VerifyStep(t.Context(), v.dir, step)
 			if !errors.Is(err, checkpoint.ErrCorrupt) {
 				t.Fatalf("seed %d, codec %s, bit %d of %s: Verify says %v", seed, codecs[i], bit, path, err)
 			}
@@ -197,7 +197,7 @@ func TestFlippedBitsOfDataAreFound(t *testing.T) { // without the race detector
 			}
 			vfstest.Put(t, v.fs, path, good)
 		}
-		need(t, v.dir.Verify(t.Context(), 30, true))
+		need(t, checkpoint.VerifyStep(t.Context(), v.dir, 30))
 	}
 }
 

@@ -50,7 +50,6 @@ func TestForeignFolders(t *testing.T) {
 				t.Errorf("log %s", &log)
 			}
 			wantErr(t, "Find", errOf(d.Find(t.Context(), 123)), ErrNone)
-			wantErr(t, "Verify", d.Verify(t.Context(), 123, true), ErrNone)
 			wantErr(t, "FindFolder", errOf(d.FindFolder(t.Context(), manifest.StepFolder(123))), ErrNone)
 			for step := int64(2); step < 7; step++ {
 				save(t, d, testState(step, 0))
@@ -149,7 +148,7 @@ func TestNewerFormat(t *testing.T) {
 	if errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "version 12") || !strings.Contains(err.Error(), "up to 2") {
 		t.Errorf("error %v does not say the versions", err)
 	}
-	wantErr(t, "Verify", d.Verify(t.Context(), 2, true), ErrFormatTooNew)
+	wantErr(t, "Verify", VerifyStep(t.Context(), d, 2), ErrFormatTooNew)
 	wantList(t, d, "1 committed, 2 newer")
 	for step := int64(3); step < 6; step++ {
 		save(t, d, testState(step, 0))
@@ -168,7 +167,7 @@ func TestNewerShard(t *testing.T) {
 	data[8] = 3
 	binary.LittleEndian.PutUint32(data[60:], crc32.Checksum(data[:60], crc32.MakeTable(crc32.Castagnoli)))
 	vfstest.Put(t, m, path, data)
-	wantErr(t, "Verify", d.Verify(t.Context(), 1, true), ErrFormatTooNew)
+	wantErr(t, "Verify", VerifyStep(t.Context(), d, 1), ErrFormatTooNew)
 }
 
 // TestPipeInPlaceOfAFile: a pipe, or a folder, with the name of a manifest or a shard is damage, and nobody waits for it.
@@ -199,9 +198,9 @@ func TestPipeInPlaceOfAFile(t *testing.T) {
 				if err != nil || len(list) != 2 || list[1].State != StateBroken {
 					t.Errorf("List: %+v, %v", list, err)
 				}
-				err = tool.Verify(t.Context(), 2, false)
+				err = errOf(tool.Find(t.Context(), 2))
 				if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), found[0]+": it is no regular file") {
-					t.Errorf("Verify: %v", err)
+					t.Errorf("Find: %v", err)
 				}
 				next, err := Open(d.path, Options{Run: "r", Attempt: 2})
 				must(t, err)

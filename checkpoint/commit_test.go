@@ -81,7 +81,7 @@ func TestDeltas(t *testing.T) {
 		got, err := d.Load(t.Context(), s.Step)
 		must(t, err)
 		wantState(t, got, s)
-		must(t, d.Verify(t.Context(), s.Step, true))
+		must(t, VerifyStep(t.Context(), d, s.Step))
 	}
 	list, err := d.List(t.Context())
 	must(t, err)
@@ -123,7 +123,7 @@ func TestBaseIsGone(t *testing.T) {
 				vfstest.Put(t, m, shard, flip(data, 8*len(data)/2)) // in the noise
 			}
 			must(t, c.Close())
-			wantErr(t, "Verify", d.Verify(t.Context(), 3, true), ErrCorrupt)
+			wantErr(t, "Verify", VerifyStep(t.Context(), d, 3), ErrCorrupt)
 			must(t, d.Reject(t.Context(), c))
 			if _, err = m.Stat(d.stepPath(3)); err != nil {
 				t.Error("the delta was renamed")
@@ -186,7 +186,7 @@ func TestBaseOfWhatWasJustSaved(t *testing.T) {
 	c, err := split(t, d, deltaState(150), 2, deltaState(100), Commit{Base: full})
 	must(t, err)
 	must(t, c.Close())
-	must(t, d.Verify(t.Context(), 150, true))
+	must(t, VerifyStep(t.Context(), d, 150))
 	wantList(t, d, "100 committed, 150 committed, 200 committed, 300 committed")
 }
 

@@ -40,9 +40,9 @@ func newDamaged(t *testing.T, codec string, second *State) *damaged {
 func (d *damaged) wantFallback(t *testing.T, what, path string, data []byte) *CorruptError {
 	t.Helper()
 	vfstest.Put(t, d.fs, path, data)
-	err := d.dir.Verify(context.Background(), 2, true)
+	err := VerifyStep(context.Background(), d.dir, 2)
 	bad, ok := errors.AsType[*CorruptError](err)
-	if !ok || !errors.Is(err, ErrCorrupt) || bad.Path != path || strings.Count(err.Error(), "verify checkpoint of step 2") != 1 {
+	if !ok || !errors.Is(err, ErrCorrupt) || bad.Path != path || strings.Count(err.Error(), "checkpoint of step 2:") != 1 {
 		t.Fatalf("%s: Verify says %v, want that %s is corrupt", what, err, path)
 	}
 	d.log.Reset()
@@ -78,7 +78,7 @@ func TestBitsOfTheManifest(t *testing.T) { // without the race detector
 		d.wantFallback(t, fmt.Sprintf("bit %d of the manifest", bit), d.manifest, flip(good, bit))
 	}
 	vfstest.Put(t, d.fs, d.manifest, good)
-	must(t, d.dir.Verify(context.Background(), 2, true))
+	must(t, VerifyStep(context.Background(), d.dir, 2))
 }
 
 func TestBitsOfTheShardsFrame(t *testing.T) { // without the race detector
@@ -152,7 +152,7 @@ func TestMissingShard(t *testing.T) {
 	t.Parallel()
 	d := newDamaged(t, "none", testState(2, 0))
 	must(t, d.fs.Remove(d.shard))
-	err := d.dir.Verify(context.Background(), 2, true)
+	err := VerifyStep(context.Background(), d.dir, 2)
 	if bad, ok := errors.AsType[*CorruptError](err); !ok || bad.Path != d.shard || !strings.Contains(bad.Detail, "missing") {
 		t.Fatalf("error %v, want that the shard is missing", err)
 	}

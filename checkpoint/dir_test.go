@@ -42,7 +42,7 @@ func TestNothingThere(t *testing.T) {
 	wantErr(t, "Latest", err, ErrNone)
 	_, err = d.Load(ctx, 3)
 	wantErr(t, "Load", err, ErrNone)
-	wantErr(t, "Verify", d.Verify(ctx, 3, true), ErrNone)
+	wantErr(t, "Find", errOf(d.Find(ctx, 3)), ErrNone)
 	if _, err := m.Stat(testPath); err == nil {
 		t.Error("looking made the folder")
 	}

@@ -160,7 +160,7 @@ func TestAbortOfAJoinedDraft(t *testing.T) {
 	_, err = dr.Commit(t.Context(), c)
 	must(t, err)
 	joined.Abort()
-	must(t, d.Verify(t.Context(), 100, true))
+	must(t, VerifyStep(t.Context(), d, 100))
 
 	dr, err = d.NewDraft(t.Context(), 200)
 	must(t, err)

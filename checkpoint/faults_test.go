@@ -81,7 +81,7 @@ func saveWithFault(t *testing.T, k int, errno syscall.Errno, class error) (faile
 	} else if info.Step != 3 || !strings.Contains(log.String(), "level=WARN") {
 		t.Fatalf("%v failed while tidying up: the latest is step %d, the log %q", failed, info.Step, &log)
 	}
-	must(t, ready.Verify(context.Background(), 2, true))
+	must(t, VerifyStep(context.Background(), ready, 2))
 	checkLeftovers(t, m, failed, info.Step == 3)
 	return failed
 }
@@ -281,7 +281,7 @@ func TestCancelledSave(t *testing.T) {
 		_, err := openDir(t, Options{FS: in}).Save(ctx, testState(1, 0))
 		cancel()
 		if err == nil {
-			must(t, openDir(t, Options{FS: m}).Verify(context.Background(), 1, true))
+			must(t, VerifyStep(context.Background(), openDir(t, Options{FS: m}), 1))
 			continue
 		}
 		wantErr(t, "Save", err, context.Canceled)
@@ -301,7 +301,7 @@ func TestCancelledLoad(t *testing.T) {
 	wantErr(t, "Latest", err, context.Canceled)
 	_, err = d.List(ctx)
 	wantErr(t, "List", err, context.Canceled)
-	wantErr(t, "Verify", d.Verify(ctx, 1, true), context.Canceled)
+	wantErr(t, "Find", errOf(d.Find(ctx, 1)), context.Canceled)
 }
 
 // TestFullDisk fills a real file system of 1 MiB. The save that does not fit says so, leaves
@@ -477,7 +477,7 @@ func checkSurvivors(fsys vfs.FS, acknowledged int) error {
 		return err
 	}
 	for _, info := range list { // no manifest without its shards, not even of one being pruned
-		if err := d.Verify(ctx, info.Step, true); err != nil && info.State != StatePartial {
+		if err := VerifyFolder(ctx, d, filepath.Base(info.Path)); err != nil && info.State != StatePartial {
 			return err
 		}
 	}

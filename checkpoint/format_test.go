@@ -188,7 +188,7 @@ func TestGoldenVersion2(t *testing.T) {
 		if got.Metrics["eval_loss"] != 0.25 {
 			t.Errorf("step %d: metrics %v", want.Step, got.Metrics)
 		}
-		must(t, d.Verify(t.Context(), want.Step, true))
+		must(t, VerifyStep(t.Context(), d, want.Step))
 	}
 	wantRecord(t, path, manifest.Record{Run: "golden", Attempt: 2, ResumedStep: -1, Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)})
 }
@@ -279,7 +279,7 @@ func TestGoldenVersion2Zstd(t *testing.T) {
 		if got.Metrics["eval_loss"] != 0.5 {
 			t.Errorf("step %d: metrics %v", want.Step, got.Metrics)
 		}
-		must(t, d.Verify(t.Context(), want.Step, true))
+		must(t, VerifyStep(t.Context(), d, want.Step))
 	}
 	// Every method that the format has without planes: pieces of two ranks each, of which noise stays as it is.
 	if got, want := methodsIn(t, filepath.Join(path, "step-000000000001")), map[byte]int{0: 2, 1: 18}; !maps.Equal(got, want) {

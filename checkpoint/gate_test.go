@@ -257,7 +257,7 @@ func TestZombie(t *testing.T) {
 		t.Errorf("the latest is step %d of attempt %d", info.Step, info.Attempt)
 	}
 	wantState(t, s, testState(2, 0))
-	must(t, live.Verify(context.Background(), 1, true))
+	must(t, VerifyStep(context.Background(), live, 1))
 
 	// The current attempt clears away what the zombie wrote.
 	save(t, live, testState(10, 0))

@@ -178,3 +178,21 @@ func wantErr(t testing.TB, what string, err error, wants ...error) {
 		}
 	}
 }
+
+// VerifyStep reads and checks all of the checkpoint that Find takes.
+func VerifyStep(ctx context.Context, d *Dir, step int64) error {
+	c, err := d.Find(ctx, step)
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.Verify(ctx), c.Close())
+}
+
+// VerifyFolder reads and checks all of the checkpoint in a folder.
+func VerifyFolder(ctx context.Context, d *Dir, folder string) error {
+	c, err := d.FindFolder(ctx, folder)
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.Verify(ctx), c.Close())
+}

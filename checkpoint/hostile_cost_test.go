@@ -226,7 +226,7 @@ func (h *hostile) readAll() error {
 	if _, _, err := h.dir.Latest(ctx); err != nil {
 		return err
 	}
-	return h.dir.Verify(ctx, 1, true)
+	return checkpoint.VerifyStep(ctx, h.dir, 1)
 }
 
 // cpuTime is how long the process has computed so far: no matter how busy the machine is.

@@ -60,7 +60,7 @@ func TestUntrueAnswers(t *testing.T) {
 			if got := listed(t, two); !strings.HasPrefix(got, "100 committed") {
 				t.Errorf("what could not be seen for a moment is gone: %s", got)
 			}
-			must(t, two.Verify(t.Context(), 100, true))
+			must(t, VerifyStep(t.Context(), two, 100))
 		})
 	}
 }

@@ -49,9 +49,9 @@ func TestKilledSavesKeepWhatTheyReported(t *testing.T) { // without the race det
 			t.Fatalf("seed %d, kill %d: step %d was reported, the latest is %d", seed, done+1, newest, info.Step)
 		}
 		need(t, hardSame(s, hardState(info.Step, 0)))
-		need(t, d.Verify(ctx, info.Step, true))
+		need(t, checkpoint.VerifyStep(ctx, d, info.Step))
 		if newest = info.Step; newest > 1 { // the one before it is kept, too
-			need(t, d.Verify(ctx, newest-1, true))
+			need(t, checkpoint.VerifyStep(ctx, d, newest-1))
 		}
 	}
 	t.Logf("seed %d: %d kills in %v, %d steps", seed, kills, time.Since(start).Round(time.Millisecond), newest)

@@ -253,7 +253,7 @@ func TestCrashOfBegin(t *testing.T) {
 			if got != "100 superseded" && (err == nil || got != "100 committed") {
 				t.Fatalf("crash after operation %d, seed %d: %s, Begin said %v", k, seed, got, err)
 			}
-			must(t, after.Verify(t.Context(), 100, true))
+			must(t, VerifyStep(t.Context(), after, 100))
 			begin(t, after, -1)
 		}
 		if err == nil {

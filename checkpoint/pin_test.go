@@ -35,7 +35,7 @@ func TestPinWhileRemoving(t *testing.T) {
 		}
 		if pin == nil {
 			pins++
-			must(t, user.Verify(t.Context(), 100, true))
+			must(t, VerifyStep(t.Context(), user, 100))
 			continue
 		}
 		wantErr(t, "Pin", pin, ErrNone)
@@ -68,7 +68,7 @@ func TestRemoveWhilePinning(t *testing.T) {
 		if err := openDir(t, Options{FS: in, Run: "r"}).Pin(t.Context(), 100, "mine"); err != nil {
 			continue
 		}
-		must(t, w.Verify(t.Context(), 100, true))
+		must(t, VerifyStep(t.Context(), w, 100))
 	}
 }
 

@@ -97,7 +97,7 @@ func TestForeignFilesStay(t *testing.T) {
 			t.Errorf("%s is gone", name)
 		}
 	}
-	must(t, other.Verify(context.Background(), 20, true))
+	must(t, VerifyStep(context.Background(), other, 20))
 	wantList(t, d, "10 partial, 10 broken, 12 partial, 20 committed, 50 committed, 60 committed")
 	if slices.ContainsFunc(files, func(f string) bool { return strings.Contains(f, "000000000010/MANIFEST") }) {
 		t.Errorf("step 10 was not pruned: %v", files)
@@ -190,7 +190,7 @@ func TestBadOnesTakeNoGoodOnesPlace(t *testing.T) {
 	}
 	save(t, d, testState(30, 0))
 	wantList(t, d, "10 committed, 20 committed, 30 committed")
-	must(t, d.Verify(context.Background(), 10, true))
+	must(t, VerifyStep(context.Background(), d, 10))
 	save(t, d, testState(40, 0))
 	wantList(t, d, "30 committed, 40 committed")
 }

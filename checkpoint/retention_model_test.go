@@ -240,7 +240,7 @@ func (k *keptFolder) look(t *rapid.T) {
 	}
 	for _, info := range list {
 		if info.State == checkpoint.StateCommitted {
-			if err := d.Verify(t.Context(), info.Step, true); err != nil {
+			if err := checkpoint.VerifyFolder(t.Context(), d, filepath.Base(info.Path)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -44,7 +44,7 @@ func TestRoundTrip(t *testing.T) {
 				if err != nil {
 					r.Fatal(err)
 				}
-				if err := d.Verify(ctx, want.Step, true); err != nil {
+				if err := VerifyStep(ctx, d, want.Step); err != nil {
 					r.Fatal(err)
 				}
 				got, latest, err := d.Latest(ctx)

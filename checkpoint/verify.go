@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -11,30 +10,6 @@ import (
 	"ddpbatch/checkpoint/internal/manifest"
 	"ddpbatch/checkpoint/internal/shard"
 )
-
-// Verify checks the save of a step that counts, and the manifests of the others: its manifest, and the sizes, tables and checksums of
-// its shards; with readData also every byte, in little memory. ErrNone where the step is not
-// committed.
-func (d *Dir) Verify(ctx context.Context, step int64, readData bool) (err error) {
-	defer explain(&err, "verify checkpoint of step %d", step)
-	s, err := d.search(ctx)
-	if err != nil {
-		return err
-	}
-	candidates, bad, err := s.ofStep(ctx, step, true)
-	if err := errors.Join(bad, err); err != nil {
-		return err
-	}
-	if len(candidates) == 0 {
-		return fmt.Errorf("%w: step %d is not committed in %s", ErrNone, step, d.path)
-	}
-	c := candidates[0]
-	err = c.check(ctx)
-	if err == nil && readData {
-		err = c.verify(ctx)
-	}
-	return errors.Join(err, c.Close())
-}
 
 // Verify reads and checks every byte, in little memory.
 func (c *Checkpoint) Verify(ctx context.Context) (err error) {

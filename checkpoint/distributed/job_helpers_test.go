@@ -184,7 +184,11 @@ func wholeDisk(ctx context.Context, fsys vfs.FS, path string) ([]int64, error) {
 		}
 	}
 	for _, step := range slices.Compact(slices.Clone(steps)) {
-		if err := d.Verify(ctx, step, true); err != nil {
+		c, err := d.Find(ctx, step)
+		if err != nil {
+			return nil, err
+		}
+		if err := errors.Join(c.Verify(ctx), c.Close()); err != nil {
 			return nil, err
 		}
 	}

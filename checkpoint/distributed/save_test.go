@@ -357,7 +357,9 @@ func TestQuick(t *testing.T) {
 			d, err := checkpoint.Open(sharedPath, checkpoint.Options{FS: disk, Run: "trial"})
 			must(t, err)
 			for step := int64(1); step <= 3; step++ {
-				must(t, d.Verify(t.Context(), step, true))
+				c, err := d.Find(t.Context(), step)
+				must(t, err)
+				must(t, errors.Join(c.Verify(t.Context()), c.Close()))
 			}
 		})
 	}

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -43,7 +44,11 @@ func TestImportHoldsLittle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ckpts.Verify(t.Context(), 0, true); err != nil {
+	c, err := ckpts.Find(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(c.Verify(t.Context()), c.Close()); err != nil {
 		t.Error(err)
 	}
 }
