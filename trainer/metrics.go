@@ -144,8 +144,8 @@ func (m *metrics) addSave(t *trainer) bool {
 	own := t.cost.of(s.Step)
 	m.SaveS, m.SaveStallS, m.SaveBytes, m.SaveRatio = new(s.Total.Last.Seconds()), new(own.took.Seconds()), &s.Stored, new(s.Ratio())
 	m.SaveWaitS, m.SaveCopyS = new(own.waited.Seconds()), new(own.copied.Seconds())
-	m.SaveEncodeS, m.SaveWriteS = new(s.Encode.Last.Seconds()), new(s.Write.Last.Seconds())
-	m.SaveSyncS, m.SaveCommitS = new(s.Sync.Last.Seconds()), new(s.Commit.Last.Seconds())
+	m.SaveEncodeS, m.SaveWriteS = new(s.Encode.Seconds()), new(s.Write.Seconds())
+	m.SaveSyncS, m.SaveCommitS = new(s.Sync.Seconds()), new(s.Commit.Seconds())
 	return true
 }
 

@@ -41,7 +41,7 @@ func (c *saveCost) add(step int64, start, end time.Time, s distributed.Stats) {
 	if len(c.recent) == most {
 		c.recent = append(c.recent[:0], c.recent[1:]...)
 	}
-	c.recent = append(c.recent, stall{step, end.Sub(start), s.Wait.Last, s.Copy.Last})
+	c.recent = append(c.recent, stall{step, end.Sub(start), s.Wait, s.Copy})
 }
 
 // of is the stall of the newest save of a step; zero where it is not known any more.

@@ -156,7 +156,7 @@ func TestTheStallOfAStep(t *testing.T) {
 	var c saveCost
 	at := time.Unix(0, 0)
 	for step := int64(1); step <= 100; step++ {
-		c.add(step, at, at.Add(time.Duration(step)*time.Second), distributed.Stats{Copy: distributed.Times{Last: time.Duration(step)}})
+		c.add(step, at, at.Add(time.Duration(step)*time.Second), distributed.Stats{Copy: time.Duration(step)})
 	}
 	for step, want := range map[int64]time.Duration{100: 100 * time.Second, 98: 98 * time.Second, 3: 0, 101: 0} {
 		if got := c.of(step); got.took != want || got.copied != want/time.Second {

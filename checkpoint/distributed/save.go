@@ -37,7 +37,7 @@ func (s *Saver) Save(ctx context.Context, m Meta) error {
 		// The loop minds the context; until it has ended it may read the live arrays.
 		err = s.await(context.WithoutCancel(ctx), id, id, id+1)
 	}
-	s.stats.stall(waited, copied, time.Since(began))
+	s.stats.called(waited, copied)
 	if err != nil {
 		return inSave(m.Step, err)
 	}
@@ -197,7 +197,6 @@ func (s *Saver) note(d decision, j *job, own error) {
 			}
 		} else if err != nil {
 			s.due = append(s.due, dueError{from: s.complete + 2, job: j.id, step: j.meta.Step, err: err})
-			s.stats.failed()
 			if s.channel.isCoordinator() && (s.mode.Async || s.tier != nil) { // else Save returns it at once
 				s.log.Error("checkpoint is not saved", "step", j.meta.Step, "err", err)
 			}

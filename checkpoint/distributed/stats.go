@@ -12,20 +12,21 @@ import (
 // Stats are figures of the saves so far.
 type Stats struct {
 	Saves  int   // committed
-	Failed int   // neither committed nor replaced by a newer one
 	Step   int64 // of the newest committed; -1: none
-	Full   bool  // whether that is a full one
 	Raw    int64 // bytes of its arrays
 	Stored int64 // bytes of its files on disk, as checkpoint.Info.Bytes has them
 
-	Stall  Times // inside Save, this rank: waiting and copying; where saving is synchronous all of it
-	Wait   Times // of that: waiting for the save before
-	Copy   Times // of that: copying the state
-	Encode Times // the slowest rank's
-	Write  Times // the slowest rank's
-	Sync   Times // the slowest rank's
-	Commit Times // fence, manifest and retention, rank 0's
-	Total  Times // from the call of Save until the checkpoint is durable in the shared folder
+	// Of the newest call of Save, this rank's.
+	Wait time.Duration // for the save before
+	Copy time.Duration // of the state
+
+	// Of the newest committed.
+	Encode time.Duration // the slowest rank's
+	Write  time.Duration // the slowest rank's
+	Sync   time.Duration // the slowest rank's
+	Commit time.Duration // fence, manifest and retention, rank 0's
+
+	Total Times // from the call of Save until the checkpoint is durable in the shared folder
 }
 
 // Times are the last and the 95th percentile of the newest saves.
@@ -50,28 +51,24 @@ func (s *Saver) Estimate() time.Duration { return s.stats.get().Total.P95 }
 
 // figures collect Stats.
 type figures struct {
-	mu  sync.Mutex
-	now Stats
-
-	stalls, waits, copies, encode, write, sync, commit, total window
+	mu    sync.Mutex
+	now   Stats // but for Total
+	total window
 }
 
 func (f *figures) get() Stats {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.now
-	s.Stall, s.Wait, s.Copy = f.stalls.times(), f.waits.times(), f.copies.times()
-	s.Encode, s.Write, s.Sync = f.encode.times(), f.write.times(), f.sync.times()
-	s.Commit, s.Total = f.commit.times(), f.total.times()
+	s.Total = f.total.times()
 	return s
 }
 
-func (f *figures) stall(waited, copied, all time.Duration) {
+// called takes note of a call of Save that has copied the state.
+func (f *figures) called(waited, copied time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.stalls.add(all)
-	f.waits.add(waited)
-	f.copies.add(copied)
+	f.now.Wait, f.now.Copy = waited, copied
 }
 
 // committed counts a job that was committed.
@@ -79,18 +76,10 @@ func (f *figures) committed(o *outcome, j *job, total time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.now.Saves++
-	f.now.Step, f.now.Full, f.now.Raw, f.now.Stored = j.meta.Step, o.Info.BaseStep < 0, o.Info.RawBytes, o.Info.Bytes
-	f.encode.add(seconds(o.Times.Encode))
-	f.write.add(seconds(o.Times.Write))
-	f.sync.add(seconds(o.Times.Sync))
-	f.commit.add(seconds(o.Times.Commit))
+	f.now.Step, f.now.Raw, f.now.Stored = j.meta.Step, o.Info.RawBytes, o.Info.Bytes
+	f.now.Encode, f.now.Write = seconds(o.Times.Encode), seconds(o.Times.Write)
+	f.now.Sync, f.now.Commit = seconds(o.Times.Sync), seconds(o.Times.Commit)
 	f.total.add(total)
-}
-
-func (f *figures) failed() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.now.Failed++
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
@@ -121,7 +110,7 @@ func (w *window) quantile(percent int) time.Duration {
 }
 
 // Interval is the time between saves that loses least to saves and failures together: sqrt(2 cost mtbf), where
-// cost is what a save costs the training (Stats.Stall) and mtbf the mean time between failures of the whole job. It holds for
+// cost is how long training stands still for a save and mtbf the mean time between failures of the whole job. It holds for
 // cost well below mtbf. J. W. Young, "A first order approximation to the optimum checkpoint interval", CACM 17(9), 1974;
 // J. T. Daly (2006) refines it.
 func Interval(cost, mtbf time.Duration) time.Duration {
