@@ -62,15 +62,15 @@ func decode[A any](texts [][]byte, ranks int) ([]A, error) {
 	return all, nil
 }
 
-// answer is what rank 0 tells all: a value or a failure.
-type answer[T any] struct {
+// workReport is how the work of one rank has ended: with a value or a failure. Rank 0 answers all ranks with one.
+type workReport[T any] struct {
 	Value   T                `json:"value"`
 	Failure *failure.Failure `json:"failure,omitempty"`
 }
 
 // fromRank0 gives every rank what rank 0 has: value, or its error err. The others' values do not count.
 func fromRank0[T any](ctx context.Context, t *channel, value T, err error) (T, error) {
-	a := answer[T]{Value: value}
+	a := workReport[T]{Value: value}
 	var payload []byte
 	if t.isCoordinator() {
 		a.Failure = t.failureOf(err)
@@ -81,7 +81,7 @@ func fromRank0[T any](ctx context.Context, t *channel, value T, err error) (T, e
 		return value, e
 	}
 	if !t.isCoordinator() {
-		a = answer[T]{}
+		a = workReport[T]{}
 		if e := json.Unmarshal(text, &a); e != nil {
 			return value, fmt.Errorf("message of rank 0: %w", e)
 		}
@@ -93,12 +93,6 @@ func fromRank0[T any](ctx context.Context, t *channel, value T, err error) (T, e
 type progress[T any] struct {
 	Over   bool           `json:"over,omitempty"` // just now
 	Report *workReport[T] `json:"report,omitempty"`
-}
-
-// workReport is how the work of one rank has ended.
-type workReport[T any] struct {
-	Value   T                `json:"value"`
-	Failure *failure.Failure `json:"failure,omitempty"`
 }
 
 // reply is rank 0's answer: none yet, or the last.
