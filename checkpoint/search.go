@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"ddpbatch/checkpoint/internal/manifest"
 	"ddpbatch/internal/backoff"
+	"ddpbatch/internal/text"
 )
 
 // search is a look at the names in the checkpoints folder, for a reader.
@@ -30,6 +30,9 @@ type search struct {
 // maxSearches bounds how often a search begins anew, with growing pauses (3.4 s together, on average), because what
 // it came by was being removed, or because two answers of a network file system did not agree.
 const maxSearches = 9
+
+// mostNames is how many names of folders an error gives, and the number of the others.
+const mostNames = 4
 
 // searchUntilStable runs f on a look at the folder, and on another one where something was removed meanwhile:
 // then there may be a newer one than f found.
@@ -122,7 +125,7 @@ func (s *search) newest(ctx context.Context, use func(context.Context, *Checkpoi
 		}
 	}
 	if newestBad != nil {
-		return nil, fmt.Errorf("every checkpoint in %s is corrupt (to begin anew, remove %s); the newest: %w", s.d.path, few(s.corrupt), newestBad)
+		return nil, fmt.Errorf("every checkpoint in %s is corrupt (to begin anew, remove %s); the newest: %w", s.d.path, text.Few(s.corrupt, mostNames), newestBad)
 	}
 	return nil, s.noneFound(ctx)
 }
@@ -238,7 +241,7 @@ func (s *search) noneFound(ctx context.Context) error {
 	default:
 		return fmt.Errorf("%w in %s", ErrNone, s.d.path)
 	}
-	return fmt.Errorf("%w: every checkpoint in %s is lost: %s (%s, remove %s)", ErrCorrupt, s.d.path, what, anewBy, few(append(recordNames, aside...)))
+	return fmt.Errorf("%w: every checkpoint in %s is lost: %s (%s, remove %s)", ErrCorrupt, s.d.path, what, anewBy, text.Few(append(recordNames, aside...), mostNames))
 }
 
 // setAsideSince says whether a folder that was set aside is of this run, by an attempt not before anew. One that does not tell whose
@@ -265,13 +268,4 @@ func (d *Dir) writerOf(files []string) (attempt int, own, known bool) {
 		}
 	}
 	return attempt, own, known
-}
-
-// few names the first of some names, and counts the others.
-func few(names []string) string {
-	const most = 4
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }

@@ -192,12 +192,3 @@ func (s *Saver) warnOfRoom(ctx context.Context, state int64) {
 			"and_more", room.More, "file_system", s.space.Type)
 	}
 }
-
-// few are numbers for a log: not all of a thousand.
-func few(numbers []int) string {
-	const most = 16
-	if len(numbers) <= most {
-		return fmt.Sprint(numbers)
-	}
-	return fmt.Sprintf("%v and %d more", numbers[:most], len(numbers)-most)
-}

@@ -12,6 +12,7 @@ import (
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/crc32c"
 	"ddpbatch/internal/failure"
+	"ddpbatch/internal/text"
 )
 
 // recover flushes the newest checkpoint that an earlier attempt has left complete on the nodes' own disks, if it is newer than
@@ -113,7 +114,7 @@ func (s *Saver) worthRecovering(ctx context.Context, left []*uncommittedSave) (l
 		case givenUp:
 		case len(l.missing) > 0:
 			s.log.Warn("save on the nodes' own disks is newer than all that is shared, but not whole: it is lost unless the nodes that are missing come back",
-				"step", l.name.step, "attempt", l.name.attempt, "shards", len(l.seen), "missing", few(l.missing))
+				"step", l.name.step, "attempt", l.name.attempt, "shards", len(l.seen), "missing", text.Few(l.missing, mostRanks))
 		default:
 			list = append(list, candidate{Folder: l.name.String(), Step: l.name.step, Holders: l.assignShards()})
 		}

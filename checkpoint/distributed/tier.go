@@ -15,6 +15,7 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/replace"
+	"ddpbatch/internal/text"
 	"ddpbatch/internal/vfs"
 )
 
@@ -170,6 +171,9 @@ func (t *tier) trouble() (all trouble) {
 	return all
 }
 
+// mostRanks is how many ranks or shards a warning names, of what may be a thousand.
+const mostRanks = 16
+
 // warnOfTiers is rank 0's: it says once which ranks cannot use their nodes' own disks, and which may not be able to.
 func (s *Saver) warnOfTiers(all []workReport[trouble]) {
 	warn := func(message string, what func(trouble) string) {
@@ -180,7 +184,7 @@ func (s *Saver) warnOfTiers(all []workReport[trouble]) {
 			}
 		}
 		if len(ranks) > 0 {
-			s.log.Warn(message, "path", s.o.Local, "ranks", few(ranks), "err", what(all[ranks[0]].Value))
+			s.log.Warn(message, "path", s.o.Local, "ranks", text.Few(ranks, mostRanks), "err", what(all[ranks[0]].Value))
 		}
 	}
 	warn("node-local disk cannot be used: these ranks write to the shared folder directly; check the path",

@@ -71,3 +71,14 @@ func TestBytes(t *testing.T) {
 		}
 	}
 }
+
+func TestFew(t *testing.T) {
+	for _, test := range []struct {
+		list []int
+		want string
+	}{{nil, ""}, {[]int{3}, "3"}, {[]int{3, 1}, "3, 1"}, {[]int{3, 1, 2}, "3, 1 and 1 more"}} {
+		if got := Few(test.list, 2); got != test.want {
+			t.Errorf("%v: %q, want %q", test.list, got, test.want)
+		}
+	}
+}

@@ -55,6 +55,21 @@ func (d Dir) Named(path string) string {
 	return text
 }
 
+// Few names the first of a list, and counts the others.
+func Few[T any](list []T, most int) string {
+	var b strings.Builder
+	for i, one := range list[:min(most, len(list))] {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprint(&b, one)
+	}
+	if more := len(list) - most; more > 0 {
+		fmt.Fprintf(&b, " and %d more", more)
+	}
+	return b.String()
+}
+
 // Plural is a number with its noun: 1 node, 2 nodes.
 func Plural(n int, noun string) string {
 	if n == 1 {
