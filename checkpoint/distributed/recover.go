@@ -24,7 +24,7 @@ func (s *Saver) recover(ctx context.Context) error {
 	}
 	list, err := s.recoverable(ctx)
 	if err != nil {
-		return fmt.Errorf("look for checkpoints that are not drained: %w", err)
+		return fmt.Errorf("look for checkpoints that are not flushed: %w", err)
 	}
 	for i := range list {
 		for c := &list[i]; c != nil; {
@@ -251,7 +251,7 @@ func (s *Saver) commitRecovered(ctx context.Context, c candidate, draft *checkpo
 	if err != nil {
 		return err
 	}
-	s.log.Info("checkpoint drained from the nodes' own disks", "step", saved.Step(), "attempt", first.Attempt, "path", saved.Info().Path)
+	s.log.Info("checkpoint flushed from the nodes' own disks", "step", saved.Step(), "attempt", first.Attempt, "path", saved.Info().Path)
 	return nil
 }
 
