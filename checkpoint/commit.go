@@ -62,7 +62,7 @@ func (dr *Draft) Commit(ctx context.Context, c Commit) (*Checkpoint, error) {
 	}
 	dr.release()
 	committed := d.checkpoint(dr.folder, data, m)
-	d.known.addManifest(dr.folder, knownManifest{size: int64(len(data)), written: true, m: withoutTensors(m), crc: manifest.CRC(data)})
+	d.cache.addManifest(dr.folder, cachedManifest{size: int64(len(data)), written: true, m: withoutTensors(m), crc: manifest.CRC(data)})
 	if _, err := d.prune(context.WithoutCancel(ctx), d.opt.Keep, dr.folder); errors.Is(err, ErrFenced) {
 		return committed, fmt.Errorf("tidy up after step %d in %s: %w", dr.step, d.path, err)
 	} else if err != nil {

@@ -56,7 +56,7 @@ type Dir struct {
 	changing sync.Mutex // held while something is committed or removed
 	gateMade bool       // this attempt's gate is there; under changing
 
-	known known
+	cache manifestCache
 
 	mu     sync.Mutex
 	made   bool                // the folder itself is there, durably
@@ -88,7 +88,7 @@ func Open(path string, o Options) (*Dir, error) {
 		path: filepath.Clean(path), fs: o.FS, codec: codec, workers: o.Workers, opt: o, log: o.Log,
 		run: runCRC(o.Run),
 		now: time.Now, nonce: rand.Uint32, sleep: pause.For, program: program(),
-		known: known{manifests: map[string]*knownManifest{}, records: map[string]manifest.Record{}},
+		cache: manifestCache{manifests: map[string]*cachedManifest{}, records: map[string]manifest.Record{}},
 		bad:   map[saveID]error{}, drafts: map[string]struct{}{}, warned: map[string]struct{}{},
 	}
 	if d.fs == nil {

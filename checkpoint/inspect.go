@@ -60,7 +60,7 @@ func (d *Dir) inspectManifest(e *folderInfo, quick bool) error {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if was := d.known.manifest(e.name, info); was != nil {
+		if was := d.cache.manifest(e.name, info); was != nil {
 			e.m, e.crc, e.checked = was.m, was.crc, was.whole
 			e.info = d.describe(e.name, was.m, was.size)
 			return nil
@@ -87,7 +87,7 @@ func (d *Dir) inspectManifest(e *folderInfo, quick bool) error {
 	e.m, e.crc = withoutTensors(m), manifest.CRC(data)
 	e.info = d.describe(e.name, m, int64(len(data)))
 	if info != nil && info.Size() == int64(len(data)) {
-		d.known.addManifest(e.name, knownManifest{size: info.Size(), modTime: info.ModTime(), m: e.m, crc: e.crc})
+		d.cache.addManifest(e.name, cachedManifest{size: info.Size(), modTime: info.ModTime(), m: e.m, crc: e.crc})
 	}
 	return nil
 }
@@ -155,7 +155,7 @@ func (d *Dir) checkShards(ctx context.Context, entries []*folderInfo) error {
 	for _, e := range looked {
 		e.checked = true
 		if e.info.State == StateCommitted || e.info.State == StateSuperseded {
-			d.known.markWhole(e.name, e.crc)
+			d.cache.markWhole(e.name, e.crc)
 		}
 	}
 	return nil
@@ -187,15 +187,15 @@ func (d *Dir) inspectShard(s shardOf) (whole bool, err error) {
 	return err == nil && info.Size() == want, err
 }
 
-// known is what a Dir has read of files that nobody changes, so that the retention after a save
+// manifestCache is what a Dir has read of files that nobody changes, so that the retention after a save
 // reads only what is new. Searches and lists read anew.
-type known struct {
+type manifestCache struct {
 	mu        sync.Mutex
-	manifests map[string]*knownManifest  // by folder
+	manifests map[string]*cachedManifest // by folder
 	records   map[string]manifest.Record // by file name
 }
 
-type knownManifest struct {
+type cachedManifest struct {
 	size    int64
 	modTime time.Time
 	written bool               // by this process, just now: its time is not known yet
@@ -213,10 +213,10 @@ func withoutTensors(m *manifest.Manifest) *manifest.Manifest {
 
 // manifest is that of a folder, if the file (nil: it was not found) is still the one that was read.
 // Where the file system keeps no times that is not known.
-func (k *known) manifest(folder string, info fs.FileInfo) *knownManifest {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	was := k.manifests[folder]
+func (c *manifestCache) manifest(folder string, info fs.FileInfo) *cachedManifest {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was := c.manifests[folder]
 	if was == nil || info == nil || info.ModTime().Unix() <= 0 || was.size != info.Size() || !was.written && !was.modTime.Equal(info.ModTime()) {
 		return nil
 	}
@@ -225,44 +225,44 @@ func (k *known) manifest(folder string, info fs.FileInfo) *knownManifest {
 	return &copied
 }
 
-func (k *known) addManifest(folder string, one knownManifest) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.manifests[folder] = &one
+func (c *manifestCache) addManifest(folder string, one cachedManifest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.manifests[folder] = &one
 }
 
 // markWhole takes note that the shards of a manifest had their sizes.
-func (k *known) markWhole(folder string, crc manifest.Checksum) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if one := k.manifests[folder]; one != nil && one.crc == crc {
+func (c *manifestCache) markWhole(folder string, crc manifest.Checksum) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if one := c.manifests[folder]; one != nil && one.crc == crc {
 		one.whole = true
 	}
 }
 
 // forget forgets what was read in a folder.
-func (k *known) forget(folder string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.manifests, folder)
+func (c *manifestCache) forget(folder string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.manifests, folder)
 }
 
 // forgetOthers forgets what is not in these folders.
-func (k *known) forgetOthers(folders []string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	maps.DeleteFunc(k.manifests, func(name string, _ *knownManifest) bool { return !slices.Contains(folders, name) })
+func (c *manifestCache) forgetOthers(folders []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.manifests, func(name string, _ *cachedManifest) bool { return !slices.Contains(folders, name) })
 }
 
-func (k *known) record(name string) (manifest.Record, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	r, ok := k.records[name]
+func (c *manifestCache) record(name string) (manifest.Record, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, ok := c.records[name]
 	return r, ok
 }
 
-func (k *known) addRecord(name string, r manifest.Record) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.records[name] = r
+func (c *manifestCache) addRecord(name string, r manifest.Record) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.records[name] = r
 }

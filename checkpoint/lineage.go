@@ -133,7 +133,7 @@ func (d *Dir) readLineage(ctx context.Context, names []string, quick bool) (line
 		if !ok || quick && run != d.run {
 			continue
 		}
-		if r, ok := d.known.record(name); ok && quick && attempt < d.opt.Attempt {
+		if r, ok := d.cache.record(name); ok && quick && attempt < d.opt.Attempt {
 			records = append(records, r)
 		} else {
 			unknown = append(unknown, name)
@@ -171,7 +171,7 @@ func (d *Dir) readRecords(ctx context.Context, names []string) (lineage, error) 
 	}
 	read = slices.DeleteFunc(read, func(r manifest.Record) bool { return r.Attempt == 0 })
 	for _, r := range read {
-		d.known.addRecord(manifest.RecordName(r.Attempt, runCRC(r.Run)), r)
+		d.cache.addRecord(manifest.RecordName(r.Attempt, runCRC(r.Run)), r)
 	}
 	return read, nil
 }

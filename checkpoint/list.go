@@ -103,7 +103,7 @@ func (d *Dir) look(ctx context.Context, quick bool) (*view, error) {
 	slices.SortFunc(v.folders, byAge)
 	v.breakOrphans()
 	if quick {
-		d.known.forgetOthers(folders)
+		d.cache.forgetOthers(folders)
 	}
 	return v, nil
 }

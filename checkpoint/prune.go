@@ -104,7 +104,7 @@ func (d *Dir) removeCheckpoint(one *retention) error {
 		one.reason("pinned meanwhile")
 		return d.putBack(one.folderInfo, info.Size())
 	}
-	d.known.forget(one.name)
+	d.cache.forget(one.name)
 	if err := d.removeData(one.folderInfo, one.m); err != nil {
 		return err
 	}

@@ -109,7 +109,7 @@ func (d *Dir) setAside(folder string, why error) error {
 	if err := vfs.Rename(d.fs, path, filepath.Join(d.path, name), -1); err != nil {
 		return err
 	}
-	d.known.forget(folder)
+	d.cache.forget(folder)
 	d.log.Warn("checkpoint is corrupt: renamed, to be looked at", "path", path, "to", name, "err", why)
 	return d.fs.SyncDir(d.path)
 }

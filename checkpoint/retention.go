@@ -114,10 +114,10 @@ func (d *Dir) applyPolicy(v *view, p Policy, saved string) []*retention {
 			all[i].reason("%s", strings.TrimSpace("pinned "+label))
 		}
 	}
-	heads := d.goodCheckpoints(all)
-	p.keep(heads, d.now())
+	good := d.goodCheckpoints(all)
+	p.keep(good, d.now())
 	for _, one := range all {
-		d.judge(one, heads, p)
+		d.judge(one, good, p)
 	}
 	d.keepBases(all)
 	return all
@@ -147,23 +147,23 @@ func (d *Dir) keepUntouchable(v *retention) {
 // goodCheckpoints are the good checkpoints of the run, newest first, and of several saves of a step the
 // one that counts.
 func (d *Dir) goodCheckpoints(all []*retention) []*retention {
-	var heads []*retention
+	var good []*retention
 	for _, v := range slices.Backward(all) {
 		if v.m == nil || v.m.Run != d.opt.Run || !d.good(v.folderInfo) {
 			continue
 		}
-		if n := len(heads); n > 0 && heads[n-1].m.Step == v.m.Step {
+		if n := len(good); n > 0 && good[n-1].m.Step == v.m.Step {
 			v.drop = fmt.Sprintf("step %d was saved again", v.m.Step)
 			continue
 		}
-		heads = append(heads, v)
+		good = append(good, v)
 	}
-	return heads
+	return good
 }
 
 // keep applies the rules to the good ones, newest first.
-func (p Policy) keep(heads []*retention, now time.Time) {
-	for i, v := range heads {
+func (p Policy) keep(good []*retention, now time.Time) {
+	for i, v := range good {
 		if i == 0 {
 			v.reason("newest")
 		}
@@ -178,7 +178,7 @@ func (p Policy) keep(heads []*retention, now time.Time) {
 		}
 	}
 	var ranked []*retention
-	for _, v := range heads {
+	for _, v := range good {
 		if _, ok := v.m.Metrics[p.Metric]; ok && p.Best > 0 {
 			ranked = append(ranked, v)
 		}
@@ -197,14 +197,14 @@ func (p Policy) keep(heads []*retention, now time.Time) {
 // judge decides about those that are not good. A broken one goes when as many good ones as the
 // policy wants are newer, a superseded one when newer attempts have as many of their own. One that
 // was found damaged only once may be good: it goes no sooner than a good one would.
-func (d *Dir) judge(v *retention, heads []*retention, p Policy) {
+func (d *Dir) judge(v *retention, good []*retention, p Policy) {
 	switch {
 	case v.m == nil || v.info.State == StateUnreadable || d.good(v.folderInfo):
 	case v.info.State == StateSuperseded:
 		v.drop = fmt.Sprintf("superseded by attempt %d", v.by)
 		later := 0
-		for _, head := range heads {
-			later += boolToInt(head.m.Attempt > v.m.Attempt)
+		for _, one := range good {
+			later += boolToInt(one.m.Attempt > v.m.Attempt)
 		}
 		if later < p.Last {
 			v.reason("superseded, with fewer than %d of later attempts", p.Last)
@@ -213,9 +213,9 @@ func (d *Dir) judge(v *retention, heads []*retention, p Policy) {
 		v.reason("found damaged, but only once: another rule than the last %d may keep it", p.Last)
 	default:
 		v.drop = "broken"
-		after := slices.IndexFunc(heads, func(head *retention) bool { return byAge(head.folderInfo, v.folderInfo) < 0 })
+		after := slices.IndexFunc(good, func(one *retention) bool { return byAge(one.folderInfo, v.folderInfo) < 0 })
 		if after < 0 {
-			after = len(heads)
+			after = len(good)
 		}
 		if after < p.Last {
 			v.reason("broken, with fewer than %d good ones after it", p.Last)

@@ -8,9 +8,9 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-func TestChain(t *testing.T) {
+func TestDeltaSchedule(t *testing.T) {
 	t.Parallel()
-	c, m := newChain(), mode{Delta: 2, Copies: 2}
+	c, m := newDeltaSchedule(), mode{Delta: 2, Copies: 2}
 	type step struct {
 		copy, base int
 		full, ok   bool

@@ -114,7 +114,7 @@ func (s *Saver) newJob(ctx context.Context, id uint64, m Meta, began time.Time) 
 		return j
 	}
 	s.mu.Lock()
-	buffer, base, full := s.chain.next(s.mode)
+	buffer, base, full := s.schedule.next(s.mode)
 	s.mu.Unlock()
 	j.copy, j.full, j.pieces = buffer, full, s.mem.take(buffer)
 	if !full {
@@ -185,7 +185,7 @@ func (s *Saver) note(d decision, j *job, own error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if o := d.Finalized; o != nil {
-		s.chain.done(j, o.Failure == nil)
+		s.schedule.done(j, o.Failure == nil)
 		if o.Info.Committed {
 			s.newest = o.Info
 			s.stats.committed(o, j, time.Since(j.began))

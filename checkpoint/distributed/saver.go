@@ -47,8 +47,8 @@ type Saver struct {
 	broken   error // what has ended everything
 	returned bool  // a call has returned it
 	newest   checkpoint.Info
-	chain    chain
-	stats    figures
+	schedule deltaSchedule
+	stats    statsRecorder
 }
 
 // dueError is the error of a job that the next call of Save from job `from` on returns, on all ranks alike.
@@ -136,7 +136,7 @@ type Meta struct {
 func New(ctx context.Context, group Group, dir *checkpoint.Dir, arrays []Array, o Options) (*Saver, error) {
 	s := &Saver{
 		channel: newChannel(group, o.Errors), dir: dir, o: o, log: o.Log, changed: make(chan struct{}),
-		stats: figures{now: Stats{Step: -1}},
+		stats: statsRecorder{now: Stats{Step: -1}},
 	}
 	if s.o.FS == nil {
 		s.o.FS = vfs.OS{}
@@ -147,7 +147,7 @@ func New(ctx context.Context, group Group, dir *checkpoint.Dir, arrays []Array, 
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.rounds, s.chain = newRounds(s), newChain()
+	s.rounds, s.schedule = newRounds(s), newDeltaSchedule()
 	if err := s.open(ctx, arrays); err != nil {
 		return nil, fmt.Errorf("prepare checkpoints: %w", err)
 	}

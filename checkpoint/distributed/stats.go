@@ -49,37 +49,37 @@ func (s *Saver) Space() checkpoint.Space { return s.space }
 // Estimate is what a durable save takes: the 95th percentile of those so far; 0 before the first.
 func (s *Saver) Estimate() time.Duration { return s.stats.get().Total.P95 }
 
-// figures collect Stats.
-type figures struct {
+// statsRecorder collects Stats.
+type statsRecorder struct {
 	mu    sync.Mutex
 	now   Stats // but for Total
 	total window
 }
 
-func (f *figures) get() Stats {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	s := f.now
-	s.Total = f.total.times()
+func (r *statsRecorder) get() Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.now
+	s.Total = r.total.times()
 	return s
 }
 
 // called takes note of a call of Save that has copied the state.
-func (f *figures) called(waited, copied time.Duration) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.now.Wait, f.now.Copy = waited, copied
+func (r *statsRecorder) called(waited, copied time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now.Wait, r.now.Copy = waited, copied
 }
 
 // committed counts a job that was committed.
-func (f *figures) committed(o *outcome, j *job, total time.Duration) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.now.Saves++
-	f.now.Step, f.now.Raw, f.now.Stored = j.meta.Step, o.Info.RawBytes, o.Info.Bytes
-	f.now.Encode, f.now.Write = seconds(o.Times.Encode), seconds(o.Times.Write)
-	f.now.Sync, f.now.Commit = seconds(o.Times.Sync), seconds(o.Times.Commit)
-	f.total.add(total)
+func (r *statsRecorder) committed(o *outcome, j *job, total time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now.Saves++
+	r.now.Step, r.now.Raw, r.now.Stored = j.meta.Step, o.Info.RawBytes, o.Info.Bytes
+	r.now.Encode, r.now.Write = seconds(o.Times.Encode), seconds(o.Times.Write)
+	r.now.Sync, r.now.Commit = seconds(o.Times.Sync), seconds(o.Times.Commit)
+	r.total.add(total)
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
