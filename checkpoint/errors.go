@@ -1,16 +1,13 @@
 package checkpoint
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"syscall"
-	"time"
 
 	"ddpbatch/checkpoint/internal/manifest"
 	"ddpbatch/checkpoint/internal/shard"
-	"ddpbatch/internal/backoff"
 )
 
 var (
@@ -93,39 +90,4 @@ func explain(err *error, format string, args ...any) {
 	if *err != nil {
 		*err = fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), classify(*err))
 	}
-}
-
-// What a message says is there may be invisible to an NFS client for as long as it believes a
-// cached lookup: a minute at most with the usual mount options (acdirmax), seconds as a rule.
-const (
-	firstWait = 20 * time.Millisecond
-	lastWait  = 2 * time.Second
-	tries     = 16 // 14 s together, on average
-)
-
-// retry runs f again, a bounded number of times, while it answers what a stale view of a network
-// file system gives.
-func (d *Dir) retry(ctx context.Context, f func() error) error {
-	wait := backoff.Backoff{First: firstWait, Most: lastWait}
-	for try := 1; ; try++ {
-		err := f()
-		if try == tries || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ESTALE) {
-			return err
-		}
-		if stopped := d.sleep(ctx, wait.Next()); stopped != nil {
-			return errors.Join(err, stopped)
-		}
-	}
-}
-
-// isStale says whether an error is that of an old view of a network file system.
-func isStale(err error) bool { return errors.Is(err, ErrStale) || errors.Is(err, syscall.ESTALE) }
-
-// retryStale runs f once more where a file was replaced under its hands.
-func retryStale(f func() error) error {
-	err := f()
-	if errors.Is(err, syscall.ESTALE) {
-		err = f()
-	}
-	return err
 }

@@ -209,34 +209,6 @@ func (d *Dir) names() (folders, files []string, err error) {
 	return folders, files, err
 }
 
-// list is the names in a folder.
-func (d *Dir) list(path string) ([]string, error) {
-	var names []string
-	err := retryStale(func() error {
-		entries, err := d.fs.ReadDir(path)
-		names = make([]string, len(entries))
-		for i, e := range entries {
-			names[i] = e.Name()
-		}
-		return err
-	})
-	return names, err
-}
-
-// absent is nil if a file that a lookup did not find is really not there: its folder, listed anew,
-// does not have it either, or is gone. ErrStale where it is listed: one of the two answers of a
-// network file system is old.
-func (d *Dir) absent(path string) error {
-	files, err := d.list(filepath.Dir(path))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err == nil && slices.Contains(files, filepath.Base(path)):
-		return fmt.Errorf("%w: %s is in its folder's list, and is said not to be there; try again", ErrStale, path)
-	}
-	return err
-}
-
 // numbers are 0 to n-1.
 func numbers(n int) []int {
 	list := make([]int, n)

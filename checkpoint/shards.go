@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"sync"
 	"syscall"
 
@@ -262,22 +261,6 @@ func (c *Checkpoint) open(ctx context.Context, path string) (f vfs.File, err err
 		return nil, corrupt(path, "%v", vfs.ErrNotRegular)
 	}
 	return f, err
-}
-
-// missing is the error for a file that ought to be there: ErrCorrupt if c still is, else ErrNone; ErrStale where the file's folder
-// lists it, so that it is this client's view that is wrong.
-func (c *Checkpoint) missing(path, what string) error {
-	files, err := c.d.list(c.path())
-	switch {
-	case errors.Is(err, fs.ErrNotExist), err == nil && !slices.Contains(files, manifest.Name):
-		return fmt.Errorf("%w: %s has been removed", ErrNone, c.path())
-	case err == nil:
-		err = c.d.absent(path)
-	}
-	if err != nil {
-		return err
-	}
-	return &CorruptError{Path: path, Detail: what, missing: true}
 }
 
 // pieces are those of shard i, in its order.
