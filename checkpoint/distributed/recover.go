@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 
 	"ddpbatch/checkpoint"
-	"ddpbatch/internal/crc32c"
 	"ddpbatch/internal/failure"
 	"ddpbatch/internal/text"
 )
@@ -253,36 +251,4 @@ func (s *Saver) commitRecovered(ctx context.Context, c candidate, draft *checkpo
 	}
 	s.log.Info("checkpoint flushed from the nodes' own disks", "step", saved.Step(), "attempt", first.Attempt, "path", saved.Info().Path)
 	return nil
-}
-
-// errLocal marks what is wrong with a node's own disk, not with the shared folder.
-var errLocal = errors.New("node-local disk")
-
-// flush copies a shard into a draft in the shared folder; what it reads must be what was written.
-func (t *tier) flush(ctx context.Context, l *local, draft *checkpoint.Draft) (checkpoint.ShardInfo, error) {
-	f, err := t.fs.Open(l.shardPath())
-	if err != nil {
-		return checkpoint.ShardInfo{}, fmt.Errorf("%w: %w", errLocal, err)
-	}
-	defer f.Close()
-	info, err := draft.CopyShard(ctx, l.record.Shard, l.record.Shards, f, l.record.Info)
-	if err != nil && ctx.Err() == nil && !readsAsWritten(f, l.record.Info) {
-		err = fmt.Errorf("%w: %w", errLocal, err)
-	}
-	return info, err
-}
-
-// readsAsWritten says whether a shard can be read and is what was written.
-func readsAsWritten(f io.ReaderAt, info checkpoint.ShardInfo) bool {
-	var sum checksum
-	n, err := io.Copy(&sum, io.NewSectionReader(f, 0, info.Size))
-	return err == nil && n == info.Size && uint32(sum) == info.CRC
-}
-
-// checksum is that of what is written to it.
-type checksum uint32
-
-func (c *checksum) Write(p []byte) (int, error) {
-	*c = checksum(crc32c.Update(uint32(*c), p))
-	return len(p), nil
 }

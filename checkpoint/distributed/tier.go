@@ -2,20 +2,16 @@ package distributed
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
 	"path/filepath"
-	"slices"
-	"strings"
-	"syscall"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/crc32c"
 	"ddpbatch/internal/replace"
-	"ddpbatch/internal/text"
 	"ddpbatch/internal/vfs"
 )
 
@@ -48,149 +44,6 @@ type tier struct {
 type local struct {
 	folder string
 	record record
-}
-
-// openTier makes the folder of this run, and tries its disk, on which this rank is going to write so many bytes at most at a time. A disk that
-// takes nothing is passed by; so is a folder that others can change, or have taken the name of, with all that lies in it.
-func (s *Saver) openTier(ctx context.Context, w welcome, bytes int64) *tier {
-	if s.o.Local == "" {
-		return nil
-	}
-	location := w.Place
-	location.Path = w.Home
-	path := filepath.Join(s.o.Local, tierFolder(location))
-	t := &tier{fs: vfs.Within(s.o.FS, path), path: path, location: location, session: w.Session, shard: s.shard}
-	if t.broken = t.makeFolder(); t.broken == nil {
-		t.try(ctx, s.channel.group.Rank(), bytes)
-	}
-	t.others = &tier{fs: t.fs, path: filepath.Join(t.path, "replicas"), location: t.location, session: t.session, broken: t.broken, above: t}
-	return t
-}
-
-// tierFolder names the folder of a run: what can be read of its name, and what cannot be mistaken.
-func tierFolder(location checkpoint.Location) string {
-	plain := strings.Map(func(c rune) rune {
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' {
-			return c
-		}
-		return '_'
-	}, location.Run)
-	hash := sha256.Sum256([]byte(location.Run + "\x00" + location.Path))
-	return fmt.Sprintf("%s-%x", plain[:min(len(plain), 64)], hash[:8])
-}
-
-// makeFolder makes the run's folder, durably, or makes sure that it is ours.
-func (t *tier) makeFolder() error {
-	parent := filepath.Dir(t.path)
-	var err error
-	if t.above != nil {
-		err = t.above.makeFolder()
-	} else if _, look := t.fs.Stat(t.path); errors.Is(look, vfs.ErrExposed) {
-		err = look // before anything is made there
-	} else {
-		err = replace.Dir(t.fs, parent)
-	}
-	if err != nil {
-		return err
-	}
-	if err := vfs.PrivateDir(t.fs, t.path); err != nil {
-		return err
-	}
-	return t.fs.SyncDir(parent)
-}
-
-// try does with a small file what a save will do on the node's own disk, so that what would fail at the first save is known before
-// training, and looks whether there is room for so many bytes: this rank's alone, as nobody knows which ranks share a disk. A full disk is
-// no reason to pass it by: what an earlier attempt has left there may be what fills it.
-func (t *tier) try(ctx context.Context, rank int, bytes int64) {
-	if ctx.Err() != nil {
-		return
-	}
-	err := t.probe(rank)
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		t.cramped = err
-		return
-	}
-	if err != nil {
-		t.refuses = err
-		return
-	}
-	space, err := t.fs.Space(t.path)
-	if err == nil && space.Total > 0 && space.Free < uint64(bytes) {
-		t.cramped = fmt.Errorf("%d bytes are free on %s, and this rank alone may write %d in a save; what other ranks of the node write comes on top",
-			space.Free, space.Type, bytes)
-	}
-}
-
-// probePrefix begins the name of a probe, before its session and rank.
-const probePrefix = "probe-"
-
-func (t *tier) probeName(rank int) string {
-	return fmt.Sprintf("%s%08x-%d", probePrefix, t.session, rank)
-}
-
-// otherProbe says whether a file is a probe that an earlier attempt could not remove.
-func (t *tier) otherProbe(name string) bool {
-	return strings.HasPrefix(name, probePrefix) && !strings.HasPrefix(name, fmt.Sprintf("%s%08x-", probePrefix, t.session))
-}
-
-// probe writes a file, durably, and removes it.
-func (t *tier) probe(rank int) error {
-	path := filepath.Join(t.path, t.probeName(rank))
-	f, err := t.fs.Create(path)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write([]byte(path))
-	if err == nil {
-		err = f.Sync()
-	}
-	err = errors.Join(err, f.Close())
-	_ = t.fs.Remove(path) // a later attempt will, then
-	return err
-}
-
-// trouble is what a rank reports of its node's own disk.
-type trouble struct {
-	Broken  string `json:"broken,omitempty"`  // why it is not used to save
-	Cramped string `json:"cramped,omitempty"` // why it may not take a save now
-}
-
-func (t *tier) trouble() (all trouble) {
-	switch {
-	case t == nil:
-	case errors.Is(t.broken, vfs.ErrExposed):
-		all.Broken = t.broken.Error() + "; what may have been saved there is not looked at"
-	case t.broken != nil:
-		all.Broken = t.broken.Error()
-	case t.refuses != nil:
-		all.Broken = t.refuses.Error()
-	case t.cramped != nil:
-		all.Cramped = t.cramped.Error()
-	}
-	return all
-}
-
-// mostRanks is how many ranks or shards a warning names, of what may be a thousand.
-const mostRanks = 16
-
-// warnOfTiers is rank 0's: it says once which ranks cannot use their nodes' own disks, and which may not be able to.
-func (s *Saver) warnOfTiers(all []workReport[trouble]) {
-	warn := func(message string, what func(trouble) string) {
-		var ranks []int
-		for rank, r := range all {
-			if what(r.Value) != "" {
-				ranks = append(ranks, rank)
-			}
-		}
-		if len(ranks) > 0 {
-			s.log.Warn(message, "path", s.o.Local, "ranks", text.Few(ranks, mostRanks), "err", what(all[ranks[0]].Value))
-		}
-	}
-	warn("node-local disk cannot be used: these ranks write to the shared folder directly; check the path",
-		func(t trouble) string { return t.Broken })
-	warn("node-local disk has no room: shards that do not fit there are written to the shared folder directly; free space on the node",
-		func(t trouble) string { return t.Cramped })
 }
 
 // stage writes a job's shard to the node's own disk. Where that cannot be done it returns nil: the shard then goes to the shared
@@ -302,6 +155,38 @@ func (l *local) recordPath() string {
 	return filepath.Join(l.folder, shardName(l.record.Shard, l.record.Shards, "json"))
 }
 
+// errLocal marks what is wrong with a node's own disk, not with the shared folder.
+var errLocal = errors.New("node-local disk")
+
+// flush copies a shard into a draft in the shared folder; what it reads must be what was written.
+func (t *tier) flush(ctx context.Context, l *local, draft *checkpoint.Draft) (checkpoint.ShardInfo, error) {
+	f, err := t.fs.Open(l.shardPath())
+	if err != nil {
+		return checkpoint.ShardInfo{}, fmt.Errorf("%w: %w", errLocal, err)
+	}
+	defer f.Close()
+	info, err := draft.CopyShard(ctx, l.record.Shard, l.record.Shards, f, l.record.Info)
+	if err != nil && ctx.Err() == nil && !readsAsWritten(f, l.record.Info) {
+		err = fmt.Errorf("%w: %w", errLocal, err)
+	}
+	return info, err
+}
+
+// readsAsWritten says whether a shard can be read and is what was written.
+func readsAsWritten(f io.ReaderAt, info checkpoint.ShardInfo) bool {
+	var sum checksum
+	n, err := io.Copy(&sum, io.NewSectionReader(f, 0, info.Size))
+	return err == nil && n == info.Size && uint32(sum) == info.CRC
+}
+
+// checksum is that of what is written to it.
+type checksum uint32
+
+func (c *checksum) Write(p []byte) (int, error) {
+	*c = checksum(crc32c.Update(uint32(*c), p))
+	return len(p), nil
+}
+
 // discard lets go of a job's shards on the node's own disk, and of replicas: of those that are on their way when they have come.
 func (s *Saver) discard(j *job) {
 	j.dropped.Store(true)
@@ -321,55 +206,4 @@ func (t *tier) discard(l *local) {
 		}
 	}
 	_ = t.fs.RemoveDir(l.folder) // not empty while other ranks have theirs there
-}
-
-// tidy removes what nobody will go on from any more, and the run's folder if nothing is left in it.
-func (s *Saver) tidy() {
-	if s.tier == nil {
-		return
-	}
-	if s.tier.broken == nil {
-		s.sweepEarlier()
-	}
-	_ = s.tier.fs.RemoveDir(s.tier.others.path)
-	_ = s.tier.fs.RemoveDir(s.tier.path) // not empty: another rank still has something there, or a save could not be flushed
-}
-
-// sweepEarlier removes, once, what earlier attempts have left on this node. It does so when this attempt has recorded what it goes on from, so nobody
-// will go on from those any more, and this rank's first shard is there, if it has one, or it ends.
-func (s *Saver) sweepEarlier() {
-	if s.begun && !s.tier.swept {
-		s.tier.swept = true
-		s.tier.sweep()
-		s.tier.others.sweep()
-	}
-}
-
-// sweep removes what earlier attempts have left. Ranks of a node may do it at the same time. Foreign files stay.
-func (t *tier) sweep() {
-	entries, err := t.fs.ReadDir(t.path)
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		if name, ok := parseSaveName(e.Name()); ok && e.IsDir() && t.earlier(name) {
-			t.sweepSave(filepath.Join(t.path, e.Name()))
-		} else if t.otherProbe(e.Name()) && !e.IsDir() {
-			_ = t.fs.Remove(filepath.Join(t.path, e.Name())) // another rank may have been faster
-		}
-	}
-}
-
-func (t *tier) sweepSave(folder string) {
-	files, err := t.fs.ReadDir(folder)
-	if err != nil {
-		return
-	}
-	slices.Reverse(files) // a record goes before its shard
-	for _, f := range files {
-		if localNames().MatchString(f.Name()) && !f.IsDir() {
-			_ = t.fs.Remove(filepath.Join(folder, f.Name())) // another rank may have been faster
-		}
-	}
-	_ = t.fs.RemoveDir(folder)
 }
