@@ -3,8 +3,6 @@ package manifest
 import (
 	"errors"
 	"fmt"
-	"regexp"
-	"sync"
 	"time"
 	"unicode/utf8"
 )
@@ -22,38 +20,6 @@ type Record struct {
 
 // recordFormat tells a record from any other JSON.
 const recordFormat = "ddpbatch attempt"
-
-// RecordName names the record of an attempt of a run, which stands in it as in a Tag.
-func RecordName(attempt int, run uint32) string {
-	return fmt.Sprintf("attempt-%09d-%08x.json", attempt, run)
-}
-
-// ParseRecordName is the inverse of RecordName; false for any other name.
-func ParseRecordName(name string) (attempt int, run uint32, ok bool) { return parseName(name, "json") }
-
-var attemptNames = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^attempt-([0-9]{9})-` + hex32 + `\.(json|removing)$`)
-})
-
-// parseName reads the attempt and the run in a name with such an ending.
-func parseName(name, ending string) (attempt int, run uint32, ok bool) {
-	m := attemptNames().FindStringSubmatch(name)
-	if m == nil || m[3] != ending {
-		return 0, 0, false
-	}
-	return number(m[1]), hexNumber(m[2]), true
-}
-
-// GateName names the folder through which an attempt of a run takes the manifests of checkpoints that it removes; a file of that name says
-// that it may remove no more.
-func GateName(attempt int, run uint32) string {
-	return fmt.Sprintf("attempt-%09d-%08x.removing", attempt, run)
-}
-
-// ParseGateName is the inverse of GateName; false for any other name.
-func ParseGateName(name string) (attempt int, run uint32, ok bool) {
-	return parseName(name, "removing")
-}
 
 // Encode gives the bytes of the record's file. A record that could not be read back is an error.
 func (r Record) Encode() ([]byte, error) {
