@@ -125,7 +125,8 @@ func (s *search) newest(ctx context.Context, use func(context.Context, *Checkpoi
 		}
 	}
 	if newestBad != nil {
-		return nil, fmt.Errorf("every checkpoint in %s is corrupt (to begin anew, remove %s); the newest: %w", s.d.path, text.Few(s.corrupt, mostNames), newestBad)
+		return nil, fmt.Errorf("every checkpoint in %s is corrupt (to begin anew, remove %s); the newest: %w",
+			s.d.path, text.Few(s.corrupt, mostNames), newestBad)
 	}
 	return nil, s.noneFound(ctx)
 }
@@ -241,7 +242,8 @@ func (s *search) noneFound(ctx context.Context) error {
 	default:
 		return fmt.Errorf("%w in %s", ErrNone, s.d.path)
 	}
-	return fmt.Errorf("%w: every checkpoint in %s is lost: %s (%s, remove %s)", ErrCorrupt, s.d.path, what, anewBy, text.Few(append(recordNames, aside...), mostNames))
+	return fmt.Errorf("%w: every checkpoint in %s is lost: %s (%s, remove %s)",
+		ErrCorrupt, s.d.path, what, anewBy, text.Few(append(recordNames, aside...), mostNames))
 }
 
 // setAsideSince says whether a folder that was set aside is of this run, by an attempt not before anew. One that does not tell whose
