@@ -36,6 +36,9 @@ func NewLogDir(dir, runID string) (*LogDir, error) {
 	return &LogDir{path}, nil
 }
 
+// HasFiles tells whether there is a folder.
+func (d *LogDir) HasFiles() bool { return d.path != "" }
+
 // Worker makes the folder of one worker in one round, and says where its streams and its error file
 // (TORCHELASTIC_ERROR_FILE) go.
 func (d *LogDir) Worker(round, local int) (streams Paths, errorFile string, err error) {

@@ -302,10 +302,14 @@ func makeUnused(path string) error {
 	return errors.Join(f.Close(), os.Chtimes(path, unused, unused))
 }
 
-// makePrivate makes the round's private folder where something is to lie in it: heartbeat files, and error files where there are neither a
-// run directory nor --log-dir. It returns what removes it; without one, only what these files would tell is not known.
+// makePrivate makes the round's private folder where something is to lie in it: heartbeat files, and error files where there is no other
+// folder for them. It returns what removes it; without one, only what these files would tell is not known.
 func (r *round) makePrivate() (remove func()) {
-	if r.cfg.HangAfter <= 0 && (r.cfg.RunDir != nil || r.agent.logDir != nil) {
+	logs := r.cfg.RunDir != nil
+	if r.agent.logDir != nil {
+		logs = r.agent.logDir.HasFiles()
+	}
+	if r.cfg.HangAfter <= 0 && logs {
 		return func() {}
 	}
 	host, err := os.Hostname() // of the machine: r.cfg's may be pretended

@@ -17,8 +17,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi/launch/blame"
+	"ddpbatch/mpi/launch/output"
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
@@ -152,6 +154,21 @@ func TestPrivateFolderOnAFileSystemThatDoesNotAnswer(t *testing.T) {
 			t.Error("it is there")
 		}
 	})
+}
+
+// Whoever wants no log files (--log-dir /dev/null) is told of the first failure all the same.
+func TestErrorFileWithoutLogs(t *testing.T) {
+	logs, err := output.NewLogDir(os.DevNull, "x")
+	must(t, err)
+	for name, dir := range map[string]*rundir.Dir{"run directory": newRunDir(t), "none": nil} {
+		r := &round{agent: &Agent{logDir: logs}, cfg: one(dir), layout: &rendezvous.Layout{}}
+		remove := r.makePrivate()
+		files, err := r.logsOf(rendezvous.Ranks{})
+		if err != nil || files.errorFile == "" || files.Paths != (output.Paths{}) {
+			t.Errorf("%s: the worker has the files %+v, %v", name, files, err)
+		}
+		remove()
+	}
 }
 
 // A file system that hangs keeps no agent: it is waited for, and then not any longer.
