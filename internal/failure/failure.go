@@ -3,7 +3,8 @@ package failure
 import (
 	"errors"
 	"fmt"
-	"unicode/utf8"
+
+	"ddpbatch/internal/text"
 )
 
 // Failure is an error as a message has it; nil: none.
@@ -22,7 +23,7 @@ func Of(rank int, err error, classes []error) *Failure {
 	if err == nil {
 		return nil
 	}
-	f := &Failure{Rank: rank, Text: cut(err.Error())}
+	f := &Failure{Rank: rank, Text: text.Cut(err.Error(), maxText)}
 	for i, class := range classes {
 		if errors.Is(err, class) {
 			f.Class = i + 1
@@ -30,18 +31,6 @@ func Of(rank int, err error, classes []error) *Failure {
 		}
 	}
 	return f
-}
-
-// cut is text, or as much of its beginning as a message may have, in whole characters.
-func cut(text string) string {
-	if len(text) <= maxText {
-		return text
-	}
-	end := maxText
-	for end > maxText-utf8.UTFMax && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end]
 }
 
 // Error is a failure on the ranks where it did not happen. errors.Is finds its class.

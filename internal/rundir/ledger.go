@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ddpbatch/internal/backoff"
+	"ddpbatch/internal/text"
 	"ddpbatch/internal/vfs"
 )
 
@@ -76,9 +77,7 @@ func (d *Dir) appendIf(e Event, wanted func(ledger *os.File) bool) error {
 }
 
 func (d *Dir) append(e Event, wanted func(ledger *os.File) bool) (err error) {
-	if len(e.Detail) > maxDetail {
-		e.Detail = cutText(e.Detail, maxDetail)
-	}
+	e.Detail = text.Cut(e.Detail, maxDetail)
 	line, err := json.Marshal(e)
 	if err != nil {
 		return err

@@ -4,8 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"time"
+
+	"ddpbatch/internal/text"
 )
 
 const (
@@ -73,9 +74,9 @@ func (v Verdict) encode() ([]byte, error) {
 		case err != nil || len(data) < maxVerdict:
 			return append(data, '\n'), err
 		case len(v.Report) > maxText:
-			v.Report = cutText(v.Report, max(len(v.Report)/2, maxText))
+			v.Report = text.Cut(v.Report, max(len(v.Report)/2, maxText))
 		case len(v.Message) > maxText:
-			v.Message = cutText(v.Message, max(len(v.Message)/2, maxText))
+			v.Message = text.Cut(v.Message, max(len(v.Message)/2, maxText))
 		case len(v.Ranks) > 1: // the one that ended first is the first
 			v.Ranks = v.Ranks[:len(v.Ranks)/2]
 		case len(v.Nodes) > 1:
@@ -84,11 +85,6 @@ func (v Verdict) encode() ([]byte, error) {
 			return nil, fmt.Errorf("it takes %d bytes, and %d are read back", len(data), maxVerdict)
 		}
 	}
-}
-
-// cutText is the beginning of text, in no more than limit bytes.
-func cutText(text string, limit int) string {
-	return strings.ToValidUTF8(text[:min(len(text), limit)], "")
 }
 
 // Verdict reads the verdict of an attempt. An error that is fs.ErrNotExist

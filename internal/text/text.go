@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Unsafe reports whether a character can control a terminal, or change the direction of the text after it.
@@ -25,6 +26,18 @@ func cleanBut(text, stay string) string {
 		}
 		return r
 	}, text)
+}
+
+// Cut is a text, or as much of its beginning as fits into so many bytes in whole characters.
+func Cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	end := most
+	for end > max(0, most-utf8.UTFMax) && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end]
 }
 
 // Dir is the folder that a person works in, absolute: paths are read, and written, as seen from there.

@@ -16,3 +16,19 @@ func TestQuoted(t *testing.T) {
 		}
 	}
 }
+
+func TestCut(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		most int
+		want string
+	}{
+		{"", 0, ""}, {"short", 9, "short"}, {"whole", 5, "whole"}, {"longer", 4, "long"}, {"é", 1, ""}, {"é", 2, "é"},
+		{"aé", 2, "a"}, {"€€", 5, "€"}, {"a𝄞", 4, "a"}, {"a𝄞", 5, "a𝄞"},
+		{"\xff\xff\xff", 2, "\xff\xff"}, {"\x80\x80\x80\x80\x80\x80\x80", 6, "\x80\x80"}, {"\x80\x80", 1, ""},
+	} {
+		if got := Cut(test.text, test.most); got != test.want {
+			t.Errorf("%d bytes of %q are %q, want %q", test.most, test.text, got, test.want)
+		}
+	}
+}

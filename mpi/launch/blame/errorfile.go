@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"ddpbatch/internal/text"
 	"ddpbatch/internal/vfs"
 )
 
@@ -80,9 +81,9 @@ func readRegular(path string) ([]byte, error) {
 	return text, err
 }
 
-func parseErrorFile(text []byte) (*TorchError, error) {
+func parseErrorFile(data []byte) (*TorchError, error) {
 	var file errorFile
-	if err := json.Unmarshal(text, &file); err != nil {
+	if err := json.Unmarshal(data, &file); err != nil {
 		return nil, err
 	}
 	e := &TorchError{Time: timestamp(file.Timestamp)}
@@ -103,7 +104,7 @@ func parseErrorFile(text []byte) (*TorchError, error) {
 	default:
 		return nil, errors.New("it has no message")
 	}
-	e.Message, e.Stack = cut(e.Message, maxMessage), cutFront(e.Stack, maxStack)
+	e.Message, e.Stack = text.Cut(e.Message, maxMessage), cutFront(e.Stack, maxStack)
 	return e, nil
 }
 
@@ -137,14 +138,6 @@ func timestamp(value json.RawMessage) time.Time {
 	}
 	whole, part := math.Modf(seconds)
 	return time.Unix(int64(whole), int64(part*1e9)).UTC()
-}
-
-// cut keeps the beginning of a text, which is valid UTF-8.
-func cut(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "")
 }
 
 // cutFront keeps the end of a text, from the beginning of a line.

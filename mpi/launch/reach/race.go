@@ -197,7 +197,7 @@ func word(s string) string {
 	const longest = 200
 	s = text.Clean(strings.ToValidUTF8(s, "?"))
 	if len(s) > longest {
-		s = strings.ToValidUTF8(s[:longest], "") + "..."
+		s = text.Cut(s, longest) + "..."
 	}
 	return s
 }
