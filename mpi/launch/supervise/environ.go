@@ -66,8 +66,8 @@ type variable struct {
 
 func number(name string, n int) variable { return variable{name: name, value: strconv.Itoa(n)} }
 
-// text is a variable that is absent where there is nothing to say.
-func text(name, value string) variable {
+// optional is a variable that is absent where there is nothing to say.
+func optional(name, value string) variable {
 	return variable{name: name, value: value, absent: value == ""}
 }
 
@@ -86,17 +86,17 @@ func torchVariables(c Config, p rendezvous.Ranks, masterPort int) []variable {
 		number("GROUP_RANK", p.NodeRank),
 		number("GROUP_WORLD_SIZE", p.Nodes),
 		number("NODE_RANK", p.NodeRank),
-		text("ROLE_NAME", cmp.Or(c.Role, "default")),
+		optional("ROLE_NAME", cmp.Or(c.Role, "default")),
 		number("ROLE_RANK", p.Rank),
 		number("ROLE_WORLD_SIZE", p.WorldSize),
-		text("MASTER_ADDR", c.MasterAddr),
+		optional("MASTER_ADDR", c.MasterAddr),
 		number("MASTER_PORT", masterPort),
 		number("TORCHELASTIC_RESTART_COUNT", c.Restarts),
 		number("TORCHELASTIC_MAX_RESTARTS", c.MaxRestarts),
-		text("TORCHELASTIC_RUN_ID", cmp.Or(c.TorchID, c.RunID)),
+		optional("TORCHELASTIC_RUN_ID", cmp.Or(c.TorchID, c.RunID)),
 		// True makes every rank a client of a store that the launcher
 		// serves in torch's own protocol; without one, rank 0 would wait for ever.
-		text("TORCHELASTIC_USE_AGENT_STORE", useAgentStore),
+		optional("TORCHELASTIC_USE_AGENT_STORE", useAgentStore),
 	}
 }
 
@@ -116,13 +116,13 @@ func ddpbatchVariables(r *round, devices device.Share, files workerFiles) []vari
 		ownCores = "1"
 	}
 	inner := []variable{
-		text("DDPBATCH_SECRET", c.Secret.Hex()),
-		text("DDPBATCH_STORE", net.JoinHostPort(cmp.Or(r.rdzv.Agent0Addr(), r.rdzv.WorkerAddr()), strconv.Itoa(r.layout.WorkerPort))),
-		text("DDPBATCH_LISTEN", r.rdzv.WorkerAddr()),
-		text("DDPBATCH_RUN_ID", c.RunID),
+		optional("DDPBATCH_SECRET", c.Secret.Hex()),
+		optional("DDPBATCH_STORE", net.JoinHostPort(cmp.Or(r.rdzv.Agent0Addr(), r.rdzv.WorkerAddr()), strconv.Itoa(r.layout.WorkerPort))),
+		optional("DDPBATCH_LISTEN", r.rdzv.WorkerAddr()),
+		optional("DDPBATCH_RUN_ID", c.RunID),
 		number("DDPBATCH_ATTEMPT", c.Attempt),
-		text("DDPBATCH_FLIGHT_FILE", files.flight),
-		text("DDPBATCH_OWN_CORES", ownCores),
+		optional("DDPBATCH_FLIGHT_FILE", files.flight),
+		optional("DDPBATCH_OWN_CORES", ownCores),
 	}
 	for i := range inner {
 		inner[i].absent = inner[i].absent || !c.Builtin
@@ -131,14 +131,14 @@ func ddpbatchVariables(r *round, devices device.Share, files workerFiles) []vari
 		inner = append(inner, variable{name: "DDPBATCH_SECRET_FILE", absent: true})
 	}
 	return append(inner,
-		text("DDPBATCH_RUN_DIR", runDir),
-		text("DDPBATCH_CHECKPOINT_DIR", c.CheckpointDir),
-		text("DDPBATCH_STOP_FILE", c.StopFile),
-		text("DDPBATCH_DEADLINE", deadline), // seconds since 1970
-		text("DDPBATCH_HEARTBEAT_FILE", r.private.workersPath(files.heartbeat)),
+		optional("DDPBATCH_RUN_DIR", runDir),
+		optional("DDPBATCH_CHECKPOINT_DIR", c.CheckpointDir),
+		optional("DDPBATCH_STOP_FILE", c.StopFile),
+		optional("DDPBATCH_DEADLINE", deadline), // seconds since 1970
+		optional("DDPBATCH_HEARTBEAT_FILE", r.private.workersPath(files.heartbeat)),
 		number("DDPBATCH_ROUND", r.layout.Round),
-		text("DDPBATCH_COOKIE", r.cookie),
-		text("TORCHELASTIC_ERROR_FILE", r.private.workersPath(files.errorFile)),
+		optional("DDPBATCH_COOKIE", r.cookie),
+		optional("TORCHELASTIC_ERROR_FILE", r.private.workersPath(files.errorFile)),
 	)
 }
 
@@ -159,7 +159,7 @@ func withDevices(own []variable, devices device.Share) []variable {
 	for _, entry := range devices.Env {
 		name, value, _ := strings.Cut(entry, "=")
 		own = slices.DeleteFunc(own, func(v variable) bool { return v.name == name })
-		own = append(own, text(name, value))
+		own = append(own, optional(name, value))
 	}
 	return own
 }
@@ -184,9 +184,9 @@ func (r *round) socketVariables(p rendezvous.Ranks) []variable {
 	if name == "" {
 		return nil // they choose for themselves
 	}
-	list := []variable{text("GLOO_SOCKET_IFNAME", name), text("TP_SOCKET_IFNAME", name)}
+	list := []variable{optional("GLOO_SOCKET_IFNAME", name), optional("TP_SOCKET_IFNAME", name)}
 	if chosen {
-		list = append(list, text("NCCL_SOCKET_IFNAME", "="+name)) // exactly this one
+		list = append(list, optional("NCCL_SOCKET_IFNAME", "="+name)) // exactly this one
 	}
 	return list
 }
