@@ -10,7 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"unicode"
+
+	"ddpbatch/internal/text"
 )
 
 // Mode says which of a worker's two streams something is for, with torchrun's numbers.
@@ -153,8 +154,8 @@ var macros = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\
 
 func expand(s string, w Worker) (expanded string, err error) {
 	values := map[string]string{
-		"host": printable(w.Host), "rank": strconv.Itoa(w.Rank), "local_rank": strconv.Itoa(w.LocalRank),
-		"role_name": printable(cmp.Or(w.Role, "default")),
+		"host": text.Clean(w.Host), "rank": strconv.Itoa(w.Rank), "local_rank": strconv.Itoa(w.LocalRank),
+		"role_name": text.Clean(cmp.Or(w.Role, "default")),
 	}
 	expanded = macros().ReplaceAllStringFunc(s, func(found string) string {
 		name, braced := strings.CutPrefix(found[1:], "{")
@@ -177,16 +178,6 @@ func expand(s string, w Worker) (expanded string, err error) {
 		return ""
 	})
 	return expanded, err
-}
-
-// printable is a name that does nothing to a terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, s)
 }
 
 // ParseRanks reads ranks as torchrun's --local-ranks-filter has them ("0,3"), and ranges ("8-11", both included). The

@@ -84,7 +84,7 @@ func TestPrefix(t *testing.T) {
 			t.Errorf("%q is %q, want %q", prefix, got, want)
 		}
 	}
-	if got := Label("${host}${role_name}", Worker{Host: "n\n\x1b1"}); got != "n??1default" {
+	if got := Label("${host}${role_name}", Worker{Host: "n\n\x1b1"}); got != "n  1default" {
 		t.Errorf("a host that is no name gives %q", got)
 	}
 	for prefix, says := range map[string]string{

@@ -11,10 +11,10 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
 	"ddpbatch/mpi/launch/blame"
 	"ddpbatch/mpi/launch/rendezvous"
 	"ddpbatch/mpi/launch/watch"
@@ -266,36 +266,31 @@ func dumpAll(ctx context.Context, dumper watch.Dumper, workers []*worker) []stac
 }
 
 func dump(ctx context.Context, dumper watch.Dumper, w *worker) stacks {
-	var text bytes.Buffer
-	err := dumper.Dump(ctx, w.process.Pid(), &text)
+	var said bytes.Buffer
+	err := dumper.Dump(ctx, w.process.Pid(), &said)
 	one := stacks{Rank: w.ranks.Rank}
 	if path := w.files.stacks; path != "" {
-		if err = errors.Join(err, os.WriteFile(path, text.Bytes(), 0o600)); err == nil {
+		if err = errors.Join(err, os.WriteFile(path, said.Bytes(), 0o600)); err == nil {
 			one.Path = path
 			return one
 		}
 	}
 	if err != nil {
-		fmt.Fprintln(&text, err)
+		fmt.Fprintln(&said, err)
 	}
-	one.Text = beginning(text.String())
+	one.Text = beginning(said.String())
 	return one
 }
 
 // beginning is so much of a text as a report has room for.
-func beginning(text string) string {
+func beginning(said string) string {
 	var b strings.Builder
-	for i, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
+	for i, line := range strings.Split(strings.TrimRight(said, "\n"), "\n") {
 		if i == stacksLines {
 			b.WriteString("...\n")
 			break
 		}
-		line = strings.Map(func(r rune) rune {
-			if !unicode.IsPrint(r) {
-				return '?'
-			}
-			return r
-		}, line)
+		line = text.Clean(line)
 		if runes := []rune(line); len(runes) > stacksWidth {
 			line = string(runes[:stacksWidth])
 		}
