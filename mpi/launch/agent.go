@@ -113,10 +113,6 @@ func (c AgentConfig) withDefaults() (AgentConfig, error) {
 	if c.Resolve == nil {
 		c.Resolve = net.DefaultResolver.LookupNetIP
 	}
-	if c.RunDir != nil {
-		c.CheckpointDir = cmp.Or(c.CheckpointDir, c.RunDir.CheckpointsPath())
-		c.StopFile = cmp.Or(c.StopFile, c.RunDir.StopPath(c.Attempt))
-	}
 	return c, nil
 }
 

@@ -114,9 +114,11 @@ func TestReportDoesNotWaitForTheStopFile(t *testing.T) {
 	warn := make(chan struct{})
 	held := heldLog{what: "stop file cannot be made", came: make(chan struct{}), goOn: make(chan struct{})}
 	w.agents[1].Warn, w.agents[1].Log = warn, slog.New(held)
-	w.agents[1].StopFile = filepath.Join(t.TempDir(), "missing", "stop") // its touch fails, and takes as long as the log wants
+	own, attempt := newRunDir(t)
+	w.agents[1].RunDir = own
 	first, other := w.begin(t.Context(), 0), w.begin(t.Context(), 1)
 	w.awaitMarks("0", "1")
+	must(t, os.RemoveAll(filepath.Dir(own.StopPath(attempt)))) // so its touch fails, and takes as long as the log wants
 	close(warn)
 	<-held.came
 	var results []result

@@ -57,13 +57,8 @@ func newWorld(t testing.TB, nproc []int, command ...string) *world {
 	var cookie [8]byte
 	rand.Read(cookie[:])
 	w := &world{t: t, folder: t.TempDir(), cookie: hex.EncodeToString(cookie[:])}
-	w.dir, err = rundir.Create(rundir.CreateConfig{
-		Parent: t.TempDir(), Binary: "/bin/sh", Now: time.Now(),
-		Spec: rundir.Spec{Name: "test", Kind: "simulate", Job: json.RawMessage("{}")},
-	})
-	must(t, err)
-	attempt, err := w.dir.ClaimAttempt()
-	must(t, err)
+	var attempt int
+	w.dir, attempt = newRunDir(t)
 	log := slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	for index, n := range nproc {
 		c := AgentConfig{
@@ -82,6 +77,19 @@ func newWorld(t testing.TB, nproc []int, command ...string) *world {
 	}
 	t.Cleanup(w.noSurvivors)
 	return w
+}
+
+// newRunDir makes a run directory, and claims its first attempt.
+func newRunDir(t testing.TB) (dir *rundir.Dir, attempt int) {
+	t.Helper()
+	dir, err := rundir.Create(rundir.CreateConfig{
+		Parent: t.TempDir(), Binary: "/bin/sh", Now: time.Now(),
+		Spec: rundir.Spec{Name: "test", Kind: "simulate", Job: json.RawMessage("{}")},
+	})
+	must(t, err)
+	attempt, err = dir.ClaimAttempt()
+	must(t, err)
+	return dir, attempt
 }
 
 // elastic lets the run go on with fewer agents than there may be. It begins with all that come, however long they take.

@@ -88,7 +88,7 @@ func (a *Agent) IsWarned() bool {
 type round struct {
 	agent   *Agent
 	rdzv    Rendezvous
-	cfg     Config // with this round's attempt, stop file and deadline
+	cfg     Config // with this round's attempt and deadline
 	layout  *rendezvous.Layout
 	store   store.Store    // the control store, below the round's number
 	cookie  string         // in the environment of every process of this agent's in this round
@@ -98,10 +98,6 @@ type round struct {
 
 func newRound(a *Agent, l *rendezvous.Layout) *round {
 	c := a.cfg
-	// A stop file belongs to its attempt, so that the next one does not find it.
-	if c.RunDir != nil && c.StopFile == c.RunDir.StopPath(c.Attempt) {
-		c.StopFile = c.RunDir.StopPath(l.Attempt)
-	}
 	c.Attempt, c.Deadline = l.Attempt, l.Deadline
 	c.Restarts += l.Round
 	c.MasterAddr, c.TorchStore = a.rdzv.MasterAddr(l), l.TorchStore

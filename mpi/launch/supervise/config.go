@@ -38,9 +38,6 @@ type Workers struct {
 	MaxRestarts int      // for the workers to know
 	TorchStore  bool     // agent 0 serves PyTorch's TCPStore at MASTER_PORT, and all tell their workers so; only agent 0's value counts
 
-	CheckpointDir string // for the workers to know; "": RunDir's own
-	StopFile      string // the same
-
 	// Sweep has processes ended that left their worker, at the end of each round and of this process. The program must serve
 	// proc.GuardCommand (proc.ServeGuard), since it is started again as a guard.
 	Sweep bool
@@ -76,4 +73,12 @@ type Streams struct {
 	Output         output.Config
 	LogDir         string    // torchrun's --log-dir; "": the run directory's logs
 	Stdout, Stderr io.Writer // whole lines of all workers; nil: nowhere
+}
+
+// stopFile is the file whose being there asks the workers of c's attempt to save and stop; "": there is no folder for one.
+func (c Config) stopFile() string {
+	if c.RunDir == nil {
+		return ""
+	}
+	return c.RunDir.StopPath(c.Attempt)
 }

@@ -104,9 +104,9 @@ func torchVariables(c Config, p rendezvous.Ranks, masterPort int) []variable {
 // the logs. The secret, and where to use it, are for ddpbatch's own workers only.
 func ddpbatchVariables(r *round, devices device.Share, files workerFiles) []variable {
 	c := r.cfg
-	var runDir, deadline string
+	var runDir, checkpoints, deadline string
 	if c.RunDir != nil {
-		runDir = c.RunDir.Path()
+		runDir, checkpoints = c.RunDir.Path(), c.RunDir.CheckpointsPath()
 	}
 	if !c.Deadline.IsZero() {
 		deadline = strconv.FormatInt(c.Deadline.Unix(), 10)
@@ -132,8 +132,8 @@ func ddpbatchVariables(r *round, devices device.Share, files workerFiles) []vari
 	}
 	return append(inner,
 		optional("DDPBATCH_RUN_DIR", runDir),
-		optional("DDPBATCH_CHECKPOINT_DIR", c.CheckpointDir),
-		optional("DDPBATCH_STOP_FILE", c.StopFile),
+		optional("DDPBATCH_CHECKPOINT_DIR", checkpoints),
+		optional("DDPBATCH_STOP_FILE", c.stopFile()),
 		optional("DDPBATCH_DEADLINE", deadline), // seconds since 1970
 		optional("DDPBATCH_HEARTBEAT_FILE", r.private.workersPath(files.heartbeat)),
 		number("DDPBATCH_ROUND", r.layout.Round),

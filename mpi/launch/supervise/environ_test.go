@@ -90,10 +90,7 @@ func TestWorkerEnviron(t *testing.T) {
 
 	// The user's own values stand where they may.
 	c.Env = append(c.Env, "OMP_NUM_THREADS=11", "TORCH_NCCL_ASYNC_ERROR_HANDLING=0")
-	c.StopFile, c.CheckpointDir = "/s", "/c"
-	maps.Copy(want, map[string]string{
-		"OMP_NUM_THREADS": "11", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "DDPBATCH_STOP_FILE": "/s", "DDPBATCH_CHECKPOINT_DIR": "/c",
-	})
+	maps.Copy(want, map[string]string{"OMP_NUM_THREADS": "11", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"})
 	check("what the user chose")
 
 	// A worker that sees one GPU has another LOCAL_RANK; nothing stands twice (environMap).
@@ -105,7 +102,7 @@ func TestWorkerEnviron(t *testing.T) {
 	want["LOCAL_RANK"] = "1"
 
 	// Without a run directory nothing points into one.
-	c.Builtin, c.RunDir, c.StopFile, c.CheckpointDir, c.Deadline = false, nil, "", "", time.Time{}
+	c.Builtin, c.RunDir, c.Deadline = false, nil, time.Time{}
 	got := environ(c)
 	outside := []string{"DDPBATCH_SECRET_FILE", "DDPBATCH_ROUND", "DDPBATCH_COOKIE"}
 	for name := range got {

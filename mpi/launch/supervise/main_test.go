@@ -71,9 +71,6 @@ func complete(c Config) Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	if c.RunDir != nil {
-		c.CheckpointDir, c.StopFile = c.RunDir.CheckpointsPath(), c.RunDir.StopPath(c.Attempt)
-	}
 	return c
 }
 

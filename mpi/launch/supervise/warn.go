@@ -114,10 +114,8 @@ func (a *Agent) Deadline() time.Time {
 
 // awaitStopFile is agent 0's, for the length of a round: it warns when somebody has made the job's stop file, or this round's.
 func (r *round) awaitStopFile(ctx context.Context) {
-	paths := []string{r.agent.cfg.StopFile}
-	if r.cfg.StopFile != paths[0] {
-		paths = append(paths, r.cfg.StopFile)
-	}
+	// A stop file belongs to its attempt, so that the next one does not find it; the batch script knows the job's first attempt alone.
+	paths := slices.Compact([]string{r.agent.cfg.stopFile(), r.cfg.stopFile()})
 	exists := func(path string) bool {
 		_, err := os.Lstat(path)
 		return err == nil
@@ -167,9 +165,10 @@ func awaitOne(ctx context.Context, over <-chan struct{}, paths []string, exists 
 func (s *Supervisor) warn() {
 	s.warnedAt = time.Now()
 	w := s.round.agent.warning
-	if s.cfg.StopFile != "" {
+	stopFile := s.cfg.stopFile()
+	if stopFile != "" {
 		s.writes.Go(func() {
-			if err := touch(s.cfg.StopFile); err != nil {
+			if err := touch(stopFile); err != nil {
 				s.cfg.Log.Warn("the workers' stop file cannot be made", "error", err)
 			}
 		})
@@ -179,8 +178,8 @@ func (s *Supervisor) warn() {
 		return // one of the agents says it
 	}
 	about := []any{"why", w.Why, "told", w.Host}
-	if s.cfg.StopFile != "" {
-		about = append(about, "stop_file", s.cfg.StopFile)
+	if stopFile != "" {
+		about = append(about, "stop_file", stopFile)
 	}
 	s.cfg.Log.Warn("the workers are asked to save and exit with 75", about...)
 }
