@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"ddpbatch/internal/backoff"
@@ -171,31 +171,29 @@ type AgentTries struct {
 // Matrix tells a person who reached what: a line for each machine and address.
 func Matrix(rows []AgentTries) string {
 	var b strings.Builder
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "FROM\tTO\tTRIES\tRESULT")
+	table := text.NewTable(&b, true, false, "FROM", "TO", "TRIES", "RESULT")
 	for _, row := range rows {
 		if len(row.Tries) == 0 {
-			fmt.Fprintf(table, "%s\t-\t0\tnothing is known of it\n", word(row.From))
+			table.Row(cell(row.From), "-", "0", "nothing is known of it")
 		}
 		for _, try := range row.Tries {
 			result := "reached in " + try.Took.Round(100*time.Microsecond).String()
 			switch {
 			case try.Err != "":
-				result = word(try.Err)
+				result = cell(try.Err)
 			case try.Count == 0:
 				result = "no answer"
 			}
-			fmt.Fprintf(table, "%s\t%s\t%d\t%s\n", word(row.From), word(try.Addr), try.Count, result)
+			table.Row(cell(row.From), cell(try.Addr), strconv.Itoa(try.Count), result)
 		}
 	}
 	_ = table.Flush() // to memory
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// word keeps what another machine said within its cell.
-func word(s string) string {
+// cell is so much as a cell has room for of what another machine said.
+func cell(s string) string {
 	const longest = 200
-	s = text.Clean(strings.ToValidUTF8(s, "?"))
 	if len(s) > longest {
 		s = text.Cut(s, longest) + "..."
 	}
