@@ -5,8 +5,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
 )
 
 // Unsafe reports whether a character can control a terminal, or change the direction of the text after it.
@@ -103,4 +106,12 @@ func Shortened(text string, most int) string {
 	head := most * 2 / 3
 	tail := most - head
 	return fmt.Sprintf("%s ... %d bytes ... %s", text[:head], len(text)-most, text[len(text)-tail:])
+}
+
+// SignalName is SIGTERM for 15, and signal 35 where there is no name.
+func SignalName(s syscall.Signal) string {
+	if name := unix.SignalName(s); name != "" {
+		return name
+	}
+	return "signal " + strconv.Itoa(int(s))
 }

@@ -1,6 +1,9 @@
 package text
 
-import "testing"
+import (
+	"syscall"
+	"testing"
+)
 
 func TestQuoted(t *testing.T) {
 	for text, want := range map[string]string{
@@ -29,6 +32,14 @@ func TestCut(t *testing.T) {
 	} {
 		if got := Cut(test.text, test.most); got != test.want {
 			t.Errorf("%d bytes of %q are %q, want %q", test.most, test.text, got, test.want)
+		}
+	}
+}
+
+func TestSignalName(t *testing.T) {
+	for s, want := range map[syscall.Signal]string{syscall.SIGTERM: "SIGTERM", 35: "signal 35", 99: "signal 99"} {
+		if got := SignalName(s); got != want {
+			t.Errorf("%d is %q, want %q", s, got, want)
 		}
 	}
 }

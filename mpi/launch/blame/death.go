@@ -9,9 +9,8 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"ddpbatch/internal/exit"
+	"ddpbatch/internal/text"
 )
 
 // Death is how one rank's process ended, as its agent saw it. It travels between agents as JSON. All text in it
@@ -54,11 +53,7 @@ func (d Death) How() string {
 	if d.Signal == 0 {
 		return fmt.Sprintf("exited with code %d", d.Exit)
 	}
-	name := unix.SignalName(syscall.Signal(d.Signal))
-	if name == "" {
-		name = fmt.Sprintf("signal %d", d.Signal)
-	}
-	return "was killed by " + name
+	return "was killed by " + text.SignalName(syscall.Signal(d.Signal))
 }
 
 const (

@@ -12,10 +12,9 @@ import (
 
 	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
 	"ddpbatch/mpi/launch/reach"
 	"ddpbatch/mpi/launch/recovery"
-
-	"golang.org/x/sys/unix"
 )
 
 // reject is all that an agent does that cannot take part: it tells the others why, so that they do not wait for it. The error is
@@ -247,12 +246,4 @@ func (c Config) savedTries(agents []int) []reach.AgentTries {
 // (context.WithCancelCause) when the agent got a signal that means stop.
 type SignalError struct{ Sig syscall.Signal }
 
-func (e SignalError) Error() string { return "told to stop by " + SignalName(e.Sig) }
-
-// SignalName is SIGTERM for 15, and the number where there is no name.
-func SignalName(s syscall.Signal) string {
-	if name := unix.SignalName(s); name != "" {
-		return name
-	}
-	return s.String()
-}
+func (e SignalError) Error() string { return "told to stop by " + text.SignalName(e.Sig) }

@@ -9,6 +9,7 @@ import (
 
 	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
 	"ddpbatch/mpi/launch/recovery"
 	"ddpbatch/mpi/launch/rendezvous"
 )
@@ -63,7 +64,7 @@ func (c Config) endOutcome(rank, code int, signal syscall.Signal, log string) (r
 	who := fmt.Sprintf("rank %d on %s", rank, c.Host)
 	switch {
 	case signal != 0:
-		v = c.Verdict(causeCrash, exitSignal+int(signal), fmt.Sprintf("%s was killed by %s", who, rendezvous.SignalName(signal)))
+		v = c.Verdict(causeCrash, exitSignal+int(signal), fmt.Sprintf("%s was killed by %s", who, text.SignalName(signal)))
 		v.Signal = int(signal)
 	case code == exit.Requeue:
 		v = c.Verdict(causeStopped, exit.Requeue, fmt.Sprintf("%s stopped and asks to be started again (exit code %d)", who, code))
@@ -99,7 +100,7 @@ func (c Config) interruptedOutcome(ctx context.Context) rundir.Verdict {
 		v = c.Verdict(causeTimeout, exit.Timeout, fmt.Sprintf("the agent on %s stopped the run: its time was over", c.Host))
 	} else {
 		sig := stopSignal(ctx)
-		v = c.Verdict(causeCancelled, exitSignal+int(sig), fmt.Sprintf("the agent on %s was told to stop by %s", c.Host, rendezvous.SignalName(sig)))
+		v = c.Verdict(causeCancelled, exitSignal+int(sig), fmt.Sprintf("the agent on %s was told to stop by %s", c.Host, text.SignalName(sig)))
 		v.Signal = int(sig)
 	}
 	v.Host = c.Host

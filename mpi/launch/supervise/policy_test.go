@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
 	"ddpbatch/mpi/launch/output"
 	"ddpbatch/mpi/launch/rendezvous"
 	"ddpbatch/mpi/launch/watch"
@@ -49,7 +50,7 @@ func (f *fakeProcess) Signal(sig syscall.Signal) error {
 		return nil
 	}
 	f.mu.Lock()
-	f.signals = append(f.signals, fmt.Sprintf("%v at %v", rendezvous.SignalName(sig), time.Since(f.begun)))
+	f.signals = append(f.signals, fmt.Sprintf("%v at %v", text.SignalName(sig), time.Since(f.begun)))
 	f.mu.Unlock()
 	switch {
 	case sig == syscall.SIGKILL || !f.act.deaf && f.act.onSignal == 0:
