@@ -49,7 +49,7 @@ func Decide(p Policy, history []rundir.Event, v rundir.Verdict, room bool, resta
 	life := lifeOf(p, history, v)
 	wish := v.Exit == exit.Requeue
 	if !wish && room && restarts < p.MaxRestarts && mendable(CauseOf(v)) {
-		if d, stuck := life.stuck(p, life.stepsKnown); stuck {
+		if d, stuck := life.stuck(life.stepsKnown); stuck {
 			return d
 		}
 		return Decision{Action: Restart, Why: fmt.Sprintf("%s: restart %d of %d in this job", causeText(v), restarts+1, p.MaxRestarts)}
@@ -130,7 +130,7 @@ func requeue(p Policy, life life, v rundir.Verdict, wish bool) Decision {
 	if !wish && !p.Names(cause) {
 		return Decision{Action: GiveUp, Why: notAsked(p, cause, v)}
 	}
-	if d, stuck := life.stuck(p, true); stuck {
+	if d, stuck := life.stuck(true); stuck {
 		return d
 	}
 	most, used := p.budget(cause), life.requeues[cause]
@@ -283,8 +283,8 @@ func (l *life) add(e end) {
 }
 
 // stuck gives up on a run that came no further in so many attempts, where judge is true.
-func (l life) stuck(p Policy, judge bool) (Decision, bool) {
-	if !judge || l.stalled < p.patience() {
+func (l life) stuck(judge bool) (Decision, bool) {
+	if !judge || l.stalled < l.policy.patience() {
 		return Decision{}, false
 	}
 	where := fmt.Sprintf("beyond step %d", l.furthest)
