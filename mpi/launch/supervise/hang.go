@@ -236,7 +236,7 @@ func (s *Supervisor) dumpStacks() {
 }
 
 func (c Config) dumper() watch.Dumper {
-	path, err := lookPath("py-spy", c.Dir, c.Env)
+	path, err := c.lookPath("py-spy")
 	if err != nil {
 		return watch.Dumper{}
 	}

@@ -164,19 +164,19 @@ func (c Config) findCommand() (string, error) {
 			return "", &startError{exit.Failed, fmt.Errorf("the working directory %s cannot be used: %w", c.Dir, err)}
 		}
 	}
-	return lookPath(c.Command[0], c.Dir, c.Env)
+	return c.lookPath(c.Command[0])
 }
 
 // lookPath finds a command as execvp(3) does, in the workers' own PATH rather
-// than the agent's: the job may set another. Relative names count from dir,
-// where the workers run.
-func lookPath(name, dir string, env []string) (string, error) {
+// than the agent's: the job may set another. Relative names count from where the workers run.
+func (c Config) lookPath(name string) (string, error) {
 	if strings.ContainsRune(name, '/') {
-		return checkCommand(name, under(dir, name))
+		return checkCommand(name, under(c.Dir, name))
 	}
 	var found error
-	for _, folder := range filepath.SplitList(valueOf(env, "PATH")) {
-		path, err := checkCommand(name, under(dir, filepath.Join(folder, name)))
+	folders, _ := c.lookup("PATH")
+	for _, folder := range filepath.SplitList(folders) {
+		path, err := checkCommand(name, under(c.Dir, filepath.Join(folder, name)))
 		if err == nil {
 			return path, nil
 		}
@@ -218,22 +218,6 @@ func under(dir, path string) string {
 		return path
 	}
 	return abs
-}
-
-// valueOf is the last value of a variable, as exec hands it on.
-func valueOf(env []string, name string) string {
-	var value string
-	for _, entry := range env {
-		if v, ok := strings.CutPrefix(entry, name+"="); ok {
-			value = v
-		}
-	}
-	return value
-}
-
-// hasName tells whether a variable is set at all.
-func hasName(env []string, name string) bool {
-	return slices.ContainsFunc(env, func(entry string) bool { return strings.HasPrefix(entry, name+"=") })
 }
 
 // execError is what remains to go wrong when the file is there and executable.
@@ -282,8 +266,12 @@ func (d *devices) of(p rendezvous.Ranks) (device.Share, error) {
 	return share, nil
 }
 
-// lookup finds a variable of the workers' environment.
-func (c Config) lookup(name string) (string, bool) {
-	value := valueOf(c.Env, name)
-	return value, value != "" || hasName(c.Env, name)
+// lookup finds a variable of the workers' environment: its last value, as exec hands it on.
+func (c Config) lookup(name string) (value string, set bool) {
+	for _, entry := range c.Env {
+		if v, ok := strings.CutPrefix(entry, name+"="); ok {
+			value, set = v, true
+		}
+	}
+	return value, set
 }

@@ -53,7 +53,7 @@ func TestLookPath(t *testing.T) {
 		{"nothing", path, "", exitNotFound},
 		{"tool", "HOME=/", "", exitNotFound},
 	} {
-		got, err := lookPath(tc.name, dir, []string{"PATH=/not/this", tc.env})
+		got, err := Config{Workers: Workers{Dir: dir, Env: []string{"PATH=/not/this", tc.env}}}.lookPath(tc.name)
 		var start *startError
 		switch {
 		case tc.exit == 0 && (err != nil || got != filepath.Join(dir, tc.want)):
