@@ -41,9 +41,9 @@ type ServerConfig struct {
 // process that runs it uses it without a connection.
 type Server struct {
 	*memory
-	cfg      ServerConfig
-	log      *slog.Logger
-	listener net.Listener
+	cfg       ServerConfig
+	log       *slog.Logger
+	listeners []net.Listener
 
 	ctx       context.Context // ends with Close
 	cancel    context.CancelFunc
@@ -55,23 +55,33 @@ type Server struct {
 // Serve begins to serve an empty store on l, which is then the Server's.
 // Connections that do not prove that they know the secret within auth.Timeout
 // are closed and logged; they hold up nobody.
-func Serve(l net.Listener, cfg ServerConfig) *Server {
-	s := &Server{memory: newMemory(), cfg: cfg, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), listener: l}
+func Serve(l net.Listener, cfg ServerConfig) *Server { return ServeAll([]net.Listener{l}, cfg) }
+
+// ServeAll is Serve on several listeners, such as one for each of a machine's networks. PyTorch's clients have on each what they may take.
+func ServeAll(listeners []net.Listener, cfg ServerConfig) *Server {
+	s := &Server{memory: newMemory(), cfg: cfg, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), listeners: listeners}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	gate := &auth.Gate{Binding: cfg.Binding, Room: MaxHandshakes, Log: s.log, Open: opener(cfg)}
-	if cfg.Torch {
-		mux := newTorchMux(s.ctx, l, s.memory, &cfg, s.log)
-		s.accepting.Go(mux.tasks.Wait)
-		if onAllInterfaces(l.Addr()) {
-			s.log.Warn("store: every machine that reaches this one may read and change the store by PyTorch's wire; bind it to one interface",
-				"addr", l.Addr().String())
+	for _, l := range listeners {
+		if cfg.Torch {
+			l = s.multiplex(l)
 		}
-		l = mux
+		s.accepting.Go(func() {
+			gate.Serve(s.ctx, l, func(conn net.Conn, hello []byte) error { return s.serve(conn, string(hello)) })
+		})
 	}
-	s.accepting.Go(func() {
-		gate.Serve(s.ctx, l, func(conn net.Conn, hello []byte) error { return s.serve(conn, string(hello)) })
-	})
 	return s
+}
+
+// multiplex serves PyTorch's clients of a listener, and returns the listener of all others.
+func (s *Server) multiplex(l net.Listener) net.Listener {
+	mux := newTorchMux(s.ctx, l, s.memory, &s.cfg, s.log)
+	s.accepting.Go(mux.tasks.Wait)
+	if onAllInterfaces(l.Addr()) {
+		s.log.Warn("store: every machine that reaches this one may read and change the store by PyTorch's wire; bind it to one interface",
+			"addr", l.Addr().String())
+	}
+	return mux
 }
 
 // opener is what the gate has clients go through. Its keys are made once.
@@ -94,15 +104,17 @@ func onAllInterfaces(addr net.Addr) bool {
 	return ok && tcp.IP.IsUnspecified()
 }
 
-// Addr is the address that the server listens on.
-func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+// Addr is the address that the server listens on, the first of several.
+func (s *Server) Addr() net.Addr { return s.listeners[0].Addr() }
 
 // Close stops listening, ends every connection and every wait, and returns
 // when Left has been called for the last client and no goroutine is left.
 func (s *Server) Close() error {
 	s.closeOnce.Do(func() {
 		s.cancel()
-		s.listener.Close()
+		for _, l := range s.listeners {
+			l.Close()
+		}
 		s.memory.Close()
 		s.accepting.Wait()
 	})

@@ -55,6 +55,44 @@ func (e *events) all() []string {
 	return slices.Clone(e.list)
 }
 
+// One store is served on several addresses, and on none of them after its end.
+func TestServeAll(t *testing.T) {
+	listeners := []net.Listener{listen(t), listen(t)}
+	s := ServeAll(listeners, ServerConfig{Secret: secret, Binding: binding})
+	ctx := bounded(t)
+	var clients []*Client
+	for i, l := range listeners {
+		c, err := Dial(ctx, l.Addr().String(), dialConfig())
+		if err != nil {
+			t.Fatal(err)
+		}
+		clients = append(clients, c)
+		if err := c.Set(ctx, fmt.Sprint(i), []byte("set")); err != nil {
+			t.Error(err)
+		}
+	}
+	for i, c := range clients {
+		for key := range listeners {
+			if value, err := c.Get(ctx, fmt.Sprint(key)); string(value) != "set" || err != nil {
+				t.Errorf("client %d finds %q, %v", i, value, err)
+			}
+		}
+	}
+	if got := s.Addr(); got != listeners[0].Addr() {
+		t.Errorf("it is at %v", got)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	for i, l := range listeners {
+		clients[i].Close()
+		if conn, err := net.Dial("tcp", l.Addr().String()); err == nil {
+			conn.Close()
+			t.Errorf("listener %d is open after its server's end", i)
+		}
+	}
+}
+
 func TestJoinedAndLeft(t *testing.T) {
 	var notified events
 	var local net.Addr
