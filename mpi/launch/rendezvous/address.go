@@ -153,7 +153,7 @@ func mayBeHost(name string) bool {
 
 // claimEndpoint makes the agent that c is for, which has no number, agent 0, if the endpoint is on this machine and nobody
 // here has it already (EADDRINUSE); nil where it is for another machine to serve.
-func (c Config) claimEndpoint(ctx context.Context, n localNetwork) (net.Listener, error) {
+func (c Config) claimEndpoint(ctx context.Context, n localNetwork) (listeners, error) {
 	here, err := c.awaitHere(ctx)
 	if !here || err != nil {
 		return nil, err

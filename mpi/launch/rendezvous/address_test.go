@@ -165,7 +165,7 @@ func TestJoinTimeoutOfAgent0AfterAName(t *testing.T) {
 	c.JoinTimeout, c.joinBy = time.Hour, time.Now()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), testkit.Patience, errors.New("it still waits"))
 	defer cancel()
-	if _, err := serveRendezvous(ctx, c, localNetwork{}, l); !errors.Is(err, ErrTimeout) {
+	if _, err := serveRendezvous(ctx, c, localNetwork{}, listeners{l}); !errors.Is(err, ErrTimeout) {
 		t.Errorf("ended with %v", err)
 	}
 }

@@ -219,7 +219,7 @@ func TestSlowAgent0IsMet(t *testing.T) {
 		met <- err
 	}()
 	testkit.Eventually(t, "the silence is told of", func() bool { return strings.Contains(log.String(), "nothing was proved within") })
-	r, err := serveRendezvous(t.Context(), first, localNetwork{}, l)
+	r, err := serveRendezvous(t.Context(), first, localNetwork{}, listeners{l})
 	must(t, err)
 	if n := len(r.First.Members); n != 2 {
 		t.Errorf("%d agents met", n)

@@ -13,13 +13,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 )
 
 // listen opens the port that agents meet at. Where it can be told, it is any. Otherwise it is one that all know; where those are taken,
 // which anybody on this machine can do, it is any again, and agent 0 tells it in the run directory.
-func (c Config) listen(n localNetwork) (net.Listener, error) {
+func (c Config) listen(n localNetwork) (listeners, error) {
 	if c.Count == 1 || c.Exchange != nil {
 		return listenFirst(n.hosts(c), anyPort)
 	}
@@ -38,10 +37,10 @@ func (c Config) listen(n localNetwork) (net.Listener, error) {
 	if failed != nil {
 		return nil, errors.Join(err, failed)
 	}
-	if failed := c.savePort(portOf(l)); failed != nil {
-		return nil, errors.Join(err, failed, l.Close())
+	if failed := c.savePort(l.port()); failed != nil {
+		return nil, errors.Join(err, failed, l.close())
 	}
-	c.Log.Warn("this agent listens at another port, which the run directory tells the others", "port", portOf(l), "error", err)
+	c.Log.Warn("this agent listens at another port, which the run directory tells the others", "port", l.port(), "error", err)
 	return l, nil
 }
 
@@ -147,14 +146,14 @@ func gcd(a, b uint64) uint64 {
 // takePort claims the first port of the list that nobody listens on, at any of the hosts, and that no other run on this machine has
 // claimed, and listens on it; 0 is one that the kernel chooses. It claims first: a run whose worker is still to bind a port has
 // nothing but the claim. Anybody can claim ports: where all are, a port that the kernel chooses is taken without a claim.
-func takePort(hosts []string, ports []int) (net.Listener, io.Closer, error) {
+func takePort(hosts []string, ports []int) (listeners, io.Closer, error) {
 	return takePortBy(claimPort, hosts, ports)
 }
 
 // claimer is claimPort.
 type claimer func(host string, port int) (io.Closer, error)
 
-func takePortBy(claim claimer, hosts []string, ports []int) (net.Listener, io.Closer, error) {
+func takePortBy(claim claimer, hosts []string, ports []int) (listeners, io.Closer, error) {
 	var last error
 	for _, port := range ports {
 		l, claimed, err := claim.listen(hosts, port)
@@ -173,13 +172,13 @@ func takePortBy(claim claimer, hosts []string, ports []int) (net.Listener, io.Cl
 	return nil, nil, fmt.Errorf("none of %d ports can be used: %w", len(ports), last)
 }
 
-func (claim claimer) listen(hosts []string, port int) (l net.Listener, claimed io.Closer, err error) {
+func (claim claimer) listen(hosts []string, port int) (l listeners, claimed io.Closer, err error) {
 	if port == 0 {
 		if l, err = listenOn(hosts, 0); err != nil {
 			return nil, nil, err
 		}
-		if claimed, err = claim("", portOf(l)); err != nil {
-			return nil, nil, errors.Join(err, l.Close())
+		if claimed, err = claim("", l.port()); err != nil {
+			return nil, nil, errors.Join(err, l.close())
 		}
 		return l, claimed, nil
 	}
@@ -193,13 +192,13 @@ func (claim claimer) listen(hosts []string, port int) (l net.Listener, claimed i
 }
 
 // listenFirst is takePort for those who go on listening, which is claim enough.
-func listenFirst(hosts []string, ports []int) (net.Listener, error) {
+func listenFirst(hosts []string, ports []int) (listeners, error) {
 	l, claim, err := takePort(hosts, ports)
 	if err != nil {
 		return nil, err
 	}
 	if err := claim.Close(); err != nil {
-		return nil, errors.Join(err, l.Close())
+		return nil, errors.Join(err, l.close())
 	}
 	return l, nil
 }
@@ -254,86 +253,31 @@ func isClaimedBeside(own string, port int) bool {
 	return false
 }
 
-// listenOn listens on one port of all hosts. The hosts' listeners are one.
-func listenOn(hosts []string, port int) (net.Listener, error) {
-	var all []net.Listener
+// listeners listen on one port, each at an address of its own.
+type listeners []net.Listener
+
+// listenOn listens on one port of all hosts.
+func listenOn(hosts []string, port int) (listeners, error) {
+	var all listeners
 	for _, host := range hosts {
 		l, err := net.Listen("tcp", joinPort(host, port))
 		if err != nil {
-			for _, l := range all {
-				l.Close()
-			}
-			return nil, err
+			return nil, errors.Join(err, all.close())
 		}
 		all = append(all, l)
 		port = portOf(l)
 	}
-	if len(all) == 1 {
-		return all[0], nil
-	}
-	return together(all), nil
+	return all, nil
 }
 
-func portOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
+func (l listeners) port() int { return portOf(l[0]) }
 
-// listeners is several listeners as one, on the addresses of several networks.
-type listeners struct {
-	all      []net.Listener
-	accepted chan accepted
-	closing  chan struct{}
-	once     sync.Once
-	tasks    sync.WaitGroup
-}
-
-type accepted struct {
-	conn net.Conn
-	err  error
-}
-
-func together(all []net.Listener) *listeners {
-	l := &listeners{all: all, accepted: make(chan accepted), closing: make(chan struct{})}
-	for _, one := range all {
-		l.tasks.Go(func() { l.accept(one) })
-	}
-	return l
-}
-
-func (l *listeners) accept(one net.Listener) {
-	for {
-		conn, err := one.Accept()
-		select {
-		case l.accepted <- accepted{conn, err}:
-		case <-l.closing:
-			if err == nil {
-				conn.Close()
-			}
-			return
-		}
-	}
-}
-
-// Accept is net.Listener's.
-func (l *listeners) Accept() (net.Conn, error) {
-	select {
-	case a := <-l.accepted:
-		return a.conn, a.err
-	case <-l.closing:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close ends all of them.
-func (l *listeners) Close() error {
+func (l listeners) close() error {
 	var errs []error
-	l.once.Do(func() {
-		close(l.closing)
-		for _, one := range l.all {
-			errs = append(errs, one.Close())
-		}
-		l.tasks.Wait()
-	})
+	for _, one := range l {
+		errs = append(errs, one.Close())
+	}
 	return errors.Join(errs...)
 }
 
-// Addr is that of the first.
-func (l *listeners) Addr() net.Addr { return l.all[0].Addr() }
+func portOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }

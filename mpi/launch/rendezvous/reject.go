@@ -39,7 +39,7 @@ func (c Config) publishRejection(ctx context.Context) error {
 		c.JoinTimeout = min(c.JoinTimeout, rejectWait)
 	}
 	c.joinBy = c.joinEnd()
-	var l net.Listener
+	var l listeners
 	var err error
 	switch {
 	case c.Index == 0 && c.Exchange != nil:

@@ -72,7 +72,7 @@ func Join(ctx context.Context, own *Config) (*Rendezvous, error) {
 	c.id = newNonce()
 	n, err := c.network()
 	c.Reject = cmp.Or(c.Reject, err)
-	var l net.Listener
+	var l listeners
 	var claim io.Closer
 	switch {
 	case c.Reject != nil, c.DialOnly:
@@ -119,7 +119,7 @@ func newRendezvous(ctx context.Context, c Config, n localNetwork) *Rendezvous {
 
 // serveRendezvous is agent 0's part of the rendezvous: it serves the control store, waits for the others, and publishes the first layout,
 // or why there is none.
-func serveRendezvous(ctx context.Context, c Config, n localNetwork, l net.Listener) (*Rendezvous, error) {
+func serveRendezvous(ctx context.Context, c Config, n localNetwork, l listeners) (*Rendezvous, error) {
 	fresh := c.Secret.IsZero() && c.Exchange != nil
 	if fresh {
 		c.Secret = auth.NewSecret()
@@ -129,7 +129,7 @@ func serveRendezvous(ctx context.Context, c Config, n localNetwork, l net.Listen
 	r.membership = newMembership(c.join())
 	r.membership.oneMachine = c.OneMachine
 	ready := make(chan struct{})
-	server := store.Serve(l, store.ServerConfig{
+	server := store.ServeAll(l, store.ServerConfig{
 		Secret: c.Secret, Binding: c.binding(), Log: c.Log,
 		Joined: func(name string, local net.Addr) {
 			<-ready
@@ -147,7 +147,7 @@ func serveRendezvous(ctx context.Context, c Config, n localNetwork, l net.Listen
 	deadline := r.findDeadline(finding)
 	var err error
 	if c.Exchange != nil {
-		err = r.publishOffer(ctx, portOf(l))
+		err = r.publishOffer(ctx, l.port())
 	}
 	if err == nil {
 		err = r.gather(ctx)
@@ -160,7 +160,7 @@ func serveRendezvous(ctx context.Context, c Config, n localNetwork, l net.Listen
 		stop()
 		return nil, errors.Join(err, r.Close())
 	}
-	c.Log.Info("all agents met", "agents", len(r.First.Members), "world", r.First.World, "port", portOf(l))
+	c.Log.Info("all agents met", "agents", len(r.First.Members), "world", r.First.World, "port", l.port())
 	return r, nil
 }
 

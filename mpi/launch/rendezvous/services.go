@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"slices"
 	"syscall"
 
@@ -38,7 +37,7 @@ func (r *Rendezvous) serveWorkers(lay *Layout) error {
 		if err != nil {
 			return fmt.Errorf("serve a store for the workers: %w", err)
 		}
-		lay.WorkerPort = portOf(l)
+		lay.WorkerPort = l.port()
 		r.serve(l, store.ServerConfig{Secret: c.Secret, Binding: c.workerBinding(lay.Attempt), Log: c.Log})
 	}
 	if c.TorchStore {
@@ -48,8 +47,8 @@ func (r *Rendezvous) serveWorkers(lay *Layout) error {
 	if err != nil {
 		return err
 	}
-	lay.MasterPort = portOf(l)
-	return l.Close() // the worker of rank 0 is to bind it
+	lay.MasterPort = l.port()
+	return l.close() // the worker of rank 0 is to bind it
 }
 
 // serveTorch serves PyTorch's TCPStore at MASTER_PORT. Its wire knows no proof, so it is on the job's interface
@@ -59,20 +58,20 @@ func (r *Rendezvous) serveTorch(lay *Layout) error {
 	if err != nil {
 		return err
 	}
-	lay.TorchStore, lay.MasterAddr, lay.MasterPort = true, lay.Listen, portOf(l)
+	lay.TorchStore, lay.MasterAddr, lay.MasterPort = true, lay.Listen, l.port()
 	r.serve(l, store.ServerConfig{
 		Secret: r.cfg.Secret, Binding: r.cfg.workerBinding(lay.Attempt), Torch: true, TorchPrefix: "torch/", Log: r.cfg.Log,
 	})
 	return nil
 }
 
-func (r *Rendezvous) serve(l net.Listener, cfg store.ServerConfig) {
-	r.services.servers = append(r.services.servers, store.Serve(l, cfg))
+func (r *Rendezvous) serve(l listeners, cfg store.ServerConfig) {
+	r.services.servers = append(r.services.servers, store.ServeAll(l, cfg))
 }
 
 // listenAtMasterPort listens on what the workers of a round get as MASTER_PORT: the port that was given, or one that is free now and was
 // no round's before, since what is left of the workers before may still hold or dial that. It is claimed until the round ends.
-func (r *Rendezvous) listenAtMasterPort(lay *Layout, host string) (net.Listener, error) {
+func (r *Rendezvous) listenAtMasterPort(lay *Layout, host string) (listeners, error) {
 	c := r.cfg
 	if c.MasterPort != 0 { // claimed for the whole run
 		l, err := listenOn([]string{host}, c.MasterPort)
@@ -95,7 +94,7 @@ func (r *Rendezvous) listenAtMasterPort(lay *Layout, host string) (net.Listener,
 	if err != nil {
 		return nil, fmt.Errorf("find a MASTER_PORT for the workers: %w", err)
 	}
-	r.services.claim, r.ports[portOf(l)] = claim, true
+	r.services.claim, r.ports[l.port()] = claim, true
 	return l, nil
 }
 
@@ -119,7 +118,7 @@ func (c Config) claimMasterPort() (io.Closer, error) {
 	if err != nil {
 		return nil, errors.Join(c.masterPortTaken(err), claim.Close())
 	}
-	return claim, l.Close()
+	return claim, l.close()
 }
 
 func (c Config) masterPortTaken(err error) error {

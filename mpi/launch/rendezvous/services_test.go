@@ -57,7 +57,7 @@ func freePort(ports []int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return portOf(l), l.Close()
+	return l.port(), l.close()
 }
 
 // Whoever claims all the ports that a run tries keeps it from none.
@@ -100,9 +100,9 @@ func TestEveryPortIsClaimed(t *testing.T) {
 	}
 	l, claim, err := takePortBy(all, []string{Loopback}, append(Ports(rand.Text(), 4), anyPort...))
 	must(t, err)
-	defer l.Close()
-	if err := claim.Close(); err != nil || portOf(l) == 0 {
-		t.Errorf("port %d, %v", portOf(l), err)
+	defer l.close()
+	if err := claim.Close(); err != nil || l.port() == 0 {
+		t.Errorf("port %d, %v", l.port(), err)
 	}
 }
 
