@@ -279,8 +279,8 @@ func TestRelayBetweenAgents(t *testing.T) {
 	}
 }
 
-// TestRelayChangesTheLayout has the relay change the last byte of each answer from a time on at which agent 1 has proved itself, and the plan
-// is yet to come: agent 1 starts no worker.
+// TestRelayChangesTheLayout has the relay change the last byte of each answer from a time on at which agent 1 has proved itself, and the
+// layout is yet to come: agent 1 starts no worker.
 func TestRelayChangesTheLayout(t *testing.T) {
 	w := newWorld(t, []int{1, 1, 1}, "environ")
 	for i := range w.agents {

@@ -95,7 +95,7 @@ func (r *Rendezvous) NewLayout(round, attempt int, deadline time.Time) (*Layout,
 // Publish gives the layout to every agent that is in it.
 func (r *Rendezvous) Publish(ctx context.Context, l *Layout) error {
 	if err := SetJSON(ctx, r.store, fmt.Sprintf(keyLayout, l.Round), l); err != nil {
-		return fmt.Errorf("publish the plan of the workers: %w", err)
+		return fmt.Errorf("publish the layout of the workers: %w", err)
 	}
 	for _, p := range l.Participants {
 		r.assign(p, assignment{Index: p.Index, Round: l.Round})

@@ -40,11 +40,11 @@ func TestRejectingIsNotMissing(t *testing.T) {
 		come            []joinRequest
 		able, rejecting int
 	}{
-		"one declines, the other comes": {[]joinRequest{rejectingOf(one), other}, 2, 1},
-		"one comes, the other declines": {[]joinRequest{other, rejectingOf(one)}, 2, 1},
-		"both decline":                  {[]joinRequest{rejectingOf(one), rejectingOf(other)}, 1, 2},
-		"one declines twice":            {[]joinRequest{rejectingOf(one), rejectingOf(one)}, 1, 1},
-		"one declines, and comes":       {[]joinRequest{rejectingOf(one), one}, 2, 0},
+		"one rejects, the other comes": {[]joinRequest{rejectingOf(one), other}, 2, 1},
+		"one comes, the other rejects": {[]joinRequest{other, rejectingOf(one)}, 2, 1},
+		"both reject":                  {[]joinRequest{rejectingOf(one), rejectingOf(other)}, 1, 2},
+		"one rejects twice":            {[]joinRequest{rejectingOf(one), rejectingOf(one)}, 1, 1},
+		"one rejects, and comes":       {[]joinRequest{rejectingOf(one), one}, 2, 0},
 	} {
 		r := newMembership(joinRequest{Host: "n1", Count: 3})
 		for _, j := range tc.come {
