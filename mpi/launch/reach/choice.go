@@ -62,19 +62,19 @@ func parseRule(word string, exact bool) (rule, error) {
 	return rule{name: name, exact: exact}, nil
 }
 
-func (r rule) matches(link string, addr netip.Addr) bool {
+func (r rule) matches(iface string, addr netip.Addr) bool {
 	switch {
 	case r.network.IsValid():
 		return r.network.Contains(addr)
 	case r.exact:
-		return link == r.name
+		return iface == r.name
 	}
-	return strings.HasPrefix(link, r.name)
+	return strings.HasPrefix(iface, r.name)
 }
 
-// allows tells whether an address of a link may be used.
-func (c Choice) allows(link string, addr netip.Addr) bool {
-	matches := slices.ContainsFunc(c.rules, func(r rule) bool { return r.matches(link, addr) })
+// allows tells whether an address of an interface may be used.
+func (c Choice) allows(iface string, addr netip.Addr) bool {
+	matches := slices.ContainsFunc(c.rules, func(r rule) bool { return r.matches(iface, addr) })
 	return len(c.rules) == 0 || matches != c.not
 }
 
@@ -82,37 +82,38 @@ func (c Choice) allows(link string, addr netip.Addr) bool {
 // them, often with the same address. They are offered only where the user names them.
 var local = []string{"docker", "veth", "virbr", "br-", "cni", "flannel", "lxc", "podman"}
 
-// Addresses lists the addresses of the links that the choice allows, the likeliest first: IPv4 before IPv6, then in the links' order.
-// Loopback, links that are down, and addresses that mean nothing on another machine are left out. An error says what there is.
-func (c Choice) Addresses(links []Link) ([]netip.Addr, error) {
+// Addresses lists the addresses of the interfaces that the choice allows, the likeliest first: IPv4 before IPv6, then in the order of the
+// interfaces. Loopback, interfaces that are down, and addresses that mean nothing on another machine are left out. An error says what there
+// is.
+func (c Choice) Addresses(interfaces []Interface) ([]netip.Addr, error) {
 	var found []netip.Addr
-	for _, link := range links {
-		found = append(found, c.addresses(link)...)
+	for _, iface := range interfaces {
+		found = append(found, c.addresses(iface)...)
 	}
 	if len(found) == 0 {
-		return nil, c.nothing(links)
+		return nil, c.nothing(interfaces)
 	}
 	slices.SortStableFunc(found, func(a, b netip.Addr) int { return a.BitLen() - b.BitLen() })
 	return found, nil
 }
 
-// Names lists the links that have an address among Addresses.
-func (c Choice) Names(links []Link) []string {
+// Names lists the interfaces that have an address among Addresses.
+func (c Choice) Names(interfaces []Interface) []string {
 	var names []string
-	for _, link := range links {
-		if len(c.addresses(link)) > 0 {
-			names = append(names, link.Name)
+	for _, iface := range interfaces {
+		if len(c.addresses(iface)) > 0 {
+			names = append(names, iface.Name)
 		}
 	}
 	return names
 }
 
-func (c Choice) addresses(link Link) (found []netip.Addr) {
-	if !link.Up || link.Loopback || len(c.rules) == 0 && isLocal(link.Name) {
+func (c Choice) addresses(iface Interface) (found []netip.Addr) {
+	if !iface.Up || iface.Loopback || len(c.rules) == 0 && isLocal(iface.Name) {
 		return nil
 	}
-	for _, prefix := range link.Addrs {
-		if addr := prefix.Addr(); addr.IsGlobalUnicast() && c.allows(link.Name, addr) {
+	for _, prefix := range iface.Addrs {
+		if addr := prefix.Addr(); addr.IsGlobalUnicast() && c.allows(iface.Name, addr) {
 			found = append(found, addr)
 		}
 	}
@@ -139,12 +140,12 @@ func isLocal(name string) bool {
 	return slices.ContainsFunc(local, func(begin string) bool { return strings.HasPrefix(name, begin) })
 }
 
-func (c Choice) nothing(links []Link) error {
+func (c Choice) nothing(interfaces []Interface) error {
 	var there []string
-	for _, link := range links {
-		for _, prefix := range link.Addrs {
-			word := link.Name + " " + prefix.String()
-			if !link.Up {
+	for _, iface := range interfaces {
+		for _, prefix := range iface.Addrs {
+			word := iface.Name + " " + prefix.String()
+			if !iface.Up {
 				word += " (down)"
 			}
 			there = append(there, word)
@@ -160,43 +161,43 @@ func (c Choice) nothing(links []Link) error {
 	return fmt.Errorf("there is no network address %s; it has %s", what, strings.Join(there, ", "))
 }
 
-// Link is a network interface of this machine.
-type Link struct {
+// Interface is a network interface of this machine.
+type Interface struct {
 	Name     string
 	Up       bool
 	Loopback bool
 	Addrs    []netip.Prefix // with the length of their network
 }
 
-// Links lists this machine's network interfaces.
-func Links() ([]Link, error) {
-	interfaces, err := net.Interfaces()
+// Interfaces lists this machine's network interfaces.
+func Interfaces() ([]Interface, error) {
+	all, err := net.Interfaces()
 	if err != nil {
 		return nil, fmt.Errorf("list this machine's network interfaces: %w", err)
 	}
-	var links []Link
-	for _, i := range interfaces {
-		link := Link{Name: i.Name, Up: i.Flags&net.FlagUp != 0, Loopback: i.Flags&net.FlagLoopback != 0}
+	var interfaces []Interface
+	for _, i := range all {
+		iface := Interface{Name: i.Name, Up: i.Flags&net.FlagUp != 0, Loopback: i.Flags&net.FlagLoopback != 0}
 		addrs, err := i.Addrs()
 		if err != nil {
 			continue // it went away meanwhile
 		}
 		for _, a := range addrs {
 			if prefix, err := netip.ParsePrefix(a.String()); err == nil {
-				link.Addrs = append(link.Addrs, netip.PrefixFrom(prefix.Addr().Unmap(), prefix.Bits()))
+				iface.Addrs = append(iface.Addrs, netip.PrefixFrom(prefix.Addr().Unmap(), prefix.Bits()))
 			}
 		}
-		links = append(links, link)
+		interfaces = append(interfaces, iface)
 	}
-	return links, nil
+	return interfaces, nil
 }
 
 // NameOf is the name of the interface that has an address; "" where none has.
-func NameOf(links []Link, addr netip.Addr) string {
-	for _, link := range links {
-		for _, own := range link.Addrs {
+func NameOf(interfaces []Interface, addr netip.Addr) string {
+	for _, iface := range interfaces {
+		for _, own := range iface.Addrs {
 			if own.Addr() == addr.Unmap().WithZone("") {
-				return link.Name
+				return iface.Name
 			}
 		}
 	}

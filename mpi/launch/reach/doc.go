@@ -2,7 +2,7 @@
 // offered ones leads there, and, where none does, who tried what.
 //
 //	choice, err := reach.ParseInterface("ib0")
-//	offer, err := choice.Addresses(links)                          // agent 0
+//	offer, err := choice.Addresses(interfaces)                         // agent 0
 //	addr, err := reach.NewRace(addrs, reach.HeadStart).Run(ctx, prove) // every other agent
 //
 // An address counts only once who answers there has proved that it is agent 0: a name may resolve to this very machine, and

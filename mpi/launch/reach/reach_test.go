@@ -21,14 +21,14 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // machine has what nodes of clusters have, and what should not be offered.
-func machine() []Link {
+func machine() []Interface {
 	prefix := func(list ...string) (out []netip.Prefix) {
 		for _, s := range list {
 			out = append(out, netip.MustParsePrefix(s))
 		}
 		return out
 	}
-	return []Link{
+	return []Interface{
 		{Name: "lo", Up: true, Loopback: true, Addrs: prefix("127.0.0.1/8", "::1/128")},
 		{Name: "docker0", Up: true, Addrs: prefix("172.17.0.1/16")},
 		{Name: "eth0", Up: true, Addrs: prefix("fd00:1::5/64", "10.1.0.5/16", "fe80::1/64")},
@@ -82,7 +82,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestIPv4First: the order is that of the links, but IPv6 comes last.
+// TestIPv4First: the order is that of the interfaces, but IPv6 comes last.
 func TestIPv4First(t *testing.T) {
 	addrs, err := Choice{}.Addresses(machine())
 	if err != nil || len(addrs) != 4 || addrs[0].String() != "10.1.0.5" || addrs[3].String() != "fd00:1::5" {
@@ -134,14 +134,14 @@ func TestNameOf(t *testing.T) {
 	}
 }
 
-// TestLinksAreReal: this machine has a loopback interface, at least.
-func TestLinksAreReal(t *testing.T) {
-	links, err := Links()
+// TestInterfacesAreReal: this machine has a loopback interface, at least.
+func TestInterfacesAreReal(t *testing.T) {
+	interfaces, err := Interfaces()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if name := NameOf(links, netip.MustParseAddr("127.0.0.1")); name == "" {
-		t.Errorf("no interface has 127.0.0.1: %+v", links)
+	if name := NameOf(interfaces, netip.MustParseAddr("127.0.0.1")); name == "" {
+		t.Errorf("no interface has 127.0.0.1: %+v", interfaces)
 	}
 }
 

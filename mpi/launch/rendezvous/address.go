@@ -30,11 +30,11 @@ func (c Config) network() (localNetwork, error) {
 	if err != nil {
 		return localNetwork{}, err
 	}
-	links, err := reach.Links()
+	interfaces, err := reach.Interfaces()
 	if err != nil {
 		return localNetwork{}, fmt.Errorf("on %s: %w", c.Host, err)
 	}
-	addrs, err := choice.Addresses(links)
+	addrs, err := choice.Addresses(interfaces)
 	if err != nil {
 		return localNetwork{}, fmt.Errorf("on %s: %w", c.Host, err)
 	}
@@ -75,11 +75,11 @@ func (n localNetwork) offered(c Config) ([]netip.Addr, error) {
 	case len(n.addrs) > 0:
 		return n.addrs, nil
 	}
-	links, err := reach.Links()
+	interfaces, err := reach.Interfaces()
 	if err != nil {
 		return nil, err
 	}
-	return n.choice.Addresses(links)
+	return n.choice.Addresses(interfaces)
 }
 
 // own is the address of this machine that its workers use, where a connection to agent 0 has this one. It is another one, of which
@@ -107,11 +107,11 @@ func (r *Rendezvous) WorkerInterface() (name string, chosen bool) {
 	if err != nil || addr.IsLoopback() {
 		return "", false
 	}
-	links, err := reach.Links()
+	interfaces, err := reach.Interfaces()
 	if err != nil {
 		return "", false
 	}
-	return reach.NameOf(links, addr), len(r.localNetwork.addrs) > 0 || len(reach.Choice{}.Names(links)) == 1
+	return reach.NameOf(interfaces, addr), len(r.localNetwork.addrs) > 0 || len(reach.Choice{}.Names(interfaces)) == 1
 }
 
 // sameHost tells whether two names are of one machine, as far as names can say: "n1" and "n1.cluster" are.

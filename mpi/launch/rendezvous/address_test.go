@@ -172,13 +172,13 @@ func TestJoinTimeoutOfAgent0AfterAName(t *testing.T) {
 
 // The interface that leads workers to the others is that of the connection to the other agents.
 func TestWorkerInterface(t *testing.T) {
-	links, err := reach.Links()
+	interfaces, err := reach.Interfaces()
 	must(t, err)
-	addrs, err := reach.Choice{}.Addresses(links)
+	addrs, err := reach.Choice{}.Addresses(interfaces)
 	if err != nil {
 		t.Skip("needs a network: ", err)
 	}
-	want, only := reach.NameOf(links, addrs[0]), len(reach.Choice{}.Names(links)) == 1
+	want, only := reach.NameOf(interfaces, addrs[0]), len(reach.Choice{}.Names(interfaces)) == 1
 	r := &Rendezvous{workerAddr: addrs[0].String()}
 	if name, chosen := r.WorkerInterface(); name != want || chosen != only {
 		t.Errorf("it is %q, chosen %t; want %q, %t", name, chosen, want, only)
