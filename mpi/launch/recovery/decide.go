@@ -28,7 +28,7 @@ type Decision struct {
 	Exclude []string // nodes that the job should not run on again, sorted; for a Requeue
 }
 
-// Decide says what follows an attempt that ended as v says. history is the run's ledger until then, oldest first; the
+// Decide says what follows an attempt that ended as v says. ledger is the run's until then, oldest first; the
 // attempt's own "end" may be in it already or not. room tells whether the agents could start the workers again within
 // the job, and restarts how often they have done so in this job.
 //
@@ -39,22 +39,22 @@ type Decision struct {
 //  3. What is the workers' or a node's fault is mended within the job, where there is room and MaxRestarts is not used up.
 //  4. Otherwise the job is requeued, where On names the cause.
 //  5. No requeue where the cause's budget is used up, and neither a requeue nor a restart where the run makes no progress.
-func Decide(p Policy, history []rundir.Event, v rundir.Verdict, room bool, restarts int) Decision {
+func Decide(p Policy, ledger []rundir.Event, v rundir.Verdict, room bool, restarts int) Decision {
 	if d, ok := final(v); ok {
 		return d
 	}
-	if WasCancelled(history) {
+	if WasCancelled(ledger) {
 		return Decision{Action: GiveUp, Why: "the run was cancelled"}
 	}
-	life := lifeOf(p, history, v)
+	h := historyOf(p, ledger, v)
 	wish := v.Exit == exit.Requeue
 	if !wish && room && restarts < p.MaxRestarts && mendable(CauseOf(v)) {
-		if d, stuck := life.stuck(life.stepsKnown); stuck {
+		if d, stuck := h.stuck(h.stepsKnown); stuck {
 			return d
 		}
 		return Decision{Action: Restart, Why: fmt.Sprintf("%s: restart %d of %d in this job", causeText(v), restarts+1, p.MaxRestarts)}
 	}
-	return requeue(p, life, v, wish)
+	return requeue(p, h, v, wish)
 }
 
 // CauseOf is the cause that a verdict counts as: one of [Causes], or Done, Saved, Cancelled, Start, Unknown.
@@ -90,15 +90,15 @@ func mendable(c Cause) bool {
 
 // WasCancelled tells whether a person has asked for the end of the job that began last (ddpbatch cancel), be it before it began. A resume takes
 // that back, but one of another element of an array alone does not, nor does the line that records the cancelled job itself.
-func WasCancelled(history []rundir.Event) bool {
+func WasCancelled(ledger []rundir.Event) bool {
 	job := ""
-	for _, e := range history {
+	for _, e := range ledger {
 		if e.Event == rundir.EventBegin {
 			job = e.Job
 		}
 	}
 	cancelled, which := false, ""
-	for _, e := range history {
+	for _, e := range ledger {
 		switch e.Event {
 		case rundir.EventCancel:
 			if job == "" || covers(e.Job, job) {
@@ -122,7 +122,7 @@ func covers(cancelled, job string) bool {
 }
 
 // requeue decides whether the job is started again once the restarts within it are used up.
-func requeue(p Policy, life life, v rundir.Verdict, wish bool) Decision {
+func requeue(p Policy, h history, v rundir.Verdict, wish bool) Decision {
 	cause := CauseOf(v)
 	if wish && !slices.Contains(Causes(), cause) {
 		cause = Saved
@@ -130,10 +130,10 @@ func requeue(p Policy, life life, v rundir.Verdict, wish bool) Decision {
 	if !wish && !p.Names(cause) {
 		return Decision{Action: GiveUp, Why: notAsked(p, cause, v)}
 	}
-	if d, stuck := life.stuck(true); stuck {
+	if d, stuck := h.stuck(true); stuck {
 		return d
 	}
-	most, used := p.budget(cause), life.requeues[cause]
+	most, used := p.budget(cause), h.requeues[cause]
 	if used >= most {
 		return Decision{Action: GiveUp, Why: fmt.Sprintf("%s, and requeue.max.%s = %d is used up", causeText(v), cause, most)}
 	}
@@ -141,7 +141,7 @@ func requeue(p Policy, life life, v rundir.Verdict, wish bool) Decision {
 	if most != Unlimited {
 		why = fmt.Sprintf("%s of %d for this cause", why, most)
 	}
-	return Decision{Action: Requeue, Why: why, Cause: cause, Exclude: life.badNodes()}
+	return Decision{Action: Requeue, Why: why, Cause: cause, Exclude: h.badNodes()}
 }
 
 // notAsked says why a cause is not followed by a requeue, and what to write to have one.
@@ -177,12 +177,12 @@ func causeText(v rundir.Verdict) string {
 	return words
 }
 
-// shortLife is how long an attempt lives at least of which it may be believed that it got on, where nobody counts its steps: a
+// defaultMinLifetime is how long an attempt lives at least of which it may be believed that it got on, where nobody counts its steps: a
 // command of the user's, say. It is longer than what large models take to load.
-const shortLife = 5 * time.Minute
+const defaultMinLifetime = 5 * time.Minute
 
-// life is what a ledger tells of a run, the present attempt included.
-type life struct {
+// history is what a ledger tells of a run, the present attempt included.
+type history struct {
 	policy     Policy
 	requeues   map[Cause]int // taken so far, by the cause that they count as; over all of the run
 	stalled    int           // attempts, up to the present one, that came no further; since a person last had a hand in it
@@ -207,13 +207,13 @@ type end struct {
 	nodes []string
 }
 
-// lifeOf reads a ledger, and v as the last attempt's end.
-func lifeOf(p Policy, history []rundir.Event, v rundir.Verdict) life {
-	l := life{policy: p, requeues: map[Cause]int{}}
+// historyOf reads a ledger, and v as the last attempt's end.
+func historyOf(p Policy, ledger []rundir.Event, v rundir.Verdict) history {
+	h := history{policy: p, requeues: map[Cause]int{}}
 	began, job := map[int]time.Time{}, ""
 	ends := map[int]end{} // by attempt: a refined verdict replaces the one before
 	var order []int
-	for _, e := range history {
+	for _, e := range ledger {
 		switch e.Event {
 		case "begin":
 			began[e.Attempt] = e.Time
@@ -230,24 +230,24 @@ func lifeOf(p Policy, history []rundir.Event, v rundir.Verdict) life {
 			}
 			ends[e.Attempt] = endOf(e, began[e.Attempt])
 		case "requeue":
-			l.requeues[Cause(e.Cause).Current()]++
+			h.requeues[Cause(e.Cause).Current()]++
 		case "refused": // the requeue before it
 			c := Cause(e.Cause).Current()
-			l.requeues[c] = max(0, l.requeues[c]-1)
+			h.requeues[c] = max(0, h.requeues[c]-1)
 		case "submit", "resume":
 			clear(ends)
 			order = nil
 		}
 	}
 	for _, attempt := range order {
-		l.add(ends[attempt])
+		h.add(ends[attempt])
 	}
 	last := end{cause: CauseOf(v), saved: v.Saved, step: v.Step, nodes: union(v.Nodes, v.Host)}
 	if at, ok := began[v.Attempt]; ok {
 		last.lived = v.Time.Sub(at)
 	}
-	l.add(last)
-	return l
+	h.add(last)
+	return h
 }
 
 func endOf(e rundir.Event, began time.Time) end {
@@ -260,46 +260,46 @@ func endOf(e rundir.Event, began time.Time) end {
 }
 
 // add takes one more attempt's end into account.
-func (l *life) add(e end) {
+func (h *history) add(e end) {
 	for _, name := range e.nodes {
-		l.bad = append(l.bad, badNode{name, e.cause})
+		h.bad = append(h.bad, badNode{name, e.cause})
 	}
-	l.saved = e.saved
-	progress := e.step > l.furthest
+	h.saved = e.saved
+	progress := e.step > h.furthest
 	if e.step > 0 {
-		l.stepsKnown = true
+		h.stepsKnown = true
 	}
-	if !l.stepsKnown {
-		progress = e.lived >= l.policy.credit(e.saved)
+	if !h.stepsKnown {
+		progress = e.lived >= h.policy.minLifetime(e.saved)
 	}
-	l.furthest = max(l.furthest, e.step)
+	h.furthest = max(h.furthest, e.step)
 	switch {
 	case e.cause == Done, progress:
-		l.stalled = 0
+		h.stalled = 0
 	case e.cause == Preempt: // which tells nothing about the run
 	default:
-		l.stalled++
+		h.stalled++
 	}
 }
 
 // stuck gives up on a run that came no further in so many attempts, where judge is true.
-func (l life) stuck(judge bool) (Decision, bool) {
-	if !judge || l.stalled < l.policy.patience() {
+func (h history) stuck(judge bool) (Decision, bool) {
+	if !judge || h.stalled < h.policy.maxStalled() {
 		return Decision{}, false
 	}
-	where := fmt.Sprintf("beyond step %d", l.furthest)
-	if !l.stepsKnown {
-		where = fmt.Sprintf("through their first %v", l.policy.credit(l.saved))
+	where := fmt.Sprintf("beyond step %d", h.furthest)
+	if !h.stepsKnown {
+		where = fmt.Sprintf("through their first %v", h.policy.minLifetime(h.saved))
 	}
-	return Decision{Action: GiveUp, Why: fmt.Sprintf("no progress: %d attempts in a row did not get %s", l.stalled, where)}, true
+	return Decision{Action: GiveUp, Why: fmt.Sprintf("no progress: %d attempts in a row did not get %s", h.stalled, where)}, true
 }
 
 // badNodes are those that a lost node or a hang is blamed on, and that which crash after crash is blamed on. Sorted, each once.
-func (l life) badNodes() []string {
+func (h history) badNodes() []string {
 	const most = 64 // more than any job can do without; also bounds the command line
 	var names []string
 	crashes := map[string]int{}
-	for _, b := range l.bad {
+	for _, b := range h.bad {
 		switch b.cause {
 		case Node, Hang:
 			names = append(names, b.name)

@@ -230,7 +230,7 @@ func TestExclude(t *testing.T) {
 }
 
 // A job that saves within a short time limit, again and again, gets on; one that saves at once does not.
-func TestCreditOfShortJobs(t *testing.T) {
+func TestMinLifetimeOfShortJobs(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		limit time.Duration

@@ -114,17 +114,17 @@ func (p Policy) Names(c Cause) bool {
 	return slices.ContainsFunc(p.On, func(on Cause) bool { return on.Current() == c })
 }
 
-// credit is how long an attempt must live to be believed that it got on, where nobody counts its steps. One that saved is believed
+// minLifetime is how long an attempt must live to be believed that it got on, where nobody counts its steps. One that saved is believed
 // sooner where the job's limit leaves it little more.
-func (p Policy) credit(saved bool) time.Duration {
+func (p Policy) minLifetime(saved bool) time.Duration {
 	if saved && p.Limit > 0 {
-		return min(shortLife, p.Limit/2)
+		return min(defaultMinLifetime, p.Limit/2)
 	}
-	return shortLife
+	return defaultMinLifetime
 }
 
-// patience is after how many attempts without progress the run gives up.
-func (p Policy) patience() int {
+// maxStalled is after how many attempts without progress the run gives up.
+func (p Policy) maxStalled() int {
 	if p.NoProgress < 1 {
 		return defaultNoProgress
 	}
@@ -142,13 +142,13 @@ const (
 //
 // An attempt that went on until it was told to end, by the time limit as a rule, may have needed still longer. It may also be one of a program that
 // goes on after a warning, which should not be warned ever earlier: its time counts, but the lead does not grow beyond a few times Lead for it.
-func (p Policy) LeadFor(attempt int, history []rundir.Event, limit time.Duration) (lead, longest time.Duration) {
+func (p Policy) LeadFor(attempt int, ledger []rundir.Event, limit time.Duration) (lead, longest time.Duration) {
 	if p.Lead <= 0 {
 		return 0, 0
 	}
 	lead = p.Lead
 	known := map[int]bool{}
-	for _, e := range slices.Backward(history) {
+	for _, e := range slices.Backward(ledger) {
 		if e.Event != rundir.EventEnd || e.Attempt >= attempt || e.WarnedS <= 0 || known[e.Attempt] {
 			continue
 		}
