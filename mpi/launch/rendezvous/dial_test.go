@@ -2,17 +2,13 @@ package rendezvous
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,39 +83,6 @@ func TestMisnamedAgent0(t *testing.T) {
 	if !errors.As(err, &unmet) || !strings.Contains(unmet.err.Error(), "agent 1 on n2 did not get through to agent 0 at n1: n1 resolves to 127.0.1.1 on n2") ||
 		!strings.Contains(err.Error(), "127.0.1.1:1") {
 		t.Errorf("error is %v", err)
-	}
-}
-
-// What an agent left may have been written by anybody.
-func TestHostileRows(t *testing.T) {
-	c := complete(Config{Identity: Identity{RunDir: newRunDir(t), Attempt: 1}, World: World{Count: 5, Host: "n1"}})
-	c.Hosts = []string{"n1", "n2", "n3", "n4", "n5"}
-	tries := make([]reach.Try, 200)
-	for i := range tries {
-		tries[i] = reach.Try{Addr: "a\x1b[2J", Count: -1, Took: -1 << 62, Err: strings.Repeat("e\n", 5)}
-	}
-	many, err := json.Marshal(reach.AgentTries{From: "root@elsewhere", Tries: tries})
-	must(t, err)
-	for agent, text := range []string{1: "\x00", 2: string(many[:len(many)/2]), 3: string(many)} {
-		if agent > 0 {
-			must(t, c.RunDir.WriteReach(1, agent, []byte(text)))
-		}
-	}
-	folder := filepath.Join(c.RunDir.Path(), "attempts", "1", "reach")
-	must(t, syscall.Mkfifo(filepath.Join(folder, "4.json"), 0o600)) // whoever opens it waits for ever
-	rows := c.savedTries([]int{1, 2, 3, 4})
-	text := (&NotMetError{errors.New("two of five"), rows}).Error()
-	if len(rows) != 4 || len(rows[2].Tries) != maxTries || strings.ContainsAny(text, "\x1b\x00") || strings.Contains(text, "elsewhere") ||
-		strings.Count(text, "\n") != 1+3+maxTries || strings.Count(text, "nothing is known of it") != 3 {
-		t.Errorf("%d rows:\n%s", len(rows), text)
-	}
-	must(t, os.RemoveAll(folder))
-	if rows := c.savedTries(make([]int, 1000)); len(rows) != maxRows {
-		t.Errorf("%d rows of a thousand", len(rows))
-	}
-	c.RunDir = nil
-	if rows := c.savedTries([]int{1}); rows != nil {
-		t.Errorf("without a run directory: %+v", rows)
 	}
 }
 

@@ -3,11 +3,9 @@ package rendezvous
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"os"
 	"slices"
@@ -42,41 +40,6 @@ func (c Config) listen(n localNetwork) (listeners, error) {
 	}
 	c.Log.Warn("this agent listens at another port, which the run directory tells the others", "port", l.port(), "error", err)
 	return l, nil
-}
-
-// savedPort is what agent 0 writes to its own file in reach/, where every other agent writes what it has tried.
-type savedPort struct {
-	Port int `json:"port"`
-}
-
-func (c Config) savePort(port int) error {
-	text, err := json.Marshal(savedPort{port})
-	if err != nil {
-		return err
-	}
-	return c.RunDir.WriteReach(c.Attempt, 0, text)
-}
-
-// errNoSavedPort: agent 0 has left no port, as a rule because it listens at one of those that all know.
-var errNoSavedPort = errors.New("agent 0 tells of no other port")
-
-// savedPort is the port that agent 0 has left. Whoever may have written it: an agent proves itself there.
-func (c Config) savedPort() (int, error) {
-	text, err := c.RunDir.Reach(c.Attempt, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, errNoSavedPort
-	}
-	var left savedPort
-	if err == nil {
-		err = json.Unmarshal(text, &left)
-	}
-	if err == nil && !isPort(left.Port) {
-		err = fmt.Errorf("%d is not a port", left.Port)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("read the port of agent 0 in the run directory: %w", err)
-	}
-	return left.Port, nil
 }
 
 // holders tells whose processes on this machine listen on ports, for a message.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 )
@@ -92,25 +91,5 @@ func TestListenWhereAPortIsTaken(t *testing.T) {
 	}
 	if got := slices.Max(anyPort); got != 0 {
 		t.Errorf("any port is %d", got)
-	}
-}
-
-// Whatever is in the place of the port that agent 0 leaves leads nowhere.
-func TestSavedPort(t *testing.T) {
-	c := Config{Identity: Identity{RunDir: newRunDir(t), Attempt: 1}}
-	if port, err := c.savedPort(); !errors.Is(err, errNoSavedPort) {
-		t.Errorf("no file: %d, %v", port, err)
-	}
-	must(t, c.savePort(4711))
-	if port, err := c.savedPort(); port != 4711 || err != nil {
-		t.Errorf("%d, %v", port, err)
-	}
-	for text, says := range map[string]string{
-		`{"port":0}`: "0 is not a port", `{"port":70000}`: "70000 is not a port", "x": "invalid character", "{}": "0 is not a port",
-	} {
-		must(t, c.RunDir.WriteReach(c.Attempt, 0, []byte(text)))
-		if port, err := c.savedPort(); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %d, %v", text, port, err)
-		}
 	}
 }

@@ -414,3 +414,28 @@ func GetJSON[T any](ctx context.Context, s store.Store, key string) (v T, err er
 	}
 	return v, nil
 }
+
+const sayInterval = 10 * time.Second // between two lines that say who is waited for
+
+// sayEvery calls say now and then, with the time since, until the returned function is called.
+func (c Config) sayEvery(say func(since time.Duration)) (stop func()) {
+	begun := time.Now()
+	ended, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(sayInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				say(time.Since(begun).Round(time.Second))
+			case <-ended:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(ended)
+		<-stopped
+	}
+}
