@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 
+	"ddpbatch/internal/text"
 	"ddpbatch/mpi/launch/reach"
 )
 
@@ -58,7 +59,7 @@ func (d *dialer) tries() reach.AgentTries {
 			break
 		}
 		hosts[[2]string{host, try.Err}] = len(row.Tries)
-		try.Err = try.Err[:min(len(try.Err), maxReason)]
+		try.Err = text.Cut(try.Err, maxReason)
 		row.Tries = append(row.Tries, try)
 	}
 	for at, n := range more {
