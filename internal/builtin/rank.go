@@ -72,12 +72,12 @@ func (r *Rank) Work(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, r.comm.Close()) }()
 	if r.comm.Rank() == 0 {
-		if err := r.openRun(); err != nil {
-			return err
-		}
+		err = r.openRun()
 	}
-	err = r.train(ctx)
-	if r.claimed {
+	if err == nil {
+		err = r.train(ctx)
+	}
+	if r.claimed { // also where it could not be opened: an attempt without a verdict may still run
 		v := r.verdict(ctx, err)
 		err = errors.Join(err, r.Run.WriteVerdict(v), r.Run.FinalizeOverride(v.Exit != exit.Mismatch))
 	}
