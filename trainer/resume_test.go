@@ -157,7 +157,7 @@ func TestNeverResumeHoldsOnce(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				env.Checkpoints, env.Log = dir, slog.New(slog.NewTextHandler(&log, nil))
+				env.Checkpoints, env.Log = dir, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 			}
 		})
 		return world[0].Result, log.String()

@@ -81,9 +81,7 @@ func (w *stepWatch) watch(ctx context.Context) error {
 			switch err := w.look(); {
 			case errors.Is(err, rundir.ErrSuperseded):
 				return nil // what this script still does is nobody's business
-			case err != nil:
-				w.a.Env.Log.Debug("whether the run is over is not known", "error", err)
-			case due:
+			case err == nil && due:
 				w.end()
 			}
 		}

@@ -213,6 +213,9 @@ func TestChildrenOfWorkers(t *testing.T) {
 		if left := w.processes(); len(left) != 0 {
 			t.Errorf("processes are left: %v", left)
 		}
+		if log := w.log.String(); !strings.Contains(log, `level=WARN msg="processes that the workers had left behind were killed"`) {
+			t.Errorf("nobody is told of the processes that were killed: %s", log)
+		}
 	})
 }
 

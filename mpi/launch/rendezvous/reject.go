@@ -16,7 +16,7 @@ func (c Config) reject(ctx context.Context) error {
 			c.Log.Warn("this agent cannot take part, and waits for the others to tell them so", "error", c.Reject)
 		})
 		defer say.Stop()
-		c.Log.Debug("this agent has said to the others that it cannot take part", "answer", c.publishRejection(ctx))
+		_ = c.publishRejection(ctx) // whether or not the others hear of it, this agent fails for its reason
 	}
 	return c.Reject
 }

@@ -160,7 +160,6 @@ func serveRendezvous(ctx context.Context, c Config, n localNetwork, l listeners)
 		stop()
 		return nil, errors.Join(err, r.Close())
 	}
-	c.Log.Info("all agents met", "agents", len(r.First.Members), "world", r.First.World, "port", l.port())
 	return r, nil
 }
 

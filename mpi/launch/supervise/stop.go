@@ -261,7 +261,7 @@ func (k *reaper) sweep(ctx context.Context, cookie string) int {
 		k.log.Warn("whether the workers have left processes behind is not known", "error", err)
 	}
 	if len(swept.Killed) > 0 {
-		k.log.Info("processes that the workers had left behind were killed", "processes", swept.Killed)
+		k.log.Warn("processes that the workers had left behind were killed", "processes", swept.Killed)
 	}
 	if len(swept.Left) > 0 {
 		k.log.Error("processes that the workers have left behind do not end", "processes", swept.Left)

@@ -81,10 +81,10 @@ func (a *Agent) warnInTime() {
 		}
 		a.movedDeadline.Store(&now)
 		if now.IsZero() {
-			c.Log.Info("the job has no time limit any more")
+			c.Log.Warn("the job has no time limit any more")
 			return
 		}
-		c.Log.Info("the job's end was put off", "from", end, "to", now)
+		c.Log.Warn("the job's end was put off", "from", end, "to", now)
 		end = now
 	}
 }

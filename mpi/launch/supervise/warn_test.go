@@ -1,8 +1,11 @@
 package supervise
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -90,21 +93,23 @@ func TestWarnsBeforeTheEndThatHolds(t *testing.T) {
 		answers []any         // how long after the start the job ends, 0: it does not; or an error
 		warned  time.Duration // after the start
 		end     time.Duration // as workers are told
+		logged  string
 	}{
-		"nobody to ask":  {nil, 58 * time.Minute, time.Hour},
-		"as it was":      {limit(time.Hour), 58 * time.Minute, time.Hour},
-		"rounded":        {limit(time.Hour + time.Second), 58 * time.Minute, time.Hour},
-		"put off":        {limit(2*time.Hour, 2*time.Hour), 118 * time.Minute, 2 * time.Hour},
-		"twice":          {limit(2*time.Hour, 3*time.Hour, 3*time.Hour), 178 * time.Minute, 3 * time.Hour},
-		"made shorter":   {limit(59 * time.Minute), 58 * time.Minute, time.Hour},
-		"taken away":     {limit(0), never, 0},
-		"no answer":      {[]any{errors.New("no squeue here")}, 58 * time.Minute, time.Hour},
-		"then no answer": {[]any{2 * time.Hour, errors.New("no squeue here")}, 118 * time.Minute, 2 * time.Hour},
+		"nobody to ask":  {nil, 58 * time.Minute, time.Hour, ""},
+		"as it was":      {limit(time.Hour), 58 * time.Minute, time.Hour, ""},
+		"rounded":        {limit(time.Hour + time.Second), 58 * time.Minute, time.Hour, ""},
+		"put off":        {limit(2*time.Hour, 2*time.Hour), 118 * time.Minute, 2 * time.Hour, "put off"},
+		"twice":          {limit(2*time.Hour, 3*time.Hour, 3*time.Hour), 178 * time.Minute, 3 * time.Hour, "put off"},
+		"made shorter":   {limit(59 * time.Minute), 58 * time.Minute, time.Hour, ""},
+		"taken away":     {limit(0), never, 0, "no time limit any more"},
+		"no answer":      {[]any{errors.New("no squeue here")}, 58 * time.Minute, time.Hour, "is not known"},
+		"then no answer": {[]any{2 * time.Hour, errors.New("no squeue here")}, 118 * time.Minute, 2 * time.Hour, "put off"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				begin := time.Now()
+				begin, log := time.Now(), &bytes.Buffer{}
 				c := Config{
+					Log:    slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 					JobEnd: JobEnd{Deadline: begin.Add(time.Hour)},
 					Policy: recovery.Policy{Lead: 2 * time.Minute},
 				}
@@ -134,6 +139,9 @@ func TestWarnsBeforeTheEndThatHolds(t *testing.T) {
 				end := a.Deadline()
 				if want := begin.Add(tc.end); tc.end > 0 && !end.Equal(want) || tc.end == 0 && !end.IsZero() {
 					t.Errorf("workers are told %v, want %v after the start", end.Sub(begin), tc.end)
+				}
+				if text := log.String(); !strings.Contains(text, tc.logged) || tc.logged == "" && text != "" {
+					t.Errorf("logged %q, want %q", text, tc.logged)
 				}
 				if len(tc.answers) > 0 {
 					t.Errorf("it was not asked for %v", tc.answers)
