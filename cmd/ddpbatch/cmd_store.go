@@ -9,12 +9,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
 	"ddpbatch/mpi/store"
 )
@@ -261,7 +261,7 @@ func storeItems(keys []string, values [][]byte) []storeItem {
 
 // shownKey is a key as it is, but quoted where it would take more than one line, or do something to a terminal.
 func shownKey(key string) string {
-	if !utf8.ValidString(key) || strings.ContainsFunc(key, unicode.IsControl) {
+	if !utf8.ValidString(key) || strings.ContainsFunc(key, text.Unsafe) {
 		return strconv.Quote(key)
 	}
 	return key
@@ -269,13 +269,13 @@ func shownKey(key string) string {
 
 // shownValue is a value as it is, but on a terminal quoted where it would do something to it.
 func shownValue(e *env, value []byte) string {
-	text := string(value)
+	shown := string(value)
 	if _, terminal := e.Terminal(e.Out); terminal {
-		for _, r := range text {
-			if r == utf8.RuneError || unicode.IsControl(r) && r != '\n' && r != '\t' {
-				return strconv.Quote(text)
+		for _, r := range shown {
+			if r == utf8.RuneError || text.Unsafe(r) && r != '\n' && r != '\t' {
+				return strconv.Quote(shown)
 			}
 		}
 	}
-	return text
+	return shown
 }
