@@ -119,9 +119,9 @@ func size(to func(*Job) *int64) reader {
 	return value(`a size, such as "512M" or "4G"`, func(v any) (int64, bool) {
 		s, _ := v.(string)
 		digits := strings.TrimRight(s, "KMGT")
-		unit := strings.Index("KMGT", s[len(digits):])
-		n, err := strconv.ParseUint(digits, 10, 20)
-		return int64(n) << (10 * (unit + 1)), len(s) == len(digits)+1 && err == nil && n > 0
+		shift := 10 * (strings.Index("KMGT", s[len(digits):]) + 1)
+		n, err := strconv.ParseUint(digits, 10, 63-shift)
+		return int64(n) << shift, len(s) == len(digits)+1 && err == nil && n > 0
 	}, to)
 }
 
