@@ -3,7 +3,7 @@
 // checkpoints, so that any later command can tell what happened from files
 // alone, running or long finished.
 //
-//	runs/<name>-<YYYYmmdd-HHMMSS>-<4 hex>/
+//	runs/<name>-<YYYYmmdd-HHMMSS>-<8 hex>/
 //	  job.toml  spec.json (0600)  script.sh  jobid  bin/ddpbatch  slurm-<jobid>.log
 //	  attempts/<n>/verdict.json
 //	  attempts/<n>/logs/<host>.<rank>.out  .err

@@ -84,7 +84,7 @@ func findJob(parent, id string) (*Dir, error) {
 }
 
 // jobLinks returns the run directories that the links of a job id lead to: the caller's own, and those of other users by the newest
-// maxStrangers links.
+// maxOtherLinks links.
 func jobLinks(parent, job string) (own, strangers []string) {
 	var others []runLink
 	_, links, _ := listNames(parent) // a parent that cannot be read has no job

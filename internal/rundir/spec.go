@@ -47,7 +47,7 @@ type Overridden struct {
 	Job          json.RawMessage `json:"job"`
 }
 
-// Override lays a changed job over the spec, on trial until Settle.
+// Override lays a changed job over the spec, on trial until [Dir.FinalizeOverride].
 func (s Spec) Override(o Overridden) Spec {
 	before := s.Before
 	if before == nil { // else no attempt has finalized the one before

@@ -38,7 +38,7 @@ func (v *Viewer) untilEnd(ctx context.Context, run *rundir.Dir, id string, each 
 	ticker := time.NewTicker(logPoll)
 	defer ticker.Stop()
 	var asked time.Time
-	var warned bool
+	var warned bool // of the outage that lasts
 	for {
 		if err := each(); err != nil {
 			return err
@@ -58,6 +58,8 @@ func (v *Viewer) untilEnd(ctx context.Context, run *rundir.Dir, id string, each 
 				return err
 			case row.Ended:
 				return errors.Join(each(), endOf(id, row))
+			default:
+				warned = false
 			}
 			asked = v.Now()
 		}
@@ -122,7 +124,7 @@ func endOf(id string, row RunStatus) error {
 	return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("job %s ended as %s: %s", id, row.State, row.why())}
 }
 
-// end is EndOf for a row by itself.
+// end is endOf for a row by itself.
 func (row *RunStatus) end() error { return endOf(row.Job, *row) }
 
 // endOfArray is the error of elements that did not end well, with the largest of their exit codes.
@@ -186,7 +188,7 @@ func codeOf(err error) int {
 
 // Ended tells whether a submitted job is over, and how it ended. Slurm is asked first, since scancel says nothing of such a job, or of one that
 // it does not know. A job that goes on under another name was renamed, or is somebody else's, as a rebuilt cluster counts from 1 again: that is
-// a usageError, since only a person can tell.
+// a [usage.Error], since only a person can tell.
 func (v *Viewer) Ended(ctx context.Context, run *rundir.Dir, id string) (how string, over bool, err error) {
 	jobs, err := v.Slurm.Jobs(ctx, []string{id})
 	if err != nil && !errors.Is(err, slurm.ErrUnknownJob) {

@@ -1,0 +1,49 @@
+package runview
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"ddpbatch/internal/testkit/fakeslurm"
+	"ddpbatch/internal/text"
+	"ddpbatch/slurm"
+)
+
+// TestWaitTellsEveryOutage waits for a job while Slurm's controller is away twice, for several looks each time: a person is told once for
+// each.
+func TestWaitTellsEveryOutage(t *testing.T) {
+	run := fakeslurm.Run(t, "")
+	if err := run.SetJobID("12"); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		states := []string{"away", "away", "RUNNING", "away", "away", "RUNNING", "COMPLETED"}
+		var log bytes.Buffer
+		v := &Viewer{
+			Now: time.Now, From: text.Dir(run.Path()), Log: slog.New(slog.NewTextHandler(&log, nil)),
+			Slurm: &slurm.Client{Run: func(_ context.Context, c slurm.Command) (slurm.Output, error) {
+				switch {
+				case c.Name != "squeue":
+					return slurm.Output{Code: 1}, nil
+				case states[0] == "away":
+					states = states[1:]
+					return slurm.Output{Code: 1, Stderr: []byte("slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n")}, nil
+				}
+				line := []string{"12", "12", states[0], "None", "1", "n1", "N/A", "N/A", "1:00", run.Spec().Name}
+				states = states[1:]
+				return slurm.Output{Stdout: []byte(strings.Join(line, "\x1f") + "\n")}, nil
+			}},
+		}
+		if err := v.Wait(t.Context(), run, "12"); err != nil || len(states) > 0 {
+			t.Errorf("%v; not asked for %v", err, states)
+		}
+		if got := strings.Count(log.String(), "is not known for now"); got != 2 {
+			t.Errorf("told of %d outages, want 2: %s", got, &log)
+		}
+	})
+}
