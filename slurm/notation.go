@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -94,41 +96,15 @@ func parseInt(digits string) (int, error) {
 	return int(n), nil
 }
 
-// ParseSize reads an amount of memory as sbatch(1) describes --mem, and returns bytes: a whole
-// number of MiB, or of what the suffix says: K, M, G or T (powers of 1024), in either case, with or
-// without a B after it. As in Slurm there are no fractions and no P. Zero, which sbatch takes for
-// all of a node's memory, is 0.
-func ParseSize(s string) (bytes int64, err error) {
-	digits, shift := splitUnit(s)
-	n, err := strconv.ParseUint(digits, 10, 63)
-	if errors.Is(err, strconv.ErrRange) || err == nil && n > math.MaxInt64>>shift {
-		return 0, fmt.Errorf("size %s: it is larger than 8 EiB", clip(s))
-	}
-	if err != nil {
-		return 0, fmt.Errorf("size %s: write a whole number of MiB, or one with K, M, G or T after it, such as 1500M or 32G", clip(s))
-	}
-	return int64(n) << shift, nil
-}
+// sizeForm is an amount of memory as sbatch(1) describes --mem: a whole number of MiB, or of what the suffix says: K, M, G or T, in either
+// case, with or without a B after it. As in Slurm there are no fractions and no P.
+var sizeForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9]{1,12}(?:[KMGTkmgt][Bb]?)?$`) })
 
-// splitUnit parts the digits from the unit; shift is the unit's binary logarithm. What is no
-// unit stays with the digits, which then are none: a lone B, for one, since Slurm knows no bytes.
-func splitUnit(s string) (digits string, shift uint) {
-	body := strings.TrimRight(s, "bB")
-	if len(body) < len(s)-1 || body == "" {
-		return s, 0
+func checkSize(s string) error {
+	if !sizeForm().MatchString(s) {
+		return fmt.Errorf("size %s: write a whole number of MiB, or one with K, M, G or T after it, such as 1500M or 32G", clip(s))
 	}
-	end := len(body) - 1
-	switch body[end] {
-	case 'k', 'K':
-		return body[:end], 10
-	case 'm', 'M':
-		return body[:end], 20
-	case 'g', 'G':
-		return body[:end], 30
-	case 't', 'T':
-		return body[:end], 40
-	}
-	return s, 20
+	return nil
 }
 
 // Unlimited is the time limit that Slurm writes UNLIMITED: longer than any other.

@@ -153,7 +153,7 @@ func (k optionKind) checkText(v string) error {
 			return k.wants()
 		}
 	case sizeValue:
-		if _, err := ParseSize(v); err != nil {
+		if err := checkSize(v); err != nil {
 			return err
 		}
 	case timeValue:

@@ -13,7 +13,7 @@ const (
 	numberOrText                    // a string or a whole number: "a100:4", 4
 	countValue                      // a whole number from 1
 	zeroCount                       // a whole number from 0
-	sizeValue                       // what ParseSize reads, or a whole number of MiB
+	sizeValue                       // what checkSize lets through, or a whole number of MiB
 	timeValue                       // what ParseTime reads, or a whole number of minutes
 	flagValue                       // true or false
 	optionalValue                   // true, false, or a value: exclusive = true, exclusive = "user"

@@ -7,6 +7,23 @@ import (
 	"time"
 )
 
+// All but the last two that are refused are refused by sbatch 22.05.8 too; it takes those.
+func TestCheckSize(t *testing.T) {
+	for _, s := range []string{"0", "1", "1500", "1K", "1k", "1KB", "1kb", "512M", "32G", "32g", "32GB", "2T", "007", "999999999999K"} {
+		if err := checkSize(s); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, s := range []string{
+		"", "G", "B", "GB", "12Q", "1P", "1.5G", "-1", "1b", "1BB", "1KBB", "1KiB", "1Gi", "1K1", "1 G", "32G ", "32G\n", "0x10", "1_000",
+		"99999999999999999999", "+1", " 1",
+	} {
+		if err := checkSize(s); err == nil || !strings.Contains(err.Error(), "whole number of MiB") {
+			t.Errorf("%q: %v", s, err)
+		}
+	}
+}
+
 func TestParseOption(t *testing.T) {
 	for _, c := range []struct {
 		key   string
