@@ -14,7 +14,6 @@ import (
 // time has come.
 type JobFacts struct {
 	JobStatus
-	Requeue     bool      // it may be requeued (sbatch --requeue)
 	PreemptTime time.Time // when it was, or will be, told to make room; zero: nobody wants its nodes
 	End         time.Time // EndTime; zero: no limit, or not known
 	Exclude     string    // nodes that it must not run on, folded; empty: none
@@ -49,7 +48,7 @@ func parseFacts(stdout []byte) []JobFacts {
 			continue
 		}
 		_, tail, _ := strings.Cut(line, " UserId=")
-		facts := JobFacts{JobStatus: jobs[0], Requeue: scontrolField(tail, "Requeue", " ") == "1", Exclude: scontrolField(tail, "ExcNodeList", " ")}
+		facts := JobFacts{JobStatus: jobs[0], Exclude: scontrolField(tail, "ExcNodeList", " ")}
 		facts.BatchFlag, _ = strconv.Atoi(scontrolField(tail, "BatchFlag", " "))
 		facts.FailedNode = scontrolField(tail, "FailedNode", " ")
 		facts.PreemptTime = slurmTime(scontrolField(tail, "PreemptTime", " "))

@@ -60,13 +60,13 @@ func TestFactsCorpus(t *testing.T) {
 	p := &pretend{answers: map[string]Output{"scontrol": recorded(t, "cli2/scontrol-show-job-o")}}
 	at := func(s string) time.Time { return slurmTime("2026-11-21T" + s) }
 	for id, want := range map[string]JobFacts{
-		"6":   {JobStatus: JobStatus{State: "TIMEOUT", Reason: "TimeLimit", EndTime: "2026-11-21T01:24:36"}, Requeue: true, End: at("01:24:36")},
-		"7":   {JobStatus: JobStatus{State: "CANCELLED", Reason: "None", EndTime: "2026-11-21T01:24:23"}, Requeue: true, End: at("01:24:23")},
+		"6":   {JobStatus: JobStatus{State: "TIMEOUT", Reason: "TimeLimit", EndTime: "2026-11-21T01:24:36"}, End: at("01:24:36")},
+		"7":   {JobStatus: JobStatus{State: "CANCELLED", Reason: "None", EndTime: "2026-11-21T01:24:23"}, End: at("01:24:23")},
 		"11":  {JobStatus: JobStatus{State: "FAILED", Reason: "NonZeroExitCode", EndTime: "2026-11-21T01:24:37"}, PreemptTime: at("01:24:36"), End: at("01:24:37")},
-		"8_2": {JobStatus: JobStatus{State: "FAILED", Reason: "NonZeroExitCode", EndTime: "2026-11-21T01:24:22"}, Requeue: true, End: at("01:24:22")},
+		"8_2": {JobStatus: JobStatus{State: "FAILED", Reason: "NonZeroExitCode", EndTime: "2026-11-21T01:24:22"}, End: at("01:24:22")},
 	} {
 		got, err := p.client().Facts(t.Context(), id)
-		if err != nil || got.ID != id || got.State != want.State || got.Reason != want.Reason || got.EndTime != want.EndTime || got.Requeue != want.Requeue ||
+		if err != nil || got.ID != id || got.State != want.State || got.Reason != want.Reason || got.EndTime != want.EndTime ||
 			!got.PreemptTime.Equal(want.PreemptTime) || !got.End.Equal(want.End) || got.Exclude != "" || got.Restarts != 0 {
 			t.Errorf("job %s: %+v, %v; want %+v", id, got, err, want)
 		}
@@ -95,7 +95,7 @@ func TestFactsOf25_11(t *testing.T) {
 		}
 		if err != nil || got.BatchFlag != want.BatchFlag || got.State != want.State || got.Reason != want.Reason ||
 			got.NodeList != want.NodeList || got.Restarts != want.Restarts ||
-			got.FailedNode != want.FailedNode || !got.PreemptTime.IsZero() || !got.Requeue {
+			got.FailedNode != want.FailedNode || !got.PreemptTime.IsZero() {
 			t.Errorf("%s: %+v, %v; want %+v", file, got, err, want)
 		}
 	}
