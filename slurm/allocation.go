@@ -17,12 +17,10 @@ import (
 //
 // It is plain data: it may be copied and read by several goroutines.
 type Allocation struct {
-	Cluster     string // SLURM_CLUSTER_NAME; empty where Slurm does not say
-	JobID       string // decimal; a requeued job keeps it
-	StepID      string // decimal; empty outside a step
-	Restarts    int    // how often the job was requeued before: 0 in its first run
-	ArrayJobID  string // of the whole array; empty outside an array
-	ArrayTaskID string
+	Cluster  string // SLURM_CLUSTER_NAME; empty where Slurm does not say
+	JobID    string // decimal; a requeued job keeps it
+	StepID   string // decimal; empty outside a step
+	Restarts int    // how often the job was requeued before: 0 in its first run
 
 	Nodes        []string // names, each once, in the order of SLURM_NODEID, which is not always sorted
 	TasksPerNode []int    // by index into Nodes; nil outside a step unless they make Tasks
@@ -30,7 +28,6 @@ type Allocation struct {
 	NodeRank     int      // index of this node in Nodes; -1 outside the allocation (salloc's shell)
 	ProcID       int      // rank of this task, 0 to Tasks-1
 	LocalID      int      // rank among this node's tasks
-	CPUsOnNode   int      // CPUs given to the step on this node; 0 where Slurm does not say
 
 	Addresses []string // by index into Nodes, in simulate only; nil: the names are the addresses
 }
@@ -145,9 +142,6 @@ func readAllocation(env environ) (*Allocation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.CPUsOnNode, err = env.numberOr(0, "SLURM_CPUS_ON_NODE"); err != nil {
-		return nil, err
-	}
 	if a.Addresses, err = readAddresses(env, len(a.Nodes)); err != nil {
 		return nil, err
 	}
@@ -167,12 +161,6 @@ func (a *Allocation) readJob(env environ) (err error) {
 	}
 	if n, err := strconv.ParseUint(a.StepID, 10, 32); err == nil && n > maxNormalStep {
 		a.StepID = ""
-	}
-	if a.ArrayJobID, err = env.id("SLURM_ARRAY_JOB_ID"); err != nil {
-		return err
-	}
-	if a.ArrayTaskID, err = env.id("SLURM_ARRAY_TASK_ID"); err != nil {
-		return err
 	}
 	if a.Restarts, err = env.numberOr(0, "SLURM_RESTART_COUNT"); err != nil {
 		return err

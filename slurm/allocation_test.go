@@ -70,8 +70,6 @@ func TestFromEnvironRefuses(t *testing.T) {
 	}{
 		"job id":               {envFile{"SLURM_JOB_ID": "7;rm"}, `SLURM_JOB_ID="7;rm"`},
 		"negative step":        {envFile{"SLURM_STEP_ID": "-1"}, `SLURM_STEP_ID="-1"`},
-		"array task":           {envFile{"SLURM_ARRAY_TASK_ID": "x"}, `SLURM_ARRAY_TASK_ID="x"`},
-		"array job":            {envFile{"SLURM_ARRAY_JOB_ID": "1.0"}, `SLURM_ARRAY_JOB_ID="1.0"`},
 		"restarts":             {envFile{"SLURM_RESTART_COUNT": "-1"}, "SLURM_RESTART_COUNT"},
 		"no nodelist":          {envFile{"SLURM_STEP_NODELIST": "", "SLURM_JOB_NODELIST": ""}, "SLURM_STEP_NODELIST or SLURM_JOB_NODELIST or SLURM_NODELIST is not set"},
 		"empty nodelist":       {envFile{"SLURM_STEP_NODELIST": " ,"}, "names no node"},
@@ -94,7 +92,6 @@ func TestFromEnvironRefuses(t *testing.T) {
 		"local out of range":   {envFile{"SLURM_LOCALID": "1"}, `SLURM_LOCALID is 1, but SLURM_STEP_TASKS_PER_NODE="2,1" makes only 1 for node n4`},
 		"no local rank":        {envFile{"SLURM_LOCALID": ""}, "SLURM_LOCALID is not set"},
 		"another node's name":  {envFile{"SLURMD_NODENAME": "n1"}, `SLURMD_NODENAME="n1", but SLURM_NODEID is 1 and that node of SLURM_STEP_NODELIST="n[3-4]" is n4`},
-		"CPUs":                 {envFile{"SLURM_CPUS_ON_NODE": "2(x4)"}, "SLURM_CPUS_ON_NODE"},
 		"too few addresses":    {envFile{slurm.SimAddresses: "127.0.0.1"}, "1 addresses for 2 nodes"},
 		"address with a name":  {envFile{slurm.SimAddresses: "127.0.0.1,evil.example"}, `"evil.example" is not an IP address`},
 		"batch: node":          {envFile{"SLURM_STEP_ID": "", "SLURM_NODEID": "4"}, `SLURM_NODEID is 4, but SLURM_JOB_NODELIST="n[1-4]" names only 4 nodes`},
@@ -316,12 +313,6 @@ func checkTask(t *testing.T, env envFile, tasks []envFile) *slurm.Allocation {
 	}
 	if key := fmt.Sprintf("lab/%s.%s.0", env["SLURM_JOB_ID"], env["SLURM_STEP_ID"]); a.Key() != key {
 		t.Errorf("rank %d: key %q, want %q", procID, a.Key(), key)
-	}
-	if a.CPUsOnNode != env.number(t, "SLURM_CPUS_ON_NODE") {
-		t.Errorf("rank %d: %d CPUs, want %s", procID, a.CPUsOnNode, env["SLURM_CPUS_ON_NODE"])
-	}
-	if a.ArrayJobID != env["SLURM_ARRAY_JOB_ID"] || a.ArrayTaskID != env["SLURM_ARRAY_TASK_ID"] {
-		t.Errorf("rank %d: array %q, task %q", procID, a.ArrayJobID, a.ArrayTaskID)
 	}
 	return a
 }

@@ -302,11 +302,11 @@ func readBack(t *testing.T, pretend sim.Allocation, nodes int) {
 			t.Fatalf("%+v: %v", pretend, err)
 		}
 		want := slurm.Rank{Rank: p.Proc, WorldSize: len(places), LocalRank: p.Local, LocalWorldSize: len(p.Procs), NodeRank: p.Node, Nodes: nodes}
-		wantCPUs := 2
+		wantCPUs := "2"
 		if len(pretend.CPUs) > 1 {
-			wantCPUs = pretend.CPUs[pretend.StepNode(p.Node)]
+			wantCPUs = strconv.Itoa(pretend.CPUs[pretend.StepNode(p.Node)])
 		}
-		if a.Rank() != want || !a.InStep() || a.JobID != strconv.Itoa(pretend.JobID) || a.StepID != "0" || a.Restarts != pretend.Restarts || a.CPUsOnNode != wantCPUs {
+		if a.Rank() != want || !a.InStep() || a.JobID != strconv.Itoa(pretend.JobID) || a.StepID != "0" || a.Restarts != pretend.Restarts || env["SLURM_CPUS_ON_NODE"] != wantCPUs {
 			t.Fatalf("%+v: %+v, want %+v", pretend, a, want)
 		}
 		for j := range nodes {
