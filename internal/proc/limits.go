@@ -12,19 +12,13 @@ import (
 // rdmaMemory is the least that a process must be able to lock for InfiniBand: buffers and queues that a card reads are locked.
 const rdmaMemory = 64 << 20
 
-// Raised is a limit of this process that was raised; [unix.RLIM_INFINITY] is none.
-type Raised struct {
-	Name     string // as the shell's ulimit calls it in words
-	From, To uint64
-}
-
 // limits are raised from their soft to their hard value, for this process and the children it will have.
 //
 // The stack stays: the kernel lays out the memory of a program that is started without a limit for it in another way (mmap grows up from
 // below, so that large mappings may not fit), and threads get as much each. Core files stay off where they are
 // off: those of hundreds of ranks fill a file system.
 var limits = []struct {
-	name     string
+	name     string // as the shell's ulimit calls it in words
 	resource int
 }{
 	{"open files", unix.RLIMIT_NOFILE},
@@ -32,34 +26,30 @@ var limits = []struct {
 	{"locked memory", unix.RLIMIT_MEMLOCK},
 }
 
-// RaiseLimits raises this process's limits as far as it may, and tells what it raised and what a person should know of what it could
-// not. It is called before children are started.
-func RaiseLimits() (raised []Raised, warnings []string, err error) {
+// RaiseLimits raises this process's limits as far as it may, and tells what a person should know of what it could not. It is called before
+// children are started.
+func RaiseLimits() (warnings []string, err error) {
 	for _, l := range limits {
 		var now unix.Rlimit
 		if e := unix.Getrlimit(l.resource, &now); e != nil {
 			err = errors.Join(err, fmt.Errorf("ask for the limit of %s: %w", l.name, e))
 			continue
 		}
-		from := now.Cur
-		now.Cur = now.Max
 		// Go raises that of open files for itself as it starts, and gives children what it found; only having set it, even to
 		// what it is, gives them the same (golang/go#46279).
-		if from != now.Max || l.resource == unix.RLIMIT_NOFILE {
+		if now.Cur != now.Max || l.resource == unix.RLIMIT_NOFILE {
+			now.Cur = now.Max
 			if e := unix.Setrlimit(l.resource, &now); e != nil {
 				err = errors.Join(err, fmt.Errorf("raise the limit of %s to %s: %w", l.name, limitText(now.Max), e))
 				continue
 			}
-		}
-		if from != now.Max {
-			raised = append(raised, Raised{l.name, from, now.Max})
 		}
 		if l.resource == unix.RLIMIT_MEMLOCK && now.Max < rdmaMemory {
 			warnings = append(warnings, fmt.Sprintf("a process may lock no more than %s of memory, which is too little for InfiniBand:"+
 				" an administrator can raise it for jobs (LimitMEMLOCK of slurmd's unit, PropagateResourceLimitsExcept=MEMLOCK in slurm.conf)", text.Bytes(now.Max)))
 		}
 	}
-	return raised, warnings, err
+	return warnings, err
 }
 
 func limitText(n uint64) string {

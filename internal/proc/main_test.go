@@ -103,7 +103,7 @@ func play(role string, args []string) error {
 		return nil
 	case "limits":
 		if len(args) == 0 {
-			if _, _, err := RaiseLimits(); err != nil {
+			if _, err := RaiseLimits(); err != nil {
 				return err
 			}
 		}
