@@ -128,8 +128,8 @@ func (r *Rank) openRun() (err error) {
 	if err != nil {
 		return err
 	}
-	if r.metrics, err = openMetrics(r.Run.MetricsPath()); err != nil {
-		return fmt.Errorf("open the metrics file: %w", err)
+	if r.metrics, err = r.Run.OpenMetrics(); err != nil {
+		return err
 	}
 	if r.Job.Train.TensorBoard {
 		if r.events, err = tensorboard.Create(r.Run.TensorBoardPath(), r.Now(), r.Hostname); err != nil {
@@ -137,22 +137,6 @@ func (r *Rank) openRun() (err error) {
 		}
 	}
 	return nil
-}
-
-// openMetrics opens the file to append to, and ends the line that an attempt that died, or a full
-// disk, has cut short.
-func openMetrics(path string) (io.WriteCloser, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	last := make([]byte, 1)
-	if info, err := f.Stat(); err == nil && info.Size() > 0 {
-		if _, err := f.ReadAt(last, info.Size()-1); err == nil && last[0] != '\n' {
-			_, _ = f.Write([]byte{'\n'}) // where it fails, so will the metrics, which say so
-		}
-	}
-	return f, nil
 }
 
 // node tells this rank's node from the others: by its number, which launchers give, as simulated ones have one name.

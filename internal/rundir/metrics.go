@@ -32,6 +32,18 @@ type Metrics struct {
 	LeftS         float64   `json:"left_s"`        // seconds that the steps to come take
 }
 
+// OpenMetrics opens metrics.jsonl to append to, and ends the line that an attempt that died, or a full disk, has cut short.
+func (d *Dir) OpenMetrics() (io.WriteCloser, error) {
+	f, err := os.OpenFile(d.MetricsPath(), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the metrics file: %w", err)
+	}
+	if cut, err := endsMidLine(f); err == nil && cut {
+		_, _ = f.Write([]byte{'\n'}) // where it fails, so will the metrics, which say so
+	}
+	return f, nil
+}
+
 // LastMetrics reads the newest whole line of metrics.jsonl, and only the file's
 // end for it. It tells whether there was one.
 func (d *Dir) LastMetrics() (Metrics, bool, error) {

@@ -2,6 +2,7 @@ package rundir
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -52,6 +53,21 @@ func TestSignsOfAnAttempt(t *testing.T) {
 	}
 	if _, err := d.LastSign(3); err == nil {
 		t.Error("an attempt that was never claimed has left a sign")
+	}
+}
+
+// A line that was cut short stays one of its own.
+func TestOpenMetrics(t *testing.T) {
+	d := create1(t, t.TempDir(), "x")
+	for _, line := range []string{"{\"step\":1}\n", "{\"st", "{\"step\":2}\n"} {
+		f, err := d.OpenMetrics()
+		must(t, err)
+		_, err = f.Write([]byte(line))
+		must(t, errors.Join(err, f.Close()))
+	}
+	text, err := os.ReadFile(d.MetricsPath())
+	if want := "{\"step\":1}\n{\"st\n{\"step\":2}\n"; err != nil || string(text) != want {
+		t.Errorf("%q, %v; want %q", text, err, want)
 	}
 }
 
