@@ -90,7 +90,7 @@ func supplement(jobs, more []JobStatus) []JobStatus {
 	for _, m := range more {
 		i := slices.IndexFunc(jobs, func(s JobStatus) bool { return s.ID == m.ID })
 		if i < 0 {
-			if m.Ended() || len(pick(first, base(m.ID))) == 0 {
+			if m.Ended() || len(pick(first, WholeID(m.ID))) == 0 {
 				jobs = append(jobs, m)
 			}
 			continue
@@ -160,7 +160,7 @@ func parseSqueue(stdout []byte) []JobStatus {
 	var jobs []JobStatus
 	for line := range strings.Lines(string(stdout)) {
 		f := strings.SplitN(strings.TrimSuffix(line, "\n"), separator, 10)
-		if len(f) != 10 || !isNumber(base(f[0])) {
+		if len(f) != 10 || !isNumber(WholeID(f[0])) {
 			continue
 		}
 		jobs = append(jobs, JobStatus{
@@ -201,7 +201,7 @@ func parseSacct(stdout []byte) []JobStatus {
 	var jobs []JobStatus
 	for line := range strings.Lines(string(stdout)) {
 		f := strings.SplitN(strings.TrimSuffix(line, "\n"), separator, 11)
-		if len(f) != 11 || !isNumber(base(f[0])) {
+		if len(f) != 11 || !isNumber(WholeID(f[0])) {
 			continue
 		}
 		state, _, _ := strings.Cut(f[2], " ") // "CANCELLED by 1000"

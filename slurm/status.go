@@ -60,7 +60,7 @@ func (s JobStatus) Of(id string) bool {
 	}
 	job, element, isElement := strings.Cut(id, "_")
 	switch {
-	case base(s.ID) != base(id):
+	case WholeID(s.ID) != WholeID(id):
 		return false
 	case isElement:
 		_, group, _ := strings.Cut(s.ID, "_")
@@ -101,9 +101,9 @@ func ParseJobID(s string) (JobID, error) {
 	return JobID{ID: m[1], Cluster: m[2]}, nil
 }
 
-// base is the number of the job that an id, as Slurm's commands show it, belongs to: of "12_[3-6%2]",
-// "12_3" and "12+1" it is "12".
-func base(id string) string {
+// WholeID is the id of the job of which id, as Slurm's commands show it, is an element, a group of elements or a component: of
+// "12_[3-6%2]", "12_3" and "12+1" it is "12".
+func WholeID(id string) string {
 	if i := strings.IndexAny(id, "_+"); i >= 0 {
 		return id[:i]
 	}

@@ -233,7 +233,7 @@ func (row *RunStatus) readLedger(run *rundir.Dir) {
 		case rundir.EventSubmit, rundir.EventResume:
 			row.Next, row.givenUp = "", false
 			id, ok := event.SubmittedJob()
-			row.waits = ok && id != submission.WholeID(begun) && !isArray(run) // of an array its elements' ledgers tell
+			row.waits = ok && id != slurm.WholeID(begun) && !isArray(run) // of an array its elements' ledgers tell
 		}
 	}
 	if row.isElement() && begun != row.Job { // the array was resumed, and its ledger tells

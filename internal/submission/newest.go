@@ -3,14 +3,10 @@ package submission
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"os"
 	"slices"
 	"strconv"
-	"strings"
 
 	"ddpbatch/internal/rundir"
-	"ddpbatch/internal/vfs"
 	"ddpbatch/slurm"
 )
 
@@ -67,23 +63,23 @@ func Newest(ctx context.Context, run *rundir.Dir, always bool, jobsOf UserJobs) 
 
 // ask asks Slurm for jobs that run the run's script and are not known.
 func (s *Submission) ask(ctx context.Context, jobsOf UserJobs, known func(id string) bool) error {
-	user, err := otherOwner(s.Run)
-	if err != nil {
-		return err
+	user := "" // who asks
+	if owner := s.Run.Owner(); owner >= 0 && !s.Run.IsOwn() {
+		user = strconv.Itoa(owner)
 	}
 	all, err := jobsOf(ctx, user)
 	if err != nil {
 		return err
 	}
-	jobs := slices.DeleteFunc(all.OfScript(s.Run.ScriptPath()), func(job slurm.JobStatus) bool { return known(WholeID(job.ID)) })
+	jobs := slices.DeleteFunc(all.OfScript(s.Run.ScriptPath()), func(job slurm.JobStatus) bool { return known(slurm.WholeID(job.ID)) })
 	slices.SortStableFunc(jobs, func(a, b slurm.JobStatus) int { // those that have not ended first, and of these the newest
-		return cmp.Or(endedLast(a)-endedLast(b), cmp.Compare(jobNumber(WholeID(b.ID)), jobNumber(WholeID(a.ID))))
+		return cmp.Or(endedLast(a)-endedLast(b), cmp.Compare(jobNumber(slurm.WholeID(b.ID)), jobNumber(slurm.WholeID(a.ID))))
 	})
 	if s.Open != nil && s.Job == "" && len(jobs) > 0 {
-		s.Job = WholeID(jobs[0].ID)
+		s.Job = slurm.WholeID(jobs[0].ID)
 	}
 	for _, job := range jobs {
-		if WholeID(job.ID) != s.Job && !job.Ended() {
+		if slurm.WholeID(job.ID) != s.Job && !job.Ended() {
 			s.Alive = &job
 			break
 		}
@@ -109,27 +105,6 @@ func AskUserJobs(client *slurm.Client) UserJobs {
 		}
 		return a.jobs, a.err
 	}
-}
-
-// WholeID is the id of a job of which id is an element, a group of elements or a component.
-func WholeID(id string) string {
-	if i := strings.IndexAny(id, "_+"); i >= 0 {
-		return id[:i]
-	}
-	return id
-}
-
-// otherOwner is the number of the user whose run it is, as Slurm's commands take it; "" where that is who asks.
-func otherOwner(run *rundir.Dir) (string, error) {
-	info, err := os.Stat(run.Path())
-	if err != nil {
-		return "", fmt.Errorf("look whose run it is: %w", err)
-	}
-	owner := vfs.Owner(info)
-	if owner < 0 || owner == os.Geteuid() {
-		return "", nil
-	}
-	return strconv.Itoa(owner), nil
 }
 
 func jobNumber(id string) int {

@@ -163,7 +163,7 @@ func (e Env) Record(run *rundir.Dir, id string, submitting rundir.Event) error {
 // NoteBegin records the job that begins, where the command that submitted it was killed before it could. A lost job must not begin once the
 // run has been submitted again.
 func (e Env) NoteBegin(run *rundir.Dir, jobID string) error {
-	id := WholeID(jobID)
+	id := slurm.WholeID(jobID)
 	known, err := run.Submissions()
 	if err != nil {
 		return err
