@@ -136,17 +136,6 @@ func setFlag() cli.Flag {
 	return &cli.StringSliceFlag{Name: "set", Usage: "override a key of the job file: `a.b=value` (may be repeated)"}
 }
 
-// noArgs refuses words that a command would pass over.
-func noArgs(c *cli.Context) error {
-	if c.Args().Present() {
-		return &usage.Error{
-			Message: fmt.Sprintf("%s takes no arguments, and not %q", commandLine(c), c.Args().First()),
-			Hint:    tryHelp(c),
-		}
-	}
-	return nil
-}
-
 // oneArg returns the command's only argument.
 func oneArg(c *cli.Context, what string) (string, error) {
 	words, _, _ := splitDash(c.Args().Slice())
@@ -176,10 +165,11 @@ func checkWords(c *cli.Context, least, most int) error {
 	if n >= least && (most < 0 || n <= most) {
 		return nil
 	}
-	return &usage.Error{
-		Message: fmt.Sprintf("%s takes %s, not %s", commandLine(c), c.Command.ArgsUsage, text.Plural(n, "word")),
-		Hint:    tryHelp(c),
+	takes := fmt.Sprintf("%s, not %s", c.Command.ArgsUsage, text.Plural(n, "word"))
+	if most == 0 {
+		takes = fmt.Sprintf("no arguments, and not %q", c.Args().First())
 	}
+	return &usage.Error{Message: fmt.Sprintf("%s takes %s", commandLine(c), takes), Hint: tryHelp(c)}
 }
 
 // commandLine is the command that runs, as it is written behind the program's name.

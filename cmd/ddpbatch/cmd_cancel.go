@@ -10,7 +10,6 @@ import (
 	"ddpbatch/internal/cancel"
 	"ddpbatch/internal/exit"
 	"ddpbatch/internal/submission"
-	"ddpbatch/internal/usage"
 )
 
 // runDirFlag says where runs are looked for by job id.
@@ -26,8 +25,8 @@ func newCancelCommand(e *env) *cli.Command {
 		Description: example("ddpbatch cancel 123", "ddpbatch cancel runs/mnist-20261121-101500-1a2b3c4d"),
 		Flags:       []cli.Flag{runDirFlag()},
 		Action: func(c *cli.Context) error {
-			if !c.Args().Present() {
-				return usage.Errorf("cancel needs a job id or a run directory")
+			if err := checkWords(c, 1, -1); err != nil {
+				return err
 			}
 			return cancelAll(c.Context, e, e.abs(c.String("runs")), c.Args().Slice())
 		},

@@ -25,7 +25,7 @@ func newEnvCommand(e *env) *cli.Command {
 			jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
-			if err := noArgs(c); err != nil {
+			if err := checkWords(c, 0, 0); err != nil {
 				return err
 			}
 			format := c.String("format")

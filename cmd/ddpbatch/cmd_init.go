@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,21 +27,20 @@ func newInitCommand(e *env) *cli.Command {
 			jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
-			words := c.Args().Slice()
+			most := 1
+			if c.Bool("list") {
+				most = 0
+			}
+			if err := checkWords(c, 0, most); err != nil {
+				return err
+			}
 			switch {
 			case c.Bool("list"):
-				if err := noArgs(c); err != nil {
-					return err
-				}
 				return listStarters(e, c.Bool("json"))
 			case c.Bool("json"):
 				return usage.Errorf("--json goes with --list")
-			case len(words) > 1:
-				return usage.Errorf("init takes one folder, not %d", len(words))
-			case len(words) == 0:
-				words = []string{"."}
 			}
-			return writeStarter(e, words[0], c.String("template"))
+			return writeStarter(e, cmp.Or(c.Args().First(), "."), c.String("template"))
 		},
 	}
 }

@@ -18,11 +18,10 @@ func newNodesCommand(e *env) *cli.Command {
 			Name: name, Usage: what, ArgsUsage: args, Description: example("ddpbatch nodes " + name + " " + sample),
 			Flags: []cli.Flag{jsonFlag()},
 			Action: func(c *cli.Context) error {
-				words := c.Args().Slice()
-				if len(words) == 0 {
-					return usage.Errorf("nodes %s needs a host list", name)
+				if err := checkWords(c, 1, -1); err != nil {
+					return err
 				}
-				return action(words, c.Bool("json"))
+				return action(c.Args().Slice(), c.Bool("json"))
 			},
 		}
 	}

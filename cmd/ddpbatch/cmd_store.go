@@ -40,7 +40,7 @@ func newStoreServeCommand(e *env) *cli.Command {
 			&cli.BoolFlag{Name: "torch", Usage: "serve PyTorch's TCPStore clients, too, who prove nothing: whoever reaches ADDR may read and change the store"},
 		}, bindingFlags()...),
 		Action: func(c *cli.Context) error {
-			if err := noArgs(c); err != nil {
+			if err := checkWords(c, 0, 0); err != nil {
 				return err
 			}
 			switch port := c.Int("port"); {

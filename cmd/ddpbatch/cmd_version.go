@@ -21,7 +21,7 @@ func newVersionCommand(e *env) *cli.Command {
 		Description: example("ddpbatch version --json"),
 		Flags:       []cli.Flag{jsonFlag()},
 		Action: func(c *cli.Context) error {
-			if err := noArgs(c); err != nil {
+			if err := checkWords(c, 0, 0); err != nil {
 				return err
 			}
 			if c.Bool("json") {
