@@ -18,16 +18,14 @@ import (
 // hold up nobody, however many they are and however slowly they speak: each has
 // Timeout to prove itself, and of more than Room at a time the oldest is closed.
 type Gate struct {
-	Secret  Secret
-	Binding Binding
-	Hello   []byte // this side's, at most MaxHello bytes
-	Room    int    // connections that have proved nothing yet, at least 1
+	Role string // as in the Binding; refusals are logged under it
+	Room int    // connections that have proved nothing yet, at least 1
 
-	// Open, where set, is called instead of Server, and Secret and Hello are not used. It returns the connection to go on with, on top of
-	// conn.
+	// Open is this side's part of the handshake. It returns the connection to go on with, which is conn or on top of it, and the client's
+	// hello.
 	Open func(ctx context.Context, conn net.Conn) (opened net.Conn, hello []byte, err error)
 
-	Log *slog.Logger // hears of connections that are refused, under the binding's role
+	Log *slog.Logger // hears of connections that are refused
 
 	pending   pendingConns
 	refused   atomic.Int64 // but for strangers
@@ -56,7 +54,7 @@ func (g *Gate) Serve(ctx context.Context, l net.Listener, serve func(conn net.Co
 		}
 		// Out of file descriptors, say: connections that end give some back.
 		rest := again.Next()
-		g.Log.Warn(g.Binding.Role+": accept a connection", "err", err, "retry_in", rest)
+		g.Log.Warn(g.Role+": accept a connection", "err", err, "retry_in", rest)
 		if pause.For(ctx, rest) != nil {
 			return
 		}
@@ -78,12 +76,7 @@ func (g *Gate) receive(ctx context.Context, conn net.Conn, serve func(net.Conn, 
 func (g *Gate) admit(ctx context.Context, conn net.Conn) (opened net.Conn, hello []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	if g.Open != nil {
-		opened, hello, err = g.Open(ctx, conn)
-	} else {
-		opened = conn
-		hello, err = Server(ctx, conn, g.Secret, g.Binding, g.Hello)
-	}
+	opened, hello, err = g.Open(ctx, conn)
 	if !g.pending.remove(conn) {
 		return nil, nil, errTooManyPending
 	}
@@ -108,7 +101,7 @@ func (g *Gate) refuse(ctx context.Context, conn net.Conn, err error) {
 		}
 		about = append(about, "so_far", n)
 	}
-	g.Log.Warn(g.Binding.Role+": connection refused", about...)
+	g.Log.Warn(g.Role+": connection refused", about...)
 }
 
 // errTooManyPending is why the oldest of too many handshakes ends.

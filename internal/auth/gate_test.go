@@ -19,7 +19,11 @@ func guard(t *testing.T, room, failures int, serve func(net.Conn, []byte) error,
 	synctest.Test(t, func(t *testing.T) {
 		l := &failingListener{pipeListener: newPipeListener(), failures: failures}
 		var log testkit.Journal
-		g := &Gate{Secret: counting(), Binding: binding, Hello: []byte("s"), Room: room, Log: log.Logger()}
+		open := func(ctx context.Context, conn net.Conn) (net.Conn, []byte, error) {
+			hello, err := Server(ctx, conn, counting(), binding, []byte("s"))
+			return conn, hello, err
+		}
+		g := &Gate{Role: binding.Role, Room: room, Open: open, Log: log.Logger()}
 		ctx, cancel := context.WithCancel(t.Context())
 		var served sync.WaitGroup
 		served.Go(func() { g.Serve(ctx, l, serve) })

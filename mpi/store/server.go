@@ -61,7 +61,7 @@ func Serve(l net.Listener, cfg ServerConfig) *Server { return ServeAll([]net.Lis
 func ServeAll(listeners []net.Listener, cfg ServerConfig) *Server {
 	s := &Server{memory: newMemory(), cfg: cfg, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), listeners: listeners}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	gate := &auth.Gate{Binding: cfg.Binding, Room: MaxHandshakes, Log: s.log, Open: opener(cfg)}
+	gate := &auth.Gate{Role: cfg.Binding.Role, Room: MaxHandshakes, Log: s.log, Open: opener(cfg)}
 	for _, l := range listeners {
 		if cfg.Torch {
 			l = s.multiplex(l)

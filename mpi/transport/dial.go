@@ -143,8 +143,11 @@ const handshakeRoom = 256
 func (c *connector) accept(ctx context.Context, l net.Listener) {
 	ours := c.ownHello(0, 0, false, nil).encode()
 	gate := &auth.Gate{
-		Secret: c.key, Binding: c.cfg.binding(), Hello: ours,
-		Room: max(handshakeRoom, c.cfg.Size*(1+c.cfg.streams(false))), Log: c.cfg.Log,
+		Role: c.cfg.binding().Role, Room: max(handshakeRoom, c.cfg.Size*(1+c.cfg.streams(false))), Log: c.cfg.Log,
+		Open: func(ctx context.Context, conn net.Conn) (net.Conn, []byte, error) {
+			theirs, err := auth.Server(ctx, conn, c.key, c.cfg.binding(), ours)
+			return conn, theirs, err
+		},
 	}
 	gate.Serve(ctx, l, func(conn net.Conn, theirs []byte) error {
 		return c.receiveConn(ctx, sealedConn{conn.(*net.TCPConn), newSealing(c.key, theirs, ours, false)}, theirs)
