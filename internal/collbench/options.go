@@ -96,9 +96,9 @@ func (o *Options) Check(given func(flag string) bool) error {
 	switch c := o.collective; {
 	case given("n") && (o.Ranks < 1 || o.Ranks > maxRanks):
 		return usage.Errorf("-n is %d; it must be 1 to %d", o.Ranks, maxRanks)
-	case o.Explain && explainName(c.name) == "":
+	case o.Explain && c.chooses == "":
 		return usage.Errorf("%s has no choice of algorithms to explain", c.name)
-	case o.Algorithm != "auto" && explainName(c.name) == "":
+	case o.Algorithm != "auto" && c.chooses == "":
 		return usage.Errorf("%s has no choice of algorithms: leave --algorithm out", c.name)
 	case given("op") && !c.reduces:
 		return usage.Errorf("%s reduces nothing: leave --op out", c.name)
@@ -169,7 +169,7 @@ func (o *Options) settings() string {
 			text += ", encrypted"
 		}
 	}
-	if explainName(o.collective.name) != "" && !o.Explain {
+	if o.collective.chooses != "" && !o.Explain {
 		text += ", algorithm " + o.Algorithm
 	}
 	if o.collective.reduces && o.Deterministic {
@@ -184,8 +184,9 @@ func (o *Options) settings() string {
 // collective is what is told of a collective apart from how it is called.
 type collective struct {
 	name    string
-	atLeast int  // ranks
-	blocks  bool // a row's count is that of one rank's block, its size that of all ranks' (as in nccl-tests)
+	chooses string // what package mpi calls it, where it has a choice of algorithms
+	atLeast int    // ranks
+	blocks  bool   // a row's count is that of one rank's block, its size that of all ranks' (as in nccl-tests)
 	reduces bool
 	oneWay  bool // the time is half of rank 0's
 	unsized bool // moves no elements: one row
@@ -200,18 +201,18 @@ type collective struct {
 func allButOne(n float64) float64 { return (n - 1) / n }
 
 var collectives = []*collective{
-	{name: "allreduce", reduces: true, bus: func(n float64) float64 { return 2 * allButOne(n) }},
-	{name: "reduce", reduces: true},
-	{name: "reducescatter", reduces: true, blocks: true, twoBuffers: true, bus: allButOne},
-	{name: "scan", reduces: true},
-	{name: "exscan", reduces: true},
-	{name: "broadcast"},
-	{name: "allgather", blocks: true, twoBuffers: true, bus: allButOne},
-	{name: "gather", blocks: true, twoBuffers: true, bus: allButOne},
-	{name: "scatter", blocks: true, twoBuffers: true, bus: allButOne},
-	{name: "alltoall", blocks: true, twoBuffers: true, bus: allButOne},
+	{name: "allreduce", chooses: "all_reduce", reduces: true, bus: func(n float64) float64 { return 2 * allButOne(n) }},
+	{name: "reduce", chooses: "reduce", reduces: true},
+	{name: "reducescatter", chooses: "reduce_scatter", reduces: true, blocks: true, twoBuffers: true, bus: allButOne},
+	{name: "scan", chooses: "scan", reduces: true},
+	{name: "exscan", chooses: "exscan", reduces: true},
+	{name: "broadcast", chooses: "broadcast"},
+	{name: "allgather", chooses: "all_gather", blocks: true, twoBuffers: true, bus: allButOne},
+	{name: "gather", chooses: "gather", blocks: true, twoBuffers: true, bus: allButOne},
+	{name: "scatter", chooses: "scatter", blocks: true, twoBuffers: true, bus: allButOne},
+	{name: "alltoall", chooses: "all_to_all", blocks: true, twoBuffers: true, bus: allButOne},
 	{name: "pingpong", atLeast: 2, twoBuffers: true, oneWay: true},
-	{name: "barrier", unsized: true},
+	{name: "barrier", chooses: "barrier", unsized: true},
 	{name: "store", unsized: true},
 	{name: "startup", unsized: true},
 }

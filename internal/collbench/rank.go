@@ -158,17 +158,9 @@ func (b *bench) time(ctx context.Context, row result, call timedCall) error {
 	return nil
 }
 
-// explainName is what package mpi calls a collective that has a choice of algorithms; "" of the others.
-func explainName(collective string) string {
-	return map[string]string{
-		"allreduce": "all_reduce", "reduce": "reduce", "reducescatter": "reduce_scatter", "scan": "scan", "exscan": "exscan", "broadcast": "broadcast",
-		"allgather": "all_gather", "gather": "gather", "scatter": "scatter", "alltoall": "all_to_all", "barrier": "barrier",
-	}[collective]
-}
-
 // algorithm is what serves calls of a size: the one asked for, or else the one that is chosen. auto: there is no choice.
 func (b *bench) algorithm(size int64) (string, error) {
-	name := explainName(b.o.collective.name)
+	name := b.o.collective.chooses
 	if b.o.Algorithm != "auto" || name == "" {
 		return b.o.Algorithm, nil
 	}
@@ -190,7 +182,7 @@ func (b *bench) checkAlgorithm() error {
 	if b.o.Algorithm == "auto" {
 		return nil
 	}
-	predictions, err := b.comm.Explain(explainName(b.o.collective.name), int(b.o.Begin))
+	predictions, err := b.comm.Explain(b.o.collective.chooses, int(b.o.Begin))
 	if err != nil {
 		return err
 	}
@@ -209,7 +201,7 @@ func (b *bench) checkAlgorithm() error {
 
 // explain makes a row of each algorithm that can serve the call, with what was predicted of it.
 func (b *bench) explain(ctx context.Context, row result, call timedCall) error {
-	predictions, err := b.comm.Explain(explainName(b.o.collective.name), int(row.Size))
+	predictions, err := b.comm.Explain(b.o.collective.chooses, int(row.Size))
 	if err != nil {
 		return err
 	}
