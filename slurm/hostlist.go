@@ -15,9 +15,6 @@ import (
 // that one range of a hostlist may span (MAX_RANGE in Slurm's hostlist.c).
 const MaxNodes = 1 << 16
 
-// MaxHosts is the most names that a hostlist is ever expanded to. Slurm's own lists stay far below.
-const MaxHosts = 1 << 22
-
 // maxNameLen bounds one expanded name: the longest DNS name is 253 bytes, Slurm's own are shorter.
 // Without it a long prefix before a wide range would multiply into gigabytes.
 const maxNameLen = 255
@@ -35,7 +32,7 @@ const maxNameLen = 255
 // brackets, a range without its high bound, numbers that overflow).
 //
 // An error is returned, before memory is taken for names, where the list stands for more than
-// maxHosts or [MaxHosts] names, or a range spans more than [MaxNodes] numbers.
+// maxHosts names, or a range spans more than [MaxNodes] numbers.
 func ExpandHostlist(list string, maxHosts int) ([]string, error) {
 	patterns, err := parseHostlist(list)
 	if err != nil {
@@ -45,8 +42,8 @@ func ExpandHostlist(list string, maxHosts int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if limit := min(maxHosts, MaxHosts); total > limit {
-		return nil, fmt.Errorf("hostlist %s: it stands for %d hosts, more than the %d allowed here", clip(list), total, limit)
+	if total > maxHosts {
+		return nil, fmt.Errorf("hostlist %s: it stands for %d hosts, more than the %d allowed here", clip(list), total, maxHosts)
 	}
 	hosts := make([]string, 0, total)
 	for _, p := range patterns {

@@ -19,17 +19,16 @@ const maxCount = 1<<16 - 1
 
 // ParseTaskCounts reads the run-length form that Slurm gives one number per node in, such as
 // SLURM_STEP_TASKS_PER_NODE or SLURM_JOB_CPUS_PER_NODE: "2(x3),1" is 2, 2, 2, 1, in node order.
-// More than maxNodes or [MaxNodes] numbers are an error, found before memory is taken for them.
-func ParseTaskCounts(s string, maxNodes int) ([]int, error) {
-	limit := min(maxNodes, MaxNodes)
+// More than [MaxNodes] numbers are an error, found before memory is taken for them.
+func ParseTaskCounts(s string) ([]int, error) {
 	var counts []int
 	for item := range strings.SplitSeq(s, ",") {
 		count, times, err := parseCount(item)
 		if err != nil {
 			return nil, fmt.Errorf("counts %s: %w", clip(s), err)
 		}
-		if times > limit-len(counts) {
-			return nil, fmt.Errorf("counts %s: for more than the %d nodes allowed here", clip(s), limit)
+		if times > MaxNodes-len(counts) {
+			return nil, fmt.Errorf("counts %s: for more than the %d nodes that a job may have", clip(s), MaxNodes)
 		}
 		for range times {
 			counts = append(counts, count)

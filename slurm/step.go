@@ -39,7 +39,7 @@ func readCounts(env environ, names ...string) (taskCounts, error) {
 	if err != nil {
 		return taskCounts{}, err
 	}
-	list, err := ParseTaskCounts(v.value, MaxNodes)
+	list, err := ParseTaskCounts(v.value)
 	if err != nil {
 		return taskCounts{}, fmt.Errorf("%s: %w", v.name, err)
 	}

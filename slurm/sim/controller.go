@@ -14,9 +14,8 @@ import (
 type Event string
 
 const (
-	Cancelled Event = "cancel"  // scancel(1)
+	Cancelled Event = "cancel"  // scancel(1); scontrol requeue sends the same
 	TimeLimit Event = "timeout" // the job's time is over
-	Requeued  Event = "requeue" // scontrol requeue
 	Preempted Event = "preempt" // the nodes are wanted by another job
 	Warned    Event = "warn"    // the time of sbatch's --signal has come
 )
@@ -53,7 +52,7 @@ const (
 func (c Controller) schedule(e Event) []delivery {
 	once, twice, end := []syscall.Signal{cont, term}, []syscall.Signal{term, cont, term}, []syscall.Signal{kill}
 	switch e {
-	case Cancelled, Requeued:
+	case Cancelled:
 		return []delivery{{0, once, once}, {c.KillWait, end, end}}
 	case TimeLimit:
 		return []delivery{{0, twice, once}, {c.KillWait, end, end}}

@@ -25,12 +25,11 @@ func (e receiver) Signal(sig syscall.Signal) {
 	*e.received = append(*e.received, fmt.Sprintf("%v %s %s", time.Since(e.begin), e.name, strings.TrimPrefix(unix.SignalName(sig), "SIG")))
 }
 
-// TestController holds the order in which Slurm 22.05 was seen to signal at a time limit, a cancel, a requeue and a preemption, KillWait
+// TestController holds the order in which Slurm 22.05 was seen to signal at a time limit, a cancel and a preemption, KillWait
 // and GraceTime being 5 s there.
 func TestController(t *testing.T) {
 	for event, want := range map[Event]string{
 		Cancelled: "0s tasks CONT, 0s tasks TERM, 0s batch CONT, 0s batch TERM, 5s batch KILL, 5s tasks KILL",
-		Requeued:  "0s tasks CONT, 0s tasks TERM, 0s batch CONT, 0s batch TERM, 5s batch KILL, 5s tasks KILL",
 		TimeLimit: "0s tasks TERM, 0s tasks CONT, 0s tasks TERM, 0s batch CONT, 0s batch TERM, 5s batch KILL, 5s tasks KILL",
 		Preempted: "0s tasks CONT, 0s tasks TERM, 6s tasks TERM, 6s tasks CONT, 6s tasks TERM, 6s batch CONT, 6s batch TERM, 11s batch KILL, 11s tasks KILL",
 		Warned:    "0s batch CONT, 0s batch USR2",
