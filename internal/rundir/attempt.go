@@ -152,21 +152,30 @@ func (d *Dir) newAttemptClaim() (*attemptClaim, error) {
 
 // take makes the folder attempt n; false where another has that number.
 func (c *attemptClaim) take(n int) (bool, error) {
-	system, path := c.d.system(), c.d.attemptPath(n)
-	if err := system.Rename(c.temp, path); err != nil {
-		_, look := system.Stat(filepath.Join(path, c.nonce))
-		missing := errors.Is(look, fs.ErrNotExist) || errors.Is(look, syscall.ENOTDIR)
+	path := c.d.attemptPath(n)
+	return c.d.takeNumber(c.temp, path, func() error {
+		_, err := c.d.system().Stat(filepath.Join(path, c.nonce))
+		return err
+	})
+}
+
+// takeNumber renames the folder temp to path, which ends in a number; it returns false where another process has that number. own looks
+// whose path is: nil means this process's, fs.ErrNotExist and ENOTDIR mean another's.
+func (d *Dir) takeNumber(temp, path string, own func() error) (bool, error) {
+	if err := d.system().Rename(temp, path); err != nil {
+		look := own()
+		others := errors.Is(look, fs.ErrNotExist) || errors.Is(look, syscall.ENOTDIR)
 		switch {
-		case look == nil: // it is this claim's own
-		case missing && (errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTDIR)): // a folder, or a file of that name
+		case look == nil: // the answer of a file server was lost
+		case others && (errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTDIR)): // a folder, or a file of that name
 			return false, nil
-		case missing:
+		case others:
 			return false, err
 		default: // whose it is cannot be seen
 			return false, errors.Join(err, look)
 		}
 	}
-	return true, system.SyncDir(filepath.Dir(path))
+	return true, d.system().SyncDir(filepath.Dir(path))
 }
 
 // discard removes what has not got a number.

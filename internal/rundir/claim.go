@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -111,35 +110,22 @@ func (c *Claim) take() error {
 		if err := c.d.checkFree(c.n, temp, &c.Dead); err != nil {
 			return err
 		}
-		if taken, err := c.put(temp, c.n+1); err != nil || !taken {
-			if err != nil {
-				return err
-			}
-			continue
+		if taken, err := c.put(temp, c.n+1); taken || err != nil {
+			c.n++
+			return err
 		}
-		c.n++
-		return c.d.system().SyncDir(claims)
 	}
 }
 
-// put gives the folder temp the number n; false where that is taken. A file server that is asked twice, as its first answer was lost, says
-// so of this claimant's own, too.
+// put gives the folder temp the number n; false where that is taken.
 func (c *Claim) put(temp string, n int) (bool, error) {
-	err := c.d.system().Rename(temp, c.d.claimPath(n))
-	if err == nil {
-		return true, nil
-	}
-	if !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EEXIST) && !errors.Is(err, fs.ErrNotExist) {
-		return false, err
-	}
-	there, _, readErr := c.d.claimant(n)
-	switch {
-	case readErr == nil && there.Nonce == c.own.Nonce:
-		return true, nil
-	case errors.Is(err, fs.ErrNotExist): // the folder is gone, and has not become that claim
-		return false, err
-	}
-	return false, nil
+	return c.d.takeNumber(temp, c.d.claimPath(n), func() error {
+		there, info, err := c.d.claimant(n)
+		if info != nil && there.Nonce != c.own.Nonce { // also where it is no JSON
+			return fs.ErrNotExist
+		}
+		return err
+	})
 }
 
 // checkFree returns a HeldError where claim n is held. dead gets who was killed while it held it.
