@@ -14,9 +14,9 @@ import (
 	"ddpbatch/slurm"
 )
 
-// TestWaitTellsEveryOutage waits for a job while Slurm's controller is away twice, for several looks each time: a person is told once for
+// TestWaitWarnsOfEveryOutage waits for a job while Slurm's controller is away twice, for several looks each time: a person is warned once for
 // each.
-func TestWaitTellsEveryOutage(t *testing.T) {
+func TestWaitWarnsOfEveryOutage(t *testing.T) {
 	run := fakeslurm.Run(t, "")
 	if err := run.SetJobID("12"); err != nil {
 		t.Fatal(err)
