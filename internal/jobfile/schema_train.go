@@ -3,8 +3,6 @@ package jobfile
 import (
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/BurntSushi/toml"
 )
@@ -144,8 +142,8 @@ func dataRows() []keyRow {
 		{key: "train.data.rows", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Data.Rows }), kinds: generated},
 		{key: "train.data.outputs", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Data.Outputs }), kinds: generated},
 		{key: "train.data.noise", read: number("a number of at least 0", notNegative, func(j *Job) *float64 { return &j.Train.Data.Noise }), kinds: generated},
-		{key: "train.data.train", read: rowRange(func(j *Job) *string { return &j.Train.Data.Train })},
-		{key: "train.data.eval", read: rowRange(func(j *Job) *string { return &j.Train.Data.Eval })},
+		{key: "train.data.train", read: line(func(j *Job) *string { return &j.Train.Data.Train })},
+		{key: "train.data.eval", read: line(func(j *Job) *string { return &j.Train.Data.Eval })},
 		{key: "train.data.shuffle", read: boolean(func(j *Job) *bool { return &j.Train.Data.Shuffle })},
 		{key: "train.data.remainder", read: oneOf(func(j *Job) *string { return &j.Train.Data.Remainder }, "pad", "drop", "uneven")},
 		{key: "train.data.cache", read: line(func(j *Job) *string { return &j.Train.Data.Cache }), kinds: []string{"mnist", "csv"}},
@@ -161,15 +159,3 @@ func inputs(j *Job, key toml.Key, v any) error {
 }
 
 func isRune(s string) bool { return len([]rune(s)) == 1 && isLine(s) || s == "\t" }
-
-// rowRange reads rows of a data set, "first:past-the-last".
-func rowRange(to func(*Job) *string) reader {
-	return text(`rows as "first:past-the-last", such as "0:9000"`, isRowRange, to)
-}
-
-func isRowRange(s string) bool {
-	a, b, ok := strings.Cut(s, ":")
-	first, errA := strconv.ParseUint(a, 10, 64)
-	past, errB := strconv.ParseUint(b, 10, 64)
-	return ok && errA == nil && errB == nil && first < past && past <= maxWhole
-}
