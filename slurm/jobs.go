@@ -142,7 +142,7 @@ const separator = "\x1f"
 
 // squeueFormat asks for the fields that parseSqueue reads; the name stands last, so that it may
 // hold anything.
-var squeueFormat = strings.Join([]string{"%i", "%A", "%T", "%r", "%D", "%N", "%S", "%e", "%l", "%j"}, separator)
+var squeueFormat = strings.Join([]string{"%i", "%A", "%T", "%r", "%e", "%l", "%j"}, separator)
 
 // squeue asks the controller, which knows jobs until some minutes (MinJobAge) after their
 // end. That it knows none of ids is no error.
@@ -159,13 +159,12 @@ func (c *Client) squeue(ctx context.Context, cluster string, ids []string) ([]Jo
 func parseSqueue(stdout []byte) []JobStatus {
 	var jobs []JobStatus
 	for line := range strings.Lines(string(stdout)) {
-		f := strings.SplitN(strings.TrimSuffix(line, "\n"), separator, 10)
-		if len(f) != 10 || !isNumber(WholeID(f[0])) {
+		f := strings.SplitN(strings.TrimSuffix(line, "\n"), separator, 7)
+		if len(f) != 7 || !isNumber(WholeID(f[0])) {
 			continue
 		}
 		jobs = append(jobs, JobStatus{
-			ID: f[0], RawID: f[1], State: f[2], Reason: f[3], Nodes: f[4], NodeList: f[5],
-			StartTime: f[6], EndTime: f[7], TimeLimit: f[8], Name: f[9], Restarts: -1,
+			ID: f[0], RawID: f[1], State: f[2], Reason: f[3], EndTime: f[4], TimeLimit: f[5], Name: f[6], Restarts: -1,
 		})
 	}
 	return jobs
@@ -183,7 +182,7 @@ func isNumber(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == ""
 }
 
-const sacctFormat = "JobID,JobIDRaw,State,ExitCode,Reason,NNodes,NodeList,Start,End,Timelimit,JobName"
+const sacctFormat = "JobID,JobIDRaw,State,ExitCode,Reason,End,Timelimit,JobName"
 
 // sacct asks the accounting database, where the site has one: it knows every job there was.
 // That it knows none of ids is no error (sacct then prints nothing and exits with 0).
@@ -200,18 +199,13 @@ func (c *Client) sacct(ctx context.Context, cluster string, ids []string) ([]Job
 func parseSacct(stdout []byte) []JobStatus {
 	var jobs []JobStatus
 	for line := range strings.Lines(string(stdout)) {
-		f := strings.SplitN(strings.TrimSuffix(line, "\n"), separator, 11)
-		if len(f) != 11 || !isNumber(WholeID(f[0])) {
+		f := strings.SplitN(strings.TrimSuffix(line, "\n"), separator, 8)
+		if len(f) != 8 || !isNumber(WholeID(f[0])) {
 			continue
 		}
 		state, _, _ := strings.Cut(f[2], " ") // "CANCELLED by 1000"
-		nodes := f[6]
-		if nodes == "None assigned" {
-			nodes = ""
-		}
 		job := JobStatus{
-			ID: f[0], RawID: f[1], State: state, ExitCode: f[3], Reason: f[4], Nodes: f[5], NodeList: nodes,
-			StartTime: f[7], EndTime: f[8], TimeLimit: f[9], Name: f[10], Restarts: -1,
+			ID: f[0], RawID: f[1], State: state, ExitCode: f[3], Reason: f[4], EndTime: f[5], TimeLimit: f[6], Name: f[7], Restarts: -1,
 		}
 		if job.Ended() {
 			job.Reason = "" // it is why the job waited, and no reason for its end
@@ -258,18 +252,12 @@ func scontrolJob(head, name, tail string) JobStatus {
 		State:     scontrolField(tail, "JobState", " "),
 		Reason:    reason,
 		ExitCode:  scontrolField(tail, "ExitCode", " "),
-		Nodes:     scontrolField(tail, "NumNodes", " "),
-		NodeList:  scontrolField(tail, "NodeList", " "),
-		StartTime: scontrolField(tail, "StartTime", " "),
 		EndTime:   scontrolField(tail, "EndTime", " "),
 		TimeLimit: scontrolField(tail, "TimeLimit", " "),
 		Restarts:  -1,
 	}
 	if n, err := strconv.Atoi(scontrolField(tail, "Restarts", " ")); err == nil {
 		job.Restarts = n
-	}
-	if job.NodeList == "(null)" {
-		job.NodeList = ""
 	}
 	return job
 }

@@ -18,11 +18,8 @@ type JobStatus struct {
 	State     string // in full and in capitals: "RUNNING", "NODE_FAIL"; JOB STATE CODES in squeue(1)
 	Reason    string // why it waits or ended, "None" where there is nothing to tell
 	ExitCode  string // "code:signal", of use for ended jobs only; from accounting the code is modulo 128
-	Nodes     string // how many: a number
-	NodeList  string // which, folded; empty before the start
 	Restarts  int    // how often it was requeued
-	StartTime string // 2026-11-21T00:29:07, or N/A or Unknown; expected, for a pending job
-	EndTime   string // likewise; for a running job, when its limit ends it
+	EndTime   string // 2026-11-21T00:29:07, or N/A or Unknown; for a running job, when its limit ends it
 	TimeLimit string // d-hh:mm:ss, UNLIMITED or Partition_Limit
 }
 

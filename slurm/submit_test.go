@@ -174,8 +174,8 @@ func TestUserJobs(t *testing.T) {
 	if _, err := p.client().UserJobs(t.Context(), "1000"); err != nil {
 		t.Error(err)
 	}
-	const format = ` -o '%o` + separator + `%i` + separator + `%A` + separator + `%T` + separator + `%r` + separator + `%D` + separator + `%N` + separator +
-		`%S` + separator + `%e` + separator + `%l` + separator + `%j'`
+	const format = ` -o '%o` + separator + `%i` + separator + `%A` + separator + `%T` + separator + `%r` + separator +
+		`%e` + separator + `%l` + separator + `%j'`
 	for i, want := range []string{"squeue -h -t all --me" + format, "squeue -h -t all --users=1000" + format} {
 		if p.asked[i] != want {
 			t.Errorf("asked %q, want %q", p.asked[i], want)

@@ -32,7 +32,7 @@ show() {
 	read -r state path <"jobs/$1"
 	said=None; tell reason
 	[ -z "$2" ] || printf '%s\037' "$path"
-	printf '%s\037%s\037%s\037%s\0371\037\037N/A\037N/A\0371:00\037x\n' "$1" "$1" "$state" "$said"
+	printf '%s\037%s\037%s\037%s\037N/A\0371:00\037x\n' "$1" "$1" "$state" "$said"
 }
 take() {
 	until mkdir jobs/.lock 2>/dev/null; do :; done

@@ -55,7 +55,7 @@ func newLab(t *testing.T) *lab {
 	l.write("calls", "", 0o666)
 	for name, says := range map[string]string{
 		"sbatch": "500", "scancel": "", "scontrol": "", "sinfo": "", "sacct": "",
-		"squeue": strings.ReplaceAll("500|500|RUNNING|None|1|n1|N/A|N/A|1:00|x", "|", "\x1f"),
+		"squeue": strings.ReplaceAll("500|500|RUNNING|None|N/A|1:00|x", "|", "\x1f"),
 	} {
 		l.write("bin/"+name, fmt.Sprintf("#!/bin/sh\necho \"%[1]s by $(id -u) $*\" >>%[2]s/calls\nprintf '%%s\\n' '%[3]s'\n", name, dir, says), 0o755)
 	}

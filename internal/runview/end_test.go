@@ -34,7 +34,7 @@ func TestWaitWarnsOfEveryOutage(t *testing.T) {
 					states = states[1:]
 					return slurm.Output{Code: 1, Stderr: []byte("slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n")}, nil
 				}
-				line := []string{"12", "12", states[0], "None", "1", "n1", "N/A", "N/A", "1:00", run.Spec().Name}
+				line := []string{"12", "12", states[0], "None", "N/A", "1:00", run.Spec().Name}
 				states = states[1:]
 				return slurm.Output{Stdout: []byte(strings.Join(line, "\x1f") + "\n")}, nil
 			}},

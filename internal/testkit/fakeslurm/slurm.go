@@ -68,7 +68,7 @@ func (p *Slurm) QueueOf(run *rundir.Dir, jobs ...string) {
 	for _, job := range jobs {
 		words := append(strings.Fields(job), "", "")
 		fields := []string{
-			words[0], "1", words[1], cmp.Or(words[2], "None"), "1", "n1", "N/A", "N/A", "1:00", cmp.Or(words[3], run.Spec().Name),
+			words[0], "1", words[1], cmp.Or(words[2], "None"), "N/A", "1:00", cmp.Or(words[3], run.Spec().Name),
 		}
 		line := strings.Join(fields, "\x1f") + "\n"
 		plain.WriteString(line)
