@@ -36,7 +36,8 @@ func TestShownKey(t *testing.T) {
 func TestShownValue(t *testing.T) {
 	for value, want := range map[string]string{
 		"": "", "node1:29400": "node1:29400", "two\n\tlines": "two\n\tlines", "\u00fc": "\u00fc",
-		"\x1b[31mred": `"\x1b[31mred"`, "c1\u009b": `"c1\u009b"`, "\xff": `"\xff"`, "left\u202eright": `"left\u202eright"`, "\u2066x": `"\u2066x"`,
+		"\x1b[31mred": `"\x1b[31mred"`, "c1\u009b": `"c1\u009b"`, "\xff": `"\xff"`,
+		"left\u202eright": `"left\u202eright"`, "\u2066x": `"\u2066x"`,
 	} {
 		for _, terminal := range []bool{true, false} {
 			e := &env{Terminal: func(io.Writer) (int, bool) { return 80, terminal }}

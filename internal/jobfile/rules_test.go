@@ -163,7 +163,9 @@ at_start = true
 }
 
 func TestSizes(t *testing.T) {
-	for text, want := range map[string]int64{"1K": 1 << 10, "512M": 512 << 20, "4G": 4 << 30, "1048575T": 1048575 << 40, "2097152K": 2 << 30, "8388607T": 8388607 << 40} {
+	for text, want := range map[string]int64{
+		"1K": 1 << 10, "512M": 512 << 20, "4G": 4 << 30, "1048575T": 1048575 << 40, "2097152K": 2 << 30, "8388607T": 8388607 << 40,
+	} {
 		job, _, err := parse("name = \"x\"\n[checkpoint]\nmemory = \"" + text + "\"" + command)
 		if err != nil || job.Checkpoint.Memory != want {
 			t.Errorf("%s: %d bytes, %v, want %d", text, job.Checkpoint.Memory, err, want)

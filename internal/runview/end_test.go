@@ -14,8 +14,8 @@ import (
 	"ddpbatch/slurm"
 )
 
-// TestWaitWarnsOfEveryOutage waits for a job while Slurm's controller is away twice, for several looks each time: a person is warned once for
-// each.
+// TestWaitWarnsOfEveryOutage waits for a job while Slurm's controller is away twice, for several looks each time: a person is warned once
+// for each.
 func TestWaitWarnsOfEveryOutage(t *testing.T) {
 	run := fakeslurm.Run(t, "")
 	if err := run.SetJobID("12"); err != nil {

@@ -306,7 +306,8 @@ func readBack(t *testing.T, pretend sim.Allocation, nodes int) {
 		if len(pretend.CPUs) > 1 {
 			wantCPUs = strconv.Itoa(pretend.CPUs[pretend.StepNode(p.Node)])
 		}
-		if a.Rank() != want || !a.InStep() || a.JobID != strconv.Itoa(pretend.JobID) || a.StepID != "0" || a.Restarts != pretend.Restarts || env["SLURM_CPUS_ON_NODE"] != wantCPUs {
+		if a.Rank() != want || !a.InStep() || a.JobID != strconv.Itoa(pretend.JobID) || a.StepID != "0" || a.Restarts != pretend.Restarts ||
+			env["SLURM_CPUS_ON_NODE"] != wantCPUs {
 			t.Fatalf("%+v: %+v, want %+v", pretend, a, want)
 		}
 		for j := range nodes {
