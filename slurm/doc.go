@@ -5,7 +5,7 @@
 //
 // # The parts
 //
-//   - [ExpandHostlist], [FoldHostlist], [ParseTaskCounts], [ParseTime], [ParseWarning]: Slurm's notations.
+//   - [ExpandHostlist], [FoldHostlist], [ParseTaskCounts], [ParseTime], [ParseWarning], [ParseArray]: Slurm's notations.
 //   - [FromEnviron]: which node and which task of which step this process is. [Scrub]: what of an
 //     environment must not leak into another job.
 //   - [ParseOption], [CheckExtra], [Options]: what a job asks of sbatch.

@@ -7,7 +7,7 @@ import (
 
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
-	"ddpbatch/slurm/sim"
+	"ddpbatch/slurm"
 )
 
 // runArray is a run that is several: each element has a directory of its own once it has begun.
@@ -54,7 +54,7 @@ func arrayAsked(run *rundir.Dir) (asks bool, indices []int, err error) {
 	if !asks || slices.Contains(job.Slurm.Skip, "array") {
 		return false, nil, nil
 	}
-	array, err := sim.ParseArray(list)
+	array, err := slurm.ParseArray(list)
 	if err != nil && kind == "slurm" { // a site may allow more elements than simulate does
 		return true, nil, nil
 	}

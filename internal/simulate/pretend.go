@@ -151,12 +151,12 @@ func (p Pretend) ranks(job *jobfile.Job, a sim.Allocation) int {
 }
 
 // arrayOf is what slurm.array asks for; nil where it asks for nothing.
-func arrayOf(job *jobfile.Job) (*sim.Array, error) {
+func arrayOf(job *jobfile.Job) (*slurm.Array, error) {
 	text, ok := job.Slurm.Get("array")
 	if !ok {
 		return nil, nil
 	}
-	array, err := sim.ParseArray(text)
+	array, err := slurm.ParseArray(text)
 	return &array, err
 }
 

@@ -20,6 +20,7 @@ import (
 	"ddpbatch/internal/text"
 	"ddpbatch/mpi/launch"
 	"ddpbatch/mpi/launch/recovery"
+	"ddpbatch/slurm"
 	"ddpbatch/slurm/sim"
 )
 
@@ -43,7 +44,7 @@ func Run(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Preten
 		return err
 	}
 	if index, ok := run.Index(); ok { // of an array that was begun before, this element alone
-		array, run = &sim.Array{Indices: []int{index}}, run.Whole()
+		array, run = &slurm.Array{Indices: []int{index}}, run.Whole()
 	}
 	pid := os.Getpid()
 	if err := e.SetJobID(run, strconv.Itoa(pid)); err != nil {
@@ -86,8 +87,8 @@ func adopt(log *slog.Logger) (end func()) {
 
 // runArray runs the elements of an array, each in a directory of its own, as many at once as the array allows. The exit code is
 // the largest of theirs.
-func runArray(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Pretend, array sim.Array) error {
-	elements := array.Elements(os.Getpid())
+func runArray(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Pretend, array slurm.Array) error {
+	elements := sim.Elements(array, os.Getpid())
 	limit := array.Limit
 	if limit == 0 {
 		limit = len(elements)

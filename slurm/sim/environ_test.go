@@ -73,7 +73,7 @@ var dumps = map[string]sim.Allocation{
 	"08-cyclic":             {JobID: 8, Nodes: named("n[1-4]"), CPUs: []int{4, 2, 1, 1}, Tasks: []int{4, 2, 1, 1}, Layout: sim.Cyclic},
 	"19-array": {
 		JobID: 19, Nodes: named("n[1-2]"), CPUs: []int{1}, TasksPerNode: 1,
-		Array: &sim.Element{JobID: 19, Index: 7, Array: sim.Array{Indices: []int{3, 5, 7}, Limit: 1}},
+		Array: &sim.Element{JobID: 19, Index: 7, Array: slurm.Array{Indices: []int{3, 5, 7}, Limit: 1}},
 	},
 	"29-hetjob-one-world": {
 		JobID: 30, JobName: "het.sh", Nodes: named("n[1-3]"), CPUs: []int{1, 2, 2}, Tasks: []int{1, 2, 2},
@@ -124,7 +124,7 @@ var newer = map[string]sim.Allocation{
 	"b01.task3": {JobID: 10, Nodes: named("n[2-3]"), CPUs: []int{2}, Tasks: []int{2, 2}, TasksPerNode: 2},
 	"b02.task4": {JobID: 11, Nodes: named("n[1-3]"), CPUs: []int{3, 1, 1}, Tasks: []int{3, 1, 1}},
 	"b03.task1": {JobID: 12, Nodes: named("n[1-2]"), CPUs: []int{4}, TasksPerNode: 1, CPUsPerTask: 4},
-	"b04.task0": {JobID: 14, Nodes: named("n1"), CPUs: []int{1}, Array: &sim.Element{JobID: 13, Index: 1, Array: sim.Array{Indices: []int{1, 2}}}},
+	"b04.task0": {JobID: 14, Nodes: named("n1"), CPUs: []int{1}, Array: &sim.Element{JobID: 13, Index: 1, Array: slurm.Array{Indices: []int{1, 2}}}},
 	"h01.task1": {JobID: 16, JobName: "het.sh", Nodes: named("n[1-3]"), CPUs: []int{1}, Components: []sim.Component{{Nodes: 1}, {Nodes: 2}}},
 	"s01.task2": {JobID: 36, JobName: "interactive", Nodes: named("n[1-3]"), CPUs: []int{3, 1, 1}, TasksPerNode: 1},
 }

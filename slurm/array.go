@@ -1,4 +1,4 @@
-package sim
+package slurm
 
 import (
 	"fmt"
@@ -14,13 +14,6 @@ const maxElements = 1001
 type Array struct {
 	Indices []int
 	Limit   int // 0: all
-}
-
-// Element is one element of an array, as its job is told.
-type Element struct {
-	JobID int // of the array
-	Index int
-	Array Array
 }
 
 // ParseArray reads what --array takes (sbatch(1)): "0-15%4", "1,3,7", "0-20:5".
@@ -79,49 +72,4 @@ func arraySpan(item string) ([]int, error) {
 func arrayNumber(digits string) (int, error) {
 	n, err := strconv.ParseUint(digits, 10, 31)
 	return int(n), err
-}
-
-// Elements are the elements of the array that has the given job id.
-func (a Array) Elements(jobID int) []Element {
-	elements := make([]Element, len(a.Indices))
-	for i, index := range a.Indices {
-		elements[i] = Element{JobID: jobID, Index: index, Array: a}
-	}
-	return elements
-}
-
-// OwnJobID is the id of the element's own job. The last one has the array's (seen in Slurm 22.05), the others the ids after it.
-func (e Element) OwnJobID() int {
-	i := slices.Index(e.Array.Indices, e.Index)
-	if i == len(e.Array.Indices)-1 {
-		return e.JobID
-	}
-	return e.JobID + 1 + i
-}
-
-// environ is what tells an element from the others.
-func (e Element) environ() []string {
-	indices := e.Array.Indices
-	return []string{
-		"SLURM_ARRAY_JOB_ID=" + strconv.Itoa(e.JobID),
-		"SLURM_ARRAY_TASK_ID=" + strconv.Itoa(e.Index),
-		"SLURM_ARRAY_TASK_COUNT=" + strconv.Itoa(len(indices)),
-		"SLURM_ARRAY_TASK_MIN=" + strconv.Itoa(indices[0]),
-		"SLURM_ARRAY_TASK_MAX=" + strconv.Itoa(indices[len(indices)-1]),
-		"SLURM_ARRAY_TASK_STEP=" + strconv.Itoa(e.Array.step()),
-	}
-}
-
-// step is the common distance of the indices; 1 where they have none.
-func (a Array) step() int {
-	if len(a.Indices) < 2 {
-		return 1
-	}
-	by := a.Indices[1] - a.Indices[0]
-	for i := range a.Indices[1:] {
-		if a.Indices[i+1]-a.Indices[i] != by {
-			return 1
-		}
-	}
-	return by
 }
