@@ -3,16 +3,12 @@ package jobfile
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
 	words "ddpbatch/internal/text"
-	"ddpbatch/internal/usage"
-	"ddpbatch/internal/vfs"
 	"ddpbatch/slurm"
 )
 
@@ -58,23 +54,6 @@ func (j *Job) MoreTraining(steps int64, epochs int, early bool) []string {
 	return sets
 }
 
-// ExportPath is where the job wants its final model; empty: nowhere.
-func (j *Job) ExportPath() string {
-	if j.Train.Export == "" {
-		return ""
-	}
-	return j.resolve(j.Train.Export)
-}
-
-// resolve returns a path of the job as the trainer opens it (trainer.Config.Files). An absolute path stays as it is written: behind a link,
-// only the file system knows where .. leads.
-func (j *Job) resolve(path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(j.WorkDir, path)
-}
-
 // Summary says in one line what the job is.
 func (j *Job) Summary() string {
 	what := "trains " + j.Train.Model.Kind + " on " + j.Train.Data.Kind
@@ -108,27 +87,4 @@ func (j *Job) Spec(spec rundir.Spec) (rundir.Spec, error) {
 	}
 	spec.Schema, spec.Name, spec.WorkDir, spec.Nodes, spec.Job = 1, j.Name, j.WorkDir, j.Nodes(), resolved
 	return spec, nil
-}
-
-// CheckFiles names the first file that the built-in trainer would look for in vain.
-func (j *Job) CheckFiles() error {
-	if !j.Builtin() {
-		return nil
-	}
-	for _, f := range j.Train.Files() {
-		if _, err := os.Stat(j.resolve(f.Path)); err != nil {
-			return &usage.Error{
-				Message: fmt.Sprintf("train.%s: %v", f.Key, err),
-				Hint:    "correct the path in the job file (relative paths start at workdir, " + j.WorkDir + ")",
-			}
-		}
-	}
-	file := j.ExportPath()
-	if folder, _ := filepath.Split(file); file != "" && !vfs.IsDir(folder) { // which Dir would change, behind a link
-		return &usage.Error{
-			Message: fmt.Sprintf("train.export: the folder of %s is not there", file),
-			Hint:    "make it first, or name another",
-		}
-	}
-	return nil
 }

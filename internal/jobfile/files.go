@@ -1,0 +1,103 @@
+package jobfile
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/BurntSushi/toml"
+
+	"ddpbatch/internal/usage"
+	"ddpbatch/internal/vfs"
+)
+
+// ExportPath is where the job wants its final model; empty: nowhere.
+func (j *Job) ExportPath() string {
+	if j.Train.Export == "" {
+		return ""
+	}
+	return j.resolve(j.Train.Export)
+}
+
+// resolve returns a path of the job as the trainer opens it (trainer.Config.Files). An absolute path stays as it is written: behind a link,
+// only the file system knows where .. leads.
+func (j *Job) resolve(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(j.WorkDir, path)
+}
+
+// CheckFiles names the first file that the built-in trainer would look for in vain.
+func (j *Job) CheckFiles() error {
+	if !j.Builtin() {
+		return nil
+	}
+	for _, f := range j.Train.Files() {
+		if _, err := os.Stat(j.resolve(f.Path)); err != nil {
+			return &usage.Error{
+				Message: fmt.Sprintf("train.%s: %v", f.Key, err),
+				Hint:    "correct the path in the job file (relative paths start at workdir, " + j.WorkDir + ")",
+			}
+		}
+	}
+	file := j.ExportPath()
+	if folder, _ := filepath.Split(file); file != "" && !vfs.IsDir(folder) { // which Dir would change, behind a link
+		return &usage.Error{
+			Message: fmt.Sprintf("train.export: the folder of %s is not there", file),
+			Hint:    "make it first, or name another",
+		}
+	}
+	return nil
+}
+
+// resolvePaths makes the job's own paths absolute: "~/" is the user's home, and what is
+// relative starts from the job file's folder.
+func (c *checker) resolvePaths(root *position, dir string) {
+	for _, p := range []struct {
+		name string
+		path *string
+	}{{"workdir", &c.job.WorkDir}, {"run_dir", &c.job.RunDir}} {
+		if !c.hasNoFault(p.name) {
+			continue
+		}
+		abs, err := resolve(*p.path, dir)
+		if err != nil {
+			c.fault(root.below(p.name), toml.Key{p.name}, "%s: %s", p.name, err)
+		}
+		*p.path = abs
+	}
+}
+
+var (
+	errOtherHome = errors.New(`only "~/", the home of the user who submits, is understood: write the path out`)
+	errRelative  = errors.New("the job file's folder is not known as an absolute path")
+	errPathText  = errors.New("the path must be one line of UTF-8 text")
+)
+
+func resolve(path, dir string) (string, error) {
+	if rest, ok := strings.CutPrefix(path, "~"); ok {
+		if rest != "" && rest[0] != '/' {
+			return "", errOtherHome
+		}
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", err
+		}
+		path = filepath.Join(home, rest)
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
+	}
+	switch {
+	case !filepath.IsAbs(path):
+		return "", errRelative
+	case !isLine(path) || !utf8.ValidString(path):
+		return "", errPathText
+	default:
+		return filepath.Clean(path), nil
+	}
+}
