@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"ddpbatch/slurm"
+	"ddpbatch/trainer"
 )
 
 func TestSizeOfTheWorld(t *testing.T) {
@@ -53,36 +55,6 @@ func TestFlagsThatAreFalseAskForNothing(t *testing.T) {
 	want := []slurm.Option{{Name: "exclusive", Flag: true}}
 	if err != nil || !reflect.DeepEqual(job.Slurm.List, want) {
 		t.Errorf("%+v, %v, want %+v", job, err, want)
-	}
-}
-
-func TestPaths(t *testing.T) {
-	t.Setenv("HOME", "/home/ann")
-	for _, test := range []struct {
-		path, dir string
-		want      string
-		err       error
-	}{
-		{".", "/jobs", "/jobs", nil},
-		{"a/../b/", "/jobs", "/jobs/b", nil},
-		{"../x", "/jobs/a", "/jobs/x", nil},
-		{"/x", "/jobs", "/x", nil},
-		{"~/x", "/jobs", "/home/ann/x", nil},
-		{"~", "/jobs", "/home/ann", nil},
-		{"a/~", "/jobs", "/jobs/a/~", nil},
-		{"~ann", "/jobs", "", errOtherHome},
-		{"x", "jobs", "", errRelative},
-		{"x", "/jo\nbs", "", errPathText},
-		{"x", "/jo\xffbs", "", errPathText},
-	} {
-		got, err := resolve(test.path, test.dir)
-		if got != test.want || !errors.Is(err, test.err) {
-			t.Errorf("%q in %q: got %q, %v, want %q, %v", test.path, test.dir, got, err, test.want, test.err)
-		}
-	}
-	t.Setenv("HOME", "")
-	if got, err := resolve("~/x", "/jobs"); err == nil || err.Error() != "$HOME is not defined" {
-		t.Errorf("got %q, %v without a home", got, err)
 	}
 }
 
@@ -157,4 +129,30 @@ func jobSource(t *rapid.T) string {
 		}
 	}
 	return strings.Join(rapid.Permutation(chosen).Draw(t, "order"), "\n")
+}
+
+// TestMoreTraining: what goes on with a run is more of everything that has ended it.
+func TestMoreTraining(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		maxSteps, epochs, patience int
+		steps                      int64
+		trained                    int // epochs
+		early                      bool
+		want                       []string
+	}{
+		"epochs":              {epochs: 3, steps: 30, trained: 3, want: []string{"train.epochs=6"}},
+		"epochs, before":      {epochs: 3, maxSteps: 40, steps: 30, trained: 3, want: []string{"train.epochs=6"}},
+		"max_steps":           {epochs: 3, maxSteps: 20, steps: 20, trained: 2, want: []string{"train.max_steps=40"}},
+		"both":                {epochs: 3, maxSteps: 30, steps: 30, trained: 3, want: []string{"train.max_steps=60", "train.epochs=6"}},
+		"patience":            {epochs: 3, patience: 2, steps: 20, trained: 2, early: true, want: []string{"train.evaluate.patience=4"}},
+		"patience, at last":   {epochs: 3, patience: 2, steps: 30, trained: 3, early: true, want: []string{"train.evaluate.patience=4", "train.epochs=6"}},
+		"patience, max_steps": {epochs: 3, maxSteps: 20, patience: 2, steps: 20, trained: 2, early: true, want: []string{"train.evaluate.patience=4", "train.max_steps=40"}},
+		"fewer epochs":        {epochs: 1, steps: 30, trained: 3, want: []string{"train.epochs=6"}},
+	} {
+		job := Job{Train: trainer.Config{Epochs: tt.epochs, MaxSteps: tt.maxSteps, Evaluate: trainer.EvaluateConfig{Patience: tt.patience}}}
+		if got := job.MoreTraining(tt.steps, tt.trained, tt.early); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
 }

@@ -195,3 +195,9 @@ func (o override) apply(values map[string]any, root, at *position) (problem stri
 	p.put(o.path[last], at)
 	return ""
 }
+
+// SetKey is the key that a word of --set is about.
+func SetKey(set string) string {
+	key, _, _ := strings.Cut(set, "=")
+	return strings.TrimSpace(key)
+}
