@@ -74,7 +74,7 @@ func runCkptVerify(ctx context.Context, e *env, dir *checkpoint.Dir, infos []che
 	if err != nil {
 		return err
 	}
-	failed := verdictOf(bad, len(rows))
+	failed := verifyError(bad, len(rows))
 	if !asJSON {
 		return failed
 	}
@@ -92,8 +92,8 @@ func suffix(info checkpoint.Info) string {
 	return ""
 }
 
-// verdictOf is the error of what went wrong with some of so many checkpoints. One that is corrupt decides; what could only not be read leaves open whether it is.
-func verdictOf(bad []error, checked int) error {
+// verifyError is the error of what went wrong with some of so many checkpoints. One that is corrupt decides; what could only not be read leaves open whether it is.
+func verifyError(bad []error, checked int) error {
 	if len(bad) == 0 {
 		return nil
 	}

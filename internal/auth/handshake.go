@@ -115,7 +115,7 @@ func clientSide(conn net.Conn, s Secret, b Binding, hello []byte) ([]byte, error
 	if _, err = conn.Write(append(appendChallenge(nil, t.clientNonce, hello), proof[:]...)); err != nil {
 		return nil, fmt.Errorf("send the proof: %w", err)
 	}
-	if err = readVerdict(conn); err != nil {
+	if err = readAnswer(conn); err != nil {
 		return nil, err
 	}
 	if err = readProof(conn, t.proof(s, "server")); err != nil {
@@ -246,18 +246,18 @@ func readChallenge(r io.Reader) (n nonce, hello []byte, err error) {
 	return n, hello, nil
 }
 
-func readVerdict(r io.Reader) error {
-	var verdict [1]byte
-	if _, err := io.ReadFull(r, verdict[:]); err != nil {
+func readAnswer(r io.Reader) error {
+	var answer [1]byte
+	if _, err := io.ReadFull(r, answer[:]); err != nil {
 		return fmt.Errorf("read the server's answer: %w", err)
 	}
-	switch verdict[0] {
+	switch answer[0] {
 	case accepted:
 		return nil
 	case refused:
 		return ErrRefused
 	}
-	return fmt.Errorf("%w: it answered a proof with byte %d", ErrProtocol, verdict[0])
+	return fmt.Errorf("%w: it answered a proof with byte %d", ErrProtocol, answer[0])
 }
 
 func readProof(r io.Reader, want Secret) error {

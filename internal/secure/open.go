@@ -42,7 +42,7 @@ func (c *Client) Open(ctx context.Context, conn net.Conn, name string) (opened n
 		switch {
 		case err == nil:
 			opened = secured
-		case isVerdict(err) && !bytes.Equal(fingerprint, c.fingerprint), isAlert(err):
+		case isRefusal(err) && !bytes.Equal(fingerprint, c.fingerprint), isAlert(err):
 			return auth.ErrRefused
 		}
 		return foreign(err)
@@ -73,12 +73,12 @@ func introduce(conn *tls.Conn, name string) error {
 	if _, err := conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(name))), name...)); err != nil {
 		return err
 	}
-	var verdict [1]byte
-	if _, err := io.ReadFull(conn, verdict[:]); err != nil {
+	var answer [1]byte
+	if _, err := io.ReadFull(conn, answer[:]); err != nil {
 		return err
 	}
-	if verdict[0] != accepted {
-		return fmt.Errorf("%w: it answered with byte %d", auth.ErrProtocol, verdict[0])
+	if answer[0] != accepted {
+		return fmt.Errorf("%w: it answered with byte %d", auth.ErrProtocol, answer[0])
 	}
 	return nil
 }
@@ -136,8 +136,8 @@ func isAlert(err error) bool {
 	return errors.As(err, &op) && op.Op == "remote error"
 }
 
-// isVerdict tells whether a handshake failed for what one of the sides is, and not since the connection broke.
-func isVerdict(err error) bool { return isAlert(err) || errors.Is(err, auth.ErrUnproved) }
+// isRefusal tells whether a handshake failed for what one of the sides is, and not since the connection broke.
+func isRefusal(err error) bool { return isAlert(err) || errors.Is(err, auth.ErrUnproved) }
 
 // foreign makes an error of TLS one of a peer that does not speak this protocol. One of the connection, or of the peer's proof, is left as
 // it is.
