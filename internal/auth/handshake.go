@@ -33,8 +33,8 @@ type Binding struct {
 	Role    string // what the connection is for: "store", "agents", "transport"
 }
 
-// Fingerprint is a digest of b, the same for equal bindings alone. It shows nothing that is secret, and proves nothing.
-func (b Binding) Fingerprint() []byte {
+// Digest is a digest of b, the same for equal bindings alone. It shows nothing that is secret, and proves nothing.
+func (b Binding) Digest() []byte {
 	digest := Secret{}.mac("binding", b.Run, strconv.Itoa(b.Attempt), b.Role) // no key: it is for everybody
 	return digest[:]
 }

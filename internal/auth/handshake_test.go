@@ -136,8 +136,8 @@ func TestHandshakeRefuses(t *testing.T) {
 			if client.peer != nil || server.peer != nil {
 				t.Errorf("the client has the hello %q, the server %q", client.peer, server.peer)
 			}
-			if same := bytes.Equal(client.binding.Fingerprint(), server.binding.Fingerprint()); same != (name == "secret") {
-				t.Errorf("the bindings have the same fingerprint: %t", same)
+			if same := bytes.Equal(client.binding.Digest(), server.binding.Digest()); same != (name == "secret") {
+				t.Errorf("the bindings have the same digest: %t", same)
 			}
 		})
 	}

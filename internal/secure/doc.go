@@ -12,12 +12,12 @@
 // All integers are big-endian.
 //
 //	client to server: "ddpbatch", version (2 bytes)
-//	server to client: "ddpbatch", version (2 bytes), fingerprint (32)
+//	server to client: "ddpbatch", version (2 bytes), digest of the binding (32)
 //	both:             TLS 1.3
 //	client to server: length (2 bytes), name
 //	server to client: 1
 //
-// Sides of different versions tell each other so, and nothing else. The fingerprint is that of the server's binding: nobody has proved
+// Sides of different versions tell each other so, and nothing else. The digest is of the server's binding: nobody has proved
 // it, but it tells a person whether the server is another run's or has another secret.
 //
 // # Who is at the other end

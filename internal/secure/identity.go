@@ -21,8 +21,8 @@ type Server struct{ identity }
 
 // identity is one side of the connections of one binding.
 type identity struct {
-	config      *tls.Config
-	fingerprint []byte // of the binding
+	config        *tls.Config
+	bindingDigest []byte
 }
 
 // The sides of a connection, as they are in the derivation of their keys.
@@ -61,9 +61,9 @@ func newIdentity(s auth.Secret, b auth.Binding, own, other string) (identity, er
 	if err != nil {
 		return identity{}, err
 	}
-	fingerprint := b.Fingerprint()
-	protocol := "ddpbatch/" + hex.EncodeToString(fingerprint) // ALPN allows 255 bytes, and a run's id may be longer
-	return identity{fingerprint: fingerprint, config: &tls.Config{
+	digest := b.Digest()
+	protocol := "ddpbatch/" + hex.EncodeToString(digest) // ALPN allows 255 bytes, and a run's id may be longer
+	return identity{bindingDigest: digest, config: &tls.Config{
 		MinVersion:       tls.VersionTLS13,
 		CurvePreferences: []tls.CurveID{tls.X25519},
 		Certificates:     []tls.Certificate{{Certificate: [][]byte{certificate(key.Public().(ed25519.PublicKey))}, PrivateKey: key}},

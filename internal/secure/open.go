@@ -27,7 +27,7 @@ func (c *Client) Open(ctx context.Context, conn net.Conn, name string) (opened n
 		return nil, fmt.Errorf("open a connection: the name has %d bytes, more than %d", len(name), auth.MaxHello)
 	}
 	err = auth.Within(ctx, conn, auth.Timeout, func() error {
-		fingerprint, err := c.greet(conn)
+		digest, err := c.greet(conn)
 		if err != nil {
 			return err
 		}
@@ -42,7 +42,7 @@ func (c *Client) Open(ctx context.Context, conn net.Conn, name string) (opened n
 		switch {
 		case err == nil:
 			opened = secured
-		case isRefusal(err) && !bytes.Equal(fingerprint, c.fingerprint), isAlert(err):
+		case isRefusal(err) && !bytes.Equal(digest, c.bindingDigest), isAlert(err):
 			return auth.ErrRefused
 		}
 		return foreign(err)
@@ -53,16 +53,16 @@ func (c *Client) Open(ctx context.Context, conn net.Conn, name string) (opened n
 	return opened, nil
 }
 
-// greet tells the server this side's version, and returns the fingerprint that the server names.
+// greet tells the server this side's version, and returns the digest that the server names.
 func (c *Client) greet(conn net.Conn) ([]byte, error) {
 	if err := auth.GreetServer(conn); err != nil {
 		return nil, err
 	}
-	fingerprint := make([]byte, len(c.fingerprint))
-	if _, err := io.ReadFull(conn, fingerprint); err != nil {
+	digest := make([]byte, len(c.bindingDigest))
+	if _, err := io.ReadFull(conn, digest); err != nil {
 		return nil, fmt.Errorf("read which run it serves: %w", err)
 	}
-	return fingerprint, nil
+	return digest, nil
 }
 
 // introduce says the name, and waits for the server to accept it: a client's own part of the handshake ends before the server's.
@@ -90,7 +90,7 @@ func (s *Server) Open(ctx context.Context, conn net.Conn) (opened net.Conn, name
 		if err != nil {
 			return err
 		}
-		if _, err := conn.Write(append(preface, s.fingerprint...)); err != nil {
+		if _, err := conn.Write(append(preface, s.bindingDigest...)); err != nil {
 			return fmt.Errorf("send the version: %w", err)
 		}
 		secured := tls.Server(conn, s.config)

@@ -183,7 +183,7 @@ func TestStrangerWithTLS(t *testing.T) {
 		config := client.config.Clone()
 		config.VerifyConnection, config.Certificates = nil, certificates
 		dialled, accepted := tcpPair(t)
-		o := open(t, &Client{identity{config, client.fingerprint}}, dialled, server, accepted)
+		o := open(t, &Client{identity{config, client.bindingDigest}}, dialled, server, accepted)
 		if o.serverErr == nil || o.server != nil || o.clientErr == nil {
 			t.Errorf("%s: server: %v; client: %v", name, o.serverErr, o.clientErr)
 		}
@@ -196,7 +196,7 @@ func TestAnotherProtocol(t *testing.T) {
 	config := server.config.Clone()
 	config.NextProtos, config.GetConfigForClient, config.VerifyConnection = nil, nil, nil
 	dialled, accepted := tcpPair(t)
-	o := open(t, client, dialled, &Server{identity{config, server.fingerprint}}, accepted)
+	o := open(t, client, dialled, &Server{identity{config, server.bindingDigest}}, accepted)
 	if !errors.Is(o.clientErr, auth.ErrUnproved) {
 		t.Errorf("client: %v", o.clientErr)
 	}
@@ -210,9 +210,9 @@ func TestReflection(t *testing.T) {
 	t.Run("to the client", func(t *testing.T) {
 		dialled, accepted := tcpPair(t)
 		go func() {
-			fingerprint := append(auth.AppendPreface(nil, auth.Version), client.fingerprint...)
+			digest := append(auth.AppendPreface(nil, auth.Version), client.bindingDigest...)
 			io.CopyN(io.Discard, accepted, int64(len(auth.AppendPreface(nil, auth.Version))))
-			accepted.Write(fingerprint)
+			accepted.Write(digest)
 			io.Copy(accepted, accepted)
 			accepted.Close()
 		}()
@@ -227,7 +227,7 @@ func TestReflection(t *testing.T) {
 		config := server.config.Clone()
 		config.Certificates, config.VerifyConnection = client.config.Certificates, nil
 		dialled, accepted := tcpPair(t)
-		if o := open(t, client, dialled, &Server{identity{config, server.fingerprint}}, accepted); !errors.Is(o.clientErr, auth.ErrUnproved) {
+		if o := open(t, client, dialled, &Server{identity{config, server.bindingDigest}}, accepted); !errors.Is(o.clientErr, auth.ErrUnproved) {
 			t.Errorf("error %v, want ErrUnproved", o.clientErr)
 		}
 	})
@@ -266,7 +266,7 @@ func TestForeigners(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	preface := string(auth.AppendPreface(nil, auth.Version))
-	fingerprint := string(client.fingerprint) // which the server alone sends
+	digest := string(client.bindingDigest) // which the server alone sends
 	for name, said := range map[string]struct{ before, then string }{
 		"http":          {"", "HTTP/1.1 400 Bad Request\r\n\r\n"},
 		"torch store":   {"", "\x03\x05\x00\x00\x00\x00\x00\x00\x00init/\x01\x00\x00\x00\x00\x00\x00\x00"},
@@ -276,7 +276,7 @@ func TestForeigners(t *testing.T) {
 		words := said.before + said.then
 		dialled, accepted := tcpPair(t)
 		if said.before != "" {
-			io.WriteString(accepted, said.before+fingerprint+said.then)
+			io.WriteString(accepted, said.before+digest+said.then)
 		} else {
 			io.WriteString(accepted, words)
 		}
@@ -299,7 +299,7 @@ func TestSilence(t *testing.T) {
 		dialled, accepted := tcpPair(t)
 		io.WriteString(accepted, words)
 		if words == preface {
-			accepted.Write(client.fingerprint) // which the server alone sends
+			accepted.Write(client.bindingDigest) // which the server alone sends
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		if _, err := client.Open(ctx, dialled, ""); !errors.Is(err, context.DeadlineExceeded) {

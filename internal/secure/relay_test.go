@@ -100,7 +100,7 @@ func TestRelayRewritesHandshake(t *testing.T) {
 			limit := time.AfterFunc(time.Second, func() { dialled.Close(); accepted.Close() }) // a length that was changed may have a side wait for more
 			o := open(t, client, dialled, server, accepted)
 			limit.Stop()
-			// The fingerprint, at 10 to 41, is a hint that is in no proof.
+			// The digest, at 10 to 41, is a hint that is in no proof.
 			if hint := !toServer && at >= 10 && at < 42; !hint && (o.clientErr == nil || o.serverErr == nil && toServer) {
 				t.Errorf("byte %d, to the server %v: client %v; server: %v", at, toServer, o.clientErr, o.serverErr)
 			}
@@ -119,11 +119,11 @@ func TestRelayOfItsOwn(t *testing.T) {
 		return c
 	}
 	dialled, accepted := tcpPair(t)
-	if o := open(t, client, dialled, &Server{identity{fake(server.config), server.fingerprint}}, accepted); !errors.Is(o.clientErr, auth.ErrUnproved) || o.serverErr == nil {
+	if o := open(t, client, dialled, &Server{identity{fake(server.config), server.bindingDigest}}, accepted); !errors.Is(o.clientErr, auth.ErrUnproved) || o.serverErr == nil {
 		t.Errorf("to the client: client %v, want ErrUnproved; relay: %v", o.clientErr, o.serverErr)
 	}
 	dialled, accepted = tcpPair(t)
-	if o := open(t, &Client{identity{fake(client.config), client.fingerprint}}, dialled, server, accepted); !errors.Is(o.serverErr, auth.ErrUnproved) || o.clientErr == nil {
+	if o := open(t, &Client{identity{fake(client.config), client.bindingDigest}}, dialled, server, accepted); !errors.Is(o.serverErr, auth.ErrUnproved) || o.clientErr == nil {
 		t.Errorf("to the server: server %v, want ErrUnproved; relay: %v", o.serverErr, o.clientErr)
 	}
 }
