@@ -36,7 +36,7 @@ type Job struct {
 	pretend    Pretend
 	allocation sim.Allocation  // of the present run
 	deadline   time.Time       // of this process itself; zero: none
-	world      *sim.Namespaces // nil: none is needed
+	namespaces *sim.Namespaces // nil: none is needed
 	out        *console
 
 	faults []sim.Fault      // that are still to be injected
@@ -53,21 +53,21 @@ func New(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Preten
 	if s.deadline, err = jobenv.Deadline(e.Lookup); err != nil {
 		return nil, err
 	}
-	if err := s.makeWorld(ctx); err != nil {
+	if err := s.makeNamespaces(ctx); err != nil {
 		return nil, err
 	}
 	id, err := run.JobID()
 	if err == nil {
 		s.out, err = openConsole(e, run, run.SlurmLogPath(id), a.Array != nil, p.Quiet)
 	}
-	if err != nil && s.world != nil {
-		err = errors.Join(err, s.world.Close())
+	if err != nil && s.namespaces != nil {
+		err = errors.Join(err, s.namespaces.Close())
 	}
 	return s, err
 }
 
-// makeWorld makes what the faults need that no process can do to another.
-func (s *Job) makeWorld(ctx context.Context) (err error) {
+// makeNamespaces makes what the faults need that no process can do to another.
+func (s *Job) makeNamespaces(ctx context.Context) (err error) {
 	has := func(k sim.Kind) bool {
 		return slices.ContainsFunc(s.faults, func(f sim.Fault) bool { return f.Kind == k })
 	}
@@ -75,7 +75,7 @@ func (s *Job) makeWorld(ctx context.Context) (err error) {
 	if !network && !has(sim.NoSpace) {
 		return nil
 	}
-	if s.world, err = sim.NewNamespaces(ctx, s.run.CheckpointsPath(), network); err != nil || !network {
+	if s.namespaces, err = sim.NewNamespaces(ctx, s.run.CheckpointsPath(), network); err != nil || !network {
 		return err
 	}
 	s.allocation.Nodes = slices.Clone(s.allocation.Nodes)
@@ -91,8 +91,8 @@ func (s *Job) Close() error {
 	for _, step := range s.steps {
 		errs = append(errs, step.Close())
 	}
-	if s.world != nil {
-		errs = append(errs, s.world.Close())
+	if s.namespaces != nil {
+		errs = append(errs, s.namespaces.Close())
 	}
 	return errors.Join(append(errs, s.out.close())...)
 }
@@ -160,16 +160,16 @@ func (s *Job) runAttempt(ctx context.Context) (w attempt.Ending, err error) {
 
 // start starts the agents of an attempt, as srun does.
 func (s *Job) start(ctx context.Context, environ []string) (*sim.Running, error) {
-	if s.world != nil {
+	if s.namespaces != nil {
 		for _, n := range s.allocation.Nodes {
-			if err := s.world.AddNode(ctx, n); err != nil {
+			if err := s.namespaces.AddNode(ctx, n); err != nil {
 				return nil, err
 			}
 		}
 	}
 	step, err := sim.Step{
 		Allocation: s.allocation, Command: []string{s.run.Binary(), "run"}, Environ: environ,
-		Output: s.out.stream, Namespaces: s.world, KillWait: s.pretend.KillWait, Spare: s.job.Launch.MinNodes > 0,
+		Output: s.out.stream, Namespaces: s.namespaces, KillWait: s.pretend.KillWait, Spare: s.job.Launch.MinNodes > 0,
 	}.Start()
 	if err == nil {
 		s.steps = append(s.steps, step)
@@ -183,14 +183,14 @@ func (s *Job) supervise(ctx context.Context, step *sim.Running, script *batchScr
 	defer over()
 	warning, warned := s.job.BatchScript(s.run.Path()).Warning()
 	slurmctld := sim.Controller{Tasks: step, Batch: script, KillWait: s.pretend.KillWait, GraceTime: s.pretend.GraceTime, Warning: warning}
-	scene := sim.Injector{
-		RunDir: s.run.Path(), Allocation: s.allocation, Running: step, Controller: slurmctld, Namespaces: s.world,
+	injector := sim.Injector{
+		RunDir: s.run.Path(), Allocation: s.allocation, Running: step, Controller: slurmctld, Namespaces: s.namespaces,
 		Progress: s.progress, WarnTasks: unix.SignalNum("SIG" + s.job.Launch.WarnSignal),
 		Injected: func(f sim.Fault, what, node string) { script.noteFault(f); s.injected(f, what, node) },
 	}
 	var wg sync.WaitGroup
 	var failed error
-	wg.Go(func() { s.faults, failed = scene.Await(during, s.faults) })
+	wg.Go(func() { s.faults, failed = injector.Await(during, s.faults) })
 	wg.Go(func() { s.forwardStop(ctx, during, step, slurmctld, script) })
 	if s.pretend.Time > 0 {
 		wg.Go(func() { s.watchTime(during, slurmctld, script, begin, warned) })
