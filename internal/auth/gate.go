@@ -14,7 +14,7 @@ import (
 	"ddpbatch/internal/pause"
 )
 
-// Gate lets in, of all that connect to a listener, those that prove the run's secret. Strangers
+// Gate lets in, of all that connect to a listener, those that prove the run's secret. Hosts that prove nothing
 // hold up nobody, however many they are and however slowly they speak: each has
 // Timeout to prove itself, and of more than Room at a time the oldest is closed.
 type Gate struct {
@@ -27,9 +27,9 @@ type Gate struct {
 
 	Log *slog.Logger // hears of connections that are refused
 
-	pending   pendingConns
-	refused   atomic.Int64 // but for strangers
-	strangers strangers
+	pending  pendingConns
+	refused  atomic.Int64 // but for unproved hosts
+	unproved unprovedHosts
 }
 
 // Serve accepts connections until l is closed, which is left to the caller, and calls serve for each that has
@@ -91,7 +91,7 @@ func (g *Gate) refuse(ctx context.Context, conn net.Conn, err error) {
 	}
 	about := []any{"remote", conn.RemoteAddr().String(), "err", err}
 	if errors.Is(err, ErrUnproved) {
-		if !g.strangers.isNew(conn.RemoteAddr()) {
+		if !g.unproved.isNew(conn.RemoteAddr()) {
 			return
 		}
 	} else {
@@ -138,24 +138,24 @@ func (c *pendingConns) remove(conn net.Conn) bool {
 	return true
 }
 
-// maxStrangers bounds what is remembered, and told, of hosts that are none of the run's.
-const maxStrangers = 1024
+// maxUnproved bounds what is remembered, and told, of hosts that are none of the run's.
+const maxUnproved = 1024
 
-// strangers remembers the hosts whose proof was wrong. The zero value remembers none.
-type strangers struct {
+// unprovedHosts remembers the hosts whose proof was wrong. The zero value remembers none.
+type unprovedHosts struct {
 	mu    sync.Mutex
 	hosts map[string]bool
 }
 
-// isNew tells whether the host of addr was not seen before; of more than maxStrangers, none is new.
-func (s *strangers) isNew(addr net.Addr) bool {
+// isNew tells whether the host of addr was not seen before; of more than maxUnproved, none is new.
+func (s *unprovedHosts) isNew(addr net.Addr) bool {
 	host, _, err := net.SplitHostPort(addr.String())
 	if err != nil {
 		host = addr.String()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.hosts[host] || len(s.hosts) == maxStrangers {
+	if s.hosts[host] || len(s.hosts) == maxUnproved {
 		return false
 	}
 	if s.hosts == nil {

@@ -163,11 +163,11 @@ func TestGateReportsEveryHost(t *testing.T) {
 		}
 	}
 	// and a flood of hosts has its end
-	for i := range 2 * maxStrangers {
+	for i := range 2 * maxUnproved {
 		g.refuse(t.Context(), connFrom{addr: &net.TCPAddr{IP: net.IPv4(10, 1, byte(i>>8), byte(i)), Port: 1}}, ErrUnproved)
 	}
-	if n := len(log.Lines()); n != maxStrangers+1 {
-		t.Errorf("%d lines, want %d", n, maxStrangers+1)
+	if n := len(log.Lines()); n != maxUnproved+1 {
+		t.Errorf("%d lines, want %d", n, maxUnproved+1)
 	}
 }
 

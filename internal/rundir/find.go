@@ -65,13 +65,13 @@ const maxOtherLinks = 32
 // ids that the caller's runs record, because another user may have taken the name of a link, and only then at runs of other users.
 func findJob(parent, id string) (*Dir, error) {
 	job, task, isTask := strings.Cut(id, "_")
-	own, strangers := jobLinks(parent, job)
+	own, others := jobLinks(parent, job)
 	found, err := newestOf(own, true)
 	if found == nil && err == nil {
 		found, err = newestOf(ownRunsOf(parent, job), true)
 	}
 	if found == nil && err == nil {
-		found, err = newestOf(strangers, false)
+		found, err = newestOf(others, false)
 	}
 	if found == nil || err != nil || !isTask {
 		return found, err
@@ -85,8 +85,8 @@ func findJob(parent, id string) (*Dir, error) {
 
 // jobLinks returns the run directories that the links of a job id lead to: the caller's own, and those of other users by the newest
 // maxOtherLinks links.
-func jobLinks(parent, job string) (own, strangers []string) {
-	var others []runLink
+func jobLinks(parent, job string) (own, others []string) {
+	var foreign []runLink
 	_, links, _ := listNames(parent) // a parent that cannot be read has no job
 	for _, name := range links {
 		if !strings.HasSuffix(name, "-"+job) {
@@ -96,14 +96,14 @@ func jobLinks(parent, job string) (own, strangers []string) {
 		if link, ok := runOfLink(parent, name); link.own {
 			own = append(own, link.path)
 		} else if ok {
-			others = append(others, link)
+			foreign = append(foreign, link)
 		}
 	}
-	slices.SortStableFunc(others, func(a, b runLink) int { return b.made.Compare(a.made) })
-	for _, link := range others[:min(maxOtherLinks, len(others))] {
-		strangers = append(strangers, link.path)
+	slices.SortStableFunc(foreign, func(a, b runLink) int { return b.made.Compare(a.made) })
+	for _, link := range foreign[:min(maxOtherLinks, len(foreign))] {
+		others = append(others, link.path)
 	}
-	return own, strangers
+	return own, others
 }
 
 // ownRunsOf returns the caller's run directories that record job as their newest.

@@ -94,8 +94,8 @@ func (d *Dir) Owner() int {
 // ExposedAbove says which folder above the one that runs are in another user can change: "" where none is.
 func (d *Dir) ExposedAbove() string { return vfs.ExposedAbove(filepath.Dir(d.Whole().path)) }
 
-// checkLink returns ErrExposed where a stranger's link stands for what is not theirs: the caller's own run, say, but another than its name
-// tells. What is not beside the link may be theirs when this looks, and lead elsewhere after that, by a folder on the way.
+// checkLink returns ErrExposed where another user's link stands for what is not theirs: the caller's own run, say, but another than its
+// name tells. What is not beside the link may be theirs when this looks, and lead elsewhere after that, by a folder on the way.
 func checkLink(link fs.FileInfo, path, target string) error {
 	info, err := os.Lstat(target)
 	if err != nil || vfs.Trusted(link) {

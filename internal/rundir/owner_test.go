@@ -431,9 +431,9 @@ func TestStrangersLinksAreFew(t *testing.T) {
 		must(t, os.Symlink(filepath.Base(d.Path()), link))
 		give(t, link)
 	}
-	own, strangers := jobLinks(runs, "9")
-	if len(own) != 0 || len(strangers) != maxOtherLinks {
-		t.Errorf("%d links of the caller's and %d of others are followed, want 0 and %d", len(own), len(strangers), maxOtherLinks)
+	own, others := jobLinks(runs, "9")
+	if len(own) != 0 || len(others) != maxOtherLinks {
+		t.Errorf("%d links of the caller's and %d of others are followed, want 0 and %d", len(own), len(others), maxOtherLinks)
 	}
 	mine := create1(t, runs, "mine")
 	must(t, mine.SetJobID("9"))

@@ -23,7 +23,7 @@ const (
 	connectTimeout = 5 * time.Second       // for TCP to reach one address
 	firstRetry     = 10 * time.Millisecond // bounds of the pauses before an address is tried again
 	lastRetry      = 250 * time.Millisecond
-	strangerRetry  = 2 * time.Second // until an address is tried again where somebody else answered
+	unprovedRetry  = 2 * time.Second // until an address is tried again where somebody else answered
 )
 
 // LastRefusal is how often in a row, some seconds apart, another run's store may refuse a client at the one address that it knows, before that
@@ -105,8 +105,8 @@ func (d *dialing) run(ctx context.Context) net.Conn {
 			return nil
 		}
 		wait := again.Next()
-		if Stranger(err) {
-			wait = strangerRetry
+		if Unproved(err) {
+			wait = unprovedRetry
 		}
 		_ = pause.For(ctx, wait) // the loop ends with ctx
 	}
@@ -136,15 +136,15 @@ func (d *dialing) noteFailure(ctx context.Context, err error) {
 		return
 	}
 	level := slog.LevelInfo
-	if Stranger(err) {
+	if Unproved(err) {
 		level = slog.LevelWarn
 	}
 	d.cfg.Log.Log(ctx, level, "store: not reached yet", "addr", d.addr, "err", err)
 }
 
-// Stranger tells whether somebody answered who does not belong to this run: another job, most likely, or
+// Unproved tells whether somebody answered who has not proved to be of this run: another job, most likely, or
 // the same run with another secret, which a person must learn of.
-func Stranger(err error) bool {
+func Unproved(err error) bool {
 	return errors.Is(err, auth.ErrRefused) || errors.Is(err, auth.ErrUnproved) || errors.Is(err, auth.ErrProtocol)
 }
 

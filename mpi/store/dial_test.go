@@ -92,7 +92,7 @@ func TestDialGivesUpOnAnotherRun(t *testing.T) {
 	if !errors.As(err, &failed) || failed.Tries != LastRefusal || failed.Err != nil || !errors.Is(err, auth.ErrRefused) || errors.Is(err, ErrOtherSecret) {
 		t.Errorf("error %v, want ErrRefused after %d tries", err, LastRefusal)
 	}
-	if took := time.Since(begun); took < (LastRefusal-1)*strangerRetry {
+	if took := time.Since(begun); took < (LastRefusal-1)*unprovedRetry {
 		t.Errorf("another run's store had %v to end", took)
 	}
 	if n := strings.Count(log.String(), "\n"); n != 1 {
@@ -189,12 +189,12 @@ func TestConnectTriesOnce(t *testing.T) {
 		t.Errorf("reached %v at %v", s.Addr(), c.RemoteAddr())
 	}
 	c.Close()
-	if _, err := Connect(bounded(t), deadAddr(t).String(), dialConfig()); !errors.Is(err, syscall.ECONNREFUSED) || Stranger(err) {
+	if _, err := Connect(bounded(t), deadAddr(t).String(), dialConfig()); !errors.Is(err, syscall.ECONNREFUSED) || Unproved(err) {
 		t.Errorf("nobody listens: %v", err)
 	}
 	other := dialConfig()
 	other.Secret[0]++
-	if _, err := Connect(bounded(t), s.Addr().String(), other); !errors.Is(err, ErrOtherSecret) || !Stranger(err) {
+	if _, err := Connect(bounded(t), s.Addr().String(), other); !errors.Is(err, ErrOtherSecret) || !Unproved(err) {
 		t.Errorf("another secret: %v", err)
 	}
 	other.Secret = auth.Secret{}

@@ -23,7 +23,7 @@ const HeadStart = 100 * time.Millisecond
 const (
 	firstPause    = 10 * time.Millisecond // bounds of the pauses before an address is tried once more: agent 0 may not listen yet
 	lastPause     = 250 * time.Millisecond
-	strangerPause = 2 * time.Second // where somebody else answered, whose log has a line of it
+	unprovedPause = 2 * time.Second // where somebody else answered, whose log has a line of it
 )
 
 // Try is how an address was found.
@@ -132,8 +132,8 @@ func (r *Race) try(ctx context.Context, i int, prove func(context.Context, strin
 			close(r.failed[i])
 		}
 		wait := again.Next()
-		if store.Stranger(err) {
-			wait = strangerPause
+		if store.Unproved(err) {
+			wait = unprovedPause
 		}
 		if pause.For(ctx, wait) != nil {
 			return false

@@ -222,7 +222,7 @@ func TestRaceSparesStrangers(t *testing.T) {
 		defer cancel()
 		race := NewRace([]string{"a"}, HeadStart)
 		_, err := race.Run(ctx, func(context.Context, string) error { return fmt.Errorf("handshake: %w", auth.ErrRefused) })
-		if n := race.Tries()[0].Count; err == nil || n > 1+int(time.Minute/strangerPause) {
+		if n := race.Tries()[0].Count; err == nil || n > 1+int(time.Minute/unprovedPause) {
 			t.Errorf("tried %d times in a minute, %v", n, err)
 		}
 	})

@@ -267,7 +267,7 @@ func (d *dialer) classify(addr string, err error) error {
 		err = bareDialError(addr, op)
 	case speaksAnother(err):
 		d.warnOnce(addr, "a ddpbatch of another version has agent 0's port", err)
-	case store.Stranger(err):
+	case store.Unproved(err):
 		d.warnOnce(addr, "somebody else than agent 0 answers", err)
 	case errors.Is(err, store.ErrSilent):
 		d.warnOnce(addr, "somebody has agent 0's port and does not answer", err)
