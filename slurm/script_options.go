@@ -172,8 +172,8 @@ func (s Script) endOptions() []Option {
 	if s.MinNodes > 0 {
 		return []Option{{Name: "kill-on-bad-exit", Value: "0"}, {Name: "no-kill", Flag: true}, {Name: "wait", Value: "0"}}
 	}
-	const farewell = 60 * time.Second
-	return []Option{{Name: "kill-on-bad-exit", Value: "1"}, {Name: "wait", Value: strconv.Itoa(int((s.Grace + farewell) / time.Second))}}
+	const exitMargin = 60 * time.Second
+	return []Option{{Name: "kill-on-bad-exit", Value: "1"}, {Name: "wait", Value: strconv.Itoa(int((s.Grace + exitMargin) / time.Second))}}
 }
 
 // words writes options as sbatch and srun take them, less those that the site refuses.

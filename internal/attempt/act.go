@@ -39,22 +39,22 @@ func (a *Attempt) giveUp(ctx context.Context, w Ending) error {
 // maxExcluded is the longest list of nodes that is believed.
 const maxExcluded = 1 << 16
 
-// patience is for how long a controller that does not answer is asked again: it may be busy, or be started again just now.
-type patience struct {
+// timeouts are how long a controller that does not answer is asked again: it may be busy, or be started again just now.
+type timeouts struct {
 	ask     time.Duration // at first
 	again   time.Duration // right before the requeue, and for what can be left out
 	requeue time.Duration
 }
 
-// patienceLeft returns how long Slurm may be asked before this script is killed. After TERM, KILL may come within KillWait, of which the
+// timeoutsLeft returns how long Slurm may be asked before this script is killed. After TERM, KILL may come within KillWait, of which the
 // workers may have used their part. After a warning alone, the time limit comes within lead.
-func (a *Attempt) patienceLeft(lead time.Duration) patience {
-	p := patience{ask: time.Minute, again: 5 * time.Second, requeue: 5 * time.Minute}
+func (a *Attempt) timeoutsLeft(lead time.Duration) timeouts {
+	p := timeouts{ask: time.Minute, again: 5 * time.Second, requeue: 5 * time.Minute}
 	switch {
 	case slices.Contains(a.Signals, "TERM"):
 		killWait := killWaitOf(a.Env.Lookup)
 		left := afterWorkers(killWait)
-		return patience{ask: left / 2, again: left / 6, requeue: 2 * killWait} // KILL ends it sooner if it must be
+		return timeouts{ask: left / 2, again: left / 6, requeue: 2 * killWait} // KILL ends it sooner if it must be
 	case (slices.Contains(a.Signals, "USR1") || slices.Contains(a.Signals, "USR2")) && lead > 0:
 		p.ask = min(p.ask, max(lead/2, p.again))
 	}
@@ -75,7 +75,7 @@ func (a *Attempt) requeue(ctx context.Context, w Ending) (Ending, error) {
 	if err := errors.Join(a.write(w.Verdict), a.note(rundir.EventRequeue, w.Decision, w.Decision.Why)); err != nil {
 		return w, err
 	}
-	p := a.patienceLeft(w.lead)
+	p := a.timeoutsLeft(w.lead)
 	limited, cancel := context.WithTimeout(ctx, p.requeue)
 	defer cancel()
 	pauses := newPauses()

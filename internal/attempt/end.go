@@ -85,7 +85,7 @@ func (a *Attempt) Decide(ctx context.Context, code int) (w Ending, err error) {
 		w.Decision.Action = recovery.Finish
 		return w, nil
 	}
-	w.Facts = a.Scheduler.Ask(ctx, a.patienceLeft(w.lead).ask)
+	w.Facts = a.Scheduler.Ask(ctx, a.timeoutsLeft(w.lead).ask)
 	history, err := a.Run.Ledger()
 	if err != nil {
 		return w, err

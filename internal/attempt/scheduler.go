@@ -91,7 +91,7 @@ func (s *slurmScheduler) Requeue(ctx context.Context) error {
 }
 
 func (s *slurmScheduler) Spares(ctx context.Context, nodes []string) error {
-	ctx, cancel := context.WithTimeout(ctx, s.a.patienceLeft(0).again)
+	ctx, cancel := context.WithTimeout(ctx, s.a.timeoutsLeft(0).again)
 	defer cancel()
 	_, err := s.a.Env.Slurm.TestOnly(ctx, s.a.Run.ScriptPath(), []string{"--exclude=" + slurm.FoldHostlist(nodes)})
 	return err

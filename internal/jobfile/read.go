@@ -16,22 +16,22 @@ import (
 // maxText is more than any job file or script template holds.
 const maxText = 1 << 20
 
-// pipePatience is how long ReadText waits for the writer of a pipe to close it.
-const pipePatience = 30 * time.Second
+// pipeTimeout is how long ReadText waits for the writer of a pipe to close it.
+const pipeTimeout = 30 * time.Second
 
 // ReadText reads a file, or a pipe, that a person wrote.
 func ReadText(ctx context.Context, path string) ([]byte, error) {
-	return readTextWithin(ctx, path, pipePatience)
+	return readTextWithin(ctx, path, pipeTimeout)
 }
 
-func readTextWithin(ctx context.Context, path string, patience time.Duration) ([]byte, error) {
+func readTextWithin(ctx context.Context, path string, timeout time.Duration) ([]byte, error) {
 	f, isPipe, err := openText(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	if isPipe { // which may stay open for ever
-		if err := f.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		if err := f.SetReadDeadline(time.Now().Add(timeout)); err != nil {
 			return nil, err
 		}
 	}
@@ -41,7 +41,7 @@ func readTextWithin(ctx context.Context, path string, patience time.Duration) ([
 	case ctx.Err() != nil: // whatever was read is no use to anybody
 		err = fmt.Errorf("%w while %s was read", context.Cause(ctx), path)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		err = fmt.Errorf("%s is a pipe that its writer has not closed after %v; write the text to a file first", path, patience)
+		err = fmt.Errorf("%s is a pipe that its writer has not closed after %v; write the text to a file first", path, timeout)
 	case err == nil && len(text) > maxText:
 		err = fmt.Errorf("%s is longer than %d bytes", path, maxText)
 	case err == nil && len(text) == 0 && isPipe:

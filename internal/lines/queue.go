@@ -20,8 +20,8 @@ type Queue struct {
 
 // How many messages wait for a slow console, and how long the last ones do.
 const (
-	queueLength = 1 << 10
-	farewell    = time.Second
+	queueLength  = 1 << 10
+	flushTimeout = time.Second
 )
 
 // NewQueue makes one that writes to to.
@@ -58,7 +58,7 @@ func (q *Queue) End() {
 	select {
 	case q.lines <- nil:
 	default: // it is full
-		timer := time.NewTimer(farewell)
+		timer := time.NewTimer(flushTimeout)
 		defer timer.Stop()
 		select {
 		case q.lines <- nil:
@@ -66,5 +66,5 @@ func (q *Queue) End() {
 			return
 		}
 	}
-	pause.Await(q.done, farewell)
+	pause.Await(q.done, flushTimeout)
 }

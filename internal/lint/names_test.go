@@ -30,10 +30,15 @@ var retired = words(map[string]string{
 	"tray trays":                     "gather buffer",
 	"prey":                           "target",
 	"torchdoor":                      "protocol multiplexer",
+	"farewell farewells":             "time-out, or margin",
 })
 
 // retiredBelow are words that are retired in one part of the tree alone.
 var retiredBelow = map[string]map[string]string{
+	"internal": words(map[string]string{
+		"fingerprint fingerprints": "digest: a fingerprint is a call's",
+		"scene scenes":             "injector",
+	}),
 	"checkpoint": words(map[string]string{
 		"drain drains drained drainer": "flush, or upload",
 		"remains":                      "recovered",

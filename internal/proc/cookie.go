@@ -19,7 +19,7 @@ const CookieVariable = "DDPBATCH_COOKIE"
 
 const (
 	cookieBytes      = 16
-	environPatience  = time.Second // for the kernel to hand out one environment
+	environTimeout   = time.Second // for the kernel to hand out one environment
 	maxEnviron       = 64 << 20    // bytes of it that are looked at
 	environChunk     = 64 << 10
 	maxThreadsLooked = 64 // of a process whose first thread has ended
@@ -78,7 +78,7 @@ func (e *environReader) of(p stat) environ {
 		}(e.asked, e.answer)
 	}
 	e.asked <- p
-	if found, came := pause.Await(e.answer, environPatience); came {
+	if found, came := pause.Await(e.answer, environTimeout); came {
 		return found
 	}
 	e.close()

@@ -54,7 +54,7 @@ func StartGuard(log *slog.Logger) (*Guard, error) {
 		defer close(g.done)
 		for n := 1; w != nil; n++ {
 			_, _ = io.Copy(io.Discard, w.life) // its files are closed a moment before the process has ended
-			awaitGone(context.Background(), endPatience, []*handle{w.process})
+			awaitGone(context.Background(), endTimeout, []*handle{w.process})
 			w = g.replace(w, n < maxGuards)
 		}
 	}()
@@ -157,8 +157,8 @@ func (g *Guard) End() {
 const guardScript = `while read -r order; do orders="$orders $order"; done; exec /proc/self/fd/3 ` + GuardCommand + ` $orders`
 
 const (
-	orderPatience = time.Second      // for a guard that was stopped; its pipe holds thousands of orders
-	endPatience   = 10 * time.Second // for what takes milliseconds: its start, and its end after that of its files
+	orderTimeout = time.Second      // for a guard that was stopped; its pipe holds thousands of orders
+	endTimeout   = 10 * time.Second // for what takes milliseconds: its start, and its end after that of its files
 )
 
 // guardProcess is one guard's process.
@@ -254,7 +254,7 @@ func startBlocked(cmd *exec.Cmd) error {
 }
 
 func (w *guardProcess) write(order byte, what string) error {
-	if err := w.orders.SetWriteDeadline(time.Now().Add(orderPatience)); err != nil {
+	if err := w.orders.SetWriteDeadline(time.Now().Add(orderTimeout)); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w.orders, "%c%s\n", order, what)

@@ -133,11 +133,11 @@ func (s *Supervisor) stopFor(v rundir.Verdict) {
 		s.shortenGrace()
 	}
 	// All workers of all agents have passed every stage by then; agent 0 decides sooner.
-	patience := 2*s.cfg.Grace + killWait + reportMargin
+	timeout := 2*s.cfg.Grace + killWait + reportMargin
 	if s.cfg.Index != 0 {
-		patience += rendezvous.LastWordWait
+		timeout += rendezvous.LastWordWait
 	}
-	s.overdue = time.After(patience)
+	s.overdue = time.After(timeout)
 	switch v.Cause {
 	case causeStopped:
 		s.advance(asked, 0)
