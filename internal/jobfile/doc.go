@@ -1,4 +1,4 @@
-// Package jobfile reads job.toml into the typed configurations of the rooms that
+// Package jobfile reads job.toml into the typed configurations of the packages that
 // act on it.
 //
 // # What it guarantees

@@ -58,7 +58,7 @@ func TestFlagsThatAreFalseAskForNothing(t *testing.T) {
 	}
 }
 
-// TestJobsSurviveJSON: the rooms take what comes out of a job file, and what spec.json gives back is the job
+// TestJobsSurviveJSON: the packages take what comes out of a job file, and what spec.json gives back is the job
 // that went in.
 func TestJobsSurviveJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -72,7 +72,7 @@ func TestJobsSurviveJSON(t *testing.T) {
 
 func checkJob(t interface{ Fatalf(string, ...any) }, job *Job) {
 	if err := errors.Join(job.MPI.Validate(), job.Checkpoint.Validate()); err != nil {
-		t.Fatalf("the rooms refuse %+v: %v", job, err)
+		t.Fatalf("the packages refuse %+v: %v", job, err)
 	}
 	if err := job.Train.Validate(); job.Builtin() && err != nil {
 		t.Fatalf("the trainer refuses %+v: %v", job, err)

@@ -117,7 +117,7 @@ func (c *checker) checkMemory(root *position) {
 	}
 }
 
-// addErrors notes what another room says is wrong with its part of the job: errors joined, each of which begins
+// addErrors notes what another package says is wrong with its part of the job: errors joined, each of which begins
 // with its key, below prefix.
 func (c *checker) addErrors(root *position, prefix string, err error) {
 	joined, _ := err.(interface{ Unwrap() []error })

@@ -7,7 +7,7 @@ import (
 )
 
 // mayImport is who may import whom (docs/architecture.md), for imports inside
-// the module. A room that is not listed imports only internal/...
+// the module. A package that is not listed imports only internal/...
 var mayImport = map[string][]string{
 	"cmd/ddpbatch":             {"*"},
 	"internal/jobfile":         {"slurm", "mpi", "mpi/launch", "mpi/launch/recovery", "trainer", "checkpoint"},
@@ -55,7 +55,7 @@ var mayImport = map[string][]string{
 	"scripts/bench/start/rank": {"mpi"},
 }
 
-// internalFor says which internal rooms stand open to which others; the rest are open to all.
+// internalFor says which internal packages stand open to which others; the rest are open to all.
 var internalFor = map[string][]string{
 	"internal/secure":     {"mpi/store"},
 	"internal/auth":       {"internal/attempt", "internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch/rendezvous", "mpi/launch/supervise", "internal/collbench", "cmd/ddpbatch"},
@@ -100,7 +100,7 @@ func allowed(from, to string) bool {
 	if slices.Contains(list, "*") || slices.Contains(list, to) {
 		return true
 	}
-	if parent, _, ok := strings.Cut(to, "/internal/"); ok { // a room's own cellar
+	if parent, _, ok := strings.Cut(to, "/internal/"); ok { // what is internal to a package
 		return from == parent || strings.HasPrefix(from, parent+"/")
 	}
 	if !strings.HasPrefix(to, "internal/") {
