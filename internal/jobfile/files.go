@@ -64,7 +64,7 @@ func (c *checker) resolvePaths(root *position, dir string) {
 		if !c.hasNoFault(p.name) {
 			continue
 		}
-		abs, err := resolve(*p.path, dir)
+		abs, err := absolute(*p.path, dir)
 		if err != nil {
 			c.fault(root.below(p.name), toml.Key{p.name}, "%s: %s", p.name, err)
 		}
@@ -78,7 +78,7 @@ var (
 	errPathText  = errors.New("the path must be one line of UTF-8 text")
 )
 
-func resolve(path, dir string) (string, error) {
+func absolute(path, dir string) (string, error) {
 	if rest, ok := strings.CutPrefix(path, "~"); ok {
 		if rest != "" && rest[0] != '/' {
 			return "", errOtherHome

@@ -28,13 +28,13 @@ func TestPaths(t *testing.T) {
 		{"x", "/jo\nbs", "", errPathText},
 		{"x", "/jo\xffbs", "", errPathText},
 	} {
-		got, err := resolve(test.path, test.dir)
+		got, err := absolute(test.path, test.dir)
 		if got != test.want || !errors.Is(err, test.err) {
 			t.Errorf("%q in %q: got %q, %v, want %q, %v", test.path, test.dir, got, err, test.want, test.err)
 		}
 	}
 	t.Setenv("HOME", "")
-	if got, err := resolve("~/x", "/jobs"); err == nil || err.Error() != "$HOME is not defined" {
+	if got, err := absolute("~/x", "/jobs"); err == nil || err.Error() != "$HOME is not defined" {
 		t.Errorf("got %q, %v without a home", got, err)
 	}
 }
