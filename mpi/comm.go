@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"ddpbatch/mpi/internal/engine"
-	"ddpbatch/mpi/transport"
 )
 
 // Comm is one rank's place in a group of processes.
@@ -29,13 +28,13 @@ var ErrClosed = engine.ErrClosed
 
 // What a collective's error may match, besides ctx's own errors.
 var (
-	ErrMismatch  = engine.ErrMismatch    // ranks called different collectives; the error shows both calls
-	ErrTimeout   = engine.ErrTimeout     // a rank made no progress for Config.Timeout
-	ErrLost      = engine.ErrLost        // a rank's process or connection died
-	ErrLeft      = engine.ErrLeft        // a rank has closed its Comm
-	ErrAborted   = engine.ErrAborted     // another rank gave up for reasons of its own, such as its context's end
-	ErrProtocol  = transport.ErrProtocol // a rank sent what no rank of this version sends
-	ErrTruncated = engine.ErrTruncated   // a message was longer than the buffer for it
+	ErrMismatch  = engine.ErrMismatch  // ranks called different collectives; the error shows both calls
+	ErrTimeout   = engine.ErrTimeout   // a rank made no progress for Config.Timeout
+	ErrLost      = engine.ErrLost      // a rank's process or connection died
+	ErrLeft      = engine.ErrLeft      // a rank has closed its Comm
+	ErrAborted   = engine.ErrAborted   // another rank gave up for reasons of its own, such as its context's end
+	ErrProtocol  = engine.ErrProtocol  // a rank sent what no rank of this version sends
+	ErrTruncated = engine.ErrTruncated // a message was longer than the buffer for it
 )
 
 // PeerError is a failure of, or while waiting for, one rank.

@@ -7,7 +7,28 @@ import (
 	"testing"
 
 	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi/transport"
 )
+
+// TestErrProtocol: a rank that sends what no rank does is told from one that is lost, also by who calls the package.
+func TestErrProtocol(t *testing.T) {
+	network := transport.NewNetwork(2)
+	own, err := network.Fabric(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := network.Fabric(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, err := other.Control(0).Write(make([]byte, 48), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := join(t.Context(), own, InitConfig{Config: DefaultConfig()}); !errors.Is(err, ErrProtocol) {
+		t.Errorf("it is %v, which is not ErrProtocol", err)
+	}
+}
 
 // What data goes through is asked of the group: parts of it can be of another kind.
 func TestBackend(t *testing.T) {

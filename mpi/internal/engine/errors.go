@@ -3,6 +3,8 @@ package engine
 import (
 	"errors"
 	"fmt"
+
+	"ddpbatch/mpi/transport"
 )
 
 var (
@@ -25,7 +27,7 @@ var (
 	ErrAborted = errors.New("stopped by another rank")
 
 	// ErrProtocol: a rank sent what no rank of this version sends.
-	ErrProtocol = errors.New("protocol violation")
+	ErrProtocol = transport.ErrProtocol
 
 	// ErrTruncated: a message was longer than the buffer that it was received into.
 	ErrTruncated = errors.New("message longer than the buffer")
