@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/mpi/store"
 	"ddpbatch/mpi/transport"
 )
 
@@ -87,8 +88,8 @@ type environment struct {
 func readEnvironment(lookup func(string) (string, bool)) (environment, error) {
 	v := variables{lookup: lookup}
 	e := environment{
-		size: v.number("WORLD_SIZE", 1, maxWorld, ""),
-		rank: v.number("RANK", 0, maxWorld-1, ""),
+		size: v.number("WORLD_SIZE", 1, store.MaxWorld, ""),
+		rank: v.number("RANK", 0, store.MaxWorld-1, ""),
 	}
 	if len(v.faults) == 0 && e.rank >= e.size {
 		v.fault("RANK", "is %d, and WORLD_SIZE %d: ranks go from 0 to %d", e.rank, e.size, e.size-1)
@@ -113,8 +114,8 @@ func readEnvironment(lookup func(string) (string, bool)) (environment, error) {
 	}
 	e.run = cmp.Or(v.get("DDPBATCH_RUN_ID", "TORCHELASTIC_RUN_ID"), "none")
 	e.restart = v.get("TORCHELASTIC_RESTART_COUNT")
-	restarts := v.number("TORCHELASTIC_RESTART_COUNT", 0, maxWorld, "0")
-	e.attempt = v.number("DDPBATCH_ATTEMPT", 1, maxWorld, strconv.Itoa(restarts+1))
+	restarts := v.number("TORCHELASTIC_RESTART_COUNT", 0, maxAttempts, "0")
+	e.attempt = v.number("DDPBATCH_ATTEMPT", 1, maxAttempts, strconv.Itoa(restarts+1))
 	e.secret, e.keyFile = v.secret("DDPBATCH_SECRET", e.run)
 	e.streams = v.number("DDPBATCH_TCP_STREAMS", 0, transport.MaxStreams, "0")
 	e.ownCores = v.number("DDPBATCH_OWN_CORES", 0, 1, "0") == 1
@@ -131,8 +132,8 @@ func (e environment) explain(err error) error {
 	return err
 }
 
-// maxWorld is the largest number of ranks, attempts or restarts that is believed.
-const maxWorld = 1 << 20
+// maxAttempts is the largest number of attempts or restarts that is believed.
+const maxAttempts = 1 << 20
 
 // variables reads environment variables and collects what is wrong with them.
 type variables struct {

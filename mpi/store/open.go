@@ -97,10 +97,10 @@ type initMethod struct {
 	WorldSize int    // -1: it is not named
 }
 
-const (
-	maxInitMethod = 8 << 10 // bytes in the word
-	maxWorld      = 1 << 24 // ranks
-)
+// MaxWorld is the most ranks that a world may have; more is a slip of the pen.
+const MaxWorld = 1 << 20
+
+const maxInitMethod = 8 << 10 // bytes in the word
 
 // parseInitMethod takes the word apart.
 func parseInitMethod(word string) (initMethod, error) {
@@ -176,8 +176,8 @@ func namedRanks(query string) (rank, size int, err error) {
 			return -1, nil
 		}
 		n, err := strconv.Atoi(values.Get(name))
-		if err != nil || n < least || n > maxWorld || len(values[name]) > 1 {
-			return 0, fmt.Errorf("%s is %s; it must be one number from %d to %d", name, quote(strings.Join(values[name], ",")), least, maxWorld)
+		if err != nil || n < least || n > MaxWorld || len(values[name]) > 1 {
+			return 0, fmt.Errorf("%s is %s; it must be one number from %d to %d", name, quote(strings.Join(values[name], ",")), least, MaxWorld)
 		}
 		return n, nil
 	}
@@ -205,6 +205,8 @@ func (p initMethod) ranks(rank, worldSize int) (int, int, error) {
 		return p.Rank, p.WorldSize, nil
 	case p.Rank >= 0 || p.WorldSize >= 0:
 		return 0, 0, errors.New("the init method has node-specific arguments (rank, world_size) already")
+	case worldSize > MaxWorld:
+		return 0, 0, fmt.Errorf("the world size is %d; it must be 1 to %d", worldSize, MaxWorld)
 	case rank < 0 || rank >= worldSize:
 		return 0, 0, fmt.Errorf("rank is %d, and the world size %d: ranks go from 0 to %d", rank, worldSize, worldSize-1)
 	}

@@ -21,7 +21,7 @@ func TestParseInitMethod(t *testing.T) {
 		"tcp://10.0.0.1:65535?use_libuv=0&rank=0":       {Scheme: "tcp", Addr: "10.0.0.1:65535", Rank: 0, WorldSize: -1},
 		"file:///scratch/job/store":                     {Scheme: "file", Path: "/scratch/job/store", Rank: -1, WorldSize: -1},
 		"file://localhost/a%20b?world_size=1":           {Scheme: "file", Path: "/a b", Rank: -1, WorldSize: 1},
-		"FILE:///s?rank=16777215&world_size=16777216":   {Scheme: "file", Path: "/s", Rank: 1<<24 - 1, WorldSize: 1 << 24},
+		"FILE:///s?rank=1048575&world_size=1048576":     {Scheme: "file", Path: "/s", Rank: MaxWorld - 1, WorldSize: MaxWorld},
 		"tcp://node1:29500?rank=1&world_size=2&init=no": {Scheme: "tcp", Addr: "node1:29500", Rank: 1, WorldSize: 2},
 	} {
 		if got, err := parseInitMethod(word); err != nil || got != want {
@@ -58,7 +58,7 @@ func TestParseInitMethodRefuses(t *testing.T) {
 		"tcp://n:1?world_size=0":                `world_size is "0"; it must be one number from 1`,
 		"tcp://n:1?rank=1&rank=2":               `rank is "1,2"`,
 		"tcp://n:1?rank=2&world_size=2":         "ranks go from 0 to 1",
-		"tcp://n:1?world_size=16777217":         "world_size is",
+		"tcp://n:1?world_size=1048577":          "world_size is",
 		"tcp://n:1?rank=%zz":                    "read the parameters",
 		"file:///" + strings.Repeat("a", 1<<14): "8192",
 	} {
@@ -84,6 +84,7 @@ func TestOpenWantsToKnowWho(t *testing.T) {
 		"rank out of range":  {"", 2, 2, "ranks go from 0 to 1"},
 		"rank below 0":       {"", -1, 2, "rank is -1"},
 		"the size is absurd": {"", 0, -1, "rank is 0, and the world size -1"},
+		"too many ranks":     {"", 0, MaxWorld + 1, "the world size is 1048577; it must be 1 to 1048576"},
 	} {
 		for _, method := range []string{"tcp://127.0.0.1:1", "file:///nowhere/store"} {
 			o, err := Open(t.Context(), method+c.query, OpenConfig{Rank: c.rank, WorldSize: c.worldSize, Secret: secret, Binding: binding})

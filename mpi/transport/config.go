@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/mpi/store"
 )
 
 // role is what the handshakes of ranks are bound to.
@@ -54,6 +55,9 @@ type Config struct {
 func (cfg Config) complete() (Config, error) {
 	if cfg.Size < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.Size {
 		return cfg, fmt.Errorf("rank %d of %d: there is no such rank", cfg.Rank, cfg.Size)
+	}
+	if cfg.Size > store.MaxWorld {
+		return cfg, fmt.Errorf("%d ranks: a world has %d at most", cfg.Size, store.MaxWorld)
 	}
 	ip, err := netip.ParseAddr(cfg.Listen)
 	if err != nil {

@@ -62,6 +62,7 @@ func TestConfigFaults(t *testing.T) {
 	}{
 		{"rank_negative", func(c *Config) { c.Rank = -1 }, "rank -1 of 2"},
 		{"rank_too_high", func(c *Config) { c.Rank = 2 }, "rank 2 of 2"},
+		{"size_too_large", func(c *Config) { c.Size = store.MaxWorld + 1 }, "1048577 ranks: a world has 1048576 at most"},
 		{"size_zero", func(c *Config) { c.Size, c.Rank = 0, 0 }, "rank 0 of 0"},
 		{"listen_empty", func(c *Config) { c.Listen = "" }, "no IP address"},
 		{"listen_name", func(c *Config) { c.Listen = "localhost" }, "no IP address"},

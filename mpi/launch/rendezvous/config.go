@@ -9,6 +9,7 @@ import (
 
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi/store"
 )
 
 // Config is what a rendezvous needs to know.
@@ -31,8 +32,8 @@ type Config struct {
 	portTaken bool      // somebody on this machine has the endpoint's port: agent 0, or another program
 }
 
-// MaxWorld is the most ranks that a world may have; more is a slip of the pen.
-const MaxWorld = 1 << 20
+// MaxWorld is the most ranks that a world may have.
+const MaxWorld = store.MaxWorld
 
 // Identity is the run that an agent belongs to, and its attempt.
 type Identity struct {
