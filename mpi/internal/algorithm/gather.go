@@ -1,7 +1,7 @@
 package algorithm
 
 // GatherFunc collects each rank's in as its block of root's out. out and at are nil on
-// other ranks. out's own block and root's in do not overlap.
+// other ranks. root's in may be its own block of out, but overlaps nothing else of it.
 type GatherFunc func(p Port, out []byte, at []int, in []byte, root int) error
 
 // Gathers are the algorithms of a gather of blocks of one length.

@@ -1,6 +1,6 @@
 package algorithm
 
-// ScatterFunc is the reverse: each rank's out is its block of root's in.
+// ScatterFunc is the reverse: each rank's out gets its block of root's in. root's out may be that block, but overlaps nothing else of in.
 type ScatterFunc func(p Port, out, in []byte, at []int, root int) error
 
 // Scatters are the algorithms of a scatter of blocks of one length.
