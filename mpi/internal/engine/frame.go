@@ -3,9 +3,9 @@ package engine
 import (
 	"encoding/binary"
 	"fmt"
-	"strings"
 	"time"
-	"unicode"
+
+	"ddpbatch/internal/text"
 )
 
 const (
@@ -122,17 +122,7 @@ func decodeAbort(payload []byte, size int) (*AbortError, error) {
 	if int64(by) >= int64(size) || int64(rank) >= int64(size) || code >= len(reasons) {
 		return nil, fmt.Errorf("%w: an abort by rank %d about rank %d with reason %d", ErrProtocol, by, rank, code)
 	}
-	return &AbortError{By: int(by), Rank: int(rank), Reason: reasons[code], Text: printable(payload[9:])}, nil
-}
-
-// printable keeps a peer's words from steering the terminal they end up on.
-func printable(text []byte) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, string(text))
+	return &AbortError{By: int(by), Rank: int(rank), Reason: reasons[code], Text: text.Clean(string(payload[9:]))}, nil
 }
 
 // groupStatus is what a rank last did in a group, as it tells others that wait for it.
@@ -189,6 +179,6 @@ func decodeStatus(payload []byte, size int) (*groupStatus, error) {
 		known: flags&1 != 0, running: flags&2 != 0, gone: flags&4 != 0, call: h.call,
 		ago:   time.Duration(min(ms, uint64(century.Milliseconds()))) * time.Millisecond,
 		waits: waits,
-		label: printable(payload[statusFixedSize:]),
+		label: text.Clean(string(payload[statusFixedSize:])),
 	}, nil
 }

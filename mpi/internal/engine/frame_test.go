@@ -9,7 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode"
+
+	"ddpbatch/internal/text"
 )
 
 // By hand, from the table in the package documentation.
@@ -168,18 +169,18 @@ func FuzzDecodeAbort(f *testing.F) {
 		if a.By < 0 || a.By >= 4 || a.Rank < 0 || a.Rank >= 4 {
 			t.Fatalf("ranks out of range: %+v", a)
 		}
-		wantPrintable(t, a.Error())
+		wantClean(t, a.Error())
 		if again, err := decodeAbort(a.encode(), 4); len(payload) < maxControl/4 && (err != nil || *again != *a) {
 			t.Fatalf("%+v becomes %+v, %v", a, again, err)
 		}
 	})
 }
 
-// wantPrintable checks that a text cannot steer a terminal.
-func wantPrintable(t testing.TB, text string) {
+// wantClean checks that words cannot steer a terminal.
+func wantClean(t testing.TB, words string) {
 	t.Helper()
-	if i := strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
-		t.Fatalf("unprintable at %d: %q", i, text)
+	if i := strings.IndexFunc(words, text.Unsafe); i >= 0 {
+		t.Fatalf("unsafe at %d: %q", i, words)
 	}
 }
 
@@ -242,8 +243,8 @@ func FuzzDecodeStatus(f *testing.F) {
 		if s.ago < 0 {
 			t.Fatalf("%v ago", s.ago)
 		}
-		wantPrintable(t, s.label)
+		wantClean(t, s.label)
 		g := &Group{e: &Engine{options: Options{Describe: describeCall, DescribeFully: detail}}, call: Call{Seq: 5}}
-		wantPrintable(t, g.describe(s))
+		wantClean(t, g.describe(s))
 	})
 }
