@@ -272,11 +272,8 @@ func halveAlong(p Port, buf []byte, r Reduction, route []halvingRound) error {
 			mine, theirs = theirs, mine
 		}
 		keep, given[i] = mine, theirs
-		work := halve
-		if i == len(route)-1 {
-			work = halveAndReturn
-		}
-		if err := work(p, theirs, mine, t.peer, t.peer < p.Rank(), r, scratch); err != nil {
+		last := i == len(route)-1
+		if err := halve(p, theirs, mine, t.peer, t.peer < p.Rank(), last, r, scratch); err != nil {
 			return err
 		}
 	}
@@ -304,31 +301,10 @@ func (r Reduction) whole(buf []byte, route []halvingRound) []byte {
 	return buf
 }
 
-// halve exchanges halves of a buffer with peer: theirs goes there, and what comes is combined
-// with keep, in place. lower tells whether the peer's is that of lower ranks.
-func halve(p Port, theirs, keep []byte, peer int, lower bool, r Reduction, scratch slots) error {
-	steps := r.segments(max(len(theirs), len(keep)))
-	lag := min(window, steps)
-	var sent, received [window]Ticket
-	post := func(k int) error {
-		sent[k%lag] = p.Send(peer, r.part(theirs, k, steps))
-		received[k%lag] = p.Recv(peer, scratch.at(k%lag, len(r.part(keep, k, steps))))
-		return nil
-	}
-	finish := func(k int) error {
-		if err := WaitAll(p, received[k%lag], sent[k%lag]); err != nil {
-			return err
-		}
-		segment := r.part(keep, k, steps)
-		r.combine(segment, scratch.at(k%lag, len(segment)), segment, lower)
-		return nil
-	}
-	return pipeline(steps, phase{0, post}, phase{lag, finish})
-}
-
-// halveAndReturn is halve, after which the finished halves are exchanged: an all-reduce of two
-// ranks, or the two middle rounds of one of more. Each segment is returned while others are still coming.
-func halveAndReturn(p Port, theirs, keep []byte, peer int, lower bool, r Reduction, scratch slots) error {
+// halve exchanges halves of a buffer with peer: theirs goes there, and what comes is combined with keep, in place. lower tells
+// whether the peer's is that of lower ranks. With back, the finished halves are exchanged, too: an all-reduce of two ranks, or the
+// two middle rounds of one of more. Each segment is returned while others are still coming.
+func halve(p Port, theirs, keep []byte, peer int, lower, back bool, r Reduction, scratch slots) error {
 	steps := r.segments(max(len(theirs), len(keep)))
 	lag := min(window, steps)
 	var sent, received, returned, fetched [window]Ticket
@@ -341,14 +317,21 @@ func halveAndReturn(p Port, theirs, keep []byte, peer int, lower bool, r Reducti
 		if err := p.Wait(sent[k%lag]); err != nil {
 			return err
 		}
-		fetched[k%lag] = p.Recv(peer, r.part(theirs, k, steps))
+		if back {
+			fetched[k%lag] = p.Recv(peer, r.part(theirs, k, steps))
+		}
 		if err := p.Wait(received[k%lag]); err != nil {
 			return err
 		}
 		segment := r.part(keep, k, steps)
 		r.combine(segment, scratch.at(k%lag, len(segment)), segment, lower)
-		returned[k%lag] = p.Send(peer, segment)
+		if back {
+			returned[k%lag] = p.Send(peer, segment)
+		}
 		return nil
+	}
+	if !back {
+		return pipeline(steps, phase{0, post}, phase{lag, reduce})
 	}
 	collect := func(k int) error { return WaitAll(p, fetched[k%lag], returned[k%lag]) }
 	return pipeline(steps, phase{0, post}, phase{lag, reduce}, phase{2 * lag, collect})
