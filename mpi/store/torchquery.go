@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sync/atomic"
 )
 
 // torchForm is one of the forms that PyTorch's TCPStore wire has had. Neither has a proof of who speaks; all integers
@@ -223,20 +222,3 @@ func (r *torchReader) take(size int) error {
 	r.taken += size
 	return nil
 }
-
-// allowance is a number of bytes that many share.
-type allowance struct {
-	most int64
-	used atomic.Int64
-}
-
-// take tells whether size bytes were left.
-func (a *allowance) take(size int) bool {
-	if a.used.Add(int64(size)) <= a.most {
-		return true
-	}
-	a.used.Add(-int64(size))
-	return false
-}
-
-func (a *allowance) give(size int) { a.used.Add(-int64(size)) }
