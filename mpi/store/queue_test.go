@@ -285,9 +285,9 @@ func TestQueueOfSeveralKeys(t *testing.T) {
 // A reply that cannot be long need not wait, when all that there is for long ones is taken.
 func TestShortRepliesOvertake(t *testing.T) {
 	m := newMemory()
-	budget := &replyBudget{most: MaxValue}
-	s := &torchSession{store: m, replies: budget}
-	if err := budget.take(t.Context(), MaxValue); err != nil {
+	replies := &budget{most: MaxValue}
+	s := &torchSession{store: m, replies: replies}
+	if err := replies.take(t.Context(), MaxValue); err != nil {
 		t.Fatal(err)
 	}
 	long := make([]byte, smallReply+1)

@@ -4,49 +4,38 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 )
 
-// allowance is a number of bytes that many share.
-type allowance struct {
-	most int64
-	used atomic.Int64
-}
-
-// take tells whether size bytes were left.
-func (a *allowance) take(size int) bool {
-	if a.used.Add(int64(size)) <= a.most {
-		return true
-	}
-	a.used.Add(-int64(size))
-	return false
-}
-
-func (a *allowance) give(size int) { a.used.Add(-int64(size)) }
-
-// replyBudget is a number of bytes that replies share. Who finds too few left waits for its turn, in the order of coming.
-type replyBudget struct {
+// budget is a number of bytes that many share.
+type budget struct {
 	most int
 
 	mu      sync.Mutex
 	used    int
-	waiting []*replyWaiter // the first to be served first
+	waiting []*budgetWaiter // the first to be served first
 }
 
-type replyWaiter struct {
+type budgetWaiter struct {
 	size    int
 	granted chan struct{} // closed when the bytes are its own
 }
 
-// take returns when size bytes, which must not be more than most, are the caller's, or with ctx's error.
-func (b *replyBudget) take(ctx context.Context, size int) error {
+// tryTake tells whether size bytes were left; then they are the caller's.
+func (b *budget) tryTake(size int) bool {
 	b.mu.Lock()
-	if len(b.waiting) == 0 && b.used+size <= b.most {
-		b.used += size
+	defer b.mu.Unlock()
+	return b.grant(size)
+}
+
+// take returns when size bytes, which must not be more than most, are the caller's, or with ctx's error. Who finds too few left
+// waits for its turn, in the order of coming.
+func (b *budget) take(ctx context.Context, size int) error {
+	b.mu.Lock()
+	if b.grant(size) {
 		b.mu.Unlock()
 		return nil
 	}
-	w := &replyWaiter{size, make(chan struct{})}
+	w := &budgetWaiter{size, make(chan struct{})}
 	b.waiting = append(b.waiting, w)
 	b.mu.Unlock()
 	select {
@@ -65,15 +54,24 @@ func (b *replyBudget) take(ctx context.Context, size int) error {
 	return ctx.Err()
 }
 
-func (b *replyBudget) give(size int) {
+func (b *budget) give(size int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.used -= size
 	b.grantNext()
 }
 
+// grant takes size bytes if they are left and nobody waits. mu is held.
+func (b *budget) grant(size int) bool {
+	if len(b.waiting) > 0 || b.used+size > b.most {
+		return false
+	}
+	b.used += size
+	return true
+}
+
 // grantNext serves the first who wait for as long as there is room. mu is held.
-func (b *replyBudget) grantNext() {
+func (b *budget) grantNext() {
 	for len(b.waiting) > 0 && b.used+b.waiting[0].size <= b.most {
 		b.used += b.waiting[0].size
 		close(b.waiting[0].granted)

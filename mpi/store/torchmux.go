@@ -27,8 +27,8 @@ type torchMux struct {
 	store     *memory
 	prefix    string
 	log       *slog.Logger
-	allowance allowance // of queries
-	replies   replyBudget
+	allowance budget // of queries
+	replies   budget
 	maxConns  int // how many files connections of a kind may take
 	accepted  chan acceptResult
 	tasks     sync.WaitGroup
@@ -46,7 +46,7 @@ func newTorchMux(ctx context.Context, l net.Listener, store *memory, cfg *Server
 	files := quarterOfFiles()
 	m := &torchMux{
 		Listener: l, ctx: ctx, store: store, prefix: cfg.TorchPrefix, log: log,
-		allowance: allowance{most: MaxTorchBytes}, replies: replyBudget{most: MaxTorchReplies}, maxConns: files,
+		allowance: budget{most: MaxTorchBytes}, replies: budget{most: MaxTorchReplies}, maxConns: files,
 		accepted: make(chan acceptResult), pending: pendingConns{room: max(1, min(MaxTorchSilent, files))},
 	}
 	m.tasks.Go(m.run)

@@ -127,7 +127,7 @@ func TestSecondConnectionStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &torchMux{
 			ctx: t.Context(), store: newMemory(), log: slog.New(slog.DiscardHandler), maxConns: 8,
-			allowance: allowance{most: MaxTorchBytes}, pending: pendingConns{room: 1},
+			allowance: budget{most: MaxTorchBytes}, pending: pendingConns{room: 1},
 		}
 		var ends []net.Conn
 		for _, from := range []string{"::1", "::1", "::2", "::3"} {
@@ -167,7 +167,7 @@ func TestHelloTakesNoPlace(t *testing.T) {
 		var log testkit.Journal
 		d := &torchMux{
 			ctx: t.Context(), store: newMemory(), log: log.Logger(), maxConns: 2,
-			allowance: allowance{most: MaxTorchBytes}, replies: replyBudget{most: MaxTorchReplies}, pending: pendingConns{room: 3},
+			allowance: budget{most: MaxTorchBytes}, replies: budget{most: MaxTorchReplies}, pending: pendingConns{room: 3},
 		}
 		come := func(words string) net.Conn {
 			near, far := net.Pipe()

@@ -73,7 +73,7 @@ type torchReader struct {
 	r         *bufio.Reader
 	form      torchForm
 	prefix    string // put before every key
-	allowance *allowance
+	allowance *budget
 	taken     int // for the query under way
 }
 
@@ -216,7 +216,7 @@ func (r *torchReader) take(size int) error {
 	if r.taken+size > maxTorchQuery {
 		return fmt.Errorf("%w: a query of more than %d bytes", errMalformed, maxTorchQuery)
 	}
-	if !r.allowance.take(size) {
+	if !r.allowance.tryTake(size) {
 		return fmt.Errorf("%w: PyTorch's clients have sent more than %d bytes that are not done with", errNoRoom, r.allowance.most)
 	}
 	r.taken += size

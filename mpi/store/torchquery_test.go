@@ -47,12 +47,12 @@ func FuzzTorchQuery(f *testing.F) {
 	f.Add([]byte("\x08"+str("/k")), false)
 	f.Add([]byte("\x05"+le8(1<<40)), false)
 	f.Fuzz(func(t *testing.T, words []byte, later bool) {
-		r := torchReader{r: bufio.NewReader(bytes.NewReader(words)), allowance: &allowance{most: MaxTorchBytes}}
+		r := torchReader{r: bufio.NewReader(bytes.NewReader(words)), allowance: &budget{most: MaxTorchBytes}}
 		if later {
 			r.form = torch2
 		}
 		q, err := r.next()
-		if used := r.allowance.used.Load(); used != int64(q.size) || q.size > maxTorchQuery {
+		if used := r.allowance.used; used != q.size || q.size > maxTorchQuery {
 			t.Fatalf("%d bytes are held for a query of %d", used, q.size)
 		}
 		if err != nil {
@@ -68,19 +68,19 @@ func FuzzTorchQuery(f *testing.F) {
 	})
 }
 
-// TestTorchAllowance has clients send more than all of them may.
-func TestTorchAllowance(t *testing.T) {
-	a := &allowance{most: 100}
+// TestBudgetOfQueries has clients send more than all of them may.
+func TestBudgetOfQueries(t *testing.T) {
+	a := &budget{most: 100}
 	for _, c := range []struct {
 		size int
 		ok   bool
 	}{{60, true}, {41, false}, {40, true}, {1, false}, {0, true}} {
-		if ok := a.take(c.size); ok != c.ok {
+		if ok := a.tryTake(c.size); ok != c.ok {
 			t.Errorf("take %d of 100: %v", c.size, ok)
 		}
 	}
 	a.give(100)
-	if !a.take(100) {
+	if !a.tryTake(100) {
 		t.Error("what was given back is lost")
 	}
 }

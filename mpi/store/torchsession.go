@@ -20,7 +20,7 @@ type torchSession struct {
 	conn     net.Conn
 	in       torchReader
 	out      *bufio.Writer
-	replies  *replyBudget
+	replies  *budget
 	wait     *torchWaiting // nil: none
 	wokenFor *string       // the queue for which a wait woke it, of which nothing else has come since; nil: none
 }

@@ -240,8 +240,8 @@ func torchPipe(t *testing.T, test func(t *testing.T, near net.Conn, s *torchSess
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		s := &torchSession{
-			store: newMemory(), conn: far, out: bufio.NewWriter(far), replies: &replyBudget{most: MaxTorchReplies},
-			in: torchReader{r: bufio.NewReader(far), form: torch2, allowance: &allowance{most: MaxTorchBytes}},
+			store: newMemory(), conn: far, out: bufio.NewWriter(far), replies: &budget{most: MaxTorchReplies},
+			in: torchReader{r: bufio.NewReader(far), form: torch2, allowance: &budget{most: MaxTorchBytes}},
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -250,7 +250,7 @@ func torchPipe(t *testing.T, test func(t *testing.T, near net.Conn, s *torchSess
 		cancel()
 		near.Close()
 		synctest.Wait()
-		if n := s.in.allowance.used.Load(); n != 0 {
+		if n := s.in.allowance.used; n != 0 {
 			t.Errorf("%d bytes are still held", n)
 		}
 		if n := s.replies.used; n != 0 {
@@ -301,11 +301,11 @@ func TestTorchTakesNoReply(t *testing.T) {
 	})
 }
 
-// TestReplyBudget has many ask for bytes: they are served in the order of coming, also the small ones, and whoever gives up
+// TestBudget has many ask for bytes: they are served in the order of coming, also the small ones, and whoever gives up
 // holds up nobody.
-func TestReplyBudget(t *testing.T) {
+func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &replyBudget{most: 100}
+		l := &budget{most: 100}
 		if err := l.take(t.Context(), 60); err != nil {
 			t.Fatal(err)
 		}
@@ -343,10 +343,10 @@ func TestReplyBudget(t *testing.T) {
 	})
 }
 
-// TestReplyBudgetGivenUpWhenGranted has one give up, and its bytes granted before that is seen: the bytes are not lost.
-func TestReplyBudgetGivenUpWhenGranted(t *testing.T) {
+// TestBudgetGivenUpWhenGranted has one give up, and its bytes granted before that is seen: the bytes are not lost.
+func TestBudgetGivenUpWhenGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &replyBudget{most: 1, used: 1}
+		l := &budget{most: 1, used: 1}
 		ctx, cancel := context.WithCancel(t.Context())
 		taken := make(chan error, 1)
 		go func() { taken <- l.take(ctx, 1) }()
@@ -452,8 +452,8 @@ func TestWaitingReplyEndsWithTheServer(t *testing.T) {
 		near, far := net.Pipe()
 		defer near.Close()
 		s := &torchSession{
-			store: newMemory(), conn: far, out: bufio.NewWriter(far), replies: &replyBudget{most: MaxTorchReplies, used: MaxTorchReplies},
-			in: torchReader{r: bufio.NewReader(far), form: torch2, allowance: &allowance{most: MaxTorchBytes}},
+			store: newMemory(), conn: far, out: bufio.NewWriter(far), replies: &budget{most: MaxTorchReplies, used: MaxTorchReplies},
+			in: torchReader{r: bufio.NewReader(far), form: torch2, allowance: &budget{most: MaxTorchBytes}},
 		}
 		s.store.Set(t.Context(), "k", make([]byte, MaxValue))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -474,9 +474,9 @@ func FuzzTorchSession(f *testing.F) {
 	f.Add([]byte("\x0e"+str("/q")+str("v")+"\x06"+le8(1)+str("/q")+"\x0f"+str("/q")+"\x06"+le8(1)+str("/q")), true)
 	f.Add([]byte("\x05"+le8(1)+str("/k")+"\x00"+str("/k")+str("v")+"\x02"+str("/k")), false)
 	f.Fuzz(func(t *testing.T, words []byte, later bool) {
-		m, conn, all := newMemory(), &deadlineFreeConn{scriptConn{in: bytes.NewReader(words)}}, &allowance{most: MaxTorchBytes}
-		budget := &replyBudget{most: MaxTorchReplies}
-		s := &torchSession{store: m, conn: conn, replies: budget, out: bufio.NewWriter(conn), in: torchReader{r: bufio.NewReader(conn), allowance: all}}
+		m, conn, all := newMemory(), &deadlineFreeConn{scriptConn{in: bytes.NewReader(words)}}, &budget{most: MaxTorchBytes}
+		replies := &budget{most: MaxTorchReplies}
+		s := &torchSession{store: m, conn: conn, replies: replies, out: bufio.NewWriter(conn), in: torchReader{r: bufio.NewReader(conn), allowance: all}}
 		if later {
 			s.in.form = torch2
 		}
@@ -484,11 +484,11 @@ func FuzzTorchSession(f *testing.F) {
 		if n := m.awaited(); n != 0 {
 			t.Errorf("%d keys are still waited for", n)
 		}
-		if n := all.used.Load(); n != 0 {
+		if n := all.used; n != 0 {
 			t.Errorf("%d bytes are still held", n)
 		}
-		if budget.used != 0 || len(budget.waiting) != 0 {
-			t.Errorf("%d bytes are still held for replies, and %d wait", budget.used, len(budget.waiting))
+		if replies.used != 0 || len(replies.waiting) != 0 {
+			t.Errorf("%d bytes are still held for replies, and %d wait", replies.used, len(replies.waiting))
 		}
 	})
 }
