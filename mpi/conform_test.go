@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi/internal/element"
 )
 
 // conformRounds is for those who want more cases, and all sizes of worlds: go test ./mpi -run 'Conformance|Determinism' -args -rounds 100
@@ -618,7 +619,7 @@ func room[T Number](r *round, n int) []T {
 		}
 		return nil
 	})
-	return sliceOf[T](buf[width : len(buf)-width])
+	return element.View[T](buf[width : len(buf)-width])
 }
 
 // intact is an error if a byte around a buffer was written.

@@ -114,7 +114,7 @@ func (op *userOp[T]) resolve(t element.Type) (resolved, error) {
 					panic(&PanicError{Value: p, Stack: debug.Stack()})
 				}
 			}()
-			op.f(sliceOf[T](dst), sliceOf[T](a), sliceOf[T](b))
+			op.f(element.View[T](dst), element.View[T](a), element.View[T](b))
 		},
 	}, nil
 }
@@ -144,16 +144,10 @@ func ToFloat16(f float32) Float16 { return element.ToFloat16(f) }
 func ToBFloat16(f float32) BFloat16 { return element.ToBFloat16(f) }
 
 // bytesOf is the memory of s, as it goes over the wire: little-endian. Init
-// refuses machines of the other kind.
+// refuses machines of the other kind. element.View is the reverse.
 func bytesOf[T Number](s []T) []byte {
 	var zero T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(zero)))
-}
-
-// sliceOf is the reverse, of memory that is aligned for T.
-func sliceOf[T Number](b []byte) []T {
-	var zero T
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))
 }
 
 // littleEndian tells whether this machine is.

@@ -111,9 +111,5 @@ func (a *arena) take(n int) []byte {
 	}
 	part := a.words[a.used : a.used+words]
 	a.used += words
-	return bytesOfWords(part)[:n:n]
-}
-
-func bytesOfWords(words []uint64) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*8)
+	return bytesOf(part)[:n:n]
 }

@@ -130,7 +130,7 @@ func timeReduction() float64 {
 		return defaultMachine.Gamma
 	}
 	words := make([]uint64, 2*size/8)
-	a, b := bytesOfWords(words[:size/8]), bytesOfWords(words[size/8:])
+	a, b := bytesOf(words[:size/8]), bytesOf(words[size/8:])
 	best := math.Inf(1)
 	for range rounds {
 		start := time.Now()

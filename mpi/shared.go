@@ -7,6 +7,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"ddpbatch/mpi/internal/element"
 	"ddpbatch/mpi/internal/engine"
 	"ddpbatch/mpi/internal/shm"
 )
@@ -30,7 +31,7 @@ func Alloc[T Number](ctx context.Context, c *Comm, n int) ([]T, error) {
 	if memory == nil {
 		return make([]T, n), nil
 	}
-	return sliceOf[T](memory), nil
+	return element.View[T](memory), nil
 }
 
 // maxAlloc is the longest buffer of Alloc, in bytes.

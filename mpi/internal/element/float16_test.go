@@ -121,8 +121,8 @@ func TestHalfArithmetic(t *testing.T) {
 		} {
 			dst := make([]byte, len(a))
 			kernels[typ][op](dst, a, b)
-			for i, got := range view[uint16](dst) {
-				x, y := f.value(view[uint16](a)[i]), f.value(view[uint16](b)[i])
+			for i, got := range View[uint16](dst) {
+				x, y := f.value(View[uint16](a)[i]), f.value(View[uint16](b)[i])
 				if err := f.check(got, exact(x, y)); err != nil && !(op == Product && math.Abs(x*y) < 0x1p-126) {
 					t.Fatalf("%v %v of %v and %v: %v", typ, op, x, y, err)
 				}
@@ -132,8 +132,8 @@ func TestHalfArithmetic(t *testing.T) {
 		if err := Divide(typ, dst, 3); err != nil {
 			t.Fatal(err)
 		}
-		for i, got := range view[uint16](dst) {
-			x := f.value(view[uint16](a)[i])
+		for i, got := range View[uint16](dst) {
+			x := f.value(View[uint16](a)[i])
 			if err := f.check(got, x/3); err != nil && !(math.Abs(x/3) < 0x1p-126) {
 				t.Fatalf("%v: %v / 3: %v", typ, x, err)
 			}

@@ -173,12 +173,12 @@ func operands[T any](dst, a, b []byte) (d, x, y []T) {
 	if len(a) != len(dst) || len(b) != len(dst) {
 		panic(badLength)
 	}
-	d = view[T](dst)
-	return d, view[T](a)[:len(d)], view[T](b)[:len(d)] // cut so that the compiler drops bounds checks
+	d = View[T](dst)
+	return d, View[T](a)[:len(d)], View[T](b)[:len(d)] // cut so that the compiler drops bounds checks
 }
 
-// view is the memory of b as elements.
-func view[T any](b []byte) []T {
+// View is the memory of b, which is aligned for T, as elements.
+func View[T any](b []byte) []T {
 	var zero T
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))
 }

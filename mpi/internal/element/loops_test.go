@@ -74,8 +74,8 @@ func TestFloats(t *testing.T) {
 	rng := newRand(t)
 	const n = 2000
 	for typ, at := range map[Type]func(b []byte, i int) float64{
-		Float32: func(b []byte, i int) float64 { return float64(view[float32](b)[i]) },
-		Float64: func(b []byte, i int) float64 { return view[float64](b)[i] },
+		Float32: func(b []byte, i int) float64 { return float64(View[float32](b)[i]) },
+		Float64: func(b []byte, i int) float64 { return View[float64](b)[i] },
 	} {
 		a, b, dst := sample(rng, typ, n), sample(rng, typ, n), make([]byte, n*typ.Size())
 		for op, exact := range map[Op]func(x, y float64) float64{Sum: exactSum, Product: exactProduct, Min: minimum, Max: maximum} {

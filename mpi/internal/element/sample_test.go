@@ -96,13 +96,13 @@ func same(tb testing.TB, t Type, got, want []byte) bool {
 func isNaN(t Type, b []byte) bool {
 	switch t {
 	case Float32:
-		return math.IsNaN(float64(view[float32](b)[0]))
+		return math.IsNaN(float64(View[float32](b)[0]))
 	case Float64:
-		return math.IsNaN(view[float64](b)[0])
+		return math.IsNaN(View[float64](b)[0])
 	case Float16:
-		return view[F16](b)[0]&0x7fff > 0x7c00
+		return View[F16](b)[0]&0x7fff > 0x7c00
 	case BFloat16:
-		return view[BF16](b)[0]&0x7fff > 0x7f80
+		return View[BF16](b)[0]&0x7fff > 0x7f80
 	}
 	return false
 }

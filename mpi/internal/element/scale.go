@@ -15,12 +15,12 @@ func Divide(t Type, dst []byte, n int) error {
 	case Float64, Complex128:
 		divideBlockwise(available.divide64, dst, float64(n))
 	case Float16:
-		for i, x := range view[F16](dst) {
-			view[F16](dst)[i] = ToFloat16(x.Float32() / float32(n))
+		for i, x := range View[F16](dst) {
+			View[F16](dst)[i] = ToFloat16(x.Float32() / float32(n))
 		}
 	case BFloat16:
-		for i, x := range view[BF16](dst) {
-			view[BF16](dst)[i] = ToBFloat16(x.Float32() / float32(n))
+		for i, x := range View[BF16](dst) {
+			View[BF16](dst)[i] = ToBFloat16(x.Float32() / float32(n))
 		}
 	default:
 		whole := wholeTypes[t]
@@ -51,7 +51,7 @@ func divideBlockwise[T float](routine func(dst *byte, n int, by T), dst []byte, 
 		routine(&dst[0], n, by)
 		dst = dst[n:]
 	}
-	divide(view[T](dst), by)
+	divide(View[T](dst), by)
 }
 
 func divide[T float](dst []T, n T) {
@@ -62,14 +62,14 @@ func divide[T float](dst []T, n T) {
 
 // divideSigned works in 64 bits because n may be more than T holds.
 func divideSigned[T integer](dst []byte, n int) {
-	for i, x := range view[T](dst) {
-		view[T](dst)[i] = T(int64(x) / int64(n))
+	for i, x := range View[T](dst) {
+		View[T](dst)[i] = T(int64(x) / int64(n))
 	}
 }
 
 func divideUnsigned[T integer](dst []byte, n int) {
-	for i, x := range view[T](dst) {
-		view[T](dst)[i] = T(uint64(x) / uint64(n))
+	for i, x := range View[T](dst) {
+		View[T](dst)[i] = T(uint64(x) / uint64(n))
 	}
 }
 
@@ -80,16 +80,16 @@ func divideUnsigned[T integer](dst []byte, n int) {
 func Scale(t Type, dst []byte, factor float64) error {
 	switch t {
 	case Float32, Complex64: // both parts
-		scale(view[float32](dst), float32(factor))
+		scale(View[float32](dst), float32(factor))
 	case Float64, Complex128:
-		scale(view[float64](dst), factor)
+		scale(View[float64](dst), factor)
 	case Float16:
-		for i, x := range view[F16](dst) {
-			view[F16](dst)[i] = ToFloat16(x.Float32() * float32(factor))
+		for i, x := range View[F16](dst) {
+			View[F16](dst)[i] = ToFloat16(x.Float32() * float32(factor))
 		}
 	case BFloat16:
-		for i, x := range view[BF16](dst) {
-			view[BF16](dst)[i] = ToBFloat16(x.Float32() * float32(factor))
+		for i, x := range View[BF16](dst) {
+			View[BF16](dst)[i] = ToBFloat16(x.Float32() * float32(factor))
 		}
 	default:
 		switch whole := wholeTypes[t]; {
@@ -109,7 +109,7 @@ func scaleWhole[T integer](dst []byte, factor float64) bool {
 	if factor != math.Trunc(factor) || math.Abs(factor) > exact || float64(T(int64(factor))) != factor {
 		return false
 	}
-	scale(view[T](dst), T(int64(factor)))
+	scale(View[T](dst), T(int64(factor)))
 	return true
 }
 

@@ -46,11 +46,11 @@ func TestDivideFloats(t *testing.T) {
 			complexes := sample(rng, Complex64, n)
 			want32, want64, wantC := make([]float32, n), make([]float64, n), make([]float32, 2*n)
 			for i := range n {
-				want32[i] = float32(float64(view[float32](single)[i]) / float64(by))
-				want64[i] = view[float64](double)[i] / float64(by)
+				want32[i] = float32(float64(View[float32](single)[i]) / float64(by))
+				want64[i] = View[float64](double)[i] / float64(by)
 			}
 			for i := range wantC {
-				wantC[i] = float32(float64(view[float32](complexes)[i]) / float64(by))
+				wantC[i] = float32(float64(View[float32](complexes)[i]) / float64(by))
 			}
 			for _, c := range []struct {
 				t         Type
