@@ -103,13 +103,11 @@ func (g *Group) Err() error {
 	return g.err
 }
 
-// Fail ends all that the group does with err, here and, with its text as it is, on its other ranks, and returns the group's first
-// failure.
-func (g *Group) Fail(err error) error {
+// Fail ends all that the group does with err, here and, with its text as it is, on its other ranks, unless it has failed before.
+func (g *Group) Fail(err error) {
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()
 	g.e.failWith(g, err, err.Error())
-	return g.err
 }
 
 // HasLeft tells whether a rank has closed the group, in peace.
