@@ -39,23 +39,31 @@ func (k *core) choose(o *operation) error {
 
 // chooseAllReduce is choose's part for all-reduce, which has one algorithm more where the group lies evenly on several machines.
 func (k *core) chooseAllReduce(o *operation, name string) error {
-	h, table := k.hierarchy, o.algorithms()
+	h := k.hierarchy
 	possible := h != nil && (h.canonical() || !k.ordered(o))
 	switch {
 	case name == hierarchicalName && !possible:
 		return k.refuseHierarchy()
 	case name != "" && name != hierarchicalName || !possible:
-		return k.pick(o, name, table)
+		return k.pick(o, name, o.algorithms())
 	}
-	n, far := len(o.out), k.world.far
-	between := model.Choose(table, far, len(h.cross), n/h.width, k.ordered(o))
-	flat := model.Choose(table, far, k.port.Size(), n, k.ordered(o))
-	if name == "" && h.cost(between, far, n) > flat.Cost(far, k.port.Size(), n) {
+	between, flat, _, best := k.weigh(o, len(o.out))
+	if name == "" && !best {
 		k.chosen, o.code, o.name = flat.Run, flat.Code, flat.Name
 		return nil
 	}
 	k.chosen, o.code, o.name = between.Run, hierarchicalCode+between.Code, hierarchicalName
 	return nil
+}
+
+// weigh predicts what an all-reduce of n bytes costs in the hierarchy, with the best algorithm between machines, and whether that is
+// best: the flat algorithm, which knows no machines, costs no less.
+func (k *core) weigh(o *operation, n int) (between, flat algorithm.Entry[runFunc], cost float64, best bool) {
+	h, table, far, size := k.hierarchy, o.algorithms(), k.world.far, k.port.Size()
+	between = model.Choose(table, far, len(h.cross), n/h.width, k.ordered(o))
+	flat = model.Choose(table, far, size, n, k.ordered(o))
+	cost = h.cost(between, far, n)
+	return between, flat, cost, cost <= flat.Cost(far, size, n)
 }
 
 func (k *core) refuseHierarchy() error {
@@ -212,17 +220,14 @@ func (k *core) explain(kind collective, traits []algorithm.Traits, n int) []Pred
 
 // explainHierarchy also tells whether it is predicted to be the best.
 func (k *core) explainHierarchy(o *operation, n int) (Prediction, bool) {
-	h, table, far := k.hierarchy, o.algorithms(), k.world.far
 	p := Prediction{Algorithm: hierarchicalName}
-	if !h.canonical() && k.ordered(o) {
+	if !k.hierarchy.canonical() && k.ordered(o) {
 		p.Refused = "does not keep the canonical order, as ranks on a machine are no power of two"
 		return p, false
 	}
-	between := model.Choose(table, far, len(h.cross), n/h.width, k.ordered(o))
-	flat := model.Choose(table, far, k.port.Size(), n, k.ordered(o))
-	cost := h.cost(between, far, n)
+	_, _, cost, best := k.weigh(o, n)
 	p.Time = seconds(cost)
-	return p, cost <= flat.Cost(far, k.port.Size(), n)
+	return p, best
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
