@@ -35,7 +35,7 @@ func (k *core) discover(ctx context.Context, near []int) error {
 // measure fits the model of what messages cost: rank 0 times its links to one rank of its own machine and to one of
 // another, and all ranks take its numbers, as they have to come to the same choices.
 func (k *core) measure(ctx context.Context) error {
-	// What is measured here is not yet what this rank chooses by: the collect below is to be the same on all ranks.
+	// What is measured here is not yet what this rank chooses by: the gather below is to be the same on all ranks.
 	nearby, afar := k.partners()
 	near, err := k.timeLink(ctx, nearby, defaultMachine)
 	if err != nil {

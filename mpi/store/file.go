@@ -270,7 +270,7 @@ func (f *File) read(ctx context.Context) error {
 	return f.refresh(ctx, file)
 }
 
-// acquire takes the file for one call of this process, until end.
+// acquire takes the file for one call of this process, until release.
 func (f *File) acquire(ctx context.Context) error {
 	if err := f.view.closed(); err != nil {
 		return err

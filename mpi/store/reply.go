@@ -40,7 +40,7 @@ type reply struct {
 	rest []byte
 }
 
-// result is the rest of a statusDone:
+// result is the rest of a reply with replyDone:
 //
 //	Set, Wait, Append, MultiSet    nothing
 //	Get                            the value
@@ -150,7 +150,7 @@ func parseReply(frame []byte) (reply, error) {
 	f := fields{rest: frame}
 	r := reply{id: f.uint64(), code: replyCode(f.byte()), rest: f.rest}
 	if r.code < replyDone || r.code > replyOther {
-		return r, fmt.Errorf("%w: no status has number %d", errMalformed, r.code)
+		return r, fmt.Errorf("%w: no reply has code %d", errMalformed, r.code)
 	}
 	return r, nil
 }

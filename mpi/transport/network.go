@@ -34,14 +34,14 @@ func (n *Network) Fabric(rank int) (Fabric, error) {
 	if rank < 0 || rank >= len(n.ranks) {
 		return nil, fmt.Errorf("there is no rank %d in a network of %d", rank, len(n.ranks))
 	}
-	node := n.ranks[rank]
-	node.mu.Lock()
-	defer node.mu.Unlock()
-	if node.taken {
+	r := n.ranks[rank]
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.taken {
 		return nil, fmt.Errorf("rank %d of the network is there already", rank)
 	}
-	node.taken = true
-	return node, nil
+	r.taken = true
+	return r, nil
 }
 
 // Delay makes whatever is written from now on arrive so much later.
@@ -92,7 +92,7 @@ type networkRank struct {
 	ready   []LinkID          // what Ready has not named yet
 }
 
-// How a node ends.
+// How a rank ends.
 const (
 	endClosed int32 = iota + 1
 	endKilled
@@ -104,7 +104,7 @@ type inbox struct {
 	r      int
 	marks  []mark // of what has not arrived yet; oldest first
 	closed bool
-	ready  bool // it is in node.fresh
+	ready  bool // its link is among the reader's ready
 }
 
 // mark says when the bytes from start to the next mark's start arrive.
@@ -200,7 +200,7 @@ func (n *networkRank) inbox(from LinkID) *inbox {
 	return b
 }
 
-// networkLink is a Link from one node to another.
+// networkLink is a Link from one rank to another.
 type networkLink struct {
 	here, there *networkRank
 	data        bool
