@@ -29,7 +29,9 @@ var barrierDescriptor = descriptor{
 	algorithms: [2][]algorithm.Entry[runFunc]{
 		entries(algorithm.Barriers(), func(run algorithm.BarrierFunc, p algorithm.Port, _ *buffers) error { return run(p) }),
 	},
-	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, _ *buffers) error { return node.Barrier(w, stamp) },
+	shared: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, _ *buffers) error {
+		return node.Barrier(w, fingerprint)
+	},
 }
 
 // MonitoredBarrier is Barrier with a time-out of its own, at which rank 0 finds out who is missing: its error then is an AbsentError

@@ -63,7 +63,7 @@ type descriptor struct {
 	algorithms [2][]algorithm.Entry[runFunc]
 
 	// shared goes straight through the memory that all ranks share; nil: the collective cannot. No blocks are ragged.
-	shared func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b *buffers) error
+	shared func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error
 }
 
 // rootUse is what the root in a fingerprint stands for.
@@ -179,14 +179,14 @@ func countOf(count uint64, digest uint32) uint64 {
 	return count | uint64(digest^digest>>24)<<countBits
 }
 
-// stampOf is a fingerprint for shared memory.
-func stampOf(call *engine.Call) shm.Stamp {
+// fingerprintOf is a fingerprint for shared memory.
+func fingerprintOf(call *engine.Call) shm.Fingerprint {
 	codes := uint32(call.Collective) | uint32(call.Element)<<8 | uint32(call.Op)<<16 | uint32(call.Algorithm)<<24
-	return shm.Stamp{call.Group, call.Seq, call.Count, uint64(uint32(call.Root)) | uint64(codes)<<32}
+	return shm.Fingerprint{call.Group, call.Seq, call.Count, uint64(uint32(call.Root)) | uint64(codes)<<32}
 }
 
 // callOf is the reverse.
-func callOf(s shm.Stamp) engine.Call {
+func callOf(s shm.Fingerprint) engine.Call {
 	codes := uint32(s[3] >> 32)
 	return engine.Call{
 		Group: s[0], Seq: s[1], Count: s[2], Root: int32(uint32(s[3])),

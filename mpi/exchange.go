@@ -32,8 +32,8 @@ var broadcastDescriptor = descriptor{
 			return run(p, b.out, b.root)
 		}),
 	},
-	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b *buffers) error {
-		return node.Broadcast(w, stamp, b.out, b.root)
+	shared: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
+		return node.Broadcast(w, fingerprint, b.out, b.root)
 	},
 }
 
@@ -72,8 +72,8 @@ var allGatherDescriptor = descriptor{
 			return run(p, b.out, b.outAt)
 		}),
 	},
-	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b *buffers) error {
-		return node.AllGather(w, stamp, b.out, b.outAt)
+	shared: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
+		return node.AllGather(w, fingerprint, b.out, b.outAt)
 	},
 }
 
@@ -215,8 +215,8 @@ func IAllToAllV[T Number](ctx context.Context, c *Comm, out []T, outCounts []int
 var allToAllDescriptor = descriptor{
 	name: "all_to_all", costByIn: true,
 	algorithms: [2][]algorithm.Entry[runFunc]{entries(algorithm.AllToAlls(), allToAllBlocks), entries(algorithm.AllToAllsV(), allToAllBlocks)},
-	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b *buffers) error {
-		return node.AllToAll(w, stamp, b.out, b.in)
+	shared: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
+		return node.AllToAll(w, fingerprint, b.out, b.in)
 	},
 }
 

@@ -84,11 +84,11 @@ func (h *hierarchy) cost(between algorithm.Entry[runFunc], m algorithm.Machine, 
 // runHierarchical reduces within the machine, so that each of its ranks has one part of the sum; all-reduces that part with
 // the ranks that have the same of other machines; and gathers the parts within the machine again.
 func (k *core) runHierarchical(b *buffers) error {
-	h, w, stamp := k.hierarchy, nodeWaiter{k}, stampOf(&k.call)
+	h, w, fingerprint := k.hierarchy, nodeWaiter{k}, fingerprintOf(&k.call)
 	r := b.sharedReduction()
 	at := k.parts.ofElements(len(b.out), r.Size, h.width)
 	whole, part := b.out, k.port.Scratch(at[h.local+1]-at[h.local])
-	if err := h.node.ReduceScatter(w, stamp, part, whole, at, &r); err != nil {
+	if err := h.node.ReduceScatter(w, fingerprint, part, whole, at, &r); err != nil {
 		return k.sharedError(err)
 	}
 	b.out = part
@@ -97,7 +97,7 @@ func (k *core) runHierarchical(b *buffers) error {
 		return err
 	}
 	copy(whole[at[h.local]:], part)
-	return k.sharedError(h.node.AllGather(w, stamp, whole, at))
+	return k.sharedError(h.node.AllGather(w, fingerprint, whole, at))
 }
 
 // crossPort is the port of a part of the group.

@@ -70,7 +70,7 @@ func (o *operation) runChosen(k *core, b *buffers) error {
 	case o.kind == monitoredCall:
 		return k.runMonitored(o.timeout)
 	case o.code == sharedCode:
-		return k.sharedError(o.kind.descriptor().shared(k.node, nodeWaiter{k}, stampOf(&k.call), b))
+		return k.sharedError(o.kind.descriptor().shared(k.node, nodeWaiter{k}, fingerprintOf(&k.call), b))
 	case o.code >= hierarchicalCode:
 		return k.runHierarchical(b)
 	}

@@ -34,9 +34,9 @@ var allReduceDescriptor = descriptor{
 			return run(p, b.out, b.reduction)
 		}),
 	},
-	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b *buffers) error {
+	shared: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
 		r := b.sharedReduction()
-		return node.AllReduce(w, stamp, b.out, &r)
+		return node.AllReduce(w, fingerprint, b.out, &r)
 	},
 }
 
@@ -63,9 +63,9 @@ var reduceDescriptor = descriptor{
 			return run(p, b.out, b.root, b.reduction)
 		}),
 	},
-	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b *buffers) error {
+	shared: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
 		r := b.sharedReduction()
-		return node.Reduce(w, stamp, b.out, b.root, &r)
+		return node.Reduce(w, fingerprint, b.out, b.root, &r)
 	},
 }
 
@@ -105,9 +105,9 @@ var reduceScatterDescriptor = descriptor{
 			return run(p, b.out, b.in, b.inAt, b.reduction)
 		}),
 	},
-	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b *buffers) error {
+	shared: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
 		r := b.sharedReduction()
-		return node.ReduceScatter(w, stamp, b.out, b.in, b.inAt, &r)
+		return node.ReduceScatter(w, fingerprint, b.out, b.in, b.inAt, &r)
 	},
 }
 

@@ -171,12 +171,12 @@ func (k *core) sharedError(err error) error {
 	if err == nil {
 		return nil
 	}
-	if stamp, ok := errors.AsType[*shm.StampError](err); ok {
-		there := stamp.Rank
+	if differ, ok := errors.AsType[*shm.FingerprintError](err); ok {
+		there := differ.Rank
 		if h := k.hierarchy; h != nil {
 			there += k.group.Rank() - h.local // the first rank of this machine
 		}
-		return engine.Mismatch(k.group.Rank(), there, k.call, callOf(stamp.Stamp), describe, describeFully)
+		return engine.Mismatch(k.group.Rank(), there, k.call, callOf(differ.Fingerprint), describe, describeFully)
 	}
 	return err
 }

@@ -38,10 +38,10 @@ type area struct {
 // sure of a pointer, would cost that rank as much again as the first store. So the field that is written first is first, and no pointer is
 // made to word but by newArea.
 type slot struct {
-	stamp Stamp
-	ref   uint64         // of a registered buffer, 0: none
-	word  [wordSize]byte // the data, where it is no longer
-	flag  atomic.Uint64  // the number of the call
+	fingerprint Fingerprint
+	ref         uint64         // of a registered buffer, 0: none
+	word        [wordSize]byte // the data, where it is no longer
+	flag        atomic.Uint64  // the number of the call
 }
 
 // counter counts steps. It only ever grows, and has a line of its own.

@@ -1,7 +1,7 @@
 package shm
 
 // Broadcast copies root's buf to the others. It goes directly wherever root's buffer is registered.
-func (n *Node) Broadcast(w Waiter, stamp Stamp, buf []byte, root int) error {
+func (n *Node) Broadcast(w Waiter, fingerprint Fingerprint, buf []byte, root int) error {
 	var ref uint64
 	var inline []byte
 	fits := len(buf) <= copyLimit
@@ -11,7 +11,7 @@ func (n *Node) Broadcast(w Waiter, stamp Stamp, buf []byte, root int) error {
 			inline = buf
 		}
 	}
-	if err := n.enter(w, stamp, ref, inline); err != nil {
+	if err := n.enter(w, fingerprint, ref, inline); err != nil {
 		return err
 	}
 	switch {
@@ -53,14 +53,14 @@ func (n *Node) broadcastStaged(w Waiter, buf []byte, root int) error {
 }
 
 // AllGather fills all blocks of buf; each rank's own is there at the start. Block i is buf[at[i]:at[i+1]].
-func (n *Node) AllGather(w Waiter, stamp Stamp, buf []byte, at []int) error {
+func (n *Node) AllGather(w Waiter, fingerprint Fingerprint, buf []byte, at []int) error {
 	longest := longestBlock(at)
 	fits := longest <= copyLimit
 	var inline []byte
 	if fits {
 		inline = block(buf, at, n.rank)
 	}
-	if err := n.enter(w, stamp, n.refOf(buf), inline); err != nil {
+	if err := n.enter(w, fingerprint, n.refOf(buf), inline); err != nil {
 		return err
 	}
 	way, err := n.choose(len(buf), 1, fits)
@@ -104,13 +104,13 @@ func (n *Node) allGatherStaged(w Waiter, buf []byte, at []int, longest int) erro
 
 // AllToAll sends block i of in to rank i, where it becomes the block of this rank in out. in and out have the same length, a whole number
 // of equal blocks, and do not overlap.
-func (n *Node) AllToAll(w Waiter, stamp Stamp, out, in []byte) error {
+func (n *Node) AllToAll(w Waiter, fingerprint Fingerprint, out, in []byte) error {
 	fits := len(in) <= inlineSize
 	var inline []byte
 	if fits {
 		inline = in
 	}
-	if err := n.enter(w, stamp, 0, inline); err != nil {
+	if err := n.enter(w, fingerprint, 0, inline); err != nil {
 		return err
 	}
 	size := len(in) / len(n.ranks)

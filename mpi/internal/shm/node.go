@@ -10,11 +10,11 @@ import (
 // are collective: all ranks make the same ones in the same order, with the same lengths. A Node is for
 // one goroutine at a time. No call allocates.
 //
-// Every call begins with a line of its own in memory, which holds the caller's Stamp: it returns a
-// StampError on every rank, before any data is touched, if the stamps differ. It thus waits for all ranks. Data
+// Every call begins with a line of its own in memory, which holds the caller's Fingerprint: it returns a
+// FingerprintError on every rank, before any data is touched, if the fingerprints differ. It thus waits for all ranks. Data
 // goes one of three ways, which all ranks choose alike:
 //
-//   - inline: short data lies beside the stamps, and each rank takes what it needs, or, of what is to be reduced and not very
+//   - inline: short data lies beside the fingerprints, and each rank takes what it needs, or, of what is to be reduced and not very
 //     short, combines a part, and leaves the result there;
 //   - direct: where all ranks' buffers are in registered segments, they read and write
 //     each other's;
@@ -29,9 +29,9 @@ type Node struct {
 	regions [][][]byte // registered segments, by region and rank
 	err     error
 
-	seq      uint64 // the number of the call
-	stamp    Stamp
-	mismatch error // what hasEntered found
+	seq         uint64 // the number of the call
+	fingerprint Fingerprint
+	mismatch    error // what hasEntered found
 
 	counts [counterKinds]uint64 // this rank's
 	kind   int                  // which count of the others is waited for,
@@ -102,35 +102,37 @@ type Waiter interface {
 	Notify()
 }
 
-// Stamp is what tells a call from others: opaque here, the same for all ranks that are in the same call.
-type Stamp [4]uint64
+// Fingerprint is what tells a call from others: opaque here, the same for all ranks that are in the same call.
+type Fingerprint [4]uint64
 
 // ErrCorrupt says that a peer left values in shared memory that no correct one leaves.
 var ErrCorrupt = errors.New("shared memory is corrupt")
 
-// StampError says that two ranks were in different calls at the same time.
-type StampError struct {
-	Rank  int   // the other rank
-	Stamp Stamp // what it gave
+// FingerprintError says that two ranks were in different calls at the same time.
+type FingerprintError struct {
+	Rank        int         // the other rank
+	Fingerprint Fingerprint // what it gave
 }
 
-func (e *StampError) Error() string { return fmt.Sprintf("rank %d is in another call", e.Rank) }
+func (e *FingerprintError) Error() string { return fmt.Sprintf("rank %d is in another call", e.Rank) }
 
 // Barrier returns when every rank has called it: one exchange of flags.
-func (n *Node) Barrier(w Waiter, stamp Stamp) error { return n.enter(w, stamp, 0, nil) }
+func (n *Node) Barrier(w Waiter, fingerprint Fingerprint) error {
+	return n.enter(w, fingerprint, 0, nil)
+}
 
 // enter publishes that this rank is in a call, and waits until the others are. ref is that of a registered buffer, or 0; then
 // inline is what others take from here.
-func (n *Node) enter(w Waiter, stamp Stamp, ref uint64, inline []byte) error {
+func (n *Node) enter(w Waiter, fingerprint Fingerprint, ref uint64, inline []byte) error {
 	if n.err != nil {
 		return n.err
 	}
 	n.seq++
-	n.stamp = stamp
+	n.fingerprint = fingerprint
 	me := &n.ranks[n.rank]
 	me.seen, me.ref = n.seq, ref
 	s := me.slots[n.parity()]
-	s.stamp, s.ref = stamp, ref
+	s.fingerprint, s.ref = fingerprint, ref
 	if ref == 0 {
 		copy(me.data(n.parity(), len(inline)), inline)
 	}
@@ -167,8 +169,8 @@ func (n *Node) entered() bool {
 		case flag > n.seq:
 			n.mismatch = fmt.Errorf("%w: rank %d is in call %d, and this is call %d", ErrCorrupt, r, flag, n.seq)
 			return true
-		case s.stamp != n.stamp:
-			n.mismatch = &StampError{Rank: r, Stamp: s.stamp}
+		case s.fingerprint != n.fingerprint:
+			n.mismatch = &FingerprintError{Rank: r, Fingerprint: s.fingerprint}
 			return true
 		}
 		state.seen, state.ref = n.seq, s.ref

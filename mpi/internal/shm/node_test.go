@@ -61,7 +61,7 @@ func TestNodeOfMany(t *testing.T) {
 					buf[i] = uint32(i * (m.rank + 1))
 				}
 				bufs[m.rank] = bytesOf(buf)
-				return m.node.AllReduce(m.w, Stamp{1}, bufs[m.rank], mixed)
+				return m.node.AllReduce(m.w, Fingerprint{1}, bufs[m.rank], mixed)
 			})
 			inputs := make([][]uint32, size)
 			for rank := range inputs {
@@ -86,31 +86,31 @@ func TestProcesses(t *testing.T) {
 }
 
 // Ranks in different calls all learn so, before data is touched, and a rank that is late hides nothing.
-func TestStampsDiffer(t *testing.T) {
+func TestFingerprintsDiffer(t *testing.T) {
 	members := group(t, 4)
 	var out [4][]byte
 	errs := together(members[:3], func(m *member) error { // rank 3 never comes
 		out[m.rank] = []byte(strings.Repeat("x", 40000))
-		stamp := Stamp{9}
+		fingerprint := Fingerprint{9}
 		if m.rank == 2 {
-			stamp = Stamp{8}
-			return m.node.Broadcast(m.w, stamp, out[m.rank], 0)
+			fingerprint = Fingerprint{8}
+			return m.node.Broadcast(m.w, fingerprint, out[m.rank], 0)
 		}
-		return m.node.AllReduce(m.w, stamp, out[m.rank], mixed)
+		return m.node.AllReduce(m.w, fingerprint, out[m.rank], mixed)
 	})
 	for rank, err := range errs {
-		var diff *StampError
-		want := StampError{Rank: 2, Stamp: Stamp{8}}
+		var diff *FingerprintError
+		want := FingerprintError{Rank: 2, Fingerprint: Fingerprint{8}}
 		if rank == 2 {
-			want = StampError{Rank: 0, Stamp: Stamp{9}}
+			want = FingerprintError{Rank: 0, Fingerprint: Fingerprint{9}}
 		}
-		if !errors.As(err, &diff) && !errors.Is(err, errGroupFailed) || diff != nil && diff.Stamp != want.Stamp {
+		if !errors.As(err, &diff) && !errors.Is(err, errGroupFailed) || diff != nil && diff.Fingerprint != want.Fingerprint {
 			t.Errorf("rank %d: %v, want %v", rank, err, want)
 		}
 		if strings.Trim(string(out[rank]), "x") != "" {
 			t.Errorf("rank %d: the data was touched", rank)
 		}
-		if again := members[rank].node.Barrier(members[rank].w, Stamp{}); again != err {
+		if again := members[rank].node.Barrier(members[rank].w, Fingerprint{}); again != err {
 			t.Errorf("rank %d: %v, and then %v", rank, err, again)
 		}
 	}
@@ -134,14 +134,14 @@ func TestNoAllocation(t *testing.T) { // without the race detector
 	step := func(m *member) error {
 		var errs [16]error
 		for i, buf := range bufs[m.rank] {
-			errs[8*i] = m.node.AllReduce(m.w, Stamp{}, buf, mixed)
-			errs[8*i+1] = m.node.AllReduce(m.w, Stamp{}, buf[:512], mixed)
-			errs[8*i+2] = m.node.Reduce(m.w, Stamp{}, buf, 1, mixed)
-			errs[8*i+3] = m.node.Broadcast(m.w, Stamp{}, buf, 1)
-			errs[8*i+4] = m.node.AllGather(m.w, Stamp{}, buf, at)
-			errs[8*i+5] = m.node.ReduceScatter(m.w, Stamp{}, outs[m.rank], buf, at, mixed)
-			errs[8*i+6] = m.node.AllToAll(m.w, Stamp{}, bufs[m.rank][1-i], buf)
-			errs[8*i+7] = m.node.Barrier(m.w, Stamp{})
+			errs[8*i] = m.node.AllReduce(m.w, Fingerprint{}, buf, mixed)
+			errs[8*i+1] = m.node.AllReduce(m.w, Fingerprint{}, buf[:512], mixed)
+			errs[8*i+2] = m.node.Reduce(m.w, Fingerprint{}, buf, 1, mixed)
+			errs[8*i+3] = m.node.Broadcast(m.w, Fingerprint{}, buf, 1)
+			errs[8*i+4] = m.node.AllGather(m.w, Fingerprint{}, buf, at)
+			errs[8*i+5] = m.node.ReduceScatter(m.w, Fingerprint{}, outs[m.rank], buf, at, mixed)
+			errs[8*i+6] = m.node.AllToAll(m.w, Fingerprint{}, bufs[m.rank][1-i], buf)
+			errs[8*i+7] = m.node.Barrier(m.w, Fingerprint{})
 		}
 		for _, err := range errs {
 			if err != nil {
@@ -173,7 +173,9 @@ func TestNoAllocation(t *testing.T) { // without the race detector
 func TestHostileSlots(t *testing.T) {
 	const far = uint64(1)<<refBits - 4
 	long := make([]byte, 100_000)
-	reduce := func(m *member) error { return m.node.AllReduce(m.w, Stamp{1}, m.region.Bytes()[:len(long)], mixed) }
+	reduce := func(m *member) error {
+		return m.node.AllReduce(m.w, Fingerprint{1}, m.region.Bytes()[:len(long)], mixed)
+	}
 	for what, tt := range map[string]struct {
 		flag, ref uint64
 		call      func(m *member) error
@@ -184,21 +186,21 @@ func TestHostileSlots(t *testing.T) {
 		"beyond":            {1, 1<<refBits | regionSize - 99_996, reduce},
 		"far_beyond":        {1, 1<<refBits | far, reduce},
 		"within_an_element": {1, 1<<refBits | 2, reduce},
-		"short":             {1, 1 << refBits, func(m *member) error { return m.node.AllReduce(m.w, Stamp{1}, long[:8], mixed) }},
+		"short":             {1, 1 << refBits, func(m *member) error { return m.node.AllReduce(m.w, Fingerprint{1}, long[:8], mixed) }},
 		"broadcast": {1, 1<<refBits | regionSize, func(m *member) error {
-			return m.node.Broadcast(m.w, Stamp{1}, long, 1)
+			return m.node.Broadcast(m.w, Fingerprint{1}, long, 1)
 		}},
 		"all_gather": {1, 1<<refBits | regionSize, func(m *member) error {
-			return m.node.AllGather(m.w, Stamp{1}, long, []int{0, 4, len(long)})
+			return m.node.AllGather(m.w, Fingerprint{1}, long, []int{0, 4, len(long)})
 		}},
 		"reduce_scatter": {1, 1<<refBits | regionSize, func(m *member) error {
-			return m.node.ReduceScatter(m.w, Stamp{1}, long[:4], long, []int{0, 4, len(long)}, mixed)
+			return m.node.ReduceScatter(m.w, Fingerprint{1}, long[:4], long, []int{0, 4, len(long)}, mixed)
 		}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			m := group(t, 2)[0]
 			s := m.node.ranks[1].slots[1]
-			s.stamp, s.ref = Stamp{1}, tt.ref
+			s.fingerprint, s.ref = Fingerprint{1}, tt.ref
 			s.flag.Store(tt.flag)
 			testkit.Within(t, testkit.Patience, func() {
 				if err := tt.call(m); !errors.Is(err, ErrCorrupt) {
@@ -219,9 +221,9 @@ func TestHostileClocks(t *testing.T) {
 	}
 	for call := uint64(1); call < 4; call++ {
 		s := peer.slots[call&1]
-		s.stamp = Stamp{1}
+		s.fingerprint = Fingerprint{1}
 		s.flag.Store(call)
-		if err := m.node.AllReduce(m.w, Stamp{1}, make([]byte, 5*chunkSize+4), mixed); err != nil {
+		if err := m.node.AllReduce(m.w, Fingerprint{1}, make([]byte, 5*chunkSize+4), mixed); err != nil {
 			t.Error(err)
 		}
 	}
@@ -278,7 +280,7 @@ func TestKill(t *testing.T) {
 	}
 	buf := make([]byte, 1<<20)
 	for range 20 {
-		if err := p.node.AllReduce(p.w, Stamp{1}, buf, addFloats); err != nil {
+		if err := p.node.AllReduce(p.w, Fingerprint{1}, buf, addFloats); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -297,7 +299,7 @@ func TestKill(t *testing.T) {
 	}()
 	testkit.Within(t, testkit.Patience, func() {
 		for {
-			if err := p.node.AllReduce(p.w, Stamp{1}, buf, addFloats); err != nil {
+			if err := p.node.AllReduce(p.w, Fingerprint{1}, buf, addFloats); err != nil {
 				if !errors.Is(err, errGroupFailed) {
 					t.Error(err)
 				}

@@ -60,18 +60,18 @@ var lengths = []int{0, 1, 2, 3, 16, 17, 255, splitFrom / 4, splitFrom/4 + 1, dir
 
 // scene is one call that all ranks make up alike, from the same random numbers.
 type scene struct {
-	random *rand.Rand
-	m      *member
-	inputs [][]uint32 // of all ranks
-	at     []int      // blocks in bytes
-	root   int
-	r      *Reduction
-	offset []int // where each rank's buffer is in its registered memory; -1: not there
-	stamp  Stamp
+	random      *rand.Rand
+	m           *member
+	inputs      [][]uint32 // of all ranks
+	at          []int      // blocks in bytes
+	root        int
+	r           *Reduction
+	offset      []int // where each rank's buffer is in its registered memory; -1: not there
+	fingerprint Fingerprint
 }
 
 func newScene(m *member, random *rand.Rand, step int) *scene {
-	s := &scene{random: random, m: m, stamp: Stamp{uint64(step)}, r: mixed}
+	s := &scene{random: random, m: m, fingerprint: Fingerprint{uint64(step)}, r: mixed}
 	length := lengths[random.IntN(len(lengths))]
 	if random.IntN(3) == 0 {
 		length = random.IntN(length + 1)
@@ -119,29 +119,29 @@ func (s *scene) buffer() []byte {
 // calls are the collectives, each with what it must leave in the buffer, or return.
 var calls = map[string]func(s *scene, buf []byte) (got []byte, want []uint32, err error){
 	"all_reduce": func(s *scene, buf []byte) ([]byte, []uint32, error) {
-		return buf, canonical(s.inputs), s.m.node.AllReduce(s.m.w, s.stamp, buf, s.r)
+		return buf, canonical(s.inputs), s.m.node.AllReduce(s.m.w, s.fingerprint, buf, s.r)
 	},
 	"reduce": func(s *scene, buf []byte) ([]byte, []uint32, error) {
 		want := s.inputs[s.m.rank]
 		if s.root == s.m.rank {
 			want = canonical(s.inputs)
 		}
-		return buf, want, s.m.node.Reduce(s.m.w, s.stamp, buf, s.root, s.r)
+		return buf, want, s.m.node.Reduce(s.m.w, s.fingerprint, buf, s.root, s.r)
 	},
 	"broadcast": func(s *scene, buf []byte) ([]byte, []uint32, error) {
-		return buf, s.inputs[s.root], s.m.node.Broadcast(s.m.w, s.stamp, buf, s.root)
+		return buf, s.inputs[s.root], s.m.node.Broadcast(s.m.w, s.fingerprint, buf, s.root)
 	},
 	"all_gather": func(s *scene, buf []byte) ([]byte, []uint32, error) {
 		var want []uint32
 		for rank, input := range s.inputs {
 			want = append(want, input[s.at[rank]/4:s.at[rank+1]/4]...)
 		}
-		return buf, want, s.m.node.AllGather(s.m.w, s.stamp, buf, s.at)
+		return buf, want, s.m.node.AllGather(s.m.w, s.fingerprint, buf, s.at)
 	},
 	"reduce_scatter": func(s *scene, buf []byte) ([]byte, []uint32, error) {
 		from, to := s.at[s.m.rank], s.at[s.m.rank+1]
 		out := make([]byte, to-from)
-		err := s.m.node.ReduceScatter(s.m.w, s.stamp, out, buf, s.at, s.r)
+		err := s.m.node.ReduceScatter(s.m.w, s.fingerprint, out, buf, s.at, s.r)
 		if !bytes.Equal(buf, bytesOf(s.inputs[s.m.rank])) {
 			return nil, nil, fmt.Errorf("the input has changed")
 		}
@@ -154,10 +154,10 @@ var calls = map[string]func(s *scene, buf []byte) (got []byte, want []uint32, er
 			want = append(want, input[s.m.rank*block:][:block]...)
 		}
 		out := make([]byte, 4*len(want))
-		return out, want, s.m.node.AllToAll(s.m.w, s.stamp, out, buf[:len(out)])
+		return out, want, s.m.node.AllToAll(s.m.w, s.fingerprint, out, buf[:len(out)])
 	},
 	"barrier": func(s *scene, buf []byte) ([]byte, []uint32, error) {
-		return nil, nil, s.m.node.Barrier(s.m.w, s.stamp)
+		return nil, nil, s.m.node.Barrier(s.m.w, s.fingerprint)
 	},
 }
 

@@ -14,19 +14,19 @@ type Reduction struct {
 }
 
 // AllReduce combines the bufs of all ranks, in place.
-func (n *Node) AllReduce(w Waiter, stamp Stamp, buf []byte, r *Reduction) error {
-	return n.reduce(w, stamp, buf, everyone, r)
+func (n *Node) AllReduce(w Waiter, fingerprint Fingerprint, buf []byte, r *Reduction) error {
+	return n.reduce(w, fingerprint, buf, everyone, r)
 }
 
 // Reduce leaves the result in root's buf. The others' are not changed.
-func (n *Node) Reduce(w Waiter, stamp Stamp, buf []byte, root int, r *Reduction) error {
-	return n.reduce(w, stamp, buf, root, r)
+func (n *Node) Reduce(w Waiter, fingerprint Fingerprint, buf []byte, root int, r *Reduction) error {
+	return n.reduce(w, fingerprint, buf, root, r)
 }
 
 // everyone stands for the root of a reduction whose result goes to every rank.
 const everyone = -1
 
-func (n *Node) reduce(w Waiter, stamp Stamp, buf []byte, root int, r *Reduction) error {
+func (n *Node) reduce(w Waiter, fingerprint Fingerprint, buf []byte, root int, r *Reduction) error {
 	ref, fits := n.refOf(buf), len(buf) <= inlineSize
 	var inline []byte
 	c := chunks{buf: buf, p: len(n.ranks)}
@@ -38,7 +38,7 @@ func (n *Node) reduce(w Waiter, stamp Stamp, buf []byte, root int, r *Reduction)
 	case n.rank != root:
 		inline = buf
 	}
-	if err := n.enter(w, stamp, ref, inline); err != nil {
+	if err := n.enter(w, fingerprint, ref, inline); err != nil {
 		return err
 	}
 	way, err := n.choose(len(buf), r.Size, fits)
@@ -199,13 +199,13 @@ func (n *Node) fetchResults(c *chunks, round int) {
 
 // ReduceScatter leaves block i of the result with rank i, in out, which has that block's length. in is
 // not changed; out does not overlap it.
-func (n *Node) ReduceScatter(w Waiter, stamp Stamp, out, in []byte, at []int, r *Reduction) error {
+func (n *Node) ReduceScatter(w Waiter, fingerprint Fingerprint, out, in []byte, at []int, r *Reduction) error {
 	fits := len(in) <= inlineSize
 	var inline []byte
 	if fits {
 		inline = in
 	}
-	if err := n.enter(w, stamp, n.refOf(in), inline); err != nil {
+	if err := n.enter(w, fingerprint, n.refOf(in), inline); err != nil {
 		return err
 	}
 	way, err := n.choose(len(in), r.Size, fits)

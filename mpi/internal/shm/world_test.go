@@ -350,19 +350,19 @@ var addFloats = func() *Reduction {
 
 var workloads = map[string]func(m *member, buf []byte, at []int) error{
 	"all_reduce": func(m *member, buf []byte, at []int) error {
-		return m.node.AllReduce(m.w, Stamp{1}, buf, addFloats)
+		return m.node.AllReduce(m.w, Fingerprint{1}, buf, addFloats)
 	},
 	"reduce": func(m *member, buf []byte, at []int) error {
-		return m.node.Reduce(m.w, Stamp{2}, buf, 0, addFloats)
+		return m.node.Reduce(m.w, Fingerprint{2}, buf, 0, addFloats)
 	},
 	"broadcast": func(m *member, buf []byte, at []int) error {
-		return m.node.Broadcast(m.w, Stamp{3}, buf, 0)
+		return m.node.Broadcast(m.w, Fingerprint{3}, buf, 0)
 	},
 	"all_gather": func(m *member, buf []byte, at []int) error {
-		return m.node.AllGather(m.w, Stamp{4}, buf, at)
+		return m.node.AllGather(m.w, Fingerprint{4}, buf, at)
 	},
 	"reduce_scatter": func(m *member, buf []byte, at []int) error {
-		return m.node.ReduceScatter(m.w, Stamp{5}, m.out[:at[m.rank+1]-at[m.rank]], buf, at, addFloats)
+		return m.node.ReduceScatter(m.w, Fingerprint{5}, m.out[:at[m.rank+1]-at[m.rank]], buf, at, addFloats)
 	},
 	"ping_pong": func(m *member, buf []byte, at []int) error {
 		m.connect()
@@ -378,7 +378,7 @@ var workloads = map[string]func(m *member, buf []byte, at []int) error{
 		return nil
 	},
 	"barrier": func(m *member, buf []byte, at []int) error {
-		return m.node.Barrier(m.w, Stamp{6})
+		return m.node.Barrier(m.w, Fingerprint{6})
 	},
 }
 
