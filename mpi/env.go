@@ -52,18 +52,18 @@ func InitEnv(ctx context.Context, lookup func(string) (string, bool), cfg Config
 	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.timeout())
 	defer cancel()
-	r, err := e.rendezvous(ctx, log)
+	s, err := e.openStore(ctx, log)
 	if err != nil {
 		return nil, fmt.Errorf("init rank %d of %d from the environment: %w", e.rank, e.size, e.explain(err))
 	}
 	c, err := Init(ctx, InitConfig{
-		Rank: e.rank, Size: e.size, Store: r.store, Listen: r.listen,
+		Rank: e.rank, Size: e.size, Store: s.store, Listen: s.listen,
 		Run: e.run, Attempt: e.attempt, Secret: e.secret, Config: cfg, Flight: e.flight, OwnCores: e.ownCores, Log: log,
 	})
 	if err != nil {
-		return nil, errors.Join(err, r.abandon())
+		return nil, errors.Join(err, s.abandon())
 	}
-	c.core.world.rendezvous = r
+	c.core.world.initStore = s
 	return c, nil
 }
 

@@ -216,13 +216,13 @@ func TestInitEnvListensWhereItReachedTheStore(t *testing.T) {
 	server := store.Serve(l, store.ServerConfig{Secret: testSecret, Binding: auth.Binding{Run: "none", Attempt: 1, Role: "store"}})
 	defer server.Close()
 	e.store = l.Addr().String()
-	r, err := e.rendezvous(t.Context(), slog.New(slog.DiscardHandler))
+	s, err := e.openStore(t.Context(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.close()
-	if r.listen != "127.0.0.1" {
-		t.Errorf("listens on %s", r.listen)
+	defer s.close()
+	if s.listen != "127.0.0.1" {
+		t.Errorf("listens on %s", s.listen)
 	}
 }
 

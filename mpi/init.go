@@ -185,10 +185,10 @@ type world struct {
 	log      *slog.Logger
 	messages sync.Pool // of *message
 
-	mu         sync.Mutex
-	children   map[*core]struct{} // the Comms that were made of that of Init, and are not closed
-	flight     string             // file to write the recorder to at the first failure, or empty
-	rendezvous *rendezvous        // what InitEnv opened, or nil
+	mu        sync.Mutex
+	children  map[*core]struct{} // the Comms that were made of that of Init, and are not closed
+	flight    string             // file to write the recorder to at the first failure, or empty
+	initStore *initStore         // what InitEnv or InitMethod opened, or nil
 
 	local     bool              // all ranks are in this process
 	near, far algorithm.Machine // what messages cost within a machine and between machines
@@ -233,11 +233,11 @@ func (w *world) close(broken bool) error {
 		errs = append(errs, w.engine.Close())
 	}
 	switch {
-	case w.rendezvous == nil:
+	case w.initStore == nil:
 	case broken:
-		errs = append(errs, w.rendezvous.abandon())
+		errs = append(errs, w.initStore.abandon())
 	default:
-		errs = append(errs, w.rendezvous.close())
+		errs = append(errs, w.initStore.close())
 	}
 	return errors.Join(errs...)
 }

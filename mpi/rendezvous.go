@@ -48,7 +48,7 @@ func InitMethod(ctx context.Context, method string, cfg InitConfig) (*Comm, erro
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("init by %s: %w", method, err), opened.Close())
 	}
-	c.core.world.rendezvous = &rendezvous{store: opened, close: opened.Close, abandon: opened.Close}
+	c.core.world.initStore = &initStore{store: opened, close: opened.Close, abandon: opened.Close}
 	return c, nil
 }
 
@@ -70,37 +70,37 @@ func addressOf(s store.Store) (string, error) {
 	return addr.Addr().Unmap().String(), nil
 }
 
-// rendezvous is the store that a rank has opened to meet the others.
-type rendezvous struct {
+// initStore is the store that a rank has opened to meet the others.
+type initStore struct {
 	store   store.Store
 	listen  string // IP address for the other ranks
 	close   func() error
 	abandon func() error // close, but waits for nobody
 }
 
-// rendezvous opens the store that the environment names.
-func (e environment) rendezvous(ctx context.Context, log *slog.Logger) (*rendezvous, error) {
+// openStore opens the store that the environment names.
+func (e environment) openStore(ctx context.Context, log *slog.Logger) (*initStore, error) {
 	binding := auth.Binding{Run: e.run, Attempt: e.attempt, Role: "store"}
-	var r *rendezvous
+	var s *initStore
 	var err error
 	if e.store == "" && e.rank == 0 {
-		r, err = e.host(ctx, binding, log)
+		s, err = e.host(ctx, binding, log)
 	} else {
-		r, err = e.dial(ctx, binding, log)
+		s, err = e.dial(ctx, binding, log)
 	}
 	if err != nil {
 		return nil, err
 	}
-	r.listen = cmp.Or(e.listen, r.listen)
+	s.listen = cmp.Or(e.listen, s.listen)
 	if e.restart != "" {
 		// The agent's store outlives its workers: those of another life left keys there.
-		r.store = store.Prefix(r.store, "restart/"+e.restart)
+		s.store = store.Prefix(s.store, "restart/"+e.restart)
 	}
-	return r, nil
+	return s, nil
 }
 
 // dial connects to the store of the agent or of rank 0.
-func (e environment) dial(ctx context.Context, binding auth.Binding, log *slog.Logger) (*rendezvous, error) {
+func (e environment) dial(ctx context.Context, binding auth.Binding, log *slog.Logger) (*initStore, error) {
 	addr := e.store
 	if addr == "" {
 		addr = net.JoinHostPort(e.master, e.port)
@@ -115,11 +115,11 @@ func (e environment) dial(ctx context.Context, binding auth.Binding, log *slog.L
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
-	return &rendezvous{store: client, listen: listen, close: client.Close, abandon: client.Close}, nil
+	return &initStore{store: client, listen: listen, close: client.Close, abandon: client.Close}, nil
 }
 
 // host serves the store on this rank.
-func (e environment) host(ctx context.Context, binding auth.Binding, log *slog.Logger) (*rendezvous, error) {
+func (e environment) host(ctx context.Context, binding auth.Binding, log *slog.Logger) (*initStore, error) {
 	ip, err := localAddress(ctx, e.master)
 	if err != nil {
 		return nil, fmt.Errorf("MASTER_ADDR is %q: %w", e.master, err)
@@ -135,7 +135,7 @@ func (e environment) host(ctx context.Context, binding auth.Binding, log *slog.L
 	}
 	g := storeClients{gone: make(chan struct{}, 1)}
 	server := store.Serve(l, store.ServerConfig{Secret: e.secret, Binding: binding, Joined: g.joined, Left: g.left, Log: log})
-	return &rendezvous{
+	return &initStore{
 		store: server, listen: ip.String(), abandon: server.Close,
 		close: func() error {
 			g.wait(hostLinger)
