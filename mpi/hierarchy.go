@@ -111,10 +111,10 @@ func (p *crossPort) Rank() int { return p.rank }
 
 func (p *crossPort) Size() int { return len(p.ranks) }
 
-func (p *crossPort) Send(to int, buf []byte) algorithm.Ticket {
+func (p *crossPort) Send(to int, buf []byte) algorithm.Handle {
 	return p.port.Send(p.ranks[to], buf)
 }
 
-func (p *crossPort) Recv(from int, buf []byte) algorithm.Ticket {
+func (p *crossPort) Recv(from int, buf []byte) algorithm.Handle {
 	return p.port.Recv(p.ranks[from], buf)
 }

@@ -15,7 +15,7 @@ type port struct {
 	ops     []*engine.Op // the first used are posted
 	used    int
 	scratch arena
-	tickets arena
+	handles arena
 }
 
 var _ algorithm.Port = (*port)(nil)
@@ -24,7 +24,7 @@ var _ algorithm.Port = (*port)(nil)
 func (p *port) begin(ctx context.Context) {
 	p.ctx, p.used = ctx, 0
 	p.scratch.reset()
-	p.tickets.reset()
+	p.handles.reset()
 }
 
 func (p *port) Rank() int {
@@ -41,33 +41,33 @@ func (p *port) Size() int {
 	return p.group.Size()
 }
 
-func (p *port) Send(to int, buf []byte) algorithm.Ticket {
-	op, ticket := p.next()
+func (p *port) Send(to int, buf []byte) algorithm.Handle {
+	op, handle := p.next()
 	p.group.Send(op, to, buf)
-	return ticket
+	return handle
 }
 
-func (p *port) Recv(from int, buf []byte) algorithm.Ticket {
-	op, ticket := p.next()
+func (p *port) Recv(from int, buf []byte) algorithm.Handle {
+	op, handle := p.next()
 	p.group.Recv(op, from, buf)
-	return ticket
+	return handle
 }
 
-func (p *port) Wait(t algorithm.Ticket) error { return p.group.Wait(p.ctx, p.ops[t]) }
+func (p *port) Wait(h algorithm.Handle) error { return p.group.Wait(p.ctx, p.ops[h]) }
 
-func (p *port) next() (*engine.Op, algorithm.Ticket) {
+func (p *port) next() (*engine.Op, algorithm.Handle) {
 	if p.used == len(p.ops) {
 		p.ops = append(p.ops, new(engine.Op))
 	}
 	p.used++
-	return p.ops[p.used-1], algorithm.Ticket(p.used - 1)
+	return p.ops[p.used-1], algorithm.Handle(p.used - 1)
 }
 
 func (p *port) Scratch(n int) []byte { return p.scratch.take(n) }
 
-func (p *port) Tickets(n int) []algorithm.Ticket {
-	const size = int(unsafe.Sizeof(algorithm.Ticket(0)))
-	return unsafe.Slice((*algorithm.Ticket)(unsafe.Pointer(unsafe.SliceData(p.tickets.take(max(n, 1)*size)))), n)
+func (p *port) Handles(n int) []algorithm.Handle {
+	const size = int(unsafe.Sizeof(algorithm.Handle(0)))
+	return unsafe.Slice((*algorithm.Handle)(unsafe.Pointer(unsafe.SliceData(p.handles.take(max(n, 1)*size)))), n)
 }
 
 // arena is memory for the length of a call. It grows to what calls need, and then allocates nothing; what calls have not needed for

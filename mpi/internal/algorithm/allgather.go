@@ -17,7 +17,7 @@ func AllGathers() []Entry[AllGatherFunc] {
 // allGatherDirect sends the own block to every other rank, all at once: one round, and the most messages.
 func allGatherDirect(p Port, buf []byte, at []int) error {
 	rank, size := p.Rank(), p.Size()
-	posted := p.Tickets(2 * size)[:0]
+	posted := p.Handles(2 * size)[:0]
 	for i := 1; i < size; i++ {
 		from := (rank - i + size) % size
 		posted = append(posted, p.Recv(from, buf[at[from]:at[from+1]]))
@@ -32,7 +32,7 @@ func allGatherDirect(p Port, buf []byte, at []int) error {
 // on. Groups are powers of two (Thakur, Rabenseifner and Gropp 2005, section 4.1).
 func allGatherDoubling(p Port, buf []byte, at []int) error {
 	rank, size := p.Rank(), p.Size()
-	posted := p.Tickets(2 * levels(size))[:0]
+	posted := p.Handles(2 * levels(size))[:0]
 	team := func(rank, n int) []byte { // the blocks of the n ranks, a power of two, around rank
 		first := rank &^ (n - 1)
 		return buf[at[first]:at[first+n]]
@@ -63,7 +63,7 @@ func allGatherBruck(p Port, buf []byte, at []int) error {
 	}
 	copy(turned, buf[at[rank]:at[rank+1]])
 
-	posted := p.Tickets(2 * levels(size))[:0]
+	posted := p.Handles(2 * levels(size))[:0]
 	for n := 1; n < size; n *= 2 {
 		more := min(n, size-n)
 		received := p.Recv((rank+n)%size, turned[start(n):start(n+more)])
@@ -106,7 +106,7 @@ func allGatherNeighbour(p Port, buf []byte, at []int) error {
 	latest := [2]int{pair, pair}
 	shift := [2]int{2 * direction, -2 * direction}
 
-	posted := p.Tickets(size)[:0]
+	posted := p.Handles(size)[:0]
 	exchange := func(with int, out, in []byte) error {
 		received := p.Recv(with, in)
 		posted = append(posted, received, p.Send(with, out))
@@ -153,7 +153,7 @@ func circulate(p Port, r ring, block func(index int) []byte) error {
 	for step := range size {
 		room += cuts(len(from(step)), segmentBytes)
 	}
-	posted := p.Tickets(2 * room)[:0]
+	posted := p.Handles(2 * room)[:0]
 	for step := 1; step < size; step++ {
 		b := from(step)
 		for i := range cuts(len(b), segmentBytes) {

@@ -45,7 +45,7 @@ func ringOf(p Port, buf []byte, r Reduction, segments int) error {
 	// A segment that comes in one step is passed on in the next: no more than one block may be under way.
 	lag := min(window, segments)
 	scratch := newSlots(p, r.widest(r.widest(len(buf), size), segments), lag)
-	var sent, received [window]Ticket
+	var sent, received [window]Handle
 
 	// In step s, block me-s goes out and block me-s-1 comes in; from step p-1 on, it is finished.
 	segment := func(k, back int) []byte {
@@ -136,7 +136,7 @@ type exchanger struct {
 	buf        []byte
 	steps, lag int
 	slots      slots
-	sent       []Ticket // room for one send to each rank, for each step under way
+	sent       []Handle // room for one send to each rank, for each step under way
 }
 
 // exchange is one exchange: the buffer is combined with that of rank from, which is
@@ -151,12 +151,12 @@ func newExchanger(p Port, buf []byte, r Reduction) exchanger {
 	steps := r.segments(len(buf))
 	lag := min(window, steps)
 	return exchanger{Port: p, r: r, buf: buf, steps: steps, lag: lag,
-		slots: newSlots(p, r.widest(len(buf), steps), lag), sent: p.Tickets(lag * p.Size())}
+		slots: newSlots(p, r.widest(len(buf), steps), lag), sent: p.Handles(lag * p.Size())}
 }
 
 // run does one exchange, segment by segment.
 func (x *exchanger) run(h exchange) error {
-	var received [window]Ticket
+	var received [window]Handle
 	post := func(k int) error {
 		segment := x.r.part(x.buf, k, x.steps)
 		received[k%x.lag] = x.Recv(h.from, x.slots.at(k, len(segment)))
@@ -307,7 +307,7 @@ func (r Reduction) whole(buf []byte, route []halvingRound) []byte {
 func halve(p Port, theirs, keep []byte, peer int, lower, back bool, r Reduction, scratch slots) error {
 	steps := r.segments(max(len(theirs), len(keep)))
 	lag := min(window, steps)
-	var sent, received, returned, fetched [window]Ticket
+	var sent, received, returned, fetched [window]Handle
 	post := func(k int) error {
 		sent[k%lag] = p.Send(peer, r.part(theirs, k, steps))
 		received[k%lag] = p.Recv(peer, scratch.at(k%lag, len(r.part(keep, k, steps))))

@@ -90,10 +90,10 @@ type treeReduction struct {
 	steps, lag int
 	received   slots // one for each child and step
 	sums       slots // where the sums are made that may not be made in buf; awaitParent frees it for the next step
-	fromChild  []Ticket
-	toChild    []Ticket
-	toParent   []Ticket
-	fromParent []Ticket
+	fromChild  []Handle
+	toChild    []Handle
+	toParent   []Handle
+	fromParent []Handle
 }
 
 // newTreeReduction prepares for a tree, whose ranks must all agree on steps. With back, the result is in all
@@ -102,8 +102,8 @@ func newTreeReduction(p Port, buf []byte, r Reduction, at treeNode, steps int, b
 	lag, width, n := min(window, steps), r.widest(len(buf), steps), len(at.children)
 	t := treeReduction{Port: p, r: r, buf: buf, parent: at.parent, children: n, back: back, steps: steps, lag: lag,
 		received:  newSlots(p, width, lag*n),
-		fromChild: p.Tickets(lag * n), toChild: p.Tickets(steps * n),
-		toParent: p.Tickets(steps), fromParent: p.Tickets(steps)}
+		fromChild: p.Handles(lag * n), toChild: p.Handles(steps * n),
+		toParent: p.Handles(steps), fromParent: p.Handles(steps)}
 	copy(t.child[:], at.children)
 	if !back && at.parent != none && n > 0 {
 		t.sums = newSlots(p, width, 1)

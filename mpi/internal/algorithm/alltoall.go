@@ -21,7 +21,7 @@ func AllToAllsV() []Entry[AllToAllFunc] { return AllToAlls()[:2:2] }
 // all turn to rank 0 first.
 func allToAllDirect(p Port, out []byte, outAt []int, in []byte, inAt []int) error {
 	rank, size := p.Rank(), p.Size()
-	posted := p.Tickets(2 * size)[:0]
+	posted := p.Handles(2 * size)[:0]
 	for i := 1; i < size; i++ {
 		from := (rank - i + size) % size
 		posted = append(posted, p.Recv(from, out[outAt[from]:outAt[from+1]]))

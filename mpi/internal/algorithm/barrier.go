@@ -54,7 +54,7 @@ func costBarrierStar(m Machine, size, _ int) float64 {
 // upAndDown returns when all ranks of a tree have called it. At once, each rank tells its children that it is there (see the
 // package's rule); then it hears from them, and tells its parent, and then all go the other way.
 func upAndDown(p Port, parent, children int, child func(i int) int) error {
-	posted := p.Tickets(3*children + 3)[:0]
+	posted := p.Handles(3*children + 3)[:0]
 	for i := range children {
 		posted = append(posted, p.Recv(child(i), nil), p.Send(child(i), nil))
 	}

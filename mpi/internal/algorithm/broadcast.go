@@ -96,7 +96,7 @@ func broadcastScatter(p Port, buf []byte, root int) error {
 	b := binomialOf(p, root)
 	start := func(i int) int { return i*(len(buf)/b.size) + min(i, len(buf)%b.size) }
 
-	posted := p.Tickets(2*b.children() + 2)[:0]
+	posted := p.Handles(2*b.children() + 2)[:0]
 	if b.number > 0 {
 		posted = append(posted,
 			p.Send(b.parent(), nil),
@@ -141,7 +141,7 @@ func relay(p Port, buf []byte, segment int, branches ...branch) error {
 		room += (cuts(len(share(i)), segment) + 1) * (b.children + 1)
 		steps = max(steps, cuts(len(share(i)), segment))
 	}
-	posted := p.Tickets(room)[:0]
+	posted := p.Handles(room)[:0]
 	for _, b := range branches {
 		if b.parent != none {
 			posted = append(posted, p.Send(b.parent, nil))

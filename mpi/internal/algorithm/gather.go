@@ -21,7 +21,7 @@ func gatherLinear(p Port, out []byte, at []int, in []byte, root int) error {
 	if rank != root {
 		return WaitAll(p, p.Send(root, in), p.Recv(root, nil))
 	}
-	posted := p.Tickets(2 * size)[:0]
+	posted := p.Handles(2 * size)[:0]
 	for i := 1; i < size; i++ {
 		from := (root + i) % size
 		posted = append(posted, p.Recv(from, out[at[from]:at[from+1]]))
@@ -38,7 +38,7 @@ func gatherLinear(p Port, out []byte, at []int, in []byte, root int) error {
 func gatherBinomial(p Port, out []byte, _ []int, in []byte, root int) error {
 	b := binomialOf(p, root)
 	g := newGatherBuffer(p, b, len(in), out, in)
-	posted := p.Tickets(2*b.children() + 2)[:0]
+	posted := p.Handles(2*b.children() + 2)[:0]
 	for i := b.children() - 1; i >= 0; i-- { // the smallest subtree comes first
 		posted = append(posted, p.Recv(b.child(i), g.blocks(b.subtree(i))))
 	}

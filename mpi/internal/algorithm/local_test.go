@@ -180,16 +180,16 @@ func (w *localWorld) stuck() bool {
 type idlePort struct {
 	rank, size int
 	scratch    []byte
-	tickets    []Ticket
+	handles    []Handle
 }
 
 func (p *idlePort) Rank() int               { return p.rank }
 func (p *idlePort) Size() int               { return p.size }
-func (p *idlePort) Send(int, []byte) Ticket { return 0 }
-func (p *idlePort) Recv(int, []byte) Ticket { return 0 }
-func (p *idlePort) Wait(Ticket) error       { return nil }
+func (p *idlePort) Send(int, []byte) Handle { return 0 }
+func (p *idlePort) Recv(int, []byte) Handle { return 0 }
+func (p *idlePort) Wait(Handle) error       { return nil }
 func (p *idlePort) Scratch(n int) []byte    { return p.scratch[:n] }
-func (p *idlePort) Tickets(n int) []Ticket  { return p.tickets[:n:n] }
+func (p *idlePort) Handles(n int) []Handle  { return p.handles[:n:n] }
 
 // localPort is a rank's Port in a localGroup.
 type localPort struct {
@@ -246,15 +246,15 @@ func fill(b []byte, value byte) {
 	}
 }
 
-func (p *localPort) Tickets(n int) []Ticket {
-	tickets := make([]Ticket, n)
-	for i := range tickets {
-		tickets[i] = -1
+func (p *localPort) Handles(n int) []Handle {
+	handles := make([]Handle, n)
+	for i := range handles {
+		handles[i] = -1
 	}
-	return tickets
+	return handles
 }
 
-func (p *localPort) Send(to int, buf []byte) Ticket {
+func (p *localPort) Send(to int, buf []byte) Handle {
 	w := p.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -268,7 +268,7 @@ func (p *localPort) Send(to int, buf []byte) Ticket {
 		round: p.round + 1, first: start + w.Machine.Alpha, gone: p.sending})
 }
 
-func (p *localPort) Recv(from int, buf []byte) Ticket {
+func (p *localPort) Recv(from int, buf []byte) Handle {
 	w := p.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -281,7 +281,7 @@ func (p *localPort) Recv(from int, buf []byte) Ticket {
 }
 
 // post notes o, after holding it against the rules. It is called with the lock.
-func (p *localPort) post(o *localOp) Ticket {
+func (p *localPort) post(o *localOp) Handle {
 	w := p.world
 	switch {
 	case o.from == o.to:
@@ -309,7 +309,7 @@ func (p *localPort) post(o *localOp) Ticket {
 			w.match(i)
 		}
 	}
-	return Ticket(len(p.ops) - 1)
+	return Handle(len(p.ops) - 1)
 }
 
 func overlap(a, b []byte) bool {
@@ -320,7 +320,7 @@ func overlap(a, b []byte) bool {
 	return aLow < bLow+uintptr(len(b)) && bLow < aLow+uintptr(len(a))
 }
 
-func (p *localPort) Wait(t Ticket) error {
+func (p *localPort) Wait(t Handle) error {
 	w := p.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -329,7 +329,7 @@ func (p *localPort) Wait(t Ticket) error {
 		w.fail(errInjected)
 	}
 	if t < 0 || int(t) >= len(p.ops) {
-		w.fail(fmt.Errorf("rank %d waits for ticket %d, which it was not given", p.rank, t))
+		w.fail(fmt.Errorf("rank %d waits for handle %d, which it was not given", p.rank, t))
 		return w.err
 	}
 	o := p.ops[t]

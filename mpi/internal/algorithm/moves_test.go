@@ -252,7 +252,7 @@ func TestMovesDoNotAllocate(t *testing.T) { // without the race detector
 	measure := func(name string, run func(p Port) error) {
 		t.Helper()
 		for rank := range size {
-			p := &idlePort{rank, size, make([]byte, 4*len(buf)), make([]Ticket, 1000)}
+			p := &idlePort{rank, size, make([]byte, 4*len(buf)), make([]Handle, 1000)}
 			var err error
 			// What the runtime allocates meanwhile is less than once a run, which AllocsPerRun rounds down, where the runs are many.
 			if n := testing.AllocsPerRun(100, func() { err = run(p) }); n != 0 || err != nil {

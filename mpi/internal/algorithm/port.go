@@ -17,31 +17,31 @@ type Port interface {
 	Size() int
 
 	// Send posts a message. buf may not be changed until Wait has returned for
-	// its ticket.
-	Send(to int, buf []byte) Ticket
+	// its handle.
+	Send(to int, buf []byte) Handle
 
 	// Recv posts a receive into buf, whose content is not defined until Wait has
-	// returned for its ticket.
-	Recv(from int, buf []byte) Ticket
+	// returned for its handle.
+	Recv(from int, buf []byte) Handle
 
-	// Wait returns when what the ticket stands for is done. It may be called more than once.
-	Wait(t Ticket) error
+	// Wait returns when what the handle stands for is done. It may be called more than once.
+	Wait(h Handle) error
 
 	// Scratch returns n bytes, aligned for every element type, that are the call's until it
 	// ends. Their content is undefined. It allocates only where earlier calls have not needed as much.
 	Scratch(n int) []byte
 
-	// Tickets returns room for n tickets, on the same terms.
-	Tickets(n int) []Ticket
+	// Handles returns room for n handles, on the same terms.
+	Handles(n int) []Handle
 }
 
-// Ticket is a posted send or receive of one Port.
-type Ticket int32
+// Handle is a posted send or receive of one Port.
+type Handle int32
 
-// WaitAll waits for several tickets.
-func WaitAll(p Port, tickets ...Ticket) error {
-	for _, t := range tickets {
-		if err := p.Wait(t); err != nil {
+// WaitAll waits for several handles.
+func WaitAll(p Port, handles ...Handle) error {
+	for _, h := range handles {
+		if err := p.Wait(h); err != nil {
 			return err
 		}
 	}

@@ -22,7 +22,7 @@ func reduceBinomial(p Port, buf []byte, root int, r Reduction) error {
 	t := newTreeReduction(p, buf, r, at, r.segments(len(buf)), false)
 
 	// Empty messages down the tree tell that the parents have come.
-	presence := p.Tickets(len(at.children) + 1)[:0]
+	presence := p.Handles(len(at.children) + 1)[:0]
 	for _, child := range at.children {
 		presence = append(presence, p.Send(child.rank, nil))
 	}
@@ -42,7 +42,7 @@ func costReduceBinomial(m Machine, size, n int) float64 {
 
 // reduceDirect sends everything to root, which combines it in canonical order.
 func reduceDirect(p Port, buf []byte, root int, r Reduction) error {
-	presence := p.Tickets(p.Size())[:0] // of empty messages that tell that root has come
+	presence := p.Handles(p.Size())[:0] // of empty messages that tell that root has come
 	for rank := range p.Size() {
 		switch {
 		case rank == root:
@@ -74,8 +74,8 @@ type starReduction struct {
 	back       bool
 	steps, lag int
 	slots      slots
-	toRoot     []Ticket // root: of what comes from each rank; others: of what they send
-	fromRoot   []Ticket // root: of what goes back; others: of what comes back
+	toRoot     []Handle // root: of what comes from each rank; others: of what they send
+	fromRoot   []Handle // root: of what goes back; others: of what comes back
 	fold       fold
 }
 
@@ -87,7 +87,7 @@ func runStar(p Port, buf []byte, r Reduction, root int, back bool) error {
 	steps := r.segments(len(buf))
 	lag := min(window, steps)
 	s := starReduction{Port: p, r: r, buf: buf, root: root, back: back, steps: steps, lag: lag,
-		toRoot: p.Tickets(lag * size), fromRoot: p.Tickets(lag * size), fold: fold{reduction: r}}
+		toRoot: p.Handles(lag * size), fromRoot: p.Handles(lag * size), fold: fold{reduction: r}}
 	if p.Rank() != root {
 		return pipeline(steps, phase{0, s.send}, phase{lag, s.sent}, phase{2 * lag, s.finish})
 	}
@@ -97,7 +97,7 @@ func runStar(p Port, buf []byte, r Reduction, root int, back bool) error {
 
 func (s *starReduction) segment(k int) []byte { return s.r.part(s.buf, k, s.steps) }
 
-// index is the position of rank's ticket and slot in step k.
+// index is the position of rank's handle and slot in step k.
 func (s *starReduction) index(k, rank int) int { return k%s.lag*s.Size() + rank }
 
 func (s *starReduction) send(k int) error {
@@ -177,7 +177,7 @@ func reduceScattered(p Port, buf []byte, root int, r Reduction) error {
 	lag := min(window, steps)
 	d := directReduction{Port: p, r: r, buf: buf, root: root, steps: steps, lag: lag,
 		slots:   newSlots(p, r.widest(block, steps), lag*size),
-		tickets: p.Tickets(ticketKinds * lag * size),
+		handles: p.Handles(handleKinds * lag * size),
 		fold:    fold{reduction: r}}
 	return pipeline(steps, phase{0, d.scatter}, phase{lag, d.reduce}, phase{2 * lag, d.finish})
 }
@@ -194,22 +194,22 @@ type directReduction struct {
 	root       int
 	steps, lag int
 	slots      slots
-	tickets    []Ticket
+	handles    []Handle
 	fold       fold
 }
 
-// The tickets of a step: for each rank, that of the part sent to it and received from it, and that of
+// The handles of a step: for each rank, that of the part sent to it and received from it, and that of
 // the result sent to it and received from it.
 const (
 	partSent = iota
 	partReceived
 	resultSent
 	resultReceived
-	ticketKinds
+	handleKinds
 )
 
-func (d *directReduction) ticket(kind, k, rank int) *Ticket {
-	return &d.tickets[(kind*d.lag+k%d.lag)*d.Size()+rank]
+func (d *directReduction) handle(kind, k, rank int) *Handle {
+	return &d.handles[(kind*d.lag+k%d.lag)*d.Size()+rank]
 }
 
 // segment is segment k of the part of rank.
@@ -232,8 +232,8 @@ func (d *directReduction) peer(i int) int { return (d.Rank() + 1 + i) % d.Size()
 func (d *directReduction) scatter(k int) error {
 	for i := range d.Size() - 1 {
 		rank := d.peer(i)
-		*d.ticket(partSent, k, rank) = d.Send(rank, d.segment(rank, k))
-		*d.ticket(partReceived, k, rank) = d.Recv(rank, d.slot(rank, k))
+		*d.handle(partSent, k, rank) = d.Send(rank, d.segment(rank, k))
+		*d.handle(partReceived, k, rank) = d.Recv(rank, d.slot(rank, k))
 	}
 	return nil
 }
@@ -246,11 +246,11 @@ func (d *directReduction) reduce(k int) error {
 	}
 	for i := range d.Size() - 1 {
 		rank := d.peer(i)
-		if err := d.Wait(*d.ticket(partSent, k, rank)); err != nil {
+		if err := d.Wait(*d.handle(partSent, k, rank)); err != nil {
 			return err
 		}
 		if d.keeps(me) {
-			*d.ticket(resultReceived, k, rank) = d.Recv(rank, d.segment(rank, k))
+			*d.handle(resultReceived, k, rank) = d.Recv(rank, d.segment(rank, k))
 		}
 	}
 	d.fold.begin(home)
@@ -259,7 +259,7 @@ func (d *directReduction) reduce(k int) error {
 			d.fold.add(d.segment(me, k), true)
 			continue
 		}
-		if err := d.Wait(*d.ticket(partReceived, k, rank)); err != nil {
+		if err := d.Wait(*d.handle(partReceived, k, rank)); err != nil {
 			return err
 		}
 		d.fold.add(d.slot(rank, k), false)
@@ -267,7 +267,7 @@ func (d *directReduction) reduce(k int) error {
 	d.fold.end()
 	for i := range d.Size() - 1 {
 		if rank := d.peer(i); d.keeps(rank) {
-			*d.ticket(resultSent, k, rank) = d.Send(rank, home)
+			*d.handle(resultSent, k, rank) = d.Send(rank, home)
 		}
 	}
 	return nil
@@ -277,12 +277,12 @@ func (d *directReduction) finish(k int) error {
 	for i := range d.Size() - 1 {
 		rank := d.peer(i)
 		if d.keeps(d.Rank()) {
-			if err := d.Wait(*d.ticket(resultReceived, k, rank)); err != nil {
+			if err := d.Wait(*d.handle(resultReceived, k, rank)); err != nil {
 				return err
 			}
 		}
 		if d.keeps(rank) {
-			if err := d.Wait(*d.ticket(resultSent, k, rank)); err != nil {
+			if err := d.Wait(*d.handle(resultSent, k, rank)); err != nil {
 				return err
 			}
 		}

@@ -30,7 +30,7 @@ func reduceScatterDirect(p Port, out, in []byte, at []int, r Reduction) error {
 	}
 	lag := min(window, steps)
 	scratch := newSlots(p, r.widest(len(block(me)), own), lag*size)
-	sent, received := p.Tickets(lag*size), p.Tickets(lag*size)
+	sent, received := p.Handles(lag*size), p.Handles(lag*size)
 	index := func(k, rank int) int { return k%lag*size + rank }
 	has := func(rank, k int) bool { return k < r.segments(len(block(rank))) }
 

@@ -387,7 +387,7 @@ func TestReductionTables(t *testing.T) {
 func TestReductionsDoNotAllocate(t *testing.T) { // without the race detector
 	const n = 4 << 20
 	for _, size := range []int{2, 3, 8} {
-		p := &idlePort{size: size, scratch: make([]byte, 16*n), tickets: make([]Ticket, 1<<16)}
+		p := &idlePort{size: size, scratch: make([]byte, 16*n), handles: make([]Handle, 1<<16)}
 		in, out := make([]byte, n), make([]byte, n)
 		r := Reduction{Size: 8, Kernel: func(dst, a, b []byte) {}}
 		check := func(name string, run func() error) {
@@ -432,7 +432,7 @@ func BenchmarkReductionOverhead(b *testing.B) {
 	r := Reduction{Size: 4, Kernel: func(dst, a, b []byte) {}}
 	buf := make([]byte, 4)
 	for _, size := range []int{2, 8} {
-		p := &idlePort{size: size, scratch: make([]byte, 1<<20), tickets: make([]Ticket, 1<<12)}
+		p := &idlePort{size: size, scratch: make([]byte, 1<<20), handles: make([]Handle, 1<<12)}
 		for _, e := range fitting(AllReduces(), size) {
 			b.Run(fmt.Sprintf("%s/%d", e.Name, size), func(b *testing.B) {
 				b.ReportAllocs()

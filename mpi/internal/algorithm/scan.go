@@ -40,7 +40,7 @@ func doublingScan(p Port, buf []byte, r Reduction, started bool) error {
 	scratch := newSlots(p, r.widest(len(buf), steps), lag)
 	total := p.Scratch(len(buf)) // of this rank's block
 	copy(total, buf)
-	var sent, received [window]Ticket
+	var sent, received [window]Handle
 
 	for m := 1; m < size; m *= 2 {
 		left := me &^ (2*m - 1)
@@ -118,8 +118,8 @@ func linearScan(p Port, buf []byte, r Reduction, inclusive bool) error {
 	steps := r.segments(len(buf))
 	lag := min(window, steps)
 	scratch := newSlots(p, r.widest(len(buf), steps), 2*lag)
-	var sent, received [window]Ticket
-	var sentPresence, gotPresence Ticket // of empty messages that tell that a rank has come
+	var sent, received [window]Handle
+	var sentPresence, gotPresence Handle // of empty messages that tell that a rank has come
 	if me > 0 {
 		sentPresence = p.Send(me-1, nil)
 	}

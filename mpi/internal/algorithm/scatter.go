@@ -20,7 +20,7 @@ func scatterLinear(p Port, out, in []byte, at []int, root int) error {
 	if rank != root {
 		return WaitAll(p, p.Send(root, nil), p.Recv(root, out))
 	}
-	posted := p.Tickets(2 * size)[:0]
+	posted := p.Handles(2 * size)[:0]
 	for i := 1; i < size; i++ {
 		to := (root + i) % size
 		posted = append(posted, p.Recv(to, nil), p.Send(to, in[at[to]:at[to+1]]))
@@ -34,7 +34,7 @@ func scatterLinear(p Port, out, in []byte, at []int, root int) error {
 func scatterBinomial(p Port, out, in []byte, _ []int, root int) error {
 	b := binomialOf(p, root)
 	g := newGatherBuffer(p, b, len(out), in, out)
-	posted := p.Tickets(2*b.children() + 2)[:0]
+	posted := p.Handles(2*b.children() + 2)[:0]
 	if b.number == 0 {
 		g.wrap()
 	} else {
