@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"time"
 
 	"ddpbatch/internal/auth"
 	"ddpbatch/mpi/internal/shm"
@@ -148,36 +147,4 @@ func (c *connector) ownHello(stream int, try uint32, local bool, offer *pairMemo
 		h.memory = offer.segment.Handle().Encode()
 	}
 	return h
-}
-
-// inboundConn is a connection that has proved itself.
-type inboundConn struct {
-	conn    sealedConn
-	hello   hello
-	release func() bool // keeps the end of Connect from closing conn, unless it has already
-}
-
-func (in *inboundConn) refuse(reply answer) error {
-	in.conn.keys.sendByte(in.conn, byte(reply))
-	return reply.err()
-}
-
-// admit sends the welcome, and returns with what that was confirmed. The connection then outlives Connect.
-func (in *inboundConn) admit(reply answer) (use byte, err error) {
-	if err := tune(in.conn.TCPConn); err != nil {
-		return 0, err
-	}
-	if err := in.conn.keys.sendByte(in.conn, byte(reply)); err != nil {
-		return 0, fmt.Errorf("welcome it: %w", err)
-	}
-	if use, err = in.conn.keys.receiveByte(in.conn); err != nil {
-		return 0, fmt.Errorf("wait for it to confirm its welcome: %w", err)
-	}
-	if use != useNoMemory && (use != useMemory || reply != answerSharing) {
-		return 0, fmt.Errorf("%w: it confirms its welcome with %d", ErrProtocol, use)
-	}
-	if !in.release() {
-		return 0, net.ErrClosed
-	}
-	return use, in.conn.SetDeadline(time.Time{})
 }
