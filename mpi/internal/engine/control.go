@@ -1,10 +1,5 @@
 package engine
 
-import (
-	"errors"
-	"time"
-)
-
 // sendControl queues a frame of the engine's own for a peer.
 func (e *Engine) sendControl(p *peer, h header, payload []byte) {
 	e.sendControlOn(p.lane(h.kind), h, payload)
@@ -97,69 +92,4 @@ func (e *Engine) remember(group uint64, add func(*groupNews)) {
 		e.news[group] = n
 	}
 	add(n)
-}
-
-// receiveLeave notes that a rank has closed its group.
-func (e *Engine) receiveLeave(p *peer, h *header) {
-	err := &leftError{after: h.call.Seq}
-	g := e.groups[h.call.Group]
-	if g == nil {
-		e.remember(h.call.Group, func(n *groupNews) { n.left[p.rank] = err })
-		return
-	}
-	rank, member := g.rankOf(p.rank)
-	if !member || g.err != nil {
-		return
-	}
-	switch gone := (&PeerError{Rank: rank, Err: err}); {
-	case g.lenient:
-		e.takeOps(g, p, gone)
-		e.leave(g, rank, err)
-	case e.waitsFor(g, p):
-		e.failGroup(g, gone)
-	default:
-		e.leave(g, rank, err)
-	}
-}
-
-// departureWait is how long a rank waits on for a condition after another has ended without saying which call was its last: it may have
-// done its part before, and another be the late one.
-const departureWait = time.Second
-
-// shortenWaits shortens the waits for a group's conditions after a rank has left: to nothing where it was needed. mu is held.
-func (e *Engine) shortenWaits(g *Group) {
-	waits, unsure := false, g.departureUnknown() != nil
-	for _, w := range e.sleepers {
-		if w.group != g || w.ready == nil || !w.fatal {
-			continue
-		}
-		waits = true
-		if unsure {
-			w.timer.Reset(min(departureWait, e.options.Timeout))
-		}
-	}
-	if waits {
-		e.failIfDeserted(g)
-	}
-}
-
-// departureUnknown is the error of a wait that a rank may be to blame for of which it is not known how far it came before it left; nil:
-// there is none. mu is held.
-func (g *Group) departureUnknown() error {
-	for rank, err := range g.left {
-		if _, said := errors.AsType[*leftError](err); err != nil && !said {
-			return &PeerError{Rank: rank, Err: err}
-		}
-	}
-	return nil
-}
-
-// failIfDeserted fails a group that waits for a rank which has left before the call that runs, and so will never come. mu is held.
-func (e *Engine) failIfDeserted(g *Group) {
-	for rank, err := range g.left {
-		if left, said := errors.AsType[*leftError](err); said && left.after < g.call.Seq && g.running() {
-			e.failGroup(g, &PeerError{Rank: rank, Err: err})
-			return
-		}
-	}
 }

@@ -47,16 +47,6 @@ func (e *PeerError) Error() string { return fmt.Sprintf("rank %d: %v", e.Rank, e
 // Unwrap returns Err.
 func (e *PeerError) Unwrap() error { return e.Err }
 
-// leftError is ErrLeft of a rank that has said so.
-type leftError struct {
-	after uint64 // the last call that it took part in
-}
-
-func (e *leftError) Error() string { return fmt.Sprintf("%v after call #%d", ErrLeft, e.after) }
-
-// Unwrap makes errors.Is find ErrLeft.
-func (e *leftError) Unwrap() error { return ErrLeft }
-
 // MismatchError says that this rank (Here) and another (There) made different
 // calls. The calls are as Options.Describe words them.
 type MismatchError struct {

@@ -113,38 +113,6 @@ func (e *Engine) failGroupsOf(p *peer, err error) {
 	}
 }
 
-// leave notes that a rank has left a group in peace.
-func (e *Engine) leave(g *Group, rank int, err error) {
-	if g.left == nil {
-		g.left = make([]error, len(g.members))
-	}
-	if g.left[rank] == nil {
-		g.left[rank] = err
-	}
-	e.endUnservedReceives(g)
-	e.shortenWaits(g)
-}
-
-// endUnservedReceives ends the receives from any rank that no rank is left to serve.
-func (e *Engine) endUnservedReceives(g *Group) {
-	reason := ErrLeft
-	for rank, world := range g.members {
-		switch {
-		case rank == g.rank:
-		case !g.hasLeft(rank):
-			return
-		case e.peers[world] != nil && e.peers[world].err != nil:
-			reason = e.peers[world].err
-		default:
-			reason = g.left[rank]
-		}
-	}
-	of := func(op *Op) bool { return op.group == g }
-	for op := e.anySent.take(of); op != nil; op = e.anySent.take(of) {
-		e.complete(op, fmt.Errorf("no rank is left that could send: %w", reason))
-	}
-}
-
 // waitsFor tells whether the group has a receive posted that only p could serve.
 func (e *Engine) waitsFor(g *Group, p *peer) bool {
 	for op := p.posted.first; op != nil; op = op.next {

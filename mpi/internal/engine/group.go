@@ -172,23 +172,6 @@ func (g *Group) begin(call *Call, now tick.Count) error {
 	return g.err
 }
 
-// checkEarly fails the group if a frame of another call than the one that begins has come already. mu is held.
-func (e *Engine) checkEarly(g *Group) {
-	for rank, world := range g.members {
-		p := e.peers[world]
-		if p == nil {
-			continue
-		}
-		for m := p.early; m != nil; m = m.next {
-			h := &m.head
-			if h.kind == kindCollective && h.call.Group == g.id && h.call.Seq <= g.call.Seq && h.call != g.call {
-				e.failGroup(g, g.mismatch(rank, h.call))
-				return
-			}
-		}
-	}
-}
-
 // mismatch words a frame that is not of this rank's call. A frame of an earlier call is set
 // against what this rank called then.
 func (g *Group) mismatch(from int, there Call) error {

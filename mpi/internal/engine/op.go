@@ -161,33 +161,6 @@ func (e *Engine) usable(op *Op, p *peer) bool {
 	return false
 }
 
-// deliver gives a message that came early to its receive; what of it is still to come goes there directly.
-func (e *Engine) deliver(p *peer, m *early, op *Op) {
-	if err := op.accept(&m.head); err != nil {
-		e.detach(p, m)
-		e.refuse(op, p, &m.head, err)
-		return
-	}
-	op.from = p.rank
-	in := &p.data.in
-	if m.complete {
-		copy(op.buf, m.buf)
-		e.complete(op, nil)
-	} else {
-		copy(op.buf, m.buf[:in.got])
-		in.early, in.op, in.dst = nil, op, op.buf[:len(m.buf)]
-	}
-	e.drop(m)
-}
-
-// detach lets go of a message that nobody will receive.
-func (e *Engine) detach(p *peer, m *early) {
-	if in := &p.data.in; in.early == m {
-		in.early, in.dst = nil, nil
-	}
-	e.drop(m)
-}
-
 // matches tells whether a data frame is what the receive op waits for.
 func (op *Op) matches(h *header) bool {
 	return op.kind == h.kind && op.call.Group == h.call.Group && op.call.Seq == h.call.Seq
