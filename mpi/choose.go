@@ -2,8 +2,6 @@ package mpi
 
 import (
 	"fmt"
-	"slices"
-	"time"
 
 	"ddpbatch/mpi/internal/algorithm"
 	"ddpbatch/mpi/internal/model"
@@ -139,103 +137,4 @@ func (k *core) machine() algorithm.Machine {
 		return k.world.far
 	}
 	return k.world.near
-}
-
-// algorithmName is the name of an algorithm's code, as it may come off the wire.
-func algorithmName(kind collective, code uint8) string {
-	between := ""
-	switch {
-	case code == sharedCode:
-		return sharedName
-	case code >= hierarchicalCode:
-		code -= hierarchicalCode
-		between = hierarchicalName + " and "
-	}
-	for _, a := range kind.traits() {
-		if a.Code == code {
-			return between + a.Name
-		}
-	}
-	return fmt.Sprintf("%salgorithm %d", between, code)
-}
-
-// Prediction is what the model of messages' costs says of one algorithm.
-type Prediction struct {
-	Algorithm string
-	Time      time.Duration // 0 where it is not known, or the algorithm does not work for this number of ranks
-	Chosen    bool          // it is what a call gets that names none
-	Refused   string        // why it may not be chosen; empty: it may
-}
-
-// Explain predicts, for every algorithm of a collective, how long it takes for a buffer of the given length in bytes: of a gather,
-// scatter or the like, that of all blocks. Collectives have the names that errors show, such as "all_reduce"; reductions
-// are predicted as of a standard Op.
-func (c *Comm) Explain(collective string, bytes int) ([]Prediction, error) {
-	kind := allReduceCall
-	for kind.String() != collective {
-		if kind++; int(kind) == len(collectives) {
-			return nil, fmt.Errorf("explain: there is no collective %q", collective)
-		}
-	}
-	traits := kind.traits()
-	if len(traits) == 0 {
-		return nil, fmt.Errorf("explain: %s has no choice of algorithms", collective)
-	}
-	return c.core.explain(kind, traits, bytes), nil
-}
-
-// explain predicts the algorithms of a table, and those that have none.
-func (k *core) explain(kind collective, traits []algorithm.Traits, n int) []Prediction {
-	o := operation{kind: kind}
-	if kind.descriptor().reduces {
-		o.op = resolved{code: uint8(Sum), commutes: true}
-	}
-	chosen := ""
-	var all []Prediction
-	for _, p := range model.Predict(traits, k.machine(), k.port.Size(), n, k.ordered(&o)) {
-		all = append(all, Prediction{Algorithm: p.Name, Time: seconds(p.Seconds), Refused: p.Refusal})
-		if p.Chosen {
-			chosen = p.Name
-		}
-	}
-	if k.node != nil && o.canShare() {
-		chosen = sharedName
-		all = slices.Insert(all, 0, Prediction{Algorithm: sharedName})
-	}
-	if h := k.hierarchy; h != nil && kind == allReduceCall {
-		p, best := k.explainHierarchy(&o, n)
-		if best {
-			chosen = hierarchicalName
-		}
-		all = slices.Insert(all, 0, p)
-	}
-	if o := (operation{kind: kind, op: o.op}); k.config().Algorithm != "auto" && k.preferred(&o) != "" {
-		chosen = k.preferred(&o)
-	}
-	for i := range all {
-		all[i].Chosen = all[i].Algorithm == chosen
-	}
-	return all
-}
-
-// explainHierarchy also tells whether it is predicted to be the best.
-func (k *core) explainHierarchy(o *operation, n int) (Prediction, bool) {
-	p := Prediction{Algorithm: hierarchicalName}
-	if !k.hierarchy.canonical() && k.ordered(o) {
-		p.Refused = "does not keep the canonical order, as ranks on a machine are no power of two"
-		return p, false
-	}
-	_, _, cost, best := k.weigh(o, n)
-	p.Time = seconds(cost)
-	return p, best
-}
-
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-
-// traits is what there is to know of the algorithms that may be chosen for a collective; none: there is no choice.
-func (c collective) traits() []algorithm.Traits {
-	if d := c.descriptor(); !d.internal {
-		return algorithm.TraitsOf(d.algorithms[0])
-	}
-	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"unsafe"
 
 	"ddpbatch/mpi/internal/element"
-	"ddpbatch/mpi/internal/engine"
 )
 
 // operation is a collective as one rank calls it. What works in place has its buffer in out.
@@ -29,18 +28,6 @@ type operation struct {
 	// Chosen by core.choose.
 	code uint8
 	name string
-}
-
-// call is the operation's fingerprint.
-func (o *operation) call(k *core) engine.Call {
-	call := engine.Call{
-		Seq: k.seq, Count: countOf(o.count, o.digest^o.op.digest), Root: int32(o.root),
-		Collective: uint8(o.kind), Element: uint8(o.data), Op: o.op.code, Algorithm: o.code,
-	}
-	if k.group != nil {
-		call.Group = k.group.ID()
-	}
-	return call
 }
 
 // bytes is the length that the costs of algorithms are reckoned with.
@@ -153,17 +140,6 @@ func checkCounts(size int, buffer string, length int, counts []int) error {
 		return fmt.Errorf("%s has %d elements, %d more than its counts", buffer, length, left)
 	}
 	return nil
-}
-
-// digestOfCounts is a hash of counts (FNV-1a), for the place in the fingerprint where other collectives have a root; never 0.
-func digestOfCounts(counts []int) int {
-	h := uint32(2166136261)
-	for _, n := range counts {
-		for shift := 0; shift < 64; shift += 8 {
-			h = (h ^ uint32(byte(uint64(n)>>shift))) * 16777619
-		}
-	}
-	return int(int32(h | 1))
 }
 
 // checkApart refuses buffers that share memory.

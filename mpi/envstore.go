@@ -17,59 +17,6 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// InitMethod is Init whose store is named as PyTorch's init methods name it:
-//
-//	tcp://HOST:PORT   rank 0 serves a store there, to the others
-//	file:///PATH      a file that all ranks reach, and that is not there before
-//
-// Either may end in ?rank=R&world_size=N; else cfg says both. cfg.Listen may be left out for tcp://: it then is the address by which
-// this rank reaches the store. env:// is InitEnv. Close also closes the store.
-func InitMethod(ctx context.Context, method string, cfg InitConfig) (*Comm, error) {
-	if err := cfg.Config.Validate(); err != nil {
-		return nil, fmt.Errorf("init by %s: %w", method, err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, cfg.Config.timeout())
-	defer cancel()
-	opened, err := store.Open(ctx, method, store.OpenConfig{
-		Rank: cfg.Rank, WorldSize: cfg.Size, Secret: cfg.Secret, Log: cfg.Log,
-		Binding: auth.Binding{Run: cfg.Run, Attempt: cfg.Attempt, Role: "store"},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("init by %s: %w", method, err)
-	}
-	cfg.Rank, cfg.Size, cfg.Store = opened.Rank, opened.WorldSize, opened
-	if cfg.Listen == "" {
-		cfg.Listen, err = addressOf(opened.Store)
-	}
-	var c *Comm
-	if err == nil {
-		c, err = Init(ctx, cfg)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("init by %s: %w", method, err), opened.Close())
-	}
-	c.core.world.initStore = &initStore{store: opened, close: opened.Close, abandon: opened.Close}
-	return c, nil
-}
-
-// addressOf is this machine's address on the way to a store.
-func addressOf(s store.Store) (string, error) {
-	var text string
-	switch s := s.(type) {
-	case *store.Client:
-		text = s.LocalAddr().String()
-	case *store.Server:
-		text = s.Addr().String()
-	default:
-		return "", errors.New("Listen is not set: it is the address that the other ranks reach this one by")
-	}
-	addr, err := netip.ParseAddrPort(text)
-	if err != nil {
-		return "", fmt.Errorf("find the address that reaches the store: %w", err)
-	}
-	return addr.Addr().Unmap().String(), nil
-}
-
 // initStore is the store that a rank has opened to meet the others.
 type initStore struct {
 	store   store.Store

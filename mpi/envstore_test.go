@@ -1,75 +1,14 @@
 package mpi
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
-	"ddpbatch/internal/auth"
 	"ddpbatch/internal/testkit"
 )
-
-// TestInitMethod has ranks meet by each kind of word, named in it or beside it, and add something up.
-func TestInitMethod(t *testing.T) {
-	const size = 3
-	free := net.JoinHostPort("127.0.0.1", testkit.FreePort(t, "127.0.0.1"))
-	secret := auth.NewSecret()
-	for name, test := range map[string]struct {
-		method, listen string
-		named          bool
-	}{
-		"tcp":             {method: "tcp://" + free},
-		"tcp, in a word":  {method: "tcp://" + free, named: true},
-		"tcp, an address": {method: "tcp://" + free, listen: "127.0.0.1"},
-		"file":            {method: "file://" + filepath.Join(t.TempDir(), "store"), listen: "127.0.0.1", named: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			for rank, err := range testkit.Each(size, func(rank int) error {
-				method, cfg := test.method, InitConfig{Rank: rank, Size: size, Listen: test.listen, Run: "method", Attempt: 1, Secret: secret, Config: DefaultConfig()}
-				if test.named {
-					method += fmt.Sprintf("?rank=%d&world_size=%d", rank, size)
-					cfg.Rank, cfg.Size = 0, 0
-				}
-				c, err := InitMethod(ctx, method, cfg)
-				if err != nil {
-					return err
-				}
-				sum := []int64{int64(c.Rank()) + 1}
-				err = AllReduce(ctx, c, sum, Sum)
-				if err == nil && (c.Rank() != rank || c.Size() != size || sum[0] != 1+2+3) {
-					err = fmt.Errorf("it is rank %d of %d, and the sum %d", c.Rank(), c.Size(), sum[0])
-				}
-				return errors.Join(err, c.Close())
-			}) {
-				if err != nil {
-					t.Errorf("rank %d: %v", rank, err)
-				}
-			}
-		})
-	}
-}
-
-// TestInitMethodFails says by which word, and why.
-func TestInitMethodFails(t *testing.T) {
-	secret := auth.NewSecret()
-	for method, want := range map[string]string{
-		"/scratch/store": "is no init method",
-		"file://" + filepath.Join(t.TempDir(), "store"): "Listen is not set", // a file does not tell by which address ranks reach each other
-	} {
-		c, err := InitMethod(t.Context(), method, InitConfig{Size: 1, Secret: secret, Config: DefaultConfig()})
-		if c != nil || err == nil || !strings.HasPrefix(err.Error(), "init by "+method+": ") || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v; want %q", method, err, want)
-		}
-	}
-}
 
 // The store of rank 0 lives until the others have closed.
 func TestHostWaitsForOthers(t *testing.T) {
