@@ -19,7 +19,8 @@ const victimTime = 3 * time.Minute
 
 // Kill starts the test binary again, with only the named test and more variables, as a victim that calls Saved after every step. It waits for so many
 // of them and then a little longer, kills the victim (SIGKILL), and returns the last step that it said; 0: none. What the victim writes to
-// standard error is an error, and so is a victim that has not saved so often within three minutes, or before ctx ends; it is killed then, too.
+// standard error is an error, and so is a victim that ends by itself, or that has not saved so often within three minutes, or before ctx ends;
+// it is killed then, too.
 func Kill(ctx context.Context, test string, environ []string, saves int, longer time.Duration) (last int64, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, victimTime, fmt.Errorf("not done within %v", victimTime))
 	defer cancel()
@@ -39,22 +40,27 @@ func Kill(ctx context.Context, test string, environ []string, saves int, longer 
 		kill()
 	}
 	said := 0
+	var verdict strings.Builder // of package testing, which a test prints when it ends
 	for lines := bufio.NewScanner(out); lines.Scan(); {
-		number, ok := strings.CutPrefix(lines.Text(), "saved ")
-		if last, err = strconv.ParseInt(number, 10, 64); !ok || err != nil {
-			victim.Process.Kill()
-			break
+		number, saved := strings.CutPrefix(lines.Text(), "saved ")
+		step, err := strconv.ParseInt(number, 10, 64)
+		if !saved || err != nil {
+			fmt.Fprintln(&verdict, lines.Text())
+			continue
 		}
+		last = step
 		if said++; said == saves {
 			kill()
 		}
 	}
 	victim.Wait() // says only that it was killed
-	if said < saves && ctx.Err() != nil {
-		err = fmt.Errorf("victim: it hangs after %d of %d saves, the last one of step %d: %w", said, saves, last, context.Cause(ctx))
-	}
-	if trouble.Len() > 0 {
+	switch {
+	case verdict.Len() > 0:
+		return last, fmt.Errorf("the victim ended: %s%s", &verdict, &trouble)
+	case trouble.Len() > 0:
 		return last, fmt.Errorf("victim: %s", &trouble)
+	case said < saves && ctx.Err() != nil:
+		return last, fmt.Errorf("victim: it hangs after %d of %d saves, the last one of step %d: %w", said, saves, last, context.Cause(ctx))
 	}
-	return last, err
+	return last, nil
 }

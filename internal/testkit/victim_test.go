@@ -11,12 +11,12 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// With this variable set, TestKillOfOneThatHangs is the victim, too.
-const hangs = "DDPBATCH_TEST_TESTKIT_VICTIM"
+// With this variable set, the tests below are victims, too.
+const isVictim = "DDPBATCH_TEST_TESTKIT_VICTIM"
 
 // TestKillOfOneThatHangs: a victim that stops saving is waited for no longer than the context says, and is told how far it was.
 func TestKillOfOneThatHangs(t *testing.T) {
-	if os.Getenv(hangs) != "" {
+	if os.Getenv(isVictim) != "" {
 		testkit.Saved(7)
 		time.Sleep(time.Minute)
 	}
@@ -24,11 +24,24 @@ func TestKillOfOneThatHangs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	start := time.Now()
-	last, err := testkit.Kill(ctx, "TestKillOfOneThatHangs", []string{hangs + "=1"}, 2, 0)
+	last, err := testkit.Kill(ctx, "TestKillOfOneThatHangs", []string{isVictim + "=1"}, 2, 0)
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "of 2 saves") {
 		t.Errorf("step %d, %v; want that it hangs after 1 of 2 saves", last, err)
 	}
 	if took := time.Since(start); took > testkit.Patience {
 		t.Errorf("it took %v", took)
+	}
+}
+
+// TestKillOfOneThatEnds: what a victim says that ends before it is killed is told, and how far it was.
+func TestKillOfOneThatEnds(t *testing.T) {
+	if os.Getenv(isVictim) != "" {
+		testkit.Saved(7)
+		t.Fatal("no disk")
+	}
+	t.Parallel()
+	last, err := testkit.Kill(t.Context(), "TestKillOfOneThatEnds", []string{isVictim + "=1"}, 2, 0)
+	if last != 7 || err == nil || !strings.HasPrefix(err.Error(), "the victim ended: ") || !strings.Contains(err.Error(), "no disk") {
+		t.Errorf("step %d, %v; want step 7, and why it ended", last, err)
 	}
 }
