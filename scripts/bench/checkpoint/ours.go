@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -59,28 +60,20 @@ func load(ctx context.Context, dir string) (*checkpoint.State, error) {
 // oursStall is how long an asynchronous save holds training up.
 func oursStall(s *trainingState) operation {
 	var saver *distributed.Saver
-	step := int64(0)
 	return operation{
 		name: "ddpbatch",
-		prepare: func(ctx context.Context, dir string) error {
-			if saver != nil {
-				if err := saver.Close(); err != nil {
-					return err
-				}
-			}
-			var err error
+		prepare: func(ctx context.Context, dir string) (err error) {
 			saver, err = newSaver(ctx, s, dir, "none")
 			return err
 		},
 		run: func(ctx context.Context, dir string) (float64, int64, error) {
-			step++
 			start := time.Now()
-			err := saver.Save(ctx, distributed.Meta{Step: step})
+			err := saver.Save(ctx, distributed.Meta{Step: 1})
 			took := time.Since(start).Seconds()
 			if err == nil {
 				_, err = saver.Wait(ctx)
 			}
-			return took, 0, err
+			return took, 0, errors.Join(err, saver.Close())
 		},
 	}
 }
