@@ -48,12 +48,15 @@ func measureCodecs(ctx context.Context, benchmarks, dir string, launches int) ([
 	all = append(all, published...)
 	s := newTrainingState(48 << 20)
 	single := s.tensors[0].Data
-	for kind, data := range map[string][]byte{"float32": single, "bfloat16": upperHalves(single)} {
-		c, err := zstdBenchmark(ctx, filepath.Join(dir, kind), data)
+	for _, of := range []struct {
+		kind string
+		data []byte
+	}{{"float32", single}, {"bfloat16", upperHalves(single)}} {
+		c, err := zstdBenchmark(ctx, filepath.Join(dir, of.kind), of.data)
 		if err != nil {
 			return nil, err
 		}
-		c.Kind = kind
+		c.Kind = of.kind
 		all = append(all, c)
 	}
 	return all, nil
