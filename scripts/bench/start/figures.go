@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -74,7 +75,7 @@ func (c cluster) crash(times int) report.Experiment {
 			if err := unix.PidfdSendSignal(int(lives[turn%len(lives)].Fd), unix.SIGKILL, nil, 0); err != nil {
 				return nil, fmt.Errorf("kill a worker: %w", err)
 			}
-			if err := lives.awaitEnd(); err != nil {
+			if err := lives.awaitEnd(ctx, launchLimit); err != nil {
 				return nil, err
 			}
 			gone := since(killed)
@@ -103,20 +104,25 @@ func watch(workers []simulatedWorker) (p pidfds, err error) {
 	return p, nil
 }
 
-// awaitEnd returns when all have ended.
-func (p pidfds) awaitEnd() error {
-	deadline := time.Now().Add(launchLimit)
+// awaitEnd returns when all have ended, or limit is over, or ctx is done.
+func (p pidfds) awaitEnd(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("workers live %v after one was killed", limit))
+	defer cancel()
+	over, isOver, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("wait for a worker's end: %w", err)
+	}
+	defer over.Close()
+	context.AfterFunc(ctx, func() { isOver.Close() }) // which ends Poll
 	for _, one := range p {
-		for {
-			n, err := unix.Poll([]unix.PollFd{one}, int(time.Until(deadline).Milliseconds()))
-			if n == 1 {
-				break
-			}
-			if err != nil && !errors.Is(err, unix.EINTR) {
+		watched := []unix.PollFd{one, {Fd: int32(over.Fd())}}
+		for watched[0].Revents == 0 {
+			_, err := unix.Poll(watched, -1)
+			switch {
+			case err != nil && !errors.Is(err, unix.EINTR):
 				return fmt.Errorf("wait for a worker's end: %w", err)
-			}
-			if time.Now().After(deadline) {
-				return fmt.Errorf("workers live %v after one was killed", launchLimit)
+			case err == nil && watched[0].Revents == 0:
+				return context.Cause(ctx)
 			}
 		}
 	}

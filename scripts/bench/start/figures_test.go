@@ -2,11 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"ddpbatch/internal/testkit"
 	"ddpbatch/scripts/bench/internal/command"
 	"ddpbatch/scripts/bench/internal/report"
 )
@@ -35,4 +39,35 @@ func TestAgents(t *testing.T) {
 	if jobs, err := filepath.Glob(filepath.Join(dir, "job-*")); len(jobs) > 0 || err != nil {
 		t.Errorf("left: %q, %v", jobs, err)
 	}
+}
+
+// Workers that do not end are waited for no longer than the limit, or than the context says, and those that end no longer than they live.
+func TestAwaitEnd(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	lives, err := watch([]simulatedWorker{{pid: cmd.Process.Pid}})
+	defer lives.close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.Within(t, testkit.Patience, func() {
+		for _, limit := range []time.Duration{-time.Millisecond, 0, 5 * time.Millisecond} {
+			if err := lives.awaitEnd(t.Context(), limit); err == nil || !strings.Contains(err.Error(), "after one was killed") {
+				t.Errorf("a limit of %v: %v", limit, err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(5*time.Millisecond, cancel)
+		if err := lives.awaitEnd(ctx, testkit.Patience); !errors.Is(err, context.Canceled) {
+			t.Errorf("interrupted: %v", err)
+		}
+		time.AfterFunc(5*time.Millisecond, func() { cmd.Process.Kill() })
+		if err := lives.awaitEnd(t.Context(), testkit.Patience); err != nil {
+			t.Errorf("once it has ended: %v", err)
+		}
+	})
 }
