@@ -25,7 +25,7 @@ func measureProducts(ctx context.Context, dir string) (products, error) {
 	if err := tools.Run(ctx, "go", "test", "-c", "-o", program, "./trainer"); err != nil {
 		return products{}, fmt.Errorf("build the benchmarks of trainer: %w", err)
 	}
-	cmd := exec.Command("taskset", "-c", "0", program, "-test.run", "^$", "-test.bench", "^BenchmarkTraining$", "-test.cpu", "1", "-test.count", "3")
+	cmd := exec.Command("taskset", "-c", core(0), program, "-test.run", "^$", "-test.bench", "^BenchmarkTraining$", "-test.cpu", "1", "-test.count", "3")
 	cmd.Dir = "trainer"
 	said, _, err := processes.Run(ctx, cmd)
 	if err != nil {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"ddpbatch/scripts/bench/internal/processes"
+
+	"golang.org/x/sys/unix"
 )
 
 // framework is one of the two that are compared.
@@ -44,7 +46,7 @@ func (s framework) commands(m model, ranks int, dir string) []*exec.Cmd {
 	var all []*exec.Cmd
 	for i := range ranks {
 		cmd := s.rank(m, ranks)
-		place := []string{"taskset", "-c", strconv.Itoa(i)}
+		place := []string{"taskset", "-c", core(i)}
 		pinned := exec.Command(place[0], append(place[1:], cmd.Args...)...)
 		pinned.Dir = dir
 		pinned.Env = append(cmd.Env, "OMP_NUM_THREADS=1",
@@ -53,6 +55,21 @@ func (s framework) commands(m model, ranks int, dir string) []*exec.Cmd {
 		all = append(all, pinned)
 	}
 	return all
+}
+
+// core is the i-th of those that this program may use, which need not begin with 0.
+func core(i int) string {
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil || i >= allowed.Count() {
+		return strconv.Itoa(i) // taskset says that it cannot be had
+	}
+	core := 0
+	for before := i; before > 0 || !allowed.IsSet(core); core++ {
+		if allowed.IsSet(core) {
+			before--
+		}
+	}
+	return strconv.Itoa(core)
 }
 
 // secret is what ranks that no agent has started know each other by; here nobody else is to be kept out.

@@ -2,8 +2,12 @@ package main
 
 import (
 	"math"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestReadMetrics(t *testing.T) {
@@ -33,11 +37,43 @@ func TestCommands(t *testing.T) {
 	for _, side := range []framework{ours("ddpbatch", ""), torch("python3", "")} {
 		for i, cmd := range side.commands(models[0], 2, "") {
 			line := strings.Join(append(cmd.Env, cmd.Args...), " ")
-			for _, want := range []string{[]string{"RANK=0 ", "RANK=1 "}[i], "WORLD_SIZE=2 ", "OMP_NUM_THREADS=1 ", []string{"taskset -c 0 ", "taskset -c 1 "}[i], side.rank(models[0], 2).Args[0]} {
+			for _, want := range []string{[]string{"RANK=0 ", "RANK=1 "}[i], "WORLD_SIZE=2 ", "OMP_NUM_THREADS=1 ", "taskset -c " + core(i) + " ", side.rank(models[0], 2).Args[0]} {
 				if !strings.Contains(line, want) {
 					t.Errorf("%s, rank %d: no %q in %s", side.name, i, want, line)
 				}
 			}
 		}
+	}
+}
+
+// Ranks get the cores that there are for this program, of which core 0 need not be one.
+func TestCore(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var all unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		t.Fatal(err)
+	}
+	last := 0
+	for left := all.Count(); left > 0; last++ {
+		if all.IsSet(last) {
+			left--
+		}
+	}
+	last--
+	if want := strconv.Itoa(last); core(all.Count()-1) != want {
+		t.Errorf("the last core is %s, want %s", core(all.Count()-1), want)
+	}
+	var one unix.CPUSet
+	one.Set(last)
+	if err := unix.SchedSetaffinity(0, &one); err != nil {
+		t.Fatal(err)
+	}
+	got := core(0)
+	if err := unix.SchedSetaffinity(0, &all); err != nil {
+		t.Fatal(err)
+	}
+	if want := strconv.Itoa(last); got != want {
+		t.Errorf("of core %s alone, the first one is %s", want, got)
 	}
 }
