@@ -18,6 +18,7 @@ import (
 
 	"ddpbatch/internal/proc"
 	"ddpbatch/scripts/bench/internal/tools"
+	"ddpbatch/slurm"
 )
 
 // Outcome is what came of one launch.
@@ -88,7 +89,7 @@ type Group struct {
 func Start(commands ...*exec.Cmd) (*Group, error) {
 	g := &Group{mark: markVariable + "=" + rand.Text()}
 	for _, cmd := range commands {
-		cmd.Env = append(append(slices.DeleteFunc(os.Environ(), placing), cmd.Env...), g.mark)
+		cmd.Env = append(append(environ(os.Environ()), cmd.Env...), g.mark)
 		cmd.WaitDelay = time.Second // for what its orphans hold open
 		p, err := proc.Start(cmd)
 		if err != nil {
@@ -184,32 +185,27 @@ func marked(mark string) []int {
 	return found
 }
 
-// placedPrefixes and placedNames are of variables that a job around this program sets: at least those of slurm.Scrub, and Open MPI 5's.
-var (
-	placedPrefixes = []string{"SLURM_", "SLURMD_", "SRUN_", "SBATCH_", "PMI", "PALS_", "OMPI_", "PRTE_", "TORCHELASTIC_", "PET_", "DDPBATCH_"}
-	placedNames    = []string{
-		"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE",
-		"ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
-	}
-)
-
-// tuningPrefixes and tuningNames are of those that tune one of the sides.
+// tuningPrefixes and tuningNames are of variables that tune one of the sides, or say where its site is.
 var (
 	tuningPrefixes = []string{
 		"OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "TORCH_", "ATEN_", "GLOO_", // PyTorch, and the libraries that compute
-		"UCX_", "FI_", "MPIR_", "MPICH_", "HYDRA_", // MPI
+		"UCX_", "FI_", "MPIR_", "MPICH_", "HYDRA_", "PRTE_", // MPI
 		"ZSTD_",
+		"SLURM_", // what slurm.Scrub leaves a job of the site's
 	}
 	tuningNames = []string{"GOMAXPROCS", "GOGC", "GOMEMLIMIT", "GODEBUG"}
 )
 
-// placing tells whether a variable would make a launch part of a job around this program, or change what it does: what a side has of
-// these is what its command line shows.
-func placing(variable string) bool {
+// environ is the environment of a launch, of this program's: without what would make it part of a job around, or change what it does. What
+// a side has of these is what its command line shows.
+func environ(own []string) []string {
+	kept, _ := slurm.Scrub(own)
+	return slices.DeleteFunc(kept, tunes)
+}
+
+func tunes(variable string) bool {
 	name, _, _ := strings.Cut(variable, "=")
-	begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
-	return slices.Contains(placedNames, name) || slices.Contains(tuningNames, name) ||
-		slices.ContainsFunc(placedPrefixes, begins) || slices.ContainsFunc(tuningPrefixes, begins)
+	return slices.Contains(tuningNames, name) || slices.ContainsFunc(tuningPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
 // Lines is one command's output: it passes whole lines on as they come, without the space around them.
