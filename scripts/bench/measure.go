@@ -110,13 +110,13 @@ func newTable(o options, s setting, sides []library) table {
 
 // add takes in what came of a side's launch. A row that a launch did not give is missing, and is shown so.
 func (t *table) add(turn int, side string, out outcome) {
-	if out.Fault != "" {
-		t.Faults = append(t.Faults, fmt.Sprintf("%s, launch %d: %s", side, turn+1, out.Fault))
+	if out.Fault != nil {
+		t.Faults = append(t.Faults, fmt.Sprintf("%s, launch %d: %v", side, turn+1, out.Fault))
 	}
 	if out.Hung {
 		t.Hung[side]++
 	}
-	if out.Fault != "" || out.Hung {
+	if out.Fault != nil || out.Hung {
 		t.failed[side] = true
 	}
 	for _, s := range out.samples {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -14,7 +15,7 @@ import (
 func TestPrintIsMarkdown(t *testing.T) {
 	nan := math.NaN()
 	table := filled([]float64{2, 2, 2}, []float64{nan, nan, nan}, []float64{4, nan, 4})
-	table.add(0, "A", outcome{Outcome: processes.Outcome{Fault: "start it: no such program"}})
+	table.add(0, "A", outcome{Outcome: processes.Outcome{Fault: errors.New("start it: no such program")}})
 	table.compare(threeSides)
 	var text bytes.Buffer
 	table.print(&text)

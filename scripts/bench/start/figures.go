@@ -105,8 +105,8 @@ func watch(workers []simulatedWorker) (p pidfds, err error) {
 }
 
 // awaitEnd returns when all have ended, or limit is over, or ctx is done.
-func (p pidfds) awaitEnd(ctx context.Context, limit time.Duration) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("workers live %v after one was killed", limit))
+func (p pidfds) awaitEnd(outer context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(outer, limit)
 	defer cancel()
 	over, isOver, err := os.Pipe()
 	if err != nil {
@@ -121,8 +121,10 @@ func (p pidfds) awaitEnd(ctx context.Context, limit time.Duration) error {
 			switch {
 			case err != nil && !errors.Is(err, unix.EINTR):
 				return fmt.Errorf("wait for a worker's end: %w", err)
+			case err == nil && watched[0].Revents == 0 && outer.Err() != nil:
+				return outer.Err()
 			case err == nil && watched[0].Revents == 0:
-				return context.Cause(ctx)
+				return fmt.Errorf("workers live %v after one was killed", limit)
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -65,8 +66,8 @@ func (c launchContest) measure(ctx context.Context, launches, ranks int, progres
 func (t *table) add(turn, side int, got launchTimes) {
 	r := &t.Rows[side]
 	r.Met[turn], r.Ended[turn] = got.met, got.ended
-	if got.fault != "" {
-		t.Faults = append(t.Faults, fmt.Sprintf("%s, launch %d: %s", r.Side, turn+1, got.fault))
+	if got.fault != nil {
+		t.Faults = append(t.Faults, fmt.Sprintf("%s, launch %d: %v", r.Side, turn+1, got.fault))
 	}
 }
 
@@ -85,7 +86,7 @@ const launchLimit = time.Minute
 // launchTimes is what came of one launch, in milliseconds since the command; NaN: it did not come to that.
 type launchTimes struct {
 	met, ended float64
-	fault      string // "": none
+	fault      error // nil: none
 }
 
 // launch launches one side once, for limit at most.
@@ -99,9 +100,9 @@ func launch(ctx context.Context, limit time.Duration, s launcher, ranks int) (la
 	}}
 	out, err := processes.Launch(ctx, limit, output, nil, cmd)
 	switch got.fault = out.Fault; {
-	case err != nil, got.fault != "":
+	case err != nil, got.fault != nil:
 	case math.IsNaN(met):
-		got.fault = "rank 0 did not say that all have met"
+		got.fault = errors.New("rank 0 did not say that all have met")
 	default:
 		got.met, got.ended = met, inMilliseconds(out.Took)
 	}

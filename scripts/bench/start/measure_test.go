@@ -41,7 +41,7 @@ func TestLaunch(t *testing.T) {
 				return saysMet(line)
 			}
 			got, err := launch(t.Context(), launchLimit, s, 1)
-			if err != nil || math.IsNaN(got.met) == tt.met || math.IsNaN(got.ended) == tt.met || got.fault != tt.fault {
+			if err != nil || math.IsNaN(got.met) == tt.met || math.IsNaN(got.ended) == tt.met || said(got.fault) != tt.fault {
 				t.Errorf("%+v, %v", got, err)
 			}
 			if tt.met && (got.met < 50 || got.ended < got.met+50) {
@@ -50,7 +50,7 @@ func TestLaunch(t *testing.T) {
 		})
 	}
 	absent := launcher{command: func(int) *exec.Cmd { return exec.Command("/nonexistent/mpirun") }}
-	if got, err := launch(t.Context(), launchLimit, absent, 1); err != nil || !strings.HasPrefix(got.fault, "start it: ") {
+	if got, err := launch(t.Context(), launchLimit, absent, 1); err != nil || !strings.HasPrefix(said(got.fault), "start it: ") {
 		t.Errorf("%+v, %v", got, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -64,7 +64,7 @@ func TestLaunch(t *testing.T) {
 func TestLaunchThatDoesNotEnd(t *testing.T) {
 	const limit = time.Second
 	got, err := launch(t.Context(), limit, script("", "echo met; exec sleep 1000", ""), 1)
-	if err != nil || !math.IsNaN(got.met) || !math.IsNaN(got.ended) || got.fault != "did not end in 1s, and was killed" {
+	if err != nil || !math.IsNaN(got.met) || !math.IsNaN(got.ended) || said(got.fault) != "did not end in 1s, and was killed" {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -98,4 +98,12 @@ func TestUnlabelled(t *testing.T) {
 			t.Errorf("%q: %q, want %q", line, got, want)
 		}
 	}
+}
+
+// said is what an error says; "": there is none.
+func said(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }

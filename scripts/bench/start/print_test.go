@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"testing"
 
@@ -16,7 +17,7 @@ func TestPrintIsMarkdown(t *testing.T) {
 		{Side: "A", Met: stats.Samples{100, 100, 100}, Ended: stats.Samples{nan, nan, nan}},
 		{Side: "B", Met: stats.Samples{20, nan, nan}, Ended: stats.Samples{nan, nan, nan}},
 	}}
-	table.add(1, 2, launchTimes{met: nan, ended: nan, fault: "start it: no such program"})
+	table.add(1, 2, launchTimes{met: nan, ended: nan, fault: errors.New("start it: no such program")})
 	table.compare()
 	var text bytes.Buffer
 	table.print(&text)

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -64,8 +63,8 @@ func launch(ctx context.Context, s setting, side framework, data string) (result
 	switch {
 	case err != nil:
 		return result{}, err
-	case out.Fault != "":
-		return result{}, errors.New(out.Fault)
+	case out.Fault != nil:
+		return result{}, out.Fault
 	}
 	got, err := side.read(s.model, dir, output.Bytes())
 	got.PeakMiB = peak(commands)

@@ -25,57 +25,53 @@ import (
 type Outcome struct {
 	Took  time.Duration // until all of its processes had ended
 	Hung  bool          // it did not end after the word that it would
-	Fault string        // "": none
+	Fault error         // nil: none
 }
 
 // Launch runs the processes of one launch, for limit at most, and leaves none of them behind. The first one's output is written to output,
 // and its exit code counts. Where there is a word on ended, all are to end soon. Its error is that of outer: what goes wrong with the launch
 // is a part of the outcome.
 func Launch(outer context.Context, limit time.Duration, output io.Writer, ended <-chan struct{}, commands ...*exec.Cmd) (Outcome, error) {
-	ctx, cancel := context.WithTimeout(outer, limit)
+	ctx, cancel := context.WithTimeoutCause(outer, limit, fmt.Errorf("did not end in %v, and was killed", limit))
 	defer cancel()
-	var complaint bytes.Buffer
-	commands[0].Stdout, commands[0].Stderr = output, &complaint
-	started := time.Now()
-	group, err := Start(commands...)
-	if err != nil {
-		return Outcome{Fault: fmt.Sprintf("start it: %v", err)}, nil
-	}
-	o := Outcome{Hung: group.Await(ctx, ended)}
-	o.Took = time.Since(started)
-	late := ctx.Err() != nil
-	group.Kill() // all that it wrote has been read
-	switch {
-	case outer.Err() != nil:
+	o := launch(ctx, output, new(bytes.Buffer), ended, commands)
+	if outer.Err() != nil {
 		return Outcome{}, outer.Err()
-	case late:
-		o.Fault = fmt.Sprintf("did not end in %v, and was killed", limit)
-	case !o.Hung && group.Code(0) != 0:
-		o.Fault = fmt.Sprintf("exit code %d: %s", group.Code(0), tools.LastLine(complaint.String()))
 	}
 	return o, nil
 }
 
-// Run runs a command to its end, and gives all that it said and how long it took. It is a launch as those of [Start] are: its environment
+// Run runs a command to its end, and gives all that it said and how long it took. It is a launch as others are: its environment
 // is the same, and an interrupt, whose error is that of ctx, leaves nothing behind.
 func Run(ctx context.Context, cmd *exec.Cmd) (said string, took time.Duration, err error) {
 	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	started := time.Now()
-	group, err := Start(cmd)
-	if err != nil {
-		return "", 0, err
-	}
-	group.Await(ctx, nil)
-	took = time.Since(started)
-	group.Kill() // all that it wrote has been read
+	o := launch(ctx, &out, &out, nil, []*exec.Cmd{cmd})
 	if ctx.Err() != nil {
 		return "", 0, ctx.Err()
 	}
-	if code := group.Code(0); code != 0 {
-		return "", 0, fmt.Errorf("exit code %d: %s", code, tools.LastLine(out.String()))
+	return out.String(), o.Took, o.Fault
+}
+
+// launch runs commands until ctx is done, whose cause is a fault of theirs.
+func launch(ctx context.Context, output io.Writer, complaint *bytes.Buffer, ended <-chan struct{}, commands []*exec.Cmd) (o Outcome) {
+	commands[0].Stdout, commands[0].Stderr = output, complaint
+	started := time.Now()
+	group, err := Start(commands...)
+	if err != nil {
+		o.Fault = fmt.Errorf("start it: %w", err)
+		return o
 	}
-	return out.String(), took, nil
+	o.Hung = group.Await(ctx, ended)
+	o.Took = time.Since(started)
+	late := ctx.Err() != nil
+	group.Kill() // all that it wrote has been read
+	switch {
+	case late:
+		o.Fault = context.Cause(ctx)
+	case !o.Hung && group.Code(0) != 0:
+		o.Fault = fmt.Errorf("exit code %d: %s", group.Code(0), tools.LastLine(complaint.String()))
+	}
+	return o
 }
 
 // Group is the processes of one launch.
