@@ -1,48 +1,39 @@
 package main
 
 import (
-	"compress/gzip"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 const (
-	pixels    = 28 * 28
+	edge      = 28
+	pixels    = edge * edge
 	imageRows = 5120
 	sequence  = 128
 	textRows  = 320
 )
 
-// writeData writes, into dir, the arrays that both sides read, and says where those of images and of text are from: files below
-// folder as README.md of the reference data names them, or, where there are none, drawn at random in the same shapes. The
-// time of a step depends on neither.
-func writeData(dir, folder string) (from []string, err error) {
+// writeData writes, into dir, the arrays that both sides read, drawn at random: the time of a step does not depend on what they hold. Targets
+// depend on inputs, so that a side which trains otherwise than it should has another loss.
+func writeData(dir string) error {
 	random := rand.New(rand.NewPCG(1, 2))
 	inputs, targets := plane(random)
-	images, labels, imagesFrom, err := digits(filepath.Join(folder, "mnist"), random)
-	if err != nil {
-		return nil, err
-	}
-	text, textFrom, err := symbols(filepath.Join(folder, "text", "tinyshakespeare.txt"), random)
-	if err != nil {
-		return nil, err
-	}
+	images, labels := classes(random)
 	n := imageRows
-	return []string{imagesFrom, textFrom}, errors.Join(
+	return errors.Join(
 		writeNPY(filepath.Join(dir, "dense-inputs.npy"), inputs, len(targets), len(inputs)/len(targets)),
 		writeNPY(filepath.Join(dir, "dense-targets.npy"), targets, len(targets), 1),
 		writeNPY(filepath.Join(dir, "mlp-inputs.npy"), images, n, pixels),
 		writeNPY(filepath.Join(dir, "mlp-targets.npy"), labels, n),
-		writeNPY(filepath.Join(dir, "cnn-inputs.npy"), images, n, 1, 28, 28),
+		writeNPY(filepath.Join(dir, "cnn-inputs.npy"), images, n, 1, edge, edge),
 		writeNPY(filepath.Join(dir, "cnn-targets.npy"), labels, n),
-		os.WriteFile(filepath.Join(dir, "text.bin"), text, 0o600),
+		os.WriteFile(filepath.Join(dir, "text.bin"), text(random), 0o600),
 	)
 }
 
@@ -61,69 +52,52 @@ func plane(random *rand.Rand) (inputs, targets []float32) {
 	return inputs, targets
 }
 
-// digits are MNIST's, scaled to 0 to 1, or noise.
-func digits(folder string, random *rand.Rand) (images []float32, labels []int64, from string, err error) {
+// classes draws images of ten classes: each class has a pattern of squares, and each image that of its class beneath noise. They are as bright
+// as SGD stands with these learning rates: with brighter ones rounding alone makes other losses.
+func classes(random *rand.Rand) (images []float32, labels []int64) {
+	const count, square, share, bright = 10, 7, 0.25, 0.5
+	var patterns [count][pixels]float32
+	for class := range patterns {
+		var squares [edge / square][edge / square]float32
+		for i := range squares {
+			for j := range squares[i] {
+				squares[i][j] = random.Float32()
+			}
+		}
+		for i := range pixels {
+			patterns[class][i] = squares[i/edge/square][i%edge/square]
+		}
+	}
 	images, labels = make([]float32, imageRows*pixels), make([]int64, imageRows)
-	shown := filepath.Join(folder, "t10k-images-idx3-ubyte.gz")
-	x, err := gunzip(shown, 16, len(images)) // IDX: a header of 4 bytes, and 4 for each dimension
-	if err == nil {
-		var y []byte
-		if y, err = gunzip(filepath.Join(folder, "t10k-labels-idx1-ubyte.gz"), 8, len(labels)); err != nil {
-			return nil, nil, "", err
+	for row := range labels {
+		class := random.IntN(count)
+		labels[row] = int64(class)
+		for i, shade := range patterns[class] {
+			images[row*pixels+i] = bright * (share*shade + (1-share)*random.Float32())
 		}
-		for i, v := range x {
-			images[i] = float32(v) / 255
-		}
-		for i, v := range y {
-			labels[i] = int64(v)
-		}
-		return images, labels, "images: MNIST", nil
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, "", err
-	}
-	for i := range images {
-		images[i] = random.Float32()
-	}
-	for i := range labels {
-		labels[i] = random.Int64N(10)
-	}
-	return images, labels, "images: random", nil
+	return images, labels
 }
 
-// gunzip reads n bytes that come after skip others.
-func gunzip(path string, skip, n int) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
+// text draws symbols, a sequence for each row and one more after the last. Some are much more frequent than others, as letters are, and each
+// has one that follows it more often than chance would have it.
+func text(random *rand.Rand) []byte {
+	const symbols, follows = 64, 8
+	var upTo [symbols]float64 // the k-th is as frequent as 1/k (Zipf's law)
+	total := 0.0
+	for k := range upTo {
+		total += 1 / float64(k+1)
+		upTo[k] = total
 	}
-	defer f.Close()
-	unpacked, err := gzip.NewReader(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	all := make([]byte, skip+n)
-	if _, err := io.ReadFull(unpacked, all); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return all[skip:], nil
-}
-
-// symbols are the first bytes of a text, or any: a sequence of each row, and the symbol after the last.
-func symbols(path string, random *rand.Rand) (text []byte, from string, err error) {
-	const n = textRows*sequence + 1
-	all, err := os.ReadFile(path)
-	switch {
-	case err == nil && len(all) >= n:
-		return all[:n], "text: " + filepath.Base(path), nil
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return nil, "", err
-	}
-	text = make([]byte, n)
+	text := make([]byte, textRows*sequence+1)
 	for i := range text {
-		text[i] = byte(random.IntN(256))
+		symbol, _ := slices.BinarySearch(upTo[:], total*random.Float64())
+		if i > 0 && random.IntN(follows) == 0 {
+			symbol = (int(text[i-1]) + 1) % symbols
+		}
+		text[i] = byte(symbol)
 	}
-	return text, "text: random", nil
+	return text
 }
 
 // writeNPY writes an array as numpy.save does, in format 1.0 (numpy.lib.format): of float32, or of int64.

@@ -1,8 +1,7 @@
 package main
 
 import (
-	"bytes"
-	"compress/gzip"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,65 +10,75 @@ import (
 	"ddpbatch/trainer/data"
 )
 
-// What is written is what ddpbatch reads, with and without the real data.
+// What is written is what ddpbatch reads.
 func TestWriteData(t *testing.T) {
-	for _, real := range []bool{false, true} {
-		dir, folder := t.TempDir(), t.TempDir()
-		if real {
-			images := bytes.Repeat([]byte{51}, 16+imageRows*pixels) // 51 / 255 is 0.2
-			pack(t, filepath.Join(folder, "mnist", "t10k-images-idx3-ubyte.gz"), images)
-			pack(t, filepath.Join(folder, "mnist", "t10k-labels-idx1-ubyte.gz"), bytes.Repeat([]byte{7}, 8+imageRows))
-		}
-		from, err := writeData(dir, folder)
+	dir := t.TempDir()
+	if err := writeData(dir); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]data.Spec{
+		"dense": {Inputs: 20, Outputs: 1},
+		"mlp":   {Inputs: 784, Classes: 10, Labels: 1},
+		"cnn":   {Inputs: 784, Classes: 10, Labels: 1, Image: data.Image{Channels: 1, Height: 28, Width: 28}},
+	} {
+		d, err := data.LoadNPY(data.NPYConfig{Inputs: filepath.Join(dir, name+"-inputs.npy"), Targets: filepath.Join(dir, name+"-targets.npy")})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := map[bool]string{false: "images: random", true: "images: MNIST"}[real]; from[0] != want || from[1] != "text: random" {
-			t.Errorf("data from %q", from)
+		i := slices.IndexFunc(models, func(m model) bool { return m.name == name })
+		if d.Spec() != want || d.Len() != models[i].rows {
+			t.Errorf("%s: %+v, %d rows", name, d.Spec(), d.Len())
 		}
-		for name, want := range map[string]data.Spec{
-			"dense": {Inputs: 20, Outputs: 1},
-			"mlp":   {Inputs: 784, Classes: 10, Labels: 1},
-			"cnn":   {Inputs: 784, Classes: 10, Labels: 1, Image: data.Image{Channels: 1, Height: 28, Width: 28}},
-		} {
-			if real && name != "dense" {
-				want.Classes = 8
-			}
-			d, err := data.LoadNPY(data.NPYConfig{Inputs: filepath.Join(dir, name+"-inputs.npy"), Targets: filepath.Join(dir, name+"-targets.npy")})
-			if err != nil {
-				t.Fatal(err)
-			}
-			i := slices.IndexFunc(models, func(m model) bool { return m.name == name })
-			if d.Spec() != want || d.Len() != models[i].rows {
-				t.Errorf("%s: %+v, %d rows", name, d.Spec(), d.Len())
-			}
-			if x := make([]float32, want.Inputs); real && name == "cnn" {
-				d.Read(imageRows-1, x, nil, make([]int, 1))
-				if x[0] != 0.2 || x[783] != 0.2 {
-					t.Errorf("pixels %v, want 0.2", x)
-				}
-			}
-		}
-		if text, err := os.ReadFile(filepath.Join(dir, "text.bin")); err != nil || len(text) != textRows*sequence+1 {
-			t.Errorf("%d bytes of text, %v", len(text), err)
-		}
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "text.bin")); err != nil || len(text) != textRows*sequence+1 {
+		t.Errorf("%d bytes of text, %v", len(text), err)
 	}
 }
 
-func pack(t *testing.T, path string, content []byte) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
+// What classes images have, their pixels tell: images of a half are nearer to the mean of their class in the other half than to others' means.
+func TestClassesDependOnPixels(t *testing.T) {
+	images, labels := classes(rand.New(rand.NewPCG(1, 2)))
+	row := func(i int) []float32 { return images[i*pixels : (i+1)*pixels] }
+	var sums [10][pixels]float64
+	var counts [10]float64
+	for i := range imageRows / 2 {
+		for j, shade := range row(i) {
+			sums[labels[i]][j] += float64(shade)
+		}
+		counts[labels[i]]++
 	}
-	var packed bytes.Buffer
-	w := gzip.NewWriter(&packed)
-	if _, err := w.Write(content); err != nil {
-		t.Fatal(err)
+	wrong := 0
+	for i := imageRows / 2; i < imageRows; i++ {
+		var away [10]float64
+		for class := range away {
+			for j, shade := range row(i) {
+				d := float64(shade) - sums[class][j]/counts[class]
+				away[class] += d * d
+			}
+		}
+		if slices.Index(away[:], slices.Min(away[:])) != int(labels[i]) {
+			wrong++
+		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
+	if wrong > imageRows/100 {
+		t.Errorf("%d of %d images look like another class", wrong, imageRows/2)
 	}
-	if err := os.WriteFile(path, packed.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
+}
+
+// Of the text there is to learn which symbols are frequent, and which follow which.
+func TestTextIsNoNoise(t *testing.T) {
+	symbols := text(rand.New(rand.NewPCG(1, 2)))
+	var first, follows float64
+	for i, symbol := range symbols {
+		if symbol == 0 {
+			first++
+		}
+		if i > 0 && symbol == (symbols[i-1]+1)%64 {
+			follows++
+		}
+	}
+	n := float64(len(symbols))
+	if first < 0.1*n || follows < 0.1*n {
+		t.Errorf("of %v symbols %v are the first, and %v the one after that before", n, first, follows)
 	}
 }

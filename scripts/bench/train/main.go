@@ -26,8 +26,7 @@ func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) e
 	if err != nil {
 		return err
 	}
-	from, err := writeData(dir, o.data)
-	if err != nil {
+	if err := writeData(dir); err != nil {
 		return fmt.Errorf("write the data: %w", err)
 	}
 	fmt.Fprintln(stderr, "matrix products of ddpbatch")
@@ -35,7 +34,7 @@ func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) e
 	if err != nil {
 		return err
 	}
-	all := results{Header: newHeader(o, sides, from, p.library)}
+	all := results{Header: newHeader(o, sides, p.library)}
 	all.Header.print(stdout)
 	for _, ranks := range o.ranks {
 		first := len(all.Rows)
@@ -79,7 +78,6 @@ type options struct {
 	command.Common
 	models []string
 	ranks  []int
-	data   string
 }
 
 const usageText = `ddpbatch beside PyTorch's DistributedDataParallel (gloo): the same models on the same rows and cores, launched in turn.
@@ -97,7 +95,6 @@ func parseOptions(args []string, stderr io.Writer) (o options, err error) {
 	f.TakeProgram()
 	f.Words(&o.models, "model", "all", modelNames(), ", or all")
 	f.Numbers(&o.ranks, "ranks", "1,2", 1, mostRanks, "numbers of ranks; there must be a core for each")
-	f.StringVar(&o.data, "data", filepath.Join("..", "shared", "data"), "`FOLDER` with mnist/t10k-*.gz and text/tinyshakespeare.txt; what is not there is drawn at random")
 	if err := f.Parse(args, stderr); err != nil {
 		return o, err
 	}

@@ -11,7 +11,7 @@ import (
 
 // method is how both sides are timed.
 const method = `
-Both sides train the same model on the same rows in the same order, with SGD and momentum, each rank on a core of its own (taskset) and
+Both sides train the same model on the same rows, drawn at random, in the same order, with SGD and momentum, each rank on a core of its own (taskset) and
 with one thread. A step's time is rank 0's clock from the end of a warm-up to the end of the run, over the steps between. PyTorch's
 batches are tensors before the clock starts, no loss is read until it stops, and the CNN is in its channels_last format, the faster one;
 ddpbatch reads its batches, and writes its metrics, in that time. The sides are launched in turn, %d times; figures are medians over
@@ -25,14 +25,13 @@ library, by go test -bench Training ./trainer; "waits for communication" is the 
 type header struct {
 	report.Stamp
 	Versions []string `json:"versions"`
-	Data     []string `json:"data"`
 	Commands []string `json:"commands"`
 	Method   string   `json:"method"`
 }
 
-func newHeader(o options, sides [2]framework, data []string, library string) header {
+func newHeader(o options, sides [2]framework, library string) header {
 	h := header{
-		Stamp: report.NewStamp(), Data: data,
+		Stamp:  report.NewStamp(),
 		Method: strings.TrimSpace(fmt.Sprintf(method, o.Launches, report.Certainty(o.Launches))),
 	}
 	m := modelsOf(o.models)[0]
@@ -47,7 +46,7 @@ func newHeader(o options, sides [2]framework, data []string, library string) hea
 }
 
 func (h header) print(w io.Writer) {
-	h.Print(w, append(h.Versions, strings.Join(h.Data, "; ")), h.Commands, h.Method)
+	h.Print(w, h.Versions, h.Commands, h.Method)
 }
 
 // commandLine is rank 0 of one launch as a person would type it.
