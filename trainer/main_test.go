@@ -3,8 +3,10 @@ package trainer
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,8 +17,8 @@ import (
 	"go.uber.org/goleak"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/npy"
 	"ddpbatch/internal/testkit"
-	"ddpbatch/internal/testkit/npy"
 	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 	"ddpbatch/mpi"
@@ -369,7 +371,14 @@ func deepJob() Config {
 // writeNPY writes an array to a file in dir.
 func writeNPY[T float32 | int64](t testing.TB, dir, name string, shape []int, v []T) {
 	t.Helper()
-	npy.Write(t, filepath.Join(dir, name), shape, v)
+	dtype := "float32"
+	if _, whole := any(v).([]int64); whole {
+		dtype = "int64"
+	}
+	write := func(w io.Writer) error { return binary.Write(w, binary.LittleEndian, v) }
+	if err := npy.WriteFile(t.Context(), filepath.Join(dir, name), dtype, shape, write); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // mnist is an MLP 784-128-10 on real digits, 1,000 to train and 500 to evaluate.

@@ -21,7 +21,7 @@ var mayImport = map[string][]string{
 	"internal/builtin":                 {"slurm", "mpi", "trainer", "checkpoint", "checkpoint/inspect"},
 	"internal/simulate":                {"slurm", "slurm/sim", "mpi/launch", "mpi/launch/recovery"},
 	"internal/placement":               {"slurm", "slurm/pmi2", "mpi/launch"},
-	"internal/testkit/golden":          {"checkpoint"},
+	"internal/testkit/golden":          {"checkpoint/npy"},
 	"slurm":                            {},
 	"slurm/sim":                        {"slurm"},
 	"templates":                        {},
@@ -53,6 +53,7 @@ var mayImport = map[string][]string{
 	"trainer/data":                     {},
 	"scripts/bench/checkpoint":         {"checkpoint", "checkpoint/distributed"},
 	"scripts/bench/start/rank":         {"mpi"},
+	"scripts/bench/train":              {"checkpoint/npy"},
 	"scripts/bench/internal/processes": {"slurm"},
 }
 

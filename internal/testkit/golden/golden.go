@@ -5,13 +5,14 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
-	"ddpbatch/internal/testkit/npy"
+	"ddpbatch/checkpoint/npy"
 )
 
 // files are what testdata/ddp.py had PyTorch do.
@@ -75,8 +76,14 @@ func Read(t testing.TB, world int) Training {
 // Write puts what it begins with into dir: x.npy, y.npy and init.safetensors.
 func (g Training) Write(t testing.TB, dir string) {
 	t.Helper()
-	npy.Write(t, filepath.Join(dir, "x.npy"), []int{len(g.X), 4}, slices.Concat(g.X...))
-	npy.Write(t, filepath.Join(dir, "y.npy"), []int{len(g.Y), 3}, slices.Concat(g.Y...))
+	for name, rows := range map[string][][]float32{"x.npy": g.X, "y.npy": g.Y} {
+		err := npy.WriteFile(t.Context(), filepath.Join(dir, name), "float32", []int{len(rows), len(rows[0])}, func(w io.Writer) error {
+			return binary.Write(w, binary.LittleEndian, slices.Concat(rows...))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	header, data := map[string]any{}, []byte(nil)
 	for i, name := range Names() {
 		first := len(data)

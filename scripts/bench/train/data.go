@@ -1,14 +1,16 @@
 package main
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
+
+	"ddpbatch/checkpoint/npy"
 )
 
 const (
@@ -21,18 +23,18 @@ const (
 
 // writeData writes, into dir, the arrays that both sides read, drawn at random: the time of a step does not depend on what they hold. Targets
 // depend on inputs, so that a side which trains otherwise than it should has another loss.
-func writeData(dir string) error {
+func writeData(ctx context.Context, dir string) error {
 	random := rand.New(rand.NewPCG(1, 2))
 	inputs, targets := plane(random)
 	images, labels := classes(random)
 	n := imageRows
 	return errors.Join(
-		writeNPY(filepath.Join(dir, "dense-inputs.npy"), inputs, len(targets), len(inputs)/len(targets)),
-		writeNPY(filepath.Join(dir, "dense-targets.npy"), targets, len(targets), 1),
-		writeNPY(filepath.Join(dir, "mlp-inputs.npy"), images, n, pixels),
-		writeNPY(filepath.Join(dir, "mlp-targets.npy"), labels, n),
-		writeNPY(filepath.Join(dir, "cnn-inputs.npy"), images, n, 1, edge, edge),
-		writeNPY(filepath.Join(dir, "cnn-targets.npy"), labels, n),
+		writeNPY(ctx, filepath.Join(dir, "dense-inputs.npy"), inputs, len(targets), len(inputs)/len(targets)),
+		writeNPY(ctx, filepath.Join(dir, "dense-targets.npy"), targets, len(targets), 1),
+		writeNPY(ctx, filepath.Join(dir, "mlp-inputs.npy"), images, n, pixels),
+		writeNPY(ctx, filepath.Join(dir, "mlp-targets.npy"), labels, n),
+		writeNPY(ctx, filepath.Join(dir, "cnn-inputs.npy"), images, n, 1, edge, edge),
+		writeNPY(ctx, filepath.Join(dir, "cnn-targets.npy"), labels, n),
 		os.WriteFile(filepath.Join(dir, "text.bin"), text(random), 0o600),
 	)
 }
@@ -100,20 +102,11 @@ func text(random *rand.Rand) []byte {
 	return text
 }
 
-// writeNPY writes an array as numpy.save does, in format 1.0 (numpy.lib.format): of float32, or of int64.
-func writeNPY(path string, values any, shape ...int) error {
-	kind := "<f4"
+// writeNPY writes an array to a file: of float32, or of int64.
+func writeNPY(ctx context.Context, path string, values any, shape ...int) error {
+	dtype := "float32"
 	if _, ok := values.([]int64); ok {
-		kind = "<i8"
+		dtype = "int64"
 	}
-	sizes := strings.Trim(fmt.Sprint(shape), "[]")
-	header := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s,), }", kind, strings.ReplaceAll(sizes, " ", ", "))
-	const fixed = 10 // bytes before the header, which with it and its newline fills lines of 64
-	header += strings.Repeat(" ", 63-(fixed+len(header))%64) + "\n"
-	text := append([]byte("\x93NUMPY\x01\x00"), byte(len(header)), byte(len(header)>>8))
-	text, err := binary.Append(append(text, header...), binary.LittleEndian, values)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, text, 0o600)
+	return npy.WriteFile(ctx, path, dtype, shape, func(w io.Writer) error { return binary.Write(w, binary.LittleEndian, values) })
 }

@@ -13,7 +13,7 @@ import (
 // What is written is what ddpbatch reads.
 func TestWriteData(t *testing.T) {
 	dir := t.TempDir()
-	if err := writeData(dir); err != nil {
+	if err := writeData(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]data.Spec{

@@ -26,7 +26,7 @@ func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) e
 	if err != nil {
 		return err
 	}
-	if err := writeData(dir); err != nil {
+	if err := writeData(ctx, dir); err != nil {
 		return fmt.Errorf("write the data: %w", err)
 	}
 	fmt.Fprintln(stderr, "matrix products of ddpbatch")

@@ -135,7 +135,7 @@ func TestSidesTrainTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := writeData(dir); err != nil {
+	if err := writeData(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
 	for name, ranks := range map[string]int{"dense": 1, "mlp": 2} {

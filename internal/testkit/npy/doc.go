@@ -1,2 +1,0 @@
-// Package npy writes arrays as numpy.save does, for tests of what reads them.
-package npy
