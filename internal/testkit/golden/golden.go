@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -87,9 +86,7 @@ func (g Training) Write(t testing.TB, dir string) {
 	header, data := map[string]any{}, []byte(nil)
 	for i, name := range Names() {
 		first := len(data)
-		for _, v := range g.Init[i].Data {
-			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
-		}
+		data, _ = binary.Append(data, binary.LittleEndian, g.Init[i].Data) // of float32 it never fails
 		header[name] = map[string]any{"dtype": "F32", "shape": g.Init[i].Shape, "data_offsets": []int{first, len(data)}}
 	}
 	text, err := json.Marshal(header)

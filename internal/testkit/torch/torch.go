@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"math"
 	"os"
 	"os/exec"
 	"strings"
@@ -58,11 +57,11 @@ func lastLine(s string) string {
 // WriteFloats writes v to path as numpy.fromfile(path, "<f4") reads it.
 func WriteFloats(t testing.TB, path string, v []float32) {
 	t.Helper()
-	data := make([]byte, 0, 4*len(v))
-	for _, x := range v {
-		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(x))
+	data, err := binary.Append(nil, binary.LittleEndian, v)
+	if err == nil {
+		err = os.WriteFile(path, data, 0o600)
 	}
-	if err := os.WriteFile(path, data, 0o600); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 }
@@ -75,8 +74,8 @@ func ReadFloats(t testing.TB, path string) []float32 {
 		t.Fatal(err)
 	}
 	v := make([]float32, len(data)/4)
-	for i := range v {
-		v[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
+	if _, err := binary.Decode(data, binary.LittleEndian, v); err != nil {
+		t.Fatal(err)
 	}
 	return v
 }
