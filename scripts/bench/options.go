@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"ddpbatch/internal/usage"
 	"ddpbatch/scripts/bench/internal/command"
 )
 
@@ -62,13 +63,13 @@ func parseOptions(args []string, stderr io.Writer) (o options, err error) {
 func (o options) check() error {
 	switch {
 	case o.end < o.begin:
-		return command.Usagef("-e %d is smaller than -b %d", o.end, o.begin)
+		return usage.Errorf("-e %d is smaller than -b %d", o.end, o.begin)
 	case o.factor < 2 || o.factor > 1<<20:
-		return command.Usagef("-f is %d; it must be 2 to %d", o.factor, 1<<20)
+		return usage.Errorf("-f is %d; it must be 2 to %d", o.factor, 1<<20)
 	case len(o.settings()) == 0:
-		return command.Usagef("-e %d is too small for an element of each rank", o.end)
+		return usage.Errorf("-e %d is too small for an element of each rank", o.end)
 	case o.budget < time.Millisecond || o.budget > time.Minute:
-		return command.Usagef("-budget is %v; it must be 1ms to 1m", o.budget)
+		return usage.Errorf("-budget is %v; it must be 1ms to 1m", o.budget)
 	}
 	return nil
 }
@@ -85,7 +86,7 @@ func parseSize(flag, text string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 1 || n > maxSize>>shift || n<<shift < 4 {
-		return 0, command.Usagef("-%s: %q is no size from 4 to 4G bytes, such as 64K", flag, text)
+		return 0, usage.Errorf("-%s: %q is no size from 4 to 4G bytes, such as 64K", flag, text)
 	}
 	return n << shift, nil
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"ddpbatch/scripts/bench/internal/command"
+	"ddpbatch/internal/usage"
 )
 
 func TestParseOptions(t *testing.T) {
@@ -64,8 +64,8 @@ func TestParseOptionsRefuses(t *testing.T) {
 		"--peers nccl":               `-peers: there is no "nccl"`,
 	} {
 		_, err := parseOptions(strings.Fields(args), io.Discard)
-		var usage *command.UsageError
-		if !errors.As(err, &usage) || !strings.Contains(err.Error(), want) {
+		var misused *usage.Error
+		if !errors.As(err, &misused) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", args, err, want)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"ddpbatch/internal/usage"
 	"ddpbatch/scripts/bench/internal/command"
 	"ddpbatch/scripts/bench/internal/report"
 	"ddpbatch/scripts/bench/internal/tools"
@@ -98,10 +99,10 @@ func parseOptions(args []string, stderr io.Writer) (o options, err error) {
 		return o, err
 	}
 	if o.mib < 12 || o.mib > 1<<16 {
-		return o, command.Usagef("-mib is %d; it must be 12 to %d", o.mib, 1<<16)
+		return o, usage.Errorf("-mib is %d; it must be 12 to %d", o.mib, 1<<16)
 	}
 	if info, err := os.Stat(o.Below); err != nil || !info.IsDir() {
-		return o, command.Usagef("-dir: %s is no folder", o.Below)
+		return o, usage.Errorf("-dir: %s is no folder", o.Below)
 	}
 	return o, nil
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"ddpbatch/scripts/bench/internal/command"
+	"ddpbatch/internal/usage"
 	"ddpbatch/scripts/bench/internal/tools"
 )
 
@@ -56,8 +56,8 @@ func TestOptions(t *testing.T) {
 		t.Errorf("--quick --figures --mib 128 gives %+v, %v", o, err)
 	}
 	for _, bad := range [][]string{{"--mib", "1"}, {"--dir", "/does/not/exist"}} {
-		var usage *command.UsageError
-		if _, err := parseOptions(bad, io.Discard); !errors.As(err, &usage) {
+		var misused *usage.Error
+		if _, err := parseOptions(bad, io.Discard); !errors.As(err, &misused) {
 			t.Errorf("%v: error %v, want one about usage", bad, err)
 		}
 	}

@@ -190,20 +190,20 @@ func (c cluster) idle(watched time.Duration) report.Experiment {
 	}
 }
 
-// usage is what a process uses.
-type usage struct {
+// agentUsage is what an agent uses.
+type agentUsage struct {
 	processes.Memory
 	cpu time.Duration
 }
 
 // usagesOf are those of the workers' agents.
-func usagesOf(workers []simulatedWorker) (all map[int]usage, err error) {
-	all = map[int]usage{}
+func usagesOf(workers []simulatedWorker) (all map[int]agentUsage, err error) {
+	all = map[int]agentUsage{}
 	for _, w := range workers {
 		if _, ok := all[w.agent]; ok {
 			continue
 		}
-		var u usage
+		var u agentUsage
 		if u.Memory, err = processes.MemoryOf(w.agent); err != nil {
 			return nil, err
 		}

@@ -12,6 +12,7 @@ import (
 	"io"
 	"time"
 
+	"ddpbatch/internal/usage"
 	"ddpbatch/scripts/bench/internal/command"
 	"ddpbatch/scripts/bench/internal/report"
 )
@@ -86,7 +87,7 @@ func parseOptions(args []string, stderr io.Writer) (o options, err error) {
 	f.DurationVar(&o.idle, "idle", 3*time.Minute, "`TIME` for which an agent is watched, whose memory grows until it first collects garbage")
 	err = f.Parse(args, stderr)
 	if err == nil && (o.idle < time.Second || o.idle > time.Hour) {
-		err = command.Usagef("-idle is %v; it must be 1s to 1h", o.idle)
+		err = usage.Errorf("-idle is %v; it must be 1s to 1h", o.idle)
 	}
 	return o, err
 }
@@ -97,7 +98,7 @@ const mostProcesses = 4096
 func parseShape(flag, text string) (s shape, err error) {
 	_, err = fmt.Sscanf(text, "%dx%d", &s.nodes, &s.workers)
 	if err != nil || s.String() != text || min(s.nodes, s.workers) < 1 || s.nodes > mostProcesses/s.workers {
-		return s, command.Usagef("-%s: %q is not written like 64x8, or is more than %d workers", flag, text, mostProcesses)
+		return s, usage.Errorf("-%s: %q is not written like 64x8, or is more than %d workers", flag, text, mostProcesses)
 	}
 	return s, nil
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"ddpbatch/scripts/bench/internal/command"
+	"ddpbatch/internal/usage"
 )
 
 // pretender says what any side of a contest says, and ends each pretended job early.
@@ -98,8 +98,8 @@ func TestParseOptionsRefuses(t *testing.T) {
 		"--idle 1ms":    "-idle is 1ms; it must be 1s to 1h",
 	} {
 		_, err := parseOptions(strings.Fields(args), io.Discard)
-		var usage *command.UsageError
-		if !errors.As(err, &usage) || !strings.Contains(err.Error(), want) {
+		var misused *usage.Error
+		if !errors.As(err, &misused) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", args, err, want)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 
+	"ddpbatch/internal/usage"
 	"ddpbatch/scripts/bench/internal/command"
 	"ddpbatch/scripts/bench/internal/report"
 	"ddpbatch/scripts/bench/internal/stats"
@@ -99,7 +100,7 @@ func parseOptions(args []string, stderr io.Writer) (o options, err error) {
 		return o, err
 	}
 	if n := slices.Max(o.ranks); n > runtime.NumCPU() {
-		return o, command.Usagef("-ranks: %d ranks need as many cores, and there are %d here: leave them out", n, runtime.NumCPU())
+		return o, usage.Errorf("-ranks: %d ranks need as many cores, and there are %d here: leave them out", n, runtime.NumCPU())
 	}
 	return o, nil
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"ddpbatch/scripts/bench/internal/command"
+	"ddpbatch/internal/usage"
 )
 
 func TestParseOptions(t *testing.T) {
@@ -27,8 +27,8 @@ func TestParseOptionsRefuses(t *testing.T) {
 		"--ddpbatch /nonexistent": "-ddpbatch: exec",
 	} {
 		_, err := parseOptions(strings.Fields(args), io.Discard)
-		var usage *command.UsageError
-		if !errors.As(err, &usage) || !strings.Contains(err.Error(), want) {
+		var misused *usage.Error
+		if !errors.As(err, &misused) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", args, err, want)
 		}
 	}

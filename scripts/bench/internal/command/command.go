@@ -16,15 +16,10 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/usage"
 )
-
-// UsageError is a command line that cannot be understood.
-type UsageError struct{ message string }
-
-func (e *UsageError) Error() string { return e.message }
-
-// Usagef makes a [UsageError].
-func Usagef(format string, args ...any) error { return &UsageError{fmt.Sprintf(format, args...)} }
 
 // Options are a program's, which has [Common] among its own.
 type Options interface{ common() Common }
@@ -64,19 +59,19 @@ func (p Program[O]) Run(ctx context.Context, args []string, stdout, stderr io.Wr
 
 // end says what went wrong, if anything did, and gives the exit code for it.
 func end(name string, err error, stderr io.Writer) (code int) {
-	var usage *UsageError
+	var misused *usage.Error
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
-		return 0
-	case errors.As(err, &usage):
+		return exit.Done
+	case errors.As(err, &misused):
 		fmt.Fprintf(stderr, "%s: %v; try -h\n", name, err)
-		return 2
+		return exit.Usage
 	case errors.Is(err, context.Canceled):
 		fmt.Fprintf(stderr, "%s: interrupted; its processes and temporary files are gone\n", name)
-		return 130
+		return exit.Interrupted
 	}
 	fmt.Fprintf(stderr, "%s: %v\n", name, err)
-	return 1
+	return exit.Failed
 }
 
 // Common are the options that all programs have.
@@ -122,8 +117,8 @@ func (f *Flags) TakeProgram() {
 }
 
 // Text defines an option that read understands.
-func Text[T any](f *Flags, to *T, name, value, usage string, read func(flag, text string) (T, error)) {
-	text := f.String(name, value, usage)
+func Text[T any](f *Flags, to *T, name, value, help string, read func(flag, text string) (T, error)) {
+	text := f.String(name, value, help)
 	f.later = append(f.later, func() (err error) {
 		*to, err = read(name, *text)
 		return err
@@ -148,11 +143,11 @@ func (f *Flags) Peers(to *[]string, known []string) {
 }
 
 // Numbers defines a list of numbers from low to high.
-func (f *Flags) Numbers(to *[]int, name, value string, low, high int, usage string) {
-	Text(f, to, name, value, "`LIST` of "+usage, func(_, list string) ([]int, error) { return numbers(name, list, low, high) })
+func (f *Flags) Numbers(to *[]int, name, value string, low, high int, help string) {
+	Text(f, to, name, value, "`LIST` of "+help, func(_, list string) ([]int, error) { return numbers(name, list, low, high) })
 }
 
-// Parse reads the command line, or prints help. What goes wrong with it is a [UsageError].
+// Parse reads the command line, or prints help. What goes wrong with it is a [usage.Error].
 func (f *Flags) Parse(args []string, stderr io.Writer) error {
 	err := f.FlagSet.Parse(args)
 	switch {
@@ -162,9 +157,9 @@ func (f *Flags) Parse(args []string, stderr io.Writer) error {
 		f.PrintDefaults()
 		return err
 	case err != nil:
-		return Usagef("%v", err)
+		return usage.Errorf("%v", err)
 	case f.NArg() > 0:
-		return Usagef("%q is not expected; every option has a name", f.Arg(0))
+		return usage.Errorf("%q is not expected; every option has a name", f.Arg(0))
 	}
 	f.Visit(func(given *flag.Flag) { delete(f.less, given.Name) })
 	for name, value := range f.less {
@@ -173,7 +168,7 @@ func (f *Flags) Parse(args []string, stderr io.Writer) error {
 		}
 	}
 	if n := f.common.Launches; n < 1 || n > 1000 {
-		return Usagef("-launches is %d; it must be 1 to 1000", n)
+		return usage.Errorf("-launches is %d; it must be 1 to 1000", n)
 	}
 	for _, read := range f.later {
 		if err := read(); err != nil {
@@ -191,7 +186,7 @@ func words(flag, list string, known []string) ([]string, error) {
 	for word := range strings.SplitSeq(list, ",") {
 		word = strings.NewReplacer("_", "", "-", "").Replace(strings.TrimSpace(word))
 		if !slices.Contains(known, word) {
-			return nil, Usagef("-%s: there is no %q; it is one of %s", flag, word, strings.Join(known, ", "))
+			return nil, usage.Errorf("-%s: there is no %q; it is one of %s", flag, word, strings.Join(known, ", "))
 		}
 		if !slices.Contains(out, word) {
 			out = append(out, word)
@@ -205,7 +200,7 @@ func numbers(flag, list string, low, high int) ([]int, error) {
 	for word := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(word))
 		if err != nil || n < low || n > high {
-			return nil, Usagef("-%s: %q is no number from %d to %d", flag, word, low, high)
+			return nil, usage.Errorf("-%s: %q is no number from %d to %d", flag, word, low, high)
 		}
 		if !slices.Contains(out, n) {
 			out = append(out, n)

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"ddpbatch/internal/usage"
 )
 
 func TestEnd(t *testing.T) {
@@ -21,7 +23,7 @@ func TestEnd(t *testing.T) {
 	}{
 		{nil, 0, ""},
 		{flag.ErrHelp, 0, ""},
-		{Usagef("-ranks: %q", "x"), 2, "bench-x: -ranks: \"x\"; try -h\n"},
+		{usage.Errorf("-ranks: %q", "x"), 2, "bench-x: -ranks: \"x\"; try -h\n"},
 		{fmt.Errorf("a launch: %w", context.Canceled), 130, "bench-x: interrupted; its processes and temporary files are gone\n"},
 		{errors.New("no disk"), 1, "bench-x: no disk\n"},
 	} {
@@ -81,8 +83,8 @@ func TestParseRefuses(t *testing.T) {
 		"--json samples.json --ddpbatch ": "flag needs an argument: -ddpbatch",
 	} {
 		_, _, err := parse(args, io.Discard)
-		var usage *UsageError
-		if !errors.As(err, &usage) || !strings.Contains(err.Error(), want) {
+		var misused *usage.Error
+		if !errors.As(err, &misused) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", args, err, want)
 		}
 	}
@@ -157,7 +159,7 @@ func TestRunLendsAFolder(t *testing.T) {
 	if left, err := os.ReadDir("."); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
-	p.Parse = func([]string, io.Writer) (Common, error) { return Common{}, Usagef("no such option") }
+	p.Parse = func([]string, io.Writer) (Common, error) { return Common{}, usage.Errorf("no such option") }
 	if err := p.Run(t.Context(), nil, io.Discard, io.Discard); err == nil || errors.Is(err, broken) {
 		t.Errorf("a command line that is not understood: %v", err)
 	}
