@@ -25,7 +25,7 @@ func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) e
 	}
 	settings := o.settings()
 	r := results{Header: newHeader(o, sides, settings)}
-	r.Header.print(stdout)
+	r.Header.Print(stdout)
 	fmt.Fprintf(stderr, "%d tables, %d launches in turn: about %v on a quiet machine\n",
 		len(settings), countLaunches(o, sides, settings), estimate(o, sides, settings))
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"strings"
 
 	"ddpbatch/scripts/bench/internal/report"
 	"ddpbatch/scripts/bench/internal/stats"
@@ -19,33 +18,11 @@ Open MPI and MPICH as their lines say. Sides are launched in turn, each turn beg
 win: all of the interval is below 1; lose: all above 1, a wrong or missing result of ours, or a launch of ours that failed or did not end; even: neither; -: no such peer, or fewer than 2 launches.
 failed: no launch gave the row; (5 of 7): only so many did.`
 
-// header says what was compared, on what and how, in Markdown.
-type header struct {
-	report.Stamp
-	Versions map[string]string `json:"versions"`
-	Commands []string          `json:"commands"`
-	Method   string            `json:"method"`
-	sides    []string          // of Versions, in order
-}
-
-func (h header) print(w io.Writer) {
-	var about []string
-	for _, side := range h.sides {
-		about = append(about, side+": "+h.Versions[side])
-	}
-	h.Print(w, about, h.Commands, h.Method)
-}
-
-func newHeader(o options, sides []library, settings []setting) header {
-	h := header{
-		Stamp:    report.NewStamp(),
-		Versions: map[string]string{},
-		Method:   strings.TrimSpace(fmt.Sprintf(method, report.Certainty(o.Launches))),
-	}
+func newHeader(o options, sides []library, settings []setting) report.Header {
+	h := report.NewHeader(fmt.Sprintf(method, report.Certainty(o.Launches)))
 	for _, side := range sides {
 		if side.version != "" {
-			h.sides = append(h.sides, side.name)
-			h.Versions[side.name] = side.version
+			h.About = append(h.About, side.name+": "+side.version)
 		}
 	}
 	shown := map[string]bool{}
@@ -72,8 +49,8 @@ func commandLine(side library, o options, s setting) string {
 
 // results is all that was measured.
 type results struct {
-	Header header  `json:"header"`
-	Tables []table `json:"tables"`
+	Header report.Header `json:"header"`
+	Tables []table       `json:"tables"`
 }
 
 // print shows medians over the launches, in microseconds, and how ours stand against the best peer, as a table of Markdown.

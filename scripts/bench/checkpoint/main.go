@@ -29,7 +29,7 @@ func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) (
 	}
 	s := newTrainingState(o.mib << 20)
 	r := results{Header: newHeader(o, dir, p.torch)}
-	r.Header.print(stdout)
+	r.Header.Print(stdout)
 	if !o.figures {
 		if err := r.compare(ctx, s, o, p, dir, stdout, stderr); err != nil {
 			return err

@@ -31,33 +31,23 @@ Not measured, as one machine with a local disk does not show it: a commit on NFS
 readers, and from the signal to the commit in a job of many nodes (goal: a step and a save). What saves cost a whole run (goal: 3.5 %) the
 trainer prints at its end.`
 
-// header says what was compared, on what and how.
-type header struct {
-	report.Stamp
-	Torch  string `json:"torch"`  // its version; "": it was not run
-	Folder string `json:"folder"` // its file system
-	Method string `json:"method"`
-}
-
-func newHeader(o options, dir, torch string) header {
-	h := header{Stamp: report.NewStamp(), Torch: torch, Folder: fileSystem(dir), Method: figuresMethod[1:]}
+func newHeader(o options, dir, torch string) report.Header {
+	text := figuresMethod
 	if !o.figures {
-		h.Method = fmt.Sprintf(method[1:], o.mib, o.Launches, report.Certainty(o.Launches)) + "\n\n" + h.Method
+		text = fmt.Sprintf(method, o.mib, o.Launches, report.Certainty(o.Launches)) + "\n" + text
 	}
-	return h
-}
-
-func (h header) print(w io.Writer) {
+	h := report.NewHeader(text)
 	versions := runtime.Version()
-	if h.Torch != "" {
-		versions += "; " + h.Torch
+	if torch != "" {
+		versions += "; " + torch
 	}
-	h.Print(w, []string{versions + "; " + h.Folder}, nil, h.Method)
+	h.About = []string{versions + "; " + fileSystem(dir)}
+	return h
 }
 
 // results is all that was measured.
 type results struct {
-	Header  header             `json:"header"`
+	Header  report.Header      `json:"header"`
 	Codecs  []codec            `json:"codecs"`
 	Rows    []comparisonResult `json:"rows"`
 	Figures []report.Figure    `json:"figures"`

@@ -27,7 +27,7 @@ func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) e
 		return err
 	}
 	r := results{Header: newHeader(o, p)}
-	r.Header.print(stdout)
+	r.Header.Print(stdout)
 	for _, ranks := range o.ranks {
 		for _, c := range p.contests {
 			t, err := c.measure(ctx, o.Launches, ranks, stderr)

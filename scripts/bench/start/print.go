@@ -18,41 +18,26 @@ the command has ended. Ranks do nothing else. Sides are launched in turn, %d tim
 count. "ratio" is that of times until they met, ours (the first row) / theirs, launch by launch, its median, and the interval between order
 statistics that holds it with %s; "win": all of the interval is below 1; "lose": all above, or a launch of ours failed.`
 
-// header says what was compared, on what and how.
-type header struct {
-	report.Stamp
-	Versions []string `json:"versions"`
-	Commands []string `json:"commands"` // none where nothing is launched beside peers
-	Method   string   `json:"method"`   // likewise
-}
-
-func newHeader(o options, p prepared) header {
-	h := header{
-		Stamp:    report.NewStamp(),
-		Versions: []string{p.version},
+func newHeader(o options, p prepared) report.Header {
+	h, versions := report.NewHeader(""), []string{p.version}
+	if len(p.contests) > 0 {
+		h = report.NewHeader(fmt.Sprintf(method, o.Launches, report.Certainty(o.Launches)))
 	}
-	if len(p.contests) == 0 {
-		return h
-	}
-	h.Method = fmt.Sprintf(method, o.Launches, report.Certainty(o.Launches))
 	for _, c := range p.contests {
 		for _, s := range c.sides {
 			if s.version != "" {
-				h.Versions = append(h.Versions, s.version)
+				versions = append(versions, s.version)
 			}
 			h.Commands = append(h.Commands, report.CommandLine(s.command(o.ranks[len(o.ranks)-1])))
 		}
 	}
+	h.About = []string{strings.Join(versions, "; ")}
 	return h
-}
-
-func (h header) print(w io.Writer) {
-	h.Print(w, []string{strings.Join(h.Versions, "; ")}, h.Commands, h.Method)
 }
 
 // results is all that was measured.
 type results struct {
-	Header  header          `json:"header"`
+	Header  report.Header   `json:"header"`
 	Tables  []table         `json:"tables"`
 	Figures []report.Figure `json:"figures"`
 }

@@ -36,7 +36,7 @@ func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) e
 		return err
 	}
 	all := results{Header: newHeader(o, sides, p.library)}
-	all.Header.print(stdout)
+	all.Header.Print(stdout)
 	for _, ranks := range o.ranks {
 		first := len(all.Rows)
 		for _, m := range modelsOf(o.models) {

@@ -21,32 +21,17 @@ memory of the largest rank; ours writes a checkpoint at its end. "loss" is the m
 sides but for the GPT's, which are drawn in another order. "outside products" is the share of our step that is spent outside of the BLAS
 library, by go test -bench Training ./trainer; "waits for communication" is the share in which a rank does nothing else.`
 
-// header says what was compared, on what and how, in Markdown.
-type header struct {
-	report.Stamp
-	Versions []string `json:"versions"`
-	Commands []string `json:"commands"`
-	Method   string   `json:"method"`
-}
-
-func newHeader(o options, sides [2]framework, library string) header {
-	h := header{
-		Stamp:  report.NewStamp(),
-		Method: strings.TrimSpace(fmt.Sprintf(method, o.Launches, report.Certainty(o.Launches))),
-	}
+func newHeader(o options, sides [2]framework, library string) report.Header {
+	h := report.NewHeader(fmt.Sprintf(method, o.Launches, report.Certainty(o.Launches)))
 	m := modelsOf(o.models)[0]
 	for _, side := range sides {
-		h.Versions = append(h.Versions, side.name+": "+side.version)
+		h.About = append(h.About, side.name+": "+side.version)
 		for _, ranks := range o.ranks {
 			h.Commands = append(h.Commands, commandLine(side, m, ranks))
 		}
 	}
-	h.Versions[0] += "; matrix products: " + library
+	h.About[own] += "; matrix products: " + library
 	return h
-}
-
-func (h header) print(w io.Writer) {
-	h.Print(w, h.Versions, h.Commands, h.Method)
 }
 
 // commandLine is rank 0 of one launch as a person would type it.
@@ -68,8 +53,8 @@ func commandLine(side framework, m model, ranks int) string {
 
 // results is all that was measured.
 type results struct {
-	Header header     `json:"header"`
-	Rows   []modelRow `json:"rows"`
+	Header report.Header `json:"header"`
+	Rows   []modelRow    `json:"rows"`
 }
 
 // printTable shows the rows of one number of ranks as a table of Markdown.

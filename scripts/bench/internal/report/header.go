@@ -12,26 +12,31 @@ import (
 	"time"
 )
 
-// Stamp says on what and when a comparison was made: the beginning of its header.
-type Stamp struct {
-	Machine string `json:"machine"`
-	Load    string `json:"load"`
-	Time    string `json:"time"`
+// Header says what was compared, on what and how.
+type Header struct {
+	Machine  string   `json:"machine"`
+	Load     string   `json:"load"`
+	Time     string   `json:"time"`
+	About    []string `json:"about"`    // the sides: their versions
+	Commands []string `json:"commands"` // by which they are launched
+	Method   string   `json:"method"`
 }
 
-// NewStamp is of this machine, now.
-func NewStamp() Stamp { return Stamp{machine(), load(), time.Now().Format(time.RFC3339)} }
+// NewHeader is of this machine, now.
+func NewHeader(method string) Header {
+	return Header{Machine: machine(), Load: load(), Time: time.Now().Format(time.RFC3339), Method: strings.TrimSpace(method)}
+}
 
-// Print writes a header in Markdown: the stamp, what else there is to say of the sides, how they are launched, and the method.
-func (s Stamp) Print(w io.Writer, about, commands []string, method string) {
-	fmt.Fprintf(w, "- %s, load %s, %s\n", s.Machine, s.Load, s.Time)
-	for _, line := range about {
+// Print writes Markdown.
+func (h Header) Print(w io.Writer) {
+	fmt.Fprintf(w, "- %s, load %s, %s\n", h.Machine, h.Load, h.Time)
+	for _, line := range h.About {
 		fmt.Fprintf(w, "- %s\n", line)
 	}
-	for _, line := range commands {
+	for _, line := range h.Commands {
 		fmt.Fprintf(w, "- `%s`\n", line)
 	}
-	fmt.Fprintf(w, "\n%s\n", strings.TrimSpace(method))
+	fmt.Fprintf(w, "\n%s\n", h.Method)
 }
 
 // machine is what the program runs on, in a line.
