@@ -11,7 +11,6 @@ import (
 	"io"
 
 	"ddpbatch/scripts/bench/internal/command"
-	"ddpbatch/scripts/bench/internal/report"
 )
 
 var bench = command.Program[options]{Name: "bench-peers", Parse: parseOptions, Do: run}
@@ -36,7 +35,7 @@ func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) e
 		}
 		t.print(stdout)
 		r.Tables = append(r.Tables, t)
-		if err := report.WriteJSON(o.JSON, r); err != nil { // all so far: the rest may take an hour
+		if err := o.WriteJSON(r); err != nil { // all so far: the rest may take an hour
 			return err
 		}
 	}

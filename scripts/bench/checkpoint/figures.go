@@ -10,16 +10,16 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/distributed"
+	"ddpbatch/scripts/bench/internal/paired"
 	"ddpbatch/scripts/bench/internal/processes"
-	"ddpbatch/scripts/bench/internal/report"
 )
 
 // experiments measure what has a goal and no peer, with files below a folder: what checksums add to a write, and compression to what it
 // cannot make smaller; memory; how long the latest of many checkpoints takes to be found, and one to be committed once its last shard is
 // durable.
-func experiments(s *trainingState, below string, launches int) []report.Experiment {
+func experiments(s *trainingState, below string, launches int) []paired.Experiment {
 	pairs := max(launches, checksumPairs)
-	return []report.Experiment{
+	return []paired.Experiment{
 		checksums(s, below, pairs), incompressible(s.bytes(), below, pairs),
 		memory(s, below, launches), latest(below, launches), commit(s, below, launches),
 	}
@@ -29,11 +29,11 @@ func experiments(s *trainingState, below string, launches int) []report.Experime
 const stored = 100
 
 // latest is how long a program that has just begun takes to find the newest of many checkpoints.
-func latest(below string, launches int) report.Experiment {
+func latest(below string, launches int) paired.Experiment {
 	dir := filepath.Join(below, "latest")
-	return report.Experiment{
+	return paired.Experiment{
 		Name: "latest", Times: launches,
-		Figures: []report.Figure{{What: fmt.Sprintf("latest of %d checkpoints found, no data read", stored), Goal: "<= 200", Unit: "ms"}},
+		Figures: []paired.Figure{{What: fmt.Sprintf("latest of %d checkpoints found, no data read", stored), Goal: "<= 200", Unit: "ms"}},
 		Measure: func(ctx context.Context, turn int) ([]float64, error) {
 			if turn == 0 {
 				if err := saveMany(ctx, dir); err != nil {
@@ -78,10 +78,10 @@ func findLatest(ctx context.Context, dir string) (seconds float64, err error) {
 }
 
 // memory is how much more of this process is resident at most, by the kernel's account, while a checkpoint is saved or loaded.
-func memory(s *trainingState, below string, launches int) report.Experiment {
-	return report.Experiment{
+func memory(s *trainingState, below string, launches int) paired.Experiment {
+	return paired.Experiment{
 		Name: "memory", Times: launches,
-		Figures: []report.Figure{
+		Figures: []paired.Figure{
 			{What: "peak memory beside the state, save", Goal: "<= 64", Unit: "MiB"},
 			{What: "peak memory beside the state, asynchronous save", Goal: "<= 100", Unit: "% of the state"},
 			{What: "peak memory beside the state that is returned, load", Goal: "<= 64", Unit: "MiB"},
@@ -146,10 +146,10 @@ func peakOf(work func() error) (int64, error) {
 const ranks = 64
 
 // commit is how long the commit of all ranks' shards takes.
-func commit(s *trainingState, below string, launches int) report.Experiment {
-	return report.Experiment{
+func commit(s *trainingState, below string, launches int) paired.Experiment {
+	return paired.Experiment{
 		Name: "commit", Times: launches,
-		Figures: []report.Figure{
+		Figures: []paired.Figure{
 			{What: fmt.Sprintf("commit of %d shards: last shard durable to manifest durable", ranks), Goal: "<= 100 (ext4)", Unit: "ms"},
 		},
 		Measure: func(ctx context.Context, _ int) (samples []float64, err error) {

@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"ddpbatch/scripts/bench/internal/report"
+	"ddpbatch/scripts/bench/internal/paired"
 )
 
 // TestFigures: they are there, for each launch or pair, and times are positive.
 func TestFigures(t *testing.T) {
 	const launches = 2
-	list, err := report.MeasureFigures(t.Context(), experiments(newTrainingState(12<<20), t.TempDir(), launches), io.Discard)
+	list, err := paired.MeasureFigures(t.Context(), experiments(newTrainingState(12<<20), t.TempDir(), launches), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"ddpbatch/internal/usage"
 	"ddpbatch/scripts/bench/internal/command"
+	"ddpbatch/scripts/bench/internal/paired"
 	"ddpbatch/scripts/bench/internal/report"
 	"ddpbatch/scripts/bench/internal/tools"
 )
@@ -35,9 +36,9 @@ func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) (
 			return err
 		}
 	}
-	r.Figures, err = report.MeasureFigures(ctx, experiments(s, dir, o.Launches), stderr)
+	r.Figures, err = paired.MeasureFigures(ctx, experiments(s, dir, o.Launches), stderr)
 	report.Figures(stdout, "checksums, memory, latest and commit", r.Figures)
-	return errors.Join(err, report.WriteJSON(o.JSON, r))
+	return errors.Join(err, o.WriteJSON(r))
 }
 
 // compare measures the codec, and whole checkpoints beside their peers. It prints and saves each table as it comes: the rest takes minutes.
@@ -47,7 +48,7 @@ func (r *results) compare(ctx context.Context, s *trainingState, o options, p pr
 		return err
 	}
 	r.printCodecs(stdout)
-	if err := report.WriteJSON(o.JSON, r); err != nil {
+	if err := o.WriteJSON(r); err != nil {
 		return err
 	}
 	file := filepath.Join(dir, "state")
@@ -66,7 +67,7 @@ func (r *results) compare(ctx context.Context, s *trainingState, o options, p pr
 		}
 		row.print(stdout)
 		r.Rows = append(r.Rows, row)
-		if err := report.WriteJSON(o.JSON, r); err != nil {
+		if err := o.WriteJSON(r); err != nil {
 			return err
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"ddpbatch/internal/crc32c"
+	"ddpbatch/scripts/bench/internal/paired"
 	"ddpbatch/scripts/bench/internal/processes"
-	"ddpbatch/scripts/bench/internal/report"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,11 +23,11 @@ const (
 
 // checksums is what they cost: the state is written and synced, bare, and as a save without compression does: with the checksum of each
 // chunk taken just after the write that it is in.
-func checksums(s *trainingState, below string, pairs int) report.Experiment {
+func checksums(s *trainingState, below string, pairs int) paired.Experiment {
 	what := fmt.Sprintf("write + fsync of %.0f MiB", float64(s.bytes())/(1<<20))
-	return report.Experiment{
+	return paired.Experiment{
 		Name: "checksums", Times: pairs,
-		Figures: []report.Figure{
+		Figures: []paired.Figure{
 			{What: what + ": time", Unit: "ms"},
 			{What: what + " with checksums: time", Unit: "ms"},
 			{What: "time that checksums add", Goal: "< 5", Unit: "%"},
@@ -48,11 +48,11 @@ func checksums(s *trainingState, below string, pairs int) report.Experiment {
 
 // incompressible is what compression costs where it gains nothing: bytes that no codec makes smaller are saved with the default codec and
 // without one.
-func incompressible(bytes int64, below string, pairs int) report.Experiment {
+func incompressible(bytes int64, below string, pairs int) paired.Experiment {
 	s := noise(bytes)
-	return report.Experiment{
+	return paired.Experiment{
 		Name: "incompressible data", Times: pairs,
-		Figures: []report.Figure{
+		Figures: []paired.Figure{
 			{What: "incompressible: time that compression adds to a save", Goal: "<= 3", Unit: "%"},
 			{What: "incompressible: processor time that it adds", Unit: "%"},
 			{What: "incompressible: checkpoint larger than the state", Goal: "<= 0.1", Unit: "%"},

@@ -50,7 +50,7 @@ type results struct {
 	Header  report.Header      `json:"header"`
 	Codecs  []codec            `json:"codecs"`
 	Rows    []comparisonResult `json:"rows"`
-	Figures []report.Figure    `json:"figures"`
+	Figures []paired.Figure    `json:"figures"`
 }
 
 func (r *results) printCodecs(w io.Writer) {

@@ -9,24 +9,24 @@ import (
 	"time"
 
 	"ddpbatch/internal/pause"
+	"ddpbatch/scripts/bench/internal/paired"
 	"ddpbatch/scripts/bench/internal/processes"
-	"ddpbatch/scripts/bench/internal/report"
 
 	"golang.org/x/sys/unix"
 )
 
 // experiments are those that are asked for.
-func (c cluster) experiments(o options) []report.Experiment {
-	all := []report.Experiment{c.startMany(o.meet, o.Launches), c.crash(o.Launches), c.idle(o.idle)}
-	return slices.DeleteFunc(all, func(e report.Experiment) bool { return !slices.Contains(o.parts, e.Name) })
+func (c cluster) experiments(o options) []paired.Experiment {
+	all := []paired.Experiment{c.startMany(o.meet, o.Launches), c.crash(o.Launches), c.idle(o.idle)}
+	return slices.DeleteFunc(all, func(e paired.Experiment) bool { return !slices.Contains(o.parts, e.Name) })
 }
 
 // startMany is many agents that meet and start their workers, each a shell, all on this machine.
-func (c cluster) startMany(s shape, times int) report.Experiment {
+func (c cluster) startMany(s shape, times int) paired.Experiment {
 	of := fmt.Sprintf("%d agents x %d workers: ", s.nodes, s.workers)
-	return report.Experiment{
+	return paired.Experiment{
 		Name: "meet", Times: times,
-		Figures: []report.Figure{
+		Figures: []paired.Figure{
 			{What: of + "from the command to the first worker, so all have met", Unit: "ms"},
 			{What: of + "to the last worker's first line", Unit: "ms", Goal: "< 5000 (64x8)"},
 			{What: of + "from the workers' ends to the command's", Unit: "ms"},
@@ -51,12 +51,12 @@ func (c cluster) startMany(s shape, times int) report.Experiment {
 }
 
 // crash is a worker of several nodes that is killed: all others have to end.
-func (c cluster) crash(times int) report.Experiment {
+func (c cluster) crash(times int) paired.Experiment {
 	s := shape{nodes: 4, workers: 2}
 	of := fmt.Sprintf("a worker of %d nodes x %d is killed: ", s.nodes, s.workers)
-	return report.Experiment{
+	return paired.Experiment{
 		Name: "crash", Times: times,
-		Figures: []report.Figure{
+		Figures: []paired.Figure{
 			{What: of + "to all workers gone", Unit: "ms", Goal: "< 2000"},
 			{What: of + "to the command's end", Unit: "ms"},
 		},
@@ -142,12 +142,12 @@ const idleAfter = time.Second
 
 // idle is two agents whose workers sleep: they tell each other that they live, and look for signs that the workers hang, as in every job.
 // Figures are of the one that uses more.
-func (c cluster) idle(watched time.Duration) report.Experiment {
+func (c cluster) idle(watched time.Duration) paired.Experiment {
 	s := shape{nodes: 2, workers: 8}
 	of := fmt.Sprintf("an agent of %d sleeping workers: ", s.workers)
-	return report.Experiment{
+	return paired.Experiment{
 		Name: "idle", Times: 1,
-		Figures: []report.Figure{
+		Figures: []paired.Figure{
 			{What: of + "resident memory", Unit: "MB", Goal: "< 20"},
 			{What: of + "its highest", Unit: "MB", Goal: "< 20"},
 			{What: of + "of it its own, not of the program's file", Unit: "MB"},

@@ -12,7 +12,7 @@ import (
 
 	"ddpbatch/internal/testkit"
 	"ddpbatch/scripts/bench/internal/command"
-	"ddpbatch/scripts/bench/internal/report"
+	"ddpbatch/scripts/bench/internal/paired"
 )
 
 // The parts about agents measure what there is, on a small cluster, and leave no worker.
@@ -24,7 +24,7 @@ func TestAgents(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // of which it takes a few seconds
 	defer cancel()
 	o := options{parts: knownParts, Common: command.Common{Launches: 2}, meet: shape{3, 2}, idle: time.Second}
-	figures, err := report.MeasureFigures(ctx, cluster{program, dir}.experiments(o), io.Discard)
+	figures, err := paired.MeasureFigures(ctx, cluster{program, dir}.experiments(o), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"ddpbatch/internal/usage"
 	"ddpbatch/scripts/bench/internal/command"
+	"ddpbatch/scripts/bench/internal/paired"
 	"ddpbatch/scripts/bench/internal/report"
 )
 
@@ -36,14 +37,14 @@ func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) e
 			}
 			t.print(stdout)
 			r.Tables = append(r.Tables, t)
-			if err := report.WriteJSON(o.JSON, r); err != nil { // all so far
+			if err := o.WriteJSON(r); err != nil { // all so far
 				return err
 			}
 		}
 	}
-	r.Figures, err = report.MeasureFigures(ctx, cluster{p.ddpbatch, dir}.experiments(o), stderr)
+	r.Figures, err = paired.MeasureFigures(ctx, cluster{p.ddpbatch, dir}.experiments(o), stderr)
 	report.Figures(stdout, "agents", r.Figures)
-	return errors.Join(err, report.WriteJSON(o.JSON, r))
+	return errors.Join(err, o.WriteJSON(r))
 }
 
 // options are what the command line asks for.

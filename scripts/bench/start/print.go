@@ -39,7 +39,7 @@ func newHeader(o options, p prepared) report.Header {
 type results struct {
 	Header  report.Header   `json:"header"`
 	Tables  []table         `json:"tables"`
-	Figures []report.Figure `json:"figures"`
+	Figures []paired.Figure `json:"figures"`
 }
 
 func (t *table) print(w io.Writer) {

@@ -13,7 +13,6 @@ import (
 
 	"ddpbatch/internal/usage"
 	"ddpbatch/scripts/bench/internal/command"
-	"ddpbatch/scripts/bench/internal/report"
 	"ddpbatch/scripts/bench/internal/stats"
 	"ddpbatch/scripts/bench/internal/tools"
 )
@@ -48,7 +47,7 @@ func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) e
 				r.Outside = stats.Number(share)
 			}
 			all.Rows = append(all.Rows, r)
-			if err := report.WriteJSON(o.JSON, all); err != nil { // all so far
+			if err := o.WriteJSON(all); err != nil { // all so far
 				return err
 			}
 		}

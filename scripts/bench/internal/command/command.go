@@ -3,6 +3,7 @@ package command
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -83,6 +84,21 @@ type Common struct {
 }
 
 func (c Common) common() Common { return c }
+
+// WriteJSON writes all that was measured to the file of --json, if that is asked for.
+func (c Common) WriteJSON(all any) error {
+	if c.JSON == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(all, "", "  ")
+	if err == nil {
+		err = os.WriteFile(c.JSON, append(text, '\n'), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("write the samples to %s: %w", c.JSON, err)
+	}
+	return nil
+}
 
 // Flags reads the options of a program, which defines its own beside the common ones, before Parse.
 type Flags struct {

@@ -1,2 +1,3 @@
-// Package paired is how sides are compared: launched in turn, as often as asked, and held against each other launch by launch.
+// Package paired is how sides are compared: launched in turn, as often as asked, and held against each other launch by launch. It also
+// measures what has no peer.
 package paired

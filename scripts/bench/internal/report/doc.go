@@ -1,3 +1,2 @@
-// Package report prints what a comparison found, for people: the machine, and tables of Markdown. Figures that have no peer are measured
-// here, too.
+// Package report prints what a comparison found, for people: the machine, and tables of Markdown.
 package report

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -87,19 +86,4 @@ func CommandLine(cmd *exec.Cmd) string {
 		line = append(line, filepath.Base(word))
 	}
 	return strings.Join(line, " ")
-}
-
-// WriteJSON writes all that was measured to a file; "": that is not asked for.
-func WriteJSON(path string, all any) error {
-	if path == "" {
-		return nil
-	}
-	text, err := json.MarshalIndent(all, "", "  ")
-	if err == nil {
-		err = os.WriteFile(path, append(text, '\n'), 0o644)
-	}
-	if err != nil {
-		return fmt.Errorf("write the samples to %s: %w", path, err)
-	}
-	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"ddpbatch/scripts/bench/internal/paired"
 	"ddpbatch/scripts/bench/internal/stats"
 )
 
@@ -19,7 +20,7 @@ func TestFigures(t *testing.T) {
 		{stats.Samples{math.NaN()}, "| x |      - |        - |     - |    % |  < 5 |"},
 	} {
 		var out strings.Builder
-		Figures(&out, "figures", []Figure{{What: "x", Goal: "< 5", Unit: "%", Samples: tt.samples}})
+		Figures(&out, "figures", []paired.Figure{{What: "x", Goal: "< 5", Unit: "%", Samples: tt.samples}})
 		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 		if got := strings.TrimSpace(lines[len(lines)-1]); strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(tt.want), " ") {
 			t.Errorf("%v: %s, want %s", tt.samples, got, tt.want)
