@@ -10,7 +10,6 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/scripts/bench/internal/paired"
-	"ddpbatch/scripts/bench/internal/stats"
 
 	"golang.org/x/sys/unix"
 )
@@ -41,30 +40,26 @@ type comparisonResult struct {
 }
 
 type operationResult struct {
-	Name    string        `json:"name"`
-	Seconds stats.Samples `json:"seconds"`
-	Stored  int64         `json:"stored"` // bytes on disk; 0: it writes nothing
-
-	paired.Comparison // of times; 0 for ours
+	paired.Row       // of seconds
+	Stored     int64 `json:"stored"` // bytes on disk; 0: it writes nothing
 }
 
 // measure runs all sides in turn, as often as asked; every turn begins with another one.
 func (c comparison) measure(ctx context.Context, launches int, dir string, progress io.Writer) (comparisonResult, error) {
 	r := comparisonResult{What: c.what, Bytes: c.bytes}
 	for _, s := range c.sides {
-		r.Sides = append(r.Sides, operationResult{Name: s.name, Seconds: make(stats.Samples, launches)})
+		r.Sides = append(r.Sides, operationResult{Row: paired.NewRow(s.name, launches)})
 	}
 	err := paired.InTurn(ctx, c.what, launches, len(c.sides), progress, func(turn, side int) error {
 		seconds, stored, err := c.sides[side].launch(ctx, dir)
 		if err != nil {
 			return fmt.Errorf("%s, %s: %w", c.what, c.sides[side].name, err)
 		}
-		r.Sides[side].Seconds[turn], r.Sides[side].Stored = seconds, stored
+		r.Sides[side].Times[turn], r.Sides[side].Stored = seconds, stored
 		return nil
 	})
 	for i := range r.Sides[1:] {
-		peer := &r.Sides[i+1]
-		peer.Comparison = paired.Compare(r.Sides[0].Seconds, peer.Seconds)
+		r.Sides[1+i].Against(r.Sides[0].Row)
 	}
 	return r, err
 }

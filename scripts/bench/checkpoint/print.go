@@ -65,16 +65,13 @@ func (r *results) printCodecs(w io.Writer) {
 func (r *comparisonResult) print(w io.Writer) {
 	fmt.Fprintf(w, "\n### %s\n\n", r.What)
 	var cells [][]string
-	for i, c := range r.Sides {
+	for _, c := range r.Sides {
 		stored := "-"
 		if c.Stored > 0 {
 			stored = fmt.Sprintf("%.4f", float64(c.Stored)/float64(r.Bytes))
 		}
-		line := []string{c.Name, report.Significant(float64(r.Bytes) / 1e6 / c.Seconds.Median()), milliseconds(c.Seconds), stored, "", "", ""}
-		if i > 0 {
-			line[4], line[5], line[6] = report.Ratio(c.Ratio), report.Interval(c.Interval, len(c.Seconds)), paired.Verdict(c.Interval)
-		}
-		cells = append(cells, line)
+		line := []string{c.Side, report.Significant(float64(r.Bytes) / 1e6 / c.Times.Median()), milliseconds(c.Times), stored}
+		cells = append(cells, append(line, report.Compared(c.Row, r.Sides[0].Row)...))
 	}
 	report.Markdown(w, []string{"side", "MB/s", "ms", "stored / raw", "ratio", "interval", "verdict"}, cells)
 }

@@ -28,13 +28,10 @@ type table struct {
 	Faults []string        `json:"faults"`
 }
 
-// launcherTimes is of one side. Times are milliseconds since the command.
+// launcherTimes is of one side. Times are milliseconds since the command: of the row until all have met.
 type launcherTimes struct {
-	Side  string        `json:"side"`
-	Met   stats.Samples `json:"met"`
+	paired.Row
 	Ended stats.Samples `json:"ended"`
-
-	paired.Comparison // of Met; missing for ours
 }
 
 // measure launches all sides in turn, as often as asked, after a first time that does not count: files are in memory then, and there is
@@ -42,7 +39,7 @@ type launcherTimes struct {
 func (c launchContest) measure(ctx context.Context, launches, ranks int, progress io.Writer) (table, error) {
 	t := table{Title: c.title, Ranks: ranks, Faults: []string{}}
 	for _, s := range c.sides {
-		t.Rows = append(t.Rows, launcherTimes{Side: s.name, Met: paired.Missing(launches), Ended: paired.Missing(launches)})
+		t.Rows = append(t.Rows, launcherTimes{paired.NewRow(s.name, launches), paired.Missing(launches)})
 	}
 	what := fmt.Sprintf("%s, %d ranks", c.title, ranks)
 	err := paired.InTurn(ctx, what+", not counted", 1, len(c.sides), progress, func(_, side int) error {
@@ -65,7 +62,7 @@ func (c launchContest) measure(ctx context.Context, launches, ranks int, progres
 
 func (t *table) add(turn, side int, got launchTimes) {
 	r := &t.Rows[side]
-	r.Met[turn], r.Ended[turn] = got.met, got.ended
+	r.Times[turn], r.Ended[turn] = got.met, got.ended
 	if got.fault != nil {
 		t.Faults = append(t.Faults, fmt.Sprintf("%s, launch %d: %v", r.Side, turn+1, got.fault))
 	}
@@ -73,10 +70,8 @@ func (t *table) add(turn, side int, got launchTimes) {
 
 // compare holds the first row against each of the others.
 func (t *table) compare() {
-	t.Rows[0].Comparison = paired.Compare(nil, nil)
 	for i := range t.Rows[1:] {
-		r := &t.Rows[1+i]
-		r.Comparison = paired.Compare(t.Rows[0].Met, r.Met)
+		t.Rows[1+i].Against(t.Rows[0].Row)
 	}
 }
 

@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
-	"slices"
 	"strings"
 
 	"ddpbatch/scripts/bench/internal/paired"
@@ -49,12 +47,9 @@ func (t *table) print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "\n### %d rank%s, %s\n\n", t.Ranks, plural, t.Title)
 	var cells [][]string
-	for i, r := range t.Rows {
-		line := []string{r.Side, report.Median(r.Met), report.Range(r.Met), "", "", "", report.Median(r.Ended)}
-		if i > 0 {
-			line[3], line[4], line[5] = report.Ratio(r.Ratio), report.Interval(r.Interval, len(r.Met)), t.verdict(r)
-		}
-		cells = append(cells, line)
+	for _, r := range t.Rows {
+		line := append([]string{r.Side, report.Median(r.Times), report.Range(r.Times)}, report.Compared(r.Row, t.Rows[0].Row)...)
+		cells = append(cells, append(line, report.Median(r.Ended)))
 	}
 	report.Markdown(w, []string{"side", "met, ms", "range", "ratio", "interval", "verdict", "ended, ms"}, cells)
 	if len(t.Faults) > 0 {
@@ -63,12 +58,4 @@ func (t *table) print(w io.Writer) {
 	for _, fault := range t.Faults {
 		fmt.Fprintf(w, "- %s\n", fault)
 	}
-}
-
-// verdict is that of the times, and lost where a launch of ours failed.
-func (t *table) verdict(r launcherTimes) string {
-	if slices.ContainsFunc(t.Rows[0].Met, math.IsNaN) {
-		return "lose"
-	}
-	return paired.Verdict(r.Interval)
 }

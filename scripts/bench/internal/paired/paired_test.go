@@ -57,3 +57,18 @@ func TestCompare(t *testing.T) {
 		t.Errorf("without a peer: %+v", c)
 	}
 }
+
+// A side wins by its times, unless a launch of ours failed.
+func TestRow(t *testing.T) {
+	ours, theirs := NewRow("ours", 2), NewRow("theirs", 2)
+	copy(ours.Times, []float64{1, 2})
+	copy(theirs.Times, []float64{2, 4})
+	theirs.Against(ours)
+	if got := theirs.Verdict(ours); got != "win" || theirs.Ratio != 0.5 || !math.IsNaN(float64(ours.Ratio)) {
+		t.Errorf("%s, %+v, ours %+v", got, theirs, ours)
+	}
+	ours.Times[1] = math.NaN()
+	if got := theirs.Verdict(ours); got != "lose" {
+		t.Errorf("a launch of ours failed, and the verdict is %q", got)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 
+	"ddpbatch/scripts/bench/internal/paired"
 	"ddpbatch/scripts/bench/internal/stats"
 )
 
@@ -53,6 +54,14 @@ func interval(i stats.Interval, low, high string, expected stats.Number) string 
 		text += fmt.Sprintf(" (%.1f %%)", 100*float64(i.Coverage))
 	}
 	return text
+}
+
+// Compared are the cells of a row in a table whose first one is ours: ratio, interval and verdict. Ours has none.
+func Compared(r, ours paired.Row) []string {
+	if r.Side == ours.Side {
+		return []string{"", "", ""}
+	}
+	return []string{Ratio(r.Ratio), Interval(r.Interval, len(r.Times)), r.Verdict(ours)}
 }
 
 // Range is from the smallest to the largest.
