@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
-	"ddpbatch/scripts/bench/internal/processes"
+	"ddpbatch/scripts/bench/internal/gobench"
 	"ddpbatch/scripts/bench/internal/stats"
 )
 
@@ -33,18 +33,12 @@ var published = []codec{
 const codecPackage = "checkpoint/internal/chunk"
 
 // measureCodecs runs the benchmarks of the chunks' codec, and zstd's own benchmark on the same kinds.
-func measureCodecs(ctx context.Context, benchmarks, dir string, launches int) ([]codec, error) {
-	cmd := exec.Command(benchmarks, "-test.run", "^$", "-test.bench", "^Benchmark(Encode|Decode)$", "-test.cpu", "1",
-		"-test.count", strconv.Itoa(launches), "-test.benchtime", "200ms")
-	cmd.Dir = filepath.FromSlash(codecPackage)
-	said, _, err := processes.Run(ctx, cmd)
-	if err != nil {
-		return nil, fmt.Errorf("benchmarks of the codec: %w", err)
-	}
-	all, err := parseBenchmarks(said)
+func measureCodecs(ctx context.Context, benchmarks gobench.Program, dir string, launches int) ([]codec, error) {
+	results, _, err := benchmarks.Run(ctx, nil, "^Benchmark(Encode|Decode)$", "-test.count="+strconv.Itoa(launches), "-test.benchtime=200ms")
 	if err != nil {
 		return nil, err
 	}
+	all := ourCodecs(results)
 	all = append(all, published...)
 	s := newTrainingState(48 << 20)
 	single := s.tensors[0].Data
@@ -71,42 +65,24 @@ func upperHalves(single []byte) []byte {
 	return half
 }
 
-// benchmarkLine is a line such as "BenchmarkEncode/float32  \t 55 \t 4113461 ns/op\t1019.65 MB/s\t 0.8312 ratio".
-var benchmarkLine = regexp.MustCompile(`^Benchmark(Encode|Decode)/(\S+)\s.*?([0-9.]+) MB/s(?:.*?([0-9.]+) ratio)?`)
-
-func parseBenchmarks(text string) ([]codec, error) {
-	var all []codec
-	at := map[string]int{}
-	for line := range strings.SplitSeq(text, "\n") {
-		m := benchmarkLine.FindStringSubmatch(line)
-		if m == nil {
-			continue
-		}
-		i, ok := at[m[2]]
-		if !ok {
+// ourCodecs are in the order in which the benchmarks come to their kinds.
+func ourCodecs(results []gobench.Result) (all []codec) {
+	for _, r := range results {
+		what, kind, _ := strings.Cut(r.Name, "/")
+		i := slices.IndexFunc(all, func(c codec) bool { return c.Kind == kind })
+		if i < 0 {
 			i = len(all)
-			at[m[2]] = i
-			all = append(all, codec{Name: "ddpbatch", Kind: m[2]})
+			all = append(all, codec{Name: "ddpbatch", Kind: kind})
 		}
-		speed, err := strconv.ParseFloat(m[3], 64)
-		if err != nil {
-			return nil, fmt.Errorf("benchmarks of the codec: %q: %w", line, err)
-		}
-		if m[1] == "Decode" {
-			all[i].Decode = append(all[i].Decode, speed)
+		c := &all[i]
+		if what == "Decode" {
+			c.Decode = append(c.Decode, r.Metrics["MB/s"])
 			continue
 		}
-		all[i].Encode = append(all[i].Encode, speed)
-		ratio, err := strconv.ParseFloat(m[4], 64)
-		if err != nil {
-			return nil, fmt.Errorf("benchmarks of the codec: %q has no ratio", line)
-		}
-		all[i].Ratio = stats.Number(ratio)
+		c.Encode = append(c.Encode, r.Metrics["MB/s"])
+		c.Ratio = stats.Number(r.Metrics["ratio"])
 	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("benchmarks of the codec: no figures in %q", text)
-	}
-	return all, nil
+	return all
 }
 
 // zstdLine is the last line of zstd's benchmark: " 1#float32 : 16777216 -> 15553316 (x1.079), 420.1 MB/s, 1200.3 MB/s".

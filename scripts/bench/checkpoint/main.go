@@ -12,6 +12,7 @@ import (
 
 	"ddpbatch/internal/usage"
 	"ddpbatch/scripts/bench/internal/command"
+	"ddpbatch/scripts/bench/internal/gobench"
 	"ddpbatch/scripts/bench/internal/paired"
 	"ddpbatch/scripts/bench/internal/report"
 	"ddpbatch/scripts/bench/internal/tools"
@@ -112,7 +113,7 @@ func parseOptions(args []string, stderr io.Writer) (o options, err error) {
 type prepared struct {
 	python string // one that has PyTorch
 	torch  string // its version
-	codec  string // the benchmarks of the chunks' codec
+	codec  gobench.Program
 }
 
 // prepare finds the peers and builds the benchmarks, in dir. It names everything that is missing at once.
@@ -121,6 +122,7 @@ func prepare(ctx context.Context, dir string) (p prepared, err error) {
 	if err = errors.Join(err, tools.FindZstd()); err != nil {
 		return p, fmt.Errorf("%w\n  or measure what needs neither: --figures", err)
 	}
-	p = prepared{python: python, torch: version, codec: filepath.Join(dir, "chunk.test")}
-	return p, tools.Run(ctx, "go", "test", "-c", "-o", p.codec, "./"+codecPackage)
+	p = prepared{python: python, torch: version}
+	p.codec, err = gobench.Build(ctx, dir, codecPackage)
+	return p, err
 }

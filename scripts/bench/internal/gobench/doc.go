@@ -1,0 +1,2 @@
+// Package gobench runs benchmarks of package testing, and reads what they print.
+package gobench
