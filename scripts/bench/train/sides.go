@@ -32,12 +32,12 @@ type framework struct {
 
 // result is what one launch gave.
 type result struct {
-	StepMS     float64 `json:"step_ms"`
-	PeakMiB    float64 `json:"peak_mib"` // of the rank with the highest
-	Loss       float64 `json:"loss"`     // mean of the last steps
-	Parameters int     `json:"parameters"`
-	Exposed    float64 `json:"exposed"` // share of a step in which nothing but communication went on; PyTorch does not say
-	BLAS       string  `json:"blas"`    // what computes PyTorch's products
+	StepMS     float64
+	PeakMiB    float64 // of the rank with the highest
+	Loss       float64 // mean of the last steps
+	Parameters int
+	Exposed    float64 // share of a step in which nothing but communication went on; PyTorch does not say
+	BLAS       string  // what computes PyTorch's products
 }
 
 // commands are the processes of a launch in dir, rank 0 first: started by environment variables, each on a core of its own.

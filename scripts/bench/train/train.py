@@ -3,7 +3,7 @@
     train.py MODEL BATCH LR WARM_UP STEPS
 
 is one rank; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT place it. The arrays are in the folder above the working one. Batches are cut before the
-clock starts, and nothing is read of a step until it stops. Rank 0 prints, as a JSON object, what torch.go reads.
+clock starts, and nothing is read of a step until it stops. Rank 0 prints, as a JSON object, what readTorch (sides.go) reads.
 """
 
 import json
