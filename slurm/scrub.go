@@ -6,13 +6,9 @@ import (
 )
 
 // keptNames are variables of Slurm's that belong to the user's site and not to a job: where its configuration is, and which cluster to
-// talk to. The settings of scripts/slurm-cluster are kept, too. A user's token (SLURM_JWT) is not: the job would carry it, and srun, which
-// the job starts, does not work with one (schedmd.com/jwt.html).
-var keptNames = map[string]bool{
-	"SLURM_CONF": true, "SLURM_CLUSTERS": true,
-	"SLURM_CLUSTER_DIR": true, "SLURM_CLUSTER_NODES": true, "SLURM_CLUSTER_CPUS": true, "SLURM_CLUSTER_GPUS": true,
-	"SLURM_CLUSTER_MEMORY": true, "SLURM_CLUSTER_NET": true, "SLURM_CLUSTER_PORT": true,
-}
+// talk to. A user's token (SLURM_JWT) is not kept: the job would carry it, and srun, which the job starts, does not work with one
+// (schedmd.com/jwt.html).
+var keptNames = map[string]bool{"SLURM_CONF": true, "SLURM_CLUSTERS": true}
 
 // droppedPrefixes begin what a job, a step, a launcher (PMI, Open MPI, HPE's PALS, torchrun) or
 // ddpbatch itself sets for its own processes, and what srun and sbatch take for options.

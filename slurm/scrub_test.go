@@ -17,14 +17,14 @@ func TestScrub(t *testing.T) {
 		"GROUP_RANK=1", "GROUP_WORLD_SIZE=4", "ROLE_NAME=default", "ROLE_RANK=1", "ROLE_WORLD_SIZE=8",
 		"MASTER_ADDR=n1", "MASTER_PORT=29500", "TORCHELASTIC_RUN_ID=secret", "PET_NNODES=2", "SLURM_JWT=secret", "DDPBATCH_RUN_DIR=/runs/1",
 		"NCCL_DEBUG=INFO", "OMP_NUM_THREADS=1", "RANKING=3", "MY_RANK=1", "AWS_ROLE_ARN=x", "ROLE=web", "GROUP=users",
-		"slurm_x=1", "TORCH_HOME=/t", "EMPTY=", "NOEQUALS", "RANK=4", "SLURM_CLUSTER_DIR=/c", "SLURM_CLUSTER_NAME=c", "BASH_FUNC_f%%=() { RANK=1; }", "",
+		"slurm_x=1", "TORCH_HOME=/t", "EMPTY=", "NOEQUALS", "RANK=4", "SLURM_CLUSTER_NAME=c", "BASH_FUNC_f%%=() { RANK=1; }", "",
 	}
 	before := slices.Clone(environ)
 	kept, dropped := slurm.Scrub(environ)
 	wantKept := []string{
 		"PATH=/bin", "SLURM_CONF=/etc/slurm/slurm.conf", "HOME=/root", "SLURM_CLUSTERS=lab",
 		"NCCL_DEBUG=INFO", "OMP_NUM_THREADS=1", "RANKING=3", "MY_RANK=1", "AWS_ROLE_ARN=x", "ROLE=web", "GROUP=users",
-		"slurm_x=1", "TORCH_HOME=/t", "EMPTY=", "NOEQUALS", "SLURM_CLUSTER_DIR=/c", "BASH_FUNC_f%%=() { RANK=1; }", "",
+		"slurm_x=1", "TORCH_HOME=/t", "EMPTY=", "NOEQUALS", "BASH_FUNC_f%%=() { RANK=1; }", "",
 	}
 	wantDropped := []string{
 		"DDPBATCH_RUN_DIR", "GROUP_RANK", "GROUP_WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
