@@ -6,15 +6,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 
 	"ddpbatch/internal/usage"
 	"ddpbatch/scripts/bench/internal/command"
 	"ddpbatch/scripts/bench/internal/stats"
-	"ddpbatch/scripts/bench/internal/tools"
 )
 
 var bench = command.Program[options]{Name: "bench-train", Parse: parseOptions, Do: run}
@@ -55,22 +52,6 @@ func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) e
 	}
 	fmt.Fprintf(stdout, "\nMatrix products of PyTorch: %s.\n", all.Rows[0].BLAS)
 	return nil
-}
-
-// prepare builds what is to be launched, in dir; ours comes first.
-func prepare(ctx context.Context, dir string, o options) (sides [2]framework, err error) {
-	program, version, err := tools.Ddpbatch(ctx, dir, o.Program)
-	if err != nil {
-		return sides, err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "train.py"), trainSource, 0o600); err != nil {
-		return sides, fmt.Errorf("write PyTorch's program: %w", err)
-	}
-	python, torchVersion, err := tools.FindTorch(ctx)
-	if err != nil {
-		return sides, err
-	}
-	return [2]framework{ours(program, version), torch(python, torchVersion)}, nil
 }
 
 // options are what the command line asks for.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"ddpbatch/scripts/bench/internal/processes"
+	"ddpbatch/scripts/bench/internal/tools"
 
 	"golang.org/x/sys/unix"
 )
@@ -209,4 +211,20 @@ func readTorch(_ model, _ string, output []byte) (result, error) {
 		return result{}, errors.New("train.py: no time")
 	}
 	return result{StepMS: 1000 * got.StepS, Loss: got.Loss, Parameters: got.Parameters, BLAS: strings.Join(got.BLAS, " ")}, nil
+}
+
+// prepare builds what is to be launched, in dir; ours comes first.
+func prepare(ctx context.Context, dir string, o options) (sides [2]framework, err error) {
+	program, version, err := tools.Ddpbatch(ctx, dir, o.Program)
+	if err != nil {
+		return sides, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "train.py"), trainSource, 0o600); err != nil {
+		return sides, fmt.Errorf("write PyTorch's program: %w", err)
+	}
+	python, torchVersion, err := tools.FindTorch(ctx)
+	if err != nil {
+		return sides, err
+	}
+	return [2]framework{ours(program, version), torch(python, torchVersion)}, nil
 }
