@@ -57,7 +57,7 @@ var mayImport = map[string][]string{
 	"scripts/bench/internal/processes": {"slurm"},
 }
 
-// internalFor says which internal packages stand open to which others; the rest are open to all.
+// internalFor says which packages may import an internal one; the rest may be imported by all.
 var internalFor = map[string][]string{
 	"internal/secure":     {"mpi/store"},
 	"internal/auth":       {"internal/attempt", "internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch/rendezvous", "mpi/launch/supervise", "internal/collbench", "cmd/ddpbatch"},
@@ -102,7 +102,7 @@ func allowed(from, to string) bool {
 	if slices.Contains(list, "*") || slices.Contains(list, to) {
 		return true
 	}
-	if parent, _, ok := strings.Cut(to, "/internal/"); ok { // what is internal to a package
+	if parent, _, ok := strings.Cut(to, "/internal/"); ok { // a package's own internal ones
 		return from == parent || strings.HasPrefix(from, parent+"/")
 	}
 	if !strings.HasPrefix(to, "internal/") {
