@@ -17,7 +17,7 @@ import (
 
 // experiments are those that are asked for.
 func (c cluster) experiments(o options) []paired.Experiment {
-	all := []paired.Experiment{c.startMany(o.meet, o.Launches), c.crash(o.Launches), c.idle(o.idle)}
+	all := []paired.Experiment{c.startMany(o.rendezvous, o.Launches), c.crash(o.Launches), c.idle(o.idle)}
 	return slices.DeleteFunc(all, func(e paired.Experiment) bool { return !slices.Contains(o.parts, e.Name) })
 }
 
@@ -25,7 +25,7 @@ func (c cluster) experiments(o options) []paired.Experiment {
 func (c cluster) startMany(s shape, times int) paired.Experiment {
 	of := fmt.Sprintf("%d agents x %d workers: ", s.nodes, s.workers)
 	return paired.Experiment{
-		Name: "meet", Times: times,
+		Name: "rendezvous", Times: times,
 		Figures: []paired.Figure{
 			{What: of + "from the command to the first worker, so all have met", Unit: "ms"},
 			{What: of + "to the last worker's first line", Unit: "ms", Goal: "< 5000 (64x8)"},

@@ -23,7 +23,7 @@ func TestAgents(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // of which it takes a few seconds
 	defer cancel()
-	o := options{parts: knownParts, Common: command.Common{Launches: 2}, meet: shape{3, 2}, idle: time.Second}
+	o := options{parts: knownParts, Common: command.Common{Launches: 2}, rendezvous: shape{3, 2}, idle: time.Second}
 	figures, err := paired.MeasureFigures(ctx, cluster{program, dir}.experiments(o), io.Discard)
 	if err != nil {
 		t.Fatal(err)

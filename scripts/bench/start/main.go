@@ -50,11 +50,11 @@ func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) e
 // options are what the command line asks for.
 type options struct {
 	command.Common
-	parts []string
-	peers []string
-	ranks []int
-	meet  shape
-	idle  time.Duration
+	parts      []string
+	peers      []string
+	ranks      []int
+	rendezvous shape
+	idle       time.Duration
 }
 
 // shape is nodes of so many workers each.
@@ -63,7 +63,7 @@ type shape struct{ nodes, workers int }
 func (s shape) String() string { return fmt.Sprintf("%dx%d", s.nodes, s.workers) }
 
 var (
-	knownParts = []string{"launch", "meet", "idle", "crash"}
+	knownParts = []string{"launch", "rendezvous", "idle", "crash"}
 	knownPeers = []string{"mpich", "openmpi", "torch"}
 )
 
@@ -73,18 +73,18 @@ const usageText = `How jobs begin and end: ddpbatch beside mpirun and torchrun, 
   ./scripts/bench-start --json start.json >start.md
   ./scripts/bench-start --part launch --ranks 2,8 --peers mpich
 
-launch: from the command to all ranks past a barrier. meet: agents of a pretend cluster. idle: what an agent uses whose workers sleep.
+launch: from the command to all ranks past a barrier. rendezvous: agents of a pretend cluster find each other. idle: what an agent uses whose workers sleep.
 crash: from a worker's death to the end of all. Tables are Markdown, on standard output; progress goes to standard error.
 
 `
 
 func parseOptions(args []string, stderr io.Writer) (o options, err error) {
-	f := command.NewFlags(&o.Common, usageText, " of 4 ranks, 16x8 agents, 5 s", map[string]string{"ranks": "4", "meet": "16x8", "idle": "5s"})
+	f := command.NewFlags(&o.Common, usageText, " of 4 ranks, 16x8 agents, 5 s", map[string]string{"ranks": "4", "rendezvous": "16x8", "idle": "5s"})
 	f.TakeProgram()
 	f.Words(&o.parts, "part", "all", knownParts, ", or all")
 	f.Peers(&o.peers, knownPeers)
 	f.Numbers(&o.ranks, "ranks", "1,2,4", 1, mostProcesses, "numbers of ranks")
-	command.Text(f, &o.meet, "meet", "64x8", "agents that meet, and workers of each: `AxW`", parseShape)
+	command.Text(f, &o.rendezvous, "rendezvous", "64x8", "agents that find each other, and workers of each: `AxW`", parseShape)
 	f.DurationVar(&o.idle, "idle", 3*time.Minute, "`TIME` for which an agent is watched, whose memory grows until it first collects garbage")
 	err = f.Parse(args, stderr)
 	if err == nil && (o.idle < time.Second || o.idle > time.Hour) {

@@ -47,7 +47,7 @@ func TestRunKeepsWhatWasMeasured(t *testing.T) {
 		want     string // the error's
 	}{
 		"interrupted": {"--part launch --ranks 1,2", " 2 ranks: launch 1", context.Canceled.Error()},
-		"a figure":    {"--part launch,meet --ranks 1", "no such progress", "meet: a job of 64x8 ended early"},
+		"a figure":    {"--part launch,rendezvous --ranks 1", "no such progress", "rendezvous: a job of 64x8 ended early"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -71,31 +71,31 @@ func TestRunKeepsWhatWasMeasured(t *testing.T) {
 }
 
 func TestParseOptions(t *testing.T) {
-	o, err := parseOptions(strings.Fields("--part meet,crash,meet --peers none --ranks 2,8 --quick --meet 3x5"), io.Discard)
+	o, err := parseOptions(strings.Fields("--part rendezvous,crash,rendezvous --peers none --ranks 2,8 --quick --rendezvous 3x5"), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(o.parts, []string{"meet", "crash"}) || len(o.peers) != 0 || !slices.Equal(o.ranks, []int{2, 8}) || o.meet != (shape{3, 5}) {
+	if !slices.Equal(o.parts, []string{"rendezvous", "crash"}) || len(o.peers) != 0 || !slices.Equal(o.ranks, []int{2, 8}) || o.rendezvous != (shape{3, 5}) {
 		t.Errorf("what is named beside --quick does not stay: %+v", o)
 	}
 	if o.Launches != 3 || o.idle != 5*time.Second {
 		t.Errorf("--quick: %+v", o)
 	}
-	if o, err = parseOptions(nil, io.Discard); err != nil || o.Launches != 7 || o.meet != (shape{64, 8}) || !slices.Equal(o.ranks, []int{1, 2, 4}) || len(o.parts) != 4 || len(o.peers) != 3 {
+	if o, err = parseOptions(nil, io.Discard); err != nil || o.Launches != 7 || o.rendezvous != (shape{64, 8}) || !slices.Equal(o.ranks, []int{1, 2, 4}) || len(o.parts) != 4 || len(o.peers) != 3 {
 		t.Errorf("by default: %+v, %v", o, err)
 	}
 }
 
 func TestParseOptionsRefuses(t *testing.T) {
 	for args, want := range map[string]string{
-		"--part start":  `-part: there is no "start"; it is one of launch,`,
-		"--peers nccl":  `-peers: there is no "nccl"`,
-		"--ranks 0":     `-ranks: "0" is no number from 1 to 4096`,
-		"--meet 64":     `-meet: "64" is not written like 64x8`,
-		"--meet 4x4x4":  `-meet: "4x4x4" is not written like 64x8`,
-		"--meet 0x8":    `-meet: "0x8" is not written like 64x8`,
-		"--meet 4096x2": `is more than 4096 workers`,
-		"--idle 1ms":    "-idle is 1ms; it must be 1s to 1h",
+		"--part start":        `-part: there is no "start"; it is one of launch,`,
+		"--peers nccl":        `-peers: there is no "nccl"`,
+		"--ranks 0":           `-ranks: "0" is no number from 1 to 4096`,
+		"--rendezvous 64":     `-rendezvous: "64" is not written like 64x8`,
+		"--rendezvous 4x4x4":  `-rendezvous: "4x4x4" is not written like 64x8`,
+		"--rendezvous 0x8":    `-rendezvous: "0x8" is not written like 64x8`,
+		"--rendezvous 4096x2": `is more than 4096 workers`,
+		"--idle 1ms":          "-idle is 1ms; it must be 1s to 1h",
 	} {
 		_, err := parseOptions(strings.Fields(args), io.Discard)
 		var misused *usage.Error
