@@ -14,7 +14,7 @@ import (
 )
 
 // measure launches all sides in turn, as often as asked; each turn begins with another side.
-func measure(ctx context.Context, o options, s setting, sides []library, progress io.Writer) (table, error) {
+func measure(ctx context.Context, o options, s setting, sides []side, progress io.Writer) (table, error) {
 	sides = takingPart(sides, s)
 	t := newTable(o, s, sides)
 	err := paired.InTurn(ctx, s.String(), o.Launches, len(sides), progress, func(turn, side int) error {
@@ -35,7 +35,7 @@ type outcome struct {
 }
 
 // launch runs one side once.
-func launch(ctx context.Context, o options, s setting, side library) (outcome, error) {
+func launch(ctx context.Context, o options, s setting, side side) (outcome, error) {
 	out := &rowReader{parse: side.parse, started: time.Now(), ended: make(chan struct{}, 1)}
 	got, err := processes.Launch(ctx, o.launchLimit(), &processes.Lines{Receive: out.receive}, out.ended, side.commands(o, s)...)
 	return outcome{out.rows(s), got}, err
@@ -93,7 +93,7 @@ type sizeRow struct {
 	Comparisons []comparison             `json:"comparisons"`
 }
 
-func newTable(o options, s setting, sides []library) table {
+func newTable(o options, s setting, sides []side) table {
 	t := table{Setting: s, turns: o.Launches, Faults: []string{}, Hung: map[string]int{}, failed: map[string]bool{}, bySize: map[int64]*sizeRow{}}
 	for _, side := range sides {
 		t.sides = append(t.sides, side.name)
@@ -131,7 +131,7 @@ func (t *table) add(turn int, side string, out outcome) {
 }
 
 // compare holds each of our columns against the best peer of the row.
-func (t *table) compare(sides []library) {
+func (t *table) compare(sides []side) {
 	for _, r := range t.Rows {
 		best := r.bestPeer(sides)
 		for _, side := range sides {
@@ -147,7 +147,7 @@ func (t *table) compare(sides []library) {
 }
 
 // bestPeer is the one with the smallest median among those that gave a right result in every launch; empty: there is none.
-func (r *sizeRow) bestPeer(sides []library) string {
+func (r *sizeRow) bestPeer(sides []side) string {
 	best, least := "", math.Inf(1)
 	for _, side := range sides {
 		if m := r.Samples[side.name].Median(); !side.ours && r.sound(side.name) && m < least {

@@ -19,7 +19,7 @@ import (
 	"ddpbatch/scripts/bench/internal/processes"
 )
 
-var threeSides = []library{{name: "ddpbatch", ours: true}, {name: "A"}, {name: "B"}}
+var threeSides = []side{{name: "ddpbatch", ours: true}, {name: "A"}, {name: "B"}}
 
 // filled is a table of two sizes; each side's samples are of the launches.
 func filled(ours, a, b []float64) table {
@@ -146,8 +146,8 @@ func TestPrintKeepsFaults(t *testing.T) {
 var quickly = options{collectives: []string{"allreduce"}, begin: 4, end: 64, factor: 4, Common: command.Common{Launches: 1}, budget: time.Millisecond}
 
 // script is a side whose launch is a shell script; $1 is a file of the test's.
-func script(text, file string) library {
-	return library{
+func script(text, file string) side {
+	return side{
 		name: "script", parse: parsePeer, takes: func(setting) bool { return true },
 		commands: func(options, setting) []*exec.Cmd {
 			return []*exec.Cmd{exec.Command("/bin/sh", "-c", text, "sh", file)}
@@ -258,14 +258,14 @@ func TestLaunchLeavesNothing(t *testing.T) {
 
 func TestMeasureTakesTurns(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "order")
-	one := func(name string) library {
+	one := func(name string) side {
 		s := script("echo "+name+` >>"$1"; echo row 4 1 0; echo end`, file)
 		s.name = name
 		return s
 	}
 	o := quickly
 	o.Launches = 3
-	sides := []library{one("ours"), one("A"), one("B")}
+	sides := []side{one("ours"), one("A"), one("B")}
 	sides[0].ours = true
 	table, err := measure(t.Context(), o, setting{"allreduce", "shm", 2}, sides, new(bytes.Buffer))
 	if err != nil {

@@ -153,7 +153,7 @@ func (o options) launchLimit() time.Duration {
 	return limit.Round(time.Second)
 }
 
-func countLaunches(o options, sides []library, settings []setting) int {
+func countLaunches(o options, sides []side, settings []setting) int {
 	n := 0
 	for _, s := range settings {
 		n += o.Launches * len(takingPart(sides, s))
@@ -163,7 +163,7 @@ func countLaunches(o options, sides []library, settings []setting) int {
 
 // estimate is how long a quiet machine needs, roughly: a row takes its budget, or what its fewest calls take
 // at about 1 GB/s and rank.
-func estimate(o options, sides []library, settings []setting) time.Duration {
+func estimate(o options, sides []side, settings []setting) time.Duration {
 	var total time.Duration
 	for _, s := range settings {
 		var rows time.Duration

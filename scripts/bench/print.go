@@ -18,7 +18,7 @@ Open MPI and MPICH as their lines say. Sides are launched in turn, each turn beg
 win: all of the interval is below 1; lose: all above 1, a wrong or missing result of ours, or a launch of ours that failed or did not end; even: neither; -: no such peer, or fewer than 2 launches.
 failed: no launch gave the row; (5 of 7): only so many did.`
 
-func newHeader(o options, sides []library, settings []setting) report.Header {
+func newHeader(o options, sides []side, settings []setting) report.Header {
 	h := report.NewHeader(fmt.Sprintf(method, report.Certainty(o.Launches)))
 	for _, side := range sides {
 		if side.version != "" {
@@ -38,7 +38,7 @@ func newHeader(o options, sides []library, settings []setting) report.Header {
 }
 
 // commandLine is one launch as a person would type it.
-func commandLine(side library, o options, s setting) string {
+func commandLine(side side, o options, s setting) string {
 	commands := side.commands(o, s)
 	line := report.CommandLine(commands[0])
 	if len(commands) > 1 {

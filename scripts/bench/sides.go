@@ -17,8 +17,8 @@ import (
 	"ddpbatch/scripts/bench/internal/tools"
 )
 
-// library is one of those that are compared.
-type library struct {
+// side is one of those that are compared.
+type side struct {
 	name    string // the column's
 	ours    bool
 	version string
@@ -41,8 +41,8 @@ type sample struct {
 	wrong int64
 }
 
-func takingPart(sides []library, s setting) []library {
-	return slices.DeleteFunc(slices.Clone(sides), func(side library) bool { return !side.takes(s) })
+func takingPart(sides []side, s setting) []side {
+	return slices.DeleteFunc(slices.Clone(sides), func(side side) bool { return !side.takes(s) })
 }
 
 // peerArgs are the arguments of peers/mpi.c and peers/gloo.py.
@@ -59,12 +59,12 @@ var glooSource []byte
 
 // prepare builds what is to be launched, in dir; ours comes first. It names everything that is missing at
 // once.
-func prepare(ctx context.Context, dir string, o options) ([]library, error) {
+func prepare(ctx context.Context, dir string, o options) ([]side, error) {
 	program, version, err := tools.Ddpbatch(ctx, dir, o.Program)
 	if err != nil {
 		return nil, err
 	}
-	sides := []library{ours(program, version, false)}
+	sides := []side{ours(program, version, false)}
 	if o.alloc {
 		sides = append(sides, ours(program, "", true))
 	}
@@ -76,11 +76,11 @@ func prepare(ctx context.Context, dir string, o options) ([]library, error) {
 	return sides, err
 }
 
-func preparePeer(ctx context.Context, dir, peer string) (library, error) {
+func preparePeer(ctx context.Context, dir, peer string) (side, error) {
 	if peer == "gloo" {
 		script := filepath.Join(dir, "gloo.py")
 		if err := os.WriteFile(script, glooSource, 0o600); err != nil {
-			return library{}, err
+			return side{}, err
 		}
 		python, version, err := tools.FindTorch(ctx)
 		return gloo(python, script, version), err
@@ -93,8 +93,8 @@ func preparePeer(ctx context.Context, dir, peer string) (library, error) {
 }
 
 // ours is ddpbatch; with alloc, on buffers that comm.Alloc gives out.
-func ours(program, version string, alloc bool) library {
-	s := library{
+func ours(program, version string, alloc bool) side {
+	s := side{
 		name: "ddpbatch", ours: true, version: version, startup: 500 * time.Millisecond,
 		takes: func(setting) bool { return true },
 		parse: parseOurs,
@@ -139,7 +139,7 @@ func bound(s setting) bool { return s.Ranks <= runtime.NumCPU() }
 // openMPI is peers/mpi.c under mpirun.openmpi. Over TCP it is to use nothing else, on the loopback interface; it yields the core by itself
 // where there are more ranks than cores. Left alone it would bind more than two ranks to sockets (mpirun(1)); overload-allowed is for
 // hardware threads of one core.
-func openMPI(mpi tools.MPI) library {
+func openMPI(mpi tools.MPI) side {
 	return mpiLibrary(mpi, 500*time.Millisecond, func(s setting) (flags, env []string) {
 		if bound(s) {
 			flags = append(flags, "--bind-to", "core:overload-allowed")
@@ -153,7 +153,7 @@ func openMPI(mpi tools.MPI) library {
 
 // mpich is peers/mpi.c under mpirun.mpich. Over TCP it often hangs in MPI_Finalize (4.0.2 with UCX), which launch sees to. It binds nothing
 // unless it is told to.
-func mpich(mpi tools.MPI) library {
+func mpich(mpi tools.MPI) side {
 	return mpiLibrary(mpi, time.Second, func(s setting) (flags, env []string) {
 		if bound(s) {
 			flags = []string{"-bind-to", "core"}
@@ -165,8 +165,8 @@ func mpich(mpi tools.MPI) library {
 	})
 }
 
-func mpiLibrary(mpi tools.MPI, startup time.Duration, launcher func(setting) (flags, env []string)) library {
-	return library{
+func mpiLibrary(mpi tools.MPI, startup time.Duration, launcher func(setting) (flags, env []string)) side {
+	return side{
 		name: mpi.Name, version: mpi.Version, startup: startup,
 		takes: func(setting) bool { return true },
 		parse: parsePeer,
@@ -181,8 +181,8 @@ func mpiLibrary(mpi tools.MPI, startup time.Duration, launcher func(setting) (fl
 
 // gloo is PyTorch's, with ranks started by environment variables, as torchrun would: Debian's does not start
 // under its own Python. gloo.py binds them.
-func gloo(python, script, version string) library {
-	return library{
+func gloo(python, script, version string) side {
+	return side{
 		name: "gloo", version: version, startup: 4 * time.Second,
 		takes: func(s setting) bool { return s.Transport == "tcp" && s.Collective != "reducescatter" },
 		parse: parsePeer,

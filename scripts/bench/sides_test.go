@@ -14,7 +14,7 @@ import (
 // The launchers of MPI are told to bind ranks where there is a core for each, and only there.
 func TestPeersBind(t *testing.T) {
 	o := options{begin: 4, end: 4, factor: 4, budget: time.Millisecond}
-	for flag, side := range map[string]library{"--bind-to": openMPI(tools.MPI{}), "-bind-to": mpich(tools.MPI{})} {
+	for flag, side := range map[string]side{"--bind-to": openMPI(tools.MPI{}), "-bind-to": mpich(tools.MPI{})} {
 		for ranks, want := range map[int]bool{runtime.NumCPU(): true, runtime.NumCPU() + 1: false} {
 			args := side.commands(o, setting{"allreduce", "tcp", ranks})[0].Args
 			if slices.Contains(args, flag) != want {

@@ -18,28 +18,28 @@ import (
 type comparison struct {
 	what  string
 	bytes int64 // of the state
-	sides []operation
+	sides []side
 }
 
 // comparisons are what is measured, in the order of the table.
 func comparisons(s *trainingState, file string, py *torch) []comparison {
 	return []comparison{
-		{"save, uncompressed", s.bytes(), []operation{oursSave(s, "none"), bareWrite(s), py.save("torch.save + fsync", "sync"), py.save("torch.save", "save")}},
-		{"save, compressed", s.bytes(), []operation{oursSave(s, "auto"), zstdSave(file), py.save("torch.save + fsync", "sync")}},
-		{"load, uncompressed", s.bytes(), []operation{oursLoad(s, "none"), bareRead(s, file), py.load()}},
-		{"load, compressed", s.bytes(), []operation{oursLoad(s, "auto"), zstdLoad(file), py.load()}},
-		{"stall of an asynchronous save", s.bytes(), []operation{oursStall(s), memoryCopy(s)}},
+		{"save, uncompressed", s.bytes(), []side{oursSave(s, "none"), bareWrite(s), py.save("torch.save + fsync", "sync"), py.save("torch.save", "save")}},
+		{"save, compressed", s.bytes(), []side{oursSave(s, "auto"), zstdSave(file), py.save("torch.save + fsync", "sync")}},
+		{"load, uncompressed", s.bytes(), []side{oursLoad(s, "none"), bareRead(s, file), py.load()}},
+		{"load, compressed", s.bytes(), []side{oursLoad(s, "auto"), zstdLoad(file), py.load()}},
+		{"stall of an asynchronous save", s.bytes(), []side{oursStall(s), memoryCopy(s)}},
 	}
 }
 
 // comparisonResult is what was measured.
 type comparisonResult struct {
-	What  string            `json:"what"`
-	Bytes int64             `json:"bytes"`
-	Sides []operationResult `json:"sides"` // ours first
+	What  string      `json:"what"`
+	Bytes int64       `json:"bytes"`
+	Sides []sideTimes `json:"sides"` // ours first
 }
 
-type operationResult struct {
+type sideTimes struct {
 	paired.Row       // of seconds
 	Stored     int64 `json:"stored"` // bytes on disk; 0: it writes nothing
 }
@@ -48,7 +48,7 @@ type operationResult struct {
 func (c comparison) measure(ctx context.Context, launches int, dir string, progress io.Writer) (comparisonResult, error) {
 	r := comparisonResult{What: c.what, Bytes: c.bytes}
 	for _, s := range c.sides {
-		r.Sides = append(r.Sides, operationResult{Row: paired.NewRow(s.name, launches)})
+		r.Sides = append(r.Sides, sideTimes{Row: paired.NewRow(s.name, launches)})
 	}
 	err := paired.InTurn(ctx, c.what, launches, len(c.sides), progress, func(turn, side int) error {
 		seconds, stored, err := c.sides[side].launch(ctx, dir)
@@ -65,7 +65,7 @@ func (c comparison) measure(ctx context.Context, launches int, dir string, progr
 }
 
 // launch runs a side once in a fresh folder, after what others have left in the page cache is on disk.
-func (s operation) launch(ctx context.Context, below string) (seconds float64, stored int64, err error) {
+func (s side) launch(ctx context.Context, below string) (seconds float64, stored int64, err error) {
 	err = inFolder(below, func(dir string) (err error) {
 		if s.prepare != nil {
 			if err := s.prepare(ctx, dir); err != nil {
@@ -79,8 +79,8 @@ func (s operation) launch(ctx context.Context, below string) (seconds float64, s
 	return seconds, stored, err
 }
 
-// operation is one of those that are compared.
-type operation struct {
+// side is one of those that are compared.
+type side struct {
 	name string
 	// prepare makes, in a folder of its own, what run needs; nil: nothing. It is not timed.
 	prepare func(ctx context.Context, dir string) error

@@ -11,8 +11,8 @@ import (
 )
 
 // oursSave commits a checkpoint, durably.
-func oursSave(s *trainingState, codec string) operation {
-	return operation{name: "ddpbatch", run: func(ctx context.Context, dir string) (float64, int64, error) {
+func oursSave(s *trainingState, codec string) side {
+	return side{name: "ddpbatch", run: func(ctx context.Context, dir string) (float64, int64, error) {
 		start := time.Now()
 		info, err := save(ctx, s, dir, codec)
 		return time.Since(start).Seconds(), info.Bytes, err
@@ -28,8 +28,8 @@ func save(ctx context.Context, s *trainingState, dir, codec string) (checkpoint.
 }
 
 // oursLoad reads a checkpoint that is in the page cache, and checks every byte.
-func oursLoad(s *trainingState, codec string) operation {
-	return operation{
+func oursLoad(s *trainingState, codec string) side {
+	return side{
 		name: "ddpbatch",
 		prepare: func(ctx context.Context, dir string) error {
 			_, err := save(ctx, s, dir, codec)
@@ -58,9 +58,9 @@ func load(ctx context.Context, dir string) (*checkpoint.State, error) {
 }
 
 // oursStall is how long an asynchronous save holds training up.
-func oursStall(s *trainingState) operation {
+func oursStall(s *trainingState) side {
 	var saver *distributed.Saver
-	return operation{
+	return side{
 		name: "ddpbatch",
 		prepare: func(ctx context.Context, dir string) (err error) {
 			saver, err = newSaver(ctx, s, dir, "none")

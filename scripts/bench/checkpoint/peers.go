@@ -23,8 +23,8 @@ import (
 const block = 1 << 20
 
 // bareWrite writes the bytes and syncs them, and does nothing else that a checkpoint needs.
-func bareWrite(s *trainingState) operation {
-	return operation{name: "write + fsync", run: func(_ context.Context, dir string) (float64, int64, error) {
+func bareWrite(s *trainingState) side {
+	return side{name: "write + fsync", run: func(_ context.Context, dir string) (float64, int64, error) {
 		start := time.Now()
 		_, err := writeState(s, filepath.Join(dir, "bare"), false)
 		return time.Since(start).Seconds(), s.bytes(), err
@@ -32,8 +32,8 @@ func bareWrite(s *trainingState) operation {
 }
 
 // bareRead reads the bytes, from the page cache, into fresh memory.
-func bareRead(s *trainingState, file string) operation {
-	return operation{name: "read", run: func(context.Context, string) (float64, int64, error) {
+func bareRead(s *trainingState, file string) side {
+	return side{name: "read", run: func(context.Context, string) (float64, int64, error) {
 		start := time.Now()
 		f, err := os.Open(file)
 		if err != nil {
@@ -53,8 +53,8 @@ func bareRead(s *trainingState, file string) operation {
 }
 
 // zstdSave is zstd -1 with all cores, from a file that is in the page cache, and an fsync.
-func zstdSave(file string) operation {
-	return operation{name: "zstd -1", run: func(ctx context.Context, dir string) (float64, int64, error) {
+func zstdSave(file string) side {
+	return side{name: "zstd -1", run: func(ctx context.Context, dir string) (float64, int64, error) {
 		to := filepath.Join(dir, "zst")
 		_, took, err := zstd(ctx, "-1", "-T0", "-q", "-f", "-o", to, file)
 		if err != nil {
@@ -67,8 +67,8 @@ func zstdSave(file string) operation {
 }
 
 // zstdLoad decompresses a file that is in the page cache into nothing.
-func zstdLoad(file string) operation {
-	return operation{
+func zstdLoad(file string) side {
+	return side{
 		name: "zstd -d",
 		prepare: func(ctx context.Context, dir string) error {
 			_, _, err := zstd(ctx, "-1", "-T0", "-q", "-f", "-o", filepath.Join(dir, "zst"), file)
@@ -181,15 +181,15 @@ func (t *torch) stop() {
 	t.out.Close()
 }
 
-func (t *torch) save(name, what string) operation {
-	return operation{name: name, run: func(ctx context.Context, dir string) (float64, int64, error) {
+func (t *torch) save(name, what string) side {
+	return side{name: name, run: func(ctx context.Context, dir string) (float64, int64, error) {
 		a, err := t.ask(ctx, what, filepath.Join(dir, "torch"))
 		return a.Seconds, a.Bytes, err
 	}}
 }
 
-func (t *torch) load() operation {
-	return operation{
+func (t *torch) load() side {
+	return side{
 		name: "torch.load",
 		prepare: func(ctx context.Context, dir string) error {
 			_, err := t.ask(ctx, "sync", filepath.Join(dir, "torch"))
@@ -203,9 +203,9 @@ func (t *torch) load() operation {
 }
 
 // memoryCopy copies the state into memory that has been touched before.
-func memoryCopy(s *trainingState) operation {
+func memoryCopy(s *trainingState) side {
 	var to [][]byte
-	return operation{
+	return side{
 		name: "memcpy",
 		prepare: func(context.Context, string) error {
 			if to == nil {

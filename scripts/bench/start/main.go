@@ -30,7 +30,7 @@ func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) e
 	r := results{Header: newHeader(o, p)}
 	r.Header.Print(stdout)
 	for _, ranks := range o.ranks {
-		for _, c := range p.contests {
+		for _, c := range p.comparisons {
 			t, err := c.measure(ctx, o.Launches, ranks, stderr)
 			if err != nil {
 				return err

@@ -15,7 +15,7 @@ import (
 	"ddpbatch/internal/usage"
 )
 
-// pretender says what any side of a contest says, and ends each pretended job early.
+// pretender says what any side of a comparison says, and ends each pretended job early.
 const pretender = `#!/bin/sh
 echo met
 echo '{"time_us":1}'

@@ -14,32 +14,32 @@ import (
 	"ddpbatch/scripts/bench/internal/stats"
 )
 
-// launchContest is of sides that do the same: the first one, ours, against each of the others.
-type launchContest struct {
+// comparison is of sides that do the same: the first one, ours, against each of the others.
+type comparison struct {
 	title string
-	sides []launcher
+	sides []side
 }
 
-// table is what was measured of one contest with one number of ranks.
+// table is what was measured of one comparison with one number of ranks.
 type table struct {
-	Title  string          `json:"title"`
-	Ranks  int             `json:"ranks"`
-	Rows   []launcherTimes `json:"rows"`
-	Faults []string        `json:"faults"`
+	Title  string      `json:"title"`
+	Ranks  int         `json:"ranks"`
+	Rows   []sideTimes `json:"rows"`
+	Faults []string    `json:"faults"`
 }
 
-// launcherTimes is of one side. Times are milliseconds since the command: of the row until all have met.
-type launcherTimes struct {
+// sideTimes is of one side. Times are milliseconds since the command: of the row until all have met.
+type sideTimes struct {
 	paired.Row
 	Ended stats.Samples `json:"ended"`
 }
 
 // measure launches all sides in turn, as often as asked, after a first time that does not count: files are in memory then, and there is
 // a key file. Every turn begins with another side.
-func (c launchContest) measure(ctx context.Context, launches, ranks int, progress io.Writer) (table, error) {
+func (c comparison) measure(ctx context.Context, launches, ranks int, progress io.Writer) (table, error) {
 	t := table{Title: c.title, Ranks: ranks, Faults: []string{}}
 	for _, s := range c.sides {
-		t.Rows = append(t.Rows, launcherTimes{paired.NewRow(s.name, launches), paired.Missing(launches)})
+		t.Rows = append(t.Rows, sideTimes{paired.NewRow(s.name, launches), paired.Missing(launches)})
 	}
 	what := fmt.Sprintf("%s, %d ranks", c.title, ranks)
 	err := paired.InTurn(ctx, what+", not counted", 1, len(c.sides), progress, func(_, side int) error {
@@ -85,7 +85,7 @@ type launchTimes struct {
 }
 
 // launch launches one side once, for limit at most.
-func launch(ctx context.Context, limit time.Duration, s launcher, ranks int) (launchTimes, error) {
+func launch(ctx context.Context, limit time.Duration, s side, ranks int) (launchTimes, error) {
 	got, met := launchTimes{met: math.NaN(), ended: math.NaN()}, math.NaN()
 	cmd, started := s.command(ranks), time.Now()
 	output := &processes.Lines{Receive: func(line string) {

@@ -14,8 +14,8 @@ import (
 )
 
 // script is a side that is a shell script; $1 is a file of the test's.
-func script(name, text, file string) launcher {
-	return launcher{name: name, met: saysMet, command: func(int) *exec.Cmd { return exec.Command("/bin/sh", "-c", text, "sh", file) }}
+func script(name, text, file string) side {
+	return side{name: name, met: saysMet, command: func(int) *exec.Cmd { return exec.Command("/bin/sh", "-c", text, "sh", file) }}
 }
 
 func TestLaunch(t *testing.T) {
@@ -49,7 +49,7 @@ func TestLaunch(t *testing.T) {
 			}
 		})
 	}
-	absent := launcher{command: func(int) *exec.Cmd { return exec.Command("/nonexistent/mpirun") }}
+	absent := side{command: func(int) *exec.Cmd { return exec.Command("/nonexistent/mpirun") }}
 	if got, err := launch(t.Context(), launchLimit, absent, 1); err != nil || !strings.HasPrefix(said(got.fault), "start it: ") {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -72,7 +72,7 @@ func TestLaunchThatDoesNotEnd(t *testing.T) {
 // All sides are launched once before it counts, and then in turn, each turn beginning with another one.
 func TestMeasureTakesTurns(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "order")
-	c := launchContest{title: "scripts"}
+	c := comparison{title: "scripts"}
 	for _, name := range []string{"ours", "A", "B"} {
 		c.sides = append(c.sides, script(name, "echo "+name+` >>"$1"; echo met`, file))
 	}

@@ -18,10 +18,10 @@ statistics that holds it with %s; "win": all of the interval is below 1; "lose":
 
 func newHeader(o options, p prepared) report.Header {
 	h, versions := report.NewHeader(""), []string{p.version}
-	if len(p.contests) > 0 {
+	if len(p.comparisons) > 0 {
 		h = report.NewHeader(fmt.Sprintf(method, o.Launches, report.Certainty(o.Launches)))
 	}
-	for _, c := range p.contests {
+	for _, c := range p.comparisons {
 		for _, s := range c.sides {
 			if s.version != "" {
 				versions = append(versions, s.version)

@@ -13,7 +13,7 @@ import (
 // The table is one of Markdown whatever happened, ratios are those of launches that both have, and one that failed is shown.
 func TestPrintIsMarkdown(t *testing.T) {
 	nan := math.NaN()
-	table := table{Title: "programs", Ranks: 2, Rows: []launcherTimes{
+	table := table{Title: "programs", Ranks: 2, Rows: []sideTimes{
 		{Row: paired.Row{Side: "ours", Times: stats.Samples{10, 20, 30}}, Ended: stats.Samples{40, 40, 40}},
 		{Row: paired.Row{Side: "A", Times: stats.Samples{100, 100, 100}}, Ended: stats.Samples{nan, nan, nan}},
 		{Row: paired.Row{Side: "B", Times: stats.Samples{20, nan, nan}}, Ended: stats.Samples{nan, nan, nan}},

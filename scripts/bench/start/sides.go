@@ -14,8 +14,8 @@ import (
 	"ddpbatch/scripts/bench/internal/tools"
 )
 
-// launcher is one of those that are compared.
-type launcher struct {
+// side is one of those that are compared.
+type side struct {
 	name    string
 	version string
 
@@ -29,9 +29,9 @@ type launcher struct {
 func saysMet(line string) bool { return line == "met" }
 
 // ours is `ddpbatch run` with more flags.
-func ours(ddpbatch string, flags []string, variable string, program ...string) launcher {
+func ours(ddpbatch string, flags []string, variable string, program ...string) side {
 	name := strings.Join(append([]string{"ddpbatch run"}, flags...), " ")
-	return launcher{name: name, met: saysMet, command: func(ranks int) *exec.Cmd {
+	return side{name: name, met: saysMet, command: func(ranks int) *exec.Cmd {
 		args := slices.Concat([]string{"run", "--standalone", "--nproc-per-node", strconv.Itoa(ranks)}, flags, []string{"--"}, program)
 		cmd := exec.Command(ddpbatch, args...)
 		cmd.Env = []string{variable}
@@ -40,20 +40,20 @@ func ours(ddpbatch string, flags []string, variable string, program ...string) l
 }
 
 // oursOfMPI is a program with package mpi, whose ranks make their secret of a key file.
-func oursOfMPI(ddpbatch, key string, rank ...string) launcher {
+func oursOfMPI(ddpbatch, key string, rank ...string) side {
 	return ours(ddpbatch, nil, "DDPBATCH_SECRET_FILE="+key, rank...)
 }
 
 // builtin is ddpbatch's own program, which is larger; after the barrier its ranks average how long it took.
-func builtin(ddpbatch, key string) launcher {
+func builtin(ddpbatch, key string) side {
 	s := oursOfMPI(ddpbatch, key, ddpbatch, "bench", "startup", "--json")
 	s.name = "ddpbatch run, its own program"
 	s.met = func(line string) bool { return strings.HasPrefix(line, "{") && strings.Contains(line, `"time_us"`) }
 	return s
 }
 
-func mpirun(mpi tools.MPI) launcher {
-	return launcher{name: "mpirun of " + mpi.Name, version: mpi.Version, met: saysMet, command: func(ranks int) *exec.Cmd {
+func mpirun(mpi tools.MPI) side {
+	return side{name: "mpirun of " + mpi.Name, version: mpi.Version, met: saysMet, command: func(ranks int) *exec.Cmd {
 		return mpi.Command(ranks, nil)
 	}}
 }
@@ -63,15 +63,15 @@ const gloo = "GLOO_SOCKET_IFNAME=lo"
 
 // oursOfTorch is a script of PyTorch. With --torch-store=false, its ranks that are there before rank 0 serves its store try again a second
 // later; otherwise the agent serves the store, as torchrun does.
-func oursOfTorch(ddpbatch, python, script string, flags ...string) launcher {
+func oursOfTorch(ddpbatch, python, script string, flags ...string) side {
 	return ours(ddpbatch, flags, gloo, python, script)
 }
 
 // torchrun of PyTorch 1.13 does not get along with its own defaults of --redirects and --tee under Python 3.11, where enums do not
 // list their aliases any more; what is said here is of a rank that there is not, and means the same. It meets at a port of its own,
 // as --standalone would take 29400, which may be in use.
-func torchrun(python, version, script string) launcher {
-	return launcher{name: "torchrun", version: version, met: saysMet, command: func(ranks int) *exec.Cmd {
+func torchrun(python, version, script string) side {
+	return side{name: "torchrun", version: version, met: saysMet, command: func(ranks int) *exec.Cmd {
 		absent := strconv.Itoa(ranks) + ":1"
 		cmd := exec.Command(python, "-m", "torch.distributed.run", "--nproc_per_node="+strconv.Itoa(ranks), "--master_port="+processes.FreePort(),
 			"--redirects="+absent, "--tee="+absent, script)
@@ -88,9 +88,9 @@ var torchSource []byte
 
 // prepared is what is to be launched.
 type prepared struct {
-	ddpbatch string
-	version  string
-	contests []launchContest
+	ddpbatch    string
+	version     string
+	comparisons []comparison
 }
 
 // prepare builds the programs, in dir. It names everything that is missing at once.
@@ -107,14 +107,14 @@ func prepare(ctx context.Context, dir string, o options) (prepared, error) {
 	if err := tools.Run(ctx, "go", "build", "-o", in("rank"), "./scripts/bench/start/rank"); err != nil {
 		return p, err
 	}
-	p.contests = []launchContest{{title: "least program of each library", sides: []launcher{
+	p.comparisons = []comparison{{title: "least program of each library", sides: []side{
 		oursOfMPI(p.ddpbatch, in("key"), in("rank")), builtin(p.ddpbatch, in("key")),
 	}}}
 	err = tools.EachPeer(o.peers, func(peer string) error { return p.add(ctx, dir, peer) })
 	return p, err
 }
 
-// add adds a peer to those that it is to be compared with, or a contest of its own.
+// add adds a peer to those that it is to be compared with, or a comparison of its own.
 func (p *prepared) add(ctx context.Context, dir, peer string) error {
 	if peer == "torch" {
 		python, version, err := tools.FindTorch(ctx)
@@ -125,14 +125,14 @@ func (p *prepared) add(ctx context.Context, dir, peer string) error {
 		if err := os.WriteFile(script, torchSource, 0o600); err != nil {
 			return err
 		}
-		p.contests = append(p.contests, launchContest{title: "a script of PyTorch, gloo", sides: []launcher{
+		p.comparisons = append(p.comparisons, comparison{title: "a script of PyTorch, gloo", sides: []side{
 			oursOfTorch(p.ddpbatch, python, script), oursOfTorch(p.ddpbatch, python, script, "--torch-store=false"), torchrun(python, version, script),
 		}})
 		return nil
 	}
 	mpi, err := tools.CompileMPI(ctx, dir, peer, mpiSource)
 	if err == nil {
-		p.contests[0].sides = append(p.contests[0].sides, mpirun(mpi))
+		p.comparisons[0].sides = append(p.comparisons[0].sides, mpirun(mpi))
 	}
 	return err
 }

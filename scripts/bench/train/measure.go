@@ -30,7 +30,7 @@ type setting struct {
 func (s setting) String() string { return fmt.Sprintf("%s, %d x 1", s.name, s.ranks) }
 
 // measure launches both sides in turn, as often as asked; every second turn begins with the other one.
-func measure(ctx context.Context, o options, s setting, sides [2]framework, dir string, progress io.Writer) (modelRow, error) {
+func measure(ctx context.Context, o options, s setting, sides [2]side, dir string, progress io.Writer) (modelRow, error) {
 	r := newModelRow(s, o.Launches)
 	err := paired.InTurn(ctx, s.String(), o.Launches, len(sides), progress, func(turn, side int) error {
 		got, err := launch(ctx, s, sides[side], dir)
@@ -45,7 +45,7 @@ func measure(ctx context.Context, o options, s setting, sides [2]framework, dir 
 }
 
 // launch runs one side once, in a folder of its own below the data, with the job file in it.
-func launch(ctx context.Context, s setting, side framework, data string) (result, error) {
+func launch(ctx context.Context, s setting, side side, data string) (result, error) {
 	dir, err := os.MkdirTemp(data, "launch-")
 	if err != nil {
 		return result{}, fmt.Errorf("make a working folder: %w", err)

@@ -21,7 +21,7 @@ memory of the largest rank; ours writes a checkpoint at its end. "loss" is the m
 sides but for the GPT's, which are drawn in another order. "outside products" is the share of our step that is spent outside of the BLAS
 library, by go test -bench Training ./trainer; "waits for communication" is the share in which a rank does nothing else.`
 
-func newHeader(o options, sides [2]framework, library string) report.Header {
+func newHeader(o options, sides [2]side, library string) report.Header {
 	h := report.NewHeader(fmt.Sprintf(method, o.Launches, report.Certainty(o.Launches)))
 	m := modelsOf(o.models)[0]
 	for _, side := range sides {
@@ -35,7 +35,7 @@ func newHeader(o options, sides [2]framework, library string) report.Header {
 }
 
 // commandLine is rank 0 of one launch as a person would type it.
-func commandLine(side framework, m model, ranks int) string {
+func commandLine(side side, m model, ranks int) string {
 	cmd := side.commands(m, ranks, "")[0]
 	all := cmd.Env
 	cmd.Env = nil

@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// framework is one of the two that are compared.
-type framework struct {
+// side is one of the two that are compared.
+type side struct {
 	name    string
 	version string
 
@@ -43,7 +43,7 @@ type result struct {
 }
 
 // commands are the processes of a launch in dir, rank 0 first: started by environment variables, each on a core of its own.
-func (s framework) commands(m model, ranks int, dir string) []*exec.Cmd {
+func (s side) commands(m model, ranks int, dir string) []*exec.Cmd {
 	port := processes.FreePort()
 	var all []*exec.Cmd
 	for i := range ranks {
@@ -78,8 +78,8 @@ func core(i int) string {
 const secret = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 // ours is ddpbatch: `ddpbatch train` for each rank.
-func ours(program, version string) framework {
-	return framework{
+func ours(program, version string) side {
+	return side{
 		name: "ddpbatch", version: version,
 		rank: func(m model, ranks int) *exec.Cmd {
 			cmd := exec.Command(program, "train", m.name+".toml")
@@ -182,8 +182,8 @@ func countParameters(program, run string) (int, error) {
 var trainSource []byte
 
 // torch is PyTorch: train.py beside the data, with DistributedDataParallel over gloo where there are several ranks.
-func torch(python, version string) framework {
-	return framework{
+func torch(python, version string) side {
+	return side{
 		name: "PyTorch", version: version,
 		rank: func(m model, ranks int) *exec.Cmd {
 			cmd := exec.Command(python, filepath.Join("..", "train.py"), m.name, strconv.Itoa(m.batch), fmt.Sprint(m.lr), strconv.Itoa(m.warmUp), strconv.Itoa(m.steps(1)))
@@ -214,7 +214,7 @@ func readTorch(_ model, _ string, output []byte) (result, error) {
 }
 
 // prepare builds what is to be launched, in dir; ours comes first.
-func prepare(ctx context.Context, dir string, o options) (sides [2]framework, err error) {
+func prepare(ctx context.Context, dir string, o options) (sides [2]side, err error) {
 	program, version, err := tools.Ddpbatch(ctx, dir, o.Program)
 	if err != nil {
 		return sides, err
@@ -226,5 +226,5 @@ func prepare(ctx context.Context, dir string, o options) (sides [2]framework, er
 	if err != nil {
 		return sides, err
 	}
-	return [2]framework{ours(program, version), torch(python, torchVersion)}, nil
+	return [2]side{ours(program, version), torch(python, torchVersion)}, nil
 }

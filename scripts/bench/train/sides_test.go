@@ -34,7 +34,7 @@ func TestReadMetrics(t *testing.T) {
 
 // A side is placed by the environment, and bound to a core for each rank.
 func TestCommands(t *testing.T) {
-	for _, side := range []framework{ours("ddpbatch", ""), torch("python3", "")} {
+	for _, side := range []side{ours("ddpbatch", ""), torch("python3", "")} {
 		for i, cmd := range side.commands(models[0], 2, "") {
 			line := strings.Join(append(cmd.Env, cmd.Args...), " ")
 			for _, want := range []string{[]string{"RANK=0 ", "RANK=1 "}[i], "WORLD_SIZE=2 ", "OMP_NUM_THREADS=1 ", "taskset -c " + core(i) + " ", side.rank(models[0], 2).Args[0]} {
