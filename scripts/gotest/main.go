@@ -83,8 +83,8 @@ func run(ctx context.Context, args []string, shared files, w io.Writer) (bool, e
 	if err != nil {
 		return false, fmt.Errorf("read which tests failed before: %w", err)
 	}
-	if len(forgiven)+len(again) > most {
-		fmt.Fprintf(w, "no second run: %d tests failed, and %d failed before; at most %d of a run are run again\n", len(again), len(forgiven), most)
+	if len(forgiven)+len(again) > maxRetried {
+		fmt.Fprintf(w, "no second run: %d tests failed, and %d failed before; at most %d of a run are run again\n", len(again), len(forgiven), maxRetried)
 		return false, nil
 	}
 	for _, t := range again {
@@ -191,8 +191,8 @@ func addLine(path, line string) error {
 	return errors.Join(err, f.Close())
 }
 
-// most is how many failed tests may be run once more in one run of .ci/run.
-const most = 3
+// maxRetried is how many failed tests may be run once more in one run of .ci/run.
+const maxRetried = 3
 
 // What a failure shows of a data race, a leak, wrong bits, a port, a lock or an intruder is never chance, nor is what
 // ends a whole test program. The names are whole words of a test's CamelCase name, so that Report is no Port.

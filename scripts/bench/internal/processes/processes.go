@@ -196,10 +196,10 @@ var (
 // a side has of these is what its command line shows.
 func environ(own []string) []string {
 	kept, _ := slurm.Scrub(own)
-	return slices.DeleteFunc(kept, tunes)
+	return slices.DeleteFunc(kept, shapesLaunch)
 }
 
-func tunes(variable string) bool {
+func shapesLaunch(variable string) bool {
 	name, _, _ := strings.Cut(variable, "=")
 	return slices.Contains(tuningNames, name) || slices.ContainsFunc(tuningPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
