@@ -73,13 +73,14 @@ const usageText = `How jobs begin and end: ddpbatch beside mpirun and torchrun, 
   ./scripts/bench-start --json start.json >start.md
   ./scripts/bench-start --part launch --ranks 2,8 --peers mpich
 
-launch: from the command to all ranks past a barrier. rendezvous: agents of a pretend cluster find each other. idle: what an agent uses whose workers sleep.
-crash: from a worker's death to the end of all. Tables are Markdown, on standard output; progress goes to standard error.
+launch: from the command to all ranks past a barrier. rendezvous: agents of a pretend cluster find each other. idle: what an agent uses
+whose workers sleep. crash: from a worker's death to the end of all. Tables are Markdown, on standard output; progress goes to standard error.
 
 `
 
 func parseOptions(args []string, stderr io.Writer) (o options, err error) {
-	f := command.NewFlags(&o.Common, usageText, " of 4 ranks, 16x8 agents, 5 s", map[string]string{"ranks": "4", "rendezvous": "16x8", "idle": "5s"})
+	quick := map[string]string{"ranks": "4", "rendezvous": "16x8", "idle": "5s"}
+	f := command.NewFlags(&o.Common, usageText, " of 4 ranks, 16x8 agents, 5 s", quick)
 	f.TakeProgram()
 	f.Words(&o.parts, "part", "all", knownParts, ", or all")
 	f.Peers(&o.peers, knownPeers)

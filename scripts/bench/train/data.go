@@ -21,8 +21,8 @@ const (
 	textRows  = 320
 )
 
-// writeData writes, into dir, the arrays that both sides read, drawn at random: the time of a step does not depend on what they hold. Targets
-// depend on inputs, so that a side which trains otherwise than it should has another loss.
+// writeData writes, into dir, the arrays that both sides read, drawn at random: the time of a step does not depend on what they hold.
+// Targets depend on inputs, so that a side which trains otherwise than it should has another loss.
 func writeData(ctx context.Context, dir string) error {
 	random := rand.New(rand.NewPCG(1, 2))
 	inputs, targets := plane(random)
@@ -54,8 +54,8 @@ func plane(random *rand.Rand) (inputs, targets []float32) {
 	return inputs, targets
 }
 
-// classes draws images of ten classes: each class has a pattern of squares, and each image that of its class beneath noise. They are as bright
-// as SGD stands with these learning rates: with brighter ones rounding alone makes other losses.
+// classes draws images of ten classes: each class has a pattern of squares, and each image that of its class beneath noise. They are not
+// brighter, as SGD with these learning rates would be so unstable then that rounding alone makes other losses.
 func classes(random *rand.Rand) (images []float32, labels []int64) {
 	const count, square, share, bright = 10, 7, 0.25, 0.5
 	var patterns [count][pixels]float32
@@ -81,8 +81,8 @@ func classes(random *rand.Rand) (images []float32, labels []int64) {
 	return images, labels
 }
 
-// text draws symbols, a sequence for each row and one more after the last. Some are much more frequent than others, as letters are, and each
-// has one that follows it more often than chance would have it.
+// text draws symbols, a sequence for each row and one more after the last. Some are much more frequent than others, as letters are, and
+// each has one that follows it more often than chance would have it.
 func text(random *rand.Rand) []byte {
 	const symbols, follows = 64, 8
 	var upTo [symbols]float64 // the k-th is as frequent as 1/k (Zipf's law)

@@ -21,7 +21,8 @@ func TestWriteData(t *testing.T) {
 		"mlp":   {Inputs: 784, Classes: 10, Labels: 1},
 		"cnn":   {Inputs: 784, Classes: 10, Labels: 1, Image: data.Image{Channels: 1, Height: 28, Width: 28}},
 	} {
-		d, err := data.LoadNPY(data.NPYConfig{Inputs: filepath.Join(dir, name+"-inputs.npy"), Targets: filepath.Join(dir, name+"-targets.npy")})
+		files := data.NPYConfig{Inputs: filepath.Join(dir, name+"-inputs.npy"), Targets: filepath.Join(dir, name+"-targets.npy")}
+		d, err := data.LoadNPY(files)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +36,8 @@ func TestWriteData(t *testing.T) {
 	}
 }
 
-// What classes images have, their pixels tell: images of a half are nearer to the mean of their class in the other half than to others' means.
+// What classes images have, their pixels tell: those of one half are nearer to the mean of their class in the other half than to the
+// means of others.
 func TestClassesDependOnPixels(t *testing.T) {
 	images, labels := classes(rand.New(rand.NewPCG(1, 2)))
 	row := func(i int) []float32 { return images[i*pixels : (i+1)*pixels] }

@@ -11,8 +11,8 @@ import (
 
 // method is how both sides are timed.
 const method = `
-Both sides train the same model on the same rows, drawn at random, in the same order, with SGD and momentum, each rank on a core of its own (taskset) and
-with one thread. A step's time is rank 0's clock from the end of a warm-up to the end of the run, over the steps between. PyTorch's
+Both sides train the same model on the same rows, drawn at random, in the same order, with SGD and momentum, each rank on a core of its
+own (taskset) and with one thread. A step's time is rank 0's clock from the end of a warm-up to the end of the run, over the steps between. PyTorch's
 batches are tensors before the clock starts, no loss is read until it stops, and the CNN is in its channels_last format, the faster one;
 ddpbatch reads its batches, and writes its metrics, in that time. The sides are launched in turn, %d times; figures are medians over
 launches. "ratio" is that of samples/s, ours / PyTorch, launch by launch, its median, and the interval between order statistics that

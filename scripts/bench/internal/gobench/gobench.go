@@ -28,8 +28,8 @@ type Result struct {
 	Metrics map[string]float64 // by unit: "ns/op", "MB/s", those that the benchmark reports
 }
 
-// Run runs the benchmarks that a pattern matches, with one thread, and gives their results and all that they said. The words before are those of
-// a command that starts them; none: they are started as they are.
+// Run runs the benchmarks that a pattern matches, with one thread, and gives their results and all that they said. The words before are
+// those of a command that starts them; none: they are started as they are.
 func (p Program) Run(ctx context.Context, before []string, pattern string, flags ...string) (results []Result, said string, err error) {
 	line := append(append([]string{}, before...), p.path, "-test.run=^$", "-test.bench="+pattern, "-test.cpu=1")
 	line = append(line, flags...)

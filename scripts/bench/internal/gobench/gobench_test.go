@@ -32,7 +32,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	results, _, err := p.Run(t.Context(), []string{"env"}, "^BenchmarkNothing$", "-test.benchtime=1x", "-test.count=2")
-	if err != nil || len(results) != 2 || results[1].Name != "Nothing" || results[1].Metrics["ns/op"] < 0 || results[1].Metrics["things"] != 7 {
+	if err != nil || len(results) != 2 || results[1].Name != "Nothing" || results[1].Metrics["things"] != 7 {
 		t.Errorf("%+v, %v", results, err)
 	}
 	if _, _, err := p.Run(t.Context(), nil, "^BenchmarkOfNobody$"); err == nil {

@@ -201,7 +201,8 @@ func environ(own []string) []string {
 
 func shapesLaunch(variable string) bool {
 	name, _, _ := strings.Cut(variable, "=")
-	return slices.Contains(tuningNames, name) || slices.ContainsFunc(tuningPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+	begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+	return slices.Contains(tuningNames, name) || slices.ContainsFunc(tuningPrefixes, begins)
 }
 
 // Lines is one command's output: it passes whole lines on as they come, without the space around them.
