@@ -90,6 +90,9 @@ func TestSyncBatchNormFailsWithTheDDP(t *testing.T) {
 						if err != nil {
 							return err
 						}
+						if err := comm.Barrier(ctx); err != nil { // one that hears of the failure in New leaves the sums before the others hear why
+							return err
+						}
 						pass := new(nn.Pass)
 						d.Begin(ctx, pass, nil)
 						if comm.Rank() > 0 {
