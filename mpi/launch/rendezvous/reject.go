@@ -16,7 +16,7 @@ func (c Config) reject(ctx context.Context) error {
 			c.Log.Warn("this agent cannot take part, and waits for the others to tell them so", "error", c.Reject)
 		})
 		defer say.Stop()
-		_ = c.publishRejection(ctx) // whether or not the others hear of it, this agent fails for its reason
+		c.publishRejection(ctx)
 	}
 	return c.Reject
 }
@@ -24,8 +24,9 @@ func (c Config) reject(ctx context.Context) error {
 // rejectWait is how long those are waited for that have not heard yet that the run will not begin.
 const rejectWait = 10 * time.Second
 
-// publishRejection tells the others why this agent rejects, at the place where they look for agent 0 or by agent 0. The error is the answer.
-func (c Config) publishRejection(ctx context.Context) error {
+// publishRejection tells the others why this agent rejects, at the place where they look for agent 0 or by agent 0. Whether or not they hear
+// of it, this agent fails for its reason: other errors are dropped.
+func (c Config) publishRejection(ctx context.Context) {
 	if c.Exchange == nil { // which ends when all have called it
 		c.JoinTimeout = min(c.JoinTimeout, rejectWait)
 	}
@@ -34,7 +35,8 @@ func (c Config) publishRejection(ctx context.Context) error {
 	var err error
 	switch {
 	case c.Index == 0 && c.Exchange != nil:
-		return c.exchangeOffer(ctx, offer{Run: c.RunID, Rejected: c.rejection()})
+		_ = c.exchangeOffer(ctx, offer{Run: c.RunID, Rejected: c.rejection()})
+		return
 	case c.Index == 0:
 		l, err = c.listen(localNetwork{})
 	case c.Index < 0 && !c.DialOnly:
@@ -43,16 +45,15 @@ func (c Config) publishRejection(ctx context.Context) error {
 	switch {
 	case l != nil:
 		c.Index = 0
-		_, err = serveRendezvous(ctx, c, localNetwork{}, l) // which ends in the reason
-		return err
+		_, _ = serveRendezvous(ctx, c, localNetwork{}, l) // its error is the reason
+		return
 	case err != nil && !errors.Is(err, syscall.EADDRINUSE), c.Index == 0:
-		return err
+		return
 	}
-	r, err := dialRendezvous(ctx, c, localNetwork{}) // whose error is the echo of the reason, or that agent 0 is not there
+	r, err := dialRendezvous(ctx, c, localNetwork{}) // its error is the echo of the reason, or that agent 0 is not there
 	if err == nil {
-		err = r.Close()
+		_ = r.Close()
 	}
-	return err
 }
 
 // rejection is what the others hear.

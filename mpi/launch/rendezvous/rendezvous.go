@@ -336,7 +336,7 @@ func (r *Rendezvous) receiveJoin(ctx context.Context, p *Participant) {
 		return
 	}
 	if j.Rejects != nil && r.cfg.MinCount < r.cfg.Count { // else it is why the run ends
-		r.cfg.Log.Warn("another agent rejects", "why", j.Rejects.Message)
+		r.cfg.Log.Warn("another agent cannot take part", "why", j.Rejects.Message)
 	}
 	if answer := r.membership.join(p, j); answer != nil {
 		r.assign(p, *answer)
