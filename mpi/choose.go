@@ -45,7 +45,7 @@ func (k *core) chooseAllReduce(o *operation, name string) error {
 	case name != "" && name != hierarchicalName || !possible:
 		return k.pick(o, name, o.algorithms())
 	}
-	between, flat, _, best := k.weigh(o, len(o.out))
+	between, flat, _, best := k.predictHierarchy(o, len(o.out))
 	if name == "" && !best {
 		k.chosen, o.code, o.name = flat.Run, flat.Code, flat.Name
 		return nil
@@ -54,9 +54,9 @@ func (k *core) chooseAllReduce(o *operation, name string) error {
 	return nil
 }
 
-// weigh predicts what an all-reduce of n bytes costs in the hierarchy, with the best algorithm between machines, and whether that is
+// predictHierarchy predicts what an all-reduce of n bytes costs in the hierarchy, with the best algorithm between machines, and whether that is
 // best: the flat algorithm, which knows no machines, costs no less.
-func (k *core) weigh(o *operation, n int) (between, flat algorithm.Entry[runFunc], cost float64, best bool) {
+func (k *core) predictHierarchy(o *operation, n int) (between, flat algorithm.Entry[runFunc], cost float64, best bool) {
 	h, table, far, size := k.hierarchy, o.algorithms(), k.world.far, k.port.Size()
 	between = model.Choose(table, far, len(h.cross), n/h.width, k.ordered(o))
 	flat = model.Choose(table, far, size, n, k.ordered(o))

@@ -75,7 +75,7 @@ func (k *core) explainHierarchy(o *operation, n int) (Prediction, bool) {
 		p.Refused = "does not keep the canonical order, as ranks on a machine are no power of two"
 		return p, false
 	}
-	_, _, cost, best := k.weigh(o, n)
+	_, _, cost, best := k.predictHierarchy(o, n)
 	p.Time = seconds(cost)
 	return p, best
 }

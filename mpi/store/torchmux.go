@@ -53,7 +53,7 @@ func newTorchMux(ctx context.Context, l net.Listener, store *memory, cfg *Server
 	return m
 }
 
-// quarterOfFiles is a quarter of the files that this process may open. Strangers must not take them all.
+// quarterOfFiles is a quarter of the files that this process may open. Hosts that prove nothing must not take them all.
 func quarterOfFiles() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

@@ -109,7 +109,7 @@ func (a *AbortError) encode() []byte {
 		}
 	}
 	payload = append(payload, code)
-	return append(payload, a.Text[:min(len(a.Text), cap(payload)-len(payload))]...)
+	return append(payload, text.Cut(a.Text, cap(payload)-len(payload))...)
 }
 
 // decodeAbort reads the payload of an abort frame in a group of size ranks.
@@ -154,7 +154,7 @@ func (s *groupStatus) encode() []byte {
 	payload := append(head[:], flags)
 	payload = binary.LittleEndian.AppendUint64(payload, uint64(s.ago.Milliseconds()))
 	payload = binary.LittleEndian.AppendUint32(payload, uint32(int32(s.waits)))
-	return append(payload, s.label[:min(len(s.label), maxControl-len(payload))]...)
+	return append(payload, text.Cut(s.label, maxControl-len(payload))...)
 }
 
 // statusFixedSize is the length of what comes before the label.

@@ -194,7 +194,7 @@ func Matrix(rows []AgentTries) string {
 // cell is so much as a cell has room for of what another machine said.
 func cell(s string) string {
 	const longest = 200
-	if len(s) > longest {
+	if s = text.Clean(s); len(s) > longest {
 		s = text.Cut(s, longest) + "..."
 	}
 	return s
