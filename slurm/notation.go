@@ -97,11 +97,17 @@ func parseInt(digits string) (int, error) {
 
 // sizeForm is an amount of memory as sbatch(1) describes --mem: a whole number of MiB, or of what the suffix says: K, M, G or T, in either
 // case, with or without a B after it. As in Slurm there are no fractions and no P.
-var sizeForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9]{1,12}(?:[KMGTkmgt][Bb]?)?$`) })
+var sizeForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9]+)(?:([KMGTkmgt])[Bb]?)?$`) })
 
+// checkSize refuses what sbatch does, and what it wraps round: from 8 EiB on.
 func checkSize(s string) error {
-	if !sizeForm().MatchString(s) {
+	parts := sizeForm().FindStringSubmatch(s)
+	if parts == nil {
 		return fmt.Errorf("size %s: write a whole number of MiB, or one with K, M, G or T after it, such as 1500M or 32G", clip(s))
+	}
+	shift := map[string]int{"K": 10, "": 20, "M": 20, "G": 30, "T": 40}[strings.ToUpper(parts[2])]
+	if n, err := strconv.ParseInt(parts[1], 10, 64); err != nil || n > math.MaxInt64>>shift {
+		return fmt.Errorf("size %s: it is 8 EiB or more", clip(s))
 	}
 	return nil
 }

@@ -7,18 +7,26 @@ import (
 	"time"
 )
 
-// All but the last two that are refused are refused by sbatch 22.05.8 too; it takes those.
+// All that have not the form are refused by sbatch 22.05.8 too, but for the last two, which it takes; what is too large it wraps round.
 func TestCheckSize(t *testing.T) {
-	for _, s := range []string{"0", "1", "1500", "1K", "1k", "1KB", "1kb", "512M", "32G", "32g", "32GB", "2T", "007", "999999999999K"} {
+	for _, s := range []string{
+		"0", "1", "1500", "1K", "1k", "1KB", "1kb", "512M", "32G", "32g", "32GB", "2T", "007",
+		"9007199254740991K", "8796093022207", "8589934591G", "8388607T",
+	} {
 		if err := checkSize(s); err != nil {
 			t.Error(err)
 		}
 	}
 	for _, s := range []string{
 		"", "G", "B", "GB", "12Q", "1P", "1.5G", "-1", "1b", "1BB", "1KBB", "1KiB", "1Gi", "1K1", "1 G", "32G ", "32G\n", "0x10", "1_000",
-		"99999999999999999999", "+1", " 1",
+		"+1", " 1",
 	} {
 		if err := checkSize(s); err == nil || !strings.Contains(err.Error(), "whole number of MiB") {
+			t.Errorf("%q: %v", s, err)
+		}
+	}
+	for _, s := range []string{"9007199254740992K", "8796093022208", "8796093022208mb", "8589934592G", "8388608T", "99999999999999999999"} {
+		if err := checkSize(s); err == nil || !strings.Contains(err.Error(), "8 EiB") {
 			t.Errorf("%q: %v", s, err)
 		}
 	}
