@@ -16,7 +16,8 @@ type Array struct {
 	Limit   int // 0: all
 }
 
-// ParseArray reads what --array takes (sbatch(1)): "0-15%4", "1,3,7", "0-20:5".
+// ParseArray reads what --array takes (sbatch(1)): "0-15%4", "1,3,7", "0-20:5". Indices above 1000, Slurm's default bound (MaxArraySize),
+// are refused.
 func ParseArray(text string) (Array, error) {
 	list, limit, limited := strings.Cut(text, "%")
 	var a Array

@@ -55,7 +55,7 @@ func arrayAsked(run *rundir.Dir) (asks bool, indices []int, err error) {
 		return false, nil, nil
 	}
 	array, err := slurm.ParseArray(list)
-	if err != nil && kind == "slurm" { // a site may allow more elements than simulate does
+	if err != nil && kind == "slurm" { // a site may allow higher indices than ParseArray takes
 		return true, nil, nil
 	}
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 // otherwise.
 const KillWait = 30 * time.Second
 
-// lostAfter is how long it takes Slurm to notice that a node is gone. Its own SlurmdTimeout is 300 s by default; that much
-// patience would show nothing that a shorter time does not.
+// lostAfter is how long it takes Slurm to notice that a node is gone. Its own SlurmdTimeout is 300 s by default; waiting
+// that long would show nothing that a shorter time does not.
 const lostAfter = 30 * time.Second
 
 // Step is one srun in an allocation: the same command once for each task.
