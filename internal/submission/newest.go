@@ -3,10 +3,13 @@ package submission
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"os"
 	"slices"
 	"strconv"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/vfs"
 	"ddpbatch/slurm"
 )
 
@@ -64,7 +67,11 @@ func Newest(ctx context.Context, run *rundir.Dir, always bool, jobsOf UserJobs) 
 // ask asks Slurm for jobs that run the run's script and are not known.
 func (s *Submission) ask(ctx context.Context, jobsOf UserJobs, known func(id string) bool) error {
 	user := "" // who asks
-	if owner := s.Run.Owner(); owner >= 0 && !s.Run.IsOwn() {
+	info, err := os.Lstat(s.Run.Path())
+	if err != nil {
+		return fmt.Errorf("look whose run it is: %w", err)
+	}
+	if owner := vfs.Owner(info); owner >= 0 && owner != os.Geteuid() {
 		user = strconv.Itoa(owner)
 	}
 	all, err := jobsOf(ctx, user)

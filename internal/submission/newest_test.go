@@ -2,6 +2,8 @@ package submission
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -106,6 +108,20 @@ func TestNewestWithoutALedger(t *testing.T) {
 		if (err != nil) != always || err == nil && s.Open != nil {
 			t.Errorf("always %v: %+v, %v", always, s, err)
 		}
+	}
+	if calls := w.Calls(); len(calls) > 0 {
+		t.Errorf("Slurm was asked: %q", calls)
+	}
+}
+
+// The caller's own jobs are not asked for where it is not known whose run it is.
+func TestNewestOfNobody(t *testing.T) {
+	w := newWorld(t)
+	s := &Submission{Run: w.run}
+	w.Must(os.RemoveAll(w.run.Path()))
+	err := s.ask(t.Context(), AskUserJobs(w.env().Slurm), func(string) bool { return false })
+	if !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "look whose run it is: ") {
+		t.Error(err)
 	}
 	if calls := w.Calls(); len(calls) > 0 {
 		t.Errorf("Slurm was asked: %q", calls)
