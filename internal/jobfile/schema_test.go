@@ -162,13 +162,17 @@ ddp.start_step = 16777217`, nil,
 }
 
 func TestRowRanges(t *testing.T) {
-	const form, empty = "range %q: write it as FIRST:END, such as 0:9000", "range %q is empty: the second number is the row after the last"
+	const (
+		none  = ` must be rows as "first:past-the-last", such as "0:9000", not the text %q`
+		form  = ": range %q: write it as FIRST:END, such as 0:9000"
+		empty = ": range %q is empty: the second number is the row after the last"
+	)
 	number := func(part string) string {
-		return "range %q: " + strconv.Quote(part) + " is not a row number from 0 to 2147483647"
+		return ": range %q: " + strconv.Quote(part) + " is not a row number from 0 to 2147483647"
 	}
 	for value, fault := range map[string]string{
 		"0:1": "", "9000:10000": "", "007:8": "", "0:2147483647": "",
-		"1": form, "1:1": empty, "2:1": empty,
+		"": none, "1": form, "1:1": empty, "2:1": empty,
 		":": number(""), "1:": number(""), ":1": number(""), "-1:2": number("-1"), "+1:2": number("+1"), "1:2:3": number("2:3"),
 		"0x1:5": number("0x1"), " 1:2": number(" 1"), "1 :2": number("1 "), "a:b": number("a"),
 		"0:2147483648": number("2147483648"), "0:99999999999999999999999": number("99999999999999999999999"),
@@ -179,7 +183,7 @@ func TestRowRanges(t *testing.T) {
 				checkFaults(t, src, nil)
 				return
 			}
-			checkFaults(t, src, nil, fmt.Sprintf("job.toml:8:1: train.data.train: "+fault, value))
+			checkFaults(t, src, nil, fmt.Sprintf("job.toml:8:1: train.data.train"+fault, value))
 		})
 	}
 }

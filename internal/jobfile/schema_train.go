@@ -142,12 +142,17 @@ func dataRows() []keyRow {
 		{key: "train.data.rows", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Data.Rows }), kinds: generated},
 		{key: "train.data.outputs", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Data.Outputs }), kinds: generated},
 		{key: "train.data.noise", read: number("a number of at least 0", notNegative, func(j *Job) *float64 { return &j.Train.Data.Noise }), kinds: generated},
-		{key: "train.data.train", read: line(func(j *Job) *string { return &j.Train.Data.Train })},
-		{key: "train.data.eval", read: line(func(j *Job) *string { return &j.Train.Data.Eval })},
+		{key: "train.data.train", read: rowRange(func(j *Job) *string { return &j.Train.Data.Train })},
+		{key: "train.data.eval", read: rowRange(func(j *Job) *string { return &j.Train.Data.Eval })},
 		{key: "train.data.shuffle", read: boolean(func(j *Job) *bool { return &j.Train.Data.Shuffle })},
 		{key: "train.data.remainder", read: oneOf(func(j *Job) *string { return &j.Train.Data.Remainder }, "pad", "drop", "uneven")},
 		{key: "train.data.cache", read: line(func(j *Job) *string { return &j.Train.Data.Cache }), kinds: []string{"mnist", "csv"}},
 	}
+}
+
+// rowRange reads what may be a range of rows; whether it is one is said with the rest of what is wrong with the training.
+func rowRange(to func(*Job) *string) reader {
+	return text(`rows as "first:past-the-last", such as "0:9000"`, isLine, to)
 }
 
 // inputs reads the file of .npy inputs, or the number of generated ones.
