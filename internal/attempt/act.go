@@ -39,7 +39,7 @@ func (a *Attempt) giveUp(ctx context.Context, w Ending) error {
 // maxExcluded is the longest list of nodes that is believed.
 const maxExcluded = 1 << 16
 
-// timeouts are how long a controller that does not answer is asked again: it may be busy, or be started again just now.
+// timeouts are for how long a controller that does not answer is asked again: it may be busy, or be started again just now.
 type timeouts struct {
 	ask     time.Duration // at first
 	again   time.Duration // right before the requeue, and for what can be left out
@@ -49,19 +49,19 @@ type timeouts struct {
 // timeoutsLeft returns how long Slurm may be asked before this script is killed. After TERM, KILL may come within KillWait, of which the
 // workers may have used their part. After a warning alone, the time limit comes within lead.
 func (a *Attempt) timeoutsLeft(lead time.Duration) timeouts {
-	p := timeouts{ask: time.Minute, again: 5 * time.Second, requeue: 5 * time.Minute}
+	t := timeouts{ask: time.Minute, again: 5 * time.Second, requeue: 5 * time.Minute}
 	switch {
 	case slices.Contains(a.Signals, "TERM"):
 		killWait := killWaitOf(a.Env.Lookup)
 		left := afterWorkers(killWait)
 		return timeouts{ask: left / 2, again: left / 6, requeue: 2 * killWait} // KILL ends it sooner if it must be
 	case (slices.Contains(a.Signals, "USR1") || slices.Contains(a.Signals, "USR2")) && lead > 0:
-		p.ask = min(p.ask, max(lead/2, p.again))
+		t.ask = min(t.ask, max(lead/2, t.again))
 	}
 	if left := jobenv.SlurmDeadline(a.Env.Lookup).Sub(a.Env.Now()); left > 0 {
-		p.ask, p.again, p.requeue = min(p.ask, left/2), min(p.again, left/4), min(p.requeue, left)
+		t.ask, t.again, t.requeue = min(t.ask, left/2), min(t.again, left/4), min(t.requeue, left)
 	}
-	return p
+	return t
 }
 
 // errNotRequeued is that of a requeue that was decided, and did not come about, or is not known to.
@@ -75,12 +75,12 @@ func (a *Attempt) requeue(ctx context.Context, w Ending) (Ending, error) {
 	if err := errors.Join(a.write(w.Verdict), a.note(rundir.EventRequeue, w.Decision, w.Decision.Why)); err != nil {
 		return w, err
 	}
-	p := a.timeoutsLeft(w.lead)
-	limited, cancel := context.WithTimeout(ctx, p.requeue)
+	t := a.timeoutsLeft(w.lead)
+	limited, cancel := context.WithTimeout(ctx, t.requeue)
 	defer cancel()
 	pauses := newPauses()
 	for {
-		facts := a.Scheduler.Ask(ctx, p.again)
+		facts := a.Scheduler.Ask(ctx, t.again)
 		if facts.Requeued { // by Slurm itself, or by a request whose answer was lost
 			break
 		}

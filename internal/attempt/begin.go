@@ -137,7 +137,7 @@ func lastBegin(history []rundir.Event) (rundir.Event, bool) {
 }
 
 // accountForLost accounts for an attempt whose batch script did not live to do so. Slurm has started the job again already, whatever
-// requeue.on names: what counts are budget and patience. over tells that there is nothing left to do.
+// requeue.on names: what counts are budget and lack of progress. over tells that there is nothing left to do.
 func (a *Attempt) accountForLost(history []rundir.Event) (over bool, err error) {
 	job, err := jobfile.OfRun(a.Run)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 //	what is known                                 | action  | ledger           | exit code of End          | of Begin
 //	a later start, or another job, has begun one  | -       | -                | 93                        | -
 //	the run is done                               | Finish  | -                | 0                         | 0
-//	requeue.on, its budget or patience forbid it  | GiveUp  | give-up          | the worker's; 93 for a 75 | 93
+//	requeue.on, budget or no progress forbid it   | GiveUp  | give-up          | the worker's; 93 for a 75 | 93
 //	a person has cancelled the job                | GiveUp  | give-up          | as above                  | 93
 //	who plays Slurm forbids it                    | GiveUp  | give-up          | as above                  | -
 //	none of these                                 | Requeue | requeue          | 75                        | begins
@@ -30,7 +30,7 @@ type known struct {
 	history []rundir.Event
 	verdict rundir.Verdict
 	facts   Facts
-	begun   bool // Slurm has started the job again already, whatever requeue.on names: what counts are budget and patience
+	begun   bool // Slurm has started the job again already, whatever requeue.on names: what counts are budget and lack of progress
 }
 
 // decide is the table. A superseded attempt does not come so far.
