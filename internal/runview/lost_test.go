@@ -77,7 +77,8 @@ func TestStatusOfLostJob(t *testing.T) {
 				if !errors.Is(err, slurm.ErrUnreachable) {
 					t.Errorf("%+v, %v", row, err)
 				}
-			case err != nil || row.Job+" "+row.State != test.want || row.Ended != test.ended || !strings.HasPrefix(row.Next, test.next):
+			case err != nil || row.Job+" "+row.State != test.want || row.Ended != test.ended || !strings.HasPrefix(row.Next, test.next) ||
+				(test.next == "") != (row.Next == ""):
 				t.Errorf("%+v, %v; want %s", row, err, test.want)
 			}
 			if after := fakeslurm.Events(t, run); !slices.Equal(after, before) {
