@@ -34,7 +34,7 @@ func TestVerdictOfARunThatCannotBeOpened(t *testing.T) {
 	if err := run.WriteSpec(before.Override(changed)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(run.MetricsPath(), 0o700); err != nil { // as a full disk would, it keeps the file from being opened
+	if err := os.Mkdir(run.MetricsPath(), 0o700); err != nil { // which keeps the file of metrics from being opened
 		t.Fatal(err)
 	}
 	r := &Rank{
