@@ -165,11 +165,14 @@ func checkWords(c *cli.Context, least, most int) error {
 	if n >= least && (most < 0 || n <= most) {
 		return nil
 	}
-	takes := fmt.Sprintf("%s, not %s", c.Command.ArgsUsage, text.Plural(n, "word"))
-	if most == 0 {
-		takes = fmt.Sprintf("no arguments, and not %q", c.Args().First())
+	says := fmt.Sprintf("takes %s, not %s", c.Command.ArgsUsage, text.Plural(n, "word"))
+	switch {
+	case n < least:
+		says = "needs " + c.Command.ArgsUsage
+	case most == 0:
+		says = fmt.Sprintf("takes no arguments, and not %q", c.Args().First())
 	}
-	return &usage.Error{Message: fmt.Sprintf("%s takes %s", commandLine(c), takes), Hint: tryHelp(c)}
+	return &usage.Error{Message: commandLine(c) + " " + says, Hint: tryHelp(c)}
 }
 
 // commandLine is the command that runs, as it is written behind the program's name.
