@@ -132,7 +132,9 @@ func withoutFields(out Output, at int) Output {
 // Of a job that has ended accounting keeps why it waited before: that is not why it ended, and is not told.
 func TestSacctAgreesWithSqueueOnEndedJobs(t *testing.T) {
 	before := parseSqueue(withoutFields(recorded(t, "acct/squeue-ended"), 4).Stdout)
-	forgotten := map[string]Output{"squeue": recorded(t, "cli/squeue-unknown-h"), "sacct": withoutFields(recorded(t, "acct/sacct-ended"), 5)}
+	forgotten := map[string]Output{
+		"squeue": recorded(t, "cli/squeue-unknown-h"), "sacct": withoutFields(recorded(t, "acct/sacct-ended"), 5),
+	}
 	jobs, err := (&pretend{answers: forgotten}).client().Jobs(t.Context(), []string{"1", "4", "5", "6", "7", "8"})
 	if err != nil || len(jobs) != len(before) || len(jobs) != 9 {
 		t.Fatalf("%d jobs of %d: %v", len(jobs), len(before), err)

@@ -36,7 +36,8 @@ func TestResumesAtOnce(t *testing.T) {
 		switch one := <-ends; {
 		case one.code == 0:
 			done++
-		case one.code != exit.Usage || !strings.Contains(one.errs, "another command is submitting this run: resume by process ") && !strings.Contains(one.errs, "is still PENDING"):
+		case one.code != exit.Usage ||
+			!strings.Contains(one.errs, "another command is submitting this run: resume by process ") && !strings.Contains(one.errs, "is still PENDING"):
 			t.Errorf("%+v", one)
 		}
 	}
@@ -55,7 +56,8 @@ func TestResumeOfFinished(t *testing.T) {
 	q.must(d.Append(rundir.Event{Time: time.Now(), Event: rundir.EventBegin, Attempt: n, Job: "400"}))
 	q.must(d.WriteVerdict(rundir.Verdict{Attempt: n, JobID: "400", Cause: "done"}))
 	q.is("400", "COMPLETED")
-	if code, out, _ := q.run(parent, "resume", run, "--set", "slurm.nodes=1"); code != 0 || out != "x is finished, and --set slurm.nodes=1 gives it nothing to do\n" {
+	code, out, _ := q.run(parent, "resume", run, "--set", "slurm.nodes=1")
+	if code != 0 || out != "x is finished, and --set slurm.nodes=1 gives it nothing to do\n" {
 		t.Errorf("%d, %q", code, out)
 	}
 	if left := q.jobs(); !slices.Equal(left, []string{"400 COMPLETED"}) {
@@ -91,7 +93,8 @@ optimizer = { kind = "sgd", lr = 0.01 }
 		"train.optimizer.kind=adam": "optimizer.kind is sgd in the checkpoint and adam here",
 	} {
 		code, out, errs := q.run(parent, "resume", d.Path(), "--set", set, "--set", "train.epochs=2")
-		if code != exit.Mismatch || out != "" || !strings.Contains(errs, "the checkpoint does not fit this job: ") || !strings.Contains(errs, says) {
+		if code != exit.Mismatch || out != "" ||
+			!strings.Contains(errs, "the checkpoint does not fit this job: ") || !strings.Contains(errs, says) {
 			t.Errorf("%s: %d, %s%s", set, code, out, errs)
 		}
 	}
@@ -101,7 +104,9 @@ optimizer = { kind = "sgd", lr = 0.01 }
 	if jobs := q.jobs(); len(jobs) > 0 {
 		t.Errorf("jobs %q", jobs)
 	}
-	for _, sets := range [][]string{{"train.epochs=2", "slurm.nodes=2", "train.optimizer.lr=0.1"}, {"train.batch_size=64", "checkpoint.resume=never"}} {
+	for _, sets := range [][]string{
+		{"train.epochs=2", "slurm.nodes=2", "train.optimizer.lr=0.1"}, {"train.batch_size=64", "checkpoint.resume=never"},
+	} {
 		args := []string{"resume", d.Path()}
 		for _, set := range sets {
 			args = append(args, "--set", set)

@@ -54,8 +54,8 @@ func TestFaults(t *testing.T) {
 		"term":    {fault: "term@step=150", attempts: 2, cause: "preempt", says: []string{"preempted"}, resumed: true, slurm: true},
 		"timeout": {fault: "timeout@step=150", attempts: 2, cause: "timeout", says: []string{"time is over"}, resumed: true, slurm: true},
 		"warn":    {fault: "warn:all@step=150", attempts: 2, cause: "timeout", says: []string{"warned"}, resumed: true, slurm: true},
-		"node": {fault: "node:node2@step=150", attempts: 2, cause: "node", says: []string{"node2 is gone", "node3 takes the place of node2"},
-			resumed: true, slurm: true},
+		"node": {fault: "node:node2@step=150", attempts: 2, cause: "node",
+			says: []string{"node2 is gone", "node3 takes the place of node2"}, resumed: true, slurm: true},
 		"node 0": {fault: "node:0@step=150", attempts: 2, cause: "node", says: []string{"node3 takes the place of node1"}, resumed: true,
 			slurm: true},
 		"elastic": {fault: "node:1@step=150", attempts: 2, cause: "node", resumed: true, fewer: true,
@@ -151,7 +151,9 @@ func stateCause(cause string) string {
 func TestFaultNoSpace(t *testing.T) {
 	world(t, false)
 	job := strings.Replace(stoppableJob, "[train]", "[requeue]\non = [\"crash\"]\n[train]", 1)
-	run, text := injected(t, job, faultCase{fault: "nospace@step=300", exit: 1, attempts: 4, cause: "crash", says: []string{"no space left on device"}})
+	run, text := injected(t, job, faultCase{
+		fault: "nospace@step=300", exit: 1, attempts: 4, cause: "crash", says: []string{"no space left on device"},
+	})
 	if state := finalState(t, run); state.Step < 250 || state.Step > 900 { // of 960; simulate may be late to strike
 		t.Errorf("the newest checkpoint is of step %d\n%s", state.Step, text)
 	}
@@ -163,7 +165,9 @@ func TestFaultPartition(t *testing.T) {
 	world(t, true)
 	job := strings.Replace(stoppableJob, "[train]", "[requeue]\non = [\"node\"]\n[train]", 1)
 	job = strings.Replace(job, "20s", "2s", 1)
-	_, text := injected(t, job, faultCase{fault: "partition:node2@step=300", attempts: 2, cause: "node", says: []string{"cut off", "takes the place of node2"}, resumed: true})
+	_, text := injected(t, job, faultCase{
+		fault: "partition:node2@step=300", attempts: 2, cause: "node", says: []string{"cut off", "takes the place of node2"}, resumed: true,
+	})
 	if !strings.Contains(text, "going on after step ") {
 		t.Errorf("it began anew:\n%s", text)
 	}

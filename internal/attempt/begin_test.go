@@ -13,7 +13,9 @@ func TestBeginOfElementRecords(t *testing.T) {
 	a.Submitted("12")
 	fakeslurm.CutShort(t, a.Run)
 	p := &pretendSlurm{a.Slurm, t}
-	for _, step := range []struct{ array, index, recorded string }{{"12", "0", "12"}, {"13", "1", "13"}, {"13", "2", "13"}, {"12", "0", "13"}} {
+	for _, step := range []struct{ array, index, recorded string }{
+		{"12", "0", "12"}, {"13", "1", "13"}, {"13", "2", "13"}, {"12", "0", "13"},
+	} {
 		e, _, _ := p.env(0, 0)
 		e.Environ = append(e.Environ, "SLURM_ARRAY_JOB_ID="+step.array, "SLURM_ARRAY_TASK_ID="+step.index)
 		a.Must(e.begin(t, a.Run))

@@ -137,7 +137,9 @@ func TestCancelEnded(t *testing.T) {
 		queue   string // "": Slurm has forgotten it
 		want    string
 	}{
-		"failed": {crash("12", "rank 1 exited with code 7"), "12 FAILED", ended + "FAILED (rank 1 exited with code 7); there is nothing to cancel"},
+		"failed": {
+			crash("12", "rank 1 exited with code 7"), "12 FAILED", ended + "FAILED (rank 1 exited with code 7); there is nothing to cancel",
+		},
 		"forged": {
 			crash("12", "rank 1\x1b[2J\nddpbatch: all is well"), "12 FAILED",
 			ended + "FAILED (rank 1 [2J ddpbatch: all is well); there is nothing to cancel",

@@ -60,7 +60,8 @@ func TestCheckFilesFollowsLinks(t *testing.T) {
 		"/data/v2/t.csv/":      false, // which open(2) refuses
 		"/v2/t.csv":            false,
 	} {
-		job := Job{WorkDir: "/", Train: trainer.Config{Data: trainer.DataConfig{Kind: "csv", Path: dir + path}, Export: dir + "/current/../m"}}
+		data := trainer.DataConfig{Kind: "csv", Path: dir + path}
+		job := Job{WorkDir: "/", Train: trainer.Config{Data: data, Export: dir + "/current/../m"}}
 		if err := job.CheckFiles(); (err == nil) != there {
 			t.Errorf("%s: %v", path, err)
 		}

@@ -47,7 +47,8 @@ func (c *checker) setLead(given bool, root *position) {
 		r.Lead = own
 	case own > 0 && c.hasNoFault(key.String()):
 		if r.Lead != own {
-			c.warn(root, key, "%s = \"%v\" counts for nothing: slurm.signal says that the job is warned %v before its end", key, r.Lead, own)
+			c.warn(root, key, "%s = \"%v\" counts for nothing: slurm.signal says that the job is warned %v before its end",
+				key, r.Lead, own)
 		}
 		r.Lead = own
 	case !given && limit > 0:
@@ -56,7 +57,8 @@ func (c *checker) setLead(given bool, root *position) {
 	case r.Lead < leadLeast:
 		c.warn(root, key, "%s = \"%v\" leaves hardly any time to save; write \"%v\" or more", key, r.Lead, leadLeast)
 	case limit > 0 && r.Lead > limit/leadWarned:
-		c.warn(root, key, "%s = \"%v\" is more than half of the time limit (%s): the run is stopped before it has done much", key, r.Lead, slurm.FormatTime(limit))
+		c.warn(root, key, "%s = \"%v\" is more than half of the time limit (%s): the run is stopped before it has done much",
+			key, r.Lead, slurm.FormatTime(limit))
 	}
 }
 
@@ -83,15 +85,19 @@ func (c *checker) checkSignal(root *position) (lead time.Duration) {
 	name, warns := w.Name(), c.job.Launch.WarnSignal
 	switch {
 	case w.Batch && !slices.Contains(slices.Concat(scriptWarns, scriptNotes), name):
-		c.fault(root.at(key), key, "%s = %q: the batch script does not catch %s, which would end the job or do nothing; write %q", key, text, name, "B:USR2@120")
+		c.fault(root.at(key), key, "%s = %q: the batch script does not catch %s, which would end the job or do nothing; write %q",
+			key, text, name, "B:USR2@120")
 	case !w.Batch && name != warns && name != "USR1" && !slices.Contains(agentStops, name):
-		c.fault(root.at(key), key, "%s = %q: ddpbatch run does not catch %s, which would end the job's tasks or do nothing; write %q", key, text, name, "B:USR2@120")
+		c.fault(root.at(key), key, "%s = %q: ddpbatch run does not catch %s, which would end the job's tasks or do nothing; write %q",
+			key, text, name, "B:USR2@120")
 	case w.Lead == 0:
 		c.warn(root, key, "%s = %q: Slurm sends no signal 0 seconds before the limit", key, text)
 	case w.Batch && !slices.Contains(scriptWarns, name):
-		c.warn(root, key, "%s = %q counts for nothing: the batch script takes note of %s and goes on; write %q", key, text, name, "B:USR2@120")
+		c.warn(root, key, "%s = %q counts for nothing: the batch script takes note of %s and goes on; write %q",
+			key, text, name, "B:USR2@120")
 	case !w.Batch && name == "USR1" && warns != "USR1":
-		c.warn(root, key, "%s = %q counts for nothing: without B: it goes to the tasks, to which USR1 says nothing; write %q", key, text, "B:"+text)
+		c.warn(root, key, "%s = %q counts for nothing: without B: it goes to the tasks, to which USR1 says nothing; write %q",
+			key, text, "B:"+text)
 	case w.Batch || name == warns:
 		return w.Lead
 	}

@@ -21,33 +21,46 @@ func TestRequeue(t *testing.T) {
 		{"an empty table", "[requeue]\n", recovery.Policy{On: all, Lead: 2 * time.Minute, NoProgress: 3}, nil},
 		{"never", "[requeue]\non = []\n", recovery.Policy{Lead: 2 * time.Minute, NoProgress: 3}, nil},
 		{"all of it", "[requeue]\non = [\"oom\", \"hang\", \"crash\"]\nmax = { oom = 2, crash = 0 }\nlead = \"30s\"\nno_progress = 7\n",
-			recovery.Policy{On: []recovery.Cause{"oom", "hang", "crash"}, Max: map[recovery.Cause]int{"oom": 2, "crash": 0}, Lead: 30 * time.Second, NoProgress: 7}, nil},
+			recovery.Policy{On: []recovery.Cause{"oom", "hang", "crash"},
+				Max:  map[recovery.Cause]int{"oom": 2, "crash": 0},
+				Lead: 30 * time.Second, NoProgress: 7}, nil},
 		{"by names of earlier verdicts", "[requeue]\non = [\"signal\", \"agent-lost\"]\n",
 			recovery.Policy{On: []recovery.Cause{"crash", "node"}, Lead: 2 * time.Minute, NoProgress: 3}, nil},
-		{"a tenth of a short limit", "[slurm]\ntime = \"00:05:00\"\n", recovery.Policy{On: all, Lead: 30 * time.Second, NoProgress: 3}, nil},
+		{"a tenth of a short limit", "[slurm]\ntime = \"00:05:00\"\n",
+			recovery.Policy{On: all, Lead: 30 * time.Second, NoProgress: 3}, nil},
 		{"no less than ten seconds", "[slurm]\ntime = 1\n", recovery.Policy{On: all, Lead: 10 * time.Second, NoProgress: 3}, nil},
 		{"no more than two minutes", "[slurm]\ntime = \"2-0\"\n", recovery.Policy{On: all, Lead: 2 * time.Minute, NoProgress: 3}, nil},
-		{"no limit", "[slurm]\ntime = \"UNLIMITED\"\n[requeue]\nlead = \"9h\"\n", recovery.Policy{On: all, Lead: 9 * time.Hour, NoProgress: 3}, nil},
+		{"no limit", "[slurm]\ntime = \"UNLIMITED\"\n[requeue]\nlead = \"9h\"\n",
+			recovery.Policy{On: all, Lead: 9 * time.Hour, NoProgress: 3}, nil},
 		{"too short a lead", "[requeue]\nlead = \"9s\"\n", recovery.Policy{On: all, Lead: 9 * time.Second, NoProgress: 3},
 			[]string{`job.toml:3:1: requeue.lead = "9s" leaves hardly any time to save; write "10s" or more`}},
-		{"too long a lead", "[slurm]\ntime = 60\n[requeue]\nlead = \"31m\"\n", recovery.Policy{On: all, Lead: 31 * time.Minute, NoProgress: 3},
-			[]string{`job.toml:5:1: requeue.lead = "31m0s" is more than half of the time limit (01:00:00): the run is stopped before it has done much`}},
+		{"too long a lead", "[slurm]\ntime = 60\n[requeue]\nlead = \"31m\"\n",
+			recovery.Policy{On: all, Lead: 31 * time.Minute, NoProgress: 3},
+			[]string{`job.toml:5:1: requeue.lead = "31m0s" is more than half of the time limit (01:00:00): ` +
+				`the run is stopped before it has done much`}},
 		{"a budget for nothing", "[requeue]\nmax.hang = 1\nmax.crash = 0\n",
 			recovery.Policy{On: all, Max: map[recovery.Cause]int{"hang": 1, "crash": 0}, Lead: 2 * time.Minute, NoProgress: 3},
 			[]string{`job.toml:3:5: requeue.max.hang = 1 counts for nothing: requeue.on does not name "hang"`}},
-		{"Slurm must not", "[slurm]\nno_requeue = true\n[requeue]\non = [\"node\"]\n", recovery.Policy{On: []recovery.Cause{"node"}, Lead: 2 * time.Minute, NoProgress: 3},
+		{"Slurm must not", "[slurm]\nno_requeue = true\n[requeue]\non = [\"node\"]\n",
+			recovery.Policy{On: []recovery.Cause{"node"}, Lead: 2 * time.Minute, NoProgress: 3},
 			[]string{"job.toml:3:1: slurm.no_requeue: Slurm will refuse what requeue.on asks for; leave one of them out"}},
-		{"a signal of one's own", "[slurm]\nsignal = \"B:USR1@90\"\n", recovery.Policy{On: all, Lead: 90 * time.Second, NoProgress: 3}, nil},
+		{"a signal of one's own", "[slurm]\nsignal = \"B:USR1@90\"\n",
+			recovery.Policy{On: all, Lead: 90 * time.Second, NoProgress: 3}, nil},
 		{"a stop of the tasks", "[slurm]\nsignal = \"TERM@30\"\n", recovery.Policy{On: all, Lead: 2 * time.Minute, NoProgress: 3}, nil},
-		{"a signal and another lead", "[slurm]\nsignal = \"USR2\"\n[requeue]\nlead = \"30s\"\n", recovery.Policy{On: all, Lead: time.Minute, NoProgress: 3},
-			[]string{`job.toml:5:1: requeue.lead = "30s" counts for nothing: slurm.signal says that the job is warned 1m0s before its end`}},
+		{"a signal and another lead", "[slurm]\nsignal = \"USR2\"\n[requeue]\nlead = \"30s\"\n",
+			recovery.Policy{On: all, Lead: time.Minute, NoProgress: 3},
+			[]string{`job.toml:5:1: requeue.lead = "30s" counts for nothing: ` +
+				`slurm.signal says that the job is warned 1m0s before its end`}},
 		{"a signal that says nothing", "[slurm]\nsignal = \"USR1@60\"\n", recovery.Policy{On: all, Lead: 2 * time.Minute, NoProgress: 3},
-			[]string{`job.toml:3:1: slurm.signal = "USR1@60" counts for nothing: without B: it goes to the tasks, to which USR1 says nothing; write "B:USR1@60"`}},
+			[]string{`job.toml:3:1: slurm.signal = "USR1@60" counts for nothing: ` +
+				`without B: it goes to the tasks, to which USR1 says nothing; write "B:USR1@60"`}},
 		{"a signal that is noted", "[slurm]\nsignal = \"B:TERM@60\"\n", recovery.Policy{On: all, Lead: 2 * time.Minute, NoProgress: 3},
-			[]string{`job.toml:3:1: slurm.signal = "B:TERM@60" counts for nothing: the batch script takes note of TERM and goes on; write "B:USR2@120"`}},
+			[]string{`job.toml:3:1: slurm.signal = "B:TERM@60" counts for nothing: ` +
+				`the batch script takes note of TERM and goes on; write "B:USR2@120"`}},
 		{"a signal that never comes", "[slurm]\nsignal = \"B:USR1@0\"\n", recovery.Policy{On: all, Lead: 2 * time.Minute, NoProgress: 3},
 			[]string{`job.toml:3:1: slurm.signal = "B:USR1@0": Slurm sends no signal 0 seconds before the limit`}},
-		{"Slurm must not, and nobody asked", "[slurm]\nno_requeue = true\n", recovery.Policy{On: all, Lead: 2 * time.Minute, NoProgress: 3}, nil},
+		{"Slurm must not, and nobody asked", "[slurm]\nno_requeue = true\n",
+			recovery.Policy{On: all, Lead: 2 * time.Minute, NoProgress: 3}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			job, warnings, err := parse("name = \"x\"\n" + test.src + "[launch]\nmax_restarts = 4\ncommand = [\"true\"]\n")
@@ -76,7 +89,12 @@ func TestRequeue(t *testing.T) {
 }
 
 func TestPolicyKnowsTheLimit(t *testing.T) {
-	for text, want := range map[string]time.Duration{"": 0, "[slurm]\ntime = 4\n": 4 * time.Minute, "[slurm]\ntime = \"2-0\"\n": 48 * time.Hour, "[slurm]\ntime = \"UNLIMITED\"\n": 0} {
+	for text, want := range map[string]time.Duration{
+		"":                                0,
+		"[slurm]\ntime = 4\n":             4 * time.Minute,
+		"[slurm]\ntime = \"2-0\"\n":       48 * time.Hour,
+		"[slurm]\ntime = \"UNLIMITED\"\n": 0,
+	} {
 		job, _, err := parse("name = \"x\"\n" + text + "[launch]\ncommand = [\"true\"]\n")
 		if err != nil {
 			t.Fatal(err)

@@ -177,7 +177,8 @@ func TestRowRanges(t *testing.T) {
 		"0x1:5": number("0x1"), " 1:2": number(" 1"), "1 :2": number("1 "), "a:b": number("a"),
 		"0:2147483648": number("2147483648"), "0:99999999999999999999999": number("99999999999999999999999"),
 	} {
-		src := "name = \"x\"\n[train]\nmodel.kind = \"dense\"\nloss = \"mse\"\n[train.data]\nkind = \"csv\"\npath = \"x\"\n" + fmt.Sprintf("train = %q\n", value)
+		src := "name = \"x\"\n[train]\nmodel.kind = \"dense\"\nloss = \"mse\"\n[train.data]\nkind = \"csv\"\npath = \"x\"\n" +
+			fmt.Sprintf("train = %q\n", value)
 		t.Run(value, func(t *testing.T) {
 			if fault == "" {
 				checkFaults(t, src, nil)

@@ -37,7 +37,8 @@ func describeFinished(run *rundir.Dir, path string, sets, words []string) (strin
 		if err != nil {
 			return "", err
 		}
-		early, epochs := job.Train.Evaluate.Patience > 0 && m.Step < m.Steps, m.Epoch+1 // that all of the last one is trained the metrics do not tell
+		// That all of the last epoch is trained the metrics do not tell.
+		early, epochs := job.Train.Evaluate.Patience > 0 && m.Step < m.Steps, m.Epoch+1
 		if early {
 			epochs = m.Epoch
 		}

@@ -192,7 +192,8 @@ func TestSubmit(t *testing.T) {
 				}
 			}
 			perhaps := strings.Contains(said, "may have taken")
-			if !strings.Contains(said, test.says) || (said == "") != (test.says == "") || perhaps != (name == "perhaps taken") || code != test.code {
+			if !strings.Contains(said, test.says) || (said == "") != (test.says == "") ||
+				perhaps != (name == "perhaps taken") || code != test.code {
 				t.Errorf("exit code %d: %s", code, said)
 			}
 			if is := errors.Is(err, slurm.ErrRefused); is != (name == "refused") {

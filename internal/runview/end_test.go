@@ -32,7 +32,8 @@ func TestWaitWarnsOfEveryOutage(t *testing.T) {
 					return slurm.Output{Code: 1}, nil
 				case states[0] == "away":
 					states = states[1:]
-					return slurm.Output{Code: 1, Stderr: []byte("slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n")}, nil
+					const silence = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
+					return slurm.Output{Code: 1, Stderr: []byte(silence)}, nil
 				}
 				line := []string{"12", "12", states[0], "None", "N/A", "1:00", run.Spec().Name}
 				states = states[1:]

@@ -16,8 +16,8 @@ import (
 )
 
 // Job 400 of a run has ended, and a command that resumed the run was killed before it recorded what came of that: the job is known by its
-// begin, however long Slurm has forgotten it, and else by the run's script. While another command submits the run, or Slurm cannot be asked,
-// nobody says that it has no job.
+// begin, however long Slurm has forgotten it, and else by the run's script. While another command submits the run, or Slurm cannot be
+// asked, nobody says that it has no job.
 func TestStatusOfLostJob(t *testing.T) {
 	for name, test := range map[string]struct {
 		begun   bool // job 500 has
@@ -38,7 +38,8 @@ func TestStatusOfLostJob(t *testing.T) {
 			next: "a resume was cut short, and Slurm has no job of it; to submit it: ddpbatch resume ",
 		},
 		"may come yet": {
-			claimed: true, queue: []string{"400 CANCELLED"}, want: "400 CANCELLED", next: "it is being submitted: " + fakeslurm.OtherClaimWords,
+			claimed: true, queue: []string{"400 CANCELLED"}, want: "400 CANCELLED",
+			next: "it is being submitted: " + fakeslurm.OtherClaimWords,
 		},
 		"Slurm is silent":               {silent: true},
 		"the first waits":               {first: true, queue: []string{"500 PENDING"}, want: "500 PENDING"},

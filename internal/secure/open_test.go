@@ -227,7 +227,8 @@ func TestReflection(t *testing.T) {
 		config := server.config.Clone()
 		config.Certificates, config.VerifyConnection = client.config.Certificates, nil
 		dialled, accepted := tcpPair(t)
-		if o := open(t, client, dialled, &Server{identity{config, server.bindingDigest}}, accepted); !errors.Is(o.clientErr, auth.ErrUnproved) {
+		o := open(t, client, dialled, &Server{identity{config, server.bindingDigest}}, accepted)
+		if !errors.Is(o.clientErr, auth.ErrUnproved) {
 			t.Errorf("error %v, want ErrUnproved", o.clientErr)
 		}
 	})

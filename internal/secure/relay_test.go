@@ -119,11 +119,13 @@ func TestRelayOfItsOwn(t *testing.T) {
 		return c
 	}
 	dialled, accepted := tcpPair(t)
-	if o := open(t, client, dialled, &Server{identity{fake(server.config), server.bindingDigest}}, accepted); !errors.Is(o.clientErr, auth.ErrUnproved) || o.serverErr == nil {
+	o := open(t, client, dialled, &Server{identity{fake(server.config), server.bindingDigest}}, accepted)
+	if !errors.Is(o.clientErr, auth.ErrUnproved) || o.serverErr == nil {
 		t.Errorf("to the client: client %v, want ErrUnproved; relay: %v", o.clientErr, o.serverErr)
 	}
 	dialled, accepted = tcpPair(t)
-	if o := open(t, &Client{identity{fake(client.config), client.bindingDigest}}, dialled, server, accepted); !errors.Is(o.serverErr, auth.ErrUnproved) || o.clientErr == nil {
+	o = open(t, &Client{identity{fake(client.config), client.bindingDigest}}, dialled, server, accepted)
+	if !errors.Is(o.serverErr, auth.ErrUnproved) || o.clientErr == nil {
 		t.Errorf("to the server: server %v, want ErrUnproved; relay: %v", o.serverErr, o.clientErr)
 	}
 }

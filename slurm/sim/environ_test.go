@@ -124,7 +124,8 @@ var newer = map[string]sim.Allocation{
 	"b01.task3": {JobID: 10, Nodes: named("n[2-3]"), CPUs: []int{2}, Tasks: []int{2, 2}, TasksPerNode: 2},
 	"b02.task4": {JobID: 11, Nodes: named("n[1-3]"), CPUs: []int{3, 1, 1}, Tasks: []int{3, 1, 1}},
 	"b03.task1": {JobID: 12, Nodes: named("n[1-2]"), CPUs: []int{4}, TasksPerNode: 1, CPUsPerTask: 4},
-	"b04.task0": {JobID: 14, Nodes: named("n1"), CPUs: []int{1}, Array: &sim.Element{JobID: 13, Index: 1, Array: slurm.Array{Indices: []int{1, 2}}}},
+	"b04.task0": {JobID: 14, Nodes: named("n1"), CPUs: []int{1},
+		Array: &sim.Element{JobID: 13, Index: 1, Array: slurm.Array{Indices: []int{1, 2}}}},
 	"h01.task1": {JobID: 16, JobName: "het.sh", Nodes: named("n[1-3]"), CPUs: []int{1}, Components: []sim.Component{{Nodes: 1}, {Nodes: 2}}},
 	"s01.task2": {JobID: 36, JobName: "interactive", Nodes: named("n[1-3]"), CPUs: []int{3, 1, 1}, TasksPerNode: 1},
 }

@@ -60,8 +60,8 @@ func (p *Slurm) WithoutAccounting() {
 	p.Says("sacct", "#!/bin/sh\necho Slurm accounting storage is disabled >&2\nexit 1\n")
 }
 
-// QueueOf is what squeue shows of the jobs of a run: "12_1 RUNNING", or with a reason, "12 FAILED NonZeroExitCode", and behind that a name that
-// is not the run's. Asked for a user's jobs, it tells of each that it runs the run's script.
+// QueueOf is what squeue shows of the jobs of a run: "12_1 RUNNING", or with a reason, "12 FAILED NonZeroExitCode", and behind that a name
+// that is not the run's. Asked for a user's jobs, it tells of each that it runs the run's script.
 func (p *Slurm) QueueOf(run *rundir.Dir, jobs ...string) {
 	p.t.Helper()
 	var plain, user strings.Builder

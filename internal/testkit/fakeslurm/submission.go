@@ -35,8 +35,8 @@ func (p *Slurm) LinesClaimByOther(run *rundir.Dir) string {
 	return fmt.Sprintf(`mkdir -p '%[1]s/claims/9' && cp '%[2]s/claim.json' '%[1]s/claims/9/'`, run.Path(), p.Dir)
 }
 
-// CutShort is the note of a resume, in a run's ledger, whose command was killed before it noted what came of it: of all of the run, or of one
-// element of an array.
+// CutShort is the note of a resume, in a run's ledger, whose command was killed before it noted what came of it: of all of the run, or of
+// one element of an array.
 func CutShort(t testing.TB, run *rundir.Dir, element ...int) {
 	t.Helper()
 	event := rundir.Event{Time: time.Now(), Event: rundir.EventSubmitting, Detail: rundir.EventResume}
