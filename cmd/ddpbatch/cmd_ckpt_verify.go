@@ -92,8 +92,8 @@ func suffix(info checkpoint.Info) string {
 	return ""
 }
 
-// verifyError is the error of what went wrong with some of so many checkpoints. One that is corrupt decides; what could only not be read leaves
-// open whether it is.
+// verifyError is the error of what went wrong with some of so many checkpoints. One that is corrupt decides; what could only not be read
+// leaves open whether it is.
 func verifyError(bad []error, checked int) error {
 	if len(bad) == 0 {
 		return nil
