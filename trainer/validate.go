@@ -203,7 +203,11 @@ func (d DDPConfig) validate(f *problems) {
 	}
 	f.oneOf("ddp.compress", d.Compress, "none", "float16", "bfloat16", "int8", "powersgd")
 	f.between("ddp.rank", d.Rank, 1, maxWidth)
-	f.between("ddp.start_step", d.StartStep, 0, ddp.MaxStart)
+	mostStart := maxSteps
+	if d.Compress == "powersgd" {
+		mostStart = ddp.MaxStart
+	}
+	f.between("ddp.start_step", d.StartStep, 0, mostStart)
 	f.between("ddp.average_every", d.AverageEvery, 0, maxSteps)
 	f.between("ddp.average_warmup", d.AverageWarmup, 0, maxSteps)
 	f.between("ddp.check_every_steps", d.CheckEverySteps, 0, maxSteps)

@@ -85,7 +85,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		`data.delimiter: is "e", want one byte`:                       func(c *Config) { c.Data.Kind, c.Data.Path, c.Data.Delimiter = "csv", "x", "e" },
 		`data.target: names 2 columns; classes stand in one`:          func(c *Config) { c.Data = csvOf("a", "b"); c.Loss = "cross_entropy" },
 		`data.target: names "a" twice`:                                func(c *Config) { c.Data = csvOf("a", "a") },
-		"ddp.start_step is 16777217: must be 0 to 16777216":           func(c *Config) { c.DDP.StartStep = 1<<24 + 1 },
+		"ddp.start_step is 16777217: must be 0 to 16777216":           func(c *Config) { c.DDP.Compress, c.DDP.StartStep = "powersgd", 1<<24+1 },
 		"data.rows: 134217728 rows of 2 inputs and 1 outputs are mor": func(c *Config) { c.Data.Rows, c.Data.Inputs, c.Data.Outputs = 1<<27, 2, 1 },
 		`data.eval: range 0:4097 goes beyond the data, which`:         func(c *Config) { c.Data.Rows, c.Data.Eval = 4096, "0:4097" },
 		`model.kind is "cnn": needs images: data.kind = "generated"`:  func(c *Config) { c.Model.Kind = "cnn" },
@@ -137,6 +137,7 @@ func TestSyncBatchNormInReplicasIsRefused(t *testing.T) {
 // What does something is not refused with what does nothing.
 func TestSettingsThatBelongTogether(t *testing.T) {
 	for name, change := range map[string]func(*Config){
+		"a late start of what has none":         func(c *Config) { c.DDP.Compress, c.DDP.StartStep = "int8", 20_000_000 },
 		"one row for each micro-batch":          func(c *Config) { c.Pipeline, c.MicroBatches = 2, 8 },
 		"more stages than rows":                 func(c *Config) { c.Pipeline = 9 },
 		"statistics over ranks":                 func(c *Config) { images(c); c.Model.BatchNorm, c.DDP.SyncBatchNorm = true, true },
