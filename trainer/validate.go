@@ -178,7 +178,7 @@ func (d DataConfig) validate(f *problems, loss string) {
 		f.between("data.outputs", d.Outputs, 1, maxWidth)
 		f.number("data.noise", d.Noise, 0, math.MaxFloat32)
 		if err := d.generated(0).Validate(); err != nil && len(*f) == before {
-			*f = append(*f, fmt.Errorf("data.rows: %w", err))
+			f.below("data", err)
 		}
 	}
 	f.oneOf("data.remainder", d.Remainder, "pad", "drop", "uneven")

@@ -87,6 +87,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		`data.target: names "a" twice`:                                func(c *Config) { c.Data = csvOf("a", "a") },
 		"ddp.start_step is 16777217: must be 0 to 16777216":           func(c *Config) { c.DDP.Compress, c.DDP.StartStep = "powersgd", 1<<24+1 },
 		"data.rows: 134217728 rows of 2 inputs and 1 outputs are mor": func(c *Config) { c.Data.Rows, c.Data.Inputs, c.Data.Outputs = 1<<27, 2, 1 },
+		"data.inputs: 1048576 inputs x 1048576 outputs are more than": func(c *Config) { c.Data.Inputs, c.Data.Outputs = 1<<20, 1<<20 },
 		`data.eval: range 0:4097 goes beyond the data, which`:         func(c *Config) { c.Data.Rows, c.Data.Eval = 4096, "0:4097" },
 		`model.kind is "cnn": needs images: data.kind = "generated"`:  func(c *Config) { c.Model.Kind = "cnn" },
 		// What would do nothing:

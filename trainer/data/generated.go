@@ -1,7 +1,6 @@
 package data
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -17,18 +16,22 @@ type GeneratedConfig struct {
 	Seed                  uint64
 }
 
-// Validate says what is wrong with cfg.
+// Validate says what is wrong with cfg, and begins with the name that the setting has in a job file.
 func (cfg GeneratedConfig) Validate() error {
 	if cfg.Rows < 1 || cfg.Inputs < 1 || cfg.Outputs < 1 {
-		return errors.New("rows, inputs and outputs must each be at least 1")
+		return fmt.Errorf("rows: %d rows of %d inputs and %d outputs, want at least 1 of each", cfg.Rows, cfg.Inputs, cfg.Outputs)
 	}
 	if !(cfg.Noise >= 0) || math.IsInf(cfg.Noise, 0) {
-		return fmt.Errorf("noise is %v, want a number from 0 on", cfg.Noise)
+		return fmt.Errorf("noise: is %v, want a number from 0 on", cfg.Noise)
 	}
-	// No sum or product here overflows: each factor is at most maxGenerated.
-	if cfg.Inputs > maxGenerated || cfg.Outputs > maxGenerated ||
-		cfg.Rows > maxGenerated/(cfg.Inputs+cfg.Outputs) || cfg.Inputs > maxGenerated/cfg.Outputs {
-		return fmt.Errorf("%d rows of %d inputs and %d outputs are more than %d values; make them fewer",
+	// Quotient and difference cannot overflow, and once they are checked the sum below cannot, either.
+	if cfg.Inputs > maxGenerated/cfg.Outputs || cfg.Outputs > maxGenerated-cfg.Inputs { // fewer rows would not help
+		return fmt.Errorf("inputs: %d inputs x %d outputs are more than %d values, "+
+			"whatever data.rows is: lower data.inputs or data.outputs",
+			cfg.Inputs, cfg.Outputs, maxGenerated)
+	}
+	if cfg.Rows > maxGenerated/(cfg.Inputs+cfg.Outputs) {
+		return fmt.Errorf("rows: %d rows of %d inputs and %d outputs are more than %d values; make them fewer",
 			cfg.Rows, cfg.Inputs, cfg.Outputs, maxGenerated)
 	}
 	return nil
