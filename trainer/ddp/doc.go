@@ -62,6 +62,6 @@
 //
 // Gradients are float32. A step has one Backward between Begin and Finish; more before it are added to the same mean. With FindUnused
 // buckets keep the order that was guessed, and a parameter that no rank has used in a step may still get what an int8 or PowerSGD Hook owes it.
-// All ranks take equally many steps: one whose rows have ended takes the rest without rows, in Forward and Backward too where there is a
-// SyncBatchNorm.
+// All ranks take equally many steps, each with a Forward and a Backward: a rank whose rows have ended makes them with zero rows. Means are
+// over all ranks of the group: scale the loss by the rows of the step.
 package ddp
