@@ -28,7 +28,7 @@ type PowerSGDConfig struct {
 	Seed uint64
 }
 
-// MaxStart is up to where a float32, which keeps the count in checkpoints, counts.
+// MaxStart is the largest Start: checkpoints keep the count in a float32, which is exact up to there.
 const MaxStart = 1 << 24
 
 // powerSGD is what NewPowerSGDHook makes.
