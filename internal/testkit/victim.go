@@ -61,6 +61,8 @@ func Kill(ctx context.Context, test string, environ []string, saves int, longer 
 		return last, fmt.Errorf("victim: %s", &trouble)
 	case said < saves && ctx.Err() != nil:
 		return last, fmt.Errorf("victim: it hangs after %d of %d saves, the last one of step %d: %w", said, saves, last, context.Cause(ctx))
+	case said < saves:
+		return last, fmt.Errorf("the victim ended after %d of %d saves: %v", said, saves, victim.ProcessState)
 	}
 	return last, nil
 }

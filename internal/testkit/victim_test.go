@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -43,5 +44,18 @@ func TestKillOfOneThatEnds(t *testing.T) {
 	last, err := testkit.Kill(t.Context(), "TestKillOfOneThatEnds", []string{isVictim + "=1"}, 2, 0)
 	if last != 7 || err == nil || !strings.HasPrefix(err.Error(), "the victim ended: ") || !strings.Contains(err.Error(), "no disk") {
 		t.Errorf("step %d, %v; want step 7, and why it ended", last, err)
+	}
+}
+
+// TestKillOfOneThatIsKilled: a victim that another kills, the kernel for want of memory perhaps, says nothing; it is told all the same.
+func TestKillOfOneThatIsKilled(t *testing.T) {
+	if os.Getenv(isVictim) != "" {
+		testkit.Saved(7)
+		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
+	t.Parallel()
+	last, err := testkit.Kill(t.Context(), "TestKillOfOneThatIsKilled", []string{isVictim + "=1"}, 2, 0)
+	if last != 7 || err == nil || err.Error() != "the victim ended after 1 of 2 saves: signal: killed" {
+		t.Errorf("step %d, %v; want step 7, and that it ended after 1 of 2 saves", last, err)
 	}
 }
