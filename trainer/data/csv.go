@@ -96,8 +96,9 @@ func checkClasses(classes, rows int) error {
 		rows, classes-1)
 }
 
+// settings are part of the name of prepared files, in which "classes=0" stays for those that are there already.
 func (cfg CSVConfig) settings() string {
-	return fmt.Sprintf("delimiter=%q header=%q targets=%q regression=%v", cfg.Delimiter, cfg.Header, cfg.Targets, cfg.Regression)
+	return fmt.Sprintf("delimiter=%q header=%q targets=%q regression=%v classes=0", cfg.Delimiter, cfg.Header, cfg.Targets, cfg.Regression)
 }
 
 // table is the data set of prepared inputs and targets, checked again where a wrong value would be more than a wrong
