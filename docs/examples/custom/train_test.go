@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"math/rand/v2"
 	"testing"
 
@@ -21,7 +20,7 @@ func TestMoreRanksThanRows(t *testing.T) {
 	rows := newSpirals(count, 1)
 	for rank, err := range testkit.Each(ranks, func(rank int) error {
 		model := newModel(rows.Spec(), rand.New(rand.NewPCG(1, 2)))
-		right, err := evaluate(context.Background(), comms[rank], model, &nn.Pass{}, rows)
+		right, err := evaluate(t.Context(), comms[rank], model, &nn.Pass{}, rows)
 		if share := right * count; share != 0 && share != 1 && share != count {
 			t.Errorf("rank %d: %v of the rows are right", rank, right)
 		}
