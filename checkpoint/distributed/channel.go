@@ -62,15 +62,15 @@ func decode[A any](texts [][]byte, ranks int) ([]A, error) {
 	return all, nil
 }
 
-// workReport is how the work of one rank has ended: with a value or a failure. Rank 0 answers all ranks with one.
-type workReport[T any] struct {
+// valueOrFailure is how the work of one rank has ended, or what rank 0 answers all ranks.
+type valueOrFailure[T any] struct {
 	Value   T                `json:"value"`
 	Failure *failure.Failure `json:"failure,omitempty"`
 }
 
 // fromRank0 gives every rank what rank 0 has: value, or its error err. The others' values do not count.
 func fromRank0[T any](ctx context.Context, t *channel, value T, err error) (T, error) {
-	a := workReport[T]{Value: value}
+	a := valueOrFailure[T]{Value: value}
 	var payload []byte
 	if t.isCoordinator() {
 		a.Failure = t.failureOf(err)
@@ -81,7 +81,7 @@ func fromRank0[T any](ctx context.Context, t *channel, value T, err error) (T, e
 		return value, e
 	}
 	if !t.isCoordinator() {
-		a = workReport[T]{}
+		a = valueOrFailure[T]{}
 		if e := json.Unmarshal(text, &a); e != nil {
 			return value, fmt.Errorf("message of rank 0: %w", e)
 		}
@@ -91,8 +91,8 @@ func fromRank0[T any](ctx context.Context, t *channel, value T, err error) (T, e
 
 // progress is what a rank reports in an exchange while all are at work: once, how its own has ended.
 type progress[T any] struct {
-	Over   bool           `json:"over,omitempty"` // just now
-	Report *workReport[T] `json:"report,omitempty"`
+	Over   bool               `json:"over,omitempty"` // just now
+	Report *valueOrFailure[T] `json:"report,omitempty"`
 }
 
 // reply is rank 0's answer: none yet, or the last.
@@ -105,7 +105,7 @@ type reply[B any] struct {
 // long a disk takes, no collective waits longer than that. Rank 0 decides, by the reports of all ranks, what every rank gets; an error of its decision is every
 // rank's. Where the group fails, ctx is cancelled for work; runOnEveryRank returns after that in any case.
 func runOnEveryRank[T, B any](
-	ctx context.Context, s *Saver, work func(context.Context) (T, error), decide func([]workReport[T]) (B, error),
+	ctx context.Context, s *Saver, work func(context.Context) (T, error), decide func([]valueOrFailure[T]) (B, error),
 ) (B, error) {
 	t := s.channel
 	ctx, cancel := context.WithCancel(ctx)
@@ -117,12 +117,12 @@ func runOnEveryRank[T, B any](
 		value, own = work(ctx)
 	}()
 	defer func() { cancel(); <-done }()
-	reports, missing, reported := make([]workReport[T], t.group.Size()), t.group.Size(), false
+	reports, missing, reported := make([]valueOrFailure[T], t.group.Size()), t.group.Size(), false
 	for {
 		var p progress[T]
 		if !reported && doneWithin(done, s.o.tick) {
 			reported = true
-			p = progress[T]{true, &workReport[T]{value, t.failureOf(own)}}
+			p = progress[T]{true, &valueOrFailure[T]{value, t.failureOf(own)}}
 		}
 		var mine error
 		if reported {
@@ -164,13 +164,13 @@ func runTogether(ctx context.Context, s *Saver, work func(context.Context) error
 	_, err := runOnEveryRank(ctx, s, func(ctx context.Context) (struct{}, error) {
 		own = work(ctx)
 		return struct{}{}, own
-	}, func(all []workReport[struct{}]) (struct{}, error) {
+	}, func(all []valueOrFailure[struct{}]) (struct{}, error) {
 		return struct{}{}, s.channel.error(firstFailure(all), own)
 	})
 	return err
 }
 
-func firstFailure[T any](all []workReport[T]) *failure.Failure {
+func firstFailure[T any](all []valueOrFailure[T]) *failure.Failure {
 	for _, r := range all {
 		if r.Failure != nil {
 			return r.Failure
@@ -188,7 +188,7 @@ func runOnRank0[T any](ctx context.Context, s *Saver, work func(context.Context)
 			result, own = work(ctx)
 		}
 		return struct{}{}, nil
-	}, func([]workReport[struct{}]) (T, error) { return result, own })
+	}, func([]valueOrFailure[struct{}]) (T, error) { return result, own })
 }
 
 // sentinels are the errors that callers on every rank tell apart, in the order of their numbers in messages.

@@ -65,7 +65,7 @@ func (s *Saver) open(ctx context.Context, arrays []Array) error {
 	_, err = runOnEveryRank(ctx, s, func(ctx context.Context) (trouble, error) {
 		own = s.prepare(ctx, w, arrays)
 		return s.tier.trouble(), own
-	}, func(all []workReport[trouble]) (struct{}, error) {
+	}, func(all []valueOrFailure[trouble]) (struct{}, error) {
 		s.warnOfTiers(all)
 		return struct{}{}, s.channel.error(firstFailure(all), own)
 	})

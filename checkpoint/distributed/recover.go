@@ -70,7 +70,7 @@ func (s *Saver) recoverable(ctx context.Context) ([]candidate, error) {
 				errLocal, s.tier.path, err)
 		}
 		return list, own
-	}, func(all []workReport[[]foundShard]) (struct{}, error) {
+	}, func(all []valueOrFailure[[]foundShard]) (struct{}, error) {
 		for _, r := range all {
 			found = append(found, r.Value)
 		}
@@ -146,9 +146,9 @@ func (s *Saver) finish(ctx context.Context, c candidate) (end finished, err erro
 	if err != nil {
 		return end, err
 	}
-	var all []workReport[copied]
+	var all []valueOrFailure[copied]
 	f, err := runOnEveryRank(ctx, s, func(ctx context.Context) (copied, error) { return s.copyShards(ctx, c, draft, ticket) },
-		func(reports []workReport[copied]) (*failure.Failure, error) {
+		func(reports []valueOrFailure[copied]) (*failure.Failure, error) {
 			all = reports
 			return firstFailure(reports), nil
 		})
@@ -180,7 +180,7 @@ func (s *Saver) finish(ctx context.Context, c candidate) (end finished, err erro
 	})
 }
 
-func damagedOf(all []workReport[copied]) (shards []int) {
+func damagedOf(all []valueOrFailure[copied]) (shards []int) {
 	for _, r := range all {
 		shards = append(shards, r.Value.Damaged...)
 	}
@@ -226,7 +226,7 @@ func (s *Saver) copyShards(ctx context.Context, c candidate, draft *checkpoint.D
 }
 
 // commitRecovered is rank 0's: all shards are durable in the draft.
-func (s *Saver) commitRecovered(ctx context.Context, c candidate, draft *checkpoint.Draft, all []workReport[copied]) error {
+func (s *Saver) commitRecovered(ctx context.Context, c candidate, draft *checkpoint.Draft, all []valueOrFailure[copied]) error {
 	first := all[c.Holders[0][0].Rank].Value.First
 	if first == nil || first.Meta == nil {
 		return fmt.Errorf("%w: nobody has the record of shard 0", errLocal)

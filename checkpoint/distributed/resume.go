@@ -161,7 +161,7 @@ func (s *Saver) judge(ctx context.Context, c offered, accept func(*checkpoint.Ch
 			own = accept(c.Checkpoint)
 		}
 		return struct{}{}, own
-	}, func(all []workReport[struct{}]) (b judgement, err error) {
+	}, func(all []valueOrFailure[struct{}]) (b judgement, err error) {
 		b.Failure = firstFailure(all)
 		b.Corrupt = b.Failure != nil
 		for _, r := range all {

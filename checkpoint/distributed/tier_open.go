@@ -113,7 +113,7 @@ func (t *tier) trouble() (all trouble) {
 const mostRanks = 16
 
 // warnOfTiers is rank 0's: it says once which ranks cannot use their nodes' own disks, and which may not be able to.
-func (s *Saver) warnOfTiers(all []workReport[trouble]) {
+func (s *Saver) warnOfTiers(all []valueOrFailure[trouble]) {
 	warn := func(message string, what func(trouble) string) {
 		var ranks []int
 		for rank, r := range all {
