@@ -63,7 +63,7 @@ type DataConfig struct {
 	Delimiter  string   `json:"delimiter"`  // csv
 	InputFile  string   `json:"input_file"` // npy: data.inputs and data.targets
 	TargetFile string   `json:"target_file"`
-	Train      string   `json:"train"` // "first:past-the-last" rows; empty: all
+	Train      string   `json:"train"` // rows "FIRST:END", END not included; empty: all
 	Eval       string   `json:"eval"`  // likewise; empty: none
 	Shuffle    bool     `json:"shuffle"`
 	Remainder  string   `json:"remainder"` // rows that do not divide evenly: "pad" (the first are repeated), "drop" or "uneven"

@@ -163,7 +163,7 @@ ddp = { compress = "powersgd", start_step = 16777217 }`, nil,
 
 func TestRowRanges(t *testing.T) {
 	const (
-		none  = ` must be rows as "first:past-the-last", such as "0:9000", not the text %q`
+		none  = ` must be rows as "FIRST:END", such as "0:9000", not the text %q`
 		form  = ": range %q: write it as FIRST:END, such as 0:9000"
 		empty = ": range %q is empty: the second number is the row after the last"
 	)

@@ -152,7 +152,7 @@ func dataRows() []keyRow {
 
 // rowRange reads what may be a range of rows; whether it is one is said with the rest of what is wrong with the training.
 func rowRange(to func(*Job) *string) reader {
-	return text(`rows as "first:past-the-last", such as "0:9000"`, isLine, to)
+	return text(`rows as "FIRST:END", such as "0:9000"`, isLine, to)
 }
 
 // inputs reads the file of .npy inputs, or the number of generated ones.

@@ -64,8 +64,8 @@ func (b *Batch) Fill(d Dataset, rows []int) {
 // Range is the rows from First up to, not including, End.
 type Range struct{ First, End int }
 
-// ParseRange reads "first:end", such as "0:9000". Both numbers are required, and the
-// range is not empty.
+// ParseRange reads "FIRST:END", such as "0:9000": rows from FIRST on, END not included. Both numbers are required, and
+// the range is not empty.
 func ParseRange(s string) (Range, error) {
 	first, end, found := strings.Cut(s, ":")
 	if !found {
