@@ -38,6 +38,7 @@ const usageText = `ddpbatch beside Open MPI, MPICH and PyTorch's gloo: same coll
   ./scripts/bench-peers --alloc --json peers.json >peers.md
 
 Tables are Markdown, on standard output; progress goes to standard error.
+needs: Go and, on Debian, apt-get install openmpi-bin libopenmpi-dev mpich libmpich-dev python3-torch
 
 `
 

@@ -89,6 +89,7 @@ const usageText = `Checkpoints: ddpbatch beside torch.save and torch.load, zstd,
   ./scripts/bench-checkpoint --dir /scratch --mib 1024 --json checkpoint.json >checkpoint.md
 
 Tables are Markdown, on standard output; progress goes to standard error.
+needs: Go and, on Debian, apt-get install python3-torch zstd
 
 `
 

@@ -68,6 +68,7 @@ const usageText = `ddpbatch beside PyTorch's DistributedDataParallel (gloo): the
   ./scripts/bench-train --model mlp,cnn --ranks 2 --launches 9
 
 Tables are Markdown, on standard output; progress goes to standard error.
+needs: Go and, on Debian, apt-get install python3-torch libopenblas0-pthread
 
 `
 
