@@ -34,11 +34,15 @@ const codecPackage = "checkpoint/internal/chunk"
 
 // measureCodecs runs the benchmarks of the chunks' codec, and zstd's own benchmark on the same kinds.
 func measureCodecs(ctx context.Context, benchmarks gobench.Program, dir string, launches int) ([]codec, error) {
-	results, _, err := benchmarks.Run(ctx, nil, "^Benchmark(Encode|Decode)$", "-test.count="+strconv.Itoa(launches), "-test.benchtime=200ms")
+	count := "-test.count=" + strconv.Itoa(launches)
+	results, _, err := benchmarks.Run(ctx, nil, "^Benchmark(Encode|Decode)$", count, "-test.benchtime=200ms")
 	if err != nil {
 		return nil, err
 	}
-	all := ourCodecs(results)
+	all, err := ourCodecs(results)
+	if err != nil {
+		return nil, err
+	}
 	all = append(all, published...)
 	s := newTrainingState(48 << 20)
 	single := s.tensors[0].Data
@@ -66,9 +70,14 @@ func upperHalves(single []byte) []byte {
 }
 
 // ourCodecs are in the order in which the benchmarks come to their kinds.
-func ourCodecs(results []gobench.Result) (all []codec) {
+func ourCodecs(results []gobench.Result) (all []codec, err error) {
 	for _, r := range results {
 		what, kind, _ := strings.Cut(r.Name, "/")
+		speed, hasSpeed := r.Metrics["MB/s"]
+		ratio, hasRatio := r.Metrics["ratio"]
+		if !hasSpeed || !hasRatio && what == "Encode" {
+			return nil, fmt.Errorf("benchmark %s gives %v, want MB/s, and of Encode the ratio", r.Name, r.Metrics)
+		}
 		i := slices.IndexFunc(all, func(c codec) bool { return c.Kind == kind })
 		if i < 0 {
 			i = len(all)
@@ -76,13 +85,13 @@ func ourCodecs(results []gobench.Result) (all []codec) {
 		}
 		c := &all[i]
 		if what == "Decode" {
-			c.Decode = append(c.Decode, r.Metrics["MB/s"])
+			c.Decode = append(c.Decode, speed)
 			continue
 		}
-		c.Encode = append(c.Encode, r.Metrics["MB/s"])
-		c.Ratio = stats.Number(r.Metrics["ratio"])
+		c.Encode = append(c.Encode, speed)
+		c.Ratio = stats.Number(ratio)
 	}
-	return all
+	return all, nil
 }
 
 // zstdLine is the last line of zstd's benchmark: " 1#float32 : 16777216 -> 15553316 (x1.079), 420.1 MB/s, 1200.3 MB/s".
