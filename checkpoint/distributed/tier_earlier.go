@@ -25,8 +25,8 @@ func (t *tier) scanAll() ([]foundShard, error) {
 	return append(own, others...), err
 }
 
-// scan lists the shards of earlier attempts, or of an earlier Saver of this one, that are whole, as far as names and sizes tell. What is damaged
-// or missing is not there; what the disk cannot tell is an error, as it may be a save that Save has acknowledged.
+// scan lists the shards of earlier attempts, or of an earlier Saver of this one, that are whole, as far as names and sizes tell. What is
+// damaged or missing is not there; what the disk cannot tell is an error, as it may be a save that Save has acknowledged.
 func (t *tier) scan() ([]foundShard, error) {
 	if errors.Is(t.broken, vfs.ErrExposed) {
 		return nil, nil // nobody knows who has put it there, and that the disk is passed by has been said
@@ -137,8 +137,8 @@ func (s *Saver) tidy() {
 	_ = s.tier.fs.RemoveDir(s.tier.path) // not empty: another rank still has something there, or a save could not be flushed
 }
 
-// sweepEarlier removes, once, what earlier attempts have left on this node. It does so when this attempt has recorded what it goes on from, so nobody
-// will go on from those any more, and this rank's first shard is there, if it has one, or it ends.
+// sweepEarlier removes, once, what earlier attempts have left on this node. It does so when this attempt has recorded what it goes on from,
+// so nobody will go on from those any more, and this rank's first shard is there, if it has one, or it ends.
 func (s *Saver) sweepEarlier() {
 	if s.begun && !s.tier.swept {
 		s.tier.swept = true

@@ -12,8 +12,8 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// openTier makes the folder of this run, and tries its disk, on which this rank is going to write so many bytes at most at a time. A disk that
-// takes nothing is passed by; so is a folder that others can change, or have taken the name of, with all that lies in it.
+// openTier makes the folder of this run, and tries its disk, on which this rank is going to write so many bytes at most at a time. A disk
+// that takes nothing is passed by; so is a folder that others can change, or have taken the name of, with all that lies in it.
 func (s *Saver) openTier(ctx context.Context, w welcome, bytes int64) *tier {
 	if s.o.Local == "" {
 		return nil
@@ -25,7 +25,9 @@ func (s *Saver) openTier(ctx context.Context, w welcome, bytes int64) *tier {
 	if t.broken = t.makeFolder(); t.broken == nil {
 		t.try(ctx, s.channel.group.Rank(), bytes)
 	}
-	t.others = &tier{fs: t.fs, path: filepath.Join(t.path, "replicas"), location: t.location, session: t.session, broken: t.broken, above: t}
+	t.others = &tier{
+		fs: t.fs, path: filepath.Join(t.path, "replicas"), location: t.location, session: t.session, broken: t.broken, above: t,
+	}
 	return t
 }
 
@@ -67,7 +69,8 @@ func (t *tier) try(ctx context.Context, rank int, bytes int64) {
 	}
 	space, err := t.fs.Space(t.path)
 	if err == nil && space.Total > 0 && space.Free < uint64(bytes) {
-		t.cramped = fmt.Errorf("%d bytes are free on %s, and this rank alone may write %d in a save; what other ranks of the node write comes on top",
+		t.cramped = fmt.Errorf("%d bytes are free on %s, and this rank alone may write %d in a save; "+
+			"what other ranks of the node write comes on top",
 			space.Free, space.Type, bytes)
 	}
 }

@@ -142,7 +142,8 @@ func TestLostNodeIsReported(t *testing.T) {
 	ns.disks = []*vfstest.Mem{ns.disks[0], ns.disks[2]}
 	var journal testkit.Journal
 	mustAll(t, trial{world: 4, attempt: 2, o: Options{Local: localPath, Log: journal.Logger()}, fs: ns.fs(0)}.run(t.Context(), resumesFrom(1)))
-	if log := journal.String(); strings.Count(log, "not whole") != 1 || !strings.Contains(log, "step=2") || !strings.Contains(log, `missing="2, 3"`) {
+	if log := journal.String(); strings.Count(log, "not whole") != 1 || !strings.Contains(log, "step=2") ||
+		!strings.Contains(log, `missing="2, 3"`) {
 		t.Errorf("log: %s", log)
 	}
 }
