@@ -89,7 +89,10 @@ func TestWrongResultsDoNotCount(t *testing.T) {
 
 // Rows of a launch of ours that failed after them, or did not end, win nothing.
 func TestFailedLaunchOfOursIsLost(t *testing.T) {
-	for name, out := range map[string]outcome{"failed": {Outcome: processes.Outcome{Fault: errors.New("exit code 3: no such device")}}, "hung": {Outcome: processes.Outcome{Hung: true}}} {
+	for name, out := range map[string]outcome{
+		"failed": {Outcome: processes.Outcome{Fault: errors.New("exit code 3: no such device")}},
+		"hung":   {Outcome: processes.Outcome{Hung: true}},
+	} {
 		table := filled([]float64{1, 1}, []float64{2, 2}, []float64{4, 4})
 		out.samples = []sample{{size: 64, us: 1}}
 		table.add(1, "ddpbatch", out)

@@ -84,7 +84,8 @@ func run(ctx context.Context, args []string, shared files, w io.Writer) (bool, e
 		return false, fmt.Errorf("read which tests failed before: %w", err)
 	}
 	if len(forgiven)+len(again) > maxRetried {
-		fmt.Fprintf(w, "no second run: %d tests failed, and %d failed before; at most %d of a run are run again\n", len(again), len(forgiven), maxRetried)
+		fmt.Fprintf(w, "no second run: %d tests failed, and %d failed before; at most %d of a run are run again\n",
+			len(again), len(forgiven), maxRetried)
 		return false, nil
 	}
 	for _, t := range again {

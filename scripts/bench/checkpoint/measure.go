@@ -23,9 +23,10 @@ type comparison struct {
 
 // comparisons are what is measured, in the order of the table.
 func comparisons(s *trainingState, file string, py *torch) []comparison {
+	synced := py.save("torch.save + fsync", "sync")
 	return []comparison{
-		{"save, uncompressed", s.bytes(), []side{oursSave(s, "none"), bareWrite(s), py.save("torch.save + fsync", "sync"), py.save("torch.save", "save")}},
-		{"save, compressed", s.bytes(), []side{oursSave(s, "auto"), zstdSave(file), py.save("torch.save + fsync", "sync")}},
+		{"save, uncompressed", s.bytes(), []side{oursSave(s, "none"), bareWrite(s), synced, py.save("torch.save", "save")}},
+		{"save, compressed", s.bytes(), []side{oursSave(s, "auto"), zstdSave(file), synced}},
 		{"load, uncompressed", s.bytes(), []side{oursLoad(s, "none"), bareRead(s, file), py.load()}},
 		{"load, compressed", s.bytes(), []side{oursLoad(s, "auto"), zstdLoad(file), py.load()}},
 		{"stall of an asynchronous save", s.bytes(), []side{oursStall(s), memoryCopy(s)}},

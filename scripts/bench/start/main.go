@@ -74,7 +74,9 @@ const usageText = `How jobs begin and end: ddpbatch beside mpirun and torchrun, 
   ./scripts/bench-start --part launch --ranks 2,8 --peers mpich
 
 launch: from the command to all ranks past a barrier. rendezvous: agents of a pretend cluster find each other. idle: what an agent uses
-whose workers sleep. crash: from a worker's death to the end of all. Tables are Markdown, on standard output; progress goes to standard error.
+whose workers sleep. crash: from a worker's death to the end of all.
+
+Tables are Markdown, on standard output; progress goes to standard error.
 needs: Go and, on Debian, apt-get install mpich libmpich-dev openmpi-bin libopenmpi-dev python3-torch
 
 `

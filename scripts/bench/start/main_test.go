@@ -71,17 +71,20 @@ func TestRunKeepsWhatWasMeasured(t *testing.T) {
 }
 
 func TestParseOptions(t *testing.T) {
-	o, err := parseOptions(strings.Fields("--part rendezvous,crash,rendezvous --peers none --ranks 2,8 --quick --rendezvous 3x5"), io.Discard)
+	line := "--part rendezvous,crash,rendezvous --peers none --ranks 2,8 --quick --rendezvous 3x5"
+	o, err := parseOptions(strings.Fields(line), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(o.parts, []string{"rendezvous", "crash"}) || len(o.peers) != 0 || !slices.Equal(o.ranks, []int{2, 8}) || o.rendezvous != (shape{3, 5}) {
+	if !slices.Equal(o.parts, []string{"rendezvous", "crash"}) || len(o.peers) != 0 ||
+		!slices.Equal(o.ranks, []int{2, 8}) || o.rendezvous != (shape{3, 5}) {
 		t.Errorf("what is named beside --quick does not stay: %+v", o)
 	}
 	if o.Launches != 3 || o.idle != 5*time.Second {
 		t.Errorf("--quick: %+v", o)
 	}
-	if o, err = parseOptions(nil, io.Discard); err != nil || o.Launches != 7 || o.rendezvous != (shape{64, 8}) || !slices.Equal(o.ranks, []int{1, 2, 4}) || len(o.parts) != 4 || len(o.peers) != 3 {
+	if o, err = parseOptions(nil, io.Discard); err != nil || o.Launches != 7 || o.rendezvous != (shape{64, 8}) ||
+		!slices.Equal(o.ranks, []int{1, 2, 4}) || len(o.parts) != 4 || len(o.peers) != 3 {
 		t.Errorf("by default: %+v, %v", o, err)
 	}
 }

@@ -87,7 +87,8 @@ func TestMeasureTakesTurns(t *testing.T) {
 	if got, want := strings.Join(strings.Fields(string(text)), " "), "ours A B ours A B A B ours B ours A"; got != want {
 		t.Errorf("order %q, want %q", got, want)
 	}
-	if len(table.Faults) > 0 || len(table.Rows[2].Times) != 3 || math.IsNaN(float64(table.Rows[1].Ratio)) || !math.IsNaN(float64(table.Rows[0].Ratio)) {
+	if len(table.Faults) > 0 || len(table.Rows[2].Times) != 3 ||
+		math.IsNaN(float64(table.Rows[1].Ratio)) || !math.IsNaN(float64(table.Rows[0].Ratio)) {
 		t.Errorf("%+v", table)
 	}
 }

@@ -12,10 +12,10 @@ import (
 // method is how both sides are timed.
 const method = `
 Both sides train the same model on the same rows, drawn at random, in the same order, with SGD and momentum, each rank on a core of its
-own (taskset) and with one thread. A step's time is rank 0's clock from the end of a warm-up to the end of the run, over the steps between. PyTorch's
-batches are tensors before the clock starts, no loss is read until it stops, and the CNN is in its channels_last format, the faster one;
-ddpbatch reads its batches, and writes its metrics, in that time. The sides are launched in turn, %d times; figures are medians over
-launches. "ratio" is that of samples/s, ours / PyTorch, launch by launch, its median, and the interval between order statistics that
+own (taskset) and with one thread. A step's time is rank 0's clock from the end of a warm-up to the end of the run, over the steps
+between. PyTorch's batches are tensors before the clock starts, no loss is read until it stops, and the CNN is in its channels_last format,
+the faster one; ddpbatch reads its batches, and writes its metrics, in that time. The sides are launched in turn, %d times; figures are
+medians over launches. "ratio" is that of samples/s, ours / PyTorch, launch by launch, its median, and the interval between order statistics that
 holds it with %s; "win": all of the interval is above 1; "lose": all below, or a launch of ours failed; "-": fewer than 2 of PyTorch's did not. "peak MiB" is the resident
 memory of the largest rank; ours writes a checkpoint at its end. "loss" is the mean of the last ten steps: initial values are equal on both
 sides but for the GPT's, which are drawn in another order. "outside products" is the share of our step that is spent outside of the BLAS

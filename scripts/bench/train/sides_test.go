@@ -37,7 +37,10 @@ func TestCommands(t *testing.T) {
 	for _, side := range []side{ours("ddpbatch", ""), torch("python3", "")} {
 		for i, cmd := range side.commands(models[0], 2, "") {
 			line := strings.Join(append(cmd.Env, cmd.Args...), " ")
-			for _, want := range []string{[]string{"RANK=0 ", "RANK=1 "}[i], "WORLD_SIZE=2 ", "OMP_NUM_THREADS=1 ", "taskset -c " + core(i) + " ", side.rank(models[0], 2).Args[0]} {
+			for _, want := range []string{
+				[]string{"RANK=0 ", "RANK=1 "}[i], "WORLD_SIZE=2 ", "OMP_NUM_THREADS=1 ", "taskset -c " + core(i) + " ",
+				side.rank(models[0], 2).Args[0],
+			} {
 				if !strings.Contains(line, want) {
 					t.Errorf("%s, rank %d: no %q in %s", side.name, i, want, line)
 				}
