@@ -19,8 +19,8 @@ func (t *trainer) hookState() []ddp.State {
 	return t.hook.State()
 }
 
-// hookOwner is who saves what a hook keeps: this replica, all of whose stages share what is of the whole model. A stage without parameters has
-// never used it.
+// hookOwner is who saves what a hook keeps: this replica, all of whose stages share what is of the whole model. A stage without parameters
+// has never used it.
 func (t *trainer) hookOwner(s ddp.State) owner {
 	switch {
 	case !s.Whole || t.topology.pipelineGroup == nil:

@@ -124,7 +124,8 @@ func (t *trainer) beginsAnew(ctx context.Context) (bool, error) {
 	return mpi.FromRoot(ctx, t.env.Comm, 0, func() (bool, error) {
 		begun, err := t.env.Checkpoints.FirstBegun(max(1, t.env.AnewFrom))
 		if begun > 0 {
-			t.log.Warn(fmt.Sprintf("begin anew only once: attempt %d has begun already, so this one goes on from what was saved since", begun))
+			t.log.Warn(fmt.Sprintf("begin anew only once: attempt %d has begun already, "+
+				"so this one goes on from what was saved since", begun))
 		}
 		return begun == 0, err
 	}, classes...)

@@ -146,7 +146,9 @@ func TestAResumeIsReported(t *testing.T) {
 	if count < 3 {
 		t.Errorf("%d lines of metrics", count)
 	}
-	if want := regexp.MustCompile(`(?m)^rank 0 \| going on after step 24: ` + list[0].Path + ` \| found in [0-9.]+(µs|ms|s), [0-9.]+ (bytes|KiB) loaded in [0-9.]+(µs|ms|s)$`); !want.MatchString(out.String()) {
+	want := regexp.MustCompile(`(?m)^rank 0 \| going on after step 24: ` + list[0].Path +
+		` \| found in [0-9.]+(µs|ms|s), [0-9.]+ (bytes|KiB) loaded in [0-9.]+(µs|ms|s)$`)
+	if !want.MatchString(out.String()) {
 		t.Errorf("no line %s in:\n%s", want, out.String())
 	}
 }
@@ -183,8 +185,12 @@ func TestAdvisedInterval(t *testing.T) {
 
 // costLine is what a run says of its saves at its end, by how often it saved: 24 steps.
 var costLine = map[int]*regexp.Regexp{
-	1:   regexp.MustCompile(`^rank 0 \| checkpoints \| 24 saved \| the newest \S+ (KiB|bytes) \| training waited \S+s, \d+\.\d % of the time \| saved every \S+s \| with a failure a day, one every \S+s loses least \| on mem, of which \S+ .iB were free before$`),
-	100: regexp.MustCompile(`^rank 0 \| checkpoints \| 1 saved \| the newest \S+ (KiB|bytes) \| training waited \S+s, \d+\.\d % of the time \| with a failure a day, one every \S+s loses least \| on mem, of which \S+ .iB were free before$`),
+	1: regexp.MustCompile(`^rank 0 \| checkpoints \| 24 saved \| the newest \S+ (KiB|bytes)` +
+		` \| training waited \S+s, \d+\.\d % of the time \| saved every \S+s` +
+		` \| with a failure a day, one every \S+s loses least \| on mem, of which \S+ .iB were free before$`),
+	100: regexp.MustCompile(`^rank 0 \| checkpoints \| 1 saved \| the newest \S+ (KiB|bytes)` +
+		` \| training waited \S+s, \d+\.\d % of the time` +
+		` \| with a failure a day, one every \S+s loses least \| on mem, of which \S+ .iB were free before$`),
 }
 
 // What only noise could be told of is left out.
@@ -205,9 +211,12 @@ func TestReportOfSaves(t *testing.T) {
 		space checkpoint.Space
 		want  string
 	}{
-		{of(3, 50*time.Millisecond), distributed.Stats{Saves: 3, Stored: 3 << 20, Raw: 4 << 20, Total: distributed.Times{P95: time.Second}}, 5 * time.Minute, checkpoint.Space{Total: 2 << 30, Free: 1 << 30, Type: "ext4"},
+		{of(3, 50*time.Millisecond),
+			distributed.Stats{Saves: 3, Stored: 3 << 20, Raw: 4 << 20, Total: distributed.Times{P95: time.Second}},
+			5 * time.Minute, checkpoint.Space{Total: 2 << 30, Free: 1 << 30, Type: "ext4"},
 			// a save stalls for 50 ms, a day has 86,400 s: the root of 8,640 is 92.95
-			"3 saved | the newest 3 MiB, 0.75 of its arrays | training waited 150ms, 0.1 % of the time | saved every 1m0s | with a failure a day, one every 1m33s loses least | on ext4, of which 1 GiB were free before"},
+			"3 saved | the newest 3 MiB, 0.75 of its arrays | training waited 150ms, 0.1 % of the time" +
+				" | saved every 1m0s | with a failure a day, one every 1m33s loses least | on ext4, of which 1 GiB were free before"},
 		{of(1, 20*time.Microsecond), distributed.Stats{Saves: 1, Stored: 1024, Raw: 20}, 0, checkpoint.Space{},
 			"1 saved | the newest 1 KiB | training waited 20µs"},
 	} {

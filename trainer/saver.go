@@ -52,8 +52,8 @@ func (t *trainer) newSaver(ctx context.Context) error {
 	return err
 }
 
-// LeastMemory is how many bytes Env.MaxMemory must allow at least, where it is not 0 and checkpoints are encoded. What a hook of ddp.compress
-// keeps comes on top. replicate is Env.Replicate.
+// LeastMemory is how many bytes Env.MaxMemory must allow at least, where it is not 0 and checkpoints are encoded. What a hook of
+// ddp.compress keeps comes on top. replicate is Env.Replicate.
 func LeastMemory(replicate bool) int64 {
 	return distributed.LeastMemory(replicate)
 }
@@ -66,7 +66,8 @@ func (t *trainer) encoders(o distributed.Options) (int, error) {
 	}
 	const mega = 1 << 20
 	least += t.hookBytes()
-	return 0, fmt.Errorf("%.1fM of memory may be used, and one thread takes %.1fM, with what ddp.compress keeps: raise checkpoint.memory to %dM or more, or leave it out",
+	return 0, fmt.Errorf("%.1fM of memory may be used, and one thread takes %.1fM, with what ddp.compress keeps: "+
+		"raise checkpoint.memory to %dM or more, or leave it out",
 		float64(t.env.MaxMemory)/mega, float64(least)/mega, (least+mega-1)/mega)
 }
 
@@ -105,8 +106,8 @@ func (g saveGroup) Broadcast(ctx context.Context, payload []byte) ([]byte, error
 // shardPeers is what a checkpoint.distributed Saver copies shards to other nodes by: a communicator of its own, so that one that breaks
 // ends nothing else. It is closed with the one that it was made of.
 //
-// Who sends waits until the receiver has taken the message. Else all of a shard could lie in the memory of a node with a slow disk, and once
-// there is no room for more, training's messages, which come by the same connection, would wait for that disk, too.
+// Who sends waits until the receiver has taken the message. Else all of a shard could lie in the memory of a node with a slow disk, and
+// once there is no room for more, training's messages, which come by the same connection, would wait for that disk, too.
 type shardPeers struct{ comm *mpi.Comm }
 
 // The tags of a message, and of the empty answer to it.

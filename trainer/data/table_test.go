@@ -60,7 +60,9 @@ type own struct{ Dataset }
 // In every kind a view has the digest of a copy, wherever its rows lie, and other rows have another.
 func TestDigestOfEveryKind(t *testing.T) {
 	npy := func() (Dataset, error) {
-		return loadPair(t, npyFile(1, npyDictOf("<f4", "(3, 1)"), bytesOf([]float32{1, 2, 1})), npyFile(1, npyDictOf("|u1", "(3,)"), []byte{4, 5, 4}))
+		return loadPair(t,
+			npyFile(1, npyDictOf("<f4", "(3, 1)"), bytesOf([]float32{1, 2, 1})),
+			npyFile(1, npyDictOf("|u1", "(3,)"), []byte{4, 5, 4}))
 	}
 	for name, open := range map[string]func() (Dataset, error){
 		"cifar10": func() (Dataset, error) {

@@ -90,7 +90,8 @@ func TestSyncBatchNormFailsWithTheDDP(t *testing.T) {
 						if err != nil {
 							return err
 						}
-						if err := comm.Barrier(ctx); err != nil { // one that hears of the failure in New leaves the sums before the others hear why
+						// One that hears of the failure in New leaves the sums before the others hear why.
+						if err := comm.Barrier(ctx); err != nil {
 							return err
 						}
 						pass := new(nn.Pass)
