@@ -147,7 +147,7 @@ type unprovedHosts struct {
 	hosts map[string]bool
 }
 
-// isNew tells whether the host of addr was not seen before; of more than maxUnproved, none is new.
+// isNew reports whether the host of addr is seen for the first time. Once maxUnproved hosts have been seen, it is always false.
 func (s *unprovedHosts) isNew(addr net.Addr) bool {
 	host, _, err := net.SplitHostPort(addr.String())
 	if err != nil {

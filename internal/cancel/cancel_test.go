@@ -88,7 +88,7 @@ func TestCancelSome(t *testing.T) {
 	}
 }
 
-// An array of which one element was resumed alone is two jobs: its directory means both, and an id only its own.
+// When one element of an array is resumed alone there are two jobs: the run directory names both, a job ID only one.
 func TestCancelArrayWithOneAlone(t *testing.T) {
 	a := fakeslurm.NewArray(t, "0-3")
 	a.Submitted("12")

@@ -12,7 +12,7 @@ import (
 	"ddpbatch/slurm"
 )
 
-// moreToDo tells whether sets may give a finished run something to do: what is trained, or run, and not on what.
+// moreToDo reports whether sets may give a finished run something to do: they change what is trained or run, not only where.
 func moreToDo(run *rundir.Dir, sets []string) bool {
 	job, err := jobfile.OfRun(run)
 	return err == nil && (asksAnew(sets) || slices.ContainsFunc(sets, func(set string) bool {

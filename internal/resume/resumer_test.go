@@ -121,7 +121,7 @@ func TestCheck(t *testing.T) {
 			if err != nil {
 				said = err.Error()
 			}
-			unknown := errors.Is(err, slurm.ErrUnreachable) || errors.Is(err, slurm.ErrNoSlurm) // of which the exit code tells
+			unknown := errors.Is(err, slurm.ErrUnreachable) || errors.Is(err, slurm.ErrNoSlurm) // each has an exit code of its own
 			if want := test.queue == nil || test.none; unknown != want {
 				t.Errorf("error %q, and that Slurm cannot be asked: %v", said, unknown)
 			}
@@ -267,7 +267,7 @@ func TestClaimOfSimulated(t *testing.T) {
 	}
 	release()
 
-	// what keeps it from being claimed is no run that has not ended
+	// an error of the file system is not taken for a run that has not ended
 	claims := filepath.Join(w.run.Path(), "claims")
 	w.Must(os.RemoveAll(claims))
 	w.Must(os.WriteFile(claims, nil, 0o600))
