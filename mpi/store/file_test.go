@@ -110,7 +110,7 @@ func TestFileIsReplaced(t *testing.T) {
 	expectList(t, b, "")
 }
 
-// TestStoppedWriter has another process hold the lock for good: calls end with their contexts, and say so.
+// TestLockOfAStoppedWriter has another process hold the lock for good: calls end with their contexts, and say so.
 // TestUnreadableWhileWaiting damages the file under who waits.
 // TestManyFiles has as many processes as goroutines, each with a File of its own; the last to close removes the file.
 func TestManyFiles(t *testing.T) {

@@ -113,7 +113,7 @@ func TestOpenFileRefuses(t *testing.T) {
 	}
 }
 
-func TestStoppedWriter(t *testing.T) {
+func TestLockOfAStoppedWriter(t *testing.T) {
 	t.Parallel() // it waits
 	path := tempPath(t)
 	f := openFile(t, path)

@@ -19,6 +19,7 @@ func project(t *testing.T, source string) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":            "module example.test/m\n\ngo 1.24\n",
+		"docs/security.md":  "| they try | and cannot | `TestCallers` |\n",
 		"good/good_test.go": "package good\n\nimport \"testing\"\n\nfunc TestGood(t *testing.T) {}\n",
 		"bad/bad_test.go":   source,
 	} {
@@ -59,6 +60,7 @@ func TestAFailedTestIsRunOnceMore(t *testing.T) {
 		{"four", once("TestAaa", "TestBbb", "TestCcc", "TestDdd"), "", false, []string{"no second run: 4 tests failed"}},
 		{"one, after three", once("TestAaa"), "p A\np B\np C\n", false, []string{"3 failed before"}},
 		{"a port", once("TestAaaPortIsHeld"), "", false, []string{"no second run: "}},
+		{"of docs/security.md", once("TestCallers"), "", false, []string{"TestCallers is about what never fails by chance"}},
 		{"a race", strings.Replace(once("TestAaa"), "first time", "WARNING: DATA RACE", 1), "", false, []string{`says "DATA RACE"`}},
 		{"a panic", "package bad\n\nimport \"testing\"\n\nfunc TestP(t *testing.T) { panic(\"no\") }\n", "", false, []string{"no second run: "}},
 		{"no end", "package bad\n\nimport (\n\t\"fmt\"\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestP(t *testing.T) { fmt.Println(\"last words\"); os.Exit(3) }\n", "", false, []string{"last words", "no second run: "}},
@@ -109,19 +111,6 @@ func TestWithoutAFileNothingIsRunAgain(t *testing.T) {
 	passed, err := run(t.Context(), []string{"./..."}, files{}, &out)
 	if passed || err != nil || strings.Contains(out.String(), "FLAKY") {
 		t.Errorf("passed %v (%v); printed:\n%s", passed, err, &out)
-	}
-}
-
-func TestNamesOfWhatNeverFailsByChance(t *testing.T) {
-	for name, never := range map[string]bool{
-		"TestPortsAreClaimed": true, "TestMasterPort/taken": true, "TestFlippedBitsOfDataAreFound": true, "TestNoLeak": true, "TestLock": true,
-		"TestCacheOfAnotherUser": true,
-		"TestReport":             false, "TestTransport": false, "TestExports": false, "TestBlocked": false, "TestHabit": false,
-		"TestSlurm/Crash": false,
-	} {
-		if neverNamed.MatchString(name) != never {
-			t.Errorf("%s: never is %v", name, !never)
-		}
 	}
 }
 
