@@ -33,7 +33,7 @@ type sites struct {
 // startSites brings up all clusters but the first, which the environment names, or skips the test. They are down again after the test.
 func startSites(t *testing.T) sites {
 	t.Helper()
-	script := clusterScript(t)
+	script := testkit.SlurmCluster(t)
 	if os.Getenv("SLURM_CONF") == "" {
 		t.Fatalf(`DDPBATCH_TEST_SLURM is set and SLURM_CONF is not: eval "$(%s env)"`, script)
 	}
@@ -76,16 +76,6 @@ func startSites(t *testing.T) sites {
 		t.FailNow()
 	}
 	return sites{usual: []*site{first, more[0], more[1]}, wide: more[2], faults: more[3], accounted: accounted}
-}
-
-// clusterScript is scripts/slurm-cluster, or skips the test.
-func clusterScript(t *testing.T) string {
-	t.Helper()
-	script := os.Getenv("DDPBATCH_TEST_SLURM")
-	if script == "" {
-		t.Skip("needs a Slurm cluster: scripts/test has one where it can, and sets DDPBATCH_TEST_SLURM")
-	}
-	return script
 }
 
 // lockSites waits until no other process has the clusters that startSites brings up.

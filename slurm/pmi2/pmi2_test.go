@@ -58,10 +58,7 @@ func task() error {
 
 // TestSlurm runs 8 tasks on 4 nodes of the real cluster.
 func TestSlurm(t *testing.T) {
-	cluster := os.Getenv("DDPBATCH_TEST_SLURM")
-	if cluster == "" {
-		t.Skip("DDPBATCH_TEST_SLURM is not set: ./scripts/test starts a cluster and sets it")
-	}
+	testkit.SlurmCluster(t)
 	// the nodes have a /tmp of this machine, but not its build cache
 	program := filepath.Join(t.TempDir(), "task")
 	self, err := os.ReadFile(os.Args[0])
