@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// SlurmCluster is the path of scripts/slurm-cluster, where ./scripts/test has brought up a cluster, or skips the test, and says why there is
-// none.
+// SlurmCluster is the path of scripts/slurm-cluster, where ./scripts/test has brought up a cluster. Elsewhere it skips the test, and says
+// why there is none.
 func SlurmCluster(t testing.TB) string {
 	t.Helper()
 	script := os.Getenv("DDPBATCH_TEST_SLURM")

@@ -26,6 +26,8 @@ func TestWhatIsNeverRunAgain(t *testing.T) {
 		{"a seed of chance", "p", "TestKernels", "p_test.go:1: seed 0xabc"},
 		{"a choice of chance", "p", "TestHandmade/tcp", "p_test.go:1: deterministic: false"},
 		{"a choice of chance", "p", "TestProcesses/tcp/handmade", "p_test.go:1: scan, deterministic true: want 3"},
+		{"a port", "p", "TestP", "OSError: [Errno 98] Address already in use"},
+		{"a panic", "p", "", "p_test.go:1: waits\npanic: no\n"},
 		{"a lock", "p", "TestOnceUnderLease", ""},
 		{"a lock", "p", "TestCacheIsHeld", ""},
 		{"security", "ddpbatch/internal/secure", "TestP", ""},
