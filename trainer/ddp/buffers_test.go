@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"testing"
 
 	"ddpbatch/internal/testkit"
@@ -90,10 +91,6 @@ func TestSyncBatchNormFailsWithTheDDP(t *testing.T) {
 						if err != nil {
 							return err
 						}
-						// One that hears of the failure in New leaves the sums before the others hear why.
-						if err := comm.Barrier(ctx); err != nil {
-							return err
-						}
 						pass := new(nn.Pass)
 						d.Begin(ctx, pass, nil)
 						if comm.Rank() > 0 {
@@ -106,6 +103,41 @@ func TestSyncBatchNormFailsWithTheDDP(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// A rank that hears of the failure in New tells it to those that wait in a sum, and does not only leave them.
+func TestSyncBatchNormFailsWithNew(t *testing.T) {
+	for _, over := range transports {
+		t.Run(over, func(t *testing.T) {
+			var made sync.WaitGroup
+			made.Add(3)
+			reported := make(chan struct{})
+			testkit.Within(t, testkit.Patience, func() {
+				failures(t, ranksOn(t, over, 3, func(ctx context.Context, comm *mpi.Comm) error {
+					if comm.Rank() == 2 {
+						defer close(reported)
+					}
+					s, err := NewSyncBatchNorm(ctx, comm)
+					made.Done()
+					if err != nil {
+						return err
+					}
+					switch comm.Rank() {
+					case 0:
+						made.Wait()
+						breakComm(comm, errors.New("out of bits"))
+						<-reported
+						return comm.Err()
+					case 1:
+						_, err := New(ctx, comm, fakeModel(2), nil, Config{SyncBatchNorm: s})
+						return err
+					}
+					s.Sum(make([]float64, 2))
+					return s.Err()
+				}), "out of bits")
+			})
+		})
 	}
 }
 

@@ -52,11 +52,21 @@ type member struct {
 //
 // A parameter that is listed several times has a complete gradient when that many calls of Pass.Done have been made for it.
 func New(ctx context.Context, comm *mpi.Comm, params []*nn.Param, buffers []*nn.Buffer, cfg Config) (*DDP, error) {
-	if err := mpi.Agree(ctx, comm, cmp.Or(cfg.validate(), checkTensors(params, buffers))); err != nil {
+	d := &DDP{comm: comm, cfg: cfg, member: map[*nn.Param]*member{}, buffers: buffers}
+	if err := d.wrap(ctx, params); err != nil {
+		if comm.Err() != nil {
+			d.breakComms(err) // ranks that have heard of no failure yet may wait in a sum
+		}
 		return nil, err
 	}
-	cfg = cfg.complete()
-	d := &DDP{comm: comm, cfg: cfg, member: map[*nn.Param]*member{}, buffers: buffers}
+	return d, nil
+}
+
+func (d *DDP) wrap(ctx context.Context, params []*nn.Param) error {
+	if err := mpi.Agree(ctx, d.comm, cmp.Or(d.cfg.validate(), checkTensors(params, d.buffers))); err != nil {
+		return err
+	}
+	d.cfg = d.cfg.complete()
 	for _, p := range params {
 		m := d.member[p]
 		if m == nil {
@@ -66,18 +76,15 @@ func New(ctx context.Context, comm *mpi.Comm, params []*nn.Param, buffers []*nn.
 		}
 		m.uses++
 	}
-	if err := agreeOn(ctx, comm, describe(slices.Collect(nn.Distinct(params)), buffers, cfg)); err != nil {
-		return nil, err
+	if err := agreeOn(ctx, d.comm, describe(slices.Collect(nn.Distinct(params)), d.buffers, d.cfg)); err != nil {
+		return err
 	}
 	if err := d.broadcastValues(ctx); err != nil {
-		return nil, fmt.Errorf("broadcast rank 0's parameters and buffers: %w", err)
+		return fmt.Errorf("broadcast rank 0's parameters and buffers: %w", err)
 	}
 	d.firstOrder()
 	d.step.init(d)
-	if err := d.takeGradients(ctx); err != nil {
-		return nil, err
-	}
-	return d, nil
+	return d.takeGradients(ctx)
 }
 
 func (d *DDP) broadcastValues(ctx context.Context) error {
