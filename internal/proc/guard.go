@@ -21,26 +21,21 @@ import (
 // program then calls [ServeGuard] with the words after it.
 const GuardCommand = "guard"
 
-// maxGuards is how many guards one after the other are started: something that ends them may end every one.
-const maxGuards = 10
-
 // Guard is a process that outlives this one, to kill what this one has started: the kernel's parent-death signal reaches
 // children alone, and only those that do not ask it away. It wakes when this process ends, however it ends, as then
-// its pipe's other end is closed. It is in a group of its own and bears every signal but KILL and STOP; one that
-// ends all the same is followed by another, with the same orders. Its methods are safe for concurrent use, and do nothing for nil.
+// its pipe's other end is closed. It is in a group of its own and bears every signal but KILL and STOP. Its methods are safe for
+// concurrent use, and do nothing for nil.
 type Guard struct {
 	log  *slog.Logger
-	done chan struct{} // closed when the last guard has ended
+	done chan struct{} // closed when the guard has ended
 
 	mu      sync.Mutex
-	process *guardProcess // nil: there is none any more
+	process *guardProcess // nil: it has ended
 	ended   bool          // by End
-	cookies []string
-	groups  map[int]bool
 }
 
 // StartGuard starts the guard of this process: this program again, as [GuardCommand] says, in the end; until then, where there is one,
-// /bin/sh. log hears of a guard that has ended; nil: nobody does. The caller ends it with End.
+// /bin/sh. log hears of a guard that has ended before End; nil: nobody does. The caller ends it with End.
 func StartGuard(log *slog.Logger) (*Guard, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -49,45 +44,23 @@ func StartGuard(log *slog.Logger) (*Guard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the guard: %w", err)
 	}
-	g := &Guard{log: log, done: make(chan struct{}), process: w, groups: map[int]bool{}}
-	go func() {
-		defer close(g.done)
-		for n := 1; w != nil; n++ {
-			_, _ = io.Copy(io.Discard, w.life) // its files are closed a moment before the process has ended
-			awaitGone(context.Background(), endTimeout, []*handle{w.process})
-			w = g.replace(w, n < maxGuards)
-		}
-	}()
+	g := &Guard{log: log, done: make(chan struct{}), process: w}
+	go g.await(w)
 	return g, nil
 }
 
-// replace starts a guard after one that has ended, unless End has ended it, and repeats its orders.
-func (g *Guard) replace(old *guardProcess, another bool) *guardProcess {
+// await notes the guard's end.
+func (g *Guard) await(w *guardProcess) {
+	defer close(g.done)
+	_, _ = io.Copy(io.Discard, w.life) // its files are closed a moment before the process has ended
+	awaitGone(context.Background(), endTimeout, []*handle{w.process})
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	old.close()
+	w.close()
 	g.process = nil
-	if g.ended {
-		return nil
+	if !g.ended {
+		g.log.Warn("the guard has ended: what the workers have started may live on if this process is killed")
 	}
-	err := errors.New("too many of them have ended")
-	if another {
-		g.process, err = startGuardProcess()
-	}
-	if err == nil { // it gets all orders
-		for _, cookie := range g.cookies {
-			err = errors.Join(err, g.process.write(orderCookie, cookie))
-		}
-		for group := range g.groups {
-			err = errors.Join(err, g.process.write(orderGroup, strconv.Itoa(group)))
-		}
-	}
-	if err != nil {
-		g.log.Error("the guard, which ends what the workers have started if this process is killed, has ended, and another has not all orders", "error", err)
-		return g.process
-	}
-	g.log.Warn("the guard, which ends what the workers have started if this process is killed, has ended, and another was started")
-	return g.process
 }
 
 // Start is [Start], of a process that runs on the given cores (nil: on those of this process), and whose whole group dies with this
@@ -102,9 +75,6 @@ func (g *Guard) Sweep(cookie string) error {
 	if err := checkCookie(cookie); err != nil || g == nil {
 		return err
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.cookies = append(g.cookies, cookie)
 	if err := g.order(orderCookie, cookie); err != nil {
 		return fmt.Errorf("tell the guard of a cookie: %w", err)
 	}
@@ -114,28 +84,18 @@ func (g *Guard) Sweep(cookie string) error {
 // noteGroup tells the guard of a group that exists, or will not for long. Where the guard is gone the leader still dies with
 // this process.
 func (g *Guard) noteGroup(order byte, id int) {
-	if g == nil {
-		return
+	if g != nil {
+		_ = g.order(order, strconv.Itoa(id))
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if order == orderGroup {
-		g.groups[id] = true
-	} else {
-		delete(g.groups, id)
-	}
-	_ = g.order(order, strconv.Itoa(id))
 }
 
-// order gives an order that has been noted. One that has ended is followed by another, which is told. The caller holds g.mu.
 func (g *Guard) order(order byte, what string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if g.process == nil {
 		return errors.New("it is gone")
 	}
-	if err := g.process.write(order, what); !errors.Is(err, syscall.EPIPE) {
-		return err
-	}
-	return nil
+	return g.process.write(order, what)
 }
 
 // End ends the guard, which kills nobody.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -118,44 +119,26 @@ func TestSweepSparesTheGuardOfARunWithin(t *testing.T) {
 	gone(t, "what the inner run has started is gone, and its guard", daemon, guard)
 }
 
-// A guard that was killed is followed by another, which has its orders.
-func TestGuardIsFollowed(t *testing.T) {
-	cookie := newCookie(t)
-	agent, lines := startTest(t, as("agent", NewCookie(), cookie, "/bin/sh", "-c", scattered), Start)
-	words := pidsAfter(t, lines, "guard", "member", "session", "daemon")
-	guard, pids := words["guard"], []int{words["member"], words["session"], words["daemon"]}
-	executes(t, "sleep", pids...)
-	if err := unix.Kill(guard, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, "another was started") {
-		t.Fatalf("the agent says %q, %v", line, err)
-	}
-	if err := unix.Kill(agent.Pid(), unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	wait(t, agent)
-	gone(t, "what the agent has started is gone", pids...)
-}
-
-// Something that ends every guard is not fed for ever.
-func TestGuardsAreBounded(t *testing.T) {
-	guard, err := StartGuard(nil)
+// A guard that was killed is missed, and takes no orders.
+func TestGuardIsMissed(t *testing.T) {
+	var log bytes.Buffer
+	guard, err := StartGuard(slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer guard.End()
-	killed := 0
-	testkit.Eventually(t, "no other is started", func() bool {
-		guard.mu.Lock()
-		defer guard.mu.Unlock()
-		if guard.process != nil && guard.process.process.signal(unix.SIGKILL) == nil {
-			killed++
-		}
-		return guard.process == nil
-	})
-	if err := guard.Sweep(NewCookie()); err == nil || killed < maxGuards {
-		t.Errorf("after %d kills an order is taken: %v", killed, err)
+	guard.mu.Lock()
+	pid := guard.process.process.pid
+	guard.mu.Unlock()
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-guard.done
+	if !strings.Contains(log.String(), "the guard has ended") {
+		t.Errorf("the log says %q", log.String())
+	}
+	if err := guard.Sweep(NewCookie()); err == nil {
+		t.Error("a guard that is gone takes orders")
 	}
 }
 

@@ -65,9 +65,7 @@ func play(role string, args []string) error {
 		if err != nil {
 			return err
 		}
-		guard.mu.Lock() // another may follow one that was killed
 		fmt.Println("guard", guard.process.process.pid)
-		guard.mu.Unlock()
 		<-p.Done()
 		return nil
 	case "hide": // overwrites its environment, as setproctitle does
