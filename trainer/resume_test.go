@@ -53,7 +53,7 @@ func sameState(t *testing.T, got, want *checkpoint.State) {
 
 // The promise of a resume: whatever the step after which a run of 20 steps was stopped, it ends
 // with the very bytes of the run that was not.
-func TestResumeAtEveryStep(t *testing.T) {
+func TestResumeAtEveryStep(t *testing.T) { // also without the race detector
 	const epochs, steps = 4, 5
 	for _, size := range []int{1, 2, 4} {
 		t.Run(fmt.Sprintf("world %d", size), func(t *testing.T) {
@@ -455,13 +455,13 @@ func TestResumeRemembersEverything(t *testing.T) { // without the race detector
 			if cfg.Pipeline > 1 {
 				cfg.BatchSize *= cfg.Pipeline
 			}
-			test.check(t, "", cfg, test.stops)
+			test.stopAndResume(t, "", cfg, test.stops)
 		})
 	}
 }
 
 // Running statistics are part of the state.
-func TestResumeRemembersBuffers(t *testing.T) {
+func TestResumeRemembersBuffers(t *testing.T) { // without the race detector
 	dir, cfg := imageJob(t)
 	cfg.Epochs, cfg.Data.Train, cfg.Data.Eval, cfg.Evaluate.Best = 4, "0:39", "39:48", "loss"
 	for _, test := range []resumeCase{
@@ -475,13 +475,13 @@ func TestResumeRemembersBuffers(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			cfg := cfg
 			test.change(&cfg)
-			test.check(t, dir, cfg, []int64{1, 3, 5, 12})
+			test.stopAndResume(t, dir, cfg, []int64{1, 3, 5, 12})
 		})
 	}
 }
 
-// check stops and resumes after each of some steps.
-func (c resumeCase) check(t *testing.T, dir string, cfg Config, stops []int64) {
+// stopAndResume stops and resumes after each of some steps.
+func (c resumeCase) stopAndResume(t *testing.T, dir string, cfg Config, stops []int64) {
 	t.Helper()
 	straight := complete(t, "local", c.world, cfg, func(_ int, _ *Config, env *Env) { env.WorkDir = dir })
 	if straight.Steps != 20 {
