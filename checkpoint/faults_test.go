@@ -424,7 +424,7 @@ func runScript(t *testing.T, fsys vfs.FS) (acknowledged int, err error) {
 // TestCrashAfterEveryOperation cuts the power after operation k of the script, for every k, keeps
 // a part of what was not synced, and looks: what was acknowledged is there, Latest works, and a
 // new attempt can go on and leaves no trace of the dead one.
-func TestCrashAfterEveryOperation(t *testing.T) {
+func TestCrashAfterEveryOperation(t *testing.T) { // without the race detector
 	t.Parallel()
 	whole := vfstest.NewInjector(vfstest.New(t), nil)
 	if n, err := runScript(t, whole); n != len(crashScript) {

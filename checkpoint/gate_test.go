@@ -64,7 +64,7 @@ func TestStaleZombieRemovesNothing(t *testing.T) {
 
 // TestStaleZombieAtEachOperation stops attempt 1, and what its client learns of others, before each operation of three saves, which remove three
 // checkpoints. Attempt 2 begins then and dies. Whatever counts at that moment must be there when attempt 1 has gone on.
-func TestStaleZombieAtEachOperation(t *testing.T) {
+func TestStaleZombieAtEachOperation(t *testing.T) { // without the race detector
 	t.Parallel()
 	for k := 1; ; k += thin.Step(5) {
 		m := vfstest.New(t)

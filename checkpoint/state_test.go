@@ -22,7 +22,7 @@ import (
 )
 
 // TestRoundTrip saves random states and loads them again: in memory, on disk, both codecs.
-func TestRoundTrip(t *testing.T) {
+func TestRoundTrip(t *testing.T) { // without the race detector
 	t.Parallel()
 	ctx := context.Background()
 	systems := map[string]func() (vfs.FS, string){

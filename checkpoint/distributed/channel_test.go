@@ -211,7 +211,7 @@ func TestFailureIsReportedOnce(t *testing.T) {
 
 // TestDeathAtEveryCollective: a rank dies, or its context ends, before its k-th collective, for every k. Nobody hangs, and what
 // was acknowledged is there.
-func TestDeathAtEveryCollective(t *testing.T) {
+func TestDeathAtEveryCollective(t *testing.T) { // also without the race detector
 	t.Parallel()
 	for _, o := range []Options{{Async: true}, {}, {Async: true, Local: localPath}} {
 		for victim := range 3 {

@@ -317,7 +317,7 @@ func replicatedCrash(t *testing.T, victim, k int) (ns *nodes, acknowledged int64
 
 // TestCrashAmongReplicas lets the disks of a rank of each node die after each of its operations, then cuts the power everywhere, and looks, by
 // turns with either node gone for good or both there: what was acknowledged is there, and the next attempt goes on from something good, whatever is torn.
-func TestCrashAmongReplicas(t *testing.T) {
+func TestCrashAmongReplicas(t *testing.T) { // also without the race detector
 	t.Parallel()
 	for _, victim := range []int{0, 3} {
 		t.Run(fmt.Sprint("rank ", victim), func(t *testing.T) {

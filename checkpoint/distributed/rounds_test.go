@@ -74,7 +74,7 @@ func (tr trial) saveThree(t *testing.T, victim, k int) int64 {
 
 // TestCrashOfOneRank lets the disk of each rank in turn die after each of its operations, then cuts the power of the shared
 // file system, and looks: what was acknowledged is there, the newest is good, and an attempt with fewer ranks goes on from it.
-func TestCrashOfOneRank(t *testing.T) {
+func TestCrashOfOneRank(t *testing.T) { // also without the race detector
 	t.Parallel()
 	for name, o := range map[string]Options{"async": {Async: true}, "delta": {Async: true, Delta: 2}, "sync": {}, "local": {Async: true, Local: localPath}} {
 		t.Run(name, func(t *testing.T) {
