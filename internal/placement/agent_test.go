@@ -111,7 +111,7 @@ func TestRunPlaces(t *testing.T) {
 		{shell, "--nnodes 2:4 --node-rank 3 --rdzv-endpoint n1:300 --rdzv-id job x", "3/4 nproc 1 of 2, job at n1:300 meets 301-308", ""},
 		{shell, "--nnodes 2:4 --rdzv-backend c10d --rdzv-endpoint n1 --master-addr n3 x", "-1/4 nproc 1 of 2, c10d/n1:29400 at :0 endpoint n1:29400", "not needed: --master-addr: nodes meet at --rdzv-endpoint"},
 		{shell, "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint n1:7 --rdzv-conf is_host=1 x", "0/2 nproc 1 of 2, c10d/n1:7 at n1:0 meets 7-7", ""},
-		{shell, "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint n1:7 --rdzv-conf is_host=0 x", "-1/2 nproc 1 of 2, c10d/n1:7 at :0 endpoint n1:7 as guest", ""},
+		{shell, "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint n1:7 --rdzv-conf is_host=0 x", "-1/2 nproc 1 of 2, c10d/n1:7 at :0 endpoint n1:7 dial only", ""},
 		{shell, "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint n1:7 --rdzv-id 3 --node-rank 1 x", "1/2 nproc 1 of 2, 3 at n1:0 meets 7-7", ""},
 
 		{shell, "--nnodes 2 --node-rank 0 --master-addr n1 --rdzv-conf is_host=1 x", "0/2 nproc 1 of 2, static/n1:29500 at n1:29500 meets 29501-29508", "--rdzv-conf: is_host: nothing here"},
@@ -184,7 +184,7 @@ func describe(cfg launch.AgentConfig) string {
 		text += " endpoint " + cfg.Endpoint
 	}
 	if cfg.DialOnly {
-		text += " as guest"
+		text += " dial only"
 	}
 	return text
 }
@@ -331,7 +331,7 @@ func TestRunKnowsTheLayout(t *testing.T) {
 	}
 }
 
-// TestMisplaced: where rank 0 is on the second node, the two tasks that know it decline: by PMI-2 rank 0 speaks, without it the one where the
+// TestMisplaced: where rank 0 is on the second node, the two tasks that know it reject the run: by PMI-2 rank 0 says so, without it the one where the
 // others look.
 func TestMisplaced(t *testing.T) {
 	second := slurm.Allocation{JobID: "7", StepID: "0", Nodes: []string{"n1", "n2"}, TasksPerNode: []int{2, 1}, Tasks: 3, NodeRank: 1}

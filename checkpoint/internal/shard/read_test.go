@@ -117,7 +117,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestWorkersChangeNothing: chunks that stay raw, which the writer's own goroutine settles, between chunks that workers encode: the bytes
+// TestWorkersChangeNothing: chunks that stay raw, which the writer's own goroutine completes, between chunks that workers encode: the bytes
 // are those of one encoder that takes chunk after chunk.
 func TestWorkersChangeNothing(t *testing.T) {
 	t.Parallel()
