@@ -41,6 +41,41 @@ func TestSecurityNamesTests(t *testing.T) {
 	}
 }
 
+// TestGlossary holds that each term of docs/glossary.md has one row, that there are few, and that the packages where they live are there.
+func TestGlossary(t *testing.T) {
+	const most = 60
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "glossary.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages := map[string]bool{}
+	for _, f := range sources(t) {
+		packages[f.pkg] = true
+	}
+	quoted := regexp.MustCompile("`([^`]+)`")
+	seen := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 5 || strings.HasPrefix(line, "|---") || strings.TrimSpace(cells[1]) == "term" {
+			continue
+		}
+		for term := range strings.SplitSeq(cells[1], ",") {
+			if term = strings.TrimSpace(term); seen[term] {
+				t.Errorf("%s has two rows", term)
+			}
+			seen[term] = true
+		}
+		for _, found := range quoted.FindAllStringSubmatch(cells[3], -1) {
+			if !packages[found[1]] {
+				t.Errorf("%slives in %s, and there is no such package", cells[1][1:], found[1])
+			}
+		}
+	}
+	if n := len(seen); n > most || n < most/2 {
+		t.Errorf("docs/glossary.md has %d terms, want %d at most: what MPI, PyTorch or Slurm explain needs no row", n, most)
+	}
+}
+
 // TestTables: a line of text right below a table of Markdown is shown as one more row of it.
 func TestTables(t *testing.T) {
 	root := filepath.Join("..", "..")

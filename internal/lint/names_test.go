@@ -81,7 +81,7 @@ func TestRetiredNames(t *testing.T) {
 		for _, list := range []map[string]string{retired, retiredBelow[below]} {
 			for word, instead := range list {
 				if strings.Contains(words, "-"+word+"-") {
-					t.Errorf("%s: %s holds the word %q; docs/glossary.md has %s", d.where, d.name, word, instead)
+					t.Errorf("%s: %s holds the word %q; say %s", d.where, d.name, word, instead)
 				}
 			}
 		}
