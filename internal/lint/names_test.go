@@ -1,8 +1,10 @@
 package lint
 
 import (
+	"fmt"
 	"go/ast"
 	"go/token"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,7 +31,7 @@ var retired = words(map[string]string{
 	"keeper keepers":                 "reaper",
 	"tray trays":                     "gather buffer",
 	"prey":                           "target",
-	"torchdoor":                      "protocol multiplexer",
+	"torch-door torchdoor":           "protocol multiplexer",
 	"farewell farewells":             "time-out, or margin",
 })
 
@@ -49,6 +51,12 @@ var retiredBelow = map[string]map[string]string{
 		"enough":              "what is reached",
 		"beginner":            "what begins",
 	}),
+}
+
+// onlyIn are words that mean one thing, which these packages and those below them have to do with.
+var onlyIn = map[string][]string{
+	// how long before a job's end its warning comes; what rank 0 does has its own word each time
+	"lead": {"internal/attempt", "internal/jobfile", "internal/rundir", "mpi/launch/recovery", "mpi/launch/supervise", "slurm"},
 }
 
 // oneType are bare names of types that one package at the most has: a second one says of what it is.
@@ -75,17 +83,71 @@ type declared struct {
 }
 
 func TestRetiredNames(t *testing.T) {
-	for _, d := range declarations(t) {
-		below, _, _ := strings.Cut(d.pkg, "/")
-		words := "-" + strings.Join(wordsOf(d.name), "-") + "-"
-		for _, list := range []map[string]string{retired, retiredBelow[below]} {
-			for word, instead := range list {
-				if strings.Contains(words, "-"+word+"-") {
-					t.Errorf("%s: %s holds the word %q; say %s", d.where, d.name, word, instead)
-				}
+	for _, d := range append(declarations(t), paths(t)...) {
+		for _, wrong := range misnamed(d) {
+			t.Errorf("%s: %s", d.where, wrong)
+		}
+	}
+}
+
+// misnamed says what is wrong with a name.
+func misnamed(d declared) (wrong []string) {
+	below, _, _ := strings.Cut(d.pkg, "/")
+	words := "-" + strings.Join(wordsOf(d.name), "-") + "-"
+	for _, list := range []map[string]string{retired, retiredBelow[below]} {
+		for word, instead := range list {
+			if strings.Contains(words, "-"+word+"-") {
+				wrong = append(wrong, fmt.Sprintf("%s holds the word %q; say %s", d.name, word, instead))
 			}
 		}
 	}
+	for word, packages := range onlyIn {
+		isBelow := func(pkg string) bool { return d.pkg == pkg || strings.HasPrefix(d.pkg, pkg+"/") }
+		if !d.isTest && strings.Contains(words, "-"+word+"-") && !slices.ContainsFunc(packages, isBelow) {
+			wrong = append(wrong, fmt.Sprintf("%s holds the word %q, which means one thing, in %s", d.name, word, strings.Join(packages, ", ")))
+		}
+	}
+	return wrong
+}
+
+func TestMisnamed(t *testing.T) {
+	for _, test := range []struct {
+		pkg, name string
+		wrong     bool
+	}{
+		{"mpi/store", "torchDoor", true}, {"mpi/store", "torchdoor", true}, {"mpi/store", "torchMux", false},
+		{"docs/adr", "0003-meeting-on-a-seeded-port.md", true}, {"docs/adr", "0003-rendezvous-on-a-seeded-port.md", false},
+		{"checkpoint/distributed", "drainTier", true}, {"trainer/ddp", "drain", false},
+		{"slurm/sim", "Lead", false}, {"mpi/launch/recovery", "leadAfter", false}, {"mpi/launch/rendezvous", "lead", true}, {"slurmlike", "lead", true},
+	} {
+		if got := misnamed(declared{pkg: test.pkg, name: test.name}); (len(got) > 0) != test.wrong {
+			t.Errorf("%s in %s: %q, want a fault: %v", test.name, test.pkg, got, test.wrong)
+		}
+	}
+}
+
+// paths are the names of all files that are not Go's, and of all folders.
+func paths(t *testing.T) (all []declared) {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil || path == root:
+			return err
+		case d.IsDir() && (strings.HasPrefix(d.Name(), ".") || d.Name() == "runs"):
+			return fs.SkipDir
+		case strings.HasSuffix(path, ".go"):
+			return nil
+		}
+		dir, err := filepath.Rel(root, filepath.Dir(path))
+		isTest := strings.Contains(path, "testdata")
+		all = append(all, declared{pkg: filepath.ToSlash(dir), name: d.Name(), where: path, isTest: isTest})
+		return err
+	})
+	if err != nil || len(all) < 500 {
+		t.Fatalf("%d files and folders, error %v: the walk is wrong", len(all), err)
+	}
+	return all
 }
 
 func TestBareNamesHaveOneMeaning(t *testing.T) {
@@ -121,7 +183,7 @@ func declarations(t *testing.T) []declared {
 	return all
 }
 
-// each calls f for each name that a file declares: packages' members, methods, fields, parameters, variables.
+// each calls f for each name that a file declares: packages' members, methods, fields, parameters, variables, imports under another name.
 func each(file *ast.File, f func(name *ast.Ident, isType bool)) {
 	list := func(names []*ast.Ident) {
 		for _, name := range names {
@@ -153,6 +215,10 @@ func each(file *ast.File, f func(name *ast.Ident, isType bool)) {
 			if n.Tok == token.DEFINE {
 				define(n.Key, n.Value)
 			}
+		case *ast.ImportSpec:
+			if n.Name != nil {
+				f(n.Name, false)
+			}
 		case *ast.LabeledStmt:
 			f(n.Label, false)
 		}
@@ -160,7 +226,7 @@ func each(file *ast.File, f func(name *ast.Ident, isType bool)) {
 	})
 }
 
-// wordsOf are the words of a name, in small letters: torch, store, port of torchStorePort, and of torch_store_port.
+// wordsOf are the words of a name, in small letters: torch, store, port of torchStorePort, of torch_store_port and of torch-store.port.
 func wordsOf(name string) []string {
 	var split strings.Builder
 	runes := []rune(name)
@@ -174,13 +240,14 @@ func wordsOf(name string) []string {
 		}
 		split.WriteRune(unicode.ToLower(r))
 	}
-	return strings.FieldsFunc(split.String(), func(r rune) bool { return r == '_' })
+	return strings.FieldsFunc(split.String(), func(r rune) bool { return strings.ContainsRune("_-. ", r) })
 }
 
 func TestWordsOf(t *testing.T) {
 	for name, want := range map[string]string{
 		"torchStorePort": "torch store port", "torch_store_port": "torch store port", "TestScriptTellsOfTERM": "test script tells of term",
 		"HTTPServer": "http server", "x": "x", "readCPUs": "read cp us", "told": "told", "TestFactsOf25_11": "test facts of25 11", "_": "",
+		"0003-a-port.md": "0003 a port md",
 	} {
 		if got := strings.Join(wordsOf(name), " "); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
