@@ -117,26 +117,38 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestDocsNameFiles holds that each file of the program that architecture.md names is there, by the end of its path.
+// TestDocsNameFiles holds that each file of the program that architecture.md names is there, by the end of its path. Where the document says
+// where to begin, each name stands for one file.
 func TestDocsNameFiles(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "architecture.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	there := map[string]bool{}
+	there := map[string]int{}
 	for _, f := range tree(t) {
 		path := filepath.ToSlash(f.path)
 		for at := len(path); at >= 0; at = strings.LastIndexByte(path[:at], '/') {
-			there[path[at:]] = true
+			there[path[at:]]++
 		}
 	}
-	named := regexp.MustCompile("`/?([a-z0-9_/]+\\.go)`").FindAllSubmatch(text, -1)
+	pattern := regexp.MustCompile("`/?([a-z0-9_/]+\\.go)`")
+	named := pattern.FindAllSubmatch(text, -1)
 	if len(named) < 100 {
 		t.Fatalf("only %d files are named: the pattern is wrong", len(named))
 	}
 	for _, found := range named {
-		if !there["/"+string(found[1])] {
+		if there["/"+string(found[1])] == 0 {
 			t.Errorf("docs/architecture.md names %s, and there is no such file", found[1])
+		}
+	}
+	_, rest, begins := strings.Cut(string(text), "\n## To change X")
+	where, _, ends := strings.Cut(rest, "\n## ")
+	if !begins || !ends {
+		t.Fatal("docs/architecture.md does not say where to begin")
+	}
+	for _, found := range pattern.FindAllStringSubmatch(where, -1) {
+		if n := there["/"+found[1]]; n > 1 {
+			t.Errorf("docs/architecture.md names %s to begin at, and %d files end so: write more of its path", found[1], n)
 		}
 	}
 }
