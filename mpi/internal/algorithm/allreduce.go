@@ -252,98 +252,6 @@ func swingLowest(rank, s, size int) int {
 	return min(swingLowest(rank, s+1, size), swingLowest(swingPeer(rank, s, size), s+1, size))
 }
 
-// halvingRound is a round of halving: whom with, and which half this rank keeps.
-type halvingRound struct {
-	peer  int
-	upper bool
-}
-
-// halveAlong halves along the route and doubles on the way back.
-func halveAlong(p Port, buf []byte, r Reduction, route []halvingRound) error {
-	if len(route) == 0 {
-		return nil
-	}
-	var given [maxLevels][]byte
-	scratch := halvingSlots(p, len(buf), r)
-	keep := buf
-	for i, t := range route {
-		mine, theirs := r.part(keep, 0, 2), r.part(keep, 1, 2)
-		if t.upper {
-			mine, theirs = theirs, mine
-		}
-		keep, given[i] = mine, theirs
-		last := i == len(route)-1
-		if err := halve(p, theirs, mine, t.peer, t.peer < p.Rank(), last, r, scratch); err != nil {
-			return err
-		}
-	}
-	for i := len(route) - 2; i >= 0; i-- {
-		// What was kept in round i+1 and what was given away are the two halves of what was kept in round i.
-		keep = r.whole(buf, route[:i+1])
-		out := p.Send(route[i].peer, keep)
-		in := p.Recv(route[i].peer, given[i])
-		if err := WaitAll(p, in, out); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// whole is what is kept of buf after the rounds of route.
-func (r Reduction) whole(buf []byte, route []halvingRound) []byte {
-	for _, t := range route {
-		half := 0
-		if t.upper {
-			half = 1
-		}
-		buf = r.part(buf, half, 2)
-	}
-	return buf
-}
-
-// halve exchanges halves of a buffer with peer: theirs goes there, and what comes is combined with keep, in place. lower tells
-// whether the peer's is that of lower ranks. With back, the finished halves are exchanged, too: an all-reduce of two ranks, or the
-// two middle rounds of one of more. Each segment is returned while others are still coming.
-func halve(p Port, theirs, keep []byte, peer int, lower, back bool, r Reduction, scratch slots) error {
-	steps := r.segments(max(len(theirs), len(keep)))
-	lag := min(window, steps)
-	var sent, received, returned, fetched [window]Handle
-	post := func(k int) error {
-		sent[k%lag] = p.Send(peer, r.part(theirs, k, steps))
-		received[k%lag] = p.Recv(peer, scratch.at(k%lag, len(r.part(keep, k, steps))))
-		return nil
-	}
-	reduce := func(k int) error {
-		if err := p.Wait(sent[k%lag]); err != nil {
-			return err
-		}
-		if back {
-			fetched[k%lag] = p.Recv(peer, r.part(theirs, k, steps))
-		}
-		if err := p.Wait(received[k%lag]); err != nil {
-			return err
-		}
-		segment := r.part(keep, k, steps)
-		r.combine(segment, scratch.at(k%lag, len(segment)), segment, lower)
-		if back {
-			returned[k%lag] = p.Send(peer, segment)
-		}
-		return nil
-	}
-	if !back {
-		return pipeline(steps, phase{0, post}, phase{lag, reduce})
-	}
-	collect := func(k int) error { return WaitAll(p, fetched[k%lag], returned[k%lag]) }
-	return pipeline(steps, phase{0, post}, phase{lag, reduce}, phase{2 * lag, collect})
-}
-
-// halvingSlots is the scratch memory that halving a buffer of length bytes needs.
-func halvingSlots(p Port, length int, r Reduction) slots {
-	half := r.widest(length, 2)
-	steps := r.segments(half)
-	return newSlots(p, r.widest(half, steps), min(window, steps))
-}
-
 // allReduceGather is an all-gather of all ranks' buffers (Bruck et al. 1997), which each rank then
 // combines itself, in canonical order. For tiny buffers: it needs p n bytes of memory.
 //
@@ -379,4 +287,81 @@ func allReduceGather(p Port, buf []byte, r Reduction) error {
 // costGather is L alpha + (p-1) n (beta + gamma).
 func costGather(m Machine, size, n int) float64 {
 	return float64(levels(size))*m.Alpha + float64((size-1)*n)*(m.Beta+m.Gamma)
+}
+
+// allReduceStar is the parameter server: rank 0 gets every rank's buffer, combines them in canonical order, and sends
+// the result back. All the traffic goes through one rank: it is here to be compared with.
+func allReduceStar(p Port, buf []byte, r Reduction) error { return runStar(p, buf, r, 0, true) }
+
+// costStar is 2(p-1) alpha + 2(p-1) n beta + (p-1) n gamma. With many segments, reduction and both ways overlap.
+func costStar(m Machine, size, n int) float64 {
+	first := float64(min(n, segmentBytes))
+	return 2*m.posted(size-1) + float64(size-1)*(m.reduced(m.Beta, n)+first*m.Beta)
+}
+
+// allReduceDirect is a direct reduce-scatter and all-gather: every rank owns a part of the buffer, and all messages
+// go straight to the owners and back. It is as good as the ring in bandwidth, for any size, and its
+// order is the canonical one.
+func allReduceDirect(p Port, buf []byte, r Reduction) error {
+	return reduceScattered(p, buf, everyone, r)
+}
+
+// costDirect is 2(p-1) alpha + 2((p-1)/p) n beta + ((p-1)/p) n gamma, most of the latencies hidden behind
+// each other and the reduction behind the transfer.
+func costDirect(m Machine, size, n int) float64 {
+	return m.returned(size-1, n/size)
+}
+
+// allReduceBinomial reduces along a binomial tree to rank 0, in canonical order, and broadcasts along the same tree.
+func allReduceBinomial(p Port, buf []byte, r Reduction) error {
+	if p.Size() == 1 {
+		return nil
+	}
+	var room [maxLevels]child
+	t := newTreeReduction(p, buf, r, canonicalNode(p.Rank(), 0, p.Size(), room[:]), r.segments(len(buf)), true)
+	return runTrees(&t)
+}
+
+// costBinomial is 2L alpha + 2L n beta + L n gamma. With many segments both ways overlap, and rank
+// 0's L children are what limits them.
+func costBinomial(m Machine, size, n int) float64 {
+	first := float64(min(n, segmentBytes))
+	return float64(levels(size)) * (2*m.Alpha + float64(n)*max(m.Beta, m.Gamma) + first*(m.Beta+min(m.Beta, m.Gamma)))
+}
+
+// allReduceDoubleTree moves half of the buffer along one binary tree and half along another, up to their
+// roots and down again. The trees are those of the double tree broadcast from rank 0 (Sanders, Speck and
+// Traff 2009), where a rank with children in one is a leaf in the other. The order is not canonical.
+func allReduceDoubleTree(p Port, buf []byte, r Reduction) error {
+	me, size := p.Rank(), p.Size()
+	if size == 1 {
+		return nil
+	}
+	var rooms [2][maxLevels]child
+	first := balancedNode(me, size, rooms[0][:])
+	second := balancedNode(twin(me, size), size, rooms[1][:])
+	if me > 0 {
+		second.parent = untwin(second.parent, size)
+	}
+	for i := range second.children {
+		rank := untwin(second.children[i].rank, size)
+		second.children[i] = child{rank: rank, lower: rank < me}
+	}
+	steps := r.segments(r.widest(len(buf), 2))
+	a := newTreeReduction(p, r.part(buf, 0, 2), r, first, steps, true)
+	b := newTreeReduction(p, r.part(buf, 1, 2), r, second, steps, true)
+	if len(second.children) == 0 && len(first.children) > 0 {
+		return runTrees(&b, &a)
+	}
+	return runTrees(&a, &b)
+}
+
+// costDoubleTree is 2L alpha + 2 n beta for many segments: a rank gets both children's halves, and those of the
+// results, and as much for the ways out. With few, each level waits for its segments.
+func costDoubleTree(m Machine, size, n int) float64 {
+	first := float64(min(n/2, segmentBytes))
+	rest := float64(n/2) - first
+	children := float64(min(2, size-1))
+	up, down := children*(m.Beta+m.Gamma), children*m.Beta
+	return float64(levels(size))*(2*m.Alpha+first*(up+down)) + rest*max(2*children*m.Beta, children*m.Gamma)
 }

@@ -1,0 +1,93 @@
+package algorithm
+
+// halvingRound is a round of halving: whom with, and which half this rank keeps.
+type halvingRound struct {
+	peer  int
+	upper bool
+}
+
+// halveAlong halves along the route and doubles on the way back.
+func halveAlong(p Port, buf []byte, r Reduction, route []halvingRound) error {
+	if len(route) == 0 {
+		return nil
+	}
+	var given [maxLevels][]byte
+	scratch := halvingSlots(p, len(buf), r)
+	keep := buf
+	for i, t := range route {
+		mine, theirs := r.part(keep, 0, 2), r.part(keep, 1, 2)
+		if t.upper {
+			mine, theirs = theirs, mine
+		}
+		keep, given[i] = mine, theirs
+		last := i == len(route)-1
+		if err := halve(p, theirs, mine, t.peer, t.peer < p.Rank(), last, r, scratch); err != nil {
+			return err
+		}
+	}
+	for i := len(route) - 2; i >= 0; i-- {
+		// What was kept in round i+1 and what was given away are the two halves of what was kept in round i.
+		keep = r.whole(buf, route[:i+1])
+		out := p.Send(route[i].peer, keep)
+		in := p.Recv(route[i].peer, given[i])
+		if err := WaitAll(p, in, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// whole is what is kept of buf after the rounds of route.
+func (r Reduction) whole(buf []byte, route []halvingRound) []byte {
+	for _, t := range route {
+		half := 0
+		if t.upper {
+			half = 1
+		}
+		buf = r.part(buf, half, 2)
+	}
+	return buf
+}
+
+// halve exchanges halves of a buffer with peer: theirs goes there, and what comes is combined with keep, in place. lower tells
+// whether the peer's is that of lower ranks. With back, the finished halves are exchanged, too: an all-reduce of two ranks, or the
+// two middle rounds of one of more. Each segment is returned while others are still coming.
+func halve(p Port, theirs, keep []byte, peer int, lower, back bool, r Reduction, scratch slots) error {
+	steps := r.segments(max(len(theirs), len(keep)))
+	lag := min(window, steps)
+	var sent, received, returned, fetched [window]Handle
+	post := func(k int) error {
+		sent[k%lag] = p.Send(peer, r.part(theirs, k, steps))
+		received[k%lag] = p.Recv(peer, scratch.at(k%lag, len(r.part(keep, k, steps))))
+		return nil
+	}
+	reduce := func(k int) error {
+		if err := p.Wait(sent[k%lag]); err != nil {
+			return err
+		}
+		if back {
+			fetched[k%lag] = p.Recv(peer, r.part(theirs, k, steps))
+		}
+		if err := p.Wait(received[k%lag]); err != nil {
+			return err
+		}
+		segment := r.part(keep, k, steps)
+		r.combine(segment, scratch.at(k%lag, len(segment)), segment, lower)
+		if back {
+			returned[k%lag] = p.Send(peer, segment)
+		}
+		return nil
+	}
+	if !back {
+		return pipeline(steps, phase{0, post}, phase{lag, reduce})
+	}
+	collect := func(k int) error { return WaitAll(p, fetched[k%lag], returned[k%lag]) }
+	return pipeline(steps, phase{0, post}, phase{lag, reduce}, phase{2 * lag, collect})
+}
+
+// halvingSlots is the scratch memory that halving a buffer of length bytes needs.
+func halvingSlots(p Port, length int, r Reduction) slots {
+	half := r.widest(length, 2)
+	steps := r.segments(half)
+	return newSlots(p, r.widest(half, steps), min(window, steps))
+}
