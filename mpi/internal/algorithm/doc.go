@@ -1,6 +1,8 @@
 // Package algorithm holds the algorithms of collectives, as programs of sends
 // and receives on one rank. Each collective has a file: the type of its functions, the table of
-// its algorithms, then the algorithms, each with its cost, unless that is one of Machine's.
+// its algorithms, then the algorithms, each with its cost, unless that is one of Machine's. The two scans share scan.go.
+// The parts that algorithms of several collectives are made of have files of their own: segment.go and tree.go, and four ways to
+// reduce, star.go, direct.go, halving.go and treereduction.go.
 //
 // They know bytes, not element types, and reach the other ranks through a
 // [Port] alone; package mpi gives them one for each call. Blocks of a buffer are given by
