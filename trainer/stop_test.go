@@ -193,11 +193,11 @@ func TestStopDuringAnEvaluation(t *testing.T) {
 	}
 }
 
-// A save before the first step, in haste as rank 0 alone knows by its deadline, is written as it is by all ranks.
+// A save before the first step, that has to be quick as rank 0 alone knows by its deadline, is written as it is by all ranks.
 func TestASaveAtTheStartThatMustBeQuick(t *testing.T) {
-	for _, hasty := range []bool{true, false} {
+	for _, quick := range []bool{true, false} {
 		deadline := time.Now().Add(24 * time.Hour)
-		if hasty {
+		if quick {
 			deadline = time.Unix(1, 0)
 		}
 		cfg := small(2, 1, 1)
@@ -213,8 +213,8 @@ func TestASaveAtTheStartThatMustBeQuick(t *testing.T) {
 		if err != nil || len(list) == 0 || list[0].Step != 0 {
 			t.Fatalf("%d checkpoints, error %v, want that of the start first", len(list), err)
 		}
-		if info := list[0]; (info.Bytes > info.RawBytes) != hasty {
-			t.Errorf("in haste %v: %d bytes of %d", hasty, info.Bytes, info.RawBytes)
+		if info := list[0]; (info.Bytes > info.RawBytes) != quick {
+			t.Errorf("quick %v: %d bytes of %d", quick, info.Bytes, info.RawBytes)
 		}
 	}
 }

@@ -117,8 +117,8 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestDocsNameFiles holds that each file of the program that architecture.md names is there, by the end of its path. Where the document says
-// where to begin, each name stands for one file.
+// TestDocsNameFiles holds that each file of the program that architecture.md names is there, by the end of its path. Where it says at which
+// files to begin, each name stands for one.
 func TestDocsNameFiles(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "architecture.md"))
 	if err != nil {

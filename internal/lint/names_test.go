@@ -47,9 +47,9 @@ var retiredBelow = map[string]map[string]string{
 		"stranded":                     "uncommitted",
 	}),
 	"trainer": words(map[string]string{
-		"hurried hurry haste": "what the loop does then",
-		"enough":              "what is reached",
-		"beginner":            "what begins",
+		"hurried hurry haste hasty": "what the loop does then",
+		"enough":                    "what is reached",
+		"beginner":                  "what begins",
 	}),
 }
 
@@ -118,7 +118,8 @@ func TestMisnamed(t *testing.T) {
 		{"mpi/store", "torchDoor", true}, {"mpi/store", "torchdoor", true}, {"mpi/store", "torchMux", false},
 		{"docs/adr", "0003-meeting-on-a-seeded-port.md", true}, {"docs/adr", "0003-rendezvous-on-a-seeded-port.md", false},
 		{"checkpoint/distributed", "drainTier", true}, {"trainer/ddp", "drain", false},
-		{"slurm/sim", "Lead", false}, {"mpi/launch/recovery", "leadAfter", false}, {"mpi/launch/rendezvous", "lead", true}, {"slurmlike", "lead", true},
+		{"slurm/sim", "Lead", false}, {"mpi/launch/recovery", "leadAfter", false},
+		{"mpi/launch/rendezvous", "lead", true}, {"slurmlike", "lead", true},
 	} {
 		if got := misnamed(declared{pkg: test.pkg, name: test.name}); (len(got) > 0) != test.wrong {
 			t.Errorf("%s in %s: %q, want a fault: %v", test.name, test.pkg, got, test.wrong)
