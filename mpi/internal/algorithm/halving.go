@@ -21,7 +21,7 @@ func halveAlong(p Port, buf []byte, r Reduction, route []halvingRound) error {
 		}
 		keep, given[i] = mine, theirs
 		last := i == len(route)-1
-		if err := halve(p, theirs, mine, t.peer, t.peer < p.Rank(), last, r, scratch); err != nil {
+		if err := halve(p, theirs, mine, t.peer, last, r, scratch); err != nil {
 			return err
 		}
 	}
@@ -49,10 +49,10 @@ func (r Reduction) whole(buf []byte, route []halvingRound) []byte {
 	return buf
 }
 
-// halve exchanges halves of a buffer with peer: theirs goes there, and what comes is combined with keep, in place. lower tells
-// whether the peer's is that of lower ranks. With back, the finished halves are exchanged, too: an all-reduce of two ranks, or the
-// two middle rounds of one of more. Each segment is returned while others are still coming.
-func halve(p Port, theirs, keep []byte, peer int, lower, back bool, r Reduction, scratch slots) error {
+// halve exchanges halves of a buffer with peer: theirs goes there, and what comes is combined with keep, in place. With back, the finished
+// halves are exchanged, too: an all-reduce of two ranks, or the two middle rounds of one of more. Each segment is returned while others
+// are still coming.
+func halve(p Port, theirs, keep []byte, peer int, back bool, r Reduction, scratch slots) error {
 	steps := r.segments(max(len(theirs), len(keep)))
 	lag := min(window, steps)
 	var sent, received, returned, fetched [window]Handle
@@ -72,7 +72,7 @@ func halve(p Port, theirs, keep []byte, peer int, lower, back bool, r Reduction,
 			return err
 		}
 		segment := r.part(keep, k, steps)
-		r.combine(segment, scratch.at(k%lag, len(segment)), segment, lower)
+		r.combine(segment, scratch.at(k%lag, len(segment)), segment, peer < p.Rank())
 		if back {
 			returned[k%lag] = p.Send(peer, segment)
 		}

@@ -163,7 +163,7 @@ func reduceScatterHalving(p Port, out, in []byte, at []int, r Reduction) error {
 			keep, theirs = theirs, keep
 			first += n / 2
 		}
-		if err := halve(p, theirs, keep, me^m, me&m != 0, false, r, scratch); err != nil {
+		if err := halve(p, theirs, keep, me^m, false, r, scratch); err != nil {
 			return err
 		}
 		buf = keep
