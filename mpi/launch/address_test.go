@@ -17,7 +17,7 @@ import (
 func unanswered(why string) error { return &net.DNSError{Err: why, Name: "n9"} }
 
 // A name that nobody knows may be known soon; who waited in vain says what was tried.
-func TestEndpointUnknown(t *testing.T) {
+func TestUnknownEndpointIsAskedForAgain(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		answers []string // second by second; then there is none until the time is over
@@ -69,7 +69,7 @@ func TestEndpointUnknown(t *testing.T) {
 }
 
 // The time in which a name was not known yet is part of the time that agents have to meet.
-func TestJoinTimeoutAfterAName(t *testing.T) {
+func TestNameLookupCountsAsJoinTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, []int{1}, "say", "x")
 	c := w.agents[0]

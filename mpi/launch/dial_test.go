@@ -46,8 +46,7 @@ func TestAgent0IsLate(t *testing.T) {
 	}
 }
 
-// Two jobs that try the same ports find their own.
-func TestTwoJobsOnTheSamePorts(t *testing.T) {
+func TestTwoJobsOnTheSamePortsFindTheirOwn(t *testing.T) {
 	one, two := newWorld(t, []int{1, 1, 1}, "say", "one"), newWorld(t, []int{1, 1, 1}, "say", "two")
 	for i := range two.agents {
 		two.agents[i].Ports = one.agents[i].Ports
@@ -69,7 +68,7 @@ func TestTwoJobsOnTheSamePorts(t *testing.T) {
 }
 
 // An agent with another secret than its run's hears so from agent 0, and ends; agent 0 tells once that it came.
-func TestOtherSecret(t *testing.T) {
+func TestAgentWithAnotherSecretEnds(t *testing.T) {
 	t.Parallel()
 	for name, w := range map[string]*world{"ports": newWorld(t, []int{1, 1}, "say", "x"), "told": newStep(t, 2, "say", "x"), "endpoint": newEndpointWorld(t)} {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +99,7 @@ func TestOtherSecret(t *testing.T) {
 }
 
 // Another user's run of the same id has one of the ports; the own agent 0 comes later, to the next one.
-func TestAnotherRunOfTheSameID(t *testing.T) {
+func TestAnotherRunOfTheSameIDIsNotJoined(t *testing.T) {
 	one, two := newWorld(t, []int{1, 1}, "say", "x"), newWorld(t, []int{1, 1}, "say", "x")
 	ports := Ports(one.cookie, 2)
 	for i := range 2 {
@@ -233,7 +232,7 @@ func isOfAnotherVersion(conn net.Conn) {
 
 // Agents of different versions that meet say so in one sentence: which two, and what to do. Where agent 0 may still come to another port,
 // it is said at once in the log, and in the end.
-func TestAgentsOfDifferentVersions(t *testing.T) {
+func TestAgentsOfDifferentVersionsSaySo(t *testing.T) {
 	versions := fmt.Sprintf("the peer speaks version %d of ddpbatch's protocol, this side version %d: run the same build on every node",
 		auth.Version+1, auth.Version)
 	for name, tc := range map[string]struct {
@@ -278,8 +277,7 @@ func TestAgentsOfDifferentVersions(t *testing.T) {
 	}
 }
 
-// Agent 0 tells of an agent of another version as soon as that comes.
-func TestAgentOfAnotherVersionComes(t *testing.T) {
+func TestAgent0ReportsAnotherVersionAtOnce(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	ctx, cancel := context.WithCancel(t.Context())
 	first := w.begin(ctx, 0)
@@ -302,7 +300,7 @@ func TestAgentOfAnotherVersionComes(t *testing.T) {
 }
 
 // On another machine agent 0 may still come to the port, which it looks for until the time is over: each try has a limit of its own.
-func TestSilentElsewhere(t *testing.T) {
+func TestSilentAddressElsewhereIsTriedAgain(t *testing.T) {
 	t.Parallel() // most of it is a pause
 	l := foreign(t, saysNothing)
 	var log *testkit.Journal

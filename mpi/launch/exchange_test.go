@@ -53,7 +53,7 @@ func newStep(t *testing.T, tasks int, command ...string) *world {
 	return w
 }
 
-func TestRendezvousByExchange(t *testing.T) {
+func TestAgentsMeetByExchange(t *testing.T) {
 	w := newStep(t, 3, "environ")
 	var exchanged string
 	exchange := w.agents[2].Exchange
@@ -130,7 +130,7 @@ func TestExchangeKeepsAGivenSecret(t *testing.T) {
 }
 
 // Of several networks that agent 0 has, one may be cut: an address that refuses, one that is silent, and somebody else's.
-func TestExchangeWithCutNetworks(t *testing.T) {
+func TestExchangeSurvivesCutNetworks(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.2:0") // takes connections and says nothing
 	must(t, err)
 	defer silent.Close()
@@ -159,7 +159,7 @@ func TestExchangeWithCutNetworks(t *testing.T) {
 }
 
 // A task that never comes to the fence is waited for as long as agents have to meet, and the reason is told.
-func TestExchangeWithoutATask(t *testing.T) {
+func TestExchangeWaitsForEveryTask(t *testing.T) {
 	w := newStep(t, 3, "say", "x")
 	w.agents = w.agents[:2]
 	for i := range w.agents {

@@ -14,7 +14,7 @@ import (
 )
 
 // --log-dir has torchrun's layout, by round; the verdict names the file that is there.
-func TestLogDir(t *testing.T) {
+func TestLogDirHasTorchrunsLayout(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "flaky", "1", "1", "3")
 	w.elastic(0, 1)
 	dir := t.TempDir()
@@ -50,7 +50,7 @@ func TestLogDir(t *testing.T) {
 }
 
 // Filters without --log-dir: the file is in the run directory.
-func TestFilteredInTheRunDirectory(t *testing.T) {
+func TestFilteredOutputIsInTheRunDirectory(t *testing.T) {
 	w := newWorld(t, []int{2}, "say", "yes\nno\n")
 	w.agents[0].Output.OutFilters = []string{"yes"}
 	w.agree(w.run())

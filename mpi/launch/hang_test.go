@@ -48,7 +48,7 @@ func checkHang(t *testing.T, v rundir.Verdict, rank int, host string, words ...s
 	}
 }
 
-func TestHang(t *testing.T) {
+func TestSilentWorkerIsAHang(t *testing.T) {
 	t.Parallel()
 	w := hanging(t, 2*time.Second, "echo the last word; sleep 3600")
 	r := w.run()
@@ -77,7 +77,7 @@ func TestHang(t *testing.T) {
 }
 
 // A Go program writes where its goroutines are into its own log, and dies of that. The report has what it said before.
-func TestHangOfAGoProgram(t *testing.T) {
+func TestHungGoProgramLeavesItsStacks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, []int{1}, "hang")
 	w.agents[0].HangAfter = 2 * time.Second
@@ -95,7 +95,7 @@ func TestHangOfAGoProgram(t *testing.T) {
 }
 
 // What goes on does not hang, however it shows.
-func TestNoHang(t *testing.T) {
+func TestWorkersThatGoOnDoNotHang(t *testing.T) {
 	t.Parallel()
 	for name, scripts := range map[string][]string{ // for $F times some seconds
 		"output":    {speak + "speak $((40*F))"},
@@ -124,14 +124,14 @@ func TestNoHang(t *testing.T) {
 }
 
 // Who has used its heartbeat file once hangs when it does not any more, at full load.
-func TestHangOfABusyWorker(t *testing.T) {
+func TestBusyWorkerWithoutHeartbeatsHangs(t *testing.T) {
 	t.Parallel()
 	w := hanging(t, 2*time.Second, `touch $DDPBATCH_HEARTBEAT_FILE; while :; do echo; done > /dev/null`)
 	checkHang(t, w.agree(w.run()), 0, "n1", "rank 0 on n1 gave no sign of life", "(no heartbeat, though there was one before)")
 }
 
 // A stopped worker is what the others wait for. It is woken up, to end by TERM.
-func TestHangOfAStoppedWorker(t *testing.T) {
+func TestStoppedWorkerIsNamedForAHang(t *testing.T) {
 	t.Parallel()
 	w := hanging(t, 2*time.Second, `[ $RANK = 1 ] && kill -STOP $$; exec sleep 3600`)
 	w.agents[0].Nproc = 3
@@ -146,7 +146,7 @@ func TestHangOfAStoppedWorker(t *testing.T) {
 	}
 }
 
-func TestRestartAfterAHang(t *testing.T) {
+func TestRunRestartsAfterAHang(t *testing.T) {
 	t.Parallel()
 	hangs := `[ $DDPBATCH_ROUND = 0 ] && exec sleep 3600; echo $DDPBATCH_HEARTBEAT_FILE`
 	w := hanging(t, 2*time.Second, hangs, hangs)
@@ -169,7 +169,7 @@ func TestRestartAfterAHang(t *testing.T) {
 }
 
 // Nobody asked: neither is anything looked at, nor do workers get the file of another run's agent.
-func TestHangAfterZero(t *testing.T) {
+func TestHangAfterZeroLooksAtNothing(t *testing.T) {
 	t.Parallel()
 	w := hanging(t, 0, `sleep 3; echo "<$DDPBATCH_HEARTBEAT_FILE>"`)
 	w.agents[0].Env = append(w.agents[0].Env, "DDPBATCH_HEARTBEAT_FILE=/of/another/run")
@@ -182,7 +182,7 @@ func TestHangAfterZero(t *testing.T) {
 }
 
 // Heartbeat files are in a folder of this user's own, which is gone afterwards; without a run directory stacks are told.
-func TestHangWithoutARunDirectory(t *testing.T) {
+func TestHangWithoutARunDirectoryReportsStacks(t *testing.T) {
 	t.Parallel()
 	w := hanging(t, 2*time.Second, `ls -ld "${DDPBATCH_HEARTBEAT_FILE%/*}/"; touch "$DDPBATCH_HEARTBEAT_FILE"; exec sleep 3600`)
 	w.agents[0].RunDir, w.agents[0].Attempt = nil, 0
@@ -204,8 +204,7 @@ func TestHangWithoutARunDirectory(t *testing.T) {
 	}
 }
 
-// Below --log-dir stacks lie beside the logs.
-func TestHangWithALogDir(t *testing.T) {
+func TestStacksOfAHangAreInTheLogDir(t *testing.T) {
 	t.Parallel()
 	w := hanging(t, 2*time.Second, "exec sleep 3600")
 	w.agents[0].RunDir, w.agents[0].Attempt, w.agents[0].LogDir = nil, 0, t.TempDir()

@@ -39,7 +39,7 @@ func (w *world) away(index int) *exec.Cmd {
 }
 
 // An agent is killed; its workers die with it, and the others stop at once.
-func TestAgentLost(t *testing.T) {
+func TestLostAgentStopsTheOthers(t *testing.T) {
 	w := newWorld(t, []int{1, 2}, "wait", "0")
 	agent := w.away(1)
 	ended := make(chan result)
@@ -69,7 +69,7 @@ func TestKilledAgentLeavesNothing(t *testing.T) {
 	w.noSurvivors()
 }
 
-func TestAgent0Lost(t *testing.T) {
+func TestLostAgent0EndsTheRun(t *testing.T) {
 	w := newWorld(t, []int{1, 2}, "wait", "0")
 	w.agents[1].Hosts = []string{"n1", "n2"}
 	agent := w.away(0)
@@ -88,7 +88,7 @@ func TestAgent0Lost(t *testing.T) {
 }
 
 // Agent 0 dies when the verdict is on disk already: that one holds.
-func TestAgent0LostAfterItsVerdict(t *testing.T) {
+func TestVerdictOutlivesAgent0(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "wait", "0")
 	agent := w.away(0)
 	ended := make(chan result)
@@ -104,7 +104,7 @@ func TestAgent0LostAfterItsVerdict(t *testing.T) {
 	}
 }
 
-func TestLostBeforeAllMet(t *testing.T) {
+func TestAgentLostBeforeAllMetIsNamed(t *testing.T) {
 	w := newWorld(t, []int{1, 1, 1}, "say", "x")
 	w.agents[0].Hosts = []string{"n1", "n2", "n3"}
 	agent := w.away(1) // agent 2 never comes
@@ -125,7 +125,7 @@ func TestLostBeforeAllMet(t *testing.T) {
 }
 
 // An agent that is told to stop leaves a moment before agent 0 is told: that is no loss.
-func TestSignalToOneBeforeAllMet(t *testing.T) {
+func TestSignalledAgentBeforeAllMetIsNoLoss(t *testing.T) {
 	w := newWorld(t, []int{1, 1, 1}, "say", "x") // agent 2 never comes
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
@@ -148,7 +148,7 @@ func TestSignalToOneBeforeAllMet(t *testing.T) {
 }
 
 // Slurm may kill agent 0 before the workers' grace is over: its verdict is there by then.
-func TestVerdictBeforeTheWorkersEnd(t *testing.T) {
+func TestVerdictIsWrittenBeforeTheWorkersEnd(t *testing.T) {
 	w := newWorld(t, []int{1}, "orphan") // ignores TERM
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
@@ -176,7 +176,7 @@ func TestVerdictBeforeTheWorkersEnd(t *testing.T) {
 
 // Workers' children end with them, and one that leaves the group and keeps the output open
 // does not hold up the run.
-func TestChildrenOfWorkers(t *testing.T) {
+func TestChildrenEndWithTheirWorkers(t *testing.T) {
 	t.Run("of a worker that is done", func(t *testing.T) {
 		w := newWorld(t, []int{1}, "child", "0")
 		if v := w.agree(w.run()); v.Cause != "done" {
@@ -236,7 +236,7 @@ func TestLostAfterTheOthersAreDone(t *testing.T) {
 }
 
 // So it is where all were told to stop, and the others have ended with 0.
-func TestLostWhileStopping(t *testing.T) {
+func TestAgentLostWhileStoppingHasNotSaved(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "wait", "0")
 	w.agents[1].Command = []string{"/bin/sh", "-c", "trap '' TERM; : > $LAUNCH_TEST_FOLDER/1; while :; do sleep 0.05; done"}
 	agent := w.away(1)

@@ -115,7 +115,7 @@ func TestLateAgentJoinsTheNextRound(t *testing.T) {
 }
 
 // The run ends before there is a round for the one who came late: it ends as the run does.
-func TestLateAgentAndNoNextRound(t *testing.T) {
+func TestLateAgentEndsWithTheRun(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "flaky", "1", "0", "3", "go")
 	w.beginShort(1, 0)
 	var said safeBuffer
@@ -152,7 +152,7 @@ func TestLateAgentIsLost(t *testing.T) {
 	}
 }
 
-func TestAgentsWithoutNumbers(t *testing.T) {
+func TestAgentsWithoutNumbersMeet(t *testing.T) {
 	w := newWorld(t, []int{1, 1, 1}, "flaky", "1", "2", "3")
 	w.elastic(0, 1)
 	for i := range w.agents {
@@ -179,7 +179,7 @@ func TestAgentsWithoutNumbers(t *testing.T) {
 }
 
 // Where agents without numbers do not meet, the run directory says why: by the one that has the endpoint, or by any that has not found it.
-func TestUnmetWithoutNumbers(t *testing.T) {
+func TestUnmetAgentsWithoutNumbersSayWhy(t *testing.T) {
 	for name, host := range map[string]string{"here": "localhost", "elsewhere": "192.0.2.1"} { // RFC 5737: nobody's
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, []int{1, 1}, "say", "x")
@@ -197,7 +197,7 @@ func TestUnmetWithoutNumbers(t *testing.T) {
 }
 
 // The agent without a number that the others come to is agent 0, whose word is on disk where the run does not begin.
-func TestAgent0WithoutANumberRecords(t *testing.T) {
+func TestAgent0WithoutANumberWritesTheVerdict(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	for i := range w.agents {
 		w.agents[i].Index, w.agents[i].Endpoint = -1, joinPort(rendezvous.Loopback, w.agents[i].Ports[0])
@@ -215,7 +215,7 @@ func TestAgent0WithoutANumberRecords(t *testing.T) {
 }
 
 // Node 0 waits where the others do not look for it.
-func TestMasterAddrOfAnotherMachine(t *testing.T) {
+func TestMasterAddrOfAnotherMachineIsWarnedOf(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	c := &w.agents[0]
 	c.OneMachine, c.MasterGiven, c.MasterAddr = false, true, "192.0.2.1" // RFC 5737: nobody's
@@ -239,7 +239,7 @@ func TestDialOnlyAgentIsNeverAgent0(t *testing.T) {
 }
 
 // One that agent 0 sends away writes nothing: the run goes on.
-func TestRefusedWithoutANumber(t *testing.T) {
+func TestRefusedAgentWritesNothing(t *testing.T) {
 	w := newWorld(t, []int{1}, "say", "x")
 	c := w.agents[0]
 	c.Index = -1
@@ -250,7 +250,7 @@ func TestRefusedWithoutANumber(t *testing.T) {
 
 // An agent that is stopped is silent, and its connection lives. The others go on without it; when it wakes up it learns
 // of that, and its workers end.
-func TestSilentAgent(t *testing.T) {
+func TestSilentAgentIsLost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, []int{1, 1}, "flaky", "1", "-1", "0")
 	w.elastic(1, 1)
@@ -277,7 +277,7 @@ func TestSilentAgent(t *testing.T) {
 	w.noSurvivors()
 }
 
-func TestSilentAgent0(t *testing.T) {
+func TestSilentAgent0IsLost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, []int{1, 1}, "flaky", "1", "-1", "0")
 	w.agents[1].Hosts = []string{"n1", "n2"}

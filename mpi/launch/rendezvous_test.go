@@ -29,7 +29,7 @@ func TestAgent0NeverCame(t *testing.T) {
 	}
 }
 
-func TestWrongSecret(t *testing.T) {
+func TestAgentWithAWrongSecretIsRefused(t *testing.T) {
 	t.Parallel() // most of it is a pause
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	w.agents[1].Secret = auth.NewSecret()
@@ -84,7 +84,7 @@ func TestAgentsThatDoNotFit(t *testing.T) {
 }
 
 // A second agent 1 is sent away, early or late, and the run goes on.
-func TestTwoAgentsWithOneNumber(t *testing.T) {
+func TestSecondAgentWithANumberIsSentAway(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "wait", "0")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var results []result

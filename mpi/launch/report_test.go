@@ -40,7 +40,7 @@ const (
 )
 
 // Whether the run has saved does not hang on which of its ranks ended some milliseconds before which.
-func TestSavedByAllOrNot(t *testing.T) {
+func TestSavedDoesNotDependOnWhoEndedFirst(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ranks []string
 		cause string
@@ -77,7 +77,7 @@ func TestSavedByAllOrNot(t *testing.T) {
 }
 
 // A run that is told to stop has saved if no rank failed in that.
-func TestSavedByAllOnASignal(t *testing.T) {
+func TestSignalledRunHasSavedIfNoRankFailed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		other string // what rank 1 does at TERM
 		exit  int
@@ -188,7 +188,7 @@ func signalWhen(t *testing.T, w *world, marks ...string) context.Context {
 }
 
 // Exit code 93 of any rank ends the run, whoever failed first, and whatever the others say.
-func TestNeverAgainByAnyRank(t *testing.T) {
+func TestExitCode93OfAnyRankEndsTheRun(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ranks    []string
 		reported bool
@@ -219,7 +219,7 @@ func TestNeverAgainByAnyRank(t *testing.T) {
 }
 
 // A rank that says of itself that memory ran out counts as one whose memory did, without the kernel's word.
-func TestOutOfMemoryByTheRanksOwnWords(t *testing.T) {
+func TestRanksOwnWordsReportOutOfMemory(t *testing.T) {
 	w := ranksDo(t, `echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB.' >&2; exit 1`, `ended 0; `+lostPeer)
 	w.elastic(0, 0)
 	if v := w.agree(w.run()); v.Cause != "oom" || v.Exit != 1 || v.FirstRank != 0 || !v.OOM {
@@ -228,7 +228,7 @@ func TestOutOfMemoryByTheRanksOwnWords(t *testing.T) {
 }
 
 // A rank that only lost another one, which had ended well, is told of that: their data were not of one length.
-func TestReportOfARankThatEndedEarly(t *testing.T) {
+func TestReportSaysThatARankEndedEarly(t *testing.T) {
 	w := ranksDo(t, "ended 1; "+lostPeer, "exit 0")
 	w.elastic(0, 0)
 	v := w.agree(w.run())

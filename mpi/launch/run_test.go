@@ -19,7 +19,7 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-func TestDone(t *testing.T) {
+func TestRunIsDoneWhenAllRanksAre(t *testing.T) {
 	w := newWorld(t, []int{2, 1, 3}, "say", "hello\n")
 	v := w.agree(w.run())
 	if v.Cause != "done" || v.Exit != 0 || v.FirstRank != -1 || v.Requeue || v.Message != "all 6 ranks are done" || v.JobID != "77" || v.Attempt != 1 {
@@ -32,7 +32,7 @@ func TestDone(t *testing.T) {
 	}
 }
 
-func TestOneAgentNeedsNothing(t *testing.T) {
+func TestOneAgentNeedsNoNetworkOrRunDirectory(t *testing.T) {
 	w := newWorld(t, []int{1}, "say", "hello")
 	c := w.agents[0]
 	c.MasterAddr, c.Ports, c.RunDir, c.Attempt, c.Log = "", nil, nil, 0, nil
@@ -47,7 +47,7 @@ func TestOneAgentNeedsNothing(t *testing.T) {
 }
 
 // Ranks are contiguous by agent, in the agents' order, whatever each runs.
-func TestWorldNumbering(t *testing.T) {
+func TestRanksAreContiguousByAgent(t *testing.T) {
 	w := newWorld(t, []int{2, 1, 3}, "environ")
 	w.agree(w.run())
 	for _, want := range []struct {
@@ -73,7 +73,7 @@ func TestWorldNumbering(t *testing.T) {
 
 // srun -m cyclic puts ranks 0, 2 on the first node and 1 on the second
 // (reference: Slurm's corpus).
-func TestTaskMode(t *testing.T) {
+func TestTaskModeKeepsSlurmsRanks(t *testing.T) {
 	w := newWorld(t, []int{0, 0, 0}, "environ")
 	for i, p := range []Ranks{
 		{Rank: 0, LocalRank: 0, LocalWorldSize: 2, NodeRank: 0},
@@ -119,7 +119,7 @@ func TestFirstFailureStopsAll(t *testing.T) {
 }
 
 // Four nodes of four: from the first worker's end to that of all others.
-func TestFirstFailureOfFourNodes(t *testing.T) {
+func TestFirstFailureStopsFourNodes(t *testing.T) {
 	w := newWorld(t, []int{4, 4, 4, 4}, "flaky", "1", "9", "3", "go")
 	for i := range w.agents {
 		w.agents[i].Policy.MaxRestarts = 0
@@ -176,7 +176,7 @@ func TestTermIgnoredMeansKill(t *testing.T) {
 }
 
 // 75 is an agreed stop: nobody is disturbed while the others save.
-func TestStopped(t *testing.T) {
+func TestAgreedStopDisturbsNobody(t *testing.T) {
 	w := newWorld(t, []int{1, 2}, "stop")
 	go func() { // the others end when rank 0's agent has told of its end
 		testkit.Eventually(t, "rank 0's end", func() bool { return strings.Contains(w.log.String(), "asks to be started again") })
@@ -188,7 +188,7 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-func TestStepOfTheMetrics(t *testing.T) {
+func TestVerdictHasTheStepOfTheMetrics(t *testing.T) {
 	for attempt, want := range map[int]int64{1: 40, 7: 0} { // another attempt's step is not this one's
 		w := newWorld(t, []int{1}, "fail", "0", "4")
 		must(t, os.WriteFile(w.dir.MetricsPath(), fmt.Appendf(nil, `{"attempt":%d,"step":40}`+"\n", attempt), 0o600))
@@ -198,7 +198,7 @@ func TestStepOfTheMetrics(t *testing.T) {
 	}
 }
 
-func TestSupersededAttempt(t *testing.T) {
+func TestSupersededAttemptWritesNoVerdict(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	_, err := w.dir.ClaimAttempt()
 	must(t, err)
@@ -212,7 +212,7 @@ func TestSupersededAttempt(t *testing.T) {
 	}
 }
 
-func TestConfigErrors(t *testing.T) {
+func TestFaultyConfigIsRefused(t *testing.T) {
 	good := newWorld(t, []int{1}, "say", "x").agents[0]
 	for name, spoil := range map[string]func(c *AgentConfig){
 		"no such agent":    func(c *AgentConfig) { c.Index = 1 },
@@ -268,7 +268,7 @@ func (w *world) flakyWordsOf(attempt int, host string, rank int) (p flakyWords) 
 	return p
 }
 
-func TestRestartAfterACrash(t *testing.T) {
+func TestRunRestartsAfterACrash(t *testing.T) {
 	w := newWorld(t, []int{1, 2}, "flaky", "2", "2", "3")
 	w.elastic(0, 5)
 	v := w.agree(w.run())
@@ -314,7 +314,7 @@ func TestRestartAfterACrash(t *testing.T) {
 	}
 }
 
-func TestRestartsUsedUp(t *testing.T) {
+func TestRunEndsWhenRestartsAreUsedUp(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "flaky", "99", "0", "3")
 	w.elastic(0, 2)
 	v := w.agree(w.run())
@@ -323,7 +323,7 @@ func TestRestartsUsedUp(t *testing.T) {
 	}
 }
 
-func TestRestartOfATaskModeRun(t *testing.T) {
+func TestTaskModeRunRestarts(t *testing.T) {
 	w := newWorld(t, []int{0, 0}, "flaky", "1", "1", "9")
 	for i := range w.agents {
 		w.agents[i].Local = []Ranks{{Rank: i, WorldSize: 2, LocalWorldSize: 1, NodeRank: i, Nodes: 2}}
@@ -335,7 +335,7 @@ func TestRestartOfATaskModeRun(t *testing.T) {
 }
 
 // Ends that no restart mends.
-func TestNoRestart(t *testing.T) {
+func TestStopAndExitCode93AreNotRestarted(t *testing.T) {
 	for code, cause := range map[string]string{"93": "crash", "75": "stopped"} {
 		w := newWorld(t, []int{1, 1}, "flaky", "1", "1", code)
 		w.elastic(0, 3)
@@ -349,7 +349,7 @@ func TestNoRestart(t *testing.T) {
 }
 
 // No round follows a crash where the run is told to end, or to save, or has workers that do not end.
-func TestNothingFollows(t *testing.T) {
+func TestNoRoundFollowsAnOrderedEnd(t *testing.T) {
 	for name, tc := range map[string]struct {
 		interrupted, warned, stuck bool
 		follows                    bool
@@ -434,7 +434,7 @@ func TestVerdictIsOnDiskWhenItIsPublished(t *testing.T) {
 }
 
 // A round whose end cannot be written down is the last one, and all agents hear that.
-func TestNoRestartWithoutARecord(t *testing.T) {
+func TestUnrecordedRoundIsTheLast(t *testing.T) {
 	for name, path := range map[string]string{"verdict": "attempts/1/verdict.json", "ledger": "ledger.jsonl"} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, []int{1, 1}, "flaky", "1", "1", "3")
@@ -457,7 +457,7 @@ func TestNoRestartWithoutARecord(t *testing.T) {
 }
 
 // An attempt that another job has superseded meanwhile does not start again, and does not supersede that one.
-func TestFencedBetweenRounds(t *testing.T) {
+func TestSupersededAttemptDoesNotRestart(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "flaky", "1", "1", "3", "go")
 	w.elastic(0, 3)
 	go func() {
@@ -477,7 +477,7 @@ func TestFencedBetweenRounds(t *testing.T) {
 }
 
 // ddpbatch's own workers get a store of their own in each round, where only their attempt is served.
-func TestWorkerStoreOfEachRound(t *testing.T) {
+func TestEachRoundHasItsWorkerStore(t *testing.T) {
 	w := newWorld(t, []int{1}, "store", "2")
 	w.agents[0].Builtin, w.agents[0].Policy.MaxRestarts = true, 2
 	if v := w.agree(w.run()); v.Cause != "done" || v.Round != 2 {
@@ -491,7 +491,7 @@ func TestWorkerStoreOfEachRound(t *testing.T) {
 }
 
 // A caller that ends the run between two rounds gets no further workers.
-func TestSignalBetweenRounds(t *testing.T) {
+func TestSignalBetweenRoundsStartsNoWorkers(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(SignalError{Sig: syscall.SIGTERM})
@@ -526,7 +526,7 @@ func TestSignalBetweenRounds(t *testing.T) {
 }
 
 // Hundreds of rounds leave nothing behind: no key, no file, no goroutine.
-func TestManyRounds(t *testing.T) {
+func TestManyRoundsLeaveNothingBehind(t *testing.T) {
 	const rounds = 300
 	w := newWorld(t, []int{1}, "")
 	c := w.agents[0]

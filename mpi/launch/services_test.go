@@ -18,7 +18,7 @@ func givenPort(t *testing.T) int {
 	return port
 }
 
-func TestMasterPortAsGiven(t *testing.T) {
+func TestMasterPortIsUsedAsGiven(t *testing.T) {
 	port := givenPort(t)
 	w := newWorld(t, []int{1, 1}, "environ")
 	for i := range w.agents {
@@ -50,7 +50,7 @@ func TestMasterPortIsTaken(t *testing.T) {
 }
 
 // PyTorch's store is at MASTER_PORT before the workers are, and a fresh one in each round; the workers are told so.
-func TestTorchStore(t *testing.T) {
+func TestTorchStoreIsFreshInEachRound(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "torch", "1")
 	for i := range w.agents {
 		w.agents[i].TorchStore, w.agents[i].Policy.MaxRestarts = i == 0, 1 // agent 0 decides for all
@@ -75,8 +75,7 @@ func TestTorchStore(t *testing.T) {
 	}
 }
 
-// A port that was given is the store's in every round.
-func TestTorchStoreAtAGivenPort(t *testing.T) {
+func TestTorchStoreKeepsAGivenPort(t *testing.T) {
 	port := givenPort(t)
 	l, err := net.Listen("tcp", joinPort(rendezvous.Loopback, port))
 	must(t, err)

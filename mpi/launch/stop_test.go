@@ -40,7 +40,7 @@ func TestSignalIsPassedOn(t *testing.T) {
 }
 
 // What workers that were told to stop exit with tells whether they saved.
-func TestSavedOnASignal(t *testing.T) {
+func TestExitCodesSayWhetherWorkersSaved(t *testing.T) {
 	for name, tc := range map[string]struct {
 		codes []string
 		exit  int
@@ -72,7 +72,7 @@ func TestSavedOnASignal(t *testing.T) {
 }
 
 // One agent is told, as scancel of a task does; all stop.
-func TestSignalToOneAgent(t *testing.T) {
+func TestSignalToOneAgentStopsAll(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "wait", "3")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
@@ -91,7 +91,7 @@ func TestSignalToOneAgent(t *testing.T) {
 	}
 }
 
-func TestDeadlineOfTheCaller(t *testing.T) {
+func TestDeadlineOfTheCallerIsATimeout(t *testing.T) {
 	w := newWorld(t, []int{2}, "wait", "0")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
@@ -104,7 +104,7 @@ func TestDeadlineOfTheCaller(t *testing.T) {
 	}
 }
 
-func TestSignalBeforeAllMet(t *testing.T) {
+func TestSignalBeforeAllMetCancelsTheRun(t *testing.T) {
 	for index := range 2 {
 		w := newWorld(t, []int{1, 1}, "say", "x")
 		ctx, cancel := context.WithCancelCause(t.Context())

@@ -33,7 +33,7 @@ func (h *onFirst) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // A run that is told to stop while its workers are being started starts no more of them.
-func TestSignalWhileStarting(t *testing.T) {
+func TestSignalWhileStartingStartsNoMoreWorkers(t *testing.T) {
 	w := newWorld(t, []int{5}, "wait", "0")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)

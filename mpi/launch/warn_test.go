@@ -18,7 +18,7 @@ import (
 var trapped = []string{"/bin/sh", "-c", "trap 'echo user defined signal 2; exit 75' USR2; while :; do sleep 0.05; done"}
 
 // Every way by which a warning comes reaches every worker, once.
-func TestWarning(t *testing.T) {
+func TestWarningReachesEveryWorkerOnce(t *testing.T) {
 	for name, begin := range map[string]func(t *testing.T, w *world){
 		"by an agent's channel": func(t *testing.T, w *world) {
 			warn := make(chan struct{})
@@ -83,7 +83,7 @@ func (w *world) measured(v rundir.Verdict) {
 }
 
 // A program without a handler would die of the signal: it finds the stop file, or nothing.
-func TestWarningOfWorkersWithoutAHandler(t *testing.T) {
+func TestWarningSparesWorkersWithoutAHandler(t *testing.T) {
 	for code, cause := range map[int]string{75: "stopped", 0: "done"} {
 		w := newWorld(t, []int{2}, "")
 		script := fmt.Sprintf(`echo > "$%s/$RANK"; while [ ! -e "$DDPBATCH_STOP_FILE" ]; do sleep 0.02; done; sleep 0.1; echo saved; exit %d`, workerFolder, code)
@@ -106,7 +106,7 @@ func TestWarningOfWorkersWithoutAHandler(t *testing.T) {
 }
 
 // A handler that comes after the warning is not missed.
-func TestWarningBeforeTheHandler(t *testing.T) {
+func TestWarningWaitsForTheHandler(t *testing.T) {
 	w := newWorld(t, []int{1}, "")
 	script := fmt.Sprintf(`while [ ! -e "$DDPBATCH_STOP_FILE" ]; do sleep 0.02; done; trap 'echo warned; exit 75' USR2; echo > "$%s/ready"; while :; do sleep 0.05; done`, workerFolder)
 	w.agents[0].Command = []string{"/bin/sh", "-c", script}
@@ -121,7 +121,7 @@ func TestWarningBeforeTheHandler(t *testing.T) {
 
 // A worker that is ending when the signal comes may have removed its handler already, as Python does when it finalizes. That the warning
 // kills it is no failure.
-func TestWarningAsAWorkerEnds(t *testing.T) {
+func TestEndingWorkerKilledByAWarningIsNoFailure(t *testing.T) {
 	const ending = `trap 'trap - USR2; kill -USR2 $$' USR2; echo > "$DIR/$RANK"; while :; do sleep 0.05; done`
 	behind := "sh -c '" + strings.ReplaceAll(ending, "'", `'\''`) + "'; exit"
 	for name, script := range map[string]string{"the worker": ending, "a program behind a shell": behind} {
@@ -144,7 +144,7 @@ func TestWarningAsAWorkerEnds(t *testing.T) {
 }
 
 // A failure after a warning is not mended in a job that is about to end.
-func TestNoRestartAfterAWarning(t *testing.T) {
+func TestFailureAfterAWarningIsNotRestarted(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "")
 	w.elastic(0, 3)
 	w.agents[0].Warn = closed()
@@ -163,7 +163,7 @@ func closed() <-chan struct{} {
 }
 
 // The stop file of the job counts in every round, and each round has its own.
-func TestStopFileInALaterRound(t *testing.T) {
+func TestStopFileCountsInEveryRound(t *testing.T) {
 	w := newWorld(t, []int{1}, "")
 	script := `[ "$DDPBATCH_ROUND" = 0 ] && exit 1; echo "$DDPBATCH_STOP_FILE"; echo > "` + w.dir.StopPath(1) + `"; while [ ! -e "$DDPBATCH_STOP_FILE" ]; do sleep 0.02; done; exit 75`
 	w.agents[0].Command = []string{"/bin/sh", "-c", script}
@@ -209,7 +209,7 @@ func TestDeadlineThatIsNotFound(t *testing.T) {
 }
 
 // TERM after a warning still ends workers that did not save.
-func TestSignalAfterAWarning(t *testing.T) {
+func TestSignalAfterAWarningEndsWorkers(t *testing.T) {
 	w := newWorld(t, []int{1}, "")
 	script := fmt.Sprintf(`echo > "$%s/0"; while [ ! -e "$DDPBATCH_STOP_FILE" ]; do sleep 0.02; done; echo > "$%s/heard"; while :; do sleep 0.05; done`, workerFolder, workerFolder)
 	w.agents[0].Command = []string{"/bin/sh", "-c", script}

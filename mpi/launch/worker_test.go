@@ -12,7 +12,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-func TestStartErrors(t *testing.T) {
+func TestWorkerThatCannotStartSaysWhy(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
@@ -65,7 +65,7 @@ func TestLogsThatCannotBeOpened(t *testing.T) {
 
 // Four writers of a thousand lines on each stream: every file is complete and in
 // order, and on the console no line is mixed with another.
-func TestOutputOfManyWorkers(t *testing.T) {
+func TestOutputOfManyWorkersIsWhole(t *testing.T) {
 	const lines = 1000
 	w := newWorld(t, []int{4}, "lines", fmt.Sprint(lines))
 	w.agree(w.run())

@@ -221,7 +221,7 @@ func labelled(rank int, lines []string) []string {
 }
 
 // The one who is named does not depend on the order of the list, is a failure where there is one, and did not follow.
-func TestChooseProperties(t *testing.T) {
+func TestChooseDoesNotDependOnTheOrder(t *testing.T) {
 	tails := [][]string{nil, raised(gone), raised(boom), during(raised(boom), raised(gone)), {"words"}, raised("KeyboardInterrupt"), {"Traceback (most recent call last):"}}
 	rapid.Check(t, func(rt *rapid.T) {
 		deaths := make([]Death, rapid.IntRange(0, 8).Draw(rt, "n"))

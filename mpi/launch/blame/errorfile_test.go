@@ -91,7 +91,7 @@ func TestErrorFilesThatAreNone(t *testing.T) {
 }
 
 // An error file that a file server holds a lease on, for a client of it, is read once that is given back.
-func TestErrorFileUnderLease(t *testing.T) {
+func TestErrorFileUnderLeaseIsRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "error.json")
 	must(t, os.WriteFile(path, []byte(`{"message": "boom"}`), 0o600))
 	testkit.Lease(t, path)
@@ -218,7 +218,7 @@ os._exit(0)
 
 // Real deaths of real PyTorch, with their real last words: whoever is heard of first, rank 2 is named, and what it died of is told.
 // Signals and exit codes are cmd/ddpbatch's TestTorchFailure.
-func TestRealPyTorch(t *testing.T) { // without the race detector
+func TestFailedRankOfRealPyTorchIsNamed(t *testing.T) { // without the race detector
 	cases := map[string]struct {
 		says     string // in the report
 		first    bool   // somebody else may be heard of first: the case has to be so to be one

@@ -227,7 +227,7 @@ func FuzzReport(f *testing.F) {
 	})
 }
 
-func TestWords(t *testing.T) {
+func TestWordsAreMostlyThoseOfErrors(t *testing.T) {
 	line := func(n int, s string) (all []string) {
 		for range n {
 			all = append(all, s)

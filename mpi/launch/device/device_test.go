@@ -53,7 +53,7 @@ func upTo(n int) (list []int) {
 	return list
 }
 
-func TestGPUs(t *testing.T) {
+func TestGPUsAreAssignedToWorkers(t *testing.T) {
 	none := fstest.MapFS{}
 	devices := fstest.MapFS{"dev/nvidia0": {}, "dev/nvidia1": {}, "dev/nvidiactl": {}, "dev/nvidia-uvm": {}}
 	for name, tt := range map[string]struct {
@@ -120,7 +120,7 @@ func TestGPUs(t *testing.T) {
 	}
 }
 
-func TestCores(t *testing.T) {
+func TestCoresAreAssignedToWorkers(t *testing.T) {
 	all := upTo(16)
 	for name, tt := range map[string]struct {
 		r       Request
@@ -180,8 +180,8 @@ func TestCores(t *testing.T) {
 
 var twoSocketsRoot = twoSockets()
 
-// TestNUMAWithoutSysfs: a machine that tells nothing, as some containers.
-func TestNUMAWithoutSysfs(t *testing.T) {
+// A machine that tells nothing, as some containers.
+func TestNUMAWithoutSysfsIsRefused(t *testing.T) {
 	r := Request{LocalWorldSize: 1, NUMA: "node", Lookup: lookup()}
 	if p, err := NodeOf(upTo(4), fstest.MapFS{}).Assign(r); err == nil {
 		t.Errorf("bound to %+v", p)
@@ -189,7 +189,7 @@ func TestNUMAWithoutSysfs(t *testing.T) {
 }
 
 // A node's number is no index: there may be nodes without memory, or gaps, before it.
-func TestNodesWithGaps(t *testing.T) {
+func TestNUMANodesMayHaveGaps(t *testing.T) {
 	root := twoSockets()
 	root["sys/devices/system/node/node8/cpulist"] = root["sys/devices/system/node/node1/cpulist"]
 	delete(root, "sys/devices/system/node/node1/cpulist")
@@ -221,7 +221,7 @@ func TestExclusiveWorkersShareNothing(t *testing.T) {
 	}
 }
 
-func TestWarnings(t *testing.T) {
+func TestTooFewCoresAreWarnedOf(t *testing.T) {
 	for _, tt := range []struct {
 		r       Request
 		granted int
@@ -278,8 +278,7 @@ func TestWarnsOfWhatIsTrue(t *testing.T) {
 	}
 }
 
-// TestThisMachine: the real files can be read.
-func TestThisMachine(t *testing.T) {
+func TestThisMachineCanBeRead(t *testing.T) {
 	node, err := This()
 	if err != nil {
 		t.Fatal(err)
@@ -293,8 +292,7 @@ func TestThisMachine(t *testing.T) {
 	}
 }
 
-// TestWithoutSMT: nothing is read of each core then.
-func TestWithoutSMT(t *testing.T) {
+func TestNoCoreIsReadWithoutSMT(t *testing.T) {
 	root := twoSockets()
 	root[cpus+"/smt/active"] = &fstest.MapFile{Data: []byte("0\n")}
 	p, err := NodeOf(upTo(16), root).Assign(Request{LocalWorldSize: 1, Lookup: lookup()})

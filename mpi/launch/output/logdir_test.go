@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestLogDir(t *testing.T) {
+func TestLogDirKeepsEveryRoundApart(t *testing.T) {
 	base := filepath.Join(t.TempDir(), "deep", "logs")
 	d, err := NewLogDir(base, "job 7")
 	must(t, err)
@@ -44,7 +44,7 @@ func TestLogDir(t *testing.T) {
 	}
 }
 
-func TestLogDirNames(t *testing.T) {
+func TestLogDirNameCannotLeaveItsFolder(t *testing.T) {
 	base := t.TempDir()
 	for _, id := range []string{"", ".", "..", "../../x", "a/b", "*", "a*b", "\x00", "a\nb", strings.Repeat("ü", 200), "\xff\xfe"} {
 		d, err := NewLogDir(base, id)

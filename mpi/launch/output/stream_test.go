@@ -149,7 +149,7 @@ func TestFileIsByteForByte(t *testing.T) {
 }
 
 // Eight workers at once: every file is complete, and on the console every line is whole and has its worker's label.
-func TestManyWorkers(t *testing.T) {
+func TestOutputOfManyWorkersIsWhole(t *testing.T) {
 	const workers, lines = 8, 500
 	var shown screen
 	mux, err := NewMux(Config{Prefix: DefaultPrefix}, To{Stdout: &shown, Stderr: &shown}, nil)
@@ -200,7 +200,7 @@ func TestManyWorkers(t *testing.T) {
 }
 
 // Who sees what: torchrun's redirects, tees and filters, and ours by global rank.
-func TestWhatIsShown(t *testing.T) {
+func TestRedirectsTeesAndFiltersSelectOutput(t *testing.T) {
 	mode := func(s string) Map {
 		m, err := ParseMap(s)
 		must(t, err)
@@ -263,7 +263,7 @@ func TestWhatIsShown(t *testing.T) {
 
 // Lines of all ranks that hold a text go to one file, of those that the console does not show, too; a label is none of
 // the worker's words.
-func TestFiltered(t *testing.T) {
+func TestFilteredLinesGoToOneFile(t *testing.T) {
 	dir := t.TempDir()
 	cfg := Config{OutFilters: []string{"loss", "n1"}, ErrFilters: []string{"never"}, Redirects: Map{All: Both}}
 	mux, err := NewMux(cfg, To{Filtered: Paths{Out: filepath.Join(dir, "f.out"), Err: filepath.Join(dir, "f.err")}}, nil)
@@ -364,7 +364,7 @@ func TestStreamEndsInTime(t *testing.T) {
 }
 
 // A process that writes for ever into the pipe of a worker that ended is not listened to for ever.
-func TestEndlessLateOutput(t *testing.T) {
+func TestEndlessLateOutputIsCutOff(t *testing.T) {
 	mux, err := NewMux(Config{}, To{}, nil)
 	must(t, err)
 	out, errs, err := mux.Worker(Worker{}, Paths{})
@@ -425,7 +425,7 @@ func (s slowWriter) Write(p []byte) (int, error) {
 }
 
 // Progress and last words are there while the worker runs.
-func TestWhileItRuns(t *testing.T) {
+func TestOutputIsThereWhileTheWorkerRuns(t *testing.T) {
 	mux, err := NewMux(Config{}, To{}, nil)
 	must(t, err)
 	out, errs, err := mux.Worker(Worker{}, Paths{})

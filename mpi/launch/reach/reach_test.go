@@ -82,8 +82,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestIPv4First: the order is that of the interfaces, but IPv6 comes last.
-func TestIPv4First(t *testing.T) {
+// The order is that of the interfaces, but IPv6 comes last.
+func TestIPv6ComesLast(t *testing.T) {
 	addrs, err := Choice{}.Addresses(machine())
 	if err != nil || len(addrs) != 4 || addrs[0].String() != "10.1.0.5" || addrs[3].String() != "fd00:1::5" {
 		t.Errorf("%v, %v", addrs, err)
@@ -118,7 +118,7 @@ func TestForbids(t *testing.T) {
 	}
 }
 
-func TestParseErrors(t *testing.T) {
+func TestParseInterfaceRefuses(t *testing.T) {
 	for _, spec := range []string{"^", "=", "ib0,", ",", "a b", "10.1.0.0/99", "=10.0.0.0/8", "averyveryverylongname", "ib0,^eth0", "ib:0", "x\ny"} {
 		if c, err := ParseInterface(spec); err == nil {
 			t.Errorf("%q is read as %+v", spec, c)
@@ -147,8 +147,8 @@ func TestInterfacesAreReal(t *testing.T) {
 
 var errBusy = errors.New("somebody else answers")
 
-// TestRaceFirst: where all lead there, the first is taken, although it takes a while.
-func TestRaceFirst(t *testing.T) {
+// Where all lead there, the first is taken, although it takes a while.
+func TestRaceTakesTheFirstThatLeadsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		race := NewRace([]string{"a", "b", "c"}, HeadStart)
 		got, err := race.Run(t.Context(), func(ctx context.Context, addr string) error { return wait(ctx, HeadStart/2) })
@@ -158,8 +158,8 @@ func TestRaceFirst(t *testing.T) {
 	})
 }
 
-// TestRaceOther: a silent address holds up the next one for its head start, and one where somebody else answers not even that.
-func TestRaceOther(t *testing.T) {
+// A silent address holds up the next one for its head start, and one where somebody else answers not even that.
+func TestRacePassesASilentAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
 		race := NewRace([]string{"silent", "other", "right"}, HeadStart)
@@ -181,8 +181,8 @@ func TestRaceOther(t *testing.T) {
 	})
 }
 
-// TestRaceTogether: without a head start all are tried at once, and what proves itself too late is the caller's to close.
-func TestRaceTogether(t *testing.T) {
+// Without a head start all are tried at once, and what proves itself too late is the caller's to close.
+func TestRaceWithoutAHeadStartTriesAllAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var proved atomic.Int32
 		got, err := NewRace([]string{"a", "b", "c"}, 0).Run(t.Context(), func(ctx context.Context, addr string) error {
@@ -199,8 +199,8 @@ func TestRaceTogether(t *testing.T) {
 	})
 }
 
-// TestRaceLater: agent 0 may come up later than the others.
-func TestRaceLater(t *testing.T) {
+// Agent 0 may come up later than the others.
+func TestRaceWaitsForALateAgent0(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32
 		got, err := NewRace([]string{"a"}, HeadStart).Run(t.Context(), func(context.Context, string) error {
@@ -228,8 +228,8 @@ func TestRaceSparesStrangers(t *testing.T) {
 	})
 }
 
-// TestRaceFinal: one address has the last word, and all tries are told.
-func TestRaceFinal(t *testing.T) {
+// One address has the last word, and all tries are told.
+func TestRaceEndsAtAFinalError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		race := NewRace([]string{"a", "b"}, 0)
 		_, err := race.Run(t.Context(), func(_ context.Context, addr string) error {
@@ -245,7 +245,7 @@ func TestRaceFinal(t *testing.T) {
 	})
 }
 
-func TestRaceNone(t *testing.T) {
+func TestRaceSaysWhatWasTried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late := errors.New("five minutes are over")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Minute, late)

@@ -141,7 +141,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestNoProgress(t *testing.T) {
+func TestRunWithoutProgressEnds(t *testing.T) {
 	p := Policy{On: Causes(), MaxRestarts: 100, Max: map[Cause]int{Crash: 100}}
 	crash := func(step int64) rundir.Verdict { return rundir.Verdict{Cause: "crash", Exit: 1, Step: step} }
 	steps := func(causes string, steps ...int64) *story {
@@ -204,7 +204,7 @@ func TestNoProgress(t *testing.T) {
 	}
 }
 
-func TestExclude(t *testing.T) {
+func TestFailedNodesAreExcluded(t *testing.T) {
 	p := Policy{On: Causes()}
 	node := rundir.Verdict{Cause: "node", Exit: 1, Step: 99, Host: "n3", Nodes: []string{"n9", "n3"}}
 	for _, test := range []struct {
@@ -230,7 +230,7 @@ func TestExclude(t *testing.T) {
 }
 
 // A job that saves within a short time limit, again and again, gets on; one that saves at once does not.
-func TestMinLifetimeOfShortJobs(t *testing.T) {
+func TestMinLifetimeFollowsAShortLimit(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		limit time.Duration
@@ -273,7 +273,7 @@ func TestMinLifetimeOfShortJobs(t *testing.T) {
 }
 
 // Exit code 75 is a wish. That the workers saved is told of, and believed later, only where it is so.
-func TestWishWithoutSave(t *testing.T) {
+func TestWishWithoutSaveIsNotBelieved(t *testing.T) {
 	unstarted := rundir.Verdict{Cause: string(Unknown), FirstRank: -1, Exit: 75, Unstarted: true}
 	killed := rundir.Verdict{Cause: string(Saved), Exit: 75, Message: "rank 3 was killed before it had ended"}
 	running := Evidence{Asked: true, State: "RUNNING", Now: noon, Signals: []string{"USR1"}}
@@ -353,9 +353,9 @@ func TestWasCancelled(t *testing.T) {
 	}
 }
 
-// TestLivesEnd plays whole lives of runs whose attempts end at random. No budget is ever exceeded, and a run that
+// TestEveryLifeEndsWithinItsBudget plays whole lives of runs whose attempts end at random. No budget is ever exceeded, and a run that
 // nothing but its own faults happen to ends.
-func TestLivesEnd(t *testing.T) {
+func TestEveryLifeEndsWithinItsBudget(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		p := Policy{MaxRestarts: rng.IntN(3), Max: map[Cause]int{}, NoProgress: rng.IntN(5)}
@@ -409,8 +409,8 @@ func TestLivesEnd(t *testing.T) {
 	}
 }
 
-// TestMoreIsNeverLess: a larger budget, or more restarts, ends no run that a smaller one does not end.
-func TestMoreIsNeverLess(t *testing.T) {
+// A larger budget, or more restarts, ends no run that a smaller one does not end.
+func TestLargerBudgetEndsNoRunEarlier(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		s := new(story)

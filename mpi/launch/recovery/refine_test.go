@@ -148,7 +148,7 @@ func TestRefine(t *testing.T) {
 
 // Slurm 25.11 says COMPLETING alone while it ends a job, whatever ends it, and names the node that failed. What it said is in
 // slurm/testdata/25.11, which package slurm reads.
-func TestRefineOf25_11(t *testing.T) {
+func TestRefineReadsSlurm25_11(t *testing.T) {
 	cancelled := rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15, Host: "n1", Message: "told"}
 	failed := evidenceOf("JobState=COMPLETING Reason=None FailedNode=n2 Restarts=1")
 	failed.Down = []string{"n2"}
@@ -198,7 +198,7 @@ func TestRefineSaysThatTheLeadIsShort(t *testing.T) {
 }
 
 // Nothing that a person has cancelled may be requeued, whatever the agents say.
-func TestCancelledIsSeen(t *testing.T) {
+func TestCancelledRunIsNeverRequeued(t *testing.T) {
 	for line, want := range map[string]bool{
 		"JobState=COMPLETING Reason=None Restarts=0":                                 true,
 		"JobState=CANCELLED Reason=None Restarts=0":                                  true,

@@ -23,7 +23,7 @@ func addrsOf(list ...string) (addrs []netip.Addr) {
 }
 
 // What agent 0 listens on, and what it tells the others.
-func TestHosts(t *testing.T) {
+func TestAgent0PublishesWhereItListens(t *testing.T) {
 	withExchange := func(c Config) Config {
 		c.Exchange = exchangeNothing
 		return c
@@ -60,7 +60,7 @@ func TestHosts(t *testing.T) {
 }
 
 // An interface that is not there is an error of a node; where all is on this machine nobody asks for one.
-func TestNetworkOfAnInterface(t *testing.T) {
+func TestMissingInterfaceIsAnError(t *testing.T) {
 	c := Config{World: World{Count: 2, Host: "n2"}, Network: Network{MasterAddr: "n1", Interface: "nosuch0"}}
 	if _, err := c.network(); err == nil || !strings.Contains(err.Error(), `on n2: there is no network address that "nosuch0" (interface) allows; it has lo`) {
 		t.Errorf("error is %v", err)
@@ -84,7 +84,7 @@ func TestNetworkOfAnInterface(t *testing.T) {
 }
 
 // Workers use the network that was asked for, though agent 0 was reached by another.
-func TestOwnAddress(t *testing.T) {
+func TestWorkersUseTheChosenNetwork(t *testing.T) {
 	for _, tc := range []struct {
 		allowed []string
 		local   string
@@ -105,7 +105,7 @@ func TestOwnAddress(t *testing.T) {
 	}
 }
 
-func TestSameHost(t *testing.T) {
+func TestSameHostIgnoresCaseAndDomain(t *testing.T) {
 	for _, tc := range []struct {
 		a, b string
 		want bool
@@ -120,7 +120,7 @@ func TestSameHost(t *testing.T) {
 }
 
 // What workers get as MASTER_ADDR.
-func TestMasterAddr(t *testing.T) {
+func TestMasterAddrIsWhereAgent0WasReached(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		c       Config
@@ -141,7 +141,7 @@ func TestMasterAddr(t *testing.T) {
 	}
 }
 
-func TestBadEndpoints(t *testing.T) {
+func TestBadEndpointsAreRefused(t *testing.T) {
 	for endpoint, want := range map[string]bool{
 		"": false, "n1": false, "n1:": false, ":29400": false, "n1:0": false, "n1:x": false, "n1:70000": false,
 		"$(hostname):29400": false, "n1,n2:29400": false, "a b:29400": false, ".cluster:29400": false, "n1..cluster:29400": false, "n1%eth0:29400": false,
@@ -155,7 +155,7 @@ func TestBadEndpoints(t *testing.T) {
 }
 
 // And so it is for the agent that has the endpoint.
-func TestJoinTimeoutOfAgent0AfterAName(t *testing.T) {
+func TestNameLookupCountsAsAgent0sJoinTime(t *testing.T) {
 	secret := auth.NewSecret()
 	c := complete(Config{
 		Identity: Identity{RunID: "test", Secret: secret}, World: World{Count: 2, Host: "n1", Nproc: 1}, Network: Network{OneMachine: true},
@@ -171,7 +171,7 @@ func TestJoinTimeoutOfAgent0AfterAName(t *testing.T) {
 }
 
 // The interface that leads workers to the others is that of the connection to the other agents.
-func TestWorkerInterface(t *testing.T) {
+func TestWorkerInterfaceIsThatOfTheAgents(t *testing.T) {
 	interfaces, err := reach.Interfaces()
 	must(t, err)
 	addrs, err := reach.Choice{}.Addresses(interfaces)
@@ -195,7 +195,7 @@ func TestWorkerInterface(t *testing.T) {
 }
 
 // Agent 0 says that the others look for it elsewhere where that is so, and they need to find it.
-func TestWarnOfElsewhere(t *testing.T) {
+func TestAgent0WarnsWhereItIsElsewhere(t *testing.T) {
 	const nobodys = "192.0.2.1" // RFC 5737
 	for name, tc := range map[string]struct {
 		addr  string

@@ -66,7 +66,7 @@ func TestNameThatCannotLeadThere(t *testing.T) {
 }
 
 // A name that resolves to this machine ends the wait, long before its time is over.
-func TestMisnamedAgent0(t *testing.T) {
+func TestMisnamedAgent0EndsTheWait(t *testing.T) {
 	secret := auth.NewSecret()
 	c := Config{
 		World:     World{Index: 1, Count: 2, Host: "n2", Nproc: 1},

@@ -11,7 +11,7 @@ import (
 )
 
 // What comes by Exchange may be anything. The error shows none of it.
-func TestExchangeOfAHostileText(t *testing.T) {
+func TestHostileTextByExchangeIsRefused(t *testing.T) {
 	const run, secret = "test/1", "00000000000000000000000000000000000000000000000000000000000000aa"
 	for _, tc := range []struct{ text, want string }{
 		{"", "cannot be read"},

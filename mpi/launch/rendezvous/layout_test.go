@@ -75,7 +75,7 @@ func TestLayoutThatDoesNotFit(t *testing.T) {
 	}
 }
 
-func TestFixedRanksOutsideTheWorld(t *testing.T) {
+func TestFixedRankOutsideTheWorldIsRefused(t *testing.T) {
 	at := func(rank int) []Ranks { return []Ranks{{Rank: rank, WorldSize: 2}} }
 	for _, rank := range []int{-1, 2} {
 		l := Layout{Count: 2}

@@ -10,7 +10,7 @@ import (
 )
 
 // What a lost participant says counts no more, and changes nothing. One that comes when there is no other round is told so.
-func TestJoinTooLate(t *testing.T) {
+func TestLostParticipantCannotJoin(t *testing.T) {
 	r := newMembership(joinRequest{Count: 2})
 	lost := newParticipant("1", "")
 	r.drop(lost, silence)
@@ -79,7 +79,7 @@ func TestWhatAnAgentWaitsFor(t *testing.T) {
 	}
 }
 
-func TestMembershipNumbers(t *testing.T) {
+func TestEachNumberIsOneAgents(t *testing.T) {
 	addr := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 7} }
 	r := newMembership(joinRequest{Host: "n1", Count: 4})
 	for _, name := range []string{"rank 0", "agent/", "agent/1", "agent/zz00000000000000", "agent/00"} { // a worker, or hostile
@@ -151,7 +151,7 @@ func TestMembershipNumbers(t *testing.T) {
 }
 
 // An agent 0 that stood still has lost the others for that, and a loss by silence is told apart from the end of a connection.
-func TestStoodStill(t *testing.T) {
+func TestAgent0ThatStoodStillLostTheOthers(t *testing.T) {
 	now := time.Now()
 	for name, tc := range map[string]struct {
 		watched time.Time  // of the lost one

@@ -196,7 +196,7 @@ func play(t *testing.T, c Config, spoil func(*Config), arrivals ...arrival) (l *
 }
 
 // Who takes part, and when that is decided.
-func TestJoinPolicy(t *testing.T) {
+func TestJoinPolicyDecidesWhoTakesPart(t *testing.T) {
 	for name, tc := range map[string]struct {
 		count, min int
 		arrivals   []arrival
@@ -259,7 +259,7 @@ func tail(err error) string {
 }
 
 // Agents that cannot take part say so, and nobody waits for them or for those that need not come any more.
-func TestRejectPolicy(t *testing.T) {
+func TestRejectingAgentsAreNotWaitedFor(t *testing.T) {
 	for _, tc := range []struct {
 		min     int // 0: all of them
 		rejects []int
@@ -334,7 +334,7 @@ func TestAgentsThatDoNotFit(t *testing.T) {
 }
 
 // Who comes late has a part in the next round. An agent that is silent is lost after ten seconds, and learns of that when it moves again.
-func TestMembershipPolicy(t *testing.T) {
+func TestMembershipChangesBetweenRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := Config{World: World{Count: 3, Nproc: 1}, Admission: Admission{MinCount: 1, LastCall: time.Second}}
 		agent := func(index int) Config {

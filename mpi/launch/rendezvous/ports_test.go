@@ -46,7 +46,7 @@ func TestPortsAreFixed(t *testing.T) {
 	}
 }
 
-func TestListenOnSeveralAddresses(t *testing.T) {
+func TestListenersOnSeveralAddressesAgree(t *testing.T) {
 	hosts := []string{"127.0.0.1", "127.0.0.2", "127.0.0.3"}
 	all, err := listenFirst(hosts, anyPort)
 	must(t, err)

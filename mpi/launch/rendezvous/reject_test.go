@@ -99,7 +99,7 @@ func TestSparesMayReject(t *testing.T) {
 }
 
 // So it is where the agent waits for others, and has lost one.
-func TestSignalAtTheLastMomentBeforeAllMet(t *testing.T) {
+func TestSignalBeforeAllMetCountsAtTheLastMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newMembership(joinRequest{Host: "n1", Count: 3})
 		m := &Rendezvous{cfg: Config{

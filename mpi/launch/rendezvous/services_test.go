@@ -107,7 +107,7 @@ func TestEveryPortIsClaimed(t *testing.T) {
 }
 
 // Two runs that begin at once have both found the port free, as the worker that is to bind it does so later.
-func TestMasterPortOfAnotherRun(t *testing.T) {
+func TestMasterPortOfAnotherRunIsRefused(t *testing.T) {
 	c := Config{Network: Network{MasterPort: givenPort(t), MasterAddr: "n1"}}
 	first, err := c.claimMasterPort()
 	must(t, err)
@@ -126,7 +126,7 @@ func TestMasterPortOfAnotherRun(t *testing.T) {
 }
 
 // Pretended nodes have an address each, and their runs do not meet; but the worker of rank 0 on a real one has all addresses of the machine.
-func TestMasterPortOfASimulation(t *testing.T) {
+func TestMasterPortOfASimulationIsClaimedByAddress(t *testing.T) {
 	c := Config{Network: Network{MasterPort: givenPort(t), MasterAddr: "n1"}}
 	taken := func(c Config) {
 		t.Helper()
@@ -162,7 +162,7 @@ func TestMasterPortOfASimulation(t *testing.T) {
 }
 
 // PyTorch's store, where the agent serves it, is at one address alone.
-func TestMasterPortOfTheTorchStore(t *testing.T) {
+func TestMasterPortOfTheTorchStoreIsAtOneAddress(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.2:0")
 	must(t, err)
 	defer l.Close()

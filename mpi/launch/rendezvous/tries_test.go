@@ -13,7 +13,7 @@ import (
 )
 
 // What an agent left may have been written by anybody.
-func TestHostileRows(t *testing.T) {
+func TestHostileRowsAreBounded(t *testing.T) {
 	c := complete(Config{Identity: Identity{RunDir: newRunDir(t), Attempt: 1}, World: World{Count: 5, Host: "n1"}})
 	c.Hosts = []string{"n1", "n2", "n3", "n4", "n5"}
 	tries := make([]reach.Try, 200)
@@ -46,7 +46,7 @@ func TestHostileRows(t *testing.T) {
 }
 
 // Whatever is in the place of the port that agent 0 leaves leads nowhere.
-func TestSavedPort(t *testing.T) {
+func TestFaultySavedPortLeadsNowhere(t *testing.T) {
 	c := Config{Identity: Identity{RunDir: newRunDir(t), Attempt: 1}}
 	if port, err := c.savedPort(); !errors.Is(err, errNoSavedPort) {
 		t.Errorf("no file: %d, %v", port, err)

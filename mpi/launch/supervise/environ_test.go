@@ -13,7 +13,7 @@ import (
 )
 
 // Every name that docs/cli.md, "run", lists, by the second worker of the second of two nodes.
-func TestWorkerEnviron(t *testing.T) {
+func TestWorkerEnvironHasEveryDocumentedName(t *testing.T) {
 	secret := auth.NewSecret()
 	c := complete(Config{
 		Identity: rendezvous.Identity{Secret: secret, Attempt: 1, RunDir: newRunDir(t)}, World: rendezvous.World{Index: 1, Count: 2, Host: "n2", Nproc: 2},
@@ -120,7 +120,7 @@ func TestWorkerEnviron(t *testing.T) {
 }
 
 // Foreign commands are told the interface by which the agents have met, where there are several nodes.
-func TestSocketVariables(t *testing.T) {
+func TestForeignCommandsGetTheInterface(t *testing.T) {
 	both := "GLOO_SOCKET_IFNAME=ib0 TP_SOCKET_IFNAME=ib0"
 	for name, tc := range map[string]struct {
 		m     met

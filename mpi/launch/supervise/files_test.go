@@ -25,7 +25,7 @@ import (
 )
 
 // What a killed agent left is removed by the next one on the node, and what a living one, or one of another node, has is not.
-func TestPrivateFolders(t *testing.T) {
+func TestFoldersOfKilledAgentsAreRemoved(t *testing.T) {
 	parent := t.TempDir()
 	parents := []string{filepath.Join(parent, "missing"), parent}
 	living, err := newPrivate(parents, "n1")
@@ -157,7 +157,7 @@ func TestPrivateFolderOnAFileSystemThatDoesNotAnswer(t *testing.T) {
 }
 
 // Whoever wants no log files (--log-dir /dev/null) is told of the first failure all the same.
-func TestErrorFileWithoutLogs(t *testing.T) {
+func TestErrorFileIsMadeWithoutLogs(t *testing.T) {
 	logs, err := output.NewLogDir(os.DevNull, "x")
 	must(t, err)
 	for name, dir := range map[string]*rundir.Dir{"run directory": newRunDir(t), "none": nil} {

@@ -11,7 +11,7 @@ import (
 )
 
 // Of most nodes, or after a sleep of its own, agent 0 is the one that is lost.
-func TestIsolated(t *testing.T) {
+func TestIsolatedAgent0IsTheLostOne(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		hosts  []string // of all agents; the first is agent 0's
@@ -122,7 +122,7 @@ func TestGivenUpKeepsTheAccount(t *testing.T) {
 }
 
 // A node whose workers do not end is the one that failed, though agent 0 stood still before it found that out.
-func TestStuckAfterASleep(t *testing.T) {
+func TestNodeOfStuckWorkersIsBlamed(t *testing.T) {
 	m := &met{slept: true}
 	l := &rendezvous.Layout{
 		Members: []rendezvous.Member{{Host: "n1"}, {Index: 1, Host: "n2"}}, Participants: []*rendezvous.Participant{{Index: 1, Host: "n2"}},
@@ -134,7 +134,7 @@ func TestStuckAfterASleep(t *testing.T) {
 }
 
 // Where agent 0 is lost, another one's word is put on disk, which knows nothing of how the others' workers ended.
-func TestLastWordWithoutAgent0(t *testing.T) {
+func TestAnotherAgentHasTheLastWord(t *testing.T) {
 	dir := newRunDir(t)
 	c := one(dir)
 	c.Index = 1

@@ -33,7 +33,7 @@ func TestHungWorkersHaveLittleTime(t *testing.T) {
 }
 
 // Who is named, of ranks that fell silent so many seconds ago.
-func TestWhoIsNamed(t *testing.T) {
+func TestHangNamesWhoFellSilentFirst(t *testing.T) {
 	now := time.Unix(100_000, 0)
 	asleep, waits := watch.Condition{Sleeps: true, Text: "asleep"}, watch.Condition{Text: "in futex"}
 	stopped, held := watch.Condition{Stopped: true, Text: "stopped by a signal (SIGSTOP)"}, watch.Condition{Held: true, Text: "held by a disk"}
@@ -93,7 +93,7 @@ func TestWhoIsNamed(t *testing.T) {
 	}
 }
 
-func TestReportOfAHang(t *testing.T) {
+func TestReportOfAHangNamesTheFirstSilent(t *testing.T) {
 	now := time.Now()
 	var ranks []silentRank
 	for rank := range 20 {
@@ -113,7 +113,7 @@ func TestReportOfAHang(t *testing.T) {
 }
 
 // What a worker's program, or py-spy, wrote does nothing to a terminal, and does not fill it.
-func TestBeginningOfStacks(t *testing.T) {
+func TestStacksAreCutAndTamed(t *testing.T) {
 	got := beginning("\x1b[2Jevil\r\n" + strings.Repeat("é", 1000) + "\n" + strings.Repeat("line\n", 1000))
 	if want := " [2Jevil \n" + strings.Repeat("é", stacksWidth) + "\nline\n"; !strings.HasPrefix(got, want) {
 		t.Errorf("begins with %.300q", got)
@@ -123,7 +123,7 @@ func TestBeginningOfStacks(t *testing.T) {
 	}
 }
 
-func TestLookEvery(t *testing.T) {
+func TestHangIsLookedForOftenEnough(t *testing.T) {
 	for after, want := range map[time.Duration]time.Duration{
 		time.Second: 125 * time.Millisecond, 4 * time.Second: 500 * time.Millisecond, 8 * time.Second: time.Second,
 		20 * time.Second: time.Second, time.Minute: 3 * time.Second, 5 * time.Minute: 15 * time.Second, 30 * time.Minute: 15 * time.Second,
@@ -135,7 +135,7 @@ func TestLookEvery(t *testing.T) {
 }
 
 // A file server that does not answer delays nobody: what was seen before counts.
-func TestHeartbeatsOfASilentFileServer(t *testing.T) {
+func TestSilentFileServerDelaysNobody(t *testing.T) {
 	before := []time.Time{time.Unix(5, 0)}
 	h := &heartbeats{paths: []string{"/x"}, seen: before, answers: make(chan []time.Time)}
 	for range 2 {
@@ -151,7 +151,7 @@ func TestHeartbeatsOfASilentFileServer(t *testing.T) {
 }
 
 // Where all have ended, and some agent takes long to say so, nothing hangs.
-func TestNoHangOfNobody(t *testing.T) {
+func TestEndedWorkersDoNotHang(t *testing.T) {
 	s := &Supervisor{round: &round{layout: twoMembers()}, hangWatch: &hangWatch{reports: map[int]quietReport{}}}
 	for agent := range 2 {
 		s.receiveQuiet(quietReport{quiet{Quiet: true}, agent, time.Now()})

@@ -169,7 +169,7 @@ func between(from, to time.Duration) act { return act{alive: [][2]time.Duration{
 
 // Workers hang once those of all nodes have been silent for so long; the node that fell silent first is to blame. An agent whose
 // workers have ended has no part in that.
-func TestHangPolicy(t *testing.T) {
+func TestHangIsThatOfTheFirstSilentNode(t *testing.T) {
 	done := act{ends: time.Second}
 	turns := func(first, ends time.Duration) act { // signs for 32 s, and none for the 28 s after: its agent says so, and takes it back
 		a := act{ends: ends}
@@ -219,7 +219,7 @@ func TestHangPolicy(t *testing.T) {
 
 // The first failure ends the workers of all nodes: TERM at once, KILL after the grace. Those that agreed to stop leave by themselves,
 // as long as the grace lasts.
-func TestGracePolicy(t *testing.T) {
+func TestFirstFailureEndsWorkersAfterTheGrace(t *testing.T) {
 	const grace = 30 * time.Second
 	crash := act{ends: 10 * time.Second, exit: 3}
 	agreed := act{ends: 10 * time.Second, exit: 75}
@@ -259,7 +259,7 @@ func TestGracePolicy(t *testing.T) {
 }
 
 // A signal that one agent gets is passed on to the workers of all, once, and TermGrace bounds the time that they have.
-func TestSignalPolicy(t *testing.T) {
+func TestSignalIsPassedOnOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Minute, func() { cancel(rendezvous.SignalError{Sig: syscall.SIGINT}) })
@@ -274,7 +274,7 @@ func TestSignalPolicy(t *testing.T) {
 }
 
 // What workers that were told to stop exit with tells whether they saved.
-func TestSavedPolicy(t *testing.T) {
+func TestExitCodesSayWhetherWorkersSaved(t *testing.T) {
 	for name, tc := range map[string]struct {
 		exits []int // by rank
 		exit  int

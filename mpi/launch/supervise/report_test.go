@@ -26,7 +26,7 @@ func TestReportFits(t *testing.T) {
 }
 
 // Agent 0 cannot start its workers again beside processes that do not end. Another agent's are that one's.
-func TestAllEnded(t *testing.T) {
+func TestAgent0sStuckWorkersHaveNotEnded(t *testing.T) {
 	for stuck, want := range map[int]bool{0: false, 1: true} {
 		s := &Supervisor{reports: map[int]endsReport{0: {}, 1: {}}}
 		s.reports[stuck] = endsReport{Stuck: 1}

@@ -14,8 +14,7 @@ import (
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
-// A worker may die of the signal before its agent hears of it.
-func TestWorkersDeathBeforeTheAgentsSignal(t *testing.T) {
+func TestWorkerMayDieBeforeTheAgentsSignal(t *testing.T) {
 	for name, tc := range map[string]struct {
 		worker    *worker
 		signalled bool
@@ -53,7 +52,7 @@ func TestWorkersDeathBeforeTheAgentsSignal(t *testing.T) {
 }
 
 // A busy machine may wake an agent only when both the time for its own signal is over and that signal is there. The signal counts.
-func TestAgentsSignalAtTheLastMoment(t *testing.T) {
+func TestAgentsSignalCountsAtTheLastMoment(t *testing.T) {
 	for range 20 { // select draws among what is ready
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -72,7 +71,7 @@ func TestAgentsSignalAtTheLastMoment(t *testing.T) {
 }
 
 // A worker that ignores all but KILL, and one that not even that ends.
-func TestStages(t *testing.T) {
+func TestStopGoesThroughItsStages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := complete(Config{World: rendezvous.World{Count: 1, Host: "n1", Nproc: 1}, Limits: Limits{Grace: time.Minute}})
 		s := &Supervisor{cfg: c, control: &controlChannel{}, alive: 1}
@@ -98,7 +97,7 @@ func TestStages(t *testing.T) {
 
 // Who tells a run to stop from outside may kill it soon: workers that do not leave are killed before that, those too that were told to
 // leave earlier and for another reason.
-func TestTermGrace(t *testing.T) {
+func TestTermGraceBoundsEveryStop(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before string // the cause of a stop that goes on when TERM comes
 		after  time.Duration
@@ -130,7 +129,7 @@ func TestTermGrace(t *testing.T) {
 
 // What agent 0 puts on disk before its workers have ended: Slurm may kill it by then, and nobody else's word is to stand but that of those that had
 // given it up.
-func TestEarlyWord(t *testing.T) {
+func TestAgent0WritesAnEarlyVerdict(t *testing.T) {
 	lost := rundir.Verdict{Cause: causeNode, Host: "n1", Nodes: []string{"n1"}, Exit: exit.Failed, Message: "theirs"} // agent 0 is on n1
 	for _, test := range []struct {
 		name string
@@ -181,7 +180,7 @@ type unnoticed struct{ context.Context }
 func (unnoticed) Done() <-chan struct{} { return nil }
 
 // The early verdict has the attempt's last step: it may be the last word. Another attempt's step is not this one's.
-func TestStepOfTheEarlyVerdict(t *testing.T) {
+func TestEarlyVerdictHasTheLastStep(t *testing.T) {
 	for attempt, want := range map[int]int64{1: 40, 7: 0} {
 		c := one(newRunDir(t))
 		must(t, os.WriteFile(c.RunDir.MetricsPath(), fmt.Appendf(nil, `{"attempt":%d,"step":40}`+"\n", attempt), 0o600))

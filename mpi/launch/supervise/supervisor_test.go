@@ -16,7 +16,7 @@ import (
 )
 
 // An agent that loses another while it starts its workers learns of that before the next one starts.
-func TestLostWhileStarting(t *testing.T) {
+func TestAgentLostWhileStartingIsNoticed(t *testing.T) {
 	for name, lose := range map[string]func(s *Supervisor){
 		"agent 0": func(s *Supervisor) { s.cfg.Index = 1; s.control.lastWords <- nil },
 		"agent 1": func(s *Supervisor) {
@@ -124,7 +124,7 @@ func TestAgent0DoesNotAnswer(t *testing.T) {
 }
 
 // What cannot be said since agent 0 is gone is not the outcome: that agent 0 is lost is.
-func TestProposalToALostAgent(t *testing.T) {
+func TestProposalToALostAgent0IsNoOutcome(t *testing.T) {
 	c := complete(Config{World: rendezvous.World{Index: 1, Count: 2, Host: "n2", Nproc: 1}, Workers: Workers{Command: []string{"x"}}})
 	ctx, cancel := context.WithCancel(t.Context())
 	r := newRound(agentOf(t, c, &met{store: lostStore{}}), twoMembers())

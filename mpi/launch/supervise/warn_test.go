@@ -18,7 +18,7 @@ import (
 )
 
 // Slurm may kill agent 0 before the workers have ended: what it writes down when they are told to end says how long they had by then.
-func TestEarlyVerdictOfWarnedWorkers(t *testing.T) {
+func TestEarlyVerdictSaysHowLongWorkersHad(t *testing.T) {
 	c := one(newRunDir(t))
 	synctest.Test(t, func(t *testing.T) {
 		s := &Supervisor{cfg: c, round: &round{agent: &Agent{}}, warnedAt: time.Now()}

@@ -14,8 +14,8 @@ import (
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
-// TestLocalRankMacro: each worker gets its own number; the command's name and the caller's list stay as they are.
-func TestLocalRankMacro(t *testing.T) {
+// Each worker gets its own number; the command's name and the caller's list stay as they are.
+func TestCommandHasEachWorkersLocalRank(t *testing.T) {
 	c := Config{Workers: Workers{Command: []string{"a${local_rank}", "--local-rank=${local_rank}", "${local_rank}${local_rank}", "-r$local_rank.log", "$local_ranks $LOCAL_RANK", "$${local_rank} $$local_rank $$", "${rank}", "x"}}}
 	for local, want := range [][]string{
 		{"a${local_rank}", "--local-rank=0", "00", "-r0.log", "$local_ranks $LOCAL_RANK", "${local_rank} $local_rank $$", "${rank}", "x"},
@@ -27,7 +27,7 @@ func TestLocalRankMacro(t *testing.T) {
 	}
 }
 
-func TestLookPath(t *testing.T) {
+func TestCommandIsFoundInTheWorkersPath(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"a/tool", "b/tool", "b/only", "here"} {
 		path := filepath.Join(dir, name)

@@ -74,7 +74,7 @@ func holds(t *testing.T, text string, parts ...string) {
 	}
 }
 
-func TestDumpOfAShell(t *testing.T) {
+func TestDumpNamesAShellAndItsChild(t *testing.T) {
 	p, _ := hang(t, exec.Command("/bin/sh", "-c", "sleep 1000 & echo ready; wait"))
 	// A process and its threads are looked at one after the other, while they may still be about to wait.
 	wants := []string{"nanosleep(", "\"sh\": S (sleeping), in ", fmt.Sprintf("process %d, \"sh\", child of %d: waiting", p.Pid(), os.Getpid()),
@@ -90,7 +90,7 @@ func TestDumpOfAShell(t *testing.T) {
 	}
 }
 
-func TestDumpOfAGoProgram(t *testing.T) {
+func TestDumpAsksAGoProgramForItsGoroutines(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "WATCH_TEST_HANG=1")
 	p, problems := hang(t, cmd)
@@ -100,7 +100,7 @@ func TestDumpOfAGoProgram(t *testing.T) {
 	holds(t, problems.String(), "SIGQUIT", "TestMain", "time.Sleep")
 }
 
-func TestDumpOfTheStopped(t *testing.T) {
+func TestDumpReportsAStoppedProcess(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "WATCH_TEST_HANG=1")
 	p, problems := hang(t, cmd)
@@ -129,7 +129,7 @@ func program(t *testing.T, text string) string {
 	return path
 }
 
-func TestDumpOfPython(t *testing.T) {
+func TestDumpHasPythonStacks(t *testing.T) {
 	python, err := exec.LookPath("/usr/bin/python3")
 	if err != nil {
 		t.Skipf("needs Python: %v", err)
@@ -181,7 +181,7 @@ type brokenWriter struct{ err error }
 
 func (w brokenWriter) Write([]byte) (int, error) { return 0, w.err }
 
-func TestParseCall(t *testing.T) {
+func TestSystemCallIsNamedWithItsArguments(t *testing.T) {
 	for line, want := range map[string][2]string{
 		"running": {}, "": {}, "-1 0x7ffc 0x7f01": {}, "x 1 2 3 4 5 6 7 8": {}, "-1 1 2 3 4 5 6 7 8": {}, "0 1 2 3 4 5 6 7 8 9": {},
 		fmt.Sprintf("%d 0x3 0x7f 0x10 0x0 0x0 0x0 0x7ffc 0x7f01", syscall.SYS_READ): {"read", "0x3, 0x7f, 0x10"},

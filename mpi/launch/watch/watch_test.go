@@ -50,7 +50,7 @@ func (s *story) pass(d, step time.Duration, change func()) (after time.Duration,
 
 func nothing() {}
 
-func TestSigns(t *testing.T) {
+func TestAnySignOfLifeCounts(t *testing.T) {
 	const step = 5 * time.Second
 	for name, test := range map[string]struct {
 		first  Sample
@@ -94,7 +94,7 @@ func TestSigns(t *testing.T) {
 }
 
 // The time of what is silent is told, and who fell silent first.
-func TestWhoFellSilentFirst(t *testing.T) {
+func TestFirstToFallSilentIsReported(t *testing.T) {
 	const step = time.Second
 	s := begin(4)
 	ends := []time.Duration{40 * time.Second, 10 * time.Second, 30 * time.Second, 10 * time.Second}
@@ -155,7 +155,7 @@ func TestOthersMayWait(t *testing.T) {
 }
 
 // While this process did not run either, the workers are not to blame.
-func TestSuspended(t *testing.T) {
+func TestSuspendedWatchBlamesNobody(t *testing.T) {
 	s := begin(1)
 	s.pass(timeout/2, time.Second, nothing)
 	if hung, _ := s.observe(s.now.Add(24 * time.Hour)); hung != nil {
@@ -173,7 +173,7 @@ func TestSuspended(t *testing.T) {
 }
 
 // Whatever is seen: it fires if and only if nobody has given a sign for the timeout, by a plain reckoning.
-func TestProperty(t *testing.T) {
+func TestWatchFiresOnlyAfterTheTimeout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		workers := rapid.IntRange(1, 4).Draw(t, "workers")
 		s := begin(workers)
@@ -229,7 +229,7 @@ func TestProperty(t *testing.T) {
 }
 
 // With a real loop around it, on a clock that the test owns.
-func TestWithTicker(t *testing.T) {
+func TestWatchFiresInARealLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &story{New(time.Minute, 2), time.Time{}, make([]Sample, 2)}
 		began := time.Now()

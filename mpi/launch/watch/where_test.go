@@ -33,7 +33,7 @@ func TestWhere(t *testing.T) {
 	})
 }
 
-func TestPlace(t *testing.T) {
+func TestConditionSaysWhereAThreadIs(t *testing.T) {
 	for state, want := range map[string]Condition{
 		"T (stopped)":      {Stopped: true, Text: "stopped by a signal (SIGSTOP)"},
 		"t (tracing stop)": {Stopped: true, Text: "stopped by a debugger"},
