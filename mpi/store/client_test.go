@@ -14,8 +14,8 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// TestSetWhileWaiting waits for a key and sets it over the same connection.
-func TestSetWhileWaiting(t *testing.T) {
+// A key is waited for and set over the same connection.
+func TestSetIsNotHeldUpByAWait(t *testing.T) {
 	s := serve(t, ServerConfig{})
 	c := connect(t, s)
 	got := make(chan string)
@@ -77,7 +77,7 @@ func TestClientEndsItsWaits(t *testing.T) {
 	testkit.Eventually(t, "the server forgets", func() bool { return s.awaited() == 0 })
 }
 
-func TestLostConnection(t *testing.T) {
+func TestLostConnectionEndsEveryCall(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(net.Conn)
 		want string
@@ -127,9 +127,8 @@ func TestLostConnection(t *testing.T) {
 	}
 }
 
-// TestSilentServer has calls end with their contexts though the server says nothing,
-// and takes nothing either.
-func TestSilentServer(t *testing.T) {
+// The server says nothing, and takes nothing either: calls end with their contexts.
+func TestCallsEndThoughTheServerIsSilent(t *testing.T) {
 	for name, c := range map[string]struct {
 		call  func(context.Context, *Client) error
 		takes bool
@@ -169,8 +168,8 @@ func TestSilentServer(t *testing.T) {
 	}
 }
 
-// TestFullQueue has more calls than the connection takes: those that never left say so at once.
-func TestFullQueue(t *testing.T) {
+// There are more calls than the connection takes.
+func TestCallsThatNeverLeftSaySo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()

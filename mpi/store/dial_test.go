@@ -103,8 +103,8 @@ func TestDialGivesUpOnAnotherRun(t *testing.T) {
 	}
 }
 
-// TestDialOtherSecret: the run's own store refuses this side, which is the last word at once.
-func TestDialOtherSecret(t *testing.T) {
+// The run's own store refuses this side, which is the last word at once.
+func TestDialWithAnotherSecretEndsAtOnce(t *testing.T) {
 	cfg := dialConfig()
 	cfg.Secret[0]++
 	_, err := Dial(t.Context(), serve(t, ServerConfig{}).Addr().String(), cfg)
@@ -168,7 +168,7 @@ func TestDialGivesTheReason(t *testing.T) {
 	}
 }
 
-func TestDialEndedContext(t *testing.T) {
+func TestDialWithAnEndedContextTriesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	addr := deadAddr(t).String()
@@ -203,8 +203,8 @@ func TestConnectTriesOnce(t *testing.T) {
 	}
 }
 
-// TestSilentListener: what takes a connection and says nothing is told of in the same words each time, as a try's own limit and not the caller's.
-func TestSilentListener(t *testing.T) {
+// What takes a connection and says nothing is told of in the same words each time, as a try's own limit and not the caller's.
+func TestSilentListenerIsReportedEachTime(t *testing.T) {
 	l := listen(t) // connections wait in its queue for ever
 	defer l.Close()
 	addr := l.Addr().String()
@@ -227,9 +227,9 @@ func TestSilentListener(t *testing.T) {
 	}
 }
 
-// TestSocketOptions reads back, with getsockopt(2), what tcp(7) says makes a
+// TestSocketsNoticeACutCable reads back, with getsockopt(2), what tcp(7) says makes a
 // cut cable show within 20 seconds.
-func TestSocketOptions(t *testing.T) {
+func TestSocketsNoticeACutCable(t *testing.T) {
 	s := serve(t, ServerConfig{})
 	c := connect(t, s)
 	accepted := make(chan net.Conn, 1)

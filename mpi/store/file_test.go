@@ -48,8 +48,8 @@ func expectList(t *testing.T, s Store, want string) {
 	}
 }
 
-// TestFileFormat makes the calls that torchFile was made by.
-func TestFileFormat(t *testing.T) {
+// TestFileHasTorchsFormat makes the calls that torchFile was made by.
+func TestFileHasTorchsFormat(t *testing.T) {
 	path := tempPath(t)
 	f, err := OpenFile(path, FileConfig{Workers: 2})
 	if err != nil {
@@ -88,8 +88,6 @@ func TestFileFormat(t *testing.T) {
 	}
 }
 
-// TestTornRecord cuts the file at every byte: what is whole counts, and the next writer mends the file.
-// TestForeignKeys reads what later versions of PyTorch keep beside users' keys.
 // TestFileIsReplaced removes the file under a store that has read it, and has it made anew, longer than before.
 func TestFileIsReplaced(t *testing.T) {
 	path := tempPath(t)
@@ -110,10 +108,8 @@ func TestFileIsReplaced(t *testing.T) {
 	expectList(t, b, "")
 }
 
-// TestLockOfAStoppedWriter has another process hold the lock for good: calls end with their contexts, and say so.
-// TestUnreadableWhileWaiting damages the file under who waits.
-// TestManyFiles has as many processes as goroutines, each with a File of its own; the last to close removes the file.
-func TestManyFiles(t *testing.T) {
+// TestManyProcessesShareAFile has as many processes as goroutines, each with a File of its own; the last to close removes the file.
+func TestManyProcessesShareAFile(t *testing.T) {
 	const workers, rounds = 8, 10
 	path := tempPath(t)
 	ctx := bounded(t)
@@ -166,7 +162,7 @@ func TestManyFiles(t *testing.T) {
 }
 
 // A store's file that a file server holds a lease on, for a client of it, is waited for as its lock is, by who reads and by who writes.
-func TestFileUnderLease(t *testing.T) {
+func TestFileUnderLeaseIsWaitedFor(t *testing.T) {
 	for name, use := range map[string]func(*File) error{
 		"read":  func(f *File) error { _, err := f.Get(bounded(t), "k"); return err },
 		"write": func(f *File) error { return f.Set(bounded(t), "k", nil) },

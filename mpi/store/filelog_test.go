@@ -21,7 +21,8 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-func TestTornRecord(t *testing.T) {
+// TestTornRecordIsMended cuts the file at every byte: what is whole counts, and the next writer mends the file.
+func TestTornRecordIsMended(t *testing.T) {
 	for cut := range len(torchFile) {
 		path := tempPath(t)
 		writeFile(t, path, torchFile[:cut])
@@ -47,7 +48,7 @@ func TestTornRecord(t *testing.T) {
 	}
 }
 
-func TestHostileFiles(t *testing.T) {
+func TestHostileFilesAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		text    string
 		want    error
@@ -79,7 +80,8 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
-func TestForeignKeys(t *testing.T) {
+// TestForeignKeysAreHidden reads what later versions of PyTorch keep beside users' keys.
+func TestForeignKeysAreHidden(t *testing.T) {
 	path := tempPath(t)
 	writeFile(t, path, torchFile+"\x09\x00\x00\x00refcount/\x01\x00\x00\x002"+strings.Repeat("\x00", 24))
 	expectList(t, openFile(t, path), "c=x n=5")
@@ -113,7 +115,8 @@ func TestOpenFileRefuses(t *testing.T) {
 	}
 }
 
-func TestLockOfAStoppedWriter(t *testing.T) {
+// TestCallsEndThoughTheLockOfAWriterIsHeld has another process hold the lock for good: calls end with their contexts, and say so.
+func TestCallsEndThoughTheLockOfAWriterIsHeld(t *testing.T) {
 	t.Parallel() // it waits
 	path := tempPath(t)
 	f := openFile(t, path)
@@ -142,7 +145,8 @@ func TestLockOfAStoppedWriter(t *testing.T) {
 	}
 }
 
-func TestUnreadableWhileWaiting(t *testing.T) {
+// TestDamagedFileEndsWaits damages the file under who waits.
+func TestDamagedFileEndsWaits(t *testing.T) {
 	path := tempPath(t)
 	f := openFile(t, path)
 	waiting := make(chan error)

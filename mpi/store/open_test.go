@@ -141,7 +141,7 @@ func openAll(ctx context.Context, rank int, word string, cfg OpenConfig) error {
 	return errors.Join(err, s.Close())
 }
 
-func TestOpenFails(t *testing.T) {
+func TestOpenSaysWhyItFails(t *testing.T) {
 	taken := listen(t)
 	defer taken.Close()
 	at := "tcp://" + taken.Addr().String()

@@ -15,8 +15,8 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// TestQueueAgainstSlices drives queues and slices with the same random calls.
-func TestQueueAgainstSlices(t *testing.T) {
+// TestQueueBehavesLikeASlice drives queues and slices with the same random calls.
+func TestQueueBehavesLikeASlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, model, held := newMemory(), map[string][][]byte{}, 0
 		m.maxKeys, m.maxBytes = 5, 60
@@ -67,8 +67,8 @@ func TestQueueAgainstSlices(t *testing.T) {
 	})
 }
 
-// TestQueueLimits pushes what is too large, to a store that has no room, and to one that is closed.
-func TestQueueLimits(t *testing.T) {
+// TestQueueKeepsItsLimits pushes what is too large, to a store that has no room, and to one that is closed.
+func TestQueueKeepsItsLimits(t *testing.T) {
 	m := newMemory()
 	if err := m.push(strings.Repeat("k", MaxKey+1), nil); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("a key that is too large: %v", err)
@@ -204,8 +204,8 @@ func TestQueueIsNobodyElses(t *testing.T) {
 	})
 }
 
-// TestQueueStolen has somebody pop what another was woken for: who comes next waits on.
-func TestQueueStolen(t *testing.T) {
+// TestWaiterOutlivesAStolenValue has somebody pop what another was woken for: who comes next waits on.
+func TestWaiterOutlivesAStolenValue(t *testing.T) {
 	s := serve(t, ServerConfig{Torch: true})
 	conns := queueUp(t, s, 2)
 	if err := s.push("/q", nil); err != nil {
@@ -222,8 +222,8 @@ func TestQueueStolen(t *testing.T) {
 	}
 }
 
-// TestQueueCancelAtThePush has the first who waits give up, and a value come before that is heard of: the second is woken.
-func TestQueueCancelAtThePush(t *testing.T) {
+// TestCancelledWaiterPassesTheValueOn has the first who waits give up, and a value come before that is heard of: the second is woken.
+func TestCancelledWaiterPassesTheValueOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		defer m.Close()
@@ -249,8 +249,8 @@ func TestQueueCancelAtThePush(t *testing.T) {
 	})
 }
 
-// TestQueueOfSeveralKeys waits for a queue and a key: while the key is missing, another may pop.
-func TestQueueOfSeveralKeys(t *testing.T) {
+// TestWaitForSeveralKeysLetsOthersPop waits for a queue and a key: while the key is missing, another may pop.
+func TestWaitForSeveralKeysLetsOthersPop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		defer m.Close()
@@ -283,7 +283,7 @@ func TestQueueOfSeveralKeys(t *testing.T) {
 }
 
 // A reply that cannot be long need not wait, when all that there is for long ones is taken.
-func TestShortRepliesOvertake(t *testing.T) {
+func TestShortRepliesOvertakeLongOnes(t *testing.T) {
 	m := newMemory()
 	replies := &budget{most: MaxValue}
 	s := &torchSession{store: m, replies: replies}

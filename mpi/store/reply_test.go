@@ -30,7 +30,7 @@ func TestErrorsCrossTheWire(t *testing.T) {
 	}
 }
 
-func TestMalformedReplies(t *testing.T) {
+func TestMalformedRepliesAreRefused(t *testing.T) {
 	for name, frame := range map[string]string{"status 0": "0000000000000001 00", "status 9": "0000000000000001 09"} {
 		if _, err := parseReply(unhex(t, frame)); !errors.Is(err, errMalformed) {
 			t.Errorf("%s: %v", name, err)

@@ -55,7 +55,7 @@ func unhex(t testing.TB, text string) []byte {
 	return b
 }
 
-func TestRequestFrames(t *testing.T) {
+func TestRequestsCrossTheWire(t *testing.T) {
 	for _, c := range requests {
 		t.Run(c.name, func(t *testing.T) {
 			want := unhex(t, c.frame)
@@ -82,7 +82,7 @@ func TestRequestFrames(t *testing.T) {
 	}
 }
 
-func TestMalformedRequests(t *testing.T) {
+func TestMalformedRequestsAreRefused(t *testing.T) {
 	for name, body := range map[string]string{
 		"no such op":           "0000000000000001 00",
 		"nor this one":         "0000000000000001 0e",
@@ -102,7 +102,7 @@ func TestMalformedRequests(t *testing.T) {
 	}
 }
 
-func TestReadFrame(t *testing.T) {
+func TestBrokenFramesAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		stream string
 		want   error

@@ -93,7 +93,7 @@ func TestServeAll(t *testing.T) {
 	}
 }
 
-func TestJoinedAndLeft(t *testing.T) {
+func TestServerReportsWhoJoinedAndLeft(t *testing.T) {
 	var notified events
 	var local net.Addr
 	cfg := notified.config()
@@ -215,8 +215,8 @@ func TestRubbishDisturbsNobody(t *testing.T) {
 	}
 }
 
-// TestServerClose closes a server with strangers, idle clients and waiting ones.
-func TestServerClose(t *testing.T) {
+// TestServerCloseEndsEveryConnection closes a server with strangers, idle clients and waiting ones.
+func TestServerCloseEndsEveryConnection(t *testing.T) {
 	s := serve(t, ServerConfig{})
 	stranger, err := net.Dial("tcp", s.Addr().String())
 	if err != nil {

@@ -37,8 +37,8 @@ func rawClient(t testing.TB, s *Server, name string) net.Conn {
 	return opened
 }
 
-// TestHostileClient sends what no client sends: its connection ends, and no other does.
-func TestHostileClient(t *testing.T) {
+// TestHostileClientEndsAlone sends what no client sends: its connection ends, and no other does.
+func TestHostileClientEndsAlone(t *testing.T) {
 	s := serve(t, ServerConfig{})
 	other := connect(t, s)
 	get := request{id: 1, op: opGet, key: "never"}
@@ -71,8 +71,8 @@ func TestHostileClient(t *testing.T) {
 	testkit.Eventually(t, "nobody waits any more", func() bool { return s.awaited() == 0 })
 }
 
-// TestTooManyWaits has one connection wait until it may not any more.
-func TestTooManyWaits(t *testing.T) {
+// TestTooManyWaitsAreRefused has one connection wait until it may not any more.
+func TestTooManyWaitsAreRefused(t *testing.T) {
 	s := serve(t, ServerConfig{})
 	c := connect(t, s)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -98,8 +98,8 @@ func TestTooManyWaits(t *testing.T) {
 	}
 }
 
-// TestTooLargeWaits has few requests hold much.
-func TestTooLargeWaits(t *testing.T) {
+// TestTooLargeWaitsAreRefused has few requests hold much.
+func TestTooLargeWaitsAreRefused(t *testing.T) {
 	s := serve(t, ServerConfig{})
 	conn := rawClient(t, s, "hoarder")
 	keys := make([]string, 2000)

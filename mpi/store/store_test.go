@@ -208,9 +208,8 @@ func callsOn(ctx context.Context, s Store, key string, value []byte) map[string]
 	return errs
 }
 
-// TestManyGoroutines has goroutines share one store: numbers are drawn, and
-// every one is announced and waited for by its neighbour.
-func TestManyGoroutines(t *testing.T) {
+// Numbers are drawn, and every one is announced and waited for by its neighbour.
+func TestManyGoroutinesShareAStore(t *testing.T) {
 	forEachStore(t, func(t *testing.T, s Store, m *memory, _ string) {
 		const goroutines, rounds = 32, 20
 		ctx := bounded(t)
@@ -256,7 +255,7 @@ func openFile(t testing.TB, path string) *File {
 	return f
 }
 
-func TestEndedContext(t *testing.T) {
+func TestEndedContextChangesNothing(t *testing.T) {
 	forEachStore(t, func(t *testing.T, s Store, m *memory, prefix string) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -307,8 +306,8 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestViewsAreApart has two views of one store, and keys beside them.
-func TestViewsAreApart(t *testing.T) {
+// TestViewsOfAStoreAreApart has two views of one store, and keys beside them.
+func TestViewsOfAStoreAreApart(t *testing.T) {
 	m := NewMemory()
 	a, b := Prefix(m, "a"), Prefix(m, "b")
 	ctx := bounded(t)
@@ -335,8 +334,8 @@ func TestViewsAreApart(t *testing.T) {
 	}
 }
 
-// TestTooMuchTogether asks for more at a time than there may be.
-func TestTooMuchTogether(t *testing.T) {
+// TestTooMuchTogetherIsRefused asks for more at a time than there may be.
+func TestTooMuchTogetherIsRefused(t *testing.T) {
 	forEachStore(t, func(t *testing.T, s Store, m *memory, prefix string) {
 		ctx := bounded(t)
 		half := bytes.Repeat([]byte("v"), MaxTogether/2-4)
@@ -359,8 +358,8 @@ func TestTooMuchTogether(t *testing.T) {
 	})
 }
 
-// TestLongList lists as many keys as there may be, and one more.
-func TestLongList(t *testing.T) {
+// TestTooLongAListIsRefused lists as many keys as there may be, and one more.
+func TestTooLongAListIsRefused(t *testing.T) {
 	s := serve(t, ServerConfig{})
 	c := connect(t, s)
 	for i := range MaxRequestKeys {
@@ -415,7 +414,7 @@ func TestMultiSetIsOneMoment(t *testing.T) {
 	})
 }
 
-func TestLimits(t *testing.T) { // without the race detector
+func TestStoreKeepsItsLimits(t *testing.T) { // without the race detector
 	forEachStore(t, func(t *testing.T, s Store, m *memory, prefix string) {
 		ctx := bounded(t)
 		longest := strings.Repeat("k", MaxKey-len(prefix))
@@ -455,7 +454,7 @@ func TestLimits(t *testing.T) { // without the race detector
 	})
 }
 
-func TestFull(t *testing.T) {
+func TestFullStoreRefusesMore(t *testing.T) {
 	forEachStore(t, func(t *testing.T, s Store, m *memory, prefix string) {
 		ctx := bounded(t)
 		m.maxKeys, m.maxBytes = 3, 3*(len(prefix)+1)+10
@@ -495,8 +494,8 @@ func TestFull(t *testing.T) {
 	})
 }
 
-// TestAgainstMap drives every kind of store and a map with the same random calls.
-func TestAgainstMap(t *testing.T) {
+// TestStoresBehaveLikeAMap drives every kind of store and a map with the same random calls.
+func TestStoresBehaveLikeAMap(t *testing.T) {
 	for name, open := range stores {
 		t.Run(name, func(t *testing.T) {
 			s, m, prefix := open(t)

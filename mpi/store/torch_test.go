@@ -47,8 +47,7 @@ func torch(t *testing.T, script string, args ...string) *exec.Cmd {
 
 func port(s *Server) string { return fmt.Sprint(s.Addr().(*net.TCPAddr).Port) }
 
-// TestTorchClient has a PyTorch client and a Go client share a server.
-func TestTorchClient(t *testing.T) {
+func TestTorchAndGoClientsShareAServer(t *testing.T) {
 	t.Parallel()
 	var log testkit.Journal
 	s := serve(t, ServerConfig{Torch: true, Log: log.Logger()})
@@ -127,8 +126,7 @@ func TestGlooConnectsByServer(t *testing.T) {
 	}
 }
 
-// TestTorchFile has a PyTorch process and this one share a file.
-func TestTorchFile(t *testing.T) {
+func TestTorchAndGoShareAFile(t *testing.T) {
 	t.Parallel()
 	const rounds = 100
 	path := tempPath(t)

@@ -29,8 +29,9 @@ func pendingCount(l *pendingConns) int {
 	return len(l.conns)
 }
 
-// TestPendingConns has connections come in the order given, to pendingConns with room for 2, while hosts have so many 1.13 clients.
-func TestPendingConns(t *testing.T) {
+// TestOldPendingConnsMakeRoom has connections come in the order given, to pendingConns with room for 2, while hosts have so many 1.13
+// clients.
+func TestOldPendingConnsMakeRoom(t *testing.T) {
 	for name, c := range map[string]struct {
 		clients map[string]int
 		come    []string
@@ -92,9 +93,9 @@ func TestPendingConns(t *testing.T) {
 	}
 }
 
-// TestHalfAHello sends the first byte of the later hello and no more: the connection stays pending, until
+// TestHalfAHelloStaysPending sends the first byte of the later hello and no more: the connection stays pending, until
 // others push it out, or a time has passed.
-func TestHalfAHello(t *testing.T) {
+func TestHalfAHelloStaysPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &torchMux{ctx: t.Context(), pending: pendingConns{room: 1}}
 		begin, errs := time.Now(), make(chan error, 2)
@@ -219,8 +220,8 @@ func TestTorchIsOffByDefault(t *testing.T) {
 	}
 }
 
-// TestHostileTorch sends what no client sends: its connection ends, no other does, and somebody hears of it.
-func TestHostileTorch(t *testing.T) {
+// TestHostileTorchClientEndsAlone sends what no client sends: its connection ends, no other does, and somebody hears of it.
+func TestHostileTorchClientEndsAlone(t *testing.T) {
 	var log testkit.Journal
 	s := serve(t, ServerConfig{Torch: true, Log: log.Logger()})
 	ours, theirs := connect(t, s), dialTorch(t, s, torchHello)
@@ -263,8 +264,8 @@ func TestHostileTorch(t *testing.T) {
 	}
 }
 
-// TestTorchRubbish has many strangers say rubbish or nothing, and stay, while clients of each kind come and work.
-func TestTorchRubbish(t *testing.T) {
+// TestTorchRubbishDisturbsNobody has many strangers say rubbish or nothing, and stay, while clients of each kind come and work.
+func TestTorchRubbishDisturbsNobody(t *testing.T) {
 	s := serve(t, ServerConfig{Torch: true})
 	for i := range 400 {
 		dialTorch(t, s, []string{"", "\x00", "\x05" + le8(7), "GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\x02\x00\x01", "d"}[i%6])

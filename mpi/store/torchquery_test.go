@@ -68,8 +68,8 @@ func FuzzTorchQuery(f *testing.F) {
 	})
 }
 
-// TestBudgetOfQueries has clients send more than all of them may.
-func TestBudgetOfQueries(t *testing.T) {
+// TestQueriesShareABudget has clients send more than all of them may.
+func TestQueriesShareABudget(t *testing.T) {
 	a := &budget{most: 100}
 	for _, c := range []struct {
 		size int

@@ -59,8 +59,8 @@ func expectEnd(t testing.TB, conn net.Conn) {
 	}
 }
 
-// TestTorch1Transcript has the bytes that went between a TCPStore client of PyTorch 1.13.1 and its own server.
-func TestTorch1Transcript(t *testing.T) {
+// TestTorch1TranscriptIsAnswered has the bytes that went between a TCPStore client of PyTorch 1.13.1 and its own server.
+func TestTorch1TranscriptIsAnswered(t *testing.T) {
 	conn := dialTorch(t, serve(t, ServerConfig{Torch: true}), "")
 	for _, c := range []struct{ send, receive string }{
 		{"03 0500000000000000 696e69742f 0100000000000000", "0100000000000000"},
@@ -81,8 +81,8 @@ func TestTorch1Transcript(t *testing.T) {
 	}
 }
 
-// TestTorch2 speaks the later form, all of its queries.
-func TestTorch2(t *testing.T) {
+// TestTorch2QueriesAreAnswered speaks the later form, all of its queries.
+func TestTorch2QueriesAreAnswered(t *testing.T) {
 	s := serve(t, ServerConfig{Torch: true})
 	conn := dialTorch(t, s, torchHello)
 	for _, c := range []struct{ send, receive string }{
@@ -127,8 +127,8 @@ func TestTorch2(t *testing.T) {
 	}
 }
 
-// TestTorchWaits wakes a client by every kind of change, of its own kind and of ours.
-func TestTorchWaits(t *testing.T) {
+// TestTorchWaitEndsAtEveryChange wakes a client by every kind of change, of its own kind and of ours.
+func TestTorchWaitEndsAtEveryChange(t *testing.T) {
 	s := serve(t, ServerConfig{Torch: true})
 	other := dialTorch(t, s, torchHello)
 	for name, change := range map[string]func() error{
@@ -223,7 +223,7 @@ func TestTorchKeySpace(t *testing.T) {
 	expectList(t, s, "/plan=ours plan=ours torch=ours")
 }
 
-func TestTorchPrefix(t *testing.T) {
+func TestTorchPrefixSeparatesKeys(t *testing.T) {
 	s := serve(t, ServerConfig{Torch: true, TorchPrefix: "torch"})
 	if err := s.Set(bounded(t), "/k", []byte("ours")); err != nil {
 		t.Fatal(err)
@@ -259,8 +259,8 @@ func torchPipe(t *testing.T, test func(t *testing.T, near net.Conn, s *torchSess
 	})
 }
 
-// TestTorchSilence has a client say nothing for an hour, before a query and within a wait.
-func TestTorchSilence(t *testing.T) {
+// TestSilentTorchClientIsKept has a client say nothing for an hour, before a query and within a wait.
+func TestSilentTorchClientIsKept(t *testing.T) {
 	torchPipe(t, func(t *testing.T, near net.Conn, _ *torchSession, _ <-chan error) {
 		time.Sleep(time.Hour)
 		send(t, near, "\x06"+le8(1)+str("/k"))
@@ -270,8 +270,8 @@ func TestTorchSilence(t *testing.T) {
 	})
 }
 
-// TestTorchSlowQuery has a query come byte by byte, and never whole.
-func TestTorchSlowQuery(t *testing.T) {
+// TestSlowTorchQueryIsEnded has a query come byte by byte, and never whole.
+func TestSlowTorchQueryIsEnded(t *testing.T) {
 	torchPipe(t, func(t *testing.T, near net.Conn, _ *torchSession, ended <-chan error) {
 		begin := time.Now()
 		var dripping sync.WaitGroup
@@ -290,8 +290,8 @@ func TestTorchSlowQuery(t *testing.T) {
 	})
 }
 
-// TestTorchTakesNoReply has a client not read what it asked for.
-func TestTorchTakesNoReply(t *testing.T) {
+// TestTorchClientThatReadsNothingIsEnded has a client not read what it asked for.
+func TestTorchClientThatReadsNothingIsEnded(t *testing.T) {
 	torchPipe(t, func(t *testing.T, near net.Conn, _ *torchSession, ended <-chan error) {
 		begin := time.Now()
 		send(t, near, "\x07")
@@ -301,9 +301,9 @@ func TestTorchTakesNoReply(t *testing.T) {
 	})
 }
 
-// TestBudget has many ask for bytes: they are served in the order of coming, also the small ones, and whoever gives up
+// TestBudgetServesInOrder has many ask for bytes: they are served in the order of coming, also the small ones, and whoever gives up
 // holds up nobody.
-func TestBudget(t *testing.T) {
+func TestBudgetServesInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &budget{most: 100}
 		if err := l.take(t.Context(), 60); err != nil {
@@ -343,8 +343,8 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// TestBudgetGivenUpWhenGranted has one give up, and its bytes granted before that is seen: the bytes are not lost.
-func TestBudgetGivenUpWhenGranted(t *testing.T) {
+// TestBudgetGivenUpIsNotLost has one give up, and its bytes granted before that is seen: the bytes are not lost.
+func TestBudgetGivenUpIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &budget{most: 1, used: 1}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -404,9 +404,9 @@ func TestManyFetchALargeValue(t *testing.T) {
 	}
 }
 
-// TestReplyIsCounted has a client not read a large reply, which is held against the budget meanwhile; those who ask for another wait
-// for it, and those who ask for a small one do not.
-func TestReplyIsCounted(t *testing.T) {
+// TestUnreadReplyCountsAgainstTheBudget has a client not read a large reply, which is held against the budget meanwhile; those who ask
+// for another wait for it, and those who ask for a small one do not.
+func TestUnreadReplyCountsAgainstTheBudget(t *testing.T) {
 	const size = 100 << 10
 	for name, ask := range map[string]string{
 		"get": "\x03" + str("k"), "multi get": "\x0a" + le8(1) + str("k"), "compare and set": "\x02" + str("k") + str("") + str(""),

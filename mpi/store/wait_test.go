@@ -11,8 +11,8 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// TestMutationsWake has a Get and a Wait wait for a key, and makes it in every way there is.
-func TestMutationsWake(t *testing.T) {
+// TestMutationsWakeWaiters has a Get and a Wait wait for a key, and makes it in every way there is.
+func TestMutationsWakeWaiters(t *testing.T) {
 	for name, mutate := range map[string]func(context.Context, Store) error{
 		"set": func(ctx context.Context, s Store) error { return s.Set(ctx, "k", []byte("7")) },
 		"add": func(ctx context.Context, s Store) error { _, err := s.Add(ctx, "k", 7); return err },
@@ -107,7 +107,7 @@ func TestWaitWantsAllAtOnce(t *testing.T) {
 	})
 }
 
-func TestWaitMany(t *testing.T) {
+func TestWaitTakesManyKeys(t *testing.T) {
 	forEachStore(t, func(t *testing.T, s Store, m *memory, prefix string) {
 		ctx := bounded(t)
 		if err := s.Wait(ctx); err != nil {
