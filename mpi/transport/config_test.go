@@ -12,7 +12,7 @@ import (
 )
 
 // How many streams are picked. By hand: 1 within a machine; else 256 connections to all ranks, but no more than 4 to each.
-func TestStreamsPicked(t *testing.T) {
+func TestStreamsArePickedByDistanceAndSize(t *testing.T) {
 	for _, tt := range []struct {
 		size, given, far, near int
 	}{
@@ -27,7 +27,7 @@ func TestStreamsPicked(t *testing.T) {
 }
 
 // The higher rank, which dials, decides for a pair; a link of one stream is that stream; memory needs none.
-func TestStreamsOfPairs(t *testing.T) {
+func TestHigherRankDecidesThePairsStreams(t *testing.T) {
 	for _, tt := range []struct {
 		sharing   Sharing
 		low, high int // Config.Streams
@@ -54,7 +54,7 @@ func TestStreamsOfPairs(t *testing.T) {
 	}
 }
 
-func TestConfigFaults(t *testing.T) {
+func TestFaultyConfigIsRefused(t *testing.T) {
 	tests := []struct {
 		name      string
 		change    func(*Config)
@@ -85,7 +85,7 @@ func TestConfigFaults(t *testing.T) {
 	}
 }
 
-func TestAddressRecord(t *testing.T) {
+func TestAddressRecordRoundTrip(t *testing.T) {
 	for _, e := range []addressRecord{
 		{"10.0.0.7:4000", machineID(), testSecret}, {"[fd00::1]:1", "unknown", testSecret}, {"10.0.0.7:4000", "", testSecret},
 	} {
@@ -114,7 +114,7 @@ func FuzzDecodeAddressRecord(f *testing.F) {
 	})
 }
 
-func TestOversubscribed(t *testing.T) {
+func TestTooManyRanksOversubscribeTheCores(t *testing.T) {
 	cores := runtime.NumCPU()
 	var cfg Config
 	if cfg.oversubscribed(cores-1) || !cfg.oversubscribed(cores) {

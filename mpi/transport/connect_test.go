@@ -16,7 +16,7 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-func TestConnectAlone(t *testing.T) {
+func TestConnectAloneNeedsNobody(t *testing.T) {
 	m, err := Connect(t.Context(), testConfig(nil, 0, 1))
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestConnectAlone(t *testing.T) {
 }
 
 // A rank that never comes is named, with what is known of it.
-func TestMissingRanks(t *testing.T) {
+func TestMissingRanksAreNamed(t *testing.T) {
 	tests := []struct {
 		name    string
 		rank    int // who is there, of 3
@@ -78,7 +78,7 @@ func TestMissingErrorNamesAFew(t *testing.T) {
 
 // One rank has another secret, run, attempt or size: it is refused and logged, the
 // others name it.
-func TestStrangerRank(t *testing.T) {
+func TestStrangerRankIsRefused(t *testing.T) {
 	tests := []struct {
 		name   string
 		change func(*Config)
@@ -229,7 +229,7 @@ func connectRank(ctx context.Context, dir Directory, rank int) (*testkit.Journal
 }
 
 // Who is refused, and who gets in, in this order.
-func TestImpossibleAndDuplicateRanks(t *testing.T) {
+func TestImpossibleAndDuplicateRanksAreRefused(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	dir := store.NewMemory()
 	log, done := connectRank(ctx, dir, 1)
@@ -273,7 +273,7 @@ func TestImpossibleAndDuplicateRanks(t *testing.T) {
 }
 
 // A rank that is there keeps another process that says it is the same one out, whatever try that makes, and what it wants.
-func TestDuplicateRank(t *testing.T) {
+func TestDuplicateRankIsKeptOut(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	dir := store.NewMemory()
 	log, done := connectRank(ctx, dir, 1)
@@ -306,7 +306,7 @@ func wantMissing(t *testing.T, cancel func(), done chan connected, rank int) {
 }
 
 // A rank of which something is missing when the waiting ends is named, with what that is.
-func TestIncompleteRanks(t *testing.T) {
+func TestIncompleteRanksAreNamed(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		come func(ctx context.Context, dir Directory)
@@ -338,7 +338,7 @@ func TestIncompleteRanks(t *testing.T) {
 }
 
 // A process that is let in and never confirms does not keep another one of its rank out.
-func TestHalfOpenControl(t *testing.T) {
+func TestUnconfirmedProcessKeepsNobodyOut(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	dir := store.NewMemory()
 	_, done := connectRank(ctx, dir, 0)
@@ -360,7 +360,7 @@ func TestHalfOpenControl(t *testing.T) {
 }
 
 // A stream waits for its control link to be confirmed. Where that breaks, it is refused, so that its rank begins anew.
-func TestStreamOfBrokenControl(t *testing.T) {
+func TestStreamOfBrokenControlIsRefused(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	dir := store.NewMemory()
 	_, done := connectRank(ctx, dir, 0)
@@ -412,7 +412,7 @@ func TestLaterTryIsTheOne(t *testing.T) {
 
 // What waiting does not mend ends Connect at once: a rank with another size of the world, and a second
 // one of the same number.
-func TestImpossibleGroups(t *testing.T) {
+func TestImpossibleGroupEndsConnect(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
 		rank, size int // who comes to rank 0 of 3, where a rank 2 is
@@ -525,7 +525,7 @@ func (b brokenStore) Set(ctx context.Context, key string, value []byte) error {
 
 func (b brokenStore) Get(context.Context, string) ([]byte, error) { return nil, b.get }
 
-func TestDirectoryFails(t *testing.T) {
+func TestDirectoryErrorEndsConnect(t *testing.T) {
 	broken := errors.New("the store is on fire")
 	for name, dir := range map[string]Directory{
 		"set": brokenStore{Store: store.NewMemory(), set: broken},
@@ -539,7 +539,7 @@ func TestDirectoryFails(t *testing.T) {
 	}
 }
 
-func TestPublishedRubbish(t *testing.T) {
+func TestPublishedRubbishEndsConnect(t *testing.T) {
 	dir := store.NewMemory()
 	dir.Set(t.Context(), addressKey(0), []byte("nowhere"))
 	_, err := Connect(t.Context(), testConfig(dir, 1, 2))
@@ -550,7 +550,7 @@ func TestPublishedRubbish(t *testing.T) {
 
 // Another process may have the port of a rank that died: whoever answers is
 // not believed, and asked again until ctx ends.
-func TestImpostorAtAddress(t *testing.T) {
+func TestImpostorAtAddressIsNotBelieved(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

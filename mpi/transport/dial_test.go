@@ -93,7 +93,7 @@ func (d *resettingProxy) pass(near *net.TCPConn, reset bool) {
 
 // A connection that is reset just when its rank has been let in does not make a start fail: the rank comes again, and is let in
 // again.
-func TestResetAfterWelcome(t *testing.T) {
+func TestResetAfterWelcomeIsTriedAgain(t *testing.T) {
 	only := func(serials ...int64) func(int64) bool {
 		return func(serial int64) bool { return slices.Contains(serials, serial) }
 	}

@@ -112,7 +112,7 @@ func TestLinkFillsUp(t *testing.T) {
 
 // The other side reads on both links what was written before the end, then io.EOF, and cannot write any more after that;
 // but memory tells nothing of an end.
-func TestLinkEnds(t *testing.T) {
+func TestLinkEndsAfterTheLastByte(t *testing.T) {
 	forEachKind(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
 		fabrics := join(t, 2)
 		for _, l := range links(fabrics[0], 1) {

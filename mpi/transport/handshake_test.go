@@ -10,7 +10,7 @@ import (
 )
 
 // By hand: eight numbers, big-endian, the nonce, then the handle.
-func TestHelloLayout(t *testing.T) {
+func TestHelloHasItsBytesInOrder(t *testing.T) {
 	h := hello{
 		rank: 1, size: 0x01020304, local: 1, pid: 5, pipe: 0xfffffffe, stream: 6, streams: 7, try: 8,
 		nonce: nonce{0xaa, 15: 0xbb}, memory: [shm.HandleSize]byte{1, 2, 3},
@@ -39,7 +39,7 @@ func FuzzDecodeHello(f *testing.F) {
 	})
 }
 
-func TestAnswers(t *testing.T) {
+func TestAnswersSeparateRefusalFromRetry(t *testing.T) {
 	for a := range answer(255) {
 		err := a.err()
 		switch a {

@@ -26,7 +26,7 @@ func newNetwork(t testing.TB, size int) (*Network, []Fabric) {
 	return n, fabrics
 }
 
-func TestNetworkRanks(t *testing.T) {
+func TestNetworkRefusesOtherRanks(t *testing.T) {
 	n, fabrics := newNetwork(t, 2)
 	if n.Size() != 2 || fabrics[1].Rank() != 1 || fabrics[1].Size() != 2 {
 		t.Errorf("rank %d of %d, of %d", fabrics[1].Rank(), fabrics[1].Size(), n.Size())
@@ -45,7 +45,7 @@ func write(t testing.TB, l Link, text string) {
 	}
 }
 
-func TestNetworkDelay(t *testing.T) {
+func TestNetworkDelaysWhatIsWritten(t *testing.T) {
 	for _, name := range []string{"control", "data"} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testDelay(t, name) }) })
 	}
@@ -84,7 +84,7 @@ func testDelay(t *testing.T, name string) {
 }
 
 // What is lost is lost on both links, which are nothing to each other otherwise.
-func TestNetworkLosses(t *testing.T) {
+func TestNetworkLosesOnBothLinks(t *testing.T) {
 	n, fabrics := newNetwork(t, 3)
 	say := func(from, to int, text string) {
 		write(t, fabrics[from].Control(to), "control "+text)
@@ -120,9 +120,9 @@ func TestNetworkLosses(t *testing.T) {
 	}
 }
 
-// TestNetworkEnds: all see that a rank was killed. That a rank has closed is seen by those it has talked to on any link, and by whoever
+// All see that a rank was killed. That a rank has closed is seen by those it has talked to on any link, and by whoever
 // looks. The rank itself can do nothing any more.
-func TestNetworkEnds(t *testing.T) {
+func TestNetworkReportsKilledAndClosedRanks(t *testing.T) {
 	n, fabrics := newNetwork(t, 3)
 	write(t, fabrics[0].Control(1), "x")
 	fabrics[0].Close()

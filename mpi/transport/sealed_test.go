@@ -47,8 +47,8 @@ func sealedLinkOver(t testing.TB, conn *net.TCPConn, dialled bool) *sealedLink {
 	return newSealedLink(tcp, newSealing(testSecret, []byte("a"), []byte("b"), dialled), controlRecord)
 }
 
-// TestSealedLink moves bytes both ways, in pieces of all sizes, through sockets that at first nobody reads.
-func TestSealedLink(t *testing.T) {
+// In pieces of all sizes, through sockets that at first nobody reads.
+func TestSealedLinkMovesBytesBothWays(t *testing.T) {
 	near, far := dialledPair(t)
 	a, b := sealedLinkOver(t, near, true), sealedLinkOver(t, far, false)
 	random := rand.NewChaCha8([32]byte{1})
@@ -85,8 +85,8 @@ func TestSealedLink(t *testing.T) {
 	}
 }
 
-// TestSealedLinkEnds reads the end of a link between two records, and within one.
-func TestSealedLinkEnds(t *testing.T) {
+// TestSealedLinkReportsItsEnd reads the end of a link between two records, and within one.
+func TestSealedLinkReportsItsEnd(t *testing.T) {
 	for cut, want := range map[int]error{0: io.EOF, 1: io.ErrUnexpectedEOF, 10: io.ErrUnexpectedEOF} {
 		near, far := dialledPair(t)
 		b := sealedLinkOver(t, far, false)

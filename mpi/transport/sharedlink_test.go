@@ -14,7 +14,7 @@ import (
 )
 
 // Who shares memory with whom: pairs that both want to, or one of them must.
-func TestSharing(t *testing.T) {
+func TestPairsShareMemoryWhereBothMay(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		shared bool
@@ -48,7 +48,7 @@ func isShared(l Link) bool {
 }
 
 // A rank that must share memory says so where the other does not, at once, and leaves nothing behind.
-func TestSharingThatCannotBe(t *testing.T) {
+func TestSharingThatCannotBeFailsAtOnce(t *testing.T) {
 	for name, ranks := range map[string][2]Sharing{
 		"lower_always":  {ShareAlways, ShareNever},
 		"higher_always": {ShareNever, ShareAlways},
@@ -86,7 +86,7 @@ func TestSharingThatCannotBe(t *testing.T) {
 }
 
 // What a rank offers as memory and as its wake pipe is not believed: the pair talks over TCP then.
-func TestHostileMemoryOffers(t *testing.T) {
+func TestHostileMemoryOffersAreRefused(t *testing.T) {
 	p, err := newPairMemory()
 	if err != nil {
 		t.Fatal(err)
@@ -186,7 +186,7 @@ func TestHostileMemoryOffers(t *testing.T) {
 }
 
 // A rank that offers memory and then does not want it, or goes silent, costs nothing that stays.
-func TestMemoryOfferWithdrawn(t *testing.T) {
+func TestWithdrawnMemoryOfferCostsNothing(t *testing.T) {
 	for name, finish := range map[string]func(conn *sealedConn, stream func()){
 		"no":      func(conn *sealedConn, stream func()) { conn.keys.sendByte(conn, useNoMemory); stream() },
 		"rubbish": func(conn *sealedConn, _ func()) { conn.keys.sendByte(conn, 2) },
@@ -249,7 +249,7 @@ func TestMemoryOfferWithdrawn(t *testing.T) {
 }
 
 // A process that scribbles over the memory it shares gets an error for it, and harms nobody: neither a crash nor a hang.
-func TestScribbledMemory(t *testing.T) {
+func TestScribbledMemoryIsAnError(t *testing.T) {
 	for _, fill := range []byte{0xff, 0x7f, 0x01} {
 		fabrics := connectRanks(t, 2, share(ShareAlways))
 		l := fabrics[0].shared[1]
@@ -270,7 +270,7 @@ func TestScribbledMemory(t *testing.T) {
 }
 
 // The memory and the wake pipe of a rank that has gone can still be used: they say nothing, and harm nobody.
-func TestMemoryOfALostRank(t *testing.T) {
+func TestMemoryOfALostRankDoesNoHarm(t *testing.T) {
 	fabrics := connectRanks(t, 2, share(ShareAlways))
 	write(t, fabrics[1].Data(0), "last words")
 	fabrics[1].Arm()

@@ -40,7 +40,7 @@ func clearReady(t testing.TB, f Fabric) {
 }
 
 // Ready tells once of each link with news, and of both of a rank that has ended.
-func TestReady(t *testing.T) {
+func TestReadyReportsEachLinkOnce(t *testing.T) {
 	forEachKind(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
 		fabrics := join(t, 4)
 		f := fabrics[0]
@@ -78,7 +78,7 @@ func TestReady(t *testing.T) {
 }
 
 // Room on a link that had none is news, too, and of many streams it is told once.
-func TestReadyToWrite(t *testing.T) {
+func TestReadyReportsRoomToWrite(t *testing.T) {
 	for _, kind := range []string{"tcp", "streams"} {
 		for _, name := range []string{"control", "data"} {
 			t.Run(kind+"_"+name, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestEmptyingIsBounded(t *testing.T) {
 	}
 }
 
-func TestWake(t *testing.T) {
+func TestWakeEndsASleep(t *testing.T) {
 	forEachKind(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
 		f := join(t, 2)[0]
 		clearReady(t, f)
@@ -139,7 +139,7 @@ func TestWake(t *testing.T) {
 }
 
 // Shared memory wakes only those that are armed: by what is put there, by room, and by another rank.
-func TestArm(t *testing.T) {
+func TestMemoryWakesOnlyTheArmed(t *testing.T) {
 	for name, wake := range map[string]func(other Fabric){
 		"bytes": func(other Fabric) { other.Data(0).Write([]byte("x"), nil) },
 		"wake":  func(other Fabric) { other.WakeRank(0) },
@@ -170,7 +170,7 @@ func TestArm(t *testing.T) {
 	}
 }
 
-func TestArmForRoom(t *testing.T) {
+func TestArmedRankIsWokenByRoom(t *testing.T) {
 	fabrics := kinds["shared"](t, 2)
 	f, sent := fabrics[0], 0
 	for {
@@ -210,7 +210,7 @@ func TestWakeupIsTheSleepers(t *testing.T) {
 }
 
 // Two ranks pass bytes to each other, and sleep between, for times around those that it takes to be woken.
-func TestNoLostWakeup(t *testing.T) {
+func TestNoWakeupIsLost(t *testing.T) {
 	forEachKind(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
 		fabrics := join(t, 2)
 		const exchanges = 2000
@@ -242,7 +242,7 @@ func TestNoLostWakeup(t *testing.T) {
 	})
 }
 
-func TestCloseTwice(t *testing.T) {
+func TestCloseTwiceIsHarmless(t *testing.T) {
 	fabrics := connectRanks(t, 3, nil)
 	before := openFiles(t)
 	if err := fabrics[0].Close(); err != nil {

@@ -79,7 +79,7 @@ func numbered(n int) []byte {
 }
 
 // Whatever the pieces in which bytes are written and read, they come out in their order, both ways at once.
-func TestStripedOrder(t *testing.T) {
+func TestStripedLinkKeepsTheOrder(t *testing.T) {
 	seed := rand.Uint64()
 	for _, streams := range []int{2, 3, 4, 16} {
 		for _, cell := range []int{1, 2, 7, 64, 1000} {
@@ -117,7 +117,7 @@ func TestStripedOrder(t *testing.T) {
 }
 
 // By hand: 3 streams, cells of 4.
-func TestStripedLayout(t *testing.T) {
+func TestStripedLinkDealsCellsOut(t *testing.T) {
 	a, b := stripedPair(t, 3, 4)
 	if n, err := a.Write([]byte("abcdef"), []byte("ghijklmnopqrst")); n != 20 || err != nil {
 		t.Fatal(n, err)
@@ -130,7 +130,7 @@ func TestStripedLayout(t *testing.T) {
 }
 
 // An end at any point is told after the last byte before it, and again and again; so is a reset.
-func TestStripedEnds(t *testing.T) {
+func TestStripedLinkReportsItsEnd(t *testing.T) {
 	const streams, cell = 3, 4
 	for sent := range 3 * streams * cell {
 		for _, reset := range []bool{false, true} {
@@ -175,7 +175,7 @@ func readBoth(t testing.TB, l Link, want []byte) {
 }
 
 // Of a stream that is reset while others go on, what comes before its turn is still read, and then the reset.
-func TestStripedResetInTheMiddle(t *testing.T) {
+func TestStripedLinkReadsBeforeAReset(t *testing.T) {
 	const cell = 4
 	a, b := stripedPair(t, 3, cell)
 	text := numbered(2 * cell)
@@ -190,8 +190,7 @@ func TestStripedResetInTheMiddle(t *testing.T) {
 	}
 }
 
-// An error that comes with bytes is told after them.
-func TestStripedReadsBeforeItFails(t *testing.T) {
+func TestStripedLinkReportsAnErrorAfterItsBytes(t *testing.T) {
 	a, b := stripedPair(t, 2, 4)
 	write(t, a, "abcdef")
 	for _, l := range a.streams {
@@ -215,7 +214,7 @@ func TestStripedReadsBeforeItFails(t *testing.T) {
 }
 
 // A link that takes no more goes on where it was once it has been read.
-func TestStripedFull(t *testing.T) {
+func TestFullStripedLinkGoesOnWhereItWas(t *testing.T) {
 	const cell = 1 << 10
 	a, b := stripedPair(t, 2, cell)
 	block, sent := numbered(1<<20), []byte{}
