@@ -8,7 +8,7 @@ import (
 )
 
 // The distances of Swing's paper: 1, 1, 3, 5, 11, 21, to one side and to the other in turn.
-func TestSwingPeers(t *testing.T) {
+func TestSwingDistancesAreThePapers(t *testing.T) {
 	const size = 64
 	for s, distance := range []int{1, -1, 3, -5, 11, -21} {
 		for rank := range size {
@@ -25,7 +25,7 @@ func TestSwingPeers(t *testing.T) {
 
 // MPICH's allred_float: large numbers that cancel, in all places. All ranks must have the same bits, and the
 // canonical algorithms those of the canonical order.
-func TestAllReduceFloat(t *testing.T) {
+func TestAllReduceOfCancellingFloatsAgrees(t *testing.T) {
 	const big, tiny = 1e6, 1e-2
 	for _, size := range mpichSizes {
 		for a := range size {

@@ -15,7 +15,7 @@ import (
 var glooSizes = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 24, 32}
 
 // Gloo's counts, of elements of 4 bytes. The most are left to small groups.
-func TestMoveSizes(t *testing.T) {
+func TestMovesTakeGloosCounts(t *testing.T) {
 	for _, m := range movers() {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
@@ -47,7 +47,7 @@ func move(t *testing.T, g localGroup, m mover, j payload) localTraffic {
 }
 
 // Blocks of several segments, whatever the order in which they arrive.
-func TestMoveLong(t *testing.T) {
+func TestMovesTakeLongBlocks(t *testing.T) {
 	for _, m := range movers() {
 		if !m.cuts() {
 			continue
@@ -66,7 +66,7 @@ func TestMoveLong(t *testing.T) {
 }
 
 // Every number of ranks and every root, blocks of unlike lengths, some of them empty.
-func TestMoveUneven(t *testing.T) {
+func TestMovesTakeUnevenBlocks(t *testing.T) {
 	for _, m := range movers() {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
@@ -91,8 +91,7 @@ func TestMoveUneven(t *testing.T) {
 	}
 }
 
-// One block much longer than the others.
-func TestMoveOneLongBlock(t *testing.T) {
+func TestMovesTakeOneLongBlock(t *testing.T) {
 	for _, m := range movers() {
 		if !m.cuts() {
 			continue
@@ -176,7 +175,7 @@ func callAlone(t *testing.T, m mover, j payload, few int) {
 }
 
 // The first error of a port ends an algorithm at once, wherever it comes.
-func TestMoveFails(t *testing.T) {
+func TestMoveEndsAtTheFirstError(t *testing.T) {
 	for _, m := range movers() {
 		t.Run(m.name, func(t *testing.T) {
 			const size = 4
@@ -209,7 +208,7 @@ func TestMoveFails(t *testing.T) {
 }
 
 // What the tables must be for the rest of mpi to use them.
-func TestMoveTables(t *testing.T) {
+func TestMoveTablesAreConsistent(t *testing.T) {
 	checkTable(t, "broadcast", Broadcasts(), Broadcasts())
 	checkTable(t, "all_gather", AllGathers(), AllGathers())
 	checkTable(t, "gather", Gathers(), GathersV())

@@ -7,7 +7,7 @@ import (
 )
 
 // The order of the package's documentation, and of RFC 6962 for 7 leaves.
-func TestFoldOrder(t *testing.T) {
+func TestFoldKeepsTheCanonicalOrder(t *testing.T) {
 	const width = 64
 	show := Reduction{Size: width, Kernel: func(dst, a, b []byte) {
 		text := fmt.Sprintf("(%s %s)", bytes.TrimRight(a, "."), bytes.TrimRight(b, "."))

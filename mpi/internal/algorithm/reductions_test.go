@@ -14,7 +14,7 @@ import (
 )
 
 // Every algorithm of every reduction, on the sizes and, up to 9 ranks, the counts of Gloo's tests.
-func TestReductions(t *testing.T) {
+func TestReductionsGiveTheOraclesResults(t *testing.T) {
 	for _, size := range reductionSizes {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			t.Parallel()
@@ -36,7 +36,7 @@ func TestReductions(t *testing.T) {
 }
 
 // Buffers of several segments: more than are under way at once, and not a whole number.
-func TestSegmentedReductions(t *testing.T) {
+func TestReductionsTakeManySegments(t *testing.T) {
 	const segments = 2*window + 1
 	for _, size := range []int{2, 3, 4} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -211,7 +211,7 @@ func int64s(n int, f func(i int) int) []byte {
 }
 
 // The values of MPICH's redscat and exscan, and of a scan alike.
-func TestReductionValues(t *testing.T) {
+func TestReductionsGiveMPICHsValues(t *testing.T) {
 	const n = 10
 	for _, size := range mpichSizes {
 		at := bounds(size, size, 8)["evenly"]
@@ -253,7 +253,7 @@ func same8(got []byte, n int, want func(i int) int) error {
 }
 
 // MPICH's red3 and red4: the product of matrices is that from left to right, for every root.
-func TestMatrixProducts(t *testing.T) {
+func TestMatrixProductsGoFromLeftToRight(t *testing.T) {
 	for _, size := range mpichSizes {
 		inputs := matrixProduct.inputs(size, 3, 4)
 		left := slices.Clone(inputs[0])
@@ -282,7 +282,7 @@ func TestMatrixProducts(t *testing.T) {
 }
 
 // Two ranks and few bytes: nothing but one message each way.
-func TestSmallestExchange(t *testing.T) {
+func TestTwoRanksExchangeOneMessageEach(t *testing.T) {
 	o := int64Sum.oracle(int64Sum.inputs(2, 1, 6))
 	for _, c := range reductionCases(2, 1, 8) {
 		if c.name == "allreduce recursive_doubling" {
@@ -294,7 +294,7 @@ func TestSmallestExchange(t *testing.T) {
 }
 
 // A failed wait is returned, wherever it happens, and a rank that has failed does not go on.
-func TestReductionErrors(t *testing.T) {
+func TestReductionReturnsAFailedWait(t *testing.T) {
 	const n = 20
 	for _, size := range []int{2, 3, 4} {
 		inputs := int64Sum.inputs(size, n, 8)
@@ -316,7 +316,7 @@ func TestReductionErrors(t *testing.T) {
 }
 
 // A rank that does not come, or comes alone, is noticed by somebody in the same call.
-func TestReductionAbsence(t *testing.T) {
+func TestReductionNoticesAnAbsentRank(t *testing.T) {
 	const n = 20
 	for _, size := range []int{2, 3, 5, 8} {
 		for _, n := range []int{0, n} {
@@ -375,7 +375,7 @@ func checkReductionTable[F any](t *testing.T, name string, entries []Entry[F]) {
 	}
 }
 
-func TestReductionTables(t *testing.T) {
+func TestReductionTablesAreConsistent(t *testing.T) {
 	checkReductionTable(t, "all-reduce", AllReduces())
 	checkReductionTable(t, "reduce", Reduces())
 	checkReductionTable(t, "reduce-scatter", ReduceScatters())

@@ -2,7 +2,7 @@ package algorithm
 
 import "testing"
 
-func TestParts(t *testing.T) {
+func TestPartsEndBetweenElements(t *testing.T) {
 	for _, c := range []struct{ size, length, n int }{{4, 0, 3}, {4, 4, 3}, {7, 700, 9}, {32, 32 * 5, 8}, {3, 3 * 100001, 16}} {
 		r, b := Reduction{Size: c.size}, make([]byte, c.length)
 		end, shortest, longest := 0, c.length, 0
@@ -25,7 +25,7 @@ func TestParts(t *testing.T) {
 
 // Segments of pipelines are powers of two between the limits, longer for longer messages, and shorter for deeper
 // pipelines.
-func TestPipelineSegment(t *testing.T) {
+func TestPipelineSegmentsAreBoundedPowersOfTwo(t *testing.T) {
 	for _, depth := range []int{-1, 0, 1, 2, 6, 30, 1000} {
 		before := 0
 		for n := 0; n < 1<<32; n = 2*n + 1 {

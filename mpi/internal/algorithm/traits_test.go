@@ -10,7 +10,7 @@ import (
 
 // On a machine that is as the model says, no algorithm takes longer than its cost, nor much less: formulas leave out that
 // trees of other sizes than powers of two are not full, and that one segment's latency hides behind another's.
-func TestMoveCosts(t *testing.T) {
+func TestMoveCostsMatchTheModel(t *testing.T) {
 	machine := Machine{Alpha: 1, Beta: 1.0 / 8192}
 	for _, m := range movers() {
 		t.Run(m.name, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestMoveCosts(t *testing.T) {
 
 // The costs are those of the algorithms played on ports that have the model's speeds, within a factor
 // of two. What is only copied is no business of the ports.
-func TestReductionCosts(t *testing.T) {
+func TestReductionCostsMatchTheModel(t *testing.T) {
 	for name, m := range map[string]Machine{
 		"network":       {Alpha: 20e-6, Beta: 1e-9, Gamma: 0.2e-9},
 		"shared memory": {Alpha: 1e-6, Beta: 0.2e-9, Gamma: 0.3e-9},
@@ -74,7 +74,7 @@ func TestReductionCosts(t *testing.T) {
 
 // The messages and bytes of all ranks together, and the rounds, are those of the papers, for blocks of b bytes of which
 // size make one segment; n is all of them.
-func TestMoveTraffic(t *testing.T) {
+func TestMoveTrafficIsThatOfThePapers(t *testing.T) {
 	type counts struct{ messages, bytes, rounds int }
 	any := func(int) bool { return true }
 	const b = 1024
@@ -158,7 +158,7 @@ func moverNamed(t *testing.T, name string) mover {
 	return mover{}
 }
 
-func TestAllReduceTraffic(t *testing.T) {
+func TestAllReduceTrafficIsBounded(t *testing.T) {
 	for _, size := range []int{2, 3, 4, 5, 8, 13, 16} {
 		n := size * 64
 		o := int64Sum.oracle(int64Sum.inputs(size, n, 5))

@@ -6,7 +6,7 @@ import (
 )
 
 // Every rank but the root is the child of its parent and of nobody else, and all lead to the root.
-func TestTreesSpan(t *testing.T) {
+func TestTreesReachEveryRankOnce(t *testing.T) {
 	for size := 1; size <= 67; size++ {
 		nodes := map[string]func(rank int, room []child) treeNode{
 			"balanced": func(rank int, room []child) treeNode { return balancedNode(rank, size, room) },

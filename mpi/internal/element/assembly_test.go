@@ -18,8 +18,8 @@ var (
 	double = []layout{{2, 3}, {0, 1}, {1, 0}, {0, 3}, {1, 3}, {2, 0}, {2, 1}}
 )
 
-// TestChosenKernels takes every length around the block, and big ones.
-func TestChosenKernels(t *testing.T) {
+// Every length around the block, and big ones.
+func TestChosenKernelsAgreeWithPlainOnes(t *testing.T) {
 	for _, typ := range allTypes() {
 		for op, kernel := range kernels[typ] {
 			if kernel == nil {
@@ -42,7 +42,7 @@ func TestChosenKernels(t *testing.T) {
 	}
 }
 
-func TestKernel2(t *testing.T) {
+func TestKernel2AgreesWithPlainLoops(t *testing.T) {
 	found := 0
 	for _, typ := range allTypes() {
 		for _, op := range allOps() {

@@ -42,7 +42,7 @@ func (f format) value(h uint16) float64 {
 // infinity is the code after the largest finite one.
 func (f format) infinity() uint16 { return 0x7fff >> f.fraction << f.fraction }
 
-func TestHalvesWiden(t *testing.T) {
+func TestHalvesWidenExactly(t *testing.T) {
 	for typ, f := range formats {
 		for h := range uint32(1 << 16) {
 			got, want := float64(f.widen(uint16(h))), f.value(uint16(h))
@@ -57,8 +57,8 @@ func TestHalvesWiden(t *testing.T) {
 	}
 }
 
-// TestHalvesRound takes every number halfway between two neighbours, and the float32 before and after it.
-func TestHalvesRound(t *testing.T) {
+// Every number halfway between two neighbours, and the float32 before and after it.
+func TestHalvesRoundToTheNearest(t *testing.T) {
 	for typ, f := range formats {
 		for low := range f.infinity() {
 			high := low + 1
@@ -90,7 +90,7 @@ func TestHalvesRound(t *testing.T) {
 	}
 }
 
-func TestHalvesNaN(t *testing.T) {
+func TestHalvesKeepNaNs(t *testing.T) {
 	for typ, f := range formats {
 		for _, bits := range []uint32{0x7f800001, 0x7fbfffff, 0x7fc00000, 0x7fffffff} {
 			for _, sign := range []uint32{0, 1 << 31} {
@@ -108,9 +108,9 @@ func TestHalvesNaN(t *testing.T) {
 	}
 }
 
-// TestHalfArithmetic compares sums, products and quotients with the exact ones, rounded by a search among all numbers of the
-// type. (float64 is exact for products, and for the others wide enough that rounding twice does no harm.)
-func TestHalfArithmetic(t *testing.T) {
+// TestHalfArithmeticIsExactlyRounded compares sums, products and quotients with the exact ones, rounded by a search among all numbers
+// of the type. (float64 is exact for products, and for the others wide enough that rounding twice does no harm.)
+func TestHalfArithmeticIsExactlyRounded(t *testing.T) {
 	const pairs = 50_000
 	for typ, f := range formats {
 		rng := newRand(t)

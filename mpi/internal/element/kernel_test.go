@@ -50,7 +50,7 @@ func TestKernelOf(t *testing.T) {
 	}
 }
 
-func TestLengthsDiffer(t *testing.T) {
+func TestKernelsRefuseOtherLengths(t *testing.T) {
 	long, short := make([]byte, 256), make([]byte, 128, 256)
 	for _, typ := range []Type{Float32, Bool, Uint8} {
 		for _, op := range []Op{Sum, Max} {
@@ -75,7 +75,7 @@ func mustPanic(t *testing.T, f func()) {
 	f()
 }
 
-func TestNoAllocations(t *testing.T) { // without the race detector
+func TestKernelsDoNotAllocate(t *testing.T) { // without the race detector
 	a, b := make([]byte, 4096+16), make([]byte, 4096+16)
 	for _, typ := range allTypes() {
 		for op, kernel := range kernels[typ] {

@@ -15,8 +15,8 @@ var integerTypes = map[Type]struct {
 	Uint8: {8, false}, Uint16: {16, false}, Uint32: {32, false}, Uint64: {64, false},
 }
 
-// TestIntegers compares with arbitrary precision, cut to the type's bits.
-func TestIntegers(t *testing.T) {
+// TestIntegerKernelsAreExact compares with arbitrary precision, cut to the type's bits.
+func TestIntegerKernelsAreExact(t *testing.T) {
 	exact := map[Op]func(z, x, y *big.Int) *big.Int{
 		Sum: (*big.Int).Add, Product: (*big.Int).Mul, Avg: (*big.Int).Add, PreMulSum: (*big.Int).Add,
 		BAnd: (*big.Int).And, BOr: (*big.Int).Or, BXor: (*big.Int).Xor,
@@ -68,9 +68,9 @@ func wrap(t Type, z *big.Int) *big.Int {
 	return z
 }
 
-// TestFloats compares float32 with float64, which has more than twice the bits, and
+// TestFloatKernelsAreExactlyRounded compares float32 with float64, which has more than twice the bits, and
 // float64 with 53 bits of big.Float.
-func TestFloats(t *testing.T) {
+func TestFloatKernelsAreExactlyRounded(t *testing.T) {
 	rng := newRand(t)
 	const n = 2000
 	for typ, at := range map[Type]func(b []byte, i int) float64{
@@ -127,7 +127,7 @@ func minimum(x, y float64) float64 {
 
 func maximum(x, y float64) float64 { return -minimum(-x, -y) }
 
-func TestComplex(t *testing.T) {
+func TestComplexNumbersAddAndMultiply(t *testing.T) {
 	a := []complex64{complex(1, 2), complex(-3, 0.5)}
 	b := []complex64{complex(4, -1), complex(2, 8)}
 	for op, want := range map[Op][]complex64{
@@ -142,8 +142,8 @@ func TestComplex(t *testing.T) {
 	}
 }
 
-// TestBools takes all pairs of bytes: anything but 0 is true, and results are 0 or 1.
-func TestBools(t *testing.T) {
+// TestBoolKernelsTakeNonzeroAsTrue takes all pairs of bytes: anything but 0 is true, and results are 0 or 1.
+func TestBoolKernelsTakeNonzeroAsTrue(t *testing.T) {
 	or := func(x, y bool) bool { return x || y }
 	and := func(x, y bool) bool { return x && y }
 	for op, f := range map[Op]func(x, y bool) bool{

@@ -15,8 +15,8 @@ func raw[T any](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(s[0])))
 }
 
-// TestDivideIntegers compares with arbitrary precision, for divisors that do not fit the type, too.
-func TestDivideIntegers(t *testing.T) {
+// TestDivideIntegersIsExact compares with arbitrary precision, for divisors that do not fit the type, too.
+func TestDivideIntegersIsExact(t *testing.T) {
 	rng := newRand(t)
 	const n = 300
 	for typ := range integerTypes {
@@ -36,9 +36,9 @@ func TestDivideIntegers(t *testing.T) {
 	}
 }
 
-// TestDivideFloats takes every length around the block. float64 quotients of float32 can be rounded
+// TestDivideFloatsIsExactlyRounded takes every length around the block. float64 quotients of float32 can be rounded
 // again without harm.
-func TestDivideFloats(t *testing.T) {
+func TestDivideFloatsIsExactlyRounded(t *testing.T) {
 	rng := newRand(t)
 	for n := range 101 {
 		for _, by := range []int{1, 3, 8, 1 << 20} {
@@ -92,7 +92,7 @@ func TestScaleIsDivision(t *testing.T) {
 	}
 }
 
-func TestScaleIntegers(t *testing.T) {
+func TestScaleIntegersIsExactOrRefused(t *testing.T) {
 	rng := newRand(t)
 	const n = 300
 	for typ, of := range integerTypes {

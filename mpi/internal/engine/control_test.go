@@ -12,7 +12,7 @@ import (
 )
 
 // A goodbye is no failure, until one needs that rank: what it sent before is received, the others go on.
-func TestLeave(t *testing.T) {
+func TestGoodbyeIsNoFailure(t *testing.T) {
 	for name, leave := range map[string]func(*world){
 		"group":  func(w *world) { w.groups[2].Close() },
 		"engine": func(w *world) { w.engines[2].Close() },
@@ -78,7 +78,7 @@ func hasLeft(g *Group, rank int) bool {
 }
 
 // A rank that leaves while another waits for it, for a frame or to take one, fails that at once.
-func TestLeaveWhileWaitedFor(t *testing.T) {
+func TestLeaverFailsWhoWaitsForIt(t *testing.T) {
 	for name, leave := range map[string]func(*puppet){
 		"group":  func(p *puppet) { p.frame(0, kindLeave, Call{Group: worldID, Seq: 7}, nil) },
 		"engine": func(p *puppet) { p.bye(0) },
@@ -97,7 +97,7 @@ func TestLeaveWhileWaitedFor(t *testing.T) {
 }
 
 // A goodbye of the engine ends the sends that are under way; the connection may stay open for a while.
-func TestLeaveBeforeTheFrame(t *testing.T) {
+func TestGoodbyeEndsSendsUnderWay(t *testing.T) {
 	overSome(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil, 1)
 		payload := make([]byte, 16<<20)
@@ -113,7 +113,7 @@ func TestLeaveBeforeTheFrame(t *testing.T) {
 
 // A rank has closed its group, its engine and its links before anything of that is read here. Who then sends to it is still told what it
 // said first: after which call it left.
-func TestLeftBeforeTheSend(t *testing.T) {
+func TestSendAfterAGoodbyeSaysWhenItWas(t *testing.T) {
 	overSome(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil, 1)
 		e, g, p := w.engines[0], w.groups[0], w.puppets[1]
@@ -133,7 +133,7 @@ func TestLeftBeforeTheSend(t *testing.T) {
 }
 
 // A rank that has received everything may leave at once: that must not spoil the send whose frame let it go.
-func TestLeaveWithTheLastFrame(t *testing.T) {
+func TestGoodbyeDoesNotSpoilTheLastSend(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		for range 10 {
 			w := newWorld(t, k, 2, nil)
@@ -150,7 +150,7 @@ func TestLeaveWithTheLastFrame(t *testing.T) {
 }
 
 // Messages that wait in the link for room, as their receiver keeps enough already, are received after their sender has said goodbye.
-func TestLeaveWithMessagesHeldUp(t *testing.T) {
+func TestHeldUpMessagesArriveAfterAGoodbye(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 3, nil)
 		w.holdLittle(0)
@@ -203,7 +203,7 @@ func stuff(t *testing.T, w *world) (sent chan error) {
 }
 
 // A rank that sends what nobody receives, and fails, is heard at once: its words do not wait behind the payload.
-func TestFailureOvertakes(t *testing.T) {
+func TestFailureOvertakesAPayload(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 3, nil)
 		sent := stuff(t, w)
@@ -217,7 +217,7 @@ func TestFailureOvertakes(t *testing.T) {
 }
 
 // The same of its end.
-func TestDeathOvertakes(t *testing.T) {
+func TestDeathOvertakesAPayload(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 3, nil, 2)
 		w.holdLittle(0)
@@ -236,7 +236,7 @@ func TestDeathOvertakes(t *testing.T) {
 }
 
 // A rank whose payload nobody takes answers when it is asked what it does: it is not said to be stopped.
-func TestStatusOvertakes(t *testing.T) {
+func TestStatusOvertakesAPayload(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 3, func(rank int, o *Options) {
 			if rank == 0 {
@@ -252,7 +252,7 @@ func TestStatusOvertakes(t *testing.T) {
 }
 
 // Who breaks the rules, on either link, is told so.
-func TestViolatorLearnsOfIt(t *testing.T) {
+func TestViolatorOfTheProtocolIsNotified(t *testing.T) {
 	for name, link := range map[string]func(p *puppet) transport.Link{
 		"data":    func(p *puppet) transport.Link { return p.fabric.Data(0) },
 		"control": func(p *puppet) transport.Link { return p.fabric.Control(0) },
@@ -277,7 +277,7 @@ func TestViolatorLearnsOfIt(t *testing.T) {
 }
 
 // What comes for a group that this rank is not of yet waits for it: messages, failures, and that somebody has left already.
-func TestNewsOfAGroupToCome(t *testing.T) {
+func TestNewsWaitsForAGroupToCome(t *testing.T) {
 	const id = 77
 	t.Run("messages", func(t *testing.T) {
 		overAll(t, func(t *testing.T, k kind) {
@@ -358,7 +358,7 @@ func TestNewsIsBounded(t *testing.T) {
 }
 
 // Who is not of a group cannot fail it before this rank is of it, either.
-func TestAbortByStranger(t *testing.T) {
+func TestStrangerCannotAbortAGroup(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 3, nil, 2)
 		w.puppets[2].frame(0, kindAbort, Call{Group: 80}, (&AbortError{By: 2, Rank: 2, Reason: ErrAborted, Text: "x"}).encode())
@@ -370,7 +370,7 @@ func TestAbortByStranger(t *testing.T) {
 }
 
 // A rank that has left after the call that runs has done its part in it: it is not to blame for who is late.
-func TestLeaverAfterTheCall(t *testing.T) {
+func TestLeaverAfterTheCallIsNotToBlame(t *testing.T) {
 	w := newWorld(t, overBoth, 3, func(_ int, o *Options) { o.Timeout = departureWait + time.Second/2 })
 	w.awaitAnswers(testkit.Patience)
 	for _, g := range w.groups {
@@ -399,7 +399,7 @@ func TestLeaverAfterTheCall(t *testing.T) {
 }
 
 // A rank that leaves in the middle of a call never comes to its end: who waits for it in that call fails at once.
-func TestLeaverInTheCall(t *testing.T) {
+func TestLeaverInTheCallFailsItsWaiters(t *testing.T) {
 	testkit.Promptly(t, departureWait/2, func() time.Duration {
 		w := newWorld(t, overBoth, 3, nil)
 		for _, g := range w.groups {
@@ -418,7 +418,7 @@ func TestLeaverInTheCall(t *testing.T) {
 }
 
 // Where one rank has left after the call, and another in the middle of it without saying so, the second is to blame.
-func TestUnsureIsToBlame(t *testing.T) {
+func TestLeaverInTheCallIsToBlame(t *testing.T) {
 	w := newWorld(t, overBoth, 3, nil)
 	for _, g := range w.groups {
 		if err := begin(g, Call{Seq: 7}); err != nil {

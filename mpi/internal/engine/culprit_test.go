@@ -11,7 +11,7 @@ import (
 
 // The error of a wait in vain names the rank that is furthest behind, which need not be the one waited for, and says what that rank
 // last did.
-func TestCulprit(t *testing.T) {
+func TestTimeoutNamesTheRankFurthestBehind(t *testing.T) {
 	idle := func(*Group) error { return nil }
 	in := func(seq uint64) func(*Group) error {
 		return func(g *Group) error { return begin(g, Call{Seq: seq, Op: 1}) }
@@ -63,7 +63,7 @@ func TestCulprit(t *testing.T) {
 	}
 }
 
-func TestCulpritHasNotJoined(t *testing.T) {
+func TestTimeoutNamesWhoHasNotJoined(t *testing.T) {
 	t.Parallel()
 	overSome(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil)
@@ -108,7 +108,7 @@ func TestCulpritIsNotWhoHasLeft(t *testing.T) {
 }
 
 // A silent rank is named also where nobody waits for it directly, and by all groups that time out at once.
-func TestSilentRank(t *testing.T) {
+func TestSilentRankIsNamedByAllGroups(t *testing.T) {
 	t.Parallel()
 	overSome(t, func(t *testing.T, k kind) {
 		const text = "rank 2: no progress for 100ms: it does not answer: it is stopped, or its machine or the network is gone"
@@ -146,7 +146,7 @@ func TestSilentRank(t *testing.T) {
 }
 
 // Groups that time out at the same time do not take the answers about one for those about another.
-func TestTimeoutsOfSeveralGroups(t *testing.T) {
+func TestTimeoutsOfGroupsAreKeptApart(t *testing.T) {
 	t.Parallel()
 	overSome(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, impatient)
@@ -172,7 +172,7 @@ func TestTimeoutsOfSeveralGroups(t *testing.T) {
 }
 
 // As long as something moves, it may take longer than the time-out.
-func TestSlowIsNotStuck(t *testing.T) {
+func TestSlowPeerIsNotStuck(t *testing.T) {
 	t.Parallel()
 	overSome(t, func(t *testing.T, k kind) {
 		withMoreTime(t, 20*shortly, func(timeout time.Duration) error {

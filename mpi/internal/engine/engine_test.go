@@ -101,7 +101,7 @@ func TestSendToOneThatHasLeft(t *testing.T) {
 
 // Closing while other goroutines use the engine in every way must not let them touch what is closed: memory that is no longer
 // mapped would end the process.
-func TestCloseWhileInUse(t *testing.T) {
+func TestCloseIsSafeWhileInUse(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		for range 2 {
 			w := newWorld(t, k, 2, nil)
@@ -146,7 +146,7 @@ func TestCloseWhileInUse(t *testing.T) {
 }
 
 // What was sent before the engine is closed is delivered, as far as the receiver takes it.
-func TestCloseFlushes(t *testing.T) {
+func TestCloseDeliversWhatWasSent(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil)
 		const n = 10 << 20
@@ -183,7 +183,7 @@ func TestCloseDoesNotWaitForTheDeaf(t *testing.T) {
 	}, overBoth)
 }
 
-func TestCloseTwice(t *testing.T) {
+func TestCloseTwiceIsHarmless(t *testing.T) {
 	w := newWorld(t, inProcess, 2, nil)
 	g := w.groups[0]
 	g.Close()

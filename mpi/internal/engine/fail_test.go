@@ -11,7 +11,7 @@ import (
 )
 
 // The end of a process is an error at once for whoever waits, for that rank or another; all name the one that ended.
-func TestDeath(t *testing.T) {
+func TestDeathIsAnErrorAtOnce(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 3, nil, 2)
 		// Links that were never used are not watched in a Network.
@@ -44,7 +44,7 @@ func TestDeath(t *testing.T) {
 
 // A rank that dies in the middle of a frame: the receive fails, whether it was posted before or after, and the part that came
 // is nobody's message.
-func TestDeathInTheMiddle(t *testing.T) {
+func TestDeathInAFrameFailsTheReceive(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		for _, posted := range []bool{false, true} {
 			for _, n := range []int{0, 1000, 100_000} {
@@ -72,7 +72,7 @@ func TestDeathInTheMiddle(t *testing.T) {
 }
 
 // Half a header is no frame, and no end either.
-func TestDeathInTheHeader(t *testing.T) {
+func TestHalfAHeaderIsNoFrame(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil, 1)
 		p := w.puppets[1]
@@ -83,7 +83,7 @@ func TestDeathInTheHeader(t *testing.T) {
 }
 
 // What a rank had sent before it died is lost with its groups, but not what it had sent before it said goodbye.
-func TestDeathWhileSending(t *testing.T) {
+func TestDeathEndsASendUnderWay(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		testkit.Promptly(t, closeLimit/2, func() time.Duration {
 			w := newWorld(t, k, 2, nil, 1)
@@ -109,7 +109,7 @@ func TestDeathWhileSending(t *testing.T) {
 }
 
 // A network that loses everything without a word is noticed at the time-out, which names the rank that is silent.
-func TestCut(t *testing.T) {
+func TestSilentNetworkIsNoticedAtTheTimeout(t *testing.T) {
 	t.Parallel()
 	const text = "rank 2: no progress for 100ms: it does not answer: it is stopped, or its machine or the network is gone"
 	withAnswers(t, text, func(limit time.Duration) []error {
@@ -150,7 +150,7 @@ func TestCut(t *testing.T) {
 }
 
 // Frames that are lost one way are noticed, too, and slow links are not taken for dead ones.
-func TestDropAndDelay(t *testing.T) {
+func TestLostFramesAreNoticedAndSlowOnesNot(t *testing.T) {
 	t.Parallel()
 	var w *world
 	withMoreTime(t, 20*shortly, func(timeout time.Duration) error {
@@ -177,7 +177,7 @@ func TestDropAndDelay(t *testing.T) {
 }
 
 // A rank that has said goodbye answers nothing any more, and is not said to be stopped.
-func TestByeIsNotSilence(t *testing.T) {
+func TestGoodbyeIsNotSilence(t *testing.T) {
 	overSome(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 4, func(rank int, o *Options) {
 			if rank == 0 {
@@ -234,7 +234,7 @@ func (l breakingLink) Read(buf []byte) (int, error) {
 }
 
 // Where the data link breaks on one side alone, the other side is told by the control link.
-func TestDataLinkAloneBreaks(t *testing.T) {
+func TestBrokenDataLinkShowsOnTheControlLink(t *testing.T) {
 	fabrics, _ := join(t, overTCP, 2)
 	var broken atomic.Bool
 	fabrics[0] = breaking{fabrics[0], &broken}
@@ -261,7 +261,7 @@ func TestDataLinkAloneBreaks(t *testing.T) {
 }
 
 // A data link that ends without a goodbye, beside a control link that goes on, is the end of the peer, though not at once.
-func TestDataLinkAloneEnds(t *testing.T) {
+func TestDataLinkThatEndsIsThePeersEnd(t *testing.T) {
 	f, _, data := newScripted(false)
 	e, _, lenient := onScript(t, f)
 	var r Op
@@ -291,7 +291,7 @@ func TestBrokenSendKeepsWhatCame(t *testing.T) {
 }
 
 // A receive from any rank that is posted when no other is left ends at once.
-func TestAnyAfterAllLeft(t *testing.T) {
+func TestReceiveFromAnyEndsWhenAllLeft(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil, 1)
 		w.puppets[1].bye(0)
@@ -324,7 +324,7 @@ func (w *world) lenientGroups() []*Group {
 
 // In such a group the end of a rank is an error of what needs that rank, and of nothing else: whether it ended before the
 // group was made, while it is waited for, or between.
-func TestLenientGroup(t *testing.T) {
+func TestLenientGroupOutlivesARank(t *testing.T) {
 	for _, when := range []string{"before", "while_receiving", "while_sending", "between"} {
 		for name, gone := range map[string]struct {
 			do     func(*puppet)
@@ -393,7 +393,7 @@ func TestLenientGroup(t *testing.T) {
 }
 
 // What a rank sent before it ended is received, also where its end is noticed first.
-func TestLenientGroupLastWords(t *testing.T) {
+func TestLenientGroupReceivesLastWords(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil, 1)
 		g := w.lenientGroups()[0]

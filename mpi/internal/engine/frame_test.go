@@ -16,7 +16,7 @@ import (
 // By hand, from the table in the package documentation.
 const laidOut = "644d0201" + "01020304" + "0807060504030201" + "1817161514131211" + "0a00000000000000" + "feffffff" + "00000000" + "2800000000000000"
 
-func TestHeaderLayout(t *testing.T) {
+func TestHeaderHasItsBytesInOrder(t *testing.T) {
 	h := header{
 		kind: kindCollective,
 		call: Call{
@@ -36,7 +36,7 @@ func TestHeaderLayout(t *testing.T) {
 	}
 }
 
-func TestHeaderRefused(t *testing.T) {
+func TestFaultyHeaderIsRefused(t *testing.T) {
 	tests := []struct {
 		name      string
 		at        int // of the bytes to change
@@ -139,7 +139,7 @@ func TestAbortTextIsCut(t *testing.T) {
 	}
 }
 
-func TestAbortRefused(t *testing.T) {
+func TestFaultyAbortIsRefused(t *testing.T) {
 	for name, payload := range map[string]string{
 		"empty":        "",
 		"short":        "\x01\x00\x00\x00\x02\x00\x00\x00",
@@ -210,7 +210,7 @@ func TestStatusLabelIsCut(t *testing.T) {
 	}
 }
 
-func TestStatusRefused(t *testing.T) {
+func TestFaultyStatusIsRefused(t *testing.T) {
 	valid := (&groupStatus{known: true, call: Call{Seq: 1}, waits: Any}).encode()
 	for name, change := range map[string]func([]byte) []byte{
 		"empty":       func([]byte) []byte { return nil },

@@ -12,7 +12,7 @@ import (
 )
 
 // Groups of other members and orders share the links, each with its own ranks, calls and tags.
-func TestGroupsSideBySide(t *testing.T) {
+func TestGroupsShareTheLinks(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		const size = 4
 		w := newWorld(t, k, size, nil)
@@ -102,7 +102,7 @@ func TestOneFailsAnotherGoesOn(t *testing.T) {
 }
 
 // Frames that come for a group after its end are nobody's, and cost nothing.
-func TestLateFrames(t *testing.T) {
+func TestLateFramesAreDropped(t *testing.T) {
 	for name, finish := range map[string]func(*Group){"close": (*Group).Close, "retire": (*Group).Retire} {
 		t.Run(name, func(t *testing.T) {
 			overAll(t, func(t *testing.T, k kind) {
@@ -141,7 +141,7 @@ func TestLateFrames(t *testing.T) {
 }
 
 // Whoever is of the world and not of the group has no say in it.
-func TestStrangerToTheGroup(t *testing.T) {
+func TestStrangerHasNoSayInAGroup(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 3, nil, 2)
 		g := [2]*Group{w.join(0, 60, all(2)), w.join(1, 60, all(2))}
@@ -165,7 +165,7 @@ func TestStrangerToTheGroup(t *testing.T) {
 
 // Each field of the fingerprint counts, and both sides show both calls: whether the frame comes before this rank's call
 // or while it waits, and whether it waits for that rank or another. The third rank hears of the same.
-func TestMismatch(t *testing.T) {
+func TestMismatchOfAnyFieldIsSeenByBoth(t *testing.T) {
 	base := Call{Group: worldID, Seq: 2, Count: 10, Root: 1, Collective: 1, Element: 2, Op: 3, Algorithm: 4}
 	changes := map[string]func(*Call){
 		"count":      func(c *Call) { c.Count++ },
@@ -240,7 +240,7 @@ func TestMismatch(t *testing.T) {
 func detail(c Call) string { return fmt.Sprintf("%+v", c) }
 
 // The lower rank is named first also where the higher one found out.
-func TestMismatchFoundByTheHigher(t *testing.T) {
+func TestMismatchNamesTheLowerRankFirst(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil)
 		if err := errors.Join(begin(w.groups[0], Call{Seq: 1, Op: 1}), begin(w.groups[1], Call{Seq: 1, Op: 2})); err != nil {
@@ -259,7 +259,7 @@ func TestMismatchFoundByTheHigher(t *testing.T) {
 
 // A frame of a call that this rank has finished is set against what it called then, as long as it remembers; one of a
 // call to come is kept until then.
-func TestMismatchWithThePast(t *testing.T) {
+func TestMismatchWithAPastCallIsFound(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		ago  uint64
@@ -299,7 +299,7 @@ func TestMismatchWithThePast(t *testing.T) {
 }
 
 // A rank that is ahead does no harm, and its frames of the calls to come are received in their calls.
-func TestRankAhead(t *testing.T) {
+func TestRankAheadDoesNoHarm(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil)
 		const calls = 3 * pastCalls
@@ -332,8 +332,7 @@ func TestRankAhead(t *testing.T) {
 	})
 }
 
-// The parts of a collective have the length that is due.
-func TestPartOfAnotherLength(t *testing.T) {
+func TestPartOfAnotherLengthIsRefused(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		for _, n := range []int{7, 9} {
 			overAll(t, func(t *testing.T, k kind) {

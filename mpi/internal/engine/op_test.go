@@ -12,7 +12,7 @@ import (
 
 // All ranks send to all before they receive, more than the links hold, again and again: whoever waited for its
 // receivers would lock up. Sizes are those around the limits of the reader's buffer.
-func TestAllPairs(t *testing.T) {
+func TestAllPairsExchangeMoreThanLinksHold(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		const size = 4
 		for _, n := range []int{0, 1, headerSize, readBuffer - headerSize, readBuffer - headerSize + 1, readBuffer/2 + 1, 1 << 20} {
@@ -57,7 +57,7 @@ func TestAllPairs(t *testing.T) {
 }
 
 // Two ranks send each other far more than fits anywhere, and wait for the sends first.
-func TestLargeBothWays(t *testing.T) {
+func TestLargeMessagesPassBothWays(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil)
 		const n = 8<<20 + 5
@@ -79,7 +79,7 @@ func TestLargeBothWays(t *testing.T) {
 
 // Messages of one tag come in the order they were sent, and those of different tags in the order they are asked
 // for, whether they or their receives are first.
-func TestOrderAndTags(t *testing.T) {
+func TestMessagesKeepTheOrderOfTheirTag(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil)
 		const messages, tags = 60, 3
@@ -113,7 +113,7 @@ func TestOrderAndTags(t *testing.T) {
 
 // A receive from anybody takes each message once, and says whose it was; of receives that both could take it, the one that was
 // posted first does.
-func TestAny(t *testing.T) {
+func TestReceiveFromAnyTakesEachMessageOnce(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		const size, each = 4, 20
 		w := newWorld(t, k, size, nil)
@@ -145,7 +145,7 @@ func TestAny(t *testing.T) {
 	})
 }
 
-func TestAnyAndOneInOrder(t *testing.T) {
+func TestReceivesFromAnyAndOneKeepOrder(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil)
 		var ops [4]Op
@@ -239,7 +239,7 @@ func earlyMessages(e *Engine) int {
 }
 
 // Nothing is allocated for a message in steady state, whether it is received at once, early, by polling or asleep.
-func TestNoAllocations(t *testing.T) { // without the race detector
+func TestMessagesDoNotAllocate(t *testing.T) { // without the race detector
 	overSome(t, func(t *testing.T, k kind) {
 		for _, n := range []int{8, 100 << 10} {
 			for _, early := range []bool{false, true} {

@@ -9,7 +9,7 @@ import (
 )
 
 // A message of which a part has come before its receive is posted goes on into the receive's buffer.
-func TestReceivePostedInTheMiddle(t *testing.T) {
+func TestReceivePostedLateGetsTheWholeMessage(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil, 1)
 		payload := pattern(1, 100_000)
@@ -44,7 +44,7 @@ func TestReceivePostedInTheMiddle(t *testing.T) {
 
 // What is more than an engine keeps waits in the link, and its sender with it. Nothing is lost, the order is kept, and other
 // pairs go on, as does the other direction.
-func TestFlood(t *testing.T) {
+func TestFloodWaitsInTheLink(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 3, nil)
 		w.holdLittle(0)
@@ -138,7 +138,7 @@ func TestRoomIsMadeForAnother(t *testing.T) {
 }
 
 // Messages of no or few bytes cost memory, too.
-func TestFloodOfSmallMessages(t *testing.T) {
+func TestFloodOfSmallMessagesIsBounded(t *testing.T) {
 	w := newWorld(t, overTCP, 2, nil, 1)
 	w.holdLittle(0)
 	one := make([]byte, headerSize)
@@ -181,7 +181,7 @@ func wantBoundHeld(t testing.TB, e *Engine) {
 }
 
 // The memory of early messages has room for each length, and is used again as long as it is not too much.
-func TestPool(t *testing.T) {
+func TestPoolUsesMemoryAgain(t *testing.T) {
 	var p pool
 	for _, n := range []int{0, 1, smallest - 1, smallest, smallest + 1, 100_000, maxSpare - 1, maxSpare, maxSpare + 1, 64<<20 + 1} {
 		m := p.get(n)

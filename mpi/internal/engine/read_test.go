@@ -13,7 +13,7 @@ import (
 )
 
 // What a peer sends is checked before it is used. Whatever it is, it ends that peer alone.
-func TestHostilePeer(t *testing.T) {
+func TestHostilePeerEndsAlone(t *testing.T) {
 	call := Call{Group: worldID}
 	frame := func(h header) func(*puppet) {
 		return func(p *puppet) { p.send(0, h, nil, h.length) }
@@ -46,7 +46,7 @@ func TestHostilePeer(t *testing.T) {
 }
 
 // Where payloads have a link of their own, they come by no other, nor anything else by theirs.
-func TestFrameOnTheWrongLink(t *testing.T) {
+func TestFrameOnTheWrongLinkIsRefused(t *testing.T) {
 	for name, k := range map[string]frameKind{"message": kindMessage, "collective": kindCollective, "leave": kindLeave, "query": kindQuery} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, overBoth, 2, nil, 1)
@@ -73,8 +73,7 @@ func TestFrameOnTheWrongLink(t *testing.T) {
 	}
 }
 
-// A peer that never pauses does not keep this rank from anything else.
-func TestPeerThatNeverPauses(t *testing.T) {
+func TestPeerThatNeverPausesHoldsUpNobody(t *testing.T) {
 	overSome(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 3, nil, 2)
 		stop := make(chan struct{})
@@ -115,7 +114,7 @@ func TestPeerThatNeverPauses(t *testing.T) {
 }
 
 // Questions without end get some answers, and cost no memory.
-func TestQuestionsWithoutEnd(t *testing.T) {
+func TestEndlessQuestionsCostNoMemory(t *testing.T) {
 	w := newWorld(t, overTCP, 2, nil, 1)
 	e := w.engines[0]
 	many := bytes.Repeat(frameOf(kindQuery, Call{Group: worldID}, ""), 10_000)

@@ -150,7 +150,7 @@ func (e *Engine) lookOnce() {
 // A peer says what it has to say on its two links, and ends in one of the ways there are; the two arrive in any order and in any pieces, while
 // this rank posts receives and sends in between. In the end the peer is known to have ended, every op is done, and what was
 // sent before a goodbye has come as it was sent.
-func TestSchedules(t *testing.T) { // also without the race detector
+func TestEveryScheduleDeliversWhatWasSent(t *testing.T) { // also without the race detector
 	for range 200 / thin.Step(4) {
 		seed := rand.Uint64()
 		if err := playSchedule(t, rand.New(rand.NewPCG(seed, 0))); err != nil {

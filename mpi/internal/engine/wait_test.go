@@ -15,7 +15,7 @@ import (
 // Conditions are about memory that ranks share: over TCP alone there is none.
 func overShared(t *testing.T, f func(t *testing.T, k kind)) { overSome(t, f, inProcess, overBoth) }
 
-func TestAwait(t *testing.T) {
+func TestAwaitEndsWhenItsConditionHolds(t *testing.T) {
 	overShared(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 3, nil)
 		var here [3]atomic.Bool
@@ -31,8 +31,7 @@ func TestAwait(t *testing.T) {
 	})
 }
 
-// A wait for a condition ends with its group.
-func TestAwaitEnds(t *testing.T) {
+func TestAwaitEndsWithItsGroup(t *testing.T) {
 	why := errors.New("on purpose")
 	tests := []struct {
 		name string
@@ -84,7 +83,7 @@ func TestAwaitTimesOut(t *testing.T) {
 }
 
 // A rank that leaves may be the one whose part is missing, or not: the others wait on for a while, and no longer.
-func TestPatience(t *testing.T) {
+func TestOthersWaitAWhileForALeaver(t *testing.T) {
 	t.Parallel()
 	for first, k := range map[string]kind{"leaves_first": inProcess, "waits_first": overBoth} {
 		t.Run(first, func(t *testing.T) {
@@ -118,7 +117,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-func TestPatienceIsRewarded(t *testing.T) {
+func TestPatienceWithALeaverIsRewarded(t *testing.T) {
 	overShared(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 3, nil)
 		var ready atomic.Bool
@@ -139,7 +138,7 @@ func TestPatienceIsRewarded(t *testing.T) {
 }
 
 // Watch gives up with its context, and only then; the group goes on.
-func TestWatch(t *testing.T) {
+func TestWatchEndsWithItsContextAlone(t *testing.T) {
 	t.Parallel()
 	overSome(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, impatient)
@@ -169,7 +168,7 @@ func TestWatch(t *testing.T) {
 }
 
 // A condition may be about ops that other goroutines complete, without waiting for anything themselves.
-func TestWatchOps(t *testing.T) {
+func TestWatchSeesOpsOfOtherGoroutines(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil, 1)
 		w.puppets[1].frame(0, kindMessage, Call{Group: worldID, Seq: 1}, []byte("x"))
@@ -190,7 +189,7 @@ const strain = 100 * time.Millisecond
 
 // A wake-up that is lost shows as a time-out. So ranks play ping-pong in several groups at once, with pauses around what it takes
 // to fall asleep and to be woken, while some poll for long, some for short, and some sleep at once.
-func TestNoLostWakeUp(t *testing.T) {
+func TestNoWakeUpIsLost(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		for _, spin := range []time.Duration{0, 20 * time.Microsecond, 300 * time.Microsecond} {
 			seed := rand.Uint64()
@@ -236,7 +235,7 @@ func TestNoLostWakeUp(t *testing.T) {
 }
 
 // The same for conditions: ranks count up in turns.
-func TestNoLostNudge(t *testing.T) {
+func TestNoNudgeIsLost(t *testing.T) {
 	overShared(t, func(t *testing.T, k kind) {
 		for _, spin := range []time.Duration{0, 300 * time.Microsecond} {
 			seed := rand.Uint64()
@@ -324,7 +323,7 @@ func TestPollingDoesNotKeepOthersAsleep(t *testing.T) {
 }
 
 // Nothing tells the attendant of what another goroutine has read ahead, where the link cannot be written either.
-func TestPollingOnFullLink(t *testing.T) {
+func TestSleeperIsWokenByReadAheadOnAFullLink(t *testing.T) {
 	w := newWorld(t, overTCP, 2, nil, 1)
 	e, p := w.engines[0], w.puppets[1]
 	var full Op
@@ -366,7 +365,7 @@ func pause(d time.Duration) { <-time.After(d) }
 
 // The end of a context ends a wait at once and tells its cause, whatever the wait is for and however far it has come. The
 // buffer is the caller's again, and the other rank learns why.
-func TestCancel(t *testing.T) {
+func TestCancelEndsAnyWaitAtOnce(t *testing.T) {
 	for _, when := range []string{"before", "while_spinning", "asleep", "in_the_payload", "sending"} {
 		t.Run(when, func(t *testing.T) {
 			overAll(t, func(t *testing.T, k kind) {
@@ -449,8 +448,7 @@ func TestCancel(t *testing.T) {
 // stop makes an engine do nothing until its mu is unlocked.
 func stop(e *Engine) { e.mu.Lock() }
 
-// A deadline is told from the engine's own time-out.
-func TestDeadline(t *testing.T) {
+func TestDeadlineIsNotTheEnginesTimeout(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -463,7 +461,7 @@ func TestDeadline(t *testing.T) {
 }
 
 // What has come is worth more than a context that has ended.
-func TestCancelledButThere(t *testing.T) {
+func TestArrivedMessageBeatsAnEndedContext(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -478,8 +476,7 @@ func TestCancelledButThere(t *testing.T) {
 	})
 }
 
-// The first failure is the one that all later calls get.
-func TestFirstFailureStays(t *testing.T) {
+func TestFirstFailureIsThatOfLaterCalls(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil)
 		g := w.groups[0]

@@ -51,7 +51,7 @@ func TestChooseIsArgmin(t *testing.T) {
 }
 
 // Costs that differ by rounding alone are equal.
-func TestChooseTies(t *testing.T) {
+func TestChooseTakesTheFirstOfEqualCosts(t *testing.T) {
 	entries := []entry{fixed("first", 0.3), fixed("second", math.Nextafter(0.3, 0)), fixed("third", 0.3)}
 	if got := Choose(entries, algorithm.Machine{}, 2, 0, true); got.Name != "first" {
 		t.Errorf("chose %q", got.Name)
@@ -64,7 +64,7 @@ func TestChooseTies(t *testing.T) {
 
 // On a network of 10 us and 2 GB/s, choices are those of the papers: few rounds for short messages, few
 // bytes for long ones.
-func TestChooseOnANetwork(t *testing.T) {
+func TestChooseOnANetworkAgreesWithThePapers(t *testing.T) {
 	m := algorithm.Machine{Alpha: 10e-6, Beta: 0.5e-9, Gamma: 0.1e-9}
 	check := func(what, got, want string) {
 		t.Helper()
@@ -85,7 +85,7 @@ func TestChooseOnANetwork(t *testing.T) {
 	check("barrier", Choose(algorithm.Barriers(), m, 100, 0, true).Name, "dissemination")
 }
 
-func TestNamed(t *testing.T) {
+func TestNamedAlgorithmIsFoundOrRefused(t *testing.T) {
 	ring, halving := fixed("ring", 1), fixed("halving", 1)
 	ring.Canonical, halving.Fits = false, func(size int) bool { return size == 4 }
 	entries := []entry{ring, halving, fixed("star", 1)}
@@ -112,7 +112,7 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-func TestPredict(t *testing.T) {
+func TestPredictSaysCostOrRefusal(t *testing.T) {
 	halving := algorithm.Traits{Name: "halving", Fits: func(size int) bool { return size == 4 },
 		Cost: func(m algorithm.Machine, size, n int) float64 { return float64(size)*m.Alpha + float64(n)*m.Beta }}
 	all := []algorithm.Traits{halving, fixed("star", 7).Traits}

@@ -17,7 +17,7 @@ func timed(m algorithm.Machine, bytes int) float64 { return m.Alpha + float64(by
 func near(got, want, tolerance float64) bool { return math.Abs(got-want) <= tolerance*want }
 
 // Times that the model explains give the machine back, whatever its speed.
-func TestFitExact(t *testing.T) {
+func TestFitFindsTheExactMachine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := algorithm.Machine{
 			Alpha: math.Pow(10, rapid.Float64Range(-8, -2).Draw(t, "log alpha")),
@@ -36,7 +36,7 @@ func TestFitExact(t *testing.T) {
 }
 
 // With 10 percent of noise, and one message in five held up for a millisecond, both are still found to 15 percent.
-func TestFitNoise(t *testing.T) {
+func TestFitToleratesNoise(t *testing.T) {
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		m := algorithm.Machine{Alpha: 5e-6 * (1 + random.Float64()), Beta: 1e-10 * (1 + random.Float64())}

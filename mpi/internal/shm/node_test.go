@@ -13,7 +13,7 @@ import (
 )
 
 // Random calls with every way for the data to go, against an oracle, in groups with all shapes of the tree.
-func TestNode(t *testing.T) {
+func TestNodeAgreesWithAnOracle(t *testing.T) {
 	for _, size := range []int{1, 2, 3, 4, 5, 8} {
 		t.Run(fmt.Sprintf("%d_ranks", size), func(t *testing.T) {
 			members := group(t, size)
@@ -25,7 +25,7 @@ func TestNode(t *testing.T) {
 }
 
 // The race detector knows addresses, so that it takes ranks that share one mapping to see that flags order the data.
-func TestNodeInOneMapping(t *testing.T) {
+func TestNodeOrdersDataInOneMapping(t *testing.T) {
 	for _, size := range []int{2, 3} {
 		var areas, regions []*Segment
 		for range size {
@@ -50,7 +50,7 @@ func TestNodeInOneMapping(t *testing.T) {
 }
 
 // Many ranks have pieces that end beyond the buffer: some of them are empty.
-func TestNodeOfMany(t *testing.T) {
+func TestNodeOfManyHasEmptyPieces(t *testing.T) {
 	for _, size := range []int{28, 48} {
 		members := group(t, size)
 		for _, length := range []int{inlineSize, inlineSize - 4, splitFrom + 4} {
@@ -79,14 +79,14 @@ func TestNodeOfMany(t *testing.T) {
 	}
 }
 
-func TestProcesses(t *testing.T) {
+func TestProcessesShareANode(t *testing.T) {
 	for _, size := range []int{2, 3} {
 		startProcesses(t, size).run(t, order{Workload: "verify", Rounds: 100})
 	}
 }
 
 // Ranks in different calls all learn so, before data is touched, and a rank that is late hides nothing.
-func TestFingerprintsDiffer(t *testing.T) {
+func TestRanksInDifferentCallsAllLearnSo(t *testing.T) {
 	members := group(t, 4)
 	var out [4][]byte
 	errs := together(members[:3], func(m *member) error { // rank 3 never comes
@@ -122,7 +122,7 @@ func TestNodeRefusesAShortArea(t *testing.T) {
 	}
 }
 
-func TestNoAllocation(t *testing.T) { // without the race detector
+func TestNodeCallsDoNotAllocate(t *testing.T) { // without the race detector
 	members := group(t, 2)
 	const runs = 20
 	bufs, outs := [2][2][]byte{}, [2][]byte{}
@@ -170,7 +170,7 @@ func TestNoAllocation(t *testing.T) { // without the race detector
 }
 
 // What another rank leaves in its slot is checked before it is used.
-func TestHostileSlots(t *testing.T) {
+func TestHostileSlotsAreRefused(t *testing.T) {
 	const far = uint64(1)<<refBits - 4
 	long := make([]byte, 100_000)
 	reduce := func(m *member) error {
@@ -213,7 +213,7 @@ func TestHostileSlots(t *testing.T) {
 
 // Clocks that run ahead let a rank read what is not there yet: wrong numbers, as a hostile rank can send
 // anyhow, but no more.
-func TestHostileClocks(t *testing.T) {
+func TestHostileClocksDoNoMoreThanSpoilNumbers(t *testing.T) {
 	m := group(t, 2)[0]
 	peer := &m.node.ranks[1]
 	for kind := range peer.counters {
@@ -265,7 +265,7 @@ func mapped(t *testing.T) int {
 }
 
 // A rank that is killed in the middle of a call leaves the others with an error, and nothing behind.
-func TestKill(t *testing.T) {
+func TestKilledRankLeavesNothingBehind(t *testing.T) {
 	if r, w, err := os.Pipe(); err == nil { // for the first one the runtime opens files of its own
 		r.Close()
 		w.Close()

@@ -19,7 +19,7 @@ func ringPair(t testing.TB, capacity int) (writer, reader *Ring, mem []byte) {
 	return NewRing(mem), NewRing(mem), mem
 }
 
-func TestRingAgainstQueue(t *testing.T) {
+func TestRingBehavesLikeAQueue(t *testing.T) {
 	const capacity = 64
 	mem := create(t, RingOverhead+capacity).Bytes()
 	rapid.Check(t, func(t *rapid.T) {
@@ -68,7 +68,7 @@ func TestRingAgainstQueue(t *testing.T) {
 	})
 }
 
-func TestRingConcurrently(t *testing.T) {
+func TestRingPassesBytesConcurrently(t *testing.T) {
 	writer, reader, _ := ringPair(t, 64<<10)
 	const total = 4 << 20
 	random := rand.NewChaCha8([32]byte{1})

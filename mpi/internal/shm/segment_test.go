@@ -98,7 +98,7 @@ func TestCreateRefuses(t *testing.T) {
 	}
 }
 
-func TestOpenElsewhere(t *testing.T) {
+func TestOpenRefusesHandlesOfElsewhere(t *testing.T) {
 	s := create(t, 100)
 	h := s.Handle()
 	closed := create(t, 100)

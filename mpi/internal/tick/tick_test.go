@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestTime(t *testing.T) {
+func TestCounterGivesTheTime(t *testing.T) {
 	k := NewClock()
 	for range 10 {
 		before := time.Now()
