@@ -137,7 +137,7 @@ func TestFromRoot(t *testing.T) {
 }
 
 // A rank whose process is lost, or whose context has ended, is an error of all that are left, and what went wrong before is in it.
-func TestAgreeWithoutARank(t *testing.T) {
+func TestLostRankIsAnErrorOfAgree(t *testing.T) {
 	calls := map[string]func(ctx context.Context, c *Comm, own error) error{
 		"Agree": func(ctx context.Context, c *Comm, own error) error { return Agree(ctx, c, own) },
 		"FromRoot": func(ctx context.Context, c *Comm, own error) error {

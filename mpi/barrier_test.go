@@ -85,7 +85,7 @@ func namesTheAbsent(t *testing.T, over string, missing []int, timeout time.Durat
 	return true
 }
 
-func TestAbsentErrorText(t *testing.T) {
+func TestAbsentErrorNamesTheRanks(t *testing.T) {
 	for want, ranks := range map[string][]int{
 		"rank 4 has not come within 1s":          {4},
 		"ranks 1, 2, 30 have not come within 1s": {1, 2, 30},
@@ -97,7 +97,7 @@ func TestAbsentErrorText(t *testing.T) {
 }
 
 // torch's barrier time-out: rank 0 alone gets an error, not earlier than the time-out.
-func TestBarrierTimeout(t *testing.T) {
+func TestBarrierTimesOutWithoutTheOthers(t *testing.T) {
 	for _, over := range transports {
 		t.Run(over, func(t *testing.T) {
 			promptly(t, func() time.Duration {

@@ -10,7 +10,7 @@ import (
 
 // Whatever messages cost, and however long the buffer is, a deterministic Comm chooses an algorithm that keeps the canonical order; one
 // that is not sometimes finds another to be faster, though not for an operation that does not commute.
-func TestDeterministicChoice(t *testing.T) {
+func TestDeterministicCommChoosesCanonicalAlgorithms(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	dice := rand.New(rand.NewPCG(seed, 0))

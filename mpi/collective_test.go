@@ -10,8 +10,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// Users' operations are told apart by their names.
-func TestUsersOperationsDiffer(t *testing.T) {
+func TestUsersOperationsDifferByName(t *testing.T) {
 	for _, over := range transports {
 		t.Run(over, func(t *testing.T) {
 			w := newWorldOn(t, over, 2, nil)
@@ -168,7 +167,7 @@ func scattering(n, root int) func(ctx context.Context, c *Comm) error {
 func enteringBarrier(ctx context.Context, c *Comm) error { return c.Barrier(ctx) }
 
 // The last rank makes the odd call. Every rank must get an error that shows both, long before the time-out.
-func TestMisuse(t *testing.T) {
+func TestEveryRankSeesAMisuse(t *testing.T) {
 	for _, over := range transports {
 		for _, tt := range misuses {
 			for _, size := range sizesOn(over, []int{2, 3, 8}) {
@@ -180,8 +179,7 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// It must come to light by whatever algorithm the ranks make the call.
-func TestMisuseByAlgorithm(t *testing.T) { // without the race detector
+func TestMisuseIsSeenWithEveryAlgorithm(t *testing.T) { // without the race detector
 	free := func(cfg *InitConfig) { cfg.Config.Deterministic = false }
 	for _, over := range someTransports() {
 		for _, size := range sampleOf(over, []int{2, 3, 4}) {
@@ -231,8 +229,7 @@ func (tt misuse) test(t *testing.T, w []*Comm) time.Duration {
 	return took
 }
 
-// The two sides of a mismatch do not need a second call to find out.
-func TestMismatchInOneCall(t *testing.T) {
+func TestBothSidesSeeAMismatchInOneCall(t *testing.T) {
 	w := newWorld(t, 2, nil)
 	errs := testkit.Each(2, func(rank int) error { return Broadcast(t.Context(), w[rank], []float32{1}, rank) })
 	for rank, err := range errs {

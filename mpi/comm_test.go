@@ -10,8 +10,8 @@ import (
 	"ddpbatch/mpi/transport"
 )
 
-// TestErrProtocol: a rank that sends what no rank does is told from one that is lost, also by who calls the package.
-func TestErrProtocol(t *testing.T) {
+// A rank that sends what no rank does is told from one that is lost, also by who calls the package.
+func TestProtocolErrorIsNoLoss(t *testing.T) {
 	network := transport.NewNetwork(2)
 	own, err := network.Fabric(0)
 	if err != nil {

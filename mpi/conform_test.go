@@ -152,7 +152,7 @@ func sortedKeys(m map[string]bool) []string {
 // worlds are Gloo's numbers of ranks (reference/collectives.md 4.6) without the largest.
 var worlds = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16}
 
-func TestConformance(t *testing.T) {
+func TestConformanceOfEveryCollective(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	for _, over := range transports {

@@ -21,7 +21,7 @@ func (c *Comm) isRunning() bool {
 	return c.core.turns.taken.Load()
 }
 
-func TestCancelInCollective(t *testing.T) {
+func TestCancelEndsACollectiveForAll(t *testing.T) {
 	w := newWorld(t, 3, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	errs := make(chan []error, 1)
@@ -57,7 +57,7 @@ func TestCancelInCollective(t *testing.T) {
 	}
 }
 
-func TestCancelledBefore(t *testing.T) {
+func TestCallWithAnEndedContextFails(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	w := newWorld(t, 2, nil)
@@ -69,7 +69,7 @@ func TestCancelledBefore(t *testing.T) {
 }
 
 // A rank never comes: the others fail after Timeout, and one names it.
-func TestPeerNeverComes(t *testing.T) {
+func TestTimeoutNamesTheRankThatNeverCame(t *testing.T) {
 	promptly(t, func() time.Duration {
 		w, timeout := newImpatient(t, "auto", 3, 300*time.Millisecond)
 		begin := time.Now()
@@ -97,7 +97,7 @@ func TestPeerNeverComes(t *testing.T) {
 
 // A context ends in the middle of each of everyCall, on each transport: the rank gets its context's error and lets go of its
 // buffers, the others are told whose it was.
-func TestCancelInTheMiddle(t *testing.T) {
+func TestCancelEndsACallInItsMiddle(t *testing.T) {
 	const size, victim = 3, 1
 	for _, over := range transports {
 		for _, tt := range everyCall {
@@ -140,7 +140,7 @@ func TestCancelInTheMiddle(t *testing.T) {
 
 // Collectives of random kinds and lengths, back to back, until one rank's context ends at a random
 // moment: every rank gets an error, soon, and none a wrong sum before.
-func TestCancelAtAnyMoment(t *testing.T) {
+func TestCancelAtAnyMomentEndsAllRanks(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	dice := rand.New(rand.NewPCG(seed, 0))
@@ -259,7 +259,7 @@ func untilBroken(ctx context.Context, c *Comm, tt call) error {
 }
 
 // One rank calls once more than the others, which have left.
-func TestOneCallMore(t *testing.T) {
+func TestCallAfterTheOthersLeftFails(t *testing.T) {
 	for _, over := range transports {
 		t.Run(over, func(t *testing.T) {
 			promptly(t, func() time.Duration {
@@ -286,7 +286,7 @@ func TestOneCallMore(t *testing.T) {
 }
 
 // A rank does not come to a call, of each kind that there is: the others are told its name when the time-out is over, and what it last did.
-func TestAbsence(t *testing.T) {
+func TestAbsentRankIsNamedByEveryCall(t *testing.T) {
 	const size, absent = 3, 1
 	for _, over := range transports {
 		for _, tt := range everyCall {
@@ -398,7 +398,7 @@ func TestPanicInOperation(t *testing.T) {
 
 // A user's operation that ends its goroutine, as t.FailNow does, breaks the Comm like one that panics: the others hear of it, and the Comm
 // can be closed.
-func TestGoexitInOperation(t *testing.T) {
+func TestGoexitInOperationBreaksTheComm(t *testing.T) {
 	exit := NewOp("exit", true, func(_, _, _ []int32) { runtime.Goexit() })
 	for _, over := range transports {
 		for _, wait := range []bool{true, false} {
@@ -421,8 +421,7 @@ func TestGoexitInOperation(t *testing.T) {
 	}
 }
 
-// What a user's operation panics with is found in the error.
-func TestPanicWithAnError(t *testing.T) {
+func TestErrorOfAPanicIsInTheCallsError(t *testing.T) {
 	why := errors.New("boom")
 	w := newWorldOn(t, "local", 2, nil)
 	errs := testkit.Each(2, func(rank int) error {
@@ -435,7 +434,7 @@ func TestPanicWithAnError(t *testing.T) {
 
 // In steady state no blocking call allocates, on any rank. All mallocs of the process are counted, so those of links
 // and attendants, too, and what the runtime does in the meantime: that only adds, so the least of several counts decides.
-func TestNoAllocations(t *testing.T) { // without the race detector
+func TestBlockingCallsDoNotAllocate(t *testing.T) { // without the race detector
 	if raceEnabled {
 		t.Skip("counts allocations: the race detector makes some of its own")
 	}

@@ -94,7 +94,7 @@ func goesOn(ctx context.Context, c *Comm, ranks []int) error {
 	return nil
 }
 
-func TestDeathsWithinProcess(t *testing.T) {
+func TestDeathsWithinAProcessAreNoticed(t *testing.T) {
 	size := len(everyCall) + 2
 	network := transport.NewNetwork(size)
 	w := newLocal(t, network, nil)
@@ -146,7 +146,7 @@ func dieProcess(ctx context.Context, c *Comm) error {
 }
 
 // Processes that die in the middle of collectives are errors on the others at once, by their right names.
-func TestDeathsOfProcesses(t *testing.T) {
+func TestDeathsOfProcessesAreNoticed(t *testing.T) {
 	for _, over := range realTransports {
 		t.Run(over, func(t *testing.T) {
 			size := len(everyCall) + 2
@@ -227,7 +227,7 @@ func stopProcess(ctx context.Context, c *Comm) error {
 }
 
 // A process that is stopped is named after the time-out, and can be left behind.
-func TestProcessStops(t *testing.T) {
+func TestStoppedProcessIsNamedAfterTheTimeout(t *testing.T) {
 	for _, over := range realTransports {
 		t.Run(over, func(t *testing.T) {
 			t.Parallel() // it mostly waits
@@ -263,7 +263,7 @@ func playStop(t *testing.T, over string, timeout time.Duration) (ranks []*rankPr
 }
 
 // All connections of a rank, to which all others have one, are cut in the middle of each of everyCall.
-func TestCutInTheMiddle(t *testing.T) {
+func TestCutConnectionsAreNoticed(t *testing.T) {
 	const size, victim = 3, 0 // higher ranks dial lower ones
 	for _, tt := range everyCall {
 		t.Run(tt.name, func(t *testing.T) { testCut(t, "tcp", size, victim, tt, "rank 0: connection lost") })
@@ -272,7 +272,7 @@ func TestCutInTheMiddle(t *testing.T) {
 
 // The connections between two machines are cut, in the middle of each of everyCall, as far as they are those of one rank. Who
 // shares memory with it cannot know which end of them is to blame.
-func TestCutBetweenMachines(t *testing.T) {
+func TestCutBetweenMachinesIsNoticed(t *testing.T) {
 	const size, victim = 4, 0
 	for _, tt := range everyCall {
 		t.Run(tt.name, func(t *testing.T) { testCut(t, "machines", size, victim, tt, ": connection lost") })
@@ -302,7 +302,7 @@ func testCut(t *testing.T, over string, size, victim int, tt call, want string) 
 
 // What a rank and the others write to each other gets lost from some moment on, in the middle of each of everyCall, without a word
 // to anybody: the others name it when the time-out is over, and go on without it.
-func TestPartitionInTheMiddle(t *testing.T) {
+func TestPartitionIsNoticedAtTheTimeout(t *testing.T) {
 	for _, tt := range everyCall {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel() // it mostly waits
@@ -321,7 +321,7 @@ func TestPartitionInTheMiddle(t *testing.T) {
 	}
 }
 
-// partition plays one call of TestPartitionInTheMiddle.
+// partition plays one call of TestPartitionIsNoticedAtTheTimeout.
 func partition(t *testing.T, tt call, timeout time.Duration) error {
 	const size, victim = 4, 2
 	network := transport.NewNetwork(size)

@@ -131,7 +131,7 @@ func canonicalNames(c *Comm, collective string) []string {
 	return names
 }
 
-func TestDeterminism(t *testing.T) { // without the race detector
+func TestDeterminismInEveryWorld(t *testing.T) { // without the race detector
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	for _, over := range transports {
@@ -282,7 +282,7 @@ func multiply(a, b uint64) uint64 {
 }
 
 // An operation that does not commute combines the ranks in their order, on every way there is, deterministic or not.
-func TestNonCommutative(t *testing.T) { // without the race detector
+func TestNonCommutativeOperationKeepsRankOrder(t *testing.T) { // without the race detector
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	everywhere(t, []int{2, 3, 5, 8}, func(ctx context.Context, c *Comm) error {

@@ -41,7 +41,7 @@ func environ(changes ...string) map[string]string {
 	return vars
 }
 
-func TestReadEnvironment(t *testing.T) {
+func TestEnvironmentIsReadAsItIsSet(t *testing.T) {
 	secret, err := auth.ParseSecret(secretHex)
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestReadEnvironment(t *testing.T) {
 	}
 }
 
-func TestEnvironmentFaults(t *testing.T) {
+func TestFaultyEnvironmentIsRefused(t *testing.T) {
 	tests := []struct {
 		name string
 		vars map[string]string
@@ -121,7 +121,7 @@ func TestEnvironmentFaults(t *testing.T) {
 	}
 }
 
-func TestInitEnvAlone(t *testing.T) {
+func TestInitEnvOfOneRankNeedsNoStore(t *testing.T) {
 	c, err := InitEnv(t.Context(), lookup(map[string]string{"RANK": "0", "WORLD_SIZE": "1"}), DefaultConfig(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func initByEnv(t *testing.T, size int, vars map[string]string, f func(rank int, 
 	}))
 }
 
-func TestInitEnvHosted(t *testing.T) {
+func TestInitEnvServesTheStoreUntilClose(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "localhost", "127.0.0.5"} {
 		t.Run(host, func(t *testing.T) {
 			port := testkit.FreePort(t, host)
@@ -175,7 +175,7 @@ func TestInitEnvHosted(t *testing.T) {
 }
 
 // The agent's store: it is dialled by all, under the rank's name, and lives on.
-func TestInitEnvAgentStore(t *testing.T) {
+func TestInitEnvDialsTheAgentsStore(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -226,7 +226,7 @@ func TestInitEnvListensWhereItReachedTheStore(t *testing.T) {
 	}
 }
 
-func TestInitEnvFails(t *testing.T) {
+func TestInitEnvSaysWhyItFails(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -263,7 +263,7 @@ func TestInitEnvFails(t *testing.T) {
 }
 
 // One rank of three has another secret: the store refuses it, and the others name it.
-func TestInitEnvWrongSecret(t *testing.T) {
+func TestInitEnvRefusesAnotherSecret(t *testing.T) {
 	t.Parallel() // it waits
 	ending(t, 3*time.Second, func(ctx context.Context) error {
 		port := testkit.FreePort(t, "127.0.0.1")
@@ -292,7 +292,7 @@ func TestInitEnvWrongSecret(t *testing.T) {
 }
 
 // Ranks without DDPBATCH_SECRET meet by the key file of their user, which the first makes.
-func TestInitEnvKeyFile(t *testing.T) {
+func TestInitEnvMakesAndSharesAKeyFile(t *testing.T) {
 	home := t.TempDir()
 	for name, vars := range map[string]map[string]string{
 		"home": {"HOME": home},
@@ -313,7 +313,7 @@ func TestInitEnvKeyFile(t *testing.T) {
 }
 
 // A rank that sees another key file, as on a node with a home of its own, or that is of another run, is refused, and says what its secret was made of.
-func TestInitEnvWrongKeyFile(t *testing.T) {
+func TestInitEnvRefusesAnotherKeyFile(t *testing.T) {
 	for _, name := range []string{"file", "run"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // it waits

@@ -11,7 +11,7 @@ import (
 )
 
 // The store of rank 0 lives until the others have closed.
-func TestHostWaitsForOthers(t *testing.T) {
+func TestStoreOfRank0OutlivesTheOthers(t *testing.T) {
 	port := testkit.FreePort(t, "127.0.0.1")
 	reached := make(chan struct{})
 	initByEnv(t, 2, map[string]string{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}, func(rank int, c *Comm) {
@@ -44,7 +44,7 @@ func TestWaitForStoreClientsIsBounded(t *testing.T) {
 	testkit.Within(t, testkit.Patience, func() { g.wait(time.Hour) })
 }
 
-func TestLocalAddress(t *testing.T) {
+func TestLocalAddressReachesTheHost(t *testing.T) {
 	for _, tt := range []struct {
 		host string
 		ok   func(netip.Addr) bool
@@ -70,7 +70,7 @@ func TestLocalAddress(t *testing.T) {
 	}
 }
 
-func TestMostReachable(t *testing.T) {
+func TestMostReachableAddressIsNoLoopback(t *testing.T) {
 	for _, tt := range []struct {
 		addrs []string
 		want  string

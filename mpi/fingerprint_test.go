@@ -6,7 +6,7 @@ import (
 	"ddpbatch/mpi/internal/engine"
 )
 
-func TestDescribe(t *testing.T) {
+func TestDescriptionNamesTheCall(t *testing.T) {
 	for _, tt := range []struct {
 		call engine.Call
 		want string

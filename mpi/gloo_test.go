@@ -51,7 +51,7 @@ func gloo(ctx context.Context, c *Comm, seed uint64) error {
 	return nil
 }
 
-func TestGloo(t *testing.T) { // without the race detector
+func TestEveryAlgorithmTakesGloosLengths(t *testing.T) { // without the race detector
 	for _, over := range transports {
 		for _, size := range glooWorldsOn(over) {
 			testGloo(t, over, size)
@@ -82,7 +82,7 @@ func glooWorldsOn(over string) []int {
 }
 
 // One of the large worlds on one of the transports between processes, others in each run.
-func TestGlooLarge(t *testing.T) { // without the race detector
+func TestLargeWorldsTakeGloosLengths(t *testing.T) { // without the race detector
 	if raceEnabled || testing.Short() {
 		t.Skip("many ranks with many messages: not with -short, nor with the race detector, which slows them down")
 	}
@@ -93,7 +93,7 @@ func TestGlooLarge(t *testing.T) { // without the race detector
 
 // Everything is reduced, scanned and moved by every element type and every operation that it has, with every algorithm: what the dice
 // of the other tests leave out in one run.
-func TestEveryTypeAndOperation(t *testing.T) { // without the race detector
+func TestEveryTypeGoesByEveryAlgorithm(t *testing.T) { // without the race detector
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	reductions := []string{"all_reduce", "reduce", "reduce_scatter", "scan", "exscan"}

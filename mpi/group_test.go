@@ -32,7 +32,7 @@ func counted(ctx context.Context, c *Comm, ranks ...int) error {
 }
 
 // torch's new_subgroups_by_enumeration [[0,2],[1,3]], a group in another order, groups that overlap, and groups of groups.
-func TestGroups(t *testing.T) {
+func TestGroupsOverlapAndNest(t *testing.T) {
 	everywhere(t, []int{4}, func(ctx context.Context, c *Comm) error {
 		lists := [][]int{{0, 2}, {1, 3}, {3, 1, 0}, {2}, {0, 1, 2, 3}}
 		var mine []*Comm
@@ -118,7 +118,7 @@ func TestSplit(t *testing.T) {
 }
 
 // Several groups on the same connections, each with a goroutine of its own, do not disturb each other.
-func TestGroupsAtOnce(t *testing.T) {
+func TestGroupsDoNotDisturbEachOther(t *testing.T) {
 	const groups = 5
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -149,7 +149,7 @@ func TestGroupsAtOnce(t *testing.T) {
 	})
 }
 
-func TestGroupFaults(t *testing.T) {
+func TestImpossibleGroupIsRefused(t *testing.T) {
 	tests := []struct {
 		ranks []int
 		text  string
@@ -177,8 +177,7 @@ func TestGroupFaults(t *testing.T) {
 	}
 }
 
-// Ranks that do not agree on who is in the group find out.
-func TestGroupDisagreement(t *testing.T) {
+func TestGroupDisagreementIsFound(t *testing.T) {
 	for _, over := range transports {
 		t.Run(over, func(t *testing.T) {
 			w := newWorldOn(t, over, 3, nil)
@@ -196,7 +195,7 @@ func TestGroupDisagreement(t *testing.T) {
 }
 
 // A group outlives its failed sibling; a member that has closed it is an error of the others' next call.
-func TestGroupCloses(t *testing.T) {
+func TestGroupOutlivesItsFailedSibling(t *testing.T) {
 	for _, over := range transports {
 		t.Run(over, func(t *testing.T) {
 			w := newWorldOn(t, over, 3, nil)

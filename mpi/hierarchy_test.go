@@ -44,7 +44,7 @@ func (m machines) Get(ctx context.Context, key string) ([]byte, error) {
 }
 
 // Ranks that are spread evenly over machines reduce within these first, and keep the canonical order, or are refused.
-func TestHierarchy(t *testing.T) {
+func TestHierarchyReducesWithinMachinesFirst(t *testing.T) {
 	for size, want := range map[int]struct{ is, canonical bool }{
 		2: {false, false}, 4: {true, true}, 5: {false, false}, 6: {true, false}, 8: {true, true}, 9: {true, false},
 	} {

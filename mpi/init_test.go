@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestInitFaults(t *testing.T) {
+func TestFaultyInitConfigIsRefused(t *testing.T) {
 	tests := []struct {
 		name   string
 		change func(*InitConfig)
@@ -66,7 +66,7 @@ func TestInitGivesUpAfterTimeout(t *testing.T) {
 
 // A rank with another secret is refused and logged; the others name it when
 // their context ends.
-func TestInitWrongSecret(t *testing.T) {
+func TestInitRefusesAnotherSecret(t *testing.T) {
 	t.Parallel() // it waits
 	ending(t, 3*time.Second, func(ctx context.Context) error {
 		s := store.NewMemory()
@@ -96,7 +96,7 @@ func TestInitWrongSecret(t *testing.T) {
 }
 
 // Connections that send rubbish while ranks meet do not disturb them.
-func TestInitAmongStrangers(t *testing.T) {
+func TestStrangersDoNotDisturbInit(t *testing.T) {
 	s := store.NewMemory()
 	defer s.Close()
 	comms := make([]*Comm, 2)
@@ -131,7 +131,7 @@ func TestInitAmongStrangers(t *testing.T) {
 }
 
 // A secret goes from the one who makes it to the ranks as text, and to nobody else.
-func TestSecretAsText(t *testing.T) {
+func TestSecretComesBackFromItsText(t *testing.T) {
 	made, err := NewSecret()
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func skipTimed(t *testing.T) {
 	}
 }
 
-func TestThousandRanks(t *testing.T) { // without the race detector
+func TestThousandRanksMeetInTime(t *testing.T) { // without the race detector
 	skipTimed(t)
 	const size = 1000
 	var w []*Comm
@@ -214,7 +214,7 @@ func TestThousandRanks(t *testing.T) { // without the race detector
 // startProcess is a rank that meets the others, and no more.
 func startProcess(ctx context.Context, c *Comm) error { return c.Barrier(ctx) }
 
-func TestManyProcesses(t *testing.T) { // without the race detector
+func TestManyProcessesMeetInTime(t *testing.T) { // without the race detector
 	skipTimed(t)
 	const size = 64
 	testkit.Promptly(t, 2*generous, func() time.Duration {

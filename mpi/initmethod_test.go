@@ -56,8 +56,7 @@ func TestInitMethod(t *testing.T) {
 	}
 }
 
-// TestInitMethodFails says by which word, and why.
-func TestInitMethodFails(t *testing.T) {
+func TestInitMethodSaysWhyItFails(t *testing.T) {
 	secret := auth.NewSecret()
 	for method, want := range map[string]string{
 		"/scratch/store": "is no init method",

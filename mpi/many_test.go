@@ -12,7 +12,7 @@ import (
 )
 
 // Gathers and scatters of many buffers do what one call for each does, waited for or not, packed or too long for that.
-func TestManyInOne(t *testing.T) {
+func TestManyBuffersMoveLikeSingleOnes(t *testing.T) {
 	everywhere(t, []int{1, 2, 3}, func(ctx context.Context, c *Comm) error {
 		size, rank := c.Size(), c.Rank()
 		for _, lengths := range [][]int{nil, {3}, {2, 0, 5}, {1, maxPacked}} {
@@ -62,7 +62,7 @@ func TestManyInOne(t *testing.T) {
 }
 
 // Reductions and broadcasts of many buffers go on by themselves.
-func TestManyByThemselves(t *testing.T) {
+func TestManyBuffersGoOnByThemselves(t *testing.T) {
 	everywhere(t, []int{1, 3}, func(ctx context.Context, c *Comm) error {
 		sums, sent := [][]int32{{1}, {2, 3}}, [][]int32{{int32(c.Rank())}, {int32(c.Rank()), 9}}
 		if err := WaitAll(ctx, IAllReduceMany(ctx, c, sums, Sum), IBroadcastMany(ctx, c, sent, c.Size()-1)); err != nil {
@@ -77,7 +77,7 @@ func TestManyByThemselves(t *testing.T) {
 }
 
 // Buffers that a result would overwrite are refused, whether they are packed or not.
-func TestManyThatOverlap(t *testing.T) {
+func TestOverlappingBuffersAreRefused(t *testing.T) {
 	for _, n := range []int{4, maxPacked} {
 		whole := make([]int32, n)
 		err := ReduceScatterMany(t.Context(), Self(), [][]int32{whole, {1}}, [][]int32{whole, {1}}, Sum)
@@ -88,7 +88,7 @@ func TestManyThatOverlap(t *testing.T) {
 }
 
 // Buffers that are cut elsewhere are other buffers.
-func TestManyOfOtherLengths(t *testing.T) {
+func TestBuffersOfOtherLengthsAreAMismatch(t *testing.T) {
 	calls := map[string]func(ctx context.Context, c *Comm) error{
 		"all_reduce": func(ctx context.Context, c *Comm) error {
 			return AllReduceMany(ctx, c, [][]int32{make([]int32, 2+c.Rank()), make([]int32, 3-c.Rank())}, Sum)

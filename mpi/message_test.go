@@ -14,7 +14,7 @@ import (
 var couples = []int{2, 3, 5}
 
 // torch's send_recv all-to-all: everybody sends its rank to everybody, all at once, with a tag for each source.
-func TestMessagesAllToAll(t *testing.T) {
+func TestMessagesGoFromAllToAll(t *testing.T) {
 	everywhere(t, couples, func(ctx context.Context, c *Comm) error {
 		var requests []*Request
 		own := []int32{int32(c.Rank())}
@@ -39,7 +39,7 @@ func TestMessagesAllToAll(t *testing.T) {
 }
 
 // Batches of long and empty messages around a ring, while collectives of the same Comm run.
-func TestMessagesBesideCollectives(t *testing.T) {
+func TestMessagesRunBesideCollectives(t *testing.T) {
 	everywhere(t, couples, func(ctx context.Context, c *Comm) error {
 		next, last := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
 		lengths := []int{0, 1, 0, 100_000, 3, 70_000}
@@ -67,7 +67,7 @@ func TestMessagesBesideCollectives(t *testing.T) {
 }
 
 // Tags are told apart, whatever the order; those with the same tag arrive in theirs.
-func TestMessageTags(t *testing.T) {
+func TestMessageTagsAreKeptApart(t *testing.T) {
 	const tags, each = 10, 20
 	everywhere(t, couples, func(ctx context.Context, c *Comm) error {
 		if c.Rank() == 0 {
@@ -95,7 +95,7 @@ func TestMessageTags(t *testing.T) {
 }
 
 // torch's recv any-source, and Gloo's RPC over it: rank 0 answers whoever asks.
-func TestAnySource(t *testing.T) {
+func TestReceiveFromAnySourceNamesIt(t *testing.T) {
 	const questions = 30
 	everywhere(t, couples, func(ctx context.Context, c *Comm) error {
 		if c.Rank() > 0 {
@@ -133,7 +133,7 @@ func TestAnySource(t *testing.T) {
 }
 
 // Gloo's AbortRecv and AbortSend: the end of the context ends both, and the Comm.
-func TestMessageCancelled(t *testing.T) {
+func TestCancelEndsMessagesAndTheComm(t *testing.T) {
 	for _, over := range transports {
 		t.Run(over, func(t *testing.T) {
 			w := newWorldOn(t, over, 2, nil)
@@ -158,7 +158,7 @@ func TestMessageCancelled(t *testing.T) {
 	}
 }
 
-func TestMessageMisuse(t *testing.T) {
+func TestMisusedMessageIsAnError(t *testing.T) {
 	tests := []struct {
 		name string
 		zero func(ctx context.Context, c *Comm) error // what rank 0 does

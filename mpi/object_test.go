@@ -26,7 +26,7 @@ func shardOf(rank int) shard {
 	return shard{Name: strings.Repeat("é\"\x00", rank), Rank: rank, Sizes: make([]int, rank), Extra: map[string]any{"loss": 0.5, "none": nil, "deep": []any{"x", true}}}
 }
 
-func TestObjects(t *testing.T) {
+func TestObjectsReachEveryRank(t *testing.T) {
 	everywhere(t, []int{1, 2, 5}, func(ctx context.Context, c *Comm) error {
 		rank, size := c.Rank(), c.Size()
 		var all []shard
@@ -65,7 +65,7 @@ func TestObjects(t *testing.T) {
 }
 
 // Bytes of lengths that the receivers need not know, none among them.
-func TestBytes(t *testing.T) {
+func TestBytesOfUnknownLengthsArrive(t *testing.T) {
 	everywhere(t, []int{1, 2, 5}, func(ctx context.Context, c *Comm) error {
 		of := func(rank int) []byte { return bytes.Repeat([]byte{byte(rank)}, 1000*rank) }
 		for root := range c.Size() {
@@ -88,7 +88,7 @@ func TestBytes(t *testing.T) {
 }
 
 // What is too long is an error on every rank, before anybody makes room for it, and nothing is broken.
-func TestBytesTooLong(t *testing.T) {
+func TestBytesTooLongFailOnEveryRank(t *testing.T) {
 	w := newWorldOn(t, "local", 2, nil)
 	for rank, err := range testkit.Each(2, func(rank int) error {
 		var b []byte
@@ -110,7 +110,7 @@ func TestBytesTooLong(t *testing.T) {
 }
 
 // One rank's value cannot be encoded: all ranks get an error, and at once.
-func TestObjectsUnencodable(t *testing.T) {
+func TestUnencodableObjectFailsOnEveryRank(t *testing.T) {
 	bad := func(rank, culprit int) float64 {
 		if rank == culprit {
 			return math.NaN() // JSON has none
@@ -156,8 +156,7 @@ func TestObjectsUnencodable(t *testing.T) {
 	}
 }
 
-// What a rank sent is not what another takes.
-func TestObjectsOfAnotherType(t *testing.T) {
+func TestObjectOfAnotherTypeIsRefused(t *testing.T) {
 	w := newWorldOn(t, "local", 2, nil)
 	errs := testkit.Each(2, func(rank int) error {
 		if rank == 0 {

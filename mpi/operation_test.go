@@ -13,7 +13,7 @@ import (
 )
 
 // Arguments that one rank can tell to be wrong: an error there that says what, and one on the others that passes it on.
-func TestWrongArguments(t *testing.T) {
+func TestWrongArgumentsFailOnEveryRank(t *testing.T) {
 	three, four := make([]int32, 3), make([]int32, 4)
 	tests := []struct {
 		name string
@@ -140,7 +140,7 @@ func reduceBy(ctx context.Context, c *Comm, name string, op Op) error {
 }
 
 // The NaN and uint8 cases of reference/collectives.md 3.1, which torch answers by the order of operands: here NaN propagates.
-func TestExtremes(t *testing.T) {
+func TestNaNPropagatesInReductions(t *testing.T) {
 	nan, negative, inf := math.NaN(), math.Copysign(0, -1), math.Inf(1)
 	everywhere(t, []int{2}, func(ctx context.Context, c *Comm) error {
 		in := [][]float64{{2, nan, 0, inf, negative}, {nan, 1, negative, -inf, negative}}[c.Rank()]
@@ -167,7 +167,7 @@ func TestExtremes(t *testing.T) {
 
 // Counts of two ranks that do not fit, where each knows its own alone, are told on both sides: at once, or at the next call where the
 // sender had no more to wait for.
-func TestRaggedCounts(t *testing.T) {
+func TestRaggedCountsThatDoNotFitAreErrors(t *testing.T) {
 	calls := map[string]func(ctx context.Context, c *Comm) error{
 		"gather": func(ctx context.Context, c *Comm) error {
 			return GatherV(ctx, c, make([]int32, 4), make([]int32, 2+c.Rank()), []int{2, 2}, 0)
@@ -199,8 +199,7 @@ func TestRaggedCounts(t *testing.T) {
 	}
 }
 
-// The calls of their own lengths go on by themselves, too.
-func TestRaggedByThemselves(t *testing.T) {
+func TestRaggedCallsGoOnByThemselves(t *testing.T) {
 	everywhere(t, []int{1, 3}, func(ctx context.Context, c *Comm) error {
 		size, rank := c.Size(), c.Rank()
 		counts, total := make([]int, size), 0
@@ -253,7 +252,7 @@ func TestRaggedByThemselves(t *testing.T) {
 }
 
 // Gloo's broadcast of 512 Mi - 1 elements, and MPICH's gather_big: lengths in bytes that 31 bits do not hold.
-func TestHuge(t *testing.T) {
+func TestHugeBuffersArrive(t *testing.T) {
 	if *conformRounds == 1 {
 		t.Skip("takes 8 GiB of memory: only with -args -rounds 2, or more")
 	}

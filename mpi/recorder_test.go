@@ -74,7 +74,7 @@ func TestRecorderKeepsTheLast(t *testing.T) {
 }
 
 // An operation that runs says so, one that failed says why; the file is written at the first failure, once.
-func TestRecorderFile(t *testing.T) {
+func TestRecorderFileIsWrittenAtTheFirstFailure(t *testing.T) {
 	for _, over := range transports {
 		t.Run(over, func(t *testing.T) {
 			dir := t.TempDir()
@@ -127,7 +127,7 @@ func TestRecorderFile(t *testing.T) {
 	}
 }
 
-func TestRecorderFileFails(t *testing.T) {
+func TestUnwritableRecorderFileIsLogged(t *testing.T) {
 	var log testkit.Journal
 	c := newSelf(InitConfig{Config: DefaultConfig(), Flight: filepath.Join(t.TempDir(), "none", "flight"), Log: log.Logger()})
 	if err := AllReduce(t.Context(), c, []int32{1}, Standard(0)); err == nil {

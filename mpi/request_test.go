@@ -12,7 +12,7 @@ import (
 )
 
 // Requests may be waited for in any order, several times, and by several.
-func TestRequestsOutOfOrder(t *testing.T) {
+func TestRequestsMayBeAwaitedInAnyOrder(t *testing.T) {
 	const calls = 1000
 	everywhere(t, []int{1, 3}, func(ctx context.Context, c *Comm) error {
 		bufs, requests := make([][1]int64, calls), make([]*Request, calls)
@@ -36,7 +36,7 @@ func TestRequestsOutOfOrder(t *testing.T) {
 }
 
 // Done becomes true without a Wait, of collectives and of messages.
-func TestRequestDone(t *testing.T) {
+func TestRequestIsDoneWithoutAWait(t *testing.T) {
 	for _, over := range transports {
 		t.Run(over, func(t *testing.T) {
 			w := newWorldOn(t, over, 2, nil)
@@ -57,7 +57,7 @@ func TestRequestDone(t *testing.T) {
 }
 
 // The end of Wait's context leaves a collective alone: it can still succeed.
-func TestRequestWaitCancelled(t *testing.T) {
+func TestCancelledWaitLeavesItsCollectiveAlone(t *testing.T) {
 	for _, over := range transports {
 		t.Run(over, func(t *testing.T) {
 			w := newWorldOn(t, over, 2, nil)
@@ -76,7 +76,7 @@ func TestRequestWaitCancelled(t *testing.T) {
 }
 
 // Requests that wait for their turn when the Comm breaks, or is closed, all end with that error.
-func TestRequestsFail(t *testing.T) {
+func TestRequestsEndWithABrokenComm(t *testing.T) {
 	for _, over := range transports {
 		t.Run(over, func(t *testing.T) {
 			w := newWorldOn(t, over, 2, nil)
@@ -101,8 +101,7 @@ func TestRequestsFail(t *testing.T) {
 	}
 }
 
-// A call of a second goroutine waits for its turn.
-func TestConcurrentCalls(t *testing.T) {
+func TestConcurrentCallWaitsForItsTurn(t *testing.T) {
 	w := newWorld(t, 2, nil)
 	must(t, testkit.Each(2, func(rank int) error {
 		errs := testkit.Each(8, func(int) error { return AllReduce(t.Context(), w[rank], []int64{1}, Sum) })
@@ -111,7 +110,7 @@ func TestConcurrentCalls(t *testing.T) {
 }
 
 // Who gives up waiting for its turn says what it wanted, and touches nothing of the call that runs.
-func TestGivesUpItsTurn(t *testing.T) {
+func TestCallGivesUpItsTurn(t *testing.T) {
 	for name, call := range map[string]func(ctx context.Context, c *Comm) error{
 		"all_reduce": func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, []int32{1}, Sum) },
 		"new_group":  func(ctx context.Context, c *Comm) error { _, err := c.Dup(ctx); return err },

@@ -55,7 +55,7 @@ func TestAlloc(t *testing.T) {
 }
 
 // The bits do not depend on where buffers lie: in Alloc's memory, at any place, or elsewhere, and not everywhere alike.
-func TestAllocSameBits(t *testing.T) { // without the race detector
+func TestBitsDoNotDependOnAlloc(t *testing.T) { // without the race detector
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	everywhere(t, []int{2, 3, 4}, func(ctx context.Context, c *Comm) error {
@@ -83,7 +83,7 @@ func TestAllocSameBits(t *testing.T) { // without the race detector
 }
 
 // Groups have memory of their own; a buffer of one is like any other to another.
-func TestAllocOfGroups(t *testing.T) {
+func TestGroupsHaveMemoryOfTheirOwn(t *testing.T) {
 	everywhere(t, []int{4}, func(ctx context.Context, c *Comm) error {
 		pair, err := c.Split(ctx, c.Rank()/2, 0)
 		if err != nil {
@@ -111,7 +111,7 @@ func TestAllocOfGroups(t *testing.T) {
 	})
 }
 
-func TestAllocFaults(t *testing.T) {
+func TestImpossibleAllocIsAnError(t *testing.T) {
 	for _, n := range []int{-1, 1 << 60} {
 		w := newWorldOn(t, "shm", 2, nil)
 		errs := testkit.Each(2, func(rank int) error {

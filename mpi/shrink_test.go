@@ -6,9 +6,9 @@ import (
 	"ddpbatch/mpi/internal/engine"
 )
 
-// TestShrinkToOthersAlone: a decision comes from another process. One that does not name this rank among the survivors, whatever else it
+// A decision comes from another process. One that does not name this rank among the survivors, whatever else it
 // says, ends in an error.
-func TestShrinkToOthersAlone(t *testing.T) {
+func TestShrinkWithoutThisRankIsAnError(t *testing.T) {
 	for _, over := range transports {
 		for self, says := range map[string]byte{"left out": 0, "nonsense": 2} {
 			t.Run(over+"/"+self, func(t *testing.T) {

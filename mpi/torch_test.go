@@ -56,7 +56,7 @@ var handmadeCases = []handmade{
 
 // Every case, over every transport, with every algorithm of its collective: those that keep the canonical order, and then all. The cases
 // of one number of ranks share a world.
-func TestHandmade(t *testing.T) { // without the race detector
+func TestHandmadeCasesGiveTheirResults(t *testing.T) { // without the race detector
 	if testing.Short() {
 		t.Skip("-short: it compares very many results")
 	}
@@ -82,7 +82,8 @@ func TestHandmade(t *testing.T) { // without the race detector
 	}
 }
 
-// handmadeProcess is a rank of TestHandmade in its own process: it plays all cases, one after another, whatever the number of ranks.
+// handmadeProcess is a rank of TestHandmadeCasesGiveTheirResults in its own process: it plays all cases, one after another, whatever
+// the number of ranks.
 func handmadeProcess(ctx context.Context, c *Comm) error {
 	for _, deterministic := range []bool{true, false} {
 		c.core.world.config.Deterministic = deterministic

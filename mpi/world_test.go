@@ -329,7 +329,7 @@ func succeeded(t *testing.T, ranks []*rankProcess) {
 // realTransports are those that processes of their own can use.
 var realTransports = []string{"tcp", "shm"}
 
-// conformProcess is a rank of TestConformance and TestDeterminism in its own process.
+// conformProcess is a rank of TestConformanceOfEveryCollective and TestDeterminismInEveryWorld in its own process.
 func conformProcess(ctx context.Context, c *Comm) error {
 	seed := []uint64{rand.Uint64()}
 	if err := Broadcast(ctx, c, seed, 0); err != nil {
@@ -346,7 +346,7 @@ func conformProcess(ctx context.Context, c *Comm) error {
 	return nil
 }
 
-func TestProcesses(t *testing.T) {
+func TestProcessesPassTheScenarios(t *testing.T) {
 	for _, over := range realTransports {
 		for _, scenario := range []string{"conform", "handmade"} {
 			for _, size := range sampleOf(over, []int{2, 3, 4, 5, 8}) {
