@@ -53,7 +53,7 @@ func TestFromEnviron(t *testing.T) {
 	}
 }
 
-func TestFromEnvironOutsideJob(t *testing.T) {
+func TestFromEnvironOutsideAJobFails(t *testing.T) {
 	for _, env := range []envFile{{}, {"SLURM_JOB_ID": ""}, {"SLURM_JOB_ID": "(null)"}, {"SLURM_CONF": "/etc/slurm.conf", "SLURM_STEP_ID": "0"}} {
 		a, err := slurm.FromEnviron(env.lookup)
 		if !errors.Is(err, slurm.ErrNotInSlurm) || !strings.Contains(err.Error(), "SLURM_JOB_ID") {
@@ -132,9 +132,9 @@ func TestCheckLayout(t *testing.T) {
 	}
 }
 
-// TestInteractiveStep: salloc's shell on a compute node sees a step of one task, with a reserved
+// Salloc's shell on a compute node sees a step of one task, with a reserved
 // id. The values are those of a real one.
-func TestInteractiveStep(t *testing.T) {
+func TestInteractiveStepIsNoStep(t *testing.T) {
 	a, err := slurm.FromEnviron(envFile{
 		"SLURM_CLUSTER_NAME": "arc", "SLURM_JOB_ID": "1731344", "SLURM_STEP_ID": "4294967290",
 		"SLURM_JOB_NODELIST": "g[1-2]", "SLURM_TASKS_PER_NODE": "8(x2)",
@@ -149,7 +149,7 @@ func TestInteractiveStep(t *testing.T) {
 	}
 }
 
-func TestAddresses(t *testing.T) {
+func TestAddressesOfASimulationAreRead(t *testing.T) {
 	a, err := slurm.FromEnviron(uneven().with(envFile{slurm.SimAddresses: "127.0.0.1,::1"}).lookup)
 	if err != nil {
 		t.Fatal(err)
@@ -230,9 +230,9 @@ var steps = map[string]struct{ nodes, tasks int }{
 	"32-odd-node-names":     {8, 8},
 }
 
-// TestFromEnvironSteps holds every task of every step of the corpus against what its COMMAND
+// TestFromEnvironReadsEveryTask holds every task of every step of the corpus against what its COMMAND
 // asked for and against the other tasks of the same step.
-func TestFromEnvironSteps(t *testing.T) {
+func TestFromEnvironReadsEveryTask(t *testing.T) {
 	for step, want := range steps {
 		t.Run(step, func(t *testing.T) {
 			files, err := filepath.Glob(filepath.Join(dumps, step, "task-*.env"))
@@ -317,8 +317,8 @@ func checkTask(t *testing.T, env envFile, tasks []envFile) *slurm.Allocation {
 	return a
 }
 
-// TestStepsAreComplete: no step of the corpus is left out above.
-func TestStepsAreComplete(t *testing.T) {
+// No step of the corpus is left out above.
+func TestStepsOfTheCorpusAreAllThere(t *testing.T) {
 	for _, pattern := range []string{"*/task-00.env", "*/*/task-00.env"} {
 		files, err := filepath.Glob(filepath.Join(dumps, pattern))
 		if err != nil {
@@ -333,8 +333,8 @@ func TestStepsAreComplete(t *testing.T) {
 	}
 }
 
-// TestFromEnvironBatchScripts reads the job from all batch scripts of the corpus: a plan, no step.
-func TestFromEnvironBatchScripts(t *testing.T) {
+// TestFromEnvironReadsBatchScripts reads the job from all batch scripts of the corpus: a plan, no step.
+func TestFromEnvironReadsBatchScripts(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(dumps, "*", "batch.env"))
 	if err != nil || len(files) < 26 {
 		t.Fatalf("%d batch scripts, %v", len(files), err)
@@ -362,7 +362,7 @@ func TestFromEnvironBatchScripts(t *testing.T) {
 	}
 }
 
-func TestFromEnvironSalloc(t *testing.T) {
+func TestFromEnvironReadsSalloc(t *testing.T) {
 	env := readEnvFile(t, filepath.Join(dumps, "27-salloc", "salloc.env"))
 	a, err := slurm.FromEnviron(env.lookup)
 	if err != nil {
@@ -398,8 +398,8 @@ func hetTask() envFile {
 	}
 }
 
-// TestHeterogeneousOrder: nodes count component by component, whatever their names.
-func TestHeterogeneousOrder(t *testing.T) {
+// Nodes count component by component, whatever their names.
+func TestHeterogeneousNodesCountByComponent(t *testing.T) {
 	for name, tt := range map[string]struct {
 		env    envFile
 		nodes  []string
@@ -425,7 +425,7 @@ func TestHeterogeneousOrder(t *testing.T) {
 	}
 }
 
-func TestHeterogeneousRefuses(t *testing.T) {
+func TestHeterogeneousContradictionIsRefused(t *testing.T) {
 	for name, tt := range map[string]struct {
 		env  envFile
 		want string

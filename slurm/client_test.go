@@ -58,7 +58,7 @@ func (p *pretend) run(_ context.Context, c Command) (Output, error) {
 
 func (p *pretend) client() *Client { return &Client{Run: p.run} }
 
-func TestClientEnviron(t *testing.T) {
+func TestClientEnvironHasNoFormats(t *testing.T) {
 	p := &pretend{answers: map[string]Output{"squeue": recorded(t, "cli/squeue-unknown-job"), "sbatch": {Stdout: []byte("1\n")}}}
 	given := []string{"PATH=/bin", "SQUEUE_STATES=PENDING", "SLURM_CONF=/etc/slurm.conf", "SLURM_TIME_FORMAT=relative", "SACCT_FORMAT=x", "SQUEUE=1"}
 	client := &Client{Environ: given, Run: p.run}

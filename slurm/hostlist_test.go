@@ -49,8 +49,8 @@ var refused = map[string]bool{
 	"n[99999999999999999999-100000000000000000001]": true, // the number saturates
 }
 
-// TestExpandCorpus holds every answer of `scontrol show hostnames` that was collected.
-func TestExpandCorpus(t *testing.T) {
+// TestExpandHostlistCorpus holds every answer of `scontrol show hostnames` that was collected.
+func TestExpandHostlistCorpus(t *testing.T) {
 	seen := 0
 	for _, row := range readTSV(t, "expand.tsv", 40) {
 		list, want, wantErr := row[0], row[2], row[3] != ""
@@ -84,8 +84,8 @@ func TestExpandCorpus(t *testing.T) {
 	}
 }
 
-// TestExpandSeveralBrackets holds the odd order in which Slurm turns several brackets.
-func TestExpandSeveralBrackets(t *testing.T) {
+// TestExpandOrdersSeveralBracketsAsSlurm holds the odd order in which Slurm turns several brackets.
+func TestExpandOrdersSeveralBracketsAsSlurm(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join("testdata", "22.05", "hostlists", "multidim.txt"))
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func TestExpandSeveralBrackets(t *testing.T) {
 
 // Beyond the corpus: answers of scontrol 22.05.8 asked one by one (those without a suffix), and
 // the vectors of ClusterShell's and Slurm's own tests in reference/launching.md.
-func TestExpand(t *testing.T) {
+func TestExpandHostlist(t *testing.T) {
 	for list, want := range map[string]string{
 		"":                           "",
 		" ,\t\n,":                    "",
@@ -246,9 +246,9 @@ func TestCountHosts(t *testing.T) {
 	}
 }
 
-// TestFoldCorpus holds every answer of `scontrol show hostlist` that was collected. Rows of
+// TestFoldHostlistCorpus holds every answer of `scontrol show hostlist` that was collected. Rows of
 // hostlistsorted are another command's.
-func TestFoldCorpus(t *testing.T) {
+func TestFoldHostlistCorpus(t *testing.T) {
 	held := 0
 	for _, row := range readTSV(t, "compress.tsv", 30) {
 		command, list, want := row[0], row[1], row[3]
@@ -270,7 +270,7 @@ func TestFoldCorpus(t *testing.T) {
 
 // Beyond the corpus: answers of scontrol 22.05.8 asked one by one, but for the last three, where
 // Slurm saturates numbers, or the names cannot come from it.
-func TestFold(t *testing.T) {
+func TestFoldHostlist(t *testing.T) {
 	for list, want := range map[string]string{
 		"":                      "",
 		"a9,a10,a011":           "a[9-10,011]",
@@ -298,8 +298,8 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// TestFoldLong: a fold never writes a range that expansion refuses.
-func TestFoldLong(t *testing.T) {
+// A fold never writes a range that expansion refuses.
+func TestFoldWritesNoRangeThatIsRefused(t *testing.T) {
 	hosts := make([]string, slurm.MaxNodes+2)
 	for i := range hosts {
 		hosts[i] = fmt.Sprint("n", i)
@@ -368,8 +368,8 @@ func scontrol(t *testing.T) func(arg ...string) string {
 	}
 }
 
-// TestHostlistAgainstScontrol compares with the real thing on lists that no one thought of.
-func TestHostlistAgainstScontrol(t *testing.T) {
+// TestHostlistAgreesWithScontrol compares with the real thing on lists that no one thought of.
+func TestHostlistAgreesWithScontrol(t *testing.T) {
 	show := scontrol(t)
 	number := rapid.SampledFrom([]string{"0", "1", "01", "3", "007", "9-11", "09-10", "098-101", "8-010", "2-2"})
 	item := rapid.Custom(func(t *rapid.T) string {

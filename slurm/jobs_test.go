@@ -61,7 +61,7 @@ func TestParseSqueueCorpus(t *testing.T) {
 	}
 }
 
-func TestParseSqueueStates(t *testing.T) {
+func TestSqueueStatesAreRead(t *testing.T) {
 	jobs := parseSqueue(squeueCorpus(t, "cli2/squeue-all-states", "iTrj").Stdout)
 	states := map[string]string{}
 	for _, j := range jobs {
@@ -290,7 +290,7 @@ func sacctLine(id, state string) string {
 	return strings.Join([]string{id, id, state, "0:0", "None", "", "", "name"}, separator) + "\n"
 }
 
-func TestJobsOnClusters(t *testing.T) {
+func TestJobsAreAskedForByCluster(t *testing.T) {
 	p := &pretend{answers: map[string]Output{"squeue": {Stdout: []byte(squeueLine(map[byte]string{'i': "3", 'A': "3", 'T': "RUNNING"}))}}}
 	jobs, err := p.client().Jobs(t.Context(), []string{"3;lab", "3"})
 	if err != nil || len(jobs) != 2 {

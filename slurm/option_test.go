@@ -8,7 +8,7 @@ import (
 )
 
 // All that have not the form are refused by sbatch 22.05.8 too, but for the last two, which it takes; what is too large it wraps round.
-func TestCheckSize(t *testing.T) {
+func TestSizesAreCheckedAsSbatchDoes(t *testing.T) {
 	for _, s := range []string{
 		"0", "1", "1500", "1K", "1k", "1KB", "1kb", "512M", "32G", "32g", "32GB", "2T", "007",
 		"9007199254740991K", "8796093022207", "8589934591G", "8388607T",

@@ -23,7 +23,7 @@ var hostileWords = []string{
 	"%", "%j", "%%", "100%", "é", "日本語", "\u2028", "hetjob", "packjob", "#SBATCH --hold", "{{.RunDir}}", "{{", "a\u00a0b",
 }
 
-func TestCheckWord(t *testing.T) {
+func TestControlCharactersAreNoWord(t *testing.T) {
 	for name, s := range map[string]string{
 		"newline": "a\nb", "return": "a\rb", "nul": "a\x00b", "tab": "a\tb", "escape": "a\x1bb", "delete": "a\x7fb",
 		"next line (C1)": "a\u0085b", "not UTF-8": "a\xffb", "half a rune": "\xc3", "too long": strings.Repeat("x", 4097),
@@ -41,7 +41,7 @@ func TestCheckWord(t *testing.T) {
 
 // readDirective reads what stands after "#SBATCH " into words, by the grammar of
 // launching.md §4.3, which was read in Slurm's opt.c. It is the oracle for the quoter, and
-// TestReadDirective holds it against answers of a real sbatch. (In one point the paper is
+// TestDirectiveIsReadAsSbatchDoes holds it against answers of a real sbatch. (In one point the paper is
 // wrong, for 22.05 at least: outside quotes a blank ends the word even after a backslash.)
 func readDirective(line string) (words []string, err error) {
 	for {
@@ -97,7 +97,7 @@ end:
 }
 
 // What sbatch -vv of Slurm 22.05.8 made of each line.
-func TestReadDirective(t *testing.T) {
+func TestDirectiveIsReadAsSbatchDoes(t *testing.T) {
 	for line, want := range map[string][]string{
 		`--job-name=exp#3`:                    {"--job-name=exp"},
 		`--job-name='a\b'`:                    {"--job-name=ab"},
@@ -121,7 +121,7 @@ func TestReadDirective(t *testing.T) {
 	}
 }
 
-func TestQuoteDirective(t *testing.T) {
+func TestDirectiveIsQuotedWhereItMust(t *testing.T) {
 	for word, want := range map[string]string{
 		"--nodes=2":            "--nodes=2",
 		"--hold":               "--hold",
@@ -284,7 +284,7 @@ func TestShellQuoteHostile(t *testing.T) {
 	}
 }
 
-func TestShellQuoteRandom(t *testing.T) {
+func TestShellsReadRandomQuotedWords(t *testing.T) {
 	word := rapid.Custom(func(t *rapid.T) string {
 		return strings.Join(rapid.SliceOfN(rapid.SampledFrom(hostileWords), 0, 5).Draw(t, "parts"), "")
 	})

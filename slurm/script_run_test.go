@@ -128,7 +128,7 @@ func (s *scriptRun) calls(t *testing.T) (calls [][]string) {
 
 const hostileDir = "run's \"1\" $(touch pwned) `touch pwned`; #x 100%j *"
 
-func TestScriptRuns(t *testing.T) {
+func TestScriptRunsTheProgramOnce(t *testing.T) {
 	s := newScriptRun(t, hostileDir, func(s *Script) { s.CPUsPerRank = 2 })
 	out, code := s.run(t, "RUN_CODE=7")
 	if code != 7 || out != "" {
@@ -331,7 +331,7 @@ func TestScriptPassesCode(t *testing.T) {
 }
 
 // A warning that cannot be handed on (no space, a file system that is read-only) is told at the end all the same.
-func TestScriptWithoutStopFile(t *testing.T) {
+func TestScriptReportsAWarningWithoutStopFile(t *testing.T) {
 	for name, env := range posixModes {
 		s := newScriptRun(t, "run", nil)
 		if err := os.Mkdir(filepath.Join(s.dir, "run", "stop"), 0o700); err != nil { // where the file is to be
@@ -481,7 +481,7 @@ func TestScriptCallsItsEndAgain(t *testing.T) {
 	}
 }
 
-func TestScriptSetup(t *testing.T) {
+func TestScriptRunsTheSetup(t *testing.T) {
 	dir := t.TempDir()
 	venv := filepath.Join(dir, "my venv")
 	if err := os.MkdirAll(filepath.Join(venv, "bin"), 0o755); err != nil {
@@ -554,7 +554,7 @@ func TestScriptSetup(t *testing.T) {
 	}
 }
 
-func TestScriptWithoutSharedFiles(t *testing.T) {
+func TestScriptNeedsSharedFiles(t *testing.T) {
 	s := newScriptRun(t, "run", nil)
 	if err := os.RemoveAll(filepath.Join(s.dir, "run", "bin")); err != nil {
 		t.Fatal(err)

@@ -97,7 +97,7 @@ func directives(t testing.TB, text string) []string {
 	return words
 }
 
-func TestRenderDirectives(t *testing.T) {
+func TestRenderWritesDirectivesSbatchReads(t *testing.T) {
 	want := map[string][]string{
 		"agent": {"--job-name=mnist", "--output=/home/ann/runs/mnist-20260101-120000-ab12/slurm-%j.log", "--open-mode=append",
 			"--chdir=/home/ann/train", "--nodes=2", "--ntasks-per-node=4", "--requeue", "--signal=B:USR2@120", "--partition=gpu",
@@ -117,7 +117,7 @@ func TestRenderDirectives(t *testing.T) {
 
 // Where the job names no cores, the ranks of a node get one each in either mode; Slurm's own default
 // is one for each task, and in agent mode a node has one task.
-func TestRenderLeastCPUs(t *testing.T) {
+func TestRenderAsksForACorePerRank(t *testing.T) {
 	list := func(options ...Option) func(*Script) { return func(s *Script) { s.Options.List = options } }
 	for name, c := range map[string]struct {
 		change func(*Script)
@@ -175,7 +175,7 @@ func TestRenderLeastCPUs(t *testing.T) {
 }
 
 // What lets a job be started again is asked for where the job wants it, unless its user has said something else.
-func TestRenderLasting(t *testing.T) {
+func TestRenderAsksForRequeueWhereWanted(t *testing.T) {
 	list := func(options ...Option) func(*Script) { return func(s *Script) { s.Options.List = options } }
 	for name, c := range map[string]struct {
 		change func(*Script)
@@ -246,7 +246,7 @@ func TestRenderRefuses(t *testing.T) {
 	}
 }
 
-func TestRenderOwnTemplate(t *testing.T) {
+func TestRenderTakesAnOwnTemplate(t *testing.T) {
 	script := goldenScripts["agent-setup"]
 	text, err := script.Render("#!/bin/sh\n{{range .Directives}}#SBATCH {{.}}\n{{end}}printf '%s\\0' {{.Name}} {{.RunDir}} {{.Program}}{{range .Modules}} {{.}}{{end}} {{.Venv}}\n")
 	if err != nil {

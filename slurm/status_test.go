@@ -36,7 +36,7 @@ func TestJobStatusOf(t *testing.T) {
 	}
 }
 
-func TestStuck(t *testing.T) {
+func TestJobThatCannotStartIsStuck(t *testing.T) {
 	for _, test := range []struct {
 		state, reason string
 		want          bool

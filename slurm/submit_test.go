@@ -23,7 +23,7 @@ func TestSubmit(t *testing.T) {
 	}
 }
 
-func TestParseParsable(t *testing.T) {
+func TestJobIDIsFoundBesideAGreeting(t *testing.T) {
 	for out, want := range map[string]JobID{
 		"32\n":                         {ID: "32"},
 		"32":                           {ID: "32"},
@@ -116,7 +116,7 @@ func TestSbatchErrorsCorpus(t *testing.T) {
 }
 
 // A number in a greeting is no job, when sbatch says that it has failed.
-func TestSubmitRefusedBesideGreeting(t *testing.T) {
+func TestNumberInAGreetingIsNoJob(t *testing.T) {
 	out := recorded(t, "sbatch-errors/bad-partition")
 	out.Stdout = []byte("jobs in the queue:\n5\n")
 	p := &pretend{answers: map[string]Output{"sbatch": out}}
@@ -125,7 +125,7 @@ func TestSubmitRefusedBesideGreeting(t *testing.T) {
 	}
 }
 
-func TestSubmitWithoutID(t *testing.T) {
+func TestSubmitWithoutAnIDFails(t *testing.T) {
 	p := &pretend{answers: map[string]Output{"sbatch": {Stdout: []byte("Submitted batch job 33\n")}}}
 	if id, err := p.client().Submit(t.Context(), "/s.sh", nil); id != (JobID{}) || err == nil || !strings.Contains(err.Error(), "Submitted batch job 33") {
 		t.Errorf("id %v, error %v; want an error with sbatch's words", id, err)

@@ -124,8 +124,8 @@ func pair(t *testing.T, rank, size int) (*Client, net.Conn) {
 	return c, other
 }
 
-// TestSilence: a stepd that never answers, as one whose other tasks never come to the fence.
-func TestSilence(t *testing.T) {
+// A stepd that never answers, as one whose other tasks never come to the fence.
+func TestSilentStepdEndsWithTheContext(t *testing.T) {
 	c, _ := pair(t, 1, 2)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	late := errors.New("too late")
@@ -138,8 +138,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestAnswers plays a stepd that says something else than it should.
-func TestAnswers(t *testing.T) {
+// TestOddAnswersOfStepdAreErrors plays a stepd that says something else than it should.
+func TestOddAnswersOfStepdAreErrors(t *testing.T) {
 	const hello = "cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0\n"
 	message := func(s string) string { return fmt.Sprintf("%6d%s", len(s), s) }
 	full := message("cmd=fullinit-response;rc=0;pmi-version=2;pmi-subversion=0;rank=1;size=2;appnum=-1;debugged=FALSE;pmiverbose=FALSE;")
@@ -214,7 +214,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-func TestTooLong(t *testing.T) {
+func TestTooLongATextIsRefused(t *testing.T) {
 	c, _ := pair(t, 0, 1)
 	if _, err := c.FromZero(t.Context(), strings.Repeat("x", MaxText+1)); err == nil || !strings.Contains(err.Error(), "more than") {
 		t.Error(err)

@@ -53,7 +53,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestNames(t *testing.T) {
+func TestPretendNodesHaveNamesAndAddresses(t *testing.T) {
 	nodes := sim.PretendNodes(sim.MaxNodes)
 	for i, want := range map[int]sim.Node{
 		0:   {Name: "node1", Address: "127.0.0.1"},

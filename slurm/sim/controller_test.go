@@ -25,9 +25,9 @@ func (e receiver) Signal(sig syscall.Signal) {
 	*e.received = append(*e.received, fmt.Sprintf("%v %s %s", time.Since(e.begin), e.name, strings.TrimPrefix(unix.SignalName(sig), "SIG")))
 }
 
-// TestController holds the order in which Slurm 22.05 was seen to signal at a time limit, a cancel and a preemption, KillWait
-// and GraceTime being 5 s there.
-func TestController(t *testing.T) {
+// TestControllerSignalsInSlurmsOrder holds the order in which Slurm 22.05 was seen to signal at a time limit, a cancel and a
+// preemption, KillWait and GraceTime being 5 s there.
+func TestControllerSignalsInSlurmsOrder(t *testing.T) {
 	for event, want := range map[Event]string{
 		Cancelled: "0s tasks CONT, 0s tasks TERM, 0s batch CONT, 0s batch TERM, 5s batch KILL, 5s tasks KILL",
 		TimeLimit: "0s tasks TERM, 0s tasks CONT, 0s tasks TERM, 0s batch CONT, 0s batch TERM, 5s batch KILL, 5s tasks KILL",
@@ -70,8 +70,7 @@ func TestControllerWarns(t *testing.T) {
 	}
 }
 
-// TestControllerStops: nothing comes after the job's end.
-func TestControllerStops(t *testing.T) {
+func TestControllerStopsAtTheJobsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var received []string
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -98,9 +98,9 @@ func named(hostlist string) []sim.Node {
 	return nodes
 }
 
-// TestEnvironAgainstSlurm compares name by name and value by value with what Slurm 22.05 set for
+// TestEnvironAgreesWithSlurm compares name by name and value by value with what Slurm 22.05 set for
 // each task.
-func TestEnvironAgainstSlurm(t *testing.T) {
+func TestEnvironAgreesWithSlurm(t *testing.T) {
 	for folder, pretend := range dumps {
 		if pretend.JobName == "" {
 			pretend.JobName = "shape.sh"
@@ -130,8 +130,8 @@ var newer = map[string]sim.Allocation{
 	"s01.task2": {JobID: 36, JobName: "interactive", Nodes: named("n[1-3]"), CPUs: []int{3, 1, 1}, TasksPerNode: 1},
 }
 
-// TestEnvironAgainstSlurm25_11 compares name by name and value by value with what Slurm 25.11 set. It tells every job its end.
-func TestEnvironAgainstSlurm25_11(t *testing.T) {
+// TestEnvironAgreesWithSlurm25_11 compares name by name and value by value with what Slurm 25.11 set. It tells every job its end.
+func TestEnvironAgreesWithSlurm25_11(t *testing.T) {
 	for dump, pretend := range newer {
 		t.Run(dump, func(t *testing.T) {
 			file := filepath.Join("testdata", "25.11", dump+".env")
@@ -160,8 +160,8 @@ func TestEnvironAgainstSlurm25_11(t *testing.T) {
 	}
 }
 
-// TestHeterogeneousScriptAgainstSlurm: the batch script of a heterogeneous job gets the variables that Slurm gave it.
-func TestHeterogeneousScriptAgainstSlurm(t *testing.T) {
+// The batch script of a heterogeneous job gets the variables that Slurm gave it.
+func TestHeterogeneousScriptAgreesWithSlurm(t *testing.T) {
 	pretend := dumps["29-hetjob-one-world"]
 	pretend.WorkDir = "/home/ann/digits"
 	data, err := os.ReadFile(filepath.Join("..", "testdata", "22.05", "env", "28-hetjob", "batch.env"))
@@ -180,8 +180,8 @@ func TestHeterogeneousScriptAgainstSlurm(t *testing.T) {
 	}
 }
 
-// TestHeterogeneousOrder: the lists go by name, and ranks and nodes by component, as Slurm 22.05.8 has it where component 0 is n3.
-func TestHeterogeneousOrder(t *testing.T) {
+// The lists go by name, and ranks and nodes by component, as Slurm 22.05.8 has it where component 0 is n3.
+func TestHeterogeneousRanksGoByComponent(t *testing.T) {
 	nodes := sim.PretendNodes(3)
 	for i, name := range []string{"n3", "n1", "n2"} {
 		nodes[i].Name = name
@@ -206,8 +206,8 @@ func TestHeterogeneousOrder(t *testing.T) {
 	readBack(t, pretend, 3)
 }
 
-// TestRestartedAgainstSlurm: a requeued job's tasks have one variable more, as rqenv.0 and rqenv.1 of step 31-restarted show.
-func TestRestartedAgainstSlurm(t *testing.T) {
+// A requeued job's tasks have one variable more, as rqenv.0 and rqenv.1 of step 31-restarted show.
+func TestRestartedJobAgreesWithSlurm(t *testing.T) {
 	first := sim.Allocation{JobID: 31, Nodes: named("n1")}
 	again := first
 	again.Restarts = 1
@@ -258,8 +258,8 @@ func compare(t *testing.T, env map[string]string, file string) {
 	}
 }
 
-// TestFromEnviron: what reads a real step reads a pretend one, whatever its shape.
-func TestFromEnviron(t *testing.T) {
+// What reads a real step reads a pretend one, whatever its shape.
+func TestFromEnvironReadsASimulation(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
 		pretend := sim.Allocation{JobID: 7, JobName: "mnist", Nodes: sim.PretendNodes(1 + random.IntN(20)), Restarts: random.IntN(3), CPUs: []int{2}, WorkDir: "/w"}
@@ -319,8 +319,8 @@ func readBack(t *testing.T, pretend sim.Allocation, nodes int) {
 	}
 }
 
-// TestNodelistAsWritten: a list with several brackets reaches the reader as it was written, and means the same nodes.
-func TestNodelistAsWritten(t *testing.T) {
+// A list with several brackets reaches the reader as it was written, and means the same nodes.
+func TestNodelistStaysAsWritten(t *testing.T) {
 	list := "rack[0-1]n[01-02]"
 	pretend := sim.Allocation{JobID: 7, Nodes: named(list), Nodelist: list, CPUs: []int{2}}
 	if env := parse(t, pretend.Environ(pretend.StepTasks()[2])); env["SLURM_JOB_NODELIST"] != list || env["SLURMD_NODENAME"] != "rack1n01" {
@@ -329,8 +329,8 @@ func TestNodelistAsWritten(t *testing.T) {
 	readBack(t, pretend, 4)
 }
 
-// TestFirstRun: Slurm sets no restart count then; no CPUs are claimed where none are known, and no end where there is none.
-func TestFirstRun(t *testing.T) {
+// Slurm sets no restart count then; no CPUs are claimed where none are known, and no end where there is none.
+func TestFirstRunHasNoRestartCount(t *testing.T) {
 	a := sim.Allocation{JobID: 1, Nodes: sim.PretendNodes(1)}
 	env := parse(t, a.Environ(a.StepTasks()[0]))
 	for _, name := range []string{"SLURM_RESTART_COUNT", "SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE", "SLURM_CPUS_PER_TASK", "SLURM_JOB_END_TIME", "SLURM_ARRAY_JOB_ID"} {
@@ -344,8 +344,8 @@ func TestFirstRun(t *testing.T) {
 	}
 }
 
-// TestScrubbed: a simulation inside a job or another simulation leaves nothing of the outer one.
-func TestScrubbed(t *testing.T) {
+// A simulation inside a job or another simulation leaves nothing of the outer one.
+func TestScrubLeavesNothingOfASimulation(t *testing.T) {
 	a := dumps["19-array"]
 	a.Restarts, a.EndTime = 2, time.Unix(1_800_000_000, 0)
 	kept, _ := slurm.Scrub(a.Environ(a.StepTasks()[1]))

@@ -34,8 +34,8 @@ func TestParseFault(t *testing.T) {
 	}
 }
 
-// TestParseFaultErrors holds what each error names, and where it points.
-func TestParseFaultErrors(t *testing.T) {
+// TestParseFaultErrorsPointAtTheFault holds what each error names, and where it points.
+func TestParseFaultErrorsPointAtTheFault(t *testing.T) {
 	for text, want := range map[string]struct {
 		column int
 		words  string

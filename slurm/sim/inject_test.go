@@ -48,9 +48,9 @@ func endAll(t *testing.T, pairs ...string) {
 	}
 }
 
-// TestWorker: a rank is found by its run and number, its own children and the ranks of other runs are not taken for it, and of two the
+// A rank is found by its run and number, its own children and the ranks of other runs are not taken for it, and of two the
 // newer one is.
-func TestWorker(t *testing.T) {
+func TestWorkerIsFoundByRunAndRank(t *testing.T) {
 	run := t.TempDir()
 	if _, ok, err := worker(run, 1); ok || err != nil {
 		t.Fatal("there is a rank before any was started")
@@ -81,7 +81,7 @@ func TestWorker(t *testing.T) {
 	}
 }
 
-func TestKillNode(t *testing.T) {
+func TestKillNodeEndsItsProcessesAlone(t *testing.T) {
 	run := t.TempDir()
 	t.Cleanup(func() { endAll(t, "DDPBATCH_RUN_DIR="+run) })
 	gone := child(t, "while :; do sleep 1000 & sleep 0.01; done", "DDPBATCH_RUN_DIR="+run, "SLURMD_NODENAME=node1", "RANK=0")

@@ -38,7 +38,7 @@ func inside(t *testing.T, w *Namespaces, node, line string) (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-func TestWorldNetwork(t *testing.T) {
+func TestWorldCutsANodeOff(t *testing.T) {
 	w := newWorld(t, t.TempDir(), true)
 	nodes := PretendNodes(3)
 	for i := range nodes {
@@ -88,7 +88,7 @@ func TestWorldNetwork(t *testing.T) {
 	}
 }
 
-func TestWorldFullDisk(t *testing.T) {
+func TestWorldFillsItsDisk(t *testing.T) {
 	disk := filepath.Join(t.TempDir(), "a folder", "checkpoints")
 	if err := os.MkdirAll(disk, 0o700); err != nil {
 		t.Fatal(err)
@@ -118,8 +118,7 @@ func TestWorldFullDisk(t *testing.T) {
 	}
 }
 
-// TestWorldNotMade: what is missing is named.
-func TestWorldNotMade(t *testing.T) {
+func TestWorldThatCannotBeMadeSaysWhy(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	if w, err := NewNamespaces(t.Context(), t.TempDir(), true); err == nil || !strings.Contains(err.Error(), "unshare") {
 		t.Errorf("%v, %v", w, err)

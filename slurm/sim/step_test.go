@@ -123,7 +123,7 @@ func TestStepRunsOnEveryNode(t *testing.T) {
 	}
 }
 
-func TestStepOfManyTasks(t *testing.T) {
+func TestStepGivesTasksTheirNodes(t *testing.T) {
 	s, r := startStep(t, Step{
 		Allocation: Allocation{JobID: 7, Nodes: PretendNodes(3), Step: []int{1, 2}, Tasks: []int{2, 1}},
 		Command:    []string{"/bin/sh", "-c", `echo $SLURM_PROCID $SLURM_LOCALID $SLURMD_NODENAME`},
@@ -138,9 +138,9 @@ func TestStepOfManyTasks(t *testing.T) {
 	}
 }
 
-// TestStepFails holds that the code is the failed task's, and that the others do not outlive it
+// TestStepFailsWithItsTask holds that the code is the failed task's, and that the others do not outlive it
 // (srun's --kill-on-bad-exit).
-func TestStepFails(t *testing.T) {
+func TestStepFailsWithItsTask(t *testing.T) {
 	_, r := startStep(t, Step{
 		Allocation: Allocation{JobID: 7, Nodes: PretendNodes(3)}, KillWait: time.Hour, // for which others would live on that are not told
 		Command: []string{"/bin/sh", "-c", `trap 'exit 0' TERM; : >ready.$SLURM_NODEID
@@ -152,8 +152,8 @@ func TestStepFails(t *testing.T) {
 	}
 }
 
-// TestStepSpared: the others live on where srun is asked to leave them alone.
-func TestStepSpared(t *testing.T) {
+// The others live on where srun is asked to leave them alone.
+func TestStepSparesTheOthers(t *testing.T) {
 	_, r := startStep(t, Step{
 		Allocation: Allocation{JobID: 7, Nodes: PretendNodes(2)}, Spare: true,
 		Command: []string{"/bin/sh", "-c", `[ $SLURM_NODEID = 1 ] && { : >gone; exit 9; }; until [ -e gone ]; do :; done; trap 'exit 3' TERM; exit 4`},
@@ -163,14 +163,14 @@ func TestStepSpared(t *testing.T) {
 	}
 }
 
-func TestStepKilledTask(t *testing.T) {
+func TestStepHasAKilledTasksCode(t *testing.T) {
 	if _, r := start(t, 1, `kill -KILL $$`); code(t, r) != 137 {
 		t.Errorf("code %d; want 137", r.Code())
 	}
 }
 
-// TestStepSignalled: the tasks get the signals, and those that do not end get KILL after KillWait.
-func TestStepSignalled(t *testing.T) {
+// The tasks get the signals, and those that do not end get KILL after KillWait.
+func TestStepPassesSignalsOn(t *testing.T) {
 	s, r := start(t, 1, `trap 'echo told; exit 5' TERM; echo ready; sleep 1000 & wait`)
 	s.await(t, 1)
 	r.Signal(syscall.SIGTERM)
@@ -179,8 +179,8 @@ func TestStepSignalled(t *testing.T) {
 	}
 }
 
-// TestStepWarned: a warning waits for the task's handler, and is for the task alone: who has no handler in its group lives on.
-func TestStepWarned(t *testing.T) {
+// A warning waits for the task's handler, and is for the task alone: who has no handler in its group lives on.
+func TestStepWarningWaitsForAHandler(t *testing.T) {
 	s, r := start(t, 1, `sleep 1000 & until [ -e go ]; do :; done; trap 'echo told; told=1' USR2; echo ready; `+
 		`until [ -n "$told" ]; do wait $!; done; kill -0 $! && echo alive; kill $!; exit 5`)
 	if r.Warn(syscall.SIGUSR2) {
@@ -229,7 +229,7 @@ func TestStepLosesNode(t *testing.T) {
 	}
 }
 
-func TestStepNotStarted(t *testing.T) {
+func TestStepThatCannotStartNamesTheNode(t *testing.T) {
 	s := newScreen()
 	_, err := Step{
 		Allocation: Allocation{JobID: 7, Nodes: PretendNodes(2), WorkDir: t.TempDir()},
