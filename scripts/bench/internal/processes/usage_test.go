@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ddpbatch/internal/testkit"
 )
 
 func TestParseMemory(t *testing.T) {
@@ -26,18 +28,27 @@ func TestParseMemory(t *testing.T) {
 
 // The processor time of another process grows while it works, and not while it sleeps.
 func TestCPUTime(t *testing.T) {
-	for text, works := range map[string]bool{"while :; do :; done": true, "exec sleep 1000": false} {
+	begin := func(text string) (pid int) {
 		cmd := exec.Command("/bin/sh", "-c", text)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		defer cmd.Wait()
-		defer cmd.Process.Kill()
-		time.Sleep(300 * time.Millisecond)
-		used, err := CPUTime(cmd.Process.Pid)
-		if err != nil || works && used < 20*time.Millisecond || !works && used > 100*time.Millisecond {
-			t.Errorf("%s: %v, %v", text, used, err)
+		t.Cleanup(func() {
+			cmd.Process.Kill()
+			cmd.Wait()
+		})
+		return cmd.Process.Pid
+	}
+	works, sleeps := begin("while :; do :; done"), begin("exec sleep 1000")
+	testkit.Eventually(t, "a process that works has used the processor", func() bool {
+		used, err := CPUTime(works)
+		if err != nil {
+			t.Fatal(err)
 		}
+		return used >= 200*time.Millisecond
+	})
+	if used, err := CPUTime(sleeps); err != nil || used > 100*time.Millisecond {
+		t.Errorf("a process that sleeps: %v, %v", used, err)
 	}
 	if used, err := CPUTime(os.Getpid()); err != nil || used <= 0 {
 		t.Errorf("this process: %v, %v", used, err)
