@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"ddpbatch/internal/testkit"
 )
 
 // meet is a worker that needs what PyTorch's needs: rank 0 listens on MASTER_ADDR:MASTER_PORT, every
@@ -101,24 +102,26 @@ func (c *cluster) byHand(rank int, port int, env ...string) *process {
 		"--master-addr", "n1", "--master-port", fmt.Sprint(port), "--", "sh", "-c", sayHand)...)
 }
 
-// handPorts are those that handPort has given. Tests run side by side, and who has been given a port may not have taken it yet.
+// handPort is a MASTER_PORT for agents that are started by hand on this machine. They meet on the eight after it.
+func handPort(t *testing.T) int { return testkit.FreePorts(t, 9) }
+
+// handPorts are those that cluster.handPort has given. Tests run side by side, and who has been given a port may not have taken it yet.
 var handPorts sync.Map
 
-// handPort is a MASTER_PORT for byHand: some of a range where little else listens, since others may use the
-// cluster at the same time. The agents meet on the eight after it.
-func handPort(t *testing.T) int {
+// handPort is handPort on node n1, which has ports of its own: some of a range where little else listens, since others may use the cluster
+// at the same time.
+func (c *cluster) handPort() int {
+	c.t.Helper()
+	taken := c.ok(c.script, "exec", clusterNodes[0], "sh", "-c", "cat /proc/net/tcp*").stdout // proc(5): ADDRESS:PORT, in hexadecimal
 	for {
 		port := 20000 + 10*rand.IntN(1200)
 		_, given := handPorts.LoadOrStore(port, nil)
 		free := !given
 		for next := port; next <= port+8 && free; next++ {
-			l, err := net.Listen("tcp", fmt.Sprintf(":%d", next))
-			if free = err == nil; free {
-				l.Close()
-			}
+			free = !strings.Contains(taken, fmt.Sprintf(":%04X ", next))
 		}
 		if free {
-			t.Logf("MASTER_PORT is %d", port)
+			c.t.Logf("MASTER_PORT is %d", port)
 			return port
 		}
 	}
@@ -127,7 +130,7 @@ func handPort(t *testing.T) int {
 // testSlurmRunByHand starts a run from two terminals. They share nothing but the home folder, in which the
 // first of them makes the key.
 func testSlurmRunByHand(t *testing.T, c *cluster) {
-	port := handPort(t)
+	port := c.handPort()
 	agents := []*process{c.byHand(0, port), c.byHand(1, port)}
 	var out string
 	for rank, agent := range agents {
@@ -149,7 +152,7 @@ func testSlurmRunByHand(t *testing.T, c *cluster) {
 func testSlurmRunByHandSecret(t *testing.T, c *cluster) {
 	key := c.write("other-key", strings.Repeat("0123456789abcdef", 4)+"\n")
 	c.ok("chmod", "600", key)
-	port := handPort(t)
+	port := c.handPort()
 	host, joining := c.byHand(0, port), c.byHand(1, port, "DDPBATCH_SECRET_FILE="+key)
 	eventually(t, commandLimit, "node 0 tells of a refused connection", func() bool {
 		return strings.Contains(host.stderr.String(), "refused")

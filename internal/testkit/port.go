@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"errors"
+	"math/rand/v2"
 	"net"
 	"strconv"
 	"testing"
@@ -28,4 +29,47 @@ func FreePort(t testing.TB, host string) string {
 		t.Fatal(err)
 	}
 	return strconv.Itoa(name.(*unix.SockaddrInet4).Port)
+}
+
+// FreePorts returns the first of n TCP ports in a row that are free at all IPv4 addresses, and that nobody else gets before the test ends, as
+// with FreePort. They are of the range that the kernel gives from, where no program looks for one by its number.
+func FreePorts(t testing.TB, n int) (first int) {
+	t.Helper()
+	for range 1000 {
+		first = 33000 + rand.IntN(27000)
+		held, err := holdPorts(first, n)
+		if err == nil {
+			t.Cleanup(func() { closeAll(held) })
+			return first
+		}
+		if !errors.Is(err, unix.EADDRINUSE) {
+			t.Fatal(err)
+		}
+	}
+	t.Fatalf("no %d ports in a row are free", n)
+	return 0
+}
+
+// holdPorts binds a socket to each of n ports. It lets others listen there only once it has them, so that two tests do not hold one port.
+func holdPorts(first, n int) (held []int, err error) {
+	for port := first; port < first+n; port++ {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return nil, errors.Join(err, closeAll(held))
+		}
+		held = append(held, fd)
+		err = errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Port: port}), unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
+		if err != nil {
+			return nil, errors.Join(err, closeAll(held))
+		}
+	}
+	return held, nil
+}
+
+func closeAll(fds []int) error {
+	var errs []error
+	for _, fd := range fds {
+		errs = append(errs, unix.Close(fd))
+	}
+	return errors.Join(errs...)
 }

@@ -1,21 +1,19 @@
 package launch
 
 import (
-	"crypto/rand"
 	"fmt"
 	"net"
 	"strings"
 	"testing"
 
+	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
-// givenPort is one that nobody has, nor is given by the kernel meanwhile.
-func givenPort(t *testing.T) int {
+// givenPort is one that nobody else gets before the test ends, at any address.
+func givenPort(t testing.TB) int {
 	t.Helper()
-	port, err := freePort(Ports(rand.Text(), 16))
-	must(t, err)
-	return port
+	return testkit.FreePorts(t, 1)
 }
 
 func TestMasterPortIsUsedAsGiven(t *testing.T) {

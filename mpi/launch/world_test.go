@@ -59,11 +59,12 @@ func newWorld(t testing.TB, nproc []int, command ...string) *world {
 	w := &world{t: t, folder: t.TempDir(), cookie: hex.EncodeToString(cookie[:])}
 	var attempt int
 	w.dir, attempt = newRunDir(t)
+	ports := append([]int{givenPort(t)}, Ports(w.cookie, 15)...) // agent 0's is the first, whatever others have
 	log := slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	for index, n := range nproc {
 		c := AgentConfig{
 			World:     World{Index: index, Count: len(nproc), Host: fmt.Sprintf("n%d", index+1), Nproc: n},
-			Network:   Network{OneMachine: true, MasterAddr: rendezvous.Loopback, Ports: Ports(w.cookie, 16)},
+			Network:   Network{OneMachine: true, MasterAddr: rendezvous.Loopback, Ports: ports},
 			Identity:  Identity{Secret: secret, RunID: "test/" + w.cookie, Attempt: attempt, Version: "v1", JobID: "77", RunDir: w.dir},
 			Workers:   Workers{Command: append([]string{exe}, command...), Env: []string{"PATH=/usr/bin:/bin", workerSwitch + "=1", "GORACE=atexit_sleep_ms=0", workerFolder + "=" + w.folder, workerCookie + "=" + w.cookie}},
 			Limits:    Limits{Grace: bound},
@@ -285,15 +286,6 @@ func listenFirst(ports []int) (l net.Listener, err error) {
 		}
 	}
 	return nil, err
-}
-
-// freePort finds one that nobody listens on now.
-func freePort(ports []int) (int, error) {
-	l, err := listenFirst(ports)
-	if err != nil {
-		return 0, err
-	}
-	return portOf(l), l.Close()
 }
 
 func addrsOf(list ...string) (addrs []netip.Addr) {

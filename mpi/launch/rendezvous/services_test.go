@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/testkit"
 )
 
 // chosenPorts has so many runs on one machine choose the MASTER_PORT of a round at once, from one list, and returns them when all have.
@@ -237,10 +238,8 @@ func TestMasterPortOfAnotherUser(t *testing.T) {
 	}
 }
 
-// givenPort is one that nobody has, nor is given by the kernel meanwhile.
-func givenPort(t *testing.T) int {
+// givenPort is one that nobody else gets before the test ends, at any address.
+func givenPort(t testing.TB) int {
 	t.Helper()
-	port, err := freePort(Ports(rand.Text(), 16))
-	must(t, err)
-	return port
+	return testkit.FreePorts(t, 1)
 }
