@@ -129,17 +129,13 @@ func testSlurmMemoryOfRanks(t *testing.T, c *cluster) {
 func testSlurmSessionsOfRanks(t *testing.T, c *cluster) {
 	c.needsCgroups()
 	word := c.word()
-	c.commandJob("leaver", "nodes = 2", "1", "sh", "-c", `(setsid sh -c "trap '' TERM HUP; exec sleep 1000.$0" &); exit 3`, word)
+	// A rank ends when what both leave behind ignores signals.
+	const leave = `(setsid sh -c 'trap "" TERM HUP; touch "$DDPBATCH_RUN_DIR/left.$RANK"; exec sleep "1000.$0"' "$0" &)
+until [ -e "$DDPBATCH_RUN_DIR/left.0" ] && [ -e "$DDPBATCH_RUN_DIR/left.1" ]; do sleep 0.01; done; exit 3`
+	c.commandJob("leaver", "nodes = 2", "1", "sh", "-c", leave, word)
 	s := c.submit("leaver.toml")
 	if job := s.await(); job["ExitCode"] != "3:0" {
 		t.Errorf("the job ended with %s, want 3:0", job["ExitCode"])
 	}
-	eventually(t, commandLimit, "no process of a rank lives on", func() bool {
-		for _, node := range clusterNodes[:2] {
-			if out := c.onNode(node, "pgrep", "-f", "--", "1000."+word); out.code == 0 {
-				return false
-			}
-		}
-		return true
-	})
+	eventually(t, commandLimit, "no process of a rank lives on", func() bool { return len(c.processes("1000."+word)) == 0 })
 }
