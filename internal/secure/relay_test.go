@@ -3,6 +3,7 @@ package secure
 import (
 	"crypto/ed25519"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -83,12 +84,17 @@ func TestRelayRewritesHandshake(t *testing.T) {
 	client, server := keys(t, secret, binding)
 	for _, toServer := range []bool{true, false} {
 		for at := 0; at < 400; at += 13 {
-			seen := 0
+			var seen []byte
+			longer := make(chan struct{})
 			change := func(part []byte) []byte {
-				if seen <= at && at < seen+len(part) {
-					part[at-seen] ^= 0x40
+				before := len(seen)
+				seen = append(seen, part...)
+				if before <= at && at < len(seen) {
+					part[at-before] ^= 0x40
+					if isRecordLength(seen, toServer, at) {
+						close(longer)
+					}
 				}
-				seen += len(part)
 				return part
 			}
 			same := func(part []byte) []byte { return part }
@@ -97,15 +103,40 @@ func TestRelayRewritesHandshake(t *testing.T) {
 				r = &relay{toServer: same, toClient: change}
 			}
 			dialled, accepted := r.between(t)
-			limit := time.AfterFunc(time.Second, func() { dialled.Close(); accepted.Close() }) // a length that was changed may have a side wait for more
+			over, limit := make(chan struct{}), time.NewTimer(testkit.Patience)
+			var watch sync.WaitGroup
+			watch.Go(func() {
+				select {
+				case <-over:
+					return
+				case <-longer: // a side waits for bytes that nobody sends
+				case <-limit.C:
+					t.Errorf("byte %d, to the server %v: a side hangs", at, toServer)
+				}
+				dialled.Close()
+				accepted.Close()
+			})
 			o := open(t, client, dialled, server, accepted)
-			limit.Stop()
+			close(over)
+			watch.Wait()
 			// The digest, at 10 to 41, is a hint that is in no proof.
 			if hint := !toServer && at >= 10 && at < 42; !hint && (o.clientErr == nil || o.serverErr == nil && toServer) {
 				t.Errorf("byte %d, to the server %v: client %v; server: %v", at, toServer, o.clientErr, o.serverErr)
 			}
 		}
 	}
+}
+
+// isRecordLength tells whether the byte at says how long a TLS record is (RFC 8446, 5.1), of all that one side has sent until then.
+func isRecordLength(sent []byte, toServer bool, at int) bool {
+	begin := 10 // after "ddpbatch" and the version
+	if !toServer {
+		begin += 32 // and the digest
+	}
+	for begin+5 <= len(sent) && begin+5 <= at {
+		begin += 5 + int(binary.BigEndian.Uint16(sent[begin+3:]))
+	}
+	return at == begin+3 || at == begin+4
 }
 
 // TestRelayOfItsOwn ends TLS on both sides with a key of its own.
