@@ -62,14 +62,24 @@ func TestAwait(t *testing.T) {
 }
 
 // The whole process is stopped for longer than Await may wait, as on a busy machine. The sender goes on when Await does, and is still
-// waited for.
+// waited for. Other work may keep the sender alone from the processor for as long, but hardly each time.
 func TestAwaitOfAProcessThatStoodStill(t *testing.T) {
+	for range 5 {
+		if isAwaitedAfterAStop(t) {
+			return
+		}
+	}
+	t.Error("what was sent did not come")
+}
+
+func isAwaitedAfterAStop(t *testing.T) bool {
+	t.Helper()
 	const wake = `until grep -q "^State:.T" /proc/$0/status; do sleep 0.01; done; sleep 1.2; kill -CONT $0`
 	waker := exec.Command("sh", "-c", wake, strconv.Itoa(os.Getpid()))
 	if err := waker.Start(); err != nil {
 		t.Fatal(err)
 	}
-	c := make(chan int)
+	c := make(chan int, 1)
 	go func() {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
 			t.Error(err)
@@ -77,11 +87,15 @@ func TestAwaitOfAProcessThatStoodStill(t *testing.T) {
 		time.Sleep(100 * time.Millisecond) // of what it still has to do
 		c <- 7
 	}()
-	if v, came := pause.Await(c, time.Second); v != 7 || !came {
-		t.Errorf("%d, %t; want what was sent", v, came)
+	v, came := pause.Await(c, time.Second)
+	if came && v != 7 {
+		t.Errorf("%d; want what was sent", v)
+	}
+	if !came {
 		<-c
 	}
 	if err := waker.Wait(); err != nil {
 		t.Error(err)
 	}
+	return came
 }
