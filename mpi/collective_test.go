@@ -33,7 +33,7 @@ type misuse struct {
 	common1, odd1 string // how the error shows them
 }
 
-// misuses are those of reference/collectives.md 3.1, and their like.
+// misuses are calls that do not match. PyTorch 1.13.1 with Gloo answers them by wrong values, an abort, or a time-out that names no rank.
 var misuses = []misuse{
 	{"count", "all_reduce", summing(4), summing(8), "all_reduce #2 float32 x 4 sum", "all_reduce #2 float32 x 8 sum"},
 	{"count_zero", "all_reduce", summing(4), summing(0), "all_reduce #2 float32 x 4 sum", "all_reduce #2 float32 x 0 sum"},

@@ -149,7 +149,7 @@ func sortedKeys(m map[string]bool) []string {
 	return keys
 }
 
-// worlds are Gloo's numbers of ranks (reference/collectives.md 4.6) without the largest.
+// worlds are the numbers of ranks of Gloo's tests (gloo/test) without the largest.
 var worlds = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16}
 
 func TestConformanceOfEveryCollective(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// glooLengths are the numbers of elements that Gloo's tests go through (reference/collectives.md 4.6), and some around powers of two.
+// glooLengths are the numbers of elements that Gloo's tests (gloo/test) go through, and some around powers of two.
 var glooLengths = []int{0, 1, 10, 64, 100, 1000, 10000, 3, 31, 33, 127, 1023, 1025}
 
 // In large worlds, and with costly elements, of all ranks' buffers together, one algorithm of each collective is played for each length,

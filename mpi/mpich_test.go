@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// The tests of this file are from MPICH's test/mpi/coll (reference/collectives.md 4.5), with every algorithm of the collective.
+// The tests of this file are from MPICH's test/mpi/coll, with every algorithm of the collective.
 
 // byEach calls f with c set to every algorithm of the collective.
 func byEach(c *Comm, collective string, f func(c *Comm) error) error {

@@ -139,7 +139,7 @@ func reduceBy(ctx context.Context, c *Comm, name string, op Op) error {
 	return nil
 }
 
-// The NaN and uint8 cases of reference/collectives.md 3.1, which torch answers by the order of operands: here NaN propagates.
+// PyTorch 1.13.1 with Gloo answers NaN in a minimum or maximum by the order of operands: here NaN propagates. Sums of uint8 wrap in both.
 func TestNaNPropagatesInReductions(t *testing.T) {
 	nan, negative, inf := math.NaN(), math.Copysign(0, -1), math.Inf(1)
 	everywhere(t, []int{2}, func(ctx context.Context, c *Comm) error {

@@ -21,11 +21,11 @@ type handmade struct {
 // The numbers of ranks that the cases are played by.
 var (
 	few         = []int{1, 2, 3, 4, 7}                                 // powers of two, odd, and prime
-	mpichWorlds = []int{3, 4, 5, 7, 8, 10}                             // of test/mpi/coll/testlist: reference/collectives.md 4.5
-	glooWorlds  = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 24, 27, 32} // reference/collectives.md 4.6
+	mpichWorlds = []int{3, 4, 5, 7, 8, 10}                             // of MPICH's test/mpi/coll/testlist
+	glooWorlds  = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 24, 27, 32} // of Gloo's gloo/test
 )
 
-// handmadeCases are those of reference/collectives.md 4.3 and 4.5.
+// handmadeCases are those of PyTorch 1.13.1 (test_c10d_gloo.py, distributed_test.py) and of MPICH (test/mpi/coll).
 var handmadeCases = []handmade{
 	{"torch/simple_reduce", few, torchSimpleReduce},
 	{"torch/master_and_workers", few, torchMasterAndWorkers},

@@ -360,7 +360,7 @@ func TestProcessesPassTheScenarios(t *testing.T) {
 	}
 }
 
-// soon is how long a misuse of reference/collectives.md 3.1 may stay unnoticed.
+// soon is how long one of the misuses may stay unnoticed.
 const soon = time.Second
 
 // again is what a try returns that tells nothing.

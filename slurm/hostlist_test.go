@@ -105,7 +105,7 @@ func TestExpandOrdersSeveralBracketsAsSlurm(t *testing.T) {
 }
 
 // Beyond the corpus: answers of scontrol 22.05.8 asked one by one (those without a suffix), and
-// the vectors of ClusterShell's and Slurm's own tests in reference/launching.md.
+// the vectors of ClusterShell's and Slurm's own tests.
 func TestExpandHostlist(t *testing.T) {
 	for list, want := range map[string]string{
 		"":                           "",

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Gloo's numbers of ranks (reference/collectives.md, 4.6).
+// The numbers of ranks of Gloo's tests (gloo/test).
 var glooSizes = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 24, 32}
 
 // Gloo's counts, of elements of 4 bytes. The most are left to small groups.
@@ -453,7 +453,7 @@ func (m mover) roots(size int) []int {
 	return slices.Compact([]int{0, size / 2, size - 1})
 }
 
-// The cases of torch (reference/collectives.md, 4.3) and MPICH (4.5), with their values.
+// The cases of PyTorch (test/distributed/test_c10d_gloo.py) and MPICH (test/mpi/coll), with their values.
 
 var peerSizes = []int{1, 2, 3, 4, 5, 7, 8, 10}
 
