@@ -254,7 +254,7 @@ func TestRaggedCallsGoOnByThemselves(t *testing.T) {
 // Gloo's broadcast of 512 Mi - 1 elements, and MPICH's gather_big: lengths in bytes that 31 bits do not hold.
 func TestHugeBuffersArrive(t *testing.T) {
 	if *conformRounds == 1 {
-		t.Skip("takes 8 GiB of memory: only with -args -rounds 2, or more")
+		t.Skip("takes 12 GiB of memory: only with -args -rounds 2, or more, as scripts/test --long does")
 	}
 	const n, block = 512<<20 - 1, 1<<31 + 3
 	for _, over := range transports {
