@@ -31,8 +31,8 @@ func FreePort(t testing.TB, host string) string {
 	return strconv.Itoa(name.(*unix.SockaddrInet4).Port)
 }
 
-// FreePorts returns the first of n TCP ports in a row that are free at all IPv4 addresses, and that nobody else gets before the test ends, as
-// with FreePort. They are of the range that the kernel gives from, where no program looks for one by its number.
+// FreePorts returns the first of n TCP ports in a row that are free at all IPv4 addresses, and that nobody else gets before the test ends,
+// as with FreePort. They are of the range that the kernel gives from (ip(7), ip_local_port_range), where package rendezvous looks for none.
 func FreePorts(t testing.TB, n int) (first int) {
 	t.Helper()
 	for range 1000 {
