@@ -18,8 +18,9 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// TestForeignFolders: a folder that only has the name of a checkpoint's is nobody's torn save. It is passed over, with a note, and stays.
-func TestForeignFolders(t *testing.T) {
+// TestForeignFoldersArePassedOver: a folder that only has the name of a checkpoint's is nobody's torn save. It is passed
+// over, with a note, and stays.
+func TestForeignFoldersArePassedOver(t *testing.T) {
 	t.Parallel()
 	for name, files := range map[string]map[string]string{
 		"no manifest":             {"weights.bin": "abc", "notes.txt": "mine"},
@@ -91,8 +92,8 @@ func TestTornSavesAreNotForeign(t *testing.T) {
 	}
 }
 
-// TestForeignFolderAlone is none: a run that finds only that begins.
-func TestForeignFolderAlone(t *testing.T) {
+// TestForeignFolderAloneIsNoCheckpoint: a run that finds only that begins.
+func TestForeignFolderAloneIsNoCheckpoint(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	d := openDir(t, Options{FS: m, Run: "r", Attempt: 1})
@@ -129,9 +130,9 @@ func sealed(body string) []byte {
 	return fmt.Appendf(nil, "%s,\n  \"crc32c\": \"%08x\"\n}\n", body, sum)
 }
 
-// TestNewerFormat: the manifest of a newer program is neither read, nor called corrupt, nor
+// TestNewerFormatIsLeftAlone: the manifest of a newer program is neither read, nor called corrupt, nor
 // passed over, nor removed.
-func TestNewerFormat(t *testing.T) {
+func TestNewerFormatIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	d := openDir(t, Options{FS: m, Keep: Policy{Last: 2}})
@@ -156,8 +157,8 @@ func TestNewerFormat(t *testing.T) {
 	wantList(t, d, "1 committed, 2 newer, 4 committed, 5 committed") // step 1 may be the base of step 2
 }
 
-// TestNewerShard: likewise for a shard under a manifest of this version.
-func TestNewerShard(t *testing.T) {
+// TestNewerShardIsLeftAlone: likewise for a shard under a manifest of this version.
+func TestNewerShardIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	d := openDir(t, Options{FS: m})
@@ -170,8 +171,8 @@ func TestNewerShard(t *testing.T) {
 	wantErr(t, "Verify", VerifyStep(t.Context(), d, 1), ErrFormatTooNew)
 }
 
-// TestPipeInPlaceOfAFile: a pipe, or a folder, with the name of a manifest or a shard is damage, and nobody waits for it.
-func TestPipeInPlaceOfAFile(t *testing.T) {
+// TestPipeInPlaceOfAFileIsDamage: a pipe, or a folder, with the name of a manifest or a shard is damage, and nobody waits for it.
+func TestPipeInPlaceOfAFileIsDamage(t *testing.T) {
 	t.Parallel()
 	makers := map[string]func(path string) error{
 		"pipe":   func(path string) error { return syscall.Mkfifo(path, 0o600) },

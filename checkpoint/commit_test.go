@@ -20,9 +20,9 @@ func wantRefused(t *testing.T, m *vfstest.Mem, d *Dir, s *State) {
 	}
 }
 
-// TestSaveThatWouldNotCount is refused: one of a step that a later attempt has saved, and one that a
-// later attempt has given up.
-func TestSaveThatWouldNotCount(t *testing.T) {
+// TestSaveThatWouldNotCountIsRefused: one of a step that a later attempt has saved, and one that a later attempt has given
+// up.
+func TestSaveThatWouldNotCountIsRefused(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	one := attempt(t, m, 1, Policy{})
@@ -73,7 +73,7 @@ func deltas(t *testing.T, o Options) (*Dir, []*State) {
 	return d, states
 }
 
-func TestDeltas(t *testing.T) {
+func TestDeltasLoadWithTheirBase(t *testing.T) {
 	t.Parallel()
 	d, states := deltas(t, Options{FS: vfstest.New(t), Keep: Policy{Last: 2}, Attempt: 1})
 	wantList(t, d, "1 committed, 2 committed, 3 committed") // step 1 stays as their base
@@ -99,9 +99,9 @@ func TestDeltas(t *testing.T) {
 	wantList(t, d, "4 committed, 5 committed")
 }
 
-// TestBaseIsGone: deltas of a base that is missing, damaged or another one are corrupt and passed
+// TestDeltaOfALostBaseIsPassedOver: deltas of a base that is missing, damaged or another one are corrupt and passed
 // over, and stay as they are, since their own bytes are good; a damaged base is set aside.
-func TestBaseIsGone(t *testing.T) {
+func TestDeltaOfALostBaseIsPassedOver(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"missing", "another", "damaged"} {
 		t.Run(what, func(t *testing.T) {
@@ -142,8 +142,8 @@ func TestBaseIsGone(t *testing.T) {
 	}
 }
 
-// TestBaseIsRefused: what cannot be a base is found before anything is committed.
-func TestBaseIsRefused(t *testing.T) {
+// TestBadBaseIsRefused: what cannot be a base is found before anything is committed.
+func TestBadBaseIsRefused(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	d, states := deltas(t, Options{FS: m, Attempt: 1})
@@ -172,9 +172,9 @@ func TestBaseIsRefused(t *testing.T) {
 	}
 }
 
-// TestBaseOfWhatWasJustSaved: retention after a commit keeps the base of what it has committed,
+// TestRetentionKeepsTheBaseOfANewDelta: retention after a commit keeps the base of what it has committed,
 // though other processes have saved so many since that nothing else would.
-func TestBaseOfWhatWasJustSaved(t *testing.T) {
+func TestRetentionKeepsTheBaseOfANewDelta(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	d := attempt(t, m, 1, Policy{Last: 2})
@@ -190,8 +190,7 @@ func TestBaseOfWhatWasJustSaved(t *testing.T) {
 	wantList(t, d, "100 committed, 150 committed, 200 committed, 300 committed")
 }
 
-// TestDeltaWithoutBase: shards that may need a base are not committed without one.
-func TestDeltaWithoutBase(t *testing.T) {
+func TestDeltaWithoutBaseIsNotCommitted(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	d := attempt(t, m, 1, Policy{})

@@ -68,9 +68,9 @@ func flip(data []byte, bit int) []byte {
 	return out
 }
 
-// TestBitsOfTheManifest, and those below, take a part of the bits; TestEveryFlippedBitOfAManifestIsFound and
+// TestFlippedBitOfTheManifestFallsBack, and those below, take a part of the bits; TestEveryFlippedBitOfAManifestIsFound and
 // TestEveryFlippedBitOfAFrameIsFound take all, and ask less.
-func TestBitsOfTheManifest(t *testing.T) { // without the race detector
+func TestFlippedBitOfTheManifestFallsBack(t *testing.T) { // without the race detector
 	t.Parallel()
 	d := newDamaged(t, "none", testState(2, 0))
 	good := vfstest.Read(t, d.fs, d.manifest)
@@ -81,7 +81,7 @@ func TestBitsOfTheManifest(t *testing.T) { // without the race detector
 	must(t, VerifyStep(context.Background(), d.dir, 2))
 }
 
-func TestBitsOfTheShardsFrame(t *testing.T) { // without the race detector
+func TestFlippedBitOfTheFrameFallsBack(t *testing.T) { // without the race detector
 	t.Parallel()
 	d := newDamaged(t, "none", testState(2, 0))
 	good := vfstest.Read(t, d.fs, d.shard)
@@ -89,14 +89,14 @@ func TestBitsOfTheShardsFrame(t *testing.T) { // without the race detector
 	tail := len(good) - trailerBytes - chunks*entryBytes
 	for bit := 0; bit < 8*len(good); bit += 3 {
 		if at := bit / 8; at >= headerBytes && at < tail {
-			continue // chunks: TestRandomBitsOfTheData
+			continue // chunks: TestFlippedBitOfDataNamesItsTensor
 		}
 		d.wantFallback(t, "a bit of header, table or trailer", d.shard, flip(good, bit))
 	}
 }
 
-// TestRandomBitsOfTheData also wants the right tensor and chunk to be named.
-func TestRandomBitsOfTheData(t *testing.T) { // without the race detector
+// TestFlippedBitOfDataNamesItsTensor, and its chunk.
+func TestFlippedBitOfDataNamesItsTensor(t *testing.T) { // without the race detector
 	t.Parallel()
 	s := &State{Step: 2, World: 1, Tensors: []Tensor{
 		{Name: "first", DType: "uint8", Shape: []int{chunk.MaxBytes + 1000}, Data: make([]byte, chunk.MaxBytes+1000)},
@@ -132,7 +132,7 @@ func TestRandomBitsOfTheData(t *testing.T) { // without the race detector
 	}
 }
 
-func TestTruncationAtEveryLength(t *testing.T) {
+func TestTruncationAtEveryLengthFallsBack(t *testing.T) {
 	t.Parallel()
 	d := newDamaged(t, "none", testState(2, 0))
 	for _, path := range []string{d.manifest, d.shard} {
@@ -148,7 +148,7 @@ func TestTruncationAtEveryLength(t *testing.T) {
 	}
 }
 
-func TestMissingShard(t *testing.T) {
+func TestMissingShardFallsBack(t *testing.T) {
 	t.Parallel()
 	d := newDamaged(t, "none", testState(2, 0))
 	must(t, d.fs.Remove(d.shard))
@@ -163,8 +163,8 @@ func TestMissingShard(t *testing.T) {
 	}
 }
 
-// TestSwappedFiles: files that are whole, but not where they belong.
-func TestSwappedFiles(t *testing.T) {
+// TestSwappedFilesFallBack: files that are whole, but not where they belong.
+func TestSwappedFilesFallBack(t *testing.T) {
 	t.Parallel()
 	d := newDamaged(t, "none", testState(2, 0))
 	otherShard := vfstest.Read(t, d.fs, find(t, d.fs, d.dir.stepPath(1), "shard-"))

@@ -14,7 +14,7 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-func TestOpenRefuses(t *testing.T) {
+func TestOpenRefusesBadOptions(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]Options{
 		"codec":     {Codec: "lz4"},
@@ -30,7 +30,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-func TestNothingThere(t *testing.T) {
+func TestEmptyFolderHasNoCheckpoints(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	d := openDir(t, Options{FS: m})
@@ -52,7 +52,7 @@ func TestNothingThere(t *testing.T) {
 	wantErr(t, "Latest with a partial step", err, ErrNone)
 }
 
-func TestListAndInfo(t *testing.T) {
+func TestListSaysWhatSaveSaid(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	d := openDir(t, Options{FS: m, Run: "r", Attempt: 7})
@@ -78,7 +78,7 @@ func TestListAndInfo(t *testing.T) {
 	wantList(t, d, "5 broken, 20 broken, 300 partial, 1000 committed")
 }
 
-func TestSaveRefuses(t *testing.T) {
+func TestSaveRefusesBadStates(t *testing.T) {
 	t.Parallel()
 	good := func() *State { return testState(1, 0) }
 	tests := map[string]func(s *State){
@@ -121,7 +121,7 @@ func TestSaveRefuses(t *testing.T) {
 	}
 }
 
-func TestConfig(t *testing.T) {
+func TestConfigErrorsNameEveryKey(t *testing.T) {
 	t.Parallel()
 	must(t, DefaultConfig().Validate())
 	bad := Config{EverySteps: -1, KeepLast: 1, Codec: "gzip", Resume: "maybe"}

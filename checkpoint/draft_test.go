@@ -67,7 +67,7 @@ func all(t testing.TB, c *Checkpoint) *State {
 	return s
 }
 
-func TestManyWriters(t *testing.T) {
+func TestShardsOfManyWritersMakeOneCheckpoint(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2, 3, 8, maxOpen + 3} { // with more shards than are kept open, too
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -89,8 +89,9 @@ func TestManyWriters(t *testing.T) {
 	}
 }
 
-// TestShardsWithoutBytes: a checkpoint of before, when every rank wrote a shard, also who had no bytes. It counts, is read, and is a delta's base.
-func TestShardsWithoutBytes(t *testing.T) {
+// TestShardsWithoutBytesCount: before, every rank wrote a shard, also who had no bytes. Such a checkpoint counts, is read,
+// and is a delta's base.
+func TestShardsWithoutBytesCount(t *testing.T) {
 	t.Parallel()
 	d := openDir(t, Options{FS: vfstest.New(t), Run: "r", Attempt: 1})
 	tiny := func(step int64) *State {
@@ -143,8 +144,9 @@ func TestAbortLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestAbortOfAJoinedDraft removes only what its rank could not finish: the rest may be committed.
-func TestAbortOfAJoinedDraft(t *testing.T) {
+// TestAbortOfAJoinedDraftSparesWholeShards: it removes only what its rank could not finish, since the rest may be
+// committed.
+func TestAbortOfAJoinedDraftSparesWholeShards(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	d := attempt(t, m, 1, Policy{})
@@ -181,7 +183,7 @@ func TestAbortOfAJoinedDraft(t *testing.T) {
 	}
 }
 
-func TestTicketIsRefused(t *testing.T) {
+func TestBadTicketIsRefused(t *testing.T) {
 	t.Parallel()
 	d := openDir(t, Options{FS: vfstest.New(t), Attempt: 2})
 	good := `{"folder":"step-000000000007.2-0000000a","step":7,"attempt":2,"nonce":10}`
@@ -203,7 +205,7 @@ func TestTicketIsRefused(t *testing.T) {
 	}
 }
 
-func TestWriteShardRefuses(t *testing.T) {
+func TestWriteShardRefusesBadPieces(t *testing.T) {
 	t.Parallel()
 	good := Piece{Tensor: "x", DType: "float32", Shape: []int{4}, Start: 4, Data: make([]byte, 8)}
 	for name, spoil := range map[string]func(p *Piece){
@@ -263,8 +265,8 @@ func (l *late) Create(name string) (vfs.File, error) {
 	return l.FS.Create(name)
 }
 
-// TestPatience: what a message said is there is waited for, a bounded time, with growing pauses.
-func TestPatience(t *testing.T) {
+// TestAnnouncedFilesAreWaitedFor: what a message said is there is waited for, a bounded time, with growing pauses.
+func TestAnnouncedFilesAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	zero := openDir(t, Options{FS: m, Attempt: 1})
@@ -294,8 +296,7 @@ func TestPatience(t *testing.T) {
 	must(t, err)
 }
 
-// TestCopyShard: the copy is what the original is, or there is none.
-func TestCopyShard(t *testing.T) {
+func TestCopyShardCopiesAllOrNothing(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	d := openDir(t, Options{FS: m, Attempt: 1})
@@ -327,8 +328,7 @@ func TestCopyShard(t *testing.T) {
 	}
 }
 
-// TestClockSetBack: a second save of a step counts, whatever the clock says.
-func TestClockSetBack(t *testing.T) {
+func TestSecondSaveCountsWithTheClockSetBack(t *testing.T) {
 	t.Parallel()
 	d := openDir(t, Options{FS: vfstest.New(t), Keep: Policy{Last: 2}, Attempt: 1})
 	d.nonce = func() uint32 { return 7 } // the folder's name does not decide either

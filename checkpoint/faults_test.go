@@ -21,9 +21,9 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestFaultAtEveryOperationOfASave makes each operation of the third save fail in turn. The error
+// TestFaultOfASaveSparesTheOneBefore makes each operation of the third save fail in turn. The error
 // has its class, no temporary file stays, and the second checkpoint can be loaded.
-func TestFaultAtEveryOperationOfASave(t *testing.T) {
+func TestFaultOfASaveSparesTheOneBefore(t *testing.T) {
 	t.Parallel()
 	classes := []struct {
 		errno syscall.Errno
@@ -138,10 +138,10 @@ func (l lostAnswer) Rename(oldName, newName string) error {
 	return err
 }
 
-// TestLostAnswerOfTheCommit: a request that was repeated, since the first answer got lost, finds the
+// TestLostAnswerOfTheCommitLosesNothing: a request that was repeated, since the first answer got lost, finds the
 // source gone or the target there; that the save did happen can be seen. After any other error
 // Save cannot know, so what it may have committed must stay whole.
-func TestLostAnswerOfTheCommit(t *testing.T) {
+func TestLostAnswerOfTheCommitLosesNothing(t *testing.T) {
 	t.Parallel()
 	for errno, ok := range map[syscall.Errno]bool{syscall.ENOENT: true, syscall.EEXIST: true, syscall.EIO: false} {
 		m := vfstest.New(t)
@@ -172,7 +172,7 @@ func (f lossyFile) Write(p []byte) (int, error) {
 	return n + 1, err
 }
 
-func TestLengthIsChecked(t *testing.T) {
+func TestSaveChecksTheLengthOfFiles(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	d := openDir(t, Options{FS: lossy{m}})
@@ -210,8 +210,8 @@ func TestReadErrorsAreNotCorruption(t *testing.T) {
 	}
 }
 
-// TestStaleHandle: once is read again, for good is ErrStale.
-func TestStaleHandle(t *testing.T) {
+// TestStaleHandleIsReadAgain once; one that is stale for good is ErrStale.
+func TestStaleHandleIsReadAgain(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	save(t, openDir(t, Options{FS: m}), testState(1, 0))
@@ -250,7 +250,7 @@ func (r *replacing) Open(name string) (vfs.File, error) {
 	return r.FS.Open(name)
 }
 
-func TestReplacedWhileReading(t *testing.T) {
+func TestCheckpointReplacedWhileReadIsReadAgain(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	writer := openDir(t, Options{FS: m, Keep: Policy{Last: 2}})
@@ -264,8 +264,8 @@ func TestReplacedWhileReading(t *testing.T) {
 	}
 }
 
-// TestCancelledSave cancels a save at each of its operations: it commits, or leaves nothing.
-func TestCancelledSave(t *testing.T) {
+// TestCancelledSaveCommitsOrLeavesNothing when it is cancelled at any of its operations.
+func TestCancelledSaveCommitsOrLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for k, reached := 1, true; reached; k++ {
 		reached = false
@@ -291,7 +291,7 @@ func TestCancelledSave(t *testing.T) {
 	}
 }
 
-func TestCancelledLoad(t *testing.T) {
+func TestCancelledLoadSaysSo(t *testing.T) {
 	t.Parallel()
 	d := openDir(t, Options{FS: vfstest.New(t)})
 	save(t, d, testState(1, 0))
@@ -304,9 +304,9 @@ func TestCancelledLoad(t *testing.T) {
 	wantErr(t, "Find", errOf(d.Find(ctx, 1)), context.Canceled)
 }
 
-// TestFullDisk fills a real file system of 1 MiB. The save that does not fit says so, leaves
+// TestFullDiskSparesTheSaveBefore fills a real file system of 1 MiB. The save that does not fit says so, leaves
 // nothing behind, and the checkpoint before it stays good.
-func TestFullDisk(t *testing.T) {
+func TestFullDiskSparesTheSaveBefore(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
@@ -339,10 +339,10 @@ func TestFullDisk(t *testing.T) {
 
 var update = flag.Bool("update", false, "rewrite testdata/oplog.txt")
 
-// TestOperationLog compares the file operations of saves with testdata/oplog.txt, which was
+// TestOperationsComeInTheReviewedOrder compares the file operations of saves with testdata/oplog.txt, which was
 // reviewed by hand against the order that package documentation promises: a change of the order
 // shows in a diff. Operations that only read are left out, except the length check.
-func TestOperationLog(t *testing.T) {
+func TestOperationsComeInTheReviewedOrder(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	in := vfstest.NewInjector(m, nil)
@@ -421,10 +421,10 @@ func runScript(t *testing.T, fsys vfs.FS) (acknowledged int, err error) {
 	return len(crashScript), nil
 }
 
-// TestCrashAfterEveryOperation cuts the power after operation k of the script, for every k, keeps
+// TestCrashAfterEveryOperationLosesNothing cuts the power after operation k of the script, for every k, keeps
 // a part of what was not synced, and looks: what was acknowledged is there, Latest works, and a
 // new attempt can go on and leaves no trace of the dead one.
-func TestCrashAfterEveryOperation(t *testing.T) { // without the race detector
+func TestCrashAfterEveryOperationLosesNothing(t *testing.T) { // without the race detector
 	t.Parallel()
 	whole := vfstest.NewInjector(vfstest.New(t), nil)
 	if n, err := runScript(t, whole); n != len(crashScript) {

@@ -13,8 +13,9 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// TestFindForResume: what is passed over for its length or its checksum, twice, is renamed, by its own run's attempt; and nothing else is.
-func TestFindForResume(t *testing.T) {
+// TestFindForResumeSetsDamageAside: what is passed over for its length or its checksum, twice, is renamed, by its own
+// run's attempt; and nothing else is.
+func TestFindForResumeSetsDamageAside(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name    string
@@ -128,8 +129,8 @@ func flipTable(t *testing.T, m *vfstest.Mem, _, path string) {
 	vfstest.Put(t, m, path, flip(data, 8*(len(data)-trailerBytes-4)))
 }
 
-// TestFindForResumeWhereAllAreCorrupt: all are set aside, and the error names what is there then.
-func TestFindForResumeWhereAllAreCorrupt(t *testing.T) {
+// TestFindForResumeSetsAsideAllThatIsCorrupt: all are set aside, and the error names what is there then.
+func TestFindForResumeSetsAsideAllThatIsCorrupt(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	d := attempt(t, m, 1, Policy{})

@@ -21,8 +21,8 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// TestFormatDocument compares the worked example of docs/format.md with the program's bytes.
-func TestFormatDocument(t *testing.T) {
+// TestFormatDocumentShowsOurBytes compares the worked example of docs/format.md with the program's bytes.
+func TestFormatDocumentShowsOurBytes(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "docs", "format.md"))
 	must(t, err)
@@ -74,9 +74,9 @@ func block(t *testing.T, text, language string) string {
 	return body
 }
 
-// TestGoldenVersion1 reads a checkpoint that was written once by the first program with version 1
+// TestVersion1StaysReadable reads a checkpoint that was written once by the first program with version 1
 // and must stay readable for ever. It is never written again; what is in it stands here by hand.
-func TestGoldenVersion1(t *testing.T) {
+func TestVersion1StaysReadable(t *testing.T) {
 	t.Parallel()
 	d, err := Open(filepath.Join("testdata", "v1"), Options{})
 	must(t, err)
@@ -170,9 +170,9 @@ func goldenState(step int64) *State {
 	}
 }
 
-// TestGoldenVersion2 reads checkpoints that were written once by the first program with version 2, a full one by two ranks and a
+// TestVersion2StaysReadable reads checkpoints that were written once by the first program with version 2, a full one by two ranks and a
 // delta of it, which must stay readable for ever.
-func TestGoldenVersion2(t *testing.T) {
+func TestVersion2StaysReadable(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join("testdata", "v2")
 	full, delta := goldenState(1), goldenState(2)
@@ -261,9 +261,9 @@ func zstdState(step int64) *State {
 	}
 }
 
-// TestGoldenVersion2Zstd is TestGoldenVersion2 for the codec "zstd". A second attempt went on from step 2, after the first had saved step 3, which
-// counts for nothing since.
-func TestGoldenVersion2Zstd(t *testing.T) {
+// TestVersion2WithZstdStaysReadable is TestVersion2StaysReadable for the codec "zstd". A second attempt went on from step
+// 2, after the first had saved step 3, which counts for nothing since.
+func TestVersion2WithZstdStaysReadable(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join("testdata", "v2-zstd")
 	full, delta, late := zstdState(1), zstdState(2), zstdState(3)

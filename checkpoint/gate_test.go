@@ -62,9 +62,10 @@ func TestStaleZombieRemovesNothing(t *testing.T) {
 	}
 }
 
-// TestStaleZombieAtEachOperation stops attempt 1, and what its client learns of others, before each operation of three saves, which remove three
-// checkpoints. Attempt 2 begins then and dies. Whatever counts at that moment must be there when attempt 1 has gone on.
-func TestStaleZombieAtEachOperation(t *testing.T) { // without the race detector
+// TestStaleZombieNeverRemovesWhatCounts stops attempt 1, and what its client learns of others, before each operation of
+// three saves, which remove three checkpoints. Attempt 2 begins then and dies. Whatever counts at that moment must be
+// there when attempt 1 has gone on.
+func TestStaleZombieNeverRemovesWhatCounts(t *testing.T) { // without the race detector
 	t.Parallel()
 	for k := 1; ; k += thin.Step(5) {
 		m := vfstest.New(t)
@@ -141,8 +142,8 @@ func stopped(t *testing.T) (m *vfstest.Mem, gate string) {
 	return m, one.gate(1)
 }
 
-// TestRemovalThatEndedInTheGate is undone by the next attempt where the checkpoint is whole.
-func TestRemovalThatEndedInTheGate(t *testing.T) {
+// TestRemovalThatEndedInTheGateIsUndone by the next attempt where the checkpoint is whole.
+func TestRemovalThatEndedInTheGateIsUndone(t *testing.T) {
 	t.Parallel()
 	m, gate := stopped(t)
 	two := attempt(t, m, 2, Policy{Last: 2})
@@ -164,8 +165,8 @@ func TestRemovalThatEndedInTheGate(t *testing.T) {
 	wantList(t, two, "30 committed, 40 committed")
 }
 
-// TestGateWithOthersFile: what is not ddpbatch's stays, and the attempt does not begin.
-func TestGateWithOthersFile(t *testing.T) {
+// TestBeginLeavesOthersFileInTheGate: what is not ddpbatch's stays, and the attempt does not begin.
+func TestBeginLeavesOthersFileInTheGate(t *testing.T) {
 	t.Parallel()
 	m, gate := stopped(t)
 	vfstest.Put(t, m, filepath.Join(gate, "notes"), []byte("x"))
@@ -178,8 +179,8 @@ func TestGateWithOthersFile(t *testing.T) {
 	}
 }
 
-// TestBeginFromWhatIsGone: an attempt does not begin from what an earlier one has just removed.
-func TestBeginFromWhatIsGone(t *testing.T) {
+// TestBeginRefusesWhatIsGone: an attempt does not begin from what an earlier one has just removed.
+func TestBeginRefusesWhatIsGone(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	one := attempt(t, m, 1, Policy{Last: 2})
@@ -197,8 +198,8 @@ func TestBeginFromWhatIsGone(t *testing.T) {
 	}
 }
 
-// TestGateOnDisk: the operating system refuses what the disk in memory refuses.
-func TestGateOnDisk(t *testing.T) {
+// TestGateHoldsOnARealDisk: the operating system refuses what the disk in memory refuses.
+func TestGateHoldsOnARealDisk(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "checkpoints")
 	open := func(attempt int) *Dir {
@@ -235,8 +236,8 @@ func TestGateOnDisk(t *testing.T) {
 
 var errNewer = errors.New("attempts/2 exists")
 
-// TestZombie: an attempt that was superseded before its save began changes nothing that counts.
-func TestZombie(t *testing.T) {
+// TestSupersededSaveChangesNothing: an attempt that was superseded before its save began changes nothing that counts.
+func TestSupersededSaveChangesNothing(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	live := openDir(t, Options{FS: m, Keep: Policy{Last: 2}, Run: "r", Attempt: 2})
@@ -269,9 +270,9 @@ func TestZombie(t *testing.T) {
 	}
 }
 
-// TestFenceClosesAnywhere closes the fence at its j-th question, for every j: from then on nothing
+// TestClosedFenceStopsEveryRemoval closes the fence at its j-th question, for every j: from then on nothing
 // is removed and no manifest is renamed.
-func TestFenceClosesAnywhere(t *testing.T) {
+func TestClosedFenceStopsEveryRemoval(t *testing.T) {
 	t.Parallel()
 	for j := 1; ; j++ {
 		m := vfstest.New(t)

@@ -33,9 +33,9 @@ func (f *fault) over(m *vfstest.Mem) vfs.FS {
 	})
 }
 
-// TestUntrueAnswers: a file that a folder lists is there, whatever else an NFS client says; what
+// TestUntrueAnswersRemoveNothing: a file that a folder lists is there, whatever else an NFS client says; what
 // cannot be told removes nothing, and ends a search.
-func TestUntrueAnswers(t *testing.T) {
+func TestUntrueAnswersRemoveNothing(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]*fault{
 		"manifest": {kinds: []string{"open"}, part: manifest.StepFolder(100) + "/" + manifest.Name, err: syscall.ENOENT},
@@ -84,8 +84,8 @@ func TestSearchBelievesTheList(t *testing.T) {
 	}
 }
 
-// TestStaleSize: a size that a client remembers is asked for again through an open file.
-func TestStaleSize(t *testing.T) {
+// TestStaleSizeIsAskedForAgain: a size that a client remembers is asked for again through an open file.
+func TestStaleSizeIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	d := attempt(t, staleSizes{m}, 1, Policy{Last: 2, Every: 100})
@@ -110,8 +110,8 @@ type emptyInfo struct{ fs.FileInfo }
 
 func (emptyInfo) Size() int64 { return 0 }
 
-// TestOneUnreadableFolder hides none of the others, and stops neither a plan nor a removal.
-func TestOneUnreadableFolder(t *testing.T) {
+// TestOneUnreadableFolderHidesNoOther, and stops neither a plan nor a removal.
+func TestOneUnreadableFolderHidesNoOther(t *testing.T) {
 	t.Parallel()
 	for _, errno := range []syscall.Errno{syscall.ESTALE, syscall.EACCES, syscall.EIO} {
 		m := vfstest.New(t)

@@ -32,9 +32,9 @@ func begin(t *testing.T, d *Dir, step int64) {
 	must(t, c.Close())
 }
 
-// TestSuperseded: what an earlier attempt has saved, or saves later, beyond the step that a later
+// TestSupersededSavesCountForNothing: what an earlier attempt has saved, or saves later, beyond the step that a later
 // one went on from counts for nothing, and goes once that has a checkpoint.
-func TestSuperseded(t *testing.T) {
+func TestSupersededSavesCountForNothing(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	one := attempt(t, m, 1, Policy{})
@@ -78,8 +78,8 @@ func TestSuperseded(t *testing.T) {
 	wantList(t, two, "250 committed, 300 committed, 350 committed")
 }
 
-// TestBeginAgain: a restart within an attempt does not bring back what was superseded.
-func TestBeginAgain(t *testing.T) {
+// TestRestartRevivesNothingSuperseded: a restart within an attempt does not bring back what was superseded.
+func TestRestartRevivesNothingSuperseded(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	one := attempt(t, m, 1, Policy{})
@@ -94,9 +94,9 @@ func TestBeginAgain(t *testing.T) {
 	wantList(t, two, "100 superseded, 200 superseded, 300 committed")
 }
 
-// TestOtherRunsCheckpoint: one that was copied in counts until the run itself goes on from
+// TestOtherRunsCheckpointCountsUntilBegin: one that was copied in counts until the run itself goes on from
 // something else, whatever its attempt is; to its own run it counts all the same.
-func TestOtherRunsCheckpoint(t *testing.T) {
+func TestOtherRunsCheckpointCountsUntilBegin(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	pretrain := openDir(t, Options{FS: m, Run: "pretrain", Attempt: 7})
@@ -127,9 +127,9 @@ func TestOtherRunsCheckpoint(t *testing.T) {
 	must(t, c.Close())
 }
 
-// TestRunsSideBySide: two runs in one folder, whose attempts have the same numbers, neither write
+// TestRunsObeyTheirOwnRecordsOnly: two runs in one folder, whose attempts have the same numbers, neither write
 // nor obey each other's records.
-func TestRunsSideBySide(t *testing.T) {
+func TestRunsObeyTheirOwnRecordsOnly(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	a := openDir(t, Options{FS: m, Run: "a", Attempt: 1})
@@ -149,10 +149,10 @@ func TestRunsSideBySide(t *testing.T) {
 	wantList(t, openDir(t, Options{FS: m, Run: "d"}), "50 committed, 60 superseded, 100 superseded, 200 superseded")
 }
 
-// TestLateBegin: a zombie that chose what to go on from before a later attempt did, and would record it
+// TestLateBeginOfAZombieIsRefused: a zombie that chose what to go on from before a later attempt did, and would record it
 // afterwards, is refused; one whose view does not show that does not give up what the later one has gone
 // on from.
-func TestLateBegin(t *testing.T) {
+func TestLateBeginOfAZombieIsRefused(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	one := attempt(t, m, 1, Policy{})
@@ -181,9 +181,9 @@ func TestLateBegin(t *testing.T) {
 	must(t, got.Close())
 }
 
-// TestSupersededStay: a later attempt needs as many checkpoints of its own as the policy wants
+// TestSupersededStayUntilEnoughAreSaved: a later attempt needs as many checkpoints of its own as the policy wants
 // before it removes what it has given up.
-func TestSupersededStay(t *testing.T) {
+func TestSupersededStayUntilEnoughAreSaved(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	one := attempt(t, m, 1, Policy{})
@@ -198,8 +198,7 @@ func TestSupersededStay(t *testing.T) {
 	wantList(t, two, "10 committed, 20 committed")
 }
 
-// TestDamagedRecord is passed over loudly.
-func TestDamagedRecord(t *testing.T) {
+func TestDamagedRecordIsPassedOverLoudly(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	one := attempt(t, m, 1, Policy{})
@@ -238,9 +237,9 @@ func TestBeginIsFenced(t *testing.T) {
 	}
 }
 
-// TestCrashOfBegin: after a crash anywhere the record is whole or not there, and what was
+// TestCrashOfBeginLeavesNoHalfRecord: after a crash anywhere the record is whole or not there, and what was
 // committed is as good as before.
-func TestCrashOfBegin(t *testing.T) {
+func TestCrashOfBeginLeavesNoHalfRecord(t *testing.T) {
 	t.Parallel()
 	for k := 0; ; k++ {
 		m := vfstest.New(t)
@@ -266,8 +265,9 @@ func TestCrashOfBegin(t *testing.T) {
 	}
 }
 
-// TestOutranked: an attempt whose saves would count for nothing hears of it before it trains, and before it writes.
-func TestOutranked(t *testing.T) {
+// TestOutrankedAttemptEndsBeforeItTrains: an attempt whose saves would count for nothing hears of it before it trains, and
+// before it writes.
+func TestOutrankedAttemptEndsBeforeItTrains(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	five := attempt(t, m, 5, Policy{})
@@ -294,8 +294,8 @@ func TestOutranked(t *testing.T) {
 	save(t, openDir(t, Options{FS: m, Run: "another", Attempt: 1}), testState(7, 0)) // to another run that says nothing
 }
 
-// TestOutrankedStep: likewise where a later attempt without a record has saved the step.
-func TestOutrankedStep(t *testing.T) {
+// TestOutrankedStepIsRefused: likewise where a later attempt without a record has saved the step.
+func TestOutrankedStepIsRefused(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	save(t, attempt(t, m, 2, Policy{}), testState(100, 2))
@@ -306,9 +306,9 @@ func TestOutrankedStep(t *testing.T) {
 	}
 }
 
-// TestOthersRecord: another run's record that cannot be read, or is newer, stops neither the search nor the retention of this one; its
-// own does.
-func TestOthersRecord(t *testing.T) {
+// TestOthersBadRecordStopsNothing: another run's record that cannot be read, or is newer, stops neither the search nor the
+// retention of this one; its own does.
+func TestOthersBadRecordStopsNothing(t *testing.T) {
 	t.Parallel()
 	for run, stops := range map[string]bool{"other": false, "r": true} {
 		m := vfstest.New(t)
@@ -333,8 +333,9 @@ func TestOthersRecord(t *testing.T) {
 	}
 }
 
-// TestGivenUp: attempt 3 began anew, attempt 5 goes on from nothing of before either; what they save themselves counts.
-func TestGivenUp(t *testing.T) {
+// TestAttemptBegunAnewCountsItsOwn: attempt 3 began anew, attempt 5 goes on from nothing of before either; what they save
+// themselves counts.
+func TestAttemptBegunAnewCountsItsOwn(t *testing.T) {
 	t.Parallel()
 	fsys := vfstest.NewMem()
 	for _, attempt := range []int{3, 5} {
@@ -361,8 +362,8 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// TestGivenUpEndsWithItsContext: a resume that is cancelled while it reads the records reads no further ones.
-func TestGivenUpEndsWithItsContext(t *testing.T) {
+// TestSearchOfRecordsEndsWithItsContext: a resume that is cancelled while it reads the records reads no further ones.
+func TestSearchOfRecordsEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	begin(t, attempt(t, m, 1, Policy{}), -1)

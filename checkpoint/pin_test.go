@@ -9,9 +9,9 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// TestPinWhileRemoving: at whatever operation of a removal another process pins the checkpoint, it
+// TestPinnedWhileRemovedStays: at whatever operation of a removal another process pins the checkpoint, it
 // stays if Pin says so.
-func TestPinWhileRemoving(t *testing.T) {
+func TestPinnedWhileRemovedStays(t *testing.T) {
 	t.Parallel()
 	pins := 0
 	for k := 1; ; k++ {
@@ -47,8 +47,8 @@ func TestPinWhileRemoving(t *testing.T) {
 	}
 }
 
-// TestRemoveWhilePinning is the other way round: a removal at each operation of a Pin.
-func TestRemoveWhilePinning(t *testing.T) {
+// TestRemovalSparesWhatIsBeingPinned is the other way round: a removal at each operation of a Pin.
+func TestRemovalSparesWhatIsBeingPinned(t *testing.T) {
 	t.Parallel()
 	for k, reached := 1, true; reached; k++ {
 		reached = false
@@ -72,8 +72,8 @@ func TestRemoveWhilePinning(t *testing.T) {
 	}
 }
 
-// TestPinOfAnInterruptedRemoval: the next retention puts it back, if it is whole.
-func TestPinOfAnInterruptedRemoval(t *testing.T) {
+// TestPinUndoesAnInterruptedRemoval: the next retention puts it back, if it is whole.
+func TestPinUndoesAnInterruptedRemoval(t *testing.T) {
 	t.Parallel()
 	for _, whole := range []bool{true, false} {
 		m := vfstest.New(t)
@@ -93,8 +93,8 @@ func TestPinOfAnInterruptedRemoval(t *testing.T) {
 	}
 }
 
-// TestPinOfWhatCannotBeRead: that is no reason to say that there is none.
-func TestPinOfWhatCannotBeRead(t *testing.T) {
+// TestPinReportsWhatCannotBeRead: that is no reason to say that there is none.
+func TestPinReportsWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{"/" + manifest.Name, ""} {
 		m := vfstest.New(t)

@@ -38,7 +38,7 @@ func wantList(t *testing.T, d *Dir, want string) {
 	}
 }
 
-func TestKeepLast(t *testing.T) {
+func TestKeepLastKeepsTheNewest(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		keep int
@@ -113,9 +113,9 @@ func mkdirAll(t *testing.T, m *vfstest.Mem, dir string) {
 	must(t, m.Mkdir(dir))
 }
 
-// TestLeftoversOfDeadAttempts: what attempt 1 left is cleared by attempt 2 once something newer
+// TestLeftoversOfDeadAttemptsAreCleared: what attempt 1 left is cleared by attempt 2 once something newer
 // is committed, and not before.
-func TestLeftoversOfDeadAttempts(t *testing.T) {
+func TestLeftoversOfDeadAttemptsAreCleared(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	run := openDir(t, Options{FS: m}).run
@@ -195,8 +195,8 @@ func TestBadOnesTakeNoGoodOnesPlace(t *testing.T) {
 	wantList(t, d, "30 committed, 40 committed")
 }
 
-// TestSavedAgain: a bad step that is saved again is good again, and counts.
-func TestSavedAgain(t *testing.T) {
+// TestBadStepThatIsSavedAgainCounts: a bad step that is saved again is good again, and counts.
+func TestBadStepThatIsSavedAgainCounts(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	d := openDir(t, Options{FS: m, Keep: Policy{Last: 2}, Attempt: 1})
@@ -220,9 +220,9 @@ func TestSavedAgain(t *testing.T) {
 	}
 }
 
-// TestPruneBesideASave: another process of the same attempt takes no folder from under a save, and
+// TestPruneTakesNoFolderFromASave: another process of the same attempt takes no folder from under a save, and
 // an old empty one goes.
-func TestPruneBesideASave(t *testing.T) {
+func TestPruneTakesNoFolderFromASave(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	d := attempt(t, m, 3, Policy{})
@@ -309,8 +309,8 @@ func TestSecondLookIsInOrder(t *testing.T) {
 	}
 }
 
-// TestUnreadableKeepsFew: what cannot be read keeps only what it may be made from, and the log says how many stay for it.
-func TestUnreadableKeepsFew(t *testing.T) {
+// TestUnreadableCheckpointKeepsFewOthers: what cannot be read keeps only what it may be made from, and the log says how many stay for it.
+func TestUnreadableCheckpointKeepsFewOthers(t *testing.T) {
 	t.Parallel()
 	steps := []int64{10, 20, 30, 40, 50, 60}
 	for name, test := range map[string]struct {
@@ -363,8 +363,8 @@ func (b beside) Mkdir(path string) error {
 	return err
 }
 
-// TestSavesSideBySide: the sweep of one save does not take the folder that another one of the process has just made.
-func TestSavesSideBySide(t *testing.T) {
+// TestSweepSparesASaveBesideIt: the sweep of one save does not take the folder that another one of the process has just made.
+func TestSweepSparesASaveBesideIt(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	var d *Dir

@@ -13,8 +13,8 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// TestReadParts reads random parts of tensors that were written by several ranks.
-func TestReadParts(t *testing.T) {
+// TestReadGivesAnyPartOfATensor reads random parts of tensors that were written by several ranks.
+func TestReadGivesAnyPartOfATensor(t *testing.T) {
 	t.Parallel()
 	s := testState(1, 0)
 	large := make([]byte, 3*chunk.MaxBytes+40)
@@ -85,8 +85,7 @@ func TestReadTakesOnlyWhatItNeeds(t *testing.T) {
 	}
 }
 
-// TestReadByMany: several goroutines read one checkpoint at once.
-func TestReadByMany(t *testing.T) {
+func TestManyGoroutinesReadOneCheckpoint(t *testing.T) {
 	t.Parallel()
 	s := testState(1, 0)
 	d := openDir(t, Options{FS: vfstest.New(t), Attempt: 1})

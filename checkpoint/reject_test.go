@@ -8,9 +8,9 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// TestReject: only what is damaged when it is read again is renamed, and only by the run's own
+// TestRejectRenamesOnlyWhatIsDamaged: only what is damaged when it is read again is renamed, and only by the run's own
 // attempt whose fence is good.
-func TestReject(t *testing.T) {
+func TestRejectRenamesOnlyWhatIsDamaged(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	d := attempt(t, m, 2, Policy{})
@@ -63,8 +63,8 @@ func failReads(_ int, op vfstest.Op) vfstest.Fault {
 	return vfstest.Fault{}
 }
 
-// TestSoundAgain: one that was read as damaged and is good when Reject reads it counts again.
-func TestSoundAgain(t *testing.T) {
+// TestCheckpointFoundSoundCountsAgain: one that was read as damaged and is good when Reject reads it counts again.
+func TestCheckpointFoundSoundCountsAgain(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	d := attempt(t, m, 1, Policy{})
@@ -78,8 +78,8 @@ func TestSoundAgain(t *testing.T) {
 	must(t, d.Pin(t.Context(), 1, "best"))
 }
 
-// TestRejectOfAMissingFile renames nothing, but the Dir passes it over.
-func TestRejectOfAMissingFile(t *testing.T) {
+// TestRejectOfAMissingFileRenamesNothing, but the Dir passes it over.
+func TestRejectOfAMissingFileRenamesNothing(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	d := attempt(t, m, 1, Policy{})

@@ -47,7 +47,7 @@ func sixSaves(t *testing.T) *Dir {
 	return d
 }
 
-func TestPlan(t *testing.T) {
+func TestPlanSaysWhichRuleKeepsEach(t *testing.T) {
 	t.Parallel()
 	d := sixSaves(t)
 	gone := func(step int) string { return fmt.Sprintf("%d- no rule keeps it", step) }
@@ -75,7 +75,7 @@ func TestPlan(t *testing.T) {
 	wantPlan(t, d, Policy{}, "100+ "+none, "200+ "+none, "300+ "+none, "400+ "+none, "500+ "+none, "600+ "+none+"; newest")
 }
 
-func TestPlanOfWhatIsNotOurs(t *testing.T) {
+func TestPlanKeepsWhatIsNotOurs(t *testing.T) {
 	t.Parallel()
 	d := sixSaves(t)
 	for step, why := range map[int64]string{100: "of another run", 600: "newest; last 2"} {
@@ -102,7 +102,7 @@ func TestPlanOfWhatIsNotOurs(t *testing.T) {
 	}
 }
 
-func TestPolicyIsRefused(t *testing.T) {
+func TestBadPolicyIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, p := range map[string]Policy{
 		"only one":  {Last: 1},

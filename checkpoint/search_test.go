@@ -11,9 +11,9 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// TestRemovedWhileLooking: what is removed under a reader's hands makes it look again, since there
+// TestRemovalMakesReadersLookAgain: what is removed under a reader's hands makes it look again, since there
 // are newer ones then.
-func TestRemovedWhileLooking(t *testing.T) {
+func TestRemovalMakesReadersLookAgain(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	w := attempt(t, m, 1, Policy{Last: 2, Every: 100})
@@ -39,9 +39,9 @@ func TestRemovedWhileLooking(t *testing.T) {
 	must(t, c.Close())
 }
 
-// TestLookInTheMiddleOfARemoval: a manifest that is in the gate is in no folder; a reader whose list of names is older than its successors
-// looks again.
-func TestLookInTheMiddleOfARemoval(t *testing.T) {
+// TestManifestInTheGateMakesReadersLookAgain: a manifest that is in the gate is in no folder; a reader whose list of names
+// is older than its successors looks again.
+func TestManifestInTheGateMakesReadersLookAgain(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	asleep, wake, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -82,8 +82,8 @@ func TestLookInTheMiddleOfARemoval(t *testing.T) {
 	must(t, c.Close())
 }
 
-// TestHalfRemoved: what a dead process has begun to remove does not keep a reader looking.
-func TestHalfRemoved(t *testing.T) {
+// TestHalfRemovedKeepsNobodyLooking: what a dead process has begun to remove does not keep a reader looking.
+func TestHalfRemovedKeepsNobodyLooking(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	d := attempt(t, m, 1, Policy{})
@@ -116,9 +116,9 @@ func rejected(t *testing.T, m *vfstest.Mem, d *Dir, step int64) {
 	must(t, c.Close())
 }
 
-// TestNothingLeft: a run whose checkpoints are all lost does not begin anew by itself; one that was
+// TestRunThatLostAllDoesNotBeginAnew: a run whose checkpoints are all lost does not begin anew by itself; one that was
 // told to begin anew goes on doing so.
-func TestNothingLeft(t *testing.T) {
+func TestRunThatLostAllDoesNotBeginAnew(t *testing.T) {
 	t.Parallel()
 	look := func(m *vfstest.Mem, n int, want error, remove string) {
 		t.Helper()
@@ -160,8 +160,8 @@ func TestNothingLeft(t *testing.T) {
 	look(m, 4, ErrNone, "")
 }
 
-// TestRejectedNameReused: that a save was bad says nothing about a later one in the same folder.
-func TestRejectedNameReused(t *testing.T) {
+// TestRejectedNameMayBeReused: that a save was bad says nothing about a later one in the same folder.
+func TestRejectedNameMayBeReused(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	save(t, attempt(t, m, 1, Policy{}), testState(100, 1))
@@ -177,9 +177,9 @@ func TestRejectedNameReused(t *testing.T) {
 	wantList(t, d, "200 broken, 200 committed, 300 committed, 400 committed")
 }
 
-// TestOthersLeftovers: what other runs have left, and a folder that tells nothing once a run has begun anew, keep no run from
+// TestOthersLeftoversStopNoBegin: what other runs have left, and a folder that tells nothing once a run has begun anew, keep no run from
 // beginning.
-func TestOthersLeftovers(t *testing.T) {
+func TestOthersLeftoversStopNoBegin(t *testing.T) {
 	t.Parallel()
 	b := func(m *vfstest.Mem) error {
 		_, err := openDir(t, Options{FS: m, Run: "b", Attempt: 1}).FindLatest(t.Context())
@@ -211,8 +211,8 @@ func TestOthersLeftovers(t *testing.T) {
 	wantErr(t, "after the run has begun anew with that there", b(m), ErrNone)
 }
 
-// TestAllCorrupt: the error says what to remove.
-func TestAllCorrupt(t *testing.T) {
+// TestAllCorruptSaysWhatToRemove: the error says what to remove.
+func TestAllCorruptSaysWhatToRemove(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	d := attempt(t, m, 1, Policy{})
@@ -233,8 +233,8 @@ func TestAllCorrupt(t *testing.T) {
 	}
 }
 
-// TestCorruptStepThatWasNamed: nothing takes the place of a step that was asked for, and the log does not say so.
-func TestCorruptStepThatWasNamed(t *testing.T) {
+// TestNamedCorruptStepIsNotReplaced: nothing takes the place of a step that was asked for, and the log does not say so.
+func TestNamedCorruptStepIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	save(t, attempt(t, m, 1, Policy{}), testState(100, 0))

@@ -48,8 +48,8 @@ func (f staleFile) Close() error {
 	return f.File.Close()
 }
 
-// TestStaleOnce: a handle that has gone stale is replaced once, for all, and closed; by Verify, too.
-func TestStaleOnce(t *testing.T) {
+// TestStaleHandleIsReplacedOnce: a handle that has gone stale is replaced once, for all, and closed; by Verify, too.
+func TestStaleHandleIsReplacedOnce(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	const n = 6 * spanBytes

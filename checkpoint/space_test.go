@@ -9,8 +9,8 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// TestRoom: what is needed is what the policy keeps and one more, less what is there and will go.
-func TestRoom(t *testing.T) {
+// TestRoomIsWhatThePolicyKeeps: what is needed is what the policy keeps and one more, less what is there and will go.
+func TestRoomIsWhatThePolicyKeeps(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	keep := Policy{Last: 3, Best: 2, Metric: "loss"}
@@ -70,8 +70,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestProbe: it leaves nothing, and every fault shows, with its class.
-func TestProbe(t *testing.T) {
+// TestProbeLeavesNothingAndShowsFaults: it leaves nothing, and every fault shows, with its class.
+func TestProbeLeavesNothingAndShowsFaults(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	d := attempt(t, m, 1, Policy{})

@@ -21,8 +21,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestRoundTrip saves random states and loads them again: in memory, on disk, both codecs.
-func TestRoundTrip(t *testing.T) { // without the race detector
+// TestSavedStateLoadsBack saves random states and loads them again: in memory, on disk, both codecs.
+func TestSavedStateLoadsBack(t *testing.T) { // without the race detector
 	t.Parallel()
 	ctx := context.Background()
 	systems := map[string]func() (vfs.FS, string){
@@ -105,9 +105,9 @@ func fillNoise(b []byte, seed uint64) {
 	}
 }
 
-// TestDeterministicBytes saves one state in several folders, and after other saves by the same
+// TestShardBytesAreDeterministic saves one state in several folders, and after other saves by the same
 // Dir: the shard's bytes are always the same.
-func TestDeterministicBytes(t *testing.T) {
+func TestShardBytesAreDeterministic(t *testing.T) {
 	t.Parallel()
 	s := testState(7, 0)
 	noise := make([]byte, 3*chunk.MaxBytes+5)
@@ -134,8 +134,8 @@ func TestDeterministicBytes(t *testing.T) {
 	}
 }
 
-// TestIncompressible: noise costs no more than the frame round the chunks.
-func TestIncompressible(t *testing.T) {
+// TestNoiseCostsOnlyTheFrame: noise costs no more than the frame round the chunks.
+func TestNoiseCostsOnlyTheFrame(t *testing.T) {
 	t.Parallel()
 	noise := make([]byte, 16*chunk.MaxBytes)
 	fillNoise(noise, 2)
@@ -180,7 +180,7 @@ func TestFloat32Tensor(t *testing.T) {
 }
 
 // Every float16, against the definition of its value.
-func TestConvertHalves(t *testing.T) {
+func TestConvertToKnowsEveryFloat16(t *testing.T) {
 	data := make([]byte, 0, 2<<16)
 	for h := range 1 << 16 {
 		data = binary.LittleEndian.AppendUint16(data, uint16(h))

@@ -10,9 +10,9 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// TestVerifySample damages each chunk of 20 checkpoints in turn: the sample finds as many as it is said to have, the same
+// TestSampleFindsItsShareOfDamage damages each chunk of 20 checkpoints in turn: the sample finds as many as it is said to have, the same
 // ones twice, not always those of the same numbers, and over all of them every number.
-func TestVerifySample(t *testing.T) {
+func TestSampleFindsItsShareOfDamage(t *testing.T) {
 	t.Parallel()
 	const chunks, checkpoints = 50, 20
 	m := vfstest.New(t)
@@ -74,8 +74,8 @@ func flippedAt(data []byte, at int) []byte {
 	return bad
 }
 
-// TestSampleOfFew: of any chunks at least one is read, of none none, and shares that are none are refused.
-func TestSampleOfFew(t *testing.T) {
+// TestSampleReadsAtLeastOneChunk: of any chunks at least one is read, of none none, and shares that are none are refused.
+func TestSampleReadsAtLeastOneChunk(t *testing.T) {
 	t.Parallel()
 	d := openDir(t, Options{FS: vfstest.New(t)})
 	save(t, d, testState(1, 0)) // three tensors with data

@@ -54,10 +54,10 @@ func first(d *checkpoint.Dir) (acknowledged int64, err error) {
 	return acknowledged, nil
 }
 
-// TestZombieAtEachOperation stops attempt 1 before its k-th operation, for every k, lets attempt 2
+// TestZombieBreaksNothingOfTheNewer stops attempt 1 before its k-th operation, for every k, lets attempt 2
 // resume, save the same steps and further ones and remove old ones, and lets attempt 1 go on then,
 // which sees the fence or (blind) does not. Nothing of attempt 2 may be lost, hidden or changed.
-func TestZombieAtEachOperation(t *testing.T) { // without the race detector
+func TestZombieBreaksNothingOfTheNewer(t *testing.T) { // without the race detector
 	t.Parallel()
 	whole := attempts{fs: vfstest.New(t)}
 	counter := vfstest.NewInjector(whole.fs, nil)
@@ -204,9 +204,9 @@ func (z *zombie) check(d *checkpoint.Dir, resumed, newest int64) error {
 	return nil
 }
 
-// TestCrashAtEachOperation cuts the power after the k-th operation of attempt 1, lets attempt 2 go
+// TestCrashesOfTwoAttemptsLoseNothing cuts the power after the k-th operation of attempt 1, lets attempt 2 go
 // on from what is left, cuts the power again at a random moment, and looks.
-func TestCrashAtEachOperation(t *testing.T) { // without the race detector
+func TestCrashesOfTwoAttemptsLoseNothing(t *testing.T) { // without the race detector
 	if testing.Short() {
 		t.Skip("-short: it crashes very many times")
 	}
@@ -290,10 +290,10 @@ func (f fresh) Stat(name string) (fs.FileInfo, error) {
 	return freshInfo{info}, nil
 }
 
-// TestPruneAtEachOperationOfASave has a tool (ckpt prune: no attempt, no fence) remove old checkpoints while a
+// TestPruneBreaksNoSave has a tool (ckpt prune: no attempt, no fence) remove old checkpoints while a
 // job is in the middle of its saves, at every operation of them. Every save of the job succeeds or says
 // that it did not; what is committed is whole, and the newest that was acknowledged is there.
-func TestPruneAtEachOperationOfASave(t *testing.T) { // without the race detector
+func TestPruneBreaksNoSave(t *testing.T) { // without the race detector
 	t.Parallel()
 	count := vfstest.NewInjector(vfstest.New(t), nil)
 	_, err := deltas(t, count)

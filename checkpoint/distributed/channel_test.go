@@ -97,8 +97,8 @@ func (g garbler) Gather(ctx context.Context, payload []byte) ([][]byte, error) {
 	return g.member.Gather(ctx, payload[:len(payload)/2])
 }
 
-// TestUnreadableMessage: rank 0 cannot read a message; nobody waits for its answer for ever.
-func TestUnreadableMessage(t *testing.T) {
+// TestUnreadableMessageHangsNobody: rank 0 cannot read a message; nobody waits for its answer for ever.
+func TestUnreadableMessageHangsNobody(t *testing.T) {
 	t.Parallel()
 	m := newGoroutineGroup(3)
 	errs := make(chan error, 3)
@@ -119,8 +119,9 @@ func TestUnreadableMessage(t *testing.T) {
 	}
 }
 
-// TestErrorOfTwoClasses: what is an error of two classes on the rank that has it, is of one on all, and all go the same way.
-func TestErrorOfTwoClasses(t *testing.T) {
+// TestErrorOfTwoClassesIsOfOneOnAllRanks: what is an error of two classes on the rank that has it, is of one on all, and
+// all go the same way.
+func TestErrorOfTwoClassesIsOfOneOnAllRanks(t *testing.T) {
 	t.Parallel()
 	for guilty := range 2 {
 		_, fs := newDisk(t)
@@ -209,9 +210,9 @@ func TestFailureIsReportedOnce(t *testing.T) {
 	}
 }
 
-// TestDeathAtEveryCollective: a rank dies, or its context ends, before its k-th collective, for every k. Nobody hangs, and what
+// TestDeathAtEveryCollectiveHangsNobody: a rank dies, or its context ends, before its k-th collective, for every k. Nobody hangs, and what
 // was acknowledged is there.
-func TestDeathAtEveryCollective(t *testing.T) { // also without the race detector
+func TestDeathAtEveryCollectiveHangsNobody(t *testing.T) { // also without the race detector
 	t.Parallel()
 	for _, o := range []Options{{Async: true}, {}, {Async: true, Local: localPath}} {
 		for victim := range 3 {

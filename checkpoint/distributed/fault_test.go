@@ -150,9 +150,9 @@ func TestPassingCorruptionCostsNothing(t *testing.T) { // without the race detec
 	}
 }
 
-// TestLocalTierCrashAtEachOperation saves to the nodes' own disks first, crashes after each operation, and resumes with
+// TestCrashWithLocalTierLosesNothing saves to the nodes' own disks first, crashes after each operation, and resumes with
 // as many ranks, or others. What Save has acknowledged, and what was there, is never lost.
-func TestLocalTierCrashAtEachOperation(t *testing.T) { // without the race detector
+func TestCrashWithLocalTierLosesNothing(t *testing.T) { // without the race detector
 	t.Parallel()
 	count := vfstest.NewInjector(vfstest.New(t), nil)
 	_, err := localJob(t, count, nil)
@@ -243,10 +243,10 @@ func TestStartsDespiteADamagedRecord(t *testing.T) { // without the race detecto
 	}
 }
 
-// TestFullDiskOfRanks fills a real file system while 3 ranks save full checkpoints and deltas on it. Every
+// TestFullDiskSparesEarlierSavesOfRanks fills a real file system while 3 ranks save full checkpoints and deltas on it. Every
 // rank says that the disk is full, what was saved before stays whole, nothing is left over, and once
 // there is room again the same Savers go on.
-func TestFullDiskOfRanks(t *testing.T) { // without the race detector
+func TestFullDiskSparesEarlierSavesOfRanks(t *testing.T) { // without the race detector
 	t.Parallel()
 	disk := t.TempDir()
 	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=1m"); err != nil {
@@ -341,10 +341,10 @@ func (a *armed) plan(_ int, op vfstest.Op) vfstest.Fault {
 	return a.fault
 }
 
-// TestFullDiskAtEachOperation has the k-th operation of one rank answer ENOSPC, for every k and rank of
+// TestFullDiskFailsAllRanksOrNone has the k-th operation of one rank answer ENOSPC, for every k and rank of
 // a save. It fails on all ranks with that error or on none, the checkpoint before it stays, and the
 // next save works.
-func TestFullDiskAtEachOperation(t *testing.T) { // without the race detector
+func TestFullDiskFailsAllRanksOrNone(t *testing.T) { // without the race detector
 	t.Parallel()
 	for _, fault := range []vfstest.Fault{{Err: syscall.ENOSPC}, {AfterErr: syscall.ENOSPC}, {Err: syscall.ENOSPC, Short: 100}} {
 		for victim := range 3 {

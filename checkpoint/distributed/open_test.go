@@ -15,9 +15,9 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestProbeOfOneRank lets each rank in turn be the one that cannot write to the shared folder, in every way: then New fails on all ranks,
-// before anybody trains, with its number and why.
-func TestProbeOfOneRank(t *testing.T) {
+// TestFailedProbeOfOneRankFailsAll lets each rank in turn be the one that cannot write to the shared folder, in every way:
+// then New fails on all ranks, before anybody trains, with its number and why.
+func TestFailedProbeOfOneRankFailsAll(t *testing.T) {
 	t.Parallel()
 	const world = 3
 	for _, kind := range []string{"create", "write", "sync", "rename", "read", "remove", "syncdir"} {
@@ -45,8 +45,9 @@ func TestProbeOfOneRank(t *testing.T) {
 	}
 }
 
-// TestRoomForWhatIsKept: too little room for all that the policy keeps is told before training, with what is needed and what is free.
-func TestRoomForWhatIsKept(t *testing.T) {
+// TestTooLittleRoomIsReportedBeforeTraining: too little room for all that the policy keeps is told before training, with
+// what is needed and what is free.
+func TestTooLittleRoomIsReportedBeforeTraining(t *testing.T) {
 	t.Parallel()
 	const state = 20000 + 666 + 1000 + 1001 // arraysOf, two ranks
 	for name, test := range map[string]struct {

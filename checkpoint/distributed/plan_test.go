@@ -33,7 +33,7 @@ func repeat(world int, list []listing) [][]listing {
 	return lists
 }
 
-func TestPlanRefuses(t *testing.T) {
+func TestPlanRefusesBadLists(t *testing.T) {
 	t.Parallel()
 	wrong := bytesOf("w", 8, true)
 	wrong.Bytes = 9
@@ -60,8 +60,8 @@ func TestPlanRefuses(t *testing.T) {
 	}
 }
 
-// TestPlanOfPlainDataParallelism: every rank writes its part of the whole, rank 0 not a tenth more.
-func TestPlanOfPlainDataParallelism(t *testing.T) {
+// TestPlanSharesReplicatedArraysEvenly: every rank writes its part of the whole, rank 0 not a tenth more.
+func TestPlanSharesReplicatedArraysEvenly(t *testing.T) {
 	t.Parallel()
 	var list []listing
 	for i, n := range []int{4 << 20, 4 << 10, 1 << 20, 1000, 12, 0, 3<<20 + 7} {
@@ -80,8 +80,8 @@ func TestPlanOfPlainDataParallelism(t *testing.T) {
 	}
 }
 
-// TestPlanFillsUp: who holds something alone writes less of what all hold.
-func TestPlanFillsUp(t *testing.T) {
+// TestPlanEvensOutWhatRanksWrite: who holds something alone writes less of what all hold.
+func TestPlanEvensOutWhatRanksWrite(t *testing.T) {
 	t.Parallel()
 	const kib = 1 << 10
 	p, err := makePlan([][]listing{
@@ -103,9 +103,10 @@ func TestPlanFillsUp(t *testing.T) {
 	}
 }
 
-// TestPlanCovers: whatever the lists, the cuts of every array cover it once, at grains, by holders, in order; the plan is the same every
-// time; and no rank could give cutMultiple bytes or more to another holder and even things out.
-func TestPlanCovers(t *testing.T) {
+// TestPlanCoversEveryArrayOnce: whatever the lists, the cuts of every array cover it once, at grains, by holders, in
+// order; the plan is the same every time; and no rank could give cutMultiple bytes or more to another holder and even
+// things out.
+func TestPlanCoversEveryArrayOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		world := rapid.IntRange(1, 8).Draw(t, "world")
@@ -216,8 +217,8 @@ func TestPiecesRefuseForeignPlan(t *testing.T) {
 	}
 }
 
-// TestPlanThatNoManifestHolds: New says so, not the first save.
-func TestPlanThatNoManifestHolds(t *testing.T) { // without the race detector
+// TestNewRefusesPlanThatNoManifestHolds: New says so, not the first save.
+func TestNewRefusesPlanThatNoManifestHolds(t *testing.T) { // without the race detector
 	t.Parallel()
 	if thin.Step(2) > 1 {
 		t.Skip("64 MiB of JSON take half a minute under the race detector: without it, and without -short, it runs")
@@ -235,8 +236,7 @@ func TestPlanThatNoManifestHolds(t *testing.T) { // without the race detector
 	}
 }
 
-// TestOptionsThatDiffer: all ranks hear in what.
-func TestOptionsThatDiffer(t *testing.T) {
+func TestAllRanksSayHowOptionsDiffer(t *testing.T) {
 	t.Parallel()
 	_, fs := newDisk(t)
 	m := newGoroutineGroup(2)
@@ -369,9 +369,9 @@ func TestOnlyWhoHasBytesWrites(t *testing.T) {
 	}
 }
 
-// TestUncommittedOfFewWriters: 7 ranks on four nodes, of which two have bytes, and rank 0 none; step 2 stays on the nodes' disks. The next attempt commits it
-// as what 7 ranks have saved.
-func TestUncommittedOfFewWriters(t *testing.T) {
+// TestUncommittedSaveOfFewWritersIsCommitted: 7 ranks on four nodes, of which two have bytes, and rank 0 none; step 2
+// stays on the nodes' disks. The next attempt commits it as what 7 ranks have saved.
+func TestUncommittedSaveOfFewWritersIsCommitted(t *testing.T) {
 	t.Parallel()
 	ns := newNodes(t, 4)
 	saves := trial{world: 7, attempt: 1, o: Options{Async: true, Local: localPath}, fs: ns.fs(0), arrays: ownOf(3, 6)}
@@ -409,8 +409,9 @@ func TestUncommittedOfFewWriters(t *testing.T) {
 	}
 }
 
-// TestRankWithoutBytesLosesTheGroup: the group fails in the middle of a save at every collective in turn. Who writes nothing ends with an error, as all do.
-func TestRankWithoutBytesLosesTheGroup(t *testing.T) {
+// TestLostGroupEndsRankWithoutBytes: the group fails in the middle of a save at every collective in turn. Who writes
+// nothing ends with an error, as all do.
+func TestLostGroupEndsRankWithoutBytes(t *testing.T) {
 	t.Parallel()
 	for k := 1; k < 40; k++ {
 		_, fs := newDisk(t)
@@ -443,8 +444,8 @@ func TestRankWithoutBytesLosesTheGroup(t *testing.T) {
 	t.Error("a save of one rank's bytes takes more than 40 collectives")
 }
 
-// TestStopWithoutDraft: the group fails just as a rank that has no shard has not reported yet that it is done.
-func TestStopWithoutDraft(t *testing.T) {
+// TestGroupMayBeLostBeforeADraft: the group fails just as a rank that has no shard has not reported yet that it is done.
+func TestGroupMayBeLostBeforeADraft(t *testing.T) {
 	t.Parallel()
 	s := &Saver{channel: newChannel(newGoroutineGroup(2).member(1), nil), changed: make(chan struct{})}
 	s.rounds = newRounds(s)

@@ -60,7 +60,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-func TestSaveNames(t *testing.T) {
+func TestSaveNamesParseBack(t *testing.T) {
 	t.Parallel()
 	for _, n := range []saveName{{}, {300, 2, 0xabc, 7}, {999_999_999_999, 999_999_999, 1<<32 - 1, 1}} {
 		n.id = max(n.id, 1)
@@ -83,8 +83,8 @@ func TestSaveNames(t *testing.T) {
 	}
 }
 
-// TestRecordTooLong: what readRecord would refuse is not written.
-func TestRecordTooLong(t *testing.T) {
+// TestRecordTooLongIsNotWritten: what readRecord would refuse is not written.
+func TestRecordTooLongIsNotWritten(t *testing.T) {
 	t.Parallel()
 	m := vfstest.NewMem()
 	r := record{Run: strings.Repeat("x", maxSmallRecord), Shard: 1, Shards: 2}

@@ -123,8 +123,9 @@ func undrained(t *testing.T) *nodes {
 	return ns
 }
 
-// TestUncommittedThatIsNotWhole: without one of the nodes step 2 is not whole; with one bit flipped it is not good. Both go on from step 1.
-func TestUncommittedThatIsNotWhole(t *testing.T) {
+// TestUncommittedSaveThatIsBadIsPassedOver: without one of the nodes step 2 is not whole; with one bit flipped it is not
+// good. Both go on from step 1.
+func TestUncommittedSaveThatIsBadIsPassedOver(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(ns *nodes){
 		"node lost": func(ns *nodes) { ns.disks = []*vfstest.Mem{ns.disks[0], ns.disks[2]} },
@@ -166,8 +167,9 @@ func TestUncommittedThatIsNotWhole(t *testing.T) {
 	}
 }
 
-// TestUncommittedButGivenUp: an attempt without a local tier has gone on from step 1; what attempt 1 has left is of a history that is no more.
-func TestUncommittedButGivenUp(t *testing.T) {
+// TestUncommittedSaveThatWasGivenUpStaysSo: an attempt without a local tier has gone on from step 1; what attempt 1 has
+// left is of a history that is no more.
+func TestUncommittedSaveThatWasGivenUpStaysSo(t *testing.T) {
 	t.Parallel()
 	ns := undrained(t)
 	mustAll(t, trial{world: 2, attempt: 2, fs: ns.fs(0)}.run(t.Context(), func(ctx context.Context, r *one) error {
@@ -184,9 +186,9 @@ func TestUncommittedButGivenUp(t *testing.T) {
 	}))
 }
 
-// TestNewestIsFlushed: while step 1 is stuck on its way to the shared folder, 2, 3 and 4 are saved locally; of those only 4 is flushed. Ranks
-// that have no bytes hold nobody up.
-func TestNewestIsFlushed(t *testing.T) {
+// TestOnlyTheNewestIsFlushed: while step 1 is stuck on its way to the shared folder, 2, 3 and 4 are saved locally; of
+// those only 4 is flushed. Ranks that have no bytes hold nobody up.
+func TestOnlyTheNewestIsFlushed(t *testing.T) {
 	t.Parallel()
 	for name, arrays := range map[string]func(int) []Array{"all write": arraysOf, "one writes": ownOf(1)} {
 		t.Run(name, func(t *testing.T) {
@@ -222,8 +224,8 @@ func TestNewestIsFlushed(t *testing.T) {
 	}
 }
 
-// TestLocalDiskFails: one node's disk is full. Its ranks write to the shared folder directly, and say so.
-func TestLocalDiskFails(t *testing.T) {
+// TestFullLocalDiskLeavesTheSharedFolder: one node's disk is full. Its ranks write to the shared folder directly, and say so.
+func TestFullLocalDiskLeavesTheSharedFolder(t *testing.T) {
 	t.Parallel()
 	ns := newNodes(t, 2)
 	var journal testkit.Journal

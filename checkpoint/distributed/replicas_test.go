@@ -187,9 +187,9 @@ func (ns *nodes) wantEmpty(t *testing.T) {
 	}
 }
 
-// TestReplicasGo: nothing of them stays once all is in the shared folder, and no Save waits for any; nodes have as many ranks as they like, and ranks
-// may have nothing to write.
-func TestReplicasGo(t *testing.T) {
+// TestReplicasGoOnceAllIsShared: nothing of them stays once all is in the shared folder, and no Save waits for any; nodes
+// have as many ranks as they like, and ranks may have nothing to write.
+func TestReplicasGoOnceAllIsShared(t *testing.T) {
 	t.Parallel()
 	for name, arrays := range map[string]func(int) []Array{"all write": arraysOf, "one writes": ownOf(1)} {
 		for _, world := range []int{1, 2, 3, 4, 5, 6} {
@@ -211,8 +211,8 @@ func TestReplicasGo(t *testing.T) {
 	}
 }
 
-// TestReplicaCannotBeKept: one node's disk takes no replicas. That is said once, and nothing else changes.
-func TestReplicaCannotBeKept(t *testing.T) {
+// TestFailedReplicaIsSaidOnce: one node's disk takes no replicas. That is said once, and nothing else changes.
+func TestFailedReplicaIsSaidOnce(t *testing.T) {
 	t.Parallel()
 	ns := newNodes(t, 2)
 	var journal testkit.Journal
@@ -250,8 +250,8 @@ func TestReplicaCannotBeKept(t *testing.T) {
 	ns.wantEmpty(t)
 }
 
-// TestPeersAreLost: the k-th message breaks the connections between the ranks, for each k. Every save is saved all the same.
-func TestPeersAreLost(t *testing.T) {
+// TestLostPeersCostNoSave: the k-th message breaks the connections between the ranks, for each k. Every save is saved all the same.
+func TestLostPeersCostNoSave(t *testing.T) {
 	t.Parallel()
 	for k := int32(1); k <= 16; k++ {
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
@@ -274,8 +274,8 @@ func TestPeersAreLost(t *testing.T) {
 	}
 }
 
-// TestRankDiesAmongReplicas: a rank dies before the k-th message; the others get errors, and no goroutine stays.
-func TestRankDiesAmongReplicas(t *testing.T) {
+// TestDeathAmongReplicasHangsNobody: a rank dies before the k-th message; the others get errors, and no goroutine stays.
+func TestDeathAmongReplicasHangsNobody(t *testing.T) {
 	t.Parallel()
 	for k := int32(1); k <= 8; k++ {
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
@@ -315,9 +315,10 @@ func replicatedCrash(t *testing.T, victim, k int) (ns *nodes, acknowledged int64
 	return ns, tr.saveThree(t, victim, k), len(in.Log())
 }
 
-// TestCrashAmongReplicas lets the disks of a rank of each node die after each of its operations, then cuts the power everywhere, and looks, by
-// turns with either node gone for good or both there: what was acknowledged is there, and the next attempt goes on from something good, whatever is torn.
-func TestCrashAmongReplicas(t *testing.T) { // also without the race detector
+// TestCrashAmongReplicasLosesNothing lets the disks of a rank of each node die after each of its operations, then cuts the
+// power everywhere, and looks, by turns with either node gone for good or both there: what was acknowledged is there, and
+// the next attempt goes on from something good, whatever is torn.
+func TestCrashAmongReplicasLosesNothing(t *testing.T) { // also without the race detector
 	t.Parallel()
 	for _, victim := range []int{0, 3} {
 		t.Run(fmt.Sprint("rank ", victim), func(t *testing.T) {
@@ -384,9 +385,9 @@ func (ns *nodes) goesOn(before int64) error {
 	return nil
 }
 
-// TestDamageThatAReplicaMends: all nodes are there, and shards on some disks are damaged. As long as one of the two copies of each is good the save is
-// finished, with a warning.
-func TestDamageThatAReplicaMends(t *testing.T) {
+// TestReplicaMendsDamagedShards: all nodes are there, and shards on some disks are damaged. As long as one of the two
+// copies of each is good the save is finished, with a warning.
+func TestReplicaMendsDamagedShards(t *testing.T) {
 	t.Parallel()
 	const own, replica = "trial", "replicas"
 	for name, row := range map[string]struct {
@@ -483,8 +484,9 @@ func (r *one) saveAtLast(ctx context.Context, step int64) error {
 	}
 }
 
-// TestCloseWhileCopying: the save is in the shared folder before the replica is there. Close gives the replica up, and waits until the disk lets go of it.
-func TestCloseWhileCopying(t *testing.T) {
+// TestCloseGivesUpTheReplica: the save is in the shared folder before the replica is there. Close gives the replica up,
+// and waits until the disk lets go of it.
+func TestCloseGivesUpTheReplica(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"create", "write", "sync", "rename", "syncdir", "mkdir"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -518,9 +520,9 @@ func TestCloseWhileCopying(t *testing.T) {
 	}
 }
 
-// TestNoCopyingAfterTheEnd: the ranks cannot meet any more while a shard is still being staged, and the connections for replicas are good. It waits
-// for no partner, who may never come.
-func TestNoCopyingAfterTheEnd(t *testing.T) {
+// TestEndWaitsForNoPartner: the ranks cannot meet any more while a shard is still being staged, and the connections for
+// replicas are good. It waits for no partner, who may never come.
+func TestEndWaitsForNoPartner(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ns, staging := newNodes(t, 2), newGate()
@@ -572,8 +574,9 @@ func (s *script) Recv(_ context.Context, _ int, buf []byte) (int, error) {
 	return n, nil
 }
 
-// TestHostileStream: whatever another rank sends, nothing of it is kept unless it is a shard with its record; and the stream ends where it says so.
-func TestHostileStream(t *testing.T) {
+// TestHostileStreamIsNotKept: whatever another rank sends, nothing of it is kept unless it is a shard with its record; and
+// the stream ends where it says so.
+func TestHostileStreamIsNotKept(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		sent script

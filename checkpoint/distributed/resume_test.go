@@ -46,8 +46,9 @@ func harm(t *testing.T, disk *vfstest.Mem, parts ...string) {
 	flip(t, disk, files[0])
 }
 
-// TestResumeFallsBack: shards of steps 3 and 2 are damaged, as only some ranks notice. All go on from step 1, and the bad ones are set aside.
-func TestResumeFallsBack(t *testing.T) {
+// TestResumeFallsBackToAGoodStep: shards of steps 3 and 2 are damaged, as only some ranks notice. All go on from step 1,
+// and the bad ones are set aside.
+func TestResumeFallsBackToAGoodStep(t *testing.T) {
 	t.Parallel()
 	disk, fs := newDisk(t)
 	saveSteps(t, fs, Options{}, 1, 2, 3)
@@ -110,7 +111,7 @@ func TestResumeSetsAsideWhatIsCutShort(t *testing.T) {
 	}
 }
 
-func TestResumeWhereAllAreCorrupt(t *testing.T) {
+func TestResumeFailsWhereAllAreCorrupt(t *testing.T) {
 	t.Parallel()
 	disk, fs := newDisk(t)
 	saveSteps(t, fs, Options{}, 1, 2)
@@ -156,8 +157,8 @@ func TestResumeStopsAtOtherErrors(t *testing.T) {
 	}
 }
 
-// TestOneRankSeesDamageThatIsNotThere: rank 0 reads the checkpoint as good. It is tried once more, then all fail; nothing is renamed.
-func TestOneRankSeesDamageThatIsNotThere(t *testing.T) {
+// TestDamageThatOneRankSeesRenamesNothing: rank 0 reads the checkpoint as good. It is tried once more, then all fail; nothing is renamed.
+func TestDamageThatOneRankSeesRenamesNothing(t *testing.T) {
 	t.Parallel()
 	for _, times := range []int{1, 2} {
 		disk, fs := newDisk(t)
@@ -190,8 +191,8 @@ func TestOneRankSeesDamageThatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestManyToMany saves random arrays with n ranks and loads them with m, for all pairs up to 8.
-func TestManyToMany(t *testing.T) {
+// TestAnyWorldLoadsWhatAnotherSaved saves random arrays with n ranks and loads them with m, for all pairs up to 8.
+func TestAnyWorldLoadsWhatAnotherSaved(t *testing.T) {
 	t.Parallel()
 	dtypes := map[string]int{"uint8": 1, "bfloat16": 2, "float32": 4, "float64": 8}
 	for n := 1; n <= 8; n++ {

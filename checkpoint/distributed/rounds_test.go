@@ -72,9 +72,9 @@ func (tr trial) saveThree(t *testing.T, victim, k int) int64 {
 	return acknowledged.Load()
 }
 
-// TestCrashOfOneRank lets the disk of each rank in turn die after each of its operations, then cuts the power of the shared
+// TestCrashOfOneRankLosesNothing lets the disk of each rank in turn die after each of its operations, then cuts the power of the shared
 // file system, and looks: what was acknowledged is there, the newest is good, and an attempt with fewer ranks goes on from it.
-func TestCrashOfOneRank(t *testing.T) { // also without the race detector
+func TestCrashOfOneRankLosesNothing(t *testing.T) { // also without the race detector
 	t.Parallel()
 	for name, o := range map[string]Options{"async": {Async: true}, "delta": {Async: true, Delta: 2}, "sync": {}, "local": {Async: true, Local: localPath}} {
 		t.Run(name, func(t *testing.T) {
@@ -156,10 +156,11 @@ var (
 	lengths = regexp.MustCompile(`((?:MANIFEST|local/).*) [0-9]+ bytes`)
 )
 
-// TestOperationLog compares what each of four ranks does with the file system in one save, and each of two with a node-local tier, with testdata/oplog.txt, which was reviewed by
-// hand: shards before the manifest, every file synced before it gets its name, every folder after; nobody but rank 0 touches anything else
-// than his own shard. Reads are left out, except the length check.
-func TestOperationLog(t *testing.T) {
+// TestOperationsComeInTheReviewedOrder compares what each of four ranks does with the file system in one save, and each of
+// two with a node-local tier, with testdata/oplog.txt, which was reviewed by hand: shards before the manifest, every file
+// synced before it gets its name, every folder after; nobody but rank 0 touches anything else than his own shard. Reads
+// are left out, except the length check.
+func TestOperationsComeInTheReviewedOrder(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	for _, c := range []struct {

@@ -32,7 +32,7 @@ func modes() map[string]Options {
 	}
 }
 
-func TestSaveAndResume(t *testing.T) {
+func TestResumeLoadsWhatWasSaved(t *testing.T) {
 	t.Parallel()
 	for name, o := range modes() {
 		t.Run(name, func(t *testing.T) {
@@ -177,8 +177,8 @@ func TestErrorsReachAllRanks(t *testing.T) {
 
 var errNaN = errors.New("not a number")
 
-// TestCheckFailsAll: what Check says keeps its identity on every rank.
-func TestCheckFailsAll(t *testing.T) {
+// TestCheckFailsAllRanks: what Check says keeps its identity on every rank.
+func TestCheckFailsAllRanks(t *testing.T) {
 	t.Parallel()
 	for name, o := range modes() {
 		t.Run(name, func(t *testing.T) {
@@ -209,8 +209,9 @@ func TestCheckFailsAll(t *testing.T) {
 	}
 }
 
-// TestOneInFlight: while a rank cannot write, the first Save returns, and the second waits; all by virtual time, in which ticks pass.
-func TestOneInFlight(t *testing.T) {
+// TestOnlyOneSaveIsInFlight: while a rank cannot write, the first Save returns, and the second waits; all by virtual time,
+// in which ticks pass.
+func TestOnlyOneSaveIsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, _ := newDisk(t)
 		stuck := newGate()
@@ -258,7 +259,7 @@ func TestOneInFlight(t *testing.T) {
 	})
 }
 
-func TestRanksAtDifferentSteps(t *testing.T) {
+func TestSaveRefusesRanksAtDifferentSteps(t *testing.T) {
 	t.Parallel()
 	_, fs := newDisk(t)
 	m := newGoroutineGroup(3)
@@ -280,9 +281,9 @@ func TestRanksAtDifferentSteps(t *testing.T) {
 	}
 }
 
-// TestErrorOfAnEarlierSave: a save fails in the background for a moment. The next call tells of it, by its step, on every rank; called again it
-// saves. An error of a save that is waited for is its own.
-func TestErrorOfAnEarlierSave(t *testing.T) {
+// TestNextCallReportsAFailedSave: a save fails in the background for a moment. The next call tells of it, by its step, on
+// every rank; called again it saves. An error of a save that is waited for is its own.
+func TestNextCallReportsAFailedSave(t *testing.T) {
 	t.Parallel()
 	for _, later := range []bool{true, false} {
 		disk, _ := newDisk(t)
@@ -325,8 +326,9 @@ func TestErrorOfAnEarlierSave(t *testing.T) {
 	}
 }
 
-// TestQuick: a quick save is stored as it is whatever the codec, also in the place of a delta, which the next save then is again.
-func TestQuick(t *testing.T) {
+// TestQuickSaveIsStoredAsItIs: a quick save is stored as it is whatever the codec, also in the place of a delta, which the
+// next save then is again.
+func TestQuickSaveIsStoredAsItIs(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]Options{"sync": {}, "async": {Async: true}, "delta": {Async: true, Delta: 3}, "local": {Async: true, Local: localPath}} {
 		t.Run(name, func(t *testing.T) {

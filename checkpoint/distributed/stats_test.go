@@ -19,7 +19,7 @@ func TestInterval(t *testing.T) {
 	}
 }
 
-func TestPercentile(t *testing.T) {
+func TestTimesArePercentilesOfTheWindow(t *testing.T) {
 	t.Parallel()
 	w := &window{}
 	if got := w.times(); got != (Times{}) {

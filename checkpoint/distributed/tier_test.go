@@ -108,8 +108,8 @@ func TestLocalIsPrivate(t *testing.T) {
 	}
 }
 
-// TestLocalPathIsWrong: nobody can use it. Rank 0 says so once, and the job saves to the shared folder.
-func TestLocalPathIsWrong(t *testing.T) {
+// TestWrongLocalPathIsSaidOnce: nobody can use it. Rank 0 says so once, and the job saves to the shared folder.
+func TestWrongLocalPathIsSaidOnce(t *testing.T) {
 	t.Parallel()
 	disk, _ := newDisk(t)
 	var journal testkit.Journal
@@ -173,9 +173,9 @@ func TestFailedCommitOfRecoveredLeavesNothing(t *testing.T) {
 	mustAll(t, trial{world: 6, attempt: 4, o: Options{Local: localPath}, fs: ns.fs(0)}.run(t.Context(), resumesFrom(2)))
 }
 
-// TestLocalDiskBreaksAfterStaging: what it has taken cannot be read back. The save fails on all ranks if it is the newest; where a newer one is
-// there, that takes its place and nobody gets an error.
-func TestLocalDiskBreaksAfterStaging(t *testing.T) {
+// TestUnreadableStagedSaveFailsIfNewest: what it has taken cannot be read back. The save fails on all ranks if it is the
+// newest; where a newer one is there, that takes its place and nobody gets an error.
+func TestUnreadableStagedSaveFailsIfNewest(t *testing.T) {
 	t.Parallel()
 	for _, newer := range []bool{false, true} {
 		ns := newNodes(t, 2)
@@ -245,9 +245,9 @@ func TestEndTidiesUp(t *testing.T) {
 	}
 }
 
-// TestLocalDiskIsTried: a disk that takes no file is told of before training, and not at the first save; one that is only full is told of as
-// full, and may have room later.
-func TestLocalDiskIsTried(t *testing.T) {
+// TestLocalDiskIsTriedBeforeTraining: a disk that takes no file is told of before training, and not at the first save; one
+// that is only full is told of as full, and may have room later.
+func TestLocalDiskIsTriedBeforeTraining(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		err  error
@@ -401,9 +401,9 @@ func realTier(t testing.TB, shared, local string, attempt int, o Options) *one {
 	return r
 }
 
-// TestTierOfAnotherUser: others have taken the name of the run's folder, or can replace it. Nothing there is read or written; the run is
-// told so, and goes on with its shared folder.
-func TestTierOfAnotherUser(t *testing.T) {
+// TestTierOfAnotherUserIsNotUsed: others have taken the name of the run's folder, or can replace it. Nothing there is read
+// or written; the run is told so, and goes on with its shared folder.
+func TestTierOfAnotherUserIsNotUsed(t *testing.T) {
 	t.Parallel()
 	mkdir := func(t *testing.T, path string, mode fs.FileMode) {
 		must(t, errors.Join(os.MkdirAll(path, 0o755), os.Chmod(path, mode)))
@@ -488,9 +488,9 @@ func realTree(t testing.TB, dir string) (list []string) {
 	return list
 }
 
-// TestTierIsHeld: another user has moved the run's folder away, as others may by then, and has put one in its place that all can read.
-// Later shards lie in the run's own folder all the same, and nobody else can read them.
-func TestTierIsHeld(t *testing.T) {
+// TestTierIsHeldThoughItIsMoved: another user has moved the run's folder away, as others may by then, and has put one in
+// its place that all can read. Later shards lie in the run's own folder all the same, and nobody else can read them.
+func TestTierIsHeldThoughItIsMoved(t *testing.T) {
 	t.Parallel()
 	area := sharedArea(t)
 	var looked int

@@ -12,9 +12,9 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestSearchThatFails: a disk that cannot be searched now may hold a save that was acknowledged. No rank goes on without it; once it can be read
-// again the save is there.
-func TestSearchThatFails(t *testing.T) {
+// TestFailedSearchGivesUpNoSave: a disk that cannot be searched now may hold a save that was acknowledged. No rank goes on
+// without it; once it can be read again the save is there.
+func TestFailedSearchGivesUpNoSave(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"open", "readdir"} {
 		ns := undrained(t)
@@ -56,8 +56,8 @@ func TestShardsOfANodeAreDealtOut(t *testing.T) {
 	}
 }
 
-// TestDeal: the larger shards go to different ranks, and no rank gets one that it does not see.
-func TestDeal(t *testing.T) {
+// TestLargerShardsGoToDifferentRanks: the larger shards go to different ranks, and no rank gets one that it does not see.
+func TestLargerShardsGoToDifferentRanks(t *testing.T) {
 	t.Parallel()
 	l := uncommittedSave{
 		seen:  []seenBy{{own: []int{0, 1}}, {own: []int{0, 1}, replica: []int{2, 3}}, {replica: []int{2}}, {own: []int{0, 1}}},

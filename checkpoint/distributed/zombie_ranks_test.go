@@ -86,9 +86,9 @@ func (z *sleeper) second() (resumed int64, err error) {
 	return resumed, err
 }
 
-// TestZombieRanksAtEachOperation stops one of the two ranks of attempt 1 before its k-th operation, lets attempt 2
+// TestZombieRanksChangeNoNewerCheckpoint stops one of the two ranks of attempt 1 before its k-th operation, lets attempt 2
 // resume and save, and lets attempt 1 go on. Attempt 2's checkpoints stay what they are.
-func TestZombieRanksAtEachOperation(t *testing.T) { // without the race detector
+func TestZombieRanksChangeNoNewerCheckpoint(t *testing.T) { // without the race detector
 	if testing.Short() {
 		t.Skip("-short: it stops ranks very many times")
 	}

@@ -12,9 +12,10 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestZombie: rank 0 of attempt 1 is stopped before its commit. Attempt 2 goes on, commits, and attempt 1 wakes up: all its ranks
-// learn that it cannot commit (it is superseded, or its files have been swept already), and it changes nothing.
-func TestZombie(t *testing.T) {
+// TestSupersededRanksCannotCommit: rank 0 of attempt 1 is stopped before its commit. Attempt 2 goes on, commits, and
+// attempt 1 wakes up: all its ranks learn that it cannot commit (it is superseded, or its files have been swept already),
+// and it changes nothing.
+func TestSupersededRanksCannotCommit(t *testing.T) {
 	t.Parallel()
 	disk, _ := newDisk(t)
 	asleep, awake := newGate(), newGate()
@@ -81,9 +82,10 @@ func TestZombie(t *testing.T) {
 	}
 }
 
-// TestZombieWithAStaleClient: the node of attempt 1 sees nothing of attempt 2, which has begun from step 3 and ends before it saves. Attempt 1 saves on
-// until its retention has something to remove: then all its ranks learn that it is superseded, and step 3 is still there.
-func TestZombieWithAStaleClient(t *testing.T) {
+// TestStaleZombieLearnsThatItIsSuperseded: the node of attempt 1 sees nothing of attempt 2, which has begun from step 3
+// and ends before it saves. Attempt 1 saves on until its retention has something to remove: then all its ranks learn that
+// it is superseded, and step 3 is still there.
+func TestStaleZombieLearnsThatItIsSuperseded(t *testing.T) {
 	t.Parallel()
 	disk, _ := newDisk(t)
 	view := vfstest.NewView(disk, 1)

@@ -10,7 +10,7 @@ import (
 )
 
 // Of a file that is written to while it is compared, nobody knows which state was; one that is not is the same as itself.
-func TestDiffOfFileThatChanges(t *testing.T) {
+func TestDiffRefusesAFileThatChanges(t *testing.T) {
 	t.Parallel()
 	const header = `{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}`
 	path := filepath.Join(t.TempDir(), "a.safetensors")

@@ -16,7 +16,7 @@ import (
 )
 
 // An import holds little of the file at a time, however large that is. No other test may run beside it.
-func TestImportHoldsLittle(t *testing.T) {
+func TestImportHoldsLittleInMemory(t *testing.T) {
 	const size, limit = 160 << 20, 48 << 20
 	dir := t.TempDir()
 	header := fmt.Sprintf(`{"a":{"dtype":"F32","shape":[%d],"data_offsets":[0,%d]},"b":{"dtype":"U8","shape":[%d],"data_offsets":[%d,%d]}}`,
@@ -54,7 +54,7 @@ func TestImportHoldsLittle(t *testing.T) {
 }
 
 // A file that is written to in place while it is imported makes no checkpoint; one that is replaced is read as it was.
-func TestImportOfFileThatChanges(t *testing.T) {
+func TestImportRefusesAFileThatChanges(t *testing.T) {
 	t.Parallel()
 	const header = `{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}`
 	content := func(data string) []byte {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestCkptTexts(t *testing.T) {
+func TestPrintedTextsAreExact(t *testing.T) {
 	for got, want := range map[string]string{
 		codecsText(nil): "-", codecsText(map[string]int64{"raw": 7}): "raw",
 		codecsText(map[string]int64{"raw": 1, "planes": 2, "zstd": 1}): "planes 50%, raw 25%, zstd 25%",

@@ -11,7 +11,7 @@ import (
 )
 
 // A run that is alive removes checkpoints between the list and the look: those are left out. One that has only lost a shard is not.
-func TestVerifyOfARunThatIsAlive(t *testing.T) {
+func TestVerifyLeavesOutWhatIsRemoved(t *testing.T) {
 	dir, err := checkpoint.Open(filepath.Join(t.TempDir(), "checkpoints"), checkpoint.Options{Run: "x", Attempt: 1})
 	if err != nil {
 		t.Fatal(err)

@@ -113,7 +113,7 @@ for job in json.load(open(sys.argv[1])):
 }
 
 // bfloat16 becomes float32 exactly, for each of its values, in pieces that cross the buffer.
-func TestBfloat16(t *testing.T) {
+func TestBfloat16BecomesFloat32Exactly(t *testing.T) {
 	data := make([]byte, 0, 2<<16)
 	for v := range 1 << 16 {
 		data = binary.LittleEndian.AppendUint16(data, uint16(v))
@@ -136,7 +136,7 @@ func TestBfloat16(t *testing.T) {
 }
 
 // A header that is too long for version 1.0 is of version 2.0; the limit is that of its two bytes.
-func TestLongHeader(t *testing.T) {
+func TestLongHeaderIsOfVersion2(t *testing.T) {
 	for n, version := range map[int]byte{1: 1, 65000: 1, 65536 - 64 - 10: 1, 65536: 2, 70000: 2} {
 		header := wrap(strings.Repeat("x", n))
 		length, begin := int(binary.LittleEndian.Uint16(header[8:])), 10
@@ -153,7 +153,7 @@ type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errors.New("full") }
 
-func TestRefuses(t *testing.T) {
+func TestWriteRefusesBadTensors(t *testing.T) {
 	for want, tensor := range map[string]checkpoint.Tensor{
 		`no type for dtype "quad"`: {DType: "quad"},
 		"does not fit":             {DType: "float32", Shape: []int{1 << 40, 1 << 40}},

@@ -26,7 +26,7 @@ func entryOf(dtype, shape, offsets string) string {
 }
 
 // What the format's own reader takes; names with test_ are those of its tests.
-func TestReads(t *testing.T) {
+func TestOpenReadsValidFiles(t *testing.T) {
 	for name, c := range map[string]struct {
 		file []byte
 		want string // names and shapes
@@ -64,7 +64,7 @@ func TestReads(t *testing.T) {
 	}
 }
 
-func TestRefuses(t *testing.T) {
+func TestOpenRefusesInvalidFiles(t *testing.T) {
 	attack := "{"
 	for i := range 10 {
 		attack += fmt.Sprintf(`"weight_%d":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},`, i)
@@ -168,7 +168,7 @@ func fields(n int) string {
 }
 
 // As many metadata as there may be are read, and written.
-func TestManyMetadata(t *testing.T) {
+func TestMostMetadataIsReadAndWritten(t *testing.T) {
 	_, metadata, err := readAll(file(`{"__metadata__":{` + fields(1<<16) + `}}`))
 	if err != nil || len(metadata) != 1<<16 {
 		t.Fatalf("%d metadata, error %v", len(metadata), err)
@@ -179,7 +179,7 @@ func TestManyMetadata(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoFile(t *testing.T) {
+func TestOpenRefusesWhatIsNoFile(t *testing.T) {
 	if _, err := Open(t.TempDir()); err == nil || !strings.Contains(err.Error(), "no regular file") || errors.Is(err, ErrInvalid) {
 		t.Errorf("a folder: error %v", err)
 	}
@@ -189,7 +189,7 @@ func TestWhatIsNoFile(t *testing.T) {
 }
 
 // Types that a checkpoint does not have are listed, and refused by name where the tensors are asked for.
-func TestUnknownToCheckpoints(t *testing.T) {
+func TestUnknownTypesAreListedAndRefused(t *testing.T) {
 	for _, which := range dtypes {
 		if which.ours != "" {
 			continue
@@ -211,7 +211,7 @@ func TestUnknownToCheckpoints(t *testing.T) {
 	}
 }
 
-func TestReadParts(t *testing.T) {
+func TestReadGivesPartOfATensor(t *testing.T) {
 	f, err := Open(put(t, file(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[3],"data_offsets":[2,5]}}`, 1, 2, 3, 4, 5)))
 	if err != nil {
 		t.Fatal(err)
@@ -230,7 +230,7 @@ func TestReadParts(t *testing.T) {
 }
 
 // A file that another process cuts short while it is read is an error that says so, and not one of its format.
-func TestFileThatShrinks(t *testing.T) {
+func TestFileThatShrinksIsAnError(t *testing.T) {
 	path := put(t, file(fine, sixteen...))
 	f, err := Open(path)
 	if err != nil {
@@ -246,7 +246,7 @@ func TestFileThatShrinks(t *testing.T) {
 }
 
 // A file that is written to while it is read may be of two states.
-func TestFileThatIsRewritten(t *testing.T) {
+func TestFileThatIsRewrittenIsAnError(t *testing.T) {
 	path := put(t, file(fine, sixteen...))
 	f, err := Open(path)
 	if err != nil {

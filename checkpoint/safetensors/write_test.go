@@ -125,7 +125,7 @@ func TestWriteIsByteExact(t *testing.T) {
 }
 
 // What was written comes back, and written again gives the same bytes.
-func TestRoundTrip(t *testing.T) {
+func TestWrittenFileReadsBack(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
 		var tensors []checkpoint.Tensor
@@ -165,7 +165,7 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-func TestWriteRefuses(t *testing.T) {
+func TestWriteRefusesBadTensors(t *testing.T) {
 	w := checkpoint.Tensor{Name: "w", DType: "uint8", Shape: []int{1}, Data: []byte{1}}
 	with := func(change func(*checkpoint.Tensor)) []checkpoint.Tensor {
 		c := w

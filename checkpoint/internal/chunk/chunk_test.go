@@ -43,7 +43,7 @@ func TestParseHead(t *testing.T) {
 }
 
 // Every chunk that an encoder makes says of each plane what it takes.
-func TestParseHeadOfEncoded(t *testing.T) {
+func TestParseHeadMatchesTheEncoder(t *testing.T) {
 	e := newEncoder(t, chunk.Auto)
 	met := map[chunk.PlaneCodec]bool{}
 	for _, k := range chunktest.Kinds() {
@@ -66,7 +66,7 @@ func TestParseHeadOfEncoded(t *testing.T) {
 	}
 }
 
-func TestNames(t *testing.T) {
+func TestParseCodecKnowsItsNames(t *testing.T) {
 	for name, want := range map[string]chunk.Codec{"": chunk.Auto, "auto": chunk.Auto, "zstd": chunk.ZstdOnly, "none": chunk.None} {
 		if got, err := chunk.ParseCodec(name); err != nil || got != want {
 			t.Errorf("codec %q: %d (%v)", name, got, err)
@@ -128,8 +128,8 @@ func TestPlausible(t *testing.T) {
 	}
 }
 
-// TestFormatDocument compares the chunk of docs/format.md with the program's bytes.
-func TestFormatDocument(t *testing.T) {
+// TestFormatDocumentShowsOurChunk compares the chunk of docs/format.md with the program's bytes.
+func TestFormatDocumentShowsOurChunk(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "format.md"))
 	if err != nil {
 		t.Fatal(err)

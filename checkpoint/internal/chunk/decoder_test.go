@@ -50,7 +50,7 @@ func frame(t testing.TB, data []byte) []byte {
 }
 
 // Chunks written by hand, not by the encoder: the format.
-func TestDecodeByHand(t *testing.T) {
+func TestDecodeReadsChunksMadeByHand(t *testing.T) {
 	d := newDecoder(t)
 	float4, int2 := chunk.Layout{Width: 4, Float: true}, chunk.Layout{Width: 2}
 	zeros := make([]byte, 64)
@@ -82,7 +82,7 @@ func TestDecodeByHand(t *testing.T) {
 	}
 }
 
-func TestDecodeRefuses(t *testing.T) {
+func TestDecodeRefusesBadChunks(t *testing.T) {
 	d := newDecoder(t)
 	two := chunk.Layout{Width: 2}
 	x := bytes.Repeat([]byte{5}, 100)
@@ -142,7 +142,7 @@ func TestDecodeRefuses(t *testing.T) {
 }
 
 // huff0 takes at most 256 KiB less 1: a plane of a whole chunk cannot be Huffman-coded, and a decoder says so.
-func TestDecodeLongestPlane(t *testing.T) {
+func TestDecodeRefusesTooLongHuffmanPlane(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	raw := make([]byte, chunk.MaxBytes)
 	each(raw, func(int) byte { return byte(int(r.NormFloat64() * 4)) })
@@ -161,8 +161,7 @@ func TestDecodeLongestPlane(t *testing.T) {
 	}
 }
 
-// After any error the decoder still decodes.
-func TestDecodeAfterErrors(t *testing.T) {
+func TestDecodeWorksAfterErrors(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	e, d := newEncoder(t, chunk.Auto), newDecoder(t)
 	l := chunk.Layout{Width: 2, Float: true}
@@ -189,7 +188,7 @@ func TestDecodeAfterErrors(t *testing.T) {
 }
 
 // A base that is not the encoder's, in one bit or all over, never gives data.
-func TestDecodeAgainstAnotherBase(t *testing.T) {
+func TestDecodeRefusesAnotherBase(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	d := newDecoder(t)
 	for _, c := range []chunk.Codec{chunk.Auto, chunk.ZstdOnly} {
@@ -244,7 +243,7 @@ func TestDecodeDependsOnNothingElse(t *testing.T) {
 }
 
 // Frames that ask for much memory are refused by decoders that have allocated nothing yet.
-func TestDecodeMemory(t *testing.T) {
+func TestDecodeRefusesFramesOfMuchMemory(t *testing.T) {
 	magic := []byte{0x28, 0xb5, 0x2f, 0xfd}
 	block := bytes.Repeat([]byte{1}, 40)
 	for name, frame := range map[string][]byte{
@@ -274,8 +273,7 @@ func TestDecodeMemory(t *testing.T) {
 	}
 }
 
-// What the documentation says of an encoder's and a decoder's memory.
-func TestMemory(t *testing.T) {
+func TestMemoryIsWhatTheDocumentationSays(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	e, d := newEncoder(t, chunk.Auto), newDecoder(t)
 	dst := make([]byte, chunk.MaxBytes)

@@ -21,7 +21,7 @@
 // entropy of a plane's bytes, corrected for the sample's size (Miller 1955). Never from timing: the same chunk gives
 // the same bytes on every machine, and whatever was encoded before, until klauspost/compress changes. A chunk that would
 // not shrink by a 128th is left raw, and then nothing but the sample is looked at. Sampling instead of counting costs
-// less than 0.5 % of the size (TestNearOptimum).
+// less than 0.5 % of the size (TestSizesAreNearTheOptimum).
 //
 // # Guarantees
 //

@@ -32,7 +32,7 @@ func TestEncodeIsDeterministic(t *testing.T) {
 }
 
 // A plane that looks random in the sample is stored raw, and one that looks constant but is not still comes back.
-func TestEncodeMisledBySample(t *testing.T) {
+func TestEncodeSurvivesAMisleadingSample(t *testing.T) {
 	e, d := newEncoder(t, chunk.Auto), newDecoder(t)
 	r := rand.New(rand.NewPCG(7, 8))
 	for _, l := range layouts {
@@ -98,7 +98,7 @@ func TestLeavesRaw(t *testing.T) {
 	}
 }
 
-func TestEncodePanics(t *testing.T) {
+func TestEncodePanicsOnBadArguments(t *testing.T) {
 	e := newEncoder(t, chunk.Auto)
 	for name, f := range map[string]func(){
 		"empty":        func() { e.Encode(nil, nil, chunk.Layout{Width: 1}) },
@@ -125,7 +125,7 @@ func TestEncodePanics(t *testing.T) {
 }
 
 // Once an encoder and a decoder have seen a kind, they allocate nothing.
-func TestAllocations(t *testing.T) {
+func TestCodersAllocateNothingOnceWarm(t *testing.T) {
 	if race {
 		t.Skip("the race detector makes sync.Pool, which huff0 and zstd use, forget what it has")
 	}
@@ -204,7 +204,7 @@ func each(b []byte, f func(i int) byte) {
 // lengths are in elements: around the sizes of the loops' steps, of a sample, and of what huff0 takes.
 var lengths = []int{1, 2, 3, 7, 8, 9, 11, 12, 31, 32, 33, 63, 100, 1023, 1024, 1025, 5000}
 
-func TestRoundTrip(t *testing.T) {
+func TestDecodeGivesBackWhatWasEncoded(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	d := newDecoder(t)
 	for _, c := range []chunk.Codec{chunk.Auto, chunk.ZstdOnly, chunk.None} {
@@ -224,7 +224,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 // The same with chunks as long as they get.
-func TestRoundTripLong(t *testing.T) {
+func TestDecodeGivesBackTheLongestChunks(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 14))
 	e, d := newEncoder(t, chunk.Auto), newDecoder(t)
 	for _, l := range layouts {
@@ -239,7 +239,7 @@ func TestRoundTripLong(t *testing.T) {
 	}
 }
 
-func TestRoundTripProperty(t *testing.T) {
+func TestDecodeGivesBackRandomChunks(t *testing.T) {
 	e := map[chunk.Codec]*chunk.Encoder{chunk.Auto: newEncoder(t, chunk.Auto), chunk.ZstdOnly: newEncoder(t, chunk.ZstdOnly)}
 	d := newDecoder(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -290,7 +290,7 @@ func roundTrip(t interface {
 
 // What sampling costs, held against Huffman's algorithm itself with every plane counted whole: ZipNN's way, with codes
 // of any length and no tables.
-func TestNearOptimum(t *testing.T) {
+func TestSizesAreNearTheOptimum(t *testing.T) {
 	e := newEncoder(t, chunk.Auto)
 	for _, k := range chunktest.Kinds() {
 		data, base := k.Make(rand.New(rand.NewPCG(3, 1)), 2*chunk.MaxBytes/k.Layout.Width)
@@ -386,7 +386,7 @@ var ratios = map[string]float64{
 // relative standard deviation of about 0.0008, in 1 Mi 0.0006, and they take 8 % and 16 % of the raw size.
 const spread = 0.0003
 
-func TestRatios(t *testing.T) {
+func TestRatiosStayBelowTheirLimits(t *testing.T) {
 	e := newEncoder(t, chunk.Auto)
 	for _, k := range chunktest.Kinds() {
 		size := 2 * chunk.MaxBytes

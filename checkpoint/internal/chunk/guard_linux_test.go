@@ -9,7 +9,7 @@ import (
 )
 
 // TestKernelsStayInside runs the best kernels in memory that has no neighbours: a byte read or written before the first
-// or behind the last is a fault. The margins of TestKernels only show writes.
+// or behind the last is a fault. The margins of TestKernelsGiveThePlainLoopsBytes only show writes.
 func TestKernelsStayInside(t *testing.T) {
 	const most = 300 // elements: several rounds of the widest loop, and every rest
 	r := rand.New(rand.NewPCG(1, 2))

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestCosts(t *testing.T) {
+func TestCostsAreTheLogarithms(t *testing.T) {
 	for n, got := range costs {
 		want := 0.0
 		if n > 0 {
@@ -20,7 +20,7 @@ func TestCosts(t *testing.T) {
 }
 
 // The estimate of a plane's size is near its entropy, for distributions whose entropy is known.
-func TestPlaneEstimate(t *testing.T) {
+func TestPlaneEstimateIsNearTheEntropy(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, c := range []struct {
 		name    string

@@ -13,7 +13,7 @@ var allLayouts = []Layout{
 
 // The planes by hand: 1 + 2^-7 in bfloat16 is 0x3f81, and minus that 0xbf81. The exponent is 0x7f; the 7 bits of the
 // mantissa and then the sign make the lower byte.
-func TestSplitByHand(t *testing.T) {
+func TestSplitGivesThePlanesByHand(t *testing.T) {
 	for _, c := range []struct {
 		layout Layout
 		src    []byte
@@ -41,7 +41,7 @@ func TestSplitByHand(t *testing.T) {
 }
 
 // All kernels give the bytes of the loop that takes one element after the other, and write nothing else.
-func TestKernels(t *testing.T) {
+func TestKernelsGiveThePlainLoopsBytes(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for name, k := range map[string]*kernels{"go": &portable, "best": &best} {
 		for _, l := range allLayouts {

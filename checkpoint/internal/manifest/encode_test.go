@@ -107,8 +107,8 @@ func TestManifestRoundTrip(t *testing.T) {
 	})
 }
 
-// TestManifestText: what people and other programs see. The bytes follow from docs/format.md.
-func TestManifestText(t *testing.T) {
+// TestManifestTextIsAsDocumented: what people and other programs see. The bytes follow from docs/format.md.
+func TestManifestTextIsAsDocumented(t *testing.T) {
 	t.Parallel()
 	tag := Tag{Attempt: 1, Run: 2, Nonce: 3}
 	m := &Manifest{
@@ -152,8 +152,8 @@ func TestManifestText(t *testing.T) {
 	}
 }
 
-// TestEncodeRefuses: what could not be read back, or would come back changed, is not written.
-func TestEncodeRefuses(t *testing.T) {
+// TestEncodeRefusesWhatCannotBeReadBack: what could not be read back, or would come back changed, is not written.
+func TestEncodeRefusesWhatCannotBeReadBack(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string

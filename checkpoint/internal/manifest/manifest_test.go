@@ -40,8 +40,8 @@ func TestByteSize(t *testing.T) {
 	}
 }
 
-// TestDTypes holds the table against the names, which say the bits of an element.
-func TestDTypes(t *testing.T) {
+// TestDTypesHaveTheSizesOfTheirNames holds the table against the names, which say the bits of an element.
+func TestDTypesHaveTheSizesOfTheirNames(t *testing.T) {
 	t.Parallel()
 	bits := map[string]int{
 		"bool": 8, "int8": 8, "uint8": 8, "int16": 16, "uint16": 16, "int32": 32, "uint32": 32, "int64": 64, "uint64": 64,

@@ -8,8 +8,8 @@ import (
 
 const testRun = 0x0badcafe
 
-// TestNames writes the names out, as docs/format.md says them.
-func TestNames(t *testing.T) {
+// TestNamesAreAsDocumented writes the names out, as docs/format.md says them.
+func TestNamesAreAsDocumented(t *testing.T) {
 	t.Parallel()
 	tag := Tag{Attempt: 12, Run: testRun, Nonce: 3}
 	for got, want := range map[string]string{
@@ -83,7 +83,7 @@ func TestOwnFile(t *testing.T) {
 	}
 }
 
-func TestForeignNames(t *testing.T) {
+func TestForeignNamesAreNotOurs(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
 		"step-12", "step-0000000000012", "step-00000000001x", "step--00000000012", "step-000000000012.", "step-000000000012.bak",

@@ -111,8 +111,8 @@ func TestVersion1IsRead(t *testing.T) {
 	}
 }
 
-// TestGoldenVersion1 reads a manifest that was written once by the first program.
-func TestGoldenVersion1(t *testing.T) {
+// TestVersion1StaysReadable reads a manifest that was written once by the first program.
+func TestVersion1StaysReadable(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile(filepath.Join("..", "..", "testdata", "v1", "step-000000000007", Name))
 	must(t, err)
@@ -129,8 +129,8 @@ func TestGoldenVersion1(t *testing.T) {
 	}
 }
 
-// TestUnknownFields: within a version they are passed over, in the manifest and in its records.
-func TestUnknownFields(t *testing.T) {
+// TestUnknownFieldsArePassedOver: within a version they are passed over, in the manifest and in its records.
+func TestUnknownFieldsArePassedOver(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{good1, good2} {
 		body = changed(t, body, `"run": "r"`, `"later": {"x": [1]}, "run": "r"`)
@@ -144,8 +144,9 @@ func TestUnknownFields(t *testing.T) {
 	}
 }
 
-// TestErrorsQuote: what an error shows of a manifest does nothing to a terminal, C1 control characters and changes of direction included.
-func TestErrorsQuote(t *testing.T) {
+// TestErrorsQuoteControlCharacters: what an error shows of a manifest does nothing to a terminal, C1 control characters
+// and changes of direction included.
+func TestErrorsQuoteControlCharacters(t *testing.T) {
 	t.Parallel()
 	for key, value := range map[string]string{"format": `"ddpbatch checkpoint"`, "version": "2"} {
 		_, err := Parse(sealed(changed(t, good2, `"`+key+`": `+value, `"`+key+"\": \"x\u009b2J\u202e\"")))
@@ -155,8 +156,8 @@ func TestErrorsQuote(t *testing.T) {
 	}
 }
 
-// TestNewerVersion: it is told apart from damage whatever else it holds, and says both versions.
-func TestNewerVersion(t *testing.T) {
+// TestNewerVersionIsNoDamage: it is told apart from damage whatever else it holds, and says both versions.
+func TestNewerVersionIsNoDamage(t *testing.T) {
 	t.Parallel()
 	body := changed(t, good2, `"version": 2`, `"version": 12`)
 	body = changed(t, body, `"world": 4`, `"world": ["not what version 2 means"]`)
@@ -184,14 +185,14 @@ func TestNewerVersion(t *testing.T) {
 	}
 }
 
-func TestManifestBitFlips(t *testing.T) {
+func TestEveryManifestBitFlipIsFound(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{good1, good2} {
 		flipEveryBit(t, sealed(body), func(data []byte) error { _, err := Parse(data); return err })
 	}
 }
 
-func TestManifestCutShort(t *testing.T) {
+func TestManifestCutShortIsRefused(t *testing.T) {
 	t.Parallel()
 	data := sealed(good2)
 	for n := range len(data) {
@@ -273,7 +274,7 @@ var refusedAlways = []refusal{
 	{"no object", `{`, `[{`, ""},
 }
 
-func TestVersion1IsRefused(t *testing.T) {
+func TestBadVersion1IsRefused(t *testing.T) {
 	t.Parallel()
 	refuse(t, good1, append([]refusal{
 		{"version 0", `"version": 1`, `"version": 0`, "version"},
@@ -298,7 +299,7 @@ func TestVersion1IsRefused(t *testing.T) {
 	}, refusedAlways...))
 }
 
-func TestVersion2IsRefused(t *testing.T) {
+func TestBadVersion2IsRefused(t *testing.T) {
 	t.Parallel()
 	few := strings.Repeat("[0,0,0,1],", 40)
 	refuse(t, strings.ReplaceAll(good2, "complex64", "int64"), append([]refusal{

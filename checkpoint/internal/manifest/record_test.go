@@ -23,7 +23,7 @@ const goodRecord = `{
   "resumed_folder": "step-000000000200.2-5f2c91d0",
   "created": "2026-01-02T03:04:05Z"`
 
-func TestRecord(t *testing.T) {
+func TestRecordIsReadAndWritten(t *testing.T) {
 	t.Parallel()
 	want := Record{Run: "r", Attempt: 3, ResumedStep: 200, ResumedFolder: "step-000000000200.2-5f2c91d0", Created: time.Unix(1767323045, 0).UTC()}
 	got, err := ParseRecord(sealed(goodRecord))
@@ -38,8 +38,8 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// TestFormatDocument compares the record of docs/format.md with the program's bytes.
-func TestFormatDocument(t *testing.T) {
+// TestFormatDocumentShowsOurRecord compares the record of docs/format.md with the program's bytes.
+func TestFormatDocumentShowsOurRecord(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "format.md"))
 	must(t, err)
@@ -59,7 +59,7 @@ func TestFormatDocument(t *testing.T) {
 	}
 }
 
-func TestRecordIsRefused(t *testing.T) {
+func TestBadRecordIsRefused(t *testing.T) {
 	t.Parallel()
 	tests := []refusal{
 		{"a manifest", "ddpbatch attempt", "ddpbatch checkpoint", "format"},
@@ -102,7 +102,7 @@ func TestRecordIsRefused(t *testing.T) {
 	}
 }
 
-func TestRecordBitFlips(t *testing.T) {
+func TestEveryRecordBitFlipIsFound(t *testing.T) {
 	t.Parallel()
 	flipEveryBit(t, sealed(goodRecord), func(data []byte) error { _, err := ParseRecord(data); return err })
 }

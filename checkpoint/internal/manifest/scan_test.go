@@ -41,8 +41,8 @@ func TestHostileManifestsAreCheap(t *testing.T) { // not parallel: it counts wha
 	}
 }
 
-// TestTally: what would be allocated is counted, what passes as raw text is not.
-func TestTally(t *testing.T) {
+// TestScanCountsWhatWouldBeAllocated: what would be allocated is counted, what passes as raw text is not.
+func TestScanCountsWhatWouldBeAllocated(t *testing.T) {
 	t.Parallel()
 	h, err := scan([]byte(`{"values": {"a": [[], {"B": 1}], "b": 2}, "metrics": {"c": 3}, "tensors": [{"pieces": [[], [1]]}, 1, []], "shards": [{}]}`))
 	must(t, err)
@@ -60,8 +60,8 @@ func TestTally(t *testing.T) {
 	}
 }
 
-// TestErrorsAreShort: text of any length, in every place from which an error quotes.
-func TestErrorsAreShort(t *testing.T) {
+// TestErrorsQuoteShortly: text of any length, in every place from which an error quotes.
+func TestErrorsQuoteShortly(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("\x7f", 1<<16)
 	number := strings.Repeat("7", 1<<16)
@@ -94,8 +94,8 @@ func TestErrorsAreShort(t *testing.T) {
 	}
 }
 
-// TestLargeHostileManifests: none takes long, or much more memory than itself.
-func TestLargeHostileManifests(t *testing.T) { // not parallel: it counts what the process allocates
+// TestLargeHostileManifestsAreCheap: none takes long, or much more memory than itself.
+func TestLargeHostileManifestsAreCheap(t *testing.T) { // not parallel: it counts what the process allocates
 	const size = 1 << 20 // a 64th of what is allowed: the cost is in proportion
 	list := func(item string) string {
 		return "[" + strings.TrimSuffix(strings.Repeat(item+",", size/(len(item)+1)), ",") + "]"
@@ -118,8 +118,8 @@ func TestLargeHostileManifests(t *testing.T) { // not parallel: it counts what t
 	}
 }
 
-// TestTooManyOfAKind takes one more of what has a limit than the limit.
-func TestTooManyOfAKind(t *testing.T) {
+// TestTooManyOfAKindAreRefused: one more of what has a limit than the limit.
+func TestTooManyOfAKindAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, add := range map[string]func(*Manifest){
 		"65537 values":  func(m *Manifest) { fill(m.Values, MaxValues+1) },

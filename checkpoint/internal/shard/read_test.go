@@ -65,8 +65,8 @@ func unloaded(sources []Source) []Source {
 	return list
 }
 
-// TestSourceFails: what cannot be read ends the write, with the tensor and its chunk.
-func TestSourceFails(t *testing.T) {
+// TestFailedSourceEndsTheWrite: what cannot be read ends the write, with the tensor and its chunk.
+func TestFailedSourceEndsTheWrite(t *testing.T) {
 	t.Parallel()
 	for name, codec := range codecs {
 		data := noise(1, 3*chunkBytes)
@@ -79,9 +79,9 @@ func TestSourceFails(t *testing.T) {
 	}
 }
 
-// TestRoundTrip writes pieces with every codec: any number of workers gives the same bytes, with the checksum that the
+// TestPiecesReadBackWithEveryCodec writes pieces with every codec: any number of workers gives the same bytes, with the checksum that the
 // standard library finds, and they read as what was written.
-func TestRoundTrip(t *testing.T) {
+func TestPiecesReadBackWithEveryCodec(t *testing.T) {
 	t.Parallel()
 	for name, codec := range codecs {
 		t.Run(name, func(t *testing.T) {
@@ -145,8 +145,8 @@ func TestWorkersChangeNothing(t *testing.T) {
 	}
 }
 
-// TestReadRange reads any part of a piece, into memory whose neighbours must stay as they are.
-func TestReadRange(t *testing.T) {
+// TestReadGivesAnyPartOfAPiece reads any part of a piece, into memory whose neighbours must stay as they are.
+func TestReadGivesAnyPartOfAPiece(t *testing.T) {
 	t.Parallel()
 	sources := mixture()
 	for name, codec := range codecs {
@@ -171,8 +171,8 @@ func TestReadRange(t *testing.T) {
 	}
 }
 
-// TestReadersShareOne reads the pieces of one Reader in several goroutines at once.
-func TestReadersShareOne(t *testing.T) {
+// TestManyGoroutinesShareAReader reads the pieces of one Reader in several goroutines at once.
+func TestManyGoroutinesShareAReader(t *testing.T) {
 	t.Parallel()
 	sources := mixture()
 	file, _ := write(t, sources, WriteOptions{})
@@ -194,8 +194,8 @@ func TestReadersShareOne(t *testing.T) {
 	}
 }
 
-// TestManySmallPieces has more pieces than a batch takes.
-func TestManySmallPieces(t *testing.T) {
+// TestManySmallPiecesReadBack has more pieces than a batch takes.
+func TestManySmallPiecesReadBack(t *testing.T) {
 	t.Parallel()
 	sources := make([]Source, 2*batchChunks+3)
 	for i := range sources {
@@ -239,8 +239,8 @@ func readAll(f io.ReaderAt, sum Sum, sources []Source, workers int) error {
 	return r.Read(context.Background(), 0, 3, make([]byte, sources[0].Length-3), workers)
 }
 
-// TestReadFails at each read in turn: that is the file's error and says nothing about the bytes.
-func TestReadFails(t *testing.T) {
+// TestFailedReadIsTheFilesError, at each read in turn, and says nothing about the bytes.
+func TestFailedReadIsTheFilesError(t *testing.T) {
 	t.Parallel()
 	sources := mixture()
 	for _, codec := range []chunk.Codec{chunk.Auto, chunk.None} {
@@ -262,7 +262,7 @@ func TestReadFails(t *testing.T) {
 	}
 }
 
-func TestShortReads(t *testing.T) {
+func TestShortReadsAreContinued(t *testing.T) {
 	t.Parallel()
 	sources := mixture()
 	file, sum := write(t, sources, WriteOptions{})
@@ -325,7 +325,7 @@ func (c *cancelling) ReadAt(p []byte, offset int64) (int, error) {
 	return c.ReaderAt.ReadAt(p, offset)
 }
 
-func TestReadIsCancelled(t *testing.T) {
+func TestReadEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	sources := []Source{source("w", bytesLayout, noise(1, 32*chunkBytes))}
 	file, _ := write(t, sources, WriteOptions{})
@@ -367,7 +367,7 @@ func deltaOf(t *testing.T) (delta, base []Source, deltaFile, baseFile []byte) {
 	return delta, base, deltaFile, baseFile
 }
 
-func TestDelta(t *testing.T) {
+func TestDeltaReadsBackWithItsBase(t *testing.T) {
 	t.Parallel()
 	delta, base, deltaFile, baseFile := deltaOf(t)
 	if len(deltaFile) > len(baseFile)/2 {
@@ -391,7 +391,7 @@ func TestDelta(t *testing.T) {
 	}
 }
 
-func TestBaseIsRefused(t *testing.T) {
+func TestWrongBaseIsRefused(t *testing.T) {
 	t.Parallel()
 	delta, base, deltaFile, baseFile := deltaOf(t)
 	r := open(t, deltaFile, delta)
@@ -410,9 +410,9 @@ func TestBaseIsRefused(t *testing.T) {
 	}
 }
 
-// TestBaseInMemoryWasAnother: the bytes that were XORed with are not those of the base's file, as after a bit flipped in
+// TestDeltaOfAnotherBaseGivesNoData: the bytes that were XORed with are not those of the base's file, as after a bit flipped in
 // the memory of a host. Every stored byte is as it was written, and still nobody gets other data.
-func TestBaseInMemoryWasAnother(t *testing.T) {
+func TestDeltaOfAnotherBaseGivesNoData(t *testing.T) {
 	t.Parallel()
 	delta, base, _, baseFile := deltaOf(t)
 	memory := bytes.Clone(delta[0].Base)
@@ -447,8 +447,8 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestMemory writes and verifies 24 MiB in what doc.go says, with up to 2 MiB for each encoder or decoder.
-func TestMemory(t *testing.T) {
+// TestMemoryIsWhatTheDocumentationSays for writing and verifying 24 MiB, with up to 2 MiB for each encoder or decoder.
+func TestMemoryIsWhatTheDocumentationSays(t *testing.T) {
 	sources := []Source{source("w", float32s, weights(1, 24<<20))}
 	file, _ := write(t, sources, WriteOptions{})
 	r := open(t, file, sources)

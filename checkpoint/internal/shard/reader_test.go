@@ -14,9 +14,9 @@ import (
 	"ddpbatch/checkpoint/internal/chunk"
 )
 
-// TestShardIsRefused changes one thing in a shard and makes every checksum right again, the manifest's too: only what
+// TestBadShardIsRefused changes one thing in a shard and makes every checksum right again, the manifest's too: only what
 // the bytes mean can give it away.
-func TestShardIsRefused(t *testing.T) {
+func TestBadShardIsRefused(t *testing.T) {
 	t.Parallel()
 	le := binary.LittleEndian
 	sources := []Source{
@@ -73,7 +73,7 @@ func TestShardIsRefused(t *testing.T) {
 	}
 }
 
-func TestNewerVersion(t *testing.T) {
+func TestNewerVersionIsNoDamage(t *testing.T) {
 	t.Parallel()
 	sources := mixture()[3:4]
 	file, _ := write(t, sources, WriteOptions{})
@@ -86,8 +86,8 @@ func TestNewerVersion(t *testing.T) {
 	}
 }
 
-// TestPiecesAreRefused that no shard can hold, before anything is allocated for them.
-func TestPiecesAreRefused(t *testing.T) {
+// TestPiecesThatNoShardHoldsAreRefused before anything is allocated for them.
+func TestPiecesThatNoShardHoldsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, pieces := range map[string][]Piece{
 		"negative":        {{"w", bytesLayout, -1}},
@@ -103,8 +103,8 @@ func TestPiecesAreRefused(t *testing.T) {
 	}
 }
 
-// TestChunkIsRefused that has the right checksum and does not decode.
-func TestChunkIsRefused(t *testing.T) {
+// TestChunkThatDoesNotDecodeIsRefused though its checksum is right.
+func TestChunkThatDoesNotDecodeIsRefused(t *testing.T) {
 	t.Parallel()
 	sources := []Source{source("zeros", bytesLayout, make([]byte, 3*chunkBytes))}
 	file, _ := write(t, sources, WriteOptions{Codec: chunk.ZstdOnly})
@@ -143,7 +143,7 @@ func goldenFile(t testing.TB) []byte {
 	return file
 }
 
-func TestGoldenVersion1(t *testing.T) {
+func TestVersion1StaysReadable(t *testing.T) {
 	t.Parallel()
 	file := goldenFile(t)
 	r, err := Open(bytes.NewReader(file), 180, goldenHeader, piecesOf(goldenSources), goldenCRC)
@@ -173,8 +173,8 @@ func TestVersion1RefusesWhatCameLater(t *testing.T) {
 	}
 }
 
-// TestBitFlips: Open finds every flipped bit outside the chunks, without reading one.
-func TestBitFlips(t *testing.T) {
+// TestOpenFindsEveryBitFlip: Open finds every flipped bit outside the chunks, without reading one.
+func TestOpenFindsEveryBitFlip(t *testing.T) {
 	t.Parallel()
 	sources := mixture()
 	file, sum := write(t, sources, WriteOptions{})
@@ -198,8 +198,8 @@ func TestBitFlips(t *testing.T) {
 	must(t, err)
 }
 
-// TestBitFlipsInData: Verify finds 2,000 random ones, each alone, and names the piece.
-func TestBitFlipsInData(t *testing.T) {
+// TestVerifyFindsBitFlipsInData: Verify finds 2,000 random ones, each alone, and names the piece.
+func TestVerifyFindsBitFlipsInData(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	for name, codec := range codecs {
@@ -225,8 +225,8 @@ func TestBitFlipsInData(t *testing.T) {
 	}
 }
 
-// TestTruncation: a file that ends anywhere is found out by Open, whether the caller knows its true size or not.
-func TestTruncation(t *testing.T) {
+// TestOpenFindsEveryTruncation: a file that ends anywhere is found out by Open, whether the caller knows its true size or not.
+func TestOpenFindsEveryTruncation(t *testing.T) {
 	t.Parallel()
 	sources := mixture()[3:]
 	file, sum := write(t, sources, WriteOptions{})
@@ -239,8 +239,8 @@ func TestTruncation(t *testing.T) {
 	}
 }
 
-// TestFileShrinks after it was opened: the chunk that is cut is blamed, in each way of reading.
-func TestFileShrinks(t *testing.T) {
+// TestShrunkFileBlamesTheCutChunk, in each way of reading.
+func TestShrunkFileBlamesTheCutChunk(t *testing.T) {
 	t.Parallel()
 	sources := []Source{source("w", bytesLayout, noise(1, 6*chunkBytes))}
 	file, sum := write(t, sources, WriteOptions{})
@@ -259,8 +259,7 @@ func TestFileShrinks(t *testing.T) {
 	}
 }
 
-// TestWrongFile: a good shard that is not the one of the manifest.
-func TestWrongFile(t *testing.T) {
+func TestShardOfAnotherManifestIsRefused(t *testing.T) {
 	t.Parallel()
 	sources := mixture()
 	file, sum := write(t, sources, WriteOptions{})
@@ -286,8 +285,8 @@ func TestWrongFile(t *testing.T) {
 	}
 }
 
-// TestPlaneStats holds the planes of every piece against the stored bytes of the table.
-func TestPlaneStats(t *testing.T) {
+// TestPlaneStatsAddUpToTheStoredBytes holds the planes of every piece against the stored bytes of the table.
+func TestPlaneStatsAddUpToTheStoredBytes(t *testing.T) {
 	t.Parallel()
 	sources := mixture()
 	delta, _, deltaFile, _ := deltaOf(t)
@@ -331,7 +330,7 @@ func TestPlaneStats(t *testing.T) {
 	}
 }
 
-func TestPlaneStatsFails(t *testing.T) {
+func TestPlaneStatsSaysWhyItFails(t *testing.T) {
 	t.Parallel()
 	sources := mixture()
 	file, _ := write(t, sources, WriteOptions{})

@@ -28,7 +28,7 @@ const worked = `
 50 00 00 00 00 00 00 00  20 00 00 00 00 00 00 00  96 e6 c0 0a  0a 77 5e 75
 44 44 50 54 45 4e 44 0a`
 
-func TestWorkedExample(t *testing.T) {
+func TestWriteGivesTheWorkedExample(t *testing.T) {
 	t.Parallel()
 	want, err := hex.DecodeString(strings.Join(strings.Fields(worked), ""))
 	must(t, err)
@@ -88,8 +88,8 @@ type writerFunc func(p []byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// TestWriterFails at each of its writes in turn: with an error, and with a short write that has none.
-func TestWriterFails(t *testing.T) {
+// TestFailedWriterEndsTheWrite at each of its writes in turn: with an error, and with a short write that has none.
+func TestFailedWriterEndsTheWrite(t *testing.T) {
 	t.Parallel()
 	sources := mixture()
 	for at := 0; ; at++ {
@@ -126,8 +126,8 @@ func TestWriterFails(t *testing.T) {
 	}
 }
 
-// TestWriteIsCancelled before and in each of its writes.
-func TestWriteIsCancelled(t *testing.T) {
+// TestWriteEndsWithItsContext before and in each of its writes.
+func TestWriteEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	sources := mixture()
 	for _, workers := range []int{1, 3} {
@@ -151,8 +151,8 @@ func TestWriteIsCancelled(t *testing.T) {
 	}
 }
 
-// TestMisuse: arguments that do not fit each other are the caller's fault.
-func TestMisuse(t *testing.T) {
+// TestWriteRefusesMisuse: arguments that do not fit each other are the caller's fault.
+func TestWriteRefusesMisuse(t *testing.T) {
 	t.Parallel()
 	good := source("w", float32s, weights(1, 8))
 	misuses := map[string]func(h *Header, s *Source, o *WriteOptions){
