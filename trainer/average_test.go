@@ -25,7 +25,7 @@ func TestLocalSGDHasOneResult(t *testing.T) {
 }
 
 // A loss that is not a number ends all ranks, those too that have a finite one.
-func TestLocalSGDThatDivergesOnOneRank(t *testing.T) {
+func TestLocalSGDEndsAllRanksWhenOneDiverges(t *testing.T) {
 	dir := t.TempDir()
 	x := normals(1, 40*4)
 	x[4*9] = 1e38 // a row of rank 1 in the second step; averages are taken after the first and the fifth

@@ -19,7 +19,7 @@ import (
 
 // The rank whose outputs overflow looks for the layer by itself, while the other one is in the middle of a step in which both add up
 // what batch normalization needs: neither waits for the other in vain.
-func TestOneRankDivergesWithStatisticsOfAll(t *testing.T) {
+func TestOneRankDivergesWithoutWaitingForOthers(t *testing.T) {
 	dir, cfg := imageJob(t)
 	cfg.DDP.SyncBatchNorm = true
 	wait := mpi.DefaultConfig()
@@ -72,7 +72,7 @@ func wantErrors(t *testing.T, world []*rank, words ...string) {
 }
 
 // What is wrong with files or with how they go together ends every rank, with words that help.
-func TestBadFiles(t *testing.T) {
+func TestBadFilesEndEveryRank(t *testing.T) {
 	dir := t.TempDir()
 	writeNPY(t, dir, "x.npy", []int{12, 4}, normals(1, 12*4))
 	writeNPY(t, dir, "short.npy", []int{11, 4}, normals(1, 11*4))
@@ -140,7 +140,7 @@ func TestBadFiles(t *testing.T) {
 }
 
 // What only one rank has got wrong is told to all.
-func TestABadFileOfOneRank(t *testing.T) {
+func TestABadFileOfOneRankEndsAll(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "weights"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -243,7 +243,7 @@ func TestTheLayerThatOverflowsInTheFirstPassIsNamed(t *testing.T) {
 }
 
 // No stage of a pipeline has the whole model, and still a file with more than that is none of it.
-func TestAFileOfAnotherModelInAPipeline(t *testing.T) {
+func TestPipelineRefusesAFileOfAnotherModel(t *testing.T) {
 	for name, tensor := range map[string]checkpoint.Tensor{
 		"the model has no 99.weight": checkpoint.Float32Tensor("99.weight", []int{2}, []float32{1, 2}),
 		"it has 0.weight twice":      checkpoint.Float32Tensor("module.0.weight", []int{9, 5}, normals(1, 45)),

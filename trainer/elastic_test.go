@@ -103,7 +103,7 @@ func goOn(t testing.TB, c checkpoints, world int, cfg Config, dir string, k int6
 }
 
 // A run whose number of ranks changes in the middle of an epoch trains on every row exactly once an epoch.
-func TestRanksComeAndGo(t *testing.T) {
+func TestEveryRowIsTrainedOnAsRanksComeAndGo(t *testing.T) {
 	dir, cfg := markedJob(t)
 	for before := 1; before <= 4; before++ {
 		for after := 1; after <= 4; after++ {
@@ -125,7 +125,7 @@ func TestRanksComeAndGo(t *testing.T) {
 }
 
 // Padding repeats a row for some ranks, and dropping leaves some out: fewer than there are ranks.
-func TestRanksComeAndGoWithEqualShares(t *testing.T) {
+func TestEqualSharesHoldAsRanksComeAndGo(t *testing.T) {
 	for _, remainder := range []string{"pad", "drop"} {
 		t.Run(remainder, func(t *testing.T) {
 			dir, cfg := markedJob(t)
@@ -152,7 +152,7 @@ func TestRanksComeAndGoWithEqualShares(t *testing.T) {
 }
 
 // The state of an optimizer may be split over any number of ranks, or not at all, from one attempt to the next.
-func TestZeroComesAndGoes(t *testing.T) {
+func TestZeroMayComeAndGo(t *testing.T) {
 	cfg := deepJob()
 	everything(&cfg)
 	worlds := []int{1, 3, 2, 4}
@@ -178,7 +178,7 @@ func TestZeroComesAndGoes(t *testing.T) {
 }
 
 // A model may be cut into stages, and put together again, from one attempt to the next.
-func TestPipelinesComeAndGo(t *testing.T) {
+func TestPipelinesMayComeAndGo(t *testing.T) {
 	jobs := map[string]func() (string, Config){
 		"mlp": func() (string, Config) { return "", deepJob() },
 		"gpt": func() (string, Config) { return textJob(t) },
@@ -213,7 +213,7 @@ func TestPipelinesComeAndGo(t *testing.T) {
 }
 
 // What compression has left out so far is not lost when ranks come or go: every rank begins with the mean of what the ranks had.
-func TestResidualsOfRanksThatAreGone(t *testing.T) {
+func TestResidualsOfRanksThatAreGoneAreKept(t *testing.T) {
 	for _, compress := range []string{"int8", "powersgd"} {
 		for before := 1; before <= 4; before++ {
 			for after := 1; after <= 4; after++ {

@@ -10,7 +10,7 @@ import (
 )
 
 // Statistics over all ranks are those of the whole batch, too, where some ranks have fewer rows, or none, in a step.
-func TestSyncBatchNormWithUnevenRows(t *testing.T) {
+func TestSyncBatchNormCountsUnevenRows(t *testing.T) {
 	dir, cfg := imageJob(t)
 	cfg.DDP.SyncBatchNorm, cfg.Data.Remainder, cfg.Data.Train = true, "uneven", "0:41"
 	inDir := func(_ int, _ *Config, env *Env) { env.WorkDir = dir }
@@ -27,7 +27,7 @@ func TestSyncBatchNormWithUnevenRows(t *testing.T) {
 
 // Gradients that overflow float16 cost some steps, until the loss scale is small enough; ranks agree on it. (That it is remembered
 // is TestResumeRemembersEverything's to show.)
-func TestLossScaleFalls(t *testing.T) {
+func TestLossScaleFallsUntilGradientsFit(t *testing.T) {
 	cfg := deepJob()
 	cfg.Precision, cfg.Data.Noise, cfg.Optimizer.Momentum = "float16", 40, 0
 	for _, world := range []int{1, 3} {

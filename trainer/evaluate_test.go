@@ -88,7 +88,7 @@ func TestNoEvaluationIsPrintedTwice(t *testing.T) {
 }
 
 // A run that is stopped where an evaluation is due, and not made yet, makes it when it goes on.
-func TestResumeWhereAnEvaluationIsDue(t *testing.T) { // without the race detector
+func TestResumeMakesTheEvaluationThatIsDue(t *testing.T) { // without the race detector
 	for name, test := range map[string]struct {
 		world, epochs, steps int
 		change               func(*Config)
@@ -130,7 +130,7 @@ func TestResumeWhereAnEvaluationIsDue(t *testing.T) { // without the race detect
 }
 
 // Every rank shows that it gets on: after each step, and in evaluations, however long they are.
-func TestAlive(t *testing.T) {
+func TestEveryRankShowsThatItIsAlive(t *testing.T) {
 	cfg := evaluatedJob(2, 2, 4)
 	cfg.Data.Eval, cfg.Data.Rows = rowRange(32, 72), 72 // 5 rounds of 4 rows on each of 2 ranks
 	cfg.Evaluate.EveryEpochs = 1

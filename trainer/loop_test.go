@@ -109,9 +109,10 @@ func TestABatchMayBeSplit(t *testing.T) { // without the race detector
 	})
 }
 
-// TestMaxSteps: a run that max_steps ends, in the middle of an epoch or at its end, has as many steps, and goes on from there, with more of
-// them, to the very bytes of a run that it never ended. Ranks that step alone average first.
-func TestMaxSteps(t *testing.T) {
+// TestMaxStepsEndsARunThatGoesOn: a run that max_steps ends, in the middle of an epoch or at its end, has as many steps,
+// and goes on from there, with more of them, to the very bytes of a run that it never ended. Ranks that step alone average
+// first.
+func TestMaxStepsEndsARunThatGoesOn(t *testing.T) {
 	const size, epochs, perEpoch = 2, 3, 4
 	for name, change := range map[string]func(*Config){
 		"ddp":       func(*Config) {},
@@ -166,7 +167,7 @@ func sameModel(t *testing.T, got, want *checkpoint.State) {
 
 // The bits of a trained model depend neither on how gradients are dealt to buckets, nor on when they travel, nor on what they travel
 // over, nor on who keeps the optimizer's state.
-func TestBitsOfParameters(t *testing.T) { // without the race detector
+func TestBitsOfParametersDependOnNoSetting(t *testing.T) { // without the race detector
 	ways := []struct {
 		name   string
 		over   string
@@ -360,7 +361,7 @@ func uniform(n int) []float32 {
 }
 
 // Two ranks get as many digits right as PyTorch 1.13 did with the same model, rows and steps (testdata/train.py): 430 of 500.
-func TestDigits(t *testing.T) { // without the race detector
+func TestDigitsAreLearntAsByPyTorch(t *testing.T) { // without the race detector
 	cfg := mnist(t)
 	cfg.Epochs, cfg.BatchSize = 4, 32
 	cfg.Optimizer.LR, cfg.Optimizer.Momentum = 0.02, 0.9

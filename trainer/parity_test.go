@@ -34,7 +34,7 @@ const leastError = 3e-7
 // The losses of all steps and the parameters and buffers after the last are PyTorch's, for every optimizer and kind of model, from the
 // initial values that PyTorch makes of the same seed, with the order of rows that its DistributedSampler makes. Several
 // ranks are compared with one process that has all their rows in one batch, which is what the mean over ranks is.
-func TestPyTorch(t *testing.T) { // without the race detector
+func TestTrainingIsPyTorchs(t *testing.T) { // without the race detector
 	dir := t.TempDir()
 	const rows = 50
 	writeNPY(t, dir, "x.npy", []int{rows, 6}, normals(1, rows*6))
@@ -141,7 +141,7 @@ func compare(t *testing.T, c torchCase, result map[string]reference) {
 
 // Of MNIST, 1,000 digits to train on and 500 to evaluate, models get as many right as PyTorch's, but for 2 digits. Both begin with the same
 // parameters and take the same steps, so that only rounding can tell them apart.
-func TestDigitsAsPyTorch(t *testing.T) { // without the race detector
+func TestDigitsAreAsGoodAsPyTorchs(t *testing.T) { // without the race detector
 	if thin.Race {
 		t.Skip("has one rank alone: the race detector would have nothing to watch")
 	}
@@ -170,7 +170,7 @@ func TestDigitsAsPyTorch(t *testing.T) { // without the race detector
 
 // A small GPT on Shakespeare has PyTorch's loss after the same steps, within 2 %. (They agree to many more digits, but the steps
 // amplify rounding.)
-func TestShakespeareAsPyTorch(t *testing.T) { // without the race detector
+func TestShakespeareLossIsNearPyTorchs(t *testing.T) { // without the race detector
 	if thin.Race {
 		t.Skip("has one rank alone: the race detector would have nothing to watch")
 	}
@@ -359,7 +359,7 @@ func distance[A, B float32 | float64](a []A, b []B) float64 {
 }
 
 // The losses, gradients and final parameters of PyTorch's DistributedDataParallel, from files that a user would have.
-func TestGolden(t *testing.T) {
+func TestTrainingIsPyTorchsGolden(t *testing.T) {
 	for _, world := range []int{1, 2} {
 		t.Run(fmt.Sprintf("world %d", world), func(t *testing.T) {
 			g := golden.Read(t, world)

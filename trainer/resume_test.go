@@ -53,7 +53,7 @@ func sameState(t *testing.T, got, want *checkpoint.State) {
 
 // The promise of a resume: whatever the step after which a run of 20 steps was stopped, it ends
 // with the very bytes of the run that was not.
-func TestResumeAtEveryStep(t *testing.T) { // also without the race detector
+func TestResumeAtEveryStepGivesTheSameBytes(t *testing.T) { // also without the race detector
 	const epochs, steps = 4, 5
 	for _, size := range []int{1, 2, 4} {
 		t.Run(fmt.Sprintf("world %d", size), func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestResumeAtEveryStep(t *testing.T) { // also without the race detector
 }
 
 // A run that dies between checkpoints loses the steps since the last one, and nothing else.
-func TestResumeAfterACrash(t *testing.T) {
+func TestResumeAfterACrashLosesFewSteps(t *testing.T) {
 	cfg := small(2, 4, 5)
 	straight, c := newCheckpoints(), newCheckpoints()
 	mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS = straight.open(t), straight.fs })
@@ -197,7 +197,7 @@ func TestResumeWithoutACheckpointStartsFresh(t *testing.T) {
 }
 
 // A finished run that is started again trains no more and saves no more, and says the same.
-func TestResumeOfAFinishedRun(t *testing.T) {
+func TestResumeOfAFinishedRunTrainsNoMore(t *testing.T) {
 	cfg := small(2, 2, 5)
 	c := newCheckpoints()
 	first := mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS = c.open(t), c.fs })
@@ -217,7 +217,7 @@ func TestResumeOfAFinishedRun(t *testing.T) {
 }
 
 // Checkpoints that do not fit are refused on every rank, and what differs is named.
-func TestMismatch(t *testing.T) {
+func TestMismatchIsRefusedAndNamed(t *testing.T) {
 	base := small(2, 2, 5)
 	c := newCheckpoints()
 	mustTrain(t, 2, base, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS = c.open(t), c.fs })
@@ -283,7 +283,7 @@ func TestChangedDataIsAMismatch(t *testing.T) {
 }
 
 // Where every checkpoint is corrupt, the run must not start over by itself.
-func TestAllCorrupt(t *testing.T) {
+func TestAllCorruptDoesNotStartOver(t *testing.T) {
 	c := newCheckpoints()
 	cfg := small(2, 2, 5)
 	mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS, env.EverySteps = c.open(t), c.fs, 5 })
@@ -301,7 +301,7 @@ func TestAllCorrupt(t *testing.T) {
 }
 
 // Checkpoints of other programs, or whose parts contradict each other.
-func TestForeignCheckpoints(t *testing.T) {
+func TestForeignCheckpointsAreRefused(t *testing.T) {
 	cfg := small(1, 2, 5)
 	c := newCheckpoints()
 	mustTrain(t, 1, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS = c.open(t), c.fs })
@@ -359,7 +359,7 @@ func TestAllRanksStopTogether(t *testing.T) {
 	}
 }
 
-func TestCancelledContext(t *testing.T) {
+func TestCancelledContextEndsTheRun(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := newCheckpoints()
 	env := Env{Comm: mpi.Self(), Checkpoints: c.open(t), onStep: func(p stepDone) {
@@ -521,7 +521,7 @@ func checkFinal(t *testing.T, s *checkpoint.State) {
 }
 
 // The checkpoint of the best evaluation is made at the end of an epoch. Who goes on from there counts that evaluation once.
-func TestResumeFromTheBestAfterACrash(t *testing.T) {
+func TestResumeFromTheBestCountsItOnce(t *testing.T) {
 	cfg := deepJob()
 	cfg.Epochs, cfg.Data.Train, cfg.Data.Eval, cfg.Evaluate.Best, cfg.Evaluate.Patience = 10, "0:48", "0:7", "loss", 3
 	cfg.Optimizer.LR = 1e-30 // nothing gets better after the first epoch
@@ -552,7 +552,7 @@ func TestResumeFromTheBestAfterACrash(t *testing.T) {
 }
 
 // A checkpoint that turns out to be corrupt while it is read, on whatever rank, is passed over by all, and loudly.
-func TestCorruptDataOfTheNewest(t *testing.T) {
+func TestCorruptNewestIsPassedOverByAll(t *testing.T) {
 	cfg := small(2, 2, 5)
 	for _, compress := range []string{"none", "int8"} {
 		t.Run(compress, func(t *testing.T) {
@@ -617,7 +617,7 @@ func (c checkpoints) spoil(t *testing.T, step int64) {
 }
 
 // An attempt that a newer one has superseded ends before its first step, whether there was something to go on from or not.
-func TestSupersededBeforeTheFirstStep(t *testing.T) {
+func TestSupersededAttemptEndsBeforeItsFirstStep(t *testing.T) {
 	for _, resume := range []bool{true, false} {
 		fs := vfstest.NewMem()
 		dir, err := checkpoint.Open("checkpoints", checkpoint.Options{
@@ -646,7 +646,7 @@ func oldJob() Config {
 }
 
 // Checkpoints of the first version are gone on from, with as many ranks and with others.
-func TestResumeFromVersion1(t *testing.T) {
+func TestResumeReadsVersion1(t *testing.T) {
 	old, err := checkpoint.Open(filepath.Join("testdata", "v1"), checkpoint.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -678,7 +678,7 @@ func TestResumeFromVersion1(t *testing.T) {
 			}
 			for _, a := range tr.arrays() {
 				if _, _, hook := parseHookName(a.Name); hook && world != 2 {
-					continue // means: see TestResidualsOfRanksThatAreGone
+					continue // means: see TestResidualsOfRanksThatAreGoneAreKept
 				}
 				if !slices.Equal(a.value, floatsOf(t, want, a.Name)) {
 					t.Errorf("%d ranks: %s is not what was saved", world, a.Name)

@@ -29,7 +29,7 @@ func ticking() func() time.Time {
 	}
 }
 
-func TestOutput(t *testing.T) {
+func TestOutputShowsEveryEpoch(t *testing.T) {
 	// 4,096 rows on 4 ranks in batches of 32 are 32 steps.
 	cfg := DefaultConfig()
 	cfg.Epochs, cfg.BatchSize, cfg.Loss = 2, 32, "mse"
@@ -95,7 +95,7 @@ func TestEvaluationIsExact(t *testing.T) {
 	}
 }
 
-func TestMetrics(t *testing.T) {
+func TestMetricsHaveALinePerInterval(t *testing.T) {
 	var lines bytes.Buffer
 	cfg := small(2, 2, 12)
 	mustTrain(t, 2, cfg, func(rank int, _ *Config, env *Env) {
@@ -156,7 +156,7 @@ func TestMetricsThatCannotBeWrittenDoNotStopTraining(t *testing.T) {
 }
 
 // A line that was cut short, say by a full disk, does not spoil the one after it.
-func TestMetricsAfterAShortWrite(t *testing.T) {
+func TestMetricsSurviveAShortWrite(t *testing.T) {
 	w := new(short)
 	mustTrain(t, 1, small(1, 3, 5), func(_ int, _ *Config, env *Env) { env.Metrics = w })
 	lines := strings.Split(strings.TrimSuffix(w.String(), "\n"), "\n")
@@ -180,7 +180,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
-func TestOnStep(t *testing.T) {
+func TestOnlyRankZeroShowsProgress(t *testing.T) {
 	var got []stepDone
 	mustTrain(t, 2, small(2, 2, 5), func(rank int, _ *Config, env *Env) {
 		env.onStep = func(p stepDone) {
@@ -212,7 +212,7 @@ func TestCheckpointsAreOnePerStep(t *testing.T) {
 }
 
 // A save that goes wrong ends the run on every rank, for the same reason.
-func TestSaveFails(t *testing.T) {
+func TestFailedSaveEndsEveryRank(t *testing.T) {
 	mem := vfstest.NewMem()
 	var superseded atomic.Bool // once the fenced one has begun
 	for name, test := range map[string]struct {
@@ -260,7 +260,7 @@ func TestSaveFails(t *testing.T) {
 	}
 }
 
-func TestDivergence(t *testing.T) {
+func TestDivergenceNamesStepAndCheckpoint(t *testing.T) {
 	for _, size := range []int{1, 2} {
 		c := newCheckpoints()
 		cfg := small(size, 20, 5)
@@ -386,14 +386,14 @@ func TestRanksMustHaveTheSameData(t *testing.T) {
 	}
 }
 
-func TestNoCommunicator(t *testing.T) {
+func TestRunNeedsACommunicator(t *testing.T) {
 	if _, err := Run(t.Context(), small(1, 1, 1), Env{}); err == nil {
 		t.Error("no error")
 	}
 }
 
 // Training is the same function of the config every time.
-func TestRunsRepeat(t *testing.T) {
+func TestRunsGiveTheSameStateAgain(t *testing.T) {
 	a, b := newCheckpoints(), newCheckpoints()
 	for _, c := range []checkpoints{a, b} {
 		mustTrain(t, 3, small(2, 2, 5), func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS = c.open(t), c.fs })

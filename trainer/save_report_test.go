@@ -15,7 +15,7 @@ import (
 )
 
 // Each checkpoint is told of once, in the first line of metrics after it, and the last one in a line of its own.
-func TestMetricsOfSaves(t *testing.T) {
+func TestMetricsReportEachSaveOnce(t *testing.T) {
 	c := newCheckpoints()
 	var lines bytes.Buffer
 	mustTrain(t, 2, small(2, 2, 12), func(_ int, _ *Config, env *Env) {
@@ -154,7 +154,7 @@ func TestAResumeIsReported(t *testing.T) {
 }
 
 // What a line tells of a save is of that save, whatever has been begun since.
-func TestTheStallOfAStep(t *testing.T) {
+func TestStallOfALineIsOfItsSave(t *testing.T) {
 	var c saveCost
 	at := time.Unix(0, 0)
 	for step := int64(1); step <= 100; step++ {
@@ -194,7 +194,7 @@ var costLine = map[int]*regexp.Regexp{
 }
 
 // What only noise could be told of is left out.
-func TestReportOfSaves(t *testing.T) {
+func TestReportOfSavesLeavesOutNoise(t *testing.T) {
 	begin := time.Unix(0, 0)
 	of := func(saves int, stall time.Duration) *saveCost {
 		var c saveCost
@@ -227,7 +227,7 @@ func TestReportOfSaves(t *testing.T) {
 }
 
 // A run that saves nothing says nothing of it.
-func TestNoSaves(t *testing.T) {
+func TestRunWithoutSavesSaysNothingOfThem(t *testing.T) {
 	var out bytes.Buffer
 	mustTrain(t, 2, small(2, 2, 12), func(rank int, _ *Config, env *Env) {
 		if rank == 0 {
@@ -239,7 +239,7 @@ func TestNoSaves(t *testing.T) {
 	}
 }
 
-func TestTimesForPeople(t *testing.T) {
+func TestTimesAreShortForPeople(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		1234 * time.Microsecond: "1.23ms", 412345 * time.Microsecond: "412ms", 1696 * time.Millisecond: "1.7s", 41234 * time.Millisecond: "41s", 243 * time.Second: "4m3s",
 		3*time.Hour + 25*time.Minute + 7*time.Second: "3h25m0s", 0: "0s",
@@ -251,7 +251,7 @@ func TestTimesForPeople(t *testing.T) {
 }
 
 // Whoever saves too often is told so, once; and at the end what saving has cost.
-func TestSavingTooOften(t *testing.T) {
+func TestSavingTooOftenIsSaidOnce(t *testing.T) {
 	for every, want := range map[int]int{1: 1, 100: 0} {
 		var log testkit.Journal
 		var out bytes.Buffer

@@ -103,7 +103,7 @@ func (c checkpoints) load(t testing.TB, step int64) *checkpoint.State {
 }
 
 // A disk of the node's own in between changes nothing but when checkpoints are committed.
-func TestSavesOverALocalDisk(t *testing.T) {
+func TestSavesOverALocalDiskAreTheSame(t *testing.T) {
 	for _, replicate := range []bool{false, true} {
 		t.Run(fmt.Sprint("replicate ", replicate), func(t *testing.T) { testLocalDisk(t, replicate) })
 	}
@@ -155,7 +155,7 @@ func testLocalDisk(t *testing.T, replicate bool) {
 }
 
 // A disk that stays full while training goes on ends it at the second save, on all ranks, for that reason, and what was saved before is good.
-func TestSavesInTheBackgroundFail(t *testing.T) {
+func TestFailedBackgroundSaveEndsAllRanks(t *testing.T) {
 	c := newCheckpoints()
 	for i, r := range train(t, 3, small(3, 2, 5), func(_ int, _ *Config, env *Env) {
 		full := fullAt(checkpoints{fullAt(c, stepName(4))}, stepName(6))
@@ -204,7 +204,7 @@ func TestNothingBadIsSavedInTheBackground(t *testing.T) {
 }
 
 // A folder that cannot be written to shows before the first step where that is asked for, and the checkpoint of no step at all is a start.
-func TestASaveAtTheStart(t *testing.T) {
+func TestSaveAtTheStartShowsAFullDisk(t *testing.T) {
 	cfg := small(2, 1, 5)
 	straight, c := newCheckpoints(), newCheckpoints()
 	mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS = straight.open(t), straight.fs })
@@ -357,7 +357,7 @@ func bestIn(t *testing.T, s *checkpoint.State) best {
 }
 
 // What was the best by another measure, or on other rows, is no mark for a job that has changed them.
-func TestTheBestOfAnotherMeasure(t *testing.T) {
+func TestTheBestOfAnotherMeasureDoesNotCount(t *testing.T) {
 	dir, cfg := imageJob(t)
 	// Rows that are trained on until they are known by heart: no others do as well.
 	cfg.Epochs, cfg.Data.Train, cfg.Data.Eval, cfg.Evaluate.Best = 8, "0:39", "0:9", "loss"
@@ -412,7 +412,7 @@ func copyOf(t *testing.T, run training) checkpoints {
 }
 
 // Before evaluations said which step was the last, positions had none.
-func TestTheBestOfAnOlderCheckpoint(t *testing.T) {
+func TestTheBestOfAnOlderCheckpointIsRead(t *testing.T) {
 	cfg := evaluatedJob(1, 4, 3)
 	cfg.Evaluate.EveryEpochs, cfg.Evaluate.Best, cfg.Optimizer.LR = 1, "loss", 1e-30
 	run := complete(t, "local", 1, cfg, nil)
@@ -442,7 +442,7 @@ func TestTheBestOfAnOlderCheckpoint(t *testing.T) {
 var encoding = regexp.MustCompile(`/shard\.\(\*\w+\)\.work\(`)
 
 // Rank 0 encodes with no more goroutines than it has threads, and than its memory has room for, whoever has opened the folder.
-func TestEncodersOfRank0(t *testing.T) { // without the race detector
+func TestRank0EncodesWithinItsThreadsAndMemory(t *testing.T) { // without the race detector
 	for name, test := range map[string]struct {
 		threads int
 		memory  int64
@@ -475,7 +475,7 @@ func TestEncodersOfRank0(t *testing.T) { // without the race detector
 }
 
 // Memory that does not suffice to encode with one thread ends a run on all ranks before its first step, and they say what would be enough.
-func TestTooLittleMemoryToEncode(t *testing.T) {
+func TestTooLittleMemoryToEncodeEndsTheRun(t *testing.T) {
 	for compress, want := range map[string]string{"none": "checkpoint.memory to 6M", "int8": "checkpoint.memory to 7M"} { // residuals are copied, too
 		c := newCheckpoints()
 		for rank, r := range train(t, 2, small(2, 1, 5), func(rank int, cfg *Config, env *Env) {
@@ -600,8 +600,9 @@ func TestPeersTakeTurns(t *testing.T) {
 	}
 }
 
-// TestSlowPeer: a partner does not come for longer than the ranks wait for each other. That ends the copying on both, and nothing else.
-func TestSlowPeer(t *testing.T) {
+// TestSlowPeerEndsOnlyTheCopying: a partner does not come for longer than the ranks wait for each other. That ends the
+// copying on both, and nothing else.
+func TestSlowPeerEndsOnlyTheCopying(t *testing.T) {
 	synctest.Test(t, testSlowPeer) // by whose clock the ranks wait for nothing else
 }
 

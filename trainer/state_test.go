@@ -13,7 +13,7 @@ import (
 )
 
 // What all ranks save is known before the first save, whoever holds it.
-func TestTotalBytes(t *testing.T) {
+func TestTotalBytesIsWhatAllRanksSave(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"plain":          func(*Config) {},
 		"ZeRO":           func(c *Config) { c.Optimizer.Zero = true },

@@ -27,7 +27,7 @@ func (c *sharedClock) Now() time.Time {
 }
 
 // The ranks stop by themselves in time to save, and go on where they were.
-func TestDeadline(t *testing.T) {
+func TestRanksSaveBeforeTheDeadline(t *testing.T) {
 	cfg := small(2, 4, 5)
 	straight, c := newCheckpoints(), newCheckpoints()
 	mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS = straight.open(t), straight.fs })
@@ -56,7 +56,7 @@ func TestDeadline(t *testing.T) {
 }
 
 // The deadline is met, and no sooner than need be, however long the rounds of an evaluation are.
-func TestDeadlineDuringAnEvaluation(t *testing.T) {
+func TestDeadlineIsMetDuringAnEvaluation(t *testing.T) {
 	for _, took := range []time.Duration{3 * time.Millisecond, time.Second / 3, 4 * time.Second, time.Minute} {
 		for _, err := range onRanks(t, "local", 1, func(ctx context.Context, comm *mpi.Comm) error {
 			c, now := newCheckpoints(), time.Unix(1e9, 0)
@@ -95,7 +95,7 @@ func TestDeadlineDuringAnEvaluation(t *testing.T) {
 }
 
 // What is saved when the deadline is too near for more is not compressed, by any rank, and anybody can go on from it.
-func TestASaveThatMustBeQuick(t *testing.T) {
+func TestQuickSaveBeforeADeadlineIsNotCompressed(t *testing.T) {
 	for name, change := range map[string]func(*Config, *Env){
 		"shared disk": func(*Config, *Env) {},
 		"local disk":  func(_ *Config, env *Env) { env.Local = "/scratch" },
@@ -136,14 +136,14 @@ func TestASaveThatMustBeQuick(t *testing.T) {
 }
 
 // Where nothing is saved there is nothing to stop for.
-func TestDeadlineWithoutCheckpoints(t *testing.T) {
+func TestDeadlineWithoutCheckpointsStopsNothing(t *testing.T) {
 	if r := mustTrain(t, 1, small(1, 1, 5), func(_ int, _ *Config, env *Env) { env.Deadline = time.Unix(1, 0) })[0].Result; r.Stopped {
 		t.Errorf("%+v", r)
 	}
 }
 
 // What is thought of the steps and of a save that nobody has seen, by hand: the newest step counts an eighth, and 200 MB take 2 s.
-func TestGuesses(t *testing.T) {
+func TestPaceAndSaveAreGuessedByHand(t *testing.T) {
 	var p pace
 	p.add(3 * time.Second)
 	if p.add(11 * time.Second); p.mean != 4*time.Second {
@@ -155,7 +155,7 @@ func TestGuesses(t *testing.T) {
 }
 
 // A request to stop during an evaluation ends it; who goes on makes it again, and everything is as if nobody had stopped.
-func TestStopDuringAnEvaluation(t *testing.T) {
+func TestStopEndsAnEvaluationThatIsMadeAgain(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"between steps":      func(c *Config) { c.Evaluate.EverySteps = 1 },
 		"at the epoch's end": func(c *Config) { c.Evaluate.EveryEpochs = 1 },
@@ -194,7 +194,7 @@ func TestStopDuringAnEvaluation(t *testing.T) {
 }
 
 // A save before the first step, that has to be quick as rank 0 alone knows by its deadline, is written as it is by all ranks.
-func TestASaveAtTheStartThatMustBeQuick(t *testing.T) {
+func TestQuickSaveAtTheStartIsOfAllRanks(t *testing.T) {
 	for _, quick := range []bool{true, false} {
 		deadline := time.Now().Add(24 * time.Hour)
 		if quick {

@@ -136,7 +136,7 @@ func TestSyncBatchNormInReplicasIsRefused(t *testing.T) {
 }
 
 // What does something is not refused with what does nothing.
-func TestSettingsThatBelongTogether(t *testing.T) {
+func TestSettingsThatBelongTogetherAreAccepted(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"a late start of what has none":         func(c *Config) { c.DDP.Compress, c.DDP.StartStep = "int8", 20_000_000 },
 		"one row for each micro-batch":          func(c *Config) { c.Pipeline, c.MicroBatches = 2, 8 },

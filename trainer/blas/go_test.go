@@ -125,7 +125,7 @@ func flip(t blas.Transpose) blas.Transpose {
 
 var transposes = []blas.Transpose{blas.NoTrans, blas.Trans, blas.ConjTrans}
 
-func TestDefinition(t *testing.T) {
+func TestLibrariesGiveTheDefinition(t *testing.T) {
 	for name, lib := range libraries(t) {
 		t.Run(name, rapid.MakeCheck(func(t *rapid.T) {
 			dim := rapid.OneOf(rapid.IntRange(0, 5), rapid.IntRange(0, 80))
@@ -136,8 +136,8 @@ func TestDefinition(t *testing.T) {
 	}
 }
 
-// TestLarge has sizes on both sides of what libraries, and Go's blocks, cut at.
-func TestLarge(t *testing.T) {
+// TestLibrariesGiveLargeProductsRight has sizes on both sides of what libraries, and Go's blocks, cut at.
+func TestLibrariesGiveLargeProductsRight(t *testing.T) {
 	all := libraries(t)
 	for _, p := range []product{
 		newProduct(blas.NoTrans, blas.NoTrans, 65, 193, 1025, 1, 1, 1),
@@ -155,7 +155,7 @@ func TestLarge(t *testing.T) {
 // tooLarge is no constant, which would not compile where int has 32 bits.
 var tooLarge int64 = 1 << 31
 
-func TestPanics(t *testing.T) {
+func TestSgemmPanicsOnBadArguments(t *testing.T) {
 	x := make([]float32, 12)
 	const n, tr = blas.NoTrans, blas.Trans
 	for name, lib := range libraries(t) {
@@ -336,9 +336,9 @@ func TestAddressesDoNotCount(t *testing.T) {
 	}
 }
 
-// TestConcurrent has callers whose stacks move, each with its own matrices, while the garbage collector runs. A pointer into a
-// stack, or to what nothing holds any longer, would show as a wrong result.
-func TestConcurrent(t *testing.T) {
+// TestConcurrentCallersGetRightProducts has callers whose stacks move, each with its own matrices, while the garbage
+// collector runs. A pointer into a stack, or to what nothing holds any longer, would show as a wrong result.
+func TestConcurrentCallersGetRightProducts(t *testing.T) {
 	for name, lib := range libraries(t) {
 		t.Run(name, func(t *testing.T) {
 			narrow, _ := Narrow(lib, BFloat16)
@@ -389,7 +389,7 @@ func deep(frames int, f func()) byte {
 	return frame[frames]
 }
 
-func TestNoAllocation(t *testing.T) {
+func TestProductsAllocateNothing(t *testing.T) {
 	for name, lib := range libraries(t) {
 		for _, precision := range []Precision{Float32, BFloat16, Float16} {
 			narrow, _ := Narrow(lib, precision)

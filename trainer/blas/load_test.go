@@ -23,7 +23,7 @@ import (
 
 const childVariable = "DDPBATCH_TEST_BLAS_CHILD"
 
-// TestMain runs the child of TestProcess, in a process that has loaded one library only.
+// TestMain runs the child of TestEachLibraryOpensWithItsThreads, in a process that has loaded one library only.
 func TestMain(m *testing.M) {
 	spec := os.Getenv(childVariable)
 	if spec == "" {
@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// TestProcess has a process for each library, which opens it with three threads.
-func TestProcess(t *testing.T) {
+// TestEachLibraryOpensWithItsThreads has a process for each library, which opens it with three threads.
+func TestEachLibraryOpensWithItsThreads(t *testing.T) {
 	foreignLibrary(t, 1)
 	for _, spec := range append(installed(t), Auto) {
 		cmd := exec.CommandContext(t.Context(), os.Args[0])

@@ -63,7 +63,7 @@ func copyRows(dst []float32, ldd int, src []float32, lds int) {
 	}
 }
 
-func TestNarrowRange(t *testing.T) {
+func TestNarrowRoundsToItsPrecision(t *testing.T) {
 	c := []float32{0}
 	for _, test := range []struct {
 		precision Precision
@@ -81,15 +81,15 @@ func TestNarrowRange(t *testing.T) {
 	}
 }
 
-func TestNarrowEmpty(t *testing.T) {
+func TestNarrowTakesEmptyMatrices(t *testing.T) {
 	narrow, _ := Narrow(new(Go), BFloat16)
 	for _, size := range [][3]int{{0, 3, 2}, {3, 0, 2}, {3, 4, 0}} {
 		newProduct(blas.NoTrans, blas.Trans, size[0], size[1], size[2], 1, 1, 0).check(t, narrow)
 	}
 }
 
-// TestNarrowByTheLibrary tells sbgemm_ from sgemm_ by sabotage: the library's sgemm_ would give the same.
-func TestNarrowByTheLibrary(t *testing.T) {
+// TestNarrowUsesTheLibrarysOwnProduct tells sbgemm_ from sgemm_ by sabotage: the library's sgemm_ would give the same.
+func TestNarrowUsesTheLibrarysOwnProduct(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		defines []string
@@ -131,7 +131,7 @@ func TestNarrowByTheLibrary(t *testing.T) {
 	}
 }
 
-func TestMachine(t *testing.T) {
+func TestCPUsWithBFloat16AreKnown(t *testing.T) {
 	for text, want := range map[string]bool{
 		"": false,
 		"processor\t: 0\nflags\t\t: fpu avx512f avx512_bf16 fsrm\n": true,
@@ -146,7 +146,7 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-func TestUnknownPrecision(t *testing.T) {
+func TestUnknownPrecisionPanics(t *testing.T) {
 	defer func() {
 		if recover() == nil {
 			t.Error("no panic")

@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/gonum/blas"
 )
 
-func TestGoByName(t *testing.T) {
+func TestOpenKnowsGoByName(t *testing.T) {
 	for _, name := range []string{"go", "gonum"} { // the latter was its name once
 		lib, info, err := Open(Config{Library: name, Threads: 4})
 		if err != nil {
@@ -35,7 +35,7 @@ func TestAutoAlwaysOpens(t *testing.T) {
 	}
 }
 
-func TestLibrariesOfPathThatCannotBeUsed(t *testing.T) {
+func TestOpenRefusesLibrariesItCannotUse(t *testing.T) {
 	text := filepath.Join(t.TempDir(), "text.so")
 	if err := os.WriteFile(text, []byte("no library"), 0o600); err != nil {
 		t.Fatal(err)
@@ -56,8 +56,8 @@ func TestLibrariesOfPathThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestInterfaces has builds whose integers have 32 and 64 bits, with and without a suffix.
-func TestInterfaces(t *testing.T) {
+// TestOpenFindsTheIntegersOfALibrary has builds whose integers have 32 and 64 bits, with and without a suffix.
+func TestOpenFindsTheIntegersOfALibrary(t *testing.T) {
 	for name, defines := range map[string][]string{
 		"lp64":   nil,
 		"ilp64":  {"-DINT=int64_t"},
@@ -81,7 +81,7 @@ func TestInterfaces(t *testing.T) {
 	}
 }
 
-func TestFewerThreadsThanAskedFor(t *testing.T) {
+func TestOpenReportsFewerThreadsThanAskedFor(t *testing.T) {
 	_, info, err := Open(Config{Library: fake(t, "serial.so", "-DOPENBLAS=1"), Threads: 4})
 	if err != nil {
 		t.Fatal(err)
@@ -91,8 +91,8 @@ func TestFewerThreadsThanAskedFor(t *testing.T) {
 	}
 }
 
-// TestMKL is of its calls only: no MKL was at hand.
-func TestMKL(t *testing.T) {
+// TestOpenReportsMKLsNameAndThreads is of its calls only: no MKL was at hand.
+func TestOpenReportsMKLsNameAndThreads(t *testing.T) {
 	_, info, err := Open(Config{Library: fake(t, "mkl.so", "-DMKL"), Threads: 5})
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestMKL(t *testing.T) {
 	}
 }
 
-func TestUnknownKindByPathOnly(t *testing.T) {
+func TestUnknownKindOpensByPathOnly(t *testing.T) {
 	path := fake(t, "libopenblas.so.0")
 	_, info, err := Open(Config{Library: path})
 	if err != nil {

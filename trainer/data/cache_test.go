@@ -125,7 +125,7 @@ func TestCacheIsMended(t *testing.T) {
 	}
 }
 
-func TestCacheErrors(t *testing.T) {
+func TestCacheReturnsTheSourcesError(t *testing.T) {
 	bad := CSVConfig{Path: writeFile(t, "table.csv", []byte("1,0\n2,x\n"))}
 	cache := &Cache{Dir: t.TempDir()}
 	for range 2 { // a lock that was kept would make the second wait
@@ -149,7 +149,7 @@ func TestCacheErrors(t *testing.T) {
 }
 
 // Where the prepared data cannot be kept, the error says what was being done, and nothing half done is left.
-func TestCacheThatCannotBeWritten(t *testing.T) {
+func TestCacheSaysThatItCannotBeWritten(t *testing.T) {
 	cache := &Cache{Dir: t.TempDir()}
 	cfg := CSVConfig{Path: writeFile(t, "table.csv", []byte("1,0\n"))}
 	mustCSV(t, cache, cfg)
@@ -194,7 +194,7 @@ func TestCacheClearsWhatIsLeftOver(t *testing.T) {
 }
 
 // Names of files are bytes, not text.
-func TestCacheOfAFileWithAnyName(t *testing.T) {
+func TestCacheTakesFilesWithAnyName(t *testing.T) {
 	cache := &Cache{Dir: t.TempDir()}
 	long := strings.Repeat("x", 150) + strings.Repeat("\u00e4", 50) // of the 255 bytes that a name may have
 	for i, name := range []string{"\xff.csv", "\xfe.csv", "<&>\u2028.csv", "a b\n.csv", long, long + "x"} {
@@ -448,7 +448,7 @@ func TestFailureOfTheMachineIsNotKept(t *testing.T) {
 }
 
 // Whatever lies where a failure is kept, the data is prepared.
-func TestFailureThatCannotBeRead(t *testing.T) {
+func TestUnreadableFailureIsIgnored(t *testing.T) {
 	for name, put := range map[string]func(path string) error{
 		"empty":    func(path string) error { return os.WriteFile(path, nil, 0o600) },
 		"garbage":  func(path string) error { return os.WriteFile(path, []byte("{\"attempt\":-1}"), 0o600) },
@@ -499,8 +499,8 @@ func prepareSample() (*prepared, error) { return sample(), nil }
 
 func lookAtSource() (source, error) { return testSource, nil }
 
-// TestCacheOfAnotherUser: nothing that another user made, may write to or may exchange is trained on or waited for.
-func TestCacheOfAnotherUser(t *testing.T) {
+// TestCacheOfAnotherUserIsNotTrusted: nothing that another user made, may write to or may exchange is trained on or waited for.
+func TestCacheOfAnotherUserIsNotTrusted(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		expose func(t *testing.T, dir, path string) error
@@ -543,8 +543,8 @@ func TestCacheOfAnotherUser(t *testing.T) {
 	}
 }
 
-// TestFailureOfAnotherUser: what another user says of the data is not believed.
-func TestFailureOfAnotherUser(t *testing.T) {
+// TestFailureOfAnotherUserIsNotTrusted: what another user says of the data is not believed.
+func TestFailureOfAnotherUserIsNotTrusted(t *testing.T) {
 	cache := &Cache{Dir: t.TempDir()}
 	at := place(t, cache, fileName(testSource))
 	bad := errors.New("a bad cell")
@@ -572,8 +572,8 @@ func TestFailureOfAnotherUser(t *testing.T) {
 	}
 }
 
-// TestCacheIsHeld: the folder is exchanged for one of another user while data is prepared. It goes where it belongs.
-func TestCacheIsHeld(t *testing.T) {
+// TestCacheStaysHeldThoughItIsMoved: the folder is exchanged for one of another user while data is prepared. It goes where it belongs.
+func TestCacheStaysHeldThoughItIsMoved(t *testing.T) {
 	area := sharedArea(t)
 	dir, moved := filepath.Join(area, "cache"), filepath.Join(area, "moved")
 	cache := &Cache{Dir: dir}

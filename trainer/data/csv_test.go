@@ -78,7 +78,7 @@ func TestLoadCSV(t *testing.T) {
 	}
 }
 
-func TestLoadCSVRefuses(t *testing.T) {
+func TestLoadCSVRefusesBadTables(t *testing.T) {
 	for _, c := range []struct {
 		text string
 		cfg  CSVConfig
@@ -255,7 +255,7 @@ func TestSparseTableIsCheap(t *testing.T) {
 }
 
 // The longest cell, and the widest table as numpy.savetxt writes it, are read.
-func TestLongestCell(t *testing.T) {
+func TestLongestCellIsRead(t *testing.T) {
 	text := "1." + strings.Repeat("0", maxCSVCell-2) + ",0\n" + strings.Repeat(" ", maxCSVCell+1) + "2,1\n"
 	set, err := LoadCSV(t.Context(), nil, CSVConfig{Path: writeFile(t, "t.csv", []byte(text))})
 	if err != nil {

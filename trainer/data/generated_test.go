@@ -46,7 +46,7 @@ func TestGeneratedIsLinearPlusNoise(t *testing.T) {
 	}
 }
 
-func TestGenerateRefuses(t *testing.T) {
+func TestGenerateRefusesBadConfigs(t *testing.T) {
 	for name, cfg := range map[string]GeneratedConfig{
 		"no rows":        {Inputs: 1, Outputs: 1},
 		"no inputs":      {Rows: 1, Outputs: 1},

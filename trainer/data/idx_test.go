@@ -53,7 +53,7 @@ func TestOpenIDX(t *testing.T) {
 	}
 }
 
-func TestOpenIDXRefuses(t *testing.T) {
+func TestOpenIDXRefusesBadFiles(t *testing.T) {
 	good := idxBytes([]uint32{2, 2}, 1, 2, 3, 4)
 	zipped := gzipped(t, good)
 	flipped := slices.Clone(zipped)
@@ -93,7 +93,7 @@ func TestOpenIDXRefuses(t *testing.T) {
 }
 
 // What is unpacked takes its own size in memory, however well it is packed, and a header that lies takes little.
-func TestReadIDXMemory(t *testing.T) {
+func TestReadIDXTakesLittleMemory(t *testing.T) {
 	const size = 32 << 20
 	packed := gzipped(t, idxBytes([]uint32{size}, make([]byte, size)...))
 	lying := gzipped(t, idxBytes([]uint32{1 << 30}, 1))
@@ -174,7 +174,7 @@ func FuzzIDX(f *testing.F) {
 }
 
 // A file that a file server holds a lease on, for a client of it, opens once that is given back.
-func TestOpenMappingUnderLease(t *testing.T) {
+func TestOpenMappingWaitsForALease(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)

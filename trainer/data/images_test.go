@@ -43,7 +43,7 @@ func TestLoadMNIST(t *testing.T) {
 	}
 }
 
-func TestLoadMNISTRefuses(t *testing.T) {
+func TestLoadMNISTRefusesBadFiles(t *testing.T) {
 	images, labels := idxBytes([]uint32{2, 1, 1}, 7, 8), idxBytes([]uint32{2}, 1, 2)
 	for name, c := range map[string]struct {
 		images, labels []byte
@@ -70,7 +70,7 @@ func TestLoadMNISTRefuses(t *testing.T) {
 }
 
 // The first test digits of MNIST show 7, 2, 1, 0, 4, as every tutorial prints them.
-func TestRealDigits(t *testing.T) {
+func TestRealDigitsAreThoseOfTutorials(t *testing.T) {
 	set, err := LoadMNIST(t.Context(), nil,
 		filepath.Join("testdata", "mnist", "images-idx3-ubyte.gz"),
 		filepath.Join("testdata", "mnist", "labels-idx1-ubyte.gz"))
@@ -124,7 +124,7 @@ func TestLoadCIFAR10(t *testing.T) {
 	}
 }
 
-func TestLoadCIFAR10Refuses(t *testing.T) {
+func TestLoadCIFAR10RefusesBadFiles(t *testing.T) {
 	good := cifarRows(1)
 	for name, c := range map[string]struct {
 		file []byte

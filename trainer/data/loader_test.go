@@ -86,7 +86,7 @@ func (c *counted) Read(i int, x, y []float32, labels []int) {
 	c.reads <- i
 }
 
-func TestLoaderCloses(t *testing.T) {
+func TestLoaderClosesAtAnyMoment(t *testing.T) {
 	d := mustGenerate(t, GeneratedConfig{Rows: 10, Inputs: 1, Outputs: 1})
 	for name, use := range map[string]func(l *Loader){
 		"never begun": func(*Loader) {},
@@ -130,7 +130,7 @@ func recovered(f func()) (v any) {
 	return nil
 }
 
-func TestLoaderRefuses(t *testing.T) {
+func TestLoaderPanicsOnBadNumbers(t *testing.T) {
 	d := mustGenerate(t, GeneratedConfig{Rows: 1, Inputs: 1, Outputs: 1})
 	l := NewLoader(d, 1)
 	defer l.Close()

@@ -114,7 +114,7 @@ func TestLoadNPYReadsWhatNumpyWrites(t *testing.T) {
 	}
 }
 
-func TestLoadNPYRefuses(t *testing.T) {
+func TestLoadNPYRefusesBadFiles(t *testing.T) {
 	floats := func(shape string, v ...float32) []byte { return npyFile(1, npyDictOf("<f4", shape), bytesOf(v)) }
 	header := func(h string) []byte { return npyFile(1, h, make([]byte, 8)) }
 	labels := npyFile(1, npyDictOf("<i4", "(2,)"), bytesOf([]int32{0, 1}))

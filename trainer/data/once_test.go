@@ -105,7 +105,7 @@ func TestOnceAsksAgainAfterTheWait(t *testing.T) {
 }
 
 // A lock's file that a file server holds a lease on, for a client of it, is waited for as the lock is.
-func TestOnceUnderLease(t *testing.T) {
+func TestOnceWaitsForALease(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)

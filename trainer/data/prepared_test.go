@@ -32,7 +32,7 @@ func sample() *prepared {
 	}}
 }
 
-func TestPreparedRoundTrip(t *testing.T) {
+func TestPreparedFileReadsBack(t *testing.T) {
 	want := sample()
 	file := encoded(t, want)
 	got, from, err := decodePrepared(file)
@@ -62,7 +62,7 @@ func TestPreparedSeesAllDamage(t *testing.T) {
 }
 
 // A file with good sums is not believed either where it would be used wrongly.
-func TestPreparedTableRefuses(t *testing.T) {
+func TestPreparedTableRefusesBadContents(t *testing.T) {
 	x := newArray([]float32{1, 2}, 2, 1)
 	for name, p := range map[string]*prepared{
 		"nothing":         {},

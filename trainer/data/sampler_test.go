@@ -165,7 +165,7 @@ func TestSamplerResumesWhereItWas(t *testing.T) {
 	}
 }
 
-func TestSamplerRefuses(t *testing.T) {
+func TestSamplerRefusesBadConfigs(t *testing.T) {
 	for _, cfg := range []SamplerConfig{
 		{Rows: 0, World: 1},
 		{Rows: 1 << 32, World: 1},

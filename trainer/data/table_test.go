@@ -18,7 +18,7 @@ func digestOf(d Dataset) [sha256.Size]byte {
 }
 
 // Whatever differs in a row, or in how rows are read, differs in the digest; copies agree.
-func TestDigest(t *testing.T) {
+func TestDigestDiffersWhereRowsDo(t *testing.T) {
 	load := func(images, labels []byte) Dataset {
 		return mustMNIST(t, images, labels)
 	}
@@ -58,7 +58,7 @@ func TestDigest(t *testing.T) {
 type own struct{ Dataset }
 
 // In every kind a view has the digest of a copy, wherever its rows lie, and other rows have another.
-func TestDigestOfEveryKind(t *testing.T) {
+func TestDigestOfAViewIsThatOfACopy(t *testing.T) {
 	npy := func() (Dataset, error) {
 		return loadPair(t,
 			npyFile(1, npyDictOf("<f4", "(3, 1)"), bytesOf([]float32{1, 2, 1})),

@@ -87,7 +87,7 @@ func makeTree(t *testing.T, files map[string]string) string {
 	return root
 }
 
-func TestOpenTextOfATree(t *testing.T) {
+func TestOpenTextReadsATreeInOrder(t *testing.T) {
 	root := makeTree(t, map[string]string{
 		"b/2": "two", "b/1": "one", "b.txt": "three", "a": "zero", "empty": "",
 		".git/config": "hidden", "b/.hidden": "hidden", "link@": "a", "folder@": "b",
@@ -112,7 +112,7 @@ func TestOpenTextOfATree(t *testing.T) {
 }
 
 // A cache below the tree that it is for is no text, whatever it holds and whichever way leads to it.
-func TestOpenTextWithTheCacheInTheTree(t *testing.T) {
+func TestOpenTextLeavesOutTheCache(t *testing.T) {
 	root := makeTree(t, map[string]string{"a": "one", "z": "two", "link@": "deep/cache", "deep/cache/left": "over"})
 	table := CSVConfig{Path: writeFile(t, "table.csv", []byte("1,0\n"))}
 	for _, dir := range []string{"deep/cache", "link", "deep/../deep/cache", "link/"} {
@@ -138,7 +138,7 @@ func TestOpenTextWithTheCacheInTheTree(t *testing.T) {
 	}
 }
 
-func TestOpenTextRefuses(t *testing.T) {
+func TestOpenTextRefusesBadPaths(t *testing.T) {
 	short := writeFile(t, "short", []byte("abc"))
 	for name, c := range map[string]struct {
 		path    string
@@ -164,7 +164,7 @@ func TestOpenTextRefuses(t *testing.T) {
 }
 
 // The text begins as every edition of Coriolanus in that file does.
-func TestRealText(t *testing.T) {
+func TestRealTextBeginsAsPrinted(t *testing.T) {
 	set, err := OpenText(t.Context(), nil, filepath.Join("testdata", "coriolanus.txt"), 13)
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func TestRealText(t *testing.T) {
 }
 
 // A tree with a hole in it is refused at the hole, before memory is taken for the rest.
-func TestTreeWithAHole(t *testing.T) {
+func TestTreeWithAHoleIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	path := holeOf(t, dir, "b", strings.Repeat("text", betweenLooks/2), 8<<20)
 	listed, err := listTree(dir, nil)

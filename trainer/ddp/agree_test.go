@@ -101,7 +101,7 @@ func refused(t *testing.T, want string, f func(ctx context.Context, comm *mpi.Co
 	}
 }
 
-func TestCompareDigests(t *testing.T) {
+func TestCompareDigestsNamesTheRankThatDiffers(t *testing.T) {
 	for rank, err := range ranksOn(t, "local", 3, func(ctx context.Context, comm *mpi.Comm) error {
 		if err := CompareDigests(ctx, comm, "data", [32]byte{1}); err != nil {
 			return err
@@ -161,7 +161,7 @@ func TestNewChecksTensors(t *testing.T) {
 }
 
 // What is wrong with one rank's arguments alone is told to the others, which would wait for it.
-func TestOneRanksArguments(t *testing.T) {
+func TestBadArgumentsOfOneRankFailAll(t *testing.T) {
 	for want, call := range map[string]func(ctx context.Context, comm *mpi.Comm, wrong bool) error{
 		"sizes must not be negative": func(ctx context.Context, comm *mpi.Comm, wrong bool) error {
 			cfg := DefaultConfig()

@@ -30,7 +30,7 @@ func TestAveragesAreDue(t *testing.T) {
 }
 
 // Arrays are shorter than the buffer, and longer; all get the mean, and stay exact where all ranks agree.
-func TestAverage(t *testing.T) {
+func TestAverageGivesAllRanksTheMean(t *testing.T) {
 	lengths := []int{3, 0, averageLength + 7, 5, averageLength, 1}
 	onRanks(t, func(ctx context.Context, comm *mpi.Comm) error {
 		var arrays [][]float32

@@ -73,7 +73,7 @@ func TestAssignLikePyTorch(t *testing.T) { // without the race detector
 }
 
 // Whatever is assigned: each gradient is in one bucket, in order, and a bucket was below its limit before it got its last one.
-func TestAssignProperties(t *testing.T) {
+func TestAssignFillsBucketsInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOf(rapid.IntRange(0, 500)).Draw(t, "bytes")
 		limits := rapid.SliceOfN(rapid.IntRange(0, 1000), 1, 3).Draw(t, "limits")

@@ -81,7 +81,7 @@ func TestStepAverages(t *testing.T) {
 }
 
 // What a rank's Backward adds outside of Begin and Finish stays its own until the next synchronised step (PyTorch's no_sync).
-func TestGradientsGather(t *testing.T) {
+func TestGradientsGatherWithoutSync(t *testing.T) {
 	everywhere(t, func(ctx context.Context, comm *mpi.Comm) error {
 		params := fakeModel(3)
 		d, err := New(ctx, comm, params, nil, DefaultConfig())
@@ -119,7 +119,7 @@ func TestGradientsGather(t *testing.T) {
 }
 
 // A parameter that is used twice is ready after its second use.
-func TestSharedParameters(t *testing.T) {
+func TestSharedParameterIsReadyAfterItsLastUse(t *testing.T) {
 	everywhere(t, func(ctx context.Context, comm *mpi.Comm) error {
 		params := fakeModel(4, 4)
 		tied := []*nn.Param{params[0], params[1], params[0]}
@@ -155,7 +155,7 @@ func TestSharedParameters(t *testing.T) {
 }
 
 // Parameters that New was not given are left alone.
-func TestFrozenParameters(t *testing.T) {
+func TestFrozenParametersAreLeftAlone(t *testing.T) {
 	must(t, ranks(t, 2, func(ctx context.Context, comm *mpi.Comm) error {
 		params := fakeModel(4, 4)
 		d, err := New(ctx, comm, params[1:], nil, DefaultConfig())
@@ -176,7 +176,7 @@ func TestFrozenParameters(t *testing.T) {
 }
 
 // SyncBuffers gives all ranks rank 0's, unless that is not wanted.
-func TestSyncBuffers(t *testing.T) {
+func TestSyncBuffersGivesAllRankZeros(t *testing.T) {
 	everywhere(t, func(ctx context.Context, comm *mpi.Comm) error {
 		for _, wanted := range []bool{true, false} {
 			a, b := &nn.Buffer{Name: "a", Value: make([]float32, 1)}, &nn.Buffer{Name: "b", Shape: []int{2}, Value: make([]float32, 2)}
@@ -200,7 +200,7 @@ func TestSyncBuffers(t *testing.T) {
 	})
 }
 
-func TestMisuse(t *testing.T) {
+func TestMisusePanics(t *testing.T) {
 	d, err := New(t.Context(), mpi.Self(), fakeModel(1), nil, DefaultConfig())
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"ddpbatch/mpi"
 )
 
-func TestDrift(t *testing.T) {
+func TestCheckNamesRanksThatDrifted(t *testing.T) {
 	for _, test := range []struct {
 		ranks []int // of each: which version of the parameters it has
 		want  DriftError

@@ -71,7 +71,7 @@ func failures(t *testing.T, errs []error, want string) {
 }
 
 // A context that ends, in Backward or in a collective, ends the step everywhere.
-func TestContextEnds(t *testing.T) {
+func TestContextEndsTheStepEverywhere(t *testing.T) {
 	for _, over := range transports {
 		for _, overlap := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/%t", over, overlap), func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestContextEnds(t *testing.T) {
 }
 
 // One rank alone has nobody to wait for, and ends with its context all the same.
-func TestContextOfOneRank(t *testing.T) {
+func TestContextEndsAWorldOfOne(t *testing.T) {
 	params := fakeModel(4)
 	d, err := New(t.Context(), mpi.Self(), params, nil, DefaultConfig())
 	if err != nil {
@@ -119,7 +119,7 @@ func TestContextOfOneRank(t *testing.T) {
 }
 
 // SyncBuffers fails between steps, when the buckets are about to be rebuilt.
-func TestSyncBuffersFails(t *testing.T) {
+func TestSyncBuffersFailsBetweenSteps(t *testing.T) {
 	failures(t, ranksOn(t, "local", 2, func(ctx context.Context, comm *mpi.Comm) error {
 		params := fakeModel(4, 4)
 		mean := &nn.Buffer{Name: "mean", Value: make([]float32, 1)}
@@ -146,7 +146,7 @@ func TestSyncBuffersFails(t *testing.T) {
 }
 
 // A rank that dies while the others wait for its gradients is an error of theirs.
-func TestRankDies(t *testing.T) {
+func TestDeadRankIsAnErrorOfAll(t *testing.T) {
 	network := transport.NewNetwork(3)
 	errs := ranksOf(t, network, func(ctx context.Context, comm *mpi.Comm) error {
 		params := fakeModel(4, 4)
@@ -173,7 +173,7 @@ func TestRankDies(t *testing.T) {
 }
 
 // Close in the middle of a step is an error of the other ranks, and leaves no goroutine.
-func TestCloseInAStep(t *testing.T) {
+func TestCloseInAStepIsAnErrorOfTheOthers(t *testing.T) {
 	for _, overlap := range []bool{true, false} {
 		errs := ranksOn(t, "local", 2, func(ctx context.Context, comm *mpi.Comm) error {
 			params := fakeModel(4)
@@ -294,7 +294,7 @@ func TestModelOutlivesComm(t *testing.T) {
 }
 
 // Whatever ends the reducer of one rank is an error of all, which says what it was.
-func TestHookFails(t *testing.T) {
+func TestFailedHookIsAnErrorOfAll(t *testing.T) {
 	for name, fail := range map[string]func() error{
 		"an error":     func() error { return errors.New("out of bits") },
 		"a panic":      func() error { panic("out of bits") },
@@ -338,7 +338,7 @@ func TestHookEndsItsGoroutine(t *testing.T) {
 	}), "goroutine has ended in the middle")
 }
 
-func TestHookCannotBind(t *testing.T) {
+func TestFailedBindIsAnErrorOfAll(t *testing.T) {
 	for _, nth := range []int{1, 2} { // in New, and for the buckets of the second step
 		for rank, err := range ranksOn(t, "local", 2, func(ctx context.Context, comm *mpi.Comm) error {
 			binds := 0

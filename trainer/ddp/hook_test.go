@@ -29,7 +29,7 @@ func mustPowerSGD(cfg PowerSGDConfig) Hook {
 }
 
 // The first step of every hook is near the mean: PowerSGD's is plain.
-func TestHooksAverage(t *testing.T) {
+func TestFirstStepOfHooksIsNearTheMean(t *testing.T) {
 	// Relative to the largest magnitude, about 4 standard deviations: 2^-11 and 2^-8 for each rounding of at most log2(4)+1; 1/254 twice for int8.
 	tolerance := map[string]float64{"float16": 4 * 0x1p-11, "bfloat16": 4 * 0x1p-8, "int8": 2.01 / 254, "powersgd": 4 * 0x1p-24}
 	for name, newHook := range hooks {
@@ -124,7 +124,7 @@ func TestHooksPassOnWhatIsNotFinite(t *testing.T) {
 }
 
 // Gradients go on with the same bits in a run that was stopped in the middle and restored.
-func TestHooksRestored(t *testing.T) {
+func TestRestoredHooksGoOnAsBefore(t *testing.T) {
 	for name, newHook := range hooks {
 		t.Run(name, func(t *testing.T) {
 			onRanks(t, func(ctx context.Context, comm *mpi.Comm) error {
@@ -173,7 +173,7 @@ func TestHooksRestored(t *testing.T) {
 }
 
 // Which bucket a parameter is in does not matter, bit for bit: a resumed run begins with other buckets than it ended with.
-func TestHooksKnowNoBuckets(t *testing.T) {
+func TestHooksGiveTheSameInAnyBuckets(t *testing.T) {
 	for name, newHook := range hooks {
 		t.Run(name, func(t *testing.T) {
 			onRanks(t, func(ctx context.Context, comm *mpi.Comm) error {
@@ -328,7 +328,7 @@ func (m *hooked) train(ctx context.Context, comm *mpi.Comm, first, end int) erro
 }
 
 // Parameters that were trained with a Hook have the same bits on all ranks, whatever the buckets, and when the run was stopped in between.
-func TestBitsWithHooks(t *testing.T) { // without the race detector
+func TestBitsWithHooksAreEqualOnAllRanks(t *testing.T) { // without the race detector
 	const steps = 5
 	for name, newHook := range hooks {
 		t.Run(name, func(t *testing.T) {
@@ -425,7 +425,7 @@ func (g *regression) loss(w, b, dw, db []float32) float64 {
 }
 
 // With each hook, plain gradient descent comes to the loss that it comes to without one, within 1 %.
-func TestHooksConverge(t *testing.T) { // without the race detector
+func TestHooksConvergeToTheSameLoss(t *testing.T) { // without the race detector
 	const steps, lr = 150, 0.8
 	all := map[string]func() Hook{"rank 1": func() Hook { return mustPowerSGD(PowerSGDConfig{Rank: 1, Start: 5, MinRate: 2}) }}
 	for name, newHook := range hooks {
@@ -480,7 +480,7 @@ func TestHooksConverge(t *testing.T) { // without the race detector
 }
 
 // Between two ranks, each value is halved, rounded and added, with one more rounding.
-func TestNarrowRounds(t *testing.T) {
+func TestNarrowHooksRoundOnceMore(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	values := [2][]float32{}
 	for rank := range values {
@@ -513,7 +513,7 @@ func TestNarrowRounds(t *testing.T) {
 }
 
 // 65,520 is the first magnitude that float16 rounds to infinity. It is the mean that counts, not the gradient of a rank.
-func TestFloat16Overflows(t *testing.T) {
+func TestFloat16OverflowsByTheMean(t *testing.T) {
 	onWorld(t, 2, func(ctx context.Context, comm *mpi.Comm) error {
 		params, buckets := newReplica(1, []int{3})
 		h := NewFloat16Hook()

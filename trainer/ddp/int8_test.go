@@ -13,7 +13,7 @@ import (
 )
 
 // No gradient is lost: all means that were returned and the mean residual add up to all gradients. And residuals stay within their bound.
-func TestInt8Feedback(t *testing.T) {
+func TestInt8FeedbackLosesNoGradient(t *testing.T) {
 	const n, steps = 1000, 30
 	onRanks(t, func(ctx context.Context, comm *mpi.Comm) error {
 		params, buckets := newReplica(1, []int{n})
@@ -98,7 +98,7 @@ func TestInt8KeepsResidualsOfALostBlock(t *testing.T) {
 
 // The bytes that travel are little more than a quarter of float32's, and ranks have about as many blocks each, also of small parameters. All
 // plans of a world agree.
-func TestInt8Plan(t *testing.T) {
+func TestInt8PlanSharesBlocksEvenly(t *testing.T) {
 	for world := 1; world <= 5; world++ {
 		shapes := [][]int{{1000}, {256}, {257}, {512, 784}}
 		for range 200 {
@@ -162,7 +162,7 @@ func TestQuantizeIsNear(t *testing.T) {
 	})
 }
 
-func TestQuantizeEdges(t *testing.T) {
+func TestQuantizeIsExactAtTheEdges(t *testing.T) {
 	inf, tiny := float32(math.Inf(1)), math.Float32frombits(1)
 	for name, test := range map[string]struct{ x, want []float32 }{
 		"empty":           {nil, nil},

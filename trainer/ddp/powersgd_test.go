@@ -88,7 +88,7 @@ func TestPowerSGDFindsLowRank(t *testing.T) {
 }
 
 // No gradient is lost: the means that were returned and the mean residual add up to all gradients.
-func TestPowerSGDFeedback(t *testing.T) {
+func TestPowerSGDFeedbackLosesNoGradient(t *testing.T) {
 	const steps = 20
 	onRanks(t, func(ctx context.Context, comm *mpi.Comm) error {
 		params, buckets := newReplica(1, []int{30, 40})
@@ -127,7 +127,7 @@ func TestPowerSGDFeedback(t *testing.T) {
 }
 
 // Before the first step, and for vectors, the mean is that without a hook, bit for bit.
-func TestPowerSGDPlain(t *testing.T) {
+func TestPowerSGDIsPlainBeforeItsStart(t *testing.T) {
 	onRanks(t, func(ctx context.Context, comm *mpi.Comm) error {
 		params, buckets := newReplica(3, shapes...)
 		h := mustPowerSGD(PowerSGDConfig{Rank: 1, Start: 2, MinRate: 1})
@@ -233,7 +233,7 @@ func BenchmarkHooks(b *testing.B) {
 }
 
 // Whatever vectors there are, those that do not vanish are orthonormal.
-func TestOrthonormalize(t *testing.T) {
+func TestOrthonormalizeGivesOrthonormalVectors(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 40).Draw(t, "n")
 		count := rapid.IntRange(1, n).Draw(t, "count")
@@ -283,7 +283,7 @@ func TestOrthonormalize(t *testing.T) {
 	})
 }
 
-func TestOrthonormalizeNaN(t *testing.T) {
+func TestOrthonormalizeEndsOnNaN(t *testing.T) {
 	for _, bad := range []float64{math.NaN(), math.Inf(1)} {
 		v := []float32{1, 2, float32(bad), 4, 5, 6}
 		orthonormalize(v, 3, nil) // ends

@@ -199,7 +199,7 @@ func hasBuckets(d *DDP, want string) error {
 }
 
 // By a bubble's clock: the reducer sleeps for a while in a bucket that Backward hides, and in one that it does not.
-func TestStats(t *testing.T) {
+func TestStatsCountHiddenAndExposedTime(t *testing.T) {
 	synctest.Test(t, testStats)
 	if o := (Stats{}).Overlap(); o != 0 {
 		t.Errorf("overlap of nothing is %v", o)
@@ -290,7 +290,7 @@ func TestUnusedOnAllRanksIsAnError(t *testing.T) {
 }
 
 // With FindUnused the mean counts a rank that has not used a parameter as zero, and one that nobody has used stays without gradient everywhere.
-func TestFindUnused(t *testing.T) {
+func TestFindUnusedCountsUnusedAsZero(t *testing.T) {
 	used := func(rank, param int) bool { return param == 0 || param == 1 && rank == 0 || param == 2 && rank > 0 }
 	for _, overlap := range []bool{true, false} {
 		everywhere(t, func(ctx context.Context, comm *mpi.Comm) error {
@@ -336,7 +336,7 @@ func TestFindUnused(t *testing.T) {
 }
 
 // A model that uses a parameter more often than New was told would change gradients that are on their way already.
-func TestUsedTooOften(t *testing.T) {
+func TestParameterUsedTooOftenIsAnError(t *testing.T) {
 	for rank, err := range ranksOn(t, "local", 2, func(ctx context.Context, comm *mpi.Comm) error {
 		params := fakeModel(4, 4)
 		d, err := New(ctx, comm, params, nil, DefaultConfig())
@@ -358,7 +358,7 @@ func TestUsedTooOften(t *testing.T) {
 }
 
 // A parameter that was used less often than New was told is named with how often.
-func TestUsedTooSeldom(t *testing.T) {
+func TestParameterUsedTooSeldomIsNamed(t *testing.T) {
 	params := fakeModel(4, 4)
 	d, err := New(t.Context(), mpi.Self(), []*nn.Param{params[0], params[1], params[0]}, nil, DefaultConfig())
 	if err != nil {

@@ -172,7 +172,7 @@ func TestZeroReportsTheFactorysError(t *testing.T) {
 }
 
 // After Close the parameters live on without their Comm, and so does the rank's optimizer.
-func TestZeroCloses(t *testing.T) {
+func TestZeroLivesOnAfterClose(t *testing.T) {
 	want, _ := unsharded(t, 2)
 	for _, over := range transports {
 		params := make([][]*nn.Param, 2)

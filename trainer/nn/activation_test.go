@@ -66,7 +66,7 @@ func TestDropoutIsAFunctionOfSeedAndStream(t *testing.T) {
 	}
 }
 
-func TestDropoutEdges(t *testing.T) {
+func TestDropoutIsRightAtTheEdges(t *testing.T) {
 	train := Pass{Training: true, Seed: 1}
 	nan := Matrix{Rows: 1, Cols: 2, Data: []float32{float32(math.NaN()), float32(math.NaN())}}
 	x := ones(3, 5)

@@ -10,7 +10,7 @@ import (
 )
 
 // The configuration of the project's benchmark; the number is PyTorch's, 16 (9 + 1) + 32 (144 + 1) + 10 (1568 + 1).
-func TestCNNParameters(t *testing.T) {
+func TestCNNHasPyTorchsParameters(t *testing.T) {
 	model := NewCNN(CNNConfig{In: Image{1, 28, 28}, Channels: []int{16, 32}, Kernel: 3, Classes: 10}, source())
 	count := 0
 	for _, p := range model.Params() {
@@ -21,7 +21,7 @@ func TestCNNParameters(t *testing.T) {
 	}
 }
 
-func TestCNNValidate(t *testing.T) {
+func TestCNNConfigIsChecked(t *testing.T) {
 	good := CNNConfig{In: Image{1, 28, 28}, Channels: []int{4, 4, 4, 4}, Kernel: 3, Hidden: []int{5}, Dropout: 0.5, Classes: 10}
 	for _, c := range []struct {
 		change func(*CNNConfig)
@@ -123,7 +123,7 @@ func apart(r *rand.Rand, rows, cols int) Matrix {
 	return m
 }
 
-func TestImageModuleGradients(t *testing.T) {
+func TestImageModuleGradientsAreDifferences(t *testing.T) {
 	for name, build := range imageModules() {
 		if name == "cnn" {
 			continue // has kinks at every unit: layers_test.go compares it with PyTorch
@@ -152,7 +152,7 @@ func TestImageModuleGradients(t *testing.T) {
 }
 
 // A rank whose data has run out takes part with an empty batch, with every library.
-func TestEmptyBatches(t *testing.T) {
+func TestEmptyBatchesPassThrough(t *testing.T) {
 	lib, info, err := blas.Open(blas.Config{Library: blas.Auto})
 	if err != nil {
 		t.Fatal(err)

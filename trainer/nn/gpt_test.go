@@ -41,7 +41,7 @@ func checkModule(t *testing.T, m Module, x Matrix) {
 	}
 }
 
-func TestTransformerGradients(t *testing.T) {
+func TestTransformerGradientsAreDifferences(t *testing.T) {
 	r := source()
 	t.Run("layer norm", func(t *testing.T) {
 		l := NewLayerNorm(6)
@@ -98,7 +98,7 @@ func TestTransformerMisfitsPanic(t *testing.T) {
 // gptBench is the GPT of the benchmarks.
 var gptBench = GPTConfig{Layers: 4, Heads: 4, Width: 128, Context: 128, Symbols: 256}
 
-func TestGPTParameters(t *testing.T) {
+func TestGPTHasPyTorchsParameters(t *testing.T) {
 	count := 0
 	var names []string
 	for _, p := range NewGPT(gptBench, source()).Params() {
@@ -157,7 +157,7 @@ func TestGPTGradientsAreDoneInReverse(t *testing.T) {
 
 // The modules share memory for gradients: differences through the whole model show whether they do so while it is in use. The
 // first parameters are the last to get their gradients, so those suffice, with the attention in the first block.
-func TestGPTGradients(t *testing.T) {
+func TestGPTGradientsAreDifferences(t *testing.T) {
 	cfg := GPTConfig{Layers: 2, Heads: 2, Width: 4, Context: 3, Symbols: 5}
 	r := source()
 	model := NewGPT(cfg, r)
@@ -265,7 +265,7 @@ func symbols(cfg GPTConfig, sequences int) Matrix {
 	return x
 }
 
-func TestEmbeddingByHand(t *testing.T) {
+func TestEmbeddingAddsTokenAndPosition(t *testing.T) {
 	e := NewEmbedding(3, 2, 1, source())
 	copy(e.token.Value, []float32{10, 20, 30})
 	copy(e.position.Value, []float32{1, 2})

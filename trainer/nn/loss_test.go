@@ -6,7 +6,7 @@ import (
 )
 
 // A rank without rows takes part in a step with a loss of 0, not NaN.
-func TestLossesWithoutRows(t *testing.T) {
+func TestLossesWithoutRowsAreZero(t *testing.T) {
 	if loss, dy := new(CrossEntropy).Loss(NewMatrix(0, 3), nil); loss != 0 || dy.Rows != 0 || dy.Cols != 3 {
 		t.Errorf("cross entropy is %g with gradient %v, want 0 and 0 x 3", loss, dy)
 	}
@@ -16,7 +16,7 @@ func TestLossesWithoutRows(t *testing.T) {
 }
 
 // Equal logits of 1,000 classes: log 1000 by hand, and the gradients of a row add up to 0.
-func TestCrossEntropyOfManyClasses(t *testing.T) {
+func TestCrossEntropyOfEqualLogitsIsByHand(t *testing.T) {
 	logits := NewMatrix(2, 1000)
 	for i := range logits.Data {
 		logits.Data[i] = -3
@@ -38,7 +38,7 @@ func TestCrossEntropyOfManyClasses(t *testing.T) {
 	}
 }
 
-func TestLossGradients(t *testing.T) {
+func TestLossGradientsAreDifferences(t *testing.T) {
 	r := source()
 	t.Run("mse", func(t *testing.T) {
 		y, target := randomMatrix(r, 3, 4), randomMatrix(r, 3, 4)

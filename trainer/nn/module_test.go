@@ -13,7 +13,7 @@ import (
 )
 
 // Product against gonum's, over sizes below, at and above its tiles.
-func TestAddProduct(t *testing.T) {
+func TestAddProductIsGonums(t *testing.T) {
 	var pass Pass
 	r := source()
 	for _, size := range [][3]int{{1, 1, 1}, {2, 3, 5}, {64, 192, 8}, {65, 193, 9}, {3, 2, 1030}, {130, 400, 3}} {
@@ -109,7 +109,7 @@ func TestMisfitsPanic(t *testing.T) {
 	}
 }
 
-func TestDistinct(t *testing.T) {
+func TestDistinctGivesEachParameterOnce(t *testing.T) {
 	a, b, c := newParam("a"), newParam("b"), newParam("c")
 	list := []*Param{a, b, a, c, b, a}
 	for range 2 { // what the first has noted does not count in the second
@@ -165,7 +165,7 @@ func checkGradient(t *testing.T, what string, x, grad []float32, f func() float6
 	}
 }
 
-func TestModuleGradients(t *testing.T) {
+func TestModuleGradientsAreDifferences(t *testing.T) {
 	modules := map[string]func(Source) Module{
 		"linear": func(s Source) Module { return NewLinear(5, 3, s) },
 		"relu":   func(Source) Module { return NewReLU() },
@@ -231,7 +231,7 @@ func TestBackwardAccumulatesAndSkipsTheInput(t *testing.T) {
 	}
 }
 
-func TestNumericalEdges(t *testing.T) {
+func TestModulesAreRightAtNumericalEdges(t *testing.T) {
 	var pass Pass
 	nan := float32(math.NaN())
 	t.Run("relu keeps NaN", func(t *testing.T) {

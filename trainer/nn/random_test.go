@@ -38,7 +38,7 @@ func TestNormalIsPyTorchs(t *testing.T) {
 }
 
 // Moments over many draws, also of lengths that PyTorch treats otherwise.
-func TestNormalMoments(t *testing.T) {
+func TestNormalHasTheRightMoments(t *testing.T) {
 	for _, n := range []int{1, 5, 15, 16, 100} {
 		src, v := source(), make([]float32, n)
 		var sum, squares float64
@@ -62,7 +62,7 @@ func TestNormalMoments(t *testing.T) {
 }
 
 // The known answers for philox4x32-10 that come with the authors' implementation (Random123, kat_vectors).
-func TestPhiloxKnownAnswers(t *testing.T) {
+func TestPhiloxGivesTheKnownAnswers(t *testing.T) {
 	const ones = 1<<64 - 1
 	for _, c := range []struct {
 		key     uint64

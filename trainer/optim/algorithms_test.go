@@ -34,7 +34,7 @@ func mustNew(t testing.TB, cfg Config, params ...*nn.Param) Optimizer {
 }
 
 // Three steps by hand, in numbers that float32 holds exactly.
-func TestSGDByHand(t *testing.T) {
+func TestSGDStepsAreThoseByHand(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		cfg  Config
@@ -77,7 +77,7 @@ func TestDampeningIsRoundedOnce(t *testing.T) {
 	}
 }
 
-func TestNoStateWithoutMomentum(t *testing.T) {
+func TestSGDWithoutMomentumHasNoState(t *testing.T) {
 	if state := mustNew(t, Config{Kind: "sgd", LR: 1}, param("w", 1)).State(); len(state) != 0 {
 		t.Errorf("state %v, want none", state)
 	}
@@ -117,7 +117,7 @@ func (e *exactLAMB) take(lr float64, grad []float32) {
 // enlarges: ten of them in each of 50 steps.
 const lambTolerance = 500 * 0x1p-24
 
-func TestLAMBAgainstFloat64(t *testing.T) {
+func TestLAMBIsNearFloat64(t *testing.T) {
 	for _, cfg := range []Config{
 		Default("lamb"),
 		{Kind: "lamb", LR: 1, Beta1: 0.5, Beta2: 0.75, Eps: 1e-2},
@@ -168,7 +168,7 @@ func TestLAMBStepsByTheParametersNorm(t *testing.T) {
 	}
 }
 
-func TestLAMBWithZeroGradient(t *testing.T) {
+func TestLAMBWithZeroGradientMovesNothing(t *testing.T) {
 	p := param("w", 3, 4)
 	opt := mustNew(t, Config{Kind: "lamb", LR: 0.1, Beta1: 0.9, Beta2: 0.999, Eps: 1e-6}, p)
 	opt.Step()
@@ -195,7 +195,7 @@ func rows(table [][]float32, first, n int) nn.Matrix {
 }
 
 // PyTorch adds up products in another order, and its SGD fuses multiplication and addition: values may differ by golden.Tolerance.
-func TestGoldenTraining(t *testing.T) {
+func TestTrainingIsPyTorchsGolden(t *testing.T) {
 	for _, world := range []int{1, 2} {
 		t.Run(fmt.Sprintf("world %d", world), func(t *testing.T) { replay(t, golden.Read(t, world), world) })
 	}

@@ -78,7 +78,7 @@ func TestSquaredNormDoesNotOverflow(t *testing.T) {
 }
 
 // What is left of gradients that are not finite must not be taken for gradients.
-func TestClipOfWhatIsNotFinite(t *testing.T) {
+func TestClipLeavesNoGradientsWhereNotFinite(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for _, c := range []struct{ grad, want []float32 }{
 		{[]float32{1, inf}, []float32{0, nan}},
@@ -127,7 +127,7 @@ func TestScaleFollowsTheRule(t *testing.T) {
 	}
 }
 
-func TestUnscale(t *testing.T) {
+func TestUnscaleReportsWhatIsNotFinite(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(-1))
 	for _, c := range []struct {
 		grad   []float32

@@ -97,7 +97,7 @@ func TestSchedulesEqualPyTorchs(t *testing.T) {
 }
 
 // By hand: where schedules begin and end.
-func TestEndsOfSchedules(t *testing.T) {
+func TestSchedulesBeginAndEndAsByHand(t *testing.T) {
 	for _, c := range []struct {
 		cfg  ScheduleConfig
 		step int64
@@ -167,7 +167,7 @@ func TestBadSchedulesNameTheirKey(t *testing.T) {
 
 // Whatever the settings: rates lie between the least and lr, rise while warming up, fall or stay in cosine, linear
 // and step, rise once and fall once in one_cycle, and stay as they are after the end.
-func TestShapeOfSchedules(t *testing.T) {
+func TestSchedulesRiseAndFallAsNamed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := ScheduleConfig{
 			Kind:        rapid.SampledFrom([]string{"constant", "step", "cosine", "linear", "one_cycle"}).Draw(t, "kind"),

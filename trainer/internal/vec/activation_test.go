@@ -67,7 +67,7 @@ func arguments(top float64) []float32 {
 	return x
 }
 
-func TestCurves(t *testing.T) {
+func TestCurvesAreNearTheirFunctions(t *testing.T) {
 	for _, s := range implementations() {
 		for _, c := range curves {
 			t.Run(s.name+"/"+c.name, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestCurvesDependOnNothingElse(t *testing.T) {
 	}
 }
 
-func TestActivationsAtSpecialValues(t *testing.T) {
+func TestActivationsAreRightAtSpecialValues(t *testing.T) {
 	inf, nan, zero := float32(math.Inf(1)), float32(math.NaN()), float32(math.Copysign(0, -1))
 	for _, s := range implementations() {
 		for _, c := range []struct {
@@ -148,8 +148,8 @@ func TestActivationsAtSpecialValues(t *testing.T) {
 
 var rowLengths = []int{1, 2, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 128, 1000}
 
-// TestSoftmax allows exponentials, their sum and the quotient some roundings each.
-func TestSoftmax(t *testing.T) {
+// TestSoftmaxIsNearItsDefinition allows exponentials, their sum and the quotient some roundings each.
+func TestSoftmaxIsNearItsDefinition(t *testing.T) {
 	with(t, func(t *testing.T) {
 		rng := newRand(t)
 		for _, n := range rowLengths {
@@ -185,7 +185,7 @@ func TestSoftmax(t *testing.T) {
 	})
 }
 
-func TestSoftmaxOfSpecialRows(t *testing.T) {
+func TestSoftmaxOfSpecialRowsIsPyTorchs(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	with(t, func(t *testing.T) {
 		for _, c := range []struct{ x, want []float32 }{ // as torch.softmax
@@ -209,9 +209,9 @@ func TestSoftmaxOfSpecialRows(t *testing.T) {
 	})
 }
 
-// TestNormalize compares with layer norm in float64, from rows whose mean may be far larger than
+// TestNormalizeIsNearItsDefinition compares with layer norm in float64, from rows whose mean may be far larger than
 // their deviation. What is lost when the mean is rounded then counts, in units of the deviation.
-func TestNormalize(t *testing.T) {
+func TestNormalizeIsNearItsDefinition(t *testing.T) {
 	const epsilon = 1e-5
 	with(t, func(t *testing.T) {
 		rng := newRand(t)
@@ -252,9 +252,9 @@ func stats(x []float32, epsilon float64) (mean, rstd float64) {
 	return mean, 1 / math.Sqrt(variance+epsilon)
 }
 
-// TestNormalizeGrad compares with difference quotients of Normalize's definition, and holds that gradients are added
-// to what is there.
-func TestNormalizeGrad(t *testing.T) {
+// TestNormalizeGradIsNearDifferenceQuotients compares with difference quotients of Normalize's definition, and holds that
+// gradients are added to what is there.
+func TestNormalizeGradIsNearDifferenceQuotients(t *testing.T) {
 	const epsilon, h = 1e-5, 1e-5
 	with(t, func(t *testing.T) {
 		rng := newRand(t)

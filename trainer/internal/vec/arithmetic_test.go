@@ -11,7 +11,7 @@ import (
 // eps is the most that rounding to float32 changes a number, relative to it.
 const eps = 0x1p-24
 
-func TestArithmetic(t *testing.T) {
+func TestArithmeticRoundsOnce(t *testing.T) {
 	rng := newRand(t)
 	x, y := normals(rng, 50), normals(rng, 50)
 	dst := make([]float32, 50)
@@ -39,7 +39,7 @@ func TestArithmetic(t *testing.T) {
 	check("Axpy", func(i int) float64 { return float64(x[i]) + float64(float32(float64(y[i])*float64(float32(0.3)))) })
 }
 
-func TestSumRows(t *testing.T) {
+func TestSumRowsAddsEveryRow(t *testing.T) {
 	for _, rows := range []int{0, 1, 3, 4, 5, 9} {
 		const cols = 19
 		rng := newRand(t)
@@ -58,9 +58,9 @@ func TestSumRows(t *testing.T) {
 	}
 }
 
-// TestSums compares with sums that are exact. Each of the n additions in float64 loses at most 2^-53 of the sum of
+// TestSumsAreNearTheExactOnes compares with sums that are exact. Each of the n additions in float64 loses at most 2^-53 of the sum of
 // magnitudes.
-func TestSums(t *testing.T) {
+func TestSumsAreNearTheExactOnes(t *testing.T) {
 	for _, s := range implementations() {
 		rng := newRand(t)
 		lengths := []int{127, 1000, 5001}
@@ -133,8 +133,8 @@ func TestSumsInOneOrder(t *testing.T) {
 	}
 }
 
-// TestSumsOfHugeValues holds that squares do not overflow float32, and that infinities and NaN come through.
-func TestSumsOfHugeValues(t *testing.T) {
+// TestSumsOfHugeValuesDoNotOverflow holds that squares do not overflow float32, and that infinities and NaN come through.
+func TestSumsOfHugeValuesDoNotOverflow(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	for _, s := range implementations() {
 		for n := 1; n < 40; n++ {
@@ -155,8 +155,8 @@ func TestSumsOfHugeValues(t *testing.T) {
 	}
 }
 
-// TestMaxAndFinite puts each special value at every place of rows of all lengths.
-func TestMaxAndFinite(t *testing.T) {
+// TestMaxAndFiniteSeeEveryPlace puts each special value at every place of rows of all lengths.
+func TestMaxAndFiniteSeeEveryPlace(t *testing.T) {
 	for _, s := range implementations() {
 		rng := newRand(t)
 		if got := s.max(nil); !math.IsInf(float64(got), -1) {

@@ -142,8 +142,8 @@ func TestWrongLengthsPanic(t *testing.T) {
 	}
 }
 
-// TestPieces holds that arrays longer than what kernels get at once give what their parts give.
-func TestPieces(t *testing.T) {
+// TestLongArraysGiveWhatTheirPartsGive holds that arrays longer than what kernels get at once give what their parts give.
+func TestLongArraysGiveWhatTheirPartsGive(t *testing.T) {
 	rng := newRand(t)
 	const n, cut = piece + 1000, piece - 77
 	x := [3][]float32{normals(rng, n), normals(rng, n), normals(rng, n)}
@@ -200,7 +200,7 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-func TestNoAllocations(t *testing.T) {
+func TestKernelsAllocateNothing(t *testing.T) {
 	a, b, c := make([]float32, 256), make([]float32, 256), make([]float32, 256)
 	row := make([]float32, 16)
 	all := map[string]func(a, b, c []float32){
@@ -259,7 +259,7 @@ var exact = []struct {
 	}},
 }
 
-func TestExactKernels(t *testing.T) {
+func TestKernelsAreTheirDefinitions(t *testing.T) {
 	lengths := []int{127, 128, 1001, 4099}
 	for n := range 71 {
 		lengths = append(lengths, n)
@@ -382,9 +382,9 @@ func (o operands) part(rng *rand.Rand, low, high int) operands {
 	return o
 }
 
-// TestSplits holds that an array computed at once has the bits of one computed in parts, cut anywhere and lying anywhere: what ranks
-// with ZeRO, other buckets and other shards rely on.
-func TestSplits(t *testing.T) {
+// TestArraysMayBeCutAnywhere holds that an array computed at once has the bits of one computed in parts, cut anywhere and
+// lying anywhere: what ranks with ZeRO, other buckets and other shards rely on.
+func TestArraysMayBeCutAnywhere(t *testing.T) {
 	for _, s := range available(t) {
 		for name, run := range byElement {
 			t.Run(s.name+"/"+name, func(t *testing.T) {
@@ -432,8 +432,7 @@ var reductions = map[string]func(s *kernelSet, o operands) [2]float64{
 	},
 }
 
-// TestReductionsAnywhere holds that these do not depend on addresses.
-func TestReductionsAnywhere(t *testing.T) {
+func TestReductionsDoNotDependOnAddresses(t *testing.T) {
 	for _, s := range available(t) {
 		for name, run := range reductions {
 			t.Run(s.name+"/"+name, func(t *testing.T) {

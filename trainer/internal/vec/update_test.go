@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestSGD(t *testing.T) {
+func TestSGDStepIsItsDefinition(t *testing.T) {
 	const lr, momentum, rest, decay = 0.1, 0.9, 0.4, 0.01
 	rng := newRand(t)
 	for _, nesterov := range []bool{false, true} {
@@ -33,7 +33,7 @@ func TestSGD(t *testing.T) {
 	}
 }
 
-func TestAdam(t *testing.T) {
+func TestAdamStepIsItsDefinition(t *testing.T) {
 	const lr, beta1, beta2, epsilon, decay, step = 0.1, 0.9, 0.999, 1e-8, 0.01, 3
 	rng := newRand(t)
 	for _, decoupled := range []bool{false, true} {

@@ -32,8 +32,9 @@ func panel(rng *rand.Rand, n int, special bool) []float64 {
 	return whole[from : from+n : from+n]
 }
 
-// TestAdd compares every kernel with the definition, bit for bit: each sum from the first product to the last, rounded at each.
-func TestAdd(t *testing.T) {
+// TestKernelsAddInTheDefinedOrder compares every kernel with the definition, bit for bit: each sum from the first product
+// to the last, rounded at each.
+func TestKernelsAddInTheDefinedOrder(t *testing.T) {
 	for _, k := range kernels(t) {
 		t.Run(k.name, func(t *testing.T) {
 			seed := rand.Uint64()
@@ -63,8 +64,7 @@ func TestAdd(t *testing.T) {
 	}
 }
 
-// TestSplit holds that the inner dimension may be cut anywhere.
-func TestSplit(t *testing.T) {
+func TestInnerDimensionMayBeCutAnywhere(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	const depth = 40
 	a, b := panel(rng, depth*Rows, false), panel(rng, depth*Cols, false)
@@ -82,8 +82,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestRound has sums halfway between two float32, beyond their range on both sides, and special ones.
-func TestRound(t *testing.T) {
+// TestKernelsRoundSumsAsDefined has sums halfway between two float32, beyond their range on both sides, and special ones.
+func TestKernelsRoundSumsAsDefined(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	special := []float64{0, math.Copysign(0, -1), math.Inf(-1), math.NaN(), math.MaxFloat64, math.SmallestNonzeroFloat64, -0x1p-150, 0x1.8p-149, 0x1.ffffffp127}
 	for _, k := range kernels(t) {
@@ -114,7 +114,7 @@ func TestRound(t *testing.T) {
 	}
 }
 
-func TestPanelsThatDoNotFit(t *testing.T) {
+func TestPanelsThatDoNotFitPanic(t *testing.T) {
 	for _, n := range [][2]int{{1, 0}, {Rows, 0}, {0, Cols}, {Rows, Cols - 1}, {2 * Rows, Cols}} {
 		func() {
 			defer func() {

@@ -69,7 +69,7 @@ func TestAssemblyIsThePlainLoop(t *testing.T) {
 }
 
 // More rows than one piece.
-func TestLongBatch(t *testing.T) {
+func TestLongBatchIsThePlainLoop(t *testing.T) {
 	const width, rows = 3, piece
 	r := rand.New(rand.NewPCG(3, 4))
 	x := floats(r, 4*width*rows)
@@ -88,7 +88,7 @@ func TestLongBatch(t *testing.T) {
 	}
 }
 
-func TestByHand(t *testing.T) {
+func TestMaximaAreThoseByHand(t *testing.T) {
 	x := []float32{
 		1, 2, -1, -2,
 		4, 3, -3, -4,
