@@ -98,7 +98,7 @@ func (p *pretendSlurm) element(root *rundir.Dir, array string, attempt int, v ru
 }
 
 // A cancel of a whole array is one of each of its elements, of those that wait, too; a later array's are others.
-func TestCancelArray(t *testing.T) {
+func TestCancelOfAnArrayEndsEachElement(t *testing.T) {
 	p, root := newPretendSlurm(t), attemptRun(t, "")
 	run, e := p.element(root, "12", 1, savedVerdict)
 	p.cancel(e, root, "12")
@@ -119,7 +119,7 @@ func TestCancelArray(t *testing.T) {
 }
 
 // Progress of an array that a person resumes is judged afresh in each element, and its nodes are given another chance.
-func TestResumeArray(t *testing.T) {
+func TestResumeJudgesEachElementAfresh(t *testing.T) {
 	p, root := newPretendSlurm(t), attemptRun(t, "on = [\"node\"]\nno_progress = 2")
 	e, _, _ := p.env(0, 0)
 	var run *rundir.Dir

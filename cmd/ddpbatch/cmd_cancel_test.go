@@ -14,7 +14,7 @@ import (
 )
 
 // Each job that can be is cancelled, and told, whatever becomes of those that are named beside it. The exit code is the largest of theirs.
-func TestCancelSeveral(t *testing.T) {
+func TestCancelOfSeveralEndsAllThatCanBe(t *testing.T) {
 	a := fakeslurm.NewArray(t, "0-3")
 	p := &pretendSlurm{a.Slurm, t, a.Dir}
 	a.Submitted("12")
@@ -97,7 +97,7 @@ func TestCancelWhileSubmitted(t *testing.T) {
 }
 
 // A cancel starts nothing of the run: its owner may do that whatever has become of the run's program.
-func TestOwnerCancelsDamaged(t *testing.T) {
+func TestOwnerCancelsADamagedRun(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string][]string{
 		"its program is gone":    {"rm", "bin/ddpbatch"},

@@ -10,7 +10,7 @@ import (
 )
 
 // Checkpoints of a run are not removed while its job is alive, be it one that nobody lived to record, nor where the newest attempt may be.
-func TestRefuseAlive(t *testing.T) {
+func TestPruneRefusesARunThatIsAlive(t *testing.T) {
 	for name, test := range map[string]struct {
 		crashed bool   // the attempt of job 500
 		queue   string // "": Slurm has forgotten it

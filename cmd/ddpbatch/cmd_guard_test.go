@@ -13,7 +13,7 @@ import (
 )
 
 // The guard's command kills what it was told of as soon as there are no more orders, and refuses rubbish.
-func TestGuardCommand(t *testing.T) {
+func TestGuardCommandKillsWhenOrdersEnd(t *testing.T) {
 	cookie := proc.NewCookie()
 	victim := exec.Command("sleep", "1000")
 	victim.Env = append(os.Environ(), proc.CookieVariable+"="+cookie)

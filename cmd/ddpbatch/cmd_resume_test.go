@@ -13,7 +13,7 @@ import (
 )
 
 // Of several who resume a run at once, one submits it, and the others say why they do not.
-func TestResumesAtOnce(t *testing.T) {
+func TestOnlyOneOfResumesAtOnceSubmits(t *testing.T) {
 	q := newQueue(t)
 	parent, run := q.resumable()
 	type end struct {
@@ -48,7 +48,7 @@ func TestResumesAtOnce(t *testing.T) {
 }
 
 // A run that has nothing left to do says so, and nothing is submitted.
-func TestResumeOfFinished(t *testing.T) {
+func TestResumeOfAFinishedRunSubmitsNothing(t *testing.T) {
 	q := newQueue(t)
 	parent, run := q.resumable()
 	d := must(t, rundir.Open, run)
@@ -67,7 +67,7 @@ func TestResumeOfFinished(t *testing.T) {
 }
 
 // A job that the newest checkpoint does not fit is refused before it waits in a queue.
-func TestResumeThatDoesNotFit(t *testing.T) {
+func TestResumeThatDoesNotFitIsRefused(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()
 	q.must(os.WriteFile(filepath.Join(parent, "job.toml"), []byte(`name = "x"

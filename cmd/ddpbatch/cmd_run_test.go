@@ -25,8 +25,8 @@ import (
 	"ddpbatch/slurm"
 )
 
-// TestExchange: PMI-2 is used where each task of the step is an agent, and agent 0 is task 0.
-func TestExchange(t *testing.T) {
+// TestPMIIsUsedWhereEachTaskIsAnAgent, and agent 0 is task 0.
+func TestPMIIsUsedWhereEachTaskIsAnAgent(t *testing.T) {
 	for _, row := range []struct {
 		name       string
 		rank, size int // as PMI-2 has them
@@ -85,8 +85,8 @@ func TestWorkersGetNoPMI(t *testing.T) {
 	}
 }
 
-// TestRunRendezvousByHand starts agents as people do in several terminals: with numbers, and numbered as they come.
-func TestRunRendezvousByHand(t *testing.T) {
+// TestAgentsStartedByHandFormAGroup starts agents as people do in several terminals: with numbers, and numbered as they come.
+func TestAgentsStartedByHandFormAGroup(t *testing.T) {
 	t.Setenv("HOME", t.TempDir()) // for the key file
 	for _, test := range []struct {
 		flags string // of all agents; PORT is one that is free
@@ -133,7 +133,7 @@ func runByHand(flags string) string {
 	return string(out)
 }
 
-func TestKeepSmall(t *testing.T) {
+func TestAgentLimitsItsGarbage(t *testing.T) {
 	before := debug.SetGCPercent(100)
 	defer debug.SetGCPercent(before)
 	for gogc, want := range map[string]int{"": agentGC, "200": 100} { // GOGC is Go's own business
@@ -157,8 +157,9 @@ exec tail /dev/zero`
 	oomReport = "out of memory: the kernel killed a process because the job's memory limit of 512 MiB (the most that was used: 512 MiB) was reached"
 )
 
-// TestOutOfMemory has the kernel kill a rank for want of memory, in a cgroup that has little: the run ends as oom, by all accounts.
-func TestOutOfMemory(t *testing.T) {
+// TestKernelKillEndsTheRunAsOOM has the kernel kill a rank for want of memory, in a cgroup that has little: the run ends
+// as oom, by all accounts.
+func TestKernelKillEndsTheRunAsOOM(t *testing.T) {
 	if out, err := exec.Command("tail", "--version").CombinedOutput(); err != nil || !strings.Contains(string(out), "GNU") {
 		t.Skip("needs GNU's tail, which keeps a line in memory however long it is")
 	}
@@ -245,9 +246,9 @@ with open(os.path.join(sys.argv[1], os.environ["RANK"] + ".json"), "w") as f:
     json.dump(dict(os.environ), f)
 `
 
-// TestRunEnvironmentAsTorchrun starts the same script under both launchers: each variable that torchrun sets is set, and to the same value but
-// for those where ports and folders are of the run's own or docs/cli.md tells what differs.
-func TestRunEnvironmentAsTorchrun(t *testing.T) {
+// TestRunSetsTorchrunsVariables starts the same script under both launchers: each variable that torchrun sets is set, and
+// to the same value but for those where ports and folders are of the run's own or docs/cli.md tells what differs.
+func TestRunSetsTorchrunsVariables(t *testing.T) {
 	torch.Run(t, "import torch.distributed.run") // skips where there is none
 	script := filepath.Join(t.TempDir(), "tell.py")
 	if err := os.WriteFile(script, []byte(printEnvironment), 0o600); err != nil {

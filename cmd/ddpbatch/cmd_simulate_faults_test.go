@@ -29,9 +29,9 @@ type faultCase struct {
 	release  sim.Release
 }
 
-// TestFaults strikes a run with each fault there is, and holds how the run ends, that it ends with the bytes of one that was never
-// injected where it is done, and that nothing of it lives on.
-func TestFaults(t *testing.T) {
+// TestInjectedFaultsEndInTheSameBytes strikes a run with each fault there is, and holds how the run ends, that it ends
+// with the bytes of one that was never injected where it is done, and that nothing of it lives on.
+func TestInjectedFaultsEndInTheSameBytes(t *testing.T) {
 	job := strings.Replace(stoppableJob, "[train]", "[requeue]\non = [\"preempt\", \"timeout\", \"node\", \"crash\"]\n[train]", 1)
 	job = strings.Replace(job, "epochs = 30", "epochs = 15", 1) // 480 steps
 	straight := t.TempDir()
@@ -177,8 +177,9 @@ func stateCause(cause string) string {
 	return cause
 }
 
-// TestFaultNoSpace: the checkpoints' disk is full for a while. What was saved before stays, and the run goes on from it when there is room.
-func TestFaultNoSpace(t *testing.T) {
+// TestRunGoesOnAfterAFullDisk: the checkpoints' disk is full for a while. What was saved before stays, and the run goes on
+// from it when there is room.
+func TestRunGoesOnAfterAFullDisk(t *testing.T) {
 	world(t, false)
 	job := strings.Replace(stoppableJob, "[train]", "[requeue]\non = [\"crash\"]\n[train]", 1)
 	job = strings.Replace(job, "epochs = 30", "epochs = 3000", 1) // no attempt gets that far, however late simulate strikes
@@ -190,9 +191,9 @@ func TestFaultNoSpace(t *testing.T) {
 	}
 }
 
-// TestFaultPartition: a node is cut off. The run goes on elsewhere from its newest checkpoint, while the zombies of that node live on
-// and may save nothing more; in the end they are gone.
-func TestFaultPartition(t *testing.T) {
+// TestPartitionedZombiesSaveNothing: a node is cut off. The run goes on elsewhere from its newest checkpoint, while the
+// zombies of that node live on and may save nothing more; in the end they are gone.
+func TestPartitionedZombiesSaveNothing(t *testing.T) {
 	world(t, true)
 	job := strings.Replace(stoppableJob, "[train]", "[requeue]\non = [\"node\"]\n[train]", 1)
 	job = strings.Replace(job, "20s", "2s", 1)

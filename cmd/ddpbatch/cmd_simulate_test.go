@@ -97,9 +97,9 @@ func sameTensors(t *testing.T, got, want *checkpoint.State) {
 	}
 }
 
-// TestSimulateStoppedAndResumed stops a run in the middle, in several ways, resumes it, and holds that its last
+// TestResumedSimulationEndsInTheSameBytes stops a run in the middle, in several ways, resumes it, and holds that its last
 // parameters and momentum are the bytes of a run that was never stopped.
-func TestSimulateStoppedAndResumed(t *testing.T) {
+func TestResumedSimulationEndsInTheSameBytes(t *testing.T) {
 	straight := t.TempDir()
 	if err := os.WriteFile(filepath.Join(straight, "long.toml"), []byte(stoppableJob), 0o600); err != nil {
 		t.Fatal(err)
@@ -190,8 +190,9 @@ func processOf(t *testing.T, run *rundir.Dir, variable string) int {
 	return pids[0]
 }
 
-// TestSimulateEndedByHand: a run that is cancelled or interrupted saves, says so in one word and how to go on once, and is CANCELLED.
-func TestSimulateEndedByHand(t *testing.T) {
+// TestSimulationEndedByHandIsCancelled: a run that is cancelled or interrupted saves, says so in one word and how to go on
+// once, and is CANCELLED.
+func TestSimulationEndedByHandIsCancelled(t *testing.T) {
 	for name, tt := range map[string]struct {
 		release   string // of Slurm
 		interrupt bool
@@ -311,8 +312,8 @@ func (h *listener) Write(p []byte) (int, error) {
 	return h.all.Write(p)
 }
 
-// TestSimulateEndedBetweenAttempts: a person who ends a job that has been requeued, and has not begun again, ends it for good.
-func TestSimulateEndedBetweenAttempts(t *testing.T) {
+// TestSimulationEndedBetweenAttemptsStaysEnded: a person who ends a job that has been requeued, and has not begun again, ends it for good.
+func TestSimulationEndedBetweenAttemptsStaysEnded(t *testing.T) {
 	for name, test := range map[string]struct {
 		said string // when the person does it
 		sig  syscall.Signal
@@ -350,8 +351,8 @@ func TestSimulateEndedBetweenAttempts(t *testing.T) {
 	}
 }
 
-// TestSimulateThatCannotStart: an attempt whose agents cannot be started has ended, and its verdict says why.
-func TestSimulateThatCannotStart(t *testing.T) {
+// TestSimulationThatCannotStartSaysWhy: an attempt whose agents cannot be started has ended, and its verdict says why.
+func TestSimulationThatCannotStartSaysWhy(t *testing.T) {
 	run, job := pretendRun(t)
 	if err := os.Chmod(run.Binary(), 0o600); err != nil {
 		t.Fatal(err)

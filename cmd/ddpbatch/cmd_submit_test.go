@@ -15,7 +15,7 @@ import (
 )
 
 // What Slurm says after it may have taken the job is no refusal: the run stays, and its job is found.
-func TestSubmitThatWasReceived(t *testing.T) {
+func TestSubmitKeepsAJobThatSlurmMayHave(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()
 	q.must(os.WriteFile(filepath.Join(parent, "job.toml"), []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n"), 0o600))
@@ -87,7 +87,7 @@ func TestLostClaimSubmitsNothing(t *testing.T) {
 }
 
 // A run that cannot be claimed, be it that the disk is full, is not left behind; one that another command has found is.
-func TestSubmitThatCannotClaim(t *testing.T) {
+func TestSubmitThatCannotClaimLeavesNoRun(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()
 	q.jobFile(parent)
@@ -108,7 +108,7 @@ func TestSubmitThatCannotClaim(t *testing.T) {
 }
 
 // A script asks for cores only where the words that sbatch gets beside it do not: Slurm 25.11 refuses both at once.
-func TestCoresAskedBesideTheScript(t *testing.T) {
+func TestCoresAreAskedForOnce(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()
 	text := "name = \"x\"\n[launch]\nnproc_per_node = 4\ncommand = [\"true\"]\n"

@@ -47,7 +47,7 @@ func TestTrainStopsBeforeTheDeadline(t *testing.T) {
 }
 
 // A rank that would train alone is refused before what it asks for is the run's.
-func TestResumeOfTrainThatWouldTrainAlone(t *testing.T) {
+func TestTrainThatWouldTrainAloneIsRefused(t *testing.T) {
 	q, d := newQueue(t), fakeslurm.RunOf(t, "train", program, "")
 	q.must(os.WriteFile(d.JobFilePath(), []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n"), 0o600))
 	e, _, errs := q.env(filepath.Dir(d.Path()))

@@ -123,8 +123,9 @@ func flagNames(c *cli.Command) [][]string {
 // foreign are flags of other programs that rows of the tables name: sbatch's, Python's, and the one of ddpbatch without a command.
 var foreign = []string{"--cpus-per-gpu", "--tres-per-task", "--mincpus", "--overcommit", "-u", "--version"}
 
-// TestDocumentedFlags: docs/cli.md names every command and each of its flags, and tables name no flag that a command does not have.
-func TestDocumentedFlags(t *testing.T) {
+// TestFlagsAreTheDocumentedOnes: docs/cli.md names every command and each of its flags, and tables name no flag that a
+// command does not have.
+func TestFlagsAreTheDocumentedOnes(t *testing.T) {
 	m := readManual(t)
 	known := map[string]bool{}
 	var visit func(c *cli.Command, path string) [][]string

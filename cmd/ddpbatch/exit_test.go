@@ -22,7 +22,7 @@ import (
 )
 
 // The numbers are those of docs/cli.md, "Exit codes", which users script against.
-func TestExitCode(t *testing.T) {
+func TestExitCodesAreTheDocumentedOnes(t *testing.T) {
 	interrupted := launch.SignalError{Sig: syscall.SIGINT}
 	for name, row := range map[string]struct {
 		err  error
@@ -87,7 +87,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-func TestPrintJSON(t *testing.T) {
+func TestPrintJSONEscapesNoHTML(t *testing.T) {
 	var out bytes.Buffer
 	if err := printJSON(&env{Out: &out}, map[string]string{"a": "<x> & é"}); err != nil {
 		t.Fatal(err)

@@ -15,8 +15,8 @@ import (
 	"ddpbatch/internal/testkit/golden"
 )
 
-// TestGolden runs testdata/golden/*.txtar: a training that PyTorch has done, as a user repeats it.
-func TestGolden(t *testing.T) {
+// TestTrainingIsPyTorchsGolden runs testdata/golden/*.txtar: a training that PyTorch has done, as a user repeats it.
+func TestTrainingIsPyTorchsGolden(t *testing.T) {
 	trainings := map[string]golden.Training{"1": golden.Read(t, 1), "2": golden.Read(t, 2)}
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "golden"),

@@ -48,8 +48,9 @@ func TestPipesAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestReadTextInterrupted: the first Ctrl-C ends the wait for a pipe that its writer never closes, before it begins and in the middle of it.
-func TestReadTextInterrupted(t *testing.T) {
+// TestInterruptEndsTheWaitForAPipe: the first Ctrl-C ends the wait for a pipe that its writer never closes, before it
+// begins and in the middle of it.
+func TestInterruptEndsTheWaitForAPipe(t *testing.T) {
 	for _, early := range []bool{true, false} {
 		r, w, err := os.Pipe()
 		if err != nil {
@@ -86,8 +87,8 @@ func TestReadTextInterrupted(t *testing.T) {
 	}
 }
 
-// TestReadTextAfterInterrupt: a plain file that was read while the command was told to stop is no job, nor an empty one.
-func TestReadTextAfterInterrupt(t *testing.T) {
+// TestFileReadAfterAnInterruptIsNoJob: a plain file that was read while the command was told to stop is no job, nor an empty one.
+func TestFileReadAfterAnInterruptIsNoJob(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plain")
 	if err := os.WriteFile(path, []byte("name = \"x\"\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -144,9 +144,9 @@ func canTrace(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-// TestKilledResume kills resume before each of its changes to the run directory, and within sbatch, before and after Slurm has taken the
-// job.
-func TestKilledResume(t *testing.T) {
+// TestKilledResumeLosesNoJob kills resume before each of its changes to the run directory, and within sbatch, before and
+// after Slurm has taken the job.
+func TestKilledResumeLosesNoJob(t *testing.T) {
 	canTrace(t)
 	for n := 0; ; n++ {
 		q := newQueue(t)
@@ -184,8 +184,8 @@ func TestKilledResume(t *testing.T) {
 	}
 }
 
-// TestKilledSubmit is TestKilledResume for submit, from when there is a run.
-func TestKilledSubmit(t *testing.T) {
+// TestKilledSubmitLosesNoJob: as TestKilledResumeLosesNoJob for submit, from when there is a run.
+func TestKilledSubmitLosesNoJob(t *testing.T) {
 	canTrace(t)
 	prepare := func(mode string) (*queue, string) {
 		q, parent := newQueue(t), t.TempDir()

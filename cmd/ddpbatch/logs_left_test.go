@@ -15,8 +15,8 @@ import (
 	"ddpbatch/mpi/launch"
 )
 
-// TestStopWatching: Ctrl-C ends logs -f, and not the job; it says so, and the commands that it names work.
-func TestStopWatching(t *testing.T) {
+// TestInterruptEndsLogsAndNotTheJob: Ctrl-C ends logs -f, and not the job; it says so, and the commands that it names work.
+func TestInterruptEndsLogsAndNotTheJob(t *testing.T) {
 	dir := t.TempDir()
 	job, said := command(dir, "simulate", "--nodes", "1", "--nproc-per-node", "1", "--", "sh", "-c", `echo ready; until [ -e go ]; do sleep 0.05; done; echo done`)
 	if err := job.Start(); err != nil {
@@ -53,9 +53,9 @@ func TestStopWatching(t *testing.T) {
 	}
 }
 
-// TestStopWaiting is the same for submit and resume, which wait by one way, with --wait and with --follow. From another folder than that of the
-// runs the job is named by its run directory.
-func TestStopWaiting(t *testing.T) {
+// TestInterruptEndsTheWaitAndNotTheJob is the same for submit and resume, which wait by one way, with --wait and with
+// --follow. From another folder than that of the runs the job is named by its run directory.
+func TestInterruptEndsTheWaitAndNotTheJob(t *testing.T) {
 	for name, follow := range map[string]bool{"--wait": false, "--follow": true} {
 		t.Run(name, func(t *testing.T) {
 			p, run := newPretendSlurm(t), attemptRun(t, "")

@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// TestScripts runs testdata/script/*.txtar: what a user types and what comes back. Nothing that a script began may outlive it.
-func TestScripts(t *testing.T) {
+// TestScriptsRunAsWritten runs testdata/script/*.txtar: what a user types and what comes back. Nothing that a script began may outlive it.
+func TestScriptsRunAsWritten(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,

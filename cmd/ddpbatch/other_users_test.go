@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// TestFolderNamedAsJob has another user put run directories that are named like jobs and runs of the victim into the folder where the
-// victim works.
-func TestFolderNamedAsJob(t *testing.T) {
+// TestFolderNamedAsAJobIsNotThatJob has another user put run directories that are named like jobs and runs of the victim
+// into the folder where the victim works.
+func TestFolderNamedAsAJobIsNotThatJob(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.runsOf(attacker, 0o755)
@@ -50,8 +50,8 @@ func TestFolderNamedAsJob(t *testing.T) {
 	}
 }
 
-// TestBadRunsAmongAll lists runs beside which another user has put some that cannot be read.
-func TestBadRunsAmongAll(t *testing.T) {
+// TestBadRunsHideNoOthers lists runs beside which another user has put some that cannot be read.
+func TestBadRunsHideNoOthers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.runsOf(0, 0o777|fs.ModeSticky)
@@ -108,8 +108,9 @@ func TestLogsControlNoTerminal(t *testing.T) {
 	}
 }
 
-// TestSimulationOfAnotherUser has root cancel a run that says it is simulated by a process of somebody else than the run's owner.
-func TestSimulationOfAnotherUser(t *testing.T) {
+// TestSimulationOfAnotherUserIsNotSignalled has root cancel a run that says it is simulated by a process of somebody else
+// than the run's owner.
+func TestSimulationOfAnotherUserIsNotSignalled(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.runsOf(0, 0o777|fs.ModeSticky)

@@ -57,7 +57,7 @@ func (q *queue) job17(run, state string) {
 	q.says("jobs/17", state+" "+filepath.Join(run, "script.sh"))
 }
 
-func TestRunOfTheProgramBefore(t *testing.T) {
+func TestRunOfTheProgramBeforeGoesOn(t *testing.T) {
 	t.Run("waits", func(t *testing.T) {
 		q := newQueue(t)
 		parent, run := runBefore(q, 1)

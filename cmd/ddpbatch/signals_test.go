@@ -44,7 +44,7 @@ func TestSignalsCancelWithTheirName(t *testing.T) {
 	}
 }
 
-func TestSignalsStop(t *testing.T) {
+func TestStopIsNoSignal(t *testing.T) {
 	ctx, stop := withSignals(context.Background(), io.Discard)
 	stop()
 	if errors.As(context.Cause(ctx), new(launch.SignalError)) || ctx.Err() == nil {
@@ -73,8 +73,8 @@ func started(t *testing.T) (cmd *exec.Cmd, stderr func() string) {
 	return cmd, text.String
 }
 
-// TestSecondInterrupt: workers may take their time after the first one; the second one means now.
-func TestSecondInterrupt(t *testing.T) {
+// TestSecondInterruptEndsAtOnce: workers may take their time after the first one; the second one means now.
+func TestSecondInterruptEndsAtOnce(t *testing.T) {
 	cmd, stderr := started(t)
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -93,8 +93,8 @@ func TestSecondInterrupt(t *testing.T) {
 	}
 }
 
-// TestOnePressSentTwice: what comes at once is one wish.
-func TestOnePressSentTwice(t *testing.T) {
+// TestOnePressSentTwiceIsOne: what comes at once is one wish.
+func TestOnePressSentTwiceIsOne(t *testing.T) {
 	start := time.Now()
 	var presses keyPresses
 	for _, row := range []struct {
@@ -122,7 +122,7 @@ func TestManyTermsAreOne(t *testing.T) {
 	}
 }
 
-func TestSignalPlan(t *testing.T) {
+func TestSignalPlanFollowsTheFlags(t *testing.T) {
 	const usr1, usr2, term, hup = syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTERM, syscall.SIGHUP
 	for _, row := range []struct {
 		flags string
@@ -149,8 +149,8 @@ func TestSignalPlan(t *testing.T) {
 	}
 }
 
-// TestSignalsReceived sends this process signals that an agent stops for, is warned by, and has no use for.
-func TestSignalsReceived(t *testing.T) {
+// TestSignalsStopOrWarnAsPlanned sends this process signals that an agent stops for, is warned by, and has no use for.
+func TestSignalsStopOrWarnAsPlanned(t *testing.T) {
 	var mu sync.Mutex
 	var noted []string
 	note := func(format string, _ ...any) {
@@ -266,8 +266,8 @@ func TestRunSurvivesWarnings(t *testing.T) {
 	}
 }
 
-// TestRunStopsFor: each of these ends the run, with the code that names it.
-func TestRunStopsFor(t *testing.T) {
+// TestRunStopsWithTheSignalsCode: each of these ends the run, with the code that names it.
+func TestRunStopsWithTheSignalsCode(t *testing.T) {
 	for _, row := range []struct {
 		sig   syscall.Signal
 		flags []string
@@ -286,8 +286,8 @@ func TestRunStopsFor(t *testing.T) {
 	}
 }
 
-// TestRunUnderNohup: a hang-up that the agent was started to ignore is none.
-func TestRunUnderNohup(t *testing.T) {
+// TestRunUnderNohupIgnoresHangUp: a hang-up that the agent was started to ignore is none.
+func TestRunUnderNohupIgnoresHangUp(t *testing.T) {
 	done := t.TempDir() + "/done"
 	cmd := exec.Command("sh", "-c", `trap "" HUP; exec ddpbatch run --standalone -- sh -c "echo ready; until test -e `+done+`; do sleep 0.02; done; exit 7"`)
 	out, err := cmd.StdoutPipe()
@@ -316,8 +316,9 @@ func TestRunUnderNohup(t *testing.T) {
 	}
 }
 
-// TestWarnedEarly: a warning that comes before the agent knows its signals is a warning all the same, also one that main took for an order to stop.
-func TestWarnedEarly(t *testing.T) {
+// TestEarlyWarningIsNotLost: a warning that comes before the agent knows its signals is a warning all the same, also one
+// that main took for an order to stop.
+func TestEarlyWarningIsNotLost(t *testing.T) {
 	if holdSignals([]string{"ddpbatch", "status"}) != nil {
 		t.Error("status holds signals, which end it")
 	}
@@ -335,7 +336,7 @@ func TestWarnedEarly(t *testing.T) {
 	}
 }
 
-func TestWarnedEarlyBySignalOfMain(t *testing.T) {
+func TestEarlySignalOfMainIsNotLost(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		parent, stop := context.WithCancelCause(t.Context())
 		stop(launch.SignalError{Sig: sig})

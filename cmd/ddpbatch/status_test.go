@@ -9,7 +9,7 @@ import (
 )
 
 // An attempt that resumes into an unfinished evaluation writes a line of metrics before it has taken a step: it has no loss.
-func TestStatusOfMetricsWithoutLoss(t *testing.T) {
+func TestStatusShowsMetricsWithoutLoss(t *testing.T) {
 	for line, want := range map[string]string{
 		`{"step":3,"steps":9}`:            `\s3/9\s+-\s`,
 		`{"step":3,"steps":9,"loss":0.5}`: `\s3/9\s+0\.5\s`,

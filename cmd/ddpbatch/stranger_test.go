@@ -15,9 +15,9 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// TestStrangersDie kills an agent of a simulated cluster, alone and with all that shows that it runs on its node: also who has left its worker's
-// session and cleared its environment is gone after that.
-func TestStrangersDie(t *testing.T) {
+// TestStrangersDieWithTheAgent kills an agent of a simulated cluster, alone and with all that shows that it runs on its
+// node: also who has left its worker's session and cleared its environment is gone after that.
+func TestStrangersDieWithTheAgent(t *testing.T) {
 	for name, node := range map[string]bool{"with the agent": false, "with the agent and its workers": true} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestTorchFailure ends one rank of real DDP badly, in every way that there is. Its peers then fail, too, of having lost it; the exit code and
-// the report are of the one that began.
-func TestTorchFailure(t *testing.T) {
+// TestTorchFailureBlamesTheRankThatBegan ends one rank of real DDP badly, in every way that there is. Its peers then fail,
+// too, of having lost it; the exit code and the report are of the one that began.
+func TestTorchFailureBlamesTheRankThatBegan(t *testing.T) {
 	t.Parallel()
 	const exception = "ValueError: the loss of step 2 is not a number"
 	for _, row := range []struct {

@@ -23,9 +23,9 @@ func onTwoNodes(lines []string) []string {
 	return lines
 }
 
-// TestTorchLaunch runs a script by torchrun and in every way that run has: all ranks say the same. One trains, and one says only where it
-// is, for what the training has no part in.
-func TestTorchLaunch(t *testing.T) {
+// TestTorchScriptRunsAsByTorchrun runs a script by torchrun and in every way that run has: all ranks say the same. One
+// trains, and one says only where it is, for what the training has no part in.
+func TestTorchScriptRunsAsByTorchrun(t *testing.T) {
 	t.Parallel()
 	p := newPyTorch(t)
 	train, place := p.script("train.py"), p.script("place.py")
@@ -97,8 +97,8 @@ func logOf(t *testing.T, dir string, local int, name string) string {
 	return string(text)
 }
 
-// TestTorchNodes runs it as two agents, as on two machines: ranks train as on one.
-func TestTorchNodes(t *testing.T) {
+// TestTorchTrainsOnTwoNodesAsOnOne runs it as two agents, as on two machines: ranks train as on one.
+func TestTorchTrainsOnTwoNodesAsOnOne(t *testing.T) {
 	t.Parallel()
 	p := newPyTorch(t)
 	script := p.script("train.py")
@@ -129,8 +129,9 @@ func TestTorchNodes(t *testing.T) {
 	}
 }
 
-// TestTorchDistributedLaunch runs a script of before torchrun, by torch.distributed.launch and by run, without and with its local rank as an argument.
-func TestTorchDistributedLaunch(t *testing.T) {
+// TestTorchDistributedLaunchScriptsRun runs a script of before torchrun, by torch.distributed.launch and by run, without
+// and with its local rank as an argument.
+func TestTorchDistributedLaunchScriptsRun(t *testing.T) {
 	t.Parallel()
 	p := newPyTorch(t)
 	script := p.script("local.py")
@@ -159,9 +160,9 @@ func TestTorchDistributedLaunch(t *testing.T) {
 	}
 }
 
-// TestTorchSpawn: a script that starts its ranks itself, by mp.spawn, is one worker of run's, and meets at its MASTER_PORT. Where a rank fails
-// the run does, and none is left.
-func TestTorchSpawn(t *testing.T) {
+// TestTorchSpawnIsOneWorker: a script that starts its ranks itself, by mp.spawn, is one worker of run's, and meets at its
+// MASTER_PORT. Where a rank fails the run does, and none is left.
+func TestTorchSpawnIsOneWorker(t *testing.T) {
 	t.Parallel()
 	p := newPyTorch(t)
 	script := p.script("spawn.py")

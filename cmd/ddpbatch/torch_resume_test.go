@@ -41,9 +41,9 @@ func (p *pytorch) uninterrupted() []string {
 	return states
 }
 
-// TestTorchRestart lets a rank fail in the first round: both start again, go on from what they saved, and come to the same end. The port is another one, but for
-// one that a person chose.
-func TestTorchRestart(t *testing.T) {
+// TestTorchRestartComesToTheSameEnd lets a rank fail in the first round: both start again, go on from what they saved, and
+// come to the same end. The port is another one, but for one that a person chose.
+func TestTorchRestartComesToTheSameEnd(t *testing.T) {
 	t.Parallel()
 	p := newPyTorch(t)
 	want := p.uninterrupted()
@@ -91,8 +91,9 @@ func TestTorchRestart(t *testing.T) {
 	}
 }
 
-// TestTorchElastic kills one of two agents: the other goes on alone from what was saved, as --nnodes lets it, and nothing is left of the one.
-func TestTorchElastic(t *testing.T) {
+// TestTorchGoesOnWithoutALostAgent kills one of two agents: the other goes on alone from what was saved, as --nnodes lets
+// it, and nothing is left of the one.
+func TestTorchGoesOnWithoutALostAgent(t *testing.T) {
 	t.Parallel()
 	p := newPyTorch(t)
 	endpoint := fmt.Sprint("localhost:", handPort(t))
@@ -119,9 +120,9 @@ func TestTorchElastic(t *testing.T) {
 	}
 }
 
-// TestTorchWarned sends an agent the warning: its workers handle USR2, save, and exit with 75, and so does it; the next run comes to the end of one that
-// was not interrupted.
-func TestTorchWarned(t *testing.T) {
+// TestTorchSavesWhenWarned sends an agent the warning: its workers handle USR2, save, and exit with 75, and so does it;
+// the next run comes to the end of one that was not interrupted.
+func TestTorchSavesWhenWarned(t *testing.T) {
 	t.Parallel()
 	p := newPyTorch(t)
 	want := p.uninterrupted()
@@ -143,9 +144,9 @@ func TestTorchWarned(t *testing.T) {
 	}
 }
 
-// TestTorchRehearse lets rehearse interrupt a job of two pretend nodes in its middle, wherever that is (where the job is over by then, it tries
-// again, earlier). It compares what is left in the end.
-func TestTorchRehearse(t *testing.T) {
+// TestTorchRehearsalFindsTheSameEnd lets rehearse interrupt a job of two pretend nodes in its middle, wherever that is
+// (where the job is over by then, it tries again, earlier). It compares what is left in the end.
+func TestTorchRehearsalFindsTheSameEnd(t *testing.T) {
 	t.Parallel()
 	p := newPyTorch(t)
 	p.env = append(p.env, "TMPDIR="+t.TempDir())

@@ -153,9 +153,9 @@ func (l *lab) trap(run string) {
 	l.must(attacker, "chmod", "-R", "go+rX,go-w", run)
 }
 
-// TestPlantedRun has another user plant a run of the farthest future, with a link for a job that the victim asks for, in a folder of runs
-// that all may write to.
-func TestPlantedRun(t *testing.T) {
+// TestPlantedRunIsOnlyLookedAt has another user plant a run of the farthest future, with a link for a job that the victim
+// asks for, in a folder of runs that all may write to.
+func TestPlantedRunIsOnlyLookedAt(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.runsOf(0, 0o777|fs.ModeSticky)
@@ -200,9 +200,9 @@ func TestPlantedRun(t *testing.T) {
 	}
 }
 
-// TestPruneOfAnother: checkpoints are removed only from a folder of the caller's own that nobody else can write to, and not by a link of
-// somebody else, whatever that leads to.
-func TestPruneOfAnother(t *testing.T) {
+// TestPruneRefusesAnothersFolder: checkpoints are removed only from a folder of the caller's own that nobody else can
+// write to, and not by a link of somebody else, whatever that leads to.
+func TestPruneRefusesAnothersFolder(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	folder := func(uid uint32, name string, mode fs.FileMode) string {
@@ -227,9 +227,9 @@ func TestPruneOfAnother(t *testing.T) {
 	l.must(victim, l.program, "ckpt", "prune", "--force", "--keep-last", "2", own)
 }
 
-// TestSwappedRun has another user of a group that may write to runs/ put a run directory in the place of the victim's, whose job starts
-// then.
-func TestSwappedRun(t *testing.T) {
+// TestSwappedRunStartsNothing has another user of a group that may write to runs/ put a run directory in the place of the
+// victim's, whose job starts then.
+func TestSwappedRunStartsNothing(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		owner   int
@@ -278,8 +278,8 @@ func TestSwappedRun(t *testing.T) {
 	}
 }
 
-// TestRootCancels has root look at a user's run and cancel it; root starts nothing of it.
-func TestRootCancels(t *testing.T) {
+// TestRootCancelsAndStartsNothing has root look at a user's run and cancel it; root starts nothing of it.
+func TestRootCancelsAndStartsNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	run := l.submit(victim)
@@ -306,8 +306,8 @@ func TestRootCancels(t *testing.T) {
 	}
 }
 
-// TestWritableAncestor holds that a folder above runs/ which others can change is warned of once, and hinders nothing.
-func TestWritableAncestor(t *testing.T) {
+// TestWritableAncestorIsWarnedOfOnce holds that a folder above runs/ which others can change is warned of once, and hinders nothing.
+func TestWritableAncestorIsWarnedOfOnce(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	if err := os.Chmod(l.project, 0o777); err != nil {
@@ -319,8 +319,8 @@ func TestWritableAncestor(t *testing.T) {
 	}
 }
 
-// TestUmaskNothing submits with a umask that takes nothing away.
-func TestUmaskNothing(t *testing.T) {
+// TestRunsAreOursWithoutAUmask submits with a umask that takes nothing away.
+func TestRunsAreOursWithoutAUmask(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.must(victim, "sh", "-c", `umask 0; exec "$0" submit job.toml`, l.program)

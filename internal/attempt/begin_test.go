@@ -8,7 +8,7 @@ import (
 )
 
 // The first element of a lost array job that begins records that job. An element of an older job that begins again changes nothing.
-func TestBeginOfElementRecords(t *testing.T) {
+func TestBeginOfAnElementRecordsItsJob(t *testing.T) {
 	a := fakeslurm.NewArray(t, "0-2")
 	a.Submitted("12")
 	fakeslurm.CutShort(t, a.Run)

@@ -10,8 +10,8 @@ import (
 	"ddpbatch/mpi/launch/recovery"
 )
 
-// TestDecide holds the rows of the table of decisions.
-func TestDecide(t *testing.T) {
+// TestDecideFollowsTheTable holds the rows of the table of decisions.
+func TestDecideFollowsTheTable(t *testing.T) {
 	const onNodes = `on = ["node"]`
 	cancelled := Facts{Evidence: recovery.Evidence{Asked: true, State: "COMPLETING"}}
 	crash := rundir.Verdict{Attempt: 1, Cause: "crash", Exit: 7}

@@ -15,7 +15,7 @@ import (
 	"ddpbatch/internal/testkit/fakeslurm"
 )
 
-func TestAttemptEnd(t *testing.T) {
+func TestAttemptEndDecidesByTheVerdict(t *testing.T) {
 	crash := rundir.Verdict{Cause: "crash", Exit: 7, Host: "n2", Message: "rank 1 crashed"}
 	lost := rundir.Verdict{Cause: "node", Exit: 1, Host: "n2", Nodes: []string{"n2"}, Message: "lost"}
 	stopped := rundir.Verdict{Cause: "cancelled", Exit: 143, Message: "told"}
@@ -102,7 +102,7 @@ func TestAttemptEnd(t *testing.T) {
 
 // Slurm 25.11 tells of a node that failed while it ends the job, which is in the queue again by then (Restarts=1); sinfo may know of none,
 // as the node may be up again.
-func TestAttemptEndAfterFailedNode(t *testing.T) {
+func TestAttemptEndKnowsAFailedNode(t *testing.T) {
 	facts, err := os.ReadFile(filepath.Join("..", "..", "slurm", "testdata", "25.11", "nodefail.txt"))
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func TestAttemptEndAfterFailedNode(t *testing.T) {
 }
 
 // A setup that fails is the attempt's cause of ending, with its message, less what may be secret in that, whatever requeue.on names.
-func TestSetupFailure(t *testing.T) {
+func TestSetupFailureIsTheCause(t *testing.T) {
 	p, run := newPretendSlurm(t), fakeslurm.Run(t, `on = ["crash", "node"]`)
 	p.Says("scontrol.out", fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", 0, "(null)"))
 	e, _, errs := p.env(0, 1)
@@ -149,7 +149,7 @@ func TestSetupFailure(t *testing.T) {
 
 // What Slurm 25.11.7 said at the moment of TERM (slurm/testdata/25.11): COMPLETING alone, and the cause in other fields. Workers that saved
 // at that TERM ask to be started again, whatever ends the job.
-func TestAttemptEndOf25_11(t *testing.T) {
+func TestAttemptEndReadsSlurm25_11(t *testing.T) {
 	stopped := rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15, Host: "n1", Message: "told"}
 	saved := rundir.Verdict{Cause: "cancelled", Exit: 75, Signal: 15, Host: "n1", Saved: true, Message: "told"}
 	for file, test := range map[string]struct {
@@ -174,7 +174,7 @@ func TestAttemptEndOf25_11(t *testing.T) {
 				run, e := p.begun("", v)
 				_, rest, _ := strings.Cut(string(line), " ")
 				p.Says("scontrol.out", "JobId=12 "+rest)
-				// TestAttemptEnd looks at its exit codes
+				// TestAttemptEndDecidesByTheVerdict looks at its exit codes
 				_ = e.end(t, run, SrunEnd{Code: v.Exit, Signals: []string{"TERM"}})
 				if got, err := run.Verdict(1); err != nil || got.Cause != test.cause {
 					t.Errorf("verdict %+v, %v; want the cause %s", got, err, test.cause)
@@ -196,7 +196,7 @@ func TestAttemptEndOf25_11(t *testing.T) {
 
 // Agents that start their workers again claim further attempts: the newest of this start counts. One of another start
 // makes this script a zombie, which changes nothing.
-func TestAttemptEndFollows(t *testing.T) {
+func TestAttemptEndFollowsTheNewestAttempt(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		event rundir.Event
@@ -234,7 +234,7 @@ func TestAttemptEndFollows(t *testing.T) {
 }
 
 // A job whose batch script died with its node is started again by Slurm; that counts, and ends somewhere.
-func TestAttemptBeginAccounts(t *testing.T) {
+func TestAttemptBeginCountsALostStart(t *testing.T) {
 	p, run := newPretendSlurm(t), fakeslurm.Run(t, "max.node = 2\nno_progress = 9")
 	for start := range 4 {
 		e, out, _ := p.env(start, 0)

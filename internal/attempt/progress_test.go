@@ -34,7 +34,7 @@ func writeStep(t *testing.T, run *rundir.Dir, attempt int, step int64) {
 }
 
 // A run that gets on is given up for its budget alone, however little its agents lived to tell.
-func TestLossesWithProgress(t *testing.T) {
+func TestLossesWithProgressEndAtTheBudget(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		end  func(t *testing.T, p *pretendSlurm, e *script, run *rundir.Dir, attempt int) // what ends an attempt
@@ -89,7 +89,7 @@ func TestLossesWithProgress(t *testing.T) {
 }
 
 // Where nobody counts steps, the time in the queue is not taken for the attempt's life.
-func TestLossesWithoutSteps(t *testing.T) {
+func TestQueueTimeIsNotTheAttemptsLife(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		lived time.Duration // by what its ranks wrote

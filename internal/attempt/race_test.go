@@ -229,7 +229,7 @@ func TestRequeuedLateIsNotRunAgain(t *testing.T) {
 }
 
 // What was told to end before its workers were started is judged as any other.
-func TestAttemptEndUnstarted(t *testing.T) {
+func TestAttemptEndJudgesWhatNeverStarted(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		end   SrunEnd

@@ -32,7 +32,7 @@ func TestFindDeadline(t *testing.T) {
 }
 
 // The workers' time, and that of what follows them, are both within KillWait, and neither is nothing.
-func TestTermGrace(t *testing.T) {
+func TestTermGraceStaysWithinKillWait(t *testing.T) {
 	if got := TermGrace((&script{}).lookup); got != 0 {
 		t.Errorf("outside of a job: %v", got)
 	}

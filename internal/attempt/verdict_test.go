@@ -98,7 +98,7 @@ func TestAttemptBeginKeepsAVerdictThatItCannotRead(t *testing.T) {
 }
 
 // srun's KILL leaves no agent to tell: where no rank has a log, and no verdict is there either, the workers were not started.
-func TestAttemptEndOfAgentsThatNeverMet(t *testing.T) {
+func TestAttemptEndKnowsAgentsThatNeverMet(t *testing.T) {
 	for name, test := range map[string]struct{ file, text, cause string }{
 		"no rank has begun":             {cause: "start"},
 		"a rank has":                    {"logs/n1.0.out", "", "unknown"},

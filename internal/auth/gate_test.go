@@ -34,7 +34,7 @@ func guard(t *testing.T, room, failures int, serve func(net.Conn, []byte) error,
 	})
 }
 
-func TestGateLetsIn(t *testing.T) {
+func TestGateServesWhoHasTheKey(t *testing.T) {
 	var hellos []string // written before the client's stream ends
 	serve := func(conn net.Conn, hello []byte) error {
 		hellos = append(hellos, string(hello))
@@ -179,8 +179,8 @@ type connFrom struct {
 
 func (c connFrom) RemoteAddr() net.Addr { return c.addr }
 
-// TestGateGoesOn has the listener run out of file descriptors for a while.
-func TestGateGoesOn(t *testing.T) {
+// TestGateGoesOnWithoutDescriptors has the listener run out of file descriptors for a while.
+func TestGateGoesOnWithoutDescriptors(t *testing.T) {
 	guard(t, 1, 12, func(net.Conn, []byte) error { return nil }, func(t *testing.T, l *failingListener, _ *testkit.Journal) {
 		begin := time.Now()
 		conn := l.dial()

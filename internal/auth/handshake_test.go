@@ -72,7 +72,7 @@ func pipePair(t *testing.T) (client, server net.Conn) {
 	return client, server
 }
 
-func TestHandshake(t *testing.T) {
+func TestHandshakeExchangesHellos(t *testing.T) {
 	for name, hellos := range map[string][2]string{
 		"short":   {"rank 5", "node0"},
 		"empty":   {"", ""},
@@ -113,7 +113,7 @@ func TestHandshakeLeavesTraffic(t *testing.T) {
 	}
 }
 
-func TestHandshakeRefuses(t *testing.T) {
+func TestHandshakeRefusesSidesThatDiffer(t *testing.T) {
 	for name, change := range map[string]func(*side){
 		"secret":        func(s *side) { s.secret[31] ^= 1 },
 		"run":           func(s *side) { s.binding.Run = "mnist-2" },
@@ -143,7 +143,7 @@ func TestHandshakeRefuses(t *testing.T) {
 	}
 }
 
-func TestHandshakeRefusesToBegin(t *testing.T) {
+func TestHandshakeDoesNotBeginWithoutAKey(t *testing.T) {
 	c, _ := pipePair(t)
 	for name, f := range map[string]func(context.Context, net.Conn, Secret, Binding, []byte) ([]byte, error){"client": Client, "server": Server} {
 		if _, err := f(t.Context(), c, Secret{}, binding, nil); !errors.Is(err, ErrNoSecret) {
@@ -155,7 +155,7 @@ func TestHandshakeRefusesToBegin(t *testing.T) {
 	}
 }
 
-func TestVersionMismatch(t *testing.T) {
+func TestVersionMismatchIsSaid(t *testing.T) {
 	later := string(AppendPreface(nil, Version+1))
 	check := func(t *testing.T, err error) {
 		t.Helper()
@@ -194,7 +194,7 @@ func TestVersionMismatch(t *testing.T) {
 	})
 }
 
-func TestForeignPeer(t *testing.T) {
+func TestForeignPeerIsRefused(t *testing.T) {
 	for name, words := range map[string]string{
 		"http":        "HTTP/1.1 400 Bad Request\r\n\r\n",
 		"ssh":         "SSH-2.0-OpenSSH_9.2p1\r\n",
@@ -212,8 +212,8 @@ func TestForeignPeer(t *testing.T) {
 	}
 }
 
-// TestImpostor plays servers that do not know the secret to a client that does.
-func TestImpostor(t *testing.T) {
+// TestImpostorIsNotBelieved plays servers that do not know the secret to a client that does.
+func TestImpostorIsNotBelieved(t *testing.T) {
 	preface := string(AppendPreface(nil, Version))
 	challenge := preface + strings.Repeat("n", 32) + "\x00\x00"
 	clientProof := len(preface) + 32 + 2 // where it begins in what the client sends, after an empty hello
@@ -320,9 +320,9 @@ func FuzzClient(f *testing.F) {
 	})
 }
 
-// TestSlowPeer holds both sides against a peer that sends one byte a second, for ever,
+// TestSlowPeerIsCutOff holds both sides against a peer that sends one byte a second, for ever,
 // and against one that sends nothing.
-func TestSlowPeer(t *testing.T) {
+func TestSlowPeerIsCutOff(t *testing.T) {
 	background := func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} }
 	for name, c := range map[string]struct {
 		context func(context.Context) (context.Context, context.CancelFunc)

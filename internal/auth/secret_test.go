@@ -36,7 +36,7 @@ func TestSecretHexRoundTrip(t *testing.T) {
 	}
 }
 
-func TestParseSecretRefuses(t *testing.T) {
+func TestParseSecretRefusesBadText(t *testing.T) {
 	good := counting().Hex()
 	for name, in := range map[string]string{
 		"empty":       "",
@@ -71,9 +71,9 @@ func TestNewSecretDiffers(t *testing.T) {
 	}
 }
 
-// TestMac compares with values from Python: hmac.new(bytes(range(32)), m, "sha256"),
+// TestMacIsPythonsHMAC compares with values from Python: hmac.new(bytes(range(32)), m, "sha256"),
 // where m is struct.pack(">Q", len(w)) + w for each word w.
-func TestMac(t *testing.T) {
+func TestMacIsPythonsHMAC(t *testing.T) {
 	transcript := &transcript{
 		binding:     Binding{Run: "run-7", Attempt: 3, Role: "store"},
 		clientNonce: nonce(bytes.Repeat([]byte{0xaa}, 32)), serverNonce: nonce(bytes.Repeat([]byte{0xbb}, 32)),
@@ -192,7 +192,7 @@ func TestKeyPath(t *testing.T) {
 	}
 }
 
-func TestRunSecret(t *testing.T) {
+func TestRunSecretDiffersFromRunToRun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
 	secretOf := func(run string) Secret {
 		t.Helper()
@@ -242,7 +242,7 @@ func TestKeyFileIsMadeOnce(t *testing.T) {
 	}
 }
 
-func TestKeyFileManyAtOnce(t *testing.T) {
+func TestKeyFileIsOneForManyAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys", "key")
 	keys := make([]Secret, 32)
 	var wg sync.WaitGroup
@@ -262,7 +262,7 @@ func TestKeyFileManyAtOnce(t *testing.T) {
 	}
 }
 
-func TestKeyFileRefuses(t *testing.T) {
+func TestKeyFileRefusesWhatOthersMayRead(t *testing.T) {
 	good := counting().Hex() + "\n"
 	write := func(t *testing.T, path, text string, mode os.FileMode) {
 		t.Helper()
@@ -326,7 +326,7 @@ func TestKeyFileRefuses(t *testing.T) {
 }
 
 // A key file that a file server holds a lease on, for a client of it, is read once that is given back.
-func TestKeyFileUnderLease(t *testing.T) {
+func TestKeyFileWaitsForALease(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
 	want, err := KeyFile(path)
 	if err != nil {
@@ -352,7 +352,7 @@ func TestKeyFileFollowsLinkToPrivateFile(t *testing.T) {
 	}
 }
 
-func TestKeyFileWhereNoneCanBeMade(t *testing.T) {
+func TestKeyFileSaysThatNoneCanBeMade(t *testing.T) {
 	blocker := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(blocker, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestBounds: each pause is between a half and the whole of a bound, which is doubled up to the most.
-func TestBounds(t *testing.T) {
+// TestPausesDoubleUpToTheMost: each pause is between a half and the whole of a bound, which is doubled up to the most.
+func TestPausesDoubleUpToTheMost(t *testing.T) {
 	b := Backoff{First: 10 * time.Millisecond, Most: 70 * time.Millisecond}
 	for range 100 {
 		for _, bound := range []time.Duration{10, 20, 40, 70, 70, 70} {
@@ -23,8 +23,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestExtremes: the shortest bounds, and the longest ones, have pauses, too.
-func TestExtremes(t *testing.T) {
+// TestExtremeBoundsHavePauses: the shortest bounds, and the longest ones, have pauses, too.
+func TestExtremeBoundsHavePauses(t *testing.T) {
 	for _, b := range []Backoff{
 		{First: 1, Most: 1}, {First: 1, Most: 3}, {First: time.Hour, Most: time.Second}, {First: 1, Most: math.MaxInt64 / 2},
 	} {
@@ -49,7 +49,7 @@ func TestPausesDiffer(t *testing.T) {
 	}
 }
 
-func TestWait(t *testing.T) {
+func TestWaitTakesEachPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, begin := Backoff{First: time.Second, Most: 4 * time.Second}, time.Now()
 		for range 4 {

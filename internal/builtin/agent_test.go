@@ -18,7 +18,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-func TestHeartbeat(t *testing.T) {
+func TestHeartbeatTouchesItsFileOnceASecond(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "beat")
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeartbeat(path, slog.New(slog.DiscardHandler))
@@ -51,7 +51,7 @@ func TestHeartbeat(t *testing.T) {
 }
 
 // What is written to a checkpoint counts, and a rank that nobody watches makes no file.
-func TestHeartbeatOfASave(t *testing.T) {
+func TestHeartbeatCountsASave(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "beat")
 	local := filepath.Join(dir, "local")
@@ -93,7 +93,7 @@ func TestHeartbeatOfASave(t *testing.T) {
 	}
 }
 
-func TestHeartbeatThatCannotBeMade(t *testing.T) {
+func TestFailedHeartbeatIsWarnedOfOnce(t *testing.T) {
 	var log bytes.Buffer
 	h := newHeartbeat(filepath.Join(t.TempDir(), "no", "folder"), slog.New(slog.NewTextHandler(&log, nil)))
 	synctest.Test(t, func(t *testing.T) {
@@ -108,8 +108,8 @@ func TestHeartbeatThatCannotBeMade(t *testing.T) {
 	}
 }
 
-// TestAwaitWarning: each way of asking a rank to stop is heard, and nothing else is taken for one.
-func TestAwaitWarning(t *testing.T) {
+// TestAwaitWarningKnowsEveryWayToAsk: each way of asking a rank to stop is heard, and nothing else is taken for one.
+func TestAwaitWarningKnowsEveryWayToAsk(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ask  func(t *testing.T, cancel func(), signals chan os.Signal, file string, over chan struct{})
 		want bool

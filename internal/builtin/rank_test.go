@@ -14,9 +14,9 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// TestVerdictOfARunThatCannotBeOpened holds that a rank which has claimed an attempt says how it ended, even where it never got to train: a
-// run whose newest attempt has no verdict counts as one that may still run.
-func TestVerdictOfARunThatCannotBeOpened(t *testing.T) {
+// TestVerdictIsLeftThoughTheRunCannotBeOpened holds that a rank which has claimed an attempt says how it ended, even where
+// it never got to train: a run whose newest attempt has no verdict counts as one that may still run.
+func TestVerdictIsLeftThoughTheRunCannotBeOpened(t *testing.T) {
 	parent := t.TempDir()
 	program := filepath.Join(parent, "program")
 	if err := os.WriteFile(program, nil, 0o700); err != nil {

@@ -72,7 +72,7 @@ func misused(err error) bool {
 
 // Of several jobs one is over, one is cancelled, and one cannot be: what was done is told beside the error, and what scancel refused stays
 // marked, so that the job is not started again.
-func TestCancelSome(t *testing.T) {
+func TestCancelDoesWhatItCanOfSeveral(t *testing.T) {
 	a := fakeslurm.NewArray(t, "0-3")
 	a.Submitted("12")
 	a.Ran(0, "12", 0)
@@ -89,7 +89,7 @@ func TestCancelSome(t *testing.T) {
 }
 
 // When one element of an array is resumed alone there are two jobs: the run directory names both, a job ID only one.
-func TestCancelArrayWithOneAlone(t *testing.T) {
+func TestCancelByJobIDSparesTheOtherJob(t *testing.T) {
 	a := fakeslurm.NewArray(t, "0-3")
 	a.Submitted("12")
 	a.Ran(0, "12", 0)
@@ -127,7 +127,7 @@ func TestCancelArrayWithOneAlone(t *testing.T) {
 }
 
 // A cancel of a job that has ended changes nothing, neither in the ledger nor in Slurm, and says how it ended.
-func TestCancelEnded(t *testing.T) {
+func TestCancelOfAnEndedJobChangesNothing(t *testing.T) {
 	crash := func(job, message string) rundir.Verdict {
 		return rundir.Verdict{Attempt: 1, JobID: job, Cause: "crash", Exit: 7, Message: message}
 	}
@@ -188,7 +188,7 @@ func TestCancelEnded(t *testing.T) {
 }
 
 // Where Slurm does not say whether a job is over, that is marked and nothing else.
-func TestCancelWithoutAnAnswer(t *testing.T) {
+func TestCancelWithoutAnAnswerIsMarked(t *testing.T) {
 	p, run := fakeslurm.New(t), fakeslurm.Run(t, "")
 	p.Must(run.SetJobID("12"))
 	p.Says("squeue.err", fakeslurm.Silence)
@@ -197,7 +197,7 @@ func TestCancelWithoutAnAnswer(t *testing.T) {
 
 // A waiting element has no directory, so its cancel is recorded in the array's ledger. Naming an element that the array does not have
 // cancels nothing.
-func TestCancelElementThatWaits(t *testing.T) {
+func TestCancelOfAWaitingElementIsRecorded(t *testing.T) {
 	a := fakeslurm.NewArray(t, "0-3")
 	a.Submitted("12")
 	a.Ran(0, "12", 0)
@@ -217,7 +217,7 @@ func TestCancelElementThatWaits(t *testing.T) {
 }
 
 // What nobody lived to record is recorded, and cancelled beside what was known.
-func TestCancelLost(t *testing.T) {
+func TestCancelRecordsALostJob(t *testing.T) {
 	p, run := fakeslurm.New(t), fakeslurm.Run(t, "")
 	submitted := rundir.Event{Time: time.Now(), Event: rundir.EventSubmit, Detail: "job 12"}
 	p.Must(errors.Join(run.SetJobID("12"), run.Append(submitted)))
@@ -239,7 +239,7 @@ func TestCancelLost(t *testing.T) {
 	}
 }
 
-func TestCancelWithoutAJob(t *testing.T) {
+func TestCancelWithoutAJobIsMisuse(t *testing.T) {
 	p := fakeslurm.New(t)
 	for kind, says := range map[string]string{
 		"slurm":    "has no job: its submission was cut short, and Slurm knows none of its script",
@@ -258,7 +258,7 @@ func TestCancelWithoutAJob(t *testing.T) {
 
 // Cancelling a simulated run sends SIGTERM to the process that simulates it. That process simulates all elements of an array, so one
 // element alone cannot be cancelled.
-func TestCancelSimulation(t *testing.T) {
+func TestCancelSignalsTheSimulation(t *testing.T) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -281,7 +281,7 @@ func TestCancelSimulation(t *testing.T) {
 }
 
 // Root cancels another user's run, whose submission nobody has recorded, and records nothing but that.
-func TestRootCancelsLost(t *testing.T) {
+func TestRootCancelsALostJob(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can cancel another user's run")
 	}

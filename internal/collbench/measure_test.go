@@ -122,7 +122,7 @@ func TestFindsStaleResults(t *testing.T) {
 }
 
 // A count arrives whole, or counts as a wrong element.
-func TestCountIn(t *testing.T) {
+func TestCountArrivesWholeOrIsWrong(t *testing.T) {
 	for _, count := range []int64{0, 1, 1 << 40} {
 		if got := countIn(pairOf(count)); got != count {
 			t.Errorf("%d arrives as %d", count, got)
@@ -135,7 +135,7 @@ func TestCountIn(t *testing.T) {
 	}
 }
 
-func TestTimesOf(t *testing.T) {
+func TestTimesOfGivesMedianMinMeanMax(t *testing.T) {
 	if got, want := timesOf([]float64{9, 1, 2, 4}), (callTimes{3, 1, 4, 9}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}

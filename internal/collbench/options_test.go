@@ -6,7 +6,7 @@ import (
 )
 
 // A heading says under what settings the rows come.
-func TestSettings(t *testing.T) {
+func TestSettingsSayHowRowsCome(t *testing.T) {
 	for name, want := range map[string]string{
 		"startup": "", "store": "", "pingpong": ", transport tcp", "broadcast": ", transport tcp, algorithm star",
 		"allreduce": ", transport tcp, algorithm star, deterministic",

@@ -9,7 +9,7 @@ import (
 )
 
 // The mixer's values are those of other implementations of MurmurHash3's fmix32.
-func TestMixed(t *testing.T) {
+func TestMixerIsMurmurHash3s(t *testing.T) {
 	for x, want := range map[uint32]uint32{0: 0, 1: 0x514e28b7, 2: 0x30f4c306} {
 		if got := mixed(x); got != want {
 			t.Errorf("%d: %#x, want %#x", x, got, want)
@@ -17,7 +17,7 @@ func TestMixed(t *testing.T) {
 	}
 }
 
-func TestFormula(t *testing.T) {
+func TestPatternsDifferByRankAndIteration(t *testing.T) {
 	f := formula{noOp, 16}
 	seen := map[string]string{}
 	for rank := range 16 {
@@ -46,7 +46,7 @@ func TestFormula(t *testing.T) {
 	}
 }
 
-func TestReduced(t *testing.T) {
+func TestReducedCombinesAllRanks(t *testing.T) {
 	const iteration, i = 3, 1000
 	for op, combine := range map[operation]func(a, b int64) int64{
 		opSum:  func(a, b int64) int64 { return a + b },
@@ -83,7 +83,7 @@ func TestReducedIsSmall(t *testing.T) {
 	}
 }
 
-func TestSpreadAndCountWrong(t *testing.T) {
+func TestCountWrongCountsEverySpoiledElement(t *testing.T) {
 	p := formula{noOp, 2}.pattern(0, 1)
 	for _, at := range []int{0, 1, patternPeriod - 1, patternPeriod, 5*patternPeriod + 7} {
 		for _, n := range []int{0, 1, patternPeriod, 3*patternPeriod + 2} {
@@ -122,7 +122,7 @@ func TestSpreadAndCountWrong(t *testing.T) {
 }
 
 // The bits are those of IEEE 754's binary16, and of the upper half of its binary32.
-func TestHalvesOf(t *testing.T) {
+func TestHalvesAreThoseOfIEEE754(t *testing.T) {
 	for x, want := range map[int64]struct {
 		float  mpi.Float16
 		bfloat mpi.BFloat16

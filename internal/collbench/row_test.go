@@ -10,7 +10,7 @@ import (
 )
 
 // The factors are those of nccl-tests, doc/PERFORMANCE.md: 64 MB by 4 ranks in 10 ms are 6.4 GB/s.
-func TestBandwidths(t *testing.T) {
+func TestBandwidthsAreThoseOfNCCLTests(t *testing.T) {
 	for name, bus := range map[string]float64{
 		"allreduce": 6.4 * 2 * 3 / 4, "reducescatter": 6.4 * 3 / 4, "allgather": 6.4 * 3 / 4, "alltoall": 6.4 * 3 / 4,
 		"gather": 6.4 * 3 / 4, "scatter": 6.4 * 3 / 4, "broadcast": 6.4, "reduce": 6.4, "pingpong": 6.4,
@@ -25,7 +25,7 @@ func TestBandwidths(t *testing.T) {
 	}
 }
 
-func TestPrinter(t *testing.T) {
+func TestPrinterPrintsHeadingAndRows(t *testing.T) {
 	var text bytes.Buffer
 	p := printer{w: &text}
 	p.heading("", Options{collective: collectiveNamed("allreduce"), Transport: "shm", Algorithm: "auto", Deterministic: true}, 2)
@@ -47,7 +47,7 @@ func TestPrinter(t *testing.T) {
 	}
 }
 
-func TestJSONFields(t *testing.T) {
+func TestJSONRowsHaveTheirFields(t *testing.T) {
 	var text bytes.Buffer
 	p := printer{w: &text, json: true}
 	p.heading("", Options{}, 2)

@@ -19,8 +19,8 @@ func noise(n int) []byte {
 	return data
 }
 
-// TestPublished has the examples of RFC 3720, B.4, and the one by which CRCs are known.
-func TestPublished(t *testing.T) {
+// TestChecksumGivesThePublishedExamples has the examples of RFC 3720, B.4, and the one by which CRCs are known.
+func TestChecksumGivesThePublishedExamples(t *testing.T) {
 	up := make([]byte, 32)
 	for i := range up {
 		up[i] = byte(i)
@@ -46,8 +46,9 @@ func TestPublished(t *testing.T) {
 	}
 }
 
-// TestEveryLength compares with the standard library: each length, at each address modulo the longest vector, after any checksum.
-func TestEveryLength(t *testing.T) {
+// TestChecksumIsRightForEveryLength compares with the standard library: each length, at each address modulo the longest
+// vector, after any checksum.
+func TestChecksumIsRightForEveryLength(t *testing.T) {
 	t.Parallel()
 	const longest, vector = 5000, 64
 	data := noise(longest + vector)
@@ -70,8 +71,8 @@ func TestEveryLength(t *testing.T) {
 	}
 }
 
-// TestLong crosses the lengths at which long inputs are cut.
-func TestLong(t *testing.T) {
+// TestChecksumIsRightWhereLongInputsAreCut crosses the lengths at which long inputs are cut.
+func TestChecksumIsRightWhereLongInputsAreCut(t *testing.T) {
 	t.Parallel()
 	const piece = 256 << 10
 	data := noise(2*piece + 1100)
@@ -84,8 +85,7 @@ func TestLong(t *testing.T) {
 	}
 }
 
-// TestUpdates: data may come in any pieces.
-func TestUpdates(t *testing.T) {
+func TestDataMayComeInAnyPieces(t *testing.T) {
 	t.Parallel()
 	data := noise(1 << 20)
 	rapid.Check(t, func(t *rapid.T) {
@@ -121,8 +121,8 @@ func FuzzUpdate(f *testing.F) {
 	})
 }
 
-// TestCombine compares combined checksums of random splits with the standard library's of the whole.
-func TestCombine(t *testing.T) {
+// TestCombineGivesTheWholesChecksum compares combined checksums of random splits with the standard library's of the whole.
+func TestCombineGivesTheWholesChecksum(t *testing.T) {
 	t.Parallel()
 	data := noise(250_000)
 	rapid.Check(t, func(t *rapid.T) {
@@ -138,8 +138,9 @@ func TestCombine(t *testing.T) {
 	})
 }
 
-// TestCombineLongLengths: lengths that no test can hold in memory follow from shorter ones, as a string of m + n bytes is one of m, then n.
-func TestCombineLongLengths(t *testing.T) {
+// TestCombineTakesLongLengths: lengths that no test can hold in memory follow from shorter ones, as a string of m + n
+// bytes is one of m, then n.
+func TestCombineTakesLongLengths(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m, n := rapid.Int64Range(0, 1<<62-1).Draw(t, "m"), rapid.Int64Range(0, 1<<62-1).Draw(t, "n")
@@ -169,7 +170,7 @@ func remainder(n int) uint32 {
 	return uint32(r)
 }
 
-func TestPower(t *testing.T) {
+func TestPowerIsTheRemainderOfAPower(t *testing.T) {
 	for n := range 5000 {
 		if got, want := power(uint64(n), 0), bits.Reverse32(remainder(n)); got != want {
 			t.Fatalf("x^%d is %08x, want %08x", n, got, want)
@@ -182,8 +183,8 @@ func TestPower(t *testing.T) {
 	}
 }
 
-// TestTimes: multiplication distributes, commutes, and has 1.
-func TestTimes(t *testing.T) {
+// TestTimesDistributesAndCommutes: multiplication distributes, commutes, and has 1.
+func TestTimesDistributesAndCommutes(t *testing.T) {
 	for range 1000 {
 		a, b, c := rand.Uint32(), rand.Uint32(), rand.Uint32()
 		if times(a, b^c) != times(a, b)^times(a, c) || times(a, b) != times(b, a) || times(a, 1<<31) != a {

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestFactors holds them to what they are for, by long multiplication: the sum of the two products has the CRC of the 16 bytes with D bits of
-// zeros after them.
-func TestFactors(t *testing.T) {
+// TestFactorsMoveABlockByItsDistance checks that by long multiplication: the sum of the two products
+// has the CRC of the 16 bytes with D bits of zeros after them.
+func TestFactorsMoveABlockByItsDistance(t *testing.T) {
 	for i, bits := range []int{4096, 2048, 1024, 512, 384, 256, 128} {
 		for range 200 {
 			block := make([]byte, 16+bits/8)
@@ -46,8 +46,8 @@ func product(a, b uint64) (low, high uint64) {
 	return low, high
 }
 
-// TestFoldTakes: where the CPU can, long inputs do not go by the standard library.
-func TestFoldTakes(t *testing.T) {
+// TestFoldTakesLongInputs: where the CPU can, long inputs do not go by the standard library.
+func TestFoldTakesLongInputs(t *testing.T) {
 	if !canFold {
 		t.Skip("this CPU has no AVX-512 with VPCLMULQDQ")
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // An error is elsewhere what it was: of its rank, of its first class and no other, with its text.
-func TestFailure(t *testing.T) {
+func TestFailureKeepsRankClassAndText(t *testing.T) {
 	classes := []error{fs.ErrExist, fs.ErrClosed}
 	if Of(1, nil, classes) != nil {
 		t.Error("no error is a failure")

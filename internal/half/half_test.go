@@ -52,8 +52,8 @@ func same(a, b float32) bool {
 	return math.Float32bits(a) == math.Float32bits(b) || a != a && b != b
 }
 
-// TestFromBits compares every 16-bit float with the definition.
-func TestFromBits(t *testing.T) {
+// TestFromBitsIsTheDefinition compares every 16-bit float with the definition.
+func TestFromBitsIsTheDefinition(t *testing.T) {
 	all := make([]uint16, 1<<16)
 	for i := range all {
 		all[i] = uint16(i)
@@ -69,9 +69,9 @@ func TestFromBits(t *testing.T) {
 	}
 }
 
-// TestToBits takes every finite 16-bit float, and the points below, at and above the middle between it and the next,
+// TestToBitsRoundsToTheNearest takes every finite 16-bit float, and the points below, at and above the middle between it and the next,
 // of either sign: they must become the nearer one, and at the middle the even one.
-func TestToBits(t *testing.T) {
+func TestToBitsRoundsToTheNearest(t *testing.T) {
 	for _, f := range formats {
 		infinity := uint16(1<<f.exponentBits-1) << f.fractionBits
 		var x []float32
@@ -162,7 +162,7 @@ func TestWrongLengthsPanic(t *testing.T) {
 	ToFloat16s(make([]uint16, 3), make([]float32, 4))
 }
 
-func TestInPlaceWithoutAllocation(t *testing.T) {
+func TestRoundingInPlaceAllocatesNothing(t *testing.T) {
 	x := []float32{1.0001, 2, -3, 1e9, 5, 6, 7, 8, 9}
 	if n := testing.AllocsPerRun(10, func() { RoundFloat16s(x, x) }); n != 0 {
 		t.Errorf("%v allocations", n)

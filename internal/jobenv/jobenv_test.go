@@ -41,7 +41,7 @@ func TestDeadline(t *testing.T) {
 }
 
 // Slurm says when the allocation ends, if nobody else does. What it says of a job without a limit is no deadline.
-func TestDeadlineOfSlurm(t *testing.T) {
+func TestDeadlineMayComeFromSlurm(t *testing.T) {
 	for _, test := range []struct {
 		own, slurm string
 		want       time.Time

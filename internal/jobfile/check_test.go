@@ -56,7 +56,7 @@ func checkFaults(t *testing.T, src string, sets []string, want ...string) {
 	}
 }
 
-func TestFaultsOfSyntax(t *testing.T) {
+func TestSyntaxFaultsNameTheirPlace(t *testing.T) {
 	for _, test := range []struct{ name, src, want string }{
 		{"no value", "name = \"x\"\n[slurm]\nnodes = \n", "job.toml:3:9: expected value but found '\\n' instead"},
 		{"no closing bracket", "[slurm\nnodes = 2\n", "job.toml:1:7: expected '.' or ']' to end table name, but got '\\n' instead"},
@@ -97,7 +97,7 @@ func TestFaultsShowNoSecrets(t *testing.T) {
 		"--set setup.env.A-KEY: \"A-KEY\" is no name for an environment variable: use letters, digits and _")
 }
 
-func TestFaultsOfKeys(t *testing.T) {
+func TestBadKeysAreFaults(t *testing.T) {
 	for _, test := range []struct {
 		name, src string
 		want      []string
@@ -135,8 +135,8 @@ func TestFaultsOfKeys(t *testing.T) {
 	}
 }
 
-// TestFaultsOfSlurm holds that what package slurm says about a key reaches the user, with its position.
-func TestFaultsOfSlurm(t *testing.T) {
+// TestFaultsOfSlurmHaveTheirPlace holds that what package slurm says about a key reaches the user, with its position.
+func TestFaultsOfSlurmHaveTheirPlace(t *testing.T) {
 	for _, test := range []struct {
 		key, value string
 		decoded    any
@@ -161,7 +161,7 @@ func TestFaultsOfSlurm(t *testing.T) {
 	}
 }
 
-func TestFaultsOfWhatIsMissing(t *testing.T) {
+func TestMissingKeysAreFaults(t *testing.T) {
 	for _, test := range []struct {
 		name, src string
 		want      []string
@@ -183,8 +183,8 @@ func TestFaultsOfWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestFaultsOfVeryManyKeys: a file of nothing but faults is told of by the first hundred.
-func TestFaultsOfVeryManyKeys(t *testing.T) {
+// TestFaultsEndWithTheFirstHundred: a file of nothing but faults is told of by the first hundred.
+func TestFaultsEndWithTheFirstHundred(t *testing.T) {
 	var src strings.Builder
 	for i := range 24_000 {
 		fmt.Fprintf(&src, "k%d=1\n", i)
@@ -213,9 +213,9 @@ func TestFaultsComeAllAtOnceInTheOrderOfTheFile(t *testing.T) {
 	)
 }
 
-// TestUnsupported gives what this version refuses, each on line 3, and values of the
+// TestUnsupportedValuesAreRefused gives what this version refuses, each on line 3, and values of the
 // same keys that are fine.
-func TestUnsupported(t *testing.T) {
+func TestUnsupportedValuesAreRefused(t *testing.T) {
 	for _, test := range []struct{ table, line, fault string }{
 		{"slurm", `clusters = "a,b"`, `slurm.clusters = "a,b": this version follows its jobs on one cluster only: set SLURM_CLUSTERS in the shell instead`},
 		{"mpi", `transport = "tcp"`, ""},
@@ -243,7 +243,7 @@ func checkLine(t *testing.T, what string, got []string, want string) {
 	}
 }
 
-func TestUnsupportedTables(t *testing.T) {
+func TestUnsupportedTablesAreRefused(t *testing.T) {
 	const rest = "\n[container]\nimage = \"x.sif\"\nrunime = \"pyxis\"\n[requeue]\nmax = { crash = 0, cash = 1 }\nlead = \"x\"\non = [\"preempt\", \"boredom\"]"
 	checkFaults(t, "name = \"x\""+command+rest, nil,
 		"job.toml:5:2: [container]: this version starts no containers: put the call of the container's program into launch.command",
@@ -254,8 +254,8 @@ func TestUnsupportedTables(t *testing.T) {
 	)
 }
 
-// TestUnsupportedNamesKeys holds that no row of it names a key that the schema does not have.
-func TestUnsupportedNamesKeys(t *testing.T) {
+// TestUnsupportedNamesOnlyKnownKeys holds that no row of it names a key that the schema does not have.
+func TestUnsupportedNamesOnlyKnownKeys(t *testing.T) {
 	for _, g := range unsupportedKeys() {
 		n := schema()
 		for name := range strings.SplitSeq(g.key, ".") {

@@ -9,7 +9,7 @@ import (
 	"ddpbatch/trainer"
 )
 
-func TestPaths(t *testing.T) {
+func TestPathsResolveAgainstTheFolder(t *testing.T) {
 	t.Setenv("HOME", "/home/ann")
 	for _, test := range []struct {
 		path, dir string

@@ -16,7 +16,7 @@ import (
 	"ddpbatch/trainer"
 )
 
-func TestSizeOfTheWorld(t *testing.T) {
+func TestWorldFollowsNodesAndRanks(t *testing.T) {
 	for _, test := range []struct {
 		name, src  string
 		nodes, max int
@@ -39,7 +39,7 @@ func TestSizeOfTheWorld(t *testing.T) {
 	}
 }
 
-func TestBuiltinAndCores(t *testing.T) {
+func TestJobKnowsBuiltinAndCores(t *testing.T) {
 	job, _, err := parse("name = \"x\"" + builtin)
 	if err != nil || !job.Builtin() || job.CPUsPerRank() != 0 {
 		t.Errorf("%+v, %v", job, err)
@@ -131,8 +131,8 @@ func jobSource(t *rapid.T) string {
 	return strings.Join(rapid.Permutation(chosen).Draw(t, "order"), "\n")
 }
 
-// TestMoreTraining: what goes on with a run is more of everything that has ended it.
-func TestMoreTraining(t *testing.T) {
+// TestMoreTrainingNamesWhatEndedTheRun: what goes on with a run is more of everything that has ended it.
+func TestMoreTrainingNamesWhatEndedTheRun(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		maxSteps, epochs, patience int

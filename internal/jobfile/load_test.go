@@ -38,7 +38,7 @@ func TestParseNamesTheFileAsItWasGiven(t *testing.T) {
 	}
 }
 
-func TestParseOfALargeFile(t *testing.T) {
+func TestParseRefusesALargeFile(t *testing.T) {
 	var faults Faults
 	if _, _, err := Parse("large", "/jobs", []byte(strings.Repeat("#\n", maxSize)), nil); !errors.As(err, &faults) {
 		t.Errorf("a large file: %v", err)
@@ -89,7 +89,7 @@ func checkPositions(t *testing.T, src string, faults []Fault) {
 	}
 }
 
-func TestOverrides(t *testing.T) {
+func TestOverridesReplaceValues(t *testing.T) {
 	const src = `name = "x"
 [slurm]
 nodes = 2
@@ -139,7 +139,7 @@ data = { kind = "mnist", images = "i", labels = "l" }
 	}
 }
 
-func TestFaultsOfOverrides(t *testing.T) {
+func TestBadOverridesAreFaults(t *testing.T) {
 	const malformed = "write an override as --set table.key=value"
 	for _, test := range []struct {
 		name string
@@ -177,7 +177,7 @@ func TestFaultsOfOverrides(t *testing.T) {
 	}
 }
 
-func TestWarningsOfOverrides(t *testing.T) {
+func TestWarningsCoverOverrides(t *testing.T) {
 	_, warnings, err := parse("name = \"x\"\n[requeue]\nlead = \"5s\""+builtin, "requeue.max.crash=2")
 	want := []string{
 		`job.toml:3:1: requeue.lead = "5s" leaves hardly any time to save; write "10s" or more`,

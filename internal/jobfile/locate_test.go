@@ -22,7 +22,7 @@ func where(src string, p *position, key toml.Key) []string {
 	return lines
 }
 
-func TestLocate(t *testing.T) {
+func TestLocateFindsEveryKey(t *testing.T) {
 	for _, test := range []struct {
 		name, src string
 		want      []string

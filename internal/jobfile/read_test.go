@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestReadTextOfPipes: a job file may come out of a shell's <(...), whose writer may still be at work.
-func TestReadTextOfPipes(t *testing.T) {
+// TestReadTextTakesPipes: a job file may come out of a shell's <(...), whose writer may still be at work.
+func TestReadTextTakesPipes(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
@@ -46,8 +46,8 @@ func TestReadTextOfPipes(t *testing.T) {
 	}
 }
 
-// TestReadTextOfAnOpenPipe: a pipe whose writer holds it open is not waited for without an end.
-func TestReadTextOfAnOpenPipe(t *testing.T) {
+// TestReadTextGivesUpOnAnOpenPipe: a pipe whose writer holds it open is not waited for without an end.
+func TestReadTextGivesUpOnAnOpenPipe(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "job.toml")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"ddpbatch/mpi/launch/recovery"
 )
 
-func TestRequeue(t *testing.T) {
+func TestRequeueTableGivesThePolicy(t *testing.T) {
 	all := []recovery.Cause{"preempt", "timeout", "node"}
 	for _, test := range []struct {
 		name, src string
@@ -105,8 +105,8 @@ func TestPolicyKnowsTheLimit(t *testing.T) {
 	}
 }
 
-// TestSignalFaults: a signal that would end the job's script or its tasks.
-func TestSignalFaults(t *testing.T) {
+// TestSignalsNobodyCatchesAreFaults: a signal that would end the job's script or its tasks.
+func TestSignalsNobodyCatchesAreFaults(t *testing.T) {
 	for signal, want := range map[string]string{
 		"B:ALRM":  `job.toml:2:7: slurm.signal = "B:ALRM": the batch script does not catch ALRM, which would end the job or do nothing; write "B:USR2@120"`,
 		"KILL@30": `job.toml:2:7: slurm.signal = "KILL@30": ddpbatch run does not catch KILL, which would end the job's tasks or do nothing; write "B:USR2@120"`,

@@ -8,7 +8,7 @@ import (
 	"ddpbatch/checkpoint"
 )
 
-func TestLaunchFaults(t *testing.T) {
+func TestBadLaunchValuesAreFaults(t *testing.T) {
 	for line, want := range map[string]string{
 		`hang = "-1s"`:         `job.toml:4:1: launch.hang must be a duration, such as "90s" or "5m", or "0s" for none, not the text "-1s"`,
 		`hang = 30`:            `job.toml:4:1: launch.hang must be a duration, such as "90s" or "5m", or "0s" for none, not 30`,
@@ -28,8 +28,8 @@ func TestLaunchFaults(t *testing.T) {
 		`job.toml:5:1: launch.min_nodes needs launch.mode = "agent": in "task" mode a rank's place is Slurm's, and cannot change`)
 }
 
-// TestEveryCheckpointKey reads each key once, and holds what the trainer gets against what was written.
-func TestEveryCheckpointKey(t *testing.T) {
+// TestEveryCheckpointKeyReachesTheTrainer reads each key once, and holds what the trainer gets against what was written.
+func TestEveryCheckpointKeyReachesTheTrainer(t *testing.T) {
 	job, warnings, err := parse(`name = "x"
 [train]
 loss = "mse"
@@ -70,7 +70,7 @@ at_start = true
 	}
 }
 
-func TestSizes(t *testing.T) {
+func TestMemorySizesHaveUnits(t *testing.T) {
 	for text, want := range map[string]int64{
 		"1K": 1 << 10, "512M": 512 << 20, "4G": 4 << 30, "1048575T": 1048575 << 40, "2097152K": 2 << 30, "8388607T": 8388607 << 40,
 	} {
@@ -81,7 +81,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-func TestFaultsBetweenCheckpointKeys(t *testing.T) {
+func TestContradictingCheckpointKeysAreFaults(t *testing.T) {
 	checkFaults(t, "name = \"x\"\n[checkpoint]\nkeep_best = 2"+builtin, nil,
 		`job.toml:3:1: checkpoint.keep_best needs train.evaluate.best, which says by what: write "loss" or "accuracy"`)
 	checkFaults(t, "name = \"x\"\n[checkpoint]\ncodec = \"none\"\ndelta = 3"+command, nil,
@@ -89,7 +89,7 @@ func TestFaultsBetweenCheckpointKeys(t *testing.T) {
 }
 
 // Deltas are asked for and not made where there is a node-local tier (distributed.chooseMode), which is said where they are asked for.
-func TestDeltaBesideLocal(t *testing.T) {
+func TestDeltaBesideLocalIsWarnedOf(t *testing.T) {
 	const want = `checkpoint.delta = 3 counts for nothing beside checkpoint.local: all checkpoints on a node-local disk are full ones; leave one of them out`
 	for _, test := range []struct {
 		src, place string
@@ -116,7 +116,7 @@ func TestDeltaBesideLocal(t *testing.T) {
 }
 
 // Memory in which not even one thread can encode is refused before there is a job, where there is something to encode.
-func TestMemoryThatCanNeverDo(t *testing.T) {
+func TestMemoryThatCanNeverDoIsRefused(t *testing.T) {
 	const want = `job.toml:3:1: checkpoint.memory is 5M, and one thread takes 6M to encode: raise it to 6M or more, or leave it out`
 	checkFaults(t, "name = \"x\"\n[checkpoint]\nmemory = \"5M\""+builtin, nil, want)
 	checkFaults(t, "name = \"x\"\n[checkpoint]\nmemory = \"6M\"\nlocal = \"/scratch\"\nreplicate = true"+builtin, nil,
@@ -126,7 +126,7 @@ func TestMemoryThatCanNeverDo(t *testing.T) {
 	}
 }
 
-func TestFaultsBetweenKeys(t *testing.T) {
+func TestContradictingKeysAreFaults(t *testing.T) {
 	for _, test := range []struct {
 		name, src string
 		want      []string

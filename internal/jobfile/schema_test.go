@@ -20,9 +20,9 @@ import (
 	"ddpbatch/trainer"
 )
 
-// TestFaultsOfValues writes one key, in its own table, and names what is wrong with it. The key always stands
+// TestBadValuesAreFaults writes one key, in its own table, and names what is wrong with it. The key always stands
 // on line 3, column 1.
-func TestFaultsOfValues(t *testing.T) {
+func TestBadValuesAreFaults(t *testing.T) {
 	for _, test := range []struct{ table, key, value, want string }{
 		{"slurm", "nodes", `"4x"`, `slurm.nodes must be a whole number of at least 1, not the text "4x"`},
 		{"slurm", "nodes", `"2-4"`, `slurm.nodes must be one whole number: ddpbatch does not take Slurm's ranges of nodes, as a job's ranks must be the same after every restart`},
@@ -107,7 +107,7 @@ func TestFaultsOfValues(t *testing.T) {
 
 const nprocFault = `launch.nproc_per_node must be a whole number of at least 1, a list with one number per node, "gpu", "cpu" or "auto"`
 
-func TestFaultsOfTopValues(t *testing.T) {
+func TestBadTopValuesAreFaults(t *testing.T) {
 	const names = `name must be 1 to 64 of the characters A-Z a-z 0-9 . _ -, the first no . or -`
 	for _, test := range []struct {
 		src  string
@@ -134,7 +134,7 @@ func TestFaultsOfTopValues(t *testing.T) {
 	}
 }
 
-func TestFaultsOfGeneratedData(t *testing.T) {
+func TestBadGeneratedDataIsAFault(t *testing.T) {
 	checkFaults(t, "name = \"x\"\n[train]\nloss = \"mse\"\nmodel.kind = \"dense\"\n[train.data]\nkind = \"generated\"\nnoise = -0.5\nrows = 0\ninputs = \"x.npy\"", nil,
 		"job.toml:7:1: train.data.noise must be a number of at least 0, not -0.5",
 		"job.toml:8:1: train.data.rows must be a whole number of at least 1, not 0",
@@ -143,7 +143,7 @@ func TestFaultsOfGeneratedData(t *testing.T) {
 }
 
 // What only the trainer would find otherwise, after the job has waited in the queue.
-func TestFaultsOfTheTrainersParts(t *testing.T) {
+func TestTrainersFaultsAreFoundBeforeTheQueue(t *testing.T) {
 	checkFaults(t, `name = "x"
 [train]
 loss = "mse"
@@ -161,7 +161,7 @@ ddp = { compress = "powersgd", start_step = 16777217 }`, nil,
 	)
 }
 
-func TestRowRanges(t *testing.T) {
+func TestRowRangesAreChecked(t *testing.T) {
 	const (
 		none  = ` must be rows as "FIRST:END", such as "0:9000", not the text %q`
 		form  = ": range %q: write it as FIRST:END, such as 0:9000"
@@ -245,8 +245,8 @@ func keysBelow(n *node, key string) []string {
 	return keys
 }
 
-// TestDocumentedKeys: docs/cli.md has a row for every key of a job file, and for no other. The options of sbatch are not listed.
-func TestDocumentedKeys(t *testing.T) {
+// TestKeysAreTheDocumentedOnes: docs/cli.md has a row for every key of a job file, and for no other. The options of sbatch are not listed.
+func TestKeysAreTheDocumentedOnes(t *testing.T) {
 	ours := []string{"slurm.extra", "slurm.skip"}
 	var want []string
 	for _, key := range keysBelow(schema(), "") {
@@ -274,8 +274,8 @@ func TestDocumentedKeys(t *testing.T) {
 	}
 }
 
-// TestEveryFieldOfAnExample: what becomes of testdata/example.toml, written out by hand.
-func TestEveryFieldOfAnExample(t *testing.T) {
+// TestExampleSetsEveryField: what becomes of testdata/example.toml, written out by hand.
+func TestExampleSetsEveryField(t *testing.T) {
 	src, err := os.ReadFile("testdata/example.toml")
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ func (w *writes) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestWholeLines(t *testing.T) {
+func TestWriterWritesWholeLines(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var shown writes
 		w := &Writer{To: &shown}
@@ -76,7 +76,7 @@ func TestLongLinesAreBounded(t *testing.T) {
 	}
 }
 
-func TestOutputThatFails(t *testing.T) {
+func TestWriterReturnsTheOutputsError(t *testing.T) {
 	r, to := io.Pipe()
 	r.Close()
 	w := &Writer{To: to}
@@ -91,7 +91,7 @@ func TestOutputThatFails(t *testing.T) {
 }
 
 // Each line that is passed on has its label once, however its bytes come.
-func TestLabel(t *testing.T) {
+func TestEachLineHasItsLabelOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		label := rapid.StringMatching(`[<>\]]{1,3}`).Draw(t, "label")
 		var shown writes
@@ -122,7 +122,7 @@ func TestLabel(t *testing.T) {
 }
 
 // A progress bar is shown while it goes on, and each of its states has the label; what comes out is what went in, however its bytes come.
-func TestRedraw(t *testing.T) {
+func TestProgressBarsAreLabelledAndKept(t *testing.T) {
 	var shown writes
 	w := &Writer{To: &shown, Label: "> ", Redraw: true}
 	for _, step := range []struct{ in, out string }{

@@ -76,8 +76,8 @@ func TestGlossary(t *testing.T) {
 	}
 }
 
-// TestTables: a line of text right below a table of Markdown is shown as one more row of it.
-func TestTables(t *testing.T) {
+// TestTextDoesNotTouchATable: a line of text right below a table of Markdown is shown as one more row of it.
+func TestTextDoesNotTouchATable(t *testing.T) {
 	root := filepath.Join("..", "..")
 	tables := 0
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

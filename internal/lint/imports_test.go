@@ -76,7 +76,7 @@ var internalFor = map[string][]string{
 	"internal/runview":    {"internal/resume", "internal/cancel", "cmd/ddpbatch"},
 }
 
-func TestImports(t *testing.T) {
+func TestImportsAreAllowed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range sources(t) {
 		seen[f.pkg] = true
@@ -112,9 +112,9 @@ func allowed(from, to string) bool {
 	return !limited || slices.Contains(importers, from)
 }
 
-// TestDependencies holds the short list of modules that the shipped program is made of; a new one
+// TestDependenciesAreTheListedOnes holds the short list of modules that the shipped program is made of; a new one
 // needs a record in docs/adr/ and a line here.
-func TestDependencies(t *testing.T) {
+func TestDependenciesAreTheListedOnes(t *testing.T) {
 	direct := []string{
 		"github.com/urfave/cli/v2", "github.com/BurntSushi/toml", "github.com/klauspost/compress",
 		"gonum.org/v1/gonum", "golang.org/x/sys", "golang.org/x/term", "github.com/ebitengine/purego",

@@ -82,7 +82,7 @@ type declared struct {
 	isType, isTest   bool
 }
 
-func TestRetiredNames(t *testing.T) {
+func TestRetiredWordsAreInNoName(t *testing.T) {
 	for _, d := range append(declarations(t), paths(t)...) {
 		for _, wrong := range misnamed(d) {
 			t.Errorf("%s: %s", d.where, wrong)

@@ -116,8 +116,9 @@ func TestFilesStaySmall(t *testing.T) {
 	}
 }
 
-// TestSizesOfFiles prints how large the production files are, and how many are so small that they may be parts of others' thoughts.
-func TestSizesOfFiles(t *testing.T) {
+// TestSizesOfFilesAreLogged prints how large the production files are, and how many are so small that they may be parts of
+// others' thoughts.
+func TestSizesOfFilesAreLogged(t *testing.T) {
 	const least = 40
 	var lines []int
 	total, small := 0, 0

@@ -13,7 +13,7 @@ import (
 	"ddpbatch/internal/pause"
 )
 
-func TestFor(t *testing.T) {
+func TestForWaitsUntilTimeOrContextEnds(t *testing.T) {
 	tests := map[string]struct {
 		d, limit, want time.Duration
 		err            error
@@ -44,7 +44,7 @@ func TestFor(t *testing.T) {
 	}
 }
 
-func TestAwait(t *testing.T) {
+func TestAwaitWaitsForAValueOrTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, begun := make(chan int), time.Now()
 		if v, came := pause.Await(c, time.Minute); came || time.Since(begun) != time.Minute {
@@ -63,7 +63,7 @@ func TestAwait(t *testing.T) {
 
 // The whole process is stopped for longer than Await may wait, as on a busy machine. The sender goes on when Await does, and is still
 // waited for. Other work may keep the sender alone from the processor for as long, but hardly each time.
-func TestAwaitOfAProcessThatStoodStill(t *testing.T) {
+func TestAwaitSurvivesAStoppedProcess(t *testing.T) {
 	for range 5 {
 		if isAwaitedAfterAStop(t) {
 			return

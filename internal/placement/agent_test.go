@@ -88,8 +88,8 @@ func resolved(t *testing.T, environ map[string]string, line string) (launch.Agen
 	return cfg, said.String(), err
 }
 
-// TestRunPlaces: where an agent stands, from torchrun's flags alone, from Slurm alone, and from both where they agree.
-func TestRunPlaces(t *testing.T) {
+// TestRunPlacesAnAgentByFlagsAndSlurm: where an agent stands, from torchrun's flags alone, from Slurm alone, and from both where they agree.
+func TestRunPlacesAnAgentByFlagsAndSlurm(t *testing.T) {
 	inStep := "1/3 nproc 1 of 3, lab/7.0.0 at n1:0"
 	for _, test := range []struct {
 		environ func(*testing.T) map[string]string
@@ -189,8 +189,8 @@ func describe(cfg launch.AgentConfig) string {
 	return text
 }
 
-// TestTorchRunID: workers get the id that torchrun 1.13.1 gives them, "none" where there is none, also where the agents need one to meet.
-func TestTorchRunID(t *testing.T) {
+// TestWorkersGetTorchrunsRunID: workers get the id that torchrun 1.13.1 gives them, "none" where there is none, also where the agents need one to meet.
+func TestWorkersGetTorchrunsRunID(t *testing.T) {
 	for line, want := range map[string]string{
 		"x": "none", "--rdzv-id 8 x": "8",
 		"--nnodes 2 --node-rank 1 --master-addr n1 x":                       "none",
@@ -205,8 +205,8 @@ func TestTorchRunID(t *testing.T) {
 	}
 }
 
-// TestRunContradictsSlurm: what flags say of the nodes must be what Slurm says.
-func TestRunContradictsSlurm(t *testing.T) {
+// TestFlagsThatContradictSlurmAreRefused: what flags say of the nodes must be what Slurm says.
+func TestFlagsThatContradictSlurmAreRefused(t *testing.T) {
 	for _, test := range []struct {
 		environ func(*testing.T) map[string]string
 		line    string
@@ -259,8 +259,8 @@ func salloced(t *testing.T) map[string]string {
 	})
 }
 
-// TestRunRejects: what may be wrong on this node alone is for the others to hear, who wait for its agent: it has its place, and a reason.
-func TestRunRejects(t *testing.T) {
+// TestRunRejectsWhatIsWrongOnItsNode: what may be wrong on this node alone is for the others to hear, who wait for its agent: it has its place, and a reason.
+func TestRunRejectsWhatIsWrongOnItsNode(t *testing.T) {
 	for _, test := range []struct{ line, want string }{
 		{"--node-rank 0 x", "--node-rank is 0, and to Slurm this is node 1 (n2)"},
 		{"--node-rank 2 x", "--node-rank is 2, and to Slurm this is node 1 (n2)"},
@@ -284,8 +284,8 @@ func TestRunRejects(t *testing.T) {
 	}
 }
 
-// TestRunSaysOnce: of the agents of a step one says what is not needed.
-func TestRunSaysOnce(t *testing.T) {
+// TestOnlyOneAgentSaysWhatIsNotNeeded: of the agents of a step one says what is not needed.
+func TestOnlyOneAgentSaysWhatIsNotNeeded(t *testing.T) {
 	const line = "--rdzv-id 8 --rdzv-backend c10d --rdzv-endpoint n1:29500 --monitor-interval 3 --rdzv-conf read_timeout=3 x"
 	first := with(agents(t), map[string]string{"SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURMD_NODENAME": "n1"})
 	_, said, err := resolved(t, first, line)
@@ -299,8 +299,8 @@ func TestRunSaysOnce(t *testing.T) {
 	}
 }
 
-// TestRunConfigures: what does not depend on the place.
-func TestRunConfigures(t *testing.T) {
+// TestFlagsBecomeTheConfig: what does not depend on the place.
+func TestFlagsBecomeTheConfig(t *testing.T) {
 	cfg, _, err := resolved(t, agents(t), "--nproc-per-node 4 --role r --max-restarts 2 --shutdown-timeout 0 --hang 5m --gpus one --numa-binding node "+
 		"--torch-store --rdzv-conf join_timeout=7,last_call_timeout=0 --local-addr 10.0.0.9 x")
 	if err != nil {
@@ -331,9 +331,9 @@ func TestRunKnowsTheLayout(t *testing.T) {
 	}
 }
 
-// TestMisplaced: where rank 0 is on the second node, the two tasks that know it reject the run: by PMI-2 rank 0 says so, without it the one where the
+// TestMisplacedRankZeroIsSaidOnce: where rank 0 is on the second node, the two tasks that know it reject the run: by PMI-2 rank 0 says so, without it the one where the
 // others look.
-func TestMisplaced(t *testing.T) {
+func TestMisplacedRankZeroIsSaidOnce(t *testing.T) {
 	second := slurm.Allocation{JobID: "7", StepID: "0", Nodes: []string{"n1", "n2"}, TasksPerNode: []int{2, 1}, Tasks: 3, NodeRank: 1}
 	first, other := second, second
 	first.NodeRank, first.ProcID = 0, 1
@@ -355,8 +355,8 @@ func TestMisplaced(t *testing.T) {
 	}
 }
 
-// TestRunServesTorch: who serves PyTorch's store.
-func TestRunServesTorch(t *testing.T) {
+// TestRunServesTorchToPythonScripts: who serves PyTorch's store.
+func TestRunServesTorchToPythonScripts(t *testing.T) {
 	script := "train.py"
 	for line, want := range map[string]bool{
 		script:                                                true,
@@ -420,9 +420,9 @@ func TestRunUsesOtherPorts(t *testing.T) {
 	}
 }
 
-// TestNotesOnVariables: a variable whose name is nearly one of torchrun's changes nothing, which is said with the name that is meant; others
+// TestMistypedVariablesAreNoted: a variable whose name is nearly one of torchrun's changes nothing, which is said with the name that is meant; others
 // that begin with PET may be anybody's.
-func TestNotesOnVariables(t *testing.T) {
+func TestMistypedVariablesAreNoted(t *testing.T) {
 	for name, want := range map[string]string{
 		"PET_NPROC":     "PET_NPROC is no variable of run's: did you mean PET_NPROC_PER_NODE?",
 		"PET_NPROCS":    "PET_NPROCS is no variable of run's: did you mean PET_NPROC_PER_NODE?",

@@ -10,7 +10,7 @@ import (
 	"testing/iotest"
 )
 
-func TestFindCookies(t *testing.T) {
+func TestFindCookiesReadsAnyEnvironment(t *testing.T) {
 	const v = CookieVariable + "="
 	a, b := strings.Repeat("a", 32), strings.Repeat("b", 32)
 	for name, test := range map[string]struct {
@@ -66,7 +66,7 @@ func FuzzFindCookies(f *testing.F) {
 	})
 }
 
-func TestNewCookie(t *testing.T) {
+func TestNewCookiesDiffer(t *testing.T) {
 	if a, b := NewCookie(), NewCookie(); a == b || checkCookie(a) != nil {
 		t.Errorf("%q, %q", a, b)
 	}

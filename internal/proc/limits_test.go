@@ -8,7 +8,7 @@ import (
 )
 
 // Children get the hard limit of open files, though Go raises its own alone, and the stack's stays.
-func TestRaiseLimits(t *testing.T) {
+func TestChildrenGetTheHardFileLimit(t *testing.T) {
 	run := func(args string) []string {
 		cmd := exec.Command("/bin/sh", "-c", "ulimit -Sn 333; ulimit -Hn 777; ulimit -Ss 4096; exec $0 "+args, os.Args[0])
 		cmd.Env = append(os.Environ(), roleVariable+"=limits")

@@ -73,7 +73,7 @@ var unlimited = files(
 	"sys/fs/cgroup/user.slice/memory.peak", "2147483648\n",
 )
 
-func TestMemorySince(t *testing.T) {
+func TestMemoryNamesTheLimitThatKilled(t *testing.T) {
 	const (
 		oneTask = "sys/fs/cgroup/memory/slurm_n1/uid_0/job_7/step_0/task_0/"
 		oneJob  = "sys/fs/cgroup/memory/slurm_n1/uid_0/job_7/"
@@ -124,7 +124,7 @@ func TestMemorySince(t *testing.T) {
 }
 
 // A container sees the hierarchy from its own group on, or under another name.
-func TestMemoryOfContainers(t *testing.T) {
+func TestMemoryFindsAContainersGroup(t *testing.T) {
 	for name, test := range map[string]struct{ cgroup, mount, path string }{
 		"own root":      {"0::/\n", "30 23 0:26 / /cg rw - cgroup2 cgroup2 rw\n", "cg/"},
 		"a part":        {"0::/docker/ab/inner\n", "30 23 0:26 /docker/ab /cg rw - cgroup2 cgroup2 rw\n", "cg/inner/"},
@@ -143,7 +143,7 @@ func TestMemoryOfContainers(t *testing.T) {
 	}
 }
 
-func TestMemoryRefuses(t *testing.T) {
+func TestMemoryRefusesBadFiles(t *testing.T) {
 	const task = "sys/fs/cgroup/system.slice/slurmstepd.scope/job_7/step_0/user/task_0/"
 	for name, tree := range map[string]fs.FS{
 		"no line of cgroup":    with(versionTwo, "proc/self/cgroup", "rubbish\n"),
@@ -184,7 +184,7 @@ func FuzzReadMemory(f *testing.F) {
 }
 
 // The kernel kills a process for want of memory, and that is told.
-func TestMemoryOfARealKill(t *testing.T) {
+func TestMemoryReportsARealKill(t *testing.T) {
 	const limit = 48 << 20
 	group := testkit.MemoryGroup(t, limit)
 	run := func(words string) string {

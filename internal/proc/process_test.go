@@ -23,7 +23,7 @@ func wait(t *testing.T, p *Process) {
 	}
 }
 
-func TestCode(t *testing.T) {
+func TestCodeIsThatOfAShell(t *testing.T) {
 	for script, want := range map[string]struct {
 		code int
 		sig  syscall.Signal
@@ -44,7 +44,7 @@ func TestCode(t *testing.T) {
 	}
 }
 
-func TestNotStarted(t *testing.T) {
+func TestStartReportsAMissingProgram(t *testing.T) {
 	if _, err := Start(exec.Command("/nonexistent/program")); err == nil {
 		t.Error("a program that is not there was started")
 	}
@@ -152,7 +152,7 @@ func alive(pid int) bool {
 	return err == nil && !s.zombie()
 }
 
-func TestHandles(t *testing.T) {
+func TestHandlesSeesWhoTrapsASignal(t *testing.T) {
 	cookie := newCookie(t)
 	_, lines := startTest(t, shell(cookie, `trap : USR2; trap '' USR1; echo trapped $$; while :; do sleep 1000; done`), Start)
 	trapped := pidAfter(t, lines, "trapped")
@@ -192,7 +192,7 @@ func TestCaughtSignals(t *testing.T) {
 }
 
 // The program behind a shell is warned, its helper is not, and a shell that has a handler is warned alone.
-func TestWarn(t *testing.T) {
+func TestWarnReachesTheProgramBehindAShell(t *testing.T) {
 	const program = `trap 'echo told 0' USR2; sleep 1000 & echo program $$; while :; do wait; done`
 	for name, test := range map[string]struct {
 		script string

@@ -116,7 +116,7 @@ func TestReaperLooksOnAfterASlowLook(t *testing.T) {
 	testkit.Eventually(t, "the orphan was waited for", func() bool { _, err := readStat(orphan); return err != nil })
 }
 
-func TestReapersShare(t *testing.T) {
+func TestReapersShareUntilTheLastCloses(t *testing.T) {
 	is := func(want bool) {
 		t.Helper()
 		p, lines := startTest(t, exec.Command("/bin/sh", "-c", "setsid sleep 1000 & echo orphan $!; wait"), Start)

@@ -40,7 +40,7 @@ func FuzzParseStat(f *testing.F) {
 	})
 }
 
-func TestIdentity(t *testing.T) {
+func TestIdentityKnowsItsProcess(t *testing.T) {
 	self, err := Self()
 	if err != nil {
 		t.Fatal(err)

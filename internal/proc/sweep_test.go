@@ -197,7 +197,7 @@ func TestSweepKillsTheStopped(t *testing.T) {
 	wait(t, p)
 }
 
-func TestSweepRefuses(t *testing.T) {
+func TestSweepRefusesBadCookies(t *testing.T) {
 	for _, cookie := range []string{"", "00", strings.Repeat("0", 31), strings.Repeat("0", 33), strings.Repeat("G", 32), strings.Repeat("A", 32)} {
 		if _, err := sweepCookie(t.Context(), cookie); err == nil {
 			t.Errorf("%q was taken for a cookie", cookie)

@@ -13,7 +13,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-func TestUsagesOf(t *testing.T) {
+func TestUsagesOfCountsDescendantsAndGroups(t *testing.T) {
 	all := []stat{
 		{pid: 10, parent: 1, group: 10, cpu: 1, state: 'S', threads: 1},                      // a leader
 		{pid: 11, parent: 10, group: 10, cpu: 2, state: 'R', threads: 1},                     // its child
@@ -36,7 +36,7 @@ func TestUsagesOf(t *testing.T) {
 	}
 }
 
-func TestUsages(t *testing.T) {
+func TestUsagesSeesBusyAndStopped(t *testing.T) {
 	cookie := newCookie(t)
 	busy, _ := startTest(t, shell(cookie, `setsid sh -c 'while :; do :; done' & wait`), Start)
 	idle, _ := startTest(t, exec.Command("sleep", "1000"), Start)
@@ -66,7 +66,7 @@ func TestUsages(t *testing.T) {
 	}
 }
 
-func TestIsGo(t *testing.T) {
+func TestIsGoKnowsThisProgram(t *testing.T) {
 	if is, err := IsGo(os.Getpid()); !is || err != nil {
 		t.Errorf("this test: %v, %v", is, err)
 	}
@@ -89,8 +89,8 @@ func BenchmarkUsages(b *testing.B) {
 	}
 }
 
-// TestWithVariables: all pairs count, each as a whole, and who has ended is not found.
-func TestWithVariables(t *testing.T) {
+// TestWithVariablesWantsAllPairs: all pairs count, each as a whole, and who has ended is not found.
+func TestWithVariablesWantsAllPairs(t *testing.T) {
 	value := NewCookie()
 	begin := func(second string) *Process {
 		cmd := exec.Command("sleep", "1000")

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestNamed(t *testing.T) {
+func TestNamedKnowsTokensAndKeys(t *testing.T) {
 	for name, want := range map[string]bool{
 		"WANDB_API_KEY": true, "hf_token": true, "AWS_SECRET_ACCESS_KEY": true, "Db.Password": true, "GOOGLE_APPLICATION_CREDENTIALS": true,
 		"setup.env.Token": true, "PATH": false, "": false, "OMP_NUM_THREADS": false, "PASS": false,
@@ -19,7 +19,7 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-func TestText(t *testing.T) {
+func TestTextHidesTokensAndKeys(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                             "",
 		"nothing = 3":                  "nothing = 3",
@@ -74,7 +74,7 @@ func TestTextAsTheShellReadsIt(t *testing.T) {
 	})
 }
 
-func TestValues(t *testing.T) {
+func TestValuesAreHiddenInText(t *testing.T) {
 	v := ValuesOf([]string{"A_TOKEN=abcdefgh", "B_KEY=abcdefghij", "TOKENIZERS_PARALLELISM=false", "HOME=/home/someone", "C_KEY=", "D_SECRET"})
 	pem := ValuesOf([]string{"SSH_KEY=-----BEGIN\r\nabcdefgh\nshort\n"})
 	if got, want := strings.Join(pem.InLines([]string{"-----BEGIN", "abcdefgh", "short"}), " "), "*** *** short"; got != want {
@@ -85,7 +85,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-func TestQuoted(t *testing.T) {
+func TestQuotedHidesBeforeItCuts(t *testing.T) {
 	for text, want := range map[string]string{
 		"": `""`, "a\n": `"a\n"`, "12345678": `"12345678"`, "123456789": `"12345678"...`, "1234567é": `"1234567"...`,
 		"A_KEY=x123456": `"A_KEY=**"...`,

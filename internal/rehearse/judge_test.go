@@ -13,8 +13,9 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestCompareFilesThatLinksName: a link is compared by what it leads to, and one that leads nowhere by where it leads, seen from its run.
-func TestCompareFilesThatLinksName(t *testing.T) {
+// TestLinksAreComparedByTheirTarget: a link is compared by what it leads to, and one that leads nowhere by where it leads,
+// seen from its run.
+func TestLinksAreComparedByTheirTarget(t *testing.T) {
 	a, b := fakeslurm.Run(t, ""), fakeslurm.Run(t, "")
 	put := func(run *rundir.Dir, link, text string) {
 		t.Helper()

@@ -9,9 +9,9 @@ import (
 	"ddpbatch/mpi/launch"
 )
 
-// TestRehearsalIgnored: a command that had time to heed its warning is not given a third and fourth one, and one that had none, or never
-// got any, is.
-func TestRehearsalIgnored(t *testing.T) {
+// TestWarningIsIgnoredOnlyWithTimeToHeed: a command that had time to heed its warning is not given a third and fourth one,
+// and one that had none, or never got any, is.
+func TestWarningIsIgnoredOnlyWithTimeToHeed(t *testing.T) {
 	command := &jobfile.Job{Launch: launch.Config{Command: []string{"true"}}}
 	for name, tt := range map[string]struct {
 		attempts, exit int

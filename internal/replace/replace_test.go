@@ -54,7 +54,7 @@ func before(t *testing.T) *vfstest.Mem {
 }
 
 // Whichever operation fails, the old file or the new one is there, whole, alone; the new one where there was no error.
-func TestEveryFault(t *testing.T) {
+func TestEveryFaultLeavesOneWholeFile(t *testing.T) {
 	broken := errors.New("broken")
 	for k := 1; ; k++ {
 		mem := before(t)
@@ -80,7 +80,7 @@ func TestEveryFault(t *testing.T) {
 }
 
 // After a power cut at any moment there is the old file or the new one; the new one where File had returned.
-func TestEveryCrash(t *testing.T) {
+func TestEveryCrashLeavesOneWholeFile(t *testing.T) {
 	for k := 0; ; k++ {
 		mem := before(t)
 		in := vfstest.NewInjector(mem, vfstest.CrashAfter(k))
@@ -97,7 +97,7 @@ func TestEveryCrash(t *testing.T) {
 }
 
 // A rename whose reply is lost has worked; one that failed for the same reason has not.
-func TestLostReply(t *testing.T) {
+func TestLostReplyIsNoFailure(t *testing.T) {
 	for _, happens := range []bool{true, false} {
 		mem := before(t)
 		in := vfstest.NewInjector(mem, func(_ int, op vfstest.Op) (f vfstest.Fault) {
@@ -120,7 +120,7 @@ func TestLostReply(t *testing.T) {
 	}
 }
 
-func TestCancelled(t *testing.T) {
+func TestCancelledReplaceKeepsTheOldFile(t *testing.T) {
 	mem := before(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -133,7 +133,7 @@ func TestCancelled(t *testing.T) {
 }
 
 // The file system that wrote less than it said is found out.
-func TestLengthIsChecked(t *testing.T) {
+func TestFileChecksTheLength(t *testing.T) {
 	err := File(t.Context(), shortFS{before(t)}, "d/f", text("new"))
 	if !errors.Is(err, io.ErrShortWrite) {
 		t.Errorf("error %v, want a short write", err)
@@ -155,8 +155,8 @@ func (s shortFile) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// TestNotTakenForTheOld: where the rename has not happened, an old file of the same size is not taken for the new one.
-func TestNotTakenForTheOld(t *testing.T) {
+// TestOldFileIsNotTakenForTheNew: where the rename has not happened, an old file of the same size is not taken for the new one.
+func TestOldFileIsNotTakenForTheNew(t *testing.T) {
 	mem := before(t)
 	in := vfstest.NewInjector(mem, func(_ int, op vfstest.Op) vfstest.Fault {
 		if op.Kind == "rename" {
@@ -202,8 +202,8 @@ func TestDirIsDurable(t *testing.T) {
 	}
 }
 
-// TestOptions: what other rooms ask for, on a real file system.
-func TestOptions(t *testing.T) {
+// TestOptionsHoldOnARealFileSystem: what other rooms ask for, on a real file system.
+func TestOptionsHoldOnARealFileSystem(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
 	put := func(o Options, s string) error { return FileWith(t.Context(), vfs.OS{}, path, o, text(s)) }

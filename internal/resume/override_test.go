@@ -8,9 +8,9 @@ import (
 	"ddpbatch/internal/testkit/fakeslurm"
 )
 
-// TestAnewFrom: what is asked for now holds from the next attempt on, of the run, or of every element by its own count, or of the element named; what is not
-// asked for stays what it was.
-func TestAnewFrom(t *testing.T) {
+// TestAnewCountsFromTheNextAttempt: what is asked for now holds from the next attempt on, of the run, or of every element
+// by its own count, or of the element named; what is not asked for stays what it was.
+func TestAnewCountsFromTheNextAttempt(t *testing.T) {
 	t.Parallel()
 	never := []string{"train.epochs=3", "checkpoint.resume=never"}
 	claim := func(d *rundir.Dir, attempts int) {
@@ -85,7 +85,7 @@ func TestAnewFrom(t *testing.T) {
 	from("an element that has not run yet", later, 0)
 }
 
-func TestCheckAnew(t *testing.T) {
+func TestCheckAnewRefusesPartsOfAnArray(t *testing.T) {
 	t.Parallel()
 	run := fakeslurm.Run(t, "")
 	for _, test := range []struct {

@@ -63,7 +63,7 @@ func (w *world) resumer(sets, words []string) *Resumer {
 	}
 }
 
-func TestCheck(t *testing.T) {
+func TestCheckSaysWhatForbidsAResume(t *testing.T) {
 	for name, test := range map[string]struct {
 		done        bool     // job 12 has done all
 		lost        bool     // there was a submission since, of which nobody recorded what came of it
@@ -134,7 +134,7 @@ func TestCheck(t *testing.T) {
 }
 
 // What Slurm did not take, or nobody asked it to take, is not asked for again; what it may have taken stays.
-func TestSubmit(t *testing.T) {
+func TestSubmitGivesBackWhatSlurmRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		sbatch  string // shell lines
 		prepare func(*world, *Resumer)
@@ -215,7 +215,7 @@ func TestSubmit(t *testing.T) {
 }
 
 // Of one element it is the array that is submitted, for that element alone: its script, its ledger, and its settings where Slurm refuses.
-func TestSubmitElement(t *testing.T) {
+func TestSubmitOfOneElementIsTheArrays(t *testing.T) {
 	w := newWorld(t, "slurm")
 	element, err := w.run.Task(3)
 	w.Must(err)
@@ -248,7 +248,7 @@ func TestSubmitElement(t *testing.T) {
 }
 
 // Where a process that simulates the run has the claim, it is the run that has not ended.
-func TestClaimOfSimulated(t *testing.T) {
+func TestClaimOfASimulationMeansARunningRun(t *testing.T) {
 	w := newWorld(t, "simulate")
 	id := fmt.Sprint(os.Getpid())
 	w.Must(w.run.SetJobID(id))
@@ -278,7 +278,7 @@ func TestClaimOfSimulated(t *testing.T) {
 }
 
 // A lost job of an array, and of one element of it alone: it is that of what was resumed, before it is recorded and afterwards.
-func TestCheckOfLostArray(t *testing.T) {
+func TestCheckFindsALostArraysJob(t *testing.T) {
 	for name, alone := range map[string]bool{"all of it": false, "an element": true} {
 		t.Run(name, func(t *testing.T) {
 			a := fakeslurm.NewArray(t, "0-2")

@@ -72,7 +72,7 @@ func TestNewestAttemptIgnoresForeignNames(t *testing.T) {
 	}
 }
 
-func TestClaimAttemptWhereItCannot(t *testing.T) {
+func TestClaimAttemptNeedsItsFolder(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	attempts := filepath.Join(d.Path(), "attempts")
 	must(t, os.Remove(attempts))
@@ -90,7 +90,7 @@ func TestClaimAttemptWhereItCannot(t *testing.T) {
 	}
 }
 
-func TestFence(t *testing.T) {
+func TestFenceRefusesSupersededAttempts(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	for range 2 {
 		_, err := d.ClaimAttempt()
@@ -108,7 +108,7 @@ func TestFence(t *testing.T) {
 	}
 }
 
-func TestClaimAfter(t *testing.T) {
+func TestClaimAfterTakesTheNextAttempt(t *testing.T) {
 	d := create1(t, t.TempDir(), "test")
 	first, err := d.ClaimAttempt()
 	must(t, err)
@@ -130,7 +130,7 @@ func TestClaimAfter(t *testing.T) {
 }
 
 // Of a job and its successor, one has the next attempt, and the other knows.
-func TestClaimAfterBesideAnotherJob(t *testing.T) {
+func TestClaimAfterGivesTheAttemptToOneJob(t *testing.T) {
 	for range 50 {
 		d := create1(t, t.TempDir(), "test")
 		held, err := d.ClaimAttempt()
@@ -154,9 +154,10 @@ func TestClaimAfterBesideAnotherJob(t *testing.T) {
 	}
 }
 
-// TestClaimWhoseAnswerIsLost has the file server do what it is asked and lose its answer, at each step of a claim: the request that is sent
-// again is told that the name is taken, or that what is to be renamed is gone (RFC 1813, 4.9). The claim holds all the same.
-func TestClaimWhoseAnswerIsLost(t *testing.T) {
+// TestClaimHoldsThoughItsAnswerIsLost has the file server do what it is asked and lose its answer, at each step of a
+// claim: the request that is sent again is told that the name is taken, or that what is to be renamed is gone (RFC 1813,
+// 4.9). The claim holds all the same.
+func TestClaimHoldsThoughItsAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	claims := map[string]struct {
 		folder string
@@ -210,8 +211,9 @@ func TestClaimWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
-// TestClaimOfAnother holds that a claim which another has made stays theirs, and that one which cannot be looked at is not called theirs.
-func TestClaimOfAnother(t *testing.T) {
+// TestClaimOfAnotherStaysTheirs holds that a claim which another has made stays theirs, and that one which cannot be
+// looked at is not called theirs.
+func TestClaimOfAnotherStaysTheirs(t *testing.T) {
 	t.Parallel()
 	d := create1(t, filepath.Join(t.TempDir(), "runs"), "test")
 	_, err := d.ClaimAttempt()
@@ -244,7 +246,7 @@ func TestClaimOfAnother(t *testing.T) {
 	}
 }
 
-func TestReach(t *testing.T) {
+func TestReachIsReadBack(t *testing.T) {
 	d := create1(t, t.TempDir(), "r")
 	n, err := d.ClaimAttempt()
 	if err != nil {

@@ -46,7 +46,7 @@ func startOf(t *testing.T, pid int) uint64 {
 	return start
 }
 
-func TestClaim(t *testing.T) {
+func TestClaimIsExclusive(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	element, err := d.Task(3)
 	must(t, err)
@@ -77,7 +77,7 @@ func TestClaim(t *testing.T) {
 }
 
 // Who was killed is named, and its claim is taken, at once where that can be known.
-func TestClaimOfTheDead(t *testing.T) {
+func TestClaimOfTheDeadPassesOn(t *testing.T) {
 	gone := func(c *Claimant) { c.Start++ } // of a process that had this one's number
 	elsewhere := func(c *Claimant) { c.Machine = "another" }
 	parent := func(c *Claimant) { c.PID, c.Start = os.Getppid(), startOf(t, os.Getppid()) }
@@ -114,7 +114,7 @@ func TestClaimOfTheDead(t *testing.T) {
 }
 
 // A claim that is no JSON is somebody's, until it has lapsed.
-func TestClaimThatCannotBeRead(t *testing.T) {
+func TestUnreadableClaimHoldsUntilItLapses(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	heldBy(t, d, 1, 0, func(*Claimant) {})
 	file := filepath.Join(d.claimPath(1), claimName)
@@ -130,7 +130,7 @@ func TestClaimThatCannotBeRead(t *testing.T) {
 }
 
 // Who stood still for so long that it was taken for dead finds out.
-func TestClaimIsLost(t *testing.T) {
+func TestLapsedClaimIsLost(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	first := claimed(t, d)
 	lost := first.own
@@ -150,7 +150,7 @@ func TestClaimIsLost(t *testing.T) {
 }
 
 // A file server that was asked twice says that the name is taken, by this claimant itself.
-func TestClaimIsItsOwn(t *testing.T) {
+func TestRepeatedClaimIsKnownAsItsOwn(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	c := claimed(t, d)
 	if taken, err := c.put(filepath.Join(d.path, claimsName, ".gone"), c.n); !taken || err != nil {
@@ -171,7 +171,7 @@ func TestClaimIsItsOwn(t *testing.T) {
 }
 
 // Of many that claim at once, each has it alone.
-func TestClaimsAtOnce(t *testing.T) {
+func TestClaimsAtOnceAreHeldInTurn(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	var have, had atomic.Int32
 	var all sync.WaitGroup

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestCreateLaysDesignsLayout(t *testing.T) {
+func TestCreateMakesTheDocumentedLayout(t *testing.T) {
 	parent := filepath.Join(t.TempDir(), "deep", "runs")
 	d := create1(t, parent, "mnist")
 	if !regexp.MustCompile(`^mnist-20261121-120000-[0-9a-f]{8}$`).MatchString(filepath.Base(d.Path())) {
@@ -58,7 +58,7 @@ func TestCreateFillsTheSpec(t *testing.T) {
 	}
 }
 
-func TestCreateAFewInOneSecond(t *testing.T) {
+func TestCreateNamesRunsOfOneSecondApart(t *testing.T) {
 	parent := t.TempDir()
 	for range 20 {
 		create1(t, parent, "x")
@@ -89,7 +89,7 @@ func TestCreateLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestCreateWhereItCannot(t *testing.T) {
+func TestCreateSaysWhyItCannot(t *testing.T) {
 	t.Run("parent is a file", func(t *testing.T) {
 		parent := filepath.Join(t.TempDir(), "runs")
 		must(t, os.WriteFile(parent, nil, 0o600))
@@ -117,7 +117,7 @@ func fifo(t *testing.T) string {
 	return path
 }
 
-func TestDiscard(t *testing.T) {
+func TestDiscardRemovesOnlyFreshRuns(t *testing.T) {
 	for name, use := range map[string]func(*Dir) error{
 		"fresh":      func(*Dir) error { return nil },
 		"has a job":  func(d *Dir) error { return d.SetJobID("12") },

@@ -14,7 +14,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-func TestOpen(t *testing.T) {
+func TestOpenFollowsLinks(t *testing.T) {
 	parent := t.TempDir()
 	d := create1(t, parent, "x")
 	base := filepath.Base(d.Path())
@@ -73,7 +73,7 @@ func TestOpenRefusesABadSpec(t *testing.T) {
 }
 
 // A run directory that a file server holds a lease in, for a client of it, opens once that is given back.
-func TestOpenUnderLease(t *testing.T) {
+func TestOpenWaitsForALease(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	testkit.Lease(t, filepath.Join(d.Path(), "spec.json"))
 	if _, err := Open(d.Path()); err != nil {
@@ -88,7 +88,7 @@ func renamed(t *testing.T, path, name string) string {
 	return to
 }
 
-func TestTask(t *testing.T) {
+func TestTaskIsAnElementsFolder(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	task, err := d.Task(3)
 	must(t, err)
@@ -136,8 +136,8 @@ func TestTask(t *testing.T) {
 	}
 }
 
-// TestElements are found by their numbers, in their order; what has another name is none.
-func TestElements(t *testing.T) {
+// TestElementsAreFoundInOrder by their numbers; what has another name is none.
+func TestElementsAreFoundInOrder(t *testing.T) {
 	d := create1(t, t.TempDir(), "job")
 	if found, err := d.Elements(); len(found) > 0 || err != nil {
 		t.Errorf("of no array: %v, %v", found, err)
@@ -168,8 +168,8 @@ func TestElements(t *testing.T) {
 	}
 }
 
-// TestElementLedger has the array's cancels in it, by time, and nothing else of the array's.
-func TestElementLedger(t *testing.T) {
+// TestElementLedgerHasTheArraysCancels, by time, and nothing else of the array's.
+func TestElementLedgerHasTheArraysCancels(t *testing.T) {
 	d := create1(t, t.TempDir(), "job")
 	element, err := d.Task(3)
 	must(t, err)
@@ -188,8 +188,8 @@ func TestElementLedger(t *testing.T) {
 	}
 }
 
-// TestNoElement is told by the run's job id and by a path, and looking makes nothing.
-func TestNoElement(t *testing.T) {
+// TestMissingElementIsKnownAsOne by the run's job id and by a path, and looking makes nothing.
+func TestMissingElementIsKnownAsOne(t *testing.T) {
 	d := create1(t, t.TempDir(), "job")
 	must(t, d.SetJobID("12"))
 	_, err := d.Task(3)
@@ -206,8 +206,7 @@ func TestNoElement(t *testing.T) {
 	}
 }
 
-// TestElementLogs are told by their names alone.
-func TestElementLogs(t *testing.T) {
+func TestElementLogsAreFoundByTheirNames(t *testing.T) {
 	d := create1(t, t.TempDir(), "job")
 	for _, name := range []string{"slurm-12_3.log", "slurm-7_10.log", "slurm-12.log", "slurm-12_x.log", "slurm-12_4", "12_5.log", "slurm-12_6.log.log"} {
 		must(t, os.WriteFile(filepath.Join(d.Path(), name), nil, 0o600))

@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 )
 
-// TestFresh: a file that was replaced while it was read is read again, a few times, and nothing else is.
-func TestFresh(t *testing.T) {
+// TestReplacedFileIsReadAgain: a file that was replaced while it was read is read again, a few times, and nothing else is.
+func TestReplacedFileIsReadAgain(t *testing.T) {
 	stale := fmt.Errorf("read f: %w", &os.PathError{Op: "read", Path: "f", Err: syscall.ESTALE})
 	for name, test := range map[string]struct {
 		errs  []error // of one try after the other; the last one again and again

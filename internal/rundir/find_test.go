@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestFind(t *testing.T) {
+func TestFindTakesJobsNamesAndPaths(t *testing.T) {
 	parent := t.TempDir()
 	older, newer := create1(t, parent, "mnist"), createAt(t, parent, "mnist", noon.Add(time.Hour))
 	other := createAt(t, parent, "gpt", noon.Add(time.Minute))
@@ -77,7 +77,7 @@ func TestFindSaysWhatIsWrongWithARun(t *testing.T) {
 	}
 }
 
-func TestList(t *testing.T) {
+func TestListGivesTheNewestFirst(t *testing.T) {
 	parent := t.TempDir()
 	if list, err := List(filepath.Join(parent, "nothing")); len(list) != 0 || err != nil {
 		t.Errorf("a parent that is not there: %v, %v", list, err)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestSetJobID(t *testing.T) {
+func TestSetJobIDLinksTheRun(t *testing.T) {
 	parent := t.TempDir()
 	d := create1(t, parent, "x")
 	if id, err := d.JobID(); id != "" || err != nil {
@@ -75,7 +75,7 @@ func TestSetJobIDReplacesOwnLinksOnly(t *testing.T) {
 	}
 }
 
-func TestJobIDOfABrokenFile(t *testing.T) {
+func TestJobIDRefusesABrokenFile(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	for _, text := range []string{"", "nonsense\n", strings.Repeat("1", 100)} {
 		must(t, os.WriteFile(filepath.Join(d.Path(), "jobid"), []byte(text), 0o600))
@@ -85,7 +85,7 @@ func TestJobIDOfABrokenFile(t *testing.T) {
 	}
 }
 
-func TestSubmissions(t *testing.T) {
+func TestSubmissionsFollowTheLedger(t *testing.T) {
 	three := 3
 	submitting := Event{Event: EventSubmitting, Detail: EventResume, Time: noon}
 	resume := func(id string) Event { return Event{Event: EventResume, Detail: "job " + id} }

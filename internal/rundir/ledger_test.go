@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-func TestLedger(t *testing.T) {
+func TestLedgerGivesBackItsEvents(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	if events, err := d.Ledger(); len(events) != 0 || err != nil {
 		t.Errorf("before: %v, %v", events, err)
@@ -52,7 +52,7 @@ func TestLedger(t *testing.T) {
 }
 
 // A ledger of very many short lines is refused before it is read: each would be an event in memory.
-func TestLedgerOfShortLines(t *testing.T) {
+func TestLedgerOfTooManyLinesIsRefused(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	line := `{"event":"e"}` + "\n"
 	must(t, os.WriteFile(filepath.Join(d.Path(), "ledger.jsonl"), []byte(strings.Repeat(line, 5<<20/len(line))), 0o600))

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestRankLogs(t *testing.T) {
+func TestRankLogsAreFoundByTheirNames(t *testing.T) {
 	d := create1(t, t.TempDir(), "job")
 	n, err := d.ClaimAttempt()
 	must(t, err)
@@ -39,7 +39,7 @@ func TestRankLogs(t *testing.T) {
 	}
 }
 
-func TestLogPath(t *testing.T) {
+func TestLogPathNamesHostRankAndStream(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	logs := filepath.Join(d.Path(), "attempts", "2", "logs")
 	for _, tc := range []struct {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-func TestSignsOfAnAttempt(t *testing.T) {
+func TestLastSignIsOfItsAttempt(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	for range 2 {
 		_, err := d.ClaimAttempt()
@@ -57,7 +57,7 @@ func TestSignsOfAnAttempt(t *testing.T) {
 }
 
 // A line that was cut short stays one of its own.
-func TestOpenMetrics(t *testing.T) {
+func TestOpenMetricsEndsACutLine(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	for _, line := range []string{"{\"step\":1}\n", "{\"st", "{\"step\":2}\n"} {
 		f, err := d.OpenMetrics()
@@ -71,7 +71,7 @@ func TestOpenMetrics(t *testing.T) {
 	}
 }
 
-func TestLastMetrics(t *testing.T) {
+func TestLastMetricsPassesOverCutLines(t *testing.T) {
 	line := func(step int) string {
 		return fmt.Sprintf(`{"time":"2026-11-21T12:00:00Z","attempt":2,"step":%d,"steps":200,"epoch":1,"loss":0.25,"lr":0.1,"samples_per_s":1e3,"comm_share":0.125}`, step)
 	}

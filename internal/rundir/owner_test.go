@@ -31,8 +31,8 @@ func give(t testing.TB, path string) {
 	must(t, os.Lchown(path, stranger, stranger))
 }
 
-// TestCheckOwn takes away, one by one, what makes a run its owner's alone.
-func TestCheckOwn(t *testing.T) {
+// TestCheckOwnRefusesWhatOthersCanChange takes away, one by one, what makes a run its owner's alone.
+func TestCheckOwnRefusesWhatOthersCanChange(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
@@ -152,8 +152,8 @@ func TestRootWritesToNothingElse(t *testing.T) {
 	}
 }
 
-// TestElementOfAnother holds that the directory of an array's element counts, too.
-func TestElementOfAnother(t *testing.T) {
+// TestElementOfAnotherIsRefused holds that the directory of an array's element counts, too.
+func TestElementOfAnotherIsRefused(t *testing.T) {
 	t.Parallel()
 	d := create1(t, filepath.Join(t.TempDir(), "runs"), "a")
 	element, err := d.Task(3)
@@ -256,8 +256,9 @@ func TestCreateRefusesRunsOfAll(t *testing.T) {
 	}
 }
 
-// TestExposedAbove holds that the nearest folder is named which another user can change, on the path as it is written and as it is.
-func TestExposedAbove(t *testing.T) {
+// TestExposedAboveNamesTheNearestFolder holds that the nearest folder is named which another user can change, on the path
+// as it is written and as it is.
+func TestExposedAboveNamesTheNearestFolder(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)
@@ -469,8 +470,8 @@ func TestStrangersLinkLeadsBesideIt(t *testing.T) {
 	}
 }
 
-// TestTakenNames has another user, in a folder open to all, take the name that a new run would get.
-func TestTakenNames(t *testing.T) {
+// TestTakenNamesStopNoRun has another user, in a folder open to all, take the name that a new run would get.
+func TestTakenNamesStopNoRun(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be two users")
 	}

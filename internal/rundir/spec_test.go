@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestFinalizeOverride holds that a job that the checkpoints do not fit is taken back, to what last fitted.
-func TestFinalizeOverride(t *testing.T) {
+// TestFinalizeOverrideTakesBackWhatDoesNotFit holds that a job that the checkpoints do not fit is taken back, to what last fitted.
+func TestFinalizeOverrideTakesBackWhatDoesNotFit(t *testing.T) {
 	for _, fits := range []bool{true, false} {
 		d := create1(t, t.TempDir(), "job")
 		first := d.Spec()
@@ -26,9 +26,10 @@ func TestFinalizeOverride(t *testing.T) {
 	}
 }
 
-// TestFinalizeOverrideOfAnElement holds that what one element of an array is resumed with stays on trial until that one has ended: another one, whose job of
-// before ends meanwhile, says nothing about it. A change of the whole array is finalized by any.
-func TestFinalizeOverrideOfAnElement(t *testing.T) {
+// TestFinalizeOverrideWaitsForItsElement holds that what one element of an array is resumed with stays on trial until that
+// one has ended: another one, whose job of before ends meanwhile, says nothing about it. A change of the whole array is
+// finalized by any.
+func TestFinalizeOverrideWaitsForItsElement(t *testing.T) {
 	five, kept, taken := 5, []string{"a=1"}, []string(nil)
 	for name, test := range map[string]struct {
 		element *int // that is resumed; nil: all
@@ -63,8 +64,9 @@ func TestFinalizeOverrideOfAnElement(t *testing.T) {
 	}
 }
 
-// TestOverrideAgain holds that the trial is of the newest change, and that what comes back is what was there before the first.
-func TestOverrideAgain(t *testing.T) {
+// TestOverrideAgainKeepsTheFirstSettings holds that the trial is of the newest change, and that what comes back is what
+// was there before the first.
+func TestOverrideAgainKeepsTheFirstSettings(t *testing.T) {
 	five, seven := 5, 7
 	d := create1(t, t.TempDir(), "job")
 	for _, o := range []Overridden{{Element: &five, Sets: []string{"a=1"}}, {Element: &seven, Sets: []string{"a=1", "b=1"}}} {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestVerdict(t *testing.T) {
+func TestVerdictIsReadBack(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	n, err := d.ClaimAttempt()
 	must(t, err)
@@ -60,8 +60,8 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestVerdictFits: what is written is never more than is read back; what a person can do without goes first.
-func TestVerdictFits(t *testing.T) {
+// TestVerdictFitsWhatIsReadBack: what is written is never more than is read back; what a person can do without goes first.
+func TestVerdictFitsWhatIsReadBack(t *testing.T) {
 	ranks := make([]RankEnd, 30000)
 	for i := range ranks {
 		ranks[i] = RankEnd{Rank: i, Host: "n2", Signal: 9}

@@ -55,7 +55,7 @@ func (w *arrayWorld) ends(row RunStatus, id string, code int, message string) {
 }
 
 // The state of an array is that of its elements: what Slurm knows of each, and else what it has left.
-func TestStatusOfArray(t *testing.T) {
+func TestStatusOfAnArrayIsItsElements(t *testing.T) {
 	w := newArrayWorld(t, "0-3%2")
 	w.Submitted("12")
 	w.Queue("12_[0-3%2] PENDING")
@@ -99,7 +99,7 @@ func TestStatusOfArray(t *testing.T) {
 }
 
 // A person's cancel of an element that waits is known from the ledger: Slurm forgets such an element at once.
-func TestStatusOfCancelledElement(t *testing.T) {
+func TestStatusKnowsACancelledElement(t *testing.T) {
 	w := newArrayWorld(t, "1,2")
 	w.Submitted("12")
 	w.Ran(1, "12", 0)
@@ -110,7 +110,7 @@ func TestStatusOfCancelledElement(t *testing.T) {
 }
 
 // Who resumes one element alone takes nobody's cancel back but its own.
-func TestStatusOfCancelledSiblings(t *testing.T) {
+func TestResumeOfOneLeavesSiblingsCancelled(t *testing.T) {
 	w := newArrayWorld(t, "1,2")
 	w.Submitted("12")
 	one := w.Ran(1, "12", 3)
@@ -124,7 +124,7 @@ func TestStatusOfCancelledSiblings(t *testing.T) {
 }
 
 // Of an array that is larger than this program can tell, Slurm tells what has not begun.
-func TestStatusOfLargeArray(t *testing.T) {
+func TestStatusOfALargeArrayIsSlurms(t *testing.T) {
 	w := newArrayWorld(t, "0-5000")
 	w.Submitted("12")
 	one := w.Ran(0, "12", 7)
@@ -138,7 +138,7 @@ func TestStatusOfLargeArray(t *testing.T) {
 
 // An element that scancel took out of the queue before it began is in no answer of Slurm's any more (seen with 22.05), while the rest of its
 // array is. One that began has left something.
-func TestStatusOfDroppedElement(t *testing.T) {
+func TestStatusKnowsADroppedElement(t *testing.T) {
 	const dropped = "element 2 ended as CANCELLED: it was cancelled before it began"
 	w := newArrayWorld(t, "0-2")
 	w.Submitted("12")

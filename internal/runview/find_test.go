@@ -24,7 +24,7 @@ func finder(p *fakeslurm.Slurm, from string, log *bytes.Buffer) *Viewer {
 
 // What a person types means a path where it looks like one; else a job, or a run in runs; and last a folder in the working directory, which
 // is no job whatever it is called.
-func TestFind(t *testing.T) {
+func TestFindTakesPathsJobsAndRuns(t *testing.T) {
 	p := fakeslurm.New(t)
 	run, other := fakeslurm.Run(t, ""), fakeslurm.Run(t, "")
 	runs, here := filepath.Dir(run.Path()), filepath.Dir(other.Path())
@@ -74,7 +74,7 @@ func TestFind(t *testing.T) {
 
 // Of an array of which an element was resumed alone, a path means all jobs, and an id that job; an element that waits is found where the
 // array has it.
-func TestFindJobs(t *testing.T) {
+func TestFindJobsKnowsElementsResumedAlone(t *testing.T) {
 	a := fakeslurm.NewArray(t, "0-3")
 	a.Submitted("12")
 	one := a.Ran(1, "12", 3)
@@ -125,7 +125,7 @@ func TestFindJobs(t *testing.T) {
 }
 
 // A job id that leads to a run of another user is warned of; a path is what a person has looked at.
-func TestFindOfAnotherUser(t *testing.T) {
+func TestFindWarnsOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make a run of another user")
 	}

@@ -82,7 +82,7 @@ func (w *logsWorld) shown(want string) {
 	w.out.Reset()
 }
 
-func TestLogsOfRanks(t *testing.T) {
+func TestLogsShowLinesOfEachRank(t *testing.T) {
 	w := newLogsWorld(t)
 	if err := w.logs(1, 0).print(); err != nil || !strings.Contains(w.errs.String(), "no output yet") {
 		t.Errorf("before any attempt: %v, %s", err, &w.errs)
@@ -120,7 +120,7 @@ func TestLogsOfRanks(t *testing.T) {
 }
 
 // Followed ranks are shown as they write, from attempt to attempt, and nothing is lost between two.
-func TestLogsFollow(t *testing.T) {
+func TestLogsFollowEveryAttempt(t *testing.T) {
 	w := newLogsWorld(t)
 	f := &following{rankLogs: w.logs(1, 0), attempt: 1}
 	look := func() error { // as much later as a folder is looked at again
@@ -201,7 +201,7 @@ func TestLogsFollowUntilTheEnd(t *testing.T) {
 }
 
 // What has the name of a log, and is a pipe without a writer, or a device, is an error at once.
-func TestLogIsAPipe(t *testing.T) {
+func TestLogThatIsAPipeIsRefused(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)

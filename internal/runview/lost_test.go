@@ -18,7 +18,7 @@ import (
 // Job 400 of a run has ended, and a command that resumed the run was killed before it recorded what came of that: the job is known by its
 // begin, however long Slurm has forgotten it, and else by the run's script. While another command submits the run, or Slurm cannot be
 // asked, nobody says that it has no job.
-func TestStatusOfLostJob(t *testing.T) {
+func TestStatusFindsALostJob(t *testing.T) {
 	for name, test := range map[string]struct {
 		begun   bool // job 500 has
 		crashed bool // job 500 has

@@ -6,8 +6,8 @@ import (
 	"ddpbatch/mpi/launch/recovery"
 )
 
-// TestStateOf: a run that stopped in time and saved has not failed.
-func TestStateOf(t *testing.T) {
+// TestStateOfASavedRunIsNotFailed: a run that stopped in time and saved has not failed.
+func TestStateOfASavedRunIsNotFailed(t *testing.T) {
 	for _, tt := range []struct {
 		exit  int
 		cause string

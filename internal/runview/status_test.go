@@ -14,7 +14,7 @@ import (
 )
 
 // What verdicts of earlier versions called signal and agent-lost has one name now, that of requeue.on.
-func TestStatusOfEarlierCauses(t *testing.T) {
+func TestStatusReadsEarlierCauses(t *testing.T) {
 	for then, now := range map[string]string{"signal": "crash", "agent-lost": "node", "crash": "crash"} {
 		w := newLogsWorld(t)
 		run := w.run
@@ -30,7 +30,7 @@ func TestStatusOfEarlierCauses(t *testing.T) {
 }
 
 // A job that ends while Slurm is asked: what it left at its end belongs to what Slurm says of it.
-func TestStatusOfJobThatEndsMeanwhile(t *testing.T) {
+func TestStatusKnowsAJobThatEndsMeanwhile(t *testing.T) {
 	// back has squeue put a file where it was, before it answers
 	back := func(p *fakeslurm.Slurm, path string) {
 		aside := filepath.Join(p.Dir, "aside")
@@ -68,7 +68,7 @@ func TestStatusOfJobThatEndsMeanwhile(t *testing.T) {
 }
 
 // A job that waits has not ended of what ended the attempt before; nor is a run finished that was resumed to do more.
-func TestStatusOfResumedJob(t *testing.T) {
+func TestStatusOfAResumedJobIsItsOwn(t *testing.T) {
 	for name, exit := range map[string]int{"failed": 7, "done, and to do more": 0} {
 		t.Run(name, func(t *testing.T) {
 			p, run := fakeslurm.New(t), fakeslurm.Run(t, "")
@@ -98,7 +98,7 @@ func TestStatusOfResumedJob(t *testing.T) {
 }
 
 // A job that ended badly and could write nothing into its run directory: status and submit --wait say what may be wrong.
-func TestSilentJob(t *testing.T) {
+func TestSilentJobIsExplained(t *testing.T) {
 	crashed := rundir.Verdict{Cause: "crash", Exit: 7, Message: "rank 0 exited with code 7"}
 	for name, test := range map[string]struct {
 		state, reason string

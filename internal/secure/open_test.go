@@ -89,7 +89,7 @@ func open(t testing.TB, client *Client, dialled net.Conn, server *Server, accept
 	return o
 }
 
-func TestOpen(t *testing.T) {
+func TestOpenSendsNothingInTheClear(t *testing.T) {
 	client, server := keys(t, secret, binding)
 	dialled, accepted := tcpPair(t)
 	wire := &recorder{Conn: dialled}
@@ -127,8 +127,9 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return r.Conn.Write(p)
 }
 
-// TestOpenRefuses has sides meet that do not belong together. The client tells another secret from another run by what the server says it is.
-func TestOpenRefuses(t *testing.T) {
+// TestOpenRefusesSidesThatDiffer has sides meet that do not belong together. The client tells another secret from another
+// run by what the server says it is.
+func TestOpenRefusesSidesThatDiffer(t *testing.T) {
 	for name, c := range map[string]struct {
 		secret  auth.Secret
 		binding auth.Binding
@@ -152,8 +153,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestLongRun has a run whose id is longer than ALPN allows.
-func TestLongRun(t *testing.T) {
+// TestOpenTakesALongRunID has a run whose id is longer than ALPN allows.
+func TestOpenTakesALongRunID(t *testing.T) {
 	long := binding
 	long.Run = strings.Repeat("r", 1000)
 	client, server := keys(t, secret, long)
@@ -163,7 +164,7 @@ func TestLongRun(t *testing.T) {
 	}
 }
 
-func TestNoSecret(t *testing.T) {
+func TestNoSideIsMadeWithoutSecret(t *testing.T) {
 	if _, err := NewClient(auth.Secret{}, binding); !errors.Is(err, auth.ErrNoSecret) {
 		t.Errorf("client: %v", err)
 	}
@@ -172,8 +173,8 @@ func TestNoSecret(t *testing.T) {
 	}
 }
 
-// TestStrangerWithTLS has clients that know all but the secret: no certificate, one of their own, or the other side's.
-func TestStrangerWithTLS(t *testing.T) {
+// TestStrangerWithTLSIsRefused has clients that know all but the secret: no certificate, one of their own, or the other side's.
+func TestStrangerWithTLSIsRefused(t *testing.T) {
 	client, server := keys(t, secret, binding)
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	stranger := tls.Certificate{Certificate: [][]byte{certificate(key.Public().(ed25519.PublicKey))}, PrivateKey: key}
@@ -190,8 +191,8 @@ func TestStrangerWithTLS(t *testing.T) {
 	}
 }
 
-// TestAnotherProtocol has the server leave out ALPN, as a program would that has the keys and not the binding.
-func TestAnotherProtocol(t *testing.T) {
+// TestAnotherProtocolIsRefused has the server leave out ALPN, as a program would that has the keys and not the binding.
+func TestAnotherProtocolIsRefused(t *testing.T) {
 	client, server := keys(t, secret, binding)
 	config := server.config.Clone()
 	config.NextProtos, config.GetConfigForClient, config.VerifyConnection = nil, nil, nil
@@ -202,8 +203,8 @@ func TestAnotherProtocol(t *testing.T) {
 	}
 }
 
-// TestReflection sends a client back what it says, and has two clients, and two servers, talk to each other.
-func TestReflection(t *testing.T) {
+// TestReflectionIsRefused sends a client back what it says, and has two clients, and two servers, talk to each other.
+func TestReflectionIsRefused(t *testing.T) {
 	client, server := keys(t, secret, binding)
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
@@ -234,7 +235,7 @@ func TestReflection(t *testing.T) {
 	})
 }
 
-func TestVersions(t *testing.T) {
+func TestVersionMismatchIsSaid(t *testing.T) {
 	client, server := keys(t, secret, binding)
 	later := auth.AppendPreface(nil, auth.Version+1)
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
@@ -261,8 +262,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestForeigners has peers say what is not this protocol.
-func TestForeigners(t *testing.T) {
+// TestForeignPeersAreRefused has peers say what is not this protocol.
+func TestForeignPeersAreRefused(t *testing.T) {
 	client, server := keys(t, secret, binding)
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
@@ -292,8 +293,8 @@ func TestForeigners(t *testing.T) {
 	}
 }
 
-// TestSilence has peers say nothing, or stop within the handshake, until the other side's time is over.
-func TestSilence(t *testing.T) {
+// TestSilenceEndsInTime has peers say nothing, or stop within the handshake, until the other side's time is over.
+func TestSilenceEndsInTime(t *testing.T) {
 	client, server := keys(t, secret, binding)
 	preface := string(auth.AppendPreface(nil, auth.Version))
 	for name, words := range map[string]string{"silent": "", "half": preface[:3], "in TLS": preface} {
@@ -353,8 +354,8 @@ func BenchmarkKeys(b *testing.B) {
 	}
 }
 
-// TestCertificate: crypto/x509 reads the key out of a certificate.
-func TestCertificate(t *testing.T) {
+// TestCertificateHoldsTheKey: crypto/x509 reads the key out of a certificate.
+func TestCertificateHoldsTheKey(t *testing.T) {
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize)).Public().(ed25519.PublicKey)
 	got, err := x509.ParseCertificate(certificate(key))
 	if err != nil {

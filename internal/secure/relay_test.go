@@ -47,8 +47,8 @@ func (r *relay) between(t *testing.T) (client, server net.Conn) {
 	return client, server
 }
 
-// TestRelayRewrites has a relay pass the handshake on, as it is, and change one bit of what follows: nothing that was changed is read.
-func TestRelayRewrites(t *testing.T) {
+// TestRelayThatRewritesIsFound has a relay pass the handshake on, as it is, and change one bit of what follows: nothing that was changed is read.
+func TestRelayThatRewritesIsFound(t *testing.T) {
 	client, server := keys(t, secret, binding)
 	for _, toServer := range []bool{true, false} {
 		var armed atomic.Bool
@@ -79,8 +79,8 @@ func TestRelayRewrites(t *testing.T) {
 	}
 }
 
-// TestRelayRewritesHandshake changes one byte of each part of the handshake, wherever it is: then there is no connection.
-func TestRelayRewritesHandshake(t *testing.T) {
+// TestRelayThatRewritesTheHandshakeIsFound changes one byte of each part of the handshake, wherever it is: then there is no connection.
+func TestRelayThatRewritesTheHandshakeIsFound(t *testing.T) {
 	client, server := keys(t, secret, binding)
 	for _, toServer := range []bool{true, false} {
 		for at := 0; at < 400; at += 13 {
@@ -139,8 +139,8 @@ func isRecordLength(sent []byte, toServer bool, at int) bool {
 	return at == begin+3 || at == begin+4
 }
 
-// TestRelayOfItsOwn ends TLS on both sides with a key of its own.
-func TestRelayOfItsOwn(t *testing.T) {
+// TestRelayWithItsOwnKeyIsRefused ends TLS on both sides with a key of its own.
+func TestRelayWithItsOwnKeyIsRefused(t *testing.T) {
 	client, server := keys(t, secret, binding)
 	key := ed25519.NewKeyFromSeed([]byte("this is a relay's seed: 32 bytes"))
 	own := tls.Certificate{Certificate: [][]byte{certificate(key.Public().(ed25519.PublicKey))}, PrivateKey: key}

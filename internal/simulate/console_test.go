@@ -221,8 +221,8 @@ func TestProgressLineFits(t *testing.T) {
 	})
 }
 
-// TestProgressLineOfAnyNumbers: metrics may hold any, and the bar is none, or full.
-func TestProgressLineOfAnyNumbers(t *testing.T) {
+// TestProgressLineTakesAnyNumbers: metrics may hold any, and the bar is none, or full.
+func TestProgressLineTakesAnyNumbers(t *testing.T) {
 	for step, want := range map[int64]string{-9_000_000_000_000: "[....", 9_000_000_000_000: "[####"} {
 		if line := progressLine(rundir.Metrics{Step: step, Steps: 1}, 200); !strings.HasPrefix(line, want) {
 			t.Errorf("step %d: %q", step, line)

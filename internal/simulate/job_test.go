@@ -41,8 +41,8 @@ func pretendRun(t *testing.T) (*rundir.Dir, *jobfile.Job) {
 	return run, job
 }
 
-// TestSimulateWithoutANodeLeft: a job that was requeued, and finds no node to begin again on, is not said to begin again.
-func TestSimulateWithoutANodeLeft(t *testing.T) {
+// TestJobWithoutANodeLeftDoesNotBeginAgain: a job that was requeued, and finds no node to begin again on, is not said to begin again.
+func TestJobWithoutANodeLeftDoesNotBeginAgain(t *testing.T) {
 	run, job := pretendRun(t)
 	if err := run.SetJobID("999999999"); err != nil {
 		t.Fatal(err)

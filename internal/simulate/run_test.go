@@ -21,8 +21,8 @@ import (
 const family = `(env -i setsid sh -c "trap '' TERM; echo \$\$; sleep 1000; :" &)
 setsid sh -c "trap '' TERM; env -i setsid sleep 1000 & echo \$\$; echo \$!; sleep 1000; :" & wait`
 
-// TestAdopt: nothing that an agent has left behind outlives the attempt, and nobody else's processes end with it.
-func TestAdopt(t *testing.T) {
+// TestAdoptEndsWhatAgentsLeave: nothing that an agent has left behind outlives the attempt, and nobody else's processes end with it.
+func TestAdoptEndsWhatAgentsLeave(t *testing.T) {
 	before := exec.Command("sleep", "1000") // as of a wrapper that has executed this program
 	before.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	if err := before.Start(); err != nil {

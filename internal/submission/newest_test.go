@@ -34,7 +34,7 @@ func describe(s *Submission) string {
 	return strings.Join(said, ", ")
 }
 
-func TestNewest(t *testing.T) {
+func TestNewestKnowsWhatWasSubmitted(t *testing.T) {
 	for name, test := range map[string]struct {
 		before string
 		queue  string // "silent": Slurm does not answer
@@ -100,7 +100,7 @@ func TestNewestKnowsItsScript(t *testing.T) {
 }
 
 // A ledger that cannot be read keeps nobody from looking at the run, and everybody from submitting it.
-func TestNewestWithoutALedger(t *testing.T) {
+func TestNewestReadsARunWithoutALedger(t *testing.T) {
 	w := newWorld(t)
 	w.Must(os.Mkdir(filepath.Join(w.run.Path(), "ledger.jsonl"), 0o700))
 	for _, always := range []bool{false, true} {
@@ -115,7 +115,7 @@ func TestNewestWithoutALedger(t *testing.T) {
 }
 
 // The caller's own jobs are not asked for where it is not known whose run it is.
-func TestNewestOfNobody(t *testing.T) {
+func TestNewestAsksForNobodysJobs(t *testing.T) {
 	w := newWorld(t)
 	s := &Submission{Run: w.run}
 	w.Must(os.RemoveAll(w.run.Path()))

@@ -25,7 +25,7 @@ func code(err error) int {
 	return 0
 }
 
-func TestNoteBegin(t *testing.T) {
+func TestNoteBeginRecordsTheJob(t *testing.T) {
 	for name, test := range map[string]struct {
 		before  string
 		begins  string
@@ -74,7 +74,7 @@ func TestNoteBegin(t *testing.T) {
 }
 
 // A lost job of one element is recorded in the ledger of that as well, once, whoever begins or looks first.
-func TestRecordOfElement(t *testing.T) {
+func TestLostJobIsRecordedInItsElement(t *testing.T) {
 	w := newWorld(t)
 	w.before("submit job 12; jobid 12; submitting element 3")
 	s, err := Newest(t.Context(), w.run, false, func(context.Context, string) (slurm.UserJobs, error) { return nil, nil })
@@ -93,7 +93,7 @@ func TestRecordOfElement(t *testing.T) {
 	w.wantLeft(element, "resume job 13")
 }
 
-func TestSubmit(t *testing.T) {
+func TestSubmitReportsWhatBecameOfIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(*world) // after the claim
 		sbatch  string       // shell lines
@@ -240,7 +240,7 @@ func TestNotSubmitted(t *testing.T) {
 }
 
 // In a folder that others write to, with the sticky bit, they can take the names of links to runs. That stops no job.
-func TestTakenLinkName(t *testing.T) {
+func TestTakenLinkNameStopsNoJob(t *testing.T) {
 	w := newWorld(t)
 	for _, id := range []string{"500", "501", "502"} {
 		w.Must(os.WriteFile(filepath.Join(filepath.Dir(w.run.Path()), "x-"+id), nil, 0o600))
@@ -258,7 +258,7 @@ func TestTakenLinkName(t *testing.T) {
 }
 
 // One process has the claim. One that was killed with it is told of, and so is what keeps the claim from being given back.
-func TestClaim(t *testing.T) {
+func TestClaimIsExclusive(t *testing.T) {
 	w := newWorld(t)
 	release, claim, err := w.env().Claim(w.run, "submit")
 	w.Must(err)

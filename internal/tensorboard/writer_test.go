@@ -158,7 +158,7 @@ while b:
 	}
 }
 
-func TestCreateFails(t *testing.T) {
+func TestCreateNamesThePathThatFails(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -15,8 +15,8 @@ import (
 // With this variable set, the tests below are victims, too.
 const isVictim = "DDPBATCH_TEST_TESTKIT_VICTIM"
 
-// TestKillOfOneThatHangs: a victim that stops saving is waited for no longer than the context says, and is told how far it was.
-func TestKillOfOneThatHangs(t *testing.T) {
+// TestKillEndsAVictimThatHangs: a victim that stops saving is waited for no longer than the context says, and is told how far it was.
+func TestKillEndsAVictimThatHangs(t *testing.T) {
 	if os.Getenv(isVictim) != "" {
 		testkit.Saved(7)
 		time.Sleep(time.Minute)
@@ -25,7 +25,7 @@ func TestKillOfOneThatHangs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	start := time.Now()
-	last, err := testkit.Kill(ctx, "TestKillOfOneThatHangs", []string{isVictim + "=1"}, 2, 0)
+	last, err := testkit.Kill(ctx, "TestKillEndsAVictimThatHangs", []string{isVictim + "=1"}, 2, 0)
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "of 2 saves") {
 		t.Errorf("step %d, %v; want that it hangs after 1 of 2 saves", last, err)
 	}
@@ -34,27 +34,28 @@ func TestKillOfOneThatHangs(t *testing.T) {
 	}
 }
 
-// TestKillOfOneThatEnds: what a victim says that ends before it is killed is told, and how far it was.
-func TestKillOfOneThatEnds(t *testing.T) {
+// TestKillReportsAVictimThatEnds: what a victim says that ends before it is killed is told, and how far it was.
+func TestKillReportsAVictimThatEnds(t *testing.T) {
 	if os.Getenv(isVictim) != "" {
 		testkit.Saved(7)
 		t.Fatal("no disk")
 	}
 	t.Parallel()
-	last, err := testkit.Kill(t.Context(), "TestKillOfOneThatEnds", []string{isVictim + "=1"}, 2, 0)
+	last, err := testkit.Kill(t.Context(), "TestKillReportsAVictimThatEnds", []string{isVictim + "=1"}, 2, 0)
 	if last != 7 || err == nil || !strings.HasPrefix(err.Error(), "the victim ended: ") || !strings.Contains(err.Error(), "no disk") {
 		t.Errorf("step %d, %v; want step 7, and why it ended", last, err)
 	}
 }
 
-// TestKillOfOneThatIsKilled: a victim that another kills, the kernel for want of memory perhaps, says nothing; it is told all the same.
-func TestKillOfOneThatIsKilled(t *testing.T) {
+// TestKillReportsAVictimThatOthersKill: a victim that another kills, the kernel for want of memory perhaps, says nothing;
+// it is told all the same.
+func TestKillReportsAVictimThatOthersKill(t *testing.T) {
 	if os.Getenv(isVictim) != "" {
 		testkit.Saved(7)
 		syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	}
 	t.Parallel()
-	last, err := testkit.Kill(t.Context(), "TestKillOfOneThatIsKilled", []string{isVictim + "=1"}, 2, 0)
+	last, err := testkit.Kill(t.Context(), "TestKillReportsAVictimThatOthersKill", []string{isVictim + "=1"}, 2, 0)
 	if last != 7 || err == nil || err.Error() != "the victim ended after 1 of 2 saves: signal: killed" {
 		t.Errorf("step %d, %v; want step 7, and that it ended after 1 of 2 saves", last, err)
 	}

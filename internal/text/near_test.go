@@ -32,7 +32,7 @@ func TestDistanceIsAMetric(t *testing.T) {
 	})
 }
 
-func TestNearest(t *testing.T) {
+func TestNearestFindsWhatWasMistyped(t *testing.T) {
 	names := []string{"epochs", "lr", "nodes", "on"}
 	for name, want := range map[string]string{
 		"epoch": "epochs", "Epochs": "epochs", "nod": "nodes", "node": "nodes", "rl": "", "xy": "", "": "", "o": "",

@@ -21,7 +21,7 @@ func testTable(terminal bool) string {
 	return out.String()
 }
 
-func TestTable(t *testing.T) {
+func TestTableAlignsAndCleansCells(t *testing.T) {
 	if got, want := testTable(false), "12\ttwo cells no [31m  2J \n1234567\té\n"; got != want {
 		t.Errorf("pipe: %q, want %q", got, want)
 	}
@@ -30,7 +30,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-func TestTableColours(t *testing.T) {
+func TestTableColoursStates(t *testing.T) {
 	var out bytes.Buffer
 	table := NewTable(&out, true, true, "STATE", "LOSS")
 	table.Row("FAILED", "1")
@@ -46,7 +46,7 @@ func TestTableColours(t *testing.T) {
 	}
 }
 
-func TestSizes(t *testing.T) {
+func TestSizesHaveUnitsOnATerminal(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 1023: "1023", 1 << 10: "1 KiB", 1536: "1.5 KiB", 5 << 30: "5 GiB", math.MaxInt64: "8 EiB"} {
 		if got := (&Table{terminal: true}).Size(n); got != want {
 			t.Errorf("%d bytes are %q, want %q", n, got, want)
@@ -64,7 +64,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-func TestBytes(t *testing.T) {
+func TestBytesHaveUnits(t *testing.T) {
 	for n, want := range map[uint64]string{0: "0 bytes", 1023: "1023 bytes", 65536: "64 KiB", 8 << 20: "8 MiB", 3 << 29: "1.5 GiB", 1<<64 - 1: "16 EiB"} {
 		if got := Bytes(n); got != want {
 			t.Errorf("%d: %q, want %q", n, got, want)
@@ -72,7 +72,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-func TestFew(t *testing.T) {
+func TestFewCountsTheRest(t *testing.T) {
 	for _, test := range []struct {
 		list []int
 		want string

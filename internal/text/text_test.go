@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestQuoted(t *testing.T) {
+func TestQuotedShortensTheMiddle(t *testing.T) {
 	for text, want := range map[string]string{
 		"":               `""`,
 		"123456789":      `"123456789"`,
@@ -20,7 +20,7 @@ func TestQuoted(t *testing.T) {
 	}
 }
 
-func TestCut(t *testing.T) {
+func TestCutKeepsCharactersWhole(t *testing.T) {
 	for _, test := range []struct {
 		text string
 		most int

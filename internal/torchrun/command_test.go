@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestRunCommands: what a worker executes.
-func TestRunCommands(t *testing.T) {
+// TestRunGivesTheWorkersCommand: what a worker executes.
+func TestRunGivesTheWorkersCommand(t *testing.T) {
 	for line, want := range map[string]string{
 		"train.py --lr 1":              "python3 -u train.py --lr 1",
 		"-- train.py --lr 1":           "train.py --lr 1",

@@ -40,8 +40,8 @@ func refusal(t *testing.T, lookup func(string) (string, bool), words ...string) 
 	return err.Error()
 }
 
-// TestRunLine holds how a line is parted against what argparse does with torchrun's flags.
-func TestRunLine(t *testing.T) {
+// TestRunLineIsPartedAsByArgparse holds how a line is parted against what argparse does with torchrun's flags.
+func TestRunLineIsPartedAsByArgparse(t *testing.T) {
 	for line, want := range map[string]string{
 		"train.py -r 3":                            " | train.py -r 3",
 		"-r3 -t=1 x":                               "redirects=3 tee=1 | x",
@@ -87,8 +87,8 @@ func TestRunLine(t *testing.T) {
 	}
 }
 
-// TestRunLineRefuses: what is mistyped is named, with what was meant where that can be told.
-func TestRunLineRefuses(t *testing.T) {
+// TestRunLineNamesWhatIsMistyped: what is mistyped is named, with what was meant where that can be told.
+func TestRunLineNamesWhatIsMistyped(t *testing.T) {
 	for line, want := range map[string]string{
 		"--nnodez 2 x":                   "no flag --nnodez; did you mean --nnodes?",
 		"--nporc_per_node 2 x":           "did you mean --nproc-per-node?",
@@ -158,8 +158,9 @@ var samples = map[string]struct{ good, bad []string }{
 	"logs-specs":               {[]string{"default"}, []string{"a\x01"}},
 }
 
-// TestRunFlagsMisused tries every flag there is: without a value, with values that it does not take, twice, and in torchrun's variable.
-func TestRunFlagsMisused(t *testing.T) {
+// TestMisusedFlagsAreRefused tries every flag there is: without a value, with values that it does not take, twice, and in
+// torchrun's variable.
+func TestMisusedFlagsAreRefused(t *testing.T) {
 	for _, f := range Flags {
 		long, underscores := "--"+f.Name, "--"+strings.ReplaceAll(f.Name, "-", "_")
 		if f.IsSwitch() {
@@ -217,8 +218,8 @@ func checkTaken(t *testing.T, f *Flag, how string, lookup func(string) (string, 
 	}
 }
 
-// TestRunFlagsContradict: pairs of which both cannot be meant.
-func TestRunFlagsContradict(t *testing.T) {
+// TestContradictingFlagsAreRefused: pairs of which both cannot be meant.
+func TestContradictingFlagsAreRefused(t *testing.T) {
 	for line, want := range map[string]string{
 		"-m --no-python x":                           "-m and --no-python contradict each other",
 		"-m --run-path /x":                           "-m and --run-path contradict",
@@ -245,8 +246,8 @@ func TestRunFlagsContradict(t *testing.T) {
 	}
 }
 
-// TestRunShutdownVariable: torchrun has a second variable for it, which is asked last.
-func TestRunShutdownVariable(t *testing.T) {
+// TestSecondShutdownVariableIsAskedLast: torchrun has a second variable for it, which is asked last.
+func TestSecondShutdownVariableIsAskedLast(t *testing.T) {
 	both := variables{"PET_SHUTDOWN_TIMEOUT": "5", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "7"}.lookup
 	for _, row := range []struct {
 		line   string
@@ -264,8 +265,8 @@ func TestRunShutdownVariable(t *testing.T) {
 	checkRefusal(t, "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", oneVariable("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "soon"), "x")
 }
 
-// TestRunSwitchVariables: torchrun reads them as numbers.
-func TestRunSwitchVariables(t *testing.T) {
+// TestSwitchVariablesAreNumbers: torchrun reads them as numbers.
+func TestSwitchVariablesAreNumbers(t *testing.T) {
 	for value, want := range map[string]bool{"1": true, "2": true, "0": false, "": false} {
 		o, _, err := Parse([]string{"x"}, oneVariable("PET_STANDALONE", value))
 		if err != nil || o.Standalone != want || o.Has("standalone") != want {
@@ -274,7 +275,7 @@ func TestRunSwitchVariables(t *testing.T) {
 	}
 }
 
-func TestRunValues(t *testing.T) {
+func TestFlagValuesAreRead(t *testing.T) {
 	o, _, err := Parse(strings.Fields("--duplicate-stdout-filters a,,b,c --ranks-filter 3,8-10,9 --shutdown-timeout 1.5 --join-timeout 2m -t 0:1,12:3 "+
 		"--rdzv-endpoint [fe80::1%ib0]:7 --rdzv-conf join_timeout=60,last_call_timeout=0,is_host=0 --signals-to-handle sigusr1,TERM x"), noEnviron)
 	if err != nil {

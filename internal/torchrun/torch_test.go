@@ -136,8 +136,8 @@ type torchCase struct {
 	Env   map[string]string
 }
 
-// TestRunAsTorchrun gives torchrun's own parser and ours the same lines.
-func TestRunAsTorchrun(t *testing.T) {
+// TestOurParserAgreesWithTorchruns gives torchrun's own parser and ours the same lines.
+func TestOurParserAgreesWithTorchruns(t *testing.T) {
 	cases := []torchCase{
 		{Line: "train.py"},
 		{Line: "train.py --nnodes 3 -m x"},

@@ -12,8 +12,8 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestOSPreallocate: the length of the file is that of what was written, not of what was reserved.
-func TestOSPreallocate(t *testing.T) {
+// TestOSPreallocateKeepsTheLength: the length of the file is that of what was written, not of what was reserved.
+func TestOSPreallocateKeepsTheLength(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a")
 	f, err := vfs.OS{}.Create(path)
@@ -39,9 +39,9 @@ func TestOSPreallocate(t *testing.T) {
 	}
 }
 
-// TestOSPreallocateNoSpace asks for more than any disk has, and more than a file may have on most: what merely exceeds this disk would
-// fill it for a moment, for all who use it.
-func TestOSPreallocateNoSpace(t *testing.T) {
+// TestOSPreallocateReportsNoSpace asks for more than any disk has, and more than a file may have on most: what merely
+// exceeds this disk would fill it for a moment, for all who use it.
+func TestOSPreallocateReportsNoSpace(t *testing.T) {
 	t.Parallel()
 	f, err := vfs.OS{}.Create(filepath.Join(t.TempDir(), "a"))
 	must(t, err)
@@ -56,7 +56,7 @@ func TestOSPreallocateNoSpace(t *testing.T) {
 	}
 }
 
-func TestOSSpace(t *testing.T) {
+func TestOSSpaceFindsRoom(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	space, err := vfs.OS{}.Space(dir)

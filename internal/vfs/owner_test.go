@@ -14,7 +14,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-func TestCheckOwner(t *testing.T) {
+func TestCheckOwnerRefusesWhatOthersCanChange(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		mode os.FileMode
@@ -45,9 +45,9 @@ func TestCheckOwner(t *testing.T) {
 	}
 }
 
-// TestPrivateDir: a folder is made with mode 0700 and accepted again; a link, a file, one that others may enter, and one of another
-// user are refused.
-func TestPrivateDir(t *testing.T) {
+// TestPrivateDirRefusesWhatOthersMayEnter: a folder is made with mode 0700 and accepted again; a link, a file, one that
+// others may enter, and one of another user are refused.
+func TestPrivateDirRefusesWhatOthersMayEnter(t *testing.T) {
 	dir := t.TempDir()
 	own := filepath.Join(dir, "own")
 	for range 2 {
@@ -110,8 +110,8 @@ func mustMkdir(t *testing.T, path string, mode fs.FileMode) string {
 	return path
 }
 
-// TestWay: links are followed as the kernel follows them, and each counts as a step of its own.
-func TestWay(t *testing.T) {
+// TestWayFollowsLinksAsTheKernel: links are followed as the kernel follows them, and each counts as a step of its own.
+func TestWayFollowsLinksAsTheKernel(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -151,8 +151,9 @@ func TestWay(t *testing.T) {
 	}
 }
 
-// TestExposedAbove: the nearest folder or link is named that another user can change, also where a folder above it lets nobody in.
-func TestExposedAbove(t *testing.T) {
+// TestExposedAboveNamesTheNearestFolder: the nearest folder or link is named that another user can change, also where a
+// folder above it lets nobody in.
+func TestExposedAboveNamesTheNearestFolder(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.EvalSymlinks(publicDir(t))
 	if err != nil {
@@ -187,14 +188,14 @@ func TestExposedAbove(t *testing.T) {
 	}
 }
 
-// askVariable holds the folders that TestFoldersOfTwoUsers asks another user's process about, one a line.
+// askVariable holds the folders that TestFoldersOfTwoUsersAreKeptApart asks another user's process about, one a line.
 const askVariable = "DDPBATCH_VFS_TEST_FOLDERS"
 
 // victim is the user id of who uses the folders, and stranger that of who is after them. Neither has an account.
 const victim = 4241
 
-// TestFoldersOfTwoUsers: a user who is not root opens and holds only what is theirs, below what is theirs or root's.
-func TestFoldersOfTwoUsers(t *testing.T) {
+// TestFoldersOfTwoUsersAreKeptApart: a user who is not root opens and holds only what is theirs, below what is theirs or root's.
+func TestFoldersOfTwoUsersAreKeptApart(t *testing.T) {
 	if folders := os.Getenv(askVariable); folders != "" {
 		for path := range strings.SplitSeq(folders, "\n") {
 			in, err := OpenFolder(path)
@@ -245,7 +246,7 @@ func TestFoldersOfTwoUsers(t *testing.T) {
 		folders = append(folders, path)
 		want = append(want, fmt.Sprintf("asked: %t %t", !row.open, !row.within))
 	}
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestFoldersOfTwoUsers$", "-test.v")
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestFoldersOfTwoUsersAreKeptApart$", "-test.v")
 	cmd.Env = append(os.Environ(), askVariable+"="+strings.Join(folders, "\n"))
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: victim, Gid: victim}}

@@ -61,8 +61,8 @@ func TestOpenRegularSaysWhatIsOpen(t *testing.T) {
 	}
 }
 
-// TestOpenWaitsForLease: a file that another process holds a lease on opens once that is given back, as the holder is asked to.
-func TestOpenWaitsForLease(t *testing.T) {
+// TestOpenWaitsForALease: a file that another process holds a lease on opens once that is given back, as the holder is asked to.
+func TestOpenWaitsForALease(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	must(t, os.WriteFile(path, []byte("x"), 0o600))
 	testkit.Lease(t, path)

@@ -10,8 +10,8 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestRename: an answer that a repeated request may give is no error if the rename has happened, and only then.
-func TestRename(t *testing.T) {
+// TestRenameKnowsALostReply: an answer that a repeated request may give is no error if the rename has happened, and only then.
+func TestRenameKnowsALostReply(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		answer error
@@ -47,8 +47,8 @@ func TestRename(t *testing.T) {
 	}
 }
 
-// TestRenameOntoAnother: what is there under the new name must be ours.
-func TestRenameOntoAnother(t *testing.T) {
+// TestRenameOntoAnotherIsRefused: what is there under the new name must be ours.
+func TestRenameOntoAnotherIsRefused(t *testing.T) {
 	t.Parallel()
 	for size, folder := range map[int64]bool{4: false, -1: false, 5: true} {
 		m := vfstest.NewMem()
@@ -63,8 +63,9 @@ func TestRenameOntoAnother(t *testing.T) {
 	}
 }
 
-// TestReplace: a lost reply is told from a rename that did not happen by the size of what was there before, where that is another.
-func TestReplace(t *testing.T) {
+// TestReplaceKnowsALostReply: a lost reply is told from a rename that did not happen by the size of what was there before,
+// where that is another.
+func TestReplaceKnowsALostReply(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		old    string // none: empty

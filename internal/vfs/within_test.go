@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestCheckFolders(t *testing.T) {
+func TestCheckFoldersRefusesWhatOthersCanChange(t *testing.T) {
 	t.Parallel()
 	dir := publicDir(t)
 	mustMkdir(t, filepath.Join(dir, "open"), 0o777)
@@ -35,7 +35,7 @@ func TestCheckFolders(t *testing.T) {
 	}
 }
 
-func TestOpenFolder(t *testing.T) {
+func TestOpenFolderRefusesWhatOthersCanChange(t *testing.T) {
 	t.Parallel()
 	dir := publicDir(t)
 	open := mustMkdir(t, filepath.Join(dir, "open"), 0o777)
@@ -69,8 +69,9 @@ func TestOpenFolder(t *testing.T) {
 	}
 }
 
-// TestWithin: what is below the folder is reached in the one that was found, whatever has its name; what is elsewhere by its path.
-func TestWithin(t *testing.T) {
+// TestWithinReachesTheFolderItFound: what is below the folder is reached in the one that was found, whatever has its name;
+// what is elsewhere by its path.
+func TestWithinReachesTheFolderItFound(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	dir, moved := filepath.Join(root, "dir"), filepath.Join(root, "moved")

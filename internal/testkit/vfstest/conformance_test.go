@@ -13,9 +13,9 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestConformance holds the implementations to the same behaviour: the operating
+// TestAllSystemsBehaveAsTheOS holds the implementations to the same behaviour: the operating
 // system's is the reference.
-func TestConformance(t *testing.T) {
+func TestAllSystemsBehaveAsTheOS(t *testing.T) {
 	t.Parallel()
 	systems := map[string]func(*testing.T) (vfs.FS, string){
 		"os":       func(t *testing.T) (vfs.FS, string) { return vfs.OS{}, t.TempDir() },

@@ -93,7 +93,7 @@ func TestInjectorFailsEachOperation(t *testing.T) {
 	must(t, session(in))
 }
 
-func TestInjectorCrash(t *testing.T) {
+func TestInjectorCrashStopsEverything(t *testing.T) {
 	t.Parallel()
 	m := vfstest.NewMem()
 	in := vfstest.NewInjector(m, vfstest.CrashAfter(2)) // mkdir and create pass
@@ -105,7 +105,7 @@ func TestInjectorCrash(t *testing.T) {
 	}
 }
 
-func TestInjectorShortWrite(t *testing.T) {
+func TestInjectorWritesShort(t *testing.T) {
 	t.Parallel()
 	m := vfstest.NewMem()
 	in := vfstest.NewInjector(m, func(_ int, op vfstest.Op) vfstest.Fault {
@@ -184,8 +184,9 @@ func TestInjectorWaits(t *testing.T) {
 	must(t, err)
 }
 
-// TestInjectorWithin: a private folder behind an injector is one of the file system beneath, and its operations count with the others.
-func TestInjectorWithin(t *testing.T) {
+// TestInjectorCountsOperationsWithin: a private folder behind an injector is one of the file system beneath, and its
+// operations count with the others.
+func TestInjectorCountsOperationsWithin(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "dir")
 	in := vfstest.NewInjector(vfs.OS{}, nil)

@@ -9,7 +9,7 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-func TestMemLimit(t *testing.T) {
+func TestMemLimitIsAFullDisk(t *testing.T) {
 	t.Parallel()
 	m := vfstest.NewMem()
 	m.SetLimit(10)
@@ -28,7 +28,7 @@ func TestMemLimit(t *testing.T) {
 	}
 }
 
-func TestMemPreallocate(t *testing.T) {
+func TestMemPreallocateTakesRoom(t *testing.T) {
 	t.Parallel()
 	m := vfstest.NewMem()
 	m.SetLimit(10)

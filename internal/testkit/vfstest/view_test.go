@@ -16,8 +16,8 @@ func twoClients(t *testing.T) (m *vfstest.Mem, a, b *vfstest.View) {
 	return m, vfstest.NewView(m, 1), vfstest.NewView(m, 2)
 }
 
-// TestViewHold checks what a client with a stale cache answers, and that Refresh ends it.
-func TestViewHold(t *testing.T) {
+// TestHeldViewAnswersFromItsCache checks what a client with a stale cache answers, and that Refresh ends it.
+func TestHeldViewAnswersFromItsCache(t *testing.T) {
 	t.Parallel()
 	_, a, b := twoClients(t)
 	write(t, a, "/d/old", "old")
@@ -58,8 +58,8 @@ func TestViewHold(t *testing.T) {
 	}
 }
 
-// TestViewCloseToOpen: data shows to others after the writer's close and their own open.
-func TestViewCloseToOpen(t *testing.T) {
+// TestViewShowsDataAfterClose: data shows to others after the writer's close and their own open.
+func TestViewShowsDataAfterClose(t *testing.T) {
 	t.Parallel()
 	_, a, b := twoClients(t)
 	w, err := a.Create("/d/a")
@@ -87,8 +87,8 @@ func TestViewCloseToOpen(t *testing.T) {
 	wantErr(t, "write after close", err, fs.ErrClosed)
 }
 
-// TestViewLostReplies: what answers an error has happened all the same, and some replies come.
-func TestViewLostReplies(t *testing.T) {
+// TestViewLosesRepliesAndNoOperations: what answers an error has happened all the same, and some replies come.
+func TestViewLosesRepliesAndNoOperations(t *testing.T) {
 	t.Parallel()
 	m, a, _ := twoClients(t)
 	a.LoseReplies(50)
@@ -114,8 +114,8 @@ func TestViewLostReplies(t *testing.T) {
 	}
 }
 
-// TestViewFullDisk: what did not fit shows at the close at the latest.
-func TestViewFullDisk(t *testing.T) {
+// TestViewReportsAFullDiskAtClose: what did not fit shows at the close at the latest.
+func TestViewReportsAFullDiskAtClose(t *testing.T) {
 	t.Parallel()
 	m, a, _ := twoClients(t)
 	m.SetLimit(3)
