@@ -34,7 +34,7 @@ func filled(ours, a, b []float64) table {
 	return t
 }
 
-func TestCompare(t *testing.T) {
+func TestCompareFindsTheBestPeer(t *testing.T) {
 	nan := math.NaN()
 	for _, tt := range []struct {
 		name          string
@@ -103,7 +103,7 @@ func TestFailedLaunchOfOursIsLost(t *testing.T) {
 	}
 }
 
-func TestPrintWithoutPeer(t *testing.T) {
+func TestRowWithoutAPeerIsNotWon(t *testing.T) {
 	table := filled([]float64{1, 1}, []float64{2, math.NaN()}, []float64{math.NaN(), 4})
 	table.compare(threeSides)
 	var text bytes.Buffer
@@ -114,7 +114,7 @@ func TestPrintWithoutPeer(t *testing.T) {
 }
 
 // An interval of fewer launches says how much less it is worth than the header promises.
-func TestPrintCoverage(t *testing.T) {
+func TestPrintSaysWhatFewLaunchesCover(t *testing.T) {
 	ours := []float64{1, 1, 1, 1, 1, 1, 1}
 	peer := []float64{2, 2, 2, 2, 2, 2, 2}
 	const note = "(93.8 %)" // of 5 launches: 1 - 2/2^5
@@ -158,7 +158,7 @@ func script(text, file string) side {
 	}
 }
 
-func TestLaunch(t *testing.T) {
+func TestLaunchReadsRowsAndFaults(t *testing.T) {
 	for _, name := range []string{"SLURM_NTASKS", "WORLD_SIZE", "DDPBATCH_TRANSPORT", "OMPI_MCA_btl", "UCX_TLS", "MPIR_CVAR_NOLOCAL", "PMI_RANK", "OMP_NUM_THREADS"} {
 		t.Setenv(name, "8") // of a job around; a launch is not part of it
 	}
@@ -187,7 +187,7 @@ func TestLaunch(t *testing.T) {
 }
 
 // A side that cannot be started is a fault of its own, and no end of the comparison.
-func TestLaunchCannotStart(t *testing.T) {
+func TestLaunchThatCannotStartIsAFault(t *testing.T) {
 	absent := script("", "")
 	absent.commands = func(options, setting) []*exec.Cmd { return []*exec.Cmd{exec.Command("/nonexistent/mpirun")} }
 	got, err := launch(t.Context(), quickly, setting{"allreduce", "shm", 2}, absent)

@@ -11,7 +11,7 @@ import (
 	"ddpbatch/internal/usage"
 )
 
-func TestParseOptions(t *testing.T) {
+func TestParseOptionsReadsEveryOption(t *testing.T) {
 	o, err := parseOptions(strings.Fields("--collective all_reduce,reduce-scatter,allreduce --ranks 2,4 --transport tcp -b 1K -e 4M -f 8 --quick --launches 9"), io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +25,7 @@ func TestParseOptions(t *testing.T) {
 }
 
 // What nothing is said of is everything, seven times: enough for an interval of 95 %.
-func TestParseOptionsByDefault(t *testing.T) {
+func TestParseOptionsTakesAllByDefault(t *testing.T) {
 	o, err := parseOptions(nil, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestParseOptionsByDefault(t *testing.T) {
 	}
 }
 
-func TestRowSizes(t *testing.T) {
+func TestRowSizesFitTheRanks(t *testing.T) {
 	o := options{begin: 4, end: 64, factor: 4}
 	for s, want := range map[setting][]int64{
 		{"allreduce", "shm", 3}: {4, 16, 64}, {"allgather", "shm", 3}: {12, 60}, {"alltoall", "tcp", 4}: {16, 64},
@@ -50,7 +50,7 @@ func TestRowSizes(t *testing.T) {
 	}
 }
 
-func TestParseOptionsRefuses(t *testing.T) {
+func TestParseOptionsRefusesBadValues(t *testing.T) {
 	for args, want := range map[string]string{
 		"--collective allredoce":     `-collective: there is no "allredoce"; it is one of allreduce,`,
 		"--transport shm,ib":         `-transport: there is no "ib"; it is one of shm, tcp`,
@@ -71,7 +71,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 	}
 }
 
-func TestSettings(t *testing.T) {
+func TestSettingsAreAllThatGoTogether(t *testing.T) {
 	o := options{begin: 4, end: 4, factor: 4, collectives: []string{"allreduce", "alltoall", "pingpong"}, transports: []string{"shm", "tcp"}, ranks: []int{2, 4}}
 	var got []string
 	for _, s := range o.settings() {

@@ -35,7 +35,7 @@ func TestPrintIsMarkdown(t *testing.T) {
 }
 
 // Ours with other buffers have columns of their own, and rows as many cells as the table has titles.
-func TestPrintTwoOfOurs(t *testing.T) {
+func TestPrintGivesOursColumnsOfTheirOwn(t *testing.T) {
 	sides := append([]side{{name: "ddpbatch+alloc", ours: true}}, threeSides...)
 	table := newTable(options{Common: command.Common{Launches: 1}, begin: 4, end: 16, factor: 4}, setting{"allreduce", "shm", 2}, sides)
 	for i, s := range sides {

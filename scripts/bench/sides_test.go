@@ -12,7 +12,7 @@ import (
 )
 
 // The launchers of MPI are told to bind ranks where there is a core for each, and only there.
-func TestPeersBind(t *testing.T) {
+func TestPeersBindWhereThereAreCores(t *testing.T) {
 	o := options{begin: 4, end: 4, factor: 4, budget: time.Millisecond}
 	for flag, side := range map[string]side{"--bind-to": openMPI(tools.MPI{}), "-bind-to": mpich(tools.MPI{})} {
 		for ranks, want := range map[int]bool{runtime.NumCPU(): true, runtime.NumCPU() + 1: false} {
@@ -25,7 +25,7 @@ func TestPeersBind(t *testing.T) {
 }
 
 // The programs of all sides have the same bounds on calls, the same pattern and the same measure of the clock.
-func TestOneMethod(t *testing.T) {
+func TestAllSidesHaveOneMethod(t *testing.T) {
 	for path, patterns := range map[string][]string{
 		"peers/mpi.c": {`MIN_CALLS = 7,`, `MAX_CALLS = 10000,`, `PERIOD = 4093, MOST_RANKS = 1024,`, `CLOCK_READINGS = 1001 `, `budget_us / 10`, `0x85ebca6b`, `0xc2b2ae35`, `\(iteration \* MOST_RANKS \+ r\) \* PERIOD \+ i % PERIOD\) % 8`},
 		"peers/gloo.py": {`MIN_CALLS, MAX_CALLS, PERIOD, MOST_RANKS = 7, 10000, 4093, 1024`, `range\(1001\)`, `budget_us / 10`,
@@ -46,7 +46,7 @@ func TestOneMethod(t *testing.T) {
 	}
 }
 
-func TestParseRows(t *testing.T) {
+func TestOnlyRowsAreReadAsRows(t *testing.T) {
 	if s, ok := parsePeer("row 1048576 314.9000 0"); !ok || s != (sample{1048576, 314.9, 0}) {
 		t.Errorf("%+v, %v", s, ok)
 	}

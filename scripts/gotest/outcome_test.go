@@ -9,7 +9,7 @@ import (
 )
 
 // Two calls share a file: one line says how many tests of both ran, and why others did not.
-func TestTallyOfTwoRuns(t *testing.T) {
+func TestTallyAddsUpTheRuns(t *testing.T) {
 	project(t, `package bad
 
 import "testing"

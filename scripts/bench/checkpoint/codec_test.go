@@ -6,7 +6,7 @@ import (
 	"ddpbatch/scripts/bench/internal/gobench"
 )
 
-func TestOurCodecs(t *testing.T) {
+func TestOurCodecsReadsBenchmarks(t *testing.T) {
 	metrics := func(speed, ratio float64) map[string]float64 {
 		return map[string]float64{"MB/s": speed, "ratio": ratio}
 	}
@@ -33,7 +33,7 @@ func TestOurCodecs(t *testing.T) {
 	}
 }
 
-func TestZstdLine(t *testing.T) {
+func TestZstdLineIsUnderstood(t *testing.T) {
 	m := zstdLine.FindStringSubmatch(" 1#float32           :  16777216 ->  15553316 (x1.079),  420.1 MB/s, 1200.3 MB/s ")
 	if m == nil || m[1] != "16777216" || m[2] != "15553316" || m[3] != "420.1" || m[4] != "1200.3" {
 		t.Errorf("understood %q", m)

@@ -8,8 +8,8 @@ import (
 	"ddpbatch/scripts/bench/internal/paired"
 )
 
-// TestFigures: they are there, for each launch or pair, and times are positive.
-func TestFigures(t *testing.T) {
+// TestFiguresAreThereForEachLaunch: they are there, for each launch or pair, and times are positive.
+func TestFiguresAreThereForEachLaunch(t *testing.T) {
 	const launches = 2
 	list, err := paired.MeasureFigures(t.Context(), experiments(newTrainingState(12<<20), t.TempDir(), launches), io.Discard)
 	if err != nil {

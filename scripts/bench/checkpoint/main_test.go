@@ -47,7 +47,7 @@ func TestRunKeepsWhatWasMeasured(t *testing.T) {
 	}
 }
 
-func TestOptions(t *testing.T) {
+func TestOptionsAreReadAndChecked(t *testing.T) {
 	o, err := parseOptions([]string{"--quick"}, io.Discard)
 	if err != nil || o.Launches != 3 || o.mib != 96 {
 		t.Errorf("--quick gives %+v, %v", o, err)

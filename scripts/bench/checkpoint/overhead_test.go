@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestWriteState: both ways write the same, and the checksum is that of the file.
-func TestWriteState(t *testing.T) {
+// TestWriteStateIsTheSameBothWays: both ways write the same, and the checksum is that of the file.
+func TestWriteStateIsTheSameBothWays(t *testing.T) {
 	s := newTrainingState(12<<20 - 5<<10)
 	with, without := filepath.Join(t.TempDir(), "with"), filepath.Join(t.TempDir(), "without")
 	crc, err := writeState(s, with, true)

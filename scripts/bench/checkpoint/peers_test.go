@@ -45,7 +45,7 @@ func TestTorchIsInterrupted(t *testing.T) {
 	})
 }
 
-func TestTorchThatEnds(t *testing.T) {
+func TestTorchThatEndsSaysWhy(t *testing.T) {
 	_, err := startTorch(t.Context(), "/bin/sh", "state", 1) // whose -c does not understand Python
 	if err == nil || !strings.HasPrefix(err.Error(), "start PyTorch: it ended: ") || strings.HasSuffix(err.Error(), ": ") {
 		t.Errorf("%v", err)

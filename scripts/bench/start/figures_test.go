@@ -16,7 +16,7 @@ import (
 )
 
 // The parts about agents measure what there is, on a small cluster, and leave no worker.
-func TestAgents(t *testing.T) {
+func TestAgentsAreMeasuredAndLeaveNoWorker(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it starts jobs")
 	}
@@ -42,7 +42,7 @@ func TestAgents(t *testing.T) {
 }
 
 // Workers that do not end are waited for no longer than the limit, or than the context says, and those that end no longer than they live.
-func TestAwaitEnd(t *testing.T) {
+func TestAwaitEndStopsAtItsLimit(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 var program string // ddpbatch
 
 // A job that cannot begin says why, and leaves nothing.
-func TestJobThatEndsEarly(t *testing.T) {
+func TestJobThatEndsEarlySaysWhy(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "ddpbatch")
 	if err := os.WriteFile(program, []byte("#!/bin/sh\necho worker 7 8; echo the reason >&2; exit 2\n"), 0o700); err != nil {

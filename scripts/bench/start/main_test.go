@@ -70,7 +70,7 @@ func TestRunKeepsWhatWasMeasured(t *testing.T) {
 	}
 }
 
-func TestParseOptions(t *testing.T) {
+func TestParseOptionsReadsEveryOption(t *testing.T) {
 	line := "--part rendezvous,crash,rendezvous --peers none --ranks 2,8 --quick --rendezvous 3x5"
 	o, err := parseOptions(strings.Fields(line), io.Discard)
 	if err != nil {
@@ -89,7 +89,7 @@ func TestParseOptions(t *testing.T) {
 	}
 }
 
-func TestParseOptionsRefuses(t *testing.T) {
+func TestParseOptionsRefusesBadValues(t *testing.T) {
 	for args, want := range map[string]string{
 		"--part start":        `-part: there is no "start"; it is one of launch,`,
 		"--peers nccl":        `-peers: there is no "nccl"`,

@@ -18,7 +18,7 @@ func script(name, text, file string) side {
 	return side{name: name, met: saysMet, command: func(int) *exec.Cmd { return exec.Command("/bin/sh", "-c", text, "sh", file) }}
 }
 
-func TestLaunch(t *testing.T) {
+func TestLaunchKnowsWhetherAllMet(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string
 		met        bool
@@ -61,7 +61,7 @@ func TestLaunch(t *testing.T) {
 }
 
 // A launch that never ends has not met: ours would win by it otherwise.
-func TestLaunchThatDoesNotEnd(t *testing.T) {
+func TestLaunchThatDoesNotEndHasNotMet(t *testing.T) {
 	const limit = time.Second
 	got, err := launch(t.Context(), limit, script("", "echo met; exec sleep 1000", ""), 1)
 	if err != nil || !math.IsNaN(got.met) || !math.IsNaN(got.ended) || said(got.fault) != "did not end in 1s, and was killed" {
@@ -93,7 +93,7 @@ func TestMeasureTakesTurns(t *testing.T) {
 	}
 }
 
-func TestUnlabelled(t *testing.T) {
+func TestUnlabelledDropsOnlyTheLabel(t *testing.T) {
 	for line, want := range map[string]string{"[n1 0] met": "met", "met": "met", "[n1 3] [a] b": "[a] b", "[1, 2]": "[1, 2]", "": ""} {
 		if got := unlabelled(line); got != want {
 			t.Errorf("%q: %q, want %q", line, got, want)

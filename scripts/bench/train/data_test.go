@@ -11,7 +11,7 @@ import (
 )
 
 // What is written is what ddpbatch reads.
-func TestWriteData(t *testing.T) {
+func TestWriteDataIsReadByDdpbatch(t *testing.T) {
 	dir := t.TempDir()
 	if err := writeData(t.Context(), dir); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"ddpbatch/internal/usage"
 )
 
-func TestParseOptions(t *testing.T) {
+func TestParseOptionsReadsEveryOption(t *testing.T) {
 	o, err := parseOptions(strings.Fields("--model gpt,mlp --ranks 1 --quick"), io.Discard)
 	if err != nil || !slices.Equal(o.models, []string{"gpt", "mlp"}) || !slices.Equal(o.ranks, []int{1}) || o.Launches != 3 {
 		t.Errorf("%+v, %v", o, err)
@@ -20,7 +20,7 @@ func TestParseOptions(t *testing.T) {
 	}
 }
 
-func TestParseOptionsRefuses(t *testing.T) {
+func TestParseOptionsRefusesBadValues(t *testing.T) {
 	for args, want := range map[string]string{
 		"--model resnet":          `-model: there is no "resnet"; it is one of dense, mlp, cnn, gpt`,
 		"--ranks 3":               `-ranks: "3" is no number from 1 to 2`,

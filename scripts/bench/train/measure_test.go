@@ -34,7 +34,7 @@ func filled(ours, theirs []float64) modelRow {
 	return r
 }
 
-func TestVerdict(t *testing.T) {
+func TestVerdictComparesTimes(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
 		ours, theirs []float64
@@ -60,7 +60,7 @@ func TestVerdict(t *testing.T) {
 }
 
 // Sides that train different models are not compared.
-func TestParametersDiffer(t *testing.T) {
+func TestDifferentParametersAreAFault(t *testing.T) {
 	r := newModelRow(setting{models[1], 1}, 1)
 	r.add(0, peer, "PyTorch", result{StepMS: 1, Parameters: 21}, nil)
 	r.compare()
@@ -70,7 +70,7 @@ func TestParametersDiffer(t *testing.T) {
 }
 
 // Nor are sides whose losses say so.
-func TestLossesDiffer(t *testing.T) {
+func TestDifferentLossesAreAFault(t *testing.T) {
 	r := newModelRow(setting{models[1], 2}, 1)
 	r.add(0, own, "ddpbatch", result{StepMS: 1, Loss: 2.3, Parameters: 535_818}, nil)
 	r.add(0, peer, "PyTorch", result{StepMS: 2, Loss: 0.13, Parameters: 535_818}, nil)
@@ -80,7 +80,7 @@ func TestLossesDiffer(t *testing.T) {
 	}
 }
 
-func TestPrintTable(t *testing.T) {
+func TestPrintTableShowsEachModel(t *testing.T) {
 	var text bytes.Buffer
 	printTable(&text, 2, []modelRow{filled([]float64{2, -1}, []float64{4, 8})})
 	want := `
@@ -98,7 +98,7 @@ func TestPrintTable(t *testing.T) {
 }
 
 // A child does not have the peak that this process once had.
-func TestPeak(t *testing.T) {
+func TestPeakForgetsTheParents(t *testing.T) {
 	much := make([]byte, 256<<20)
 	for i := 0; i < len(much); i += 4096 {
 		much[i] = 1

@@ -7,7 +7,7 @@ import (
 )
 
 // Every job is one, and its last line of metrics is about its last ten steps, as train.py's loss is.
-func TestModels(t *testing.T) {
+func TestModelsAreJobs(t *testing.T) {
 	for _, m := range models {
 		for ranks := 1; ranks <= mostRanks; ranks++ {
 			job, warnings, err := jobfile.Parse(m.name+".toml", t.TempDir(), []byte(m.jobText(ranks)), nil)

@@ -6,7 +6,7 @@ import (
 	"ddpbatch/scripts/bench/internal/gobench"
 )
 
-func TestProducts(t *testing.T) {
+func TestProductsAreReadFromBenchmarks(t *testing.T) {
 	outside := func(share float64) map[string]float64 { return map[string]float64{"ns/op": 2603, "%outside": share} }
 	p := newProducts([]gobench.Result{
 		{Name: "Training/library", Metrics: map[string]float64{"ns/op": 0.0008}},

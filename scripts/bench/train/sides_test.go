@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestReadMetrics(t *testing.T) {
+func TestReadMetricsCountsTheLastSteps(t *testing.T) {
 	const lines = `{"time":"2026-01-01T00:00:01.000Z","step":10,"loss":5,"comm_share":1}
 {"time":"2026-01-01T00:00:02.000Z","step":20,"loss":4,"comm_share":1}
 {"time":"2026-01-01T00:00:02.500Z","step":30,"loss":3,"comm_share":0.1}
@@ -33,7 +33,7 @@ func TestReadMetrics(t *testing.T) {
 }
 
 // A side is placed by the environment, and bound to a core for each rank.
-func TestCommands(t *testing.T) {
+func TestCommandsBindEachRankToACore(t *testing.T) {
 	for _, side := range []side{ours("ddpbatch", ""), torch("python3", "")} {
 		for i, cmd := range side.commands(models[0], 2, "") {
 			line := strings.Join(append(cmd.Env, cmd.Args...), " ")
@@ -50,7 +50,7 @@ func TestCommands(t *testing.T) {
 }
 
 // Ranks get the cores that there are for this program, of which core 0 need not be one.
-func TestCore(t *testing.T) {
+func TestCoreIsOneOfThisProgram(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var all unix.CPUSet

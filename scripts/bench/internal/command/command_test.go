@@ -15,7 +15,7 @@ import (
 	"ddpbatch/internal/usage"
 )
 
-func TestEnd(t *testing.T) {
+func TestEndSaysTheErrorAndItsCode(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
 		code int
@@ -44,7 +44,7 @@ func parse(args string, stderr io.Writer) (c Common, size string, err error) {
 }
 
 // Seven launches are enough for an interval of 95 %. What is named beside --quick stays.
-func TestParse(t *testing.T) {
+func TestParseKeepsWhatIsNamedBesideQuick(t *testing.T) {
 	for args, want := range map[string]struct {
 		launches int
 		size     string
@@ -59,7 +59,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParseHelps(t *testing.T) {
+func TestParsePrintsItsHelp(t *testing.T) {
 	var text strings.Builder
 	if _, _, err := parse("-h", &text); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("-h: %v", err)
@@ -71,7 +71,7 @@ func TestParseHelps(t *testing.T) {
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
+func TestParseRefusesBadOptions(t *testing.T) {
 	for args, want := range map[string]string{
 		"--launches 0":                    "-launches is 0; it must be 1 to 1000",
 		"--quick --launches 1001":         "-launches is 1001; it must be 1 to 1000",
@@ -102,7 +102,7 @@ func TestProgramIsAbsolute(t *testing.T) {
 	}
 }
 
-func TestLists(t *testing.T) {
+func TestListsAreReadInOrder(t *testing.T) {
 	known := []string{"allreduce", "barrier"}
 	for list, want := range map[string][]string{"all": known, "barrier, all_reduce,all-reduce": {"barrier", "allreduce"}} {
 		if got, err := words("collective", list, known); err != nil || !slices.Equal(got, want) {

@@ -2,7 +2,7 @@ package gobench
 
 import "testing"
 
-func TestParse(t *testing.T) {
+func TestParseReadsBenchmarkLines(t *testing.T) {
 	got, err := parse(`goos: linux
 BenchmarkTraining/library         	1000000000	         0.0008 ns/op
     bench_train_test.go:33: matrix products: OpenBLAS 0.3.21, 1 thread
@@ -22,7 +22,7 @@ PASS`)
 }
 
 // The benchmarks of a package are built and run, and what they say is read.
-func TestRun(t *testing.T) {
+func TestRunReadsWhatBenchmarksSay(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it builds a test")
 	}

@@ -11,7 +11,7 @@ import (
 	"ddpbatch/scripts/bench/internal/stats"
 )
 
-func TestVerdict(t *testing.T) {
+func TestVerdictComesFromTheInterval(t *testing.T) {
 	for want, all := range map[string][]stats.Samples{
 		"win":  {{0.5, 0.9}},
 		"lose": {{1.1, 1.2}},
@@ -27,7 +27,7 @@ func TestVerdict(t *testing.T) {
 }
 
 // All have launches in turn, each turn begins with another one, and an interrupt is not waited for.
-func TestInTurn(t *testing.T) {
+func TestInTurnLaunchesAllByTurns(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var order []int
@@ -47,7 +47,7 @@ func TestInTurn(t *testing.T) {
 }
 
 // Ratios are of the launches that both have.
-func TestCompare(t *testing.T) {
+func TestCompareUsesLaunchesThatBothHave(t *testing.T) {
 	nan := math.NaN()
 	c := Compare(stats.Samples{1, 50, nan, 4}, stats.Samples{2, 100, 7, nan})
 	if c.Ratio != 0.5 || c.Interval.Low != 0.5 || c.Interval.High != 0.5 || c.Interval.Coverage != 0.5 {
@@ -59,7 +59,7 @@ func TestCompare(t *testing.T) {
 }
 
 // A side wins by its times, unless a launch of ours failed.
-func TestRow(t *testing.T) {
+func TestRowWinsUnlessALaunchFailed(t *testing.T) {
 	ours, theirs := NewRow("ours", 2), NewRow("theirs", 2)
 	copy(ours.Times, []float64{1, 2})
 	copy(theirs.Times, []float64{2, 4})

@@ -14,7 +14,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-func TestRun(t *testing.T) {
+func TestRunReturnsWhatWasSaid(t *testing.T) {
 	t.Setenv("OMP_NUM_THREADS", "8")
 	said, took, err := Run(t.Context(), exec.Command("/bin/sh", "-c", "echo a; echo b$OMP_NUM_THREADS >&2; sleep 0.05"))
 	if err != nil || said != "a\nb\n" || took < 50*time.Millisecond {
@@ -50,7 +50,7 @@ func TestRunIsInterrupted(t *testing.T) {
 	})
 }
 
-func TestLines(t *testing.T) {
+func TestLinesReceiveWholeLines(t *testing.T) {
 	var got []string
 	w := &Lines{Receive: func(line string) { got = append(got, line) }}
 	for _, piece := range []string{"[n1 0] m", "et\n", " met\r\n[1, 2]\n", "\ncut"} {
@@ -83,7 +83,7 @@ func TestSweepFindsTheLate(t *testing.T) {
 }
 
 // What a job around sets, or tunes one side, is no launch's; what says where things are is.
-func TestEnviron(t *testing.T) {
+func TestEnvironLeavesOutTheJobAround(t *testing.T) {
 	var own, want []string
 	for _, name := range []string{
 		"SLURM_NTASKS", "SLURM_CONF", "SLURM_CLUSTERS", "SLURMD_NODENAME", "SRUN_DEBUG", "SBATCH_PARTITION",

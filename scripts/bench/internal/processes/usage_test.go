@@ -27,7 +27,7 @@ func TestParseMemory(t *testing.T) {
 }
 
 // The processor time of another process grows while it works, and not while it sleeps.
-func TestCPUTime(t *testing.T) {
+func TestCPUTimeGrowsWithWork(t *testing.T) {
 	begin := func(text string) (pid int) {
 		cmd := exec.Command("/bin/sh", "-c", text)
 		if err := cmd.Start(); err != nil {

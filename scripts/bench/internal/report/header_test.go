@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestCommandLine(t *testing.T) {
+func TestCommandLineShowsNamesOnly(t *testing.T) {
 	cmd := exec.Command("/usr/bin/python3", "../train.py", "--nproc=2", "-n", "0.02")
 	cmd.Env = []string{"KEY_FILE=/tmp/bench/key", "UCX_TLS=tcp,self"}
 	if got, want := CommandLine(cmd), "KEY_FILE=key UCX_TLS=tcp,self python3 train.py --nproc=2 -n 0.02"; got != want {

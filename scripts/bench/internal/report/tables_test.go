@@ -9,8 +9,9 @@ import (
 	"ddpbatch/scripts/bench/internal/stats"
 )
 
-// TestFigures: intervals say what they are worth where that is less than 95 %, and what lies below zero has as many digits.
-func TestFigures(t *testing.T) {
+// TestFiguresSayWhatIntervalsAreWorth: intervals say what they are worth where that is less than 95 %, and what lies below
+// zero has as many digits.
+func TestFiguresSayWhatIntervalsAreWorth(t *testing.T) {
 	for _, tt := range []struct {
 		samples stats.Samples
 		want    string

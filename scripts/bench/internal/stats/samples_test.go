@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestMedian(t *testing.T) {
+func TestMedianLeavesOutWhatFailed(t *testing.T) {
 	nan := math.NaN()
 	for _, tt := range []struct {
 		s    Samples
@@ -25,7 +25,7 @@ func TestMedian(t *testing.T) {
 }
 
 // The ranks are those of a published table: Conover, Practical Nonparametric Statistics, quantile test with p = 0.5.
-func TestInterval(t *testing.T) {
+func TestIntervalHasThePublishedRanks(t *testing.T) {
 	for n, want := range map[int][2]float64{
 		1: {1, 1}, 5: {1, 5}, // even the whole range covers less than 95 %
 		6: {1, 6}, 7: {1, 7}, 8: {1, 8}, 9: {2, 8}, 11: {2, 10}, 12: {3, 10}, 15: {4, 12}, 20: {6, 15},
@@ -45,7 +45,7 @@ func TestInterval(t *testing.T) {
 }
 
 // The interval covers the true median as often as it says.
-func TestCoverage(t *testing.T) {
+func TestIntervalCoversTheMedianAsOftenAsItSays(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	const trials, n = 20_000, 9
 	held := 0
@@ -64,7 +64,7 @@ func TestCoverage(t *testing.T) {
 	}
 }
 
-func TestSamplesInJSON(t *testing.T) {
+func TestFailedSamplesAreNullInJSON(t *testing.T) {
 	text, err := json.Marshal(Samples{1.5, math.NaN(), math.Inf(1)})
 	if err != nil || string(text) != "[1.5,null,null]" {
 		t.Errorf("%s, %v", text, err)

@@ -33,7 +33,7 @@ func TestFirstAndLastLine(t *testing.T) {
 }
 
 // Each peer that is not there is told of by Debian's names.
-func TestMissing(t *testing.T) {
+func TestMissingPeersNameTheirPackages(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	for mpi := range libraries {
 		_, err := CompileMPI(t.Context(), t.TempDir(), mpi, nil)
@@ -45,7 +45,7 @@ func TestMissing(t *testing.T) {
 }
 
 // All that are missing are named at once, with those that are here; another error comes at once.
-func TestEachPeer(t *testing.T) {
+func TestEachPeerThatIsMissingIsNamed(t *testing.T) {
 	add := func(peer string) error {
 		if peer == "MPI" {
 			return nil
@@ -69,7 +69,7 @@ func TestEachPeer(t *testing.T) {
 	}
 }
 
-func TestDdpbatch(t *testing.T) {
+func TestDdpbatchGivesItsVersion(t *testing.T) {
 	if program, version, err := Ddpbatch(t.Context(), t.TempDir(), "/bin/echo"); program != "/bin/echo" || version != "version" || err != nil {
 		t.Errorf("%s, %s, %v", program, version, err)
 	}
