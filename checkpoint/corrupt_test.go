@@ -179,7 +179,7 @@ func TestSwappedFilesFallBack(t *testing.T) {
 	d.wantFallback(t, "manifest of another step", d.manifest, vfstest.Read(t, d.fs, filepath.Join(d.dir.stepPath(1), manifest.Name)))
 }
 
-func TestAllCorruptIsNotNone(t *testing.T) {
+func TestAllCorruptIsErrCorrupt(t *testing.T) {
 	t.Parallel()
 	d := newDamaged(t, "none", testState(2, 0))
 	for _, step := range []int64{1, 2} {

@@ -157,10 +157,10 @@ func TestRemovedCheckpointReadsAsStale(t *testing.T) { // without the race detec
 	}
 }
 
-// TestDraftJoinedByStaleClients: the other ranks' clients have stale listings and negative lookups of the folder
+// TestDraftOfStaleClientsWorksOrFails: the other ranks' clients have stale listings and negative lookups of the folder
 // that rank 0 makes. A draft that they join by its ticket either works or fails; it never commits
 // what is not there.
-func TestDraftJoinedByStaleClients(t *testing.T) { // without the race detector
+func TestDraftOfStaleClientsWorksOrFails(t *testing.T) { // without the race detector
 	t.Parallel()
 	m := vfstest.New(t)
 	ctx := t.Context()

@@ -199,8 +199,8 @@ func (m *model) damage(t *rapid.T) {
 	m.newest, m.before, m.damaged = m.before[0], nil, true // a policy keeps two: there may be none before it
 }
 
-// TestRandomAttemptsAgainstAModel runs attempts with random worlds, saves, crashes and damage against the model.
-func TestRandomAttemptsAgainstAModel(t *testing.T) { // without the race detector
+// TestRandomAttemptsAgreeWithAModel runs attempts with random worlds, saves, crashes and damage against the model.
+func TestRandomAttemptsAgreeWithAModel(t *testing.T) { // without the race detector
 	t.Parallel()
 	property := func(t *rapid.T) {
 		m := &model{disk: vfstest.New(t)}
@@ -215,9 +215,9 @@ func TestRandomAttemptsAgainstAModel(t *testing.T) { // without the race detecto
 	thin.Property(t, func() { rapid.Check(t, property) }, rapid.MakeFuzz(property))
 }
 
-// TestResumeWithAnyWorld saves with n ranks and resumes with m, for all pairs up to 8: a full checkpoint and a
+// TestAnyWorldResumesFromAnyOther saves with n ranks and resumes with m, for all pairs up to 8: a full checkpoint and a
 // delta, then the m go on and n come back.
-func TestResumeWithAnyWorld(t *testing.T) { // without the race detector
+func TestAnyWorldResumesFromAnyOther(t *testing.T) { // without the race detector
 	t.Parallel()
 	for n := 1; n <= 8; n++ {
 		for m := 1 + n%thin.Step(3); m <= 8; m += thin.Step(3) {

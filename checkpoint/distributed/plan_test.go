@@ -456,8 +456,8 @@ func TestGroupMayBeLostBeforeADraft(t *testing.T) {
 	}
 }
 
-// TestRanksWithoutBytesSweep: what an attempt has left on a node goes although the ranks that are there now write nothing.
-func TestRanksWithoutBytesSweep(t *testing.T) {
+// TestRanksWithoutBytesSweepLeftovers: what an attempt has left on a node goes although the ranks that are there now write nothing.
+func TestRanksWithoutBytesSweepLeftovers(t *testing.T) {
 	t.Parallel()
 	ns := undrained(t) // on nodes 0 and 1
 	ns.disks = []*vfstest.Mem{ns.disks[2], ns.disks[1]}

@@ -222,9 +222,10 @@ func TestUnreadableStagedSaveFailsIfNewest(t *testing.T) {
 	}
 }
 
-// TestEndTidiesUp: an attempt that ends without a save of its own removes what an earlier one has left on the nodes' disks, too, as nobody will
-// go on from that any more; one that has not got as far as to begin does not.
-func TestEndTidiesUp(t *testing.T) {
+// TestEndRemovesWhatEarlierAttemptsLeft: an attempt that ends without a save of its own removes what an earlier one has
+// left on the nodes' disks, too, as nobody will go on from that any more; one that has not got as far as to begin does
+// not.
+func TestEndRemovesWhatEarlierAttemptsLeft(t *testing.T) {
 	t.Parallel()
 	ns := undrained(t)
 	resume := func(attempt int, local string) {

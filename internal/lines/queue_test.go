@@ -51,8 +51,8 @@ func TestQueueNeverWaits(t *testing.T) {
 	}
 }
 
-// TestQueueIsWhole: what is queued at the end is shown, in order.
-func TestQueueIsWhole(t *testing.T) {
+// TestQueueShowsAllInOrder: what is queued at the end is shown, in order.
+func TestQueueShowsAllInOrder(t *testing.T) {
 	var out bytes.Buffer
 	q := NewQueue(&out)
 	var want strings.Builder
@@ -82,8 +82,8 @@ func (c *brokenConsole) Write(p []byte) (int, error) {
 	return c.text.Write(p)
 }
 
-// TestQueueCounts what was lost, though the first word of it was lost as well.
-func TestQueueCounts(t *testing.T) {
+// TestQueueCountsWhatIsLost, though the first word of it was lost as well.
+func TestQueueCountsWhatIsLost(t *testing.T) {
 	console := &brokenConsole{broken: true}
 	q := NewQueue(console)
 	q.dropped.Store(41)

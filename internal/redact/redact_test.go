@@ -51,7 +51,7 @@ func TestTextHidesTokensAndKeys(t *testing.T) {
 }
 
 // What a shell would assign to a variable that may be secret is not in the text any more, however it is quoted, and what is beside it is.
-func TestTextAsTheShellReadsIt(t *testing.T) {
+func TestTextHidesWhatAShellAssigns(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
 		t.Skip("there is no bash here to read words with")

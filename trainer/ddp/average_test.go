@@ -11,7 +11,7 @@ import (
 )
 
 // PyTorch's test_periodic_model_averager: period 4, warm-up 12 to 15, 20 steps.
-func TestAveragesAreDue(t *testing.T) {
+func TestAveragesAreDueWhenPyTorchsAre(t *testing.T) {
 	for warmup, want := range map[int64][]int64{12: {12, 16}, 13: {13, 17}, 14: {14, 18}, 15: {15, 19}, 0: {0, 4, 8, 12, 16}} {
 		a, err := NewAverager(t.Context(), mpi.Self(), nil, 4, warmup)
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // The examples of PyTorch's test_c10d_common.py that have one type of elements.
-func TestAssignLikePyTorchsTests(t *testing.T) { // without the race detector
+func TestAssignMatchesPyTorchsTests(t *testing.T) { // without the race detector
 	for _, tt := range []struct {
 		bytes   []int
 		limits  []int
@@ -30,7 +30,7 @@ func TestAssignLikePyTorchsTests(t *testing.T) { // without the race detector
 
 // testdata/bucket_assignment.py asked PyTorch. Its tensors are of several types, each of which has buckets of its own, by order of first
 // tensors.
-func TestAssignLikePyTorch(t *testing.T) { // without the race detector
+func TestAssignMatchesPyTorch(t *testing.T) { // without the race detector
 	text, err := os.ReadFile(filepath.Join("testdata", "bucket_assignment.json"))
 	if err != nil {
 		t.Fatal(err)

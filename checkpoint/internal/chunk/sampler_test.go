@@ -56,7 +56,7 @@ func TestPlaneEstimateIsNearTheEntropy(t *testing.T) {
 }
 
 // The sample reaches from the chunk's first element to its last, whatever its length.
-func TestTakeReachesEnds(t *testing.T) {
+func TestTakeReachesBothEnds(t *testing.T) {
 	s := new(sampler)
 	for _, width := range []int{1, 2, 4, 8} {
 		for _, n := range []int{2, 100, 1023, 1024, 1025, 1100, 2047, 5000, MaxBytes / width} {

@@ -160,9 +160,9 @@ func TestInjectorAnswersFalsely(t *testing.T) {
 	}
 }
 
-// TestInjectorWaits: an operation that is held up has not happened, others go on, and it goes
+// TestInjectorHoldsUpAnOperation: an operation that is held up has not happened, others go on, and it goes
 // through once it is let go.
-func TestInjectorWaits(t *testing.T) {
+func TestInjectorHoldsUpAnOperation(t *testing.T) {
 	t.Parallel()
 	m := vfstest.NewMem()
 	reached, thaw, done := make(chan struct{}), make(chan struct{}), make(chan error)

@@ -217,7 +217,7 @@ os._exit(0)
 `
 
 // Real deaths of real PyTorch, with their real last words: whoever is heard of first, rank 2 is named, and what it died of is told.
-// Signals and exit codes are cmd/ddpbatch's TestTorchFailure.
+// Signals and exit codes are cmd/ddpbatch's TestTorchFailureBlamesTheRankThatBegan.
 func TestFailedRankOfRealPyTorchIsNamed(t *testing.T) { // without the race detector
 	cases := map[string]struct {
 		says     string // in the report

@@ -14,7 +14,7 @@ func TestTorchrunRedirectsNobody(t *testing.T) {
 	}
 }
 
-func TestWhatSaysMet(t *testing.T) {
+func TestRowsSayThatAllHaveMet(t *testing.T) {
 	own := builtin("ddpbatch", "key")
 	for line, want := range map[string]bool{`{"size":0,"time_us":9037.0}`: true, "met": false, `{"error":1}`: false, "": false} {
 		if own.met(line) != want {
