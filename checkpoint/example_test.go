@@ -5,16 +5,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"ddpbatch/checkpoint"
-	"ddpbatch/internal/testkit/vfstest"
 )
 
 // A trainer resumes from the newest good checkpoint, trains, and saves.
 func Example() {
 	ctx := context.Background()
-	dir, err := checkpoint.Open("/checkpoints", checkpoint.Options{
-		FS:      vfstest.NewMem(), // leave it out to use the disk
+	checkpoints, err := os.MkdirTemp("", "checkpoints")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(checkpoints)
+	dir, err := checkpoint.Open(checkpoints, checkpoint.Options{
 		Keep:    checkpoint.Policy{Last: 3},
 		Run:     "mnist",
 		Attempt: 1,
@@ -36,7 +42,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("saved", info.Path)
+	fmt.Println("saved", filepath.Base(info.Path))
 
 	state, _, err := dir.Latest(ctx)
 	if err != nil {
@@ -51,6 +57,6 @@ func Example() {
 	fmt.Println("step", state.Step, "bias", bias, "epoch", string(state.Values["sampler.epoch"]))
 	// Output:
 	// starting anew
-	// saved /checkpoints/step-000000000200
+	// saved step-000000000200
 	// step 200 bias [0.5 -1] epoch 3
 }
