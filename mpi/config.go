@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"time"
 
-	"ddpbatch/internal/auth"
 	"ddpbatch/mpi/internal/algorithm"
 	"ddpbatch/mpi/internal/model"
 	"ddpbatch/mpi/store"
@@ -108,13 +107,19 @@ func (cfg InitConfig) prefix() string {
 	return fmt.Sprintf("mpi/%d/group/%s", cfg.Attempt, cfg.Group)
 }
 
-// Secret is what the ranks of a run prove to each other when they meet: 32 bytes that nobody else knows. Its method Hex gives the 64
-// hexadecimal digits in which it travels from the one who made it to the ranks, in a file of mode 0600 or the environment; printing or
-// logging a Secret shows a placeholder.
-type Secret = auth.Secret
+// Secret is what the ranks of a run prove to each other when they connect: 32 bytes that nobody else knows. [NewSecret] makes one, and
+// [ParseSecret] reads what Hex gives. Its methods are those of [store.Secret]:
+//
+//	Hex() string                     64 hexadecimal digits: the form for an environment, or a file of mode 0600
+//	Derive(words ...string) Secret   another secret, made of this one and the words, which does not give this one away
+//	Equal(other Secret) bool         a comparison in a time that does not depend on the bytes
+//	IsZero() bool                    whether it was never set
+//
+// Printing, logging or marshalling a Secret shows a placeholder.
+type Secret = store.Secret
 
 // NewSecret makes a Secret at random, once for all ranks. The others get its Hex, and read it with ParseSecret. The error is always nil.
-func NewSecret() (Secret, error) { return auth.NewSecret(), nil }
+func NewSecret() (Secret, error) { return store.NewSecret(), nil }
 
 // ParseSecret reads 64 hexadecimal digits. Its errors do not show the text.
-func ParseSecret(text string) (Secret, error) { return auth.ParseSecret(text) }
+func ParseSecret(text string) (Secret, error) { return store.ParseSecret(text) }

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -110,6 +111,22 @@ func allowed(from, to string) bool {
 	}
 	importers, limited := internalFor[to]
 	return !limited || slices.Contains(importers, from)
+}
+
+// TestExamplesImportNothingInternal holds that a user can copy an example of a public package: no module outside may import internal
+// packages.
+func TestExamplesImportNothingInternal(t *testing.T) {
+	for _, f := range tree(t) {
+		example := filepath.Base(f.path) == "example_test.go" && !strings.HasPrefix(f.pkg, "internal/")
+		if !example && (f.isTest || !strings.HasPrefix(f.pkg, "docs/examples/")) {
+			continue
+		}
+		for _, path := range f.imports() {
+			if strings.HasPrefix(path, module+"/") && strings.Contains(path, "/internal/") {
+				t.Errorf("%s imports %s, which a user's program cannot", f.path, path)
+			}
+		}
+	}
 }
 
 // TestDependenciesAreTheListedOnes holds the short list of modules that the shipped program is made of; a new one

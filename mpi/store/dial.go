@@ -32,12 +32,12 @@ const LastRefusal = 3
 
 // DialConfig says what to prove to a store.
 type DialConfig struct {
-	Secret  auth.Secret
-	Binding auth.Binding
-	Name    string       // who this client is, for the server's Joined and Left; at most auth.MaxHello bytes
+	Secret  Secret
+	Binding Binding
+	Name    string       // who this client is, for the server's Joined and Left; at most MaxName bytes
 	Log     *slog.Logger // nil: nothing is logged
 
-	// Handshake bounds how long the other side may take to prove itself, in one try; 0: auth.Timeout.
+	// Handshake bounds how long the other side may take to prove itself, in one try; 0: HandshakeTimeout.
 	Handshake time.Duration
 }
 
@@ -73,8 +73,8 @@ func Connect(ctx context.Context, addr string, cfg DialConfig) (*Client, error) 
 
 // check makes the keys that a configuration asks for.
 func (c *DialConfig) check() (*secure.Client, error) {
-	if len(c.Name) > auth.MaxHello {
-		return nil, fmt.Errorf("connect to the store: the client's name has %d bytes, more than %d", len(c.Name), auth.MaxHello)
+	if len(c.Name) > MaxName {
+		return nil, fmt.Errorf("connect to the store: the client's name has %d bytes, more than %d", len(c.Name), MaxName)
 	}
 	keys, err := secure.NewClient(c.Secret, c.Binding)
 	if err != nil {
@@ -115,7 +115,7 @@ func (d *dialing) run(ctx context.Context) net.Conn {
 
 // isFinal tells whether it is of no use to try again. Another run's store may be about to end.
 func (d *dialing) isFinal(err error) bool {
-	if !errors.Is(err, auth.ErrRefused) {
+	if !errors.Is(err, ErrRefused) {
 		d.refusals = 0
 		return false
 	}
@@ -145,7 +145,7 @@ func (d *dialing) noteFailure(ctx context.Context, err error) {
 // Unproved tells whether somebody answered who has not proved to be of this run: another job, most likely, or
 // the same run with another secret, which a person must learn of.
 func Unproved(err error) bool {
-	return errors.Is(err, auth.ErrRefused) || errors.Is(err, auth.ErrUnproved) || errors.Is(err, auth.ErrProtocol)
+	return errors.Is(err, ErrRefused) || errors.Is(err, auth.ErrUnproved) || errors.Is(err, auth.ErrProtocol)
 }
 
 // dialOnce makes one attempt at one address.
@@ -173,7 +173,7 @@ func handshake(ctx context.Context, conn net.Conn, cfg *DialConfig, keys *secure
 	if err := tune(conn); err != nil {
 		return nil, err
 	}
-	limit := cmp.Or(cfg.Handshake, auth.Timeout)
+	limit := cmp.Or(cfg.Handshake, HandshakeTimeout)
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	opened, err := keys.Open(limited, conn, cfg.Name)

@@ -13,6 +13,8 @@
 // [Dial]. [OpenFile] is a store in a file that processes share, in the format of PyTorch's FileStore. [Prefix] is a view of a
 // store in which all keys have a common beginning.
 //
+//	secret := store.NewSecret() // the others get secret.Hex(), and call ParseSecret
+//	binding := store.Binding{Run: "mnist-1", Attempt: 1, Role: "store"}
 //	server := store.Serve(listener, store.ServerConfig{Secret: secret, Binding: binding})
 //	defer server.Close()
 //
@@ -41,13 +43,13 @@
 //
 // # Whom a server serves
 //
-// A server serves only clients that prove the run's secret, over TLS (package secure), which also encrypts what follows. A
-// connection has auth.Timeout for the proof. Until then it costs a goroutine and some kilobytes, and keeps nobody waiting. Of
-// more than [MaxHandshakes] such connections, the oldest is closed. A refused connection is logged with its address and the
-// reason, once for each host, and fewer and fewer of a flood. A server says of itself which run, attempt and role it serves, as
-// a digest. So a client that is refused knows whether it has reached the right server ([ErrOtherSecret]); nobody has proved
-// that. Keys, values, waits and the store as a whole have the limits that are given as constants. No length from the
-// wire is believed before it is checked.
+// A server serves only clients that prove the run's [Secret] for the same [Binding], over TLS 1.3, which also encrypts what
+// follows. A connection has [HandshakeTimeout] for the proof. Until then it costs a goroutine and some kilobytes, and keeps
+// nobody waiting. Of more than [MaxHandshakes] such connections, the oldest is closed. A refused connection is logged with its
+// address and the reason, once for each host, and fewer and fewer of a flood. A server says of itself which run, attempt and
+// role it serves, as a digest. So a client that is refused ([ErrRefused]) knows whether it has reached the right server
+// ([ErrOtherSecret]); nobody has proved that. Keys, values, waits and the store as a whole have the limits that are given as
+// constants. No length from the wire is believed before it is checked.
 //
 // # PyTorch's clients
 //
@@ -75,5 +77,6 @@
 // server's frames are replies, each with the id of its request, in any order: who
 // waits for a key does not hold up others on the same connection. To end a
 // wait, a client sends a cancel with the same id; the reply tells what is
-// missing. A malformed frame ends its connection, and no other. auth.Version covers these messages too.
+// missing. A malformed frame ends its connection, and no other. The
+// version that both sides tell each other in the handshake covers these messages too.
 package store

@@ -6,14 +6,13 @@ import (
 	"log"
 	"net"
 
-	"ddpbatch/internal/auth"
 	"ddpbatch/mpi/store"
 )
 
 func Example() {
 	ctx := context.Background()
-	secret := auth.NewSecret()
-	binding := auth.Binding{Run: "mnist-1", Attempt: 1, Role: "store"}
+	secret := store.NewSecret()
+	binding := store.Binding{Run: "mnist-1", Attempt: 1, Role: "store"}
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -9,8 +9,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-
-	"ddpbatch/internal/auth"
 )
 
 // OpenConfig says who opens a store.
@@ -20,8 +18,8 @@ type OpenConfig struct {
 	Rank, WorldSize int
 
 	// Secret and Binding are what the ends of tcp:// prove to each other.
-	Secret  auth.Secret
-	Binding auth.Binding
+	Secret  Secret
+	Binding Binding
 
 	Log *slog.Logger // nil: nothing is logged
 }
@@ -78,7 +76,7 @@ func asStore[S Store](s S, err error) (Store, error) {
 
 func serveAt(ctx context.Context, addr string, cfg OpenConfig) (*Server, error) {
 	if cfg.Secret.IsZero() {
-		return nil, fmt.Errorf("serve the store at %s: %w", addr, auth.ErrNoSecret)
+		return nil, fmt.Errorf("serve the store at %s: %w", addr, ErrNoSecret)
 	}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", addr)

@@ -15,8 +15,8 @@ import (
 // ServerConfig says whom a Server serves, and whom it tells.
 type ServerConfig struct {
 	// Secret and Binding are what clients must prove.
-	Secret  auth.Secret
-	Binding auth.Binding
+	Secret  Secret
+	Binding Binding
 
 	// Joined and Left, where set, are called with a client's name when its
 	// connection has proved that it knows the secret, and when it has ended; local is the
@@ -53,8 +53,8 @@ type Server struct {
 }
 
 // Serve begins to serve an empty store on l, which is then the Server's.
-// Connections that do not prove that they know the secret within auth.Timeout
-// are closed and logged; they hold up nobody.
+// Connections that do not prove that they know the secret within
+// HandshakeTimeout are closed and logged; they hold up nobody.
 func Serve(l net.Listener, cfg ServerConfig) *Server { return ServeAll([]net.Listener{l}, cfg) }
 
 // ServeAll is Serve on several listeners, such as one for each of a machine's networks. PyTorch's clients have on each what they may take.

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"ddpbatch/internal/auth"
 )
 
 // Store is a key-value store through which ranks find each other. Methods are safe for
@@ -76,18 +74,6 @@ var (
 	_ Store = (*Client)(nil)
 	_ Store = (*File)(nil)
 )
-
-// ErrOtherSecret says that the store at an address is the one that was looked for, by what it says of itself, and has another secret. It
-// matches auth.ErrRefused.
-var ErrOtherSecret error = otherSecretError{}
-
-type otherSecretError struct{}
-
-func (otherSecretError) Error() string {
-	return "this very run refused this side's secret, which is another one: give all the same DDPBATCH_SECRET, or the same key file"
-}
-
-func (otherSecretError) Unwrap() error { return auth.ErrRefused }
 
 var (
 	// ErrSilent says that somebody took the connection and proved nothing in time: a store that is slow, or no store.

@@ -41,7 +41,7 @@ type Config struct {
 	Rank, Size int
 	Listen     string    // IP address to listen on and to publish; it must be one that the other ranks reach
 	Directory  Directory // shared by all ranks, and by no other group
-	Secret     auth.Secret
+	Secret     store.Secret
 	Run        string // the run's id and attempt: ranks of another are refused
 	Attempt    int
 	Sharing    Sharing

@@ -14,10 +14,10 @@
 //
 // Each rank listens on a port that the system picks, publishes the address, its machine and a random ticket in
 // the Directory, dials every lower rank and accepts every higher one. Both sides
-// prove that they know the run's secret and the ticket (package auth, role "transport") before
+// prove that they know the run's secret and the ticket (the role is "transport") before
 // anything else is read, and say which rank of how many they are. A stranger,
-// an impossible rank and a rank that is there already are refused and logged
-// ([auth.Gate]); they hold up nobody, and nothing listens any more once all ranks are there.
+// an impossible rank and a rank that is there already are refused and logged;
+// they hold up nobody, and nothing listens any more once all ranks are there.
 //
 // Each connection goes through this handshake. It ends with the accepting rank's welcome and the dialling rank's confirmation of
 // that; only then, and once all connections of a rank are confirmed, does it count as there. Where one of them breaks before, the
@@ -46,7 +46,7 @@
 // The rest of the handshake, and the control link, are encrypted with keys that follow from secret, ticket and handshake (sealed.go):
 // who is on the way can cut them, and not read or change them. With Config.Encrypt the same is true of the data link. Without it, bytes
 // of the data link are authenticated only by the handshake that it began with: who can change packets on the way can change results. A
-// ticket is as secret as the Directory: a store's wire is encrypted (package secure).
+// ticket is as secret as the Directory: a store's wire is encrypted.
 //
 // Each rank has from 1 to 1 + Config.Streams connections to each other one: nearly 2000 in a world of 1000 on as many machines. A
 // limit on descriptors (RLIMIT_NOFILE, getrlimit(2)) must leave room for them.
