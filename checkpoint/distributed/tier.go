@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"path/filepath"
 
 	"ddpbatch/checkpoint"
@@ -61,12 +60,11 @@ func (s *Saver) stage(j *job) *local {
 		return nil // the job is over, and the disk not to blame
 	}
 	if err != nil {
-		level := slog.LevelWarn
-		if s.tier.warned {
-			level = slog.LevelDebug
+		if !s.tier.warned {
+			s.log.Warn("node-local disk does not take the shard: writing it to the shared folder directly",
+				"step", j.meta.Step, "path", s.tier.path, "err", err)
 		}
 		s.tier.warned = true
-		s.log.Log(j.ctx, level, "node-local disk does not take the shard: writing it to the shared folder directly", "step", j.meta.Step, "path", s.tier.path, "err", err)
 		return nil
 	}
 	s.tier.warned = false

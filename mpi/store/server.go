@@ -125,7 +125,6 @@ func (s *Server) Close() error {
 func (s *Server) serve(conn net.Conn, name string) error {
 	defer conn.Close()
 	log := s.log.With("client", name, "remote", conn.RemoteAddr().String())
-	log.Debug("store: client joined")
 	if s.cfg.Joined != nil {
 		s.notifying.Lock()
 		s.cfg.Joined(name, conn.LocalAddr())
