@@ -249,6 +249,7 @@ func (s *Saver) commitRecovered(ctx context.Context, c candidate, draft *checkpo
 	if err != nil {
 		return err
 	}
-	s.log.Info("checkpoint flushed from the nodes' own disks", "step", saved.Step(), "attempt", first.Attempt, "path", saved.Info().Path)
+	s.log.Warn("checkpoint flushed from the nodes' own disks, where an earlier attempt had left it",
+		"step", saved.Step(), "attempt", first.Attempt, "path", saved.Info().Path)
 	return nil
 }

@@ -79,12 +79,14 @@ func (ns *nodes) fs(shift int) func(rank int) vfs.FS {
 }
 
 // TestUncommittedIsFlushedByTheNextAttempt: the shared folder is full, so step 2 stays on the nodes' disks; the next attempt, on the same nodes in
-// another order and with another world, commits it and goes on from it.
+// another order and with another world, commits it and goes on from it. The program's log, which begins at warnings, says so once.
 func TestUncommittedIsFlushedByTheNextAttempt(t *testing.T) {
 	t.Parallel()
 	for _, world := range []int{6, 7, 8} { // ranks on all three nodes
 		ns := undrained(t)
-		mustAll(t, trial{world: world, attempt: 2, o: Options{Async: true, Local: localPath}, fs: ns.fs(1)}.run(t.Context(), func(ctx context.Context, r *one) error {
+		var journal testkit.Journal
+		o := Options{Async: true, Local: localPath, Log: journal.Logger()}
+		mustAll(t, trial{world: world, attempt: 2, o: o, fs: ns.fs(1)}.run(t.Context(), func(ctx context.Context, r *one) error {
 			if step, err := r.resume(ctx); step != 2 || err != nil {
 				return fmt.Errorf("world %d resumed from %d: %w", world, step, err)
 			}
@@ -94,6 +96,10 @@ func TestUncommittedIsFlushedByTheNextAttempt(t *testing.T) {
 			if files := tree(disk, localPath); len(files) > 0 {
 				t.Errorf("node %d keeps %v", i, files)
 			}
+		}
+		n := strings.Count(journal.String(), `level=WARN msg="checkpoint flushed from the nodes' own disks`)
+		if n != 1 {
+			t.Errorf("logged %d times:\n%s", n, journal.String())
 		}
 	}
 }
