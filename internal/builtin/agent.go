@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ddpbatch/internal/backoff"
 	"ddpbatch/internal/vfs"
 )
 
@@ -93,7 +94,8 @@ func (b beatingFile) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// stopFileLook is how often a rank looks for its stop file.
+// stopFileLook is the longest time between looks for the stop file. Each rank looks at moments of its own: ranks that begin together would
+// ask a file server together.
 const stopFileLook = time.Second
 
 // askedToStop is closed when this rank is asked to save and end: by a signal that ends ctx, or by a warning, which comes as
@@ -107,7 +109,15 @@ func (r *Rank) askedToStop(ctx context.Context) (stop <-chan struct{}, end func(
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		defer signal.Stop(signals)
-		if awaitWarning(ctx, signals, r.get("DDPBATCH_STOP_FILE"), over) {
+		stopFile := r.get("DDPBATCH_STOP_FILE")
+		exists := func() bool {
+			if stopFile == "" {
+				return false
+			}
+			_, err := os.Lstat(stopFile)
+			return err == nil
+		}
+		if awaitWarning(ctx, signals, exists, over) {
 			close(asked)
 		}
 	})
@@ -118,19 +128,17 @@ func (r *Rank) askedToStop(ctx context.Context) (stop <-chan struct{}, end func(
 }
 
 // awaitWarning is true when a warning has come, and false when it is over.
-func awaitWarning(ctx context.Context, signals <-chan os.Signal, stopFile string, over <-chan struct{}) bool {
-	tick := time.NewTicker(stopFileLook)
-	defer tick.Stop()
-	for {
-		if _, err := os.Lstat(stopFile); err == nil && stopFile != "" {
-			return true
-		}
+func awaitWarning(ctx context.Context, signals <-chan os.Signal, stopFileExists func() bool, over <-chan struct{}) bool {
+	for wait := (backoff.Backoff{First: stopFileLook, Most: stopFileLook}); ; {
 		select {
 		case <-ctx.Done():
 			return true
 		case <-signals:
 			return true
-		case <-tick.C:
+		case <-time.After(wait.Next()):
+			if stopFileExists() {
+				return true
+			}
 		case <-over:
 			return false
 		}

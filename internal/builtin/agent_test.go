@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -130,7 +131,11 @@ func TestAwaitWarningKnowsEveryWayToAsk(t *testing.T) {
 			signals, over := make(chan os.Signal, 1), make(chan struct{})
 			file := filepath.Join(t.TempDir(), "stop")
 			answer := make(chan bool, 1)
-			go func() { answer <- awaitWarning(ctx, signals, file, over) }()
+			exists := func() bool {
+				_, err := os.Lstat(file)
+				return err == nil
+			}
+			go func() { answer <- awaitWarning(ctx, signals, exists, over) }()
 			select {
 			case <-answer:
 				t.Fatal("it answers before anybody has asked")
@@ -147,4 +152,40 @@ func TestAwaitWarningKnowsEveryWayToAsk(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRanksDoNotLookTogether: ranks that begin at one moment look for their stop files at moments of their own, each at least once in
+// stopFileLook.
+func TestRanksDoNotLookTogether(t *testing.T) {
+	const ranks, together = 100, stopFileLook / 10
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*stopFileLook)
+		defer cancel()
+		begun := time.Now()
+		looks := make([][]time.Duration, ranks)
+		var waiting sync.WaitGroup
+		for rank := range looks {
+			waiting.Go(func() {
+				awaitWarning(ctx, nil, func() bool {
+					looks[rank] = append(looks[rank], time.Since(begun))
+					return false
+				}, nil)
+			})
+		}
+		waiting.Wait()
+		for look := range 10 {
+			inOneMoment := map[time.Duration]int{}
+			for rank, at := range looks {
+				if look >= len(at) || look > 0 && at[look]-at[look-1] > stopFileLook || at[0] > stopFileLook {
+					t.Fatalf("rank %d looks at %v", rank, at)
+				}
+				inOneMoment[at[look]/together]++
+			}
+			for moment, n := range inOneMoment {
+				if n > ranks/2 {
+					t.Errorf("look %d: %d of %d ranks look within %v, after %v", look, n, ranks, together, moment*together)
+				}
+			}
+		}
+	})
 }
