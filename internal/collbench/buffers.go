@@ -2,6 +2,7 @@ package collbench
 
 import (
 	"context"
+	"slices"
 
 	"ddpbatch/mpi"
 )
@@ -68,13 +69,11 @@ type timedCall struct {
 	wrong func(iteration int) int64       // elements of this rank's result that are not what fill(iteration) must give
 }
 
-// calls makes the calls of every collective that moves elements.
-func (s *buffers[T]) calls() map[string]func(count int) timedCall {
-	return map[string]func(int) timedCall{
-		"allreduce": s.allReduce, "reduce": s.reduce, "reducescatter": s.reduceScatter, "scan": s.scan, "exscan": s.exscan,
-		"broadcast": s.broadcast, "allgather": s.allGather, "gather": s.gather, "scatter": s.scatter, "alltoall": s.allToAll,
-		"pingpong": s.pingPong,
-	}
+// call is the call of this bench's collective on count elements.
+func (s *buffers[T]) call(count int) timedCall {
+	all := table[T]()
+	i := slices.IndexFunc(all, func(m benchmark[T]) bool { return m.name == s.b.o.collective.name })
+	return all[i].call(s, count)
 }
 
 func (s *buffers[T]) allReduce(count int) timedCall {
@@ -129,15 +128,6 @@ func (s *buffers[T]) exscan(count int) timedCall {
 			}
 			return countWrong(buf, s.reduced(b.rank-1, iteration), 0)
 		},
-	}
-}
-
-// barrierCall moves nothing, so nothing can be wrong.
-func barrierCall(b *bench) timedCall {
-	return timedCall{
-		fill:  func(int) {},
-		run:   b.timed.Barrier,
-		wrong: func(int) int64 { return 0 },
 	}
 }
 

@@ -30,13 +30,11 @@ func checked(t *testing.T, name string, spoil func(s *buffers[float32], call int
 		collective: collectiveNamed(name), op: opSum, Algorithm: "auto", Iters: 2, Warmup: 1, JSON: true,
 		Begin: 4 * checkedRanks * checkedCount, End: 4 * checkedRanks * checkedCount, Factor: 2, // one row
 	}
-	o.element = &elementType{"float32", 4, func(ctx context.Context, b *bench) (map[string]func(int) timedCall, error) {
+	o.element = &elementType{"float32", 4, func(ctx context.Context, b *bench) (func(int) timedCall, error) {
 		s := &buffers[float32]{b: b, of: func(x int64) float32 { return float32(x) }}
 		err := s.alloc(ctx, int(b.o.largest()/4))
-		calls := s.calls()
-		whole := calls[name]
-		calls[name] = func(count int) timedCall {
-			call, made := whole(count), 0
+		return func(count int) timedCall {
+			call, made := s.call(count), 0
 			run := call.run
 			call.run = func(ctx context.Context) error {
 				defer func() { made++ }()
@@ -45,8 +43,7 @@ func checked(t *testing.T, name string, spoil func(s *buffers[float32], call int
 				return err
 			}
 			return call
-		}
-		return calls, err
+		}, err
 	}}
 	errs = testkit.Each(checkedRanks, func(rank int) (err error) {
 		defer func() { err = errors.Join(err, comms[rank].Close()) }()
@@ -65,7 +62,7 @@ func checked(t *testing.T, name string, spoil func(s *buffers[float32], call int
 // One wrong element, on any rank that has a result and in any checked call, is in the row, and makes that rank and rank 0 exit with 1.
 func TestFindsEachWrongElement(t *testing.T) {
 	for _, c := range collectives {
-		if c.unsized {
+		if c.unsized() {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {

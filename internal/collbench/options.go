@@ -101,7 +101,7 @@ func (o *Options) Check(given func(flag string) bool) error {
 		return usage.Errorf("%s has no choice of algorithms: leave --algorithm out", c.name)
 	case given("op") && !c.reduces:
 		return usage.Errorf("%s reduces nothing: leave --op out", c.name)
-	case c.unsized && (given("type") || given("alloc")):
+	case c.unsized() && (given("type") || given("alloc")):
 		return usage.Errorf("%s has no buffers of elements: leave --type and --alloc out", c.name)
 	case o.Encrypt && (o.Transport == "shm" || c.name == "store"):
 		return usage.Errorf("--encrypt is for data that goes over TCP: leave it out")
@@ -137,7 +137,7 @@ func (o *Options) checkWorld(ranks int) error {
 	switch {
 	case ranks < c.atLeast:
 		return usage.Errorf("%s needs %d ranks, not %d", c.name, c.atLeast, ranks)
-	case !c.unsized && o.largest() < least:
+	case !c.unsized() && o.largest() < least:
 		return usage.Errorf("the largest size is %d, too small for an element of each rank: %d bytes", o.largest(), least)
 	}
 	return nil

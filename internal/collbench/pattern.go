@@ -131,7 +131,7 @@ var ops = []operation{opSum, opProd, opMin, opMax}
 type elementType struct {
 	name  string
 	width int64 // bytes
-	open  func(context.Context, *bench) (map[string]func(count int) timedCall, error)
+	open  func(context.Context, *bench) (call func(count int) timedCall, err error)
 }
 
 var elementTypes = []elementType{
@@ -172,9 +172,9 @@ func float16Of(x int64) mpi.Float16 {
 func bfloat16Of(x int64) mpi.BFloat16 { return mpi.BFloat16(math.Float32bits(float32(x)) >> 16) }
 
 func newElement[T mpi.Number](name string, width int64, of func(int64) T) elementType {
-	return elementType{name, width, func(ctx context.Context, b *bench) (map[string]func(int) timedCall, error) {
+	return elementType{name, width, func(ctx context.Context, b *bench) (func(int) timedCall, error) {
 		s := &buffers[T]{b: b, of: of}
 		err := s.alloc(ctx, int(b.o.largest()/width))
-		return s.calls(), err
+		return s.call, err
 	}}
 }

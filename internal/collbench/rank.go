@@ -64,14 +64,9 @@ func newBench(p Process, o Options, comm *mpi.Comm) *bench {
 // rows makes all rows. Its error tells of wrong results, too: on each rank of its own, whose count has not been through what is
 // measured, and on rank 0 of any rank's.
 func (b *bench) rows(ctx context.Context, joining time.Duration) (err error) {
-	switch b.o.collective.name {
-	case "startup":
-		err = b.startup(ctx, joining)
-	case "store":
-		err = b.store(ctx)
-	case "barrier":
-		err = b.row(ctx, result{Type: "none", Redop: "none"}, barrierCall(b))
-	default:
+	if c := b.o.collective; c.unsized() {
+		err = c.rows(b, ctx, joining)
+	} else {
 		err = b.sizes(ctx)
 	}
 	if err == nil {
@@ -96,7 +91,7 @@ func (b *bench) sizes(ctx context.Context) error {
 	if c.blocks {
 		blocks = int64(b.ranks)
 	}
-	calls, err := b.o.element.open(ctx, b)
+	call, err := b.o.element.open(ctx, b)
 	if err != nil {
 		return err
 	}
@@ -109,11 +104,20 @@ func (b *bench) sizes(ctx context.Context) error {
 		if c.reduces {
 			row.Redop = b.o.op.name
 		}
-		if err := b.row(ctx, row, calls[c.name](int(count))); err != nil {
+		if err := b.row(ctx, row, call(int(count))); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// barrier moves nothing, so nothing can be wrong.
+func (b *bench) barrier(ctx context.Context, _ time.Duration) error {
+	return b.row(ctx, result{Type: "none", Redop: "none"}, timedCall{
+		fill:  func(int) {},
+		run:   b.timed.Barrier,
+		wrong: func(int) int64 { return 0 },
+	})
 }
 
 // row makes a row of a call, or with --explain one of each algorithm.

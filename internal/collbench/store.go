@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"time"
 
 	"ddpbatch/internal/auth"
 	"ddpbatch/mpi"
@@ -16,7 +17,7 @@ const maxStoreValue = 64 << 10
 
 // store times operations on a TCP store that rank 0 serves, by all ranks at once, each over a connection and on keys
 // of its own.
-func (b *bench) store(ctx context.Context) (err error) {
+func (b *bench) store(ctx context.Context, _ time.Duration) (err error) {
 	secret, err := b.storeSecret()
 	if err != nil {
 		return err
