@@ -22,7 +22,7 @@ func newChannel(group Group, own []error) *channel {
 	return &channel{group: group, classes: slices.Concat(own, sentinels)}
 }
 
-func (t *channel) isCoordinator() bool { return t.group.Rank() == 0 }
+func (c *channel) isCoordinator() bool { return c.group.Rank() == 0 }
 
 func encode(value any) []byte {
 	text, err := json.Marshal(value)
@@ -34,19 +34,19 @@ func encode(value any) []byte {
 
 // exchange tells rank 0 what every rank has to say, and all ranks what rank 0 decides. An error of decide, or a message that rank 0 cannot
 // read, is every rank's; own is this rank's, and is kept whole where it is the one that counts.
-func exchange[A, B any](ctx context.Context, t *channel, message A, own error, decide func(all []A) (B, error)) (b B, err error) {
-	texts, err := t.group.Gather(ctx, encode(message))
+func exchange[A, B any](ctx context.Context, c *channel, message A, own error, decide func(all []A) (B, error)) (b B, err error) {
+	texts, err := c.group.Gather(ctx, encode(message))
 	if err != nil {
 		return b, err
 	}
-	if !t.isCoordinator() {
-		return fromRank0(ctx, t, b, own)
+	if !c.isCoordinator() {
+		return fromRank0(ctx, c, b, own)
 	}
-	all, err := decode[A](texts, t.group.Size())
+	all, err := decode[A](texts, c.group.Size())
 	if err == nil {
 		b, err = decide(all)
 	}
-	return fromRank0(ctx, t, b, err)
+	return fromRank0(ctx, c, b, err)
 }
 
 func decode[A any](texts [][]byte, ranks int) ([]A, error) {
@@ -69,24 +69,24 @@ type valueOrFailure[T any] struct {
 }
 
 // fromRank0 gives every rank what rank 0 has: value, or its error err. The others' values do not count.
-func fromRank0[T any](ctx context.Context, t *channel, value T, err error) (T, error) {
+func fromRank0[T any](ctx context.Context, c *channel, value T, err error) (T, error) {
 	a := valueOrFailure[T]{Value: value}
 	var payload []byte
-	if t.isCoordinator() {
-		a.Failure = t.failureOf(err)
+	if c.isCoordinator() {
+		a.Failure = c.failureOf(err)
 		payload = encode(a)
 	}
-	text, e := t.group.Broadcast(ctx, payload)
+	text, e := c.group.Broadcast(ctx, payload)
 	if e != nil {
 		return value, e
 	}
-	if !t.isCoordinator() {
+	if !c.isCoordinator() {
 		a = valueOrFailure[T]{}
 		if e := json.Unmarshal(text, &a); e != nil {
 			return value, fmt.Errorf("message of rank 0: %w", e)
 		}
 	}
-	return a.Value, t.error(a.Failure, err)
+	return a.Value, c.error(a.Failure, err)
 }
 
 // progress is what a rank reports in an exchange while all are at work: once, how its own has ended.
@@ -107,7 +107,7 @@ type reply[B any] struct {
 func runOnEveryRank[T, B any](
 	ctx context.Context, s *Saver, work func(context.Context) (T, error), decide func([]valueOrFailure[T]) (B, error),
 ) (B, error) {
-	t := s.channel
+	c := s.channel
 	ctx, cancel := context.WithCancel(ctx)
 	var value T
 	var own error
@@ -117,18 +117,18 @@ func runOnEveryRank[T, B any](
 		value, own = work(ctx)
 	}()
 	defer func() { cancel(); <-done }()
-	reports, missing, reported := make([]valueOrFailure[T], t.group.Size()), t.group.Size(), false
+	reports, missing, reported := make([]valueOrFailure[T], c.group.Size()), c.group.Size(), false
 	for {
 		var p progress[T]
 		if !reported && doneWithin(done, s.o.tick) {
 			reported = true
-			p = progress[T]{true, &valueOrFailure[T]{value, t.failureOf(own)}}
+			p = progress[T]{true, &valueOrFailure[T]{value, c.failureOf(own)}}
 		}
 		var mine error
 		if reported {
 			mine = own
 		}
-		v, err := exchange(ctx, t, p, mine, func(all []progress[T]) (v reply[B], err error) {
+		v, err := exchange(ctx, c, p, mine, func(all []progress[T]) (v reply[B], err error) {
 			for rank, p := range all {
 				if p.Over && p.Report != nil {
 					reports[rank] = *p.Report
@@ -201,8 +201,8 @@ var sentinels = []error{
 var selfExplaining = []error{checkpoint.ErrFenced, checkpoint.ErrNoSpace, checkpoint.ErrPermission, checkpoint.ErrStale, checkpoint.ErrCorrupt}
 
 // failureOf makes err a message; a failure that came in one goes on as it is.
-func (t *channel) failureOf(err error) *failure.Failure {
-	f := failure.Of(t.group.Rank(), err, t.classes)
+func (c *channel) failureOf(err error) *failure.Failure {
+	f := failure.Of(c.group.Rank(), err, c.classes)
 	if from, ok := errors.AsType[*failure.Error](err); ok {
 		f.Rank, f.Text = from.Rank(), from.Text()
 	} else if own, ok := errors.AsType[*ownError](err); ok {
@@ -212,30 +212,30 @@ func (t *channel) failureOf(err error) *failure.Failure {
 }
 
 // error is the failure as this rank's caller gets it; own is this rank's error, and is kept whole where it is the one that counts.
-func (t *channel) error(f *failure.Failure, own error) error {
+func (c *channel) error(f *failure.Failure, own error) error {
 	if f == nil {
 		return nil
 	}
-	remote := f.Elsewhere(t.classes)
-	if own == nil || f.Rank != t.group.Rank() {
+	remote := f.Elsewhere(c.classes)
+	if own == nil || f.Rank != c.group.Rank() {
 		return remote
 	}
 	if e, ok := errors.AsType[*ownError](own); ok {
 		return e
 	}
-	return &ownError{rank: f.Rank, err: own, class: remote.Unwrap(), classes: t.classes}
+	return &ownError{rank: f.Rank, err: own, class: remote.Unwrap(), classes: c.classes}
 }
 
 // brief is error for what rank 0 and the rank where it happened tell whole: the others keep to its class, where that says enough.
-func (t *channel) brief(f *failure.Failure, own error) error {
-	if f != nil && !t.isCoordinator() {
-		if class := f.Elsewhere(t.classes).Unwrap(); slices.Contains(selfExplaining, class) {
+func (c *channel) brief(f *failure.Failure, own error) error {
+	if f != nil && !c.isCoordinator() {
+		if class := f.Elsewhere(c.classes).Unwrap(); slices.Contains(selfExplaining, class) {
 			short := *f
 			short.Text = fmt.Sprintf("%v (see the output of rank 0)", class)
 			f = &short
 		}
 	}
-	return t.error(f, own)
+	return c.error(f, own)
 }
 
 // ownError is an error of this rank that fails all. It reads as it does on the others, and is of the same class: where it is of several,

@@ -79,11 +79,11 @@ func (r *rounds) run() {
 // round is one exchange.
 func (r *rounds) round() (idle bool, err error) {
 	r.await()
-	ctx, t := r.newest.ctx, r.s.channel
+	ctx, c := r.newest.ctx, r.s.channel
 	if w := r.writing; w != nil && w.Over && w.err == nil {
 		w.reported = true // even if this fails here, rank 0 may have it
 	}
-	d, err := exchange(ctx, t, r.status(), nil, r.decide)
+	d, err := exchange(ctx, c, r.status(), nil, r.decide)
 	if err != nil {
 		return false, err
 	}

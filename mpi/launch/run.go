@@ -57,9 +57,9 @@ type run struct {
 
 // begin meets the other agents. c gets the number 0 where this agent turns out to be agent 0.
 func (c *AgentConfig) begin(ctx context.Context, logDir *output.LogDir) (*run, error) {
-	meet := c.rendezvousConfig()
-	r, err := rendezvous.Join(ctx, &meet)
-	c.Index = meet.Index
+	rc := c.rendezvousConfig()
+	r, err := rendezvous.Join(ctx, &rc)
+	c.Index = rc.Index
 	if err != nil {
 		return nil, err
 	}

@@ -31,11 +31,11 @@ func dialRendezvous(ctx context.Context, c Config, n localNetwork) (*Rendezvous,
 		}
 	}
 	r := newRendezvous(ctx, c, n)
-	way := newDialer(r)
+	dialer := newDialer(r)
 	if c.Exchange != nil {
-		way.useOffer(o)
+		dialer.useOffer(o)
 	}
-	arrived, err := way.connect(ctx)
+	conn, err := dialer.connect(ctx)
 	if err != nil {
 		r.cancel()
 		if ctx.Err() != nil {
@@ -43,8 +43,8 @@ func dialRendezvous(ctx context.Context, c Config, n localNetwork) (*Rendezvous,
 		}
 		return nil, err
 	}
-	client := arrived.client
-	r.nonce = arrived.nonce
+	client := conn.client
+	r.nonce = conn.nonce
 	r.store, r.closer = store.Prefix(client, prefix), client.Close
 	r.tasks.Go(r.sendHeartbeats)
 	r.tasks.Go(r.awaitDismissal)

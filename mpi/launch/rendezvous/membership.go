@@ -68,221 +68,221 @@ type membership struct {
 }
 
 func newMembership(mine joinRequest) *membership {
-	r := &membership{mine: mine, changed: make(chan struct{}, 1), connected: make(map[string]*Participant), numbered: make([]*Participant, mine.Count)}
+	m := &membership{mine: mine, changed: make(chan struct{}, 1), connected: make(map[string]*Participant), numbered: make([]*Participant, mine.Count)}
 	if mine.Rejects != nil {
-		r.rejecting = []joinRequest{mine}
+		m.rejecting = []joinRequest{mine}
 	}
-	return r
+	return m
 }
 
 // agentName names an agent's connection.
 func agentName(nonce string) string { return "agent/" + nonce }
 
 // connect notes a connection; nil where it is no agent's. local is the address of this machine that it reached.
-func (r *membership) connect(name string, local net.Addr) *Participant {
+func (m *membership) connect(name string, local net.Addr) *Participant {
 	nonce, ok := strings.CutPrefix(name, "agent/")
 	if !ok || !isNonce(nonce) {
 		return nil
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.connected[nonce] != nil {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.connected[nonce] != nil {
 		return nil // nobody else can know it
 	}
 	// An agent beside this one may come by a loopback address, where /etc/hosts
 	// gives the master's name one; that is no use to the others.
-	if r.agent0Addr == "" || isLoopback(r.agent0Addr) {
-		r.agent0Addr = hostOnly(local)
+	if m.agent0Addr == "" || isLoopback(m.agent0Addr) {
+		m.agent0Addr = hostOnly(local)
 	}
 	p := newParticipant(nonce, hostOnly(local))
-	r.connected[nonce] = p
+	m.connected[nonce] = p
 	return p
 }
 
 // disconnect notes that a connection has ended.
-func (r *membership) disconnect(name string) {
+func (m *membership) disconnect(name string) {
 	nonce, _ := strings.CutPrefix(name, "agent/")
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if p := r.connected[nonce]; p != nil {
-		r.lose(p, connectionEnded)
-		delete(r.connected, nonce)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.connected[nonce]; p != nil {
+		m.lose(p, connectionEnded)
+		delete(m.connected, nonce)
 		close(p.ended)
 	}
 }
 
 // drop counts an agent as lost whose connection may live on; false where it is already.
-func (r *membership) drop(p *Participant, why string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.lose(p, why)
+func (m *membership) drop(p *Participant, why string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lose(p, why)
 }
 
 // lose frees a participant's number, for the one that has waited longest. mu is held.
-func (r *membership) lose(p *Participant, why string) bool {
+func (m *membership) lose(p *Participant, why string) bool {
 	if p.isGone() {
 		return false
 	}
 	p.lostAt, p.why = time.Now(), why
 	close(p.gone)
-	r.waiting = slices.DeleteFunc(r.waiting, func(w *Participant) bool { return w == p })
+	m.waiting = slices.DeleteFunc(m.waiting, func(w *Participant) bool { return w == p })
 	if p.Index != 0 {
-		r.numbered[p.Index] = nil
-		if !r.begun {
-			r.lost = cmp.Or(r.lost, p)
+		m.numbered[p.Index] = nil
+		if !m.begun {
+			m.lost = cmp.Or(m.lost, p)
 		}
-		if len(r.waiting) > 0 {
-			r.give(r.waiting[0], p.Index)
-			r.waiting = slices.Delete(r.waiting, 0, 1)
+		if len(m.waiting) > 0 {
+			m.give(m.waiting[0], p.Index)
+			m.waiting = slices.Delete(m.waiting, 0, 1)
 		}
 	}
-	r.notify()
+	m.notify()
 	return true
 }
 
 // join gives who has said what it is a number. The answer is nil where it is to wait for a round, or is lost.
-func (r *membership) join(p *Participant, j joinRequest) *assignment {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (m *membership) join(p *Participant, j joinRequest) *assignment {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if p.isGone() {
 		return nil
 	}
 	p.join, p.Host = j, j.Host
-	if r.closedWith != nil {
-		return r.closedWith
+	if m.closedWith != nil {
+		return m.closedWith
 	}
 	if j.Rejects != nil {
-		r.rejecting = append(r.without(j), j)
-		r.notify()
+		m.rejecting = append(m.without(j), j)
+		m.notify()
 		return &assignment{Rejected: j.Rejects}
 	}
-	if err := r.admit(p, j); err != nil {
+	if err := m.admit(p, j); err != nil {
 		return &assignment{Rejected: RejectionOf(err)}
 	}
-	r.notify()
+	m.notify()
 	return nil
 }
 
-func (r *membership) admit(p *Participant, j joinRequest) error {
-	if r.begun || j.Index >= len(r.numbered) { // else that it does not fit is for all to hear
-		if err := r.mine.compatible(j); err != nil {
+func (m *membership) admit(p *Participant, j joinRequest) error {
+	if m.begun || j.Index >= len(m.numbered) { // else that it does not fit is for all to hear
+		if err := m.mine.compatible(j); err != nil {
 			return err
 		}
 	}
-	if isLoopback(p.local) && !r.oneMachine && !sameHost(j.Host, r.mine.Host) {
+	if isLoopback(p.local) && !m.oneMachine && !sameHost(j.Host, m.mine.Host) {
 		return fmt.Errorf("the agent on %s reached the one on %s by %s, where no other node could reach either of them; meet at an address that all nodes have",
-			j.Host, r.mine.Host, p.local)
+			j.Host, m.mine.Host, p.local)
 	}
 	index := j.Index
 	if index < 0 {
-		index = r.free()
+		index = m.free()
 	}
 	switch {
 	case index < 0:
-		r.waiting = append(r.waiting, p)
+		m.waiting = append(m.waiting, p)
 		return nil
-	case index == 0 || index >= len(r.numbered):
-		return fmt.Errorf("two agents say that they are agent %d: on %s and on %s; give each a number of its own", index, r.mine.Host, j.Host)
-	case r.numbered[index] != nil:
-		return fmt.Errorf("two agents say that they are agent %d: on %s and on %s; give each a number of its own", index, r.numbered[index].Host, j.Host)
+	case index == 0 || index >= len(m.numbered):
+		return fmt.Errorf("two agents say that they are agent %d: on %s and on %s; give each a number of its own", index, m.mine.Host, j.Host)
+	case m.numbered[index] != nil:
+		return fmt.Errorf("two agents say that they are agent %d: on %s and on %s; give each a number of its own", index, m.numbered[index].Host, j.Host)
 	}
-	r.give(p, index)
+	m.give(p, index)
 	return nil
 }
 
 // nodeOf is the node of a participant, as it said; "": it has not said yet.
-func (r *membership) nodeOf(p *Participant) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (m *membership) nodeOf(p *Participant) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	return p.Host
 }
 
 // free is the lowest number that nobody has; -1: there is none.
-func (r *membership) free() int {
-	for index := 1; index < len(r.numbered); index++ {
-		if r.numbered[index] == nil {
+func (m *membership) free() int {
+	for index := 1; index < len(m.numbered); index++ {
+		if m.numbered[index] == nil {
 			return index
 		}
 	}
 	return -1
 }
 
-func (r *membership) give(p *Participant, index int) {
-	r.rejecting = r.without(p.join) // what was wrong there is mended
-	r.numbered[index], p.Index, p.join.Index = p, index, index
+func (m *membership) give(p *Participant, index int) {
+	m.rejecting = m.without(p.join) // what was wrong there is mended
+	m.numbered[index], p.Index, p.join.Index = p, index, index
 }
 
 // without is rejecting less this agent, if it came before. mu is held.
-func (r *membership) without(j joinRequest) []joinRequest {
-	return slices.DeleteFunc(r.rejecting, j.isOf)
+func (m *membership) without(j joinRequest) []joinRequest {
+	return slices.DeleteFunc(m.rejecting, j.isOf)
 }
 
 // watched notes that agent 0 looks whether a participant beats, and returns the time.
-func (r *membership) watched(p *Participant) time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (m *membership) watched(p *Participant) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	p.watched = time.Now()
 	return p.watched
 }
 
-func (r *membership) notify() {
+func (m *membership) notify() {
 	select {
-	case r.changed <- struct{}{}:
+	case m.changed <- struct{}{}:
 	default: // who looks sees all changes at once
 	}
 }
 
 // count is how many agents can take part, agent 0 among them, and those that have come and cannot.
-func (r *membership) count() (able int, rejecting []joinRequest) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.mine.Rejects == nil {
+func (m *membership) count() (able int, rejecting []joinRequest) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mine.Rejects == nil {
 		able++
 	}
-	for _, p := range r.numbered {
+	for _, p := range m.numbered {
 		if p != nil {
 			able++
 		}
 	}
-	return able, slices.Clone(r.rejecting)
+	return able, slices.Clone(m.rejecting)
 }
 
 // withNumbers lists those that have a number, in order.
-func (r *membership) withNumbers() []*Participant {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(r.numbered), func(p *Participant) bool { return p == nil })
+func (m *membership) withNumbers() []*Participant {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(m.numbered), func(p *Participant) bool { return p == nil })
 }
 
 // Agents is how many agents can have a part in a round, agent 0 among them.
 func (r *Rendezvous) Agents() int { return 1 + len(r.membership.withNumbers()) }
 
 // begin is withNumbers, and from now on a loss is a member's.
-func (r *membership) begin() []*Participant {
-	r.mu.Lock()
-	r.begun = true
-	r.mu.Unlock()
-	return r.withNumbers()
+func (m *membership) begin() []*Participant {
+	m.mu.Lock()
+	m.begun = true
+	m.mu.Unlock()
+	return m.withNumbers()
 }
 
 // close ends the admission: whoever has no part in a round is told so from now on. It returns those that are here.
-func (r *membership) close(answer assignment) []*Participant {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.closedWith = &answer
-	return r.presentLocked()
+func (m *membership) close(answer assignment) []*Participant {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closedWith = &answer
+	return m.presentLocked()
 }
 
 // present lists everybody who is connected and not lost.
-func (r *membership) present() []*Participant {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.presentLocked()
+func (m *membership) present() []*Participant {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.presentLocked()
 }
 
-func (r *membership) presentLocked() []*Participant {
+func (m *membership) presentLocked() []*Participant {
 	var list []*Participant
-	for _, p := range r.connected {
+	for _, p := range m.connected {
 		if !p.isGone() {
 			list = append(list, p)
 		}
@@ -291,19 +291,19 @@ func (r *membership) presentLocked() []*Participant {
 }
 
 // firstLost is the first agent that was lost before the first round; nil: none was.
-func (r *membership) firstLost() *Participant {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.lost
+func (m *membership) firstLost() *Participant {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lost
 }
 
 // missing lists the agents that have not come.
-func (r *membership) missing() []int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (m *membership) missing() []int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	var list []int
-	for index := 1; index < len(r.numbered); index++ {
-		if r.numbered[index] == nil && !slices.ContainsFunc(r.rejecting, func(d joinRequest) bool { return d.Index == index }) {
+	for index := 1; index < len(m.numbered); index++ {
+		if m.numbered[index] == nil && !slices.ContainsFunc(m.rejecting, func(d joinRequest) bool { return d.Index == index }) {
 			list = append(list, index)
 		}
 	}
@@ -312,21 +312,21 @@ func (r *membership) missing() []int {
 
 // hosts names each agent's node: of those that have come as they said, of the others the nodes that are short of agents. layout is how many
 // each node has; which are where, nothing tells.
-func (r *membership) hosts(layout map[string]int) []string {
+func (m *membership) hosts(layout map[string]int) []string {
 	const most = 4
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	left := maps.Clone(layout)
-	left[r.mine.Host]--
-	names := make([]string, len(r.numbered))
-	names[0] = r.mine.Host
-	for index, p := range r.numbered {
+	left[m.mine.Host]--
+	names := make([]string, len(m.numbered))
+	names[0] = m.mine.Host
+	for index, p := range m.numbered {
 		if p != nil {
 			names[index] = p.Host
 			left[p.Host]--
 		}
 	}
-	for _, d := range r.rejecting {
+	for _, d := range m.rejecting {
 		if d.Index > 0 {
 			left[d.Host]--
 		}
@@ -343,17 +343,17 @@ func (r *membership) hosts(layout map[string]int) []string {
 }
 
 // address is where this machine can be reached; fallback where nobody came.
-func (r *membership) address(fallback string) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return cmp.Or(r.agent0Addr, fallback)
+func (m *membership) address(fallback string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return cmp.Or(m.agent0Addr, fallback)
 }
 
 // waitGone waits until everybody who is here has left, but no longer than d.
-func (r *membership) waitGone(d time.Duration) {
+func (m *membership) waitGone(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	for _, p := range r.present() {
+	for _, p := range m.present() {
 		select {
 		case <-p.ended:
 		case <-timer.C:

@@ -46,7 +46,7 @@ type controlChannel struct {
 
 // openControlChannel begins to listen; it all ends with ctx.
 func openControlChannel(ctx context.Context, r *round) *controlChannel {
-	t := &controlChannel{
+	c := &controlChannel{
 		ends:      make(chan rundir.Verdict, 1),
 		proposals: make(chan rundir.Verdict, 1),
 		ended:     make(chan endsReport, 1),
@@ -59,39 +59,39 @@ func openControlChannel(ctx context.Context, r *round) *controlChannel {
 		byAgent:   make(map[int]endsReport),
 		lastWords: make(chan *rendezvous.LastWord, 1),
 	}
-	t.wg.Go(func() { t.publishFirst(ctx, r) })
-	t.wg.Go(func() { t.publishOutcome(ctx, r) })
-	t.wg.Go(func() {
+	c.wg.Go(func() { c.publishFirst(ctx, r) })
+	c.wg.Go(func() { c.publishOutcome(ctx, r) })
+	c.wg.Go(func() {
 		if v, err := rendezvous.GetJSON[rundir.Verdict](ctx, r.store, keyOutcome); err == nil {
-			t.outcomes <- v
+			c.outcomes <- v
 		}
 	})
 	if r.cfg.Index == 0 {
-		t.wg.Go(func() { t.awaitReports(ctx, r) })
-		t.wg.Go(func() { r.awaitStopFile(ctx) })
-		t.receiveAllQuiet(ctx, r)
-		return t
+		c.wg.Go(func() { c.awaitReports(ctx, r) })
+		c.wg.Go(func() { r.awaitStopFile(ctx) })
+		c.receiveAllQuiet(ctx, r)
+		return c
 	}
-	t.wg.Go(func() { t.reportEnds(ctx, r) })
-	t.wg.Go(func() { t.reportQuiet(ctx, r) })
-	t.wg.Go(func() {
+	c.wg.Go(func() { c.reportEnds(ctx, r) })
+	c.wg.Go(func() { c.reportQuiet(ctx, r) })
+	c.wg.Go(func() {
 		l, err := rendezvous.GetJSON[*rendezvous.LastWord](ctx, r.store, keyLast)
 		if err != nil {
 			l = nil
 		}
-		t.lastWords <- l
+		c.lastWords <- l
 	})
-	return t
+	return c
 }
 
-// wait returns when nothing of t runs any more; its context must have ended.
-func (t *controlChannel) wait() { t.wg.Wait() }
+// wait returns when nothing of c runs any more; its context must have ended.
+func (c *controlChannel) wait() { c.wg.Wait() }
 
 // publishFirst asks the store which worker ended badly first: a consequence on another node
 // may be proposed sooner than its cause, of which there may be doubt (see mayBeSignalled).
-func (t *controlChannel) publishFirst(ctx context.Context, r *round) {
+func (c *controlChannel) publishFirst(ctx context.Context, r *round) {
 	select {
-	case v := <-t.ends:
+	case v := <-c.ends:
 		first := v
 		text, err := json.Marshal(v)
 		if err == nil {
@@ -100,16 +100,16 @@ func (t *controlChannel) publishFirst(ctx context.Context, r *round) {
 		if err != nil || json.Unmarshal(text, &first) != nil {
 			first = v // agent 0 is gone, most likely, and the proposal will fail, too
 		}
-		t.first <- first
+		c.first <- first
 	case <-ctx.Done():
 	}
 }
 
 // publishOutcome makes this agent's proposal the outcome, unless there is one: the
 // first CompareSet wins. Where that fails agent 0 is lost, and that is the outcome.
-func (t *controlChannel) publishOutcome(ctx context.Context, r *round) {
+func (c *controlChannel) publishOutcome(ctx context.Context, r *round) {
 	select {
-	case v := <-t.proposals:
+	case v := <-c.proposals:
 		text, err := json.Marshal(v)
 		if err == nil {
 			_, err = r.store.CompareSet(ctx, keyOutcome, nil, text)
@@ -121,9 +121,9 @@ func (t *controlChannel) publishOutcome(ctx context.Context, r *round) {
 	}
 }
 
-func (t *controlChannel) reportEnds(ctx context.Context, r *round) {
+func (c *controlChannel) reportEnds(ctx context.Context, r *round) {
 	select {
-	case mine := <-t.ended:
+	case mine := <-c.ended:
 		text, err := mine.encode(maxReport)
 		if err == nil {
 			err = r.store.Set(ctx, fmt.Sprintf(keyEnd, r.cfg.Index), text)
@@ -137,40 +137,40 @@ func (t *controlChannel) reportEnds(ctx context.Context, r *round) {
 
 // awaitReports waits until every member has reported that its workers are
 // gone, or is lost, and agent 0's own are.
-func (t *controlChannel) awaitReports(ctx context.Context, r *round) {
+func (c *controlChannel) awaitReports(ctx context.Context, r *round) {
 	var others sync.WaitGroup
 	for _, p := range r.layout.Participants {
 		others.Go(func() {
 			rep, ok := r.reportOf(ctx, p)
 			switch {
 			case ok:
-				t.keep(p.Index, rep)
+				c.keep(p.Index, rep)
 			case ctx.Err() == nil:
-				t.lost <- p
+				c.lost <- p
 			}
 		})
 	}
 	select {
-	case mine := <-t.ended:
+	case mine := <-c.ended:
 		mine.sinceRound(r.began)
-		t.keep(0, mine)
+		c.keep(0, mine)
 	case <-ctx.Done():
 	}
 	others.Wait()
-	t.reported <- struct{}{}
+	c.reported <- struct{}{}
 }
 
-func (t *controlChannel) keep(index int, r endsReport) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.byAgent[index] = r
+func (c *controlChannel) keep(index int, r endsReport) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.byAgent[index] = r
 }
 
 // reports is what members have said of their workers so far, by agent.
-func (t *controlChannel) reports() map[int]endsReport {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return maps.Clone(t.byAgent)
+func (c *controlChannel) reports() map[int]endsReport {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.byAgent)
 }
 
 // reportOf waits for a member's report; false where the member is lost before, or ctx ends.
@@ -207,10 +207,10 @@ func (r *endsReport) sinceRound(began time.Time) {
 }
 
 // reportQuiet tells agent 0 what this agent has to say of its workers.
-func (t *controlChannel) reportQuiet(ctx context.Context, r *round) {
+func (c *controlChannel) reportQuiet(ctx context.Context, r *round) {
 	for n := 0; ; n++ {
 		select {
-		case said := <-t.quietOut:
+		case said := <-c.quietOut:
 			if err := rendezvous.SetJSON(ctx, r.store, fmt.Sprintf(keyQuiet, r.cfg.Index, n), said); err != nil {
 				return // agent 0 is lost, as everybody notices
 			}
@@ -221,17 +221,17 @@ func (t *controlChannel) reportQuiet(ctx context.Context, r *round) {
 }
 
 // receiveAllQuiet begins to hear what the members say of their workers.
-func (t *controlChannel) receiveAllQuiet(ctx context.Context, r *round) {
+func (c *controlChannel) receiveAllQuiet(ctx context.Context, r *round) {
 	if r.cfg.HangAfter <= 0 {
 		return
 	}
 	for _, p := range r.layout.Participants {
-		t.wg.Go(func() { t.receiveQuiet(ctx, r, p.Index) })
+		c.wg.Go(func() { c.receiveQuiet(ctx, r, p.Index) })
 	}
 }
 
 // receiveQuiet hears what a member says of its workers.
-func (t *controlChannel) receiveQuiet(ctx context.Context, r *round, index int) {
+func (c *controlChannel) receiveQuiet(ctx context.Context, r *round, index int) {
 	for n := 0; ; n++ {
 		key := fmt.Sprintf(keyQuiet, index, n)
 		said, err := rendezvous.GetJSON[quiet](ctx, r.store, key)
@@ -239,7 +239,7 @@ func (t *controlChannel) receiveQuiet(ctx context.Context, r *round, index int) 
 			return
 		}
 		select {
-		case t.quietIn <- quietReport{said, index, time.Now()}:
+		case c.quietIn <- quietReport{said, index, time.Now()}:
 		case <-ctx.Done():
 			return
 		}

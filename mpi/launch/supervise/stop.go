@@ -226,54 +226,54 @@ type reaper struct {
 	log       *slog.Logger
 }
 
-// newReaper begins to keep where c says so; what cannot be had is said.
+// newReaper begins to watch for what workers leave behind where c says so. What it cannot have, it logs.
 func newReaper(c Config) *reaper {
-	k := &reaper{log: c.Log}
+	r := &reaper{log: c.Log}
 	if !c.Sweep {
-		return k
+		return r
 	}
 	var err error
-	if k.guard, err = proc.StartGuard(c.Log); err != nil {
+	if r.guard, err = proc.StartGuard(c.Log); err != nil {
 		c.Log.Warn("what the workers start may outlive this agent if it is killed", "error", err)
 	}
-	if k.subreaper, err = proc.Subreaper(); err != nil {
+	if r.subreaper, err = proc.Subreaper(); err != nil {
 		c.Log.Warn("processes that leave their workers may not be found", "error", err)
 	}
-	return k
+	return r
 }
 
 // noteCookie gives the guard a round's cookie, before its first worker is started.
-func (k *reaper) noteCookie(cookie string) {
-	if err := k.guard.Sweep(cookie); err != nil {
-		k.log.Warn("what the workers start may outlive this agent if it is killed", "error", err)
+func (r *reaper) noteCookie(cookie string) {
+	if err := r.guard.Sweep(cookie); err != nil {
+		r.log.Warn("what the workers start may outlive this agent if it is killed", "error", err)
 	}
 }
 
 // sweep kills what the workers of a round have left behind, and returns how many processes do not end.
-func (k *reaper) sweep(ctx context.Context, cookie string) int {
-	if k.subreaper == nil {
+func (r *reaper) sweep(ctx context.Context, cookie string) int {
+	if r.subreaper == nil {
 		return 0
 	}
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()
 	swept, err := proc.SweepOrphans(ctx, cookie)
 	if err != nil {
-		k.log.Warn("whether the workers have left processes behind is not known", "error", err)
+		r.log.Warn("whether the workers have left processes behind is not known", "error", err)
 	}
 	if len(swept.Killed) > 0 {
-		k.log.Warn("processes that the workers had left behind were killed", "processes", swept.Killed)
+		r.log.Warn("processes that the workers had left behind were killed", "processes", swept.Killed)
 	}
 	if len(swept.Left) > 0 {
-		k.log.Error("processes that the workers have left behind do not end", "processes", swept.Left)
+		r.log.Error("processes that the workers have left behind do not end", "processes", swept.Left)
 	}
 	return len(swept.Left)
 }
 
 // end ends the reaper; no worker is left.
-func (k *reaper) end() error {
-	k.guard.End()
-	if k.subreaper == nil {
+func (r *reaper) end() error {
+	r.guard.End()
+	if r.subreaper == nil {
 		return nil
 	}
-	return k.subreaper.Close()
+	return r.subreaper.Close()
 }
