@@ -43,7 +43,7 @@ func (a *Agent) bySlurm(alloc *slurm.Allocation, cfg *launch.AgentConfig) (err e
 		for node, name := range alloc.Nodes {
 			cfg.AgentsPerNode[name] = alloc.TasksPerNode[node]
 		}
-		cfg.Local = []launch.Ranks{TaskRanks(alloc)}
+		cfg.Local = []launch.RankNumbers{TaskRanks(alloc)}
 		cfg.CPUsPerTask = a.cpusPerTask()
 		cfg.MinCount = 0 // the tasks are the ranks, and Slurm has numbered them
 	} else {
@@ -158,9 +158,9 @@ func (a *Agent) cpusPerTask() int {
 }
 
 // TaskRanks is what a rank is told of where it stands, of a task that is itself a rank.
-func TaskRanks(alloc *slurm.Allocation) launch.Ranks {
+func TaskRanks(alloc *slurm.Allocation) launch.RankNumbers {
 	r := alloc.Rank()
-	return launch.Ranks{
+	return launch.RankNumbers{
 		Rank: r.Rank, LocalRank: r.LocalRank, WorldSize: r.WorldSize, LocalWorldSize: r.LocalWorldSize,
 		NodeRank: r.NodeRank, Nodes: r.Nodes,
 	}

@@ -25,16 +25,16 @@ const (
 
 // The groups of AgentConfig, and what else a caller needs of the packages that take part in a run.
 type (
-	Identity  = rendezvous.Identity
-	World     = rendezvous.World
-	Ranks     = rendezvous.Ranks
-	Network   = rendezvous.Network
-	Admission = rendezvous.Admission
-	Workers   = supervise.Workers
-	Devices   = supervise.Devices
-	Limits    = supervise.Limits
-	JobEnd    = supervise.JobEnd
-	Streams   = supervise.Streams
+	Identity    = rendezvous.Identity
+	World       = rendezvous.World
+	RankNumbers = rendezvous.RankNumbers
+	Network     = rendezvous.Network
+	Admission   = rendezvous.Admission
+	Workers     = supervise.Workers
+	Devices     = supervise.Devices
+	Limits      = supervise.Limits
+	JobEnd      = supervise.JobEnd
+	Streams     = supervise.Streams
 
 	// SignalError is the cause with which the caller cancels Run's context when the agent got a signal that means stop.
 	SignalError = rendezvous.SignalError
@@ -83,9 +83,9 @@ func (c AgentConfig) supervisorConfig() supervise.Config {
 }
 
 // RankEnviron lists torchrun's variables, as NAME=value, for a rank that no agent starts: the
-// task of an srun that is itself the rank at p. Of c it needs MasterAddr, RunID and Restarts.
-func (c AgentConfig) RankEnviron(p Ranks, masterPort int) []string {
-	return c.supervisorConfig().RankEnviron(p, masterPort)
+// task of an srun that is itself the rank with these numbers. Of c it needs MasterAddr, RunID and Restarts.
+func (c AgentConfig) RankEnviron(n RankNumbers, masterPort int) []string {
+	return c.supervisorConfig().RankEnviron(n, masterPort)
 }
 
 // withDefaults checks c and fills in what was left out.

@@ -48,7 +48,7 @@ func newStep(t *testing.T, tasks int, command ...string) *world {
 	for i, exchange := range step(tasks) {
 		c := &w.agents[i]
 		c.Exchange, c.Secret, c.Ports, c.OneMachine, c.MasterAddr, c.Host = exchange, auth.Secret{}, nil, false, "n1", "n1"
-		c.Local = []Ranks{{Rank: i, LocalRank: i, WorldSize: tasks, LocalWorldSize: tasks, Nodes: 1}}
+		c.Local = []RankNumbers{{Rank: i, LocalRank: i, WorldSize: tasks, LocalWorldSize: tasks, Nodes: 1}}
 	}
 	return w
 }

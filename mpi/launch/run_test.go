@@ -75,13 +75,13 @@ func TestRanksAreContiguousByAgent(t *testing.T) {
 // (reference: Slurm's corpus).
 func TestTaskModeKeepsSlurmsRanks(t *testing.T) {
 	w := newWorld(t, []int{0, 0, 0}, "environ")
-	for i, p := range []Ranks{
+	for i, p := range []RankNumbers{
 		{Rank: 0, LocalRank: 0, LocalWorldSize: 2, NodeRank: 0},
 		{Rank: 1, LocalRank: 0, LocalWorldSize: 1, NodeRank: 1},
 		{Rank: 2, LocalRank: 1, LocalWorldSize: 2, NodeRank: 0},
 	} {
 		p.WorldSize, p.Nodes = 3, 2
-		w.agents[i].Local, w.agents[i].Host = []Ranks{p}, fmt.Sprintf("n%d", p.NodeRank+1)
+		w.agents[i].Local, w.agents[i].Host = []RankNumbers{p}, fmt.Sprintf("n%d", p.NodeRank+1)
 	}
 	w.agree(w.run())
 	env := w.environOf("n1", 2)
@@ -220,9 +220,9 @@ func TestFaultyConfigIsRefused(t *testing.T) {
 		"no command":       func(c *AgentConfig) { c.Command = nil },
 		"no workers":       func(c *AgentConfig) { c.Nproc = 0 },
 		"too many workers": func(c *AgentConfig) { c.Nproc = rendezvous.MaxWorld + 1 },
-		"workers twice":    func(c *AgentConfig) { c.Local = []Ranks{{WorldSize: 1, LocalWorldSize: 1, Nodes: 1}} },
+		"workers twice":    func(c *AgentConfig) { c.Local = []RankNumbers{{WorldSize: 1, LocalWorldSize: 1, Nodes: 1}} },
 		"no such place": func(c *AgentConfig) {
-			c.Nproc, c.Local = 0, []Ranks{{Rank: 1, WorldSize: 1, LocalWorldSize: 1, Nodes: 1}}
+			c.Nproc, c.Local = 0, []RankNumbers{{Rank: 1, WorldSize: 1, LocalWorldSize: 1, Nodes: 1}}
 		},
 		"no master":         func(c *AgentConfig) { c.Count, c.MasterAddr = 2, "" },
 		"no ports":          func(c *AgentConfig) { c.Count, c.Ports = 2, nil },
@@ -326,7 +326,7 @@ func TestRunEndsWhenRestartsAreUsedUp(t *testing.T) {
 func TestTaskModeRunRestarts(t *testing.T) {
 	w := newWorld(t, []int{0, 0}, "flaky", "1", "1", "9")
 	for i := range w.agents {
-		w.agents[i].Local = []Ranks{{Rank: i, WorldSize: 2, LocalWorldSize: 1, NodeRank: i, Nodes: 2}}
+		w.agents[i].Local = []RankNumbers{{Rank: i, WorldSize: 2, LocalWorldSize: 1, NodeRank: i, Nodes: 2}}
 		w.agents[i].Policy.MaxRestarts = 1
 	}
 	if v := w.agree(w.run()); v.Cause != "done" || v.Round != 1 {

@@ -28,7 +28,7 @@ func TestAgent0PublishesWhereItListens(t *testing.T) {
 		c.Exchange = exchangeNothing
 		return c
 	}
-	tasks := Config{World: World{Count: 2, Local: []Ranks{{Nodes: 1}}}, Network: Network{MasterAddr: "n1"}}
+	tasks := Config{World: World{Count: 2, Local: []RankNumbers{{Nodes: 1}}}, Network: Network{MasterAddr: "n1"}}
 	for _, tc := range []struct {
 		name  string
 		c     Config

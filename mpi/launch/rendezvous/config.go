@@ -56,7 +56,7 @@ type World struct {
 	Hosts         []string       // every agent's node name, where known, for messages
 	AgentsPerNode map[string]int // in place of Hosts, where only that is known: how many agents each node has
 	Nproc         int
-	Local         []Ranks
+	Local         []RankNumbers
 }
 
 // Network is where the agents of a run find each other: at MasterAddr, on the first of Ports that agent 0 could bind. A single agent

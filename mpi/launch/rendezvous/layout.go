@@ -13,9 +13,9 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// Ranks is the numbers of one worker in the world, with torchrun's meaning of
+// RankNumbers are the numbers of one worker in the world, with torchrun's meaning of
 // each number.
-type Ranks struct {
+type RankNumbers struct {
 	Rank           int `json:"rank"`
 	LocalRank      int `json:"local_rank"` // its index among the workers of its node
 	WorldSize      int `json:"world_size"`
@@ -26,13 +26,13 @@ type Ranks struct {
 
 // joinRequest is what an agent says of itself when it comes.
 type joinRequest struct {
-	Index   int     `json:"index"` // -1: it has no number yet
-	Count   int     `json:"count"`
-	Host    string  `json:"host"`
-	ID      string  `json:"id,omitempty"` // unlike any other agent's, and the same by whatever connection it comes
-	Version string  `json:"version"`
-	Nproc   int     `json:"nproc,omitempty"`
-	Local   []Ranks `json:"local,omitempty"`
+	Index   int           `json:"index"` // -1: it has no number yet
+	Count   int           `json:"count"`
+	Host    string        `json:"host"`
+	ID      string        `json:"id,omitempty"` // unlike any other agent's, and the same by whatever connection it comes
+	Version string        `json:"version"`
+	Nproc   int           `json:"nproc,omitempty"`
+	Local   []RankNumbers `json:"local,omitempty"`
 
 	Rejects *Rejection `json:"declines,omitempty"` // it cannot take part
 }
@@ -159,7 +159,7 @@ func (j joinRequest) isOf(other joinRequest) bool {
 	return j.Index == other.Index && j.Host == other.Host && (j.Index >= 0 || j.ID == other.ID)
 }
 
-// assignRanks gives every worker its place in p. joins are those of the members, in
+// assignRanks gives every worker its numbers. joins are those of the members, in
 // the order of their numbers; the first is agent 0's own.
 func (l *Layout) assignRanks(joins []joinRequest) error {
 	for _, j := range joins[1:] {
@@ -199,20 +199,20 @@ func (j joinRequest) compatible(other joinRequest) error {
 	return nil
 }
 
-// checkFixedRanks checks that the places of all agents make one world.
+// checkFixedRanks checks that the numbers that all agents bring make one world.
 func (l *Layout) checkFixedRanks(joins []joinRequest) error {
 	l.World = joins[0].Local[0].WorldSize
 	owner := make(map[int]joinRequest)
 	for _, j := range joins {
-		for _, place := range j.Local {
-			if place.WorldSize != l.World || place.Rank < 0 || place.Rank >= l.World {
+		for _, n := range j.Local {
+			if n.WorldSize != l.World || n.Rank < 0 || n.Rank >= l.World {
 				return fmt.Errorf("rank %d on %s has a world of %d, rank %d on %s one of %d",
-					place.Rank, j.Host, place.WorldSize, joins[0].Local[0].Rank, joins[0].Host, l.World)
+					n.Rank, j.Host, n.WorldSize, joins[0].Local[0].Rank, joins[0].Host, l.World)
 			}
-			if other, taken := owner[place.Rank]; taken {
-				return fmt.Errorf("rank %d is both on %s and on %s", place.Rank, other.Host, j.Host)
+			if other, taken := owner[n.Rank]; taken {
+				return fmt.Errorf("rank %d is both on %s and on %s", n.Rank, other.Host, j.Host)
 			}
-			owner[place.Rank] = j
+			owner[n.Rank] = j
 		}
 	}
 	if len(owner) != l.World {
@@ -243,15 +243,15 @@ func (l *Layout) position(index int) int {
 	return slices.IndexFunc(l.Members, func(m Member) bool { return m.Index == index })
 }
 
-// RanksOf are those of the workers of an agent. Nodes are counted over the members.
-func (l *Layout) RanksOf(w World) []Ranks {
+// RanksOf are the numbers of each worker of an agent. Nodes are counted over the members.
+func (l *Layout) RanksOf(w World) []RankNumbers {
 	if len(w.Local) > 0 {
 		return w.Local
 	}
 	at := l.position(w.Index)
-	var list []Ranks
+	var list []RankNumbers
 	for local := range w.Nproc {
-		list = append(list, Ranks{
+		list = append(list, RankNumbers{
 			Rank: l.Members[at].First + local, LocalRank: local,
 			WorldSize: l.World, LocalWorldSize: w.Nproc,
 			NodeRank: at, Nodes: len(l.Members),

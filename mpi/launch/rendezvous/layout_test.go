@@ -26,10 +26,10 @@ func TestLayoutCoversTheWorld(t *testing.T) {
 			if err := l.check(c); err != nil {
 				t.Fatal(err)
 			}
-			for local, place := range l.RanksOf(c.World) {
-				want := Ranks{Rank: next, LocalRank: local, WorldSize: world, LocalWorldSize: j.Nproc, NodeRank: index, Nodes: len(joins)}
-				if place != want {
-					t.Fatalf("place is %+v, want %+v", place, want)
+			for local, got := range l.RanksOf(c.World) {
+				want := RankNumbers{Rank: next, LocalRank: local, WorldSize: world, LocalWorldSize: j.Nproc, NodeRank: index, Nodes: len(joins)}
+				if got != want {
+					t.Fatalf("got %+v, want %+v", got, want)
 				}
 				next++
 			}
@@ -76,7 +76,7 @@ func TestLayoutThatDoesNotFit(t *testing.T) {
 }
 
 func TestFixedRankOutsideTheWorldIsRefused(t *testing.T) {
-	at := func(rank int) []Ranks { return []Ranks{{Rank: rank, WorldSize: 2}} }
+	at := func(rank int) []RankNumbers { return []RankNumbers{{Rank: rank, WorldSize: 2}} }
 	for _, rank := range []int{-1, 2} {
 		l := Layout{Count: 2}
 		if err := l.assignRanks([]joinRequest{{Host: "n1", Local: at(0)}, {Index: 1, Host: "n2", Local: at(rank)}}); err == nil {

@@ -303,7 +303,7 @@ func TestRejectingAgentsAreNotWaitedFor(t *testing.T) {
 func TestAgentsThatDoNotFit(t *testing.T) {
 	fixed := func(rank, world int) func(*Config) {
 		return func(c *Config) {
-			c.Nproc, c.Local = 0, []Ranks{{Rank: rank, WorldSize: world, LocalWorldSize: 1, Nodes: 1}}
+			c.Nproc, c.Local = 0, []RankNumbers{{Rank: rank, WorldSize: world, LocalWorldSize: 1, Nodes: 1}}
 		}
 	}
 	for name, tc := range map[string]struct {

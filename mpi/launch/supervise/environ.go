@@ -13,11 +13,11 @@ import (
 
 // workerEnviron is the environment of one worker: what it inherits, less every name
 // that only an agent may set, plus torchrun's variables and ddpbatch's own.
-func workerEnviron(r *round, p rendezvous.Ranks, devices device.Share, files workerFiles) []string {
+func workerEnviron(r *round, n rendezvous.RankNumbers, devices device.Share, files workerFiles) []string {
 	c := r.cfg
-	own := torchVariables(c, p, r.layout.MasterPort)
+	own := torchVariables(c, n, r.layout.MasterPort)
 	own = append(own, ddpbatchVariables(r, devices, files)...)
-	own = append(own, slurmVariables(c, p)...)
+	own = append(own, slurmVariables(c, n)...)
 	own = withDevices(own, devices)
 	drop := make(map[string]bool)
 	for _, v := range own {
@@ -37,7 +37,7 @@ func workerEnviron(r *round, p rendezvous.Ranks, devices device.Share, files wor
 			env = append(env, v.name+"="+v.value)
 		}
 	}
-	for _, v := range append(defaults(devices), r.socketVariables(p)...) {
+	for _, v := range append(defaults(devices), r.socketVariables(n)...) {
 		if !has[v.name] {
 			env = append(env, v.name+"="+v.value)
 		}
@@ -46,9 +46,9 @@ func workerEnviron(r *round, p rendezvous.Ranks, devices device.Share, files wor
 }
 
 // RankEnviron lists torchrun's variables, as NAME=value, for a rank that no agent starts.
-func (c Config) RankEnviron(p rendezvous.Ranks, masterPort int) []string {
+func (c Config) RankEnviron(n rendezvous.RankNumbers, masterPort int) []string {
 	var env []string
-	for _, v := range torchVariables(c, p, masterPort) {
+	for _, v := range torchVariables(c, n, masterPort) {
 		if !v.absent {
 			env = append(env, v.name+"="+v.value)
 		}
@@ -73,22 +73,22 @@ func optional(name, value string) variable {
 
 // torchVariables are those that torchrun gives to a worker
 // (torch.distributed.run, "Environment Variables"), and NODE_RANK.
-func torchVariables(c Config, p rendezvous.Ranks, masterPort int) []variable {
+func torchVariables(c Config, n rendezvous.RankNumbers, masterPort int) []variable {
 	useAgentStore := "False"
 	if c.TorchStore {
 		useAgentStore = "True"
 	}
 	return []variable{
-		number("RANK", p.Rank),
-		number("LOCAL_RANK", p.LocalRank),
-		number("WORLD_SIZE", p.WorldSize),
-		number("LOCAL_WORLD_SIZE", p.LocalWorldSize),
-		number("GROUP_RANK", p.NodeRank),
-		number("GROUP_WORLD_SIZE", p.Nodes),
-		number("NODE_RANK", p.NodeRank),
+		number("RANK", n.Rank),
+		number("LOCAL_RANK", n.LocalRank),
+		number("WORLD_SIZE", n.WorldSize),
+		number("LOCAL_WORLD_SIZE", n.LocalWorldSize),
+		number("GROUP_RANK", n.NodeRank),
+		number("GROUP_WORLD_SIZE", n.Nodes),
+		number("NODE_RANK", n.NodeRank),
 		optional("ROLE_NAME", cmp.Or(c.Role, "default")),
-		number("ROLE_RANK", p.Rank),
-		number("ROLE_WORLD_SIZE", p.WorldSize),
+		number("ROLE_RANK", n.Rank),
+		number("ROLE_WORLD_SIZE", n.WorldSize),
 		optional("MASTER_ADDR", c.MasterAddr),
 		number("MASTER_PORT", masterPort),
 		number("TORCHELASTIC_RESTART_COUNT", c.Restarts),
@@ -144,8 +144,8 @@ func ddpbatchVariables(r *round, devices device.Share, files workerFiles) []vari
 
 // slurmVariables tell a worker how many cores the job asked for it. What srun says is of the agent's task, and so of all workers of the
 // node together; data loaders start as many processes as they read there.
-func slurmVariables(c Config, p rendezvous.Ranks) []variable {
-	if p.LocalWorldSize == 1 || len(c.Local) > 0 {
+func slurmVariables(c Config, n rendezvous.RankNumbers) []variable {
+	if n.LocalWorldSize == 1 || len(c.Local) > 0 {
 		return nil
 	}
 	return []variable{
@@ -176,8 +176,8 @@ func defaults(devices device.Share) []variable {
 // socketVariables tell a foreign command's libraries which interface leads to the other nodes: that of the connection to the other
 // agents. Gloo and TensorPipe would otherwise take the address that the host name has, on many machines a loopback one. NCCL, which
 // knows fast networks by itself, is told only where there is nothing to choose or the user has chosen.
-func (r *round) socketVariables(p rendezvous.Ranks) []variable {
-	if r.cfg.Builtin || p.Nodes < 2 || r.cfg.OneMachine {
+func (r *round) socketVariables(n rendezvous.RankNumbers) []variable {
+	if r.cfg.Builtin || n.Nodes < 2 || r.cfg.OneMachine {
 		return nil
 	}
 	name, chosen := r.rdzv.WorkerInterface()

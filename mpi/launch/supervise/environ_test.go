@@ -30,7 +30,7 @@ func TestWorkerEnvironHasEveryDocumentedName(t *testing.T) {
 	r := &round{
 		agent: &Agent{}, rdzv: &met{addr: "10.0.0.2", agent0: "10.0.0.1"}, layout: &rendezvous.Layout{Round: 4, WorkerPort: 61001, MasterPort: 61002}, cookie: strings.Repeat("c0", 16),
 	}
-	p := rendezvous.Ranks{Rank: 3, LocalRank: 1, WorldSize: 4, LocalWorldSize: 2, NodeRank: 1, Nodes: 2}
+	p := rendezvous.RankNumbers{Rank: 3, LocalRank: 1, WorldSize: 4, LocalWorldSize: 2, NodeRank: 1, Nodes: 2}
 	run := c.RunDir.Path()
 	want := map[string]string{
 		"PATH": "/bin", "HOME": "/home/u", "EMPTY": "", "WITH": "a=b",
@@ -136,7 +136,7 @@ func TestForeignCommandsGetTheInterface(t *testing.T) {
 		"pretended nodes":    {met{iface: "ib0"}, Config{OneMachine: true}, 2, ""},
 	} {
 		var words []string
-		for _, v := range (&round{rdzv: &tc.m, cfg: tc.c}).socketVariables(rendezvous.Ranks{Nodes: tc.nodes}) {
+		for _, v := range (&round{rdzv: &tc.m, cfg: tc.c}).socketVariables(rendezvous.RankNumbers{Nodes: tc.nodes}) {
 			words = append(words, v.name+"="+v.value)
 		}
 		if got := strings.Join(words, " "); got != tc.want {

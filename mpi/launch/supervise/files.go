@@ -30,18 +30,18 @@ type workerFiles struct {
 }
 
 // logsOf says where a worker's files go: below --log-dir, or in the run directory, where there is one.
-func (r *round) logsOf(p rendezvous.Ranks) (l workerFiles, err error) {
+func (r *round) logsOf(n rendezvous.RankNumbers) (l workerFiles, err error) {
 	c := r.cfg
 	if c.RunDir != nil {
-		path := func(stream string) string { return c.RunDir.LogPath(c.Attempt, c.Host, p.Rank, stream) }
+		path := func(stream string) string { return c.RunDir.LogPath(c.Attempt, c.Host, n.Rank, stream) }
 		l = workerFiles{Paths: output.Paths{Out: path("out"), Err: path("err")}, errorFile: path("error.json"), flight: path("flight.jsonl")}
 	}
 	if r.agent.logDir != nil {
-		l.Paths, l.errorFile, err = r.agent.logDir.Worker(r.layout.Round, p.LocalRank)
+		l.Paths, l.errorFile, err = r.agent.logDir.Worker(r.layout.Round, n.LocalRank)
 	}
-	l.heartbeat, l.stacks = r.heartbeatOf(p), r.stacksOf(p, l)
+	l.heartbeat, l.stacks = r.heartbeatOf(n), r.stacksOf(n, l)
 	if l.errorFile == "" {
-		l.errorFile = r.privateFile(p, "error.json") // which is read before the folder is removed; stacks are for people
+		l.errorFile = r.privateFile(n, "error.json") // which is read before the folder is removed; stacks are for people
 	}
 	return l, err
 }
@@ -328,13 +328,13 @@ func (r *round) makePrivate() (remove func()) {
 }
 
 // privateFile makes a worker's file in the private folder, and returns its path; "" where there is none.
-func (r *round) privateFile(p rendezvous.Ranks, name string) string {
+func (r *round) privateFile(n rendezvous.RankNumbers, name string) string {
 	if r.private == nil {
 		return ""
 	}
-	path, err := r.private.file(strconv.Itoa(p.Rank) + "." + name)
+	path, err := r.private.file(strconv.Itoa(n.Rank) + "." + name)
 	if err != nil { // the worker may still be able to
-		r.cfg.Log.Warn("a heartbeat or error file cannot be made for a worker", "rank", p.Rank, "error", err)
+		r.cfg.Log.Warn("a heartbeat or error file cannot be made for a worker", "rank", n.Rank, "error", err)
 	}
 	return path
 }

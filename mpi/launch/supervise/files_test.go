@@ -163,7 +163,7 @@ func TestErrorFileIsMadeWithoutLogs(t *testing.T) {
 	for name, dir := range map[string]*rundir.Dir{"run directory": newRunDir(t), "none": nil} {
 		r := &round{agent: &Agent{logDir: logs}, cfg: one(dir), layout: &rendezvous.Layout{}}
 		remove := r.makePrivate()
-		files, err := r.logsOf(rendezvous.Ranks{})
+		files, err := r.logsOf(rendezvous.RankNumbers{})
 		if err != nil || files.errorFile == "" || files.Paths != (output.Paths{}) {
 			t.Errorf("%s: the worker has the files %+v, %v", name, files, err)
 		}
@@ -329,7 +329,7 @@ func usePrivate(parent string) {
 		panic(err)
 	}
 	r := &round{cfg: c, private: p}
-	errorFile, beat := r.privateFile(rendezvous.Ranks{}, "error.json"), r.heartbeatOf(rendezvous.Ranks{})
+	errorFile, beat := r.privateFile(rendezvous.RankNumbers{}, "error.json"), r.heartbeatOf(rendezvous.RankNumbers{})
 	fmt.Printf("%s\n%s\n%s\n", p.path, p.workersPath(errorFile), p.workersPath(beat))
 	bufio.NewScanner(os.Stdin).Scan()
 	h := newHeartbeats(r, []*worker{{files: workerFiles{heartbeat: beat}}})

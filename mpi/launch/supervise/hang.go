@@ -268,7 +268,7 @@ func dumpAll(ctx context.Context, dumper watch.Dumper, workers []*worker) []stac
 func dump(ctx context.Context, dumper watch.Dumper, w *worker) stacks {
 	var said bytes.Buffer
 	err := dumper.Dump(ctx, w.process.Pid(), &said)
-	one := stacks{Rank: w.ranks.Rank}
+	one := stacks{Rank: w.numbers.Rank}
 	if path := w.files.stacks; path != "" {
 		if err = errors.Join(err, os.WriteFile(path, said.Bytes(), 0o600)); err == nil {
 			one.Path = path
@@ -312,12 +312,12 @@ func (s stacks) report() string {
 }
 
 // stacksOf says where a worker's stacks go, beside its logs; "": nowhere.
-func (r *round) stacksOf(p rendezvous.Ranks, files workerFiles) string {
+func (r *round) stacksOf(n rendezvous.RankNumbers, files workerFiles) string {
 	switch {
 	case r.cfg.HangAfter <= 0:
 		return ""
 	case r.cfg.RunDir != nil:
-		return r.cfg.RunDir.LogPath(r.cfg.Attempt, r.cfg.Host, p.Rank, "stacks")
+		return r.cfg.RunDir.LogPath(r.cfg.Attempt, r.cfg.Host, n.Rank, "stacks")
 	case files.errorFile != "": // below --log-dir
 		return filepath.Join(filepath.Dir(files.errorFile), "stacks.txt")
 	}

@@ -139,7 +139,7 @@ func (s *Supervisor) quietRanks() (list []quietRank) {
 		w := s.workers[q.Worker]
 		condition := s.hangWatch.signs.where(w)
 		condition.Stopped = condition.Stopped || q.Stopped
-		list = append(list, quietRank{Rank: w.ranks.Rank, Host: s.cfg.Host, For: q.For, Beats: q.Beats, Condition: condition})
+		list = append(list, quietRank{Rank: w.numbers.Rank, Host: s.cfg.Host, For: q.For, Beats: q.Beats, Condition: condition})
 	}
 	return list
 }
@@ -174,11 +174,11 @@ const heartbeatWait = 50 * time.Millisecond
 var unused = time.Unix(0, 0)
 
 // heartbeatOf is the file that a worker changes to show that it gets on; "": none.
-func (r *round) heartbeatOf(p rendezvous.Ranks) string {
+func (r *round) heartbeatOf(n rendezvous.RankNumbers) string {
 	if r.cfg.HangAfter <= 0 {
 		return ""
 	}
-	return r.privateFile(p, "heartbeat")
+	return r.privateFile(n, "heartbeat")
 }
 
 // heartbeats looks when the workers' heartbeat files were changed, and keeps their folder there. Where they lie on a file server, that may

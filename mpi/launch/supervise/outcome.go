@@ -54,7 +54,7 @@ func (c Config) doneOutcome(world int) rundir.Verdict {
 
 // exitOutcome says how a worker ended badly; false where it did not.
 func (c Config) exitOutcome(w *worker) (rundir.Verdict, bool) {
-	return c.endOutcome(w.ranks.Rank, w.exit, w.signal, w.lastLog())
+	return c.endOutcome(w.numbers.Rank, w.exit, w.signal, w.lastLog())
 }
 
 // endOutcome makes the verdict of a rank on c.Host that ended badly; it returns false if the rank did not. log is the file with the

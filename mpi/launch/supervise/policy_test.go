@@ -137,11 +137,11 @@ func play(t *testing.T, ctx context.Context, c Config, acts ...[]act) (v rundir.
 }
 
 // addFake gives an agent a worker that is no process.
-func (s *Supervisor) addFake(t *testing.T, ranks rendezvous.Ranks, a act) *fakeProcess {
+func (s *Supervisor) addFake(t *testing.T, ranks rendezvous.RankNumbers, a act) *fakeProcess {
 	t.Helper()
 	mux, err := output.NewMux(output.Config{}, output.To{}, nil)
 	must(t, err)
-	w := &worker{ranks: ranks, cmd: &exec.Cmd{}}
+	w := &worker{numbers: ranks, cmd: &exec.Cmd{}}
 	w.out, w.errs, err = mux.Worker(output.Worker{}, output.Paths{})
 	must(t, err)
 	w.out.Drop()

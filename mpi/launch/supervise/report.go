@@ -42,7 +42,7 @@ func (s *Supervisor) report(left int) endsReport {
 			r.Stuck++
 		case w.exit == 0 && w.signal == 0: // its words are of no use
 			r.Deaths = append(r.Deaths, blame.Death{
-				Rank: w.ranks.Rank, LocalRank: w.ranks.LocalRank, Host: s.cfg.Host, Ended: -time.Since(w.ended), Stopping: w.followed,
+				Rank: w.numbers.Rank, LocalRank: w.numbers.LocalRank, Host: s.cfg.Host, Ended: -time.Since(w.ended), Stopping: w.followed,
 			})
 		default:
 			r.Deaths = append(r.Deaths, s.death(w, memory))
@@ -57,7 +57,7 @@ func (s *Supervisor) AllEnded() bool { return s.reports[0].Stuck == 0 }
 // death is what is known on its own node of the end of a worker that did not end well.
 func (s *Supervisor) death(w *worker, memory proc.OutOfMemory) blame.Death {
 	d := blame.Death{
-		Rank: w.ranks.Rank, LocalRank: w.ranks.LocalRank, Host: s.cfg.Host,
+		Rank: w.numbers.Rank, LocalRank: w.numbers.LocalRank, Host: s.cfg.Host,
 		Exit: w.exit, Signal: int(w.signal), Ended: -time.Since(w.ended), Stopping: w.followed, LogPath: w.lastLog(),
 		Tail: w.words,
 	}
@@ -70,7 +70,7 @@ func (s *Supervisor) death(w *worker, memory proc.OutOfMemory) blame.Death {
 	if w.files.errorFile != "" {
 		var err error
 		if d.ErrorFile, err = blame.ReadErrorFile(w.files.errorFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			s.cfg.Log.Warn("a worker's error file cannot be read", "rank", w.ranks.Rank, "error", err)
+			s.cfg.Log.Warn("a worker's error file cannot be read", "rank", w.numbers.Rank, "error", err)
 		}
 	}
 	if d.ErrorFile != nil { // whose words are not to be in a report with values that may be secret

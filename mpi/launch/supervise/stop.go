@@ -25,10 +25,10 @@ func (s *Supervisor) workerEnded(ctx context.Context, w *worker) {
 	if died := w.signal == s.cfg.WarnSignal || w.exit == exitSignal+int(s.cfg.WarnSignal); died && w.warned && !w.followed {
 		// The worker, or the program that it runs as a shell, had a handler when this agent looked, and had none when the signal came. So it
 		// was ending: Python removes its handlers when it finalizes. Its exit code is lost. The next attempt goes on from what it saved.
-		s.cfg.Log.Warn("a worker took back its handler as it was warned, and died of the signal: taken for exit code 75", "rank", w.ranks.Rank)
+		s.cfg.Log.Warn("a worker took back its handler as it was warned, and died of the signal: taken for exit code 75", "rank", w.numbers.Rank)
 		w.exit, w.signal = exit.Requeue, 0
 	}
-	s.cfg.Log.Debug("worker ended", "rank", w.ranks.Rank, "exit", w.exit, "signal", int(w.signal))
+	s.cfg.Log.Debug("worker ended", "rank", w.numbers.Rank, "exit", w.exit, "signal", int(w.signal))
 	v, bad := s.cfg.exitOutcome(w)
 	known := s.mine != nil || s.outcome != nil || s.suspect != nil && !s.victim
 	switch {

@@ -122,8 +122,8 @@ func (s *Supervisor) Close() {
 // start starts this agent's workers in the order of their ranks, until one
 // cannot be, or the run is to end: many take their time.
 func (s *Supervisor) start(ctx context.Context) {
-	places := s.round.layout.RanksOf(s.cfg.World)
-	s.exits = make(chan *worker, len(places))
+	ranks := s.round.layout.RanksOf(s.cfg.World)
+	s.exits = make(chan *worker, len(ranks))
 	s.before, _ = proc.ReadMemory(os.DirFS("/")) // what is not known is no evidence; see memory
 	s.round.agent.reaper.noteCookie(s.round.cookie)
 	path, err := s.cfg.findCommand()
@@ -134,12 +134,12 @@ func (s *Supervisor) start(ctx context.Context) {
 	if err == nil {
 		devices, err = newDevices(s.cfg)
 	}
-	for _, place := range places {
+	for _, numbers := range ranks {
 		if err == nil {
-			err = s.startOne(place, path, devices)
+			err = s.startOne(numbers, path, devices)
 		}
 		if err != nil {
-			s.propose(s.cfg.startOutcome(place.Rank, err))
+			s.propose(s.cfg.startOutcome(numbers.Rank, err))
 			return
 		}
 		if s.handlePending(ctx); s.mine != nil || s.suspect != nil || s.outcome != nil || s.finished {
@@ -148,19 +148,19 @@ func (s *Supervisor) start(ctx context.Context) {
 	}
 }
 
-func (s *Supervisor) startOne(p rendezvous.Ranks, path string, devices *devices) error {
-	share, err := devices.of(p)
+func (s *Supervisor) startOne(n rendezvous.RankNumbers, path string, devices *devices) error {
+	share, err := devices.of(n)
 	if err != nil {
 		return err
 	}
-	w, err := s.round.newWorker(p, path, share, s.output)
+	w, err := s.round.newWorker(n, path, share, s.output)
 	if err != nil {
 		return err
 	}
 	if err := w.start(s.round.agent.reaper.guard, func(w *worker) { s.exits <- w }); err != nil {
 		return execError(s.cfg.Command[0], err)
 	}
-	s.cfg.Log.Debug("worker started", "rank", p.Rank, "pid", w.cmd.Process.Pid)
+	s.cfg.Log.Debug("worker started", "rank", n.Rank, "pid", w.cmd.Process.Pid)
 	s.workers = append(s.workers, w)
 	s.alive++
 	return nil

@@ -44,7 +44,7 @@ func TestWorkersHaveLittleTimeWithoutAgent0(t *testing.T) {
 			c := complete(Config{World: rendezvous.World{Index: 1, Count: 2, Host: "n2", Nproc: 1}, Limits: Limits{Grace: time.Hour}})
 			s := agentOf(t, c, &met{store: lostStore{}}).newSupervisor(t.Context(), twoMembers())
 			s.exits = make(chan *worker, 1)
-			p := s.addFake(t, rendezvous.Ranks{Rank: 1}, act{deaf: true})
+			p := s.addFake(t, rendezvous.RankNumbers{Rank: 1}, act{deaf: true})
 			if before != "" {
 				s.receiveOutcome(c.Verdict(before, 1, ""))
 			}
@@ -65,9 +65,9 @@ func TestTheFirstEndIsTheCause(t *testing.T) {
 		cause string
 		exit  int
 	}{
-		"killed by TERM": {&worker{ranks: rendezvous.Ranks{Rank: 1}, signal: syscall.SIGTERM}, "crash", 143},
-		"agreed to stop": {&worker{ranks: rendezvous.Ranks{Rank: 1}, exit: 75}, "stopped", 75},
-		"crashed":        {&worker{ranks: rendezvous.Ranks{Rank: 1}, exit: 3}, "crash", 3},
+		"killed by TERM": {&worker{numbers: rendezvous.RankNumbers{Rank: 1}, signal: syscall.SIGTERM}, "crash", 143},
+		"agreed to stop": {&worker{numbers: rendezvous.RankNumbers{Rank: 1}, exit: 75}, "stopped", 75},
+		"crashed":        {&worker{numbers: rendezvous.RankNumbers{Rank: 1}, exit: 3}, "crash", 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -97,8 +97,8 @@ func TestTheFirstEndIsTheCause(t *testing.T) {
 // end all the same, with what they know.
 func TestAgent0DoesNotAnswer(t *testing.T) {
 	for name, w := range map[string]*worker{
-		"crashed":        {ranks: rendezvous.Ranks{Rank: 1}, exit: 3},
-		"killed by TERM": {ranks: rendezvous.Ranks{Rank: 1}, signal: syscall.SIGTERM},
+		"crashed":        {numbers: rendezvous.RankNumbers{Rank: 1}, exit: 3},
+		"killed by TERM": {numbers: rendezvous.RankNumbers{Rank: 1}, signal: syscall.SIGTERM},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -198,7 +198,7 @@ func (s *Supervisor) forward() {
 		}
 		warned, err := w.process.Warn(s.cfg.WarnSignal)
 		if w.warned = warned > 0; err != nil {
-			s.cfg.Log.Warn("a worker cannot be warned by a signal", "rank", w.ranks.Rank, "error", err)
+			s.cfg.Log.Warn("a worker cannot be warned by a signal", "rank", w.numbers.Rank, "error", err)
 		}
 		waiting = waiting || !w.warned
 	}

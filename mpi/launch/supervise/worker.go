@@ -34,7 +34,7 @@ type process interface {
 // worker is one process of the run. It leads a process group of its own, which
 // ends with it.
 type worker struct {
-	ranks     rendezvous.Ranks
+	numbers   rendezvous.RankNumbers
 	cmd       *exec.Cmd
 	device    device.Share
 	process   process // nil: it was not started
@@ -105,18 +105,18 @@ func (w *worker) readOut() {
 }
 
 // newWorker makes a worker ready to start.
-func (r *round) newWorker(p rendezvous.Ranks, path string, devices device.Share, to *output.Mux) (*worker, error) {
+func (r *round) newWorker(n rendezvous.RankNumbers, path string, devices device.Share, to *output.Mux) (*worker, error) {
 	c := r.cfg
-	files, err := r.logsOf(p)
+	files, err := r.logsOf(n)
 	if err != nil {
 		return nil, err
 	}
-	w := &worker{ranks: p, device: devices, files: files}
-	w.out, w.errs, err = to.Worker(output.Worker{Host: c.Host, Rank: p.Rank, LocalRank: p.LocalRank, Role: c.Role}, files.Paths)
+	w := &worker{numbers: n, device: devices, files: files}
+	w.out, w.errs, err = to.Worker(output.Worker{Host: c.Host, Rank: n.Rank, LocalRank: n.LocalRank, Role: c.Role}, files.Paths)
 	if err != nil {
 		return nil, err
 	}
-	w.cmd = &exec.Cmd{Path: path, Args: c.commandOf(p), Dir: c.Dir, Env: workerEnviron(r, p, devices, files)}
+	w.cmd = &exec.Cmd{Path: path, Args: c.commandOf(n), Dir: c.Dir, Env: workerEnviron(r, n, devices, files)}
 	return w, nil
 }
 
@@ -127,9 +127,9 @@ const LocalRankMacro = "${local_rank}"
 var localRankMacro = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$?\$(?:\{local_rank\}|local_rank\b)`) })
 
 // commandOf is the command of one worker: its name, and its arguments with the macro replaced.
-func (c Config) commandOf(p rendezvous.Ranks) []string {
+func (c Config) commandOf(n rendezvous.RankNumbers) []string {
 	command := slices.Clone(c.Command)
-	rank := strconv.Itoa(p.LocalRank)
+	rank := strconv.Itoa(n.LocalRank)
 	for i := 1; i < len(command); i++ {
 		command[i] = localRankMacro().ReplaceAllStringFunc(command[i], func(found string) string {
 			if text, ok := strings.CutPrefix(found, "$$"); ok {
@@ -246,10 +246,10 @@ func newDevices(c Config) (*devices, error) {
 }
 
 // of decides for one worker. What cannot be right ends the run as a wrong command line does.
-func (d *devices) of(p rendezvous.Ranks) (device.Share, error) {
+func (d *devices) of(n rendezvous.RankNumbers) (device.Share, error) {
 	c := d.cfg
 	share, err := d.node.Assign(device.Request{
-		LocalRank: p.LocalRank, LocalWorldSize: p.LocalWorldSize,
+		LocalRank: n.LocalRank, LocalWorldSize: n.LocalWorldSize,
 		GPUs: c.GPUs, VirtualLocalRank: c.VirtualLocalRank, NUMA: c.NUMA,
 		Builtin: c.Builtin, Task: len(c.Local) > 0, Scripted: c.RunDir != nil, Pretend: c.OneMachine,
 		CPUsPerTask: c.CPUsPerTask, Lookup: c.lookup,

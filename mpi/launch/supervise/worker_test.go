@@ -21,7 +21,7 @@ func TestCommandHasEachWorkersLocalRank(t *testing.T) {
 		{"a${local_rank}", "--local-rank=0", "00", "-r0.log", "$local_ranks $LOCAL_RANK", "${local_rank} $local_rank $$", "${rank}", "x"},
 		{"a${local_rank}", "--local-rank=1", "11", "-r1.log", "$local_ranks $LOCAL_RANK", "${local_rank} $local_rank $$", "${rank}", "x"},
 	} {
-		if got := c.commandOf(rendezvous.Ranks{Rank: 7, LocalRank: local}); !slices.Equal(got, want) {
+		if got := c.commandOf(rendezvous.RankNumbers{Rank: 7, LocalRank: local}); !slices.Equal(got, want) {
 			t.Errorf("local rank %d: %q, want %q", local, got, want)
 		}
 	}
