@@ -48,8 +48,8 @@ func ringOf(p Port, buf []byte, r Reduction, segments int) error {
 	var sent, received [window]Handle
 
 	// In step s, block me-s goes out and block me-s-1 comes in; from step p-1 on, it is finished.
-	segment := func(k, back int) []byte {
-		s := k/segments + back
+	segment := func(k, ahead int) []byte {
+		s := k/segments + ahead
 		return r.part(r.part(buf, (me+2*size-s)%size, size), k%segments, segments)
 	}
 	reducing := func(k int) bool { return k/segments < size-1 }
@@ -103,12 +103,12 @@ func allReduceDoubling(p Port, buf []byte, r Reduction) error {
 			continue
 		}
 		short := min(m, size-right)
-		h := exchange{from: left + me - right, lower: true, to: left + me - right, stride: short, end: right}
+		e := exchange{from: left + me - right, lower: true, to: left + me - right, stride: short, end: right}
 		if me < right {
 			i := me - left
-			h = exchange{from: right + i%short, to: right + i, stride: m, end: right + short}
+			e = exchange{from: right + i%short, to: right + i, stride: m, end: right + short}
 		}
-		if err := x.run(h); err != nil {
+		if err := x.run(e); err != nil {
 			return err
 		}
 	}
@@ -155,12 +155,12 @@ func newExchanger(p Port, buf []byte, r Reduction) exchanger {
 }
 
 // run does one exchange, segment by segment.
-func (x *exchanger) run(h exchange) error {
+func (x *exchanger) run(e exchange) error {
 	var received [window]Handle
 	post := func(k int) error {
 		segment := x.r.part(x.buf, k, x.steps)
-		received[k%x.lag] = x.Recv(h.from, x.slots.at(k, len(segment)))
-		for i, to := k%x.lag*x.Size(), h.to; to < h.end; i, to = i+1, to+h.stride {
+		received[k%x.lag] = x.Recv(e.from, x.slots.at(k, len(segment)))
+		for i, to := k%x.lag*x.Size(), e.to; to < e.end; i, to = i+1, to+e.stride {
 			x.sent[i] = x.Send(to, segment)
 		}
 		return nil
@@ -169,13 +169,13 @@ func (x *exchanger) run(h exchange) error {
 		if err := x.Wait(received[k%x.lag]); err != nil {
 			return err
 		}
-		for i, to := k%x.lag*x.Size(), h.to; to < h.end; i, to = i+1, to+h.stride {
+		for i, to := k%x.lag*x.Size(), e.to; to < e.end; i, to = i+1, to+e.stride {
 			if err := x.Wait(x.sent[i]); err != nil {
 				return err
 			}
 		}
 		segment := x.r.part(x.buf, k, x.steps)
-		x.r.combine(segment, x.slots.at(k, len(segment)), segment, h.lower)
+		x.r.combine(segment, x.slots.at(k, len(segment)), segment, e.lower)
 		return nil
 	}
 	if x.steps == 1 { // short messages, where every nanosecond counts

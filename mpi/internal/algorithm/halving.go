@@ -49,36 +49,36 @@ func (r Reduction) whole(buf []byte, route []halvingRound) []byte {
 	return buf
 }
 
-// halve exchanges halves of a buffer with peer: theirs goes there, and what comes is combined with keep, in place. With back, the finished
-// halves are exchanged, too: an all-reduce of two ranks, or the two middle rounds of one of more. Each segment is returned while others
-// are still coming.
-func halve(p Port, theirs, keep []byte, peer int, back bool, r Reduction, scratch slots) error {
+// halve exchanges halves of a buffer with peer: theirs goes there, and what comes is combined with keep, in place. With returnHalves, the
+// finished halves are exchanged, too: an all-reduce of two ranks, or the two middle rounds of one of more. Each segment is returned while
+// others are still coming.
+func halve(p Port, theirs, keep []byte, peer int, returnHalves bool, r Reduction, scratch slots) error {
 	steps := r.segments(max(len(theirs), len(keep)))
 	lag := min(window, steps)
 	var sent, received, returned, fetched [window]Handle
 	post := func(k int) error {
 		sent[k%lag] = p.Send(peer, r.part(theirs, k, steps))
-		received[k%lag] = p.Recv(peer, scratch.at(k%lag, len(r.part(keep, k, steps))))
+		received[k%lag] = p.Recv(peer, scratch.at(k, len(r.part(keep, k, steps))))
 		return nil
 	}
 	reduce := func(k int) error {
 		if err := p.Wait(sent[k%lag]); err != nil {
 			return err
 		}
-		if back {
+		if returnHalves {
 			fetched[k%lag] = p.Recv(peer, r.part(theirs, k, steps))
 		}
 		if err := p.Wait(received[k%lag]); err != nil {
 			return err
 		}
 		segment := r.part(keep, k, steps)
-		r.combine(segment, scratch.at(k%lag, len(segment)), segment, peer < p.Rank())
-		if back {
+		r.combine(segment, scratch.at(k, len(segment)), segment, peer < p.Rank())
+		if returnHalves {
 			returned[k%lag] = p.Send(peer, segment)
 		}
 		return nil
 	}
-	if !back {
+	if !returnHalves {
 		return pipeline(steps, phase{0, post}, phase{lag, reduce})
 	}
 	collect := func(k int) error { return WaitAll(p, fetched[k%lag], returned[k%lag]) }

@@ -1,6 +1,7 @@
 package algorithm
 
-// ScatterFunc is the reverse: each rank's out gets its block of root's in. root's out may be that block, but overlaps nothing else of in.
+// ScatterFunc hands the blocks of root's in to the ranks, the reverse of GatherFunc: each rank's out gets its own block. root's out may be
+// that block, but overlaps nothing else of in.
 type ScatterFunc func(p Port, out, in []byte, at []int, root int) error
 
 // Scatters are the algorithms of a scatter of blocks of one length.
