@@ -244,12 +244,14 @@ func swingPeer(rank, s, size int) int {
 	return (rank + distance) & (size - 1)
 }
 
-// swingLowest is the lowest rank that has to do with rank in the rounds from s on.
+// swingLowest is the lowest rank that has to do with rank in the rounds from s on: the ranks that are a multiple of 2^(s+1) away
+// from it, as distances of two later rounds differ by such multiples, and those that are so far away from its peer of round s.
 func swingLowest(rank, s, size int) int {
 	if s >= levels(size) {
 		return rank
 	}
-	return min(swingLowest(rank, s+1, size), swingLowest(swingPeer(rank, s, size), s+1, size))
+	span := 2 << s
+	return min(rank%span, swingPeer(rank, s, size)%span)
 }
 
 // allReduceGather is an all-gather of all ranks' buffers (Bruck et al. 1997), which each rank then

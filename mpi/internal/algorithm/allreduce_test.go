@@ -23,6 +23,26 @@ func TestSwingDistancesAreThePapers(t *testing.T) {
 	}
 }
 
+// The lowest rank by its definition: of all that rank reaches in the rounds from s on.
+func reachedLowest(rank, s, size int) int {
+	if s >= levels(size) {
+		return rank
+	}
+	return min(reachedLowest(rank, s+1, size), reachedLowest(swingPeer(rank, s, size), s+1, size))
+}
+
+func TestSwingLowest(t *testing.T) {
+	for size := 1; size <= 256; size *= 2 {
+		for rank := range size {
+			for s := range levels(size) + 1 {
+				if got, want := swingLowest(rank, s, size), reachedLowest(rank, s, size); got != want {
+					t.Errorf("%d ranks: rank %d reaches %d from round %d on, want %d", size, rank, got, s, want)
+				}
+			}
+		}
+	}
+}
+
 // MPICH's allred_float: large numbers that cancel, in all places. All ranks must have the same bits, and the
 // canonical algorithms those of the canonical order.
 func TestAllReduceOfCancellingFloatsAgrees(t *testing.T) {
