@@ -117,14 +117,17 @@ func (c *checker) checkMemory(root *position) {
 	}
 }
 
-// addErrors notes what another package says is wrong with its part of the job: errors joined, each of which begins
+// addErrors notes what another package says is wrong with its part of the job: one error or several joined, each of which begins
 // with its key, below prefix.
 func (c *checker) addErrors(root *position, prefix string, err error) {
-	joined, _ := err.(interface{ Unwrap() []error })
-	if joined == nil {
+	if err == nil {
 		return
 	}
-	for _, err := range joined.Unwrap() {
+	all := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		all = joined.Unwrap()
+	}
+	for _, err := range all {
 		msg := prefix + err.Error()
 		dotted := msg[:strings.IndexAny(msg+" ", " :[")]
 		if key := toml.Key(strings.Split(dotted, ".")); c.hasNoFault(dotted) {

@@ -1,6 +1,7 @@
 package jobfile
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -26,6 +27,24 @@ func TestBadLaunchValuesAreFaults(t *testing.T) {
 	}
 	checkFaults(t, "name = \"x\"\nslurm.nodes = 2\n[launch]\nmode = \"task\"\nmin_nodes = 1\ncommand = [\"true\"]", nil,
 		`job.toml:5:1: launch.min_nodes needs launch.mode = "agent": in "task" mode a rank's place is Slurm's, and cannot change`)
+}
+
+// A part of the job that says only its first fault is heard, too.
+func TestErrorThatIsNotJoinedIsAFault(t *testing.T) {
+	for name, err := range map[string]error{
+		"one":    errors.New("grace is 0s: must be longer"),
+		"joined": errors.Join(errors.New("grace is 0s: must be longer")),
+	} {
+		c := checker{src: "name = \"x\""}
+		c.addErrors(&position{}, "launch.", err)
+		if len(c.faults) != 1 || c.faults[0].key.String() != "launch.grace" || c.faults[0].msg != "launch.grace is 0s: must be longer" {
+			t.Errorf("%s: %+v", name, c.faults)
+		}
+	}
+	c := checker{}
+	if c.addErrors(&position{}, "launch.", nil); len(c.faults) > 0 {
+		t.Errorf("no error: %+v", c.faults)
+	}
 }
 
 // TestEveryCheckpointKeyReachesTheTrainer reads each key once, and holds what the trainer gets against what was written.
