@@ -13,26 +13,30 @@ import (
 
 // Bounds of numbers in a Config, far above what anyone trains and far below what overflows.
 const (
-	maxEpochs  = 1_000_000_000
-	maxSteps   = math.MaxInt32
-	maxBatch   = 1 << 20
-	maxWidth   = 1 << 20
-	maxLayers  = 1000
-	maxRanks   = 1 << 16
-	maxBuckets = 1 << 20 // MiB
-	maxContext = 1 << 16
+	maxEpochs   = 1_000_000_000
+	maxRunSteps = 1_000_000_000 // steps of a run
+	maxSteps    = math.MaxInt32 // steps between two events
+	maxBatch    = 1 << 20
+	maxWidth    = 1 << 20
+	maxLayers   = 1000
+	maxHeads    = 1000
+	maxStages   = 1000    // of a pipeline
+	maxRank     = 1 << 20 // of PowerSGD's approximation
+	maxRanks    = 1 << 16
+	maxBuckets  = 1 << 20 // MiB
+	maxContext  = 1 << 16
 )
 
 // Validate returns every fault of the table, joined, each beginning with its key.
 func (c Config) Validate() error {
 	var f problems
 	f.between("epochs", c.Epochs, 1, maxEpochs)
-	f.between("max_steps", c.MaxSteps, 0, maxEpochs)
+	f.between("max_steps", c.MaxSteps, 0, maxRunSteps)
 	f.between("batch_size", c.BatchSize, 1, maxBatch)
 	f.between("accumulate", c.Accumulate, 1, maxBatch)
 	f.oneOf("mode", c.Mode, "ddp", "dp")
 	f.between("replicas", c.Replicas, 0, maxRanks)
-	f.between("pipeline", c.Pipeline, 1, maxLayers)
+	f.between("pipeline", c.Pipeline, 1, maxStages)
 	f.between("micro_batches", c.MicroBatches, 0, maxBatch)
 	f.oneOf("precision", c.Precision, "float32", "bfloat16", "float16")
 	if c.BLAS == "" {
@@ -143,7 +147,7 @@ func (m ModelConfig) validate(f *problems) {
 		}
 	case "gpt":
 		f.between("model.layers", m.Layers, 1, maxLayers)
-		f.between("model.heads", m.Heads, 1, maxLayers)
+		f.between("model.heads", m.Heads, 1, maxHeads)
 		f.between("model.width", m.Width, 1, maxWidth)
 		f.between("model.context", m.Context, 1, maxContext)
 		if m.Heads > 0 && m.Width%m.Heads != 0 {
@@ -202,7 +206,7 @@ func (d DDPConfig) validate(f *problems) {
 		f.add("ddp.bucket_mb", d.BucketMB, "must be a number above 0, up to %d", maxBuckets)
 	}
 	f.oneOf("ddp.compress", d.Compress, "none", "float16", "bfloat16", "int8", "powersgd")
-	f.between("ddp.rank", d.Rank, 1, maxWidth)
+	f.between("ddp.rank", d.Rank, 1, maxRank)
 	mostStart := maxSteps
 	if d.Compress == "powersgd" {
 		mostStart = ddp.MaxStart
