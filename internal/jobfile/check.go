@@ -72,7 +72,7 @@ func (c *checker) table(n *node, key toml.Key, values map[string]any, at *positi
 		case child == nil:
 			c.fault(where, sub, "%s", unknown(n, sub, values[name]))
 		case !child.appliesTo(kind):
-			c.fault(where, sub, "%s is no key of kind %q, but of %s", sub, kind, quoted(child.kinds))
+			c.fault(where, sub, "%s is no key of kind %q, but of %s", sub, kind, words.Choice(child.kinds))
 		case name != "kind" || n.kind == nil: // else it is read already
 			c.value(child, sub, values[name], where)
 		}

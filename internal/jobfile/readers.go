@@ -11,6 +11,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"ddpbatch/internal/redact"
+	words "ddpbatch/internal/text"
 )
 
 // A reader checks the value of one key, as the TOML library decoded it, and stores it in the job. Its
@@ -92,8 +93,8 @@ func isLine(s string) bool { return s != "" && !strings.ContainsFunc(s, isContro
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
 // oneOf reads one of the given words.
-func oneOf(to func(*Job) *string, words ...string) reader {
-	return text(quoted(words), func(s string) bool { return slices.Contains(words, s) }, to)
+func oneOf(to func(*Job) *string, allowed ...string) reader {
+	return text(words.Choice(allowed), func(s string) bool { return slices.Contains(allowed, s) }, to)
 }
 
 // duration reads a duration that is longer than none.
@@ -214,16 +215,3 @@ func describe(v any) string {
 
 // short quotes a text, and cuts it where it is long.
 func short(s string) string { return redact.Quoted(s, 60) }
-
-// quoted lists words: "a", "b" or "c".
-func quoted(words []string) string {
-	q := make([]string, len(words))
-	for i, w := range words {
-		q[i] = strconv.Quote(w)
-	}
-	last := len(q) - 1
-	if last == 0 {
-		return q[0]
-	}
-	return strings.Join(q[:last], ", ") + " or " + q[last]
-}

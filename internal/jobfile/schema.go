@@ -13,6 +13,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"ddpbatch/internal/rundir"
+	words "ddpbatch/internal/text"
 	"ddpbatch/mpi/launch"
 	"ddpbatch/mpi/launch/recovery"
 	"ddpbatch/slurm"
@@ -301,7 +302,7 @@ func isCause(s string) bool { return slices.Contains(recovery.Causes(), recovery
 // causes reads after which causes the job is requeued.
 func causes(j *Job, key toml.Key, v any) error {
 	var names []string
-	if err := list(0, quoted(causeNames()), isCause, func(*Job) *[]string { return &names })(j, key, v); err != nil {
+	if err := list(0, words.Choice(causeNames()), isCause, func(*Job) *[]string { return &names })(j, key, v); err != nil {
 		return err
 	}
 	j.Requeue.On = nil

@@ -86,6 +86,19 @@ func Few[T any](list []T, most int) string {
 	return b.String()
 }
 
+// Choice lists words of which one is to be written: "a", "b" or "c".
+func Choice(words []string) string {
+	q := make([]string, len(words))
+	for i, w := range words {
+		q[i] = strconv.Quote(w)
+	}
+	last := len(q) - 1
+	if last == 0 {
+		return q[0]
+	}
+	return strings.Join(q[:last], ", ") + " or " + q[last]
+}
+
 // Plural is a number with its noun: 1 node, 2 nodes.
 func Plural(n int, noun string) string {
 	if n == 1 {
