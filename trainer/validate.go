@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
+	"ddpbatch/internal/text"
 	"ddpbatch/trainer/data"
 	"ddpbatch/trainer/ddp"
 )
@@ -15,7 +15,7 @@ import (
 const (
 	maxEpochs   = 1_000_000_000
 	maxRunSteps = 1_000_000_000 // steps of a run
-	maxSteps    = math.MaxInt32 // steps between two events
+	maxSteps    = math.MaxInt32 // other counts of steps
 	maxBatch    = 1 << 20
 	maxWidth    = 1 << 20
 	maxLayers   = 1000
@@ -27,7 +27,11 @@ const (
 	maxContext  = 1 << 16
 )
 
-// Validate returns every fault of the table, joined, each beginning with its key.
+// maxShown is how many bytes of a text are shown in a fault.
+const maxShown = 60
+
+// Validate returns every fault of the table, joined, each beginning with its key. A number out of its range is
+// the only one to blame: no other number is held against it.
 func (c Config) Validate() error {
 	var f problems
 	f.between("epochs", c.Epochs, 1, maxEpochs)
@@ -99,18 +103,18 @@ func (c Config) ineffective(f *problems) {
 		written bool
 		rule    string
 	}{
-		{c.Pipeline > 1, "micro_batches", c.MicroBatches, c.MicroBatches > 0, "belongs to pipeline above 1"},
+		{c.Pipeline != 1, "micro_batches", c.MicroBatches, c.MicroBatches > 0, "belongs to pipeline above 1"},
 		{c.Model.Kind == "cnn" && c.Model.BatchNorm, "ddp.sync_batch_norm", c.DDP.SyncBatchNorm, c.DDP.SyncBatchNorm, "belongs to a cnn with model.batch_norm"},
-		{c.DDP.AverageEvery > 0, "ddp.average_warmup", c.DDP.AverageWarmup, c.DDP.AverageWarmup > 0, "belongs to ddp.average_every"},
+		{c.DDP.AverageEvery != 0, "ddp.average_warmup", c.DDP.AverageWarmup, c.DDP.AverageWarmup > 0, "belongs to ddp.average_every"},
 		{c.Data.Eval != "", "evaluate.every_steps", c.Evaluate.EverySteps, c.Evaluate.EverySteps > 0, "needs rows to evaluate on: set data.eval"},
-		{c.Evaluate.EveryEpochs+c.Evaluate.EverySteps > 0, "evaluate.best", c.Evaluate.Best, c.Evaluate.Best != "", "needs evaluate.every_epochs or every_steps"},
+		{c.Evaluate.EveryEpochs != 0 || c.Evaluate.EverySteps != 0, "evaluate.best", c.Evaluate.Best, c.Evaluate.Best != "", "needs evaluate.every_epochs or every_steps"},
 		{len(c.Model.hidden()) > 0, "model.dropout", c.Model.Dropout, c.Model.Kind == "mlp" && c.Model.Dropout > 0, "belongs to hidden layers, and there are none"},
 	} {
 		if s.written && !s.unless {
 			f.add(s.key, s.value, "%s", s.rule)
 		}
 	}
-	if c.MicroBatches > c.BatchSize {
+	if c.MicroBatches > c.BatchSize && c.BatchSize > 0 {
 		f.add("micro_batches", c.MicroBatches, "must be at most batch_size, %d", c.BatchSize)
 	}
 	if c.Data.Eval != "" && c.Data.Train == "" {
@@ -195,7 +199,11 @@ func (s ScheduleConfig) validate(f *problems, c Config) {
 	if c.MaxSteps > 0 {
 		steps = int64(c.MaxSteps)
 	}
-	f.below("schedule", scheduleConfig(s, steps).Validate(c.Optimizer.LR))
+	lr := c.Optimizer.LR
+	if !(lr > 0) {
+		lr = math.Inf(1)
+	}
+	f.below("schedule", scheduleConfig(s, steps).Validate(lr))
 	if s.Kind == "step" && s.Gamma > 1 {
 		f.add("schedule.gamma", s.Gamma, "must be a number above 0, up to 1")
 	}
@@ -240,7 +248,7 @@ type problems []error
 
 func (f *problems) add(key string, value any, rule string, args ...any) {
 	if s, ok := value.(string); ok {
-		value = fmt.Sprintf("%q", s)
+		value = text.Quoted(s, maxShown)
 	}
 	*f = append(*f, fmt.Errorf("%s is %v: %s", key, value, fmt.Sprintf(rule, args...)))
 }
@@ -287,7 +295,7 @@ func (f *problems) widths(key string, widths []int) {
 
 func (f *problems) oneOf(key, value string, allowed ...string) {
 	if !slices.Contains(allowed, value) {
-		f.add(key, value, `must be "%s"`, strings.Join(allowed, `" or "`))
+		f.add(key, value, "must be %s", text.Choice(allowed))
 	}
 }
 

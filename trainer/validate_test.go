@@ -8,7 +8,7 @@ import (
 
 func TestDefaultsNeedOnlyData(t *testing.T) {
 	cfg := DefaultConfig()
-	if err := cfg.Validate(); err == nil || err.Error() != `data.kind is "": must be "mnist" or "cifar10" or "csv" or "npy" or "text" or "generated"` {
+	if err := cfg.Validate(); err == nil || err.Error() != `data.kind is "": must be "mnist", "cifar10", "csv", "npy", "text" or "generated"` {
 		t.Errorf("error %v, want one about data.kind alone", err)
 	}
 	cfg.Data.Kind, cfg.Data.Images, cfg.Data.Labels = "mnist", "x", "y"
@@ -23,7 +23,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		"batch_size is -3: must be":                                   func(c *Config) { c.BatchSize = -3 },
 		`loss is "l1": must be`:                                       func(c *Config) { c.Loss = "l1" },
 		`loss is "cross_entropy": must be "mse" for data.kind = "gen`: func(c *Config) { c.Loss = "cross_entropy" },
-		`model.kind is "rnn": must be "mlp" or "dense"`:               func(c *Config) { c.Model.Kind = "rnn" },
+		`model.kind is "rnn": must be "mlp", "dense", "cnn" or "gpt"`: func(c *Config) { c.Model.Kind = "rnn" },
 		`model.kind is "gpt": needs data.kind = "text"`:               func(c *Config) { c.Model.Kind = "gpt" },
 		`data.kind is "text": needs model.kind = "gpt"`:               func(c *Config) { c.Data.Kind, c.Loss = "text", "cross_entropy" },
 		"model.width is 130: must be a multiple of model.heads, 4":    func(c *Config) { c.Model.Kind, c.Model.Width = "gpt", 130 },
@@ -79,6 +79,8 @@ func TestValidateNamesTheKey(t *testing.T) {
 		"optimizer.dampening: is 0.5 without a momentum":              func(c *Config) { c.Optimizer.Momentum, c.Optimizer.Dampening = 0, 0.5 },
 		"schedule.min_lr: only the cosine and linear schedules":       func(c *Config) { c.Schedule.MinLR = 0.01 },
 		"schedule.warmup_steps: 9 leave none of the run's 9 steps":    func(c *Config) { c.Schedule.Kind, c.Schedule.WarmupSteps, c.MaxSteps = "linear", 9, 9 },
+		`data.header: is "maybe", want "auto", "yes" or "no"`:         func(c *Config) { c.Data = csvOf("a"); c.Data.Header = "maybe" },
+		`mode is "` + strings.Repeat("x", 40) + ` ... 940 bytes ... `: func(c *Config) { c.Mode = strings.Repeat("x", 1000) },
 		`data.delimiter: is "::", want one byte`:                      func(c *Config) { c.Data.Kind, c.Data.Path, c.Data.Delimiter = "csv", "x", "::" },
 		`data.delimiter: is "→", want one byte`:                       func(c *Config) { c.Data.Kind, c.Data.Path, c.Data.Delimiter = "csv", "x", "→" },
 		`data.delimiter: is "-", want one byte`:                       func(c *Config) { c.Data.Kind, c.Data.Path, c.Data.Delimiter = "csv", "x", "-" },
@@ -111,6 +113,30 @@ func TestValidateNamesTheKey(t *testing.T) {
 	cfg.Optimizer.LR = -1
 	if err := cfg.Validate(); err == nil || strings.Count(err.Error(), "\n") != 1 {
 		t.Errorf("error %v, want both faults", err)
+	}
+}
+
+// A key that is at fault is the only one to blame: what another would be right beside is not known.
+func TestValidateBlamesNoOtherKey(t *testing.T) {
+	for want, change := range map[string]func(*Config){
+		"batch_size":            func(c *Config) { c.BatchSize, c.Pipeline, c.MicroBatches = 0, 2, 2 },
+		"pipeline":              func(c *Config) { c.Pipeline, c.MicroBatches = 0, 2 },
+		"optimizer.lr":          func(c *Config) { c.Optimizer.LR, c.Schedule.Kind, c.Schedule.MinLR = -1, "cosine", 0.01 },
+		"ddp.average_every":     func(c *Config) { c.DDP.AverageEvery, c.DDP.AverageWarmup = -1, 3 },
+		"evaluate.every_epochs": func(c *Config) { c.Evaluate.EveryEpochs, c.Evaluate.Best = -1, "loss" },
+		"model.heads": func(c *Config) {
+			c.Model.Kind, c.Data.Kind, c.Data.Path, c.Model.Heads, c.Loss = "gpt", "text", "x", 0, "cross_entropy"
+		},
+		"data.outputs":          func(c *Config) { c.Data.Outputs = 0 },
+		"schedule.warmup_steps": func(c *Config) { c.Schedule.Kind, c.Schedule.WarmupSteps, c.MaxSteps = "linear", -1, 9 },
+		"optimizer.momentum":    func(c *Config) { c.Optimizer.Momentum, c.Optimizer.Nesterov = -1, true },
+		"data.rows":             func(c *Config) { c.Data.Rows, c.Data.Train = -1, "0:9" },
+	} {
+		cfg := small(1, 1, 1)
+		change(&cfg)
+		if err := cfg.Validate(); err == nil || strings.Count(err.Error(), "\n") > 0 || !strings.HasPrefix(err.Error(), want+" is ") && !strings.HasPrefix(err.Error(), want+": is ") {
+			t.Errorf("error %v, want one about %s alone", err, want)
+		}
 	}
 }
 

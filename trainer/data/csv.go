@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"ddpbatch/internal/text"
 )
 
 // Limits of a CSV file.
@@ -66,7 +68,7 @@ func (cfg CSVConfig) Validate() error {
 	switch cfg.Header {
 	case "", "auto", "yes", "no":
 	default:
-		wrong = append(wrong, fmt.Errorf("header: is %q, want auto, yes or no", cfg.Header))
+		wrong = append(wrong, fmt.Errorf(`header: is %s, want "auto", "yes" or "no"`, text.Quoted(cfg.Header, 60)))
 	}
 	if !cfg.Regression && len(cfg.Targets) > 1 {
 		wrong = append(wrong, fmt.Errorf("target: names %d columns; classes stand in one column", len(cfg.Targets)))

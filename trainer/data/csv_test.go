@@ -120,7 +120,7 @@ func TestLoadCSVRefusesBadTables(t *testing.T) {
 		{"1,2\n", CSVConfig{Targets: []string{"0", "1"}}, "classes stand in one column"},
 		{"1,2\n", CSVConfig{Delimiter: "::"}, "delimiter"},
 		{"1,2\n", CSVConfig{Delimiter: "e"}, "delimiter"},
-		{"1,2\n", CSVConfig{Header: "maybe"}, "want auto, yes or no"},
+		{"1,2\n", CSVConfig{Header: "maybe"}, `want "auto", "yes" or "no"`},
 	} {
 		c.cfg.Path = writeFile(t, "data.csv", []byte(c.text))
 		if _, err := LoadCSV(t.Context(), nil, c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
