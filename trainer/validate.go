@@ -203,10 +203,18 @@ func (s ScheduleConfig) validate(f *problems, c Config) {
 	if !(lr > 0) {
 		lr = math.Inf(1)
 	}
-	f.below("schedule", scheduleConfig(s, steps).Validate(lr))
-	if s.Kind == "step" && s.Gamma > 1 {
-		f.add("schedule.gamma", s.Gamma, "must be a number above 0, up to 1")
+	// What is out of range is said here, and not a second time there.
+	if !f.between("schedule.warmup_steps", s.WarmupSteps, 0, maxSteps) {
+		s.WarmupSteps = 0
 	}
+	if s.Kind == "step" && !f.between("schedule.step_size", s.StepSize, 1, maxSteps) {
+		s.StepSize = 1
+	}
+	if s.Kind == "step" && !(s.Gamma > 0 && s.Gamma <= 1) {
+		f.add("schedule.gamma", s.Gamma, "must be a number above 0, up to 1")
+		s.Gamma = 1
+	}
+	f.below("schedule", scheduleConfig(s, steps).Validate(lr))
 }
 
 func (d DDPConfig) validate(f *problems) {
@@ -267,10 +275,12 @@ func (f *problems) below(table string, err error) {
 	}
 }
 
-func (f *problems) between(key string, value, low, high int) {
+func (f *problems) between(key string, value, low, high int) bool {
 	if value < low || value > high {
 		f.add(key, value, "must be %d to %d", low, high)
+		return false
 	}
+	return true
 }
 
 // number wants a finite number from low to high.
