@@ -151,10 +151,9 @@ func (m ModelConfig) validate(f *problems) {
 		}
 	case "gpt":
 		f.between("model.layers", m.Layers, 1, maxLayers)
-		f.between("model.heads", m.Heads, 1, maxHeads)
 		f.between("model.width", m.Width, 1, maxWidth)
 		f.between("model.context", m.Context, 1, maxContext)
-		if m.Heads > 0 && m.Width%m.Heads != 0 {
+		if f.between("model.heads", m.Heads, 1, maxHeads) && m.Width%m.Heads != 0 {
 			f.add("model.width", m.Width, "must be a multiple of model.heads, %d", m.Heads)
 		}
 	}
