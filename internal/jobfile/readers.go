@@ -52,25 +52,27 @@ func wholeNumber(low int64, to func(*Job) *int) reader {
 	}
 }
 
-// number reads a finite number with the property that what describes.
-func number(what string, good func(float64) bool, to func(*Job) *float64) reader {
-	return value(what, func(v any) (float64, bool) {
-		x, ok := asFloat(v)
-		return x, ok && good(x) && !math.IsInf(x, 0)
-	}, to)
+// integer reads a whole number. Who uses it says which ones are possible.
+func integer(to func(*Job) *int) reader {
+	return value("a whole number", func(v any) (int, bool) { n, ok := v.(int64); return int(n), ok }, to)
 }
 
-// asFloat is a number with a point or without.
+// number reads a finite number. Who uses it says which ones are possible.
+func number(to func(*Job) *float64) reader { return value("a number", asFloat, to) }
+
+// positive reads a number above 0.
+func positive(to func(*Job) *float64) reader {
+	return value("a number above 0", func(v any) (float64, bool) { x, ok := asFloat(v); return x, ok && x > 0 }, to)
+}
+
+// asFloat is a finite number with a point or without.
 func asFloat(v any) (x float64, ok bool) {
 	if n, isWhole := v.(int64); isWhole {
 		return float64(n), true
 	}
 	x, ok = v.(float64)
-	return x, ok
+	return x, ok && !math.IsInf(x, 0) && !math.IsNaN(x)
 }
-
-func positive(x float64) bool    { return x > 0 }
-func notNegative(x float64) bool { return x >= 0 }
 
 // boolean reads true or false.
 func boolean(to func(*Job) *bool) reader {
@@ -95,6 +97,32 @@ func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 // oneOf reads one of the given words.
 func oneOf(to func(*Job) *string, allowed ...string) reader {
 	return text(words.Choice(allowed), func(s string) bool { return slices.Contains(allowed, s) }, to)
+}
+
+// word reads one of several words. Who uses it says which ones there are, so that true and 5 are words here, too: then a fault
+// names the right ones.
+func word(to func(*Job) *string) reader {
+	return func(j *Job, key toml.Key, v any) error {
+		var w string
+		switch v := v.(type) {
+		case string:
+			w = v
+		case bool, int64, float64:
+			w = describe(v)
+		default:
+			return mustBe(key, "a word in quotes", v)
+		}
+		if w == "" {
+			return errEmpty(key)
+		}
+		*to(j) = w
+		return nil
+	}
+}
+
+// errEmpty refuses a value that would count as left out.
+func errEmpty(key toml.Key) error {
+	return fmt.Errorf("%s must not be empty: leave it out instead", key)
 }
 
 // duration reads a duration that is longer than none.
@@ -134,7 +162,7 @@ func list(least int, what string, good func(string) bool, to func(*Job) *[]strin
 			return mustBe(key, "a list, each item "+what, v)
 		}
 		if len(items) < least {
-			return fmt.Errorf("%s must not be empty: leave it out instead", key)
+			return errEmpty(key)
 		}
 		var texts []string // nil where there is none, as it comes back from JSON
 		for i, item := range items {
@@ -151,6 +179,11 @@ func list(least int, what string, good func(string) bool, to func(*Job) *[]strin
 
 // counts reads a list of at least one whole number from 1.
 func counts(key toml.Key, v any) ([]int, error) {
+	return integers(key, v, "a whole number of at least 1", func(n int64) bool { return n >= 1 && n <= maxWhole })
+}
+
+// integers reads a list of at least one whole number, each with the property that what describes.
+func integers(key toml.Key, v any, what string, good func(int64) bool) ([]int, error) {
 	items, ok := v.([]any)
 	if !ok || len(items) == 0 {
 		return nil, mustBe(key, "a list of at least one whole number", v)
@@ -158,8 +191,8 @@ func counts(key toml.Key, v any) ([]int, error) {
 	numbers := make([]int, len(items))
 	for i, item := range items {
 		n, ok := item.(int64)
-		if !ok || n < 1 || n > maxWhole {
-			return nil, fmt.Errorf("item %d of %w", i+1, mustBe(key, "a whole number of at least 1", item))
+		if !ok || !good(n) {
+			return nil, fmt.Errorf("item %d of %w", i+1, mustBe(key, what, item))
 		}
 		numbers[i] = int(n)
 	}

@@ -55,28 +55,33 @@ func TestBadValuesAreFaults(t *testing.T) {
 		{"mpi", "transport", `"rdma"`, `mpi.transport must be "auto", "shm", "tcp" or "ucx", not the text "rdma"`},
 		{"mpi", "timeout", `"0s"`, `mpi.timeout must be a duration, such as "90s" or "5m", not the text "0s"`},
 		{"mpi", "deterministic", `"yes"`, `mpi.deterministic must be true or false, not the text "yes"`},
-		{"train", "epochs", `0`, `train.epochs must be a whole number of at least 1, not 0`},
-		{"train", "epochs", `3000000000`, `train.epochs must be at most 2147483647, not 3000000000`},
-		{"train", "epochs", `1.5`, `train.epochs must be a whole number of at least 1, not 1.5`},
-		{"train", "batch_size", `-3`, `train.batch_size must be a whole number of at least 1, not -3`},
+		{"train", "epochs", `0`, `train.epochs is 0: must be 1 to 1000000000`},
+		{"train", "epochs", `3000000000`, `train.epochs is 3000000000: must be 1 to 1000000000`},
+		{"train", "epochs", `1.5`, `train.epochs must be a whole number, not 1.5`},
+		{"train", "batch_size", `-3`, `train.batch_size is -3: must be 1 to 1048576`},
 		{"train", "seed", `-1`, `train.seed must be a whole number from 0 to 4294967295, not -1`},
 		{"train", "seed", `4294967296`, `train.seed must be a whole number from 0 to 4294967295, not 4294967296`},
 		{"train.data", "kind", `"imagenet"`, `train.data.kind must be "mnist", "generated", "cifar10", "csv", "npy" or "text", not the text "imagenet"`},
-		{"train", "loss", `"l1"`, `train.loss must be "cross_entropy" or "mse", not the text "l1"`},
+		{"train", "loss", `"l1"`, `train.loss is "l1": must be "mse" for data.kind = "generated"`},
 		{"train", "model", `"mlp"`, `train.model must be a table, not the text "mlp"`},
 		{"train.model", "kind", `"rnn"`, `train.model.kind must be "mlp", "dense", "cnn" or "gpt", not the text "rnn"`},
 		{"train.model", "hidden", `[]`, `train.model.hidden must be a list of at least one whole number, not an empty list`},
-		{"train.model", "hidden", `[3, 0]`, `item 2 of train.model.hidden must be a whole number of at least 1, not 0`},
+		{"train.model", "hidden", `[3, 0]`, `train.model.hidden[1] is 0: must be 1 to 1048576`},
 		{"train.model", "hidden", `128`, `train.model.hidden must be a list of at least one whole number, not 128`},
-		{"train.model", "activation", `"gelu"`, `train.model.activation must be "relu" or "tanh", not the text "gelu"`},
+		{"train.model", "activation", `"gelu"`, `train.model.activation is "gelu": must be "relu" or "tanh"`},
 		{"train.optimizer", "kind", `"adagrad"`, `train.optimizer.kind must be "sgd", "adam", "adamw" or "lamb", not the text "adagrad"`},
-		{"train.ddp", "compress", `"fp16"`, `train.ddp.compress must be "none", "float16", "bfloat16", "int8" or "powersgd", not the text "fp16"`},
+		{"train.ddp", "compress", `"fp16"`, `train.ddp.compress is "fp16": must be "none", "float16", "bfloat16", "int8" or "powersgd"`},
+		{"train.ddp", "compress", `16`, `train.ddp.compress is "16": must be "none", "float16", "bfloat16", "int8" or "powersgd"`},
+		{"train.ddp", "compress", `["int8"]`, `train.ddp.compress must be a word in quotes, not a list`},
+		{"train", "mode", `true`, `train.mode is "true": must be "ddp" or "dp"`},
+		{"train.evaluate", "best", `""`, `train.evaluate.best must not be empty: leave it out instead`},
+		{"train", "replicas", `0`, `train.replicas must be a whole number of at least 1, not 0`},
 		{"train", "clip_norm", `0`, `train.clip_norm must be a number above 0, not 0`},
-		{"train.optimizer", "lr", `0`, `train.optimizer.lr must be a number above 0, not 0`},
-		{"train.optimizer", "lr", `nan`, `train.optimizer.lr must be a number above 0, not NaN`},
-		{"train.optimizer", "lr", `inf`, `train.optimizer.lr must be a number above 0, not +Inf`},
-		{"train.optimizer", "momentum", `1`, `train.optimizer.momentum must be a number from 0 to below 1, not 1`},
-		{"train.optimizer", "momentum", `-0.1`, `train.optimizer.momentum must be a number from 0 to below 1, not -0.1`},
+		{"train.optimizer", "lr", `0`, `train.optimizer.lr: is 0, want a number above 0 that float32 holds, from 1e-45 to 3e38`},
+		{"train.optimizer", "lr", `nan`, `train.optimizer.lr must be a number, not NaN`},
+		{"train.optimizer", "lr", `inf`, `train.optimizer.lr must be a number, not +Inf`},
+		{"train.optimizer", "momentum", `1`, `train.optimizer.momentum: is 1, want at least 0 and below 1, up to 0.9999999`},
+		{"train.optimizer", "momentum", `-0.1`, `train.optimizer.momentum: is -0.1, want at least 0 and below 1, up to 0.9999999`},
 		{"checkpoint", "every_steps", `-1`, `checkpoint.every_steps must be a whole number of at least 0, not -1`},
 		{"checkpoint", "codec", `"gzip"`, `checkpoint.codec must be "auto", "none" or "zstd", not the text "gzip"`},
 		{"checkpoint", "keep_every", `0`, `checkpoint.keep_every must be a whole number of at least 1, not 0`},
@@ -96,13 +101,22 @@ func TestBadValuesAreFaults(t *testing.T) {
 	} {
 		t.Run(test.table+"."+test.key+"="+test.value, func(t *testing.T) {
 			src := fmt.Sprintf("name = \"x\"\n[%s]\n%s = %s\n", test.table, test.key, test.value)
-			rest := command
-			if test.table == "launch" {
+			rest, sets := command, []string(nil)
+			switch strings.Split(test.table, ".")[0] {
+			case "train":
+				rest, sets = "", trainedBeside(test.table+"."+test.key)
+			case "launch":
 				src, rest = strings.Replace(src, "[launch]", "[launch]#", 1), builtin
 			}
-			checkFaults(t, src+rest, nil, "job.toml:3:1: "+test.want)
+			checkFaults(t, src+rest, sets, "job.toml:3:1: "+test.want)
 		})
 	}
+}
+
+// trainedBeside sets what a job of the built-in trainer needs beside a key.
+func trainedBeside(key string) []string {
+	sets := []string{"train.loss=mse", "train.model.kind=mlp", "train.data.kind=generated"}
+	return slices.DeleteFunc(sets, func(set string) bool { return strings.HasPrefix(SetKey(set)+".", key+".") })
 }
 
 const nprocFault = `launch.nproc_per_node must be a whole number of at least 1, a list with one number per node, "gpu", "cpu" or "auto"`
@@ -136,9 +150,9 @@ func TestBadTopValuesAreFaults(t *testing.T) {
 
 func TestBadGeneratedDataIsAFault(t *testing.T) {
 	checkFaults(t, "name = \"x\"\n[train]\nloss = \"mse\"\nmodel.kind = \"dense\"\n[train.data]\nkind = \"generated\"\nnoise = -0.5\nrows = 0\ninputs = \"x.npy\"", nil,
-		"job.toml:7:1: train.data.noise must be a number of at least 0, not -0.5",
-		"job.toml:8:1: train.data.rows must be a whole number of at least 1, not 0",
-		`job.toml:9:1: train.data.inputs must be a whole number of at least 1, not the text "x.npy"`,
+		"job.toml:7:1: train.data.noise is -0.5: must be a number from 0 on",
+		"job.toml:8:1: train.data.rows is 0: must be 1 to 2147483647",
+		`job.toml:9:1: train.data.inputs must be a whole number, not the text "x.npy"`,
 	)
 }
 
@@ -157,7 +171,7 @@ ddp = { compress = "powersgd", start_step = 16777217 }`, nil,
 		"job.toml:7:32: train.ddp.start_step is 16777217: must be 0 to 16777216",
 	)
 	checkFaults(t, "name = \"x\"\n[train.optimizer]\nkind = \"adam\"\neps = 0"+builtin, nil,
-		"job.toml:4:1: train.optimizer.eps must be a number above 0, not 0",
+		"job.toml:4:1: train.optimizer.eps: is 0, want a number above 0 that float32 holds, such as 1e-8",
 	)
 }
 

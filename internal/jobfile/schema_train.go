@@ -7,41 +7,43 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// trainRows are the keys of [train].
+// trainRows are the keys of [train]. Their readers look at types: trainer.Validate says which numbers and words are possible. Left to
+// them is what it cannot see: a 0 or an empty text that is written and would count as left out, and the kinds of tables, which
+// decide over the keys.
 func trainRows() []keyRow {
 	return slices.Concat(modelRows(), dataRows(), optimizerRows(), []keyRow{
-		{key: "train.epochs", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Epochs })},
-		{key: "train.max_steps", read: wholeNumber(0, func(j *Job) *int { return &j.Train.MaxSteps })},
-		{key: "train.batch_size", read: wholeNumber(1, func(j *Job) *int { return &j.Train.BatchSize })},
-		{key: "train.accumulate", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Accumulate })},
+		{key: "train.epochs", read: integer(func(j *Job) *int { return &j.Train.Epochs })},
+		{key: "train.max_steps", read: integer(func(j *Job) *int { return &j.Train.MaxSteps })},
+		{key: "train.batch_size", read: integer(func(j *Job) *int { return &j.Train.BatchSize })},
+		{key: "train.accumulate", read: integer(func(j *Job) *int { return &j.Train.Accumulate })},
 		{key: "train.seed", read: seed},
-		{key: "train.mode", read: oneOf(func(j *Job) *string { return &j.Train.Mode }, "ddp", "dp")},
+		{key: "train.mode", read: word(func(j *Job) *string { return &j.Train.Mode })},
 		{key: "train.replicas", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Replicas })},
-		{key: "train.pipeline", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Pipeline })},
+		{key: "train.pipeline", read: integer(func(j *Job) *int { return &j.Train.Pipeline })},
 		{key: "train.micro_batches", read: wholeNumber(1, func(j *Job) *int { return &j.Train.MicroBatches })},
-		{key: "train.precision", read: oneOf(func(j *Job) *string { return &j.Train.Precision }, "float32", "bfloat16", "float16")},
+		{key: "train.precision", read: word(func(j *Job) *string { return &j.Train.Precision })},
 		{key: "train.blas", read: line(func(j *Job) *string { return &j.Train.BLAS })},
-		{key: "train.loss", read: oneOf(func(j *Job) *string { return &j.Train.Loss }, "cross_entropy", "mse")},
+		{key: "train.loss", read: word(func(j *Job) *string { return &j.Train.Loss })},
 		{key: "train.init", read: line(func(j *Job) *string { return &j.Train.Init })},
 		{key: "train.export", read: line(func(j *Job) *string { return &j.Train.Export })},
-		{key: "train.clip_norm", read: number("a number above 0", positive, func(j *Job) *float64 { return &j.Train.ClipNorm })},
+		{key: "train.clip_norm", read: positive(func(j *Job) *float64 { return &j.Train.ClipNorm })},
 		{key: "train.tensorboard", read: boolean(func(j *Job) *bool { return &j.Train.TensorBoard })},
 
-		{key: "train.ddp.bucket_mb", read: number("a number above 0", positive, func(j *Job) *float64 { return &j.Train.DDP.BucketMB })},
-		{key: "train.ddp.compress", read: oneOf(func(j *Job) *string { return &j.Train.DDP.Compress }, "none", "float16", "bfloat16", "int8", "powersgd")},
-		{key: "train.ddp.rank", read: wholeNumber(1, func(j *Job) *int { return &j.Train.DDP.Rank })},
-		{key: "train.ddp.start_step", read: wholeNumber(0, func(j *Job) *int { return &j.Train.DDP.StartStep })},
+		{key: "train.ddp.bucket_mb", read: number(func(j *Job) *float64 { return &j.Train.DDP.BucketMB })},
+		{key: "train.ddp.compress", read: word(func(j *Job) *string { return &j.Train.DDP.Compress })},
+		{key: "train.ddp.rank", read: integer(func(j *Job) *int { return &j.Train.DDP.Rank })},
+		{key: "train.ddp.start_step", read: integer(func(j *Job) *int { return &j.Train.DDP.StartStep })},
 		{key: "train.ddp.overlap", read: boolean(func(j *Job) *bool { return &j.Train.DDP.Overlap })},
 		{key: "train.ddp.find_unused", read: boolean(func(j *Job) *bool { return &j.Train.DDP.FindUnused })},
 		{key: "train.ddp.sync_batch_norm", read: boolean(func(j *Job) *bool { return &j.Train.DDP.SyncBatchNorm })},
-		{key: "train.ddp.average_every", read: wholeNumber(0, func(j *Job) *int { return &j.Train.DDP.AverageEvery })},
-		{key: "train.ddp.average_warmup", read: wholeNumber(0, func(j *Job) *int { return &j.Train.DDP.AverageWarmup })},
-		{key: "train.ddp.check_every_steps", read: wholeNumber(0, func(j *Job) *int { return &j.Train.DDP.CheckEverySteps })},
+		{key: "train.ddp.average_every", read: integer(func(j *Job) *int { return &j.Train.DDP.AverageEvery })},
+		{key: "train.ddp.average_warmup", read: integer(func(j *Job) *int { return &j.Train.DDP.AverageWarmup })},
+		{key: "train.ddp.check_every_steps", read: integer(func(j *Job) *int { return &j.Train.DDP.CheckEverySteps })},
 
-		{key: "train.evaluate.every_epochs", read: wholeNumber(0, func(j *Job) *int { return &j.Train.Evaluate.EveryEpochs })},
-		{key: "train.evaluate.every_steps", read: wholeNumber(0, func(j *Job) *int { return &j.Train.Evaluate.EverySteps })},
-		{key: "train.evaluate.best", read: oneOf(func(j *Job) *string { return &j.Train.Evaluate.Best }, "loss", "accuracy")},
-		{key: "train.evaluate.patience", read: wholeNumber(0, func(j *Job) *int { return &j.Train.Evaluate.Patience })},
+		{key: "train.evaluate.every_epochs", read: integer(func(j *Job) *int { return &j.Train.Evaluate.EveryEpochs })},
+		{key: "train.evaluate.every_steps", read: integer(func(j *Job) *int { return &j.Train.Evaluate.EverySteps })},
+		{key: "train.evaluate.best", read: word(func(j *Job) *string { return &j.Train.Evaluate.Best })},
+		{key: "train.evaluate.patience", read: integer(func(j *Job) *int { return &j.Train.Evaluate.Patience })},
 	})
 }
 
@@ -52,15 +54,15 @@ func modelRows() []keyRow {
 		{key: "train.model", kind: func(j *Job) string { return j.Train.Model.Kind }},
 		{key: "train.model.kind", read: oneOf(func(j *Job) *string { return &j.Train.Model.Kind }, "mlp", "dense", "cnn", "gpt")},
 		{key: "train.model.hidden", read: widths(func(j *Job) *[]int { return &j.Train.Model.Hidden }), kinds: []string{"mlp", "cnn"}},
-		{key: "train.model.activation", read: oneOf(func(j *Job) *string { return &j.Train.Model.Activation }, "relu", "tanh"), kinds: mlp},
-		{key: "train.model.dropout", read: number("a number from 0 to below 1", fraction, func(j *Job) *float64 { return &j.Train.Model.Dropout }), kinds: []string{"mlp", "cnn", "gpt"}},
+		{key: "train.model.activation", read: word(func(j *Job) *string { return &j.Train.Model.Activation }), kinds: mlp},
+		{key: "train.model.dropout", read: number(func(j *Job) *float64 { return &j.Train.Model.Dropout }), kinds: []string{"mlp", "cnn", "gpt"}},
 		{key: "train.model.channels", read: widths(func(j *Job) *[]int { return &j.Train.Model.Channels }), kinds: cnn},
-		{key: "train.model.kernel", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Model.Kernel }), kinds: cnn},
+		{key: "train.model.kernel", read: integer(func(j *Job) *int { return &j.Train.Model.Kernel }), kinds: cnn},
 		{key: "train.model.batch_norm", read: boolean(func(j *Job) *bool { return &j.Train.Model.BatchNorm }), kinds: cnn},
-		{key: "train.model.layers", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Model.Layers }), kinds: gpt},
-		{key: "train.model.heads", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Model.Heads }), kinds: gpt},
-		{key: "train.model.width", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Model.Width }), kinds: gpt},
-		{key: "train.model.context", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Model.Context }), kinds: gpt},
+		{key: "train.model.layers", read: integer(func(j *Job) *int { return &j.Train.Model.Layers }), kinds: gpt},
+		{key: "train.model.heads", read: integer(func(j *Job) *int { return &j.Train.Model.Heads }), kinds: gpt},
+		{key: "train.model.width", read: integer(func(j *Job) *int { return &j.Train.Model.Width }), kinds: gpt},
+		{key: "train.model.context", read: integer(func(j *Job) *int { return &j.Train.Model.Context }), kinds: gpt},
 	}
 }
 
@@ -70,25 +72,23 @@ func optimizerRows() []keyRow {
 	return []keyRow{
 		{key: "train.optimizer", kind: func(j *Job) string { return j.Train.Optimizer.Kind }},
 		{key: "train.optimizer.kind", read: oneOf(func(j *Job) *string { return &j.Train.Optimizer.Kind }, "sgd", "adam", "adamw", "lamb")},
-		{key: "train.optimizer.lr", read: number("a number above 0", positive, func(j *Job) *float64 { return &j.Train.Optimizer.LR })},
-		{key: "train.optimizer.momentum", read: number("a number from 0 to below 1", fraction, func(j *Job) *float64 { return &j.Train.Optimizer.Momentum }), kinds: sgd},
-		{key: "train.optimizer.dampening", read: number("a number from 0 to 1", notNegative, func(j *Job) *float64 { return &j.Train.Optimizer.Dampening }), kinds: sgd},
+		{key: "train.optimizer.lr", read: number(func(j *Job) *float64 { return &j.Train.Optimizer.LR })},
+		{key: "train.optimizer.momentum", read: number(func(j *Job) *float64 { return &j.Train.Optimizer.Momentum }), kinds: sgd},
+		{key: "train.optimizer.dampening", read: number(func(j *Job) *float64 { return &j.Train.Optimizer.Dampening }), kinds: sgd},
 		{key: "train.optimizer.nesterov", read: boolean(func(j *Job) *bool { return &j.Train.Optimizer.Nesterov }), kinds: sgd},
-		{key: "train.optimizer.weight_decay", read: number("a number of at least 0", notNegative, func(j *Job) *float64 { return &j.Train.Optimizer.WeightDecay })},
+		{key: "train.optimizer.weight_decay", read: number(func(j *Job) *float64 { return &j.Train.Optimizer.WeightDecay })},
 		{key: "train.optimizer.betas", read: betas, kinds: moments},
-		{key: "train.optimizer.eps", read: number("a number above 0", positive, func(j *Job) *float64 { return &j.Train.Optimizer.Eps }), kinds: moments},
+		{key: "train.optimizer.eps", read: number(func(j *Job) *float64 { return &j.Train.Optimizer.Eps }), kinds: moments},
 		{key: "train.optimizer.zero", read: boolean(func(j *Job) *bool { return &j.Train.Optimizer.Zero })},
 
 		{key: "train.schedule", kind: func(j *Job) string { return j.Train.Schedule.Kind }},
 		{key: "train.schedule.kind", read: oneOf(func(j *Job) *string { return &j.Train.Schedule.Kind }, "constant", "step", "cosine", "one_cycle", "linear")},
-		{key: "train.schedule.warmup_steps", read: wholeNumber(0, func(j *Job) *int { return &j.Train.Schedule.WarmupSteps })},
-		{key: "train.schedule.step_size", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Schedule.StepSize }), kinds: []string{"step"}},
-		{key: "train.schedule.gamma", read: number("a number above 0", positive, func(j *Job) *float64 { return &j.Train.Schedule.Gamma }), kinds: []string{"step"}},
-		{key: "train.schedule.min_lr", read: number("a number of at least 0", notNegative, func(j *Job) *float64 { return &j.Train.Schedule.MinLR }), kinds: []string{"cosine", "linear"}},
+		{key: "train.schedule.warmup_steps", read: integer(func(j *Job) *int { return &j.Train.Schedule.WarmupSteps })},
+		{key: "train.schedule.step_size", read: integer(func(j *Job) *int { return &j.Train.Schedule.StepSize }), kinds: []string{"step"}},
+		{key: "train.schedule.gamma", read: number(func(j *Job) *float64 { return &j.Train.Schedule.Gamma }), kinds: []string{"step"}},
+		{key: "train.schedule.min_lr", read: number(func(j *Job) *float64 { return &j.Train.Schedule.MinLR }), kinds: []string{"cosine", "linear"}},
 	}
 }
-
-func fraction(x float64) bool { return x >= 0 && x < 1 }
 
 // seed reads what random numbers start from. More than 32 bits would not count.
 func seed(j *Job, key toml.Key, v any) error {
@@ -100,10 +100,10 @@ func seed(j *Job, key toml.Key, v any) error {
 	return nil
 }
 
-// widths reads a list of numbers of at least 1.
+// widths reads a list of at least one whole number.
 func widths(to func(*Job) *[]int) reader {
 	return func(j *Job, key toml.Key, v any) (err error) {
-		*to(j), err = counts(key, v)
+		*to(j), err = integers(key, v, "a whole number", func(int64) bool { return true })
 		return err
 	}
 }
@@ -116,8 +116,8 @@ func betas(j *Job, key toml.Key, v any) error {
 	}
 	for i, item := range items {
 		beta, ok := asFloat(item)
-		if !ok || !fraction(beta) {
-			return mustBe(key, "two numbers from 0 to below 1, such as [0.9, 0.999]", v)
+		if !ok {
+			return mustBe(key, "two numbers, such as [0.9, 0.999]", v)
 		}
 		j.Train.Optimizer.Betas[i] = beta
 	}
@@ -135,17 +135,17 @@ func dataRows() []keyRow {
 		{key: "train.data.files", read: list(1, "one line of text", isLine, func(j *Job) *[]string { return &j.Train.Data.Files }), kinds: []string{"cifar10"}, need: true},
 		{key: "train.data.path", read: line(func(j *Job) *string { return &j.Train.Data.Path }), kinds: []string{"csv", "text"}, need: true},
 		{key: "train.data.target", read: list(1, "one line of text", isLine, func(j *Job) *[]string { return &j.Train.Data.Target }), kinds: csv},
-		{key: "train.data.header", read: oneOf(func(j *Job) *string { return &j.Train.Data.Header }, "auto", "yes", "no"), kinds: csv},
+		{key: "train.data.header", read: word(func(j *Job) *string { return &j.Train.Data.Header }), kinds: csv},
 		{key: "train.data.delimiter", read: text("one character", isRune, func(j *Job) *string { return &j.Train.Data.Delimiter }), kinds: csv},
 		{key: "train.data.inputs", read: inputs, kinds: []string{"npy", "generated"}},
 		{key: "train.data.targets", read: line(func(j *Job) *string { return &j.Train.Data.TargetFile }), kinds: npy, need: true},
-		{key: "train.data.rows", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Data.Rows }), kinds: generated},
-		{key: "train.data.outputs", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Data.Outputs }), kinds: generated},
-		{key: "train.data.noise", read: number("a number of at least 0", notNegative, func(j *Job) *float64 { return &j.Train.Data.Noise }), kinds: generated},
+		{key: "train.data.rows", read: integer(func(j *Job) *int { return &j.Train.Data.Rows }), kinds: generated},
+		{key: "train.data.outputs", read: integer(func(j *Job) *int { return &j.Train.Data.Outputs }), kinds: generated},
+		{key: "train.data.noise", read: number(func(j *Job) *float64 { return &j.Train.Data.Noise }), kinds: generated},
 		{key: "train.data.train", read: rowRange(func(j *Job) *string { return &j.Train.Data.Train })},
 		{key: "train.data.eval", read: rowRange(func(j *Job) *string { return &j.Train.Data.Eval })},
 		{key: "train.data.shuffle", read: boolean(func(j *Job) *bool { return &j.Train.Data.Shuffle })},
-		{key: "train.data.remainder", read: oneOf(func(j *Job) *string { return &j.Train.Data.Remainder }, "pad", "drop", "uneven")},
+		{key: "train.data.remainder", read: word(func(j *Job) *string { return &j.Train.Data.Remainder })},
 		{key: "train.data.cache", read: line(func(j *Job) *string { return &j.Train.Data.Cache }), kinds: []string{"mnist", "csv"}},
 	}
 }
@@ -160,7 +160,7 @@ func inputs(j *Job, key toml.Key, v any) error {
 	if j.Train.Data.Kind == "npy" {
 		return line(func(j *Job) *string { return &j.Train.Data.InputFile })(j, key, v)
 	}
-	return wholeNumber(1, func(j *Job) *int { return &j.Train.Data.Inputs })(j, key, v)
+	return integer(func(j *Job) *int { return &j.Train.Data.Inputs })(j, key, v)
 }
 
 func isRune(s string) bool { return len([]rune(s)) == 1 && isLine(s) || s == "\t" }
