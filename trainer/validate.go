@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"ddpbatch/internal/redact"
 	"ddpbatch/internal/text"
 	"ddpbatch/trainer/data"
 	"ddpbatch/trainer/ddp"
@@ -255,7 +256,7 @@ type problems []error
 
 func (f *problems) add(key string, value any, rule string, args ...any) {
 	if s, ok := value.(string); ok {
-		value = text.Quoted(s, maxShown)
+		value = redact.Quoted(s, maxShown)
 	}
 	*f = append(*f, fmt.Errorf("%s is %v: %s", key, value, fmt.Sprintf(rule, args...)))
 }

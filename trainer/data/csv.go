@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"ddpbatch/internal/text"
+	"ddpbatch/internal/redact"
 )
 
 // Limits of a CSV file.
@@ -68,7 +68,7 @@ func (cfg CSVConfig) Validate() error {
 	switch cfg.Header {
 	case "", "auto", "yes", "no":
 	default:
-		wrong = append(wrong, fmt.Errorf(`header: is %s, want "auto", "yes" or "no"`, text.Quoted(cfg.Header, 60)))
+		wrong = append(wrong, fmt.Errorf(`header: is %s, want "auto", "yes" or "no"`, redact.Quoted(cfg.Header, 60)))
 	}
 	if !cfg.Regression && len(cfg.Targets) > 1 {
 		wrong = append(wrong, fmt.Errorf("target: names %d columns; classes stand in one column", len(cfg.Targets)))
