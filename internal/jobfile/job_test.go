@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	words "ddpbatch/internal/text"
 	"ddpbatch/slurm"
 	"ddpbatch/trainer"
 )
@@ -91,7 +92,7 @@ func checkJob(t interface{ Fatalf(string, ...any) }, job *Job) {
 
 // jobSource draws a job file without a fault: each of these lines, or not, in any order.
 func jobSource(t *rapid.T) string {
-	text := rapid.StringOf(rapid.Rune().Filter(func(r rune) bool { return r >= ' ' && r != 0x7f }))
+	text := rapid.StringOf(rapid.Rune().Filter(func(r rune) bool { return !words.Unsafe(r) }))
 	quote := func(s string) string {
 		q := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s)
 		return `"` + q + `"`

@@ -90,9 +90,7 @@ func text(what string, good func(string) bool, to func(*Job) *string) reader {
 // line reads a text that fits on one line.
 func line(to func(*Job) *string) reader { return text("one line of text", isLine, to) }
 
-func isLine(s string) bool { return s != "" && !strings.ContainsFunc(s, isControl) }
-
-func isControl(r rune) bool { return r < ' ' || r == 0x7f }
+func isLine(s string) bool { return s != "" && !strings.ContainsFunc(s, words.Unsafe) }
 
 // oneOf reads one of the given words.
 func oneOf(to func(*Job) *string, allowed ...string) reader {

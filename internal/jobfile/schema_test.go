@@ -141,6 +141,9 @@ func TestBadTopValuesAreFaults(t *testing.T) {
 		{"name = \"x\"\nworkdir = 1979-05-27", []string{`job.toml:2:1: workdir must be one line of text, not a date or time (write it in quotes)`}},
 		{"name = \"x\"\nworkdir = \"~bob/x\"", []string{`job.toml:2:1: workdir: only "~/", the home of the user who submits, is understood: write the path out`}},
 		{"name = \"x\"\nrun_dir = \"a\\u0007\"", []string{`job.toml:2:1: run_dir must be one line of text, not the text "a\a"`}},
+		{"name = \"x\"\nworkdir = \"a\\u202eb\"", []string{`job.toml:2:1: workdir must be one line of text, not the text "a\u202eb"`}},
+		{"name = \"x\"\nworkdir = \"a\\u009bb\"", []string{`job.toml:2:1: workdir must be one line of text, not the text "a\u009bb"`}},
+		{"name = \"x\"\nlaunch.prefix = \"\\u202e\"", []string{`job.toml:2:8: launch.prefix must be one line of text, not the text "\u202e"`}},
 		{"name = \"x\"\nslurm = 3", []string{`job.toml:2:1: slurm must be a table, not 3`}},
 		{"name = \"x\"\n[[slurm]]\nnodes = 2\n[[slurm]]\nnodes = 3", []string{`job.toml:2:3: slurm must be a table, not a list of tables`}},
 	} {
