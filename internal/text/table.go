@@ -43,9 +43,12 @@ func (t *Table) Flush() error {
 	if !t.terminal {
 		return nil
 	}
-	widths := make([]int, len(t.rows[0]))
+	var widths []int
 	for _, row := range t.rows {
 		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
@@ -99,13 +102,13 @@ func (t *Table) Bytes(n int64) string {
 	if t.terminal {
 		return Bytes(uint64(n))
 	}
-	return strconv.FormatInt(n, 10) + " bytes"
+	return Plural(n, "byte")
 }
 
 // Bytes is a number of bytes for people.
 func Bytes(n uint64) string {
 	if n < 1<<10 {
-		return fmt.Sprintf("%d bytes", n)
+		return Plural(int(n), "byte")
 	}
 	value, unit := float64(n), -1
 	for ; value >= 1<<10; unit++ {

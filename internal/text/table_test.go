@@ -30,6 +30,20 @@ func TestTableAlignsAndCleansCells(t *testing.T) {
 	}
 }
 
+// Rows may have more cells than the heading, or fewer.
+func TestTableOfUnevenRows(t *testing.T) {
+	var out bytes.Buffer
+	table := NewTable(&out, true, false, "JOB", "WHY")
+	table.Row("1", "a", "more")
+	table.Row("2")
+	if err := table.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if want := "JOB  WHY\n1    a    more\n2\n"; out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+}
+
 func TestTableColoursStates(t *testing.T) {
 	var out bytes.Buffer
 	table := NewTable(&out, true, true, "STATE", "LOSS")
@@ -56,7 +70,7 @@ func TestSizesHaveUnitsOnATerminal(t *testing.T) {
 		t.Errorf("in a pipe: %q", got)
 	}
 	for want, got := range map[string]string{
-		"1023 bytes": (&Table{terminal: true}).Bytes(1023), "1 KiB": (&Table{terminal: true}).Bytes(1 << 10), "1024 bytes": (&Table{}).Bytes(1 << 10),
+		"1 byte": (&Table{}).Bytes(1), "1023 bytes": (&Table{terminal: true}).Bytes(1023), "1 KiB": (&Table{terminal: true}).Bytes(1 << 10), "1024 bytes": (&Table{}).Bytes(1 << 10),
 	} {
 		if got != want {
 			t.Errorf("in a sentence: %q, want %q", got, want)
@@ -65,7 +79,7 @@ func TestSizesHaveUnitsOnATerminal(t *testing.T) {
 }
 
 func TestBytesHaveUnits(t *testing.T) {
-	for n, want := range map[uint64]string{0: "0 bytes", 1023: "1023 bytes", 65536: "64 KiB", 8 << 20: "8 MiB", 3 << 29: "1.5 GiB", 1<<64 - 1: "16 EiB"} {
+	for n, want := range map[uint64]string{0: "0 bytes", 1: "1 byte", 1023: "1023 bytes", 65536: "64 KiB", 8 << 20: "8 MiB", 3 << 29: "1.5 GiB", 1<<64 - 1: "16 EiB"} {
 		if got := Bytes(n); got != want {
 			t.Errorf("%d: %q, want %q", n, got, want)
 		}

@@ -100,25 +100,28 @@ func Choice(words []string) string {
 }
 
 // Plural is a number with its noun: 1 node, 2 nodes.
-func Plural(n int, noun string) string {
+func Plural[N int | int64](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	return strconv.Itoa(n) + " " + noun + "s"
+	return strconv.FormatInt(int64(n), 10) + " " + noun + "s"
 }
 
 // Quoted is text from a file in quotation marks, shortened.
 func Quoted(text string, most int) string { return strconv.Quote(Shortened(text, most)) }
 
-// Shortened is text of which an error can hold all: where it is longer than most bytes, only its beginning and its end, which are that
-// long together.
+// Shortened is text of which an error can hold all: where it is longer than most bytes, only its beginning and its end, which are up
+// to that long together, in whole characters.
 func Shortened(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
-	head := most * 2 / 3
-	tail := most - head
-	return fmt.Sprintf("%s ... %d bytes ... %s", text[:head], len(text)-most, text[len(text)-tail:])
+	head := Cut(text, most*2/3)
+	start := len(text) - (most - most*2/3)
+	for end := min(len(text), start+utf8.UTFMax); start < end && !utf8.RuneStart(text[start]); {
+		start++
+	}
+	return fmt.Sprintf("%s ... %s ... %s", head, Plural(start-len(head), "byte"), text[start:])
 }
 
 // SignalName is SIGTERM for 15, and signal 35 where there is no name.

@@ -11,8 +11,12 @@ func TestQuotedShortensTheMiddle(t *testing.T) {
 		"123456789":      `"123456789"`,
 		"a\x1b[1m":       `"a\x1b[1m"`,
 		"12345678":       `"12345678"`,
-		"1234567890":     `"123456 ... 1 bytes ... 890"`,
+		"1234567890":     `"123456 ... 1 byte ... 890"`,
 		"123456xxxxx890": `"123456 ... 5 bytes ... 890"`,
+		// in whole characters:
+		"ééééééé": `"ééé ... 6 bytes ... é"`,
+		"aéééééé": `"aéé ... 6 bytes ... é"`,
+		"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff": `"\xff\xff\xff\xff\xff\xff ... 1 byte ... \xff\xff\xff"`,
 	} {
 		if got := Quoted(text, 9); got != want {
 			t.Errorf("%q is %s, want %s", text, got, want)
