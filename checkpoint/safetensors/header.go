@@ -8,9 +8,10 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"ddpbatch/internal/text"
 )
 
 const (
@@ -274,10 +275,4 @@ func typeOf(ours string) int {
 const maxQuoted = 80
 
 // quoted is a name in an error.
-func quoted(name string) string {
-	if len(name) <= maxQuoted {
-		return strconv.Quote(name)
-	}
-	const end = maxQuoted / 4
-	return strconv.Quote(fmt.Sprintf("%s ... %d bytes ... %s", name[:maxQuoted-end], len(name)-maxQuoted, name[len(name)-end:]))
-}
+func quoted(name string) string { return text.Quoted(name, maxQuoted) }

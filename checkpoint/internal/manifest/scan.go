@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"ddpbatch/internal/text"
 )
 
 // head is what a first pass over an object finds out, before its version is known. The pass decodes nothing but keys, so
@@ -255,22 +256,12 @@ const (
 )
 
 // quote is text in quotation marks, of which the middle is left out where it is long.
-func quote(text string) string { return strconv.Quote(short(text, maxQuoted)) }
-
-// short is text of about limit bytes: its beginning and its end.
-func short(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	head := limit * 2 / 3
-	tail := limit - head
-	return fmt.Sprintf("%s ... %d bytes ... %s", text[:head], len(text)-limit, text[len(text)-tail:])
-}
+func quote(s string) string { return text.Quoted(s, maxQuoted) }
 
 // unmarshal is json.Unmarshal with errors of bounded length.
 func unmarshal(data []byte, v any) error {
 	if err := json.Unmarshal(data, v); err != nil {
-		return errors.New(short(err.Error(), maxError))
+		return errors.New(text.Shortened(err.Error(), maxError))
 	}
 	return nil
 }
