@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -18,6 +17,7 @@ import (
 
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
 	"ddpbatch/mpi/store"
 )
 
@@ -273,14 +273,11 @@ func (r *Rendezvous) named() Config {
 // describe names agents and their nodes: "agent 1 (n2), agent 3 (n4)".
 func (c Config) describe(agents []int) string {
 	const most = 8
-	var words []string
-	for _, index := range agents[:min(most, len(agents))] {
-		words = append(words, fmt.Sprintf("agent %d (%s)", index, c.hostOf(index)))
+	names := make([]string, len(agents))
+	for i, index := range agents {
+		names[i] = fmt.Sprintf("agent %d (%s)", index, c.hostOf(index))
 	}
-	if more := len(agents) - most; more > 0 {
-		words = append(words, fmt.Sprintf("%d more", more))
-	}
-	return strings.Join(words, ", ")
+	return text.Few(names, most)
 }
 
 // begin lays out and publishes the first round.
