@@ -97,6 +97,7 @@ func (c Config) combinations(f *problems) {
 
 // ineffective refuses settings that would do nothing: whoever writes them expects something.
 func (c Config) ineffective(f *problems) {
+	evaluates := c.Evaluate.EveryEpochs != 0 || c.Evaluate.EverySteps != 0
 	for _, s := range []struct {
 		unless  bool
 		key     string
@@ -108,7 +109,7 @@ func (c Config) ineffective(f *problems) {
 		{c.Model.Kind == "cnn" && c.Model.BatchNorm, "ddp.sync_batch_norm", c.DDP.SyncBatchNorm, c.DDP.SyncBatchNorm, "belongs to a cnn with model.batch_norm"},
 		{c.DDP.AverageEvery != 0, "ddp.average_warmup", c.DDP.AverageWarmup, c.DDP.AverageWarmup > 0, "belongs to ddp.average_every"},
 		{c.Data.Eval != "", "evaluate.every_steps", c.Evaluate.EverySteps, c.Evaluate.EverySteps > 0, "needs rows to evaluate on: set data.eval"},
-		{c.Evaluate.EveryEpochs != 0 || c.Evaluate.EverySteps != 0, "evaluate.best", c.Evaluate.Best, c.Evaluate.Best != "", "needs evaluate.every_epochs or every_steps"},
+		{evaluates, "evaluate.best", c.Evaluate.Best, c.Evaluate.Best != "", "needs evaluate.every_epochs or every_steps"},
 		{len(c.Model.hidden()) > 0, "model.dropout", c.Model.Dropout, c.Model.Kind == "mlp" && c.Model.Dropout > 0, "belongs to hidden layers, and there are none"},
 	} {
 		if s.written && !s.unless {

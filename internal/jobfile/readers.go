@@ -90,7 +90,10 @@ func text(what string, good func(string) bool, to func(*Job) *string) reader {
 // line reads a text that fits on one line.
 func line(to func(*Job) *string) reader { return text("one line of text", isLine, to) }
 
-func isLine(s string) bool { return s != "" && !strings.ContainsFunc(s, words.Unsafe) }
+func isLine(s string) bool { return s != "" && isSafe(s) }
+
+// isSafe tells whether a text, which may be empty, is one line that does nothing to a terminal.
+func isSafe(s string) bool { return !strings.ContainsFunc(s, words.Unsafe) }
 
 // oneOf reads one of the given words.
 func oneOf(to func(*Job) *string, allowed ...string) reader {

@@ -146,7 +146,7 @@ func launchRows() []keyRow {
 		{key: "launch.warn_signal", read: oneOf(func(j *Job) *string { return &j.Launch.WarnSignal }, "USR1", "USR2", "HUP", "INT", "TERM")},
 		{key: "launch.grace", read: duration(func(j *Job) *time.Duration { return &j.Launch.Grace })},
 		{key: "launch.hang", read: durationOrOff(func(j *Job) *time.Duration { return &j.Launch.Hang })},
-		{key: "launch.prefix", read: text("one line of text", func(s string) bool { return !strings.ContainsFunc(s, words.Unsafe) }, func(j *Job) *string { return &j.Launch.Prefix })},
+		{key: "launch.prefix", read: text("one line of text", isSafe, func(j *Job) *string { return &j.Launch.Prefix })},
 		{key: "launch.gpus", read: oneOf(func(j *Job) *string { return &j.Launch.GPUs }, "auto", "all", "one")},
 		{key: "launch.torch_store", read: boolean(func(j *Job) *bool { j.Launch.TorchStore = new(bool); return j.Launch.TorchStore })},
 		{key: "launch.numa", read: oneOf(func(j *Job) *string { return &j.Launch.NUMA }, "node", "socket", "exclusive", "core-complex")},

@@ -70,7 +70,8 @@ func TestSizesHaveUnitsOnATerminal(t *testing.T) {
 		t.Errorf("in a pipe: %q", got)
 	}
 	for want, got := range map[string]string{
-		"1 byte": (&Table{}).Bytes(1), "1023 bytes": (&Table{terminal: true}).Bytes(1023), "1 KiB": (&Table{terminal: true}).Bytes(1 << 10), "1024 bytes": (&Table{}).Bytes(1 << 10),
+		"1 byte": (&Table{}).Bytes(1), "1023 bytes": (&Table{terminal: true}).Bytes(1023),
+		"1 KiB": (&Table{terminal: true}).Bytes(1 << 10), "1024 bytes": (&Table{}).Bytes(1 << 10),
 	} {
 		if got != want {
 			t.Errorf("in a sentence: %q, want %q", got, want)
