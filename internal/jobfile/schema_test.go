@@ -74,7 +74,7 @@ func TestBadValuesAreFaults(t *testing.T) {
 		{"train.ddp", "compress", `16`, `train.ddp.compress is "16": must be "none", "float16", "bfloat16", "int8" or "powersgd"`},
 		{"train.ddp", "compress", `["int8"]`, `train.ddp.compress must be a word in quotes, not a list`},
 		{"train", "mode", `true`, `train.mode is "true": must be "ddp" or "dp"`},
-		{"train.evaluate", "best", `""`, `train.evaluate.best must not be empty: leave it out instead`},
+		{"train.evaluate", "best", `""`, `train.evaluate.best must be "loss" or "accuracy", not the text ""`},
 		{"train", "replicas", `0`, `train.replicas must be a whole number of at least 1, not 0`},
 		{"train", "clip_norm", `0`, `train.clip_norm must be a number above 0, not 0`},
 		{"train.optimizer", "lr", `0`, `train.optimizer.lr: is 0, want a number above 0 that float32 holds, from 1e-45 to 3e38`},

@@ -7,9 +7,9 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// trainRows are the keys of [train]. Their readers look at types: trainer.Validate says which numbers and words are possible. Left to
-// them is what it cannot see: a 0 or an empty text that is written and would count as left out, and the kinds of tables, which
-// decide over the keys.
+// trainRows are the keys of [train]. Most readers look at types alone: trainer.Validate says which numbers and words are possible. They check
+// what it cannot see: a 0 or an empty text that is written and would count as left out, a seed or a delimiter that does not fit its type,
+// the kinds of tables, which decide over the keys, and evaluate.best, which ckpt prune uses in any job.
 func trainRows() []keyRow {
 	return slices.Concat(modelRows(), dataRows(), optimizerRows(), []keyRow{
 		{key: "train.epochs", read: integer(func(j *Job) *int { return &j.Train.Epochs })},
@@ -42,7 +42,7 @@ func trainRows() []keyRow {
 
 		{key: "train.evaluate.every_epochs", read: integer(func(j *Job) *int { return &j.Train.Evaluate.EveryEpochs })},
 		{key: "train.evaluate.every_steps", read: integer(func(j *Job) *int { return &j.Train.Evaluate.EverySteps })},
-		{key: "train.evaluate.best", read: word(func(j *Job) *string { return &j.Train.Evaluate.Best })},
+		{key: "train.evaluate.best", read: oneOf(func(j *Job) *string { return &j.Train.Evaluate.Best }, "loss", "accuracy")},
 		{key: "train.evaluate.patience", read: integer(func(j *Job) *int { return &j.Train.Evaluate.Patience })},
 	})
 }
