@@ -35,7 +35,7 @@ func dialRendezvous(ctx context.Context, c Config, n localNetwork) (*Rendezvous,
 	if c.Exchange != nil {
 		dialer.useOffer(o)
 	}
-	conn, err := dialer.connect(ctx)
+	reached, err := dialer.connect(ctx)
 	if err != nil {
 		r.cancel()
 		if ctx.Err() != nil {
@@ -43,8 +43,8 @@ func dialRendezvous(ctx context.Context, c Config, n localNetwork) (*Rendezvous,
 		}
 		return nil, err
 	}
-	client := conn.client
-	r.nonce = conn.nonce
+	client := reached.client
+	r.nonce = reached.nonce
 	r.store, r.closer = store.Prefix(client, prefix), client.Close
 	r.tasks.Go(r.sendHeartbeats)
 	r.tasks.Go(r.awaitDismissal)

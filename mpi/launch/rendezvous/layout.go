@@ -243,8 +243,8 @@ func (l *Layout) position(index int) int {
 	return slices.IndexFunc(l.Members, func(m Member) bool { return m.Index == index })
 }
 
-// RanksOf are the numbers of each worker of an agent. Nodes are counted over the members.
-func (l *Layout) RanksOf(w World) []RankNumbers {
+// NumbersOf are the numbers of each worker of an agent. Nodes are counted over the members.
+func (l *Layout) NumbersOf(w World) []RankNumbers {
 	if len(w.Local) > 0 {
 		return w.Local
 	}

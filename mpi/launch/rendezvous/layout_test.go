@@ -26,7 +26,7 @@ func TestLayoutCoversTheWorld(t *testing.T) {
 			if err := l.check(c); err != nil {
 				t.Fatal(err)
 			}
-			for local, got := range l.RanksOf(c.World) {
+			for local, got := range l.NumbersOf(c.World) {
 				want := RankNumbers{Rank: next, LocalRank: local, WorldSize: world, LocalWorldSize: j.Nproc, NodeRank: index, Nodes: len(joins)}
 				if got != want {
 					t.Fatalf("got %+v, want %+v", got, want)

@@ -102,7 +102,7 @@ func play(t *testing.T, ctx context.Context, c Config, acts ...[]act) (v rundir.
 		s := agentOf(t, complete(own), &met{store: shared}).newSupervisor(ctx, l)
 		s.exits = make(chan *worker, len(list))
 		var signs fakeSigns
-		for _, ranks := range l.RanksOf(own.World) {
+		for _, ranks := range l.NumbersOf(own.World) {
 			signs.processes = append(signs.processes, s.addFake(t, ranks, list[ranks.LocalRank]))
 		}
 		processes = append(processes, signs.processes...)

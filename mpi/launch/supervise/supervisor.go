@@ -122,8 +122,8 @@ func (s *Supervisor) Close() {
 // start starts this agent's workers in the order of their ranks, until one
 // cannot be, or the run is to end: many take their time.
 func (s *Supervisor) start(ctx context.Context) {
-	ranks := s.round.layout.RanksOf(s.cfg.World)
-	s.exits = make(chan *worker, len(ranks))
+	workers := s.round.layout.NumbersOf(s.cfg.World)
+	s.exits = make(chan *worker, len(workers))
 	s.before, _ = proc.ReadMemory(os.DirFS("/")) // what is not known is no evidence; see memory
 	s.round.agent.reaper.noteCookie(s.round.cookie)
 	path, err := s.cfg.findCommand()
@@ -134,7 +134,7 @@ func (s *Supervisor) start(ctx context.Context) {
 	if err == nil {
 		devices, err = newDevices(s.cfg)
 	}
-	for _, numbers := range ranks {
+	for _, numbers := range workers {
 		if err == nil {
 			err = s.startOne(numbers, path, devices)
 		}
