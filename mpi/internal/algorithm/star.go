@@ -1,28 +1,28 @@
 package algorithm
 
 // starReduction is a reduction in which all ranks send everything to root, which combines it in rank order,
-// segment by segment, and with back gives it to all.
+// segment by segment, and with returnResult gives it to all.
 type starReduction struct {
 	Port
-	r          Reduction
-	buf        []byte
-	root       int
-	back       bool
-	steps, lag int
-	slots      slots
-	toRoot     []Handle // root: of what comes from each rank; others: of what they send
-	fromRoot   []Handle // root: of what goes back; others: of what comes back
-	fold       fold
+	r            Reduction
+	buf          []byte
+	root         int
+	returnResult bool
+	steps, lag   int
+	slots        slots
+	toRoot       []Handle // root: of what comes from each rank; others: of what they send
+	fromRoot     []Handle // root: of what goes back; others: of what comes back
+	fold         fold
 }
 
-func runStar(p Port, buf []byte, r Reduction, root int, back bool) error {
+func runStar(p Port, buf []byte, r Reduction, root int, returnResult bool) error {
 	size := p.Size()
 	if size == 1 {
 		return nil
 	}
 	steps := r.segments(len(buf))
 	lag := min(window, steps)
-	s := starReduction{Port: p, r: r, buf: buf, root: root, back: back, steps: steps, lag: lag,
+	s := starReduction{Port: p, r: r, buf: buf, root: root, returnResult: returnResult, steps: steps, lag: lag,
 		toRoot: p.Handles(lag * size), fromRoot: p.Handles(lag * size), fold: fold{reduction: r}}
 	if p.Rank() != root {
 		return pipeline(steps, phase{0, s.send}, phase{lag, s.sent}, phase{2 * lag, s.finish})
@@ -43,7 +43,7 @@ func (s *starReduction) send(k int) error {
 
 func (s *starReduction) sent(k int) error {
 	err := s.Wait(s.toRoot[s.index(k, s.root)])
-	if err == nil && s.back {
+	if err == nil && s.returnResult {
 		s.fromRoot[s.index(k, s.root)] = s.Recv(s.root, s.segment(k))
 	}
 	return err
@@ -74,7 +74,7 @@ func (s *starReduction) reduce(k int) error {
 	}
 	s.fold.end()
 	for rank := range s.Size() {
-		if s.back && rank != s.root {
+		if s.returnResult && rank != s.root {
 			s.fromRoot[s.index(k, rank)] = s.Send(rank, segment)
 		}
 	}
@@ -83,7 +83,7 @@ func (s *starReduction) reduce(k int) error {
 
 // finish waits for what goes back.
 func (s *starReduction) finish(k int) error {
-	if !s.back {
+	if !s.returnResult {
 		return nil
 	}
 	if s.Rank() != s.root {

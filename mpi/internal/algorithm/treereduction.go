@@ -1,34 +1,34 @@
 package algorithm
 
 // treeReduction moves values up a tree, segment by segment, combining them on the way, and with
-// back moves the result down again.
+// returnResult moves the result down again.
 type treeReduction struct {
 	Port
-	r          Reduction
-	buf        []byte
-	parent     int
-	children   int
-	child      [maxLevels]child // no slice: it would move what newTreeReduction is given to the heap
-	back       bool
-	steps, lag int
-	received   slots // one for each child and step
-	sums       slots // where the sums are made that may not be made in buf; awaitParent frees it for the next step
-	fromChild  []Handle
-	toChild    []Handle
-	toParent   []Handle
-	fromParent []Handle
+	r            Reduction
+	buf          []byte
+	parent       int
+	children     int
+	child        [maxLevels]child // no slice: it would move what newTreeReduction is given to the heap
+	returnResult bool
+	steps, lag   int
+	received     slots // one for each child and step
+	sums         slots // where the sums are made that may not be made in buf; awaitParent frees it for the next step
+	fromChild    []Handle
+	toChild      []Handle
+	toParent     []Handle
+	fromParent   []Handle
 }
 
-// newTreeReduction prepares for a tree, whose ranks must all agree on steps. With back, the result is in all
+// newTreeReduction prepares for a tree, whose ranks must all agree on steps. With returnResult, the result is in all
 // ranks' bufs in the end; without, in the root's alone, and those of the others are not changed.
-func newTreeReduction(p Port, buf []byte, r Reduction, at treeNode, steps int, back bool) treeReduction {
+func newTreeReduction(p Port, buf []byte, r Reduction, at treeNode, steps int, returnResult bool) treeReduction {
 	lag, width, n := min(window, steps), r.widest(len(buf), steps), len(at.children)
-	t := treeReduction{Port: p, r: r, buf: buf, parent: at.parent, children: n, back: back, steps: steps, lag: lag,
+	t := treeReduction{Port: p, r: r, buf: buf, parent: at.parent, children: n, returnResult: returnResult, steps: steps, lag: lag,
 		received:  newSlots(p, width, lag*n),
 		fromChild: p.Handles(lag * n), toChild: p.Handles(steps * n),
 		toParent: p.Handles(steps), fromParent: p.Handles(steps)}
 	copy(t.child[:], at.children)
-	if !back && at.parent != none && n > 0 {
+	if !returnResult && at.parent != none && n > 0 {
 		t.sums = newSlots(p, width, 1)
 	}
 	return t
@@ -97,7 +97,7 @@ func (t *treeReduction) combineChildren(k int) error {
 	}
 	if t.parent != none {
 		t.toParent[k] = t.Send(t.parent, value)
-	} else if t.back {
+	} else if t.returnResult {
 		t.sendDown(k)
 	}
 	return nil
@@ -116,7 +116,7 @@ func (t *treeReduction) awaitParent(k int) error {
 		return nil
 	}
 	err := t.Wait(t.toParent[k])
-	if err == nil && t.back {
+	if err == nil && t.returnResult {
 		t.fromParent[k] = t.Recv(t.parent, t.segment(k))
 	}
 	return err
@@ -124,7 +124,7 @@ func (t *treeReduction) awaitParent(k int) error {
 
 // passDown passes the result on from the parent to the children.
 func (t *treeReduction) passDown(k int) error {
-	if !t.back || t.children == 0 || t.parent == none {
+	if !t.returnResult || t.children == 0 || t.parent == none {
 		return nil
 	}
 	if err := t.Wait(t.fromParent[k]); err != nil {
@@ -137,7 +137,7 @@ func (t *treeReduction) passDown(k int) error {
 // finish waits until the children have been served, or a leaf has its result.
 func (t *treeReduction) finish(k int) error {
 	switch {
-	case !t.back:
+	case !t.returnResult:
 		return nil
 	case t.children == 0:
 		return t.Wait(t.fromParent[k])
