@@ -108,14 +108,7 @@ func (cfg InitConfig) prefix() string {
 }
 
 // Secret is what the ranks of a run prove to each other when they connect: 32 bytes that nobody else knows. [NewSecret] makes one, and
-// [ParseSecret] reads what Hex gives. Its methods are those of [store.Secret]:
-//
-//	Hex() string                     64 hexadecimal digits: the form for an environment, or a file of mode 0600
-//	Derive(words ...string) Secret   another secret, made of this one and the words, which does not give this one away
-//	Equal(other Secret) bool         a comparison in a time that does not depend on the bytes
-//	IsZero() bool                    whether it was never set
-//
-// Printing, logging or marshalling a Secret shows a placeholder.
+// [ParseSecret] reads what Hex gives. [store.Secret] lists its methods, and says when it is hidden.
 type Secret = store.Secret
 
 // NewSecret makes a Secret at random, once for all ranks. The others get its Hex, and read it with ParseSecret. The error is always nil.

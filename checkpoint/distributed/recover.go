@@ -249,6 +249,7 @@ func (s *Saver) commitRecovered(ctx context.Context, c candidate, draft *checkpo
 	if err != nil {
 		return err
 	}
+	// a warning, as that attempt has ended before it could do so
 	s.log.Warn("checkpoint flushed from the nodes' own disks, where an earlier attempt had left it",
 		"step", saved.Step(), "attempt", first.Attempt, "path", saved.Info().Path)
 	return nil

@@ -89,11 +89,12 @@ func (g *Guard) noteGroup(order byte, id int) {
 	}
 }
 
+// order gives the guard an order. An error says that it has none, as it has ended, for one.
 func (g *Guard) order(order byte, what string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.process == nil {
-		return errors.New("it is gone")
+		return errors.New("it has ended")
 	}
 	return g.process.write(order, what)
 }

@@ -3,15 +3,16 @@ package store
 import "ddpbatch/internal/auth"
 
 // Secret is what the processes of one run share: 32 bytes that nobody else knows. [NewSecret] makes one, and [ParseSecret] reads
-// what Hex gives. A server and its clients refuse the zero Secret ([ErrNoSecret]). These are its methods:
+// what Hex gives. The zero Secret is none: Dial and Open return [ErrNoSecret], and a server that has it lets nobody in. These are its
+// methods:
 //
 //	Hex() string                     64 hexadecimal digits: the form for an environment, or a file of mode 0600
 //	Derive(words ...string) Secret   another secret, made of this one and the words, which does not give this one away
 //	Equal(other Secret) bool         a comparison in a time that does not depend on the bytes
 //	IsZero() bool                    whether it was never set
 //
-// Printing, logging or marshalling a Secret shows a placeholder. Package fmt asks no method in two cases: for %p, and for a struct that
-// holds a Secret in an unexported field. Do not print such a struct.
+// Printing, logging or marshalling a Secret as text or JSON shows a placeholder. Package fmt asks no method in two cases: for %p, and for a
+// struct that holds a Secret in an unexported field. Do not print such a struct, and do not encode one with gob or encoding/binary.
 type Secret = auth.Secret
 
 // NewSecret makes a Secret at random, once for all processes of a run.

@@ -67,7 +67,7 @@ func (cfg Config) complete() (Config, error) {
 		return cfg, fmt.Errorf("address to listen on: the other ranks cannot connect to %s: name the one they reach this machine by", ip)
 	}
 	if cfg.Secret.IsZero() && cfg.Size > 1 {
-		return cfg, auth.ErrNoSecret
+		return cfg, store.ErrNoSecret
 	}
 	if cfg.Streams < 0 || cfg.Streams > MaxStreams {
 		return cfg, fmt.Errorf("%d TCP streams to each rank: give 1 to %d, or 0 to have the number picked", cfg.Streams, MaxStreams)

@@ -62,6 +62,7 @@ func New(ctx context.Context, comm *mpi.Comm, params []*nn.Param, buffers []*nn.
 	return d, nil
 }
 
+// wrap does what New does, but for what follows a failure.
 func (d *DDP) wrap(ctx context.Context, params []*nn.Param) error {
 	if err := mpi.Agree(ctx, d.comm, cmp.Or(d.cfg.validate(), checkTensors(params, d.buffers))); err != nil {
 		return err
@@ -173,7 +174,7 @@ type Config struct {
 	BroadcastBuffers bool
 
 	// SyncBatchNorm is what the model's batch normalization sums with, made of the same Comm; nil: it has none. When the DDP
-	// fails, its sums fail with it, and when they fail, so does the step.
+	// fails, or New with its Comm, its sums fail with it, and when they fail, so does the step.
 	SyncBatchNorm *SyncBatchNorm
 
 	// Hook averages buckets another way than by all-reduce of float32; nil: by that. Each rank has one of its own. Where it is a fmt.Stringer,
