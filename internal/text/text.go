@@ -86,15 +86,15 @@ func Few[T any](list []T, most int) string {
 	return b.String()
 }
 
-// Choice lists words of which one is to be written: "a", "b" or "c".
+// Choice lists words of which one is to be written: "a", "b" or "c". Of no words it is empty.
 func Choice(words []string) string {
 	q := make([]string, len(words))
 	for i, w := range words {
 		q[i] = strconv.Quote(w)
 	}
 	last := len(q) - 1
-	if last == 0 {
-		return q[0]
+	if last <= 0 {
+		return strings.Join(q, "")
 	}
 	return strings.Join(q[:last], ", ") + " or " + q[last]
 }

@@ -40,6 +40,14 @@ func TestCutKeepsCharactersWhole(t *testing.T) {
 	}
 }
 
+func TestChoiceQuotesItsWords(t *testing.T) {
+	for want, words := range map[string][]string{``: nil, `"a"`: {"a"}, `"a" or "b"`: {"a", "b"}, `"a", "b" or "c"`: {"a", "b", "c"}} {
+		if got := Choice(words); got != want {
+			t.Errorf("%q are %s, want %s", words, got, want)
+		}
+	}
+}
+
 func TestSignalName(t *testing.T) {
 	for s, want := range map[syscall.Signal]string{syscall.SIGTERM: "SIGTERM", 35: "signal 35", 99: "signal 99"} {
 		if got := SignalName(s); got != want {
