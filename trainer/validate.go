@@ -28,9 +28,6 @@ const (
 	maxContext  = 1 << 16
 )
 
-// maxShown is how many bytes of a text are shown in a fault.
-const maxShown = 60
-
 // Validate returns every fault of the table, joined, each beginning with its key. A number out of its range is
 // the only one to blame: no other number is held against it.
 func (c Config) Validate() error {
@@ -257,7 +254,7 @@ type problems []error
 
 func (f *problems) add(key string, value any, rule string, args ...any) {
 	if s, ok := value.(string); ok {
-		value = redact.Quoted(s, maxShown)
+		value = redact.Quoted(s, redact.Shown)
 	}
 	*f = append(*f, fmt.Errorf("%s is %v: %s", key, value, fmt.Sprintf(rule, args...)))
 }

@@ -248,4 +248,4 @@ func describe(v any) string {
 }
 
 // short quotes a text, and cuts it where it is long.
-func short(s string) string { return redact.Quoted(s, 60) }
+func short(s string) string { return redact.Quoted(s, redact.Shown) }

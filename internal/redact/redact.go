@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"ddpbatch/internal/text"
 )
 
 // Blank stands in the place of a value that may be secret.
@@ -42,13 +44,16 @@ func Text(text string) string {
 	return out.String() + text[done:]
 }
 
+// Shown is how many bytes of a setting's text a message about it shows.
+const Shown = 60
+
 // Quoted is Text in quotes, for a message; of one of more bytes than most the beginning, and three dots.
-func Quoted(text string, most int) string {
-	text = Text(text)
-	if len(text) <= most {
-		return strconv.Quote(text)
+func Quoted(s string, most int) string {
+	s = Text(s)
+	if len(s) <= most {
+		return strconv.Quote(s)
 	}
-	return strconv.Quote(strings.ToValidUTF8(text[:most], "")) + "..."
+	return strconv.Quote(text.Cut(s, most)) + "..."
 }
 
 // quoteAt is the quote that is open at text[at], as far as its line tells; 0: none.

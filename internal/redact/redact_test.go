@@ -88,7 +88,7 @@ func TestValuesAreHiddenInText(t *testing.T) {
 func TestQuotedHidesBeforeItCuts(t *testing.T) {
 	for text, want := range map[string]string{
 		"": `""`, "a\n": `"a\n"`, "12345678": `"12345678"`, "123456789": `"12345678"...`, "1234567é": `"1234567"...`,
-		"A_KEY=x123456": `"A_KEY=**"...`,
+		"A_KEY=x123456": `"A_KEY=**"...`, "a\xffb456789": `"a\xffb45678"...`,
 	} {
 		if got := Quoted(text, 8); got != want {
 			t.Errorf("%q: got %s, want %s", text, got, want)

@@ -68,7 +68,7 @@ func (cfg CSVConfig) Validate() error {
 	switch cfg.Header {
 	case "", "auto", "yes", "no":
 	default:
-		wrong = append(wrong, fmt.Errorf(`header: is %s, want "auto", "yes" or "no"`, redact.Quoted(cfg.Header, 60)))
+		wrong = append(wrong, fmt.Errorf(`header: is %s, want "auto", "yes" or "no"`, redact.Quoted(cfg.Header, redact.Shown)))
 	}
 	if !cfg.Regression && len(cfg.Targets) > 1 {
 		wrong = append(wrong, fmt.Errorf("target: names %d columns; classes stand in one column", len(cfg.Targets)))
