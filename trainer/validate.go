@@ -165,8 +165,11 @@ func (d DataConfig) validate(f *problems, loss string) {
 		f.named("data.images", d.Images, "an IDX file, plain or gzip")
 		f.named("data.labels", d.Labels, "an IDX file, plain or gzip")
 	case "cifar10":
-		if len(d.Files) == 0 || slices.Contains(d.Files, "") {
+		if len(d.Files) == 0 {
 			f.add("data.files", d.Files, "must name CIFAR-10's binary files, data_batch_1.bin and so on")
+		}
+		if i := slices.Index(d.Files, ""); i >= 0 {
+			f.named(fmt.Sprintf("data.files[%d]", i), "", "a binary file of CIFAR-10")
 		}
 	case "csv":
 		f.named("data.path", d.Path, "a CSV file")

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"ddpbatch/internal/redact"
+	"ddpbatch/internal/text"
 )
 
 // Limits of a CSV file.
@@ -63,19 +64,17 @@ func LoadCSV(ctx context.Context, cache *Cache, cfg CSVConfig) (_ Dataset, err e
 func (cfg CSVConfig) Validate() error {
 	var wrong []error
 	if d := cfg.Delimiter; len(d) > 1 || strings.ContainsAny(d, "\"\r\n+-.") || isAlphanumeric(d) {
-		wrong = append(wrong, fmt.Errorf("delimiter: is %q, want one byte that is in no number or name", d))
+		wrong = append(wrong, fmt.Errorf("delimiter: is %s, want one byte that is in no number or name", redact.Quoted(d, redact.Shown)))
 	}
-	switch cfg.Header {
-	case "", "auto", "yes", "no":
-	default:
-		wrong = append(wrong, fmt.Errorf(`header: is %s, want "auto", "yes" or "no"`, redact.Quoted(cfg.Header, redact.Shown)))
+	if headers := []string{"auto", "yes", "no"}; cfg.Header != "" && !slices.Contains(headers, cfg.Header) {
+		wrong = append(wrong, fmt.Errorf("header: is %s, want %s", redact.Quoted(cfg.Header, redact.Shown), text.Choice(headers)))
 	}
 	if !cfg.Regression && len(cfg.Targets) > 1 {
 		wrong = append(wrong, fmt.Errorf("target: names %d columns; classes stand in one column", len(cfg.Targets)))
 	}
 	for i, name := range cfg.Targets {
 		if slices.Contains(cfg.Targets[:i], name) {
-			wrong = append(wrong, fmt.Errorf("target: names %q twice", name))
+			wrong = append(wrong, fmt.Errorf("target: names %s twice", redact.Quoted(name, redact.Shown)))
 			break
 		}
 	}

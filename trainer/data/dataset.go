@@ -6,6 +6,8 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+
+	"ddpbatch/internal/redact"
 )
 
 // maxInputs bounds the values of a row: a batch has as many of float32 for each of its rows. A picture of
@@ -69,7 +71,7 @@ type Range struct{ First, End int }
 func ParseRange(s string) (Range, error) {
 	first, end, found := strings.Cut(s, ":")
 	if !found {
-		return Range{}, fmt.Errorf("range %q: write it as FIRST:END, such as 0:9000", s)
+		return Range{}, fmt.Errorf("range %s: write it as FIRST:END, such as 0:9000", redact.Quoted(s, redact.Shown))
 	}
 	var r Range
 	for _, part := range []struct {
@@ -79,12 +81,13 @@ func ParseRange(s string) (Range, error) {
 		// Atoi would accept a sign.
 		n, err := strconv.ParseUint(part.text, 10, 31)
 		if err != nil {
-			return Range{}, fmt.Errorf("range %q: %q is not a row number from 0 to 2147483647", s, part.text)
+			return Range{}, fmt.Errorf("range %s: %s is not a row number from 0 to 2147483647",
+				redact.Quoted(s, redact.Shown), redact.Quoted(part.text, redact.Shown))
 		}
 		*part.to = int(n)
 	}
 	if r.First >= r.End {
-		return Range{}, fmt.Errorf("range %q is empty: the second number is the row after the last", s)
+		return Range{}, fmt.Errorf("range %s is empty: the second number is the row after the last", redact.Quoted(s, redact.Shown))
 	}
 	return r, nil
 }

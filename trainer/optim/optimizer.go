@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 
+	"ddpbatch/internal/redact"
+	"ddpbatch/internal/text"
 	"ddpbatch/trainer/nn"
 )
 
@@ -123,7 +125,8 @@ func (c Config) Validate() error {
 	case "adam", "adamw", "lamb":
 		c.validateAdaptive(&f)
 	default:
-		f.add("kind: %q is no optimizer, want sgd, adam, adamw or lamb", c.Kind)
+		f.add("kind: %s is no optimizer, want %s",
+			redact.Quoted(c.Kind, redact.Shown), text.Choice([]string{"sgd", "adam", "adamw", "lamb"}))
 	}
 	return errors.Join(f...)
 }

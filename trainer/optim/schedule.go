@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"ddpbatch/internal/redact"
+	"ddpbatch/internal/text"
 )
 
 // Schedule gives every step of a run its learning rate.
@@ -100,7 +103,8 @@ func (c ScheduleConfig) Validate(lr float64) error {
 	case "one_cycle":
 		bounded = true
 	default:
-		return fmt.Errorf("kind: %q is no schedule, want constant, step, cosine, one_cycle or linear", c.Kind)
+		return fmt.Errorf("kind: %s is no schedule, want %s",
+			redact.Quoted(c.Kind, redact.Shown), text.Choice([]string{"constant", "step", "cosine", "one_cycle", "linear"}))
 	}
 	switch {
 	case c.WarmupSteps < 0:
