@@ -78,7 +78,7 @@ func (c Config) combinations(f *problems) {
 		f.add("ddp.compress", c.DDP.Compress, "what it owes to later steps would have another loss scale: use bfloat16, or another compression")
 	}
 	c.ineffective(f)
-	if c.Mode != "dp" && c.Replicas > 0 {
+	if c.Mode != "dp" && within(c.Replicas, 1, maxRanks) {
 		f.add("replicas", c.Replicas, `belongs to mode = "dp"`)
 	}
 	if c.Model.Kind == "gpt" && c.Data.Kind != "text" {
@@ -94,6 +94,7 @@ func (c Config) combinations(f *problems) {
 
 // ineffective refuses settings that would do nothing: whoever writes them expects something.
 func (c Config) ineffective(f *problems) {
+	micro := within(c.MicroBatches, 1, maxBatch)
 	evaluates := c.Evaluate.EveryEpochs != 0 || c.Evaluate.EverySteps != 0
 	for _, s := range []struct {
 		unless  bool
@@ -102,18 +103,21 @@ func (c Config) ineffective(f *problems) {
 		written bool
 		rule    string
 	}{
-		{c.Pipeline != 1, "micro_batches", c.MicroBatches, c.MicroBatches > 0, "belongs to pipeline above 1"},
+		{c.Pipeline != 1, "micro_batches", c.MicroBatches, micro, "belongs to pipeline above 1"},
 		{c.Model.Kind == "cnn" && c.Model.BatchNorm, "ddp.sync_batch_norm", c.DDP.SyncBatchNorm, c.DDP.SyncBatchNorm, "belongs to a cnn with model.batch_norm"},
-		{c.DDP.AverageEvery != 0, "ddp.average_warmup", c.DDP.AverageWarmup, c.DDP.AverageWarmup > 0, "belongs to ddp.average_every"},
-		{c.Data.Eval != "", "evaluate.every_steps", c.Evaluate.EverySteps, c.Evaluate.EverySteps > 0, "needs rows to evaluate on: set data.eval"},
+		{c.DDP.AverageEvery != 0, "ddp.average_warmup", c.DDP.AverageWarmup, within(c.DDP.AverageWarmup, 1, maxSteps),
+			"belongs to ddp.average_every"},
+		{c.Data.Eval != "", "evaluate.every_steps", c.Evaluate.EverySteps, within(c.Evaluate.EverySteps, 1, maxSteps),
+			"needs rows to evaluate on: set data.eval"},
 		{evaluates, "evaluate.best", c.Evaluate.Best, c.Evaluate.Best != "", "needs evaluate.every_epochs or every_steps"},
-		{len(c.Model.hidden()) > 0, "model.dropout", c.Model.Dropout, c.Model.Kind == "mlp" && c.Model.Dropout > 0, "belongs to hidden layers, and there are none"},
+		{len(c.Model.hidden()) > 0, "model.dropout", c.Model.Dropout, c.Model.Kind == "mlp" && c.Model.drops(),
+			"belongs to hidden layers, and there are none"},
 	} {
 		if s.written && !s.unless {
 			f.add(s.key, s.value, "%s", s.rule)
 		}
 	}
-	if c.MicroBatches > c.BatchSize && c.BatchSize > 0 {
+	if micro && c.MicroBatches > c.BatchSize && c.BatchSize > 0 {
 		f.add("micro_batches", c.MicroBatches, "must be at most batch_size, %d", c.BatchSize)
 	}
 	if c.Data.Eval != "" && c.Data.Train == "" {
@@ -128,12 +132,12 @@ func lossOf(kind string) string {
 
 func (m ModelConfig) validate(f *problems) {
 	f.oneOf("model.kind", m.Kind, "mlp", "dense", "cnn", "gpt")
-	if !(m.Dropout >= 0 && m.Dropout < 1) {
+	if m.Dropout != 0 && !m.drops() {
 		f.add("model.dropout", m.Dropout, "must be at least 0 and below 1")
 	}
 	switch m.Kind {
 	case "dense":
-		if m.Dropout > 0 {
+		if m.drops() {
 			f.add("model.dropout", m.Dropout, "must be 0 for one linear layer")
 		}
 	case "mlp":
@@ -150,13 +154,16 @@ func (m ModelConfig) validate(f *problems) {
 		}
 	case "gpt":
 		f.between("model.layers", m.Layers, 1, maxLayers)
-		f.between("model.width", m.Width, 1, maxWidth)
+		width := f.between("model.width", m.Width, 1, maxWidth)
 		f.between("model.context", m.Context, 1, maxContext)
-		if f.between("model.heads", m.Heads, 1, maxHeads) && m.Width%m.Heads != 0 {
+		if heads := f.between("model.heads", m.Heads, 1, maxHeads); heads && width && m.Width%m.Heads != 0 {
 			f.add("model.width", m.Width, "must be a multiple of model.heads, %d", m.Heads)
 		}
 	}
 }
+
+// drops tells whether there is a dropout, in its range.
+func (m ModelConfig) drops() bool { return m.Dropout > 0 && m.Dropout < 1 }
 
 func (d DataConfig) validate(f *problems, loss string) {
 	f.oneOf("data.kind", d.Kind, "mnist", "cifar10", "csv", "npy", "text", "generated")
@@ -197,14 +204,18 @@ func (d DataConfig) validate(f *problems, loss string) {
 
 func (s ScheduleConfig) validate(f *problems, c Config) {
 	steps := int64(math.MaxInt64) // the run has no more
-	if c.MaxSteps > 0 {
+	if within(c.MaxSteps, 1, maxRunSteps) {
 		steps = int64(c.MaxSteps)
 	}
-	lr := c.Optimizer.LR
-	if !(lr > 0) {
-		lr = math.Inf(1)
-	}
 	// What is out of range is said here, and not a second time there.
+	lr := c.Optimizer.LR
+	if !(float32(lr) > 0 && lr <= math.MaxFloat32) { // which optimizer.lr's fault says: nothing is held against it
+		lr = 1
+		if s.Kind == "cosine" || s.Kind == "linear" {
+			f.number("schedule.min_lr", s.MinLR, 0, math.MaxFloat32)
+			s.MinLR = 0
+		}
+	}
 	if !f.between("schedule.warmup_steps", s.WarmupSteps, 0, maxSteps) {
 		s.WarmupSteps = 0
 	}
@@ -244,7 +255,7 @@ func (e EvaluateConfig) validate(f *problems, c Config) {
 	if e.Best == "accuracy" && c.Loss == "mse" {
 		f.add("evaluate.best", e.Best, `must be "loss" for regression`)
 	}
-	if e.Patience > 0 && e.Best == "" {
+	if within(e.Patience, 1, maxSteps) && e.Best == "" {
 		f.add("evaluate.patience", e.Patience, `needs evaluate.best = "loss" or "accuracy"`)
 	}
 	if e.Best != "" && c.Data.Eval == "" {
@@ -276,8 +287,10 @@ func (f *problems) below(table string, err error) {
 	}
 }
 
+func within(value, low, high int) bool { return value >= low && value <= high }
+
 func (f *problems) between(key string, value, low, high int) bool {
-	if value < low || value > high {
+	if !within(value, low, high) {
 		f.add(key, value, "must be %d to %d", low, high)
 		return false
 	}

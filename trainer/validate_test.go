@@ -130,34 +130,61 @@ func TestValidateNamesTheKey(t *testing.T) {
 	if err := cfg.Validate(); err == nil || strings.Count(err.Error(), "\n") != 1 {
 		t.Errorf("error %v, want both faults", err)
 	}
+	cfg = small(1, 1, 1)
+	cfg.Optimizer.LR, cfg.Schedule.Kind, cfg.Schedule.MinLR = 0, "cosine", -1
+	if err := cfg.Validate(); err == nil || !strings.HasSuffix(err.Error(), "\nschedule.min_lr is -1: must be a number from 0 on") {
+		t.Errorf("error %v, want one of min_lr that names no learning rate", err)
+	}
 }
 
 // A key that is at fault is the only one to blame: what another would be right beside is not known.
 func TestValidateBlamesNoOtherKey(t *testing.T) {
-	for want, change := range map[string]func(*Config){
-		"batch_size":            func(c *Config) { c.BatchSize, c.Pipeline, c.MicroBatches = 0, 2, 2 },
-		"pipeline":              func(c *Config) { c.Pipeline, c.MicroBatches = 0, 2 },
-		"optimizer.lr":          func(c *Config) { c.Optimizer.LR, c.Schedule.Kind, c.Schedule.MinLR = -1, "cosine", 0.01 },
-		"ddp.average_every":     func(c *Config) { c.DDP.AverageEvery, c.DDP.AverageWarmup = -1, 3 },
-		"evaluate.every_epochs": func(c *Config) { c.Evaluate.EveryEpochs, c.Evaluate.Best = -1, "loss" },
-		"model.heads": func(c *Config) {
-			c.Model.Kind, c.Data.Kind, c.Data.Path, c.Model.Heads, c.Loss = "gpt", "text", "x", 1<<31, "cross_entropy"
-		},
-		"data.outputs":          func(c *Config) { c.Data.Outputs = 0 },
-		"schedule.warmup_steps": func(c *Config) { c.Schedule.Kind, c.Schedule.WarmupSteps, c.MaxSteps = "linear", -1, 9 },
-		"schedule.step_size":    func(c *Config) { c.Schedule.Kind, c.Schedule.StepSize = "step", 0 },
-		"schedule.gamma":        func(c *Config) { c.Schedule.Kind, c.Schedule.Gamma = "step", math.NaN() },
-		"optimizer.momentum":    func(c *Config) { c.Optimizer.Momentum, c.Optimizer.Nesterov = -1, true },
-		"data.rows":             func(c *Config) { c.Data.Rows, c.Data.Train = -1, "0:9" },
+	for _, test := range []struct {
+		want   string
+		change func(*Config)
+	}{
+		{"batch_size", func(c *Config) { c.BatchSize, c.Pipeline, c.MicroBatches = 0, 2, 2 }},
+		{"pipeline", func(c *Config) { c.Pipeline, c.MicroBatches = 0, 2 }},
+		{"optimizer.lr", func(c *Config) { c.Optimizer.LR, c.Schedule.Kind, c.Schedule.MinLR = -1, "cosine", 0.01 }},
+		{"ddp.average_every", func(c *Config) { c.DDP.AverageEvery, c.DDP.AverageWarmup = -1, 3 }},
+		{"evaluate.every_epochs", func(c *Config) { c.Evaluate.EveryEpochs, c.Evaluate.Best = -1, "loss" }},
+		{"model.heads", func(c *Config) { symbols(c); c.Model.Heads = 1 << 31 }},
+		{"model.width", func(c *Config) { symbols(c); c.Model.Width = -3 }},
+		{"data.outputs", func(c *Config) { c.Data.Outputs = 0 }},
+		{"schedule.warmup_steps", func(c *Config) { c.Schedule.Kind, c.Schedule.WarmupSteps, c.MaxSteps = "linear", -1, 9 }},
+		{"schedule.step_size", func(c *Config) { c.Schedule.Kind, c.Schedule.StepSize = "step", 0 }},
+		{"schedule.gamma", func(c *Config) { c.Schedule.Kind, c.Schedule.Gamma = "step", math.NaN() }},
+		{"optimizer.lr", func(c *Config) { c.Optimizer.LR, c.Schedule.Kind, c.Schedule.MinLR = 1e-50, "cosine", 0.001 }},
+		{"optimizer.lr", func(c *Config) { c.Optimizer.LR, c.Schedule.Kind, c.Schedule.MinLR = math.NaN(), "linear", 0.001 }},
+		{"optimizer.lr", func(c *Config) { c.Optimizer.LR, c.Schedule.Kind, c.Schedule.MinLR = 1e39, "linear", 1e38 }},
+		{"optimizer.momentum", func(c *Config) { c.Optimizer.Momentum, c.Optimizer.Nesterov = -1, true }},
+		{"data.rows", func(c *Config) { c.Data.Rows, c.Data.Train = -1, "0:9" }},
+		{"optimizer.dampening", func(c *Config) { c.Optimizer.Momentum, c.Optimizer.Dampening, c.Optimizer.Nesterov = 0.9, -1, true }},
+		{"max_steps", func(c *Config) {
+			c.MaxSteps, c.Schedule.Kind, c.Schedule.WarmupSteps = 2_000_000_000, "linear", 2_000_000_000
+		}},
+		{"micro_batches", func(c *Config) { c.Pipeline, c.MicroBatches = 2, maxBatch+1 }},
+		{"micro_batches", func(c *Config) { c.MicroBatches = maxBatch + 1 }},
+		{"replicas", func(c *Config) { c.Replicas = maxRanks + 1 }},
+		{"ddp.average_warmup", func(c *Config) { c.DDP.AverageWarmup = maxSteps + 1 }},
+		{"evaluate.every_steps", func(c *Config) { c.Evaluate.EverySteps, c.Data.Eval = maxSteps+1, "" }},
+		{"evaluate.patience", func(c *Config) { c.Evaluate.Patience = maxSteps + 1 }},
+		{"model.dropout", func(c *Config) { c.Model.Dropout, c.Model.Kind = 1, "dense" }},
+		{"model.dropout", func(c *Config) { c.Model.Dropout, c.Model.Hidden = 1, []int{} }},
 	} {
 		cfg := small(1, 1, 1)
-		change(&cfg)
+		test.change(&cfg)
 		err := cfg.Validate()
-		if key := strings.FieldsFunc(fmt.Sprint(err), func(r rune) bool { return r == ' ' || r == ':' })[0]; key != want ||
+		if key := strings.FieldsFunc(fmt.Sprint(err), func(r rune) bool { return r == ' ' || r == ':' })[0]; key != test.want ||
 			strings.Contains(err.Error(), "\n") {
-			t.Errorf("error %v, want one about %s alone", err, want)
+			t.Errorf("error %v, want one about %s alone", err, test.want)
 		}
 	}
+}
+
+// symbols makes c a job of a gpt.
+func symbols(c *Config) {
+	c.Model.Kind, c.Data.Kind, c.Data.Path, c.Loss = "gpt", "text", "x", "cross_entropy"
 }
 
 func csvOf(targets ...string) DataConfig {

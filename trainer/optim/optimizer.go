@@ -133,14 +133,14 @@ func (c Config) Validate() error {
 
 func (c Config) validateSGD(f *faults) {
 	f.unless(c.Momentum >= 0 && float32(c.Momentum) < 1, "momentum: is %v, want at least 0 and below 1, up to 0.9999999", c.Momentum)
-	switch {
-	case !(c.Dampening >= 0 && c.Dampening <= 1):
+	if !(c.Dampening >= 0 && c.Dampening <= 1) {
 		f.add("dampening: is %v, want a number from 0 to 1", c.Dampening)
-	case c.Dampening > 0 && c.Momentum == 0:
-		f.add("dampening: is %v without a momentum to dampen: set one, or leave dampening out", c.Dampening)
+	} else {
+		f.unless(c.Dampening == 0 || c.Momentum != 0,
+			"dampening: is %v without a momentum to dampen: set one, or leave dampening out", c.Dampening)
+		f.unless(!c.Nesterov || c.Momentum != 0 && c.Dampening == 0,
+			"nesterov: needs a momentum above 0 and no dampening, not momentum %v and dampening %v", c.Momentum, c.Dampening)
 	}
-	f.unless(!c.Nesterov || c.Momentum != 0 && c.Dampening == 0,
-		"nesterov: needs a momentum above 0 and no dampening, not momentum %v and dampening %v", c.Momentum, c.Dampening)
 	f.unless(c.Beta1 == 0 && c.Beta2 == 0, "betas: sgd has none: leave them out, or choose adam")
 	f.unless(c.Eps == 0, "eps: sgd has none: leave it out, or choose adam")
 }
