@@ -5,11 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
 
-// TestSecurityNamesTests holds that each test which docs/security.md names is there.
+// TestSecurityNamesTests holds that each test which docs/security.md names is there, and each subtest.
 func TestSecurityNamesTests(t *testing.T) {
 	root := filepath.Join("..", "..")
 	named, err := SecurityTests(root)
@@ -19,24 +21,48 @@ func TestSecurityNamesTests(t *testing.T) {
 	if len(named) < 20 {
 		t.Fatalf("only %d tests are named: the pattern is wrong", len(named))
 	}
-	there := map[string]bool{}
-	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
-	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		for _, found := range function.FindAllSubmatch(text, -1) {
-			there[string(found[1])] = true
-		}
-		return err
-	})
+	files, err := TestFiles(root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range named {
-		if function, _, _ := strings.Cut(name, "/"); !there[function] {
+		function, subtest, _ := strings.Cut(name, "/")
+		if !slices.ContainsFunc(files[function], func(path string) bool { return hasSubtest(t, path, subtest) }) {
 			t.Errorf("docs/security.md names %s, and there is no such test", name)
+		}
+	}
+}
+
+// hasSubtest reports whether a file of tests quotes each part of a subtest's name, or has a script of that name in its testdata.
+func hasSubtest(t *testing.T, path, name string) bool {
+	t.Helper()
+	if name == "" {
+		return true
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		_, err := os.Stat(filepath.Join(filepath.Dir(path), "testdata", "script", part+".txtar"))
+		if err != nil && !strings.Contains(string(text), strconv.Quote(part)) {
+			return false
+		}
+	}
+	return true
+}
+
+func TestHasSubtest(t *testing.T) {
+	scripts := filepath.Join("..", "..", "cmd", "ddpbatch", "main_test.go")
+	for _, c := range []struct {
+		path, name string
+		there      bool
+	}{
+		{scripts, "secrets", true}, {scripts, "secret", false}, {scripts, "", true}, {scripts, "exits", true},
+		{"docs_test.go", "runs/docs", true}, {"docs_test.go", "runs/doc", false},
+	} {
+		if got := hasSubtest(t, c.path, c.name); got != c.there {
+			t.Errorf("%s in %s: %v", c.name, c.path, got)
 		}
 	}
 }

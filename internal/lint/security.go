@@ -2,9 +2,11 @@ package lint
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 )
 
 // securityTest is how docs/security.md names a test, or a subtest.
@@ -25,4 +27,28 @@ func SecurityTests(root string) ([]string, error) {
 		return nil, fmt.Errorf("%s names no test", path)
 	}
 	return names, nil
+}
+
+// testFunction is how a file declares a test.
+var testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+
+// TestFiles are, by a test's name, the files that declare it, of the module whose root this is.
+func TestFiles(root string) (map[string][]string, error) {
+	files := map[string][]string{}
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && path != root && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "runs"):
+			return fs.SkipDir
+		case !strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, found := range testFunction.FindAllSubmatch(text, -1) {
+			files[string(found[1])] = append(files[string(found[1])], path)
+		}
+		return err
+	})
+	return files, err
 }
