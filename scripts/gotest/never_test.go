@@ -1,8 +1,35 @@
 package main
 
-import "testing"
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
 
-// Each is what a failed test printed, or its name, and no second run may hide it.
+	"ddpbatch/internal/lint"
+)
+
+var root = filepath.Join("..", "..")
+
+var testFiles = sync.OnceValues(func() (map[string][]string, error) { return lint.TestFiles(root) })
+
+// mustBeThere holds that the tree has a test of this name, or of its first part, in pkg; in any package where pkg is empty.
+func mustBeThere(t *testing.T, pkg, name string) {
+	t.Helper()
+	files, err := testFiles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	function, _, _ := strings.Cut(name, "/")
+	in := filepath.Join(root, strings.TrimPrefix(pkg, "ddpbatch/"))
+	if !slices.ContainsFunc(files[function], func(path string) bool { return pkg == "" || filepath.Dir(path) == in }) {
+		t.Errorf("no test is called %s %s any more: take the name of another", pkg, function)
+	}
+}
+
+// Each is what a failed test printed, or its name, and no second run may hide it. What is in a package of ddpbatch is there; TestP of p,
+// TestCallers and TestAll are made up.
 func TestWhatIsNeverRunAgain(t *testing.T) {
 	for _, c := range []struct{ subject, pkg, name, said string }{
 		{"a race", "p", "TestP", "WARNING: DATA RACE"},
@@ -20,22 +47,25 @@ func TestWhatIsNeverRunAgain(t *testing.T) {
 		{"bytes", "p", "TestP", "p_test.go:1: read as other bytes"},
 		{"bytes", "p", "TestP", "p_test.go:1: rank 1 got something else"},
 		{"a resumed run", "p", "TestP", "p_test.go:1: tensor w differs from w of the run that was never stopped"},
-		{"a resumed run", "ddpbatch/trainer", "TestResumeAtEveryStep/world_2", "p_test.go:1: resumed from step 3: {Loss:1}"},
+		{"a resumed run", "ddpbatch/trainer", "TestResumeAtEveryStepGivesTheSameBytes/world_2", "p_test.go:1: resumed from step 3: {Loss:1}"},
 		{"a result", "p", "TestP", "p_test.go:1: step 2: rank 1: scan of 3: <nil>; result right: false"},
-		{"a seed of chance", "p", "TestConformance", "p_test.go:1: seed 1234"},
-		{"a seed of chance", "p", "TestKernels", "p_test.go:1: seed 0xabc"},
-		{"a choice of chance", "p", "TestHandmade/tcp", "p_test.go:1: deterministic: false"},
-		{"a choice of chance", "p", "TestProcesses/tcp/handmade", "p_test.go:1: scan, deterministic true: want 3"},
+		{"a seed of chance", "ddpbatch/mpi", "TestConformanceOfEveryCollective", "p_test.go:1: seed 1234"},
+		{"a seed of chance", "ddpbatch/trainer/blas/internal/tile", "TestKernelsAddInTheDefinedOrder/go", "p_test.go:1: seed 0xabc"},
+		{"a choice of chance", "ddpbatch/mpi", "TestHandmadeCasesGiveTheirResults/tcp/2_ranks", "p_test.go:1: deterministic: false"},
+		{"a choice of chance", "ddpbatch/mpi", "TestProcessesPassTheScenarios/tcp/handmade/2_ranks", "p_test.go:1: scan, deterministic true: want 3"},
 		{"a port", "p", "TestP", "OSError: [Errno 98] Address already in use"},
 		{"a panic", "p", "", "p_test.go:1: waits\npanic: no\n"},
-		{"a lock", "p", "TestOnceUnderLease", ""},
-		{"a lock", "p", "TestCacheIsHeld", ""},
-		{"security", "ddpbatch/internal/secure", "TestP", ""},
+		{"a lock", "ddpbatch/trainer/data", "TestOnceWaitsForALease", ""},
+		{"a lock", "ddpbatch/trainer/data", "TestCacheStaysHeldThoughItIsMoved", ""},
+		{"security", "ddpbatch/internal/secure", "TestOpenTakesALongRunID", ""},
 		{"security, by docs/security.md", "p", "TestCallers", ""},
 		{"a subtest of that", "p", "TestCallers/below", ""},
 		{"a subtest that docs/security.md names", "p", "TestAll/key", ""},
 		{"what is below it", "p", "TestAll/key/below", ""},
 	} {
+		if strings.HasPrefix(c.pkg, "ddpbatch/") {
+			mustBeThere(t, c.pkg, c.name)
+		}
 		o := outcome{failed: []test{{c.pkg, c.name}}, said: map[test]string{{c.pkg, c.name}: c.said}}
 		if tests, why := o.again([]string{"TestCallers", "TestAll/key"}); why == "" {
 			t.Errorf("%s: %q would be run again after %q", c.subject, tests, c.said)
@@ -47,9 +77,12 @@ func TestWhatMayBeRunAgain(t *testing.T) {
 	for _, c := range []struct{ pkg, name, said string }{
 		{"p", "TestAll/keys", "p_test.go:1: did not happen within 45s: the job runs"},
 		{"p", "TestCallersOfAll", "p_test.go:1: exit code 1, 66 bytes"},
-		{"ddpbatch/cmd/ddpbatch", "TestResumesAtOnce", "p_test.go:1: exited with code 166 {Seed:1 Exit:660}"},
-		{"p", "TestSlurm/Crash", "p_test.go:1: it ended with 143"},
+		{"ddpbatch/cmd/ddpbatch", "TestResumeJudgesEachElementAfresh", "p_test.go:1: exited with code 166 {Seed:1 Exit:660}"},
+		{"p", "TestAll/Crash", "p_test.go:1: it ended with 143"},
 	} {
+		if strings.HasPrefix(c.pkg, "ddpbatch/") {
+			mustBeThere(t, c.pkg, c.name)
+		}
 		o := outcome{failed: []test{{c.pkg, c.name}}, said: map[test]string{{c.pkg, c.name}: c.said}}
 		if tests, why := o.again([]string{"TestCallers", "TestAll/key"}); why != "" || len(tests) != 1 {
 			t.Errorf("%s, after %q: %s", c.name, c.said, why)
@@ -59,11 +92,13 @@ func TestWhatMayBeRunAgain(t *testing.T) {
 
 func TestNamesOfWhatNeverFailsByChance(t *testing.T) {
 	for name, never := range map[string]bool{
-		"TestPortsAreClaimed": true, "TestMasterPort/taken": true, "TestFlippedBitsOfDataAreFound": true, "TestNoLeak": true, "TestLock": true,
-		"TestCacheOfAnotherUser": true, "TestOpenUnderLease": true, "TestTierIsHeld": true,
-		"TestReport": false, "TestTransport": false, "TestExports": false, "TestBlocked": false, "TestHabit": false,
-		"TestRelease": false, "TestWithheld": false,
+		"TestMasterPortsAreClaimed": true, "TestMasterPortIsUsedAsGiven/taken": true, "TestFlippedBitsOfDataAreFound": true,
+		"TestCacheOfAnotherUserIsNotTrusted": true, "TestTierIsHeldThoughItIsMoved": true, "TestFileUnderLeaseIsWaitedFor": true,
+		"TestOnceWaitsForALease": true, "TestOpenWaitsForALease": true, "TestOpenWaitsForNoPipeBehindALease": true,
+		"TestListenWhereAPortIsTaken": true, "TestGateReportsAStrangerOnce": true, "TestCallsEndThoughTheLockOfAWriterIsHeld": true,
+		"TestReport": false, "TestLedgerIsLocked": false, "TestPackagesWithGoroutinesAreRaced": false,
 	} {
+		mustBeThere(t, "", name)
 		if neverNamed.MatchString(name) != never {
 			t.Errorf("%s: never is %v", name, !never)
 		}
