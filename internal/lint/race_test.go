@@ -2,6 +2,7 @@ package lint
 
 import (
 	"go/ast"
+	"go/parser"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -35,12 +36,43 @@ func TestPackagesWithGoroutinesAreRaced(t *testing.T) {
 			continue
 		}
 		ast.Inspect(f.ast, func(n ast.Node) bool {
-			if _, starts := n.(*ast.GoStmt); starts && !reported[f.pkg] {
+			if startsGoroutine(n) && !reported[f.pkg] {
 				reported[f.pkg] = true
 				t.Errorf("%s starts a goroutine, and scripts/test does not test %s with the race detector: add it to raced", f.path, f.pkg)
 			}
 			return true
 		})
+	}
+}
+
+// startsGoroutine reports whether a node is a go statement, or calls what starts a goroutine: Go of a sync.WaitGroup, or the AfterFunc of
+// time or context.
+func startsGoroutine(n ast.Node) bool {
+	if _, ok := n.(*ast.GoStmt); ok {
+		return true
+	}
+	call, ok := n.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	sel, ok := call.Fun.(*ast.SelectorExpr)
+	return ok && (sel.Sel.Name == "Go" || sel.Sel.Name == "AfterFunc")
+}
+
+func TestStartsGoroutine(t *testing.T) {
+	for expr, want := range map[string]bool{
+		"func() { go f() }": true, "func() { tasks.Go(f) }": true, "time.AfterFunc(d, f)": true, "s.tasks.Go(f)": true,
+		"context.AfterFunc(ctx, f)()": true, "f()": false, "Go(f)": false, "x.Go": false,
+	} {
+		parsed, err := parser.ParseExpr(expr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		ast.Inspect(parsed, func(n ast.Node) bool { found = found || startsGoroutine(n); return true })
+		if found != want {
+			t.Errorf("%s: %v, want %v", expr, found, want)
+		}
 	}
 }
 
