@@ -3,9 +3,12 @@ package lint
 import (
 	"go/ast"
 	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -78,38 +81,27 @@ func TestStartsGoroutine(t *testing.T) {
 
 // A test that has fewer cases under the race detector says that it runs without it, too, as scripts/test looks for that.
 func TestThinnedTestsRunInFull(t *testing.T) {
-	bodies := map[string]map[string]*ast.FuncDecl{} // of tests, by package
-	lines := map[*ast.FuncDecl]string{}             // what the comments on a function's first line say
+	packages := map[string]testsCode{}
 	for _, f := range tree(t) {
-		if !f.isTest {
-			continue
-		}
-		if bodies[f.pkg] == nil {
-			bodies[f.pkg] = map[string]*ast.FuncDecl{}
-		}
-		for _, decl := range f.ast.Decls {
-			fn, ok := decl.(*ast.FuncDecl)
-			if !ok {
-				continue
+		if f.isTest {
+			if packages[f.pkg] == nil {
+				packages[f.pkg] = testsCode{}
 			}
-			bodies[f.pkg][fn.Name.Name] = fn
-			for _, comment := range f.ast.Comments {
-				if f.fset.Position(comment.Pos()).Line == f.fset.Position(fn.Pos()).Line {
-					lines[fn] += comment.Text()
-				}
-			}
+			packages[f.pkg].add(f)
 		}
 	}
 	found := 0
-	for pkg, functions := range bodies {
-		for name, fn := range functions {
-			if !strings.HasPrefix(name, "Test") || fn.Recv != nil || !thins(fn, functions, map[*ast.FuncDecl]bool{}) {
-				continue
-			}
-			found++
-			if !strings.Contains(lines[fn], "without the race detector") {
-				t.Errorf("%s: %s has fewer cases under the race detector (testkit/thin): say \"without the race detector\", or \"also without\", "+
-					"where it begins", pkg, name)
+	for pkg, functions := range packages {
+		for name, list := range functions {
+			for _, fn := range list {
+				if !strings.HasPrefix(name, "Test") || fn.decl.Recv != nil || !functions.thins(fn, map[*ast.FuncDecl]bool{}) {
+					continue
+				}
+				found++
+				if !strings.Contains(fn.said, "without the race detector") {
+					t.Errorf("%s: %s has fewer cases under the race detector (testkit/thin): say \"without the race detector\", or "+
+						"\"also without\", where it begins", pkg, name)
+				}
 			}
 		}
 	}
@@ -118,18 +110,78 @@ func TestThinnedTestsRunInFull(t *testing.T) {
 	}
 }
 
-// thins reports whether a function of a package's tests comes to a call of testkit/thin. Methods count by their names.
-func thins(fn *ast.FuncDecl, functions map[string]*ast.FuncDecl, seen map[*ast.FuncDecl]bool) bool {
-	if fn == nil || fn.Body == nil || seen[fn] {
+// testsCode are the functions and methods of a package's tests, by name: methods of several types may share one.
+type testsCode map[string][]testCode
+
+type testCode struct {
+	decl *ast.FuncDecl
+	thin string // the name by which its file imports testkit/thin, or ""
+	said string // what the comments on its first line say
+}
+
+func (all testsCode) add(f file) {
+	thin := ""
+	for _, spec := range f.ast.Imports {
+		if spec.Path.Value != strconv.Quote(module+"/internal/testkit/thin") {
+			continue
+		}
+		thin = "thin"
+		if spec.Name != nil {
+			thin = spec.Name.Name
+		}
+	}
+	for _, decl := range f.ast.Decls {
+		fn, ok := decl.(*ast.FuncDecl)
+		if !ok {
+			continue
+		}
+		said := ""
+		for _, comment := range f.ast.Comments {
+			if f.fset.Position(comment.Pos()).Line == f.fset.Position(fn.Pos()).Line {
+				said += comment.Text()
+			}
+		}
+		all[fn.Name.Name] = append(all[fn.Name.Name], testCode{decl: fn, thin: thin, said: said})
+	}
+}
+
+// thins reports whether a function comes to a use of testkit/thin. A name stands for all functions and methods that have it.
+func (all testsCode) thins(fn testCode, seen map[*ast.FuncDecl]bool) bool {
+	if fn.decl.Body == nil || seen[fn.decl] {
 		return false
 	}
-	seen[fn] = true
+	seen[fn.decl] = true
 	found := false
-	ast.Inspect(fn.Body, func(n ast.Node) bool {
-		if id, ok := n.(*ast.Ident); ok && !found {
-			found = id.Name == "thin" || thins(functions[id.Name], functions, seen)
+	ast.Inspect(fn.decl.Body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			pkg, ok := n.X.(*ast.Ident)
+			found = found || ok && fn.thin != "" && pkg.Name == fn.thin
+		case *ast.Ident:
+			found = found || slices.ContainsFunc(all[n.Name], func(called testCode) bool { return all.thins(called, seen) })
 		}
 		return !found
 	})
 	return found
+}
+
+func TestThins(t *testing.T) {
+	const imported = `import short "ddpbatch/internal/testkit/thin"; `
+	functions := testsCode{}
+	for _, text := range []string{
+		imported + `type a struct{}; func (a) run() { short.Step(2) }; func TestAliased() { short.Step(2) }`,
+		`type b struct{}; func (b) run() {}; func TestCalls() { b{}.run() }; func TestOwn() { thin := b{}; thin.x() }; func TestNone() {}`,
+	} {
+		fset := token.NewFileSet()
+		parsed, err := parser.ParseFile(fset, "", "package p; "+text, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		functions.add(file{ast: parsed, fset: fset})
+	}
+	for name, want := range map[string]bool{"TestAliased": true, "TestCalls": true, "TestOwn": false, "TestNone": false} {
+		if got := functions.thins(functions[name][0], map[*ast.FuncDecl]bool{}); got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
 }
