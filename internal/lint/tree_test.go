@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -90,6 +91,34 @@ var parseTree = sync.OnceValues(func() ([]file, error) {
 	})
 	return files, err
 })
+
+// listed are the paths of the module's files, below its root: those that git tracks, as a folder that one works in has others, too. Where
+// git knows none, they are all outside runs and hidden folders.
+func listed(t *testing.T) (paths []string) {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	out, err := exec.Command("git", "-C", root, "ls-files", "-z").Output()
+	if err == nil && len(out) > 0 {
+		return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+	}
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "runs"):
+			return fs.SkipDir
+		case d.IsDir():
+			return nil
+		}
+		path, err = filepath.Rel(root, path)
+		paths = append(paths, filepath.ToSlash(path))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
 
 func TestEveryPackageHasDoc(t *testing.T) {
 	documented := map[string]bool{}
