@@ -64,7 +64,9 @@ func TestHasSubtest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, want := range map[string]bool{"": true, "one": true, "one/three": true, "four": true, "two": false, "one/two": false, "on": false} {
+	for name, want := range map[string]bool{
+		"": true, "one": true, "one/three": true, "four": true, "two": false, "one/two": false, "on": false,
+	} {
 		if got := hasSubtest(t, path, name); got != want {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}

@@ -52,7 +52,7 @@ func TestWhatIsNeverRunAgain(t *testing.T) {
 		{"a seed of chance", "ddpbatch/mpi", "TestConformanceOfEveryCollective", "p_test.go:1: seed 1234"},
 		{"a seed of chance", "ddpbatch/trainer/blas/internal/tile", "TestKernelsAddInTheDefinedOrder/go", "p_test.go:1: seed 0xabc"},
 		{"a choice of chance", "ddpbatch/mpi", "TestHandmadeCasesGiveTheirResults/tcp/2_ranks", "p_test.go:1: deterministic: false"},
-		{"a choice of chance", "ddpbatch/mpi", "TestProcessesPassTheScenarios/tcp/handmade/2_ranks", "p_test.go:1: scan, deterministic true: want 3"},
+		{"a choice of chance", "ddpbatch/mpi", "TestProcessesPassTheScenarios/tcp/handmade/2_ranks", "p_test.go:1: deterministic true: want 3"},
 		{"a port", "p", "TestP", "OSError: [Errno 98] Address already in use"},
 		{"a panic", "p", "", "p_test.go:1: waits\npanic: no\n"},
 		{"a lock", "ddpbatch/trainer/data", "TestOnceWaitsForALease", ""},
