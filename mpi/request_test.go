@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -101,12 +102,35 @@ func TestRequestsEndWithABrokenComm(t *testing.T) {
 	}
 }
 
-func TestConcurrentCallWaitsForItsTurn(t *testing.T) {
-	w := newWorld(t, 2, nil)
-	must(t, testkit.Each(2, func(rank int) error {
-		errs := testkit.Each(8, func(int) error { return AllReduce(t.Context(), w[rank], []int64{1}, Sum) })
-		return errors.Join(errs...)
-	}))
+// Calls of several goroutines on one Comm take turns: each ends with the result of one call, not of parts of several.
+func TestConcurrentCallsTakeTurns(t *testing.T) {
+	const calls = 8
+	for _, over := range transports {
+		t.Run(over, func(t *testing.T) {
+			w := newWorldOn(t, over, 2, nil)
+			var sums [2][calls][3]int64
+			must(t, testkit.Each(2, func(rank int) error {
+				return errors.Join(testkit.Each(calls, func(i int) error {
+					// Which calls of the two ranks become one is open: each brings powers of its own, so that a sum tells.
+					own := int64(1) << (calls*rank + i)
+					sums[rank][i] = [3]int64{own, own, own}
+					return AllReduce(t.Context(), w[rank], sums[rank][i][:], Sum)
+				})...)
+			}))
+			for i, sum := range sums[0] {
+				if sum[1] != sum[0] || sum[2] != sum[0] {
+					t.Errorf("call %d of rank 0 has parts of several: %v", i, sum)
+				}
+				theirs := sum[0] - 1<<i
+				j := bits.TrailingZeros64(uint64(theirs)) - calls
+				if j < 0 || j >= calls || theirs != 1<<(calls+j) {
+					t.Errorf("call %d of rank 0 summed up %b", i, sum[0])
+				} else if sums[1][j] != sum {
+					t.Errorf("call %d of rank 0 has %b, call %d of rank 1 %b", i, sum, j, sums[1][j])
+				}
+			}
+		})
+	}
 }
 
 // Who gives up waiting for its turn says what it wanted, and touches nothing of the call that runs.
