@@ -94,8 +94,8 @@ func (b beatingFile) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// stopFileLook is the longest time between looks for the stop file. Each rank looks at moments of its own: ranks that begin together would
-// ask a file server together.
+// stopFileLook is the longest time between looks for the stop file. After the first look each rank has moments of its own: ranks that begin
+// together would ask a file server together.
 const stopFileLook = time.Second
 
 // askedToStop is closed when this rank is asked to save and end: by a signal that ends ctx, or by a warning, which comes as
@@ -129,6 +129,9 @@ func (r *Rank) askedToStop(ctx context.Context) (stop <-chan struct{}, end func(
 
 // awaitWarning is true when a warning has come, and false when it is over.
 func awaitWarning(ctx context.Context, signals <-chan os.Signal, stopFileExists func() bool, over <-chan struct{}) bool {
+	if stopFileExists() {
+		return true // the warning came before this rank listened
+	}
 	for wait := (backoff.Backoff{First: stopFileLook, Most: stopFileLook}); ; {
 		select {
 		case <-ctx.Done():

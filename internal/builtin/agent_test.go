@@ -10,12 +10,12 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"ddpbatch/internal/testkit"
 	"ddpbatch/internal/vfs"
 )
 
@@ -111,51 +111,55 @@ func TestFailedHeartbeatIsWarnedOfOnce(t *testing.T) {
 
 // TestAwaitWarningKnowsEveryWayToAsk: each way of asking a rank to stop is heard, and nothing else is taken for one.
 func TestAwaitWarningKnowsEveryWayToAsk(t *testing.T) {
+	type asker struct {
+		cancel   func()
+		signals  chan os.Signal
+		stopFile atomic.Bool // it exists
+		over     chan struct{}
+	}
 	for name, tt := range map[string]struct {
-		ask  func(t *testing.T, cancel func(), signals chan os.Signal, file string, over chan struct{})
-		want bool
+		atTheStart bool // it is asked before it listens
+		ask        func(a *asker)
+		want       bool
+		within     time.Duration
 	}{
-		"a signal that ends":   {func(_ *testing.T, cancel func(), _ chan os.Signal, _ string, _ chan struct{}) { cancel() }, true},
-		"the warning's signal": {func(_ *testing.T, _ func(), s chan os.Signal, _ string, _ chan struct{}) { s <- syscall.SIGUSR2 }, true},
-		"training is over":     {func(_ *testing.T, _ func(), _ chan os.Signal, _ string, over chan struct{}) { close(over) }, false},
-		"the stop file is made": {func(t *testing.T, _ func(), _ chan os.Signal, file string, _ chan struct{}) {
-			if err := os.WriteFile(file, nil, 0o600); err != nil {
-				t.Error(err)
-			}
-		}, true},
+		"a signal that ends":    {ask: func(a *asker) { a.cancel() }, want: true},
+		"the warning's signal":  {ask: func(a *asker) { a.signals <- syscall.SIGUSR2 }, want: true},
+		"training is over":      {ask: func(a *asker) { close(a.over) }},
+		"the stop file is made": {ask: func(a *asker) { a.stopFile.Store(true) }, want: true, within: stopFileLook},
+		"there at the start":    {ask: func(a *asker) { a.stopFile.Store(true) }, want: true, atTheStart: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			signals, over := make(chan os.Signal, 1), make(chan struct{})
-			file := filepath.Join(t.TempDir(), "stop")
-			answer := make(chan bool, 1)
-			exists := func() bool {
-				_, err := os.Lstat(file)
-				return err == nil
-			}
-			go func() { answer <- awaitWarning(ctx, signals, exists, over) }()
-			select {
-			case <-answer:
-				t.Fatal("it answers before anybody has asked")
-			case <-time.After(20 * time.Millisecond):
-			}
-			tt.ask(t, cancel, signals, file, over)
-			select {
-			case got := <-answer:
-				if got != tt.want {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				a := &asker{cancel: cancel, signals: make(chan os.Signal, 1), over: make(chan struct{})}
+				if tt.atTheStart {
+					tt.ask(a)
+				}
+				answer := make(chan bool, 1)
+				go func() { answer <- awaitWarning(ctx, a.signals, a.stopFile.Load, a.over) }()
+				if !tt.atTheStart {
+					synctest.Wait()
+					if len(answer) > 0 {
+						t.Fatal("it answers before anybody has asked")
+					}
+					tt.ask(a)
+				}
+				asked := time.Now()
+				if got := <-answer; got != tt.want {
 					t.Errorf("asked: %v, want %v", got, tt.want)
 				}
-			case <-time.After(testkit.Patience):
-				t.Error("it does not answer")
-			}
+				if took := time.Since(asked); took > tt.within {
+					t.Errorf("it answers after %v, want %v at the most", took, tt.within)
+				}
+			})
 		})
 	}
 }
 
-// TestRanksDoNotLookTogether: ranks that begin at one moment look for their stop files at moments of their own, each at least once in
-// stopFileLook.
+// TestRanksDoNotLookTogether: ranks that begin at one moment look for their stop files then, and from there on at moments of their own,
+// each at least once in stopFileLook.
 func TestRanksDoNotLookTogether(t *testing.T) {
 	const ranks, together = 100, stopFileLook / 10
 	synctest.Test(t, func(t *testing.T) {
@@ -173,10 +177,10 @@ func TestRanksDoNotLookTogether(t *testing.T) {
 			})
 		}
 		waiting.Wait()
-		for look := range 10 {
+		for look := 1; look <= 10; look++ {
 			inOneMoment := map[time.Duration]int{}
 			for rank, at := range looks {
-				if look >= len(at) || look > 0 && at[look]-at[look-1] > stopFileLook || at[0] > stopFileLook {
+				if look >= len(at) || at[look]-at[look-1] > stopFileLook || at[0] > 0 {
 					t.Fatalf("rank %d looks at %v", rank, at)
 				}
 				inOneMoment[at[look]/together]++
