@@ -29,7 +29,7 @@ type faultCase struct {
 	release  sim.Release
 }
 
-// TestInjectedFaultsEndInTheSameBytes strikes a run with each fault there is, and holds how the run ends, that it ends
+// TestInjectedFaultsEndInTheSameBytes injects each fault there is into a run, and holds how the run ends, that it ends
 // with the bytes of one that was never injected where it is done, and that nothing of it lives on.
 func TestInjectedFaultsEndInTheSameBytes(t *testing.T) {
 	job := strings.Replace(stoppableJob, "[train]", "[requeue]\non = [\"preempt\", \"timeout\", \"node\", \"crash\"]\n[train]", 1)
@@ -87,7 +87,7 @@ func TestInjectedFaultsEndInTheSameBytes(t *testing.T) {
 }
 
 // notInjected is what simulate says of a fault whose moment never came.
-const notInjected = "did not strike"
+const notInjected = "was not injected"
 
 // injected simulates a job with a fault, and holds all but its last state. The job does not wait for the fault: simulate looks at the run's
 // progress every 20 ms, and on a busy machine it may find the job over. Then the job is played again.

@@ -272,7 +272,7 @@ func (s *Job) injected(f sim.Fault, what, node string) {
 // reportLeft names the faults that never came.
 func (s *Job) reportLeft() {
 	for _, f := range s.faults {
-		s.report("fault %s did not strike: its moment never came", f)
+		s.report("fault %s was not injected: its moment never came", f)
 	}
 }
 

@@ -58,6 +58,7 @@ func TestParseFaultErrorsPointAtTheFault(t *testing.T) {
 		"kill:rank=1@step=0":               {18, `"0"`},
 		"kill:rank=1@step":                 {17, `""`},
 		"kill:rank=1@soon":                 {12, `"@soon"`},
+		"kill:rank=1@later":                {12, "write when it is injected, as @start"},
 		"kill:rank=1@start=1":              {12, "@start=1"},
 		"kill:rank=1@step=2@time=3s":       {19, "each once"},
 		"kill:rank=1#attempt=0":            {21, `"0"`},
