@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -89,22 +90,18 @@ func TestInjectedFaultsEndInTheSameBytes(t *testing.T) {
 // notInjected is what simulate says of a fault whose moment never came.
 const notInjected = "was not injected"
 
-// injected simulates a job with a fault, and holds all but its last state. The job does not wait for the fault: simulate looks at the run's
-// progress every 20 ms, and on a busy machine it may find the job over. Then the job is played again.
+// injected simulates a job with a fault, and holds all but its last state. The job does not wait for a fault at a step: simulate looks at
+// the run's progress every 20 ms, and on a busy machine it may find the job over. Then the job is played again.
 func injected(t *testing.T, job string, tt faultCase) (*rundir.Dir, string) {
 	t.Helper()
 	p := playFault(t, job, tt)
-	for try := 1; try < 5 && p.late(tt); try++ {
+	for try := 1; try < 5 && p.late(t, job, tt); try++ {
+		t.Logf("the job was over before simulate saw the step of %s; it is played again (%d of 4)", tt.fault, try)
 		p = playFault(t, job, tt)
 	}
-	dir, temporary, cmd, out := p.dir, p.temporary, p.cmd, p.out
+	run, cmd, out := p.run, p.cmd, p.out
 	if code := cmd.ProcessState.ExitCode(); code != tt.exit {
 		t.Fatalf("exit code %d, want %d\n%s", code, tt.exit, out)
-	}
-	run := runMade(t, dir)
-	eventually(t, testkit.Patience, "no process of the run is left", func() bool { return len(processesOf(run)) == 0 })
-	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
-		t.Errorf("left behind in TMPDIR: %v, %v", left, err)
 	}
 	if n, err := run.NewestAttempt(); err != nil || n != tt.attempts {
 		t.Errorf("%d attempts, %v; want %d\n%s", n, err, tt.attempts, out)
@@ -133,12 +130,12 @@ func injected(t *testing.T, job string, tt faultCase) (*rundir.Dir, string) {
 
 // playedFault is a simulation that is over.
 type playedFault struct {
-	dir, temporary string // the folder that it ran in, and its TMPDIR
-	cmd            *exec.Cmd
-	out            *bytes.Buffer
+	run *rundir.Dir
+	cmd *exec.Cmd
+	out *bytes.Buffer
 }
 
-// playFault simulates a job with a fault.
+// playFault simulates a job with a fault, and holds that nothing of it is left, be it the one that counts or played again.
 func playFault(t *testing.T, job string, tt faultCase) playedFault {
 	t.Helper()
 	dir := t.TempDir()
@@ -161,12 +158,35 @@ func playFault(t *testing.T, job string, tt faultCase) playedFault {
 	watchdog := time.AfterFunc(4*time.Minute, func() { cmd.Process.Kill() })
 	defer watchdog.Stop()
 	cmd.Wait() // how it ended is in ProcessState
-	return playedFault{dir, temporary, cmd, out}
+	run := runMade(t, dir)
+	if run == nil {
+		t.Fatalf("it made no run: %v\n%s", cmd.ProcessState, out)
+	}
+	eventually(t, testkit.Patience, "no process of the run is left", func() bool { return len(processesOf(run)) == 0 })
+	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
+		t.Errorf("left behind in TMPDIR: %v, %v", left, err)
+	}
+	return playedFault{run, cmd, out}
 }
 
-// late tells whether the job was done before simulate saw that the fault was due.
-func (p playedFault) late(tt faultCase) bool {
-	return !slices.Contains(tt.says, notInjected) && p.cmd.ProcessState.Success() && strings.Contains(p.out.String(), notInjected)
+// late tells whether the job was done, all of it, before simulate saw that the step of the fault was there.
+func (p playedFault) late(t *testing.T, job string, tt faultCase) bool {
+	t.Helper()
+	return strings.Contains(tt.fault, "@step=") && !slices.Contains(tt.says, notInjected) && p.cmd.ProcessState.Success() &&
+		strings.Contains(p.out.String(), notInjected) && finalState(t, p.run).Step == lastStep(t, job)
+}
+
+// lastStep is the one that a job made of stoppableJob ends with.
+func lastStep(t *testing.T, job string) int64 {
+	t.Helper()
+	const stepsPerEpoch = 32 // 1000 rows by 4 ranks of 8
+	_, rest, _ := strings.Cut(job, "epochs = ")
+	number, _, _ := strings.Cut(rest, "\n")
+	epochs, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stepsPerEpoch * epochs
 }
 
 // stateCause takes the two words for a lost node for one.
@@ -177,16 +197,16 @@ func stateCause(cause string) string {
 	return cause
 }
 
-// TestRunGoesOnAfterAFullDisk: the checkpoints' disk is full for a while. What was saved before stays, and the run goes on
-// from it when there is room.
-func TestRunGoesOnAfterAFullDisk(t *testing.T) {
+// TestFullDiskSparesEarlierSaves: the checkpoints' disk is full for good. Each attempt fails at its save, until requeues are given up, and
+// what was saved before stays.
+func TestFullDiskSparesEarlierSaves(t *testing.T) {
 	world(t, false)
 	job := strings.Replace(stoppableJob, "[train]", "[requeue]\non = [\"crash\"]\n[train]", 1)
-	job = strings.Replace(job, "epochs = 30", "epochs = 3000", 1) // no attempt gets that far, however late simulate strikes
+	job = strings.Replace(job, "epochs = 30", "epochs = 3000", 1) // no attempt gets that far, however late simulate injects the fault
 	run, text := injected(t, job, faultCase{
 		fault: "nospace@step=300", exit: 1, attempts: 4, cause: "crash", says: []string{"no space left on device"},
 	})
-	if state := finalState(t, run); state.Step < 250 { // simulate may be late to strike
+	if state := finalState(t, run); state.Step < 250 { // simulate may be late to inject the fault
 		t.Errorf("the newest checkpoint is of step %d\n%s", state.Step, text)
 	}
 }
