@@ -175,3 +175,36 @@ func TestDocsNameFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestRunPatternsNameTests holds that -run in scripts and docs names tests that there are: go test runs nothing, and passes, where there are
+// none.
+func TestRunPatternsNameTests(t *testing.T) {
+	root := filepath.Join("..", "..")
+	tests, err := TestFiles(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pattern := regexp.MustCompile(`-run[= ]'([^']*Test[^']*)'`)
+	name := regexp.MustCompile(`Test\w*`)
+	found := 0
+	for _, path := range listed(t) {
+		if strings.HasSuffix(path, ".go") || !strings.HasPrefix(path, "docs/") && !strings.HasPrefix(path, "scripts/") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, run := range pattern.FindAllSubmatch(text, -1) {
+			for _, n := range name.FindAllString(string(run[1]), -1) {
+				found++
+				if tests[n] == nil {
+					t.Errorf("%s: -run '%s': there is no test %s", path, run[1], n)
+				}
+			}
+		}
+	}
+	if found < 3 {
+		t.Errorf("only %d names found: the search is wrong", found)
+	}
+}
