@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -172,15 +173,31 @@ func TestNameLookupCountsAsAgent0sJoinTime(t *testing.T) {
 
 // The interface that leads workers to the others is that of the connection to the other agents.
 func TestWorkerInterfaceIsThatOfTheAgents(t *testing.T) {
-	interfaces, err := reach.Interfaces()
-	must(t, err)
+	var interfaces []reach.Interface
+	list := func() []reach.Interface {
+		now, err := reach.Interfaces()
+		must(t, err)
+		return now
+	}
+	r := &Rendezvous{}
+	var name string
+	var chosen bool
+	testkit.Eventually(t, "no interface comes or goes, as those of other tests' clusters do", func() bool {
+		interfaces = list()
+		addrs, err := reach.Choice{}.Addresses(interfaces)
+		if err != nil {
+			return true
+		}
+		r.workerAddr = addrs[0].String()
+		name, chosen = r.WorkerInterface()
+		return reflect.DeepEqual(list(), interfaces)
+	})
 	addrs, err := reach.Choice{}.Addresses(interfaces)
 	if err != nil {
 		t.Skip("needs a network: ", err)
 	}
 	want, only := reach.NameOf(interfaces, addrs[0]), len(reach.Choice{}.Names(interfaces)) == 1
-	r := &Rendezvous{workerAddr: addrs[0].String()}
-	if name, chosen := r.WorkerInterface(); name != want || chosen != only {
+	if name != want || chosen != only {
 		t.Errorf("it is %q, chosen %t; want %q, %t", name, chosen, want, only)
 	}
 	r.localNetwork.addrs = addrs[:1]
