@@ -19,7 +19,7 @@ const (
 	defaultGrace       = 60 * time.Second
 	defaultJoinTimeout = 5 * time.Minute
 	defaultLastCall    = 30 * time.Second // as torchrun's last_call_timeout
-	defaultPeerWait    = time.Second
+	defaultPeerWait    = 3 * time.Second
 	defaultWarnSignal  = syscall.SIGUSR2
 )
 

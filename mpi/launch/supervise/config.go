@@ -55,7 +55,7 @@ type Limits struct {
 	Grace     time.Duration // between TERM and KILL; 0: 60 s
 	TermGrace time.Duration // in place of Grace, where it is shorter, once this run is told to stop: whoever tells may kill soon; 0: Grace
 	HangAfter time.Duration // workers without a sign of life for so long hang; 0: never
-	PeerWait  time.Duration // for the end of a peer of which a worker's last words say that it was lost; 0: 1 s
+	PeerWait  time.Duration // for the end of a peer of which a worker's last words say that it was lost; 0: 3 s
 }
 
 // JobEnd is when the job ends, and how workers are warned of it.
