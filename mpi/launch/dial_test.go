@@ -101,7 +101,7 @@ func TestAgentWithAnotherSecretEnds(t *testing.T) {
 // Another user's run of the same id has one of the ports; the own agent 0 comes later, to the next one.
 func TestAnotherRunOfTheSameIDIsNotJoined(t *testing.T) {
 	one, two := newWorld(t, []int{1, 1}, "say", "x"), newWorld(t, []int{1, 1}, "say", "x")
-	ports := Ports(one.cookie, 2)
+	ports := []int{givenPort(t), givenPort(t)}
 	for i := range 2 {
 		one.agents[i].RunID, two.agents[i].RunID = "100", "100" // torchrun's own example of --rdzv-id
 		one.agents[i].Ports, two.agents[i].Ports = ports[:1], ports
@@ -135,8 +135,9 @@ func awaitListener(t *testing.T, addr string) {
 // newEndpointWorld is two agents that meet at an endpoint.
 func newEndpointWorld(t *testing.T) *world {
 	w := newWorld(t, []int{1, 1}, "say", "x")
+	port := givenPort(t)
 	for i := range w.agents {
-		w.agents[i].Ports = Ports(w.cookie, 1)
+		w.agents[i].Ports = []int{port}
 	}
 	w.agents[1].Endpoint = fmt.Sprintf("%s:%d", rendezvous.Loopback, w.agents[1].Ports[0])
 	w.agents[1].Index = -1

@@ -133,7 +133,11 @@ func TestBusyWorkerWithoutHeartbeatsHangs(t *testing.T) {
 // A stopped worker is what the others wait for. It is woken up, to end by TERM.
 func TestStoppedWorkerIsNamedForAHang(t *testing.T) {
 	t.Parallel()
-	w := hanging(t, 2*time.Second, `[ $RANK = 1 ] && kill -STOP $$; exec sleep 3600`)
+	// The others work until rank 1 is stopped: it is to be the one that has given its last sign of life first.
+	pid := filepath.Join(t.TempDir(), "pid")
+	w := hanging(t, 2*time.Second, `if [ $RANK = 1 ]; then echo $$ > `+pid+`.new; mv `+pid+`.new `+pid+`; kill -STOP $$; fi
+until grep -q '^State:.[Tt]' /proc/$(cat `+pid+`)/status 2>/dev/null || [ $RANK = 1 ]; do echo; sleep 0.05; done
+exec sleep 3600`)
 	w.agents[0].Nproc = 3
 	r := w.run()
 	v := w.agree(r)

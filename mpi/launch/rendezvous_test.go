@@ -200,8 +200,11 @@ type relay struct {
 // relayed puts a relay between agent 1 and agent 0.
 func relayed(t *testing.T, w *world) *relay {
 	t.Helper()
-	ports := w.agents[0].Ports
-	l, err := listenFirst(ports[:8])
+	ports := []int{givenPort(t), givenPort(t)}
+	for i := range w.agents {
+		w.agents[i].Ports = ports
+	}
+	l, err := listenFirst(ports)
 	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	w.agents[1].Ports = []int{portOf(l)}

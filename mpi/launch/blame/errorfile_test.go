@@ -145,9 +145,10 @@ for how in sys.argv[2:]:
         sys.exit("the agent of %s failed" % how)
 else:
     sys.exit(0)
-with socket.socket() as s:
-    s.bind(("127.0.0.1", 0))
-    port = s.getsockname()[1]
+held = socket.socket()  # so that nobody else gets the port; it never listens
+held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+held.bind(("127.0.0.1", 0))
+port = held.getsockname()[1]
 
 stopped = []
 

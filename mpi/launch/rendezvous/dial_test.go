@@ -167,7 +167,7 @@ func TestSlowAgent0IsMet(t *testing.T) {
 	agent := func(index int, host string) Config {
 		return Config{
 			Identity: Identity{RunID: "test", Secret: secret, Version: "v1"}, World: World{Index: index, Count: 2, Host: host, Nproc: 1},
-			Network: Network{Endpoint: l.Addr().String(), OneMachine: true}, Admission: Admission{JoinTimeout: 12 * time.Second},
+			Network: Network{Endpoint: l.Addr().String(), OneMachine: true}, Admission: Admission{JoinTimeout: 36 * time.Second},
 		}
 	}
 	first, other := complete(agent(-1, "n1")), agent(-1, "n2")

@@ -48,7 +48,8 @@ func TestPortsAreFixed(t *testing.T) {
 
 func TestListenersOnSeveralAddressesAgree(t *testing.T) {
 	hosts := []string{"127.0.0.1", "127.0.0.2", "127.0.0.3"}
-	all, err := listenFirst(hosts, anyPort)
+	ports := []int{givenPort(t)}
+	all, err := listenFirst(hosts, ports)
 	must(t, err)
 	if len(all) != len(hosts) {
 		t.Fatalf("there are %d listeners", len(all))
@@ -59,7 +60,7 @@ func TestListenersOnSeveralAddressesAgree(t *testing.T) {
 		}
 	}
 	must(t, all.close())
-	again, err := listenFirst(hosts, []int{all.port()})
+	again, err := listenFirst(hosts, ports)
 	must(t, err)
 	must(t, again.close())
 }
