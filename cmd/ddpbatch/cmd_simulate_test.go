@@ -100,8 +100,10 @@ func sameTensors(t *testing.T, got, want *checkpoint.State) {
 // TestResumedSimulationEndsInTheSameBytes stops a run in the middle, in several ways, resumes it, and holds that its last
 // parameters and momentum are the bytes of a run that was never stopped.
 func TestResumedSimulationEndsInTheSameBytes(t *testing.T) {
+	// long enough for a stop that comes late
+	job := strings.Replace(stoppableJob, "epochs = 30", "epochs = 120", 1)
 	straight := t.TempDir()
-	if err := os.WriteFile(filepath.Join(straight, "long.toml"), []byte(stoppableJob), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(straight, "long.toml"), []byte(job), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd, out := command(straight, "simulate", "long.toml")
@@ -127,7 +129,7 @@ func TestResumedSimulationEndsInTheSameBytes(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, "long.toml"), []byte(stoppableJob), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, "long.toml"), []byte(job), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			cmd, out := command(dir, "simulate", "long.toml", "--slurm", tt.release)

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -140,10 +142,19 @@ func (c *cluster) jobs(args ...string) (jobs [][]string) {
 	ctx, cancel := context.WithTimeout(context.Background(), commandLimit)
 	defer cancel()
 	format := strings.Join([]string{"%i", "%A", "%T", "%r", "%Z"}, separator)
-	out, err := c.command(ctx, "squeue", append([]string{"-h", "-o", format}, args...)...).Output()
-	if err != nil {
-		c.t.Errorf("squeue: %v", err)
-	}
+	var out []byte
+	eventually(c.t, commandLimit, "squeue answers", func() bool {
+		var err error
+		out, err = c.command(ctx, "squeue", append([]string{"-h", "-o", format}, args...)...).Output()
+		failed, _ := errors.AsType[*exec.ExitError](err)
+		if busy := failed != nil && strings.Contains(string(failed.Stderr), "timed out"); busy {
+			return false
+		}
+		if err != nil {
+			c.t.Errorf("squeue: %v", err)
+		}
+		return true
+	})
 	for line := range strings.Lines(string(out)) {
 		fields := strings.Split(strings.TrimSuffix(line, "\n"), separator)
 		if len(fields) == 5 && strings.HasPrefix(fields[4], c.dir) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -31,8 +32,8 @@ func (o output) String() string {
 func (c *cluster) run(name string, args ...string) output {
 	c.t.Helper()
 	out := c.start(name, args...).end(commandLimit)
-	if name == "srun" && strings.Contains(out.stderr, "io error with slurmstepd") {
-		c.t.Logf("again, as Slurm lost its own connection: srun %s: %v", strings.Join(args, " "), out)
+	if (name == "srun" || slices.Contains(args, "srun")) && strings.Contains(out.stderr, "io error with slurmstepd") {
+		c.t.Logf("again, as Slurm lost its own connection: %s %s: %v", name, strings.Join(args, " "), out)
 		out = c.start(name, args...).end(commandLimit)
 	}
 	return out

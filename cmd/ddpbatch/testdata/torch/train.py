@@ -39,3 +39,4 @@ place = "/".join(os.environ[name] for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE",
 say("rank %d world %d met %d place %s losses %s weights %s arguments %s" % (rank, world, met, place, ",".join(losses), weights[:16], sys.argv[1:]))
 say("rank %d has a word on standard error" % rank, sys.stderr)
 dist.destroy_process_group()
+os._exit(0)  # without Python's own end, in which a late thread of Gloo may abort (PyTorch 1.13)

@@ -99,7 +99,7 @@ func Start(commands ...*exec.Cmd) (*Group, error) {
 
 const (
 	// endGrace is how long a launch may take to end after it has said that it is done.
-	endGrace = 2 * time.Second
+	endGrace = 10 * time.Second
 
 	// markVariable finds the processes of a launch that have left its process groups, as those of MPI launchers do.
 	markVariable = "DDPBATCH_BENCH_LAUNCH"
