@@ -101,7 +101,7 @@ func sameTensors(t *testing.T, got, want *checkpoint.State) {
 // parameters and momentum are the bytes of a run that was never stopped.
 func TestResumedSimulationEndsInTheSameBytes(t *testing.T) {
 	// long enough for a stop that comes late
-	job := strings.Replace(stoppableJob, "epochs = 30", "epochs = 120", 1)
+	job := strings.Replace(stoppableJob, "epochs = 30", "epochs = 60", 1)
 	straight := t.TempDir()
 	if err := os.WriteFile(filepath.Join(straight, "long.toml"), []byte(job), 0o600); err != nil {
 		t.Fatal(err)
@@ -128,6 +128,7 @@ func TestResumedSimulationEndsInTheSameBytes(t *testing.T) {
 		{"simulate is killed", "22.05", func(t *testing.T, c *exec.Cmd, _ *rundir.Dir) { c.Process.Kill() }, -1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			if err := os.WriteFile(filepath.Join(dir, "long.toml"), []byte(job), 0o600); err != nil {
 				t.Fatal(err)
