@@ -93,7 +93,7 @@ func TestPinUndoesAnInterruptedRemoval(t *testing.T) {
 	}
 }
 
-// TestPinReportsWhatCannotBeRead: that is no reason to say that there is none.
+// Pin returns why it cannot read a checkpoint, and does not say that there is none.
 func TestPinReportsWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{"/" + manifest.Name, ""} {

@@ -369,8 +369,7 @@ func TestOnlyWhoHasBytesWrites(t *testing.T) {
 	}
 }
 
-// TestUncommittedSaveOfFewWritersIsCommitted: 7 ranks on four nodes, of which two have bytes, and rank 0 none; step 2
-// stays on the nodes' disks. The next attempt commits it as what 7 ranks have saved.
+// Of 7 ranks on four nodes two have bytes, and rank 0 has none. Step 2 stays on the nodes' disks. The next attempt commits it as what 7 ranks have saved.
 func TestUncommittedSaveOfFewWritersIsCommitted(t *testing.T) {
 	t.Parallel()
 	ns := newNodes(t, 4)

@@ -173,8 +173,7 @@ func TestUncommittedSaveThatIsBadIsPassedOver(t *testing.T) {
 	}
 }
 
-// TestUncommittedSaveThatWasGivenUpStaysSo: an attempt without a local tier has gone on from step 1; what attempt 1 has
-// left is of a history that is no more.
+// An attempt without a local tier has gone on from step 1. A save that attempt 1 left uncommitted belongs to no later attempt.
 func TestUncommittedSaveThatWasGivenUpStaysSo(t *testing.T) {
 	t.Parallel()
 	ns := undrained(t)

@@ -169,7 +169,7 @@ func playFault(t *testing.T, job string, tt faultCase) playedFault {
 	return playedFault{run, cmd, out}
 }
 
-// late tells whether the job was done, all of it, before simulate saw that the step of the fault was there.
+// late reports whether the job reached its last step before simulate saw the step of the fault.
 func (p playedFault) late(t *testing.T, job string, tt faultCase) bool {
 	t.Helper()
 	return strings.Contains(tt.fault, "@step=") && !slices.Contains(tt.says, notInjected) && p.cmd.ProcessState.Success() &&

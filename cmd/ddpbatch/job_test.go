@@ -87,7 +87,7 @@ func TestInterruptEndsTheWaitForAPipe(t *testing.T) {
 	}
 }
 
-// TestFileReadAfterAnInterruptIsNoJob: a plain file that was read while the command was told to stop is no job, nor an empty one.
+// A command that was interrupted returns that, and neither the job nor the template that it has read.
 func TestFileReadAfterAnInterruptIsNoJob(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plain")
 	if err := os.WriteFile(path, []byte("name = \"x\"\n"), 0o600); err != nil {

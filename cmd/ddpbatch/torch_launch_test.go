@@ -35,7 +35,8 @@ func TestTorchScriptRunsAsByTorchrun(t *testing.T) {
 	theirs := filepath.Join(p.dir, "theirs")
 	by := func(script, logs string) []string {
 		t.Helper()
-		out := p.torchrun("torch.distributed.run", slices.Concat([]string{"--master_addr", "127.0.0.1", "--master_port", fmt.Sprint(handPort(t))}, files, []string{logs, script}, arguments)...)
+		at := []string{"--master_addr", "127.0.0.1", "--master_port", fmt.Sprint(handPort(t))}
+		out := p.torchrun("torch.distributed.run", slices.Concat(at, files, []string{logs, script}, arguments)...)
 		lines := trained(out.stdout)
 		if len(lines) != 2 || !strings.Contains(lines[1], "rank 1 world 2 ") || !strings.Contains(lines[1], "place 1/2/0/1 ") {
 			t.Fatalf("torchrun: %v", out)

@@ -28,7 +28,7 @@ type collective struct {
 	rows func(b *bench, ctx context.Context, joining time.Duration) error
 }
 
-// unsized tells whether it moves no elements.
+// unsized reports whether c moves no elements.
 func (c *collective) unsized() bool { return c.rows != nil }
 
 func allButOne(n float64) float64 { return (n - 1) / n }

@@ -92,7 +92,7 @@ func line(to func(*Job) *string) reader { return text("one line of text", isLine
 
 func isLine(s string) bool { return s != "" && isSafe(s) }
 
-// isSafe tells whether a text, which may be empty, is one line that does nothing to a terminal.
+// isSafe reports whether s has no character that ends a line or controls a terminal. An empty text is safe.
 func isSafe(s string) bool { return !strings.ContainsFunc(s, words.Unsafe) }
 
 // oneOf reads one of the given words.

@@ -176,8 +176,8 @@ func TestDocsNameFiles(t *testing.T) {
 	}
 }
 
-// TestRunPatternsNameTests holds that -run in scripts and docs names tests that there are: go test runs nothing, and passes, where there are
-// none.
+// TestRunPatternsNameTests holds that each test exists that -run names in scripts and docs: where none does, go test runs nothing and
+// passes.
 func TestRunPatternsNameTests(t *testing.T) {
 	root := filepath.Join("..", "..")
 	tests, err := TestFiles(root)

@@ -88,7 +88,7 @@ func resolved(t *testing.T, environ map[string]string, line string) (launch.Agen
 	return cfg, said.String(), err
 }
 
-// TestRunPlacesAnAgentByFlagsAndSlurm: where an agent stands, from torchrun's flags alone, from Slurm alone, and from both where they agree.
+// An agent has its place from torchrun's flags alone, from Slurm alone, or from both where they agree.
 func TestRunPlacesAnAgentByFlagsAndSlurm(t *testing.T) {
 	inStep := "1/3 nproc 1 of 3, lab/7.0.0 at n1:0"
 	for _, test := range []struct {
@@ -189,7 +189,7 @@ func describe(cfg launch.AgentConfig) string {
 	return text
 }
 
-// TestWorkersGetTorchrunsRunID: workers get the id that torchrun 1.13.1 gives them, "none" where there is none, also where the agents need one to meet.
+// Workers get the run id that torchrun 1.13.1 gives them: "none" where the user gave none, also where the agents use one of their own.
 func TestWorkersGetTorchrunsRunID(t *testing.T) {
 	for line, want := range map[string]string{
 		"x": "none", "--rdzv-id 8 x": "8",
