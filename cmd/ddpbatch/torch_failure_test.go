@@ -29,7 +29,7 @@ func TestTorchFailureBlamesTheRankThatBegan(t *testing.T) {
 		{"kill", "", 2, 137, []string{"was killed by SIGKILL", "1 rank followed: 0"}},
 	} {
 		t.Run(strings.TrimSpace(row.how+" "+row.files), func(t *testing.T) {
-			p := newPyTorch(t)
+			p := newLongPyTorch(t)
 			flags := []string{"--nproc-per-node", fmt.Sprint(row.ranks)}
 			if row.files == "" {
 				flags = append(flags, "--log-dir", filepath.Join(p.dir, "logs"))

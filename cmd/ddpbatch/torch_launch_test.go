@@ -27,7 +27,7 @@ func onTwoNodes(lines []string) []string {
 // trains, and one says only where it is, for what the training has no part in.
 func TestTorchScriptRunsAsByTorchrun(t *testing.T) {
 	t.Parallel()
-	p := newPyTorch(t)
+	p := newLongPyTorch(t)
 	train, place := p.script("train.py"), p.script("place.py")
 	arguments := []string{"--lr", "0.1", "--nnodes=7", "-m"} // the script's own
 	// torchrun 1.13 cannot do without the two maps, nor with -r 3 -t 1, under Python 3.11
@@ -165,7 +165,7 @@ func TestTorchDistributedLaunchScriptsRun(t *testing.T) {
 // MASTER_PORT. Where a rank fails the run does, and none is left.
 func TestTorchSpawnIsOneWorker(t *testing.T) {
 	t.Parallel()
-	p := newPyTorch(t)
+	p := newLongPyTorch(t)
 	script := p.script("spawn.py")
 	sameLines(t, "spawn.py", linesOf("spawned", p.good(script).stdout), []string{"spawned 0 of 2 met 3", "spawned 1 of 2 met 3"})
 	out := p.run(script, "raise")

@@ -45,7 +45,7 @@ func (p *pytorch) uninterrupted() []string {
 // come to the same end. The port is another one, but for one that a person chose.
 func TestTorchRestartComesToTheSameEnd(t *testing.T) {
 	t.Parallel()
-	p := newPyTorch(t)
+	p := newLongPyTorch(t)
 	want := p.uninterrupted()
 	for _, row := range []struct {
 		name  string
@@ -148,7 +148,7 @@ func TestTorchSavesWhenWarned(t *testing.T) {
 // (where the job is over by then, it tries again, earlier). It compares what is left in the end.
 func TestTorchRehearsalFindsTheSameEnd(t *testing.T) {
 	t.Parallel()
-	p := newPyTorch(t)
+	p := newLongPyTorch(t)
 	p.env = append(p.env, "TMPDIR="+t.TempDir())
 	out := p.launch("ddpbatch", "rehearse", "--nodes", "2", "--nproc-per-node", "1", "--compare", "checkpoints/*.end",
 		"--", p.python, "-u", p.script("resume.py"), "--steps", "40", "--pace", "0.05").end(torchLimit)

@@ -31,6 +31,15 @@ type pytorch struct {
 	env      []string
 }
 
+// newLongPyTorch is newPyTorch for a test that starts PyTorch many times.
+func newLongPyTorch(t *testing.T) *pytorch {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: it starts PyTorch many times")
+	}
+	return newPyTorch(t)
+}
+
 func newPyTorch(t *testing.T) *pytorch {
 	t.Helper()
 	scripts, err := filepath.Abs(filepath.Join("testdata", "torch"))

@@ -46,6 +46,9 @@ func once(names ...string) string {
 }
 
 func TestAFailedTestIsRunOnceMore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it builds tests")
+	}
 	always := "package bad\n\nimport \"testing\"\n\nfunc TestAlways(t *testing.T) { t.Error(\"as ever\") }\n"
 	for _, c := range []struct {
 		name   string
