@@ -147,15 +147,15 @@ func (c *tally) time(tests ...timed) {
 	c.Slowest = c.Slowest[:min(len(c.Slowest), mostTimed)]
 }
 
-// logPosition is what package testing writes before a line of a test's log.
-var logPosition = regexp.MustCompile(`^\s+\w+\.go:\d+: `)
+// beforeReason is what package testing writes before a line of a test's log, or testscript before a script's reason to skip.
+var beforeReason = regexp.MustCompile(`^\s+(\w+\.go:\d+: |> (\[.*\] )?skip )`)
 
 // skip counts a skipped test, which printed said.
 func (c *tally) skip(said string) {
 	reason := "no reason given"
 	for line := range strings.Lines(said) {
-		if at := logPosition.FindString(line); at != "" {
-			reason = strings.TrimSpace(line[len(at):])
+		if at := beforeReason.FindString(line); at != "" {
+			reason = strings.Trim(strings.TrimSpace(line[len(at):]), "'")
 		}
 	}
 	if c.Skipped == nil {

@@ -22,6 +22,8 @@ func TestNeedsRootToo(t *testing.T) { t.Log("looks"); t.Skip("not root") }
 
 func TestSaysNothing(t *testing.T) { t.SkipNow() }
 
+func TestIsAScript(t *testing.T) { t.Log("WORK=$WORK\n> [short] skip 'it takes long'\n"); t.SkipNow() }
+
 func TestFails(t *testing.T) { t.Fail() }
 `)
 	file := filepath.Join(t.TempDir(), "tally")
@@ -31,7 +33,7 @@ func TestFails(t *testing.T) { t.Fail() }
 		}
 	}
 	got, err := readTally(file)
-	if want := "4 tests ran, 4 were skipped (3: not root; 1: no reason given)"; err != nil || got.String() != want {
+	if want := "4 tests ran, 5 were skipped (3: not root; 1: it takes long; 1: no reason given)"; err != nil || got.String() != want {
 		t.Errorf("%q (%v), want %q", got, err, want)
 	}
 	if len(got.Slowest) != 3 { // without the subtest
