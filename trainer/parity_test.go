@@ -174,6 +174,9 @@ func TestShakespeareLossIsNearPyTorchs(t *testing.T) { // without the race detec
 	if thin.Race {
 		t.Skip("has one rank alone: the race detector would have nothing to watch")
 	}
+	if testing.Short() {
+		t.Skip("-short: it trains for long")
+	}
 	path := sample(t, "coriolanus.txt")
 	const steps = 60
 	cfg := DefaultConfig()
