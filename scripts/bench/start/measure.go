@@ -86,20 +86,20 @@ type launchTimes struct {
 
 // launch launches one side once, for limit at most.
 func launch(ctx context.Context, limit time.Duration, s side, ranks int) (launchTimes, error) {
-	got, met := launchTimes{met: math.NaN(), ended: math.NaN()}, math.NaN()
-	cmd, started := s.command(ranks), time.Now()
+	got := launchTimes{met: math.NaN(), ended: math.NaN()}
+	var met time.Time
 	output := &processes.Lines{Receive: func(line string) {
-		if s.met(unlabelled(line)) && math.IsNaN(met) {
-			met = since(started)
+		if s.met(unlabelled(line)) && met.IsZero() {
+			met = time.Now()
 		}
 	}}
-	out, err := processes.Launch(ctx, limit, output, nil, cmd)
+	out, err := processes.Launch(ctx, limit, output, nil, s.command(ranks))
 	switch got.fault = out.Fault; {
 	case err != nil, got.fault != nil:
-	case math.IsNaN(met):
+	case met.IsZero():
 		got.fault = errors.New("rank 0 did not say that all have met")
 	default:
-		got.met, got.ended = met, inMilliseconds(out.Took)
+		got.met, got.ended = inMilliseconds(met.Sub(out.Began)), inMilliseconds(out.Took)
 	}
 	return got, err
 }

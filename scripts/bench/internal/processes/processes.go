@@ -23,6 +23,7 @@ import (
 
 // Outcome is what came of one launch.
 type Outcome struct {
+	Began time.Time
 	Took  time.Duration // until all of its processes had ended
 	Hung  bool          // it did not end after the word that it would
 	Fault error         // nil: none
@@ -55,14 +56,14 @@ func Run(ctx context.Context, cmd *exec.Cmd) (said string, took time.Duration, e
 // launch runs commands until ctx is done, whose cause is a fault of theirs.
 func launch(ctx context.Context, output io.Writer, complaint *bytes.Buffer, ended <-chan struct{}, commands []*exec.Cmd) (o Outcome) {
 	commands[0].Stdout, commands[0].Stderr = output, complaint
-	started := time.Now()
+	o.Began = time.Now()
 	group, err := Start(commands...)
 	if err != nil {
 		o.Fault = fmt.Errorf("start it: %w", err)
 		return o
 	}
 	o.Hung = group.Await(ctx, ended)
-	o.Took = time.Since(started)
+	o.Took = time.Since(o.Began)
 	late := ctx.Err() != nil
 	group.Kill() // all that it wrote has been read
 	switch {
