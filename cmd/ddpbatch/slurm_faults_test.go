@@ -49,6 +49,16 @@ exec sleep 1000.$0`
 // stranger is a relative that says nothing of the run: Slurm's cgroup ends it where nobody else can.
 const stranger = `(env -i setsid sh -c "trap '' TERM; sleep 1000.$0" &)`
 
+// familyOfAKilledAgent is a family, without who clears its environment where Slurm has no cgroups to find that by.
+func (c *cluster) familyOfAKilledAgent() string {
+	c.t.Helper()
+	if c.hasCgroups() {
+		return family
+	}
+	c.t.Log("without who clears its environment: Slurm has no cgroups here, by which it would find that")
+	return strings.Replace(family, stranger, "", 1)
+}
+
 // word is a name for this test's processes that no other process has.
 func (c *cluster) word() string {
 	return strings.ReplaceAll(fmt.Sprintf("%d%d", os.Getpid(), time.Now().UnixNano()), "-", "")

@@ -48,11 +48,7 @@ func killOneOfEight(t *testing.T, c *cluster) time.Duration {
 
 // testSlurmAgentKilledOfMany: an agent is killed, and with it all its workers' relatives, whatever they have become meanwhile.
 func testSlurmAgentKilledOfMany(t *testing.T, c *cluster) {
-	relatives := family
-	if !c.hasCgroups() {
-		t.Log("without who clears its environment: Slurm has no cgroups here, by which it would find that")
-		relatives = strings.Replace(family, stranger, "", 1)
-	}
+	relatives := c.familyOfAKilledAgent()
 	for _, row := range []struct{ node, mode string }{{"n3", "agent"}, {"n1", "agent"}, {"n3", "task"}} { // n1 has agent 0
 		// who waited for silence would take longer
 		testkit.Promptly(t, 10*time.Second, func() time.Duration {
