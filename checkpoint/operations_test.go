@@ -197,7 +197,8 @@ func isSave(s *State, i int) bool {
 	return sameState(s, testState(crashScript[i].step, crashScript[i].variant)) == nil
 }
 
-// checkGoesOn lets attempt 2 resume and save twice. Then exactly its two checkpoints are there, two files each, beside what tells of attempts.
+// checkGoesOn lets attempt 2 resume and save twice. Then exactly its two checkpoints are there, two files each, beside the records of
+// attempts.
 func checkGoesOn(t *testing.T, fsys vfs.FS) error {
 	d, err := Open(testPath, crashOptions(fsys, 2))
 	if err != nil {

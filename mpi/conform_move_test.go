@@ -19,7 +19,7 @@ func (k kind[T]) got(r *round, part []T, from, to int) error {
 	return k.same(part, want)
 }
 
-// blockwise checks a buffer of blocks, of which block i is of rank from(i) for rank to(i).
+// blockwise checks a buffer of blocks. ends gives the ranks that block i comes from and goes to.
 func (k kind[T]) blockwise(r *round, out []T, counts []int, ends func(i int) (from, to int)) error {
 	for i, n := range counts {
 		from, to := ends(i)

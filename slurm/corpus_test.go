@@ -202,7 +202,8 @@ func TestFromEnvironReadsBatchScripts(t *testing.T) {
 		if a.InStep() || a.TaskMode() {
 			t.Errorf("%s: taken for a step", name)
 		}
-		if len(a.Nodes) != env.number(t, "SLURM_JOB_NUM_NODES") || a.NodeName() != env["SLURMD_NODENAME"] || a.Tasks != env.number(t, "SLURM_NTASKS") {
+		if len(a.Nodes) != env.number(t, "SLURM_JOB_NUM_NODES") || a.NodeName() != env["SLURMD_NODENAME"] ||
+			a.Tasks != env.number(t, "SLURM_NTASKS") {
 			t.Errorf("%s: nodes %q, this one %q, %d tasks", name, a.Nodes, a.NodeName(), a.Tasks)
 		}
 		// The only one in which Slurm contradicts itself: SLURM_NTASKS=7, SLURM_TASKS_PER_NODE=2(x4).

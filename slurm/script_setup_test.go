@@ -46,7 +46,8 @@ func TestScriptReceivesBeforeSrun(t *testing.T) {
 			continue
 		}
 		end := calls[1]
-		if end[4] != test.code || strings.Join(strings.Fields(end[6]), " ") != test.signals || !slices.Equal(end[7:], []string{"--unstarted", filepath.Join(run, "tasks", "0")}) {
+		if end[4] != test.code || strings.Join(strings.Fields(end[6]), " ") != test.signals ||
+			!slices.Equal(end[7:], []string{"--unstarted", filepath.Join(run, "tasks", "0")}) {
 			t.Errorf("%s: %q", test.setup, end)
 		}
 		if _, err := os.Stat(filepath.Join(s.dir, "another's")); err == nil {

@@ -29,7 +29,8 @@ func TestScriptSurvivesSignals(t *testing.T) {
 	})
 }
 
-// isWaiting tells whether a process sleeps, and has no signal to come. One that comes in the instant in which srun ends can cost bash 5.2 srun's code.
+// isWaiting tells whether a process sleeps and has no pending signal. A signal at the moment when srun ends can make bash 5.2 lose srun's
+// exit code.
 func isWaiting(t *testing.T, pid int) bool {
 	t.Helper()
 	for range 3 { // a trap that makes a file may sleep for a moment

@@ -92,7 +92,7 @@ func bestIn(t *testing.T, s *checkpoint.State) best {
 	return at.Best
 }
 
-// What was the best by another measure, or on other rows, is no mark for a job that has changed them.
+// A job that changes its measure, or its rows, does not compare with the best from before.
 func TestTheBestOfAnotherMeasureDoesNotCount(t *testing.T) {
 	dir, cfg := imageJob(t)
 	// Rows that are trained on until they are known by heart: no others do as well.

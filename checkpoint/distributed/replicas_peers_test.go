@@ -66,8 +66,8 @@ func TestDeathAmongReplicasHangsNobody(t *testing.T) {
 	}
 }
 
-// TestSlowReplicaHoldsNothingUp: the shared folder is full, and one rank's disk takes no replica for a long time. Two more saves come to the nodes' own disks
-// meanwhile; at the end nothing of what came late stays.
+// The shared folder is full, and one rank's disk takes no replica for a long time. Two more saves reach the nodes' own disks meanwhile.
+// At the end nothing that came late is left.
 func TestSlowReplicaHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -237,7 +237,8 @@ func TestHostileStreamIsNotKept(t *testing.T) {
 			others := &tier{fs: disk, path: above.path + "/replicas", location: above.location, session: 7, above: above}
 			sent := row.sent
 			p := &replicas{peers: &sent, tier: others}
-			l, disked, lost := p.receive(t.Context(), sender{rank: 1, shard: shardNumber{i: 1, of: 2}}, &job{id: 1, ctx: t.Context(), meta: Meta{Step: 3}})
+			from := sender{rank: 1, shard: shardNumber{i: 1, of: 2}}
+			l, disked, lost := p.receive(t.Context(), from, &job{id: 1, ctx: t.Context(), meta: Meta{Step: 3}})
 			if l != nil || disked != nil && !row.lost || (lost != nil) != row.lost || len(sent) != row.left {
 				t.Errorf("kept %v, the disk says %v, the stream %v; %d messages are left, want %d", l, disked, lost, len(sent), row.left)
 			}

@@ -13,11 +13,12 @@ import (
 )
 
 // testSlurmLostAgentLives: an agent is stopped, and the run goes on without it, in the job, to its end. srun waits for all of its tasks,
-// and must not wait for that one: the job ends all the same. Slurm kills the agent where that is slow to end.
+// and must not wait for that one: the job ends all the same. Slurm kills the agent if it is slow to end.
 func testSlurmLostAgentLives(t *testing.T, c *cluster) {
 	const once = `[ "$TORCHELASTIC_RESTART_COUNT" = 0 ] || exit 0
 `
-	s, word := c.familyJob("lost", "nodes = 2", 1, 2, once+c.familyOfAKilledAgent(), "--set", final, "--set", "launch.min_nodes=1", "--set", "launch.max_restarts=1")
+	s, word := c.familyJob("lost", "nodes = 2", 1, 2, once+c.familyOfAKilledAgent(),
+		"--set", final, "--set", "launch.min_nodes=1", "--set", "launch.max_restarts=1")
 	stopped := 0
 	for _, k := range s.kin("") {
 		if k.isAgent() && k.get("SLURM_NODEID") == "1" {

@@ -49,13 +49,13 @@ exec sleep 1000.$0`
 // stranger is a relative that says nothing of the run: Slurm's cgroup ends it where nobody else can.
 const stranger = `(env -i setsid sh -c "trap '' TERM; sleep 1000.$0" &)`
 
-// familyOfAKilledAgent is a family, without who clears its environment where Slurm has no cgroups to find that by.
+// familyOfAKilledAgent is a family for a test that kills the agent. Without cgroups it has no stranger: nobody could find it then.
 func (c *cluster) familyOfAKilledAgent() string {
 	c.t.Helper()
 	if c.hasCgroups() {
 		return family
 	}
-	c.t.Log("without who clears its environment: Slurm has no cgroups here, by which it would find that")
+	c.t.Log("without the relative that clears its environment: Slurm finds it by cgroups, which this cluster lacks")
 	return strings.Replace(family, stranger, "", 1)
 }
 

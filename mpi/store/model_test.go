@@ -41,8 +41,9 @@ type mapModel struct {
 
 var (
 	someKey   = rapid.SampledFrom([]string{"", "a", "b", "a/b", "\x00"})
-	someValue = rapid.OneOf(rapid.SliceOfN(rapid.Byte(), 0, 40), rapid.SampledFrom([][]byte{{}, []byte("1"), []byte("-5"), []byte("9223372036854775807")}))
-	over      = func() context.Context { ctx, cancel := context.WithCancel(context.Background()); cancel(); return ctx }()
+	someValue = rapid.OneOf(rapid.SliceOfN(rapid.Byte(), 0, 40),
+		rapid.SampledFrom([][]byte{{}, []byte("1"), []byte("-5"), []byte("9223372036854775807")}))
+	over = func() context.Context { ctx, cancel := context.WithCancel(context.Background()); cancel(); return ctx }()
 )
 
 func (m *mapModel) Set(t *rapid.T) {

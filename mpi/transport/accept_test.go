@@ -179,7 +179,7 @@ func wantMissing(t *testing.T, cancel func(), done chan connected, rank int) {
 	}
 }
 
-// A rank of which something is missing when the waiting ends is named, with what that is.
+// When the waiting ends, the error names every rank that is not wholly connected, and what it lacks.
 func TestIncompleteRanksAreNamed(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -162,12 +162,12 @@ func in[F any](entries []Entry[F], code uint8) bool {
 	return slices.ContainsFunc(entries, func(e Entry[F]) bool { return e.Code == code })
 }
 
-// cuts tells whether the mover cuts blocks in segments.
+// cuts reports whether the mover sends a block in segments.
 func (m mover) cuts() bool {
 	return strings.HasPrefix(m.name, "broadcast/") || m.name == "all_gather/ring"
 }
 
-// takes tells whether the mover can move the payload.
+// takes reports whether the mover can move this payload.
 func (m mover) takes(j payload) bool {
 	if m.fits != nil && !m.fits(len(j.lengths)) {
 		return false

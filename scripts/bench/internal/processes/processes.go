@@ -23,7 +23,7 @@ import (
 
 // Outcome is what came of one launch.
 type Outcome struct {
-	Began time.Time
+	Began time.Time     // just before its first process was started
 	Took  time.Duration // until all of its processes had ended
 	Hung  bool          // it did not end after the word that it would
 	Fault error         // nil: none
