@@ -1,42 +1,46 @@
-//go:build !static && linux && (amd64 || arm64)
-
 package blas
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"strings"
 	"sync"
 	"unsafe"
 
-	"github.com/ebitengine/purego"
-	"golang.org/x/sys/unix"
 	"gonum.org/v1/gonum/blas"
+
+	"ddpbatch/internal/clib"
 )
 
 // load opens a library by path or by name and makes it ready.
-func load(name string, threads int, w kindFilter) (Library, Info, error) {
-	restore, err := blockSignals()
+func load(name string, threads int, w kindFilter) (lib Library, info Info, err error) {
+	err = clib.WithoutSignals(func() error {
+		lib, info, err = loadNow(name, threads, w)
+		return err
+	})
+	return lib, info, err
+}
+
+func loadNow(name string, threads int, w kindFilter) (Library, Info, error) {
+	if err := setEnvironment(threads); err != nil {
+		return nil, Info{}, err
+	}
+	opened, err := clib.Open(name)
 	if err != nil {
 		return nil, Info{}, err
 	}
-	defer restore()
-	handle, err := open(name, threads)
-	if err != nil {
-		return nil, Info{}, err
-	}
+	handle := handle{opened}
 	sgemm, suffix := handle.product("sgemm_")
 	kind := handle.kind(suffix)
 	if why := refused(sgemm, kind, w); why != "" {
-		_ = purego.Dlclose(uintptr(handle)) // nothing in it has been called
+		handle.Close() // nothing in it has been called
 		return nil, Info{}, fmt.Errorf("%s %s", name, why)
 	}
-	lib := &foreign{sgemm: sgemm, sbgemm: handle.symbol("sbgemm_" + suffix)}
-	info := Info{Name: filepath.Base(name), Path: mapped(sgemm, name)}
+	lib := &foreign{sgemm: sgemm, sbgemm: handle.Symbol("sbgemm_" + suffix)}
+	info := Info{Name: filepath.Base(name), Path: cmp.Or(sgemm.File(), name)}
 	if kind != nil {
 		info.Name = kind.name
 		info.Version = kind.version(handle, suffix)
@@ -53,7 +57,7 @@ func load(name string, threads int, w kindFilter) (Library, Info, error) {
 }
 
 // refused says why a library is not to be used, nothing where it is.
-func refused(sgemm uintptr, k *kind, w kindFilter) string {
+func refused(sgemm clib.Function, k *kind, w kindFilter) string {
 	switch {
 	case sgemm == 0:
 		return "has no sgemm_: it is no BLAS library"
@@ -63,87 +67,25 @@ func refused(sgemm uintptr, k *kind, w kindFilter) string {
 	return ""
 }
 
-// blockSignals stays on the calling thread and blocks every signal there until restore is called. What threads the library starts
-// meanwhile inherit that: the signals of the process are for Go's threads, which have a stack to handle them on.
-func blockSignals() (restore func(), err error) {
-	runtime.LockOSThread()
-	var all, before unix.Sigset_t
-	for i := range all.Val {
-		all.Val[i] = ^all.Val[i]
-	}
-	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &before); err != nil {
-		runtime.UnlockOSThread()
-		return nil, fmt.Errorf("block signals while a library is loaded: %w", err)
-	}
-	return func() {
-		if unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil) == nil {
-			runtime.UnlockOSThread()
-		}
-	}, nil
-}
-
-// open calls dlopen, and dlerror on the same thread.
-func open(name string, threads int) (handle, error) {
-	setEnvironment(threads)
-	h, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
-	if err == nil {
-		return handle(h), nil
-	}
-	if text := err.Error(); strings.HasPrefix(text, name+":") && strings.Contains(text, "No such file") {
-		return 0, fmt.Errorf("%s: %w", name, errNotFound)
-	}
-	return 0, fmt.Errorf("load %s: %w", name, err)
-}
-
 // setEnvironment tells libraries their number of threads before they are loaded. OpenBLAS starts a thread for each core
 // otherwise, and OpenMP applies what is set by a call to the calling thread only, which for a goroutine is any.
-func setEnvironment(threads int) {
-	setenv, err := purego.Dlsym(purego.RTLD_DEFAULT, "setenv")
-	if err != nil {
-		return // the library is told again once it is loaded
-	}
-	var set func(name, value string, overwrite int32) int32
-	purego.RegisterFunc(&set, setenv)
+func setEnvironment(threads int) error {
 	for _, name := range []string{"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"} {
-		set(name, strconv.Itoa(threads), 1)
-	}
-}
-
-// mapped returns the file that code at addr comes from, or name where that cannot be told.
-func mapped(addr uintptr, name string) string {
-	maps, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		return name
-	}
-	for line := range strings.Lines(string(maps)) {
-		var low, high uintptr
-		if _, err := fmt.Sscanf(line, "%x-%x", &low, &high); err != nil || addr < low || addr >= high {
-			continue
-		}
-		if at := strings.IndexByte(line, '/'); at >= 0 {
-			return strings.TrimSpace(line[at:])
+		if err := clib.Setenv(name, strconv.Itoa(threads), true); err != nil {
+			return err
 		}
 	}
-	return name
+	return nil
 }
 
 // handle is a loaded library.
-type handle uintptr
-
-// symbol returns an address, 0 where the library has no such name.
-func (h handle) symbol(name string) uintptr {
-	addr, err := purego.Dlsym(uintptr(h), name)
-	if err != nil {
-		return 0
-	}
-	return addr
-}
+type handle struct{ clib.Library }
 
 // product returns the address of a product and the suffix that all names of this build have: none, or 64_ in
 // some builds with integers of 64 bits. Whether integers have 32 or 64 bits does not matter here (arguments).
-func (h handle) product(name string) (addr uintptr, suffix string) {
+func (h handle) product(name string) (addr clib.Function, suffix string) {
 	for _, suffix := range []string{"", "64_"} {
-		if addr := h.symbol(name + suffix); addr != 0 {
+		if addr := h.Symbol(name + suffix); addr != 0 {
 			return addr, suffix
 		}
 	}
@@ -168,7 +110,7 @@ var kinds = []kind{
 // kind returns what the library is, nil where it is none of kinds.
 func (h handle) kind(suffix string) *kind {
 	for i := range kinds {
-		if h.symbol(kinds[i].config+suffix) != 0 {
+		if h.Symbol(kinds[i].config+suffix) != 0 {
 			return &kinds[i]
 		}
 	}
@@ -176,47 +118,38 @@ func (h handle) kind(suffix string) *kind {
 }
 
 func (k *kind) version(h handle, suffix string) string {
-	addr := h.symbol(k.config + suffix)
+	config := h.Symbol(k.config + suffix)
+	call := new(clib.Call)
 	if k.filled {
-		var fill func(text *byte, size int32)
-		purego.RegisterFunc(&fill, addr)
-		text := make([]byte, 256)
-		fill(&text[0], int32(len(text)))
+		text := clib.Buffer(256)
+		call.Do(config, uintptr(unsafe.Pointer(unsafe.SliceData(text))), uintptr(len(text)))
 		text, _, _ = bytes.Cut(text, []byte{0})
 		return string(bytes.TrimSpace(text))
 	}
-	var config func() string
-	purego.RegisterFunc(&config, addr)
-	return config()
+	return clib.String(call.Do(config))
 }
 
 // threads sets the number of threads, and returns what the library then says, 0 where it says nothing.
 func (k *kind) threads(h handle, suffix string, n int) int {
-	set, get := h.symbol(k.set+suffix), h.symbol(k.get+suffix)
+	set, get := h.Symbol(k.set+suffix), h.Symbol(k.get+suffix)
 	if set == 0 || get == 0 {
 		return 0
 	}
 	if k.serial(h, suffix) {
 		return 1
 	}
-	var setThreads func(int64) // an int in OpenBLAS and MKL, 64 bits in BLIS: the same register
-	purego.RegisterFunc(&setThreads, set)
-	setThreads(int64(n))
+	new(clib.Call).Do(set, uintptr(n)) // an int in OpenBLAS and MKL, 64 bits in BLIS: the same register
 	return max(int(number(get)), 0)
 }
 
 // serial tells whether the library was built for one thread.
 func (k *kind) serial(h handle, suffix string) bool {
-	parallel := h.symbol(k.parallel + suffix)
+	parallel := h.Symbol(k.parallel + suffix)
 	return parallel != 0 && number(parallel) == 0
 }
 
 // number calls int f(void).
-func number(addr uintptr) int32 {
-	var f func() int32
-	purego.RegisterFunc(&f, addr)
-	return f()
-}
+func number(f clib.Function) int32 { return int32(new(clib.Call).Do(f)) }
 
 // foreign is a library behind the Fortran interface, where matrices lie column by column. Ours, row by row, are their transposes there, and
 // c' = op(b)' op(a)' is the product to ask for.
@@ -225,9 +158,9 @@ func number(addr uintptr) int32 {
 // asked for them, which cannot be seen from here. And where a product has several threads, OpenMP keeps as many for each thread of ours that
 // calls, and they take the cores from each other: 2 to 4 GFLOP/s instead of 130 were measured with eight callers on two cores.
 type foreign struct {
-	sgemm     uintptr
-	sbgemm    uintptr // 0 where the library has none
-	oneCaller bool    // one caller at a time (below)
+	sgemm     clib.Function
+	sbgemm    clib.Function // 0 where the library has none
+	oneCaller bool          // one caller at a time (below)
 
 	calling sync.Mutex // held during calls where oneCaller
 	args    pool[arguments]
@@ -270,7 +203,10 @@ func (f *foreign) call(args *arguments) {
 		f.calling.Lock()
 		defer f.calling.Unlock()
 	}
-	cgocall(gemm, unsafe.Pointer(args))
+	args.call.Do(args.fn, clib.Address(&args.tA), clib.Address(&args.tB), clib.Address(&args.m), clib.Address(&args.n), clib.Address(&args.k), clib.Address(&args.alpha),
+		uintptr(args.a), clib.Address(&args.lda), uintptr(args.b), clib.Address(&args.ldb), clib.Address(&args.beta), uintptr(args.c), clib.Address(&args.ldc),
+		1, 1) // the lengths of tA and tB as strings, which compilers of Fortran add
+	runtime.KeepAlive(args)
 	*args = arguments{}
 	f.args.put(args)
 }
@@ -281,7 +217,8 @@ func (f *foreign) call(args *arguments) {
 // Integers have 64 bits, and are small and positive: a library that wants pointers to integers of 32 bits (LP64) reads
 // the low halves, which come first on the machines this is built for, and one with 64 bits (ILP64) the whole.
 type arguments struct {
-	fn                     uintptr // of the product
+	call                   clib.Call
+	fn                     clib.Function // the product
 	a, b, c                unsafe.Pointer
 	m, n, k, lda, ldb, ldc int64
 	alpha, beta            float32
@@ -302,12 +239,3 @@ func letter(t blas.Transpose) byte {
 	}
 	return 'T'
 }
-
-// gemm is the address of the assembly that calls args.fn with args. Instead of purego.SyscallN, as that allocates twice in each call.
-var gemm uintptr
-
-// cgocall is the runtime's way into C: on a stack that is large enough, with the goroutine counted as
-// being in a system call. runtime/cgocall.go promises purego to keep it.
-//
-//go:linkname cgocall runtime.cgocall
-func cgocall(fn uintptr, args unsafe.Pointer) int32

@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"gonum.org/v1/gonum/blas"
+
+	"ddpbatch/internal/clib"
 )
 
 // candidates are what Auto tries, in this order. libopenblas.so.0 is Debian's, conda's and Spack's name, and in EPEL that of the
@@ -24,11 +26,6 @@ var candidates = []string{
 const (
 	advice       = `products in Go take 3 to 8 times as long as OpenBLAS's: install OpenBLAS (libopenblas0 in Debian, openblas in EPEL, conda and Spack), or set blas = "PATH" to the library`
 	adviceSerial = "this library was built for fewer threads than were asked for: install its build for POSIX threads (libopenblas0-pthread in Debian, openblas-threads in EPEL)"
-)
-
-var (
-	errNotFound   = errors.New("no such library")               // for a name that the loader does not find
-	errCannotLoad = errors.New("this build loads no libraries") // built with -tags static, or for another platform
 )
 
 // kindFilter is what load takes.
@@ -72,10 +69,10 @@ func choose(cfg Config) (Library, Info) {
 		case err == nil:
 			found.PassedOver = info.PassedOver
 			return lib, found
-		case errors.Is(err, errCannotLoad):
+		case errors.Is(err, clib.ErrUnsupported):
 			info.Advice = err.Error()
 			return new(Go), info
-		case !errors.Is(err, errNotFound):
+		case !errors.Is(err, clib.ErrNotFound):
 			info.PassedOver = append(info.PassedOver, err.Error())
 		}
 	}

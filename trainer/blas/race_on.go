@@ -1,4 +1,4 @@
-//go:build race && !static && linux && (amd64 || arm64)
+//go:build race
 
 package blas
 
