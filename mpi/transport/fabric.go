@@ -65,6 +65,7 @@ type WaitPolicy struct {
 	Spin     time.Duration // how long to poll before sleeping
 	Yield    bool          // ranks share cores: give them away between polls
 	OnDemand bool          // links come to be when they are first used
+	LateData bool          // data links connect with their first bytes, which takes a while: goodbyes are no reason to
 }
 
 // ErrClosedThere is the io.EOF of a Network's link whose other end was closed by its rank, which was not killed.

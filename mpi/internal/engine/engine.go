@@ -96,7 +96,9 @@ func (e *Engine) close() error {
 	for rank := range e.peers {
 		if rank != e.Rank() && e.linked(rank) {
 			p := e.peer(rank)
-			e.sendControlOn(p.data, header{kind: kindBye}, nil)
+			if e.goodbyeLane(p) == p.data {
+				e.sendControlOn(p.data, header{kind: kindBye}, nil)
+			}
 			e.sendControlOn(p.control, header{kind: kindBye}, nil)
 		}
 	}
@@ -120,6 +122,14 @@ func (e *Engine) close() error {
 
 // linked tells whether a rank is to receive goodbyes: they are no reason to make a link.
 func (e *Engine) linked(rank int) bool { return e.peers[rank] != nil || !e.policy.OnDemand }
+
+// goodbyeLane is the lane for what a peer is to read behind all data: that of data, but where it would connect for this.
+func (e *Engine) goodbyeLane(p *peer) *lane {
+	if e.policy.LateData && !p.data.silentEnd && !p.data.used {
+		return p.control
+	}
+	return p.data
+}
 
 // peer finds what is known of a rank. mu is held.
 func (e *Engine) peer(rank int) *peer {

@@ -211,7 +211,7 @@ func (g *Group) Close() {
 		}
 		for rank, world := range g.members {
 			if world != e.Rank() && e.linked(world) && (g.left == nil || g.left[rank] == nil) {
-				e.sendControl(e.peer(world), header{kind: kindLeave, call: last}, nil)
+				e.sendControlOn(e.goodbyeLane(e.peer(world)), header{kind: kindLeave, call: last}, nil)
 			}
 		}
 		e.failGroup(g, ErrClosed)

@@ -30,6 +30,7 @@ type lane struct {
 	readEnded  bool // nothing more will be read
 	writeEnded bool // nothing more can be written
 	busy       bool // it is among Engine.writing
+	used       bool // something was written, or is to be
 
 	isUnread bool // it is among Engine.unread
 }

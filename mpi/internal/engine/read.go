@@ -74,7 +74,7 @@ func (e *Engine) readFrames(l *lane, until *Op) bool {
 			}
 		}
 		h, err := decodeHeader((*[headerSize]byte)(in.buf[in.r:]))
-		if err == nil && h.kind != kindBye && l != l.peer.lane(h.kind) {
+		if err == nil && !h.kind.isGoodbye() && l != l.peer.lane(h.kind) {
 			err = fmt.Errorf("%w: a frame of kind %d on the link for others", ErrProtocol, h.kind)
 		}
 		if err != nil {

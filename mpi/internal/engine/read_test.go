@@ -47,7 +47,7 @@ func TestHostilePeerEndsAlone(t *testing.T) {
 
 // Where payloads have a link of their own, they come by no other, nor anything else by theirs.
 func TestFrameOnTheWrongLinkIsRefused(t *testing.T) {
-	for name, k := range map[string]frameKind{"message": kindMessage, "collective": kindCollective, "leave": kindLeave, "query": kindQuery} {
+	for name, k := range map[string]frameKind{"message": kindMessage, "collective": kindCollective, "query": kindQuery} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, overBoth, 2, nil, 1)
 			p := w.puppets[1]

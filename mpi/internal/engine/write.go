@@ -8,6 +8,7 @@ func (e *Engine) write(l *lane, op *Op) {
 		e.endWrite(op)
 		return
 	}
+	l.used = true
 	l.out.push(op)
 	if l.out.first != op {
 		return
