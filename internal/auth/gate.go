@@ -18,7 +18,7 @@ import (
 // hold up nobody, however many they are and however slowly they speak: each has
 // Timeout to prove itself, and of more than Room at a time the oldest is closed.
 type Gate struct {
-	Role string // as in the Binding; refusals are logged under it
+	Role string // refusals are logged under it
 	Room int    // connections that have proved nothing yet, at least 1
 
 	// Open is this side's part of the handshake. It returns the connection to go on with, which is conn or on top of it, and the client's

@@ -17,7 +17,7 @@ const handshakeRoom = 256
 func (c *connector) accept(ctx context.Context, l net.Listener) {
 	ours := c.ownHello(0, 0, false, nil).encode()
 	gate := &auth.Gate{
-		Role: c.cfg.binding().Role, Room: max(handshakeRoom, c.cfg.Size*(1+c.cfg.streams(false))), Log: c.cfg.Log,
+		Role: role, Room: max(handshakeRoom, c.cfg.Size*(1+c.cfg.streams(false))), Log: c.cfg.Log,
 		Open: func(ctx context.Context, conn net.Conn) (net.Conn, []byte, error) {
 			theirs, err := auth.Server(ctx, conn, c.key, c.cfg.binding(), ours)
 			return conn, theirs, err
