@@ -71,7 +71,9 @@ func (c *Comm) Size() int { return c.core.port.Size() }
 //
 //	"shm"      memory that all of them share
 //	"tcp"      TCP connections, between machines or where ranks of one share no memory
+//	"ucx"      RDMA by UCX, in the same places
 //	"shm+tcp"  memory within each machine, TCP between machines
+//	"shm+ucx"  memory within each machine, RDMA by UCX between machines
 //	"local"    channels within one process, of InitLocal
 //	"self"     nothing: there is no other rank
 //
@@ -88,14 +90,22 @@ func (c *Comm) Backend() string {
 	for _, rank := range k.members {
 		machines[k.world.machines[rank]] = true
 	}
+	between := "tcp"
+	if k.world.sockets.UsesUCX() {
+		between = "ucx"
+	}
 	switch len(machines) {
 	case 1:
 		return "shm"
 	case len(k.members):
-		return "tcp"
+		return between
 	}
-	return "shm+tcp"
+	return "shm+" + between
 }
+
+// Network says more of "ucx": which version, transports and devices, such as "UCX 1.13.1 by rc_mlx5/mlx5_0:1". It is empty where no data of the world goes
+// through UCX.
+func (c *Comm) Network() string { return c.core.world.sockets.Network() }
 
 // Using is the same Comm with one algorithm for all of its collectives, by its name, instead of the one that is
 // predicted to be fastest. Calls whose collective has none of that name return an error, as do those that are to be

@@ -16,7 +16,7 @@ import (
 // Config is the [mpi] table of a job. An empty word or a zero time-out stands for what
 // DefaultConfig has.
 type Config struct {
-	Transport     string        `json:"transport"`         // "auto", "shm" or "tcp"
+	Transport     string        `json:"transport"`         // "auto", "shm", "tcp" or "ucx"
 	Algorithm     string        `json:"algorithm"`         // of all-reduce: "auto" or a name
 	Deterministic bool          `json:"deterministic"`     // reductions in the canonical order
 	Timeout       time.Duration `json:"timeout"`           // longest time without progress
@@ -36,9 +36,12 @@ func DefaultConfig() Config {
 func (c Config) Validate() error {
 	var errs []error
 	switch c.Transport {
-	case "", "auto", "shm", "tcp":
+	case "", "auto", "shm", "tcp", "ucx":
 	default:
-		errs = append(errs, fmt.Errorf("transport %q is not known: use \"auto\", \"shm\" or \"tcp\"", c.Transport))
+		errs = append(errs, fmt.Errorf("transport %q is not known: use \"auto\", \"shm\", \"tcp\" or \"ucx\"", c.Transport))
+	}
+	if c.Transport == "ucx" && c.Encrypt {
+		errs = append(errs, errors.New("encrypt is true, and transport is \"ucx\", which does not encrypt: leave out one of the two"))
 	}
 	if err := c.checkAlgorithm(); err != nil {
 		errs = append(errs, err)
@@ -73,12 +76,23 @@ func (c Config) complete() Config {
 // sharing is what the transport means for ranks of one machine.
 func (c Config) sharing() transport.Sharing {
 	switch c.Transport {
-	case "tcp":
+	case "tcp", "ucx":
 		return transport.ShareNever
 	case "shm":
 		return transport.ShareAlways
 	}
 	return transport.ShareWhereItWorks
+}
+
+// ucx is what the transport means for ranks that share no memory.
+func (c Config) ucx() transport.UCX {
+	switch c.Transport {
+	case "tcp", "shm":
+		return transport.UCXNever
+	case "ucx":
+		return transport.UCXAlways
+	}
+	return transport.UCXWhereItWorks
 }
 
 // timeout is c.Timeout, or the default.

@@ -155,7 +155,7 @@ var worlds = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16}
 func TestConformanceOfEveryCollective(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	for _, over := range transports {
+	for _, over := range withUCX(transports) {
 		for _, size := range sizesOn(over, worlds) {
 			t.Run(over+"/"+rankName(size), func(t *testing.T) {
 				w := newWorldOn(t, over, size, func(cfg *InitConfig) { cfg.Config.Deterministic = false })

@@ -147,7 +147,7 @@ func dieProcess(ctx context.Context, c *Comm) error {
 
 // Processes that die in the middle of collectives are errors on the others at once, by their right names.
 func TestDeathsOfProcessesAreNoticed(t *testing.T) {
-	for _, over := range realTransports {
+	for _, over := range withUCX(realTransports) {
 		t.Run(over, func(t *testing.T) {
 			size := len(everyCall) + 2
 			ranks := startRanks(t, "die", over, size, time.Minute)

@@ -86,7 +86,8 @@ func TestLargeWorldsTakeGloosLengths(t *testing.T) { // without the race detecto
 	if raceEnabled || testing.Short() {
 		t.Skip("many ranks with many messages: not with -short, nor with the race detector, which slows them down")
 	}
-	over := transports[1+rand.IntN(len(transports)-1)]
+	others := otherTransports()
+	over := others[rand.IntN(len(others))]
 	many := glooWorlds[slices.Index(glooWorlds, large)+1:]
 	testGloo(t, over, many[rand.IntN(len(many))])
 }

@@ -96,7 +96,7 @@ func connect(ctx context.Context, cfg InitConfig) (*Comm, error) {
 		Rank: cfg.Rank, Size: cfg.Size, Listen: cfg.Listen,
 		Directory: store.Prefix(cfg.Store, cfg.prefix()),
 		Secret:    cfg.Secret, Run: cfg.Run, Attempt: cfg.Attempt,
-		Sharing: cfg.Config.sharing(), Streams: cfg.Config.Streams, Encrypt: cfg.Config.Encrypt, OwnCores: cfg.OwnCores, Log: cfg.Log,
+		Sharing: cfg.Config.sharing(), UCX: cfg.Config.ucx(), Streams: cfg.Config.Streams, Encrypt: cfg.Config.Encrypt, OwnCores: cfg.OwnCores, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -115,6 +115,7 @@ const worldID = 1
 // join makes the Comm of all ranks on their links, which it takes over.
 func join(ctx context.Context, fabric transport.Fabric, cfg InitConfig) (*Comm, error) {
 	w := newWorldOf(cfg)
+	w.sockets, _ = fabric.(*transport.Sockets)
 	w.engine = engine.New(fabric, engine.Options{
 		Timeout: w.config.Timeout, Describe: describe, DescribeFully: describeFully, Label: label(),
 	})
@@ -190,9 +191,10 @@ type world struct {
 	flight    string             // file to write the recorder to at the first failure, or empty
 	initStore *initStore         // what InitEnv or InitMethod opened, or nil
 
-	local     bool              // all ranks are in this process
-	near, far algorithm.Machine // what messages cost within a machine and between machines
-	machines  []int             // by world rank: the lowest rank on the same machine, of those that share memory with it
+	sockets   *transport.Sockets // nil where all ranks are in this process, or there is one
+	local     bool               // all ranks are in this process
+	near, far algorithm.Machine  // what messages cost within a machine and between machines
+	machines  []int              // by world rank: the lowest rank on the same machine, of those that share memory with it
 }
 
 // newWorldOf is a world that has no connections yet.

@@ -13,10 +13,11 @@ import (
 )
 
 // Alloc gives a buffer of n elements, all zero, that collectives of c work on fastest: where the ranks share
-// memory, they read and write each other's, and nothing is copied. It is a collective call, for the beginning of a program: there is
-// no way to give a buffer back, and some ten thousands are all that a process has room for. n may differ between ranks. The
-// buffer is gone when c is closed: nothing may touch it from then on. After a call with it has failed, other ranks may still write
-// to it until the call has failed there, too.
+// memory, they read and write each other's, and where data goes by UCX, network cards do, so that long messages are not copied. It is a collective call, for
+// the beginning of a program: there is no way to give a buffer back, some ten thousands are all that a process has room for, and the network
+// cards keep theirs until the world is closed. n may differ between ranks. The buffer is gone when c is closed: nothing may touch it from then
+// on. After a call with it has failed, other ranks may still read and write it until the call has failed there, too, and a network
+// card what had begun to arrive.
 func Alloc[T Number](ctx context.Context, c *Comm, n int) ([]T, error) {
 	var zero T
 	width := int(unsafe.Sizeof(zero))
@@ -37,7 +38,7 @@ func Alloc[T Number](ctx context.Context, c *Comm, n int) ([]T, error) {
 // maxAlloc is the longest buffer of Alloc, in bytes.
 const maxAlloc = 1 << 40
 
-// alloc returns nil where ranks share no memory. A rank reads and writes that of the others on its machine.
+// alloc returns nil where no memory is better than Go's. A rank reads and writes that of the others on its machine.
 func (k *core) alloc(ctx context.Context, n, width int, wrong error) (own []byte, err error) {
 	err = k.exclusively(ctx, allocCall.String(), func(ctx context.Context) error {
 		// Every rank hears here of arguments that are wrong on one.
@@ -49,19 +50,58 @@ func (k *core) alloc(ctx context.Context, n, width int, wrong error) (own []byte
 			node, first = h.node, k.group.Rank()-h.local
 			last = first + h.width
 		}
+		size := n * width
 		if node == nil {
+			own = k.allocDirect(size)
 			return nil
 		}
-		size := n * width
 		segments, err := k.shareSegments(ctx, max(size, 1), first, last)
-		if err != nil || segments == nil {
+		if err != nil {
 			return err
 		}
-		k.memory = append(k.memory, segments...)
-		own = segments[k.group.Rank()-first].Bytes()[:size:size]
+		if segments == nil {
+			own = k.allocDirect(size)
+			return nil
+		}
+		local := k.group.Rank() - first
+		own = segments[local].Bytes()[:size:size]
+		k.keep(segments, local)
 		return node.Register(segments)
 	})
 	return own, err
+}
+
+// allocDirect is memory that the network card reads and writes, or nil: calls work with Go's, too, so this rank's trouble is nobody else's.
+func (k *core) allocDirect(size int) []byte {
+	if !k.spread {
+		return nil
+	}
+	memory, err := k.world.sockets.Alloc(max(size, 1))
+	if err != nil {
+		k.world.log.Warn("messages are copied", "err", err)
+	}
+	if memory == nil {
+		return nil
+	}
+	return memory[:size:size]
+}
+
+// keep closes segments with k, but for this rank's own where the network card reads and writes it, too: then the sockets do.
+func (k *core) keep(segments []*shm.Segment, local int) {
+	if !k.spread {
+		k.memory = append(k.memory, segments...)
+		return
+	}
+	own := segments[local]
+	theirs, err := k.world.sockets.Register(own.Bytes(), func() { closeSegments(own) })
+	if err != nil {
+		k.world.log.Warn("messages to other machines are copied", "err", err)
+	}
+	for i, segment := range segments {
+		if i != local || !theirs {
+			k.memory = append(k.memory, segment)
+		}
+	}
 }
 
 // share lays memory under a group of the same ranks, if they are all on one machine and all manage to.

@@ -18,8 +18,10 @@ import (
 
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/testkit/ucxhost"
 	"ddpbatch/mpi/store"
 	"ddpbatch/mpi/transport"
+	"ddpbatch/mpi/transport/ucx"
 
 	"go.uber.org/goleak"
 )
@@ -48,6 +50,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	ucxhost.SetUp()
 	goleak.VerifyTestMain(m)
 }
 
@@ -69,12 +72,40 @@ func play(scenario func(ctx context.Context, c *Comm) error) error {
 }
 
 // transports are what tests go over: a network within this process, loopback, shared memory, and the last two together, with ranks
-// that take themselves for those of several machines.
-var transports = []string{"local", "tcp", "shm", "machines"}
+// that take themselves for those of several machines. DDPBATCH_TEST_TRANSPORTS names others, such as ucx, with commas between.
+var transports = func() []string {
+	if names := os.Getenv("DDPBATCH_TEST_TRANSPORTS"); names != "" {
+		return strings.Split(names, ",")
+	}
+	return []string{"local", "tcp", "shm", "machines"}
+}()
+
+// otherTransports are those between processes.
+func otherTransports() []string {
+	return slices.DeleteFunc(slices.Clone(transports), func(over string) bool { return over == "local" })
+}
+
+// withUCX adds UCX's TCP on loopback, for tests that go by it in every run; with --long, scripts/test has all of them go by it once.
+func withUCX(transports []string) []string {
+	if slices.Contains(transports, "ucx") {
+		return transports
+	}
+	return append(slices.Clone(transports), "ucx")
+}
+
+// needTransport skips the test where this machine lacks a transport.
+func needTransport(t testing.TB, over string) {
+	t.Helper()
+	if over == "ucx" {
+		_, _, err := ucx.Library()
+		ucxhost.Need(t, err)
+	}
+}
 
 // newWorldOn is newWorld on one of transports.
 func newWorldOn(t testing.TB, over string, size int, change func(*InitConfig)) []*Comm {
 	t.Helper()
+	needTransport(t, over)
 	return formed(t, func() ([]*Comm, error) { return initOn(t.Context(), over, size, change) })
 }
 
@@ -185,7 +216,7 @@ func someTransports() []string {
 	if *conformRounds > 1 {
 		return transports
 	}
-	others := slices.DeleteFunc(slices.Clone(transports), func(over string) bool { return over == "local" })
+	others := otherTransports()
 	return []string{"local", others[rand.IntN(len(others))]}
 }
 
@@ -285,6 +316,7 @@ type rankProcess struct {
 // startRanks starts the processes of a scenario.
 func startRanks(t *testing.T, scenario, over string, size int, timeout time.Duration) []*rankProcess {
 	t.Helper()
+	needTransport(t, over)
 	port := testkit.FreePort(t, "127.0.0.1")
 	ranks := make([]*rankProcess, size)
 	for rank := range ranks {
@@ -327,7 +359,7 @@ func succeeded(t *testing.T, ranks []*rankProcess) {
 }
 
 // realTransports are those that processes of their own can use.
-var realTransports = []string{"tcp", "shm"}
+var realTransports = slices.DeleteFunc(otherTransports(), func(over string) bool { return over == "machines" })
 
 // conformProcess is a rank of TestConformanceOfEveryCollective and TestDeterminismInEveryWorld in its own process.
 func conformProcess(ctx context.Context, c *Comm) error {

@@ -91,6 +91,9 @@ func (t *trainer) openBLAS() error {
 	t.blas = library
 	if t.env.Comm.Rank() == 0 {
 		t.print("rank 0 | matrix products by %s | %s\n", info, how)
+		if network := t.env.Comm.Network(); network != "" {
+			t.print("rank 0 | data by %s\n", network)
+		}
 		t.advice = info.Advice
 	}
 	return nil

@@ -27,7 +27,7 @@ func newBenchCommand(e *env) *cli.Command {
 			&cli.StringFlag{Name: "e", Usage: "largest `SIZE`", Value: "64M"},
 			&cli.Int64Flag{Name: "f", Usage: "from one size to the next, `TIMES`", Value: 4},
 			&cli.IntFlag{Name: "n", Usage: "start `N` ranks on this machine; not among ranks that are there already", DefaultText: "2"},
-			&cli.StringFlag{Name: "transport", Usage: "`T`: auto, shm or tcp", Value: "auto"},
+			&cli.StringFlag{Name: "transport", Usage: "`T`: auto, shm, tcp or ucx", Value: "auto"},
 			&cli.StringFlag{Name: "algorithm", Usage: "`NAME`, or auto", Value: "auto"},
 			&cli.BoolFlag{Name: "explain", Usage: "time every algorithm, and show what the model predicts of it and which one it chooses"},
 			&cli.BoolFlag{Name: "deterministic", Usage: "reductions in the canonical order; --deterministic=false admits other algorithms", Value: true},

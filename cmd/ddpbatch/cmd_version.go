@@ -2,9 +2,13 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"runtime"
+	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"ddpbatch/mpi/transport/ucx"
 )
 
 // version is the release; CHANGELOG.md tells what each brought.
@@ -24,13 +28,31 @@ func newVersionCommand(e *env) *cli.Command {
 			if err := checkWords(c, 0, 0); err != nil {
 				return err
 			}
+			library, devices := rdma()
 			if c.Bool("json") {
 				return printJSON(e, map[string]string{
-					"version": version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
+					"version": version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH, "ucx": library, "rdma": devices,
 				})
 			}
-			fmt.Fprintln(e.Out, versionString())
+			fmt.Fprintf(e.Out, "%s\nUCX: %s\nRDMA: %s\n", versionString(), library, devices)
 			return nil
 		},
 	}
+}
+
+// rdma says which UCX and which devices for RDMA this machine has, or why none.
+func rdma() (library, devices string) {
+	v, file, err := ucx.Library()
+	if library = fmt.Sprintf("%v from %s", v, file); err != nil {
+		library = "none: " + err.Error()
+	}
+	found, err := ucx.Devices(os.DirFS("/"))
+	if err != nil {
+		return library, "none: " + err.Error()
+	}
+	var names []string
+	for _, d := range found {
+		names = append(names, d.String())
+	}
+	return library, strings.Join(names, ", ")
 }

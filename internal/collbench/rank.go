@@ -45,7 +45,7 @@ func RunRank(ctx context.Context, p Process, o Options) (err error) {
 	}
 	b.clock = clockCost()
 	if b.rank == 0 {
-		b.print.heading(p.Version, o, b.ranks)
+		b.print.heading(p.Version, o, b.ranks, comm.Network())
 	}
 	return b.rows(ctx, joining)
 }

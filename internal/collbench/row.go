@@ -56,12 +56,15 @@ type printer struct {
 	err     error // the first
 }
 
-// heading says what the rows do not, and names their columns.
-func (p *printer) heading(version string, o Options, ranks int) {
+// heading says what the rows do not, and names their columns. The network is that of Comm.Network.
+func (p *printer) heading(version string, o Options, ranks int, network string) {
 	if p.json {
 		return
 	}
 	p.line("# ddpbatch %s: %s, %d ranks%s\n", version, o.collective.name, ranks, o.settings())
+	if network != "" {
+		p.line("# %s\n", network)
+	}
 	switch {
 	case p.explain:
 		p.line("#%12s  %-20s  %10s  %10s  %7s  %7s\n", "size", "algorithm", "predicted", "measured", "busbw", "#wrong")

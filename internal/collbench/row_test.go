@@ -28,7 +28,7 @@ func TestBandwidthsAreThoseOfNCCLTests(t *testing.T) {
 func TestPrinterPrintsHeadingAndRows(t *testing.T) {
 	var text bytes.Buffer
 	p := printer{w: &text}
-	p.heading("", Options{collective: collectiveNamed("allreduce"), Transport: "shm", Algorithm: "auto", Deterministic: true}, 2)
+	p.heading("", Options{collective: collectiveNamed("allreduce"), Transport: "shm", Algorithm: "auto", Deterministic: true}, 2, "")
 	p.row(result{Size: 1048576, Count: 262144, Type: "float32", Redop: "sum", Time: 476.25, Min: 300, Avg: 500.5, Max: 12345, AlgBW: 2.2, BusBW: 2.2, Wrong: 3})
 	settings, rest, _ := strings.Cut(text.String(), "\n")
 	if !strings.HasSuffix(settings, ": allreduce, 2 ranks, transport shm, algorithm auto, deterministic") {
@@ -50,7 +50,7 @@ func TestPrinterPrintsHeadingAndRows(t *testing.T) {
 func TestJSONRowsHaveTheirFields(t *testing.T) {
 	var text bytes.Buffer
 	p := printer{w: &text, json: true}
-	p.heading("", Options{}, 2)
+	p.heading("", Options{}, 2, "")
 	p.row(result{Size: 8, Count: 2, Type: "float32", Redop: "sum", Algorithm: "auto", Transport: "tcp"})
 	fields := map[string]any{}
 	if err := json.Unmarshal(text.Bytes(), &fields); err != nil {

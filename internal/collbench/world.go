@@ -76,7 +76,7 @@ func timeStartup(ctx context.Context, p Process, o Options) error {
 		launches = startupLaunches
 	}
 	print := printer{w: p.Out, json: o.JSON}
-	print.heading(p.Version, o, o.Ranks)
+	print.heading(p.Version, o, o.Ranks, "")
 	rank := o
 	at := slices.Index(o.Words, "--")
 	if at < 0 {

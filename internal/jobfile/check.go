@@ -163,7 +163,6 @@ func unsupportedKeys() []unsupported {
 	return []unsupported{
 		{key: "slurm.clusters", why: "this version follows its jobs on one cluster only: set SLURM_CLUSTERS in the shell instead"},
 		{key: "container", why: "this version starts no containers: put the call of the container's program into launch.command"},
-		{key: "mpi.transport", allow: []any{"auto", "shm", "tcp"}, why: `this version has no InfiniBand transport: write "auto", "shm" or "tcp"`},
 	}
 }
 

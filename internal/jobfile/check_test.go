@@ -218,9 +218,6 @@ func TestFaultsComeAllAtOnceInTheOrderOfTheFile(t *testing.T) {
 func TestUnsupportedValuesAreRefused(t *testing.T) {
 	for _, test := range []struct{ table, line, fault string }{
 		{"slurm", `clusters = "a,b"`, `slurm.clusters = "a,b": this version follows its jobs on one cluster only: set SLURM_CLUSTERS in the shell instead`},
-		{"mpi", `transport = "tcp"`, ""},
-		{"mpi", `transport = "shm"`, ""},
-		{"mpi", `transport = "ucx"`, `mpi.transport = "ucx": this version has no InfiniBand transport: write "auto", "shm" or "tcp"`},
 	} {
 		t.Run(test.table+" "+test.line, func(t *testing.T) {
 			_, warnings, err := parse("name = \"x\"\n[" + test.table + "]\n" + test.line + command)

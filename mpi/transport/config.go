@@ -45,6 +45,7 @@ type Config struct {
 	Run        string // the run's id and attempt: ranks of another are refused
 	Attempt    int
 	Sharing    Sharing
+	UCX        UCX
 	Streams    int          // TCP connections for data to each lower rank that shares no memory: up to 16; 0 picks a number
 	Encrypt    bool         // data between ranks that share no memory; either all ranks say so, or none
 	OwnCores   bool         // no other rank runs on the cores that this one is bound to
@@ -76,11 +77,17 @@ func (cfg Config) complete() (Config, error) {
 	return cfg, nil
 }
 
-// binding refuses ranks that differ in Encrypt, too: they would not understand each other.
+// binding refuses ranks that differ in Encrypt or UCX, too: they would not understand each other.
 func (cfg Config) binding() auth.Binding {
 	b := auth.Binding{Run: cfg.Run, Attempt: cfg.Attempt, Role: role}
 	if cfg.Encrypt {
 		b.Role += ", data encrypted"
+	}
+	switch cfg.UCX {
+	case UCXWhereItWorks:
+		b.Role += ", perhaps by UCX"
+	case UCXAlways:
+		b.Role += ", by UCX"
 	}
 	return b
 }

@@ -30,7 +30,13 @@ func Connect(ctx context.Context, cfg Config) (*Sockets, error) {
 		pipe.close()
 		return nil, fmt.Errorf("connect ranks: %w", err)
 	}
-	fabric, err := newSockets(c)
+	rdma, err := c.setUpRDMA(ctx)
+	if err != nil {
+		c.closeAll()
+		pipe.close()
+		return nil, fmt.Errorf("connect ranks: %w", err)
+	}
+	fabric, err := newSockets(c, rdma)
 	if err != nil {
 		c.closeAll()
 		pipe.close()

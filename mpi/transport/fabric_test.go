@@ -34,6 +34,7 @@ func readN(t testing.TB, l Link, n int) []byte {
 func TestLinkIsAStream(t *testing.T) {
 	forEachKind(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
 		fabrics := join(t, 2)
+		letWork(t, fabrics)
 		for name, l := range links(fabrics[0], 1) {
 			other := links(fabrics[1], 0)[name]
 			if n, err := other.Read(make([]byte, 10)); n != 0 || err != nil {
@@ -74,6 +75,7 @@ func TestLinkIsAStream(t *testing.T) {
 func TestLinkFillsUp(t *testing.T) {
 	forEachKind(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
 		fabrics := join(t, 2)
+		letWork(t, fabrics)
 		if _, endless := fabrics[0].(*networkRank); endless {
 			t.Skip("a Network takes everything")
 		}
@@ -115,15 +117,28 @@ func TestLinkFillsUp(t *testing.T) {
 func TestLinkEndsAfterTheLastByte(t *testing.T) {
 	forEachKind(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
 		fabrics := join(t, 2)
-		for _, l := range links(fabrics[0], 1) {
-			if n, err := l.Write([]byte("last "), []byte("words")); n != 10 || err != nil {
+		letWork(t, fabrics)
+		words := make([]byte, 100<<10)
+		for i := range words {
+			words[i] = byte(i * 7)
+		}
+		taken := map[string]int{}
+		for name, l := range links(fabrics[0], 1) {
+			n, err := l.Write(words[:5], words[5:])
+			if n < 10 || err != nil {
 				t.Fatal(n, err)
 			}
+			taken[name] = n
 		}
-		fabrics[0].Close()
+		closed := make(chan struct{})
+		go func() { // it may wait for what is read below
+			fabrics[0].Close()
+			close(closed)
+		}()
+		defer func() { <-closed }()
 		for name, l := range links(fabrics[1], 0) {
-			if got := readN(t, l, 10); string(got) != "last words" {
-				t.Errorf("%s: read %q", name, got)
+			if got := readN(t, l, taken[name]); !bytes.Equal(got, words[:len(got)]) {
+				t.Errorf("%s: %d bytes, and not those that were written", name, len(got))
 			}
 			if _, mute := l.(*sharedLink); mute {
 				if n, err := l.Read(make([]byte, 1)); n != 0 || err != nil {
@@ -132,6 +147,7 @@ func TestLinkEndsAfterTheLastByte(t *testing.T) {
 				continue
 			}
 			testkit.Eventually(t, "the link ends", func() bool {
+				fabrics[1].Ready(nil) // looks at the connections
 				n, err := l.Read(make([]byte, 1))
 				if n != 0 || err != nil && !errors.Is(err, io.EOF) {
 					t.Fatal(name, n, err)
@@ -145,23 +161,25 @@ func TestLinkEndsAfterTheLastByte(t *testing.T) {
 
 // Moving bytes allocates nothing.
 func TestLinkDoesNotAllocate(t *testing.T) { // without the race detector
-	for _, name := range []string{"tcp", "streams", "shared"} {
-		fabrics := kinds[name](t, 2)
-		for which, l := range links(fabrics[0], 1) {
-			other := links(fabrics[1], 0)[which]
-			head, body, buf := make([]byte, 48), make([]byte, 1000), make([]byte, 2000)
-			if n := testing.AllocsPerRun(200, func() {
-				l.Write(head, body)
-				for got := 0; got < 1048; {
-					n, err := other.Read(buf)
-					if err != nil {
-						t.Fatal(err)
+	for _, name := range []string{"tcp", "streams", "shared", "ucx"} {
+		t.Run(name, func(t *testing.T) {
+			fabrics := kinds[name](t, 2)
+			for which, l := range links(fabrics[0], 1) {
+				other := links(fabrics[1], 0)[which]
+				head, body, buf := make([]byte, 48), make([]byte, 1000), make([]byte, 2000)
+				if n := testing.AllocsPerRun(200, func() {
+					l.Write(head, body)
+					for got := 0; got < 1048; {
+						n, err := other.Read(buf)
+						if err != nil {
+							t.Fatal(err)
+						}
+						got += n
 					}
-					got += n
+				}); n != 0 {
+					t.Errorf("%s: %v allocations", which, n)
 				}
-			}); n != 0 {
-				t.Errorf("%s, %s: %v allocations", name, which, n)
 			}
-		}
+		})
 	}
 }

@@ -99,7 +99,7 @@ func (c *connector) dialHandshake(
 	ours := c.ownHello(stream, r.try, r.local, offer).encode()
 	theirs, err := auth.Client(ctx, conn, key, c.cfg.binding(), ours)
 	if errors.Is(err, auth.ErrRefused) {
-		err = fmt.Errorf("%w; or one of the two ranks encrypts its data (mpi.encrypt), and the other does not", err)
+		err = fmt.Errorf("%w; or mpi.encrypt or mpi.transport is not the same for the two ranks", err)
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("%s: %w", addr, err)

@@ -11,7 +11,9 @@ import (
 
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/testkit/ucxhost"
 	"ddpbatch/mpi/store"
+	"ddpbatch/mpi/transport/ucx"
 )
 
 var testSecret = auth.Secret{1, 2, 3}
@@ -24,13 +26,14 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	ucxhost.SetUp()
 	goleak.VerifyTestMain(m)
 }
 
 func testConfig(dir Directory, rank, size int) Config {
 	return Config{
 		Rank: rank, Size: size, Listen: "127.0.0.1", Directory: dir, Secret: testSecret,
-		Run: "test", Attempt: 1,
+		Run: "test", Attempt: 1, UCX: UCXNever,
 	}
 }
 
@@ -53,9 +56,7 @@ func connectRanks(t testing.TB, size int, change func(*Config)) []*Sockets {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for _, f := range fabrics {
-			f.Close()
-		}
+		testkit.Each(size, func(rank int) error { return fabrics[rank].Close() }) // at once, as ranks do
 	})
 	return fabrics
 }
@@ -79,7 +80,32 @@ var kinds = map[string]func(t testing.TB, size int) []Fabric{
 	"encrypted": func(t testing.TB, size int) []Fabric {
 		return asFabrics(connectRanks(t, size, func(c *Config) { c.Sharing, c.Encrypt, c.Streams = ShareNever, true, 2 }))
 	},
+	"ucx": func(t testing.TB, size int) []Fabric {
+		_, _, err := ucx.Library()
+		ucxhost.Need(t, err)
+		sockets := connectRanks(t, size, func(c *Config) { c.Sharing, c.UCX = ShareNever, UCXAlways })
+		return asFabrics(sockets)
+	},
 	"shared": func(t testing.TB, size int) []Fabric { return asFabrics(connectRanks(t, size, share(ShareAlways))) },
+}
+
+// letWork has UCX work until the test is over, where data goes by it: for tests that read and write, and neither look at Ready nor sleep.
+func letWork(t testing.TB, fabrics []Fabric) {
+	for _, f := range fabrics {
+		s, ok := f.(*Sockets)
+		if !ok || !s.UsesUCX() {
+			continue
+		}
+		done, ended := make(chan struct{}), make(chan struct{})
+		go func() {
+			s.rdma.worker.ProgressUntil(done)
+			close(ended)
+		}()
+		t.Cleanup(func() {
+			close(done)
+			<-ended
+		})
+	}
 }
 
 func asFabrics(sockets []*Sockets) []Fabric {

@@ -24,6 +24,7 @@ type Sockets struct {
 	data       []Link        // by rank; nil for this rank itself
 	shared     []*sharedLink // by rank; nil where there is none
 	sharing    []int         // ranks with shared memory
+	rdma       *rdma         // nil: no data goes through UCX
 	poll       int           // epoll(7): edges of all sockets
 	pipe       *wakePipe
 	closed     bool
@@ -32,13 +33,15 @@ type Sockets struct {
 	reportedIn []uint // by rank: the call of Ready that last named its data link
 }
 
-// newSockets takes over the connections that a connector has made.
-func newSockets(c *connector) (_ *Sockets, err error) {
+// newSockets takes over the connections that a connector has made. rdma is nil where there is none.
+func newSockets(c *connector, rdma *rdma) (_ *Sockets, err error) {
 	size := c.cfg.Size
 	s := &Sockets{
 		rank: c.cfg.Rank, control: make([]*sealedLink, size), data: make([]Link, size), shared: make([]*sharedLink, size), poll: -1,
 		pipe: c.pipe, waitPolicy: WaitPolicy{Spin: spinTime, Yield: c.cfg.oversubscribed(c.countLocal())}, reportedIn: make([]uint, size),
+		rdma: rdma,
 	}
+	s.waitPolicy.LateData = rdma != nil
 	defer func() {
 		if err != nil {
 			s.closeConns() // the pipe and the memory are the connector's
@@ -60,6 +63,11 @@ func newSockets(c *connector) (_ *Sockets, err error) {
 			s.shared[rank] = r.memory.link()
 			s.data[rank] = s.shared[rank]
 			s.sharing = append(s.sharing, rank)
+		} else if rdma != nil {
+			s.data[rank] = rdma.links[rank]
+			for _, conn := range r.streams {
+				conn.Close()
+			}
 		} else if s.data[rank], err = s.adoptAll(r.streams, LinkID{Rank: rank, Data: true}, c.cfg.Encrypt); err != nil {
 			return nil, fmt.Errorf("rank %d: %w", rank, err)
 		}
@@ -112,6 +120,15 @@ func (s *Sockets) Shared() []int          { return s.sharing }
 // Ready tells of a link once, whatever the number of its streams.
 func (s *Sockets) Ready(links []LinkID) []LinkID {
 	s.readyCalls++
+	links = s.readySockets(links)
+	if s.rdma != nil {
+		links = s.rdma.ready(links) // behind: an end of a control connection is that of data
+	}
+	return links
+}
+
+// readySockets appends the links of connections.
+func (s *Sockets) readySockets(links []LinkID) []LinkID {
 	for {
 		n, errno := epollNow(s.poll, s.events[:])
 		if errno != 0 {
@@ -119,6 +136,9 @@ func (s *Sockets) Ready(links []LinkID) []LinkID {
 		}
 		for _, event := range s.events[:n] {
 			link := LinkID{Rank: int(event.Fd), Data: event.Pad != 0}
+			if s.rdma != nil && !link.Data {
+				s.rdma.controlEvent(link.Rank, event.Events)
+			}
 			if link.Data {
 				if s.reportedIn[link.Rank] == s.readyCalls {
 					continue
@@ -136,8 +156,17 @@ func (s *Sockets) Ready(links []LinkID) []LinkID {
 // Sleep leaves the links to Ready, and empties the wake pipe itself: who woke this rank has disarmed
 // it, so only who arms it again may take the byte.
 func (s *Sockets) Sleep() {
-	fds := [2]unix.PollFd{{Fd: int32(s.poll), Events: unix.POLLIN}, {Fd: int32(s.pipe.read), Events: unix.POLLIN}}
-	unix.Poll(fds[:], -1) // EINTR is as good as an event
+	fds := [3]unix.PollFd{{Fd: int32(s.poll), Events: unix.POLLIN}, {Fd: int32(s.pipe.read), Events: unix.POLLIN}, {Fd: -1}}
+	limit := -1
+	if s.rdma != nil {
+		if s.rdma.armed {
+			s.rdma.armed = false
+			return
+		}
+		fds[2] = unix.PollFd{Fd: int32(s.rdma.worker.Event()), Events: unix.POLLIN}
+		limit = maxSleep
+	}
+	unix.Poll(fds[:], limit) // EINTR is as good as an event
 	if fds[1].Revents != 0 {
 		s.pipe.empty()
 	}
@@ -146,6 +175,9 @@ func (s *Sockets) Sleep() {
 func (s *Sockets) Wake() { s.pipe.wake() }
 
 func (s *Sockets) Arm() {
+	if s.rdma != nil {
+		s.rdma.armed = s.rdma.worker.Arm()
+	}
 	for _, rank := range s.sharing {
 		s.shared[rank].mine.asleep.Store(1)
 	}
@@ -168,7 +200,11 @@ func (s *Sockets) Close() error {
 		return nil
 	}
 	s.closed = true
-	s.awaitDelivery()
+	if s.rdma == nil {
+		s.awaitDelivery()
+	} else {
+		s.closeRDMA()
+	}
 	errs := []error{s.closeConns(), s.pipe.close()}
 	for _, rank := range s.sharing {
 		errs = append(errs, s.shared[rank].close())
