@@ -34,6 +34,8 @@ check "locked memory too small" fails_with 1 'ulimit -l' locked_64K ddpbatch ben
 find /lib /usr/lib -name libucp.so.0 -exec mv {} /tmp/ ';'
 check "no library" fails_with 1 'libucp.so.0: no such library' ddpbatch bench allreduce -n 2 --transport ucx
 mv /tmp/libucp.so.0 /usr/lib/x86_64-linux-gnu/
+ip link set d0 down
+check "a device that is down" fails_with 1 'rxe0:1 is not active' ddpbatch bench allreduce -n 2 --transport ucx
 rdma link delete rxe0
 check "no device" fails_with 1 'no InfiniBand or RoCE device' ddpbatch bench allreduce -n 2 --transport ucx
 exit $failed

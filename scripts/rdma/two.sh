@@ -5,13 +5,13 @@ node=0; [ "$ROLE" = a ] || node=1
 
 until ping -c 1 -W 1 $other >/dev/null; do :; done
 
-# on_both CMD...: an agent on each machine, with a rank each
+# on_both CMD...: an agent on each machine, with RANKS ranks each, or one
 echo 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff >key; chmod 600 key
 export DDPBATCH_SECRET_FILE=$PWD/key
 port=29500
 on_both() {
   port=$((port + 10))
-  ddpbatch run --nnodes 2 --node-rank $node --nproc-per-node 1 --master-addr 10.9.0.1 --master-port $port "$@"
+  ddpbatch run --nnodes 2 --node-rank $node --nproc-per-node "${RANKS:-1}" --master-addr 10.9.0.1 --master-port $port "$@"
 }
 train() { on_both -- ddpbatch train "$1.toml"; }
 
@@ -26,10 +26,30 @@ under_way() {
 RUNS=/shared/runs
 job 20 tcp tcp
 check "training over TCP" train tcp
+same_as_tcp() { [ "$ROLE" = b ] || same tcp "$1"; } # rank 0 exports
 job 20 auto auto
-check "training, the same parameters as over TCP; auto takes verbs" eval 'by_verbs 40 train auto && { [ $ROLE = b ] || same tcp auto; }'
+check "training, the same parameters as over TCP; auto takes verbs" eval 'by_verbs 40 train auto && same_as_tcp auto'
 check "the checkpoint of both is whole" eval '[ "$ROLE" = b ] || ddpbatch ckpt verify /shared/runs/auto-2*'
-check "all-reduce, every element checked" by_verbs 500 on_both -- ddpbatch bench allreduce -b 4 -e 1M -f 16
+
+# half a run, and the rest from its checkpoint
+resumed() {
+  job 10 auto half
+  said=; [ "$ROLE" = b ] || said='going on after step 10'
+  train half && says "$said" on_both -- ddpbatch resume /shared/runs/half-2* --set train.max_steps=20 && same_as_tcp half
+}
+check "a checkpoint and a resume" resumed
+
+# conform TRANSPORT: every collective, as processes of mpi's tests
+conform() { MPI_TEST_SCENARIO=conform MPI_TEST_TRANSPORT=$1 MPI_TEST_TIMEOUT=60s on_both -- mpi.test; }
+for tls in rc_v ud_v; do
+  export UCX_TLS=$tls
+  job 20 ucx $tls
+  check "$tls: training, the same parameters as over TCP" eval "by_verbs 40 train $tls && same_as_tcp $tls"
+  check "$tls: all-reduce, every element checked" by_verbs 500 on_both -- ddpbatch bench allreduce -b 4 -e 1M -f 16
+  check "$tls: every collective" by_verbs 200 conform ucx
+  RANKS=2 check "$tls: every collective, with two ranks on each machine that share memory" by_verbs 200 conform auto
+done
+unset UCX_TLS
 
 # the cable is out for 3 seconds, in the middle of all-reduces: they go on
 pulled() {
