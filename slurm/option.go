@@ -194,6 +194,13 @@ var shortOptions = map[byte]string{
 	'M': "clusters",
 }
 
+// letterOptions are the other one-letter spellings (sbatch(1), 22.05 to 26.05).
+var letterOptions = map[byte]string{
+	'A': "account", 'B': "extra-node-info", 'b': "begin", 'C': "constraint", 'd': "dependency", 'F': "nodefile", 'G': "gpus",
+	'H': "hold", 'i': "input", 'k': "no-kill", 'L': "licenses", 'm': "distribution", 'O': "overcommit", 'p': "partition",
+	'q': "qos", 's': "oversubscribe", 'S': "core-spec", 't': "time", 'v': "verbose", 'w': "nodelist", 'x': "exclude",
+}
+
 // shortFlags are the one-letter options without a value: another letter may follow in the same word.
 const shortFlags = "HOsv"
 
@@ -222,6 +229,33 @@ func CheckExtra(word string) error {
 		return fmt.Errorf("sbatch option %s: sbatch may read it as --%s, which does not belong here; write options in full", clip(word), whole)
 	}
 	return nil
+}
+
+// Sets tells whether a word of sbatch's command line may set the option with the given key of [slurm]: by its name, the beginning of
+// that, or its letter.
+func Sets(word, key string) bool {
+	whole := optionName(key)
+	name := extraName(word)
+	if len(name) == 1 && letterOptions[name[0]] != "" {
+		name = letterOptions[name[0]]
+	}
+	if _, known := optionTable[name]; !known && name != "" && strings.HasPrefix(word, "--") {
+		return strings.HasPrefix(whole, name)
+	}
+	return name == whole || !strings.HasPrefix(word, "--") && hasFlag(word, whole)
+}
+
+// hasFlag tells whether one of the letters without a value that a word begins with stands for the option.
+func hasFlag(word, name string) bool {
+	for _, letter := range []byte(strings.TrimPrefix(word, "-")) {
+		if !strings.ContainsRune(shortFlags, rune(letter)) {
+			return false
+		}
+		if letterOptions[letter] == name {
+			return true
+		}
+	}
+	return false
 }
 
 // extraName is the long name of what word sets, or its letter where ddpbatch has no use for

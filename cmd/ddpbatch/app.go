@@ -37,7 +37,7 @@ func newApp(e *env) *cli.App {
 			return cli.ShowAppHelp(c)
 		},
 		Commands: []*cli.Command{
-			newInitCommand(e), newCheckCommand(e), newRenderCommand(e), newSubmitCommand(e),
+			newInitCommand(e), newCheckCommand(e), newRenderCommand(e), newSubmitCommand(e), newConfigCommand(e),
 			newRunCommand(e), newTrainCommand(e), newSimulateCommand(e), newRehearseCommand(e), newEnvCommand(e), newNodesCommand(e),
 			newStatusCommand(e), newLogsCommand(e), newCancelCommand(e), newResumeCommand(e),
 			newCkptCommand(e), newBenchCommand(e), newStoreCommand(e), newVersionCommand(e), newAttemptCommand(e), newGuardCommand(e),

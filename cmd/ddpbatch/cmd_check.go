@@ -30,7 +30,10 @@ func runCheck(ctx context.Context, e *env, path string, sets []string, asJSON bo
 	if err != nil {
 		return err
 	}
-	job, warnings, err := jobfile.Parse(filepath.Base(path), filepath.Dir(e.abs(path)), text, sets)
+	job, warnings, err := parseJob(e, e.abs(path), text, sets)
+	if err == nil {
+		err = checkTemplate(ctx, path, job)
+	}
 	if err == nil {
 		if missing := job.CheckFiles(); missing != nil {
 			warnings = append(warnings, jobfile.Fault{File: filepath.Base(path), Message: missing.Error()})
@@ -45,6 +48,15 @@ func runCheck(ctx context.Context, e *env, path string, sets []string, asJSON bo
 	}
 	fmt.Fprintf(e.Out, "%s: ok: %s\n", path, job.Summary())
 	return nil
+}
+
+// checkTemplate makes sure that the job's script template makes a script.
+func checkTemplate(ctx context.Context, path string, job *jobfile.Job) error {
+	_, err := readTemplate(ctx, job)
+	if ctx.Err() != nil || err == nil {
+		return err
+	}
+	return jobfile.Faults{{File: filepath.Base(path), Key: "script_template", Message: "script_template: " + err.Error()}}
 }
 
 func checkJSON(e *env, warnings []jobfile.Fault, err error) error {

@@ -7,9 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
+	"ddpbatch/internal/defaults"
 	"ddpbatch/internal/usage"
 	"ddpbatch/slurm"
 	"ddpbatch/templates"
@@ -46,21 +48,74 @@ func newInitCommand(e *env) *cli.Command {
 }
 
 func listStarters(e *env, asJSON bool) error {
-	starters := templates.Starters()
-	if asJSON {
-		return printJSON(e, starters)
+	own, err := ownStarters(e)
+	if err != nil {
+		return err
 	}
-	t := newTable(e, "NAME", "WHAT IT IS")
-	for _, s := range starters {
-		t.Row(s.Name, s.Summary)
+	type listed struct {
+		Name    string `json:"name"`
+		Summary string `json:"summary"`
+		File    string `json:"file"` // the user's own; empty: it is ddpbatch's
+	}
+	list := []listed{}
+	for _, s := range templates.Starters() {
+		if !slices.ContainsFunc(own, func(o defaults.Starter) bool { return o.Name == s.Name }) { // the user's own counts
+			list = append(list, listed{Name: s.Name, Summary: s.Summary})
+		}
+	}
+	for _, s := range own {
+		list = append(list, listed{s.Name, s.Summary, s.Path})
+	}
+	if asJSON {
+		return printJSON(e, list)
+	}
+	t := newTable(e, "NAME", "WHOSE", "WHAT IT IS")
+	for _, s := range list {
+		whose := "ddpbatch"
+		if s.File != "" {
+			whose = "yours"
+		}
+		t.Row(s.Name, whose, s.Summary)
 	}
 	return t.Flush()
 }
 
+// ownStarters are the starter jobs of the user's own.
+func ownStarters(e *env) ([]defaults.Starter, error) {
+	own, err := e.defaultsPlaces().Starters()
+	if err != nil {
+		return nil, fmt.Errorf("list your starter jobs: %w", err)
+	}
+	return own, nil
+}
+
+// starterText is the text of a starter job: the user's own of that name, else ddpbatch's. The user's must be a job.
+func starterText(e *env, name string) (string, error) {
+	own, err := ownStarters(e)
+	if err != nil {
+		return "", err
+	}
+	if at := slices.IndexFunc(own, func(s defaults.Starter) bool { return s.Name == name }); at >= 0 {
+		text, err := own[at].Read()
+		if err != nil {
+			return "", fmt.Errorf("read your starter job: %w", err)
+		}
+		d, err := readDefaults(e)
+		if err == nil {
+			_, _, err = d.Parse(own[at].Path, e.Dir, []byte(text), nil)
+		}
+		return text, err
+	}
+	if starter, ok := templates.Find(name); ok {
+		return starter.Text, nil
+	}
+	return "", &usage.Error{Message: fmt.Sprintf("there is no starter job %q", name), Hint: `"ddpbatch init --list" shows them`}
+}
+
 func writeStarter(e *env, dir, name string) error {
-	starter, ok := templates.Find(name)
-	if !ok {
-		return &usage.Error{Message: fmt.Sprintf("there is no starter job %q", name), Hint: `"ddpbatch init --list" shows them`}
+	text, err := starterText(e, name)
+	if err != nil {
+		return err
 	}
 	dir = e.abs(dir)
 	if err := os.MkdirAll(dir, 0o777); err != nil {
@@ -74,7 +129,7 @@ func writeStarter(e *env, dir, name string) error {
 	if err != nil {
 		return fmt.Errorf("write the job file: %w", err)
 	}
-	_, err = f.WriteString(starter.Text)
+	_, err = f.WriteString(text)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}

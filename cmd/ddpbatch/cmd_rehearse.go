@@ -72,7 +72,7 @@ func runRehearse(ctx context.Context, e *env, r *rehearse.Rehearsal, source jobT
 	e = &quiet
 	r.Env = e.simulateEnv()
 	r.Parse = func(sets []string) (*jobfile.Job, error) {
-		job, _, err := jobfile.Parse(filepath.Base(source.path), filepath.Dir(source.path), source.text, sets)
+		job, _, err := parsePretend(e, jobText{source.path, source.text, sets})
 		return job, err
 	}
 	r.NewRun = func(sets []string, p simulate.Pretend) (*rundir.Dir, *jobfile.Job, error) {

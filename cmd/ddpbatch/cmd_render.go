@@ -1,13 +1,11 @@
 package main
 
-import (
-	"path/filepath"
+import "github.com/urfave/cli/v2"
 
-	"github.com/urfave/cli/v2"
-)
+const templateFlagName = "script-template"
 
 func templateFlag() cli.Flag {
-	return &cli.StringFlag{Name: "script-template", Usage: "render this `FILE` instead of the built-in batch script"}
+	return &cli.StringFlag{Name: templateFlagName, Usage: "render this `FILE` instead of the built-in batch script"}
 }
 
 func newRenderCommand(e *env) *cli.Command {
@@ -18,16 +16,15 @@ func newRenderCommand(e *env) *cli.Command {
 		Description: example("ddpbatch render job.toml --set slurm.nodes=4"),
 		Flags:       []cli.Flag{setFlag(), templateFlag()},
 		Action: withArg("job file", func(c *cli.Context, path string) error {
-			job, _, err := loadJob(c.Context, e, e.abs(path), c.StringSlice("set"))
+			job, _, err := loadJob(c.Context, e, e.abs(path), withTemplate(e, c, c.StringSlice("set")))
 			if err != nil {
 				return err
 			}
-			template, err := readTemplate(c.Context, e, c.String("script-template"))
+			template, err := readTemplate(c.Context, job)
 			if err != nil {
 				return err
 			}
-			// submit makes the directory and knows its real name
-			text, err := renderScript(job, filepath.Join(job.RunDir, job.Name+"-YYYYmmdd-HHMMSS-xxxxxxxx"), template, nil)
+			text, err := renderScript(job, unnamedRun(job), template, nil)
 			if err != nil {
 				return err
 			}

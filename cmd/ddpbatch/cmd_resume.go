@@ -49,10 +49,15 @@ func newResumeCommand(e *env) *cli.Command {
 }
 
 func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) error {
+	if err := checkSets(e, o.sets); err != nil {
+		return err
+	}
 	r := &resume.Resumer{
 		Env: e.submitEnv(), View: e.viewer(), Sets: o.sets, Words: o.rest,
-		Warn:  func(warnings []jobfile.Fault) { warn(e, warnings) },
-		Write: func(run *rundir.Dir, job *jobfile.Job, words []string) error { return writeScript(run, job, "", words) },
+		Warn: func(warnings []jobfile.Fault) { warn(e, warnings) },
+		Write: func(run *rundir.Dir, job *jobfile.Job, words []string) error {
+			return writeScript(run, job, run.Spec().Template, words)
+		},
 	}
 	kind := run.Spec().Kind
 	if kind == "train" { // by all its ranks at once, so that nobody claims it
@@ -69,7 +74,7 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 	if kind == "simulate" {
 		return resumeSimulated(ctx, e, r, run)
 	}
-	if err := checkSbatchWords(o.rest); err != nil {
+	if err := checkSbatchWords(e, o.rest); err != nil {
 		return err
 	}
 	job, id, err := r.Submit(ctx, run, claim)

@@ -82,6 +82,9 @@ func jobSource(e *env, c *cli.Context, verb string, otherwise []byte) (jobText, 
 	case otherwise == nil:
 		err = &usage.Error{Message: verb + " needs a job file, or a command after --", Hint: tryHelp(c)}
 	}
+	if err == nil {
+		err = checkSets(e, s.sets)
+	}
 	return s, err
 }
 
@@ -113,7 +116,7 @@ func commandJob(command []string) ([]byte, error) {
 
 // newSimulation makes the run directory of a job that is to be simulated.
 func newSimulation(e *env, source jobText, p simulate.Pretend) (*rundir.Dir, *jobfile.Job, error) {
-	job, warnings, err := jobfile.Parse(filepath.Base(source.path), filepath.Dir(source.path), source.text, source.sets)
+	job, warnings, err := parsePretend(e, source)
 	warn(e, warnings)
 	if err != nil {
 		return nil, nil, err

@@ -20,7 +20,6 @@ import (
 type submitOptions struct {
 	path      string
 	sets      []string
-	template  string
 	sbatch    []string // words after --
 	testOnly  bool
 	dryRun    bool
@@ -47,11 +46,11 @@ func newSubmitCommand(e *env) *cli.Command {
 		},
 		Action: withArg("job file", func(c *cli.Context, path string) error {
 			_, rest, _ := splitDash(c.Args().Slice())
-			if err := checkSbatchWords(rest); err != nil {
+			if err := checkSbatchWords(e, rest); err != nil {
 				return err
 			}
 			return runSubmit(c.Context, e, submitOptions{
-				path: e.abs(path), sets: c.StringSlice("set"), template: c.String("script-template"), sbatch: rest,
+				path: e.abs(path), sets: withTemplate(e, c, c.StringSlice("set")), sbatch: rest,
 				testOnly: c.Bool("test-only"), dryRun: c.Bool("dry-run"), parsable: c.Bool("parsable"),
 				wait: c.Bool("wait"), follow: c.Bool("follow"), skipCheck: c.Bool("skip-data-check"),
 			})
@@ -69,7 +68,7 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 			return fmt.Errorf("%w; or pass --skip-data-check if only the nodes see it", err)
 		}
 	}
-	template, err := readTemplate(ctx, e, o.template)
+	template, err := readTemplate(ctx, job)
 	if err != nil {
 		return err
 	}
@@ -88,6 +87,9 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 		return errors.Join(err, run.Discard())
 	}
 	defer release()
+	if err := recordTemplate(run, template); err != nil {
+		return errors.Join(err, run.Discard())
+	}
 	if err := writeScript(run, job, template, o.sbatch); err != nil {
 		return errors.Join(err, run.Discard())
 	}
@@ -128,13 +130,30 @@ func warnStuck(ctx context.Context, e *env, id string) {
 }
 
 // checkSbatchWords checks the words after --, which go to sbatch.
-func checkSbatchWords(words []string) error {
+func checkSbatchWords(e *env, words []string) error {
+	if len(words) == 0 {
+		return nil
+	}
 	for _, word := range words {
 		if err := slurm.CheckExtra(word); err != nil {
 			return usage.Errorf("%v", err)
 		}
 	}
-	return nil
+	d, err := readDefaults(e)
+	if err != nil {
+		return err
+	}
+	return d.CheckWords(words)
+}
+
+// recordTemplate keeps a script template of the user's own with the run, for its resumes.
+func recordTemplate(run *rundir.Dir, template string) error {
+	if template == "" {
+		return nil
+	}
+	spec := run.Spec()
+	spec.Template = template
+	return run.WriteSpec(spec)
 }
 
 // writeScript renders a job's batch script into its run directory.
@@ -148,7 +167,7 @@ func writeScript(run *rundir.Dir, job *jobfile.Job, template string, words []str
 
 // trySubmit shows what submit would do.
 func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o submitOptions) error {
-	script, err := renderScript(job, filepath.Join(job.RunDir, job.Name+"-YYYYmmdd-HHMMSS-xxxxxxxx"), template, o.sbatch)
+	script, err := renderScript(job, unnamedRun(job), template, o.sbatch)
 	if err != nil {
 		return err
 	}

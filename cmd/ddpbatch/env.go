@@ -23,14 +23,19 @@ type env struct {
 	Environ  []string
 	Dir      string // working directory, absolute
 	Hostname string
+	SiteFile string // the site's file of defaults; empty: none
 	Now      func() time.Time
 	// Terminal tells whether w is a terminal, and how many columns it has.
 	Terminal func(w io.Writer) (columns int, ok bool)
 	// Executable is the path of this program, to be copied into run directories.
 	Executable func() (string, error)
+	defaults   *readOnce // nil: not read yet
 	// Release hands on the signals that were held since the start; nil: none were.
 	Release func()
 }
+
+// siteFile is the site's file of defaults. No variable names another: whoever could set that for a job could write its script.
+const siteFile = "/etc/ddpbatch.toml"
 
 func osEnv() *env {
 	dir, err := os.Getwd()
@@ -42,8 +47,8 @@ func osEnv() *env {
 		hostname = "localhost"
 	}
 	return &env{
-		Hostname: hostname,
-		In:       os.Stdin, Out: &checkedOutput{file: os.Stdout}, Err: os.Stderr,
+		Hostname: hostname, SiteFile: siteFile,
+		In: os.Stdin, Out: &checkedOutput{file: os.Stdout}, Err: os.Stderr,
 		Environ: os.Environ(), Dir: dir, Now: time.Now,
 		Terminal: terminal, Executable: os.Executable,
 	}

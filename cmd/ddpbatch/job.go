@@ -2,9 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 
+	"github.com/urfave/cli/v2"
+
+	"ddpbatch/internal/defaults"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
@@ -67,9 +72,64 @@ func loadJob(ctx context.Context, e *env, path string, sets []string) (*jobfile.
 	if err != nil {
 		return nil, nil, err
 	}
-	job, warnings, err := jobfile.Parse(filepath.Base(path), filepath.Dir(path), text, sets)
+	job, warnings, err := parseJob(e, path, text, sets)
 	warn(e, warnings)
 	return job, text, err
+}
+
+// parseJob reads a job over the defaults of the site and the user.
+func parseJob(e *env, path string, text []byte, sets []string) (*jobfile.Job, []jobfile.Fault, error) {
+	d, err := readDefaults(e)
+	if err != nil {
+		return nil, nil, err
+	}
+	return d.Parse(filepath.Base(path), filepath.Dir(path), text, sets)
+}
+
+// defaultsPlaces are where the site's and the user's own files are.
+func (e *env) defaultsPlaces() defaults.Places {
+	return defaults.Places{Site: e.SiteFile, User: defaults.UserFolder(e.lookup)}
+}
+
+// parsePretend reads a job that is to be simulated. Some of its overrides are of simulate's flags, or rehearse's own, which say nothing to
+// the site; those that a person has written are checked by jobSource.
+func parsePretend(e *env, source jobText) (*jobfile.Job, []jobfile.Fault, error) {
+	d, err := readDefaults(e)
+	if err != nil {
+		return nil, nil, err
+	}
+	return d.FreeSets().Parse(filepath.Base(source.path), filepath.Dir(source.path), source.text, source.sets)
+}
+
+// readDefaults reads the defaults of the site and the user, once.
+func readDefaults(e *env) (*jobfile.Defaults, error) {
+	if e.defaults == nil {
+		places := e.defaultsPlaces()
+		d, err := places.Read()
+		if above := places.Exposed(); above != "" && err == nil {
+			e.log().Warn("other users can change this folder, and so what your jobs begin with; to end that: chmod go-w", "folder", above)
+		}
+		e.defaults = &readOnce{d, err}
+	}
+	return e.defaults.defaults, e.defaults.err
+}
+
+// readOnce is what the reading of the defaults gave.
+type readOnce struct {
+	defaults *jobfile.Defaults
+	err      error
+}
+
+// checkSets refuses overrides that the site forbids.
+func checkSets(e *env, sets []string) error {
+	if len(sets) == 0 {
+		return nil
+	}
+	d, err := readDefaults(e)
+	if err != nil {
+		return err
+	}
+	return d.CheckSets(sets)
 }
 
 // renderScript renders a job's batch script for a run directory. words are the options that sbatch gets on its command line.
@@ -81,7 +141,11 @@ func renderScript(job *jobfile.Job, runDir, template string, words []string) (st
 	script.Words = words
 	text, err := script.Render(template)
 	if err != nil {
-		return "", &usage.Error{Message: fmt.Sprintf("render the batch script: %v", err)}
+		from := ""
+		if job.ScriptTemplate != "" {
+			from = " from " + job.ScriptTemplate
+		}
+		return "", &usage.Error{Message: fmt.Sprintf("render the batch script%s: %v", from, err)}
 	}
 	return text, nil
 }
@@ -96,12 +160,12 @@ func printScript(e *env, script string) {
 	}
 }
 
-// readTemplate reads a user's own script template; "" is ours.
-func readTemplate(ctx context.Context, e *env, path string) (string, error) {
-	if path == "" {
+// readTemplate reads the script template that a job names, and makes sure that it makes a script; "" is ours.
+func readTemplate(ctx context.Context, job *jobfile.Job) (string, error) {
+	if job.ScriptTemplate == "" {
 		return "", nil
 	}
-	text, err := jobfile.ReadText(ctx, e.abs(path))
+	text, err := jobfile.ReadText(ctx, job.ScriptTemplate)
 	if ctx.Err() != nil {
 		return "", err
 	}
@@ -109,7 +173,22 @@ func readTemplate(ctx context.Context, e *env, path string) (string, error) {
 		return "", usage.Errorf("read the script template: %v", err)
 	}
 	if len(text) == 0 {
-		return "", usage.Errorf("the script template %s is empty", path)
+		return "", usage.Errorf("the script template %s is empty", job.ScriptTemplate)
 	}
-	return string(text), nil
+	_, err = renderScript(job, unnamedRun(job), string(text), nil)
+	return string(text), err
+}
+
+// unnamedRun stands for the run directory of a job that is not submitted: submit makes it, and knows its real name.
+func unnamedRun(job *jobfile.Job) string {
+	return filepath.Join(job.RunDir, job.Name+"-YYYYmmdd-HHMMSS-xxxxxxxx")
+}
+
+// withTemplate turns --script-template into the job's key.
+func withTemplate(e *env, c *cli.Context, sets []string) []string {
+	if c.String(templateFlagName) == "" {
+		return sets
+	}
+	quoted, _ := json.Marshal(e.abs(c.String(templateFlagName))) // JSON's text is TOML's, too
+	return append(slices.Clip(sets), "script_template="+string(quoted))
 }

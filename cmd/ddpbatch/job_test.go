@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/exit"
+	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/testkit"
 	"ddpbatch/internal/vfs"
 	"ddpbatch/mpi/launch"
@@ -98,7 +99,7 @@ func TestFileReadAfterAnInterruptIsNoJob(t *testing.T) {
 	if text, err := readJob(ctx, path); exitCode(err) != exit.Interrupted {
 		t.Errorf("read %q, exit code %d: %v", text, exitCode(err), err)
 	}
-	if text, err := readTemplate(ctx, osEnv(), path); exitCode(err) != exit.Interrupted {
+	if text, err := readTemplate(ctx, &jobfile.Job{ScriptTemplate: path}); exitCode(err) != exit.Interrupted {
 		t.Errorf("read the template %q, exit code %d: %v", text, exitCode(err), err)
 	}
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,15 +21,41 @@ var program string
 // TestMain has the program built. The package's own code runs in the test's process, where the race detector sees it. Where that process
 // starts itself, as an agent's guard or as the copy in a run directory, it is the program.
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == siteProgram {
+		e := osEnv()
+		e.SiteFile = filepath.Join(e.Dir, "site.toml")
+		os.Exit(Main(context.Background(), e, os.Args))
+	}
 	if filepath.Base(os.Args[0]) == "ddpbatch" || len(os.Args) > 1 && os.Args[1] == proc.GuardCommand {
 		main()
 	}
 	syscall.Umask(0o022) // a folder of runs that the group may write to is refused
 	os.Exit(testkit.WithProgram(func(built string) int {
 		program = built
-		os.Setenv("PATH", filepath.Dir(program)+":"+os.Getenv("PATH"))
+		links, err := linkSiteProgram()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(links)
+		os.Setenv("PATH", filepath.Dir(program)+":"+links+":"+os.Getenv("PATH"))
 		return m.Run()
 	}))
+}
+
+// siteProgram is ddpbatch with the site's file in the working directory, site.toml: what is shipped has no way to name another than its own.
+const siteProgram = "ddpbatch-of-site"
+
+// linkSiteProgram makes a folder for PATH in which this test's own program has that name.
+func linkSiteProgram() (folder string, err error) {
+	own, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	if folder, err = os.MkdirTemp("", "ddpbatch-site-"); err != nil {
+		return "", err
+	}
+	return folder, os.Symlink(own, filepath.Join(folder, siteProgram))
 }
 
 // TestScriptsRunAsWritten runs testdata/script/*.txtar: what a user types and what comes back. Nothing that a script began may outlive it.

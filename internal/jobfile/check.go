@@ -14,10 +14,12 @@ import (
 	"ddpbatch/slurm"
 )
 
-// A checker turns the tables of one file into one job, and gathers what is wrong with them.
+// A checker turns the tables of one file, over those of defaults, into one job, and gathers what is wrong with them.
 type checker struct {
 	name     string
 	src      string
+	defaults *Defaults // what holds where the file says nothing; nil: nothing
+	isPart   bool      // a file of defaults, which need not have what a job needs
 	sets     []override
 	job      *Job
 	faults   []finding
@@ -77,6 +79,9 @@ func (c *checker) table(n *node, key toml.Key, values map[string]any, at *positi
 			c.value(child, sub, values[name], where)
 		}
 	}
+	if c.isPart {
+		return
+	}
 	for _, name := range slices.Sorted(maps.Keys(n.keys)) {
 		if child := n.keys[name]; child.need && child.appliesTo(kind) && values[name] == nil {
 			c.missing(at, key, name)
@@ -127,23 +132,32 @@ func (c *checker) missing(table *position, key toml.Key, name string) {
 	c.fault(table, below(key, name), "%s needs the key %s", owner, name)
 }
 
-// ordered gives what was found, as others see it, in the order of the file.
+// ordered gives what was found, as others see it, in the order of the files.
 func (c *checker) ordered(found []finding) []Fault {
 	slices.SortStableFunc(found, func(a, b finding) int { return comparePositions(a.at, b.at) })
 	faults := make([]Fault, len(found))
 	for i, f := range found {
-		faults[i] = Fault{File: c.name, Key: f.key.String(), Message: f.msg}
-		if f.at.set > 0 {
-			faults[i].File = "--set " + c.sets[f.at.set-1].key
-		} else {
-			faults[i].Line, faults[i].Column = lineColumn(c.src, f.at.offset)
-		}
+		faults[i] = Fault{Key: f.key.String(), Message: f.msg}
+		faults[i].File, faults[i].Line, faults[i].Column = c.place(f.at)
 	}
 	return faults
 }
 
+// place is where a position is, as others see it: a file, a line and a column, or an override.
+func (c *checker) place(at *position) (file string, line, column int) {
+	switch {
+	case at.set > 0:
+		return "--set " + c.sets[at.set-1].key, 0, 0
+	case at.file > 0:
+		return c.defaults.place(at)
+	}
+	line, column = lineColumn(c.src, at.offset)
+	return c.name, line, column
+}
+
+// comparePositions orders the job file's keys before those of defaults, and these before those of overrides.
 func comparePositions(a, b *position) int {
-	return cmp.Or(cmp.Compare(a.set, b.set), cmp.Compare(a.offset, b.offset))
+	return cmp.Or(cmp.Compare(a.set, b.set), cmp.Compare(a.file, b.file), cmp.Compare(a.offset, b.offset))
 }
 
 // below is the key of a table's key; it never shares memory with the table's own.

@@ -60,8 +60,8 @@ func (c *checker) resolvePaths(root *position, dir string) {
 	for _, p := range []struct {
 		name string
 		path *string
-	}{{"workdir", &c.job.WorkDir}, {"run_dir", &c.job.RunDir}} {
-		if !c.hasNoFault(p.name) {
+	}{{"workdir", &c.job.WorkDir}, {"run_dir", &c.job.RunDir}, {"script_template", &c.job.ScriptTemplate}} {
+		if *p.path == "" || !c.hasNoFault(p.name) {
 			continue
 		}
 		abs, err := absolute(*p.path, dir)

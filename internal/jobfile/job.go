@@ -28,8 +28,11 @@ type Job struct {
 	Schema int    `json:"schema"`
 	Name   string `json:"name"`
 	// WorkDir is where ranks run, and RunDir the parent of the run directories. Both are absolute.
-	WorkDir    string            `json:"workdir"`
-	RunDir     string            `json:"run_dir"`
+	WorkDir string `json:"workdir"`
+	RunDir  string `json:"run_dir"`
+	// ScriptTemplate is rendered instead of templates.Batch; absolute. Empty: none is.
+	ScriptTemplate string `json:"script_template,omitempty"`
+
 	Slurm      slurm.Options     `json:"slurm"`
 	Setup      slurm.Setup       `json:"setup"`
 	Env        map[string]string `json:"env,omitempty"` // [setup] env: for the workers, any bytes but NUL
@@ -38,6 +41,8 @@ type Job struct {
 	MPI        mpi.Config        `json:"mpi"`
 	Train      trainer.Config    `json:"train"`
 	Checkpoint checkpoint.Config `json:"checkpoint"`
+
+	defaults []rundir.DefaultsFile // that the job was laid over; of one that Parse has read
 }
 
 // defaults is the job of an empty file.
@@ -114,6 +119,7 @@ func (j *Job) Spec(spec rundir.Spec) (rundir.Spec, error) {
 		return rundir.Spec{}, fmt.Errorf("write the job as JSON: %w", err)
 	}
 	spec.Schema, spec.Name, spec.WorkDir, spec.Nodes, spec.Job = 1, j.Name, j.WorkDir, j.Nodes(), resolved
+	spec.Defaults = j.defaults
 	return spec, nil
 }
 

@@ -18,21 +18,48 @@ import (
 // dir, which must be absolute, and "~/" is the home of the user that this process runs as. Warnings come apart, with or without an error,
 // which is always a Faults.
 func Parse(name, dir string, src []byte, sets []string) (*Job, []Fault, error) {
-	c := &checker{name: name, src: strings.TrimPrefix(string(src), "\ufeff"), job: defaults()}
-	if values, root := c.decode(); values != nil {
-		c.override(values, root, sets)
-		// A file of another schema has other keys, so that nothing else is worth checking.
-		if v, given := values["schema"]; !given || c.value(schema().keys["schema"], toml.Key{"schema"}, v, root.below("schema")) {
-			c.table(schema(), nil, values, root)
-			c.checkRules(values, root)
-			c.resolvePaths(root, dir)
-		}
+	var none *Defaults
+	return none.Parse(name, dir, src, sets)
+}
+
+// newChecker begins with the text of one file.
+func newChecker(name string, src []byte) *checker {
+	return &checker{name: name, src: strings.TrimPrefix(string(src), bom), job: defaults()}
+}
+
+// bom is what some editors begin a file with.
+const bom = "\ufeff"
+
+// parse reads the file, lays it over the defaults and the overrides over it, and checks what comes out.
+func (c *checker) parse(dir string, sets []string) (values map[string]any, root *position) {
+	if values, root = c.decode(); values == nil {
+		return nil, nil
 	}
-	warnings, faults := c.ordered(c.warnings), c.ordered(c.faults)
-	if len(faults) > 0 {
-		return nil, warnings, Faults(faults)
+	c.defaults.checkForbidden(c, values, root)
+	values, root = c.defaults.beneath(values, root)
+	c.override(values, root, sets)
+	dropAlternatives(values, root)
+	if c.knowsSchema(values, root) {
+		c.table(schema(), nil, values, root)
+		c.checkRules(values, root)
+		c.resolvePaths(root, dir)
 	}
-	return c.job, warnings, nil
+	return values, root
+}
+
+// knowsSchema checks the version of the format first: a file of another one has other keys, so that nothing else is worth checking.
+func (c *checker) knowsSchema(values map[string]any, root *position) bool {
+	v, given := values["schema"]
+	return !given || c.value(schema().keys["schema"], toml.Key{"schema"}, v, root.below("schema"))
+}
+
+// found is what was found: what is worth a warning, and what is wrong, as a Faults.
+func (c *checker) found() (warnings []Fault, err error) {
+	warnings = c.ordered(c.warnings)
+	if faults := c.ordered(c.faults); len(faults) > 0 {
+		err = Faults(faults)
+	}
+	return warnings, err
 }
 
 // maxSize bounds a job file, in bytes.
@@ -49,10 +76,15 @@ type Fault struct {
 
 // String gives "job.toml:5:1: message", which editors and terminals turn into a link.
 func (f Fault) String() string {
+	return f.where() + ": " + f.Message
+}
+
+// where is "job.toml:5:1", or "--set a.b".
+func (f Fault) where() string {
 	if f.Line == 0 {
-		return f.File + ": " + f.Message
+		return f.File
 	}
-	return fmt.Sprintf("%s:%d:%d: %s", f.File, f.Line, f.Column, f.Message)
+	return fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column)
 }
 
 // Faults is everything that is wrong with a job, in the order of the file, and then in the order
@@ -72,7 +104,7 @@ func (f Faults) Error() string {
 // notes the fault, where the source is not TOML or not to be trusted.
 func (c *checker) decode() (values map[string]any, root *position) {
 	if len(c.src) > maxSize {
-		c.fault(&position{}, nil, "a job file has at most %d KiB; is this one?", maxSize>>10)
+		c.fault(&position{}, nil, "%s has at most %d KiB; is this one?", c.what(), maxSize>>10)
 		return nil, nil
 	}
 	root, deep := locate(c.src)
@@ -88,11 +120,19 @@ func (c *checker) decode() (values map[string]any, root *position) {
 	return values, root
 }
 
+// what says what kind of file this is.
+func (c *checker) what() string {
+	if c.isPart {
+		return "a file of defaults"
+	}
+	return "a job file"
+}
+
 // syntax notes an error of the TOML library. Its line is one too high where a line end is what was not
 // expected, so that the offset is what counts.
 func (c *checker) syntax(err error) {
 	format := "%s"
-	if !c.likeTOML() {
+	if !c.isPart && !c.likeTOML() {
 		format = `this is no job file, which are written in TOML (%s); "ddpbatch init" writes one to start from`
 	}
 	if parse, ok := errors.AsType[toml.ParseError](err); ok {
@@ -138,7 +178,9 @@ func (c *checker) override(values map[string]any, root *position, sets []string)
 		}
 		if problem != "" {
 			c.fault(at, o.path, "%s", problem)
+			continue
 		}
+		c.defaults.checkOverride(c, o, at)
 	}
 }
 

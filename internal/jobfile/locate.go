@@ -1,6 +1,7 @@
 package jobfile
 
 import (
+	"math"
 	"strings"
 	"unicode/utf8"
 
@@ -36,11 +37,12 @@ func locate(src string) (root *position, deep int) {
 const maxDepth = 32
 
 // A position is where a key stands, together with the positions of the keys below it. The root
-// is the position of the file itself.
+// is the position of the file itself. Where keys of several files are laid over each other, each keeps its own.
 type position struct {
 	offset int                  // in the source, of the key's first byte
 	depth  int                  // of the root: 0
-	set    int                  // 0: in the file; n: in the nth --set
+	set    int                  // 0: in a file; n: in the nth --set
+	file   int                  // 0: in the job file; n: in the nth file of defaults
 	text   string               // in a --set: the value as it was typed
 	keys   map[string]*position // nil: none
 }
@@ -51,7 +53,7 @@ func (p *position) below(name string) *position {
 	if q := p.keys[name]; q != nil {
 		return q
 	}
-	return &position{offset: p.offset, set: p.set}
+	return &position{offset: p.offset, set: p.set, file: p.file}
 }
 
 // at finds the position of a dotted key below p.
@@ -68,7 +70,7 @@ func (p *position) add(name string, offset int) *position {
 	if q := p.keys[name]; q != nil {
 		return q
 	}
-	q := &position{offset: offset, depth: p.depth + 1}
+	q := &position{offset: offset, depth: p.depth + 1, file: p.file}
 	p.put(name, q)
 	return q
 }
@@ -78,6 +80,26 @@ func (p *position) put(name string, q *position) {
 		p.keys = make(map[string]*position)
 	}
 	p.keys[name] = q
+}
+
+// moveTo makes a position, and all below it, one of the nth file of defaults.
+func (p *position) moveTo(file int) {
+	p.file = file
+	for _, q := range p.keys {
+		q.moveTo(file)
+	}
+}
+
+// precedence orders what files and overrides say of one matter: the greatest counts.
+func (p *position) precedence() int {
+	const job = math.MaxInt32 // more than there are files of defaults
+	switch {
+	case p.set > 0:
+		return job + p.set
+	case p.file > 0:
+		return p.file
+	}
+	return job
 }
 
 // lineColumn turns an offset into a line and a column, both from 1. Offsets outside the

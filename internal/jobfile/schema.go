@@ -108,6 +108,7 @@ func jobRows() []keyRow {
 		{key: "name", read: text("1 to 64 of the characters A-Z a-z 0-9 . _ -, the first no . or -", rundir.IsJobName, func(j *Job) *string { return &j.Name }), need: true},
 		{key: "workdir", read: line(func(j *Job) *string { return &j.WorkDir })},
 		{key: "run_dir", read: line(func(j *Job) *string { return &j.RunDir })},
+		{key: "script_template", read: line(func(j *Job) *string { return &j.ScriptTemplate })},
 
 		{key: "setup.modules", read: list(0, "one line of text", isLine, func(j *Job) *[]string { return &j.Setup.Modules })},
 		{key: "setup.venv", read: line(func(j *Job) *string { return &j.Setup.Venv })},

@@ -30,12 +30,19 @@ func override(ctx context.Context, run *rundir.Dir, kept, sets, pretend []string
 	if err != nil {
 		return nil, nil, err
 	}
+	if slices.ContainsFunc(sets, func(set string) bool { return jobfile.SetKey(set) == "script_template" }) {
+		return nil, nil, usage.Errorf("script_template cannot be changed: a run keeps the script template that it was submitted with")
+	}
+	defaults, err := jobfile.RecordedDefaults(spec.Defaults)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the defaults that the run was submitted with: %w", err)
+	}
 	text, err := jobfile.ReadText(ctx, run.JobFilePath())
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the run's job file: %w", err)
 	}
 	sets = slices.Concat(kept, sets)
-	job, warnings, err := jobfile.Parse(run.JobFilePath(), filepath.Dir(spec.Source), text, sets)
+	job, warnings, err := defaults.Parse(run.JobFilePath(), filepath.Dir(spec.Source), text, sets)
 	if err != nil {
 		return nil, warnings, err
 	}

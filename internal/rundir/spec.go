@@ -26,6 +26,8 @@ type Spec struct {
 	SHA256       string          `json:"sha256"`                  // of bin/ddpbatch, in hexadecimal
 	Source       string          `json:"source"`                  // the job file that was submitted; absolute
 	Sets         []string        `json:"sets,omitempty"`          // what --set laid over it, in order
+	Defaults     []DefaultsFile  `json:"defaults,omitempty"`      // what the job was laid over, the later over the earlier
+	Template     string          `json:"template,omitempty"`      // the text that the batch script is rendered from, where it is not ddpbatch's
 	Before       *Overridden     `json:"before,omitempty"`        // what the newest resume --set has changed, until an attempt has run with it
 	Anew         int             `json:"anew,omitempty"`          // the attempt from which on a resume --set asks to begin anew (checkpoint.resume = "never"); 0: the first
 	AnewElements map[int]int     `json:"anew_elements,omitempty"` // that of each element of an array, by its index
@@ -33,6 +35,13 @@ type Spec struct {
 	WorkDir      string          `json:"workdir"`                 // where ranks run; absolute
 	Nodes        int             `json:"nodes"`
 	Job          json.RawMessage `json:"job"` // the whole job, as internal/jobfile resolved it
+}
+
+// DefaultsFile holds keys for jobs that do not say otherwise: those of the site, or of the user.
+type DefaultsFile struct {
+	Name string `json:"name"`           // its path
+	Site bool   `json:"site,omitempty"` // it is the site's, which may forbid keys
+	Text string `json:"text"`
 }
 
 // Overridden is the part of a spec that a resume changes: by --set, and of a simulated run by simulate's flags, too.

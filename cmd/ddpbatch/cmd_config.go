@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"github.com/urfave/cli/v2"
+
+	"ddpbatch/internal/jobfile"
+)
+
+func newConfigCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:        "config",
+		Usage:       "what the site and the user have laid down for all jobs, and what a job makes of it",
+		Description: example("ddpbatch config show --origin", "ddpbatch config show job.toml --origin", "ddpbatch config path"),
+		Subcommands: []*cli.Command{
+			{
+				Name:        "show",
+				Usage:       "print the keys of the site's file, of the user's, of a job and of --set, the later over the earlier",
+				ArgsUsage:   "[JOB]",
+				Description: example("ddpbatch config show", "ddpbatch config show job.toml --set slurm.nodes=4 --origin"),
+				Flags: []cli.Flag{
+					setFlag(), &cli.BoolFlag{Name: "origin", Usage: "say of each key in which file and line its value stands"}, jsonFlag(),
+				},
+				Action: func(c *cli.Context) error {
+					if err := checkWords(c, 0, 1); err != nil {
+						return err
+					}
+					return runConfigShow(c.Context, e, c.Args().First(), c.StringSlice("set"), c.Bool("origin"), c.Bool("json"))
+				},
+			},
+			{
+				Name:        "path",
+				Usage:       "name the files, and say whether they are there",
+				Description: example("ddpbatch config path"),
+				Flags:       []cli.Flag{jsonFlag()},
+				Action: func(c *cli.Context) error {
+					if err := checkWords(c, 0, 0); err != nil {
+						return err
+					}
+					return runConfigPath(e, c.Bool("json"))
+				},
+			},
+		},
+	}
+}
+
+func runConfigShow(ctx context.Context, e *env, path string, sets []string, origins, asJSON bool) error {
+	settings, err := readSettings(ctx, e, path, sets)
+	if err != nil {
+		return err
+	}
+	for i := range settings {
+		settings[i] = settings[i].Redacted()
+	}
+	if asJSON {
+		return printJSON(e, append([]jobfile.Setting{}, settings...)) // never null
+	}
+	return jobfile.WriteTOML(e.Out, settings, origins)
+}
+
+// readSettings reads the keys of a job, or, without one, those of the defaults and the overrides.
+func readSettings(ctx context.Context, e *env, path string, sets []string) ([]jobfile.Setting, error) {
+	d, err := readDefaults(e)
+	if err != nil {
+		return nil, err
+	}
+	if path == "" {
+		return d.Settings(sets)
+	}
+	path = e.abs(path)
+	text, err := readJob(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	settings, warnings, err := d.JobSettings(filepath.Base(path), filepath.Dir(path), text, sets)
+	warn(e, warnings)
+	return settings, err
+}
+
+// filePlace is where something is looked for.
+type filePlace struct {
+	Of    string `json:"of"` // "site", "user" or "templates"
+	Path  string `json:"path"`
+	There bool   `json:"there"`
+}
+
+func runConfigPath(e *env, asJSON bool) error {
+	places := []filePlace{}
+	p := e.defaultsPlaces()
+	for _, file := range p.Files() {
+		of := "user"
+		if file.Site {
+			of = "site"
+		}
+		places = append(places, filePlace{of, file.Path, isThere(file.Path)})
+	}
+	if folder := p.StarterFolder(); folder != "" {
+		places = append(places, filePlace{"templates", folder, isThere(folder)})
+	}
+	if asJSON {
+		return printJSON(e, places)
+	}
+	t := newTable(e, "OF", "PATH", "STATE")
+	for _, place := range places {
+		state := "not there"
+		if place.There {
+			state = "there"
+		}
+		t.Row(place.Of, place.Path, state)
+	}
+	return t.Flush()
+}
+
+// isThere tells whether something has a name; a link that leads nowhere counts.
+func isThere(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}

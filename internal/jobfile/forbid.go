@@ -1,0 +1,149 @@
+package jobfile
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"ddpbatch/internal/usage"
+	"ddpbatch/slurm"
+)
+
+// A forbiddenKey is a key, or a whole table, that no job of a site may have.
+type forbiddenKey struct {
+	key      toml.Key
+	sentence string // the site's own
+	place    string // of it, for a person
+}
+
+// takeForbidden takes the table [forbid] out of a file of defaults and reads it. Only the site's may have one.
+func (c *checker) takeForbidden(values map[string]any, root *position, site bool) []forbiddenKey {
+	const name = "forbid"
+	v, given := values[name]
+	if !given {
+		return nil
+	}
+	delete(values, name)
+	key, at := toml.Key{name}, root.below(name)
+	table, isTable := v.(map[string]any)
+	switch {
+	case !site:
+		c.fault(at, key, "[%s] counts in the site's file alone", name)
+	case !isTable:
+		c.fault(at, key, "%s", mustBe(key, "a table", v))
+	default:
+		return c.readForbidden(key, nil, table, at)
+	}
+	return nil
+}
+
+// readForbidden reads what one table says about the keys below key: "slurm.exclusive" = "...", or the same with a table for slurm.
+func (c *checker) readForbidden(written, key toml.Key, table map[string]any, at *position) (all []forbiddenKey) {
+	for _, name := range slices.Sorted(maps.Keys(table)) {
+		if c.isFull() {
+			break
+		}
+		written, where := below(written, name), at.below(name)
+		key := append(slices.Clip(key), strings.Split(name, ".")...)
+		if deeper, isTable := table[name].(map[string]any); isTable {
+			all = append(all, c.readForbidden(written, key, deeper, where)...)
+			continue
+		}
+		sentence, isText := table[name].(string)
+		problem := unknownIn(key)
+		switch {
+		case problem != "":
+			c.fault(where, written, "[forbid]: %s", problem)
+		case !isText || !isLine(sentence):
+			c.fault(where, written, "%s", mustBe(written, "one line of text that says what to do instead", table[name]))
+		default:
+			line, column := lineColumn(c.src, where.offset)
+			all = append(all, forbiddenKey{key, sentence, Fault{File: c.name, Line: line, Column: column}.where()})
+		}
+	}
+	return all
+}
+
+// unknownIn says which part of a key the schema does not know; "": it knows all.
+func unknownIn(key toml.Key) string {
+	for i := range key {
+		if nodeOf(key[:i+1]) == nil {
+			return unknown(nodeOf(key[:i]), key[:i+1], nil)
+		}
+	}
+	return ""
+}
+
+// checkForbidden notes what the tables of one file, or of one override, have that the site forbids.
+func (d *Defaults) checkForbidden(c *checker, values map[string]any, root *position) {
+	if d == nil {
+		return
+	}
+	for _, f := range d.forbidden {
+		if _, at, found := lookUp(values, root, f.key); found {
+			c.fault(at, f.key, "%s", f.refusal(nodeOf(f.key).show(f.key)))
+			continue
+		}
+		extra := toml.Key{"slurm", "extra"}
+		if table, at, found := lookUp(values, root, extra); found {
+			items, _ := table["extra"].([]any)
+			for _, item := range items {
+				if word, _ := item.(string); f.isSetBy(word) {
+					c.fault(at, extra, "%s", f.refusal(short(word)+" of "+extra.String()))
+				}
+			}
+		}
+	}
+}
+
+// checkOverride notes what one override has that the site forbids.
+func (d *Defaults) checkOverride(c *checker, o override, at *position) {
+	if d == nil || d.freeSets || len(d.forbidden) == 0 {
+		return
+	}
+	values, root := map[string]any{}, &position{set: at.set}
+	o.apply(values, root, at)
+	d.checkForbidden(c, values, root)
+}
+
+func (f forbiddenKey) refusal(what string) string {
+	return fmt.Sprintf("%s is not for jobs of this site: %s (%s)", what, f.sentence, f.place)
+}
+
+// isSetBy tells whether a word of sbatch's command line says the same as the key.
+func (f forbiddenKey) isSetBy(word string) bool {
+	switch {
+	case f.key[0] != "slurm":
+		return false
+	case len(f.key) == 1 || f.key[1] == "extra":
+		return word != ""
+	}
+	return slurm.Sets(word, f.key[1])
+}
+
+// CheckSets refuses overrides of keys that the site forbids.
+func (d *Defaults) CheckSets(sets []string) error {
+	c := newChecker("", nil)
+	c.defaults = d
+	c.override(map[string]any{}, &position{}, sets)
+	_, err := c.found()
+	return err
+}
+
+// CheckWords refuses words for sbatch that say the same as a key that the site forbids.
+func (d *Defaults) CheckWords(words []string) error {
+	if d == nil {
+		return nil
+	}
+	for _, word := range words {
+		for _, f := range d.forbidden {
+			if f.isSetBy(word) {
+				return usage.Errorf("%s", f.refusal("sbatch's "+short(word)))
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package jobfile
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"ddpbatch/internal/redact"
+	words "ddpbatch/internal/text"
+)
+
+// Setting is one key that some file or override gives a value, and where that stands.
+type Setting struct {
+	Key    string `json:"key"` // dotted
+	Value  any    `json:"value"`
+	File   string `json:"file"`   // as it was given, or "--set a.b"
+	Line   int    `json:"line"`   // from 1; 0: of a --set
+	Column int    `json:"column"` // from 1, in characters; 0: of a --set
+
+	path toml.Key
+}
+
+// Settings are the keys of the defaults and of overrides, without those that others count over. What holds between keys is not checked, as
+// that is a matter of whole jobs.
+func (d *Defaults) Settings(sets []string) ([]Setting, error) {
+	c := newChecker("", nil)
+	c.isPart, c.defaults = true, d
+	values, root := d.beneath(map[string]any{}, &position{})
+	c.override(values, root, sets)
+	dropAlternatives(values, root)
+	c.table(schema(), nil, values, root)
+	if _, err := c.found(); err != nil {
+		return nil, err
+	}
+	return c.settings(schema(), nil, values, root), nil
+}
+
+// JobSettings are the keys of a job, of its overrides, and of the defaults. The job is checked as by Parse.
+func (d *Defaults) JobSettings(name, dir string, src []byte, sets []string) ([]Setting, []Fault, error) {
+	c := newChecker(name, src)
+	c.defaults = d
+	values, root := c.parse(dir, sets)
+	warnings, err := c.found()
+	if err != nil {
+		return nil, warnings, err
+	}
+	return c.settings(schema(), nil, values, root), warnings, nil
+}
+
+// settings are the keys of one table and of those below it: its own first, and all in the order of their names.
+func (c *checker) settings(n *node, key toml.Key, values map[string]any, at *position) (all []Setting) {
+	var tables []string
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if n.child(name).read == nil {
+			tables = append(tables, name)
+			continue
+		}
+		path := below(key, name)
+		s := Setting{Key: path.String(), Value: values[name], path: path}
+		s.File, s.Line, s.Column = c.place(at.below(name))
+		all = append(all, s)
+	}
+	for _, name := range tables {
+		table, _ := values[name].(map[string]any)
+		all = append(all, c.settings(n.child(name), below(key, name), table, at.below(name))...)
+	}
+	return all
+}
+
+// Redacted is the setting without what may be secret.
+func (s Setting) Redacted() Setting {
+	switch v := s.Value.(type) {
+	case string:
+		s.Value = redact.Text(v)
+	case []any:
+		items := slices.Clone(v)
+		for i, item := range items {
+			if text, isText := item.(string); isText {
+				items[i] = redactWord(text)
+			}
+		}
+		s.Value = items
+	}
+	if redact.Named(s.Key) {
+		s.Value = redact.Blank
+	}
+	return s
+}
+
+// redactWord blanks an item of a list, which may be a word of a command: all of what it assigns.
+func redactWord(item string) string {
+	if name, _, assigns := strings.Cut(item, "="); assigns && redact.Named(name) && !strings.ContainsAny(name, " \t\n;&|") {
+		return name + "=" + redact.Blank
+	}
+	return redact.Text(item)
+}
+
+// Origin says where the setting stands, as a fault does.
+func (s Setting) Origin() string { return Fault{File: s.File, Line: s.Line, Column: s.Column}.where() }
+
+// WriteTOML writes settings as a job file has them; with origins, each with a comment that says where it stands.
+func WriteTOML(w io.Writer, settings []Setting, origins bool) error {
+	out := bufio.NewWriter(w)
+	var open toml.Key
+	for i, s := range settings {
+		if table := s.path[:len(s.path)-1]; !slices.Equal(table, open) {
+			if i > 0 {
+				fmt.Fprintln(out)
+			}
+			fmt.Fprintf(out, "[%s]\n", table)
+			open = table
+		}
+		value, err := tomlValue(s.Value)
+		if err != nil {
+			return fmt.Errorf("write %s: %w", s.Key, err)
+		}
+		fmt.Fprintf(out, "%s = %s", s.path[len(s.path)-1:], value)
+		if origins {
+			fmt.Fprintf(out, "  # %s", words.Clean(s.Origin()))
+		}
+		fmt.Fprintln(out)
+	}
+	return out.Flush()
+}
+
+// tomlValue writes a value on one line. What a terminal may obey is escaped.
+func tomlValue(v any) (string, error) {
+	var out bytes.Buffer
+	if err := toml.NewEncoder(&out).Encode(map[string]any{"v": v}); err != nil {
+		return "", err
+	}
+	var safe strings.Builder
+	for _, r := range strings.TrimSuffix(strings.TrimPrefix(out.String(), "v = "), "\n") { // Unsafe ones can be within strings only
+		if words.Unsafe(r) {
+			fmt.Fprintf(&safe, `\u%04x`, r)
+		} else {
+			safe.WriteRune(r)
+		}
+	}
+	return safe.String(), nil
+}
