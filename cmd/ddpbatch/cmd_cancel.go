@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,20 @@ import (
 
 // runDirFlag says where runs are looked for by job id.
 func runDirFlag() cli.Flag {
-	return &cli.StringFlag{Name: "runs", Usage: "the `FOLDER` of runs that job ids are looked up in", Value: "runs"}
+	return &cli.StringFlag{Name: "runs", Usage: "the `FOLDER` of runs that job ids are looked up in", DefaultText: "run_dir of the site's or your own file, else runs"}
+}
+
+// runsFolder is where runs are looked for: where the flag says, or where jobs make them that do not say. Defaults that cannot be read keep
+// nobody from cancelling a job.
+func runsFolder(e *env, c *cli.Context) string {
+	if named := c.String("runs"); named != "" {
+		return e.abs(named)
+	}
+	d, err := readDefaults(e)
+	if err != nil {
+		e.log().Warn("runs are looked for in runs/ here: the site's or your own file may name another place, and cannot be read", "error", err)
+	}
+	return cmp.Or(d.RunDir(), e.abs("runs"))
 }
 
 func newCancelCommand(e *env) *cli.Command {
@@ -28,7 +42,7 @@ func newCancelCommand(e *env) *cli.Command {
 			if err := checkWords(c, 1, -1); err != nil {
 				return err
 			}
-			return cancelAll(c.Context, e, e.abs(c.String("runs")), c.Args().Slice())
+			return cancelAll(c.Context, e, runsFolder(e, c), c.Args().Slice())
 		},
 	}
 }

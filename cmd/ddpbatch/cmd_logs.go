@@ -32,7 +32,7 @@ func newLogsCommand(e *env) *cli.Command {
 			if o.First, o.Last, err = parseLogAttempts(c.String("attempt"), c.IsSet("attempt")); err != nil {
 				return err
 			}
-			run, id, err := e.viewer().Find(e.abs(c.String("runs")), name)
+			run, id, err := e.viewer().Find(runsFolder(e, c), name)
 			if err != nil {
 				return err
 			}

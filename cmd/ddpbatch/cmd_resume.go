@@ -33,7 +33,7 @@ func newResumeCommand(e *env) *cli.Command {
 			&cli.BoolFlag{Name: "follow", Usage: "show the job's output until its end; exit with its code"},
 		},
 		Action: withArg("run directory or job id", func(c *cli.Context, name string) error {
-			run, _, err := e.viewer().Find(e.abs(c.String("runs")), name)
+			run, _, err := e.viewer().Find(runsFolder(e, c), name)
 			if err != nil {
 				return err
 			}

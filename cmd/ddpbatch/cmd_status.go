@@ -23,7 +23,7 @@ func newStatusCommand(e *env) *cli.Command {
 		Description: example("ddpbatch status", "ddpbatch status 123 --json"),
 		Flags:       []cli.Flag{runDirFlag(), jsonFlag()},
 		Action: func(c *cli.Context) error {
-			runs, err := namedRuns(e, e.abs(c.String("runs")), c.Args().Slice())
+			runs, err := namedRuns(e, runsFolder(e, c), c.Args().Slice())
 			if err != nil {
 				return err
 			}

@@ -76,6 +76,22 @@ func (d *Defaults) Parse(name, dir string, src []byte, sets []string) (*Job, []F
 	return c.job, warnings, nil
 }
 
+// RunDir is where jobs make their run directories that do not say, an absolute path; empty where the defaults do not say either.
+func (d *Defaults) RunDir() string {
+	if d == nil {
+		return ""
+	}
+	path, _ := d.values["run_dir"].(string)
+	if path == "" {
+		return ""
+	}
+	abs, err := absolute(path, "")
+	if err != nil {
+		return "" // the home is not known, without which no job makes one either
+	}
+	return abs
+}
+
 // add reads one more file, over those before.
 func (d *Defaults) add(file rundir.DefaultsFile) []Fault {
 	c := newChecker(file.Name, []byte(file.Text))
