@@ -129,23 +129,39 @@ func parseTimeLeft(s string) (time.Duration, error) {
 	return ParseTime(s)
 }
 
-// KillWait is how long the cluster waits between the SIGTERM and the SIGKILL by which it ends a job (slurm.conf, KillWait).
-func (c *Client) KillWait(ctx context.Context) (time.Duration, error) {
+// ClusterConfig is what a job must know of Slurm's own configuration (slurm.conf).
+type ClusterConfig struct {
+	KillWait      time.Duration // between the SIGTERM and the SIGKILL by which Slurm ends a job
+	SrunPortRange string        // the ports that srun listens at, as "60001-63000"; empty: any
+}
+
+// ClusterConfig asks the controller for its configuration.
+func (c *Client) ClusterConfig(ctx context.Context) (ClusterConfig, error) {
 	out, err := c.ask(ctx, "scontrol", "show", "config")
 	if err != nil {
-		return 0, fmt.Errorf("ask for KillWait: %w", err)
+		return ClusterConfig{}, fmt.Errorf("ask for Slurm's configuration: %w", err)
 	}
+	var config ClusterConfig
+	known := false
 	for line := range strings.Lines(string(out)) {
 		name, value, _ := strings.Cut(line, "=")
-		if strings.TrimSpace(name) != "KillWait" {
-			continue
+		value = strings.TrimSpace(value)
+		switch strings.TrimSpace(name) {
+		case "KillWait":
+			number, _, _ := strings.Cut(value, " ")           // "30 sec"
+			seconds, err := strconv.ParseUint(number, 10, 16) // slurm_conf_t has it in 16 bits
+			if err != nil {
+				return ClusterConfig{}, fmt.Errorf("ask for KillWait: Slurm says %s, which is no number of seconds", clip(value))
+			}
+			config.KillWait, known = time.Duration(seconds)*time.Second, true
+		case "SrunPortRange":
+			if value != "0-0" { // any
+				config.SrunPortRange = value
+			}
 		}
-		number, _, _ := strings.Cut(strings.TrimSpace(value), " ") // "30 sec"
-		seconds, err := strconv.ParseUint(number, 10, 16)          // slurm_conf_t has it in 16 bits
-		if err != nil {
-			return 0, fmt.Errorf("ask for KillWait: Slurm says %s, which is no number of seconds", clip(value))
-		}
-		return time.Duration(seconds) * time.Second, nil
 	}
-	return 0, errors.New("ask for KillWait: Slurm's configuration does not name it")
+	if !known {
+		return ClusterConfig{}, errors.New("ask for KillWait: Slurm's configuration does not name it")
+	}
+	return config, nil
 }

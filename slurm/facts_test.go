@@ -35,13 +35,15 @@ func TestTimeLeft(t *testing.T) {
 	}
 }
 
-func TestKillWait(t *testing.T) {
-	for text, want := range map[string]time.Duration{
-		"Configuration data as of 2026-11-21T00:55:18\nKeepAliveTime           = SYSTEM_DEFAULT\nKillOnBadExit           = 0\nKillWait                = 30 sec\nLaunchParameters        = (null)\n": 30 * time.Second,
-		"KillWait = 5 sec\n": 5 * time.Second,
+func TestClusterConfig(t *testing.T) {
+	for text, want := range map[string]ClusterConfig{
+		"Configuration data as of 2026-11-21T00:55:18\nKeepAliveTime           = SYSTEM_DEFAULT\nKillOnBadExit           = 0\nKillWait                = 30 sec\nLaunchParameters        = (null)\n": {KillWait: 30 * time.Second},
+		"KillWait = 5 sec\n":                                        {KillWait: 5 * time.Second},
+		"KillWait = 5 sec\nSrunPortRange = 0-0\n":                   {KillWait: 5 * time.Second},
+		"SrunPortRange           = 60001-63000\nKillWait = 5 sec\n": {5 * time.Second, "60001-63000"},
 	} {
 		p := &pretend{answers: map[string]Output{"scontrol": {Stdout: []byte(text)}}}
-		if got, err := p.client().KillWait(t.Context()); err != nil || got != want || p.asked[0] != "scontrol show config" {
+		if got, err := p.client().ClusterConfig(t.Context()); err != nil || got != want || p.asked[0] != "scontrol show config" {
 			t.Errorf("%q: %v, %v, want %v; asked %q", text, got, err, want, p.asked)
 		}
 	}
@@ -50,7 +52,7 @@ func TestKillWait(t *testing.T) {
 		{Code: 1, Stderr: []byte("slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)\n")},
 	} {
 		p := &pretend{answers: map[string]Output{"scontrol": out}}
-		if got, err := p.client().KillWait(t.Context()); err == nil {
+		if got, err := p.client().ClusterConfig(t.Context()); err == nil {
 			t.Errorf("%s: %v", out.Stdout, got)
 		}
 	}

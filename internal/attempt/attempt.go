@@ -44,6 +44,7 @@ type Attempt struct {
 	Signals   []string // that the batch script got; none: nobody has told it to end
 
 	KillWait time.Duration // Slurm's, between TERM and KILL; 0: not known
+	Ports    string        // Slurm's SrunPortRange; "": not known, or any
 	Silent   bool          // no agent lived to write a verdict
 	secret   auth.Secret
 	unread   bool // there is a verdict, and it cannot be read
@@ -75,6 +76,9 @@ func (a *Attempt) Environ() []string {
 	}
 	if a.KillWait > 0 {
 		environ = append(environ, killWaitName+"="+a.KillWait.String())
+	}
+	if a.Ports != "" {
+		environ = append(environ, jobenv.PortsVariable+"="+a.Ports)
 	}
 	return environ
 }

@@ -48,7 +48,8 @@ func Begin(ctx context.Context, e Env, run *rundir.Dir) (environ []string, over 
 	if err != nil {
 		return nil, false, err
 	}
-	a.KillWait = askKillWait(ctx, e)
+	config := askConfig(ctx, e)
+	a.KillWait, a.Ports = config.KillWait, config.SrunPortRange
 	return a.Environ(), false, nil
 }
 

@@ -31,18 +31,19 @@ const deadlineLimit = 3 * time.Second
 const (
 	killWaitName  = "DDPBATCH_KILL_WAIT"
 	usualKillWait = 30 * time.Second // slurm.conf(5), KillWait
-	killWaitLimit = 10 * time.Second // bounds the question, which a busy controller answers late
+	configLimit   = 10 * time.Second // bounds the question, which a busy controller answers late
 )
 
-// askKillWait asks Slurm how long it waits between TERM and KILL. No answer: the usual time.
-func askKillWait(ctx context.Context, e Env) time.Duration {
-	ctx, cancel := context.WithTimeout(ctx, killWaitLimit)
+// askConfig asks Slurm for its configuration. No answer: the usual KillWait.
+func askConfig(ctx context.Context, e Env) slurm.ClusterConfig {
+	ctx, cancel := context.WithTimeout(ctx, configLimit)
 	defer cancel()
-	d, err := e.Slurm.KillWait(ctx)
+	config, err := e.Slurm.ClusterConfig(ctx)
 	if err != nil {
-		return usualKillWait
+		return slurm.ClusterConfig{KillWait: usualKillWait}
 	}
-	return max(time.Second, d)
+	config.KillWait = max(time.Second, config.KillWait)
+	return config
 }
 
 // killWaitOf is what attempt begin has found; the usual time where it is not told.

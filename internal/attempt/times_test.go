@@ -53,6 +53,21 @@ func killWaitIs(text string) func(string) (string, bool) {
 	return (&script{Environ: []string{killWaitName + "=" + text}}).lookup
 }
 
+// TestAttemptBeginHandsOnSrunPortRange: agents meet where srun may be reached, too.
+func TestAttemptBeginHandsOnSrunPortRange(t *testing.T) {
+	for config, want := range map[string]string{
+		"KillWait = 7 sec\nSrunPortRange           = 60001-63000\n": "export DDPBATCH_PORTS=60001-63000\n",
+		"KillWait = 7 sec\nSrunPortRange           = 0-0\n":         "",
+	} {
+		p, run := newPretendSlurm(t), fakeslurm.Run(t, "")
+		p.Says("scontrol.out", config)
+		e, out, _ := p.env(0, 0)
+		if err := e.begin(t, run); err != nil || strings.Contains(out.String(), "DDPBATCH_PORTS") != (want != "") || !strings.Contains(out.String(), want) {
+			t.Errorf("%q: %s, %v", config, out, err)
+		}
+	}
+}
+
 func TestAttemptBeginSetsKillWait(t *testing.T) {
 	const seven = "KillWait                = 7 sec\n"
 	for name, test := range map[string]struct{ before, config, want string }{

@@ -32,6 +32,9 @@ func JobID(lookup func(string) (string, bool)) string {
 	return id
 }
 
+// PortsVariable has Slurm's SrunPortRange, for the agents of a batch job.
+const PortsVariable = "DDPBATCH_PORTS"
+
 // latestDeadline is the end of the year 9999: what is beyond are milliseconds, or a slip of the pen.
 const latestDeadline = 253402300799
 

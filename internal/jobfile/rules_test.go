@@ -16,13 +16,15 @@ func TestBadLaunchValuesAreFaults(t *testing.T) {
 		`torch_store = "no"`:   `job.toml:4:1: launch.torch_store must be true or false, not the text "no"`,
 		`gpus = "two"`:         `job.toml:4:1: launch.gpus must be "auto", "all" or "one", not the text "two"`,
 		`numa = "gpu"`:         `job.toml:4:1: launch.numa must be "node", "socket", "exclusive" or "core-complex", not the text "gpu"`,
+		`ports = "80-90"`:      `job.toml:4:1: launch.ports: "80-90" has ports below 1024, which only root may listen at`,
+		`ports = 61000`:        `job.toml:4:1: launch.ports must be one line of text, not 61000`,
 		`min_nodes = 3`:        `job.toml:4:1: launch.min_nodes = 3 is more than slurm.nodes = 2`,
 		`min_nodes = 0`:        `job.toml:4:1: launch.min_nodes must be a whole number of at least 1, not 0`,
 		`warn_signal = "KILL"`: `job.toml:4:1: launch.warn_signal must be "USR1", "USR2", "HUP", "INT" or "TERM", not the text "KILL"`,
 	} {
 		checkFaults(t, "name = \"x\"\nslurm.nodes = 2\n[launch]\n"+line+"\ncommand = [\"true\"]", nil, want)
 	}
-	for _, line := range []string{`hang = "0s"`, `gpus = "one"`, `torch_store = false`, `numa = "node"`, `min_nodes = 2`, `interface = "=ib0"`, `interface = "^docker0,10.0.0.0/8"`} {
+	for _, line := range []string{`hang = "0s"`, `gpus = "one"`, `torch_store = false`, `numa = "node"`, `ports = "61000-65535"`, `min_nodes = 2`, `interface = "=ib0"`, `interface = "^docker0,10.0.0.0/8"`} {
 		checkFaults(t, "name = \"x\"\nslurm.nodes = 2\n[launch]\n"+line+"\ncommand = [\"true\"]", nil)
 	}
 	checkFaults(t, "name = \"x\"\nslurm.nodes = 2\n[launch]\nmode = \"task\"\nmin_nodes = 1\ncommand = [\"true\"]", nil,

@@ -144,6 +144,7 @@ func launchRows() []keyRow {
 		{key: "launch.max_restarts", read: wholeNumber(0, func(j *Job) *int { return &j.Launch.MaxRestarts })},
 		{key: "launch.min_nodes", read: wholeNumber(1, func(j *Job) *int { return &j.Launch.MinNodes })},
 		{key: "launch.interface", read: line(func(j *Job) *string { return &j.Launch.Interface })},
+		{key: "launch.ports", read: line(func(j *Job) *string { return &j.Launch.Ports })},
 		{key: "launch.warn_signal", read: oneOf(func(j *Job) *string { return &j.Launch.WarnSignal }, "USR1", "USR2", "HUP", "INT", "TERM")},
 		{key: "launch.grace", read: duration(func(j *Job) *time.Duration { return &j.Launch.Grace })},
 		{key: "launch.hang", read: durationOrOff(func(j *Job) *time.Duration { return &j.Launch.Hang })},

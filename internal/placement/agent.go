@@ -9,6 +9,7 @@ import (
 	"net"
 	"strconv"
 
+	"ddpbatch/internal/jobenv"
 	"ddpbatch/internal/torchrun"
 	"ddpbatch/internal/usage"
 	"ddpbatch/mpi/launch"
@@ -35,6 +36,7 @@ type Agent struct {
 func (a *Agent) Resolve(ctx context.Context, cfg *launch.AgentConfig) (*slurm.Allocation, error) {
 	alloc, err := slurm.FromEnviron(a.Lookup)
 	inSlurm := !errors.Is(err, slurm.ErrNotInSlurm)
+	cfg.Ranges = a.portRanges()
 	byHand := !inSlurm || a.Standalone || a.Nodes.Max > 0 && (err != nil || !alloc.InStep() || alloc.Tasks == 1 && a.Nodes.Max > 1)
 	switch {
 	case !byHand && err != nil:
@@ -66,6 +68,23 @@ func (a *Agent) Resolve(ctx context.Context, cfg *launch.AgentConfig) (*slurm.Al
 		a.notes(alloc)
 	}
 	return alloc, nil
+}
+
+// srunPorts is how many ports Slurm's SrunPortRange has at least where agents take some of them: of fewer srun needs each.
+const srunPorts = 256
+
+// portRanges are where ports are taken from: as the job says, else as Slurm does for srun, whose connections a firewall between nodes lets
+// through; none where neither says.
+func (a *Agent) portRanges() launch.PortRanges {
+	if ranges, err := launch.ParsePorts(a.Job.Ports); err == nil { // jobfile refuses others
+		return ranges
+	}
+	text, _ := a.Lookup(jobenv.PortsVariable)
+	ranges, err := launch.ParsePorts(text)
+	if err != nil || ranges.Count() < srunPorts {
+		return nil
+	}
+	return ranges
 }
 
 func (a *Agent) byHand(cfg *launch.AgentConfig) (err error) {

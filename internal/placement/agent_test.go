@@ -420,6 +420,30 @@ func TestRunUsesOtherPorts(t *testing.T) {
 	}
 }
 
+// TestAgentsTakePortsOfTheJobOrSlurm: the job's counts, then Slurm's SrunPortRange where it has enough for srun, too.
+func TestAgentsTakePortsOfTheJobOrSlurm(t *testing.T) {
+	for _, test := range []struct{ job, slurm, want string }{
+		{"", "", "[]"},
+		{"", "60001-63000", "[60001-63000]"},
+		{"61000-61100,62000-62100", "60001-63000", "[61000-61100 62000-62100]"},
+		{"", "60001-60200", "[]"},
+		{"", "60001", "[]"},
+		{"", "nonsense", "[]"},
+	} {
+		environ := with(agents(t), map[string]string{"DDPBATCH_PORTS": test.slurm})
+		job := launch.DefaultConfig()
+		job.Ports = test.job
+		a := Agent{Job: job, Lookup: func(name string) (string, bool) { value, ok := environ[name]; return value, ok }}
+		if got := fmt.Sprint(a.portRanges()); got != test.want {
+			t.Errorf("job %q, Slurm %q: got %s, want %s", test.job, test.slurm, got, test.want)
+		}
+	}
+	cfg, _, err := resolved(t, with(agents(t), map[string]string{"DDPBATCH_PORTS": "40000-40300"}), "x")
+	if err != nil || len(cfg.Ports) != rendezvousPorts || slices.Min(cfg.Ports) < 40000 || slices.Max(cfg.Ports) > 40300 {
+		t.Errorf("agents meet at %v, %v", cfg.Ports, err)
+	}
+}
+
 // TestMistypedVariablesAreNoted: a variable whose name is nearly one of torchrun's changes nothing, which is said with the name that is meant; others
 // that begin with PET may be anybody's.
 func TestMistypedVariablesAreNoted(t *testing.T) {

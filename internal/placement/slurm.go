@@ -27,10 +27,10 @@ func (a *Agent) bySlurm(alloc *slurm.Allocation, cfg *launch.AgentConfig) (err e
 	cfg.Reject = cmp.Or(a.agreesOnRank(alloc), a.agreesOnMaster(alloc))
 	cfg.OneMachine = alloc.Addresses != nil
 	cfg.JobID, cfg.Restarts, cfg.RunID = a.JobID, alloc.Restarts, alloc.Key()
-	cfg.MasterAddr, cfg.Ports = alloc.Address(0), launch.Ports(alloc.Key(), rendezvousPorts)
+	cfg.MasterAddr, cfg.Ports = alloc.Address(0), cfg.Ranges.Ports(alloc.Key(), rendezvousPorts)
 	if a.Has("master-port") {
 		cfg.MasterPort = a.MasterPort
-		cfg.Ports = launch.Ports(fmt.Sprint(alloc.Key(), "/", a.MasterPort), rendezvousPorts) // others, where somebody holds those
+		cfg.Ports = cfg.Ranges.Ports(fmt.Sprint(alloc.Key(), "/", a.MasterPort), rendezvousPorts) // others, where somebody holds those
 	}
 	if name := alloc.NodeName(); name != "" {
 		cfg.Host = name

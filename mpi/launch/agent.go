@@ -46,7 +46,13 @@ const MaxOffer = rendezvous.MaxOffer
 // LocalRankMacro stands for a worker's LOCAL_RANK in the arguments of its command, as torchrun has it.
 const LocalRankMacro = supervise.LocalRankMacro
 
-// Ports lists up to n ports in an order that the seed decides, see rendezvous.Ports.
+// PortRanges are where ports are taken from, see rendezvous.PortRanges.
+type PortRanges = rendezvous.PortRanges
+
+// ParsePorts reads ranges of ports, as "61000-65535".
+func ParsePorts(text string) (PortRanges, error) { return rendezvous.ParsePorts(text) }
+
+// Ports lists up to n of the usual ports in an order that the seed decides, see rendezvous.PortRanges.
 func Ports(seed string, n int) []int { return rendezvous.Ports(seed, n) }
 
 // AgentConfig is what one agent needs to know. All agents of a run have the same, but for their numbers, hosts and ranks,

@@ -20,6 +20,7 @@ type Config struct {
 	MaxRestarts  int           `json:"max_restarts"`
 	MinNodes     int           `json:"min_nodes,omitempty"`   // the fewest nodes to go on with where others are lost; 0: all
 	Interface    string        `json:"interface,omitempty"`   // see reach.ParseInterface; "": the one that routes to the peer
+	Ports        string        `json:"ports,omitempty"`       // that agents take, see ParsePorts; "": Slurm's SrunPortRange, or the usual ones
 	WarnSignal   string        `json:"warn_signal"`           // "USR2" and the like: forwarded before a stop, to workers that have a handler
 	Prefix       string        `json:"prefix"`                // of the lines of a command's ranks, where there are several (output.Config); "": none
 	Grace        time.Duration `json:"grace"`                 // between TERM and KILL
@@ -49,6 +50,11 @@ func (c Config) Validate() error {
 	var errs []error
 	if _, err := reach.ParseInterface(c.Interface); err != nil {
 		errs = append(errs, fmt.Errorf("interface: %w", err))
+	}
+	if c.Ports != "" {
+		if _, err := ParsePorts(c.Ports); err != nil {
+			errs = append(errs, fmt.Errorf("ports: %w", err))
+		}
 	}
 	if err := output.ParsePrefix(c.Prefix); err != nil {
 		errs = append(errs, fmt.Errorf("prefix: %w", err))

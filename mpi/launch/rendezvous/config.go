@@ -63,11 +63,14 @@ type World struct {
 // needs none of it.
 type Network struct {
 	MasterAddr  string
-	MasterGiven bool   // workers get MasterAddr as it is written, and otherwise the address by which their agent reached agent 0
-	MasterPort  int    // for the workers; 0: agent 0 finds a free one
-	Ports       []int  // that agents meet at
-	OneMachine  bool   // the nodes are pretended ones of this machine, and have loopback addresses
-	Interface   string // network to meet and communicate on (see reach); "": the one that routes to the peer
+	MasterGiven bool  // workers get MasterAddr as it is written, and otherwise the address by which their agent reached agent 0
+	MasterPort  int   // for the workers; 0: agent 0 finds a free one
+	Ports       []int // that agents meet at
+	// Ranges are what Ports are from, and where agent 0 takes ports for the workers. If there are any, agent 0 listens at one of Ports
+	// with Exchange, too.
+	Ranges     PortRanges
+	OneMachine bool   // the nodes are pretended ones of this machine, and have loopback addresses
+	Interface  string // network to meet and communicate on (see reach); "": the one that routes to the peer
 
 	// Endpoint, where Index is -1, is where agents meet that have no number yet (host:port): the one that can bind it is
 	// agent 0, and the others are numbered as they come.
@@ -76,7 +79,7 @@ type Network struct {
 
 	// Exchange gives every agent what agent 0 passed, where they have another way to exchange a word than the rendezvous (PMI-2): all
 	// agents call it once, and it returns when all have, or ctx ends. Texts have at most MaxOffer bytes. Agent 0 then tells by it where
-	// it listens, on a port that the kernel chose, and the secret, where Secret is zero; Ports are not needed. All agents must come, so
+	// it listens, on a port that the kernel chose unless Ranges says otherwise, and the secret, where Secret is zero; Ports are not needed. All agents must come, so
 	// MinCount cannot be less than Count. nil: there is none.
 	Exchange func(ctx context.Context, mine string) (string, error)
 	// Resolve looks up a host's addresses; nil: net.Resolver's LookupNetIP.

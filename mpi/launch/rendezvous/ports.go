@@ -1,8 +1,6 @@
 package rendezvous
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -17,8 +15,11 @@ import (
 // listen opens the port that agents meet at. Where it can be told, it is any. Otherwise it is one that all know; where those are taken,
 // which anybody on this machine can do, it is any again, and agent 0 tells it in the run directory.
 func (c Config) listen(n localNetwork) (listeners, error) {
-	if c.Count == 1 || c.Exchange != nil {
+	switch {
+	case c.Count == 1:
 		return listenFirst(n.hosts(c), anyPort)
+	case c.Exchange != nil:
+		return listenFirst(n.hosts(c), c.wanted(anyPort))
 	}
 	l, err := listenFirst(n.hosts(c), c.Ports)
 	if err != nil {
@@ -40,6 +41,15 @@ func (c Config) listen(n localNetwork) (listeners, error) {
 	}
 	c.Log.Warn("this agent listens at another port, which the run directory tells the others", "port", l.port(), "error", err)
 	return l, nil
+}
+
+// wanted are ports for what can be told its port: those that agents meet at, where somebody has said from which ranges they are, and then
+// the others.
+func (c Config) wanted(others []int) []int {
+	if len(c.Ranges) == 0 {
+		return others
+	}
+	return slices.Concat(c.Ports, others)
 }
 
 // holders tells whose processes on this machine listen on ports, for a message.
@@ -70,40 +80,6 @@ func holders(ports []int) string {
 		said = append(said, fmt.Sprintf("%d: %s", port, who))
 	}
 	return strings.Join(said, ", ")
-}
-
-// portRanges lie outside Linux's default range for outgoing connections,
-// 32768-60999 (ip(7), ip_local_port_range), so that no client happens to hold
-// one of them.
-var portRanges = [...]struct{ first, count uint64 }{{61000, 4536}, {20000, 12768}}
-
-// Ports lists up to n ports in an order that the seed decides: every node that
-// knows the seed (cluster, job, step, restart) tries the same ones, and two jobs
-// on a node try others. The ports from 61000 to 65535 come first, then those from 20000
-// to 32767; none comes twice.
-func Ports(seed string, n int) []int {
-	sum := sha256.Sum256([]byte(seed))
-	start, stride := binary.BigEndian.Uint64(sum[:8]), binary.BigEndian.Uint64(sum[8:16])
-	var list []int
-	for _, r := range portRanges {
-		// Steps of a length that has no factor in common with the range visit
-		// each port once.
-		step := stride%r.count + 1
-		for gcd(step, r.count) != 1 {
-			step++
-		}
-		for i := uint64(0); i < r.count && len(list) < n; i++ {
-			list = append(list, int(r.first+(start%r.count+i*step)%r.count))
-		}
-	}
-	return list
-}
-
-func gcd(a, b uint64) uint64 {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
 }
 
 // takePort claims the first port of the list that nobody listens on, at any of the hosts, and that no other run on this machine has

@@ -32,7 +32,7 @@ func (s *services) close() error {
 func (r *Rendezvous) serveWorkers(lay *Layout) error {
 	c := r.cfg
 	if c.Builtin {
-		ports := Ports(fmt.Sprint(c.RunID, "/workers/", lay.Attempt, "/", lay.Round), 256)
+		ports := c.Ranges.Ports(fmt.Sprint(c.RunID, "/workers/", lay.Attempt, "/", lay.Round), 256)
 		l, err := listenFirst(r.hosts(c), append(ports, anyPort...))
 		if err != nil {
 			return fmt.Errorf("serve a store for the workers: %w", err)
@@ -88,7 +88,7 @@ func (r *Rendezvous) listenAtMasterPort(lay *Layout, host string) (listeners, er
 		ports = slices.Clone(c.Ports)
 	}
 	// No other agent on this machine has the same nonce.
-	ports = append(ports, Ports(fmt.Sprint(c.RunID, r.nonce, lay.Round), 256)...)
+	ports = append(ports, c.Ranges.Ports(fmt.Sprint(c.RunID, r.nonce, lay.Round), 256)...)
 	ports = slices.DeleteFunc(ports, func(port int) bool { return r.ports[port] })
 	l, claim, err := takePort([]string{host}, append(ports, anyPort...))
 	if err != nil {

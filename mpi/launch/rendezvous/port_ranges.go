@@ -1,0 +1,120 @@
+package rendezvous
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// PortRange is all ports from First to Last.
+type PortRange struct{ First, Last int }
+
+// PortRanges are where ports are taken from. None stands for the usual ones.
+type PortRanges []PortRange
+
+// usualRanges lie outside Linux's default range for outgoing connections,
+// 32768-60999 (ip(7), ip_local_port_range), so that no client happens to hold
+// one of them.
+var usualRanges = PortRanges{{61000, 65535}, {20000, 32767}}
+
+// LeastPorts is how many ports PortRanges have at least that were parsed: jobs that share a node must find others than each other's.
+const LeastPorts = 8
+
+// mostRanges is more than any firewall has.
+const mostRanges = 64
+
+// firstPort is the first that takes no rights of root's (ip(7), ip_unprivileged_port_start).
+const firstPort = 1024
+
+// ParsePorts reads ranges of ports: "61000-65535", or several with commas between, none of which overlaps another.
+func ParsePorts(text string) (PortRanges, error) {
+	var ranges PortRanges
+	count := 0
+	for word := range strings.SplitSeq(text, ",") {
+		if len(ranges) == mostRanges {
+			return nil, fmt.Errorf("there are more than %d ranges of ports: write fewer, longer ones", mostRanges)
+		}
+		r, err := parsePortRange(strings.TrimSpace(word))
+		if err != nil {
+			return nil, err
+		}
+		for _, other := range ranges {
+			if r.First <= other.Last && other.First <= r.Last {
+				return nil, fmt.Errorf("%v and %v overlap: write one range", other, r)
+			}
+		}
+		ranges = append(ranges, r)
+		count += r.Last - r.First + 1
+	}
+	if count < LeastPorts {
+		return nil, fmt.Errorf("%q has fewer than %d ports: jobs that share a node must find others than each other's", text, LeastPorts)
+	}
+	return ranges, nil
+}
+
+func parsePortRange(word string) (PortRange, error) {
+	from, to, isRange := strings.Cut(word, "-")
+	if !isRange {
+		to = from
+	}
+	first, err := strconv.ParseUint(from, 10, 16)
+	last, lastErr := strconv.ParseUint(to, 10, 16)
+	switch {
+	case err != nil || lastErr != nil:
+		return PortRange{}, fmt.Errorf(`%q is no range of ports from %d to 65535: write "61000-65535", or several with commas between`, word, firstPort)
+	case first < firstPort:
+		return PortRange{}, fmt.Errorf("%q has ports below %d, which only root may listen at", word, firstPort)
+	case last < first:
+		return PortRange{}, fmt.Errorf("%q ends before it begins", word)
+	}
+	return PortRange{int(first), int(last)}, nil
+}
+
+// String is the range as ParsePorts reads it.
+func (r PortRange) String() string { return fmt.Sprintf("%d-%d", r.First, r.Last) }
+
+// Count is how many ports there are in all ranges.
+func (r PortRanges) Count() (n int) {
+	for _, one := range r {
+		n += one.Last - one.First + 1
+	}
+	return n
+}
+
+// Ports are those of the usual ranges.
+func Ports(seed string, n int) []int { return PortRanges(nil).Ports(seed, n) }
+
+// Ports lists up to n ports in an order that the seed decides: every node that
+// knows the seed (cluster, job, step, restart) tries the same ones, and two jobs
+// on a node try others. Those of the first range come first, of the usual ones the ports from
+// 61000 to 65535; none comes twice.
+func (r PortRanges) Ports(seed string, n int) []int {
+	if len(r) == 0 {
+		r = usualRanges
+	}
+	sum := sha256.Sum256([]byte(seed))
+	start, stride := binary.BigEndian.Uint64(sum[:8]), binary.BigEndian.Uint64(sum[8:16])
+	var list []int
+	for _, one := range r {
+		// Steps of a length that has no factor in common with the range visit
+		// each port once.
+		count := uint64(one.Last - one.First + 1)
+		step := stride%count + 1
+		for gcd(step, count) != 1 {
+			step++
+		}
+		for i := uint64(0); i < count && len(list) < n; i++ {
+			list = append(list, one.First+int((start%count+i*step)%count))
+		}
+	}
+	return list
+}
+
+func gcd(a, b uint64) uint64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
