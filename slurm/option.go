@@ -245,6 +245,9 @@ func Sets(word, key string) bool {
 	return name == whole || !strings.HasPrefix(word, "--") && hasFlag(word, whole)
 }
 
+// Skips tells whether an item of slurm.skip leaves out the option with the given key of [slurm].
+func Skips(item, key string) bool { return optionName(item) == optionName(key) }
+
 // hasFlag tells whether one of the letters without a value that a word begins with stands for the option.
 func hasFlag(word, name string) bool {
 	for _, letter := range []byte(strings.TrimPrefix(word, "-")) {

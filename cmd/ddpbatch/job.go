@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/usage"
+	"ddpbatch/internal/vfs"
 	"ddpbatch/templates"
 )
 
@@ -108,6 +110,9 @@ func readDefaults(e *env) (*jobfile.Defaults, error) {
 		d, err := places.Read()
 		if above := places.Exposed(); above != "" && err == nil {
 			e.log().Warn("other users can change this folder, and so what your jobs begin with; to end that: chmod go-w", "folder", above)
+		}
+		if err != nil && !errors.Is(err, vfs.ErrExposed) && !errors.As(err, new(jobfile.Faults)) {
+			err = &usage.Error{Message: err.Error()}
 		}
 		e.defaults = &readOnce{d, err}
 	}

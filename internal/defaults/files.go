@@ -54,8 +54,8 @@ func (p Places) Read() (*jobfile.Defaults, error) {
 	var read []rundir.DefaultsFile
 	for _, file := range p.Files() {
 		text, err := file.read()
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-			continue
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || !file.Site && errors.Is(err, fs.ErrPermission) {
+			continue // HOME may be another user's
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read the defaults: %w", err)

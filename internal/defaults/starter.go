@@ -33,7 +33,7 @@ func (p Places) Starters() ([]Starter, error) {
 		return nil, nil
 	}
 	entries, err := os.ReadDir(folder)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return nil, nil
 	}
 	if err != nil {

@@ -195,7 +195,7 @@ func nodeOf(key toml.Key) *node {
 // overlay lays the tables of one file over those of another. It changes neither, and what it returns shares no table with them.
 func overlay(under, over map[string]any, underAt, overAt *position) (map[string]any, *position) {
 	merged := make(map[string]any, len(under)+len(over))
-	at := &position{offset: overAt.offset, depth: overAt.depth, set: overAt.set, file: overAt.file}
+	at := &position{offset: overAt.offset, depth: overAt.depth, set: overAt.set, text: overAt.text, file: overAt.file}
 	put := func(name string, low, high any, lowAt, highAt *position) {
 		if table, isTable := high.(map[string]any); isTable {
 			below, _ := low.(map[string]any)

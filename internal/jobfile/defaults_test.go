@@ -55,8 +55,12 @@ func TestLaterFilesWinKeyByKey(t *testing.T) {
 			[]string{`setup.env.A = 1  # /etc/ddpbatch.toml:1:15`, `setup.env.B = 2  # /home/ann/config.toml:2:1`, `setup.env.C = 3  # job.toml:3:11`},
 		},
 		{
-			"an override of a whole table replaces it", "setup.env = { A = \"1\" }\n", "", "", []string{`setup.env={B="2"}`},
-			[]string{`setup.env.B = 2  # --set setup.env`},
+			"an override of a whole table replaces the job's", "setup.env = { A = \"1\" }\n", "", "setup.env = { C = \"3\" }\n", []string{`setup.env={B="2"}`},
+			[]string{`setup.env.A = 1  # /etc/ddpbatch.toml:1:15`, `setup.env.B = 2  # --set setup.env`},
+		},
+		{
+			"an override that is no value of its key is the text that was typed", "slurm.qos = \"a\"\n", "", "", []string{"slurm.account=0042", "setup.env.B={x=1}"},
+			[]string{`setup.env.B = {x=1}  # --set setup.env.B`, `slurm.account = 0042  # --set slurm.account`, `slurm.qos = a  # /etc/ddpbatch.toml:1:7`},
 		},
 		{
 			"of alternatives the later one counts", "[setup]\nvenv = \"/opt/venv\"\n[slurm]\nmem = \"1G\"\n", "", "setup.conda = \"mine\"\nslurm.mem_per_cpu = \"2G\"\n", nil,
@@ -126,7 +130,7 @@ func TestMergedFileIsTheSameJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	src := []byte("name = \"x\"\nslurm.nodes = 3\n" + builtin)
-	sets := []string{"train.optimizer.lr=0.5", "slurm.exclusive=true"}
+	sets := []string{"train.optimizer.lr=0.5", "slurm.exclusive=true", "name=2024", "slurm.time=01:00:00", "setup.env.B={x=1}", "setup.env.C="}
 	want, _, err := d.Parse("job.toml", "/jobs", src, sets)
 	if err != nil {
 		t.Fatal(err)
@@ -174,6 +178,8 @@ func TestBadDefaultsAreFaults(t *testing.T) {
 		{"forbid of the user's", user("[forbid]\n\"slurm.qos\" = \"no\"\n"), "/home/ann/config.toml:1:2: [forbid] counts in the site's file alone"},
 		{"forbid that is no table", site("forbid = 3\n"), "/etc/ddpbatch.toml:1:1: forbid must be a table, not 3"},
 		{"forbid of an unknown key", site("[forbid]\n\"slurm.nods\" = \"no\"\n"), "/etc/ddpbatch.toml:2:1: [forbid]: unknown key slurm.nods: did you mean slurm.nodes?"},
+		{"forbid of all variables", site("[forbid]\nsetup.env.\"*\" = \"no\"\n"), `/etc/ddpbatch.toml:2:11: [forbid]: to forbid all keys of a table, write the table: "setup.env"`},
+		{"forbid of all variables, in one word", site("[forbid]\n\"setup.env.*\" = \"no\"\n"), `/etc/ddpbatch.toml:2:1: [forbid]: to forbid all keys`},
 		{"forbid below a key", site("[forbid]\n\"slurm.nodes.x\" = \"no\"\n"), "/etc/ddpbatch.toml:2:1: [forbid]: unknown key slurm.nodes.x"},
 		{"forbid without a sentence", site("[forbid]\n\"slurm.nodes\" = \"\"\n"), "/etc/ddpbatch.toml:2:1: forbid.\"slurm.nodes\" must be one line of text"},
 		{"forbid with true", site("[forbid]\nslurm.nodes = true\n"), "/etc/ddpbatch.toml:2:7: forbid.slurm.nodes must be one line of text that says what to do instead, not true"},
@@ -228,6 +234,7 @@ func TestForbiddenKeysAreRefused(t *testing.T) {
 		{"a word for sbatch that begins in the same way", "", "slurm.extra = [\"--exclude=n1\"]\n", nil, ""},
 		{"a key written below its table", "", "setup.script = [\"x\"]\n", nil, "job.toml:2:7: " + whole("setup.script", "modules only", 3, 7)},
 		{"a variable", "", "setup.env = { LD_PRELOAD = \"x\" }\n", nil, "job.toml:2:15: " + whole("setup.env.LD_PRELOAD", "no", 4, 1)},
+		{"what leaves it out", "", "", []string{`slurm.skip=["--exclusive"]`}, "--set slurm.skip: " + exclusive(`"--exclusive" of slurm.skip`)},
 		{"a whole table", "", "[checkpoint]\nasync = true\n", nil, "job.toml:2:2: " + whole("[checkpoint]", "kept by us", 5, 1)},
 		{"a whole table by one of its keys", "", "", []string{"checkpoint.async=true"}, "--set checkpoint.async: " + whole("[checkpoint]", "kept by us", 5, 1)},
 	} {

@@ -8,7 +8,7 @@
 // the order of the file, with the line and column of its key. A job that Parse returns
 // is complete: every default is filled in, every path that ddpbatch itself follows
 // (WorkDir, RunDir) is absolute, and every rule between keys holds. Nothing outside
-// the file is looked at: whether a data file or a partition exists is for
+// the file, and the files of defaults that it is laid over, is looked at: whether a data file or a partition exists is for
 // others to say.
 //
 // What the schema knows and this version does not build stands in one table, unsupportedKeys; to ask
@@ -21,6 +21,9 @@
 // each key stands. The values are then walked along the schema, tables and
 // places in step. Overrides ("--set train.epochs=2") are laid over the tables before the
 // walk, and are checked by the same rules.
+//
+// A site and a user may have files of defaults (Defaults). Each is checked by itself when it is read; a job's tables, with its overrides, are
+// then laid over theirs, together with the places, so that a fault or a setting is told with the file and line that it comes from.
 //
 // # Limits
 //

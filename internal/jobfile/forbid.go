@@ -55,6 +55,8 @@ func (c *checker) readForbidden(written, key toml.Key, table map[string]any, at 
 		sentence, isText := table[name].(string)
 		problem := unknownIn(key)
 		switch {
+		case key[len(key)-1] == "*":
+			c.fault(where, written, "[forbid]: to forbid all keys of a table, write the table: %q", key[:len(key)-1].String())
 		case problem != "":
 			c.fault(where, written, "[forbid]: %s", problem)
 		case !isText || !isLine(sentence):
@@ -87,12 +89,16 @@ func (d *Defaults) checkForbidden(c *checker, values map[string]any, root *posit
 			c.fault(at, f.key, "%s", f.refusal(nodeOf(f.key).show(f.key)))
 			continue
 		}
-		extra := toml.Key{"slurm", "extra"}
-		if table, at, found := lookUp(values, root, extra); found {
-			items, _ := table["extra"].([]any)
+		for name, says := range map[string]func(string) bool{"extra": f.isSetBy, "skip": f.isSkippedBy} {
+			key := toml.Key{"slurm", name}
+			table, at, found := lookUp(values, root, key)
+			if !found {
+				continue
+			}
+			items, _ := table[name].([]any)
 			for _, item := range items {
-				if word, _ := item.(string); f.isSetBy(word) {
-					c.fault(at, extra, "%s", f.refusal(short(word)+" of "+extra.String()))
+				if word, _ := item.(string); says(word) {
+					c.fault(at, key, "%s", f.refusal(short(word)+" of "+key.String()))
 				}
 			}
 		}
@@ -122,6 +128,11 @@ func (f forbiddenKey) isSetBy(word string) bool {
 		return word != ""
 	}
 	return slurm.Sets(word, f.key[1])
+}
+
+// isSkippedBy tells whether an item of slurm.skip leaves out what the site may have given the key.
+func (f forbiddenKey) isSkippedBy(item string) bool {
+	return len(f.key) == 2 && f.key[0] == "slurm" && slurm.Skips(item, f.key[1])
 }
 
 // CheckSets refuses overrides of keys that the site forbids.

@@ -45,8 +45,8 @@ type Job struct {
 	defaults []rundir.DefaultsFile // that the job was laid over; of one that Parse has read
 }
 
-// defaults is the job of an empty file.
-func defaults() *Job {
+// emptyJob is the job of an empty file.
+func emptyJob() *Job {
 	return &Job{
 		Schema:     Schema,
 		WorkDir:    ".",

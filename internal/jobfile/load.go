@@ -24,20 +24,20 @@ func Parse(name, dir string, src []byte, sets []string) (*Job, []Fault, error) {
 
 // newChecker begins with the text of one file.
 func newChecker(name string, src []byte) *checker {
-	return &checker{name: name, src: strings.TrimPrefix(string(src), bom), job: defaults()}
+	return &checker{name: name, src: strings.TrimPrefix(string(src), bom), job: emptyJob()}
 }
 
 // bom is what some editors begin a file with.
 const bom = "\ufeff"
 
-// parse reads the file, lays it over the defaults and the overrides over it, and checks what comes out.
+// parse reads the file, lays the overrides over it and all that over the defaults, and checks what comes out.
 func (c *checker) parse(dir string, sets []string) (values map[string]any, root *position) {
 	if values, root = c.decode(); values == nil {
 		return nil, nil
 	}
 	c.defaults.checkForbidden(c, values, root)
-	values, root = c.defaults.beneath(values, root)
 	c.override(values, root, sets)
+	values, root = c.defaults.beneath(values, root)
 	dropAlternatives(values, root)
 	if c.knowsSchema(values, root) {
 		c.table(schema(), nil, values, root)

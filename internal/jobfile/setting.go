@@ -31,8 +31,9 @@ type Setting struct {
 func (d *Defaults) Settings(sets []string) ([]Setting, error) {
 	c := newChecker("", nil)
 	c.isPart, c.defaults = true, d
-	values, root := d.beneath(map[string]any{}, &position{})
+	values, root := map[string]any{}, &position{}
 	c.override(values, root, sets)
+	values, root = d.beneath(values, root)
 	dropAlternatives(values, root)
 	c.table(schema(), nil, values, root)
 	if _, err := c.found(); err != nil {
@@ -57,13 +58,16 @@ func (d *Defaults) JobSettings(name, dir string, src []byte, sets []string) ([]S
 func (c *checker) settings(n *node, key toml.Key, values map[string]any, at *position) (all []Setting) {
 	var tables []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if n.child(name).read == nil {
+		child, path, where := n.child(name), below(key, name), at.below(name)
+		if child.read == nil {
 			tables = append(tables, name)
 			continue
 		}
-		path := below(key, name)
 		s := Setting{Key: path.String(), Value: values[name], path: path}
-		s.File, s.Line, s.Column = c.place(at.below(name))
+		if where.text != "" && child.read(emptyJob(), path, s.Value) != nil {
+			s.Value = where.text // which is what value has read
+		}
+		s.File, s.Line, s.Column = c.place(where)
 		all = append(all, s)
 	}
 	for _, name := range tables {

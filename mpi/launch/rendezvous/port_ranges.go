@@ -19,8 +19,8 @@ type PortRanges []PortRange
 // one of them.
 var usualRanges = PortRanges{{61000, 65535}, {20000, 32767}}
 
-// LeastPorts is how many ports PortRanges have at least that were parsed: jobs that share a node must find others than each other's.
-const LeastPorts = 8
+// leastPorts is how many ports PortRanges have at least that were parsed: jobs that share a node must find others than each other's.
+const leastPorts = 8
 
 // mostRanges is more than any firewall has.
 const mostRanges = 64
@@ -48,8 +48,8 @@ func ParsePorts(text string) (PortRanges, error) {
 		ranges = append(ranges, r)
 		count += r.Last - r.First + 1
 	}
-	if count < LeastPorts {
-		return nil, fmt.Errorf("%q has fewer than %d ports: jobs that share a node must find others than each other's", text, LeastPorts)
+	if count < leastPorts {
+		return nil, fmt.Errorf("%q has fewer than %d ports: jobs that share a node must find others than each other's", text, leastPorts)
 	}
 	return ranges, nil
 }

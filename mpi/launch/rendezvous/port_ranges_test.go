@@ -104,7 +104,7 @@ func FuzzParsePorts(f *testing.F) {
 			return
 		}
 		list := ranges.Ports(text, 1<<20)
-		if sorted := slices.Compact(slices.Sorted(slices.Values(list))); len(list) < LeastPorts || len(sorted) != len(list) ||
+		if sorted := slices.Compact(slices.Sorted(slices.Values(list))); len(list) < leastPorts || len(sorted) != len(list) ||
 			sorted[0] < firstPort || sorted[len(sorted)-1] > 65535 {
 			t.Errorf("%d ports, of which %d differ, %d to %d", len(list), len(sorted), sorted[0], sorted[len(sorted)-1])
 		}
