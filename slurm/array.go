@@ -16,6 +16,28 @@ type Array struct {
 	Limit   int // 0: all
 }
 
+// String is what ParseArray reads: "0-15%4", "1,3,7-9".
+func (a Array) String() string {
+	var spans []string
+	for i := 0; i < len(a.Indices); {
+		end := i
+		for end+1 < len(a.Indices) && a.Indices[end+1] == a.Indices[end]+1 {
+			end++
+		}
+		span := strconv.Itoa(a.Indices[i])
+		if end > i {
+			span += "-" + strconv.Itoa(a.Indices[end])
+		}
+		spans = append(spans, span)
+		i = end + 1
+	}
+	text := strings.Join(spans, ",")
+	if a.Limit > 0 {
+		text += "%" + strconv.Itoa(a.Limit)
+	}
+	return text
+}
+
 // ParseArray reads what --array takes (sbatch(1)): "0-15%4", "1,3,7", "0-20:5". Indices above 1000, Slurm's default bound (MaxArraySize),
 // are refused.
 func ParseArray(text string) (Array, error) {

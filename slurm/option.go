@@ -48,8 +48,8 @@ func (o Options) Get(name string) (value string, ok bool) {
 	return value, ok
 }
 
-// skips tells whether the option called name is to be left out.
-func (o Options) skips(name string) bool {
+// Skips tells whether the option called name is to be left out.
+func (o Options) Skips(name string) bool {
 	return slices.ContainsFunc(o.Skip, func(skip string) bool { return optionName(skip) == name })
 }
 

@@ -47,7 +47,7 @@ func (s Script) shape() []Option {
 // directory is doubled to stand for itself.
 func (s Script) outputPattern() string {
 	file := "slurm-%j.log"
-	if s.given("array") && !s.Options.skips("array") {
+	if s.given("array") && !s.Options.Skips("array") {
 		file = "slurm-%A_%a.log"
 	}
 	return strings.ReplaceAll(s.RunDir, "%", "%%") + "/" + file
@@ -82,7 +82,7 @@ func (s Script) given(names ...string) bool {
 func (s Script) Warning() (Warning, bool) {
 	text, theirs := s.Options.Get("signal")
 	switch {
-	case s.Options.skips("signal"):
+	case s.Options.Skips("signal"):
 		return Warning{}, false
 	case theirs:
 		w, err := ParseWarning(text)
@@ -111,7 +111,7 @@ func (s Script) leastCPUs() Option {
 	})
 	// mincpus is what job files that leave the number out have named until now
 	switch {
-	case s.Mode != "agent" || s.CPUsPerRank > 0 || s.Nproc < 2 || s.given(own...) || counts || s.Options.skips("mincpus"):
+	case s.Mode != "agent" || s.CPUsPerRank > 0 || s.Nproc < 2 || s.given(own...) || counts || s.Options.Skips("mincpus"):
 		return Option{}
 	case s.gpusPerNode():
 		return Option{Name: "ntasks-per-node", Value: strconv.Itoa(s.Nproc)}
@@ -148,7 +148,7 @@ func (s Script) extraWords() ([]string, error) {
 		if err := CheckExtra(word); err != nil {
 			return nil, err
 		}
-		if !s.Options.skips(extraName(word)) {
+		if !s.Options.Skips(extraName(word)) {
 			words = append(words, quoteDirective(word))
 		}
 	}
@@ -180,7 +180,7 @@ func (s Script) endOptions() []Option {
 func (s Script) words(options []Option) []string {
 	var words []string
 	for _, o := range options {
-		if o.Name != "" && !s.Options.skips(o.Name) {
+		if o.Name != "" && !s.Options.Skips(o.Name) {
 			words = append(words, o.word())
 		}
 	}

@@ -46,14 +46,26 @@ func (c *checker) fault(at *position, key toml.Key, format string, args ...any) 
 		c.bad = make(map[string]bool)
 	}
 	c.bad[key.String()] = true
+	c.add(finding{at, key, fmt.Sprintf(format, args...)})
+}
+
+// add tells of a fault, unless too many are told already.
+func (c *checker) add(f finding) {
 	switch {
 	case c.isFull():
 		return
 	case len(c.faults) == maxFaults:
-		at, key = &position{offset: len(c.src)}, nil
-		format, args = "there are more than %d faults, and the others are not shown: correct these first", []any{maxFaults}
+		const more = "there are more than %d faults, and the others are not shown: correct these first"
+		f = finding{&position{offset: len(c.src)}, nil, fmt.Sprintf(more, maxFaults)}
 	}
-	c.faults = append(c.faults, finding{at, key, fmt.Sprintf(format, args...)})
+	c.faults = append(c.faults, f)
+}
+
+// checkAll checks a file's tables but [sweep], each by itself and against each other.
+func (c *checker) checkAll(values map[string]any, root *position, dir string) {
+	c.table(schema(), nil, values, root)
+	c.checkRules(values, root)
+	c.resolvePaths(root, dir)
 }
 
 // table checks the keys of one table, in the order of the file.

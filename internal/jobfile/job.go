@@ -41,6 +41,7 @@ type Job struct {
 	MPI        mpi.Config        `json:"mpi"`
 	Train      trainer.Config    `json:"train"`
 	Checkpoint checkpoint.Config `json:"checkpoint"`
+	Sweep      *Sweep            `json:"sweep,omitempty"` // what the job's elements differ in; the rest is that of the first; nil: it is one job
 
 	defaults []rundir.DefaultsFile // that the job was laid over; of one that Parse has read
 }
@@ -103,13 +104,23 @@ func (j *Job) timeLimit() time.Duration {
 	return limit
 }
 
-// OfRun reads the resolved job out of a run's spec.
+// OfRun reads the resolved job out of the spec of a run: of a sweep's element, its own.
 func OfRun(d *rundir.Dir) (*Job, error) {
 	var job Job
-	if err := json.Unmarshal(d.Spec().Job, &job); err != nil {
+	err := json.Unmarshal(d.Spec().Job, &job)
+	if err != nil {
 		return nil, fmt.Errorf("read the job in %s: %w", d.SpecPath(), err)
 	}
-	return &job, nil
+	if job.Sweep != nil {
+		if err := job.Sweep.check(); err != nil {
+			return nil, fmt.Errorf("read the job in %s: %w", d.SpecPath(), err)
+		}
+	}
+	own, err := job.Of(d)
+	if err != nil {
+		return nil, fmt.Errorf("read the job in %s: %w", d.SpecPath(), err)
+	}
+	return own, nil
 }
 
 // Spec is the run's spec with what the job says put in.
@@ -156,8 +167,12 @@ func (j *Job) Summary() string {
 	if !j.Builtin() {
 		what = "runs " + redact.Text(slurm.ShellJoin(j.Launch.Command))
 	}
-	return fmt.Sprintf("%s %s on %s x %s", j.Name, what,
+	text := fmt.Sprintf("%s %s on %s x %s", j.Name, what,
 		words.Plural(j.Nodes(), "node"), j.ranksPerNode())
+	if j.Sweep != nil {
+		text += fmt.Sprintf(", a sweep of %s over %s", words.Plural(j.Sweep.Len(), "element"), strings.Join(j.Sweep.Columns(), ", "))
+	}
+	return text
 }
 
 func (j *Job) ranksPerNode() string {

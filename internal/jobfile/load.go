@@ -40,9 +40,11 @@ func (c *checker) parse(dir string, sets []string) (values map[string]any, root 
 	values, root = c.defaults.beneath(values, root)
 	dropAlternatives(values, root)
 	if c.knowsSchema(values, root) {
-		c.table(schema(), nil, values, root)
-		c.checkRules(values, root)
-		c.resolvePaths(root, dir)
+		swept := c.takeSweep(values, root)
+		c.checkAll(values, root, dir)
+		if swept != nil {
+			c.checkElements(swept, values, root, dir)
+		}
 	}
 	return values, root
 }
@@ -223,7 +225,7 @@ func (o override) apply(values map[string]any, root, at *position) (problem stri
 		if !given {
 			v = map[string]any{}
 			values[name] = v
-			p.put(name, &position{set: at.set})
+			p.put(name, &position{offset: at.offset, set: at.set})
 		}
 		table, ok := v.(map[string]any)
 		if !ok {

@@ -53,6 +53,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("[train]\ndata = { kind = 3 }\nmodel = [{}]\n[[slurm]]\n[requeue.max]\nx = 1", "a.b=[1")
 	f.Add("'' = 1\n\"a\\nb\" = 2\n[setup.env]\n\"=\" = 1", ".=")
 	f.Add("a = \"\"\"\n\r\n", "name={}")
+	f.Add("name = \"x\""+builtin+"[sweep]\nlr = [0.1, -1]\nsetup.env.A = [true, \"\"]\nmode = \"zip\"", "sweep.seed=1-9:4")
 	f.Fuzz(func(t *testing.T, src, set string) {
 		job, warnings, err := parse(src, set)
 		if (job == nil) != (err != nil) {

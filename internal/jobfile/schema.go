@@ -101,7 +101,7 @@ func (n *node) show(key toml.Key) string {
 	return key.String()
 }
 
-// jobRows are the keys outside all tables, [setup] and [container].
+// jobRows are the keys outside all tables, [setup], [sweep] (whose other keys are those of the job: takeSweep) and [container].
 func jobRows() []keyRow {
 	return []keyRow{
 		{key: "schema", read: schemaVersion},
@@ -115,6 +115,9 @@ func jobRows() []keyRow {
 		{key: "setup.conda", read: line(func(j *Job) *string { return &j.Setup.Conda })},
 		{key: "setup.script", read: list(0, "text without NUL", noNUL, func(j *Job) *[]string { return &j.Setup.Script })},
 		{key: "setup.env.*", read: variable},
+
+		{key: "sweep.mode", read: oneOf(func(j *Job) *string { return &sweepOf(j).Mode }, product, zip)},
+		{key: "sweep.parallel", read: wholeNumber(1, func(j *Job) *int { return &sweepOf(j).Parallel })},
 
 		{key: "container.runtime", read: oneOf(unused[string], "apptainer", "pyxis", "docker")},
 		{key: "container.image", read: line(unused[string])},

@@ -1,0 +1,384 @@
+package jobfile
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/BurntSushi/toml"
+
+	words "ddpbatch/internal/text"
+	"ddpbatch/slurm"
+)
+
+// sweptKey is a key of [sweep] while the file is checked.
+type sweptKey struct {
+	path   toml.Key
+	at     *position
+	values []any
+}
+
+// sweep is [sweep] while the file is checked.
+type sweep struct {
+	at   *position
+	job  *Sweep
+	keys []sweptKey
+}
+
+// takeSweep takes [sweep] out of a file's tables, and reads it; nil: there is none, or it is at fault. One without any key is none, so that an override
+// (--set sweep={}) takes a sweep away.
+func (c *checker) takeSweep(values map[string]any, root *position) *sweep {
+	v, given := values["sweep"]
+	delete(values, "sweep")
+	key, at := toml.Key{"sweep"}, root.below("sweep")
+	table, isTable := v.(map[string]any)
+	if given && !isTable {
+		c.fault(at, key, "%s", mustBe(key, "a table", v))
+	}
+	if len(table) == 0 {
+		return nil
+	}
+	s, before := &sweep{at: at, job: sweepOf(c.job)}, len(c.faults)
+	c.sweepTable(s, nil, table, at)
+	c.job.Sweep = nil // that of the first element has it
+	if len(s.keys) == 0 && len(c.faults) == before {
+		c.fault(at, key, `[sweep] has no key of the job file, such as "train.optimizer.lr" = [0.1, 0.01]`)
+	}
+	c.besideSweep(s, values, root)
+	for _, k := range s.keys {
+		swept := SweptKey{Key: strings.Join(k.path, ".")}
+		for _, value := range k.values {
+			text, _ := textOf(value)
+			swept.Values = append(swept.Values, text)
+		}
+		s.job.Keys = append(s.job.Keys, swept)
+	}
+	if len(c.faults) > before || !c.countElements(s) {
+		return nil
+	}
+	return s
+}
+
+// sweepTable reads [sweep], or a table in it: "train.optimizer.lr" = [...] may be written without the quotation marks.
+func (c *checker) sweepTable(s *sweep, path toml.Key, table map[string]any, at *position) {
+	names := slices.Sorted(maps.Keys(table))
+	slices.SortStableFunc(names, func(a, b string) int { return comparePositions(at.below(a), at.below(b)) })
+	for _, name := range names {
+		v, where := table[name], at.below(name)
+		key := toml.Key{"sweep", name}
+		switch sub, isTable := v.(map[string]any); {
+		case isTable:
+			c.sweepTable(s, append(slices.Clip(path), strings.Split(name, ".")...), sub, where)
+		case path == nil && schema().keys["sweep"].keys[name] != nil:
+			c.value(schema().keys["sweep"].keys[name], key, v, where)
+		default:
+			c.sweptKey(s, append(slices.Clip(path), strings.Split(name, ".")...), v, where)
+		}
+	}
+}
+
+// sweptKey reads one key of the job file and its values.
+func (c *checker) sweptKey(s *sweep, path toml.Key, v any, at *position) {
+	at = &position{offset: at.offset, set: at.set} // less the text of a --set, which is that of all values
+	path, n, err := findSwept(path)
+	if err == nil {
+		err = sharedByAll(path)
+	}
+	if err == nil && slices.ContainsFunc(s.keys, func(other sweptKey) bool { return slices.Equal(other.path, path) }) {
+		err = fmt.Errorf("%s is swept twice: write all its values once", path)
+	}
+	var values []any
+	if err == nil {
+		values, err = sweptValues(path, n, v)
+	}
+	if err != nil {
+		c.fault(at, toml.Key{"sweep", strings.Join(path, ".")}, "%s", err)
+		return
+	}
+	s.keys = append(s.keys, sweptKey{path, at, values})
+}
+
+// findSwept is the key of the schema that a key of [sweep] means: a word without a point is the end of one below [train].
+func findSwept(path toml.Key) (toml.Key, *node, error) {
+	n := schema()
+	if len(path) == 1 && n.keys[path[0]] == nil {
+		return findShort(path[0])
+	}
+	for i, name := range path {
+		if n.read != nil {
+			return path, nil, fmt.Errorf("unknown key %s: %s is not a table", path, path[:i])
+		}
+		child := n.child(name)
+		if child == nil {
+			return path, nil, errors.New(unknown(n, path[:i+1], nil))
+		}
+		n = child
+	}
+	if n.read == nil {
+		return path, nil, fmt.Errorf("[%s] is a table: sweep the keys that it has, each by its whole name", path)
+	}
+	return path, n, nil
+}
+
+// findShort is the one key below [train] whose last part is name.
+func findShort(name string) (toml.Key, *node, error) {
+	var found []string
+	all := map[string]string{} // by their last parts
+	var look func(n *node, key toml.Key)
+	look = func(n *node, key toml.Key) {
+		last := key[len(key)-1]
+		if n.read != nil {
+			all[last] = key.String()
+			if last == name {
+				found = append(found, key.String())
+			}
+		}
+		for _, at := range slices.Sorted(maps.Keys(n.keys)) {
+			look(n.keys[at], below(key, at))
+		}
+	}
+	look(schema().keys["train"], toml.Key{"train"})
+	path := toml.Key{name}
+	switch near := words.Nearest(name, slices.Sorted(maps.Keys(all))); {
+	case len(found) == 1:
+		path = strings.Split(found[0], ".")
+		return findSwept(path)
+	case len(found) > 1:
+		return path, nil, fmt.Errorf("%s in [sweep] may mean %s: write the whole key", short(name), words.Choice(found))
+	case near != "":
+		return path, nil, fmt.Errorf("unknown key %s in [sweep]: did you mean %s?", short(name), short(all[near]))
+	}
+	return path, nil, fmt.Errorf(`unknown key %s in [sweep]: write a key of the job file, such as "train.optimizer.lr", `+
+		`or a variable of the ranks, "setup.env.NAME"`, short(name))
+}
+
+// sharedByAll refuses keys that have one value for all elements. Whatever submit itself acts on belongs here: the batch script, the run directory and
+// what Slurm is asked for are one for all.
+func sharedByAll(path toml.Key) error {
+	key := strings.Join(path, ".")
+	one := []string{
+		"schema", "name", "workdir", "run_dir", "slurm", "container", "sweep", "setup.modules", "setup.venv", "setup.conda", "setup.script",
+		"launch.nproc_per_node", "launch.mode", "launch.min_nodes", "launch.grace", "requeue.on", "requeue.lead",
+	}
+	for _, shared := range one {
+		if key == shared || strings.HasPrefix(key, shared+".") {
+			return fmt.Errorf("%s cannot be swept: all elements have one batch script, one run directory, and ask Slurm for the same; "+
+				"submit a job for each value instead", key)
+		}
+	}
+	return nil
+}
+
+// sweptValues are the values of a key: a list, or a range of whole numbers.
+func sweptValues(path toml.Key, n *node, v any) (values []any, err error) {
+	key := strings.Join(path, ".")
+	switch v := v.(type) {
+	case []any:
+		values = v
+	case string:
+		if values, err = wholeRange(v); err != nil {
+			return nil, fmt.Errorf("the values of %s: %w", key, err)
+		}
+	default:
+		return nil, fmt.Errorf(`the values of %s must be a list, or a range of whole numbers such as "1-5" or "1-9:2", not %s`, key, describe(v))
+	}
+	switch {
+	case len(values) == 0:
+		return nil, fmt.Errorf("the list of values of %s is empty", key)
+	case len(values) > maxElements:
+		return nil, fmt.Errorf("%s has %s: a sweep has at most %d elements", key, words.Plural(len(values), "value"), maxElements)
+	}
+	values = slices.Clone(values)
+	for i, value := range values {
+		if n == schema().keys["setup"].keys["env"].any {
+			values[i] = asText(value) // a number is as good as its text, which ranges cannot be written as
+		}
+		if _, ok := textOf(values[i]); !ok {
+			return nil, fmt.Errorf("value %d of %s is %s, which no key takes", i+1, key, describe(value))
+		}
+	}
+	return values, nil
+}
+
+// asText is what a number, true or false is as the value of a variable.
+func asText(v any) any {
+	if _, isText := v.(string); isText {
+		return v
+	}
+	if _, isList := v.([]any); isList {
+		return v
+	}
+	if text, ok := textOf(v); ok {
+		return text
+	}
+	return v
+}
+
+var rangePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9]+)-([0-9]+)(?::([0-9]+))?$`) })
+
+// wholeRange reads "1-5", from 1 to 5, or "1-9:2", every second of them.
+func wholeRange(text string) ([]any, error) {
+	parts := rangePattern().FindStringSubmatch(text)
+	if parts == nil {
+		return nil, fmt.Errorf(`%s is no range of whole numbers, such as "1-5" or "1-9:2"; a single value is written as a list`, short(text))
+	}
+	first, err1 := strconv.ParseInt(parts[1], 10, 64)
+	last, err2 := strconv.ParseInt(parts[2], 10, 64)
+	step, err3 := strconv.ParseInt(cmp.Or(parts[3], "1"), 10, 64)
+	switch {
+	case err1 != nil || err2 != nil || err3 != nil:
+		return nil, fmt.Errorf("the range %s has a number that is too large", short(text))
+	case last < first:
+		return nil, fmt.Errorf("the range %s runs backwards", short(text))
+	case step == 0:
+		return nil, fmt.Errorf("the step of the range %s is 0", short(text))
+	case (last-first)/step >= maxElements:
+		return nil, fmt.Errorf("the range %s is too long: a sweep has at most %d elements", short(text), maxElements)
+	}
+	var values []any
+	for i := int64(0); i <= (last-first)/step; i++ {
+		values = append(values, first+i*step)
+	}
+	return values, nil
+}
+
+// besideSweep notes what does not go with a sweep.
+func (c *checker) besideSweep(s *sweep, values map[string]any, root *position) {
+	table, _ := values["slurm"].(map[string]any)
+	if key := (toml.Key{"slurm", "array"}); table["array"] != nil {
+		c.fault(root.at(key), key, "%s does not go with [sweep], which makes the array: for how many elements may run at once write sweep.parallel = N", key)
+	}
+	for i, o := range c.sets {
+		if slices.ContainsFunc(s.keys, func(k sweptKey) bool { return slices.Equal(k.path, o.path) }) {
+			c.fault(&position{set: i + 1}, o.path, "the sweep sets %s in each element, so that this would count for nothing: "+
+				"set its values, --set 'sweep.%s=[...]', or take the sweep away, --set sweep={}", o.path, o.path)
+		}
+	}
+}
+
+// countElements tells whether the keys make a sweep of a size that is possible, with no element twice.
+func (c *checker) countElements(s *sweep) bool {
+	for i, key := range s.job.Keys {
+		at, path := s.keys[i].at, toml.Key{"sweep", key.Key}
+		if first := s.job.Keys[0]; s.job.Mode == zip && len(key.Values) != len(first.Values) {
+			c.fault(at, path, `%s has %s and %s %d: with mode = "zip" each key has as many`,
+				key.Key, words.Plural(len(key.Values), "value"), first.Key, len(first.Values))
+			return false
+		}
+		for n, value := range key.Values {
+			if twin := slices.Index(key.Values, value); s.job.Mode == product && twin < n {
+				c.fault(at, path, "values %d and %d of %s are the same", twin+1, n+1, key.Key)
+				return false
+			}
+		}
+	}
+	if s.job.Len() > maxElements {
+		c.fault(s.at, toml.Key{"sweep"}, "the sweep has more than %d elements: write fewer values", maxElements)
+		return false
+	}
+	elements := map[string]int{}
+	for i := range s.job.Len() {
+		values := strings.Join(s.job.values(i), "\n")
+		if twin, taken := elements[values]; taken {
+			c.fault(s.at, toml.Key{"sweep"}, "elements %d and %d of the sweep have the same values", twin, i)
+			return false
+		}
+		elements[values] = i
+	}
+	return true
+}
+
+// said is what a fault or a warning tells.
+type said struct {
+	at, set int
+	msg     string
+}
+
+func (f finding) said() said { return said{f.at.offset, f.at.set, f.msg} }
+
+// checkElements checks each element of a sweep as if its values stood in the file, and makes the job that of the first, with the sweep. What is wrong
+// with several elements is told once. What the file alone lacks, and each element sets, is no fault.
+func (c *checker) checkElements(s *sweep, values map[string]any, root *position, dir string) {
+	alone, known := map[said]bool{}, map[said]bool{}
+	for _, f := range slices.Concat(c.faults, c.warnings) {
+		alone[f.said()] = true
+	}
+	c.faults, c.warnings, c.job = nil, nil, nil
+	for index := range s.job.Len() {
+		e := &checker{name: c.name, src: c.src, sets: c.sets, job: emptyJob()}
+		for i, text := range s.job.values(index) {
+			at := s.keys[i].at
+			if problem := (override{path: s.keys[i].path, value: valueOf(text)}).apply(values, root, at); problem != "" {
+				e.fault(at, s.keys[i].path, "%s", problem)
+			}
+		}
+		e.checkAll(values, root, dir)
+		if len(e.faults) == 0 {
+			c.checkAlike(s, e, index, root)
+		}
+		name := fmt.Sprintf(" (element %d of the sweep, %s)", index, s.job.Name(index))
+		added := func(f finding) (finding, bool) {
+			if known[f.said()] {
+				return f, false
+			}
+			known[f.said()] = true
+			if !alone[f.said()] {
+				f.msg += name
+			}
+			return f, true
+		}
+		for _, f := range e.faults {
+			if f, isNew := added(f); isNew {
+				c.add(f)
+			}
+		}
+		for _, f := range e.warnings {
+			if f, isNew := added(f); isNew && len(c.warnings) < maxFaults {
+				c.warnings = append(c.warnings, f)
+			}
+		}
+		if c.isFull() {
+			return
+		}
+	}
+}
+
+// checkAlike takes the first element's job for that of the sweep, and notes where another element is more than that job with the values of its
+// keys set, or wants another batch script.
+func (c *checker) checkAlike(s *sweep, e *checker, index int, root *position) {
+	job := e.job
+	job.Slurm.List = append(job.Slurm.List, slurm.Option{Name: "array", Value: s.job.array().String()})
+	if c.job == nil {
+		whole := *job
+		whole.Sweep = s.job
+		c.job = &whole
+	}
+	own, err := c.job.Element(index)
+	const instead = "submit a job for each value instead"
+	switch {
+	case err != nil:
+		e.fault(s.at, toml.Key{"sweep"}, "%s", err)
+	case !reflect.DeepEqual(c.job.BatchScript(""), job.BatchScript("")):
+		e.fault(s.at, toml.Key{"sweep"}, "the sweep changes the batch script, which all elements share: %s", instead)
+	case !reflect.DeepEqual(own, job):
+		e.fault(s.at, toml.Key{"sweep"}, "the keys of the sweep decide over each other: %s", instead)
+	case job.Slurm.Skips("array"):
+		skip := toml.Key{"slurm", "skip"}
+		e.fault(root.at(skip), skip, "%s: the elements of [sweep] are one array, so that --array cannot be left out", skip)
+	}
+}
+
+// sweepOf is a job's sweep, which is made where there is none.
+func sweepOf(j *Job) *Sweep {
+	if j.Sweep == nil {
+		j.Sweep = &Sweep{Mode: product}
+	}
+	return j.Sweep
+}
