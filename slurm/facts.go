@@ -133,6 +133,7 @@ func parseTimeLeft(s string) (time.Duration, error) {
 type ClusterConfig struct {
 	KillWait      time.Duration // between the SIGTERM and the SIGKILL by which Slurm ends a job
 	SrunPortRange string        // the ports that srun listens at, as "60001-63000"; empty: any
+	MaxArraySize  int           // one more than the highest index of an array's elements; 0: the cluster takes no arrays; -1: not told
 }
 
 // ClusterConfig asks the controller for its configuration.
@@ -141,7 +142,7 @@ func (c *Client) ClusterConfig(ctx context.Context) (ClusterConfig, error) {
 	if err != nil {
 		return ClusterConfig{}, fmt.Errorf("ask for Slurm's configuration: %w", err)
 	}
-	var config ClusterConfig
+	config := ClusterConfig{MaxArraySize: -1}
 	known := false
 	for line := range strings.Lines(string(out)) {
 		name, value, _ := strings.Cut(line, "=")
@@ -157,6 +158,10 @@ func (c *Client) ClusterConfig(ctx context.Context) (ClusterConfig, error) {
 		case "SrunPortRange":
 			if value != "0-0" { // any
 				config.SrunPortRange = value
+			}
+		case "MaxArraySize":
+			if size, err := strconv.ParseUint(value, 10, 31); err == nil {
+				config.MaxArraySize = int(size)
 			}
 		}
 	}

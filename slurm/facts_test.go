@@ -37,10 +37,13 @@ func TestTimeLeft(t *testing.T) {
 
 func TestClusterConfig(t *testing.T) {
 	for text, want := range map[string]ClusterConfig{
-		"Configuration data as of 2026-11-21T00:55:18\nKeepAliveTime           = SYSTEM_DEFAULT\nKillOnBadExit           = 0\nKillWait                = 30 sec\nLaunchParameters        = (null)\n": {KillWait: 30 * time.Second},
-		"KillWait = 5 sec\n":                                        {KillWait: 5 * time.Second},
-		"KillWait = 5 sec\nSrunPortRange = 0-0\n":                   {KillWait: 5 * time.Second},
-		"SrunPortRange           = 60001-63000\nKillWait = 5 sec\n": {5 * time.Second, "60001-63000"},
+		"Configuration data as of 2026-11-21T00:55:18\nKeepAliveTime           = SYSTEM_DEFAULT\nKillOnBadExit           = 0\nKillWait                = 30 sec\nLaunchParameters        = (null)\n": {KillWait: 30 * time.Second, MaxArraySize: -1},
+		"KillWait = 5 sec\n":                                        {KillWait: 5 * time.Second, MaxArraySize: -1},
+		"KillWait = 5 sec\nSrunPortRange = 0-0\n":                   {KillWait: 5 * time.Second, MaxArraySize: -1},
+		"KillWait = 5 sec\nMaxArraySize            = 1001\n":        {KillWait: 5 * time.Second, MaxArraySize: 1001},
+		"KillWait = 5 sec\nMaxArraySize = 0\n":                      {KillWait: 5 * time.Second},
+		"KillWait = 5 sec\nMaxArraySize = many\n":                   {KillWait: 5 * time.Second, MaxArraySize: -1},
+		"SrunPortRange           = 60001-63000\nKillWait = 5 sec\n": {5 * time.Second, "60001-63000", -1},
 	} {
 		p := &pretend{answers: map[string]Output{"scontrol": {Stdout: []byte(text)}}}
 		if got, err := p.client().ClusterConfig(t.Context()); err != nil || got != want || p.asked[0] != "scontrol show config" {

@@ -50,7 +50,7 @@ func newSimulateCommand(e *env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			return simulateRun(c.Context, e, run, job, p)
+			return simulateRun(c.Context, e, run, job, p, nil)
 		},
 	}
 }
@@ -136,10 +136,10 @@ func newSimulation(e *env, source jobText, p simulate.Pretend) (*rundir.Dir, *jo
 	return run, job, run.WriteSpec(spec)
 }
 
-// simulateRun runs a job, or all elements of an array, on this machine.
-func simulateRun(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job, p simulate.Pretend) error {
+// simulateRun runs a job, or the elements of an array, on this machine: all of them, or only those.
+func simulateRun(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job, p simulate.Pretend, only []int) error {
 	defer tolerateClosedPipes()()
-	return simulate.Run(ctx, e.simulateEnv(), run, job, p)
+	return simulate.Run(ctx, e.simulateEnv(), run, job, p, only)
 }
 
 // simulateEnv is what package simulate knows of this process.
@@ -259,7 +259,7 @@ func resumeSimulated(ctx context.Context, e *env, r *resume.Resumer, run *rundir
 	if err := p.Check(job, element); err != nil {
 		return errors.Join(withShape(err, before.Pretend), run.WriteSpec(before))
 	}
-	return simulateRun(ctx, e, run, job, p)
+	return simulateRun(ctx, e, run, job, p, r.Left(job))
 }
 
 // withShape tells with an error of simulate's flags which ones the run has from before, if any.

@@ -296,7 +296,7 @@ func play(ctx context.Context, t *testing.T, run *rundir.Dir, job *jobfile.Job, 
 	}
 	p := simulate.DefaultPretend()
 	p.Release = release
-	err := simulateRun(ctx, e, run, job, p)
+	err := simulateRun(ctx, e, run, job, p, nil)
 	t.Logf("%v\n%s", err, &out.all)
 	return err
 }

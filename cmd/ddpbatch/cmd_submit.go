@@ -75,6 +75,9 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	if o.testOnly || o.dryRun {
 		return trySubmit(ctx, e, job, template, o)
 	}
+	if err := checkArraySize(ctx, e, job); err != nil {
+		return err
+	}
 	run, err := newRun(e, "slurm", job, o.path, text, o.sets)
 	if err != nil {
 		return err
@@ -111,6 +114,19 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	}
 	warnStuck(ctx, e, id)
 	return afterSubmit(ctx, e, run, id, o.wait, o.follow)
+}
+
+// checkArraySize refuses a sweep that has more elements than the cluster takes of an array. Where Slurm does not say how many, sbatch decides.
+func checkArraySize(ctx context.Context, e *env, job *jobfile.Job) error {
+	if job.Sweep == nil {
+		return nil
+	}
+	config, err := e.submitEnv().Slurm.ClusterConfig(ctx)
+	if n, most := job.Sweep.Len(), config.MaxArraySize; err == nil && most >= 0 && n > most {
+		return usage.Errorf("the sweep has %d elements, and this cluster takes arrays of at most %d (MaxArraySize in slurm.conf): "+
+			"write fewer values, or submit the sweep in parts", n, most)
+	}
+	return nil
 }
 
 // warnStuck tells of a job that Slurm has taken and that does not start as it is. That Slurm cannot be asked just now is no fault of the

@@ -47,6 +47,9 @@ func runTrain(ctx context.Context, e *env, path string, sets []string) error {
 	if !job.Builtin() {
 		return usage.Errorf("%s runs a command, not the built-in trainer; leave launch.command out", path)
 	}
+	if err := refuseSweep(job, "train"); err != nil {
+		return err
+	}
 	if err := job.CheckFiles(); err != nil {
 		return err
 	}

@@ -137,6 +137,17 @@ func checkSets(e *env, sets []string) error {
 	return d.CheckSets(sets)
 }
 
+// refuseSweep refuses a sweep for a command that runs one job.
+func refuseSweep(job *jobfile.Job, command string) error {
+	if job.Sweep == nil {
+		return nil
+	}
+	return &usage.Error{
+		Message: fmt.Sprintf("%s runs one job, and [sweep] makes %d of this file", command, job.Sweep.Len()),
+		Hint:    "to run the file's own values: --set sweep={}; to run all elements here: ddpbatch simulate",
+	}
+}
+
 // renderScript renders a job's batch script for a run directory. words are the options that sbatch gets on its command line.
 func renderScript(job *jobfile.Job, runDir, template string, words []string) (string, error) {
 	if template == "" {

@@ -34,6 +34,7 @@ func Begin(ctx context.Context, e Env, run *rundir.Dir) (environ []string, over 
 		if err := run.SetJobID(jobID); err != nil {
 			return nil, false, err
 		}
+		NameElement(e, run)
 	}
 	if err := refuseCancelled(e, run, jobID); err != nil {
 		return nil, false, err
@@ -51,6 +52,18 @@ func Begin(ctx context.Context, e Env, run *rundir.Dir) (environ []string, over 
 	config := askConfig(ctx, e)
 	a.KillWait, a.Ports = config.KillWait, config.SrunPortRange
 	return a.Environ(), false, nil
+}
+
+// NameElement has an element of a sweep be there by the name of its values, too. It runs without.
+func NameElement(e Env, element *rundir.Dir) {
+	job, err := jobfile.OfRun(element.Whole())
+	if err == nil && job.Sweep != nil {
+		index, _ := element.Index()
+		err = element.SetName(job.Sweep.Name(index))
+	}
+	if err != nil {
+		e.Log.Warn("the element is found by its number, and not by its values", "error", err)
+	}
 }
 
 // refuseCancelled ends a job that a person has cancelled while it waited, where scancel did not reach the controller.

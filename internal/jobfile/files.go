@@ -31,8 +31,24 @@ func (j *Job) resolve(path string) string {
 	return filepath.Join(j.WorkDir, path)
 }
 
-// CheckFiles names the first file that the built-in trainer would look for in vain.
+// CheckFiles names the first file that the built-in trainer would look for in vain, in any element of a sweep.
 func (j *Job) CheckFiles() error {
+	if j.Sweep == nil {
+		return j.checkOwnFiles()
+	}
+	for index := range j.Sweep.Len() {
+		element, err := j.Element(index)
+		if err != nil {
+			return err
+		}
+		if err := element.checkOwnFiles(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (j *Job) checkOwnFiles() error {
 	if !j.Builtin() {
 		return nil
 	}

@@ -91,7 +91,8 @@ func (c *checker) sweptKey(s *sweep, path toml.Key, v any, at *position) {
 	if err == nil {
 		err = sharedByAll(path)
 	}
-	if err == nil && slices.ContainsFunc(s.keys, func(other sweptKey) bool { return slices.Equal(other.path, path) }) {
+	before := slices.IndexFunc(s.keys, func(other sweptKey) bool { return slices.Equal(other.path, path) })
+	if err == nil && before >= 0 && s.keys[before].at.set == at.set {
 		err = fmt.Errorf("%s is swept twice: write all its values once", path)
 	}
 	var values []any
@@ -100,6 +101,10 @@ func (c *checker) sweptKey(s *sweep, path toml.Key, v any, at *position) {
 	}
 	if err != nil {
 		c.fault(at, toml.Key{"sweep", strings.Join(path, ".")}, "%s", err)
+		return
+	}
+	if before >= 0 { // an override of it, which may be spelled in another way
+		s.keys[before] = sweptKey{path, at, values}
 		return
 	}
 	s.keys = append(s.keys, sweptKey{path, at, values})
@@ -347,6 +352,16 @@ func (c *checker) checkElements(s *sweep, values map[string]any, root *position,
 		if c.isFull() {
 			return
 		}
+	}
+	c.warnOfExport(s, root)
+}
+
+// warnOfExport warns where each element writes its model to one file.
+func (c *checker) warnOfExport(s *sweep, root *position) {
+	key := toml.Key{"train", "export"}
+	if c.job != nil && c.job.Builtin() && c.job.Train.Export != "" && s.job.Len() > 1 &&
+		!slices.ContainsFunc(s.keys, func(k sweptKey) bool { return slices.Equal(k.path, key) }) {
+		c.warn(root, key, "each element of the sweep writes %s, so that one of them stays: sweep it, too, or leave it out and use \"ddpbatch ckpt export\"", key)
 	}
 }
 

@@ -205,6 +205,10 @@ func TestOverridesOfASweep(t *testing.T) {
 	if array, _ := job.Slurm.Get("array"); array != "0-3%1" {
 		t.Errorf("the array is %s", array)
 	}
+	job, _, err = parse(src, "sweep.train.seed=[4]", "sweep.train.seed=[5]") // another spelling of the same key
+	if err != nil || job.Sweep.Len() != 1 || sweptAs(job.Sweep, 0) != "seed=5" {
+		t.Errorf("%+v, %v", job, err)
+	}
 }
 
 // A fault of many elements, and many faults, are told within bounds.

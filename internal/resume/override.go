@@ -54,7 +54,21 @@ func override(ctx context.Context, run *rundir.Dir, kept, sets, pretend []string
 	if index, ok := run.Index(); ok {
 		changed.Element = &index
 	}
-	return job, warnings, run.WriteSpec(spec.Override(changed))
+	if err := run.WriteSpec(spec.Override(changed)); err != nil {
+		return nil, warnings, err
+	}
+	job, err = job.Of(run)
+	return job, warnings, err
+}
+
+// checkSwept refuses to change what the elements of a sweep are: by their numbers they have begun, and are resumed.
+func checkSwept(sets []string) error {
+	for _, set := range sets {
+		if key := jobfile.SetKey(set); key == "sweep" || strings.HasPrefix(key, "sweep.") && key != "sweep.parallel" {
+			return &usage.Error{Message: "--set " + key + ": the elements of a sweep are what they were when it was submitted", Hint: "submit another one"}
+		}
+	}
+	return nil
 }
 
 // asksAnew tells whether sets have a word about checkpoint.resume.
@@ -109,6 +123,10 @@ func checkFits(ctx context.Context, run *rundir.Dir, job *jobfile.Job, log *slog
 		return err
 	}
 	for _, run := range append(elements, run) {
+		own, err := job.Of(run)
+		if err != nil {
+			return err
+		}
 		dir, err := checkpoint.Open(run.CheckpointsPath(), checkpoint.Options{Log: log})
 		if err != nil {
 			return err
@@ -117,7 +135,7 @@ func checkFits(ctx context.Context, run *rundir.Dir, job *jobfile.Job, log *slog
 		if err != nil {
 			continue
 		}
-		err = trainer.Fits(job.Train, newest)
+		err = trainer.Fits(own.Train, newest)
 		newest.Close() // it was only read
 		if errors.Is(err, trainer.ErrMismatch) {
 			return fmt.Errorf("resume from %s: %w", newest.Info().Path, err)

@@ -24,6 +24,8 @@ type Resumer struct {
 
 	Sets  []string // --set
 	Words []string // behind --: for sbatch, or of a simulated run for simulate
+
+	finished []int // elements of an array that have nothing left to do, as Check has found
 }
 
 // Claim keeps other commands from submitting a run until release is called. Where a process that simulates it has the claim, it says so.
@@ -40,6 +42,9 @@ func (r *Resumer) Claim(ctx context.Context, run *rundir.Dir) (release func(), c
 // Check refuses a run that has not ended, and words and settings that do not go with it. Where the run has nothing left to do, it returns
 // the sentence that says so.
 func (r *Resumer) Check(ctx context.Context, run *rundir.Dir) (finished string, err error) {
+	if err := checkSwept(r.Sets); err != nil {
+		return "", err
+	}
 	row, err := r.status(ctx, run)
 	if err != nil {
 		return "", err
@@ -48,8 +53,11 @@ func (r *Resumer) Check(ctx context.Context, run *rundir.Dir) (finished string, 
 	switch {
 	case !row.Ended:
 		return "", notEnded(row.Job, row.State)
-	case row.Finished() && !moreToDo(run, r.Sets):
+	case moreToDo(run, r.Sets):
+	case row.Finished():
 		return describeFinished(run, path, r.Sets, r.Words)
+	default:
+		r.finished = row.FinishedElements()
 	}
 	return "", checkAnew(path, r.Sets, r.Words)
 }
@@ -82,6 +90,18 @@ func notEnded(id, state string) error {
 	return usage.Errorf("job %s is still %s; wait for its end, or cancel it: ddpbatch cancel %s", id, state, id)
 }
 
+// Left are the elements of a run's array that are to be run, after Check: those that have not done what they were to do. nil: all, or it is no array.
+func (r *Resumer) Left(job *jobfile.Job) []int {
+	array, err := job.Array()
+	if err != nil || array == nil || len(r.finished) == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(array.Indices), func(index int) bool {
+		_, done := slices.BinarySearch(r.finished, index)
+		return done
+	})
+}
+
 // Job is the run's job with the settings of now over those of before.
 func (r *Resumer) Job(ctx context.Context, run *rundir.Dir) (*jobfile.Job, error) {
 	spec := run.Spec()
@@ -96,7 +116,7 @@ func (r *Resumer) SimulatedJob(ctx context.Context, run *rundir.Dir, kept, sets,
 }
 
 // Submit hands a run, which is claimed and has been checked, to Slurm. It returns its job, and Slurm's id of that. Of one element of an
-// array, it is the array that is submitted: for that element alone.
+// array, or those that are left, it is the array that is submitted: for these alone.
 func (r *Resumer) Submit(ctx context.Context, run *rundir.Dir, claim *rundir.Claim) (job *jobfile.Job, id string, err error) {
 	if err := submission.CheckClaim(claim); err != nil {
 		return nil, "", err
@@ -125,6 +145,11 @@ func (r *Resumer) Submit(ctx context.Context, run *rundir.Dir, claim *rundir.Cla
 	if index, ok := run.Index(); ok {
 		sbatch = slices.Concat([]string{"--array=" + strconv.Itoa(index)}, sbatch)
 		resumed.Element = &index
+	} else if left := r.Left(job); left != nil {
+		array, _ := job.Array()
+		array.Indices = left
+		sbatch = slices.Concat([]string{"--array=" + array.String()}, sbatch)
+		resumed.Elements = rundir.Spans(left)
 	}
 	if err := r.Write(whole, job, sbatch); err != nil {
 		return nil, "", undo(err)

@@ -16,6 +16,7 @@
 //	  metrics.jsonl
 //	  checkpoints/
 //	  tasks/<index>/            the same again for each element of an array
+//	  tasks/<values>            of a sweep: a link to the element that has these values
 //	runs/<name>-<jobid>         a symbolic link to the run
 //
 // # Guarantees

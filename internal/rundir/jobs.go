@@ -52,6 +52,18 @@ func (d *Dir) SetJobID(id string) error {
 	return nil
 }
 
+// SetName makes a link in the folder of an array's elements, by which this one is found. Two may have the same name: the link stays the first one's.
+func (d *Dir) SetName(name string) error {
+	link := filepath.Join(filepath.Dir(d.path), name)
+	if d.root == nil || filepath.Dir(link) != filepath.Dir(d.path) {
+		return fmt.Errorf("name array element: %q is no name for one", name)
+	}
+	if err := os.Symlink(filepath.Base(d.path), link); err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("name array element: %w", err)
+	}
+	return nil
+}
+
 // pointAt makes link a symbolic link to target, a run directory beside it. The
 // link is made under another name and renamed, so that it is never absent.
 func pointAt(link, target string) error {

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -47,24 +49,93 @@ func (d *Dir) OpenMetrics() (io.WriteCloser, error) {
 // LastMetrics reads the newest whole line of metrics.jsonl, and only the file's
 // end for it. It tells whether there was one.
 func (d *Dir) LastMetrics() (Metrics, bool, error) {
+	tail, err := d.metricsEnd(metricsTail)
+	if err != nil {
+		return Metrics{}, false, err
+	}
+	m, ok := lastMetrics(tail)
+	return m, ok, nil
+}
+
+// metricsEnd reads up to so many bytes of the end of metrics.jsonl; none where there is no such file.
+func (d *Dir) metricsEnd(most int64) ([]byte, error) {
 	f, err := openFile(d.MetricsPath())
 	if errors.Is(err, os.ErrNotExist) {
-		return Metrics{}, false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return Metrics{}, false, fmt.Errorf("read the run's metrics: %w", err)
+		return nil, fmt.Errorf("read the run's metrics: %w", err)
 	}
 	defer f.Close()
 	size, err := f.Seek(0, io.SeekEnd)
 	var tail []byte
 	if err == nil {
-		tail, err = io.ReadAll(io.NewSectionReader(f, max(0, size-metricsTail), metricsTail))
+		tail, err = io.ReadAll(io.NewSectionReader(f, max(0, size-most), most))
 	}
 	if err != nil {
-		return Metrics{}, false, fmt.Errorf("read the run's metrics: %w", err)
+		return nil, fmt.Errorf("read the run's metrics: %w", err)
 	}
-	m, ok := lastMetrics(tail)
-	return m, ok, nil
+	return tail, nil
+}
+
+// maxMetrics is how much of the end of metrics.jsonl is read for what a metric was in the course of a run.
+const maxMetrics = 16 << 20
+
+// MetricValues are the numbers that metrics.jsonl has by a name, oldest first, less those of before the run began anew.
+func (d *Dir) MetricValues(name string) (values []float64, err error) {
+	data, err := d.metricsEnd(maxMetrics)
+	for line := range bytes.Lines(data) {
+		if value, ok := d.metricIn(line, name); ok {
+			values = append(values, value)
+		}
+	}
+	return values, err
+}
+
+// LastMetric is the newest of MetricValues, as far as the file's end has one.
+func (d *Dir) LastMetric(name string) (value float64, ok bool, err error) {
+	data, err := d.metricsEnd(metricsTail)
+	for len(data) > 0 && !ok {
+		data = bytes.TrimSuffix(data, []byte{'\n'})
+		start := bytes.LastIndexByte(data, '\n') + 1
+		value, ok = d.metricIn(data[start:], name)
+		data = data[:start]
+	}
+	return value, ok, err
+}
+
+// metricIn is the number of that name in a line of metrics.jsonl, unless the run has begun anew since.
+func (d *Dir) metricIn(line []byte, name string) (value float64, ok bool) {
+	if quoted, err := json.Marshal(name); err != nil || !bytes.Contains(line, quoted) {
+		return 0, false
+	}
+	var all map[string]any
+	if json.Unmarshal(line, &all) != nil {
+		return 0, false
+	}
+	if attempt, told := all["attempt"].(float64); told && attempt < float64(d.AnewFrom()) {
+		return 0, false
+	}
+	value, ok = all[name].(float64)
+	return value, ok
+}
+
+// MetricNames are the names of the numbers in the newest lines of metrics.jsonl, in no order.
+func (d *Dir) MetricNames() ([]string, error) {
+	data, err := d.metricsEnd(metricsTail)
+	numbers := map[string]bool{}
+	for line := range bytes.Lines(data) {
+		var all map[string]any
+		if json.Unmarshal(line, &all) != nil {
+			continue
+		}
+		for name, value := range all {
+			if _, isNumber := value.(float64); isNumber {
+				numbers[name] = true
+			}
+		}
+	}
+	return slices.Collect(maps.Keys(numbers)), err
 }
 
 // StepOf is the last step that an attempt told of; 0 where it told of none. Once a later attempt has told of one it is

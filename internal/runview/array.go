@@ -7,7 +7,6 @@ import (
 
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
-	"ddpbatch/slurm"
 )
 
 // runArray is a run that is several: each element has a directory of its own once it has begun.
@@ -50,15 +49,13 @@ func arrayAsked(run *rundir.Dir) (asks bool, indices []int, err error) {
 	if err != nil {
 		return false, nil, err
 	}
-	list, asks := job.Slurm.Get("array")
-	if !asks || slices.Contains(job.Slurm.Skip, "array") {
+	array, err := job.Array()
+	switch {
+	case array == nil:
 		return false, nil, nil
-	}
-	array, err := slurm.ParseArray(list)
-	if err != nil && kind == "slurm" { // a site may allow higher indices than ParseArray takes
+	case err != nil && kind == "slurm": // a site may allow higher indices than ParseArray takes
 		return true, nil, nil
-	}
-	if err != nil {
+	case err != nil:
 		return false, nil, err
 	}
 	return true, array.Indices, nil
@@ -74,63 +71,80 @@ func (a *runArray) all() []int {
 	return slices.Compact(all)
 }
 
-// arrayJobs tells which job each element of an array is part of: the newest of the whole array, or one in which it was resumed alone since.
+// arrayJobs tells which job each element of an array is part of: the newest of the whole array, or one in which some elements were resumed since.
 type arrayJobs struct {
 	whole   string
-	alone   map[int]string
-	known   []string // that were submitted, oldest first; none of what is simulated
-	indices []int    // as in Array
+	some    map[int]string // of elements that were resumed without the others
+	known   []string       // that were submitted, oldest first; none of what is simulated
+	indices []int          // as in Array
 }
 
 func (a *runArray) jobs(run *rundir.Dir) (arrayJobs, error) {
 	id, err := run.JobID()
-	jobs := arrayJobs{whole: id, alone: map[int]string{}, indices: a.indices}
+	jobs := arrayJobs{whole: id, some: map[int]string{}, indices: a.indices}
 	if err != nil || run.Spec().Kind != "slurm" {
 		return jobs, err
 	}
-	jobs.known = submissions(run)
+	submitted := submissions(run)
+	for _, e := range submitted {
+		known, _ := e.SubmittedJob()
+		jobs.known = append(jobs.known, known)
+	}
 	if !slices.Contains(jobs.known, id) { // its ledger could not be written
 		jobs.known = append(jobs.known, id)
 	}
-	var ofOne []string
+	var ofSome []string
+	for _, e := range submitted {
+		known, _ := e.SubmittedJob()
+		for i, index := range e.Indices() {
+			if jobs.some[index] = known; i == 0 {
+				ofSome = append(ofSome, known)
+			}
+		}
+	}
 	for index, element := range a.begun {
-		resumes := submissions(element)
-		ofOne = append(ofOne, resumes...)
-		if len(resumes) > 0 {
-			jobs.alone[index] = resumes[len(resumes)-1]
+		for _, e := range submissions(element) {
+			known, _ := e.SubmittedJob()
+			ofSome = append(ofSome, known)
+			if slices.Index(jobs.known, known) >= slices.Index(jobs.known, jobs.some[index]) {
+				jobs.some[index] = known
+			}
 		}
 	}
 	for _, id := range jobs.known {
-		if !slices.Contains(ofOne, id) {
+		if !slices.Contains(ofSome, id) {
 			jobs.whole = id
 		}
 	}
-	for index, id := range jobs.alone {
+	for index, id := range jobs.some {
 		if slices.Index(jobs.known, id) < slices.Index(jobs.known, jobs.whole) {
-			delete(jobs.alone, index)
+			delete(jobs.some, index)
 		}
 	}
 	return jobs, nil
 }
 
-// submissions are the jobs that a run or an element was submitted as, oldest first. A ledger that cannot be read tells of none.
-func submissions(run *rundir.Dir) (ids []string) {
+// submissions are the events that record the jobs which a run or an element was submitted as, oldest first, and of each job the first. A ledger that
+// cannot be read tells of none.
+func submissions(run *rundir.Dir) (events []rundir.Event) {
 	history, _ := run.Ledger()
+	known := map[string]bool{}
 	for _, event := range history {
-		if id, ok := event.SubmittedJob(); ok && !slices.Contains(ids, id) {
-			ids = append(ids, id)
+		if id, ok := event.SubmittedJob(); ok && !known[id] {
+			known[id] = true
+			events = append(events, event)
 		}
 	}
-	return ids
+	return events
 }
 
 // of is the job of an element; recorded is that in which it has begun last, "" where it never has.
 func (j arrayJobs) of(index int, recorded string) string {
 	array, _, _ := strings.Cut(recorded, "_")
 	id := j.whole
-	switch alone, isAlone := j.alone[index]; {
-	case isAlone:
-		id = alone
+	switch resumed, isSome := j.some[index]; {
+	case isSome:
+		id = resumed
 	case recorded != "" && !slices.Contains(j.known, array): // simulated, or submitted by hand or just now
 		return recorded
 	case recorded != "" && len(j.indices) > 0 && !slices.Contains(j.indices, index): // a resume has left it out
@@ -142,21 +156,21 @@ func (j arrayJobs) of(index int, recorded string) string {
 // ids are the jobs that Slurm is asked about.
 func (j arrayJobs) ids() []string {
 	ids := []string{j.whole}
-	for _, id := range j.alone {
+	for _, id := range j.some {
 		ids = append(ids, id)
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids)
 }
 
-// aloneIn is the element that was resumed alone as the job id.
-func (j arrayJobs) aloneIn(id string) (index int, ok bool) {
-	for index, alone := range j.alone {
-		if alone == id {
-			return index, true
+// resumedIn are the elements that were resumed as the job id, without the others; none where that is a job of the whole array.
+func (j arrayJobs) resumedIn(id string) (indices []int) {
+	for index, resumed := range j.some {
+		if resumed == id {
+			indices = append(indices, index)
 		}
 	}
-	return 0, false
+	return indices
 }
 
 // NewestJob is the newest job of a run. An element's may wait, so that it has not begun yet.

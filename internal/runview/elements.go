@@ -156,18 +156,30 @@ func (row *RunStatus) endInArray() string {
 	return fmt.Sprintf("element %s ended as %s: %s", index, row.State, row.why())
 }
 
+// FinishedElements are the indices of an array's elements that have done what they were to do.
+func (row *RunStatus) FinishedElements() (indices []int) {
+	for i := range row.elements {
+		if element := &row.elements[i]; element.index >= 0 && element.Finished() {
+			indices = append(indices, element.index)
+		}
+	}
+	return indices
+}
+
 // neverBegan tells of an ended element that nobody knows anything of.
 func (row *RunStatus) neverBegan() bool { return row.Attempt == 0 && row.State == "UNKNOWN" }
 
-// ofJob is an array's row as far as it was submitted as the job id: the whole array, with what was resumed alone since, or one element.
+// ofJob is an array's row as far as it was submitted as the job id: the whole array, with what was resumed since, or some elements.
 func (row RunStatus) ofJob(id string) RunStatus {
 	if row.array == nil {
 		return row
 	}
-	only, alone := row.array.aloneIn(id)
+	resumed := row.array.resumedIn(id)
 	row.elements = slices.DeleteFunc(slices.Clone(row.elements), func(element RunStatus) bool {
-		asked := len(row.array.indices) == 0 || slices.Contains(row.array.indices, element.index)
-		return alone && element.index != only || !alone && !asked
+		if len(resumed) > 0 {
+			return !slices.Contains(resumed, element.index)
+		}
+		return len(row.array.indices) > 0 && !slices.Contains(row.array.indices, element.index)
 	})
 	row.addUp()
 	return row

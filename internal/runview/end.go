@@ -222,7 +222,7 @@ func (v *Viewer) HowEnded(ctx context.Context, run *rundir.Dir, id, state string
 	judged := row.VerdictJob == id
 	if row.array != nil { // of which the job may be a part
 		judged = slices.Contains(row.array.ids(), id)
-		_, alone := row.array.aloneIn(id)
+		alone := len(row.array.resumedIn(id)) == 1
 		row = row.ofJob(id)
 		if alone && len(row.elements) > 0 {
 			row = row.elements[0]

@@ -149,7 +149,7 @@ func (row *RunStatus) lookForLost(ctx context.Context, jobsOf submission.UserJob
 	}
 	row.cutShort = s
 	index, isElement := row.run.Index()
-	only := s.Open.Element
+	only := s.Open.Indices()
 	switch {
 	case s.Job == "":
 		if errors.Is(s.Asked, slurm.ErrNoSlurm) {
@@ -157,12 +157,14 @@ func (row *RunStatus) lookForLost(ctx context.Context, jobsOf submission.UserJob
 		}
 		return s.Asked
 	case row.array != nil && only != nil:
-		row.array.alone[*only] = s.Job
+		for _, index := range only {
+			row.array.some[index] = s.Job
+		}
 		row.array.known = append(row.array.known, s.Job)
 	case row.array != nil:
-		row.array.whole, row.array.alone = s.Job, map[int]string{}
+		row.array.whole, row.array.some = s.Job, map[int]string{}
 		row.array.known = append(row.array.known, s.Job)
-	case isElement && (only == nil || *only == index):
+	case isElement && (only == nil || slices.Contains(only, index)):
 		row.Job = fmt.Sprintf("%s_%d", s.Job, index)
 	case !isElement:
 		row.Job = s.Job

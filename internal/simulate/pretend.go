@@ -114,9 +114,9 @@ func (p Pretend) Check(job *jobfile.Job, element bool) error {
 	if job.Nodes() > sim.MaxNodes {
 		return usage.Errorf("simulate pretends up to %d nodes, not %d", sim.MaxNodes, job.Nodes())
 	}
-	array, err := arrayOf(job)
+	array, err := job.Array()
 	switch {
-	case err != nil:
+	case err != nil && !element:
 		return usage.Errorf("slurm.array: %v", err)
 	case (array != nil || element) && p.HetNodes != nil:
 		return usage.Errorf("--het-nodes: Slurm takes no array of heterogeneous jobs")
@@ -148,16 +148,6 @@ func (p Pretend) ranks(job *jobfile.Job, a sim.Allocation) int {
 		sum += count
 	}
 	return sum
-}
-
-// arrayOf is what slurm.array asks for; nil where it asks for nothing.
-func arrayOf(job *jobfile.Job) (*slurm.Array, error) {
-	text, ok := job.Slurm.Get("array")
-	if !ok {
-		return nil, nil
-	}
-	array, err := slurm.ParseArray(text)
-	return &array, err
 }
 
 // Words are simulate's flags that make the same pretend job once more: its shape and Slurm's times. What befell it is not among them, nor

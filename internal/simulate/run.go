@@ -34,17 +34,23 @@ type Env struct {
 	ExitCode func(err error) int
 }
 
-// Run runs a job as pretend nodes, and an array of jobs as many as it may at once. The pretend job id is this process's.
-func Run(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Pretend) error {
+// Run runs a job as pretend nodes, and an array of jobs as many as it may at once: those elements of it that only names, or all. The pretend job id is
+// this process's.
+func Run(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Pretend, only []int) error {
 	if len(job.Setup.Modules)+len(job.Setup.Script) > 0 || job.Setup.Venv != "" || job.Setup.Conda != "" {
 		e.Log.Warn("[setup] belongs to the cluster's batch script; simulate runs in this shell's environment")
 	}
-	array, err := arrayOf(job)
-	if err != nil {
-		return err
-	}
+	var array *slurm.Array
 	if index, ok := run.Index(); ok { // of an array that was begun before, this element alone
 		array, run = &slurm.Array{Indices: []int{index}}, run.Whole()
+	} else {
+		var err error
+		if array, err = job.Array(); err != nil {
+			return err
+		}
+		if array != nil && only != nil {
+			array.Indices = only
+		}
 	}
 	pid := os.Getpid()
 	if err := e.SetJobID(run, strconv.Itoa(pid)); err != nil {
@@ -139,6 +145,10 @@ func runElement(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p
 		return err
 	}
 	if err := task.SetJobID(fmt.Sprintf("%d_%d", element.JobID, element.Index)); err != nil {
+		return err
+	}
+	attempt.NameElement(e.Env, task)
+	if job, err = job.Of(task); err != nil {
 		return err
 	}
 	a, err := p.Allocation(job, element.OwnJobID())

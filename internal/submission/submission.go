@@ -147,7 +147,8 @@ func (e Env) Record(run *rundir.Dir, id string, submitting rundir.Event) error {
 		return err
 	}
 	event := rundir.Event{
-		Time: e.Now(), Event: cmp.Or(submitting.Detail, rundir.EventResume), Element: submitting.Element, Detail: "job " + id,
+		Time: e.Now(), Event: cmp.Or(submitting.Detail, rundir.EventResume), Element: submitting.Element,
+		Elements: submitting.Elements, Detail: "job " + id,
 	}
 	if added, err := run.RecordJob(event); err != nil || !added || event.Element == nil {
 		return err

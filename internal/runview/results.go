@@ -1,0 +1,159 @@
+package runview
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
+	"ddpbatch/internal/usage"
+)
+
+// Result is what an element of a sweep has come to; its JSON names are a contract (docs/cli.md).
+type Result struct {
+	Index  int            `json:"index"`
+	Name   string         `json:"name"`
+	Values map[string]any `json:"values"`           // by the keys of the job file
+	Metric *float64       `json:"metric,omitempty"` // absent before the first
+	RunStatus
+
+	Shown []string `json:"-"` // Values for a person, in the order of Results.Columns
+}
+
+// Results are those of a sweep's elements, best first.
+type Results struct {
+	Columns []string // the keys in short
+	Metric  string   // what they are sorted by
+	Rows    []Result
+}
+
+// The metrics of the built-in trainer that say how good a model is.
+const (
+	evalLoss = "eval_loss"
+	accuracy = "accuracy"
+	loss     = "loss"
+)
+
+// IsSweep tells whether a run is a whole sweep.
+func IsSweep(run *rundir.Dir) (bool, error) {
+	if kind := run.Spec().Kind; kind != "slurm" && kind != "simulate" {
+		return false, nil
+	}
+	job, err := jobfile.OfRun(run)
+	return err == nil && job.Sweep != nil, err
+}
+
+// Results reads what the elements of a sweep, whose row this is, have come to. They are sorted by the metric that sort names, where "-" before it puts the worst
+// first; by that of the job where it is empty.
+func (row *RunStatus) Results(sort string) (*Results, error) {
+	job, err := jobfile.OfRun(row.run)
+	if err != nil {
+		return nil, err
+	}
+	metric, reversed := strings.CutPrefix(sort, "-")
+	r := &Results{Columns: job.Sweep.Columns(), Metric: cmp.Or(metric, metricOf(row, job))}
+	for i := range row.elements {
+		element := &row.elements[i]
+		if element.index < 0 || element.index >= job.Sweep.Len() {
+			continue
+		}
+		result := Result{
+			Index: element.index, Name: job.Sweep.Name(element.index), Values: job.Sweep.Given(element.index),
+			RunStatus: *element, Shown: job.Sweep.Shown(element.index),
+		}
+		if result.Metric, err = element.result(r.Metric); err != nil {
+			return nil, err
+		}
+		r.Rows = append(r.Rows, result)
+	}
+	if metric != "" && !slices.ContainsFunc(r.Rows, func(r Result) bool { return r.Metric != nil }) {
+		if err := row.refuseMetric(metric); err != nil {
+			return nil, err
+		}
+	}
+	r.sort(reversed)
+	return r, nil
+}
+
+// metricOf is the metric by which a sweep's elements are compared where nobody says.
+func metricOf(row *RunStatus, job *jobfile.Job) string {
+	evaluates := func(element RunStatus) bool {
+		value, err := element.result(evalLoss)
+		return err == nil && value != nil
+	}
+	switch {
+	case job.Builtin() && job.Train.Evaluate.Best == accuracy:
+		return accuracy
+	case slices.ContainsFunc(row.elements, evaluates):
+		return evalLoss
+	}
+	return loss
+}
+
+// result is what counts of a metric in the course of an element's run; nil where it has none yet.
+func (row *RunStatus) result(metric string) (*float64, error) {
+	if _, begun := row.run.Index(); !begun {
+		return nil, nil
+	}
+	if metric != evalLoss && metric != accuracy {
+		value, ok, err := row.run.LastMetric(metric)
+		if !ok {
+			return nil, err
+		}
+		return &value, err
+	}
+	values, err := row.run.MetricValues(metric)
+	if err != nil || len(values) == 0 {
+		return nil, err
+	}
+	best := slices.Min(values)
+	if metric == accuracy {
+		best = slices.Max(values)
+	}
+	return &best, nil
+}
+
+// sort puts the best first, and those without a metric last.
+func (r *Results) sort(reversed bool) {
+	if r.Metric == accuracy {
+		reversed = !reversed
+	}
+	slices.SortStableFunc(r.Rows, func(a, b Result) int {
+		switch {
+		case a.Metric == nil && b.Metric == nil:
+			return 0
+		case a.Metric == nil:
+			return 1
+		case b.Metric == nil:
+			return -1
+		case reversed:
+			return cmp.Compare(*b.Metric, *a.Metric)
+		}
+		return cmp.Compare(*a.Metric, *b.Metric)
+	})
+}
+
+// refuseMetric refuses a metric that none of the elements has, unless none has any.
+func (row *RunStatus) refuseMetric(metric string) error {
+	known := map[string]bool{}
+	for _, element := range row.elements {
+		if _, begun := element.run.Index(); !begun {
+			continue
+		}
+		names, err := element.run.MetricNames()
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			known[name] = true
+		}
+	}
+	if len(known) == 0 {
+		return nil
+	}
+	const most = 30
+	return usage.Errorf("no element has %s in its metrics.jsonl; there are %s", text.Quoted(metric, most), text.Few(slices.Sorted(maps.Keys(known)), most))
+}
