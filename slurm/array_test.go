@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"ddpbatch/slurm"
 )
 
@@ -40,4 +42,22 @@ func FuzzParseArray(f *testing.F) {
 			t.Errorf("%q: %+v", text, a)
 		}
 	})
+}
+
+// What an array asks for in text is read as the same array.
+func TestArraysSurviveText(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := slurm.Array{
+			Indices: rapid.SliceOfNDistinct(rapid.IntRange(0, 1000), 1, 60, rapid.ID[int]).Draw(t, "indices"),
+			Limit:   rapid.IntRange(0, 9).Draw(t, "limit"),
+		}
+		slices.Sort(want.Indices)
+		got, err := slurm.ParseArray(want.String())
+		if err != nil || !slices.Equal(got.Indices, want.Indices) || got.Limit != want.Limit {
+			t.Fatalf("%v is %q, which is %v, %v", want, want, got, err)
+		}
+	})
+	if text := (slurm.Array{Indices: []int{0, 1, 2, 4, 6, 7}, Limit: 2}).String(); text != "0-2,4,6-7%2" {
+		t.Error(text)
+	}
 }

@@ -67,6 +67,8 @@ var usualRows = []row{
 	{"Array", testSlurmArray},
 	{"ArrayFailure", testSlurmArrayFailure},
 	{"ArrayFollow", testSlurmArrayFollow},
+	{"Sweep", testSlurmSweep},
+	{"SweepLarge", testSlurmSweepLarge},
 	{"Quoting", testSlurmQuoting},
 	{"Nested", testSlurmNested},
 	{"StepsShareNodes", testSlurmStepsShareNodes},

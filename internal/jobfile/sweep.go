@@ -185,7 +185,9 @@ func (j *Job) Element(index int) (*Job, error) {
 	if index < 0 || index >= j.Sweep.Len() {
 		return nil, fmt.Errorf("the sweep has %s, and none has the number %d", words.Plural(j.Sweep.Len(), "element"), index)
 	}
-	data, err := json.Marshal(j) // a copy that shares nothing
+	alone := *j
+	alone.Sweep = nil
+	data, err := json.Marshal(alone) // for a copy that shares nothing
 	if err != nil {
 		return nil, fmt.Errorf("write the job as JSON: %w", err)
 	}
@@ -208,7 +210,6 @@ func (j *Job) Element(index int) (*Job, error) {
 			return nil, fmt.Errorf("set the values of element %d: %w", index, err)
 		}
 	}
-	element.Sweep = nil
 	return &element, nil
 }
 

@@ -27,9 +27,10 @@ type sweptKey struct {
 
 // sweep is [sweep] while the file is checked.
 type sweep struct {
-	at   *position
-	job  *Sweep
-	keys []sweptKey
+	at    *position
+	job   *Sweep
+	keys  []sweptKey
+	array slurm.Option // of sbatch
 }
 
 // takeSweep takes [sweep] out of a file's tables, and reads it; nil: there is none, or it is at fault. One without any key is none, so that an override
@@ -316,6 +317,7 @@ func (c *checker) checkElements(s *sweep, values map[string]any, root *position,
 		alone[f.said()] = true
 	}
 	c.faults, c.warnings, c.job = nil, nil, nil
+	s.array = slurm.Option{Name: "array", Value: s.job.array().String()}
 	for index := range s.job.Len() {
 		e := &checker{name: c.name, src: c.src, sets: c.sets, job: emptyJob()}
 		for i, text := range s.job.values(index) {
@@ -369,7 +371,7 @@ func (c *checker) warnOfExport(s *sweep, root *position) {
 // keys set, or wants another batch script.
 func (c *checker) checkAlike(s *sweep, e *checker, index int, root *position) {
 	job := e.job
-	job.Slurm.List = append(job.Slurm.List, slurm.Option{Name: "array", Value: s.job.array().String()})
+	job.Slurm.List = append(job.Slurm.List, s.array)
 	if c.job == nil {
 		whole := *job
 		whole.Sweep = s.job

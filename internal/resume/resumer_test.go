@@ -314,3 +314,61 @@ func TestCheckFindsALostArraysJob(t *testing.T) {
 		})
 	}
 }
+
+// A resume of an array, or of a sweep, submits what has not done what it was to do, unless its settings give the others something to do, too.
+func TestResumeRunsWhatIsLeftOfAnArray(t *testing.T) {
+	for name, test := range map[string]struct {
+		lines  string // of the job file
+		codes  []int  // of the elements that have run
+		sets   []string
+		sbatch string // its words
+		spans  string // of the ledger
+	}{
+		"some failed, one is missing": {"[slurm]\narray = \"0-4%2\"", []int{0, 3, 0, 4}, nil, "--array=1,3-4%2 --qos=x", "[[1 1] [3 4]]"},
+		"all failed":                  {"[slurm]\narray = \"0-1\"", []int{3, 3}, nil, "--qos=x", "[]"},
+		"none ran":                    {"[slurm]\narray = \"0-1\"", nil, nil, "--qos=x", "[]"},
+		"more to do":                  {"[slurm]\narray = \"0-1\"", []int{0, 3}, []string{`launch.command=["false"]`}, "--qos=x", "[]"},
+		"other limits":                {"[slurm]\narray = \"0-1\"", []int{0, 3}, []string{"slurm.time=5"}, "--array=1 --qos=x", "[[1 1]]"},
+		"a sweep":                     {"[sweep]\nparallel = 1\n\"setup.env.A\" = \"1-3\"", []int{0, 3}, nil, "--array=1-2%1 --qos=x", "[[1 2]]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := fakeslurm.NewArrayOf(t, test.lines+"\n")
+			a.Submitted("12")
+			for index, code := range test.codes {
+				a.Ran(index, "12", code)
+			}
+			a.Queue("12 CANCELLED")
+			a.First("sbatch", "echo 13")
+			r := (&world{a.Slurm, t, a.Run}).resumer(test.sets, []string{"--qos=x"})
+			release, claim, err := r.Claim(t.Context(), a.Run)
+			a.Must(err)
+			defer release()
+			if finished, err := r.Check(t.Context(), a.Run); finished != "" || err != nil {
+				t.Fatalf("%q, %v", finished, err)
+			}
+			if _, id, err := r.Submit(t.Context(), a.Run, claim); id != "13" || err != nil {
+				t.Fatalf("job %s, %v", id, err)
+			}
+			calls := slices.DeleteFunc(a.Calls(), func(call string) bool { return !strings.HasPrefix(call, "sbatch ") })
+			if want := "sbatch --parsable " + test.sbatch + " " + a.Run.ScriptPath(); len(calls) != 1 || calls[0] != want {
+				t.Errorf("calls %q, want %q", calls, want)
+			}
+			history, err := a.Run.Ledger()
+			a.Must(err)
+			last := history[len(history)-1]
+			if id, _ := last.SubmittedJob(); id != "13" || fmt.Sprint(last.Elements) != test.spans {
+				t.Errorf("the ledger ends with %+v, want job 13 with the elements %s", last, test.spans)
+			}
+		})
+	}
+}
+
+// What an element of a sweep is does not change, and a run does not become a sweep.
+func TestResumeKeepsASweep(t *testing.T) {
+	for _, set := range []string{"sweep={}", "sweep.seed=1-9", "sweep.mode=zip"} {
+		_, err := newWorld(t, "slurm").resumer([]string{set}, nil).Check(t.Context(), nil)
+		if _, misused := errors.AsType[*usage.Error](err); !misused || !strings.Contains(err.Error(), "what they were when it was submitted") {
+			t.Errorf("%s: %v", set, err)
+		}
+	}
+}

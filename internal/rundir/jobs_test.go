@@ -134,3 +134,29 @@ func TestSubmissionsFollowTheLedger(t *testing.T) {
 		})
 	}
 }
+
+func TestElementsAreFoundByTheirNames(t *testing.T) {
+	d := create1(t, t.TempDir(), "x")
+	one, err := d.Task(1)
+	must(t, err)
+	two, err := d.Task(2)
+	must(t, err)
+	must(t, one.SetName("lr=0.1"))
+	must(t, one.SetName("lr=0.1")) // as it begins again
+	must(t, two.SetName("lr=0.1")) // which it shares
+	found, err := Open(filepath.Join(d.Path(), "tasks", "lr=0.1"))
+	if err != nil || found.Path() != one.Path() {
+		t.Errorf("%+v, %v", found, err)
+	}
+	if elements, err := d.Elements(); err != nil || len(elements) != 2 {
+		t.Errorf("%d elements, %v", len(elements), err)
+	}
+	for _, name := range []string{"../x", "a/b", "", ".", ".."} {
+		if err := one.SetName(name); err == nil {
+			t.Errorf("an element is called %q", name)
+		}
+	}
+	if err := d.SetName("x"); err == nil {
+		t.Error("a run has the name of an element")
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -119,4 +120,32 @@ func FuzzMetrics(f *testing.F) {
 			t.Fatalf("%+v, %v became %+v, %v", before, ok, after, still)
 		}
 	})
+}
+
+func TestMetricsAreFoundByTheirNames(t *testing.T) {
+	d := create1(t, t.TempDir(), "x")
+	if values, err := d.MetricValues("loss"); err != nil || values != nil {
+		t.Errorf("%v, %v", values, err)
+	}
+	must(t, os.WriteFile(d.MetricsPath(), []byte(`{"attempt":1,"loss":9,"eval_loss":8}
+{"attempt":2,"loss":0.5,"name":"loss","step":3}
+not JSON: "loss"
+{"loss":0.25,"eval_loss":null}
+{"attempt":2,"eval_loss":0.75,"loss":"none"}
+{"attempt":2,"loss":0.1`), 0o600))
+	spec := d.Spec()
+	spec.Anew = 2
+	must(t, d.WriteSpec(spec))
+	for name, want := range map[string][]float64{"loss": {0.5, 0.25}, "eval_loss": {0.75}, "step": {3}, "name": nil, "oss": nil, "\"": nil, "": nil} {
+		values, err := d.MetricValues(name)
+		last, ok, lastErr := d.LastMetric(name)
+		if errors.Join(err, lastErr) != nil || !slices.Equal(values, want) || ok != (len(want) > 0) || ok && last != want[len(want)-1] {
+			t.Errorf("%q: %v, the last %v (%v), %v; want %v", name, values, last, ok, errors.Join(err, lastErr), want)
+		}
+	}
+	names, err := d.MetricNames()
+	slices.Sort(names)
+	if want := []string{"attempt", "eval_loss", "loss", "step"}; err != nil || !slices.Equal(names, want) {
+		t.Errorf("the names are %q, %v, want %q", names, err, want)
+	}
 }

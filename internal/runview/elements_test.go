@@ -4,6 +4,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -167,4 +168,47 @@ func TestStatusKnowsADroppedElement(t *testing.T) {
 	w.Must(os.Remove(w.Run.SlurmLogPath("13_2")))
 	w.Queue() // has forgotten the array
 	w.status("FAILED", 1, failed)
+}
+
+// Of an array of which some elements were resumed, the others stay what they were.
+func TestStatusKnowsWhatWasResumed(t *testing.T) {
+	w := newArrayWorld(t, "0-4")
+	w.Submitted("12")
+	for index, code := range []int{0, 3, 0, 4} {
+		w.Ran(index, "12", code)
+	}
+	w.Must(w.Run.Append(rundir.Event{Time: time.Now(), Event: rundir.EventCancel, Job: "12_4"}))
+	w.Queue("12_0 COMPLETED", "12_1 FAILED", "12_2 COMPLETED", "12_3 FAILED")
+	row := w.status("FAILED", 4, "2 of 5 elements are done, 3 did not end well; element 3: code 4")
+	if got := row.FinishedElements(); !slices.Equal(got, []int{0, 2}) {
+		t.Errorf("elements %v are finished", got)
+	}
+	some := rundir.Event{Time: time.Now(), Event: rundir.EventResume, Detail: "job 13", Elements: rundir.Spans([]int{1, 3, 4})}
+	w.Must(w.Run.SetJobID("13"))
+	w.Must(w.Run.Append(some))
+	w.Queue("12_0 COMPLETED", "12_2 COMPLETED", "13_[1,3-4] PENDING")
+	w.status("PENDING", -1, "2 of 5 elements are done")
+	if _, jobs, err := viewerOf(w.Slurm).FindJobs("/", w.Run.Path()); err != nil || !slices.Equal(jobs, []string{"12", "13"}) {
+		t.Errorf("its jobs are %q, %v", jobs, err)
+	}
+	w.Ran(1, "13", 0)
+	w.Ran(3, "13", 0)
+	w.Ran(4, "13", 5)
+	w.Queue("13_1 COMPLETED", "13_3 COMPLETED", "13_4 FAILED")
+	row = w.status("FAILED", 5, "4 of 5 elements are done; element 4: code 5")
+	w.ends(row, "13", 5, "job 13: 1 of 3 elements did not end well\n  job 13_4: code 5")
+	w.ends(row, "12", 5, "job 12: 1 of 5 elements did not end well\n  job 13_4: code 5")
+
+	// one of them alone, and then nobody lived to record a resume of two
+	four, err := w.Run.Task(4)
+	w.Must(err)
+	w.Submitted("14", four)
+	w.Ran(4, "14", 0)
+	w.Queue()
+	w.status("COMPLETED", 0, "all 5 elements are done")
+	w.Must(w.Run.Append(rundir.Event{
+		Time: time.Now(), Event: rundir.EventSubmitting, Detail: rundir.EventResume, Elements: rundir.Spans([]int{0, 1}),
+	}))
+	w.Queue("15_[0-1] PENDING")
+	w.status("PENDING", -1, "3 of 5 elements are done")
 }

@@ -17,7 +17,13 @@ type Array struct {
 // NewArray makes the run of such an array, in a Slurm without accounting.
 func NewArray(t testing.TB, indices string) *Array {
 	t.Helper()
-	a := &Array{New(t), Run(t, fmt.Sprintf("[slurm]\narray = %q\n", indices))}
+	return NewArrayOf(t, fmt.Sprintf("[slurm]\narray = %q\n", indices))
+}
+
+// NewArrayOf is NewArray where lines of the job file say which elements there are.
+func NewArrayOf(t testing.TB, lines string) *Array {
+	t.Helper()
+	a := &Array{New(t), Run(t, lines)}
 	a.WithoutAccounting()
 	return a
 }
