@@ -32,8 +32,10 @@ const (
 	zip     = "zip"
 )
 
-// maxElements bounds a sweep: each of its elements is checked before anything is queued.
-const maxElements = 10_000
+const (
+	maxElements = 10_000 // of a sweep: each is checked before anything is queued
+	maxSwept    = 64     // keys of a sweep
+)
 
 // Len is how many elements the sweep has; more than maxElements where there are too many to count.
 func (s *Sweep) Len() int {
@@ -73,8 +75,8 @@ func (s *Sweep) array() slurm.Array {
 
 // check says what is wrong with a sweep that comes from a spec, which another user may have written.
 func (s *Sweep) check() error {
-	if s.Mode != product && s.Mode != zip || len(s.Keys) == 0 {
-		return errors.New("its sweep has no keys, or no mode")
+	if s.Mode != product && s.Mode != zip || len(s.Keys) == 0 || len(s.Keys) > maxSwept {
+		return errors.New("its sweep has no keys, or no mode, or too many keys")
 	}
 	for _, key := range s.Keys {
 		if len(key.Values) == 0 || s.Mode == zip && len(key.Values) != len(s.Keys[0].Values) {

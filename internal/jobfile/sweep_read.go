@@ -52,6 +52,9 @@ func (c *checker) takeSweep(values map[string]any, root *position) *sweep {
 	if len(s.keys) == 0 && len(c.faults) == before {
 		c.fault(at, key, `[sweep] has no key of the job file, such as "train.optimizer.lr" = [0.1, 0.01]`)
 	}
+	if len(s.keys) > maxSwept {
+		c.fault(at, key, "the sweep has %d keys: at most %d", len(s.keys), maxSwept)
+	}
 	c.besideSweep(s, values, root)
 	for _, k := range s.keys {
 		swept := SweptKey{Key: strings.Join(k.path, ".")}
@@ -185,15 +188,17 @@ func sharedByAll(path toml.Key) error {
 // sweptValues are the values of a key: a list, or a range of whole numbers.
 func sweptValues(path toml.Key, n *node, v any) (values []any, err error) {
 	key := strings.Join(path, ".")
-	switch v := v.(type) {
-	case []any:
-		values = v
-	case string:
-		if values, err = wholeRange(v); err != nil {
+	list, isList := v.([]any)
+	text, isText := v.(string)
+	switch {
+	case isList:
+		values = list
+	case isText && rangePattern().MatchString(text):
+		if values, err = wholeRange(text); err != nil {
 			return nil, fmt.Errorf("the values of %s: %w", key, err)
 		}
 	default:
-		return nil, fmt.Errorf(`the values of %s must be a list, or a range of whole numbers such as "1-5" or "1-9:2", not %s`, key, describe(v))
+		return nil, mustBe(path, `a list of values here, or a range of whole numbers such as "1-5" or "1-9:2"`, v)
 	}
 	switch {
 	case len(values) == 0:
@@ -229,12 +234,9 @@ func asText(v any) any {
 
 var rangePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9]+)-([0-9]+)(?::([0-9]+))?$`) })
 
-// wholeRange reads "1-5", from 1 to 5, or "1-9:2", every second of them.
+// wholeRange reads what rangePattern matches: "1-5", from 1 to 5, or "1-9:2", every second of them.
 func wholeRange(text string) ([]any, error) {
 	parts := rangePattern().FindStringSubmatch(text)
-	if parts == nil {
-		return nil, fmt.Errorf(`%s is no range of whole numbers, such as "1-5" or "1-9:2"; a single value is written as a list`, short(text))
-	}
 	first, err1 := strconv.ParseInt(parts[1], 10, 64)
 	last, err2 := strconv.ParseInt(parts[2], 10, 64)
 	step, err3 := strconv.ParseInt(cmp.Or(parts[3], "1"), 10, 64)

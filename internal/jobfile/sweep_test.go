@@ -116,9 +116,11 @@ func TestBadSweepsAreFaults(t *testing.T) {
 		{`"launch.nproc_per_node" = [1, 2]`, `launch.nproc_per_node` + shared},
 		{`"setup.script" = [["a"]]`, `setup.script` + shared},
 		{`"sweep.mode" = ["zip"]`, `sweep.mode` + shared},
-		{`seed = 5`, `the values of train.seed must be a list, or a range of whole numbers such as "1-5" or "1-9:2", not 5`},
+		{`seed = 5`, `train.seed must be a list of values here, or a range of whole numbers such as "1-5" or "1-9:2", not 5`},
 		{`seed = []`, `the list of values of train.seed is empty`},
-		{`seed = "5"`, `the values of train.seed: "5" is no range of whole numbers, such as "1-5" or "1-9:2"; a single value is written as a list`},
+		{`seed = "5"`, `train.seed must be a list of values here, or a range of whole numbers such as "1-5" or "1-9:2", not the text "5"`},
+		{`"setup.env.API_KEY" = "hush"`, `setup.env.API_KEY must be a list of values here, or a range of whole numbers such as "1-5" or "1-9:2", not that text`},
+		{`"setup.env.API_KEY" = ["hush", "hush"]`, `values 1 and 2 of setup.env.API_KEY are the same`},
 		{`seed = "5-1"`, `the values of train.seed: the range "5-1" runs backwards`},
 		{`seed = "1-5:0"`, `the values of train.seed: the step of the range "1-5:0" is 0`},
 		{`seed = "0-99999999999999999999"`, `the values of train.seed: the range "0-99999999999999999999" has a number that is too large`},
@@ -354,7 +356,8 @@ func TestSpecsOfBrokenSweepsAreRefused(t *testing.T) {
 	for name, s := range map[string]Sweep{
 		"no keys": {Mode: product}, "no mode": {Keys: []SweptKey{key}}, "no values": {Mode: product, Keys: []SweptKey{key, {Key: "a"}}},
 		"uneven": {Mode: zip, Keys: []SweptKey{key, {Key: "a", Values: []string{"1"}}}},
-		"long":   {Mode: product, Keys: slices.Repeat([]SweptKey{key}, 70)},
+		"long":   {Mode: product, Keys: slices.Repeat([]SweptKey{key}, 20)},
+		"wide":   {Mode: zip, Keys: slices.Repeat([]SweptKey{key}, maxSwept+1)},
 	} {
 		if err := s.check(); err == nil {
 			t.Errorf("%s: no error", name)

@@ -96,10 +96,14 @@ func (r *Resumer) Left(job *jobfile.Job) []int {
 	if err != nil || array == nil || len(r.finished) == 0 {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(array.Indices), func(index int) bool {
+	left := slices.DeleteFunc(array.Indices, func(index int) bool {
 		_, done := slices.BinarySearch(r.finished, index)
 		return done
 	})
+	if len(left) == 0 { // a --set has made the array smaller
+		return nil
+	}
+	return left
 }
 
 // Job is the run's job with the settings of now over those of before.

@@ -113,7 +113,7 @@ func (d *Dir) metricIn(line []byte, name string) (value float64, ok bool) {
 	if json.Unmarshal(line, &all) != nil {
 		return 0, false
 	}
-	if attempt, told := all["attempt"].(float64); told && attempt < float64(d.AnewFrom()) {
+	if attempt, known := all["attempt"].(float64); known && attempt < float64(d.AnewFrom()) {
 		return 0, false
 	}
 	value, ok = all[name].(float64)

@@ -16,8 +16,8 @@ import (
 type Result struct {
 	Index  int            `json:"index"`
 	Name   string         `json:"name"`
-	Values map[string]any `json:"values"`           // by the keys of the job file
-	Metric *float64       `json:"metric,omitempty"` // absent before the first
+	Values map[string]any `json:"values"` // by the keys of the job file
+	Metric *float64       `json:"metric"` // null before the first
 	RunStatus
 
 	Shown []string `json:"-"` // Values for a person, in the order of Results.Columns
