@@ -11,6 +11,9 @@
 // the file, and the files of defaults that it is laid over, is looked at: whether a data file or a partition exists is for
 // others to say.
 //
+// A job with [sweep] is several: each element is checked as if its values stood in the file (sweep_check.go), and
+// [Job.Element] gives its job, from the spec alone.
+//
 // What the schema knows and this version does not build stands in one table, unsupportedKeys; to ask
 // for it is a fault.
 //

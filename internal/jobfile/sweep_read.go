@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -30,7 +29,7 @@ type sweep struct {
 	at    *position
 	job   *Sweep
 	keys  []sweptKey
-	array slurm.Option // of sbatch
+	array []slurm.Option // by which sbatch makes the elements
 }
 
 // takeSweep takes [sweep] out of a file's tables, and reads it; nil: there is none, or it is at fault. One without any key is none, so that an override
@@ -64,9 +63,11 @@ func (c *checker) takeSweep(values map[string]any, root *position) *sweep {
 		}
 		s.job.Keys = append(s.job.Keys, swept)
 	}
-	if len(c.faults) > before || !c.countElements(s) {
+	if len(s.keys) == 0 || len(c.faults) > before || !c.countElements(s) {
 		return nil
 	}
+	s.array = []slurm.Option{{Name: "array", Value: s.job.array().String()}}
+	c.job.Slurm.List = slices.Clone(s.array) // before anything is checked against it
 	return s
 }
 
@@ -218,15 +219,11 @@ func sweptValues(path toml.Key, n *node, v any) (values []any, err error) {
 	return values, nil
 }
 
-// asText is what a number, true or false is as the value of a variable.
+// asText is what a number, true or false is as the value of a variable; other values stay.
 func asText(v any) any {
-	if _, isText := v.(string); isText {
-		return v
-	}
-	if _, isList := v.([]any); isList {
-		return v
-	}
-	if text, ok := textOf(v); ok {
+	switch v.(type) {
+	case int64, float64, bool:
+		text, _ := textOf(v)
 		return text
 	}
 	return v
@@ -301,97 +298,6 @@ func (c *checker) countElements(s *sweep) bool {
 		elements[values] = i
 	}
 	return true
-}
-
-// said is what a fault or a warning tells.
-type said struct {
-	at, set int
-	msg     string
-}
-
-func (f finding) said() said { return said{f.at.offset, f.at.set, f.msg} }
-
-// checkElements checks each element of a sweep as if its values stood in the file, and makes the job that of the first, with the sweep. What is wrong
-// with several elements is told once. What the file alone lacks, and each element sets, is no fault.
-func (c *checker) checkElements(s *sweep, values map[string]any, root *position, dir string) {
-	alone, known := map[said]bool{}, map[said]bool{}
-	for _, f := range slices.Concat(c.faults, c.warnings) {
-		alone[f.said()] = true
-	}
-	c.faults, c.warnings, c.job = nil, nil, nil
-	s.array = slurm.Option{Name: "array", Value: s.job.array().String()}
-	for index := range s.job.Len() {
-		e := &checker{name: c.name, src: c.src, sets: c.sets, job: emptyJob()}
-		for i, text := range s.job.values(index) {
-			at := s.keys[i].at
-			if problem := (override{path: s.keys[i].path, value: valueOf(text)}).apply(values, root, at); problem != "" {
-				e.fault(at, s.keys[i].path, "%s", problem)
-			}
-		}
-		e.checkAll(values, root, dir)
-		if len(e.faults) == 0 {
-			c.checkAlike(s, e, index, root)
-		}
-		name := fmt.Sprintf(" (element %d of the sweep, %s)", index, s.job.Name(index))
-		added := func(f finding) (finding, bool) {
-			if known[f.said()] {
-				return f, false
-			}
-			known[f.said()] = true
-			if !alone[f.said()] {
-				f.msg += name
-			}
-			return f, true
-		}
-		for _, f := range e.faults {
-			if f, isNew := added(f); isNew {
-				c.add(f)
-			}
-		}
-		for _, f := range e.warnings {
-			if f, isNew := added(f); isNew && len(c.warnings) < maxFaults {
-				c.warnings = append(c.warnings, f)
-			}
-		}
-		if c.isFull() {
-			return
-		}
-	}
-	c.warnOfExport(s, root)
-}
-
-// warnOfExport warns where each element writes its model to one file.
-func (c *checker) warnOfExport(s *sweep, root *position) {
-	key := toml.Key{"train", "export"}
-	if c.job != nil && c.job.Builtin() && c.job.Train.Export != "" && s.job.Len() > 1 &&
-		!slices.ContainsFunc(s.keys, func(k sweptKey) bool { return slices.Equal(k.path, key) }) {
-		c.warn(root, key, "each element of the sweep writes %s, so that one of them stays: sweep it, too, or leave it out and use \"ddpbatch ckpt export\"", key)
-	}
-}
-
-// checkAlike takes the first element's job for that of the sweep, and notes where another element is more than that job with the values of its
-// keys set, or wants another batch script.
-func (c *checker) checkAlike(s *sweep, e *checker, index int, root *position) {
-	job := e.job
-	job.Slurm.List = append(job.Slurm.List, s.array)
-	if c.job == nil {
-		whole := *job
-		whole.Sweep = s.job
-		c.job = &whole
-	}
-	own, err := c.job.Element(index)
-	const instead = "submit a job for each value instead"
-	switch {
-	case err != nil:
-		e.fault(s.at, toml.Key{"sweep"}, "%s", err)
-	case !reflect.DeepEqual(c.job.BatchScript(""), job.BatchScript("")):
-		e.fault(s.at, toml.Key{"sweep"}, "the sweep changes the batch script, which all elements share: %s", instead)
-	case !reflect.DeepEqual(own, job):
-		e.fault(s.at, toml.Key{"sweep"}, "the keys of the sweep decide over each other: %s", instead)
-	case job.Slurm.Skips("array"):
-		skip := toml.Key{"slurm", "skip"}
-		e.fault(root.at(skip), skip, "%s: the elements of [sweep] are one array, so that --array cannot be left out", skip)
-	}
 }
 
 // sweepOf is a job's sweep, which is made where there is none.

@@ -223,6 +223,15 @@ func TestFaultsOfManyElementsAreFew(t *testing.T) {
 	}
 }
 
+// Whatever else is wrong, a sweep that is not read makes no elements.
+func TestSweepsBesideManyFaults(t *testing.T) {
+	sets := slices.Repeat([]string{"="}, maxFaults+5)
+	_, _, err := parse(sweeping(`mode = "zip"`, `sed = 1`), sets...)
+	if faults, _ := errors.AsType[Faults](err); len(faults) != maxFaults+1 {
+		t.Errorf("%d faults", len(faults))
+	}
+}
+
 // TestElementsAreTheJobsOfTheirValues: an element is the job that the file gives with the element's values as overrides, and no two are the same.
 func TestElementsAreTheJobsOfTheirValues(t *testing.T) {
 	text := rapid.StringOf(rapid.Rune().Filter(func(r rune) bool { return !words.Unsafe(r) || r == '\t' }))
@@ -288,7 +297,7 @@ func TestElementsAreTheJobsOfTheirValues(t *testing.T) {
 				t.Fatalf("%q: %v", sets, err)
 			}
 			array, _ := job.Slurm.Get("array")
-			alone.Slurm.List = append(alone.Slurm.List, slurm.Option{Name: "array", Value: array})
+			alone.Slurm.List = append([]slurm.Option{{Name: "array", Value: array}}, alone.Slurm.List...)
 			element, err := job.Element(index)
 			if err != nil || !reflect.DeepEqual(element, alone) {
 				t.Fatalf("element %d, %v: got\n%+v\nwant\n%+v", index, err, element, alone)

@@ -153,7 +153,7 @@ func (r *Resumer) Submit(ctx context.Context, run *rundir.Dir, claim *rundir.Cla
 		array, _ := job.Array()
 		array.Indices = left
 		sbatch = slices.Concat([]string{"--array=" + array.String()}, sbatch)
-		resumed.Elements = rundir.Spans(left)
+		resumed.Spans = rundir.SpansOf(left)
 	}
 	if err := r.Write(whole, job, sbatch); err != nil {
 		return nil, "", undo(err)

@@ -356,7 +356,7 @@ func TestResumeRunsWhatIsLeftOfAnArray(t *testing.T) {
 			history, err := a.Run.Ledger()
 			a.Must(err)
 			last := history[len(history)-1]
-			if id, _ := last.SubmittedJob(); id != "13" || fmt.Sprint(last.Elements) != test.spans {
+			if id, _ := last.SubmittedJob(); id != "13" || fmt.Sprint(last.Spans) != test.spans {
 				t.Errorf("the ledger ends with %+v, want job 13 with the elements %s", last, test.spans)
 			}
 		})

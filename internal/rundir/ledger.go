@@ -28,22 +28,22 @@ const (
 
 // Event is a line of ledger.jsonl.
 type Event struct {
-	Time     time.Time `json:"time"`
-	Event    string    `json:"event"` // one of the Event constants
-	Attempt  int       `json:"attempt,omitempty"`
-	Job      string    `json:"job,omitempty"`   // of a begin, a too-late: the Slurm job; of a cancel: what is to end, maybe a whole array
-	Start    int       `json:"start,omitempty"` // of a begin: how often Slurm had started the job again (SLURM_RESTART_COUNT)
-	Cause    string    `json:"cause,omitempty"` // as in Verdict
-	Node     string    `json:"node,omitempty"`  // of the rank that ended first
-	Nodes    []string  `json:"nodes,omitempty"` // as in Verdict
-	Step     int64     `json:"step,omitempty"`
-	Saved    bool      `json:"saved,omitempty"` // of an end: as in Verdict, and the next three
-	Signal   int       `json:"signal,omitempty"`
-	WarnedS  float64   `json:"warned_s,omitempty"`
-	LeadS    float64   `json:"lead_s,omitempty"`
-	Element  *int      `json:"element,omitempty"`  // of an array's resume, and its submitting: the only element that it is of; nil: all, or Elements
-	Elements [][2]int  `json:"elements,omitempty"` // the elements that it is of, from each first to each last index; none: all
-	Detail   string    `json:"detail,omitempty"`   // cut after 4 KiB
+	Time    time.Time `json:"time"`
+	Event   string    `json:"event"` // one of the Event constants
+	Attempt int       `json:"attempt,omitempty"`
+	Job     string    `json:"job,omitempty"`   // of a begin, a too-late: the Slurm job; of a cancel: what is to end, maybe a whole array
+	Start   int       `json:"start,omitempty"` // of a begin: how often Slurm had started the job again (SLURM_RESTART_COUNT)
+	Cause   string    `json:"cause,omitempty"` // as in Verdict
+	Node    string    `json:"node,omitempty"`  // of the rank that ended first
+	Nodes   []string  `json:"nodes,omitempty"` // as in Verdict
+	Step    int64     `json:"step,omitempty"`
+	Saved   bool      `json:"saved,omitempty"` // of an end: as in Verdict, and the next three
+	Signal  int       `json:"signal,omitempty"`
+	WarnedS float64   `json:"warned_s,omitempty"`
+	LeadS   float64   `json:"lead_s,omitempty"`
+	Element *int      `json:"element,omitempty"` // of an array's resume, and its submitting: the only element that it is of; nil: all, or Spans
+	Spans   [][2]int  `json:"spans,omitempty"`   // the elements that it is of, from each first to each last index; none: all
+	Detail  string    `json:"detail,omitempty"`  // cut after 4 KiB
 }
 
 // maxIndices bounds what Indices returns, as a ledger may hold anything.
@@ -54,7 +54,7 @@ func (e Event) Indices() (indices []int) {
 	if e.Element != nil {
 		return []int{*e.Element}
 	}
-	for _, span := range e.Elements {
+	for _, span := range e.Spans {
 		for index := span[0]; index <= span[1] && len(indices) < maxIndices; index++ {
 			indices = append(indices, index)
 		}
@@ -62,8 +62,8 @@ func (e Event) Indices() (indices []int) {
 	return indices
 }
 
-// Spans writes ascending indices as an event's Elements.
-func Spans(indices []int) (spans [][2]int) {
+// SpansOf writes ascending indices as an event's Spans.
+func SpansOf(indices []int) (spans [][2]int) {
 	for _, index := range indices {
 		if n := len(spans); n > 0 && spans[n-1][1]+1 == index {
 			spans[n-1][1] = index

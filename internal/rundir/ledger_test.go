@@ -148,10 +148,10 @@ func TestSpansAreTheIndicesOfASubmission(t *testing.T) {
 		indices []int
 		spans   [][2]int
 	}{{nil, nil}, {[]int{4}, [][2]int{{4, 4}}}, {[]int{0, 1, 2, 5, 7, 8}, [][2]int{{0, 2}, {5, 5}, {7, 8}}}} {
-		if got := Spans(test.indices); !slices.Equal(got, test.spans) {
+		if got := SpansOf(test.indices); !slices.Equal(got, test.spans) {
 			t.Errorf("%v are %v, want %v", test.indices, got, test.spans)
 		}
-		if got := (Event{Elements: test.spans}).Indices(); !slices.Equal(got, test.indices) {
+		if got := (Event{Spans: test.spans}).Indices(); !slices.Equal(got, test.indices) {
 			t.Errorf("%v are %v, want %v", test.spans, got, test.indices)
 		}
 	}
@@ -159,7 +159,7 @@ func TestSpansAreTheIndicesOfASubmission(t *testing.T) {
 	if got := (Event{Element: &one}).Indices(); !slices.Equal(got, []int{3}) {
 		t.Error(got)
 	}
-	if got := (Event{Elements: [][2]int{{5, 2}, {0, math.MaxInt}}}).Indices(); len(got) != maxIndices { // of another user's ledger
+	if got := (Event{Spans: [][2]int{{5, 2}, {0, math.MaxInt}}}).Indices(); len(got) != maxIndices { // of another user's ledger
 		t.Errorf("%d indices", len(got))
 	}
 }

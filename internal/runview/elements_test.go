@@ -183,7 +183,7 @@ func TestStatusKnowsWhatWasResumed(t *testing.T) {
 	if got := row.FinishedElements(); !slices.Equal(got, []int{0, 2}) {
 		t.Errorf("elements %v are finished", got)
 	}
-	some := rundir.Event{Time: time.Now(), Event: rundir.EventResume, Detail: "job 13", Elements: rundir.Spans([]int{1, 3, 4})}
+	some := rundir.Event{Time: time.Now(), Event: rundir.EventResume, Detail: "job 13", Spans: rundir.SpansOf([]int{1, 3, 4})}
 	w.Must(w.Run.SetJobID("13"))
 	w.Must(w.Run.Append(some))
 	w.Queue("12_0 COMPLETED", "12_2 COMPLETED", "13_[1,3-4] PENDING")
@@ -207,7 +207,7 @@ func TestStatusKnowsWhatWasResumed(t *testing.T) {
 	w.Queue()
 	w.status("COMPLETED", 0, "all 5 elements are done")
 	w.Must(w.Run.Append(rundir.Event{
-		Time: time.Now(), Event: rundir.EventSubmitting, Detail: rundir.EventResume, Elements: rundir.Spans([]int{0, 1}),
+		Time: time.Now(), Event: rundir.EventSubmitting, Detail: rundir.EventResume, Spans: rundir.SpansOf([]int{0, 1}),
 	}))
 	w.Queue("15_[0-1] PENDING")
 	w.status("PENDING", -1, "3 of 5 elements are done")

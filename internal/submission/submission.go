@@ -148,7 +148,7 @@ func (e Env) Record(run *rundir.Dir, id string, submitting rundir.Event) error {
 	}
 	event := rundir.Event{
 		Time: e.Now(), Event: cmp.Or(submitting.Detail, rundir.EventResume), Element: submitting.Element,
-		Elements: submitting.Elements, Detail: "job " + id,
+		Spans: submitting.Spans, Detail: "job " + id,
 	}
 	if added, err := run.RecordJob(event); err != nil || !added || event.Element == nil {
 		return err
