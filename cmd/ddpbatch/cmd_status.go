@@ -26,7 +26,7 @@ func newStatusCommand(e *env) *cli.Command {
 		Description: example("ddpbatch status", "ddpbatch status 123 --json"),
 		Flags: []cli.Flag{
 			runDirFlag(), jsonFlag(),
-			&cli.StringFlag{Name: "sort", Usage: "of one sweep: sort its elements by `METRIC`, a number in metrics.jsonl; --sort=-METRIC turns the order round"},
+			&cli.StringFlag{Name: "sort", Usage: "of one sweep: sort its elements by `METRIC`, a number in metrics.jsonl; -METRIC turns the order round"},
 		},
 		Action: func(c *cli.Context) error {
 			runs, err := namedRuns(e, runsFolder(e, c), c.Args().Slice())
@@ -86,7 +86,7 @@ func sweepStatus(ctx context.Context, e *env, runs []*rundir.Dir, sort string, a
 			Elements []runview.Result `json:"elements"`
 		}{row, results.Metric, results.Rows}})
 	}
-	fmt.Fprintf(e.Err, "%s %s: %s: %s\n", row.Job, row.Name, row.State, text.Clean(cmp.Or(row.Next, row.Reason, row.Message)))
+	fmt.Fprintln(e.Err, text.Clean(fmt.Sprintf("%s %s: %s: %s", row.Job, row.Name, row.State, cmp.Or(row.Next, row.Reason, row.Message))))
 	heading := []string{"INDEX"}
 	for _, column := range results.Columns {
 		heading = append(heading, strings.ToUpper(column))
@@ -153,7 +153,8 @@ func runStatus(ctx context.Context, e *env, runs []*rundir.Dir, named, asJSON bo
 	}
 	t := newTable(e, "JOB", "NAME", "STATE", "ATTEMPT", "CAUSE", "STEP", "LOSS", "RUN", "REASON")
 	for _, r := range rows {
-		t.Row(r.Job, r.Name, r.State, strconv.Itoa(r.Attempt), cmp.Or(r.Cause, "-"), steps(&r), shortNumber(r.Loss), e.short(r.RunDir), reasonOf(&r))
+		attempt, loss := strconv.Itoa(r.Attempt), shortNumber(r.Loss)
+		t.Row(r.Job, r.Name, r.State, attempt, cmp.Or(r.Cause, "-"), steps(&r), loss, e.short(r.RunDir), reasonOf(&r))
 	}
 	return t.Flush()
 }

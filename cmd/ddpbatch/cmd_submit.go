@@ -116,7 +116,8 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	return afterSubmit(ctx, e, run, id, o.wait, o.follow)
 }
 
-// checkArraySize refuses a sweep that has more elements than the cluster takes of an array. Where Slurm does not say how many, sbatch decides.
+// checkArraySize refuses a sweep that has more elements than the cluster takes of an array. Where Slurm does not say how many, sbatch
+// decides.
 func checkArraySize(ctx context.Context, e *env, job *jobfile.Job) error {
 	if job.Sweep == nil {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"ddpbatch/internal/exit"
 )
 
-// testSlurmSweep: the elements of a sweep run with their values, whatever became of the command that submitted them; its results are a table, and a
-// resume runs the element that failed, and that one alone.
+// testSlurmSweep: the elements of a sweep run with their values, whatever became of the command that submitted them; its results are a
+// table, and a resume runs the element that failed, and that one alone.
 func testSlurmSweep(t *testing.T, c *cluster) {
 	c.write("sweep.toml", `name = "sweep"
 [slurm]
@@ -62,8 +62,8 @@ mode = "zip"
 	}
 }
 
-// testSlurmSweepLarge: a sweep of a thousand elements is one call of sbatch, and as large as the cluster takes; one more is refused before anything is
-// there.
+// testSlurmSweepLarge: a sweep of a thousand elements is one call of sbatch, and as large as the cluster takes; one more is refused
+// before anything is there.
 func testSlurmSweepLarge(t *testing.T, c *cluster) {
 	c.write("large.toml", `name = "large"
 [slurm]

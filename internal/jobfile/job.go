@@ -41,7 +41,7 @@ type Job struct {
 	MPI        mpi.Config        `json:"mpi"`
 	Train      trainer.Config    `json:"train"`
 	Checkpoint checkpoint.Config `json:"checkpoint"`
-	Sweep      *Sweep            `json:"sweep,omitempty"` // what the job's elements differ in; the rest is that of the first; nil: it is one job
+	Sweep      *Sweep            `json:"sweep,omitempty"` // what the job's elements differ in, and else it is the first; nil: it is one job
 
 	defaults []rundir.DefaultsFile // that the job was laid over; of one that Parse has read
 }

@@ -16,7 +16,7 @@ import (
 
 // Sweep is [sweep]: one job several times, with other values for some of its keys. Each element of one array has one combination of them.
 type Sweep struct {
-	Mode     string     `json:"mode"`               // "product": each value with each of the others, the last key fastest | "zip": the first of all, the second of all, ...
+	Mode     string     `json:"mode"`               // "product": each value with each of the others, the last key fastest | "zip"
 	Parallel int        `json:"parallel,omitempty"` // how many elements may run at once; 0: all
 	Keys     []SweptKey `json:"keys"`               // in the order of the file
 }
@@ -140,8 +140,8 @@ const (
 	maxName  = 120 // bytes
 )
 
-// Name says an element's values in a name for a file: lr=0.1,seed=1. Two elements may have the same, where values are long, or hold what has no
-// place in the name of a file.
+// Name says an element's values in a name for a file: lr=0.1,seed=1. Two elements may have the same, where values are long, or hold what
+// has no place in the name of a file.
 func (s *Sweep) Name(index int) string {
 	columns := s.Columns()
 	var parts []string

@@ -16,8 +16,8 @@ type said struct {
 
 func (f finding) said() said { return said{f.at.offset, f.at.set, f.msg} }
 
-// checkElements checks each element of a sweep as if its values stood in the file, and makes the job that of the first, with the sweep. What is wrong
-// with several elements is told once. What the file alone lacks, and each element sets, is no fault.
+// checkElements checks each element of a sweep as if its values stood in the file, and makes the job that of the first, with the sweep.
+// What is wrong with several elements is told once. What the file alone lacks, and each element sets, is no fault.
 func (c *checker) checkElements(s *sweep, values map[string]any, root *position, dir string) {
 	alone, known := map[said]bool{}, map[said]bool{}
 	for _, f := range slices.Concat(c.faults, c.warnings) {
@@ -70,12 +70,13 @@ func (c *checker) warnOfExport(s *sweep, root *position) {
 	key := toml.Key{"train", "export"}
 	if c.job != nil && c.job.Builtin() && c.job.Train.Export != "" && s.job.Len() > 1 &&
 		!slices.ContainsFunc(s.keys, func(k sweptKey) bool { return slices.Equal(k.path, key) }) {
-		c.warn(root, key, "each element of the sweep writes %s, so that one of them stays: sweep it, too, or leave it out and use \"ddpbatch ckpt export\"", key)
+		c.warn(root, key, "each element of the sweep writes %s, so that one of them stays: "+
+			"sweep it, too, or leave it out and use \"ddpbatch ckpt export\"", key)
 	}
 }
 
-// checkAlike takes the first element's job for that of the sweep, and notes where another element is more than that job with the values of its
-// keys set, or wants another batch script.
+// checkAlike takes the first element's job for that of the sweep, and notes where another element is more than that job with the values
+// of its keys set, or wants another batch script.
 func (c *checker) checkAlike(s *sweep, e *checker, index int, root *position) {
 	job := e.job
 	if c.job == nil {

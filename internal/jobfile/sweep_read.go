@@ -32,8 +32,8 @@ type sweep struct {
 	array []slurm.Option // by which sbatch makes the elements
 }
 
-// takeSweep takes [sweep] out of a file's tables, and reads it; nil: there is none, or it is at fault. One without any key is none, so that an override
-// (--set sweep={}) takes a sweep away.
+// takeSweep takes [sweep] out of a file's tables, and reads it; nil: there is none, or it is at fault. One without any key is none, so
+// that an override (--set sweep={}) takes a sweep away.
 func (c *checker) takeSweep(values map[string]any, root *position) *sweep {
 	v, given := values["sweep"]
 	delete(values, "sweep")
@@ -169,8 +169,8 @@ func findShort(name string) (toml.Key, *node, error) {
 		`or a variable of the ranks, "setup.env.NAME"`, short(name))
 }
 
-// sharedByAll refuses keys that have one value for all elements. Whatever submit itself acts on belongs here: the batch script, the run directory and
-// what Slurm is asked for are one for all.
+// sharedByAll refuses keys that have one value for all elements. Whatever submit itself acts on belongs here: the batch script, the run
+// directory and what Slurm is asked for are one for all.
 func sharedByAll(path toml.Key) error {
 	key := strings.Join(path, ".")
 	one := []string{
@@ -258,7 +258,8 @@ func wholeRange(text string) ([]any, error) {
 func (c *checker) besideSweep(s *sweep, values map[string]any, root *position) {
 	table, _ := values["slurm"].(map[string]any)
 	if key := (toml.Key{"slurm", "array"}); table["array"] != nil {
-		c.fault(root.at(key), key, "%s does not go with [sweep], which makes the array: for how many elements may run at once write sweep.parallel = N", key)
+		c.fault(root.at(key), key, "%s does not go with [sweep], which makes the array: "+
+			"for how many elements may run at once write sweep.parallel = N", key)
 	}
 	for i, o := range c.sets {
 		if slices.ContainsFunc(s.keys, func(k sweptKey) bool { return slices.Equal(k.path, o.path) }) {

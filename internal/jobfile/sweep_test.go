@@ -232,7 +232,8 @@ func TestSweepsBesideManyFaults(t *testing.T) {
 	}
 }
 
-// TestElementsAreTheJobsOfTheirValues: an element is the job that the file gives with the element's values as overrides, and no two are the same.
+// TestElementsAreTheJobsOfTheirValues: an element is the job that the file gives with the element's values as overrides, and no two are
+// the same.
 func TestElementsAreTheJobsOfTheirValues(t *testing.T) {
 	text := rapid.StringOf(rapid.Rune().Filter(func(r rune) bool { return !words.Unsafe(r) || r == '\t' }))
 	draws := map[string]func(t *rapid.T) any{

@@ -65,7 +65,9 @@ func override(ctx context.Context, run *rundir.Dir, kept, sets, pretend []string
 func checkSwept(sets []string) error {
 	for _, set := range sets {
 		if key := jobfile.SetKey(set); key == "sweep" || strings.HasPrefix(key, "sweep.") && key != "sweep.parallel" {
-			return &usage.Error{Message: "--set " + key + ": the elements of a sweep are what they were when it was submitted", Hint: "submit another one"}
+			return &usage.Error{
+				Message: "--set " + key + ": the elements of a sweep are what they were when it was submitted", Hint: "submit another one",
+			}
 		}
 	}
 	return nil

@@ -90,7 +90,8 @@ func notEnded(id, state string) error {
 	return usage.Errorf("job %s is still %s; wait for its end, or cancel it: ddpbatch cancel %s", id, state, id)
 }
 
-// Left are the elements of a run's array that are to be run, after Check: those that have not done what they were to do. nil: all, or it is no array.
+// Left are the elements of a run's array that are to be run, after Check: those that have not done what they were to do. nil: all, or it
+// is no array.
 func (r *Resumer) Left(job *jobfile.Job) []int {
 	array, err := job.Array()
 	if err != nil || array == nil || len(r.finished) == 0 {

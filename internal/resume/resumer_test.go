@@ -315,7 +315,8 @@ func TestCheckFindsALostArraysJob(t *testing.T) {
 	}
 }
 
-// A resume of an array, or of a sweep, submits what has not done what it was to do, unless its settings give the others something to do, too.
+// A resume of an array, or of a sweep, submits what has not done what it was to do, unless its settings give the others something to do,
+// too.
 func TestResumeRunsWhatIsLeftOfAnArray(t *testing.T) {
 	for name, test := range map[string]struct {
 		lines  string // of the job file

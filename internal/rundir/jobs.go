@@ -52,7 +52,8 @@ func (d *Dir) SetJobID(id string) error {
 	return nil
 }
 
-// SetName makes a link in the folder of an array's elements, by which this one is found. Two may have the same name: the link stays the first one's.
+// SetName makes a link in the folder of an array's elements, by which this one is found. Two may have the same name: the link stays the
+// first one's.
 func (d *Dir) SetName(name string) error {
 	link := filepath.Join(filepath.Dir(d.path), name)
 	if d.root == nil || filepath.Dir(link) != filepath.Dir(d.path) {

@@ -41,7 +41,7 @@ type Event struct {
 	Signal  int       `json:"signal,omitempty"`
 	WarnedS float64   `json:"warned_s,omitempty"`
 	LeadS   float64   `json:"lead_s,omitempty"`
-	Element *int      `json:"element,omitempty"` // of an array's resume, and its submitting: the only element that it is of; nil: all, or Spans
+	Element *int      `json:"element,omitempty"` // of an array's resume, and its submitting: the only element that it is of; nil: Spans
 	Spans   [][2]int  `json:"spans,omitempty"`   // the elements that it is of, from each first to each last index; none: all
 	Detail  string    `json:"detail,omitempty"`  // cut after 4 KiB
 }

@@ -71,7 +71,8 @@ func (a *runArray) all() []int {
 	return slices.Compact(all)
 }
 
-// arrayJobs tells which job each element of an array is part of: the newest of the whole array, or one in which some elements were resumed since.
+// arrayJobs tells which job each element of an array is part of: the newest of the whole array, or one in which some elements were
+// resumed since.
 type arrayJobs struct {
 	whole   string
 	some    map[int]string // of elements that were resumed without the others
@@ -124,8 +125,8 @@ func (a *runArray) jobs(run *rundir.Dir) (arrayJobs, error) {
 	return jobs, nil
 }
 
-// submissions are the events that record the jobs which a run or an element was submitted as, oldest first, and of each job the first. A ledger that
-// cannot be read tells of none.
+// submissions are the events that record the jobs which a run or an element was submitted as, oldest first, and of each job the first. A
+// ledger that cannot be read tells of none.
 func submissions(run *rundir.Dir) (events []rundir.Event) {
 	history, _ := run.Ledger()
 	known := map[string]bool{}

@@ -46,8 +46,8 @@ func IsSweep(run *rundir.Dir) (bool, error) {
 	return err == nil && job.Sweep != nil, err
 }
 
-// Results reads what the elements of a sweep, whose row this is, have come to. They are sorted by the metric that sort names, where "-" before it puts the worst
-// first; by that of the job where it is empty.
+// Results reads what the elements of a sweep, whose row this is, have come to. They are sorted by the metric that sort names, where "-"
+// before it puts the worst first; by that of the job where it is empty.
 func (row *RunStatus) Results(sort string) (*Results, error) {
 	job, err := jobfile.OfRun(row.run)
 	if err != nil {
@@ -155,5 +155,6 @@ func (row *RunStatus) refuseMetric(metric string) error {
 		return nil
 	}
 	const most = 30
-	return usage.Errorf("no element has %s in its metrics.jsonl; there are %s", text.Quoted(metric, most), text.Few(slices.Sorted(maps.Keys(known)), most))
+	return usage.Errorf("no element has %s in its metrics.jsonl; there are %s",
+		text.Quoted(metric, most), text.Few(slices.Sorted(maps.Keys(known)), most))
 }

@@ -34,8 +34,8 @@ type Env struct {
 	ExitCode func(err error) int
 }
 
-// Run runs a job as pretend nodes, and an array of jobs as many as it may at once: those elements of it that only names, or all. The pretend job id is
-// this process's.
+// Run runs a job as pretend nodes, and an array of jobs as many as it may at once: those elements of it that only names, or all. The
+// pretend job id is this process's.
 func Run(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Pretend, only []int) error {
 	if len(job.Setup.Modules)+len(job.Setup.Script) > 0 || job.Setup.Venv != "" || job.Setup.Conda != "" {
 		e.Log.Warn("[setup] belongs to the cluster's batch script; simulate runs in this shell's environment")
