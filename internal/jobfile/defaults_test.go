@@ -78,6 +78,14 @@ func TestLaterFilesWinKeyByKey(t *testing.T) {
 			"the site may have what it forbids to others", "slurm.qos = \"a\"\n[forbid]\n\"slurm.qos\" = \"ask\"\n", "", "", nil,
 			[]string{`slurm.qos = a  # /etc/ddpbatch.toml:1:7`},
 		},
+		{
+			"a sweep is shown as it is written", "launch.grace = \"5s\"\n", "", "[sweep]\n\"setup.env.A\" = [\"1\", \"2\"]\nmpi.algorithm = [\"star\", \"auto\"]\n",
+			[]string{"sweep.parallel=1"},
+			[]string{
+				`launch.grace = 5s  # /etc/ddpbatch.toml:1:8`, `sweep.parallel = 1  # --set sweep.parallel`, `sweep."setup.env.A" = [1 2]  # job.toml:4:1`,
+				`sweep.mpi.algorithm = [star auto]  # job.toml:5:5`,
+			},
+		},
 		{"a file with a byte order mark", "\ufeffslurm.qos = \"a\"\n", "", "", nil, []string{`slurm.qos = a  # /etc/ddpbatch.toml:1:7`}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -173,6 +181,7 @@ func TestBadDefaultsAreFaults(t *testing.T) {
 		{"a key of one job", user("name = \"x\"\n"), "/home/ann/config.toml:1:1: name belongs in a job file: this file holds what many jobs have in common"},
 		{"a table of one job", user("\n[train]\nepochs = 3\n"), "/home/ann/config.toml:2:2: [train] belongs in a job file"},
 		{"a key of a table that is for one job", user("launch = { command = [\"true\"] }\n"), "/home/ann/config.toml:1:12: launch.command belongs in a job file"},
+		{"a sweep", site("[sweep]\nseed = [1, 2]\n"), "/etc/ddpbatch.toml:1:2: [sweep] belongs in a job file"},
 		{"a relative path", site("run_dir = \"runs\"\n"), `/etc/ddpbatch.toml:1:1: run_dir = "runs" is a relative path`},
 		{"another's home", site("setup.venv = \"~ann/venv\"\n"), `/etc/ddpbatch.toml:1:7: setup.venv = "~ann/venv" is a relative path`},
 		{"forbid of the user's", user("[forbid]\n\"slurm.qos\" = \"no\"\n"), "/home/ann/config.toml:1:2: [forbid] counts in the site's file alone"},
@@ -236,6 +245,9 @@ func TestForbiddenKeysAreRefused(t *testing.T) {
 		{"a variable", "", "setup.env = { LD_PRELOAD = \"x\" }\n", nil, "job.toml:2:15: " + whole("setup.env.LD_PRELOAD", "no", 4, 1)},
 		{"what leaves it out", "", "", []string{`slurm.skip=["--exclusive"]`}, "--set slurm.skip: " + exclusive(`"--exclusive" of slurm.skip`)},
 		{"a whole table", "", "[checkpoint]\nasync = true\n", nil, "job.toml:2:2: " + whole("[checkpoint]", "kept by us", 5, 1)},
+		{"a key that is swept", "", "[sweep]\n\"setup.env.LD_PRELOAD\" = [\"x\", \"y\"]\n", nil, "job.toml:3:1: " + whole("setup.env.LD_PRELOAD", "no", 4, 1)},
+		{"a key of a table, swept", "", "sweep.checkpoint.keep_last = [2, 3]\n", nil, "job.toml:2:18: " + whole("checkpoint.keep_last", "kept by us", 5, 1)},
+		{"a key that an override sweeps", "", "", []string{"sweep.setup.env.LD_PRELOAD=[\"x\"]"}, "--set sweep.setup.env.LD_PRELOAD: " + whole("setup.env.LD_PRELOAD", "no", 4, 1)},
 		{"a whole table by one of its keys", "", "", []string{"checkpoint.async=true"}, "--set checkpoint.async: " + whole("[checkpoint]", "kept by us", 5, 1)},
 	} {
 		t.Run(test.name, func(t *testing.T) {

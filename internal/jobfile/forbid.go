@@ -84,6 +84,9 @@ func (d *Defaults) checkForbidden(c *checker, values map[string]any, root *posit
 	if d == nil {
 		return
 	}
+	if swept, isTable := values["sweep"].(map[string]any); isTable {
+		d.checkSwept(c, nil, swept, root.below("sweep"))
+	}
 	for _, f := range d.forbidden {
 		if _, at, found := lookUp(values, root, f.key); found {
 			c.fault(at, f.key, "%s", f.refusal(nodeOf(f.key).show(f.key)))
@@ -100,6 +103,26 @@ func (d *Defaults) checkForbidden(c *checker, values map[string]any, root *posit
 				if word, _ := item.(string); says(word) {
 					c.fault(at, key, "%s", f.refusal(short(word)+" of "+key.String()))
 				}
+			}
+		}
+	}
+}
+
+// checkSwept notes that a table, [sweep] or one in it, has a key that the site forbids. before are the words of the tables around it.
+func (d *Defaults) checkSwept(c *checker, before toml.Key, table map[string]any, at *position) {
+	for _, name := range slices.Sorted(maps.Keys(table)) {
+		path := append(slices.Clip(before), strings.Split(name, ".")...)
+		if deeper, isTable := table[name].(map[string]any); isTable {
+			d.checkSwept(c, path, deeper, at.below(name))
+			continue
+		}
+		path, _, err := findSwept(path)
+		if err != nil {
+			continue // which is told elsewhere
+		}
+		for _, f := range d.forbidden {
+			if len(f.key) <= len(path) && slices.Equal(f.key, path[:len(f.key)]) {
+				c.fault(at.below(name), append(toml.Key{"sweep"}, path...), "%s", f.refusal(path.String()))
 			}
 		}
 	}

@@ -40,10 +40,14 @@ func (c *checker) parse(dir string, sets []string) (values map[string]any, root 
 	values, root = c.defaults.beneath(values, root)
 	dropAlternatives(values, root)
 	if c.knowsSchema(values, root) {
+		table, isSweep := values["sweep"]
 		swept := c.takeSweep(values, root)
 		c.checkAll(values, root, dir)
 		if swept != nil {
 			c.checkElements(swept, values, root, dir)
+		}
+		if isSweep {
+			values["sweep"] = table
 		}
 	}
 	return values, root

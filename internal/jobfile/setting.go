@@ -58,13 +58,13 @@ func (d *Defaults) JobSettings(name, dir string, src []byte, sets []string) ([]S
 func (c *checker) settings(n *node, key toml.Key, values map[string]any, at *position) (all []Setting) {
 	var tables []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		child, path, where := n.child(name), below(key, name), at.below(name)
-		if child.read == nil {
+		child, path, where := n.childOrSwept(name), below(key, name), at.below(name)
+		if _, isTable := values[name].(map[string]any); isTable && child.read == nil {
 			tables = append(tables, name)
 			continue
 		}
 		s := Setting{Key: path.String(), Value: values[name], path: path}
-		if where.text != "" && child.read(emptyJob(), path, s.Value) != nil {
+		if where.text != "" && child.read != nil && child.read(emptyJob(), path, s.Value) != nil {
 			s.Value = where.text // which is what value has read
 		}
 		s.File, s.Line, s.Column = c.place(where)
@@ -72,9 +72,17 @@ func (c *checker) settings(n *node, key toml.Key, values map[string]any, at *pos
 	}
 	for _, name := range tables {
 		table, _ := values[name].(map[string]any)
-		all = append(all, c.settings(n.child(name), below(key, name), table, at.below(name))...)
+		all = append(all, c.settings(n.childOrSwept(name), below(key, name), table, at.below(name))...)
 	}
 	return all
+}
+
+// childOrSwept is child, and of a key that [sweep] has a node without a reader.
+func (n *node) childOrSwept(name string) *node {
+	if child := n.child(name); child != nil {
+		return child
+	}
+	return &node{}
 }
 
 // Redacted is the setting without what may be secret.

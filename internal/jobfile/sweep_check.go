@@ -10,20 +10,21 @@ import (
 
 // said is what a fault or a warning tells.
 type said struct {
-	at, set int
-	msg     string
+	at, set, file int
+	msg           string
 }
 
-func (f finding) said() said { return said{f.at.offset, f.at.set, f.msg} }
+func (f finding) said() said { return said{f.at.offset, f.at.set, f.at.file, f.msg} }
 
 // checkElements checks each element of a sweep as if its values stood in the file, and makes the job that of the first, with the sweep.
 // What is wrong with several elements is told once. What the file alone lacks, and each element sets, is no fault.
 func (c *checker) checkElements(s *sweep, values map[string]any, root *position, dir string) {
 	alone, known := map[said]bool{}, map[said]bool{}
-	for _, f := range slices.Concat(c.faults, c.warnings) {
+	for _, f := range slices.Concat(c.faults[s.faults:], c.warnings[s.warnings:]) {
 		alone[f.said()] = true
 	}
-	c.faults, c.warnings, c.job = nil, nil, nil
+	c.faults, c.warnings, c.job = c.faults[:s.faults], c.warnings[:s.warnings], nil
+	values, root = overlay(nil, values, &position{}, root) // elements set keys in these
 	for index := range s.job.Len() {
 		e := &checker{name: c.name, src: c.src, sets: c.sets, job: emptyJob()}
 		e.job.Slurm.List = slices.Clone(s.array)

@@ -30,6 +30,8 @@ type sweep struct {
 	job   *Sweep
 	keys  []sweptKey
 	array []slurm.Option // by which sbatch makes the elements
+
+	faults, warnings int // how many there were before the tables were checked
 }
 
 // takeSweep takes [sweep] out of a file's tables, and reads it; nil: there is none, or it is at fault. One without any key is none, so
@@ -68,6 +70,7 @@ func (c *checker) takeSweep(values map[string]any, root *position) *sweep {
 	}
 	s.array = []slurm.Option{{Name: "array", Value: s.job.array().String()}}
 	c.job.Slurm.List = slices.Clone(s.array) // before anything is checked against it
+	s.faults, s.warnings = len(c.faults), len(c.warnings)
 	return s
 }
 
