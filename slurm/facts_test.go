@@ -61,21 +61,6 @@ func TestClusterConfig(t *testing.T) {
 	}
 }
 
-func TestMaxArraySize(t *testing.T) {
-	for text, want := range map[string]int{"MaxArraySize            = 1001\n": 1001, "KillWait = 5 sec\nMaxArraySize = 0\n": 0, "MaxArraySize = 4000001\n": 4000001} {
-		p := &pretend{answers: map[string]Output{"scontrol": {Stdout: []byte(text)}}}
-		if got, err := p.client().MaxArraySize(t.Context()); err != nil || got != want {
-			t.Errorf("%q: %v, %v, want %v", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", "MaxArraySize = many\n", "MaxArraySize = -1\n", "MaxArraySize = 99999999999\n"} {
-		p := &pretend{answers: map[string]Output{"scontrol": {Stdout: []byte(text)}}}
-		if got, err := p.client().MaxArraySize(t.Context()); err == nil {
-			t.Errorf("%q: %v", text, got)
-		}
-	}
-}
-
 func TestFactsCorpus(t *testing.T) {
 	p := &pretend{answers: map[string]Output{"scontrol": recorded(t, "cli2/scontrol-show-job-o")}}
 	at := func(s string) time.Time { return slurmTime("2026-11-21T" + s) }
