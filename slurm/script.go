@@ -32,6 +32,7 @@ type Script struct {
 	Setup       Setup
 
 	Requeue bool          // the job is one that Slurm may start again, and is warned before its end
+	Chain   bool          // another job goes on after the time limit, so that the job is warned, too
 	Lead    time.Duration // how long before its end; in whole seconds
 	Grace   time.Duration // how long workers have between TERM and KILL
 }

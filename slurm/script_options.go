@@ -89,7 +89,7 @@ func (s Script) Warning() (Warning, bool) {
 		return w, err == nil && w.Lead > 0
 	}
 	lead := min(s.Lead.Truncate(time.Second), maxLead)
-	return Warning{Signal: syscall.SIGUSR2, Batch: true, Lead: lead}, s.Requeue && lead > 0
+	return Warning{Signal: syscall.SIGUSR2, Batch: true, Lead: lead}, (s.Requeue || s.Chain) && lead > 0
 }
 
 // maxLead is the longest warning that sbatch takes (sbatch(1), --signal).

@@ -126,13 +126,25 @@ func sameFile(one, other string) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
-// CancelNow ends a job, or one element of an array, with one command and no question before it. scancel says nothing, and exits with 0, where
-// it does not know the job, or that has ended already: ask [Client.Jobs] first.
-func (c *Client) CancelNow(ctx context.Context, id string) error {
-	job, err := ParseJobID(id)
-	if err == nil {
-		_, err = c.ask(ctx, "scancel", onCluster(job.Cluster, job.ID)...)
+// CancelNow ends jobs of one cluster, each of which may be one element of an array, with one command and no question before it. scancel says
+// nothing, and exits with 0, where it does not know a job, or that has ended already: ask [Client.Jobs] first.
+func (c *Client) CancelNow(ctx context.Context, id string, more ...string) error {
+	first, err := ParseJobID(id)
+	if err != nil {
+		return err
 	}
+	plain := []string{first.ID}
+	for _, id := range more {
+		job, err := ParseJobID(id)
+		switch {
+		case err != nil:
+			return err
+		case job.Cluster != first.Cluster:
+			return fmt.Errorf("cancel jobs %s and %s: they are of two clusters", first, job)
+		}
+		plain = append(plain, job.ID)
+	}
+	_, err = c.ask(ctx, "scancel", onCluster(first.Cluster, plain...)...)
 	return err
 }
 

@@ -77,15 +77,15 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 	if err := checkSbatchWords(e, o.rest); err != nil {
 		return err
 	}
-	job, id, err := r.Submit(ctx, run, claim)
+	job, ids, err := r.Submit(ctx, run, claim)
 	if err != nil {
 		return err
 	}
 	release()
 	run = run.Whole()
-	fmt.Fprintf(e.Out, "submitted job %s: %s\nrun directory: %s\n", id, job.Summary(), e.short(run.Path()))
-	warnStuck(ctx, e, id)
-	return afterSubmit(ctx, e, run, id, o.wait, o.follow)
+	printSubmitted(e, job, run, ids)
+	warnStuck(ctx, e, ids[0])
+	return afterSubmit(ctx, e, run, ids[0], o.wait, o.follow)
 }
 
 // checkResume reports whether the run has nothing left to do, and prints why.

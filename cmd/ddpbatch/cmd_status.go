@@ -153,8 +153,11 @@ func runStatus(ctx context.Context, e *env, runs []*rundir.Dir, named, asJSON bo
 	}
 	t := newTable(e, "JOB", "NAME", "STATE", "ATTEMPT", "CAUSE", "STEP", "LOSS", "RUN", "REASON")
 	for _, r := range rows {
-		attempt, loss := strconv.Itoa(r.Attempt), shortNumber(r.Loss)
-		t.Row(r.Job, r.Name, r.State, attempt, cmp.Or(r.Cause, "-"), steps(&r), loss, e.short(r.RunDir), reasonOf(&r))
+		attempt, loss, reason := strconv.Itoa(r.Attempt), shortNumber(r.Loss), reasonOf(&r)
+		if r.Links > 0 {
+			reason = strings.TrimSuffix(fmt.Sprintf("link %d of %d: %s", r.Link, r.Links, reason), ": ")
+		}
+		t.Row(r.Job, r.Name, r.State, attempt, cmp.Or(r.Cause, "-"), steps(&r), loss, e.short(r.RunDir), reason)
 	}
 	return t.Flush()
 }

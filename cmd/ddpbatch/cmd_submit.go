@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -27,6 +28,7 @@ type submitOptions struct {
 	wait      bool
 	follow    bool
 	skipCheck bool
+	after     []string // JOB, or JOB and how it is to end
 }
 
 func newSubmitCommand(e *env) *cli.Command {
@@ -37,6 +39,7 @@ func newSubmitCommand(e *env) *cli.Command {
 		Description: example("ddpbatch submit job.toml", "ddpbatch submit job.toml --set slurm.nodes=4 --follow -- --qos=high"),
 		Flags: []cli.Flag{
 			setFlag(), templateFlag(),
+			&cli.StringSliceFlag{Name: "after", Usage: "begin when `JOB`, an id or a run directory, has ended; JOB:ok, JOB:notok: and so (may be repeated)"},
 			&cli.BoolFlag{Name: "test-only", Usage: "ask Slurm whether and when it would run; submit nothing"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "print the script and the sbatch command; submit nothing"},
 			&cli.BoolFlag{Name: "parsable", Usage: "print the job id and nothing else"},
@@ -53,6 +56,7 @@ func newSubmitCommand(e *env) *cli.Command {
 				path: e.abs(path), sets: withTemplate(e, c, c.StringSlice("set")), sbatch: rest,
 				testOnly: c.Bool("test-only"), dryRun: c.Bool("dry-run"), parsable: c.Bool("parsable"),
 				wait: c.Bool("wait"), follow: c.Bool("follow"), skipCheck: c.Bool("skip-data-check"),
+				after: c.StringSlice("after"),
 			})
 		}),
 	}
@@ -72,8 +76,12 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	if err != nil {
 		return err
 	}
+	order := submission.Order{Words: o.sbatch, Links: job.Links(), Event: rundir.Event{Detail: rundir.EventSubmit}}
+	if order.First, err = afterWords(ctx, e, job, o); err != nil {
+		return err
+	}
 	if o.testOnly || o.dryRun {
-		return trySubmit(ctx, e, job, template, o)
+		return trySubmit(ctx, e, job, template, order, o.dryRun)
 	}
 	if err := checkArraySize(ctx, e, job); err != nil {
 		return err
@@ -96,24 +104,59 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	if err := writeScript(run, job, template, o.sbatch); err != nil {
 		return errors.Join(err, run.Discard())
 	}
-	id, err := e.submitEnv().Submit(ctx, run, claim, o.sbatch, rundir.Event{Detail: rundir.EventSubmit})
+	ids, err := e.submitEnv().SubmitAll(ctx, run, claim, order)
 	switch {
 	case errors.Is(err, rundir.ErrClaimLost):
 		return err // the run is another command's to submit: nothing of it is undone
 	case err != nil && submission.NotSubmitted(err):
-		return errors.Join(err, run.Discard())
+		return errors.Join(err, run.Discard(ids...))
 	case err != nil:
 		return fmt.Errorf("%w; the run directory is kept, in case Slurm has taken the job all the same: ddpbatch status %s",
 			err, slurm.ShellQuote(run.Path()))
 	}
 	release()
 	if o.parsable {
-		fmt.Fprintln(e.Out, id)
+		fmt.Fprintln(e.Out, ids[0])
 	} else {
-		fmt.Fprintf(e.Out, "submitted job %s: %s\nrun directory: %s\n", id, job.Summary(), e.short(run.Path()))
+		printSubmitted(e, job, run, ids)
 	}
-	warnStuck(ctx, e, id)
-	return afterSubmit(ctx, e, run, id, o.wait, o.follow)
+	warnStuck(ctx, e, ids[0])
+	return afterSubmit(ctx, e, run, ids[0], o.wait, o.follow)
+}
+
+// printSubmitted says which jobs Slurm has taken for a run: one, or the links of a chain.
+func printSubmitted(e *env, job *jobfile.Job, run *rundir.Dir, ids []string) {
+	fmt.Fprintf(e.Out, "submitted job %s: %s\n", ids[0], job.Summary())
+	if len(ids) > 1 {
+		fmt.Fprintf(e.Out, "chain of %d: %s follow it, each when those before it have ended\n", len(ids), submission.NameJobs(ids[1:]))
+	}
+	fmt.Fprintf(e.Out, "run directory: %s\n", e.short(run.Path()))
+}
+
+// afterWords is the option of sbatch that --after amounts to, together with what the job itself waits for; none without --after.
+func afterWords(ctx context.Context, e *env, job *jobfile.Job, o submitOptions) ([]string, error) {
+	if len(o.after) == 0 {
+		return nil, nil
+	}
+	conditions := []string{job.Slurm.Dependency(o.sbatch)}
+	for _, word := range o.after {
+		condition, err := e.viewer().After(ctx, []string{job.RunDir, e.abs("runs")}, word)
+		if err != nil {
+			return nil, err
+		}
+		if condition == "" {
+			fmt.Fprintf(e.Err, "ddpbatch: --after %s: that is so already\n", word)
+		}
+		conditions = append(conditions, condition)
+	}
+	all, err := slurm.JoinDependencies(conditions...)
+	if err != nil {
+		return nil, usage.Errorf("--after: %v; leave one of them out", err)
+	}
+	if all == conditions[0] { // which sbatch is asked for in any case
+		return nil, nil
+	}
+	return []string{"--dependency=" + all}, nil
 }
 
 // checkArraySize refuses a sweep that has more elements than the cluster takes of an array. Where Slurm does not say how many, sbatch
@@ -183,15 +226,21 @@ func writeScript(run *rundir.Dir, job *jobfile.Job, template string, words []str
 }
 
 // trySubmit shows what submit would do.
-func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o submitOptions) error {
-	script, err := renderScript(job, unnamedRun(job), template, o.sbatch)
+func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o submission.Order, dryRun bool) error {
+	script, err := renderScript(job, unnamedRun(job), template, o.Words)
 	if err != nil {
 		return err
 	}
-	if o.dryRun {
+	if dryRun {
 		printScript(e, script)
-		words := append(append([]string{"sbatch", "--parsable"}, o.sbatch...), "script.sh")
-		fmt.Fprintf(e.Err, "would run: %s\n", redact.Text(slurm.ShellJoin(words)))
+		would := func(what string, more ...string) {
+			words := slices.Concat([]string{"sbatch", "--parsable"}, o.Words, more, []string{"script.sh"})
+			fmt.Fprintf(e.Err, "%s: %s\n", what, redact.Text(slurm.ShellJoin(words)))
+		}
+		would("would run", o.First...)
+		if o.Links > 1 {
+			would(fmt.Sprintf("and for each of the chain's %d other links, with the ids of all links before it", o.Links-1), "--dependency=afterany:ID:...")
+		}
 		return nil
 	}
 	dir, err := os.MkdirTemp("", "ddpbatch-test-only-")
@@ -203,11 +252,14 @@ func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o
 	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
 		return fmt.Errorf("write the script: %w", err)
 	}
-	answer, err := e.submitEnv().Slurm.TestOnly(ctx, path, o.sbatch)
+	answer, err := e.submitEnv().Slurm.TestOnly(ctx, path, slices.Concat(o.Words, o.First))
 	if err != nil {
 		return err
 	}
 	fmt.Fprintln(e.Out, answer)
+	if o.Links > 1 {
+		fmt.Fprintf(e.Out, "that is the first of %d links; each of the others asks for the same when those before it have ended\n", o.Links)
+	}
 	return nil
 }
 

@@ -19,6 +19,8 @@ func (a *Attempt) Act(ctx context.Context, w Ending) (Ending, error) {
 	switch w.Decision.Action {
 	case recovery.Requeue:
 		return a.requeue(ctx, w)
+	case recovery.EndLink:
+		return w, a.endLink(w)
 	case recovery.GiveUp:
 		return w, a.giveUp(ctx, w)
 	}
@@ -120,10 +122,13 @@ func (a *Attempt) cancelled() bool {
 	return err == nil && recovery.WasCancelled(history)
 }
 
-// CallOff takes back a requeue that the ledger has heard of: most often a person has cancelled the job since then.
+// CallOff takes back a requeue that the ledger has heard of, or the next link that was to go on: most often a person has cancelled the job since then.
 func (a *Attempt) CallOff(ctx context.Context, w Ending, why string) (Ending, error) {
 	w.Verdict.Requeue = false
-	err := errors.Join(a.write(w.Verdict), a.note(rundir.EventRefused, w.Decision, why))
+	err := a.write(w.Verdict)
+	if w.Decision.Action == recovery.Requeue {
+		err = errors.Join(err, a.note(rundir.EventRefused, w.Decision, why))
+	}
 	w.Decision = recovery.Decision{Action: recovery.GiveUp, Why: why}
 	return w, errors.Join(err, a.giveUp(ctx, w))
 }

@@ -41,6 +41,7 @@ type Attempt struct {
 	Run       *rundir.Dir
 	Number    int
 	JobID     string
+	Link      Link     // of the run's chain; zero: none
 	Signals   []string // that the batch script got; none: nobody has told it to end
 
 	KillWait time.Duration // Slurm's, between TERM and KILL; 0: not known
@@ -53,17 +54,17 @@ type Attempt struct {
 	failure   string // of the setup, less what may be secret in it; "": none
 }
 
-// Claim claims the next attempt of run, for the job jobID.
-func Claim(e Env, run *rundir.Dir, jobID string) (*Attempt, error) {
+// Claim claims the next attempt of run, for the job jobID, which may be a link of a chain.
+func Claim(e Env, run *rundir.Dir, jobID string, link Link) (*Attempt, error) {
 	secret := auth.NewSecret()
 	number, err := run.ClaimAttempt()
 	if err != nil {
 		return nil, err
 	}
 	err = run.Append(rundir.Event{
-		Time: e.Now(), Event: rundir.EventBegin, Attempt: number, Job: jobID, Start: e.start(), Detail: "job " + jobID,
+		Time: e.Now(), Event: rundir.EventBegin, Attempt: number, Job: jobID, Start: e.start(), Link: link.Number, Links: link.Of, Detail: "job " + jobID,
 	})
-	return &Attempt{Env: e, Run: run, Number: number, secret: secret, JobID: jobID}, err
+	return &Attempt{Env: e, Run: run, Number: number, secret: secret, JobID: jobID, Link: link}, err
 }
 
 // Environ is what the attempt's agents read.

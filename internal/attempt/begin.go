@@ -36,16 +36,22 @@ func Begin(ctx context.Context, e Env, run *rundir.Dir) (environ []string, over 
 		}
 		NameElement(e, run)
 	}
-	if err := refuseCancelled(e, run, jobID); err != nil {
+	link, err := LinkOf(run.Whole(), jobID)
+	if err != nil {
 		return nil, false, err
 	}
-	if e.start() > 0 {
-		over, err := accountForLast(ctx, e, run, jobID)
-		if over || err != nil {
-			return nil, over, err
-		}
+	over, err = accountForEarlier(ctx, e, run, jobID, link)
+	switch never, _ := errors.AsType[*exit.Error](err); {
+	case over:
+		link.cancelLater(ctx, e, "the run is done")
+		return nil, true, nil
+	case never != nil && never.Code == exit.Never && !errors.Is(err, errLinkRuns):
+		link.cancelLater(ctx, e, "the run is given up")
+		return nil, false, err
+	case err != nil:
+		return nil, false, err
 	}
-	a, err := Claim(e, run, jobID)
+	a, err := Claim(e, run, jobID, link)
 	if err != nil {
 		return nil, false, err
 	}
@@ -64,6 +70,23 @@ func NameElement(e Env, element *rundir.Dir) {
 	if err != nil {
 		e.Log.Warn("the element is found by its number, and not by its values", "error", err)
 	}
+}
+
+// accountForEarlier looks at what came before in the run: a cancel, the job's last start, another link of its chain. over: the run is done. An error
+// means that nothing is begun.
+func accountForEarlier(ctx context.Context, e Env, run *rundir.Dir, jobID string, link Link) (over bool, err error) {
+	if err := refuseCancelled(e, run, jobID); err != nil {
+		return false, err
+	}
+	if e.start() > 0 {
+		if over, err := accountForLast(ctx, e, run, jobID); over || err != nil {
+			return over, err
+		}
+	}
+	if link.Number == 0 {
+		return false, nil
+	}
+	return link.accountForOther(ctx, e, run)
 }
 
 // refuseCancelled ends a job that a person has cancelled while it waited, where scancel did not reach the controller.

@@ -35,6 +35,9 @@ func End(ctx context.Context, e Env, run *rundir.Dir, end SrunEnd) error {
 		Env: e, Run: run, Number: number, JobID: e.jobID(), Signals: end.Signals, unstarted: end.Unstarted, failure: redact.Text(end.Failure),
 	}
 	a.Scheduler = &slurmScheduler{a}
+	if a.Link, err = LinkOf(run.Whole(), a.JobID); err != nil {
+		e.Log.Warn("whether the job is a link of a chain is not known", "error", err)
+	}
 	w, err := a.Decide(ctx, end.Code)
 	if err == nil && w.Decision.Action != recovery.Finish {
 		fmt.Fprintf(e.Err, "ddpbatch: attempt %d: %s\n", w.Verdict.Attempt, w.Verdict.Message)
@@ -48,13 +51,18 @@ func End(ctx context.Context, e Env, run *rundir.Dir, end SrunEnd) error {
 		return err
 	case w.Decision.Action == recovery.GiveUp:
 		fmt.Fprintf(e.Err, "ddpbatch: not started again: %s; %s\n", w.Decision.Why, resume)
+		a.Link.cancelLater(ctx, e, "the run is given up")
 		return &exit.Error{Code: exit.GivenUp(w.Verdict.Exit), Err: err}
 	case err != nil:
 		return &exit.Error{Code: max(end.Code, exit.Failed), Err: err}
+	case w.Decision.Action == recovery.EndLink:
+		fmt.Fprintf(e.Err, "ddpbatch: %s\n", a.Link.ends(w.Decision.Why, run))
+		return &exit.Error{Code: exit.Requeue}
 	case w.Decision.Action == recovery.Requeue:
 		fmt.Fprintf(e.Err, "ddpbatch: requeued: %s\n", w.Decision.Why)
 		return &exit.Error{Code: exit.Requeue}
 	}
+	a.Link.cancelLater(ctx, e, "the run is done")
 	return nil
 }
 
@@ -79,7 +87,7 @@ func (a *Attempt) Decide(ctx context.Context, code int) (w Ending, err error) {
 	if w.Verdict, err = a.end(code); err != nil {
 		return w, err
 	}
-	if w.Verdict.Exit == 0 && w.Verdict.Cause == string(recovery.Done) {
+	if isDone(w.Verdict) {
 		// Where Slurm has put the job back into the queue just before its end, it starts once more and ends with 0 (`attempt begin`): squeue
 		// and sacct then say COMPLETED, and jobs that wait for this one (afterok) start. Taken out of the queue it would be CANCELLED.
 		w.Decision.Action = recovery.Finish
@@ -104,7 +112,7 @@ func (a *Attempt) Decide(ctx context.Context, code int) (w Ending, err error) {
 		return w, err
 	}
 	w.Verdict = refined
-	w.Decision = known{policy: job.Policy(), history: history, verdict: w.Verdict, facts: w.Facts}.decide()
+	w.Decision = known{policy: job.Policy(), history: history, verdict: w.Verdict, facts: w.Facts, link: a.Link.Number > 0}.decide()
 	return w, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -54,6 +53,9 @@ func (c *Canceller) submitted(ctx context.Context, name string, run *rundir.Dir,
 	if err != nil {
 		return nil, nil, err
 	}
+	if s.Chain && s.By != nil { // its further links would be submitted after the cancel
+		return nil, nil, beingSubmitted(path, s.By)
+	}
 	var recorded bool
 	if run.IsOwn() { // root only looks
 		recorded, err = c.Env.RecordLost(s)
@@ -62,24 +64,31 @@ func (c *Canceller) submitted(ctx context.Context, name string, run *rundir.Dir,
 	case err != nil:
 		return nil, nil, err
 	case !run.IsOwn() && s.Open != nil && s.Job != "":
-		return run, []string{s.Job}, nil
+		if s.Open.Detail != rundir.EventLink {
+			ids = nil
+		}
+		return run, append(ids, s.Job), nil
 	case recorded: // and there is a job more
 		return c.View.FindJobs(c.Runs, name)
 	case s.Open != nil && s.Asked != nil:
 		return nil, nil, fmt.Errorf("look for the job of %s, which nobody lived to record: %w", path, s.Asked)
 	case s.Open != nil && s.By != nil:
-		return nil, nil, &usage.Error{
-			Message: fmt.Sprintf("%s is just being submitted: %s", path, s.By),
-			Hint:    "cancel it when that has ended",
-		}
+		return nil, nil, beingSubmitted(path, s.By)
 	case ids[0] == "":
 		return nil, nil, usage.Errorf("%s has no job: its submission was cut short, and Slurm knows none of its script", path)
 	}
 	return run, ids, nil
 }
 
+func beingSubmitted(path string, by *rundir.Claimant) error {
+	return &usage.Error{Message: fmt.Sprintf("%s is just being submitted: %s", path, by), Hint: "cancel it when that has ended"}
+}
+
 // jobs cancels those of a run's jobs that are not over.
 func (c *Canceller) jobs(ctx context.Context, run *rundir.Dir, ids []string) (done []string, err error) {
+	if c.View.IsChain(run) {
+		return c.chain(ctx, run, ids)
+	}
 	var over, failed []error
 	for _, id := range ids {
 		how, hasEnded, err := c.View.Ended(ctx, run, id)
@@ -101,6 +110,37 @@ func (c *Canceller) jobs(ctx context.Context, run *rundir.Dir, ids []string) (do
 	return done, errors.Join(failed...)
 }
 
+// chain cancels those links of a chain that are not over, all at once: else the next would begin in between.
+func (c *Canceller) chain(ctx context.Context, run *rundir.Dir, ids []string) (done []string, err error) {
+	open, err := c.View.Open(ctx, run, ids)
+	switch {
+	case errors.As(err, new(*usage.Error)):
+		return nil, err
+	case err != nil:
+		open = ids
+	case len(open) == 0:
+		row, err := c.View.Status(ctx, run)
+		if err != nil {
+			return nil, err
+		}
+		return nil, alreadyEnded(row.Job, c.View.HowEnded(ctx, run, row.Job, row.State))
+	}
+	for _, id := range open {
+		c.mark(run, id)
+	}
+	if err == nil {
+		err = c.Env.Slurm.CancelNow(ctx, open[0], open[1:]...)
+	}
+	if err != nil {
+		return nil, notCancelled(err)
+	}
+	return open, nil
+}
+
+func notCancelled(err error) error {
+	return fmt.Errorf("%w (until it is resumed, the run will not be requeued, as it is marked as cancelled)", err)
+}
+
 // job marks a job as cancelled, and cancels it; unknown is why Slurm did not say whether it is over.
 func (c *Canceller) job(ctx context.Context, run *rundir.Dir, id string, unknown error) error {
 	c.mark(run, id)
@@ -109,7 +149,7 @@ func (c *Canceller) job(ctx context.Context, run *rundir.Dir, id string, unknown
 		err = c.Env.Slurm.CancelNow(ctx, id)
 	}
 	if err != nil {
-		return fmt.Errorf("%w (until it is resumed, the run will not be requeued, as it is marked as cancelled)", err)
+		return notCancelled(err)
 	}
 	return nil
 }
@@ -132,11 +172,9 @@ func (c *Canceller) simulation(ctx context.Context, run *rundir.Dir, id string) 
 	return nil
 }
 
-// mark records the cancel in the ledger. Callers do so before they act: an attempt that ends just then must not requeue its job. The
-// elements of an array read it from the array's ledger.
+// mark records the cancel in the ledger.
 func (c *Canceller) mark(run *rundir.Dir, id string) {
-	job, _, _ := strings.Cut(id, ";") // less the cluster: as the job itself knows it
-	if err := run.Append(rundir.Event{Time: c.Env.Now(), Event: rundir.EventCancel, Job: job, Detail: "job " + id}); err != nil {
+	if err := c.Env.NoteCancel(run, id); err != nil {
 		c.Env.Log.Warn("the job is to be cancelled, but its ledger could not be written", "job", id, "error", err)
 	}
 }

@@ -34,6 +34,7 @@ type Job struct {
 	ScriptTemplate string `json:"script_template,omitempty"`
 
 	Slurm      slurm.Options     `json:"slurm"`
+	Chain      int               `json:"chain,omitempty"` // slurm.chain; 0: not said
 	Setup      slurm.Setup       `json:"setup"`
 	Env        map[string]string `json:"env,omitempty"` // [setup] env: for the workers, any bytes but NUL
 	Launch     launch.Config     `json:"launch"`
@@ -72,6 +73,9 @@ func (j *Job) Policy() recovery.Policy {
 
 // Nodes is how many nodes the job asks for: slurm.nodes, or 1.
 func (j *Job) Nodes() int { return max(1, j.option("nodes")) }
+
+// Links is how many jobs, one after the other, the work is spread over: slurm.chain, or 1.
+func (j *Job) Links() int { return max(1, j.Chain) }
 
 // CPUsPerRank is slurm.cpus_per_task, or 0 where the job does not say.
 func (j *Job) CPUsPerRank() int { return j.option("cpus-per-task") }
@@ -140,7 +144,7 @@ func (j *Job) BatchScript(runDir string) slurm.Script {
 		Name: j.Name, RunDir: runDir, WorkDir: j.WorkDir, Options: j.Slurm,
 		Nodes: j.Nodes(), MinNodes: j.Launch.MinNodes, Mode: j.Launch.Mode, Nproc: j.MaxNproc(), CPUsPerRank: j.CPUsPerRank(),
 		Setup:   j.Setup,
-		Requeue: len(j.Requeue.On) > 0, Lead: j.Requeue.Lead, Grace: j.Launch.Grace,
+		Requeue: len(j.Requeue.On) > 0, Chain: j.Links() > 1, Lead: j.Requeue.Lead, Grace: j.Launch.Grace,
 	}
 }
 

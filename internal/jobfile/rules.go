@@ -2,6 +2,7 @@ package jobfile
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -34,6 +35,7 @@ func (c *checker) checkRules(values map[string]any, root *position) {
 	c.warnOfDeltas(root)
 	c.checkPerTask(root)
 	c.checkMinNodes(root)
+	c.checkChain(root)
 	c.checkRequeue(values, root)
 	if j.Builtin() && c.hasNoFault("launch.command", "train") {
 		c.checkTrainer(values, root)
@@ -62,6 +64,25 @@ func (c *checker) checkMinNodes(root *position) {
 		c.fault(root.at(key), key, "%s = %d is more than slurm.nodes = %d", key, least, c.job.Nodes())
 	case c.job.Launch.Mode == "task":
 		c.fault(root.at(key), key, `%s needs launch.mode = "agent": in "task" mode a rank's place is Slurm's, and cannot change`, key)
+	}
+}
+
+// checkChain checks what does not go with a chain. Elements of an array end at different times, and Slurm has no dependency by which the
+// elements of one array would each wait for their own of several others.
+func (c *checker) checkChain(root *position) {
+	key := toml.Key{"slurm", "chain"}
+	if c.job.Links() < 2 || !c.hasNoFault(key.String()) {
+		return
+	}
+	skips := func(name string) bool {
+		return slices.ContainsFunc(c.job.Slurm.Skip, func(skip string) bool { return strings.TrimLeft(skip, "-") == name })
+	}
+	if _, array := c.job.Slurm.Get("array"); array && !skips("array") && c.hasNoFault("slurm.array") {
+		c.fault(root.at(key), key, "%s = %d: the elements of an array have no chain; leave slurm.array out and submit a job for each, or leave %s out",
+			key, c.job.Chain, key)
+	}
+	if skips("dependency") {
+		c.fault(root.at(key), key, "%s = %d needs sbatch's --dependency, which slurm.skip leaves out: each link waits for the one before it", key, c.job.Chain)
 	}
 }
 

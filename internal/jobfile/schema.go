@@ -135,7 +135,7 @@ func slurmRows() []keyRow {
 	for _, key := range slurm.OptionKeys() {
 		rows = append(rows, keyRow{key: "slurm." + key, read: option})
 	}
-	return append(rows, keyRow{key: "slurm.nodes", read: nodes})
+	return append(rows, keyRow{key: "slurm.nodes", read: nodes}, keyRow{key: "slurm.chain", read: chain})
 }
 
 // launchRows are the keys of [launch], [mpi] and [checkpoint].
@@ -265,6 +265,19 @@ func nodes(j *Job, key toml.Key, v any) error {
 		return mustBe(key, "a whole number of at least 1", v)
 	}
 	return option(j, key, v)
+}
+
+// maxChain is the longest chain: sbatch is called once for each link, and sites bound how many jobs a user may have in the queue.
+const maxChain = 100
+
+// chain reads how many jobs the work is spread over.
+func chain(j *Job, key toml.Key, v any) error {
+	n, ok := v.(int64)
+	if !ok || n < 1 || n > maxChain {
+		return mustBe(key, fmt.Sprintf("a whole number from 1 to %d", maxChain), v)
+	}
+	j.Chain = int(n)
+	return nil
 }
 
 // isAbsolute tells whether s is a path that means the same in every folder.

@@ -15,7 +15,7 @@ var mayImport = map[string][]string{
 	"internal/runview":                 {"slurm", "mpi/launch/recovery", "mpi/launch/blame", "mpi/launch/output"},
 	"internal/collbench":               {"mpi", "mpi/store", "mpi/launch"},
 	"internal/torchrun":                {"mpi/launch", "mpi/launch/output", "mpi/launch/reach"},
-	"internal/submission":              {"slurm"},
+	"internal/submission":              {"slurm", "mpi/launch/recovery"},
 	"internal/attempt":                 {"slurm", "mpi/launch/recovery"},
 	"internal/rehearse":                {"slurm/sim", "checkpoint", "checkpoint/inspect"},
 	"internal/resume":                  {"slurm", "checkpoint", "trainer"},

@@ -33,7 +33,7 @@ func (r *Resumer) Claim(ctx context.Context, run *rundir.Dir) (release func(), c
 	release, claim, err = r.Env.Claim(run, rundir.EventResume)
 	if errors.As(err, new(*usage.Error)) {
 		if row, statusErr := r.View.Status(ctx, run); statusErr == nil && row.Simulated {
-			err = notEnded(row.Job, row.State)
+			err = notEnded(row.StillOpen(), row.Job)
 		}
 	}
 	return release, claim, err
@@ -52,7 +52,7 @@ func (r *Resumer) Check(ctx context.Context, run *rundir.Dir) (finished string, 
 	path := r.View.From.Short(run.Path())
 	switch {
 	case !row.Ended:
-		return "", notEnded(row.Job, row.State)
+		return "", notEnded(row.StillOpen(), row.Job)
 	case moreToDo(run, r.Sets):
 	case row.Finished():
 		return describeFinished(run, path, r.Sets, r.Words)
@@ -81,13 +81,13 @@ func (r *Resumer) status(ctx context.Context, run *rundir.Dir) (runview.RunStatu
 	case !row.Ended:
 		return row, nil
 	case s.Alive != nil:
-		return row, notEnded(s.Alive.ID, s.Alive.State)
+		return row, notEnded(fmt.Sprintf("job %s is still %s", s.Alive.ID, s.Alive.State), s.Alive.ID)
 	}
 	return row, nil
 }
 
-func notEnded(id, state string) error {
-	return usage.Errorf("job %s is still %s; wait for its end, or cancel it: ddpbatch cancel %s", id, state, id)
+func notEnded(what, id string) error {
+	return usage.Errorf("%s; wait for its end, or cancel it: ddpbatch cancel %s", what, id)
 }
 
 // Left are the elements of a run's array that are to be run, after Check: those that have not done what they were to do. nil: all, or it
@@ -121,14 +121,14 @@ func (r *Resumer) SimulatedJob(ctx context.Context, run *rundir.Dir, kept, sets,
 }
 
 // Submit hands a run, which is claimed and has been checked, to Slurm. It returns its job, and Slurm's id of that. Of one element of an
-// array, or those that are left, it is the array that is submitted: for these alone.
-func (r *Resumer) Submit(ctx context.Context, run *rundir.Dir, claim *rundir.Claim) (job *jobfile.Job, id string, err error) {
+// array, or those that are left, it is the array that is submitted: for these alone; of a chain there is an id for each link.
+func (r *Resumer) Submit(ctx context.Context, run *rundir.Dir, claim *rundir.Claim) (job *jobfile.Job, ids []string, err error) {
 	if err := submission.CheckClaim(claim); err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
 	before := run.Spec()
 	if job, err = r.Job(ctx, run); err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
 	undo := func(err error) error { // what was not submitted is not asked for again
 		if len(r.Sets) == 0 || submission.CheckClaim(claim) != nil { // else the spec may be another command's by now
@@ -139,10 +139,10 @@ func (r *Resumer) Submit(ctx context.Context, run *rundir.Dir, claim *rundir.Cla
 	if len(r.Sets) > 0 {
 		unfit := checkFits(ctx, run, job, r.Env.Log)
 		if err := submission.CheckClaim(claim); err != nil {
-			return nil, "", errors.Join(unfit, err)
+			return nil, nil, errors.Join(unfit, err)
 		}
 		if unfit != nil {
-			return nil, "", undo(unfit) // the nodes would find the same
+			return nil, nil, undo(unfit) // the nodes would find the same
 		}
 	}
 	resumed, sbatch := rundir.Event{Detail: rundir.EventResume}, r.Words
@@ -157,16 +157,16 @@ func (r *Resumer) Submit(ctx context.Context, run *rundir.Dir, claim *rundir.Cla
 		resumed.Spans = rundir.SpansOf(left)
 	}
 	if err := r.Write(whole, job, sbatch); err != nil {
-		return nil, "", undo(err)
+		return nil, nil, undo(err)
 	}
-	id, err = r.Env.Submit(ctx, whole, claim, sbatch, resumed)
+	ids, err = r.Env.SubmitAll(ctx, whole, claim, submission.Order{Words: sbatch, Links: job.Links(), Event: resumed})
 	switch {
 	case err == nil:
-		return job, id, nil
+		return job, ids, nil
 	case errors.Is(err, rundir.ErrClaimLost):
-		return nil, "", err // the run is another command's to submit: nothing of it is undone
+		return nil, nil, err // the run is another command's to submit: nothing of it is undone
 	case submission.NotSubmitted(err):
-		return nil, "", undo(err)
+		return nil, nil, undo(err)
 	}
-	return nil, "", fmt.Errorf("%w; Slurm may have taken the job all the same: ddpbatch status %s", err, slurm.ShellQuote(whole.Path()))
+	return nil, nil, fmt.Errorf("%w; Slurm may have taken the job all the same: ddpbatch status %s", err, slurm.ShellQuote(whole.Path()))
 }

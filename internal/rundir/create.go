@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -139,11 +140,14 @@ func randomSuffix() string {
 }
 
 // Discard removes a run that never began: one that Create has just made and that no job or attempt
-// has touched. Others are refused.
-func (d *Dir) Discard() error {
+// has touched. Others are refused. Jobs that were cancelled before they began an attempt do not count: the links of their ids go, too.
+func (d *Dir) Discard(cancelled ...string) error {
 	id, err := d.JobID()
 	if err != nil {
 		return err
+	}
+	if slices.Contains(cancelled, id) {
+		id = ""
 	}
 	newest, err := d.NewestAttempt()
 	if err != nil {
@@ -151,6 +155,12 @@ func (d *Dir) Discard() error {
 	}
 	if d.root != nil || id != "" || newest > 0 {
 		return fmt.Errorf("remove the run directory %s: it has been used", d.path)
+	}
+	for _, job := range cancelled {
+		link := d.jobLink(job)
+		if target, err := os.Readlink(link); err == nil && target == filepath.Base(d.path) {
+			_ = os.Remove(link) // one that stays leads nowhere, and is passed over
+		}
 	}
 	if err := os.RemoveAll(d.path); err != nil {
 		return fmt.Errorf("remove the run directory: %w", err)

@@ -45,7 +45,21 @@ func (d *Dir) SetJobID(id string) error {
 	if d.root != nil {
 		return nil
 	}
-	link := filepath.Join(filepath.Dir(d.path), d.Spec().Name+"-"+id)
+	return d.LinkJobID(id)
+}
+
+// jobLink is the path of the link by which a job's id leads to its run.
+func (d *Dir) jobLink(id string) string {
+	return filepath.Join(filepath.Dir(d.path), d.Spec().Name+"-"+id)
+}
+
+// LinkJobID points runs/<name>-<jobid> at the run, as SetJobID does, and leaves the newest job id as it is: for the jobs of a chain that come
+// after its first.
+func (d *Dir) LinkJobID(id string) error {
+	if !jobID().MatchString(id) {
+		return fmt.Errorf("record the job id: %q is not a Slurm job id", id)
+	}
+	link := d.jobLink(id)
 	if err := pointAt(link, filepath.Base(d.path)); err != nil {
 		return fmt.Errorf("link job id %s to its run: %w: %w", id, ErrLink, err)
 	}
@@ -130,6 +144,10 @@ type Submissions struct {
 	Lost    string   // the job that began since Open and that nobody has recorded; "": none has
 	Dropped bool     // there was such a submission before the newest
 	TooLate []string // jobs that must not begin
+
+	Chain []string // the jobs of the newest submission, first to last, where that is a chain; nil: it is one job, or an array
+	Links int      // how many it was to have
+	Begun string   // of Chain, the job that began last; "": none has
 }
 
 // clockError is how far the clocks of two nodes may be apart.
@@ -195,7 +213,7 @@ func (s *Submissions) add(e Event) {
 		s.Open = nil
 	case EventTooLate:
 		s.TooLate = append(s.TooLate, e.Job)
-	case EventSubmit, EventResume:
+	case EventSubmit, EventResume, EventLink:
 		id, ok := e.SubmittedJob()
 		if !ok {
 			return
@@ -203,18 +221,46 @@ func (s *Submissions) add(e Event) {
 		s.know(s.Lost)
 		s.know(id)
 		s.Open, s.Lost = nil, ""
+		s.addLink(e, id)
 	case EventBegin:
 		s.began(e.Job)
 	}
+}
+
+// addLink takes the chain's part of a submission that was recorded, as the job id.
+func (s *Submissions) addLink(e Event, id string) {
+	if e.Event != EventLink {
+		s.Chain, s.Links, s.Begun = nil, 0, ""
+	}
+	if e.Links > 1 && !slices.Contains(s.Chain, id) {
+		s.Chain, s.Links = append(s.Chain, id), e.Links
+	}
+}
+
+// Place is the link of the chain that a job is, from 1; 0 where it is none.
+func (s Submissions) Place(job string) int { return slices.Index(s.Chain, job) + 1 }
+
+// Current is the job of the newest submission that counts: of a chain the link that began last, or else the first.
+func (s Submissions) Current() string {
+	switch {
+	case s.Begun != "":
+		return s.Begun
+	case len(s.Chain) > 0:
+		return s.Chain[0]
+	}
+	return s.Newest()
 }
 
 // began tells of a job, or an element of it, that began.
 func (s *Submissions) began(job string) {
 	job, _, _ = strings.Cut(job, "_")
 	switch {
+	case slices.Contains(s.Chain, job):
+		s.Begun = job
 	case s.Known(job):
-	case s.Open == nil:
+	case s.Open == nil: // submitted by hand
 		s.know(job)
+		s.Chain, s.Links, s.Begun = nil, 0, ""
 	default:
 		s.Lost = job
 	}

@@ -43,6 +43,8 @@ type Event struct {
 	LeadS   float64   `json:"lead_s,omitempty"`
 	Element *int      `json:"element,omitempty"` // of an array's resume, and its submitting: the only element that it is of; nil: Spans
 	Spans   [][2]int  `json:"spans,omitempty"`   // the elements that it is of, from each first to each last index; none: all
+	Link    int       `json:"link,omitempty"`    // of a submission, a begin and a link-end: which link of a chain its job is, from 1; 0: it is none
+	Links   int       `json:"links,omitempty"`   // how many the chain was to have
 	Detail  string    `json:"detail,omitempty"`  // cut after 4 KiB
 }
 
@@ -85,6 +87,9 @@ const (
 	EventRefused = "refused" // Slurm did not do the requeue before this
 	EventGiveUp  = "give-up" // nothing more happens by itself
 	EventCancel  = "cancel"  // a person asked Slurm to end the job
+
+	EventLink    = "link"     // Slurm has taken a further job of the run's chain
+	EventLinkEnd = "link-end" // the job of a link ends, and the next link goes on
 
 	EventSubmitting = "submitting" // Slurm is about to be asked to take a job; the detail is the event that follows where it does
 	EventNotTaken   = "not-taken"  // it did not
@@ -170,10 +175,10 @@ func endsMidLine(f *os.File) (bool, error) {
 	return last[0] != '\n', err
 }
 
-// SubmittedJob returns the job that the run was submitted as, if e records a submission. A resume event may also record that Slurm
+// SubmittedJob returns the job that the run was submitted as, if e records a submission, or that of a further link. A resume event may also record that Slurm
 // started the same job again; then ok is false.
 func (e Event) SubmittedJob() (id string, ok bool) {
-	if e.Event != EventSubmit && e.Event != EventResume {
+	if e.Event != EventSubmit && e.Event != EventResume && e.Event != EventLink {
 		return "", false
 	}
 	return strings.CutPrefix(e.Detail, "job ")

@@ -204,7 +204,7 @@ func begunSince(run *rundir.Dir, recorded string) string {
 		return recorded
 	}
 	known, err := run.Submissions()
-	newest := known.Newest()
+	newest := known.Current()
 	if err != nil || newest == "" || recorded != "" && !known.Known(recorded) { // its ledger could not be read, or not be written
 		return recorded
 	}

@@ -12,7 +12,6 @@ import (
 	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/text"
-	"ddpbatch/internal/usage"
 	"ddpbatch/slurm"
 )
 
@@ -26,6 +25,11 @@ func (v *Viewer) Wait(ctx context.Context, run *rundir.Dir, id string) error {
 func (v *Viewer) Follow(ctx context.Context, run *rundir.Dir, id string) error {
 	if isArray(run) {
 		return (&arrayLog{v: v, run: run, only: id}).follow(ctx, id)
+	}
+	if c := chainOf(run); c != nil {
+		log := v.chainLog(run, c)
+		defer log.close()
+		return v.untilEnd(ctx, run, id, log.copy)
 	}
 	tail := &tailer{path: run.SlurmLogPath(id), to: v.Out}
 	defer tail.close()
@@ -107,6 +111,9 @@ func (v *Viewer) jobName(run *rundir.Dir, id string) string {
 
 // endOf makes a job's end into an error: nil where it is done.
 func endOf(id string, row RunStatus) error {
+	if row.chain != nil { // the link that came last
+		id = row.Job
+	}
 	switch {
 	case len(row.elements) == 1:
 		return row.elements[0].end()
@@ -194,22 +201,11 @@ func (v *Viewer) Ended(ctx context.Context, run *rundir.Dir, id string) (how str
 	if err != nil && !errors.Is(err, slurm.ErrUnknownJob) {
 		return "", false, err
 	}
+	state, over, err := endedIn(jobs, run, id)
+	if err != nil || !over {
+		return "", false, err
+	}
 	plain, _, _ := strings.Cut(id, ";") // less the cluster
-	row := RunStatus{Job: plain, Name: run.Spec().Name, run: run}
-	ours := row.partsIn(jobs)
-	if slices.ContainsFunc(ours, func(job slurm.JobStatus) bool { return !job.Ended() }) {
-		return "", false, nil
-	}
-	if other := slices.IndexFunc(jobs, func(job slurm.JobStatus) bool { return job.Of(plain) && !job.Ended() }); other >= 0 { // and not of ours
-		return "", false, &usage.Error{
-			Message: fmt.Sprintf("job %s is called %q in Slurm, and this run %q: it may be somebody else's", plain, jobs[other].Name, row.Name),
-			Hint:    "if it is this run's: " + scancelCommand(id),
-		}
-	}
-	state := ""
-	if len(ours) > 0 {
-		state = worst(ours).State
-	}
 	return v.HowEnded(ctx, run, plain, state), true, nil
 }
 

@@ -62,6 +62,9 @@ type rankLogs struct {
 
 // printLog shows the log of one job.
 func (v *Viewer) printLog(run *rundir.Dir, id string) error {
+	if c := chainOf(run); c != nil {
+		return v.printChain(run, c)
+	}
 	tail := &tailer{path: run.SlurmLogPath(id), to: v.Out}
 	defer tail.close()
 	if err := tail.copy(); err != nil {

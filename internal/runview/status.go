@@ -46,6 +46,9 @@ type RunStatus struct {
 	Requeues int    `json:"requeues"`
 	Next     string `json:"next"` // what follows, or why nothing does; empty while an attempt runs
 
+	Link  int `json:"link"`  // of a chain, which link Job is, from 1; 0: it is none
+	Links int `json:"links"` // how many there were to be
+
 	run        *rundir.Dir
 	Failed     error  `json:"-"` // why the run could not be read
 	Ended      bool   `json:"-"` // it will not go on by itself
@@ -59,6 +62,8 @@ type RunStatus struct {
 
 	cutShort *submission.Submission // of which nobody recorded what came of it; nil: there is none
 	array    *arrayJobs             // nil: it is no array
+	chain    *chain                 // nil: it is one job, or an array
+	open     []slurm.JobStatus      // the links of the chain that have not ended
 	elements []RunStatus            // of an array
 	index    int                    // of an element
 }
@@ -118,8 +123,11 @@ func (v *Viewer) Statuses(ctx context.Context, runs []*rundir.Dir) ([]RunStatus,
 
 // ids are the jobs that Slurm is asked about for the run.
 func (row *RunStatus) ids() []string {
-	if row.array != nil {
+	switch {
+	case row.array != nil:
 		return row.array.ids()
+	case row.chain != nil:
+		return row.chain.left()
 	}
 	return []string{row.Job}
 }
@@ -130,7 +138,7 @@ func (row *RunStatus) identify(run *rundir.Dir) error {
 	if err != nil {
 		return err
 	}
-	*row = RunStatus{Job: id, run: run}
+	*row = RunStatus{Job: id, run: run, chain: chainOf(run)}
 	array, err := arrayIn(run)
 	if err != nil || array == nil {
 		return err
@@ -144,10 +152,14 @@ func (row *RunStatus) identify(run *rundir.Dir) error {
 // allowed to.
 func (row *RunStatus) lookForLost(ctx context.Context, jobsOf submission.UserJobs) error {
 	s, err := submission.Newest(ctx, row.run, false, jobsOf)
+	if row.chain != nil && err == nil {
+		row.chain.short = s.Chain && s.By == nil
+	}
 	if err != nil || s.Open == nil {
 		return err
 	}
 	row.cutShort = s
+	row.chain = row.chain.addLost(s)
 	index, isElement := row.run.Index()
 	only := s.Open.Indices()
 	switch {
@@ -174,11 +186,15 @@ func (row *RunStatus) lookForLost(ctx context.Context, jobsOf submission.UserJob
 
 // read puts together what Slurm knows of jobs and what the run that row identifies has left.
 func (v *Viewer) read(row *RunStatus, jobs []slurm.JobStatus) error {
-	array, cutShort := row.array, row.cutShort
+	array, chain, cutShort := row.array, row.chain, row.cutShort
 	if err := v.readRun(row, row.run, row.Job); err != nil {
 		return err
 	}
 	defer row.addCutShort(cutShort)
+	row.chain = chain
+	if chain != nil {
+		row.takeLink(jobs)
+	}
 	if array == nil {
 		row.addState(jobs)
 		return nil
@@ -230,10 +246,14 @@ func (row *RunStatus) readLedger(run *rundir.Dir) {
 		case rundir.EventGiveUp:
 			row.Next = "not started again: " + event.Detail
 			row.givenUp = event.Detail != rundir.OwnDeadline && event.Detail != rundir.KilledAtLimit
+		case rundir.EventLinkEnd:
+			row.Next = event.Detail
 		case rundir.EventBegin:
 			row.Next, row.givenUp, begun, row.waits = "", false, event.Job, false
+			row.Link, row.Links = event.Link, event.Links
 		case rundir.EventSubmit, rundir.EventResume:
 			row.Next, row.givenUp = "", false
+			row.Link, row.Links = event.Link, event.Links
 			id, ok := event.SubmittedJob()
 			row.waits = ok && id != slurm.WholeID(begun) && !isArray(run) // of an array its elements' ledgers tell
 		}
@@ -250,7 +270,7 @@ func (row *RunStatus) submitted() bool { return row.run.Spec().Kind == "slurm" &
 
 // addCutShort tells of a submission of which nobody recorded what came of it, and that has no job as far as is known.
 func (row *RunStatus) addCutShort(s *submission.Submission) {
-	if s == nil || s.Job != "" {
+	if s == nil || s.Job != "" || s.Open.Detail == rundir.EventLink && s.By == nil && s.Asked == nil {
 		return
 	}
 	what := "a submit"

@@ -43,13 +43,14 @@ type Job struct {
 	steps  []*sim.Running   // of all runs: a node that was cut off lives on beside the runs after it
 	newest *attempt.Attempt // of the job's newest run
 	used   int              // pretend nodes so far
+	link   attempt.Link     // of the job's chain that is played; zero: it has none
 
 	mu   sync.Mutex
 	lost []string // nodes that are gone
 }
 
 func New(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Pretend, a sim.Allocation) (_ *Job, err error) {
-	s := &Job{e: e, run: run, job: job, pretend: p, allocation: a, faults: p.Faults, used: len(a.Nodes)}
+	s := &Job{e: e, run: run, job: job, pretend: p, allocation: a, faults: p.Faults, used: len(a.Nodes), link: linkOf(a.JobID, 1, job.Links())}
 	if s.deadline, err = jobenv.Deadline(e.Lookup); err != nil {
 		return nil, err
 	}
@@ -101,7 +102,8 @@ func (s *Job) Close() error {
 func (s *Job) Run(ctx context.Context) (attempt.Ending, error) {
 	for {
 		w, err := s.runAttempt(ctx)
-		if err != nil || w.Decision.Action != recovery.Requeue {
+		goesOn := w.Decision.Action == recovery.Requeue || w.Decision.Action == recovery.EndLink && !s.link.Last()
+		if err != nil || !goesOn {
 			s.reportLeft()
 			return w, err
 		}
@@ -112,7 +114,8 @@ func (s *Job) Run(ctx context.Context) (attempt.Ending, error) {
 	}
 }
 
-// wait is what happens to the job from its requeue until it begins again. Its error is why it does not.
+// wait is what happens to the job from its requeue until it begins again, or from the end of a link of its chain until the next begins. Its error
+// is why that does not come.
 func (s *Job) wait(ctx context.Context, w attempt.Ending) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -120,9 +123,26 @@ func (s *Job) wait(ctx context.Context, w attempt.Ending) error {
 	if err := s.replace(append(w.Decision.Exclude, s.gone()...)); err != nil {
 		return err
 	}
-	s.allocation.Restarts++
-	s.report("requeued (%s)", w.Decision.Why)
+	if w.Decision.Action == recovery.EndLink {
+		ended := s.link
+		s.link = linkOf(s.allocation.JobID, ended.Number+1, ended.Of)
+		s.allocation.JobID++ // a job of its own
+		s.allocation.Restarts = 0
+		s.report("%s ended (%s); %s begins", ended, w.Decision.Why, s.link)
+	} else {
+		s.allocation.Restarts++
+		s.report("requeued (%s)", w.Decision.Why)
+	}
 	return pause.For(ctx, requeueDelay)
+}
+
+// linkOf is the place in a chain of which one process plays all links: they have the run's pretend job id.
+func linkOf(id, number, of int) attempt.Link {
+	if of < 2 {
+		return attempt.Link{}
+	}
+	later := slices.Repeat([]string{strconv.Itoa(id)}, of-number)
+	return attempt.Link{Number: number, Of: of, Later: later}
 }
 
 // runAttempt is one run of the job: what its batch script does, while Slurm does what it does.
@@ -140,7 +160,7 @@ func (s *Job) runAttempt(ctx context.Context) (w attempt.Ending, err error) {
 	kept, _ := slurm.Scrub(s.e.Environ)
 	script := s.e.Env // the environment of the batch script
 	script.Lookup = jobenv.LookupIn(slices.Concat(kept, s.allocation.ScriptEnviron()))
-	a, err := attempt.Claim(script, s.run, jobID)
+	a, err := attempt.Claim(script, s.run, jobID, s.link)
 	if err != nil {
 		return w, err
 	}

@@ -179,12 +179,15 @@ func (s *Job) result(ctx context.Context, w attempt.Ending, err error) error {
 	if w.Decision.Action == recovery.GiveUp && w.Decision.Why != w.Facts.Forbids { // else whoever runs simulate may start it again
 		code = exit.GivenUp(v.Exit)
 	}
+	if w.Decision.Action == recovery.EndLink { // of the last link
+		code = exit.Requeue
+	}
 	stopped, byHand := errors.AsType[launch.SignalError](context.Cause(ctx))
 	switch {
 	case code == 0:
 		return err
 	case v.Saved && s.job.Builtin(): // rank 0 has said how to go on
-	case byHand || v.Saved:
+	case byHand || v.Saved || w.Decision.Action == recovery.EndLink:
 		fmt.Fprintf(s.e.Err, "resume: %s\n", submission.ResumeCommand(s.run))
 	default:
 		fmt.Fprintf(s.e.Err, "logs: %s\n", s.e.Short(s.run.LogsPath(v.Attempt)))

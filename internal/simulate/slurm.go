@@ -36,6 +36,9 @@ func (s *Job) endAttempt(ctx context.Context, a *attempt.Attempt, code int, scri
 	if w.Decision.Action == recovery.GiveUp && !byHand {
 		s.report("not requeued: %s", w.Decision.Why)
 	}
+	if w.Decision.Action == recovery.EndLink && a.Link.Last() {
+		s.report("%s ended (%s); it was the last", a.Link, w.Decision.Why)
+	}
 	return w, nil
 }
 
@@ -65,7 +68,7 @@ func (p *playedScheduler) Ask(context.Context, time.Duration) attempt.Facts {
 	switch {
 	case !p.deadline.IsZero():
 		f.Forbids = rundir.OwnDeadline
-	case p.script.dead() && p.script.had(sim.TimeLimit):
+	case p.script.dead() && p.script.had(sim.TimeLimit) && p.link.Number == 0: // the next link of a chain need not be asked for
 		f.Forbids = rundir.KilledAtLimit
 	}
 	f.ByHand = endedBy(p.job) // an agent knows only of the signal that it got

@@ -18,8 +18,9 @@ type Submission struct {
 	Open  *rundir.Event    // where nobody lived to record what came of it; nil: it is recorded
 	Job   string           // that Slurm took, and that is not recorded; "": none
 	First bool             // no job was recorded before
+	Chain bool             // of it, or of what was recorded last, further links of a chain are missing
 	Alive *slurm.JobStatus // another job that runs the run's script, is not recorded and has not ended
-	By    *rundir.Claimant // who is at it now; nil: nobody is
+	By    *rundir.Claimant // who is at it now, or at those; nil: nobody is
 	Run   *rundir.Dir      // the whole one
 	Asked error            // why Slurm could not be asked, where that was to be done
 }
@@ -48,7 +49,8 @@ func Newest(ctx context.Context, run *rundir.Dir, always bool, jobsOf UserJobs) 
 	if s.Open == nil && s.First && recorded == "" { // submit was killed before it noted anything
 		s.Open = &rundir.Event{Event: rundir.EventSubmitting, Detail: rundir.EventSubmit}
 	}
-	if s.Open != nil {
+	s.Chain = len(known.Chain) < known.Links
+	if s.Open != nil || s.Chain {
 		if who, is, err := run.Claimed(); err == nil && is {
 			s.By = &who
 		}

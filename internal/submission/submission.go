@@ -80,7 +80,7 @@ func (e Env) Submit(
 	case err != nil && id != "":
 		e.Log.Warn("sbatch told the job's id, and failed then", "error", err)
 	case err != nil && NotSubmitted(err):
-		return "", errors.Join(err, run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventNotTaken, Element: submitting.Element}))
+		return "", errors.Join(err, run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventNotTaken, Element: submitting.Element, Link: submitting.Link, Links: submitting.Links}))
 	case err != nil:
 		return "", err
 	}
@@ -111,6 +111,9 @@ var errNotAsked = errors.New("nothing was submitted")
 // NotSubmitted tells whether Slurm certainly knows nothing of the job that Submit failed to submit. After a
 // time-out, a connection that was lost, or an answer that nobody understands, the job may exist.
 func NotSubmitted(err error) bool {
+	if errors.As(err, new(*ChainError)) {
+		return false
+	}
 	if unreachable, ok := errors.AsType[*slurm.UnreachableError](err); ok {
 		return unreachable.Unheard()
 	}
@@ -143,12 +146,16 @@ func (e Env) RecordLost(s *Submission) (bool, error) {
 // Record tells a run, of which submitting notes the submission, which job Slurm took, unless that is known: the job itself may have
 // begun, and a person may have cancelled it, before sbatch ends.
 func (e Env) Record(run *rundir.Dir, id string, submitting rundir.Event) error {
-	if err := e.SetJobID(run, id); err != nil {
-		return err
-	}
 	event := rundir.Event{
 		Time: e.Now(), Event: cmp.Or(submitting.Detail, rundir.EventResume), Element: submitting.Element,
-		Spans: submitting.Spans, Detail: "job " + id,
+		Link: submitting.Link, Links: submitting.Links, Spans: submitting.Spans, Detail: "job " + id,
+	}
+	link := e.SetJobID
+	if event.Event == rundir.EventLink {
+		link = e.linkJobID
+	}
+	if err := link(run, id); err != nil {
+		return err
 	}
 	if added, err := run.RecordJob(event); err != nil || !added || event.Element == nil {
 		return err
@@ -192,8 +199,12 @@ func (e Env) NoteBegin(run *rundir.Dir, jobID string) error {
 
 // SetJobID records the job id of a run. In a shared folder another user may have taken the name of the job's link. That is only a
 // warning: the job runs without the link.
-func (e Env) SetJobID(run *rundir.Dir, id string) error {
-	err := run.SetJobID(id)
+func (e Env) SetJobID(run *rundir.Dir, id string) error { return e.withoutLink(run.SetJobID(id)) }
+
+// linkJobID is SetJobID for a further link of a chain.
+func (e Env) linkJobID(run *rundir.Dir, id string) error { return e.withoutLink(run.LinkJobID(id)) }
+
+func (e Env) withoutLink(err error) error {
 	if errors.Is(err, rundir.ErrLink) {
 		e.Log.Warn("the run is found by its path, and not by its job id", "error", err)
 		return nil

@@ -14,10 +14,11 @@ import (
 type Action string
 
 const (
-	Finish  Action = "finish"  // the run is done
-	Restart Action = "restart" // the agents start the workers again, within the job
-	Requeue Action = "requeue" // the batch script asks Slurm to start the job again
-	GiveUp  Action = "give-up" // nothing more happens by itself
+	Finish  Action = "finish"   // the run is done
+	Restart Action = "restart"  // the agents start the workers again, within the job
+	Requeue Action = "requeue"  // the batch script asks Slurm to start the job again
+	EndLink Action = "end-link" // the job ends, and the next link of its chain goes on; after the last link, whoever resumes the run
+	GiveUp  Action = "give-up"  // nothing more happens by itself
 )
 
 // Decision is an Action, why, and what else is to be done.
@@ -37,7 +38,7 @@ type Decision struct {
 //  1. Done is done. Exit code 93 and a person's cancel end the run.
 //  2. Exit code 75 is a wish for a requeue, whatever Policy.On says.
 //  3. What is the workers' or a node's fault is mended within the job, where there is room and MaxRestarts is not used up.
-//  4. Otherwise the job is requeued, where On names the cause.
+//  4. Otherwise the job is requeued, where On names the cause; but a time-out ends the link of a chain, whatever On and budgets say.
 //  5. No requeue where the cause's budget is used up, and neither a requeue nor a restart where the run makes no progress.
 func Decide(p Policy, ledger []rundir.Event, v rundir.Verdict, room bool, restarts int) Decision {
 	if d, ok := final(v); ok {
@@ -127,11 +128,14 @@ func requeue(p Policy, h history, v rundir.Verdict, wish bool) Decision {
 	if wish && !slices.Contains(Causes(), cause) {
 		cause = Saved
 	}
-	if !wish && !p.Names(cause) {
+	if !wish && !p.Names(cause) && !(p.Chain && cause == Timeout) {
 		return Decision{Action: GiveUp, Why: notAsked(p, cause, v)}
 	}
 	if d, stuck := h.stuck(true); stuck {
 		return d
+	}
+	if p.Chain && cause == Timeout {
+		return Decision{Action: EndLink, Why: causeText(v), Cause: cause}
 	}
 	most, used := p.budget(cause), h.requeues[cause]
 	if used >= most {
@@ -210,17 +214,18 @@ type end struct {
 // historyOf reads a ledger, and v as the last attempt's end.
 func historyOf(p Policy, ledger []rundir.Event, v rundir.Verdict) history {
 	h := history{policy: p, requeues: map[Cause]int{}}
-	began, job := map[int]time.Time{}, ""
-	ends := map[int]end{} // by attempt: a refined verdict replaces the one before
+	began, job, links := map[int]time.Time{}, "", map[string]bool{} // links: the jobs of the chain after its first
+	ends := map[int]end{}                                           // by attempt: a refined verdict replaces the one before
 	var order []int
 	for _, e := range ledger {
 		switch e.Event {
 		case "begin":
 			began[e.Attempt] = e.Time
-			if e.Job != job { // of another id, so that a person has started it
+			if e.Job != job && !links[e.Job] { // a person has started it
 				clear(ends)
-				order, job = nil, e.Job
+				order = nil
 			}
+			job = e.Job
 		case "end":
 			if e.Attempt == v.Attempt {
 				continue // v says it better
@@ -236,7 +241,11 @@ func historyOf(p Policy, ledger []rundir.Event, v rundir.Verdict) history {
 			h.requeues[c] = max(0, h.requeues[c]-1)
 		case "submit", "resume":
 			clear(ends)
+			clear(links)
 			order = nil
+		case "link":
+			id, _ := e.SubmittedJob()
+			links[id] = true
 		}
 	}
 	for _, attempt := range order {

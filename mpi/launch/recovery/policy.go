@@ -83,6 +83,8 @@ type Policy struct {
 	// NoProgress is after how many attempts in a row that came no further the run gives up, whatever its budgets;
 	// 0: the default of 3.
 	NoProgress int `json:"no_progress"`
+	// Chain tells that the job is a link of a chain: the next one goes on after the time limit.
+	Chain bool `json:"-"`
 	// Limit is the time limit of the job; 0: none, or not known.
 	Limit time.Duration `json:"-"`
 }
