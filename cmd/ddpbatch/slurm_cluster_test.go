@@ -43,6 +43,8 @@ var usualRows = []row{
 	{"RequeueStubborn", testSlurmRequeueStubborn},
 	{"RequeueElement", testSlurmRequeueElement},
 	{"RequeueRefused", testSlurmRequeueRefused},
+	{"Chain", testSlurmChain},
+	{"ChainCancelled", testSlurmChainCancelled},
 	{"EnvArbitrary", testSlurmEnvArbitrary},
 	{"EnvSteps", testSlurmEnvSteps},
 	{"EnvFormats", testSlurmEnvFormats},
