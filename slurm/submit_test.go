@@ -199,16 +199,23 @@ func TestCancelNow(t *testing.T) {
 	}{
 		"running":       {"5", Output{}, nil},
 		"on a cluster":  {"5;lab", Output{}, nil},
+		"several":       {"5 6_7", Output{}, nil},
 		"not one's own": {"5", recorded(t, "cli/scancel-not-permitted"), ErrRefused},
 		"down":          {"5", recorded(t, "ctld-down/scancel"), ErrUnreachable},
 	} {
 		p := &pretend{answers: map[string]Output{"scancel": c.scancel}}
-		if err := p.client().CancelNow(t.Context(), c.id); !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
+		if err := p.client().CancelNow(t.Context(), strings.Fields(c.id)[0], strings.Fields(c.id)[1:]...); !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
 			t.Errorf("%s: %v, want %v", name, err, c.err)
 		}
-		want := []string{map[string]string{"5": "scancel 5", "5;lab": "scancel --clusters=lab 5"}[c.id]}
+		want := []string{map[string]string{"5": "scancel 5", "5 6_7": "scancel 5 6_7", "5;lab": "scancel --clusters=lab 5"}[c.id]}
 		if !slices.Equal(p.asked, want) {
 			t.Errorf("%s: ran %q", name, p.asked)
+		}
+	}
+	p := &pretend{}
+	for _, ids := range [][]string{{"x"}, {"5", "x"}, {"5;lab", "6"}} {
+		if err := p.client().CancelNow(t.Context(), ids[0], ids[1:]...); err == nil || len(p.asked) > 0 {
+			t.Errorf("%q: %v, ran %q", ids, err, p.asked)
 		}
 	}
 }

@@ -128,7 +128,8 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 func printSubmitted(e *env, job *jobfile.Job, run *rundir.Dir, ids []string) {
 	fmt.Fprintf(e.Out, "submitted job %s: %s\n", ids[0], job.Summary())
 	if len(ids) > 1 {
-		fmt.Fprintf(e.Out, "chain of %d: %s follow it, each when those before it have ended\n", len(ids), submission.NameJobs(ids[1:]))
+		fmt.Fprintf(e.Out, "chain of %d: %s %s it, each when those before it have ended\n", len(ids), submission.NameJobs(ids[1:]),
+			map[bool]string{true: "follows", false: "follow"}[len(ids) == 2])
 	}
 	fmt.Fprintf(e.Out, "run directory: %s\n", e.short(run.Path()))
 }

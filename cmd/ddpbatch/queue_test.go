@@ -45,7 +45,11 @@ take() {
 }
 case ${0##*/} in
 sbatch)
+	printf '%s\n' "${*%"${*##* }"}" >>calls
+	tell next
+	at=$said
 	tell mode
+	[ "${said%@*}" = "$said" ] || { [ "${said#*@}" = "$at" ] && said=${said%@*} || said=; } # refuse@502: that job alone
 	case $said in
 	refuse) echo 'sbatch: error: Batch job submission failed: Invalid partition name specified' >&2; exit 1 ;;
 	lost) take "$@"; echo 'sbatch: error: Batch job submission failed: Zero Bytes were transmitted or received' >&2; exit 1 ;;
@@ -63,7 +67,7 @@ squeue)
 		for id in $ids; do [ ! -e "jobs/$id" ] || { IFS=' ' show "$id"; found=0; }; done
 		[ $found = 0 ] || { echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1; } ;;
 	esac ;;
-scancel) read -r state path <"jobs/$1"; echo "CANCELLED $path" >"jobs/$1" ;;
+scancel) for id in "$@"; do read -r state path <"jobs/$id"; echo "CANCELLED $path" >"jobs/$id"; done ;;
 sacct) echo 'Slurm accounting storage is disabled' >&2; exit 1 ;;
 scontrol) echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1 ;;
 esac
@@ -76,6 +80,7 @@ func newQueue(t *testing.T) *queue {
 		q.must(os.WriteFile(filepath.Join(q.dir, name), []byte(queueCommands), 0o700))
 	}
 	q.must(os.Mkdir(filepath.Join(q.dir, "jobs"), 0o700))
+	q.must(os.WriteFile(filepath.Join(q.dir, "calls"), nil, 0o600))
 	q.says("next", "500")
 	q.says("mode", "")
 	return q

@@ -14,6 +14,47 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
+// In a chain a time-out ends the link, whatever requeue.on and budgets say; the rest is as without. Attempts without progress count over links.
+func TestDecideInAChain(t *testing.T) {
+	link := func(job string) rundir.Event { return rundir.Event{Event: rundir.EventLink, Detail: "job " + job} }
+	ends := func(jobs ...string) []rundir.Event {
+		ledger := []rundir.Event{{Event: rundir.EventSubmit, Detail: "job 1"}, link("2"), link("3"), link("4")}
+		for i, job := range jobs {
+			ledger = append(ledger, rundir.Event{Event: rundir.EventBegin, Attempt: i + 1, Job: job, Time: noon},
+				rundir.Event{Event: rundir.EventEnd, Attempt: i + 1, Cause: "timeout", Step: 7, Time: noon})
+		}
+		return ledger
+	}
+	none, usual := Policy{Chain: true}, DefaultPolicy()
+	usual.Chain, usual.Max = true, map[Cause]int{Timeout: 0}
+	limit := func(attempt int, step int64) rundir.Verdict {
+		return rundir.Verdict{Attempt: attempt, Cause: "timeout", Exit: 143, Step: step, Time: noon}
+	}
+	for _, test := range []struct {
+		name    string
+		policy  Policy
+		ledger  []rundir.Event
+		verdict rundir.Verdict
+		want    Action
+	}{
+		{"the limit", none, ends("1"), limit(1, 7), EndLink},
+		{"the limit, without budget", usual, ends("1"), limit(1, 7), EndLink},
+		{"saved at the warning", none, ends("1"), rundir.Verdict{Attempt: 1, Cause: "timeout", Exit: 75, Saved: true, Step: 7}, EndLink},
+		{"a wish", none, ends("1"), rundir.Verdict{Attempt: 1, Cause: "stopped", Exit: 75, Saved: true, Step: 7}, Requeue},
+		{"a crash", none, ends("1"), rundir.Verdict{Attempt: 1, Cause: "crash", Exit: 1, Step: 7}, GiveUp},
+		{"a preemption", usual, ends("1"), rundir.Verdict{Attempt: 1, Cause: "preempt", Exit: 143, Step: 7}, Requeue},
+		{"done", none, ends("1"), rundir.Verdict{Attempt: 1, Cause: "done"}, Finish},
+		{"cancelled", none, append(ends("1"), rundir.Event{Event: rundir.EventCancel, Job: "1"}), limit(1, 7), GiveUp},
+		{"no further, in each link", none, ends("1", "2", "3", "4"), limit(4, 7), GiveUp},
+		{"further in the last", none, ends("1", "2", "3", "4"), limit(4, 8), EndLink},
+		{"no further, but resumed", none, append(ends("1", "2", "3"), ends("5")[0], rundir.Event{Event: rundir.EventBegin, Attempt: 4, Job: "1"}), limit(4, 7), EndLink},
+	} {
+		if got := Decide(test.policy, test.ledger, test.verdict, false, 0); got.Action != test.want {
+			t.Errorf("%s: %+v, want %s", test.name, got, test.want)
+		}
+	}
+}
+
 // story is a ledger that is told in a few words.
 type story struct {
 	events  []rundir.Event
