@@ -121,7 +121,7 @@ func accountForLast(ctx context.Context, e Env, run *rundir.Dir, jobID string) (
 	}
 	for _, event := range slices.Backward(history) {
 		switch event.Event {
-		case rundir.EventRequeue:
+		case rundir.EventRequeue, rundir.EventLinkEnd:
 			return false, nil
 		case rundir.EventGiveUp, rundir.EventRefused:
 			if requeuedLate(ctx, e, history, jobID) {

@@ -40,7 +40,7 @@ func TestEndOfALink(t *testing.T) {
 	running := map[string]string{"scontrol.out": facts("12", "RUNNING Reason=None")}
 	limit := map[string]string{"scontrol.out": facts("12", "COMPLETING Reason=TimeLimit")}
 	soon := map[string]string{"scontrol.out": strings.Replace(facts("12", "RUNNING Reason=None"), "2099-01-01T00:00:00", "2020-01-01T00:00:00", 1)}
-	told := rundir.Verdict{Cause: "cancelled", Exit: 143, Message: "told"}
+	stopped := rundir.Verdict{Cause: "cancelled", Exit: 143, Message: "told"}
 	const cancels = "scancel 13 14"
 	for _, test := range []struct {
 		name    string
@@ -58,17 +58,17 @@ func TestEndOfALink(t *testing.T) {
 		{"crash", "", rundir.Verdict{Cause: "crash", Exit: 7}, 7, "", running, []string{"end", "give-up"}, []string{cancels}, 7, "link 2 of 4: the run is given up"},
 		{"crash with a budget", `on = ["crash"]`, rundir.Verdict{Cause: "crash", Exit: 7}, 7, "", running, []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 75, "requeued: "},
 		{"93", "", rundir.Verdict{Cause: "crash", Exit: 93}, 93, "", running, []string{"end", "give-up"}, []string{cancels}, 93, ""},
-		{"cancelled", "", told, 143, "TERM", map[string]string{"scontrol.out": facts("12", "COMPLETING Reason=None")}, []string{"end", "give-up"}, []string{cancels}, 143, ""},
-		{"time limit", "", told, 143, "TERM", limit, []string{"end", "link-end"}, nil, 75, "link 2 of 4 ends: the time limit came; link 3 goes on (job 13)"},
-		{"time limit, not to be requeued for", "on = []", told, 143, "TERM", limit, []string{"end", "link-end"}, nil, 75, "link 3 goes on"},
-		{"time limit, without budget", "max.timeout = 0", told, 143, "TERM", limit, []string{"end", "link-end"}, nil, 75, "link 3 goes on"},
+		{"cancelled", "", stopped, 143, "TERM", map[string]string{"scontrol.out": facts("12", "COMPLETING Reason=None")}, []string{"end", "give-up"}, []string{cancels}, 143, ""},
+		{"time limit", "", stopped, 143, "TERM", limit, []string{"end", "link-end"}, nil, 75, "link 2 of 4 ends: the time limit came; link 3 goes on (job 13)"},
+		{"time limit, not to be requeued for", "on = []", stopped, 143, "TERM", limit, []string{"end", "link-end"}, nil, 75, "link 3 goes on"},
+		{"time limit, without budget", "max.timeout = 0", stopped, 143, "TERM", limit, []string{"end", "link-end"}, nil, 75, "link 3 goes on"},
 		{"saved at the warning", "on = []", fakeslurm.Saved, 75, "USR2", soon, []string{"end", "link-end"}, nil, 75, "link 3 goes on"},
 		{"saved, and the end is far", "", fakeslurm.Saved, 75, "", running, []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 75, ""},
-		{"preempted", "", told, 143, "", map[string]string{"scontrol.out": facts("12", "RUNNING Reason=None PreemptTime=2026-11-21T00:55:18")},
+		{"preempted", "", stopped, 143, "", map[string]string{"scontrol.out": facts("12", "RUNNING Reason=None PreemptTime=2026-11-21T00:55:18")},
 			[]string{"end", "requeue"}, []string{"scontrol requeue 12"}, 75, ""},
 		{"a requeue that is refused", "", fakeslurm.Saved, 75, "", map[string]string{"scontrol.out": running["scontrol.out"], "requeue.err": "Requested operation is presently disabled for job 12\n"},
 			[]string{"end", "requeue", "refused"}, []string{"scontrol requeue 12"}, 75, ""},
-		{"no progress", "no_progress = 1", told, 143, "TERM", limit, []string{"end", "give-up"}, []string{cancels}, 143, "no progress"},
+		{"no progress", "no_progress = 1", stopped, 143, "TERM", limit, []string{"end", "give-up"}, []string{cancels}, 143, "no progress"},
 		{"done, and scancel fails", "", rundir.Verdict{Cause: "done"}, 0, "", map[string]string{"scancel.err": "scancel: error: no\n"}, nil, []string{cancels}, 0, "each ends as it begins"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -191,5 +191,19 @@ func TestLinkOfAnotherSubmission(t *testing.T) {
 		if link, err := LinkOf(run, id); err != nil || link.Number != 0 || len(link.Later) > 0 {
 			t.Errorf("job %s is %v, %v", id, link, err)
 		}
+	}
+}
+
+// A link that Slurm starts again after it has ended, as it was preempted before, goes on, and is not taken for one that was lost.
+func TestLinkStartsAgainAfterItsEnd(t *testing.T) {
+	p, run := newPretendSlurm(t), fakeslurm.Run(t, "")
+	chained(t, run)
+	e, _, _ := p.env(0, 1)
+	p.Must(e.begin(t, run))
+	p.Must(run.Append(rundir.Event{Event: rundir.EventLinkEnd, Attempt: 1, Time: e.Now()}))
+	again, out, _ := p.env(1, 1)
+	p.Must(again.begin(t, run))
+	if got := last(t, run); !slices.Equal(got, []string{"begin", "link-end", "begin"}) || !strings.Contains(out.String(), "DDPBATCH_ATTEMPT=2") {
+		t.Errorf("ledger %q; printed %s", got, out)
 	}
 }

@@ -45,7 +45,7 @@ func (d *Dir) SetJobID(id string) error {
 	if d.root != nil {
 		return nil
 	}
-	return d.LinkJobID(id)
+	return d.PointJobID(id)
 }
 
 // jobLink is the path of the link by which a job's id leads to its run.
@@ -53,9 +53,9 @@ func (d *Dir) jobLink(id string) string {
 	return filepath.Join(filepath.Dir(d.path), d.Spec().Name+"-"+id)
 }
 
-// LinkJobID points runs/<name>-<jobid> at the run, as SetJobID does, and leaves the newest job id as it is: for the jobs of a chain that come
+// PointJobID points runs/<name>-<jobid> at the run, as SetJobID does, and leaves the newest job id as it is: for the jobs of a chain that come
 // after its first.
-func (d *Dir) LinkJobID(id string) error {
+func (d *Dir) PointJobID(id string) error {
 	if !jobID().MatchString(id) {
 		return fmt.Errorf("record the job id: %q is not a Slurm job id", id)
 	}
@@ -221,14 +221,14 @@ func (s *Submissions) add(e Event) {
 		s.know(s.Lost)
 		s.know(id)
 		s.Open, s.Lost = nil, ""
-		s.addLink(e, id)
+		s.addToChain(e, id)
 	case EventBegin:
 		s.began(e.Job)
 	}
 }
 
-// addLink takes the chain's part of a submission that was recorded, as the job id.
-func (s *Submissions) addLink(e Event, id string) {
+// addToChain takes the chain's part of a submission that was recorded, as the job id.
+func (s *Submissions) addToChain(e Event, id string) {
 	if e.Event != EventLink {
 		s.Chain, s.Links, s.Begun = nil, 0, ""
 	}

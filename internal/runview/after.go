@@ -67,14 +67,17 @@ func (v *Viewer) afterRun(ctx context.Context, run *rundir.Dir, ids []string, wo
 	if kind := run.Spec().Kind; kind != "slurm" {
 		return "", usage.Errorf("--after %s: no job of Slurm's, but a run of %s", word, kind)
 	}
+	if by, is, err := run.Whole().Claimed(); err == nil && is {
+		return "", usage.Errorf("--after %s: the run is just being submitted: %s", word, by)
+	}
 	row, err := v.Status(ctx, run)
 	if err != nil {
 		return "", err
 	}
 	good := row.State == "COMPLETED"
 	switch {
-	case row.Job == "" || row.cutShort != nil && row.cutShort.Job == "" && row.cutShort.By != nil:
-		return "", usage.Errorf("--after %s: the run has no job yet; see ddpbatch status %s", word, slurm.ShellQuote(v.From.Short(run.Path())))
+	case row.State == "UNSUBMITTED" || ids[0] == "":
+		return "", usage.Errorf("--after %s: the run has no job; see ddpbatch status %s", word, slurm.ShellQuote(v.From.Short(run.Path())))
 	case row.Ended && (how == "any" || good == (how == "ok")):
 		return "", nil
 	case row.Ended:

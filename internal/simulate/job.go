@@ -126,8 +126,7 @@ func (s *Job) wait(ctx context.Context, w attempt.Ending) error {
 	if w.Decision.Action == recovery.EndLink {
 		ended := s.link
 		s.link = linkOf(s.allocation.JobID, ended.Number+1, ended.Of)
-		s.allocation.JobID++ // a job of its own
-		s.allocation.Restarts = 0
+		s.allocation.Restarts = 0 // a job of its own, though of the same pretend id
 		s.report("%s ended (%s); %s begins", ended, w.Decision.Why, s.link)
 	} else {
 		s.allocation.Restarts++

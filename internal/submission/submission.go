@@ -150,11 +150,11 @@ func (e Env) Record(run *rundir.Dir, id string, submitting rundir.Event) error {
 		Time: e.Now(), Event: cmp.Or(submitting.Detail, rundir.EventResume), Element: submitting.Element,
 		Link: submitting.Link, Links: submitting.Links, Spans: submitting.Spans, Detail: "job " + id,
 	}
-	link := e.SetJobID
+	record := e.SetJobID
 	if event.Event == rundir.EventLink {
-		link = e.linkJobID
+		record = e.pointJobID
 	}
-	if err := link(run, id); err != nil {
+	if err := record(run, id); err != nil {
 		return err
 	}
 	if added, err := run.RecordJob(event); err != nil || !added || event.Element == nil {
@@ -201,8 +201,8 @@ func (e Env) NoteBegin(run *rundir.Dir, jobID string) error {
 // warning: the job runs without the link.
 func (e Env) SetJobID(run *rundir.Dir, id string) error { return e.withoutLink(run.SetJobID(id)) }
 
-// linkJobID is SetJobID for a further link of a chain.
-func (e Env) linkJobID(run *rundir.Dir, id string) error { return e.withoutLink(run.LinkJobID(id)) }
+// pointJobID is SetJobID for a further link of a chain.
+func (e Env) pointJobID(run *rundir.Dir, id string) error { return e.withoutLink(run.PointJobID(id)) }
 
 func (e Env) withoutLink(err error) error {
 	if errors.Is(err, rundir.ErrLink) {
