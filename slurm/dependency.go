@@ -8,8 +8,8 @@ import (
 // AfterAny is the condition of --dependency that jobs have ended, however they did.
 func AfterAny(ids []string) string { return "afterany:" + strings.Join(ids, ":") }
 
-// Dependency is what sbatch is asked for with --dependency in all: of several, the last counts, those on its command line after those of the
-// job file. It is "" where there is none.
+// Dependency is what sbatch is asked for with --dependency in all: of several, the last counts, those on its command line after those of
+// the job file. It is "" where there is none.
 func (o Options) Dependency(words []string) string {
 	value, _ := o.Get("dependency")
 	for _, word := range o.Extra {
@@ -43,8 +43,8 @@ func dependencyIn(word string) (value string, ok bool) {
 	return value, true
 }
 
-// JoinDependencies puts conditions of --dependency together, all of which must hold. Those of which one is enough ("?") cannot be joined with
-// others: sbatch takes one separator, and Slurm 22.05 reads a list with both as if each were a "?".
+// JoinDependencies puts conditions of --dependency together, all of which must hold. Those of which one is enough ("?") cannot be joined
+// with others: sbatch takes one separator, and Slurm 22.05 reads a list with both as if each were a "?".
 func JoinDependencies(conditions ...string) (string, error) {
 	var all []string
 	for _, condition := range conditions {
@@ -55,7 +55,8 @@ func JoinDependencies(conditions ...string) (string, error) {
 	if len(all) > 1 {
 		for _, condition := range all {
 			if strings.Contains(condition, "?") {
-				return "", fmt.Errorf("%s and the other conditions cannot all be asked of Slurm: it takes either \",\" or \"?\" between them", clip(condition))
+				return "", fmt.Errorf("%s and the other conditions cannot all be asked of Slurm: it takes either \",\" or \"?\" between them",
+					clip(condition))
 			}
 		}
 	}

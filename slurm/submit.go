@@ -126,8 +126,8 @@ func sameFile(one, other string) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
-// CancelNow ends jobs of one cluster, each of which may be one element of an array, with one command and no question before it. scancel says
-// nothing, and exits with 0, where it does not know a job, or that has ended already: ask [Client.Jobs] first.
+// CancelNow ends jobs of one cluster, each of which may be one element of an array, with one command and no question before it. scancel
+// says nothing, and exits with 0, where it does not know a job, or that has ended already: ask [Client.Jobs] first.
 func (c *Client) CancelNow(ctx context.Context, id string, more ...string) error {
 	first, err := ParseJobID(id)
 	if err != nil {

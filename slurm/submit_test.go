@@ -204,7 +204,8 @@ func TestCancelNow(t *testing.T) {
 		"down":          {"5", recorded(t, "ctld-down/scancel"), ErrUnreachable},
 	} {
 		p := &pretend{answers: map[string]Output{"scancel": c.scancel}}
-		if err := p.client().CancelNow(t.Context(), strings.Fields(c.id)[0], strings.Fields(c.id)[1:]...); !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
+		if err := p.client().CancelNow(t.Context(), strings.Fields(c.id)[0], strings.Fields(c.id)[1:]...); !errors.Is(err, c.err) ||
+			(err == nil) != (c.err == nil) {
 			t.Errorf("%s: %v, want %v", name, err, c.err)
 		}
 		want := []string{map[string]string{"5": "scancel 5", "5 6_7": "scancel 5 6_7", "5;lab": "scancel --clusters=lab 5"}[c.id]}

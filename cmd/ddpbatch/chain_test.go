@@ -35,7 +35,7 @@ func TestSubmitsTheLinksOfAChain(t *testing.T) {
 	q.chainFile(parent, `dependency = "afterok:7"`)
 	q.says("jobs/450", "RUNNING elsewhere")
 	code, out, errs := q.run(parent, "submit", "job.toml", "--after", "450:notok", "--", "--qos=high")
-	if code != 0 || !strings.HasPrefix(out, "submitted job 500: ") || !strings.Contains(out, "\nchain of 3: jobs 501, 502 follow it, ") {
+	if code != 0 || !strings.HasPrefix(out, "submitted job 500: ") || !strings.Contains(out, "\nchain of 3: then jobs 501, 502, each ") {
 		t.Fatalf("%d, %s%s", code, out, errs)
 	}
 	want := []string{
@@ -66,7 +66,8 @@ func TestSubmitsTheLinksOfAChain(t *testing.T) {
 	q.is("500", "TIMEOUT")
 	q.must(q.begin(parent, run, "501"))
 	q.is("501", "RUNNING")
-	if code, out, errs := q.run(parent, "status", "502"); code != 0 || !strings.HasPrefix(out, "501\tx\tRUNNING\t1\t") || !strings.HasSuffix(out, "\tlink 2 of 3\n") {
+	if code, out, errs := q.run(parent, "status", "502"); code != 0 || !strings.HasPrefix(out, "501\tx\tRUNNING\t1\t") ||
+		!strings.HasSuffix(out, "\tlink 2 of 3\n") {
 		t.Errorf("status: %d, %q, %s", code, out, errs)
 	}
 	for word, want := range map[string]string{
@@ -75,7 +76,8 @@ func TestSubmitsTheLinksOfAChain(t *testing.T) {
 		"500:ok":    "--dependency=afterok:501?afterok:502",
 		"501:notok": "--dependency=afternotok:501,afternotok:502",
 	} {
-		code, out, errs := q.run(parent, "submit", "job.toml", "--set", "slurm.chain=1", "--set", "slurm.skip=['dependency']", "--dry-run", "--after", word)
+		code, out, errs := q.run(parent, "submit", "job.toml", "--set", "slurm.chain=1", "--set", "slurm.skip=['dependency']", "--dry-run",
+			"--after", word)
 		if code != 0 || !strings.Contains(errs, want) {
 			t.Errorf("--after %s: %d, %s%s; want %s", word, code, out, errs, want)
 		}
@@ -92,7 +94,7 @@ func TestSubmitsTheLinksOfAChain(t *testing.T) {
 		t.Errorf("logs -f: %d, %s", code, errs)
 	}
 	code, out, errs = q.run(parent, "resume", "502", "--set", "slurm.chain=2")
-	if code != 0 || !strings.Contains(out, "chain of 2: job 504 follows it") {
+	if code != 0 || !strings.Contains(out, "chain of 2: then job 504, each") {
 		t.Errorf("resume as a chain of two: %d, %s%s", code, out, errs)
 	}
 	if row := q.status(parent, run); row.Job != "503" || row.State != "PENDING" || row.Link != 1 || row.Links != 2 {

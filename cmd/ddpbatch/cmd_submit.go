@@ -39,7 +39,8 @@ func newSubmitCommand(e *env) *cli.Command {
 		Description: example("ddpbatch submit job.toml", "ddpbatch submit job.toml --set slurm.nodes=4 --follow -- --qos=high"),
 		Flags: []cli.Flag{
 			setFlag(), templateFlag(),
-			&cli.StringSliceFlag{Name: "after", Usage: "begin when `JOB`, an id or a run directory, has ended; JOB:ok, JOB:notok: and so (may be repeated)"},
+			&cli.StringSliceFlag{Name: "after",
+				Usage: "begin when `JOB`, an id or a run directory, has ended; JOB:ok, JOB:notok: and so (may be repeated)"},
 			&cli.BoolFlag{Name: "test-only", Usage: "ask Slurm whether and when it would run; submit nothing"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "print the script and the sbatch command; submit nothing"},
 			&cli.BoolFlag{Name: "parsable", Usage: "print the job id and nothing else"},
@@ -128,8 +129,7 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 func printSubmitted(e *env, job *jobfile.Job, run *rundir.Dir, ids []string) {
 	fmt.Fprintf(e.Out, "submitted job %s: %s\n", ids[0], job.Summary())
 	if len(ids) > 1 {
-		fmt.Fprintf(e.Out, "chain of %d: %s %s it, each when those before it have ended\n", len(ids), submission.NameJobs(ids[1:]),
-			map[bool]string{true: "follows", false: "follow"}[len(ids) == 2])
+		fmt.Fprintf(e.Out, "chain of %d: then %s, each when those before it have ended\n", len(ids), submission.NameJobs(ids[1:]))
 	}
 	fmt.Fprintf(e.Out, "run directory: %s\n", e.short(run.Path()))
 }
@@ -240,7 +240,8 @@ func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o
 		}
 		would("would run", o.First...)
 		if o.Links > 1 {
-			would(fmt.Sprintf("and for each of the chain's %d other links, with the ids of all links before it", o.Links-1), "--dependency=afterany:ID:...")
+			would(fmt.Sprintf("and for each of the chain's %d other links, with the ids of all links before it", o.Links-1),
+				"--dependency=afterany:ID:...")
 		}
 		return nil
 	}

@@ -33,7 +33,8 @@ func neverRan(t *testing.T, links []*submitted) {
 	}
 }
 
-// testSlurmChain: the time limit ends a link, the next goes on in the same run directory, gets done, and cancels those after it, and nothing else.
+// testSlurmChain: the time limit ends a link, the next goes on in the same run directory, gets done, and cancels those after it, and
+// nothing else.
 func testSlurmChain(t *testing.T, c *cluster) {
 	c.commandJob("chain", "nodes = 2\nchain = 4", "1", "bash", "-c", saver)
 	c.commandJob("after", "nodes = 1", "1", "true")
@@ -53,7 +54,8 @@ func testSlurmChain(t *testing.T, c *cluster) {
 		}
 	}
 	first, second := links[0].await(), links[1].await()
-	if first["JobState"] != "TIMEOUT" || first["Restarts"] != "0" || second["JobState"] != "COMPLETED" || second["StartTime"] < first["EndTime"] {
+	if first["JobState"] != "TIMEOUT" || first["Restarts"] != "0" || second["JobState"] != "COMPLETED" ||
+		second["StartTime"] < first["EndTime"] {
 		t.Errorf("Slurm says: %s until %s, %s restarts; then %s from %s", first["JobState"], first["EndTime"], first["Restarts"],
 			second["JobState"], second["StartTime"])
 	}
@@ -72,7 +74,8 @@ func testSlurmChain(t *testing.T, c *cluster) {
 	}
 }
 
-// testSlurmChainCancelled: a person ends the whole chain by the id of any link, and with scancel of the one that runs; it is resumed as a chain.
+// testSlurmChainCancelled: a person ends the whole chain by the id of any link, and with scancel of the one that runs; it is resumed as a
+// chain.
 func testSlurmChainCancelled(t *testing.T, c *cluster) {
 	c.commandJob("cancelled", "nodes = 2\nchain = 3", "1", "bash", "-c", saver)
 	s := c.submit("cancelled.toml")

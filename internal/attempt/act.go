@@ -122,7 +122,8 @@ func (a *Attempt) cancelled() bool {
 	return err == nil && recovery.WasCancelled(history)
 }
 
-// CallOff takes back a requeue that the ledger has heard of, or the next link that was to go on: most often a person has cancelled the job since then.
+// CallOff takes back a requeue that the ledger has heard of, or the next link that was to go on: most often a person has cancelled the job
+// since then.
 func (a *Attempt) CallOff(ctx context.Context, w Ending, why string) (Ending, error) {
 	w.Verdict.Requeue = false
 	err := a.write(w.Verdict)

@@ -62,7 +62,8 @@ func Claim(e Env, run *rundir.Dir, jobID string, link Link) (*Attempt, error) {
 		return nil, err
 	}
 	err = run.Append(rundir.Event{
-		Time: e.Now(), Event: rundir.EventBegin, Attempt: number, Job: jobID, Start: e.start(), Link: link.Number, Links: link.Of, Detail: "job " + jobID,
+		Time: e.Now(), Event: rundir.EventBegin, Attempt: number, Job: jobID, Start: e.start(), Link: link.Number, Links: link.Of,
+		Detail: "job " + jobID,
 	})
 	return &Attempt{Env: e, Run: run, Number: number, secret: secret, JobID: jobID, Link: link}, err
 }

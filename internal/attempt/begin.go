@@ -72,8 +72,8 @@ func NameElement(e Env, element *rundir.Dir) {
 	}
 }
 
-// accountForEarlier looks at what came before in the run: a cancel, the job's last start, another link of its chain. over: the run is done. An error
-// means that nothing is begun.
+// accountForEarlier looks at what came before in the run: a cancel, the job's last start, another link of its chain. over: the run is
+// done. An error means that nothing is begun.
 func accountForEarlier(ctx context.Context, e Env, run *rundir.Dir, jobID string, link Link) (over bool, err error) {
 	if err := refuseCancelled(e, run, jobID); err != nil {
 		return false, err

@@ -19,8 +19,8 @@ import (
 //	the job is a link of a chain that timed out   | EndLink | link-end         | 75                        | the next link
 //	none of these                                 | Requeue | requeue          | 75                        | begins
 //
-// Of the last two, the link of a chain that finds an attempt of another link without a word decides in that one's place (link.go). Links that come
-// after one that ends with Finish or GiveUp are cancelled; after any other end they go on.
+// Of the last two, the link of a chain that finds an attempt of another link without a word decides in that one's place (link.go). Links
+// that come after one that ends with Finish or GiveUp are cancelled; after any other end they go on.
 //
 // What was decided may not come about (Attempt.Act):
 //

@@ -43,8 +43,9 @@ func (l Link) String() string { return fmt.Sprintf("link %d of %d", l.Number, l.
 // errLinkRuns: another link of the chain has not ended, as its dependency was taken away, say.
 var errLinkRuns = errors.New("two links of a chain never run at once")
 
-// accountForOther looks at what the link that began last has left, where the job is another link. over: the run is done. A run that was given up is
-// not begun again. Where the other link's batch script did not live to say what follows, that is decided here; Slurm tells how its job ended.
+// accountForOther looks at what the link that began last has left, where the job is another link. over: the run is done. A run that was
+// given up is not begun again. Where the other link's batch script did not live to say what follows, that is decided here; Slurm tells how
+// its job ended.
 func (l Link) accountForOther(ctx context.Context, e Env, run *rundir.Dir) (over bool, err error) {
 	history, err := run.Ledger()
 	if err != nil {
@@ -140,7 +141,8 @@ func (l Link) ends(why string, run *rundir.Dir) string {
 	return fmt.Sprintf("%s ends: %s; link %d goes on (job %s)", l, why, l.Number+1, l.Later[0])
 }
 
-// cancelLater cancels the links that come after this one, as the run is over, which why says. One that Slurm starts all the same ends as it begins.
+// cancelLater cancels the links that come after this one, as the run is over, which why says. One that Slurm starts all the same ends as
+// it begins.
 func (l Link) cancelLater(ctx context.Context, e Env, why string) {
 	if len(l.Later) == 0 {
 		return
@@ -149,7 +151,8 @@ func (l Link) cancelLater(ctx context.Context, e Env, why string) {
 	defer cancel()
 	err := untilAnswered(ctx, func(ctx context.Context) error { return e.Slurm.CancelNow(ctx, l.Later[0], l.Later[1:]...) })
 	if err != nil {
-		e.Log.Warn("the later links of the chain could not be cancelled; each ends as it begins", "jobs", strings.Join(l.Later, ","), "error", err)
+		e.Log.Warn("the later links of the chain could not be cancelled; each ends as it begins", "jobs", strings.Join(l.Later, ","), "error",
+			err)
 		return
 	}
 	fmt.Fprintf(e.Err, "ddpbatch: %s: %s, so that the links after it are cancelled: %s\n", l, why, submission.NameJobs(l.Later))

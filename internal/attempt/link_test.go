@@ -39,7 +39,8 @@ func facts(id, state string) string {
 func TestEndOfALink(t *testing.T) {
 	running := map[string]string{"scontrol.out": facts("12", "RUNNING Reason=None")}
 	limit := map[string]string{"scontrol.out": facts("12", "COMPLETING Reason=TimeLimit")}
-	soon := map[string]string{"scontrol.out": strings.Replace(facts("12", "RUNNING Reason=None"), "2099-01-01T00:00:00", "2020-01-01T00:00:00", 1)}
+	soon := map[string]string{"scontrol.out": strings.Replace(facts("12", "RUNNING Reason=None"), "2099-01-01T00:00:00",
+		"2020-01-01T00:00:00", 1)}
 	stopped := rundir.Verdict{Cause: "cancelled", Exit: 143, Message: "told"}
 	const cancels = "scancel 13 14"
 	for _, test := range []struct {
@@ -54,22 +55,29 @@ func TestEndOfALink(t *testing.T) {
 		exit    int
 		log     string
 	}{
-		{"done", "", rundir.Verdict{Cause: "done"}, 0, "", nil, nil, []string{cancels}, 0, "link 2 of 4: the run is done, so that the links after it are cancelled: jobs 13, 14"},
-		{"crash", "", rundir.Verdict{Cause: "crash", Exit: 7}, 7, "", running, []string{"end", "give-up"}, []string{cancels}, 7, "link 2 of 4: the run is given up"},
-		{"crash with a budget", `on = ["crash"]`, rundir.Verdict{Cause: "crash", Exit: 7}, 7, "", running, []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 75, "requeued: "},
+		{"done", "", rundir.Verdict{Cause: "done"}, 0, "", nil, nil, []string{cancels}, 0,
+			"link 2 of 4: the run is done, so that the links after it are cancelled: jobs 13, 14"},
+		{"crash", "", rundir.Verdict{Cause: "crash", Exit: 7}, 7, "", running, []string{"end", "give-up"}, []string{cancels}, 7,
+			"link 2 of 4: the run is given up"},
+		{"crash with a budget", `on = ["crash"]`, rundir.Verdict{Cause: "crash", Exit: 7}, 7, "", running, []string{"end", "requeue"},
+			[]string{"scontrol requeue 12"}, 75, "requeued: "},
 		{"93", "", rundir.Verdict{Cause: "crash", Exit: 93}, 93, "", running, []string{"end", "give-up"}, []string{cancels}, 93, ""},
-		{"cancelled", "", stopped, 143, "TERM", map[string]string{"scontrol.out": facts("12", "COMPLETING Reason=None")}, []string{"end", "give-up"}, []string{cancels}, 143, ""},
-		{"time limit", "", stopped, 143, "TERM", limit, []string{"end", "link-end"}, nil, 75, "link 2 of 4 ends: the time limit came; link 3 goes on (job 13)"},
+		{"cancelled", "", stopped, 143, "TERM", map[string]string{"scontrol.out": facts("12", "COMPLETING Reason=None")}, []string{"end",
+			"give-up"}, []string{cancels}, 143, ""},
+		{"time limit", "", stopped, 143, "TERM", limit, []string{"end", "link-end"}, nil, 75,
+			"link 2 of 4 ends: the time limit came; link 3 goes on (job 13)"},
 		{"time limit, not to be requeued for", "on = []", stopped, 143, "TERM", limit, []string{"end", "link-end"}, nil, 75, "link 3 goes on"},
 		{"time limit, without budget", "max.timeout = 0", stopped, 143, "TERM", limit, []string{"end", "link-end"}, nil, 75, "link 3 goes on"},
 		{"saved at the warning", "on = []", fakeslurm.Saved, 75, "USR2", soon, []string{"end", "link-end"}, nil, 75, "link 3 goes on"},
 		{"saved, and the end is far", "", fakeslurm.Saved, 75, "", running, []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 75, ""},
 		{"preempted", "", stopped, 143, "", map[string]string{"scontrol.out": facts("12", "RUNNING Reason=None PreemptTime=2026-11-21T00:55:18")},
 			[]string{"end", "requeue"}, []string{"scontrol requeue 12"}, 75, ""},
-		{"a requeue that is refused", "", fakeslurm.Saved, 75, "", map[string]string{"scontrol.out": running["scontrol.out"], "requeue.err": "Requested operation is presently disabled for job 12\n"},
+		{"a requeue that is refused", "", fakeslurm.Saved, 75, "", map[string]string{"scontrol.out": running["scontrol.out"],
+			"requeue.err": "Requested operation is presently disabled for job 12\n"},
 			[]string{"end", "requeue", "refused"}, []string{"scontrol requeue 12"}, 75, ""},
 		{"no progress", "no_progress = 1", stopped, 143, "TERM", limit, []string{"end", "give-up"}, []string{cancels}, 143, "no progress"},
-		{"done, and scancel fails", "", rundir.Verdict{Cause: "done"}, 0, "", map[string]string{"scancel.err": "scancel: error: no\n"}, nil, []string{cancels}, 0, "each ends as it begins"},
+		{"done, and scancel fails", "", rundir.Verdict{Cause: "done"}, 0, "", map[string]string{"scancel.err": "scancel: error: no\n"}, nil,
+			[]string{cancels}, 0, "each ends as it begins"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p, run := newPretendSlurm(t), fakeslurm.Run(t, test.requeue)
@@ -109,7 +117,8 @@ func TestEndOfTheLastLink(t *testing.T) {
 	p.Says("scontrol.out", facts("14", "COMPLETING Reason=TimeLimit"))
 	p.Must(run.WriteVerdict(rundir.Verdict{Attempt: 1, JobID: "14", Cause: "cancelled", Exit: 143, Time: e.Now()}))
 	err := e.end(t, run, SrunEnd{Code: 143, Signals: []string{"TERM"}})
-	if exitCode(err) != exit.Requeue || !strings.Contains(errs.String(), "link 4 of 4 ends: the time limit came; it is the last; to go on: ddpbatch resume ") || len(p.Calls()) > 0 {
+	if exitCode(err) != exit.Requeue || !strings.Contains(errs.String(),
+		"link 4 of 4 ends: the time limit came; it is the last; to go on: ddpbatch resume ") || len(p.Calls()) > 0 {
 		t.Errorf("%v, %s; called %q", err, errs, p.Calls())
 	}
 }
@@ -127,22 +136,30 @@ func TestBeginOfALink(t *testing.T) {
 		cancels bool
 		says    string
 	}{
-		{"timed out", nil, []rundir.Event{{Event: "end", Attempt: 1, Cause: "timeout"}, {Event: "link-end", Attempt: 1}}, "TIMEOUT Reason=TimeLimit", false, 0, []string{"begin"}, false, ""},
-		{"timed out, and Slurm has forgotten it", nil, []rundir.Event{{Event: "link-end", Attempt: 1}}, "", false, 0, []string{"begin"}, false, ""},
+		{"timed out", nil, []rundir.Event{{Event: "end", Attempt: 1, Cause: "timeout"}, {Event: "link-end", Attempt: 1}},
+			"TIMEOUT Reason=TimeLimit", false, 0, []string{"begin"}, false, ""},
+		{"timed out, and Slurm has forgotten it", nil, []rundir.Event{{Event: "link-end", Attempt: 1}}, "", false, 0, []string{"begin"},
+			false, ""},
 		{"done", &rundir.Verdict{Cause: "done"}, nil, "COMPLETED Reason=None", true, 0, nil, true, "link 2 of 4: the run is done"},
-		{"given up", &rundir.Verdict{Cause: "crash", Exit: 7}, []rundir.Event{{Event: "give-up", Attempt: 1, Detail: "a worker failed"}}, "FAILED Reason=None",
+		{"given up", &rundir.Verdict{Cause: "crash", Exit: 7}, []rundir.Event{{Event: "give-up", Attempt: 1, Detail: "a worker failed"}},
+			"FAILED Reason=None",
 			false, 93, []string{"give-up"}, true, "a worker failed"},
-		{"not requeued", nil, []rundir.Event{{Event: "requeue", Attempt: 1}, {Event: "refused", Attempt: 1}}, "FAILED Reason=None", false, 0, []string{"begin"}, false, ""},
+		{"not requeued", nil, []rundir.Event{{Event: "requeue", Attempt: 1}, {Event: "refused", Attempt: 1}}, "FAILED Reason=None", false, 0,
+			[]string{"begin"}, false, ""},
 		{"runs", nil, nil, "RUNNING Reason=None", false, 93, nil, false, "two links of a chain never run at once: job 11 is RUNNING"},
-		{"was requeued, and waits", nil, []rundir.Event{{Event: "requeue", Attempt: 1}}, "PENDING Reason=BeginTime", false, 93, nil, false, "job 11 is PENDING"},
+		{"was requeued, and waits", nil, []rundir.Event{{Event: "requeue", Attempt: 1}}, "PENDING Reason=BeginTime", false, 93, nil, false,
+			"job 11 is PENDING"},
 		{"killed at its limit", nil, nil, "TIMEOUT Reason=TimeLimit", false, 0, []string{"end", "link-end", "begin"}, false, ""},
 		{"lost its node", nil, nil, "NODE_FAIL Reason=NodeDown", false, 0, []string{"end", "link-end", "begin"}, false, ""},
 		{"gone, and Slurm does not say how", nil, nil, "", false, 0, []string{"end", "link-end", "begin"}, false, ""},
 		{"cancelled", nil, nil, "CANCELLED Reason=None", false, 93, []string{"end", "give-up"}, true, "the run was cancelled"},
 		{"killed", nil, nil, "FAILED Reason=None", false, 93, []string{"end", "give-up"}, true, "nobody lived to say"},
-		{"crashed, and its script was killed", &rundir.Verdict{Cause: "crash", Exit: 7}, nil, "FAILED Reason=None", false, 93, []string{"end", "give-up"}, true, "a worker failed"},
-		{"cancelled by id", nil, []rundir.Event{{Event: "link-end", Attempt: 1}, {Event: "cancel", Job: "12"}}, "TIMEOUT Reason=TimeLimit", false, 93, []string{"give-up"}, true, JobCancelled},
-		{"another was cancelled by id", nil, []rundir.Event{{Event: "link-end", Attempt: 1}, {Event: "cancel", Job: "13"}}, "TIMEOUT Reason=TimeLimit", false, 0, []string{"begin"}, false, ""},
+		{"crashed, and its script was killed", &rundir.Verdict{Cause: "crash", Exit: 7}, nil, "FAILED Reason=None", false, 93, []string{"end",
+			"give-up"}, true, "a worker failed"},
+		{"cancelled by id", nil, []rundir.Event{{Event: "link-end", Attempt: 1}, {Event: "cancel", Job: "12"}}, "TIMEOUT Reason=TimeLimit",
+			false, 93, []string{"give-up"}, true, JobCancelled},
+		{"another was cancelled by id", nil, []rundir.Event{{Event: "link-end", Attempt: 1}, {Event: "cancel", Job: "13"}},
+			"TIMEOUT Reason=TimeLimit", false, 0, []string{"begin"}, false, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p, run := newPretendSlurm(t), fakeslurm.Run(t, "")
@@ -203,7 +220,8 @@ func TestLinkStartsAgainAfterItsEnd(t *testing.T) {
 	p.Must(run.Append(rundir.Event{Event: rundir.EventLinkEnd, Attempt: 1, Time: e.Now()}))
 	again, out, _ := p.env(1, 1)
 	p.Must(again.begin(t, run))
-	if got := last(t, run); !slices.Equal(got, []string{"begin", "link-end", "begin"}) || !strings.Contains(out.String(), "DDPBATCH_ATTEMPT=2") {
+	if got := last(t, run); !slices.Equal(got, []string{"begin", "link-end", "begin"}) || !strings.Contains(out.String(),
+		"DDPBATCH_ATTEMPT=2") {
 		t.Errorf("ledger %q; printed %s", got, out)
 	}
 }

@@ -128,7 +128,10 @@ func (d *Defaults) beneath(values map[string]any, root *position) (map[string]an
 }
 
 // ownKeys are keys that each job has for itself, so that no file of defaults may have them.
-var ownKeys = []string{"name", "workdir", "launch.command", "train", "checkpoint.resume", "slurm.array", "slurm.dependency", "sweep"}
+var ownKeys = []string{
+	"name", "workdir", "launch.command", "train", "checkpoint.resume", "slurm.array", "slurm.chain", "slurm.dependency",
+	"sweep",
+}
 
 // refuseOwnKeys refuses what belongs in a job file, and takes it out.
 func (c *checker) refuseOwnKeys(values map[string]any, root *position) {

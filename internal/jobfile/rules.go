@@ -2,7 +2,6 @@ package jobfile
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -74,15 +73,14 @@ func (c *checker) checkChain(root *position) {
 	if c.job.Links() < 2 || !c.hasNoFault(key.String()) {
 		return
 	}
-	skips := func(name string) bool {
-		return slices.ContainsFunc(c.job.Slurm.Skip, func(skip string) bool { return strings.TrimLeft(skip, "-") == name })
-	}
-	if _, array := c.job.Slurm.Get("array"); array && !skips("array") && c.hasNoFault("slurm.array") {
-		c.fault(root.at(key), key, "%s = %d: the elements of an array have no chain; leave slurm.array out and submit a job for each, or leave %s out",
+	if _, array := c.job.Slurm.Get("array"); array && !c.job.Slurm.Skips("array") && c.hasNoFault("slurm.array") {
+		c.fault(root.at(key), key,
+			"%s = %d: the elements of an array have no chain; leave slurm.array out and submit a job for each, or leave %s out",
 			key, c.job.Chain, key)
 	}
-	if skips("dependency") {
-		c.fault(root.at(key), key, "%s = %d needs sbatch's --dependency, which slurm.skip leaves out: each link waits for the one before it", key, c.job.Chain)
+	if c.job.Slurm.Skips("dependency") {
+		c.fault(root.at(key), key, "%s = %d needs sbatch's --dependency, which slurm.skip leaves out: each link waits for the one before it",
+			key, c.job.Chain)
 	}
 }
 

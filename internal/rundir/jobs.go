@@ -53,8 +53,8 @@ func (d *Dir) jobLink(id string) string {
 	return filepath.Join(filepath.Dir(d.path), d.Spec().Name+"-"+id)
 }
 
-// PointJobID points runs/<name>-<jobid> at the run, as SetJobID does, and leaves the newest job id as it is: for the jobs of a chain that come
-// after its first.
+// PointJobID points runs/<name>-<jobid> at the run, as SetJobID does, and leaves the newest job id as it is: for the jobs of a chain that
+// come after its first.
 func (d *Dir) PointJobID(id string) error {
 	if !jobID().MatchString(id) {
 		return fmt.Errorf("record the job id: %q is not a Slurm job id", id)

@@ -43,7 +43,7 @@ type Event struct {
 	LeadS   float64   `json:"lead_s,omitempty"`
 	Element *int      `json:"element,omitempty"` // of an array's resume, and its submitting: the only element that it is of; nil: Spans
 	Spans   [][2]int  `json:"spans,omitempty"`   // the elements that it is of, from each first to each last index; none: all
-	Link    int       `json:"link,omitempty"`    // of a submission, a begin and a link-end: which link of a chain its job is, from 1; 0: it is none
+	Link    int       `json:"link,omitempty"`    // which link of a chain its job is, from 1; 0: it is none
 	Links   int       `json:"links,omitempty"`   // how many the chain was to have
 	Detail  string    `json:"detail,omitempty"`  // cut after 4 KiB
 }
@@ -175,8 +175,8 @@ func endsMidLine(f *os.File) (bool, error) {
 	return last[0] != '\n', err
 }
 
-// SubmittedJob returns the job that the run was submitted as, if e records a submission, or that of a further link. A resume event may also record that Slurm
-// started the same job again; then ok is false.
+// SubmittedJob returns the job that the run was submitted as, if e records a submission, or that of a further link. A resume event may
+// also record that Slurm started the same job again; then ok is false.
 func (e Event) SubmittedJob() (id string, ok bool) {
 	if e.Event != EventSubmit && e.Event != EventResume && e.Event != EventLink {
 		return "", false

@@ -39,8 +39,8 @@ func (v *Viewer) IsChain(run *rundir.Dir) bool { return chainOf(run) != nil }
 // left are the jobs that may not have ended: a link begins when those before it have.
 func (c *chain) left() []string { return c.jobs[max(0, c.begun):] }
 
-// addLost adds what a command that was killed could not record of its submission: Slurm's job of it, "" where there is none. c is the chain so
-// far; nil: there is none.
+// addLost adds what a command that was killed could not record of its submission: Slurm's job of it, "" where there is none. c is the
+// chain so far; nil: there is none.
 func (c *chain) addLost(s *submission.Submission) *chain {
 	switch {
 	case s.Open.Detail == rundir.EventLink && c != nil:
@@ -116,7 +116,10 @@ func endedIn(jobs []slurm.JobStatus, run *rundir.Dir, id string) (state string, 
 	if slices.ContainsFunc(ours, func(job slurm.JobStatus) bool { return !job.Ended() }) {
 		return "", false, nil
 	}
-	if other := slices.IndexFunc(jobs, func(job slurm.JobStatus) bool { return job.Of(plain) && !job.Ended() }); other >= 0 { // and not of ours
+	if other := slices.IndexFunc(jobs, func(job slurm.JobStatus) bool {
+		return job.Of(plain) &&
+			!job.Ended()
+	}); other >= 0 { // and not of ours
 		return "", false, &usage.Error{
 			Message: fmt.Sprintf("job %s is called %q in Slurm, and this run %q: it may be somebody else's", plain, jobs[other].Name, row.Name),
 			Hint:    "if it is this run's: " + scancelCommand(id),

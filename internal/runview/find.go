@@ -63,8 +63,8 @@ func isPath(name string) bool {
 	return strings.ContainsRune(name, filepath.Separator) || name == "." || name == ".."
 }
 
-// jobsNamed are the jobs that a person means who names a run, whose newest job is id: all links of a chain. An array of which elements were resumed alone is
-// several: the one that is named by its id, and else all of them.
+// jobsNamed are the jobs that a person means who names a run, whose newest job is id: all links of a chain. An array of which elements
+// were resumed alone is several: the one that is named by its id, and else all of them.
 func jobsNamed(run *rundir.Dir, id, name string) ([]string, error) {
 	if c := chainOf(run); c != nil {
 		return c.jobs, nil

@@ -114,8 +114,8 @@ func (s *Job) Run(ctx context.Context) (attempt.Ending, error) {
 	}
 }
 
-// wait is what happens to the job from its requeue until it begins again, or from the end of a link of its chain until the next begins. Its error
-// is why that does not come.
+// wait is what happens to the job from its requeue until it begins again, or from the end of a link of its chain until the next begins.
+// Its error is why that does not come.
 func (s *Job) wait(ctx context.Context, w attempt.Ending) error {
 	if err := ctx.Err(); err != nil {
 		return err

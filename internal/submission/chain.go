@@ -21,11 +21,12 @@ type Order struct {
 	Event rundir.Event // its detail is the event that follows where Slurm takes the job
 }
 
-// SubmitAll submits the job of a run, or all links of its chain, and returns their ids. Each link waits for the end of all that come before it,
-// and not only of the one before: a person may cancel that one while an earlier one runs. Each is recorded before the next is submitted.
+// SubmitAll submits the job of a run, or all links of its chain, and returns their ids. Each link waits for the end of all that come
+// before it, and not only of the one before: a person may cancel that one while an earlier one runs. Each is recorded before the next is
+// submitted.
 //
-// Where Slurm refuses a link, those before it are cancelled, and the error matches NotSubmitted; the ids are then those of the cancelled jobs.
-// A [*ChainError] tells of links that stay.
+// Where Slurm refuses a link, those before it are cancelled, and the error matches NotSubmitted; the ids are then those of the cancelled
+// jobs. A [*ChainError] tells of links that stay.
 func (e Env) SubmitAll(ctx context.Context, run *rundir.Dir, claim *rundir.Claim, o Order) (ids []string, err error) {
 	note := o.Event
 	if o.Links > 1 {
@@ -53,8 +54,8 @@ func (e Env) SubmitAll(ctx context.Context, run *rundir.Dir, claim *rundir.Claim
 	return ids, nil
 }
 
-// chainIsOver tells whether the chain whose links are the jobs ids has nothing left to do, as its first link may have begun and ended by now. It
-// is an error where the newest link is not recorded: what begins as the next could be taken for it.
+// chainIsOver tells whether the chain whose links are the jobs ids has nothing left to do, as its first link may have begun and ended by
+// now. It is an error where the newest link is not recorded: what begins as the next could be taken for it.
 func chainIsOver(run *rundir.Dir, ids []string) (bool, error) {
 	known, err := run.Submissions()
 	if err != nil {
@@ -102,8 +103,8 @@ func NameJobs(ids []string) string {
 // takeBackLimit bounds the cancel of links, which goes on where the command that submits them is interrupted.
 const takeBackLimit = 15 * time.Second
 
-// takeBack cancels the links ids of a chain of which the next was certainly not submitted, failed says why. Where that is not certain they stay:
-// they do what they can, and the run is resumed after them.
+// takeBack cancels the links ids of a chain of which the next was certainly not submitted, failed says why. Where that is not certain they
+// stay: they do what they can, and the run is resumed after them.
 func (e Env) takeBack(ctx context.Context, run *rundir.Dir, ids []string, failed error) error {
 	if !NotSubmitted(failed) || errors.Is(failed, rundir.ErrClaimLost) { // then another command has a say
 		return &ChainError{ids, failed}
@@ -121,8 +122,8 @@ func (e Env) takeBack(ctx context.Context, run *rundir.Dir, ids []string, failed
 	return fmt.Errorf("%w (the links before it, %s, were cancelled)", failed, NameJobs(ids))
 }
 
-// NoteCancel records that a job is to be cancelled. Callers do so before they act: an attempt that ends just then must not requeue its job. The
-// elements of an array read it from the array's ledger.
+// NoteCancel records that a job is to be cancelled. Callers do so before they act: an attempt that ends just then must not requeue its
+// job. The elements of an array read it from the array's ledger.
 func (e Env) NoteCancel(run *rundir.Dir, id string) error {
 	job, _, _ := strings.Cut(id, ";") // less the cluster: as the job itself knows it
 	return run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventCancel, Job: job, Detail: "job " + id})

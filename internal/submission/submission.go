@@ -80,7 +80,8 @@ func (e Env) Submit(
 	case err != nil && id != "":
 		e.Log.Warn("sbatch told the job's id, and failed then", "error", err)
 	case err != nil && NotSubmitted(err):
-		return "", errors.Join(err, run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventNotTaken, Element: submitting.Element, Link: submitting.Link, Links: submitting.Links}))
+		return "", errors.Join(err, run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventNotTaken, Element: submitting.Element,
+			Link: submitting.Link, Links: submitting.Links}))
 	case err != nil:
 		return "", err
 	}

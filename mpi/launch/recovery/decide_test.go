@@ -14,7 +14,8 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// In a chain a time-out ends the link, whatever requeue.on and budgets say; the rest is as without. Attempts without progress count over links.
+// In a chain a time-out ends the link, whatever requeue.on and budgets say; the rest is as without. Attempts without progress count over
+// links.
 func TestDecideInAChain(t *testing.T) {
 	link := func(job string) rundir.Event { return rundir.Event{Event: rundir.EventLink, Detail: "job " + job} }
 	ends := func(jobs ...string) []rundir.Event {
@@ -47,7 +48,8 @@ func TestDecideInAChain(t *testing.T) {
 		{"cancelled", none, append(ends("1"), rundir.Event{Event: rundir.EventCancel, Job: "1"}), limit(1, 7), GiveUp},
 		{"no further, in each link", none, ends("1", "2", "3", "4"), limit(4, 7), GiveUp},
 		{"further in the last", none, ends("1", "2", "3", "4"), limit(4, 8), EndLink},
-		{"no further, but resumed", none, append(ends("1", "2", "3"), ends("5")[0], rundir.Event{Event: rundir.EventBegin, Attempt: 4, Job: "1"}), limit(4, 7), EndLink},
+		{"no further, but resumed", none, append(ends("1", "2", "3"), ends("5")[0], rundir.Event{Event: rundir.EventBegin, Attempt: 4,
+			Job: "1"}), limit(4, 7), EndLink},
 	} {
 		if got := Decide(test.policy, test.ledger, test.verdict, false, 0); got.Action != test.want {
 			t.Errorf("%s: %+v, want %s", test.name, got, test.want)
