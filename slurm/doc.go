@@ -9,6 +9,7 @@
 //   - [FromEnviron]: which node and which task of which step this process is. [Scrub]: what of an
 //     environment must not leak into another job.
 //   - [ParseOption], [CheckExtra], [Options]: what a job asks of sbatch.
+//   - [Directives], [SrunOptions]: what a script asks of sbatch, and a command line of srun.
 //   - [Script]: the batch script. [ShellQuote], [ShellJoin], [ShellAssign]: words for a shell.
 //   - [Client]: sbatch, squeue, sacct, scontrol, scancel, sinfo; [JobStatus] and [JobFacts] are what they tell of a job.
 //
