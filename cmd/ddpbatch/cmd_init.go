@@ -19,12 +19,14 @@ import (
 
 func newInitCommand(e *env) *cli.Command {
 	return &cli.Command{
-		Name:        "init",
-		Usage:       "write a commented job.toml to start from",
-		ArgsUsage:   "[DIR]",
-		Description: example("ddpbatch init --list", "ddpbatch init --template mnist digits/"),
+		Name:      "init",
+		Usage:     "write a commented job.toml to start from",
+		ArgsUsage: "[DIR]",
+		Description: example("ddpbatch init --list", "ddpbatch init --template mnist digits/", "ddpbatch init --from run.sbatch",
+			`ddpbatch init --from "torchrun --nproc-per-node 8 train.py --lr 0.1"`),
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "template", Usage: "which starter job `NAME`", Value: "mnist"},
+			&cli.StringFlag{Name: "from", Usage: "make it of `WHAT` you have: a batch script, or the command line of torchrun, srun, mpirun or the like"},
 			&cli.BoolFlag{Name: "list", Usage: "list the starter jobs"},
 			jsonFlag(),
 		},
@@ -37,10 +39,14 @@ func newInitCommand(e *env) *cli.Command {
 				return err
 			}
 			switch {
+			case c.IsSet("from") && (c.IsSet("template") || c.Bool("list")):
+				return usage.Errorf("--from takes neither --template nor --list")
 			case c.Bool("list"):
 				return listStarters(e, c.Bool("json"))
 			case c.Bool("json"):
 				return usage.Errorf("--json goes with --list")
+			case c.IsSet("from"):
+				return writeTranslated(c.Context, e, cmp.Or(c.Args().First(), "."), c.String("from"))
 			}
 			return writeStarter(e, cmp.Or(c.Args().First(), "."), c.String("template"))
 		},
@@ -117,23 +123,37 @@ func writeStarter(e *env, dir, name string) error {
 	if err != nil {
 		return err
 	}
+	path, err := writeJobFile(e, dir, text)
+	if err != nil {
+		return err
+	}
+	sayNext(e, path)
+	return nil
+}
+
+// writeJobFile writes job.toml into a folder, which is made if it is not there. It never overwrites one.
+func writeJobFile(e *env, dir, text string) (path string, err error) {
 	dir = e.abs(dir)
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return fmt.Errorf("make the folder: %w", err)
+		return "", fmt.Errorf("make the folder: %w", err)
 	}
-	path := filepath.Join(dir, "job.toml")
+	path = filepath.Join(dir, "job.toml")
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if errors.Is(err, fs.ErrExist) {
-		return &usage.Error{Message: path + " is there already", Hint: "name another folder, or move it away"}
+		return "", &usage.Error{Message: path + " is there already", Hint: "name another folder, or move it away"}
 	}
 	if err != nil {
-		return fmt.Errorf("write the job file: %w", err)
+		return "", fmt.Errorf("write the job file: %w", err)
 	}
 	_, err = f.WriteString(text)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+		return "", fmt.Errorf("write %s: %w", path, err)
 	}
+	return path, nil
+}
+
+// sayNext says that a job file was written, and what may be done with it.
+func sayNext(e *env, path string) {
 	word := slurm.ShellQuote(e.short(path))
 	fmt.Fprintf(e.Out, "wrote %s\ncheck it:  ddpbatch check %s\ntry it:    ddpbatch simulate %s\nsubmit it: ddpbatch submit %s\n", path, word, word, word)
-	return nil
 }

@@ -12,6 +12,7 @@ import (
 var mayImport = map[string][]string{
 	"cmd/ddpbatch":                     {"*"},
 	"internal/jobfile":                 {"slurm", "mpi", "mpi/launch", "mpi/launch/recovery", "trainer", "checkpoint"},
+	"internal/translate":               {"slurm"},
 	"internal/runview":                 {"slurm", "mpi/launch/recovery", "mpi/launch/blame", "mpi/launch/output"},
 	"internal/collbench":               {"mpi", "mpi/store", "mpi/launch"},
 	"internal/torchrun":                {"mpi/launch", "mpi/launch/output", "mpi/launch/reach"},
@@ -66,7 +67,8 @@ var internalFor = map[string][]string{
 	"internal/rundir":     {"internal/defaults", "mpi/launch", "mpi/launch/rendezvous", "mpi/launch/supervise", "mpi/launch/blame", "mpi/launch/recovery", "checkpoint/inspect", "internal/jobfile", "internal/submission", "internal/attempt", "internal/simulate", "internal/rehearse", "internal/builtin", "internal/resume", "internal/cancel", "internal/runview", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
 	"internal/jobfile":    {"internal/defaults", "internal/torchrun", "internal/attempt", "internal/simulate", "internal/rehearse", "internal/builtin", "internal/resume", "internal/runview", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
 	"internal/defaults":   {"cmd/ddpbatch"},
-	"internal/torchrun":   {"internal/placement", "cmd/ddpbatch"},
+	"internal/torchrun":   {"internal/placement", "internal/translate", "cmd/ddpbatch"},
+	"internal/translate":  {"cmd/ddpbatch"},
 	"internal/placement":  {"internal/builtin", "cmd/ddpbatch"},
 	"internal/builtin":    {"cmd/ddpbatch"},
 	"internal/resume":     {"cmd/ddpbatch"},
@@ -136,7 +138,7 @@ func TestExamplesImportNothingInternal(t *testing.T) {
 func TestDependenciesAreTheListedOnes(t *testing.T) {
 	direct := []string{
 		"github.com/urfave/cli/v2", "github.com/BurntSushi/toml", "github.com/klauspost/compress",
-		"gonum.org/v1/gonum", "golang.org/x/sys", "golang.org/x/term", "github.com/ebitengine/purego",
+		"gonum.org/v1/gonum", "golang.org/x/sys", "golang.org/x/term", "github.com/ebitengine/purego", "mvdan.cc/sh/v3",
 	}
 	for _, f := range sources(t) {
 		for _, path := range f.imports() {

@@ -1,0 +1,151 @@
+package translate
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// call reads a command with its arguments.
+func (t *translation) call(it item, s *syntax.Stmt, cmd *syntax.CallExpr) []item {
+	words := t.fieldsOf(cmd.Args)
+	it.kind, it.reads, it.writes = runsLine, namesIn(s), assignedIn(s)
+	if len(words) == 0 {
+		return []item{it}
+	}
+	program := programOf(words)
+	it.quiet = slices.Contains(quietPrograms, program)
+	untranslated := func(why string) []item {
+		it.kind, it.why = isUntranslated, why
+		return []item{it}
+	}
+	switch {
+	case strength(words) > notLaunched && !t.functions[program]:
+		return []item{t.launchItem(it, s, cmd, words)}
+	case program == "trap":
+		return untranslated("a trap: ddpbatch warns the ranks before the end (launch.warn_signal), and has the job start again (requeue.on)")
+	case program == "wait":
+		it.kind, it.why = isLeftOut, "ddpbatch waits for its ranks"
+		return []item{it}
+	case s.Background:
+		return untranslated("a background process")
+	case slices.Contains(starters, program):
+		return untranslated("it is a step of its own, and ddpbatch starts one step")
+	case t.functions[program]:
+		return untranslated("it calls a function of the script")
+	case slices.Contains(endsShell, program):
+		return untranslated("it would end the setup")
+	case actsOnJobs(words):
+		return untranslated(program + " acts on other jobs or machines")
+	}
+	if why := t.contains(s); why != "" { // in a $(...)
+		return untranslated(why)
+	}
+	if len(s.Redirs) == 0 && len(cmd.Assigns) == 0 {
+		it = t.setupItem(it, program, words)
+	}
+	return []item{it}
+}
+
+// setupItem reads what [setup] has a key for.
+func (t *translation) setupItem(it item, program string, words []field) item {
+	constants := make([]string, len(words)) // "" where only the shell knows it
+	for i, w := range words {
+		constants[i], _ = w.constant()
+	}
+	arguments := constants[1:]
+	whole := !slices.Contains(arguments, "") && len(arguments) > 0
+	switch {
+	case (program == "module" || program == "ml") && whole:
+		return moduleItem(it, program, arguments)
+	case program == "cd" && len(arguments) == 1:
+		it.kind, it.value = changesDir, words[1]
+	case (program == "source" || program == ".") && len(arguments) == 1 && path.Base(suffix(words[1])) == "activate" && suffix(words[1]) != "activate":
+		if folder, ok := t.path(words[1]); ok {
+			it.kind, it.folder = entersVenv, strings.TrimSuffix(folder, "/bin/activate")
+		}
+	case (program == "source" || program == ".") && whole && len(arguments) == 2 && arguments[0] == "activate",
+		(program == "conda" || program == "mamba") && whole && len(arguments) == 2 && arguments[0] == "activate":
+		it.kind, it.folder = entersConda, arguments[1]
+	case program == "eval" && strings.Contains(it.text, "shell.bash hook"), program == "eval" && strings.Contains(it.text, "shell.posix hook"):
+		if strings.Contains(it.text, "conda") {
+			it.kind = hooksConda
+		}
+	case (program == "source" || program == ".") && whole && slices.Contains(moduleFiles, arguments[0]):
+		it.kind, it.why = isLeftOut, `ddpbatch looks for "module" there itself`
+	}
+	return it
+}
+
+// moduleFiles define "module"; the batch script reads them where it is not there.
+var moduleFiles = []string{"/etc/profile.d/modules.sh", "/etc/profile.d/lmod.sh", "/etc/profile.d/z00_lmod.sh"}
+
+// moduleItem reads a line of module's, or of its short form ml.
+func moduleItem(it item, program string, arguments []string) item {
+	switch {
+	case arguments[0] == "load" || arguments[0] == "add":
+		arguments = arguments[1:]
+	case arguments[0] == "list" || arguments[0] == "avail":
+		it.quiet = true
+		return it
+	case program == "module" || slices.Contains(strings.Fields("purge use unuse unload swap restore reset save spider show help"), arguments[0]):
+		return it
+	}
+	if len(arguments) > 0 && !slices.ContainsFunc(arguments, func(m string) bool { return strings.HasPrefix(m, "-") }) {
+		it.kind, it.modules = loadsModules, arguments
+	}
+	return it
+}
+
+// suffix is the constant end of a word.
+func suffix(f field) string {
+	if len(f) == 0 || f[len(f)-1].dynamic {
+		return ""
+	}
+	return f[len(f)-1].text
+}
+
+// path is a word as a path of a job file, which knows no variables but the home folder.
+func (t *translation) path(f field) (string, bool) {
+	home := ""
+	if len(f) > 0 && f[0].dynamic && (f[0].text == "${HOME}" || f[0].text == "$HOME") {
+		home, f = "~", f[1:]
+		if len(f) > 0 && !strings.HasPrefix(f[0].text, "/") {
+			return "", false
+		}
+	}
+	text, ok := f.constant()
+	if !ok || home == "" && (text == "" || text[0] == '~') {
+		return "", false
+	}
+	return home + text, isLine(home + text)
+}
+
+// launchItem is a command that may be the launch line.
+func (t *translation) launchItem(it item, s *syntax.Stmt, cmd *syntax.CallExpr, words []field) item {
+	it.kind, it.words, it.strength = mayLaunch, words, strength(words)
+	it.prefix = t.assignmentsAlone(it, cmd.Assigns)
+	it.apart = s.Background
+	var redirects []string
+	for _, r := range s.Redirs {
+		redirects = append(redirects, t.source(r))
+	}
+	if len(redirects) > 0 {
+		it.notes = append(it.notes, "left out: "+quoted(strings.Join(redirects, " "))+": the ranks' output is in the run directory")
+	}
+	return it
+}
+
+// assignmentsAlone reads the variables before a command, which do not outlive it.
+func (t *translation) assignmentsAlone(it item, assigns []*syntax.Assign) []item {
+	before := make(map[string]variable, len(t.variables))
+	for name, v := range t.variables {
+		before[name] = v
+	}
+	it.notes = nil
+	items := t.assignments(it, assigns, true)
+	t.variables = before
+	return items
+}

@@ -1,0 +1,304 @@
+package translate
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"ddpbatch/internal/torchrun"
+	"ddpbatch/slurm"
+)
+
+// How likely a command is the one that a job is for.
+const (
+	notLaunched  = iota
+	fromProgram  // a program that is not known
+	fromPython   // a Python script
+	fromOneTask  // what srun starts once
+	fromSrun     // whatever srun or mpirun starts
+	fromLauncher // torchrun and its like
+)
+
+// starters start ranks of any program.
+var starters = []string{"srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "ibrun", "aprun"}
+
+var shells = []string{"sh", "bash", "dash", "ksh", "zsh"}
+
+// plainPrefixes run the command behind them in their own place.
+var plainPrefixes = []string{"exec", "time", "command", "nohup"}
+
+// strength tells how likely a command is the launch line.
+func strength(words []field) int {
+	for len(words) > 1 && slices.Contains(plainPrefixes, programOf(words)) {
+		words = words[1:]
+	}
+	program := programOf(words)
+	texts := make([]string, len(words))
+	for i, w := range words {
+		for _, p := range w {
+			texts[i] += p.text
+		}
+	}
+	isStarter := slices.Contains(starters, program)
+	switch {
+	case program == "trap" || program == "echo" || program == "printf":
+		return notLaunched
+	case slices.ContainsFunc(texts, mentionsLauncher):
+		return fromLauncher
+	case isStarter && onlyLooks(texts):
+		return notLaunched
+	case isStarter && startsOnce(texts):
+		return fromOneTask
+	case isStarter:
+		return fromSrun
+	case slices.Contains(utilities, program) || slices.Contains(endsShell, program) || actsOnJobs(words):
+		return notLaunched
+	case torchrun.IsInterpreter(program) || strings.HasSuffix(program, ".py"):
+		return fromPython
+	case slices.ContainsFunc(texts, torchrun.IsInterpreter):
+		return fromPython
+	}
+	return fromProgram
+}
+
+// mentionsLauncher tells whether a word is a launcher, or a shell's script with one in it.
+func mentionsLauncher(text string) bool {
+	return slices.ContainsFunc(strings.Fields(text), func(word string) bool {
+		return torchrun.IsLauncher(word) && !slices.Contains(starters, path.Base(word))
+	})
+}
+
+// onlyLooks tells whether srun starts what only tells about its nodes.
+func onlyLooks(texts []string) bool {
+	_, rest, err := slurm.SrunOptions(texts[1:])
+	return err == nil && len(rest) > 0 && slices.Contains(quietPrograms, path.Base(rest[0]))
+}
+
+// startsOnce tells whether srun starts one task: something before or after the job's own work.
+func startsOnce(texts []string) bool {
+	given, _, err := slurm.SrunOptions(texts[1:])
+	return err == nil && slices.ContainsFunc(given, func(g slurm.Given) bool { return g.Name == "ntasks" && g.Value == "1" })
+}
+
+// A launch is what the launch line says of the ranks.
+type launch struct {
+	line        int
+	command     []string // encoded
+	perNode     count    // ranks that one launcher starts
+	total       int      // ranks on all nodes, where the launcher counts those
+	usesSrun    bool
+	srun        []slurm.Given
+	isLauncher  bool // torchrun and the like start the ranks, and not srun
+	mpi         bool
+	nodes       int // what the launcher says; 0: nothing
+	minNodes    int
+	maxRestarts int
+	numa, grace string
+	env         []assignment
+	notes       []string
+}
+
+// A count is a number of ranks, or "gpu", "cpu" or "auto"; the zero value: not given.
+type count struct {
+	n    int
+	word string
+}
+
+func (c count) given() bool { return c.n > 0 || c.word != "" }
+
+// An assignment is a variable for the ranks.
+type assignment struct{ name, value string }
+
+// encode writes a field as a text in which a number between NULs stands for each dynamic piece, so that others can part it.
+func (t *translation) encode(f field) string {
+	var b strings.Builder
+	for _, p := range f {
+		if p.dynamic {
+			fmt.Fprintf(&b, "\x00%d\x00", len(t.pieces))
+			t.pieces = append(t.pieces, p)
+			continue
+		}
+		b.WriteString(p.text)
+	}
+	return b.String()
+}
+
+// decode is the field that a text stands for.
+func (t *translation) decode(text string) (f field) {
+	for i, part := range strings.Split(text, "\x00") {
+		if i%2 == 0 {
+			if part != "" || text == "" {
+				f = append(f, piece{text: part})
+			}
+			continue
+		}
+		if at, err := strconv.Atoi(part); err == nil && at >= 0 && at < len(t.pieces) {
+			f = append(f, t.pieces[at])
+		}
+	}
+	return f
+}
+
+// isConstant tells whether an encoded word has no dynamic piece.
+func isConstant(text string) bool { return !strings.Contains(text, "\x00") }
+
+// shellText writes a field as a word of a shell's.
+func shellText(f field) string {
+	var b strings.Builder
+	for _, p := range f {
+		switch {
+		case p.dynamic && p.quoted:
+			b.WriteString(`"` + p.text + `"`)
+		case p.dynamic:
+			b.WriteString(p.text)
+		case p.text != "" || len(f) == 1:
+			b.WriteString(slurm.ShellQuote(p.text))
+		}
+	}
+	return b.String()
+}
+
+var codeForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\x00(\d+)\x00|\\x00(\d+)\\x00`) })
+
+// readable is a message without codes.
+func (t *translation) readable(text string) string {
+	return codeForm().ReplaceAllStringFunc(text, func(code string) string {
+		return shellText(t.decode("\x00" + strings.Trim(strings.ReplaceAll(code, `\x00`, ""), "\x00") + "\x00"))
+	})
+}
+
+// peel takes launchers off a command, from the outermost to the program.
+func (t *translation) peel(l *launch, command []string) error {
+	for depth := 0; ; depth++ {
+		if len(command) == 0 || command[0] == "" {
+			return fmt.Errorf("no program follows %s", l.last())
+		}
+		if depth > 8 {
+			return fmt.Errorf("too many launchers stand in each other")
+		}
+		program := path.Base(command[0])
+		var err error
+		switch {
+		case slices.Contains(plainPrefixes, program):
+			command = command[1:]
+		case program == "srun":
+			command, err = t.peelSrun(l, command[1:])
+		case slices.Contains(starters, program):
+			command, err = t.peelMPI(l, command)
+		case torchrun.IsInterpreter(program) && len(command) > 2 && command[1] == "-m" && torchrun.IsLauncher(command[2]):
+			return t.peelLauncher(l, command[2], command[0], command[3:])
+		case torchrun.IsInterpreter(program) && len(command) > 3 && command[2] == "-m" && torchrun.IsLauncher(command[3]): // python -u -m
+			return t.peelLauncher(l, command[3], command[0], command[4:])
+		case torchrun.IsLauncher(program):
+			return t.peelLauncher(l, program, "", command[1:])
+		case slices.Contains(shells, program) && scriptAt(command) > 0:
+			var done bool
+			if command, done, err = t.peelShell(l, command); done {
+				l.command = command
+				return err
+			}
+		default:
+			return t.peelWrapper(l, command)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (l *launch) last() string {
+	if l.usesSrun {
+		return "srun's options"
+	}
+	return "the launcher"
+}
+
+// scriptAt is the index of the script in "bash -c SCRIPT"; 0: there is none.
+func scriptAt(command []string) int {
+	for i, word := range command {
+		if i > 0 && (len(word) < 2 || word[0] != '-') {
+			return 0
+		}
+		if i > 0 && word[1] != '-' && strings.HasSuffix(word, "c") && i+1 < len(command) {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// peelShell looks into bash -c. Where its script is one command, that is what is run; a launcher in a longer one has to be the last, and what
+// stands before it is set up before. done: the command stays as it is.
+func (t *translation) peelShell(l *launch, command []string) (rest []string, done bool, err error) {
+	at := scriptAt(command)
+	var script strings.Builder
+	for _, p := range t.decode(command[at]) {
+		script.WriteString(p.text)
+	}
+	inner := script.String()
+	list, err := parse(inner)
+	if err != nil || len(list) == 0 {
+		return command, true, nil
+	}
+	sub := &translation{src: inner, asked: t.asked, variables: t.variables, functions: t.functions, pieces: t.pieces, expanded: t.expanded, firstLine: l.line - 1}
+	sub.statements(list)
+	last := len(sub.items) - 1
+	isLast := last >= 0 && sub.items[last].kind == mayLaunch && len(sub.items[last].notes) == 0
+	for i := range sub.items[:max(0, last)] {
+		isLast = isLast && sub.items[i].kind != isUntranslated && sub.items[i].kind != mayLaunch
+	}
+	if !isLast || last > 0 && sub.items[last].strength < fromLauncher {
+		if mentionsLauncher(inner) {
+			return nil, true, fmt.Errorf("the script of %s is more than a launcher: write launch.command yourself", path.Base(command[0]))
+		}
+		return command, true, nil
+	}
+	for i := range sub.items[:last] {
+		sub.items[i].line = l.line
+	}
+	t.inner = append(t.inner, sub.items[:last]...)
+	t.inner = append(t.inner, sub.items[last].prefix...)
+	for _, w := range sub.items[last].words {
+		rest = append(rest, t.encode(w))
+	}
+	return rest, false, nil
+}
+
+// peelWrapper leaves a program as it is, or a launcher out that a container or the like starts.
+func (t *translation) peelWrapper(l *launch, command []string) error {
+	for i, word := range command {
+		isLauncher := torchrun.IsLauncher(word) && !slices.Contains(starters, path.Base(word)) && word != "torch.distributed.run" &&
+			word != "torch.distributed.launch" && !strings.Contains(word, "commands.launch")
+		isPython := torchrun.IsInterpreter(word) && i+2 < len(command) && command[i+1] == "-m" && torchrun.IsLauncher(command[i+2])
+		isShell := slices.Contains(shells, path.Base(word)) && scriptAt(command[i:]) > 0
+		if i == 0 || !isLauncher && !isPython && !isShell {
+			continue
+		}
+		if torchrun.IsInterpreter(command[0]) || strings.HasSuffix(command[0], ".py") {
+			break // an argument of a Python program
+		}
+		if err := t.peel(l, command[i:]); err != nil {
+			return err
+		}
+		l.command = slices.Concat(command[:i], l.command)
+		return nil
+	}
+	l.command = command
+	return nil
+}
+
+// peelSrun takes srun's options off.
+func (t *translation) peelSrun(l *launch, words []string) (rest []string, err error) {
+	given, rest, err := slurm.SrunOptions(words)
+	if err != nil {
+		return nil, fmt.Errorf("srun: %w", err)
+	}
+	if l.usesSrun {
+		return nil, fmt.Errorf("srun starts another srun")
+	}
+	l.usesSrun, l.srun = true, given
+	return rest, nil
+}

@@ -1,0 +1,367 @@
+package translate
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"ddpbatch/internal/torchrun"
+)
+
+// peelLauncher takes off a launcher that starts ranks of a Python script. python is the interpreter that ran the launcher; "" where it is a
+// program of its own.
+func (t *translation) peelLauncher(l *launch, launcher, python string, words []string) error {
+	if l.isLauncher {
+		return fmt.Errorf("%s is started by another launcher", launcher)
+	}
+	l.isLauncher = true
+	switch path.Base(launcher) {
+	case "torchrun", "torch.distributed.run":
+		return t.peelTorchrun(l, python, words, false)
+	case "torch.distributed.launch":
+		return t.peelTorchrun(l, python, words, true)
+	case "accelerate":
+		if len(words) == 0 || words[0] != "launch" {
+			return fmt.Errorf(`of accelerate only "accelerate launch" starts ranks`)
+		}
+		return t.peelFlags(l, accelerateFlags, "accelerate launch", python, words[1:])
+	case "accelerate.commands.launch":
+		return t.peelFlags(l, accelerateFlags, "accelerate launch", python, words)
+	case "deepspeed", "deepspeed.launcher.runner":
+		return t.peelFlags(l, deepspeedFlags, "deepspeed", python, words)
+	}
+	return fmt.Errorf("%s is a launcher that cannot be translated: write launch.command as one rank of it runs", launcher)
+}
+
+// derived are torchrun's flags that say what ddpbatch finds out by itself.
+var derived = []string{"node-rank", "master-addr", "master-port", "rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "standalone",
+	"local-addr", "use-env", "monitor-interval", "start-method", "event-log-handler", "logs-specs", "log-dir", "redirects", "tee"}
+
+// peelTorchrun takes torchrun and its flags off. passesRank: it is torch.distributed.launch, which hands --local-rank to the script.
+func (t *translation) peelTorchrun(l *launch, python string, words []string, passesRank bool) error {
+	flags, command, dashed, err := torchrun.Split(words)
+	if err != nil {
+		return fmt.Errorf("torchrun: %w", err)
+	}
+	var kept, left, other []string // flags for Parse, those that ddpbatch derives, and those that have no key
+	for _, f := range flags {
+		flag := "--" + f.Name + "=" + f.Value
+		switch {
+		case torchrun.IsSwitch(f.Name) && f.Value == "1":
+			flag = "--" + f.Name
+		case torchrun.IsSwitch(f.Name):
+			flag = "--" + f.Name + "=false"
+		}
+		switch f.Name {
+		case "nproc-per-node":
+			if l.perNode = t.countOf(l, f.Value); isConstant(f.Value) {
+				kept = append(kept, flag)
+			}
+			continue
+		case "nnodes":
+			if isConstant(f.Value) {
+				kept = append(kept, flag)
+			}
+			continue
+		}
+		passesRank = passesRank && f.Name != "use-env"
+		switch {
+		case slices.Contains(derived, f.Name):
+			left = append(left, "--"+f.Name)
+		case !isConstant(f.Value):
+			other = append(other, flag)
+		default:
+			kept = append(kept, flag)
+		}
+	}
+	if passesRank {
+		kept = append(kept, "--pass-local-rank")
+		l.notes = append(l.notes, "torch.distributed.launch hands --local-rank to the script: so does launch.command, by ${local_rank}; "+
+			"a script of before PyTorch 2.0 may want --local_rank")
+	}
+	if dashed {
+		kept = append(kept, "--")
+		if len(command) > 0 && strings.HasSuffix(command[0], ".py") { // torchrun's -- only ends its flags
+			kept = kept[:len(kept)-1]
+		}
+	}
+	if len(command) == 0 || command[0] == "" {
+		return fmt.Errorf("torchrun: no script follows its flags")
+	}
+	options, _, err := torchrun.Parse(slices.Concat(kept, command), func(string) (string, bool) { return "", false })
+	if err != nil {
+		return fmt.Errorf("torchrun: %w", err)
+	}
+	if l.command, err = options.Argv(python); err != nil {
+		return fmt.Errorf("torchrun: %w", err)
+	}
+	l.nodes, l.maxRestarts, l.numa = options.Nodes.Max, options.MaxRestarts, options.NUMA
+	if options.Nodes.Min > 0 && options.Nodes.Min < options.Nodes.Max {
+		l.minNodes = options.Nodes.Min
+	}
+	if options.Has("shutdown-timeout") && options.ShutdownTimeout > 0 {
+		l.grace = options.ShutdownTimeout.String()
+	}
+	for _, f := range kept {
+		name, _, _ := strings.Cut(strings.TrimPrefix(f, "--"), "=")
+		if !slices.Contains([]string{"", "nproc-per-node", "nnodes", "max-restarts", "numa-binding", "shutdown-timeout", "module", "no-python",
+			"run-path", "pass-local-rank"}, name) {
+			other = append(other, f)
+		}
+	}
+	if len(left) > 0 {
+		l.notes = append(l.notes, "ddpbatch does what these of torchrun's flags say: "+strings.Join(left, " "))
+	}
+	if len(other) > 0 {
+		l.notes = append(l.notes, "not translated: torchrun's "+t.readable(strings.Join(other, " "))+": a job file has no key for it")
+	}
+	return nil
+}
+
+// countOf reads how many ranks a node runs.
+func (t *translation) countOf(l *launch, value string) count {
+	n, err := strconv.Atoi(value)
+	text := t.readable(value)
+	switch {
+	case err == nil && n > 0:
+		return count{n: n}
+	case slices.Contains([]string{"gpu", "cpu", "auto"}, value):
+		return count{word: value}
+	case isConstant(value):
+		return count{}
+	case strings.Contains(text, "nvidia-smi"), strings.Contains(text, "SLURM_GPUS"), strings.Contains(text, "device_count"):
+		return count{word: "gpu"}
+	}
+	l.notes = append(l.notes, "not translated: "+text+" ranks on each node: check launch.nproc_per_node")
+	return count{}
+}
+
+// A launcherFlag is what becomes of one flag of a launcher.
+type launcherFlag struct {
+	value  bool   // it takes one
+	use    string // "total", "nodes", "per-node", "module", "no-python", "threads", "precision", "no-local-rank"; "": ddpbatch does it; "-": no key
+	prefix bool   // all flags that begin so
+}
+
+var accelerateFlags = map[string]launcherFlag{
+	"num-processes": {value: true, use: "total"}, "num-machines": {value: true, use: "nodes"},
+	"machine-rank": {value: true}, "main-process-ip": {value: true}, "main-process-port": {value: true}, "rdzv-backend": {value: true},
+	"rdzv-conf": {value: true}, "same-network": {}, "multi-gpu": {}, "multi-cpu": {}, "max-restarts": {value: true, use: "restarts"},
+	"monitor-interval": {value: true}, "tee": {value: true}, "log-dir": {value: true}, "role": {value: true}, "deepspeed-multinode-launcher": {value: true},
+	"mixed-precision": {value: true, use: "precision"}, "num-cpu-threads-per-process": {value: true, use: "threads"},
+	"module": {use: "module"}, "no-python": {use: "no-python"}, "quiet": {}, "config-file": {value: true, use: "-"}, "gpu-ids": {value: true, use: "-"},
+	"cpu": {use: "-"}, "use-cpu": {use: "-"}, "tpu": {use: "-"}, "use-deepspeed": {use: "-"}, "use-fsdp": {use: "-"}, "use-megatron-lm": {use: "-"},
+	"dynamo-mode": {value: true, use: "-"}, "dynamo-backend": {value: true, use: "-"}, "dynamo-use-fullgraph": {use: "-"}, "dynamo-use-dynamic": {use: "-"},
+	"debug": {use: "-"}, "enable-cpu-affinity": {use: "-"}, "gradient-accumulation-steps": {value: true, use: "-"}, "gradient-clipping": {value: true, use: "-"},
+	"downcast-bf16": {use: "-"}, "zero-stage": {value: true, use: "-"}, "fsdp-": {value: true, use: "-", prefix: true},
+	"deepspeed-": {value: true, use: "-", prefix: true}, "zero3-": {value: true, use: "-", prefix: true}, "offload-": {value: true, use: "-", prefix: true},
+	"megatron-": {value: true, use: "-", prefix: true}, "fp8-": {value: true, use: "-", prefix: true},
+}
+
+var deepspeedFlags = map[string]launcherFlag{
+	"num-gpus": {value: true, use: "per-node"}, "num-accelerators": {value: true, use: "per-node"}, "num-nodes": {value: true, use: "nodes"},
+	"hostfile": {value: true}, "master-addr": {value: true}, "master-port": {value: true}, "node-rank": {value: true}, "launcher": {value: true},
+	"launcher-args": {value: true}, "no-ssh": {}, "no-ssh-check": {}, "force-multi": {}, "ssh-port": {value: true}, "include": {value: true, use: "-"},
+	"exclude": {value: true, use: "-"}, "module": {use: "module"}, "no-python": {use: "no-python"}, "no-local-rank": {use: "no-local-rank"},
+	"elastic-training": {use: "-"}, "min-elastic-nodes": {value: true, use: "-"}, "max-elastic-nodes": {value: true, use: "-"},
+	"bind-cores-to-rank": {use: "-"}, "bind-core-list": {value: true, use: "-"}, "save-pid": {}, "enable-each-rank-log": {value: true},
+	"autotuning": {value: true, use: "-"}, "user": {value: true},
+}
+
+// findFlag looks for a flag in either spelling.
+func findFlag(table map[string]launcherFlag, name string) (launcherFlag, bool) {
+	name = strings.ReplaceAll(name, "_", "-")
+	if f, ok := table[name]; ok && !f.prefix {
+		return f, true
+	}
+	for beginning, f := range table {
+		if f.prefix && strings.HasPrefix(name, beginning) {
+			return f, true
+		}
+	}
+	return launcherFlag{}, false
+}
+
+// peelFlags takes off a launcher whose flags are those of a table.
+func (t *translation) peelFlags(l *launch, table map[string]launcherFlag, launcher, python string, words []string) error {
+	var left, other []string
+	module, noPython, passesRank := false, false, launcher == "deepspeed"
+	at := 0
+	for ; at < len(words) && strings.HasPrefix(words[at], "-") && words[at] != "--"; at++ {
+		word := words[at]
+		name, value, hasValue := strings.Cut(strings.TrimLeft(word, "-"), "=")
+		if word == "-m" {
+			name = "module"
+		}
+		f, known := findFlag(table, name)
+		if !known {
+			return fmt.Errorf("%s: %s is no flag that is known here: write launch.command yourself", launcher, t.readable(word))
+		}
+		if f.value && !hasValue {
+			if at++; at == len(words) {
+				return fmt.Errorf("%s: %s needs a value", launcher, t.readable(word))
+			}
+			value = words[at]
+		}
+		shown := "--" + name
+		if f.value {
+			shown += "=" + value
+		}
+		n, err := strconv.Atoi(value)
+		switch {
+		case f.use == "":
+			left = append(left, "--"+name)
+		case f.use == "module":
+			module = true
+		case f.use == "no-python":
+			noPython = true
+		case f.use == "no-local-rank":
+			passesRank = false
+		case f.use == "precision" && isConstant(value):
+			l.env = append(l.env, assignment{"ACCELERATE_MIXED_PRECISION", strings.ToLower(value)})
+		case f.use == "threads" && err == nil:
+			l.env = append(l.env, assignment{"OMP_NUM_THREADS", value})
+		case f.use == "per-node":
+			l.perNode = t.countOf(l, value)
+		case err != nil && isConstant(value) && (f.use == "total" || f.use == "nodes" || f.use == "restarts"):
+			return fmt.Errorf("%s: --%s is a number, not %s", launcher, name, strconv.Quote(value))
+		case f.use == "total" && err == nil && n > 0:
+			l.total = n
+		case f.use == "nodes" && err == nil && n > 0:
+			l.nodes = n
+		case f.use == "restarts" && err == nil && n >= 0:
+			l.maxRestarts = n
+		default:
+			other = append(other, shown)
+		}
+	}
+	if at < len(words) && words[at] == "--" {
+		at++
+	}
+	if at == len(words) || words[at] == "" {
+		return fmt.Errorf("%s: no script follows its flags", launcher)
+	}
+	if python == "" {
+		python = "python3"
+	}
+	command := words[at:]
+	switch {
+	case module:
+		l.command = []string{python, "-u", "-m", command[0]}
+	case noPython:
+		l.command = []string{command[0]}
+	default:
+		l.command = []string{python, "-u", command[0]}
+	}
+	if passesRank {
+		l.command = append(l.command, "--local_rank=${local_rank}")
+	}
+	l.command = slices.Concat(l.command, command[1:])
+	if !l.perNode.given() && l.total == 0 {
+		l.perNode = count{word: "gpu"}
+	}
+	if len(left) > 0 {
+		l.notes = append(l.notes, "ddpbatch does what these flags of "+launcher+" say: "+strings.Join(left, " "))
+	}
+	if len(other) > 0 {
+		l.notes = append(l.notes, "not translated: "+t.readable(strings.Join(other, " "))+" of "+launcher+
+			": without its launcher, the script has to set it")
+	}
+	return nil
+}
+
+// Flags of mpirun, of Open MPI and of MPICH's Hydra, that take values; of "2" two of them.
+const mpiValues = `n np c N ppn perhost npernode ntasks-per-node hostfile machinefile f host H hosts x genv:2 env:2 genvlist map-by rank-by bind-to mca:2 gmca:2
+	wdir wd launcher bootstrap iface prefix output-filename l:0 mpi timeout report-bindings:0 oversubscribe:0 allow-run-as-root:0 tag-output:0
+	display-map:0 v:0 q:0 verbose:0 quiet:0 genvall:0 genvnone:0 use-hwthread-cpus:0 bind-to-core:0 bynode:0 bysocket:0 nolocal:0 prepend-rank:0`
+
+// peelMPI takes mpirun and its like off.
+func (t *translation) peelMPI(l *launch, words []string) (rest []string, err error) {
+	launcher := path.Base(words[0])
+	if launcher == "ibrun" || launcher == "aprun" {
+		return nil, fmt.Errorf("%s is a launcher of its site that cannot be translated: write launch.command as one rank of it runs", launcher)
+	}
+	l.mpi, l.usesSrun = true, true
+	var other []string
+	at := 1
+	for ; at < len(words) && strings.HasPrefix(words[at], "-") && words[at] != "--"; at++ {
+		name, value, hasValue := strings.Cut(strings.TrimLeft(words[at], "-"), "=")
+		flag := words[at]
+		takes, known := mpiArguments(name)
+		if !known {
+			return nil, fmt.Errorf("%s: %s is no flag that is known here: write launch.command yourself", launcher, t.readable(flag))
+		}
+		var values []string
+		if hasValue {
+			values = []string{value}
+		} else {
+			if at+takes >= len(words) {
+				return nil, fmt.Errorf("%s: %s needs a value, and a program after it", launcher, t.readable(flag))
+			}
+			values = words[at+1 : at+1+takes]
+			at += takes
+		}
+		if !t.mpiFlag(l, name, values) {
+			other = append(other, strings.Join(append([]string{flag}, values...), " "))
+		}
+	}
+	if at < len(words) && words[at] == "--" {
+		at++
+	}
+	if slices.Contains(words[at:], ":") {
+		return nil, fmt.Errorf("%s starts several programs, and a job has one", launcher)
+	}
+	if len(other) > 0 {
+		l.notes = append(l.notes, "not translated: "+launcher+"'s "+t.readable(strings.Join(other, " "))+": a job file has no key for it")
+	}
+	return words[at:], nil
+}
+
+func mpiArguments(name string) (takes int, known bool) {
+	for word := range strings.FieldsSeq(mpiValues) {
+		flag, number, numbered := strings.Cut(word, ":")
+		if flag == name {
+			takes = 1
+			if numbered {
+				takes, _ = strconv.Atoi(number)
+			}
+			return takes, true
+		}
+	}
+	return 0, false
+}
+
+// mpiFlag reads a flag that says how many ranks there are, or their environment; false: it is another one.
+func (t *translation) mpiFlag(l *launch, name string, values []string) bool {
+	switch name {
+	case "n", "np", "c":
+		n, err := strconv.Atoi(values[0])
+		l.total = max(0, n)
+		return err == nil && n > 0
+	case "N", "ppn", "perhost", "npernode", "ntasks-per-node":
+		n, err := strconv.Atoi(values[0])
+		l.perNode = count{n: max(0, n)}
+		return err == nil && n > 0
+	case "map-by":
+		parts := strings.Split(values[0], ":")
+		if len(parts) >= 3 && parts[0] == "ppr" && parts[2] == "node" {
+			n, err := strconv.Atoi(parts[1])
+			l.perNode = count{n: max(0, n)}
+			return err == nil && n > 0 && len(parts) == 3
+		}
+	case "x", "genv", "env":
+		variable, value, found := strings.Cut(values[0], "=")
+		if len(values) == 2 {
+			variable, value, found = values[0], values[1], true
+		}
+		if found && isConstant(value) {
+			l.env = append(l.env, assignment{variable, value})
+		}
+		return !found || isConstant(value) // without a value it is in the environment anyway
+	case "hostfile", "machinefile", "f", "oversubscribe", "allow-run-as-root", "tag-output", "l", "prepend-rank":
+		return true
+	}
+	return false
+}

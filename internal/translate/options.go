@@ -1,0 +1,162 @@
+package translate
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"ddpbatch/slurm"
+)
+
+// optionKey is how job.toml spells an option's name.
+func optionKey(name string) string { return strings.ReplaceAll(name, "-", "_") }
+
+// leftOut are options that ddpbatch has no use for, and why.
+var leftOut = map[string]string{
+	"output":    "logs lie in the run directory (ddpbatch logs)",
+	"error":     "logs lie in the run directory (ddpbatch logs)",
+	"open-mode": "logs are always appended to",
+	"parsable":  `"ddpbatch submit --parsable" prints the id alone`,
+	"test-only": `"ddpbatch submit --test-only" does that`,
+	"wait":      `"ddpbatch submit --wait" does that`,
+	"quiet":     "sbatch has to say the job's id",
+	"verbose":   "write it behind --, as in: ddpbatch submit job.toml -- -v",
+	"help":      "it only prints", "usage": "it only prints", "version": "it only prints",
+}
+
+// slurmKeys writes what the script asks Slurm for into [slurm].
+func (t *translation) slurmKeys() {
+	s := &t.slurm
+	var extra []string
+	for _, g := range t.asked.options {
+		word := quoted(g.Word())
+		switch why, isLeftOut := leftOut[g.Name]; {
+		case g.Name == "job-name" || g.Name == "chdir" || g.Name == "requeue" || g.Name == "ntasks" || g.Name == "ntasks-per-node" ||
+			g.Name == "ntasks-per-gpu" || g.Name == "cpus-per-task" || g.Name == "nodes":
+		case isLeftOut:
+			s.note(g.Line, "%s is left out: %s", word, why)
+		case g.Name == "export":
+			t.exportOption(g)
+		case g.Name == "signal":
+			t.signal(g)
+		case g.Name == "gpus-per-task" && t.mode() == "agent":
+			t.gpusPerTask(g)
+		case g.Name == "clusters":
+			s.note(g.Line, "not translated: %s: set SLURM_CLUSTERS in the shell that submits", word)
+		case secretForm().MatchString(g.Value) || holdsSecret(g.Value):
+			s.note(g.Line, "not translated: %s: it may hold a secret", word)
+		case t.typed(g):
+		case slurm.CheckExtra(g.Word()) == nil:
+			extra = append(extra, g.Word())
+		default:
+			_, err := slurm.ParseOption(optionKey(g.Name), g.Value)
+			s.note(g.Line, "not translated: %s: %v", word, err)
+		}
+	}
+	if len(extra) > 0 {
+		s.put("extra", extra, "")
+	}
+}
+
+// typed sets the key of an option, if there is one that takes the value.
+func (t *translation) typed(g slurm.Given) bool {
+	key := optionKey(g.Name)
+	if !g.HasValue {
+		if _, err := slurm.ParseOption(key, true); err != nil {
+			return false
+		}
+		t.slurm.put(key, true, "")
+		return true
+	}
+	if n, err := strconv.ParseInt(g.Value, 10, 64); err == nil && strconv.FormatInt(n, 10) == g.Value {
+		if _, err := slurm.ParseOption(key, n); err == nil {
+			t.slurm.put(key, n, "")
+			return true
+		}
+	}
+	if _, err := slurm.ParseOption(key, g.Value); err != nil {
+		return false
+	}
+	t.slurm.put(key, g.Value, "")
+	return true
+}
+
+// exportOption reads --export: the job gets the environment of the shell that submits in any case.
+func (t *translation) exportOption(g slurm.Given) {
+	for i, one := range strings.Split(g.Value, ",") {
+		name, value, assigned := strings.Cut(one, "=")
+		switch {
+		case assigned:
+			t.setEnv(g.Line, name, value)
+		case i == 0 && strings.EqualFold(one, "ALL"):
+		case i == 0 && (strings.EqualFold(one, "NONE") || strings.EqualFold(one, "NIL")):
+			t.slurm.note(g.Line, "not translated: %s: the job gets the environment of the shell that submits", quoted(g.Word()))
+		}
+	}
+}
+
+// Who gets which signal: docs/concepts/recovery.md.
+var (
+	scriptTakes = []string{"USR1", "USR2", "HUP", "INT", "QUIT", "TERM"} // ddpbatch's batch script
+	agentWarns  = []string{"USR1", "USR2"}                               // handed to workers, where launch.warn_signal says so
+	agentStops  = []string{"HUP", "INT", "QUIT", "TERM"}
+)
+
+// signal keeps --signal where somebody in a job of ddpbatch's heeds it.
+func (t *translation) signal(g slurm.Given) {
+	w, err := slurm.ParseWarning(g.Value)
+	switch name := w.Name(); {
+	case err != nil:
+		t.slurm.note(g.Line, "not translated: %s: %v", quoted(g.Word()), err)
+	case w.Batch && slices.Contains(scriptTakes, name):
+		t.slurm.put("signal", g.Value, "the batch script hands it on to the ranks, as launch.warn_signal")
+	case !w.Batch && slices.Contains(agentWarns, name):
+		t.slurm.put("signal", g.Value, "")
+		t.launch.put("warn_signal", name, "what the ranks get before the end, as in the script")
+	case !w.Batch && slices.Contains(agentStops, name):
+		t.slurm.put("signal", g.Value, "")
+	default:
+		t.slurm.note(g.Line, "not translated: %s: nothing in a job of ddpbatch's catches %s; B:USR2@120 is what it understands", quoted(g.Word()), name)
+	}
+}
+
+// gpusPerTask counts the GPUs of a node instead of a task's, as the tasks of a job in agent mode are the nodes.
+func (t *translation) gpusPerTask(g slurm.Given) {
+	kind, _, typed := strings.Cut(g.Value, ":")
+	n := gpuCount(g.Value)
+	if _, given := t.asked.get("gpus-per-node"); given || n == 0 || len(t.asked.tasks) != 1 {
+		t.slurm.note(g.Line, "not translated: %s: write gpus_per_node", quoted(g.Word()))
+		return
+	}
+	n *= t.asked.tasks[0]
+	why := fmt.Sprintf("%s: the ranks of a node see each other's GPUs", quoted(g.Word()))
+	if typed {
+		t.slurm.put("gpus_per_node", kind+":"+strconv.Itoa(n), why)
+		return
+	}
+	t.slurm.put("gpus_per_node", n, why)
+}
+
+// otherParts tells of the further components of a heterogeneous job.
+func (t *translation) otherParts(options []slurm.Given) {
+	for _, g := range options {
+		if g.Part > 0 {
+			t.slurm.note(g.Line, "not translated: %s of component %d: a job of ddpbatch's has one component", quoted(g.Word()), g.Part)
+		}
+	}
+}
+
+// requeueKeys say when the job is started again: when the script asks for it, and not otherwise.
+func (t *translation) requeueKeys() {
+	_, requeues := t.asked.get("requeue")
+	_, never := t.asked.get("no-requeue")
+	switch {
+	case t.requeues && !never:
+		t.requeue.put("on", []string{"preempt", "timeout", "node"}, "the script has itself started again; so does ddpbatch")
+	case requeues && !never:
+		t.requeue.put("on", []string{"preempt", "node"}, `what Slurm requeues for; "timeout", too, for a program that saves and goes on`)
+	default:
+		t.requeue.put("on", []string{}, `none is asked for; ["preempt", "timeout", "node"] for a program that saves and goes on`)
+	}
+}

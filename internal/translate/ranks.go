@@ -1,0 +1,189 @@
+package translate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// mode is launch.mode: "task" where srun starts several ranks on each node, and as many on each.
+func (t *translation) mode() string {
+	l := &t.line
+	tasks := t.stepTasks()
+	if l.usesSrun && !l.mpi && !l.isLauncher && len(tasks) == 1 && tasks[0] > 1 {
+		return "task"
+	}
+	return "agent"
+}
+
+// stepTasks are the tasks of each node that srun starts: its own options say, or the script's.
+func (t *translation) stepTasks() []int {
+	var given []string
+	for _, g := range t.line.srun {
+		given = append(given, g.Name)
+	}
+	if !slices.Contains(given, "ntasks") && !slices.Contains(given, "ntasks-per-node") && !slices.Contains(given, "nodes") {
+		return t.asked.tasks
+	}
+	step := newRequest(t.line.srun, t.asked.nodes)
+	if len(step.tasks) == 1 && step.tasks[0] == 1 && !slices.Contains(given, "ntasks") && !slices.Contains(given, "ntasks-per-node") {
+		return t.asked.tasks
+	}
+	return step.tasks
+}
+
+// ranks is how many ranks each node has.
+func (t *translation) ranks() (counts []int, word, why string) {
+	l := &t.line
+	tasks := t.stepTasks()
+	switch {
+	case l.perNode.word == "gpu" && t.asked.gpus > 0:
+		return []int{t.asked.gpus}, "", "one for each GPU"
+	case l.perNode.word != "":
+		return nil, l.perNode.word, ""
+	case l.perNode.n > 0:
+		return []int{l.perNode.n}, "", ""
+	case l.total > 0 && l.total%t.asked.nodes == 0:
+		return []int{l.total / t.asked.nodes}, "", ""
+	case l.total > 0:
+		l.notes = append(l.notes, fmt.Sprintf("not translated: %d ranks on %d nodes: check launch.nproc_per_node", l.total, t.asked.nodes))
+		return []int{max(1, l.total/t.asked.nodes)}, "", ""
+	case l.isLauncher:
+		return []int{1}, "", "as torchrun has it without --nproc-per-node"
+	case l.usesSrun:
+		return tasks, "", "srun's tasks"
+	}
+	return []int{1}, "", ""
+}
+
+// rankKeys writes nodes, ranks and cores: what the script counts by tasks, a job file counts by ranks.
+func (t *translation) rankKeys() {
+	l, asked := &t.line, t.asked
+	g, given := asked.get("nodes")
+	comment := ""
+	switch {
+	case given && asked.ranged:
+		comment = "the least of " + quoted(g.Word()) + ": a job has one number of nodes"
+	case !given && asked.ranged:
+		comment = fmt.Sprintf("the script leaves it to Slurm, for %d tasks", asked.total())
+	}
+	t.slurm.put("nodes", asked.nodes, comment)
+	counts, word, why := t.ranks()
+	if word != "" {
+		t.launch.put("nproc_per_node", word, why)
+	} else if len(counts) == 1 {
+		t.launch.put("nproc_per_node", counts[0], why)
+	} else {
+		t.launch.put("nproc_per_node", counts, why)
+	}
+	if t.mode() == "task" {
+		t.launch.put("mode", "task", `srun starts each rank, as before; "agent" can restart ranks within the job`)
+	}
+	if l.isLauncher && l.usesSrun && t.stepTasks()[0] > 1 {
+		l.notes = append(l.notes, fmt.Sprintf("the script has %d tasks on a node, each of which would start a launcher: here one agent does",
+			t.stepTasks()[0]))
+	}
+	if !l.usesSrun && asked.nodes > 1 && !t.isCommand {
+		l.notes = append(l.notes, "the script starts this on its first node alone: here it runs on all nodes of slurm.nodes")
+	}
+	if l.nodes > 0 && l.nodes != asked.nodes {
+		l.notes = append(l.notes, fmt.Sprintf("the launcher's number of nodes, %d, is not that of the job, %d, which counts here", l.nodes, asked.nodes))
+	}
+	t.coreKeys(counts)
+}
+
+// coreKeys writes cpus_per_task, which a job file means for each rank.
+func (t *translation) coreKeys(counts []int) {
+	g, given := t.asked.get("cpus-per-task")
+	tasks, line := t.asked.most(), g.Line
+	if t.mode() == "task" && len(counts) == 1 && counts[0] == tasks {
+		if t.asked.cpus > 0 {
+			t.slurm.put("cpus_per_task", t.asked.cpus, "")
+		}
+		return
+	}
+	if given && t.asked.cpus == 0 {
+		t.slurm.note(line, "not translated: %s", quoted(g.Word()))
+		return
+	}
+	if !given && tasks == 1 {
+		return // ddpbatch asks for a core for each rank
+	}
+	cores := tasks * max(1, t.asked.cpus)
+	if len(counts) == 0 {
+		t.slurm.note(line, "not translated: %s: %d cores of a node, for a number of ranks that only the node knows: write launch.nproc_per_node",
+			quoted(g.Word()), cores)
+		return
+	}
+	ranks := slices.Max(counts)
+	switch each := cores / ranks; {
+	case each == 0:
+		t.slurm.note(line, "%d ranks get a core each, where the script asks for %d on a node", ranks, cores)
+	case each*ranks != cores:
+		t.slurm.put("cpus_per_task", each, fmt.Sprintf("of a rank: %d cores of a node for %d ranks", cores, ranks))
+	case each == t.asked.cpus || !given && each == 1:
+		if given {
+			t.slurm.put("cpus_per_task", each, "")
+		}
+	default:
+		t.slurm.put("cpus_per_task", each, fmt.Sprintf("of a rank: the script's %d cores of a node", cores))
+	}
+}
+
+// launchKeys writes the rest of [launch].
+func (t *translation) launchKeys(command []string) {
+	l := &t.line
+	t.launch.put("command", command, "")
+	if l.maxRestarts > 0 {
+		t.launch.put("max_restarts", l.maxRestarts, "")
+	}
+	if l.minNodes > 0 && l.minNodes <= t.asked.nodes && t.mode() == "agent" {
+		t.launch.put("min_nodes", l.minNodes, "")
+	}
+	if l.numa != "" {
+		t.launch.put("numa", l.numa, "")
+	}
+	if l.grace != "" {
+		t.launch.put("grace", l.grace, "")
+	}
+	t.srunNotes()
+	l.notes = append(l.notes, t.items[t.at].notes...)
+	if l.mpi {
+		l.notes = append(l.notes, "ranks get RANK and WORLD_SIZE, and no MPI: a program that calls MPI_Init is one rank alone here")
+	}
+	if len(command) > 1 && slices.Contains(shells, command[0]) && strings.HasSuffix(command[1], ".sh") {
+		l.notes = append(l.notes, quoted(command[1])+" is not looked into: a launcher in it has to go, as ddpbatch starts the ranks")
+	}
+	for _, text := range l.notes {
+		t.launch.note(l.line, "%s", text)
+	}
+}
+
+// srunNotes tells of srun's options, other than those that count tasks.
+func (t *translation) srunNotes() {
+	var left, containers []string
+	for _, g := range t.line.srun {
+		word := quoted(t.readable(g.Word()))
+		switch {
+		case slices.Contains([]string{"nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "jobid"}, g.Name):
+		case g.Name == "export":
+			t.exportOption(g)
+		case g.Name == "chdir":
+			t.launch.note(t.line.line, "not translated: %s: set workdir", word)
+		case strings.Contains(g.Name, "container"):
+			containers = append(containers, word)
+		case g.Name == "mpi":
+			t.line.mpi = t.line.mpi || g.Value != "none" && !t.line.isLauncher
+			fallthrough
+		default:
+			left = append(left, word)
+		}
+	}
+	if len(left) > 0 {
+		t.line.notes = append(t.line.notes, "srun is ddpbatch's own, without the script's "+strings.Join(left, " "))
+	}
+	if len(containers) > 0 {
+		t.line.notes = append(t.line.notes, "not translated: "+strings.Join(containers, " ")+
+			": put the call of a container's program into launch.command")
+	}
+}

@@ -1,0 +1,117 @@
+package translate
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"ddpbatch/internal/redact"
+	words "ddpbatch/internal/text"
+)
+
+// What is shown in a comment is blanked by package redact, by names that hold TOKEN and the like. What is copied has to be looked at more
+// closely: TOKENIZERS_PARALLELISM=false and --max-tokens 2048 are no secrets, and a job without them is another job.
+
+// secretForm finds what is a key by its look: tokens of services, and a password in a URL.
+var secretForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\b(?:hf_|ghp_|github_pat_|glpat-|sk-|xox[abp]-|AKIA)[A-Za-z0-9_-]{12,}|://[^/\s:@]*:[^/\s@]+@`)
+})
+
+// blanked is text, for a comment, without what may be secret in it.
+func blanked(text string) string {
+	return secretForm().ReplaceAllStringFunc(redact.Text(text), func(found string) string {
+		if strings.HasPrefix(found, "://") {
+			return "://" + redact.Blank + "@"
+		}
+		return redact.Blank
+	})
+}
+
+// namesSecret tells whether a variable or flag of this name holds a secret: by its last word. sure: whatever its value is.
+func namesSecret(name string) (named, sure bool) {
+	parts := strings.FieldsFunc(strings.ToUpper(name), func(r rune) bool { return r == '_' || r == '-' || r == '.' })
+	if n := len(parts); n > 1 && parts[n-1] == "ID" && parts[n-2] == "KEY" { // AWS_ACCESS_KEY_ID
+		parts = parts[:n-1]
+	}
+	if len(parts) == 0 {
+		return false, false
+	}
+	last := strings.TrimRight(parts[len(parts)-1], "0123456789")
+	for _, word := range []string{"SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL"} {
+		if strings.Contains(strings.Join(parts, " "), word) {
+			return true, true
+		}
+	}
+	owners := strings.Fields("API ACCESS AUTH PRIVATE HF HUB WANDB GITHUB GITLAB BEARER SSH")
+	named = last == "KEY" || strings.HasSuffix(last, "TOKEN") || strings.HasSuffix(last, "APIKEY")
+	sure = named && (last != "KEY" && last != "TOKEN" || len(parts) == 1 && last == "TOKEN" ||
+		len(parts) > 1 && slices.Contains(owners, parts[len(parts)-2]))
+	return named, sure
+}
+
+// plainValue is a value that is no secret whatever its name is.
+var plainValue = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?i:true|false|yes|no|on|off|none|null|-?[0-9]{0,6}|<.*>|\[.*\])$`)
+})
+
+// isSecret tells whether the value of a variable must not be copied.
+func isSecret(name, value string) bool {
+	named, _ := namesSecret(name)
+	return named && !plainValue().MatchString(value) || secretForm().MatchString(value)
+}
+
+// isSecretArgument tells it of a flag's value, which is seldom one: --sort-key length.
+func isSecretArgument(name, value string) bool {
+	named, sure := namesSecret(name)
+	const shortest = 8
+	looks := len(value) >= shortest && strings.ContainsAny(value, "0123456789")
+	return named && (sure || looks) && !plainValue().MatchString(value) && !strings.HasPrefix(value, "$") && !strings.HasPrefix(value, `"$`) ||
+		secretForm().MatchString(value)
+}
+
+// withoutSecrets are the words of a command that may be copied; found tells that there are others.
+func withoutSecrets(command []string) (shown []string, found bool) {
+	flag := "" // the word before, where it names what follows
+	for _, word := range command {
+		name, value, assigned := strings.Cut(word, "=")
+		safe := word
+		switch {
+		case strings.ContainsAny(word, " \n") && holdsSecret(word): // a script
+			safe = redact.Blank
+		case assigned && isSecretArgument(strings.TrimLeft(name, "-"), value):
+			safe = name + "=" + redact.Blank
+		case flag != "" && !strings.HasPrefix(word, "-") && isSecretArgument(flag, word), secretForm().MatchString(word):
+			safe = redact.Blank
+		}
+		flag = ""
+		if !assigned && (strings.HasPrefix(word, "-") || strings.HasSuffix(word, ":")) { // a flag, or a key of YAML or JSON
+			flag = strings.Trim(word, `-:"'`)
+		}
+		found = found || safe != word
+		shown = append(shown, safe)
+	}
+	return shown, found
+}
+
+// holdsSecret tells whether a line must not be copied.
+func holdsSecret(text string) bool {
+	list := strings.Fields(text)
+	_, found := withoutSecrets(list)
+	at := slices.Index(list, "login") // wandb login KEY
+	return found || at > 0 && at+1 < len(list) && !strings.HasPrefix(list[at+1], "-") && !strings.HasPrefix(list[at+1], "$") &&
+		!strings.HasPrefix(list[at+1], `"$`)
+}
+
+// maxShown is how many bytes of a script's line a comment shows.
+const maxShown = 160
+
+// quoted is a script's text in a comment: on one line, short, and without secrets.
+func quoted(text string) string {
+	list := strings.Fields(blanked(text))
+	list, _ = withoutSecrets(list)
+	if at := slices.Index(list, "login"); at > 0 && at+1 < len(list) && holdsSecret(text) {
+		list = append(list[:at+1], redact.Blank)
+	}
+	return words.Shortened(words.Clean(strings.Join(list, " ")), maxShown)
+}

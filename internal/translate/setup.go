@@ -1,0 +1,205 @@
+package translate
+
+import (
+	"slices"
+	"strings"
+)
+
+// ownVariables are those that ddpbatch sets for each rank.
+var ownVariables = strings.Fields("MASTER_ADDR MASTER_PORT WORLD_SIZE RANK LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK NODE_RANK ROLE_RANK NCCL_COMM_ID")
+
+// visibleDevices say which GPUs there are to the agent, too, which the variables of [setup] env do not reach.
+var visibleDevices = strings.Fields("CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES")
+
+// setupOf writes [setup] from the statements before the launch line, which needs the given variables.
+func (t *translation) setupOf(items []item, needed []string) {
+	lines := liveItems(items, needed)
+	var script []string
+	ordered := false // a line that later ones may depend on is in script, which comes after modules, venv and conda
+	add := func(it item, text string) {
+		script = append(script, text)
+		ordered = ordered || !it.quiet
+	}
+	for i, it := range lines {
+		switch {
+		case it.kind == isLeftOut:
+			t.setup.note(it.line, "left out: %s: %s", quoted(it.text), it.why)
+		case it.kind == isUntranslated:
+			t.setup.note(it.line, "not translated: %s: %s", quoted(it.text), it.why)
+		case it.kind == changesDir:
+			t.changeDir(it, len(script) > 0)
+		case it.kind == setsVariable:
+			t.setVariable(it, readLater(lines[i+1:], it.name), needed, func(text string) {
+				script = append(script, text)
+				ordered = ordered || slices.Contains(searchPaths, it.name)
+			})
+		case holdsSecret(it.text):
+			t.setup.note(it.line, "not copied, as it may hold a secret: %s", quoted(it.text))
+		case it.kind == loadsModules && !ordered:
+			t.modules = append(t.modules, it.modules...)
+		case it.kind == entersVenv && !ordered && t.venv == "" && t.conda == "":
+			t.venv = it.folder
+		case it.kind == entersConda && !ordered && t.venv == "" && t.conda == "":
+			t.conda = it.folder
+		case it.kind == hooksConda && !ordered && hasConda(lines[i+1:]):
+			t.setup.note(it.line, "left out: %s: setup.conda does that", quoted(it.text))
+		default:
+			add(it, it.text)
+		}
+	}
+	if len(t.modules) > 0 {
+		t.setup.put("modules", t.modules, "")
+	}
+	if t.venv != "" {
+		t.setup.put("venv", t.venv, "")
+	}
+	if t.conda != "" {
+		t.setup.put("conda", t.conda, "")
+	}
+	if len(script) > 0 {
+		t.setup.put("script", script, "lines of the script, as they are; one that fails ends the job")
+	}
+}
+
+// searchPaths are variables that decide what later lines find.
+var searchPaths = strings.Fields("PATH LD_LIBRARY_PATH PYTHONPATH MODULEPATH CONDA_EXE CONDA_PREFIX CONDA_ENVS_PATH")
+
+// hasConda tells whether a conda environment is entered in what follows, before any line that is not quiet.
+func hasConda(items []item) bool {
+	for _, it := range items {
+		if it.kind == entersConda || it.kind == runsLine && !it.quiet {
+			return it.kind == entersConda
+		}
+	}
+	return false
+}
+
+// readLater tells whether a line that is kept reads a variable, or may do so unseen: a file that is sourced.
+func readLater(items []item, name string) bool {
+	return slices.ContainsFunc(items, func(it item) bool {
+		return it.kind == runsLine && (slices.Contains(it.reads, name) || !it.quiet && name != "" && readsFile(it.text)) ||
+			it.kind == setsVariable && slices.Contains(it.reads, name) && !isFixed(it)
+	})
+}
+
+func readsFile(text string) bool {
+	return strings.HasPrefix(text, "source ") || strings.HasPrefix(text, ". ") || strings.HasPrefix(text, "eval ")
+}
+
+// isFixed tells whether the value of a variable is known here.
+func isFixed(it item) bool {
+	_, fixed := it.value.constant()
+	return fixed
+}
+
+// liveItems leaves out what ddpbatch does by itself, and variables that nothing needs any more: what the launch line needs is needed.
+func liveItems(items []item, needed []string) []item {
+	wanted, dropped := map[string]bool{}, map[string]bool{}
+	for _, name := range needed {
+		wanted[name] = true
+	}
+	kept := slices.Clone(items)
+	for i := len(kept) - 1; i >= 0; i-- {
+		it := &kept[i]
+		if it.kind == setsVariable {
+			it.kind, it.why = fateOf(*it, wanted[it.name])
+			dropped[it.name] = dropped[it.name] || it.kind == isLeftOut || it.kind == isUntranslated
+		}
+		if it.kind == setsVariable && !isFixed(*it) || it.kind == runsLine && !it.quiet {
+			for _, name := range it.reads {
+				wanted[name] = true
+			}
+		}
+	}
+	for i := range kept { // what is only printed keeps nothing alive
+		it := &kept[i]
+		if it.kind != runsLine || !it.quiet {
+			continue
+		}
+		for _, name := range it.reads {
+			if dropped[name] {
+				it.kind, it.why = isLeftOut, "it prints what the script no longer has"
+			}
+		}
+		for j := range kept[:i] {
+			if it.kind == runsLine && kept[j].kind == isInPlace && slices.Contains(it.reads, kept[j].name) {
+				kept[j].kind = setsVariable
+			}
+		}
+	}
+	return slices.DeleteFunc(kept, func(it item) bool { return it.kind == isInPlace })
+}
+
+// fateOf is what becomes of a variable, and why.
+func fateOf(it item, wanted bool) (itemKind, string) {
+	switch {
+	case slices.Contains(ownVariables, it.name):
+		return isLeftOut, "ddpbatch sets it for each rank"
+	case mentionsLauncher(it.value.static()):
+		return isLeftOut, "launch.command has what it says"
+	case !it.exported && !wanted && (isFixed(it) || it.isArray && it.inPlace):
+		return isInPlace, ""
+	case !it.exported && !wanted:
+		return isLeftOut, "nothing here needs it"
+	case it.why != "": // a step of srun's in it, say
+		return isUntranslated, it.why
+	}
+	return setsVariable, ""
+}
+
+// setVariable puts a variable into [setup]: into env where its value is known and only ranks need it, else into the script.
+func (t *translation) setVariable(it item, isRead bool, needed []string, add func(string)) {
+	text, fixed := it.value.constant()
+	forRanks := it.exported || slices.Contains(needed, it.name)
+	static := it.value.static()
+	switch {
+	case isSecret(it.name, static), holdsSecret(static), it.isArray && holdsSecret(it.text):
+		t.notCopied(it.line, it.name)
+	case fixed && forRanks && !isRead && !slices.Contains(visibleDevices, it.name):
+		t.setEnv(it.line, it.name, text)
+	case fixed && it.exported && strings.Contains(it.text, "$"): // of a variable that is known here alone
+		add("export " + it.name + "=" + shellText(it.value))
+	case !it.exported && forRanks && !it.isArray:
+		add("export " + it.text)
+	default:
+		add(it.text)
+	}
+}
+
+func (t *translation) notCopied(line int, name string) {
+	t.setup.note(line, "%s is not copied, as it may be a secret: export it in the shell that submits", quoted(name))
+}
+
+// setEnv puts a variable of the ranks into [setup.env].
+func (t *translation) setEnv(line int, name, value string) {
+	switch {
+	case slices.Contains(ownVariables, name):
+		t.setup.note(line, "left out: %s: ddpbatch sets it for each rank", quoted(name+"="+value))
+	case isSecret(name, value) || holdsSecret(value):
+		t.notCopied(line, name)
+	case !variableForm().MatchString(name):
+		t.setup.note(line, "not translated: %s is no name of a variable", quoted(name))
+	default:
+		t.env.put(name, value, "")
+	}
+}
+
+// changeDir makes a folder the working directory.
+func (t *translation) changeDir(it item, afterLines bool) {
+	folder, ok := t.path(it.value)
+	if len(it.value) > 0 && it.value[0].dynamic && it.value[0].text == "${SLURM_SUBMIT_DIR}" {
+		rest, fixed := it.value[1:].constant()
+		if ok = fixed && (rest == "" || rest[0] == '/') && isLine("."+rest); ok {
+			folder = "." + rest
+			t.workdir = ""
+		}
+	}
+	if !ok || strings.HasPrefix(folder, "-") {
+		t.top.note(it.line, "not translated: %s: set workdir", quoted(it.text))
+		return
+	}
+	t.moveTo(it.line, folder)
+	if afterLines {
+		t.setup.note(it.line, "%s is workdir, also for the lines of setup.script before it", quoted(it.text))
+	}
+}

@@ -1,0 +1,348 @@
+package translate
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// itemKind is what a statement does.
+type itemKind int
+
+const (
+	setsVariable   itemKind = iota // X=1, export X=1
+	runsLine                       // a shell line, kept as it is
+	loadsModules                   // module load
+	entersVenv                     // source VENV/bin/activate
+	entersConda                    // conda activate
+	hooksConda                     // eval "$(conda shell.bash hook)"
+	changesDir                     // cd
+	mayLaunch                      // starts a program
+	isInPlace                      // a variable whose value stands in the place of its name
+	isLeftOut                      // what ddpbatch does by itself: why says so
+	isUntranslated                 // why says what to do instead
+)
+
+// An item is one statement of a script.
+type item struct {
+	kind     itemKind
+	line     int
+	text     string // as the script has it
+	why      string
+	name     string   // setsVariable
+	value    field    // setsVariable, changesDir
+	folder   string   // entersVenv, entersConda: the environment
+	exported bool     // setsVariable
+	isArray  bool     // setsVariable: NAME=(...)
+	inPlace  bool     // of an array: its elements are known
+	modules  []string // loadsModules
+	reads    []string // the variables that it needs
+	writes   []string // the variables that it may set
+	quiet    bool     // of runsLine: what follows does not depend on it
+	words    []field  // mayLaunch
+	prefix   []item   // mayLaunch: variables of that command alone
+	strength int      // mayLaunch: how likely it is the launch line
+	apart    bool     // mayLaunch: the script does not wait for it
+	notes    []string // mayLaunch: what was taken off the line
+}
+
+// statements reads statements in their order.
+func (t *translation) statements(list []*syntax.Stmt) {
+	for _, s := range list {
+		t.statement(s)
+	}
+}
+
+func (t *translation) statement(s *syntax.Stmt) {
+	if and, ok := s.Cmd.(*syntax.BinaryCmd); ok && and.Op == syntax.AndStmt && !s.Negated && len(s.Redirs) == 0 && !s.Background {
+		t.statement(and.X)
+		t.statement(and.Y)
+		return
+	}
+	for _, it := range t.itemsOf(s) {
+		for _, name := range it.writes {
+			t.variables[name] = variable{opaque: true}
+		}
+		t.items = append(t.items, it)
+	}
+}
+
+// assign notes the value of a variable. One that may be a secret is never put in the place of its name.
+func (t *translation) assign(it item) {
+	text, _ := it.value.constant()
+	ofItself := slices.Contains(it.value.names(), it.name) // PATH=x:$PATH
+	t.variables[it.name] = variable{
+		fields: []field{it.value},
+		opaque: ofItself || isSecret(it.name, text) || !isKnown(it.value),
+	}
+}
+
+var referenceForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\$\{[A-Za-z_][A-Za-z0-9_]*\}$`) })
+
+// isKnown tells whether a value is text and variables alone, so that it may be put in the place of its name.
+func isKnown(value field) bool {
+	return !slices.ContainsFunc(value, func(p piece) bool { return p.dynamic && !referenceForm().MatchString(p.text) })
+}
+
+// itemsOf reads one statement, which may assign several variables.
+func (t *translation) itemsOf(s *syntax.Stmt) []item {
+	base := item{line: int(s.Pos().Line()) + t.firstLine, text: t.source(s)}
+	if t.isCommand {
+		base.line = 0
+	}
+	if why := t.blocked(s); why != "" {
+		base.kind, base.why, base.writes = isUntranslated, why, assignedIn(s)
+		if f, ok := s.Cmd.(*syntax.FuncDecl); ok && f.Name != nil {
+			t.functions[f.Name.Value] = true
+		}
+		return []item{base}
+	}
+	s, base.notes = t.unwrap(s)
+	switch cmd := s.Cmd.(type) {
+	case *syntax.DeclClause:
+		if len(s.Redirs) == 0 {
+			return t.declaration(base, cmd)
+		}
+	case *syntax.CallExpr:
+		if len(cmd.Args) == 0 && len(s.Redirs) == 0 {
+			return t.assignments(base, cmd.Assigns, false)
+		}
+		if len(cmd.Args) > 0 && !s.Negated {
+			return t.call(base, s, cmd)
+		}
+	}
+	base.kind, base.reads, base.writes = runsLine, namesIn(s), assignedIn(s)
+	if why := t.contains(s); why != "" {
+		base.kind, base.why = isUntranslated, why
+	}
+	return []item{base}
+}
+
+// blocked says why a statement has no place in a job file; "": it may have one.
+func (t *translation) blocked(s *syntax.Stmt) string {
+	switch s.Cmd.(type) {
+	case *syntax.FuncDecl:
+		return "a function"
+	case *syntax.ForClause, *syntax.WhileClause:
+		return "a loop: slurm.array starts a run for each of several values"
+	case *syntax.CoprocClause:
+		return "a background process"
+	}
+	return ""
+}
+
+// assignedIn are the variables that a statement may set.
+func assignedIn(s *syntax.Stmt) (names []string) {
+	syntax.Walk(s, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.Assign:
+			if n.Name != nil {
+				names = append(names, n.Name.Value)
+			}
+		case *syntax.WordIter:
+			names = append(names, n.Name.Value)
+		case *syntax.CallExpr: // read, mapfile, printf -v, ...
+			if len(n.Args) > 0 && slices.Contains([]string{"read", "mapfile", "readarray", "printf", "getopts", "unset"}, n.Args[0].Lit()) {
+				for _, w := range n.Args[1:] {
+					if syntax.ValidName(w.Lit()) {
+						names = append(names, w.Lit())
+					}
+				}
+			}
+		}
+		return true
+	})
+	return names
+}
+
+// unwrap takes off a statement what does not change which program it starts: time, a pipe into tee, what to do when it fails.
+func (t *translation) unwrap(s *syntax.Stmt) (*syntax.Stmt, []string) {
+	var notes []string
+	for {
+		binary, ok := s.Cmd.(*syntax.BinaryCmd)
+		if timed, is := s.Cmd.(*syntax.TimeClause); is && timed.Stmt != nil {
+			s = timed.Stmt
+			continue
+		}
+		if !ok || t.strengthOf(binary.X) < fromPython {
+			return s, notes
+		}
+		switch binary.Op {
+		case syntax.Pipe, syntax.PipeAll:
+			notes = append(notes, "left out: | "+quoted(t.source(binary.Y))+": the ranks' output is in the run directory")
+		case syntax.OrStmt, syntax.AndStmt:
+			notes = append(notes, "not translated: "+binary.Op.String()+" "+quoted(t.source(binary.Y))+": what follows an end is [requeue]")
+		}
+		s = binary.X
+	}
+}
+
+// strengthOf is the strength of a statement as a launch line.
+func (t *translation) strengthOf(s *syntax.Stmt) int {
+	switch cmd := s.Cmd.(type) {
+	case *syntax.CallExpr:
+		return strength(t.fieldsOf(cmd.Args))
+	case *syntax.BinaryCmd:
+		return t.strengthOf(cmd.X)
+	case *syntax.TimeClause:
+		if cmd.Stmt != nil {
+			return t.strengthOf(cmd.Stmt)
+		}
+	}
+	return notLaunched
+}
+
+// contains says what in a compound statement cannot be part of a setup.
+func (t *translation) contains(s *syntax.Stmt) (why string) {
+	syntax.Walk(s, func(n syntax.Node) bool {
+		if why != "" {
+			return false
+		}
+		switch n := n.(type) {
+		case *syntax.Stmt:
+			why = t.blocked(n)
+			if n.Background {
+				why = "a background process"
+			}
+		case *syntax.CallExpr:
+			if len(n.Args) > 0 {
+				words := t.fieldsOf(n.Args)
+				if strength(words) >= fromSrun || slices.Contains(starters, programOf(words)) {
+					why = "it may start ranks: write launch.command"
+				} else if p := programOf(words); slices.Contains(endsShell, p) || t.functions[p] || actsOnJobs(words) {
+					why = p + " has no place before the ranks start"
+				}
+			}
+		}
+		return true
+	})
+	return why
+}
+
+// declaration reads export, declare, readonly, typeset and local.
+func (t *translation) declaration(base item, cmd *syntax.DeclClause) []item {
+	var assigns []*syntax.Assign
+	exported := cmd.Variant.Value == "export"
+	for _, a := range cmd.Args {
+		switch {
+		case a.Name == nil && a.Value != nil: // an option
+			option := a.Value.Lit()
+			exported = exported || strings.HasPrefix(option, "-") && strings.Contains(option, "x")
+		case !a.Naked:
+			assigns = append(assigns, a)
+		}
+	}
+	if len(assigns) == 0 && exported && len(cmd.Args) > 0 {
+		var items []item
+		for _, a := range cmd.Args {
+			if a.Naked && a.Name != nil {
+				items = append(items, t.export(base, a.Name.Value))
+			}
+		}
+		return items
+	}
+	return t.assignments(base, assigns, exported)
+}
+
+// export is "export NAME" of a variable that has its value already.
+func (t *translation) export(it item, name string) item {
+	it.kind, it.name, it.exported, it.text, it.reads = setsVariable, name, true, "export "+name, []string{name}
+	it.value = field{{text: "${" + name + "}", dynamic: true, quoted: true, names: it.reads}}
+	if v, assigned := t.variables[name]; assigned && !v.opaque && !v.array {
+		it.value = v.fields[0]
+	}
+	return it
+}
+
+func (t *translation) assignments(base item, assigns []*syntax.Assign, exported bool) (items []item) {
+	for _, a := range assigns {
+		it := base
+		if a.Name == nil || a.Index != nil || a.Append {
+			it.kind, it.reads, it.writes = runsLine, namesIn(a), nil
+			if a.Name != nil {
+				it.writes = []string{a.Name.Value}
+				it.reads = append(it.reads, a.Name.Value)
+			}
+			it.text = t.source(a)
+			items = append(items, it)
+			continue
+		}
+		it.kind, it.name, it.exported, it.reads = setsVariable, a.Name.Value, exported, namesIn(a)
+		it.text = t.source(a)
+		it.why = t.contains(&syntax.Stmt{Position: a.Pos(), Cmd: &syntax.CallExpr{Assigns: []*syntax.Assign{a}}})
+		if exported {
+			it.text = "export " + it.text
+		}
+		if a.Array != nil {
+			items = append(items, t.array(it, a.Array))
+			continue
+		}
+		it.value = t.valueOf(a.Value)
+		t.assign(it) // the next one on the line may use it
+		items = append(items, it)
+	}
+	return items
+}
+
+// array reads NAME=(...), whose elements are known where they are plain words.
+func (t *translation) array(it item, list *syntax.ArrayExpr) item {
+	v := variable{array: true}
+	for _, e := range list.Elems {
+		if e.Index != nil || e.Value == nil {
+			v.opaque = true
+			continue
+		}
+		v.fields = append(v.fields, t.fieldsOf([]*syntax.Word{e.Value})...)
+	}
+	for _, f := range v.fields {
+		text, _ := f.constant()
+		v.opaque = v.opaque || isSecret(it.name, text) || !isKnown(f)
+	}
+	t.variables[it.name] = v
+	it.isArray, it.inPlace, it.exported = true, !v.opaque, false
+	return it
+}
+
+// Programs that end the shell, or wait for what it has started.
+var endsShell = []string{"exit", "return", "exec", "break", "continue", "logout", "kill"}
+
+// quietPrograms print, or set what only they themselves name: what follows does not depend on them.
+var quietPrograms = strings.Fields("echo printf date hostname pwd env printenv set shopt ulimit umask mkdir nvidia-smi rocm-smi ls cat free lscpu df " +
+	"which type true : uname id whoami touch sleep")
+
+// utilities are programs that a script calls on its way; none is what a job is for.
+var utilities = append(strings.Fields("cp mv rm tar rsync ln chmod unzip unpigz gzip test [ [[ sed grep awk find export pip pip3 git make cmake "+
+	"wandb huggingface-cli module ml conda mamba source . eval cd pushd popd alias unset read mapfile scontrol squeue sinfo sacct curl wget "+
+	"wait trap head tail sort wc tee xargs stat realpath dirname basename lfs aws gsutil rclone"), quietPrograms...)
+
+// programOf is the name of a command's program, without its folder; "" where only the shell knows it.
+func programOf(words []field) string {
+	if len(words) == 0 {
+		return ""
+	}
+	text, _ := words[0].constant()
+	return path.Base(text)
+}
+
+// actsOnJobs tells whether a command submits, ends or changes jobs, or acts on other machines.
+func actsOnJobs(words []field) bool {
+	switch programOf(words) {
+	case "sbatch", "salloc", "scancel", "ssh", "pdsh", "parallel":
+		return true
+	case "scontrol":
+		return len(words) > 1 && !slices.Contains([]string{"show", "ping", "version"}, constantAt(words, 1))
+	}
+	return false
+}
+
+func constantAt(words []field, i int) string {
+	if i >= len(words) {
+		return ""
+	}
+	text, _ := words[i].constant()
+	return text
+}

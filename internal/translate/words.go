@@ -1,0 +1,393 @@
+package translate
+
+import (
+	"strconv"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// A piece is a part of a word after expansion.
+type piece struct {
+	text    string   // what it is, or the shell's text for it where it is known only when the job runs
+	dynamic bool     // text is the shell's
+	quoted  bool     // a dynamic one is not split into words
+	names   []string // the variables in a dynamic one
+}
+
+// A field is one word that a program gets, in pieces.
+type field []piece
+
+// constant is the word where it has no dynamic piece.
+func (f field) constant() (string, bool) {
+	var b strings.Builder
+	for _, p := range f {
+		if p.dynamic {
+			return "", false
+		}
+		b.WriteString(p.text)
+	}
+	return b.String(), true
+}
+
+// static is what of a field is known, one piece after the other.
+func (f field) static() string {
+	var b strings.Builder
+	for _, p := range f {
+		if !p.dynamic {
+			b.WriteString(p.text)
+		}
+	}
+	return b.String()
+}
+
+// names are the variables that a field needs when the job runs.
+func (f field) names() (names []string) {
+	for _, p := range f {
+		names = append(names, p.names...)
+	}
+	return names
+}
+
+// A variable is what a script has assigned so far.
+type variable struct {
+	fields []field // one, or the elements of an array
+	array  bool
+	opaque bool // it is known only when the job runs, or must not be copied
+}
+
+// An expander expands words as a shell does, as far as their text tells the outcome.
+type expander struct {
+	src       string // the text that the words are from
+	variables map[string]variable
+	known     func(name string) (value string, isSet, isKnown bool) // what Slurm will have set
+	expanded  *int                                                  // how many bytes variables have come to so far
+}
+
+// maxExpanded bounds what variables come to: with B=$A$A, C=$B$B and so on it doubles with each line. Beyond it they stay variables.
+const maxExpanded = 256 << 10
+
+// fieldsOf expands words that are arguments of a command.
+func (e *expander) fieldsOf(words []*syntax.Word) []field {
+	var b fieldBuilder
+	for _, w := range words {
+		e.parts(&b, w.Parts, false, true)
+		b.end()
+	}
+	return b.done
+}
+
+// valueOf expands the value of an assignment, which is one field.
+func (e *expander) valueOf(w *syntax.Word) field {
+	if w == nil {
+		return nil
+	}
+	b := fieldBuilder{whole: true}
+	e.parts(&b, w.Parts, false, true)
+	return b.field
+}
+
+// fieldBuilder gathers pieces into fields.
+type fieldBuilder struct {
+	done  []field
+	field field
+	begun bool
+	whole bool // blanks do not part fields
+}
+
+func (b *fieldBuilder) add(p piece) {
+	b.field, b.begun = append(b.field, p), true
+}
+
+func (b *fieldBuilder) end() {
+	if b.begun {
+		b.done = append(b.done, b.field)
+	}
+	b.field, b.begun = nil, false
+}
+
+// split adds the value of an unquoted variable, which blanks part.
+func (b *fieldBuilder) split(f field) {
+	for _, p := range f {
+		if p.dynamic || b.whole {
+			b.add(p)
+			continue
+		}
+		for i, text := range strings.FieldsFunc(p.text+"\x00", isBlank) { // the NUL keeps a blank at the end
+			if i > 0 || strings.TrimLeft(p.text, " \t\n") != p.text {
+				b.end()
+			}
+			if text = strings.TrimSuffix(text, "\x00"); text != "" {
+				b.add(piece{text: text})
+			}
+		}
+	}
+}
+
+func isBlank(r rune) bool { return r == ' ' || r == '\t' || r == '\n' }
+
+func (e *expander) parts(b *fieldBuilder, parts []syntax.WordPart, quoted, atStart bool) {
+	for i, part := range parts {
+		switch p := part.(type) {
+		case *syntax.Lit:
+			e.literal(b, p, quoted, atStart && i == 0)
+		case *syntax.SglQuoted:
+			if p.Dollar {
+				e.dynamic(b, p, false)
+				continue
+			}
+			b.add(piece{text: p.Value})
+		case *syntax.DblQuoted:
+			b.begun = b.begun || !isAll(p)
+			e.parts(b, p.Parts, true, false)
+		case *syntax.ParamExp:
+			e.parameter(b, p, quoted)
+		case *syntax.ArithmExp:
+			if n, ok := e.arithmetic(p.X); ok {
+				b.add(piece{text: strconv.FormatInt(n, 10)})
+				continue
+			}
+			e.dynamic(b, p, quoted)
+		default:
+			e.dynamic(b, part, quoted)
+		}
+	}
+}
+
+// isAll tells whether a quoted text is "${array[@]}" alone, which may be no word at all.
+func isAll(q *syntax.DblQuoted) bool {
+	if len(q.Parts) != 1 {
+		return false
+	}
+	p, ok := q.Parts[0].(*syntax.ParamExp)
+	return ok && (isEach(p) || p.Param != nil && p.Param.Value == "@")
+}
+
+// isEach tells whether a parameter is ${array[@]}, or ${array[*]}.
+func isEach(p *syntax.ParamExp) bool {
+	w, ok := p.Index.(*syntax.Word)
+	return ok && (w.Lit() == "@" || w.Lit() == "*")
+}
+
+// dynamic adds what only the shell knows.
+func (e *expander) dynamic(b *fieldBuilder, n syntax.Node, quoted bool) {
+	b.add(piece{text: e.text(n), dynamic: true, quoted: quoted, names: namesIn(n)})
+}
+
+// text is the source of a node.
+func (e *expander) text(n syntax.Node) string {
+	from, to := int(n.Pos().Offset()), int(n.End().Offset())
+	if from < 0 || to > len(e.src) || from > to {
+		return ""
+	}
+	return e.src[from:to]
+}
+
+// namesIn are the variables that a node reads.
+func namesIn(n syntax.Node) (names []string) {
+	syntax.Walk(n, func(n syntax.Node) bool {
+		switch p := n.(type) {
+		case *syntax.ParamExp:
+			if p.Param != nil {
+				names = append(names, p.Param.Value)
+			}
+		case *syntax.ArithmExp: // names without a dollar
+			syntax.Walk(p.X, func(n syntax.Node) bool {
+				if lit, ok := n.(*syntax.Lit); ok && syntax.ValidName(lit.Value) {
+					names = append(names, lit.Value)
+				}
+				return true
+			})
+		}
+		return true
+	})
+	return names
+}
+
+// literal adds text that stands for itself, but for backslashes, the home folder, and what names files.
+func (e *expander) literal(b *fieldBuilder, lit *syntax.Lit, quoted, atStart bool) {
+	raw := lit.Value
+	if quoted {
+		b.add(piece{text: unescape(raw, "$`\"\\")})
+		return
+	}
+	if atStart && (raw == "~" || strings.HasPrefix(raw, "~/")) {
+		b.add(homePiece)
+		raw = raw[1:]
+	}
+	if raw == "" {
+		return
+	}
+	if namesFiles(raw) || atStart && raw[0] == '~' {
+		b.add(piece{text: raw, dynamic: true})
+		return
+	}
+	b.add(piece{text: unescape(raw, "")})
+}
+
+// homePiece is the home folder of whoever runs the job.
+var homePiece = piece{text: "${HOME}", dynamic: true, quoted: true, names: []string{"HOME"}}
+
+// namesFiles tells whether a shell would look for files by a text, or make several words of it. Brackets alone, as in Hydra's
+// devices=[0,1], are no pattern that anybody means.
+func namesFiles(raw string) bool {
+	open, list := false, false
+	for i := 0; i < len(raw); i++ {
+		switch raw[i] {
+		case '\\':
+			i++
+		case '*', '?':
+			return true
+		case '{':
+			open, list = true, false
+		case ',':
+			list = true
+		case '.':
+			list = list || strings.HasPrefix(raw[i:], "..")
+		case '}':
+			if open && list {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// unescape takes away the backslashes before the characters that they quote; none named: before all.
+func unescape(raw, only string) string {
+	var b strings.Builder
+	for i := 0; i < len(raw); i++ {
+		if raw[i] == '\\' && i+1 < len(raw) && (only == "" || strings.IndexByte(only, raw[i+1]) >= 0) {
+			i++
+		}
+		b.WriteByte(raw[i])
+	}
+	return b.String()
+}
+
+// parameter adds the value of a variable where it is known.
+func (e *expander) parameter(b *fieldBuilder, p *syntax.ParamExp, quoted bool) {
+	if p.Param == nil {
+		e.dynamic(b, p, quoted)
+		return
+	}
+	name := p.Param.Value
+	v, assigned := e.variables[name]
+	if assigned && v.array && !v.opaque && isEach(p) && isPlain(p) && e.affords(v.fields...) {
+		for i, f := range v.fields {
+			if i > 0 {
+				b.end()
+			}
+			for _, one := range f {
+				b.add(one)
+			}
+			b.begun = true
+		}
+		return
+	}
+	value, isSet, isKnown := e.lookUp(name)
+	switch {
+	case p.Index != nil || !isKnown || !e.affords(value):
+	case isPlain(p) && p.Exp == nil:
+		e.add(b, value, quoted)
+		return
+	case isPlain(p) && (p.Exp.Op == syntax.DefaultUnset || p.Exp.Op == syntax.DefaultUnsetOrNull):
+		if isSet {
+			e.add(b, value, quoted)
+		} else if p.Exp.Word != nil {
+			e.add(b, e.valueOf(p.Exp.Word), quoted)
+		}
+		return
+	}
+	text := e.text(p)
+	if p.Short && p.Index == nil {
+		text = "${" + name + "}"
+	}
+	b.add(piece{text: text, dynamic: true, quoted: quoted, names: namesIn(p)})
+}
+
+// affords tells whether a value may be put in the place of its name, and counts it.
+func (e *expander) affords(value ...field) bool {
+	for _, f := range value {
+		for _, p := range f {
+			*e.expanded += len(p.text) + 1
+		}
+	}
+	return *e.expanded <= maxExpanded
+}
+
+// isPlain tells whether a parameter is read as it is, or with a default.
+func isPlain(p *syntax.ParamExp) bool {
+	return !p.Excl && !p.Length && !p.Width && p.Slice == nil && p.Repl == nil && p.Names == 0
+}
+
+// lookUp finds a variable's value. It is known also where it is known not to be set.
+func (e *expander) lookUp(name string) (value field, isSet, isKnown bool) {
+	if v, assigned := e.variables[name]; assigned {
+		if v.opaque || v.array || len(v.fields) == 0 {
+			return nil, false, false
+		}
+		text, isConstant := v.fields[0].constant()
+		return v.fields[0], !isConstant || text != "", true
+	}
+	text, isSet, isKnown := e.known(name)
+	return field{{text: text}}, isSet, isKnown
+}
+
+func (e *expander) add(b *fieldBuilder, value field, quoted bool) {
+	if !quoted {
+		b.split(value)
+		return
+	}
+	for _, p := range value {
+		p.quoted = true
+		b.add(p)
+	}
+}
+
+// arithmetic works out an expression whose numbers are known.
+func (e *expander) arithmetic(x syntax.ArithmExpr) (int64, bool) {
+	switch x := x.(type) {
+	case *syntax.ParenArithm:
+		return e.arithmetic(x.X)
+	case *syntax.Word:
+		f := e.valueOf(x)
+		if name := x.Lit(); syntax.ValidName(name) {
+			value, isSet, isKnown := e.lookUp(name)
+			if !isSet || !isKnown {
+				return 0, false
+			}
+			f = value
+		}
+		text, isConstant := f.constant()
+		n, err := strconv.ParseInt(text, 10, 32)
+		return n, isConstant && err == nil
+	case *syntax.BinaryArithm:
+		a, okA := e.arithmetic(x.X)
+		b, okB := e.arithmetic(x.Y)
+		if !okA || !okB {
+			return 0, false
+		}
+		return compute(x.Op, a, b)
+	}
+	return 0, false
+}
+
+// compute takes numbers that are small enough for one product to fit; a larger result is none.
+func compute(op syntax.BinAritOperator, a, b int64) (n int64, ok bool) {
+	switch {
+	case op == syntax.Add:
+		n = a + b
+	case op == syntax.Sub:
+		n = a - b
+	case op == syntax.Mul:
+		n = a * b
+	case op == syntax.Quo && b != 0:
+		n = a / b
+	case op == syntax.Rem && b != 0:
+		n = a % b
+	default:
+		return 0, false
+	}
+	return n, n == int64(int32(n))
+}
