@@ -1,9 +1,10 @@
 package translate
 
 import (
-	"path"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"mvdan.cc/sh/v3/syntax"
 )
@@ -25,7 +26,7 @@ func (t *translation) call(it item, s *syntax.Stmt, cmd *syntax.CallExpr) []item
 	case strength(words) > notLaunched && !t.functions[program]:
 		return []item{t.launchItem(it, s, cmd, words)}
 	case program == "trap":
-		return untranslated("a trap: ddpbatch warns the ranks before the end (launch.warn_signal), and has the job start again (requeue.on)")
+		return untranslated("a trap: ddpbatch warns the ranks before the end (launch.warn_signal), and requeues (requeue.on)")
 	case program == "wait":
 		it.kind, it.why = isLeftOut, "ddpbatch waits for its ranks"
 		return []item{it}
@@ -56,31 +57,37 @@ func (t *translation) setupItem(it item, program string, words []field) item {
 		constants[i], _ = w.constant()
 	}
 	arguments := constants[1:]
+	sources := program == "source" || program == "."
 	whole := !slices.Contains(arguments, "") && len(arguments) > 0
 	switch {
 	case (program == "module" || program == "ml") && whole:
 		return moduleItem(it, program, arguments)
 	case program == "cd" && len(arguments) == 1:
 		it.kind, it.value = changesDir, words[1]
-	case (program == "source" || program == ".") && len(arguments) == 1 && path.Base(suffix(words[1])) == "activate" && suffix(words[1]) != "activate":
+	case sources && len(arguments) == 1 && strings.HasSuffix(suffix(words[1]), "/bin/activate"):
 		if folder, ok := t.path(words[1]); ok {
 			it.kind, it.folder = entersVenv, strings.TrimSuffix(folder, "/bin/activate")
 		}
-	case (program == "source" || program == ".") && whole && len(arguments) == 2 && arguments[0] == "activate",
+	case sources && whole && len(arguments) == 2 && arguments[0] == "activate",
 		(program == "conda" || program == "mamba") && whole && len(arguments) == 2 && arguments[0] == "activate":
 		it.kind, it.folder = entersConda, arguments[1]
-	case program == "eval" && strings.Contains(it.text, "shell.bash hook"), program == "eval" && strings.Contains(it.text, "shell.posix hook"):
-		if strings.Contains(it.text, "conda") {
-			it.kind = hooksConda
-		}
-	case (program == "source" || program == ".") && whole && slices.Contains(moduleFiles, arguments[0]):
+	case program == "eval" && condaHook().MatchString(it.text):
+		it.kind = hooksConda
+	case sources && whole && slices.Contains(moduleFiles, arguments[0]):
 		it.kind, it.why = isLeftOut, `ddpbatch looks for "module" there itself`
 	}
 	return it
 }
 
+var condaHook = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`conda['"]? +['"]?shell\.(?:bash|posix)['"]? +['"]?hook`)
+})
+
 // moduleFiles define "module"; the batch script reads them where it is not there.
 var moduleFiles = []string{"/etc/profile.d/modules.sh", "/etc/profile.d/lmod.sh", "/etc/profile.d/z00_lmod.sh"}
+
+// moduleWords are what ml takes for a command of module's, and not for the name of a module.
+var moduleWords = strings.Fields("purge use unuse unload swap restore reset save spider show help")
 
 // moduleItem reads a line of module's, or of its short form ml.
 func moduleItem(it item, program string, arguments []string) item {
@@ -90,7 +97,7 @@ func moduleItem(it item, program string, arguments []string) item {
 	case arguments[0] == "list" || arguments[0] == "avail":
 		it.quiet = true
 		return it
-	case program == "module" || slices.Contains(strings.Fields("purge use unuse unload swap restore reset save spider show help"), arguments[0]):
+	case program == "module" || slices.Contains(moduleWords, arguments[0]):
 		return it
 	}
 	if len(arguments) > 0 && !slices.ContainsFunc(arguments, func(m string) bool { return strings.HasPrefix(m, "-") }) {
@@ -128,12 +135,19 @@ func (t *translation) launchItem(it item, s *syntax.Stmt, cmd *syntax.CallExpr, 
 	it.kind, it.words, it.strength = mayLaunch, words, strength(words)
 	it.prefix = t.assignmentsAlone(it, cmd.Assigns)
 	it.apart = s.Background
-	var redirects []string
+	var in, out []string
 	for _, r := range s.Redirs {
-		redirects = append(redirects, t.source(r))
+		if strings.HasPrefix(r.Op.String(), "<") {
+			in = append(in, t.source(r))
+			continue
+		}
+		out = append(out, t.source(r))
 	}
-	if len(redirects) > 0 {
-		it.notes = append(it.notes, "left out: "+quoted(strings.Join(redirects, " "))+": the ranks' output is in the run directory")
+	if len(in) > 0 {
+		it.notes = append(it.notes, "not translated: "+quoted(strings.Join(in, " "))+": ranks read nothing from standard input")
+	}
+	if len(out) > 0 {
+		it.notes = append(it.notes, "left out: "+quoted(strings.Join(out, " "))+": the ranks' output is in the run directory")
 	}
 	return it
 }

@@ -31,6 +31,9 @@ var shells = []string{"sh", "bash", "dash", "ksh", "zsh"}
 // plainPrefixes run the command behind them in their own place.
 var plainPrefixes = []string{"exec", "time", "command", "nohup"}
 
+// setupModules are Python modules that set up an environment.
+var setupModules = []string{"pip", "venv", "ensurepip"}
+
 // strength tells how likely a command is the launch line.
 func strength(words []field) int {
 	for len(words) > 1 && slices.Contains(plainPrefixes, programOf(words)) {
@@ -49,6 +52,10 @@ func strength(words []field) int {
 		return notLaunched
 	case slices.ContainsFunc(texts, mentionsLauncher):
 		return fromLauncher
+	case slices.Contains([]string{"conda", "mamba", "micromamba"}, program) && len(texts) > 1 && texts[1] == "run":
+		return fromPython
+	case torchrun.IsInterpreter(program) && len(texts) > 2 && texts[1] == "-m" && slices.Contains(setupModules, texts[2]):
+		return notLaunched
 	case isStarter && onlyLooks(texts):
 		return notLaunched
 	case isStarter && startsOnce(texts):
@@ -143,6 +150,20 @@ func (t *translation) decode(text string) (f field) {
 	return f
 }
 
+// resolved is a text with the values that the script gives to variables of ddpbatch's own, where it is about a launcher.
+func (t *translation) resolved(text string) string {
+	f := t.decode(text)
+	for i, p := range f {
+		if p.fixed != "" {
+			f[i] = piece{text: p.fixed}
+		}
+	}
+	if fixed, ok := f.constant(); ok {
+		return fixed
+	}
+	return text
+}
+
 // isConstant tells whether an encoded word has no dynamic piece.
 func isConstant(text string) bool { return !strings.Contains(text, "\x00") }
 
@@ -155,7 +176,7 @@ func shellText(f field) string {
 			b.WriteString(`"` + p.text + `"`)
 		case p.dynamic:
 			b.WriteString(p.text)
-		case p.text != "" || len(f) == 1:
+		default:
 			b.WriteString(slurm.ShellQuote(p.text))
 		}
 	}
@@ -230,8 +251,8 @@ func scriptAt(command []string) int {
 	return 0
 }
 
-// peelShell looks into bash -c. Where its script is one command, that is what is run; a launcher in a longer one has to be the last, and what
-// stands before it is set up before. done: the command stays as it is.
+// peelShell looks into bash -c. Where its script is one command, that is what is run; a launcher in a longer one has to be the last, and
+// what stands before it is set up before. done: the command stays as it is.
 func (t *translation) peelShell(l *launch, command []string) (rest []string, done bool, err error) {
 	at := scriptAt(command)
 	var script strings.Builder
@@ -243,7 +264,8 @@ func (t *translation) peelShell(l *launch, command []string) (rest []string, don
 	if err != nil || len(list) == 0 {
 		return command, true, nil
 	}
-	sub := &translation{src: inner, asked: t.asked, variables: t.variables, functions: t.functions, pieces: t.pieces, expanded: t.expanded, firstLine: l.line - 1}
+	sub := newTranslation(inner, t.asked)
+	sub.variables, sub.functions, sub.expanded, sub.firstLine = t.variables, t.functions, t.expanded, l.line-1
 	sub.statements(list)
 	last := len(sub.items) - 1
 	isLast := last >= 0 && sub.items[last].kind == mayLaunch && len(sub.items[last].notes) == 0
@@ -270,8 +292,8 @@ func (t *translation) peelShell(l *launch, command []string) (rest []string, don
 // peelWrapper leaves a program as it is, or a launcher out that a container or the like starts.
 func (t *translation) peelWrapper(l *launch, command []string) error {
 	for i, word := range command {
-		isLauncher := torchrun.IsLauncher(word) && !slices.Contains(starters, path.Base(word)) && word != "torch.distributed.run" &&
-			word != "torch.distributed.launch" && !strings.Contains(word, "commands.launch")
+		isModule := strings.Contains(word, "torch.distributed.") || strings.Contains(word, ".launch") // of python -m
+		isLauncher := torchrun.IsLauncher(word) && !slices.Contains(starters, path.Base(word)) && !isModule
 		isPython := torchrun.IsInterpreter(word) && i+2 < len(command) && command[i+1] == "-m" && torchrun.IsLauncher(command[i+2])
 		isShell := slices.Contains(shells, path.Base(word)) && scriptAt(command[i:]) > 0
 		if i == 0 || !isLauncher && !isPython && !isShell {

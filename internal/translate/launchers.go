@@ -47,6 +47,7 @@ func (t *translation) peelTorchrun(l *launch, python string, words []string, pas
 	}
 	var kept, left, other []string // flags for Parse, those that ddpbatch derives, and those that have no key
 	for _, f := range flags {
+		f.Value = t.resolved(f.Value)
 		flag := "--" + f.Name + "=" + f.Value
 		switch {
 		case torchrun.IsSwitch(f.Name) && f.Value == "1":
@@ -141,37 +142,50 @@ func (t *translation) countOf(l *launch, value string) count {
 // A launcherFlag is what becomes of one flag of a launcher.
 type launcherFlag struct {
 	value  bool   // it takes one
-	use    string // "total", "nodes", "per-node", "module", "no-python", "threads", "precision", "no-local-rank"; "": ddpbatch does it; "-": no key
+	use    string // what peelFlags does with it; "": ddpbatch does what it says; "-": a job file has no key for it
 	prefix bool   // all flags that begin so
 }
 
-var accelerateFlags = map[string]launcherFlag{
-	"num-processes": {value: true, use: "total"}, "num-machines": {value: true, use: "nodes"},
-	"machine-rank": {value: true}, "main-process-ip": {value: true}, "main-process-port": {value: true}, "rdzv-backend": {value: true},
-	"rdzv-conf": {value: true}, "same-network": {}, "multi-gpu": {}, "multi-cpu": {}, "max-restarts": {value: true, use: "restarts"},
-	"monitor-interval": {value: true}, "tee": {value: true}, "log-dir": {value: true}, "role": {value: true}, "deepspeed-multinode-launcher": {value: true},
-	"mixed-precision": {value: true, use: "precision"}, "num-cpu-threads-per-process": {value: true, use: "threads"},
-	"module": {use: "module"}, "no-python": {use: "no-python"}, "quiet": {}, "config-file": {value: true, use: "-"}, "gpu-ids": {value: true, use: "-"},
-	"cpu": {use: "-"}, "use-cpu": {use: "-"}, "tpu": {use: "-"}, "use-deepspeed": {use: "-"}, "use-fsdp": {use: "-"}, "use-megatron-lm": {use: "-"},
-	"dynamo-mode": {value: true, use: "-"}, "dynamo-backend": {value: true, use: "-"}, "dynamo-use-fullgraph": {use: "-"}, "dynamo-use-dynamic": {use: "-"},
-	"debug": {use: "-"}, "enable-cpu-affinity": {use: "-"}, "gradient-accumulation-steps": {value: true, use: "-"}, "gradient-clipping": {value: true, use: "-"},
-	"downcast-bf16": {use: "-"}, "zero-stage": {value: true, use: "-"}, "fsdp-": {value: true, use: "-", prefix: true},
-	"deepspeed-": {value: true, use: "-", prefix: true}, "zero3-": {value: true, use: "-", prefix: true}, "offload-": {value: true, use: "-", prefix: true},
-	"megatron-": {value: true, use: "-", prefix: true}, "fp8-": {value: true, use: "-", prefix: true},
+var accelerateFlags = flagTable(
+	"num-processes total, num-machines nodes, max-restarts restarts, mixed-precision precision, num-cpu-threads-per-process threads",
+	"machine-rank, main-process-ip, main-process-port, rdzv-backend, rdzv-conf, monitor-interval, tee, log-dir, role",
+	"config-file -, gpu-ids -, dynamo-mode -, dynamo-backend -, gradient-accumulation-steps -, gradient-clipping -, zero-stage -",
+	"fsdp-* -, deepspeed-* -, zero3-* -, offload-* -, megatron-* -, fp8-* -",
+).switches(
+	"module module, no-python no-python, same-network, multi-gpu, multi-cpu, quiet",
+	"cpu -, use-cpu -, tpu -, use-deepspeed -, use-fsdp -, use-megatron-lm -, dynamo-use-fullgraph -, dynamo-use-dynamic -, debug -",
+	"enable-cpu-affinity -, downcast-bf16 -",
+)
+
+var deepspeedFlags = flagTable(
+	"num-gpus per-node, num-accelerators per-node, num-nodes nodes",
+	"hostfile, master-addr, master-port, node-rank, launcher, launcher-args, ssh-port, enable-each-rank-log, user",
+	"include -, exclude -, min-elastic-nodes -, max-elastic-nodes -, bind-core-list -, autotuning -",
+).switches(
+	"module module, no-python no-python, no-local-rank no-local-rank, no-ssh, no-ssh-check, force-multi, save-pid",
+	"elastic-training -, bind-cores-to-rank -",
+)
+
+// launcherFlags are the flags of a launcher by their names, with dashes.
+type launcherFlags map[string]launcherFlag
+
+// flagTable makes a table of flags that take values, each "name use", or "beginning* use".
+func flagTable(lists ...string) launcherFlags { return launcherFlags{}.add(true, lists) }
+
+// switches adds flags without values.
+func (table launcherFlags) switches(lists ...string) launcherFlags { return table.add(false, lists) }
+
+func (table launcherFlags) add(value bool, lists []string) launcherFlags {
+	for one := range strings.SplitSeq(strings.Join(lists, ", "), ", ") {
+		name, use, _ := strings.Cut(one, " ")
+		beginning, prefix := strings.CutSuffix(name, "*")
+		table[beginning] = launcherFlag{value: value, use: use, prefix: prefix}
+	}
+	return table
 }
 
-var deepspeedFlags = map[string]launcherFlag{
-	"num-gpus": {value: true, use: "per-node"}, "num-accelerators": {value: true, use: "per-node"}, "num-nodes": {value: true, use: "nodes"},
-	"hostfile": {value: true}, "master-addr": {value: true}, "master-port": {value: true}, "node-rank": {value: true}, "launcher": {value: true},
-	"launcher-args": {value: true}, "no-ssh": {}, "no-ssh-check": {}, "force-multi": {}, "ssh-port": {value: true}, "include": {value: true, use: "-"},
-	"exclude": {value: true, use: "-"}, "module": {use: "module"}, "no-python": {use: "no-python"}, "no-local-rank": {use: "no-local-rank"},
-	"elastic-training": {use: "-"}, "min-elastic-nodes": {value: true, use: "-"}, "max-elastic-nodes": {value: true, use: "-"},
-	"bind-cores-to-rank": {use: "-"}, "bind-core-list": {value: true, use: "-"}, "save-pid": {}, "enable-each-rank-log": {value: true},
-	"autotuning": {value: true, use: "-"}, "user": {value: true},
-}
-
-// findFlag looks for a flag in either spelling.
-func findFlag(table map[string]launcherFlag, name string) (launcherFlag, bool) {
+// find looks for a flag in either spelling.
+func (table launcherFlags) find(name string) (launcherFlag, bool) {
 	name = strings.ReplaceAll(name, "_", "-")
 	if f, ok := table[name]; ok && !f.prefix {
 		return f, true
@@ -185,7 +199,7 @@ func findFlag(table map[string]launcherFlag, name string) (launcherFlag, bool) {
 }
 
 // peelFlags takes off a launcher whose flags are those of a table.
-func (t *translation) peelFlags(l *launch, table map[string]launcherFlag, launcher, python string, words []string) error {
+func (t *translation) peelFlags(l *launch, table launcherFlags, launcher, python string, words []string) error {
 	var left, other []string
 	module, noPython, passesRank := false, false, launcher == "deepspeed"
 	at := 0
@@ -195,7 +209,7 @@ func (t *translation) peelFlags(l *launch, table map[string]launcherFlag, launch
 		if word == "-m" {
 			name = "module"
 		}
-		f, known := findFlag(table, name)
+		f, known := table.find(name)
 		if !known {
 			return fmt.Errorf("%s: %s is no flag that is known here: write launch.command yourself", launcher, t.readable(word))
 		}
@@ -205,6 +219,7 @@ func (t *translation) peelFlags(l *launch, table map[string]launcherFlag, launch
 			}
 			value = words[at]
 		}
+		value = t.resolved(value)
 		shown := "--" + name
 		if f.value {
 			shown += "=" + value
@@ -273,9 +288,11 @@ func (t *translation) peelFlags(l *launch, table map[string]launcherFlag, launch
 }
 
 // Flags of mpirun, of Open MPI and of MPICH's Hydra, that take values; of "2" two of them.
-const mpiValues = `n np c N ppn perhost npernode ntasks-per-node hostfile machinefile f host H hosts x genv:2 env:2 genvlist map-by rank-by bind-to mca:2 gmca:2
+const mpiValues = `n np c N ppn perhost npernode ntasks-per-node hostfile machinefile f host H hosts
+	x genv:2 env:2 genvlist map-by rank-by bind-to mca:2 gmca:2
 	wdir wd launcher bootstrap iface prefix output-filename l:0 mpi timeout report-bindings:0 oversubscribe:0 allow-run-as-root:0 tag-output:0
-	display-map:0 v:0 q:0 verbose:0 quiet:0 genvall:0 genvnone:0 use-hwthread-cpus:0 bind-to-core:0 bynode:0 bysocket:0 nolocal:0 prepend-rank:0`
+	display-map:0 v:0 q:0 verbose:0 quiet:0 genvall:0 genvnone:0 use-hwthread-cpus:0
+	bind-to-core:0 bynode:0 bysocket:0 nolocal:0 prepend-rank:0`
 
 // peelMPI takes mpirun and its like off.
 func (t *translation) peelMPI(l *launch, words []string) (rest []string, err error) {
@@ -302,6 +319,10 @@ func (t *translation) peelMPI(l *launch, words []string) (rest []string, err err
 			}
 			values = words[at+1 : at+1+takes]
 			at += takes
+		}
+		values = slices.Clone(values)
+		for i := range values {
+			values[i] = t.resolved(values[i])
 		}
 		if !t.mpiFlag(l, name, values) {
 			other = append(other, strings.Join(append([]string{flag}, values...), " "))

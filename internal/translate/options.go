@@ -117,7 +117,8 @@ func (t *translation) signal(g slurm.Given) {
 	case !w.Batch && slices.Contains(agentStops, name):
 		t.slurm.put("signal", g.Value, "")
 	default:
-		t.slurm.note(g.Line, "not translated: %s: nothing in a job of ddpbatch's catches %s; B:USR2@120 is what it understands", quoted(g.Word()), name)
+		t.slurm.note(g.Line, "not translated: %s: nothing in a job of ddpbatch's catches %s; B:USR2@120 is what it understands",
+			quoted(g.Word()), name)
 	}
 }
 

@@ -29,6 +29,9 @@ func (t *translation) stepTasks() []int {
 	if len(step.tasks) == 1 && step.tasks[0] == 1 && !slices.Contains(given, "ntasks") && !slices.Contains(given, "ntasks-per-node") {
 		return t.asked.tasks
 	}
+	if step.nodes != t.asked.nodes {
+		return []int{step.most()}
+	}
 	return step.tasks
 }
 
@@ -51,7 +54,7 @@ func (t *translation) ranks() (counts []int, word, why string) {
 	case l.isLauncher:
 		return []int{1}, "", "as torchrun has it without --nproc-per-node"
 	case l.usesSrun:
-		return tasks, "", "srun's tasks"
+		return tasks, "", "a rank for each task"
 	}
 	return []int{1}, "", ""
 }
@@ -86,8 +89,12 @@ func (t *translation) rankKeys() {
 	if !l.usesSrun && asked.nodes > 1 && !t.isCommand {
 		l.notes = append(l.notes, "the script starts this on its first node alone: here it runs on all nodes of slurm.nodes")
 	}
+	if n := newRequest(l.srun, asked.nodes).nodes; n != asked.nodes {
+		l.notes = append(l.notes, fmt.Sprintf("srun's step is on %d nodes, and the job has %d: here it runs on all of them", n, asked.nodes))
+	}
 	if l.nodes > 0 && l.nodes != asked.nodes {
-		l.notes = append(l.notes, fmt.Sprintf("the launcher's number of nodes, %d, is not that of the job, %d, which counts here", l.nodes, asked.nodes))
+		l.notes = append(l.notes, fmt.Sprintf("the launcher's number of nodes, %d, is not that of the job, %d, which counts here",
+			l.nodes, asked.nodes))
 	}
 	t.coreKeys(counts)
 }

@@ -20,6 +20,9 @@ type request struct {
 // maxNodes is more nodes than any job has; larger numbers are slips of the pen.
 const maxNodes = 1 << 16
 
+// maxListed is how many nodes may have a number of ranks each.
+const maxListed = 1024
+
 func newRequest(options []slurm.Given, nodesElsewhere int) *request {
 	r := &request{}
 	for _, g := range options {
@@ -82,6 +85,8 @@ func (r *request) count(elsewhere int) {
 	switch {
 	case total > 0 && total >= r.nodes && total%r.nodes == 0:
 		r.tasks = []int{total / r.nodes}
+	case total > r.nodes && r.nodes > maxListed:
+		r.tasks = []int{(total + r.nodes - 1) / r.nodes}
 	case total > r.nodes:
 		for i := range r.nodes { // in blocks, as Slurm does
 			n := total / r.nodes

@@ -6,7 +6,8 @@ import (
 )
 
 // ownVariables are those that ddpbatch sets for each rank.
-var ownVariables = strings.Fields("MASTER_ADDR MASTER_PORT WORLD_SIZE RANK LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK NODE_RANK ROLE_RANK NCCL_COMM_ID")
+var ownVariables = strings.Fields("MASTER_ADDR MASTER_PORT WORLD_SIZE RANK LOCAL_RANK LOCAL_WORLD_SIZE " +
+	"GROUP_RANK NODE_RANK ROLE_RANK NCCL_COMM_ID")
 
 // visibleDevices say which GPUs there are to the agent, too, which the variables of [setup] env do not reach.
 var visibleDevices = strings.Fields("CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES")
@@ -199,7 +200,7 @@ func (t *translation) changeDir(it item, afterLines bool) {
 		return
 	}
 	t.moveTo(it.line, folder)
-	if afterLines {
-		t.setup.note(it.line, "%s is workdir, also for the lines of setup.script before it", quoted(it.text))
+	if afterLines || t.venv != "" && !strings.ContainsAny(t.venv[:1], "/~") {
+		t.setup.note(it.line, "%s is workdir, also for what stands before it in the script: check relative paths", quoted(it.text))
 	}
 }

@@ -58,7 +58,8 @@ func (t *translation) statements(list []*syntax.Stmt) {
 }
 
 func (t *translation) statement(s *syntax.Stmt) {
-	if and, ok := s.Cmd.(*syntax.BinaryCmd); ok && and.Op == syntax.AndStmt && !s.Negated && len(s.Redirs) == 0 && !s.Background {
+	and, ok := s.Cmd.(*syntax.BinaryCmd)
+	if ok && and.Op == syntax.AndStmt && !s.Negated && len(s.Redirs) == 0 && !s.Background && t.succeeds(and.X) {
 		t.statement(and.X)
 		t.statement(and.Y)
 		return
@@ -69,6 +70,22 @@ func (t *translation) statement(s *syntax.Stmt) {
 		}
 		t.items = append(t.items, it)
 	}
+}
+
+// before are programs that a script calls before others, joined by &&, and that are not meant to decide whether those run.
+var before = strings.Fields("cd source . module ml conda mamba mkdir set ulimit")
+
+// succeeds tells whether a statement that stands before && is one that is not meant to fail.
+func (t *translation) succeeds(s *syntax.Stmt) bool {
+	switch cmd := s.Cmd.(type) {
+	case *syntax.DeclClause:
+		return true
+	case *syntax.CallExpr:
+		return len(cmd.Args) == 0 || slices.Contains(before, programOf(t.fieldsOf(cmd.Args))) || t.strengthOf(s) >= fromPython
+	case *syntax.BinaryCmd:
+		return cmd.Op == syntax.AndStmt && t.succeeds(cmd.X) && t.succeeds(cmd.Y)
+	}
+	return false
 }
 
 // assign notes the value of a variable. One that may be a secret is never put in the place of its name.
@@ -213,7 +230,7 @@ func (t *translation) contains(s *syntax.Stmt) (why string) {
 				words := t.fieldsOf(n.Args)
 				if strength(words) >= fromSrun || slices.Contains(starters, programOf(words)) {
 					why = "it may start ranks: write launch.command"
-				} else if p := programOf(words); slices.Contains(endsShell, p) || t.functions[p] || actsOnJobs(words) {
+				} else if p := programOf(words); slices.Contains(takesOver, p) || t.functions[p] || actsOnJobs(words) {
 					why = p + " has no place before the ranks start"
 				}
 			}
@@ -310,14 +327,17 @@ func (t *translation) array(it item, list *syntax.ArrayExpr) item {
 // Programs that end the shell, or wait for what it has started.
 var endsShell = []string{"exit", "return", "exec", "break", "continue", "logout", "kill"}
 
+// takesOver are those of them that have no place in a setup; one that exits there ends the job, as in the script.
+var takesOver = []string{"exec", "logout", "kill"}
+
 // quietPrograms print, or set what only they themselves name: what follows does not depend on them.
-var quietPrograms = strings.Fields("echo printf date hostname pwd env printenv set shopt ulimit umask mkdir nvidia-smi rocm-smi ls cat free lscpu df " +
-	"which type true : uname id whoami touch sleep")
+var quietPrograms = strings.Fields("echo printf date hostname pwd env printenv set shopt ulimit umask mkdir " +
+	"nvidia-smi rocm-smi ls cat free lscpu df which type true : uname id whoami touch sleep")
 
 // utilities are programs that a script calls on its way; none is what a job is for.
-var utilities = append(strings.Fields("cp mv rm tar rsync ln chmod unzip unpigz gzip test [ [[ sed grep awk find export pip pip3 git make cmake "+
-	"wandb huggingface-cli module ml conda mamba source . eval cd pushd popd alias unset read mapfile scontrol squeue sinfo sacct curl wget "+
-	"wait trap head tail sort wc tee xargs stat realpath dirname basename lfs aws gsutil rclone"), quietPrograms...)
+var utilities = append(strings.Fields("cp mv rm tar rsync ln chmod unzip unpigz gzip test [ [[ sed grep awk find "+
+	"export pip pip3 git make cmake wandb huggingface-cli module ml conda mamba source . eval cd pushd popd alias unset read mapfile scontrol squeue "+
+	"sinfo sacct curl wget wait trap head tail sort wc tee xargs stat realpath dirname basename lfs aws gsutil rclone"), quietPrograms...)
 
 // programOf is the name of a command's program, without its folder; "" where only the shell knows it.
 func programOf(words []field) string {

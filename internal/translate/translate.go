@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
 	"mvdan.cc/sh/v3/syntax"
 
@@ -161,59 +160,6 @@ var (
 	})
 )
 
-// checkScript refuses what sbatch refuses, and what is no script for a shell. Comments in another encoding are mended.
-func checkScript(text string) (string, error) {
-	if strings.TrimSpace(text) == "" {
-		return "", errors.New("the script is empty")
-	}
-	first, _, _ := strings.Cut(text, "\n")
-	switch {
-	case !strings.HasPrefix(text, "#!"):
-		return "", errors.New(`it is no batch script: its first line must begin with #!, as in "#!/bin/bash"`)
-	case strings.Contains(text, "\r\n"):
-		return "", errors.New("it has DOS line ends, which sbatch refuses: save it with Unix ones")
-	case !shellForm().MatchString(first):
-		return "", fmt.Errorf("line 1: %s: only scripts for sh, bash, dash and ksh can be translated", words.Quoted(first, maxShown))
-	}
-	var b strings.Builder
-	number := 0
-	for line := range strings.Lines(text) {
-		number++
-		if !utf8.ValidString(line) {
-			if trimmed := strings.TrimSpace(line); !strings.HasPrefix(trimmed, "#") || strings.HasPrefix(line, "#SBATCH") {
-				return "", fmt.Errorf("line %d: it is not UTF-8 text", number)
-			}
-			line = strings.ToValidUTF8(line, "?")
-		}
-		b.WriteString(line)
-	}
-	return b.String(), checkText(b.String())
-}
-
-func checkText(text string) error {
-	switch {
-	case len(text) > maxScript:
-		return fmt.Errorf("it is longer than %d bytes", maxScript)
-	case strings.Contains(text, "\x00"):
-		return errors.New("it holds a NUL byte")
-	case !utf8.ValidString(text):
-		return errors.New("it is not UTF-8 text")
-	}
-	return nil
-}
-
-// parse reads the text of a shell.
-func parse(text string) ([]*syntax.Stmt, error) {
-	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), "")
-	if err != nil {
-		if at, ok := errors.AsType[syntax.ParseError](err); ok {
-			return nil, fmt.Errorf("line %d: no shell can read it: %s", at.Pos.Line(), quoted(at.Text))
-		}
-		return nil, fmt.Errorf("no shell can read it: %s", quoted(err.Error()))
-	}
-	return file.Stmts, nil
-}
-
 func (t *translation) expander() *expander {
 	return &expander{src: t.src, variables: t.variables, known: t.asked.variable, expanded: &t.expanded}
 }
@@ -221,26 +167,6 @@ func (t *translation) expander() *expander {
 func (t *translation) fieldsOf(list []*syntax.Word) []field { return t.expander().fieldsOf(list) }
 
 func (t *translation) valueOf(w *syntax.Word) field { return t.expander().valueOf(w) }
-
-// source is the text of a node, with the here-documents that belong to it.
-func (t *translation) source(n syntax.Node) string {
-	from, to := int(n.Pos().Offset()), int(n.End().Offset())
-	syntax.Walk(n, func(n syntax.Node) bool {
-		if r, ok := n.(*syntax.Redirect); ok && r.Hdoc != nil {
-			end := int(r.Hdoc.End().Offset())
-			if line := strings.IndexByte(t.src[min(end, len(t.src)):], '\n'); line >= 0 {
-				to = max(to, end+line)
-			} else {
-				to = len(t.src)
-			}
-		}
-		return true
-	})
-	if from < 0 || to > len(t.src) || from > to {
-		return ""
-	}
-	return strings.TrimRight(strings.TrimSuffix(strings.TrimRight(t.src[from:to], " \t\n"), ";"), " \t")
-}
 
 // launchLine is the index of the launch line among the items: the likeliest, and of several the last; -1: none.
 func (t *translation) launchLine() int {
@@ -255,8 +181,9 @@ func (t *translation) launchLine() int {
 
 func (t *translation) noLaunchLine() error {
 	for _, it := range t.items {
-		if it.kind == isUntranslated && mentionsLauncher(it.text) || strings.Contains(it.text, "srun") {
-			return fmt.Errorf("line %d: its launch line stands in %s, into which nobody looks here: move it out", it.line, quoted(words.Cut(it.text, 40)))
+		if it.kind == isUntranslated && (mentionsLauncher(it.text) || strings.Contains(it.text, "srun")) {
+			return fmt.Errorf("line %d: its launch line stands in %s, into which nobody looks here: move it out",
+				it.line, quoted(words.Cut(it.text, 40)))
 		}
 	}
 	return errors.New("it starts no program: there is no launch line, such as srun, torchrun or python")
@@ -292,162 +219,4 @@ func (t *translation) moveTo(line int, folder string) {
 		return
 	}
 	t.workdir = path.Join(t.workdir, folder)
-}
-
-// job writes the job file.
-func (t *translation) job(at int, o Options) (Result, error) {
-	l := &t.line
-	t.at = at
-	if g, given := t.asked.get("chdir"); given {
-		t.moveTo(g.Line, g.Value)
-	}
-	before := slices.Concat(t.items[:at], t.items[at].prefix, t.inner)
-	for i := range before {
-		if before[i].kind == mayLaunch {
-			before[i] = t.notTheLaunchLine(before[i])
-		}
-	}
-	command, needed := t.commandWords(l)
-	t.setupOf(before, needed)
-	for _, it := range t.items[at+1:] {
-		t.setup.note(it.line, "not translated: %s: it stands behind the launch line", quoted(it.text))
-	}
-	for _, v := range l.env {
-		t.setEnv(l.line, v.name, t.readable(v.value))
-	}
-	t.topKeys(o)
-	t.rankKeys()
-	t.launchKeys(command)
-	t.slurmKeys()
-	t.requeueKeys()
-	return t.write(o), nil
-}
-
-// notTheLaunchLine is what becomes of another command that might have been it.
-func (t *translation) notTheLaunchLine(it item) item {
-	if it.strength >= fromOneTask {
-		it.kind, it.why = isUntranslated, fmt.Sprintf("a job has one launch line, and line %d is taken for it", t.line.line)
-		return it
-	}
-	if it.apart {
-		it.kind, it.why = isUntranslated, "a background process"
-		return it
-	}
-	it.kind = runsLine
-	return it
-}
-
-func needs(list []field) (names []string) {
-	for _, f := range list {
-		names = append(names, f.names()...)
-	}
-	return names
-}
-
-// commandWords is launch.command. A word that only the shell knows makes it a script of bash's.
-func (t *translation) commandWords(l *launch) (command, needed []string) {
-	var fields []field
-	dynamic := false
-	for _, word := range l.command {
-		f := t.decode(word)
-		_, fixed := f.constant()
-		dynamic = dynamic || !fixed
-		fields = append(fields, f)
-	}
-	needed = needs(fields)
-	for _, f := range fields {
-		text, _ := f.constant()
-		if dynamic {
-			text = shellText(f)
-		}
-		command = append(command, text)
-	}
-	if shown, found := withoutSecrets(command); found {
-		l.notes = append(l.notes, "not copied: what may be a secret in the command; give it by a variable of the shell that submits")
-		command = shown
-	}
-	if dynamic {
-		return []string{"bash", "-c", "exec " + strings.Join(command, " ")}, needed
-	}
-	return command, needed
-}
-
-// topKeys are the keys outside all tables.
-func (t *translation) topKeys(o Options) {
-	t.top.put("schema", 1, "")
-	name, line, comment := o.Name, 0, "the script's own name, as Slurm has it where no --job-name is given"
-	if t.isCommand {
-		name, comment = programName(t.line.command), ""
-	}
-	if g, given := t.asked.get("job-name"); given {
-		name, line, comment = g.Value, g.Line, ""
-	}
-	t.top.put("name", jobName(name), comment)
-	if comment == "" && jobName(name) != name {
-		t.top.note(line, "%s has characters that a name cannot have here", quoted("--job-name="+name))
-	}
-	workdir := filepath.ToSlash(o.Base)
-	if t.workdir != "" {
-		workdir = t.workdir
-		if !filepath.IsAbs(workdir) && workdir[0] != '~' {
-			workdir = path.Join(filepath.ToSlash(o.Base), workdir)
-		}
-	}
-	if !isLine(workdir) {
-		t.top.note(0, "not translated: the working directory, which is not one line of text")
-		workdir = "."
-	}
-	t.top.put("workdir", workdir, "where ranks run; relative to this file")
-	t.top.put("run_dir", "runs", "on a file system that all nodes share")
-}
-
-// programName is what a command is called: its Python script or module, or its program.
-func programName(command []string) string {
-	name := command[0]
-	for i, word := range command {
-		if strings.HasSuffix(word, ".py") {
-			name = strings.TrimSuffix(word, ".py")
-			break
-		}
-		if word == "-m" && i+1 < len(command) {
-			name = command[i+1][strings.LastIndexByte(command[i+1], '.')+1:]
-			break
-		}
-	}
-	return path.Base(name)
-}
-
-// jobName makes a name of one that may have other characters.
-func jobName(name string) string {
-	name = strings.Map(func(r rune) rune {
-		if r < utf8.RuneSelf && (r == '.' || r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z') {
-			return r
-		}
-		return '-'
-	}, name)
-	const most = 64
-	if name = strings.TrimLeft(name, ".-"); name == "" {
-		return "job"
-	}
-	return name[:min(len(name), most)]
-}
-
-// isLine tells whether a text is one line that does nothing to a terminal.
-func isLine(s string) bool { return s != "" && !strings.ContainsFunc(s, words.Unsafe) }
-
-// write puts the tables together.
-func (t *translation) write(o Options) Result {
-	var b strings.Builder
-	for _, s := range []struct {
-		name string
-		*section
-	}{{"", &t.top}, {"slurm", &t.slurm}, {"setup", &t.setup}, {"setup.env", &t.env}, {"launch", &t.launch}, {"requeue", &t.requeue}} {
-		s.write(&b, s.name)
-	}
-	untranslated := strings.Count(b.String(), ": not translated: ") + strings.Count(b.String(), "\n# not translated: ")
-	head := "# Made of " + comment(o.Source) + " by \"ddpbatch init --from\".\n"
-	if untranslated > 0 {
-		head += "# What is not translated, " + words.Plural(untranslated, "part") + ", is told of below.\n"
-	}
-	return Result{Text: head + "\n" + b.String(), Untranslated: untranslated}
 }

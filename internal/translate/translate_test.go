@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -76,7 +77,8 @@ type asked struct {
 }
 
 // notCompared are options that ddpbatch sets itself, or counts in another way.
-var notCompared = strings.Fields("job-name output error open-mode export chdir nodes ntasks ntasks-per-node cpus-per-task gpus-per-task gpus-per-node")
+var notCompared = strings.Fields("job-name output error open-mode export chdir nodes ntasks ntasks-per-node cpus-per-task " +
+	"gpus-per-task gpus-per-node")
 
 func askedBy(options []slurm.Given) asked {
 	a := asked{nodes: "1", others: map[string]string{}}
@@ -122,6 +124,7 @@ func TestJobsAskForTheSame(t *testing.T) {
 		if err1 != nil || err2 != nil {
 			t.Fatalf("%s: %v, %v", file, err1, err2)
 		}
+		checkSyntax(t, file, script)
 		want, got := askedBy(before), askedBy(after)
 		if cores, none := asksForNone[filepath.Base(file)]; none {
 			want.cores = cores
@@ -139,6 +142,20 @@ func TestJobsAskForTheSame(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// checkSyntax lets bash read a batch script without running it.
+func checkSyntax(t *testing.T, file, script string) {
+	t.Helper()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		return
+	}
+	cmd := exec.Command(bash, "-n")
+	cmd.Stdin = strings.NewReader(script)
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("%s: bash -n: %v\n%s", file, err, out)
 	}
 }
 
@@ -237,18 +254,22 @@ func TestCommandsAreTranslated(t *testing.T) {
 	for line, want := range map[string][]string{
 		"torchrun --nproc-per-node 8 train.py --lr 0.1": {`name = "train"`, "nodes = 1", "nproc_per_node = 8",
 			`command = ["python3", "-u", "train.py", "--lr", "0.1"]`},
-		"torchrun --nnodes=2:4 --nproc_per_node=4 --max-restarts 3 -m pkg.mod a": {`name = "mod"`, "nodes = 4", "min_nodes = 2", "max_restarts = 3",
-			`command = ["python3", "-u", "-m", "pkg.mod", "a"]`},
-		"python -m torch.distributed.launch --nproc_per_node=4 a.py":           {`command = ["python", "-u", "a.py", "--local-rank=${local_rank}"]`},
+		"torchrun --nnodes=2:4 --nproc_per_node=4 --max-restarts 3 -m pkg.mod a": {`name = "mod"`, "nodes = 4", "min_nodes = 2",
+			"max_restarts = 3", `command = ["python3", "-u", "-m", "pkg.mod", "a"]`},
+		"python -m torch.distributed.launch --nproc_per_node=4 a.py": {
+			`command = ["python", "-u", "a.py", "--local-rank=${local_rank}"]`},
 		"python -m torch.distributed.launch --nproc_per_node=4 --use_env a.py": {`command = ["python", "-u", "a.py"]`},
 		"mpirun -n 8 -npernode 4 prog in.txt":                                  {`name = "prog"`, "nodes = 2", "nproc_per_node = 4", "no MPI"},
-		"mpiexec.hydra -np 4 -ppn 2 -genv X 1 ./a":                             {"nodes = 2", "nproc_per_node = 2", `X = "1"`, `command = ["./a"]`},
+		"mpiexec.hydra -np 4 -ppn 2 -genv X 1 ./a": {"nodes = 2", "nproc_per_node = 2", `X = "1"`,
+			`command = ["./a"]`},
 		"accelerate launch --num_processes 4 --num_cpu_threads_per_process=2 t.py": {"nproc_per_node = 4", `OMP_NUM_THREADS = "2"`,
 			`command = ["python3", "-u", "t.py"]`},
-		"srun -N2 --ntasks-per-node=4 -c 2 -p gpu -t 10 -J x -l python t.py 'a b' $HOME": {`name = "x"`, "nodes = 2", "nproc_per_node = 4", `mode = "task"`,
+		"srun -N2 --ntasks-per-node=4 -c 2 -p gpu -t 10 -J x -l python t.py 'a b' $HOME": {`name = "x"`, "nodes = 2",
+			"nproc_per_node = 4", `mode = "task"`,
 			"cpus_per_task = 2", `partition = "gpu"`, "time = 10", `command = ["bash", "-c", "exec python t.py 'a b' ${HOME}"]`},
 		"srun -N2 -c32 --gpus-per-task=4 torchrun --nproc-per-node 4 t.py": {"cpus_per_task = 8", "gpus_per_node = 4"},
-		"srun --gpus 8 -n 8 ./sim": {"gpus = 8", "nproc_per_node = 8"},
+		"WORLD_SIZE=8 torchrun --nproc-per-node 8 t.py":                    {"nproc_per_node = 8", "left out: export WORLD_SIZE=8"},
+		"srun --gpus 8 -n 8 ./sim":                                         {"gpus = 8", "nproc_per_node = 8"},
 		"A=1 B='x y' exec python t.py --max-tokens 2048 --api-key abc --tokenizer=gpt2": {`A = "1"`, `B = "x y"`,
 			`"--max-tokens", "2048", "--api-key", "***", "--tokenizer=gpt2"`, "not copied"},
 		"singularity run --nv i.sif bash -c 'torchrun --nproc-per-node 2 t.py'": {"nproc_per_node = 2",
@@ -283,7 +304,8 @@ func TestSecretsAreNamedAndNotCopied(t *testing.T) {
 		"wandb login " + secret, "KEY=" + secret + "\necho x", "TOKEN=" + secret + "\nsrun python x.py --token $TOKEN",
 		"ARGS='--api-key " + secret + "'\nexport ARGS", "srun python x.py --api-key " + secret, "srun python x.py api_key=" + secret,
 		"export PROXY=http://me:" + secret + "@proxy:80", "if true; then export AWS_SECRET_ACCESS_KEY=" + secret + "; fi",
-		"cat > conf <<END\napi_key: " + secret + "\nEND", "trap 'curl --token " + secret + "' TERM", "A=(--password " + secret + ")\nsrun python x.py ${A[@]}",
+		"cat > conf <<END\napi_key: " + secret + "\nEND", "trap 'curl --token " + secret + "' TERM",
+		"A=(--password " + secret + ")\nsrun python x.py ${A[@]}",
 		"#SBATCH --export=ALL,API_KEY=" + secret, "#SBATCH --comment='password=" + secret + "'", "srun bash -c 'x --password " + secret + "; y'",
 	} {
 		result, err := Script("#!/bin/bash\n"+script+"\nsrun python last.py\n", Options{Base: "."})
@@ -295,7 +317,8 @@ func TestSecretsAreNamedAndNotCopied(t *testing.T) {
 		}
 	}
 	result, err := Script("#!/bin/bash\nexport TOKENIZERS_PARALLELISM=false HF_TOKEN=$(cat ~/.token)\nsrun python x.py\n", Options{Base: "."})
-	if err != nil || !strings.Contains(result.Text, `TOKENIZERS_PARALLELISM = "false"`) || !strings.Contains(result.Text, `"export HF_TOKEN=$(cat ~/.token)"`) {
+	if err != nil || !strings.Contains(result.Text, `TOKENIZERS_PARALLELISM = "false"`) ||
+		!strings.Contains(result.Text, `"export HF_TOKEN=$(cat ~/.token)"`) {
 		t.Errorf("%v\n%s", err, result.Text)
 	}
 }
@@ -326,7 +349,8 @@ func FuzzScript(f *testing.F) {
 		f.Add(read(f, file))
 	}
 	f.Add("#!/bin/bash\n#SBATCH -J '\x1b[31m\"\"\"'\nexport A=\"\u202e\\n'''\"\nsrun python \"$A\" '\x1b]0;x\x07' $'\\x1b'\n")
-	f.Add("#!/bin/sh\nA=1; B=$A$A; export B; echo $A; eval \"$(conda shell.bash hook)\"; conda activate x; exec srun -n2 x $B \"$@\" ~/y {a,b} *\n")
+	f.Add("#!/bin/sh\nA=1; B=$A$A; export B; echo $A; " +
+		"eval \"$(conda shell.bash hook)\"; conda activate x; exec srun -n2 x $B \"$@\" ~/y {a,b} *\n")
 	f.Fuzz(func(t *testing.T, script string) {
 		checkOutcome(t, func(o Options) (Result, error) { return Script(script, o) })
 		checkOutcome(t, func(o Options) (Result, error) { return Command(script, o) })

@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,6 +14,7 @@ type piece struct {
 	dynamic bool     // text is the shell's
 	quoted  bool     // a dynamic one is not split into words
 	names   []string // the variables in a dynamic one
+	fixed   string   // of a variable that ddpbatch sets anew for each rank: what the script sets it to
 }
 
 // A field is one word that a program gets, in pieces.
@@ -160,13 +162,13 @@ func isAll(q *syntax.DblQuoted) bool {
 		return false
 	}
 	p, ok := q.Parts[0].(*syntax.ParamExp)
-	return ok && (isEach(p) || p.Param != nil && p.Param.Value == "@")
+	return ok && (isEach(p, true) || p.Param != nil && p.Param.Value == "@")
 }
 
-// isEach tells whether a parameter is ${array[@]}, or ${array[*]}.
-func isEach(p *syntax.ParamExp) bool {
+// isEach tells whether a parameter is all elements of an array: ${array[@]} or, without quotes, ${array[*]}.
+func isEach(p *syntax.ParamExp, quoted bool) bool {
 	w, ok := p.Index.(*syntax.Word)
-	return ok && (w.Lit() == "@" || w.Lit() == "*")
+	return ok && (w.Lit() == "@" || w.Lit() == "*" && !quoted)
 }
 
 // dynamic adds what only the shell knows.
@@ -273,25 +275,28 @@ func (e *expander) parameter(b *fieldBuilder, p *syntax.ParamExp, quoted bool) {
 	}
 	name := p.Param.Value
 	v, assigned := e.variables[name]
-	if assigned && v.array && !v.opaque && isEach(p) && isPlain(p) && e.affords(v.fields...) {
+	if assigned && v.array && !v.opaque && isEach(p, quoted) && isPlain(p) && p.Exp == nil && e.affords(v.fields...) {
 		for i, f := range v.fields {
 			if i > 0 {
 				b.end()
 			}
-			for _, one := range f {
-				b.add(one)
-			}
-			b.begun = true
+			b.begun = b.begun || quoted
+			e.add(b, f, quoted)
 		}
 		return
 	}
 	value, isSet, isKnown := e.lookUp(name)
+	text, isConstant := value.constant()
+	isSet = isSet && (text != "" || p.Exp == nil || p.Exp.Op == syntax.DefaultUnset)
 	switch {
 	case p.Index != nil || !isKnown || !e.affords(value):
+	case isPlain(p) && p.Exp == nil && isConstant && slices.Contains(ownVariables, name):
+		b.add(piece{text: "${" + name + "}", dynamic: true, quoted: true, names: []string{name}, fixed: text})
+		return
 	case isPlain(p) && p.Exp == nil:
 		e.add(b, value, quoted)
 		return
-	case isPlain(p) && (p.Exp.Op == syntax.DefaultUnset || p.Exp.Op == syntax.DefaultUnsetOrNull):
+	case isPlain(p) && isConstant && (p.Exp.Op == syntax.DefaultUnset || p.Exp.Op == syntax.DefaultUnsetOrNull):
 		if isSet {
 			e.add(b, value, quoted)
 		} else if p.Exp.Word != nil {
@@ -299,7 +304,7 @@ func (e *expander) parameter(b *fieldBuilder, p *syntax.ParamExp, quoted bool) {
 		}
 		return
 	}
-	text := e.text(p)
+	text = e.text(p)
 	if p.Short && p.Index == nil {
 		text = "${" + name + "}"
 	}
@@ -327,8 +332,7 @@ func (e *expander) lookUp(name string) (value field, isSet, isKnown bool) {
 		if v.opaque || v.array || len(v.fields) == 0 {
 			return nil, false, false
 		}
-		text, isConstant := v.fields[0].constant()
-		return v.fields[0], !isConstant || text != "", true
+		return v.fields[0], true, true
 	}
 	text, isSet, isKnown := e.known(name)
 	return field{{text: text}}, isSet, isKnown
@@ -343,51 +347,4 @@ func (e *expander) add(b *fieldBuilder, value field, quoted bool) {
 		p.quoted = true
 		b.add(p)
 	}
-}
-
-// arithmetic works out an expression whose numbers are known.
-func (e *expander) arithmetic(x syntax.ArithmExpr) (int64, bool) {
-	switch x := x.(type) {
-	case *syntax.ParenArithm:
-		return e.arithmetic(x.X)
-	case *syntax.Word:
-		f := e.valueOf(x)
-		if name := x.Lit(); syntax.ValidName(name) {
-			value, isSet, isKnown := e.lookUp(name)
-			if !isSet || !isKnown {
-				return 0, false
-			}
-			f = value
-		}
-		text, isConstant := f.constant()
-		n, err := strconv.ParseInt(text, 10, 32)
-		return n, isConstant && err == nil
-	case *syntax.BinaryArithm:
-		a, okA := e.arithmetic(x.X)
-		b, okB := e.arithmetic(x.Y)
-		if !okA || !okB {
-			return 0, false
-		}
-		return compute(x.Op, a, b)
-	}
-	return 0, false
-}
-
-// compute takes numbers that are small enough for one product to fit; a larger result is none.
-func compute(op syntax.BinAritOperator, a, b int64) (n int64, ok bool) {
-	switch {
-	case op == syntax.Add:
-		n = a + b
-	case op == syntax.Sub:
-		n = a - b
-	case op == syntax.Mul:
-		n = a * b
-	case op == syntax.Quo && b != 0:
-		n = a / b
-	case op == syntax.Rem && b != 0:
-		n = a % b
-	default:
-		return 0, false
-	}
-	return n, n == int64(int32(n))
 }

@@ -1,0 +1,178 @@
+package translate
+
+import (
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	words "ddpbatch/internal/text"
+)
+
+// job writes the job file.
+func (t *translation) job(at int, o Options) (Result, error) {
+	l := &t.line
+	t.at = at
+	if g, given := t.asked.get("chdir"); given {
+		t.moveTo(g.Line, g.Value)
+	}
+	before := slices.Concat(t.items[:at], t.items[at].prefix, t.inner)
+	for i := range before {
+		if before[i].kind == mayLaunch {
+			before[i] = t.notTheLaunchLine(before[i])
+		}
+	}
+	command, needed := t.commandWords(l)
+	t.setupOf(before, needed)
+	for _, it := range t.items[at+1:] {
+		if it.kind == isLeftOut {
+			t.setup.note(it.line, "left out: %s: %s", quoted(it.text), it.why)
+			continue
+		}
+		if strings.HasPrefix(it.text+" ", "exit ") {
+			t.setup.note(it.line, "left out: %s: the job ends with the exit code of its ranks", quoted(it.text))
+			continue
+		}
+		t.setup.note(it.line, "not translated: %s: it stands behind the launch line", quoted(it.text))
+	}
+	for _, v := range l.env {
+		t.setEnv(l.line, v.name, t.readable(v.value))
+	}
+	t.topKeys(o)
+	t.rankKeys()
+	t.launchKeys(command)
+	t.slurmKeys()
+	t.requeueKeys()
+	return t.write(o), nil
+}
+
+// notTheLaunchLine is what becomes of another command that might have been it.
+func (t *translation) notTheLaunchLine(it item) item {
+	if it.strength >= fromOneTask {
+		it.kind, it.why = isUntranslated, fmt.Sprintf("a job has one launch line, and line %d is taken for it", t.line.line)
+		return it
+	}
+	if it.apart {
+		it.kind, it.why = isUntranslated, "a background process"
+		return it
+	}
+	it.kind = runsLine
+	return it
+}
+
+func needs(list []field) (names []string) {
+	for _, f := range list {
+		names = append(names, f.names()...)
+	}
+	return names
+}
+
+// commandWords is launch.command. A word that only the shell knows makes it a script of bash's.
+func (t *translation) commandWords(l *launch) (command, needed []string) {
+	var fields []field
+	dynamic := false
+	for _, word := range l.command {
+		f := t.decode(word)
+		_, fixed := f.constant()
+		dynamic = dynamic || !fixed
+		fields = append(fields, f)
+	}
+	needed = needs(fields)
+	for _, f := range fields {
+		text, _ := f.constant()
+		if dynamic {
+			text = shellText(f)
+		}
+		command = append(command, text)
+	}
+	if shown, found := withoutSecrets(command); found {
+		l.notes = append(l.notes, "not copied: what may be a secret in the command; give it by a variable of the shell that submits")
+		command = shown
+	}
+	if dynamic {
+		return []string{"bash", "-c", "exec " + strings.Join(command, " ")}, needed
+	}
+	return command, needed
+}
+
+// topKeys are the keys outside all tables.
+func (t *translation) topKeys(o Options) {
+	t.top.put("schema", 1, "")
+	name, line, comment := o.Name, 0, "the script's own name, as Slurm has it where no --job-name is given"
+	if t.isCommand {
+		name, comment = programName(t.line.command), ""
+	}
+	if g, given := t.asked.get("job-name"); given {
+		name, line, comment = g.Value, g.Line, ""
+	}
+	t.top.put("name", jobName(name), comment)
+	if comment == "" && jobName(name) != name {
+		t.top.note(line, "%s has characters that a name cannot have here", quoted("--job-name="+name))
+	}
+	workdir := filepath.ToSlash(o.Base)
+	if t.workdir != "" {
+		workdir = t.workdir
+		if !filepath.IsAbs(workdir) && workdir[0] != '~' {
+			workdir = path.Join(filepath.ToSlash(o.Base), workdir)
+		}
+	}
+	if !isLine(workdir) {
+		t.top.note(0, "not translated: the working directory, which is not one line of text")
+		workdir = "."
+	}
+	t.top.put("workdir", workdir, "where ranks run; relative to this file")
+	t.top.put("run_dir", "runs", "on a file system that all nodes share")
+}
+
+// programName is what a command is called: its Python script or module, or its program.
+func programName(command []string) string {
+	name := command[0]
+	for i, word := range command {
+		if strings.HasSuffix(word, ".py") {
+			name = strings.TrimSuffix(word, ".py")
+			break
+		}
+		if word == "-m" && i+1 < len(command) {
+			name = command[i+1][strings.LastIndexByte(command[i+1], '.')+1:]
+			break
+		}
+	}
+	return path.Base(name)
+}
+
+// jobName makes a name of one that may have other characters.
+func jobName(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if r < utf8.RuneSelf && (r == '.' || r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z') {
+			return r
+		}
+		return '-'
+	}, name)
+	const most = 64
+	if name = strings.TrimLeft(name, ".-"); name == "" {
+		return "job"
+	}
+	return name[:min(len(name), most)]
+}
+
+// isLine tells whether a text is one line that does nothing to a terminal.
+func isLine(s string) bool { return s != "" && !strings.ContainsFunc(s, words.Unsafe) }
+
+// write puts the tables together.
+func (t *translation) write(o Options) Result {
+	var b strings.Builder
+	for _, s := range []struct {
+		name string
+		*section
+	}{{"", &t.top}, {"slurm", &t.slurm}, {"setup", &t.setup}, {"setup.env", &t.env}, {"launch", &t.launch}, {"requeue", &t.requeue}} {
+		s.write(&b, s.name)
+	}
+	untranslated := strings.Count(b.String(), ": not translated: ") + strings.Count(b.String(), "\n# not translated: ")
+	head := "# Made of " + comment(o.Source) + " by \"ddpbatch init --from\".\n"
+	if untranslated > 0 {
+		head += "# What is not translated, " + words.Plural(untranslated, "part") + ", is told of below.\n"
+	}
+	return Result{Text: head + "\n" + b.String(), Untranslated: untranslated}
+}
