@@ -1,5 +1,10 @@
 package torchrun
 
+import (
+	"path"
+	"slices"
+)
+
 // A Setting is one flag of a command line with its value, which nobody has looked at; "1" and "0" of a switch.
 type Setting struct{ Name, Value string }
 
@@ -27,3 +32,6 @@ func IsSwitch(name string) bool {
 	f := flagNamed(name)
 	return f != nil && f.IsSwitch()
 }
+
+// IsWrapper tells whether a word names a program that runs the command behind its own flags, in a container or the like.
+func IsWrapper(word string) bool { return slices.Contains(wrappers, path.Base(word)) }

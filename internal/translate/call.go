@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"ddpbatch/slurm"
 )
 
 // call reads a command with its arguments.
@@ -65,12 +67,15 @@ func (t *translation) setupItem(it item, program string, words []field) item {
 	case program == "cd" && len(arguments) == 1:
 		it.kind, it.value = changesDir, words[1]
 	case sources && len(arguments) == 1 && strings.HasSuffix(suffix(words[1]), "/bin/activate"):
-		if folder, ok := t.path(words[1]); ok {
-			it.kind, it.folder = entersVenv, strings.TrimSuffix(folder, "/bin/activate")
+		folder, ok := t.path(words[1])
+		if folder = strings.TrimSuffix(folder, "/bin/activate"); ok && fits(slurm.Setup{Venv: folder}, folder) {
+			it.kind, it.folder = entersVenv, folder
 		}
 	case sources && whole && len(arguments) == 2 && arguments[0] == "activate",
 		(program == "conda" || program == "mamba") && whole && len(arguments) == 2 && arguments[0] == "activate":
-		it.kind, it.folder = entersConda, arguments[1]
+		if fits(slurm.Setup{Conda: arguments[1]}, arguments[1]) {
+			it.kind, it.folder = entersConda, arguments[1]
+		}
 	case program == "eval" && condaHook().MatchString(it.text):
 		it.kind = hooksConda
 	case sources && whole && slices.Contains(moduleFiles, arguments[0]):
@@ -86,6 +91,11 @@ var condaHook = sync.OnceValue(func() *regexp.Regexp {
 // moduleFiles define "module"; the batch script reads them where it is not there.
 var moduleFiles = []string{"/etc/profile.d/modules.sh", "/etc/profile.d/lmod.sh", "/etc/profile.d/z00_lmod.sh"}
 
+// fits tells whether a job file takes a setup with these texts.
+func fits(setup slurm.Setup, texts ...string) bool {
+	return setup.Validate() == nil && !slices.ContainsFunc(texts, func(text string) bool { return !isLine(text) })
+}
+
 // moduleWords are what ml takes for a command of module's, and not for the name of a module.
 var moduleWords = strings.Fields("purge use unuse unload swap restore reset save spider show help")
 
@@ -100,7 +110,7 @@ func moduleItem(it item, program string, arguments []string) item {
 	case program == "module" || slices.Contains(moduleWords, arguments[0]):
 		return it
 	}
-	if len(arguments) > 0 && !slices.ContainsFunc(arguments, func(m string) bool { return strings.HasPrefix(m, "-") }) {
+	if len(arguments) > 0 && fits(slurm.Setup{Modules: arguments}, arguments...) {
 		it.kind, it.modules = loadsModules, arguments
 	}
 	return it

@@ -12,11 +12,11 @@ import (
 )
 
 // job writes the job file.
-func (t *translation) job(at int, o Options) (Result, error) {
+func (t *translation) job(at int, o Options) Result {
 	l := &t.line
 	t.at = at
 	if g, given := t.asked.get("chdir"); given {
-		t.moveTo(g.Line, g.Value)
+		t.moveTo(g.Value)
 	}
 	before := slices.Concat(t.items[:at], t.items[at].prefix, t.inner)
 	for i := range before {
@@ -45,7 +45,7 @@ func (t *translation) job(at int, o Options) (Result, error) {
 	t.launchKeys(command)
 	t.slurmKeys()
 	t.requeueKeys()
-	return t.write(o), nil
+	return t.write(o)
 }
 
 // notTheLaunchLine is what becomes of another command that might have been it.
@@ -108,14 +108,14 @@ func (t *translation) topKeys(o Options) {
 		name, line, comment = g.Value, g.Line, ""
 	}
 	t.top.put("name", jobName(name), comment)
-	if comment == "" && jobName(name) != name {
+	if line > 0 && jobName(name) != name {
 		t.top.note(line, "%s has characters that a name cannot have here", quoted("--job-name="+name))
 	}
-	workdir := filepath.ToSlash(o.Base)
+	workdir := o.Base
 	if t.workdir != "" {
 		workdir = t.workdir
 		if !filepath.IsAbs(workdir) && workdir[0] != '~' {
-			workdir = path.Join(filepath.ToSlash(o.Base), workdir)
+			workdir = path.Join(o.Base, workdir)
 		}
 	}
 	if !isLine(workdir) {
@@ -163,13 +163,18 @@ func isLine(s string) bool { return s != "" && !strings.ContainsFunc(s, words.Un
 // write puts the tables together.
 func (t *translation) write(o Options) Result {
 	var b strings.Builder
+	untranslated := 0
 	for _, s := range []struct {
 		name string
 		*section
 	}{{"", &t.top}, {"slurm", &t.slurm}, {"setup", &t.setup}, {"setup.env", &t.env}, {"launch", &t.launch}, {"requeue", &t.requeue}} {
 		s.write(&b, s.name)
+		for _, n := range s.notes {
+			if strings.HasPrefix(n.text, "not translated: ") {
+				untranslated++
+			}
+		}
 	}
-	untranslated := strings.Count(b.String(), ": not translated: ") + strings.Count(b.String(), "\n# not translated: ")
 	head := "# Made of " + comment(o.Source) + " by \"ddpbatch init --from\".\n"
 	if untranslated > 0 {
 		head += "# What is not translated, " + words.Plural(untranslated, "part") + ", is told of below.\n"

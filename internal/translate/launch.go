@@ -299,8 +299,8 @@ func (t *translation) peelWrapper(l *launch, command []string) error {
 		if i == 0 || !isLauncher && !isPython && !isShell {
 			continue
 		}
-		if torchrun.IsInterpreter(command[0]) || strings.HasSuffix(command[0], ".py") {
-			break // an argument of a Python program
+		if !torchrun.IsWrapper(command[0]) {
+			break // an argument of a program
 		}
 		if err := t.peel(l, command[i:]); err != nil {
 			return err

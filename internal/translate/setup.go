@@ -3,6 +3,8 @@ package translate
 import (
 	"slices"
 	"strings"
+
+	"ddpbatch/slurm"
 )
 
 // ownVariables are those that ddpbatch sets for each rank.
@@ -17,9 +19,13 @@ func (t *translation) setupOf(items []item, needed []string) {
 	lines := liveItems(items, needed)
 	var script []string
 	ordered := false // a line that later ones may depend on is in script, which comes after modules, venv and conda
-	add := func(it item, text string) {
+	add := func(it item, text string, decides bool) {
+		if err := (slurm.Setup{Script: []string{text}}).Validate(); err != nil {
+			t.setup.note(it.line, "not translated: %s: %v", quoted(text), err)
+			return
+		}
 		script = append(script, text)
-		ordered = ordered || !it.quiet
+		ordered = ordered || decides
 	}
 	for i, it := range lines {
 		switch {
@@ -31,8 +37,7 @@ func (t *translation) setupOf(items []item, needed []string) {
 			t.changeDir(it, len(script) > 0)
 		case it.kind == setsVariable:
 			t.setVariable(it, readLater(lines[i+1:], it.name), needed, func(text string) {
-				script = append(script, text)
-				ordered = ordered || slices.Contains(searchPaths, it.name)
+				add(it, text, slices.Contains(searchPaths, it.name))
 			})
 		case holdsSecret(it.text):
 			t.setup.note(it.line, "not copied, as it may hold a secret: %s", quoted(it.text))
@@ -45,7 +50,7 @@ func (t *translation) setupOf(items []item, needed []string) {
 		case it.kind == hooksConda && !ordered && hasConda(lines[i+1:]):
 			t.setup.note(it.line, "left out: %s: setup.conda does that", quoted(it.text))
 		default:
-			add(it, it.text)
+			add(it, it.text, !it.quiet)
 		}
 	}
 	if len(t.modules) > 0 {
@@ -123,9 +128,14 @@ func liveItems(items []item, needed []string) []item {
 			}
 		}
 		for j := range kept[:i] {
-			if it.kind == runsLine && kept[j].kind == isInPlace && slices.Contains(it.reads, kept[j].name) {
-				kept[j].kind = setsVariable
+			if kept[j].kind != isInPlace || it.kind != runsLine || !slices.Contains(it.reads, kept[j].name) {
+				continue
 			}
+			if kept[j].isArray {
+				it.kind, it.why = isLeftOut, "it prints what is in launch.command"
+				break
+			}
+			kept[j].kind = setsVariable
 		}
 	}
 	return slices.DeleteFunc(kept, func(it item) bool { return it.kind == isInPlace })
@@ -158,8 +168,12 @@ func (t *translation) setVariable(it item, isRead bool, needed []string, add fun
 		t.notCopied(it.line, it.name)
 	case fixed && forRanks && !isRead && !slices.Contains(visibleDevices, it.name):
 		t.setEnv(it.line, it.name, text)
-	case fixed && it.exported && strings.Contains(it.text, "$"): // of a variable that is known here alone
-		add("export " + it.name + "=" + shellText(it.value))
+	case fixed && !it.isArray && strings.Contains(it.text, "$"): // of variables that are known here alone
+		text := it.name + "=" + shellText(it.value)
+		if forRanks {
+			text = "export " + text
+		}
+		add(text)
 	case !it.exported && forRanks && !it.isArray:
 		add("export " + it.text)
 	default:
@@ -199,7 +213,7 @@ func (t *translation) changeDir(it item, afterLines bool) {
 		t.top.note(it.line, "not translated: %s: set workdir", quoted(it.text))
 		return
 	}
-	t.moveTo(it.line, folder)
+	t.moveTo(folder)
 	if afterLines || t.venv != "" && !strings.ContainsAny(t.venv[:1], "/~") {
 		t.setup.note(it.line, "%s is workdir, also for what stands before it in the script: check relative paths", quoted(it.text))
 	}

@@ -96,7 +96,7 @@ func script(text string, o Options) (Result, error) {
 	if err := t.readLaunch(t.items[at]); err != nil {
 		return Result{}, fmt.Errorf("line %d: %w", t.items[at].line, err)
 	}
-	return t.job(at, o)
+	return t.job(at, o), nil
 }
 
 // Command makes a job file of a command line.
@@ -137,7 +137,7 @@ func command(line string, o Options) (Result, error) {
 	if _, given := t.asked.get("time"); !given {
 		t.slurm.note(0, `time = "01:00:00", partition = "...": every long option of sbatch is a key, with _ for -`)
 	}
-	return t.job(at, o)
+	return t.job(at, o), nil
 }
 
 // forSbatch tells whether an option of srun's is one that asks for a job.
@@ -213,7 +213,7 @@ func positional(text string) bool {
 }
 
 // moveTo changes the working directory.
-func (t *translation) moveTo(line int, folder string) {
+func (t *translation) moveTo(folder string) {
 	if t.workdir == "" || filepath.IsAbs(folder) || folder[0] == '~' {
 		t.workdir = folder
 		return
