@@ -3,7 +3,7 @@
 //
 // All of it is embedded in the binary, so that one file is all there is to copy. A starter is a job.toml
 // that is accepted as it stands, without a warning; its comments teach. A line that begins with "#"
-// and no space is a setting to switch on.
+// and no space is a setting to switch on. Scripts that it runs stand in files/, and are written beside it.
 //
 // # Example
 //

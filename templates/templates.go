@@ -11,32 +11,58 @@ import (
 //go:embed batch.sh.tmpl
 var Batch string
 
-//go:embed jobs/*.toml
-var jobs embed.FS
+//go:embed jobs/*.toml files
+var embedded embed.FS
 
-// Starter is a job file to start from.
+// Starter is a job file to start from, and what it needs beside it.
 type Starter struct {
-	Name    string `json:"name"`    // as `ddpbatch init --template` takes it
-	Summary string `json:"summary"` // one line, without a full stop
-	Text    string `json:"-"`       // a whole job.toml
+	Name    string // as `ddpbatch init --template` takes it
+	Summary string // one line, without a full stop
+	Text    string // a whole job.toml
+	Files   []File // that stand beside the job file
+	Bring   string // what is not among these and must be there, and where it is to be had; empty: nothing
 }
+
+// File is one that a starter's job file needs.
+type File struct{ Name, Text string }
+
+const bringPyTorch = "PyTorch, for the python3 that the nodes find (pip install torch, or Debian's python3-torch; setup.venv names a virtual environment)"
 
 // Starters lists all starters, the one to try first first. The caller owns the slice.
 func Starters() []Starter {
-	starters := []Starter{
-		{Name: "simulate", Summary: "a linear model on generated data, 2 nodes x 2 ranks: runs anywhere"},
-		{Name: "mnist", Summary: "an MLP on handwritten digits by the built-in trainer, 4 nodes x 2 ranks"},
-		{Name: "pytorch", Summary: "a PyTorch script, one rank per GPU, 2 nodes x 4 GPUs"},
-		{Name: "command", Summary: "any command, several ranks on each node"},
+	return []Starter{
+		read("simulate", "a linear model on generated data, 2 nodes x 2 ranks: runs anywhere", ""),
+		read("mnist", "an MLP on handwritten digits by the built-in trainer, 4 nodes x 2 ranks",
+			"the MNIST files t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz in data/, from https://ossci-datasets.s3.amazonaws.com/mnist/"),
+		read("gpt", "a GPT on a text of yours by the built-in trainer, 2 nodes x 2 ranks",
+			"a text as input.txt, any, or https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"),
+		read("pytorch", "a PyTorch script, one rank per GPU, 2 nodes x 4 GPUs", bringPyTorch, "train.py"),
+		read("torchrun", "the same under torchrun, one on each node", bringPyTorch, "train.py", "torchrun.sh"),
+		read("command", "any command, several ranks on each node", ""),
+		read("task", "any command, each rank started by srun (task mode)", ""),
+		read("process", "one process of any program", ""),
+		read("array", "any command, once for each number of an array", ""),
+		read("sweep", "learning rates compared, as one array", ""),
+		read("chain", "work longer than the time limit: 3 jobs, one after the other", ""),
+		read("parallelcluster", "a PyTorch script on AWS ParallelCluster, 2 nodes x 8 GPUs; not tested there", bringPyTorch, "train.py", "cluster.yaml"),
 	}
-	for i := range starters {
-		text, err := jobs.ReadFile(path.Join("jobs", starters[i].Name+".toml"))
-		if err != nil {
-			panic("templates: a starter is not embedded")
-		}
-		starters[i].Text = string(text)
+}
+
+// read makes a starter of what is embedded under its name, and of files under theirs.
+func read(name, summary, bring string, files ...string) Starter {
+	s := Starter{Name: name, Summary: summary, Text: text("jobs", name+".toml"), Bring: bring}
+	for _, file := range files {
+		s.Files = append(s.Files, File{file, text("files", file)})
 	}
-	return starters
+	return s
+}
+
+func text(folder, name string) string {
+	data, err := embedded.ReadFile(path.Join(folder, name))
+	if err != nil {
+		panic("templates: " + name + " is not embedded")
+	}
+	return string(data)
 }
 
 // Find returns the starter with the given name.

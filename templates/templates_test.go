@@ -65,7 +65,8 @@ func TestStartersAreListedOnce(t *testing.T) {
 			t.Errorf("%s: summary %q", s.Name, s.Summary)
 		}
 	}
-	if want := []string{"simulate", "mnist", "pytorch", "command"}; !slices.Equal(names, want) {
+	want := []string{"simulate", "mnist", "gpt", "pytorch", "torchrun", "command", "task", "process", "array", "sweep", "chain", "parallelcluster"}
+	if !slices.Equal(names, want) {
 		t.Errorf("got %q, want %q", names, want)
 	}
 	if _, ok := templates.Find("nonesuch"); ok {
@@ -74,6 +75,23 @@ func TestStartersAreListedOnce(t *testing.T) {
 	files, err := os.ReadDir("jobs")
 	if err != nil || len(files) != len(names) {
 		t.Errorf("%d files in jobs, %d starters: %v", len(files), len(names), err)
+	}
+}
+
+// TestFilesBesideStarters: each that is embedded stands beside a starter, whose job file names it.
+func TestFilesBesideStarters(t *testing.T) {
+	beside := map[string]bool{}
+	for _, s := range templates.Starters() {
+		for _, file := range s.Files {
+			beside[file.Name] = true
+			if !strings.Contains(s.Text, file.Name) || file.Text == "" {
+				t.Errorf("%s: %s, of %d bytes, is not named in the job file", s.Name, file.Name, len(file.Text))
+			}
+		}
+	}
+	files, err := os.ReadDir("files")
+	if err != nil || len(files) != len(beside) {
+		t.Errorf("%d files in files, %d beside starters: %v", len(files), len(beside), err)
 	}
 }
 

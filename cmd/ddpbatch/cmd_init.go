@@ -20,12 +20,12 @@ import (
 func newInitCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:      "init",
-		Usage:     "write a commented job.toml to start from",
+		Usage:     "write a commented job.toml to start from, and the script that it runs",
 		ArgsUsage: "[DIR]",
-		Description: example("ddpbatch init --list", "ddpbatch init --template mnist digits/", "ddpbatch init --from run.sbatch",
+		Description: example("ddpbatch init --list", "ddpbatch init --template pytorch mine/", "ddpbatch init --from run.sbatch",
 			`ddpbatch init --from "torchrun --nproc-per-node 8 train.py --lr 0.1"`),
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "template", Usage: "which starter job `NAME`", Value: "mnist"},
+			&cli.StringFlag{Name: "template", Usage: "which starter job `NAME`", Value: "simulate"},
 			&cli.StringFlag{Name: "from", Usage: "make it of `WHAT` you have: a batch script, or the command line of torchrun, srun, mpirun or the like"},
 			&cli.BoolFlag{Name: "list", Usage: "list the starter jobs"},
 			jsonFlag(),
@@ -61,16 +61,17 @@ func listStarters(e *env, asJSON bool) error {
 	type listed struct {
 		Name    string `json:"name"`
 		Summary string `json:"summary"`
-		File    string `json:"file"` // the user's own; empty: it is ddpbatch's
+		File    string `json:"file"`  // the user's own; empty: it is ddpbatch's
+		Bring   string `json:"bring"` // what it needs that init does not write; empty: nothing
 	}
 	list := []listed{}
 	for _, s := range templates.Starters() {
 		if !slices.ContainsFunc(own, func(o defaults.Starter) bool { return o.Name == s.Name }) { // the user's own counts
-			list = append(list, listed{Name: s.Name, Summary: s.Summary})
+			list = append(list, listed{Name: s.Name, Summary: s.Summary, Bring: s.Bring})
 		}
 	}
 	for _, s := range own {
-		list = append(list, listed{s.Name, s.Summary, s.Path})
+		list = append(list, listed{Name: s.Name, Summary: s.Summary, File: s.Path})
 	}
 	if asJSON {
 		return printJSON(e, list)
@@ -95,65 +96,95 @@ func ownStarters(e *env) ([]defaults.Starter, error) {
 	return own, nil
 }
 
-// starterText is the text of a starter job: the user's own of that name, else ddpbatch's. The user's must be a job.
-func starterText(e *env, name string) (string, error) {
+// starterNamed is a starter job: the user's own of that name, else ddpbatch's. The user's must be a job.
+func starterNamed(e *env, name string) (templates.Starter, error) {
 	own, err := ownStarters(e)
 	if err != nil {
-		return "", err
+		return templates.Starter{}, err
 	}
 	if at := slices.IndexFunc(own, func(s defaults.Starter) bool { return s.Name == name }); at >= 0 {
 		text, err := own[at].Read()
 		if err != nil {
-			return "", fmt.Errorf("read your starter job: %w", err)
+			return templates.Starter{}, fmt.Errorf("read your starter job: %w", err)
 		}
 		d, err := readDefaults(e)
 		if err == nil {
 			_, _, err = d.Parse(own[at].Path, e.Dir, []byte(text), nil)
 		}
-		return text, err
+		return templates.Starter{Name: name, Text: text}, err
 	}
 	if starter, ok := templates.Find(name); ok {
-		return starter.Text, nil
+		return starter, nil
 	}
-	return "", &usage.Error{Message: fmt.Sprintf("there is no starter job %q", name), Hint: `"ddpbatch init --list" shows them`}
+	return templates.Starter{}, &usage.Error{Message: fmt.Sprintf("there is no starter job %q", name), Hint: `"ddpbatch init --list" shows them`}
 }
 
 func writeStarter(e *env, dir, name string) error {
-	text, err := starterText(e, name)
+	starter, err := starterNamed(e, name)
 	if err != nil {
 		return err
 	}
-	path, err := writeJobFile(e, dir, text)
+	path, err := writeJobFile(e, dir, starter.Text, starter.Files...)
 	if err != nil {
 		return err
 	}
-	sayNext(e, path)
+	sayNext(e, path, starter)
 	return nil
 }
 
-// writeJobFile writes job.toml into a folder, which is made if it is not there. It never overwrites one.
-func writeJobFile(e *env, dir, text string) (path string, err error) {
+// writeJobFile writes job.toml into a folder, which is made if it is not there, and other files beside it. It never overwrites one; where it
+// cannot write all of them, it leaves none.
+func writeJobFile(e *env, dir, text string, others ...templates.File) (job string, err error) {
 	dir = e.abs(dir)
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return "", fmt.Errorf("make the folder: %w", err)
 	}
-	path = filepath.Join(dir, "job.toml")
+	var written []string
+	defer func() {
+		if err != nil {
+			for _, path := range written {
+				err = errors.Join(err, os.Remove(path))
+			}
+		}
+	}()
+	for _, file := range slices.Concat([]templates.File{{Name: "job.toml", Text: text}}, others) {
+		path := filepath.Join(dir, file.Name)
+		made, err := writeNew(path, file.Text)
+		if made {
+			written = append(written, path)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return written[0], nil
+}
+
+// writeNew writes a file that is not there yet. It tells whether it has made it, whole or not.
+func writeNew(path, text string) (made bool, err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if errors.Is(err, fs.ErrExist) {
-		return "", &usage.Error{Message: path + " is there already", Hint: "name another folder, or move it away"}
+		return false, &usage.Error{Message: path + " is there already", Hint: "name another folder, or move it away"}
 	}
 	if err != nil {
-		return "", fmt.Errorf("write the job file: %w", err)
+		return false, fmt.Errorf("write %s: %w", filepath.Base(path), err)
 	}
 	_, err = f.WriteString(text)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return "", fmt.Errorf("write %s: %w", path, err)
+		return true, fmt.Errorf("write %s: %w", path, err)
 	}
-	return path, nil
+	return true, nil
 }
 
-// sayNext says that a job file was written, and what may be done with it.
-func sayNext(e *env, path string) {
+// sayNext says which files were written, what a starter needs besides, and what may be done with the job.
+func sayNext(e *env, path string, starter templates.Starter) {
+	fmt.Fprintf(e.Out, "wrote %s\n", path)
+	for _, file := range starter.Files {
+		fmt.Fprintf(e.Out, "wrote %s\n", filepath.Join(filepath.Dir(path), file.Name))
+	}
+	if starter.Bring != "" {
+		fmt.Fprintf(e.Out, "bring:     %s\n", starter.Bring)
+	}
 	word := slurm.ShellQuote(e.short(path))
-	fmt.Fprintf(e.Out, "wrote %s\ncheck it:  ddpbatch check %s\ntry it:    ddpbatch simulate %s\nsubmit it: ddpbatch submit %s\n", path, word, word, word)
+	fmt.Fprintf(e.Out, "check it:  ddpbatch check %s\ntry it:    ddpbatch simulate %s\nsubmit it: ddpbatch submit %s\n", word, word, word)
 }

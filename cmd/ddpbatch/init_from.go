@@ -13,6 +13,7 @@ import (
 	words "ddpbatch/internal/text"
 	"ddpbatch/internal/translate"
 	"ddpbatch/internal/usage"
+	"ddpbatch/templates"
 )
 
 // writeTranslated writes the job file that a batch script or a command line comes to.
@@ -33,7 +34,7 @@ func writeTranslated(ctx context.Context, e *env, dir, from string) error {
 		return err
 	}
 	warn(e, warnings)
-	sayNext(e, path)
+	sayNext(e, path, templates.Starter{})
 	if n := result.Untranslated; n > 0 {
 		fmt.Fprintf(e.Out, "not translated: %s; comments in the file tell of each\n", words.Plural(n, "part"))
 	}

@@ -264,7 +264,8 @@ func (s *Job) progress() (step int64, attempt int) {
 	if err != nil {
 		return 0, 0
 	}
-	if m, ok, err := s.run.LastMetrics(); err == nil && ok && m.Attempt == attempt {
+	// a command of the user's need not say in which attempt it is
+	if m, ok, err := s.run.LastMetrics(); err == nil && ok && (m.Attempt == attempt || m.Attempt == 0) {
 		step = m.Step
 	}
 	return step, attempt

@@ -12,6 +12,8 @@
 # same run directory, so that it goes on from its newest checkpoint:
 #
 #   ddpbatch resume /r/mpi
+#
+# shellcheck disable=SC1090,SC1091,SC2015,SC2153  # what it sources is on the nodes; "a && b || c" is meant; two names differ in case alone
 
 ddpbatch_program=/r/mpi/bin/ddpbatch
 ddpbatch_run_dir=/r/mpi
@@ -21,7 +23,7 @@ ddpbatch_run_dir=/r/mpi
 # the end is near: the stop file, where there is an attempt, hands it on to the agents, and they to the workers. ("true" and not ":", which
 # ends a shell in POSIX mode where the file cannot be made.)
 unset DDPBATCH_STOP_FILE DDPBATCH_SETUP_FAILURE
-ddpbatch_hup= ddpbatch_int= ddpbatch_quit= ddpbatch_term= ddpbatch_usr1= ddpbatch_usr2=
+ddpbatch_hup='' ddpbatch_int='' ddpbatch_quit='' ddpbatch_term='' ddpbatch_usr1='' ddpbatch_usr2=''
 ddpbatch_listen() {
   trap 'ddpbatch_hup=HUP' HUP
   trap 'ddpbatch_int=INT' INT

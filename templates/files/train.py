@@ -1,0 +1,157 @@
+"""Trains by DistributedDataParallel on data made up on the spot. Put your own model and data where it says so; the rest can stay.
+
+It runs under ddpbatch, torchrun, or whatever else sets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT.
+
+It saves every so many steps, at its end, and when it is told that its time is over (the file DDPBATCH_STOP_FILE, or TERM); then it ends with
+exit code 75, and ddpbatch starts it again. It goes on after the very step that it saved. Batches and random numbers depend on the step alone,
+so two ranks come to the same bits with a stop as without. With more, and on GPUs, the sums of the first step after a stop may be made in
+another order, since DistributedDataParallel decides anew in which buckets gradients travel.
+"""
+import argparse
+import json
+import math
+import os
+import signal
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset
+
+SAVED = 75  # the exit code for "saved, please start me again"
+
+
+class Data(Dataset):
+    """Your data: row i, whatever was asked for before."""
+
+    def __len__(self):
+        return 4096
+
+    def __getitem__(self, i):
+        x = torch.randn(20, generator=torch.Generator().manual_seed(i))
+        return x, (x.sum() > 0).long()
+
+
+def new_model():
+    """Your model."""
+    return torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Dropout(0.1), torch.nn.Linear(64, 2))
+
+
+def batches(epoch, first, rows, rank, world, args):
+    """This rank's rows of each batch of an epoch from the first'th batch on: each epoch has an order of its own, alike on all ranks."""
+    order = torch.randperm(rows, generator=torch.Generator().manual_seed(args.seed + epoch)).tolist()
+    size = args.batch_size * world
+    for start in range(first * size, rows - size + 1, size):
+        yield order[start + rank : start + size : world]
+
+
+def save(path, state):
+    """Replaces the checkpoint as a whole: who is killed here leaves the one before."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path + ".new", "wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(path + ".new", path)
+    folder = os.open(os.path.dirname(path), os.O_RDONLY)
+    os.fsync(folder)  # of the new name
+    os.close(folder)
+
+
+def end(code):
+    """Ends without Python's own clean-up, in which threads of Gloo can abort the process (seen with PyTorch 1.13)."""
+    dist.barrier()  # rank 0 may be saving still, or serve the store that the others use
+    sys.stdout.flush()
+    os._exit(code)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--batch-size", type=int, default=32, help="rows of each rank")
+    parser.add_argument("--lr", type=float, default=float(os.environ.get("LR", "0.05")))
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--save-every", type=int, default=50, help="steps between checkpoints")
+    parser.add_argument("--workers", type=int, default=0, help="processes of each rank that read data")
+    args = parser.parse_args()
+
+    told = []  # TERM has come; the warning before that is a file
+    signal.signal(signal.SIGTERM, lambda *_: told.append(True))
+
+    rank, world, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+    gpus = torch.cuda.device_count()
+    one_each = gpus > 0 and gpus >= int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    device = torch.device("cuda", local) if one_each else torch.device("cpu")
+    if one_each:
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if one_each else "gloo")
+
+    data = Data()
+    steps_per_epoch = len(data) // (args.batch_size * world)
+    if steps_per_epoch == 0:
+        sys.exit("%d rows are less than one batch of %d on each of %d ranks" % (len(data), args.batch_size, world))
+    torch.manual_seed(args.seed)
+    model = new_model().to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
+
+    path = os.path.join(os.environ.get("DDPBATCH_CHECKPOINT_DIR", "checkpoints"), "state.pt")
+    step = 0
+    if os.path.exists(path):
+        state = torch.load(path, map_location="cpu")
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        step = state["step"]
+    ends = torch.tensor([step, -step], device=device)
+    dist.all_reduce(ends, op=dist.ReduceOp.MAX)
+    if ends[0] != -ends[1]:
+        sys.exit("rank %d would go on after step %d, and another rank after another: not all see the same %s" % (rank, step, path))
+    ddp = DistributedDataParallel(model, device_ids=[device] if one_each else None)
+    if rank == 0:
+        print("%d ranks by %s, from step %d" % (world, "NCCL" if one_each else "Gloo", step), flush=True)
+
+    def checkpoint():
+        if rank == 0:
+            save(path, {"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()})
+
+    # attempts/N/stop; its number goes with each line, so that an attempt is credited with the steps that it made
+    attempt = os.path.basename(os.path.dirname(os.environ.get("DDPBATCH_STOP_FILE", "")))
+
+    def report(epoch, loss):  # ddpbatch status shows it, and ddpbatch sees by it that the run makes progress
+        line = {"attempt": int(attempt or 0), "step": step, "steps": steps, "epoch": epoch, "loss": loss}
+        if "DDPBATCH_RUN_DIR" in os.environ:
+            with open(os.path.join(os.environ["DDPBATCH_RUN_DIR"], "metrics.jsonl"), "a") as file:
+                file.write(json.dumps(line) + "\n")
+        print("step %(step)d of %(steps)d | loss %(loss).4f" % line, flush=True)
+
+    steps, saved = args.epochs * steps_per_epoch, step
+    while step < steps:
+        epoch, done = divmod(step, steps_per_epoch)
+        rows = list(batches(epoch, done, len(data), rank, world, args))
+        for x, y in DataLoader(data, batch_sampler=rows, num_workers=args.workers):
+            torch.manual_seed((args.seed * 1000003 + step) * world + rank)  # of the dropout: nothing of generators needs saving
+            loss = torch.nn.functional.cross_entropy(ddp(x.to(device)), y.to(device))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            step += 1
+            # All ranks hear in the same step that one of them was told to stop, and stop together.
+            stop = bool(told) or os.path.exists(os.environ.get("DDPBATCH_STOP_FILE", ""))
+            sums = torch.stack([loss.detach(), torch.tensor(float(stop), device=device)])
+            dist.all_reduce(sums)
+            mean, stop = (sums[0] / world).item(), sums[1].item() > 0
+            if not math.isfinite(mean):
+                sys.exit("the loss is %f after step %d; the newest checkpoint is of step %d" % (mean, step, saved))
+            if rank == 0 and (step % 10 == 0 or stop or step == steps):
+                report(epoch, mean)
+            if stop or step % args.save_every == 0 or step == steps:
+                checkpoint()
+                saved = step
+            if stop and step < steps:
+                end(SAVED)
+    if rank == 0:
+        print("done after step %d" % step, flush=True)
+    end(0)
+
+
+main()
