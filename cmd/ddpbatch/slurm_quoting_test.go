@@ -2,10 +2,10 @@ package main
 
 import (
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -37,19 +37,14 @@ func testSlurmQuoting(t *testing.T, c *cluster) {
 	if err := os.MkdirAll(filepath.Join(c.dir, "out"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	var env strings.Builder
-	for i, text := range hostile {
-		env.WriteString("HOSTILE_" + strconv.Itoa(i) + " = " + strings.Trim(quoteTOML(t, text), "[]") + "\n")
-	}
-	command := append([]string{"sh", "-c", recordWorker, "sh"}, hostile...)
-	c.write(name, "schema = 1\nname = \""+name+"\"\n[slurm]\nnodes = 1\ntime = \"00:05:00\"\n[setup.env]\nCOUNT = \""+strconv.Itoa(len(hostile))+"\"\n"+
-		env.String()+"[launch]\nnproc_per_node = 1\ncommand = "+quoteTOML(t, command...)+"\n")
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	texts := append(slices.Clone(hostile), anyTexts(rand.New(rand.NewPCG(seed, 19)), 100)...)
+	c.write(name, recordingJob(t, name, texts))
 	s := c.submit(name, "--wait")
 
+	reached(t, filepath.Join(c.dir, "out"), texts)
 	want := map[string]string{"pwd": c.dir, "name": name, "run_dir": s.dir.Path()}
-	for i, text := range hostile {
-		want["arg."+strconv.Itoa(i)], want["env."+strconv.Itoa(i)] = text, text
-	}
 	for file, text := range want {
 		got, err := os.ReadFile(filepath.Join(c.dir, "out", file))
 		if err != nil || string(got) != text {
