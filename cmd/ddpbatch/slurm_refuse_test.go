@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"ddpbatch/internal/exit"
+	"ddpbatch/templates"
 )
 
 // commandJob writes the job file of a command.
@@ -52,6 +53,20 @@ func testSlurmTestOnly(t *testing.T, c *cluster) {
 	script := c.write("dry-run.sh", out.stdout)
 	c.ok("bash", "-n", script)
 	c.ok("sbatch", "--test-only", script)
+	// so is every starter, made to fit this cluster
+	for _, s := range templates.Starters() {
+		c.write(s.Name+".toml", s.Text)
+		words := []string{"submit", s.Name + ".toml", "--test-only", "--skip-data-check", "--set", "launch.nproc_per_node=1", "--set", "slurm.cpus_per_task=1"}
+		if strings.Contains(s.Text, "\nmem = ") {
+			words = append(words, "--set", "slurm.mem=1G")
+		}
+		if strings.Contains(s.Text, "\ngpus_per_node = ") {
+			words = append(words, "--set", "slurm.gpus_per_node=2", "--set", "slurm.partition=main")
+		}
+		if out := c.ok("ddpbatch", words...); !strings.Contains(out.stdout, "to start at") {
+			t.Errorf("%s: %v", s.Name, out)
+		}
+	}
 	nothingSubmitted(t, c)
 }
 
