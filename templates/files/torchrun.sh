@@ -5,6 +5,10 @@
 # MASTER_ADDR:MASTER_PORT, which nobody else has, and torchrun gives its own workers ranks of their own.
 # (Its flags have an underscore, as versions before 2.0 know no others.)
 
+if [ $# -lt 2 ]; then
+  echo "usage: torchrun.sh RANKS-PER-NODE SCRIPT [ARGUMENT...]" >&2
+  exit 2
+fi
 nproc=$1
 shift
 

@@ -3,9 +3,9 @@
 It runs under ddpbatch, torchrun, or whatever else sets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT.
 
 It saves every so many steps, at its end, and when it is told that its time is over (the file DDPBATCH_STOP_FILE, or TERM); then it ends with
-exit code 75, and ddpbatch starts it again. It goes on after the very step that it saved. Batches and random numbers depend on the step alone,
-so two ranks come to the same bits with a stop as without. With more, and on GPUs, the sums of the first step after a stop may be made in
-another order, since DistributedDataParallel decides anew in which buckets gradients travel.
+exit code 75, and ddpbatch starts it again. It goes on after the very step that it saved. Batches and random numbers depend on the step and
+the number of ranks alone, so two ranks come to the same bits with a stop as without. With more, and on GPUs, the sums of the first step after
+a stop may be made in another order, since DistributedDataParallel decides anew in which buckets gradients travel.
 """
 import argparse
 import json
@@ -59,6 +59,11 @@ def save(path, state):
     os.close(folder)
 
 
+def deaf(_):
+    """Keeps a process that reads data from TERM, which its rank gets, too: it is wanted until that one has saved, and ends with it."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
 def end(code):
     """Ends without Python's own clean-up, in which threads of Gloo can abort the process (seen with PyTorch 1.13)."""
     dist.barrier()  # rank 0 may be saving still, or serve the store that the others use
@@ -81,7 +86,7 @@ def main():
 
     rank, world, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
     gpus = torch.cuda.device_count()
-    one_each = gpus > 0 and gpus >= int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    one_each = gpus > 0 and gpus >= int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # else all ranks compute on CPUs
     device = torch.device("cuda", local) if one_each else torch.device("cpu")
     if one_each:
         torch.cuda.set_device(device)
@@ -108,7 +113,7 @@ def main():
         sys.exit("rank %d would go on after step %d, and another rank after another: not all see the same %s" % (rank, step, path))
     ddp = DistributedDataParallel(model, device_ids=[device] if one_each else None)
     if rank == 0:
-        print("%d ranks by %s, from step %d" % (world, "NCCL" if one_each else "Gloo", step), flush=True)
+        print("world size %d on %s, from step %d" % (world, "GPUs by NCCL" if one_each else "CPUs by Gloo", step), flush=True)
 
     def checkpoint():
         if rank == 0:
@@ -128,7 +133,7 @@ def main():
     while step < steps:
         epoch, done = divmod(step, steps_per_epoch)
         rows = list(batches(epoch, done, len(data), rank, world, args))
-        for x, y in DataLoader(data, batch_sampler=rows, num_workers=args.workers):
+        for x, y in DataLoader(data, batch_sampler=rows, num_workers=args.workers, worker_init_fn=deaf):
             torch.manual_seed((args.seed * 1000003 + step) * world + rank)  # of the dropout: nothing of generators needs saving
             loss = torch.nn.functional.cross_entropy(ddp(x.to(device)), y.to(device))
             optimizer.zero_grad()
@@ -154,4 +159,5 @@ def main():
     end(0)
 
 
-main()
+if __name__ == "__main__":
+    main()
