@@ -76,7 +76,7 @@ func runRehearse(ctx context.Context, e *env, r *rehearse.Rehearsal, source jobT
 		return job, err
 	}
 	r.NewRun = func(sets []string, p simulate.Pretend) (*rundir.Dir, *jobfile.Job, error) {
-		return newSimulation(e, jobText{source.path, source.text, sets}, p)
+		return newSimulation(ctx, e, jobText{source.path, source.text, sets}, p)
 	}
 	if job, err := r.Parse(r.Sets); err == nil { // or else what makes the runs tells what is wrong
 		if err := refuseSweep(job, "rehearse"); err != nil {

@@ -20,6 +20,11 @@ func newRenderCommand(e *env) *cli.Command {
 			if err != nil {
 				return err
 			}
+			_, warnings, err := selectCode(c.Context, e, job, path)
+			warn(e, warnings)
+			if err != nil {
+				return err
+			}
 			template, err := readTemplate(c.Context, job)
 			if err != nil {
 				return err

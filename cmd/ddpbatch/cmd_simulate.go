@@ -46,7 +46,7 @@ func newSimulateCommand(e *env) *cli.Command {
 				return err
 			}
 			source.sets = slices.Concat(withExport(e, c, source.sets), p.Sets())
-			run, job, err := newSimulation(e, source, p)
+			run, job, err := newSimulation(c.Context, e, source, p)
 			if err != nil {
 				return err
 			}
@@ -115,7 +115,7 @@ func commandJob(command []string) ([]byte, error) {
 }
 
 // newSimulation makes the run directory of a job that is to be simulated.
-func newSimulation(e *env, source jobText, p simulate.Pretend) (*rundir.Dir, *jobfile.Job, error) {
+func newSimulation(ctx context.Context, e *env, source jobText, p simulate.Pretend) (*rundir.Dir, *jobfile.Job, error) {
 	job, warnings, err := parsePretend(e, source)
 	warn(e, warnings)
 	if err != nil {
@@ -127,9 +127,17 @@ func newSimulation(e *env, source jobText, p simulate.Pretend) (*rundir.Dir, *jo
 	if err := p.Check(job, false); err != nil {
 		return nil, nil, err
 	}
-	run, err := newRun(e, "simulate", job, source.path, source.text, source.sets)
+	code, warnings, err := selectCode(ctx, e, job, source.path)
+	warn(e, warnings)
 	if err != nil {
 		return nil, nil, err
+	}
+	run, err := newRun(ctx, e, "simulate", job, source.path, source.text, source.sets, code)
+	if err != nil {
+		return nil, nil, err
+	}
+	if code != nil {
+		note(e, "code: %s", code.record.Summary())
 	}
 	spec := run.Spec()
 	spec.Pretend = p.Words()

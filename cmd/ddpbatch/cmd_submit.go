@@ -73,6 +73,11 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 			return fmt.Errorf("%w; or pass --skip-data-check if only the nodes see it", err)
 		}
 	}
+	code, warnings, err := selectCode(ctx, e, job, o.path)
+	warn(e, warnings)
+	if err != nil {
+		return err
+	}
 	template, err := readTemplate(ctx, job)
 	if err != nil {
 		return err
@@ -87,7 +92,7 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	if err := checkArraySize(ctx, e, job); err != nil {
 		return err
 	}
-	run, err := newRun(e, "slurm", job, o.path, text, o.sets)
+	run, err := newRun(ctx, e, "slurm", job, o.path, text, o.sets, code)
 	if err != nil {
 		return err
 	}
@@ -120,6 +125,9 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 		fmt.Fprintln(e.Out, ids[0])
 	} else {
 		printSubmitted(e, job, run, ids)
+		if code != nil {
+			fmt.Fprintf(e.Out, "code: %s\n", code.record.Summary())
+		}
 	}
 	warnStuck(ctx, e, ids[0])
 	return afterSubmit(ctx, e, run, ids[0], o.wait, o.follow)

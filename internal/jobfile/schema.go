@@ -13,6 +13,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/snapshot"
 	words "ddpbatch/internal/text"
 	"ddpbatch/mpi/launch"
 	"ddpbatch/mpi/launch/recovery"
@@ -101,7 +102,7 @@ func (n *node) show(key toml.Key) string {
 	return key.String()
 }
 
-// jobRows are the keys outside all tables, [setup], [sweep] (whose other keys are those of the job: takeSweep) and [container].
+// jobRows are the keys outside all tables, [code], [setup], [sweep] (whose other keys are those of the job: takeSweep) and [container].
 func jobRows() []keyRow {
 	return []keyRow{
 		{key: "schema", read: schemaVersion},
@@ -109,6 +110,12 @@ func jobRows() []keyRow {
 		{key: "workdir", read: line(func(j *Job) *string { return &j.WorkDir })},
 		{key: "run_dir", read: line(func(j *Job) *string { return &j.RunDir })},
 		{key: "script_template", read: line(func(j *Job) *string { return &j.ScriptTemplate })},
+
+		{key: "code.snapshot", read: oneOf(func(j *Job) *string { return &j.Code.Snapshot }, snapshot.None, snapshot.Git, snapshot.Copy), need: true},
+		{key: "code.include", read: list(0, "a pattern on one line", isLine, func(j *Job) *[]string { return &j.Code.Include })},
+		{key: "code.exclude", read: list(0, "a pattern on one line", isLine, func(j *Job) *[]string { return &j.Code.Exclude })},
+		{key: "code.max_mb", read: wholeNumber(1, func(j *Job) *int { return &j.Code.MaxMB })},
+		{key: "code.max_files", read: wholeNumber(1, func(j *Job) *int { return &j.Code.MaxFiles })},
 
 		{key: "setup.modules", read: list(0, "one line of text", isLine, func(j *Job) *[]string { return &j.Setup.Modules })},
 		{key: "setup.venv", read: line(func(j *Job) *string { return &j.Setup.Venv })},
