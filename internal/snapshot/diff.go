@@ -180,12 +180,17 @@ var named = sync.OnceValue(func() *regexp.Regexp {
 
 // blankLine is a line of a file without values that may be secret.
 func blankLine(line string, values redact.Values) string {
+	line, end := strings.CutSuffix(line, "\n") // which would be part of a value whose quote has no end
 	line = redact.Text(values.In(line))
-	return named().ReplaceAllStringFunc(line, func(found string) string {
+	line = named().ReplaceAllStringFunc(line, func(found string) string {
 		parts := named().FindStringSubmatch(found)
 		if !redact.Named(parts[2]) {
 			return found
 		}
 		return parts[1] + parts[2] + parts[3] + redact.Blank
 	})
+	if end {
+		line += "\n"
+	}
+	return line
 }

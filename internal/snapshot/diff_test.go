@@ -80,6 +80,7 @@ func (r *brokenReader) Read(p []byte) (int, error) {
 // FuzzBlankSecrets: it never fails, keeps the number of lines of a diff, and shows no value that is assigned.
 func FuzzBlankSecrets(f *testing.F) {
 	f.Add("+a = 1\n-b\n")
+	f.Add(" 0000!  \"000000000000000000000000000000KEY=000000\n")
 	f.Add("+-----BEGIN PRIVATE KEY-----\n+x\n+-----END PRIVATE KEY-----")
 	f.Fuzz(func(t *testing.T, text string) {
 		if len(text) >= maxDiffLine {
