@@ -84,6 +84,9 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 	release()
 	run = run.Whole()
 	printSubmitted(e, job, run, ids)
+	if job.CodeDir != "" {
+		fmt.Fprintf(e.Out, "code: the copy made at submit, %s\n", e.short(job.RanksDir(run.Path())))
+	}
 	warnStuck(ctx, e, ids[0])
 	return afterSubmit(ctx, e, run, ids[0], o.wait, o.follow)
 }

@@ -264,6 +264,9 @@ func resumeSimulated(ctx context.Context, e *env, r *resume.Resumer, run *rundir
 		return err
 	}
 	_, element := run.Index()
+	if job.CodeDir != "" {
+		note(e, "code: the copy made before, %s", e.short(job.RanksDir(run.Whole().Path())))
+	}
 	if err := p.Check(job, element); err != nil {
 		return errors.Join(withShape(err, before.Pretend), run.WriteSpec(before))
 	}

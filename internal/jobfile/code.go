@@ -13,6 +13,7 @@ import (
 	"ddpbatch/internal/snapshot"
 	words "ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
+	"ddpbatch/internal/vfs"
 	"ddpbatch/slurm"
 )
 
@@ -39,6 +40,15 @@ func (j *Job) RanksDir(runDir string) string {
 		return j.WorkDir
 	}
 	return filepath.Join(runDir, rundir.CodeName, j.CodeDir)
+}
+
+// CheckCode makes sure that the copy is there in which a run's ranks are to run, if they are to run in one.
+func (j *Job) CheckCode(runDir string) error {
+	dir := j.RanksDir(runDir)
+	if j.CodeDir == "" || vfs.IsDir(dir) {
+		return nil
+	}
+	return &usage.Error{Message: fmt.Sprintf("the run's copy of the code has no folder %s any more", dir), Hint: "submit the job anew"}
 }
 
 // SourceVariable is the variable by which workers that run in a copy find the folder that it was made from, where data may be.

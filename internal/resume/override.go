@@ -24,6 +24,9 @@ func override(ctx context.Context, run *rundir.Dir, kept, sets, pretend []string
 	spec := run.Spec()
 	if len(sets) == 0 && slices.Equal(kept, spec.Sets) && slices.Equal(pretend, spec.Pretend) {
 		job, err := jobfile.OfRun(run)
+		if err == nil {
+			err = job.CheckCode(run.Whole().Path())
+		}
 		return job, nil, err
 	}
 	anew, elements, err := anewFrom(run, sets)
@@ -49,6 +52,9 @@ func override(ctx context.Context, run *rundir.Dir, kept, sets, pretend []string
 	before, err := jobfile.OfRun(run)
 	if err == nil {
 		err = job.KeepCode(before, sets)
+	}
+	if err == nil {
+		err = job.CheckCode(run.Whole().Path())
 	}
 	if err != nil {
 		return nil, warnings, err

@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -16,7 +17,7 @@ import (
 )
 
 const (
-	maxDiff     = 8 << 20   // bytes; the copy itself has the files
+	maxDiff     = 4 << 20   // bytes; the copy itself has the files
 	maxDiffLine = 64 << 10  // bytes, of one line
 	maxArgs     = 128 << 10 // bytes of paths for one call of git: a fraction of what the kernel takes (execve(2))
 )
@@ -53,7 +54,7 @@ func (s *Selection) diffRepository(ctx context.Context, repo repository, r *Reco
 		return refused(err)
 	}
 	var changed []string
-	names := append(diffSettings[:len(diffSettings):len(diffSettings)], "--name-only", "-z", repo.commit, "--")
+	names := slices.Concat(diffSettings, []string{"--name-only", "-z", repo.commit, "--"})
 	for _, name := range s.special {
 		if rel, err := filepath.Rel(repo.path, name); err == nil && filepath.IsLocal(rel) {
 			names = append(names, ":(exclude,literal,top)"+rel)
@@ -78,8 +79,7 @@ func (s *Selection) diffRepository(ctx context.Context, repo repository, r *Reco
 		prefix = repo.path + "/"
 	}
 	git.options = append(git.options, "--literal-pathspecs")
-	line := append(diffSettings[:len(diffSettings):len(diffSettings)],
-		"--full-index", "--src-prefix=a/"+prefix, "--dst-prefix=b/"+prefix, repo.commit, "--")
+	line := slices.Concat(diffSettings, []string{"--full-index", "--src-prefix=a/" + prefix, "--dst-prefix=b/" + prefix, repo.commit, "--"})
 	values := redact.ValuesOf(s.request.Environ)
 	for len(changed) > 0 {
 		n, size := 0, 0
@@ -87,7 +87,7 @@ func (s *Selection) diffRepository(ctx context.Context, repo repository, r *Reco
 			size += len(changed[n]) + 1
 			n++
 		}
-		err := git.run(ctx, dir, func(out io.Reader) error { return blankSecrets(out, to, values) }, append(line[:len(line):len(line)], changed[:n]...)...)
+		err := git.run(ctx, dir, func(out io.Reader) error { return blankSecrets(out, to, values) }, slices.Concat(line, changed[:n])...)
 		if err != nil {
 			return refused(err)
 		}
@@ -180,8 +180,12 @@ var named = sync.OnceValue(func() *regexp.Regexp {
 
 // blankLine is a line of a file without values that may be secret.
 func blankLine(line string, values redact.Values) string {
+	line = values.In(line)
+	if !redact.Named(line) { // then no name in it is one
+		return line
+	}
 	line, end := strings.CutSuffix(line, "\n") // which would be part of a value whose quote has no end
-	line = redact.Text(values.In(line))
+	line = redact.Text(line)
 	line = named().ReplaceAllStringFunc(line, func(found string) string {
 		parts := named().FindStringSubmatch(found)
 		if !redact.Named(parts[2]) {

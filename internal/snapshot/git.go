@@ -48,7 +48,8 @@ func newGitProgram(path string, environ []string) *gitProgram {
 // gitSettings go before each command: what else in a repository's configuration names a program that these commands would start.
 var gitSettings = []string{
 	"--no-pager",
-	"-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.untrackedCache=false", "-c", "core.quotePath=false",
+	"-c", "core.fsmonitor=", // nothing: git before 2.36 would take "false" for a program
+	"-c", "core.hooksPath=/dev/null", "-c", "core.untrackedCache=false", "-c", "core.quotePath=false",
 }
 
 // pipeDelay is how long git may keep its streams open, through a child, once it has ended.
