@@ -130,10 +130,9 @@ func blankSecrets(from io.Reader, to *bytes.Buffer, values redact.Values) error 
 	}
 }
 
-const (
-	keyBegins = "PRIVATE KEY-----"
-	keyEnds   = "-----END "
-)
+const keyEnds = "-----END "
+
+var keyBegins = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----`) })
 
 // keyLine is a line of a key, whose beginning may not be in the diff.
 var keyLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9+/=]{60,}$`) })
@@ -141,19 +140,20 @@ var keyLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`
 // blankKey is a line of a diff without the part of a private key in it. inKey tells that one has begun above, and then below.
 func blankKey(line string, inKey bool) (string, bool) {
 	content := strings.TrimSpace(line[1:])
-	at := strings.Index(line, keyBegins)
+	begin := keyBegins().FindStringIndex(line)
 	switch {
-	case strings.Contains(line, keyEnds):
-		inKey = false
-	case at >= 0:
-		inKey = true
+	case begin != nil:
+		rest := line[begin[1]:]
+		if strings.TrimSpace(rest) != "" { // all of it is on one line, as in a text with \n in it
+			line = line[:begin[1]] + redact.Blank + "\n"
+		}
+		return line, !strings.Contains(rest, keyEnds)
+	case strings.HasPrefix(content, keyEnds):
+		return line, false
 	case inKey || keyLine().MatchString(content):
-		return line[:1] + redact.Blank + "\n", inKey
+		return line[:1] + redact.Blank + "\n", inKey && !strings.Contains(content, keyEnds)
 	}
-	if at = at + len(keyBegins); at >= len(keyBegins) && strings.Trim(line[at:], " \t\r\n") != "" && !strings.HasPrefix(strings.TrimSpace(line[1:]), keyEnds) {
-		line = line[:at] + redact.Blank + "\n" // all of it on one line, as in a text with \n in it
-	}
-	return line, inKey
+	return line, false
 }
 
 func isDiffContent(line string) bool {

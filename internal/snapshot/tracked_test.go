@@ -21,6 +21,8 @@ func TestGitCopiesWhatIsTracked(t *testing.T) {
 	r.link("../../other", "src/out")
 	r.link("/etc/passwd", "etc")
 	r.link("nowhere", "dangling")
+	r.link("..", "src/up")
+	r.link("src/up/..", "above") // which is src by its text, and the folder above the tree in truth
 	commit := r.commit()
 	r.write("train.py", "2", "added.py", "2", "new.py", "2", "conf/a.yaml", "2", "conf/deep/b.yaml", "2", "x.log", "2", "ignored/c.yaml", "2", "runs/d.yaml", "2")
 	r.git("add", "added.py")
@@ -34,10 +36,10 @@ func TestGitCopiesWhatIsTracked(t *testing.T) {
 	c := r.copies(request)
 	c.holds(map[string]string{
 		"train.py": "2", "src/model.py": "1", odd: "1", "run.sh": "1", ".gitignore": "*.log\nignored/\n", "m.py": "-> src/model.py",
-		"absolute": "-> src", "dangling": "-> nowhere", "added.py": "2", "conf/a.yaml": "2", "ignored/c.yaml": "2",
+		"absolute": "-> src", "dangling": "-> nowhere", "src/up": "-> ..", "added.py": "2", "conf/a.yaml": "2", "ignored/c.yaml": "2",
 	})
 	c.leftOut(
-		"became/file", "tracked, and not there", "etc", "a link that leads out of the tree, to /etc/passwd", "fifo", "neither a file nor a link",
+		"above", "a link that leads out of the tree, to src/up/..", "became/file", "tracked, and not there", "etc", "a link that leads out of the tree, to /etc/passwd", "fifo", "neither a file nor a link",
 		"gone.py", "tracked, and not there",
 		"secret.txt", "code.exclude", "src/out", "a link that leads out of the tree, to ../../other",
 		"became", "untracked: git add, or code.include", "conf/", "untracked: git add, or code.include", "new.py", "untracked: git add, or code.include",

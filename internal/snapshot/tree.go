@@ -135,9 +135,14 @@ func (s *Selection) take(name string, info fs.FileInfo) error {
 	return nil
 }
 
-// within is the target of a link as the copy has it; false: it leads out of the tree. An absolute one that leads into the tree is made
-// relative, since it would lead from the copy to the tree.
+// within is the target of a link as the copy has it; false: it leads out of the tree, also by way of other links. An absolute one that leads
+// into the tree is made relative, since it would lead from the copy to the tree.
 func (s *Selection) within(name, link string) (string, bool) {
+	if real, err := filepath.EvalSymlinks(filepath.Join(s.Root, name)); err == nil {
+		if rel, err := filepath.Rel(s.Root, real); err != nil || !filepath.IsLocal(rel) {
+			return "", false
+		}
+	}
 	folder := filepath.Dir(name)
 	if filepath.IsAbs(link) {
 		for _, top := range []string{s.Root, s.requestedRoot()} {
