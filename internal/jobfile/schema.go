@@ -239,6 +239,10 @@ func notHere(key string) error {
 
 // option reads one option of sbatch. A flag that is false asks for nothing.
 func option(j *Job, key toml.Key, v any) error {
+	if q, asked := v.(*question); asked {
+		q.words = slurm.OptionWords(key[len(key)-1])
+		return nil
+	}
 	o, err := slurm.ParseOption(key[len(key)-1], v)
 	if err == nil && o.Name != "" {
 		j.Slurm.List = append(j.Slurm.List, o)
@@ -290,6 +294,9 @@ func chain(j *Job, key toml.Key, v any) error {
 // isAbsolute tells whether s is a path that means the same in every folder.
 func isAbsolute(s string) bool { return isLine(s) && filepath.IsAbs(s) }
 
+// nprocWords have each node work out how many ranks it runs.
+func nprocWords() []string { return []string{"gpu", "cpu", "auto"} }
+
 // nproc reads how many ranks each node runs.
 func nproc(j *Job, key toml.Key, v any) error {
 	to := &j.Launch.NprocPerNode
@@ -300,7 +307,7 @@ func nproc(j *Job, key toml.Key, v any) error {
 			return nil
 		}
 	case string:
-		if slices.Contains([]string{"gpu", "cpu", "auto"}, v) {
+		if slices.Contains(nprocWords(), v) {
 			*to = launch.Nproc{Word: v}
 			return nil
 		}
@@ -308,6 +315,9 @@ func nproc(j *Job, key toml.Key, v any) error {
 		numbers, err := counts(key, v)
 		*to = launch.Nproc{Counts: numbers}
 		return err
+	case *question:
+		v.words = nprocWords()
+		return nil
 	}
 	return mustBe(key, `a whole number of at least 1, a list with one number per node, "gpu", "cpu" or "auto"`, v)
 }
