@@ -15,7 +15,7 @@ func Meanings() []Meaning {
 		{code(Done), "done"},
 		{code(Failed), "failed"},
 		{code(Usage), "the command line cannot be understood, the job file has a fault, or the run is not the caller's alone"},
-		{"3", "rehearse: not known; ckpt verify and ckpt prune: partly done"},
+		{"3", "from rehearse: not known; from ckpt verify and ckpt prune: partly done"},
 		{code(NoCheckpoint), "there is no checkpoint"},
 		{code(Corrupt), "a checkpoint is corrupt"},
 		{code(Mismatch), "the checkpoint does not fit this job"},
