@@ -56,7 +56,7 @@ func newCompleteCommand(e *env) *cli.Command {
 				}
 				return e.abs(path)
 			}}
-			_, err := io.WriteString(e.Out, answer(find.complete(words)))
+			_, err := io.WriteString(e.Out, completionText(find.complete(words)))
 			return err
 		},
 	}
@@ -65,8 +65,8 @@ func newCompleteCommand(e *env) *cli.Command {
 // plainWord matches what stands for itself in every shell. Nothing else is offered: names of files may come from other users.
 var plainWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_.,:=/@%+-]+$`) })
 
-// answer writes a completion as the scripts read it (templates.Completion).
-func answer(to completion) string {
+// completionText writes a completion as the scripts read it (templates.Completion).
+func completionText(to completion) string {
 	var b strings.Builder
 	if b.WriteString("words"); to.files != "" {
 		b.Reset()

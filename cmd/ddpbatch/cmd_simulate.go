@@ -34,23 +34,25 @@ func newSimulateCommand(e *env) *cli.Command {
 		ArgsUsage: "[JOB] | -- COMMAND...",
 		Description: example("ddpbatch simulate", "ddpbatch simulate job.toml --nodes 2 --nproc-per-node 2",
 			"ddpbatch simulate --nodes 2 --nproc-per-node 2 -- python3 train.py"),
-		Flags: append([]cli.Flag{exportFlag(), setFlag()}, pretendFlags()...),
+		Flags: append([]cli.Flag{exportFlag(), setFlag(), jsonFlag()}, pretendFlags()...),
 		Action: func(c *cli.Context) error {
-			p, err := pretendOf(c, tryHelp(c), false)
-			if err != nil {
-				return err
-			}
-			starter, _ := templates.Find("simulate") // where nobody says what to run
-			source, err := jobSource(e, c, "simulate", []byte(starter.Text))
-			if err != nil {
-				return err
-			}
-			source.sets = slices.Concat(withExport(e, c, source.sets), p.Sets())
-			run, job, err := newSimulation(c.Context, e, source, p)
-			if err != nil {
-				return err
-			}
-			return simulateRun(c.Context, e, run, job, p, nil)
+			return e.replying(c.Bool("json"), func(e *env) error {
+				p, err := pretendOf(c, tryHelp(c), false)
+				if err != nil {
+					return err
+				}
+				starter, _ := templates.Find("simulate") // where nobody says what to run
+				source, err := jobSource(e, c, "simulate", []byte(starter.Text))
+				if err != nil {
+					return err
+				}
+				source.sets = slices.Concat(withExport(e, c, source.sets), p.Sets())
+				run, job, err := newSimulation(c.Context, e, source, p)
+				if err != nil {
+					return err
+				}
+				return simulateRun(c.Context, e, run, job, p, nil)
+			})
 		},
 	}
 }
@@ -147,7 +149,7 @@ func newSimulation(ctx context.Context, e *env, source jobText, p simulate.Prete
 // simulateRun runs a job, or the elements of an array, on this machine: all of them, or only those.
 func simulateRun(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job, p simulate.Pretend, only []int) error {
 	defer tolerateClosedPipes()()
-	return simulate.Run(ctx, e.simulateEnv(), run, job, p, only)
+	return e.inProcess(run, job, func(e *env) error { return simulate.Run(ctx, e.simulateEnv(), run, job, p, only) })
 }
 
 // simulateEnv is what package simulate knows of this process.

@@ -33,6 +33,14 @@ func selectCode(ctx context.Context, e *env, job *jobfile.Job, path string) (*co
 	return &codeCopy{selection: selection}, warnings, nil
 }
 
+// summary says what was copied; empty: nothing.
+func (c *codeCopy) summary() string {
+	if c == nil {
+		return ""
+	}
+	return c.record.Summary()
+}
+
 // writer makes the copy in a new run directory; nil: there is none to make.
 func (c *codeCopy) writer(ctx context.Context) func(dir string) error {
 	if c == nil {

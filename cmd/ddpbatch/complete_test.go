@@ -164,7 +164,7 @@ func TestCompletionsGoOnFromAnything(t *testing.T) {
 				t.Fatalf("%q is no way on from %q", way.word, typed)
 			}
 		}
-		for row := range strings.Lines(answer(to)) {
+		for row := range strings.Lines(completionText(to)) {
 			if word, _, isWay := strings.Cut(row, "\t"); isWay && !plainWord().MatchString(word) {
 				t.Fatalf("%q is offered", word)
 			}
@@ -172,9 +172,9 @@ func TestCompletionsGoOnFromAnything(t *testing.T) {
 	})
 }
 
-func TestAnswerHoldsNoHostileName(t *testing.T) {
+func TestCompletionHoldsNoHostileName(t *testing.T) {
 	to := completion{ways: []way{{"a b", ""}, {"$(x)", ""}, {"x\x1b]0;y\a", ""}, {"a;b", ""}, {"a\nb", ""}, {"", ""}, {"ok", "two\nlines\tand \x1b[31mred"}}, open: true}
-	if got, want := answer(to), "words open\nok\ttwo lines and  [31mred\n"; got != want {
+	if got, want := completionText(to), "words open\nok\ttwo lines and  [31mred\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

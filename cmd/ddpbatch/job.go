@@ -166,14 +166,14 @@ func renderScript(job *jobfile.Job, runDir, template string, words []string) (st
 	return text, nil
 }
 
-// printScript prints a batch script, with the values blanked that may be secret.
-func printScript(e *env, script string) {
+// blankScript is a batch script with the values blanked that may be secret, which is said.
+func blankScript(e *env, script string) string {
 	shown := redact.Text(script)
-	fmt.Fprint(e.Out, shown)
 	if shown != script {
 		fmt.Fprintf(e.Err, "ddpbatch: %s stands for values whose names hold KEY, TOKEN, SECRET, PASSWORD or CREDENTIAL; "+
 			"what submit hands to sbatch has them\n", redact.Blank)
 	}
+	return shown
 }
 
 // readTemplate reads the script template that a job names, and makes sure that it makes a script; "" is ours.
