@@ -50,7 +50,7 @@ func newCompleteCommand(e *env) *cli.Command {
 					words[i] = unquoteWord(word)
 				}
 			}
-			find := completer{commands: newApp(e).Commands, dir: func(path string) string {
+			find := completer{commands: newApp(e).Commands, runs: e.abs("runs"), dir: func(path string) string {
 				if rest, ok := strings.CutPrefix(path, "~/"); ok {
 					path = filepath.Join(e.get("HOME"), rest)
 				}

@@ -27,6 +27,7 @@ type way struct{ word, help string }
 type completer struct {
 	commands []*cli.Command
 	dir      func(path string) string // a path that was typed, absolute
+	runs     string                   // the folder of runs where no flag names one; absolute
 }
 
 // complete tells how the last word of a command line may go on; the program's name is not among words.
@@ -205,9 +206,9 @@ func (c *completer) named(l line, what, prefix, typed string) (to completion) {
 	case "FOLDER", "DIR":
 		to.files = "folders"
 	case "JOB", "RUN":
-		return c.runs(l, prefix, typed)
+		return c.runNames(l, prefix, typed)
 	case "A", "B": // of ckpt diff: files of weights, too
-		if to = c.runs(l, prefix, typed); to.files != "" {
+		if to = c.runNames(l, prefix, typed); to.files != "" {
 			to.files = "files"
 		}
 	}
@@ -246,7 +247,11 @@ func (c *completer) argument(l line) (to completion) {
 			to.files = "files"
 		}
 	case len(what) > len(l.words):
-		return c.named(l, what[len(l.words)], "", l.typed)
+		at := len(l.words)
+		if what[at] == "[STEP]" && at+1 < len(what) { // which may be left out
+			at++
+		}
+		return c.named(l, what[at], "", l.typed)
 	case len(what) > 0 && strings.HasSuffix(strings.TrimSuffix(what[len(what)-1], "]"), "..."):
 		return c.named(l, what[len(what)-1], "", l.typed)
 	}
@@ -256,16 +261,16 @@ func (c *completer) argument(l line) (to completion) {
 // maxRuns is how many runs are offered: nobody reads more, and a shell asks whether to show them.
 const maxRuns = 1000
 
-// runs offers job ids and run directories, or folders for a path, or where no run begins so.
-func (c *completer) runs(l line, prefix, typed string) (to completion) {
+// runNames offers job ids and run directories, or folders for a path, or where no run begins so.
+func (c *completer) runNames(l line, prefix, typed string) (to completion) {
 	if strings.ContainsRune(typed, '/') || strings.HasPrefix(typed, ".") || strings.HasPrefix(typed, "~") {
 		return completion{files: "folders"}
 	}
-	parent := "runs"
+	parent := c.runs
 	if given := l.given["runs"]; given != "" {
-		parent = given
+		parent = c.dir(given)
 	}
-	for _, name := range rundir.Names(c.dir(parent), typed) {
+	for _, name := range rundir.Names(parent, typed) {
 		if len(to.ways) == maxRuns {
 			break
 		}

@@ -27,7 +27,8 @@ func completions(c *completer, words ...string) (list []string) {
 }
 
 func newCompleter(dir string) *completer {
-	return &completer{commands: newApp(&env{}).Commands, dir: func(path string) string { return filepath.Join(dir, path) }}
+	within := func(path string) string { return filepath.Join(dir, path) }
+	return &completer{commands: newApp(&env{}).Commands, dir: within, runs: within("runs")}
 }
 
 func TestCompletions(t *testing.T) {
@@ -79,6 +80,8 @@ func TestCompletions(t *testing.T) {
 		"ckpt diff ":                  "123 " + run,
 		"ckpt diff w.s":               "[files]",
 		"ckpt import ":                "[files]",
+		"ckpt export 123 w":           "[files]",
+		"ckpt show 123 ":              "",
 		"ckpt import w.safetensors ":  "[folders]",
 		"env --format j":              "json",
 		"run --gpus ":                 "all one auto",
