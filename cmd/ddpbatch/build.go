@@ -54,11 +54,11 @@ func (b build) words() string {
 	}
 	const short = 12 // digits of a commit, as git shows a few
 	text := "commit " + b.Commit[:min(len(b.Commit), short)]
-	if b.Modified {
-		text += " with changes"
-	}
 	if day := b.date(); day != "" {
 		text += " of " + day
+	}
+	if b.Modified {
+		text += " with changes"
 	}
 	return text + ", "
 }
