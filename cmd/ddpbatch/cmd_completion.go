@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -50,14 +51,33 @@ func newCompleteCommand(e *env) *cli.Command {
 					words[i] = unquoteWord(word)
 				}
 			}
-			find := completer{commands: newApp(e).Commands, runs: e.abs("runs"), dir: func(path string) string {
-				if rest, ok := strings.CutPrefix(path, "~/"); ok {
-					path = filepath.Join(e.get("HOME"), rest)
-				}
-				return e.abs(path)
-			}}
+			find := newCompleter(e)
 			_, err := io.WriteString(e.Out, completionText(find.complete(words)))
 			return err
+		},
+	}
+}
+
+// newCompleter is e's completer. What cannot be read is not offered, and nothing is said of it.
+func newCompleter(e *env) completer {
+	return completer{
+		commands: newApp(e).Commands,
+		dir: func(path string) string {
+			if rest, ok := strings.CutPrefix(path, "~/"); ok {
+				path = filepath.Join(e.get("HOME"), rest)
+			}
+			return e.abs(path)
+		},
+		runs: func() string {
+			d, _ := e.defaultsPlaces().Read() // with an error it names no folder, as runsFolder has it
+			return cmp.Or(d.RunDir(), e.abs("runs"))
+		},
+		starters: func() (names []string) {
+			own, _ := e.defaultsPlaces().Starters()
+			for _, starter := range own {
+				names = append(names, starter.Name)
+			}
+			return names
 		},
 	}
 }

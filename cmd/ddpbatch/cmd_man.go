@@ -138,11 +138,14 @@ var manVariables = []manTerm{
 // manFiles are the files that a person has to do with.
 var manFiles = []manTerm{
 	{"job.toml", "A job. ddpbatch init writes one to start from."},
-	{"runs/", "Run directories, and a link NAME-JOBID for each job; run_dir of a job file sets another folder."},
+	{"runs/", "Run directories, and a link NAME-JOBID for each job; run_dir of a job file, or of the defaults, sets another folder."},
 	{"RUN/spec.json, RUN/job.toml, RUN/script.sh, RUN/bin/ddpbatch", "What was submitted, and by which program."},
 	{"RUN/slurm-JOBID.log", "The job's output."},
 	{"RUN/attempts/N/logs/, RUN/attempts/N/verdict.json", "What ranks wrote in an attempt, and how it ended."},
 	{"RUN/checkpoints/", "The checkpoints."},
 	{"RUN/metrics.jsonl, RUN/ledger.jsonl", "What training and the job's history had to say, a JSON object a line."},
+	{"/etc/ddpbatch.toml", "The site's defaults for all jobs, and the keys that it forbids."},
+	{"~/.config/ddpbatch/config.toml", "The user's own defaults, over the site's and below the job file. XDG_CONFIG_HOME sets another folder for ~/.config."},
+	{"~/.config/ddpbatch/templates/", "The user's own starter jobs, NAME.toml each, for ddpbatch init."},
 	{"~/.config/ddpbatch/key", "The key of runs that Slurm does not start; made when it is needed."},
 }

@@ -9,6 +9,7 @@ import (
 	"ddpbatch/internal/collbench"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runview"
 	"ddpbatch/slurm/sim"
 	"ddpbatch/templates"
 )
@@ -23,11 +24,13 @@ type completion struct {
 // A way is one whole word, and what it is.
 type way struct{ word, help string }
 
-// completer finds completions. It looks at names of files alone, and asks nobody: neither Slurm nor the network.
+// completer finds completions. Beside the files of defaults and the user's starters it looks at names of files alone, and asks nobody:
+// neither Slurm nor the network.
 type completer struct {
 	commands []*cli.Command
 	dir      func(path string) string // a path that was typed, absolute
-	runs     string                   // the folder of runs where no flag names one; absolute
+	runs     func() string            // the folder of runs where no flag names one; absolute
+	starters func() []string          // the names of the user's own starter jobs
 }
 
 // complete tells how the last word of a command line may go on; the program's name is not among words.
@@ -191,7 +194,17 @@ func (c *completer) value(l line, f cli.Flag, prefix, typed string) (to completi
 		to.open = true // options follow
 		return to
 	}
-	if words := flagWords(l.path, name); words != nil {
+	if at := strings.LastIndexByte(typed, ':') + 1; at > 0 && name == "after" {
+		to.offerAll(prefix+typed, prefix+typed[:at], runview.Endings())
+		return to
+	}
+	words := flagWords(l.path, name)
+	if l.path == "init" && name == "template" {
+		words = append(words, c.starters()...)
+		slices.Sort(words)
+		words = slices.Compact(words) // the user's own count where names are the same
+	}
+	if words != nil {
 		to.offerAll(prefix+typed, prefix, words)
 		return to
 	}
@@ -230,7 +243,9 @@ func placeholder(f cli.Flag) string {
 }
 
 // readsJob names the commands whose JOB is a job file; that of the others was submitted.
-var readsJob = map[string]bool{"check": true, "render": true, "submit": true, "train": true, "simulate": true, "rehearse": true}
+var readsJob = map[string]bool{
+	"check": true, "render": true, "submit": true, "config show": true, "train": true, "simulate": true, "rehearse": true,
+}
 
 // argument completes a word that is no flag.
 func (c *completer) argument(l line) (to completion) {
@@ -266,9 +281,11 @@ func (c *completer) runNames(l line, prefix, typed string) (to completion) {
 	if strings.ContainsRune(typed, '/') || strings.HasPrefix(typed, ".") || strings.HasPrefix(typed, "~") {
 		return completion{files: "folders"}
 	}
-	parent := c.runs
+	var parent string
 	if given := l.given["runs"]; given != "" {
 		parent = c.dir(given)
+	} else {
+		parent = c.runs()
 	}
 	for _, name := range rundir.Names(parent, typed) {
 		if len(to.ways) == maxRuns {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,9 +27,10 @@ func completions(c *completer, words ...string) (list []string) {
 	return list
 }
 
-func newCompleter(dir string) *completer {
-	within := func(path string) string { return filepath.Join(dir, path) }
-	return &completer{commands: newApp(&env{}).Commands, dir: within, runs: within("runs")}
+// completerIn is a completer for a person whose working directory is dir, and whose files are in ddpbatch there.
+func completerIn(dir string) *completer {
+	c := newCompleter(&env{Dir: dir, SiteFile: filepath.Join(dir, "site.toml"), Environ: []string{"HOME=" + dir, "XDG_CONFIG_HOME=" + dir}})
+	return &c
 }
 
 func TestCompletions(t *testing.T) {
@@ -43,8 +45,14 @@ func TestCompletions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for _, own := range []string{"mine.toml", "mnist.toml", "no toml"} {
+		path := filepath.Join(dir, "ddpbatch", "templates", own)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	const run = "mnist-20261121-101500-1a2b3c4d"
-	c := newCompleter(dir)
+	c := completerIn(dir)
 	for line, want := range map[string]string{
 		"subm":                        "submit",
 		"ckpt s":                      "show",
@@ -93,6 +101,21 @@ func TestCompletions(t *testing.T) {
 		"completion ":                 "bash zsh fish",
 		"bench allr":                  "allreduce",
 		"init --template mn":          "mnist",
+		"init --template m":           "mine mnist", // one's own of the same name counts once
+		"init --template=mi":          "--template=mine",
+		"submit --after ":             "123 " + run,
+		"submit --after 123:":         "123:any 123:ok 123:notok",
+		"submit --after=123:n":        "--after=123:notok",
+		"submit --set slurm.ch":       "slurm.chain=",
+		"submit --set sweep.mode=z":   "sweep.mode=zip",
+		"status --sort ":              "", // a metric
+		"conf":                        "config",
+		"config ":                     "show path",
+		"config show ":                "[files]",
+		"config show j.toml --or":     "--origin",
+		"config show j.toml ":         "",
+		"config path ":                "",
+		"check --set script_t":        "script_template=",
 		"version ":                    "",
 		"logs --":                     "--follow --rank --attempt --runs --help",
 		"logs -":                      "--follow -f --rank --attempt --runs --help",
@@ -110,6 +133,39 @@ func TestCompletions(t *testing.T) {
 	}
 	if got := completions(c); got != nil {
 		t.Errorf("no words: %q", got)
+	}
+}
+
+// TestCompletedRunsAreWhereCommandsLook: in run_dir of the defaults, or in runs where these cannot be read.
+func TestCompletedRunsAreWhereCommandsLook(t *testing.T) {
+	dir := t.TempDir()
+	for _, runs := range []string{"runs", "of site", "of user"} {
+		if err := os.MkdirAll(filepath.Join(dir, runs), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, id := range map[string]string{"runs": "1", "of site": "2", "of user": "3"} {
+		if err := os.Symlink("x", filepath.Join(dir, link, "x-"+id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct{ name, site, user, want string }{
+		{"no file", "", "", "1"},
+		{"the site's", `run_dir = "` + dir + `/of site"`, "", "2"},
+		{"both", `run_dir = "` + dir + `/of site"`, `run_dir = "~/of user"`, "3"},
+		{"a fault", `run_dir = "` + dir + `/of site"`, "run_dir = 1", "1"},
+		{"no TOML", "[[[", "", "1"},
+	} {
+		for file, text := range map[string]string{"site.toml": test.site, "ddpbatch/config.toml": test.user} {
+			path := filepath.Join(dir, file)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Setenv("HOME", dir) // by which run_dir is read
+		if got := strings.Join(completions(completerIn(dir), "cancel", ""), " "); got != test.want {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
 	}
 }
 
@@ -149,7 +205,7 @@ func eachCommand(commands []*cli.Command, before string, do func(path string, c 
 // TestCompletionsGoOnFromAnything: whatever was typed, nothing panics, each way goes on from it, and the answer holds nothing that a shell
 // or a terminal would obey.
 func TestCompletionsGoOnFromAnything(t *testing.T) {
-	c := newCompleter(t.TempDir())
+	c := completerIn(t.TempDir())
 	var known []string
 	eachCommand(c.commands, "", func(path string, command *cli.Command) {
 		known = append(known, strings.Fields(path)...)

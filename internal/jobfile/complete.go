@@ -10,6 +10,8 @@ import (
 
 // CompleteSet tells how the beginning of an override, as --set takes it, may go on: as keys with "=" behind them, tables with "." behind them,
 // and where the key is there, as the values that it takes, if they are words of a short list. Nothing is offered that this version refuses.
+//
+// [sweep] has keys of its own and those of the job file that a sweep may set, whose values are lists.
 func CompleteSet(begun string) (ways []string) {
 	dotted, value, hasValue := strings.Cut(begun, "=")
 	if hasValue {
@@ -20,6 +22,20 @@ func CompleteSet(begun string) (ways []string) {
 		}
 		return ways
 	}
+	const sweep = "sweep."
+	ways = keysFrom(dotted)
+	if below, swept := strings.CutPrefix(dotted, sweep); swept {
+		for _, way := range keysFrom(below) {
+			if key := strings.TrimRight(way, ".="); sharedByAll(strings.Split(key, ".")) == nil {
+				ways = append(ways, sweep+way)
+			}
+		}
+	}
+	return ways
+}
+
+// keysFrom are the keys and tables of the schema that begin so, each with what stands behind it.
+func keysFrom(dotted string) (ways []string) {
 	at := strings.LastIndexByte(dotted, '.') + 1
 	table, name := dotted[:at], dotted[at:]
 	n := schema()

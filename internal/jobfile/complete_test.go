@@ -25,6 +25,20 @@ func TestOverridesAreCompletedLevelByLevel(t *testing.T) {
 		"slurm.wait_all_nodes=":   {"slurm.wait_all_nodes=0", "slurm.wait_all_nodes=1"},
 		"slurm.partition=":        nil, // the site's, which Slurm alone knows
 		"train.mode=d":            {"train.mode=ddp", "train.mode=dp"},
+		"sweep.m":                 {"sweep.mode=", "sweep.mpi."},
+		"sweep.mode=":             {"sweep.mode=product", "sweep.mode=zip"},
+		"sweep.train.optimizer.l": {"sweep.train.optimizer.lr="},
+		"sweep.se":                {"sweep.setup."},
+		"sweep.setup.":            {"sweep.setup.env."}, // one batch script for all elements
+		"sweep.sl":                nil,
+		"sweep.sc":                nil,
+		"sweep.sw":                nil,
+		"sweep.sweep.m":           nil,
+		"sweep.launch.mode=":      nil, // its values are lists
+		"slurm.chain":             {"slurm.chain="},
+		"slurm.chain=":            nil,
+		"launch.po":               {"launch.ports="},
+		"script":                  {"script_template="},
 		"name=":                   nil,
 		"setup.env.":              nil, // of any name
 		"container.":              nil, // refused by this version
@@ -133,12 +147,16 @@ func TestTrainersWordsAreThese(t *testing.T) {
 // TestCompletionsGoOn: whatever was typed, each way goes on from it, and the key before "=" is one of the schema.
 func TestCompletionsGoOn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		begun := rapid.OneOf(rapid.String(), rapid.StringMatching(`(train|slurm|launch)\.[a-z_.]{0,12}=?[a-z]?`)).Draw(t, "begun")
+		begun := rapid.OneOf(rapid.String(), rapid.StringMatching(`(sweep\.)?(train|slurm|launch)\.[a-z_.]{0,12}=?[a-z]?`)).Draw(t, "begun")
 		for _, way := range CompleteSet(begun) {
 			if !strings.HasPrefix(way, begun) {
 				t.Fatalf("%q is no way on from %q", way, begun)
 			}
-			if key, _, hasValue := strings.Cut(way, "="); hasValue && (takenNode(key) == nil || takenNode(key).read == nil) {
+			key, _, hasValue := strings.Cut(way, "=")
+			if hasValue && takenNode(key) == nil {
+				key = strings.TrimPrefix(key, "sweep.")
+			}
+			if n := takenNode(key); hasValue && (n == nil || n.read == nil) {
 				t.Fatalf("%q: there is no such key", way)
 			}
 		}
