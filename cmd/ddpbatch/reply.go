@@ -104,7 +104,7 @@ type request struct {
 func requestOf(job *jobfile.Job, sets, words []string) request {
 	r := request{
 		Summary: job.Summary(), Nodes: job.Nodes(), Nproc: nprocJSON(job.Launch.NprocPerNode),
-		Slurm: map[string]any{}, Sbatch: blanked(slices.Concat(job.Slurm.Extra, words)), Set: blanked(sets),
+		Slurm: map[string]any{}, Sbatch: blanked(slices.Concat(job.Slurm.Extra, words)), Set: blankedSets(sets),
 	}
 	for _, o := range job.Slurm.List {
 		if r.Slurm[o.Name] = any(redact.Text(o.Value)); o.Flag {
@@ -136,6 +136,20 @@ func blanked(words []string) []string {
 	list := make([]string, len(words))
 	for i, word := range words {
 		list[i] = redact.Text(word)
+	}
+	return list
+}
+
+// blankedSets are overrides, never null. A value in which something may be secret is blanked as a whole: of a list each item may be.
+func blankedSets(sets []string) []string {
+	list := make([]string, len(sets))
+	for i, set := range sets {
+		list[i] = set
+		key := jobfile.SetKey(set)
+		ofTable := strings.Contains(set, "{") && redact.Named(set) // whose keys may be written in many ways
+		if redact.Named(key) || ofTable || redact.Text(set) != set {
+			list[i] = key + "=" + redact.Blank
+		}
 	}
 	return list
 }

@@ -73,6 +73,48 @@ nproc_per_node = [2, 1]
 	}
 }
 
+// TestChainsAndSweepsReplyInJSON: of a chain the ids of all links, and of a sweep that of its array.
+func TestChainsAndSweepsReplyInJSON(t *testing.T) {
+	q := newQueue(t)
+	parent := t.TempDir()
+	q.chainFile(parent, `dependency = "afterok:7"`)
+	q.says("jobs/450", "RUNNING elsewhere")
+	reply := func(args ...string) map[string]any {
+		t.Helper()
+		code, out, errs := q.run(parent, append(args, "--json")...)
+		if code != 0 || errs != "" {
+			t.Fatalf("%s: %d, %s", args, code, errs)
+		}
+		return object(t, out)
+	}
+	asked := func(what string, got map[string]any, want string) {
+		t.Helper()
+		wantFields(t, what, got["asked"].(map[string]any), want)
+	}
+
+	const first = `["--dependency=afterok:7,afternotok:450"]`
+	got := reply("submit", "job.toml", "--after", "450:notok", "--dry-run")
+	asked("dry run", got, `{"links": 3, "elements": 0, "sbatch": `+first+`}`)
+	wantFields(t, "dry run", got, `{"jobs": [],
+		"command": ["sbatch", "--parsable", "--dependency=afterok:7,afternotok:450", "script.sh"],
+		"later_command": ["sbatch", "--parsable", "--dependency=afterany:ID:...", "script.sh"]}`)
+	got = reply("submit", "job.toml", "--after", "450:notok")
+	asked("chain", got, `{"links": 3, "elements": 0, "sbatch": `+first+`}`)
+	wantFields(t, "chain", got, `{"jobs": ["500", "501", "502"]}`)
+	wantFields(t, "cancel", reply("cancel", "501"), `{"jobs": ["500", "501", "502"]}`)
+	got = reply("resume", "502", "--set", "slurm.chain=2")
+	asked("resumed chain", got, `{"links": 2, "sbatch": []}`)
+	wantFields(t, "resumed chain", got, `{"jobs": ["503", "504"]}`)
+	if code, out, errs := q.run(parent, "submit", "job.toml", "--parsable"); code != 0 || out != "505\n" {
+		t.Errorf("--parsable: %d, %q, %s", code, out, errs)
+	}
+
+	got = reply("submit", "job.toml", "--set", "slurm.chain=1", "--set", "sweep.setup.env.A_TOKEN=['hunter2', 'hunter3']")
+	asked("sweep", got, `{"links": 0, "elements": 2, "set": ["slurm.chain=1", "sweep.setup.env.A_TOKEN=***"]}`)
+	asked("sweep", got, `{"slurm": {"array": "0-1", "dependency": "afterok:7"}}`)
+	wantFields(t, "sweep", got, `{"jobs": ["508"]}`)
+}
+
 // TestReplyOfAFailureIsItsSentence: where nothing is submitted there is no object, and standard error and exit code are as without --json.
 func TestReplyOfAFailureIsItsSentence(t *testing.T) {
 	q := newQueue(t)
@@ -143,5 +185,13 @@ func TestReplyHoldsWarningsBack(t *testing.T) {
 	e.replying(true, func(e *env) error { e.Err.Write([]byte("kept\n")); return nil })
 	if errs.String() != "kept\n" {
 		t.Errorf("without an object: %q", errs.String())
+	}
+}
+
+func TestOverridesAreBlanked(t *testing.T) {
+	sets := []string{"a=b", "setup.env.A_TOKEN=x", `sweep={"setup.env.A_TOKEN" = ["x", "y"]}`, `sweep.setup.env.A_KEY=["x", "y"]`, "launch.command=['sh', 'A_TOKEN=x y']", "nothing"}
+	want := []string{"a=b", "setup.env.A_TOKEN=***", "sweep=***", "sweep.setup.env.A_KEY=***", "launch.command=***", "nothing"}
+	if got := blankedSets(sets); !reflect.DeepEqual(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
