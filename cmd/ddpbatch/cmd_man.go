@@ -145,7 +145,8 @@ var manFiles = []manTerm{
 	{"RUN/checkpoints/", "The checkpoints."},
 	{"RUN/metrics.jsonl, RUN/ledger.jsonl", "What training and the job's history had to say, a JSON object a line."},
 	{"/etc/ddpbatch.toml", "The site's defaults for all jobs, and the keys that it forbids."},
-	{"~/.config/ddpbatch/config.toml", "The user's own defaults, over the site's and below the job file. XDG_CONFIG_HOME sets another folder for ~/.config."},
+	{"~/.config/ddpbatch/config.toml", "The user's own defaults, over the site's and below the job file. " +
+		"XDG_CONFIG_HOME sets another folder for ~/.config."},
 	{"~/.config/ddpbatch/templates/", "The user's own starter jobs, NAME.toml each, for ddpbatch init."},
 	{"~/.config/ddpbatch/key", "The key of runs that Slurm does not start; made when it is needed."},
 }

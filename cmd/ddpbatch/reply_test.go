@@ -189,7 +189,10 @@ func TestReplyHoldsWarningsBack(t *testing.T) {
 }
 
 func TestOverridesAreBlanked(t *testing.T) {
-	sets := []string{"a=b", "setup.env.A_TOKEN=x", `sweep={"setup.env.A_TOKEN" = ["x", "y"]}`, `sweep.setup.env.A_KEY=["x", "y"]`, "launch.command=['sh', 'A_TOKEN=x y']", "nothing"}
+	sets := []string{
+		"a=b", "setup.env.A_TOKEN=x", `sweep={"setup.env.A_TOKEN" = ["x", "y"]}`, `sweep.setup.env.A_KEY=["x", "y"]`, "launch.command=['sh', 'A_TOKEN=x y']",
+		"nothing",
+	}
 	want := []string{"a=b", "setup.env.A_TOKEN=***", "sweep=***", "sweep.setup.env.A_KEY=***", "launch.command=***", "nothing"}
 	if got := blankedSets(sets); !reflect.DeepEqual(got, want) {
 		t.Errorf("%q, want %q", got, want)

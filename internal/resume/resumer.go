@@ -120,8 +120,8 @@ func (r *Resumer) SimulatedJob(ctx context.Context, run *rundir.Dir, kept, sets,
 	return job, err
 }
 
-// ArrayWords are the words by which sbatch is asked, after Check, for one element of an array, or for those that are left; none where all of
-// the array runs, or there is none.
+// ArrayWords are the words by which sbatch is asked, after Check, for one element of an array, or for those that are left; none where
+// all of the array runs, or there is none.
 func (r *Resumer) ArrayWords(run *rundir.Dir, job *jobfile.Job) []string {
 	if index, ok := run.Index(); ok {
 		return []string{"--array=" + strconv.Itoa(index)}
