@@ -91,11 +91,11 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 	release()
 	words := slices.Concat(r.ArrayWords(run, job), o.rest)
 	run = run.Whole()
-	said := ""
+	code := ""
 	if job.CodeDir != "" {
-		said = "the copy made at submit, " + e.short(job.RanksDir(run.Path()))
+		code = "the copy made at submit, " + e.short(job.RanksDir(run.Path()))
 	}
-	if err := announce(ctx, e, run, job, ids, o.sets, words, said); err != nil {
+	if err := (accepted{run, job, ids, o.sets, words, code}).announce(ctx, e); err != nil {
 		return err
 	}
 	return afterSubmit(ctx, e, run, ids[0], o.wait, o.follow)

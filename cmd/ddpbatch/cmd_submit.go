@@ -130,25 +130,34 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	if o.parsable {
 		fmt.Fprintln(e.Out, ids[0])
 		warnStuck(ctx, e, ids[0])
-	} else if err := announce(ctx, e, run, job, ids, o.sets, slices.Concat(o.sbatch, order.First), code.summary()); err != nil {
+	} else if err := (accepted{run, job, ids, o.sets, slices.Concat(o.sbatch, order.First), code.summary()}).announce(ctx, e); err != nil {
 		return err
 	}
 	return afterSubmit(ctx, e, run, ids[0], o.wait, o.follow)
 }
 
-// announce prints which jobs Slurm has taken for a run, one or the links of a chain, and what keeps the first from starting. words are those
-// that sbatch got on its command line for it, and code says which copy of the code it runs; empty: none.
-func announce(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job, ids, sets, words []string, code string) error {
+// accepted is what Slurm has taken.
+type accepted struct {
+	run   *rundir.Dir
+	job   *jobfile.Job
+	ids   []string // of the job, or of the links of a chain
+	sets  []string
+	words []string // that sbatch got on its command line for the first
+	code  string   // which copy of the code it runs; empty: none
+}
+
+// announce prints what Slurm has taken, and what keeps the first job from starting.
+func (a accepted) announce(ctx context.Context, e *env) error {
 	if e.reply == nil {
-		printSubmitted(e, job, run, ids)
-		if code != "" {
-			fmt.Fprintf(e.Out, "code: %s\n", code)
+		printSubmitted(e, a.job, a.run, a.ids)
+		if a.code != "" {
+			fmt.Fprintf(e.Out, "code: %s\n", a.code)
 		}
-		warnStuck(ctx, e, ids[0])
+		warnStuck(ctx, e, a.ids[0])
 		return nil
 	}
-	warnStuck(ctx, e, ids[0])
-	return printJSON(e, jobReply{ids, job.Name, run.Path(), requestOf(job, sets, words), e.reply.warnings()})
+	warnStuck(ctx, e, a.ids[0])
+	return printJSON(e, jobReply{a.ids, a.job.Name, a.run.Path(), requestOf(a.job, a.sets, a.words), e.reply.warnings()})
 }
 
 // printSubmitted says which jobs Slurm has taken for a run: one, or the links of a chain.
