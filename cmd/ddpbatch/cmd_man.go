@@ -122,6 +122,7 @@ var manVariables = []manTerm{
 	{"DDPBATCH_FLIGHT_FILE", "Where a rank writes its last operations when one fails."},
 	{"DDPBATCH_DEADLINE", "When the job will be killed, in seconds since 1970 or in the form of RFC 3339. Workers find it, and the built-in trainer stops in time."},
 	{"DDPBATCH_RUN_DIR", "The run directory. Workers find it."},
+	{"DDPBATCH_SOURCE_DIR", "The workdir of the job file, where ranks run in a copy of it ([code]). Workers find it then."},
 	{"DDPBATCH_CHECKPOINT_DIR", "The folder for checkpoints. Workers find it."},
 	{"DDPBATCH_STOP_FILE", "Once this file is there, workers are to save and to exit with 75. Workers find it."},
 	{"DDPBATCH_HEARTBEAT_FILE", "Where workers are to leave a sign of life. Workers find it where hangs are looked for."},
