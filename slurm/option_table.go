@@ -133,6 +133,23 @@ func OptionKeys() []string {
 	return keys
 }
 
+// OptionWords are the values that a key of [slurm] takes, where they are words of a short list; nil where they are not, or where there is no
+// such key.
+func OptionWords(key string) []string {
+	kind, known := optionTable[optionName(key)]
+	switch {
+	case !known:
+		return nil
+	case kind == flagValue:
+		return []string{"true", "false"}
+	case kind == yesNoValue:
+		return []string{"yes", "no"}
+	case kind == zeroOneValue:
+		return []string{"0", "1"}
+	}
+	return nil
+}
+
 // optionKey is how job.toml spells an option's name.
 func optionKey(name string) string { return strings.ReplaceAll(name, "-", "_") }
 

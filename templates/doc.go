@@ -1,5 +1,5 @@
 // Package templates holds the text that ddpbatch writes for its users: the batch script that
-// sbatch is given, and job files to start from.
+// sbatch is given, job files to start from, and scripts by which shells complete command lines.
 //
 // All of it is embedded in the binary, so that one file is all there is to copy. A starter is a job.toml
 // that is accepted as it stands, without a warning; its comments teach. A line that begins with "#"

@@ -14,6 +14,26 @@ var Batch string
 //go:embed jobs/*.toml files
 var embedded embed.FS
 
+//go:embed completion/ddpbatch.*
+var completions embed.FS
+
+// Shells are those that Completion has a script for.
+func Shells() []string { return []string{"bash", "zsh", "fish"} }
+
+// Completion is the script by which a shell completes ddpbatch's command lines. It asks "ddpbatch complete SHELL WORDS..." for the ways in which
+// the last of the words may go on; the answer's first line is "words", "files" or "folders" (the shell offers those itself, besides), with " open"
+// behind it where no blank is to follow, and each further line a way on, a tab, and what it is.
+func Completion(shell string) (script string, ok bool) {
+	if !slices.Contains(Shells(), shell) {
+		return "", false
+	}
+	text, err := completions.ReadFile("completion/ddpbatch." + shell)
+	if err != nil {
+		panic("templates: a completion script is not embedded")
+	}
+	return string(text), true
+}
+
 // Starter is a job file to start from, and what it needs beside it.
 type Starter struct {
 	Name    string // as `ddpbatch init --template` takes it

@@ -40,7 +40,8 @@ func newApp(e *env) *cli.App {
 			newInitCommand(e), newCheckCommand(e), newRenderCommand(e), newSubmitCommand(e), newConfigCommand(e),
 			newRunCommand(e), newTrainCommand(e), newSimulateCommand(e), newRehearseCommand(e), newEnvCommand(e), newNodesCommand(e),
 			newStatusCommand(e), newLogsCommand(e), newCancelCommand(e), newResumeCommand(e),
-			newCkptCommand(e), newBenchCommand(e), newStoreCommand(e), newVersionCommand(e), newAttemptCommand(e), newGuardCommand(e),
+			newCkptCommand(e), newBenchCommand(e), newStoreCommand(e), newVersionCommand(e),
+			newCompletionCommand(e), newManCommand(e), newCompleteCommand(e), newAttemptCommand(e), newGuardCommand(e),
 		},
 	}
 	for _, c := range app.Commands {
@@ -229,7 +230,7 @@ func permute(app *cli.App, args []string) []string {
 			commands = command.Subcommands
 			continue
 		}
-		if command.Name == "run" {
+		if command.SkipFlagParsing {
 			return args
 		}
 		words := flagsFirst(command.Flags, args[i+1:], passesOn[command.Name])

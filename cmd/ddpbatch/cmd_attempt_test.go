@@ -26,7 +26,7 @@ func (p *pretendSlurm) cancel(e *env, run *rundir.Dir, id string) {
 	if err := run.SetJobID(id); err != nil {
 		p.t.Fatal(err)
 	}
-	if err := runCancel(p.t.Context(), e, "/", run.Path()); err == nil || !strings.Contains(err.Error(), "marked as cancelled") {
+	if err := cancelAll(p.t.Context(), e, "/", []string{run.Path()}); err == nil || !strings.Contains(err.Error(), "marked as cancelled") {
 		p.t.Errorf("cancel: %v", err)
 	}
 }

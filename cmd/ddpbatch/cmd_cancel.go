@@ -37,12 +37,14 @@ func newCancelCommand(e *env) *cli.Command {
 		Usage:       "cancel jobs; `ddpbatch resume` goes on from their newest checkpoint",
 		ArgsUsage:   "JOB...",
 		Description: example("ddpbatch cancel 123", "ddpbatch cancel runs/mnist-20261121-101500-1a2b3c4d"),
-		Flags:       []cli.Flag{runDirFlag()},
+		Flags:       []cli.Flag{runDirFlag(), jsonFlag()},
 		Action: func(c *cli.Context) error {
 			if err := checkWords(c, 1, -1); err != nil {
 				return err
 			}
-			return cancelAll(c.Context, e, runsFolder(e, c), c.Args().Slice())
+			return e.replying(c.Bool("json"), func(e *env) error {
+				return cancelAll(c.Context, e, runsFolder(e, c), c.Args().Slice())
+			})
 		},
 	}
 }
@@ -51,10 +53,21 @@ func newCancelCommand(e *env) *cli.Command {
 func cancelAll(ctx context.Context, e *env, runs string, names []string) error {
 	var failed []error
 	code := exit.Done
+	done := cancelReply{Jobs: []string{}, Runs: []cancelledRun{}}
 	for _, name := range names {
-		if err := runCancel(ctx, e, runs, name); err != nil {
+		cancelled, err := runCancel(ctx, e, runs, name)
+		if len(cancelled.Jobs) > 0 {
+			done.Jobs, done.Runs = append(done.Jobs, cancelled.Jobs...), append(done.Runs, cancelled)
+		}
+		if err != nil {
 			failed = append(failed, err)
 			code = max(code, exitCode(err))
+		}
+	}
+	if e.reply != nil {
+		done.Warnings = e.reply.warnings()
+		if err := printJSON(e, done); err != nil {
+			return err
 		}
 	}
 	if len(failed) == 0 {
@@ -63,14 +76,38 @@ func cancelAll(ctx context.Context, e *env, runs string, names []string) error {
 	return &exit.Error{Code: code, Err: errors.Join(failed...)}
 }
 
-func runCancel(ctx context.Context, e *env, runs, name string) error {
+// cancelReply is what was cancelled, in JSON (docs/cli.md).
+type cancelReply struct {
+	Jobs     []string       `json:"jobs"`
+	Runs     []cancelledRun `json:"runs"`
+	Warnings []string       `json:"warnings"`
+}
+
+// cancelledRun are the jobs of one run that were cancelled.
+type cancelledRun struct {
+	RunDir string   `json:"run_dir"`
+	Jobs   []string `json:"jobs"`
+	Resume string   `json:"resume"` // the command that goes on; empty for a run of another user
+}
+
+func runCancel(ctx context.Context, e *env, runs, name string) (done cancelledRun, err error) {
 	c := cancel.Canceller{Env: e.submitEnv(), View: e.viewer(), Runs: runs}
 	run, ids, err := c.Cancel(ctx, name)
+	if len(ids) == 0 {
+		return done, err
+	}
+	done.RunDir, done.Jobs = run.Path(), ids
+	if run.IsOwn() { // root does not start another user's program
+		done.Resume = submission.ResumeCommand(run)
+	}
+	if e.reply != nil {
+		return done, err
+	}
 	for _, id := range ids {
 		fmt.Fprintf(e.Out, "cancelled job %s\n", id)
 	}
-	if len(ids) > 0 && run.IsOwn() { // root does not start another user's program
-		fmt.Fprintf(e.Out, "resume: %s\n", submission.ResumeCommand(run))
+	if done.Resume != "" {
+		fmt.Fprintf(e.Out, "resume: %s\n", done.Resume)
 	}
-	return err
+	return done, err
 }

@@ -10,6 +10,7 @@ import (
 
 	"ddpbatch/internal/exit"
 	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/usage"
 )
 
 func newCheckCommand(e *env) *cli.Command {
@@ -38,6 +39,11 @@ func runCheck(ctx context.Context, e *env, path string, sets []string, asJSON bo
 		if missing := job.CheckFiles(); missing != nil {
 			warnings = append(warnings, jobfile.Fault{File: filepath.Base(path), Message: missing.Error()})
 		}
+		var more []jobfile.Fault
+		if _, more, err = selectCode(ctx, e, job, path); errors.As(err, new(*usage.Error)) {
+			err = jobfile.Faults{{File: filepath.Base(path), Key: "code.snapshot", Message: err.Error()}}
+		}
+		warnings = append(warnings, more...)
 	}
 	if asJSON {
 		return checkJSON(e, warnings, err)

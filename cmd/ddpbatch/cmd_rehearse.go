@@ -33,30 +33,33 @@ func newRehearseCommand(e *env) *cli.Command {
 			&cli.StringSliceFlag{Name: "compare", Usage: "files of the run directory to compare, as a `PATTERN` (default: checkpoints, or what a command left in its checkpoint folder; may be repeated)"},
 			&cli.Int64Flag{Name: "steps", Usage: fmt.Sprintf("end both runs of the built-in trainer after `N` steps (default: %d, or twice as many as the latest fault's)", rehearse.DefaultSteps)},
 			&cli.BoolFlag{Name: "keep", Usage: "keep the two run directories"},
+			jsonFlag(),
 		}, pretendFlags()...),
 		Action: func(c *cli.Context) error {
-			p, err := pretendOf(c, tryHelp(c), false)
-			if err != nil {
-				return err
-			}
-			if p.Array != "" {
-				return &usage.Error{Message: "--array: rehearse runs one job", Hint: "its elements differ by SLURM_ARRAY_TASK_ID alone: rehearse one of them"}
-			}
-			source, err := jobSource(e, c, "rehearse", nil)
-			if err != nil {
-				return err
-			}
-			source.sets = append(source.sets, p.Sets()...)
-			r := &rehearse.Rehearsal{Pretend: p, Sets: source.sets, Patterns: c.StringSlice("compare"), Steps: c.Int64("steps")}
-			if r.Steps < 0 || c.IsSet("steps") && r.Steps == 0 {
-				return usage.Errorf("--steps is %d; it must be 1 or more", r.Steps)
-			}
-			for _, pattern := range r.Patterns {
-				if _, err := filepath.Match(pattern, ""); err != nil || !filepath.IsLocal(pattern) {
-					return usage.Errorf("--compare %q: write a pattern of files in the run directory, such as 'checkpoints/*.pt' (the command finds that folder in DDPBATCH_CHECKPOINT_DIR): what lies elsewhere is shared by both runs", pattern)
+			return e.replying(c.Bool("json"), func(e *env) error {
+				p, err := pretendOf(c, tryHelp(c), false)
+				if err != nil {
+					return err
 				}
-			}
-			return runRehearse(c.Context, e, r, source, c.Bool("keep"))
+				if p.Array != "" {
+					return &usage.Error{Message: "--array: rehearse runs one job", Hint: "its elements differ by SLURM_ARRAY_TASK_ID alone: rehearse one of them"}
+				}
+				source, err := jobSource(e, c, "rehearse", nil)
+				if err != nil {
+					return err
+				}
+				source.sets = append(source.sets, p.Sets()...)
+				r := &rehearse.Rehearsal{Pretend: p, Sets: source.sets, Patterns: c.StringSlice("compare"), Steps: c.Int64("steps")}
+				if r.Steps < 0 || c.IsSet("steps") && r.Steps == 0 {
+					return usage.Errorf("--steps is %d; it must be 1 or more", r.Steps)
+				}
+				for _, pattern := range r.Patterns {
+					if _, err := filepath.Match(pattern, ""); err != nil || !filepath.IsLocal(pattern) {
+						return usage.Errorf("--compare %q: write a pattern of files in the run directory, such as 'checkpoints/*.pt' (the command finds that folder in DDPBATCH_CHECKPOINT_DIR): what lies elsewhere is shared by both runs", pattern)
+					}
+				}
+				return runRehearse(c.Context, e, r, source, c.Bool("keep"))
+			})
 		},
 	}
 }
@@ -70,13 +73,17 @@ func runRehearse(ctx context.Context, e *env, r *rehearse.Rehearsal, source jobT
 		return strings.HasPrefix(entry, deadlineName+"=") // nothing ends this but its own end
 	})
 	e = &quiet
-	r.Env = e.simulateEnv()
+	console := quiet
+	if e.reply != nil { // how far it is tells a person that waits, and is no warning
+		console.Out, console.Err = e.reply.stderr, e.reply.stderr
+	}
+	r.Env = console.simulateEnv()
 	r.Parse = func(sets []string) (*jobfile.Job, error) {
 		job, _, err := parsePretend(e, jobText{source.path, source.text, sets})
 		return job, err
 	}
 	r.NewRun = func(sets []string, p simulate.Pretend) (*rundir.Dir, *jobfile.Job, error) {
-		return newSimulation(e, jobText{source.path, source.text, sets}, p)
+		return newSimulation(ctx, e, jobText{source.path, source.text, sets}, p)
 	}
 	if job, err := r.Parse(r.Sets); err == nil { // or else what makes the runs tells what is wrong
 		if err := refuseSweep(job, "rehearse"); err != nil {
@@ -91,11 +98,12 @@ func runRehearse(ctx context.Context, e *env, r *rehearse.Rehearsal, source jobT
 		return fmt.Errorf("make a folder for the two runs (TMPDIR says where): %w", err)
 	}
 	defer func() {
-		if keep {
+		switch {
+		case !keep:
+			err = errors.Join(err, os.RemoveAll(dir))
+		case e.reply == nil:
 			fmt.Fprintf(e.Out, "kept: %s\n", dir)
-			return
 		}
-		err = errors.Join(err, os.RemoveAll(dir))
 	}()
 	straight, disturbed, err := r.Run(ctx, dir)
 	if err != nil {
@@ -106,15 +114,27 @@ func runRehearse(ctx context.Context, e *env, r *rehearse.Rehearsal, source jobT
 		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the job does not get through undisturbed, so there is nothing to compare with: %s", straight.Verdict.Message)}
 	}
 	keep = keep || disturbed.Verdict.Exit != 0
-	if err := printOutcomes(e, r.Steps, straight, disturbed); err != nil {
-		return err
+	if e.reply == nil {
+		if err := printOutcomes(e, r.Steps, straight, disturbed); err != nil {
+			return err
+		}
 	}
 	answer, line, differ, err := r.Judge(ctx, straight, disturbed)
 	if err != nil {
 		return err
 	}
-	for _, line := range append(differ, line) {
-		fmt.Fprintln(e.Out, line)
+	if e.reply != nil {
+		done := rehearseReply{
+			Name: straight.Job.Name, Asked: requestOf(straight.Job, source.sets, nil), Answer: answerWords[answer], Message: line,
+			Differ: append([]string{}, differ...), Runs: []rehearsedRun{rehearsed(straight, keep), rehearsed(disturbed, keep)}, Warnings: e.reply.warnings(),
+		}
+		if err := printJSON(e, done); err != nil {
+			return err
+		}
+	} else {
+		for _, line := range append(differ, line) {
+			fmt.Fprintln(e.Out, line)
+		}
 	}
 	switch answer {
 	case rehearse.Different:
@@ -139,4 +159,38 @@ func printOutcomes(e *env, steps int64, straight, disturbed rehearse.Outcome) er
 		t.Row(p.Name, strconv.Itoa(p.Attempts), step, p.Took.Round(time.Millisecond).String(), p.Verdict.Message)
 	}
 	return t.Flush()
+}
+
+// rehearseReply is what a rehearsal found, in JSON (docs/cli.md).
+type rehearseReply struct {
+	Name     string         `json:"name"`
+	Asked    request        `json:"asked"`
+	Answer   string         `json:"answer"` // "same", "different" or "unknown"
+	Message  string         `json:"message"`
+	Differ   []string       `json:"differ"` // what does, a text each
+	Runs     []rehearsedRun `json:"runs"`
+	Warnings []string       `json:"warnings"`
+}
+
+var answerWords = map[rehearse.Answer]string{rehearse.Same: "same", rehearse.Different: "different", rehearse.Unknown: "unknown"}
+
+// rehearsedRun is one of the two runs.
+type rehearsedRun struct {
+	Name     string  `json:"name"`
+	RunDir   string  `json:"run_dir"` // empty where it is not kept
+	Attempts int     `json:"attempts"`
+	Step     int64   `json:"step"`
+	Seconds  float64 `json:"seconds"`
+	Exit     int     `json:"exit"`
+	Message  string  `json:"message"`
+}
+
+func rehearsed(o rehearse.Outcome, kept bool) rehearsedRun {
+	run := rehearsedRun{
+		Name: o.Name, Attempts: o.Attempts, Step: o.Verdict.Step, Seconds: o.Took.Seconds(), Exit: o.Verdict.Exit, Message: o.Verdict.Message,
+	}
+	if kept {
+		run.RunDir = o.Run.Path()
+	}
+	return run
 }

@@ -1,6 +1,13 @@
 package main
 
-import "github.com/urfave/cli/v2"
+import (
+	"context"
+	"io"
+
+	"github.com/urfave/cli/v2"
+
+	"ddpbatch/internal/jobfile"
+)
 
 const templateFlagName = "script-template"
 
@@ -14,22 +21,42 @@ func newRenderCommand(e *env) *cli.Command {
 		Usage:       "print the sbatch script of a job; nothing is submitted or written",
 		ArgsUsage:   "JOB",
 		Description: example("ddpbatch render job.toml --set slurm.nodes=4"),
-		Flags:       []cli.Flag{setFlag(), templateFlag()},
+		Flags:       []cli.Flag{setFlag(), templateFlag(), jsonFlag()},
 		Action: withArg("job file", func(c *cli.Context, path string) error {
-			job, _, err := loadJob(c.Context, e, e.abs(path), withTemplate(e, c, c.StringSlice("set")))
-			if err != nil {
-				return err
-			}
-			template, err := readTemplate(c.Context, job)
-			if err != nil {
-				return err
-			}
-			text, err := renderScript(job, unnamedRun(job), template, nil)
-			if err != nil {
-				return err
-			}
-			printScript(e, text)
-			return nil
+			return e.replying(c.Bool("json"), func(e *env) error {
+				return runRender(c.Context, e, e.abs(path), withTemplate(e, c, c.StringSlice("set")))
+			})
 		}),
 	}
+}
+
+func runRender(ctx context.Context, e *env, path string, sets []string) error {
+	job, _, err := loadJob(ctx, e, path, sets)
+	if err != nil {
+		return err
+	}
+	_, warnings, err := selectCode(ctx, e, job, path)
+	warn(e, warnings)
+	if err != nil {
+		return err
+	}
+	template, err := readTemplate(ctx, job)
+	if err != nil {
+		return err
+	}
+	text, err := renderScript(job, unnamedRun(job), template, nil)
+	if err != nil {
+		return err
+	}
+	shown := blankScript(e, text)
+	if e.reply == nil {
+		_, err := io.WriteString(e.Out, shown)
+		return err
+	}
+	return printJSON(e, scriptReply{jobReply: unsubmittedReply(e, job, sets, nil), Script: shown})
+}
+
+// unsubmittedReply is that of a job which is not submitted.
+func unsubmittedReply(e *env, job *jobfile.Job, sets, words []string) jobReply {
+	return jobReply{[]string{}, job.Name, unnamedRun(job), requestOf(job, sets, words), e.reply.warnings()}
 }

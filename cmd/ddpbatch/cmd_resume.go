@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -31,18 +32,24 @@ func newResumeCommand(e *env) *cli.Command {
 			setFlag(), runDirFlag(),
 			&cli.BoolFlag{Name: "wait", Usage: "wait for the job's end; exit with its code"},
 			&cli.BoolFlag{Name: "follow", Usage: "show the job's output until its end; exit with its code"},
+			jsonFlag(),
 		},
 		Action: withArg("run directory or job id", func(c *cli.Context, name string) error {
-			run, _, err := e.viewer().Find(runsFolder(e, c), name)
-			if err != nil {
+			if err := checkJSONAlone(c, "follow"); err != nil {
 				return err
 			}
-			if err := checkOwn(e, run); err != nil {
-				return err
-			}
-			_, rest, _ := splitDash(c.Args().Slice())
-			return runResume(c.Context, e, run, resumeOptions{
-				sets: c.StringSlice("set"), rest: rest, wait: c.Bool("wait"), follow: c.Bool("follow"),
+			return e.replying(c.Bool("json"), func(e *env) error {
+				run, _, err := e.viewer().Find(runsFolder(e, c), name)
+				if err != nil {
+					return err
+				}
+				if err := checkOwn(e, run); err != nil {
+					return err
+				}
+				_, rest, _ := splitDash(c.Args().Slice())
+				return runResume(c.Context, e, run, resumeOptions{
+					sets: c.StringSlice("set"), rest: rest, wait: c.Bool("wait"), follow: c.Bool("follow"),
+				})
 			})
 		}),
 	}
@@ -82,19 +89,36 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 		return err
 	}
 	release()
+	words := slices.Concat(r.ArrayWords(run, job), o.rest)
 	run = run.Whole()
-	printSubmitted(e, job, run, ids)
-	warnStuck(ctx, e, ids[0])
+	code := ""
+	if job.CodeDir != "" {
+		code = "the copy made at submit, " + e.short(job.RanksDir(run.Path()))
+	}
+	if err := (accepted{run, job, ids, o.sets, words, code}).announce(ctx, e); err != nil {
+		return err
+	}
 	return afterSubmit(ctx, e, run, ids[0], o.wait, o.follow)
 }
 
 // checkResume reports whether the run has nothing left to do, and prints why.
 func checkResume(ctx context.Context, e *env, r *resume.Resumer, run *rundir.Dir) (done bool, err error) {
 	finished, err := r.Check(ctx, run)
-	if finished != "" {
+	switch {
+	case finished == "":
+		return false, err
+	case e.reply == nil:
 		fmt.Fprintln(e.Out, finished)
+		return true, err
 	}
-	return finished != "", err
+	job, err := jobfile.OfRun(run)
+	if err != nil {
+		return true, err
+	}
+	return true, printJSON(e, struct {
+		jobReply
+		Finished string `json:"finished"`
+	}{jobReply{[]string{}, job.Name, run.Path(), requestOf(job, r.Sets, r.Words), e.reply.warnings()}, finished})
 }
 
 // resumeTraining goes on with a run of train in this process.
@@ -112,5 +136,5 @@ func resumeTraining(ctx context.Context, e *env, r *resume.Resumer, run *rundir.
 	if err != nil {
 		return err
 	}
-	return e.rank(job, run).Work(ctx)
+	return e.inProcess(run, job, func(e *env) error { return e.rank(job, run).Work(ctx) })
 }

@@ -309,7 +309,7 @@ func (w *workers) fromRun(e *env, path string) error {
 		return usage.Errorf("DDPBATCH_RUN_DIR is set, and DDPBATCH_ATTEMPT is %q: the batch script sets both", e.get("DDPBATCH_ATTEMPT"))
 	}
 	w.run, w.version = run, run.Spec().SHA256
-	w.dir, w.env, w.launch, w.policy = job.WorkDir, job.Env, job.Launch, job.Policy()
+	w.dir, w.env, w.launch, w.policy = job.RanksDir(run.Whole().Path()), job.WorkerEnv(), job.Launch, job.Policy()
 	w.command, w.builtin = job.Launch.Command, job.Builtin()
 	if w.builtin {
 		w.command = []string{run.Binary(), "train"}

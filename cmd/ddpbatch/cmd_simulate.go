@@ -34,23 +34,25 @@ func newSimulateCommand(e *env) *cli.Command {
 		ArgsUsage: "[JOB] | -- COMMAND...",
 		Description: example("ddpbatch simulate", "ddpbatch simulate job.toml --nodes 2 --nproc-per-node 2",
 			"ddpbatch simulate --nodes 2 --nproc-per-node 2 -- python3 train.py"),
-		Flags: append([]cli.Flag{exportFlag(), setFlag()}, pretendFlags()...),
+		Flags: append([]cli.Flag{exportFlag(), setFlag(), jsonFlag()}, pretendFlags()...),
 		Action: func(c *cli.Context) error {
-			p, err := pretendOf(c, tryHelp(c), false)
-			if err != nil {
-				return err
-			}
-			starter, _ := templates.Find("simulate") // where nobody says what to run
-			source, err := jobSource(e, c, "simulate", []byte(starter.Text))
-			if err != nil {
-				return err
-			}
-			source.sets = slices.Concat(withExport(e, c, source.sets), p.Sets())
-			run, job, err := newSimulation(e, source, p)
-			if err != nil {
-				return err
-			}
-			return simulateRun(c.Context, e, run, job, p, nil)
+			return e.replying(c.Bool("json"), func(e *env) error {
+				p, err := pretendOf(c, tryHelp(c), false)
+				if err != nil {
+					return err
+				}
+				starter, _ := templates.Find("simulate") // where nobody says what to run
+				source, err := jobSource(e, c, "simulate", []byte(starter.Text))
+				if err != nil {
+					return err
+				}
+				source.sets = slices.Concat(withExport(e, c, source.sets), p.Sets())
+				run, job, err := newSimulation(c.Context, e, source, p)
+				if err != nil {
+					return err
+				}
+				return simulateRun(c.Context, e, run, job, p, nil)
+			})
 		},
 	}
 }
@@ -115,7 +117,7 @@ func commandJob(command []string) ([]byte, error) {
 }
 
 // newSimulation makes the run directory of a job that is to be simulated.
-func newSimulation(e *env, source jobText, p simulate.Pretend) (*rundir.Dir, *jobfile.Job, error) {
+func newSimulation(ctx context.Context, e *env, source jobText, p simulate.Pretend) (*rundir.Dir, *jobfile.Job, error) {
 	job, warnings, err := parsePretend(e, source)
 	warn(e, warnings)
 	if err != nil {
@@ -127,9 +129,17 @@ func newSimulation(e *env, source jobText, p simulate.Pretend) (*rundir.Dir, *jo
 	if err := p.Check(job, false); err != nil {
 		return nil, nil, err
 	}
-	run, err := newRun(e, "simulate", job, source.path, source.text, source.sets)
+	code, warnings, err := selectCode(ctx, e, job, source.path)
+	warn(e, warnings)
 	if err != nil {
 		return nil, nil, err
+	}
+	run, err := newRun(ctx, e, "simulate", job, source.path, source.text, source.sets, code)
+	if err != nil {
+		return nil, nil, err
+	}
+	if code != nil {
+		note(e, "code: %s", code.record.Summary())
 	}
 	spec := run.Spec()
 	spec.Pretend = p.Words()
@@ -139,7 +149,7 @@ func newSimulation(e *env, source jobText, p simulate.Pretend) (*rundir.Dir, *jo
 // simulateRun runs a job, or the elements of an array, on this machine: all of them, or only those.
 func simulateRun(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job, p simulate.Pretend, only []int) error {
 	defer tolerateClosedPipes()()
-	return simulate.Run(ctx, e.simulateEnv(), run, job, p, only)
+	return e.inProcess(run, job, func(e *env) error { return simulate.Run(ctx, e.simulateEnv(), run, job, p, only) })
 }
 
 // simulateEnv is what package simulate knows of this process.
@@ -256,6 +266,9 @@ func resumeSimulated(ctx context.Context, e *env, r *resume.Resumer, run *rundir
 		return err
 	}
 	_, element := run.Index()
+	if job.CodeDir != "" {
+		note(e, "code: the copy made before, %s", e.short(job.RanksDir(run.Whole().Path())))
+	}
 	if err := p.Check(job, element); err != nil {
 		return errors.Join(withShape(err, before.Pretend), run.WriteSpec(before))
 	}

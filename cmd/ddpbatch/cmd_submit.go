@@ -47,17 +47,23 @@ func newSubmitCommand(e *env) *cli.Command {
 			&cli.BoolFlag{Name: "wait", Usage: "wait for the job's end; exit with its code"},
 			&cli.BoolFlag{Name: "follow", Usage: "show the job's output until its end; exit with its code"},
 			&cli.BoolFlag{Name: "skip-data-check", Usage: "submit even where this machine does not see the data files"},
+			jsonFlag(),
 		},
 		Action: withArg("job file", func(c *cli.Context, path string) error {
-			_, rest, _ := splitDash(c.Args().Slice())
-			if err := checkSbatchWords(e, rest); err != nil {
+			if err := checkJSONAlone(c, "parsable", "follow"); err != nil {
 				return err
 			}
-			return runSubmit(c.Context, e, submitOptions{
-				path: e.abs(path), sets: withTemplate(e, c, c.StringSlice("set")), sbatch: rest,
-				testOnly: c.Bool("test-only"), dryRun: c.Bool("dry-run"), parsable: c.Bool("parsable"),
-				wait: c.Bool("wait"), follow: c.Bool("follow"), skipCheck: c.Bool("skip-data-check"),
-				after: c.StringSlice("after"),
+			return e.replying(c.Bool("json"), func(e *env) error {
+				_, rest, _ := splitDash(c.Args().Slice())
+				if err := checkSbatchWords(e, rest); err != nil {
+					return err
+				}
+				return runSubmit(c.Context, e, submitOptions{
+					path: e.abs(path), sets: withTemplate(e, c, c.StringSlice("set")), sbatch: rest,
+					testOnly: c.Bool("test-only"), dryRun: c.Bool("dry-run"), parsable: c.Bool("parsable"),
+					wait: c.Bool("wait"), follow: c.Bool("follow"), skipCheck: c.Bool("skip-data-check"),
+					after: c.StringSlice("after"),
+				})
 			})
 		}),
 	}
@@ -73,6 +79,11 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 			return fmt.Errorf("%w; or pass --skip-data-check if only the nodes see it", err)
 		}
 	}
+	code, warnings, err := selectCode(ctx, e, job, o.path)
+	warn(e, warnings)
+	if err != nil {
+		return err
+	}
 	template, err := readTemplate(ctx, job)
 	if err != nil {
 		return err
@@ -82,12 +93,12 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 		return err
 	}
 	if o.testOnly || o.dryRun {
-		return trySubmit(ctx, e, job, template, order, o.dryRun)
+		return trySubmit(ctx, e, job, template, order, o)
 	}
 	if err := checkArraySize(ctx, e, job); err != nil {
 		return err
 	}
-	run, err := newRun(e, "slurm", job, o.path, text, o.sets)
+	run, err := newRun(ctx, e, "slurm", job, o.path, text, o.sets, code)
 	if err != nil {
 		return err
 	}
@@ -118,11 +129,35 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	release()
 	if o.parsable {
 		fmt.Fprintln(e.Out, ids[0])
-	} else {
-		printSubmitted(e, job, run, ids)
+		warnStuck(ctx, e, ids[0])
+	} else if err := (accepted{run, job, ids, o.sets, slices.Concat(o.sbatch, order.First), code.summary()}).announce(ctx, e); err != nil {
+		return err
 	}
-	warnStuck(ctx, e, ids[0])
 	return afterSubmit(ctx, e, run, ids[0], o.wait, o.follow)
+}
+
+// accepted is what Slurm has taken.
+type accepted struct {
+	run   *rundir.Dir
+	job   *jobfile.Job
+	ids   []string // of the job, or of the links of a chain
+	sets  []string
+	words []string // that sbatch got on its command line for the first
+	code  string   // which copy of the code it runs; empty: none
+}
+
+// announce prints what Slurm has taken, and what keeps the first job from starting.
+func (a accepted) announce(ctx context.Context, e *env) error {
+	if e.reply == nil {
+		printSubmitted(e, a.job, a.run, a.ids)
+		if a.code != "" {
+			fmt.Fprintf(e.Out, "code: %s\n", a.code)
+		}
+		warnStuck(ctx, e, a.ids[0])
+		return nil
+	}
+	warnStuck(ctx, e, a.ids[0])
+	return printJSON(e, jobReply{a.ids, a.job.Name, a.run.Path(), requestOf(a.job, a.sets, a.words), e.reply.warnings()})
 }
 
 // printSubmitted says which jobs Slurm has taken for a run: one, or the links of a chain.
@@ -226,22 +261,33 @@ func writeScript(run *rundir.Dir, job *jobfile.Job, template string, words []str
 	return run.WriteScript(script)
 }
 
+// sbatchCommand is the command that submits a run's script.
+func sbatchCommand(words []string) []string {
+	return slices.Concat([]string{"sbatch", "--parsable"}, words, []string{"script.sh"})
+}
+
 // trySubmit shows what submit would do.
-func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o submission.Order, dryRun bool) error {
-	script, err := renderScript(job, unnamedRun(job), template, o.Words)
+func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, order submission.Order, o submitOptions) error {
+	script, err := renderScript(job, unnamedRun(job), template, order.Words)
 	if err != nil {
 		return err
 	}
-	if dryRun {
-		printScript(e, script)
-		would := func(what string, more ...string) {
-			words := slices.Concat([]string{"sbatch", "--parsable"}, o.Words, more, []string{"script.sh"})
-			fmt.Fprintf(e.Err, "%s: %s\n", what, redact.Text(slurm.ShellJoin(words)))
+	firstWords := slices.Concat(order.Words, order.First)
+	if o.dryRun {
+		shown := blankScript(e, script)
+		first := sbatchCommand(firstWords)
+		var later []string // of a chain
+		if order.Links > 1 {
+			later = sbatchCommand(append(slices.Clone(order.Words), "--dependency=afterany:ID:..."))
 		}
-		would("would run", o.First...)
-		if o.Links > 1 {
-			would(fmt.Sprintf("and for each of the chain's %d other links, with the ids of all links before it", o.Links-1),
-				"--dependency=afterany:ID:...")
+		if e.reply != nil {
+			return printJSON(e, scriptReply{unsubmittedReply(e, job, o.sets, firstWords), shown, blanked(first), blanked(later)})
+		}
+		fmt.Fprint(e.Out, shown)
+		fmt.Fprintf(e.Err, "would run: %s\n", redact.Text(slurm.ShellJoin(first)))
+		if order.Links > 1 {
+			fmt.Fprintf(e.Err, "and for each of the chain's %d other links, with the ids of all links before it: %s\n",
+				order.Links-1, redact.Text(slurm.ShellJoin(later)))
 		}
 		return nil
 	}
@@ -254,13 +300,19 @@ func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o
 	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
 		return fmt.Errorf("write the script: %w", err)
 	}
-	answer, err := e.submitEnv().Slurm.TestOnly(ctx, path, slices.Concat(o.Words, o.First))
+	answer, err := e.submitEnv().Slurm.TestOnly(ctx, path, firstWords)
 	if err != nil {
 		return err
 	}
+	if e.reply != nil {
+		return printJSON(e, struct {
+			jobReply
+			Answer string `json:"answer"` // Slurm's
+		}{unsubmittedReply(e, job, o.sets, firstWords), answer})
+	}
 	fmt.Fprintln(e.Out, answer)
-	if o.Links > 1 {
-		fmt.Fprintf(e.Out, "that is the first of %d links; each of the others asks for the same when those before it have ended\n", o.Links)
+	if order.Links > 1 {
+		fmt.Fprintf(e.Out, "that is the first of %d links; each of the others asks for the same when those before it have ended\n", order.Links)
 	}
 	return nil
 }

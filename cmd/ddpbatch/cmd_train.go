@@ -54,7 +54,7 @@ func runTrain(ctx context.Context, e *env, path string, sets []string) error {
 		return err
 	}
 	r := e.rank(job, nil)
-	r.NewRun = func() (*rundir.Dir, error) { return newRun(e, "train", job, path, text, sets) }
+	r.NewRun = func() (*rundir.Dir, error) { return newRun(ctx, e, "train", job, path, text, sets, nil) }
 	return r.Work(ctx)
 }
 

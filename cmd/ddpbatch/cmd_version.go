@@ -11,17 +11,10 @@ import (
 	"ddpbatch/mpi/transport/ucx"
 )
 
-// version is the release; CHANGELOG.md tells what each brought.
-const version = "0.1.0"
-
-func versionString() string {
-	return fmt.Sprintf("ddpbatch %s (%s %s/%s)", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-}
-
 func newVersionCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:        "version",
-		Usage:       "print the version",
+		Usage:       "print the version, and which source this program was built from",
 		Description: example("ddpbatch version --json"),
 		Flags:       []cli.Flag{jsonFlag()},
 		Action: func(c *cli.Context) error {
@@ -30,8 +23,10 @@ func newVersionCommand(e *env) *cli.Command {
 			}
 			library, devices := rdma()
 			if c.Bool("json") {
-				return printJSON(e, map[string]string{
-					"version": version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH, "ucx": library, "rdma": devices,
+				own := ownBuild()
+				return printJSON(e, map[string]any{
+					"version": version, "commit": own.Commit, "time": own.Time, "modified": own.Modified,
+					"go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH, "ucx": library, "rdma": devices,
 				})
 			}
 			fmt.Fprintf(e.Out, "%s\nUCX: %s\nRDMA: %s\n", versionString(), library, devices)

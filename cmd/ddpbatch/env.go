@@ -29,7 +29,9 @@ type env struct {
 	Terminal func(w io.Writer) (columns int, ok bool)
 	// Executable is the path of this program, to be copied into run directories.
 	Executable func() (string, error)
-	defaults   *readOnce // nil: not read yet
+	// reply is what --json will print; nil: nothing, or the command has no more to say than that.
+	reply    *reply
+	defaults *readOnce // nil: not read yet
 	// Release hands on the signals that were held since the start; nil: none were.
 	Release func()
 }
@@ -116,6 +118,9 @@ func (e *env) get(name string) string {
 
 // log speaks to a person on standard error: warnings and above.
 func (e *env) log() *slog.Logger {
+	if e.reply != nil {
+		return slog.New(sentences{to: e.Err})
+	}
 	return slog.New(slog.NewTextHandler(e.Err, &slog.HandlerOptions{
 		Level: slog.LevelWarn,
 		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {

@@ -20,8 +20,8 @@ import (
 )
 
 // newRun makes the run directory of a job: the job file as it was read, the
-// resolved spec and a copy of this program.
-func newRun(e *env, kind string, job *jobfile.Job, source string, text []byte, sets []string) (*rundir.Dir, error) {
+// resolved spec, a copy of this program, and one of the code, unless code is nil.
+func newRun(ctx context.Context, e *env, kind string, job *jobfile.Job, source string, text []byte, sets []string, code *codeCopy) (*rundir.Dir, error) {
 	spec, err := job.Spec(rundir.Spec{Kind: kind, Version: version, Source: source, Sets: sets})
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func newRun(e *env, kind string, job *jobfile.Job, source string, text []byte, s
 		return nil, fmt.Errorf("find this program's own file: %w", err)
 	}
 	run, err := rundir.Create(rundir.CreateConfig{
-		Parent: job.RunDir, Spec: spec, JobFile: text, Binary: binary, Now: e.Now(),
+		Parent: job.RunDir, Spec: spec, JobFile: text, Binary: binary, Now: e.Now(), Code: code.writer(ctx),
 	})
 	if err == nil {
 		warnExposed(e, run)
@@ -166,14 +166,14 @@ func renderScript(job *jobfile.Job, runDir, template string, words []string) (st
 	return text, nil
 }
 
-// printScript prints a batch script, with the values blanked that may be secret.
-func printScript(e *env, script string) {
+// blankScript is a batch script with the values blanked that may be secret, which is said.
+func blankScript(e *env, script string) string {
 	shown := redact.Text(script)
-	fmt.Fprint(e.Out, shown)
 	if shown != script {
 		fmt.Fprintf(e.Err, "ddpbatch: %s stands for values whose names hold KEY, TOKEN, SECRET, PASSWORD or CREDENTIAL; "+
 			"what submit hands to sbatch has them\n", redact.Blank)
 	}
+	return shown
 }
 
 // readTemplate reads the script template that a job names, and makes sure that it makes a script; "" is ours.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -75,7 +76,7 @@ func TestScriptsRunAsWritten(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": exits, "flipbit": flipBit, "cuthalf": cutHalf,
+			"exits": exits, "flipbit": flipBit, "cuthalf": cutHalf, "tabs": tabs,
 		},
 	})
 }
@@ -118,6 +119,12 @@ func flipBit(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	data[len(data)/2] ^= 1
 	ts.Check(os.WriteFile(path, data, 0o600))
+}
+
+// tabs puts the key of that name in the place of each <TAB> in a file that is typed (ttyin).
+func tabs(ts *testscript.TestScript, neg bool, args []string) {
+	path := ts.MkAbs(args[0])
+	ts.Check(os.WriteFile(path, []byte(strings.ReplaceAll(ts.ReadFile(args[0]), "<TAB>", "\t")), 0o600))
 }
 
 // cutHalf cuts the last file that a pattern matches to half its length.

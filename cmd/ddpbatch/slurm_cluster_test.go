@@ -90,6 +90,7 @@ var usualRows = []row{
 	{"MemoryOfRanks", testSlurmMemoryOfRanks},
 	{"SessionsOfRanks", testSlurmSessionsOfRanks},
 	{"Resume", testSlurmResume},
+	{"Code", testSlurmCode},
 	{"Train", testSlurmTrain},
 	{"TrainInTasks", testSlurmTrainInTasks},
 	{"TorchRestart", testSlurmTorchRestart},

@@ -86,10 +86,10 @@ func collectiveNamed(name string) *collective {
 	return collectives[i]
 }
 
-func collectiveNames() string {
-	var names []string
+// Names are those of all that can be timed.
+func Names() (names []string) {
 	for _, c := range collectives {
 		names = append(names, c.name)
 	}
-	return strings.Join(names, ", ")
+	return names
 }

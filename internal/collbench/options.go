@@ -56,7 +56,7 @@ func (o *Options) Collective() string { return o.collective.name }
 // SetNames sets what has a name.
 func (o *Options) SetNames(collective, element, op string) error {
 	if o.collective = collectiveNamed(collective); o.collective == nil {
-		return usage.Errorf("there is no collective %q; it is one of %s", collective, collectiveNames())
+		return usage.Errorf("there is no collective %q; it is one of %s", collective, strings.Join(Names(), ", "))
 	}
 	var names []string
 	for i, e := range elementTypes {

@@ -226,11 +226,11 @@ func unknown(n *node, key toml.Key, v any) string {
 	if advice != nil && !errors.Is(advice, slurm.ErrUnknownOption) {
 		return advice.Error()
 	}
-	if near := words.Nearest(name, slices.Sorted(maps.Keys(n.keys))); near != "" {
-		return fmt.Sprintf("unknown %s: did you mean %s?", what, n.keys[near].show(below(table, near)))
-	}
 	if home, elsewhere := schema().find(name); elsewhere != nil {
 		return fmt.Sprintf("unknown %s: did you mean %s?", what, elsewhere.show(home))
+	}
+	if near := words.Nearest(name, slices.Sorted(maps.Keys(n.keys))); near != "" {
+		return fmt.Sprintf("unknown %s: did you mean %s?", what, n.keys[near].show(below(table, near)))
 	}
 	if advice != nil {
 		return advice.Error()

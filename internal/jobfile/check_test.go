@@ -122,7 +122,7 @@ func TestBadKeysAreFaults(t *testing.T) {
 			`job.toml:3:1: unknown key checkpoint.zzzzzzzz; known here: async, at_start, codec, delta, every_steps, keep_best, keep_every, keep_last, keep_within, local, memory, replicate, resume`,
 		}},
 		{"quoted, with a dot", "name = \"x\"\n\"slurm.nodes\" = 2" + builtin, []string{
-			`job.toml:2:1: unknown key "slurm.nodes"; known here: checkpoint, container, launch, mpi, name, requeue, run_dir, schema, script_template, setup, slurm, sweep, train, workdir`,
+			`job.toml:2:1: unknown key "slurm.nodes"; known here: checkpoint, code, container, launch, mpi, name, requeue, run_dir, schema, script_template, setup, slurm, sweep, train, workdir`,
 		}},
 		{"of another kind", "name = \"x\"\n[train]\nmodel = { kind = \"dense\", hidden = [3] }\ndata = { kind = \"mnist\", rows = 3 }", []string{
 			`job.toml:3:27: train.model.hidden is no key of kind "dense", but of "mlp" or "cnn"`,
@@ -208,7 +208,7 @@ func TestFaultsComeAllAtOnceInTheOrderOfTheFile(t *testing.T) {
 		`job.toml:2:1: unknown key train.lr: did you mean train.optimizer.lr?`,
 		`job.toml:4:1: checkpoint.keep_last must be a whole number of at least 2, not 1`,
 		`job.toml:6:1: mpi.timeout must be a duration, such as "90s" or "5m", not the text "x"`,
-		`--set zzzz: unknown key zzzz; known here: checkpoint, container, launch, mpi, name, requeue, run_dir, schema, script_template, setup, slurm, sweep, train, workdir`,
+		`--set zzzz: unknown key zzzz; known here: checkpoint, code, container, launch, mpi, name, requeue, run_dir, schema, script_template, setup, slurm, sweep, train, workdir`,
 		`--set launch.grace: launch.grace must be a duration, such as "90s" or "5m", not 1`,
 	)
 }

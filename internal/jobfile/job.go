@@ -11,6 +11,7 @@ import (
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/snapshot"
 	words "ddpbatch/internal/text"
 	"ddpbatch/mpi"
 	"ddpbatch/mpi/launch"
@@ -27,22 +28,25 @@ const Schema = 1
 type Job struct {
 	Schema int    `json:"schema"`
 	Name   string `json:"name"`
-	// WorkDir is where ranks run, and RunDir the parent of the run directories. Both are absolute.
+	// WorkDir is where ranks run, unless the run has a copy of the code (RanksDir), and RunDir the parent of the run directories. Both are absolute.
 	WorkDir string `json:"workdir"`
 	RunDir  string `json:"run_dir"`
 	// ScriptTemplate is rendered instead of templates.Batch; absolute. Empty: none is.
-	ScriptTemplate string `json:"script_template,omitempty"`
+	ScriptTemplate string            `json:"script_template,omitempty"`
+	Code           snapshot.Config   `json:"code"`
+	Slurm          slurm.Options     `json:"slurm"`
+	Chain          int               `json:"chain,omitempty"` // slurm.chain; 0: not said
+	Setup          slurm.Setup       `json:"setup"`
+	Env            map[string]string `json:"env,omitempty"` // [setup] env: for the workers, any bytes but NUL
+	Launch         launch.Config     `json:"launch"`
+	Requeue        recovery.Policy   `json:"requeue"` // less MaxRestarts: see Policy
+	MPI            mpi.Config        `json:"mpi"`
+	Train          trainer.Config    `json:"train"`
+	Checkpoint     checkpoint.Config `json:"checkpoint"`
+	Sweep          *Sweep            `json:"sweep,omitempty"` // what the job's elements differ in, and else it is the first; nil: it is one job
 
-	Slurm      slurm.Options     `json:"slurm"`
-	Chain      int               `json:"chain,omitempty"` // slurm.chain; 0: not said
-	Setup      slurm.Setup       `json:"setup"`
-	Env        map[string]string `json:"env,omitempty"` // [setup] env: for the workers, any bytes but NUL
-	Launch     launch.Config     `json:"launch"`
-	Requeue    recovery.Policy   `json:"requeue"` // less MaxRestarts: see Policy
-	MPI        mpi.Config        `json:"mpi"`
-	Train      trainer.Config    `json:"train"`
-	Checkpoint checkpoint.Config `json:"checkpoint"`
-	Sweep      *Sweep            `json:"sweep,omitempty"` // what the job's elements differ in, and else it is the first; nil: it is one job
+	// CodeDir is where in the run's copy of the code its ranks run, relative to the copy; empty: the run has no copy. SelectCode sets it.
+	CodeDir string `json:"code_dir,omitempty"`
 
 	defaults []rundir.DefaultsFile // that the job was laid over; of one that Parse has read
 }
@@ -53,6 +57,7 @@ func emptyJob() *Job {
 		Schema:     Schema,
 		WorkDir:    ".",
 		RunDir:     "runs",
+		Code:       snapshot.DefaultConfig(),
 		Launch:     launch.DefaultConfig(),
 		Requeue:    recovery.DefaultPolicy(),
 		MPI:        mpi.DefaultConfig(),
@@ -141,9 +146,9 @@ func (j *Job) Spec(spec rundir.Spec) (rundir.Spec, error) {
 // BatchScript is what the job's batch script is rendered from.
 func (j *Job) BatchScript(runDir string) slurm.Script {
 	return slurm.Script{
-		Name: j.Name, RunDir: runDir, WorkDir: j.WorkDir, Options: j.Slurm,
+		Name: j.Name, RunDir: runDir, WorkDir: j.RanksDir(runDir), Options: j.Slurm,
 		Nodes: j.Nodes(), MinNodes: j.Launch.MinNodes, Mode: j.Launch.Mode, Nproc: j.MaxNproc(), CPUsPerRank: j.CPUsPerRank(),
-		Setup:   j.Setup,
+		Setup:   j.setup(),
 		Requeue: len(j.Requeue.On) > 0, Chain: j.Links() > 1, Lead: j.Requeue.Lead, Grace: j.Launch.Grace,
 	}
 }

@@ -103,6 +103,7 @@ func jobSource(t *rapid.T) string {
 		"setup.env.A = " + quote(text.Draw(t, "A")),
 		"setup.env._b1 = " + quote(text.Draw(t, "b")),
 		"setup.modules = []",
+		"code = { snapshot = \"git\", include = [\"*.yaml\"], max_files = 3 }",
 		"setup.script = [" + quote(text.Draw(t, "script")) + ", \"\"\"a\nb\"\"\"]",
 		fmt.Sprintf("slurm.nodes = %d", number.Draw(t, "nodes")),
 		"slurm.partition = \"cpu\"",

@@ -76,7 +76,7 @@ func asFloat(v any) (x float64, ok bool) {
 
 // boolean reads true or false.
 func boolean(to func(*Job) *bool) reader {
-	return value("true or false", func(v any) (b, ok bool) { b, ok = v.(bool); return b, ok }, to)
+	return answering([]string{"true", "false"}, value("true or false", func(v any) (b, ok bool) { b, ok = v.(bool); return b, ok }, to))
 }
 
 // text reads a text with the property that what describes.
@@ -97,13 +97,13 @@ func isSafe(s string) bool { return !strings.ContainsFunc(s, words.Unsafe) }
 
 // oneOf reads one of the given words.
 func oneOf(to func(*Job) *string, allowed ...string) reader {
-	return text(words.Choice(allowed), func(s string) bool { return slices.Contains(allowed, s) }, to)
+	return answering(allowed, text(words.Choice(allowed), func(s string) bool { return slices.Contains(allowed, s) }, to))
 }
 
 // word reads one of several words. Who uses it says which ones there are, so that true and 5 are words here, too: then a fault
-// names the right ones.
-func word(to func(*Job) *string) reader {
-	return func(j *Job, key toml.Key, v any) error {
+// names the right ones. known are those words.
+func word(to func(*Job) *string, known ...string) reader {
+	return answering(known, func(j *Job, key toml.Key, v any) error {
 		var w string
 		switch v := v.(type) {
 		case string:
@@ -118,7 +118,7 @@ func word(to func(*Job) *string) reader {
 		}
 		*to(j) = w
 		return nil
-	}
+	})
 }
 
 // errEmpty refuses a value that would count as left out.

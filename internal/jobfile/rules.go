@@ -28,6 +28,7 @@ func (c *checker) checkRules(values map[string]any, root *position) {
 		c.fault(root.at(conda), conda, "setup.venv and setup.conda exclude each other: keep one")
 	}
 	c.addErrors(root, "", j.Setup.Validate())
+	c.addErrors(root, "", j.Code.Validate())
 	c.addErrors(root, "launch.", j.Launch.Validate())
 	c.addErrors(root, "mpi.", j.MPI.Validate())
 	c.addErrors(root, "checkpoint.", j.Checkpoint.Validate())

@@ -158,6 +158,12 @@ func TestContradictingKeysAreFaults(t *testing.T) {
 		{"but not where the nodes are wrong", "name = \"x\"\nslurm.nodes = \"3\"\nlaunch.nproc_per_node = [1, 2]" + builtin, []string{
 			`job.toml:2:7: slurm.nodes must be a whole number of at least 1, not the text "3"`,
 		}},
+		{"patterns of no use", "name = \"x\"\n[code]\nsnapshot = \"copy\"\ninclude = [\"*.py\"]\nexclude = [\"a\", \"../b\"]\nmax_mb = 0" + builtin, []string{
+			`job.toml:4:1: code.include names untracked files for code.snapshot = "git"; "copy" takes all files: leave it out`,
+			`job.toml:5:1: code.exclude: item 2: "../b": a part of it is empty, . or ..: a pattern is a name, such as "*.yaml", or a path from the top of the tree, such as "configs/**/*.yaml" or "data/"`,
+			`job.toml:6:1: code.max_mb must be a whole number of at least 1, not 0`,
+		}},
+		{"a table that does nothing", "name = \"x\"\n[code]\nmax_files = 3" + builtin, []string{`job.toml:2:2: code needs the key snapshot`}},
 		{"tasks without a number", "name = \"x\"\n[launch]\nmode = \"task\"\nnproc_per_node = \"gpu\"" + builtin, []string{
 			`job.toml:4:1: launch.nproc_per_node must be one number where launch.mode is "task": srun starts the same number of tasks on every node`,
 		}},

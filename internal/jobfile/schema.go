@@ -13,6 +13,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/snapshot"
 	words "ddpbatch/internal/text"
 	"ddpbatch/mpi/launch"
 	"ddpbatch/mpi/launch/recovery"
@@ -101,7 +102,7 @@ func (n *node) show(key toml.Key) string {
 	return key.String()
 }
 
-// jobRows are the keys outside all tables, [setup], [sweep] (whose other keys are those of the job: takeSweep) and [container].
+// jobRows are the keys outside all tables, [code], [setup], [sweep] (whose other keys are those of the job: takeSweep) and [container].
 func jobRows() []keyRow {
 	return []keyRow{
 		{key: "schema", read: schemaVersion},
@@ -109,6 +110,12 @@ func jobRows() []keyRow {
 		{key: "workdir", read: line(func(j *Job) *string { return &j.WorkDir })},
 		{key: "run_dir", read: line(func(j *Job) *string { return &j.RunDir })},
 		{key: "script_template", read: line(func(j *Job) *string { return &j.ScriptTemplate })},
+
+		{key: "code.snapshot", read: oneOf(func(j *Job) *string { return &j.Code.Snapshot }, snapshot.None, snapshot.Git, snapshot.Copy), need: true},
+		{key: "code.include", read: list(0, "a pattern on one line", isLine, func(j *Job) *[]string { return &j.Code.Include })},
+		{key: "code.exclude", read: list(0, "a pattern on one line", isLine, func(j *Job) *[]string { return &j.Code.Exclude })},
+		{key: "code.max_mb", read: wholeNumber(1, func(j *Job) *int { return &j.Code.MaxMB })},
+		{key: "code.max_files", read: wholeNumber(1, func(j *Job) *int { return &j.Code.MaxFiles })},
 
 		{key: "setup.modules", read: list(0, "one line of text", isLine, func(j *Job) *[]string { return &j.Setup.Modules })},
 		{key: "setup.venv", read: line(func(j *Job) *string { return &j.Setup.Venv })},
@@ -232,6 +239,10 @@ func notHere(key string) error {
 
 // option reads one option of sbatch. A flag that is false asks for nothing.
 func option(j *Job, key toml.Key, v any) error {
+	if q, asked := v.(*question); asked {
+		q.words = slurm.OptionWords(key[len(key)-1])
+		return nil
+	}
 	o, err := slurm.ParseOption(key[len(key)-1], v)
 	if err == nil && o.Name != "" {
 		j.Slurm.List = append(j.Slurm.List, o)
@@ -283,6 +294,9 @@ func chain(j *Job, key toml.Key, v any) error {
 // isAbsolute tells whether s is a path that means the same in every folder.
 func isAbsolute(s string) bool { return isLine(s) && filepath.IsAbs(s) }
 
+// nprocWords have each node work out how many ranks it runs.
+func nprocWords() []string { return []string{"gpu", "cpu", "auto"} }
+
 // nproc reads how many ranks each node runs.
 func nproc(j *Job, key toml.Key, v any) error {
 	to := &j.Launch.NprocPerNode
@@ -293,7 +307,7 @@ func nproc(j *Job, key toml.Key, v any) error {
 			return nil
 		}
 	case string:
-		if slices.Contains([]string{"gpu", "cpu", "auto"}, v) {
+		if slices.Contains(nprocWords(), v) {
 			*to = launch.Nproc{Word: v}
 			return nil
 		}
@@ -301,6 +315,9 @@ func nproc(j *Job, key toml.Key, v any) error {
 		numbers, err := counts(key, v)
 		*to = launch.Nproc{Counts: numbers}
 		return err
+	case *question:
+		v.words = nprocWords()
+		return nil
 	}
 	return mustBe(key, `a whole number of at least 1, a list with one number per node, "gpu", "cpu" or "auto"`, v)
 }

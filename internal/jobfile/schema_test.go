@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/snapshot"
 	"ddpbatch/mpi"
 	"ddpbatch/mpi/launch"
 	"ddpbatch/mpi/launch/recovery"
@@ -32,6 +33,8 @@ func TestBadValuesAreFaults(t *testing.T) {
 		{"slurm", "extra", `["--switches=1", 3]`, `item 2 of slurm.extra must be text, not 3`},
 		{"slurm", "extra", `["--ok", "switches"]`, `item 2 of slurm.extra: sbatch option "switches": it must be one word that begins with a dash, such as "--switches=1"`},
 		{"slurm", "skip", `["--mem", ""]`, `item 2 of slurm.skip must be the name of an option of sbatch, such as "--mem", not the text ""`},
+		{"code", "snapshot", `"svn"`, `code.snapshot must be "none", "git" or "copy", not the text "svn"`},
+		{"code", "snapshot", `true`, `code.snapshot must be "none", "git" or "copy", not true`},
 		{"setup", "modules", `["a", "b\nc"]`, `item 2 of setup.modules must be one line of text, not the text "b\nc"`},
 		{"setup", "script", `["a\u0000"]`, `item 1 of setup.script must be text without NUL, not the text "a\x00"`},
 		{"setup", "venv", `""`, `setup.venv must be one line of text, not the text ""`},
@@ -303,6 +306,7 @@ func TestExampleSetsEveryField(t *testing.T) {
 	}
 	want := &Job{
 		Schema: 1, Name: "mnist", WorkDir: "/jobs", RunDir: "/jobs/runs",
+		Code: snapshot.Config{Snapshot: "git", Include: []string{"*.yaml"}, Exclude: []string{"data/"}, MaxMB: 50, MaxFiles: 20_000},
 		Slurm: slurm.Options{
 			List: []slurm.Option{
 				{Name: "partition", Value: "gpu"}, {Name: "nodes", Value: "2"}, {Name: "gpus-per-node", Value: "4"},

@@ -177,7 +177,8 @@ func findShort(name string) (toml.Key, *node, error) {
 func sharedByAll(path toml.Key) error {
 	key := strings.Join(path, ".")
 	one := []string{
-		"schema", "name", "workdir", "run_dir", "slurm", "container", "sweep", "setup.modules", "setup.venv", "setup.conda", "setup.script",
+		"schema", "name", "workdir", "run_dir", "script_template", "slurm", "code", "container", "sweep",
+		"setup.modules", "setup.venv", "setup.conda", "setup.script",
 		"launch.nproc_per_node", "launch.mode", "launch.min_nodes", "launch.grace", "requeue.on", "requeue.lead",
 	}
 	for _, shared := range one {

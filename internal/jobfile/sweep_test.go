@@ -113,6 +113,7 @@ func TestBadSweepsAreFaults(t *testing.T) {
 		{`slurm = [1]`, `[slurm] is a table: sweep the keys that it has, each by its whole name`},
 		{`name = ["a"]`, `name` + shared},
 		{`run_dir = ["a"]`, `run_dir` + shared},
+		{`script_template = ["a"]`, `script_template` + shared},
 		{`"launch.nproc_per_node" = [1, 2]`, `launch.nproc_per_node` + shared},
 		{`"setup.script" = [["a"]]`, `setup.script` + shared},
 		{`"sweep.mode" = ["zip"]`, `sweep.mode` + shared},

@@ -24,6 +24,9 @@ func override(ctx context.Context, run *rundir.Dir, kept, sets, pretend []string
 	spec := run.Spec()
 	if len(sets) == 0 && slices.Equal(kept, spec.Sets) && slices.Equal(pretend, spec.Pretend) {
 		job, err := jobfile.OfRun(run)
+		if err == nil {
+			err = job.CheckCode(run.Whole().Path())
+		}
 		return job, nil, err
 	}
 	anew, elements, err := anewFrom(run, sets)
@@ -41,8 +44,18 @@ func override(ctx context.Context, run *rundir.Dir, kept, sets, pretend []string
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the run's job file: %w", err)
 	}
-	sets = slices.Concat(kept, sets)
-	job, warnings, err := defaults.Parse(run.JobFilePath(), filepath.Dir(spec.Source), text, sets)
+	all := slices.Concat(kept, sets)
+	job, warnings, err := defaults.Parse(run.JobFilePath(), filepath.Dir(spec.Source), text, all)
+	if err != nil {
+		return nil, warnings, err
+	}
+	before, err := jobfile.OfRun(run)
+	if err == nil {
+		err = job.KeepCode(before, sets)
+	}
+	if err == nil {
+		err = job.CheckCode(run.Whole().Path())
+	}
 	if err != nil {
 		return nil, warnings, err
 	}
@@ -50,7 +63,7 @@ func override(ctx context.Context, run *rundir.Dir, kept, sets, pretend []string
 	if err != nil {
 		return nil, warnings, err
 	}
-	changed := rundir.Overridden{Sets: sets, Anew: anew, AnewElements: elements, Pretend: pretend, WorkDir: fresh.WorkDir, Nodes: fresh.Nodes, Job: fresh.Job}
+	changed := rundir.Overridden{Sets: all, Anew: anew, AnewElements: elements, Pretend: pretend, WorkDir: fresh.WorkDir, Nodes: fresh.Nodes, Job: fresh.Job}
 	if index, ok := run.Index(); ok {
 		changed.Element = &index
 	}

@@ -120,6 +120,20 @@ func (r *Resumer) SimulatedJob(ctx context.Context, run *rundir.Dir, kept, sets,
 	return job, err
 }
 
+// ArrayWords are the words by which sbatch is asked, after Check, for one element of an array, or for those that are left; none where
+// all of the array runs, or there is none.
+func (r *Resumer) ArrayWords(run *rundir.Dir, job *jobfile.Job) []string {
+	if index, ok := run.Index(); ok {
+		return []string{"--array=" + strconv.Itoa(index)}
+	}
+	if left := r.Left(job); left != nil {
+		array, _ := job.Array()
+		array.Indices = left
+		return []string{"--array=" + array.String()}
+	}
+	return nil
+}
+
 // Submit hands a run, which is claimed and has been checked, to Slurm. It returns its job, and Slurm's id of that. Of one element of an
 // array, or those that are left, it is the array that is submitted: for these alone; of a chain there is an id for each link.
 func (r *Resumer) Submit(ctx context.Context, run *rundir.Dir, claim *rundir.Claim) (job *jobfile.Job, ids []string, err error) {
@@ -145,15 +159,11 @@ func (r *Resumer) Submit(ctx context.Context, run *rundir.Dir, claim *rundir.Cla
 			return nil, nil, undo(unfit) // the nodes would find the same
 		}
 	}
-	resumed, sbatch := rundir.Event{Detail: rundir.EventResume}, r.Words
+	resumed, sbatch := rundir.Event{Detail: rundir.EventResume}, slices.Concat(r.ArrayWords(run, job), r.Words)
 	whole := run.Whole() // whose the script is
 	if index, ok := run.Index(); ok {
-		sbatch = slices.Concat([]string{"--array=" + strconv.Itoa(index)}, sbatch)
 		resumed.Element = &index
 	} else if left := r.Left(job); left != nil {
-		array, _ := job.Array()
-		array.Indices = left
-		sbatch = slices.Concat([]string{"--array=" + array.String()}, sbatch)
 		resumed.Spans = rundir.SpansOf(left)
 	}
 	if err := r.Write(whole, job, sbatch); err != nil {

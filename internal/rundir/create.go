@@ -23,6 +23,10 @@ type CreateConfig struct {
 	JobFile []byte    // copied to job.toml
 	Binary  string    // copied to bin/ddpbatch
 	Now     time.Time // the time in the directory's name
+
+	// Code puts a copy of the user's code into the new directory, durably, under CodeName, and what is known of it under CodeRecordName and
+	// CodeDiffName; nil: the run has none.
+	Code func(dir string) error
 }
 
 // Create makes a run directory below c.Parent. It is put together under another
@@ -76,6 +80,11 @@ func writeContents(dir string, c CreateConfig) (sum string, err error) {
 	for _, name := range []string{"bin", attemptsName, CheckpointsName} {
 		// It may be there already, as the answer of a file server got lost.
 		if err := vfs.PrivateDir(vfs.OS{}, filepath.Join(dir, name)); err != nil {
+			return "", err
+		}
+	}
+	if c.Code != nil {
+		if err := c.Code(dir); err != nil {
 			return "", err
 		}
 	}

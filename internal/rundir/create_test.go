@@ -74,7 +74,13 @@ func TestCreateLeavesNothingBehind(t *testing.T) {
 		"name with a dash":  func(t *testing.T, c *CreateConfig) { c.Spec.Name = "-x" },
 		"no program":        func(t *testing.T, c *CreateConfig) { c.Binary = filepath.Join(t.TempDir(), "no") },
 		"program is a pipe": func(t *testing.T, c *CreateConfig) { c.Binary = fifo(t) },
-		"job is no JSON":    func(t *testing.T, c *CreateConfig) { c.Spec.Job = json.RawMessage("{") },
+		"no copy of the code": func(t *testing.T, c *CreateConfig) {
+			c.Code = func(dir string) error {
+				must(t, os.Mkdir(filepath.Join(dir, CodeName), 0o700))
+				return errors.New("broken")
+			}
+		},
+		"job is no JSON": func(t *testing.T, c *CreateConfig) { c.Spec.Job = json.RawMessage("{") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := config(t, t.TempDir(), "x")

@@ -39,6 +39,13 @@ var runName = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}-[0-9]{8}-[0-9]{6}-[0-9a-f]{4}([0-9a-f]{4})?$`)
 })
 
+// Names of the copy of the user's code, where a run has one, of what is known of it, and of its differences from the commit.
+const (
+	CodeName       = "code"
+	CodeRecordName = "code.json"
+	CodeDiffName   = "code.diff"
+)
+
 // Dir is a run directory, or that of one array element in it (see [Dir.Task]).
 // Its methods are safe for concurrent use, and several processes may have it
 // open.
@@ -293,4 +300,14 @@ func (d *Dir) ElementLogs() ([]string, error) {
 		}
 	}
 	return ids, nil
+}
+
+// IsRun tells whether path looks like a run directory, or like a link to one. It reads nothing of what is in it.
+func IsRun(path string) bool {
+	for _, name := range []string{specName, binaryName} {
+		if info, err := os.Stat(filepath.Join(path, name)); err != nil || !info.Mode().IsRegular() {
+			return false
+		}
+	}
+	return true
 }

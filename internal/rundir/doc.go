@@ -5,6 +5,7 @@
 //
 //	runs/<name>-<YYYYmmdd-HHMMSS>-<8 hex>/
 //	  job.toml  spec.json (0600)  script.sh  jobid  bin/ddpbatch  slurm-<jobid>.log
+//	  code/  code.json  code.diff       a copy of the user's code, where the job asks for one
 //	  attempts/<n>/verdict.json
 //	  attempts/<n>/logs/<host>.<rank>.out  .err
 //	  attempts/<n>/claim-<nonce>/       an empty folder, by which who claimed the attempt knows it for its own
@@ -28,8 +29,8 @@
 // the new one. The directory has mode 0700, because the spec holds the job's
 // environment.
 //
-// Who acts on a run, and starts its program, opens it by [OpenOwn]: directory, spec and
-// program belong to the caller alone, and in the folder around them nobody else can put others
+// Who acts on a run, and starts its program, opens it by [OpenOwn]: directory, spec,
+// program and copy of the code belong to the caller alone, and in the folder around them nobody else can put others
 // in their place. [Create] makes that folder so, or refuses it. [Open] is for who looks.
 //
 // An attempt is claimed by renaming a folder to attempts/<n>, which fails where

@@ -37,11 +37,16 @@ func (d *Dir) CheckOwn() error {
 	return checkParent(filepath.Dir(d.Whole().path))
 }
 
-// CheckOwner returns ErrExposed unless directory, spec and program of the run belong to the caller, and nobody else can write to them.
+// CheckOwner returns ErrExposed unless directory, spec and program of the run, and its copy of the code where it has one, belong to the
+// caller, and nobody else can write to them.
 func (d *Dir) CheckOwner() error {
 	r := d.Whole()
-	for _, path := range []string{r.path, d.path, r.SpecPath(), r.Binary()} {
+	code := filepath.Join(r.path, CodeName)
+	for _, path := range []string{r.path, d.path, r.SpecPath(), r.Binary(), code} {
 		info, err := os.Lstat(path)
+		if path == code && errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("look whose run it is: %w", err)
 		}

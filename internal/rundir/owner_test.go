@@ -45,6 +45,17 @@ func TestCheckOwnRefusesWhatOthersCanChange(t *testing.T) {
 			must(t, os.Remove(d.Binary()))
 			must(t, os.Symlink("/bin/true", d.Binary()))
 		}, "is a link", "is a link"},
+		{"the code is another's", func(t *testing.T, d *Dir) {
+			must(t, os.Mkdir(filepath.Join(d.Path(), CodeName), 0o700))
+			give(t, filepath.Join(d.Path(), CodeName))
+		}, "code belongs to user 4242", "code belongs to user 4242"},
+		{"others write to the code", func(t *testing.T, d *Dir) {
+			must(t, os.Mkdir(filepath.Join(d.Path(), CodeName), 0o700))
+			must(t, os.Chmod(filepath.Join(d.Path(), CodeName), 0o777))
+		}, "chmod go-w", "chmod go-w"},
+		{"the code is a link", func(t *testing.T, d *Dir) {
+			must(t, os.Symlink("/usr", filepath.Join(d.Path(), CodeName)))
+		}, "is a link", "is a link"},
 		{"the program is gone", func(t *testing.T, d *Dir) { must(t, os.Remove(d.Binary())) }, "no such file", "no such file"},
 		{"runs is another's", func(t *testing.T, d *Dir) { give(t, filepath.Dir(d.Path())) }, "", "runs belongs to user 4242, who can replace"},
 		{"runs is another's, and sticky", func(t *testing.T, d *Dir) {

@@ -32,7 +32,7 @@ type Spec struct {
 	Anew         int             `json:"anew,omitempty"`          // the attempt from which on a resume --set asks to begin anew (checkpoint.resume = "never"); 0: the first
 	AnewElements map[int]int     `json:"anew_elements,omitempty"` // that of each element of an array, by its index
 	Pretend      []string        `json:"pretend,omitempty"`       // flags of simulate that say what the pretend job is like; of kind "simulate" alone
-	WorkDir      string          `json:"workdir"`                 // where ranks run; absolute
+	WorkDir      string          `json:"workdir"`                 // the job's; ranks run there, or in the copy of it below code/; absolute
 	Nodes        int             `json:"nodes"`
 	Job          json.RawMessage `json:"job"` // the whole job, as internal/jobfile resolved it
 }

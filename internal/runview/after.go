@@ -15,6 +15,9 @@ import (
 // endings are how the end may be for which a job waits.
 var endings = []string{"any", "ok", "notok"}
 
+// Endings are the words that After takes behind the colon.
+func Endings() []string { return slices.Clone(endings) }
+
 // After is the condition of sbatch's --dependency for "JOB", "JOB:any", "JOB:ok" or "JOB:notok": that a job, or all of the run that JOB is
 // of, has ended so. It is "" where that is so already, which Slurm might have forgotten. runs are the folders in which job ids are looked
 // up; one that is in none of them is a job that Slurm knows.

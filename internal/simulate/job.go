@@ -50,6 +50,7 @@ type Job struct {
 }
 
 func New(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Pretend, a sim.Allocation) (_ *Job, err error) {
+	a.WorkDir = job.RanksDir(run.Whole().Path())
 	s := &Job{e: e, run: run, job: job, pretend: p, allocation: a, faults: p.Faults, used: len(a.Nodes), link: linkOf(a.JobID, 1, job.Links())}
 	if s.deadline, err = jobenv.Deadline(e.Lookup); err != nil {
 		return nil, err

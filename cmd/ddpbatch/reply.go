@@ -1,0 +1,286 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/urfave/cli/v2"
+
+	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/redact"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
+	"ddpbatch/internal/usage"
+	"ddpbatch/mpi/launch"
+)
+
+// A reply is the one object that a command with --json prints. Until then it holds back what the command writes to standard error, which are
+// the object's warnings.
+type reply struct {
+	stderr io.Writer
+
+	mu   sync.Mutex
+	held strings.Builder
+	over bool // nothing is held back any more
+}
+
+// Write is what the command writes to standard error.
+func (r *reply) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over {
+		return r.stderr.Write(p)
+	}
+	return r.held.Write(p)
+}
+
+// warnings ends the holding back; it returns what was held, a text for each line.
+func (r *reply) warnings() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+	list := []string{} // never null
+	for line := range strings.Lines(r.held.String()) {
+		line = text.Clean(strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "ddpbatch: "))
+		if !slices.Contains(list, line) {
+			list = append(list, line)
+		}
+	}
+	r.held.Reset()
+	return list
+}
+
+// release writes what is held still: no object has it.
+func (r *reply) release() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+	io.WriteString(r.stderr, r.held.String())
+	r.held.Reset()
+}
+
+// checkJSONAlone refuses flags that want another output than --json.
+func checkJSONAlone(c *cli.Context, others ...string) error {
+	for _, other := range others {
+		if c.Bool("json") && c.Bool(other) {
+			return &usage.Error{Message: "--json and --" + other + " want different outputs", Hint: "leave one of them out"}
+		}
+	}
+	return nil
+}
+
+// replying does what a command is for. With --json it has a reply to print, and where it ends without, its warnings come out as always.
+func (e *env) replying(asJSON bool, do func(e *env) error) error {
+	if !asJSON {
+		return do(e)
+	}
+	r := &reply{stderr: e.Err}
+	defer r.release()
+	with := *e
+	with.Err, with.reply = r, r
+	return do(&with)
+}
+
+// request is what a job asks for, in JSON (docs/cli.md).
+type request struct {
+	Summary string         `json:"summary"`
+	Nodes   int            `json:"nodes"`
+	Nproc   any            `json:"nproc_per_node"` // a number, a list of them, or a word, as in a job file
+	Slurm   map[string]any `json:"slurm"`          // options of [slurm], by sbatch's names; true for one without a value
+	Sbatch  []string       `json:"sbatch"`         // further words for sbatch
+	Set     []string       `json:"set"`            // overrides
+
+	Elements int `json:"elements"` // of its array, or its sweep; 0: it is none
+	Links    int `json:"links"`    // of its chain; 0: it is none
+}
+
+// requestOf is what a job asks for. Values that may be secret are blanked.
+func requestOf(job *jobfile.Job, sets, words []string) request {
+	r := request{
+		Summary: job.Summary(), Nodes: job.Nodes(), Nproc: nprocJSON(job.Launch.NprocPerNode),
+		Slurm: map[string]any{}, Sbatch: blanked(slices.Concat(job.Slurm.Extra, words)), Set: blankedSets(sets),
+	}
+	for _, o := range job.Slurm.List {
+		if r.Slurm[o.Name] = any(redact.Text(o.Value)); o.Flag {
+			r.Slurm[o.Name] = true
+		}
+	}
+	if array, err := job.Array(); err == nil && array != nil {
+		r.Elements = len(array.Indices)
+	}
+	if links := job.Links(); links > 1 {
+		r.Links = links
+	}
+	return r
+}
+
+// nprocJSON is a number of ranks as a job file has it.
+func nprocJSON(n launch.Nproc) any {
+	switch {
+	case n.Word != "":
+		return n.Word
+	case len(n.Counts) == 1:
+		return n.Counts[0]
+	}
+	return n.Counts
+}
+
+// blanked are words, never null, with values blanked that may be secret.
+func blanked(words []string) []string {
+	list := make([]string, len(words))
+	for i, word := range words {
+		list[i] = redact.Text(word)
+	}
+	return list
+}
+
+// blankedSets are overrides, never null. A value in which something may be secret is blanked as a whole: of a list each item may be.
+func blankedSets(sets []string) []string {
+	list := make([]string, len(sets))
+	for i, set := range sets {
+		list[i] = set
+		key := jobfile.SetKey(set)
+		ofTable := strings.Contains(set, "{") && redact.Named(set) // whose keys may be written in many ways
+		if redact.Named(key) || ofTable || redact.Text(set) != set {
+			list[i] = key + "=" + redact.Blank
+		}
+	}
+	return list
+}
+
+// jobReply is what each command replies that has to do with one job.
+type jobReply struct {
+	Jobs     []string `json:"jobs"` // ids: one, or those of all links of a chain, or none
+	Name     string   `json:"name"`
+	RunDir   string   `json:"run_dir"`
+	Asked    request  `json:"asked"`
+	Warnings []string `json:"warnings"`
+}
+
+// scriptReply is that of a command which shows a batch script.
+type scriptReply struct {
+	jobReply
+	Script string   `json:"script"`                  // with values blanked that may be secret
+	Sbatch []string `json:"command,omitempty"`       // that would submit it
+	Later  []string `json:"later_command,omitempty"` // of a chain: that would submit each link after the first, with ID:... for the ids
+}
+
+// endReply is that of a command in which a job ran to its end.
+type endReply struct {
+	jobReply
+	Exit int      `json:"exit"` // the command's
+	Ends []runEnd `json:"ends"`
+}
+
+// runEnd is how the newest attempt of a run ended, or of an element of an array.
+type runEnd struct {
+	Job     string `json:"job"`
+	RunDir  string `json:"run_dir"`
+	Attempt int    `json:"attempt"` // 0: none has begun
+	Cause   string `json:"cause"`   // empty: it left no verdict
+	Exit    int    `json:"exit"`
+	Step    int64  `json:"step"`
+	Message string `json:"message"`
+	Link    int    `json:"link"`  // of a chain: which link that attempt was of, from 1; else 0
+	Links   int    `json:"links"` // of the chain
+}
+
+// endsOf are the ends of a run, or of the elements that a whole array has.
+func endsOf(run *rundir.Dir) (ends []runEnd, err error) {
+	all, err := run.Elements()
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		all = []*rundir.Dir{run}
+	}
+	for _, d := range all {
+		end := runEnd{RunDir: d.Path()}
+		if end.Job, err = d.JobID(); err != nil {
+			return nil, err
+		}
+		if end.Attempt, err = d.NewestAttempt(); err != nil {
+			return nil, err
+		}
+		if v, err := d.Verdict(end.Attempt); err == nil {
+			end.Cause, end.Exit, end.Step, end.Message = v.Cause, v.Exit, v.Step, v.Message
+		}
+		if end.Link, end.Links, err = linkOfAttempt(d, end.Attempt); err != nil {
+			return nil, err
+		}
+		ends = append(ends, end)
+	}
+	return ends, nil
+}
+
+// linkOfAttempt is which link of a chain a run's attempt was of, and of how many; zeros where it was of none.
+func linkOfAttempt(d *rundir.Dir, attempt int) (link, links int, err error) {
+	history, err := d.Ledger()
+	for _, event := range history {
+		if event.Event == rundir.EventBegin && event.Attempt == attempt {
+			link, links = event.Link, event.Links
+		}
+	}
+	return link, links, err
+}
+
+// inProcess runs a job in this process. With --json what the job prints goes to standard error, and the reply is how it ended.
+func (e *env) inProcess(run *rundir.Dir, job *jobfile.Job, do func(e *env) error) error {
+	if e.reply == nil {
+		return do(e)
+	}
+	warnings := e.reply.warnings()
+	console := *e
+	console.Out, console.Err, console.reply = e.reply.stderr, e.reply.stderr, nil
+	err := do(&console)
+	ends, unread := endsOf(run)
+	if unread != nil {
+		return cmp.Or(err, unread)
+	}
+	jobs := []string{}
+	if id, idErr := run.Whole().JobID(); idErr == nil && id != "" {
+		jobs = append(jobs, id)
+	}
+	return cmp.Or(err, printJSON(e, endReply{
+		jobReply: jobReply{jobs, job.Name, run.Path(), requestOf(job, run.Spec().Sets, nil), warnings},
+		Exit:     exitCode(err), Ends: ends,
+	}))
+}
+
+// sentences is the handler of a log that a reply holds: a line of text for each warning.
+type sentences struct {
+	to    io.Writer
+	attrs []slog.Attr
+}
+
+func (s sentences) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+
+func (s sentences) Handle(_ context.Context, r slog.Record) error {
+	var about []string
+	add := func(a slog.Attr) bool {
+		about = append(about, a.Key+" "+a.Value.String())
+		return true
+	}
+	for _, a := range s.attrs {
+		add(a)
+	}
+	r.Attrs(add)
+	line := r.Message
+	if len(about) > 0 {
+		line += " (" + strings.Join(about, ", ") + ")"
+	}
+	_, err := fmt.Fprintln(s.to, text.Clean(redact.Text(line)))
+	return err
+}
+
+func (s sentences) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return sentences{s.to, slices.Concat(s.attrs, attrs)}
+}
+
+func (s sentences) WithGroup(string) slog.Handler { return s }
