@@ -38,6 +38,9 @@ func (e *RefusedError) Error() string {
 	if e.Words == "" {
 		return fmt.Sprintf("%s refused without a word (exit code %d)", e.Command, e.Code)
 	}
+	if advice := e.Advice(); advice != "" {
+		return fmt.Sprintf("%s refused: %s; %s", e.Command, e.Words, advice)
+	}
 	return fmt.Sprintf("%s refused: %s", e.Command, e.Words)
 }
 
