@@ -130,6 +130,39 @@ func (c Config) Files() []File {
 	return all
 }
 
+// Overlap are the rows that are both trained on and evaluated; ok is false where there are none, or a range is at fault.
+func (d DataConfig) Overlap() (rows data.Range, ok bool) {
+	train, err := data.ParseRange(d.Train)
+	if err != nil {
+		return rows, false
+	}
+	eval, err := data.ParseRange(d.Eval)
+	rows = data.Range{First: max(train.First, eval.First), End: min(train.End, eval.End)}
+	return rows, err == nil && rows.First < rows.End
+}
+
+// CheckRows tells which ranges of rows go beyond the data, as far as headers of its files say how many rows there are. The error joins one for
+// each, which begins with its key. Files that cannot be read are none of its business.
+func (c Config) CheckRows(workDir string) error {
+	whole := c
+	whole.Init = "" // which is no file of the data's
+	var paths []string
+	for _, f := range whole.Files() {
+		paths = append(paths, below(workDir, f.Path))
+	}
+	rows, err := data.CountRows(c.Data.Kind, paths...)
+	if err != nil {
+		return nil
+	}
+	var errs []error
+	for _, r := range []struct{ key, text string }{{"data.train", c.Data.Train}, {"data.eval", c.Data.Eval}} {
+		if span, err := data.ParseRange(r.text); err == nil && span.End > rows {
+			errs = append(errs, fmt.Errorf("%s: range %v goes beyond the data, which has %d rows", r.key, span, rows))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // named adds to an error which keys of the job it is about.
 func named(keys string) func(data.Dataset, error) (data.Dataset, error) {
 	return func(d data.Dataset, err error) (data.Dataset, error) {

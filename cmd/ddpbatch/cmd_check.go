@@ -31,14 +31,11 @@ func runCheck(ctx context.Context, e *env, path string, sets []string, asJSON bo
 	if err != nil {
 		return err
 	}
-	job, warnings, err := parseJob(e, e.abs(path), text, sets)
+	job, warnings, err := parseJob(e, e.abs(path), text, sets, (*jobfile.Job).FileRemarks)
 	if err == nil {
 		err = checkTemplate(ctx, path, job)
 	}
 	if err == nil {
-		if missing := job.CheckFiles(); missing != nil {
-			warnings = append(warnings, jobfile.Fault{File: filepath.Base(path), Message: missing.Error()})
-		}
 		var more []jobfile.Fault
 		if _, more, err = selectCode(ctx, e, job, path); errors.As(err, new(*usage.Error)) {
 			err = jobfile.Faults{{File: filepath.Base(path), Key: "code.snapshot", Message: err.Error()}}

@@ -68,24 +68,26 @@ func readJob(ctx context.Context, path string) ([]byte, error) {
 	return text, nil
 }
 
-// loadJob reads a job file for a command that will act on it; warnings are printed.
-func loadJob(ctx context.Context, e *env, path string, sets []string) (*jobfile.Job, []byte, error) {
+// loadJob reads a job file for a command that will act on it; warnings are printed, with what remarks find.
+func loadJob(ctx context.Context, e *env, path string, sets []string, remarks ...func(*jobfile.Job) []jobfile.Remark) (*jobfile.Job, []byte, error) {
 	text, err := readJob(ctx, path)
 	if err != nil {
 		return nil, nil, err
 	}
-	job, warnings, err := parseJob(e, path, text, sets)
+	job, warnings, err := parseJob(e, path, text, sets, remarks...)
 	warn(e, warnings)
 	return job, text, err
 }
 
-// parseJob reads a job over the defaults of the site and the user.
-func parseJob(e *env, path string, text []byte, sets []string) (*jobfile.Job, []jobfile.Fault, error) {
+// parseJob reads a job over the defaults of the site and the user. What remarks find is among the warnings.
+func parseJob(e *env, path string, text []byte, sets []string, remarks ...func(*jobfile.Job) []jobfile.Remark) (
+	*jobfile.Job, []jobfile.Fault, error,
+) {
 	d, err := readDefaults(e)
 	if err != nil {
 		return nil, nil, err
 	}
-	return d.Parse(filepath.Base(path), filepath.Dir(path), text, sets)
+	return d.ParseWith(filepath.Base(path), filepath.Dir(path), text, sets, remarks...)
 }
 
 // defaultsPlaces are where the site's and the user's own files are.

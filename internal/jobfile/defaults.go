@@ -65,15 +65,7 @@ func (d *Defaults) Files() []rundir.DefaultsFile {
 // Parse is the function Parse, with the job over the defaults, key by key: tables are merged, and all else is replaced. A fault in what the
 // defaults say is told where it stands there.
 func (d *Defaults) Parse(name, dir string, src []byte, sets []string) (*Job, []Fault, error) {
-	c := newChecker(name, src)
-	c.defaults = d
-	c.parse(dir, sets)
-	warnings, err := c.found()
-	if err != nil {
-		return nil, warnings, err
-	}
-	c.job.defaults = d.Files()
-	return c.job, warnings, nil
+	return d.ParseWith(name, dir, src, sets)
 }
 
 // RunDir is where jobs make their run directories that do not say, an absolute path; empty where the defaults do not say either.

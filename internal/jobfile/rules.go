@@ -40,6 +40,7 @@ func (c *checker) checkRules(values map[string]any, root *position) {
 	if j.Builtin() && c.hasNoFault("launch.command", "train") {
 		c.checkTrainer(values, root)
 	}
+	c.warnOfMistakes(values, root)
 }
 
 // warnOfDeltas warns of deltas that no save will be: with a node-local tier all are full ones (checkpoint/distributed). The job runs all

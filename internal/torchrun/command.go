@@ -143,6 +143,68 @@ func isLauncher(word string) bool {
 	return false
 }
 
+// starters start tasks of any program, on several machines.
+var starters = []string{"srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "ibrun", "aprun"}
+
+// IsStarter tells whether a word of a command is a program that starts tasks of any other, as srun and mpirun do.
+func IsStarter(word string) bool { return slices.Contains(starters, path.Base(word)) }
+
+// FindLauncher is the word of a command that starts ranks itself, be it behind wrappers, Python's -m or in the script of a shell: torchrun,
+// deepspeed, srun, mpirun and the like. Empty: there is none. What a program that is none of these gets as arguments is not looked at.
+func FindLauncher(command []string) string {
+	words := command
+	if len(command) > 0 && slices.Contains(shells, path.Base(command[0])) && slices.ContainsFunc(command, isShellScriptFlag) {
+		words = nil
+		for _, word := range command {
+			words = append(words, shellWords(word)...)
+		}
+	}
+	begins, wrapped := true, false // a program may stand here; one that runs another stood before
+	for i, word := range words {
+		switch {
+		case slices.Contains(beforeCommands, word):
+			begins, wrapped = true, false
+		case !begins && !wrapped:
+		case startsRanks(words[i:]):
+			return path.Base(word)
+		case isInterpreter(word):
+			if module := moduleOf(words[i+1:]); isLauncher(module) {
+				return module
+			}
+			begins, wrapped = false, false
+		case isScript(word):
+			begins, wrapped = false, false
+		case slices.Contains(wrappers, path.Base(word)):
+			wrapped = true
+		default:
+			begins = begins && word != "" && mayPrecede(word)
+		}
+	}
+	return ""
+}
+
+// startsRanks tells whether the first of some words is a program that starts ranks with the others.
+func startsRanks(words []string) bool {
+	name := path.Base(words[0])
+	if command, hasOthers := map[string]string{"accelerate": "launch", "torchx": "run"}[name]; hasOthers {
+		return len(words) > 1 && words[1] == command
+	}
+	return IsStarter(name) || isLauncher(name) && !strings.Contains(name, ".") // which has a module's name
+}
+
+// moduleOf is the module that Python is asked for by the words behind it; empty: it is not asked for one.
+func moduleOf(words []string) string {
+	for i, word := range words {
+		switch {
+		case word == "-m" && i+1 < len(words):
+			return words[i+1]
+		case !strings.HasPrefix(word, "-"):
+			return ""
+		}
+	}
+	return ""
+}
+
 // isShellScriptFlag tells whether a word is -c, or several flags of which c is the last: -lc.
 func isShellScriptFlag(word string) bool {
 	return strings.HasPrefix(word, "-") && !strings.HasPrefix(word, "--") && strings.HasSuffix(word, "c")

@@ -99,3 +99,45 @@ func TestRunsPython(t *testing.T) {
 		}
 	}
 }
+
+func TestFindLauncher(t *testing.T) {
+	for command, want := range map[string]string{
+		"torchrun --nproc-per-node 8 train.py":                    "torchrun",
+		"/opt/venv/bin/torchrun train.py":                         "torchrun",
+		"python -m torch.distributed.run train.py":                "torch.distributed.run",
+		"python3 -u -m torch.distributed.launch train.py":         "torch.distributed.launch",
+		"accelerate launch train.py":                              "accelerate",
+		"accelerate config":                                       "",
+		"deepspeed train.py":                                      "deepspeed",
+		"srun python train.py":                                    "srun",
+		"mpirun -np 4 ./train":                                    "mpirun",
+		"env A=1 mpiexec.hydra ./train":                           "mpiexec.hydra",
+		"A=1":                                                     "",
+		"apptainer exec --nv image.sif torchrun train.py":         "torchrun",
+		"python train.py --launcher torchrun":                     "",
+		"python -m torchvision torchrun":                          "",
+		"python train.py -m torch.distributed.run":                "",
+		"./train srun":                                            "",
+		"apptainer exec image.sif python train.py --starter srun": "",
+		"./torchrun.py":                                           "",
+		"":                                                        "",
+	} {
+		if got := FindLauncher(strings.Fields(command)); got != want {
+			t.Errorf("%s: %q, want %q", command, got, want)
+		}
+	}
+	for script, want := range map[string]string{
+		"cd /data && exec torchrun train.py":        "torchrun",
+		"python train.py; echo srun":                "",
+		"if true; then srun ./train; fi":            "srun",
+		"python prepare.py\nmpirun -n 4 ./train":    "mpirun",
+		"exec python train.py --note 'torchrun it'": "",
+	} {
+		if got := FindLauncher([]string{"bash", "-c", script}); got != want {
+			t.Errorf("%s: %q, want %q", script, got, want)
+		}
+	}
+	if got := FindLauncher([]string{"", "srun"}); got != "" {
+		t.Errorf("behind an empty word: %q", got)
+	}
+}

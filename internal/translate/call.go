@@ -8,6 +8,7 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"ddpbatch/internal/torchrun"
 	"ddpbatch/slurm"
 )
 
@@ -34,7 +35,7 @@ func (t *translation) call(it item, s *syntax.Stmt, cmd *syntax.CallExpr) []item
 		return []item{it}
 	case s.Background:
 		return untranslated("a background process")
-	case slices.Contains(starters, program):
+	case torchrun.IsStarter(program):
 		return untranslated("it is a step of its own, and ddpbatch starts one step")
 	case t.functions[program]:
 		return untranslated("it calls a function of the script")

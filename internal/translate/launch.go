@@ -23,9 +23,6 @@ const (
 	fromLauncher // torchrun and its like
 )
 
-// starters start ranks of any program.
-var starters = []string{"srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "ibrun", "aprun"}
-
 var shells = []string{"sh", "bash", "dash", "ksh", "zsh"}
 
 // plainPrefixes run the command behind them in their own place.
@@ -46,7 +43,7 @@ func strength(words []field) int {
 			texts[i] += p.text
 		}
 	}
-	isStarter := slices.Contains(starters, program)
+	isStarter := torchrun.IsStarter(program)
 	switch {
 	case program == "trap" || program == "echo" || program == "printf":
 		return notLaunched
@@ -75,7 +72,7 @@ func strength(words []field) int {
 // mentionsLauncher tells whether a word is a launcher, or a shell's script with one in it.
 func mentionsLauncher(text string) bool {
 	return slices.ContainsFunc(strings.Fields(text), func(word string) bool {
-		return torchrun.IsLauncher(word) && !slices.Contains(starters, path.Base(word))
+		return torchrun.IsLauncher(word) && !torchrun.IsStarter(word)
 	})
 }
 
@@ -208,7 +205,7 @@ func (t *translation) peel(l *launch, command []string) error {
 			command = command[1:]
 		case program == "srun":
 			command, err = t.peelSrun(l, command[1:])
-		case slices.Contains(starters, program):
+		case torchrun.IsStarter(program):
 			command, err = t.peelMPI(l, command)
 		case torchrun.IsInterpreter(program) && len(command) > 2 && command[1] == "-m" && torchrun.IsLauncher(command[2]):
 			return t.peelLauncher(l, command[2], command[0], command[3:])
@@ -293,7 +290,7 @@ func (t *translation) peelShell(l *launch, command []string) (rest []string, don
 func (t *translation) peelWrapper(l *launch, command []string) error {
 	for i, word := range command {
 		isModule := strings.Contains(word, "torch.distributed.") || strings.Contains(word, ".launch") // of python -m
-		isLauncher := torchrun.IsLauncher(word) && !slices.Contains(starters, path.Base(word)) && !isModule
+		isLauncher := torchrun.IsLauncher(word) && !torchrun.IsStarter(word) && !isModule
 		isPython := torchrun.IsInterpreter(word) && i+2 < len(command) && command[i+1] == "-m" && torchrun.IsLauncher(command[i+2])
 		isShell := slices.Contains(shells, path.Base(word)) && scriptAt(command[i:]) > 0
 		if i == 0 || !isLauncher && !isPython && !isShell {

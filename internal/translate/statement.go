@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"ddpbatch/internal/torchrun"
 )
 
 // itemKind is what a statement does.
@@ -228,7 +230,7 @@ func (t *translation) contains(s *syntax.Stmt) (why string) {
 		case *syntax.CallExpr:
 			if len(n.Args) > 0 {
 				words := t.fieldsOf(n.Args)
-				if strength(words) >= fromSrun || slices.Contains(starters, programOf(words)) {
+				if strength(words) >= fromSrun || torchrun.IsStarter(programOf(words)) {
 					why = "it may start ranks: write launch.command"
 				} else if p := programOf(words); slices.Contains(takesOver, p) || t.functions[p] || actsOnJobs(words) {
 					why = p + " has no place before the ranks start"

@@ -1,0 +1,153 @@
+package jobfile
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"ddpbatch/internal/redact"
+	"ddpbatch/internal/torchrun"
+	"ddpbatch/internal/vfs"
+)
+
+// A Remark is something worth a warning about one key that the job file alone does not show, but what is around it: files, the cluster.
+type Remark struct {
+	Key     string // dotted
+	Message string // names the key
+}
+
+// ParseWith is Parse, with what remarks find among the warnings, each where its key stands. Where the job has faults they are not asked.
+func (d *Defaults) ParseWith(name, dir string, src []byte, sets []string, remarks ...func(*Job) []Remark) (*Job, []Fault, error) {
+	c := newChecker(name, src)
+	c.defaults = d
+	_, root := c.parse(dir, sets)
+	warnings, err := c.found()
+	if err != nil {
+		return nil, warnings, err
+	}
+	c.job.defaults = d.Files()
+	for _, find := range remarks {
+		for _, r := range find(c.job) {
+			key := toml.Key(strings.Split(r.Key, "."))
+			c.warnings = append(c.warnings, finding{root.at(key), key, r.Message})
+		}
+	}
+	return c.job, c.ordered(c.warnings), nil
+}
+
+// notHereNote ends what is said of files that are not there.
+const notHereNote = "as seen from this machine; the nodes may see others"
+
+// FileRemarks tells of files and folders that the job names and this machine does not see, and of ranges beyond the rows of data that it
+// does see.
+func (j *Job) FileRemarks() []Remark {
+	var all []Remark
+	add := func(key, format string, args ...any) {
+		all = append(all, Remark{key, key + ": " + fmt.Sprintf(format, args...)})
+	}
+	if !vfs.IsDir(j.WorkDir) {
+		add("workdir", "the folder %s is not there, %s", shownPath(j.WorkDir), notHereNote)
+	}
+	if script := j.venvScript(); script != "" && !isFile(script) {
+		add("setup.venv", "there is no %s, %s: make the venv (python3 -m venv %s), or correct the path", shownPath(script), notHereNote, shownPath(j.Setup.Venv))
+	}
+	if program := j.missingProgram(); program != "" {
+		add("launch.command", "there is no program %s, %s", shownPath(program), notHereNote)
+	}
+	if script := j.missingScript(); script != "" {
+		add("launch.command", "the script %s is not there, %s (relative paths start at workdir)", shownPath(script), notHereNote)
+	}
+	if err := j.CheckFiles(); err != nil {
+		key, _, _ := strings.Cut(err.Error(), ":")
+		all = append(all, Remark{key, err.Error()})
+	}
+	return append(all, j.rowRemarks()...)
+}
+
+// venvScript is the file by which the venv is activated; empty: there is no venv, or only the nodes know where.
+func (j *Job) venvScript() string {
+	if j.Setup.Venv == "" || strings.ContainsAny(j.Setup.Venv, "$`") {
+		return ""
+	}
+	venv := j.Setup.Venv
+	if strings.HasPrefix(venv, "~") {
+		path, err := absolute(venv, j.WorkDir)
+		if err != nil {
+			return ""
+		}
+		venv = path
+	}
+	return filepath.Join(j.resolve(venv), "bin", "activate")
+}
+
+// missingProgram is the program of the command where it is certain that it is not here: with modules, conda or lines of the user's own only
+// the nodes know what the PATH is.
+func (j *Job) missingProgram() string {
+	if j.Builtin() {
+		return ""
+	}
+	program := j.Launch.Command[0]
+	if strings.Contains(program, "/") {
+		if isFile(j.resolve(program)) {
+			return ""
+		}
+		return program
+	}
+	s := j.Setup
+	if _, path := j.Env["PATH"]; path || len(s.Modules) > 0 || s.Conda != "" || len(s.Script) > 0 || program == "" {
+		return ""
+	}
+	if script := j.venvScript(); script != "" && isFile(filepath.Join(filepath.Dir(script), program)) {
+		return ""
+	}
+	if _, err := exec.LookPath(program); err != nil {
+		return program
+	}
+	return ""
+}
+
+// missingScript is the Python script that the command runs, where that is not here. What a container or another wrapper runs may be in its
+// own file system.
+func (j *Job) missingScript() string {
+	if j.Builtin() {
+		return ""
+	}
+	command := j.Launch.Command
+	if !torchrun.IsInterpreter(command[0]) && torchrun.FindLauncher(command[:1]) == "" {
+		return ""
+	}
+	at := slices.IndexFunc(command[1:], func(word string) bool { return word == "-c" || word == "-m" || strings.HasSuffix(word, ".py") }) + 1
+	if at == 0 || !strings.HasSuffix(command[at], ".py") || strings.HasPrefix(command[at], "-") || isFile(j.resolve(command[at])) {
+		return ""
+	}
+	return command[at]
+}
+
+// rowRemarks tells of ranges of rows beyond those of the data, as far as its headers say how many there are. Of a sweep that is the first
+// element's.
+func (j *Job) rowRemarks() (all []Remark) {
+	if !j.Builtin() || j.Train.Data.Train == "" && j.Train.Data.Eval == "" {
+		return nil
+	}
+	if joined, ok := j.Train.CheckRows(j.WorkDir).(interface{ Unwrap() []error }); ok {
+		for _, err := range joined.Unwrap() {
+			key, _, _ := strings.Cut(err.Error(), ":")
+			all = append(all, Remark{"train." + key, "train." + err.Error()})
+		}
+	}
+	return all
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode()&fs.ModeType == 0
+}
+
+// shownPath quotes a path for a message, in full but for what is longer than a screen is wide.
+func shownPath(path string) string { return redact.Quoted(path, 200) }

@@ -1,0 +1,90 @@
+package jobfile
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// place makes files below a folder, and the folders that they are in.
+func place(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestFilesThatAreNotThereAreRemarkedOn(t *testing.T) {
+	dir := t.TempDir()
+	place(t, dir, "train.py", "bin/tool", "venv/bin/activate", "venv/bin/mytrain", "sub/other.py")
+	t.Setenv("PATH", filepath.Join(dir, "bin"))
+	for text, want := range map[string]string{
+		`launch.command = ["tool", "train.py"]`:                                                              "",
+		`launch.command = ["nowhere"]`:                                                                       `2:8: launch.command: there is no program "nowhere", as seen from this machine`,
+		`launch.command = ["nowhere"]` + "\nsetup.modules = [\"pytorch\"]":                                   "",
+		`launch.command = ["nowhere"]` + "\nsetup.script = [\"PATH=/x\"]":                                    "",
+		`launch.command = ["nowhere"]` + "\nsetup.env.PATH = \"/x\"":                                         "",
+		`launch.command = ["mytrain"]` + "\nsetup.venv = \"venv\"":                                           "",
+		`launch.command = ["bin/tool"]`:                                                                      "",
+		`launch.command = ["./train"]`:                                                                       `2:8: launch.command: there is no program "./train", `,
+		`launch.command = ["./bin"]`:                                                                         `2:8: launch.command: there is no program "./bin", `,
+		`launch.command = ["tool"]` + "\nsetup.venv = \"env\"":                                               `3:7: setup.venv: there is no "` + dir + "/env/bin/activate\"",
+		`launch.command = ["tool"]` + "\nsetup.venv = \"$HOME/env\"":                                         "",
+		`launch.command = ["tool"]` + "\nworkdir = \"none\"":                                                 `3:1: workdir: the folder "` + dir + "/none\" is not there",
+		`launch.command = ["python", "train.py"]` + "\nsetup.modules = [\"a\"]":                              "",
+		`launch.command = ["python", "-u", "trein.py"]` + "\nsetup.modules = [\"a\"]":                        `2:8: launch.command: the script "trein.py" is not there`,
+		`launch.command = ["python", "other.py"]` + "\nworkdir = \"sub\"\nsetup.modules = [\"a\"]":           "",
+		`launch.command = ["python", "-m", "pkg", "x.py"]` + "\nsetup.modules = [\"a\"]":                     "",
+		`launch.command = ["apptainer", "exec", "i.sif", "python", "/w/x.py"]` + "\nsetup.modules = [\"a\"]": "",
+	} {
+		_, warnings, err := (*Defaults)(nil).ParseWith("job.toml", dir, []byte("name = \"x\"\n"+text+"\n"), nil, (*Job).FileRemarks)
+		got := lines(warnings)
+		if err != nil || want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.HasPrefix(got[0], "job.toml:"+want)) {
+			t.Errorf("%s\n: %v, %q, want %q", text, err, got, want)
+		}
+	}
+}
+
+func TestRowsBeyondTheDataAreRemarkedOn(t *testing.T) {
+	dir := t.TempDir()
+	header := []byte{0, 0, 8, 3}
+	for _, n := range []uint32{100, 1, 1} {
+		header = binary.BigEndian.AppendUint32(header, n)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "images"), append(header, make([]byte, 100)...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	place(t, dir, "labels")
+	src := func(train, eval string) []byte {
+		return []byte("name = \"x\"\n[train]\nmodel = { kind = \"mlp\", hidden = [4] }\n[train.data]\nkind = \"mnist\"\nimages = \"images\"\nlabels = \"labels\"\n" +
+			"train = \"" + train + "\"\neval = \"" + eval + "\"\n")
+	}
+	for ranges, want := range map[[2]string][]string{
+		{"0:90", "90:100"}: nil,
+		{"0:90", "90:101"}: {"job.toml:9:1: train.data.eval: range 90:101 goes beyond the data, which has 100 rows"},
+		{"0:900", "900:901"}: {"job.toml:8:1: train.data.train: range 0:900 goes beyond the data, which has 100 rows",
+			"job.toml:9:1: train.data.eval: range 900:901 goes beyond the data, which has 100 rows"},
+	} {
+		_, warnings, err := (*Defaults)(nil).ParseWith("job.toml", dir, src(ranges[0], ranges[1]), nil, (*Job).FileRemarks)
+		if got := lines(warnings); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %v, %q, want %q", ranges, err, got, want)
+		}
+	}
+	// what cannot be read is told of as such, and once
+	if err := os.Remove(filepath.Join(dir, "images")); err != nil {
+		t.Fatal(err)
+	}
+	_, warnings, err := (*Defaults)(nil).ParseWith("job.toml", dir, src("0:900", "900:901"), nil, (*Job).FileRemarks)
+	if got := lines(warnings); err != nil || len(got) != 1 || !strings.HasPrefix(got[0], "job.toml:6:1: train.data.images: stat ") {
+		t.Errorf("%v, %q", err, got)
+	}
+}

@@ -1,0 +1,30 @@
+package redact
+
+import "testing"
+
+func TestFindWritten(t *testing.T) {
+	for text, want := range map[string]string{
+		"export WANDB_API_KEY=0123456789abcdef":          "WANDB_API_KEY",
+		`HF_TOKEN="hf_abcdefghij" python train.py`:       "HF_TOKEN",
+		"A=1 B_SECRET='s3cr3t s3cr3t'":                   "B_SECRET",
+		"--api-key=abcdefghij":                           "--api-key",
+		"export A_TOKEN=$(cat t); export B_KEY=12345abc": "B_KEY",
+		"export HF_TOKEN=$(cat ~/.token)":                "",
+		"export HF_TOKEN=`cat token`":                    "",
+		"export HF_TOKEN=$TOKEN":                         "",
+		`export HF_TOKEN="${TOKEN}"`:                     "",
+		"export SSH_KEY=/home/ann/.ssh/id":               "",
+		"export SSH_KEY_FILE=ann-and-bobs-key":           "",
+		"export TOKENIZERS_PARALLELISM=falsefalse":       "",
+		"--tokenizer=bert-base-uncased":                  "",
+		"--max-tokens=4096000000":                        "",
+		"HF_TOKEN=short":                                 "",
+		"HF_TOKEN=":                                      "",
+		"LR=0.123456789":                                 "",
+		"":                                               "",
+	} {
+		if got := FindWritten(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
