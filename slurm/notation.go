@@ -101,15 +101,22 @@ var sizeForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(
 
 // checkSize refuses what sbatch does, and what it wraps round: from 8 EiB on.
 func checkSize(s string) error {
+	_, err := ParseSize(s)
+	return err
+}
+
+// ParseSize reads an amount of memory as sbatch takes it for --mem, in bytes.
+func ParseSize(s string) (int64, error) {
 	parts := sizeForm().FindStringSubmatch(s)
 	if parts == nil {
-		return fmt.Errorf("size %s: write a whole number of MiB, or one with K, M, G or T after it, such as 1500M or 32G", clip(s))
+		return 0, fmt.Errorf("size %s: write a whole number of MiB, or one with K, M, G or T after it, such as 1500M or 32G", clip(s))
 	}
 	shift := map[string]int{"K": 10, "": 20, "M": 20, "G": 30, "T": 40}[strings.ToUpper(parts[2])]
-	if n, err := strconv.ParseInt(parts[1], 10, 64); err != nil || n > math.MaxInt64>>shift {
-		return fmt.Errorf("size %s: it is 8 EiB or more", clip(s))
+	n, err := strconv.ParseInt(parts[1], 10, 64)
+	if err != nil || n > math.MaxInt64>>shift {
+		return 0, fmt.Errorf("size %s: it is 8 EiB or more", clip(s))
 	}
-	return nil
+	return n << shift, nil
 }
 
 // Unlimited is the time limit that Slurm writes UNLIMITED: longer than any other.

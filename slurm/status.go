@@ -3,6 +3,7 @@ package slurm
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,25 +30,38 @@ var endedStates = map[string]bool{
 	"NODE_FAIL": true, "OUT_OF_MEMORY": true, "PREEMPTED": true, "REVOKED": true, "TIMEOUT": true,
 }
 
-// Ended tells whether the job is over. States that this version does not know are not.
-func (s JobStatus) Ended() bool { return endedStates[s.State] }
+// Ended tells whether the job is over. States that this version does not know are not, nor are several at once of which one is not: a job
+// that failed with its node and is requeued.
+func (s JobStatus) Ended() bool {
+	return !slices.ContainsFunc(s.states(), func(state string) bool { return !endedStates[state] })
+}
 
 // Running tells whether the job runs; while Slurm hands it a signal its state is SIGNALING.
-func (s JobStatus) Running() bool { return s.State == "RUNNING" || s.State == "SIGNALING" }
+func (s JobStatus) Running() bool {
+	states := s.states()
+	return slices.Contains(states, "RUNNING") && !slices.Contains(states, "COMPLETING") || slices.Contains(states, "SIGNALING")
+}
+
+// states are the words of State, of which most releases write one: "RUNNING,SIGNALING" has two.
+func (s JobStatus) states() []string { return strings.Split(s.State, ",") }
+
+// heldStates are those of a job that Slurm has put back into the queue, and that waits there until somebody releases it.
+var heldStates = map[string]bool{"REQUEUE_HOLD": true, "RESV_DEL_HOLD": true, "SPECIAL_EXIT": true}
 
 // stuckReasons are reasons of a pending job that no other job's end takes away: it asks for what its partition, account or quality of
 // service does not give, or is held ("JOB REASON CODES" in squeue(1)).
 var stuckReasons = map[string]bool{
 	"AccountNotAllowed": true, "BadConstraints": true, "DependencyNeverSatisfied": true, "InvalidAccount": true, "InvalidQOS": true,
-	"JobHeldAdmin": true, "JobHeldUser": true, "PartitionConfig": true, "PartitionDown": true, "PartitionInactive": true,
-	"PartitionNodeLimit": true, "PartitionTimeLimit": true, "QOSNotAllowed": true, "ReservationDeleted": true,
+	"JobHeldAdmin": true, "JobHeldUser": true, "JobHoldMaxRequeue": true, "PartitionConfig": true, "PartitionDown": true, "PartitionInactive": true,
+	"PartitionNodeLimit": true, "PartitionTimeLimit": true, "QOSMinCpuNotSatisfied": true, "QOSMinGRES": true, "QOSMinMemory": true,
+	"QOSMinNode": true, "QOSNotAllowed": true, "ReservationDeleted": true,
 }
 
 // Stuck tells whether the job is pending for a reason that does not pass by itself. Limits of one job ("AssocMaxNodePerJobLimit") are among
 // these, limits of all jobs of a group are not.
 func (s JobStatus) Stuck() bool {
 	ofOneJob := strings.HasSuffix(s.Reason, "PerJob") || strings.HasSuffix(s.Reason, "PerJobLimit")
-	return s.State == "PENDING" && (ofOneJob || stuckReasons[s.Reason])
+	return heldStates[s.State] || s.State == "PENDING" && (ofOneJob || stuckReasons[s.Reason])
 }
 
 // Of tells whether s is, or is part of, the job that the plain id (without a cluster) names.

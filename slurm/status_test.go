@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"strings"
 	"testing"
 )
 
@@ -43,10 +44,33 @@ func TestJobThatCannotStartIsStuck(t *testing.T) {
 	}{
 		{"PENDING", "PartitionConfig", true}, {"PENDING", "AssocMaxNodePerJobLimit", true}, {"PENDING", "QOSMaxWallDurationPerJobLimit", true},
 		{"PENDING", "AssocMaxCpuMinutesPerJob", true}, {"PENDING", "Priority", false}, {"PENDING", "Resources", false}, {"PENDING", "AssocGrpCpuLimit", false},
-		{"PENDING", "None", false}, {"RUNNING", "PartitionConfig", false},
+		{"PENDING", "None", false}, {"RUNNING", "PartitionConfig", false}, {"PENDING", "JobHoldMaxRequeue", true},
+		{"REQUEUE_HOLD", "JobHeldUser", true}, {"SPECIAL_EXIT", "None", true}, {"PENDING", "QOSMinGRES", true}, {"PENDING", "a reason to come", false},
 	} {
 		if got := (JobStatus{State: test.state, Reason: test.reason}).Stuck(); got != test.want {
 			t.Errorf("%s for %s: stuck is %t", test.state, test.reason, got)
 		}
+	}
+}
+
+// TestStatesOfAllReleases: "JOB STATE CODES" in squeue(1) of 22.05 to 26.05, and what no release has.
+func TestStatesOfAllReleases(t *testing.T) {
+	for words, want := range map[string]struct{ ended, running bool }{
+		"BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED LAUNCH_FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT": {ended: true},
+		"RUNNING SIGNALING RUNNING,SIGNALING": {running: true},
+		"COMPLETING CONFIGURING PENDING POWER_UP_NODE RECONFIG_FAIL REQUEUED REQUEUE_FED REQUEUE_HOLD RESIZING RESV_DEL_HOLD SPECIAL_EXIT " +
+			"STAGE_OUT STOPPED SUSPENDED": {},
+		"COMPLETED,COMPLETING RUNNING,COMPLETING NODE_FAIL,REQUEUED A_STATE_TO_COME completed": {},
+		"FAILED,LAUNCH_FAILED": {ended: true},
+	} {
+		for _, state := range strings.Fields(words) {
+			s := JobStatus{State: state}
+			if s.Ended() != want.ended || s.Running() != want.running {
+				t.Errorf("%s: ended %t, running %t; want %+v", state, s.Ended(), s.Running(), want)
+			}
+		}
+	}
+	if s := (JobStatus{}); s.Ended() || s.Running() || s.Stuck() {
+		t.Error("no state at all is taken for one")
 	}
 }

@@ -19,19 +19,30 @@ func newCheckCommand(e *env) *cli.Command {
 		Usage:       "validate a job file: every fault at once, with line and column",
 		ArgsUsage:   "JOB",
 		Description: example("ddpbatch check job.toml"),
-		Flags:       []cli.Flag{setFlag(), jsonFlag()},
+		Flags: []cli.Flag{
+			setFlag(), jsonFlag(),
+			&cli.BoolFlag{Name: "slurm", Usage: "ask Slurm for the limits of the job's partition, too"},
+		},
 		Action: withArg("job file", func(c *cli.Context, path string) error {
-			return runCheck(c.Context, e, path, c.StringSlice("set"), c.Bool("json"))
+			return runCheck(c.Context, e, path, c.StringSlice("set"), c.Bool("json"), c.Bool("slurm"))
 		}),
 	}
 }
 
-func runCheck(ctx context.Context, e *env, path string, sets []string, asJSON bool) error {
+func runCheck(ctx context.Context, e *env, path string, sets []string, asJSON, asksSlurm bool) error {
 	text, err := readJob(ctx, e.abs(path))
 	if err != nil {
 		return err
 	}
-	job, warnings, err := parseJob(e, e.abs(path), text, sets, (*jobfile.Job).FileRemarks)
+	remarks := []func(*jobfile.Job) []jobfile.Remark{(*jobfile.Job).DataRemarks, e.fileRemarks()}
+	var unasked error
+	if asksSlurm {
+		remarks = append(remarks, e.limitRemarks(ctx, nil, &unasked))
+	}
+	job, warnings, err := parseJob(e, e.abs(path), text, sets, remarks...)
+	if unasked != nil && ctx.Err() == nil {
+		fmt.Fprintf(e.Err, "ddpbatch: the limits of the partition are not checked: %v\n", unasked)
+	}
 	if err == nil {
 		err = checkTemplate(ctx, path, job)
 	}

@@ -69,8 +69,20 @@ func newSubmitCommand(e *env) *cli.Command {
 	}
 }
 
+// remarks find what is told of with the job's own warnings: what --test-only is asked for, before Slurm is.
+func (o submitOptions) remarks(ctx context.Context, e *env) (all []func(*jobfile.Job) []jobfile.Remark) {
+	if !o.skipCheck {
+		all = append(all, e.fileRemarks())
+	}
+	if o.testOnly {
+		var unasked error // where Slurm cannot tell, --test-only itself says why
+		all = append(all, e.limitRemarks(ctx, o.sbatch, &unasked))
+	}
+	return all
+}
+
 func runSubmit(ctx context.Context, e *env, o submitOptions) error {
-	job, text, err := loadJob(ctx, e, o.path, o.sets)
+	job, text, err := loadJob(ctx, e, o.path, o.sets, o.remarks(ctx, e)...)
 	if err != nil {
 		return err
 	}

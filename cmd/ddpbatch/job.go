@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -16,6 +18,7 @@ import (
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/usage"
 	"ddpbatch/internal/vfs"
+	"ddpbatch/slurm"
 	"ddpbatch/templates"
 )
 
@@ -88,6 +91,44 @@ func parseJob(e *env, path string, text []byte, sets []string, remarks ...func(*
 		return nil, nil, err
 	}
 	return d.ParseWith(filepath.Base(path), filepath.Dir(path), text, sets, remarks...)
+}
+
+// fileRemarks finds what a job names and this machine does not see.
+func (e *env) fileRemarks() func(*jobfile.Job) []jobfile.Remark {
+	searchPath, _ := e.lookup("PATH")
+	return jobfile.FileRemarks(searchPath)
+}
+
+// askPatience is how long Slurm may take to tell the limits of a partition.
+const askPatience = 5 * time.Second
+
+// limitRemarks asks Slurm for the limits of the partition that a job goes to, and finds what is beyond them. words are further options of
+// sbatch. Where Slurm does not answer nothing is found, and *failed says why.
+func (e *env) limitRemarks(ctx context.Context, words []string, failed *error) func(*jobfile.Job) []jobfile.Remark {
+	return func(job *jobfile.Job) []jobfile.Remark {
+		ctx, cancel := context.WithTimeout(ctx, askPatience)
+		defer cancel()
+		name, given := job.Slurm.Get("partition")
+		isElsewhere := func(word string) bool { return slurm.Sets(word, "partition") }
+		if slices.ContainsFunc(slices.Concat(job.Slurm.Extra, words), isElsewhere) || strings.Contains(name, ",") ||
+			given && job.Slurm.Skips("partition") {
+			return nil // another one, or the first of several that has room
+		}
+		client := e.submitEnv().Slurm
+		partition, err := client.Partition(ctx, name)
+		cluster := jobfile.Cluster{Partition: partition}
+		switch {
+		case errors.Is(err, slurm.ErrNoPartition):
+			cluster.Missing = err
+		case err != nil:
+			*failed = err
+			return nil
+		}
+		if config, err := client.ClusterConfig(ctx); err == nil {
+			cluster.KillWait = config.KillWait
+		}
+		return job.LimitRemarks(cluster, words)
+	}
 }
 
 // defaultsPlaces are where the site's and the user's own files are.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -42,32 +41,43 @@ func (d *Defaults) ParseWith(name, dir string, src []byte, sets []string, remark
 }
 
 // notHereNote ends what is said of files that are not there.
-const notHereNote = "as seen from this machine; the nodes may see others"
+const notHereNote = "as seen from this machine: correct the path, unless the nodes see it"
 
-// FileRemarks tells of files and folders that the job names and this machine does not see, and of ranges beyond the rows of data that it
-// does see.
-func (j *Job) FileRemarks() []Remark {
+// FileRemarks tells of files and folders that a job names and this machine does not see, and of ranges beyond the rows of data that it
+// does see. Programs are looked for in the folders of searchPath, a PATH.
+func FileRemarks(searchPath string) func(*Job) []Remark {
+	return func(j *Job) []Remark { return j.fileRemarks(searchPath) }
+}
+
+func (j *Job) fileRemarks(searchPath string) []Remark {
 	var all []Remark
 	add := func(key, format string, args ...any) {
 		all = append(all, Remark{key, key + ": " + fmt.Sprintf(format, args...)})
 	}
-	if !vfs.IsDir(j.WorkDir) {
+	isThere := vfs.IsDir(j.WorkDir)
+	if !isThere {
 		add("workdir", "the folder %s is not there, %s", shownPath(j.WorkDir), notHereNote)
 	}
-	if script := j.venvScript(); script != "" && !isFile(script) {
-		add("setup.venv", "there is no %s, %s: make the venv (python3 -m venv %s), or correct the path", shownPath(script), notHereNote, shownPath(j.Setup.Venv))
+	if script := j.venvScript(); script != "" && !isFile(script) && (isThere || filepath.IsAbs(j.Setup.Venv)) {
+		add("setup.venv", "there is no %s, %s", shownPath(script), notHereNote)
 	}
-	if program := j.missingProgram(); program != "" {
+	if program := j.missingProgram(searchPath); program != "" && (isThere || filepath.IsAbs(program)) {
 		add("launch.command", "there is no program %s, %s", shownPath(program), notHereNote)
 	}
-	if script := j.missingScript(); script != "" {
-		add("launch.command", "the script %s is not there, %s (relative paths start at workdir)", shownPath(script), notHereNote)
-	}
-	if err := j.CheckFiles(); err != nil {
-		key, _, _ := strings.Cut(err.Error(), ":")
-		all = append(all, Remark{key, err.Error()})
+	if script := j.missingScript(); script != "" && (isThere || filepath.IsAbs(script)) {
+		add("launch.command", "the script %s is not there, %s", shownPath(script), notHereNote)
 	}
 	return append(all, j.rowRemarks()...)
+}
+
+// DataRemarks tells of what [Job.CheckFiles] refuses.
+func (j *Job) DataRemarks() []Remark {
+	err := j.CheckFiles()
+	if err == nil {
+		return nil
+	}
+	key, _, _ := strings.Cut(err.Error(), ":")
+	return []Remark{{key, err.Error()}}
 }
 
 // venvScript is the file by which the venv is activated; empty: there is no venv, or only the nodes know where.
@@ -88,7 +98,7 @@ func (j *Job) venvScript() string {
 
 // missingProgram is the program of the command where it is certain that it is not here: with modules, conda or lines of the user's own only
 // the nodes know what the PATH is.
-func (j *Job) missingProgram() string {
+func (j *Job) missingProgram(searchPath string) string {
 	if j.Builtin() {
 		return ""
 	}
@@ -106,10 +116,12 @@ func (j *Job) missingProgram() string {
 	if script := j.venvScript(); script != "" && isFile(filepath.Join(filepath.Dir(script), program)) {
 		return ""
 	}
-	if _, err := exec.LookPath(program); err != nil {
-		return program
+	for _, dir := range filepath.SplitList(searchPath) {
+		if filepath.IsAbs(dir) && isFile(filepath.Join(dir, program)) {
+			return ""
+		}
 	}
-	return ""
+	return program
 }
 
 // missingScript is the Python script that the command runs, where that is not here. What a container or another wrapper runs may be in its

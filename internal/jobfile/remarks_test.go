@@ -26,7 +26,6 @@ func place(t *testing.T, dir string, names ...string) {
 func TestFilesThatAreNotThereAreRemarkedOn(t *testing.T) {
 	dir := t.TempDir()
 	place(t, dir, "train.py", "bin/tool", "venv/bin/activate", "venv/bin/mytrain", "sub/other.py")
-	t.Setenv("PATH", filepath.Join(dir, "bin"))
 	for text, want := range map[string]string{
 		`launch.command = ["tool", "train.py"]`:                                                              "",
 		`launch.command = ["nowhere"]`:                                                                       `2:8: launch.command: there is no program "nowhere", as seen from this machine`,
@@ -39,14 +38,14 @@ func TestFilesThatAreNotThereAreRemarkedOn(t *testing.T) {
 		`launch.command = ["./bin"]`:                                                                         `2:8: launch.command: there is no program "./bin", `,
 		`launch.command = ["tool"]` + "\nsetup.venv = \"env\"":                                               `3:7: setup.venv: there is no "` + dir + "/env/bin/activate\"",
 		`launch.command = ["tool"]` + "\nsetup.venv = \"$HOME/env\"":                                         "",
-		`launch.command = ["tool"]` + "\nworkdir = \"none\"":                                                 `3:1: workdir: the folder "` + dir + "/none\" is not there",
+		`launch.command = ["./tool"]` + "\nworkdir = \"none\"":                                               `3:1: workdir: the folder "` + dir + "/none\" is not there",
 		`launch.command = ["python", "train.py"]` + "\nsetup.modules = [\"a\"]":                              "",
 		`launch.command = ["python", "-u", "trein.py"]` + "\nsetup.modules = [\"a\"]":                        `2:8: launch.command: the script "trein.py" is not there`,
 		`launch.command = ["python", "other.py"]` + "\nworkdir = \"sub\"\nsetup.modules = [\"a\"]":           "",
 		`launch.command = ["python", "-m", "pkg", "x.py"]` + "\nsetup.modules = [\"a\"]":                     "",
 		`launch.command = ["apptainer", "exec", "i.sif", "python", "/w/x.py"]` + "\nsetup.modules = [\"a\"]": "",
 	} {
-		_, warnings, err := (*Defaults)(nil).ParseWith("job.toml", dir, []byte("name = \"x\"\n"+text+"\n"), nil, (*Job).FileRemarks)
+		_, warnings, err := (*Defaults)(nil).ParseWith("job.toml", dir, []byte("name = \"x\"\n"+text+"\n"), nil, FileRemarks(filepath.Join(dir, "bin")))
 		got := lines(warnings)
 		if err != nil || want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.HasPrefix(got[0], "job.toml:"+want)) {
 			t.Errorf("%s\n: %v, %q, want %q", text, err, got, want)
@@ -74,7 +73,7 @@ func TestRowsBeyondTheDataAreRemarkedOn(t *testing.T) {
 		{"0:900", "900:901"}: {"job.toml:8:1: train.data.train: range 0:900 goes beyond the data, which has 100 rows",
 			"job.toml:9:1: train.data.eval: range 900:901 goes beyond the data, which has 100 rows"},
 	} {
-		_, warnings, err := (*Defaults)(nil).ParseWith("job.toml", dir, src(ranges[0], ranges[1]), nil, (*Job).FileRemarks)
+		_, warnings, err := (*Defaults)(nil).ParseWith("job.toml", dir, src(ranges[0], ranges[1]), nil, FileRemarks(filepath.Join(dir, "bin")))
 		if got := lines(warnings); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%q: %v, %q, want %q", ranges, err, got, want)
 		}
@@ -83,7 +82,7 @@ func TestRowsBeyondTheDataAreRemarkedOn(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "images")); err != nil {
 		t.Fatal(err)
 	}
-	_, warnings, err := (*Defaults)(nil).ParseWith("job.toml", dir, src("0:900", "900:901"), nil, (*Job).FileRemarks)
+	_, warnings, err := (*Defaults)(nil).ParseWith("job.toml", dir, src("0:900", "900:901"), nil, (*Job).DataRemarks, FileRemarks(""))
 	if got := lines(warnings); err != nil || len(got) != 1 || !strings.HasPrefix(got[0], "job.toml:6:1: train.data.images: stat ") {
 		t.Errorf("%v, %q", err, got)
 	}

@@ -1,0 +1,122 @@
+package jobfile
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	words "ddpbatch/internal/text"
+	"ddpbatch/mpi/launch"
+	"ddpbatch/slurm"
+)
+
+// A Cluster is what Slurm says of a cluster that a job may go to.
+type Cluster struct {
+	Partition slurm.Partition
+	Missing   error         // why there is no Partition; nil: there is one
+	KillWait  time.Duration // 0: not known
+}
+
+// LimitRemarks tells what of a job is beyond the limits of its partition, and what no node of it has. options are further words of sbatch's command line,
+// which count over the job's: what they say is left to Slurm to judge.
+func (j *Job) LimitRemarks(cluster Cluster, options []string) []Remark {
+	l := limits{job: j, words: slices.Concat(j.Slurm.Extra, options)}
+	if cluster.Missing != nil {
+		l.add("slurm.partition", "%v on this cluster: \"sinfo -s\" lists what there is", cluster.Missing)
+		return l.found
+	}
+	l.partition(cluster.Partition)
+	l.nodes(cluster.Partition)
+	if grace := j.Launch.Grace; cluster.KillWait > 0 && grace > cluster.KillWait && grace != launch.DefaultConfig().Grace {
+		l.add("launch.grace", "it is \"%v\", and this cluster kills a job %v after its TERM (KillWait): where Slurm ends the job, "+
+			"workers have two thirds of that", grace, cluster.KillWait)
+	}
+	return l.found
+}
+
+// limits gathers what is beyond a limit.
+type limits struct {
+	job   *Job
+	words []string
+	found []Remark
+}
+
+func (l *limits) add(key, format string, args ...any) {
+	l.found = append(l.found, Remark{key, key + ": " + fmt.Sprintf(format, args...)})
+}
+
+// value is what the job asks for by an option; ok is false where it does not, or something else counts over it.
+func (l *limits) value(key string) (value string, ok bool) {
+	value, ok = l.job.Slurm.Get(key)
+	return value, ok && l.judged(key)
+}
+
+// judged tells whether it is the job's own keys that say what an option is.
+func (l *limits) judged(key string) bool {
+	return !l.job.Slurm.Skips(key) && !slices.ContainsFunc(l.words, func(word string) bool { return slurm.Sets(word, key) })
+}
+
+// partition holds the job against the limits of jobs.
+func (l *limits) partition(p slurm.Partition) {
+	if p.State != "" && p.State != "UP" {
+		l.add("slurm.partition", "%s is %s: the job waits until that ends", p.Name, p.State)
+	}
+	if value, ok := l.value("time"); ok {
+		if limit, err := slurm.ParseTime(value); err == nil && limit > p.MaxTime && p.MaxTime > 0 {
+			l.add("slurm.time", "jobs of partition %s run for at most %s: lower it; slurm.chain spreads longer work over several jobs",
+				p.Name, slurm.FormatTime(p.MaxTime))
+		}
+	}
+	if !l.judged("nodes") {
+		return
+	}
+	switch n := l.job.Nodes(); {
+	case p.Nodes >= 0 && n > p.Nodes:
+		l.add("slurm.nodes", "%d nodes are asked for, and partition %s has %d", n, p.Name, p.Nodes)
+	case p.MaxNodes >= 0 && n > p.MaxNodes:
+		l.add("slurm.nodes", "%d nodes are asked for, and a job of partition %s has at most %d", n, p.Name, p.MaxNodes)
+	case n < p.MinNodes:
+		l.add("slurm.nodes", "%s asked for, and a job of partition %s has at least %d", words.Plural(n, "node"), p.Name, p.MinNodes)
+	}
+}
+
+// nodes holds the job against what any one node of the partition has.
+func (l *limits) nodes(p slurm.Partition) {
+	if value, ok := l.value("mem"); ok {
+		most := p.NodeMem
+		if p.MaxMem >= 0 && (most < 0 || p.MaxMem < most) {
+			most = p.MaxMem
+		}
+		if size, err := slurm.ParseSize(value); err == nil && most >= 0 && size > int64(most)<<20 {
+			l.add("slurm.mem", "%s a node is asked for, and no node of partition %s gives a job more than %dM", value, p.Name, most)
+		}
+	}
+	if key, n := l.gpus(); n > 0 && p.NodeGPUs >= 0 && n > p.NodeGPUs {
+		l.add(key, "%s a node are asked for, and no node of partition %s has more than %d", words.Plural(n, "GPU"), p.Name, p.NodeGPUs)
+	}
+	_, overcommit := l.job.Slurm.Get("overcommit")
+	perRank := max(1, l.job.CPUsPerRank())
+	if cpus := perRank * l.job.MaxNproc(); p.NodeCPUs >= 0 && cpus > p.NodeCPUs && l.judged("cpus_per_task") && l.judged("mincpus") &&
+		l.judged("overcommit") && !overcommit {
+		key := "launch.nproc_per_node"
+		if perRank > 1 {
+			key = "slurm.cpus_per_task"
+		}
+		l.add(key, "%s a node are asked for, and no node of partition %s has more than %d", words.Plural(cpus, "core"), p.Name, p.NodeCPUs)
+	}
+}
+
+// gpus is how many GPUs of each node are asked for, and by which key.
+func (l *limits) gpus() (key string, n int) {
+	if value, ok := l.value("gpus_per_node"); ok {
+		n, _ := strconv.Atoi(value[strings.LastIndexByte(value, ':')+1:]) // "4", "a100:4"
+		return "slurm.gpus_per_node", n
+	}
+	if value, ok := l.value("gres"); ok && strings.HasPrefix(value, "gpu:") && !strings.Contains(value, ",") {
+		n, _ := strconv.Atoi(value[strings.LastIndexByte(value, ':')+1:])
+		return "slurm.gres", n
+	}
+	return "", 0
+}

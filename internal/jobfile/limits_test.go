@@ -1,0 +1,70 @@
+package jobfile
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"ddpbatch/slurm"
+)
+
+func TestLimitsOfThePartitionAreRemarkedOn(t *testing.T) {
+	cluster := Cluster{KillWait: 30 * time.Second, Partition: slurm.Partition{
+		Name: "gpu", State: "UP", MaxTime: 2 * time.Hour, MinNodes: 2, MaxNodes: 4, MaxMem: -1, Nodes: 8, NodeCPUs: 16, NodeMem: 64000, NodeGPUs: 4,
+	}}
+	unlimited := Cluster{Partition: slurm.Partition{
+		Name: "any", State: "UP", MaxTime: slurm.Unlimited, MaxNodes: -1, MaxMem: -1, Nodes: -1, NodeCPUs: -1, NodeMem: -1, NodeGPUs: -1,
+	}}
+	for text, want := range map[string][]string{
+		"slurm.nodes = 2\nslurm.time = \"2:00:00\"\nslurm.mem = \"62G\"\nslurm.gpus_per_node = 4": nil,
+		"slurm.nodes = 2\nslurm.time = \"3:00:00\"": {
+			"job.toml:3:7: slurm.time: jobs of partition gpu run for at most 02:00:00: lower it; slurm.chain spreads longer work over several jobs"},
+		"slurm.nodes = 5": {"job.toml:2:7: slurm.nodes: 5 nodes are asked for, and a job of partition gpu has at most 4"},
+		"slurm.nodes = 9": {"job.toml:2:7: slurm.nodes: 9 nodes are asked for, and partition gpu has 8"},
+		"slurm.nodes = 1": {"job.toml:2:7: slurm.nodes: 1 node asked for, and a job of partition gpu has at least 2"},
+		"slurm.nodes = 2\nslurm.mem = \"64G\"": {
+			"job.toml:3:7: slurm.mem: 64G a node is asked for, and no node of partition gpu gives a job more than 64000M"},
+		"slurm.nodes = 2\nslurm.gpus_per_node = \"a100:8\"": {
+			"job.toml:3:7: slurm.gpus_per_node: 8 GPUs a node are asked for, and no node of partition gpu has more than 4"},
+		"slurm.nodes = 2\nslurm.gres = \"gpu:8\"": {
+			"job.toml:3:7: slurm.gres: 8 GPUs a node are asked for, and no node of partition gpu has more than 4"},
+		"slurm.nodes = 2\nlaunch.nproc_per_node = 17": {
+			"job.toml:3:8: launch.nproc_per_node: 17 cores a node are asked for, and no node of partition gpu has more than 16"},
+		"slurm.nodes = 2\nslurm.cpus_per_task = 9\nlaunch.nproc_per_node = 2": {
+			"job.toml:3:7: slurm.cpus_per_task: 18 cores a node are asked for, and no node of partition gpu has more than 16"},
+		"slurm.nodes = 2\nslurm.overcommit = true\nlaunch.nproc_per_node = 17": nil,
+		"slurm.nodes = 2\nslurm.time = \"3:00:00\"\nslurm.skip = [\"time\"]":   nil,
+		"slurm.nodes = 2\nslurm.time = \"3:00:00\"\nslurm.extra = [\"-t10\"]":  nil,
+		"slurm.nodes = 2\nlaunch.grace = \"90s\"": {
+			`job.toml:3:8: launch.grace: it is "1m30s", and this cluster kills a job 30s after its TERM (KillWait): ` +
+				"where Slurm ends the job, workers have two thirds of that"},
+	} {
+		src := []byte("name = \"x\"\n" + text + "\nlaunch.command = [\"true\"]\n")
+		for _, c := range []Cluster{cluster, unlimited} {
+			_, warnings, err := (*Defaults)(nil).ParseWith("job.toml", "/jobs", src, nil, func(j *Job) []Remark { return j.LimitRemarks(c, nil) })
+			if got := lines(warnings); err != nil || !slices.Equal(got, want) {
+				t.Errorf("%s\n: %v, %q, want %q", text, err, got, want)
+			}
+			want = nil // where nothing is limited
+		}
+	}
+
+	job, _, err := parse("name = \"x\"\nslurm.nodes = 9\nlaunch.command = [\"true\"]\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := job.LimitRemarks(cluster, []string{"--time=1", "-N2"}); len(got) > 0 { // which counts over the job's
+		t.Errorf("nodes of the command line: %q", got)
+	}
+	down := unlimited
+	down.Partition.State = "DOWN"
+	if got := job.LimitRemarks(down, nil); len(got) != 1 || got[0].Message != "slurm.partition: any is DOWN: the job waits until that ends" {
+		t.Errorf("a partition that is down: %q", got)
+	}
+	missing := Cluster{Missing: errors.New("there is no such partition: \"x\"")}
+	const want = `slurm.partition: there is no such partition: "x" on this cluster: "sinfo -s" lists what there is`
+	if got := job.LimitRemarks(missing, nil); len(got) != 1 || got[0].Message != want {
+		t.Errorf("no partition: %q", got)
+	}
+}
