@@ -25,6 +25,7 @@ type Script struct {
 	Options     Options
 	Words       []string // further options of sbatch, which stand on its command line and not in the script
 	Nodes       int
+	LeastNodes  int    // the fewest nodes that Slurm may start the job on, instead of Nodes; 0: all
 	Mode        string // "agent": one task a node | "task": one task a rank
 	Nproc       int    // ranks a node; the largest where nodes differ; 0: only the node knows
 	CPUsPerRank int    // 0: not asked
@@ -112,6 +113,10 @@ func (s Script) validate() error {
 		return fmt.Errorf("launch.mode %q is neither agent nor task", s.Mode)
 	case s.MinNodes < 0 || s.MinNodes > s.Nodes:
 		return fmt.Errorf("launch.min_nodes %d is not between 1 and the job's %d nodes", s.MinNodes, s.Nodes)
+	case s.LeastNodes < 0 || s.LeastNodes > s.Nodes:
+		return fmt.Errorf("%d nodes at least and %d at most make no range", s.LeastNodes, s.Nodes)
+	case s.isRange() && s.Mode == "task":
+		return errors.New(`a range of nodes needs launch.mode = "agent"`)
 	case s.Lead < 0 || s.Grace < 0:
 		return errors.New("a time cannot be negative")
 	case s.Nproc < 0 || s.CPUsPerRank < 0:

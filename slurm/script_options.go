@@ -16,8 +16,14 @@ func (s Script) ownOptions() []string {
 		{Name: "open-mode", Value: "append"}, // a requeued job goes on in the same file
 		{Name: "chdir", Value: s.WorkDir},
 	}
+	if s.isRange() {
+		options = append(options, Option{Name: "nodes", Value: strconv.Itoa(s.LeastNodes) + "-" + strconv.Itoa(s.Nodes)})
+	}
 	// sbatch derives ntasks, and reads it beside ntasks-per-node as something else: a maximum
-	shape := slices.DeleteFunc(s.shape(), func(o Option) bool { return o.Name == "ntasks" })
+	shape := slices.DeleteFunc(s.shape(), func(o Option) bool { return o.Name == "ntasks" || o.Name == "nodes" && s.isRange() })
+	if s.isRange() { // of which sbatch would take no more nodes than it has tasks, and it counts these for the fewest nodes (seen in 22.05)
+		shape = slices.DeleteFunc(shape, func(o Option) bool { return o.Name == "ntasks-per-node" })
+	}
 	if least := s.leastCPUs(); least.Name != "" {
 		shape = append(slices.DeleteFunc(shape, func(o Option) bool { return o.Name == least.Name }), least)
 	}
@@ -32,9 +38,13 @@ func (s Script) shape() []Option {
 	if s.Mode == "task" {
 		tasks, cpus = s.Nproc, s.CPUsPerRank
 	}
+	nodes, ntasks := strconv.Itoa(s.Nodes), strconv.Itoa(s.Nodes*tasks)
+	if s.isRange() { // of agents, one a node, on as many nodes as Slurm has given
+		nodes, ntasks = "$SLURM_JOB_NUM_NODES", "$SLURM_JOB_NUM_NODES"
+	}
 	options := []Option{
-		{Name: "nodes", Value: strconv.Itoa(s.Nodes)},
-		{Name: "ntasks", Value: strconv.Itoa(s.Nodes * tasks)},
+		{Name: "nodes", Value: nodes},
+		{Name: "ntasks", Value: ntasks},
 		{Name: "ntasks-per-node", Value: strconv.Itoa(tasks)},
 	}
 	if cpus > 0 {
@@ -42,6 +52,9 @@ func (s Script) shape() []Option {
 	}
 	return options
 }
+
+// isRange tells whether Slurm says how many nodes there are.
+func (s Script) isRange() bool { return s.LeastNodes > 0 && s.LeastNodes < s.Nodes }
 
 // outputPattern names the job's output file, in sbatch's patterns; a percent sign of the run
 // directory is doubled to stand for itself.
@@ -113,7 +126,7 @@ func (s Script) leastCPUs() Option {
 	switch {
 	case s.Mode != "agent" || s.CPUsPerRank > 0 || s.Nproc < 2 || s.given(own...) || counts || s.Options.Skips("mincpus"):
 		return Option{}
-	case s.gpusPerNode():
+	case s.gpusPerNode() && !s.isRange(): // for which tasks would be counted
 		return Option{Name: "ntasks-per-node", Value: strconv.Itoa(s.Nproc)}
 	}
 	return Option{Name: "cpus-per-task", Value: strconv.Itoa(s.Nproc)}
@@ -155,7 +168,7 @@ func (s Script) extraWords() ([]string, error) {
 	return words, nil
 }
 
-// srunOptions are constants, numbers, and a variable of the template's, which need no quoting.
+// srunOptions are constants, numbers, and variables of Slurm's and the template's, which hold one word and need no quoting.
 func (s Script) srunOptions() []string {
 	return s.words(slices.Concat(s.shape(), s.endOptions(), []Option{
 		{Name: "cpu-bind", Value: "none"},             // an agent binds its workers itself

@@ -205,6 +205,32 @@ func TestRenderAsksForRequeueWhereWanted(t *testing.T) {
 	}
 }
 
+// A range of nodes is Slurm's to choose from: sbatch is not told of tasks, by which it would take the fewest nodes, and srun takes what the
+// job has got.
+func TestRenderLeavesARangeOfNodesToSlurm(t *testing.T) {
+	for name, options := range map[string][]Option{"cores": nil, "GPUs": {{Name: "gpus-per-node", Value: "4"}}} {
+		script := Script{Name: "x", RunDir: "/r", WorkDir: "/w", Nodes: 4, LeastNodes: 2, Mode: "agent", Nproc: 4, Options: Options{List: options}}
+		text := render(t, script)
+		var got []string
+		for _, word := range directives(t, text) {
+			if strings.Contains(word, "nodes") || strings.Contains(word, "tasks") || strings.Contains(word, "cpus") {
+				got = append(got, word)
+			}
+		}
+		if want := []string{"--nodes=2-4", "--cpus-per-task=4"}; !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+		if !strings.Contains(text, "srun --nodes=$SLURM_JOB_NUM_NODES --ntasks=$SLURM_JOB_NUM_NODES --ntasks-per-node=1 ") {
+			t.Errorf("%s: srun is not told of the job's nodes:\n%s", name, text)
+		}
+	}
+	same := Script{Name: "x", RunDir: "/r", WorkDir: "/w", Nodes: 4, Mode: "agent", Nproc: 4}
+	ranged := same
+	if ranged.LeastNodes = 4; render(t, same) != render(t, ranged) {
+		t.Error("4 to 4 nodes are not 4 nodes")
+	}
+}
+
 func TestRenderRefuses(t *testing.T) {
 	good := goldenScripts["agent"]
 	for name, c := range map[string]struct {
@@ -218,6 +244,8 @@ func TestRenderRefuses(t *testing.T) {
 		"negative":               {func(s *Script) { s.Nproc = -1 }, "negative"},
 		"relative run directory": {func(s *Script) { s.RunDir = "runs/x" }, "absolute"},
 		"relative workdir":       {func(s *Script) { s.WorkDir = "" }, "absolute"},
+		"a range upside down":    {func(s *Script) { s.LeastNodes = 9 }, "make no range"},
+		"a range in task mode":   {func(s *Script) { s.Mode, s.LeastNodes = "task", 1 }, "launch.mode"},
 		"more than all nodes":    {func(s *Script) { s.MinNodes = 3 }, "min_nodes"},
 		"negative lead":          {func(s *Script) { s.Lead = -1 }, "negative"},
 		"backslash":              {func(s *Script) { s.RunDir = `/r\x` }, "set run_dir"},

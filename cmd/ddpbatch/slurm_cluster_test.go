@@ -40,6 +40,7 @@ var usualRows = []row{
 	{"RequeueWarned", testSlurmRequeueWarned},
 	{"RequeueNode", testSlurmRequeueNode},
 	{"RequeueTimeLimit", testSlurmRequeueTimeLimit},
+	{"NodeRange", testSlurmNodeRange},
 	{"RequeueStubborn", testSlurmRequeueStubborn},
 	{"RequeueElement", testSlurmRequeueElement},
 	{"RequeueRefused", testSlurmRequeueRefused},

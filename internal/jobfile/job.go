@@ -76,8 +76,26 @@ func (j *Job) Policy() recovery.Policy {
 	return p
 }
 
-// Nodes is how many nodes the job asks for: slurm.nodes, or 1.
-func (j *Job) Nodes() int { return max(1, j.option("nodes")) }
+// Nodes is how many nodes the job asks for, at most: slurm.nodes, or 1.
+func (j *Job) Nodes() int {
+	_, most := j.nodeRange()
+	return most
+}
+
+// LeastNodes is on how many nodes Slurm may start the job at least: the first number of slurm.nodes = "2-4", else Nodes.
+func (j *Job) LeastNodes() int {
+	least, _ := j.nodeRange()
+	return least
+}
+
+func (j *Job) nodeRange() (least, most int) {
+	text, _ := j.Slurm.Get("nodes")
+	if least, most, ok := nodeRange(text); ok {
+		return least, most
+	}
+	n := max(1, j.option("nodes"))
+	return n, n
+}
 
 // Links is how many jobs, one after the other, the work is spread over: slurm.chain, or 1.
 func (j *Job) Links() int { return max(1, j.Chain) }
@@ -147,7 +165,7 @@ func (j *Job) Spec(spec rundir.Spec) (rundir.Spec, error) {
 func (j *Job) BatchScript(runDir string) slurm.Script {
 	return slurm.Script{
 		Name: j.Name, RunDir: runDir, WorkDir: j.RanksDir(runDir), Options: j.Slurm,
-		Nodes: j.Nodes(), MinNodes: j.Launch.MinNodes, Mode: j.Launch.Mode, Nproc: j.MaxNproc(), CPUsPerRank: j.CPUsPerRank(),
+		Nodes: j.Nodes(), LeastNodes: j.LeastNodes(), MinNodes: j.Launch.MinNodes, Mode: j.Launch.Mode, Nproc: j.MaxNproc(), CPUsPerRank: j.CPUsPerRank(),
 		Setup:   j.setup(),
 		Requeue: len(j.Requeue.On) > 0, Chain: j.Links() > 1, Lead: j.Requeue.Lead, Grace: j.Launch.Grace,
 	}
@@ -176,8 +194,11 @@ func (j *Job) Summary() string {
 	if !j.Builtin() {
 		what = "runs " + redact.Text(slurm.ShellJoin(j.Launch.Command))
 	}
-	text := fmt.Sprintf("%s %s on %s x %s", j.Name, what,
-		words.Plural(j.Nodes(), "node"), j.ranksPerNode())
+	nodes := words.Plural(j.Nodes(), "node")
+	if least := j.LeastNodes(); least < j.Nodes() {
+		nodes = fmt.Sprintf("%d to %s", least, nodes)
+	}
+	text := fmt.Sprintf("%s %s on %s x %s", j.Name, what, nodes, j.ranksPerNode())
 	if j.Sweep != nil {
 		text += fmt.Sprintf(", a sweep of %s over %s", words.Plural(j.Sweep.Len(), "element"), strings.Join(j.Sweep.Columns(), ", "))
 	}

@@ -72,13 +72,14 @@ func (l *limits) partition(p slurm.Partition) {
 	if !l.judged("nodes") {
 		return
 	}
-	switch n := l.job.Nodes(); {
+	n := l.job.LeastNodes() // with more Slurm does what it can
+	switch {
 	case p.Nodes >= 0 && n > p.Nodes:
 		l.add("slurm.nodes", "%d nodes are asked for, and partition %s has %d", n, p.Name, p.Nodes)
 	case p.MaxNodes >= 0 && n > p.MaxNodes:
 		l.add("slurm.nodes", "%d nodes are asked for, and a job of partition %s has at most %d", n, p.Name, p.MaxNodes)
-	case n < p.MinNodes:
-		l.add("slurm.nodes", "%s asked for, and a job of partition %s has at least %d", words.Plural(n, "node"), p.Name, p.MinNodes)
+	case l.job.Nodes() < p.MinNodes:
+		l.add("slurm.nodes", "%s asked for, and a job of partition %s has at least %d", words.Plural(l.job.Nodes(), "node"), p.Name, p.MinNodes)
 	}
 }
 

@@ -17,6 +17,7 @@ func (c *checker) checkRules(values map[string]any, root *position) {
 	nprocKey := toml.Key{"launch", "nproc_per_node"}
 	nproc := root.at(nprocKey)
 
+	c.checkNodeRange(root)
 	if len(counts) > 1 && len(counts) != j.Nodes() && c.hasNoFault("slurm.nodes", "launch.nproc_per_node") {
 		c.fault(nproc, nprocKey, "%s lists %d nodes, and slurm.nodes is %d: give one number per node, or a single one", nprocKey, len(counts), j.Nodes())
 	}
@@ -53,6 +54,22 @@ func (c *checker) warnOfDeltas(root *position) {
 	}
 }
 
+// checkNodeRange checks what does not go with a range of nodes, whose number only the job knows once it runs.
+func (c *checker) checkNodeRange(root *position) {
+	key := toml.Key{"slurm", "nodes"}
+	if c.job.LeastNodes() == c.job.Nodes() || !c.hasNoFault(key.String(), "launch.mode", "launch.nproc_per_node") {
+		return
+	}
+	value, _ := c.job.Slurm.Get("nodes")
+	switch {
+	case c.job.Launch.Mode == "task":
+		c.fault(root.at(key), key, `%s = %q needs launch.mode = "agent": in "task" mode srun must be told how many tasks there are`, key, value)
+	case len(c.job.Launch.NprocPerNode.Counts) > 1:
+		c.fault(root.at(key), key, "%s = %q does not go with a list in launch.nproc_per_node, which has a number for each node: "+
+			"write one number for all, or how many nodes there are", key, value)
+	}
+}
+
 // checkMinNodes checks launch.min_nodes against what it is the least of.
 func (c *checker) checkMinNodes(root *position) {
 	key := toml.Key{"launch", "min_nodes"}
@@ -63,6 +80,8 @@ func (c *checker) checkMinNodes(root *position) {
 	switch {
 	case least > c.job.Nodes():
 		c.fault(root.at(key), key, "%s = %d is more than slurm.nodes = %d", key, least, c.job.Nodes())
+	case least > c.job.LeastNodes():
+		c.fault(root.at(key), key, "%s = %d is more than the %d that slurm.nodes lets the job start with", key, least, c.job.LeastNodes())
 	case c.job.Launch.Mode == "task":
 		c.fault(root.at(key), key, `%s needs launch.mode = "agent": in "task" mode a rank's place is Slurm's, and cannot change`, key)
 	}

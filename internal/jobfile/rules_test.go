@@ -156,7 +156,7 @@ func TestContradictingKeysAreFaults(t *testing.T) {
 			`job.toml:3:8: launch.nproc_per_node lists 2 nodes, and slurm.nodes is 3: give one number per node, or a single one`,
 		}},
 		{"but not where the nodes are wrong", "name = \"x\"\nslurm.nodes = \"3\"\nlaunch.nproc_per_node = [1, 2]" + builtin, []string{
-			`job.toml:2:7: slurm.nodes must be a whole number of at least 1, not the text "3"`,
+			`job.toml:2:7: slurm.nodes must be a whole number of at least 1, or a range such as "2-4", not the text "3"`,
 		}},
 		{"patterns of no use", "name = \"x\"\n[code]\nsnapshot = \"copy\"\ninclude = [\"*.py\"]\nexclude = [\"a\", \"../b\"]\nmax_mb = 0" + builtin, []string{
 			`job.toml:4:1: code.include names untracked files for code.snapshot = "git"; "copy" takes all files: leave it out`,
@@ -195,5 +195,30 @@ func TestContradictingKeysAreFaults(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) { checkFaults(t, test.src, nil, test.want...) })
+	}
+}
+
+func TestNodeRanges(t *testing.T) {
+	job, warnings, err := parse("name = \"x\"\nslurm.nodes = \"2-4\"\nlaunch.min_nodes = 2\nlaunch.command = [\"true\"]")
+	if err != nil || len(warnings) > 0 || job.Nodes() != 4 || job.LeastNodes() != 2 {
+		t.Fatalf("%+v, %q, %v", job, lines(warnings), err)
+	}
+	if got := job.Summary(); got != "x runs true on 2 to 4 nodes x 1 rank" {
+		t.Errorf("it is called %q", got)
+	}
+	for text, want := range map[string]int{`"3-3"`: 3, `4`: 4} {
+		job, _, err := parse("name = \"x\"\nslurm.nodes = " + text + command)
+		if err != nil || job.Nodes() != want || job.LeastNodes() != want || job.BatchScript("/r").LeastNodes != want {
+			t.Errorf("%s: %+v, %v", text, job, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"launch.min_nodes = 3":   "job.toml:3:8: launch.min_nodes = 3 is more than the 2 that slurm.nodes lets the job start with",
+		"launch.min_nodes = 5":   `job.toml:3:8: launch.min_nodes = 5 is more than slurm.nodes = 4`,
+		"launch.mode = \"task\"": `job.toml:2:7: slurm.nodes = "2-4" needs launch.mode = "agent": in "task" mode srun must be told how many tasks there are`,
+		"launch.nproc_per_node = [1, 1, 1, 1]": `job.toml:2:7: slurm.nodes = "2-4" does not go with a list in launch.nproc_per_node, which has a number for ` +
+			"each node: write one number for all, or how many nodes there are",
+	} {
+		checkFaults(t, "name = \"x\"\nslurm.nodes = \"2-4\"\n"+text+"\nlaunch.command = [\"true\"]", nil, want)
 	}
 }

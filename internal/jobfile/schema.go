@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -266,16 +267,31 @@ func extra(j *Job, key toml.Key, v any) error {
 	return nil
 }
 
-// nodes reads how many nodes there are. Slurm would also take a range, but a job's ranks
-// are numbered for one world, which its restarts must meet again.
+// nodes reads how many nodes there are, or from how many to how many there may be ("2-4").
 func nodes(j *Job, key toml.Key, v any) error {
-	if s, ok := v.(string); ok && strings.Contains(s, "-") {
-		return fmt.Errorf("%s must be one whole number: ddpbatch does not take Slurm's ranges of nodes, as a job's ranks must be the same after every restart", key)
+	if s, ok := v.(string); ok {
+		if least, most, ok := nodeRange(s); ok {
+			value := strconv.Itoa(least) + "-" + strconv.Itoa(most)
+			if least == most {
+				value = strconv.Itoa(most)
+			}
+			j.Slurm.List = append(j.Slurm.List, slurm.Option{Name: "nodes", Value: value})
+			return nil
+		}
 	}
 	if n, ok := v.(int64); !ok || n < 1 || n > maxWhole {
-		return mustBe(key, "a whole number of at least 1", v)
+		return mustBe(key, `a whole number of at least 1, or a range such as "2-4"`, v)
 	}
 	return option(j, key, v)
+}
+
+// nodeRange reads a range of nodes as sbatch takes it: "2-4". One of sbatch's lists of counts is none.
+func nodeRange(text string) (least, most int, ok bool) {
+	from, to, isRange := strings.Cut(text, "-")
+	a, err1 := strconv.ParseUint(from, 10, 31)
+	b, err2 := strconv.ParseUint(to, 10, 31)
+	ok = isRange && err1 == nil && err2 == nil && 1 <= a && a <= b && b <= maxWhole
+	return int(a), int(b), ok
 }
 
 // maxChain is the longest chain: sbatch is called once for each link, and sites bound how many jobs a user may have in the queue.

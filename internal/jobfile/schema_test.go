@@ -21,14 +21,20 @@ import (
 	"ddpbatch/trainer"
 )
 
+const nodesFault = `slurm.nodes must be a whole number of at least 1, or a range such as "2-4"`
+
 // TestBadValuesAreFaults writes one key, in its own table, and names what is wrong with it. The key always stands
 // on line 3, column 1.
 func TestBadValuesAreFaults(t *testing.T) {
 	for _, test := range []struct{ table, key, value, want string }{
-		{"slurm", "nodes", `"4x"`, `slurm.nodes must be a whole number of at least 1, not the text "4x"`},
-		{"slurm", "nodes", `"2-4"`, `slurm.nodes must be one whole number: ddpbatch does not take Slurm's ranges of nodes, as a job's ranks must be the same after every restart`},
-		{"slurm", "nodes", `0`, `slurm.nodes must be a whole number of at least 1, not 0`},
-		{"slurm", "nodes", `2.0`, `slurm.nodes must be a whole number of at least 1, not 2`},
+		{"slurm", "nodes", `"4x"`, nodesFault + `, not the text "4x"`},
+		{"slurm", "nodes", `"4-2"`, nodesFault + `, not the text "4-2"`},
+		{"slurm", "nodes", `"0-2"`, nodesFault + `, not the text "0-2"`},
+		{"slurm", "nodes", `"2-"`, nodesFault + `, not the text "2-"`},
+		{"slurm", "nodes", `"1-5000000000"`, nodesFault + `, not the text "1-5000000000"`},
+		{"slurm", "nodes", `"2-8:2"`, nodesFault + `, not the text "2-8:2"`},
+		{"slurm", "nodes", `0`, nodesFault + `, not 0`},
+		{"slurm", "nodes", `2.0`, nodesFault + `, not 2`},
 		{"slurm", "extra", `"--switches=1"`, `slurm.extra must be a list, each item text, not the text "--switches=1"`},
 		{"slurm", "extra", `["--switches=1", 3]`, `item 2 of slurm.extra must be text, not 3`},
 		{"slurm", "extra", `["--ok", "switches"]`, `item 2 of slurm.extra: sbatch option "switches": it must be one word that begins with a dash, such as "--switches=1"`},

@@ -66,7 +66,7 @@ func (t *translation) rankKeys() {
 	comment := ""
 	switch {
 	case given && asked.ranged:
-		comment = "the least of " + quoted(g.Word()) + ": a job has one number of nodes"
+		comment = "the least of " + quoted(g.Word()) + ": write the range if the program can do with any number of nodes"
 	case !given && asked.ranged:
 		comment = fmt.Sprintf("the script leaves it to Slurm, for %d tasks", asked.total())
 	}
