@@ -231,6 +231,20 @@ func CheckExtra(word string) error {
 	return nil
 }
 
+// CheckAgentWords refuses words of sbatch's command line that count GPUs by tasks, of which a job in agent mode has one a node: its ranks
+// would share what is meant for one, or not see each other's GPUs.
+func CheckAgentWords(words []string) error {
+	for _, word := range words {
+		for _, key := range []string{"gpus_per_task", "gpus_per_socket", "tres_per_task"} {
+			if Sets(word, key) && (key != "tres_per_task" || strings.Contains(word, "gpu")) {
+				return fmt.Errorf(`sbatch option %s: it would count for all ranks of a node where launch.mode is "agent", as srun starts one task a node: `+
+					"write slurm.gpus_per_node", clip(word))
+			}
+		}
+	}
+	return nil
+}
+
 // Sets tells whether a word of sbatch's command line may set the option with the given key of [slurm]: by its name, the beginning of
 // that, or its letter.
 func Sets(word, key string) bool {

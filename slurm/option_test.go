@@ -220,3 +220,22 @@ func TestCheckExtraRefuses(t *testing.T) {
 		}
 	}
 }
+
+func TestWordsThatCountGPUsByTasks(t *testing.T) {
+	for word, refused := range map[string]bool{
+		"--gpus-per-task=1": true, "--gpus-per-task": true, "--gpus-per-t=1": true, "--gpus-per-socket=2": true, "--tres-per-task=cpu:4,gres/gpu:1": true,
+		"--tres-per-task=cpu:4": false, "--gpus-per-node=4": false, "--gpus=4": false, "-G4": false, "--switches=1": false,
+	} {
+		if err := CheckAgentWords([]string{"--qos=x", word}); (err != nil) != refused {
+			t.Errorf("%s: %v", word, err)
+		}
+	}
+	script := Script{Name: "x", RunDir: "/r", WorkDir: "/w", Nodes: 1, Mode: "agent", Nproc: 2, Words: []string{"--gpus-per-task=1"}}
+	if _, err := script.Render("#!/bin/sh\n"); err == nil || !strings.Contains(err.Error(), "write slurm.gpus_per_node") {
+		t.Errorf("in agent mode: %v", err)
+	}
+	script.Mode = "task"
+	if _, err := script.Render("#!/bin/sh\n"); err != nil {
+		t.Errorf("in task mode: %v", err)
+	}
+}

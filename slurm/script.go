@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/template"
 	"time"
@@ -167,7 +168,11 @@ type scriptFields struct {
 }
 
 func (s Script) fields() (scriptFields, error) {
-	if err := errors.Join(s.validate(), s.Setup.Validate()); err != nil {
+	err := errors.Join(s.validate(), s.Setup.Validate())
+	if err == nil && s.Mode == "agent" {
+		err = CheckAgentWords(slices.Concat(s.Options.Extra, s.Words))
+	}
+	if err != nil {
 		return scriptFields{}, err
 	}
 	words := append(s.ownOptions(), s.userOptions()...)

@@ -133,7 +133,6 @@ func TestRenderAsksForACorePerRank(t *testing.T) {
 		"cores per GPU":   {list(Option{Name: "cpus-per-gpu", Value: "2"}), []string{"--cpus-per-gpu=2"}},
 		"the same, extra": {func(s *Script) { s.Options.Extra = []string{"--cpus-per-gpu=2"} }, []string{"--cpus-per-gpu=2"}},
 		"cores as TRES":   {func(s *Script) { s.Options.Extra = []string{"--tres-per-task=cpu:3"} }, nil},
-		"GPUs as TRES":    {func(s *Script) { s.Options.Extra = []string{"--tres-per-task=gres/gpu:1"} }, []string{"--cpus-per-task=4"}},
 		"GPUs of a node":  {list(Option{Name: "gpus-per-node", Value: "2"}), []string{"--ntasks-per-node=4"}},
 		"GPUs as gres":    {list(Option{Name: "gres", Value: "gpu:a100:2"}), []string{"--ntasks-per-node=4"}},
 		"GPUs, extra":     {func(s *Script) { s.Options.Extra = []string{"-G8"} }, []string{"--ntasks-per-node=4"}},

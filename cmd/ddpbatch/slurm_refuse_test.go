@@ -43,6 +43,18 @@ func testSlurmTestOnly(t *testing.T, c *cluster) {
 	if out := c.ok("ddpbatch", "submit", job, "--test-only"); !strings.Contains(out.stdout, "to start at") {
 		t.Errorf("--test-only: %v", out)
 	}
+	// what is beyond the partition's limits is told of at its place, where Slurm would queue it and never start it
+	for _, command := range [][]string{{"check", "--slurm"}, {"submit", "--test-only"}} {
+		out := c.run("ddpbatch", append(command, job, "--set", "slurm.nodes=1000", "--set", "slurm.gpus_per_node=77")...)
+		for _, want := range []string{"--set slurm.nodes: slurm.nodes: 1000 nodes", "--set slurm.gpus_per_node: slurm.gpus_per_node: 77 GPUs a node"} {
+			if !strings.Contains(out.stderr, want) {
+				t.Errorf("%s without %q: %v", command, want, out)
+			}
+		}
+		if out := c.run("ddpbatch", append(command, job)...); strings.Contains(out.stderr, "(warning)") {
+			t.Errorf("%s of a job that the partition takes: %v", command, out)
+		}
+	}
 	out := c.ok("ddpbatch", "submit", "--dry-run", job)
 	for _, line := range []string{"#!/bin/bash", "#SBATCH --nodes=2", "#SBATCH --gpus-per-node=2", "#SBATCH --job-name=asked"} {
 		if !slices.Contains(strings.Split(out.stdout, "\n"), line) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"ddpbatch/slurm"
 	"ddpbatch/trainer"
 )
 
@@ -121,6 +122,15 @@ func (c *checker) checkPerTask(root *position) {
 		if _, given := c.job.Slurm.Get(name); given {
 			c.fault(root.at(key), key, `%s would count for all ranks of a node where launch.mode is "agent", as srun starts one task a node: write slurm.gpus_per_node`, key)
 		}
+	}
+	key := toml.Key{"slurm", "gpus_per_socket"}
+	if _, given := c.job.Slurm.Get("gpus_per_socket"); given {
+		c.fault(root.at(key), key, `%s would count for the sockets of srun's one task a node where launch.mode is "agent", and not for those of the node: `+
+			`write slurm.gpus_per_node`, key)
+	}
+	extra := toml.Key{"slurm", "extra"}
+	if err := slurm.CheckAgentWords(c.job.Slurm.Extra); err != nil && c.hasNoFault(extra.String()) {
+		c.fault(root.at(extra), extra, "%s: %v", extra, err)
 	}
 }
 

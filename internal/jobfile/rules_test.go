@@ -222,3 +222,15 @@ func TestNodeRanges(t *testing.T) {
 		checkFaults(t, "name = \"x\"\nslurm.nodes = \"2-4\"\n"+text+"\nlaunch.command = [\"true\"]", nil, want)
 	}
 }
+
+func TestGPUsCountedByTasksAreFaultsInAgentMode(t *testing.T) {
+	for line, want := range map[string]string{
+		"slurm.gpus_per_socket = 2": `job.toml:2:7: slurm.gpus_per_socket would count for the sockets of srun's one task a node where launch.mode is "agent", ` +
+			`and not for those of the node: write slurm.gpus_per_node`,
+		`slurm.extra = ["--gpus-per-task=1"]`: `job.toml:2:7: slurm.extra: sbatch option "--gpus-per-task=1": it would count for all ranks of a node ` +
+			`where launch.mode is "agent", as srun starts one task a node: write slurm.gpus_per_node`,
+	} {
+		checkFaults(t, "name = \"x\"\n"+line+"\nlaunch.command = [\"true\"]", nil, want)
+		checkFaults(t, "name = \"x\"\n"+line+"\nlaunch.command = [\"true\"]\nlaunch.mode = \"task\"", nil)
+	}
+}
