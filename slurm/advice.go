@@ -44,7 +44,8 @@ var refusals = []struct{ words, advice string }{
 	{"Invalid partition name specified", `set slurm.partition to one that "sinfo -s" lists`},
 	{"Invalid account or account/partition combination", `set slurm.account to one of your own, and slurm.partition to one that it may use: ` +
 		`"sacctmgr show associations user=$USER" lists them`},
-	{"Invalid qos specification", `set slurm.qos to one that you may use: "sacctmgr show associations user=$USER format=account,qos" lists them`},
+	{"Invalid qos specification", `set slurm.qos to one that you may use: ` +
+		`"sacctmgr show associations user=$USER format=account,qos" lists them`},
 	{"Invalid feature specification", `set slurm.constraint to what nodes have: "sinfo -o '%P %f'" lists it`},
 	{"Invalid generic resource (gres) specification", `set slurm.gpus_per_node or slurm.gres to what nodes have: "sinfo -o '%P %G'" lists it`},
 	{"Invalid node name specified", `correct slurm.nodelist, or slurm.exclude: "sinfo -N" lists the nodes`},
@@ -64,8 +65,8 @@ var refusals = []struct{ words, advice string }{
 	{"is not a valid node count", `correct slurm.nodes in the job file`},
 	{"More processors requested than permitted", `lower slurm.nodes, launch.nproc_per_node or slurm.cpus_per_task`},
 	{"User's group not permitted to use this partition", `take another slurm.partition: "scontrol show partition" names the groups of each`},
-	{"Job violates accounting/QOS policy", `ask for less (slurm.nodes, slurm.time, slurm.gpus_per_node), wait until other jobs of yours have ended, ` +
-		`or take another slurm.qos`},
+	{"Job violates accounting/QOS policy", `ask for less (slurm.nodes, slurm.time, slurm.gpus_per_node), wait until other jobs of ` +
+		`yours have ended, or take another slurm.qos`},
 	{"Requested partition configuration not available now", `ask for less (slurm.nodes, slurm.time), or take another slurm.partition: ` +
 		`"scontrol show partition" shows the limits and the state of each`},
 	{"Job size specification needs to be provided", `say how much the job needs, in [slurm]: the site asks for it`},

@@ -237,8 +237,8 @@ func CheckAgentWords(words []string) error {
 	for _, word := range words {
 		for _, key := range []string{"gpus_per_task", "gpus_per_socket", "tres_per_task"} {
 			if Sets(word, key) && (key != "tres_per_task" || strings.Contains(word, "gpu")) {
-				return fmt.Errorf(`sbatch option %s: it would count for all ranks of a node where launch.mode is "agent", as srun starts one task a node: `+
-					"write slurm.gpus_per_node", clip(word))
+				return fmt.Errorf(`sbatch option %s: it would count for all ranks of a node where launch.mode is "agent", `+
+					"as srun starts one task a node: write slurm.gpus_per_node", clip(word))
 			}
 		}
 	}

@@ -34,7 +34,7 @@ func (c *Client) Partition(ctx context.Context, name string) (Partition, error) 
 	if err := checkWord(name); err != nil || strings.HasPrefix(name, "-") {
 		return Partition{}, fmt.Errorf("ask for a partition: %s is no name", clip(name))
 	}
-	out, err := c.ask(ctx, "scontrol", "show", "partition", "-o")
+	out, err := c.ask(ctx, "scontrol", "-a", "-o", "show", "partition") // the hidden ones, too
 	if err != nil {
 		return Partition{}, fmt.Errorf("ask for the partitions: %w", err)
 	}

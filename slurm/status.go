@@ -52,8 +52,8 @@ var heldStates = map[string]bool{"REQUEUE_HOLD": true, "RESV_DEL_HOLD": true, "S
 // service does not give, or is held ("JOB REASON CODES" in squeue(1)).
 var stuckReasons = map[string]bool{
 	"AccountNotAllowed": true, "BadConstraints": true, "DependencyNeverSatisfied": true, "InvalidAccount": true, "InvalidQOS": true,
-	"JobHeldAdmin": true, "JobHeldUser": true, "JobHoldMaxRequeue": true, "PartitionConfig": true, "PartitionDown": true, "PartitionInactive": true,
-	"PartitionNodeLimit": true, "PartitionTimeLimit": true, "QOSMinCpuNotSatisfied": true, "QOSMinGRES": true, "QOSMinMemory": true,
+	"JobHeldAdmin": true, "JobHeldUser": true, "JobHoldMaxRequeue": true, "PartitionConfig": true, "PartitionDown": true,
+	"PartitionInactive": true, "PartitionNodeLimit": true, "PartitionTimeLimit": true, "QOSMinCpuNotSatisfied": true, "QOSMinGRES": true, "QOSMinMemory": true,
 	"QOSMinNode": true, "QOSNotAllowed": true, "ReservationDeleted": true,
 }
 

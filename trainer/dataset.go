@@ -141,8 +141,8 @@ func (d DataConfig) Overlap() (rows data.Range, ok bool) {
 	return rows, err == nil && rows.First < rows.End
 }
 
-// CheckRows tells which ranges of rows go beyond the data, as far as headers of its files say how many rows there are. The error joins one for
-// each, which begins with its key. Files that cannot be read are none of its business.
+// CheckRows tells which ranges of rows go beyond the data, as far as headers of its files say how many rows there are. The error joins one
+// for each, which begins with its key. Files that cannot be read are none of its business.
 func (c Config) CheckRows(workDir string) error {
 	whole := c
 	whole.Init = "" // which is no file of the data's

@@ -72,7 +72,9 @@ func readJob(ctx context.Context, path string) ([]byte, error) {
 }
 
 // loadJob reads a job file for a command that will act on it; warnings are printed, with what remarks find.
-func loadJob(ctx context.Context, e *env, path string, sets []string, remarks ...func(*jobfile.Job) []jobfile.Remark) (*jobfile.Job, []byte, error) {
+func loadJob(ctx context.Context, e *env, path string, sets []string, remarks ...func(*jobfile.Job) []jobfile.Remark) (
+	*jobfile.Job, []byte, error,
+) {
 	text, err := readJob(ctx, path)
 	if err != nil {
 		return nil, nil, err

@@ -165,7 +165,8 @@ func (j *Job) Spec(spec rundir.Spec) (rundir.Spec, error) {
 func (j *Job) BatchScript(runDir string) slurm.Script {
 	return slurm.Script{
 		Name: j.Name, RunDir: runDir, WorkDir: j.RanksDir(runDir), Options: j.Slurm,
-		Nodes: j.Nodes(), LeastNodes: j.LeastNodes(), MinNodes: j.Launch.MinNodes, Mode: j.Launch.Mode, Nproc: j.MaxNproc(), CPUsPerRank: j.CPUsPerRank(),
+		Nodes: j.Nodes(), LeastNodes: j.LeastNodes(), MinNodes: j.Launch.MinNodes,
+		Mode: j.Launch.Mode, Nproc: j.MaxNproc(), CPUsPerRank: j.CPUsPerRank(),
 		Setup:   j.setup(),
 		Requeue: len(j.Requeue.On) > 0, Chain: j.Links() > 1, Lead: j.Requeue.Lead, Grace: j.Launch.Grace,
 	}

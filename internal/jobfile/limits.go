@@ -19,8 +19,8 @@ type Cluster struct {
 	KillWait  time.Duration // 0: not known
 }
 
-// LimitRemarks tells what of a job is beyond the limits of its partition, and what no node of it has. options are further words of sbatch's command line,
-// which count over the job's: what they say is left to Slurm to judge.
+// LimitRemarks tells what of a job is beyond the limits of its partition, and what no node of it has. options are further
+// words of sbatch's command line, which count over the job's: what they say is left to Slurm to judge.
 func (j *Job) LimitRemarks(cluster Cluster, options []string) []Remark {
 	l := limits{job: j, words: slices.Concat(j.Slurm.Extra, options)}
 	if cluster.Missing != nil {

@@ -125,8 +125,8 @@ func (c *checker) checkPerTask(root *position) {
 	}
 	key := toml.Key{"slurm", "gpus_per_socket"}
 	if _, given := c.job.Slurm.Get("gpus_per_socket"); given {
-		c.fault(root.at(key), key, `%s would count for the sockets of srun's one task a node where launch.mode is "agent", and not for those of the node: `+
-			`write slurm.gpus_per_node`, key)
+		c.fault(root.at(key), key, `%s would count for the sockets of srun's one task a node where launch.mode is "agent", and not for those `+
+			`of the node: write slurm.gpus_per_node`, key)
 	}
 	extra := toml.Key{"slurm", "extra"}
 	if err := slurm.CheckAgentWords(c.job.Slurm.Extra); err != nil && c.hasNoFault(extra.String()) {

@@ -63,16 +63,16 @@ func (c *checker) warnOfTimeouts(values map[string]any, root *position) {
 		if !hangGiven {
 			key = timeout
 		}
-		c.warn(root, key, `launch.hang = "%v" is no longer than mpi.timeout = "%v": a rank that waits is taken for hung before it can say for whom; `+
-			"raise launch.hang, or lower mpi.timeout", l.Hang, m.Timeout)
+		c.warn(root, key, `launch.hang = "%v" is no longer than mpi.timeout = "%v": a rank that waits is taken for hung `+
+			"before it can say for whom; raise launch.hang, or lower mpi.timeout", l.Hang, m.Timeout)
 	}
 	if m.Timeout <= l.Grace && usesGroup && (timeoutGiven || graceGiven) {
 		key := grace
 		if !graceGiven {
 			key = timeout
 		}
-		c.warn(root, key, `mpi.timeout = "%v" is no longer than launch.grace = "%v": ranks that wait for one that still saves give up before it is killed; `+
-			"raise mpi.timeout, or lower launch.grace", m.Timeout, l.Grace)
+		c.warn(root, key, `mpi.timeout = "%v" is no longer than launch.grace = "%v": ranks that wait for one that `+
+			"still saves give up before it is killed; raise mpi.timeout, or lower launch.grace", m.Timeout, l.Grace)
 	}
 }
 
@@ -93,8 +93,8 @@ func (c *checker) warnOfSecrets(root *position) {
 	script := toml.Key{"setup", "script"}
 	for i, line := range c.job.Setup.Script {
 		if name := redact.FindWritten(line); name != "" && c.hasNoFault(script.String()) {
-			c.warn(root, script, "item %d of %s gives %s a value, which looks like a secret and becomes part of the batch script, that Slurm keeps: %s",
-				i+1, script, name, instead)
+			c.warn(root, script, "item %d of %s gives %s a value, which looks like a secret and becomes part of the batch script, "+
+				"that Slurm keeps: %s", i+1, script, name, instead)
 		}
 	}
 	command := toml.Key{"launch", "command"}

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Written tells whether a value that stands beside a name is a secret itself, as far as one can tell: the name is one of a secret's, and the
-// value no variable, command, path or number. "HF_TOKEN=$(cat token)" holds none, and "--max-tokens=4096" is about something else.
+// Written tells whether a value that stands beside a name is a secret itself, as far as one can tell: the name is one of a secret's, and
+// the value no variable, command, path or number. "HF_TOKEN=$(cat token)" holds none, and "--max-tokens=4096" is about something else.
 func Written(name, value string) bool {
 	upper := strings.ToUpper(strings.TrimLeft(name, "-"))
 	aside := []string{"TOKENIZ", "TOKENS", "KEYBOARD", "KEYS", "_FILE", "-FILE", "_PATH", "-PATH", "_DIR", "-DIR"}
