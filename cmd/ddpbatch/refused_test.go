@@ -29,7 +29,7 @@ func refusals(t *testing.T) map[string][2]string {
 }
 
 // Whatever sbatch refuses a job for, its words are shown, the command ends with 20 and nothing is left.
-func TestSubmitTellsWhySlurmRefuses(t *testing.T) {
+func TestSubmitShowsWhySlurmRefuses(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()
 	q.must(os.WriteFile(filepath.Join(parent, "job.toml"), []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n"), 0o600))
