@@ -265,10 +265,20 @@ func (c *checker) besideSweep(s *sweep, values map[string]any, root *position) {
 		c.fault(root.at(key), key, "%s does not go with [sweep], which makes the array: "+
 			"for how many elements may run at once write sweep.parallel = N", key)
 	}
+	if links, _ := table["chain"].(int64); links > 1 {
+		key := toml.Key{"slurm", "chain"}
+		c.fault(root.at(key), key, "%s does not go with [sweep], whose elements end at different times: "+
+			"submit a job for each value, or leave it out", key)
+	}
 	for i, o := range c.sets {
-		if slices.ContainsFunc(s.keys, func(k sweptKey) bool { return slices.Equal(k.path, o.path) }) {
-			c.fault(&position{set: i + 1}, o.path, "the sweep sets %s in each element, so that this would count for nothing: "+
-				"set its values, --set 'sweep.%s=[...]', or take the sweep away, --set sweep={}", o.path, o.path)
+		given, at := map[string]any{}, &position{}
+		o.apply(given, at, &position{})
+		for _, k := range s.keys {
+			if _, _, sets := lookUp(given, at, k.path); sets {
+				c.fault(&position{set: i + 1}, o.path, "the sweep sets %s in each element, so that this would count for nothing: "+
+					"set its values, --set 'sweep.%s=[...]', or take the sweep away, --set sweep={}", k.path, k.path)
+				break
+			}
 		}
 	}
 }

@@ -154,6 +154,9 @@ func TestSweepsThatDoNotGoWithTheRest(t *testing.T) {
 		{"no table", "name = \"x\"\nsweep = 3\n" + command, nil, []string{`job.toml:2:1: sweep must be a table, not 3`}},
 		{"an array, too", "name = \"x\"\nslurm.array = \"0-3\"\n" + builtin + "[sweep]\nseed = \"1-2\"", nil,
 			[]string{`job.toml:2:7: slurm.array does not go with [sweep], which makes the array: for how many elements may run at once write sweep.parallel = N`}},
+		{"a chain, too", "name = \"x\"\nslurm.chain = 3\n" + builtin + "[sweep]\nseed = \"1-2\"", nil,
+			[]string{`job.toml:2:7: slurm.chain does not go with [sweep], whose elements end at different times: ` +
+				`submit a job for each value, or leave it out`}},
 		{"no array", "name = \"x\"\nslurm.skip = [\"--array\"]\n" + builtin + "[sweep]\nseed = \"1-2\"", nil,
 			[]string{`job.toml:2:7: slurm.skip: the elements of [sweep] are one array, so that --array cannot be left out (element 0 of the sweep, seed=1)`}},
 		{"lists of two lengths", sweeping(`mode = "zip"`, `seed = "1-5"`, `lr = [0.1, 0.2]`), nil,
@@ -168,6 +171,9 @@ func TestSweepsThatDoNotGoWithTheRest(t *testing.T) {
 			[]string{`job.toml:2:8: launch.hang must be a duration, such as "90s" or "5m", or "0s" for none, not 3`}},
 		{"a set beside it", sweeping(`seed = "1-2"`), []string{"train.seed=5"},
 			[]string{`--set train.seed: the sweep sets train.seed in each element, so that this would count for nothing: set its values, --set 'sweep.train.seed=[...]', or take the sweep away, --set sweep={}`}},
+		{"a set of a table around it", sweeping(`"setup.env.A" = [1, 2]`), []string{`setup={env={A="3"}}`},
+			[]string{`--set setup: the sweep sets setup.env.A in each element, so that this would count for nothing: ` +
+				`set its values, --set 'sweep.setup.env.A=[...]', or take the sweep away, --set sweep={}`}},
 		{"a set of another type", sweeping(`seed = "1-2"`), []string{`sweep.seed=["x"]`},
 			[]string{`--set sweep.seed: train.seed must be a whole number from 0 to 4294967295, not the text "x" (element 0 of the sweep, seed=x)`}},
 		{"data of two kinds", "name = \"x\"\n[train]\nloss = \"mse\"\nmodel.kind = \"dense\"\ndata.targets = \"t.npy\"\n[sweep]\nmode = \"zip\"\n" +
