@@ -186,6 +186,13 @@ func afterWords(ctx context.Context, e *env, job *jobfile.Job, o submitOptions) 
 	if len(o.after) == 0 {
 		return nil, nil
 	}
+	d, err := readDefaults(e)
+	if err == nil {
+		err = d.CheckFlag("--after", "dependency")
+	}
+	if err != nil {
+		return nil, err
+	}
 	conditions := []string{job.Slurm.Dependency(o.sbatch)}
 	for _, word := range o.after {
 		condition, err := e.viewer().After(ctx, []string{job.RunDir, e.abs("runs")}, word)

@@ -271,6 +271,39 @@ func TestForbiddenKeysAreRefused(t *testing.T) {
 	}
 }
 
+// TestForbiddenOptionsAreNotAskedForByOtherKeys: of sbatch's options a site forbids, none comes by a key that stands for it.
+func TestForbiddenOptionsAreNotAskedForByOtherKeys(t *testing.T) {
+	d, err := ParseDefaults(site("[forbid]\n\"slurm.array\" = \"no arrays\"\n\"slurm.dependency\" = \"no waiting\"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const sweep = "[sweep], which makes an array, is not for jobs of this site: no arrays (/etc/ddpbatch.toml:2:1)"
+	const chain = "slurm.chain, whose links depend on each other, is not for jobs of this site: no waiting (/etc/ddpbatch.toml:3:1)"
+	for _, test := range []struct {
+		job  string
+		sets []string
+		want string // empty: none
+	}{
+		{"[sweep]\n\"setup.env.A\" = [\"x\", \"y\"]\n", nil, "job.toml:2:2: " + sweep},
+		{"", []string{`sweep.setup.env.A=["x"]`}, "--set sweep.setup.env.A: " + sweep},
+		{"", []string{"sweep={}"}, ""},
+		{"slurm.chain = 3\n", nil, "job.toml:2:7: " + chain},
+		{"", []string{"slurm.chain=2"}, "--set slurm.chain: " + chain},
+		{"", []string{"slurm.chain=1"}, ""},
+	} {
+		_, _, err := d.Parse("job.toml", "/jobs", []byte("name = \"x\"\n"+test.job+command), test.sets)
+		if got := fmt.Sprint(err); test.want == "" && err != nil || test.want != "" && got != test.want {
+			t.Errorf("%q, %q: got %v\nwant %s", test.job, test.sets, err, test.want)
+		}
+	}
+	var none *Defaults
+	if err := d.CheckFlag("--after", "dependency"); fmt.Sprint(err) !=
+		"--after is not for jobs of this site: no waiting (/etc/ddpbatch.toml:3:1)" || d.CheckFlag("--x", "time") != nil ||
+		none.CheckFlag("--after", "dependency") != nil {
+		t.Errorf("the flag: %v", err)
+	}
+}
+
 func TestForbiddenWordsAreRefused(t *testing.T) {
 	d, err := ParseDefaults(site("[forbid]\n\"slurm.partition\" = \"the site chooses\"\n\"slurm.hold\" = \"no\"\n"))
 	if err != nil {

@@ -87,6 +87,7 @@ func (d *Defaults) checkForbidden(c *checker, values map[string]any, root *posit
 	if swept, isTable := values["sweep"].(map[string]any); isTable {
 		d.checkSwept(c, nil, swept, root.below("sweep"))
 	}
+	d.checkAsked(c, values, root)
 	for _, f := range d.forbidden {
 		if _, at, found := lookUp(values, root, f.key); found {
 			c.fault(at, f.key, "%s", f.refusal(nodeOf(f.key).show(f.key)))
@@ -104,6 +105,25 @@ func (d *Defaults) checkForbidden(c *checker, values map[string]any, root *posit
 					c.fault(at, key, "%s", f.refusal(short(word)+" of "+key.String()))
 				}
 			}
+		}
+	}
+}
+
+// checkAsked notes keys that are not the forbidden one, and have ddpbatch ask sbatch for the same.
+func (d *Defaults) checkAsked(c *checker, values map[string]any, root *position) {
+	swept, _ := values["sweep"].(map[string]any)
+	sweep, chain := toml.Key{"sweep"}, toml.Key{"slurm", "chain"}
+	links := int64(0)
+	table, at, found := lookUp(values, root, chain)
+	if found {
+		links, _ = table["chain"].(int64)
+	}
+	for _, f := range d.forbidden {
+		if len(swept) > 0 && f.isOption("array") {
+			c.fault(root.at(sweep), sweep, "%s", f.refusal("[sweep], which makes an array,"))
+		}
+		if links > 1 && len(f.key) > 1 && f.isOption("dependency") { // all of [slurm] is told of as that
+			c.fault(at, chain, "%s", f.refusal(chain.String()+", whose links depend on each other,"))
 		}
 	}
 }
@@ -142,6 +162,11 @@ func (f forbiddenKey) refusal(what string) string {
 	return fmt.Sprintf("%s is not for jobs of this site: %s (%s)", what, f.sentence, f.place)
 }
 
+// isOption tells whether the key is that option of sbatch, by its key in [slurm], or all of them.
+func (f forbiddenKey) isOption(key string) bool {
+	return f.key[0] == "slurm" && (len(f.key) == 1 || f.key[1] == key)
+}
+
 // isSetBy tells whether a word of sbatch's command line says the same as the key.
 func (f forbiddenKey) isSetBy(word string) bool {
 	switch {
@@ -177,6 +202,19 @@ func (d *Defaults) CheckWords(words []string) error {
 			if f.isSetBy(word) {
 				return usage.Errorf("%s", f.refusal("sbatch's "+short(word)))
 			}
+		}
+	}
+	return nil
+}
+
+// CheckFlag refuses a flag that has sbatch asked for the option with the given key of [slurm], where the site forbids that.
+func (d *Defaults) CheckFlag(flag, key string) error {
+	if d == nil {
+		return nil
+	}
+	for _, f := range d.forbidden {
+		if f.isOption(key) {
+			return usage.Errorf("%s", f.refusal(flag))
 		}
 	}
 	return nil
