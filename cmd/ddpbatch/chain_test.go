@@ -212,3 +212,24 @@ func TestAfterWhatCannotBe(t *testing.T) {
 		t.Errorf("called sbatch with %q", calls)
 	}
 }
+
+// A job that Slurm took from a command that was killed before it could record it is waited for, too: the run's job of before has ended.
+func TestAfterAJobThatNobodyRecorded(t *testing.T) {
+	for _, test := range []struct{ mode, links, want string }{
+		{"after", "1", "--dependency=afterany:500"},
+		{"after@501", "2", "--dependency=afterany:500:501"},
+	} {
+		q := newQueue(t)
+		parent, run := q.resumable()
+		q.jobFile(parent)
+		q.says("mode", test.mode)
+		if err := q.command(parent, "resume", run, "--set", "slurm.chain="+test.links).Run(); err == nil {
+			t.Fatalf("%s: it was not killed", test.mode)
+		}
+		q.says("mode", "")
+		code, _, errs := q.run(parent, "submit", "job.toml", "--dry-run", "--after", run)
+		if code != 0 || !strings.Contains(errs, test.want+" ") {
+			t.Errorf("%s: %d, %s; want %s", test.mode, code, errs, test.want)
+		}
+	}
+}

@@ -79,7 +79,7 @@ func (v *Viewer) afterRun(ctx context.Context, run *rundir.Dir, ids []string, wo
 	}
 	good := row.State == "COMPLETED"
 	switch {
-	case row.State == "UNSUBMITTED" || ids[0] == "":
+	case row.State == "UNSUBMITTED" || row.Job == "":
 		return "", usage.Errorf("--after %s: the run has no job; see ddpbatch status %s", word, slurm.ShellQuote(v.From.Short(run.Path())))
 	case row.Ended && (how == "any" || good == (how == "ok")):
 		return "", nil
@@ -87,7 +87,10 @@ func (v *Viewer) afterRun(ctx context.Context, run *rundir.Dir, ids []string, wo
 		return "", usage.Errorf("--after %s: that can no longer be: the run has ended as %s", word, row.State)
 	}
 	between := ","
-	if c := chainOf(run); c != nil {
+	if row.array == nil && row.Job != "" { // which may be one that nobody recorded
+		ids = []string{row.Job}
+	}
+	if c := row.chain; c != nil {
 		if ids = c.left(); how == "ok" { // the link that is done cancels those after it
 			between = "?"
 		}
