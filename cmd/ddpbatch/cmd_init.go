@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -114,6 +115,7 @@ func starterNamed(e *env, name string) (templates.Starter, error) {
 		return templates.Starter{Name: name, Text: text}, err
 	}
 	if starter, ok := templates.Find(name); ok {
+		starter.Text = withoutRunDir(e, starter.Text)
 		return starter, nil
 	}
 	return templates.Starter{}, &usage.Error{Message: fmt.Sprintf("there is no starter job %q", name), Hint: `"ddpbatch init --list" shows them`}
@@ -130,6 +132,15 @@ func writeStarter(e *env, dir, name string) error {
 	}
 	sayNext(e, path, starter)
 	return nil
+}
+
+// withoutRunDir makes a comment of run_dir in a job file that ddpbatch has made, where the site's file or the user's own says where runs
+// are made: the job's would count over that. Defaults that cannot be read are told of by whatever reads the job.
+func withoutRunDir(e *env, text string) string {
+	if d, err := readDefaults(e); err == nil && d.RunDir() != "" {
+		return strings.Replace(text, "\nrun_dir = ", "\n#run_dir = ", 1)
+	}
+	return text
 }
 
 // writeJobFile writes job.toml into a folder, which is made if it is not there, and other files beside it. It never overwrites one; where it

@@ -22,6 +22,7 @@ func writeTranslated(ctx context.Context, e *env, dir, from string) error {
 	if err != nil {
 		return err
 	}
+	result.Text = withoutRunDir(e, result.Text)
 	_, warnings, err := jobfile.Parse("job.toml", e.abs(dir), []byte(result.Text), nil)
 	if err != nil {
 		return &usage.Error{
