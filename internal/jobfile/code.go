@@ -30,7 +30,38 @@ func (j *Job) SelectCode(ctx context.Context, git string, environ []string) (*sn
 		return nil, nil, err
 	}
 	j.CodeDir = selection.Dir
-	return selection, j.liveCode(selection, environ), nil
+	return selection, j.liveCodeOfAll(selection, environ), nil
+}
+
+// maxLive bounds the warnings about the elements of a sweep: each tells of another, and more of them help nobody.
+const maxLive = 10
+
+// liveCodeOfAll is liveCode for the job, and of a sweep that changes what it looks at for each element.
+func (j *Job) liveCodeOfAll(selection *snapshot.Selection, environ []string) (warnings []string) {
+	if j.Sweep == nil || !j.Sweep.sets("launch.command") && !j.Sweep.sets("setup.env.PYTHONPATH") {
+		return j.liveCode(selection, environ)
+	}
+	seen := map[string]bool{}
+	for index := range j.Sweep.Len() {
+		element, err := j.Element(index)
+		if err != nil {
+			continue // Parse has made each of them
+		}
+		looked := fmt.Sprintf("%q %q", element.Launch.Command, element.Env["PYTHONPATH"])
+		if seen[looked] {
+			continue
+		}
+		seen[looked] = true
+		for _, warning := range element.liveCode(selection, environ) {
+			if !slices.Contains(warnings, warning) && len(warnings) < maxLive {
+				warnings = append(warnings, warning)
+			}
+		}
+		if len(warnings) == maxLive {
+			break
+		}
+	}
+	return warnings
 }
 
 // RanksDir is where the ranks of a run run, whose directory is given: in the run's copy of the code, where it has one, or else in workdir.

@@ -130,6 +130,12 @@ func TestLiveCodeIsWarnedOf(t *testing.T) {
 		{"PYTHONPATH of the job", func(j *Job) { j.Env = map[string]string{"PYTHONPATH": tree} }, []string{"PYTHONPATH=x"}, []string{"PYTHONPATH leads to " + tree}},
 		{"the script", func(j *Job) { j.Launch.Command = []string{"python3", tree + "/train.py", venv + "/pyvenv.cfg"} }, nil,
 			[]string{"item 2 of launch.command, \"" + tree + "/train.py\", is a file of the tree itself, and not of its copy: write \"train.py\", relative to workdir"}},
+		{"the script of one element", func(j *Job) {
+			j.Launch.Command = []string{"true"}
+			j.Sweep = &Sweep{Mode: product, Keys: []SweptKey{
+				{Key: "launch.command", Values: []string{`["true"]`, `["cat", "` + tree + `/train.py"]`}}, {Key: "setup.env.A", Values: []string{`"1"`, `"2"`}},
+			}}
+		}, nil, []string{"item 2 of launch.command, \"" + tree + "/train.py\""}},
 	} {
 		job := emptyJob()
 		job.WorkDir, job.RunDir, job.Code.Snapshot = tree, tree+"/runs", "copy"

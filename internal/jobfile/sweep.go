@@ -51,6 +51,11 @@ func (s *Sweep) Len() int {
 	return n
 }
 
+// sets tells whether a key is swept.
+func (s *Sweep) sets(key string) bool {
+	return slices.ContainsFunc(s.Keys, func(k SweptKey) bool { return k.Key == key })
+}
+
 // values are those of one element, as TOML has them, in the order of the keys.
 func (s *Sweep) values(index int) []string {
 	values := make([]string, len(s.Keys))
