@@ -20,7 +20,7 @@ func moreToDo(run *rundir.Dir, sets []string) bool {
 		if job.Builtin() {
 			return table == "train"
 		}
-		return !slices.Contains([]string{"slurm", "setup", "requeue", "checkpoint"}, table)
+		return !slices.Contains([]string{"slurm", "setup", "requeue", "checkpoint", "sweep"}, table)
 	}))
 }
 

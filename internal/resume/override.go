@@ -33,6 +33,10 @@ func override(ctx context.Context, run *rundir.Dir, kept, sets, pretend []string
 	if err != nil {
 		return nil, nil, err
 	}
+	more, err := moreFrom(run, sets)
+	if err != nil {
+		return nil, nil, err
+	}
 	if slices.ContainsFunc(sets, func(set string) bool { return jobfile.SetKey(set) == "script_template" }) {
 		return nil, nil, usage.Errorf("script_template cannot be changed: a run keeps the script template that it was submitted with")
 	}
@@ -66,7 +70,10 @@ func override(ctx context.Context, run *rundir.Dir, kept, sets, pretend []string
 	if err != nil {
 		return nil, warnings, err
 	}
-	changed := rundir.Overridden{Sets: all, Anew: anew, AnewElements: elements, Pretend: pretend, WorkDir: fresh.WorkDir, Nodes: fresh.Nodes, Job: fresh.Job}
+	changed := rundir.Overridden{
+		Sets: all, Anew: anew, AnewElements: elements, MoreElements: more,
+		Pretend: pretend, WorkDir: fresh.WorkDir, Nodes: fresh.Nodes, Job: fresh.Job,
+	}
 	if index, ok := run.Index(); ok {
 		changed.Element = &index
 	}
@@ -140,6 +147,28 @@ func anewFrom(run *rundir.Dir, sets []string) (anew int, elements map[int]int, e
 		elements[index] = newest + 1
 	}
 	return anew, elements, nil
+}
+
+// moreFrom tells from which attempt on each element of an array has run with what sets give even finished ones to do: the job may end, or be
+// cancelled, before all of them have begun.
+func moreFrom(run *rundir.Dir, sets []string) (map[int]int, error) {
+	more := maps.Clone(run.Spec().MoreElements)
+	if _, isElement := run.Index(); isElement || !moreToDo(run, sets) {
+		return more, nil
+	}
+	elements, err := run.Elements()
+	for _, element := range elements {
+		newest, err := element.NewestAttempt()
+		if err != nil {
+			return nil, err
+		}
+		if more == nil {
+			more = map[int]int{}
+		}
+		index, _ := element.Index()
+		more[index] = newest + 1
+	}
+	return more, err
 }
 
 // checkFits compares a job of the built-in trainer with the newest checkpoint of a run, and of each element of an array. What cannot be

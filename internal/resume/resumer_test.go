@@ -331,6 +331,7 @@ func TestResumeRunsWhatIsLeftOfAnArray(t *testing.T) {
 		"none ran":                    {"[slurm]\narray = \"0-1\"", nil, nil, "--qos=x", "[]"},
 		"more to do":                  {"[slurm]\narray = \"0-1\"", []int{0, 3}, []string{`launch.command=["false"]`}, "--qos=x", "[]"},
 		"other limits":                {"[slurm]\narray = \"0-1\"", []int{0, 3}, []string{"slurm.time=5"}, "--array=1 --qos=x", "[[1 1]]"},
+		"how many of a sweep at once": {"[sweep]\nparallel = 1\n\"setup.env.A\" = \"1-3\"", []int{0, 3}, []string{"sweep.parallel=2"}, "--array=1-2%2 --qos=x", "[[1 2]]"},
 		"a sweep":                     {"[sweep]\nparallel = 1\n\"setup.env.A\" = \"1-3\"", []int{0, 3}, nil, "--array=1-2%1 --qos=x", "[[1 2]]"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -362,6 +363,49 @@ func TestResumeRunsWhatIsLeftOfAnArray(t *testing.T) {
 				t.Errorf("the ledger ends with %+v, want job 13 with the elements %s", last, test.spans)
 			}
 		})
+	}
+}
+
+// A resume --set that gives finished elements something to do may end before all of them have begun: the next one runs those.
+func TestResumeRunsWhatHasNotHadItsMore(t *testing.T) {
+	a := fakeslurm.NewArray(t, "0-1")
+	a.Submitted("12")
+	a.Ran(0, "12", 0)
+	one := a.Ran(1, "12", 0)
+	a.Queue("12_0 COMPLETED", "12_1 COMPLETED")
+	w := &world{a.Slurm, t, a.Run}
+	check := func(r *Resumer, run *rundir.Dir) string {
+		t.Helper()
+		finished, err := r.Check(t.Context(), run)
+		a.Must(err)
+		return finished
+	}
+	if finished := check(w.resumer(nil, nil), a.Run); finished == "" {
+		t.Fatal("it is not finished at first")
+	}
+	r := w.resumer([]string{`launch.command=["false"]`}, nil)
+	check(r, a.Run)
+	if _, err := r.Job(t.Context(), a.Run); err != nil {
+		t.Fatal(err)
+	}
+	a.Must(a.Run.FinalizeOverride(true))
+	a.Ran(0, "12", 0) // whose ids tell nothing, as those of a simulated run
+	for range 2 {
+		r := w.resumer(nil, nil)
+		finished := check(r, a.Run)
+		job, err := jobfile.OfRun(a.Run)
+		a.Must(err)
+		if left := r.Left(job); finished != "" || !slices.Equal(left, []int{1}) {
+			t.Errorf("%q, left are %v", finished, left)
+		}
+		if finished := check(w.resumer(nil, nil), one); finished != "" {
+			t.Errorf("of the element: %q", finished)
+		}
+		a.Queue()
+	}
+	a.Ran(1, "12", 0)
+	if finished := check(w.resumer(nil, nil), a.Run); finished == "" {
+		t.Error("it is not finished in the end")
 	}
 }
 

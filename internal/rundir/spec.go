@@ -31,6 +31,7 @@ type Spec struct {
 	Before       *Overridden     `json:"before,omitempty"`        // what the newest resume --set has changed, until an attempt has run with it
 	Anew         int             `json:"anew,omitempty"`          // the attempt from which on a resume --set asks to begin anew (checkpoint.resume = "never"); 0: the first
 	AnewElements map[int]int     `json:"anew_elements,omitempty"` // that of each element of an array, by its index
+	MoreElements map[int]int     `json:"more_elements,omitempty"` // of each element the first attempt with what a resume --set of the whole array gave even finished ones to do
 	Pretend      []string        `json:"pretend,omitempty"`       // flags of simulate that say what the pretend job is like; of kind "simulate" alone
 	WorkDir      string          `json:"workdir"`                 // the job's; ranks run there, or in the copy of it below code/; absolute
 	Nodes        int             `json:"nodes"`
@@ -50,6 +51,7 @@ type Overridden struct {
 	Sets         []string        `json:"sets,omitempty"`
 	Anew         int             `json:"anew,omitempty"`
 	AnewElements map[int]int     `json:"anew_elements,omitempty"`
+	MoreElements map[int]int     `json:"more_elements,omitempty"`
 	Pretend      []string        `json:"pretend,omitempty"`
 	WorkDir      string          `json:"workdir"`
 	Nodes        int             `json:"nodes"`
@@ -60,7 +62,10 @@ type Overridden struct {
 func (s Spec) Override(o Overridden) Spec {
 	before := s.Before
 	if before == nil { // else no attempt has finalized the one before
-		before = &Overridden{Sets: s.Sets, Anew: s.Anew, AnewElements: s.AnewElements, Pretend: s.Pretend, WorkDir: s.WorkDir, Nodes: s.Nodes, Job: s.Job}
+		before = &Overridden{
+			Sets: s.Sets, Anew: s.Anew, AnewElements: s.AnewElements, MoreElements: s.MoreElements,
+			Pretend: s.Pretend, WorkDir: s.WorkDir, Nodes: s.Nodes, Job: s.Job,
+		}
 	}
 	trial := *before
 	trial.Element = o.Element
@@ -69,7 +74,8 @@ func (s Spec) Override(o Overridden) Spec {
 }
 
 func (s Spec) with(o Overridden) Spec {
-	s.Sets, s.Anew, s.AnewElements, s.Pretend, s.WorkDir, s.Nodes, s.Job = o.Sets, o.Anew, o.AnewElements, o.Pretend, o.WorkDir, o.Nodes, o.Job
+	s.Sets, s.Anew, s.AnewElements, s.MoreElements, s.Pretend = o.Sets, o.Anew, o.AnewElements, o.MoreElements, o.Pretend
+	s.WorkDir, s.Nodes, s.Job = o.WorkDir, o.Nodes, o.Job
 	return s
 }
 

@@ -42,6 +42,18 @@ func (v *Viewer) readElement(row *RunStatus, run *rundir.Dir, jobs arrayJobs) er
 	return v.readRun(row, run, jobs.of(index, recorded))
 }
 
+// addWaits tells whether an element of an array has not begun in its newest job, or not with what a resume of all has given it to do.
+func (row *RunStatus) addWaits(index int) {
+	recorded, err := row.run.JobID()
+	switch {
+	case err != nil:
+	case recorded != "" && row.Job != recorded:
+		row.Next, row.givenUp, row.waits = "", false, true
+	case row.Attempt < row.run.Spec().MoreElements[index]:
+		row.waits = true
+	}
+}
+
 // cancelledBefore tells whether a person has cancelled a job before it began, by the ledger of its run or of its array.
 func cancelledBefore(history []rundir.Event, job string) bool {
 	return recovery.WasCancelled(append(slices.Clone(history), rundir.Event{Event: rundir.EventBegin, Job: job}))

@@ -175,7 +175,8 @@ func TestStatusKnowsWhatWasResumed(t *testing.T) {
 	w := newArrayWorld(t, "0-4")
 	w.Submitted("12")
 	for index, code := range []int{0, 3, 0, 4} {
-		w.Ran(index, "12", code)
+		element := w.Ran(index, "12", code)
+		w.Must(element.Append(rundir.Event{Time: time.Now(), Event: rundir.EventGiveUp, Attempt: 1, Detail: "it has failed"}))
 	}
 	w.Must(w.Run.Append(rundir.Event{Time: time.Now(), Event: rundir.EventCancel, Job: "12_4"}))
 	w.Queue("12_0 COMPLETED", "12_1 FAILED", "12_2 COMPLETED", "12_3 FAILED")
@@ -187,7 +188,10 @@ func TestStatusKnowsWhatWasResumed(t *testing.T) {
 	w.Must(w.Run.SetJobID("13"))
 	w.Must(w.Run.Append(some))
 	w.Queue("12_0 COMPLETED", "12_2 COMPLETED", "13_[1,3-4] PENDING")
-	w.status("PENDING", -1, "2 of 5 elements are done")
+	row = w.status("PENDING", -1, "2 of 5 elements are done")
+	if one := row.elements[1]; one.Job != "13_1" || one.Next != "" || one.Exit != nil || one.Message != "" {
+		t.Errorf("an element that waits is %+v", one)
+	}
 	if _, jobs, err := viewerOf(w.Slurm).FindJobs("/", w.Run.Path()); err != nil || !slices.Equal(jobs, []string{"12", "13"}) {
 		t.Errorf("its jobs are %q, %v", jobs, err)
 	}

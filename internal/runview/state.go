@@ -134,7 +134,8 @@ func (row *RunStatus) dropped(jobs []slurm.JobStatus) bool {
 
 // Finished tells whether the run has done what it was to do.
 func (row *RunStatus) Finished() bool {
-	if row.Attempt == 0 || row.Exit == nil || *row.Exit != 0 || row.waits || row.unbegun {
+	if row.Attempt == 0 || row.Exit == nil || *row.Exit != 0 || row.waits || row.unbegun ||
+		slices.ContainsFunc(row.elements, func(element RunStatus) bool { return element.waits }) {
 		return false
 	}
 	trial := row.run.Spec().Before // of a resume --set that no attempt has run with

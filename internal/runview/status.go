@@ -219,6 +219,9 @@ func (v *Viewer) readRun(row *RunStatus, run *rundir.Dir, id string) (err error)
 		row.Cause = string(recovery.Cause(verdict.Cause).Current())
 	}
 	row.readLedger(run)
+	if index, isElement := run.Index(); isElement {
+		row.addWaits(index)
+	}
 	m, ok, err := run.LastMetrics()
 	if ok {
 		row.Epoch, row.Step, row.Steps, row.Loss = &m.Epoch, &m.Step, &m.Steps, m.Loss
