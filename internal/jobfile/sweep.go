@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
 	words "ddpbatch/internal/text"
 	"ddpbatch/slurm"
@@ -119,10 +118,11 @@ func lastParts(key string, parts int) string {
 func (s *Sweep) Shown(index int) []string {
 	shown := s.values(index)
 	for i, text := range shown {
-		if redact.Named(s.Keys[i].Key) {
-			shown[i] = redact.Blank
-		} else if plain, ok := valueOf(text).(string); ok {
+		value := redacted(s.Keys[i].Key, text)
+		if plain, ok := value.(string); ok {
 			shown[i] = plain
+		} else {
+			shown[i], _ = textOf(value)
 		}
 	}
 	return shown
@@ -132,13 +132,13 @@ func (s *Sweep) Shown(index int) []string {
 func (s *Sweep) Given(index int) map[string]any {
 	given := make(map[string]any, len(s.Keys))
 	for i, text := range s.values(index) {
-		key := s.Keys[i].Key
-		if given[key] = valueOf(text); redact.Named(key) {
-			given[key] = redact.Blank
-		}
+		given[s.Keys[i].Key] = redacted(s.Keys[i].Key, text)
 	}
 	return given
 }
+
+// redacted is the value of a swept key less what may be secret, which may also be an item of it: a word of a command.
+func redacted(key, text string) any { return Setting{Key: key, Value: valueOf(text)}.Redacted().Value }
 
 const (
 	maxShown = 24  // bytes of a value in a name

@@ -52,6 +52,7 @@ func TestSweepsExpandInTheOrderOfTheFile(t *testing.T) {
 			[]string{"model.kind=mlp optimizer.kind=sgd", "model.kind=mlp optimizer.kind=adam"}, "0-1"},
 		{"variables", []string{`"setup.env.LR" = [0.5, 1e-7, 1.0, "x y"]`}, []string{"LR=0.5", "LR=1e-07", "LR=1.0", "LR=x y"}, "0-3"},
 		{"a range of a variable", []string{`"setup.env.N" = "8-9"`}, []string{"N=8", "N=9"}, "0-1"},
+		{"secrets in words", []string{`"setup.env.ARGS" = ["--api-key=abc -v", "-q"]`, `"setup.env.N" = [1]`}, []string{"ARGS=--api-key=*** -v N=1", "ARGS=-q N=1"}, "0-1"},
 		{"secrets", []string{`"setup.env.API_KEY" = ["abc", "def"]`}, []string{"API_KEY=***", "API_KEY=***"}, "0-1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -95,6 +96,21 @@ func TestElementsHaveTheirValues(t *testing.T) {
 	}
 	if want := (map[string]any{"train.optimizer.lr": 0.2, "setup.env.SIZE": "two", "checkpoint.keep_last": int64(4)}); !reflect.DeepEqual(job.Sweep.Given(3), want) {
 		t.Errorf("got %v, want %v", job.Sweep.Given(3), want)
+	}
+}
+
+// A command that is swept shows no secret in a table, in JSON, or in the name of a folder.
+func TestSweptCommandsShowNoSecret(t *testing.T) {
+	job, _, err := parse("name = \"x\"\n[sweep]\n\"launch.command\" = [[\"a\", \"--api-key=hush\"], [\"b\"]]\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := fmt.Sprint(job.Sweep.Shown(0), job.Sweep.Given(0), job.Sweep.Name(0))
+	if strings.Contains(said, "hush") || !strings.Contains(said, `["a", "--api-key=***"]`) {
+		t.Errorf("shown as %s", said)
+	}
+	if element, err := job.Element(0); err != nil || element.Launch.Command[1] != "--api-key=hush" {
+		t.Errorf("the element runs %q, %v", element.Launch.Command, err)
 	}
 }
 
