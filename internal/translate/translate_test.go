@@ -114,7 +114,7 @@ func TestJobsAskForTheSame(t *testing.T) {
 	asksForNone := map[string]string{"ranges.sbatch": "8"} // a core for each rank
 	for _, file := range scripts(t) {
 		_, job := translated(t, file)
-		script, err := job.BatchScript("/work/runs/x").Render(templates.Batch)
+		script, err := job.BatchScript("/proj/runs/x").Render(templates.Batch)
 		if err != nil {
 			t.Errorf("%s: %v", file, err)
 			continue
@@ -175,7 +175,7 @@ func TestJobsRunTheSame(t *testing.T) {
 		"lightning": {[]int{2}, "task", "python3|train.py|fit|--trainer.num_nodes=4|--trainer.devices=2|model.widths=[64,128]",
 			map[string]string{"NCCL_DEBUG": "INFO", "PYTHONFAULTHANDLER": "1"}},
 		"accelerate": {[]int{8}, "agent", "python3|-u|finetune.py|--model|meta/llama|--lr|2e-5",
-			map[string]string{"GPUS_PER_NODE": "8", "HF_HOME": "/work/cache/hf", "ACCELERATE_MIXED_PRECISION": "bf16", "SCRIPT": "finetune.py",
+			map[string]string{"GPUS_PER_NODE": "8", "HF_HOME": "/proj/cache/hf", "ACCELERATE_MIXED_PRECISION": "bf16", "SCRIPT": "finetune.py",
 				"SCRIPT_ARGS": "     --model meta/llama     --lr 2e-5     "}},
 		"array": {[]int{1}, "agent",
 			`bash|-c|exec python sweep.py --index ${SLURM_ARRAY_TASK_ID} --lr 0.01 --out out/"${SLURM_ARRAY_TASK_ID}"`, nil},
