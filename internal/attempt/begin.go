@@ -191,19 +191,25 @@ func (a *Attempt) accountForLost(history []rundir.Event) (over bool, err error) 
 			Message: "Slurm started the job again, and nobody lived to say how the attempt ended: its first node was lost",
 		}
 	}
-	before = a.withStep(before)
-	if err := a.amend(history, read, before); err != nil {
+	k := known{policy: job.Policy(), history: history, verdict: a.withStep(before), begun: true}
+	return a.follow(read, k, rundir.EventRequeue, func(string) string { return "by Slurm itself" })
+}
+
+// follow does what follows an attempt whose batch script did not live to do so, of which read is the verdict that it left: the run is over, or is
+// given up, or goes on, which an event says; detail makes that of the decision's reason.
+func (a *Attempt) follow(read rundir.Verdict, k known, event string, detail func(why string) string) (over bool, err error) {
+	if err := a.amend(k.history, read, k.verdict); err != nil {
 		return false, err
 	}
-	d := known{policy: job.Policy(), history: history, verdict: before, begun: true}.decide()
+	d := k.decide()
 	switch d.Action {
 	case recovery.Finish:
 		return true, nil
 	case recovery.GiveUp:
-		return false, refuse(a.Env, a.Run, rundir.Event{Attempt: a.Number, Cause: before.Cause, Detail: d.Why})
+		return false, refuse(a.Env, a.Run, rundir.Event{Attempt: a.Number, Cause: k.verdict.Cause, Detail: d.Why})
 	}
 	return false, a.Run.Append(rundir.Event{
-		Time: a.Env.Now(), Event: rundir.EventRequeue, Attempt: a.Number, Cause: string(recovery.CauseOf(before)), Detail: "by Slurm itself",
+		Time: a.Env.Now(), Event: event, Attempt: a.Number, Cause: string(recovery.CauseOf(k.verdict)), Detail: detail(d.Why),
 	})
 }
 

@@ -101,21 +101,8 @@ func (a *Attempt) accountForLink(history []rundir.Event, evidence recovery.Evide
 			before.Cause = string(recovery.Node)
 		}
 	}
-	before = a.withStep(recovery.Refine(before, evidence))
-	if err := a.amend(history, read, before); err != nil {
-		return false, err
-	}
-	d := known{policy: job.Policy(), history: history, verdict: before, link: true}.decide()
-	switch d.Action {
-	case recovery.Finish:
-		return true, nil
-	case recovery.GiveUp:
-		return false, refuse(a.Env, a.Run, rundir.Event{Attempt: a.Number, Cause: before.Cause, Detail: d.Why})
-	}
-	return false, a.Run.Append(rundir.Event{
-		Time: a.Env.Now(), Event: rundir.EventLinkEnd, Attempt: a.Number, Cause: string(recovery.CauseOf(before)),
-		Detail: "job " + a.JobID + " did not live to say so: " + d.Why,
-	})
+	k := known{policy: job.Policy(), history: history, verdict: a.withStep(recovery.Refine(before, evidence)), link: true}
+	return a.follow(read, k, rundir.EventLinkEnd, func(why string) string { return "job " + a.JobID + " did not live to say so: " + why })
 }
 
 // endLink notes that the job ends at its time limit, and that the next link goes on.
