@@ -103,8 +103,8 @@ func (c *Comm) Backend() string {
 	return "shm+" + between
 }
 
-// Network says more of "ucx": which version, transports and devices, such as "UCX 1.13.1 by rc_mlx5/mlx5_0:1". It is empty where no data of the world goes
-// through UCX.
+// Network says more of "ucx": which version, transports and devices, such as "UCX 1.13.1 by rc_mlx5/mlx5_0:1". It is empty where no data of
+// the world goes through UCX.
 func (c *Comm) Network() string { return c.core.world.sockets.Network() }
 
 // Using is the same Comm with one algorithm for all of its collectives, by its name, instead of the one that is
@@ -112,7 +112,7 @@ func (c *Comm) Network() string { return c.core.world.sockets.Network() }
 // deterministic with one that is not canonical. All ranks must use the same.
 func (c *Comm) Using(algorithm string) *Comm { return &Comm{core: c.core, algorithm: algorithm} }
 
-// IsInitialized tells whether c can still be used: it is neither nil nor closed nor broken.
+// IsInitialized reports whether c can still be used: it is neither nil nor closed nor broken.
 func (c *Comm) IsInitialized() bool { return c != nil && !c.core.failed.Load() }
 
 // Err is the failure that has broken the Comm, or nil.

@@ -13,11 +13,11 @@ import (
 )
 
 // Alloc gives a buffer of n elements, all zero, that collectives of c work on fastest: where the ranks share
-// memory, they read and write each other's, and where data goes by UCX, network cards do, so that long messages are not copied. It is a collective call, for
-// the beginning of a program: there is no way to give a buffer back, some ten thousands are all that a process has room for, and the network
-// cards keep theirs until the world is closed. n may differ between ranks. The buffer is gone when c is closed: nothing may touch it from then
-// on. After a call with it has failed, other ranks may still read and write it until the call has failed there, too, and a network
-// card what had begun to arrive.
+// memory, they read and write each other's, and where data goes by UCX, network cards do, so that long messages are not copied. It is a
+// collective call, for the beginning of a program: there is no way to give a buffer back, some ten thousands are all that a process has
+// room for, and the network cards keep theirs until the world is closed. n may differ between ranks. The buffer is gone when c is closed:
+// nothing may touch it from then on. After a call with it has failed, other ranks may still read and write it until the call has failed
+// there, too, and a network card what had begun to arrive.
 func Alloc[T Number](ctx context.Context, c *Comm, n int) ([]T, error) {
 	var zero T
 	width := int(unsafe.Sizeof(zero))

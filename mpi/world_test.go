@@ -125,7 +125,8 @@ func newImpatient(t testing.TB, over string, size int, timeout time.Duration) ([
 	return nil, 0
 }
 
-// ending plays what ends when its context does, and in which others must meet before: where a busy machine is slower, once more with more time.
+// ending plays what ends when its context does, and in which others must meet before: where a busy machine is slower, once more with more
+// time.
 func ending(t *testing.T, limit time.Duration, play func(ctx context.Context) error) {
 	t.Helper()
 	for ; ; limit *= 4 {
@@ -412,8 +413,8 @@ func promptly(t *testing.T, play func() (took time.Duration)) {
 	})
 }
 
-// starved tells whether a rank's error says that another does not answer, which is a goroutine here: on a busy machine it may not have had
-// the time. Then that try tells nothing.
+// starved reports whether a rank's error says that another does not answer, which is a goroutine here: on a busy machine it may not have
+// had the time. Then that try tells nothing.
 func starved(errs ...error) bool {
 	return slices.ContainsFunc(errs, func(err error) bool { return err != nil && strings.Contains(err.Error(), "it does not answer") })
 }

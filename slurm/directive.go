@@ -85,7 +85,7 @@ func SrunOptions(words []string) (given []Given, rest []string, err error) {
 // blanks are what C's isspace takes for space.
 const blanks = " \t\n\v\f\r"
 
-// separates tells whether what follows #SBATCH begins the next component of a heterogeneous job.
+// separates reports whether what follows #SBATCH begins the next component of a heterogeneous job.
 func separates(rest string) bool {
 	words := strings.Fields(rest)
 	return len(words) > 0 && (strings.EqualFold(words[0], "hetjob") || strings.EqualFold(words[0], "packjob"))

@@ -57,7 +57,7 @@ func (e *UnreachableError) Error() string {
 	return fmt.Sprintf("%s cannot reach the Slurm controller: %s; try again later, or run \"scontrol ping\" to see its state", e.Command, e.Words)
 }
 
-// Unheard tells whether the controller certainly did not get the command's request: there was no connection, or nothing to make it with.
+// Unheard reports whether the controller certainly did not get the command's request: there was no connection, or nothing to make it with.
 // After others, such as "Zero Bytes were transmitted or received" and time-outs, it may have done what it was asked to.
 func (e *UnreachableError) Unheard() bool {
 	return slices.ContainsFunc(notReceivedWords, func(words string) bool { return strings.Contains(e.Words, words) }) &&
@@ -90,7 +90,7 @@ func failure(name string, out Output) error {
 // not have, of an array that it does have.
 var absentElement = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(^|; )Job [0-9_+]+ not found($|; )`) })
 
-// absent tells whether a command could not be run because the site does not have it.
+// absent reports whether a command could not be run because the site does not have it.
 func absent(err error) bool { return errors.Is(err, ErrNoSlurm) }
 
 func saysUnreachable(words string) bool {

@@ -91,7 +91,7 @@ func (c *Client) DownNodes(ctx context.Context, hostlist string) ([]string, erro
 	return down, nil
 }
 
-// lostState tells whether a node's state, as sinfo writes it, means that what ran there is lost; an asterisk is "does not answer".
+// lostState reports whether a node's state, as sinfo writes it, means that what ran there is lost; an asterisk is "does not answer".
 func lostState(state string) bool {
 	word := strings.TrimRight(state, "*~#!%$@^-+")
 	return word == "down" || word == "fail" || word == "failing" || word == "error" || strings.HasSuffix(state, "*")

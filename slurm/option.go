@@ -48,7 +48,7 @@ func (o Options) Get(name string) (value string, ok bool) {
 	return value, ok
 }
 
-// Skips tells whether the option called name is to be left out.
+// Skips reports whether the option called name is to be left out.
 func (o Options) Skips(name string) bool {
 	return slices.ContainsFunc(o.Skip, func(skip string) bool { return optionName(skip) == name })
 }
@@ -245,7 +245,7 @@ func CheckAgentWords(words []string) error {
 	return nil
 }
 
-// Sets tells whether a word of sbatch's command line may set the option with the given key of [slurm]: by its name, the beginning of
+// Sets reports whether a word of sbatch's command line may set the option with the given key of [slurm]: by its name, the beginning of
 // that, or its letter.
 func Sets(word, key string) bool {
 	whole := optionName(key)
@@ -259,10 +259,10 @@ func Sets(word, key string) bool {
 	return name == whole || !strings.HasPrefix(word, "--") && hasFlag(word, whole)
 }
 
-// Skips tells whether an item of slurm.skip leaves out the option with the given key of [slurm].
+// Skips reports whether an item of slurm.skip leaves out the option with the given key of [slurm].
 func Skips(item, key string) bool { return optionName(item) == optionName(key) }
 
-// hasFlag tells whether one of the letters without a value that a word begins with stands for the option.
+// hasFlag reports whether one of the letters without a value that a word begins with stands for the option.
 func hasFlag(word, name string) bool {
 	for _, letter := range []byte(strings.TrimPrefix(word, "-")) {
 		if !strings.ContainsRune(shortFlags, rune(letter)) {

@@ -133,8 +133,8 @@ func OptionKeys() []string {
 	return keys
 }
 
-// OptionWords are the values that a key of [slurm] takes, where they are words of a short list; nil where they are not, or where there is no
-// such key.
+// OptionWords are the values that a key of [slurm] takes, where they are words of a short list; nil where they are not, or where there is
+// no such key.
 func OptionWords(key string) []string {
 	kind, known := optionTable[optionName(key)]
 	switch {

@@ -53,7 +53,7 @@ func (s Script) shape() []Option {
 	return options
 }
 
-// isRange tells whether Slurm says how many nodes there are.
+// isRange reports whether Slurm says how many nodes there are.
 func (s Script) isRange() bool { return s.LeastNodes > 0 && s.LeastNodes < s.Nodes }
 
 // outputPattern names the job's output file, in sbatch's patterns; a percent sign of the run
@@ -83,7 +83,7 @@ func (s Script) lastingOptions() []Option {
 	return options
 }
 
-// given tells whether the job file has one of some options.
+// given reports whether the job file has one of some options.
 func (s Script) given(names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		_, given := s.Options.Get(name)

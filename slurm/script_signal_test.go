@@ -29,7 +29,7 @@ func TestScriptSurvivesSignals(t *testing.T) {
 	})
 }
 
-// isWaiting tells whether a process sleeps and has no pending signal. A signal at the moment when srun ends can make bash 5.2 lose srun's
+// isWaiting reports whether a process sleeps and has no pending signal. A signal at the moment when srun ends can make bash 5.2 lose srun's
 // exit code.
 func isWaiting(t *testing.T, pid int) bool {
 	t.Helper()

@@ -30,13 +30,13 @@ var endedStates = map[string]bool{
 	"NODE_FAIL": true, "OUT_OF_MEMORY": true, "PREEMPTED": true, "REVOKED": true, "TIMEOUT": true,
 }
 
-// Ended tells whether the job is over. States that this version does not know are not, nor are several at once of which one is not: a job
+// Ended reports whether the job is over. States that this version does not know are not, nor are several at once of which one is not: a job
 // that failed with its node and is requeued.
 func (s JobStatus) Ended() bool {
 	return !slices.ContainsFunc(s.states(), func(state string) bool { return !endedStates[state] })
 }
 
-// Running tells whether the job runs; while Slurm hands it a signal its state is SIGNALING.
+// Running reports whether the job runs; while Slurm hands it a signal its state is SIGNALING.
 func (s JobStatus) Running() bool {
 	states := s.states()
 	return slices.Contains(states, "RUNNING") && !slices.Contains(states, "COMPLETING") || slices.Contains(states, "SIGNALING")
@@ -57,14 +57,14 @@ var stuckReasons = map[string]bool{
 	"QOSMinNode": true, "QOSNotAllowed": true, "ReservationDeleted": true,
 }
 
-// Stuck tells whether the job is pending for a reason that does not pass by itself. Limits of one job ("AssocMaxNodePerJobLimit") are among
-// these, limits of all jobs of a group are not.
+// Stuck reports whether the job is pending for a reason that does not pass by itself. Limits of one job ("AssocMaxNodePerJobLimit") are
+// among these, limits of all jobs of a group are not.
 func (s JobStatus) Stuck() bool {
 	ofOneJob := strings.HasSuffix(s.Reason, "PerJob") || strings.HasSuffix(s.Reason, "PerJobLimit")
 	return heldStates[s.State] || s.State == "PENDING" && (ofOneJob || stuckReasons[s.Reason])
 }
 
-// Of tells whether s is, or is part of, the job that the plain id (without a cluster) names.
+// Of reports whether s is, or is part of, the job that the plain id (without a cluster) names.
 func (s JobStatus) Of(id string) bool {
 	if s.ID == id || s.RawID == id {
 		return true
@@ -121,7 +121,7 @@ func WholeID(id string) string {
 	return id
 }
 
-// inGroup tells whether an element of an array is among those that Slurm shows as one group:
+// inGroup reports whether an element of an array is among those that Slurm shows as one group:
 // "[0,3,6-9,20-40:5%2]", where %2 is how many may run at once. Slurm cuts long groups
 // short, with three dots ("[1-3,5...%2]") or, in squeue's narrow columns, in the middle of a
 // number ("[1-3,5,1"); an element may then be in what is not shown, so it counts as in.
@@ -147,7 +147,7 @@ func inGroup(element, group string) bool {
 	return false
 }
 
-// inSpan tells whether n is in "7", "3-6" or "20-40:5".
+// inSpan reports whether n is in "7", "3-6" or "20-40:5".
 func inSpan(n uint64, item string) bool {
 	bounds, step, hasStep := strings.Cut(item, ":")
 	low, high, isRange := strings.Cut(bounds, "-")

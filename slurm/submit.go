@@ -113,7 +113,7 @@ func (all UserJobs) OfScript(script string) []JobStatus {
 	return found
 }
 
-// sameFile tells whether two paths are one, or lead to one file: a folder may have several names.
+// sameFile reports whether two paths are one, or lead to one file: a folder may have several names.
 func sameFile(one, other string) bool {
 	if one == other {
 		return true
@@ -179,7 +179,7 @@ func (c *Client) control(ctx context.Context, id, what string, args func(id stri
 	return nil
 }
 
-// NotRequeueable tells whether a requeue was refused because the job was submitted so that it cannot be (sbatch
+// NotRequeueable reports whether a requeue was refused because the job was submitted so that it cannot be (sbatch
 // --no-requeue, or JobRequeue=0 in slurm.conf).
 func NotRequeueable(err error) bool {
 	var refused *RefusedError

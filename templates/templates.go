@@ -20,9 +20,9 @@ var completions embed.FS
 // Shells are those that Completion has a script for.
 func Shells() []string { return []string{"bash", "zsh", "fish"} }
 
-// Completion is the script by which a shell completes ddpbatch's command lines. It asks "ddpbatch complete SHELL WORDS..." for the ways in which
-// the last of the words may go on; the answer's first line is "words", "files" or "folders" (the shell offers those itself, besides), with " open"
-// behind it where no blank is to follow, and each further line a way on, a tab, and what it is.
+// Completion is the script by which a shell completes ddpbatch's command lines. It asks "ddpbatch complete SHELL WORDS..." for the ways in
+// which the last of the words may go on; the answer's first line is "words", "files" or "folders" (the shell offers those itself, besides),
+// with " open" behind it where no blank is to follow, and each further line a way on, a tab, and what it is.
 func Completion(shell string) (script string, ok bool) {
 	if !slices.Contains(Shells(), shell) {
 		return "", false

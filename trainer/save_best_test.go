@@ -53,7 +53,8 @@ func TestTheBestAreKept(t *testing.T) {
 	}
 }
 
-// An evaluation that falls on a step whose checkpoint is due makes that checkpoint, and so does one that is made again after a resume from there.
+// An evaluation that falls on a step whose checkpoint is due makes that checkpoint, and so does one that is made again after a resume from
+// there.
 func TestTheDueCheckpointKnowsItsEvaluation(t *testing.T) {
 	cfg := evaluatedJob(2, 6, 3)
 	cfg.Evaluate.EveryEpochs, cfg.Evaluate.Best = 1, "loss"

@@ -280,7 +280,7 @@ func flagsFirst(flags []cli.Flag, words []string, keepDash bool) []string {
 	return append(append(front, "--"), back...)
 }
 
-// takesValue tells whether the word after flag w is its value.
+// takesValue reports whether the word after flag w is its value.
 func takesValue(flags []cli.Flag, w string) bool {
 	name := strings.TrimLeft(w, "-")
 	if strings.Contains(name, "=") {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// version is the release that this source is of, or will be; CHANGELOG.md tells what each brought. Agents of one run must have the same one. A
-// release is built with -ldflags "-X main.version=1.2.3" (scripts/release).
+// version is the release that this source is of, or will be; CHANGELOG.md tells what each brought. Agents of one run must have the same
+// one. A release is built with -ldflags "-X main.version=1.2.3" (scripts/release).
 var version = "0.1.0"
 
 // build tells which source a program was built from. Go records that where it builds in a clone of the repository.

@@ -35,8 +35,8 @@ func newCompletionCommand(e *env) *cli.Command {
 	}
 }
 
-// newCompleteCommand is what a shell's completion script asks; it is hidden, as nobody types it. It never fails: while somebody types, an error
-// message would only get in the way.
+// newCompleteCommand is what a shell's completion script asks; it is hidden, as nobody types it. It never fails: while somebody types, an
+// error message would only get in the way.
 func newCompleteCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:            "complete",
@@ -104,8 +104,8 @@ func completionText(to completion) string {
 	return b.String()
 }
 
-// unquoteWord is what a word means to bash that was typed so; one that is being typed may lack the quote at its end. What bash would replace
-// (a variable, a command) stays as it is.
+// unquoteWord is what a word means to bash that was typed so; one that is being typed may lack the quote at its end. What bash would
+// replace (a variable, a command) stays as it is.
 func unquoteWord(typed string) string {
 	var b strings.Builder
 	var quote byte

@@ -114,7 +114,7 @@ func runConfigPath(e *env, asJSON bool) error {
 	return t.Flush()
 }
 
-// isThere tells whether something has a name; a link that leads nowhere counts.
+// isThere reports whether something has a name; a link that leads nowhere counts.
 func isThere(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil

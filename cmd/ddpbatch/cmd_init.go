@@ -143,8 +143,8 @@ func withoutRunDir(e *env, text string) string {
 	return text
 }
 
-// writeJobFile writes job.toml into a folder, which is made if it is not there, and other files beside it. It never overwrites one; where it
-// cannot write all of them, it leaves none.
+// writeJobFile writes job.toml into a folder, which is made if it is not there, and other files beside it. It never overwrites one; where
+// it cannot write all of them, it leaves none.
 func writeJobFile(e *env, dir, text string, others ...templates.File) (job string, err error) {
 	dir = e.abs(dir)
 	if err := os.MkdirAll(dir, 0o777); err != nil {

@@ -229,9 +229,9 @@ func runIDOf(e *env) string {
 	return cmp.Or(e.get("DDPBATCH_RUN_ID"), e.get("TORCHELASTIC_RUN_ID"), "none")
 }
 
-// agentGC takes the place of GOGC's 100. Go begins to collect garbage at 4 MB x GOGC / 100 (runtime/mgcpacer.go, heapMinimum), which an agent comes to
-// in minutes as it looks after its workers, and needs a quarter of: it would be above 20 MB resident, for days, beside workers that need the
-// memory.
+// agentGC takes the place of GOGC's 100. Go begins to collect garbage at 4 MB x GOGC / 100 (runtime/mgcpacer.go, heapMinimum), which an
+// agent comes to in minutes as it looks after its workers, and needs a quarter of: it would be above 20 MB resident, for days, beside
+// workers that need the memory.
 const agentGC = 50
 
 // limitGarbage has this process keep less garbage, unless GOGC says how much.

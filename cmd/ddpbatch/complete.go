@@ -124,7 +124,7 @@ func (l line) read(words []string) line {
 	return l
 }
 
-// stops tells whether flags of the command may come no more: its line is another program's from the first word on.
+// stops reports whether flags of the command may come no more: its line is another program's from the first word on.
 func (l line) stops() bool { return l.command.SkipFlagParsing && len(l.words) > 0 }
 
 // flagCalled is the flag of a name, which may be spelled with underscores; nil where there is none.

@@ -25,7 +25,7 @@ type env struct {
 	Hostname string
 	SiteFile string // the site's file of defaults; empty: none
 	Now      func() time.Time
-	// Terminal tells whether w is a terminal, and how many columns it has.
+	// Terminal reports whether w is a terminal, and how many columns it has.
 	Terminal func(w io.Writer) (columns int, ok bool)
 	// Executable is the path of this program, to be copied into run directories.
 	Executable func() (string, error)

@@ -44,7 +44,8 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// siteProgram is ddpbatch with the site's file in the working directory, site.toml: what is shipped has no way to name another than its own.
+// siteProgram is ddpbatch with the site's file in the working directory, site.toml: what is shipped has no way to name another than its
+// own.
 const siteProgram = "ddpbatch-of-site"
 
 // linkSiteProgram makes a folder for PATH in which this test's own program has that name.

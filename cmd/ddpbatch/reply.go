@@ -20,8 +20,8 @@ import (
 	"ddpbatch/mpi/launch"
 )
 
-// A reply is the one object that a command with --json prints. Until then it holds back what the command writes to standard error, which are
-// the object's warnings.
+// A reply is the one object that a command with --json prints. Until then it holds back what the command writes to standard error, which
+// are the object's warnings.
 type reply struct {
 	stderr io.Writer
 

@@ -67,8 +67,8 @@ func testSlurmArrayFailure(t *testing.T, c *cluster) {
 	}
 }
 
-// testSlurmArrayFollow: the logs of an array are those of its elements, its exit code is the largest of theirs, and an element that waits can be
-// cancelled.
+// testSlurmArrayFollow: the logs of an array are those of its elements, its exit code is the largest of theirs, and an element that waits
+// can be cancelled.
 func testSlurmArrayFollow(t *testing.T, c *cluster) {
 	c.commandJob("array", "nodes = 1\narray = \"0-4%3\"", "1", "sh", "-c", `echo element $SLURM_ARRAY_TASK_ID
 until [ -e go ]; do sleep 0.05; done

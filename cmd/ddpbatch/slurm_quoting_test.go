@@ -101,7 +101,7 @@ func testSlurmNested(t *testing.T, c *cluster) {
 	}
 }
 
-// leaky tells whether a variable belongs to a job, or to a rank in it.
+// leaky reports whether a variable belongs to a job, or to a rank in it.
 func leaky(name string) bool {
 	prefixes := []string{"SLURM", "SBATCH", "SRUN", "PMI", "CUDA", "RANK", "WORLD", "MASTER", "LOCAL_", "DDPBATCH_"}
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })

@@ -149,8 +149,8 @@ func TestPyTorchStarterComesToTheSameEnd(t *testing.T) {
 	}
 }
 
-// TestStartersScriptsAreGoodShell renders every starter as it is written, and once with the settings that its comments offer, and has bash and
-// shellcheck read what comes out.
+// TestStartersScriptsAreGoodShell renders every starter as it is written, and once with the settings that its comments offer, and has bash
+// and shellcheck read what comes out.
 func TestStartersScriptsAreGoodShell(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

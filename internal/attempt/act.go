@@ -116,7 +116,7 @@ func (a *Attempt) requeue(ctx context.Context, w Ending) (Ending, error) {
 	return w, nil
 }
 
-// cancelled tells whether a person has asked for the end of the job by now.
+// cancelled reports whether a person has asked for the end of the job by now.
 func (a *Attempt) cancelled() bool {
 	history, err := a.Run.Ledger()
 	return err == nil && recovery.WasCancelled(history)

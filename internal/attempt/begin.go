@@ -195,8 +195,8 @@ func (a *Attempt) accountForLost(history []rundir.Event) (over bool, err error) 
 	return a.follow(read, k, rundir.EventRequeue, func(string) string { return "by Slurm itself" })
 }
 
-// follow does what follows an attempt whose batch script did not live to do so, of which read is the verdict that it left: the run is over, or is
-// given up, or goes on, which an event says; detail makes that of the decision's reason.
+// follow does what follows an attempt whose batch script did not live to do so, of which read is the verdict that it left: the run is over,
+// or is given up, or goes on, which an event says; detail makes that of the decision's reason.
 func (a *Attempt) follow(read rundir.Verdict, k known, event string, detail func(why string) string) (over bool, err error) {
 	if err := a.amend(k.history, read, k.verdict); err != nil {
 		return false, err
@@ -213,8 +213,8 @@ func (a *Attempt) follow(read rundir.Verdict, k known, event string, detail func
 	})
 }
 
-// lastSign is when the attempt is known to have lived last: between that and now the job has waited in the queue. Where it left no trace it did
-// not get beyond its beginning.
+// lastSign is when the attempt is known to have lived last: between that and now the job has waited in the queue. Where it left no trace it
+// did not get beyond its beginning.
 func (a *Attempt) lastSign(history []rundir.Event) time.Time {
 	last, err := a.Run.LastSign(a.Number)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"ddpbatch/mpi/launch/recovery"
 )
 
-// What follows an attempt is decided here alone, whoever finds its end: End, in the batch script; Begin, where the batch script did not live
-// to do so and Slurm has started the job again; or package simulate, in Slurm's place. The first row that holds decides.
+// What follows an attempt is decided here alone, whoever finds its end: End, in the batch script; Begin, where the batch script did not
+// live to do so and Slurm has started the job again; or package simulate, in Slurm's place. The first row that holds decides.
 //
 //	what is known                                 | action  | ledger           | exit code of End          | of Begin
 //	a later start, or another job, has begun one  | -       | -                | 93                        | -

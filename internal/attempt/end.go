@@ -116,8 +116,8 @@ func (a *Attempt) Decide(ctx context.Context, code int) (w Ending, err error) {
 	return w, nil
 }
 
-// leadUsed is how long before the job's end agent 0 was to warn, as it has said itself. Where it has not, it is the same reckoning without the
-// job's real end.
+// leadUsed is how long before the job's end agent 0 was to warn, as it has said itself. Where it has not, it is the same reckoning without
+// the job's real end.
 func (a *Attempt) leadUsed(job *jobfile.Job, history []rundir.Event, v rundir.Verdict) time.Duration {
 	policy := job.Policy()
 	switch {

@@ -117,7 +117,7 @@ func (a *Attempt) endLink(w Ending) error {
 	})
 }
 
-// Last tells whether no link comes after this one. There may be fewer than there were to be.
+// Last reports whether no link comes after this one. There may be fewer than there were to be.
 func (l Link) Last() bool { return len(l.Later) == 0 }
 
 // ends says, for the job's log, that the link ends.
@@ -145,5 +145,5 @@ func (l Link) cancelLater(ctx context.Context, e Env, why string) {
 	fmt.Fprintf(e.Err, "ddpbatch: %s: %s, so that the links after it are cancelled: %s\n", l, why, submission.NameJobs(l.Later))
 }
 
-// isDone tells whether an attempt has done all that there was to do.
+// isDone reports whether an attempt has done all that there was to do.
 func isDone(v rundir.Verdict) bool { return v.Exit == 0 && v.Cause == string(recovery.Done) }

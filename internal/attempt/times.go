@@ -56,7 +56,8 @@ func killWaitOf(lookup func(string) (string, bool)) time.Duration {
 	return d
 }
 
-// afterWorkers is the part of a KillWait that the workers leave to what comes after them: the agents' last words, srun's end, and `attempt end`.
+// afterWorkers is the part of a KillWait that the workers leave to what comes after them: the agents' last words, srun's end, and `attempt
+// end`.
 func afterWorkers(killWait time.Duration) time.Duration {
 	return min(max(5*time.Second, killWait/3), killWait*2/3)
 }

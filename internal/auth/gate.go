@@ -126,7 +126,7 @@ func (c *pendingConns) add(conn net.Conn, room int) {
 	c.conns = append(c.conns, conn)
 }
 
-// remove tells whether conn was still there.
+// remove reports whether conn was still there.
 func (c *pendingConns) remove(conn net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -47,8 +47,8 @@ func Getenv(name string) string {
 	return String(p)
 }
 
-// Setenv sets a variable in the environment that C code of this process sees (setenv(3)), also where it is there already if overwrite. Go's own,
-// which processes started from Go inherit, stays as it is. No C code may read or set a variable meanwhile, on whatever thread.
+// Setenv sets a variable in the environment that C code of this process sees (setenv(3)), also where it is there already if overwrite. Go's
+// own, which processes started from Go inherit, stays as it is. No C code may read or set a variable meanwhile, on whatever thread.
 func Setenv(name, value string, overwrite bool) error {
 	addr, err := purego.Dlsym(purego.RTLD_DEFAULT, "setenv")
 	if err != nil {
@@ -66,8 +66,8 @@ func Setenv(name, value string, overwrite bool) error {
 	return nil
 }
 
-// Callback is a function for C, whose first three arguments and result, integers and pointers, are those of f. It is there until the process ends, and there
-// is room for some hundreds: one is for many uses.
+// Callback is a function for C, whose first three arguments and result, integers and pointers, are those of f. It is there until the
+// process ends, and there is room for some hundreds: one is for many uses.
 func Callback(f func(a, b, c uintptr) uintptr) Function { return Function(purego.NewCallback(f)) }
 
 // WithoutSignals calls f on a thread that blocks every signal. What threads a library starts meanwhile inherit that: the signals of the
@@ -90,8 +90,9 @@ func WithoutSignals(f func() error) error {
 	return f()
 }
 
-// Do calls a C function whose arguments and result are integers and pointers, and returns its result. It allocates nothing. c is on the heap, which Go
-// does not move, and so is what pointers among args point to, or in memory that is not Go's; the caller keeps it alive until Do returns.
+// Do calls a C function whose arguments and result are integers and pointers, and returns its result. It allocates nothing. c is on the
+// heap, which Go does not move, and so is what pointers among args point to, or in memory that is not Go's; the caller keeps it alive until
+// Do returns.
 func (c *Call) Do(fn Function, args ...uintptr) uintptr {
 	if len(args) > maxArguments {
 		panic("clib: a call has at most 15 arguments")

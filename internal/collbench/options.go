@@ -128,7 +128,7 @@ func (o *Options) Check(given func(flag string) bool) error {
 	return nil
 }
 
-// checkWorld tells whether so many ranks can do what is asked.
+// checkWorld reports whether so many ranks can do what is asked.
 func (o *Options) checkWorld(ranks int) error {
 	c, least := o.collective, o.element.width
 	if c.blocks {

@@ -37,7 +37,7 @@ type finding struct {
 // maxFaults is how many faults are told: more are no help to a person, and each takes time.
 const maxFaults = 100
 
-// isFull tells whether nothing more is worth checking.
+// isFull reports whether nothing more is worth checking.
 func (c *checker) isFull() bool { return len(c.faults) > maxFaults }
 
 // fault notes that key, at a position, is wrong.

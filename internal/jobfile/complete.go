@@ -8,8 +8,9 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// CompleteSet tells how the beginning of an override, as --set takes it, may go on: as keys with "=" behind them, tables with "." behind them,
-// and where the key is there, as the values that it takes, if they are words of a short list. Nothing is offered that this version refuses.
+// CompleteSet tells how the beginning of an override, as --set takes it, may go on: as keys with "=" behind them, tables with "." behind
+// them, and where the key is there, as the values that it takes, if they are words of a short list. Nothing is offered that this version
+// refuses.
 //
 // [sweep] has keys of its own and those of the job file that a sweep may set, whose values are lists.
 func CompleteSet(begun string) (ways []string) {
@@ -58,7 +59,7 @@ func keysFrom(dotted string) (ways []string) {
 	return ways
 }
 
-// isRefused tells whether this version does nothing with a key, or with a whole table.
+// isRefused reports whether this version does nothing with a key, or with a whole table.
 func (n *node) isRefused() bool { return n.unsupported != nil && len(n.unsupported.allow) == 0 }
 
 // takenNode is the node of a dotted key; nil where there is none that this version does something with.

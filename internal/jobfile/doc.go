@@ -25,8 +25,8 @@
 // places in step. Overrides ("--set train.epochs=2") are laid over the tables before the
 // walk, and are checked by the same rules.
 //
-// A site and a user may have files of defaults (Defaults). Each is checked by itself when it is read; a job's tables, with its overrides, are
-// then laid over theirs, together with the places, so that a fault or a setting is told with the file and line that it comes from.
+// A site and a user may have files of defaults (Defaults). Each is checked by itself when it is read; a job's tables, with its overrides,
+// are then laid over theirs, together with the places, so that a fault or a setting is told with the file and line that it comes from.
 //
 // # Limits
 //

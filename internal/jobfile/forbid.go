@@ -162,12 +162,12 @@ func (f forbiddenKey) refusal(what string) string {
 	return fmt.Sprintf("%s is not for jobs of this site: %s (%s)", what, f.sentence, f.place)
 }
 
-// isOption tells whether the key is that option of sbatch, by its key in [slurm], or all of them.
+// isOption reports whether the key is that option of sbatch, by its key in [slurm], or all of them.
 func (f forbiddenKey) isOption(key string) bool {
 	return f.key[0] == "slurm" && (len(f.key) == 1 || f.key[1] == key)
 }
 
-// isSetBy tells whether a word of sbatch's command line says the same as the key.
+// isSetBy reports whether a word of sbatch's command line says the same as the key.
 func (f forbiddenKey) isSetBy(word string) bool {
 	switch {
 	case f.key[0] != "slurm":
@@ -178,7 +178,7 @@ func (f forbiddenKey) isSetBy(word string) bool {
 	return slurm.Sets(word, f.key[1])
 }
 
-// isSkippedBy tells whether an item of slurm.skip leaves out what the site may have given the key.
+// isSkippedBy reports whether an item of slurm.skip leaves out what the site may have given the key.
 func (f forbiddenKey) isSkippedBy(item string) bool {
 	return len(f.key) == 2 && f.key[0] == "slurm" && slurm.Skips(item, f.key[1])
 }

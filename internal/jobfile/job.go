@@ -28,7 +28,8 @@ const Schema = 1
 type Job struct {
 	Schema int    `json:"schema"`
 	Name   string `json:"name"`
-	// WorkDir is where ranks run, unless the run has a copy of the code (RanksDir), and RunDir the parent of the run directories. Both are absolute.
+	// WorkDir is where ranks run, unless the run has a copy of the code (RanksDir), and RunDir the parent of the run directories. Both are
+	// absolute.
 	WorkDir string `json:"workdir"`
 	RunDir  string `json:"run_dir"`
 	// ScriptTemplate is rendered instead of templates.Batch; absolute. Empty: none is.
@@ -66,7 +67,7 @@ func emptyJob() *Job {
 	}
 }
 
-// Builtin tells whether the ranks run the built-in trainer, and not a command of the user's.
+// Builtin reports whether the ranks run the built-in trainer, and not a command of the user's.
 func (j *Job) Builtin() bool { return len(j.Launch.Command) == 0 }
 
 // Policy is what follows an attempt that is not done: [requeue], and launch.max_restarts.

@@ -53,7 +53,7 @@ func (l *limits) value(key string) (value string, ok bool) {
 	return value, ok && l.judged(key)
 }
 
-// judged tells whether it is the job's own keys that say what an option is.
+// judged reports whether it is the job's own keys that say what an option is.
 func (l *limits) judged(key string) bool {
 	return !l.job.Slurm.Skips(key) && !slices.ContainsFunc(l.words, func(word string) bool { return slurm.Sets(word, key) })
 }

@@ -14,9 +14,9 @@ import (
 	"ddpbatch/internal/redact"
 )
 
-// Parse reads a job from src, and lays the overrides over it, each "table.key=value". name is what faults call it. Relative paths start from
-// dir, which must be absolute, and "~/" is the home of the user that this process runs as. Warnings come apart, with or without an error,
-// which is always a Faults.
+// Parse reads a job from src, and lays the overrides over it, each "table.key=value". name is what faults call it. Relative paths start
+// from dir, which must be absolute, and "~/" is the home of the user that this process runs as. Warnings come apart, with or without an
+// error, which is always a Faults.
 func Parse(name, dir string, src []byte, sets []string) (*Job, []Fault, error) {
 	var none *Defaults
 	return none.Parse(name, dir, src, sets)
@@ -151,7 +151,7 @@ func (c *checker) syntax(err error) {
 	c.fault(&position{}, nil, format, err)
 }
 
-// likeTOML tells whether the source may be meant for TOML: it is not some other file, by its name or by having no key at all.
+// likeTOML reports whether the source may be meant for TOML: it is not some other file, by its name or by having no key at all.
 func (c *checker) likeTOML() bool {
 	if strings.ContainsRune(c.src, 0) || slices.Contains([]string{".py", ".sh", ".sbatch", ".slurm", ".json", ".yaml", ".yml"}, filepath.Ext(c.name)) {
 		return false

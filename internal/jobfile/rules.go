@@ -154,7 +154,8 @@ func (c *checker) checkTrainer(values map[string]any, root *position) {
 	}
 }
 
-// checkMemory checks that one thread at least has the memory to encode checkpoints. What ddp.compress keeps comes on top, and is known only to the trainer.
+// checkMemory checks that one thread at least has the memory to encode checkpoints. What ddp.compress keeps comes on top, and is known only
+// to the trainer.
 func (c *checker) checkMemory(root *position) {
 	key := toml.Key{"checkpoint", "memory"}
 	memory := c.job.Checkpoint.Memory
@@ -186,7 +187,7 @@ func (c *checker) addErrors(root *position, prefix string, err error) {
 	}
 }
 
-// hasNoFault tells whether none of the keys, nor any table round them, has a fault.
+// hasNoFault reports whether none of the keys, nor any table round them, has a fault.
 func (c *checker) hasNoFault(keys ...string) bool {
 	for _, key := range keys {
 		for ; key != ""; key = key[:max(0, strings.LastIndexByte(key, '.'))] {

@@ -77,7 +77,7 @@ func (n *node) child(name string) *node {
 	return n.any
 }
 
-// appliesTo tells whether a table of the given kind has this key.
+// appliesTo reports whether a table of the given kind has this key.
 func (n *node) appliesTo(kind string) bool {
 	return len(n.kinds) == 0 || slices.Contains(n.kinds, kind)
 }
@@ -307,7 +307,7 @@ func chain(j *Job, key toml.Key, v any) error {
 	return nil
 }
 
-// isAbsolute tells whether s is a path that means the same in every folder.
+// isAbsolute reports whether s is a path that means the same in every folder.
 func isAbsolute(s string) bool { return isLine(s) && filepath.IsAbs(s) }
 
 // nprocWords have each node work out how many ranks it runs.
@@ -347,7 +347,7 @@ func causeNames() []string {
 	return names
 }
 
-// isCause tells whether a word is a cause that [requeue] may name, or one's name in verdicts of earlier versions, which people copied.
+// isCause reports whether a word is a cause that [requeue] may name, or one's name in verdicts of earlier versions, which people copied.
 func isCause(s string) bool { return slices.Contains(recovery.Causes(), recovery.Cause(s).Current()) }
 
 // causes reads after which causes the job is requeued.

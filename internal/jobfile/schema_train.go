@@ -7,9 +7,9 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// trainRows are the keys of [train]. Most readers check types alone: trainer.Validate says which numbers and words are possible. The readers
-// also check what Validate cannot see: a written 0 or empty text, which would count as left out; a seed or a delimiter that does not fit
-// its type; the kind of a table, which says what keys it has; and evaluate.best, which ckpt prune uses in any job.
+// trainRows are the keys of [train]. Most readers check types alone: trainer.Validate says which numbers and words are possible. The
+// readers also check what Validate cannot see: a written 0 or empty text, which would count as left out; a seed or a delimiter that does
+// not fit its type; the kind of a table, which says what keys it has; and evaluate.best, which ckpt prune uses in any job.
 func trainRows() []keyRow {
 	return slices.Concat(modelRows(), dataRows(), optimizerRows(), []keyRow{
 		{key: "train.epochs", read: integer(func(j *Job) *int { return &j.Train.Epochs })},

@@ -50,7 +50,7 @@ func (s *Sweep) Len() int {
 	return n
 }
 
-// sets tells whether a key is swept.
+// sets reports whether a key is swept.
 func (s *Sweep) sets(key string) bool {
 	return slices.ContainsFunc(s.Keys, func(k SweptKey) bool { return k.Key == key })
 }

@@ -283,7 +283,7 @@ func (c *checker) besideSweep(s *sweep, values map[string]any, root *position) {
 	}
 }
 
-// countElements tells whether the keys make a sweep of a size that is possible, with no element twice.
+// countElements reports whether the keys make a sweep of a size that is possible, with no element twice.
 func (c *checker) countElements(s *sweep) bool {
 	for i, key := range s.job.Keys {
 		at, path := s.keys[i].at, toml.Key{"sweep", key.Key}

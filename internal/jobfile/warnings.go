@@ -114,7 +114,7 @@ func (c *checker) warnOfSecrets(root *position) {
 	}
 }
 
-// given tells whether the tables have a key.
+// given reports whether the tables have a key.
 func given(values map[string]any, key ...string) bool {
 	for _, name := range key[:len(key)-1] {
 		values, _ = values[name].(map[string]any)

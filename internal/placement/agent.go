@@ -210,7 +210,7 @@ func (a *Agent) interfaceOf(ctx context.Context) (string, error) {
 	return addresses[0], nil
 }
 
-// servesTorch tells whether this agent, if it is agent 0, serves PyTorch's store at MASTER_PORT: where a flag or the job says so, and
+// servesTorch reports whether this agent, if it is agent 0, serves PyTorch's store at MASTER_PORT: where a flag or the job says so, and
 // otherwise for Python. A port that was given without either may be meant for a server of the workers' own.
 func (a *Agent) servesTorch(masterPort int) bool {
 	switch {

@@ -259,7 +259,8 @@ func salloced(t *testing.T) map[string]string {
 	})
 }
 
-// TestRunRejectsWhatIsWrongOnItsNode: what may be wrong on this node alone is for the others to hear, who wait for its agent: it has its place, and a reason.
+// TestRunRejectsWhatIsWrongOnItsNode: what may be wrong on this node alone is for the others to hear, who wait for its agent: it has its
+// place, and a reason.
 func TestRunRejectsWhatIsWrongOnItsNode(t *testing.T) {
 	for _, test := range []struct{ line, want string }{
 		{"--node-rank 0 x", "--node-rank is 0, and to Slurm this is node 1 (n2)"},
@@ -331,8 +332,8 @@ func TestRunKnowsTheLayout(t *testing.T) {
 	}
 }
 
-// TestMisplacedRankZeroIsSaidOnce: where rank 0 is on the second node, the two tasks that know it reject the run: by PMI-2 rank 0 says so, without it the one where the
-// others look.
+// TestMisplacedRankZeroIsSaidOnce: where rank 0 is on the second node, the two tasks that know it reject the run: by PMI-2 rank 0 says so,
+// without it the one where the others look.
 func TestMisplacedRankZeroIsSaidOnce(t *testing.T) {
 	second := slurm.Allocation{JobID: "7", StepID: "0", Nodes: []string{"n1", "n2"}, TasksPerNode: []int{2, 1}, Tasks: 3, NodeRank: 1}
 	first, other := second, second
@@ -444,8 +445,8 @@ func TestAgentsTakePortsOfTheJobOrSlurm(t *testing.T) {
 	}
 }
 
-// TestMistypedVariablesAreNoted: a variable whose name is nearly one of torchrun's changes nothing, which is said with the name that is meant; others
-// that begin with PET may be anybody's.
+// TestMistypedVariablesAreNoted: a variable whose name is nearly one of torchrun's changes nothing, which is said with the name that is
+// meant; others that begin with PET may be anybody's.
 func TestMistypedVariablesAreNoted(t *testing.T) {
 	for name, want := range map[string]string{
 		"PET_NPROC":     "PET_NPROC is no variable of run's: did you mean PET_NPROC_PER_NODE?",

@@ -57,8 +57,8 @@ func (a *Agent) bySlurm(alloc *slurm.Allocation, cfg *launch.AgentConfig) (err e
 	return nil
 }
 
-// Misplaced has the tasks that know that rank 0 is not on the first node say so to the others: by PMI-2 rank 0 does, and otherwise the first
-// task of the first node, where the others look for agent 0. The other one's number need only be another.
+// Misplaced has the tasks that know that rank 0 is not on the first node say so to the others: by PMI-2 rank 0 does, and otherwise the
+// first task of the first node, where the others look for agent 0. The other one's number need only be another.
 func Misplaced(client *pmi2.Client, alloc *slurm.Allocation, cfg *launch.AgentConfig) {
 	if alloc == nil || alloc.CheckLayout() == nil {
 		return

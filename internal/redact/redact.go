@@ -13,7 +13,7 @@ import (
 // Blank stands in the place of a value that may be secret.
 const Blank = "***"
 
-// Named tells whether the value of a variable or key of this name may be secret.
+// Named reports whether the value of a variable or key of this name may be secret.
 func Named(name string) bool {
 	name = strings.ToUpper(name)
 	return slices.ContainsFunc([]string{"KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL"}, func(word string) bool {

@@ -108,7 +108,7 @@ func checkSwept(sets []string) error {
 	return nil
 }
 
-// asksAnew tells whether sets have a word about checkpoint.resume.
+// asksAnew reports whether sets have a word about checkpoint.resume.
 func asksAnew(sets []string) bool {
 	return slices.ContainsFunc(sets, func(set string) bool {
 		key := jobfile.SetKey(set)
@@ -116,9 +116,9 @@ func asksAnew(sets []string) bool {
 	})
 }
 
-// anewFrom is the attempt from which on the run begins anew where checkpoint.resume says "never", and that of each element of an array: the next one,
-// where that is asked for now, or else what it was. So it holds once each time that it is asked for: of an array once for each element, as
-// they count their attempts themselves; and where run is one element, for that alone.
+// anewFrom is the attempt from which on the run begins anew where checkpoint.resume says "never", and that of each element of an array: the
+// next one, where that is asked for now, or else what it was. So it holds once each time that it is asked for: of an array once for each
+// element, as they count their attempts themselves; and where run is one element, for that alone.
 func anewFrom(run *rundir.Dir, sets []string) (anew int, elements map[int]int, err error) {
 	anew, elements = run.Spec().Anew, maps.Clone(run.Spec().AnewElements)
 	if !asksAnew(sets) {
@@ -149,8 +149,8 @@ func anewFrom(run *rundir.Dir, sets []string) (anew int, elements map[int]int, e
 	return anew, elements, nil
 }
 
-// moreFrom tells from which attempt on each element of an array has run with what sets give even finished ones to do: the job may end, or be
-// cancelled, before all of them have begun.
+// moreFrom tells from which attempt on each element of an array has run with what sets give even finished ones to do: the job may end, or
+// be cancelled, before all of them have begun.
 func moreFrom(run *rundir.Dir, sets []string) (map[int]int, error) {
 	more := maps.Clone(run.Spec().MoreElements)
 	if _, isElement := run.Index(); isElement || !moreToDo(run, sets) {
@@ -203,8 +203,8 @@ func checkFits(ctx context.Context, run *rundir.Dir, job *jobfile.Job, log *slog
 	return ctx.Err()
 }
 
-// checkAnew refuses to begin an array anew of which only some elements are run now: the others would do so whenever they are run again. path is
-// the run as a person would type it.
+// checkAnew refuses to begin an array anew of which only some elements are run now: the others would do so whenever they are run again.
+// path is the run as a person would type it.
 func checkAnew(path string, sets, words []string) error {
 	narrows := func(word string) bool {
 		return word == "--array" || strings.HasPrefix(word, "--array=") || strings.HasPrefix(word, "-a")

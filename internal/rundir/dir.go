@@ -113,7 +113,7 @@ func resolve(path string) (string, error) {
 	return "", fmt.Errorf("%s: more than %d symbolic links", path, hops)
 }
 
-// taskPath tells whether path is <root>/tasks/<index>.
+// taskPath reports whether path is <root>/tasks/<index>.
 func taskPath(path string) (root string, index int, ok bool) {
 	tasks := filepath.Dir(path)
 	index, err := strconv.Atoi(filepath.Base(path))
@@ -285,8 +285,8 @@ func (e *NoElementError) Is(target error) bool {
 	return target == ErrNotFound || target == fs.ErrNotExist
 }
 
-// ElementLogs are the jobs of elements, such as 12_3, that have left a log in a run's directory (see [Dir.SlurmLogPath]). One whose batch script
-// failed early has no directory, and a log all the same.
+// ElementLogs are the jobs of elements, such as 12_3, that have left a log in a run's directory (see [Dir.SlurmLogPath]). One whose batch
+// script failed early has no directory, and a log all the same.
 func (d *Dir) ElementLogs() ([]string, error) {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
@@ -302,7 +302,7 @@ func (d *Dir) ElementLogs() ([]string, error) {
 	return ids, nil
 }
 
-// IsRun tells whether path looks like a run directory, or like a link to one. It reads nothing of what is in it.
+// IsRun reports whether path looks like a run directory, or like a link to one. It reads nothing of what is in it.
 func IsRun(path string) bool {
 	for _, name := range []string{specName, binaryName} {
 		if info, err := os.Stat(filepath.Join(path, name)); err != nil || !info.Mode().IsRegular() {

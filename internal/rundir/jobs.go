@@ -19,7 +19,7 @@ import (
 // heterogeneous job 123+0.
 var jobID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9]{1,20}([_+][0-9]{1,10})?$`) })
 
-// IsJobID tells whether [Find] takes name for a job id.
+// IsJobID reports whether [Find] takes name for a job id.
 func IsJobID(name string) bool { return jobID().MatchString(name) }
 
 // ErrLink: the job id is recorded, and no link of that name leads to the run, so that it is found by its path alone.
@@ -284,7 +284,7 @@ func (s *Submissions) know(job string) {
 	}
 }
 
-// Known tells whether a job, or an element of it, is the run's as is recorded.
+// Known reports whether a job, or an element of it, is the run's as is recorded.
 func (s Submissions) Known(job string) bool {
 	job, _, _ = strings.Cut(job, "_")
 	return slices.Contains(s.Jobs, job)

@@ -164,7 +164,7 @@ func (d *Dir) openLedger() (*os.File, error) {
 	return f, nil
 }
 
-// endsMidLine tells whether the last line of f has no end.
+// endsMidLine reports whether the last line of f has no end.
 func endsMidLine(f *os.File) (bool, error) {
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil || size == 0 {

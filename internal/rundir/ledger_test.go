@@ -82,8 +82,8 @@ func TestLedgerLinesStayWhole(t *testing.T) {
 	}
 }
 
-// TestLedgerIsLocked: who adds a line while another process does waits for it, as O_APPEND alone does not make them take turns on NFS; but not
-// for ever, and not where the file system has no locks.
+// TestLedgerIsLocked: who adds a line while another process does waits for it, as O_APPEND alone does not make them take turns on NFS; but
+// not for ever, and not where the file system has no locks.
 func TestLedgerIsLocked(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	must(t, d.Append(Event{Event: "submit"}))

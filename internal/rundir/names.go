@@ -17,8 +17,8 @@ type Name struct {
 }
 
 // Names are those below parent that begin with prefix: job ids, the newest first, then run directories, the newest first; after "123_" the
-// elements of the array 123. They are told from the names of files alone, without a look into any run, so that thousands take no time. What has
-// a name that ddpbatch gives to nothing is left out, and a parent that cannot be read has none.
+// elements of the array 123. They are told from the names of files alone, without a look into any run, so that thousands take no time. What
+// has a name that ddpbatch gives to nothing is left out, and a parent that cannot be read has none.
 func Names(parent, prefix string) []Name {
 	if job, index, ok := strings.Cut(prefix, "_"); ok && jobID().MatchString(job) {
 		return elementNames(parent, job, index)
@@ -48,7 +48,7 @@ func Names(parent, prefix string) []Name {
 	return append(ids, others...)
 }
 
-// plainID tells whether text is the id of a whole job.
+// plainID reports whether text is the id of a whole job.
 func plainID(text string) bool { return jobID().MatchString(text) && !strings.ContainsAny(text, "_+") }
 
 // madeAt is the part of a run directory's name that tells when it was made.

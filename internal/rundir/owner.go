@@ -84,7 +84,7 @@ func (d *Dir) CheckCancel() error {
 	return checkUser(info, path)
 }
 
-// IsOwn tells whether the run directory belongs to the caller.
+// IsOwn reports whether the run directory belongs to the caller.
 func (d *Dir) IsOwn() bool { return d.Owner() == os.Geteuid() }
 
 // Owner is the user id of the run directory's owner; -1 where it is not known.

@@ -101,7 +101,7 @@ func (d *Dir) FinalizeOverride(fits bool) error {
 // repetitions take long to compile, and most processes never need it.
 var jobName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`) })
 
-// IsJobName tells whether a job may be called so.
+// IsJobName reports whether a job may be called so.
 func IsJobName(name string) bool { return jobName().MatchString(name) }
 
 func parseSpec(data []byte) (Spec, error) {

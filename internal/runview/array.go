@@ -33,13 +33,13 @@ func arrayIn(run *rundir.Dir) (*runArray, error) {
 	return a, nil
 }
 
-// isArray tells whether a run is several, with a log each.
+// isArray reports whether a run is several, with a log each.
 func isArray(run *rundir.Dir) bool {
 	asks, _, err := arrayAsked(run)
 	return asks && err == nil
 }
 
-// arrayAsked tells whether a run's job asks for an array, and for which elements.
+// arrayAsked reports whether a run's job asks for an array, and for which elements.
 func arrayAsked(run *rundir.Dir) (asks bool, indices []int, err error) {
 	kind := run.Spec().Kind
 	if _, isElement := run.Index(); isElement || kind != "slurm" && kind != "simulate" {

@@ -33,7 +33,7 @@ func chainOf(run *rundir.Dir) *chain {
 	return &chain{jobs: known.Chain, of: max(known.Links, len(known.Chain)), begun: known.Place(known.Begun) - 1}
 }
 
-// IsChain tells whether a run was submitted as a chain last.
+// IsChain reports whether a run was submitted as a chain last.
 func (v *Viewer) IsChain(run *rundir.Dir) bool { return chainOf(run) != nil }
 
 // left are the jobs that may not have ended: a link begins when those before it have.
@@ -166,7 +166,7 @@ func (v *Viewer) printChain(run *rundir.Dir, c *chain) error {
 	return nil
 }
 
-// shown tells whether there was anything to show.
+// shown reports whether there was anything to show.
 func (l *chainLog) shown() bool {
 	return slices.ContainsFunc(l.tails, func(tail *tailer) bool { return tail.file != nil })
 }

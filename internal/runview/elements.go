@@ -42,7 +42,7 @@ func (v *Viewer) readElement(row *RunStatus, run *rundir.Dir, jobs arrayJobs) er
 	return v.readRun(row, run, jobs.of(index, recorded))
 }
 
-// addWaits tells whether an element of an array has not begun in its newest job, or not with what a resume of all has given it to do.
+// addWaits reports whether an element of an array has not begun in its newest job, or not with what a resume of all has given it to do.
 func (row *RunStatus) addWaits(index int) {
 	recorded, err := row.run.JobID()
 	switch {
@@ -54,7 +54,7 @@ func (row *RunStatus) addWaits(index int) {
 	}
 }
 
-// cancelledBefore tells whether a person has cancelled a job before it began, by the ledger of its run or of its array.
+// cancelledBefore reports whether a person has cancelled a job before it began, by the ledger of its run or of its array.
 func cancelledBefore(history []rundir.Event, job string) bool {
 	return recovery.WasCancelled(append(slices.Clone(history), rundir.Event{Event: rundir.EventBegin, Job: job}))
 }

@@ -137,8 +137,8 @@ func TestStatusOfALargeArrayIsSlurms(t *testing.T) {
 	}
 }
 
-// An element that scancel took out of the queue before it began is in no answer of Slurm's any more (seen with 22.05), while the rest of its
-// array is. One that began has left something.
+// An element that scancel took out of the queue before it began is in no answer of Slurm's any more (seen with 22.05), while the rest of
+// its array is. One that began has left something.
 func TestStatusKnowsADroppedElement(t *testing.T) {
 	const dropped = "element 2 ended as CANCELLED: it was cancelled before it began"
 	w := newArrayWorld(t, "0-2")

@@ -86,7 +86,7 @@ func (v *Viewer) progress(ctx context.Context, run *rundir.Dir, id string) (RunS
 	return row.ofJob(id), err
 }
 
-// arrayGoesOn tells whether a job of an array has parts that have not ended.
+// arrayGoesOn reports whether a job of an array has parts that have not ended.
 func (v *Viewer) arrayGoesOn(ctx context.Context, run *rundir.Dir, id string) (bool, error) {
 	if run.Spec().Kind != "slurm" {
 		return simulating(run, id), nil
@@ -193,9 +193,9 @@ func codeOf(err error) int {
 	return exit.Done
 }
 
-// Ended tells whether a submitted job is over, and how it ended. Slurm is asked first, since scancel says nothing of such a job, or of one that
-// it does not know. A job that goes on under another name was renamed, or is somebody else's, as a rebuilt cluster counts from 1 again: that is
-// a [usage.Error], since only a person can tell.
+// Ended reports whether a submitted job is over, and how it ended. Slurm is asked first, since scancel says nothing of such a job, or of
+// one that it does not know. A job that goes on under another name was renamed, or is somebody else's, as a rebuilt cluster counts from 1
+// again: that is a [usage.Error], since only a person can tell.
 func (v *Viewer) Ended(ctx context.Context, run *rundir.Dir, id string) (how string, over bool, err error) {
 	jobs, err := v.Slurm.Jobs(ctx, []string{id})
 	if err != nil && !errors.Is(err, slurm.ErrUnknownJob) {

@@ -166,7 +166,7 @@ func (l rankLogs) list(attempt int) ([]rundir.RankLog, error) {
 
 func (l rankLogs) wanted(rank int) bool { return len(l.ranks) == 0 || slices.Contains(l.ranks, rank) }
 
-// labelled tells whether lines must say whose they are.
+// labelled reports whether lines must say whose they are.
 func (l rankLogs) labelled() bool { return len(l.ranks) != 1 || l.element != "" }
 
 func (l rankLogs) label(log rundir.RankLog) *lines.Writer {

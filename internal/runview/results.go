@@ -37,7 +37,7 @@ const (
 	loss     = "loss"
 )
 
-// IsSweep tells whether a run is a whole sweep.
+// IsSweep reports whether a run is a whole sweep.
 func IsSweep(run *rundir.Dir) (bool, error) {
 	if kind := run.Spec().Kind; kind != "slurm" && kind != "simulate" {
 		return false, nil

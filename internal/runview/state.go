@@ -101,8 +101,8 @@ func stateOf(code int, saved bool, cause recovery.Cause) string {
 	return "FAILED"
 }
 
-// noVerdictHint says what may be wrong where a submitted job has ended badly, and nothing in its run directory tells how: most often that could not
-// be written to. "" where that is not so.
+// noVerdictHint says what may be wrong where a submitted job has ended badly, and nothing in its run directory tells how: most often that
+// could not be written to. "" where that is not so.
 func (row *RunStatus) noVerdictHint() string {
 	switch {
 	case row.State == "COMPLETED", row.State == "CANCELLED":
@@ -119,8 +119,8 @@ func (row *RunStatus) noVerdictHint() string {
 	return why
 }
 
-// dropped tells whether Slurm knows the array of an element that has not begun, and not the element, as it does once scancel has taken one out
-// of the queue. One whose batch script began has left a log.
+// dropped reports whether Slurm knows the array of an element that has not begun, and not the element, as it does once scancel has taken
+// one out of the queue. One whose batch script began has left a log.
 func (row *RunStatus) dropped(jobs []slurm.JobStatus) bool {
 	if !row.unbegun {
 		return false
@@ -132,7 +132,7 @@ func (row *RunStatus) dropped(jobs []slurm.JobStatus) bool {
 	return slices.ContainsFunc(jobs, func(job slurm.JobStatus) bool { return job.Of(array) && job.Name == row.Name })
 }
 
-// Finished tells whether the run has done what it was to do.
+// Finished reports whether the run has done what it was to do.
 func (row *RunStatus) Finished() bool {
 	if row.Attempt == 0 || row.Exit == nil || *row.Exit != 0 || row.waits || row.unbegun ||
 		slices.ContainsFunc(row.elements, func(element RunStatus) bool { return element.waits }) {

@@ -184,7 +184,8 @@ func countsText(list []int) string {
 	return strings.Join(strings.Fields(strings.Trim(fmt.Sprint(list), "[]")), ",")
 }
 
-// Keep leaves out of a run's sets those of the keys that flags were about which have no value any more: there the job file has its say again.
+// Keep leaves out of a run's sets those of the keys that flags were about which have no value any more: there the job file has its say
+// again.
 func (p Pretend) Keep(sets []string, was Pretend) []string {
 	gone := slices.Clone(p.Emptied)
 	for _, set := range was.Sets() {

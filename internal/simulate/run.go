@@ -69,9 +69,9 @@ func Run(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Preten
 // sweepLimit bounds the look for what pretend nodes have left behind.
 const sweepLimit = 10 * time.Second
 
-// adopt makes this process do what slurmstepd does with a cgroup: end kills whatever ended agents left behind, even in sessions of its own and
-// with a cleared environment. It does not wait for the guards of agents that were killed. The first process of a container kills nobody: the
-// kernel ends everything in the container with it.
+// adopt makes this process do what slurmstepd does with a cgroup: end kills whatever ended agents left behind, even in sessions of its own
+// and with a cleared environment. It does not wait for the guards of agents that were killed. The first process of a container kills
+// nobody: the kernel ends everything in the container with it.
 func adopt(log *slog.Logger) (end func()) {
 	reaper, err := proc.Subreaper()
 	if err != nil {

@@ -24,7 +24,7 @@ type Config struct {
 // DefaultConfig makes no copy.
 func DefaultConfig() Config { return Config{Snapshot: None, MaxMB: 100, MaxFiles: 20_000} }
 
-// On tells whether a copy is asked for.
+// On reports whether a copy is asked for.
 func (c Config) On() bool { return c.Snapshot == Git || c.Snapshot == Copy }
 
 // Validate says what is wrong. Its error joins one for each fault, which begins with the key to blame.

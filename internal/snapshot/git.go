@@ -26,7 +26,8 @@ type gitProgram struct {
 	options []string // further ones, before each command
 }
 
-// gitKept are the variables of git that go through. All others would have it look at another repository than the folder's, or start programs.
+// gitKept are the variables of git that go through. All others would have it look at another repository than the folder's, or start
+// programs.
 var gitKept = []string{"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM"}
 
 func newGitProgram(path string, environ []string) *gitProgram {

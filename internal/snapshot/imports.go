@@ -58,7 +58,7 @@ func (s *Selection) PathImports(list string) []LiveImport {
 	return found
 }
 
-// Has tells whether an absolute path is a file that the copy has, too, and gives it relative to the working directory.
+// Has reports whether an absolute path is a file that the copy has, too, and gives it relative to the working directory.
 func (s *Selection) Has(file string) (rel string, ok bool) {
 	real, err := filepath.EvalSymlinks(file)
 	if err != nil {

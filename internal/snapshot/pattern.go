@@ -61,7 +61,7 @@ func parsePatterns(texts []string) ([]pattern, error) {
 	return list, nil
 }
 
-// matchAny tells whether one of the patterns is about a path, or about a folder that it is in.
+// matchAny reports whether one of the patterns is about a path, or about a folder that it is in.
 func matchAny(list []pattern, name string, isDir bool) bool {
 	return slices.ContainsFunc(list, func(p pattern) bool { return p.match(name, isDir) })
 }
@@ -78,7 +78,7 @@ func (p pattern) match(name string, isDir bool) bool {
 	return false
 }
 
-// mayHold tells whether something in a folder could match one of the patterns.
+// mayHold reports whether something in a folder could match one of the patterns.
 func mayHold(list []pattern, folder string) bool {
 	return slices.ContainsFunc(list, func(p pattern) bool {
 		state := p.begin()

@@ -53,8 +53,8 @@ func TestMayHold(t *testing.T) {
 	}
 }
 
-// FuzzPattern: whatever is accepted never fails to match, a folder's match is that of all in it, and a folder of which mayHold says no holds
-// nothing that matches. Without ** and slashes a pattern is path.Match of the last name.
+// FuzzPattern: whatever is accepted never fails to match, a folder's match is that of all in it, and a folder of which mayHold says no
+// holds nothing that matches. Without ** and slashes a pattern is path.Match of the last name.
 func FuzzPattern(f *testing.F) {
 	f.Add("*.yaml", "a/b.yaml")
 	f.Add("conf/**/x/", "conf/a/x/y")

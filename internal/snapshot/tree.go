@@ -135,8 +135,8 @@ func (s *Selection) take(name string, info fs.FileInfo) error {
 	return nil
 }
 
-// within is the target of a link as the copy has it; false: it leads out of the tree, also by way of other links. An absolute one that leads
-// into the tree is made relative, since it would lead from the copy to the tree.
+// within is the target of a link as the copy has it; false: it leads out of the tree, also by way of other links. An absolute one that
+// leads into the tree is made relative, since it would lead from the copy to the tree.
 func (s *Selection) within(name, link string) (string, bool) {
 	if real, err := filepath.EvalSymlinks(filepath.Join(s.Root, name)); err == nil {
 		if rel, err := filepath.Rel(s.Root, real); err != nil || !filepath.IsLocal(rel) {
@@ -215,7 +215,7 @@ func (s *Selection) unreadable(err error) error {
 	return &usage.Error{Message: fmt.Sprintf("copy the code: %v", err), Hint: "leave it out with code.exclude"}
 }
 
-// isFolder tells whether a path of the tree is a folder, and so is each on the way: nothing is behind a link.
+// isFolder reports whether a path of the tree is a folder, and so is each on the way: nothing is behind a link.
 func (s *Selection) isFolder(name string) bool {
 	if is, known := s.folders[name]; known {
 		return is

@@ -17,7 +17,8 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// writers is how many files are copied at once. They wait for the disk, or a file server, most of the time: on two cores and ext4 5,000 files took
+// writers is how many files are copied at once. They wait for the disk, or a file server, most of the time: on two cores and ext4 5,000
+// files took
 // 1.0 s with 16 of them, 1.6 s with 4, and no less with 32.
 const writers = 16
 

@@ -54,7 +54,7 @@ func (e Env) SubmitAll(ctx context.Context, run *rundir.Dir, claim *rundir.Claim
 	return ids, nil
 }
 
-// chainIsOver tells whether the chain whose links are the jobs ids has nothing left to do, as its first link may have begun and ended by
+// chainIsOver reports whether the chain whose links are the jobs ids has nothing left to do, as its first link may have begun and ended by
 // now. It is an error where the newest link is not recorded: what begins as the next could be taken for it.
 func chainIsOver(run *rundir.Dir, ids []string) (bool, error) {
 	known, err := run.Submissions()

@@ -109,7 +109,7 @@ func (e Env) submittedTooLate(run *rundir.Dir, id string, failed, lost error) er
 // errNotAsked: Slurm was not asked to take the job.
 var errNotAsked = errors.New("nothing was submitted")
 
-// NotSubmitted tells whether Slurm certainly knows nothing of the job that Submit failed to submit. After a
+// NotSubmitted reports whether Slurm certainly knows nothing of the job that Submit failed to submit. After a
 // time-out, a connection that was lost, or an answer that nobody understands, the job may exist.
 func NotSubmitted(err error) bool {
 	if errors.As(err, new(*ChainError)) {

@@ -42,13 +42,13 @@ func (o *Options) Argv(python string) ([]string, error) {
 	return slices.Concat(command, arguments), nil
 }
 
-// meantPython tells whether a script stands after --, where torchrun would run it with Python and we do as we are told.
+// meantPython reports whether a script stands after --, where torchrun would run it with Python and we do as we are told.
 func (o *Options) meantPython() bool {
 	return o.Dashed && !o.Module && !o.RunPath && !o.NoPython && len(o.Command) > 0 &&
 		strings.HasSuffix(o.Command[0], ".py") && !strings.Contains(o.Command[0], "/")
 }
 
-// RunsPython tells whether the workers' command, which Argv or the job gives, is a Python program.
+// RunsPython reports whether the workers' command, which Argv or the job gives, is a Python program.
 func (o *Options) RunsPython(command []string) bool {
 	if len(o.Command) > 0 && (o.Module || o.RunPath || !o.NoPython && !o.Dashed) { // with whatever PYTHON_EXEC names
 		command = append([]string{"python3"}, command[1:]...)
@@ -66,7 +66,7 @@ var wrappers = []string{
 
 var shells = []string{"sh", "bash", "dash", "zsh", "ksh", "ash"}
 
-// runsPython tells whether a command is a Python program, be it behind shells, environments and containers. Which of a wrapper's words
+// runsPython reports whether a command is a Python program, be it behind shells, environments and containers. Which of a wrapper's words
 // are its own flags is not known here: an interpreter decides wherever it stands, and a script only where nothing before it can be the
 // program: x.py of "timeout 60 ./train --script x.py" is what ./train reads. A program that starts ranks itself, as torchrun does, needs
 // the port for its own store.
@@ -115,7 +115,7 @@ func mayPrecede(word string) bool {
 		strings.Contains(word, "=")
 }
 
-// isInterpreter tells whether a word is Python itself: python3, /usr/bin/python3.12.
+// isInterpreter reports whether a word is Python itself: python3, /usr/bin/python3.12.
 func isInterpreter(word string) bool {
 	if strings.Contains(word, "=") { // NAME=VALUE
 		return false
@@ -128,12 +128,12 @@ func isInterpreter(word string) bool {
 	return found && strings.Trim(version, "0123456789.t") == ""
 }
 
-// isScript tells whether a word is a file of Python's.
+// isScript reports whether a word is a file of Python's.
 func isScript(word string) bool {
 	return strings.HasSuffix(word, ".py") && !strings.HasPrefix(word, "-") && !strings.Contains(word, "=")
 }
 
-// isLauncher tells whether a word is a program, or a module, that starts ranks itself.
+// isLauncher reports whether a word is a program, or a module, that starts ranks itself.
 func isLauncher(word string) bool {
 	switch path.Base(word) {
 	case "torchrun", "torchx", "accelerate", "deepspeed", "horovodrun", "mpirun", "mpiexec",
@@ -146,7 +146,7 @@ func isLauncher(word string) bool {
 // starters start tasks of any program, on several machines.
 var starters = []string{"srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "ibrun", "aprun"}
 
-// IsStarter tells whether a word of a command is a program that starts tasks of any other, as srun and mpirun do.
+// IsStarter reports whether a word of a command is a program that starts tasks of any other, as srun and mpirun do.
 func IsStarter(word string) bool { return slices.Contains(starters, path.Base(word)) }
 
 // FindLauncher is the word of a command that starts ranks itself, be it behind wrappers, Python's -m or in the script of a shell: torchrun,
@@ -183,7 +183,7 @@ func FindLauncher(command []string) string {
 	return ""
 }
 
-// startsRanks tells whether the first of some words is a program that starts ranks with the others.
+// startsRanks reports whether the first of some words is a program that starts ranks with the others.
 func startsRanks(words []string) bool {
 	name := path.Base(words[0])
 	if command, hasOthers := map[string]string{"accelerate": "launch", "torchx": "run"}[name]; hasOthers {
@@ -205,7 +205,7 @@ func moduleOf(words []string) string {
 	return ""
 }
 
-// isShellScriptFlag tells whether a word is -c, or several flags of which c is the last: -lc.
+// isShellScriptFlag reports whether a word is -c, or several flags of which c is the last: -lc.
 func isShellScriptFlag(word string) bool {
 	return strings.HasPrefix(word, "-") && !strings.HasPrefix(word, "--") && strings.HasSuffix(word, "c")
 }

@@ -153,7 +153,7 @@ func noShortFlag(word, how string) error {
 	return &usage.Error{Message: fmt.Sprintf("run has no flag %q (in %q)", how, word), Hint: hint}
 }
 
-// looksLikeFlag tells whether a word cannot be the value of the flag before it: argparse takes negative numbers
+// looksLikeFlag reports whether a word cannot be the value of the flag before it: argparse takes negative numbers
 // and words with spaces for values.
 func looksLikeFlag(word string) bool {
 	if len(word) < 2 || word[0] != '-' || strings.Contains(word, " ") {
@@ -179,17 +179,17 @@ func Split(words []string) (flags []Setting, command []string, dashed bool, err 
 	return flags, line.words, line.dashed, nil
 }
 
-// IsLauncher tells whether a word of a command is a program, or a module of Python's, that starts ranks itself.
+// IsLauncher reports whether a word of a command is a program, or a module of Python's, that starts ranks itself.
 func IsLauncher(word string) bool { return isLauncher(word) }
 
-// IsInterpreter tells whether a word of a command is Python itself: python3, /usr/bin/python3.12.
+// IsInterpreter reports whether a word of a command is Python itself: python3, /usr/bin/python3.12.
 func IsInterpreter(word string) bool { return isInterpreter(word) }
 
-// IsSwitch tells whether the flag of a name takes no value.
+// IsSwitch reports whether the flag of a name takes no value.
 func IsSwitch(name string) bool {
 	f := flagNamed(name)
 	return f != nil && f.IsSwitch()
 }
 
-// IsWrapper tells whether a word names a program that runs the command behind its own flags, in a container or the like.
+// IsWrapper reports whether a word names a program that runs the command behind its own flags, in a container or the like.
 func IsWrapper(word string) bool { return slices.Contains(wrappers, path.Base(word)) }

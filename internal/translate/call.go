@@ -92,7 +92,7 @@ var condaHook = sync.OnceValue(func() *regexp.Regexp {
 // moduleFiles define "module"; the batch script reads them where it is not there.
 var moduleFiles = []string{"/etc/profile.d/modules.sh", "/etc/profile.d/lmod.sh", "/etc/profile.d/z00_lmod.sh"}
 
-// fits tells whether a job file takes a setup with these texts.
+// fits reports whether a job file takes a setup with these texts.
 func fits(setup slurm.Setup, texts ...string) bool {
 	return setup.Validate() == nil && !slices.ContainsFunc(texts, func(text string) bool { return !isLine(text) })
 }

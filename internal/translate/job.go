@@ -157,7 +157,7 @@ func jobName(name string) string {
 	return name[:min(len(name), most)]
 }
 
-// isLine tells whether a text is one line that does nothing to a terminal.
+// isLine reports whether a text is one line that does nothing to a terminal.
 func isLine(s string) bool { return s != "" && !strings.ContainsFunc(s, words.Unsafe) }
 
 // write puts the tables together.

@@ -69,20 +69,20 @@ func strength(words []field) int {
 	return fromProgram
 }
 
-// mentionsLauncher tells whether a word is a launcher, or a shell's script with one in it.
+// mentionsLauncher reports whether a word is a launcher, or a shell's script with one in it.
 func mentionsLauncher(text string) bool {
 	return slices.ContainsFunc(strings.Fields(text), func(word string) bool {
 		return torchrun.IsLauncher(word) && !torchrun.IsStarter(word)
 	})
 }
 
-// onlyLooks tells whether srun starts what only tells about its nodes.
+// onlyLooks reports whether srun starts what only tells about its nodes.
 func onlyLooks(texts []string) bool {
 	_, rest, err := slurm.SrunOptions(texts[1:])
 	return err == nil && len(rest) > 0 && slices.Contains(quietPrograms, path.Base(rest[0]))
 }
 
-// startsOnce tells whether srun starts one task: something before or after the job's own work.
+// startsOnce reports whether srun starts one task: something before or after the job's own work.
 func startsOnce(texts []string) bool {
 	given, _, err := slurm.SrunOptions(texts[1:])
 	return err == nil && slices.ContainsFunc(given, func(g slurm.Given) bool { return g.Name == "ntasks" && g.Value == "1" })
@@ -161,7 +161,7 @@ func (t *translation) resolved(text string) string {
 	return text
 }
 
-// isConstant tells whether an encoded word has no dynamic piece.
+// isConstant reports whether an encoded word has no dynamic piece.
 func isConstant(text string) bool { return !strings.Contains(text, "\x00") }
 
 // shellText writes a field as a word of a shell's.

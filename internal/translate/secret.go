@@ -28,7 +28,7 @@ func blanked(text string) string {
 	})
 }
 
-// namesSecret tells whether a variable or flag of this name holds a secret: by its last word. sure: whatever its value is.
+// namesSecret reports whether a variable or flag of this name holds a secret: by its last word. sure: whatever its value is.
 func namesSecret(name string) (named, sure bool) {
 	parts := strings.FieldsFunc(strings.ToUpper(name), func(r rune) bool { return r == '_' || r == '-' || r == '.' })
 	if n := len(parts); n > 1 && parts[n-1] == "ID" && parts[n-2] == "KEY" { // AWS_ACCESS_KEY_ID
@@ -55,7 +55,7 @@ var plainValue = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(?i:true|false|yes|no|on|off|none|null|-?[0-9]{0,6}|<.*>|\[.*\])$`)
 })
 
-// isSecret tells whether the value of a variable must not be copied.
+// isSecret reports whether the value of a variable must not be copied.
 func isSecret(name, value string) bool {
 	named, _ := namesSecret(name)
 	return named && !plainValue().MatchString(value) || secretForm().MatchString(value)
@@ -94,7 +94,7 @@ func withoutSecrets(command []string) (shown []string, found bool) {
 	return shown, found
 }
 
-// holdsSecret tells whether a line must not be copied.
+// holdsSecret reports whether a line must not be copied.
 func holdsSecret(text string) bool {
 	list := strings.Fields(text)
 	_, found := withoutSecrets(list)

@@ -70,7 +70,7 @@ func (t *translation) setupOf(items []item, needed []string) {
 // searchPaths are variables that decide what later lines find.
 var searchPaths = strings.Fields("PATH LD_LIBRARY_PATH PYTHONPATH MODULEPATH CONDA_EXE CONDA_PREFIX CONDA_ENVS_PATH")
 
-// hasConda tells whether a conda environment is entered in what follows, before any line that is not quiet.
+// hasConda reports whether a conda environment is entered in what follows, before any line that is not quiet.
 func hasConda(items []item) bool {
 	for _, it := range items {
 		if it.kind == entersConda || it.kind == runsLine && !it.quiet {
@@ -80,7 +80,7 @@ func hasConda(items []item) bool {
 	return false
 }
 
-// readLater tells whether a line that is kept reads a variable, or may do so unseen: a file that is sourced.
+// readLater reports whether a line that is kept reads a variable, or may do so unseen: a file that is sourced.
 func readLater(items []item, name string) bool {
 	return slices.ContainsFunc(items, func(it item) bool {
 		return it.kind == runsLine && (slices.Contains(it.reads, name) || !it.quiet && name != "" && readsFile(it.text)) ||
@@ -92,7 +92,7 @@ func readsFile(text string) bool {
 	return strings.HasPrefix(text, "source ") || strings.HasPrefix(text, ". ") || strings.HasPrefix(text, "eval ")
 }
 
-// isFixed tells whether the value of a variable is known here.
+// isFixed reports whether the value of a variable is known here.
 func isFixed(it item) bool {
 	_, fixed := it.value.constant()
 	return fixed

@@ -77,7 +77,7 @@ func (t *translation) statement(s *syntax.Stmt) {
 // before are programs that a script calls before others, joined by &&, and that are not meant to decide whether those run.
 var before = strings.Fields("cd source . module ml conda mamba mkdir set ulimit")
 
-// succeeds tells whether a statement that stands before && is one that is not meant to fail.
+// succeeds reports whether a statement that stands before && is one that is not meant to fail.
 func (t *translation) succeeds(s *syntax.Stmt) bool {
 	switch cmd := s.Cmd.(type) {
 	case *syntax.DeclClause:
@@ -102,7 +102,7 @@ func (t *translation) assign(it item) {
 
 var referenceForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\$\{[A-Za-z_][A-Za-z0-9_]*\}$`) })
 
-// isKnown tells whether a value is text and variables alone, so that it may be put in the place of its name.
+// isKnown reports whether a value is text and variables alone, so that it may be put in the place of its name.
 func isKnown(value field) bool {
 	return !slices.ContainsFunc(value, func(p piece) bool { return p.dynamic && !referenceForm().MatchString(p.text) })
 }
@@ -350,7 +350,7 @@ func programOf(words []field) string {
 	return path.Base(text)
 }
 
-// actsOnJobs tells whether a command submits, ends or changes jobs, or acts on other machines.
+// actsOnJobs reports whether a command submits, ends or changes jobs, or acts on other machines.
 func actsOnJobs(words []field) bool {
 	switch programOf(words) {
 	case "sbatch", "salloc", "scancel", "ssh", "pdsh", "parallel":

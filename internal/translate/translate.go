@@ -140,7 +140,7 @@ func command(line string, o Options) (Result, error) {
 	return t.job(at, o), nil
 }
 
-// forSbatch tells whether an option of srun's is one that asks for a job.
+// forSbatch reports whether an option of srun's is one that asks for a job.
 func forSbatch(g slurm.Given) bool {
 	if slices.Contains([]string{"ntasks", "ntasks-per-node", "ntasks-per-gpu", "job-name", "chdir"}, g.Name) {
 		return true
@@ -206,7 +206,7 @@ func (t *translation) readLaunch(it item) error {
 	return nil
 }
 
-// positional tells whether a word is made of the arguments of the script alone.
+// positional reports whether a word is made of the arguments of the script alone.
 func positional(text string) bool {
 	text = strings.Trim(text, `"`)
 	return slices.Contains([]string{"${@}", "$@", "${*}", "$*", "${1}", "${2}", "${3}", "${4}", "${5}"}, text)

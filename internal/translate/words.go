@@ -156,7 +156,7 @@ func (e *expander) parts(b *fieldBuilder, parts []syntax.WordPart, quoted, atSta
 	}
 }
 
-// isAll tells whether a quoted text is "${array[@]}" alone, which may be no word at all.
+// isAll reports whether a quoted text is "${array[@]}" alone, which may be no word at all.
 func isAll(q *syntax.DblQuoted) bool {
 	if len(q.Parts) != 1 {
 		return false
@@ -165,7 +165,7 @@ func isAll(q *syntax.DblQuoted) bool {
 	return ok && (isEach(p, true) || p.Param != nil && p.Param.Value == "@")
 }
 
-// isEach tells whether a parameter is all elements of an array: ${array[@]} or, without quotes, ${array[*]}.
+// isEach reports whether a parameter is all elements of an array: ${array[@]} or, without quotes, ${array[*]}.
 func isEach(p *syntax.ParamExp, quoted bool) bool {
 	w, ok := p.Index.(*syntax.Word)
 	return ok && (w.Lit() == "@" || w.Lit() == "*" && !quoted)

@@ -77,9 +77,10 @@ func ParseNproc(text string) (Nproc, error) {
 	return Nproc{Counts: []int{n}}, nil
 }
 
-// On is how many workers the node with the given index, which is this one, runs, from 1; far more than it has cores for are an error. The words are worked out
-// here, on the node: "gpu" is one worker for each GPU that lookup's variables show, or else that the machine has, "cpu" one for each core
-// that this process may use, and "auto" the first of these that there is; in a job of Slurm's, GPUs that it did not give are none.
+// On is how many workers the node with the given index, which is this one, runs, from 1; far more than it has cores for are an error. The
+// words are worked out here, on the node: "gpu" is one worker for each GPU that lookup's variables show, or else that the machine has,
+// "cpu" one for each core that this process may use, and "auto" the first of these that there is; in a job of Slurm's, GPUs that it did not
+// give are none.
 func (n Nproc) On(node int, lookup func(string) (string, bool)) (int, error) {
 	switch {
 	case n.Word == "" && len(n.Counts) == 1:

@@ -111,7 +111,7 @@ func (cfg Config) key(ticket auth.Secret) auth.Secret { return cfg.Secret.Derive
 
 func addressKey(rank int) string { return fmt.Sprintf("transport/%d", rank) }
 
-// oversubscribed tells whether so many other ranks of this machine and this one have fewer cores than they are.
+// oversubscribed reports whether so many other ranks of this machine and this one have fewer cores than they are.
 func (cfg Config) oversubscribed(others int) bool {
 	return !cfg.OwnCores && others+1 > runtime.NumCPU()
 }

@@ -15,8 +15,8 @@ import (
 // maxWord bounds a word of exchange, in bytes.
 const maxWord = 32 << 10
 
-// exchange gives every other rank a word of this one, and returns theirs by rank, and word for this rank. All ranks are connected, and nobody uses the
-// control connections yet.
+// exchange gives every other rank a word of this one, and returns theirs by rank, and word for this rank. All ranks are connected, and
+// nobody uses the control connections yet.
 func (c *connector) exchange(ctx context.Context, word []byte) ([][]byte, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		defer c.setControlDeadline(time.Time{})

@@ -17,8 +17,8 @@ type rdma struct {
 	ranks  []int       // scratch of ready
 }
 
-// deliveryLimit is how long a rank that closes waits until UCX has handed over what was written. Another rank that computes lets UCX work four times a
-// second, and the first message of a pair takes several such turns.
+// deliveryLimit is how long a rank that closes waits until UCX has handed over what was written. Another rank that computes lets UCX work
+// four times a second, and the first message of a pair takes several such turns.
 const deliveryLimit = 3 * time.Second
 
 // maxSleep bounds one sleep, in milliseconds, where there is UCX: a device that tells of nothing holds up nobody for longer.
@@ -53,7 +53,8 @@ func (r *rdma) String() string {
 	return fmt.Sprintf("UCX %v", r.worker.Version())
 }
 
-// closeRDMA closes the links, and gives back what UCX has if all other ranks have closed theirs, too: until then, for a moment, UCX works for them.
+// closeRDMA closes the links, and gives back what UCX has if all other ranks have closed theirs, too: until then, for a moment, UCX works
+// for them.
 func (s *Sockets) closeRDMA() {
 	s.readySockets(nil) // tells which ranks are gone: nothing is delivered to these
 	delivered := s.rdma.worker.CloseLinks(deliveryLimit)
@@ -70,7 +71,7 @@ func (s *Sockets) closeRDMA() {
 	}
 }
 
-// allEnded tells whether all other ranks have closed their control connections. What they have sent is dropped.
+// allEnded reports whether all other ranks have closed their control connections. What they have sent is dropped.
 func (s *Sockets) allEnded() bool {
 	var scrap [512]byte
 	for _, l := range s.control {
@@ -90,10 +91,12 @@ func (s *Sockets) allEnded() bool {
 	return true
 }
 
-// UsesUCX tells whether data between ranks that share no memory goes through UCX. It and the methods below may be called for nil, which has nothing of it.
+// UsesUCX reports whether data between ranks that share no memory goes through UCX. It and the methods below may be called for nil, which
+// has nothing of it.
 func (s *Sockets) UsesUCX() bool { return s != nil && s.rdma != nil }
 
-// Network says which UCX it is, and the transports and devices by which the links send, such as "UCX 1.13.1 by rc_mlx5/mlx5_0:1"; empty without UCX.
+// Network says which UCX it is, and the transports and devices by which the links send, such as "UCX 1.13.1 by rc_mlx5/mlx5_0:1"; empty
+// without UCX.
 func (s *Sockets) Network() string {
 	if !s.UsesUCX() {
 		return ""

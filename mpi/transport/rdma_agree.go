@@ -36,8 +36,8 @@ type offer struct {
 	Address    []byte
 }
 
-// setUpRDMA makes links through UCX to the ranks that share no memory with this one, or returns nil where data goes by TCP: all ranks come to the same answer.
-// A worker that others may have sent to is left to the end of the process, as UCX must not destroy it.
+// setUpRDMA makes links through UCX to the ranks that share no memory with this one, or returns nil where data goes by TCP: all ranks come
+// to the same answer. A worker that others may have sent to is left to the end of the process, as UCX must not destroy it.
 func (c *connector) setUpRDMA(ctx context.Context) (*rdma, error) {
 	if c.cfg.UCX == UCXNever || c.cfg.UCX == UCXWhereItWorks && (c.cfg.Encrypt || !c.spansMachines()) {
 		return nil, nil // UCX does not encrypt
@@ -77,7 +77,7 @@ func (c *connector) between() string {
 	return "between machines"
 }
 
-// spansMachines tells whether there are ranks on other machines: if so, every rank sees some.
+// spansMachines reports whether there are ranks on other machines: if so, every rank sees some.
 func (c *connector) spansMachines() bool {
 	for _, r := range c.remotes {
 		if r != nil && !r.local {
@@ -211,8 +211,8 @@ func network(addr string) string {
 // tryLimit is how long UCX may take to reach another machine.
 const tryLimit = 30 * time.Second
 
-// connectUCX makes the links, and tries one of them, to the next rank of another machine. Of the ranks of one machine each tries another one, if
-// there are as many.
+// connectUCX makes the links, and tries one of them, to the next rank of another machine. Of the ranks of one machine each tries another
+// one, if there are as many.
 func (c *connector) connectUCX(ctx context.Context, worker *ucx.Worker, offers []offer) ([]*ucx.Link, error) {
 	links := make([]*ucx.Link, len(c.remotes))
 	lower := 0 // ranks that share memory with this one
@@ -274,9 +274,10 @@ func (c *connector) compareVerdicts(ctx context.Context, worker *ucx.Worker, ver
 // hostLimit is how long a machine may not answer, as one without power does not.
 const hostLimit = 8 * time.Second
 
-// watchHosts has the control connections of ranks without shared memory end where the other machine does not answer for hostLimit: nothing else tells of that,
-// as data does not go by TCP. A network that is interrupted for less than 6 s does no harm. Keep-alives cover a connection on which nothing is being sent, and
-// TCP_USER_TIMEOUT one on which something is; what tune says against that does not hold here, as frames of control never fill a window.
+// watchHosts has the control connections of ranks without shared memory end where the other machine does not answer for hostLimit: nothing
+// else tells of that, as data does not go by TCP. A network that is interrupted for less than 6 s does no harm. Keep-alives cover a
+// connection on which nothing is being sent, and TCP_USER_TIMEOUT one on which something is; what tune says against that does not hold
+// here, as frames of control never fill a window.
 func (c *connector) watchHosts() error {
 	alive := net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: 2 * time.Second, Count: 3}
 	for rank, r := range c.remotes {

@@ -142,7 +142,7 @@ func (k *kind) threads(h handle, suffix string, n int) int {
 	return max(int(number(get)), 0)
 }
 
-// serial tells whether the library was built for one thread.
+// serial reports whether the library was built for one thread.
 func (k *kind) serial(h handle, suffix string) bool {
 	parallel := h.Symbol(k.parallel + suffix)
 	return parallel != 0 && number(parallel) == 0
@@ -155,8 +155,8 @@ func number(f clib.Function) int32 { return int32(new(clib.Call).Do(f)) }
 // c' = op(b)' op(a)' is the product to ask for.
 //
 // Some libraries take one caller at a time. Those built for one thread may lack locks: OpenBLAS then has them only where its builder
-// asked for them, which cannot be seen from here. And where a product has several threads, OpenMP keeps as many for each thread of ours that
-// calls, and they take the cores from each other: 2 to 4 GFLOP/s instead of 130 were measured with eight callers on two cores.
+// asked for them, which cannot be seen from here. And where a product has several threads, OpenMP keeps as many for each thread of ours
+// that calls, and they take the cores from each other: 2 to 4 GFLOP/s instead of 130 were measured with eight callers on two cores.
 type foreign struct {
 	sgemm     clib.Function
 	sbgemm    clib.Function // 0 where the library has none
@@ -211,8 +211,8 @@ func (f *foreign) call(args *arguments) {
 	f.args.put(args)
 }
 
-// arguments are those of a Fortran product, which takes all by reference. They are on the heap, which Go does not move, and so is what a, b and
-// c point to: storing them here makes it so, and keeps it alive during the call.
+// arguments are those of a Fortran product, which takes all by reference. They are on the heap, which Go does not move, and so is what a, b
+// and c point to: storing them here makes it so, and keeps it alive during the call.
 //
 // Integers have 64 bits, and are small and positive: a library that wants pointers to integers of 32 bits (LP64) reads
 // the low halves, which come first on the machines this is built for, and one with 64 bits (ILP64) the whole.

@@ -120,7 +120,7 @@ func (e *Engine) close() error {
 	return e.fabric.Close()
 }
 
-// linked tells whether a rank is to receive goodbyes: they are no reason to make a link.
+// linked reports whether a rank is to receive goodbyes: they are no reason to make a link.
 func (e *Engine) linked(rank int) bool { return e.peers[rank] != nil || !e.policy.OnDemand }
 
 // goodbyeLane is the lane for what a peer is to read behind all data: that of data, but where it would connect for this.
@@ -217,7 +217,7 @@ func (e *Engine) look() bool {
 	return moved
 }
 
-// attended tells whether the attendant drives the links, or is about to. mu is held.
+// attended reports whether the attendant drives the links, or is about to. mu is held.
 func (e *Engine) attended() bool { return len(e.sleepers) > 0 || e.pursued > 0 }
 
 // wakeAttendant lets an attendant that still sleeps, though nobody else did any more, see to what the

@@ -96,7 +96,7 @@ func (k frameKind) carriesData() bool { return k == kindCollective || k == kindM
 // overtake.
 func (k frameKind) goesByData() bool { return k.carriesData() || k == kindLeave }
 
-// isGoodbye tells whether a frame may come by either link: see Engine.goodbyeLane.
+// isGoodbye reports whether a frame may come by either link: see Engine.goodbyeLane.
 func (k frameKind) isGoodbye() bool { return k == kindLeave || k == kindBye }
 
 // encode gives the payload: By and Rank in 4 bytes each, the reason in 1, and the text, cut where it is

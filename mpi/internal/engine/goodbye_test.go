@@ -37,7 +37,8 @@ func (l countedLink) Write(head, body []byte) (int, error) {
 	return l.Link.Write(head, body)
 }
 
-// A rank that leaves a group, and closes, says so to those that it has sent nothing to without their data links; these hear it all the same.
+// A rank that leaves a group, and closes, says so to those that it has sent nothing to without their data links; these hear it all the
+// same.
 func TestGoodbyesConnectNothing(t *testing.T) {
 	inner, _ := join(t, overTCP, 3)
 	fabrics := make([]*lateFabric, len(inner))

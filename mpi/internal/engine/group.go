@@ -110,14 +110,14 @@ func (g *Group) Fail(err error) {
 	g.e.failWith(g, err, err.Error())
 }
 
-// HasLeft tells whether a rank has closed the group, in peace.
+// HasLeft reports whether a rank has closed the group, in peace.
 func (g *Group) HasLeft(rank int) bool {
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()
 	return g.hasLeft(rank)
 }
 
-// hasLeft tells whether a rank has closed the group, or its engine.
+// hasLeft reports whether a rank has closed the group, or its engine.
 func (g *Group) hasLeft(rank int) bool {
 	p := g.e.peers[g.members[rank]]
 	return g.left != nil && g.left[rank] != nil || p != nil && p.err != nil
@@ -185,7 +185,7 @@ func (g *Group) mismatch(from int, there Call) error {
 // End ends the collective, now.
 func (g *Group) End(now tick.Count) { g.ended.Store(int64(now)) }
 
-// running tells whether the call has not ended. mu is held.
+// running reports whether the call has not ended. mu is held.
 func (g *Group) running() bool { return g.call.Seq > 0 && g.ended.Load() == 0 }
 
 // since is when the call began, or ended. mu is held.

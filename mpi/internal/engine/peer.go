@@ -50,7 +50,7 @@ func (p *peer) lane(k frameKind) *lane {
 	return p.control
 }
 
-// exhausted tells whether nothing more is to be expected of a peer whose control lane has ended: what it sent before is read,
+// exhausted reports whether nothing more is to be expected of a peer whose control lane has ended: what it sent before is read,
 // but that nobody waits for the last words of one that was killed.
 func (p *peer) exhausted() bool {
 	l := p.data

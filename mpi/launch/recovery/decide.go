@@ -80,7 +80,7 @@ func final(v rundir.Verdict) (Decision, bool) {
 	return Decision{}, false
 }
 
-// mendable tells whether starting the workers again on the same nodes, or on those that are left, may help.
+// mendable reports whether starting the workers again on the same nodes, or on those that are left, may help.
 func mendable(c Cause) bool {
 	switch c {
 	case Crash, OOM, Hang, Node:
@@ -89,8 +89,8 @@ func mendable(c Cause) bool {
 	return false
 }
 
-// WasCancelled tells whether a person has asked for the end of the job that began last (ddpbatch cancel), be it before it began. A resume takes
-// that back, but one of another element of an array alone does not, nor does the line that records the cancelled job itself.
+// WasCancelled reports whether a person has asked for the end of the job that began last (ddpbatch cancel), be it before it began. A resume
+// takes that back, but one of another element of an array alone does not, nor does the line that records the cancelled job itself.
 func WasCancelled(ledger []rundir.Event) bool {
 	job := ""
 	for _, e := range ledger {
@@ -117,7 +117,7 @@ func WasCancelled(ledger []rundir.Event) bool {
 	return cancelled
 }
 
-// covers tells whether a job is the one that is to be cancelled, or an element of that array.
+// covers reports whether a job is the one that is to be cancelled, or an element of that array.
 func covers(cancelled, job string) bool {
 	return job == cancelled || strings.HasPrefix(job, cancelled+"_")
 }

@@ -111,7 +111,7 @@ func (p Policy) budget(c Cause) int {
 	return c.Budget()
 }
 
-// Names tells whether the job is to be requeued after c.
+// Names reports whether the job is to be requeued after c.
 func (p Policy) Names(c Cause) bool {
 	return slices.ContainsFunc(p.On, func(on Cause) bool { return on.Current() == c })
 }
@@ -139,11 +139,12 @@ const (
 )
 
 // LeadFor is how long before the job's end an attempt is to be warned: Lead, or half as much again as an attempt before it took from
-// its warning until its workers had ended, where that is more; longest is that attempt's time then, and else 0. Where it is more than Lead, it is
-// no more than half of limit: how much of its time the job has left when that is asked, or may take in all; 0: not known.
+// its warning until its workers had ended, where that is more; longest is that attempt's time then, and else 0. Where it is more than Lead,
+// it is no more than half of limit: how much of its time the job has left when that is asked, or may take in all; 0: not known.
 //
-// An attempt that went on until it was told to end, by the time limit as a rule, may have needed still longer. It may also be one of a program that
-// goes on after a warning, which should not be warned ever earlier: its time counts, but the lead does not grow beyond a few times Lead for it.
+// An attempt that went on until it was told to end, by the time limit as a rule, may have needed still longer. It may also be one of a
+// program that goes on after a warning, which should not be warned ever earlier: its time counts, but the lead does not grow beyond a few
+// times Lead for it.
 func (p Policy) LeadFor(attempt int, ledger []rundir.Event, limit time.Duration) (lead, longest time.Duration) {
 	if p.Lead <= 0 {
 		return 0, 0

@@ -79,8 +79,8 @@ type Network struct {
 
 	// Exchange gives every agent what agent 0 passed, where they have another way to exchange a word than the rendezvous (PMI-2): all
 	// agents call it once, and it returns when all have, or ctx ends. Texts have at most MaxOffer bytes. Agent 0 then tells by it where
-	// it listens, on a port that the kernel chose unless Ranges says otherwise, and the secret, where Secret is zero; Ports are not needed. All agents must come, so
-	// MinCount cannot be less than Count. nil: there is none.
+	// it listens, on a port that the kernel chose unless Ranges says otherwise, and the secret, where Secret is zero; Ports are not needed.
+	// All agents must come, so MinCount cannot be less than Count. nil: there is none.
 	Exchange func(ctx context.Context, mine string) (string, error)
 	// Resolve looks up a host's addresses; nil: net.Resolver's LookupNetIP.
 	Resolve func(ctx context.Context, network, host string) ([]netip.Addr, error)

@@ -151,9 +151,9 @@ func joinPort(host string, port int) string { return net.JoinHostPort(host, strc
 const portClaims = "@ddpbatch/master-port/"
 
 // claimPort holds a port for a run whose worker is to bind it, so that no other run on this machine takes it: the ranks of both would
-// meet in one store. host is the one address that it will be bound at; "": any. A TCP listener would keep the worker out, so the claim is an
-// abstract unix socket named by the port: the kernel keeps these by network namespace, whoever the user is, as it does ports, and ends them
-// with the process (unix(7)). The error of a port that another run has claimed is EADDRINUSE.
+// meet in one store. host is the one address that it will be bound at; "": any. A TCP listener would keep the worker out, so the claim is
+// an abstract unix socket named by the port: the kernel keeps these by network namespace, whoever the user is, as it does ports, and ends
+// them with the process (unix(7)). The error of a port that another run has claimed is EADDRINUSE.
 func claimPort(host string, port int) (io.Closer, error) {
 	claim, err := net.Listen("unix", portClaims+joinPort(host, port))
 	if err == nil && isClaimedBeside(host, port) {
@@ -171,8 +171,8 @@ func claimPort(host string, port int) (io.Closer, error) {
 // errClaimed: somebody on this machine has claimed a port.
 var errClaimed = errors.New("another run has claimed it")
 
-// isClaimedBeside tells whether a port is claimed at one address, where this claim is for any, or the other way round: their names differ.
-// Each claims before it looks, so of two that begin at one moment none may go on.
+// isClaimedBeside reports whether a port is claimed at one address, where this claim is for any, or the other way round: their names
+// differ. Each claims before it looks, so of two that begin at one moment none may go on.
 func isClaimedBeside(own string, port int) bool {
 	sockets, err := os.ReadFile("/proc/net/unix")
 	if err != nil {

@@ -126,8 +126,8 @@ func (c Config) masterPortTaken(err error) error {
 		"end who has it (ss -tanp shows who), or give another --master-port", c.MasterPort, err)
 }
 
-// masterHost is where the worker of rank 0 may bind MASTER_PORT: as a rule on all addresses, whatever MASTER_ADDR says, but the pretend nodes
-// of one machine have an address each.
+// masterHost is where the worker of rank 0 may bind MASTER_PORT: as a rule on all addresses, whatever MASTER_ADDR says, but the pretend
+// nodes of one machine have an address each.
 func (c Config) masterHost() string {
 	if c.OneMachine {
 		return c.MasterAddr

@@ -14,8 +14,8 @@ const pace = 100 * time.Microsecond
 var errClosed = errors.New("the link is closed")
 
 // CloseLinks closes all links once what was written is on the other side, or limit is over, and reports which. A link that is not done then
-// is closed by force. Where a user has UCX send short messages by rendezvous, too, one is there when its request has ended; a flush does not
-// wait for that.
+// is closed by force. Where a user has UCX send short messages by rendezvous, too, one is there when its request has ended; a flush does
+// not wait for that.
 func (w *Worker) CloseLinks(limit time.Duration) (delivered bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -59,7 +59,7 @@ func (w *Worker) CloseLinks(limit time.Duration) (delivered bool) {
 	return delivered && closed
 }
 
-// isSending tells whether UCX is still at work on what was written, and may come to an end with it.
+// isSending reports whether UCX is still at work on what was written, and may come to an end with it.
 func (l *Link) isSending() bool {
 	l.finish()
 	return !l.gone && l.sendErr == nil && l.copies.len()+l.direct.len() > 0
@@ -97,9 +97,9 @@ func (w *Worker) ProgressUntil(done <-chan struct{}) {
 	}
 }
 
-// Destroy gives back all that the worker has, its memory, too. CloseLinks was called and reported true, and all other ranks have closed their links: UCX
-// aborts a process that destroys a worker earlier. A worker of which something is still on its way is left to the end of the process, as one is
-// that was not destroyed.
+// Destroy gives back all that the worker has, its memory, too. CloseLinks was called and reported true, and all other ranks have closed
+// their links: UCX aborts a process that destroys a worker earlier. A worker of which something is still on its way is left to the end of
+// the process, as one is that was not destroyed.
 func (w *Worker) Destroy() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -159,8 +159,8 @@ func (w *Worker) destroy() {
 	w.worker, w.context, w.slab = 0, 0, slab{}
 }
 
-// Lanes says what UCX sends the link's bytes by, as transport/device:port, such as rc_mlx5/mlx5_0:1; empty where it does not say, or has not
-// connected.
+// Lanes says what UCX sends the link's bytes by, as transport/device:port, such as rc_mlx5/mlx5_0:1; empty where it does not say, or has
+// not connected.
 func (l *Link) Lanes() string {
 	w := l.worker
 	w.mu.Lock()

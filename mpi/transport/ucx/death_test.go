@@ -91,8 +91,8 @@ func startMortal(t *testing.T, w *Worker) (*exec.Cmd, *Link) {
 	return cmd, l
 }
 
-// UCX finds a killed rank by itself as well, later than its connection for control ends, even where nothing is sent to it. That is an error of this link, and
-// nothing else happens to the ranks that are left: an endpoint without a callback would end the process.
+// UCX finds a killed rank by itself as well, later than its connection for control ends, even where nothing is sent to it. That is an error
+// of this link, and nothing else happens to the ranks that are left: an endpoint without a callback would end the process.
 func TestSurvivorsOutliveAKilledRank(t *testing.T) {
 	t.Setenv("UCX_KEEPALIVE_INTERVAL", "1s")
 	links := world(t, 2)

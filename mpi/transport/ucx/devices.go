@@ -148,7 +148,8 @@ func deviceNames(devices []Device) string {
 	return strings.Join(names, ",")
 }
 
-// lane is what UCX prints of one of an endpoint's lanes: "lane[0]:  3:rc_mlx5/mlx5_0:1.0 md[4] -> ...". The last number is one of several paths.
+// lane is what UCX prints of one of an endpoint's lanes: "lane[0]:  3:rc_mlx5/mlx5_0:1.0 md[4] -> ...". The last number is one of several
+// paths.
 var lane = regexp.MustCompile(`lane\[\d+\]:\s+\d+:(\S+?)(\.\d+)? `)
 
 // lanes lists the transports and devices of an endpoint, each once.

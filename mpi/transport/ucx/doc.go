@@ -16,8 +16,9 @@
 // (ucp_tag_probe_nb), which takes the same time whatever the number of ranks, and receives it when Read is called. UCX keeps the
 // order of one sender's messages.
 //
-// Short messages are copied into memory of the worker, and count as written at once. Long ones leave from memory of [Worker.Alloc] where they
-// lie, and arrive in it where they are to be: UCX then reads one rank's memory from the other (its rendezvous protocol), without a copy.
+// Short messages are copied into memory of the worker, and count as written at once. Long ones leave from memory of [Worker.Alloc] where
+// they lie, and arrive in it where they are to be: UCX then reads one rank's memory from the other (its rendezvous protocol), without a
+// copy.
 //
 // # Memory
 //

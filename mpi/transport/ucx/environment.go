@@ -7,8 +7,9 @@ import (
 	"ddpbatch/internal/clib"
 )
 
-// settings are what UCX is told in C's environment before it is loaded. A user's own value stays, but where another one would end the process.
-// Messages below UCX_RNDV_THRESH are on the other side when they have been sent, whatever that rank does: so are all that are copied.
+// settings are what UCX is told in C's environment before it is loaded. A user's own value stays, but where another one would end the
+// process. Messages below UCX_RNDV_THRESH are on the other side when they have been sent, whatever that rank does: so are all that are
+// copied.
 var settings = []struct {
 	name, value string
 	forced      bool
@@ -20,8 +21,8 @@ var settings = []struct {
 	{"UCX_RNDV_THRESH", strconv.Itoa(directMin), false},
 }
 
-// uncached has UCX register memory without its cache, which does not see what Go's runtime unmaps. A variable that a version does not know would have
-// it print a warning.
+// uncached has UCX register memory without its cache, which does not see what Go's runtime unmaps. A variable that a version does not know
+// would have it print a warning.
 func uncached(v Version) (name, value string) {
 	if v.before(Version{Major: 1, Minor: 16}) {
 		return "UCX_IB_REG_METHODS", "direct"

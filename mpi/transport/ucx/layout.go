@@ -2,8 +2,9 @@ package ucx
 
 import "ddpbatch/internal/clib"
 
-// The structs of ucp.h, as they lie in memory where pointers have 64 bits. Libraries read the fields that the first field names; new ones are only added at
-// the end, for which each has room here. An address is of memory that is on the heap or not Go's, and kept alive where it is used.
+// The structs of ucp.h, as they lie in memory where pointers have 64 bits. Libraries read the fields that the first field names; new ones
+// are only added at the end, for which each has room here. An address is of memory that is on the heap or not Go's, and kept alive where it
+// is used.
 
 type contextParams struct { // ucp_params_t
 	fields          uint64

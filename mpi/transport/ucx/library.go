@@ -113,7 +113,7 @@ func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v.Major, v.Min
 // oldest is the first version whose structs are those of layout.go.
 var oldest = Version{Major: 1, Minor: 13}
 
-// before tells whether v is older than w, releases apart.
+// before reports whether v is older than w, releases apart.
 func (v Version) before(w Version) bool {
 	return v.Major < w.Major || v.Major == w.Major && v.Minor < w.Minor
 }

@@ -62,8 +62,8 @@ type sent struct {
 	memory  []byte
 }
 
-// Write takes what it can. What lies in memory of Alloc, and is long, counts as taken when it has been sent: until then it is not to be changed, and
-// the caller comes again with it.
+// Write takes what it can. What lies in memory of Alloc, and is long, counts as taken when it has been sent: until then it is not to be
+// changed, and the caller comes again with it.
 func (l *Link) Write(head, body []byte) (int, error) {
 	w := l.worker
 	w.mu.Lock()
@@ -127,8 +127,8 @@ func (l *Link) hasRoom() bool {
 	return l.sent-l.acknowledged < window && l.direct.len() < inFlight
 }
 
-// post sends one message of what is left, and returns its length. Bytes count as taken in their order: behind parts of the caller's memory, nothing is copied
-// until these have been sent; 0 is returned.
+// post sends one message of what is left, and returns its length. Bytes count as taken in their order: behind parts of the caller's memory,
+// nothing is copied until these have been sent; 0 is returned.
 func (l *Link) post(head, body []byte) (n int, isCopy bool, err error) {
 	w := l.worker
 	if len(head) == 0 {

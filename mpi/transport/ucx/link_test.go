@@ -199,8 +199,8 @@ func TestEndOfPeerIsReadBehindWhatItSent(t *testing.T) {
 	}
 }
 
-// The first message of a pair waits in UCX until that has connected. Who closes right behind it waits, too, though the other rank computes, and
-// lets UCX work now and then alone.
+// The first message of a pair waits in UCX until that has connected. Who closes right behind it waits, too, though the other rank computes,
+// and lets UCX work now and then alone.
 func TestFirstMessageIsDeliveredBeforeTheClose(t *testing.T) {
 	_, _, err := Library()
 	ucxhost.Need(t, err)

@@ -39,7 +39,8 @@ func mapRegion(n int) (region, error) {
 	return r, nil
 }
 
-// lockedBytes is how much memory a process is to be able to lock, at least: UCX's own buffers, and those of messages to some dozens of ranks.
+// lockedBytes is how much memory a process is to be able to lock, at least: UCX's own buffers, and those of messages to some dozens of
+// ranks.
 const lockedBytes = 64 << 20
 
 // tryLimit locks n bytes, and gives them back, where the limit (RLIMIT_MEMLOCK) is lower: it does not hold for root. It comes before UCX is
@@ -91,8 +92,8 @@ func (s *slab) find(b []byte) *region {
 	return &s.regions[i]
 }
 
-// piece takes an empty buffer with room for n bytes, at most maxMessage. Where there is none, grow gives the memory of a new region; if that
-// fails while other pieces are taken, there is nil and no error: these come back.
+// piece takes an empty buffer with room for n bytes, at most maxMessage. Where there is none, grow gives the memory of a new region; if
+// that fails while other pieces are taken, there is nil and no error: these come back.
 func (s *slab) piece(n int, grow func() ([]byte, error)) ([]byte, error) {
 	class := 0
 	for pieceBytes[class] < n {

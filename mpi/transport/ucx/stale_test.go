@@ -17,8 +17,9 @@ import (
 // cacheVariable has a process of this test leave UCX its registration cache.
 const cacheVariable = "DDPBATCH_TEST_UCX_CACHE"
 
-// Messages have the bytes that lie in memory when they are sent: in that of Alloc, and even in that of Go, which gives it back to the system between
-// two messages and gets other pages at the same addresses. With UCX's cache of what is registered they would not: this can fail.
+// Messages have the bytes that lie in memory when they are sent: in that of Alloc, and even in that of Go, which gives it back to the
+// system between two messages and gets other pages at the same addresses. With UCX's cache of what is registered they would not: this can
+// fail.
 func TestOldBytesAreNotSent(t *testing.T) {
 	needDevice(t)
 	if os.Getenv(cacheVariable) != "" {

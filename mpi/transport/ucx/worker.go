@@ -161,8 +161,8 @@ func (w *Worker) Connect(rank int, addr []byte) (*Link, error) {
 	return l, nil
 }
 
-// Alloc gives n bytes, all zero, that messages leave from and arrive in without a copy. They stay until the worker is destroyed, and where it is not,
-// until the process ends.
+// Alloc gives n bytes, all zero, that messages leave from and arrive in without a copy. They stay until the worker is destroyed, and where
+// it is not, until the process ends.
 func (w *Worker) Alloc(n int) ([]byte, error) {
 	r, err := mapRegion(n)
 	if err != nil {
@@ -175,8 +175,8 @@ func (w *Worker) Alloc(n int) ([]byte, error) {
 	return r.memory, nil
 }
 
-// Register has messages leave from memory, and arrive in it, without a copy. It is not Go's, and stays mapped until release is called: when the worker is
-// destroyed, and never if it is not.
+// Register has messages leave from memory, and arrive in it, without a copy. It is not Go's, and stays mapped until release is called: when
+// the worker is destroyed, and never if it is not.
 func (w *Worker) Register(memory []byte, release func()) error {
 	_ = unix.Madvise(memory, unix.MADV_POPULATE_WRITE) // here, and not while others wait for the worker; kernels before 5.14 do not know it
 	w.mu.Lock()

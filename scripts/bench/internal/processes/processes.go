@@ -30,8 +30,8 @@ type Outcome struct {
 }
 
 // Launch runs the processes of one launch, for limit at most, and leaves none of them behind. The first one's output is written to output,
-// and its exit code counts. Where there is a word on ended, all are to end soon. Its error is that of outer: what goes wrong with the launch
-// is a part of the outcome.
+// and its exit code counts. Where there is a word on ended, all are to end soon. Its error is that of outer: what goes wrong with the
+// launch is a part of the outcome.
 func Launch(outer context.Context, limit time.Duration, output io.Writer, ended <-chan struct{}, commands ...*exec.Cmd) (Outcome, error) {
 	ctx, cancel := context.WithTimeoutCause(outer, limit, fmt.Errorf("did not end in %v, and was killed", limit))
 	defer cancel()
