@@ -15,7 +15,9 @@ import (
 
 // runDirFlag says where runs are looked for by job id.
 func runDirFlag() cli.Flag {
-	return &cli.StringFlag{Name: "runs", Usage: "the `FOLDER` of runs that job ids are looked up in", DefaultText: "run_dir of the site's or your own file, else runs"}
+	return &cli.StringFlag{
+		Name: "runs", Usage: "the `FOLDER` of runs that job ids are looked up in", DefaultText: "run_dir of the site's or your own file, else runs",
+	}
 }
 
 // runsFolder is where runs are looked for: where the flag says, or where jobs make them that do not say. Defaults that cannot be read keep

@@ -118,7 +118,9 @@ func starterNamed(e *env, name string) (templates.Starter, error) {
 		starter.Text = withoutRunDir(e, starter.Text)
 		return starter, nil
 	}
-	return templates.Starter{}, &usage.Error{Message: fmt.Sprintf("there is no starter job %q", name), Hint: `"ddpbatch init --list" shows them`}
+	return templates.Starter{}, &usage.Error{
+		Message: fmt.Sprintf("there is no starter job %q", name), Hint: `"ddpbatch init --list" shows them`,
+	}
 }
 
 func writeStarter(e *env, dir, name string) error {
@@ -171,7 +173,7 @@ func writeJobFile(e *env, dir, text string, others ...templates.File) (job strin
 	return written[0], nil
 }
 
-// writeNew writes a file that is not there yet. It tells whether it has made it, whole or not.
+// writeNew writes a file that is not there yet. It reports whether there is a file now, whole or not.
 func writeNew(path, text string) (made bool, err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if errors.Is(err, fs.ErrExist) {

@@ -74,7 +74,7 @@ func runRehearse(ctx context.Context, e *env, r *rehearse.Rehearsal, source jobT
 	})
 	e = &quiet
 	console := quiet
-	if e.reply != nil { // how far it is tells a person that waits, and is no warning
+	if e.reply != nil { // progress is for a person who waits, and no warning
 		console.Out, console.Err = e.reply.stderr, e.reply.stderr
 	}
 	r.Env = console.simulateEnv()

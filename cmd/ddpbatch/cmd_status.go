@@ -59,7 +59,7 @@ func namedRuns(e *env, parent string, names []string) ([]*rundir.Dir, error) {
 	return runs, nil
 }
 
-// sweepStatus prints a row for each element of a sweep, which is the one run that is named; it tells whether it is one.
+// sweepStatus prints a row for each element of a sweep, which is the one run that is named; it reports whether that run is a sweep.
 func sweepStatus(ctx context.Context, e *env, runs []*rundir.Dir, sort string, asJSON bool) (bool, error) {
 	notOne := usage.Errorf("--sort is for one sweep: ddpbatch status RUN --sort METRIC")
 	if len(runs) != 1 {

@@ -24,7 +24,9 @@ import (
 
 // newRun makes the run directory of a job: the job file as it was read, the
 // resolved spec, a copy of this program, and one of the code, unless code is nil.
-func newRun(ctx context.Context, e *env, kind string, job *jobfile.Job, source string, text []byte, sets []string, code *codeCopy) (*rundir.Dir, error) {
+func newRun(
+	ctx context.Context, e *env, kind string, job *jobfile.Job, source string, text []byte, sets []string, code *codeCopy,
+) (*rundir.Dir, error) {
 	spec, err := job.Spec(rundir.Spec{Kind: kind, Version: version, Source: source, Sets: sets})
 	if err != nil {
 		return nil, err
