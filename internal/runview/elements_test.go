@@ -170,6 +170,21 @@ func TestStatusKnowsADroppedElement(t *testing.T) {
 	w.status("FAILED", 1, failed)
 }
 
+// Elements that a resume gave more to do, and whose job Slurm has forgotten, have not done it.
+func TestForgottenElementsThatWaitAreNotDone(t *testing.T) {
+	w := newArrayWorld(t, "0-1")
+	w.Submitted("12")
+	w.Ran(0, "12", 0)
+	w.Ran(1, "12", 0)
+	w.Submitted("13")
+	w.Queue("13_[0-1] PENDING")
+	w.status("PENDING", -1, "0 of 2 elements are done")
+	w.Ran(0, "13", 0)
+	w.Queue()
+	const forgotten = "1 of 2 elements are done; element 1 ended as UNKNOWN: job 13_1 has left nothing, and Slurm does not know it: ddpbatch resume "
+	w.status("UNKNOWN", 1, forgotten+w.Run.Path())
+}
+
 // Of an array of which some elements were resumed, the others stay what they were.
 func TestStatusKnowsWhatWasResumed(t *testing.T) {
 	w := newArrayWorld(t, "0-4")

@@ -2,6 +2,7 @@ package runview
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"slices"
@@ -28,6 +29,11 @@ func (row *RunStatus) addState(jobs []slurm.JobStatus) {
 		row.State = "UNKNOWN"
 	default:
 		row.State = stateOf(*row.Exit, row.saved, recovery.Cause(row.Cause))
+		if row.State == "COMPLETED" && row.waits { // to do more than that
+			row.State, row.Exit, row.Cause, row.Message = "UNKNOWN", nil, "", ""
+			row.Next = fmt.Sprintf("job %s has left nothing, and Slurm does not know it: ddpbatch resume %s", row.Job,
+				slurm.ShellQuote(row.run.Whole().Path()))
+		}
 	}
 }
 

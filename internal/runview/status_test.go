@@ -93,6 +93,13 @@ func TestStatusOfAResumedJobIsItsOwn(t *testing.T) {
 					t.Errorf("the job that is %s has the end of the one before: %+v", state, row)
 				}
 			}
+			p.WithoutAccounting()
+			p.QueueOf(run) // has forgotten both
+			row, err := viewerOf(p).Status(t.Context(), run)
+			want := map[int]string{0: "UNKNOWN", 7: "FAILED"}[exit]
+			if err != nil || row.State != want || !row.Ended || row.Finished() || (row.Exit == nil) != (exit == 0) {
+				t.Errorf("status of the job that is forgotten: %+v, %v", row, err)
+			}
 		})
 	}
 }
