@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"github.com/urfave/cli/v2"
 
@@ -35,23 +34,17 @@ func runCheck(ctx context.Context, e *env, path string, sets []string, asJSON, a
 		return err
 	}
 	remarks := []func(*jobfile.Job) []jobfile.Remark{(*jobfile.Job).DataRemarks, e.fileRemarks()}
-	var unasked error
+	var unasked, failed error
 	if asksSlurm {
 		remarks = append(remarks, e.limitRemarks(ctx, nil, &unasked))
 	}
+	remarks = append(remarks, templateRemarks(ctx, &failed), codeRemarks(ctx, e, path, &failed))
 	job, warnings, err := parseJob(e, e.abs(path), text, sets, remarks...)
 	if unasked != nil && ctx.Err() == nil {
 		fmt.Fprintf(e.Err, "ddpbatch: the limits of the partition are not checked: %v\n", unasked)
 	}
 	if err == nil {
-		err = checkTemplate(ctx, path, job)
-	}
-	if err == nil {
-		var more []jobfile.Fault
-		if _, more, err = selectCode(ctx, e, job, path); errors.As(err, new(*usage.Error)) {
-			err = jobfile.Faults{{File: filepath.Base(path), Key: "code.snapshot", Message: err.Error()}}
-		}
-		warnings = append(warnings, more...)
+		err = failed
 	}
 	if asJSON {
 		return checkJSON(e, warnings, err)
@@ -64,13 +57,36 @@ func runCheck(ctx context.Context, e *env, path string, sets []string, asJSON, a
 	return nil
 }
 
-// checkTemplate makes sure that the job's script template makes a script.
-func checkTemplate(ctx context.Context, path string, job *jobfile.Job) error {
-	_, err := readTemplate(ctx, job)
-	if ctx.Err() != nil || err == nil {
-		return err
+// templateRemarks finds whether the job's script template makes a script. Where that cannot be told, *failed says why.
+func templateRemarks(ctx context.Context, failed *error) func(*jobfile.Job) []jobfile.Remark {
+	const key = "script_template"
+	return func(job *jobfile.Job) []jobfile.Remark {
+		_, err := readTemplate(ctx, job)
+		switch {
+		case ctx.Err() != nil:
+			*failed = err
+		case err != nil:
+			return []jobfile.Remark{{Key: key, Message: key + ": " + err.Error(), IsFault: true}}
+		}
+		return nil
 	}
-	return jobfile.Faults{{File: filepath.Base(path), Key: "script_template", Message: "script_template: " + err.Error()}}
+}
+
+// codeRemarks finds what [code] cannot copy, and what would not be the copy. Where that cannot be told, *failed says why.
+func codeRemarks(ctx context.Context, e *env, path string, failed *error) func(*jobfile.Job) []jobfile.Remark {
+	return func(job *jobfile.Job) (found []jobfile.Remark) {
+		_, warnings, err := selectCode(ctx, e, job, path)
+		switch {
+		case errors.As(err, new(*usage.Error)):
+			return []jobfile.Remark{{Key: codeKey, Message: err.Error(), IsFault: true}}
+		case err != nil:
+			*failed = err
+		}
+		for _, w := range warnings {
+			found = append(found, jobfile.Remark{Key: w.Key, Message: w.Message})
+		}
+		return found
+	}
 }
 
 func checkJSON(e *env, warnings []jobfile.Fault, err error) error {

@@ -10,6 +10,9 @@ import (
 	"ddpbatch/internal/snapshot"
 )
 
+// codeKey is to blame for what cannot be copied.
+const codeKey = "code.snapshot"
+
 // codeCopy is the copy of the code that a new run gets.
 type codeCopy struct {
 	selection *snapshot.Selection
@@ -28,7 +31,7 @@ func selectCode(ctx context.Context, e *env, job *jobfile.Job, path string) (*co
 	}
 	var warnings []jobfile.Fault
 	for _, line := range lines {
-		warnings = append(warnings, jobfile.Fault{File: filepath.Base(path), Key: "code.snapshot", Message: line})
+		warnings = append(warnings, jobfile.Fault{File: filepath.Base(path), Key: codeKey, Message: line})
 	}
 	return &codeCopy{selection: selection}, warnings, nil
 }

@@ -44,7 +44,7 @@ type limits struct {
 }
 
 func (l *limits) add(key, format string, args ...any) {
-	l.found = append(l.found, Remark{key, key + ": " + fmt.Sprintf(format, args...)})
+	l.found = append(l.found, Remark{Key: key, Message: key + ": " + fmt.Sprintf(format, args...)})
 }
 
 // value is what the job asks for by an option; ok is false where it does not, or something else counts over it.

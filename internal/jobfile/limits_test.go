@@ -55,16 +55,16 @@ func TestLimitsOfThePartitionAreRemarkedOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := job.LimitRemarks(cluster, []string{"--time=1", "-N2"}); len(got) > 0 { // which counts over the job's
-		t.Errorf("nodes of the command line: %q", got)
+		t.Errorf("nodes of the command line: %v", got)
 	}
 	down := unlimited
 	down.Partition.State = "DOWN"
 	if got := job.LimitRemarks(down, nil); len(got) != 1 || got[0].Message != "slurm.partition: any is DOWN: the job waits until that ends" {
-		t.Errorf("a partition that is down: %q", got)
+		t.Errorf("a partition that is down: %v", got)
 	}
 	missing := Cluster{Missing: errors.New("there is no such partition: \"x\"")}
 	const want = `slurm.partition: there is no such partition: "x" on this cluster: "sinfo -s" lists what there is`
 	if got := job.LimitRemarks(missing, nil); len(got) != 1 || got[0].Message != want {
-		t.Errorf("no partition: %q", got)
+		t.Errorf("no partition: %v", got)
 	}
 }

@@ -15,13 +15,14 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// A Remark is something worth a warning about one key that the job file alone does not show, but what is around it: files, the cluster.
+// A Remark is a warning of one key, or a fault, that the job file alone does not show, but what is around it: files, the cluster.
 type Remark struct {
 	Key     string // dotted
 	Message string // names the key
+	IsFault bool   // the job cannot run
 }
 
-// ParseWith is Parse, with what remarks find among the warnings, each where its key stands. Where the job has faults they are not asked.
+// ParseWith is Parse, with what remarks find among the warnings and faults, each where its key stands. Where the job has faults they are not asked.
 func (d *Defaults) ParseWith(name, dir string, src []byte, sets []string, remarks ...func(*Job) []Remark) (*Job, []Fault, error) {
 	c := newChecker(name, src)
 	c.defaults = d
@@ -34,10 +35,16 @@ func (d *Defaults) ParseWith(name, dir string, src []byte, sets []string, remark
 	for _, find := range remarks {
 		for _, r := range find(c.job) {
 			key := toml.Key(strings.Split(r.Key, "."))
-			c.warnings = append(c.warnings, finding{root.at(key), key, r.Message})
+			found := finding{root.at(key), key, r.Message}
+			if r.IsFault {
+				c.faults = append(c.faults, found)
+			} else {
+				c.warnings = append(c.warnings, found)
+			}
 		}
 	}
-	return c.job, c.ordered(c.warnings), nil
+	warnings, err = c.found()
+	return c.job, warnings, err
 }
 
 // notHereNote ends what is said of files that are not there.
@@ -52,7 +59,7 @@ func FileRemarks(searchPath string) func(*Job) []Remark {
 func (j *Job) fileRemarks(searchPath string) []Remark {
 	var all []Remark
 	add := func(key, format string, args ...any) {
-		all = append(all, Remark{key, key + ": " + fmt.Sprintf(format, args...)})
+		all = append(all, Remark{Key: key, Message: key + ": " + fmt.Sprintf(format, args...)})
 	}
 	isThere := vfs.IsDir(j.WorkDir)
 	if !isThere {
@@ -77,7 +84,7 @@ func (j *Job) DataRemarks() []Remark {
 		return nil
 	}
 	key, _, _ := strings.Cut(err.Error(), ":")
-	return []Remark{{key, err.Error()}}
+	return []Remark{{Key: key, Message: err.Error()}}
 }
 
 // venvScript is the file by which the venv is activated; empty: there is no venv, or only the nodes know where.
@@ -150,7 +157,7 @@ func (j *Job) rowRemarks() (all []Remark) {
 	if joined, ok := j.Train.CheckRows(j.WorkDir).(interface{ Unwrap() []error }); ok {
 		for _, err := range joined.Unwrap() {
 			key, _, _ := strings.Cut(err.Error(), ":")
-			all = append(all, Remark{"train." + key, "train." + err.Error()})
+			all = append(all, Remark{Key: "train." + key, Message: "train." + err.Error()})
 		}
 	}
 	return all
