@@ -97,6 +97,10 @@ func (l *limits) nodes(p slurm.Partition) {
 	if key, n := l.gpus(); n > 0 && p.NodeGPUs >= 0 && n > p.NodeGPUs {
 		l.add(key, "%s a node are asked for, and no node of partition %s has more than %d", words.Plural(n, "GPU"), p.Name, p.NodeGPUs)
 	}
+	if n, nodes := l.allGPUs(), l.job.Nodes(); p.NodeGPUs >= 0 && n > p.NodeGPUs*nodes && l.judged("nodes") {
+		l.add("slurm.gpus", "%s are asked for on %s, and no node of partition %s has more than %d", words.Plural(n, "GPU"),
+			words.Plural(nodes, "node"), p.Name, p.NodeGPUs)
+	}
 	_, overcommit := l.job.Slurm.Get("overcommit")
 	perRank := max(1, l.job.CPUsPerRank())
 	if cpus := perRank * l.job.MaxNproc(); p.NodeCPUs >= 0 && cpus > p.NodeCPUs && l.judged("cpus_per_task") && l.judged("mincpus") &&
@@ -112,12 +116,25 @@ func (l *limits) nodes(p slurm.Partition) {
 // gpus is how many GPUs of each node are asked for, and by which key.
 func (l *limits) gpus() (key string, n int) {
 	if value, ok := l.value("gpus_per_node"); ok {
-		n, _ := strconv.Atoi(value[strings.LastIndexByte(value, ':')+1:]) // "4", "a100:4"
-		return "slurm.gpus_per_node", n
+		return "slurm.gpus_per_node", gpuCount(value)
 	}
 	if value, ok := l.value("gres"); ok && strings.HasPrefix(value, "gpu:") && !strings.Contains(value, ",") {
-		n, _ := strconv.Atoi(value[strings.LastIndexByte(value, ':')+1:])
-		return "slurm.gres", n
+		return "slurm.gres", gpuCount(value)
 	}
 	return "", 0
+}
+
+// allGPUs is how many GPUs the job asks for on all of its nodes together; 0: it does not say so.
+func (l *limits) allGPUs() int {
+	value, ok := l.value("gpus")
+	if !ok {
+		return 0
+	}
+	return gpuCount(value)
+}
+
+// gpuCount is the number of "4", "a100:4" and "gpu:a100:4"; 0 where there is none.
+func gpuCount(value string) int {
+	n, _ := strconv.Atoi(value[strings.LastIndexByte(value, ':')+1:])
+	return n
 }

@@ -29,6 +29,9 @@ func TestLimitsOfThePartitionAreRemarkedOn(t *testing.T) {
 			"job.toml:3:7: slurm.gpus_per_node: 8 GPUs a node are asked for, and no node of partition gpu has more than 4"},
 		"slurm.nodes = 2\nslurm.gres = \"gpu:8\"": {
 			"job.toml:3:7: slurm.gres: 8 GPUs a node are asked for, and no node of partition gpu has more than 4"},
+		"slurm.nodes = 2\nslurm.gpus = \"a100:9\"": {
+			"job.toml:3:7: slurm.gpus: 9 GPUs are asked for on 2 nodes, and no node of partition gpu has more than 4"},
+		"slurm.nodes = \"2-3\"\nslurm.gpus = 12": nil,
 		"slurm.nodes = 2\nlaunch.nproc_per_node = 17": {
 			"job.toml:3:8: launch.nproc_per_node: 17 cores a node are asked for, and no node of partition gpu has more than 16"},
 		"slurm.nodes = 2\nslurm.cpus_per_task = 9\nlaunch.nproc_per_node = 2": {

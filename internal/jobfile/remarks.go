@@ -22,7 +22,8 @@ type Remark struct {
 	IsFault bool   // the job cannot run
 }
 
-// ParseWith is Parse, with what remarks find among the warnings and faults, each where its key stands. Where the job has faults they are not asked.
+// ParseWith is Parse, with what remarks find among the warnings and faults, each where its key stands. Where the job has faults of its own
+// they are not asked.
 func (d *Defaults) ParseWith(name, dir string, src []byte, sets []string, remarks ...func(*Job) []Remark) (*Job, []Fault, error) {
 	c := newChecker(name, src)
 	c.defaults = d
