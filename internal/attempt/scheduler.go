@@ -97,12 +97,18 @@ func (s *slurmScheduler) Spares(ctx context.Context, nodes []string) error {
 	return err
 }
 
+// Exclude keeps the job from starting on the nodes, and the links of its chain that come after it.
 func (s *slurmScheduler) Exclude(ctx context.Context, nodes []string) error {
 	ctx, cancel := context.WithTimeout(ctx, orderLimit)
 	defer cancel()
-	return untilAnswered(ctx, func(ctx context.Context) error {
-		return s.a.Env.Slurm.ExcludeNodes(ctx, s.a.JobID, slurm.FoldHostlist(nodes))
-	})
+	list := slurm.FoldHostlist(nodes)
+	for _, id := range append([]string{s.a.JobID}, s.a.Link.Later...) {
+		err := untilAnswered(ctx, func(ctx context.Context) error { return s.a.Env.Slurm.ExcludeNodes(ctx, id, list) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *slurmScheduler) Cancel(ctx context.Context) error {
