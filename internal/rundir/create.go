@@ -94,28 +94,17 @@ func writeContents(dir string, c CreateConfig) (sum string, err error) {
 	return copyBinary(c.Binary, filepath.Join(dir, binaryName))
 }
 
-// copyChunk is how much of the program is read at once.
-const copyChunk = 1 << 20
-
-// copyBinary copies the program, and returns its checksum, which is taken while the disk is written to: a user waits for this.
 func copyBinary(from, to string) (sum string, err error) {
 	src, _, err := vfs.OpenRegular(from)
 	if err != nil {
 		return "", fmt.Errorf("copy the program: %w", err)
 	}
 	defer src.Close()
-	hash, hashed := sha256.New(), make(chan struct{})
-	piped, pipe := io.Pipe()
-	go func() {
-		defer close(hashed)
-		_, _ = io.CopyBuffer(hash, piped, make([]byte, copyChunk)) // neither end can fail
-	}()
+	hash := sha256.New()
 	err = writeFile(to, 0o700, func(w io.Writer) error {
-		_, err := io.CopyBuffer(io.MultiWriter(w, pipe), struct{ io.Reader }{src}, make([]byte, copyChunk))
+		_, err := io.Copy(io.MultiWriter(w, hash), src)
 		return err
 	})
-	pipe.Close()
-	<-hashed
 	if err != nil {
 		return "", fmt.Errorf("copy the program: %w", err)
 	}
