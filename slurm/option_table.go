@@ -133,6 +133,26 @@ func OptionKeys() []string {
 	return keys
 }
 
+// componentOptions are the options that each component of a heterogeneous job has for itself: those that sbatch forgets between two
+// components (reset_each_pass in Slurm's slurm_opt.c), and those that it hands on to the next, which may have another.
+var componentOptions = []string{
+	"bb", "constraint", "contiguous", "core-spec", "cores-per-socket", "cpu-freq", "cpus-per-gpu", "cpus-per-task", "distribution",
+	"exclusive", "extra-node-info", "gpu-bind", "gpu-freq", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres", "gres-flags",
+	"hint", "licenses", "mem-bind", "mem-per-cpu", "mem-per-gpu", "mincpus", "network", "nodelist", "nodes", "ntasks-per-core",
+	"ntasks-per-socket", "overcommit", "oversubscribe", "partition", "resources", "segment", "sockets-per-node", "spread-job", "switches",
+	"thread-spec", "threads-per-core", "tmp", "tres-bind", "tres-per-task", "use-min-nodes",
+	"account", "exclude", "mem", "prefer", "qos", "reservation", // handed on
+}
+
+// ComponentKeys lists the keys that a component of a heterogeneous job may have for itself, in job.toml's spelling.
+func ComponentKeys() []string {
+	keys := make([]string, len(componentOptions))
+	for i, name := range componentOptions {
+		keys[i] = optionKey(name)
+	}
+	return keys
+}
+
 // OptionWords are the values that a key of [slurm] takes, where they are words of a short list; nil where they are not, or where there is
 // no such key.
 func OptionWords(key string) []string {

@@ -31,12 +31,22 @@ type Script struct {
 	Nproc       int    // ranks a node; the largest where nodes differ; 0: only the node knows
 	CPUsPerRank int    // 0: not asked
 	MinNodes    int    // the fewest nodes that the step goes on with where others are lost; 0: all
+	Components  []Component
 	Setup       Setup
 
 	Requeue bool          // the job is one that Slurm may start again, and is warned before its end
 	Chain   bool          // another job goes on after the time limit, so that the job is warned, too
 	Lead    time.Duration // how long before its end; in whole seconds
 	Grace   time.Duration // how long workers have between TERM and KILL
+}
+
+// Component is a further component of a heterogeneous job, whose first one is what the script itself asks for. Its fields mean what those
+// of [Script] do, for its own nodes. Of Options only the list counts.
+type Component struct {
+	Options     Options
+	Nodes       int
+	Nproc       int
+	CPUsPerRank int
 }
 
 // Render fills the template (templates.Batch or a user's own), a text/template whose fields are
@@ -49,7 +59,8 @@ type Script struct {
 //	.Venv        the activation script of a Python venv; empty where none is asked for
 //	.Conda       the name or path of a conda environment; empty where none is asked for
 //	.Lines       the user's own shell lines
-//	.Srun        srun's options, as one text; it may hold the shell's variable ddpbatch_mpi
+//	.Srun        srun's options, as one text; it may hold the shell's variable ddpbatch_mpi. Of a heterogeneous job they are those of
+//	             each component, with the program "run" behind all but the last
 //	.Elastic     whether the run may go on with fewer nodes
 //	.Tasks       whether each rank is a task of srun's
 //
@@ -118,6 +129,10 @@ func (s Script) validate() error {
 		return fmt.Errorf("%d nodes at least and %d at most make no range", s.LeastNodes, s.Nodes)
 	case s.isRange() && s.Mode == "task":
 		return errors.New(`a range of nodes needs launch.mode = "agent"`)
+	case len(s.Components) >= MaxHetSize:
+		return fmt.Errorf("a heterogeneous job has at most %d components", MaxHetSize)
+	case len(s.Components) > 0 && (s.isRange() || s.MinNodes > 0 || s.isArray()):
+		return errors.New("a heterogeneous job has no range of nodes, cannot go on with fewer nodes, and is no array")
 	case s.Lead < 0 || s.Grace < 0:
 		return errors.New("a time cannot be negative")
 	case s.Nproc < 0 || s.CPUsPerRank < 0:
@@ -134,6 +149,11 @@ func (s Script) validate() error {
 		// jobs would write to one file of that very name.
 		return fmt.Errorf(`run directory %s: Slurm cannot name output files where a path holds a backslash; set run_dir to another place`,
 			clip(s.RunDir))
+	}
+	for i := range s.Components {
+		if err := s.component(i).validate(); err != nil {
+			return fmt.Errorf("component %d: %w", i+1, err)
+		}
 	}
 	return nil
 }
@@ -175,14 +195,7 @@ func (s Script) fields() (scriptFields, error) {
 	if err != nil {
 		return scriptFields{}, err
 	}
-	words := append(s.ownOptions(), s.userOptions()...)
-	for i, word := range words {
-		if err := checkWord(word); err != nil {
-			return scriptFields{}, fmt.Errorf("sbatch option %s: %w", clip(word), err)
-		}
-		words[i] = quoteDirective(word)
-	}
-	extra, err := s.extraWords()
+	directives, err := s.directives()
 	if err != nil {
 		return scriptFields{}, err
 	}
@@ -195,15 +208,15 @@ func (s Script) fields() (scriptFields, error) {
 		conda = ShellQuote(s.Setup.Conda)
 	}
 	return scriptFields{
-		Directives: append(words, extra...),
+		Directives: directives,
 		Name:       ShellQuote(s.Name),
 		RunDir:     ShellQuote(s.RunDir),
-		Program:    ShellQuote(filepath.Join(s.RunDir, "bin", "ddpbatch")),
+		Program:    ShellQuote(s.program()),
 		Modules:    modules,
 		Venv:       s.Setup.venvWord(),
 		Conda:      conda,
 		Lines:      s.Setup.Script,
-		Srun:       strings.Join(s.srunOptions(), " "),
+		Srun:       s.srun(),
 		Elastic:    s.MinNodes > 0,
 		Tasks:      s.Mode == "task",
 	}, nil

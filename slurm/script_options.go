@@ -1,6 +1,8 @@
 package slurm
 
 import (
+	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -8,14 +10,56 @@ import (
 	"time"
 )
 
-// ownOptions are the options of sbatch that ddpbatch sets.
-func (s Script) ownOptions() []string {
-	options := []Option{
+// directives are the options of sbatch, quoted for its reader, and the word that parts the components of a heterogeneous job.
+func (s Script) directives() ([]string, error) {
+	own := s.words([]Option{
 		{Name: "job-name", Value: s.Name},
 		{Name: "output", Value: s.outputPattern()},
 		{Name: "open-mode", Value: "append"}, // a requeued job goes on in the same file
 		{Name: "chdir", Value: s.WorkDir},
+	})
+	words, err := quoteDirectives(slices.Concat(own, s.requested(), s.words(s.lastingOptions()), s.userOptions()))
+	if err != nil {
+		return nil, err
 	}
+	extra, err := s.extraWords()
+	if err != nil {
+		return nil, err
+	}
+	words = append(words, extra...)
+	for i := range s.Components {
+		c := s.component(i)
+		more, err := quoteDirectives(append(c.requested(), c.userOptions()...))
+		if err != nil {
+			return nil, fmt.Errorf("component %d: %w", i+1, err)
+		}
+		words = append(append(words, "hetjob"), more...)
+	}
+	return words, nil
+}
+
+func quoteDirectives(words []string) ([]string, error) {
+	for i, word := range words {
+		if err := checkWord(word); err != nil {
+			return nil, fmt.Errorf("sbatch option %s: %w", clip(word), err)
+		}
+		words[i] = quoteDirective(word)
+	}
+	return words, nil
+}
+
+// component is the script as if its job were one further component alone. Words on sbatch's command line are for the first.
+func (s Script) component(i int) Script {
+	c := s.Components[i]
+	s.Options = Options{List: c.Options.List, Skip: s.Options.Skip}
+	s.Nodes, s.Nproc, s.CPUsPerRank = c.Nodes, c.Nproc, c.CPUsPerRank
+	s.Words, s.Components = nil, nil
+	return s
+}
+
+// requested are the nodes, tasks and cores that sbatch is asked for.
+func (s Script) requested() []string {
+	var options []Option
 	if s.isRange() {
 		options = append(options, Option{Name: "nodes", Value: strconv.Itoa(s.LeastNodes) + "-" + strconv.Itoa(s.Nodes)})
 	}
@@ -27,7 +71,7 @@ func (s Script) ownOptions() []string {
 	if least := s.leastCPUs(); least.Name != "" {
 		shape = append(slices.DeleteFunc(shape, func(o Option) bool { return o.Name == least.Name }), least)
 	}
-	return s.words(slices.Concat(options, shape, s.lastingOptions()))
+	return s.words(append(options, shape...))
 }
 
 // shape is what sbatch and srun must both be told: how many tasks on how many nodes, with how
@@ -56,11 +100,17 @@ func (s Script) shape() []Option {
 // isRange reports whether Slurm says how many nodes there are.
 func (s Script) isRange() bool { return s.LeastNodes > 0 && s.LeastNodes < s.Nodes }
 
+// program is the ddpbatch that the job runs.
+func (s Script) program() string { return filepath.Join(s.RunDir, "bin", "ddpbatch") }
+
+// isArray reports whether sbatch is asked for an array.
+func (s Script) isArray() bool { return s.given("array") && !s.Options.Skips("array") }
+
 // outputPattern names the job's output file, in sbatch's patterns; a percent sign of the run
 // directory is doubled to stand for itself.
 func (s Script) outputPattern() string {
 	file := "slurm-%j.log"
-	if s.given("array") && !s.Options.Skips("array") {
+	if s.isArray() {
 		file = "slurm-%A_%a.log"
 	}
 	return strings.ReplaceAll(s.RunDir, "%", "%%") + "/" + file
@@ -166,6 +216,19 @@ func (s Script) extraWords() ([]string, error) {
 		}
 	}
 	return words, nil
+}
+
+// srun is all that stands between srun and the program that it starts. The components of a heterogeneous job are one step, of which each
+// has options of its own and names the program once more.
+func (s Script) srun() string {
+	if len(s.Components) == 0 {
+		return strings.Join(s.srunOptions(), " ")
+	}
+	parts := []string{"--het-group=0 " + strings.Join(s.srunOptions(), " ")}
+	for i := range s.Components {
+		parts = append(parts, "--het-group="+strconv.Itoa(i+1)+" "+strings.Join(s.component(i).srunOptions(), " "))
+	}
+	return strings.Join(parts, " "+ShellQuote(s.program())+" run : ")
 }
 
 // srunOptions are constants, numbers, and variables of Slurm's and the template's, which hold one word and need no quoting.

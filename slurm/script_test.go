@@ -37,6 +37,21 @@ var goldenScripts = map[string]Script{
 		Name: "mpi", RunDir: "/r/mpi", WorkDir: "/r", Nodes: 2, Mode: "task", Nproc: 8, CPUsPerRank: 2,
 		Options: Options{Skip: []string{"cpu_bind"}}, Setup: Setup{Conda: "/opt/envs/my env"},
 	},
+	"het": {
+		Name: "het", RunDir: "/home/ann b/runs/het", WorkDir: "/home/ann", Nodes: 1, Mode: "agent", Nproc: 2, Requeue: true, Lead: time.Minute,
+		Options: Options{
+			List:  []Option{{Name: "nodes", Value: "1"}, {Name: "gpus-per-node", Value: "2"}, {Name: "time", Value: "10"}},
+			Extra: []string{"--switches=1"}, Skip: []string{"mem"},
+		},
+		Components: []Component{
+			{Nodes: 4, Nproc: 8, CPUsPerRank: 2, Options: Options{
+				List: []Option{
+					{Name: "nodes", Value: "4"}, {Name: "cpus-per-task", Value: "2"}, {Name: "constraint", Value: "a b"}, {Name: "mem", Value: "1G"},
+				},
+			}},
+			{Nodes: 1, Nproc: 1},
+		},
+	},
 }
 
 func batchTemplate(t testing.TB) string {
@@ -107,6 +122,10 @@ func TestRenderWritesDirectivesSbatchReads(t *testing.T) {
 			`--comment=say "hi" #2 \ $(reboot)`, "--site-note=a b", "-x n1"},
 		"task": {"--job-name=mpi", "--output=/r/mpi/slurm-%j.log", "--open-mode=append", "--chdir=/r",
 			"--nodes=2", "--ntasks-per-node=8", "--cpus-per-task=2"},
+		"het": {"--job-name=het", "--output=/home/ann b/runs/het/slurm-%j.log", "--open-mode=append", "--chdir=/home/ann",
+			"--nodes=1", "--ntasks-per-node=2", "--requeue", "--signal=B:USR2@60", "--gpus-per-node=2", "--time=10", "--switches=1",
+			"hetjob", "--nodes=4", "--ntasks-per-node=1", "--cpus-per-task=16", "--constraint=a b",
+			"hetjob", "--nodes=1", "--ntasks-per-node=1"},
 	}
 	for name, script := range goldenScripts {
 		if got := directives(t, render(t, script)); !slices.Equal(got, want[name]) {
@@ -262,7 +281,17 @@ func TestRenderRefuses(t *testing.T) {
 		"NUL in script":          {func(s *Script) { s.Setup.Script = []string{"a\x00b"} }, "NUL"},
 		"DOS line in script":     {func(s *Script) { s.Setup.Script = []string{"a\r"} }, "DOS"},
 		"too long":               {func(s *Script) { s.Setup.Script = []string{strings.Repeat("x", 5<<20)} }, "longer"},
-		"not UTF-8":              {func(s *Script) { s.WorkDir = "/\xff" }, "UTF-8"},
+		"components, a range":    {func(s *Script) { s.Components, s.LeastNodes = []Component{{Nodes: 1}}, 1 }, "no range"},
+		"components, elastic":    {func(s *Script) { s.Components, s.MinNodes = []Component{{Nodes: 1}}, 1 }, "fewer nodes"},
+		"components, an array": {func(s *Script) {
+			s.Components, s.Options.List = []Component{{Nodes: 1}}, []Option{{Name: "array", Value: "1"}}
+		}, "no array"},
+		"too many components":       {func(s *Script) { s.Components = make([]Component, MaxHetSize) }, "at most 128"},
+		"a component without nodes": {func(s *Script) { s.Components = []Component{{Nodes: 1}, {}} }, "component 2: 0 nodes"},
+		"newline in a component": {func(s *Script) {
+			s.Components = []Component{{Nodes: 1, Options: Options{List: []Option{{Name: "gres", Value: "a\nb"}}}}}
+		}, "component 1: sbatch option"},
+		"not UTF-8": {func(s *Script) { s.WorkDir = "/\xff" }, "UTF-8"},
 	} {
 		script := good
 		c.change(&script)

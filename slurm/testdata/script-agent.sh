@@ -125,7 +125,7 @@ case $(srun --mpi=list 2>&1) in *pmi2*) ddpbatch_mpi=pmi2 ;; esac
 ddpbatch_begin
 
 # srun is told all that it is to know of cores. What sbatch was asked for would limit the step to it, and pass for a worker's own.
-unset SLURM_CPUS_PER_TASK
+unset SLURM_CPUS_PER_TASK "${!SLURM_CPUS_PER_TASK_@}" # those of a heterogeneous job's components, too
 # SLURM_TRES_PER_TASK may be "cpu=4,gres/gpu=1": the GPUs stay.
 ddpbatch_tres=,${SLURM_TRES_PER_TASK-}
 case $ddpbatch_tres in *,cpu[=:]*)

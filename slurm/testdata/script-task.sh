@@ -128,7 +128,7 @@ case $(srun --mpi=list 2>&1) in *pmi2*) ddpbatch_mpi=pmi2 ;; esac
 ddpbatch_begin
 
 # srun is told all that it is to know of cores. What sbatch was asked for would limit the step to it, and pass for a worker's own.
-unset SLURM_CPUS_PER_TASK
+unset SLURM_CPUS_PER_TASK "${!SLURM_CPUS_PER_TASK_@}" # those of a heterogeneous job's components, too
 
 # What was told to end is not begun; what was warned has no time to get anywhere, and asks to be started again.
 [ -z "$ddpbatch_hup$ddpbatch_int$ddpbatch_quit$ddpbatch_term" ] || ddpbatch_end 143 --unstarted
