@@ -52,7 +52,7 @@ func quoteDirectives(words []string) ([]string, error) {
 func (s Script) component(i int) Script {
 	c := s.Components[i]
 	s.Options = Options{List: c.Options.List, Skip: s.Options.Skip}
-	s.Nodes, s.Nproc, s.CPUsPerRank = c.Nodes, c.Nproc, c.CPUsPerRank
+	s.Nodes, s.LeastNodes, s.Nproc, s.CPUsPerRank = c.Nodes, 0, c.Nproc, c.CPUsPerRank
 	s.Words, s.Components = nil, nil
 	return s
 }

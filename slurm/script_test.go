@@ -38,7 +38,8 @@ var goldenScripts = map[string]Script{
 		Options: Options{Skip: []string{"cpu_bind"}}, Setup: Setup{Conda: "/opt/envs/my env"},
 	},
 	"het": {
-		Name: "het", RunDir: "/home/ann b/runs/het", WorkDir: "/home/ann", Nodes: 1, Mode: "agent", Nproc: 2, Requeue: true, Lead: time.Minute,
+		Name: "het", RunDir: "/home/ann b/runs/het", WorkDir: "/home/ann", Nodes: 1, LeastNodes: 1, Mode: "agent", Nproc: 2,
+		Requeue: true, Lead: time.Minute,
 		Options: Options{
 			List:  []Option{{Name: "nodes", Value: "1"}, {Name: "gpus-per-node", Value: "2"}, {Name: "time", Value: "10"}},
 			Extra: []string{"--switches=1"}, Skip: []string{"mem"},

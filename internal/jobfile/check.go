@@ -64,6 +64,7 @@ func (c *checker) add(f finding) {
 // checkAll checks a file's tables but [sweep], each by itself and against each other.
 func (c *checker) checkAll(values map[string]any, root *position, dir string) {
 	c.table(schema(), nil, values, root)
+	c.countRanks(root)
 	c.checkRules(values, root)
 	c.resolvePaths(root, dir)
 }
@@ -121,7 +122,17 @@ func (c *checker) kind(n *node, key toml.Key, values map[string]any, at *positio
 // value checks one value and what it holds, stores it in the job, and tells whether this version can act on it. A value from a command line
 // is what it looks like to TOML, or else the text that was typed: a name may be 2024, and a time limit 01:00:00.
 func (c *checker) value(n *node, key toml.Key, v any, at *position) bool {
-	if n.read == nil {
+	if n.item != nil {
+		tables, ok := tablesIn(v)
+		if !ok {
+			c.fault(at, key, "%s", mustBe(key, "tables, each below a "+n.show(key), v))
+			return false
+		}
+		for i, values := range tables {
+			n.item(c.job)
+			c.table(n, key, values, at.item(i))
+		}
+	} else if n.read == nil {
 		values, ok := v.(map[string]any)
 		if !ok {
 			c.fault(at, key, "%s", mustBe(key, "a table", v))

@@ -43,14 +43,14 @@ func keysFrom(dotted string) (ways []string) {
 	if at > 0 {
 		n = takenNode(dotted[:at-1])
 	}
-	if n == nil {
+	if n == nil || n.item != nil {
 		return nil
 	}
 	for _, key := range slices.Sorted(maps.Keys(n.keys)) {
 		child := n.keys[key]
 		switch {
 		case !strings.HasPrefix(key, name) || child.isRefused():
-		case child.read == nil:
+		case child.isTable():
 			ways = append(ways, table+key+".")
 		default:
 			ways = append(ways, table+key+"=")
@@ -66,6 +66,9 @@ func (n *node) isRefused() bool { return n.unsupported != nil && len(n.unsupport
 func takenNode(dotted string) *node {
 	n := schema()
 	for name := range strings.SplitSeq(dotted, ".") {
+		if n.item != nil { // in a list nothing can be set alone
+			return nil
+		}
 		if n = n.keys[name]; n == nil || n.isRefused() {
 			return nil
 		}

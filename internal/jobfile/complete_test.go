@@ -68,9 +68,9 @@ func TestEveryKeyIsReached(t *testing.T) {
 		for name, child := range n.keys {
 			switch {
 			case child.isRefused():
-			case child.read == nil && slices.Contains(offered, begun+name+"."):
+			case child.isTable() && slices.Contains(offered, begun+name+"."):
 				walk(child, begun+name+".")
-			case child.read != nil && slices.Contains(offered, begun+name+"="):
+			case !child.isTable() && slices.Contains(offered, begun+name+"="):
 				keys++
 			default:
 				t.Errorf("%s is not offered after %q", name, begun)
@@ -117,6 +117,9 @@ func eachKey(n *node, at toml.Key, do func(key toml.Key, n *node)) {
 		if child.read != nil {
 			do(key, child)
 		}
+		if child.item != nil {
+			continue // nothing in it can be set alone
+		}
 		eachKey(child, key, do)
 	}
 }
@@ -156,7 +159,7 @@ func TestCompletionsGoOn(t *testing.T) {
 			if hasValue && takenNode(key) == nil {
 				key = strings.TrimPrefix(key, "sweep.")
 			}
-			if n := takenNode(key); hasValue && (n == nil || n.read == nil) {
+			if n := takenNode(key); hasValue && (n == nil || n.isTable()) {
 				t.Fatalf("%q: there is no such key", way)
 			}
 		}

@@ -121,7 +121,7 @@ func (d *Defaults) beneath(values map[string]any, root *position) (map[string]an
 
 // ownKeys are keys that each job has for itself, so that no file of defaults may have them.
 var ownKeys = []string{
-	"name", "workdir", "launch.command", "train", "checkpoint.resume", "slurm.array", "slurm.chain", "slurm.dependency",
+	"name", "workdir", "launch.command", "train", "checkpoint.resume", "slurm.array", "slurm.chain", "slurm.component", "slurm.dependency",
 	"sweep",
 }
 

@@ -93,6 +93,10 @@ func (d *Defaults) checkForbidden(c *checker, values map[string]any, root *posit
 			c.fault(at, f.key, "%s", f.refusal(nodeOf(f.key).show(f.key)))
 			continue
 		}
+		for _, at := range f.inComponents(values, root) {
+			key := append(toml.Key{"slurm", "component"}, f.key[1:]...)
+			c.fault(at, key, "%s", f.refusal(key.String()))
+		}
 		for name, says := range map[string]func(string) bool{"extra": f.isSetBy, "skip": f.isSkippedBy} {
 			key := toml.Key{"slurm", name}
 			table, at, found := lookUp(values, root, key)
@@ -107,6 +111,24 @@ func (d *Defaults) checkForbidden(c *checker, values map[string]any, root *posit
 			}
 		}
 	}
+}
+
+// inComponents are the places where a component of a job has a key of [slurm].
+func (f forbiddenKey) inComponents(values map[string]any, root *position) (places []*position) {
+	if len(f.key) != 2 || f.key[0] != "slurm" {
+		return nil
+	}
+	table, at, found := lookUp(values, root, toml.Key{"slurm", "component"})
+	if !found {
+		return nil
+	}
+	components, _ := tablesIn(table["component"])
+	for i, c := range components {
+		if _, given := c[f.key[1]]; given {
+			places = append(places, at.item(i).below(f.key[1]))
+		}
+	}
+	return places
 }
 
 // checkAsked notes keys that are not the forbidden one, and have ddpbatch ask sbatch for the same.

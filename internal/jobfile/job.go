@@ -36,7 +36,8 @@ type Job struct {
 	ScriptTemplate string            `json:"script_template,omitempty"`
 	Code           snapshot.Config   `json:"code"`
 	Slurm          slurm.Options     `json:"slurm"`
-	Chain          int               `json:"chain,omitempty"` // slurm.chain; 0: not said
+	Components     []Component       `json:"components,omitempty"` // further ones of a heterogeneous job; none: it is not one
+	Chain          int               `json:"chain,omitempty"`      // slurm.chain; 0: not said
 	Setup          slurm.Setup       `json:"setup"`
 	Env            map[string]string `json:"env,omitempty"` // [setup] env: for the workers, any bytes but NUL
 	Launch         launch.Config     `json:"launch"`
@@ -77,15 +78,21 @@ func (j *Job) Policy() recovery.Policy {
 	return p
 }
 
-// Nodes is how many nodes the job asks for, at most: slurm.nodes, or 1.
+// Nodes is how many nodes the job asks for, at most: slurm.nodes, or 1, and those of further components.
 func (j *Job) Nodes() int {
 	_, most := j.nodeRange()
+	for _, c := range j.Components {
+		most += c.nodes()
+	}
 	return most
 }
 
 // LeastNodes is on how many nodes Slurm may start the job at least: the first number of slurm.nodes = "2-4", else Nodes.
 func (j *Job) LeastNodes() int {
-	least, _ := j.nodeRange()
+	least, most := j.nodeRange()
+	if least == most {
+		return j.Nodes()
+	}
 	return least
 }
 
@@ -164,13 +171,21 @@ func (j *Job) Spec(spec rundir.Spec) (rundir.Spec, error) {
 
 // BatchScript is what the job's batch script is rendered from.
 func (j *Job) BatchScript(runDir string) slurm.Script {
-	return slurm.Script{
+	parts := j.Parts()
+	first := parts[0]
+	script := slurm.Script{
 		Name: j.Name, RunDir: runDir, WorkDir: j.RanksDir(runDir), Options: j.Slurm,
-		Nodes: j.Nodes(), LeastNodes: j.LeastNodes(), MinNodes: j.Launch.MinNodes,
-		Mode: j.Launch.Mode, Nproc: j.MaxNproc(), CPUsPerRank: j.CPUsPerRank(),
+		Nodes: first.Nodes(), LeastNodes: first.LeastNodes(), MinNodes: j.Launch.MinNodes,
+		Mode: j.Launch.Mode, Nproc: first.MaxNproc(), CPUsPerRank: first.CPUsPerRank(),
 		Setup:   j.setup(),
 		Requeue: len(j.Requeue.On) > 0, Chain: j.Links() > 1, Lead: j.Requeue.Lead, Grace: j.Launch.Grace,
 	}
+	for _, part := range parts[1:] {
+		script.Components = append(script.Components, slurm.Component{
+			Options: part.Slurm, Nodes: part.Nodes(), Nproc: part.MaxNproc(), CPUsPerRank: part.CPUsPerRank(),
+		})
+	}
+	return script
 }
 
 // MoreTraining are the settings with which the job goes on that has ended by itself, after so many steps and epochs: twice what ended it,
@@ -196,11 +211,15 @@ func (j *Job) Summary() string {
 	if !j.Builtin() {
 		what = "runs " + redact.Text(slurm.ShellJoin(j.Launch.Command))
 	}
-	nodes := words.Plural(j.Nodes(), "node")
-	if least := j.LeastNodes(); least < j.Nodes() {
-		nodes = fmt.Sprintf("%d to %s", least, nodes)
+	var places []string
+	for _, part := range j.Parts() {
+		nodes := words.Plural(part.Nodes(), "node")
+		if least := part.LeastNodes(); least < part.Nodes() {
+			nodes = fmt.Sprintf("%d to %s", least, nodes)
+		}
+		places = append(places, nodes+" x "+part.ranksPerNode())
 	}
-	text := fmt.Sprintf("%s %s on %s x %s", j.Name, what, nodes, j.ranksPerNode())
+	text := fmt.Sprintf("%s %s on %s", j.Name, what, strings.Join(places, " + "))
 	if j.Sweep != nil {
 		text += fmt.Sprintf(", a sweep of %s over %s", words.Plural(j.Sweep.Len(), "element"), strings.Join(j.Sweep.Columns(), ", "))
 	}

@@ -9,8 +9,7 @@ import (
 )
 
 // locate finds where each key of a TOML document stands: keys and dotted keys, [tables] and
-// [[tables]], and keys of inline tables; quoted or bare. Keys inside lists are left out,
-// as no key of a job takes a list of tables.
+// [[tables]], and keys of inline tables, in lists, too; quoted or bare.
 //
 // It accepts more than TOML does and checks nothing but nesting: where the source is
 // nested deeper than maxDepth, deep is the offset of that, and otherwise -1. What
@@ -45,6 +44,7 @@ type position struct {
 	file   int                  // 0: in the job file; n: in the nth file of defaults
 	text   string               // in a --set: the value as it was typed
 	keys   map[string]*position // nil: none
+	items  []*position          // of a list: the tables in it
 }
 
 // below finds the position of a key of this table. A key that the locator has not found is given the
@@ -64,6 +64,14 @@ func (p *position) at(key []string) *position {
 	return p
 }
 
+// item finds the position of the table with an index in a list of tables, as below does.
+func (p *position) item(index int) *position {
+	if index < len(p.items) {
+		return p.items[index]
+	}
+	return p.below("")
+}
+
 // add returns the position of a key of this table, and makes it where it is new: where
 // a table is opened twice, the first position counts.
 func (p *position) add(name string, offset int) *position {
@@ -72,6 +80,13 @@ func (p *position) add(name string, offset int) *position {
 	}
 	q := &position{offset: offset, depth: p.depth + 1, file: p.file}
 	p.put(name, q)
+	return q
+}
+
+// addItem makes the position of another table in a list.
+func (p *position) addItem(offset int) *position {
+	q := &position{offset: offset, depth: p.depth + 1, file: p.file}
+	p.items = append(p.items, q)
 	return q
 }
 
@@ -86,6 +101,9 @@ func (p *position) put(name string, q *position) {
 func (p *position) moveTo(file int) {
 	p.file = file
 	for _, q := range p.keys {
+		q.moveTo(file)
+	}
+	for _, q := range p.items {
 		q.moveTo(file)
 	}
 }
@@ -120,13 +138,18 @@ type scanner struct {
 
 // header reads "[a.b]" or "[[a.b]]" and returns the table that it opens.
 func (s *scanner) header(root *position) (table *position, ok bool) {
+	start := s.off
 	s.off++
-	if s.peek() == '[' {
+	isItem := s.peek() == '['
+	if isItem {
 		s.off++
 	}
 	table, ok = s.key(root)
 	if !ok {
 		return root, false
+	}
+	if isItem {
+		table = table.addItem(start)
 	}
 	for s.peek() == ']' {
 		s.off++
@@ -170,8 +193,12 @@ func (s *scanner) value(p *position) bool {
 	case '"', '\'':
 		return s.skipString()
 	case '[':
-		item := &position{depth: p.depth + 1} // keys below it are found, and dropped
-		return s.each(']', p, func() bool { return s.value(item) })
+		return s.each(']', p, func() bool {
+			if s.skipSpace(); s.peek() != '{' {
+				return s.value(&position{depth: p.depth + 1})
+			}
+			return s.value(p.addItem(s.off))
+		})
 	case '{':
 		return s.each('}', p, func() bool { return s.pair(p) })
 	default:

@@ -19,6 +19,9 @@ func where(src string, p *position, key toml.Key) []string {
 		lines = append(lines, fmt.Sprintf("%s %d:%d", sub, line, column))
 		lines = append(lines, where(src, p.keys[name], sub)...)
 	}
+	for i, item := range p.items {
+		lines = append(lines, where(src, item, append(slices.Clip(key[:len(key)-1]), fmt.Sprintf("%s%d", key[len(key)-1], i)))...)
+	}
 	return lines
 }
 
@@ -42,8 +45,9 @@ func TestLocateFindsEveryKey(t *testing.T) {
 			[]string{"a 1:1", "a.b 1:7", "a.c 1:14", "a.c.d 1:16", "a.c.d.e 1:22", "f 2:1", "g 3:1"}},
 		{"an inline table on several lines", "a = {\n  b = 1, # }\n  c = 2,\n}\nd = 3",
 			[]string{"a 1:1", "a.b 2:3", "a.c 3:3", "d 5:1"}},
-		{"lists", "a = [1, [2, 3], \"]\", '#', # ]\n  { x = 1 },\n]\nb = 2", []string{"a 1:1", "b 4:1"}},
-		{"lists of tables", "[[a]]\nx = 1\n[[a]]\nx = 2\ny = 3\n[b]", []string{"a 1:3", "a.x 2:1", "a.y 5:1", "b 6:2"}},
+		{"lists", "a = [1, [2, 3], \"]\", '#', # ]\n  { x = 1 },\n]\nb = 2", []string{"a 1:1", "a0.x 2:5", "b 4:1"}},
+		{"lists of tables", "[[a]]\nx = 1\n[[a]]\nx = 2\ny = 3\n[b]", []string{"a 1:3", "a0.x 2:1", "a1.x 4:1", "a1.y 5:1", "b 6:2"}},
+		{"a list of tables in a table", "[c]\n[[c.a]]\n[[c.a]]\nx = 2\n", []string{"c 1:2", "c.a 2:5", "c.a1.x 4:1"}},
 		{"strings", `a = "\"b = 1" ` + "\n" + `c = 'd = "' ` + "\n" + `e = ""` + "\nf = ''\ng = 1",
 			[]string{"a 1:1", "c 2:1", "e 3:1", "f 4:1", "g 5:1"}},
 		{"strings on several lines", "a = \"\"\"\nx = 1\n\\\"\"\" y = 2\n\"\"\"\nb = '''\n[c]\n\\'''\nd = 1",

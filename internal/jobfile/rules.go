@@ -19,10 +19,15 @@ func (c *checker) checkRules(values map[string]any, root *position) {
 	nproc := root.at(nprocKey)
 
 	c.checkNodeRange(root)
-	if len(counts) > 1 && len(counts) != j.Nodes() && c.hasNoFault("slurm.nodes", "launch.nproc_per_node") {
-		c.fault(nproc, nprocKey, "%s lists %d nodes, and slurm.nodes is %d: give one number per node, or a single one", nprocKey, len(counts), j.Nodes())
+	if len(counts) > 1 && len(counts) != j.Nodes() && c.hasNoFault("slurm.nodes", "slurm.component.nodes", "launch.nproc_per_node") {
+		of := "slurm.nodes is"
+		if len(j.Components) > 0 {
+			of = "the nodes of all components are"
+		}
+		c.fault(nproc, nprocKey, "%s lists %d nodes, and %s %d: give one number per node, or a single one", nprocKey, len(counts), of, j.Nodes())
 	}
-	if len(counts) != 1 && j.Launch.Mode == "task" && c.hasNoFault("launch.mode", "launch.nproc_per_node") {
+	first := j.Parts()[0].Launch.NprocPerNode.Counts // of each component there is one number
+	if len(first) != 1 && j.Launch.Mode == "task" && c.hasNoFault("launch.mode", "launch.nproc_per_node") {
 		c.fault(nproc, nprocKey, `%s must be one number where launch.mode is "task": srun starts the same number of tasks on every node`, nprocKey)
 	}
 	if j.Setup.Venv != "" && j.Setup.Conda != "" {
@@ -36,6 +41,7 @@ func (c *checker) checkRules(values map[string]any, root *position) {
 	c.addErrors(root, "checkpoint.", j.Checkpoint.Validate())
 	c.warnOfDeltas(root)
 	c.checkPerTask(root)
+	c.checkComponents(root)
 	c.checkMinNodes(root)
 	c.checkChain(root)
 	c.checkRequeue(values, root)
@@ -113,24 +119,35 @@ func (c *checker) checkPerTask(root *position) {
 	if c.job.Launch.Mode != "agent" || !c.hasNoFault("launch.mode", "launch.nproc_per_node") {
 		return
 	}
-	if c.job.CPUsPerRank() > 0 && len(c.job.Launch.NprocPerNode.Counts) == 0 {
-		key := toml.Key{"slurm", "cpus_per_task"}
-		c.fault(root.at(key), key, "%s is per rank, so that launch.nproc_per_node must be a number: write one, or leave %s out and ask for whole nodes with slurm.exclusive = true", key, key)
-	}
-	for _, name := range []string{"gpus_per_task", "tres_per_task"} {
-		key := toml.Key{"slurm", name}
-		if _, given := c.job.Slurm.Get(name); given {
-			c.fault(root.at(key), key, `%s would count for all ranks of a node where launch.mode is "agent", as srun starts one task a node: write slurm.gpus_per_node`, key)
-		}
-	}
-	key := toml.Key{"slurm", "gpus_per_socket"}
-	if _, given := c.job.Slurm.Get("gpus_per_socket"); given {
-		c.fault(root.at(key), key, `%s would count for the sockets of srun's one task a node where launch.mode is "agent", and not for those `+
-			`of the node: write slurm.gpus_per_node`, key)
-	}
+	c.checkTasks(c.job, root.at(toml.Key{"slurm"}), toml.Key{"slurm"})
 	extra := toml.Key{"slurm", "extra"}
 	if err := slurm.CheckAgentWords(c.job.Slurm.Extra); err != nil && c.hasNoFault(extra.String()) {
 		c.fault(root.at(extra), extra, "%s: %v", extra, err)
+	}
+}
+
+// checkTasks checks what table, [slurm] or a component's, counts per task in agent mode.
+func (c *checker) checkTasks(j *Job, at *position, table toml.Key) {
+	if j.Launch.Mode != "agent" {
+		return
+	}
+	if j.CPUsPerRank() > 0 && len(j.Launch.NprocPerNode.Counts) == 0 {
+		key := below(table, "cpus_per_task")
+		c.fault(at.below("cpus_per_task"), key, "%s is per rank, so that launch.nproc_per_node must be a number: write one, or leave %s out "+
+			"and ask for whole nodes with slurm.exclusive = true", key, key)
+	}
+	for _, name := range []string{"gpus_per_task", "tres_per_task"} {
+		if _, given := j.Slurm.Get(name); given {
+			key := below(table, name)
+			c.fault(at.below(name), key, `%s would count for all ranks of a node where launch.mode is "agent", as srun starts one task a node: `+
+				"write %s.gpus_per_node", key, table)
+		}
+	}
+	const perSocket = "gpus_per_socket"
+	if _, given := j.Slurm.Get(perSocket); given {
+		key := below(table, perSocket)
+		c.fault(at.below(perSocket), key, `%s would count for the sockets of srun's one task a node where launch.mode is "agent", and not for `+
+			"those of the node: write %s.gpus_per_node", key, table)
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 type keyRow struct {
 	key    string                 // dotted; a last part "*" stands for keys of any name
 	read   reader                 // nil: a table
+	item   func(*Job)             // of a list of tables: another of them begins; nil: it is no such list
 	kinds  []string               // the kinds of the table that have this key; none: all
 	need   bool                   // the table must have it
 	kind   func(*Job) string      // of a table whose key "kind" decides over its other keys
@@ -42,7 +43,7 @@ type node struct {
 // schema is the tree of everything that job.toml may hold. It must not be changed.
 var schema = sync.OnceValue(func() *node {
 	top := &node{}
-	for _, r := range slices.Concat(jobRows(), slurmRows(), launchRows(), requeueRows(), trainRows()) {
+	for _, r := range slices.Concat(jobRows(), slurmRows(), componentRows(), launchRows(), requeueRows(), trainRows()) {
 		top.make(r.key).keyRow = r
 	}
 	for _, g := range unsupportedKeys() {
@@ -77,6 +78,9 @@ func (n *node) child(name string) *node {
 	return n.any
 }
 
+// isTable reports whether the key stands for one table.
+func (n *node) isTable() bool { return n.read == nil && n.item == nil }
+
 // appliesTo reports whether a table of the given kind has this key.
 func (n *node) appliesTo(kind string) bool {
 	return len(n.kinds) == 0 || slices.Contains(n.kinds, kind)
@@ -88,6 +92,9 @@ func (n *node) find(name string) (toml.Key, *node) {
 		if at == name {
 			return toml.Key{at}, n.keys[at]
 		}
+		if n.keys[at].item != nil {
+			continue // its keys are others' too, and those are more likely to be meant
+		}
 		if key, found := n.keys[at].find(name); found != nil {
 			return append(toml.Key{at}, key...), found
 		}
@@ -97,7 +104,10 @@ func (n *node) find(name string) (toml.Key, *node) {
 
 // show writes a key of the schema as it is written in a job file: a table in brackets.
 func (n *node) show(key toml.Key) string {
-	if n.read == nil {
+	switch {
+	case n.item != nil:
+		return "[[" + key.String() + "]]"
+	case n.isTable():
 		return "[" + key.String() + "]"
 	}
 	return key.String()

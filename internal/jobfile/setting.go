@@ -59,7 +59,7 @@ func (c *checker) settings(n *node, key toml.Key, values map[string]any, at *pos
 	var tables []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		child, path, where := n.childOrSwept(name), below(key, name), at.below(name)
-		if _, isTable := values[name].(map[string]any); isTable && child.read == nil {
+		if _, isTable := values[name].(map[string]any); isTable && child.isTable() {
 			tables = append(tables, name)
 			continue
 		}
@@ -98,11 +98,25 @@ func (s Setting) Redacted() Setting {
 			}
 		}
 		s.Value = items
+	case []map[string]any:
+		s.Value = redactTables(v)
 	}
 	if redact.Named(s.Key) {
 		s.Value = redact.Blank
 	}
 	return s
+}
+
+// redactTables is a list of tables without what may be secret.
+func redactTables(tables []map[string]any) []map[string]any {
+	shown := make([]map[string]any, len(tables))
+	for i, table := range tables {
+		shown[i] = make(map[string]any, len(table))
+		for name, value := range table {
+			shown[i][name] = Setting{Key: name, Value: value}.Redacted().Value
+		}
+	}
+	return shown
 }
 
 // redactWord blanks an item of a list, which may be a word of a command: all of what it assigns.
@@ -143,6 +157,9 @@ func WriteTOML(w io.Writer, settings []Setting, origins bool) error {
 
 // tomlValue writes a value on one line. What a terminal may obey is escaped.
 func tomlValue(v any) (string, error) {
+	if tables, ok := v.([]map[string]any); ok { // which the encoder writes on lines of their own
+		return inlineTables(tables)
+	}
 	var out bytes.Buffer
 	if err := toml.NewEncoder(&out).Encode(map[string]any{"v": v}); err != nil {
 		return "", err
@@ -156,4 +173,21 @@ func tomlValue(v any) (string, error) {
 		}
 	}
 	return safe.String(), nil
+}
+
+// inlineTables writes a list of tables on one line.
+func inlineTables(tables []map[string]any) (string, error) {
+	items := make([]string, len(tables))
+	for i, table := range tables {
+		var keys []string
+		for _, name := range slices.Sorted(maps.Keys(table)) {
+			value, err := tomlValue(table[name])
+			if err != nil {
+				return "", err
+			}
+			keys = append(keys, toml.Key{name}.String()+" = "+value)
+		}
+		items[i] = "{ " + strings.Join(keys, ", ") + " }"
+	}
+	return "[" + strings.Join(items, ", ") + "]", nil
 }

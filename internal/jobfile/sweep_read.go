@@ -125,7 +125,7 @@ func findSwept(path toml.Key) (toml.Key, *node, error) {
 		return findShort(path[0])
 	}
 	for i, name := range path {
-		if n.read != nil {
+		if !n.isTable() {
 			return path, nil, fmt.Errorf("unknown key %s: %s is not a table", path, path[:i])
 		}
 		child := n.child(name)
@@ -134,7 +134,7 @@ func findSwept(path toml.Key) (toml.Key, *node, error) {
 		}
 		n = child
 	}
-	if n.read == nil {
+	if n.isTable() {
 		return path, nil, fmt.Errorf("[%s] is a table: sweep the keys that it has, each by its whole name", path)
 	}
 	return path, n, nil
