@@ -3,12 +3,14 @@ package attempt
 import (
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/jobenv"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/submission"
+	"ddpbatch/slurm"
 )
 
 // Env is what an attempt knows of the batch script around it, and of Slurm.
@@ -24,6 +26,22 @@ func (e Env) get(name string) string {
 }
 
 func (e Env) jobID() string { return jobenv.JobID(e.Lookup) }
+
+// nodelist are the job's nodes, folded. Those of a heterogeneous job's components are told one by one.
+func (e Env) nodelist() string {
+	var lists []string
+	for i := range slurm.MaxHetSize {
+		list := e.get("SLURM_JOB_NODELIST_HET_GROUP_" + strconv.Itoa(i))
+		if list == "" {
+			break
+		}
+		lists = append(lists, list)
+	}
+	if lists == nil {
+		return e.get("SLURM_JOB_NODELIST")
+	}
+	return strings.Join(lists, ",")
+}
 
 // start is how often Slurm has started the job again.
 func (e Env) start() int {

@@ -27,3 +27,19 @@ func TestBeginOfAnElementRecordsItsJob(t *testing.T) {
 		t.Errorf("submissions %q, %v", got.Jobs, err)
 	}
 }
+
+// TestNodesOfAllComponents: Slurm is asked for the nodes of the whole heterogeneous job, and not of its first component alone.
+func TestNodesOfAllComponents(t *testing.T) {
+	for want, environ := range map[string]map[string]string{
+		"n[1-3]": {"SLURM_JOB_NODELIST": "n[1-3]"},
+		"n1,n[4-5],n2": {
+			"SLURM_JOB_NODELIST": "n1", "SLURM_JOB_NODELIST_HET_GROUP_0": "n1", "SLURM_JOB_NODELIST_HET_GROUP_1": "n[4-5]",
+			"SLURM_JOB_NODELIST_HET_GROUP_2": "n2",
+		},
+	} {
+		e := Env{Lookup: func(name string) (string, bool) { value, set := environ[name]; return value, set }}
+		if got := e.nodelist(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

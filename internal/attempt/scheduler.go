@@ -62,7 +62,7 @@ func (s *slurmScheduler) Ask(ctx context.Context, limit time.Duration) Facts {
 	})
 	nodes, giveUp := context.WithTimeout(ctx, questionLimit)
 	defer giveUp()
-	wg.Go(func() { f.Down, nodesErr = s.a.Env.Slurm.DownNodes(nodes, s.a.Env.get("SLURM_JOB_NODELIST")) })
+	wg.Go(func() { f.Down, nodesErr = s.a.Env.Slurm.DownNodes(nodes, s.a.Env.nodelist()) })
 	wg.Wait()
 	f.Now = s.a.Env.Now()
 	if err := errors.Join(jobErr, nodesErr); err != nil {
