@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -106,32 +105,33 @@ func (e *env) fileRemarks() func(*jobfile.Job) []jobfile.Remark {
 // askPatience is how long Slurm may take to tell the limits of a partition.
 const askPatience = 5 * time.Second
 
-// limitRemarks asks Slurm for the limits of the partition that a job goes to, and finds what is beyond them. words are further options of
+// limitRemarks asks Slurm for the limits of the partitions that a job goes to, and finds what is beyond them. words are further options of
 // sbatch. Where Slurm does not answer nothing is found, and *failed says why.
 func (e *env) limitRemarks(ctx context.Context, words []string, failed *error) func(*jobfile.Job) []jobfile.Remark {
-	return func(job *jobfile.Job) []jobfile.Remark {
+	return func(job *jobfile.Job) (all []jobfile.Remark) {
 		ctx, cancel := context.WithTimeout(ctx, askPatience)
 		defer cancel()
-		name, given := job.Slurm.Get("partition")
-		isElsewhere := func(word string) bool { return slurm.Sets(word, "partition") }
-		if slices.ContainsFunc(slices.Concat(job.Slurm.Extra, words), isElsewhere) || strings.Contains(name, ",") ||
-			given && job.Slurm.Skips("partition") {
-			return nil // another one, or the first of several that has room
-		}
 		client := e.submitEnv().Slurm
-		partition, err := client.Partition(ctx, name)
-		cluster := jobfile.Cluster{Partition: partition}
-		switch {
-		case errors.Is(err, slurm.ErrNoPartition):
-			cluster.Missing = err
-		case err != nil:
-			*failed = err
-			return nil
+		names, said := job.Partitions(words)
+		for i, name := range names {
+			if !said[i] {
+				continue // another one, or the first of several that has room
+			}
+			partition, err := client.Partition(ctx, name)
+			cluster := jobfile.Cluster{Partition: partition}
+			switch {
+			case errors.Is(err, slurm.ErrNoPartition):
+				cluster.Missing = err
+			case err != nil:
+				*failed = err
+				return nil
+			}
+			if config, err := client.ClusterConfig(ctx); err == nil && i == 0 {
+				cluster.KillWait = config.KillWait
+			}
+			all = append(all, job.LimitRemarks(i, cluster, words)...)
 		}
-		if config, err := client.ClusterConfig(ctx); err == nil {
-			cluster.KillWait = config.KillWait
-		}
-		return job.LimitRemarks(cluster, words)
+		return all
 	}
 }
 

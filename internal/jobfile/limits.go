@@ -19,9 +19,44 @@ type Cluster struct {
 	KillWait  time.Duration // 0: not known
 }
 
-// LimitRemarks tells what of a job is beyond the limits of its partition, and what no node of it has. options are further
-// words of sbatch's command line, which count over the job's: what they say is left to Slurm to judge.
-func (j *Job) LimitRemarks(cluster Cluster, options []string) []Remark {
+// Partitions are the partitions that the components of the job go to, as far as it says so itself: one for each of Parts, "" for the
+// default one. It is false of those of which sbatch is told elsewhere, or that are several. options are further words of sbatch's command
+// line, which are for component 0.
+func (j *Job) Partitions(options []string) (names []string, said []bool) {
+	for i, part := range j.Parts() {
+		words := part.Slurm.Extra
+		if i == 0 {
+			words = slices.Concat(words, options)
+		}
+		name, given := part.Slurm.Get("partition")
+		isElsewhere := slices.ContainsFunc(words, func(word string) bool { return slurm.Sets(word, "partition") })
+		names = append(names, name)
+		said = append(said, !isElsewhere && !strings.Contains(name, ",") && (!given || !part.Slurm.Skips("partition")))
+	}
+	return names, said
+}
+
+// LimitRemarks tells what of one component of a job, an index into Parts, is beyond the limits of its partition, and what no node of it
+// has. options are further words of sbatch's command line, which count over the job's: what they say is left to Slurm to judge.
+func (j *Job) LimitRemarks(index int, cluster Cluster, options []string) []Remark {
+	part := j.Parts()[index]
+	if index == 0 {
+		return part.limitRemarks(cluster, options)
+	}
+	for _, name := range []string{"mem", "time"} { // which sbatch hands on; the last one counts
+		if value, given := j.Slurm.Get(name); given {
+			part.Slurm.List = append([]slurm.Option{{Name: name, Value: value}}, part.Slurm.List...)
+		}
+	}
+	remarks := part.limitRemarks(cluster, nil)
+	for i := range remarks {
+		r := &remarks[i]
+		r.Key, r.Message = "slurm.component", fmt.Sprintf("slurm.component %d: %s", index, r.Message)
+	}
+	return remarks
+}
+
+func (j *Job) limitRemarks(cluster Cluster, options []string) []Remark {
 	l := limits{job: j, words: slices.Concat(j.Slurm.Extra, options)}
 	if cluster.Missing != nil {
 		l.add("slurm.partition", "%v on this cluster: \"sinfo -s\" lists what there is", cluster.Missing)

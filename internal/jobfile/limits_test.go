@@ -45,7 +45,7 @@ func TestLimitsOfThePartitionAreRemarkedOn(t *testing.T) {
 	} {
 		src := []byte("name = \"x\"\n" + text + "\nlaunch.command = [\"true\"]\n")
 		for _, c := range []Cluster{cluster, unlimited} {
-			_, warnings, err := (*Defaults)(nil).ParseWith("job.toml", "/jobs", src, nil, func(j *Job) []Remark { return j.LimitRemarks(c, nil) })
+			_, warnings, err := (*Defaults)(nil).ParseWith("job.toml", "/jobs", src, nil, func(j *Job) []Remark { return j.LimitRemarks(0, c, nil) })
 			if got := lines(warnings); err != nil || !slices.Equal(got, want) {
 				t.Errorf("%s\n: %v, %q, want %q", text, err, got, want)
 			}
@@ -57,17 +57,44 @@ func TestLimitsOfThePartitionAreRemarkedOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := job.LimitRemarks(cluster, []string{"--time=1", "-N2"}); len(got) > 0 { // which counts over the job's
+	if got := job.LimitRemarks(0, cluster, []string{"--time=1", "-N2"}); len(got) > 0 { // which counts over the job's
 		t.Errorf("nodes of the command line: %v", got)
 	}
 	down := unlimited
 	down.Partition.State = "DOWN"
-	if got := job.LimitRemarks(down, nil); len(got) != 1 || got[0].Message != "slurm.partition: any is DOWN: the job waits until that ends" {
+	if got := job.LimitRemarks(0, down, nil); len(got) != 1 ||
+		got[0].Message != "slurm.partition: any is DOWN: the job waits until that ends" {
 		t.Errorf("a partition that is down: %v", got)
 	}
 	missing := Cluster{Missing: errors.New("there is no such partition: \"x\"")}
 	const want = `slurm.partition: there is no such partition: "x" on this cluster: "sinfo -s" lists what there is`
-	if got := job.LimitRemarks(missing, nil); len(got) != 1 || got[0].Message != want {
+	if got := job.LimitRemarks(0, missing, nil); len(got) != 1 || got[0].Message != want {
 		t.Errorf("no partition: %v", got)
+	}
+}
+
+// TestLimitsOfAComponent: a component has a partition of its own, whose limits hold for what it asks for, and for what all have in common.
+func TestLimitsOfAComponent(t *testing.T) {
+	job, _, err := parse("name = \"x\"\n[slurm]\ntime = \"3:00:00\"\npartition = \"a,b\"\n" +
+		"[[slurm.component]]\nnodes = 9\npartition = \"gpu\"\n" +
+		"[[slurm.component]]\n[launch]\ncommand = [\"true\"]\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, said := job.Partitions([]string{"-pc"})
+	if !slices.Equal(names, []string{"a,b", "gpu", ""}) || !slices.Equal(said, []bool{false, true, true}) {
+		t.Errorf("partitions %q, said %v", names, said)
+	}
+	gpu := slurm.Partition{
+		Name: "gpu", State: "UP", MaxTime: 2 * time.Hour, MaxNodes: -1, MaxMem: -1, Nodes: 8, NodeCPUs: 4, NodeMem: -1, NodeGPUs: -1,
+	}
+	got := job.LimitRemarks(1, Cluster{Partition: gpu}, []string{"-N1", "-t1"})
+	want := []Remark{
+		{Key: "slurm.component", Message: "slurm.component 1: slurm.time: jobs of partition gpu run for at most 02:00:00: lower it; " +
+			"slurm.chain spreads longer work over several jobs"},
+		{Key: "slurm.component", Message: "slurm.component 1: slurm.nodes: 9 nodes are asked for, and partition gpu has 8"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
