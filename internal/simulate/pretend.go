@@ -116,6 +116,12 @@ func (p Pretend) Check(job *jobfile.Job, element bool) error {
 	}
 	array, err := job.Array()
 	switch {
+	case len(job.Components) > 0 && (p.Nodes != "" || p.HetNodes != nil || p.Tasks != nil):
+		return &usage.Error{
+			Message: "--nodes, --node-names, --nodelist, --het-nodes and lists of ranks are not for a job with components, " +
+				"which say how many nodes they have",
+			Hint: "--set 'slurm.component=[{nodes = 1}]' makes others",
+		}
 	case err != nil && !element:
 		return usage.Errorf("slurm.array: %v", err)
 	case (array != nil || element) && p.HetNodes != nil:
@@ -243,7 +249,23 @@ func (p Pretend) Allocation(job *jobfile.Job, id int) (sim.Allocation, error) {
 	for _, n := range p.HetNodes {
 		a.Components = append(a.Components, sim.Component{Nodes: n, TasksPerNode: a.TasksPerNode, CPUsPerTask: a.CPUsPerTask})
 	}
+	if len(job.Components) > 0 {
+		a.CPUs = nil
+		for _, part := range job.Parts() {
+			a.Components = append(a.Components, component(part))
+			a.CPUs = append(a.CPUs, slices.Repeat([]int{cpusPerNode(part)}, part.Nodes())...)
+		}
+	}
 	return a, nil
+}
+
+// component is one of a heterogeneous job, as its batch script asks for it.
+func component(part *jobfile.Job) sim.Component {
+	c := sim.Component{Nodes: part.Nodes(), TasksPerNode: 1, CPUsPerTask: cpusPerNode(part)}
+	if part.Launch.Mode == "task" {
+		c.TasksPerNode, c.CPUsPerTask = part.MaxNproc(), part.CPUsPerRank()
+	}
+	return c
 }
 
 // taskMode has srun start one task for each rank.
