@@ -77,6 +77,7 @@ var usualRows = []row{
 	{"StepsShareNodes", testSlurmStepsShareNodes},
 	{"Uneven", testSlurmUneven},
 	{"Heterogeneous", testSlurmHeterogeneous},
+	{"HetJob", testSlurmHetJob},
 	{"Arbitrary", testSlurmArbitrary},
 	{"BadCommands", testSlurmBadCommands},
 	{"LeavesEarly", testSlurmLeavesEarly},
