@@ -17,6 +17,6 @@
 //
 // # Limits
 //
-// Loops, functions, traps, heterogeneous jobs and further launch lines are told of in comments. A script for another shell than sh, bash,
+// Loops, functions, traps and further launch lines are told of in comments. A script for another shell than sh, bash,
 // dash or ksh is an error.
 package translate

@@ -160,15 +160,24 @@ func jobName(name string) string {
 // isLine reports whether a text is one line that does nothing to a terminal.
 func isLine(s string) bool { return s != "" && !strings.ContainsFunc(s, words.Unsafe) }
 
+// A namedSection is a table and its head.
+type namedSection struct {
+	head string // "[slurm]"; "": none
+	*section
+}
+
 // write puts the tables together.
 func (t *translation) write(o Options) Result {
 	var b strings.Builder
 	untranslated := 0
-	for _, s := range []struct {
-		name string
-		*section
-	}{{"", &t.top}, {"slurm", &t.slurm}, {"setup", &t.setup}, {"setup.env", &t.env}, {"launch", &t.launch}, {"requeue", &t.requeue}} {
-		s.write(&b, s.name)
+	tables := []namedSection{{"", &t.top}, {"[slurm]", &t.slurm}}
+	for i, c := range t.components {
+		tables = append(tables, namedSection{fmt.Sprintf("[[slurm.component]]  # component %d", i+1), &c.section})
+	}
+	tables = append(tables, namedSection{"[setup]", &t.setup}, namedSection{"[setup.env]", &t.env},
+		namedSection{"[launch]", &t.launch}, namedSection{"[requeue]", &t.requeue})
+	for _, s := range tables {
+		s.write(&b, s.head)
 		for _, n := range s.notes {
 			if strings.HasPrefix(n.text, "not translated: ") {
 				untranslated++

@@ -41,12 +41,14 @@ func (t *translation) slurmKeys() {
 		case g.Name == "signal":
 			t.signal(g)
 		case g.Name == "gpus-per-task" && t.mode() == "agent":
-			t.gpusPerTask(g)
+			gpusPerTask(s, t.asked, g)
+		case t.countsTasks(g):
+			s.note(g.Line, "not translated: %s: write gpus_per_node", word)
 		case g.Name == "clusters":
 			s.note(g.Line, "not translated: %s: set SLURM_CLUSTERS in the shell that submits", word)
 		case secretForm().MatchString(g.Value) || holdsSecret(g.Value):
 			s.note(g.Line, "not translated: %s: it may hold a secret", word)
-		case t.typed(g):
+		case typed(s, g):
 		case slurm.CheckExtra(g.Word()) == nil:
 			extra = append(extra, g.Word())
 		default:
@@ -59,26 +61,26 @@ func (t *translation) slurmKeys() {
 	}
 }
 
-// typed sets the key of an option, if there is one that takes the value.
-func (t *translation) typed(g slurm.Given) bool {
+// typed sets the key of an option in a section, if there is one that takes the value.
+func typed(s *section, g slurm.Given) bool {
 	key := optionKey(g.Name)
 	if !g.HasValue {
 		if _, err := slurm.ParseOption(key, true); err != nil {
 			return false
 		}
-		t.slurm.put(key, true, "")
+		s.put(key, true, "")
 		return true
 	}
 	if n, err := strconv.ParseInt(g.Value, 10, 64); err == nil && strconv.FormatInt(n, 10) == g.Value {
 		if _, err := slurm.ParseOption(key, n); err == nil {
-			t.slurm.put(key, n, "")
+			s.put(key, n, "")
 			return true
 		}
 	}
 	if _, err := slurm.ParseOption(key, g.Value); err != nil {
 		return false
 	}
-	t.slurm.put(key, g.Value, "")
+	s.put(key, g.Value, "")
 	return true
 }
 
@@ -123,29 +125,25 @@ func (t *translation) signal(g slurm.Given) {
 }
 
 // gpusPerTask counts the GPUs of a node instead of a task's, as the tasks of a job in agent mode are the nodes.
-func (t *translation) gpusPerTask(g slurm.Given) {
+func gpusPerTask(s *section, asked *request, g slurm.Given) {
 	kind, _, typed := strings.Cut(g.Value, ":")
 	n := gpuCount(g.Value)
-	if _, given := t.asked.get("gpus-per-node"); given || n == 0 || len(t.asked.tasks) != 1 {
-		t.slurm.note(g.Line, "not translated: %s: write gpus_per_node", quoted(g.Word()))
+	if _, given := asked.get("gpus-per-node"); given || n == 0 || len(asked.tasks) != 1 {
+		s.note(g.Line, "not translated: %s: write gpus_per_node", quoted(g.Word()))
 		return
 	}
-	n *= t.asked.tasks[0]
+	n *= asked.tasks[0]
 	why := fmt.Sprintf("%s: the ranks of a node see each other's GPUs", quoted(g.Word()))
 	if typed {
-		t.slurm.put("gpus_per_node", kind+":"+strconv.Itoa(n), why)
+		s.put("gpus_per_node", kind+":"+strconv.Itoa(n), why)
 		return
 	}
-	t.slurm.put("gpus_per_node", n, why)
+	s.put("gpus_per_node", n, why)
 }
 
-// otherParts tells of the further components of a heterogeneous job.
-func (t *translation) otherParts(options []slurm.Given) {
-	for _, g := range options {
-		if g.Part > 0 {
-			t.slurm.note(g.Line, "not translated: %s of component %d: a job of ddpbatch's has one component", quoted(g.Word()), g.Part)
-		}
-	}
+// countsTasks reports whether an option counts by Slurm's tasks, or their sockets, of which a job in agent mode has one a node.
+func (t *translation) countsTasks(g slurm.Given) bool {
+	return t.mode() == "agent" && (g.Name == "tres-per-task" || g.Name == "gpus-per-socket")
 }
 
 // requeueKeys say when the job is started again: when the script asks for it, and not otherwise.

@@ -97,6 +97,7 @@ func (t *translation) rankKeys() {
 			l.nodes, asked.nodes))
 	}
 	t.coreKeys(counts)
+	t.componentKeys(counts)
 }
 
 // coreKeys writes cpus_per_task, which a job file means for each rank.
@@ -144,7 +145,7 @@ func (t *translation) launchKeys(command []string) {
 	if l.maxRestarts > 0 {
 		t.launch.put("max_restarts", l.maxRestarts, "")
 	}
-	if l.minNodes > 0 && l.minNodes <= t.asked.nodes && t.mode() == "agent" {
+	if l.minNodes > 0 && l.minNodes <= t.asked.nodes && t.mode() == "agent" && len(t.components) == 0 {
 		t.launch.put("min_nodes", l.minNodes, "")
 	}
 	if l.numa != "" {
@@ -172,7 +173,7 @@ func (t *translation) srunNotes() {
 	for _, g := range t.line.srun {
 		word := quoted(t.readable(g.Word()))
 		switch {
-		case slices.Contains([]string{"nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "jobid"}, g.Name):
+		case slices.Contains([]string{"nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "jobid", "het-group"}, g.Name):
 		case g.Name == "export":
 			t.exportOption(g)
 		case g.Name == "chdir":

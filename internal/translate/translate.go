@@ -43,6 +43,8 @@ type translation struct {
 
 	top, slurm, setup, env, launch, requeue section
 
+	components []*component // of a heterogeneous job, but for the first
+
 	workdir     string // "": the folder where sbatch would be called
 	modules     []string
 	venv, conda string
@@ -84,7 +86,9 @@ func script(text string, o Options) (Result, error) {
 	}
 	t := newTranslation(text, newRequest(options, 0))
 	t.requeues = requeueForm().MatchString(text)
-	t.otherParts(options)
+	if err := t.readComponents(options); err != nil {
+		return Result{}, err
+	}
 	t.statements(list)
 	if first, _, _ := strings.Cut(text, "\n"); strings.Contains(first, " -l") || strings.Contains(first, "--login") {
 		t.setup.note(1, "not translated: a login shell: what your profile sets goes with the job from the shell that submits")

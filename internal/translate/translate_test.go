@@ -192,7 +192,7 @@ func TestJobsRunTheSame(t *testing.T) {
 			map[string]string{"WANDB_PROJECT": "bloom"}},
 		"many_sruns":    {[]int{2}, "task", "python|train.py|--seed|0", nil},
 		"conda_bashrc":  {[]int{2}, "agent", "python|-u|ppo.py|--local-rank=${local_rank}|--seed=1", nil},
-		"heterogeneous": {[]int{1}, "agent", "python|serve.py", nil},
+		"heterogeneous": {[]int{1, 4, 4}, "agent", "python|serve.py", nil},
 		"uneven":        {[]int{3, 2, 2}, "agent", "python|ranks.py", map[string]string{"PYTHONUNBUFFERED": "1"}},
 		"ranges":        {[]int{8}, "agent", "python3|-u|-m|pkg.train", map[string]string{"MODE": "fast"}},
 		"functions":     {[]int{1}, "agent", `bash|-c|exec ./simulate --group "${GROUP}" --version ${VERSION}`, nil},

@@ -47,13 +47,13 @@ func (s *section) note(line int, format string, args ...any) {
 	}
 }
 
-// write gives the text of a section.
-func (s *section) write(b *strings.Builder, table string) {
+// write gives the text of a section, below its head.
+func (s *section) write(b *strings.Builder, head string) {
 	if len(s.keys)+len(s.notes) == 0 {
 		return
 	}
-	if table != "" {
-		fmt.Fprintf(b, "\n[%s]\n", table)
+	if head != "" {
+		fmt.Fprintf(b, "\n%s\n", head)
 	}
 	for _, k := range s.keys {
 		line := k.name + " = " + tomlValue(k.value)

@@ -1,0 +1,114 @@
+package translate
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"ddpbatch/slurm"
+)
+
+// A component is a further component of a heterogeneous job.
+type component struct {
+	asked *request
+	section
+}
+
+// readComponents takes the further components out of a script's options. What Slurm takes of no heterogeneous job is an error.
+func (t *translation) readComponents(options []slurm.Given) error {
+	nodes := t.asked.nodes
+	for part := 1; ; part++ {
+		own := slices.DeleteFunc(slices.Clone(options), func(g slurm.Given) bool { return g.Part != part })
+		if len(own) == 0 && !slices.ContainsFunc(options, func(g slurm.Given) bool { return g.Part > part }) {
+			break
+		}
+		for i := range own {
+			own[i].Part = 0
+		}
+		c := &component{asked: newRequest(own, 0)}
+		t.components, nodes = append(t.components, c), nodes+c.asked.nodes
+	}
+	_, array := t.asked.get("array")
+	switch {
+	case len(t.components) == 0:
+		return nil
+	case array:
+		return errors.New("sbatch refuses an array of heterogeneous jobs")
+	case len(t.components) >= slurm.MaxHetSize:
+		return fmt.Errorf("the script has %d components, and sbatch takes at most %d", len(t.components)+1, slurm.MaxHetSize)
+	case nodes > slurm.MaxNodes:
+		return fmt.Errorf("the script asks for %d nodes, and Slurm gives a job at most %d", nodes, slurm.MaxNodes)
+	}
+	return nil
+}
+
+// componentKeys writes what the script asks for each further component. counts are the ranks of the first one's nodes.
+func (t *translation) componentKeys(counts []int) {
+	if len(t.components) == 0 {
+		return
+	}
+	l := &t.line
+	if !slices.ContainsFunc(l.srun, func(g slurm.Given) bool { return g.Name == "het-group" }) {
+		l.notes = append(l.notes, "the script starts this on the first component alone: here it runs on all of them")
+	}
+	if slices.Contains(l.command, ":") {
+		l.notes = append(l.notes, "not translated: behind a colon, what srun starts on other components: all ranks run one command here")
+	}
+	for _, c := range t.components {
+		c.put("nodes", c.asked.nodes, "")
+		if c.asked.ranged {
+			c.note(0, "the least number of nodes that the script asks for: a component has no range")
+		}
+		t.componentRanks(c, counts)
+		for _, g := range c.asked.options {
+			t.componentOption(c, g)
+		}
+	}
+}
+
+// componentRanks writes the ranks of a component's nodes, and the cores of each.
+func (t *translation) componentRanks(c *component, counts []int) {
+	ranks := 0 // not known
+	if len(counts) == 1 {
+		ranks = counts[0]
+	}
+	if t.line.usesSrun && !t.line.isLauncher && t.line.perNode.n == 0 && t.line.perNode.word == "" {
+		switch most := c.asked.most(); {
+		case len(counts) != 1:
+			c.note(0, "not translated: %d ranks on each node: launch.nproc_per_node must be one number for a component to have its own", most)
+			ranks = 0
+		case most != ranks:
+			ranks = most
+			c.put("nproc_per_node", ranks, "a rank for each task")
+		}
+		if len(c.asked.tasks) > 1 {
+			c.note(0, "the script's tasks are not as many on each of these nodes")
+		}
+	}
+	cores := c.asked.most() * max(1, c.asked.cpus)
+	switch {
+	case ranks == 0 && c.asked.cpus > 0:
+		c.note(0, "not translated: %d cores of each node", cores)
+	case ranks > 0 && cores/ranks > 1:
+		c.put("cpus_per_task", cores/ranks, "")
+	}
+}
+
+// componentOption writes one more option of a component's.
+func (t *translation) componentOption(c *component, g slurm.Given) {
+	word := quoted(g.Word())
+	switch {
+	case slices.Contains([]string{"nodes", "ntasks", "ntasks-per-node", "ntasks-per-gpu", "cpus-per-task"}, g.Name):
+	case g.Name == "gpus-per-task" && t.mode() == "agent":
+		gpusPerTask(&c.section, c.asked, g)
+	case t.countsTasks(g):
+		c.note(g.Line, "not translated: %s: write gpus_per_node", word)
+	case leftOut[g.Name] != "":
+		c.note(g.Line, "%s is left out: %s", word, leftOut[g.Name])
+	case secretForm().MatchString(g.Value) || holdsSecret(g.Value):
+		c.note(g.Line, "not translated: %s: it may hold a secret", word)
+	case slices.Contains(slurm.ComponentKeys(), optionKey(g.Name)) && typed(&c.section, g):
+	default:
+		c.note(g.Line, "not translated: %s: no key of a component; [slurm] is for all of them", word)
+	}
+}
