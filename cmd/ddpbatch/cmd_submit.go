@@ -104,11 +104,15 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	if order.First, err = afterWords(ctx, e, job, o); err != nil {
 		return err
 	}
-	if o.testOnly || o.dryRun {
+	if o.dryRun { // which asks Slurm nothing
 		return trySubmit(ctx, e, job, template, order, o)
 	}
-	if err := checkArraySize(ctx, e, job); err != nil {
+	arraySize, err := takePieces(ctx, e, job, &order)
+	switch {
+	case err != nil:
 		return err
+	case o.testOnly:
+		return trySubmit(ctx, e, job, template, order, o)
 	}
 	run, err := newRun(ctx, e, "slurm", job, o.path, text, o.sets, code)
 	if err != nil {
@@ -122,7 +126,7 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 		return errors.Join(err, run.Discard())
 	}
 	defer release()
-	if err := recordTemplate(run, template); err != nil {
+	if err := recordSpec(run, template, arraySize); err != nil {
 		return errors.Join(err, run.Discard())
 	}
 	if err := writeScript(run, job, template, o.sbatch); err != nil {
@@ -152,7 +156,7 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 type accepted struct {
 	run   *rundir.Dir
 	job   *jobfile.Job
-	ids   []string // of the job, or of the links of a chain
+	ids   []string // of the job, or of the links of a chain, or the arrays of a sweep
 	sets  []string
 	words []string // that sbatch got on its command line for the first
 	code  string   // which copy of the code it runs; empty: none
@@ -172,10 +176,13 @@ func (a accepted) announce(ctx context.Context, e *env) error {
 	return printJSON(e, jobReply{a.ids, a.job.Name, a.run.Path(), requestOf(a.job, a.sets, a.words), e.reply.warnings()})
 }
 
-// printSubmitted says which jobs Slurm has taken for a run: one, or the links of a chain.
+// printSubmitted says which jobs Slurm has taken for a run: one, the links of a chain, or the arrays of a sweep.
 func printSubmitted(e *env, job *jobfile.Job, run *rundir.Dir, ids []string) {
 	fmt.Fprintf(e.Out, "submitted job %s: %s\n", ids[0], job.Summary())
-	if len(ids) > 1 {
+	switch {
+	case len(ids) > 1 && job.Sweep != nil:
+		fmt.Fprintf(e.Out, "the sweep is %d arrays, as the cluster takes no larger ones: %s, too\n", len(ids), submission.NameJobs(ids[1:]))
+	case len(ids) > 1:
 		fmt.Fprintf(e.Out, "chain of %d: then %s, each when those before it have ended\n", len(ids), submission.NameJobs(ids[1:]))
 	}
 	fmt.Fprintf(e.Out, "run directory: %s\n", e.short(run.Path()))
@@ -214,18 +221,27 @@ func afterWords(ctx context.Context, e *env, job *jobfile.Job, o submitOptions) 
 	return []string{"--dependency=" + all}, nil
 }
 
-// checkArraySize refuses a sweep that has more elements than the cluster takes of an array. Where Slurm does not say how many, sbatch
-// decides.
-func checkArraySize(ctx context.Context, e *env, job *jobfile.Job) error {
+// takePieces parts a sweep that has more elements than the cluster takes of an array into as few arrays as there can be, and returns how
+// many elements each has; 0: it is one array. Where Slurm does not say how many it takes, sbatch decides.
+func takePieces(ctx context.Context, e *env, job *jobfile.Job, order *submission.Order) (size int, err error) {
 	if job.Sweep == nil {
-		return nil
+		return 0, nil
 	}
 	config, err := e.submitEnv().Slurm.ClusterConfig(ctx)
-	if n, most := job.Sweep.Len(), config.MaxArraySize; err == nil && most >= 0 && n > most {
-		return usage.Errorf("the sweep has %d elements, and this cluster takes arrays of at most %d (MaxArraySize in slurm.conf): "+
-			"write fewer values, or submit the sweep in parts", n, most)
+	n, most := job.Sweep.Len(), config.MaxArraySize
+	switch {
+	case err != nil || most < 0 || n <= most:
+		return 0, nil
+	case most == 0:
+		return 0, usage.Errorf("this cluster takes no arrays (MaxArraySize in slurm.conf), which the elements of a sweep are: " +
+			"submit a job for each")
 	}
-	return nil
+	array, err := job.Array()
+	if err == nil {
+		size = submission.PieceSize(n, most)
+		order.Pieces, err = submission.Pieces(*array, size)
+	}
+	return size, err
 }
 
 // warnStuck tells of a job that Slurm has taken and that does not start as it is. That Slurm cannot be asked just now is no fault of the
@@ -261,13 +277,13 @@ func checkSbatchWords(e *env, words []string) error {
 	return d.CheckWords(words)
 }
 
-// recordTemplate keeps a script template of the user's own with the run, for its resumes.
-func recordTemplate(run *rundir.Dir, template string) error {
-	if template == "" {
+// recordSpec keeps with the run, for its resumes, a script template of the user's own, and how many elements each of its arrays has.
+func recordSpec(run *rundir.Dir, template string, arraySize int) error {
+	if template == "" && arraySize == 0 {
 		return nil
 	}
 	spec := run.Spec()
-	spec.Template = template
+	spec.Template, spec.ArraySize = template, arraySize
 	return run.WriteSpec(spec)
 }
 
@@ -292,6 +308,9 @@ func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o
 		return err
 	}
 	firstWords := slices.Concat(order.Words, order.First)
+	if len(order.Pieces) > 0 {
+		firstWords = slices.Concat(order.Pieces[0].Words, firstWords)
+	}
 	if o.dryRun {
 		shown := blankScript(e, script)
 		first := sbatchCommand(firstWords)
@@ -330,6 +349,9 @@ func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o
 		}{unsubmittedReply(e, job, o.sets, firstWords), answer})
 	}
 	fmt.Fprintln(e.Out, answer)
+	if n := len(order.Pieces); n > 0 {
+		fmt.Fprintf(e.Out, "that is the first of the %d arrays that the sweep is submitted as\n", n)
+	}
 	if order.Links > 1 {
 		fmt.Fprintf(e.Out, "that is the first of %d links; each of the others asks for the same when those before it have ended\n", order.Links)
 	}

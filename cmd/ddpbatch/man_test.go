@@ -90,7 +90,8 @@ func lintMan(t *testing.T, page string) {
 
 // notForPeople are variables between ddpbatch's own processes, and of its tests.
 var notForPeople = []string{
-	"DDPBATCH_KILL_WAIT", "DDPBATCH_LISTEN", "DDPBATCH_OWN_CORES", "DDPBATCH_PORTS", "DDPBATCH_SETUP_FAILURE", "DDPBATCH_SIM_ADDRS",
+	"DDPBATCH_ARRAY_OFFSET", "DDPBATCH_KILL_WAIT", "DDPBATCH_LISTEN", "DDPBATCH_OWN_CORES", "DDPBATCH_PORTS",
+	"DDPBATCH_SETUP_FAILURE", "DDPBATCH_SIM_ADDRS",
 }
 
 // TestManPageNamesTheVariables: each variable of ddpbatch's that the code names is on the page, and no other.

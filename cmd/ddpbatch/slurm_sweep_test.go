@@ -62,43 +62,106 @@ mode = "zip"
 	}
 }
 
-// testSlurmSweepLarge: a sweep of a thousand elements is one call of sbatch, and as large as the cluster takes; one more is refused
-// before anything is there.
+// testSlurmSweepLarge: a sweep of as many elements as the cluster takes is one array, and one of more is as few as there can be, which are
+// submitted, shown and cancelled together. Where Slurm refuses the second, the first is taken back.
 func testSlurmSweepLarge(t *testing.T, c *cluster) {
 	c.write("large.toml", `name = "large"
 [slurm]
 nodes = 1
 hold = true
 [launch]
-command = ["true"]
+command = ["sh", "-c", "touch ran.$N"]
 [sweep]
 parallel = 7
 "setup.env.N" = "1-1001"
 `)
-	out := c.exits(exit.Usage, "ddpbatch", "submit", "large.toml", "--set", "sweep.setup.env.N=1-1002")
-	if want := "the sweep has 1002 elements, and this cluster takes arrays of at most 1001 (MaxArraySize in slurm.conf)"; !strings.Contains(out.stderr, want) {
-		t.Errorf("a sweep too large: %v", out)
-	}
-	nothingSubmitted(t, c)
-
 	calls := filepath.Join(c.dir, "calls")
 	shim := filepath.Join(c.dir, "shim")
 	if err := os.Mkdir(shim, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	c.write("shim/sbatch", fmt.Sprintf("#!/bin/sh\necho \"$*\" >>%s\nPATH=${PATH#*:} exec sbatch \"$@\"\n", calls))
+	c.write("shim/sbatch", fmt.Sprintf(`#!/bin/sh
+echo "$*" >>%s
+PATH=${PATH#*:}
+[ ! -e refuse ] || ! grep -q OFFSET=501 %[1]s || set -- -p nowhere "$@"
+exec sbatch "$@"
+`, calls))
 	c.env = append(c.env, "PATH="+shim+":"+os.Getenv("PATH"))
-	id := strings.TrimSpace(c.ok("ddpbatch", "submit", "large.toml", "--parsable").stdout)
-	if text, err := os.ReadFile(calls); err != nil || strings.Count(string(text), "\n") != 1 {
-		t.Errorf("sbatch was called with %q, %v", text, err)
+	called := func(want ...string) {
+		t.Helper()
+		text, err := os.ReadFile(calls)
+		if lines := strings.Count(string(text), "\n"); err != nil || lines != len(want) {
+			t.Errorf("sbatch was called with %q, %v; want %d calls", text, err, len(want))
+		}
+		for i, line := range strings.SplitN(string(text), "\n", len(want)) {
+			if !strings.Contains(line, want[i]) {
+				t.Errorf("call %d of sbatch is %q, want %q in it", i+1, line, want[i])
+			}
+		}
+		if err := os.Remove(calls); err != nil {
+			t.Error(err)
+		}
 	}
+	rows := func(id string, want int, first string) {
+		t.Helper()
+		lines := strings.Split(strings.TrimSpace(c.ok("ddpbatch", "status", id).stdout), "\n")
+		if len(lines) != want || lines[0] != first {
+			t.Errorf("%d lines of status, the first %q; want %d, and %q", len(lines), lines[0], want, first)
+		}
+	}
+	id := strings.TrimSpace(c.ok("ddpbatch", "submit", "large.toml", "--parsable").stdout)
+	called("--parsable")
 	if entries, err := os.ReadDir(filepath.Join(c.find(id).dir.Path(), "tasks")); err == nil && len(entries) > 0 {
 		t.Errorf("elements that wait have %d folders", len(entries))
 	}
-	results := c.ok("ddpbatch", "status", id).stdout
-	if lines := strings.Split(strings.TrimSpace(results), "\n"); len(lines) != 1001 || lines[0] != "0\t1\tPENDING\t0\t-\t-\tJobHeldUser" {
-		t.Errorf("%d lines of status, the first %q", len(lines), lines[0])
-	}
+	rows(id, 1001, "0\t1\tPENDING\t0\t-\t-\tJobHeldUser")
 	c.ok("ddpbatch", "cancel", id)
 	c.exits(exit.Failed, "ddpbatch", "logs", "-f", id)
+
+	more := []string{"submit", "large.toml", "--parsable", "--set", "sweep.setup.env.N=1-1002"}
+	try := c.ok("ddpbatch", "submit", "large.toml", "--test-only", more[3], more[4])
+	if called("--test-only --array=0-500%4"); !strings.Contains(try.stdout, "the first of the 2 arrays") {
+		t.Errorf("submit --test-only: %v", try)
+	}
+	s := c.submit(append([]string{more[1]}, more[3:]...)...)
+	called("--array=0-500%4 --export=ALL,DDPBATCH_ARRAY_OFFSET=0 ", "--array=0-500%3 --export=ALL,DDPBATCH_ARRAY_OFFSET=501 ")
+	rows(s.id, 1002, "0\t1\tPENDING\t0\t-\t-\tJobHeldUser")
+	known, err := s.dir.Submissions()
+	if err != nil || len(known.Jobs) != 2 {
+		t.Fatalf("the sweep is recorded as the jobs %q, %v", known.Jobs, err)
+	}
+	third := known.Jobs[1] + "_3" // whose other elements wait on
+	c.ok("scontrol", "release", third)
+	element := c.find(s.id)
+	eventually(t, commandLimit, "element 504 runs", func() bool {
+		_, err := os.Stat(filepath.Join(c.dir, "ran.505"))
+		return err == nil
+	})
+	element.id = third
+	if job := element.await(); job["JobState"] != "COMPLETED" {
+		t.Errorf("Slurm says of element 504: %s", job["JobState"])
+	}
+	if row := c.find(third).status(); row.Job != third || row.State != "COMPLETED" || filepath.Base(row.RunDir) != "504" {
+		t.Errorf("status of %s: %+v", third, row)
+	}
+	c.ok("ddpbatch", "cancel", s.id)
+	for _, id := range known.Jobs {
+		eventually(t, commandLimit, "array "+id+" is cancelled", func() bool { return len(c.jobs("-j", id)) == 0 })
+	}
+
+	c.write("refuse", "")
+	before := len(c.jobs("-t", "all"))
+	out := c.exits(exit.Refused, "ddpbatch", more...)
+	if !strings.Contains(out.stderr, "array 2 of the 2 that the sweep is submitted as: ") ||
+		!strings.Contains(out.stderr, "(the arrays before it, job ") {
+		t.Errorf("where the second array is refused: %v", out)
+	}
+	eventually(t, commandLimit, "the first array is cancelled", func() bool { return len(c.jobs()) == 0 })
+	if after := len(c.jobs("-t", "all")); after != before+1 {
+		t.Errorf("%d jobs were there before, and %d after", before, after)
+	}
+	out = c.exits(exit.Usage, "ddpbatch", append(more, "--set", "sweep.parallel=1")...)
+	if !strings.Contains(out.stderr, "sweep.parallel = 1 is less than the 2 arrays") {
+		t.Errorf("a limit of one element: %v", out)
+	}
 }

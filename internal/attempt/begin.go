@@ -27,6 +27,9 @@ func Begin(ctx context.Context, e Env, run *rundir.Dir) (environ []string, over 
 		if err != nil {
 			return nil, false, fmt.Errorf("read SLURM_ARRAY_TASK_ID: %w", err)
 		}
+		if n, err = elementOf(e, run, n); err != nil {
+			return nil, false, err
+		}
 		if run, err = run.Task(n); err != nil {
 			return nil, false, err
 		}
@@ -58,6 +61,20 @@ func Begin(ctx context.Context, e Env, run *rundir.Dir) (environ []string, over 
 	config := askConfig(ctx, e)
 	a.KillWait, a.Ports = config.KillWait, config.SrunPortRange
 	return a.Environ(), false, nil
+}
+
+// elementOf is the element of the run that the job is, of Slurm's index in its array: a sweep may be submitted as several.
+func elementOf(e Env, run *rundir.Dir, index int) (int, error) {
+	size := run.Spec().ArraySize
+	if size == 0 {
+		return index, nil
+	}
+	offset, err := strconv.Atoi(e.get(submission.OffsetVariable))
+	if err != nil || offset < 0 || offset%size != 0 || index >= size {
+		return 0, fmt.Errorf("%s is %q, and index %d: the job is none of the sweep's arrays of %d elements; submit it with \"ddpbatch resume\"",
+			submission.OffsetVariable, e.get(submission.OffsetVariable), index, size)
+	}
+	return offset + index, nil
 }
 
 // NameElement has an element of a sweep be there by the name of its values, too. It runs without.

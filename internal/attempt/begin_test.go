@@ -43,3 +43,24 @@ func TestNodesOfAllComponents(t *testing.T) {
 		}
 	}
 }
+
+// TestElementOfAPiece: a sweep of several arrays is told where each begins, and a job that is none of them begins nothing.
+func TestElementOfAPiece(t *testing.T) {
+	run := fakeslurm.Run(t, "")
+	spec := run.Spec()
+	spec.ArraySize = 4
+	if err := run.WriteSpec(spec); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		offset string
+		index  int
+		want   int // -1: refused
+	}{{"0", 3, 3}, {"8", 1, 9}, {"", 1, -1}, {"6", 1, -1}, {"-4", 1, -1}, {"4", 4, -1}} {
+		e := Env{Lookup: func(string) (string, bool) { return c.offset, c.offset != "" }}
+		got, err := elementOf(e, run, c.index)
+		if c.want < 0 != (err != nil) || err == nil && got != c.want {
+			t.Errorf("offset %q, index %d: %d, %v; want %d", c.offset, c.index, got, err, c.want)
+		}
+	}
+}

@@ -123,6 +123,9 @@ func (r *Resumer) SimulatedJob(ctx context.Context, run *rundir.Dir, kept, sets,
 // ArrayWords are the words by which sbatch is asked, after Check, for one element of an array, or for those that are left; none where
 // all of the array runs, or there is none.
 func (r *Resumer) ArrayWords(run *rundir.Dir, job *jobfile.Job) []string {
+	if run.Spec().ArraySize > 0 {
+		return nil // each of its pieces has its own
+	}
 	if index, ok := run.Index(); ok {
 		return []string{"--array=" + strconv.Itoa(index)}
 	}
@@ -132,6 +135,21 @@ func (r *Resumer) ArrayWords(run *rundir.Dir, job *jobfile.Job) []string {
 		return []string{"--array=" + array.String()}
 	}
 	return nil
+}
+
+// pieces are the arrays by which a sweep that is several is run again, or one element of it; none: it is one.
+func (r *Resumer) pieces(run *rundir.Dir, job *jobfile.Job) ([]submission.Piece, error) {
+	size := run.Spec().ArraySize
+	array, err := job.Array()
+	if err != nil || array == nil || size == 0 {
+		return nil, err
+	}
+	if index, ok := run.Index(); ok {
+		array.Indices, array.Limit = []int{index}, 0
+	} else if left := r.Left(job); left != nil {
+		array.Indices = left
+	}
+	return submission.Pieces(*array, size)
 }
 
 // Submit hands a run, which is claimed and has been checked, to Slurm. It returns its job, and Slurm's id of that. Of one element of an
@@ -166,10 +184,14 @@ func (r *Resumer) Submit(ctx context.Context, run *rundir.Dir, claim *rundir.Cla
 	} else if left := r.Left(job); left != nil {
 		resumed.Spans = rundir.SpansOf(left)
 	}
+	pieces, err := r.pieces(run, job)
+	if err != nil {
+		return nil, nil, undo(err)
+	}
 	if err := r.Write(whole, job, sbatch); err != nil {
 		return nil, nil, undo(err)
 	}
-	ids, err = r.Env.SubmitAll(ctx, whole, claim, submission.Order{Words: sbatch, Links: job.Links(), Event: resumed})
+	ids, err = r.Env.SubmitAll(ctx, whole, claim, submission.Order{Words: sbatch, Links: job.Links(), Pieces: pieces, Event: resumed})
 	switch {
 	case err == nil:
 		return job, ids, nil

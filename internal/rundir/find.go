@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -64,7 +63,7 @@ const maxOtherLinks = 32
 // findJob opens the run of a job id; it returns nil if there is none. It looks at links to the caller's own runs first, then at the job
 // ids that the caller's runs record, because another user may have taken the name of a link, and only then at runs of other users.
 func findJob(parent, id string) (*Dir, error) {
-	job, task, isTask := strings.Cut(id, "_")
+	job, _, isTask := strings.Cut(id, "_")
 	own, others := jobLinks(parent, job)
 	found, err := newestOf(own, true)
 	if found == nil && err == nil {
@@ -76,9 +75,13 @@ func findJob(parent, id string) (*Dir, error) {
 	if found == nil || err != nil || !isTask {
 		return found, err
 	}
-	index, err := strconv.Atoi(task)
+	offsets, err := found.Offsets()
 	if err != nil {
-		return nil, fmt.Errorf("job id %q: %w", id, err)
+		return nil, err
+	}
+	index, err := ElementOf(id, offsets)
+	if err != nil {
+		return nil, err
 	}
 	return found.openTask(index)
 }

@@ -88,7 +88,7 @@ const (
 	EventGiveUp  = "give-up" // nothing more happens by itself
 	EventCancel  = "cancel"  // a person asked Slurm to end the job
 
-	EventLink    = "link"     // Slurm has taken a further job of the run's chain
+	EventLink    = "link"     // Slurm has taken a further job of the run's chain, or a further array of its sweep
 	EventLinkEnd = "link-end" // the job of a link ends, and the next link goes on
 
 	EventSubmitting = "submitting" // Slurm is about to be asked to take a job; the detail is the event that follows where it does

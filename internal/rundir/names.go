@@ -69,14 +69,32 @@ func elementNames(parent, job, prefix string) (names []Name) {
 		var indices []int
 		for _, entry := range entries {
 			index, err := strconv.Atoi(entry.Name())
-			if err == nil && index >= 0 && strconv.Itoa(index) == entry.Name() && strings.HasPrefix(entry.Name(), prefix) {
+			if err == nil && index >= 0 && strconv.Itoa(index) == entry.Name() {
 				indices = append(indices, index)
 			}
 		}
 		slices.Sort(indices)
+		offset, size := pieceOf(filepath.Join(parent, link), job)
 		for _, index := range indices {
-			names = append(names, Name{fmt.Sprintf("%s_%d", job, index), name})
+			index -= offset
+			if isIn := size == 0 || index >= 0 && index < size; isIn && strings.HasPrefix(strconv.Itoa(index), prefix) {
+				names = append(names, Name{fmt.Sprintf("%s_%d", job, index), name})
+			}
 		}
 	}
 	return names
+}
+
+// pieceOf tells which elements of a run an array job has, where the run is submitted as several: from offset, size at most. A size of 0: it
+// is not.
+func pieceOf(path, job string) (offset, size int) {
+	run, err := Open(path)
+	if err != nil {
+		return 0, 0
+	}
+	offsets, err := run.Offsets()
+	if err != nil {
+		return 0, 0
+	}
+	return offsets[job], run.Spec().ArraySize
 }

@@ -78,11 +78,12 @@ type arrayJobs struct {
 	some    map[int]string // of elements that were resumed without the others
 	known   []string       // that were submitted, oldest first; none of what is simulated
 	indices []int          // as in Array
+	run     *rundir.Dir    // the whole one
 }
 
 func (a *runArray) jobs(run *rundir.Dir) (arrayJobs, error) {
 	id, err := run.JobID()
-	jobs := arrayJobs{whole: id, some: map[int]string{}, indices: a.indices}
+	jobs := arrayJobs{whole: id, some: map[int]string{}, indices: a.indices, run: run}
 	if err != nil || run.Spec().Kind != "slurm" {
 		return jobs, err
 	}
@@ -111,6 +112,9 @@ func (a *runArray) jobs(run *rundir.Dir) (arrayJobs, error) {
 				jobs.some[index] = known
 			}
 		}
+	}
+	if run.Spec().ArraySize > 0 { // each job is of some, and there is none of the whole array
+		jobs.whole = jobs.known[0]
 	}
 	for _, id := range jobs.known {
 		if !slices.Contains(ofSome, id) {
@@ -143,15 +147,18 @@ func submissions(run *rundir.Dir) (events []rundir.Event) {
 func (j arrayJobs) of(index int, recorded string) string {
 	array, _, _ := strings.Cut(recorded, "_")
 	id := j.whole
-	switch resumed, isSome := j.some[index]; {
+	resumed, isSome := j.some[index]
+	switch {
 	case isSome:
 		id = resumed
 	case recorded != "" && !slices.Contains(j.known, array): // simulated, or submitted by hand or just now
 		return recorded
+	case !isSome && j.run.Spec().ArraySize > 0: // its array could not be submitted
+		return recorded
 	case recorded != "" && len(j.indices) > 0 && !slices.Contains(j.indices, index): // a resume has left it out
 		return recorded
 	}
-	return fmt.Sprintf("%s_%d", id, index)
+	return fmt.Sprintf("%s_%d", id, j.run.SlurmIndex(index))
 }
 
 // ids are the jobs that Slurm is asked about.

@@ -162,6 +162,9 @@ func (t tally) text(all int) string {
 // endInArray says how an element ended.
 func (row *RunStatus) endInArray() string {
 	_, index, _ := strings.Cut(row.Job, "_")
+	if row.index >= 0 { // which need not be Slurm's
+		index = strconv.Itoa(row.index)
+	}
 	if row.VerdictJob == row.Job {
 		return "element " + index + ": " + row.Message
 	}
@@ -183,7 +186,7 @@ func (row *RunStatus) neverBegan() bool { return row.Attempt == 0 && row.State =
 
 // ofJob is an array's row as far as it was submitted as the job id: the whole array, with what was resumed since, or some elements.
 func (row RunStatus) ofJob(id string) RunStatus {
-	if row.array == nil {
+	if row.array == nil || row.run.Spec().ArraySize > 0 { // whose jobs are one sweep
 		return row
 	}
 	resumed := row.array.resumedIn(id)

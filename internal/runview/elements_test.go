@@ -4,6 +4,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -230,4 +231,55 @@ func TestStatusKnowsWhatWasResumed(t *testing.T) {
 	}))
 	w.Queue("15_[0-1] PENDING")
 	w.status("PENDING", -1, "3 of 5 elements are done")
+}
+
+// TestStatusOfASweepInPieces: a sweep of several arrays is one, and each of its elements has Slurm's index in its own array. The command
+// that submitted it was killed before the last array.
+func TestStatusOfASweepInPieces(t *testing.T) {
+	w := newArrayWorld(t, "0-9")
+	spec := w.Run.Spec()
+	spec.ArraySize = 4
+	w.Must(w.Run.WriteSpec(spec))
+	piece := func(event, job string, indices ...int) {
+		w.Must(w.Run.Append(rundir.Event{Time: time.Now(), Event: event, Detail: "job " + job, Spans: rundir.SpansOf(indices)}))
+	}
+	w.Must(w.Run.SetJobID("12"))
+	piece(rundir.EventSubmit, "12", 0, 1, 2, 3)
+	piece(rundir.EventLink, "13", 4, 5, 6, 7)
+	w.Must(w.Run.PointJobID("13"))
+	for index := range 8 {
+		if index != 6 {
+			w.Ran(index, []string{"12", "13"}[index/4], 0)
+		}
+	}
+	w.Queue("12_0 COMPLETED", "12_1 COMPLETED", "12_2 COMPLETED", "12_3 COMPLETED",
+		"13_0 COMPLETED", "13_1 COMPLETED", "13_2 PENDING", "13_3 COMPLETED")
+	row := w.status("PENDING", -1, "7 of 10 elements are done")
+	if six, nine := row.elements[6], row.elements[9]; six.Job != "13_2" || six.State != "PENDING" ||
+		nine.Job != "" || nine.State != "UNKNOWN" {
+		t.Errorf("the element that waits is %+v, and that of no array %+v", six, nine)
+	}
+	w.Ran(6, "13", 5)
+	w.Queue("13_2 FAILED")
+	row = w.status("FAILED", 5, "7 of 10 elements are done; element 6: code 5")
+	for _, job := range []string{"12", "13"} {
+		if _, jobs, err := viewerOf(w.Slurm).FindJobs(filepath.Dir(w.Run.Path()), job); err != nil ||
+			!slices.Equal(jobs, []string{"12", "13"}) {
+			t.Errorf("job %s means %q, %v", job, jobs, err)
+		}
+		if got := row.ofJob(job); len(got.elements) != 10 {
+			t.Errorf("job %s has %d elements", job, len(got.elements))
+		}
+	}
+	found, err := rundir.Find(filepath.Dir(w.Run.Path()), "13_2")
+	if index, ok := found.Index(); err != nil || !ok || index != 6 {
+		t.Errorf("13_2 is element %d, %v", index, err)
+	}
+	var names []string
+	for _, name := range rundir.Names(filepath.Dir(w.Run.Path()), "13_") {
+		names = append(names, name.Text)
+	}
+	if want := []string{"13_0", "13_1", "13_2", "13_3"}; !slices.Equal(names, want) {
+		t.Errorf("a shell completes 13_ as %q, want %q", names, want)
+	}
 }

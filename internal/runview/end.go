@@ -24,7 +24,11 @@ func (v *Viewer) Wait(ctx context.Context, run *rundir.Dir, id string) error {
 // ended.
 func (v *Viewer) Follow(ctx context.Context, run *rundir.Dir, id string) error {
 	if isArray(run) {
-		return (&arrayLog{v: v, run: run, only: id}).follow(ctx, id)
+		only := id
+		if run.Spec().ArraySize > 0 { // its jobs are one sweep
+			only = ""
+		}
+		return (&arrayLog{v: v, run: run, only: only}).follow(ctx, id)
 	}
 	if c := chainOf(run); c != nil {
 		log := v.chainLog(run, c)
@@ -91,8 +95,15 @@ func (v *Viewer) arrayGoesOn(ctx context.Context, run *rundir.Dir, id string) (b
 	if run.Spec().Kind != "slurm" {
 		return simulating(run, id), nil
 	}
-	jobs, err := v.Jobs(ctx, []string{id})
-	return slices.ContainsFunc(jobs, func(job slurm.JobStatus) bool { return job.Of(id) && job.Name == run.Spec().Name && !job.Ended() }), err
+	ids, err := jobsNamed(run, id, id)
+	if err != nil {
+		return false, err
+	}
+	jobs, err := v.Jobs(ctx, ids)
+	isOpen := func(job slurm.JobStatus) bool {
+		return slices.ContainsFunc(ids, job.Of) && job.Name == run.Spec().Name && !job.Ended()
+	}
+	return slices.ContainsFunc(jobs, isOpen), err
 }
 
 // stillRuns is the error of who stops watching a job: nothing happens to that, and here is how to come back to it.

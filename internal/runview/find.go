@@ -77,6 +77,9 @@ func jobsNamed(run *rundir.Dir, id, name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if run.Spec().ArraySize > 0 { // a person knows the sweep by any of its arrays
+		return jobs.ids(), nil
+	}
 	for _, id := range jobs.known {
 		if plain, _, _ := strings.Cut(id, ";"); plain == name || id == name {
 			return []string{id}, nil

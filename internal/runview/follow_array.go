@@ -89,10 +89,14 @@ func (a *arrayLog) list() (map[int]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	offsets, err := a.run.Offsets()
+	if err != nil {
+		return nil, err
+	}
 	logs := map[int]string{}
 	for _, id := range ids {
-		job, number, _ := strings.Cut(id, "_")
-		index, failed := strconv.Atoi(number)
+		job, _, _ := strings.Cut(id, "_")
+		index, failed := rundir.ElementOf(id, offsets)
 		if failed != nil || a.only != "" && a.only != job {
 			continue
 		}

@@ -177,7 +177,7 @@ func (row *RunStatus) lookForLost(ctx context.Context, jobsOf submission.UserJob
 		row.array.whole, row.array.some = s.Job, map[int]string{}
 		row.array.known = append(row.array.known, s.Job)
 	case isElement && (only == nil || slices.Contains(only, index)):
-		row.Job = fmt.Sprintf("%s_%d", s.Job, index)
+		row.Job = fmt.Sprintf("%s_%d", s.Job, row.run.SlurmIndex(index))
 	case !isElement:
 		row.Job = s.Job
 	}

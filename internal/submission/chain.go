@@ -15,10 +15,11 @@ import (
 
 // Order is what sbatch is to take for a run.
 type Order struct {
-	Words []string     // options of sbatch
-	First []string     // further ones, of the chain's first link alone
-	Links int          // of the chain; 1: it is one job
-	Event rundir.Event // its detail is the event that follows where Slurm takes the job
+	Words  []string     // options of sbatch
+	First  []string     // further ones, of the chain's first link alone
+	Links  int          // of the chain; 1: it is one job
+	Pieces []Piece      // of a sweep that is more than one array; none: it is one
+	Event  rundir.Event // its detail is the event that follows where Slurm takes the job
 }
 
 // SubmitAll submits the job of a run, or all links of its chain, and returns their ids. Each link waits for the end of all that come
@@ -28,6 +29,9 @@ type Order struct {
 // Where Slurm refuses a link, those before it are cancelled, and the error matches NotSubmitted; the ids are then those of the cancelled
 // jobs. A [*ChainError] tells of links that stay.
 func (e Env) SubmitAll(ctx context.Context, run *rundir.Dir, claim *rundir.Claim, o Order) (ids []string, err error) {
+	if len(o.Pieces) > 0 {
+		return e.submitPieces(ctx, run, claim, o)
+	}
 	note := o.Event
 	if o.Links > 1 {
 		note.Link, note.Links = 1, o.Links
@@ -47,7 +51,7 @@ func (e Env) SubmitAll(ctx context.Context, run *rundir.Dir, claim *rundir.Claim
 			id, err = e.Submit(ctx, run, claim, append(slices.Clone(o.Words), "--dependency="+slurm.AfterAny(ids)), note)
 		}
 		if err != nil {
-			return ids, e.takeBack(ctx, run, ids, fmt.Errorf("link %d of %d of the chain: %w", len(ids)+1, o.Links, err))
+			return ids, e.takeBack(ctx, run, ids, "links", fmt.Errorf("link %d of %d of the chain: %w", len(ids)+1, o.Links, err))
 		}
 		ids = append(ids, id)
 	}
@@ -80,14 +84,15 @@ func chainIsOver(run *rundir.Dir, ids []string) (bool, error) {
 	return false, nil
 }
 
-// ChainError: a link could not be submitted, and those before it stay.
+// ChainError: a link of a chain, or an array of a sweep, could not be submitted, and those before it stay.
 type ChainError struct {
 	Jobs []string
+	What string // the jobs are: "links" of a chain, or the "arrays" of a sweep
 	Err  error
 }
 
 func (e *ChainError) Error() string {
-	return fmt.Sprintf("%v; Slurm has the links before it, %s", e.Err, NameJobs(e.Jobs))
+	return fmt.Sprintf("%v; Slurm has the %s before it, %s", e.Err, e.What, NameJobs(e.Jobs))
 }
 
 func (e *ChainError) Unwrap() error { return e.Err }
@@ -103,23 +108,23 @@ func NameJobs(ids []string) string {
 // takeBackLimit bounds the cancel of links, which goes on where the command that submits them is interrupted.
 const takeBackLimit = 15 * time.Second
 
-// takeBack cancels the links ids of a chain of which the next was certainly not submitted, failed says why. Where that is not certain they
-// stay: they do what they can, and the run is resumed after them.
-func (e Env) takeBack(ctx context.Context, run *rundir.Dir, ids []string, failed error) error {
+// takeBack cancels the jobs ids, links of a chain or arrays of a sweep, of which the next was certainly not submitted, failed says why.
+// Where that is not certain they stay: they do what they can, and the run is resumed after them.
+func (e Env) takeBack(ctx context.Context, run *rundir.Dir, ids []string, what string, failed error) error {
 	if !NotSubmitted(failed) || errors.Is(failed, rundir.ErrClaimLost) { // then another command has a say
-		return &ChainError{ids, failed}
+		return &ChainError{ids, what, failed}
 	}
 	for _, id := range ids { // one that begins just now ends by that
 		if err := e.NoteCancel(run, id); err != nil {
-			return &ChainError{ids, errors.Join(failed, err)}
+			return &ChainError{ids, what, errors.Join(failed, err)}
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeBackLimit)
 	defer cancel()
 	if err := e.Slurm.CancelNow(ctx, ids[0], ids[1:]...); err != nil {
-		return &ChainError{ids, fmt.Errorf("%w; and they could not be cancelled: %w", failed, err)}
+		return &ChainError{ids, what, fmt.Errorf("%w; and they could not be cancelled: %w", failed, err)}
 	}
-	return fmt.Errorf("%w (the links before it, %s, were cancelled)", failed, NameJobs(ids))
+	return fmt.Errorf("%w (the %s before it, %s, were cancelled)", failed, what, NameJobs(ids))
 }
 
 // NoteCancel records that a job is to be cancelled. Callers do so before they act: an attempt that ends just then must not requeue its

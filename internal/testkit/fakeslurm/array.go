@@ -46,7 +46,7 @@ func (a *Array) Ran(index int, job string, exit int) *rundir.Dir {
 	a.t.Helper()
 	element, err := a.Run.Task(index)
 	a.Must(err)
-	id := fmt.Sprintf("%s_%d", job, index)
+	id := fmt.Sprintf("%s_%d", job, a.Run.SlurmIndex(index))
 	a.Must(element.SetJobID(id))
 	n, err := element.ClaimAttempt()
 	a.Must(err)

@@ -1,0 +1,79 @@
+package submission
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/usage"
+	"ddpbatch/slurm"
+)
+
+// A Piece is one of the arrays that a sweep is submitted as which has more elements than the cluster takes of one.
+type Piece struct {
+	Words    []string // options of sbatch that ask for it
+	elements []int
+}
+
+// OffsetVariable tells the batch script of a piece which element of the sweep is the piece's first.
+const OffsetVariable = "DDPBATCH_ARRAY_OFFSET"
+
+// PieceSize is how many elements each piece has, where n elements are as few arrays of at most most elements as there can be.
+func PieceSize(n, most int) int {
+	pieces := (n + most - 1) / most
+	return (n + pieces - 1) / pieces
+}
+
+// Pieces parts the elements of an array into pieces of size: element i is in the piece i/size, and there Slurm's index i%size. Those that
+// may run at once are shared out, as each array has its own limit.
+func Pieces(array slurm.Array, size int) ([]Piece, error) {
+	var pieces []Piece
+	for from := 0; from < len(array.Indices); {
+		offset := array.Indices[from] / size * size
+		to := from
+		for to < len(array.Indices) && array.Indices[to] < offset+size {
+			to++
+		}
+		pieces = append(pieces, Piece{elements: array.Indices[from:to]})
+		from = to
+	}
+	if array.Limit > 0 && array.Limit < len(pieces) {
+		return nil, usage.Errorf("sweep.parallel = %d is less than the %d arrays that the sweep is submitted as, each of which has a limit of "+
+			"its own: raise it, or submit the sweep in parts", array.Limit, len(pieces))
+	}
+	for i := range pieces {
+		p := &pieces[i]
+		offset := p.elements[0] / size * size
+		own := slurm.Array{Limit: array.Limit / len(pieces)}
+		if i < array.Limit%len(pieces) {
+			own.Limit++
+		}
+		for _, element := range p.elements {
+			own.Indices = append(own.Indices, element-offset)
+		}
+		p.Words = []string{"--array=" + own.String(), "--export=ALL," + OffsetVariable + "=" + strconv.Itoa(offset)}
+	}
+	return pieces, nil
+}
+
+// submitPieces submits a sweep as several arrays. Of the first the run keeps the id as its own.
+func (e Env) submitPieces(ctx context.Context, run *rundir.Dir, claim *rundir.Claim, o Order) (ids []string, err error) {
+	note := o.Event
+	for i, piece := range o.Pieces {
+		if o.Event.Element == nil {
+			note.Spans = rundir.SpansOf(piece.elements)
+		}
+		id, err := e.Submit(ctx, run, claim, slices.Concat(piece.Words, o.Words, o.First), note)
+		switch {
+		case err != nil && i == 0:
+			return nil, err
+		case err != nil:
+			err = fmt.Errorf("array %d of the %d that the sweep is submitted as: %w", i+1, len(o.Pieces), err)
+			return ids, e.takeBack(ctx, run, ids, "arrays", err)
+		}
+		ids, note.Detail = append(ids, id), rundir.EventLink
+	}
+	return ids, nil
+}
