@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -155,12 +156,16 @@ func (p *Process) Warn(sig syscall.Signal) (sent int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	all = slices.DeleteFunc(all, func(s stat) bool { return s.group != p.Pid() || s.zombie() })
+	return warn(all, sig)
+}
+
+// warn sends sig to those of a child's processes that [Process.Warn] names.
+func warn(all []stat, sig syscall.Signal) (sent int, err error) {
 	members := map[int]stat{}
 	below := map[int][]stat{}
 	for _, s := range all {
-		if s.group == p.Pid() && !s.zombie() {
-			members[s.pid] = s
-		}
+		members[s.pid] = s
 	}
 	var next []stat
 	for _, s := range members {

@@ -60,10 +60,16 @@ func SweepOrphans(ctx context.Context, cookie string) (Swept, error) {
 }
 
 // SweepAdopted kills every orphan that this process has adopted as a subreaper, as [SweepOrphans] does, but whatever its cookie. That
-// includes the orphans of a run within this one, and the guard of an agent that was killed, which may not have done its work yet.
+// includes the orphans of a run within this one, and the guard of an agent that was killed, which may not have done its work yet. It does
+// not include the monitors of containers, which remove these once what is in them has ended, and then end themselves.
 func SweepAdopted(ctx context.Context) (Swept, error) {
-	return sweep(ctx, targets{others: func(s stat, _ environ) bool { return children.isOrphanOfWorker(s, unix.Getpid()) }})
+	return sweep(ctx, targets{others: func(s stat, _ environ) bool {
+		return s.name != monitorName && children.isOrphanOfWorker(s, unix.Getpid())
+	}})
 }
+
+// monitorName is that of Podman's monitors.
+const monitorName = "conmon"
 
 // sweeper kills its targets.
 type sweeper struct {

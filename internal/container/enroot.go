@@ -1,0 +1,41 @@
+package container
+
+import "strings"
+
+// enroot is Enroot 3, by which Pyxis runs containers. It has no option for the working directory, and starts images by their /bin/sh anyway,
+// so that the shell goes there. A variable with a line break cannot be handed over, as Enroot writes them into a file by lines.
+func enroot() dialect {
+	return dialect{program: "enroot", files: true, command: enrootCommand, codes: map[int]string{
+		127: "there is no such program in the image",
+	}}
+}
+
+const enterFolder = `cd "$1" && shift && exec "$@"`
+
+func enrootCommand(c Config, w Worker, binds []Bind) (argv, env []string) {
+	argv = []string{"enroot", "start", "--rw"}
+	for _, b := range binds {
+		mount := b.Source + ":" + b.Target + ":rbind,x-create=auto"
+		if b.ReadOnly {
+			mount += ",ro"
+		}
+		argv = append(argv, "--mount", mount)
+	}
+	v := variablesOf(w)
+	for _, entry := range v.inherited {
+		if !strings.Contains(entry, "\n") {
+			argv = append(argv, "--env", nameOf(entry))
+		}
+	}
+	for _, entry := range v.given {
+		argv = append(argv, "--env", entry)
+	}
+	env = v.outer
+	if w.GPUs == NoGPUs {
+		argv = append(argv, "--env", "NVIDIA_VISIBLE_DEVICES=void")
+	} else if w.GPUs == NVIDIA {
+		argv = append(argv, "--env", "NVIDIA_VISIBLE_DEVICES=all")
+	}
+	argv = append(append(argv, c.Args...), c.Image, "/bin/sh", "-c", enterFolder, "sh", w.Dir)
+	return append(argv, w.Argv...), env
+}

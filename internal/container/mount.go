@@ -1,0 +1,98 @@
+package container
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Bind is a file or folder of the host that is seen in the container.
+type Bind struct {
+	Source, Target string // absolute
+	ReadOnly       bool
+}
+
+// Same binds paths where they are on the host.
+func Same(paths ...string) []Bind {
+	var binds []Bind
+	for _, path := range paths {
+		if path != "" {
+			binds = append(binds, Bind{Source: path, Target: path})
+		}
+	}
+	return binds
+}
+
+// ParseMount reads an item of container.mounts: "/data", "/data:/mnt/data" or "/data:/mnt/data:ro".
+func ParseMount(text string) (Bind, error) {
+	parts := strings.Split(text, ":")
+	if len(parts) > 3 || parts[0] == "" {
+		return Bind{}, fmt.Errorf(`%q is no mount: write "/host/path:/container/path", with ":ro" at the end where it is only read`, text)
+	}
+	bind := Bind{Source: parts[0], Target: parts[0]}
+	if len(parts) > 1 {
+		bind.Target = parts[1]
+	}
+	if len(parts) == 3 {
+		switch parts[2] {
+		case "ro":
+			bind.ReadOnly = true
+		case "rw":
+		default:
+			return Bind{}, fmt.Errorf(`%q ends in %q: a mount has ":ro", ":rw" or nothing there`, text, parts[2])
+		}
+	}
+	for _, path := range []string{bind.Source, bind.Target} {
+		if err := CheckPath(path); err != nil {
+			return Bind{}, fmt.Errorf("%q: %w", text, err)
+		}
+	}
+	bind.Source, bind.Target = filepath.Clean(bind.Source), filepath.Clean(bind.Target)
+	if bind.Target == "/" {
+		return Bind{}, fmt.Errorf("%q would hide the whole image", text)
+	}
+	return bind, nil
+}
+
+// tidy orders binds so that what lies within another comes after it, of several at one place leaves the last, and leaves out what another
+// one shows already.
+func tidy(binds []Bind) []Bind {
+	at := map[string]Bind{}
+	for _, b := range binds {
+		at[b.Target] = b
+	}
+	var all []Bind
+	for _, b := range at {
+		all = append(all, b)
+	}
+	slices.SortFunc(all, func(a, b Bind) int { return strings.Compare(a.Target+"/", b.Target+"/") })
+	var kept []Bind
+	for _, b := range all {
+		if above := lastAbove(kept, b.Target); above == nil || !above.shows(b) {
+			kept = append(kept, b)
+		}
+	}
+	return kept
+}
+
+// lastAbove is the innermost of binds that target lies in; nil: none.
+func lastAbove(binds []Bind, target string) *Bind {
+	for i := len(binds) - 1; i >= 0; i-- {
+		if isWithin(target, binds[i].Target) {
+			return &binds[i]
+		}
+	}
+	return nil
+}
+
+// shows reports whether b, which is bound within a, is there by a alone.
+func (a *Bind) shows(b Bind) bool {
+	rest, _ := filepath.Rel(a.Target, b.Target)
+	return filepath.Join(a.Source, rest) == b.Source && a.ReadOnly == b.ReadOnly
+}
+
+// isWithin reports whether path is folder, or lies below it.
+func isWithin(path, folder string) bool {
+	return path == folder || strings.HasPrefix(path, strings.TrimSuffix(folder, "/")+"/")
+}

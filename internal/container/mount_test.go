@@ -1,0 +1,71 @@
+package container
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParseMount(t *testing.T) {
+	for text, want := range map[string]Bind{
+		"/data":            {Source: "/data", Target: "/data"},
+		"/data:/in":        {Source: "/data", Target: "/in"},
+		"/data/../x:/in/:": {},
+		"/a/b/..:/in:ro":   {Source: "/a", Target: "/in", ReadOnly: true},
+		"/a:/in:rw":        {Source: "/a", Target: "/in"},
+		"/a:/in:z":         {},
+		"a:/in":            {},
+		"/a:in":            {},
+		"/a:/":             {},
+		"/a,b:/in":         {},
+		`/a"b:/in`:         {},
+		":/in":             {},
+		"":                 {},
+		"/a:/b:ro:ro":      {},
+	} {
+		got, err := ParseMount(text)
+		if (err == nil) != (want != Bind{}) || err == nil && got != want {
+			t.Errorf("%q: %+v, %v; want %+v", text, got, err, want)
+		}
+	}
+}
+
+func FuzzParseMount(f *testing.F) {
+	f.Add("/data:/data:ro")
+	f.Add("//a/./b:/c/../d")
+	f.Fuzz(func(t *testing.T, text string) {
+		bind, err := ParseMount(text)
+		if err != nil {
+			return
+		}
+		again := bind.Source + ":" + bind.Target
+		if bind.ReadOnly {
+			again += ":ro"
+		}
+		if second, err := ParseMount(again); err != nil || second != bind {
+			t.Errorf("%q is %+v, and %q is %+v, %v", text, bind, again, second, err)
+		}
+		if !filepath.IsAbs(bind.Source) || bind.Target == "/" || strings.ContainsAny(bind.Source+bind.Target, ",:\n") {
+			t.Errorf("%q is %+v", text, bind)
+		}
+	})
+}
+
+func TestBindsAreInOrderAndOnce(t *testing.T) {
+	got := tidy([]Bind{
+		{Source: "/p/code", Target: "/p/code"},
+		{Source: "/p/code/runs", Target: "/p/code/runs"},               // is there by the one above
+		{Source: "/p/code/key", Target: "/p/code/key", ReadOnly: true}, // is not: it may not be written to
+		{Source: "/x", Target: "/data/in"},
+		{Source: "/data", Target: "/data"},
+		{Source: "/y", Target: "/data/in"}, // the last one counts
+	})
+	want := []Bind{
+		{Source: "/data", Target: "/data"}, {Source: "/y", Target: "/data/in"},
+		{Source: "/p/code", Target: "/p/code"}, {Source: "/p/code/key", Target: "/p/code/key", ReadOnly: true},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
