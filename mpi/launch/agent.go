@@ -31,6 +31,7 @@ type (
 	Network     = rendezvous.Network
 	Admission   = rendezvous.Admission
 	Workers     = supervise.Workers
+	Container   = supervise.Container
 	Devices     = supervise.Devices
 	Limits      = supervise.Limits
 	JobEnd      = supervise.JobEnd

@@ -41,6 +41,8 @@ type Workers struct {
 	// Sweep has processes ended that left their worker, at the end of each round and of this process. The program must serve
 	// proc.GuardCommand (proc.ServeGuard), since it is started again as a guard.
 	Sweep bool
+
+	Container *Container // that each worker runs in; nil: in none
 }
 
 // Devices is which cores and GPUs the workers get; see device.Request.

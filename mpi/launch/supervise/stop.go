@@ -22,6 +22,9 @@ func (s *Supervisor) workerEnded(ctx context.Context, w *worker) {
 		s.stop.next = nil // there is nobody left to be killed
 	}
 	w.followed = s.following()
+	if w.left != nil {
+		s.cfg.Log.Warn("a container is left behind", "rank", w.numbers.Rank, "error", w.left)
+	}
 	if died := w.signal == s.cfg.WarnSignal || w.exit == exitSignal+int(s.cfg.WarnSignal); died && w.warned && !w.followed {
 		// The worker, or the program that it runs as a shell, had a handler when this agent looked, and had none when the signal came. So it
 		// was ending: Python removes its handlers when it finalizes. Its exit code is lost. The next attempt goes on from what it saved.
@@ -222,19 +225,23 @@ const sweepLimit = 10 * time.Second
 // nothing: then only the workers themselves end with this process, and with them their groups.
 type reaper struct {
 	guard     *proc.Guard
-	subreaper *proc.Reaper
+	subreaper *proc.Reaper // nil: there is none
+	sweeps    bool
 	log       *slog.Logger
 }
 
 // newReaper begins to watch for what workers leave behind where c says so. What it cannot have, it logs.
 func newReaper(c Config) *reaper {
-	r := &reaper{log: c.Log}
+	r := &reaper{log: c.Log, sweeps: c.Sweep}
 	if !c.Sweep {
 		return r
 	}
 	var err error
 	if r.guard, err = proc.StartGuard(c.Log); err != nil {
 		c.Log.Warn("what the workers start may outlive this agent if it is killed", "error", err)
+	}
+	if c.Container != nil && c.Container.HasMonitor() {
+		return r // the monitor would be an orphan of this process
 	}
 	if r.subreaper, err = proc.Subreaper(); err != nil {
 		c.Log.Warn("processes that leave their workers may not be found", "error", err)
@@ -251,7 +258,7 @@ func (r *reaper) noteCookie(cookie string) {
 
 // sweep kills what the workers of a round have left behind, and returns how many processes do not end.
 func (r *reaper) sweep(ctx context.Context, cookie string) int {
-	if r.subreaper == nil {
+	if !r.sweeps {
 		return 0
 	}
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)

@@ -103,6 +103,7 @@ func (s *Supervisor) run(ctx context.Context) {
 		s.stacks = <-s.dumped
 	}
 	left := s.round.agent.reaper.sweep(s.controlCtx, s.round.cookie)
+	s.round.tidyUp()
 	s.flushOutput()
 	s.control.ended <- s.report(left)
 	for !s.finished {

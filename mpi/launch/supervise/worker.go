@@ -37,12 +37,14 @@ type worker struct {
 	numbers   rendezvous.RankNumbers
 	cmd       *exec.Cmd
 	device    device.Share
-	process   process // nil: it was not started
+	process   process    // nil: it was not started
+	container *contained // nil: it runs in none
 	out, errs *output.Stream
 	files     workerFiles
 
 	exit   int // its code; 0 where a signal killed it
 	signal syscall.Signal
+	left   error // a container was left behind
 
 	words []string // its last ones, as blame.Words, before it was asked for its stacks; nil: it was not
 
@@ -61,7 +63,7 @@ func (w *worker) start(guard *proc.Guard, ended func(*worker)) error {
 		w.errs.Drop()
 		return err
 	}
-	w.process = process
+	w.process = w.container.processOf(process)
 	w.out.Begin()
 	w.errs.Begin()
 	go func() {
@@ -70,6 +72,10 @@ func (w *worker) start(guard *proc.Guard, ended func(*worker)) error {
 		w.errs.End()
 		w.readOut()
 		w.exit, w.signal = process.End()
+		if w.signal != 0 {
+			w.left = w.container.removeLeft(w.cmd)
+		}
+		w.exit, w.signal = w.container.endOf(w.exit, w.signal)
 		ended(w)
 	}()
 	return nil
@@ -117,6 +123,9 @@ func (r *round) newWorker(n rendezvous.RankNumbers, path string, devices device.
 		return nil, err
 	}
 	w.cmd = &exec.Cmd{Path: path, Args: c.commandOf(n), Dir: c.Dir, Env: workerEnviron(r, n, devices, files)}
+	if c.Container != nil {
+		return w, r.contain(w)
+	}
 	return w, nil
 }
 
@@ -163,6 +172,9 @@ func (c Config) findCommand() (string, error) {
 		if err != nil {
 			return "", &startError{exit.Failed, fmt.Errorf("the working directory %s cannot be used: %w", c.Dir, err)}
 		}
+	}
+	if c.Container != nil {
+		return c.findRuntime()
 	}
 	return c.lookPath(c.Command[0])
 }

@@ -1,0 +1,253 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"ddpbatch/internal/container"
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/proc"
+	"ddpbatch/mpi/launch/device"
+
+	"golang.org/x/sys/unix"
+)
+
+// Container is what each worker runs in; the agent stays outside.
+type Container struct {
+	container.Config
+	Binds []container.Bind // beside the job's mounts and the agent's own files
+	Given []string         // names of variables that the job file gives workers a value of
+	Outer []string         // the environment of the runtime's program
+	Key   string           // the file of the user's key, which is among Binds; "": there is none
+}
+
+// findRuntime finds the runtime's program, and makes sure that what is to be seen in the container is there on this node. Runtimes say of a
+// path that it is not there, but not whose it is, and Docker makes a folder of it.
+func (c Config) findRuntime() (string, error) {
+	k := c.Container
+	outer := c
+	outer.Env, outer.Dir = k.Outer, ""
+	path, err := outer.lookPath(k.Program())
+	if err != nil {
+		if start, ok := errors.AsType[*startError](err); ok {
+			start.err = fmt.Errorf("container.runtime: there is no %s on this node: %w", k.Program(), start.err)
+		}
+		return "", err
+	}
+	if k.IsPath() {
+		if _, err := os.Stat(k.Image); err != nil {
+			return "", &startError{exit.Failed, fmt.Errorf("container.image is not there on this node: %w", err)}
+		}
+	}
+	for _, text := range k.Mounts {
+		mount, err := container.ParseMount(text)
+		if err == nil {
+			_, err = os.Stat(mount.Source)
+		}
+		if err != nil {
+			return "", &startError{exit.Failed, fmt.Errorf("container.mounts: %q cannot be mounted on this node: %w", text, err)}
+		}
+	}
+	return path, nil
+}
+
+// contain turns a worker's command into that of the runtime.
+func (r *round) contain(w *worker) error {
+	c, n := r.cfg, w.numbers
+	spec := container.Worker{
+		Argv: w.cmd.Args, Env: w.cmd.Env, Given: c.Container.Given, Outer: c.Container.Outer, Dir: c.Dir,
+		Binds: slices.Concat(c.Container.Binds, r.ownBinds(w.files)),
+		Name:  container.Name(c.RunID, c.Host, n.LocalRank), Limits: ownLimits(), Cores: coreList(w.device),
+		User: userName(), UID: os.Getuid(), GID: os.Getgid(), ImageEnv: c.Container.HasEnvironment(),
+		Peers: n.LocalWorldSize, Group: "ddpbatch-" + r.cookie[:16],
+	}
+	if len(c.Local) > 0 { // tasks of one node have agents of their own
+		spec.Peers = 1
+	}
+	spec.GPUs = c.Container.GPUs
+	if spec.GPUs == "" || spec.GPUs == container.AutoGPUs {
+		spec.GPUs = gpusHere()
+	}
+	if spec.UID == 0 {
+		var err error
+		if spec.Cgroup, err = proc.OwnCgroup(os.DirFS("/")); err != nil {
+			c.Log.Warn("the containers may not be in the job's cgroup", "error", err)
+		}
+	}
+	argv, env, err := c.Container.Command(spec)
+	if err != nil {
+		return &startError{exit.Failed, err}
+	}
+	if c.Container.Runtime == container.Charliecloud {
+		c.makeMountPoints(argv)
+	}
+	w.cmd.Args, w.cmd.Env, w.cmd.Dir = argv, env, ""
+	w.container = &contained{config: c.Container, name: spec.Name, pairs: []string{
+		proc.CookieVariable + "=" + r.cookie, "RANK=" + strconv.Itoa(n.Rank),
+	}}
+	return nil
+}
+
+// ownBinds are the agent's files that a worker is told of.
+func (r *round) ownBinds(files workerFiles) []container.Bind {
+	binds := container.Same(r.cfg.Dir)
+	if r.private != nil {
+		binds = append(binds, container.Same(r.private.path)...)
+	}
+	if path := files.errorFile; path != "" && !strings.HasPrefix(path, "/proc/") {
+		binds = append(binds, container.Same(filepath.Dir(path))...)
+	}
+	return binds
+}
+
+// makeMountPoints makes the folders in an image that is a folder which ch-run binds something to: it can do so itself only in an image that
+// workers may change. Where this fails, ch-run says what is missing.
+func (c Config) makeMountPoints(argv []string) {
+	image := c.Container.Image
+	if info, err := os.Stat(image); err != nil || !info.IsDir() {
+		return
+	}
+	for _, word := range argv {
+		bind, ok := strings.CutPrefix(word, "--bind=")
+		source, target, _ := strings.Cut(bind, ":")
+		if !ok {
+			continue
+		}
+		point := filepath.Join(image, target)
+		if info, err := os.Stat(source); err == nil && !info.IsDir() {
+			if os.MkdirAll(filepath.Dir(point), 0o755) == nil {
+				_ = touch(point)
+			}
+			continue
+		}
+		_ = os.MkdirAll(point, 0o755)
+	}
+}
+
+// userName is the caller's name, or number where that has none on this node.
+func userName() string {
+	id := strconv.Itoa(os.Getuid())
+	if u, err := user.LookupId(id); err == nil {
+		return u.Username
+	}
+	return id
+}
+
+// gpusHere is what kind of GPUs this node has.
+func gpusHere() string {
+	for _, kind := range []struct{ file, gpus string }{{"/dev/nvidiactl", container.NVIDIA}, {"/dev/kfd", container.AMD}} {
+		if _, err := os.Stat(kind.file); err == nil {
+			return kind.gpus
+		}
+	}
+	return container.NoGPUs
+}
+
+// ownLimits are the limits of this process that a runtime would set to values of its own. There cannot be more processes than numbers for
+// them, and Podman has lowered its own limit to that before it sets another.
+func ownLimits() []container.Limit {
+	var limits []container.Limit
+	for _, l := range []struct {
+		name     string
+		resource int
+	}{{"nofile", unix.RLIMIT_NOFILE}, {"nproc", unix.RLIMIT_NPROC}, {"memlock", unix.RLIMIT_MEMLOCK}} {
+		var now unix.Rlimit
+		if unix.Getrlimit(l.resource, &now) != nil {
+			continue
+		}
+		if l.resource == unix.RLIMIT_NPROC {
+			if most, err := proc.MaxPID(); err == nil {
+				now.Cur, now.Max = min(now.Cur, most), min(now.Max, most)
+			}
+		}
+		limits = append(limits, container.Limit{Name: l.name, Soft: now.Cur, Hard: now.Max})
+	}
+	return limits
+}
+
+// coreList is the cores of a worker as cpuset(7) has them.
+func coreList(share device.Share) string {
+	cores := share.Cores
+	if cores == nil {
+		cores = new(unix.CPUSet)
+		if unix.SchedGetaffinity(0, cores) != nil {
+			return ""
+		}
+	}
+	var list []string
+	for i := range len(cores) * 64 {
+		if cores.IsSet(i) {
+			list = append(list, strconv.Itoa(i))
+		}
+	}
+	return strings.Join(list, ",")
+}
+
+// contained is what there is to know of a worker in a container.
+type contained struct {
+	config *Container
+	name   string   // of the container
+	pairs  []string // NAME=value, in the environment of its processes and of no others
+}
+
+// processOf is what is signalled of a worker, and looked at.
+func (k *contained) processOf(client *proc.Process) process {
+	if k == nil || !k.config.HasMonitor() {
+		return client
+	}
+	return proc.NewContained(client, k.pairs...)
+}
+
+// endOf is how the worker ended whose client ended so. A client tells of a signal by a code, as a shell does.
+func (k *contained) endOf(code int, signal syscall.Signal) (int, syscall.Signal) {
+	if k == nil || !k.config.HasMonitor() || signal != 0 || code <= exitSignal || code > exitSignal+int(unix.SIGSYS) {
+		return code, signal
+	}
+	return 0, syscall.Signal(code - exitSignal)
+}
+
+const removeLimit = 20 * time.Second
+
+// removeLeft removes what a client has left behind that was killed.
+func (k *contained) removeLeft(cmd *exec.Cmd) error {
+	if k == nil || !k.config.HasMonitor() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), removeLimit)
+	defer cancel()
+	remove := exec.CommandContext(ctx, cmd.Path, "rm", "--force", k.name)
+	remove.Env = cmd.Env
+	text, err := remove.CombinedOutput()
+	if err != nil && !strings.Contains(string(text), "no such container") && !strings.Contains(strings.ToLower(string(text)), "no container") {
+		return fmt.Errorf("remove the container %s: %w: %.300s", k.name, err, text)
+	}
+	return nil
+}
+
+// tidyUp removes what peers that did not all come have left.
+func (r *round) tidyUp() {
+	if k := r.cfg.Container; k == nil || k.Runtime != container.Charliecloud {
+		return
+	}
+	for _, path := range container.JoinFiles("ddpbatch-" + r.cookie[:16]) {
+		_ = os.Remove(path) // mostly it is not there
+	}
+}
+
+// whyCode says what an exit code of a worker may mean that is its runtime's.
+func (c Config) whyCode(code int) string {
+	if c.Container == nil {
+		return ""
+	}
+	return c.Container.Explain(code)
+}
