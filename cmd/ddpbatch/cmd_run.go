@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -17,6 +18,7 @@ import (
 
 	"ddpbatch/internal/attempt"
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/container"
 	"ddpbatch/internal/exit"
 	"ddpbatch/internal/jobenv"
 	"ddpbatch/internal/jobfile"
@@ -264,16 +266,17 @@ func note(e *env, format string, args ...any) {
 // workers is what an agent starts, from the command line or from the run directory that the batch
 // script names.
 type workers struct {
-	command []string
-	builtin bool
-	dir     string
-	env     map[string]string
-	nproc   launch.Nproc
-	launch  launch.Config
-	policy  recovery.Policy
-	run     *rundir.Dir // nil: none
-	attempt int
-	version string
+	command   []string
+	builtin   bool
+	dir       string
+	env       map[string]string
+	nproc     launch.Nproc
+	launch    launch.Config
+	policy    recovery.Policy
+	run       *rundir.Dir       // nil: none
+	container *launch.Container // nil: none
+	attempt   int
+	version   string
 }
 
 func workersOf(e *env, o *torchrun.Options) (w *workers, err error) {
@@ -314,7 +317,35 @@ func (w *workers) fromRun(e *env, path string) error {
 	if w.builtin {
 		w.command = []string{run.Binary(), "train"}
 	}
+	if job.Container.Runtime != "" {
+		w.container = containerOf(e, job, run)
+	}
 	return nil
+}
+
+// runName is the name of a run's directory; of an element of an array with its number.
+func runName(run *rundir.Dir) string {
+	name := filepath.Base(run.Whole().Path())
+	if rest, err := filepath.Rel(run.Whole().Path(), run.Path()); err == nil && rest != "." {
+		name += "-" + filepath.Base(rest)
+	}
+	return name
+}
+
+// containerOf is what the ranks of a job run in. They see their working directory, the run directory, and the files that they need of the
+// caller's.
+func containerOf(e *env, job *jobfile.Job, run *rundir.Dir) *launch.Container {
+	k := &launch.Container{
+		Config: job.Container, Run: runName(run), Outer: withoutPMI(e.Environ), Given: slices.Sorted(maps.Keys(job.WorkerEnv())),
+		Binds: container.Same(run.Whole().Path(), job.RanksDir(run.Whole().Path()), job.Checkpoint.Local),
+	}
+	if path, err := auth.KeyPath(e.lookup); err == nil {
+		if _, err := os.Stat(path); err == nil {
+			k.Binds = append(k.Binds, container.Bind{Source: path, Target: path, ReadOnly: true})
+			k.Key = path
+		}
+	}
+	return k
 }
 
 // config is the agent's, less its place among the others.
@@ -330,9 +361,12 @@ func (w *workers) config(e *env) launch.AgentConfig {
 		Devices:   launch.Devices{GPUs: w.launch.GPUs, NUMA: w.launch.NUMA},
 		Streams:   launch.Streams{Stdout: unchecked(e.Out), Stderr: e.Err},
 	}
-	cfg.Host = e.Hostname
+	cfg.Host, cfg.Container = e.Hostname, w.container
 	for _, name := range slices.Sorted(maps.Keys(w.env)) {
 		cfg.Env = append(cfg.Env[:len(cfg.Env):len(cfg.Env)], name+"="+w.env[name])
+	}
+	if w.container != nil && w.container.Key != "" { // whose usual place is below the home, which is another one inside
+		cfg.Env = append(cfg.Env, "DDPBATCH_SECRET_FILE="+w.container.Key)
 	}
 	return cfg
 }

@@ -93,6 +93,7 @@ var usualRows = []row{
 	{"SessionsOfRanks", testSlurmSessionsOfRanks},
 	{"Resume", testSlurmResume},
 	{"Code", testSlurmCode},
+	{"Container", testSlurmContainer},
 	{"Train", testSlurmTrain},
 	{"TrainInTasks", testSlurmTrainInTasks},
 	{"TorchRestart", testSlurmTorchRestart},

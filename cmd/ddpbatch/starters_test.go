@@ -23,17 +23,18 @@ var starterRows = map[string]struct {
 	torch bool // it needs PyTorch
 	says  string
 }{
-	"simulate": {says: "checkpoints/step-000000000064\n"},
-	"mnist":    {bring: bringDigits, args: []string{"--nodes", "2", "--set", "train.max_steps=3"}, says: "checkpoints/step-000000000003\n"},
-	"gpt":      {bring: bringText, args: starterGPT, says: "checkpoints/step-000000000002\n"},
-	"pytorch":  {torch: true}, // TestPyTorchStarterComesToTheSameEnd runs it
-	"torchrun": {args: starterTorchrun, torch: true, says: "world size 2 on CPUs by Gloo, from step 0\n"},
-	"command":  {says: "rank 3 of 4 on "},
-	"task":     {says: "task 3 of srun is rank 3 of 4 on "},
-	"process":  {says: " cores on "},
-	"array":    {says: "element 3: rank 1 of 2\n"},
-	"sweep":    {says: "/tasks/2/checkpoints/step-000000000056\n"},
-	"chain":    {args: []string{"--set", "train.epochs=4"}, says: "checkpoints/step-000000000128\n"},
+	"simulate":  {says: "checkpoints/step-000000000064\n"},
+	"mnist":     {bring: bringDigits, args: []string{"--nodes", "2", "--set", "train.max_steps=3"}, says: "checkpoints/step-000000000003\n"},
+	"gpt":       {bring: bringText, args: starterGPT, says: "checkpoints/step-000000000002\n"},
+	"pytorch":   {torch: true}, // TestPyTorchStarterComesToTheSameEnd runs it
+	"torchrun":  {args: starterTorchrun, torch: true, says: "world size 2 on CPUs by Gloo, from step 0\n"},
+	"command":   {says: "rank 3 of 4 on "},
+	"task":      {says: "task 3 of srun is rank 3 of 4 on "},
+	"process":   {says: " cores on "},
+	"array":     {says: "element 3: rank 1 of 2\n"},
+	"sweep":     {says: "/tasks/2/checkpoints/step-000000000056\n"},
+	"container": {bring: bringImage}, // TestContainers runs it
+	"chain":     {args: []string{"--set", "train.epochs=4"}, says: "checkpoints/step-000000000128\n"},
 
 	"parallelcluster": {args: append(slices.Clone(starterTorch), "--nodes", "1"), torch: true, says: "world size 1 on CPUs by Gloo, from step 0\n"},
 }
@@ -103,6 +104,9 @@ func starterTorchEnv(t *testing.T) []string {
 		"PATH=" + filepath.Dir(torch.Python(t)) + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "TMPDIR=" + t.TempDir(), "PYTHONDONTWRITEBYTECODE=1",
 	}
 }
+
+// bringImage makes a file that looks like an image.
+func bringImage(t *testing.T, dir string) { bring(t, dir, "image.sif", nil) }
 
 // bringDigits makes pictures of no digits, in MNIST's format, as many as the starter wants.
 func bringDigits(t *testing.T, dir string) {

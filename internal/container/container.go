@@ -55,7 +55,6 @@ type Worker struct {
 	Name   string  // of the container, where the runtime names them
 	GPUs   string  // NVIDIA, AMD or NoGPUs
 	Limits []Limit // of resources, where the runtime would set its own
-	Cgroup string  // the agent's, where the container is to be made in it; "": the runtime needs not be told
 	Cores  string  // a list as of cpuset(7), where the runtime does not pass on those of its parent; "": all
 	User   string  // the caller's name, where the environment has none
 	UID    int
@@ -63,7 +62,7 @@ type Worker struct {
 
 	ImageEnv bool // the image has a file of variables: HasEnvironment
 
-	Peers int    // workers of this node; they share what a runtime divides otherwise
+	Peers int    // workers of this node that share what the runtime divides otherwise, and all live for a while; 1: none
 	Group string // a name that these have in common, and no others; a file name
 }
 

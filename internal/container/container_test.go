@@ -16,7 +16,7 @@ var worker = Worker{
 	Binds: []Bind{{Source: "/proj/code", Target: "/proj/code"}, {Source: "/proj/code/runs/r1", Target: "/proj/code/runs/r1"},
 		{Source: "/dev/shm/agent", Target: "/dev/shm/agent"}, {Source: "/home/ann/.config/ddpbatch/key", Target: "/home/ann/.config/ddpbatch/key", ReadOnly: true}},
 	Name: "ddpbatch-7-n1-1", GPUs: NVIDIA, Limits: []Limit{{"nofile", 1024, 4096}, {"memlock", 1<<64 - 1, 1<<64 - 1}},
-	Cgroup: "/slurm/job_7/step_0", Cores: "2,3", User: "ann", UID: 1000, GID: 100, Peers: 2, Group: "ddpbatch-00ff",
+	Cores: "2,3", User: "ann", UID: 1000, GID: 100, Peers: 2, Group: "ddpbatch-00ff",
 }
 
 // The lines are put together from the manuals of the runtimes: each word is one that stands there.
@@ -35,8 +35,7 @@ func TestLineOfEachRuntime(t *testing.T) {
 		env    []string
 	}{
 		{Config{Runtime: Podman, Image: "torch:2", Args: []string{"--userns=keep-id"}}, slices.Concat(
-			[]string{"podman", "--cgroup-manager=cgroupfs", "run", "--replace", "--cgroups=no-conmon", "--log-driver=none",
-				"--cgroup-parent=/slurm/job_7/step_0", "--device=nvidia.com/gpu=all"}, oci, []string{"--userns=keep-id", "torch:2"}), outer},
+			[]string{"podman", "--cgroup-manager=cgroupfs", "run", "--replace", "--cgroups=no-conmon", "--log-driver=none", "--device=nvidia.com/gpu=all"}, oci, []string{"--userns=keep-id", "torch:2"}), outer},
 		{Config{Runtime: Docker, Image: "torch:2"}, slices.Concat(
 			[]string{"docker", "run", "--log-driver=none", "--user=1000:100", "--cpuset-cpus=2,3", "--gpus=all"}, oci, []string{"torch:2"}), outer},
 		{Config{Runtime: Apptainer, Image: "/img/torch.sif"}, []string{
@@ -81,7 +80,6 @@ func TestLineSaysWhatDiffers(t *testing.T) {
 		{"AMD's GPUs", Config{Runtime: Podman, Image: "a"}, func(w *Worker) { w.GPUs = AMD }, []string{"--device=/dev/kfd", "--device=/dev/dri"}, "--device=nvidia"},
 		{"AMD's GPUs", Config{Runtime: Apptainer, Image: "a"}, func(w *Worker) { w.GPUs = AMD }, []string{"--rocm"}, "--nv"},
 		{"no GPUs", Config{Runtime: Enroot, Image: "a"}, func(w *Worker) { w.GPUs = NoGPUs }, []string{"NVIDIA_VISIBLE_DEVICES=void"}, "NVIDIA_VISIBLE_DEVICES=all"},
-		{"a cgroup that is not told", Config{Runtime: Podman, Image: "a"}, func(w *Worker) { w.Cgroup = "" }, nil, "--cgroup-parent"},
 		{"one rank a node", Config{Runtime: Charliecloud, Image: "a"}, func(w *Worker) { w.Peers = 1 }, nil, "--join"},
 		{"the image's variables", Config{Runtime: Charliecloud, Image: "a"}, func(w *Worker) { w.ImageEnv = true }, []string{"--set-env"}, "--set-env=PATH"},
 	} {

@@ -2,8 +2,8 @@ package container
 
 import "strings"
 
-// enroot is Enroot 3, by which Pyxis runs containers. It has no option for the working directory, and starts images by their /bin/sh anyway,
-// so that the shell goes there. A variable with a line break cannot be handed over, as Enroot writes them into a file by lines.
+// enroot is Enroot 3, by which Pyxis runs containers. It has no option for the working directory, and starts images by their /bin/sh
+// anyway, so that the shell goes there. A variable with a line break cannot be handed over, as Enroot writes them into a file by lines.
 func enroot() dialect {
 	return dialect{program: "enroot", files: true, command: enrootCommand, codes: map[int]string{
 		127: "there is no such program in the image",

@@ -7,7 +7,8 @@ import (
 
 // hostVariables say where things are on the host, or belong to a session there. An image has its own, or none.
 var hostVariables = []string{
-	"PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", // programs and libraries
+	"PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH",
+	"CPLUS_INCLUDE_PATH", // programs and libraries
 	"PKG_CONFIG_PATH", "CMAKE_PREFIX_PATH", "CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "ROCM_HOME", "JAVA_HOME", "LOCPATH",
 	"PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONUSERBASE", "VIRTUAL_ENV", // Python's
 	"MANPATH", "INFOPATH", "MODULEPATH", "MODULESHOME", "MODULES_CMD", "LOADEDMODULES", "_LMFILES_", // modules

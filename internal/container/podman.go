@@ -8,17 +8,14 @@ import (
 
 // podman is Podman 4 or later. The image is not pulled: every rank of every node would do so at once.
 //
-// The container is made in the agent's cgroup where this user can make one (root); others have the rights to do so rarely, and then their
-// containers stay in it by themselves. That needs the manager cgroupfs, since systemd would move them below a slice of its own.
+// The containers of users stay in the agent's cgroup by themselves, as these may make none. That needs the manager cgroupfs, since systemd
+// would move them below a slice of its own. For root Podman makes cgroups, and the agent takes what is in them back.
 func podman() dialect {
 	return dialect{program: "podman", monitor: true, shm: true, names: true, folders: true, command: podmanCommand, codes: ociCodes("podman")}
 }
 
 func podmanCommand(c Config, w Worker, binds []Bind) (argv, env []string) {
 	argv = []string{"podman", "--cgroup-manager=cgroupfs", "run", "--replace", "--cgroups=no-conmon", "--log-driver=none"}
-	if w.Cgroup != "" {
-		argv = append(argv, "--cgroup-parent="+w.Cgroup)
-	}
 	switch w.GPUs {
 	case NVIDIA:
 		argv = append(argv, "--device=nvidia.com/gpu=all") // the container device interface
@@ -55,7 +52,8 @@ func dockerCommand(c Config, w Worker, binds []Bind) (argv, env []string) {
 // ociWords are the words that Podman and Docker have in common, up to the image. --init is not among them: with the node's process ids the
 // worker is not the first process of its space, so that signals end it as they do outside.
 func ociWords(argv []string, c Config, w Worker, binds []Bind) (words, env []string) {
-	argv = append(argv, "--rm", "--pull=never", "--name="+w.Name, "--network=host", "--pid=host", "--security-opt=label=disable", "--entrypoint=")
+	argv = append(argv, "--rm", "--pull=never", "--name="+w.Name, "--network=host", "--pid=host",
+		"--security-opt=label=disable", "--entrypoint=")
 	if c.ShmSize > 0 {
 		argv = append(argv, "--shm-size="+strconv.FormatInt(c.ShmSize, 10)+"b")
 	} else {

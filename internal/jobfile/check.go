@@ -199,7 +199,6 @@ type unsupported struct {
 func unsupportedKeys() []unsupported {
 	return []unsupported{
 		{key: "slurm.clusters", why: "this version follows its jobs on one cluster only: set SLURM_CLUSTERS in the shell instead"},
-		{key: "container", why: "this version starts no containers: put the call of the container's program into launch.command"},
 	}
 }
 

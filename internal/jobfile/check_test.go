@@ -240,10 +240,10 @@ func checkLine(t *testing.T, what string, got []string, want string) {
 	}
 }
 
-func TestUnsupportedTablesAreRefused(t *testing.T) {
+func TestFaultsOfSeveralTablesComeTogether(t *testing.T) {
 	const rest = "\n[container]\nimage = \"x.sif\"\nrunime = \"pyxis\"\n[requeue]\nmax = { crash = 0, cash = 1 }\nlead = \"x\"\non = [\"preempt\", \"boredom\"]"
 	checkFaults(t, "name = \"x\""+command+rest, nil,
-		"job.toml:5:2: [container]: this version starts no containers: put the call of the container's program into launch.command",
+		"job.toml:5:2: container needs the key runtime",
 		"job.toml:7:1: unknown key container.runime: did you mean container.runtime?",
 		"job.toml:9:20: unknown key requeue.max.cash: did you mean requeue.max.crash?",
 		`job.toml:10:1: requeue.lead must be a duration, such as "90s" or "5m", not the text "x"`,

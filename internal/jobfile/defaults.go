@@ -139,7 +139,7 @@ func (c *checker) refuseOwnKeys(values map[string]any, root *position) {
 }
 
 // pathKeys are keys whose values are paths. A job's begin at its file.
-var pathKeys = []string{"run_dir", "script_template", "setup.venv"}
+var pathKeys = []string{"run_dir", "script_template", "setup.venv", "container.image"}
 
 // checkPaths refuses paths that would lead elsewhere in the folder of each job.
 func (c *checker) checkPaths(values map[string]any, root *position) {

@@ -49,8 +49,8 @@ func (j *Job) CheckFiles() error {
 }
 
 func (j *Job) checkOwnFiles() error {
-	if !j.Builtin() {
-		return nil
+	if err := j.checkImage(); err != nil || !j.Builtin() {
+		return err
 	}
 	for _, f := range j.Train.Files() {
 		if _, err := os.Stat(j.resolve(f.Path)); err != nil {
@@ -76,13 +76,15 @@ func (c *checker) resolvePaths(root *position, dir string) {
 	for _, p := range []struct {
 		name string
 		path *string
-	}{{"workdir", &c.job.WorkDir}, {"run_dir", &c.job.RunDir}, {"script_template", &c.job.ScriptTemplate}} {
-		if *p.path == "" || !c.hasNoFault(p.name) {
+	}{{"workdir", &c.job.WorkDir}, {"run_dir", &c.job.RunDir}, {"script_template", &c.job.ScriptTemplate},
+		{"container.image", c.job.imagePath()}} {
+		if p.path == nil || *p.path == "" || !c.hasNoFault(p.name) {
 			continue
 		}
 		abs, err := absolute(*p.path, dir)
 		if err != nil {
-			c.fault(root.below(p.name), toml.Key{p.name}, "%s: %s", p.name, err)
+			key := toml.Key(strings.Split(p.name, "."))
+			c.fault(root.at(key), key, "%s: %s", p.name, err)
 		}
 		*p.path = abs
 	}

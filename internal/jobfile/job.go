@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/container"
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/snapshot"
@@ -39,7 +40,8 @@ type Job struct {
 	Components     []Component       `json:"components,omitempty"` // further ones of a heterogeneous job; none: it is not one
 	Chain          int               `json:"chain,omitempty"`      // slurm.chain; 0: not said
 	Setup          slurm.Setup       `json:"setup"`
-	Env            map[string]string `json:"env,omitempty"` // [setup] env: for the workers, any bytes but NUL
+	Env            map[string]string `json:"env,omitempty"`      // [setup] env: for the workers, any bytes but NUL
+	Container      container.Config  `json:"container,omitzero"` // no runtime: ranks run on the nodes themselves
 	Launch         launch.Config     `json:"launch"`
 	Requeue        recovery.Policy   `json:"requeue"` // less MaxRestarts: see Policy
 	MPI            mpi.Config        `json:"mpi"`

@@ -22,9 +22,6 @@ type reader func(j *Job, key toml.Key, v any) error
 // still fit an int64.
 const maxWhole = math.MaxInt32
 
-// unused is where values go that this version reads and does not act on.
-func unused[T any](*Job) *T { return new(T) }
-
 // value reads what get makes of a value; ok is false where it is not what the key takes, which what describes.
 func value[T any](what string, get func(v any) (got T, ok bool), to func(*Job) *T) reader {
 	return func(j *Job, key toml.Key, v any) error {

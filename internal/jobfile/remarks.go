@@ -69,6 +69,7 @@ func (j *Job) fileRemarks(searchPath string) []Remark {
 	if script := j.venvScript(); script != "" && !isFile(script) && (isThere || filepath.IsAbs(j.Setup.Venv)) {
 		add("setup.venv", "there is no %s, %s", shownPath(script), notHereNote)
 	}
+	all = append(all, j.containerRemarks(searchPath)...)
 	if program := j.missingProgram(searchPath); program != "" && (isThere || filepath.IsAbs(program)) {
 		add("launch.command", "there is no program %s, %s", shownPath(program), notHereNote)
 	}
@@ -85,7 +86,7 @@ func (j *Job) DataRemarks() []Remark {
 		return nil
 	}
 	key, _, _ := strings.Cut(err.Error(), ":")
-	return []Remark{{Key: key, Message: err.Error()}}
+	return []Remark{{Key: key, Message: err.Error(), IsFault: key == "container.image"}}
 }
 
 // venvScript is the file by which the venv is activated; empty: there is no venv, or only the nodes know where.
@@ -107,7 +108,7 @@ func (j *Job) venvScript() string {
 // missingProgram is the program of the command where it is certain that it is not here: with modules, conda or lines of the user's own only
 // the nodes know what the PATH is.
 func (j *Job) missingProgram(searchPath string) string {
-	if j.Builtin() {
+	if j.Builtin() || j.Container.Runtime != "" { // an image has programs of its own
 		return ""
 	}
 	program := j.Launch.Command[0]
@@ -124,12 +125,17 @@ func (j *Job) missingProgram(searchPath string) string {
 	if script := j.venvScript(); script != "" && isFile(filepath.Join(filepath.Dir(script), program)) {
 		return ""
 	}
-	for _, dir := range filepath.SplitList(searchPath) {
-		if filepath.IsAbs(dir) && isFile(filepath.Join(dir, program)) {
-			return ""
-		}
+	if onPath(program, searchPath) {
+		return ""
 	}
 	return program
+}
+
+// onPath reports whether a program is in one of the folders of a PATH.
+func onPath(program, searchPath string) bool {
+	return slices.ContainsFunc(filepath.SplitList(searchPath), func(dir string) bool {
+		return filepath.IsAbs(dir) && isFile(filepath.Join(dir, program))
+	})
 }
 
 // missingScript is the Python script that the command runs, where that is not here. What a container or another wrapper runs may be in its

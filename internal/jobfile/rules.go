@@ -34,6 +34,7 @@ func (c *checker) checkRules(values map[string]any, root *position) {
 		conda := toml.Key{"setup", "conda"}
 		c.fault(root.at(conda), conda, "setup.venv and setup.conda exclude each other: keep one")
 	}
+	c.checkContainer(values, root)
 	c.addErrors(root, "", j.Setup.Validate())
 	c.addErrors(root, "", j.Code.Validate())
 	c.addErrors(root, "launch.", j.Launch.Validate())

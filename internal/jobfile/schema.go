@@ -13,6 +13,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"ddpbatch/internal/container"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/snapshot"
 	words "ddpbatch/internal/text"
@@ -137,9 +138,12 @@ func jobRows() []keyRow {
 		{key: "sweep.mode", read: oneOf(func(j *Job) *string { return &sweepOf(j).Mode }, product, zip)},
 		{key: "sweep.parallel", read: wholeNumber(1, func(j *Job) *int { return &sweepOf(j).Parallel })},
 
-		{key: "container.runtime", read: oneOf(unused[string], "apptainer", "pyxis", "docker")},
-		{key: "container.image", read: line(unused[string])},
-		{key: "container.mounts", read: list(0, "one line of text", isLine, unused[[]string])},
+		{key: "container.runtime", read: runtime},
+		{key: "container.image", read: line(func(j *Job) *string { return &j.Container.Image })},
+		{key: "container.mounts", read: list(0, "one line of text", isLine, func(j *Job) *[]string { return &j.Container.Mounts })},
+		{key: "container.shm_size", read: size(func(j *Job) *int64 { return &j.Container.ShmSize })},
+		{key: "container.gpus", read: oneOf(func(j *Job) *string { return &j.Container.GPUs }, container.GPUs()...)},
+		{key: "container.args", read: list(0, "text without NUL", noNUL, func(j *Job) *[]string { return &j.Container.Args })},
 	}
 }
 

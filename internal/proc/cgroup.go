@@ -1,24 +1,57 @@
 package proc
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
-// OwnCgroup is this process's memory cgroup as a runtime names it: below the mount, with a slash at its beginning. "": it is the mount, or
-// there is none. root is as for [ReadMemory].
-func OwnCgroup(root fs.FS) (string, error) {
-	hierarchy, err := findMemoryHierarchy(root)
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("find this process's cgroup: %w", err)
-	case hierarchy == nil || hierarchy.own == ".":
-		return "", nil
+// JoinCgroups moves processes into the cgroups that this one is in, as far as these are not the roots of their hierarchies. It takes root's
+// rights, mostly. Children that they have already stay where they are.
+func JoinCgroups(pids ...int) error {
+	own, err := ownCgroups(os.DirFS("/"))
+	for _, dir := range own {
+		for _, pid := range pids {
+			e := os.WriteFile(path.Join("/", dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
+			if e != nil && !errors.Is(e, unix.ESRCH) {
+				err = errors.Join(err, fmt.Errorf("move process %d into this process's cgroup: %w", pid, e))
+			}
+		}
 	}
-	return path.Join("/", hierarchy.own), nil
+	return err
+}
+
+// ownCgroups are the folders of the cgroups that this process is in, below the root of the file system.
+func ownCgroups(root fs.FS) ([]string, error) {
+	text, err := readFile(root, "proc/self/cgroup", maxControl)
+	if err != nil {
+		return nil, fmt.Errorf("find this process's cgroups: %w", err)
+	}
+	var dirs []string
+	for line := range strings.Lines(string(text)) { // number:controllers:path
+		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(fields) != 3 || fields[2] == "/" {
+			continue
+		}
+		version, controller := 1, strings.Split(fields[1], ",")[0]
+		if controller == "" {
+			version = 2
+		}
+		h, err := mountedAt(root, version, controller, fields[2])
+		if err != nil {
+			return dirs, fmt.Errorf("find this process's cgroups: %w", err)
+		}
+		if h != nil && h.own != "." {
+			dirs = append(dirs, path.Join(h.mount, h.own))
+		}
+	}
+	return dirs, nil
 }
 
 // MaxPID is how many processes the kernel has numbers for.

@@ -10,9 +10,10 @@ import (
 )
 
 const (
-	findPause  = 50 * time.Millisecond // between looks for the process in the container, at first
-	findSeldom = time.Second           // in the end
-	clientWait = 5 * time.Second       // for the client to see that its container has ended
+	findPause  = 50 * time.Millisecond  // between looks for the process in the container, at first
+	findSeldom = time.Second            // in the end
+	findToMove = 100 * time.Millisecond // the same, of one that Slurm does not end before it was moved
+	clientWait = 5 * time.Second        // for the client to see that its container has ended
 )
 
 // Contained is a child that is the client of a container runtime: another process of that runtime starts the one that counts, which is
@@ -20,27 +21,52 @@ const (
 type Contained struct {
 	*Process // the client
 	pairs    []string
+	join     bool // what is in the container is to be in this process's cgroups
 
 	mu   sync.Mutex
 	main *Relative // the process in the container that began first; nil: it has not been found yet
 }
 
 // NewContained is for a client that was started, whose container's processes have all of the given NAME=value pairs in their environment.
-func NewContained(client *Process, pairs ...string) *Contained {
-	c := &Contained{Process: client, pairs: pairs}
+// With join they are moved into the cgroups of this process, as soon as they are found ([JoinCgroups]).
+func NewContained(client *Process, join bool, pairs ...string) *Contained {
+	c := &Contained{Process: client, pairs: pairs, join: join}
 	go c.find()
 	return c
 }
 
 // find looks for the container's first process until it is there, or the client ends. It may overwrite its environment later.
 func (c *Contained) find() {
-	for pause := findPause; len(c.members()) == 0; pause = min(2*pause, findSeldom) {
+	longest := findSeldom
+	if c.join {
+		longest = findToMove
+	}
+	for pause := findPause; !c.found(); pause = min(2*pause, longest) {
 		select {
 		case <-time.After(pause):
 		case <-c.Done():
 			return
 		}
 	}
+}
+
+// found looks once. Who has forked meanwhile is found by the second look, which comes at once.
+func (c *Contained) found() bool {
+	members := c.members()
+	if len(members) == 0 {
+		return false
+	}
+	for range 2 {
+		if !c.join {
+			break
+		}
+		var pids []int
+		for _, r := range c.members() {
+			pids = append(pids, r.PID)
+		}
+		_ = JoinCgroups(pids...) // where this user cannot, the runtime has put them where it can
+	}
+	return true
 }
 
 // members are the processes in the container; none: it has not begun, or has ended.

@@ -194,12 +194,12 @@ func findMemoryHierarchy(root fs.FS) (*memoryHierarchy, error) {
 	if version == 0 {
 		return nil, nil
 	}
-	return mountedAt(root, version, group)
+	return mountedAt(root, version, "memory", group)
 }
 
 // mountedAt finds where a group is in the file system. A container may see only a part of the hierarchy, or its own part under
 // another name than the kernel's.
-func mountedAt(root fs.FS, version int, group string) (*memoryHierarchy, error) {
+func mountedAt(root fs.FS, version int, controller, group string) (*memoryHierarchy, error) {
 	text, err := readFile(root, "proc/self/mountinfo", maxMounts)
 	if err != nil {
 		return nil, err
@@ -210,7 +210,7 @@ func mountedAt(root fs.FS, version int, group string) (*memoryHierarchy, error) 
 		if !ok || len(left) < 6 || len(right) < 3 {
 			return nil, fmt.Errorf("%.80q is no line of /proc/self/mountinfo", line)
 		}
-		isOne := right[0] == "cgroup" && slices.Contains(strings.Split(right[2], ","), "memory")
+		isOne := right[0] == "cgroup" && slices.Contains(strings.Split(right[2], ","), controller)
 		if version == 1 && !isOne || version == 2 && right[0] != "cgroup2" {
 			continue
 		}

@@ -192,6 +192,7 @@ func (t *translation) srunNotes() {
 	}
 	if len(containers) > 0 {
 		t.line.notes = append(t.line.notes, "not translated: "+strings.Join(containers, " ")+
-			": put the call of a container's program into launch.command")
+			": write [container] with runtime = \"enroot\", "+
+			"which Pyxis runs, the image as a file (enroot import docker://...), and mounts")
 	}
 }

@@ -28,6 +28,7 @@ type Container struct {
 	Binds []container.Bind // beside the job's mounts and the agent's own files
 	Given []string         // names of variables that the job file gives workers a value of
 	Outer []string         // the environment of the runtime's program
+	Run   string           // names containers: the same in all attempts of a run, and in no other run
 	Key   string           // the file of the user's key, which is among Binds; "": there is none
 }
 
@@ -67,22 +68,16 @@ func (r *round) contain(w *worker) error {
 	spec := container.Worker{
 		Argv: w.cmd.Args, Env: w.cmd.Env, Given: c.Container.Given, Outer: c.Container.Outer, Dir: c.Dir,
 		Binds: slices.Concat(c.Container.Binds, r.ownBinds(w.files)),
-		Name:  container.Name(c.RunID, c.Host, n.LocalRank), Limits: ownLimits(), Cores: coreList(w.device),
+		Name:  container.Name(c.Container.Run, c.Host, n.LocalRank), Limits: ownLimits(), Cores: coreList(w.device),
 		User: userName(), UID: os.Getuid(), GID: os.Getgid(), ImageEnv: c.Container.HasEnvironment(),
 		Peers: n.LocalWorldSize, Group: "ddpbatch-" + r.cookie[:16],
 	}
-	if len(c.Local) > 0 { // tasks of one node have agents of their own
-		spec.Peers = 1
+	if len(c.Local) > 0 || !c.Builtin {
+		spec.Peers = 1 // tasks of one node have agents of their own; and a command may end before its peers have joined it, which fail then
 	}
 	spec.GPUs = c.Container.GPUs
 	if spec.GPUs == "" || spec.GPUs == container.AutoGPUs {
 		spec.GPUs = gpusHere()
-	}
-	if spec.UID == 0 {
-		var err error
-		if spec.Cgroup, err = proc.OwnCgroup(os.DirFS("/")); err != nil {
-			c.Log.Warn("the containers may not be in the job's cgroup", "error", err)
-		}
 	}
 	argv, env, err := c.Container.Command(spec)
 	if err != nil {
@@ -205,7 +200,7 @@ func (k *contained) processOf(client *proc.Process) process {
 	if k == nil || !k.config.HasMonitor() {
 		return client
 	}
-	return proc.NewContained(client, k.pairs...)
+	return proc.NewContained(client, os.Getuid() == 0, k.pairs...)
 }
 
 // endOf is how the worker ended whose client ended so. A client tells of a signal by a code, as a shell does.
@@ -216,11 +211,14 @@ func (k *contained) endOf(code int, signal syscall.Signal) (int, syscall.Signal)
 	return 0, syscall.Signal(code - exitSignal)
 }
 
-const removeLimit = 20 * time.Second
+const (
+	removeLimit = 20 * time.Second
+	leastCode   = 125 // the first of the codes of clients that may have left something behind
+)
 
-// removeLeft removes what a client has left behind that was killed.
-func (k *contained) removeLeft(cmd *exec.Cmd) error {
-	if k == nil || !k.config.HasMonitor() {
+// removeLeft removes what a client has left behind that was killed, or did not come to start its container. It has ended so.
+func (k *contained) removeLeft(cmd *exec.Cmd, code int, signal syscall.Signal) error {
+	if k == nil || !k.config.HasMonitor() || signal == 0 && code < leastCode {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), removeLimit)

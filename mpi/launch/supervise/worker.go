@@ -72,9 +72,7 @@ func (w *worker) start(guard *proc.Guard, ended func(*worker)) error {
 		w.errs.End()
 		w.readOut()
 		w.exit, w.signal = process.End()
-		if w.signal != 0 {
-			w.left = w.container.removeLeft(w.cmd)
-		}
+		w.left = w.container.removeLeft(w.cmd, w.exit, w.signal)
 		w.exit, w.signal = w.container.endOf(w.exit, w.signal)
 		ended(w)
 	}()

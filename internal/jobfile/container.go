@@ -1,0 +1,115 @@
+package jobfile
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/BurntSushi/toml"
+
+	"ddpbatch/internal/container"
+	"ddpbatch/internal/usage"
+)
+
+// runtime reads the name of a container runtime. Some names are other ways to write one, or to have one.
+func runtime(j *Job, key toml.Key, v any) error {
+	switch v {
+	case "pyxis":
+		return fmt.Errorf(`%s = "pyxis": Pyxis has srun put whole tasks into containers, the agent included; `+
+			`write "enroot", which Pyxis itself runs`, key)
+	case "singularity":
+		return fmt.Errorf(`%s = "singularity": write "apptainer", as Singularity is called now`, key)
+	}
+	return oneOf(func(j *Job) *string { return &j.Container.Runtime }, container.Runtimes()...)(j, key, v)
+}
+
+// imagePath is the image where it is a file or a folder; nil: it is a name, or there is none.
+func (j *Job) imagePath() *string {
+	if j.Container.Runtime == "" || !j.Container.IsPath() {
+		return nil
+	}
+	return &j.Container.Image
+}
+
+// checkContainer checks [container], and what does not go with it. Where only files of defaults have the table, and name no image, the job
+// has no container.
+func (c *checker) checkContainer(values map[string]any, root *position) {
+	table, isTable := values["container"].(map[string]any)
+	key := toml.Key{"container"}
+	if !isTable || c.isPart || !c.hasNoFault(key.String()) {
+		return
+	}
+	k, j := &c.job.Container, c.job
+	if k.Runtime == "" || k.Image == "" {
+		if !c.ownTable(table, root.at(key)) {
+			*k = container.Config{}
+			return
+		}
+		for _, name := range []string{"runtime", "image"} {
+			if table[name] == nil {
+				c.missing(root.at(key), key, name)
+			}
+		}
+		return
+	}
+	c.addErrors(root, "container.", k.Validate())
+	for _, p := range []struct{ key, path string }{{"workdir", j.WorkDir}, {"run_dir", j.RunDir}} {
+		if err := container.CheckPath("/" + p.path); err != nil && c.hasNoFault(p.key) { // it is made absolute later
+			at := toml.Key{p.key}
+			c.fault(root.at(at), at, "%s cannot be bound into a container: %v", p.key, err)
+		}
+	}
+	if k.ShmSize > 0 && j.MaxNproc() != 1 && c.hasNoFault("container.shm_size", "launch.nproc_per_node") {
+		c.warn(root, toml.Key{"container", "shm_size"}, "container.shm_size gives each rank a /dev/shm of its own, so that the ranks of a "+
+			"node share none, and NCCL finds no memory in common: leave it out, and they have the node's")
+	}
+	c.warnOfHostSetup(root)
+}
+
+// ownTable reports whether the job itself, or an override, has a key of a table.
+func (c *checker) ownTable(table map[string]any, at *position) bool {
+	for name := range table {
+		if at.below(name).file == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// warnOfHostSetup warns of what [setup] gets from the host, and an image has not.
+func (c *checker) warnOfHostSetup(root *position) {
+	s := c.job.Setup
+	for _, p := range []struct {
+		name string
+		set  bool
+	}{{"modules", len(s.Modules) > 0}, {"venv", s.Venv != ""}, {"conda", s.Conda != ""}} {
+		key := toml.Key{"setup", p.name}
+		if p.set && c.hasNoFault(key.String()) {
+			c.warn(root, key, "%s is of the host, and the ranks run in a container, which has its own programs: they see nothing of it but what "+
+				"container.mounts and setup.env bring in (a module that brings the runtime itself is fine)", key)
+		}
+	}
+}
+
+// checkImage makes sure that the image is there where it is a file or a folder.
+func (j *Job) checkImage() error {
+	path := j.imagePath()
+	if path == nil {
+		return nil
+	}
+	if _, err := os.Stat(*path); err != nil {
+		return &usage.Error{
+			Message: fmt.Sprintf("container.image: %v", err),
+			Hint:    "correct the path in the job file (relative paths start at its folder), or make the image first",
+		}
+	}
+	return nil
+}
+
+// containerRemarks tells of a runtime that is not here.
+func (j *Job) containerRemarks(searchPath string) []Remark {
+	if j.Container.Runtime == "" || len(j.Setup.Modules) > 0 || len(j.Setup.Script) > 0 || onPath(j.Container.Program(), searchPath) {
+		return nil
+	}
+	const format = "container.runtime: there is no program %s on this machine's PATH: the nodes must have it"
+	return []Remark{{Key: "container.runtime", Message: fmt.Sprintf(format, j.Container.Program())}}
+}

@@ -1,0 +1,82 @@
+package jobfile
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"ddpbatch/internal/rundir"
+)
+
+func TestContainerIsReadAndChecked(t *testing.T) {
+	const head = "name = \"x\"\n[launch]\ncommand = [\"true\"]\n[container]\n" // line 5 is the first of the table
+	for _, tc := range []struct {
+		name, table string
+		faults      []string
+		warnings    []string
+	}{
+		{"all of it", "runtime = \"podman\"\nimage = \"a:1\"\nmounts = [\"/a:/b:ro\"]\nshm_size = \"1G\"\ngpus = \"none\"\nargs = [\"--rm\"]", nil, nil},
+		{"no image", "runtime = \"podman\"", []string{"job.toml:4:2: container needs the key image"}, nil},
+		{"pyxis", "runtime = \"pyxis\"\nimage = \"a\"", []string{`job.toml:5:1: container.runtime = "pyxis": Pyxis has srun put whole tasks into ` +
+			`containers, the agent included; write "enroot", which Pyxis itself runs`}, nil},
+		{"singularity", "runtime = \"singularity\"\nimage = \"a\"",
+			[]string{`job.toml:5:1: container.runtime = "singularity": write "apptainer", as Singularity is called now`}, nil},
+		{"a mount that is none", "runtime = \"enroot\"\nimage = \"a\"\nmounts = [\"b\"]",
+			[]string{`job.toml:7:1: container.mounts: item 1: "b": the path "b" is not absolute`}, nil},
+		{"a /dev/shm that cannot be", "runtime = \"enroot\"\nimage = \"a\"\nshm_size = \"1G\"",
+			[]string{"job.toml:7:1: container.shm_size: enroot shares the node's /dev/shm with its containers: leave shm_size out"}, nil},
+		{"modules", "runtime = \"podman\"\nimage = \"a\"\n[setup]\nmodules = [\"cuda\"]", nil,
+			[]string{"job.toml:8:1: setup.modules is of the host, and the ranks run in a container, which has its own programs: they see nothing of it but " +
+				"what container.mounts and setup.env bring in (a module that brings the runtime itself is fine)"}},
+	} {
+		_, warnings, err := Parse("job.toml", "/proj", []byte(head+tc.table), nil)
+		var faults Faults
+		if err != nil {
+			faults = err.(Faults)
+		}
+		if got := lines(faults); !slices.Equal(got, tc.faults) {
+			t.Errorf("%s: faults %q, want %q", tc.name, got, tc.faults)
+		}
+		if got := lines(warnings); !slices.Equal(got, tc.warnings) {
+			t.Errorf("%s: warnings %q, want %q", tc.name, got, tc.warnings)
+		}
+	}
+}
+
+// An image that is a file begins at the job file's folder, and must be there. One that is a name is nobody's affair here.
+func TestImageThatIsNotThereIsAFault(t *testing.T) {
+	dir := t.TempDir()
+	text := []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n[container]\nruntime = \"charliecloud\"\nimage = \"image\"\n")
+	_, _, err := (*Defaults)(nil).ParseWith("job.toml", dir, text, nil, (*Job).DataRemarks)
+	want := "job.toml:6:1: container.image: stat " + filepath.Join(dir, "image") + ": no such file or directory; "
+	if err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "image"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	job, _, err := (*Defaults)(nil).ParseWith("job.toml", dir, text, nil, (*Job).DataRemarks)
+	if err != nil || job.Container.Image != filepath.Join(dir, "image") || job.CheckFiles() != nil {
+		t.Errorf("%v: %+v", err, job)
+	}
+	job, _, err = (*Defaults)(nil).ParseWith("job.toml", dir, text, []string{"container.runtime=podman", "container.image=image"}, (*Job).DataRemarks)
+	if err != nil || job.Container.Image != "image" {
+		t.Errorf("%v: %+v", err, job)
+	}
+}
+
+// A site may say which runtime its jobs have. That gives no job a container.
+func TestRuntimeOfTheSiteAloneIsNoContainer(t *testing.T) {
+	d, err := ParseDefaults(rundir.DefaultsFile{Name: "/etc/ddpbatch.toml", Text: "[container]\nruntime = \"apptainer\"\n", Site: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for table, want := range map[string]string{"": "", "[container]\nimage = \"a.sif\"": "/proj/a.sif"} {
+		job, _, err := d.Parse("job.toml", "/proj", []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n"+table), nil)
+		if err != nil || job.Container.Image != want || (job.Container.Runtime == "") != (want == "") {
+			t.Errorf("%q: %v, %+v", table, err, job.Container)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package proc
+
+import (
+	"fmt"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"ddpbatch/internal/testkit"
+)
+
+// contained starts a client, which waits for a process outside of its group as long as that lives, and the one in the "container".
+func contained(t *testing.T, inside string) *Contained {
+	t.Helper()
+	pair := "DDPBATCH_TEST_CONTAINED=" + newCookie(t)
+	client := exec.Command("sh", "-c", fmt.Sprintf(`setsid env "$0" sh -c %q & pid=$!; wait "$pid"`, inside), pair)
+	p, err := Start(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Signal(syscall.SIGKILL) })
+	c := NewContained(p, false, pair)
+	testkit.Eventually(t, "the process is found", func() bool { return c.Pid() != p.Pid() })
+	return c
+}
+
+func TestSignalReachesWhatIsInTheContainer(t *testing.T) {
+	c := contained(t, `trap "exit 5" TERM; while :; do sleep 0.02; done`)
+	testkit.Eventually(t, "there is a handler", func() bool { handles, err := Handles(c.Pid(), syscall.SIGTERM); return err == nil && handles })
+	if err := c.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, c.Process)
+	if code, sig := c.End(); code != 5 || sig != 0 {
+		t.Errorf("the client ended with %d, %v; want the code of the process, 5", code, sig)
+	}
+}
+
+func TestKillLeavesTheClientToItself(t *testing.T) {
+	c := contained(t, `trap "" TERM; while :; do sleep 0.02; done`)
+	if err := c.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, c.Process)
+	if code, sig := c.End(); code != 137 || sig != 0 {
+		t.Errorf("the client ended with %d, %v; want 137 of the process that was killed", code, sig)
+	}
+}
+
+func TestWarningSparesWhatWouldDieOfIt(t *testing.T) {
+	c := contained(t, `sleep 1000`)
+	if sent, err := c.Warn(syscall.SIGUSR2); sent != 0 || err != nil {
+		t.Errorf("the warning went to %d processes, %v", sent, err)
+	}
+	if err := c.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, c.Process)
+	if sent, err := c.Warn(syscall.SIGUSR2); sent != 0 || err != nil {
+		t.Errorf("after the end the warning went to %d processes, %v", sent, err)
+	}
+}
