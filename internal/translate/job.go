@@ -43,6 +43,7 @@ func (t *translation) job(at int, o Options) Result {
 	t.topKeys(o)
 	t.rankKeys()
 	t.launchKeys(command)
+	t.containerKeys(o.Base)
 	t.slurmKeys()
 	t.requeueKeys()
 	return t.write(o)
@@ -175,7 +176,7 @@ func (t *translation) write(o Options) Result {
 		tables = append(tables, namedSection{fmt.Sprintf("[[slurm.component]]  # component %d", i+1), &c.section})
 	}
 	tables = append(tables, namedSection{"[setup]", &t.setup}, namedSection{"[setup.env]", &t.env},
-		namedSection{"[launch]", &t.launch}, namedSection{"[requeue]", &t.requeue})
+		namedSection{"[container]", &t.container}, namedSection{"[launch]", &t.launch}, namedSection{"[requeue]", &t.requeue})
 	for _, s := range tables {
 		s.write(&b, s.head)
 		for _, n := range s.notes {

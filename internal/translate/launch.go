@@ -103,6 +103,7 @@ type launch struct {
 	maxRestarts int
 	numa, grace string
 	env         []assignment
+	container   *contained // nil: none
 	notes       []string
 }
 
@@ -192,6 +193,11 @@ func (t *translation) readable(text string) string {
 // peel takes launchers off a command, from the outermost to the program.
 func (t *translation) peel(l *launch, command []string) error {
 	for depth := 0; ; depth++ {
+		if len(command) > 0 && isApptainer(command) && l.container == nil {
+			if rest, ok := t.peelApptainer(l, command); ok {
+				command = rest
+			}
+		}
 		if len(command) == 0 || command[0] == "" {
 			return fmt.Errorf("no program follows %s", l.last())
 		}

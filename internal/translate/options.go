@@ -33,7 +33,7 @@ func (t *translation) slurmKeys() {
 		word := quoted(g.Word())
 		switch why, isLeftOut := leftOut[g.Name]; {
 		case g.Name == "job-name" || g.Name == "chdir" || g.Name == "requeue" || g.Name == "ntasks" || g.Name == "ntasks-per-node" ||
-			g.Name == "ntasks-per-gpu" || g.Name == "cpus-per-task" || g.Name == "nodes":
+			g.Name == "ntasks-per-gpu" || g.Name == "cpus-per-task" || g.Name == "nodes" || isPyxis(g):
 		case isLeftOut:
 			s.note(g.Line, "%s is left out: %s", word, why)
 		case g.Name == "export":

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"ddpbatch/slurm"
 )
 
 // mode is launch.mode: "task" where srun starts several ranks on each node, and as many on each.
@@ -169,7 +171,13 @@ func (t *translation) launchKeys(command []string) {
 
 // srunNotes tells of srun's options, other than those that count tasks.
 func (t *translation) srunNotes() {
-	var left, containers []string
+	var left []string
+	var containers []slurm.Given
+	for _, g := range t.asked.options {
+		if isPyxis(g) {
+			containers = append(containers, g)
+		}
+	}
 	for _, g := range t.line.srun {
 		word := quoted(t.readable(g.Word()))
 		switch {
@@ -178,8 +186,8 @@ func (t *translation) srunNotes() {
 			t.exportOption(g)
 		case g.Name == "chdir":
 			t.launch.note(t.line.line, "not translated: %s: set workdir", word)
-		case strings.Contains(g.Name, "container"):
-			containers = append(containers, word)
+		case isPyxis(g):
+			containers = append(containers, g)
 		case g.Name == "mpi":
 			t.line.mpi = t.line.mpi || g.Value != "none" && !t.line.isLauncher
 			fallthrough
@@ -190,9 +198,8 @@ func (t *translation) srunNotes() {
 	if len(left) > 0 {
 		t.line.notes = append(t.line.notes, "srun is ddpbatch's own, without the script's "+strings.Join(left, " "))
 	}
-	if len(containers) > 0 {
-		t.line.notes = append(t.line.notes, "not translated: "+strings.Join(containers, " ")+
-			": write [container] with runtime = \"enroot\", "+
-			"which Pyxis runs, the image as a file (enroot import docker://...), and mounts")
+	if left := t.pyxis(containers); len(left) > 0 {
+		t.line.notes = append(t.line.notes, "not translated: "+strings.Join(left, " ")+
+			" of the container: see container.mounts and container.args")
 	}
 }

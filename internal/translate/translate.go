@@ -41,7 +41,7 @@ type translation struct {
 	at        int  // the index of the launch line
 	line      launch
 
-	top, slurm, setup, env, launch, requeue section
+	top, slurm, setup, env, container, launch, requeue section
 
 	components []*component // of a heterogeneous job, but for the first
 
