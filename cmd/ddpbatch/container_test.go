@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -145,6 +146,7 @@ func TestContainers(t *testing.T) {
 			t.Parallel()
 			t.Run("ranks", func(t *testing.T) { testContainerRanks(t, rig, runtime) })
 			t.Run("ends", func(t *testing.T) { testContainerEnds(t, rig, runtime) })
+			t.Run("agent killed", func(t *testing.T) { testContainerAgentKilled(t, rig, runtime) })
 			t.Run("faults", func(t *testing.T) { testContainerFaults(t, rig, runtime) })
 			t.Run("starter", func(t *testing.T) { testContainerStarter(t, rig, runtime) })
 			t.Run("builtin", func(t *testing.T) { testContainerBuiltin(t, rig, runtime) })
@@ -214,6 +216,36 @@ func testContainerEnds(t *testing.T, rig *containerRig, runtime string) {
 			t.Errorf("%s: code %d, want %d and %q in\n%s", tc.name, code, tc.code, tc.says, out)
 		}
 	}
+}
+
+// testContainerAgentKilled kills the agent: what is in its containers does not live on, nor do they stay (checkEmpty).
+func testContainerAgentKilled(t *testing.T, rig *containerRig, runtime string) {
+	dir := t.TempDir()
+	job := "schema = 1\nname = \"x\"\n[launch]\ncommand = [\"sh\", \"-c\", \": >there; exec sleep 1000\"]\n" + rig.table(runtime)
+	if err := os.WriteFile(filepath.Join(dir, "job.toml"), []byte(job), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd, out := command(dir, "simulate", "job.toml")
+	cmd.Env = append(os.Environ(), rig.env...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Process.Kill() // after a failure
+	testkit.Eventually(t, "the rank runs", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "there"))
+		return err == nil
+	})
+	run := runMade(t, dir)
+	ranks := processesWith("DDPBATCH_RUN_DIR="+run.Path(), "RANK=0")
+	for _, pid := range processesWith("DDPBATCH_RUN_DIR="+run.Path(), "SLURMD_NODENAME=node1") {
+		if !slices.Contains(ranks, pid) {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Errorf("the run did not fail:\n%s", out)
+	}
+	testkit.Eventually(t, "nobody is left", func() bool { return len(processesOf(run)) == 0 })
 }
 
 func testContainerFaults(t *testing.T, rig *containerRig, runtime string) {

@@ -60,16 +60,26 @@ func SweepOrphans(ctx context.Context, cookie string) (Swept, error) {
 }
 
 // SweepAdopted kills every orphan that this process has adopted as a subreaper, as [SweepOrphans] does, but whatever its cookie. That
-// includes the orphans of a run within this one, and the guard of an agent that was killed, which may not have done its work yet. It does
-// not include the monitors of containers, which remove these once what is in them has ended, and then end themselves.
+// includes the orphans of a run within this one, and the guard of an agent that was killed, which may not have done its work yet. Of a
+// container that has a monitor it kills what is inside: the monitor then removes the container, and ends.
 func SweepAdopted(ctx context.Context) (Swept, error) {
 	return sweep(ctx, targets{others: func(s stat, _ environ) bool {
-		return s.name != monitorName && children.isOrphanOfWorker(s, unix.Getpid())
+		return s.name != monitorName && children.isOrphanOfWorker(s, unix.Getpid()) || isMonitored(s)
 	}})
 }
 
-// monitorName is that of Podman's monitors.
-const monitorName = "conmon"
+// isMonitored reports whether a process is in a container whose monitor this process has adopted. The monitor's other child is the runtime,
+// by which it removes the container.
+func isMonitored(s stat) bool {
+	monitor, err := readStat(s.parent)
+	return err == nil && monitor.name == monitorName && s.name != runtimeName && children.isOrphanOfWorker(monitor, unix.Getpid())
+}
+
+// Processes of Podman's.
+const (
+	monitorName = "conmon"
+	runtimeName = "podman"
+)
 
 // sweeper kills its targets.
 type sweeper struct {
