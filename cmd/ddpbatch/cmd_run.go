@@ -335,6 +335,9 @@ func runName(run *rundir.Dir) string {
 // containerOf is what the ranks of a job run in. They see their working directory, the run directory, and the files that they need of the
 // caller's.
 func containerOf(e *env, job *jobfile.Job, run *rundir.Dir) *launch.Container {
+	if job.Checkpoint.Local != "" {
+		_ = os.MkdirAll(job.Checkpoint.Local, 0o700) // a rank makes it that runs outside; where it is not there the agent says so
+	}
 	k := &launch.Container{
 		Config: job.Container, Run: runName(run), Outer: withoutPMI(e.Environ), Given: slices.Sorted(maps.Keys(job.WorkerEnv())),
 		Binds: container.Same(run.Whole().Path(), job.RanksDir(run.Whole().Path()), job.Checkpoint.Local),

@@ -135,6 +135,7 @@ func (r *containerRig) table(runtime string) string {
 
 // inBox is what each rank says of the container that it is in.
 const inBox = `echo "rank $RANK of $WORLD_SIZE at $PWD: $GREETING; $(cat /given/file); $PATH; shm $(stat -c %i /dev/shm); host ${PYTHONPATH-}"
+(: >"/given/$RANK") 2>/dev/null && echo "given: writable"
 [ -d "$DDPBATCH_RUN_DIR" ] && [ -w "$DDPBATCH_HEARTBEAT_FILE" ] || exit 3
 exec ls "$DDPBATCH_RUN_DIR/spec.json"`
 
@@ -171,7 +172,11 @@ func testContainerRanks(t *testing.T, rig *containerRig, runtime string) {
 	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("from outside"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	mounts := fmt.Sprintf("mounts = [%q]\n", dir+":/given:ro")
+	given, writes := dir+":/given:ro", 0
+	if runtime == "charliecloud" { // which binds for writing alone
+		given, writes = dir+":/given", 4
+	}
+	mounts := fmt.Sprintf("mounts = [%q]\n", given)
 	job := "schema = 1\nname = \"box\"\n[slurm]\nnodes = 2\n[launch]\nnproc_per_node = 2\ncommand = [\"sh\", \"-c\", '''" + inBox + "''']\n" +
 		"[setup]\nenv = { GREETING = \"two\\nlines 'and' $HOME\" }\n" + rig.table(runtime) + mounts
 	code, out := rig.simulate(t, dir, job)
@@ -188,6 +193,9 @@ func testContainerRanks(t *testing.T, rig *containerRig, runtime string) {
 	rest := fmt.Sprintf("lines 'and' $HOME; from outside; /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; shm %d; host \n", info.Sys().(*syscall.Stat_t).Ino)
 	if strings.Count(out, rest) != 4 || strings.Count(out, "/spec.json\n") != 4 {
 		t.Errorf("%q and the run's file are not four times in\n%s", rest, out)
+	}
+	if n := strings.Count(out, "given: writable\n"); n != writes {
+		t.Errorf("%d ranks write to what is given, want %d\n%s", n, writes, out)
 	}
 }
 

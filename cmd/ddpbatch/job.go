@@ -126,8 +126,10 @@ func (e *env) limitRemarks(ctx context.Context, words []string, failed *error) f
 				*failed = err
 				return nil
 			}
-			if config, err := client.ClusterConfig(ctx); err == nil && i == 0 {
-				cluster.KillWait = config.KillWait
+			if i == 0 {
+				if config, err := client.ClusterConfig(ctx); err == nil {
+					cluster.KillWait = config.KillWait
+				}
 			}
 			all = append(all, job.LimitRemarks(i, cluster, words)...)
 		}

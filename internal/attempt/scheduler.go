@@ -102,13 +102,16 @@ func (s *slurmScheduler) Exclude(ctx context.Context, nodes []string) error {
 	ctx, cancel := context.WithTimeout(ctx, orderLimit)
 	defer cancel()
 	list := slurm.FoldHostlist(nodes)
-	for _, id := range append([]string{s.a.JobID}, s.a.Link.Later...) {
-		err := untilAnswered(ctx, func(ctx context.Context) error { return s.a.Env.Slurm.ExcludeNodes(ctx, id, list) })
-		if err != nil {
-			return err
+	exclude := func(id string) error {
+		return untilAnswered(ctx, func(ctx context.Context) error { return s.a.Env.Slurm.ExcludeNodes(ctx, id, list) })
+	}
+	err := exclude(s.a.JobID)
+	for _, id := range s.a.Link.Later {
+		if later := exclude(id); later != nil { // it may have been cancelled; the others are told
+			s.a.Env.Log.Warn("a later link of the chain may start on nodes that failed", "job", id, "error", later)
 		}
 	}
-	return nil
+	return err
 }
 
 func (s *slurmScheduler) Cancel(ctx context.Context) error {

@@ -12,7 +12,7 @@ import (
 //
 // Each call has a user namespace of its own, unless peers join one; across two of them no process may look into another.
 func charliecloud() dialect {
-	return dialect{program: "ch-run", folders: true, files: true, command: charliecloudCommand, codes: map[int]string{
+	return dialect{program: "ch-run", folders: true, files: true, writesAll: true, command: charliecloudCommand, codes: map[int]string{
 		49: "ch-run could not start the container, or found no such program in the image",
 	}}
 }

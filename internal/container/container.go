@@ -74,14 +74,15 @@ type Limit struct {
 
 // A dialect is how one runtime is spoken to.
 type dialect struct {
-	program string
-	monitor bool // the worker is no descendant of the program
-	shm     bool // a container can have a /dev/shm of its own
-	names   bool // an image may be a name, and not only a file
-	folders bool // an image may be a folder
-	files   bool // an image may be a file
-	command func(Config, Worker, []Bind) (argv, env []string)
-	codes   map[int]string // exit codes of its own, and what they mean
+	program   string
+	monitor   bool // the worker is no descendant of the program
+	shm       bool // a container can have a /dev/shm of its own
+	names     bool // an image may be a name, and not only a file
+	folders   bool // an image may be a folder
+	files     bool // an image may be a file
+	writesAll bool // it cannot bind for reading alone
+	command   func(Config, Worker, []Bind) (argv, env []string)
+	codes     map[int]string // exit codes of its own, and what they mean
 }
 
 func dialects() map[string]dialect {
@@ -117,16 +118,31 @@ func (c Config) IsPath() bool {
 
 // Command is what the agent starts in place of the worker, and the environment that it starts it with.
 func (c Config) Command(w Worker) (argv, env []string, err error) {
-	binds := slices.Clone(w.Binds)
+	binds, err := c.AllBinds(w.Binds)
+	if err != nil {
+		return nil, nil, err
+	}
+	argv, env = c.dialect().command(c, w, binds)
+	return argv, env, nil
+}
+
+// AllBinds are those of a worker and the job's mounts, in the order in which they are made. A path that a runtime would take for something
+// else is an error.
+func (c Config) AllBinds(own []Bind) ([]Bind, error) {
+	binds := slices.Clone(own)
 	for _, text := range c.Mounts {
 		mount, err := ParseMount(text)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		binds = append(binds, mount)
 	}
-	argv, env = c.dialect().command(c, w, tidy(binds))
-	return argv, env, nil
+	for _, b := range binds {
+		if err := errors.Join(CheckPath(b.Source), CheckPath(b.Target)); err != nil {
+			return nil, fmt.Errorf("bind %s into a container: %w", b.Source, err)
+		}
+	}
+	return tidy(binds), nil
 }
 
 // Explain says what an exit code may mean that the runtime gives itself; "": it is the worker's own. The worker may have given it, too.
@@ -142,13 +158,19 @@ func (c Config) Validate() error {
 	if c.ShmSize > 0 && !d.shm {
 		errs = append(errs, fmt.Errorf("shm_size: %s shares the node's /dev/shm with its containers: leave shm_size out", c.Runtime))
 	}
+	if strings.HasPrefix(c.Image, "-") {
+		errs = append(errs, fmt.Errorf("image: %s begins with a dash, so that %s would take it for an option", text.Quoted(c.Image, maxShown), c.Runtime))
+	}
 	if c.IsPath() && !d.folders && !d.files {
 		errs = append(errs, fmt.Errorf("image: %s runs images by their names, and not files: load %s (docker load) and write its name",
 			c.Runtime, text.Quoted(c.Image, maxShown)))
 	}
 	for i, word := range c.Mounts {
-		if _, err := ParseMount(word); err != nil {
+		mount, err := ParseMount(word)
+		if err != nil {
 			errs = append(errs, fmt.Errorf("mounts: item %d: %w", i+1, err))
+		} else if mount.ReadOnly && d.writesAll {
+			errs = append(errs, fmt.Errorf(`mounts: item %d: %s shows all that it binds for writing: leave ":ro" out`, i+1, c.Runtime))
 		}
 	}
 	return errors.Join(errs...)

@@ -75,7 +75,7 @@ func TestLineSaysWhatDiffers(t *testing.T) {
 		hasNot string // the beginning of a word
 	}{
 		{"a /dev/shm of its own", Config{Runtime: Podman, Image: "a", ShmSize: 8 << 30}, nil, []string{"--shm-size=8589934592b"}, "--ipc"},
-		{"a folder is the image", Config{Runtime: Podman, Image: "/img/a"}, nil, []string{"--rootfs", "/img/a:O"}, "/img/a:O "},
+		{"a folder is the image", Config{Runtime: Podman, Image: "/img/a"}, nil, []string{"--rootfs", "/img/a:O"}, ""},
 		{"no GPUs", Config{Runtime: Docker, Image: "a"}, func(w *Worker) { w.GPUs = NoGPUs }, nil, "--gpus"},
 		{"AMD's GPUs", Config{Runtime: Podman, Image: "a"}, func(w *Worker) { w.GPUs = AMD }, []string{"--device=/dev/kfd", "--device=/dev/dri"}, "--device=nvidia"},
 		{"AMD's GPUs", Config{Runtime: Apptainer, Image: "a"}, func(w *Worker) { w.GPUs = AMD }, []string{"--rocm"}, "--nv"},
@@ -89,7 +89,7 @@ func TestLineSaysWhatDiffers(t *testing.T) {
 		}
 		argv, _, err := tc.config.Command(w)
 		missing := slices.ContainsFunc(tc.has, func(word string) bool { return !slices.Contains(argv, word) })
-		wrong := slices.ContainsFunc(argv, func(word string) bool { return strings.HasPrefix(word, tc.hasNot) })
+		wrong := tc.hasNot != "" && slices.ContainsFunc(argv, func(word string) bool { return strings.HasPrefix(word, tc.hasNot) })
 		if err != nil || missing || wrong {
 			t.Errorf("%s: %v\n%q\nwant %q and no %s", tc.name, err, argv, tc.has, tc.hasNot)
 		}
@@ -180,5 +180,25 @@ func TestCodesOfRuntimesAreExplained(t *testing.T) {
 func TestNameOfAContainer(t *testing.T) {
 	if got := Name("job 7/step", "n1.example.org", 3); got != "ddpbatch-job_7_step-n1.example.org-3" {
 		t.Error(got)
+	}
+}
+
+// What a runtime cannot do is told of before anything is started.
+func TestUnfitKeysAreRefused(t *testing.T) {
+	for says, config := range map[string]Config{
+		"image: --privileged begins with a dash":               {Runtime: Podman, Image: "--privileged"},
+		`mounts: item 1: charliecloud shows all that it binds`: {Runtime: Charliecloud, Image: "/a", Mounts: []string{"/data:/data:ro"}},
+		"mounts: item 1": {Runtime: Podman, Image: "a", Mounts: []string{"data"}},
+		"shm_size: charliecloud shares the node's":               {Runtime: Charliecloud, Image: "/a", ShmSize: 1},
+		"image: docker runs images by their names, and not file": {Runtime: Docker, Image: "/a.tar"},
+	} {
+		if err := config.Validate(); err == nil || !strings.HasPrefix(strings.ReplaceAll(err.Error(), `"`, ""), says) {
+			t.Errorf("%+v: %v, want %q", config, err, says)
+		}
+	}
+	for _, path := range []string{"/a,b", "/a:b", "a"} {
+		if _, err := (Config{Runtime: Podman}).AllBinds(Same(path)); err == nil {
+			t.Errorf("%q is bound", path)
+		}
 	}
 }

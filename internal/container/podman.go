@@ -2,6 +2,7 @@ package container
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -21,6 +22,9 @@ func podmanCommand(c Config, w Worker, binds []Bind) (argv, env []string) {
 		argv = append(argv, "--device=nvidia.com/gpu=all") // the container device interface
 	case AMD:
 		argv = append(argv, "--device=/dev/kfd", "--device=/dev/dri")
+	}
+	if !slices.ContainsFunc(c.Args, func(word string) bool { return strings.HasPrefix(word, "--user") }) { // or --userns
+		argv = append(argv, "--user=0:0") // which is the caller, whom no other user of the image's is
 	}
 	argv, env = ociWords(argv, c, w, binds)
 	if c.IsPath() {
@@ -99,8 +103,8 @@ func shortName(text string) string {
 	}, text)
 }
 
-// Name is the name of the container of a worker: the same for that place in the next attempt, which so replaces what a killed agent has
-// left behind.
+// Name is the name of the container of a worker: the same for that place in the next attempt. What a killed agent has left behind Podman
+// replaces; with Docker, whose daemon removes what has ended, that attempt fails, removes it, and the one after begins.
 func Name(run, host string, localRank int) string {
 	return fmt.Sprintf("ddpbatch-%s-%s-%d", shortName(run), shortName(host), localRank)
 }

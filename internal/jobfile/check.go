@@ -67,6 +67,7 @@ func (c *checker) checkAll(values map[string]any, root *position, dir string) {
 	c.countRanks(root)
 	c.checkRules(values, root)
 	c.resolvePaths(root, dir)
+	c.checkBinds(root)
 }
 
 // table checks the keys of one table, in the order of the file.

@@ -3,6 +3,8 @@ package jobfile
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/BurntSushi/toml"
 
@@ -52,17 +54,34 @@ func (c *checker) checkContainer(values map[string]any, root *position) {
 		return
 	}
 	c.addErrors(root, "container.", k.Validate())
-	for _, p := range []struct{ key, path string }{{"workdir", j.WorkDir}, {"run_dir", j.RunDir}} {
-		if err := container.CheckPath("/" + p.path); err != nil && c.hasNoFault(p.key) { // it is made absolute later
-			at := toml.Key{p.key}
-			c.fault(root.at(at), at, "%s cannot be bound into a container: %v", p.key, err)
-		}
-	}
 	if k.ShmSize > 0 && j.MaxNproc() != 1 && c.hasNoFault("container.shm_size", "launch.nproc_per_node") {
 		c.warn(root, toml.Key{"container", "shm_size"}, "container.shm_size gives each rank a /dev/shm of its own, so that the ranks of a "+
 			"node share none, and NCCL finds no memory in common: leave it out, and they have the node's")
 	}
 	c.warnOfHostSetup(root)
+}
+
+// checkBinds refuses paths, which are absolute by now, that cannot be bound into a container.
+func (c *checker) checkBinds(root *position) {
+	j := c.job
+	if j.Container.Runtime == "" {
+		return
+	}
+	paths := []struct{ key, path string }{{"workdir", j.WorkDir}, {"run_dir", j.RunDir}, {"checkpoint.local", j.Checkpoint.Local}}
+	if image := j.imagePath(); image != nil {
+		paths = append(paths, struct{ key, path string }{"container.image", *image})
+	}
+	for _, p := range paths {
+		if p.path == "" || !c.hasNoFault(p.key) {
+			continue
+		}
+		key := toml.Key(strings.Split(p.key, "."))
+		if err := container.CheckPath(p.path); err != nil {
+			c.fault(root.at(key), key, "%s cannot be seen in a container: %v", p.key, err)
+		} else if filepath.Clean(p.path) == "/" {
+			c.fault(root.at(key), key, "%s = \"/\" would hide the whole image: write a folder below it", p.key)
+		}
+	}
 }
 
 // ownTable reports whether the job itself, or an override, has a key of a table.

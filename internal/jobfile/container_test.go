@@ -80,3 +80,33 @@ func TestRuntimeOfTheSiteAloneIsNoContainer(t *testing.T) {
 		}
 	}
 }
+
+// Paths are bound as they are after they were made absolute.
+func TestPathsThatNoContainerSeesAreRefused(t *testing.T) {
+	const text = "schema = 1\nname = \"x\"\n%s\n[launch]\ncommand = [\"true\"]\n[container]\nruntime = \"podman\"\nimage = \"a\"\n"
+	for _, tc := range []struct{ dir, key, says string }{
+		{"/jobs/run,1", "", "workdir cannot be seen in a container"},
+		{"/jobs", `workdir = "/"`, `workdir = "/" would hide the whole image`},
+		{"/jobs", `checkpoint = { local = "/a:b" }`, "checkpoint.local cannot be seen in a container"},
+	} {
+		_, _, err := Parse("job.toml", tc.dir, []byte(strings.Replace(text, "%s", tc.key, 1)), nil)
+		if err == nil || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s in %s: %v, want %q", tc.key, tc.dir, err, tc.says)
+		}
+	}
+}
+
+// An image of a site's that is a name is no relative path.
+func TestDefaultsMayNameAnImage(t *testing.T) {
+	for text, fits := range map[string]bool{
+		"[container]\nruntime = \"podman\"\nimage = \"pytorch:2\"\n":                true,
+		"[container]\nruntime = \"apptainer\"\nimage = \"docker://pytorch:2\"\n":    true,
+		"[container]\nruntime = \"charliecloud\"\nimage = \"images/pytorch\"\n":     false,
+		"[container]\nruntime = \"charliecloud\"\nimage = \"/images/pytorch.sq\"\n": true,
+	} {
+		_, err := ParseDefaults(rundir.DefaultsFile{Name: "/etc/ddpbatch.toml", Text: text})
+		if (err == nil) != fits {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"ddpbatch/internal/container"
 	"ddpbatch/internal/rundir"
 )
 
@@ -150,6 +151,9 @@ func (c *checker) checkPaths(values map[string]any, root *position) {
 			continue
 		}
 		path, isText := table[key[len(key)-1]].(string)
+		if runtime, given := table["runtime"].(string); given && dotted == "container.image" {
+			isText = isText && container.Config{Runtime: runtime, Image: path}.IsPath()
+		}
 		if isText && !filepath.IsAbs(path) && path != "~" && !strings.HasPrefix(path, "~/") {
 			c.fault(at, key, "%s = %s is a relative path, and this file is for jobs in many folders: write an absolute one, or one that begins with ~/",
 				key, short(path))

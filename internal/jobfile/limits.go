@@ -39,13 +39,17 @@ func (j *Job) Partitions(options []string) (names []string, said []bool) {
 // LimitRemarks tells what of one component of a job, an index into Parts, is beyond the limits of its partition, and what no node of it
 // has. options are further words of sbatch's command line, which count over the job's: what they say is left to Slurm to judge.
 func (j *Job) LimitRemarks(index int, cluster Cluster, options []string) []Remark {
-	part := j.Parts()[index]
+	parts := j.Parts()
+	part := parts[index]
 	if index == 0 {
 		return part.limitRemarks(cluster, options)
 	}
-	for _, name := range []string{"mem", "time"} { // which sbatch hands on; the last one counts
-		if value, given := j.Slurm.Get(name); given {
-			part.Slurm.List = append([]slurm.Option{{Name: name, Value: value}}, part.Slurm.List...)
+	for _, name := range []string{"mem", "time"} { // which sbatch hands on from one component to the next; the last one counts
+		for _, before := range slices.Backward(parts[:index]) {
+			if value, given := before.Slurm.Get(name); given {
+				part.Slurm.List = append([]slurm.Option{{Name: name, Value: value}}, part.Slurm.List...)
+				break
+			}
 		}
 	}
 	remarks := part.limitRemarks(cluster, nil)

@@ -72,7 +72,7 @@ func (c *Contained) found() bool {
 // members are the processes in the container; none: it has not begun, or has ended.
 func (c *Contained) members() []Relative {
 	all, _ := WithVariables(c.pairs...) // where nothing can be told, the client is who is told
-	all = slices.DeleteFunc(all, func(r Relative) bool { return r.seen.group == c.Process.Pid() })
+	all = slices.DeleteFunc(all, func(r Relative) bool { return r.seen.group == c.Process.Pid() || isPause(r.seen) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.main == nil {
@@ -87,6 +87,10 @@ func (c *Contained) members() []Relative {
 	return all
 }
 
+// isPause reports whether a process is the one by which Podman keeps the namespaces of a user who is not root. The first client on a node
+// starts it, with its own environment, and it serves all later ones.
+func isPause(s stat) bool { return s.name == "catatonit" || s.name == "podman pause" }
+
 // Pid is the first process in the container, and the client as long as that is not known.
 func (c *Contained) Pid() int {
 	c.mu.Lock()
@@ -100,6 +104,11 @@ func (c *Contained) Pid() int {
 // Signal sends sig to the processes in the container, and to the client where there are none. A client whose container was killed has some
 // seconds to tidy up.
 func (c *Contained) Signal(sig syscall.Signal) error {
+	select {
+	case <-c.Done(): // what removes the container may have its variables
+		return nil
+	default:
+	}
 	members := c.members()
 	if len(members) == 0 {
 		return c.Process.Signal(sig)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	words "ddpbatch/internal/text"
 	"ddpbatch/slurm"
 )
 
@@ -48,11 +49,12 @@ func (t *translation) componentKeys(counts []int) {
 		return
 	}
 	l := &t.line
-	if !slices.ContainsFunc(l.srun, func(g slurm.Given) bool { return g.Name == "het-group" }) {
+	switch groups := t.hetGroups(); {
+	case len(groups) == 0:
 		l.notes = append(l.notes, "the script starts this on the first component alone: here it runs on all of them")
-	}
-	if slices.Contains(l.command, ":") {
-		l.notes = append(l.notes, "not translated: behind a colon, what srun starts on other components: all ranks run one command here")
+	case len(groups) < len(t.components)+1:
+		l.notes = append(l.notes, fmt.Sprintf("the script starts this on %s of %d: here it runs on all of them",
+			words.Plural(len(groups), "component"), len(t.components)+1))
 	}
 	for _, c := range t.components {
 		c.put("nodes", c.asked.nodes, "")
@@ -64,6 +66,29 @@ func (t *translation) componentKeys(counts []int) {
 			t.componentOption(c, g)
 		}
 	}
+}
+
+// hetGroups are the components that srun starts its tasks on, "0,2-3"; none: it does not say so, which means the first.
+func (t *translation) hetGroups() []int {
+	for _, g := range t.line.srun {
+		if g.Name == "het-group" {
+			if list, err := slurm.ParseArray(g.Value); err == nil {
+				return list.Indices
+			}
+		}
+	}
+	return nil
+}
+
+// cutAtColon leaves what srun starts on its first group of components: what stands behind a colon is another command, of others.
+func (t *translation) cutAtColon() {
+	l := &t.line
+	at := slices.Index(l.command, ":")
+	if at < 1 || len(t.components) == 0 || !l.usesSrun {
+		return
+	}
+	l.command = l.command[:at]
+	l.notes = append(l.notes, "not translated: behind a colon, what srun starts on other components: all ranks run one command here")
 }
 
 // componentRanks writes the ranks of a component's nodes, and the cores of each.

@@ -25,6 +25,10 @@ func TestComponentsComeOut(t *testing.T) {
 			nil, "agent", []string{"not translated: 2 cores of each node", "write gpus_per_node"}},
 		"another range": {"-N1\n#SBATCH hetjob\n#SBATCH hetjob\n#SBATCH -N2-4", "srun ./x",
 			[]int{1}, "agent", []string{"[[slurm.component]]  # component 2", "the least number of nodes", "on the first component alone"}},
+		"one of two": {"-N1\n#SBATCH hetjob\n#SBATCH -N1", "srun --het-group=1 ./x", []int{1}, "agent",
+			[]string{"on 1 component of 2", `command = ["./x"]`}},
+		"two commands": {"-N1\n#SBATCH hetjob\n#SBATCH -N1", "srun ./a : --het-group=1 ./b", []int{1}, "agent",
+			[]string{"not translated: behind a colon", `command = ["./a"]`}},
 	} {
 		result, err := Script("#!/bin/bash\n#SBATCH "+c.head+"\n"+c.launch+"\n", Options{Source: "x", Name: "x", Base: "."})
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 type contained struct {
 	runtime, image string
 	mounts, args   []string
+	hasHome        bool // the home of the user is seen in it
 }
 
 // apptainerSwitches are flags of "apptainer exec" without a value, and whether [container] has them without being told.
@@ -30,7 +31,7 @@ func isApptainer(command []string) bool {
 // peelApptainer takes "apptainer exec" and its flags off. It is false, and the command stays as it is, where a flag has no place in
 // [container] or only the shell knows the image or a mount.
 func (t *translation) peelApptainer(l *launch, command []string) (rest []string, ok bool) {
-	c := &contained{runtime: "apptainer"}
+	c := &contained{runtime: "apptainer", hasHome: true}
 	rest = command[2:]
 	for len(rest) > 0 && strings.HasPrefix(rest[0], "-") {
 		word := rest[0]
@@ -40,6 +41,7 @@ func (t *translation) peelApptainer(l *launch, command []string) (rest []string,
 			if !isDefault {
 				c.args = append(c.args, word)
 			}
+			c.hasHome = c.hasHome && !slices.Contains([]string{"--no-home", "--contain", "-c", "--containall", "-C"}, word)
 			continue
 		}
 		if name != "-B" && name != "--bind" {
@@ -140,6 +142,9 @@ func (t *translation) containerKeys(base string) {
 		return
 	}
 	s.note(t.line.line, "the agent is outside of the container, and starts each rank by apptainer")
+	if c.hasHome {
+		s.note(t.line.line, "apptainer shows your home in the container, and here it does not: write into mounts what of it is needed")
+	}
 }
 
 // isImageFile reports whether the image is a file: to Pyxis what begins like a path, and to apptainer what is no URI.

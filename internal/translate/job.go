@@ -24,6 +24,7 @@ func (t *translation) job(at int, o Options) Result {
 			before[i] = t.notTheLaunchLine(before[i])
 		}
 	}
+	t.cutAtColon()
 	command, needed := t.commandWords(l)
 	t.setupOf(before, needed)
 	for _, it := range t.items[at+1:] {

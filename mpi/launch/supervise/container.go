@@ -50,14 +50,14 @@ func (c Config) findRuntime() (string, error) {
 			return "", &startError{exit.Failed, fmt.Errorf("container.image is not there on this node: %w", err)}
 		}
 	}
-	for _, text := range k.Mounts {
-		mount, err := container.ParseMount(text)
-		if err == nil {
-			_, err = os.Stat(mount.Source)
+	binds, err := k.AllBinds(k.Binds)
+	for _, b := range binds {
+		if _, e := os.Stat(b.Source); e != nil {
+			err = errors.Join(err, e)
 		}
-		if err != nil {
-			return "", &startError{exit.Failed, fmt.Errorf("container.mounts: %q cannot be mounted on this node: %w", text, err)}
-		}
+	}
+	if err != nil {
+		return "", &startError{exit.Failed, fmt.Errorf("container.mounts: what a rank is to see is not there on this node: %w", err)}
 	}
 	return path, nil
 }
@@ -84,7 +84,7 @@ func (r *round) contain(w *worker) error {
 		return &startError{exit.Failed, err}
 	}
 	if c.Container.Runtime == container.Charliecloud {
-		c.makeMountPoints(argv)
+		c.makeMountPoints(spec.Binds)
 	}
 	w.cmd.Args, w.cmd.Env, w.cmd.Dir = argv, env, ""
 	w.container = &contained{config: c.Container, name: spec.Name, pairs: []string{
@@ -107,19 +107,18 @@ func (r *round) ownBinds(files workerFiles) []container.Bind {
 
 // makeMountPoints makes the folders in an image that is a folder which ch-run binds something to: it can do so itself only in an image that
 // workers may change. Where this fails, ch-run says what is missing.
-func (c Config) makeMountPoints(argv []string) {
+func (c Config) makeMountPoints(own []container.Bind) {
 	image := c.Container.Image
 	if info, err := os.Stat(image); err != nil || !info.IsDir() {
 		return
 	}
-	for _, word := range argv {
-		bind, ok := strings.CutPrefix(word, "--bind=")
-		source, target, _ := strings.Cut(bind, ":")
-		if !ok {
-			continue
-		}
-		point := filepath.Join(image, target)
-		if info, err := os.Stat(source); err == nil && !info.IsDir() {
+	binds, err := c.Container.AllBinds(own)
+	if err != nil {
+		return // Command has said so
+	}
+	for _, b := range container.Missing(binds) {
+		point := filepath.Join(image, b.Target)
+		if info, err := os.Stat(b.Source); err == nil && !info.IsDir() {
 			if os.MkdirAll(filepath.Dir(point), 0o755) == nil {
 				_ = touch(point)
 			}
@@ -224,7 +223,7 @@ func (k *contained) removeLeft(cmd *exec.Cmd, code int, signal syscall.Signal) e
 	ctx, cancel := context.WithTimeout(context.Background(), removeLimit)
 	defer cancel()
 	remove := exec.CommandContext(ctx, cmd.Path, "rm", "--force", k.name)
-	remove.Env = cmd.Env
+	remove.Env, remove.WaitDelay = k.config.Outer, time.Second
 	text, err := remove.CombinedOutput()
 	if err != nil && !strings.Contains(string(text), "no such container") && !strings.Contains(strings.ToLower(string(text)), "no container") {
 		return fmt.Errorf("remove the container %s: %w: %.300s", k.name, err, text)
