@@ -30,6 +30,17 @@ type Client struct {
 	// Run runs one command to its end; nil stands for [Exec]. It is there for tests, and for
 	// clusters that are reached through another program.
 	Run func(ctx context.Context, c Command) (Output, error)
+
+	clusters string // as On has it
+}
+
+// On is a Client whose commands talk to a cluster by --clusters, for which Slurm needs slurmdbd: its ids are that cluster's, unless they
+// name one themselves. Several, "a,b", are for sbatch alone, which chooses one of them. "" is the cluster that the commands talk to by
+// themselves.
+func (c *Client) On(clusters string) *Client {
+	on := *c
+	on.clusters = clusters
+	return &on
 }
 
 // Command is one call of one of Slurm's commands.
@@ -55,6 +66,9 @@ func (c *Client) run(ctx context.Context, name string, args ...string) (Output, 
 	run := c.Run
 	if run == nil {
 		run = Exec
+	}
+	if len(args) == 0 || !strings.HasPrefix(args[0], clustersOption) { // else an id has named another
+		args = onCluster(c.clusters, args...)
 	}
 	out, err := run(ctx, Command{Name: name, Args: args, Environ: c.environ(name)})
 	if err != nil {

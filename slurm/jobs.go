@@ -170,12 +170,14 @@ func parseSqueue(stdout []byte) []JobStatus {
 	return jobs
 }
 
+const clustersOption = "--clusters="
+
 // onCluster puts the option that names a cluster before args.
 func onCluster(cluster string, args ...string) []string {
 	if cluster == "" {
 		return args
 	}
-	return append([]string{"--clusters=" + cluster}, args...)
+	return append([]string{clustersOption + cluster}, args...)
 }
 
 func isNumber(s string) bool {

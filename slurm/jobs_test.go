@@ -305,6 +305,42 @@ func TestJobsAreAskedForByCluster(t *testing.T) {
 	}
 }
 
+// All commands of a Client that is on a cluster ask that one, but for an id that names another.
+func TestOnAsksACluster(t *testing.T) {
+	p := &pretend{answers: map[string]Output{"sbatch": {Stdout: []byte("3;lab\n")}, "squeue": {}, "scancel": {}, "scontrol": {}}}
+	base := p.client()
+	lab := base.On("lab")
+	id, err := base.On("lab,new").Submit(t.Context(), "/s", nil)
+	if want := (JobID{ID: "3", Cluster: "lab"}); err != nil || id != want {
+		t.Errorf("submitted %v, %v; want %v", id, err, want)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(lab.CancelNow(t.Context(), "3"))
+	must(lab.CancelNow(t.Context(), "4;new"))
+	must(lab.Requeue(t.Context(), "3"))
+	_, err = lab.UserJobs(t.Context(), "")
+	must(err)
+	must(base.CancelNow(t.Context(), "5"))
+	must(lab.On("").CancelNow(t.Context(), "6"))
+	want := []string{
+		"sbatch --clusters=lab,new --parsable /s", "scancel --clusters=lab 3", "scancel --clusters=new 4", "scontrol --clusters=lab requeue 3",
+		"squeue --clusters=lab -h -t all --me", "scancel 5", "scancel 6",
+	}
+	if len(p.asked) != len(want) {
+		t.Fatalf("asked %q, want %q", p.asked, want)
+	}
+	for i := range want {
+		if !strings.HasPrefix(p.asked[i], want[i]) {
+			t.Errorf("asked %q, want %q", p.asked[i], want[i])
+		}
+	}
+}
+
 func FuzzClientOutput(f *testing.F) {
 	for _, name := range []string{"cli2/scontrol-show-job-o.stdout", "cli2/squeue-fmt.stdout", "sbatch-errors/bad-partition.stderr", "cli/sbatch-parsable-cluster.stdout"} {
 		data, err := os.ReadFile(filepath.Join(corpus, name))
