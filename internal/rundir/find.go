@@ -19,12 +19,13 @@ var ErrNotFound = errors.New("no such run")
 
 // Find opens what a user names: a run directory by its path or by its name below
 // parent, a link <name>-<jobid> there, or a job id alone ("123", or "123_4" for
-// an element of an array). A job id of several runs (a rebuilt cluster counts
-// from 1 again) means the newest, and never a folder of that name. The error
-// lists what has a similar name.
+// an element of an array; "123;lab" on a cluster). A job id of several runs (a
+// rebuilt cluster counts from 1 again, and each cluster counts by itself) means
+// the newest, and never a folder of that name. The error lists what has a
+// similar name.
 func Find(parent, jobOrPath string) (*Dir, error) {
-	if jobID().MatchString(jobOrPath) {
-		if d, err := findJob(parent, jobOrPath); d != nil || err != nil {
+	if id, cluster, ok := cutCluster(jobOrPath); ok {
+		if d, err := findJob(parent, id, cluster); d != nil || err != nil {
 			return d, err
 		}
 		return nil, fmt.Errorf("%w as %q%s", ErrNotFound, jobOrPath, suggestions(parent, jobOrPath)) // a folder named so is no job: anybody may make one
@@ -60,17 +61,21 @@ func candidates(parent, name string) []string {
 // all.
 const maxOtherLinks = 32
 
-// findJob opens the run of a job id; it returns nil if there is none. It looks at links to the caller's own runs first, then at the job
+// findJob opens the run of a job id, on a cluster if that is not ""; it returns nil if there is none. It looks at links to the caller's own runs first, then at the job
 // ids that the caller's runs record, because another user may have taken the name of a link, and only then at runs of other users.
-func findJob(parent, id string) (*Dir, error) {
+func findJob(parent, id, cluster string) (*Dir, error) {
 	job, _, isTask := strings.Cut(id, "_")
+	elsewhere := func(path string) bool { // of a run whose job of that number is on another cluster
+		recorded, on, err := (&Dir{path: path}).recordedJob()
+		return cluster != "" && err == nil && recorded == job && on != cluster
+	}
 	own, others := jobLinks(parent, job)
-	found, err := newestOf(own, true)
+	found, err := newestOf(slices.DeleteFunc(own, elsewhere), true)
 	if found == nil && err == nil {
-		found, err = newestOf(ownRunsOf(parent, job), true)
+		found, err = newestOf(slices.DeleteFunc(ownRunsOf(parent, job), elsewhere), true)
 	}
 	if found == nil && err == nil {
-		found, err = newestOf(others, false)
+		found, err = newestOf(slices.DeleteFunc(others, elsewhere), false)
 	}
 	if found == nil || err != nil || !isTask {
 		return found, err

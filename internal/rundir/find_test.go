@@ -107,3 +107,52 @@ func createAt(t *testing.T, parent, name string, now time.Time) *Dir {
 	must(t, err)
 	return d
 }
+
+// Each cluster counts its jobs by itself: a number may be of several runs, and be of one run's first job here and of its next there.
+func TestFindTellsClustersApart(t *testing.T) {
+	parent := t.TempDir()
+	here, east, west := create1(t, parent, "x"), createAt(t, parent, "x", noon.Add(time.Minute)), createAt(t, parent, "y", noon.Add(time.Hour))
+	must(t, here.SetJobID("7"))
+	must(t, east.SetJobID("7;east")) // and takes the link
+	must(t, west.SetJobID("7;west-2"))
+	moved := createAt(t, parent, "z", noon)
+	must(t, moved.SetJobID("8;east"))
+	must(t, moved.SetJobID("9;west-2"))
+	for what, want := range map[string]*Dir{"7": west, "7;east": east, "7;west-2": west, "8": moved, "8;east": moved, "9;west-2": moved} {
+		if d, err := Find(parent, what); err != nil || d.Path() != want.Path() {
+			t.Errorf("Find(%q) = %v, %v; want %s", what, d, err, want.Path())
+		}
+		if !IsJobID(what) {
+			t.Errorf("%q is not taken for a job id", what)
+		}
+	}
+	must(t, west.SetJobID("7;east")) // the newer of two
+	must(t, os.Remove(filepath.Join(parent, "y-7")))
+	must(t, os.Remove(filepath.Join(parent, "x-7")))
+	if d, err := Find(parent, "7;east"); err != nil || d.Path() != west.Path() {
+		t.Errorf("without links: %v, %v", d, err)
+	}
+	for _, what := range []string{"7;south", "9;east", "7;", "7;a b", ";east", "7;east;west"} {
+		if d, err := Find(parent, what); !errors.Is(err, ErrNotFound) {
+			t.Errorf("Find(%q) = %v, %v", what, d, err)
+		}
+	}
+}
+
+func TestTheClusterIsThatOfTheNewestJob(t *testing.T) {
+	d := create1(t, t.TempDir(), "x")
+	task, err := d.Task(3)
+	must(t, err)
+	for _, id := range []string{"7;east", "8", "9;west"} {
+		must(t, d.SetJobID(id))
+		must(t, task.SetJobID("6_3"))
+		plain, cluster, _ := strings.Cut(id, ";")
+		if got, err := d.JobID(); got != plain || err != nil || d.Cluster() != cluster || task.Cluster() != cluster {
+			t.Errorf("%s: job %q, %v on %q, its element on %q", id, got, err, d.Cluster(), task.Cluster())
+		}
+	}
+	must(t, os.WriteFile(filepath.Join(d.Path(), "jobid"), []byte("7;\n"), 0o600))
+	if _, err := d.JobID(); err == nil || d.Cluster() != "" {
+		t.Errorf("a broken file: %v, %q", err, d.Cluster())
+	}
+}

@@ -19,21 +19,35 @@ import (
 // heterogeneous job 123+0.
 var jobID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9]{1,20}([_+][0-9]{1,10})?$`) })
 
+// clusterName is a name that Slurm may give to a cluster.
+var clusterName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`) })
+
 // IsJobID reports whether [Find] takes name for a job id.
-func IsJobID(name string) bool { return jobID().MatchString(name) }
+func IsJobID(name string) bool {
+	_, _, ok := cutCluster(name)
+	return ok
+}
+
+// cutCluster parts a job id, "123" or "123;lab", from its cluster. ok: it is one.
+func cutCluster(name string) (id, cluster string, ok bool) {
+	id, cluster, named := strings.Cut(name, ";")
+	return id, cluster, jobID().MatchString(id) && (!named || clusterName().MatchString(cluster))
+}
 
 // ErrLink: the job id is recorded, and no link of that name leads to the run, so that it is found by its path alone.
 var ErrLink = errors.New("the job has no link")
 
-const maxJobID = 64 // bytes of the file jobid
+const maxJobID = 128 // bytes of the file jobid
 
-// SetJobID records the newest job id and points runs/<name>-<jobid> at the run.
+// SetJobID records the newest job id, "123", or "123;lab" where Slurm's commands find it on a cluster by its name alone, and points
+// runs/<name>-123 at the run.
 // A link of that name that ddpbatch made for another run (a rebuilt cluster
 // counts from 1 again) is replaced; anything else of that name is left alone,
 // and an [ErrLink] says so, with the id recorded all the same. An array element
 // records its id and gets no link.
 func (d *Dir) SetJobID(id string) error {
-	if !jobID().MatchString(id) {
+	plain, _, ok := cutCluster(id)
+	if !ok {
 		return fmt.Errorf("record the job id: %q is not a Slurm job id", id)
 	}
 	if !d.IsOwn() { // root, who cancels it: the file would be root's
@@ -45,7 +59,7 @@ func (d *Dir) SetJobID(id string) error {
 	if d.root != nil {
 		return nil
 	}
-	return d.PointJobID(id)
+	return d.PointJobID(plain)
 }
 
 // jobLink is the path of the link by which a job's id leads to its run.
@@ -116,19 +130,32 @@ func pointAt(link, target string) error {
 
 // JobID is the newest job id, "" where there is none yet.
 func (d *Dir) JobID() (string, error) {
+	id, _, err := d.recordedJob()
+	return id, err
+}
+
+// Cluster is the cluster of the newest job of the run, or of the whole array that it is an element of; "": the one that Slurm's commands
+// talk to by themselves. Where that cannot be read it is "", and JobID says why.
+func (d *Dir) Cluster() string {
+	_, cluster, _ := d.Whole().recordedJob()
+	return cluster
+}
+
+func (d *Dir) recordedJob() (id, cluster string, err error) {
 	path := filepath.Join(d.path, jobIDName)
 	data, err := readFile(path, maxJobID)
 	if errors.Is(err, os.ErrNotExist) {
-		return "", nil
+		return "", "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("read the job id: %w", err)
+		return "", "", fmt.Errorf("read the job id: %w", err)
 	}
-	id := strings.TrimSpace(string(data))
-	if !jobID().MatchString(id) {
-		return "", fmt.Errorf("read the job id: %s holds %q", path, id)
+	text := strings.TrimSpace(string(data))
+	id, cluster, ok := cutCluster(text)
+	if !ok {
+		return "", "", fmt.Errorf("read the job id: %s holds %q", path, text)
 	}
-	return id, nil
+	return id, cluster, nil
 }
 
 // SlurmLogPath is the file that job jobID's batch script writes to. What is not

@@ -30,7 +30,7 @@ func TestSetJobIDLinksTheRun(t *testing.T) {
 	if got := d.SlurmLogPath("../42"); filepath.Dir(got) != d.Path() {
 		t.Errorf("log is %s", got)
 	}
-	for _, id := range []string{"", "x", "1;lab", "1/2", "-1", "1\n", "١", strings.Repeat("1", 21)} {
+	for _, id := range []string{"", "x", "1;la b", "1/2", "-1", "1\n", "١", strings.Repeat("1", 21)} {
 		if err := d.SetJobID(id); err == nil {
 			t.Errorf("job id %q was taken", id)
 		}

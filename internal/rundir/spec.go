@@ -32,6 +32,7 @@ type Spec struct {
 	Anew         int             `json:"anew,omitempty"`          // the attempt from which on a resume --set asks to begin anew (checkpoint.resume = "never"); 0: the first
 	AnewElements map[int]int     `json:"anew_elements,omitempty"` // that of each element of an array, by its index
 	MoreElements map[int]int     `json:"more_elements,omitempty"` // of each element the first attempt with what a resume --set of the whole array gave even finished ones to do
+	Clusters     string          `json:"clusters,omitempty"`      // that the job may be submitted to, "a,b"; "": the one that sbatch talks to by itself
 	ArraySize    int             `json:"array_size,omitempty"`    // how many elements each of a sweep's arrays has; 0: it is one array
 	Pretend      []string        `json:"pretend,omitempty"`       // flags of simulate that say what the pretend job is like; of kind "simulate" alone
 	WorkDir      string          `json:"workdir"`                 // the job's; ranks run there, or in the copy of it below code/; absolute
@@ -54,6 +55,7 @@ type Overridden struct {
 	AnewElements map[int]int     `json:"anew_elements,omitempty"`
 	MoreElements map[int]int     `json:"more_elements,omitempty"`
 	Pretend      []string        `json:"pretend,omitempty"`
+	Clusters     string          `json:"clusters,omitempty"`
 	WorkDir      string          `json:"workdir"`
 	Nodes        int             `json:"nodes"`
 	Job          json.RawMessage `json:"job"`
@@ -65,7 +67,7 @@ func (s Spec) Override(o Overridden) Spec {
 	if before == nil { // else no attempt has finalized the one before
 		before = &Overridden{
 			Sets: s.Sets, Anew: s.Anew, AnewElements: s.AnewElements, MoreElements: s.MoreElements,
-			Pretend: s.Pretend, WorkDir: s.WorkDir, Nodes: s.Nodes, Job: s.Job,
+			Pretend: s.Pretend, Clusters: s.Clusters, WorkDir: s.WorkDir, Nodes: s.Nodes, Job: s.Job,
 		}
 	}
 	trial := *before
@@ -76,7 +78,7 @@ func (s Spec) Override(o Overridden) Spec {
 
 func (s Spec) with(o Overridden) Spec {
 	s.Sets, s.Anew, s.AnewElements, s.MoreElements, s.Pretend = o.Sets, o.Anew, o.AnewElements, o.MoreElements, o.Pretend
-	s.WorkDir, s.Nodes, s.Job = o.WorkDir, o.Nodes, o.Job
+	s.Clusters, s.WorkDir, s.Nodes, s.Job = o.Clusters, o.WorkDir, o.Nodes, o.Job
 	return s
 }
 
