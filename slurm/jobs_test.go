@@ -322,13 +322,18 @@ func TestOnAsksACluster(t *testing.T) {
 	}
 	must(lab.CancelNow(t.Context(), "3"))
 	must(lab.CancelNow(t.Context(), "4;new"))
+	must(lab.CancelNow(t.Context(), "7", "8;lab"))
+	if err := lab.CancelNow(t.Context(), "7", "8;new"); err == nil {
+		t.Error("one command was to cancel on two clusters")
+	}
 	must(lab.Requeue(t.Context(), "3"))
 	_, err = lab.UserJobs(t.Context(), "")
 	must(err)
 	must(base.CancelNow(t.Context(), "5"))
 	must(lab.On("").CancelNow(t.Context(), "6"))
 	want := []string{
-		"sbatch --clusters=lab,new --parsable /s", "scancel --clusters=lab 3", "scancel --clusters=new 4", "scontrol --clusters=lab requeue 3",
+		"sbatch --clusters=lab,new --parsable /s", "scancel --clusters=lab 3", "scancel --clusters=new 4", "scancel --clusters=lab 7 8",
+		"scontrol --clusters=lab requeue 3",
 		"squeue --clusters=lab -h -t all --me", "scancel 5", "scancel 6",
 	}
 	if len(p.asked) != len(want) {

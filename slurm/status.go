@@ -94,6 +94,11 @@ func (j JobID) String() string {
 	return j.ID + ";" + j.Cluster
 }
 
+// CancelCommand is what a person types to have Slurm cancel the job.
+func (j JobID) CancelCommand() string {
+	return ShellJoin(append([]string{"scancel"}, onCluster(j.Cluster, j.ID)...))
+}
+
 // jobIDForm is a job, "3", an element of an array, "3_7", or a component of a heterogeneous
 // job, "3+1"; with a cluster, "3;lab". Slurm's ids have at most ten digits. Counted
 // repetitions take long to compile, and most processes never ask.

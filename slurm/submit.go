@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -139,7 +140,7 @@ func (c *Client) CancelNow(ctx context.Context, id string, more ...string) error
 		switch {
 		case err != nil:
 			return err
-		case job.Cluster != first.Cluster:
+		case cmp.Or(job.Cluster, c.clusters) != cmp.Or(first.Cluster, c.clusters):
 			return fmt.Errorf("cancel jobs %s and %s: they are of two clusters", first, job)
 		}
 		plain = append(plain, job.ID)

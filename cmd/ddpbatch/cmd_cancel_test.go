@@ -11,6 +11,7 @@ import (
 	"ddpbatch/internal/submission"
 	"ddpbatch/internal/testkit/fakeslurm"
 	"ddpbatch/mpi/launch/recovery"
+	"ddpbatch/slurm"
 )
 
 // Each job that can be is cancelled, and told, whatever becomes of those that are named beside it. The exit code is the largest of theirs.
@@ -75,7 +76,7 @@ func TestCancelWhileSubmitted(t *testing.T) {
 					}
 					return time.Now()
 				}
-				q.must(e.submitEnv().Record(d, "500", submitting))
+				q.must(e.submitEnv().Record(d, slurm.JobID{ID: "500"}, submitting))
 				if found := q.events(run, rundir.EventResume); !cancelled || len(found) != 1 {
 					t.Errorf("recorded %d times: %+v", len(found), found)
 				}

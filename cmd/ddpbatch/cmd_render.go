@@ -58,5 +58,5 @@ func runRender(ctx context.Context, e *env, path string, sets []string) error {
 
 // unsubmittedReply is that of a job which is not submitted.
 func unsubmittedReply(e *env, job *jobfile.Job, sets, words []string) jobReply {
-	return jobReply{[]string{}, job.Name, unnamedRun(job), requestOf(job, sets, words), e.reply.warnings()}
+	return jobReply{[]string{}, job.Name, unnamedRun(job), requestOf(job, sets, words), e.reply.warnings(), ""}
 }

@@ -118,7 +118,7 @@ func checkResume(ctx context.Context, e *env, r *resume.Resumer, run *rundir.Dir
 	return true, printJSON(e, struct {
 		jobReply
 		Finished string `json:"finished"`
-	}{jobReply{[]string{}, job.Name, run.Path(), requestOf(job, r.Sets, r.Words), e.reply.warnings()}, finished})
+	}{jobReply{[]string{}, job.Name, run.Path(), requestOf(job, r.Sets, r.Words), e.reply.warnings(), run.Cluster()}, finished})
 }
 
 // resumeTraining goes on with a run of train in this process.

@@ -145,7 +145,7 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	release()
 	if o.parsable {
 		fmt.Fprintln(e.Out, ids[0])
-		warnStuck(ctx, e, ids[0])
+		warnStuck(ctx, e, run, ids[0])
 	} else if err := (accepted{run, job, ids, o.sets, slices.Concat(o.sbatch, order.First), code.summary()}).announce(ctx, e); err != nil {
 		return err
 	}
@@ -169,16 +169,20 @@ func (a accepted) announce(ctx context.Context, e *env) error {
 		if a.code != "" {
 			fmt.Fprintf(e.Out, "code: %s\n", a.code)
 		}
-		warnStuck(ctx, e, a.ids[0])
+		warnStuck(ctx, e, a.run, a.ids[0])
 		return nil
 	}
-	warnStuck(ctx, e, a.ids[0])
-	return printJSON(e, jobReply{a.ids, a.job.Name, a.run.Path(), requestOf(a.job, a.sets, a.words), e.reply.warnings()})
+	warnStuck(ctx, e, a.run, a.ids[0])
+	return printJSON(e, jobReply{a.ids, a.job.Name, a.run.Path(), requestOf(a.job, a.sets, a.words), e.reply.warnings(), a.run.Cluster()})
 }
 
 // printSubmitted says which jobs Slurm has taken for a run: one, the links of a chain, or the arrays of a sweep.
 func printSubmitted(e *env, job *jobfile.Job, run *rundir.Dir, ids []string) {
-	fmt.Fprintf(e.Out, "submitted job %s: %s\n", ids[0], job.Summary())
+	on := ""
+	if cluster := run.Cluster(); cluster != "" {
+		on = " on cluster " + cluster
+	}
+	fmt.Fprintf(e.Out, "submitted job %s%s: %s\n", ids[0], on, job.Summary())
 	switch {
 	case len(ids) > 1 && job.Sweep != nil:
 		fmt.Fprintf(e.Out, "the sweep is %d arrays, as the cluster takes no larger ones: %s, too\n", len(ids), submission.NameJobs(ids[1:]))
@@ -246,8 +250,8 @@ func takePieces(ctx context.Context, e *env, job *jobfile.Job, order *submission
 
 // warnStuck tells of a job that Slurm has taken and that does not start as it is. That Slurm cannot be asked just now is no fault of the
 // submission's.
-func warnStuck(ctx context.Context, e *env, id string) {
-	jobs, err := e.viewer().Jobs(ctx, []string{id})
+func warnStuck(ctx context.Context, e *env, run *rundir.Dir, id string) {
+	jobs, err := e.viewer().Jobs(ctx, run.Cluster(), []string{id})
 	if err != nil {
 		return
 	}
@@ -361,5 +365,8 @@ func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o
 // submitEnv is what package submission knows of this process. Slurm's commands get the environment that jobs should inherit.
 func (e *env) submitEnv() submission.Env {
 	kept, dropped := slurm.Scrub(e.Environ)
-	return submission.Env{Hostname: e.Hostname, Now: e.Now, Log: e.log(), Slurm: &slurm.Client{Environ: kept}, Dropped: dropped}
+	return submission.Env{
+		Hostname: e.Hostname, Now: e.Now, Log: e.log(), Slurm: &slurm.Client{Environ: kept}, Dropped: dropped,
+		Cluster: e.get("SLURM_CLUSTER_NAME"),
+	}
 }

@@ -18,7 +18,8 @@ import (
 
 // queue is a PATH with a pretend Slurm that keeps jobs: sbatch adds one, squeue tells of them, scancel ends one. A real Slurm cannot be had
 // to take a job and kill the command that submits it at a given moment, as this sbatch does where the file "mode" says so. What else is
-// asked of Slurm it does not know.
+// asked of Slurm it does not know. Each cluster that is named has its jobs, and files like "next", in a folder of its own below clusters;
+// of several sbatch takes the last. The one called "lost" does not answer.
 type queue struct {
 	t   *testing.T
 	dir string
@@ -27,7 +28,13 @@ type queue struct {
 // All jobs are called x. What squeue says of ids that it does not know is 22.05's.
 const queueCommands = `#!/bin/sh
 cd "${0%/*}" || exit 1
-tell() { [ ! -e "$1" ] || read -r said <"$1"; }
+root=$PWD named= on=${SLURM_CLUSTERS-}
+case $1 in --clusters=*) named=$1 on=${1#*=}; shift ;; esac
+on=${on##*,}
+[ -z "$on" ] || { mkdir -p "clusters/$on/jobs" && cd "clusters/$on" || exit 1; }
+[ -z "$on" ] || [ -e next ] || echo 500 >next
+[ "$on" != lost ] || { echo "${0##*/}: error: Unable to contact slurm controller (connect failure)" >&2; exit 1; }
+tell() { for file in "$root/$1" "$1"; do [ ! -e "$file" ] || read -r said <"$file"; done; }
 show() {
 	read -r state path <"jobs/$1"
 	said=None; tell reason
@@ -45,7 +52,7 @@ take() {
 }
 case ${0##*/} in
 sbatch)
-	printf '%s\n' "${*%"${*##* }"}" >>calls
+	printf '%s\n' "${named:+$named }${*%"${*##* }"}" >>"$root/calls"
 	tell next
 	at=$said
 	tell mode
@@ -58,7 +65,7 @@ sbatch)
 	mode=$said
 	take "$@"
 	[ "$mode" != after ] || kill -9 $PPID
-	echo "$id"
+	echo "$id${on:+;$on}"
 	[ "$mode" != told ] || kill -9 $PPID ;;
 squeue)
 	case "$*" in

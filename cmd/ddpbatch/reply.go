@@ -161,6 +161,7 @@ type jobReply struct {
 	RunDir   string   `json:"run_dir"`
 	Asked    request  `json:"asked"`
 	Warnings []string `json:"warnings"`
+	Cluster  string   `json:"cluster,omitempty"` // of Jobs; empty: the one that Slurm's commands talk to by themselves
 }
 
 // scriptReply is that of a command which shows a batch script.
@@ -248,7 +249,7 @@ func (e *env) inProcess(run *rundir.Dir, job *jobfile.Job, do func(e *env) error
 		jobs = append(jobs, id)
 	}
 	return cmp.Or(err, printJSON(e, endReply{
-		jobReply: jobReply{jobs, job.Name, run.Path(), requestOf(job, run.Spec().Sets, nil), warnings},
+		jobReply: jobReply{jobs, job.Name, run.Path(), requestOf(job, run.Spec().Sets, nil), warnings, run.Cluster()},
 		Exit:     exitCode(err), Ends: ends,
 	}))
 }

@@ -67,7 +67,7 @@ func (c *Canceller) submitted(ctx context.Context, name string, run *rundir.Dir,
 		if s.Open.Detail != rundir.EventLink {
 			ids = nil
 		}
-		return run, append(ids, s.Job), nil
+		return run, append(ids, s.JobID().String()), nil
 	case recorded: // and there is a job more
 		return c.View.FindJobs(c.Runs, name)
 	case s.Open != nil && s.Asked != nil:
@@ -129,7 +129,7 @@ func (c *Canceller) chain(ctx context.Context, run *rundir.Dir, ids []string) (d
 		c.mark(run, id)
 	}
 	if err == nil {
-		err = c.Env.Slurm.CancelNow(ctx, open[0], open[1:]...)
+		err = c.Env.Slurm.On(run.Cluster()).CancelNow(ctx, open[0], open[1:]...)
 	}
 	if err != nil {
 		return nil, notCancelled(err)
@@ -146,7 +146,7 @@ func (c *Canceller) job(ctx context.Context, run *rundir.Dir, id string, unknown
 	c.mark(run, id)
 	err := unknown
 	if err == nil {
-		err = c.Env.Slurm.CancelNow(ctx, id)
+		err = c.Env.Slurm.On(run.Cluster()).CancelNow(ctx, id)
 	}
 	if err != nil {
 		return notCancelled(err)

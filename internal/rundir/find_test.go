@@ -109,7 +109,7 @@ func createAt(t *testing.T, parent, name string, now time.Time) *Dir {
 }
 
 // Each cluster counts its jobs by itself: a number may be of several runs, and be of one run's first job here and of its next there.
-func TestFindTellsClustersApart(t *testing.T) {
+func TestFindKeepsClustersApart(t *testing.T) {
 	parent := t.TempDir()
 	here, east, west := create1(t, parent, "x"), createAt(t, parent, "x", noon.Add(time.Minute)), createAt(t, parent, "y", noon.Add(time.Hour))
 	must(t, here.SetJobID("7"))

@@ -1,6 +1,7 @@
 package runview
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,7 +93,7 @@ func (row *RunStatus) StillOpen() string {
 
 // Open are those of a run's jobs that have not ended. Errors are those of Ended.
 func (v *Viewer) Open(ctx context.Context, run *rundir.Dir, ids []string) (open []string, err error) {
-	jobs, err := v.Slurm.Jobs(ctx, ids)
+	jobs, err := v.Slurm.On(run.Cluster()).Jobs(ctx, ids)
 	if err != nil && !errors.Is(err, slurm.ErrUnknownJob) {
 		return nil, err
 	}
@@ -110,7 +111,7 @@ func (v *Viewer) Open(ctx context.Context, run *rundir.Dir, ids []string) (open 
 
 // endedIn tells by what Slurm knows of jobs whether one of a run is over, and as what; "": Slurm does not know. The error is that of Ended.
 func endedIn(jobs []slurm.JobStatus, run *rundir.Dir, id string) (state string, over bool, err error) {
-	plain, _, _ := strings.Cut(id, ";") // less the cluster
+	plain, cluster, _ := strings.Cut(id, ";")
 	row := RunStatus{Job: plain, Name: run.Spec().Name, run: run}
 	ours := row.partsIn(jobs)
 	if slices.ContainsFunc(ours, func(job slurm.JobStatus) bool { return !job.Ended() }) {
@@ -122,7 +123,7 @@ func endedIn(jobs []slurm.JobStatus, run *rundir.Dir, id string) (state string, 
 	}); other >= 0 { // and not of ours
 		return "", false, &usage.Error{
 			Message: fmt.Sprintf("job %s is called %q in Slurm, and this run %q: it may be somebody else's", plain, jobs[other].Name, row.Name),
-			Hint:    "if it is this run's: " + scancelCommand(id),
+			Hint:    "if it is this run's: " + slurm.JobID{ID: plain, Cluster: cmp.Or(cluster, run.Cluster())}.CancelCommand(),
 		}
 	}
 	if len(ours) > 0 {

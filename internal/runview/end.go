@@ -99,7 +99,7 @@ func (v *Viewer) arrayGoesOn(ctx context.Context, run *rundir.Dir, id string) (b
 	if err != nil {
 		return false, err
 	}
-	jobs, err := v.Jobs(ctx, ids)
+	jobs, err := v.Jobs(ctx, run.Cluster(), ids)
 	isOpen := func(job slurm.JobStatus) bool {
 		return slices.ContainsFunc(ids, job.Of) && job.Name == run.Spec().Name && !job.Ended()
 	}
@@ -208,7 +208,7 @@ func codeOf(err error) int {
 // one that it does not know. A job that goes on under another name was renamed, or is somebody else's, as a rebuilt cluster counts from 1
 // again: that is a [usage.Error], since only a person can tell.
 func (v *Viewer) Ended(ctx context.Context, run *rundir.Dir, id string) (how string, over bool, err error) {
-	jobs, err := v.Slurm.Jobs(ctx, []string{id})
+	jobs, err := v.Slurm.On(run.Cluster()).Jobs(ctx, []string{id})
 	if err != nil && !errors.Is(err, slurm.ErrUnknownJob) {
 		return "", false, err
 	}
@@ -246,13 +246,4 @@ func (v *Viewer) HowEnded(ctx context.Context, run *rundir.Dir, id, state string
 		state += " (" + text.Clean(row.Message) + ")"
 	}
 	return state
-}
-
-// scancelCommand is what a person types to cancel a job.
-func scancelCommand(id string) string {
-	plain, cluster, federated := strings.Cut(id, ";")
-	if federated {
-		return "scancel --clusters=" + cluster + " " + plain
-	}
-	return "scancel " + plain
 }

@@ -73,6 +73,7 @@ func jobsNamed(run *rundir.Dir, id, name string) ([]string, error) {
 	if err != nil || array == nil {
 		return []string{id}, err
 	}
+	name, _, _ = strings.Cut(name, ";") // the jobs of an array are on one cluster
 	jobs, err := array.jobs(run)
 	if err != nil {
 		return nil, err
@@ -81,7 +82,7 @@ func jobsNamed(run *rundir.Dir, id, name string) ([]string, error) {
 		return jobs.ids(), nil
 	}
 	for _, id := range jobs.known {
-		if plain, _, _ := strings.Cut(id, ";"); plain == name || id == name {
+		if id == name {
 			return []string{id}, nil
 		}
 	}

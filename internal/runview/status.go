@@ -40,6 +40,7 @@ type RunStatus struct {
 	Exit    *int     `json:"exit"`
 	Message string   `json:"message"`
 	RunDir  string   `json:"run_dir"`
+	Cluster string   `json:"cluster,omitempty"` // of Job; empty: the one that Slurm's commands talk to by themselves
 
 	Cause    string `json:"cause"`    // of the newest attempt's end; empty where it has not ended
 	Restarts int    `json:"restarts"` // of the workers, within the run's jobs
@@ -80,11 +81,11 @@ func (v *Viewer) Status(ctx context.Context, run *rundir.Dir) (RunStatus, error)
 	return rows[0], nil
 }
 
-// Statuses is Status for several runs; Slurm is asked once for all of them, and once more for the jobs of submissions that nobody
+// Statuses is Status for several runs; each cluster is asked once for all of them, and once more for the jobs of submissions that nobody
 // recorded. It is asked before their directories are read, as what a job leaves is there before Slurm calls it ended.
 func (v *Viewer) Statuses(ctx context.Context, runs []*rundir.Dir) ([]RunStatus, error) {
 	rows := make([]RunStatus, len(runs))
-	var ids, others []string // others: of other users' runs
+	questions := map[string]*question{} // by cluster
 	jobsOf := submission.AskUserJobs(v.Slurm)
 	for i, run := range runs {
 		failed := rows[i].identify(run)
@@ -92,33 +93,54 @@ func (v *Viewer) Statuses(ctx context.Context, runs []*rundir.Dir) ([]RunStatus,
 			failed = rows[i].lookForLost(ctx, jobsOf)
 		}
 		rows[i].Failed = failed
+		q := questions[rows[i].Cluster]
+		if q == nil {
+			q = &question{}
+			questions[rows[i].Cluster] = q
+		}
 		switch {
 		case failed != nil || !rows[i].submitted():
 		case !run.IsOwn():
-			others = append(others, rows[i].ids()...)
+			q.others = append(q.others, rows[i].ids()...)
 		default:
-			ids = append(ids, rows[i].ids()...)
+			q.ids = append(q.ids, rows[i].ids()...)
 		}
 	}
-	jobs, err := v.Jobs(ctx, slices.Concat(ids, others))
-	if err != nil && len(others) > 0 && ctx.Err() == nil {
-		// other users' runs may name what no Slurm takes for a job or a cluster
-		for i := range rows {
-			if rows[i].Failed == nil && rows[i].submitted() && !runs[i].IsOwn() {
-				rows[i].Failed = err
-			}
+	for cluster, q := range questions {
+		v.ask(ctx, cluster, q)
+		if q.err != nil && (cluster == "" || ctx.Err() != nil) {
+			return nil, q.err
 		}
-		jobs, err = v.Jobs(ctx, ids)
-	}
-	if err != nil {
-		return nil, err
 	}
 	for i := range rows {
+		q := questions[rows[i].Cluster]
+		if rows[i].Failed == nil && rows[i].submitted() {
+			rows[i].Failed = q.err
+			if !runs[i].IsOwn() {
+				rows[i].Failed = q.othersErr
+			}
+		}
 		if rows[i].Failed == nil {
-			rows[i].Failed = v.read(&rows[i], jobs)
+			rows[i].Failed = v.read(&rows[i], q.jobs)
 		}
 	}
 	return rows, nil
+}
+
+// question is what one cluster is asked, and its answer.
+type question struct {
+	ids, others    []string // others: of other users' runs
+	jobs           []slurm.JobStatus
+	err, othersErr error
+}
+
+func (v *Viewer) ask(ctx context.Context, cluster string, q *question) {
+	q.jobs, q.err = v.Jobs(ctx, cluster, slices.Concat(q.ids, q.others))
+	q.othersErr = q.err
+	if q.err != nil && len(q.others) > 0 && ctx.Err() == nil {
+		// other users' runs may name what no Slurm takes for a job or a cluster
+		q.jobs, q.err = v.Jobs(ctx, cluster, q.ids)
+	}
 }
 
 // ids are the jobs that Slurm is asked about for the run.
@@ -138,7 +160,7 @@ func (row *RunStatus) identify(run *rundir.Dir) error {
 	if err != nil {
 		return err
 	}
-	*row = RunStatus{Job: id, run: run, chain: chainOf(run)}
+	*row = RunStatus{Job: id, Cluster: run.Cluster(), run: run, chain: chainOf(run)}
 	array, err := arrayIn(run)
 	if err != nil || array == nil {
 		return err
@@ -160,6 +182,7 @@ func (row *RunStatus) lookForLost(ctx context.Context, jobsOf submission.UserJob
 	}
 	row.cutShort = s
 	row.chain = row.chain.addLost(s)
+	row.Cluster = s.Cluster
 	index, isElement := row.run.Index()
 	only := s.Open.Indices()
 	switch {
@@ -186,12 +209,12 @@ func (row *RunStatus) lookForLost(ctx context.Context, jobsOf submission.UserJob
 
 // read puts together what Slurm knows of jobs and what the run that row identifies has left.
 func (v *Viewer) read(row *RunStatus, jobs []slurm.JobStatus) error {
-	array, chain, cutShort := row.array, row.chain, row.cutShort
+	array, chain, cutShort, cluster := row.array, row.chain, row.cutShort, row.Cluster
 	if err := v.readRun(row, row.run, row.Job); err != nil {
 		return err
 	}
 	defer row.addCutShort(cutShort)
-	row.chain = chain
+	row.chain, row.Cluster = chain, cluster
 	if chain != nil {
 		row.takeLink(jobs)
 	}
@@ -209,7 +232,7 @@ func (v *Viewer) read(row *RunStatus, jobs []slurm.JobStatus) error {
 
 // readRun takes from the run directory all but the state; id is its newest job.
 func (v *Viewer) readRun(row *RunStatus, run *rundir.Dir, id string) (err error) {
-	*row = RunStatus{Job: id, Name: run.Spec().Name, RunDir: run.Path(), run: run}
+	*row = RunStatus{Job: id, Name: run.Spec().Name, RunDir: run.Path(), Cluster: run.Cluster(), run: run}
 	row.Simulated = simulating(run, id) // before the rest: how that ends is in the directory
 	if row.Attempt, err = run.NewestAttempt(); err != nil {
 		return err
@@ -296,12 +319,12 @@ func (row *RunStatus) addCutShort(s *submission.Submission) {
 	}
 }
 
-// Jobs tells what Slurm knows of jobs; those that it knows no longer are left out.
-func (v *Viewer) Jobs(ctx context.Context, ids []string) ([]slurm.JobStatus, error) {
+// Jobs tells what a cluster knows of jobs; those that it knows no longer are left out.
+func (v *Viewer) Jobs(ctx context.Context, cluster string, ids []string) ([]slurm.JobStatus, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	jobs, err := v.Slurm.Jobs(ctx, ids)
+	jobs, err := v.Slurm.On(cluster).Jobs(ctx, ids)
 	if errors.Is(err, slurm.ErrUnknownJob) || errors.Is(err, slurm.ErrNoSlurm) {
 		err = nil
 	}

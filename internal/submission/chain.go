@@ -1,6 +1,7 @@
 package submission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,20 +16,22 @@ import (
 
 // Order is what sbatch is to take for a run.
 type Order struct {
-	Words  []string     // options of sbatch
-	First  []string     // further ones, of the chain's first link alone
-	Links  int          // of the chain; 1: it is one job
-	Pieces []Piece      // of a sweep that is more than one array; none: it is one
-	Event  rundir.Event // its detail is the event that follows where Slurm takes the job
+	Words    []string     // options of sbatch
+	First    []string     // further ones, of the chain's first link alone
+	Links    int          // of the chain; 1: it is one job
+	Pieces   []Piece      // of a sweep that is more than one array; none: it is one
+	Clusters string       // that sbatch may choose among, "a,b"; "": the one that it talks to by itself
+	Event    rundir.Event // its detail is the event that follows where Slurm takes the job
 }
 
 // SubmitAll submits the job of a run, or all links of its chain, and returns their ids. Each link waits for the end of all that come
 // before it, and not only of the one before: a person may cancel that one while an earlier one runs. Each is recorded before the next is
-// submitted.
+// submitted, and all are on the cluster of the first.
 //
 // Where Slurm refuses a link, those before it are cancelled, and the error matches NotSubmitted; the ids are then those of the cancelled
 // jobs. A [*ChainError] tells of links that stay.
 func (e Env) SubmitAll(ctx context.Context, run *rundir.Dir, claim *rundir.Claim, o Order) (ids []string, err error) {
+	e.Slurm = e.Slurm.On(o.Clusters)
 	if len(o.Pieces) > 0 {
 		return e.submitPieces(ctx, run, claim, o)
 	}
@@ -36,11 +39,12 @@ func (e Env) SubmitAll(ctx context.Context, run *rundir.Dir, claim *rundir.Claim
 	if o.Links > 1 {
 		note.Link, note.Links = 1, o.Links
 	}
-	id, err := e.Submit(ctx, run, claim, slices.Concat(o.Words, o.First), note)
+	job, err := e.Submit(ctx, run, claim, slices.Concat(o.Words, o.First), note)
 	if err != nil {
 		return nil, err
 	}
-	ids, note.Detail = []string{id}, rundir.EventLink
+	e = e.with(job, o)
+	ids, note.Detail = []string{job.ID}, rundir.EventLink
 	for len(ids) < o.Links {
 		over, err := chainIsOver(run, ids)
 		if over {
@@ -48,14 +52,20 @@ func (e Env) SubmitAll(ctx context.Context, run *rundir.Dir, claim *rundir.Claim
 		}
 		if err == nil {
 			note.Link = len(ids) + 1
-			id, err = e.Submit(ctx, run, claim, append(slices.Clone(o.Words), "--dependency="+slurm.AfterAny(ids)), note)
+			job, err = e.Submit(ctx, run, claim, append(slices.Clone(o.Words), "--dependency="+slurm.AfterAny(ids)), note)
 		}
 		if err != nil {
 			return ids, e.takeBack(ctx, run, ids, "links", fmt.Errorf("link %d of %d of the chain: %w", len(ids)+1, o.Links, err))
 		}
-		ids = append(ids, id)
+		ids = append(ids, job.ID)
 	}
 	return ids, nil
+}
+
+// with is e for what follows the first job of an order: on its cluster.
+func (e Env) with(first slurm.JobID, o Order) Env {
+	e.Slurm = e.Slurm.On(cmp.Or(first.Cluster, o.Clusters))
+	return e
 }
 
 // chainIsOver reports whether the chain whose links are the jobs ids has nothing left to do, as its first link may have begun and ended by

@@ -89,6 +89,9 @@ func (w *world) left(run *rundir.Dir) string {
 	id, err := run.JobID()
 	w.Must(err)
 	if id != "" {
+		if cluster := run.Cluster(); cluster != "" {
+			id += " on " + cluster
+		}
 		left = append(left, "jobid "+id)
 	}
 	return strings.Join(left, "; ")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/vfs"
@@ -23,6 +24,8 @@ type Submission struct {
 	By    *rundir.Claimant // who is at it now, or at those; nil: nobody is
 	Run   *rundir.Dir      // the whole one
 	Asked error            // why Slurm could not be asked, where that was to be done
+
+	Cluster string // of Job, or, where there is none, of what was recorded last; "": the one that Slurm's commands talk to by themselves
 }
 
 // Newest looks for the job of a submission that nobody recorded: first among the jobs that have begun, then in Slurm, among those
@@ -46,6 +49,8 @@ func Newest(ctx context.Context, run *rundir.Dir, always bool, jobsOf UserJobs) 
 		return nil, err
 	}
 	s.Open, s.Job, s.First = known.Open, known.Lost, len(known.Jobs) == 0
+	on := clusters(run, recorded)
+	s.Cluster = on[0]
 	if s.Open == nil && s.First && recorded == "" { // submit was killed before it noted anything
 		s.Open = &rundir.Event{Event: rundir.EventSubmitting, Detail: rundir.EventSubmit}
 	}
@@ -56,7 +61,7 @@ func Newest(ctx context.Context, run *rundir.Dir, always bool, jobsOf UserJobs) 
 		}
 	}
 	if always || s.Open != nil && s.Job == "" {
-		s.Asked = s.ask(ctx, jobsOf, func(id string) bool {
+		s.Asked = s.ask(ctx, jobsOf, on, func(id string) bool {
 			return known.Known(id) || s.Open == nil && id == recorded || slices.Contains(known.TooLate, id)
 		})
 	}
@@ -66,8 +71,25 @@ func Newest(ctx context.Context, run *rundir.Dir, always bool, jobsOf UserJobs) 
 	return s, nil
 }
 
-// ask asks Slurm for jobs that run the run's script and are not known.
-func (s *Submission) ask(ctx context.Context, jobsOf UserJobs, known func(id string) bool) error {
+// JobID is Job, on its cluster.
+func (s *Submission) JobID() slurm.JobID { return slurm.JobID{ID: s.Job, Cluster: s.Cluster} }
+
+// clusters are those on which a job of a run may be, whose newest is recorded, "": none is. That of the newest comes first.
+func clusters(run *rundir.Dir, recorded string) []string {
+	var all []string
+	if recorded != "" {
+		all = append(all, run.Cluster())
+	}
+	for name := range strings.SplitSeq(run.Spec().Clusters, ",") {
+		if !slices.Contains(all, name) && (name != "" || len(all) == 0) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// ask asks clusters for jobs that run the run's script and are not known.
+func (s *Submission) ask(ctx context.Context, jobsOf UserJobs, clusters []string, known func(id string) bool) error {
 	user := "" // who asks
 	info, err := os.Lstat(s.Run.Path())
 	if err != nil {
@@ -76,41 +98,55 @@ func (s *Submission) ask(ctx context.Context, jobsOf UserJobs, known func(id str
 	if owner := vfs.Owner(info); owner >= 0 && owner != os.Geteuid() {
 		user = strconv.Itoa(owner)
 	}
-	all, err := jobsOf(ctx, user)
-	if err != nil {
-		return err
+	var jobs []foundJob
+	for _, cluster := range clusters {
+		all, err := jobsOf(ctx, cluster, user)
+		if err != nil {
+			return err
+		}
+		for _, job := range all.OfScript(s.Run.ScriptPath()) {
+			if !known(slurm.WholeID(job.ID)) {
+				jobs = append(jobs, foundJob{job, cluster})
+			}
+		}
 	}
-	jobs := slices.DeleteFunc(all.OfScript(s.Run.ScriptPath()), func(job slurm.JobStatus) bool { return known(slurm.WholeID(job.ID)) })
-	slices.SortStableFunc(jobs, func(a, b slurm.JobStatus) int { // those that have not ended first, and of these the newest
-		return cmp.Or(endedLast(a)-endedLast(b), cmp.Compare(jobNumber(slurm.WholeID(b.ID)), jobNumber(slurm.WholeID(a.ID))))
+	slices.SortStableFunc(jobs, func(a, b foundJob) int { // those that have not ended first, and of these the newest
+		return cmp.Or(endedLast(a.JobStatus)-endedLast(b.JobStatus), cmp.Compare(jobNumber(slurm.WholeID(b.ID)), jobNumber(slurm.WholeID(a.ID))))
 	})
 	if s.Open != nil && s.Job == "" && len(jobs) > 0 {
-		s.Job = slurm.WholeID(jobs[0].ID)
+		s.Job, s.Cluster = slurm.WholeID(jobs[0].ID), jobs[0].cluster
 	}
 	for _, job := range jobs {
-		if slurm.WholeID(job.ID) != s.Job && !job.Ended() {
-			s.Alive = &job
+		if (slurm.WholeID(job.ID) != s.Job || job.cluster != s.Cluster) && !job.Ended() {
+			s.Alive = &job.JobStatus
 			break
 		}
 	}
 	return nil
 }
 
-// UserJobs returns the jobs of a user, who is named as Slurm's commands take it.
-type UserJobs func(ctx context.Context, user string) (slurm.UserJobs, error)
+// foundJob is a job that runs the run's script, on a cluster.
+type foundJob struct {
+	slurm.JobStatus
+	cluster string
+}
 
-// AskUserJobs asks Slurm once for each user.
+// UserJobs returns the jobs of a user on a cluster, who are named as Slurm's commands take it.
+type UserJobs func(ctx context.Context, cluster, user string) (slurm.UserJobs, error)
+
+// AskUserJobs asks each cluster once for each user.
 func AskUserJobs(client *slurm.Client) UserJobs {
 	type answer struct {
 		jobs slurm.UserJobs
 		err  error
 	}
-	answers := map[string]answer{}
-	return func(ctx context.Context, user string) (slurm.UserJobs, error) {
-		a, asked := answers[user]
+	answers := map[[2]string]answer{}
+	return func(ctx context.Context, cluster, user string) (slurm.UserJobs, error) {
+		key := [2]string{cluster, user}
+		a, asked := answers[key]
 		if !asked {
-			a.jobs, a.err = client.UserJobs(ctx, user)
-			answers[user] = a
+			a.jobs, a.err = client.On(cluster).UserJobs(ctx, user)
+			answers[key] = a
 		}
 		return a.jobs, a.err
 	}

@@ -90,7 +90,7 @@ func TestNewestKnowsItsScript(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	run := fakeslurm.RunOf(t, "simulate", "/bin/true", "")
-	s, err = Newest(t.Context(), run, true, func(context.Context, string) (slurm.UserJobs, error) {
+	s, err = Newest(t.Context(), run, true, func(context.Context, string, string) (slurm.UserJobs, error) {
 		t.Error("Slurm was asked")
 		return nil, nil
 	})
@@ -119,7 +119,7 @@ func TestNewestAsksForNobodysJobs(t *testing.T) {
 	w := newWorld(t)
 	s := &Submission{Run: w.run}
 	w.Must(os.RemoveAll(w.run.Path()))
-	err := s.ask(t.Context(), AskUserJobs(w.env().Slurm), func(string) bool { return false })
+	err := s.ask(t.Context(), AskUserJobs(w.env().Slurm), []string{""}, func(string) bool { return false })
 	if !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "look whose run it is: ") {
 		t.Error(err)
 	}

@@ -65,7 +65,7 @@ func (e Env) submitPieces(ctx context.Context, run *rundir.Dir, claim *rundir.Cl
 		if o.Event.Element == nil {
 			note.Spans = rundir.SpansOf(piece.elements)
 		}
-		id, err := e.Submit(ctx, run, claim, slices.Concat(piece.Words, o.Words, o.First), note)
+		job, err := e.Submit(ctx, run, claim, slices.Concat(piece.Words, o.Words, o.First), note)
 		switch {
 		case err != nil && i == 0:
 			return nil, err
@@ -73,7 +73,10 @@ func (e Env) submitPieces(ctx context.Context, run *rundir.Dir, claim *rundir.Cl
 			err = fmt.Errorf("array %d of the %d that the sweep is submitted as: %w", i+1, len(o.Pieces), err)
 			return ids, e.takeBack(ctx, run, ids, "arrays", err)
 		}
-		ids, note.Detail = append(ids, id), rundir.EventLink
+		if i == 0 {
+			e = e.with(job, o)
+		}
+		ids, note.Detail = append(ids, job.ID), rundir.EventLink
 	}
 	return ids, nil
 }

@@ -23,6 +23,7 @@ type Env struct {
 	Log      *slog.Logger
 	Slurm    *slurm.Client
 	Dropped  []string // variables that are kept from Slurm's commands
+	Cluster  string   // on which the job around this process runs; "": there is none, or its Slurm does not say
 }
 
 // Claim keeps other commands from submitting a run until the claim is given back.
@@ -60,50 +61,45 @@ func CheckClaim(claim *rundir.Claim) error {
 // before: where this process is killed meanwhile, the next command knows that there may be a job.
 func (e Env) Submit(
 	ctx context.Context, run *rundir.Dir, claim *rundir.Claim, sbatch []string, submitting rundir.Event,
-) (string, error) {
+) (slurm.JobID, error) {
 	if len(e.Dropped) > 0 {
 		e.Log.Warn("this shell is inside a job or carries rank variables: they are kept from sbatch", "variables", e.Dropped)
 	}
 	submitting.Time, submitting.Event = e.Now(), rundir.EventSubmitting
 	if err := CheckClaim(claim); err != nil {
-		return "", err
+		return slurm.JobID{}, err
 	}
 	if err := run.Append(submitting); err != nil {
-		return "", fmt.Errorf("%w: %w", errNotAsked, err)
+		return slurm.JobID{}, fmt.Errorf("%w: %w", errNotAsked, err)
 	}
-	submitted, err := e.Slurm.Submit(ctx, run.ScriptPath(), sbatch)
-	id := submitted.ID
+	id, err := e.Slurm.Submit(ctx, run.ScriptPath(), sbatch)
 	if lost := claim.Check(); errors.Is(lost, rundir.ErrClaimLost) {
-		return "", e.submittedTooLate(run, id, err, lost)
+		return slurm.JobID{}, e.submittedTooLate(run, id, err, lost)
 	}
 	switch {
-	case err != nil && id != "":
+	case err != nil && id.ID != "":
 		e.Log.Warn("sbatch told the job's id, and failed then", "error", err)
 	case err != nil && NotSubmitted(err):
-		return "", errors.Join(err, run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventNotTaken, Element: submitting.Element,
+		return slurm.JobID{}, errors.Join(err, run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventNotTaken, Element: submitting.Element,
 			Link: submitting.Link, Links: submitting.Links}))
 	case err != nil:
-		return "", err
+		return slurm.JobID{}, err
 	}
 	// From here on the job exists: what fails now must not hide its id.
-	if submitted.Cluster != "" { // SLURM_CLUSTERS is set; the run directory does not keep it
-		e.Log.Warn("status, cancel and resume find this job only where SLURM_CLUSTERS names its cluster",
-			"job", id, "cluster", submitted.Cluster)
-	}
 	if err := e.Record(run, id, submitting); err != nil {
-		e.Log.Warn("the job is submitted, but its run directory could not be updated", "job", id, "error", err)
+		e.Log.Warn("the job is submitted, but its run directory could not be updated", "job", id.ID, "error", err)
 	}
 	return id, nil
 }
 
-// submittedTooLate keeps the job that Slurm took from running beside that of the command which has the claim now. An empty id means that
+// submittedTooLate keeps the job that Slurm took from running beside that of the command which has the claim now. The zero id means that
 // Slurm took no job; failed then says why.
-func (e Env) submittedTooLate(run *rundir.Dir, id string, failed, lost error) error {
-	if id == "" {
+func (e Env) submittedTooLate(run *rundir.Dir, id slurm.JobID, failed, lost error) error {
+	if id.ID == "" {
 		return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("%w; %w", failed, lost)}
 	}
-	err := fmt.Errorf("job %s was submitted too late: %w; to take it back: scancel %s", id, lost, id)
-	return &exit.Error{Code: exit.Usage, Err: errors.Join(err, run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventTooLate, Job: id}))}
+	err := fmt.Errorf("job %s was submitted too late: %w; to take it back: %s", id.ID, lost, id.CancelCommand())
+	return &exit.Error{Code: exit.Usage, Err: errors.Join(err, run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventTooLate, Job: id.ID}))}
 }
 
 // errNotAsked: Slurm was not asked to take the job.
@@ -141,21 +137,21 @@ func (e Env) RecordLost(s *Submission) (bool, error) {
 	if s.Open == nil || s.Job == "" {
 		return false, nil
 	}
-	return true, e.Record(s.Run, s.Job, *s.Open)
+	return true, e.Record(s.Run, s.JobID(), *s.Open)
 }
 
 // Record tells a run, of which submitting notes the submission, which job Slurm took, unless that is known: the job itself may have
 // begun, and a person may have cancelled it, before sbatch ends.
-func (e Env) Record(run *rundir.Dir, id string, submitting rundir.Event) error {
+func (e Env) Record(run *rundir.Dir, id slurm.JobID, submitting rundir.Event) error {
 	event := rundir.Event{
 		Time: e.Now(), Event: cmp.Or(submitting.Detail, rundir.EventResume), Element: submitting.Element,
-		Link: submitting.Link, Links: submitting.Links, Spans: submitting.Spans, Detail: "job " + id,
+		Link: submitting.Link, Links: submitting.Links, Spans: submitting.Spans, Detail: "job " + id.ID,
 	}
-	record := e.SetJobID
-	if event.Event == rundir.EventLink {
-		record = e.pointJobID
-	}
-	if err := record(run, id); err != nil {
+	if event.Event == rundir.EventLink { // on the cluster of the first
+		if err := e.pointJobID(run, id.ID); err != nil {
+			return err
+		}
+	} else if err := e.SetJobID(run, id.String()); err != nil {
 		return err
 	}
 	if added, err := run.RecordJob(event); err != nil || !added || event.Element == nil {
@@ -173,6 +169,7 @@ func (e Env) Record(run *rundir.Dir, id string, submitting rundir.Event) error {
 // run has been submitted again.
 func (e Env) NoteBegin(run *rundir.Dir, jobID string) error {
 	id := slurm.WholeID(jobID)
+	job := slurm.JobID{ID: id, Cluster: e.clusterOf(run)}
 	known, err := run.Submissions()
 	if err != nil {
 		return err
@@ -186,7 +183,7 @@ func (e Env) NoteBegin(run *rundir.Dir, jobID string) error {
 		return &exit.Error{Code: exit.Never, Err: fmt.Errorf(
 			"job %s was submitted too late: another command had claimed the run; %s", id, ResumeHint(run))}
 	case known.Open != nil:
-		return e.Record(run, id, *known.Open)
+		return e.Record(run, job, *known.Open)
 	case recorded == id:
 		return nil
 	case known.Dropped && jobNumber(id) < jobNumber(newest): // ids rise: a job of a higher one was submitted by hand since
@@ -195,10 +192,18 @@ func (e Env) NoteBegin(run *rundir.Dir, jobID string) error {
 	case jobID != id: // an element of an array that was submitted by hand
 		return nil
 	}
-	return e.SetJobID(run, id)
+	return e.SetJobID(run, job.String())
 }
 
-// SetJobID records the job id of a run. In a shared folder another user may have taken the name of the job's link. That is only a
+// clusterOf is the cluster by whose name the job of a run that begins here is found by those who submit; "": they need none.
+func (e Env) clusterOf(run *rundir.Dir) string {
+	if run.Spec().Clusters != "" || run.Cluster() == e.Cluster { // else it is on the cluster that their commands talk to by themselves
+		return e.Cluster
+	}
+	return ""
+}
+
+// SetJobID records the job id of a run, with its cluster behind it where that must be named. In a shared folder another user may have taken the name of the job's link. That is only a
 // warning: the job runs without the link.
 func (e Env) SetJobID(run *rundir.Dir, id string) error { return e.withoutLink(run.SetJobID(id)) }
 

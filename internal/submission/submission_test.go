@@ -77,7 +77,7 @@ func TestNoteBeginRecordsTheJob(t *testing.T) {
 func TestLostJobIsRecordedInItsElement(t *testing.T) {
 	w := newWorld(t)
 	w.before("submit job 12; jobid 12; submitting element 3")
-	s, err := Newest(t.Context(), w.run, false, func(context.Context, string) (slurm.UserJobs, error) { return nil, nil })
+	s, err := Newest(t.Context(), w.run, false, func(context.Context, string, string) (slurm.UserJobs, error) { return nil, nil })
 	w.Must(err)
 	if recorded, err := w.env().RecordLost(s); recorded || err != nil {
 		t.Errorf("recorded without a job: %v, %v", recorded, err)
@@ -106,8 +106,11 @@ func TestSubmitReportsWhatBecameOfIt(t *testing.T) {
 	}{
 		"taken": {sbatch: "echo 500; exit 0", id: "500", left: "submitting; submit job 500; jobid 500"},
 		"taken by another cluster": {
-			sbatch: "echo '500;east'; exit 0", id: "500", says: "only where SLURM_CLUSTERS names its cluster",
-			left: "submitting; submit job 500; jobid 500",
+			sbatch: "echo '500;east'; exit 0", id: "500;east", left: "submitting; submit job 500; jobid 500 on east",
+		},
+		"another cluster's, and too late": {
+			sbatch: "echo '500;east'; exit 0", lost: true, code: exit.Usage, says: "to take it back: scancel --clusters=east 500",
+			left: "submitting; too-late 500", prepare: func(w *world) { w.First("sbatch", w.LinesClaimByOther(w.run)) },
 		},
 		"taken, and sbatch fails": {
 			sbatch: "echo 500; exit 1", id: "500", says: "sbatch told the job's id, and failed then", left: "submitting; submit job 500; jobid 500",
@@ -180,7 +183,7 @@ func TestSubmitReportsWhatBecameOfIt(t *testing.T) {
 			if err != nil {
 				said = err.Error()
 			}
-			if id != test.id || code(err) != test.code || !strings.Contains(said, test.says) || test.says == "" && said != "" {
+			if id.String() != test.id || code(err) != test.code || !strings.Contains(said, test.says) || test.says == "" && said != "" {
 				t.Errorf("job %q, exit code %d: %s", id, code(err), said)
 			}
 			if lost := errors.Is(err, rundir.ErrClaimLost); lost != test.lost {
@@ -245,7 +248,7 @@ func TestTakenLinkNameStopsNoJob(t *testing.T) {
 	for _, id := range []string{"500", "501", "502"} {
 		w.Must(os.WriteFile(filepath.Join(filepath.Dir(w.run.Path()), "x-"+id), nil, 0o600))
 	}
-	w.Must(w.env().Record(w.run, "500", rundir.Event{Detail: rundir.EventSubmit}))
+	w.Must(w.env().Record(w.run, slurm.JobID{ID: "500"}, rundir.Event{Detail: rundir.EventSubmit}))
 	w.Must(w.env().NoteBegin(w.run, "500"))
 	w.wantLeft(w.run, "submit job 500; jobid 500")
 	w.before("submitting")
