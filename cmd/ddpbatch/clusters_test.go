@@ -94,6 +94,18 @@ func TestJobsAreFollowedOnTheirCluster(t *testing.T) {
 	}
 }
 
+// A batch script, which has the variables of the shell that submitted it, asks the cluster that it runs on.
+func TestAnAttemptAsksItsOwnCluster(t *testing.T) {
+	q := newQueue(t)
+	e, _, _ := q.env(t.TempDir())
+	e.Environ = append(e.Environ, "SLURM_CLUSTERS=east,west", "SLURM_CLUSTER_NAME=east", "SLURM_CONF=/etc/slurm.conf")
+	env := e.attemptEnv()
+	if env.Cluster != "east" || slices.ContainsFunc(env.Slurm.Environ, func(entry string) bool { return strings.HasPrefix(entry, "SLURM_CLUSTERS") }) ||
+		!slices.Contains(env.Slurm.Environ, "SLURM_CONF=/etc/slurm.conf") {
+		t.Errorf("on %q, with %q", env.Cluster, env.Slurm.Environ)
+	}
+}
+
 // The links of a chain are all on the cluster of the first, and are cancelled there.
 func TestAChainIsOnOneCluster(t *testing.T) {
 	q := newQueue(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -60,9 +61,12 @@ func newAttemptCommand(e *env) *cli.Command {
 	}
 }
 
-// attemptEnv is what package attempt knows of this process.
+// attemptEnv is what package attempt knows of this process. Slurm's commands talk to the cluster of its node, whichever the shell named
+// that submitted the job.
 func (e *env) attemptEnv() attempt.Env {
-	return attempt.Env{Env: e.submitEnv(), Lookup: e.lookup, Err: e.Err}
+	env := e.submitEnv()
+	env.Slurm.Environ = slices.DeleteFunc(env.Slurm.Environ, func(entry string) bool { return strings.HasPrefix(entry, "SLURM_CLUSTERS=") })
+	return attempt.Env{Env: env, Lookup: e.lookup, Err: e.Err}
 }
 
 func runAttemptBegin(ctx context.Context, e *env, path string) error {

@@ -93,7 +93,11 @@ func (s *slurmScheduler) Requeue(ctx context.Context) error {
 func (s *slurmScheduler) Spares(ctx context.Context, nodes []string) error {
 	ctx, cancel := context.WithTimeout(ctx, s.a.timeoutsLeft(0).again)
 	defer cancel()
-	_, err := s.a.Env.Slurm.TestOnly(ctx, s.a.Run.ScriptPath(), []string{"--exclude=" + slurm.FoldHostlist(nodes)})
+	client := s.a.Env.Slurm
+	if s.a.Run.Whole().Spec().Clusters != "" { // the script's line names them all
+		client = client.On(s.a.Env.Cluster)
+	}
+	_, err := client.TestOnly(ctx, s.a.Run.ScriptPath(), []string{"--exclude=" + slurm.FoldHostlist(nodes)})
 	return err
 }
 
