@@ -185,7 +185,7 @@ func (k optionKind) wants() error {
 
 // keyOptions are the options that ddpbatch reads as keys of [slurm], so that they must not
 // hide among the extra words.
-var keyOptions = map[string]bool{"nodes": true, "array": true, "cpus-per-task": true}
+var keyOptions = map[string]bool{"nodes": true, "array": true, "cpus-per-task": true, "clusters": true}
 
 // shortOptions are sbatch's one-letter spellings of what ddpbatch sets or reads.
 var shortOptions = map[byte]string{
@@ -217,10 +217,6 @@ func CheckExtra(word string) error {
 	}
 	if keyOptions[name] {
 		return fmt.Errorf("sbatch option %s: write it as %s = ... in [slurm]", clip(word), optionKey(name))
-	}
-	if name == "clusters" || name == "cluster" { // a key of [slurm] that jobfile refuses
-		const advice = "ddpbatch follows its jobs on one cluster only: set SLURM_CLUSTERS in the shell instead"
-		return fmt.Errorf("sbatch option %s: %s", clip(word), advice)
 	}
 	if advice, reserved := reservedOptions[name]; reserved && name != "extra" {
 		return fmt.Errorf("sbatch option %s: it does not belong here: %s", clip(word), advice)

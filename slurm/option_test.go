@@ -209,10 +209,10 @@ func TestCheckExtraRefuses(t *testing.T) {
 		"--wrap=true":       "launch.command",
 		"--comment=a\nb":    "control character",
 		"--export=NONE":     "[setup]",
-		"--clusters=lab":    "SLURM_CLUSTERS",
-		"--cluster=lab":     "SLURM_CLUSTERS",
-		"-Mlab":             "SLURM_CLUSTERS",
-		"-HMlab":            "SLURM_CLUSTERS", // -H -M lab
+		"--clusters=lab":    "write it as clusters = ... in [slurm]",
+		"--cluster=lab":     "--clusters",
+		"-Mlab":             "write it as clusters = ... in [slurm]",
+		"-HMlab":            "write it as clusters = ... in [slurm]", // -H -M lab
 	} {
 		err := CheckExtra(word)
 		if err == nil || !strings.Contains(err.Error(), says) {

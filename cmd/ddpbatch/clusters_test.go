@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/runview"
 )
@@ -123,4 +124,153 @@ func TestAChainIsOnOneCluster(t *testing.T) {
 		t.Errorf("%d, %s%s", code, out, errs)
 	}
 	q.wantStates(parent, map[string]string{"500;east": "CANCELLED"})
+}
+
+// clustersJob writes a job that may go to clusters, with further lines.
+func (q *queue) clustersJob(parent, clusters, more string) {
+	q.t.Helper()
+	text := "name = \"x\"\n[launch]\ncommand = [\"true\"]\n[slurm]\nclusters = \"" + clusters + "\"\n" + more
+	q.must(os.WriteFile(filepath.Join(parent, "job.toml"), []byte(text), 0o600))
+}
+
+// A job goes to the clusters that its file names, whichever the shell does, and is followed on the one that sbatch has chosen.
+func TestSubmitNamesTheClusters(t *testing.T) {
+	q := newQueue(t)
+	parent := t.TempDir()
+	q.clustersJob(parent, "west,east", "chain = 2\n")
+	if code, out, errs := q.run(parent, "submit", "job.toml", "--dry-run"); code != 0 || !strings.Contains(out, "\n#SBATCH --clusters=west,east\n") ||
+		!strings.Contains(errs, "would run: sbatch --clusters=west,east --parsable script.sh") || !strings.Contains(errs, "sbatch --clusters=CLUSTER --parsable") {
+		t.Errorf("%d, %s%s", code, out, errs)
+	}
+	if code, out, errs := q.at("south", parent, "submit", "job.toml"); code != 0 || !strings.HasPrefix(out, "submitted job 500 on cluster east: ") {
+		t.Fatalf("%d, %s%s", code, out, errs)
+	}
+	want := []string{"--clusters=west,east --parsable", "--clusters=east --parsable --dependency=afterany:500"}
+	if calls := q.sbatchCalls(); !slices.Equal(calls, want) {
+		t.Errorf("called sbatch with %q, want %q", calls, want)
+	}
+	q.wantStates(parent, map[string]string{"500;east": "PENDING"})
+
+	// and a resume may go to another
+	if code, out, errs := q.run(parent, "cancel", "500;east"); code != 0 {
+		t.Fatalf("%d, %s%s", code, out, errs)
+	}
+	if code, out, errs := q.run(parent, "resume", "500;east", "--set", "slurm.clusters=west"); code != 0 ||
+		!strings.HasPrefix(out, "submitted job 500 on cluster west: ") {
+		t.Fatalf("%d, %s%s", code, out, errs)
+	}
+	q.wantStates(parent, map[string]string{"500;west": "PENDING"})
+	if code, out, errs := q.run(parent, "resume", "500;west"); code == 0 || !strings.Contains(errs, "have not ended") {
+		t.Errorf("resumed while it waits: %d, %s%s", code, out, errs)
+	}
+}
+
+// What is asked of a cluster before a job is submitted is asked of the one that it goes to. Of several, a sweep fits each.
+func TestLimitsAreThoseOfTheCluster(t *testing.T) {
+	q := newQueue(t)
+	parent := t.TempDir()
+	q.must(os.WriteFile(filepath.Join(q.dir, "scontrol"), []byte(`#!/bin/sh
+echo "$*" >>"${0%/*}/asked"
+case $1 in --clusters=west) most=2 ;; *) most=4 ;; esac
+printf 'KillWait = 30 sec\nMaxArraySize = %s\n' $most
+`), 0o700))
+	sweep := "[sweep]\n\"setup.env.A\" = [1, 2, 3, 4]\n"
+	for clusters, arrays := range map[string]int{"east": 1, "west": 2, "east,west": 2} {
+		q.clustersJob(parent, clusters, sweep)
+		code, out, errs := q.run(parent, "submit", "job.toml", "--test-only")
+		if parted := strings.Contains(out, "the first of the 2 arrays"); code != 0 || parted != (arrays == 2) {
+			t.Errorf("%s: %d, %s%s", clusters, code, out, errs)
+		}
+	}
+	q.clustersJob(parent, "east,west", "")
+	if code, _, errs := q.run(parent, "check", "--slurm", "job.toml"); code != 0 ||
+		!strings.Contains(errs, `the limits of the partition are not checked: slurm.clusters = "east,west" names several clusters`) {
+		t.Errorf("check --slurm: %d, %s", code, errs)
+	}
+	q.clustersJob(parent, "east", "")
+	q.must(os.Remove(filepath.Join(q.dir, "asked")))
+	q.run(parent, "check", "--slurm", "job.toml")
+	if asked, _ := os.ReadFile(filepath.Join(q.dir, "asked")); !strings.HasPrefix(string(asked), "--clusters=east ") {
+		t.Errorf("check --slurm asked %q", asked)
+	}
+}
+
+// A job that sbatch has taken, and that nobody recorded, is found on the cluster that has it, and by the job itself.
+func TestALostJobIsFoundOnItsCluster(t *testing.T) {
+	q := newQueue(t)
+	parent := t.TempDir()
+	q.clustersJob(parent, "west,east", "")
+	q.says("mode", "lost")
+	for range 2 {
+		if code, out, errs := q.run(parent, "submit", "job.toml"); code == 0 {
+			t.Fatalf("%s%s", out, errs)
+		}
+	}
+	q.says("mode", "")
+	q.wantStates(parent, map[string]string{"500;east": "PENDING", "501;east": "PENDING"})
+	runs := must(t, rundir.List, filepath.Join(parent, "runs"))
+	if code, out, errs := q.run(parent, "cancel", runs[0].Path()); code != 0 || runs[0].Cluster() != "east" {
+		t.Errorf("%d, %s%s, on %q", code, out, errs, runs[0].Cluster())
+	}
+
+	id := map[bool]string{true: "501", false: "500"}[must(t, (*rundir.Dir).JobID, runs[0]) == "500"]
+	e, _, _ := q.env(parent)
+	e.Environ = append(e.Environ, "SLURM_JOB_ID="+id, "SLURM_CLUSTER_NAME=east")
+	q.must(runAttemptBegin(t.Context(), e, runs[1].Path()))
+	if got := must(t, (*rundir.Dir).JobID, runs[1]); got != id || runs[1].Cluster() != "east" {
+		t.Errorf("the job recorded itself as %s on %q", got, runs[1].Cluster())
+	}
+}
+
+// The elements of an array are followed on one cluster, and so resumed there.
+func TestAnArrayStaysOnItsCluster(t *testing.T) {
+	q := newQueue(t)
+	parent := t.TempDir()
+	q.clustersJob(parent, "west,east", "array = \"0-1\"\n")
+	if code, out, errs := q.run(parent, "submit", "job.toml"); code != 0 {
+		t.Fatalf("%d, %s%s", code, out, errs)
+	}
+	if code, out, errs := q.run(parent, "cancel", "500"); code != 0 {
+		t.Fatalf("%d, %s%s", code, out, errs)
+	}
+	if code, out, errs := q.run(parent, "resume", "500", "--set", "slurm.clusters=west"); code != exit.Usage ||
+		!strings.Contains(errs, `slurm.clusters = "west": elements of an array are resumed on the cluster that it was submitted to (job 500;east)`) {
+		t.Errorf("moved: %d, %s%s", code, out, errs)
+	}
+	if code, out, errs := q.run(parent, "resume", "500"); code != 0 || !strings.HasPrefix(out, "submitted job 501 on cluster east: ") {
+		t.Errorf("%d, %s%s", code, out, errs)
+	}
+	if calls := q.sbatchCalls(); len(calls) != 2 || calls[1] != "--clusters=east --parsable" {
+		t.Errorf("called sbatch with %q", calls)
+	}
+}
+
+// Slurm's conditions are of jobs on the same cluster: of another, the number would be somebody else's job.
+func TestAfterIsOfTheSameCluster(t *testing.T) {
+	q := newQueue(t)
+	parent := t.TempDir()
+	q.clustersJob(parent, "east", "")
+	for _, args := range [][]string{{}, {"--after", "500"}, {"--after", "500;east:ok"}} {
+		if code, out, errs := q.run(parent, append([]string{"submit", "job.toml"}, args...)...); code != 0 {
+			t.Fatalf("%q: %d, %s%s", args, code, out, errs)
+		}
+	}
+	want := []string{
+		"--clusters=east --parsable", "--clusters=east --parsable --dependency=afterany:500", "--clusters=east --parsable --dependency=afterok:500",
+	}
+	if calls := q.sbatchCalls(); !slices.Equal(calls, want) {
+		t.Errorf("called sbatch with %q, want %q", calls, want)
+	}
+	q.must(os.WriteFile(filepath.Join(q.dir, "clusters", "east", "jobs", "77"), []byte("PENDING /other\n"), 0o600)) // no run's
+	for clusters, words := range map[string]map[string]bool{
+		"east": {"77": true, "77;east": true, "77;west": false}, "west": {"500": false, "77": false}, "east,west": {"500": false, "77": false},
+	} {
+		q.clustersJob(parent, clusters, "")
+		for word, fits := range words {
+			code, out, errs := q.run(parent, "submit", "job.toml", "--after", word)
+			if fits != (code == 0) || !fits && code != exit.Usage {
+				t.Errorf("to %s after %s: %d, %s%s", clusters, word, code, out, errs)
+			}
+		}
+	}
 }

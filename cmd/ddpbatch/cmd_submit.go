@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -100,7 +102,7 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	if err != nil {
 		return err
 	}
-	order := submission.Order{Words: o.sbatch, Links: job.Links(), Event: rundir.Event{Detail: rundir.EventSubmit}}
+	order := submission.Order{Words: o.sbatch, Links: job.Links(), Clusters: job.Clusters(), Event: rundir.Event{Detail: rundir.EventSubmit}}
 	if order.First, err = afterWords(ctx, e, job, o); err != nil {
 		return err
 	}
@@ -206,7 +208,7 @@ func afterWords(ctx context.Context, e *env, job *jobfile.Job, o submitOptions) 
 	}
 	conditions := []string{job.Slurm.Dependency(o.sbatch)}
 	for _, word := range o.after {
-		condition, err := e.viewer().After(ctx, []string{job.RunDir, e.abs("runs")}, word)
+		condition, err := e.viewer().After(ctx, []string{job.RunDir, e.abs("runs")}, word, cmp.Or(job.Clusters(), e.get("SLURM_CLUSTERS")))
 		if err != nil {
 			return nil, err
 		}
@@ -226,15 +228,21 @@ func afterWords(ctx context.Context, e *env, job *jobfile.Job, o submitOptions) 
 }
 
 // takePieces parts a sweep that has more elements than the cluster takes of an array into as few arrays as there can be, and returns how
-// many elements each has; 0: it is one array. Where Slurm does not say how many it takes, sbatch decides.
+// many elements each has; 0: it is one array. Where Slurm does not say how many it takes, sbatch decides. Of several clusters, any of which
+// it may choose, the one that takes the fewest counts.
 func takePieces(ctx context.Context, e *env, job *jobfile.Job, order *submission.Order) (size int, err error) {
 	if job.Sweep == nil {
 		return 0, nil
 	}
-	config, err := e.submitEnv().Slurm.ClusterConfig(ctx)
-	n, most := job.Sweep.Len(), config.MaxArraySize
+	n, most := job.Sweep.Len(), -1
+	for cluster := range strings.SplitSeq(job.Clusters(), ",") {
+		config, err := e.submitEnv().Slurm.On(cluster).ClusterConfig(ctx)
+		if err == nil && config.MaxArraySize >= 0 && (most < 0 || config.MaxArraySize < most) {
+			most = config.MaxArraySize
+		}
+	}
 	switch {
-	case err != nil || most < 0 || n <= most:
+	case most < 0 || n <= most:
 		return 0, nil
 	case most == 0:
 		return 0, usage.Errorf("this cluster takes no arrays (MaxArraySize in slurm.conf), which the elements of a sweep are: " +
@@ -301,8 +309,20 @@ func writeScript(run *rundir.Dir, job *jobfile.Job, template string, words []str
 }
 
 // sbatchCommand is the command that submits a run's script.
-func sbatchCommand(words []string) []string {
-	return slices.Concat([]string{"sbatch", "--parsable"}, words, []string{"script.sh"})
+func sbatchCommand(clusters string, words []string) []string {
+	command := []string{"sbatch"}
+	if clusters != "" {
+		command = append(command, "--clusters="+clusters)
+	}
+	return slices.Concat(command, []string{"--parsable"}, words, []string{"script.sh"})
+}
+
+// laterClusters stand for the one that sbatch has chosen for the first job.
+func laterClusters(clusters string) string {
+	if strings.Contains(clusters, ",") {
+		return "CLUSTER"
+	}
+	return clusters
 }
 
 // trySubmit shows what submit would do.
@@ -317,10 +337,10 @@ func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o
 	}
 	if o.dryRun {
 		shown := blankScript(e, script)
-		first := sbatchCommand(firstWords)
+		first := sbatchCommand(order.Clusters, firstWords)
 		var later []string // of a chain
 		if order.Links > 1 {
-			later = sbatchCommand(append(slices.Clone(order.Words), "--dependency=afterany:ID:..."))
+			later = sbatchCommand(laterClusters(order.Clusters), append(slices.Clone(order.Words), "--dependency=afterany:ID:..."))
 		}
 		if e.reply != nil {
 			return printJSON(e, scriptReply{unsubmittedReply(e, job, o.sets, firstWords), shown, blanked(first), blanked(later)})
@@ -342,7 +362,7 @@ func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o
 	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
 		return fmt.Errorf("write the script: %w", err)
 	}
-	answer, err := e.submitEnv().Slurm.TestOnly(ctx, path, firstWords)
+	answer, err := e.submitEnv().Slurm.On(order.Clusters).TestOnly(ctx, path, firstWords)
 	if err != nil {
 		return err
 	}

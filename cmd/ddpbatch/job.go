@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -111,7 +112,12 @@ func (e *env) limitRemarks(ctx context.Context, words []string, failed *error) f
 	return func(job *jobfile.Job) (all []jobfile.Remark) {
 		ctx, cancel := context.WithTimeout(ctx, askPatience)
 		defer cancel()
-		client := e.submitEnv().Slurm
+		clusters := job.Clusters()
+		if strings.Contains(clusters, ",") {
+			*failed = fmt.Errorf("slurm.clusters = %q names several clusters, each with limits of its own", clusters)
+			return nil
+		}
+		client := e.submitEnv().Slurm.On(clusters)
 		names, said := job.Partitions(words)
 		for i, name := range names {
 			if !said[i] {

@@ -198,9 +198,7 @@ type unsupported struct {
 }
 
 func unsupportedKeys() []unsupported {
-	return []unsupported{
-		{key: "slurm.clusters", why: "this version follows its jobs on one cluster only: set SLURM_CLUSTERS in the shell instead"},
-	}
+	return nil // it does all that the schema knows
 }
 
 // checkSupported notes what this version does not do with a value, and tells whether the job can run

@@ -217,7 +217,8 @@ func TestFaultsComeAllAtOnceInTheOrderOfTheFile(t *testing.T) {
 // same keys that are fine.
 func TestUnsupportedValuesAreRefused(t *testing.T) {
 	for _, test := range []struct{ table, line, fault string }{
-		{"slurm", `clusters = "a,b"`, `slurm.clusters = "a,b": this version follows its jobs on one cluster only: set SLURM_CLUSTERS in the shell instead`},
+		{"slurm", `clusters = "all"`, `slurm.clusters = "all": name one cluster or several, with commas between ("a,b"): "sacctmgr list clusters" lists them`},
+		{"slurm", `clusters = "a, b"`, `slurm.clusters = "a, b": name one cluster or several, with commas between ("a,b"): "sacctmgr list clusters" lists them`},
 	} {
 		t.Run(test.table+" "+test.line, func(t *testing.T) {
 			_, warnings, err := parse("name = \"x\"\n[" + test.table + "]\n" + test.line + command)

@@ -42,7 +42,6 @@ func TestOverridesAreCompletedLevelByLevel(t *testing.T) {
 		"name=":                   nil,
 		"setup.env.":              nil, // of any name
 		"container.ru":            {"container.runtime="},
-		"slurm.clusters":          nil, // refused by this version
 		"nonesuch.":               nil,
 		"name.":                   nil, // a key, no table
 		"slurm=":                  nil,

@@ -167,7 +167,7 @@ func (j *Job) Spec(spec rundir.Spec) (rundir.Spec, error) {
 		return rundir.Spec{}, fmt.Errorf("write the job as JSON: %w", err)
 	}
 	spec.Schema, spec.Name, spec.WorkDir, spec.Nodes, spec.Job = 1, j.Name, j.WorkDir, j.Nodes(), resolved
-	spec.Defaults = j.defaults
+	spec.Defaults, spec.Clusters = j.defaults, j.Clusters()
 	return spec, nil
 }
 

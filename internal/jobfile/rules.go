@@ -45,6 +45,7 @@ func (c *checker) checkRules(values map[string]any, root *position) {
 	c.checkComponents(root)
 	c.checkMinNodes(root)
 	c.checkChain(root)
+	c.checkClusters(root)
 	c.checkRequeue(values, root)
 	if j.Builtin() && c.hasNoFault("launch.command", "train") {
 		c.checkTrainer(values, root)

@@ -72,7 +72,7 @@ func override(ctx context.Context, run *rundir.Dir, kept, sets, pretend []string
 	}
 	changed := rundir.Overridden{
 		Sets: all, Anew: anew, AnewElements: elements, MoreElements: more,
-		Pretend: pretend, WorkDir: fresh.WorkDir, Nodes: fresh.Nodes, Job: fresh.Job,
+		Pretend: pretend, Clusters: fresh.Clusters, WorkDir: fresh.WorkDir, Nodes: fresh.Nodes, Job: fresh.Job,
 	}
 	if index, ok := run.Index(); ok {
 		changed.Element = &index

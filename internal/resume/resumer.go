@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
@@ -152,6 +153,22 @@ func (r *Resumer) pieces(run *rundir.Dir, job *jobfile.Job) ([]submission.Piece,
 	return submission.Pieces(*array, size)
 }
 
+// clustersOf are the clusters that sbatch may submit a run to again. Elements of an array may be several jobs of one run, whose cluster is
+// one: an array stays where it is.
+func clustersOf(run *rundir.Dir, job *jobfile.Job) (string, error) {
+	asked, on := job.Clusters(), run.Cluster()
+	array, _ := job.Array()
+	id, err := run.JobID()
+	switch {
+	case err != nil || array == nil || id == "":
+		return asked, err
+	case asked == "" || slices.Contains(strings.Split(asked, ","), on):
+		return on, nil
+	}
+	return "", usage.Errorf("slurm.clusters = %q: elements of an array are resumed on the cluster that it was submitted to (job %s)",
+		asked, slurm.JobID{ID: id, Cluster: on})
+}
+
 // Submit hands a run, which is claimed and has been checked, to Slurm. It returns its job, and Slurm's id of that. Of one element of an
 // array, or those that are left, it is the array that is submitted: for these alone; of a chain there is an id for each link.
 func (r *Resumer) Submit(ctx context.Context, run *rundir.Dir, claim *rundir.Claim) (job *jobfile.Job, ids []string, err error) {
@@ -188,10 +205,15 @@ func (r *Resumer) Submit(ctx context.Context, run *rundir.Dir, claim *rundir.Cla
 	if err != nil {
 		return nil, nil, undo(err)
 	}
+	clusters, err := clustersOf(whole, job)
+	if err != nil {
+		return nil, nil, undo(err)
+	}
 	if err := r.Write(whole, job, sbatch); err != nil {
 		return nil, nil, undo(err)
 	}
-	ids, err = r.Env.SubmitAll(ctx, whole, claim, submission.Order{Words: sbatch, Links: job.Links(), Pieces: pieces, Event: resumed})
+	order := submission.Order{Words: sbatch, Links: job.Links(), Pieces: pieces, Clusters: clusters, Event: resumed}
+	ids, err = r.Env.SubmitAll(ctx, whole, claim, order)
 	switch {
 	case err == nil:
 		return job, ids, nil

@@ -20,8 +20,9 @@ func Endings() []string { return slices.Clone(endings) }
 
 // After is the condition of sbatch's --dependency for "JOB", "JOB:any", "JOB:ok" or "JOB:notok": that a job, or all of the run that JOB is
 // of, has ended so. It is "" where that is so already, which Slurm might have forgotten. runs are the folders in which job ids are looked
-// up; one that is in none of them is a job that Slurm knows.
-func (v *Viewer) After(ctx context.Context, runs []string, word string) (condition string, err error) {
+// up; one that is in none of them is a job that Slurm knows. clusters are those that the job which waits is submitted to, "" or "a,b":
+// Slurm's conditions are of jobs on the same one.
+func (v *Viewer) After(ctx context.Context, runs []string, word, clusters string) (condition string, err error) {
 	name, how, err := cutEnding(word)
 	if err != nil {
 		return "", err
@@ -29,7 +30,7 @@ func (v *Viewer) After(ctx context.Context, runs []string, word string) (conditi
 	for _, folder := range runs {
 		run, ids, found := v.FindJobs(folder, name)
 		if found == nil {
-			return v.afterRun(ctx, run, ids, word, how)
+			return v.afterRun(ctx, run, ids, word, how, clusters)
 		}
 		if err == nil {
 			err = found
@@ -41,7 +42,11 @@ func (v *Viewer) After(ctx context.Context, runs []string, word string) (conditi
 	if strings.Contains(name, "+") { // sbatch takes the number behind it for minutes
 		return "", usage.Errorf("--after %s: of a heterogeneous job name the whole one: %s", word, slurm.WholeID(name))
 	}
-	_, err = v.Slurm.Jobs(ctx, []string{name})
+	name, on, isNamed := strings.Cut(name, ";")
+	if isNamed && on != clusters || strings.Contains(clusters, ",") {
+		return "", onAnotherCluster(word, on, clusters)
+	}
+	_, err = v.Slurm.On(clusters).Jobs(ctx, []string{name})
 	if errors.Is(err, slurm.ErrUnknownJob) { // which it would not wait for
 		return "", usage.Errorf("--after %s: Slurm does not know such a job, and it is none of the runs in %s", word, v.From.Short(runs[0]))
 	}
@@ -66,7 +71,7 @@ func cutEnding(word string) (name, how string, err error) {
 }
 
 // afterRun is After for a run, or an element of an array, whose jobs are ids.
-func (v *Viewer) afterRun(ctx context.Context, run *rundir.Dir, ids []string, word, how string) (string, error) {
+func (v *Viewer) afterRun(ctx context.Context, run *rundir.Dir, ids []string, word, how, clusters string) (string, error) {
 	if kind := run.Spec().Kind; kind != "slurm" {
 		return "", usage.Errorf("--after %s: no job of Slurm's, but a run of %s", word, kind)
 	}
@@ -83,6 +88,8 @@ func (v *Viewer) afterRun(ctx context.Context, run *rundir.Dir, ids []string, wo
 		return "", usage.Errorf("--after %s: the run has no job; see ddpbatch status %s", word, slurm.ShellQuote(v.From.Short(run.Path())))
 	case row.Ended && (how == "any" || good == (how == "ok")):
 		return "", nil
+	case !row.Ended && row.Cluster != clusters:
+		return "", onAnotherCluster(word, row.Cluster, clusters)
 	case row.Ended:
 		return "", usage.Errorf("--after %s: that can no longer be: the run has ended as %s", word, row.State)
 	}
@@ -96,6 +103,18 @@ func (v *Viewer) afterRun(ctx context.Context, run *rundir.Dir, ids []string, wo
 		}
 	}
 	return conditionOf(how, ids, between), nil
+}
+
+// onAnotherCluster is the error of a condition that Slurm cannot hold, or would take for that of another job.
+func onAnotherCluster(word, on, clusters string) error {
+	name := func(clusters string) string {
+		if clusters == "" {
+			return "the cluster that Slurm's commands talk to by themselves"
+		}
+		return clusters
+	}
+	return usage.Errorf("--after %s: Slurm lets a job wait for others of its own cluster alone: that one is on %s, and this job goes to %s",
+		word, name(on), name(clusters))
 }
 
 // conditionOf is the condition that jobs have ended in a way; between stands between those of the jobs.

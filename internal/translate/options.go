@@ -44,8 +44,6 @@ func (t *translation) slurmKeys() {
 			gpusPerTask(s, t.asked, g)
 		case t.countsTasks(g):
 			s.note(g.Line, "not translated: %s: write gpus_per_node", word)
-		case g.Name == "clusters":
-			s.note(g.Line, "not translated: %s: set SLURM_CLUSTERS in the shell that submits", word)
 		case secretForm().MatchString(g.Value) || holdsSecret(g.Value):
 			s.note(g.Line, "not translated: %s: it may hold a secret", word)
 		case typed(s, g):

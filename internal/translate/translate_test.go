@@ -267,6 +267,7 @@ func TestCommandsAreTranslated(t *testing.T) {
 			"nproc_per_node = 4", `mode = "task"`,
 			"cpus_per_task = 2", `partition = "gpu"`, "time = 10", `command = ["bash", "-c", "exec python t.py 'a b' ${HOME}"]`},
 		"srun -N2 -c32 --gpus-per-task=4 torchrun --nproc-per-node 4 t.py": {"cpus_per_task = 8", "gpus_per_node = 4"},
+		"srun -M east,west -N2 torchrun --nproc-per-node 4 t.py":           {`clusters = "east,west"`},
 		"./prog --launcher torchrun":                                       {`command = ["./prog", "--launcher", "torchrun"]`},
 		"numactl -N 0 torchrun --nproc-per-node 2 t.py":                    {`command = ["numactl", "-N", "0", "python3", "-u", "t.py"]`},
 		"WORLD_SIZE=8 torchrun --nproc-per-node 8 t.py":                    {"nproc_per_node = 8", "left out: export WORLD_SIZE=8"},

@@ -1,0 +1,35 @@
+package jobfile
+
+import (
+	"regexp"
+	"sync"
+
+	"github.com/BurntSushi/toml"
+)
+
+// Clusters are those that sbatch may submit the job to, "a,b", of which it chooses one; "": the one that it talks to by itself.
+func (j *Job) Clusters() string {
+	text, _ := j.Slurm.Get("clusters")
+	if j.Slurm.Skips("clusters") {
+		return ""
+	}
+	return text
+}
+
+// clusterList is a list of clusters that are named.
+var clusterList = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}(,[A-Za-z0-9_.-]{1,64})*$`)
+})
+
+// checkClusters wants names: a job that no command lived to record is looked for on each of the clusters.
+func (c *checker) checkClusters(root *position) {
+	key := toml.Key{"slurm", "clusters"}
+	clusters := c.job.Clusters()
+	if clusters == "" || !c.hasNoFault(key.String()) {
+		return
+	}
+	if clusters == "all" || !clusterList().MatchString(clusters) {
+		c.fault(root.at(key), key, `%s = %s: name one cluster or several, with commas between ("a,b"): "sacctmgr list clusters" lists them`,
+			key, short(clusters))
+	}
+}
