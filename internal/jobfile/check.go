@@ -120,7 +120,7 @@ func (c *checker) kind(n *node, key toml.Key, values map[string]any, at *positio
 	return n.kind(c.job), ok
 }
 
-// value checks one value and what it holds, stores it in the job, and tells whether this version can act on it. A value from a command line
+// value checks one value and what it holds, stores it in the job, and reports whether it could be read. A value from a command line
 // is what it looks like to TOML, or else the text that was typed: a name may be 2024, and a time limit 01:00:00.
 func (c *checker) value(n *node, key toml.Key, v any, at *position) bool {
 	if n.item != nil {
@@ -144,7 +144,7 @@ func (c *checker) value(n *node, key toml.Key, v any, at *position) bool {
 		c.fault(at, key, "%s", err)
 		return false
 	}
-	return n.unsupported == nil || c.checkSupported(n.unsupported, key, v, at)
+	return true
 }
 
 // missing notes that a table lacks a key.
@@ -187,38 +187,6 @@ func comparePositions(a, b *position) int {
 // below is the key of a table's key; it never shares memory with the table's own.
 func below(key toml.Key, name string) toml.Key {
 	return append(slices.Clip(key), name)
-}
-
-// unsupported is something that the schema knows and this version does not do. What builds it deletes
-// its row here.
-type unsupported struct {
-	key   string
-	allow []any  // the values that are fine all the same
-	why   string // what this version does, and what to write instead
-}
-
-func unsupportedKeys() []unsupported {
-	return nil // it does all that the schema knows
-}
-
-// checkSupported notes what this version does not do with a value, and tells whether the job can run
-// all the same.
-func (c *checker) checkSupported(g *unsupported, key toml.Key, v any, at *position) bool {
-	what := key.String()
-	switch v := v.(type) {
-	case map[string]any:
-		what = "[" + what + "]"
-	case []any:
-	case string:
-		what += " = " + short(v)
-	default:
-		what += " = " + describe(v)
-	}
-	if slices.Contains(g.allow, v) {
-		return true
-	}
-	c.fault(at, key, "%s: %s", what, g.why)
-	return false
 }
 
 // unknown says that the last name of key is no key of table n, and what may have been meant.

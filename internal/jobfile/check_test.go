@@ -213,9 +213,8 @@ func TestFaultsComeAllAtOnceInTheOrderOfTheFile(t *testing.T) {
 	)
 }
 
-// TestUnsupportedValuesAreRefused gives what this version refuses, each on line 3, and values of the
-// same keys that are fine.
-func TestUnsupportedValuesAreRefused(t *testing.T) {
+// TestClustersAreNamed gives values that name no clusters, each on line 3.
+func TestClustersAreNamed(t *testing.T) {
 	for _, test := range []struct{ table, line, fault string }{
 		{"slurm", `clusters = "all"`, `slurm.clusters = "all": name one cluster or several, with commas between ("a,b"): "sacctmgr list clusters" lists them`},
 		{"slurm", `clusters = "a, b"`, `slurm.clusters = "a, b": name one cluster or several, with commas between ("a,b"): "sacctmgr list clusters" lists them`},
@@ -250,20 +249,4 @@ func TestFaultsOfSeveralTablesComeTogether(t *testing.T) {
 		`job.toml:10:1: requeue.lead must be a duration, such as "90s" or "5m", not the text "x"`,
 		`job.toml:11:1: item 2 of requeue.on must be "preempt", "timeout", "node", "hang", "oom" or "crash", not the text "boredom"`,
 	)
-}
-
-// TestUnsupportedNamesOnlyKnownKeys holds that no row of it names a key that the schema does not have.
-func TestUnsupportedNamesOnlyKnownKeys(t *testing.T) {
-	for _, g := range unsupportedKeys() {
-		n := schema()
-		for name := range strings.SplitSeq(g.key, ".") {
-			n = n.child(name)
-		}
-		if n.read == nil && n.keys == nil {
-			t.Errorf("the schema has no key %s", g.key)
-		}
-		if !strings.Contains(g.why, "this version") {
-			t.Errorf("the row of %s does not say what this version does: %q", g.key, g.why)
-		}
-	}
 }

@@ -49,7 +49,7 @@ func keysFrom(dotted string) (ways []string) {
 	for _, key := range slices.Sorted(maps.Keys(n.keys)) {
 		child := n.keys[key]
 		switch {
-		case !strings.HasPrefix(key, name) || child.isRefused():
+		case !strings.HasPrefix(key, name):
 		case child.isTable():
 			ways = append(ways, table+key+".")
 		default:
@@ -59,17 +59,14 @@ func keysFrom(dotted string) (ways []string) {
 	return ways
 }
 
-// isRefused reports whether this version does nothing with a key, or with a whole table.
-func (n *node) isRefused() bool { return n.unsupported != nil && len(n.unsupported.allow) == 0 }
-
-// takenNode is the node of a dotted key; nil where there is none that this version does something with.
+// takenNode is the node of a dotted key; nil where there is none.
 func takenNode(dotted string) *node {
 	n := schema()
 	for name := range strings.SplitSeq(dotted, ".") {
 		if n.item != nil { // in a list nothing can be set alone
 			return nil
 		}
-		if n = n.keys[name]; n == nil || n.isRefused() {
+		if n = n.keys[name]; n == nil {
 			return nil
 		}
 	}

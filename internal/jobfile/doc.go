@@ -14,9 +14,6 @@
 // A job with [sweep] is several: each element is checked as if its values stood in the file (sweep_check.go), and
 // [Job.Element] gives its job, from the spec alone.
 //
-// What the schema knows and this version does not build stands in one table, unsupportedKeys; to ask
-// for it is a fault.
-//
 // # How it works
 //
 // The TOML library gives positions for syntax errors only. So the text is read twice: by the

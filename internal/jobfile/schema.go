@@ -36,9 +36,8 @@ type keyRow struct {
 // A node is a row in the tree of all rows.
 type node struct {
 	keyRow
-	keys        map[string]*node // of a table; nil: none
-	any         *node            // the "*" of a table; nil: none
-	unsupported *unsupported     // what this version does not do with it; nil: it does all
+	keys map[string]*node // of a table; nil: none
+	any  *node            // the "*" of a table; nil: none
 }
 
 // schema is the tree of everything that job.toml may hold. It must not be changed.
@@ -46,9 +45,6 @@ var schema = sync.OnceValue(func() *node {
 	top := &node{}
 	for _, r := range slices.Concat(jobRows(), slurmRows(), componentRows(), launchRows(), requeueRows(), trainRows()) {
 		top.make(r.key).keyRow = r
-	}
-	for _, g := range unsupportedKeys() {
-		top.make(g.key).unsupported = &g
 	}
 	return top
 })

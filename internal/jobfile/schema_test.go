@@ -262,9 +262,6 @@ func keysBelow(n *node, key string) []string {
 	}
 	var keys []string
 	for name, child := range n.keys {
-		if child.unsupported != nil && child.unsupported.allow == nil {
-			continue // it is refused, whatever its value
-		}
 		keys = append(keys, keysBelow(child, strings.TrimPrefix(key+"."+name, "."))...)
 	}
 	slices.Sort(keys)
