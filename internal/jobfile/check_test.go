@@ -217,6 +217,7 @@ func TestFaultsComeAllAtOnceInTheOrderOfTheFile(t *testing.T) {
 func TestClustersAreNamed(t *testing.T) {
 	for _, test := range []struct{ table, line, fault string }{
 		{"slurm", `clusters = "all"`, `slurm.clusters = "all": name one cluster or several, with commas between ("a,b"): "sacctmgr list clusters" lists them`},
+		{"slurm", `clusters = "ALL"`, `slurm.clusters = "ALL": name one cluster or several, with commas between ("a,b"): "sacctmgr list clusters" lists them`},
 		{"slurm", `clusters = "a, b"`, `slurm.clusters = "a, b": name one cluster or several, with commas between ("a,b"): "sacctmgr list clusters" lists them`},
 	} {
 		t.Run(test.table+" "+test.line, func(t *testing.T) {

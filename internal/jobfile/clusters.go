@@ -2,6 +2,7 @@ package jobfile
 
 import (
 	"regexp"
+	"strings"
 	"sync"
 
 	"github.com/BurntSushi/toml"
@@ -28,7 +29,7 @@ func (c *checker) checkClusters(root *position) {
 	if clusters == "" || !c.hasNoFault(key.String()) {
 		return
 	}
-	if clusters == "all" || !clusterList().MatchString(clusters) {
+	if strings.EqualFold(clusters, "all") || !clusterList().MatchString(clusters) {
 		c.fault(root.at(key), key, `%s = %s: name one cluster or several, with commas between ("a,b"): "sacctmgr list clusters" lists them`,
 			key, short(clusters))
 	}

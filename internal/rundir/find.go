@@ -61,8 +61,9 @@ func candidates(parent, name string) []string {
 // all.
 const maxOtherLinks = 32
 
-// findJob opens the run of a job id, on a cluster if that is not ""; it returns nil if there is none. It looks at links to the caller's own runs first, then at the job
-// ids that the caller's runs record, because another user may have taken the name of a link, and only then at runs of other users.
+// findJob opens the run of a job id, on a cluster if that is not ""; it returns nil if there is none. It looks at links to the caller's own
+// runs first, then at the job ids that the caller's runs record, because another user may have taken the name of a link, and only then at
+// runs of other users.
 func findJob(parent, id, cluster string) (*Dir, error) {
 	job, _, isTask := strings.Cut(id, "_")
 	elsewhere := func(path string) bool { // of a run whose job of that number is on another cluster

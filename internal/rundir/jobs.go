@@ -31,7 +31,7 @@ func IsJobID(name string) bool {
 // cutCluster parts a job id, "123" or "123;lab", from its cluster. ok: it is one.
 func cutCluster(name string) (id, cluster string, ok bool) {
 	id, cluster, named := strings.Cut(name, ";")
-	return id, cluster, jobID().MatchString(id) && (!named || clusterName().MatchString(cluster))
+	return id, cluster, jobID().MatchString(id) && (!named || clusterName().MatchString(cluster) && !strings.EqualFold(cluster, "all"))
 }
 
 // ErrLink: the job id is recorded, and no link of that name leads to the run, so that it is found by its path alone.

@@ -182,7 +182,9 @@ func (row *RunStatus) lookForLost(ctx context.Context, jobsOf submission.UserJob
 	}
 	row.cutShort = s
 	row.chain = row.chain.addLost(s)
-	row.Cluster = s.Cluster
+	if s.Job != "" {
+		row.Cluster = s.Cluster
+	}
 	index, isElement := row.run.Index()
 	only := s.Open.Indices()
 	switch {
