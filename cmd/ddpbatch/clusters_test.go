@@ -76,23 +76,82 @@ func TestJobsAreFollowedOnTheirCluster(t *testing.T) {
 		t.Errorf("again: %d, %s%s", code, out, errs)
 	}
 
-	// what is submitted by itself again is here
-	if code, out, errs := q.run(parent, "resume", "500;east", "--json"); code != 0 || strings.Contains(out, `"cluster"`) {
+	// it is resumed where it was, whatever the shell says now
+	if code, out, errs := q.at("west", parent, "resume", "500;east", "--json"); code != 0 || !strings.Contains(out, `"cluster": "east"`) {
 		t.Fatalf("%d, %s%s", code, out, errs)
 	}
-	if id, err := east.JobID(); id != "501" || err != nil || east.Cluster() != "" {
+	if id, err := east.JobID(); id != "501" || err != nil || east.Cluster() != "east" {
 		t.Errorf("resumed as %s, %v on %q", id, err, east.Cluster())
 	}
-	q.wantStates(parent, map[string]string{"501": "PENDING", "500": "PENDING", "500;west": "PENDING"})
+	q.wantStates(parent, map[string]string{"501;east": "PENDING", "500": "PENDING", "500;west": "PENDING"})
 
 	// one that does not answer hides no other
 	q.must(os.Rename(filepath.Join(q.dir, "clusters", "west"), filepath.Join(q.dir, "clusters", "lost")))
 	west := must(t, func(name string) (*rundir.Dir, error) { return rundir.Find(filepath.Join(parent, "runs"), name) }, "500;west")
 	q.must(west.SetJobID("500;lost"))
-	q.wantStates(parent, map[string]string{"501": "PENDING", "500": "PENDING", "500;lost": "UNKNOWN"})
+	q.wantStates(parent, map[string]string{"501;east": "PENDING", "500": "PENDING", "500;lost": "UNKNOWN"})
 	if code, out, errs := q.run(parent, "status", "500;lost"); code == 0 || !strings.Contains(errs, "cannot reach") {
 		t.Errorf("%d, %s%s", code, out, errs)
 	}
+}
+
+// What the shell of a later command says of clusters counts for no run that there is: its job is asked about, cancelled and submitted
+// again where it was sent.
+func TestLaterShellsMoveNoRun(t *testing.T) {
+	q := newQueue(t)
+	parent := t.TempDir()
+	q.clustersJob(parent, "east", "")
+	for _, want := range []string{"500", "501"} { // on the cluster east, which this is not about
+		if code, out, errs := q.run(parent, "submit", "job.toml", "--parsable"); code != 0 || out != want+"\n" {
+			t.Fatalf("%d, %s%s", code, out, errs)
+		}
+	}
+	q.jobFile(parent)
+	if code, out, errs := q.run(parent, "submit", "job.toml", "--parsable"); code != 0 || out != "500\n" {
+		t.Fatalf("%d, %s%s", code, out, errs)
+	}
+	here := must(t, rundir.List, filepath.Join(parent, "runs"))[0]
+	if code, _, errs := q.at("east", parent, "resume", here.Path()); code == 0 || !strings.Contains(errs, "PENDING") {
+		t.Errorf("a job that waits is resumed in a shell of another cluster: %d, %s", code, errs)
+	}
+	if code, out, errs := q.at("east", parent, "cancel", here.Path()); code != 0 {
+		t.Errorf("%d, %s%s", code, out, errs)
+	}
+	q.wantStates(parent, map[string]string{"500": "CANCELLED", "500;east": "PENDING", "501;east": "PENDING"})
+
+	// one whose submission nobody lived to record is found there, and not submitted twice
+	q.says("mode", "lost")
+	if code, out, errs := q.at("west", parent, "submit", "job.toml"); code == 0 {
+		t.Fatalf("%s%s", out, errs)
+	}
+	q.says("mode", "")
+	q.wantStates(parent, map[string]string{"500": "CANCELLED", "500;east": "PENDING", "501;east": "PENDING", "500;west": "PENDING"})
+	lost := must(t, rundir.List, filepath.Join(parent, "runs"))[0]
+	if code, _, errs := q.run(parent, "resume", lost.Path()); code == 0 || !strings.Contains(errs, "PENDING") {
+		t.Errorf("a lost job is submitted again: %d, %s", code, errs)
+	}
+	if code, _, errs := q.at("all", parent, "submit", "job.toml"); code != exit.Usage || !strings.Contains(errs, `SLURM_CLUSTERS is "all"`) {
+		t.Errorf("%d, %s", code, errs)
+	}
+}
+
+// Two chains have jobs of the same numbers: the cluster tells which is meant, also of a later link.
+func TestALinkIsNamedWithItsCluster(t *testing.T) {
+	q := newQueue(t)
+	parent := t.TempDir()
+	for _, cluster := range []string{"east", "west"} {
+		q.clustersJob(parent, cluster, "chain = 2\n")
+		if code, out, errs := q.run(parent, "submit", "job.toml"); code != 0 {
+			t.Fatalf("%d, %s%s", code, out, errs)
+		}
+	}
+	if code, _, errs := q.run(parent, "cancel", "501;south"); code == 0 {
+		t.Errorf("a job of no cluster is cancelled: %s", errs)
+	}
+	if code, out, errs := q.run(parent, "cancel", "501;east"); code != 0 {
+		t.Errorf("%d, %s%s", code, out, errs)
+	}
+	q.wantStates(parent, map[string]string{"500;east": "CANCELLED", "500;west": "PENDING"})
 }
 
 // A batch script, which has the variables of the shell that submitted it, asks the cluster that it runs on.
@@ -101,8 +160,8 @@ func TestAnAttemptAsksItsOwnCluster(t *testing.T) {
 	e, _, _ := q.env(t.TempDir())
 	e.Environ = append(e.Environ, "SLURM_CLUSTERS=east,west", "SLURM_CLUSTER_NAME=east", "SLURM_CONF=/etc/slurm.conf")
 	env := e.attemptEnv()
-	if env.Cluster != "east" || slices.ContainsFunc(env.Slurm.Environ, func(entry string) bool { return strings.HasPrefix(entry, "SLURM_CLUSTERS") }) ||
-		!slices.Contains(env.Slurm.Environ, "SLURM_CONF=/etc/slurm.conf") {
+	names := slices.ContainsFunc(env.Slurm.Environ, func(entry string) bool { return strings.HasPrefix(entry, "SLURM_CLUSTERS") })
+	if env.Cluster != "east" || names || !slices.Contains(env.Slurm.Environ, "SLURM_CONF=/etc/slurm.conf") {
 		t.Errorf("on %q, with %q", env.Cluster, env.Slurm.Environ)
 	}
 }
@@ -115,7 +174,10 @@ func TestAChainIsOnOneCluster(t *testing.T) {
 	if code, out, errs := q.at("west,east", parent, "submit", "job.toml", "--set", "slurm.chain=3"); code != 0 {
 		t.Fatalf("%d, %s%s", code, out, errs)
 	}
-	want := []string{"--parsable", "--clusters=east --parsable --dependency=afterany:500", "--clusters=east --parsable --dependency=afterany:500:501"}
+	want := []string{
+		"--clusters=west,east --parsable", "--clusters=east --parsable --dependency=afterany:500",
+		"--clusters=east --parsable --dependency=afterany:500:501",
+	}
 	if calls := q.sbatchCalls(); !slices.Equal(calls, want) {
 		t.Errorf("called sbatch with %q, want %q", calls, want)
 	}
@@ -138,11 +200,14 @@ func TestSubmitNamesTheClusters(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()
 	q.clustersJob(parent, "west,east", "chain = 2\n")
-	if code, out, errs := q.run(parent, "submit", "job.toml", "--dry-run"); code != 0 || !strings.Contains(out, "\n#SBATCH --clusters=west,east\n") ||
-		!strings.Contains(errs, "would run: sbatch --clusters=west,east --parsable script.sh") || !strings.Contains(errs, "sbatch --clusters=CLUSTER --parsable") {
+	code, out, errs := q.run(parent, "submit", "job.toml", "--dry-run")
+	if code != 0 || !strings.Contains(out, "\n#SBATCH --clusters=west,east\n") ||
+		!strings.Contains(errs, "would run: sbatch --clusters=west,east --parsable script.sh") ||
+		!strings.Contains(errs, "sbatch --clusters=CLUSTER --parsable") {
 		t.Errorf("%d, %s%s", code, out, errs)
 	}
-	if code, out, errs := q.at("south", parent, "submit", "job.toml"); code != 0 || !strings.HasPrefix(out, "submitted job 500 on cluster east: ") {
+	code, out, errs = q.at("south", parent, "submit", "job.toml")
+	if code != 0 || !strings.HasPrefix(out, "submitted job 500 on cluster east: ") {
 		t.Fatalf("%d, %s%s", code, out, errs)
 	}
 	want := []string{"--clusters=west,east --parsable", "--clusters=east --parsable --dependency=afterany:500"}
@@ -233,8 +298,9 @@ func TestAnArrayStaysOnItsCluster(t *testing.T) {
 	if code, out, errs := q.run(parent, "cancel", "500"); code != 0 {
 		t.Fatalf("%d, %s%s", code, out, errs)
 	}
-	if code, out, errs := q.run(parent, "resume", "500", "--set", "slurm.clusters=west"); code != exit.Usage ||
-		!strings.Contains(errs, `slurm.clusters = "west": elements of an array are resumed on the cluster that it was submitted to (job 500;east)`) {
+	code, out, errs := q.run(parent, "resume", "500", "--set", "slurm.clusters=west")
+	const says = `slurm.clusters = "west": elements of an array are resumed on the cluster that it was submitted to (job 500;east)`
+	if code != exit.Usage || !strings.Contains(errs, says) {
 		t.Errorf("moved: %d, %s%s", code, out, errs)
 	}
 	if code, out, errs := q.run(parent, "resume", "500"); code != 0 || !strings.HasPrefix(out, "submitted job 501 on cluster east: ") {
@@ -256,7 +322,8 @@ func TestAfterIsOfTheSameCluster(t *testing.T) {
 		}
 	}
 	want := []string{
-		"--clusters=east --parsable", "--clusters=east --parsable --dependency=afterany:500", "--clusters=east --parsable --dependency=afterok:500",
+		"--clusters=east --parsable", "--clusters=east --parsable --dependency=afterany:500",
+		"--clusters=east --parsable --dependency=afterok:500",
 	}
 	if calls := q.sbatchCalls(); !slices.Equal(calls, want) {
 		t.Errorf("called sbatch with %q, want %q", calls, want)

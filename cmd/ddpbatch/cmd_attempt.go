@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -61,12 +60,9 @@ func newAttemptCommand(e *env) *cli.Command {
 	}
 }
 
-// attemptEnv is what package attempt knows of this process. Slurm's commands talk to the cluster of its node, whichever the shell named
-// that submitted the job.
+// attemptEnv is what package attempt knows of this process.
 func (e *env) attemptEnv() attempt.Env {
-	env := e.submitEnv()
-	env.Slurm.Environ = slices.DeleteFunc(env.Slurm.Environ, func(entry string) bool { return strings.HasPrefix(entry, "SLURM_CLUSTERS=") })
-	return attempt.Env{Env: env, Lookup: e.lookup, Err: e.Err}
+	return attempt.Env{Env: e.submitEnv(), Lookup: e.lookup, Err: e.Err}
 }
 
 func runAttemptBegin(ctx context.Context, e *env, path string) error {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -208,7 +207,7 @@ func afterWords(ctx context.Context, e *env, job *jobfile.Job, o submitOptions) 
 	}
 	conditions := []string{job.Slurm.Dependency(o.sbatch)}
 	for _, word := range o.after {
-		condition, err := e.viewer().After(ctx, []string{job.RunDir, e.abs("runs")}, word, cmp.Or(job.Clusters(), e.get("SLURM_CLUSTERS")))
+		condition, err := e.viewer().After(ctx, []string{job.RunDir, e.abs("runs")}, word, job.Clusters())
 		if err != nil {
 			return nil, err
 		}
@@ -266,7 +265,7 @@ func warnStuck(ctx context.Context, e *env, run *rundir.Dir, id string) {
 	for _, job := range jobs {
 		if job.Stuck() {
 			fmt.Fprintf(e.Err, "ddpbatch: job %s does not start as it is: Slurm says %s; see JOB REASON CODES in squeue(1); "+
-				"to take it back: ddpbatch cancel %s\n", id, job.Reason, id)
+				"to take it back: ddpbatch cancel %s\n", id, job.Reason, slurm.ShellQuote(slurm.JobID{ID: id, Cluster: run.Cluster()}.String()))
 			return
 		}
 	}
@@ -382,9 +381,11 @@ func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o
 	return nil
 }
 
-// submitEnv is what package submission knows of this process. Slurm's commands get the environment that jobs should inherit.
+// submitEnv is what package submission knows of this process. Slurm's commands get the environment that jobs should inherit. They are told
+// which cluster a run is on, and SLURM_CLUSTERS, which may be another shell's by now, does not say so (see withClusters).
 func (e *env) submitEnv() submission.Env {
 	kept, dropped := slurm.Scrub(e.Environ)
+	kept = slices.DeleteFunc(kept, func(entry string) bool { return strings.HasPrefix(entry, clustersVariable+"=") })
 	return submission.Env{
 		Hostname: e.Hostname, Now: e.Now, Log: e.log(), Slurm: &slurm.Client{Environ: kept}, Dropped: dropped,
 		Cluster: e.get("SLURM_CLUSTER_NAME"),

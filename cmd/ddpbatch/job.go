@@ -90,11 +90,28 @@ func loadJob(ctx context.Context, e *env, path string, sets []string, remarks ..
 func parseJob(e *env, path string, text []byte, sets []string, remarks ...func(*jobfile.Job) []jobfile.Remark) (
 	*jobfile.Job, []jobfile.Fault, error,
 ) {
-	d, err := readDefaults(e)
+	d, err := e.withClusters(readDefaults(e))
 	if err != nil {
 		return nil, nil, err
 	}
 	return d.ParseWith(filepath.Base(path), filepath.Dir(path), text, sets, remarks...)
+}
+
+const clustersVariable = "SLURM_CLUSTERS"
+
+// withClusters lays SLURM_CLUSTERS over the defaults, as slurm.clusters, for a job that is to be submitted: the run keeps it, so that later
+// commands look for its jobs where they were sent, whatever the shell says then. err is passed on.
+func (e *env) withClusters(d *jobfile.Defaults, err error) (*jobfile.Defaults, error) {
+	clusters := e.get(clustersVariable)
+	if err != nil || clusters == "" {
+		return d, err
+	}
+	if !jobfile.AreClusters(clusters) {
+		return nil, usage.Errorf("%s is %q: name one cluster or several, with commas between (\"a,b\"), there or in slurm.clusters, or unset it",
+			clustersVariable, clusters)
+	}
+	return jobfile.ParseDefaults(append(d.Files(), rundir.DefaultsFile{Name: clustersVariable, Text: fmt.Sprintf("slurm.clusters = %q\n",
+		clusters)})...)
 }
 
 // fileRemarks finds what a job names and this machine does not see.

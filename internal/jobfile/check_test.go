@@ -215,15 +215,12 @@ func TestFaultsComeAllAtOnceInTheOrderOfTheFile(t *testing.T) {
 
 // TestClustersAreNamed gives values that name no clusters, each on line 3.
 func TestClustersAreNamed(t *testing.T) {
-	for _, test := range []struct{ table, line, fault string }{
-		{"slurm", `clusters = "all"`, `slurm.clusters = "all": name one cluster or several, with commas between ("a,b"): "sacctmgr list clusters" lists them`},
-		{"slurm", `clusters = "ALL"`, `slurm.clusters = "ALL": name one cluster or several, with commas between ("a,b"): "sacctmgr list clusters" lists them`},
-		{"slurm", `clusters = "a, b"`, `slurm.clusters = "a, b": name one cluster or several, with commas between ("a,b"): "sacctmgr list clusters" lists them`},
-	} {
-		t.Run(test.table+" "+test.line, func(t *testing.T) {
-			_, warnings, err := parse("name = \"x\"\n[" + test.table + "]\n" + test.line + command)
+	for _, value := range []string{"all", "ALL", "a, b"} {
+		t.Run(value, func(t *testing.T) {
+			_, warnings, err := parse("name = \"x\"\n[slurm]\nclusters = \"" + value + "\"" + command)
 			faults, _ := err.(Faults)
-			checkLine(t, "fault", lines(faults), test.fault)
+			checkLine(t, "fault", lines(faults), `slurm.clusters = "`+value+`": name one cluster or several, with commas between ("a,b"): `+
+				`"sacctmgr list clusters" lists them`)
 			checkLine(t, "warning", lines(warnings), "")
 		})
 	}

@@ -87,8 +87,8 @@ func (r *Resumer) status(ctx context.Context, run *rundir.Dir) (runview.RunStatu
 	return row, nil
 }
 
-func notEnded(what, id string) error {
-	return usage.Errorf("%s; wait for its end, or cancel it: ddpbatch cancel %s", what, id)
+func notEnded(what, name string) error {
+	return usage.Errorf("%s; wait for its end, or cancel it: ddpbatch cancel %s", what, slurm.ShellQuote(name))
 }
 
 // Left are the elements of a run's array that are to be run, after Check: those that have not done what they were to do. nil: all, or it

@@ -66,14 +66,11 @@ const maxOtherLinks = 32
 // runs of other users.
 func findJob(parent, id, cluster string) (*Dir, error) {
 	job, _, isTask := strings.Cut(id, "_")
-	elsewhere := func(path string) bool { // of a run whose job of that number is on another cluster
-		recorded, on, err := (&Dir{path: path}).recordedJob()
-		return cluster != "" && err == nil && recorded == job && on != cluster
-	}
+	elsewhere := func(path string) bool { return isElsewhere(path, job, cluster) }
 	own, others := jobLinks(parent, job)
 	found, err := newestOf(slices.DeleteFunc(own, elsewhere), true)
 	if found == nil && err == nil {
-		found, err = newestOf(slices.DeleteFunc(ownRunsOf(parent, job), elsewhere), true)
+		found, err = newestOf(slices.DeleteFunc(ownRunsOf(parent, job, cluster), elsewhere), true)
 	}
 	if found == nil && err == nil {
 		found, err = newestOf(slices.DeleteFunc(others, elsewhere), false)
@@ -90,6 +87,17 @@ func findJob(parent, id, cluster string) (*Dir, error) {
 		return nil, err
 	}
 	return found.openTask(index)
+}
+
+// isElsewhere reports whether a run's job of that number is certainly not on a cluster; "": on any. Of the newest job the run says which it
+// is on; an earlier one, or another link of a chain, may be on those to which the run is sent.
+func isElsewhere(path, job, cluster string) bool {
+	recorded, on, err := (&Dir{path: path}).recordedJob()
+	if cluster == "" || err != nil || on == cluster {
+		return false
+	}
+	run, err := Open(path)
+	return recorded == job || err == nil && !slices.Contains(strings.Split(run.spec.Clusters, ","), cluster)
 }
 
 // jobLinks returns the run directories that the links of a job id lead to: the caller's own, and those of other users by the newest
@@ -115,19 +123,30 @@ func jobLinks(parent, job string) (own, others []string) {
 	return own, others
 }
 
-// ownRunsOf returns the caller's run directories that record job as their newest.
-func ownRunsOf(parent, job string) (paths []string) {
+// ownRunsOf returns the caller's run directories that record job as their newest. Where a cluster is named it may be any of their jobs: the
+// link of that number may lead to a run on another cluster.
+func ownRunsOf(parent, job, cluster string) (paths []string) {
 	runs, _, _ := listNames(parent)
 	for _, name := range runs {
 		d := &Dir{path: filepath.Join(parent, name)}
 		if !ownFolder(d.path) {
 			continue
 		}
-		if id, err := d.JobID(); err == nil && id == job {
+		if id, err := d.JobID(); err == nil && (id == job || cluster != "" && wasSubmittedAs(d.path, job)) {
 			paths = append(paths, d.path)
 		}
 	}
 	return paths
+}
+
+// wasSubmittedAs reports whether a job is one of those that a run was submitted as.
+func wasSubmittedAs(path, job string) bool {
+	run, err := Open(path)
+	if err != nil {
+		return false
+	}
+	known, err := run.Submissions()
+	return err == nil && slices.Contains(known.Jobs, job)
 }
 
 // newestOf opens the newest of the run directories; it returns nil if there is none. If they are the caller's own, one that cannot be

@@ -115,7 +115,10 @@ func TestFindKeepsClustersApart(t *testing.T) {
 	must(t, here.SetJobID("7"))
 	must(t, east.SetJobID("7;east")) // and takes the link
 	must(t, west.SetJobID("7;west-2"))
-	moved := createAt(t, parent, "z", noon)
+	c := config(t, parent, "z")
+	c.Spec.Clusters = "east,west-2"
+	moved, err := Create(c)
+	must(t, err)
 	must(t, moved.SetJobID("8;east"))
 	must(t, moved.SetJobID("9;west-2"))
 	for what, want := range map[string]*Dir{"7": west, "7;east": east, "7;west-2": west, "8": moved, "8;east": moved, "9;west-2": moved} {

@@ -109,7 +109,7 @@ func (v *Viewer) afterRun(ctx context.Context, run *rundir.Dir, ids []string, wo
 func onAnotherCluster(word, on, clusters string) error {
 	name := func(clusters string) string {
 		if clusters == "" {
-			return "the cluster that Slurm's commands talk to by themselves"
+			return "the default cluster"
 		}
 		return clusters
 	}
