@@ -34,9 +34,8 @@ type Client struct {
 	clusters string // as On has it
 }
 
-// On is a Client whose commands talk to a cluster by --clusters, for which Slurm needs slurmdbd: its ids are that cluster's, unless they
-// name one themselves. Several, "a,b", are for sbatch alone, which chooses one of them. "" is the cluster that the commands talk to by
-// themselves.
+// On returns a Client whose commands have --clusters, for which Slurm needs slurmdbd. A job id without a cluster is then of that one.
+// Several, "a,b", are for sbatch alone, which chooses one of them. "" is the default cluster.
 func (c *Client) On(clusters string) *Client {
 	on := *c
 	on.clusters = clusters

@@ -83,7 +83,7 @@ func (s JobStatus) Of(id string) bool {
 // JobID names a job as sbatch tells it: its number, and the cluster where there are several.
 type JobID struct {
 	ID      string // "3"
-	Cluster string // "" for the cluster that the commands talk to by themselves
+	Cluster string // "": the default one
 }
 
 // String is the form of sbatch --parsable: "3", or "3;lab".

@@ -63,7 +63,8 @@ func Starters() []Starter {
 		read("process", "one process of any program", ""),
 		read("array", "any command, once for each number of an array", ""),
 		read("sweep", "learning rates compared, as one array", ""),
-		read("container", "any command in a container, 2 nodes x 2 ranks", "an image: \"apptainer pull image.sif docker://python:3.13-slim\", or another runtime's"),
+		read("container", "any command in a container, 2 nodes x 2 ranks",
+			"an image: \"apptainer pull image.sif docker://python:3.13-slim\", or another runtime's"),
 		read("chain", "work longer than the time limit: 3 jobs, one after the other", ""),
 		read("parallelcluster", "a PyTorch script on AWS ParallelCluster, 2 nodes x 8 GPUs; not tested there", bringPyTorch, "train.py", "cluster.yaml"),
 	}

@@ -65,7 +65,8 @@ func TestStartersAreListedOnce(t *testing.T) {
 			t.Errorf("%s: summary %q", s.Name, s.Summary)
 		}
 	}
-	want := []string{"simulate", "mnist", "gpt", "pytorch", "torchrun", "command", "task", "process", "array", "sweep", "container", "chain", "parallelcluster"}
+	want := []string{"simulate", "mnist", "gpt", "pytorch", "torchrun", "command", "task", "process", "array", "sweep", "container",
+		"chain", "parallelcluster"}
 	if !slices.Equal(names, want) {
 		t.Errorf("got %q, want %q", names, want)
 	}

@@ -141,7 +141,9 @@ func runStatus(ctx context.Context, e *env, runs []*rundir.Dir, named, asJSON bo
 			return row.Failed
 		default:
 			run := runs[i]
-			rows[i] = runview.RunStatus{Job: row.Job, Cluster: row.Cluster, Name: run.Spec().Name, State: "UNKNOWN", Reason: row.Failed.Error(), RunDir: run.Path()}
+			rows[i] = runview.RunStatus{
+				Job: row.Job, Cluster: row.Cluster, Name: run.Spec().Name, State: "UNKNOWN", Reason: row.Failed.Error(), RunDir: run.Path(),
+			}
 		}
 	}
 	if asJSON {
@@ -157,7 +159,8 @@ func runStatus(ctx context.Context, e *env, runs []*rundir.Dir, named, asJSON bo
 		if r.Links > 0 {
 			reason = strings.TrimSuffix(fmt.Sprintf("link %d of %d: %s", r.Link, r.Links, reason), ": ")
 		}
-		t.Row(slurm.JobID{ID: r.Job, Cluster: r.Cluster}.String(), r.Name, r.State, attempt, cmp.Or(r.Cause, "-"), steps(&r), loss, e.short(r.RunDir), reason)
+		id := slurm.JobID{ID: r.Job, Cluster: r.Cluster}
+		t.Row(id.String(), r.Name, r.State, attempt, cmp.Or(r.Cause, "-"), steps(&r), loss, e.short(r.RunDir), reason)
 	}
 	return t.Flush()
 }

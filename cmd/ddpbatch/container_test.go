@@ -42,7 +42,8 @@ func newContainerRig(t *testing.T, dir string) *containerRig {
 		"CONTAINERS_CONF=" + filepath.Join(dir, "containers.conf"), "CONTAINERS_STORAGE_CONF=" + filepath.Join(dir, "storage.conf"),
 	}}
 	rig.write(t, "containers.conf", "[engine]\nruntime = \"runc\"\nevents_logger = \"none\"\n") // crun refuses hybrid cgroups
-	rig.write(t, "storage.conf", fmt.Sprintf("[storage]\ndriver = \"vfs\"\ngraphroot = %q\nrunroot = %q\n", filepath.Join(dir, "storage"), filepath.Join(dir, "run")))
+	rig.write(t, "storage.conf", fmt.Sprintf("[storage]\ndriver = \"vfs\"\ngraphroot = %q\nrunroot = %q\n", filepath.Join(dir, "storage"),
+		filepath.Join(dir, "run")))
 	rig.fillImage(t)
 	rig.podman(t, "import", "--quiet", filepath.Join(dir, "image.tar"), rigImage)
 	t.Cleanup(func() { rig.checkEmpty(t) })
@@ -96,7 +97,8 @@ func (r *containerRig) fillImage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if out, err := exec.Command("tar", "-C", filepath.Join(r.dir, "image"), "-cf", filepath.Join(r.dir, "image.tar"), ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("tar", "-C", filepath.Join(r.dir, "image"), "-cf", filepath.Join(r.dir, "image.tar"),
+		".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 }
@@ -190,7 +192,8 @@ func testContainerRanks(t *testing.T, rig *containerRig, runtime string) {
 			t.Errorf("code %d, and %q is not in\n%s", code, said, out)
 		}
 	}
-	rest := fmt.Sprintf("lines 'and' $HOME; from outside; /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; shm %d; host \n", info.Sys().(*syscall.Stat_t).Ino)
+	rest := fmt.Sprintf("lines 'and' $HOME; from outside; /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; shm %d; host \n",
+		info.Sys().(*syscall.Stat_t).Ino)
 	if strings.Count(out, rest) != 4 || strings.Count(out, "/spec.json\n") != 4 {
 		t.Errorf("%q and the run's file are not four times in\n%s", rest, out)
 	}
@@ -213,7 +216,8 @@ func testContainerEnds(t *testing.T, rig *containerRig, runtime string) {
 		{"its own code", `["sh", "-c", "exit 7"]`, 7, "exited with code 7", nil},
 		{"no such program", `["no-such-program"]`, noProgram, saysSo, nil},
 		{"killed", `["sh", "-c", "kill -KILL $$"]`, 137, "was killed by SIGKILL", nil},
-		{"does not heed TERM", `["sh", "-c", "trap '' TERM; if [ $RANK = 1 ]; then exit 3; fi; while :; do sleep 0.05; done"]`, 3, "exited with code 3",
+		{"does not heed TERM", `["sh", "-c", "trap '' TERM; if [ $RANK = 1 ]; then exit 3; fi; while :; do sleep 0.05; done"]`, 3,
+			"exited with code 3",
 			[]string{"--nproc-per-node", "2"}},
 		{"warned", `["sh", "-c", "trap 'exit 75' USR2; [ ${SLURM_RESTART_COUNT:-0} = 0 ] || exit 0; while :; do sleep 0.05; done"]`, 0,
 			"the workers saved", []string{"--fault", "warn@time=1s"}},
@@ -282,7 +286,7 @@ func testContainerFaults(t *testing.T, rig *containerRig, runtime string) {
 func testContainerStarter(t *testing.T, rig *containerRig, runtime string) {
 	starter, ok := templates.Find("container")
 	if !ok {
-		t.Fatal("there is no starter")
+		t.Fatal("the starter container was not found")
 	}
 	image := strings.Trim(strings.Fields(rig.table(runtime))[6], `"`)
 	code, out := rig.simulate(t, t.TempDir(), starter.Text, "--set", "container.runtime="+runtime, "--set", "container.image="+image)

@@ -161,7 +161,7 @@ type jobReply struct {
 	RunDir   string   `json:"run_dir"`
 	Asked    request  `json:"asked"`
 	Warnings []string `json:"warnings"`
-	Cluster  string   `json:"cluster,omitempty"` // of Jobs; empty: the one that Slurm's commands talk to by themselves
+	Cluster  string   `json:"cluster,omitempty"` // of Jobs; empty: the default cluster
 }
 
 // scriptReply is that of a command which shows a batch script.

@@ -75,7 +75,7 @@ type Limit struct {
 // A dialect is how one runtime is spoken to.
 type dialect struct {
 	program   string
-	monitor   bool // the worker is no descendant of the program
+	monitor   bool // a process of the runtime's own starts the worker
 	shm       bool // a container can have a /dev/shm of its own
 	names     bool // an image may be a name, and not only a file
 	folders   bool // an image may be a folder
@@ -159,7 +159,7 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("shm_size: %s shares the node's /dev/shm with its containers: leave shm_size out", c.Runtime))
 	}
 	if strings.HasPrefix(c.Image, "-") {
-		errs = append(errs, fmt.Errorf("image: %s begins with a dash, so that %s would take it for an option", text.Quoted(c.Image, maxShown), c.Runtime))
+		errs = append(errs, fmt.Errorf("image: %s begins with a dash: %s would take it for an option", text.Quoted(c.Image, maxShown), c.Runtime))
 	}
 	if c.IsPath() && !d.folders && !d.files {
 		errs = append(errs, fmt.Errorf("image: %s runs images by their names, and not files: load %s (docker load) and write its name",

@@ -8,13 +8,15 @@ import (
 
 // worker is one of the two ranks of a node, with what a job gives it.
 var worker = Worker{
-	Argv:  []string{"python3", "train.py", "--name", "two words"},
-	Env:   []string{"PATH=/usr/bin", "HOME=/home/ann", "RANK=1", "GREETING=two\nlines", "BASH_FUNC_ml%%=() { :; }", "PYTHONPATH=/inside", "RANK=3"},
+	Argv: []string{"python3", "train.py", "--name", "two words"},
+	Env: []string{"PATH=/usr/bin", "HOME=/home/ann", "RANK=1", "GREETING=two\nlines", "BASH_FUNC_ml%%=() { :; }", "PYTHONPATH=/inside",
+		"RANK=3"},
 	Given: []string{"GREETING", "PYTHONPATH"},
 	Outer: []string{"PATH=/usr/bin", "HOME=/home/ann", "PYTHONPATH=/outside", "SLURM_JOB_ID=7"},
 	Dir:   "/proj/code",
 	Binds: []Bind{{Source: "/proj/code", Target: "/proj/code"}, {Source: "/proj/code/runs/r1", Target: "/proj/code/runs/r1"},
-		{Source: "/dev/shm/agent", Target: "/dev/shm/agent"}, {Source: "/home/ann/.config/ddpbatch/key", Target: "/home/ann/.config/ddpbatch/key", ReadOnly: true}},
+		{Source: "/dev/shm/agent", Target: "/dev/shm/agent"}, {Source: "/home/ann/.config/ddpbatch/key",
+			Target: "/home/ann/.config/ddpbatch/key", ReadOnly: true}},
 	Name: "ddpbatch-7-n1-1", GPUs: NVIDIA, Limits: []Limit{{"nofile", 1024, 4096}, {"memlock", 1<<64 - 1, 1<<64 - 1}},
 	Cores: "2,3", User: "ann", UID: 1000, GID: 100, Peers: 2, Group: "ddpbatch-00ff",
 }
@@ -35,11 +37,13 @@ func TestLineOfEachRuntime(t *testing.T) {
 		env    []string
 	}{
 		{Config{Runtime: Podman, Image: "torch:2", Args: []string{"--userns=keep-id"}}, slices.Concat(
-			[]string{"podman", "--cgroup-manager=cgroupfs", "run", "--replace", "--cgroups=no-conmon", "--log-driver=none", "--device=nvidia.com/gpu=all"}, oci, []string{"--userns=keep-id", "torch:2"}), outer},
+			[]string{"podman", "--cgroup-manager=cgroupfs", "run", "--replace", "--cgroups=no-conmon", "--log-driver=none",
+				"--device=nvidia.com/gpu=all"}, oci, []string{"--userns=keep-id", "torch:2"}), outer},
 		{Config{Runtime: Docker, Image: "torch:2"}, slices.Concat(
 			[]string{"docker", "run", "--log-driver=none", "--user=1000:100", "--cpuset-cpus=2,3", "--gpus=all"}, oci, []string{"torch:2"}), outer},
 		{Config{Runtime: Apptainer, Image: "/img/torch.sif"}, []string{
-			"apptainer", "exec", "--cleanenv", "--no-eval", "--no-home", "--nv", "--mount=type=bind,source=/dev/shm/agent,destination=/dev/shm/agent",
+			"apptainer", "exec", "--cleanenv", "--no-eval", "--no-home", "--nv",
+			"--mount=type=bind,source=/dev/shm/agent,destination=/dev/shm/agent",
 			"--mount=type=bind,source=/home/ann/.config/ddpbatch/key,destination=/home/ann/.config/ddpbatch/key,ro",
 			"--mount=type=bind,source=/data,destination=/mnt/data,ro", "--mount=type=bind,source=/proj/code,destination=/proj/code",
 			"--pwd=/proj/code", "/img/torch.sif"},
@@ -52,7 +56,8 @@ func TestLineOfEachRuntime(t *testing.T) {
 			"/bin/sh", "-c", `cd "$1" && shift && exec "$@"`, "sh", "/proj/code"}, outer},
 		{Config{Runtime: Charliecloud, Image: "/img/torch"}, []string{
 			"ch-run", "--env-no-expand", "--bind=/home/ann/.config/ddpbatch/key:/home/ann/.config/ddpbatch/key", "--bind=/data:/mnt/data",
-			"--bind=/proj/code:/proj/code", "--join-ct=2", "--join-tag=ddpbatch-00ff", "--cd=/proj/code", "--set-env=PYTHONPATH=/inside", "/img/torch", "--"},
+			"--bind=/proj/code:/proj/code", "--join-ct=2", "--join-tag=ddpbatch-00ff", "--cd=/proj/code", "--set-env=PYTHONPATH=/inside",
+			"/img/torch", "--"},
 			[]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "USER=ann", "RANK=3", "GREETING=two\nlines"}},
 	} {
 		tc.config.Mounts = mounts
@@ -77,11 +82,14 @@ func TestLineSaysWhatDiffers(t *testing.T) {
 		{"a /dev/shm of its own", Config{Runtime: Podman, Image: "a", ShmSize: 8 << 30}, nil, []string{"--shm-size=8589934592b"}, "--ipc"},
 		{"a folder is the image", Config{Runtime: Podman, Image: "/img/a"}, nil, []string{"--rootfs", "/img/a:O"}, ""},
 		{"no GPUs", Config{Runtime: Docker, Image: "a"}, func(w *Worker) { w.GPUs = NoGPUs }, nil, "--gpus"},
-		{"AMD's GPUs", Config{Runtime: Podman, Image: "a"}, func(w *Worker) { w.GPUs = AMD }, []string{"--device=/dev/kfd", "--device=/dev/dri"}, "--device=nvidia"},
+		{"AMD's GPUs", Config{Runtime: Podman, Image: "a"}, func(w *Worker) { w.GPUs = AMD }, []string{"--device=/dev/kfd",
+			"--device=/dev/dri"}, "--device=nvidia"},
 		{"AMD's GPUs", Config{Runtime: Apptainer, Image: "a"}, func(w *Worker) { w.GPUs = AMD }, []string{"--rocm"}, "--nv"},
-		{"no GPUs", Config{Runtime: Enroot, Image: "a"}, func(w *Worker) { w.GPUs = NoGPUs }, []string{"NVIDIA_VISIBLE_DEVICES=void"}, "NVIDIA_VISIBLE_DEVICES=all"},
+		{"no GPUs", Config{Runtime: Enroot, Image: "a"}, func(w *Worker) { w.GPUs = NoGPUs }, []string{"NVIDIA_VISIBLE_DEVICES=void"},
+			"NVIDIA_VISIBLE_DEVICES=all"},
 		{"one rank a node", Config{Runtime: Charliecloud, Image: "a"}, func(w *Worker) { w.Peers = 1 }, nil, "--join"},
-		{"the image's variables", Config{Runtime: Charliecloud, Image: "a"}, func(w *Worker) { w.ImageEnv = true }, []string{"--set-env"}, "--set-env=PATH"},
+		{"the image's variables", Config{Runtime: Charliecloud, Image: "a"}, func(w *Worker) { w.ImageEnv = true }, []string{"--set-env"},
+			"--set-env=PATH"},
 	} {
 		w := worker
 		if tc.change != nil {
@@ -138,7 +146,8 @@ func TestImageIsAPathOrAName(t *testing.T) {
 		runtime, image string
 		want           bool
 	}{
-		{Podman, "docker.io/library/busybox:1", false}, {Podman, "busybox", false}, {Podman, "./image", true}, {Podman, "~/image", true}, {Podman, "/image", true},
+		{Podman, "docker.io/library/busybox:1", false}, {Podman, "busybox", false}, {Podman, "./image", true}, {Podman, "~/image", true},
+		{Podman, "/image", true},
 		{Docker, "busybox", false}, {Apptainer, "image.sif", true}, {Apptainer, "docker://busybox", false}, {Apptainer, "oras://site/a:1", false},
 		{Enroot, "image.sqsh", true}, {Charliecloud, "image", true},
 	} {

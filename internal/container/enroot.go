@@ -6,7 +6,7 @@ import "strings"
 // anyway, so that the shell goes there. A variable with a line break cannot be handed over, as Enroot writes them into a file by lines.
 func enroot() dialect {
 	return dialect{program: "enroot", files: true, command: enrootCommand, codes: map[int]string{
-		127: "there is no such program in the image",
+		127: "enroot did not find the program in the image",
 	}}
 }
 

@@ -17,10 +17,12 @@ func TestContainerIsReadAndChecked(t *testing.T) {
 		faults      []string
 		warnings    []string
 	}{
-		{"all of it", "runtime = \"podman\"\nimage = \"a:1\"\nmounts = [\"/a:/b:ro\"]\nshm_size = \"1G\"\ngpus = \"none\"\nargs = [\"--rm\"]", nil, nil},
+		{"all of it", "runtime = \"podman\"\nimage = \"a:1\"\nmounts = [\"/a:/b:ro\"]\nshm_size = \"1G\"\ngpus = \"none\"\nargs = [\"--rm\"]",
+			nil, nil},
 		{"no image", "runtime = \"podman\"", []string{"job.toml:4:2: container needs the key image"}, nil},
-		{"pyxis", "runtime = \"pyxis\"\nimage = \"a\"", []string{`job.toml:5:1: container.runtime = "pyxis": Pyxis has srun put whole tasks into ` +
-			`containers, the agent included; write "enroot", which Pyxis itself runs`}, nil},
+		{"pyxis", "runtime = \"pyxis\"\nimage = \"a\"",
+			[]string{`job.toml:5:1: container.runtime = "pyxis": Pyxis has srun put whole tasks into ` +
+				`containers, the agent included; write "enroot", which Pyxis itself runs`}, nil},
 		{"singularity", "runtime = \"singularity\"\nimage = \"a\"",
 			[]string{`job.toml:5:1: container.runtime = "singularity": write "apptainer", as Singularity is called now`}, nil},
 		{"a mount that is none", "runtime = \"enroot\"\nimage = \"a\"\nmounts = [\"b\"]",
@@ -61,7 +63,8 @@ func TestImageThatIsNotThereIsAFault(t *testing.T) {
 	if err != nil || job.Container.Image != filepath.Join(dir, "image") || job.CheckFiles() != nil {
 		t.Errorf("%v: %+v", err, job)
 	}
-	job, _, err = (*Defaults)(nil).ParseWith("job.toml", dir, text, []string{"container.runtime=podman", "container.image=image"}, (*Job).DataRemarks)
+	job, _, err = (*Defaults)(nil).ParseWith("job.toml", dir, text, []string{"container.runtime=podman", "container.image=image"},
+		(*Job).DataRemarks)
 	if err != nil || job.Container.Image != "image" {
 		t.Errorf("%v: %+v", err, job)
 	}

@@ -14,10 +14,12 @@ func TestOwnCgroups(t *testing.T) {
 		cgroup, mounts string
 		want           []string
 	}{
-		"version 1":        {"4:memory:/slurm/job_1\n5:devices:/\n", v1, []string{"sys/fs/cgroup/memory/slurm/job_1"}},
-		"several":          {"4:memory:/a\n5:cpu,cpuacct:/outer/b\n6:name=systemd:/c\n", v1, []string{"sys/fs/cgroup/memory/a", "sys/fs/cgroup/cpu/b", "sys/fs/cgroup/systemd/c"}},
-		"the mounts":       {"4:memory:/\n0::/\n", v1, nil},
-		"version 2":        {"0::/system.slice/job_1\n", "30 25 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n", []string{"sys/fs/cgroup/system.slice/job_1"}},
+		"version 1": {"4:memory:/slurm/job_1\n5:devices:/\n", v1, []string{"sys/fs/cgroup/memory/slurm/job_1"}},
+		"several": {"4:memory:/a\n5:cpu,cpuacct:/outer/b\n6:name=systemd:/c\n", v1, []string{"sys/fs/cgroup/memory/a",
+			"sys/fs/cgroup/cpu/b", "sys/fs/cgroup/systemd/c"}},
+		"the mounts": {"4:memory:/\n0::/\n", v1, nil},
+		"version 2": {"0::/system.slice/job_1\n", "30 25 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+			[]string{"sys/fs/cgroup/system.slice/job_1"}},
 		"that of the rest": {"0::/job_1\n", v1, nil},
 	} {
 		root := fstest.MapFS{"proc/self/cgroup": file(tc.cgroup), "proc/self/mountinfo": file(tc.mounts)}

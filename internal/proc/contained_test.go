@@ -26,7 +26,11 @@ func contained(t *testing.T, inside string) *Contained {
 
 func TestSignalReachesWhatIsInTheContainer(t *testing.T) {
 	c := contained(t, `trap "exit 5" TERM; while :; do sleep 0.02; done`)
-	testkit.Eventually(t, "there is a handler", func() bool { handles, err := Handles(c.Pid(), syscall.SIGTERM); return err == nil && handles })
+	testkit.Eventually(t, "there is a handler", func() bool {
+		handles, err := Handles(c.Pid(), syscall.SIGTERM)
+		return err == nil &&
+			handles
+	})
 	if err := c.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

@@ -39,8 +39,7 @@ var ErrLink = errors.New("the job has no link")
 
 const maxJobID = 128 // bytes of the file jobid
 
-// SetJobID records the newest job id, "123", or "123;lab" where Slurm's commands find it on a cluster by its name alone, and points
-// runs/<name>-123 at the run.
+// SetJobID records the newest job id, "123", or "123;lab" on another cluster than the default one, and points runs/<name>-123 at the run.
 // A link of that name that ddpbatch made for another run (a rebuilt cluster
 // counts from 1 again) is replaced; anything else of that name is left alone,
 // and an [ErrLink] says so, with the id recorded all the same. An array element
@@ -134,8 +133,8 @@ func (d *Dir) JobID() (string, error) {
 	return id, err
 }
 
-// Cluster is the cluster of the newest job of the run, or of the whole array that it is an element of; "": the one that Slurm's commands
-// talk to by themselves. Where that cannot be read it is "", and JobID says why.
+// Cluster is the cluster of the newest job of the run, or of the whole array that it is an element of; "": the default one.
+// Where that cannot be read it is "", and JobID says why.
 func (d *Dir) Cluster() string {
 	_, cluster, _ := d.Whole().recordedJob()
 	return cluster

@@ -32,7 +32,7 @@ type Spec struct {
 	Anew         int             `json:"anew,omitempty"`          // the attempt from which on a resume --set asks to begin anew (checkpoint.resume = "never"); 0: the first
 	AnewElements map[int]int     `json:"anew_elements,omitempty"` // that of each element of an array, by its index
 	MoreElements map[int]int     `json:"more_elements,omitempty"` // of each element the first attempt with what a resume --set of the whole array gave even finished ones to do
-	Clusters     string          `json:"clusters,omitempty"`      // that the job may be submitted to, "a,b"; "": the one that sbatch talks to by itself
+	Clusters     string          `json:"clusters,omitempty"`      // that the job may be submitted to, "a,b"; "": the default cluster
 	ArraySize    int             `json:"array_size,omitempty"`    // how many elements each of a sweep's arrays has; 0: it is one array
 	Pretend      []string        `json:"pretend,omitempty"`       // flags of simulate that say what the pretend job is like; of kind "simulate" alone
 	WorkDir      string          `json:"workdir"`                 // the job's; ranks run there, or in the copy of it below code/; absolute

@@ -40,7 +40,7 @@ type RunStatus struct {
 	Exit    *int     `json:"exit"`
 	Message string   `json:"message"`
 	RunDir  string   `json:"run_dir"`
-	Cluster string   `json:"cluster,omitempty"` // of Job; empty: the one that Slurm's commands talk to by themselves
+	Cluster string   `json:"cluster,omitempty"` // of Job; empty: the default cluster
 
 	Cause    string `json:"cause"`    // of the newest attempt's end; empty where it has not ended
 	Restarts int    `json:"restarts"` // of the workers, within the run's jobs

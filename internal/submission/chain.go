@@ -20,7 +20,7 @@ type Order struct {
 	First    []string     // further ones, of the chain's first link alone
 	Links    int          // of the chain; 1: it is one job
 	Pieces   []Piece      // of a sweep that is more than one array; none: it is one
-	Clusters string       // that sbatch may choose among, "a,b"; "": the one that it talks to by itself
+	Clusters string       // that sbatch may choose among, "a,b"; "": the default cluster
 	Event    rundir.Event // its detail is the event that follows where Slurm takes the job
 }
 

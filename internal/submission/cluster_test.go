@@ -21,13 +21,15 @@ func TestNoteBeginRecordsTheCluster(t *testing.T) {
 	for name, test := range map[string]struct {
 		asks, before, here, left string
 	}{
-		"the job asks for one":     {"east", "submitting", "east", "submitting; resume job 13; jobid 13 on east"},
-		"or for one of several":    {"west,east", "submitting", "east", "submitting; resume job 13; jobid 13 on east"},
-		"Slurm does not say":       {"west,east", "submitting", "", "submitting; resume job 13; jobid 13"},
-		"it asks for none":         {"", "submitting", "east", "submitting; resume job 13; jobid 13"},
-		"submitted by hand":        {"east", "submit job 12; jobid 12;east", "east", "submit job 12; jobid 13 on east"},
-		"the one that was before":  {"", "submit job 12; jobid 12;east; submitting", "east", "submit job 12; submitting; resume job 13; jobid 13 on east"},
-		"another than before":      {"", "submit job 12; jobid 12;west; submitting", "east", "submit job 12; submitting; resume job 13; jobid 13"},
+		"the job asks for one":  {"east", "submitting", "east", "submitting; resume job 13; jobid 13 on east"},
+		"or for one of several": {"west,east", "submitting", "east", "submitting; resume job 13; jobid 13 on east"},
+		"Slurm does not say":    {"west,east", "submitting", "", "submitting; resume job 13; jobid 13"},
+		"it asks for none":      {"", "submitting", "east", "submitting; resume job 13; jobid 13"},
+		"submitted by hand":     {"east", "submit job 12; jobid 12;east", "east", "submit job 12; jobid 13 on east"},
+		"the one that was before": {"", "submit job 12; jobid 12;east; submitting", "east",
+			"submit job 12; submitting; resume job 13; jobid 13 on east"},
+		"another than before": {"", "submit job 12; jobid 12;west; submitting", "east",
+			"submit job 12; submitting; resume job 13; jobid 13"},
 		"recorded, as it was told": {"", "submit job 13; jobid 13;east", "", "submit job 13; jobid 13 on east"},
 	} {
 		t.Run(name, func(t *testing.T) {

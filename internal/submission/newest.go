@@ -25,7 +25,7 @@ type Submission struct {
 	Run   *rundir.Dir      // the whole one
 	Asked error            // why Slurm could not be asked, where that was to be done
 
-	Cluster string // of Job, or, where there is none, of what was recorded last; "": the one that Slurm's commands talk to by themselves
+	Cluster string // of Job, or, where there is none, of what was recorded last; "": the default cluster
 }
 
 // Newest looks for the job of a submission that nobody recorded: first among the jobs that have begun, then in Slurm, among those

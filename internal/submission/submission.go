@@ -99,7 +99,8 @@ func (e Env) submittedTooLate(run *rundir.Dir, id slurm.JobID, failed, lost erro
 		return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("%w; %w", failed, lost)}
 	}
 	err := fmt.Errorf("job %s was submitted too late: %w; to take it back: %s", id.ID, lost, id.CancelCommand())
-	return &exit.Error{Code: exit.Usage, Err: errors.Join(err, run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventTooLate, Job: id.ID}))}
+	noted := run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventTooLate, Job: id.ID})
+	return &exit.Error{Code: exit.Usage, Err: errors.Join(err, noted)}
 }
 
 // errNotAsked: Slurm was not asked to take the job.
@@ -197,14 +198,14 @@ func (e Env) NoteBegin(run *rundir.Dir, jobID string) error {
 
 // clusterOf is the cluster by whose name the job of a run that begins here is found by those who submit; "": they need none.
 func (e Env) clusterOf(run *rundir.Dir) string {
-	if run.Spec().Clusters != "" || run.Cluster() == e.Cluster { // else it is on the cluster that their commands talk to by themselves
+	if run.Spec().Clusters != "" || run.Cluster() == e.Cluster { // else it is on the default cluster
 		return e.Cluster
 	}
 	return ""
 }
 
-// SetJobID records the job id of a run, with its cluster behind it where that must be named. In a shared folder another user may have taken the name of the job's link. That is only a
-// warning: the job runs without the link.
+// SetJobID records the job id of a run, with its cluster where that is not the default one. In a shared folder another user may have taken
+// the name of the job's link. That is only a warning: the job runs without the link.
 func (e Env) SetJobID(run *rundir.Dir, id string) error { return e.withoutLink(run.SetJobID(id)) }
 
 // pointJobID is SetJobID for a further link of a chain.

@@ -152,7 +152,8 @@ func (s *Supervisor) known() rundir.Verdict {
 	return r.cfg.doneOutcome(r.layout.World)
 }
 
-// hint is for a rank whose code its container runtime may have given, and for a rank 0 that wanted to serve at MASTER_PORT itself, where the agent serves PyTorch's store.
+// hint is for a rank whose code its container runtime may have given, and for a rank 0 that wanted to serve at MASTER_PORT itself, where
+// the agent serves PyTorch's store.
 func (r *round) hint(d blame.Death) string {
 	if why := r.cfg.whyCode(d.Exit); why != "" {
 		return fmt.Sprintf("exit code %d may not be the worker's own: %s", d.Exit, why)
