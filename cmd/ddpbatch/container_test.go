@@ -121,6 +121,11 @@ func (r *containerRig) podman(t *testing.T, args ...string) string {
 // checkEmpty holds that no container is left.
 func (r *containerRig) checkEmpty(t *testing.T) {
 	t.Helper()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("containers that are left:\n%s", r.podman(t, "ps", "--all"))
+		}
+	})
 	testkit.Eventually(t, "no container is left", func() bool {
 		return strings.TrimSpace(r.podman(t, "ps", "--all", "--quiet")) == ""
 	})

@@ -2,7 +2,9 @@ package proc
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -28,8 +30,7 @@ func TestSignalReachesWhatIsInTheContainer(t *testing.T) {
 	c := contained(t, `trap "exit 5" TERM; while :; do sleep 0.02; done`)
 	testkit.Eventually(t, "there is a handler", func() bool {
 		handles, err := Handles(c.Pid(), syscall.SIGTERM)
-		return err == nil &&
-			handles
+		return err == nil && handles
 	})
 	if err := c.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -62,5 +63,44 @@ func TestWarningSparesWhatWouldDieOfIt(t *testing.T) {
 	wait(t, c.Process)
 	if sent, err := c.Warn(syscall.SIGUSR2); sent != 0 || err != nil {
 		t.Errorf("after the end the warning went to %d processes, %v", sent, err)
+	}
+}
+
+// Of an adopted monitor's children what is in the container is killed, which has a cookie. The other child, by which the monitor removes the
+// container, has none and lives on, and so does the monitor.
+func TestSweepLeavesTheMonitorToTidyUp(t *testing.T) {
+	dir := t.TempDir()
+	shell, err := os.ReadFile("/bin/sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	monitor, script := filepath.Join(dir, monitorName), filepath.Join(dir, "script")
+	if err := os.WriteFile(monitor, shell, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const text = `%s=%s sleep 1000 & echo inside $!
+env -u %s sleep 1000 & echo tidies $!
+wait
+`
+	if err := os.WriteFile(script, fmt.Appendf(nil, text, CookieVariable, newCookie(t), CookieVariable), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0], monitor, script)
+	cmd.Env = append(os.Environ(), roleVariable+"=monitored")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var inside, tidies int
+	var rest string
+	if _, err := fmt.Sscanf(string(out), "inside %d\ntidies %d\n%s", &inside, &tidies, &rest); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	defer syscall.Kill(tidies, syscall.SIGKILL) // and the monitor ends
+	if want := fmt.Sprintf("inside %d\ntidies %d\nkilled %d\n", inside, tidies, inside); string(out) != want {
+		t.Errorf("said %q, want %q", out, want)
+	}
+	if err := syscall.Kill(tidies, 0); err != nil {
+		t.Errorf("what removes the container: %v", err)
 	}
 }

@@ -99,6 +99,31 @@ func play(role string, args []string) error {
 		swept, err := sweepCookie(ctx, args[0])
 		fmt.Println(len(swept.Killed), len(swept.Left), err)
 		return nil
+	case "monitored": // adopts the program that it is given, and sweeps when that has said two lines
+		reaper, err := Subreaper()
+		if err != nil {
+			return err
+		}
+		defer reaper.Close()
+		pipe, out, err := os.Pipe()
+		if err != nil {
+			return err
+		}
+		cmd := exec.Command("sh", "-c", `setsid "$0" "$1" &`, args[0], args[1])
+		cmd.Stdout = out
+		if err := cmd.Run(); err != nil {
+			return err
+		}
+		said := bufio.NewScanner(pipe)
+		for range 2 {
+			said.Scan()
+			fmt.Println(said.Text())
+		}
+		swept, err := SweepAdopted(context.Background())
+		for _, v := range swept.Killed {
+			fmt.Println("killed", v.PID)
+		}
+		return err
 	case "limits":
 		if len(args) == 0 {
 			if _, err := RaiseLimits(); err != nil {

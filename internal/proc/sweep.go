@@ -63,23 +63,22 @@ func SweepOrphans(ctx context.Context, cookie string) (Swept, error) {
 // includes the orphans of a run within this one, and the guard of an agent that was killed, which may not have done its work yet. Of a
 // container that has a monitor it kills what is inside: the monitor then removes the container, and ends.
 func SweepAdopted(ctx context.Context) (Swept, error) {
-	return sweep(ctx, targets{others: func(s stat, _ environ) bool {
-		return s.name != monitorName && children.isOrphanOfWorker(s, unix.Getpid()) || isMonitored(s)
-	}})
+	p := targetsOf()
+	p.others = func(s stat, env environ) bool {
+		return s.name != monitorName && children.isOrphanOfWorker(s, unix.Getpid()) || len(env.cookies) > 0 && isMonitored(s)
+	}
+	return sweep(ctx, p)
 }
 
-// isMonitored reports whether a process is in a container whose monitor this process has adopted. The monitor's other child is the runtime,
-// by which it removes the container.
+// isMonitored reports whether a process is a child of a container's monitor that this process has adopted. What is in the container has a
+// cookie. The monitor has none, nor has the process by which it removes the container.
 func isMonitored(s stat) bool {
 	monitor, err := readStat(s.parent)
-	return err == nil && monitor.name == monitorName && s.name != runtimeName && children.isOrphanOfWorker(monitor, unix.Getpid())
+	return err == nil && monitor.name == monitorName && children.isOrphanOfWorker(monitor, unix.Getpid())
 }
 
-// Processes of Podman's.
-const (
-	monitorName = "conmon"
-	runtimeName = "podman"
-)
+// monitorName is that of Podman's monitors.
+const monitorName = "conmon"
 
 // sweeper kills its targets.
 type sweeper struct {
