@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -78,8 +80,8 @@ func TestSweepLeavesTheMonitorToTidyUp(t *testing.T) {
 	if err := os.WriteFile(monitor, shell, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	const text = `%s=%s sleep 1000 & echo inside $!
-env -u %s sleep 1000 & echo tidies $!
+	const text = `%s=%s sh -c 'echo inside $$; exec sleep 1000' &
+env -u %s sh -c 'echo tidies $$; exec sleep 1000' &
 wait
 `
 	if err := os.WriteFile(script, fmt.Appendf(nil, text, CookieVariable, newCookie(t), CookieVariable), 0o600); err != nil {
@@ -91,14 +93,15 @@ wait
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	var inside, tidies int
-	var rest string
-	if _, err := fmt.Sscanf(string(out), "inside %d\ntidies %d\n%s", &inside, &tidies, &rest); err != nil {
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	slices.Sort(lines)
+	var inside, killed, tidies int
+	if _, err := fmt.Sscanf(strings.Join(lines, "\n"), "inside %d\nkilled %d\ntidies %d", &inside, &killed, &tidies); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	defer syscall.Kill(tidies, syscall.SIGKILL) // and the monitor ends
-	if want := fmt.Sprintf("inside %d\ntidies %d\nkilled %d\n", inside, tidies, inside); string(out) != want {
-		t.Errorf("said %q, want %q", out, want)
+	if killed != inside || len(lines) != 3 {
+		t.Errorf("said %q, want what is inside killed, and no other", out)
 	}
 	if err := syscall.Kill(tidies, 0); err != nil {
 		t.Errorf("what removes the container: %v", err)

@@ -46,9 +46,10 @@ func checkCookie(cookie string) error {
 // (a page fault on a file server that does not answer, with a thread that maps memory behind it): so each is read in a
 // goroutine, which is left behind in that case until the kernel lets go of it. Not safe for concurrent use.
 type environReader struct {
-	asked  chan stat
-	answer chan environ
-	silent map[int]bool // who did not answer: not asked again
+	variable string // whose values are the cookies
+	asked    chan stat
+	answer   chan environ
+	silent   map[int]bool // who did not answer: not asked again
 }
 
 // environ is what was found in one environment.
@@ -61,7 +62,9 @@ type environ struct {
 // errLocked is a process whose environment the kernel does not hand out in time.
 var errLocked = errors.New("its memory is locked")
 
-func newEnvironReader() *environReader { return &environReader{silent: map[int]bool{}} }
+func newEnvironReader(variable string) *environReader {
+	return &environReader{variable: variable, silent: map[int]bool{}}
+}
 
 // of returns what the environment of a process says.
 func (e *environReader) of(p stat) environ {
@@ -73,7 +76,7 @@ func (e *environReader) of(p stat) environ {
 		go func(asked <-chan stat, answer chan<- environ) {
 			chunk := make([]byte, environChunk)
 			for p := range asked {
-				answer <- environOf(p, chunk)
+				answer <- environOf(p, e.variable, chunk)
 			}
 		}(e.asked, e.answer)
 	}
@@ -108,8 +111,8 @@ func (e *environReader) unanswered() error {
 }
 
 // environOf reads the environment that a process was started with, or what it has written over it since.
-func environOf(p stat, chunk []byte) environ {
-	found := readEnviron(fmt.Sprintf("/proc/%d/environ", p.pid), chunk)
+func environOf(p stat, variable string, chunk []byte) environ {
+	found := readEnviron(fmt.Sprintf("/proc/%d/environ", p.pid), variable, chunk)
 	if p.state != 'Z' || p.threads < 2 {
 		return found
 	}
@@ -121,26 +124,26 @@ func environOf(p stat, chunk []byte) environ {
 	defer threads.Close()
 	names, _ := threads.Readdirnames(maxThreadsLooked)
 	for _, name := range names {
-		if of := readEnviron(fmt.Sprintf("/proc/%d/task/%s/environ", p.pid, name), chunk); of.err == nil && !of.empty {
+		if of := readEnviron(fmt.Sprintf("/proc/%d/task/%s/environ", p.pid, name), variable, chunk); of.err == nil && !of.empty {
 			return of
 		}
 	}
 	return found
 }
 
-func readEnviron(path string, chunk []byte) environ {
+func readEnviron(path, variable string, chunk []byte) environ {
 	f, err := os.Open(path)
 	if err != nil {
 		return environ{err: err}
 	}
 	defer f.Close()
-	return findCookies(f, chunk)
+	return findCookies(f, variable, chunk)
 }
 
-// findCookies looks for entries of [CookieVariable], which each end with a zero byte. The environment of a hostile
+// findCookies looks for entries of the variable, which each end with a zero byte. The environment of a hostile
 // process may be any bytes.
-func findCookies(r io.Reader, chunk []byte) environ {
-	const prefix = CookieVariable + "="
+func findCookies(r io.Reader, variable string, chunk []byte) environ {
+	prefix := variable + "="
 	r = io.LimitReader(r, maxEnviron)
 	entry := make([]byte, 0, len(prefix)+2*cookieBytes+1) // the beginning of the one being read; longer ones hold no cookie
 	found := environ{empty: true}

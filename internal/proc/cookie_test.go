@@ -31,18 +31,18 @@ func TestFindCookiesReadsAnyEnvironment(t *testing.T) {
 		"zeros":            {"\x00\x00\x00" + v + a + "\x00\x00", []string{a}},
 	} {
 		for _, size := range []int{1, 7, 16 << 10} {
-			got := findCookies(strings.NewReader(test.environ), make([]byte, size))
+			got := findCookies(strings.NewReader(test.environ), CookieVariable, make([]byte, size))
 			if got.err != nil || got.empty || !slices.Equal(got.cookies, test.want) {
 				t.Errorf("%s, in pieces of %d: %.80q; want %q", name, size, got.cookies, test.want)
 			}
 		}
 	}
-	if got := findCookies(strings.NewReader(""), make([]byte, 8)); !got.empty || got.err != nil {
+	if got := findCookies(strings.NewReader(""), CookieVariable, make([]byte, 8)); !got.empty || got.err != nil {
 		t.Errorf("nothing: %+v", got)
 	}
 	broken := errors.New("broken")
 	r := io.MultiReader(strings.NewReader(v+a+"\x00"), iotest.ErrReader(broken))
-	if got := findCookies(r, make([]byte, 8)); !errors.Is(got.err, broken) {
+	if got := findCookies(r, CookieVariable, make([]byte, 8)); !errors.Is(got.err, broken) {
 		t.Errorf("an error: %+v", got)
 	}
 }
@@ -52,7 +52,7 @@ func FuzzFindCookies(f *testing.F) {
 	f.Add([]byte("X=1\x00"+CookieVariable+"=abc\x00"), 3)
 	f.Fuzz(func(t *testing.T, environ []byte, size int) {
 		size = 1 + max(0, size)%4096
-		got := findCookies(bytes.NewReader(environ), make([]byte, size)).cookies
+		got := findCookies(bytes.NewReader(environ), CookieVariable, make([]byte, size)).cookies
 		var want []string
 		entries := strings.Split(string(environ), "\x00")
 		for _, entry := range entries[:len(entries)-1] {

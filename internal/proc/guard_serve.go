@@ -125,7 +125,7 @@ func sweepGroup(ctx context.Context, group int, died uint64, bearers targets) (S
 	if err != nil {
 		return Swept{}, err
 	}
-	env := newEnvironReader()
+	env := newEnvironReader(CookieVariable)
 	defer env.close()
 	known := slices.ContainsFunc(all, func(s stat) bool {
 		return s.group == group && s.pid != unix.Getpid() && (s.start <= died || bearers.matches(s, env.of(s)))

@@ -18,8 +18,11 @@ import (
 // tick is the unit of times in /proc: USER_HZ is 100 wherever Go runs on Linux.
 const tick = 10 * time.Millisecond
 
-// kernelThread is PF_KTHREAD of the kernel's include/linux/sched.h, in a process's flags.
-const kernelThread = 0x00200000
+// PF_KTHREAD and PF_EXITING of the kernel's include/linux/sched.h, in a process's flags.
+const (
+	kernelThread = 0x00200000
+	exiting      = 0x00000004
+)
 
 // stat is what /proc/PID/stat says of a process (proc(5)). The kernel answers it even where the process's memory
 // is locked.
@@ -28,6 +31,8 @@ type stat struct {
 	name                        string
 	state                       byte
 	kernel                      bool          // a thread of the kernel's own
+	exiting                     bool          // its first thread has begun to end
+	environ                     uint64        // where its environment begins; 0 for a moment in execve(2), and for whom this user may not look at
 	start                       uint64        // ticks since the machine started
 	cpu                         time.Duration // of it, and of its children that it has waited for
 }
@@ -64,11 +69,15 @@ func parseStat(text []byte) (stat, error) {
 	}
 	s.pid = int(number(bytes.TrimSpace(text[:open])))
 	s.parent, s.group = int(number(fields[1])), int(number(fields[2]))
-	s.kernel = number(fields[6])&kernelThread != 0
+	flags := number(fields[6])
+	s.kernel, s.exiting = flags&kernelThread != 0, flags&exiting != 0
 	for _, field := range fields[11:15] { // utime, stime, cutime, cstime
 		s.cpu += time.Duration(number(field)) * tick
 	}
 	s.threads, s.start = int(number(fields[17])), number(fields[19])
+	if len(fields) > 47 { // since Linux 3.5
+		s.environ = number(fields[47])
+	}
 	if err != nil || s.pid < 1 {
 		return bad()
 	}
@@ -191,6 +200,7 @@ func openHandle(s stat, still func(stat) bool) (*handle, bool) {
 func (h *handle) close() {
 	if h.fd >= 0 {
 		unix.Close(h.fd)
+		h.fd = -1
 	}
 }
 

@@ -15,14 +15,17 @@ const statLine = "4242 (%s) S 4000 4100 3999 0 -1 4194304 900 0 0 0 14 15 16 17 
 func TestParseStat(t *testing.T) {
 	for _, name := range []string{"sleep", "", "a b", ") R 1 2 3 (", "((", "))", "line\nend", "\xff\xfe"} {
 		s, err := parseStat([]byte(strings.Replace(statLine, "%s", name, 1)))
-		want := stat{pid: 4242, parent: 4000, group: 4100, threads: 20, name: name, state: 'S', start: 2200, cpu: 620 * time.Millisecond}
+		want := stat{pid: 4242, parent: 4000, group: 4100, threads: 20, name: name, state: 'S', start: 2200, environ: 6, cpu: 620 * time.Millisecond}
 		if err != nil || s != want {
 			t.Errorf("%q: %+v, %v; want %+v", name, s, err, want)
 		}
 	}
 	kernel := "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0"
-	if s, err := parseStat([]byte(kernel)); err != nil || !s.kernel {
+	if s, err := parseStat([]byte(kernel)); err != nil || !s.kernel || s.exiting {
 		t.Errorf("a kernel thread: %+v, %v", s, err)
+	}
+	if s, err := parseStat([]byte(strings.Replace(statLine, " 4194304 ", " 4194308 ", 1))); err != nil || s.kernel || !s.exiting {
+		t.Errorf("one that is about to end: %+v, %v", s, err)
 	}
 	for _, bad := range []string{"", "1", "(x) S 1", "1 (x", "1 x) S", ")1(", "1 (x) S 1 2 3", "x (x) " + strings.Repeat("1 ", 30), "-1 (x) S" + strings.Repeat(" 1", 30), "1 (x) SS" + strings.Repeat(" 1", 30), "1 (x) S" + strings.Repeat(" x", 30)} {
 		if s, err := parseStat([]byte(bad)); err == nil {

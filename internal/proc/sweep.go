@@ -18,7 +18,6 @@ import (
 const (
 	sweepStep  = 100 * time.Millisecond // for those killed to end, before others are looked for
 	sweepPause = time.Millisecond       // for a process to come out of execve(2)
-	maxBlank   = 3                      // times that it is given for that; some have no environment
 	maxChase   = 100                    // rounds of one look
 	maxNew     = 4096                   // processes that are new in one round
 	maxUnsure  = 5                      // looks that found nothing, but may have missed something
@@ -70,6 +69,17 @@ func SweepAdopted(ctx context.Context) (Swept, error) {
 	return sweep(ctx, p)
 }
 
+// SweepMarked kills every process that has mark, NAME=value, in its environment, as [SweepOrphans] does those with its cookie, and no others.
+func SweepMarked(ctx context.Context, mark string) (Swept, error) {
+	name, value, ok := strings.Cut(mark, "=")
+	if !ok || name == "" || value == "" || len(value) > 2*cookieBytes {
+		return Swept{}, fmt.Errorf("%.64q is no mark: want NAME=value, of %d bytes at most", mark, 2*cookieBytes)
+	}
+	p := targetsOf(value)
+	p.variable = name
+	return sweep(ctx, p)
+}
+
 // isMonitored reports whether a process is a child of a container's monitor that this process has adopted. What is in the container has a
 // cookie. The monitor has none, nor has the process by which it removes the container.
 func isMonitored(s stat) bool {
@@ -86,7 +96,6 @@ type sweeper struct {
 	env     *environReader
 	last    func() (int, bool)   // lastPID
 	spared  map[int]bool         // this process and its ancestors
-	blanks  map[pidStart]int     // how often its environment was empty
 	tried   map[pidStart]*handle // all that were found; closed
 }
 
@@ -97,8 +106,8 @@ func sweep(ctx context.Context, p targets) (Swept, error) {
 
 func newSweeper(p targets) *sweeper {
 	return &sweeper{
-		targets: p, env: newEnvironReader(), last: lastPID, spared: ancestors(),
-		blanks: map[pidStart]int{}, tried: map[pidStart]*handle{},
+		targets: p, env: newEnvironReader(p.variable), last: lastPID, spared: ancestors(),
+		tried: map[pidStart]*handle{},
 	}
 }
 
@@ -113,7 +122,9 @@ func (s *sweeper) run(ctx context.Context) (Swept, error) {
 			return s.result(), err
 		}
 		if len(found) == 0 && sure {
-			break
+			if found = s.dying(); len(found) == 0 {
+				break
+			}
 		}
 		if len(found) == 0 {
 			if unsure++; unsure > maxUnsure {
@@ -130,6 +141,17 @@ func (s *sweeper) run(ctx context.Context) (Swept, error) {
 		}
 	}
 	return s.result(), s.env.unanswered()
+}
+
+// dying are those that were killed and have not ended. Their memory may be gone, and their environment with it.
+func (s *sweeper) dying() []*handle {
+	var found []*handle
+	for _, h := range s.tried {
+		if h.accepted() && !h.gone() {
+			found = append(found, h)
+		}
+	}
+	return found
 }
 
 // look kills the targets that it finds, and returns it. sure is false where one may have been missed.
@@ -185,8 +207,7 @@ func (s *sweeper) examine(pid int) (killed *handle, done bool) {
 		return nil, true
 	}
 	env := s.environOf(p)
-	if env.empty && env.err == nil && s.blanks[p.pidStart()] < maxBlank {
-		s.blanks[p.pidStart()]++
+	if env.empty && env.err == nil && inExecve(p) {
 		return nil, false
 	}
 	if !s.targets.matches(p, env) {
@@ -207,6 +228,16 @@ func (s *sweeper) examine(pid int) (killed *handle, done bool) {
 	}
 	s.tried[h.pidStart()] = h
 	return h, true
+}
+
+// inExecve reports whether an empty environment is one that was read while execve(2) was at work. Some processes have none, and those that
+// are ending.
+func inExecve(before stat) bool {
+	now, err := readStat(before.pid)
+	if err != nil || now.zombie() || now.exiting && now.threads <= 1 {
+		return false
+	}
+	return now.environ == 0 || now.environ != before.environ
 }
 
 // environOf is not asked of anybody where no cookie is looked for: a process may be long in telling it.
@@ -271,13 +302,14 @@ func closeAll(handles []*handle) {
 
 // targets is whom a sweep kills.
 type targets struct {
-	cookies map[string]bool          // nil: no environment is looked at
-	others  func(stat, environ) bool // beside those; nil: nobody
+	variable string                   // whose values the cookies are
+	cookies  map[string]bool          // nil: no environment is looked at
+	others   func(stat, environ) bool // beside those; nil: nobody
 }
 
 // targetsOf is whoever has one of the cookies in its environment.
 func targetsOf(cookies ...string) targets {
-	p := targets{cookies: map[string]bool{}}
+	p := targets{variable: CookieVariable, cookies: map[string]bool{}}
 	for _, cookie := range cookies {
 		p.cookies[cookie] = true
 	}

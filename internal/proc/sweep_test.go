@@ -187,6 +187,41 @@ func TestSweepReportsThatItIsNotSure(t *testing.T) {
 	}
 }
 
+// A process shows no environment for a moment in execve(2), and is told from one that has none.
+func TestSweepKnowsExecve(t *testing.T) {
+	again := filepath.Join(t.TempDir(), "again")
+	if err := os.WriteFile(again, []byte("#!/bin/sh\nexec \"$0\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p, _ := startTest(t, shell(newCookie(t), `exec "$1"`, again), Start)
+	executes(t, "again", p.Pid())
+	chunk := make([]byte, environChunk)
+	for seen := 0; seen < 100; {
+		before, err := readStat(p.Pid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		env := environOf(before, CookieVariable, chunk)
+		if env.err != nil || !env.empty {
+			continue
+		}
+		seen++
+		if !inExecve(before) {
+			t.Fatalf("it is said to have no environment: %+v", before)
+		}
+	}
+	_ = p.Signal(unix.SIGKILL)
+	wait(t, p)
+
+	cmd := exec.Command("/bin/sleep", "1000")
+	cmd.Env = []string{}
+	p, _ = startTest(t, cmd, Start)
+	executes(t, "sleep", p.Pid())
+	testkit.Eventually(t, "it has come out of execve", func() bool { s, _ := readStat(p.Pid()); return !inExecve(s) })
+	_ = p.Signal(unix.SIGKILL)
+	wait(t, p)
+}
+
 // One that was stopped is killed as well.
 func TestSweepKillsTheStopped(t *testing.T) {
 	cookie := newCookie(t)
