@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"ddpbatch/internal/proc"
 	"ddpbatch/internal/testkit"
 )
 
@@ -76,8 +77,8 @@ func TestSweepFindsTheLate(t *testing.T) {
 		return err == nil && len(text) > 0
 	})
 	sweep(mark)
-	if left := marked(mark); len(left) > 0 {
-		t.Errorf("%d processes are left", len(left))
+	if left, err := proc.WithVariables(mark); err != nil || len(left) > 0 {
+		t.Errorf("%d processes are left, %v", len(left), err)
 	}
 	_ = cmd.Wait() // it was killed
 }
