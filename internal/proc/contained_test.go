@@ -107,3 +107,27 @@ wait
 		t.Errorf("what removes the container: %v", err)
 	}
 }
+
+// Podman's containers of a user who is not root share the namespaces that one process keeps. The first client has started it, perhaps a
+// rank's, and others on the node are lost with it.
+func TestSweepSparesPodmansPause(t *testing.T) {
+	data, err := os.ReadFile("/bin/sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pause := filepath.Join(t.TempDir(), "catatonit")
+	if err := os.WriteFile(pause, data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cookie := newCookie(t)
+	cmd := exec.Command(pause, "1000")
+	cmd.Env = append(os.Environ(), CookieVariable+"="+cookie)
+	p, _ := startTest(t, cmd, Start)
+	executes(t, "catatonit", p.Pid())
+	swept, err := sweepCookie(t.Context(), cookie)
+	if err != nil || len(swept.Killed) > 0 || len(swept.Left) > 0 || !alive(p.Pid()) {
+		t.Errorf("%+v, %v; want it spared", swept, err)
+	}
+	_ = p.Signal(syscall.SIGKILL)
+	wait(t, p)
+}

@@ -45,8 +45,8 @@ type Swept struct {
 //
 // It looks again until it finds none, since processes that are being killed may start more, or until ctx ends; Left then holds those known
 // to be left. It never kills this process, an ancestor of it, or a process whose only cookie is another, as in a run within this one. It
-// ignores zombies. As root it kills processes of other users, too, and does not wait for their end. An error means that it is not known
-// whether any is left.
+// ignores zombies, and the process that keeps the namespaces of a user's Podman. As root it kills processes of other users, too, and does not
+// wait for their end. An error means that it is not known whether any is left.
 func SweepOrphans(ctx context.Context, cookie string) (Swept, error) {
 	if err := checkCookie(cookie); err != nil {
 		return Swept{}, err
@@ -318,6 +318,9 @@ func targetsOf(cookies ...string) targets {
 
 // matches tells whether a process is a target.
 func (p targets) matches(s stat, env environ) bool {
+	if isPause(s) {
+		return false
+	}
 	for _, cookie := range env.cookies {
 		if p.cookies[cookie] {
 			return true

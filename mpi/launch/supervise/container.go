@@ -211,8 +211,8 @@ func (k *contained) endOf(code int, signal syscall.Signal) (int, syscall.Signal)
 }
 
 const (
-	removeLimit = 20 * time.Second
-	leastCode   = 125 // the first of the codes of clients that may have left something behind
+	removeLimit = 10 * time.Second // less than the others wait for a report (reportMargin)
+	leastCode   = 125              // the first of the codes of clients that may have left something behind
 )
 
 // removeLeft removes what a client has left behind that was killed, or did not come to start its container. It has ended so.
