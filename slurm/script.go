@@ -63,6 +63,7 @@ type Component struct {
 //	             each component, with the program "run" behind all but the last
 //	.Elastic     whether the run may go on with fewer nodes
 //	.Tasks       whether each rank is a task of srun's
+//	.Het         whether the job is a heterogeneous one
 //
 // All but .Lines are quoted already: .Directives for Slurm's reader, the rest as words
 // of a shell. No template can therefore turn a name, a path or a value into shell text;
@@ -185,6 +186,7 @@ type scriptFields struct {
 	Srun       string
 	Elastic    bool
 	Tasks      bool
+	Het        bool
 }
 
 func (s Script) fields() (scriptFields, error) {
@@ -219,6 +221,7 @@ func (s Script) fields() (scriptFields, error) {
 		Srun:       s.srun(),
 		Elastic:    s.MinNodes > 0,
 		Tasks:      s.Mode == "task",
+		Het:        len(s.Components) > 0,
 	}, nil
 }
 

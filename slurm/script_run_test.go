@@ -171,7 +171,7 @@ func TestScriptUsesPMI2(t *testing.T) {
 }
 
 // A step of agents has all cores of the job, however many it asked for, and the GPUs that a task was asked for. Where each rank is a task,
-// it has what sbatch was asked for. The texts are those of Slurm 25.11 (SLURM_TRES_PER_TASK), and what a user may write.
+// it has what sbatch was asked for, unless the job has components: that is what their first one was asked for. The texts are those of Slurm 25.11 (SLURM_TRES_PER_TASK), and what a user may write.
 func TestScriptLeavesGPUsToTasks(t *testing.T) {
 	for _, test := range []struct{ mode, tres, want string }{
 		{"agent", "", "unset"},
@@ -185,8 +185,13 @@ func TestScriptLeavesGPUsToTasks(t *testing.T) {
 		{"task", "", "unset"},
 		{"task", "cpu=3", "cpu=3"},
 		{"task", "cpu=4,gres/gpu=1", "cpu=4,gres/gpu=1"},
+		{"components", "cpu=2", "unset"},
 	} {
-		s := newScriptRun(t, "run", func(s *Script) { s.Mode = test.mode })
+		s := newScriptRun(t, "run", func(s *Script) {
+			if s.Mode = test.mode; s.Mode == "components" {
+				s.Mode, s.Components = "task", []Component{{Nodes: 1, Nproc: 1}}
+			}
+		})
 		env := []string{"SLURM_CPUS_PER_TASK=4"}
 		if test.tres != "" {
 			env = append(env, "SLURM_TRES_PER_TASK="+test.tres)
