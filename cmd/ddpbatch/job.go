@@ -106,7 +106,7 @@ func (e *env) withClusters(d *jobfile.Defaults, err error) (*jobfile.Defaults, e
 	if err != nil || clusters == "" {
 		return d, err
 	}
-	if !jobfile.AreClusters(clusters) {
+	if !slurm.AreClusters(clusters) {
 		return nil, usage.Errorf("%s is %q: name one cluster or several, with commas between (\"a,b\"), there or in slurm.clusters, or unset it",
 			clustersVariable, clusters)
 	}

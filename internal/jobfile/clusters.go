@@ -1,11 +1,9 @@
 package jobfile
 
 import (
-	"regexp"
-	"strings"
-	"sync"
-
 	"github.com/BurntSushi/toml"
+
+	"ddpbatch/slurm"
 )
 
 // Clusters lists the clusters that sbatch may choose from, as "a,b". Where it is empty the job goes to the default cluster.
@@ -17,16 +15,6 @@ func (j *Job) Clusters() string {
 	return text
 }
 
-// clusterList is a list of clusters that are named.
-var clusterList = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}(,[A-Za-z0-9_.-]{1,64})*$`)
-})
-
-// AreClusters reports whether a text names clusters: not "all", which may be others tomorrow.
-func AreClusters(text string) bool {
-	return clusterList().MatchString(text) && !strings.EqualFold(text, "all")
-}
-
 // checkClusters wants names: a job that no command lived to record is looked for on each of the clusters.
 func (c *checker) checkClusters(root *position) {
 	key := toml.Key{"slurm", "clusters"}
@@ -34,7 +22,7 @@ func (c *checker) checkClusters(root *position) {
 	if clusters == "" || !c.hasNoFault(key.String()) {
 		return
 	}
-	if !AreClusters(clusters) {
+	if !slurm.AreClusters(clusters) {
 		c.fault(root.at(key), key, `%s = %s: name one cluster or several, with commas between ("a,b"): "sacctmgr list clusters" lists them`,
 			key, short(clusters))
 	}
