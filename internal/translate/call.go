@@ -21,6 +21,7 @@ func (t *translation) call(it item, s *syntax.Stmt, cmd *syntax.CallExpr) []item
 	}
 	program := programOf(words)
 	it.quiet = slices.Contains(quietPrograms, program)
+	it.writesFile = it.quiet && slices.ContainsFunc(s.Redirs, t.writesFile)
 	untranslated := func(why string) []item {
 		it.kind, it.why = isUntranslated, why
 		return []item{it}
@@ -51,6 +52,15 @@ func (t *translation) call(it item, s *syntax.Stmt, cmd *syntax.CallExpr) []item
 		it = t.setupItem(it, program, words)
 	}
 	return []item{it}
+}
+
+// writesFile reports whether a redirection makes a file, which what follows may read.
+func (t *translation) writesFile(r *syntax.Redirect) bool {
+	switch r.Op {
+	case syntax.RdrOut, syntax.AppOut, syntax.RdrClob, syntax.RdrAll, syntax.AppAll:
+		return t.source(r.Word) != "/dev/null"
+	}
+	return false
 }
 
 // setupItem reads what [setup] has a key for.
@@ -143,6 +153,9 @@ func (t *translation) path(f field) (string, bool) {
 
 // launchItem is a command that may be the launch line.
 func (t *translation) launchItem(it item, s *syntax.Stmt, cmd *syntax.CallExpr, words []field) item {
+	if inFlags := t.launcherFields(cmd.Args); strength(inFlags) == fromLauncher {
+		words = inFlags
+	}
 	it.kind, it.words, it.strength = mayLaunch, words, strength(words)
 	it.prefix = t.assignmentsAlone(it, cmd.Assigns)
 	it.apart = s.Background
@@ -161,6 +174,22 @@ func (t *translation) launchItem(it item, s *syntax.Stmt, cmd *syntax.CallExpr, 
 		it.notes = append(it.notes, "left out: "+quoted(strings.Join(out, " "))+": the ranks' output is in the run directory")
 	}
 	return it
+}
+
+// launcherFields expands the words of a launcher. What stands before its script are flags, which it reads and the ranks do not: values are
+// put in their place even where only the job knows a part of them.
+func (t *translation) launcherFields(list []*syntax.Word) (all []field) {
+	e := t.launcherExpander()
+	for _, w := range list {
+		fields := e.fieldsOf([]*syntax.Word{w})
+		for _, f := range fields {
+			if strings.HasSuffix(f.static(), ".py") {
+				e.flags = false
+			}
+		}
+		all = append(all, fields...)
+	}
+	return all
 }
 
 // assignmentsAlone reads the variables before a command, which do not outlive it.

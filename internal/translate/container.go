@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"ddpbatch/internal/container"
 	"ddpbatch/slurm"
 )
 
@@ -70,10 +71,8 @@ func (t *translation) peelApptainer(l *launch, command []string) (rest []string,
 
 // isMount reports whether a text is an item of container.mounts.
 func isMount(text string) bool {
-	parts := strings.Split(text, ":")
-	isPath := func(part string) bool { return filepath.IsAbs(part) && isConstant(part) && isLine(part) }
-	return len(parts) <= 3 && isPath(parts[0]) && (len(parts) < 2 || isPath(parts[1])) &&
-		(len(parts) < 3 || parts[2] == "ro" || parts[2] == "rw")
+	_, err := container.ParseMount(text)
+	return err == nil && isConstant(text) && isLine(text)
 }
 
 // isPyxis reports whether an option is one that Pyxis adds to srun and sbatch, and not Slurm's own for OCI bundles.

@@ -321,6 +321,9 @@ func (t *translation) peelSrun(l *launch, words []string) (rest []string, err er
 	if err != nil {
 		return nil, fmt.Errorf("srun: %w", err)
 	}
+	if slices.ContainsFunc(given, func(g slurm.Given) bool { return g.Name == "multi-prog" }) {
+		return nil, fmt.Errorf("srun --multi-prog starts several programs, and launch.command is one: write one that looks at RANK")
+	}
 	if l.usesSrun {
 		return nil, fmt.Errorf("srun starts another srun")
 	}

@@ -42,6 +42,8 @@ func (t *translation) slurmKeys() {
 			t.signal(g)
 		case g.Name == "gpus-per-task" && t.mode() == "agent":
 			gpusPerTask(s, t.asked, g)
+		case g.Name == "clusters" && !slurm.AreClusters(g.Value):
+			s.note(g.Line, "not translated: %s: name one cluster or several, with commas between", word)
 		case t.countsTasks(g):
 			s.note(g.Line, "not translated: %s: write gpus_per_node", word)
 		case secretForm().MatchString(g.Value) || holdsSecret(g.Value):
@@ -84,14 +86,14 @@ func typed(s *section, g slurm.Given) bool {
 
 // exportOption reads --export: the job gets the environment of the shell that submits in any case.
 func (t *translation) exportOption(g slurm.Given) {
-	for i, one := range strings.Split(g.Value, ",") {
+	parts := strings.Split(g.Value, ",")
+	if !strings.EqualFold(parts[0], "ALL") {
+		t.slurm.note(g.Line, "not translated: %s: the job gets the environment of the shell that submits", quoted(t.readable(g.Word())))
+	}
+	for _, one := range parts {
 		name, value, assigned := strings.Cut(one, "=")
-		switch {
-		case assigned:
+		if assigned {
 			t.setEnv(g.Line, name, value)
-		case i == 0 && strings.EqualFold(one, "ALL"):
-		case i == 0 && (strings.EqualFold(one, "NONE") || strings.EqualFold(one, "NIL")):
-			t.slurm.note(g.Line, "not translated: %s: the job gets the environment of the shell that submits", quoted(g.Word()))
 		}
 	}
 }

@@ -127,6 +127,7 @@ func (t *translation) coreKeys(counts []int) {
 	}
 	ranks := slices.Max(counts)
 	switch each := cores / ranks; {
+	case each == 0 && t.asksForCores(): // as they are
 	case each == 0:
 		t.slurm.note(line, "%d ranks get a core each, where the script asks for %d on a node", ranks, cores)
 	case each*ranks != cores:
@@ -139,6 +140,13 @@ func (t *translation) coreKeys(counts []int) {
 		t.slurm.put("cpus_per_task", each, fmt.Sprintf("of a rank: the script's %d cores of a node", cores))
 	}
 }
+
+// asksForCores reports whether other options than cpus-per-task say how many cores there are.
+func (t *translation) asksForCores() bool {
+	return slices.ContainsFunc(t.asked.options, func(g slurm.Given) bool { return slices.Contains(saysCores, g.Name) })
+}
+
+var saysCores = []string{"cpus-per-gpu", "mincpus", "tres-per-task", "overcommit"}
 
 // launchKeys writes the rest of [launch].
 func (t *translation) launchKeys(command []string) {

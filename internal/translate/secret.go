@@ -94,9 +94,12 @@ func withoutSecrets(command []string) (shown []string, found bool) {
 	return shown, found
 }
 
+// parted are the words of a line; the first of an array, NAME=(--flag ..., is one, too.
+func parted(text string) []string { return strings.Fields(strings.ReplaceAll(text, "=(-", "=( -")) }
+
 // holdsSecret reports whether a line must not be copied.
 func holdsSecret(text string) bool {
-	list := strings.Fields(text)
+	list := parted(text)
 	_, found := withoutSecrets(list)
 	at := slices.Index(list, "login") // wandb login KEY
 	return found || at > 0 && at+1 < len(list) && !strings.HasPrefix(list[at+1], "-") && !strings.HasPrefix(list[at+1], "$") &&
@@ -108,7 +111,7 @@ const maxShown = 160
 
 // quoted is a script's text in a comment: on one line, short, and without secrets.
 func quoted(text string) string {
-	list := strings.Fields(blanked(text))
+	list := parted(blanked(text))
 	list, _ = withoutSecrets(list)
 	if at := slices.Index(list, "login"); at > 0 && at+1 < len(list) && holdsSecret(text) {
 		list = append(list[:at+1], redact.Blank)

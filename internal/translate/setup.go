@@ -41,7 +41,7 @@ func (t *translation) setupOf(items []item, needed []string) {
 			})
 		case holdsSecret(it.text):
 			t.setup.note(it.line, "not copied, as it may hold a secret: %s", quoted(it.text))
-		case it.kind == loadsModules && !ordered:
+		case it.kind == loadsModules && !ordered && t.venv == "" && t.conda == "":
 			t.modules = append(t.modules, it.modules...)
 		case it.kind == entersVenv && !ordered && t.venv == "" && t.conda == "":
 			t.venv = it.folder
@@ -95,7 +95,7 @@ func readsFile(text string) bool {
 // isFixed reports whether the value of a variable is known here.
 func isFixed(it item) bool {
 	_, fixed := it.value.constant()
-	return fixed
+	return fixed && !it.isArray
 }
 
 // liveItems leaves out what ddpbatch does by itself, and variables that nothing needs any more: what the launch line needs is needed.
@@ -111,7 +111,7 @@ func liveItems(items []item, needed []string) []item {
 			it.kind, it.why = fateOf(*it, wanted[it.name])
 			dropped[it.name] = dropped[it.name] || it.kind == isLeftOut || it.kind == isUntranslated
 		}
-		if it.kind == setsVariable && !isFixed(*it) || it.kind == runsLine && !it.quiet {
+		if it.kind == setsVariable && !isFixed(*it) || it.kind == runsLine && (!it.quiet || it.writesFile) {
 			for _, name := range it.reads {
 				wanted[name] = true
 			}
@@ -123,7 +123,11 @@ func liveItems(items []item, needed []string) []item {
 			continue
 		}
 		for _, name := range it.reads {
-			if dropped[name] {
+			switch {
+			case !dropped[name]:
+			case it.writesFile:
+				it.kind, it.why = isUntranslated, "it writes "+name+", which only ranks have"
+			default:
 				it.kind, it.why = isLeftOut, "it prints what the script no longer has"
 			}
 		}
@@ -146,6 +150,8 @@ func fateOf(it item, wanted bool) (itemKind, string) {
 	switch {
 	case slices.Contains(ownVariables, it.name):
 		return isLeftOut, "ddpbatch sets it for each rank"
+	case mentionsLauncher(it.value.static()) && wanted:
+		return isUntranslated, "it holds a launcher: launch.command is what one rank runs"
 	case mentionsLauncher(it.value.static()):
 		return isLeftOut, "launch.command has what it says"
 	case !it.exported && !wanted && (isFixed(it) || it.isArray && it.inPlace):
@@ -160,7 +166,8 @@ func fateOf(it item, wanted bool) (itemKind, string) {
 
 // setVariable puts a variable into [setup]: into env where its value is known and only ranks need it, else into the script.
 func (t *translation) setVariable(it item, isRead bool, needed []string, add func(string)) {
-	text, fixed := it.value.constant()
+	text, _ := it.value.constant()
+	fixed := isFixed(it)
 	forRanks := it.exported || slices.Contains(needed, it.name)
 	static := it.value.static()
 	switch {
@@ -168,7 +175,7 @@ func (t *translation) setVariable(it item, isRead bool, needed []string, add fun
 		t.notCopied(it.line, it.name)
 	case fixed && forRanks && !isRead && !slices.Contains(visibleDevices, it.name):
 		t.setEnv(it.line, it.name, text)
-	case fixed && !it.isArray && strings.Contains(it.text, "$"): // of variables that are known here alone
+	case fixed && strings.Contains(it.text, "$"): // of variables that are known here alone
 		text := it.name + "=" + shellText(it.value)
 		if forRanks {
 			text = "export " + text

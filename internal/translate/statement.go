@@ -31,25 +31,26 @@ const (
 
 // An item is one statement of a script.
 type item struct {
-	kind     itemKind
-	line     int
-	text     string // as the script has it
-	why      string
-	name     string   // setsVariable
-	value    field    // setsVariable, changesDir
-	folder   string   // entersVenv, entersConda: the environment
-	exported bool     // setsVariable
-	isArray  bool     // setsVariable: NAME=(...)
-	inPlace  bool     // of an array: its elements are known
-	modules  []string // loadsModules
-	reads    []string // the variables that it needs
-	writes   []string // the variables that it may set
-	quiet    bool     // of runsLine: what follows does not depend on it
-	words    []field  // mayLaunch
-	prefix   []item   // mayLaunch: variables of that command alone
-	strength int      // mayLaunch: how likely it is the launch line
-	apart    bool     // mayLaunch: the script does not wait for it
-	notes    []string // mayLaunch: what was taken off the line
+	kind       itemKind
+	line       int
+	text       string // as the script has it
+	why        string
+	name       string   // setsVariable
+	value      field    // setsVariable, changesDir
+	folder     string   // entersVenv, entersConda: the environment
+	exported   bool     // setsVariable
+	isArray    bool     // setsVariable: NAME=(...)
+	inPlace    bool     // of an array: its elements are known
+	modules    []string // loadsModules
+	reads      []string // the variables that it needs
+	writes     []string // the variables that it may set
+	quiet      bool     // of runsLine: what follows does not depend on it
+	writesFile bool     // of a quiet one: but on the file that it writes
+	words      []field  // mayLaunch
+	prefix     []item   // mayLaunch: variables of that command alone
+	strength   int      // mayLaunch: how likely it is the launch line
+	apart      bool     // mayLaunch: the script does not wait for it
+	notes      []string // mayLaunch: what was taken off the line
 }
 
 // statements reads statements in their order.
@@ -91,13 +92,27 @@ func (t *translation) succeeds(s *syntax.Stmt) bool {
 }
 
 // assign notes the value of a variable. One that may be a secret is never put in the place of its name.
-func (t *translation) assign(it item) {
+func (t *translation) assign(it item, w *syntax.Word) {
 	text, _ := it.value.constant()
 	ofItself := slices.Contains(it.value.names(), it.name) // PATH=x:$PATH
-	t.variables[it.name] = variable{
-		fields: []field{it.value},
-		opaque: ofItself || isSecret(it.name, text) || !isKnown(it.value),
+	hidden := ofItself || isSecret(it.name, text)
+	v := variable{fields: []field{it.value}, opaque: hidden || !isKnown(it.value)}
+	if e := t.launcherExpander(); !hidden {
+		v.flags = onlyFlags([]field{e.valueOf(w)})
 	}
+	t.variables[it.name] = v
+}
+
+// onlyFlags is a value that begins as a launcher or a flag does; nil: it does not.
+func onlyFlags(value []field) []field {
+	if len(value) == 0 || len(value[0]) == 0 || value[0][0].dynamic {
+		return nil
+	}
+	text := strings.TrimLeft(value[0][0].text, " \t\n\\")
+	if !strings.HasPrefix(text, "-") && !mentionsLauncher(text) {
+		return nil
+	}
+	return value
 }
 
 var referenceForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\$\{[A-Za-z_][A-Za-z0-9_]*\}$`) })
@@ -184,8 +199,12 @@ func (t *translation) unwrap(s *syntax.Stmt) (*syntax.Stmt, []string) {
 	for {
 		binary, ok := s.Cmd.(*syntax.BinaryCmd)
 		if timed, is := s.Cmd.(*syntax.TimeClause); is && timed.Stmt != nil {
+			notes = append(notes, "left out: time: status and the run directory say how long the ranks ran")
 			s = timed.Stmt
 			continue
+		}
+		if ok && binary.Op == syntax.OrStmt && t.changesFolder(binary.X) {
+			return binary.X, nil // a folder that is not there ends the job in any case
 		}
 		if !ok || t.strengthOf(binary.X) < fromPython {
 			return s, notes
@@ -198,6 +217,12 @@ func (t *translation) unwrap(s *syntax.Stmt) (*syntax.Stmt, []string) {
 		}
 		s = binary.X
 	}
+}
+
+// changesFolder reports whether a statement is "cd FOLDER".
+func (t *translation) changesFolder(s *syntax.Stmt) bool {
+	cmd, ok := s.Cmd.(*syntax.CallExpr)
+	return ok && len(cmd.Args) == 2 && len(s.Redirs) == 0 && cmd.Args[0].Lit() == "cd"
 }
 
 // strengthOf is the strength of a statement as a launch line.
@@ -301,7 +326,7 @@ func (t *translation) assignments(base item, assigns []*syntax.Assign, exported 
 			continue
 		}
 		it.value = t.valueOf(a.Value)
-		t.assign(it) // the next one on the line may use it
+		t.assign(it, a.Value) // the next one on the line may use it
 		items = append(items, it)
 	}
 	return items
@@ -316,10 +341,16 @@ func (t *translation) array(it item, list *syntax.ArrayExpr) item {
 			continue
 		}
 		v.fields = append(v.fields, t.fieldsOf([]*syntax.Word{e.Value})...)
+		v.flags = append(v.flags, t.launcherExpander().fieldsOf([]*syntax.Word{e.Value})...)
 	}
+	v.flags = onlyFlags(v.flags)
 	for _, f := range v.fields {
 		text, _ := f.constant()
-		v.opaque = v.opaque || isSecret(it.name, text) || !isKnown(f)
+		if isSecret(it.name, text) {
+			v.opaque, v.flags = true, nil
+			break
+		}
+		v.opaque = v.opaque || !isKnown(f)
 	}
 	t.variables[it.name] = v
 	it.isArray, it.inPlace, it.exported = true, !v.opaque, false

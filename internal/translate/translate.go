@@ -90,6 +90,7 @@ func script(text string, o Options) (Result, error) {
 		return Result{}, err
 	}
 	t.statements(list)
+	t.lateOptions(text)
 	if first, _, _ := strings.Cut(text, "\n"); strings.Contains(first, " -l") || strings.Contains(first, "--login") {
 		t.setup.note(1, "not translated: a login shell: what your profile sets goes with the job from the shell that submits")
 	}
@@ -101,6 +102,19 @@ func script(text string, o Options) (Result, error) {
 		return Result{}, fmt.Errorf("line %d: %w", t.items[at].line, err)
 	}
 	return t.job(at, o), nil
+}
+
+// lateOptions tells of lines for sbatch that it does not read.
+func (t *translation) lateOptions(text string) {
+	number, late := 0, false
+	for line := range strings.Lines(text) {
+		number++
+		line = strings.TrimSpace(strings.TrimSuffix(line, "\n"))
+		late = late || line != "" && line[0] != '#'
+		if late && strings.HasPrefix(line, "#SBATCH") {
+			t.slurm.note(number, "left out: %s: sbatch reads none behind the first command", quoted(line))
+		}
+	}
 }
 
 // Command makes a job file of a command line.
@@ -166,6 +180,13 @@ var (
 
 func (t *translation) expander() *expander {
 	return &expander{src: t.src, variables: t.variables, known: t.asked.variable, expanded: &t.expanded}
+}
+
+// launcherExpander is for what a launcher reads.
+func (t *translation) launcherExpander() *expander {
+	e := t.expander()
+	e.flags = true
+	return e
 }
 
 func (t *translation) fieldsOf(list []*syntax.Word) []field { return t.expander().fieldsOf(list) }

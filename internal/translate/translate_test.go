@@ -72,7 +72,7 @@ func TestScriptsComeOutAsTheseJobFiles(t *testing.T) {
 
 // asked is what options ask of Slurm, worked out here by sbatch(1) alone.
 type asked struct {
-	nodes, cores, gpus string // cores and GPUs of a node
+	nodes, cores, gpus string // cores and GPUs of a node, these with their type
 	others             map[string]string
 }
 
@@ -80,14 +80,19 @@ type asked struct {
 var notCompared = strings.Fields("job-name output error open-mode export chdir nodes ntasks ntasks-per-node cpus-per-task " +
 	"gpus-per-task gpus-per-node")
 
-func askedBy(options []slurm.Given) asked {
+func askedBy(options []slurm.Given, part int) asked {
 	a := asked{nodes: "1", others: map[string]string{}}
 	number := map[string]int{}
+	kind := ""
 	for _, g := range options {
-		if g.Part > 0 {
+		if g.Part != part {
 			continue
 		}
-		number[g.Name], _ = strconv.Atoi(g.Value[strings.LastIndexByte(g.Value, ':')+1:])
+		colon := strings.LastIndexByte(g.Value, ':') + 1
+		number[g.Name], _ = strconv.Atoi(g.Value[colon:])
+		if strings.HasPrefix(g.Name, "gpus-per-") {
+			kind = g.Value[:colon]
+		}
 		switch {
 		case g.Name == "nodes":
 			a.nodes, _, _ = strings.Cut(g.Value, "-")
@@ -105,13 +110,12 @@ func askedBy(options []slurm.Given) asked {
 		tasks = (n + nodes - 1) / nodes
 	}
 	a.cores = strconv.Itoa(tasks * max(1, number["cpus-per-task"]))
-	a.gpus = strconv.Itoa(max(number["gpus-per-node"], tasks*number["gpus-per-task"]))
+	a.gpus = kind + strconv.Itoa(max(number["gpus-per-node"], tasks*number["gpus-per-task"]))
 	return a
 }
 
 // What the job's own batch script asks of Slurm is what the script asked. Of cores a job may have more, where the script asks for none.
 func TestJobsAskForTheSame(t *testing.T) {
-	asksForNone := map[string]string{"ranges.sbatch": "8"} // a core for each rank
 	for _, file := range scripts(t) {
 		_, job := translated(t, file)
 		script, err := job.BatchScript("/proj/runs/x").Render(templates.Batch)
@@ -125,21 +129,32 @@ func TestJobsAskForTheSame(t *testing.T) {
 			t.Fatalf("%s: %v, %v", file, err1, err2)
 		}
 		checkSyntax(t, file, script)
-		want, got := askedBy(before), askedBy(after)
-		if cores, none := asksForNone[filepath.Base(file)]; none {
-			want.cores = cores
+		parts := before[len(before)-1].Part
+		if last := after[len(after)-1].Part; last != parts {
+			t.Errorf("%s: %d components, want %d", file, last+1, parts+1)
 		}
-		if got.nodes != want.nodes || got.cores != want.cores || got.gpus != want.gpus {
-			t.Errorf("%s: %s nodes, %s cores, %s GPUs; want %s, %s, %s", file, got.nodes, got.cores, got.gpus, want.nodes, want.cores, want.gpus)
+		for part := range parts + 1 {
+			checkAsked(t, file, askedBy(after, part), askedBy(before, part))
 		}
-		if _, requeues := want.others["requeue"]; requeues && want.others["signal"] == "" {
-			delete(got.others, "signal") // ddpbatch's own warning of a job that is started again
-		}
-		for _, others := range []map[string]string{want.others, got.others} {
-			for name := range others {
-				if got.others[name] != want.others[name] {
-					t.Errorf("%s: --%s=%s, want %s", file, name, got.others[name], want.others[name])
-				}
+	}
+}
+
+// checkAsked compares what a job asks for with what its script did.
+func checkAsked(t *testing.T, file string, got, want asked) {
+	t.Helper()
+	if filepath.Base(file) == "ranges.sbatch" { // which asks for none
+		want.cores = "8" // one for each rank
+	}
+	if got.nodes != want.nodes || got.cores != want.cores || got.gpus != want.gpus {
+		t.Errorf("%s: %s nodes, %s cores, %s GPUs; want %s, %s, %s", file, got.nodes, got.cores, got.gpus, want.nodes, want.cores, want.gpus)
+	}
+	if _, requeues := want.others["requeue"]; requeues && want.others["signal"] == "" {
+		delete(got.others, "signal") // ddpbatch's own warning of a job that is started again
+	}
+	for _, others := range []map[string]string{want.others, got.others} {
+		for name := range others {
+			if got.others[name] != want.others[name] {
+				t.Errorf("%s: --%s=%s, want %s", file, name, got.others[name], want.others[name])
 			}
 		}
 	}
@@ -195,7 +210,14 @@ func TestJobsRunTheSame(t *testing.T) {
 		"uneven":        {[]int{3, 2, 2}, "agent", "python|ranks.py", map[string]string{"PYTHONUNBUFFERED": "1"}},
 		"ranges":        {[]int{8}, "agent", "python3|-u|-m|pkg.train", map[string]string{"MODE": "fast"}},
 		"functions":     {[]int{1}, "agent", `bash|-c|exec ./simulate --group "${GROUP}" --version ${VERSION}`, nil},
-		"modules_use":   {[]int{16}, "task", "./fluid|case.cfg", map[string]string{"SRUN_CPUS_PER_TASK": "", "OMP_NUM_THREADS": "1"}},
+		"command_grows": {[]int{4}, "task", "bash|-c|exec bash -c '\n    source export_DDP_vars.sh\n    '\"${CMD}\"'\n    '",
+			map[string]string{"OMP_NUM_THREADS": "32", "NCCL_DEBUG": "INFO", "SLURM_CPU_BIND": "cores"}},
+		"heredoc_config": {[]int{4}, "agent",
+			"bash|-c|exec python -u train.py --deepspeed ./ds_config.${SLURM_JOBID}.json --seed ${SLURM_ARRAY_TASK_ID}",
+			map[string]string{"ACCELERATE_MIXED_PRECISION": "bf16"}},
+		"arrays_grow": {[]int{4}, "task",
+			"bash|-c|ARGS=(--lr $(cat lr.txt) --epochs 3)\nARGS+=(--wd 0.1)\nexec python -u train.py \"${ARGS[@]}\"", nil},
+		"modules_use": {[]int{16}, "task", "./fluid|case.cfg", map[string]string{"SRUN_CPUS_PER_TASK": "", "OMP_NUM_THREADS": "1"}},
 	} {
 		_, job := translated(t, filepath.Join("testdata", name+".sbatch"))
 		if got := strings.Join(job.Launch.Command, "|"); got != want.command {

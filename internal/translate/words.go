@@ -55,7 +55,8 @@ func (f field) names() (names []string) {
 type variable struct {
 	fields []field // one, or the elements of an array
 	array  bool
-	opaque bool // it is known only when the job runs, or must not be copied
+	opaque bool    // it is known only when the job runs, or must not be copied
+	flags  []field // the value as a launcher reads it that has its flags in it, also where only the job knows a part; nil: it has none
 }
 
 // An expander expands words as a shell does, as far as their text tells the outcome.
@@ -64,6 +65,7 @@ type expander struct {
 	variables map[string]variable
 	known     func(name string) (value string, isSet, isKnown bool) // what Slurm will have set
 	expanded  *int                                                  // how many bytes variables have come to so far
+	flags     bool                                                  // what may be flags of a launcher is put in the place of its name
 }
 
 // maxExpanded bounds what variables come to: with B=$A$A, C=$B$B and so on it doubles with each line. Beyond it they stay variables.
@@ -275,8 +277,9 @@ func (e *expander) parameter(b *fieldBuilder, p *syntax.ParamExp, quoted bool) {
 	}
 	name := p.Param.Value
 	v, assigned := e.variables[name]
-	if assigned && v.array && !v.opaque && isEach(p, quoted) && isPlain(p) && p.Exp == nil && e.affords(v.fields...) {
-		for i, f := range v.fields {
+	fields, seen := e.seen(v)
+	if assigned && v.array && seen && isEach(p, quoted) && isPlain(p) && p.Exp == nil && e.affords(fields...) {
+		for i, f := range fields {
 			if i > 0 {
 				b.end()
 			}
@@ -326,13 +329,22 @@ func isPlain(p *syntax.ParamExp) bool {
 	return !p.Excl && !p.Length && !p.Width && p.Slice == nil && p.Repl == nil && p.Names == 0
 }
 
+// seen is the value of a variable where it may be put in the place of its name.
+func (e *expander) seen(v variable) (value []field, seen bool) {
+	if e.flags && len(v.flags) > 0 {
+		return v.flags, true
+	}
+	return v.fields, !v.opaque
+}
+
 // lookUp finds a variable's value. It is known also where it is known not to be set.
 func (e *expander) lookUp(name string) (value field, isSet, isKnown bool) {
 	if v, assigned := e.variables[name]; assigned {
-		if v.opaque || v.array || len(v.fields) == 0 {
+		fields, seen := e.seen(v)
+		if v.array || !seen || len(fields) == 0 {
 			return nil, false, false
 		}
-		return v.fields[0], true, true
+		return fields[0], true, true
 	}
 	text, isSet, isKnown := e.known(name)
 	return field{{text: text}}, isSet, isKnown

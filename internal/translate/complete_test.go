@@ -1,0 +1,76 @@
+package translate
+
+import (
+	"strings"
+	"testing"
+
+	"ddpbatch/internal/jobfile"
+)
+
+// TestNothingIsDroppedWithoutAWord: what of a script does not come out as it is, a comment tells of; what ranks need comes out.
+func TestNothingIsDroppedWithoutAWord(t *testing.T) {
+	for name, c := range map[string]struct {
+		script string
+		want   []string
+		not    string // "": anything
+	}{
+		"a file that a here-document writes": {
+			"#SBATCH -N1\nconf=ds.$SLURM_JOBID.json\ncat <<EOT > $conf\n{}\nEOT\nsrun python t.py --deepspeed $conf\n",
+			[]string{`"conf=ds.$SLURM_JOBID.json"`, `"cat <<EOT > $conf\n{}\nEOT"`, "ds.${SLURM_JOBID}.json"}, "left out"},
+		"a file of what ddpbatch sets": {"#SBATCH -N1\nexport MASTER_ADDR=n1\necho $MASTER_ADDR > hosts\nsrun python t.py\n",
+			[]string{"# line 4: not translated: echo $MASTER_ADDR > hosts: it writes MASTER_ADDR, which only ranks have"}, "script ="},
+		"what is only printed": {"#SBATCH -N1\nX=$(hostname)\necho $X >&2\necho $X > /dev/null\nsrun python t.py\n",
+			[]string{"left out: echo $X >&2", "left out: echo $X > /dev/null"}, "script ="},
+		"modules behind an environment": {"#SBATCH -N1\nmodule load a\nsource activate e\nmodule load b c\nsrun python t.py\n",
+			[]string{`modules = ["a"]`, `conda = "e"`, `script = ["module load b c"]`}, ""},
+		"options that sbatch does not read": {"#SBATCH -N1\necho x\n#SBATCH --mem=1G\nsrun python t.py\n",
+			[]string{"# line 4: left out: #SBATCH --mem=1G: sbatch reads none behind the first command"}, "\nmem ="},
+		"an array that only the job knows": {"#SBATCH -N1\nA=(--lr $(cat lr))\nsrun python t.py \"${A[@]}\"\n",
+			[]string{`"A=(--lr $(cat lr))\nexec python t.py \"${A[@]}\""`, "# line 3: A=( --lr $(cat lr)) is in launch.command"}, "[setup"},
+		"an array that grows": {"#SBATCH -N1\nA=(--lr 1)\nA+=(--wd \"2 3\")\nsrun python t.py \"${A[@]}\"\n",
+			[]string{`"A=(--lr 1)\nA+=(--wd \"2 3\")\nexec python t.py \"${A[@]}\""`}, "[setup"},
+		"an element for each job of an array": {"#SBATCH -N1 -a0-1\nR=$HOME/r\nL=($R/a $R/b)\nsrun python t.py ${L[$SLURM_ARRAY_TASK_ID]}\n",
+			[]string{`"L=($R/a $R/b)\nexec python t.py ${L[$SLURM_ARRAY_TASK_ID]}"`, `script = ["export R=$HOME/r"]`}, ""},
+		"an array that the setup needs, too": {"#SBATCH -N1\nA=($(cat a))\n./prepare.sh \"${A[0]}\"\nsrun python t.py ${A[1]}\n",
+			[]string{`script = ["A=($(cat a))", `, `"A=($(cat a))\nexec python t.py ${A[1]}"`}, ""},
+		"an array with a secret": {"#SBATCH -N1\nA=(--api-key q7Zx91Lmn4Rt $(cat a))\nsrun python t.py ${A[@]}\n",
+			[]string{"not copied"}, "q7Zx"},
+		"an array that nothing needs": {"#SBATCH -N1\nnodes=( $(scontrol show hostnames) )\nsrun python t.py\n",
+			[]string{"# line 3: left out: nodes=( $(scontrol show hostnames) ): nothing here needs it"}, ""},
+		"a launcher in a variable": {"#SBATCH -N2\nL=\"accelerate launch --num_processes $((2 * G)) --main_process_ip $(head -1 h)\"\n" +
+			"srun $L t.py\n", []string{`"t.py"`, "--num_processes"}, `${L}`},
+		"a folder that has to be there": {"#SBATCH -N1\ncd /proj/x || exit 1\nsrun python t.py\n",
+			[]string{`workdir = "/proj/x"`}, "script ="},
+		"an environment that is not all": {"#SBATCH -N1 --export=PATH,FOO=1\nsrun python t.py\n",
+			[]string{"not translated: --export=PATH,FOO=1: the job gets the environment of the shell that submits", `FOO = "1"`}, ""},
+		"all clusters": {"#SBATCH -N1 -M all\nsrun python t.py\n", []string{"not translated: --clusters=all: name one"}, "clusters ="},
+		"a launcher in a variable in a variable": {"#SBATCH -N2\nexport L=\"torchrun --nproc_per_node $((G * 2)) --rdzv_id $(date +%s)\"\n" +
+			"export C=\"$L t.py --x 1\"\nsrun $C\n", []string{`command = ["python3", "-u", "t.py", "--x", "1"]`}, "setup.env"},
+		"a variable behind the script": {"#SBATCH -N1\nL=\"torchrun --nproc_per_node $((G * 2))\"\nA=\"--out $(date +%s)\"\nsrun $L t.py $A\n",
+			[]string{`script = ["export A=\"--out $(date +%s)\""]`, "exec python3 -u t.py ${A}"}, ""},
+		"time": {"#SBATCH -N1\ntime srun python t.py\n", []string{"# line 3: left out: time: "}, ""},
+		"cores for each GPU": {"#SBATCH -N1 --ntasks-per-node=2 --cpus-per-gpu=8 -G4\nsrun --ntasks-per-node=4 python t.py\n",
+			[]string{"cpus_per_gpu = 8"}, "a core each"},
+	} {
+		result, err := Script("#!/bin/bash\n"+c.script, Options{Source: "x", Name: "x", Base: "."})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for _, want := range c.want {
+			if !strings.Contains(result.Text, want) {
+				t.Errorf("%s: no %s in\n%s", name, want, result.Text)
+			}
+		}
+		if c.not != "" && strings.Contains(result.Text, c.not) {
+			t.Errorf("%s: %s in\n%s", name, c.not, result.Text)
+		}
+		if _, _, err := jobfile.Parse("job.toml", "/work", []byte(result.Text), nil); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, result.Text)
+		}
+	}
+	if result, err := Script("#!/bin/bash\nsrun -n 4 --multi-prog conf\n", Options{Base: "."}); err == nil ||
+		!strings.Contains(err.Error(), "line 2: srun --multi-prog starts several programs") {
+		t.Errorf("%v\n%s", err, result.Text)
+	}
+}
