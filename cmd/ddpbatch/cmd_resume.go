@@ -90,12 +90,16 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 	}
 	release()
 	words := slices.Concat(r.ArrayWords(run, job), o.rest)
+	pieces, err := r.Pieces(run, job)
+	if err != nil {
+		return err
+	}
 	run = run.Whole()
 	code := ""
 	if job.CodeDir != "" {
 		code = "the copy made at submit, " + e.short(job.RanksDir(run.Path()))
 	}
-	if err := (accepted{run, job, ids, o.sets, words, code}).announce(ctx, e); err != nil {
+	if err := (accepted{run, job, ids, o.sets, words, pieces, code}).announce(ctx, e); err != nil {
 		return err
 	}
 	return afterSubmit(ctx, e, run, ids[0], o.wait, o.follow)

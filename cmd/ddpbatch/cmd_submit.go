@@ -147,7 +147,10 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	if o.parsable {
 		fmt.Fprintln(e.Out, ids[0])
 		warnStuck(ctx, e, run, ids[0])
-	} else if err := (accepted{run, job, ids, o.sets, slices.Concat(o.sbatch, order.First), code.summary()}).announce(ctx, e); err != nil {
+		return afterSubmit(ctx, e, run, ids[0], o.wait, o.follow)
+	}
+	words := slices.Concat(o.sbatch, order.First)
+	if err := (accepted{run, job, ids, o.sets, words, order.Pieces, code.summary()}).announce(ctx, e); err != nil {
 		return err
 	}
 	return afterSubmit(ctx, e, run, ids[0], o.wait, o.follow)
@@ -160,7 +163,9 @@ type accepted struct {
 	ids   []string // of the job, or of the links of a chain, or the arrays of a sweep
 	sets  []string
 	words []string // that sbatch got on its command line for the first
-	code  string   // which copy of the code it runs; empty: none
+
+	pieces []submission.Piece // of a sweep that is several arrays
+	code   string             // which copy of the code it runs; empty: none
 }
 
 // announce prints what Slurm has taken, and what keeps the first job from starting.
@@ -174,7 +179,8 @@ func (a accepted) announce(ctx context.Context, e *env) error {
 		return nil
 	}
 	warnStuck(ctx, e, a.run, a.ids[0])
-	return printJSON(e, jobReply{a.ids, a.job.Name, a.run.Path(), requestOf(a.job, a.sets, a.words), e.reply.warnings(), a.run.Cluster()})
+	asked := requestOf(a.job, a.sets, a.words).withArrays(a.pieces)
+	return printJSON(e, jobReply{a.ids, a.job.Name, a.run.Path(), asked, e.reply.warnings(), a.run.Cluster()})
 }
 
 // printSubmitted says which jobs Slurm has taken for a run: one, the links of a chain, or the arrays of a sweep.
@@ -330,9 +336,10 @@ func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o
 	if err != nil {
 		return err
 	}
-	firstWords := slices.Concat(order.Words, order.First)
+	words := slices.Concat(order.Words, order.First)
+	firstWords := words
 	if len(order.Pieces) > 0 {
-		firstWords = slices.Concat(order.Pieces[0].Words, firstWords)
+		firstWords = slices.Concat(order.Pieces[0].Words, words)
 	}
 	if o.dryRun {
 		shown := blankScript(e, script)
@@ -366,10 +373,12 @@ func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o
 		return err
 	}
 	if e.reply != nil {
+		reply := unsubmittedReply(e, job, o.sets, words)
+		reply.Asked = reply.Asked.withArrays(order.Pieces)
 		return printJSON(e, struct {
 			jobReply
 			Answer string `json:"answer"` // Slurm's
-		}{unsubmittedReply(e, job, o.sets, firstWords), answer})
+		}{reply, answer})
 	}
 	fmt.Fprintln(e.Out, answer)
 	if n := len(order.Pieces); n > 0 {

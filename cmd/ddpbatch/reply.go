@@ -15,6 +15,7 @@ import (
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/submission"
 	"ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
 	"ddpbatch/mpi/launch"
@@ -96,6 +97,8 @@ type request struct {
 	Sbatch  []string       `json:"sbatch"`         // further words for sbatch
 	Set     []string       `json:"set"`            // overrides
 
+	Arrays [][]string `json:"arrays,omitempty"` // of a sweep that is several: for each the words that ask for it
+
 	Elements int `json:"elements"` // of its array, or its sweep; 0: it is none
 	Links    int `json:"links"`    // of its chain; 0: it is none
 }
@@ -116,6 +119,14 @@ func requestOf(job *jobfile.Job, sets, words []string) request {
 	}
 	if links := job.Links(); links > 1 {
 		r.Links = links
+	}
+	return r
+}
+
+// withArrays adds what asks for the arrays of a sweep that is several.
+func (r request) withArrays(pieces []submission.Piece) request {
+	for _, piece := range pieces {
+		r.Arrays = append(r.Arrays, piece.Words)
 	}
 	return r
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -196,5 +197,47 @@ func TestOverridesAreBlanked(t *testing.T) {
 	want := []string{"a=b", "setup.env.A_TOKEN=***", "sweep=***", "sweep.setup.env.A_KEY=***", "launch.command=***", "nothing"}
 	if got := blankedSets(sets); !reflect.DeepEqual(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestRepliesOfASweepInPieces: what is asked for each of its arrays is what sbatch was called with for it.
+func TestRepliesOfASweepInPieces(t *testing.T) {
+	q := newQueue(t)
+	parent := t.TempDir()
+	q.must(os.WriteFile(filepath.Join(q.dir, "scontrol"), []byte("#!/bin/sh\nprintf 'KillWait = 30 sec\\nMaxArraySize = 2\\n'\n"), 0o700))
+	job := "name = \"x\"\n[launch]\ncommand = [\"true\"]\n[sweep]\nparallel = 3\n\"setup.env.A\" = [1, 2, 3, 4]\n"
+	q.must(os.WriteFile(filepath.Join(parent, "job.toml"), []byte(job), 0o600))
+	want := `{"elements": 4, "sbatch": ["--qos=high"], "arrays": [
+		["--array=0-1%2", "--export=ALL,DDPBATCH_ARRAY_OFFSET=0"], ["--array=0-1%1", "--export=ALL,DDPBATCH_ARRAY_OFFSET=2"]]}`
+	for _, command := range []string{"submit job.toml --test-only", "submit job.toml", "resume 500"} {
+		args := append(strings.Fields(command), "--json", "--", "--qos=high")
+		before := len(q.sbatchCalls())
+		code, out, errs := q.run(parent, args...)
+		if code != 0 {
+			t.Fatalf("%s: %d, %s%s", command, code, out, errs)
+		}
+		reply := object(t, out)
+		asked, _ := reply["asked"].(map[string]any)
+		wantFields(t, command, asked, want)
+		jobs, _ := reply["jobs"].([]any)
+		arrays, _ := asked["arrays"].([]any)
+		calls := q.sbatchCalls()[before:]
+		if strings.Contains(command, "--test-only") {
+			q.says("next", "500") // which this sbatch has given away
+			continue
+		}
+		if len(jobs) != len(arrays) || len(calls) != len(arrays) {
+			t.Fatalf("%s: jobs %v, arrays %v, sbatch called with %q", command, jobs, arrays, calls)
+		}
+		for i, words := range arrays {
+			for _, word := range words.([]any) {
+				if !strings.Contains(calls[i]+" ", " "+word.(string)+" ") {
+					t.Errorf("%s: sbatch called with %q, which lacks %s", command, calls[i], word)
+				}
+			}
+		}
+		for i := range jobs {
+			q.must(os.WriteFile(filepath.Join(q.dir, "jobs", "50"+strconv.Itoa(i)), []byte("CANCELLED x\n"), 0o600))
+		}
 	}
 }

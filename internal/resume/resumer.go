@@ -138,8 +138,8 @@ func (r *Resumer) ArrayWords(run *rundir.Dir, job *jobfile.Job) []string {
 	return nil
 }
 
-// pieces are the arrays by which a sweep that is several is run again, or one element of it; none: it is one.
-func (r *Resumer) pieces(run *rundir.Dir, job *jobfile.Job) ([]submission.Piece, error) {
+// Pieces are the arrays, after Check, by which a sweep that is several is run again, or one element of it; none: it is one.
+func (r *Resumer) Pieces(run *rundir.Dir, job *jobfile.Job) ([]submission.Piece, error) {
 	size := run.Spec().ArraySize
 	array, err := job.Array()
 	if err != nil || array == nil || size == 0 {
@@ -201,7 +201,7 @@ func (r *Resumer) Submit(ctx context.Context, run *rundir.Dir, claim *rundir.Cla
 	} else if left := r.Left(job); left != nil {
 		resumed.Spans = rundir.SpansOf(left)
 	}
-	pieces, err := r.pieces(run, job)
+	pieces, err := r.Pieces(run, job)
 	if err != nil {
 		return nil, nil, undo(err)
 	}
