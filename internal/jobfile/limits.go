@@ -124,31 +124,42 @@ func (l *limits) partition(p slurm.Partition) {
 
 // nodes holds the job against what any one node of the partition has.
 func (l *limits) nodes(p slurm.Partition) {
-	if value, ok := l.value("mem"); ok {
-		most := p.NodeMem
-		if p.MaxMem >= 0 && (most < 0 || p.MaxMem < most) {
-			most = p.MaxMem
-		}
-		if size, err := slurm.ParseSize(value); err == nil && most >= 0 && size > int64(most)<<20 {
-			l.add("slurm.mem", "%s a node is asked for, and no node of partition %s gives a job more than %dM", value, p.Name, most)
-		}
+	_, overcommit := l.job.Slurm.Get("overcommit")
+	perRank := max(1, l.job.CPUsPerRank())
+	cpus := perRank * l.job.MaxNproc()
+	if !l.judged("cpus_per_task") || !l.judged("mincpus") || !l.judged("overcommit") || overcommit {
+		cpus = 0
 	}
-	if key, n := l.gpus(); n > 0 && p.NodeGPUs >= 0 && n > p.NodeGPUs {
+	key, gpus := l.gpus()
+	l.memory(p, "mem", 1, "a node")
+	l.memory(p, "mem_per_cpu", cpus, "for each of "+words.Plural(cpus, "core")+" of a node")
+	l.memory(p, "mem_per_gpu", gpus, "for each of "+words.Plural(gpus, "GPU")+" of a node")
+	if n := gpus; n > 0 && p.NodeGPUs >= 0 && n > p.NodeGPUs {
 		l.add(key, "%s a node are asked for, and no node of partition %s has more than %d", words.Plural(n, "GPU"), p.Name, p.NodeGPUs)
 	}
 	if n, nodes := l.allGPUs(), l.job.Nodes(); p.NodeGPUs >= 0 && n > p.NodeGPUs*nodes && l.judged("nodes") {
 		l.add("slurm.gpus", "%s are asked for on %s, and no node of partition %s has more than %d", words.Plural(n, "GPU"),
 			words.Plural(nodes, "node"), p.Name, p.NodeGPUs)
 	}
-	_, overcommit := l.job.Slurm.Get("overcommit")
-	perRank := max(1, l.job.CPUsPerRank())
-	if cpus := perRank * l.job.MaxNproc(); p.NodeCPUs >= 0 && cpus > p.NodeCPUs && l.judged("cpus_per_task") && l.judged("mincpus") &&
-		l.judged("overcommit") && !overcommit {
+	if p.NodeCPUs >= 0 && cpus > p.NodeCPUs {
 		key := "launch.nproc_per_node"
 		if perRank > 1 {
 			key = "slurm.cpus_per_task"
 		}
 		l.add(key, "%s a node are asked for, and no node of partition %s has more than %d", words.Plural(cpus, "core"), p.Name, p.NodeCPUs)
+	}
+}
+
+// memory holds the memory that an option asks for n times of a node against what a node gives.
+func (l *limits) memory(p slurm.Partition, name string, n int, what string) {
+	value, ok := l.value(name)
+	most := p.NodeMem
+	if p.MaxMem >= 0 && (most < 0 || p.MaxMem < most) {
+		most = p.MaxMem
+	}
+	size, err := slurm.ParseSize(value)
+	if ok && err == nil && most >= 0 && n > 0 && size > int64(most)<<20/int64(n) {
+		l.add("slurm."+name, "%s %s is asked for, and no node of partition %s gives a job more than %dM", value, what, p.Name, most)
 	}
 }
 
@@ -159,6 +170,9 @@ func (l *limits) gpus() (key string, n int) {
 	}
 	if value, ok := l.value("gres"); ok && strings.HasPrefix(value, "gpu:") && !strings.Contains(value, ",") {
 		return "slurm.gres", gpuCount(value)
+	}
+	if value, ok := l.value("gpus_per_task"); ok && l.job.Launch.Mode == "task" {
+		return "slurm.gpus_per_task", gpuCount(value) * l.job.MaxNproc()
 	}
 	return "", 0
 }

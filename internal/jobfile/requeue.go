@@ -33,7 +33,11 @@ func (c *checker) checkRequeue(values map[string]any, root *position) {
 		}
 	}
 	key := toml.Key{"slurm", "no_requeue"}
-	if _, never := c.job.Slurm.Get("no_requeue"); never && table["on"] != nil && len(r.On) > 0 {
+	_, never := c.job.Slurm.Get("no_requeue")
+	if slices.ContainsFunc(c.job.Slurm.Extra, func(word string) bool { return slurm.Sets(word, "no_requeue") }) {
+		key, never = toml.Key{"slurm", "extra"}, true
+	}
+	if never && table["on"] != nil && len(r.On) > 0 {
 		c.warn(root, key, "%s: Slurm will refuse what requeue.on asks for; leave one of them out", key)
 	}
 }
