@@ -349,7 +349,7 @@ func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o
 			later = sbatchCommand(laterClusters(order.Clusters), append(slices.Clone(order.Words), "--dependency=afterany:ID:..."))
 		}
 		if e.reply != nil {
-			return printJSON(e, scriptReply{unsubmittedReply(e, job, o.sets, firstWords), shown, blanked(first), blanked(later)})
+			return printJSON(e, scriptReply{unsubmittedReply(e, job, o.sets, firstWords), shown, redact.Words(first), redact.Words(later)})
 		}
 		fmt.Fprint(e.Out, shown)
 		fmt.Fprintf(e.Err, "would run: %s\n", redact.Text(slurm.ShellJoin(first)))

@@ -107,7 +107,7 @@ type request struct {
 func requestOf(job *jobfile.Job, sets, words []string) request {
 	r := request{
 		Summary: job.Summary(), Nodes: job.Nodes(), Nproc: nprocJSON(job.Launch.NprocPerNode),
-		Slurm: map[string]any{}, Sbatch: blanked(slices.Concat(job.Slurm.Extra, words)), Set: blankedSets(sets),
+		Slurm: map[string]any{}, Sbatch: redact.Words(slices.Concat(job.Slurm.Extra, words)), Set: blankedSets(sets),
 	}
 	for _, o := range job.Slurm.List {
 		if r.Slurm[o.Name] = any(redact.Text(o.Value)); o.Flag {
@@ -142,15 +142,6 @@ func nprocJSON(n launch.Nproc) any {
 	return n.Counts
 }
 
-// blanked are words, never null, with values blanked that may be secret.
-func blanked(words []string) []string {
-	list := make([]string, len(words))
-	for i, word := range words {
-		list[i] = redact.Text(word)
-	}
-	return list
-}
-
 // blankedSets are overrides, never null. A value in which something may be secret is blanked as a whole: of a list each item may be.
 func blankedSets(sets []string) []string {
 	list := make([]string, len(sets))
@@ -158,11 +149,22 @@ func blankedSets(sets []string) []string {
 		list[i] = set
 		key := jobfile.SetKey(set)
 		ofTable := strings.Contains(set, "{") && redact.Named(set) // whose keys may be written in many ways
-		if redact.Named(key) || ofTable || redact.Text(set) != set {
+		if redact.Named(key) || ofTable || redact.Text(set) != set || givesByFlag(set) {
 			list[i] = key + "=" + redact.Blank
 		}
 	}
 	return list
+}
+
+// givesByFlag reports whether an override has a word that may be secret behind a flag which says so.
+func givesByFlag(set string) bool {
+	items := strings.FieldsFunc(set, func(r rune) bool { return strings.ContainsRune(" \t\n,[]=\"'", r) })
+	for i, item := range items {
+		if i > 0 && redact.FollowsFlag(items[i-1], item) {
+			return true
+		}
+	}
+	return false
 }
 
 // jobReply is what each command replies that has to do with one job.

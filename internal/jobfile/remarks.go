@@ -138,18 +138,25 @@ func onPath(program, searchPath string) bool {
 	})
 }
 
-// missingScript is the Python script that the command runs, where that is not here. What a container or another wrapper runs may be in its
+// missingScript is the script of Python's or a shell's that the command runs, where that is not here. What a container or another wrapper runs may be in its
 // own file system.
 func (j *Job) missingScript() string {
 	if j.Builtin() {
 		return ""
 	}
 	command := j.Launch.Command
-	if !torchrun.IsInterpreter(command[0]) && torchrun.FindLauncher(command[:1]) == "" {
+	suffix := ".py"
+	switch {
+	case slices.Contains([]string{"sh", "bash"}, filepath.Base(command[0])):
+		suffix = ".sh"
+	case !torchrun.IsInterpreter(command[0]) && torchrun.FindLauncher(command[:1]) == "":
 		return ""
 	}
-	at := slices.IndexFunc(command[1:], func(word string) bool { return word == "-c" || word == "-m" || strings.HasSuffix(word, ".py") }) + 1
-	if at == 0 || !strings.HasSuffix(command[at], ".py") || strings.HasPrefix(command[at], "-") || isFile(j.resolve(command[at])) {
+	isText := func(word string) bool { // -c and -lc
+		return word == "-m" || len(word) > 1 && word[0] == '-' && word[1] != '-' && strings.HasSuffix(word, "c")
+	}
+	at := slices.IndexFunc(command[1:], func(word string) bool { return isText(word) || strings.HasSuffix(word, suffix) }) + 1
+	if at == 0 || !strings.HasSuffix(command[at], suffix) || strings.HasPrefix(command[at], "-") || isFile(j.resolve(command[at])) {
 		return ""
 	}
 	return command[at]

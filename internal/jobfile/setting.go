@@ -93,8 +93,13 @@ func (s Setting) Redacted() Setting {
 	case []any:
 		items := slices.Clone(v)
 		for i, item := range items {
-			if text, isText := item.(string); isText {
-				items[i] = redactWord(text)
+			text, isText := item.(string)
+			before := ""
+			if i > 0 {
+				before, _ = v[i-1].(string)
+			}
+			if isText { // which may be a word of a command
+				items[i] = redact.Words([]string{before, text})[1]
 			}
 		}
 		s.Value = items
@@ -117,14 +122,6 @@ func redactTables(tables []map[string]any) []map[string]any {
 		}
 	}
 	return shown
-}
-
-// redactWord blanks an item of a list, which may be a word of a command: all of what it assigns.
-func redactWord(item string) string {
-	if name, _, assigns := strings.Cut(item, "="); assigns && redact.Named(name) && !strings.ContainsAny(name, " \t\n;&|") {
-		return name + "=" + redact.Blank
-	}
-	return redact.Text(item)
 }
 
 // Origin says where the setting stands, as a fault does.

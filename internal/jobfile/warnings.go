@@ -1,8 +1,6 @@
 package jobfile
 
 import (
-	"strings"
-
 	"github.com/BurntSushi/toml"
 
 	"ddpbatch/internal/redact"
@@ -104,7 +102,7 @@ func (c *checker) warnOfSecrets(root *position) {
 	words := c.job.Launch.Command
 	for i, word := range words {
 		name := redact.FindWritten(word)
-		if name == "" && i+1 < len(words) && strings.HasPrefix(word, "--") && !strings.Contains(word, "=") && redact.Written(word, words[i+1]) {
+		if name == "" && i+1 < len(words) && redact.FollowsFlag(word, words[i+1]) {
 			name = word
 		}
 		if name != "" {

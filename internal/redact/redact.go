@@ -44,6 +44,29 @@ func Text(text string) string {
 	return out.String() + text[done:]
 }
 
+// Words are the words of a command line, never nil, with the values blanked that may be secret: all that one assigns to such a name, what
+// [Text] blanks, and a word that follows a flag which gives it its name, as in "--api-key abc", where it is [Written].
+func Words(words []string) []string {
+	shown := make([]string, len(words))
+	for i, word := range words {
+		name, _, assigns := strings.Cut(word, "=")
+		switch {
+		case i > 0 && FollowsFlag(words[i-1], word):
+			shown[i] = Blank
+		case assigns && Named(name) && !strings.ContainsAny(name, " \t\n;&|"):
+			shown[i] = name + "=" + Blank
+		default:
+			shown[i] = Text(word)
+		}
+	}
+	return shown
+}
+
+// FollowsFlag reports whether a word of a command line is a secret whose name is the flag before it.
+func FollowsFlag(flag, word string) bool {
+	return strings.HasPrefix(flag, "--") && !strings.Contains(flag, "=") && Written(flag, word)
+}
+
 // Shown is how many bytes of a setting's text a message about it shows.
 const Shown = 60
 

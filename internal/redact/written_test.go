@@ -1,6 +1,9 @@
 package redact
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 func TestFindWritten(t *testing.T) {
 	for text, want := range map[string]string{
@@ -25,6 +28,22 @@ func TestFindWritten(t *testing.T) {
 	} {
 		if got := FindWritten(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestWordsHidesWhatFollowsAFlag(t *testing.T) {
+	for _, c := range []struct{ words, want []string }{
+		{[]string{"x", "--api-key", "sk-abcdefgh", "--n", "1"}, []string{"x", "--api-key", "***", "--n", "1"}},
+		{[]string{"--hf-token=abc", "A_KEY=b c"}, []string{"--hf-token=***", "A_KEY=***"}},
+		{[]string{"--token", "$HF_TOKEN"}, []string{"--token", "$HF_TOKEN"}},
+		{[]string{"--max-tokens", "123456789"}, []string{"--max-tokens", "123456789"}},
+		{[]string{"--key-file", "abcdefghij", "--token"}, []string{"--key-file", "abcdefghij", "--token"}},
+		{[]string{"api-key", "abcdefghij"}, []string{"api-key", "abcdefghij"}},
+		{[]string{}, []string{}},
+	} {
+		if got := Words(c.words); !slices.Equal(got, c.want) || got == nil {
+			t.Errorf("%q: %q, want %q", c.words, got, c.want)
 		}
 	}
 }
