@@ -138,8 +138,8 @@ func onPath(program, searchPath string) bool {
 	})
 }
 
-// missingScript is the script of Python's or a shell's that the command runs, where that is not here. What a container or another wrapper runs may be in its
-// own file system.
+// missingScript is the script of Python's or a shell's that the command runs, where that is not here. What a container or another wrapper runs
+// may be in its own file system.
 func (j *Job) missingScript() string {
 	if j.Builtin() {
 		return ""
