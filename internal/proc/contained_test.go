@@ -68,26 +68,29 @@ func TestWarningSparesWhatWouldDieOfIt(t *testing.T) {
 	}
 }
 
-// Of an adopted monitor's children what is in the container is killed, which has a cookie. The other child, by which the monitor removes the
-// container, has none and lives on, and so does the monitor.
+// Of an adopted monitor's children what is in the container is killed, which has a cookie, and the runtime that waits to begin it. The other
+// child, by which the monitor removes the container, has no cookie and lives on, and so does the monitor.
 func TestSweepLeavesTheMonitorToTidyUp(t *testing.T) {
 	dir := t.TempDir()
 	shell, err := os.ReadFile("/bin/sh")
 	if err != nil {
 		t.Fatal(err)
 	}
-	monitor, script := filepath.Join(dir, monitorName), filepath.Join(dir, "script")
-	if err := os.WriteFile(monitor, shell, 0o700); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{monitorName, "runc"} {
+		if err := os.WriteFile(filepath.Join(dir, name), shell, 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	const text = `%s=%s sh -c 'echo inside $$; exec sleep 1000' &
-env -u %s sh -c 'echo tidies $$; exec sleep 1000' &
+"${0%%/*}/runc" -c 'echo begins $$; kill -STOP $$' &
+sh -c 'echo tidies $$; exec sleep 1000' &
 wait
 `
-	if err := os.WriteFile(script, fmt.Appendf(nil, text, CookieVariable, newCookie(t), CookieVariable), 0o600); err != nil {
+	script := filepath.Join(dir, "script")
+	if err := os.WriteFile(script, fmt.Appendf(nil, text, CookieVariable, newCookie(t)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(os.Args[0], monitor, script)
+	cmd := exec.Command(os.Args[0], filepath.Join(dir, monitorName), script)
 	cmd.Env = append(os.Environ(), roleVariable+"=monitored")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -95,13 +98,15 @@ wait
 	}
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	slices.Sort(lines)
-	var inside, killed, tidies int
-	if _, err := fmt.Sscanf(strings.Join(lines, "\n"), "inside %d\nkilled %d\ntidies %d", &inside, &killed, &tidies); err != nil {
+	var begins, inside, tidies int
+	var killed [2]int
+	if _, err := fmt.Sscanf(strings.Join(lines, "\n"), "begins %d\ninside %d\nkilled %d\nkilled %d\ntidies %d",
+		&begins, &inside, &killed[0], &killed[1], &tidies); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	defer syscall.Kill(tidies, syscall.SIGKILL) // and the monitor ends
-	if killed != inside || len(lines) != 3 {
-		t.Errorf("said %q, want what is inside killed, and no other", out)
+	if !slices.Contains(killed[:], begins) || !slices.Contains(killed[:], inside) || len(lines) != 5 {
+		t.Errorf("said %q, want the runtime and what is inside killed, and no other", out)
 	}
 	if err := syscall.Kill(tidies, 0); err != nil {
 		t.Errorf("what removes the container: %v", err)

@@ -99,7 +99,7 @@ func play(role string, args []string) error {
 		swept, err := sweepCookie(ctx, args[0])
 		fmt.Println(len(swept.Killed), len(swept.Left), err)
 		return nil
-	case "monitored": // adopts the program that it is given, and sweeps when that has said two lines
+	case "monitored": // adopts the program that it is given, and sweeps when that has said three lines
 		reaper, err := Subreaper()
 		if err != nil {
 			return err
@@ -115,7 +115,7 @@ func play(role string, args []string) error {
 			return err
 		}
 		said := bufio.NewScanner(pipe)
-		for range 2 {
+		for range 3 {
 			said.Scan()
 			fmt.Println(said.Text())
 		}

@@ -64,7 +64,7 @@ func SweepOrphans(ctx context.Context, cookie string) (Swept, error) {
 func SweepAdopted(ctx context.Context) (Swept, error) {
 	p := targetsOf()
 	p.others = func(s stat, env environ) bool {
-		return s.name != monitorName && children.isOrphanOfWorker(s, unix.Getpid()) || len(env.cookies) > 0 && isMonitored(s)
+		return s.name != monitorName && children.isOrphanOfWorker(s, unix.Getpid()) || (len(env.cookies) > 0 || isRuntime(s)) && isMonitored(s)
 	}
 	return sweep(ctx, p)
 }
@@ -81,10 +81,16 @@ func SweepMarked(ctx context.Context, mark string) (Swept, error) {
 }
 
 // isMonitored reports whether a process is a child of a container's monitor that this process has adopted. What is in the container has a
-// cookie. The monitor has none, nor has the process by which it removes the container.
+// cookie. The monitor has none, nor has the process by which it removes the container, nor the runtime's: of a client that was killed at its
+// beginning the runtime waits for ever to execute what is to be in the container.
 func isMonitored(s stat) bool {
 	monitor, err := readStat(s.parent)
 	return err == nil && monitor.name == monitorName && children.isOrphanOfWorker(monitor, unix.Getpid())
+}
+
+// isRuntime reports whether a process is of the program that makes containers for Podman.
+func isRuntime(s stat) bool {
+	return s.name == "crun" || s.name == "runc" || strings.HasPrefix(s.name, "runc:[")
 }
 
 // monitorName is that of Podman's monitors.
