@@ -25,6 +25,8 @@ type Contained struct {
 
 	mu   sync.Mutex
 	main *Relative // the process in the container that began first; nil: it has not been found yet
+
+	signalled bool // see Signalled
 }
 
 // NewContained is for a client that was started, whose container's processes have all of the given NAME=value pairs in their environment.
@@ -101,6 +103,13 @@ func (c *Contained) Pid() int {
 	return c.main.PID
 }
 
+// Signalled reports whether the client was signalled itself, since nothing ran in the container yet.
+func (c *Contained) Signalled() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.signalled
+}
+
 // Signal sends sig to the processes in the container, and to the client where there are none. A client whose container was killed has some
 // seconds to tidy up.
 func (c *Contained) Signal(sig syscall.Signal) error {
@@ -111,6 +120,9 @@ func (c *Contained) Signal(sig syscall.Signal) error {
 	}
 	members := c.members()
 	if len(members) == 0 {
+		c.mu.Lock()
+		c.signalled = true
+		c.mu.Unlock()
 		return c.Process.Signal(sig)
 	}
 	for _, r := range members {

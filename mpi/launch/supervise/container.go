@@ -192,6 +192,8 @@ type contained struct {
 	config *Container
 	name   string   // of the container
 	pairs  []string // NAME=value, in the environment of its processes and of no others
+
+	client *proc.Contained // nil: the runtime has no monitor
 }
 
 // processOf is what is signalled of a worker, and looked at.
@@ -199,7 +201,8 @@ func (k *contained) processOf(client *proc.Process) process {
 	if k == nil || !k.config.HasMonitor() {
 		return client
 	}
-	return proc.NewContained(client, os.Getuid() == 0, k.pairs...)
+	k.client = proc.NewContained(client, os.Getuid() == 0, k.pairs...)
+	return k.client
 }
 
 // endOf is how the worker ended whose client ended so. A client tells of a signal by a code, as a shell does.
@@ -215,9 +218,10 @@ const (
 	leastCode   = 125              // the first of the codes of clients that may have left something behind
 )
 
-// removeLeft removes what a client has left behind that was killed, or did not come to start its container. It has ended so.
+// removeLeft removes what a client has left behind that was killed, or did not come to start its container. It has ended so. Podman's ends
+// with code 0, and leaves the container, where it is told to end before anything runs in that.
 func (k *contained) removeLeft(cmd *exec.Cmd, code int, signal syscall.Signal) error {
-	if k == nil || !k.config.HasMonitor() || signal == 0 && code < leastCode {
+	if k == nil || k.client == nil || signal == 0 && code < leastCode && !k.client.Signalled() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), removeLimit)

@@ -1,0 +1,58 @@
+package supervise
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"ddpbatch/internal/container"
+	"ddpbatch/internal/proc"
+	"ddpbatch/internal/testkit"
+)
+
+// A container is removed that its client may have left behind: the client was killed, says so, or ended before anything ran in it.
+func TestContainersThatMayBeLeftAreRemoved(t *testing.T) {
+	const begin = `setsid env "$PAIR" sh -c 'trap "exit 0" TERM; touch "$0"; while :; do sleep 0.01; done' "$READY" & wait "$!"; `
+	for name, test := range map[string]struct {
+		client         string
+		begun, removed bool
+	}{
+		"ends well":                   {client: "exit 0"},
+		"ends with a code":            {client: "exit 3"},
+		"cannot start it":             {client: "exit 125", removed: true},
+		"killed":                      {client: "kill -KILL $$", removed: true},
+		"told to end before it began": {client: `trap "exit 0" TERM; touch "$READY"; while :; do sleep 0.01; done`, removed: true},
+		"told to end later":           {client: begin + "exit 0", begun: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			log, ready, runtime := filepath.Join(dir, "log"), filepath.Join(dir, "ready"), filepath.Join(dir, "podman")
+			script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" != rm ] || { echo \"$@\" >>%s; exit; }\n%s\n", log, test.client)
+			must(t, os.WriteFile(runtime, []byte(script), 0o700))
+			pair := "DDPBATCH_TEST_CONTAINER=" + proc.NewCookie()
+			k := &contained{config: &Container{Config: container.Config{Runtime: container.Podman}}, name: "its-name", pairs: []string{pair}}
+			cmd := exec.Command(runtime, "run")
+			cmd.Env = append(os.Environ(), "PAIR="+pair, "READY="+ready)
+			client, err := proc.Start(cmd)
+			must(t, err)
+			k.processOf(client)
+			testkit.Eventually(t, "the container's process is found", func() bool { return !test.begun || k.client.Pid() != client.Pid() })
+			if strings.HasPrefix(name, "told") {
+				testkit.Eventually(t, "it is ready", func() bool { _, err := os.Stat(ready); return err == nil })
+				must(t, k.client.Signal(syscall.SIGTERM))
+			}
+			<-client.Done()
+			code, signal := client.End()
+			must(t, k.removeLeft(cmd, code, signal))
+			text, _ := os.ReadFile(log)
+			if got := strings.TrimSpace(string(text)); got != map[bool]string{true: "rm --force its-name"}[test.removed] {
+				t.Errorf("the runtime was called with %q", got)
+			}
+		})
+	}
+}
