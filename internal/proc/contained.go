@@ -121,7 +121,7 @@ func (c *Contained) Signal(sig syscall.Signal) error {
 	members := c.members()
 	if len(members) == 0 {
 		c.mu.Lock()
-		c.signalled = true
+		c.signalled = c.signalled || c.main == nil
 		c.mu.Unlock()
 		return c.Process.Signal(sig)
 	}

@@ -113,10 +113,10 @@ func (e *environReader) unanswered() error {
 // environOf reads the environment that a process was started with, or what it has written over it since.
 func environOf(p stat, variable string, chunk []byte) environ {
 	found := readEnviron(fmt.Sprintf("/proc/%d/environ", p.pid), variable, chunk)
-	if p.state != 'Z' || p.threads < 2 {
+	if p.state != 'Z' && !p.exiting || p.threads < 2 {
 		return found
 	}
-	// its first thread has ended: there the environment is empty, or none, or root's (it depends on the kernel), but the others have it
+	// its first thread has ended, or is about to: there the environment is empty, or none, or root's (it depends on the kernel), but the others have it
 	threads, err := os.Open(fmt.Sprintf("/proc/%d/task", p.pid))
 	if err != nil {
 		return found

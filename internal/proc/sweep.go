@@ -212,9 +212,15 @@ func (s *sweeper) examine(pid int) (killed *handle, done bool) {
 	if err != nil || s.spared[pid] || p.kernel || p.zombie() {
 		return nil, true
 	}
+	if h := s.tried[p.pidStart()]; h != nil && h.accepted() {
+		return nil, true // see dying
+	}
 	env := s.environOf(p)
-	if env.empty && env.err == nil && inExecve(p) {
-		return nil, false
+	if env.empty && env.err == nil {
+		if inExecve(p) {
+			return nil, false
+		}
+		env = s.environOf(p) // where addresses are not random, one that executes itself again begins at the same one
 	}
 	if !s.targets.matches(p, env) {
 		return nil, true
@@ -240,8 +246,11 @@ func (s *sweeper) examine(pid int) (killed *handle, done bool) {
 // are ending.
 func inExecve(before stat) bool {
 	now, err := readStat(before.pid)
-	if err != nil || now.zombie() || now.exiting && now.threads <= 1 {
+	if err != nil || now.zombie() {
 		return false
+	}
+	if now.exiting {
+		return now.threads > 1 && !before.exiting // its other threads were not asked
 	}
 	return now.environ == 0 || now.environ != before.environ
 }
