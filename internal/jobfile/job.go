@@ -211,7 +211,7 @@ func (j *Job) MoreTraining(steps int64, epochs int, early bool) []string {
 func (j *Job) Summary() string {
 	what := "trains " + j.Train.Model.Kind + " on " + j.Train.Data.Kind
 	if !j.Builtin() {
-		what = "runs " + shownCommand(j.Launch.Command)
+		what = "runs " + redact.Text(slurm.ShellJoin(j.Launch.Command))
 	}
 	var places []string
 	for _, part := range j.Parts() {
@@ -226,18 +226,6 @@ func (j *Job) Summary() string {
 		text += fmt.Sprintf(", a sweep of %s over %s", words.Plural(j.Sweep.Len(), "element"), strings.Join(j.Sweep.Columns(), ", "))
 	}
 	return text
-}
-
-// shownCommand is a command as a shell takes it, with values blanked that may be secret.
-func shownCommand(command []string) string {
-	shown := make([]string, len(command))
-	for i, word := range command {
-		shown[i] = slurm.ShellQuote(word)
-		if i > 0 && redact.FollowsFlag(command[i-1], word) {
-			shown[i] = redact.Blank
-		}
-	}
-	return redact.Text(strings.Join(shown, " "))
 }
 
 func (j *Job) ranksPerNode() string {

@@ -24,12 +24,17 @@ func Named(name string) bool {
 // assignment finds the names that something is assigned to, as a shell, sbatch's --export and TOML write it.
 var assignment = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[A-Za-z0-9_.-]+(?:=|[ \t]+=[ \t]*)`) })
 
-// Text is text with the values blanked that it assigns to names that may hold secrets: NAME=value, where value is a word as a shell reads
-// it, and NAME = value.
+// named finds these, and flags that the next word is for.
+var named = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(assignment().String() + `|--[A-Za-z0-9_.-]+[ \t]+`)
+})
+
+// Text is text with the values blanked that it gives to names that may hold secrets: NAME=value, where value is a word as a shell reads
+// it, NAME = value, and --NAME value, where that [FollowsFlag].
 func Text(text string) string {
 	var out strings.Builder
 	done := 0 // so much of text is in out
-	for _, at := range assignment().FindAllStringIndex(text, -1) {
+	for _, at := range named().FindAllStringIndex(text, -1) {
 		name := strings.TrimRight(text[at[0]:at[1]], "= \t")
 		if at[0] < done || !Named(name) {
 			continue
@@ -38,6 +43,9 @@ func Text(text string) string {
 		if end == at[1] {
 			continue // an empty value, or a comparison
 		}
+		if isFlag := !strings.Contains(text[at[0]:at[1]], "="); isFlag && !FollowsFlag(name, strings.Trim(text[at[1]:end], `"'`)) {
+			continue
+		}
 		out.WriteString(text[done:at[1]] + Blank)
 		done = end
 	}
@@ -45,7 +53,7 @@ func Text(text string) string {
 }
 
 // Words are the words of a command line, never nil, with the values blanked that may be secret: all that one assigns to such a name, what
-// [Text] blanks, and a word that follows a flag which gives it its name, as in "--api-key abc", where it is [Written].
+// [Text] blanks, and a word that [FollowsFlag].
 func Words(words []string) []string {
 	shown := make([]string, len(words))
 	for i, word := range words {
@@ -62,9 +70,27 @@ func Words(words []string) []string {
 	return shown
 }
 
-// FollowsFlag reports whether a word of a command line is a secret whose name is the flag before it.
+// FollowsFlag reports whether a word of a command line is a secret whose name is the flag before it, as far as one can tell: a password
+// whatever it is, and what is [Written] where the flag is for a token, or of an interface, or the word has a digit, as "--sort-key length" has
+// not.
 func FollowsFlag(flag, word string) bool {
-	return strings.HasPrefix(flag, "--") && !strings.Contains(flag, "=") && Written(flag, word)
+	if !strings.HasPrefix(flag, "--") || strings.Contains(flag, "=") || word == "" || strings.IndexByte("-$/~.", word[0]) >= 0 {
+		return false
+	}
+	upper := strings.ToUpper(flag)
+	if isAside(upper) {
+		return false
+	}
+	if strings.Contains(upper, "PASSWORD") || strings.Contains(upper, "SECRET") {
+		return true
+	}
+	return Written(flag, word) && (strings.Contains(upper, "TOKEN") || strings.Contains(upper, "API") || strings.ContainsAny(word, "0123456789"))
+}
+
+// isAside reports whether a name in capitals that may hold a secret is about something else.
+func isAside(name string) bool {
+	parts := []string{"TOKENIZ", "TOKENS", "KEYBOARD", "KEYS", "_FILE", "-FILE", "_PATH", "-PATH", "_DIR", "-DIR"}
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(name, part) })
 }
 
 // Shown is how many bytes of a setting's text a message about it shows.
@@ -167,9 +193,7 @@ func (v Values) InLines(lines []string) []string {
 // Written tells whether a value that stands beside a name is a secret itself, as far as one can tell: the name is one of a secret's, and
 // the value no variable, command, path or number. "HF_TOKEN=$(cat token)" holds none, and "--max-tokens=4096" is about something else.
 func Written(name, value string) bool {
-	upper := strings.ToUpper(strings.TrimLeft(name, "-"))
-	aside := []string{"TOKENIZ", "TOKENS", "KEYBOARD", "KEYS", "_FILE", "-FILE", "_PATH", "-PATH", "_DIR", "-DIR"}
-	if !Named(name) || slices.ContainsFunc(aside, func(part string) bool { return strings.Contains(upper, part) }) {
+	if !Named(name) || isAside(strings.ToUpper(strings.TrimLeft(name, "-"))) {
 		return false
 	}
 	value = strings.Trim(value, `"'`)

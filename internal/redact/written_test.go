@@ -40,6 +40,14 @@ func TestWordsHidesWhatFollowsAFlag(t *testing.T) {
 		{[]string{"--max-tokens", "123456789"}, []string{"--max-tokens", "123456789"}},
 		{[]string{"--key-file", "abcdefghij", "--token"}, []string{"--key-file", "abcdefghij", "--token"}},
 		{[]string{"api-key", "abcdefghij"}, []string{"api-key", "abcdefghij"}},
+		{[]string{"--use_auth_token", "--output_dir", "out"}, []string{"--use_auth_token", "--output_dir", "out"}},
+		{[]string{"--csv-img-key", "filepath", "--monkey-patch", "enabled-all"}, []string{"--csv-img-key", "filepath", "--monkey-patch", "enabled-all"}},
+		{[]string{"--password", "hunter2", "--db-password", "Pa$word", "--password-file", "x"},
+			[]string{"--password", "***", "--db-password", "***", "--password-file", "x"}},
+		{[]string{"bash", "-c", "exec python t.py --api-key sk-abcdefgh --id $SLURM_JOB_ID"},
+			[]string{"bash", "-c", "exec python t.py --api-key *** --id $SLURM_JOB_ID"}},
+		{[]string{"sh", "-c", `x --password 'hunter 2' --hf_token "$T" --token "hf_abcdefgh"`},
+			[]string{"sh", "-c", `x --password *** --hf_token "$T" --token ***`}},
 		{[]string{}, []string{}},
 	} {
 		if got := Words(c.words); !slices.Equal(got, c.want) || got == nil {
