@@ -90,10 +90,7 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 	}
 	release()
 	words := slices.Concat(r.ArrayWords(run, job), o.rest)
-	pieces, err := r.Pieces(run, job)
-	if err != nil {
-		return err
-	}
+	pieces, _ := r.Pieces(run, job) // as they were submitted: an error would have kept them from that
 	run = run.Whole()
 	code := ""
 	if job.CodeDir != "" {

@@ -138,28 +138,29 @@ func onPath(program, searchPath string) bool {
 	})
 }
 
-// missingScript is the script of Python's or a shell's that the command runs, where that is not here. What a container or another wrapper runs
-// may be in its own file system.
+// missingScript is the script of Python's or a shell's that the command runs, where that is not here. What a container or another wrapper
+// runs may be in its own file system.
 func (j *Job) missingScript() string {
-	if j.Builtin() {
+	if j.Builtin() || j.Container.Runtime != "" {
 		return ""
 	}
 	command := j.Launch.Command
-	suffix := ".py"
+	script := ""
 	switch {
 	case slices.Contains([]string{"sh", "bash"}, filepath.Base(command[0])):
-		suffix = ".sh"
-	case !torchrun.IsInterpreter(command[0]) && torchrun.FindLauncher(command[:1]) == "":
+		if len(command) > 1 && strings.HasSuffix(command[1], ".sh") {
+			script = command[1]
+		}
+	case torchrun.IsInterpreter(command[0]) || torchrun.FindLauncher(command[:1]) != "":
+		isEnd := func(word string) bool { return word == "-c" || word == "-m" || strings.HasSuffix(word, ".py") }
+		if at := slices.IndexFunc(command, isEnd); at > 0 && strings.HasSuffix(command[at], ".py") {
+			script = command[at]
+		}
+	}
+	if script == "" || strings.HasPrefix(script, "-") || isFile(j.resolve(script)) {
 		return ""
 	}
-	isText := func(word string) bool { // -c and -lc
-		return word == "-m" || len(word) > 1 && word[0] == '-' && word[1] != '-' && strings.HasSuffix(word, "c")
-	}
-	at := slices.IndexFunc(command[1:], func(word string) bool { return isText(word) || strings.HasSuffix(word, suffix) }) + 1
-	if at == 0 || !strings.HasSuffix(command[at], suffix) || strings.HasPrefix(command[at], "-") || isFile(j.resolve(command[at])) {
-		return ""
-	}
-	return command[at]
+	return script
 }
 
 // rowRemarks tells of ranges of rows beyond those of the data, as far as its headers say how many there are. Of a sweep that is the first

@@ -44,6 +44,8 @@ func TestFilesThatAreNotThereAreRemarkedOn(t *testing.T) {
 		`launch.command = ["python", "other.py"]` + "\nworkdir = \"sub\"\nsetup.modules = [\"a\"]":           "",
 		`launch.command = ["python", "-m", "pkg", "x.py"]` + "\nsetup.modules = [\"a\"]":                     "",
 		`launch.command = ["/bin/bash", "run.sh", "x.py"]`:                                                   `2:8: launch.command: the script "run.sh" is not there`,
+		`launch.command = ["/bin/bash", "-lc", "run.sh"]`:                                                    "",
+		`launch.command = ["/bin/bash", "--rcfile", "x.sh", "run.sh"]`:                                       "",
 		`launch.command = ["/bin/bash", "-lc", "cd x && ./run.sh"]`:                                          "",
 		`launch.command = ["apptainer", "exec", "i.sif", "python", "/w/x.py"]` + "\nsetup.modules = [\"a\"]": "",
 	} {
