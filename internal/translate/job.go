@@ -27,7 +27,7 @@ func (t *translation) job(at int, o Options) Result {
 	t.cutAtColon()
 	command, needed := t.commandWords(l)
 	if len(needed) > 0 {
-		command, needed = t.withArrays(before, command, needed)
+		before, command = t.withArrays(before, command, needed)
 	}
 	t.setupOf(before, needed)
 	for _, it := range t.items[at+1:] {

@@ -119,7 +119,14 @@ var referenceForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCom
 
 // isKnown reports whether a value is text and variables alone, so that it may be put in the place of its name.
 func isKnown(value field) bool {
-	return !slices.ContainsFunc(value, func(p piece) bool { return p.dynamic && !referenceForm().MatchString(p.text) })
+	return !slices.ContainsFunc(value, func(p piece) bool {
+		return p.dynamic && (!referenceForm().MatchString(p.text) || slices.ContainsFunc(p.names, isDrawn))
+	})
+}
+
+// isDrawn reports whether a variable of bash's has another value each time that it is read, and in each rank.
+func isDrawn(name string) bool {
+	return slices.Contains([]string{"RANDOM", "SRANDOM", "SECONDS", "EPOCHSECONDS", "EPOCHREALTIME", "BASHPID"}, name)
 }
 
 // itemsOf reads one statement, which may assign several variables.

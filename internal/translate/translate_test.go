@@ -216,7 +216,7 @@ func TestJobsRunTheSame(t *testing.T) {
 			"bash|-c|exec python -u train.py --deepspeed ./ds_config.${SLURM_JOBID}.json --seed ${SLURM_ARRAY_TASK_ID}",
 			map[string]string{"ACCELERATE_MIXED_PRECISION": "bf16"}},
 		"arrays_grow": {[]int{4}, "task",
-			"bash|-c|ARGS=(--lr $(cat lr.txt) --epochs 3)\nARGS+=(--wd 0.1)\nexec python -u train.py \"${ARGS[@]}\"", nil},
+			"bash|-c|eval \"$ARGS_ARRAY\"\nexec python -u train.py \"${ARGS[@]}\"", nil},
 		"modules_use": {[]int{16}, "task", "./fluid|case.cfg", map[string]string{"SRUN_CPUS_PER_TASK": "", "OMP_NUM_THREADS": "1"}},
 	} {
 		_, job := translated(t, filepath.Join("testdata", name+".sbatch"))
