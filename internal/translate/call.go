@@ -176,16 +176,19 @@ func (t *translation) launchItem(it item, s *syntax.Stmt, cmd *syntax.CallExpr, 
 	return it
 }
 
-// launcherFields expands the words of a launcher. What stands before its script are flags, which it reads and the ranks do not: values are
-// put in their place even where only the job knows a part of them.
+// launcherFields expands the words of a launcher. What stands before its script or module are flags, which it reads and the ranks do not:
+// values are put in their place even where only the job knows a part of them.
 func (t *translation) launcherFields(list []*syntax.Word) (all []field) {
 	e := t.launcherExpander()
+	launched := false
 	for _, w := range list {
 		fields := e.fieldsOf([]*syntax.Word{w})
 		for _, f := range fields {
-			if strings.HasSuffix(f.static(), ".py") {
+			text := f.static()
+			if strings.HasSuffix(text, ".py") || launched && (text == "-m" || text == "--module") {
 				e.flags = false
 			}
+			launched = launched || mentionsLauncher(text)
 		}
 		all = append(all, fields...)
 	}

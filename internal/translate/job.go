@@ -83,6 +83,11 @@ func (t *translation) commandWords(l *launch) (command, needed []string) {
 		_, fixed := f.constant()
 		dynamic = dynamic || !fixed
 		fields = append(fields, f)
+		for _, p := range f {
+			if p.dynamic && !p.inRanks && isOnce(p) {
+				l.notes = append(l.notes, "not translated: "+quoted(p.text)+": each rank does this, where the script does it once: set it in setup.script")
+			}
+		}
 	}
 	needed = needs(fields)
 	for _, f := range fields {
@@ -100,6 +105,11 @@ func (t *translation) commandWords(l *launch) (command, needed []string) {
 		return []string{"bash", "-c", "exec " + strings.Join(command, " ")}, needed
 	}
 	return command, needed
+}
+
+// isOnce reports whether a shell that works out a piece runs a program, or comes to another value than the shell of another rank.
+func isOnce(p piece) bool {
+	return strings.Contains(strings.ReplaceAll(p.text, "$((", ""), "$(") || strings.Contains(p.text, "`") || slices.ContainsFunc(p.names, isDrawn)
 }
 
 // topKeys are the keys outside all tables.

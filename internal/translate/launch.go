@@ -271,7 +271,8 @@ func (t *translation) peelShell(l *launch, command []string) (rest []string, don
 	sub.variables, sub.functions, sub.expanded, sub.firstLine = t.variables, t.functions, t.expanded, l.line-1
 	sub.statements(list)
 	last := len(sub.items) - 1
-	isLast := last >= 0 && sub.items[last].kind == mayLaunch && len(sub.items[last].notes) == 0
+	isLast := last >= 0 && sub.items[last].kind == mayLaunch &&
+		!slices.ContainsFunc(sub.items[last].notes, func(note string) bool { return note != timeNote })
 	for i := range sub.items[:max(0, last)] {
 		isLast = isLast && sub.items[i].kind != isUntranslated && sub.items[i].kind != mayLaunch
 	}
@@ -286,7 +287,12 @@ func (t *translation) peelShell(l *launch, command []string) (rest []string, don
 	}
 	t.inner = append(t.inner, sub.items[:last]...)
 	t.inner = append(t.inner, sub.items[last].prefix...)
+	l.notes = append(l.notes, sub.items[last].notes...)
+	_, single := t.decode(command[at]).constant() // in single quotes, say: the script's own shell works out nothing in it
 	for _, w := range sub.items[last].words {
+		for i := range w {
+			w[i].inRanks = single
+		}
 		rest = append(rest, t.encode(w))
 	}
 	return rest, false, nil

@@ -200,13 +200,15 @@ func assignedIn(s *syntax.Stmt) (names []string) {
 	return names
 }
 
+const timeNote = "left out: time: status and the run directory say how long the ranks ran"
+
 // unwrap takes off a statement what does not change which program it starts: time, a pipe into tee, what to do when it fails.
 func (t *translation) unwrap(s *syntax.Stmt) (*syntax.Stmt, []string) {
 	var notes []string
 	for {
 		binary, ok := s.Cmd.(*syntax.BinaryCmd)
 		if timed, is := s.Cmd.(*syntax.TimeClause); is && timed.Stmt != nil {
-			notes = append(notes, "left out: time: status and the run directory say how long the ranks ran")
+			notes = append(notes, timeNote)
 			s = timed.Stmt
 			continue
 		}

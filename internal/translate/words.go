@@ -13,6 +13,7 @@ type piece struct {
 	text    string   // what it is, or the shell's text for it where it is known only when the job runs
 	dynamic bool     // text is the shell's
 	quoted  bool     // a dynamic one is not split into words
+	inRanks bool     // of a dynamic one: each rank works it out in the script, too
 	names   []string // the variables in a dynamic one
 	fixed   string   // of a variable that ddpbatch sets anew for each rank: what the script sets it to
 }
