@@ -75,18 +75,19 @@ func withoutSecrets(command []string) (shown []string, found bool) {
 	flag := "" // the word before, where it names what follows
 	for _, word := range command {
 		name, value, assigned := strings.Cut(word, "=")
+		bare := strings.TrimLeft(word, `("'`) // an element of an array, say
 		safe := word
 		switch {
 		case strings.ContainsAny(word, " \n") && holdsSecret(word): // a script
 			safe = redact.Blank
-		case assigned && isSecretArgument(strings.TrimLeft(name, "-"), value):
+		case assigned && isSecretArgument(strings.TrimLeft(name, `-("'`), value):
 			safe = name + "=" + redact.Blank
-		case flag != "" && !strings.HasPrefix(word, "-") && isSecretArgument(flag, word), secretForm().MatchString(word):
+		case flag != "" && !strings.HasPrefix(bare, "-") && isSecretArgument(flag, word), secretForm().MatchString(word):
 			safe = redact.Blank
 		}
 		flag = ""
-		if !assigned && (strings.HasPrefix(word, "-") || strings.HasSuffix(word, ":")) { // a flag, or a key of YAML or JSON
-			flag = strings.Trim(word, `-:"'`)
+		if !assigned && (strings.HasPrefix(bare, "-") || strings.HasSuffix(word, ":")) { // a flag, or a key of YAML or JSON
+			flag = strings.Trim(bare, `-:"'`)
 		}
 		found = found || safe != word
 		shown = append(shown, safe)
@@ -95,7 +96,9 @@ func withoutSecrets(command []string) (shown []string, found bool) {
 }
 
 // parted are the words of a line; the first of an array, NAME=(--flag ..., is one, too.
-func parted(text string) []string { return strings.Fields(strings.ReplaceAll(text, "=(-", "=( -")) }
+func parted(text string) []string { return strings.Fields(arrayForm().ReplaceAllString(text, "=( $1")) }
+
+var arrayForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`=\(([^\s$])`) })
 
 // holdsSecret reports whether a line must not be copied.
 func holdsSecret(text string) bool {

@@ -329,6 +329,8 @@ func TestSecretsAreNamedAndNotCopied(t *testing.T) {
 		"ARGS='--api-key " + secret + "'\nexport ARGS", "srun python x.py --api-key " + secret, "srun python x.py api_key=" + secret,
 		"export PROXY=http://me:" + secret + "@proxy:80", "if true; then export AWS_SECRET_ACCESS_KEY=" + secret + "; fi",
 		"cat > conf <<END\napi_key: " + secret + "\nEND", "trap 'curl --token " + secret + "' TERM",
+		"A=(\"--api-key\" \"" + secret + "\" $(cat a))\nsrun python x.py ${A[@]}", "A=(api_key=" + secret + " $(cat a))\nsrun python x.py ${A[@]}",
+		"A=('--api-key=" + secret + "' $(cat a))\nsrun python x.py ${A[@]}", "A=($(cat a) '--api-key' '" + secret + "')\nsrun python x.py ${A[@]}",
 		"A=(--password " + secret + ")\nsrun python x.py ${A[@]}",
 		"#SBATCH --export=ALL,API_KEY=" + secret, "#SBATCH --comment='password=" + secret + "'", "srun bash -c 'x --password " + secret + "; y'",
 	} {
