@@ -87,7 +87,7 @@ func typed(s *section, g slurm.Given) bool {
 // exportOption reads --export: the job gets the environment of the shell that submits in any case.
 func (t *translation) exportOption(g slurm.Given) {
 	parts := strings.Split(g.Value, ",")
-	if !strings.EqualFold(parts[0], "ALL") {
+	if !slices.ContainsFunc(parts, func(part string) bool { return strings.EqualFold(part, "ALL") }) {
 		t.slurm.note(g.Line, "not translated: %s: the job gets the environment of the shell that submits", quoted(t.readable(g.Word())))
 	}
 	for _, one := range parts {

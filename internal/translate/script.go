@@ -54,14 +54,23 @@ func checkText(text string) error {
 
 // parse reads the text of a shell.
 func parse(text string) ([]*syntax.Stmt, error) {
-	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), "")
+	file, err := parseFile(text)
+	if err != nil {
+		return nil, err
+	}
+	return file.Stmts, nil
+}
+
+// parseFile reads it with its comments.
+func parseFile(text string) (*syntax.File, error) {
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash), syntax.KeepComments(true)).Parse(strings.NewReader(text), "")
 	if err != nil {
 		if at, ok := errors.AsType[syntax.ParseError](err); ok {
 			return nil, fmt.Errorf("line %d: no shell can read it: %s", at.Pos.Line(), quoted(at.Text))
 		}
 		return nil, fmt.Errorf("no shell can read it: %s", quoted(err.Error()))
 	}
-	return file.Stmts, nil
+	return file, nil
 }
 
 // source is the text of a node, with the here-documents that belong to it.

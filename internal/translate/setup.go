@@ -125,8 +125,10 @@ func liveItems(items []item, needed []string) []item {
 		for _, name := range it.reads {
 			switch {
 			case !dropped[name]:
-			case it.writesFile:
+			case it.writesFile && slices.Contains(ownVariables, name):
 				it.kind, it.why = isUntranslated, "it writes "+name+", which only ranks have"
+			case it.writesFile:
+				it.kind, it.why = isUntranslated, "it writes "+name+", which the job does not set"
 			default:
 				it.kind, it.why = isLeftOut, "it prints what the script no longer has"
 			}

@@ -212,7 +212,7 @@ func (t *translation) unwrap(s *syntax.Stmt) (*syntax.Stmt, []string) {
 			s = timed.Stmt
 			continue
 		}
-		if ok && binary.Op == syntax.OrStmt && t.changesFolder(binary.X) {
+		if ok && binary.Op == syntax.OrStmt && t.changesFolder(binary.X) && ends(binary.Y) {
 			return binary.X, nil // a folder that is not there ends the job in any case
 		}
 		if !ok || t.strengthOf(binary.X) < fromPython {
@@ -232,6 +232,17 @@ func (t *translation) unwrap(s *syntax.Stmt) (*syntax.Stmt, []string) {
 func (t *translation) changesFolder(s *syntax.Stmt) bool {
 	cmd, ok := s.Cmd.(*syntax.CallExpr)
 	return ok && len(cmd.Args) == 2 && len(s.Redirs) == 0 && cmd.Args[0].Lit() == "cd"
+}
+
+// ends reports whether a statement ends the script.
+func ends(s *syntax.Stmt) bool {
+	switch cmd := s.Cmd.(type) {
+	case *syntax.CallExpr:
+		return len(cmd.Args) > 0 && slices.Contains([]string{"exit", "return"}, cmd.Args[0].Lit())
+	case *syntax.Block:
+		return len(cmd.Stmts) > 0 && ends(cmd.Stmts[len(cmd.Stmts)-1])
+	}
+	return false
 }
 
 // strengthOf is the strength of a statement as a launch line.

@@ -80,7 +80,7 @@ func script(text string, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	list, err := parse(text)
+	file, err := parseFile(text)
 	if err != nil {
 		return Result{}, err
 	}
@@ -89,8 +89,8 @@ func script(text string, o Options) (Result, error) {
 	if err := t.readComponents(options); err != nil {
 		return Result{}, err
 	}
-	t.statements(list)
-	t.lateOptions(text)
+	t.statements(file.Stmts)
+	t.unreadOptions(text, file)
 	if first, _, _ := strings.Cut(text, "\n"); strings.Contains(first, " -l") || strings.Contains(first, "--login") {
 		t.setup.note(1, "not translated: a login shell: what your profile sets goes with the job from the shell that submits")
 	}
@@ -104,17 +104,25 @@ func script(text string, o Options) (Result, error) {
 	return t.job(at, o), nil
 }
 
-// lateOptions tells of lines for sbatch that it does not read.
-func (t *translation) lateOptions(text string) {
-	number, late := 0, false
-	for line := range strings.Lines(text) {
-		number++
-		line = strings.TrimSpace(strings.TrimSuffix(line, "\n"))
-		late = late || line != "" && line[0] != '#'
-		if late && strings.HasPrefix(line, "#SBATCH") {
-			t.slurm.note(number, "left out: %s: sbatch reads none behind the first command", quoted(line))
+// unreadOptions tells of lines for sbatch that it does not read.
+func (t *translation) unreadOptions(text string, file *syntax.File) {
+	syntax.Walk(file, func(n syntax.Node) bool {
+		c, ok := n.(*syntax.Comment)
+		if !ok || !strings.HasPrefix(c.Text, "SBATCH") {
+			return true
 		}
-	}
+		number, line := int(c.Pos().Line()), "#"+strings.TrimSpace(c.Text)
+		before := text[:c.Pos().Offset()]
+		before = before[strings.LastIndexByte(before, '\n')+1:]
+		switch {
+		case strings.TrimSpace(before) != "": // behind a command, on its line
+		case len(file.Stmts) > 0 && number > int(file.Stmts[0].Pos().Line()):
+			t.slurm.note(number, "left out: %s: sbatch reads none behind the first command", quoted(line))
+		case before != "":
+			t.slurm.note(number, "left out: %s: sbatch reads those alone that begin their line", quoted(line))
+		}
+		return true
+	})
 }
 
 // Command makes a job file of a command line.
