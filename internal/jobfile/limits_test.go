@@ -26,10 +26,12 @@ func TestLimitsOfThePartitionAreRemarkedOn(t *testing.T) {
 		"slurm.nodes = 2\nslurm.mem = \"64G\"": {
 			"job.toml:3:7: slurm.mem: 64G a node is asked for, and no node of partition gpu gives a job more than 64000M"},
 		"slurm.nodes = 2\nslurm.mem_per_cpu = \"8G\"\nslurm.cpus_per_task = 4\nlaunch.nproc_per_node = 2": {
-			"job.toml:3:7: slurm.mem_per_cpu: 8G for each of 8 cores of a node is asked for, and no node of partition gpu gives a job more than 64000M"},
+			"job.toml:3:7: slurm.mem_per_cpu: 8G for each of 8 cores of a node is asked for, " +
+				"and no node of partition gpu gives a job more than 64000M"},
 		"slurm.nodes = 2\nslurm.mem_per_cpu = \"7G\"\nslurm.cpus_per_task = 4\nlaunch.nproc_per_node = 2": nil,
 		"slurm.nodes = 2\nslurm.mem_per_gpu = \"32G\"\nslurm.gpus_per_node = 2": {
-			"job.toml:3:7: slurm.mem_per_gpu: 32G for each of 2 GPUs of a node is asked for, and no node of partition gpu gives a job more than 64000M"},
+			"job.toml:3:7: slurm.mem_per_gpu: 32G for each of 2 GPUs of a node is asked for, " +
+				"and no node of partition gpu gives a job more than 64000M"},
 		"slurm.nodes = 2\nslurm.mem_per_gpu = \"30G\"\nslurm.gpus_per_node = 2": nil,
 		"slurm.nodes = 2\nslurm.gpus_per_task = 2\nlaunch.mode = \"task\"\nlaunch.nproc_per_node = 3": {
 			"job.toml:3:7: slurm.gpus_per_task: 6 GPUs a node are asked for, and no node of partition gpu has more than 4"},

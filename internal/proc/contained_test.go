@@ -68,8 +68,8 @@ func TestWarningSparesWhatWouldDieOfIt(t *testing.T) {
 	}
 }
 
-// Of an adopted monitor's children what is in the container is killed, which has a cookie, and the runtime that waits to begin it. The other
-// child, by which the monitor removes the container, has no cookie and lives on, and so does the monitor.
+// The sweep kills two children of an adopted monitor: the process in the container, which has a cookie, and a runtime that waits to begin
+// one. The child that removes the container has no cookie, and lives on. So does the monitor.
 func TestSweepLeavesTheMonitorToTidyUp(t *testing.T) {
 	dir := t.TempDir()
 	shell, err := os.ReadFile("/bin/sh")
@@ -113,8 +113,8 @@ wait
 	}
 }
 
-// Podman's containers of a user who is not root share the namespaces that one process keeps. The first client has started it, perhaps a
-// rank's, and others on the node are lost with it.
+// Rootless Podman keeps a user's namespaces in one process, which the user's first client on a node starts. That client may be a rank's. If
+// the process is killed, the user's other containers on the node are lost.
 func TestSweepSparesPodmansPause(t *testing.T) {
 	data, err := os.ReadFile("/bin/sleep")
 	if err != nil {

@@ -116,7 +116,8 @@ func environOf(p stat, variable string, chunk []byte) environ {
 	if p.state != 'Z' && !p.exiting || p.threads < 2 {
 		return found
 	}
-	// its first thread has ended, or is about to: there the environment is empty, or none, or root's (it depends on the kernel), but the others have it
+	// Its first thread has ended, or is about to. There the environment is empty, or none, or root's: it depends on the kernel. The other
+	// threads have it.
 	threads, err := os.Open(fmt.Sprintf("/proc/%d/task", p.pid))
 	if err != nil {
 		return found

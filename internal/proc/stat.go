@@ -32,7 +32,7 @@ type stat struct {
 	state                       byte
 	kernel                      bool          // a thread of the kernel's own
 	exiting                     bool          // its first thread has begun to end
-	environ                     uint64        // where its environment begins; 0 for a moment in execve(2), and for whom this user may not look at
+	environ                     uint64        // address of its environment; 0 in execve(2), and where this user may not see it
 	start                       uint64        // ticks since the machine started
 	cpu                         time.Duration // of it, and of its children that it has waited for
 }

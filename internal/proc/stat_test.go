@@ -15,7 +15,9 @@ const statLine = "4242 (%s) S 4000 4100 3999 0 -1 4194304 900 0 0 0 14 15 16 17 
 func TestParseStat(t *testing.T) {
 	for _, name := range []string{"sleep", "", "a b", ") R 1 2 3 (", "((", "))", "line\nend", "\xff\xfe"} {
 		s, err := parseStat([]byte(strings.Replace(statLine, "%s", name, 1)))
-		want := stat{pid: 4242, parent: 4000, group: 4100, threads: 20, name: name, state: 'S', start: 2200, environ: 6, cpu: 620 * time.Millisecond}
+		want := stat{
+			pid: 4242, parent: 4000, group: 4100, threads: 20, name: name, state: 'S', start: 2200, environ: 6, cpu: 620 * time.Millisecond,
+		}
 		if err != nil || s != want {
 			t.Errorf("%q: %+v, %v; want %+v", name, s, err, want)
 		}

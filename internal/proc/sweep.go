@@ -45,8 +45,8 @@ type Swept struct {
 //
 // It looks again until it finds none, since processes that are being killed may start more, or until ctx ends; Left then holds those known
 // to be left. It never kills this process, an ancestor of it, or a process whose only cookie is another, as in a run within this one. It
-// ignores zombies, and the process that keeps the namespaces of a user's Podman. As root it kills processes of other users, too, and does not
-// wait for their end. An error means that it is not known whether any is left.
+// ignores zombies, and the process in which rootless Podman keeps a user's namespaces. As root it also kills processes of other users, and
+// does not wait for their end. An error means that it is not known whether any is left.
 func SweepOrphans(ctx context.Context, cookie string) (Swept, error) {
 	if err := checkCookie(cookie); err != nil {
 		return Swept{}, err
@@ -69,20 +69,20 @@ func SweepAdopted(ctx context.Context) (Swept, error) {
 	return sweep(ctx, p)
 }
 
-// SweepMarked kills every process that has mark, NAME=value, in its environment, as [SweepOrphans] does those with its cookie, and no others.
+// SweepMarked kills every process whose environment has mark, an entry NAME=value, and no other. The rest is as in [SweepOrphans].
 func SweepMarked(ctx context.Context, mark string) (Swept, error) {
 	name, value, ok := strings.Cut(mark, "=")
 	if !ok || name == "" || value == "" || len(value) > 2*cookieBytes {
-		return Swept{}, fmt.Errorf("%.64q is no mark: want NAME=value, of %d bytes at most", mark, 2*cookieBytes)
+		return Swept{}, fmt.Errorf("sweep by the mark %.64q: write it as NAME=value, with 1 to %d bytes of value", mark, 2*cookieBytes)
 	}
 	p := targetsOf(value)
 	p.variable = name
 	return sweep(ctx, p)
 }
 
-// isMonitored reports whether a process is a child of a container's monitor that this process has adopted. What is in the container has a
-// cookie. The monitor has none, nor has the process by which it removes the container, nor the runtime's: of a client that was killed at its
-// beginning the runtime waits for ever to execute what is to be in the container.
+// isMonitored reports whether a process is a child of a container's monitor that this process has adopted. Such a child has a cookie if it is
+// what runs in the container. The process that removes the container has none, and is to live. The runtime has none either: if its client is
+// killed early, it waits for ever to execute what is to run in the container.
 func isMonitored(s stat) bool {
 	monitor, err := readStat(s.parent)
 	return err == nil && monitor.name == monitorName && children.isOrphanOfWorker(monitor, unix.Getpid())

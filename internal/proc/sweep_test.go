@@ -236,6 +236,14 @@ func TestSweepKillsTheStopped(t *testing.T) {
 	wait(t, p)
 }
 
+func TestSweepRefusesBadMarks(t *testing.T) {
+	for _, mark := range []string{"", "NAME", "NAME=", "=value", "NAME=" + strings.Repeat("x", 33)} {
+		if swept, err := SweepMarked(t.Context(), mark); err == nil || len(swept.Killed)+len(swept.Left) > 0 {
+			t.Errorf("%q: %+v, %v", mark, swept, err)
+		}
+	}
+}
+
 func TestSweepRefusesBadCookies(t *testing.T) {
 	for _, cookie := range []string{"", "00", strings.Repeat("0", 31), strings.Repeat("0", 33), strings.Repeat("G", 32), strings.Repeat("A", 32)} {
 		if _, err := sweepCookie(t.Context(), cookie); err == nil {

@@ -70,9 +70,8 @@ func Words(words []string) []string {
 	return shown
 }
 
-// FollowsFlag reports whether a word of a command line is a secret whose name is the flag before it, as far as one can tell: a password
-// whatever it is, and what is [Written] where the flag is for a token, or of an interface, or the word has a digit, as "--sort-key length" has
-// not.
+// FollowsFlag reports whether the word behind a flag of a command line looks like a secret. Behind a flag for a password any word does. Behind
+// one for a token or an API key a word does that is [Written]. Behind another flag, such as --sort-key, the word must also have a digit.
 func FollowsFlag(flag, word string) bool {
 	if !strings.HasPrefix(flag, "--") || strings.Contains(flag, "=") || word == "" || strings.IndexByte("-$/~.", word[0]) >= 0 {
 		return false

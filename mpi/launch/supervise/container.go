@@ -218,8 +218,8 @@ const (
 	leastCode   = 125              // the first of the codes of clients that may have left something behind
 )
 
-// removeLeft removes what a client has left behind that was killed, or did not come to start its container. It has ended so. Podman's ends
-// with code 0, and leaves the container, where it is told to end before anything runs in that.
+// removeLeft removes the container of a client that has ended, if the client was killed or never started what was to run in it. Podman's
+// client ends with code 0, and leaves the container, if it gets TERM before anything runs in there.
 func (k *contained) removeLeft(cmd *exec.Cmd, code int, signal syscall.Signal) error {
 	if k == nil || k.client == nil || signal == 0 && code < leastCode && !k.client.Signalled() {
 		return nil
