@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // JobStatus is what Slurm tells of a job, of an element of an array, or of a group of elements that
@@ -40,6 +41,14 @@ func (s JobStatus) Ended() bool {
 func (s JobStatus) Running() bool {
 	states := s.states()
 	return slices.Contains(states, "RUNNING") && !slices.Contains(states, "COMPLETING") || slices.Contains(states, "SIGNALING")
+}
+
+// Ends is when its time limit ends a job that runs; zero: it does not run, has no limit, or Slurm did not say.
+func (s JobStatus) Ends() time.Time {
+	if !s.Running() {
+		return time.Time{}
+	}
+	return slurmTime(s.EndTime)
 }
 
 // states are the words of State, of which most releases write one: "RUNNING,SIGNALING" has two.

@@ -1,15 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"ddpbatch/internal/pause"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/runview"
 	"ddpbatch/internal/text"
@@ -23,24 +27,44 @@ func newStatusCommand(e *env) *cli.Command {
 		Name:        "status",
 		Usage:       "show jobs: state, attempt, step, loss; all runs here where none is named",
 		ArgsUsage:   "[JOB...]",
-		Description: example("ddpbatch status", "ddpbatch status 123 --json"),
+		Description: example("ddpbatch status", "ddpbatch status 123 --watch", "ddpbatch status 123 --json"),
 		Flags: []cli.Flag{
 			runDirFlag(), jsonFlag(),
-			&cli.StringFlag{Name: "sort", Usage: "of one sweep: sort its elements by `METRIC`, a number in metrics.jsonl; -METRIC turns the order round"},
+			&cli.StringFlag{Name: "sort", Usage: "of one array or sweep: sort its elements by `METRIC`, a number in metrics.jsonl; -METRIC turns the order round"},
+			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "on a terminal: show it anew every 10 s, until all jobs that are shown have ended"},
 		},
 		Action: func(c *cli.Context) error {
-			runs, err := namedRuns(e, runsFolder(e, c), c.Args().Slice())
-			if err != nil {
-				return err
+			s := statusShown{runs: runsFolder(e, c), names: c.Args().Slice(), sort: c.String("sort"), sorts: c.IsSet("sort"), asJSON: c.Bool("json")}
+			if c.Bool("watch") {
+				return watchStatus(c.Context, e, s)
 			}
-			if c.IsSet("sort") || len(runs) == 1 && c.Args().Present() {
-				if shown, err := sweepStatus(c.Context, e, runs, c.String("sort"), c.Bool("json")); shown || err != nil {
-					return err
-				}
-			}
-			return runStatus(c.Context, e, runs, c.Args().Present(), c.Bool("json"))
+			_, err := s.show(c.Context, e)
+			return err
 		},
 	}
+}
+
+// statusShown is what status was asked for.
+type statusShown struct {
+	runs   string   // the folder
+	names  []string // of runs in it; none: all
+	sort   string
+	sorts  bool // the metric is named
+	asJSON bool
+}
+
+// show prints it once, and reports whether a job of it goes on.
+func (s statusShown) show(ctx context.Context, e *env) (goesOn bool, err error) {
+	runs, err := namedRuns(e, s.runs, s.names)
+	if err != nil {
+		return false, err
+	}
+	if s.sorts || len(runs) == 1 && len(s.names) > 0 {
+		if shown, goesOn, err := s.elements(ctx, e, runs); shown || err != nil {
+			return goesOn, err
+		}
+	}
+	return s.table(ctx, e, runs)
 }
 
 // namedRuns opens the runs that are named, or all below parent where none is.
@@ -59,28 +83,28 @@ func namedRuns(e *env, parent string, names []string) ([]*rundir.Dir, error) {
 	return runs, nil
 }
 
-// sweepStatus prints a row for each element of a sweep, which is the one run that is named; it reports whether that run is a sweep.
-func sweepStatus(ctx context.Context, e *env, runs []*rundir.Dir, sort string, asJSON bool) (bool, error) {
-	notOne := usage.Errorf("--sort is for one sweep: ddpbatch status RUN --sort METRIC")
+// elements prints a row for each element of an array, which is the one run that is named; shown reports whether that run is one.
+func (s statusShown) elements(ctx context.Context, e *env, runs []*rundir.Dir) (shown, goesOn bool, err error) {
+	notOne := usage.Errorf("--sort is for one array or sweep: ddpbatch status RUN --sort METRIC")
 	if len(runs) != 1 {
-		return false, notOne
+		return false, false, notOne
 	}
-	if isSweep, err := runview.IsSweep(runs[0]); err != nil || !isSweep {
-		if sort != "" && err == nil {
+	if isArray, err := runview.HasElements(runs[0]); err != nil || !isArray {
+		if s.sorts && err == nil {
 			err = notOne
 		}
-		return false, err
+		return false, false, err
 	}
 	row, err := e.viewer().Status(ctx, runs[0])
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
-	results, err := row.Results(sort)
+	results, err := row.Results(s.sort)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
-	if asJSON {
-		return true, printJSON(e, []any{struct {
+	if s.asJSON {
+		return true, !row.Ended, printJSON(e, []any{struct {
 			runview.RunStatus
 			Metric   string           `json:"metric_name"`
 			Elements []runview.Result `json:"elements"`
@@ -94,12 +118,15 @@ func sweepStatus(ctx context.Context, e *env, runs []*rundir.Dir, sort string, a
 	t := newTable(e, append(heading, "STATE", "ATTEMPT", "STEP", strings.ToUpper(results.Metric), "REASON")...)
 	for _, r := range results.Rows {
 		cells := []string{strconv.Itoa(r.Index)}
+		if r.Index < 0 { // elements that Slurm alone can tell: "12_[4-6%2]"
+			_, cells[0], _ = strings.Cut(r.Job, "_")
+		}
 		for _, value := range r.Shown {
 			cells = append(cells, text.Shortened(value, 60))
 		}
 		t.Row(append(cells, r.State, strconv.Itoa(r.Attempt), steps(&r.RunStatus), shortNumber(r.Metric), reasonOf(&r.RunStatus))...)
 	}
-	return true, t.Flush()
+	return true, !row.Ended, t.Flush()
 }
 
 // steps says how far a run is, of how many steps.
@@ -127,18 +154,19 @@ func reasonOf(r *runview.RunStatus) string {
 	return reason
 }
 
-// runStatus prints a row for each run. If the user named the runs, one that cannot be read is an error. If not, it gets a row with the
+// table prints a row for each run. If the user named the runs, one that cannot be read is an error. If not, it gets a row with the
 // reason, so that a run of another user cannot hide the others.
-func runStatus(ctx context.Context, e *env, runs []*rundir.Dir, named, asJSON bool) error {
+func (s statusShown) table(ctx context.Context, e *env, runs []*rundir.Dir) (goesOn bool, err error) {
 	rows, err := e.viewer().Statuses(ctx, runs)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for i, row := range rows {
+		goesOn = goesOn || row.Failed == nil && !row.Ended
 		switch {
 		case row.Failed == nil:
-		case named || ctx.Err() != nil || errors.Is(row.Failed, slurm.ErrUnreachable) && row.Cluster == "":
-			return row.Failed
+		case len(s.names) > 0 || ctx.Err() != nil || errors.Is(row.Failed, slurm.ErrUnreachable) && row.Cluster == "":
+			return false, row.Failed
 		default:
 			run := runs[i]
 			rows[i] = runview.RunStatus{
@@ -146,23 +174,70 @@ func runStatus(ctx context.Context, e *env, runs []*rundir.Dir, named, asJSON bo
 			}
 		}
 	}
-	if asJSON {
-		return printJSON(e, rows)
+	if s.asJSON {
+		return goesOn, printJSON(e, rows)
 	}
 	if len(rows) == 0 {
 		fmt.Fprintln(e.Err, "no runs here")
-		return nil
+		return false, nil
 	}
-	t := newTable(e, "JOB", "NAME", "STATE", "ATTEMPT", "CAUSE", "STEP", "LOSS", "RUN", "REASON")
+	now := e.Now()
+	t := newTable(e, "JOB", "NAME", "STATE", "ATTEMPT", "RESTARTS", "CAUSE", "STEP", "LOSS", "SAMPLES/S", "SAVED", "LEFT", "RUN", "REASON")
 	for _, r := range rows {
-		attempt, loss, reason := strconv.Itoa(r.Attempt), shortNumber(r.Loss), reasonOf(&r)
+		reason := reasonOf(&r)
 		if r.Links > 0 {
 			reason = strings.TrimSuffix(fmt.Sprintf("link %d of %d: %s", r.Link, r.Links, reason), ": ")
 		}
-		id := slurm.JobID{ID: r.Job, Cluster: r.Cluster}
-		t.Row(id.String(), r.Name, r.State, attempt, cmp.Or(r.Cause, "-"), steps(&r), loss, e.short(r.RunDir), reason)
+		t.Row(
+			slurm.JobID{ID: r.Job, Cluster: r.Cluster}.String(), r.Name, r.State, strconv.Itoa(r.Attempt), strconv.Itoa(r.Restarts+r.Requeues),
+			cmp.Or(r.Cause, "-"), steps(&r), shortNumber(r.Loss), shortNumber(r.Speed), between(r.Saved, &now), between(&now, r.Ends),
+			e.short(r.RunDir), reason,
+		)
 	}
-	return t.Flush()
+	return goesOn, t.Flush()
+}
+
+// between is the time from one moment to another; "-" where one of them is not known.
+func between(from, to *time.Time) string {
+	if from == nil || to == nil {
+		return "-"
+	}
+	return text.Span(to.Sub(*from))
+}
+
+const (
+	watchPause  = 10 * time.Second // a question to Slurm each time
+	clearScreen = "\x1b[H\x1b[2J"  // ECMA-48: cursor position, erase in page
+)
+
+// watchStatus shows it anew until no job of it goes on. What fails later than at first, as a question to Slurm may, is shown in its place.
+func watchStatus(ctx context.Context, e *env, s statusShown) error {
+	if _, isTerminal := e.Terminal(e.Out); !isTerminal || s.asJSON {
+		return usage.Errorf("--watch draws a table on a terminal, without --json")
+	}
+	for first := true; ; first = false {
+		var drawn bytes.Buffer
+		frame := *e
+		frame.Out, frame.Err = &drawn, &drawn
+		frame.Terminal = func(io.Writer) (int, bool) { return e.Terminal(e.Out) }
+		goesOn, err := s.show(ctx, &frame)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil && first:
+			return err
+		case err != nil:
+			goesOn = true
+			fmt.Fprintln(&drawn, text.Clean(err.Error()))
+		}
+		fmt.Fprintf(e.Out, "%s%s\n%s", clearScreen, e.Now().Format(time.DateTime), drawn.Bytes())
+		if !goesOn {
+			return nil
+		}
+		if err := pause.For(ctx, watchPause); err != nil {
+			return err
+		}
+	}
 }
 
 // viewer looks at runs for a command.

@@ -13,7 +13,7 @@ var mayImport = map[string][]string{
 	"cmd/ddpbatch":                     {"*"},
 	"internal/jobfile":                 {"slurm", "mpi", "mpi/launch", "mpi/launch/recovery", "trainer", "checkpoint"},
 	"internal/translate":               {"slurm"},
-	"internal/runview":                 {"slurm", "mpi/launch/recovery", "mpi/launch/blame", "mpi/launch/output"},
+	"internal/runview":                 {"slurm", "checkpoint", "mpi/launch/recovery", "mpi/launch/blame", "mpi/launch/output"},
 	"internal/collbench":               {"mpi", "mpi/store", "mpi/launch"},
 	"internal/torchrun":                {"mpi/launch", "mpi/launch/output", "mpi/launch/reach"},
 	"internal/submission":              {"slurm", "mpi/launch/recovery"},

@@ -99,7 +99,7 @@ func (row *RunStatus) addUp() {
 	row.Ended = t.open == nil && !row.Simulated
 	switch {
 	case t.open != nil:
-		row.State, row.Reason = t.open.State, t.open.Reason
+		row.State, row.Reason, row.Ends = t.open.State, t.open.Reason, t.open.Ends
 	case !row.Ended: // simulated, between two elements
 		row.State = "RUNNING"
 	case t.worst != nil:
@@ -121,12 +121,15 @@ type tally struct {
 
 // tally adds up what is no element's alone, too.
 func (row *RunStatus) tally() (t tally) {
-	row.Attempt, row.Restarts, row.Requeues = 0, 0, 0
+	row.Attempt, row.Restarts, row.Requeues, row.Saved = 0, 0, 0, nil
 	for i := range row.elements {
 		element := &row.elements[i]
 		row.Attempt = max(row.Attempt, element.Attempt)
 		row.Restarts += element.Restarts
 		row.Requeues += element.Requeues
+		if saved := element.Saved; saved != nil && (row.Saved == nil || saved.After(*row.Saved)) {
+			row.Saved = saved
+		}
 		err := element.end()
 		switch code := codeOf(err); {
 		case !element.Ended && (t.open == nil || element.State == "RUNNING" && t.open.State != "RUNNING"):

@@ -12,10 +12,10 @@ import (
 	"ddpbatch/internal/usage"
 )
 
-// Result is what an element of a sweep has come to; its JSON names are a contract (docs/cli.md).
+// Result is what an element of an array, or of a sweep, has come to; its JSON names are a contract (docs/cli.md).
 type Result struct {
 	Index  int            `json:"index"`
-	Name   string         `json:"name"`
+	Name   string         `json:"name"`   // that says its values; empty: it is of no sweep
 	Values map[string]any `json:"values"` // by the keys of the job file
 	Metric *float64       `json:"metric"` // null before the first
 	RunStatus
@@ -23,10 +23,10 @@ type Result struct {
 	Shown []string `json:"-"` // Values for a person, in the order of Results.Columns
 }
 
-// Results are those of a sweep's elements, best first.
+// Results are those of an array's elements: of a sweep the best first, else in their order where no metric is named.
 type Results struct {
-	Columns []string // the keys in short
-	Metric  string   // what they are sorted by
+	Columns []string // of a sweep: the keys in short
+	Metric  string   // what is shown of each
 	Rows    []Result
 }
 
@@ -37,32 +37,32 @@ const (
 	loss     = "loss"
 )
 
-// IsSweep reports whether a run is a whole sweep.
-func IsSweep(run *rundir.Dir) (bool, error) {
-	if kind := run.Spec().Kind; kind != "slurm" && kind != "simulate" {
-		return false, nil
-	}
-	job, err := jobfile.OfRun(run)
-	return err == nil && job.Sweep != nil, err
+// HasElements reports whether a run is a whole array, as a sweep is.
+func HasElements(run *rundir.Dir) (bool, error) {
+	has, _, err := arrayAsked(run)
+	return has && err == nil, err
 }
 
-// Results reads what the elements of a sweep, whose row this is, have come to. They are sorted by the metric that sort names, where "-"
-// before it puts the worst first; by that of the job where it is empty.
+// Results reads what the elements of an array, whose row this is, have come to. They are sorted by the metric that sort names, where "-"
+// before it puts the worst first; those of a sweep by that of the job where it is empty.
 func (row *RunStatus) Results(sort string) (*Results, error) {
 	job, err := jobfile.OfRun(row.run)
 	if err != nil {
 		return nil, err
 	}
 	metric, reversed := strings.CutPrefix(sort, "-")
-	r := &Results{Columns: job.Sweep.Columns(), Metric: cmp.Or(metric, metricOf(row, job))}
+	r := &Results{Metric: cmp.Or(metric, metricOf(row, job))}
+	if job.Sweep != nil {
+		r.Columns = job.Sweep.Columns()
+	}
 	for i := range row.elements {
 		element := &row.elements[i]
-		if element.index < 0 || element.index >= job.Sweep.Len() {
+		if job.Sweep != nil && (element.index < 0 || element.index >= job.Sweep.Len()) {
 			continue
 		}
-		result := Result{
-			Index: element.index, Name: job.Sweep.Name(element.index), Values: job.Sweep.Given(element.index),
-			RunStatus: *element, Shown: job.Sweep.Shown(element.index),
+		result := Result{Index: element.index, Values: map[string]any{}, RunStatus: *element}
+		if s := job.Sweep; s != nil {
+			result.Name, result.Values, result.Shown = s.Name(element.index), s.Given(element.index), s.Shown(element.index)
 		}
 		if result.Metric, err = element.result(r.Metric); err != nil {
 			return nil, err
@@ -74,7 +74,9 @@ func (row *RunStatus) Results(sort string) (*Results, error) {
 			return nil, err
 		}
 	}
-	r.sort(reversed)
+	if job.Sweep != nil || metric != "" {
+		r.sort(reversed)
+	}
 	return r, nil
 }
 

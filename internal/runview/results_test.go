@@ -59,7 +59,7 @@ func TestResultsAreSortedByAMetric(t *testing.T) {
 			t.Errorf("sorted by %q: %s, want %s", sort, got, want)
 		}
 	}
-	if isSweep, err := IsSweep(w.Run); err != nil || !isSweep {
+	if isSweep, err := HasElements(w.Run); err != nil || !isSweep {
 		t.Errorf("%v, %v", isSweep, err)
 	}
 }

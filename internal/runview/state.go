@@ -19,7 +19,9 @@ func (row *RunStatus) addState(jobs []slurm.JobStatus) {
 		row.takeState(worst(ours))
 		return
 	}
-	row.Ended = true
+	if row.Ended = true; !row.Simulated {
+		row.Speed = nil
+	}
 	switch {
 	case row.Simulated: // between two attempts, too
 		row.State, row.Ended = "RUNNING", false
@@ -43,6 +45,12 @@ func (row *RunStatus) takeState(job slurm.JobStatus) {
 		row.Exit, row.Cause, row.Message, row.saved = nil, "", "", false
 	}
 	row.State, row.Reason, row.Ended = job.State, job.Reason, job.Ended()
+	if ends := job.Ends(); !ends.IsZero() {
+		row.Ends = &ends
+	}
+	if !job.Running() {
+		row.Speed = nil
+	}
 	if strings.EqualFold(row.Reason, "none") {
 		row.Reason = ""
 	}

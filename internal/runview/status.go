@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"ddpbatch/checkpoint"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/submission"
 	"ddpbatch/internal/text"
@@ -37,10 +38,14 @@ type RunStatus struct {
 	Step    *int64   `json:"step"`
 	Steps   *int64   `json:"steps"`
 	Loss    *float64 `json:"loss"`
+	Speed   *float64 `json:"samples_per_s"` // of all ranks; nil: they do not run, or have not said
 	Exit    *int     `json:"exit"`
 	Message string   `json:"message"`
 	RunDir  string   `json:"run_dir"`
 	Cluster string   `json:"cluster,omitempty"` // of Job; empty: the default cluster
+
+	Saved *time.Time `json:"saved"` // when something was saved last; nil: nothing was
+	Ends  *time.Time `json:"ends"`  // when its time limit ends the job that runs; nil: none does, or that is not known
 
 	Cause    string `json:"cause"`    // of the newest attempt's end; empty where it has not ended
 	Restarts int    `json:"restarts"` // of the workers, within the run's jobs
@@ -247,9 +252,15 @@ func (v *Viewer) readRun(row *RunStatus, run *rundir.Dir, id string) (err error)
 	if index, isElement := run.Index(); isElement {
 		row.addWaits(index)
 	}
+	if saved, err := checkpoint.LastSaved(run.CheckpointsPath()); err == nil && !saved.IsZero() { // an error is that of whoever lists them
+		row.Saved = &saved
+	}
 	m, ok, err := run.LastMetrics()
 	if ok {
 		row.Epoch, row.Step, row.Steps, row.Loss = &m.Epoch, &m.Step, &m.Steps, m.Loss
+		if m.Attempt == row.Attempt && m.SamplesPerSec > 0 {
+			row.Speed = &m.SamplesPerSec
+		}
 	}
 	return err
 }

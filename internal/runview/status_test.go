@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -141,5 +142,61 @@ func TestSilentJobIsExplained(t *testing.T) {
 		if err := endOf("12", row); err == nil || !strings.Contains(err.Error(), test.wait) {
 			t.Errorf("%s: --wait ends with %v", name, err)
 		}
+	}
+}
+
+// The speed is shown while ranks run, the newest save at any time, and the end that its limit sets of a job that runs.
+func TestStatusShowsSpeedSaveAndEnd(t *testing.T) {
+	saved := time.Date(2026, 11, 27, 8, 0, 0, 0, time.UTC)
+	ends := time.Date(2026, 11, 27, 10, 0, 0, 0, time.Local)
+	for state, test := range map[string]struct {
+		end       string // as squeue has it
+		runs, has bool   // an end
+	}{
+		"RUNNING":   {"2026-11-27T10:00:00", true, true},
+		"SIGNALING": {"2026-11-27T10:00:00", true, true},
+		"PENDING":   {"2026-11-27T10:00:00", false, false},
+		"FAILED":    {"2026-11-27T10:00:00", false, false},
+	} {
+		p, run := fakeslurm.New(t), fakeslurm.Run(t, "")
+		p.Must(run.SetJobID("12"))
+		attempt, err := run.ClaimAttempt()
+		p.Must(err)
+		p.Must(os.WriteFile(run.MetricsPath(), fmt.Appendf(nil, `{"attempt":%d,"step":3,"steps":9,"samples_per_s":640}`+"\n", attempt), 0o600))
+		p.Must(os.MkdirAll(run.CheckpointsPath(), 0o700))
+		file := filepath.Join(run.CheckpointsPath(), "last.pt")
+		p.Must(os.WriteFile(file, nil, 0o600))
+		p.Must(os.Chtimes(file, saved, saved))
+		p.Says("squeue.out", strings.Join([]string{"12", "12", state, "None", test.end, "2:00:00", run.Spec().Name}, "\x1f")+"\n")
+		row, err := viewerOf(p).Status(t.Context(), run)
+		p.Must(err)
+		if row.Saved == nil || !row.Saved.Equal(saved) {
+			t.Errorf("%s: saved at %v, want %v", state, row.Saved, saved)
+		}
+		if speed := row.Speed; (speed != nil) != test.runs || speed != nil && *speed != 640 {
+			t.Errorf("%s: the speed is %v", state, speed)
+		}
+		if end := row.Ends; (end != nil) != test.has || end != nil && !end.Equal(ends) {
+			t.Errorf("%s: it ends at %v", state, end)
+		}
+	}
+}
+
+// Each element of an array has a row, in their order, and elements that Slurm alone can tell have theirs.
+func TestArraysHaveARowForEachElement(t *testing.T) {
+	w := newArrayWorld(t, "0-3")
+	w.Submitted("12")
+	w.Ran(1, "12", 0)
+	w.Queue("12_0 RUNNING", "12_1 COMPLETED", "12_[2-3] PENDING")
+	row, err := viewerOf(w.Slurm).Status(t.Context(), w.Run)
+	w.Must(err)
+	results, err := row.Results("")
+	w.Must(err)
+	var got []string
+	for _, r := range results.Rows {
+		got = append(got, fmt.Sprint(r.Index, " ", r.State))
+	}
+	if want := []string{"0 RUNNING", "1 COMPLETED", "2 PENDING", "3 PENDING"}; !slices.Equal(got, want) || len(results.Columns) > 0 {
+		t.Errorf("%q, columns %q; want %q and none", got, results.Columns, want)
 	}
 }

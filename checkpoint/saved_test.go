@@ -1,0 +1,59 @@
+package checkpoint
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// LastSaved goes by the commits of checkpoints, and of a program's own files by the newest of them.
+func TestLastSaved(t *testing.T) {
+	at := func(hour int) time.Time { return time.Date(2026, 11, 27, hour, 0, 0, 0, time.UTC) }
+	for name, test := range map[string]struct {
+		files map[string]int // hour of the last change, by path; a folder where it ends with a slash
+		want  int            // 0: nothing was saved
+	}{
+		"no folder":         {},
+		"nothing yet":       {files: map[string]int{"attempt-3.json.tmp": 9, ".nfs123": 10}},
+		"commits":           {files: map[string]int{"step-000000000010/MANIFEST.json": 3, "step-000000000020/MANIFEST.json": 5}, want: 5},
+		"went back":         {files: map[string]int{"step-000000000010.2-0badcafe/MANIFEST.json": 7, "step-000000000020/MANIFEST.json": 5}, want: 7},
+		"one is being made": {files: map[string]int{"step-000000000010/MANIFEST.json": 3, "step-000000000020/shard-00000-of-00001.x": 5}, want: 3},
+		"only a part":       {files: map[string]int{"step-000000000020/shard-00000-of-00001.x": 5, "log": 6}},
+		"only a record":     {files: map[string]int{"attempt-000000001-0badcafe.json": 6}},
+		"set aside":         {files: map[string]int{"step-000000000010/MANIFEST.json": 3, "step-000000000020.broken/MANIFEST.json": 5}, want: 3},
+		"a program's own":   {files: map[string]int{"last.pt": 4, "best.pt": 2, "next.pt.tmp": 8}, want: 4},
+		"folders":           {files: map[string]int{"checkpoint-500/": 4, "checkpoint-1000/": 6}, want: 6},
+	} {
+		folder := filepath.Join(t.TempDir(), "checkpoints")
+		for file, hour := range test.files {
+			path := filepath.Join(folder, file)
+			made := filepath.Dir(path)
+			if file[len(file)-1] == '/' {
+				made = path
+			}
+			if err := os.MkdirAll(made, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if made != path {
+				if err := os.WriteFile(path, nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.Chtimes(path, at(hour), at(hour)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := LastSaved(folder)
+		if err != nil || test.want == 0 && !got.IsZero() || test.want > 0 && !got.Equal(at(test.want)) {
+			t.Errorf("%s: %v, %v; want %v", name, got, err, at(test.want))
+		}
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LastSaved(file); err == nil {
+		t.Error("a file was taken for a folder")
+	}
+}
