@@ -16,6 +16,7 @@ type JobFacts struct {
 	JobStatus
 	PreemptTime time.Time // when it was, or will be, told to make room; zero: nobody wants its nodes
 	End         time.Time // EndTime; zero: no limit, or not known
+	Restarts    int       // how often it was requeued; -1: not told
 	Exclude     string    // nodes that it must not run on, folded; empty: none
 	BatchFlag   int       // 1 for a batch job, and 1 more each time that Slurm requeued it at the end of its script; 0: not told
 	FailedNode  string    // the node whose failure ended the job's last start; empty: none
@@ -48,8 +49,11 @@ func parseFacts(stdout []byte) []JobFacts {
 			continue
 		}
 		_, tail, _ := strings.Cut(line, " UserId=")
-		facts := JobFacts{JobStatus: jobs[0], Exclude: scontrolField(tail, "ExcNodeList", " ")}
+		facts := JobFacts{JobStatus: jobs[0], Restarts: -1, Exclude: scontrolField(tail, "ExcNodeList", " ")}
 		facts.BatchFlag, _ = strconv.Atoi(scontrolField(tail, "BatchFlag", " "))
+		if n, err := strconv.Atoi(scontrolField(tail, "Restarts", " ")); err == nil {
+			facts.Restarts = n
+		}
 		facts.FailedNode = scontrolField(tail, "FailedNode", " ")
 		facts.PreemptTime = slurmTime(scontrolField(tail, "PreemptTime", " "))
 		if facts.TimeLimit != "UNLIMITED" {
@@ -61,6 +65,59 @@ func parseFacts(stdout []byte) []JobFacts {
 		all = append(all, facts)
 	}
 	return all
+}
+
+// parseScontrol reads the output of "scontrol show job -o": a line per job of Key=Value, parted by
+// blanks. Values may hold blanks, and nothing is quoted. Only the name and the reason do so
+// among those read here; each is taken to end where the key that follows it begins.
+func parseScontrol(stdout []byte) []JobStatus {
+	var jobs []JobStatus
+	for line := range strings.Lines(string(stdout)) {
+		line = strings.TrimSuffix(line, "\n")
+		head, tail, found := strings.Cut(line, " UserId=")
+		head, name, named := strings.Cut(head, " JobName=")
+		if !found || !named || !strings.HasPrefix(head, "JobId=") {
+			continue
+		}
+		jobs = append(jobs, scontrolJob(head, name, tail))
+	}
+	return jobs
+}
+
+func scontrolJob(head, name, tail string) JobStatus {
+	// The reason may hold blanks. A node that failed, if any, is told between it and the dependency.
+	reason, _, _ := strings.Cut(scontrolField(tail, "Reason", " Dependency="), " FailedNode=")
+	return JobStatus{
+		ID:        scontrolID(" " + head),
+		RawID:     scontrolField(" "+head, "JobId", " "),
+		Name:      name,
+		State:     scontrolField(tail, "JobState", " "),
+		Reason:    reason,
+		EndTime:   scontrolField(tail, "EndTime", " "),
+		TimeLimit: scontrolField(tail, "TimeLimit", " "),
+	}
+}
+
+// scontrolID puts an id together as squeue shows it.
+func scontrolID(head string) string {
+	if array := scontrolField(head, "ArrayJobId", " "); array != "" {
+		element := scontrolField(head, "ArrayTaskId", " ")
+		if strings.Trim(element, "0123456789") != "" {
+			element = "[" + element + "]"
+		}
+		return array + "_" + element
+	}
+	if leader := scontrolField(head, "HetJobId", " "); leader != "" {
+		return leader + "+" + scontrolField(head, "HetJobOffset", " ")
+	}
+	return scontrolField(head, "JobId", " ")
+}
+
+// scontrolField is the value of the first " key=" in text, up to end.
+func scontrolField(text, key, end string) string {
+	_, value, _ := strings.Cut(text, " "+key+"=")
+	value, _, _ = strings.Cut(value, end)
+	return value
 }
 
 // slurmTime reads a time as scontrol writes it; zero for "None", "Unknown" and whatever else is none.

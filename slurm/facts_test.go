@@ -86,8 +86,8 @@ func TestFactsOf25_11(t *testing.T) {
 	for file, want := range map[string]JobFacts{
 		"cancel":   {JobStatus: JobStatus{ID: "6", State: "COMPLETING", Reason: "None"}},
 		"timeout":  {JobStatus: JobStatus{ID: "5", State: "COMPLETING", Reason: "TimeLimit"}},
-		"nodefail": {JobStatus: JobStatus{ID: "37", State: "COMPLETING", Reason: "None", Restarts: 1}, FailedNode: "n2"},
-		"preempt":  {JobStatus: JobStatus{ID: "7", State: "COMPLETING", Reason: "None", Restarts: 1}, BatchFlag: 2},
+		"nodefail": {JobStatus: JobStatus{ID: "37", State: "COMPLETING", Reason: "None"}, Restarts: 1, FailedNode: "n2"},
+		"preempt":  {JobStatus: JobStatus{ID: "7", State: "COMPLETING", Reason: "None"}, Restarts: 1, BatchFlag: 2},
 	} {
 		text, err := os.ReadFile(filepath.Join("testdata", "25.11", file+".txt"))
 		if err != nil {

@@ -6,18 +6,17 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
+
+	"ddpbatch/internal/text"
 )
 
 // Jobs tells what Slurm knows of the jobs that ids name (see [ParseJobID] for their forms): for
 // each id, in the order given, the job itself, or of an array or a heterogeneous job all parts.
 //
-// It asks the controller first (squeue), then, of what that does not know any more and of
-// how ended jobs ended, accounting (sacct) and last scontrol. If some id is known to none
-// of them, the error matches [ErrUnknownJob] and names it, and what is known of the others is
-// returned beside it. If the controller is down and accounting cannot help, the error matches
-// [ErrUnreachable].
+// It asks the controller (squeue), and accounting (sacct) about what that does not know any more: of each cluster once, however many the
+// jobs are. If some id is known to neither, the error matches [ErrUnknownJob] and names it, and what is known of the others is
+// returned beside it. If the controller is down and accounting cannot help, the error matches [ErrUnreachable].
 func (c *Client) Jobs(ctx context.Context, ids []string) ([]JobStatus, error) {
 	byCluster := map[string][]string{}
 	parsed := make([]JobID, len(ids))
@@ -28,7 +27,7 @@ func (c *Client) Jobs(ctx context.Context, ids []string) ([]JobStatus, error) {
 		}
 		byCluster[parsed[i].Cluster] = append(byCluster[parsed[i].Cluster], parsed[i].ID)
 	}
-	known := map[string][]JobStatus{}
+	known := map[string]*jobTable{}
 	var errs []error
 	for _, cluster := range slices.Sorted(maps.Keys(byCluster)) {
 		jobs, err := c.clusterJobs(ctx, cluster, byCluster[cluster])
@@ -37,97 +36,104 @@ func (c *Client) Jobs(ctx context.Context, ids []string) ([]JobStatus, error) {
 	}
 	var all []JobStatus
 	for _, id := range parsed {
-		all = append(all, pick(known[id.Cluster], id.ID)...)
+		all = append(all, known[id.Cluster].of(id.ID)...)
 	}
 	return all, errors.Join(errs...)
 }
 
-// clusterJobs asks one cluster's commands in turn. A caller that stops before all have been asked gets its reason as an error.
-func (c *Client) clusterJobs(ctx context.Context, cluster string, ids []string) ([]JobStatus, error) {
-	jobs, controllerErr := c.squeue(ctx, cluster, ids)
-	if absent(controllerErr) {
-		return nil, controllerErr
-	}
-	open := openIDs(jobs, ids)
-	if len(open) == 0 {
-		return jobs, nil
-	}
-	recorded, sacctErr := c.sacct(ctx, cluster, open)
-	jobs = supplement(jobs, recorded)
-	open = openIDs(jobs, ids)
-	if controllerErr == nil {
-		for _, id := range open {
-			shown, err := c.scontrol(ctx, cluster, id)
-			if err != nil && !errors.Is(err, ErrUnknownJob) && !absent(err) {
-				controllerErr = err
-			}
-			jobs = supplement(jobs, shown)
-		}
-	}
-	if open = openIDs(jobs, ids); len(open) > 0 && ctx.Err() != nil {
-		return nil, fmt.Errorf("ask Slurm for job %s: %w: %w", strings.Join(open, ", "), ctx.Err(), context.Cause(ctx))
-	}
-	return jobs, unknown(jobs, ids, controllerErr, sacctErr)
+// jobTable is what was told of jobs; nil: nothing.
+type jobTable struct {
+	jobs []JobStatus
+	at   map[string][]int // by the numbers that a job may be asked for
 }
 
-// openIDs are those of ids of which jobs tells nothing, or not how they ended.
-func openIDs(jobs []JobStatus, ids []string) []string {
-	var open []string
-	for _, id := range ids {
-		found := pick(jobs, id)
-		if len(found) == 0 || slices.ContainsFunc(found, func(s JobStatus) bool { return s.Ended() && s.ExitCode == "" }) {
-			open = append(open, id)
-		}
+func newJobTable(jobs []JobStatus) *jobTable {
+	t := &jobTable{at: map[string][]int{}}
+	for _, job := range jobs {
+		t.add(job)
 	}
-	return open
+	return t
 }
 
-// supplement adds to jobs what a further source tells: the exit code and the restarts of a job that
-// is there already, and jobs that are not. What is left of an array is the first source's to
-// tell, since it is the fresher one: of that array only ended elements are added.
-func supplement(jobs, more []JobStatus) []JobStatus {
-	first := slices.Clone(jobs)
-	for _, m := range more {
-		i := slices.IndexFunc(jobs, func(s JobStatus) bool { return s.ID == m.ID })
-		if i < 0 {
-			if m.Ended() || len(pick(first, WholeID(m.ID))) == 0 {
-				jobs = append(jobs, m)
-			}
-			continue
-		}
-		if jobs[i].ExitCode == "" && jobs[i].Ended() && m.Ended() {
-			jobs[i].ExitCode = m.ExitCode
-		}
-		jobs[i].Restarts = max(jobs[i].Restarts, m.Restarts)
+func (t *jobTable) add(job JobStatus) {
+	i, whole := len(t.jobs), WholeID(job.ID)
+	t.jobs = append(t.jobs, job)
+	t.at[whole] = append(t.at[whole], i)
+	if job.RawID != whole {
+		t.at[job.RawID] = append(t.at[job.RawID], i)
 	}
-	return jobs
 }
 
-// pick returns the parts of the job that id names.
-func pick(jobs []JobStatus, id string) []JobStatus {
-	var found []JobStatus
-	for _, s := range jobs {
-		if s.Of(id) {
-			found = append(found, s)
+// of returns the parts of the job that id names.
+func (t *jobTable) of(id string) (found []JobStatus) {
+	if t == nil {
+		return nil
+	}
+	for _, i := range t.at[WholeID(id)] {
+		if t.jobs[i].Of(id) {
+			found = append(found, t.jobs[i])
 		}
 	}
 	return found
 }
 
-// unknown is the error for those of ids that no source knows. A source that could not be
+// clusterJobs asks one cluster's commands in turn. A caller that stops before all have been asked gets its reason as an error.
+func (c *Client) clusterJobs(ctx context.Context, cluster string, ids []string) (*jobTable, error) {
+	queued, controllerErr := c.squeue(ctx, cluster, ids)
+	if absent(controllerErr) {
+		return nil, controllerErr
+	}
+	jobs := newJobTable(queued)
+	open := jobs.open(ids)
+	if len(open) == 0 {
+		return jobs, nil
+	}
+	recorded, sacctErr := c.sacct(ctx, cluster, open)
+	jobs.supplement(recorded)
+	missing := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return len(jobs.of(id)) > 0 })
+	if len(missing) > 0 && ctx.Err() != nil {
+		return nil, fmt.Errorf("ask Slurm for job %s: %w: %w", text.Few(missing, shownIDs), ctx.Err(), context.Cause(ctx))
+	}
+	return jobs, unknown(missing, controllerErr, sacctErr)
+}
+
+// open are those of ids of which accounting may tell more: jobs that are not there, and arrays of which elements have ended, as others may
+// have been forgotten.
+func (t *jobTable) open(ids []string) []string {
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
+		found := t.of(id)
+		return len(found) > 0 && !slices.ContainsFunc(found, func(s JobStatus) bool { return s.Ended() && strings.Contains(s.ID, "_") })
+	})
+}
+
+// supplement adds jobs of which accounting tells. What is left of an array is the controller's to tell, whose word is the fresher one: of
+// that array only ended elements are added.
+func (t *jobTable) supplement(recorded []JobStatus) {
+	first := newJobTable(t.jobs)
+	for _, job := range recorded {
+		isThere := func(s JobStatus) bool { return s.ID == job.ID }
+		if whole := first.of(WholeID(job.ID)); len(whole) == 0 || job.Ended() && !slices.ContainsFunc(whole, isThere) {
+			t.add(job)
+		}
+	}
+}
+
+// shownIDs is how many jobs an error names.
+const shownIDs = 10
+
+// unknown is the error for those ids that no source knows. A source that could not be
 // asked might have known them, so that what kept it from answering is the error then; but a
 // site without accounting is none.
-func unknown(jobs []JobStatus, ids []string, controllerErr, sacctErr error) error {
-	missing := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return len(pick(jobs, id)) > 0 })
+func unknown(missing []string, controllerErr, sacctErr error) error {
 	switch {
 	case len(missing) == 0:
 		return nil
 	case controllerErr != nil:
 		return controllerErr
 	case sacctErr != nil && !absent(sacctErr) && !withoutAccounting(sacctErr):
-		return fmt.Errorf("ask accounting for job %s: %w", strings.Join(missing, ", "), sacctErr)
+		return fmt.Errorf("ask accounting for job %s: %w", text.Few(missing, shownIDs), sacctErr)
 	}
-	return fmt.Errorf("%w %s", ErrUnknownJob, strings.Join(missing, ", "))
+	return fmt.Errorf("%w %s", ErrUnknownJob, text.Few(missing, shownIDs))
 }
 
 // withoutAccounting tells whether sacct has nothing to ask.
@@ -164,7 +170,7 @@ func parseSqueue(stdout []byte) []JobStatus {
 			continue
 		}
 		jobs = append(jobs, JobStatus{
-			ID: f[0], RawID: f[1], State: f[2], Reason: f[3], EndTime: f[4], TimeLimit: f[5], Name: f[6], Restarts: -1,
+			ID: f[0], RawID: f[1], State: f[2], Reason: f[3], EndTime: f[4], TimeLimit: f[5], Name: f[6],
 		})
 	}
 	return jobs
@@ -184,7 +190,7 @@ func isNumber(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == ""
 }
 
-const sacctFormat = "JobID,JobIDRaw,State,ExitCode,Reason,End,Timelimit,JobName"
+const sacctFormat = "JobID,JobIDRaw,State,Reason,End,Timelimit,JobName"
 
 // sacct asks the accounting database, where the site has one: it knows every job there was.
 // That it knows none of ids is no error (sacct then prints nothing and exits with 0).
@@ -201,87 +207,16 @@ func (c *Client) sacct(ctx context.Context, cluster string, ids []string) ([]Job
 func parseSacct(stdout []byte) []JobStatus {
 	var jobs []JobStatus
 	for line := range strings.Lines(string(stdout)) {
-		f := strings.SplitN(strings.TrimSuffix(line, "\n"), separator, 8)
-		if len(f) != 8 || !isNumber(WholeID(f[0])) {
+		f := strings.SplitN(strings.TrimSuffix(line, "\n"), separator, 7)
+		if len(f) != 7 || !isNumber(WholeID(f[0])) {
 			continue
 		}
 		state, _, _ := strings.Cut(f[2], " ") // "CANCELLED by 1000"
-		job := JobStatus{
-			ID: f[0], RawID: f[1], State: state, ExitCode: f[3], Reason: f[4], EndTime: f[5], TimeLimit: f[6], Name: f[7], Restarts: -1,
-		}
+		job := JobStatus{ID: f[0], RawID: f[1], State: state, Reason: f[3], EndTime: f[4], TimeLimit: f[5], Name: f[6]}
 		if job.Ended() {
 			job.Reason = "" // it is why the job waited, and no reason for its end
 		}
 		jobs = append(jobs, job)
 	}
 	return jobs
-}
-
-// scontrol asks the controller for all it keeps of one job. That it does not know it is
-// [ErrUnknownJob].
-func (c *Client) scontrol(ctx context.Context, cluster, id string) ([]JobStatus, error) {
-	out, err := c.ask(ctx, "scontrol", onCluster(cluster, "show", "job", "-o", id)...)
-	if err != nil {
-		return nil, err
-	}
-	return parseScontrol(out), nil
-}
-
-// parseScontrol reads the output of "scontrol show job -o": a line per job of Key=Value, parted by
-// blanks. Values may hold blanks, and nothing is quoted. Only the name and the reason do so
-// among those read here; each is taken to end where the key that follows it begins.
-func parseScontrol(stdout []byte) []JobStatus {
-	var jobs []JobStatus
-	for line := range strings.Lines(string(stdout)) {
-		line = strings.TrimSuffix(line, "\n")
-		head, tail, found := strings.Cut(line, " UserId=")
-		head, name, named := strings.Cut(head, " JobName=")
-		if !found || !named || !strings.HasPrefix(head, "JobId=") {
-			continue
-		}
-		jobs = append(jobs, scontrolJob(head, name, tail))
-	}
-	return jobs
-}
-
-func scontrolJob(head, name, tail string) JobStatus {
-	// The reason may hold blanks. A node that failed, if any, is told between it and the dependency.
-	reason, _, _ := strings.Cut(scontrolField(tail, "Reason", " Dependency="), " FailedNode=")
-	job := JobStatus{
-		ID:        scontrolID(" " + head),
-		RawID:     scontrolField(" "+head, "JobId", " "),
-		Name:      name,
-		State:     scontrolField(tail, "JobState", " "),
-		Reason:    reason,
-		ExitCode:  scontrolField(tail, "ExitCode", " "),
-		EndTime:   scontrolField(tail, "EndTime", " "),
-		TimeLimit: scontrolField(tail, "TimeLimit", " "),
-		Restarts:  -1,
-	}
-	if n, err := strconv.Atoi(scontrolField(tail, "Restarts", " ")); err == nil {
-		job.Restarts = n
-	}
-	return job
-}
-
-// scontrolID puts an id together as squeue shows it.
-func scontrolID(head string) string {
-	if array := scontrolField(head, "ArrayJobId", " "); array != "" {
-		element := scontrolField(head, "ArrayTaskId", " ")
-		if strings.Trim(element, "0123456789") != "" {
-			element = "[" + element + "]"
-		}
-		return array + "_" + element
-	}
-	if leader := scontrolField(head, "HetJobId", " "); leader != "" {
-		return leader + "+" + scontrolField(head, "HetJobOffset", " ")
-	}
-	return scontrolField(head, "JobId", " ")
-}
-
-// scontrolField is the value of the first " key=" in text, up to end.
-func scontrolField(text, key, end string) string {
-	_, value, _ := strings.Cut(text, " "+key+"=")
-	value, _, _ = strings.Cut(value, end)
-	return value
 }

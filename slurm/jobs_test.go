@@ -47,11 +47,11 @@ func TestParseSqueueCorpus(t *testing.T) {
 		t.Fatalf("%d jobs, want 6: %+v", len(jobs), jobs)
 	}
 	want := []JobStatus{
-		{ID: "17", RawID: "17", Name: "pend", State: "PENDING", Restarts: -1, EndTime: "N/A", TimeLimit: "10:00",
+		{ID: "17", RawID: "17", Name: "pend", State: "PENDING", EndTime: "N/A", TimeLimit: "10:00",
 			Reason: "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"},
-		{ID: "18_[0,3,6,9%2]", RawID: "18", Name: "arrpend", State: "PENDING", Restarts: -1, Reason: "Priority",
+		{ID: "18_[0,3,6,9%2]", RawID: "18", Name: "arrpend", State: "PENDING", Reason: "Priority",
 			EndTime: "2026-11-21T02:14:43", TimeLimit: "10:00"},
-		{ID: "14", RawID: "14", Name: "running", State: "RUNNING", Restarts: -1, Reason: "None",
+		{ID: "14", RawID: "14", Name: "running", State: "RUNNING", Reason: "None",
 			EndTime: "2026-11-21T01:34:43", TimeLimit: "10:00"},
 	}
 	for _, w := range want {
@@ -90,7 +90,7 @@ func sacctCorpus(t *testing.T) Output {
 			continue // a step, which -X leaves out
 		}
 		// State ExitCode Derived NodeList Start End Elapsed ElapsedRaw Submit Timelimit AllocTRES ReqTRES NNodes NTasks Reason Comment WorkDir
-		text.WriteString(strings.Join([]string{f[0], f[1], rest[0], rest[1], rest[14], rest[5], rest[9], name}, separator) + "\n")
+		text.WriteString(strings.Join([]string{f[0], f[1], rest[0], rest[14], rest[5], rest[9], name}, separator) + "\n")
 	}
 	out.Stdout = []byte(text.String())
 	return out
@@ -99,9 +99,9 @@ func sacctCorpus(t *testing.T) Output {
 func TestParseSacctCorpus(t *testing.T) {
 	jobs := parseSacct(sacctCorpus(t).Stdout)
 	want := []JobStatus{
-		{ID: "5", RawID: "5", Name: "exit200", State: "FAILED", ExitCode: "72:0", Restarts: -1,
+		{ID: "5", RawID: "5", Name: "exit200", State: "FAILED",
 			EndTime: "2026-11-21T01:24:21", TimeLimit: "00:10:00"},
-		{ID: "7", RawID: "7", Name: "cancelled", State: "CANCELLED", ExitCode: "0:0", Restarts: -1,
+		{ID: "7", RawID: "7", Name: "cancelled", State: "CANCELLED",
 			EndTime: "2026-11-21T01:24:23", TimeLimit: "00:10:00"},
 	}
 	for _, w := range want {
@@ -110,18 +110,17 @@ func TestParseSacctCorpus(t *testing.T) {
 		}
 	}
 	i := slices.IndexFunc(jobs, func(s JobStatus) bool { return s.ID == "8_2" })
-	if i < 0 || jobs[i].Name != "odd name|pipe=eq" || jobs[i].RawID == "8_2" || jobs[i].ExitCode != "1:0" {
+	if i < 0 || jobs[i].Name != "odd name|pipe=eq" || jobs[i].RawID == "8_2" {
 		t.Errorf("job 8_2: %+v", jobs)
 	}
 }
 
-// withoutFields drops three fields, from number at on, from a recording: when it was made, this package asked for a job's nodes and its
-// start, too.
-func withoutFields(out Output, at int) Output {
+// withoutFields drops fields, from number at on, from a recording: when it was made, this package asked for more.
+func withoutFields(out Output, at, fields int) Output {
 	var text strings.Builder
 	for line := range strings.Lines(string(out.Stdout)) {
-		if f := strings.Split(line, separator); len(f) > at+3 {
-			line = strings.Join(slices.Delete(f, at, at+3), separator)
+		if f := strings.Split(line, separator); len(f) > at+fields {
+			line = strings.Join(slices.Delete(f, at, at+fields), separator)
 		}
 		text.WriteString(line)
 	}
@@ -131,9 +130,9 @@ func withoutFields(out Output, at int) Output {
 
 // Of a job that has ended accounting keeps why it waited before: that is not why it ended, and is not told.
 func TestSacctAgreesWithSqueueOnEndedJobs(t *testing.T) {
-	before := parseSqueue(withoutFields(recorded(t, "acct/squeue-ended"), 4).Stdout)
+	before := parseSqueue(withoutFields(recorded(t, "acct/squeue-ended"), 4, 3).Stdout)
 	forgotten := map[string]Output{
-		"squeue": recorded(t, "cli/squeue-unknown-h"), "sacct": withoutFields(recorded(t, "acct/sacct-ended"), 5),
+		"squeue": recorded(t, "cli/squeue-unknown-h"), "sacct": withoutFields(withoutFields(recorded(t, "acct/sacct-ended"), 5, 3), 3, 1),
 	}
 	jobs, err := (&pretend{answers: forgotten}).client().Jobs(t.Context(), []string{"1", "4", "5", "6", "7", "8"})
 	if err != nil || len(jobs) != len(before) || len(jobs) != 9 {
@@ -145,10 +144,7 @@ func TestSacctAgreesWithSqueueOnEndedJobs(t *testing.T) {
 			t.Errorf("job %s is not there", want.ID)
 			continue
 		}
-		if jobs[i].ExitCode == "" {
-			t.Errorf("job %s has no exit code", want.ID)
-		}
-		want.ExitCode, want.Reason, want.TimeLimit = jobs[i].ExitCode, "", "00:"+want.TimeLimit
+		want.Reason, want.TimeLimit = "", "00:"+want.TimeLimit
 		if jobs[i] != want {
 			t.Errorf("got\n%+v, want\n%+v", jobs[i], want)
 		}
@@ -157,9 +153,9 @@ func TestSacctAgreesWithSqueueOnEndedJobs(t *testing.T) {
 
 func TestParseScontrolCorpus(t *testing.T) {
 	for file, want := range map[string]JobStatus{
-		"cli/scontrol-show-job-running-o": {ID: "56", RawID: "56", Name: "trainjob", State: "RUNNING", Reason: "None", ExitCode: "0:0",
+		"cli/scontrol-show-job-running-o": {ID: "56", RawID: "56", Name: "trainjob", State: "RUNNING", Reason: "None",
 			EndTime: "2026-11-21T00:39:07", TimeLimit: "00:10:00"},
-		"no-acct/scontrol-show-job": {ID: "1", RawID: "1", Name: "wrap", State: "COMPLETED", Reason: "None", ExitCode: "0:0",
+		"no-acct/scontrol-show-job": {ID: "1", RawID: "1", Name: "wrap", State: "COMPLETED", Reason: "None",
 			EndTime: "2026-11-21T01:15:59", TimeLimit: "00:10:00"},
 	} {
 		jobs := parseScontrol(recorded(t, file).Stdout)
@@ -185,11 +181,8 @@ func TestScontrolAgreesWithSqueue(t *testing.T) {
 		}
 	}
 	i := slices.IndexFunc(shown, func(s JobStatus) bool { return s.ID == "8_2" })
-	if i < 0 || shown[i].Name != "odd name|pipe=eq" || shown[i].ExitCode != "1:0" {
+	if i < 0 || shown[i].Name != "odd name|pipe=eq" {
 		t.Errorf("job 8_2: %+v", shown)
-	}
-	if i := slices.IndexFunc(shown, func(s JobStatus) bool { return s.ID == "19" }); i < 0 || shown[i].Restarts != 1 {
-		t.Errorf("the requeued job 19: %+v", shown)
 	}
 }
 
@@ -201,36 +194,35 @@ func TestJobs(t *testing.T) {
 	for name, c := range map[string]struct {
 		ids     []string
 		answers map[string]Output
-		want    []string // ID State ExitCode
+		want    []string // ID State
 		err     error
 		asked   []string // the commands, in order
 	}{
-		"running": {[]string{"14"}, map[string]Output{"squeue": text(running)}, []string{"14 RUNNING "}, nil, []string{"squeue"}},
-		"several, in the order asked": {[]string{"5", "14"}, map[string]Output{"squeue": text(running + ended), "sacct": sacctCorpus(t)},
-			[]string{"5 FAILED 72:0", "14 RUNNING "}, nil, []string{"squeue", "sacct"}},
-		"greeting and cluster's name": {[]string{"14"}, map[string]Output{"squeue": text("Welcome\nCLUSTER: lab\n" + running)}, []string{"14 RUNNING "}, nil, []string{"squeue"}},
-		"ended, without accounting": {[]string{"1"},
-			map[string]Output{"squeue": text(squeueLine(map[byte]string{'i': "1", 'A': "1", 'T': "COMPLETED"})), "sacct": recorded(t, "no-acct/sacct"), "scontrol": recorded(t, "no-acct/scontrol-show-job")},
-			[]string{"1 COMPLETED 0:0"}, nil, []string{"squeue", "sacct", "scontrol"}},
+		"running": {[]string{"14"}, map[string]Output{"squeue": text(running)}, []string{"14 RUNNING"}, nil, []string{"squeue"}},
+		"several, in the order asked": {[]string{"5", "14"}, map[string]Output{"squeue": text(running + ended)},
+			[]string{"5 FAILED", "14 RUNNING"}, nil, []string{"squeue"}},
+		"greeting and cluster's name": {[]string{"14"}, map[string]Output{"squeue": text("Welcome\nCLUSTER: lab\n" + running)}, []string{"14 RUNNING"}, nil, []string{"squeue"}},
+		"ended": {[]string{"1"}, map[string]Output{"squeue": text(squeueLine(map[byte]string{'i': "1", 'A': "1", 'T': "COMPLETED"}))},
+			[]string{"1 COMPLETED"}, nil, []string{"squeue"}},
 		"aged out": {[]string{"13"}, map[string]Output{"squeue": recorded(t, "cli/squeue-unknown-h"), "sacct": sacctCorpus(t)},
-			[]string{"13 NODE_FAIL 0:0"}, nil, []string{"squeue", "sacct"}},
-		"element of a pending group": {[]string{"57_5"}, map[string]Output{"squeue": text(array)}, []string{"57_[5-6%2] PENDING "}, nil, []string{"squeue"}},
+			[]string{"13 NODE_FAIL"}, nil, []string{"squeue", "sacct"}},
+		"element of a pending group": {[]string{"57_5"}, map[string]Output{"squeue": text(array)}, []string{"57_[5-6%2] PENDING"}, nil, []string{"squeue"}},
 		"array: ended elements are added, stale ones not": {[]string{"57"},
 			map[string]Output{"squeue": text(array), "sacct": text(sacctLine("57_1", "COMPLETED") + sacctLine("57_2", "COMPLETED") + sacctLine("57_[3-6%2]", "PENDING"))},
-			[]string{"57_[5-6%2] PENDING ", "57_1 COMPLETED 0:0", "57_2 COMPLETED 0:0"}, nil, []string{"squeue", "sacct"}},
-		"unknown": {[]string{"99999"}, map[string]Output{"squeue": recorded(t, "cli/squeue-unknown-h"), "sacct": {}, "scontrol": recorded(t, "cli/scontrol-show-job-unknown")},
-			nil, ErrUnknownJob, []string{"squeue", "sacct", "scontrol"}},
-		"no such element": {[]string{"57_9"}, map[string]Output{"squeue": text(array), "sacct": recorded(t, "no-acct/sacct"), "scontrol": {Code: 1, Stdout: []byte("Welcome\nJob 57_9 not found\n")}},
-			nil, ErrUnknownJob, []string{"squeue", "sacct", "scontrol"}},
+			[]string{"57_[5-6%2] PENDING", "57_1 COMPLETED", "57_2 COMPLETED"}, nil, []string{"squeue", "sacct"}},
+		"unknown": {[]string{"99999"}, map[string]Output{"squeue": recorded(t, "cli/squeue-unknown-h"), "sacct": {}},
+			nil, ErrUnknownJob, []string{"squeue", "sacct"}},
+		"no such element": {[]string{"57_9"}, map[string]Output{"squeue": text(array), "sacct": recorded(t, "no-acct/sacct")},
+			nil, ErrUnknownJob, []string{"squeue", "sacct"}},
 		"configuration lost": {[]string{"1"}, map[string]Output{"sacct": recorded(t, "no-acct/sacct"), "squeue": {Code: 1, Stderr: []byte("squeue: error: s_p_parse_file: cannot stat file /x: No such file or directory, retrying in 1sec up to 60sec\n" +
 			"squeue: error: ClusterName needs to be specified\nsqueue: fatal: Unable to process configuration file\n")}}, nil, ErrUnreachable, []string{"squeue", "sacct"}},
-		"one unknown of two": {[]string{"14", "99999"}, map[string]Output{"squeue": text(running), "sacct": recorded(t, "no-acct/sacct"), "scontrol": recorded(t, "cli/scontrol-show-job-unknown")},
-			[]string{"14 RUNNING "}, ErrUnknownJob, []string{"squeue", "sacct", "scontrol"}},
-		"no sacct command": {[]string{"99999"}, map[string]Output{"squeue": recorded(t, "cli/squeue-unknown-h"), "scontrol": recorded(t, "cli/scontrol-show-job-unknown")},
-			nil, ErrUnknownJob, []string{"squeue", "sacct", "scontrol"}},
+		"one unknown of two": {[]string{"14", "99999"}, map[string]Output{"squeue": text(running), "sacct": recorded(t, "no-acct/sacct")},
+			[]string{"14 RUNNING"}, ErrUnknownJob, []string{"squeue", "sacct"}},
+		"no sacct command": {[]string{"99999"}, map[string]Output{"squeue": recorded(t, "cli/squeue-unknown-h")},
+			nil, ErrUnknownJob, []string{"squeue", "sacct"}},
 		"controller down":                   {[]string{"99"}, map[string]Output{"squeue": recorded(t, "ctld-down/squeue"), "sacct": sacctCorpus(t)}, nil, ErrUnreachable, []string{"squeue", "sacct"}},
-		"controller down, accounting knows": {[]string{"3"}, map[string]Output{"squeue": recorded(t, "ctld-down/squeue"), "sacct": sacctCorpus(t)}, []string{"3 FAILED 3:0"}, nil, []string{"squeue", "sacct"}},
-		"accounting down":                   {[]string{"99"}, map[string]Output{"squeue": {}, "sacct": {Code: 1, Stderr: []byte("sacct: error: Problem talking to the database: Connection refused\n")}, "scontrol": recorded(t, "cli/scontrol-show-job-unknown")}, nil, ErrRefused, []string{"squeue", "sacct", "scontrol"}},
+		"controller down, accounting knows": {[]string{"3"}, map[string]Output{"squeue": recorded(t, "ctld-down/squeue"), "sacct": sacctCorpus(t)}, []string{"3 FAILED"}, nil, []string{"squeue", "sacct"}},
+		"accounting down":                   {[]string{"99"}, map[string]Output{"squeue": {}, "sacct": {Code: 1, Stderr: []byte("sacct: error: Problem talking to the database: Connection refused\n")}}, nil, ErrRefused, []string{"squeue", "sacct"}},
 		"no Slurm":                          {[]string{"1"}, nil, nil, ErrNoSlurm, []string{"squeue"}},
 		"nothing asked":                     {nil, nil, nil, nil, nil},
 	} {
@@ -241,7 +233,7 @@ func TestJobs(t *testing.T) {
 		}
 		var got []string
 		for _, j := range jobs {
-			got = append(got, j.ID+" "+j.State+" "+j.ExitCode)
+			got = append(got, j.ID+" "+j.State)
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
@@ -259,8 +251,8 @@ func TestJobs(t *testing.T) {
 // is not one that Slurm does not know.
 func TestJobsOfACallerThatStops(t *testing.T) {
 	stop := errors.New("TERM")
-	for command, id := range map[string]string{"squeue": "13", "sacct": "99999", "scontrol": "99999"} {
-		p := &pretend{answers: map[string]Output{"squeue": {}, "sacct": sacctCorpus(t), "scontrol": recorded(t, "cli/scontrol-show-job-unknown")}}
+	for command, id := range map[string]string{"squeue": "13", "sacct": "99999"} {
+		p := &pretend{answers: map[string]Output{"squeue": {}, "sacct": sacctCorpus(t)}}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		client := &Client{Run: func(ctx context.Context, c Command) (Output, error) {
 			if err := ctx.Err(); err != nil {

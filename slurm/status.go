@@ -12,15 +12,13 @@ import (
 
 // JobStatus is what Slurm tells of a job, of an element of an array, or of a group of elements that
 // are still pending. The texts are Slurm's own; a field that the source of the answer does not
-// tell is empty (Restarts: -1).
+// tell is empty.
 type JobStatus struct {
 	ID        string // as Slurm shows it: "12", "12_3", "12_[4-6%2]", "12+1"
 	RawID     string // the number that Slurm keeps it by: "61" for "57_1"
 	Name      string // may hold anything, | and blanks too
 	State     string // in full and in capitals: "RUNNING", "NODE_FAIL"; JOB STATE CODES in squeue(1)
 	Reason    string // why it waits or ended, "None" where there is nothing to tell
-	ExitCode  string // "code:signal", of use for ended jobs only; from accounting the code is modulo 128
-	Restarts  int    // how often it was requeued
 	EndTime   string // 2026-11-21T00:29:07, or N/A or Unknown; for a running job, when its limit ends it
 	TimeLimit string // d-hh:mm:ss, UNLIMITED or Partition_Limit
 }
