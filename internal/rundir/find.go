@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode"
 
+	"ddpbatch/internal/each"
 	"ddpbatch/internal/vfs"
 )
 
@@ -251,14 +252,16 @@ func List(parent string) ([]*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list runs: %w", err)
 	}
-	var dirs []*Dir
-	for _, name := range runs {
-		if d, err := Open(filepath.Join(parent, name)); err == nil {
-			dirs = append(dirs, d)
-		}
-	}
+	dirs := make([]*Dir, len(runs))
+	each.Index(len(runs), func(i int) { dirs[i], _ = Open(filepath.Join(parent, runs[i])) })
+	dirs = slices.DeleteFunc(dirs, func(d *Dir) bool { return d == nil })
+	SortNewest(dirs)
+	return dirs, nil
+}
+
+// SortNewest puts the newest run first.
+func SortNewest(dirs []*Dir) {
 	slices.SortStableFunc(dirs, func(a, b *Dir) int {
 		return cmp.Or(b.spec.Created.Compare(a.spec.Created), cmp.Compare(b.path, a.path))
 	})
-	return dirs, nil
 }

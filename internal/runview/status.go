@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/each"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/submission"
 	"ddpbatch/internal/text"
@@ -92,19 +93,21 @@ func (v *Viewer) Statuses(ctx context.Context, runs []*rundir.Dir) ([]RunStatus,
 	rows := make([]RunStatus, len(runs))
 	questions := map[string]*question{} // by cluster
 	jobsOf := submission.AskUserJobs(v.Slurm)
-	for i, run := range runs {
-		failed := rows[i].identify(run)
+	each.Index(len(runs), func(i int) {
+		failed := rows[i].identify(runs[i])
 		if failed == nil {
 			failed = rows[i].lookForLost(ctx, jobsOf)
 		}
 		rows[i].Failed = failed
+	})
+	for i, run := range runs {
 		q := questions[rows[i].Cluster]
 		if q == nil {
 			q = &question{}
 			questions[rows[i].Cluster] = q
 		}
 		switch {
-		case failed != nil || !rows[i].submitted():
+		case rows[i].Failed != nil || !rows[i].submitted():
 		case !run.IsOwn():
 			q.others = append(q.others, rows[i].ids()...)
 		default:
@@ -117,7 +120,7 @@ func (v *Viewer) Statuses(ctx context.Context, runs []*rundir.Dir) ([]RunStatus,
 			return nil, q.err
 		}
 	}
-	for i := range rows {
+	each.Index(len(runs), func(i int) {
 		q := questions[rows[i].Cluster]
 		if rows[i].Failed == nil && rows[i].submitted() {
 			rows[i].Failed = q.err
@@ -128,7 +131,7 @@ func (v *Viewer) Statuses(ctx context.Context, runs []*rundir.Dir) ([]RunStatus,
 		if rows[i].Failed == nil {
 			rows[i].Failed = v.read(&rows[i], q.jobs)
 		}
-	}
+	})
 	return rows, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/vfs"
@@ -134,14 +135,17 @@ type foundJob struct {
 // UserJobs returns the jobs of a user on a cluster, who are named as Slurm's commands take it.
 type UserJobs func(ctx context.Context, cluster, user string) (slurm.UserJobs, error)
 
-// AskUserJobs asks each cluster once for each user.
+// AskUserJobs asks each cluster once for each user. Several goroutines may use it at once.
 func AskUserJobs(client *slurm.Client) UserJobs {
 	type answer struct {
 		jobs slurm.UserJobs
 		err  error
 	}
+	var mu sync.Mutex // one that asks keeps the others waiting for its answer
 	answers := map[[2]string]answer{}
 	return func(ctx context.Context, cluster, user string) (slurm.UserJobs, error) {
+		mu.Lock()
+		defer mu.Unlock()
 		key := [2]string{cluster, user}
 		a, asked := answers[key]
 		if !asked {
