@@ -149,5 +149,6 @@ var manFiles = []manTerm{
 	{"~/.config/ddpbatch/config.toml", "The user's own defaults, over the site's and below the job file. " +
 		"XDG_CONFIG_HOME sets another folder for ~/.config."},
 	{"~/.config/ddpbatch/templates/", "The user's own starter jobs, NAME.toml each, for ddpbatch init."},
+	{"~/.local/state/ddpbatch/runs/", "The user's index of runs, for ddpbatch status --all: a link to each. XDG_STATE_HOME sets another folder for ~/.local/state."},
 	{"~/.config/ddpbatch/key", "The key of runs that Slurm does not start; made when it is needed."},
 }

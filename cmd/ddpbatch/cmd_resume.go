@@ -89,6 +89,7 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 		return err
 	}
 	release()
+	e.indexRun(run)
 	words := slices.Concat(r.ArrayWords(run, job), o.rest)
 	pieces, _ := r.Pieces(run, job) // as they were submitted: an error would have kept them from that
 	run = run.Whole()

@@ -15,6 +15,7 @@ import (
 
 	"ddpbatch/internal/pause"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runindex"
 	"ddpbatch/internal/runview"
 	"ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
@@ -31,10 +32,16 @@ func newStatusCommand(e *env) *cli.Command {
 		Flags: []cli.Flag{
 			runDirFlag(), jsonFlag(),
 			&cli.StringFlag{Name: "sort", Usage: "of one array or sweep: sort its elements by `METRIC`, a number in metrics.jsonl; -METRIC turns the order round"},
+			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "all that this user has submitted, wherever they are, and those of the folder"},
 			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "on a terminal: show it anew every 10 s, until all jobs that are shown have ended"},
 		},
 		Action: func(c *cli.Context) error {
-			s := statusShown{runs: runsFolder(e, c), names: c.Args().Slice(), sort: c.String("sort"), sorts: c.IsSet("sort"), asJSON: c.Bool("json")}
+			s := statusShown{
+				runs: runsFolder(e, c), names: c.Args().Slice(), all: c.Bool("all"), sort: c.String("sort"), sorts: c.IsSet("sort"), asJSON: c.Bool("json"),
+			}
+			if s.all && len(s.names) > 0 {
+				return usage.Errorf("--all shows all runs: leave %s out, or --all", text.Quoted(s.names[0], 60))
+			}
 			if c.Bool("watch") {
 				return watchStatus(c.Context, e, s)
 			}
@@ -48,6 +55,7 @@ func newStatusCommand(e *env) *cli.Command {
 type statusShown struct {
 	runs   string   // the folder
 	names  []string // of runs in it; none: all
+	all    bool     // those of the user's index, too
 	sort   string
 	sorts  bool // the metric is named
 	asJSON bool
@@ -55,7 +63,7 @@ type statusShown struct {
 
 // show prints it once, and reports whether a job of it goes on.
 func (s statusShown) show(ctx context.Context, e *env) (goesOn bool, err error) {
-	runs, err := namedRuns(e, s.runs, s.names)
+	runs, err := s.find(e)
 	if err != nil {
 		return false, err
 	}
@@ -65,6 +73,26 @@ func (s statusShown) show(ctx context.Context, e *env) (goesOn bool, err error) 
 		}
 	}
 	return s.table(ctx, e, runs)
+}
+
+// find opens the runs that are shown.
+func (s statusShown) find(e *env) ([]*rundir.Dir, error) {
+	runs, err := namedRuns(e, s.runs, s.names)
+	if err != nil || !s.all {
+		return runs, err
+	}
+	indexed, err := e.index().Runs(e.Now())
+	here := map[string]bool{}
+	for _, run := range runs {
+		here[run.Path()] = true
+	}
+	for _, run := range indexed {
+		if !here[run.Path()] {
+			runs = append(runs, run)
+		}
+	}
+	rundir.SortNewest(runs)
+	return runs, err
 }
 
 // namedRuns opens the runs that are named, or all below parent where none is.
@@ -237,6 +265,16 @@ func watchStatus(ctx context.Context, e *env, s statusShown) error {
 		if err := pause.For(ctx, watchPause); err != nil {
 			return err
 		}
+	}
+}
+
+// index is the user's index of runs.
+func (e *env) index() runindex.Index { return runindex.Folder(e.lookup) }
+
+// indexRun adds a run that was submitted to the user's index, without which it is submitted all the same.
+func (e *env) indexRun(run *rundir.Dir) {
+	if err := e.index().Add(run); err != nil {
+		e.log().Warn("status --all will not show this run", "error", err)
 	}
 }
 

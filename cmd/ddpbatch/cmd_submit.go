@@ -144,6 +144,7 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 			err, slurm.ShellQuote(run.Path()))
 	}
 	release()
+	e.indexRun(run)
 	if o.parsable {
 		fmt.Fprintln(e.Out, ids[0])
 		warnStuck(ctx, e, run, ids[0])
