@@ -154,38 +154,6 @@ func lostState(state string) bool {
 	return word == "down" || word == "fail" || word == "failing" || word == "error" || strings.HasSuffix(state, "*")
 }
 
-// TimeLeft tells how much time is left until its limit ends a running job; [Unlimited] where it has none, and nothing or less
-// where the limit is over. It is asked of squeue, once: Slurm 22.05 does not tell a job its end otherwise.
-func (c *Client) TimeLeft(ctx context.Context, id string) (time.Duration, error) {
-	job, err := ParseJobID(id)
-	if err != nil {
-		return 0, err
-	}
-	out, err := c.ask(ctx, "squeue", onCluster(job.Cluster, "-h", "-t", "all", "-j", job.ID, "-o", "%i"+separator+"%L")...)
-	if err != nil {
-		return 0, fmt.Errorf("ask when job %s ends: %w", job.ID, err)
-	}
-	for line := range strings.Lines(string(out)) {
-		shown, left, found := strings.Cut(strings.TrimSpace(line), separator)
-		if found && (JobStatus{ID: shown}).Of(job.ID) {
-			return parseTimeLeft(left)
-		}
-	}
-	return 0, fmt.Errorf("ask when job %s ends: %w", job.ID, ErrUnknownJob)
-}
-
-// parseTimeLeft reads squeue's %L: "9:08", "1-02:03:04", UNLIMITED, NOT_SET or N/A where there is no limit (yet), INVALID where
-// the limit is over.
-func parseTimeLeft(s string) (time.Duration, error) {
-	switch strings.ToUpper(s) {
-	case "INVALID":
-		return 0, nil
-	case "NOT_SET", "N/A":
-		return Unlimited, nil
-	}
-	return ParseTime(s)
-}
-
 // ClusterConfig is what a job must know of Slurm's own configuration (slurm.conf).
 type ClusterConfig struct {
 	KillWait      time.Duration // between the SIGTERM and the SIGKILL by which Slurm ends a job

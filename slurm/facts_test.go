@@ -10,31 +10,6 @@ import (
 	"time"
 )
 
-func TestTimeLeft(t *testing.T) {
-	for left, want := range map[string]time.Duration{
-		"9:08": 9*time.Minute + 8*time.Second, "0:45": 45 * time.Second, "2:00:01": 2*time.Hour + time.Second, "1-02:03:04": 26*time.Hour + 3*time.Minute + 4*time.Second,
-		"UNLIMITED": Unlimited, "NOT_SET": Unlimited, "N/A": Unlimited, "INVALID": 0,
-	} {
-		p := &pretend{answers: map[string]Output{"squeue": {Stdout: []byte("CLUSTER: lab\n12_3" + separator + left + "\n")}}}
-		got, err := p.client().TimeLeft(t.Context(), "12_3")
-		if err != nil || got != want {
-			t.Errorf("%s: %v, %v, want %v", left, got, err, want)
-		}
-		if want := "squeue -h -t all -j 12_3 -o '%i\x1f%L'"; p.asked[0] != want {
-			t.Errorf("asked %q, want %q", p.asked[0], want)
-		}
-	}
-	for name, out := range map[string]Output{
-		"another job": {Stdout: []byte("13" + separator + "9:08\n")}, "no job": {}, "no time": {Stdout: []byte("12" + separator + "soon\n")},
-		"refused": {Code: 1, Stderr: []byte("slurm_load_jobs error: Invalid job id specified\n")},
-	} {
-		p := &pretend{answers: map[string]Output{"squeue": out}}
-		if got, err := p.client().TimeLeft(t.Context(), "12"); err == nil {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
 func TestClusterConfig(t *testing.T) {
 	for text, want := range map[string]ClusterConfig{
 		"Configuration data as of 2026-11-21T00:55:18\nKeepAliveTime           = SYSTEM_DEFAULT\nKillOnBadExit           = 0\nKillWait                = 30 sec\nLaunchParameters        = (null)\n": {KillWait: 30 * time.Second, MaxArraySize: -1},

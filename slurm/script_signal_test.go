@@ -66,7 +66,7 @@ func testScriptSurvivesSignals(t *testing.T, env ...string) {
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || line != "started\n" {
 		t.Fatalf("srun said %q (%v)", line, err)
 	}
-	stop := filepath.Join(s.dir, "run", "stop")
+	warned := filepath.Join(s.dir, "run", "signal")
 	send := func(sig syscall.Signal) {
 		if err := cmd.Process.Signal(sig); err != nil {
 			t.Fatalf("send %v: %v", sig, err)
@@ -77,16 +77,16 @@ func testScriptSurvivesSignals(t *testing.T, env ...string) {
 			send(sig)
 		}
 	}
-	if _, err := os.Stat(stop); err == nil {
-		t.Error("there is a stop file before the warning")
+	if _, err := os.Stat(warned); err == nil {
+		t.Error("there is a file of a warning before it")
 	}
 	for deadline := time.Now().Add(testkit.Patience); ; {
 		send(syscall.SIGUSR2)
-		if _, err := os.Stat(stop); err == nil {
+		if _, err := os.Stat(warned); err == nil {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("no stop file after the warning")
+			t.Fatal("no file of the warning after it")
 		}
 	}
 	testkit.Eventually(t, "bash has received all signals and waits", func() bool { return isWaiting(t, cmd.Process.Pid) })
@@ -113,10 +113,10 @@ func testScriptSurvivesSignals(t *testing.T, env ...string) {
 }
 
 // A warning that cannot be handed on (no space, a file system that is read-only) is told at the end all the same.
-func TestScriptReportsAWarningWithoutStopFile(t *testing.T) {
+func TestScriptReportsAWarningWithoutAFile(t *testing.T) {
 	for name, env := range posixModes {
 		s := newScriptRun(t, "run", nil)
-		if err := os.Mkdir(filepath.Join(s.dir, "run", "stop"), 0o700); err != nil { // where the file is to be
+		if err := os.Mkdir(filepath.Join(s.dir, "run", "signal"), 0o700); err != nil { // where the file is to be
 			t.Fatal(err)
 		}
 		pause := filepath.Join(s.dir, "pause")
@@ -139,7 +139,7 @@ func TestScriptReportsAWarningWithoutStopFile(t *testing.T) {
 		if err := cmd.Process.Signal(syscall.SIGUSR2); err != nil {
 			t.Fatal(err)
 		}
-		if line, err := said.ReadString('\n'); err != nil || !strings.Contains(line, "stop: ") { // the trap has run
+		if line, err := said.ReadString('\n'); err != nil || !strings.Contains(line, "signal: ") { // the trap has run
 			t.Fatalf("the script said %q (%v)", line, err)
 		}
 		if err := os.WriteFile(pause, []byte("go on\n"), 0o600); err != nil {

@@ -121,7 +121,7 @@ func runRun(ctx context.Context, e *env, o *torchrun.Options) error {
 	}
 	placement.Misplaced(pmi, alloc, &cfg)
 	if alloc == nil || alloc.Addresses == nil { // Slurm knows nothing of a job that is simulated
-		cfg.FindDeadline = e.attemptEnv().FindDeadline()
+		cfg.FindDeadline, cfg.IsPreempted = e.attemptEnv().FindDeadline(), e.attemptEnv().IsPreempted()
 		placement.Exchange(pmi, alloc, &cfg)
 	}
 	if cfg.Secret, err = secretOf(e, &cfg); err != nil {

@@ -38,6 +38,7 @@ var usualRows = []row{
 	{"RendezvousTimesOut", testSlurmRendezvousTimesOut},
 	{"AgentCannotTakePart", testSlurmAgentCannotTakePart},
 	{"RequeueWarned", testSlurmRequeueWarned},
+	{"WarnedWhenDue", testSlurmWarnedWhenDue},
 	{"RequeueNode", testSlurmRequeueNode},
 	{"RequeueTimeLimit", testSlurmRequeueTimeLimit},
 	{"NodeRange", testSlurmNodeRange},

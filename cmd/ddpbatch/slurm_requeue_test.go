@@ -4,8 +4,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
@@ -86,6 +88,46 @@ func testSlurmRequeueWarned(t *testing.T, c *cluster) {
 		return err == nil
 	})
 	s.goneOn("timeout")
+}
+
+// testSlurmWarnedWhenDue: Slurm signals a job up to a minute before its warning is due; its workers are stopped no sooner than they have to be,
+// also where the limit was moved while the job ran.
+func testSlurmWarnedWhenDue(t *testing.T, c *cluster) {
+	const lead, late = 10, 6 // seconds; late is what looking, telling and Slurm's whole seconds take
+	var jobs []*submitted
+	for _, name := range []string{"minute", "moved"} {
+		c.commandJob(name, "nodes = 1", "1", "bash", "-c",
+			`touch running.`+name+`.0; until [ -e "$DDPBATCH_STOP_FILE" ]; do sleep 0.1; done; date +%s >stopped.`+name+`; exit 75`)
+		jobs = append(jobs, c.submit(name+".toml", "--set", "slurm.time=1", "--set", "requeue.max.timeout=0"))
+	}
+	ranksRun(c, 2)
+	c.ok("scontrol", "update", "jobid="+jobs[1].id, "EndTime=now+40")
+	var ends []time.Time // as long as the jobs run; later Slurm says when they have ended
+	for _, job := range jobs {
+		end, err := time.ParseInLocation("2006-01-02T15:04:05", c.job(job.id)["EndTime"], time.Local)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends = append(ends, end)
+	}
+	for i, name := range []string{"minute", "moved"} {
+		if job := jobs[i].await(); job["ExitCode"] != "93:0" {
+			t.Errorf("%s: Slurm says: %s, exit code %s", name, job["JobState"], job["ExitCode"])
+		}
+		stopped, err := os.ReadFile(filepath.Join(c.dir, "stopped."+name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, err := strconv.ParseInt(strings.TrimSpace(string(stopped)), 10, 64)
+		if before := ends[i].Unix() - at; err != nil || before < lead-late || before > lead+1 {
+			t.Errorf("%s was stopped %d s before its end (%v), want %d", name, before, err, lead)
+		} else {
+			t.Logf("%s was stopped %d s before its end", name, before)
+		}
+		if v := jobs[i].verdict(1); v.Cause != "timeout" || !v.Saved || v.LeadS != lead {
+			t.Errorf("%s: the verdict is %+v", name, v)
+		}
+	}
 }
 
 // endNow moves a running job's end to this second. Slurm takes no time that is past, so it is asked again where a second ends between

@@ -2,27 +2,44 @@ package attempt
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"ddpbatch/slurm"
 )
 
-// FindDeadline asks squeue when the job around this process is ended by its limit: no variable tells before Slurm 23.02, and a limit may be
-// moved. It returns nil outside of a job, and where the user has set a deadline; and a function that gives zero for a job without a limit.
+// FindDeadline asks Slurm when the job around this process is ended by its limit: no variable tells before Slurm 23.02, and the end may be
+// moved. (squeue's %L counts from the limit, in minutes, and misses an end that a preemption or "scontrol update EndTime" has moved.) It
+// returns nil outside of a job, and where the user has set a deadline; and a function that gives zero for a job without a limit.
 func (e Env) FindDeadline() func(context.Context) (time.Time, error) {
-	id := e.jobID()
-	if id == "" || e.get("DDPBATCH_DEADLINE") != "" {
+	if e.jobID() == "" || e.get("DDPBATCH_DEADLINE") != "" {
 		return nil
 	}
 	return func(ctx context.Context) (time.Time, error) {
-		ctx, cancel := context.WithTimeout(ctx, deadlineLimit)
-		defer cancel()
-		left, err := e.Slurm.TimeLeft(ctx, id)
-		if err != nil || left == slurm.Unlimited {
-			return time.Time{}, err
+		facts, err := e.ownFacts(ctx)
+		if err == nil && facts.End.IsZero() && facts.TimeLimit != "UNLIMITED" {
+			err = errors.New("Slurm does not say when the job ends")
 		}
-		return e.Now().Add(left), nil
+		return facts.End, err
 	}
+}
+
+// IsPreempted asks Slurm whether another job is to get the nodes of the job around this process. It returns nil outside of a job.
+func (e Env) IsPreempted() func(context.Context) (bool, error) {
+	if e.jobID() == "" {
+		return nil
+	}
+	return func(ctx context.Context) (bool, error) {
+		facts, err := e.ownFacts(ctx)
+		return !facts.PreemptTime.IsZero(), err
+	}
+}
+
+// ownFacts asks for the job around this process.
+func (e Env) ownFacts(ctx context.Context) (slurm.JobFacts, error) {
+	ctx, cancel := context.WithTimeout(ctx, deadlineLimit)
+	defer cancel()
+	return e.Slurm.Facts(ctx, e.jobID())
 }
 
 // deadlineLimit bounds the question.

@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -14,20 +15,46 @@ func TestFindDeadline(t *testing.T) {
 	}
 	p := newPretendSlurm(t)
 	e, _, _ := p.env(0, 1)
-	e.Now = func() time.Time { return time.Unix(1000, 0) }
-	for left, want := range map[string]time.Time{"1:30": time.Unix(1090, 0), "UNLIMITED": {}, "INVALID": time.Unix(1000, 0)} {
-		p.Says("squeue.out", "12\x1f"+left+"\n")
+	for facts, want := range map[string]time.Time{
+		"TimeLimit=00:01:00 EndTime=2026-11-21T00:29:07":  time.Date(2026, 11, 21, 0, 29, 7, 0, time.Local),
+		"TimeLimit=UNLIMITED EndTime=Unknown":             {},
+		"TimeLimit=UNLIMITED EndTime=2027-11-21T00:29:07": {}, // Slurm says a year from now
+	} {
+		p.Says("scontrol.out", "JobId=12 JobName=x UserId=root(0) JobState=RUNNING Reason=None Restarts=0 "+facts+" PreemptTime=None\n")
 		if got, err := e.env().FindDeadline()(t.Context()); err != nil || !got.Equal(want) {
-			t.Errorf("%s: %v, %v, want %v", left, got, err, want)
+			t.Errorf("%s: %v, %v, want %v", facts, got, err, want)
 		}
 	}
-	p.Says("squeue.err", "slurm_load_jobs error: Invalid job id specified\n")
+	p.Says("scontrol.out", "JobId=12 JobName=x UserId=root(0) JobState=RUNNING Reason=None Restarts=0 TimeLimit=00:01:00 EndTime=Unknown\n")
+	if got, err := e.env().FindDeadline()(t.Context()); err == nil {
+		t.Errorf("an end that Slurm does not know is %v", got)
+	}
+	p.Says("scontrol.err", "slurm_load_jobs error: Invalid job id specified\n")
 	if _, err := e.env().FindDeadline()(t.Context()); err == nil {
 		t.Error("a job that Slurm does not know has a deadline")
 	}
 	e.Environ = append(e.Environ, "DDPBATCH_DEADLINE=1090")
 	if e.env().FindDeadline() != nil {
 		t.Error("Slurm is asked for a deadline that the user has set")
+	}
+}
+
+// A job's PreemptTime is told in what scontrol shows of it (slurm/testdata has real answers).
+func TestIsPreempted(t *testing.T) {
+	if (&script{}).env().IsPreempted() != nil {
+		t.Error("there is somebody to be asked outside of a job")
+	}
+	p := newPretendSlurm(t)
+	e, _, _ := p.env(0, 1)
+	for at, want := range map[string]bool{"None": false, "2026-11-21T00:29:07": true} {
+		p.Says("scontrol.out", fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None PreemptTime="+at, 0, "(null)"))
+		if got, err := e.env().IsPreempted()(t.Context()); err != nil || got != want {
+			t.Errorf("%s: %t, %v, want %t", at, got, err, want)
+		}
+	}
+	p.Says("scontrol.err", "slurm_load_jobs error: Invalid job id specified\n")
+	if _, err := e.env().IsPreempted()(t.Context()); err == nil {
+		t.Error("what a job is that Slurm does not know is told")
 	}
 }
 

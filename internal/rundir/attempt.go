@@ -108,6 +108,9 @@ func (d *Dir) attemptPath(n int) string {
 // stop. It belongs to the attempt, so that the next one does not find it.
 func (d *Dir) StopPath(attempt int) string { return filepath.Join(d.attemptPath(attempt), "stop") }
 
+// SignalPath is the file by which the batch script says that Slurm has warned it. It lies beside the stop file, as the script knows that.
+func (d *Dir) SignalPath(attempt int) string { return filepath.Join(d.attemptPath(attempt), "signal") }
+
 // ClaimAfter is ClaimAttempt for who holds attempt n: it claims n+1, or returns ErrSuperseded where another has. As
 // rename(2) decides that, an attempt that has been superseded unawares cannot supersede its successor.
 func (d *Dir) ClaimAfter(n int) (int, error) {

@@ -172,7 +172,7 @@ func (s *Job) runAttempt(ctx context.Context) (w attempt.Ending, err error) {
 			Attempt: a.Number, JobID: jobID, Cause: string(recovery.Start), FirstRank: -1, Exit: exit.Failed, Message: err.Error(), Time: s.e.Now(),
 		}))
 	}
-	shell := &batchScript{stopFile: s.run.StopPath(a.Number)}
+	shell := &batchScript{signalFile: s.run.SignalPath(a.Number)}
 	err = s.supervise(ctx, step, shell, begin)
 	w, endErr := s.endAttempt(ctx, a, step.Code(), shell)
 	return w, errors.Join(err, endErr)

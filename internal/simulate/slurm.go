@@ -118,7 +118,7 @@ const nodeFailed sim.Event = "node"
 
 // batchScript is the part of a job's batch script that signals concern.
 type batchScript struct {
-	stopFile string
+	signalFile string
 
 	mu      sync.Mutex
 	signals []string
@@ -126,7 +126,7 @@ type batchScript struct {
 	killed  bool
 }
 
-// Signal is the script's trap: a warning makes it write the stop file, and of the others that it catches it takes note. The job file's
+// Signal is the script's trap: a warning makes it write a file for the agents, and of the others that it catches it takes note. The job file's
 // rules let no other signal reach it.
 func (b *batchScript) Signal(sig syscall.Signal) {
 	b.mu.Lock()
@@ -138,7 +138,7 @@ func (b *batchScript) Signal(sig syscall.Signal) {
 		b.signals = append(b.signals, slurm.Warning{Signal: sig}.Name())
 	case syscall.SIGUSR1, syscall.SIGUSR2:
 		b.signals = append(b.signals, slurm.Warning{Signal: sig}.Name())
-		_ = os.WriteFile(b.stopFile, nil, 0o600) // a warning that nobody hears is what the time limit is for
+		_ = os.WriteFile(b.signalFile, nil, 0o600) // a warning that nobody hears is what the time limit is for
 	}
 }
 

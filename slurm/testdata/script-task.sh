@@ -20,8 +20,8 @@ ddpbatch_run_dir=/r/mpi
 
 # From here on no signal ends this script: it tells "attempt end" of those that came. A trap does nothing but set a variable of its own
 # and make a file, without a process: bash 5.2 can crash on more, and runs traps inside of each other. USR1 and USR2 are the warning that
-# the end is near: the stop file, where there is an attempt, hands it on to the agents, and they to the workers. ("true" and not ":", which
-# ends a shell in POSIX mode where the file cannot be made.)
+# the end is near: a file beside the stop file, where there is an attempt, hands it on to agent 0, which knows whether Slurm is early, and it
+# to the workers. ("true" and not ":", which ends a shell in POSIX mode where the file cannot be made.)
 unset DDPBATCH_STOP_FILE DDPBATCH_SETUP_FAILURE
 ddpbatch_hup='' ddpbatch_int='' ddpbatch_quit='' ddpbatch_term='' ddpbatch_usr1='' ddpbatch_usr2=''
 ddpbatch_listen() {
@@ -29,8 +29,8 @@ ddpbatch_listen() {
   trap 'ddpbatch_int=INT' INT
   trap 'ddpbatch_quit=QUIT' QUIT
   trap 'ddpbatch_term=TERM' TERM
-  trap 'ddpbatch_usr1=USR1; [ -z "${DDPBATCH_STOP_FILE-}" ] || true >|"$DDPBATCH_STOP_FILE" || true' USR1
-  trap 'ddpbatch_usr2=USR2; [ -z "${DDPBATCH_STOP_FILE-}" ] || true >|"$DDPBATCH_STOP_FILE" || true' USR2
+  trap 'ddpbatch_usr1=USR1; [ -z "${DDPBATCH_STOP_FILE-}" ] || true >|"${DDPBATCH_STOP_FILE%/*}/signal" || true' USR1
+  trap 'ddpbatch_usr2=USR2; [ -z "${DDPBATCH_STOP_FILE-}" ] || true >|"${DDPBATCH_STOP_FILE%/*}/signal" || true' USR2
 }
 ddpbatch_listen
 

@@ -136,6 +136,8 @@ func (p Policy) maxStalled() int {
 const (
 	leadMemory = 5 // attempts that were warned, and count: a file system that hung once is forgotten again
 	leadGrowth = 4 // times Policy.Lead, for attempts that did not end by themselves
+
+	signalBlur = 2 * time.Second // on top of earlyWarning: Slurm's times are whole seconds
 )
 
 // LeadFor is how long before the job's end an attempt is to be warned: Lead, or half as much again as an attempt before it took from
@@ -170,6 +172,17 @@ func (p Policy) LeadFor(attempt int, ledger []rundir.Event, limit time.Duration)
 		longest = 0
 	}
 	return lead, longest
+}
+
+// AfterSignal is how long a signal of Slurm's that says that the job's end is near need not be handed on, where so much is left until that
+// end, and lead before it is soon enough; 0: it is to be handed on at once. Slurm is early, by no more than a known time: what comes
+// sooner has another reason.
+func AfterSignal(left, lead time.Duration) time.Duration {
+	early := left - lead
+	if lead <= 0 || early <= 0 || early > earlyWarning+signalBlur {
+		return 0
+	}
+	return early
 }
 
 // leadAfter is the lead that an attempt would have needed which took so long after its warning.

@@ -42,6 +42,7 @@ type Agent struct {
 	logDir *output.LogDir // nil: --log-dir is not given
 	reaper *reaper
 
+	signals       chan warning              // at agent 0: signals that other agents and the batch script got
 	warned        chan struct{}             // closed when the run was warned
 	warning       warning                   // read after warned
 	movedDeadline atomic.Pointer[time.Time] // when the job ends; zero: never; nil: as the first layout says
@@ -55,12 +56,9 @@ type Agent struct {
 // NewAgent begins to listen for warnings, and at agent 0 to warn before the job's end.
 func NewAgent(ctx context.Context, c Config, r Rendezvous, first *rendezvous.Layout, logDir *output.LogDir) *Agent {
 	c.Index, c.Secret, c.Deadline = r.Index(), r.Secret(), first.Deadline
-	a := &Agent{cfg: c, rdzv: r, logDir: logDir, reaper: newReaper(c), warned: make(chan struct{})}
+	a := &Agent{cfg: c, rdzv: r, logDir: logDir, reaper: newReaper(c), signals: make(chan warning, 1), warned: make(chan struct{})}
 	// What agents say to each other outlives the signal that ends the run.
 	a.ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	if c.Index == 0 {
-		a.tasks.Go(a.warnInTime)
-	}
 	a.listenForWarnings()
 	return a
 }

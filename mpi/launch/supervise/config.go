@@ -63,11 +63,12 @@ type Limits struct {
 // JobEnd is when the job ends, and how workers are warned of it.
 type JobEnd struct {
 	Deadline time.Time // zero: none, or not known
-	// FindDeadline is asked by agent 0 where Deadline is zero, and once more when the time has come to warn: it may have moved. nil: it
-	// has not.
+	// FindDeadline is asked by agent 0 where Deadline is zero, and once more when the time has come to warn, or Slurm has signalled: it may
+	// have moved. nil: it has not.
 	FindDeadline func(ctx context.Context) (time.Time, error)
-	Warn         <-chan struct{} // receives when this agent got a warning
-	WarnSignal   syscall.Signal  // forwarded on a warning, to workers that have a handler; 0: USR2
+	IsPreempted  func(ctx context.Context) (bool, error) // whether another job is to get the nodes; asked by agent 0 at a signal; nil: none is
+	Warn         <-chan struct{}                         // receives when this agent got a warning
+	WarnSignal   syscall.Signal                          // forwarded on a warning, to workers that have a handler; 0: USR2
 }
 
 // Streams is where the workers' output goes.
@@ -83,4 +84,12 @@ func (c Config) stopFile() string {
 		return ""
 	}
 	return c.RunDir.StopPath(c.Attempt)
+}
+
+// signalFile is the file by which the batch script says that it got a warning.
+func (c Config) signalFile() string {
+	if c.RunDir == nil {
+		return ""
+	}
+	return c.RunDir.SignalPath(c.Attempt)
 }

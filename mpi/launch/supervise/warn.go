@@ -11,18 +11,18 @@ import (
 	"slices"
 	"time"
 
-	"ddpbatch/internal/pause"
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
-// keyWarn is where whoever comes first puts the warning.
-const keyWarn = "warn"
+const (
+	keyWarn   = "warn"   // where whoever comes first puts the warning
+	keySignal = "signal" // where the first agent, other than agent 0, that got a signal says so
+)
 
 const (
-	stopPoll     = time.Second      // between looks for the stop file, at agent 0
-	warnAgain    = time.Second      // between looks for a handler of the warning's signal, at first
-	warnSeldom   = 15 * time.Second // the same in the end
-	deadlineBlur = 5 * time.Second  // within which two answers are one: they count from when they came
+	stopPoll   = time.Second      // between looks for the stop file, at agent 0
+	warnAgain  = time.Second      // between looks for a handler of the warning's signal, at first
+	warnSeldom = 15 * time.Second // the same in the end
 )
 
 // warning is why the run is asked to save and end: it goes on until its workers do, or the job is ended.
@@ -31,7 +31,7 @@ type warning struct {
 	Why  string `json:"why"`
 }
 
-// listenForWarnings begins to hear of warnings, from the caller and from other agents.
+// listenForWarnings begins to hear of warnings, from the caller and from other agents. Agent 0 decides when a signal counts.
 func (a *Agent) listenForWarnings() {
 	a.tasks.Go(func() {
 		if w, err := rendezvous.GetJSON[warning](a.ctx, a.rdzv.Store(), keyWarn); err == nil {
@@ -39,89 +39,61 @@ func (a *Agent) listenForWarnings() {
 			close(a.warned)
 		}
 	})
+	if a.cfg.Index != 0 {
+		a.tasks.Go(a.passSignalOn)
+		return
+	}
 	a.tasks.Go(func() {
-		select {
-		case <-a.cfg.Warn:
-			a.warn("the job was warned")
-		case <-a.ctx.Done():
+		if w, err := rendezvous.GetJSON[warning](a.ctx, a.rdzv.Store(), keySignal); err == nil {
+			a.takeSignal(w)
 		}
 	})
+	a.tasks.Go(a.watchEnd)
+}
+
+// passSignalOn is of all agents but agent 0: it gets the signal that this agent got.
+func (a *Agent) passSignalOn() {
+	select {
+	case <-a.cfg.Warn:
+		a.put(keySignal, warning{a.cfg.Host, signalCame})
+	case <-a.ctx.Done():
+	}
 }
 
 // warn tells all agents, this one included; the first warning counts.
-func (a *Agent) warn(why string) {
-	text, err := json.Marshal(warning{a.cfg.Host, why})
+func (a *Agent) warn(why string) { a.put(keyWarn, warning{a.cfg.Host, why}) }
+
+// put tells other agents, unless one has put something there before.
+func (a *Agent) put(key string, w warning) {
+	text, err := json.Marshal(w)
 	if err == nil {
-		_, err = a.rdzv.Store().CompareSet(a.ctx, keyWarn, nil, text)
+		_, err = a.rdzv.Store().CompareSet(a.ctx, key, nil, text)
 	}
 	if err != nil && a.ctx.Err() == nil {
-		a.cfg.Log.Warn("the other agents cannot be warned", "why", why, "error", err)
+		a.cfg.Log.Warn("the other agents cannot be warned", "why", w.Why, "error", err)
 	}
 }
 
-// warnInTime is agent 0's: it warns some time before the job's end. That may have been moved since the job began, so it is asked for once
-// more when the time has come. ddpbatch's own trainer looks at the time itself, and hears of another end when its next round begins.
-func (a *Agent) warnInTime() {
-	c := a.cfg
-	if c.Deadline.IsZero() || c.Policy.Lead <= 0 {
-		return
-	}
-	lead, why := a.lead()
-	a.leadUsed.Store(int64(lead))
-	for end := c.Deadline; ; {
-		if pause.Until(a.ctx, end.Add(-lead)) != nil {
-			return
-		}
-		now := a.askDeadline(end)
-		if !now.IsZero() && now.Sub(end) <= deadlineBlur {
-			if !c.Builtin {
-				a.warn(fmt.Sprintf("the job ends at %s%s", end.Format(time.TimeOnly), why))
-			}
-			return
-		}
-		a.movedDeadline.Store(&now)
-		if now.IsZero() {
-			c.Log.Warn("the job has no time limit any more")
-			return
-		}
-		c.Log.Warn("the job's end was put off", "from", end, "to", now)
-		end = now
-	}
-}
-
-// askDeadline asks again when the job ends that was to end at end.
-func (a *Agent) askDeadline(end time.Time) time.Time {
-	if a.cfg.FindDeadline == nil {
-		return end
-	}
-	ctx, cancel := context.WithTimeout(a.ctx, rendezvous.FindingLimit)
-	defer cancel()
-	now, err := a.cfg.FindDeadline(ctx)
-	if err != nil {
-		a.cfg.Log.Warn("whether the job's end was put off is not known", "error", err)
-		return end
-	}
-	return now
-}
-
-// Deadline is when the job ends, as far as is known; zero: never, or nobody knows.
-func (a *Agent) Deadline() time.Time {
-	if moved := a.movedDeadline.Load(); moved != nil {
-		return *moved
-	}
-	return a.cfg.Deadline
-}
-
-// awaitStopFile is agent 0's, for the length of a round: it warns when somebody has made the job's stop file, or this round's.
+// awaitStopFile is agent 0's, for the length of a round: it warns when somebody has made the job's stop file, or this round's, and hands
+// on a signal that the batch script got.
 func (r *round) awaitStopFile(ctx context.Context) {
-	// A stop file belongs to its attempt, so that the next one does not find it; the batch script knows the job's first attempt alone.
-	paths := slices.Compact([]string{r.agent.cfg.stopFile(), r.cfg.stopFile()})
+	// Both files belong to their attempt, so that the next one does not find them; the batch script knows the job's first attempt alone.
+	stop, signalled := slices.Compact([]string{r.agent.cfg.stopFile(), r.cfg.stopFile()}), r.agent.cfg.signalFile()
 	exists := func(path string) bool {
 		_, err := os.Lstat(path)
 		return err == nil
 	}
-	if path, found := awaitOne(ctx, r.agent.warned, paths, exists); found {
-		r.agent.warn("there is a stop file, " + path)
+	for paths := append(slices.Clone(stop), signalled); ; paths = stop {
+		path, found := awaitOne(ctx, r.agent.warned, paths, exists)
+		switch {
+		case !found:
+			return
+		case path == signalled:
+			r.agent.takeSignal(warning{r.agent.cfg.Host, signalCame})
+		default:
+			r.agent.warn("there is a stop file, " + path)
+			return
+		}
 	}
 }
 
@@ -224,28 +196,6 @@ func touch(path string) error {
 	}
 	return f.Close()
 }
-
-// lead is how long before its end the job is warned; why, at the end of a sentence, where that is not what the policy says: attempts before this
-// one have needed longer to end.
-func (a *Agent) lead() (lead time.Duration, why string) {
-	c := a.cfg
-	if c.RunDir == nil || c.Builtin {
-		return c.Policy.Lead, ""
-	}
-	history, err := CallFS("read the ledger", c.RunDir.Ledger)
-	if err != nil {
-		c.Log.Warn("how long attempts before this one took to save is not known", "error", err)
-		return c.Policy.Lead, ""
-	}
-	lead, longest := c.Policy.LeadFor(c.Attempt, history, time.Until(c.Deadline))
-	if longest > 0 {
-		why = fmt.Sprintf("; warned %v before it, as an earlier attempt took %v from its warning to its end", lead.Round(time.Second), longest.Round(time.Second))
-	}
-	return lead, why
-}
-
-// leadS is lead in seconds, once agent 0 goes by it; 0: it does not.
-func (a *Agent) leadS() float64 { return time.Duration(a.leadUsed.Load()).Seconds() }
 
 // sinceWarning is how many seconds ago this agent's workers were warned, to the millisecond; 0: they were not.
 func (s *Supervisor) sinceWarning() float64 {
