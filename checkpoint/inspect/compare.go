@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/text"
 )
 
 // Difference is how two contents differ (ddpbatch ckpt diff); its names are a contract.
@@ -21,6 +22,33 @@ type Difference struct {
 	Equal   int             `json:"equal"`   // tensors that are the same
 	Tensors []TensorDiffers `json:"tensors"` // that are not
 	Values  []ValueDiffers  `json:"values"`
+	// The largest distances of two finite floats, also of those that the tolerance lets pass, and the tensors they are in; nil: all are equal.
+	MaxAbs *Distance `json:"max_abs"`
+	MaxRel *Distance `json:"max_rel"` // of the larger of the two
+}
+
+// Distance is how far apart two numbers of a tensor are.
+type Distance struct {
+	Tensor string  `json:"tensor"`
+	By     float64 `json:"by"`
+}
+
+// String is for a person.
+func (d Distance) String() string { return fmt.Sprintf("%.2g in %s", d.By, text.Clean(d.Tensor)) }
+
+// Farthest is the largest difference, absolute and relative, for a person; "": there is none, or none of finite numbers.
+func (d *Difference) Farthest() string {
+	if d.MaxAbs == nil {
+		return ""
+	}
+	return fmt.Sprintf("largest difference: absolute %v, relative %v", d.MaxAbs, d.MaxRel)
+}
+
+// raiseTo makes d at least what a tensor has.
+func raiseTo(d **Distance, tensor string, by *float64) {
+	if by != nil && (*d == nil || (*d).By < *by) {
+		*d = &Distance{tensor, *by}
+	}
 }
 
 // TensorDiffers is how a tensor of the two differs.
@@ -35,6 +63,9 @@ type TensorDiffers struct {
 	NonFinite int64    `json:"non_finite"` // of those: NaN or infinity on either side
 	MaxAbs    *float64 `json:"max_abs"`    // over finite ones that differ; nil: there are none, or they are no floats
 	MaxRel    *float64 `json:"max_rel"`    // of the larger of the two
+
+	comparable     bool     // type and shape are the same
+	maxAbs, maxRel *float64 // as MaxAbs and MaxRel, also over those that the tolerance lets pass
 }
 
 // Is says in a word or two what differs.
@@ -76,7 +107,9 @@ func Compare(ctx context.Context, a, b *Contents, t Tolerance) (*Difference, err
 			if err != nil {
 				return nil, err
 			}
-			if found == nil {
+			raiseTo(&d.MaxAbs, found.Name, found.maxAbs)
+			raiseTo(&d.MaxRel, found.Name, found.maxRel)
+			if found.same() {
 				d.Equal++
 			} else {
 				d.Tensors = append(d.Tensors, *found)
@@ -88,13 +121,13 @@ func Compare(ctx context.Context, a, b *Contents, t Tolerance) (*Difference, err
 	return d, cmp.Or(a.check(), b.check())
 }
 
-// compareTensor returns nil where the two are the same.
+// compareTensor tells how the two differ, if they do, and how far apart those numbers are at most that the tolerance lets pass, too.
 func compareTensor(ctx context.Context, a, b tensor, t Tolerance, buffers [2][]byte) (*TensorDiffers, error) {
 	d := &TensorDiffers{Name: a.name, DTypeA: a.dtype, DTypeB: b.dtype, ShapeA: a.shape, ShapeB: b.shape}
 	if a.dtype != b.dtype || !slices.Equal(a.shape, b.shape) || a.bytes != b.bytes {
 		return d, nil
 	}
-	d.Elements = 1
+	d.Elements, d.comparable = 1, true
 	for _, dim := range a.shape {
 		d.Elements *= int64(dim)
 	}
@@ -111,11 +144,11 @@ func compareTensor(ctx context.Context, a, b tensor, t Tolerance, buffers [2][]b
 			d.count(x, y, t)
 		}
 	}
-	if d.Differ == 0 {
-		return nil, nil
-	}
 	return d, nil
 }
+
+// same reports whether the elements were compared, and all are the same.
+func (d TensorDiffers) same() bool { return d.comparable && d.Differ == 0 }
 
 // differingValues are the small facts that two checkpoints do not share; a file has none to compare.
 func differingValues(a, b *Contents) []ValueDiffers {
@@ -146,8 +179,8 @@ func differingValues(a, b *Contents) []ValueDiffers {
 // comparePiece is how many bytes of a tensor are compared at a time: whole elements of every type.
 const comparePiece = 1 << 20
 
-// Tolerance says how far apart two floats may be and still count as the same: Abs + Rel*|second|, as in numpy.allclose. Where both are 0, only equal bits
-// are the same.
+// Tolerance says how far apart two floats may be and still count as the same: Abs + Rel*|second|, as in numpy.allclose, and
+// NaN is the same as NaN. Where both are 0, only equal bits are the same.
 type Tolerance struct{ Abs, Rel float64 }
 
 // floatSizes are the types whose elements are numbers with a distance.
@@ -178,16 +211,27 @@ func (d *TensorDiffers) count(x, y []byte, t Tolerance) {
 
 // number compares two numbers whose bits differ.
 func (d *TensorDiffers) number(a, b float64, t Tolerance) (apart bool) {
-	if t.Abs+t.Rel > 0 && (a == b || math.Abs(a-b) <= t.Abs+t.Rel*math.Abs(b) && !math.IsInf(b, 0) || a != a && b != b) {
-		return false
-	}
+	within := t.Abs+t.Rel > 0 && (a == b || math.Abs(a-b) <= t.Abs+t.Rel*math.Abs(b) && !math.IsInf(b, 0) || a != a && b != b)
 	distance := math.Abs(a - b)
 	if math.IsNaN(distance) || math.IsInf(a, 0) || math.IsInf(b, 0) {
-		d.NonFinite++
-		return true
+		if !within {
+			d.NonFinite++
+		}
+		return !within
+	}
+	if within && distance == 0 { // the zeros
+		return false
+	}
+	larger := max(math.Abs(a), math.Abs(b))
+	raise(&d.maxAbs, distance)
+	if larger > 0 {
+		raise(&d.maxRel, distance/larger)
+	}
+	if within {
+		return false
 	}
 	raise(&d.MaxAbs, distance)
-	if larger := max(math.Abs(a), math.Abs(b)); larger > 0 {
+	if larger > 0 {
 		raise(&d.MaxRel, distance/larger)
 	}
 	return true

@@ -15,13 +15,14 @@ import (
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/safetensors"
 	"ddpbatch/internal/exit"
+	"ddpbatch/internal/torchfile"
 	"ddpbatch/internal/usage"
 )
 
-// Contents are those of a checkpoint, or of a safetensors file, one of two that are compared.
+// Contents are those of a checkpoint, or of a file of safetensors or of torch.save, one of two that are compared.
 type Contents struct {
 	tensors []tensor
-	values  map[string]json.RawMessage // nil: a file, which has none
+	values  map[string]json.RawMessage // nil: a safetensors file, which has none
 	check   func() error               // after the reading: it did not change meanwhile
 	close   func() error
 }
@@ -34,14 +35,14 @@ type tensor struct {
 	read        func(ctx context.Context, start int64, dst []byte) error
 }
 
-// Contents opens a safetensors file, or the checkpoint that name and word say.
+// Contents opens a file of safetensors or of torch.save, or the checkpoint that name and word say.
 func (f Finder) Contents(ctx context.Context, name, word string) (*Contents, error) {
 	info, missing := os.Stat(f.From.Abs(name))
 	if missing == nil && !info.IsDir() {
 		if word != "" {
 			return nil, usage.Errorf("%s is a file and has no steps; compare it with one checkpoint: ddpbatch ckpt diff %s CKPT", name, name)
 		}
-		return openFile(f.From.Abs(name))
+		return OpenFile(f.From.Abs(name))
 	}
 	if errors.Is(missing, fs.ErrNotExist) && strings.HasSuffix(name, ".safetensors") {
 		return nil, &exit.Error{Code: exit.NoCheckpoint, Err: fmt.Errorf("there is no file %s", f.From.Named(name))}
@@ -67,7 +68,7 @@ func (f Finder) Contents(ctx context.Context, name, word string) (*Contents, err
 // noContents is the error where name is neither a file nor what Find takes, which says why.
 func (f Finder) noContents(name string, why *usage.Error) error {
 	if strings.ContainsRune(name, filepath.Separator) {
-		return usage.Errorf("there is no %s; name a safetensors file, %s", f.From.Named(name), whatRun)
+		return usage.Errorf("there is no %s; name a file of safetensors or of torch.save, %s", f.From.Named(name), whatRun)
 	}
 	err := &usage.Error{Message: why.Message}
 	if _, step := ParseStep(name); step == nil {
@@ -76,8 +77,15 @@ func (f Finder) noContents(name string, why *usage.Error) error {
 	return err
 }
 
-// openFile opens a safetensors file to compare it.
-func openFile(path string) (*Contents, error) {
+// OpenFile opens a file of safetensors or of torch.save to compare it.
+func OpenFile(path string) (*Contents, error) {
+	t, err := torchfile.Open(path)
+	switch {
+	case err == nil:
+		return ofTorch(t), nil
+	case !errors.Is(err, torchfile.ErrNotTorch):
+		return nil, err
+	}
 	f, err := safetensors.Open(path)
 	if err != nil {
 		return nil, err
@@ -93,6 +101,20 @@ func openFile(path string) (*Contents, error) {
 		}})
 	}
 	return s, nil
+}
+
+// ofTorch are the contents of a file of torch.save.
+func ofTorch(f *torchfile.File) *Contents {
+	s := &Contents{check: f.Unchanged, close: f.Close, values: f.Values()}
+	for _, t := range f.Tensors() {
+		s.tensors = append(s.tensors, tensor{t.Name, t.DType, t.Shape(), t.Bytes, func(ctx context.Context, start int64, dst []byte) error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return f.Read(t, start, dst)
+		}})
+	}
+	return s
 }
 
 // OfCheckpoint are the contents of a checkpoint, which Close closes.
@@ -136,7 +158,7 @@ func align(a, b *Contents) {
 	}
 }
 
-// Values is how many small facts there are, which a file has none of.
+// Values is how many small facts there are, which a safetensors file has none of.
 func (s *Contents) Values() int { return len(s.values) }
 
 // Close ends the reading.

@@ -20,7 +20,7 @@ func TestDiffRefusesAFileThatChanges(t *testing.T) {
 	}
 	var both [2]*Contents
 	for i := range both {
-		s, err := openFile(path)
+		s, err := OpenFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}

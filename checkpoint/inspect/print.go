@@ -122,6 +122,9 @@ func (p Printer) Difference(d *Difference) error {
 	if n := len(d.Values); n > 0 {
 		values = fmt.Sprintf("; values that differ: %d", n)
 	}
+	if d.MaxAbs != nil {
+		fmt.Fprintln(p.Out, d.Farthest())
+	}
 	differ := len(d.Tensors) + len(d.OnlyA) + len(d.OnlyB)
 	_, err := fmt.Fprintf(p.Out, "%s the same, %d not%s\n", text.Plural(d.Equal, "tensor"), differ, values)
 	return err

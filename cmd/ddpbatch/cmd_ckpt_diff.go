@@ -14,15 +14,12 @@ import (
 
 func newCkptDiffCommand(e *env) *cli.Command {
 	command := ckptCommand(cli.Command{
-		Name: "diff", Usage: "compare two checkpoints, two steps of a run, or safetensors files; exit 0: the same, 1: not", ArgsUsage: "A B | RUN STEP1 STEP2",
+		Name: "diff", Usage: "compare two checkpoints, two steps of a run, or files of safetensors or torch.save; exit 0: the same, 1: not", ArgsUsage: "A B | RUN STEP1 STEP2",
 		Description: example("ddpbatch ckpt diff 123 4000 5000", "ddpbatch ckpt diff 123 124 --rtol 1e-5", "ddpbatch ckpt diff 123 model.safetensors"),
-	}, 2, 3, []cli.Flag{
-		&cli.Float64Flag{Name: "atol", Usage: "floats are the same within `X`, plus what --rtol allows; where both are 0, only equal bits are"},
-		&cli.Float64Flag{Name: "rtol", Usage: "floats are the same within `X` times the second, plus --atol"},
-	}, func(c *cli.Context, words []string) error {
-		tolerance := inspect.Tolerance{Abs: c.Float64("atol"), Rel: c.Float64("rtol")}
-		if !(tolerance.Abs >= 0 && tolerance.Rel >= 0) || math.IsInf(tolerance.Abs+tolerance.Rel, 0) {
-			return usage.Errorf("--atol and --rtol must be numbers from 0")
+	}, 2, 3, []cli.Flag{atolFlag(), rtolFlag()}, func(c *cli.Context, words []string) error {
+		tolerance, err := toleranceOf(c)
+		if err != nil {
+			return err
 		}
 		if len(words) == 3 {
 			words = []string{words[0], words[1], words[0], words[2]}
@@ -45,6 +42,23 @@ func newCkptDiffCommand(e *env) *cli.Command {
 	run := command.Action
 	command.Action = func(c *cli.Context) error { return troubled(run(c)) }
 	return command
+}
+
+func atolFlag() cli.Flag {
+	return &cli.Float64Flag{Name: "atol", Usage: "floats are the same within `X`, plus what --rtol allows; where both are 0, only equal bits are"}
+}
+
+func rtolFlag() cli.Flag {
+	return &cli.Float64Flag{Name: "rtol", Usage: "floats are the same within `X` times the second, plus --atol"}
+}
+
+// toleranceOf reads what atolFlag and rtolFlag say.
+func toleranceOf(c *cli.Context) (inspect.Tolerance, error) {
+	t := inspect.Tolerance{Abs: c.Float64("atol"), Rel: c.Float64("rtol")}
+	if !(t.Abs >= 0 && t.Rel >= 0) || math.IsInf(t.Abs+t.Rel, 0) {
+		return t, usage.Errorf("--atol and --rtol must be numbers from 0")
+	}
+	return t, nil
 }
 
 // troubled keeps an error that has no code of its own apart from "they differ".

@@ -31,6 +31,7 @@ func newRehearseCommand(e *env) *cli.Command {
 		Flags: append([]cli.Flag{
 			setFlag(),
 			&cli.StringSliceFlag{Name: "compare", Usage: "files of the run directory to compare, as a `PATTERN` (default: checkpoints, or what a command left in its checkpoint folder; may be repeated)"},
+			atolFlag(), rtolFlag(),
 			&cli.Int64Flag{Name: "steps", Usage: fmt.Sprintf("end both runs of the built-in trainer after `N` steps (default: %d, or twice as many as the latest fault's)", rehearse.DefaultSteps)},
 			&cli.BoolFlag{Name: "keep", Usage: "keep the two run directories"},
 			jsonFlag(),
@@ -50,6 +51,9 @@ func newRehearseCommand(e *env) *cli.Command {
 				}
 				source.sets = append(source.sets, p.Sets()...)
 				r := &rehearse.Rehearsal{Pretend: p, Sets: source.sets, Patterns: c.StringSlice("compare"), Steps: c.Int64("steps")}
+				if r.Within, err = toleranceOf(c); err != nil {
+					return err
+				}
 				if r.Steps < 0 || c.IsSet("steps") && r.Steps == 0 {
 					return usage.Errorf("--steps is %d; it must be 1 or more", r.Steps)
 				}

@@ -153,6 +153,21 @@ func TestPyTorchStarterComesToTheSameEnd(t *testing.T) {
 	}
 }
 
+// TestPyTorchStarterComesNearTheSameEnd does so with four ranks, which sum gradients in another order after a start.
+func TestPyTorchStarterComesNearTheSameEnd(t *testing.T) {
+	t.Parallel()
+	env, dir := append(starterTorchEnv(t), "OMP_NUM_THREADS=1"), t.TempDir()
+	initStarter(t, dir, "pytorch")
+	cmd, out := command(dir, "rehearse", "job.toml", "--fault", "warn:all@step=10", "--atol", "1e-6", "--nodes", "1", "--nproc-per-node", "4",
+		"--set", `launch.command=["python3", "train.py", "--epochs", "2"]`)
+	cmd.Env = append(os.Environ(), env...)
+	err := cmd.Run()
+	if said := out.String(); err != nil || !strings.Contains(said, "same: 1 file equal") || !strings.Contains(said, "interrupted\t2\t") ||
+		strings.Contains(said, "not byte for byte") != strings.Contains(said, "largest difference: absolute ") {
+		t.Errorf("%v\n%s", err, said)
+	}
+}
+
 // TestStartersScriptsAreGoodShell renders every starter as it is written, and once with the settings that its comments offer, and has bash
 // and shellcheck read what comes out.
 func TestStartersScriptsAreGoodShell(t *testing.T) {

@@ -48,7 +48,7 @@ func (r *Rehearsal) Judge(ctx context.Context, straight, disturbed Outcome) (ans
 			"DDPBATCH_STOP_FILE, it is to save and exit with %d (%s)",
 			disturbed.AfterWarning.Round(time.Millisecond), disturbed.Job.Launch.WarnSignal, exit.Requeue, found.what), nil, nil
 	case len(found.differ) > 0:
-		return Different, "different: " + found.what, found.differ, nil
+		return Different, "different: " + found.what + found.advice, found.differ, nil
 	case found.compared == 0:
 		return Unknown, "not known: both runs end with code 0, but there is nothing to compare: " + found.what, nil, nil
 	case disturbed.Attempts < 2:
@@ -63,12 +63,13 @@ type finding struct {
 	compared int
 	differ   []string // a line each
 	what     string   // was compared, and how that went
+	advice   string   // at the end of what; "": none
 }
 
 // compare holds the ends of two runs against each other: their newest checkpoints, or the files that the user names.
 func (r *Rehearsal) compare(ctx context.Context, a, b Outcome) (finding, error) {
 	if !a.Job.Builtin() || len(r.Patterns) > 0 {
-		return compareFiles(a.Run, b.Run, r.Patterns)
+		return r.compareFiles(ctx, a.Run, b.Run)
 	}
 	x, err := newest(ctx, r.Env.Log, a)
 	if err != nil {
@@ -86,9 +87,13 @@ func (r *Rehearsal) compare(ctx context.Context, a, b Outcome) (finding, error) 
 		return finding{compared: 1, differ: []string{"the interrupted run has no checkpoint"}, what: "only one run has a checkpoint"}, nil
 	}
 	defer y.Close()
-	d, err := inspect.Compare(ctx, x, y, inspect.Tolerance{})
+	d, err := inspect.Compare(ctx, x, y, r.Within)
 	if err != nil {
 		return finding{}, err
+	}
+	if d.Same && d.MaxAbs != nil {
+		return finding{compared: d.Equal, what: fmt.Sprintf("the last checkpoints are equal within %s, %s and %s; %s", tolerated(r.Within),
+			text.Plural(d.Equal, "tensor"), text.Plural(x.Values(), "value"), d.Farthest())}, nil
 	}
 	if d.Same {
 		return finding{compared: d.Equal, what: fmt.Sprintf("the last checkpoints are equal bit for bit, %s and %s", text.Plural(d.Equal, "tensor"), text.Plural(x.Values(), "value"))}, nil
@@ -99,6 +104,7 @@ func (r *Rehearsal) compare(ctx context.Context, a, b Outcome) (finding, error) 
 	}
 	first, _, _ := strings.Cut(f.differ[0], ":")
 	f.what += "; the first is " + first
+	f.advice = adviceOn(d)
 	return f, nil
 }
 
@@ -135,37 +141,50 @@ func newest(ctx context.Context, log *slog.Logger, p Outcome) (*inspect.Contents
 
 // compareFiles compares what two runs of a command have left in their run directories: the files that match one of the patterns, or,
 // without any, all in the folder that the command was given for its checkpoints.
-func compareFiles(a, b *rundir.Dir, patterns []string) (finding, error) {
-	x, err := filesOf(a, patterns)
+func (r *Rehearsal) compareFiles(ctx context.Context, a, b *rundir.Dir) (finding, error) {
+	x, err := filesOf(a, r.Patterns)
 	if err != nil {
 		return finding{}, err
 	}
-	y, err := filesOf(b, patterns)
+	y, err := filesOf(b, r.Patterns)
 	if err != nil {
 		return finding{}, err
 	}
 	names := maps.Clone(x)
 	maps.Copy(names, y)
-	if len(names) == 0 && len(patterns) == 0 {
+	if len(names) == 0 && len(r.Patterns) == 0 {
 		return finding{what: "the command left no file in DDPBATCH_CHECKPOINT_DIR; save there, and see --compare"}, nil
 	}
 	if len(names) == 0 {
-		return finding{what: fmt.Sprintf("no file of the run directories matches %q", patterns)}, nil
+		return finding{what: fmt.Sprintf("no file of the run directories matches %q", r.Patterns)}, nil
 	}
 	f := finding{compared: len(names)}
+	var all readFiles
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		p, inA := x[name]
 		q, inB := y[name]
 		switch {
 		case !inA || !inB:
 			f.differ = append(f.differ, fmt.Sprintf("file %s: only one run has it", text.Clean(name)))
+			all.others++
 		case !bytes.Equal(p, q):
-			f.differ = append(f.differ, fmt.Sprintf("file %s: the bytes differ", text.Clean(name)))
+			lines, err := all.compare(ctx, name, filepath.Join(a.Path(), name), filepath.Join(b.Path(), name), r.Within)
+			if err != nil {
+				return f, err
+			}
+			f.differ = append(f.differ, lines...)
 		}
 	}
 	f.what = fmt.Sprintf("%s equal byte for byte", text.Plural(len(names), "file"))
-	if n := len(f.differ); n > 0 {
+	if all.alike > 0 {
+		f.what = fmt.Sprintf("%s equal, of %d not byte for byte but in all that %s", text.Plural(len(names), "file"), all.alike, all.whatIsEqual(r.Within))
+	}
+	if n := all.apart + all.others; n > 0 {
 		f.what = fmt.Sprintf("%d of %s", n, text.Plural(len(names), "file"))
+		if all.others == 0 && all.farthest != nil {
+			f.what += "; " + all.farthest.Farthest()
+			f.advice = adviceOn(all.farthest)
+		}
 	}
 	return f, nil
 }

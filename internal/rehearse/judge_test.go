@@ -34,7 +34,7 @@ func TestLinksAreComparedByTheirTarget(t *testing.T) {
 	put(a, "gone1", "x")
 	put(b, "gone2", "y")
 	for name, patterns := range map[string][]string{"all": nil, "by a pattern": {"checkpoints/*"}} {
-		f, err := compareFiles(a, b, patterns)
+		f, err := (&Rehearsal{Patterns: patterns}).compareFiles(t.Context(), a, b)
 		if err != nil {
 			t.Fatal(err)
 		}

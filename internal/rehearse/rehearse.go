@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"ddpbatch/checkpoint/inspect"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/simulate"
@@ -24,7 +25,8 @@ type Rehearsal struct {
 	Pretend  simulate.Pretend
 	Sets     []string // overrides of the job file
 	Patterns []string // of files to compare
-	Steps    int64    // after which both runs end; 0: as DefaultSteps
+	Within   inspect.Tolerance
+	Steps    int64 // after which both runs end; 0: as DefaultSteps
 	// Parse reads the job with these overrides, and NewRun makes a run directory of it.
 	Parse  func(sets []string) (*jobfile.Job, error)
 	NewRun func(sets []string, p simulate.Pretend) (*rundir.Dir, *jobfile.Job, error)
