@@ -62,7 +62,7 @@ func newAttemptCommand(e *env) *cli.Command {
 
 // attemptEnv is what package attempt knows of this process.
 func (e *env) attemptEnv() attempt.Env {
-	return attempt.Env{Env: e.submitEnv(), Lookup: e.lookup, Err: e.Err}
+	return attempt.Env{Env: e.submitEnv(), Lookup: e.lookup, Environ: e.Environ, Err: e.Err}
 }
 
 func runAttemptBegin(ctx context.Context, e *env, path string) error {

@@ -128,6 +128,7 @@ var manVariables = []manTerm{
 	{"DDPBATCH_HEARTBEAT_FILE", "Where workers are to leave a sign of life. Workers find it where hangs are looked for."},
 	{"DDPBATCH_COOKIE", "By this the agent finds what a worker has started. Workers find it."},
 	{"DDPBATCH_ROUND", "How often the run's workers were started before. Workers find it."},
+	{"DDPBATCH_JOB_NAME, DDPBATCH_JOB_ID, DDPBATCH_CAUSE, DDPBATCH_EXIT, DDPBATCH_MESSAGE, DDPBATCH_STEP", "How a run ended. The command launch.on_end finds them."},
 	{"DDPBATCH_RUN_ID, DDPBATCH_ATTEMPT, DDPBATCH_STORE", "The run, its attempt, and where its store is, for the store commands."},
 	{"PET_*", "Flags of run, as torchrun has them: PET_NNODES for --nnodes."},
 	{"PYTHON_EXEC", "The Python by which run starts scripts; python3 where it is not set."},

@@ -16,8 +16,9 @@ import (
 // Env is what an attempt knows of the batch script around it, and of Slurm.
 type Env struct {
 	submission.Env
-	Lookup func(name string) (string, bool) // a variable of the batch script's environment
-	Err    io.Writer                        // the job's log, for a person
+	Lookup  func(name string) (string, bool) // a variable of the batch script's environment
+	Environ []string                         // all of it, for the user's commands
+	Err     io.Writer                        // the job's log, for a person
 }
 
 func (e Env) get(name string) string {

@@ -38,11 +38,34 @@ func End(ctx context.Context, e Env, run *rundir.Dir, end SrunEnd) error {
 	if a.Link, err = LinkOf(run.Whole(), a.JobID); err != nil {
 		e.Log.Warn("whether the job is a link of a chain is not known", "error", err)
 	}
-	w, err := a.Decide(ctx, end.Code)
-	if err == nil && w.Decision.Action != recovery.Finish {
+	w, acted := a.Decide(ctx, end.Code)
+	if acted == nil && w.Decision.Action != recovery.Finish {
 		fmt.Fprintf(e.Err, "ddpbatch: attempt %d: %s\n", w.Verdict.Attempt, w.Verdict.Message)
-		w, err = a.Act(ctx, w)
+		w, acted = a.Act(ctx, w)
 	}
+	err = a.reportWhatFollows(ctx, w, acted, end.Code)
+	if a.IsLast(w, acted) {
+		a.OnEnd(ctx, w, codeOf(err))
+	}
+	return err
+}
+
+// codeOf is what the batch script exits with.
+func codeOf(err error) int {
+	coded, ok := errors.AsType[*exit.Error](err)
+	switch {
+	case err == nil:
+		return 0
+	case ok:
+		return coded.Code
+	}
+	return exit.Failed
+}
+
+// reportWhatFollows says in the job's log what follows, and cancels later links where nothing does. Its error carries the script's exit code;
+// code is srun's.
+func (a *Attempt) reportWhatFollows(ctx context.Context, w Ending, err error, code int) error {
+	e, run := a.Env, a.Run
 	resume := submission.ResumeHint(run)
 	switch {
 	case errors.Is(err, errNotRequeued):
@@ -54,7 +77,7 @@ func End(ctx context.Context, e Env, run *rundir.Dir, end SrunEnd) error {
 		a.Link.cancelLater(ctx, e, "the run is given up")
 		return &exit.Error{Code: exit.GivenUp(w.Verdict.Exit), Err: err}
 	case err != nil:
-		return &exit.Error{Code: max(end.Code, exit.Failed), Err: err}
+		return &exit.Error{Code: max(code, exit.Failed), Err: err}
 	case w.Decision.Action == recovery.EndLink:
 		fmt.Fprintf(e.Err, "ddpbatch: %s\n", a.Link.ends(w.Decision.Why, run))
 		return &exit.Error{Code: exit.Requeue}

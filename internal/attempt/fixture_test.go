@@ -42,7 +42,7 @@ func (e *script) env() Env {
 	kept, _ := slurm.Scrub(e.Environ)
 	return Env{
 		Env:    submission.Env{Now: e.Now, Log: e.log(), Slurm: &slurm.Client{Environ: kept}},
-		Lookup: e.lookup, Err: e.Err,
+		Lookup: e.lookup, Environ: e.Environ, Err: e.Err,
 	}
 }
 

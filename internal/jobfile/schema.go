@@ -172,6 +172,7 @@ func launchRows() []keyRow {
 		{key: "launch.prefix", read: text("one line of text", isSafe, func(j *Job) *string { return &j.Launch.Prefix })},
 		{key: "launch.gpus", read: oneOf(func(j *Job) *string { return &j.Launch.GPUs }, "auto", "all", "one")},
 		{key: "launch.torch_store", read: boolean(func(j *Job) *bool { j.Launch.TorchStore = new(bool); return j.Launch.TorchStore })},
+		{key: "launch.on_end", read: list(0, "text without NUL", noNUL, func(j *Job) *[]string { return &j.Launch.OnEnd })},
 		{key: "launch.numa", read: oneOf(func(j *Job) *string { return &j.Launch.NUMA }, "node", "socket", "exclusive", "core-complex")},
 
 		{key: "mpi.transport", read: oneOf(func(j *Job) *string { return &j.MPI.Transport }, "auto", "shm", "tcp", "ucx")},

@@ -126,6 +126,9 @@ func (r *Rehearsal) simulate(ctx context.Context, name string, faults []sim.Faul
 	if job, err := r.Parse(sets); err == nil && job.ExportPath() != "" {
 		sets = append(sets, `train.export=""`) // the user's file is that of the real run
 	}
+	if job, err := r.Parse(sets); err == nil && len(job.Launch.OnEnd) > 0 {
+		sets = append(sets, "launch.on_end=[]") // nobody wants to hear of a rehearsal
+	}
 	run, job, err := r.NewRun(sets, p)
 	if err != nil {
 		return Outcome{}, err

@@ -106,13 +106,29 @@ func (s *Job) Run(ctx context.Context) (attempt.Ending, error) {
 		goesOn := w.Decision.Action == recovery.Requeue || w.Decision.Action == recovery.EndLink && !s.link.Last()
 		if err != nil || !goesOn {
 			s.reportLeft()
+			s.onEnd(ctx, w, err)
 			return w, err
 		}
 		if err := s.wait(ctx, w); err != nil {
 			s.reportLeft()
-			return s.withdraw(ctx, w, err)
+			w, err := s.withdraw(ctx, w, err)
+			s.onEnd(ctx, w, err)
+			return w, err
 		}
 	}
+}
+
+// onEnd runs launch.on_end, as the batch script would at the end of the run.
+func (s *Job) onEnd(ctx context.Context, w attempt.Ending, err error) {
+	if s.newest == nil || w.Verdict.Attempt == 0 { // it never began
+		return
+	}
+	s.newest.Signals = nil // nobody kills this process soon
+	code := s.code(ctx, w)
+	if code == 0 && err != nil {
+		code = s.e.ExitCode(err)
+	}
+	s.newest.OnEnd(context.WithoutCancel(ctx), w, code)
 }
 
 // wait is what happens to the job from its requeue until it begins again, or from the end of a link of its chain until the next begins.

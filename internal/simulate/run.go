@@ -173,16 +173,25 @@ func runJob(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Pre
 	return s.result(ctx, w, err)
 }
 
-// result ends a simulated job with the exit code of its last attempt, or of a run that was given up.
-func (s *Job) result(ctx context.Context, w attempt.Ending, err error) error {
-	v, code := w.Verdict, w.Verdict.Exit
+// code is what a simulated job ends with: the exit code of its last attempt, or of a run that was given up.
+func (s *Job) code(ctx context.Context, w attempt.Ending) int {
+	code := w.Verdict.Exit
 	if w.Decision.Action == recovery.GiveUp && w.Decision.Why != w.Facts.Forbids { // else whoever runs simulate may start it again
-		code = exit.GivenUp(v.Exit)
+		code = exit.GivenUp(w.Verdict.Exit)
 	}
 	if w.Decision.Action == recovery.EndLink { // of the last link
 		code = exit.Requeue
 	}
-	stopped, byHand := errors.AsType[launch.SignalError](context.Cause(ctx))
+	if stopped, byHand := errors.AsType[launch.SignalError](context.Cause(ctx)); byHand && code != 0 {
+		return 128 + int(stopped.Sig)
+	}
+	return code
+}
+
+// result ends a simulated job with its exit code.
+func (s *Job) result(ctx context.Context, w attempt.Ending, err error) error {
+	v, code := w.Verdict, s.code(ctx, w)
+	_, byHand := errors.AsType[launch.SignalError](context.Cause(ctx))
 	switch {
 	case code == 0:
 		return err
@@ -191,9 +200,6 @@ func (s *Job) result(ctx context.Context, w attempt.Ending, err error) error {
 		fmt.Fprintf(s.e.Err, "resume: %s\n", submission.ResumeCommand(s.run))
 	default:
 		fmt.Fprintf(s.e.Err, "logs: %s\n", s.e.Short(s.run.LogsPath(v.Attempt)))
-	}
-	if byHand {
-		code = 128 + int(stopped.Sig)
 	}
 	return &exit.Error{Code: code, Err: err}
 }

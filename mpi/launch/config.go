@@ -27,6 +27,7 @@ type Config struct {
 	Hang         time.Duration `json:"hang"`                  // workers without a sign of life for so long hang; 0: never
 	GPUs         string        `json:"gpus"`                  // what each worker sees: "auto" | "all" | "one"
 	TorchStore   *bool         `json:"torch_store,omitempty"` // serve PyTorch's store at MASTER_PORT; nil: where the command is Python
+	OnEnd        []string      `json:"on_end,omitempty"`      // run on the first node when nothing follows the run's end by itself; empty: none
 	NUMA         string        `json:"numa,omitempty"`        // torchrun's --numa-binding: "node" | "socket" | "exclusive" | "core-complex"; "": none
 }
 

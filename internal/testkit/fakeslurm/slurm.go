@@ -123,7 +123,7 @@ func Run(t testing.TB, requeue string) *rundir.Dir {
 func RunOf(t testing.TB, kind, program, requeue string) *rundir.Dir {
 	t.Helper()
 	dir := t.TempDir()
-	text := []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n[requeue]\n" + requeue)
+	text := []byte("name = \"x\"\nlaunch.command = [\"true\"]\n[requeue]\n" + requeue)
 	job, _, err := jobfile.Parse("job.toml", dir, text, nil)
 	if err != nil {
 		t.Fatal(err)
