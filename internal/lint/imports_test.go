@@ -64,7 +64,7 @@ var mayImport = map[string][]string{
 var internalFor = map[string][]string{
 	"internal/secure":     {"mpi/store"},
 	"internal/auth":       {"internal/attempt", "internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch/rendezvous", "mpi/launch/supervise", "internal/collbench", "cmd/ddpbatch"},
-	"internal/rundir":     {"internal/defaults", "mpi/launch", "mpi/launch/rendezvous", "mpi/launch/supervise", "mpi/launch/blame", "mpi/launch/recovery", "checkpoint/inspect", "internal/jobfile", "internal/snapshot", "internal/submission", "internal/attempt", "internal/simulate", "internal/rehearse", "internal/builtin", "internal/resume", "internal/cancel", "internal/runindex", "internal/runview", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
+	"internal/rundir":     {"internal/defaults", "mpi/launch", "mpi/launch/rendezvous", "mpi/launch/supervise", "mpi/launch/blame", "mpi/launch/recovery", "checkpoint/inspect", "internal/jobfile", "internal/snapshot", "internal/submission", "internal/attempt", "internal/simulate", "internal/rehearse", "internal/builtin", "internal/resume", "internal/cancel", "internal/clean", "internal/runindex", "internal/runview", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
 	"internal/jobfile":    {"internal/defaults", "internal/attempt", "internal/simulate", "internal/rehearse", "internal/builtin", "internal/resume", "internal/runview", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
 	"internal/defaults":   {"cmd/ddpbatch"},
 	"internal/torchrun":   {"internal/placement", "internal/translate", "internal/jobfile", "cmd/ddpbatch"},
@@ -73,12 +73,13 @@ var internalFor = map[string][]string{
 	"internal/builtin":    {"cmd/ddpbatch"},
 	"internal/resume":     {"cmd/ddpbatch"},
 	"internal/cancel":     {"cmd/ddpbatch"},
-	"internal/submission": {"internal/attempt", "internal/simulate", "internal/builtin", "internal/runview", "internal/resume", "internal/cancel", "cmd/ddpbatch"},
+	"internal/clean":      {"cmd/ddpbatch"},
+	"internal/submission": {"internal/attempt", "internal/simulate", "internal/builtin", "internal/runview", "internal/resume", "internal/cancel", "internal/clean", "cmd/ddpbatch"},
 	"internal/attempt":    {"internal/simulate", "cmd/ddpbatch"},
 	"internal/simulate":   {"internal/rehearse", "cmd/ddpbatch"},
 	"internal/rehearse":   {"cmd/ddpbatch"},
 	"internal/collbench":  {"cmd/ddpbatch"},
-	"internal/runview":    {"internal/resume", "internal/cancel", "cmd/ddpbatch"},
+	"internal/runview":    {"internal/resume", "internal/cancel", "internal/clean", "cmd/ddpbatch"},
 }
 
 func TestImportsAreAllowed(t *testing.T) {

@@ -1,0 +1,124 @@
+package rundir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"ddpbatch/internal/vfs"
+)
+
+// removedPrefix begins the name of a run that is being removed. No run has such a name, so that what a removal has left half done passes for
+// none; LeftRemovals finds it.
+const removedPrefix = ".removed-"
+
+// Remove removes the run directory with all that is in it, and the links of job ids that lead to it. It follows no link. A process that
+// ends in its middle leaves what nobody takes for a run, and RemoveLeft removes. The caller has made sure that nobody needs the run.
+func (d *Dir) Remove() error {
+	whole := d.Whole()
+	if !whole.IsOwn() {
+		return fmt.Errorf("remove %s: %w: it belongs to another user", whole.path, ErrExposed)
+	}
+	parent, err := os.OpenRoot(filepath.Dir(whole.path))
+	if err != nil {
+		return fmt.Errorf("remove %s: %w", whole.path, err)
+	}
+	defer parent.Close()
+	name := filepath.Base(whole.path)
+	aside := removedPrefix + name
+	if err := parent.Rename(name, aside); err != nil {
+		return fmt.Errorf("remove %s: %w", whole.path, err)
+	}
+	err = errors.Join(removeLinks(parent, name), vfs.OS{}.SyncDir(filepath.Dir(whole.path)), parent.RemoveAll(aside))
+	if err != nil {
+		return fmt.Errorf("remove %s: %w; what is left of it is %s", whole.path, err, filepath.Join(filepath.Dir(whole.path), aside))
+	}
+	return nil
+}
+
+// removeLinks removes the links beside a run that lead to it.
+func removeLinks(parent *os.Root, run string) error {
+	entries, err := fs.ReadDir(parent.FS(), ".")
+	for _, e := range entries {
+		if e.Type()&fs.ModeSymlink == 0 {
+			continue
+		}
+		if target, linkErr := parent.Readlink(e.Name()); linkErr == nil && target == run {
+			err = errors.Join(err, ignoreGone(parent.Remove(e.Name())))
+		}
+	}
+	return err
+}
+
+// LeftRemovals are the folders in parent that removals of the caller's have left half done, by their paths.
+func LeftRemovals(parent string) (paths []string, err error) {
+	entries, err := os.ReadDir(parent)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		name, isLeft := strings.CutPrefix(e.Name(), removedPrefix)
+		if path := filepath.Join(parent, e.Name()); isLeft && runName().MatchString(name) && ownFolder(path) {
+			paths = append(paths, path)
+		}
+	}
+	return paths, err
+}
+
+// RemoveLeft removes what LeftRemovals has found, and the links that led to it.
+func RemoveLeft(path string) error {
+	parent, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	run := strings.TrimPrefix(filepath.Base(path), removedPrefix)
+	return errors.Join(removeLinks(parent, run), parent.RemoveAll(filepath.Base(path)))
+}
+
+// LastEvent is when the newest line of the run's ledger, or of one of its elements', was written; the time of its creation where there is
+// none.
+func (d *Dir) LastEvent() (time.Time, error) {
+	whole := d.Whole()
+	newest := whole.spec.Created
+	elements, err := whole.Elements()
+	if err != nil {
+		return newest, err
+	}
+	for _, part := range slices.Concat([]*Dir{whole}, elements) {
+		history, err := part.ownLedger()
+		if err != nil {
+			return newest, err
+		}
+		for _, e := range history {
+			if e.Time.After(newest) {
+				newest = e.Time
+			}
+		}
+	}
+	return newest, nil
+}
+
+// Size is how many bytes the files of the run take, as far as they can be read. Links are not followed.
+func (d *Dir) Size() (bytes int64) {
+	root, err := os.OpenRoot(d.Whole().path)
+	if err != nil {
+		return 0
+	}
+	defer root.Close()
+	_ = fs.WalkDir(root.FS(), ".", func(_ string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // what cannot be read is not counted
+		}
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
+			bytes += info.Size()
+		}
+		return nil
+	})
+	return bytes
+}
