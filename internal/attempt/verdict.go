@@ -58,6 +58,7 @@ func (a *Attempt) verdictOfEvent(end rundir.Event, code int) rundir.Verdict {
 	return rundir.Verdict{
 		Attempt: a.Number, JobID: a.JobID, Cause: end.Cause, FirstRank: -1, Host: end.Node, Nodes: end.Nodes, Step: end.Step, Saved: end.Saved,
 		Signal: end.Signal, WarnedS: end.WarnedS, LeadS: end.LeadS, Message: end.Detail, Exit: code, Time: end.Time,
+		Error: end.Error, Class: end.Class, Advice: end.Advice, Final: end.Final, Trace: end.Trace,
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -124,5 +125,17 @@ func TestAttemptEndKnowsAgentsThatNeverMet(t *testing.T) {
 				t.Errorf("ledger %+v, %v; want the cause %s", history, err, test.cause)
 			}
 		})
+	}
+}
+
+// Where a verdict cannot be read, the ledger's line of its end says all that what follows depends on.
+func TestVerdictOfEventKeepsWhatDecides(t *testing.T) {
+	want := rundir.Verdict{
+		Attempt: 2, JobID: "7", Cause: "crash", FirstRank: -1, Host: "n1", Exit: 1, Signal: 9, Step: 3, Message: "rank 0 ended", Saved: true,
+		Nodes: []string{"n1"}, Error: "KeyError: lr", Class: "program", Advice: "add it", Final: true, Trace: "00ff", WarnedS: 1, LeadS: 2,
+	}
+	a := &Attempt{Number: 2, JobID: "7"}
+	if got := a.verdictOfEvent(want.Event(), 1); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

@@ -37,10 +37,15 @@ type Event struct {
 	Node    string    `json:"node,omitempty"`  // of the rank that ended first
 	Nodes   []string  `json:"nodes,omitempty"` // as in Verdict
 	Step    int64     `json:"step,omitempty"`
-	Saved   bool      `json:"saved,omitempty"` // of an end: as in Verdict, and the next three
+	Saved   bool      `json:"saved,omitempty"` // of an end: as in Verdict, and the next eight
 	Signal  int       `json:"signal,omitempty"`
 	WarnedS float64   `json:"warned_s,omitempty"`
 	LeadS   float64   `json:"lead_s,omitempty"`
+	Error   string    `json:"error,omitempty"` // cut after 4 KiB
+	Class   string    `json:"class,omitempty"`
+	Advice  string    `json:"advice,omitempty"`
+	Final   bool      `json:"final,omitempty"`
+	Trace   string    `json:"trace,omitempty"`
 	Element *int      `json:"element,omitempty"` // of an array's resume, and its submitting: the only element that it is of; nil: Spans
 	Spans   [][2]int  `json:"spans,omitempty"`   // the elements that it is of, from each first to each last index; none: all
 	Link    int       `json:"link,omitempty"`    // which link of a chain its job is, from 1; 0: it is none
@@ -111,7 +116,7 @@ func (d *Dir) appendIf(e Event, wanted func(ledger *os.File) bool) error {
 }
 
 func (d *Dir) append(e Event, wanted func(ledger *os.File) bool) (err error) {
-	e.Detail = text.Cut(e.Detail, maxDetail)
+	e.Detail, e.Error, e.Advice = text.Cut(e.Detail, maxDetail), text.Cut(e.Error, maxDetail), text.Cut(e.Advice, maxDetail)
 	line, err := json.Marshal(e)
 	if err != nil {
 		return err
@@ -189,6 +194,7 @@ func (v Verdict) Event() Event {
 	return Event{
 		Time: v.Time, Event: EventEnd, Attempt: v.Attempt, Cause: v.Cause, Node: v.Host, Nodes: v.Nodes, Step: v.Step,
 		Saved: v.Saved, Signal: v.Signal, WarnedS: v.WarnedS, LeadS: v.LeadS, Detail: v.Message,
+		Error: v.Error, Class: v.Class, Advice: v.Advice, Final: v.Final, Trace: v.Trace,
 	}
 }
 

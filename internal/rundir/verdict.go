@@ -27,6 +27,12 @@ type Verdict struct {
 	Requeue   bool   `json:"requeue"`
 	Message   string `json:"message"` // one sentence for people
 
+	Error  string `json:"error,omitempty"`  // the first rank's own: the last line of its exception, or what else it said was wrong; one line
+	Class  string `json:"class,omitempty"`  // a blame.Class, where the table of causes knows the error: "program", "infrastructure"
+	Advice string `json:"advice,omitempty"` // what a person can do, one line
+	Final  bool   `json:"final,omitempty"`  // the same comes again until a person changes something
+	Trace  string `json:"trace,omitempty"`  // a digest of the traceback: equal ones have the same; empty: there is none that may come again
+
 	Round   int       `json:"round,omitempty"`   // of the attempt within its job, from 0
 	Ranks   []RankEnd `json:"ranks,omitempty"`   // how the ranks that ended badly did, first_rank first
 	Report  string    `json:"report,omitempty"`  // the failure, told to a person in some lines
@@ -77,6 +83,10 @@ func (v Verdict) encode() ([]byte, error) {
 			v.Report = text.Cut(v.Report, max(len(v.Report)/2, maxText))
 		case len(v.Message) > maxText:
 			v.Message = text.Cut(v.Message, max(len(v.Message)/2, maxText))
+		case len(v.Error) > maxText:
+			v.Error = text.Cut(v.Error, max(len(v.Error)/2, maxText))
+		case len(v.Advice) > maxText:
+			v.Advice = text.Cut(v.Advice, max(len(v.Advice)/2, maxText))
 		case len(v.Ranks) > 1: // the one that ended first is the first
 			v.Ranks = v.Ranks[:len(v.Ranks)/2]
 		case len(v.Nodes) > 1:

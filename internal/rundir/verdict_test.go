@@ -22,7 +22,8 @@ func TestVerdictIsReadBack(t *testing.T) {
 		Requeue: true, Message: "rank 3 …", Time: noon,
 		Round:  1,
 		Ranks:  []RankEnd{{Rank: 3, Host: "n2", Signal: 9}, {Rank: 0, Host: "n1", Exit: 1, Followed: true}},
-		Report: "one\ntwo", OOM: true, Saved: true, Nodes: []string{"n2"}, Restart: true, WarnedS: 61.5, LeadS: 120}
+		Report: "one\ntwo", OOM: true, Saved: true, Nodes: []string{"n2"}, Restart: true, WarnedS: 61.5, LeadS: 120,
+		Error: "OSError: …", Class: "infrastructure", Advice: "make room", Final: true, Trace: "00ff"}
 	must(t, d.WriteVerdict(Verdict{Attempt: n}))
 	must(t, d.WriteVerdict(want))
 	if got, err := d.Verdict(n); err != nil || !reflect.DeepEqual(got, want) {
@@ -76,7 +77,8 @@ func TestVerdictFitsWhatIsReadBack(t *testing.T) {
 		"ranks":             {Report: "short", Ranks: ranks},
 		"message":           {Message: line, Report: "short"},
 		"nodes":             {Nodes: nodes, Report: "short"},
-		"all of them":       {Message: line, Report: line, Nodes: nodes, Ranks: ranks},
+		"error and advice":  {Error: line, Advice: line},
+		"all of them":       {Message: line, Report: line, Error: line, Advice: line, Nodes: nodes, Ranks: ranks},
 		"many times longer": {Message: strings.Repeat("\x01", 3<<20)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,6 +97,7 @@ func TestVerdictFitsWhatIsReadBack(t *testing.T) {
 			}
 			for what, kept := range map[string]bool{
 				"report": begins(v.Report, got.Report), "message": begins(v.Message, got.Message),
+				"error": begins(v.Error, got.Error), "advice": begins(v.Advice, got.Advice),
 				"ranks": len(v.Ranks) == 0 || len(got.Ranks) > 0 && reflect.DeepEqual(got.Ranks, v.Ranks[:len(got.Ranks)]),
 				"nodes": len(v.Nodes) == 0 || len(got.Nodes) > 0 && reflect.DeepEqual(got.Nodes, v.Nodes[:len(got.Nodes)]),
 			} {

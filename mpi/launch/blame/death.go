@@ -26,6 +26,7 @@ type Death struct {
 	Tail      []string      `json:"tail,omitempty"`       // its last lines, as Words puts them together
 	ErrorFile *TorchError   `json:"error_file,omitempty"` // nil: it wrote none
 	OOM       string        `json:"oom,omitempty"`        // what shows that its memory ran out; "": nothing does
+	Python    string        `json:"python,omitempty"`     // the python3 that it ran, of one that lacks a module; "": not known
 	LogPath   string        `json:"log_path,omitempty"`   // the file with its last words; "": there is none
 	Hint      string        `json:"-"`                    // what a person may do about it, by agent 0; "": nothing is known
 }
@@ -109,6 +110,9 @@ type account struct {
 	error  string // the line that says what was wrong; "": none was found
 	origin string // the exception from which that came, where it is another; "": none
 	ended  bool   // it is of an exception that ended the process
+
+	lines, originLines []string // error and origin with the lines that follow them
+	trace              string   // see traceOf; "": there is no traceback
 }
 
 // nature is what the words say went wrong.
@@ -155,7 +159,7 @@ func lastWords(d Death) account {
 		}
 		if e.Message != "" {
 			lines := strings.Split(e.Message, "\n")
-			return account{nature: natureOf(lines), error: lines[0], ended: true}
+			return account{nature: natureOf(lines), error: lines[0], ended: true, lines: lines[:min(len(lines), exceptionLines)]}
 		}
 	}
 	errs, outs := d.words()
@@ -164,7 +168,8 @@ func lastWords(d Death) account {
 			return ofChain(chain)
 		}
 		if at := fatalLine(lines); at >= 0 {
-			return account{nature: natureOf(lines[at:min(len(lines), at+exceptionLines)]), error: lines[at]}
+			said := lines[at:min(len(lines), at+exceptionLines)]
+			return account{nature: natureOf(said), error: lines[at], lines: said}
 		}
 	}
 	a := account{nature: natureOf(d.Tail)}
@@ -179,9 +184,11 @@ func lastWords(d Death) account {
 // does.
 func ofChain(chain []traceback) account {
 	first, last := chain[0].exception, chain[len(chain)-1].exception
-	a := account{nature: natureOf(first), error: last[0], ended: chain[0].main || chain[len(chain)-1].main}
+	a := account{
+		nature: natureOf(first), error: last[0], ended: chain[0].main || chain[len(chain)-1].main, lines: last, trace: traceOf(chain),
+	}
 	if first[0] != last[0] {
-		a.origin = first[0]
+		a.origin, a.originLines = first[0], first
 	}
 	return a
 }

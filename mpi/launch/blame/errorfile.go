@@ -155,6 +155,7 @@ func cutFront(s string, most int) string {
 // traceback is one Python traceback: the exception, and what was said of it.
 type traceback struct {
 	exception []string // the line "Type: text" and the lines of text that follow it
+	frames    []string // where it was raised: "File "train.py", line 9, in main"
 	main      bool     // it begins in the main program: it ended the process, and was not only logged
 	aside     bool     // of an exception that the interpreter ignored, or that ended but a thread
 	chained   bool     // it came of the one before: raised while that was handled, or from it
@@ -214,6 +215,9 @@ func (t *traceback) read(lines []string, at int) int {
 		indented := strings.HasPrefix(line, " ")
 		switch {
 		case frames && indented:
+			if frame := strings.TrimSpace(line); strings.HasPrefix(frame, `File "`) {
+				t.frames = append(t.frames, frame)
+			}
 			if i == at {
 				t.main = strings.Contains(line, ", in <module>") || strings.Contains(line, ", in _run_module_as_main")
 			}

@@ -40,7 +40,7 @@ func (s *Supervisor) Explain(v rundir.Verdict, follows string) string {
 	}
 	switch {
 	case s.chosen >= 0:
-		s.deaths[s.chosen].Hint = s.round.hint(s.deaths[s.chosen])
+		s.deaths[s.chosen].Hint = v.Advice
 		text += blame.Report(s.deaths, s.chosen, follows)
 	case text != "" && follows != "":
 		text += "next: " + follows + "\n"

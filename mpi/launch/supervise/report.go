@@ -1,11 +1,13 @@
 package supervise
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -77,7 +79,28 @@ func (s *Supervisor) death(w *worker, memory proc.OutOfMemory) blame.Death {
 		secrets := redact.ValuesOf(s.cfg.Env)
 		d.ErrorFile.Message, d.ErrorFile.Stack = secrets.In(d.ErrorFile.Message), secrets.In(d.ErrorFile.Stack)
 	}
+	if blame.LacksModule(d) {
+		d.Python = s.cfg.python()
+	}
 	return d
+}
+
+// python is the Python that the workers' command names or, where that is a program of another kind, as a shell is, the python3 of its PATH.
+// "": none is found, or it is one in a container's image.
+func (c Config) python() string {
+	if c.Container != nil {
+		return ""
+	}
+	names := []string{"python3", "python"}
+	if strings.HasPrefix(filepath.Base(c.Command[0]), "python") {
+		names = []string{c.Command[0]}
+	}
+	for _, name := range names {
+		if path, err := c.lookPath(name); err == nil {
+			return path
+		}
+	}
+	return ""
 }
 
 // tail returns the worker's last lines so far, for reports, without the values of its variables that may be secret. It blanks the values
@@ -144,7 +167,18 @@ func (s *Supervisor) account(v rundir.Verdict) (_ rundir.Verdict, deaths []blame
 	if v.OOM = chosen >= 0 && deaths[chosen].OutOfMemory(); v.OOM && v.Cause == causeCrash {
 		v.Cause = causeOOM
 	}
+	if chosen >= 0 && v.Cause != causeHang {
+		v = s.round.explained(v, deaths[chosen])
+	}
 	return forbidRestart(v, deaths), deaths, chosen
+}
+
+// explained is v with what the last words of the rank that it names come to.
+func (r *round) explained(v rundir.Verdict, d blame.Death) rundir.Verdict {
+	found := blame.Find(d)
+	v.Error, v.Class, v.Advice = found.Error, string(found.Class), cmp.Or(r.hint(d), found.Advice)
+	v.Final, v.Trace = found.Final, found.Trace
+	return v
 }
 
 // accountInterrupted completes the verdict of a round that was told to end: its workers have saved if one says so (75), and none has failed in that or
