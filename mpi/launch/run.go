@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"ddpbatch/internal/exit"
@@ -143,6 +144,7 @@ func (r *run) decide(
 	if d.Action != recovery.Restart {
 		return nil, v, "" // whether the job is requeued is for the batch script to say
 	}
+	r.leaveOut(l, v)
 	attempt, err := r.claimNext(l)
 	if errors.Is(err, rundir.ErrSuperseded) {
 		v.Exit, v.Requeue = exit.Never, false
@@ -157,6 +159,18 @@ func (r *run) decide(
 	v.Restart = true
 	r.cfg.Log.Warn("the workers are started again", "why", d.Why, "message", v.Message, "agents", len(next.Members))
 	return next, v, d.Why
+}
+
+// leaveOut drops the agents of nodes whose ranks said that they have failed, as far as the run can go on without them. Agent 0's own stays.
+func (r *run) leaveOut(l *rendezvous.Layout, v rundir.Verdict) {
+	if recovery.CauseOf(v) != recovery.Node || v.Error == "" {
+		return
+	}
+	for _, p := range l.Participants {
+		if slices.Contains(v.Nodes, p.Host) && r.rdzv.Agents() > r.cfg.MinCount {
+			r.rdzv.Dismiss(p, "its node has failed: "+v.Error)
+		}
+	}
 }
 
 // claimNext claims the attempt after a round's, so that whatever is left of that is fenced off. It

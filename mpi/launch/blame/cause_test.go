@@ -126,7 +126,7 @@ func TestOrdinaryLogsMatchNothing(t *testing.T) {
 	}
 }
 
-// Rows hold what the rest of the program relies on: names are unique, advice is a sentence of one line, and the node is to blame for nothing
+// Rows hold what the rest of the program relies on: names are unique, advice is a sentence of one line, and a node is to blame for nothing
 // but what is the infrastructure's.
 func TestTableOfCauses(t *testing.T) {
 	names := map[string]bool{}

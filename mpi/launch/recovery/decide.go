@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -37,9 +38,10 @@ type Decision struct {
 //
 //  1. Done is done. Exit code 93 and a person's cancel end the run.
 //  2. Exit code 75 is a wish for a requeue, whatever Policy.On says.
-//  3. What is the workers' or a node's fault is mended within the job, where there is room and MaxRestarts is not used up.
-//  4. Otherwise the job is requeued, where On names the cause; but a time-out ends the link of a chain, whatever On and budgets say.
-//  5. No requeue where the cause's budget is used up, and neither a requeue nor a restart where the run makes no progress.
+//  3. A failure that comes again until a person changes something ends the run, whatever the policy wishes: see [history.comesAgain].
+//  4. What is the workers' or a node's fault is mended within the job, where there is room and MaxRestarts is not used up.
+//  5. Otherwise the job is requeued, where On names the cause; but a time-out ends the link of a chain, whatever On and budgets say.
+//  6. No requeue where the cause's budget is used up, and neither a requeue nor a restart where the run makes no progress.
 func Decide(p Policy, ledger []rundir.Event, v rundir.Verdict, room bool, restarts int) Decision {
 	if d, ok := final(v); ok {
 		return d
@@ -49,6 +51,9 @@ func Decide(p Policy, ledger []rundir.Event, v rundir.Verdict, room bool, restar
 	}
 	h := historyOf(p, ledger, v)
 	wish := v.Exit == exit.Requeue
+	if why, again := h.comesAgain(v); again && !wish {
+		return Decision{Action: GiveUp, Why: why}
+	}
 	if !wish && room && restarts < p.MaxRestarts && mendable(CauseOf(v)) {
 		if d, stuck := h.stuck(h.stepsKnown); stuck {
 			return d
@@ -166,6 +171,9 @@ func causeText(v rundir.Verdict) string {
 		Node: "a node was lost", Hang: "the run hung", OOM: "memory ran out", Crash: "a worker failed", Start: "the workers were not started",
 		Unknown: "nobody lived to say how the attempt ended",
 	}[CauseOf(v)]
+	if CauseOf(v) == Node && v.Error != "" { // as a rank on it said
+		words = "a node failed"
+	}
 	switch {
 	case CauseOf(v) == Saved && !v.Saved:
 		return "workers ask to be started again, and not all of them saved"
@@ -194,6 +202,7 @@ type history struct {
 	stepsKnown bool
 	saved      bool // the last attempt did
 	bad        []badNode
+	traces     map[string]int // how often each traceback ended an attempt before its first step; since one came further
 }
 
 // badNode is a node that an attempt ended by.
@@ -209,11 +218,12 @@ type end struct {
 	step  int64
 	lived time.Duration
 	nodes []string
+	trace string
 }
 
 // historyOf reads a ledger, and v as the last attempt's end.
 func historyOf(p Policy, ledger []rundir.Event, v rundir.Verdict) history {
-	h := history{policy: p, requeues: map[Cause]int{}}
+	h := history{policy: p, requeues: map[Cause]int{}, traces: map[string]int{}}
 	began, job, links := map[int]time.Time{}, "", map[string]bool{} // links: the jobs of the chain after its first
 	ends := map[int]end{}                                           // by attempt: a refined verdict replaces the one before
 	var order []int
@@ -251,7 +261,7 @@ func historyOf(p Policy, ledger []rundir.Event, v rundir.Verdict) history {
 	for _, attempt := range order {
 		h.add(ends[attempt])
 	}
-	last := end{cause: CauseOf(v), saved: v.Saved, step: v.Step, nodes: union(v.Nodes, v.Host)}
+	last := end{cause: CauseOf(v), saved: v.Saved, step: v.Step, nodes: union(v.Nodes, v.Host), trace: v.Trace}
 	if at, ok := began[v.Attempt]; ok {
 		last.lived = v.Time.Sub(at)
 	}
@@ -261,7 +271,7 @@ func historyOf(p Policy, ledger []rundir.Event, v rundir.Verdict) history {
 
 func endOf(e rundir.Event, began time.Time) end {
 	cause := Cause(e.Cause).Current()
-	found := end{cause: cause, saved: e.Saved, step: e.Step, nodes: union(e.Nodes, e.Node)}
+	found := end{cause: cause, saved: e.Saved, step: e.Step, nodes: union(e.Nodes, e.Node), trace: e.Trace}
 	if !began.IsZero() {
 		found.lived = e.Time.Sub(began)
 	}
@@ -282,6 +292,12 @@ func (h *history) add(e end) {
 		progress = e.lived >= h.policy.minLifetime(e.saved)
 	}
 	h.furthest = max(h.furthest, e.step)
+	switch began := e.step > 0 || !h.stepsKnown && progress; {
+	case began:
+		clear(h.traces)
+	case e.trace != "":
+		h.traces[e.trace]++
+	}
 	switch {
 	case e.cause == Done, progress:
 		h.stalled = 0
@@ -289,6 +305,20 @@ func (h *history) add(e end) {
 	default:
 		h.stalled++
 	}
+}
+
+// comesAgain says why a worker's failure comes again however often the workers are started: its last words say so, or the same traceback
+// has ended two attempts before their first step.
+func (h history) comesAgain(v rundir.Verdict) (why string, again bool) {
+	switch c := CauseOf(v); {
+	case c != Crash && c != OOM:
+		return "", false
+	case v.Final:
+		return fmt.Sprintf("%s, and no restart mends that: %s", causeText(v), cmp.Or(v.Advice, v.Error)), true
+	case h.traces[v.Trace] > 1:
+		return fmt.Sprintf("%s, with the same traceback as before and again before the first step: no restart mends that", causeText(v)), true
+	}
+	return "", false
 }
 
 // stuck gives up on a run that came no further in so many attempts, where judge is true.

@@ -39,11 +39,15 @@ func TestEveryLifeEndsWithinItsBudget(t *testing.T) {
 			now = now.Add(time.Duration(rng.IntN(600)) * time.Second)
 			history = append(history, rundir.Event{Time: now.Add(-time.Minute), Event: rundir.EventBegin, Attempt: attempt})
 			v := rundir.Verdict{Attempt: attempt, Cause: string(ends[rng.IntN(len(ends))]), Exit: 1, Step: int64(attempt), Time: now, OOM: rng.IntN(9) == 0}
+			v.Final, v.Trace = rng.IntN(9) == 0, []string{"", "aa", "bb", "cc"}[rng.IntN(4)]
 			if rng.IntN(4) == 0 && CauseOf(v) != Crash {
 				v.Exit, v.Saved = exit.Requeue, rng.IntN(2) == 0
 			}
 			d := Decide(p, history, v, rng.IntN(2) == 0, restarts)
 			history = append(history, v.Event())
+			if c := CauseOf(v); v.Final && (c == Crash || c == OOM) && v.Exit != exit.Requeue && d.Action != GiveUp {
+				t.Fatalf("seed %d: %+v after %+v", seed, d, v)
+			}
 			switch d.Action {
 			case Restart:
 				if restarts++; restarts > p.MaxRestarts {

@@ -158,6 +158,18 @@ func TestDecide(t *testing.T) {
 		{"a lost agent is a node", usual, new(story), rundir.Verdict{Cause: "agent-lost", Exit: 1, Host: "n2"}, true, 0, Requeue, "a node was lost (n2): requeue 1 of 5", Node},
 		{"a lost agent, restart", Policy{MaxRestarts: 3}, new(story), rundir.Verdict{Cause: "agent-lost", Exit: 1}, true, 2, Restart, "restart 3 of 3", ""},
 		{"preempted for the hundredth time", usual, new(story).requeued(99, Preempt, 0), ended(Preempt), true, 0, Requeue, "requeue 100", Preempt},
+		{"no restart mends it", all, new(story),
+			rundir.Verdict{Cause: "crash", Exit: 1, Host: "n1", Final: true, Error: "No module named 'x'", Advice: "install x"},
+			true, 0, GiveUp, "a worker failed (n1), and no restart mends that: install x", ""},
+		{"no restart mends it, and nobody asked for one", usual, new(story),
+			rundir.Verdict{Cause: "crash", Exit: 1, Final: true, Error: "No module"}, true, 0, GiveUp, "no restart mends that: No module", ""},
+		{"memory that is never there", all, new(story), rundir.Verdict{Cause: "crash", OOM: true, Exit: 1, Final: true, Advice: "buy some"},
+			true, 0, GiveUp, "memory ran out, and no restart", ""},
+		{"a rank's wish counts more", all, new(story), rundir.Verdict{Cause: "crash", Exit: 75, Final: true}, true, 0, Requeue, "", Crash},
+		{"so does a preemption", usual, new(story), rundir.Verdict{Cause: "preempt", Exit: 1, Final: true}, true, 0, Requeue, "", Preempt},
+		{"a node of which a rank says so", usual, new(story),
+			rundir.Verdict{Cause: "node", Exit: 1, FirstRank: 3, Host: "n2", Error: "ECC", Class: "infrastructure"}, false, 0,
+			Requeue, "a node failed (n2): requeue 1 of 5", Node},
 		{"timeout with room", Policy{MaxRestarts: 9}, new(story), ended(Timeout), true, 0, GiveUp, "the time limit came", ""},
 		{"never started", all, new(story), rundir.Verdict{Cause: "start", Exit: 127}, true, 0, GiveUp, "were not started", ""},
 		{"nobody knows", all, new(story), ended(Unknown), true, 0, GiveUp, "nobody lived", ""},
@@ -241,6 +253,57 @@ func TestRunWithoutProgressEnds(t *testing.T) {
 	}
 	if got := Decide(Policy{On: Causes(), NoProgress: 4}, history, v, false, 0); got.Action != Requeue {
 		t.Errorf("three short lives, where four are borne: %+v", got)
+	}
+}
+
+// One traceback that ends two attempts before their first step comes again, whatever lies between, unless one came further or a person had a
+// hand in it.
+func TestSameTracebackEndsTheRun(t *testing.T) {
+	const a, b = "00000000000000aa", "00000000000000bb"
+	crashed := func(trace string, step int64, lived time.Duration) func(*story) {
+		return func(s *story) {
+			s.lived(lived, Crash, step, "n1")
+			s.events[len(s.events)-1].Trace = trace
+		}
+	}
+	early := func(trace string) func(*story) { return crashed(trace, 0, time.Minute) }
+	preempted := func(s *story) { s.lived(time.Minute, Preempt, 0, "").then(rundir.EventRequeue, Preempt) }
+	resumed := func(s *story) { s.then(rundir.EventResume, "") }
+	for name, test := range map[string]struct {
+		before []func(*story)
+		trace  string
+		step   int64
+		late   bool // the last attempt lived for an hour
+		ends   bool
+	}{
+		"once":                          {nil, a, 0, false, false},
+		"twice":                         {[]func(*story){early(a)}, a, 0, false, true},
+		"another one":                   {[]func(*story){early(b)}, a, 0, false, false},
+		"none, twice":                   {[]func(*story){early("")}, "", 0, false, false},
+		"with a preemption between":     {[]func(*story){early(a), preempted}, a, 0, false, true},
+		"with another one between":      {[]func(*story){early(a), early(b)}, a, 0, false, true},
+		"after steps":                   {[]func(*story){crashed(a, 7, time.Minute)}, a, 9, false, false},
+		"after steps, then before":      {[]func(*story){crashed(a, 7, time.Minute)}, a, 0, false, false},
+		"before, in a run with steps":   {[]func(*story){crashed("", 7, time.Hour), crashed(a, 0, time.Hour)}, a, 0, true, true},
+		"with progress between":         {[]func(*story){early(a), crashed("", 3, time.Hour)}, a, 0, false, false},
+		"late, where nobody counts":     {[]func(*story){crashed(a, 0, time.Hour)}, a, 0, true, false},
+		"resumed between":               {[]func(*story){early(a), resumed}, a, 0, false, false},
+		"resumed, and twice after that": {[]func(*story){resumed, early(a)}, a, 0, false, true},
+	} {
+		s := new(story)
+		for _, before := range test.before {
+			before(s)
+		}
+		history, v := s.last(rundir.Verdict{Cause: string(Crash), Exit: 1, FirstRank: 0, Step: test.step, Trace: test.trace})
+		if !test.late {
+			v.Time = v.Time.Add(-59 * time.Minute)
+		}
+		for _, room := range []bool{true, false} {
+			got := Decide(Policy{On: Causes(), MaxRestarts: 9, NoProgress: 9}, history, v, room, 0)
+			if ends := got.Action == GiveUp; ends != test.ends || ends && !strings.Contains(got.Why, "same traceback") {
+				t.Errorf("%s, room %v: %+v", name, room, got)
+			}
+		}
 	}
 }
 

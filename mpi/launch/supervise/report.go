@@ -167,17 +167,27 @@ func (s *Supervisor) account(v rundir.Verdict) (_ rundir.Verdict, deaths []blame
 	if v.OOM = chosen >= 0 && deaths[chosen].OutOfMemory(); v.OOM && v.Cause == causeCrash {
 		v.Cause = causeOOM
 	}
-	if chosen >= 0 && v.Cause != causeHang {
+	if chosen >= 0 {
 		v = s.round.explained(v, deaths[chosen])
 	}
 	return forbidRestart(v, deaths), deaths, chosen
 }
 
-// explained is v with what the last words of the rank that it names come to.
+// explained is v with what the last words of the rank that it names come to. A fault of the rank's node is no failure of the rank's: the
+// cause is the node then, unless a signal to stop ended the rank, of which the agents know too little.
 func (r *round) explained(v rundir.Verdict, d blame.Death) rundir.Verdict {
-	found := blame.Find(d)
+	found := blame.Finding{}
+	if v.Cause != causeHang { // of which it was killed
+		found = blame.Find(d)
+	}
 	v.Error, v.Class, v.Advice = found.Error, string(found.Class), cmp.Or(r.hint(d), found.Advice)
+	if v.Cause != causeCrash && v.Cause != causeOOM || syscall.Signal(d.Signal) == syscall.SIGTERM {
+		return v
+	}
 	v.Final, v.Trace = found.Final, found.Trace
+	if found.Node {
+		v.Cause, v.Nodes = causeNode, append(v.Nodes, d.Host)
+	}
 	return v
 }
 
