@@ -19,7 +19,6 @@ import (
 	"ddpbatch/internal/runview"
 	"ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
-	"ddpbatch/mpi/launch/recovery"
 	"ddpbatch/slurm"
 )
 
@@ -173,13 +172,13 @@ func shortNumber(x *float64) string {
 	return strconv.FormatFloat(*x, 'g', 4, 64)
 }
 
-// reasonOf says what follows, or why nothing does, or how it ended.
+// reasonOf says how the job's newest attempt ended, and what follows; where neither is known, Slurm's reason.
 func reasonOf(r *runview.RunStatus) string {
-	reason := cmp.Or(r.Next, r.Reason, r.Message)
-	if r.Cause == string(recovery.Start) && r.Next != "" && r.Message != "" {
-		reason += ": " + r.Message // what was not started, and why
+	ending := r.Ending()
+	if ending == "" || r.Next == "" {
+		return cmp.Or(ending, r.Next, r.Reason)
 	}
-	return reason
+	return ending + "; " + r.Next
 }
 
 // table prints a row for each run. If the user named the runs, one that cannot be read is an error. If not, it gets a row with the

@@ -32,7 +32,8 @@ func (row *RunStatus) addState(jobs []slurm.JobStatus) {
 	default:
 		row.State = stateOf(*row.Exit, row.saved, recovery.Cause(row.Cause))
 		if row.State == "COMPLETED" && row.waits { // to do more than that
-			row.State, row.Exit, row.Cause, row.Message = "UNKNOWN", nil, "", ""
+			row.forgetEnd()
+			row.State = "UNKNOWN"
 			row.Next = fmt.Sprintf("job %s has left nothing, and Slurm does not know it: ddpbatch resume %s", row.Job,
 				slurm.ShellQuote(row.run.Whole().Path()))
 		}
@@ -42,7 +43,7 @@ func (row *RunStatus) addState(jobs []slurm.JobStatus) {
 // takeState takes the state of what Slurm knows of the job. Where that has not begun, what the attempt before left is not its end.
 func (row *RunStatus) takeState(job slurm.JobStatus) {
 	if row.waits || row.unbegun {
-		row.Exit, row.Cause, row.Message, row.saved = nil, "", "", false
+		row.forgetEnd()
 	}
 	row.State, row.Reason, row.Ended = job.State, job.Reason, job.Ended()
 	if ends := job.Ends(); !ends.IsZero() {
@@ -57,6 +58,25 @@ func (row *RunStatus) takeState(job slurm.JobStatus) {
 	if row.Ended && row.Next == "" {
 		row.Next = row.noVerdictHint()
 	}
+}
+
+// forgetEnd leaves out how an attempt ended that is not of the row's job.
+func (row *RunStatus) forgetEnd() {
+	row.Exit, row.Cause, row.Message, row.saved = nil, "", "", false
+	row.Error, row.Class, row.Advice = "", "", ""
+}
+
+// Ending says how the newest attempt of the job ended: the first sentence of its verdict, and what the rank that failed first said was wrong.
+// Empty: it has not ended, or nobody knows.
+func (row *RunStatus) Ending() string {
+	if row.VerdictJob != "" && !(slurm.JobStatus{ID: row.Job}).Of(row.VerdictJob) { // an attempt of another job
+		return ""
+	}
+	sentence, _, _ := strings.Cut(row.Message, "; its last words are in ")
+	if row.Error == "" {
+		return sentence
+	}
+	return sentence + ": " + row.Error
 }
 
 // partsIn are those of jobs that are this one. A job of another name is not this run's: a rebuilt cluster counts from 1 again.

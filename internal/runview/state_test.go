@@ -25,3 +25,24 @@ func TestStateOfASavedRunIsNotFailed(t *testing.T) {
 		t.Errorf("asks to be started again, and has not saved: %s", got)
 	}
 }
+
+func TestEndingIsTheFirstSentenceAndTheError(t *testing.T) {
+	const failed = "rank 3 on n2 exited with code 1"
+	for name, test := range map[string]struct {
+		row  RunStatus
+		want string
+	}{
+		"it has not ended": {RunStatus{Job: "12"}, ""},
+		"done":             {RunStatus{Job: "12", VerdictJob: "12", Message: "all 2 ranks are done"}, "all 2 ranks are done"},
+		"an exception": {RunStatus{Job: "12", VerdictJob: "12", Message: failed + "; its last words are in runs/x/n2.3.err", Error: "KeyError: 'lr'"},
+			failed + ": KeyError: 'lr'"},
+		"no words":             {RunStatus{Job: "12", VerdictJob: "12", Message: failed}, failed},
+		"an element":           {RunStatus{Job: "12_3", VerdictJob: "12_3", Message: failed}, failed},
+		"an array":             {RunStatus{Job: "12", Message: "1 of 2 elements are done; element 1: " + failed}, "1 of 2 elements are done; element 1: " + failed},
+		"of the job before it": {RunStatus{Job: "13", VerdictJob: "12", Message: failed, Error: "KeyError: 'lr'"}, ""},
+	} {
+		if got := test.row.Ending(); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}

@@ -49,6 +49,9 @@ type RunStatus struct {
 	Ends  *time.Time `json:"ends"`  // when its time limit ends the job that runs; nil: none does, or that is not known
 
 	Cause    string `json:"cause"`    // of the newest attempt's end; empty where it has not ended
+	Error    string `json:"error"`    // of that, what the rank that failed first said was wrong; empty: nothing
+	Class    string `json:"class"`    // where that lies: "program", "infrastructure"; empty: not known
+	Advice   string `json:"advice"`   // what a person can do about it
 	Restarts int    `json:"restarts"` // of the workers, within the run's jobs
 	Requeues int    `json:"requeues"`
 	Next     string `json:"next"` // what follows, or why nothing does; empty while an attempt runs
@@ -250,6 +253,7 @@ func (v *Viewer) readRun(row *RunStatus, run *rundir.Dir, id string) (err error)
 	if verdict, err := run.Verdict(row.Attempt); row.Attempt > 0 && err == nil {
 		row.Exit, row.Message, row.saved, row.VerdictJob = &verdict.Exit, verdict.Message, verdict.Saved, verdict.JobID
 		row.Cause = string(recovery.Cause(verdict.Cause).Current())
+		row.Error, row.Class, row.Advice = verdict.Error, verdict.Class, verdict.Advice
 	}
 	row.readLedger(run)
 	if index, isElement := run.Index(); isElement {

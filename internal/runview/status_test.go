@@ -81,7 +81,7 @@ func TestStatusOfAResumedJobIsItsOwn(t *testing.T) {
 			n, err := run.ClaimAttempt()
 			p.Must(err)
 			p.Must(run.Append(rundir.Event{Time: time.Now(), Event: rundir.EventBegin, Attempt: n, Job: "400"}))
-			v := rundir.Verdict{Attempt: n, JobID: "400", Cause: "crash", Exit: exit, Message: "rank 0 exited", Time: time.Now()}
+			v := rundir.Verdict{Attempt: n, JobID: "400", Cause: "crash", Exit: exit, Message: "rank 0 exited", Error: "KeyError", Class: "program", Advice: "add it", Time: time.Now()}
 			p.Must(errors.Join(run.WriteVerdict(v), run.Append(v.Event()), run.SetJobID("500")))
 			note(rundir.EventResume, "job 500")
 			for _, state := range []string{"PENDING", "CANCELLED"} { // while it waited
@@ -90,7 +90,7 @@ func TestStatusOfAResumedJobIsItsOwn(t *testing.T) {
 				if err != nil || row.State != state || row.Attempt != 1 || row.Ended != (state == "CANCELLED") || row.Finished() {
 					t.Errorf("status of the job that is %s: %+v, %v", state, row, err)
 				}
-				if row.Cause != "" || row.Exit != nil || row.Message != "" {
+				if row.Cause != "" || row.Exit != nil || row.Message != "" || row.Error+row.Class+row.Advice != "" {
 					t.Errorf("the job that is %s has the end of the one before: %+v", state, row)
 				}
 			}
