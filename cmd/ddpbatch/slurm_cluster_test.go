@@ -57,6 +57,7 @@ var usualRows = []row{
 	{"TestOnly", testSlurmTestOnly},
 	{"Singleton", testSlurmSingleton},
 	{"Crash", testSlurmCrash},
+	{"FaultyGPU", testSlurmFaultyGPU},
 	{"AgentKilled", testSlurmAgentKilled},
 	{"AgentKilledOfMany", testSlurmAgentKilledOfMany},
 	{"TreeKilled", testSlurmTreeKilled},

@@ -55,6 +55,29 @@ func testSlurmCrash(t *testing.T, c *cluster) {
 	}
 }
 
+// faultyGPU has rank 1 of the first attempt say that its GPU has failed, once rank 0 runs; ranks of a later attempt end well.
+const faultyGPU = `
+[ ! -e failed ] || exit 0
+[ "$RANK" = 1 ] || { touch running; exec sleep 1000; }
+until [ -e running ]; do sleep 0.05; done
+touch failed
+echo "RuntimeError: CUDA error: uncorrectable ECC error encountered" >&2
+exit 1`
+
+// testSlurmFaultyGPU: a rank says that its node's GPU has failed. The job is requeued without that node, as it stands in the default policy.
+func testSlurmFaultyGPU(t *testing.T, c *cluster) {
+	c.commandJob("ecc", "nodes = 2", "1", "sh", "-c", faultyGPU)
+	s := c.submit("ecc.toml")
+	job := s.await()
+	v := s.verdict(1)
+	if v.Cause != "node" || v.FirstRank != 1 || len(v.Nodes) != 1 || v.Nodes[0] != v.Host || v.Class != "infrastructure" || !v.Requeue {
+		t.Errorf("verdict: %+v", v)
+	}
+	if job["JobState"] != "COMPLETED" || job["Restarts"] != "1" || job["ExcNodeList"] != v.Host {
+		t.Errorf("Slurm says: %s, %s restarts, without %s; want without %s", job["JobState"], job["Restarts"], job["ExcNodeList"], v.Host)
+	}
+}
+
 // testSlurmAgentKilled: an agent is killed, and cannot say so. The others notice, and nobody's workers stay.
 func testSlurmAgentKilled(t *testing.T, c *cluster) {
 	c.commandJob("lost", "nodes = 3", "2", "sh", "-c", `touch "running.$RANK"; exec sleep 1000`)
