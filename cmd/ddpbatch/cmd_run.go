@@ -275,6 +275,7 @@ type workers struct {
 	policy    recovery.Policy
 	run       *rundir.Dir       // nil: none
 	container *launch.Container // nil: none
+	rdma      bool              // the workers' messages must go by RDMA
 	attempt   int
 	version   string
 }
@@ -314,6 +315,7 @@ func (w *workers) fromRun(e *env, path string) error {
 	w.run, w.version = run, run.Spec().SHA256
 	w.dir, w.env, w.launch, w.policy = job.RanksDir(run.Whole().Path()), job.WorkerEnv(), job.Launch, job.Policy()
 	w.command, w.builtin = job.Launch.Command, job.Builtin()
+	w.rdma = w.builtin && job.MPI.Transport == "ucx"
 	if w.builtin {
 		w.command = []string{run.Binary(), "train"}
 	}
@@ -359,10 +361,11 @@ func (w *workers) config(e *env) launch.AgentConfig {
 			MaxRestarts: w.launch.MaxRestarts, Command: w.command, Env: withoutPMI(e.Environ), Dir: w.dir, Builtin: w.builtin, Sweep: true,
 		},
 		Policy: w.policy, Log: e.log(),
-		Admission: launch.Admission{MinCount: w.launch.MinNodes},
-		Limits:    launch.Limits{Grace: w.launch.Grace, TermGrace: attempt.TermGrace(e.lookup), HangAfter: w.launch.Hang},
-		Devices:   launch.Devices{GPUs: w.launch.GPUs, NUMA: w.launch.NUMA},
-		Streams:   launch.Streams{Stdout: unchecked(e.Out), Stderr: e.Err},
+		Admission:  launch.Admission{MinCount: w.launch.MinNodes},
+		Limits:     launch.Limits{Grace: w.launch.Grace, TermGrace: attempt.TermGrace(e.lookup), HangAfter: w.launch.Hang},
+		Devices:    launch.Devices{GPUs: w.launch.GPUs, NUMA: w.launch.NUMA},
+		NodeChecks: launch.NodeChecks{Checks: w.launch.Check, Machine: true, RDMA: w.rdma},
+		Streams:    launch.Streams{Stdout: unchecked(e.Out), Stderr: e.Err},
 	}
 	cfg.Host, cfg.Container = e.Hostname, w.container
 	for _, name := range slices.Sorted(maps.Keys(w.env)) {

@@ -40,6 +40,7 @@ var usualRows = []row{
 	{"RequeueWarned", testSlurmRequeueWarned},
 	{"WarnedWhenDue", testSlurmWarnedWhenDue},
 	{"RequeueNode", testSlurmRequeueNode},
+	{"CheckFails", testSlurmCheckFails},
 	{"RequeueTimeLimit", testSlurmRequeueTimeLimit},
 	{"NodeRange", testSlurmNodeRange},
 	{"RequeueStubborn", testSlurmRequeueStubborn},

@@ -111,6 +111,7 @@ func jobSource(t *rapid.T) string {
 		"slurm.extra = []",
 		"slurm.skip = [\"--mem\"]",
 		"launch.nproc_per_node = " + rapid.SampledFrom([]string{"3", "[2]", `"gpu"`, `"cpu"`, `"auto"`}).Draw(t, "nproc"),
+		"launch.check = " + rapid.SampledFrom([]string{`["nhc"]`, `["sh", "-c", ""]`, `[["nhc"], ["nvidia-smi", "-L"]]`}).Draw(t, "check"),
 		fmt.Sprintf("launch.grace = \"%dms\"", number.Draw(t, "grace")),
 		"launch.command = [\"\", " + quote(text.Draw(t, "command")) + "]",
 		fmt.Sprintf("train.seed = %d", rapid.Uint32().Draw(t, "seed")),

@@ -175,6 +175,47 @@ func list(least int, what string, good func(string) bool, to func(*Job) *[]strin
 	}
 }
 
+// maxCommands bounds a list of commands that a node runs within a minute.
+const maxCommands = 16
+
+// commands reads one command, a list of words, or several, a list of such lists.
+func commands(to func(*Job) *[][]string) reader {
+	const what = `a command, such as ["nhc"], or a list of commands, such as [["nhc"], ["nvidia-smi", "-L"]]`
+	return func(j *Job, key toml.Key, v any) error {
+		items, ok := v.([]any)
+		if !ok {
+			return mustBe(key, what, v)
+		}
+		if len(items) == 0 {
+			return errEmpty(key)
+		}
+		if _, isWord := items[0].(string); isWord {
+			items = []any{items}
+		}
+		if len(items) > maxCommands {
+			return fmt.Errorf("%s has %d commands, and there can be %d: write one that runs them all", key, len(items), maxCommands)
+		}
+		var all [][]string
+		for _, item := range items {
+			list, _ := item.([]any)
+			var command []string
+			for _, word := range list {
+				s, ok := word.(string)
+				if !ok || !noNUL(s) {
+					return mustBe(key, what, v)
+				}
+				command = append(command, s)
+			}
+			if len(command) == 0 || command[0] == "" {
+				return mustBe(key, what, v)
+			}
+			all = append(all, command)
+		}
+		*to(j) = all
+		return nil
+	}
+}
+
 // counts reads a list of at least one whole number from 1.
 func counts(key toml.Key, v any) ([]int, error) {
 	return integers(key, v, "a whole number of at least 1", func(n int64) bool { return n >= 1 && n <= maxWhole })

@@ -161,6 +161,7 @@ func launchRows() []keyRow {
 	return []keyRow{
 		{key: "launch.nproc_per_node", read: nproc},
 		{key: "launch.command", read: list(1, "text without NUL", noNUL, func(j *Job) *[]string { return &j.Launch.Command })},
+		{key: "launch.check", read: commands(func(j *Job) *[][]string { return &j.Launch.Check })},
 		{key: "launch.mode", read: oneOf(func(j *Job) *string { return &j.Launch.Mode }, "agent", "task")},
 		{key: "launch.max_restarts", read: wholeNumber(0, func(j *Job) *int { return &j.Launch.MaxRestarts })},
 		{key: "launch.min_nodes", read: wholeNumber(1, func(j *Job) *int { return &j.Launch.MinNodes })},

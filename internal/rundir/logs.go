@@ -21,6 +21,11 @@ func (d *Dir) LogPath(attempt int, host string, rank int, stream string) string 
 	return filepath.Join(d.LogsPath(attempt), name)
 }
 
+// CheckLogPath is the file that holds what launch.check wrote on a node in an attempt.
+func (d *Dir) CheckLogPath(attempt int, host string) string {
+	return filepath.Join(d.LogsPath(attempt), fileName(host)+".check.log")
+}
+
 func fileName(s string) string {
 	const longest = 128 // of the 255 bytes that a name may have (NAME_MAX)
 	if len(s) > longest {

@@ -34,6 +34,7 @@ type (
 	Container   = supervise.Container
 	Devices     = supervise.Devices
 	Limits      = supervise.Limits
+	NodeChecks  = supervise.NodeChecks
 	JobEnd      = supervise.JobEnd
 	Streams     = supervise.Streams
 
@@ -59,15 +60,16 @@ func Ports(seed string, n int) []int { return rendezvous.Ports(seed, n) }
 // AgentConfig is what one agent needs to know. All agents of a run have the same, but for their numbers, hosts and ranks,
 // DialOnly, FindDeadline, Warn, Reject and where output goes.
 type AgentConfig struct {
-	Identity  // which run this is
-	World     // which agent this is, and which ranks are its own
-	Network   // where the agents find each other
-	Admission // how many come, and how long they are waited for
-	Workers   // what the workers run
-	Devices   // which cores and GPUs they get
-	Limits    // how long they may take
-	JobEnd    // when the job ends, and how workers are warned of it
-	Streams   // where their output goes
+	Identity   // which run this is
+	World      // which agent this is, and which ranks are its own
+	Network    // where the agents find each other
+	Admission  // how many come, and how long they are waited for
+	Workers    // what the workers run
+	Devices    // which cores and GPUs they get
+	Limits     // how long they may take
+	NodeChecks // of the node, before they are started
+	JobEnd     // when the job ends, and how workers are warned of it
+	Streams    // where their output goes
 
 	Policy recovery.Policy // what follows a failure
 	Log    *slog.Logger    // nil: nowhere
@@ -84,7 +86,8 @@ func (c AgentConfig) rendezvousConfig() rendezvous.Config {
 // supervisorConfig is the part that the supervision of workers needs.
 func (c AgentConfig) supervisorConfig() supervise.Config {
 	return supervise.Config{
-		Identity: c.Identity, World: c.World, Workers: c.Workers, Devices: c.Devices, Limits: c.Limits, JobEnd: c.JobEnd, Streams: c.Streams,
+		Identity: c.Identity, World: c.World, Workers: c.Workers, Devices: c.Devices, Limits: c.Limits, NodeChecks: c.NodeChecks,
+		JobEnd: c.JobEnd, Streams: c.Streams,
 		MasterAddr: c.MasterAddr, OneMachine: c.OneMachine, Policy: c.Policy, Log: c.Log,
 	}
 }
@@ -114,6 +117,9 @@ func (c AgentConfig) withDefaults() (AgentConfig, error) {
 	c.Grace = cmp.Or(c.Grace, defaultGrace)
 	c.TermGrace = cmp.Or(c.TermGrace, c.Grace)
 	c.JoinTimeout = cmp.Or(c.JoinTimeout, defaultJoinTimeout)
+	if len(c.Checks) > 0 {
+		c.Checking = cmp.Or(c.CheckLimit, supervise.DefaultCheckLimit)
+	}
 	c.PeerWait = cmp.Or(c.PeerWait, defaultPeerWait)
 	c.Stdout, c.Stderr = cmp.Or(c.Stdout, io.Discard), cmp.Or(c.Stderr, io.Discard)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))

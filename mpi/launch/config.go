@@ -16,6 +16,7 @@ import (
 type Config struct {
 	NprocPerNode Nproc         `json:"nproc_per_node"`
 	Command      []string      `json:"command,omitempty"` // empty: the built-in trainer
+	Check        [][]string    `json:"check,omitempty"`   // commands that must exit with 0 on a node before its workers are started
 	Mode         string        `json:"mode"`              // "agent": one task a node | "task": one task a rank
 	MaxRestarts  int           `json:"max_restarts"`
 	MinNodes     int           `json:"min_nodes,omitempty"`   // the fewest nodes to go on with where others are lost; 0: all

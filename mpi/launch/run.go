@@ -40,7 +40,9 @@ func Run(ctx context.Context, c AgentConfig) (rundir.Verdict, error) {
 		}
 	}
 	logDir, err := output.NewLogDir(c.LogDir, c.RunID)
-	c.Reject = cmp.Or(c.Reject, err)
+	if c.Reject = cmp.Or(c.Reject, err); c.Reject == nil {
+		c.Reject = c.supervisorConfig().CheckNode(ctx)
+	}
 	r, err := c.begin(ctx, logDir)
 	if err != nil {
 		return notBegun(c, err)
@@ -107,6 +109,7 @@ func (r *run) finalize(ctx, after context.Context, s *supervise.Supervisor, l *r
 	if err != nil {
 		return v, nil, err
 	}
+	v.Unfit = r.rdzv.Unfit()
 	next, v, follows := r.decide(ctx, s.AllEnded(), l, v)
 	v.Report = cmp.Or(s.Explain(v, follows), v.Report)
 	err = s.Record(v)
@@ -239,7 +242,10 @@ func (c AgentConfig) recordsFailure(why error) bool {
 func (c AgentConfig) notBegunOutcome(err error) rundir.Verdict {
 	r := rendezvous.RejectionOf(err)
 	v := c.supervisorConfig().Verdict(r.Cause, r.Exit, r.Message)
-	v.Signal = r.Signal
+	v.Signal, v.Unfit = r.Signal, r.Unfit
+	if len(r.Unfit) > 0 && v.Cause == string(recovery.Node) {
+		v.Host, v.Nodes = r.Unfit[0], r.Unfit
+	}
 	if unmet, ok := errors.AsType[*rendezvous.NotMetError](err); ok && len(unmet.Rows) > 0 {
 		v.Report = unmet.Error()
 	}

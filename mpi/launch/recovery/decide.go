@@ -175,6 +175,8 @@ func causeText(v rundir.Verdict) string {
 		words = "a node failed"
 	}
 	switch {
+	case CauseOf(v) == Node && slices.Contains(v.Unfit, v.Host):
+		return fmt.Sprintf("%s failed a check", strings.Join(v.Unfit, ", "))
 	case CauseOf(v) == Saved && !v.Saved:
 		return "workers ask to be started again, and not all of them saved"
 	case CauseOf(v) == Unknown && v.Unstarted:
@@ -219,6 +221,7 @@ type end struct {
 	lived time.Duration
 	nodes []string
 	trace string
+	unfit []string
 }
 
 // historyOf reads a ledger, and v as the last attempt's end.
@@ -261,7 +264,7 @@ func historyOf(p Policy, ledger []rundir.Event, v rundir.Verdict) history {
 	for _, attempt := range order {
 		h.add(ends[attempt])
 	}
-	last := end{cause: CauseOf(v), saved: v.Saved, step: v.Step, nodes: union(v.Nodes, v.Host), trace: v.Trace}
+	last := end{cause: CauseOf(v), saved: v.Saved, step: v.Step, nodes: union(v.Nodes, v.Host), trace: v.Trace, unfit: v.Unfit}
 	if at, ok := began[v.Attempt]; ok {
 		last.lived = v.Time.Sub(at)
 	}
@@ -271,7 +274,7 @@ func historyOf(p Policy, ledger []rundir.Event, v rundir.Verdict) history {
 
 func endOf(e rundir.Event, began time.Time) end {
 	cause := Cause(e.Cause).Current()
-	found := end{cause: cause, saved: e.Saved, step: e.Step, nodes: union(e.Nodes, e.Node), trace: e.Trace}
+	found := end{cause: cause, saved: e.Saved, step: e.Step, nodes: union(e.Nodes, e.Node), trace: e.Trace, unfit: e.Unfit}
 	if !began.IsZero() {
 		found.lived = e.Time.Sub(began)
 	}
@@ -282,6 +285,9 @@ func endOf(e rundir.Event, began time.Time) end {
 func (h *history) add(e end) {
 	for _, name := range e.nodes {
 		h.bad = append(h.bad, badNode{name, e.cause})
+	}
+	for _, name := range e.unfit { // whatever the attempt ended by
+		h.bad = append(h.bad, badNode{name, Node})
 	}
 	h.saved = e.saved
 	progress := e.step > h.furthest
@@ -333,7 +339,8 @@ func (h history) stuck(judge bool) (Decision, bool) {
 	return Decision{Action: GiveUp, Why: fmt.Sprintf("no progress: %d attempts in a row did not get %s", h.stalled, where)}, true
 }
 
-// badNodes are those that a lost node or a hang is blamed on, and that which crash after crash is blamed on. Sorted, each once.
+// badNodes are those that a lost node or a hang is blamed on, those that failed a check, and that which crash after crash is blamed on.
+// Sorted, each once.
 func (h history) badNodes() []string {
 	const most = 64 // more than any job can do without; also bounds the command line
 	var names []string

@@ -307,6 +307,13 @@ func TestSameTracebackEndsTheRun(t *testing.T) {
 	}
 }
 
+// leftOut is an attempt that was preempted, and went on without a node that had failed a check.
+func (s *story) leftOut(node string) *story {
+	s.lived(time.Hour, Preempt, 1, "")
+	s.events[len(s.events)-1].Unfit = []string{node}
+	return s
+}
+
 func TestFailedNodesAreExcluded(t *testing.T) {
 	p := Policy{On: Causes()}
 	node := rundir.Verdict{Cause: "node", Exit: 1, Step: 99, Host: "n3", Nodes: []string{"n9", "n3"}}
@@ -318,6 +325,12 @@ func TestFailedNodesAreExcluded(t *testing.T) {
 	}{
 		{"the present one's", new(story), node, []string{"n3", "n9"}},
 		{"those before", new(story).lived(time.Hour, Hang, 1, "n1").lived(time.Hour, AgentLost, 2, "n3"), node, []string{"n1", "n3", "n9"}},
+		{"one that failed a check", new(story), rundir.Verdict{Cause: "node", Exit: 1, Step: 9, Host: "n2", Nodes: []string{"n2"},
+			Unfit: []string{"n2"}}, []string{"n2"}},
+		{"one that was left out", new(story), rundir.Verdict{Cause: "timeout", Exit: 1, Step: 9, Unfit: []string{"n4", "n2"}},
+			[]string{"n2", "n4"}},
+		{"one that was left out before", new(story).leftOut("n2"), rundir.Verdict{Cause: "hang", Exit: 1, Step: 9, Host: "n1"},
+			[]string{"n1", "n2"}},
 		{"a crash blames nobody", new(story).lived(time.Hour, Crash, 1, "n1"), rundir.Verdict{Cause: "hang", Exit: 1, Step: 9}, nil},
 		{"crashes on one node do", new(story).lived(time.Hour, Crash, 1, "n1"), rundir.Verdict{Cause: "signal", Exit: 1, Host: "n1", Step: 9}, []string{"n1"}},
 		{"crashes on several do not", new(story).lived(time.Hour, Crash, 1, "n1").lived(time.Hour, Crash, 2, "n1"), rundir.Verdict{Cause: "crash", Exit: 1, Host: "n2", Step: 9}, nil},

@@ -93,6 +93,7 @@ type Admission struct {
 	MinCount    int
 	LastCall    time.Duration
 	JoinTimeout time.Duration // for all agents to come; 0: 5 min
+	Checking    time.Duration // by how much agents may come later than others, as they check their nodes first
 	// Reject is why this agent cannot take part, which Run tells the other agents before it returns it; nil: it can.
 	Reject error
 }

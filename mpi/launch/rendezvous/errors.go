@@ -20,6 +20,8 @@ type Rejection struct {
 	Exit    int    `json:"exit"`
 	Signal  int    `json:"signal,omitempty"`
 	Message string `json:"message"`
+
+	Unfit []string `json:"unfit,omitempty"` // nodes that failed a check
 }
 
 func (r *Rejection) Error() string { return r.Message }

@@ -33,6 +33,7 @@ type joinRequest struct {
 	Version string        `json:"version"`
 	Nproc   int           `json:"nproc,omitempty"`
 	Local   []RankNumbers `json:"local,omitempty"`
+	Clock   time.Time     `json:"clock,omitzero"` // of its node, when it said so
 
 	Rejects *Rejection `json:"declines,omitempty"` // it cannot take part
 }
@@ -146,7 +147,8 @@ func (r *Rendezvous) MasterAddr(l *Layout) string {
 }
 
 func (c Config) join() joinRequest {
-	j := joinRequest{Index: c.Index, Count: c.Count, Host: c.Host, ID: c.id, Version: c.Version, Nproc: c.Nproc, Local: c.Local}
+	j := joinRequest{Index: c.Index, Count: c.Count, Host: c.Host, ID: c.id, Version: c.Version, Nproc: c.Nproc, Local: c.Local,
+		Clock: time.Now()}
 	if c.Reject != nil {
 		j.Rejects = c.rejection()
 	}

@@ -59,6 +59,25 @@ const (
 	Standstill = heartbeatsMissed * heartbeatEvery // where a wait of at most heartbeatEvery has taken that long, the others must have given this agent up
 )
 
+// maxClockOffset is more than the way from one agent to the other takes, and less than what munge lets Slurm's credentials differ by
+// (munged(8), --ttl: 5 minutes).
+const maxClockOffset = 2 * time.Minute
+
+// compareClocks says where another node's clock is far from this one's: when the job ends is a time of the clock, and so is what keys and
+// files' times are valid for.
+func (c Config) compareClocks(j joinRequest) {
+	ahead := j.Clock.Sub(time.Now())
+	if j.Clock.IsZero() || ahead.Abs() < maxClockOffset {
+		return
+	}
+	way := "ahead of"
+	if ahead < 0 {
+		way = "behind"
+	}
+	c.Log.Warn(fmt.Sprintf("the clock of %s is %v %s that of %s: an administrator should look after their time service", j.Host,
+		ahead.Abs().Round(time.Second), way, c.Host))
+}
+
 var silence = fmt.Sprintf("it was silent for %v", heartbeatsMissed*heartbeatEvery)
 
 // sendHeartbeats is every other agent's part: it counts, and gives agent 0 up when that does not answer.

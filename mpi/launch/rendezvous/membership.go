@@ -290,6 +290,32 @@ func (m *membership) presentLocked() []*Participant {
 	return list
 }
 
+// rejectionOfAll is the first of the agents' reasons not to take part, with the nodes of all that failed a check.
+func rejectionOfAll(rejecting []joinRequest) *Rejection {
+	first := *rejecting[0].Rejects
+	first.Unfit = unfitNodes(rejecting)
+	return &first
+}
+
+// maxUnfit bounds how many nodes are named; a run on so many has other troubles.
+const maxUnfit = 64
+
+// unfitNodes are those that failed a check, sorted.
+func unfitNodes(rejecting []joinRequest) (nodes []string) {
+	for _, j := range rejecting {
+		nodes = append(nodes, j.Rejects.Unfit...)
+	}
+	slices.Sort(nodes)
+	nodes = slices.Compact(nodes)
+	return nodes[:min(len(nodes), maxUnfit)]
+}
+
+// Unfit lists the nodes that are left out as they failed a check; at agent 0.
+func (r *Rendezvous) Unfit() []string {
+	_, rejecting := r.membership.count()
+	return unfitNodes(rejecting)
+}
+
 // firstLost is the first agent that was lost before the first round; nil: none was.
 func (m *membership) firstLost() *Participant {
 	m.mu.Lock()

@@ -16,19 +16,34 @@ func (c Config) reject(ctx context.Context) error {
 			c.Log.Warn("this agent cannot take part, and waits for the others to tell them so", "error", c.Reject)
 		})
 		defer say.Stop()
-		c.publishRejection(ctx)
+		return withUnfit(c.Reject, c.publishRejection(ctx))
 	}
 	return c.Reject
 }
 
-// rejectWait is how long those are waited for that have not heard yet that the run will not begin.
+// withUnfit is an agent's reason not to take part, with the nodes of all agents that have failed a check, as far as agent 0 has heard of
+// them.
+func withUnfit(reason, received error) error {
+	own, ownOK := errors.AsType[*Rejection](reason)
+	all, allOK := errors.AsType[*Rejection](received)
+	if !ownOK || !allOK || len(own.Unfit) == 0 {
+		return reason
+	}
+	merged := *own
+	merged.Unfit = all.Unfit
+	return &merged
+}
+
+// rejectWait is how long those are waited for that have not heard yet that the run will not begin, where no node is checked first.
 const rejectWait = 10 * time.Second
 
+func (c Config) rejectWait() time.Duration { return rejectWait + c.Checking }
+
 // publishRejection tells the others why this agent rejects, at the place where they look for agent 0 or by agent 0. Whether or not they hear
-// of it, this agent fails for its reason: other errors are dropped.
-func (c Config) publishRejection(ctx context.Context) {
+// of it, this agent fails for its reason. At agent 0 the error is that of all who reject.
+func (c Config) publishRejection(ctx context.Context) error {
 	if c.Exchange == nil { // which ends when all have called it
-		c.JoinTimeout = min(c.JoinTimeout, rejectWait)
+		c.JoinTimeout = min(c.JoinTimeout, c.rejectWait())
 	}
 	c.joinBy = c.joinEnd()
 	var l listeners
@@ -36,7 +51,7 @@ func (c Config) publishRejection(ctx context.Context) {
 	switch {
 	case c.Index == 0 && c.Exchange != nil:
 		_ = c.exchangeOffer(ctx, offer{Run: c.RunID, Rejected: c.rejection()})
-		return
+		return nil
 	case c.Index == 0:
 		l, err = c.listen(localNetwork{})
 	case c.Index < 0 && !c.DialOnly:
@@ -45,15 +60,16 @@ func (c Config) publishRejection(ctx context.Context) {
 	switch {
 	case l != nil:
 		c.Index = 0
-		_, _ = serveRendezvous(ctx, c, localNetwork{}, l) // its error is the reason
-		return
+		_, err = serveRendezvous(ctx, c, localNetwork{}, l)
+		return err
 	case err != nil && !errors.Is(err, syscall.EADDRINUSE), c.Index == 0:
-		return
+		return nil
 	}
 	r, err := dialRendezvous(ctx, c, localNetwork{}) // its error is the echo of the reason, or that agent 0 is not there
 	if err == nil {
 		_ = r.Close()
 	}
+	return nil
 }
 
 // rejection is what the others hear.

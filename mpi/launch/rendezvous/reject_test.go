@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -53,6 +54,69 @@ func TestRejectingIsNotMissing(t *testing.T) {
 		if able, rejecting := r.count(); able != tc.able || len(rejecting) != tc.rejecting {
 			t.Errorf("%s: %d can take part, %+v cannot", name, able, rejecting)
 		}
+	}
+}
+
+// All nodes that failed a check are told of, whoever was the first not to take part; a reason that blames no node stays as it is.
+func TestUnfitNodes(t *testing.T) {
+	unfit := func(host string) *Rejection {
+		return &Rejection{Cause: "node", Exit: 1, Message: host + " failed a check", Unfit: []string{host}}
+	}
+	m := newMembership(joinRequest{Host: "n1", Count: 5, Rejects: unfit("n1")})
+	for index, r := range []*Rejection{unfit("n4"), {Cause: "start", Exit: 1, Message: "it is full"}, unfit("n2"), unfit("n2")} {
+		m.join(newParticipant(newNonce(), ""), joinRequest{Index: index + 1, Host: "x", Count: 5, Rejects: r})
+	}
+	_, rejecting := m.count()
+	want := []string{"n1", "n2", "n4"}
+	all := rejectionOfAll(rejecting)
+	if all.Message != "n1 failed a check" || !slices.Equal(all.Unfit, want) {
+		t.Errorf("%+v, want %q", all, want)
+	}
+	if got, ok := withUnfit(unfit("n1"), all).(*Rejection); !ok || got.Message != "n1 failed a check" || !slices.Equal(got.Unfit, want) {
+		t.Errorf("agent 0 says %+v", got)
+	}
+	if r := rejecting[0].Rejects; len(r.Unfit) != 1 {
+		t.Errorf("what one agent said is changed: %+v", r)
+	}
+	plain := errors.New("its disk is full")
+	if got := withUnfit(plain, all); got != plain {
+		t.Errorf("another reason became %v", got)
+	}
+}
+
+// An agent that rejects ends, and srun ends the others for that, maybe before all have come: it is the reason all the same.
+func TestRejectionIsTheReasonOfTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMembership(joinRequest{Host: "n1", Count: 3})
+		r := &Rendezvous{membership: m, cfg: Config{World: World{Count: 3},
+			Admission: Admission{MinCount: 3, JoinTimeout: time.Hour, Checking: time.Minute}, Log: slog.New(slog.DiscardHandler)}}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- r.gather(ctx) }()
+		synctest.Wait()
+		m.join(newParticipant(newNonce(), ""), joinRequest{Index: 1, Host: "n2", Count: 3, Rejects: &Rejection{Message: "n2 failed a check"}})
+		time.Sleep(rejectWait + time.Minute/2) // the third one's check takes its time
+		cancel(SignalError{syscall.SIGTERM})
+		if err := <-ended; err == nil || err.Error() != "n2 failed a check" {
+			t.Error(err)
+		}
+	})
+}
+
+func TestClocksThatAreFarApart(t *testing.T) {
+	for ahead, want := range map[time.Duration]string{
+		time.Minute: "", -time.Minute: "",
+		3 * time.Minute: "the clock of n2 is 3m0s ahead of that of n1", -time.Hour: "the clock of n2 is 1h0m0s behind that of n1",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var log strings.Builder
+			c := Config{World: World{Host: "n1"}, Log: slog.New(slog.NewTextHandler(&log, nil))}
+			c.compareClocks(joinRequest{Host: "n2", Clock: time.Now().Add(ahead)})
+			c.compareClocks(joinRequest{Host: "n3"}) // it does not say
+			if !strings.Contains(log.String(), want) || want == "" && log.Len() > 0 {
+				t.Errorf("%v: %q", ahead, log.String())
+			}
+		})
 	}
 }
 

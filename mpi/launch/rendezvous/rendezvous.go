@@ -191,7 +191,7 @@ func (r *Rendezvous) gather(ctx context.Context) error {
 		case !enough:
 			lastCall = nil
 		case lastCall == nil:
-			lastCall = time.After(c.LastCall)
+			lastCall = time.After(c.LastCall + c.Checking)
 		}
 		select {
 		case <-r.membership.changed:
@@ -207,6 +207,9 @@ func (r *Rendezvous) gather(ctx context.Context) error {
 			}
 			return r.missingError()
 		case <-ctx.Done():
+			if _, rejects := errors.AsType[*Rejection](why); rejects { // whose agent has ended, so that srun ends the others
+				return why
+			}
 			return r.interruption(ctx)
 		}
 	}
@@ -226,9 +229,9 @@ func (r *Rendezvous) whyImpossible(able int, rejecting []joinRequest) (why error
 	possible := max(able, c.Count-len(rejecting)) // more may have come than there are places
 	if c.Reject != nil || possible < c.MinCount {
 		if able < possible {
-			wait = rejectWait // for the others to come, and hear it
+			wait = c.rejectWait() // for the others to come, and hear it
 		}
-		return rejecting[0].Rejects, wait
+		return rejectionOfAll(rejecting), wait
 	}
 	if lost := r.membership.firstLost(); lost != nil && c.MinCount == c.Count {
 		// It may have been told to stop, and this agent be told a moment later.
@@ -332,6 +335,7 @@ func (r *Rendezvous) receiveJoin(ctx context.Context, p *Participant) {
 		r.assign(p, assignment{Rejected: RejectionOf(err)})
 		return
 	}
+	r.cfg.compareClocks(j)
 	if j.Rejects != nil && r.cfg.MinCount < r.cfg.Count { // else it is why the run ends
 		r.cfg.Log.Warn("another agent cannot take part", "why", j.Rejects.Message)
 	}

@@ -19,6 +19,7 @@ type Config struct {
 	Workers
 	Devices
 	Limits
+	NodeChecks
 	JobEnd
 	Streams
 
@@ -58,6 +59,14 @@ type Limits struct {
 	TermGrace time.Duration // in place of Grace, where it is shorter, once this run is told to stop: whoever tells may kill soon; 0: Grace
 	HangAfter time.Duration // workers without a sign of life for so long hang; 0: never
 	PeerWait  time.Duration // for the end of a peer of which a worker's last words say that it was lost; 0: 3 s
+}
+
+// NodeChecks is what is looked at on a node before its workers are started; see [Config.CheckNode].
+type NodeChecks struct {
+	Checks     [][]string    // commands, each of which must exit with 0
+	CheckLimit time.Duration // for all of them together; 0: DefaultCheckLimit
+	Machine    bool          // what package health looks for
+	RDMA       bool          // the workers' messages must go by RDMA
 }
 
 // JobEnd is when the job ends, and how workers are warned of it.

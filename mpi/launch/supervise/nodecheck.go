@@ -1,0 +1,199 @@
+package supervise
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/pause"
+	"ddpbatch/internal/proc"
+	"ddpbatch/internal/text"
+	"ddpbatch/mpi/launch/health"
+	"ddpbatch/mpi/launch/recovery"
+	"ddpbatch/mpi/launch/rendezvous"
+)
+
+const (
+	// DefaultCheckLimit is for all of a node's Checks together. Others wait for this node meanwhile.
+	DefaultCheckLimit = time.Minute
+
+	machineLimit = 5 * time.Second // for what package health looks at: a file system may not answer
+	drainLimit   = 2 * time.Second // for output that a process holds open which has left the check's group
+)
+
+// CheckNode says why no worker is to be started on this node: an error of its own checks, or of c.Checks. That is a [rendezvous.Rejection],
+// which blames the node unless a command is not there at all; nil: there is no reason, or ctx has ended. Of the tasks of a node the first
+// looks.
+func (c Config) CheckNode(ctx context.Context) error {
+	if len(c.Local) > 0 && c.Local[0].LocalRank != 0 {
+		return nil
+	}
+	if err := c.checkMachine(); err != nil {
+		return err
+	}
+	if len(c.Checks) == 0 {
+		return nil
+	}
+	return c.runChecks(ctx)
+}
+
+// unfit is the reason of a node that failed a check.
+func (c Config) unfit(format string, args ...any) error {
+	return &rendezvous.Rejection{
+		Cause: string(recovery.Node), Exit: exit.Failed,
+		Message: c.Host + " failed a check: " + fmt.Sprintf(format, args...), Unfit: []string{c.Host},
+	}
+}
+
+// checkMachine looks at what certainly keeps workers from running, and warns of what may.
+func (c Config) checkMachine() error {
+	if !c.Machine {
+		return nil
+	}
+	workers := c.Nproc
+	if len(c.Local) > 0 {
+		workers = c.Local[0].LocalWorldSize
+	}
+	request := health.Request{
+		Workers: workers, RDMA: c.RDMA, OwnShm: c.Container != nil && c.Container.Config.ShmSize > 0, Lookup: c.lookup,
+	}
+	found := make(chan []health.Problem, 1)
+	go func() { found <- health.This().Check(request) }()
+	problems, answered := pause.Await(found, machineLimit)
+	if !answered {
+		c.Log.Warn(fmt.Sprintf("/dev/shm or a folder for temporary files has not answered for %v", machineLimit), "host", c.Host)
+	}
+	for _, p := range problems {
+		if p.Fatal { // they come first
+			return c.unfit("%s", p.Text)
+		}
+		c.Log.Warn(p.Text, "host", c.Host)
+	}
+	return nil
+}
+
+// runChecks runs one command after the other, until one fails. What they print goes to the attempt's logs.
+func (c Config) runChecks(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, cmp.Or(c.CheckLimit, DefaultCheckLimit))
+	defer cancel()
+	out := &checkOutput{}
+	for _, command := range c.Checks {
+		err := c.runCheck(limited, command, out)
+		if err == nil {
+			continue
+		}
+		c.writeCheckLog(out)
+		if ctx.Err() != nil { // the run is to end, which whoever waits for others says
+			return nil
+		}
+		return err
+	}
+	c.writeCheckLog(out)
+	return nil
+}
+
+// runCheck runs one command in a process group of its own, which is killed when ctx ends. The command gets what workers inherit, but no
+// secret.
+func (c Config) runCheck(ctx context.Context, command []string, out *checkOutput) error {
+	name := text.Clean(text.Shortened(strings.Join(command, " "), 80))
+	path, err := c.lookPath(command[0])
+	if err != nil {
+		return notStarted(name, err)
+	}
+	out.last = nil
+	cmd := &exec.Cmd{Path: path, Args: command, Dir: c.Dir, Env: withoutSecret(c.Env), Stdout: out, Stderr: out, WaitDelay: drainLimit}
+	process, err := proc.Start(cmd)
+	if err != nil {
+		return notStarted(name, execError(command[0], err))
+	}
+	select {
+	case <-process.Done():
+	case <-ctx.Done():
+		if err := process.Signal(unix.SIGKILL); err != nil {
+			c.Log.Warn("a check cannot be ended", "error", err)
+		}
+		<-process.Done()
+		return c.unfit("%s (launch.check) was killed, as it had not ended %v after the first check began%s", name,
+			cmp.Or(c.CheckLimit, DefaultCheckLimit), out.lastLine())
+	}
+	switch code, sig := process.End(); {
+	case sig != 0:
+		return c.unfit("%s (launch.check) was killed by %s%s", name, text.SignalName(syscall.Signal(sig)), out.lastLine())
+	case code != 0:
+		return c.unfit("%s (launch.check) ended with exit code %d%s", name, code, out.lastLine())
+	}
+	return nil
+}
+
+// notStarted is the reason where a check is not there or cannot be executed: most often the job file has a slip, and no other node would
+// do.
+func notStarted(name string, err error) error {
+	code := exit.Failed
+	if start, ok := errors.AsType[*startError](err); ok {
+		code = start.exit
+	}
+	return &rendezvous.Rejection{Cause: string(recovery.Start), Exit: code,
+		Message: fmt.Sprintf("launch.check: %s cannot be started: %v", name, err)}
+}
+
+func withoutSecret(environ []string) []string {
+	return slices.DeleteFunc(slices.Clone(environ), func(entry string) bool { return strings.HasPrefix(entry, "DDPBATCH_SECRET=") })
+}
+
+// writeCheckLog keeps what the checks have printed. Where that cannot be done they count all the same.
+func (c Config) writeCheckLog(out *checkOutput) {
+	if c.RunDir == nil || len(out.kept) == 0 {
+		return
+	}
+	err := DoFS("write what launch.check has printed", func() error {
+		f, err := os.OpenFile(c.RunDir.CheckLogPath(c.Attempt, c.Host), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return err
+		}
+		_, err = f.Write(out.kept)
+		return errors.Join(err, f.Close())
+	})
+	if err != nil {
+		c.Log.Warn("what launch.check has printed is lost", "host", c.Host, "error", err)
+	}
+}
+
+const (
+	maxCheckOutput = 256 << 10 // bytes that are kept of all checks
+	maxLastLine    = 4 << 10
+)
+
+// checkOutput keeps the first bytes of what is written to it, and the last line that is not empty. exec writes to it from one goroutine, as
+// it is both streams of the command.
+type checkOutput struct {
+	kept []byte
+	last []byte // the end of the present command's output
+}
+
+func (o *checkOutput) Write(p []byte) (int, error) {
+	o.kept = append(o.kept, p[:min(len(p), maxCheckOutput-len(o.kept))]...)
+	o.last = append(o.last, p...)
+	o.last = slices.Clone(o.last[max(0, len(o.last)-maxLastLine):])
+	return len(p), nil
+}
+
+// lastLine is ": " and the last line that says something; "" where there is none.
+func (o *checkOutput) lastLine() string {
+	lines := strings.Split(string(o.last), "\n")
+	for _, line := range slices.Backward(lines) {
+		if line = strings.TrimSpace(text.Clean(line)); line != "" {
+			return ": " + text.Shortened(line, 300)
+		}
+	}
+	return ""
+}
