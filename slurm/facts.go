@@ -2,7 +2,6 @@ package slurm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -163,35 +162,17 @@ type ClusterConfig struct {
 
 // ClusterConfig asks the controller for its configuration.
 func (c *Client) ClusterConfig(ctx context.Context) (ClusterConfig, error) {
-	out, err := c.ask(ctx, "scontrol", "show", "config")
+	settings, err := c.Settings(ctx)
 	if err != nil {
-		return ClusterConfig{}, fmt.Errorf("ask for Slurm's configuration: %w", err)
+		return ClusterConfig{}, err
 	}
-	config := ClusterConfig{MaxArraySize: -1}
-	known := false
-	for line := range strings.Lines(string(out)) {
-		name, value, _ := strings.Cut(line, "=")
-		value = strings.TrimSpace(value)
-		switch strings.TrimSpace(name) {
-		case "KillWait":
-			number, _, _ := strings.Cut(value, " ")           // "30 sec"
-			seconds, err := strconv.ParseUint(number, 10, 16) // slurm_conf_t has it in 16 bits
-			if err != nil {
-				return ClusterConfig{}, fmt.Errorf("ask for KillWait: Slurm says %s, which is no number of seconds", clip(value))
-			}
-			config.KillWait, known = time.Duration(seconds)*time.Second, true
-		case "SrunPortRange":
-			if value != "0-0" { // any
-				config.SrunPortRange = value
-			}
-		case "MaxArraySize":
-			if size, err := strconv.ParseUint(value, 10, 31); err == nil {
-				config.MaxArraySize = int(size)
-			}
-		}
+	config := ClusterConfig{SrunPortRange: settings["SrunPortRange"], MaxArraySize: -1}
+	if config.SrunPortRange == "0-0" { // any
+		config.SrunPortRange = ""
 	}
-	if !known {
-		return ClusterConfig{}, errors.New("ask for KillWait: Slurm's configuration does not name it")
+	if size, err := strconv.ParseUint(settings["MaxArraySize"], 10, 31); err == nil {
+		config.MaxArraySize = int(size)
 	}
-	return config, nil
+	config.KillWait, err = settings.killWait()
+	return config, err
 }

@@ -14,6 +14,7 @@ var mayImport = map[string][]string{
 	"internal/jobfile":                 {"slurm", "mpi", "mpi/launch", "mpi/launch/recovery", "trainer", "checkpoint"},
 	"internal/translate":               {"slurm"},
 	"internal/runview":                 {"slurm", "checkpoint", "mpi/launch/recovery", "mpi/launch/blame", "mpi/launch/output"},
+	"internal/doctor":                  {"slurm"},
 	"internal/collbench":               {"mpi", "mpi/store", "mpi/launch"},
 	"internal/torchrun":                {"mpi/launch", "mpi/launch/output", "mpi/launch/reach"},
 	"internal/submission":              {"slurm", "mpi/launch/recovery"},
@@ -80,6 +81,7 @@ var internalFor = map[string][]string{
 	"internal/simulate":   {"internal/rehearse", "cmd/ddpbatch"},
 	"internal/rehearse":   {"cmd/ddpbatch"},
 	"internal/collbench":  {"cmd/ddpbatch"},
+	"internal/doctor":     {"cmd/ddpbatch"},
 	"internal/runview":    {"internal/resume", "internal/cancel", "internal/clean", "cmd/ddpbatch"},
 }
 
