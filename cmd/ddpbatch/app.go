@@ -41,7 +41,7 @@ func newApp(e *env) *cli.App {
 			newRunCommand(e), newTrainCommand(e), newSimulateCommand(e), newRehearseCommand(e), newEnvCommand(e), newNodesCommand(e),
 			newStatusCommand(e), newLogsCommand(e), newCancelCommand(e), newResumeCommand(e), newCleanCommand(e),
 			newCkptCommand(e), newDoctorCommand(e), newBenchCommand(e), newStoreCommand(e), newVersionCommand(e),
-			newCompletionCommand(e), newManCommand(e), newCompleteCommand(e), newAttemptCommand(e), newGuardCommand(e),
+			newCompletionCommand(e), newManCommand(e), newCompleteCommand(e), newAttemptCommand(e), newGuardCommand(e), newDoctorTaskCommand(e),
 		},
 	}
 	for _, c := range app.Commands {

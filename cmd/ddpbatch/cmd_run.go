@@ -88,6 +88,11 @@ func runRun(ctx context.Context, e *env, o *torchrun.Options) error {
 	if err != nil {
 		return err
 	}
+	return runWorkers(ctx, e, o, w)
+}
+
+// runWorkers is the agent of this node for the given workers.
+func runWorkers(ctx context.Context, e *env, o *torchrun.Options, w *workers) error {
 	warn := unix.SignalNum("SIG" + w.launch.WarnSignal) // by which the batch script warns agents, and agents their workers
 	if warn == 0 {
 		return usage.Errorf("launch.warn_signal is %q, which is no signal here", w.launch.WarnSignal)
@@ -105,9 +110,11 @@ func runRun(ctx context.Context, e *env, o *torchrun.Options) error {
 	if e.Release != nil {
 		e.Release()
 	}
-	if cfg.Deadline, err = jobenv.Deadline(e.lookup); err != nil {
+	deadline, err := jobenv.Deadline(e.lookup)
+	if err != nil {
 		return err
 	}
+	cfg.Deadline = deadline
 	pmi, err := openExchange(e)
 	if err != nil {
 		return err
@@ -121,7 +128,9 @@ func runRun(ctx context.Context, e *env, o *torchrun.Options) error {
 	}
 	placement.Misplaced(pmi, alloc, &cfg)
 	if alloc == nil || alloc.Addresses == nil { // Slurm knows nothing of a job that is simulated
-		cfg.FindDeadline, cfg.IsPreempted = e.attemptEnv().FindDeadline(), e.attemptEnv().IsPreempted()
+		if !w.brief {
+			cfg.FindDeadline, cfg.IsPreempted = e.attemptEnv().FindDeadline(), e.attemptEnv().IsPreempted()
+		}
 		placement.Exchange(pmi, alloc, &cfg)
 	}
 	if cfg.Secret, err = secretOf(e, &cfg); err != nil {
@@ -276,6 +285,7 @@ type workers struct {
 	run       *rundir.Dir       // nil: none
 	container *launch.Container // nil: none
 	rdma      bool              // the workers' messages must go by RDMA
+	brief     bool              // the workers look at their node and end: it is not looked at before, and nobody asks when the job ends
 	attempt   int
 	version   string
 }
@@ -364,7 +374,7 @@ func (w *workers) config(e *env) launch.AgentConfig {
 		Admission:  launch.Admission{MinCount: w.launch.MinNodes},
 		Limits:     launch.Limits{Grace: w.launch.Grace, TermGrace: attempt.TermGrace(e.lookup), HangAfter: w.launch.Hang},
 		Devices:    launch.Devices{GPUs: w.launch.GPUs, NUMA: w.launch.NUMA},
-		NodeChecks: launch.NodeChecks{Checks: w.launch.Check, Machine: true, RDMA: w.rdma},
+		NodeChecks: launch.NodeChecks{Checks: w.launch.Check, Machine: !w.brief, RDMA: w.rdma},
 		Streams:    launch.Streams{Stdout: unchecked(e.Out), Stderr: e.Err},
 	}
 	cfg.Host, cfg.Container = e.Hostname, w.container

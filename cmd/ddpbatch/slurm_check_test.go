@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -62,5 +63,53 @@ hostname >bad; echo the cable is out; exit 9`
 		if e := s.event(rundir.EventRequeue); e.Cause != "node" || !slices.Equal(e.Nodes, []string{bad}) {
 			t.Errorf("%s: the ledger says of the requeue: %+v", row.name, e)
 		}
+	}
+}
+
+// testSlurmDoctor: doctor at the nodes of a job, one of which has a bad cable, and in a folder that they do not share.
+func testSlurmDoctor(t *testing.T, c *cluster) {
+	if out := c.run(c.script, "exec", "n3", "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "100mbit", "burst", "256kbit",
+		"latency", "50ms"); out.code != 0 {
+		t.Skipf("no node can be slowed down here: %s", out.stderr)
+	}
+	t.Cleanup(func() { c.ok(c.script, "exec", "n3", "tc", "qdisc", "del", "dev", "eth0", "root") })
+	for _, mpi := range []string{"pmi2", "none"} {
+		out := c.ok("salloc", "-Q", "-N4", "srun", "--mpi="+mpi, "--ntasks-per-node=1", "ddpbatch", "doctor", "--json")
+		var found struct {
+			OK    bool `json:"ok"`
+			Nodes []struct{ Host string }
+			Pairs []struct {
+				A, B      string
+				Bandwidth float64
+			}
+			Findings []struct{ Check, Level, Nodes, Found string }
+		}
+		if err := json.Unmarshal([]byte(out.stdout), &found); err != nil {
+			t.Fatalf("%v: %s", err, out.stdout)
+		}
+		if len(found.Nodes) != 4 || len(found.Pairs) != 6 || !found.OK {
+			t.Errorf("--mpi=%s: %s", mpi, out.stdout)
+		}
+		for _, p := range found.Pairs {
+			// 100 Mbit/s are 12.5 MB/s, and what the bucket holds beside that
+			if slow := p.A == "n3" || p.B == "n3"; slow && p.Bandwidth > 30e6 || p.Bandwidth <= 0 {
+				t.Errorf("--mpi=%s: %+v", mpi, p)
+			}
+		}
+		named := false
+		for _, f := range found.Findings {
+			named = named || f.Check == "network" && f.Level == "warn" && f.Nodes == "n3" && strings.HasPrefix(f.Found, "it is slow to all others")
+		}
+		if !named {
+			t.Errorf("--mpi=%s: the slow node is not named: %+v", mpi, found.Findings)
+		}
+	}
+	out := c.exits(1, "salloc", "-Q", "-N2", "srun", "--ntasks-per-node=1", "sh", "-c", "cd /dev/shm && exec ddpbatch doctor")
+	if !strings.Contains(out.stdout, "is not what the first node sees by that path") {
+		t.Errorf("a folder that nodes do not share: %s", out.stdout)
+	}
+	if out := c.ok("salloc", "-Q", "-N2", "ddpbatch", "doctor"); !strings.Contains(out.stdout, "slurm") || !strings.Contains(out.stderr,
+		"srun --ntasks-per-node=1 ddpbatch doctor") {
+		t.Errorf("in a job's shell: %v", out)
 	}
 }

@@ -41,6 +41,7 @@ var usualRows = []row{
 	{"WarnedWhenDue", testSlurmWarnedWhenDue},
 	{"RequeueNode", testSlurmRequeueNode},
 	{"CheckFails", testSlurmCheckFails},
+	{"Doctor", testSlurmDoctor},
 	{"RequeueTimeLimit", testSlurmRequeueTimeLimit},
 	{"NodeRange", testSlurmNodeRange},
 	{"RequeueStubborn", testSlurmRequeueStubborn},

@@ -1,10 +1,6 @@
 package doctor
 
-import (
-	"cmp"
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // Level is how bad a finding is.
 type Level string
@@ -20,7 +16,8 @@ const (
 type Finding struct {
 	Check string `json:"check"` // "slurm", "shm", ...
 	Level Level  `json:"level"`
-	Found string `json:"found"` // what there is, and why that matters where it is not as it should be
+	Nodes string `json:"nodes,omitempty"` // on which, folded; empty: on all, or on none in particular
+	Found string `json:"found"`           // what there is, and why that matters where it is not as it should be
 	Do    string `json:"do,omitempty"`
 }
 
@@ -50,7 +47,7 @@ func (f Finding) Text() string {
 type findings []Finding
 
 func (f *findings) add(level Level, check, do, format string, args ...any) {
-	*f = append(*f, Finding{check, level, fmt.Sprintf(format, args...), do})
+	*f = append(*f, Finding{Check: check, Level: level, Found: fmt.Sprintf(format, args...), Do: do})
 }
 
 func (f *findings) ok(check, format string, args ...any) { f.add(OK, check, "", format, args...) }
@@ -61,10 +58,4 @@ func (f *findings) warn(check, do, format string, args ...any) {
 
 func (f *findings) fail(check, do, format string, args ...any) {
 	f.add(Fail, check, do, format, args...)
-}
-
-// worstFirst sorts findings by level, and keeps the order of those of one level.
-func worstFirst(list []Finding) {
-	rank := map[Level]int{Fail: 0, Warn: 1, OK: 2}
-	slices.SortStableFunc(list, func(a, b Finding) int { return cmp.Compare(rank[a.Level], rank[b.Level]) })
 }

@@ -14,7 +14,7 @@ var mayImport = map[string][]string{
 	"internal/jobfile":                 {"slurm", "mpi", "mpi/launch", "mpi/launch/recovery", "trainer", "checkpoint"},
 	"internal/translate":               {"slurm"},
 	"internal/runview":                 {"slurm", "checkpoint", "mpi/launch/recovery", "mpi/launch/blame", "mpi/launch/output"},
-	"internal/doctor":                  {"slurm"},
+	"internal/doctor":                  {"slurm", "mpi", "mpi/launch/device", "mpi/launch/health", "mpi/launch/reach", "mpi/transport/ucx"},
 	"internal/collbench":               {"mpi", "mpi/store", "mpi/launch"},
 	"internal/torchrun":                {"mpi/launch", "mpi/launch/output", "mpi/launch/reach"},
 	"internal/submission":              {"slurm", "mpi/launch/recovery"},
