@@ -71,6 +71,7 @@ func (r *Rank) Work(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.comm.Close()) }()
+	defer r.recordOnQuit()()
 	if r.comm.Rank() == 0 {
 		err = r.openRun()
 	}

@@ -58,3 +58,18 @@ func limitText(n uint64) string {
 	}
 	return fmt.Sprint(n)
 }
+
+// ForbidCore has the kernel write no core file of a process, whatever it dies of: those of hundreds of ranks fill a file system, and take
+// long. A limit of one byte forbids also what a program of the system's would be given (core(5), a pipe in core_pattern; fs/coredump.c).
+func ForbidCore(pid int) error {
+	var now unix.Rlimit
+	err := unix.Prlimit(pid, unix.RLIMIT_CORE, nil, &now)
+	if err == nil {
+		now.Cur = min(1, now.Max)
+		err = unix.Prlimit(pid, unix.RLIMIT_CORE, &now, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("forbid process %d a core file: %w", pid, err)
+	}
+	return nil
+}

@@ -93,6 +93,18 @@ func (r Relative) Signal(sig unix.Signal) error {
 	return h.signal(sig)
 }
 
+// SignalMain sends sig to the process's first thread, so that none of the others takes it: a handler then runs before anything else
+// that this thread does.
+func (r Relative) SignalMain(sig unix.Signal) error {
+	if r.Gone() {
+		return nil
+	}
+	if err := unix.Tgkill(r.PID, r.PID, sig); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("send %v to the first thread of process %d (%s): %w", sig, r.PID, r.Name, err)
+	}
+	return nil
+}
+
 // Gone tells whether the process has ended.
 func (r Relative) Gone() bool { return (&handle{stat: r.seen}).gone() }
 

@@ -39,6 +39,8 @@ type Stream struct {
 	taking sync.Mutex // held from a read until what it read is in tail
 	grown  atomic.Int64
 	tail   tail
+	room   int    // bytes that Keep has left for kept
+	kept   []byte // see Kept
 
 	late      bool // End's time is over
 	lateBytes int  // read since
@@ -90,6 +92,22 @@ func (s *Stream) Grown() int64 { return s.grown.Load() }
 // kept, has fewer. The bytes are the worker's: not necessarily text.
 func (s *Stream) Tail(n int) []string { return s.tail.lines(n) }
 
+// Keep has the next limit bytes that are read kept for Kept.
+func (s *Stream) Keep(limit int) {
+	s.taking.Lock()
+	defer s.taking.Unlock()
+	s.room, s.kept = limit, nil
+}
+
+// Kept returns what was read since Keep, or since it was called last.
+func (s *Stream) Kept() string {
+	s.taking.Lock()
+	defer s.taking.Unlock()
+	text := string(s.kept)
+	s.kept = nil
+	return text
+}
+
 // CaughtUp reports whether Tail has everything that the worker has written so far. A worker that has ended writes no more, although
 // another process may still hold its pipe.
 func (s *Stream) CaughtUp() bool {
@@ -121,6 +139,8 @@ func (s *Stream) take(buf []byte) (n int, err error) {
 		if n > 0 {
 			s.grown.Add(int64(n))
 			s.tail.add(buf[:n])
+			s.kept = append(s.kept, buf[:min(n, s.room)]...)
+			s.room -= min(n, s.room)
 		}
 		return !errors.Is(err, unix.EAGAIN)
 	})

@@ -293,6 +293,39 @@ func TestTailCatchesUp(t *testing.T) {
 	}
 }
 
+// What is kept is what comes from then on, as much as there is room for, and each byte is handed out once.
+func TestStreamKeepsWhatComesNext(t *testing.T) {
+	m, err := NewMux(Config{}, To{Stdout: io.Discard, Stderr: io.Discard}, nil)
+	must(t, err)
+	defer m.Close()
+	out, errs, err := m.Worker(Worker{Host: "n1"}, Paths{})
+	must(t, err)
+	errs.Drop()
+	w := worker(t, out)
+	say := func(text string) {
+		t.Helper()
+		_, err := io.WriteString(w, text)
+		must(t, err)
+		testkit.Eventually(t, "it is read", out.CaughtUp)
+	}
+	say("before\n")
+	if got := out.Kept(); got != "" {
+		t.Errorf("kept before Keep: %q", got)
+	}
+	out.Keep(10)
+	say("12345\n")
+	if got := out.Kept(); got != "12345\n" {
+		t.Errorf("kept %q", got)
+	}
+	say("6789 and more\n")
+	say("and more\n")
+	if got := out.Kept() + out.Kept(); got != "6789" {
+		t.Errorf("then kept %q", got)
+	}
+	must(t, w.Close())
+	wait(t, out)
+}
+
 // The tail is bounded, and its first line is whole.
 func TestTailIsBounded(t *testing.T) {
 	var s tail

@@ -37,7 +37,7 @@ func workerEnviron(r *round, n rendezvous.RankNumbers, devices device.Share, fil
 			env = append(env, v.name+"="+v.value)
 		}
 	}
-	for _, v := range append(defaults(devices), r.socketVariables(n)...) {
+	for _, v := range slices.Concat(defaults(devices), c.faultVariables(), r.socketVariables(n)) {
 		if !has[v.name] {
 			env = append(env, v.name+"="+v.value)
 		}
@@ -171,6 +171,15 @@ func defaults(devices device.Share) []variable {
 		number("OMP_NUM_THREADS", devices.Threads),
 		number("TORCH_NCCL_ASYNC_ERROR_HANDLING", 1),
 	}
+}
+
+// faultVariables have Python install its faulthandler, which writes the stacks of all threads when a signal ends a worker: where workers are
+// watched for hangs, to be asked for them (watch.Dumper). That the user has set it, even to nothing, is kept.
+func (c Config) faultVariables() []variable {
+	if c.Builtin || c.HangAfter <= 0 {
+		return nil
+	}
+	return []variable{number("PYTHONFAULTHANDLER", 1)}
 }
 
 // socketVariables tell a foreign command's libraries which interface leads to the other nodes: that of the connection to the other

@@ -57,6 +57,16 @@ func TestWorkerEnvironHasEveryDocumentedName(t *testing.T) {
 	}
 	check("a foreign command")
 
+	c.HangAfter, c.Env = time.Minute, append(c.Env, "X=")
+	want["PYTHONFAULTHANDLER"], want["X"] = "1", ""
+	check("workers that are watched for hangs")
+	c.Env[len(c.Env)-1] = "PYTHONFAULTHANDLER="
+	want["PYTHONFAULTHANDLER"] = ""
+	delete(want, "X")
+	check("the user wants no faulthandler")
+	c.HangAfter, c.Env = 0, c.Env[:len(c.Env)-1]
+	delete(want, "PYTHONFAULTHANDLER")
+
 	c.Builtin = true
 	maps.Copy(want, map[string]string{
 		"DDPBATCH_SECRET": c.Secret.Hex(), "DDPBATCH_STORE": "10.0.0.1:61001", "DDPBATCH_LISTEN": "10.0.0.2",

@@ -39,7 +39,7 @@ func (r *round) logsOf(n rendezvous.RankNumbers) (l workerFiles, err error) {
 	if r.agent.logDir != nil {
 		l.Paths, l.errorFile, err = r.agent.logDir.Worker(r.layout.Round, n.LocalRank)
 	}
-	l.heartbeat, l.stacks = r.heartbeatOf(n), r.stacksOf(n, l)
+	l.heartbeat, l.stacks = r.heartbeatOf(n), r.stacksPath(n, l)
 	if l.errorFile == "" {
 		l.errorFile = r.privateFile(n, "error.json") // which is read before the folder is removed; stacks are for people
 	}

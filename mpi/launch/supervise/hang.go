@@ -17,6 +17,7 @@ import (
 	"ddpbatch/internal/text"
 	"ddpbatch/mpi/launch/blame"
 	"ddpbatch/mpi/launch/rendezvous"
+	"ddpbatch/mpi/launch/stack"
 	"ddpbatch/mpi/launch/watch"
 )
 
@@ -26,13 +27,17 @@ type hang struct {
 	named int           // how many of them are to blame, as far as can be told, at the beginning of ranks
 	why   string        // they are; "": they fell silent before all others
 	blur  time.Duration // within which it is not known which of two fell silent first, of two agents' ranks
+	where string        // what the ranks' stacks say of whom they wait for; "": nothing
+
+	inCalls bool // all ranks wait in calls of their group, so that no node is to blame
 }
 
 // silentRank is a quietRank on agent 0's clock.
 type silentRank struct {
 	quietRank
-	agent int // that has told of it
-	since time.Time
+	agent    int // that has told of it
+	since    time.Time
+	standing stack.Standing // by its stacks, once they have been asked for
 }
 
 // evidence is how much a rank's place speaks for the others waiting for it, rather than the other way round.
@@ -131,11 +136,17 @@ func (c Config) hangOutcome(h *hang, now time.Time) rundir.Verdict {
 	if first.Beats {
 		signs = "no heartbeat, though there was one before"
 	}
-	v := c.Verdict(causeHang, exit.Failed, fmt.Sprintf("%s %sgave no sign of life for %v (%s)%s", who, stopped, span(now.Sub(h.since())), signs, h.standing()))
+	message := fmt.Sprintf("%s %sgave no sign of life for %v (%s)%s", who, stopped, span(now.Sub(h.since())), signs, h.standing())
+	if h.where != "" && stopped == "" {
+		message = fmt.Sprintf("%s; none of them gave a sign of life for %v (%s)", h.where, span(now.Sub(h.since())), signs)
+	} else if h.where != "" {
+		message += "; " + h.where
+	}
+	v := c.Verdict(causeHang, exit.Failed, message)
 	if h.hasEvidence() {
 		v.Host = h.host()
 	}
-	if v.Host != "" {
+	if v.Host != "" && !h.inCalls {
 		v.Nodes = []string{v.Host}
 	}
 	if h.named == 1 {
@@ -173,12 +184,7 @@ func span(d time.Duration) time.Duration {
 // report tells a person of the ranks that hung, and where each was.
 func (h *hang) report(message string, reports map[int]endsReport) string {
 	const most = 16 // ranks
-	found := map[int]stacks{}
-	for _, r := range reports {
-		for _, one := range r.Stacks {
-			found[one.Rank] = one
-		}
-	}
+	found := stacksOf(reports)
 	var b strings.Builder
 	fmt.Fprintln(&b, message)
 	last := slices.MaxFunc(h.ranks, silentRank.compare).since
@@ -187,7 +193,7 @@ func (h *hang) report(message string, reports map[int]endsReport) string {
 			fmt.Fprintf(&b, "  and %d more\n", len(h.ranks)-most)
 			break
 		}
-		fmt.Fprintf(&b, "  rank %d on %s: %s", r.Rank, r.Host, r.Condition.Text)
+		fmt.Fprintf(&b, "  rank %d on %s: %s", r.Rank, r.Host, r.place())
 		if earlier := span(last.Sub(r.since)); earlier > 0 && earlier >= h.blur {
 			fmt.Fprintf(&b, "; quiet %v before the last", earlier)
 		}
@@ -210,6 +216,19 @@ type stacks struct {
 	Rank int    `json:"rank"`
 	Path string `json:"path,omitempty"` // the file; "": there is none
 	Text string `json:"text,omitempty"` // its beginning where there is no file, or what went wrong
+
+	Standing stack.Standing `json:"standing,omitzero"` // what they come to
+}
+
+// stacksOf finds the stacks that agents have told of, by rank.
+func stacksOf(reports map[int]endsReport) map[int]stacks {
+	found := map[int]stacks{}
+	for _, r := range reports {
+		for _, one := range r.Stacks {
+			found[one.Rank] = one
+		}
+	}
+	return found
 }
 
 // dumpStacks has the stacks of this node's workers written down, which ends those that are written in Go, and the others when that
@@ -267,8 +286,9 @@ func dumpAll(ctx context.Context, dumper watch.Dumper, workers []*worker) []stac
 
 func dump(ctx context.Context, dumper watch.Dumper, w *worker) stacks {
 	var said bytes.Buffer
-	err := dumper.Dump(ctx, w.process.Pid(), &said)
-	one := stacks{Rank: w.numbers.Rank}
+	dumper.Written = w.keepOutput()
+	processes, err := dumper.Dump(ctx, w.process.Pid(), &said)
+	one := stacks{Rank: w.numbers.Rank, Standing: w.standing(processes)}
 	if path := w.files.stacks; path != "" {
 		if err = errors.Join(err, os.WriteFile(path, said.Bytes(), 0o600)); err == nil {
 			one.Path = path
@@ -311,8 +331,8 @@ func (s stacks) report() string {
 	return b.String()
 }
 
-// stacksOf says where a worker's stacks go, beside its logs; "": nowhere.
-func (r *round) stacksOf(n rendezvous.RankNumbers, files workerFiles) string {
+// stacksPath is where a worker's stacks go, beside its logs; "": nowhere.
+func (r *round) stacksPath(n rendezvous.RankNumbers, files workerFiles) string {
 	switch {
 	case r.cfg.HangAfter <= 0:
 		return ""

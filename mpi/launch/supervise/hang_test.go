@@ -39,7 +39,7 @@ func TestHangNamesWhoFellSilentFirst(t *testing.T) {
 	stopped, held := watch.Condition{Stopped: true, Text: "stopped by a signal (SIGSTOP)"}, watch.Condition{Held: true, Text: "held by a disk"}
 	at := func(rank int, host string, ago time.Duration, condition watch.Condition) silentRank {
 		ago *= time.Second
-		return silentRank{quietRank{Rank: rank, Host: host, For: ago, Condition: condition}, int(host[1] - '0'), now.Add(-ago)}
+		return silentRank{quietRank: quietRank{Rank: rank, Host: host, For: ago, Condition: condition}, agent: int(host[1] - '0'), since: now.Add(-ago)}
 	}
 	// by an agent that looked some seconds before the others (task mode has one for each rank)
 	earlier := func(looked time.Duration, agent int, r silentRank) silentRank {
@@ -98,7 +98,7 @@ func TestReportOfAHangNamesTheFirstSilent(t *testing.T) {
 	var ranks []silentRank
 	for rank := range 20 {
 		ago := time.Duration(2000-rank) * time.Second
-		ranks = append(ranks, silentRank{quietRank{Rank: rank, Host: "n1", For: ago, Condition: watch.Condition{Text: "in futex"}}, 0, now.Add(-ago)})
+		ranks = append(ranks, silentRank{quietRank: quietRank{Rank: rank, Host: "n1", For: ago, Condition: watch.Condition{Text: "in futex"}}, since: now.Add(-ago)})
 	}
 	got := newHang(ranks, time.Second).report("It hangs.", map[int]endsReport{
 		0: {Stacks: []stacks{{Rank: 0, Path: "/logs/n1.0.stacks"}}},

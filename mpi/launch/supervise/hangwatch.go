@@ -157,7 +157,7 @@ func (s *Supervisor) receiveQuiet(h quietReport) {
 			return
 		}
 		for _, r := range h.Ranks {
-			all = append(all, silentRank{r, h.agent, h.at.Add(-r.For)})
+			all = append(all, silentRank{quietRank: r, agent: h.agent, since: h.at.Add(-r.For)})
 		}
 	}
 	if len(all) == 0 {

@@ -144,6 +144,9 @@ func (s *Supervisor) account(v rundir.Verdict) (_ rundir.Verdict, deaths []blame
 	for _, r := range s.reports {
 		deaths = append(deaths, r.Deaths...)
 	}
+	if s.hung != nil && v.Cause == causeHang {
+		v = s.namedByStacks(v)
+	}
 	all := countEnds(deaths)
 	chosen = -1
 	switch v.Cause {

@@ -2,5 +2,5 @@
 // they are killed.
 //
 // A [Watch] is a state machine without a clock, files or processes: it is told what was seen of each worker and when. [Dump] looks at
-// processes as they are, and ends the Go programs among them.
+// processes as they are, and ends those that it asks for their stacks.
 package watch

@@ -10,125 +10,106 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"ddpbatch/internal/proc"
+	"ddpbatch/mpi/launch/stack"
 )
 
 const (
 	dumpLimit    = 15 * time.Second // for all of one Dump
 	pySpyLimit   = 5 * time.Second  // for one process
-	quitLimit    = 3 * time.Second  // for Go programs to write their goroutines
+	askLimit     = 4 * time.Second  // for programs to write their stacks, those of one language
+	oneLimit     = 2 * time.Second  // for one of them
 	maxProcesses = 32
 	maxText      = 256 << 10 // bytes that one Dump writes
 )
 
-// Dumper writes down where the threads of workers are.
+// Dumper writes down where the threads of a worker are.
 type Dumper struct {
 	PySpy string // the program's path; "": there is none
+
+	// Written returns what the worker's processes have written to its output since it was called last; nil: nobody knows.
+	Written func() string
 }
 
 // Dump writes what every thread of a worker and of its descendants is doing, as far as this user may know: where in the kernel it
-// waits, and for Python what py-spy tells. Programs written in Go are asked to write their goroutines to their standard error, with SIGQUIT,
-// which ends them: the worker is to be killed after this. It takes up to 15 s and
+// waits, and for Python what py-spy tells. Then it asks the programs that end with their stacks, which ends them: the worker is to be
+// killed after this. Python's faulthandler, where the program has it (PYTHONFAULTHANDLER), answers SIGABRT, and programs written in Go answer
+// SIGQUIT, both on their standard error. What they have written is returned where Written says it. It takes up to 15 s and
 // writes up to 256 KiB. pid is a child of this process that has not been waited for. The error is w's.
 //
 // A goroutine is left behind for as long as the kernel does not answer.
-func (d Dumper) Dump(ctx context.Context, pid int, w io.Writer) error {
+func (d Dumper) Dump(ctx context.Context, pid int, w io.Writer) (found []stack.Process, err error) {
 	ctx, cancel := context.WithTimeout(ctx, dumpLimit)
 	defer cancel()
-	texts := make(chan string)
+	findings := make(chan finding)
 	go func() {
-		defer close(texts)
-		d.describe(ctx, pid, func(text string) {
+		defer close(findings)
+		d.describe(ctx, pid, func(f finding) {
 			select {
-			case texts <- text:
+			case findings <- f:
 			case <-ctx.Done():
 			}
 		})
 	}()
 	for left := maxText; ; {
 		select {
-		case text, ok := <-texts:
+		case f, ok := <-findings:
 			if !ok {
-				return nil
+				return found, nil
 			}
-			if len(text) > left {
-				text = text[:left] + "\n(the rest is left out)\n"
+			if len(f.process.Threads) > 0 {
+				found = append(found, f.process)
 			}
-			if _, err := io.WriteString(w, text); err != nil {
-				return err
+			if left <= 0 || f.text == "" {
+				continue
 			}
-			if left -= len(text); left <= 0 {
-				return nil
+			if len(f.text) > left {
+				f.text = f.text[:left] + "\n(the rest is left out)\n"
 			}
+			if _, err := io.WriteString(w, f.text); err != nil {
+				return found, err
+			}
+			left -= len(f.text)
 		case <-ctx.Done():
 			_, err := fmt.Fprintf(w, "(no more could be found out in time: %v)\n", context.Cause(ctx))
-			return err
+			return found, err
 		}
 	}
 }
 
-func (d Dumper) describe(ctx context.Context, pid int, emit func(string)) {
+// finding is a part of what Dump finds out: text for a person, or the stacks of one process, or both.
+type finding struct {
+	text    string
+	process stack.Process
+}
+
+func (d Dumper) describe(ctx context.Context, pid int, emit func(finding)) {
+	say := func(format string, args ...any) { emit(finding{text: fmt.Sprintf(format, args...)}) }
 	relatives, err := proc.Relatives(pid)
 	if err != nil {
-		emit(err.Error() + "\n")
+		say("%v\n", err)
 		return
 	}
 	if len(relatives) == 0 {
-		emit(fmt.Sprintf("process %d has ended\n", pid))
+		say("process %d has ended\n", pid)
 		return
 	}
 	if rest := len(relatives) - maxProcesses; rest > 0 {
 		relatives = relatives[:maxProcesses]
-		defer emit(fmt.Sprintf("(%d more processes are left out)\n", rest))
+		defer say("(%d more processes are left out)\n", rest)
 	}
 	for _, r := range relatives {
-		emit(fmt.Sprintf("process %d, %q, child of %d: %s\n", r.PID, r.Name, r.Parent, stateText(r.State)))
-		emit(threadsText(r.PID))
+		say("process %d, %q, child of %d: %s\n%s", r.PID, r.Name, r.Parent, stateText(r.State), threadsText(r.PID))
 	}
 	for _, r := range relatives {
 		if d.PySpy != "" && ctx.Err() == nil && isPython(r.PID) {
-			emit(d.pySpy(ctx, r.PID))
+			say("%s", d.pySpy(ctx, r.PID))
 		}
 	}
-	quit(ctx, relatives, emit)
-}
-
-// quit asks the Go programs among the processes for their goroutines, and waits for them to end.
-func quit(ctx context.Context, relatives []proc.Relative, emit func(string)) {
-	ctx, cancel := context.WithTimeout(ctx, quitLimit)
-	defer cancel()
-	var asked []proc.Relative
-	for _, r := range relatives {
-		isGo, err := proc.IsGo(r.PID)
-		switch {
-		case err != nil || !isGo:
-			continue
-		case stopped(r.State):
-			emit(fmt.Sprintf("process %d is written in Go, but cannot be asked for its goroutines, as it is stopped\n", r.PID))
-			continue
-		}
-		if err := r.Signal(syscall.SIGQUIT); err != nil {
-			emit(err.Error() + "\n")
-			continue
-		}
-		emit(fmt.Sprintf("process %d is written in Go: its goroutines are in its own standard error\n", r.PID))
-		asked = append(asked, r)
-	}
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for _, r := range asked {
-		for !r.Gone() {
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				emit(fmt.Sprintf("process %d has not written its goroutines within %v\n", r.PID, quitLimit))
-				return
-			}
-		}
-	}
+	d.askPython(ctx, relatives, emit)
+	d.askGo(ctx, relatives, emit)
 }
 
 // isPython tells whether a process runs the Python interpreter. Its name is of no use: PyTorch changes it.

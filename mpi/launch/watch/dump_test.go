@@ -58,7 +58,7 @@ func dump(t *testing.T, d Dumper, p *proc.Process) string {
 	t.Helper()
 	var out bytes.Buffer
 	testkit.Within(t, testkit.Patience, func() {
-		if err := d.Dump(t.Context(), p.Pid(), &out); err != nil {
+		if _, err := d.Dump(t.Context(), p.Pid(), &out); err != nil {
 			t.Error(err)
 		}
 	})
@@ -161,18 +161,18 @@ func TestDumpIsBounded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out bytes.Buffer
-	if err := (Dumper{}).Dump(ctx, p.Pid(), &out); err != nil {
+	if _, err := (Dumper{}).Dump(ctx, p.Pid(), &out); err != nil {
 		t.Error(err)
 	}
 	holds(t, out.String(), "no more could be found out in time: context canceled")
 	broken := errors.New("broken")
-	if err := (Dumper{}).Dump(t.Context(), p.Pid(), brokenWriter{broken}); !errors.Is(err, broken) {
+	if _, err := (Dumper{}).Dump(t.Context(), p.Pid(), brokenWriter{broken}); !errors.Is(err, broken) {
 		t.Errorf("the writer's error: %v", err)
 	}
 	p.Signal(syscall.SIGKILL)
 	<-p.Done()
 	out.Reset()
-	if err := (Dumper{}).Dump(t.Context(), p.Pid(), &out); err != nil || out.String() != fmt.Sprintf("process %d has ended\n", p.Pid()) {
+	if _, err := (Dumper{}).Dump(t.Context(), p.Pid(), &out); err != nil || out.String() != fmt.Sprintf("process %d has ended\n", p.Pid()) {
 		t.Errorf("one that is gone: %v, %s", err, out.String())
 	}
 }

@@ -7,8 +7,9 @@ import (
 )
 
 const (
-	// busy is the share of a core below which a worker is taken for idle: waiting threads wake now and then.
-	busy = 0.01
+	// busy is the share of a core below which a worker is taken for idle: waiting threads wake now and then. Gloo's, one in each process
+	// group, does so a hundred times a second (gloo/transport/tcp/loop.cc), which is one per cent of a core of a slow virtual machine.
+	busy = 0.02
 	// window is how long processor time is gathered before it is judged: the kernel counts it in steps of 10 ms.
 	window = 10 * time.Second
 	// shares is into how many parts the timeout is divided: one part of silence counts for each observation at most, and

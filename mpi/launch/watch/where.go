@@ -1,17 +1,15 @@
 package watch
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
 	"ddpbatch/internal/proc"
-
-	"golang.org/x/sys/unix"
 )
 
 // Condition is where a worker is held up, as far as the kernel tells: evidence of who waits, and of who is waited for.
@@ -19,11 +17,12 @@ type Condition struct {
 	Stopped bool   `json:"stopped,omitempty"` // by SIGSTOP or a debugger
 	Held    bool   `json:"held,omitempty"`    // by a disk, a file server or a device, which no signal ends
 	Sleeps  bool   `json:"sleeps,omitempty"`  // until some time has passed
+	File    string `json:"file,omitempty"`    // that its system call is about; "": none, or not known
 	Text    string `json:"text"`              // for people: "in futex"
 }
 
-// Where tells of a child that leads its group where its first thread is, or, where it is a shell that waits for its only child,
-// where that one's is.
+// Where finds where the first thread of a child is that leads its group, or, where it is a shell that waits for its only child, where that
+// one's is. If any other thread of the child or of its descendants is held by a disk, a file server or a device, it finds that one.
 func Where(leader int) Condition {
 	relatives, err := proc.Relatives(leader)
 	if err != nil || len(relatives) == 0 {
@@ -40,8 +39,33 @@ func Where(leader int) Condition {
 			r = child
 			continue
 		}
-		return t.condition()
+		c := t.condition()
+		if !c.Stopped && !c.Held {
+			if held, found := heldBelow(relatives, r.PID); found {
+				return held
+			}
+		}
+		return c
 	}
+}
+
+// heldBelow finds a thread that is held, of one of a child's processes. main is the one whose first thread is not.
+func heldBelow(relatives []proc.Relative, main int) (c Condition, found bool) {
+	for _, r := range relatives[:min(len(relatives), maxProcesses)] {
+		for _, id := range threadsOf(r.PID) {
+			t, _, _, err := readThread(fmt.Sprintf("/proc/%d/task/%s/", r.PID, id))
+			if err != nil || !strings.HasPrefix(t.state, "D") {
+				continue
+			}
+			c = t.condition()
+			c.Text = fmt.Sprintf("its process %d is %s", r.PID, c.Text)
+			if r.PID == main {
+				c.Text = "one of its threads is " + t.condition().Text
+			}
+			return c, true
+		}
+	}
+	return c, false
 }
 
 // waitsForChild tells whether the thread waits for the end of a child, or, as shells do, for the signal that tells of it.
@@ -66,9 +90,12 @@ func onlyChild(relatives []proc.Relative, parent int) (child proc.Relative, only
 }
 
 func (t thread) condition() Condition {
-	p := Condition{Text: "waiting"}
+	p := Condition{Text: "waiting", File: t.file}
 	if t.call != "" {
 		p.Text = "in " + t.call
+	}
+	if t.file != "" {
+		p.Text += " of " + t.file
 	}
 	switch {
 	case strings.HasPrefix(t.state, "T"):
@@ -95,24 +122,20 @@ type thread struct {
 	name, state string
 	waits       string // the function of the kernel that it waits in; "": none, or not told
 	call        string // the system call that it is in; "": none, or not told
+	file        string // that the call is about; "": none, or not told
 	stack       string // the kernel's, a function a line; "": not told
 }
 
 // threadsText tells where the threads of a process are, those at the same place together.
 func threadsText(pid int) string {
-	dir, err := os.Open(fmt.Sprintf("/proc/%d/task", pid))
-	if err != nil {
+	names := threadsOf(pid)
+	if len(names) == 0 {
 		return "  it has ended meanwhile\n"
 	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(maxThreads)
 	var places []thread
 	at, arguments := map[thread][]string{}, map[thread]string{}
 	var denied string
 	for _, id := range names {
-		if _, err := strconv.Atoi(id); err != nil {
-			continue
-		}
 		t, with, why, err := readThread(fmt.Sprintf("/proc/%d/task/%s/", pid, id))
 		if err != nil {
 			continue // it has ended
@@ -131,6 +154,20 @@ func threadsText(pid int) string {
 		fmt.Fprintf(&b, "  (%s)\n", denied)
 	}
 	return b.String()
+}
+
+// threadsOf lists the threads of a process; none: it has ended.
+func threadsOf(pid int) []string {
+	dir, err := os.Open(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(maxThreads)
+	return slices.DeleteFunc(names, func(id string) bool {
+		_, err := strconv.Atoi(id)
+		return err != nil
+	})
 }
 
 // readThread reads what the kernel tells: beside the place, the arguments of the system call. denied says what it does not
@@ -154,6 +191,7 @@ func readThread(dir string) (t thread, arguments, denied string, err error) {
 	}
 	call, callErr := readFile(dir + "syscall")
 	t.call, arguments = parseCall(call)
+	t.file = fileOf(dir, t.call, arguments)
 	var stackErr error
 	t.stack, stackErr = readFile(dir + "stack")
 	switch {
@@ -181,6 +219,9 @@ func (t thread) text(ids []string, arguments string) string {
 	if t.call != "" {
 		line += fmt.Sprintf(", in %s(%s)", t.call, arguments)
 	}
+	if t.file != "" {
+		line += ", of " + t.file
+	}
 	if t.waits != "" {
 		line += ", waits in " + t.waits
 	}
@@ -191,19 +232,6 @@ func (t thread) text(ids []string, arguments string) string {
 	return line
 }
 
-// parseCall reads /proc/PID/syscall: the number of a system call, its six arguments, and two addresses (proc(5)). "": there is none.
-func parseCall(line string) (name, arguments string) {
-	fields := strings.Fields(line)
-	if len(fields) != 9 {
-		return "", "" // "running", or blocked elsewhere
-	}
-	number, err := strconv.Atoi(fields[0])
-	if err != nil || number < 0 {
-		return "", ""
-	}
-	return cmp.Or(callNames[number], olderCalls[number], "system call "+fields[0]), strings.Join(fields[1:4], ", ")
-}
-
 func readFile(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -212,16 +240,4 @@ func readFile(path string) (string, error) {
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxFile))
 	return strings.ToValidUTF8(strings.TrimRight(string(text), "\n"), "?"), err
-}
-
-// callNames are the system calls that a process may wait in for long. Their numbers are the processor's.
-var callNames = map[int]string{
-	unix.SYS_FUTEX: "futex", unix.SYS_NANOSLEEP: "nanosleep", unix.SYS_CLOCK_NANOSLEEP: "clock_nanosleep",
-	unix.SYS_READ: "read", unix.SYS_READV: "readv", unix.SYS_PREAD64: "pread64", unix.SYS_WRITE: "write", unix.SYS_WRITEV: "writev", unix.SYS_PWRITE64: "pwrite64",
-	unix.SYS_OPENAT: "openat", unix.SYS_CLOSE: "close", unix.SYS_FSYNC: "fsync", unix.SYS_FDATASYNC: "fdatasync", unix.SYS_GETDENTS64: "getdents64",
-	unix.SYS_FLOCK: "flock", unix.SYS_FCNTL: "fcntl", unix.SYS_IOCTL: "ioctl", unix.SYS_MMAP: "mmap", unix.SYS_MUNMAP: "munmap",
-	unix.SYS_EPOLL_PWAIT: "epoll_pwait", unix.SYS_PPOLL: "ppoll", unix.SYS_PSELECT6: "pselect6", unix.SYS_IO_URING_ENTER: "io_uring_enter",
-	unix.SYS_CONNECT: "connect", unix.SYS_ACCEPT4: "accept4", unix.SYS_RECVFROM: "recvfrom", unix.SYS_RECVMSG: "recvmsg", unix.SYS_SENDTO: "sendto", unix.SYS_SENDMSG: "sendmsg",
-	unix.SYS_WAIT4: "wait4", unix.SYS_WAITID: "waitid", unix.SYS_RT_SIGSUSPEND: "rt_sigsuspend", unix.SYS_RT_SIGTIMEDWAIT: "rt_sigtimedwait",
-	unix.SYS_EXECVE: "execve", unix.SYS_EXIT_GROUP: "exit_group",
 }
