@@ -68,8 +68,9 @@ const (
 const outMark = "-- standard output --"
 
 // Words puts together a death's Tail from the last lines of standard error and output, oldest first: those of standard error, which
-// say more of a failure, come first. The result is valid UTF-8 and bounded: where there is too much, the oldest lines of each go.
+// say more of a failure, come first. Of what Python's faulthandler wrote the stack of one thread stays. The result is valid UTF-8 and bounded: where there is too much, the oldest lines of each go.
 func Words(errs, outs []string) []string {
+	errs, outs = shortenFaults(errs), shortenFaults(outs)
 	outs = lastOf(outs, max(wordsOut, wordsLines-len(errs)), wordsBytes/4)
 	errs = lastOf(errs, wordsLines-len(outs), wordsBytes-wordsBytes/4)
 	if len(errs) > 0 && len(outs) > 0 {
@@ -221,12 +222,18 @@ var fatalWords = sync.OnceValue(func() *regexp.Regexp {
 		`\S+: error while loading shared libraries: |.*: Assertion .* failed)`)
 })
 
-// fatalLine is the index of the line in which a rank said, without a traceback, what it died of; -1: there is none.
+// fatalLine is the index of the line in which a rank said, without a traceback, what it died of; -1: there is none. That Python was aborted
+// says less than what the program said before it.
 func fatalLine(lines []string) int {
+	aborted := -1
 	for i := len(lines) - 1; i >= 0; i-- {
-		if line := rankLabel().ReplaceAllString(lines[i], ""); exceptionLine().MatchString(line) || fatalWords().MatchString(line) {
+		line := rankLabel().ReplaceAllString(lines[i], "")
+		switch {
+		case line == abortedLine:
+			aborted = max(aborted, i)
+		case exceptionLine().MatchString(line) || fatalWords().MatchString(line):
 			return i
 		}
 	}
-	return -1
+	return aborted
 }

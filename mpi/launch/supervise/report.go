@@ -23,7 +23,7 @@ import (
 
 const (
 	maxRanks  = 256 // that a verdict tells of
-	tailLines = 60  // of each stream of a worker that ended badly; blame.Words bounds them further
+	tailLines = 600 // of each stream of a worker that ended badly; blame.Words bounds them further
 )
 
 // endsReport is an agent's account of its workers when they are gone.
