@@ -52,7 +52,7 @@ func TestInjectedFaultsEndInTheSameBytes(t *testing.T) {
 			sets: []string{`requeue.on=["node"]`}},
 		"stop": {fault: "stop:rank=1,for=300ms@step=150", attempts: 1, cause: "done"},
 		"hang": {fault: "stop:rank=3,for=1h@step=150", attempts: 2, cause: "hang",
-			says: []string{"rank 3 on node2 was stopped (SIGSTOP) and gave no sign of life"}, resumed: true,
+			says: []string{"rank 3 on node2 was stopped (SIGSTOP) and gave no sign of life", "wait in "}, resumed: true,
 			sets: []string{`launch.hang="6s"`, "launch.max_restarts=1"}},
 		"slow":    {fault: "slow:rank=1,for=500ms@step=150", attempts: 1, cause: "done"},
 		"term":    {fault: "term@step=150", attempts: 2, cause: "preempt", says: []string{"preempted"}, resumed: true, slurm: true},

@@ -16,7 +16,8 @@ import (
 // flightWait is how long a flight record may take to be written: where the file system does not answer, the goroutines say why.
 const flightWait = 500 * time.Millisecond
 
-// recordOnQuit has a QUIT, by which an agent asks a rank that hangs for its goroutines, write the flight record before it has its usual effect.
+// recordOnQuit has a QUIT, by which an agent asks a rank that hangs for its goroutines, write the flight record before it has its usual
+// effect.
 func (r *Rank) recordOnQuit() (end func()) {
 	path := r.get("DDPBATCH_FLIGHT_FILE")
 	if path == "" {

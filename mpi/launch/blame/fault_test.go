@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// faulted is what faulthandler writes of an aborted program with so many other threads, whose thread that died has so many frames. current: that is
-// a Python one.
+// faulted is what faulthandler writes of an aborted program with so many other threads, whose thread that died has so many frames. current:
+// that is a Python one.
 func faulted(others, frames int, current bool) []string {
 	lines := []string{"Fatal Python error: Aborted", ""}
 	for i := range others {

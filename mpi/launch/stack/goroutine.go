@@ -70,7 +70,9 @@ func packageOf(function string) (path, name string) {
 const groupPackage = "ddpbatch/mpi"
 
 // goLibraries begin the import paths that have no line of the user's own: the standard library's, and those behind the group's calls.
-var goLibraries = []string{"runtime", "internal", "sync", "os", "net", "syscall", "io", "context", "time", "bufio", "reflect", "encoding", "vendor", groupPackage}
+var goLibraries = []string{
+	"runtime", "internal", "sync", "os", "net", "syscall", "io", "context", "time", "bufio", "reflect", "encoding", "vendor", groupPackage,
+}
 
 func isGoLibrary(f Frame) bool {
 	path, _ := packageOf(f.Function)

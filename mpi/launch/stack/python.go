@@ -54,8 +54,8 @@ var waitingFiles = []string{
 	"/torch/nn/parallel/distributed.py", "/horovod/torch/mpi_ops.py",
 }
 
-// backwardFiles are those whose innermost frame is in a backward pass, in which DistributedDataParallel averages gradients. That has no frame
-// of its own.
+// backwardFiles are those whose innermost frame is in a backward pass, in which DistributedDataParallel averages gradients. That has no
+// frame of its own.
 var backwardFiles = []string{"/torch/autograd/__init__.py", "/torch/autograd/graph.py", "/torch/_tensor.py"}
 
 // pythonCall is the call in which a thread waits for other ranks; "": none. It is looked for in the frames of libraries that the user's

@@ -3,12 +3,13 @@ package stack
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// What real programs have written, and where their ranks stand: testdata/NAME.python and NAME.goroutines, each with one process after the other. A line
-// "== PID PARENT" begins one.
+// What real programs have written, and where their ranks stand: testdata/NAME.python and NAME.goroutines, each with one process after the
+// other. A line "== PID PARENT" begins one.
 func TestStand(t *testing.T) {
 	for name, want := range map[string]Standing{
 		"all_reduce.python":  {Call: "all_reduce", Line: "hang.py:20 in missing"},
@@ -67,8 +68,8 @@ func TestLinesOfOthersArePassedOver(t *testing.T) {
 		"Thread 0x00007fe4790636c0 [worker (most] (most recent call first):\n  File \"a b.py\", line 5 in f\n[rank 0] a line between\n" +
 		"  <no Python frame>\n  File \"c.py\", line ??? in g\n\n  File \"of nothing.py\", line 7 in h\n"
 	got := Python(text)
-	if len(got) != 1 || len(got[0].Frames) != 2 || got[0].Frames[0] != (Frame{"f", "a b.py", 5}) || got[0].Frames[1] != (Frame{"g", "c.py", 0}) {
-		t.Errorf("got %+v", got)
+	if want := []Frame{{"f", "a b.py", 5}, {"g", "c.py", 0}}; len(got) != 1 || !slices.Equal(got[0].Frames, want) {
+		t.Errorf("got %+v, want the frames %+v", got, want)
 	}
 	if got := Python("Traceback (most recent call last):\n  File \"x.py\", line 3, in f\n"); got != nil {
 		t.Errorf("a traceback: %+v", got)
@@ -105,7 +106,7 @@ func TestFlightRecordNamesTheCall(t *testing.T) {
 rubbish
 {"number":2,"call":"gather #7 uint8 to rank 0","group":"22fabe","state":"running"}
 {"number":2,"call":"all_reduce #2 float32 x 4 sum","group":"1","state":"running"}
-{"number":3,"call":"all_reduce #3 float32 x 9 sum","group":"1","state":"running"}
+{"number":3,"call":"all_reduce #3 float32 x 9 sum","group":"1","state":"failed","error":"connection lost"}
 {"number":4,"call":"half of a li`
 	got := Standing{Call: "AllReduce", Line: "main.go:3 in main"}.Flight([]byte(record))
 	want := Standing{Call: "all_reduce #2 float32 x 4 sum", Line: "main.go:3 in main", Last: "broadcast #1 float32 x 4 from rank 0"}

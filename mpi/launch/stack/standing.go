@@ -16,10 +16,12 @@ type Process struct {
 
 // Standing is where a rank stands, as far as its stacks and its flight record say.
 type Standing struct {
-	Call   string `json:"call,omitempty"`   // in which it waits for other ranks: "all_reduce"; "": in none
-	Line   string `json:"line,omitempty"`   // of the program: "train.py:31 in step"; "": not known
-	Helper string `json:"helper,omitempty"` // where a process or a thread of its own stands that it waits for: "process 71 at data.py:12 in load"; "": not known
-	Last   string `json:"last,omitempty"`   // the last call of the group that was over, where a flight record says so
+	Call string `json:"call,omitempty"` // in which it waits for other ranks: "all_reduce"; "": in none
+	Line string `json:"line,omitempty"` // of the program: "train.py:31 in step"; "": not known
+	Last string `json:"last,omitempty"` // the last call of the group that was over, where a flight record says so
+
+	// Helper is where a process or a thread of its own stands that it waits for: "process 71 at data.py:12 in load"; "": not known.
+	Helper string `json:"helper,omitempty"`
 }
 
 // Known reports whether anything is.

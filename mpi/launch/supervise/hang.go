@@ -10,9 +10,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"ddpbatch/internal/exit"
+	"ddpbatch/internal/pause"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/text"
 	"ddpbatch/mpi/launch/blame"
@@ -266,8 +269,9 @@ func (c Config) dumper() watch.Dumper {
 // does not answer.
 func dumpAll(ctx context.Context, dumper watch.Dumper, workers []*worker) []stacks {
 	done := make(chan stacks, len(workers))
+	all := newGathering(len(workers))
 	for _, w := range workers {
-		go func() { done <- dump(ctx, dumper, w) }()
+		go func() { done <- dump(ctx, dumper, w, all) }()
 	}
 	// A dump says by itself that its time is over, unless its file cannot be written.
 	timer := time.NewTimer(stacksLimit + time.Second)
@@ -284,9 +288,39 @@ func dumpAll(ctx context.Context, dumper watch.Dumper, workers []*worker) []stac
 	return list
 }
 
-func dump(ctx context.Context, dumper watch.Dumper, w *worker) stacks {
+// gathering is a moment for which several goroutines wait for each other.
+type gathering struct {
+	missing atomic.Int64
+	whole   chan struct{} // closed when all have come
+}
+
+func newGathering(n int) *gathering {
+	g := &gathering{whole: make(chan struct{})}
+	g.missing.Store(int64(n))
+	return g
+}
+
+// come is called once by each.
+func (g *gathering) come() {
+	if g.missing.Add(-1) == 0 {
+		close(g.whole)
+	}
+}
+
+// dump writes down a worker's stacks. Ranks on other nodes are given the time, too, to stand still before one ends.
+func dump(ctx context.Context, dumper watch.Dumper, w *worker, all *gathering) stacks {
 	var said bytes.Buffer
+	come := sync.OnceFunc(all.come)
+	defer come()
 	dumper.Written = w.keepOutput()
+	dumper.Together = func(ctx context.Context) {
+		come()
+		select {
+		case <-all.whole:
+			_ = pause.For(ctx, rendezvous.SignalDelay)
+		case <-ctx.Done():
+		}
+	}
 	processes, err := dumper.Dump(ctx, w.process.Pid(), &said)
 	one := stacks{Rank: w.numbers.Rank, Standing: w.standing(processes)}
 	if path := w.files.stacks; path != "" {

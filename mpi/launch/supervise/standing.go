@@ -79,12 +79,12 @@ func (s *Supervisor) namedByStacks(v rundir.Verdict) rundir.Verdict {
 	return named
 }
 
-// compareStandings names the ranks to blame by where all of them stand: those that did not come to the call in which the others wait; or else
-// those in another call than most; or else those at another line than most. Where that says nothing, what was said before stays. A rank
-// that somebody has stopped stays to blame: it waits for nobody, wherever it stands.
+// compareStandings names the ranks to blame by where all of them stand: those that did not come to the call in which the others wait; or
+// else those in another call than most; or else those at another line than most. Where that says nothing, what was said before stays. A
+// rank that somebody has stopped stays to blame: it waits for nobody, wherever it stands.
 func (h *hang) compareStandings() {
 	waiting, others := divide(h.ranks, func(r silentRank) bool { return r.standing.Call != "" && !r.Condition.Stopped })
-	absent, _ := divide(others, func(r silentRank) bool { return r.standing.Line != "" || r.evidence() > 0 })
+	absent, _ := divide(others, func(r silentRank) bool { return r.standing.Line != "" || r.evidence() > 0 || r.Condition.File != "" })
 	switch {
 	case h.ranks[0].Condition.Stopped:
 		if len(waiting) > 0 {
@@ -113,12 +113,13 @@ func (h *hang) compareCalls() {
 	h.inCalls = true
 	groups := groupBy(h.ranks, func(r silentRank) string { return r.standing.Call })
 	if len(groups) == 1 {
-		h.where = fmt.Sprintf("all %d ranks wait in %s: none is missing, so what they pass may differ between them in shape or type, or the network between "+
-			"them is cut", len(h.ranks), callsText(h.ranks))
+		h.where = fmt.Sprintf("all %d ranks wait in %s: none is missing, so what they pass may differ between them in shape or type, "+
+			"or the network between them is cut", len(h.ranks), callsText(h.ranks))
 		h.named, h.why = len(h.ranks), ""
 		return
 	}
-	where := "the ranks wait in different calls: " + strings.Join(eachText(groups, func(g []silentRank) string { return "in " + callsText(g) }), ", ")
+	inCalls := eachText(groups, func(g []silentRank) string { return "in " + callsText(g) })
+	where := "the ranks wait in different calls: " + strings.Join(inCalls, ", ")
 	if len(groups[0]) > len(h.ranks)/2 {
 		h.name(slices.Concat(groups[1:]...), where)
 		return
@@ -133,7 +134,8 @@ func (h *hang) compareLines() {
 		return
 	}
 	odd := slices.Concat(groups[1:]...)
-	h.name(odd, fmt.Sprintf("%s: %s, while %s", whoText(odd), standText(odd), fmt.Sprintf("%s stand at %s", ranksText(groups[0]), groups[0][0].standing.Line)))
+	most := groups[0]
+	h.name(odd, fmt.Sprintf("%s: %s, while %s stand at %s", whoText(odd), standText(odd), ranksText(most), most[0].standing.Line))
 }
 
 func divide(ranks []silentRank, fits func(silentRank) bool) (yes, no []silentRank) {
@@ -147,8 +149,8 @@ func divide(ranks []silentRank, fits func(silentRank) bool) (yes, no []silentRan
 	return yes, no
 }
 
-// groupBy divides ranks by what is said of them: the largest group first, and of equal ones that of the lowest rank. Ranks of a group are in
-// order.
+// groupBy divides ranks by what is said of them: the largest group first, and of equal ones that of the lowest rank. Ranks of a group are
+// in order.
 func groupBy(ranks []silentRank, of func(silentRank) string) [][]silentRank {
 	by := map[string][]silentRank{}
 	for _, r := range ranks {
@@ -216,7 +218,8 @@ func callsText(ranks []silentRank) string {
 	call := groups[0][0].standing.Call
 	switch {
 	case len(groups) > 1:
-		return call + " (" + strings.Join(eachText(groups, func(g []silentRank) string { return "at " + cmp.Or(g[0].standing.Line, "a line that is not known") }), ", ") + ")"
+		lines := eachText(groups, func(g []silentRank) string { return "at " + cmp.Or(g[0].standing.Line, "a line that is not known") })
+		return call + " (" + strings.Join(lines, ", ") + ")"
 	case groups[0][0].standing.Line == "":
 		return call
 	}

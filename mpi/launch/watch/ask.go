@@ -14,8 +14,6 @@ import (
 // askPython asks the Python programs among the processes for their stacks, a child before its parent. Nothing of them moves from before the
 // first until it has answered itself: the end of a data loader's process would have its parent raise an exception.
 func (d Dumper) askPython(ctx context.Context, relatives []proc.Relative, emit func(finding)) {
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
-	defer cancel()
 	var asked []proc.Relative
 	for _, r := range relatives {
 		if !isPython(r.PID) {
@@ -35,6 +33,11 @@ func (d Dumper) askPython(ctx context.Context, relatives []proc.Relative, emit f
 	for _, r := range asked {
 		_ = r.Signal(syscall.SIGSTOP) // a process that is gone, or has changed its user, does not answer either
 	}
+	if d.Together != nil {
+		d.Together(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
 	for _, r := range slices.Backward(asked) {
 		if r.State == 'D' {
 			_ = r.SignalMain(syscall.SIGABRT)
@@ -45,7 +48,7 @@ func (d Dumper) askPython(ctx context.Context, relatives []proc.Relative, emit f
 		text := d.ask(ctx, r, syscall.SIGABRT)
 		threads := stack.Python(text)
 		if len(threads) == 0 {
-			emit(finding{text: fmt.Sprintf("process %d is Python: it was asked for its stacks, and nothing of them has come from its standard error\n", r.PID)})
+			emit(finding{text: fmt.Sprintf("process %d is Python: it was asked for its stacks, and none have come from its standard error\n", r.PID)})
 			continue
 		}
 		emit(finding{fmt.Sprintf("Python stacks of process %d, of which it has ended:\n%s\n", r.PID, indent(cut(text))),

@@ -122,8 +122,8 @@ func TestWhereNamesTheFile(t *testing.T) {
 func TestFileOfACallThatHasNone(t *testing.T) {
 	dir := fmt.Sprintf("/proc/%d/task/%d/", os.Getpid(), os.Getpid())
 	for call, arguments := range map[string]string{
-		"read": "0xffffffffffffffff, 0x0, 0x0", "openat": "0xffffff9c, 0x0, 0x0", "futex": "0x1, 0x2, 0x3", "fsync": "rubbish", "open": "", "statx": "0x1",
-		"newfstatat": "0xffffff9c, 0xffffffffffffffff, 0x0",
+		"read": "0xffffffffffffffff, 0x0, 0x0", "openat": "0xffffff9c, 0x0, 0x0", "futex": "0x1, 0x2, 0x3",
+		"fsync": "rubbish", "open": "", "statx": "0x1", "newfstatat": "0xffffff9c, 0xffffffffffffffff, 0x0",
 	} {
 		if got := fileOf(dir, call, arguments); got != "" {
 			t.Errorf("%s(%s) is of %q", call, arguments, got)

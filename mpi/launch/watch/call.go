@@ -24,18 +24,18 @@ var callNames = map[int]string{
 	unix.SYS_EPOLL_PWAIT: "epoll_pwait", unix.SYS_PPOLL: "ppoll", unix.SYS_PSELECT6: "pselect6", unix.SYS_IO_URING_ENTER: "io_uring_enter",
 	unix.SYS_CONNECT: "connect", unix.SYS_ACCEPT4: "accept4", unix.SYS_RECVFROM: "recvfrom", unix.SYS_RECVMSG: "recvmsg", unix.SYS_SENDTO: "sendto", unix.SYS_SENDMSG: "sendmsg",
 	unix.SYS_WAIT4: "wait4", unix.SYS_WAITID: "waitid", unix.SYS_RT_SIGSUSPEND: "rt_sigsuspend", unix.SYS_RT_SIGTIMEDWAIT: "rt_sigtimedwait",
-	unix.SYS_NEWFSTATAT: "newfstatat", unix.SYS_STATX: "statx", unix.SYS_STATFS: "statfs", unix.SYS_FACCESSAT: "faccessat", unix.SYS_READLINKAT: "readlinkat",
-	unix.SYS_UNLINKAT: "unlinkat", unix.SYS_MKDIRAT: "mkdirat", unix.SYS_RENAMEAT: "renameat", unix.SYS_RENAMEAT2: "renameat2", unix.SYS_FSTAT: "fstat",
-	unix.SYS_FTRUNCATE: "ftruncate", unix.SYS_FALLOCATE: "fallocate", unix.SYS_MSYNC: "msync", unix.SYS_SENDFILE: "sendfile",
-	unix.SYS_EXECVE: "execve", unix.SYS_EXIT_GROUP: "exit_group",
+	unix.SYS_NEWFSTATAT: "newfstatat", unix.SYS_STATX: "statx", unix.SYS_STATFS: "statfs", unix.SYS_FACCESSAT: "faccessat",
+	unix.SYS_READLINKAT: "readlinkat", unix.SYS_UNLINKAT: "unlinkat", unix.SYS_MKDIRAT: "mkdirat", unix.SYS_RENAMEAT: "renameat",
+	unix.SYS_RENAMEAT2: "renameat2", unix.SYS_FSTAT: "fstat", unix.SYS_FTRUNCATE: "ftruncate", unix.SYS_FALLOCATE: "fallocate", unix.SYS_MSYNC: "msync", unix.SYS_SENDFILE: "sendfile",
+	unix.SYS_CLONE: "clone", unix.SYS_CLONE3: "clone3", unix.SYS_EXECVE: "execve", unix.SYS_EXIT_GROUP: "exit_group",
 }
 
 // descriptorCalls are about the file that their first argument is the number of; pathCalls about the one whose path the argument with that
 // number leads to.
 var (
 	descriptorCalls = map[string]bool{
-		"read": true, "readv": true, "pread64": true, "write": true, "writev": true, "pwrite64": true, "close": true, "fsync": true, "fdatasync": true,
-		"getdents64": true, "flock": true, "fcntl": true, "ioctl": true, "fstat": true, "ftruncate": true, "fallocate": true,
+		"read": true, "readv": true, "pread64": true, "write": true, "writev": true, "pwrite64": true, "close": true,
+		"fsync": true, "fdatasync": true, "getdents64": true, "flock": true, "fcntl": true, "ioctl": true, "fstat": true, "ftruncate": true, "fallocate": true,
 	}
 	pathCalls = map[string]int{
 		"open": 0, "stat": 0, "lstat": 0, "statfs": 0, "execve": 0,

@@ -4,6 +4,6 @@ import "golang.org/x/sys/unix"
 
 // olderCalls are those that processors of later days do without.
 var olderCalls = map[int]string{
-	unix.SYS_POLL: "poll", unix.SYS_SELECT: "select", unix.SYS_EPOLL_WAIT: "epoll_wait", unix.SYS_PAUSE: "pause",
+	unix.SYS_VFORK: "vfork", unix.SYS_POLL: "poll", unix.SYS_SELECT: "select", unix.SYS_EPOLL_WAIT: "epoll_wait", unix.SYS_PAUSE: "pause",
 	unix.SYS_OPEN: "open", unix.SYS_STAT: "stat", unix.SYS_LSTAT: "lstat", unix.SYS_ACCEPT: "accept",
 }

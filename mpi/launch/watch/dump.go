@@ -31,12 +31,16 @@ type Dumper struct {
 
 	// Written returns what the worker's processes have written to its output since it was called last; nil: nobody knows.
 	Written func() string
+
+	// Together is called once before any process is asked for its stacks, when the Python programs among them stand still; it returns when
+	// those of other workers do, too, which would go on once this one has ended. nil: there are no others.
+	Together func(ctx context.Context)
 }
 
 // Dump writes what every thread of a worker and of its descendants is doing, as far as this user may know: where in the kernel it
 // waits, and for Python what py-spy tells. Then it asks the programs that end with their stacks, which ends them: the worker is to be
-// killed after this. Python's faulthandler, where the program has it (PYTHONFAULTHANDLER), answers SIGABRT, and programs written in Go answer
-// SIGQUIT, both on their standard error. What they have written is returned where Written says it. It takes up to 15 s and
+// killed after this. Python's faulthandler, where the program has it (PYTHONFAULTHANDLER), answers SIGABRT, and programs written in Go
+// answer SIGQUIT, both on their standard error. What they have written is returned where Written says it. It takes up to 15 s and
 // writes up to 256 KiB. pid is a child of this process that has not been waited for. The error is w's.
 //
 // A goroutine is left behind for as long as the kernel does not answer.

@@ -54,7 +54,7 @@ func heldBelow(relatives []proc.Relative, main int) (c Condition, found bool) {
 	for _, r := range relatives[:min(len(relatives), maxProcesses)] {
 		for _, id := range threadsOf(r.PID) {
 			t, _, _, err := readThread(fmt.Sprintf("/proc/%d/task/%s/", r.PID, id))
-			if err != nil || !strings.HasPrefix(t.state, "D") {
+			if err != nil || !strings.HasPrefix(t.state, "D") || t.waitsForChild() {
 				continue
 			}
 			c = t.condition()
@@ -68,13 +68,14 @@ func heldBelow(relatives []proc.Relative, main int) (c Condition, found bool) {
 	return c, false
 }
 
-// waitsForChild tells whether the thread waits for the end of a child, or, as shells do, for the signal that tells of it.
+// waitsForChild tells whether the thread waits for the end of a child, or, as shells do, for the signal that tells of it, or for a child to
+// begin its program (vfork(2)), in which no signal reaches the parent.
 func (t thread) waitsForChild() bool {
 	switch t.call {
-	case "wait4", "waitid", "rt_sigsuspend":
+	case "wait4", "waitid", "rt_sigsuspend", "vfork", "clone", "clone3":
 		return true
 	}
-	return t.waits == "do_wait"
+	return t.waits == "do_wait" || t.waits == "kernel_clone"
 }
 
 func onlyChild(relatives []proc.Relative, parent int) (child proc.Relative, only bool) {
