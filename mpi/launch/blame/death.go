@@ -68,7 +68,8 @@ const (
 const outMark = "-- standard output --"
 
 // Words puts together a death's Tail from the last lines of standard error and output, oldest first: those of standard error, which
-// say more of a failure, come first. Of what Python's faulthandler wrote the stack of one thread stays. The result is valid UTF-8 and bounded: where there is too much, the oldest lines of each go.
+// say more of a failure, come first. Of what Python's faulthandler wrote the stack of one thread stays. The result is
+// valid UTF-8 and bounded: where there is too much, the oldest lines of each go.
 func Words(errs, outs []string) []string {
 	errs, outs = shortenFaults(errs), shortenFaults(outs)
 	outs = lastOf(outs, max(wordsOut, wordsLines-len(errs)), wordsBytes/4)

@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// What Python's faulthandler writes when a signal ends a program (Python/traceback.c, Modules/faulthandler.c): what it died of, the stack of
-// each of its threads, and a long line of modules. It comes after all that the program itself has said of its end, as in C++'s "what():".
+// What Python's faulthandler writes when a signal ends a program (Python/traceback.c, Modules/faulthandler.c): what it died of, the stack
+// of each of its threads, and a long line of modules. It comes after all that the program itself has said of its end, as C++ does
+// ("what():").
 
 const (
 	fatalPython = "Fatal Python error: "

@@ -16,7 +16,8 @@ type flightLine struct {
 const worldGroup = "1"
 
 // Flight adds to a Standing what a rank's flight record says: the oldest call that runs, in the group of all ranks if there is one, and the
-// newest that is over. One that has failed did so when another rank was ended, and counts as one that runs. Lines that cannot be read are passed over.
+// newest that is over. One that has failed did so when another rank was ended, and counts as one that runs. Lines that cannot be read
+// are passed over.
 func (s Standing) Flight(text []byte) Standing {
 	running, world := "", false
 	for line := range strings.Lines(string(text)) {

@@ -173,8 +173,8 @@ func defaults(devices device.Share) []variable {
 	}
 }
 
-// faultVariables have Python install its faulthandler, which writes the stacks of all threads when a signal ends a worker: where workers are
-// watched for hangs, to be asked for them (watch.Dumper). That the user has set it, even to nothing, is kept.
+// faultVariables have Python install its faulthandler, which writes the stacks of all threads when a signal ends a worker: where workers
+// are watched for hangs, to be asked for them (watch.Dumper). That the user has set it, even to nothing, is kept.
 func (c Config) faultVariables() []variable {
 	if c.Builtin || c.HangAfter <= 0 {
 		return nil

@@ -48,7 +48,7 @@ func (d Dumper) askPython(ctx context.Context, relatives []proc.Relative, emit f
 		text := d.ask(ctx, r, syscall.SIGABRT)
 		threads := stack.Python(text)
 		if len(threads) == 0 {
-			emit(finding{text: fmt.Sprintf("process %d is Python: it was asked for its stacks, and none have come from its standard error\n", r.PID)})
+			emit(finding{text: fmt.Sprintf("process %d is Python, and was asked for its stacks, but has not written any\n", r.PID)})
 			continue
 		}
 		emit(finding{fmt.Sprintf("Python stacks of process %d, of which it has ended:\n%s\n", r.PID, indent(cut(text))),
