@@ -15,6 +15,7 @@ var mayImport = map[string][]string{
 	"internal/translate":               {"slurm"},
 	"internal/runview":                 {"slurm", "checkpoint", "mpi/launch/recovery", "mpi/launch/blame", "mpi/launch/output"},
 	"internal/doctor":                  {"slurm", "mpi", "mpi/launch/device", "mpi/launch/health", "mpi/launch/reach", "mpi/transport/ucx"},
+	"internal/goodput":                 {"mpi/launch/recovery"},
 	"internal/collbench":               {"mpi", "mpi/store", "mpi/launch"},
 	"internal/torchrun":                {"mpi/launch", "mpi/launch/output", "mpi/launch/reach"},
 	"internal/submission":              {"slurm", "mpi/launch/recovery"},
@@ -67,7 +68,7 @@ var mayImport = map[string][]string{
 var internalFor = map[string][]string{
 	"internal/secure":     {"mpi/store"},
 	"internal/auth":       {"internal/attempt", "internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch/rendezvous", "mpi/launch/supervise", "internal/collbench", "cmd/ddpbatch"},
-	"internal/rundir":     {"internal/defaults", "mpi/launch", "mpi/launch/rendezvous", "mpi/launch/supervise", "mpi/launch/blame", "mpi/launch/recovery", "checkpoint/inspect", "internal/jobfile", "internal/snapshot", "internal/submission", "internal/attempt", "internal/simulate", "internal/rehearse", "internal/builtin", "internal/resume", "internal/cancel", "internal/clean", "internal/runindex", "internal/runview", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
+	"internal/rundir":     {"internal/defaults", "mpi/launch", "mpi/launch/rendezvous", "mpi/launch/supervise", "mpi/launch/blame", "mpi/launch/recovery", "checkpoint/inspect", "internal/jobfile", "internal/snapshot", "internal/submission", "internal/attempt", "internal/simulate", "internal/rehearse", "internal/builtin", "internal/resume", "internal/cancel", "internal/clean", "internal/runindex", "internal/runview", "internal/goodput", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
 	"internal/jobfile":    {"internal/defaults", "internal/attempt", "internal/simulate", "internal/rehearse", "internal/builtin", "internal/resume", "internal/runview", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
 	"internal/defaults":   {"cmd/ddpbatch"},
 	"internal/torchrun":   {"internal/placement", "internal/translate", "internal/jobfile", "cmd/ddpbatch"},

@@ -46,6 +46,15 @@ func (d *Dir) OpenMetrics() (io.WriteCloser, error) {
 	return f, nil
 }
 
+// ReadMetrics opens metrics.jsonl to read it from its beginning. An error that is fs.ErrNotExist means that nothing has written one.
+func (d *Dir) ReadMetrics() (*os.File, error) {
+	f, err := openFile(d.MetricsPath())
+	if err != nil {
+		return nil, fmt.Errorf("read the run's metrics: %w", err)
+	}
+	return f, nil
+}
+
 // LastMetrics reads the newest whole line of metrics.jsonl, and only the file's
 // end for it. It tells whether there was one.
 func (d *Dir) LastMetrics() (Metrics, bool, error) {
@@ -59,12 +68,12 @@ func (d *Dir) LastMetrics() (Metrics, bool, error) {
 
 // metricsEnd reads up to so many bytes of the end of metrics.jsonl; none where there is no such file.
 func (d *Dir) metricsEnd(most int64) ([]byte, error) {
-	f, err := openFile(d.MetricsPath())
+	f, err := d.ReadMetrics()
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the run's metrics: %w", err)
+		return nil, err
 	}
 	defer f.Close()
 	size, err := f.Seek(0, io.SeekEnd)

@@ -1,0 +1,115 @@
+package goodput
+
+import (
+	"encoding/json"
+	"maps"
+	"time"
+)
+
+// Anew is the key of Breakdown.Lost for steps that were done again because a person asked to begin anew (checkpoint.resume = "never").
+const Anew = "anew"
+
+// Breakdown is where the time of a run went. Its parts are disjoint, and Total is their sum: the time in which the run waited for a job or
+// had one. Of an array each part is the sum over its elements.
+type Breakdown struct {
+	Queued     time.Duration            // from a submission, or a requeue, to the job's start
+	Starting   time.Duration            // from a job's start to its first step: rendezvous, imports, loading a checkpoint
+	Productive time.Duration            // training whose steps no later attempt has done again
+	Saving     time.Duration            // such training stood still for a save
+	Lost       map[string]time.Duration // by the cause of the attempt's end (a recovery.Cause), or Anew; nil where there is none
+	Unknown    time.Duration            // attempts ran, and their metrics do not say what they did
+	Other      time.Duration            // the last save, exports, and ends of workers that are done
+
+	Idle  time.Duration // after the run's end, before it was resumed: not a part of Total
+	Nodes int           // that the run asks for
+}
+
+// LostTime is the sum of all that was lost.
+func (b Breakdown) LostTime() (sum time.Duration) {
+	for _, lost := range b.Lost {
+		sum += lost
+	}
+	return sum
+}
+
+// Running is the time in which the run had its nodes.
+func (b Breakdown) Running() time.Duration {
+	return b.Starting + b.Productive + b.Saving + b.LostTime() + b.Unknown + b.Other
+}
+
+// Total is the sum of all parts.
+func (b Breakdown) Total() time.Duration { return b.Queued + b.Running() }
+
+// NodeHours is a part's, or a sum's, time on all the run's nodes, in hours. No node is held while the run is queued.
+func (b Breakdown) NodeHours(part time.Duration) float64 { return part.Hours() * float64(b.Nodes) }
+
+// Share is which part of whole was productive, 0 to 1; whole is Running (goodput) or Total (ETTR). ok: it is known.
+func (b Breakdown) Share(whole time.Duration) (share float64, ok bool) {
+	if whole <= 0 || b.Unknown > 0 {
+		return 0, false
+	}
+	return b.Productive.Seconds() / whole.Seconds(), true
+}
+
+// Add adds the parts of another run, or of an element. Nodes stays as it is.
+func (b *Breakdown) Add(o Breakdown) {
+	b.Queued += o.Queued
+	b.Starting += o.Starting
+	b.Productive += o.Productive
+	b.Saving += o.Saving
+	b.Unknown += o.Unknown
+	b.Other += o.Other
+	b.Idle += o.Idle
+	if len(o.Lost) > 0 {
+		b.Lost = maps.Clone(b.Lost) // b may be a copy
+	}
+	for cause, lost := range o.Lost {
+		b.lose(cause, lost)
+	}
+}
+
+func (b *Breakdown) lose(cause string, lost time.Duration) {
+	if lost <= 0 {
+		return
+	}
+	if b.Lost == nil {
+		b.Lost = map[string]time.Duration{}
+	}
+	b.Lost[cause] += lost
+}
+
+// wire is a Breakdown in JSON; its names are a contract (docs/cli.md).
+type wire struct {
+	TotalS      float64            `json:"total_s"`
+	QueuedS     float64            `json:"queued_s"`
+	StartingS   float64            `json:"starting_s"`
+	ProductiveS float64            `json:"productive_s"`
+	SavingS     float64            `json:"saving_s"`
+	LostS       map[string]float64 `json:"lost_s"`
+	UnknownS    float64            `json:"unknown_s"`
+	OtherS      float64            `json:"other_s"`
+	IdleS       float64            `json:"idle_s"`
+	Goodput     *float64           `json:"goodput"`
+	ETTR        *float64           `json:"ettr"`
+	Nodes       int                `json:"nodes"`
+	NodeHours   float64            `json:"node_hours"`
+}
+
+// MarshalJSON writes durations in seconds.
+func (b Breakdown) MarshalJSON() ([]byte, error) {
+	w := wire{
+		TotalS: b.Total().Seconds(), QueuedS: b.Queued.Seconds(), StartingS: b.Starting.Seconds(), ProductiveS: b.Productive.Seconds(),
+		SavingS: b.Saving.Seconds(), LostS: map[string]float64{}, UnknownS: b.Unknown.Seconds(), OtherS: b.Other.Seconds(),
+		IdleS: b.Idle.Seconds(), Nodes: b.Nodes, NodeHours: b.NodeHours(b.Running()),
+	}
+	for cause, lost := range b.Lost {
+		w.LostS[cause] = lost.Seconds()
+	}
+	if share, ok := b.Share(b.Running()); ok {
+		w.Goodput = &share
+	}
+	if share, ok := b.Share(b.Total()); ok {
+		w.ETTR = &share
+	}
+	return json.Marshal(w)
+}

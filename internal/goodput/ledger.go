@@ -1,0 +1,274 @@
+package goodput
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi/launch/recovery"
+)
+
+// Details of a requeue, and of a link's end, that are noted only when the next job begins, as nobody lived to do so before
+// (internal/attempt).
+const (
+	bySlurm   = "by Slurm itself"
+	notedLate = "did not live to say so"
+)
+
+// state is what a run does at some time, as far as its ledger tells.
+type state int
+
+const (
+	idle   state = iota // it has no job
+	queued              // its job waits
+	runs                // an attempt runs
+	ended               // an attempt has ended, and what follows is not decided
+)
+
+// clock goes through a run's ledger, and gives each stretch of time to one part of the breakdown.
+type clock struct {
+	sum    Breakdown
+	reads  *progress
+	kept   map[int]keep
+	anew   int // the attempt from which on the run began anew; 0: the first
+	causes map[int]string
+
+	at    time.Time // up to here all time is accounted for
+	now   time.Time
+	state state
+	begin rundir.Event // of the newest attempt
+	again bool         // it was started within the job, after another one's failure
+}
+
+// account gives the time from start to now to the parts, by events, oldest first.
+func account(events []rundir.Event, reads *progress, anew int, start, now time.Time) Breakdown {
+	c := clock{reads: reads, kept: reads.kept(), anew: anew, causes: causesIn(events), at: start, now: now}
+	for _, e := range events {
+		c.event(e)
+	}
+	switch c.state {
+	case queued:
+		c.sum.Queued += c.until(now)
+	case runs:
+		c.attempt(now, "")
+	}
+	return c.sum
+}
+
+// causesIn are the causes of the attempts' ends, the better known ones, which come later in the ledger.
+func causesIn(events []rundir.Event) map[int]string {
+	causes := map[int]string{}
+	for _, e := range events {
+		if e.Event == rundir.EventEnd {
+			causes[e.Attempt] = causeOf(e.Cause)
+		}
+	}
+	return causes
+}
+
+// causeOf is a cause from a ledger, which may hold anything.
+func causeOf(text string) string {
+	cause := recovery.Cause(text).Current()
+	others := []recovery.Cause{recovery.Done, recovery.Saved, recovery.Cancelled, recovery.Start}
+	if !slices.Contains(recovery.Causes(), cause) && !slices.Contains(others, cause) {
+		cause = recovery.Unknown
+	}
+	return string(cause)
+}
+
+// until is the time from where c is to t, where it then is. Clocks of nodes differ: a moment before the one that c is at counts as that.
+func (c *clock) until(t time.Time) time.Duration {
+	if t.After(c.now) {
+		t = c.now
+	}
+	if !t.After(c.at) {
+		return 0
+	}
+	passed := t.Sub(c.at)
+	c.at = t
+	return passed
+}
+
+func (c *clock) event(e rundir.Event) {
+	switch e.Event {
+	case rundir.EventSubmit, rundir.EventResume, rundir.EventLink:
+		c.submitted(e)
+	case rundir.EventBegin:
+		c.began(e)
+	case rundir.EventEnd:
+		if c.state == runs && e.Attempt == c.begin.Attempt {
+			c.attempt(e.Time, c.causes[e.Attempt])
+			c.state = ended
+		}
+	case rundir.EventRestart:
+		if c.state == ended {
+			c.lose(e.Time)
+		}
+	case rundir.EventRequeue, rundir.EventLinkEnd:
+		if c.state == ended {
+			if e.Detail != bySlurm && !strings.Contains(e.Detail, notedLate) { // else the job has waited since
+				c.lose(e.Time)
+			}
+			c.state = queued
+		}
+	case rundir.EventGiveUp, rundir.EventRefused, rundir.EventCancel:
+		c.over(e)
+	}
+}
+
+// submitted takes in that a job was submitted.
+func (c *clock) submitted(e rundir.Event) {
+	switch c.state {
+	case idle, ended:
+		c.sum.Idle += c.until(e.Time)
+		c.state = queued
+	case queued:
+		c.sum.Queued += c.until(e.Time)
+	case runs: // maybe recorded late, or a further link of a chain
+		if id, ok := e.SubmittedJob(); ok && id != c.begin.Job && e.Event != rundir.EventLink {
+			c.close(e.Time)
+			c.sum.Idle += c.until(e.Time)
+			c.state = queued
+		}
+	}
+}
+
+// over takes in that the run goes no further by itself, for now. A person who cancels an attempt that runs has to wait for its end.
+func (c *clock) over(e rundir.Event) {
+	switch c.state {
+	case queued:
+		c.sum.Queued += c.until(e.Time)
+		c.state = idle
+	case ended:
+		c.lose(e.Time)
+		c.state = idle
+	}
+}
+
+func (c *clock) began(e rundir.Event) {
+	if c.state == runs {
+		c.close(e.Time)
+	}
+	same := c.begin.Attempt > 0 && c.begin.Job == e.Job && c.begin.Start == e.Start
+	c.again = c.state == ended && same
+	switch {
+	case c.again:
+		c.lose(e.Time)
+	case c.state == idle && c.begin.Attempt > 0:
+		c.sum.Idle += c.until(e.Time)
+	default:
+		c.sum.Queued += c.until(e.Time)
+	}
+	c.begin, c.state = e, runs
+}
+
+// close ends an attempt of which nobody lived to write down how it ended: with its last line of metrics, before a moment at which others
+// went on.
+func (c *clock) close(before time.Time) {
+	last := c.at
+	if t := c.training(c.begin.Attempt); t != nil {
+		last = earlier(t.marks[len(t.marks)-1].at, before)
+	}
+	c.causes[c.begin.Attempt] = string(recovery.Unknown)
+	c.attempt(last, string(recovery.Unknown))
+	c.state = ended
+}
+
+// lose gives the time until t to the cause that the newest attempt ended of.
+func (c *clock) lose(t time.Time) {
+	passed := c.until(t)
+	if cause := c.causes[c.begin.Attempt]; cause != string(recovery.Done) {
+		c.sum.lose(cause, passed)
+		return
+	}
+	c.sum.Other += passed
+}
+
+func (c *clock) training(attempt int) *training {
+	if t := c.reads.attempts[attempt]; t != nil && len(t.marks) > 0 {
+		return t
+	}
+	return nil
+}
+
+// attempt gives the newest attempt's time until end to the parts. It ended of cause; "": it runs.
+func (c *clock) attempt(end time.Time, cause string) {
+	t := c.training(c.begin.Attempt)
+	if t == nil {
+		c.unseen(end, cause)
+		return
+	}
+	first := c.reads.began(t)
+	if ready := c.at.Add(t.prepared); first.Before(ready) && !ready.After(t.marks[0].at) {
+		first = ready
+	}
+	c.start(earlier(first, end))
+
+	keep := c.kept[c.begin.Attempt]
+	reached, stall := c.reads.reached(t, keep.step)
+	if cause == "" && keep.by == 0 {
+		reached = end
+	}
+	trained := c.until(earlier(reached, end))
+	stall = min(stall, trained)
+	c.sum.Saving += stall
+	c.sum.Productive += trained - stall
+
+	if keep.by != 0 && c.anew > c.begin.Attempt && keep.by >= c.anew {
+		c.sum.lose(Anew, c.until(earlier(t.marks[len(t.marks)-1].at, end)))
+	}
+	switch rest := c.until(end); {
+	case cause == string(recovery.Done), cause == "" && keep.by == 0:
+		c.sum.Other += rest
+	case cause == "": // another attempt has gone on already
+		c.sum.lose(string(recovery.Unknown), rest)
+	default:
+		c.sum.lose(cause, rest)
+	}
+}
+
+// start gives the time until the attempt's first step to the parts.
+func (c *clock) start(first time.Time) {
+	passed := c.until(first)
+	if c.again {
+		c.sum.lose(c.before(), passed)
+		return
+	}
+	c.sum.Starting += passed
+}
+
+// before is the cause that the attempt before the newest one ended of.
+func (c *clock) before() string {
+	known := slices.Sorted(maps.Keys(c.causes))
+	i, _ := slices.BinarySearch(known, c.begin.Attempt)
+	if i == 0 {
+		return string(recovery.Unknown)
+	}
+	return c.causes[known[i-1]]
+}
+
+// unseen is attempt of one that has no metrics. Where others have, it did not get as far as its first line.
+func (c *clock) unseen(end time.Time, cause string) {
+	passed := c.until(end)
+	switch known := len(c.kept) > 0 && !c.reads.cut; {
+	case cause == string(recovery.Start), known && cause != "" && cause != string(recovery.Done):
+		c.sum.lose(cause, passed)
+	case !known:
+		c.sum.Unknown += passed
+	case cause == string(recovery.Done):
+		c.sum.Other += passed
+	case c.again:
+		c.sum.lose(c.before(), passed)
+	default:
+		c.sum.Starting += passed
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

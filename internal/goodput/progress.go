@@ -1,0 +1,281 @@
+package goodput
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"time"
+)
+
+const (
+	maxMetrics  = 1 << 30   // bytes of metrics.jsonl, its end where it has more: a second or two, and some millions of steps
+	maxLine     = 64 << 10  // bytes; a line has some 300
+	maxTrained  = 100_000   // attempts with metrics
+	maxMarks    = 256       // of an attempt: between two of them, time and steps are taken to go evenly
+	manyTrained = 256       // after as many attempts, each further one has
+	fewMarks    = 16        // marks
+	maxStall    = 1_000_000 // seconds of a save, less than time.Duration holds by far
+)
+
+// progress is what metrics.jsonl says of a run's attempts.
+type progress struct {
+	offset   int64 // of what was read
+	cut      bool  // the file's beginning was left out
+	attempts map[int]*training
+	spacing  int64 // the most steps between two lines
+
+	current *training
+	last    []byte // the newest line of current, where it was not looked into
+}
+
+// training is what an attempt's lines say.
+type training struct {
+	marks    []mark
+	stride   int // every so many lines become a mark
+	unmarked int // lines since the newest mark
+	stall    time.Duration
+	resumed  *int64        // the step that it went on after; nil: the lines do not say
+	prepared time.Duration // it took to find and to load the checkpoint
+}
+
+// mark is how far an attempt was at some time.
+type mark struct {
+	step  int64
+	at    time.Time
+	stall time.Duration // of all saves until then
+}
+
+// line is what is needed of a line of metrics.jsonl.
+type line struct {
+	Time    time.Time `json:"time"`
+	Step    int64     `json:"step"`
+	StallS  float64   `json:"save_stall_s"`
+	Resumed *int64    `json:"resume_step"`
+	FindS   float64   `json:"resume_find_s"`
+	LoadS   float64   `json:"resume_load_s"`
+}
+
+// read takes in the lines that f has got since it was last called.
+func (p *progress) read(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	switch size := info.Size(); {
+	case size < p.offset: // another file
+		*p = progress{}
+	case size-p.offset > maxMetrics:
+		p.offset, p.cut = size-maxMetrics, true
+	}
+	if p.attempts == nil {
+		p.attempts = map[int]*training{}
+	}
+	return p.lines(io.NewSectionReader(f, p.offset, math.MaxInt64-p.offset))
+}
+
+// lines takes in what r has. A last line without an end is left for the next time.
+func (p *progress) lines(r io.Reader) error {
+	buffered := bufio.NewReaderSize(r, maxLine)
+	for tooLong := false; ; {
+		data, err := buffered.ReadSlice('\n')
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			p.offset += int64(len(data))
+			tooLong = true
+			continue
+		case err == io.EOF:
+			p.flush()
+			return nil
+		case err != nil:
+			return err
+		case !tooLong:
+			p.add(data)
+		}
+		p.offset += int64(len(data))
+		tooLong = false
+	}
+}
+
+// add takes in a line. Most are not looked into: of an attempt's lines the first, every so many, the last, and those about a save or a
+// resume.
+func (p *progress) add(data []byte) {
+	attempt, ok := intAfter(data, `"attempt":`)
+	if !ok {
+		return
+	}
+	t := p.attempts[attempt]
+	if t == nil {
+		if len(p.attempts) >= maxTrained {
+			return
+		}
+		t = &training{stride: 1}
+		p.attempts[attempt] = t
+	}
+	if p.current != t {
+		p.flush()
+		p.current = t
+	}
+	t.unmarked++
+	if t.unmarked < t.stride && !bytes.Contains(data, []byte(`"save_stall_s"`)) && !bytes.Contains(data, []byte(`"resume_`)) {
+		p.last = append(p.last[:0], data...)
+		return
+	}
+	p.last = p.last[:0]
+	p.take(data)
+}
+
+// flush takes in the newest line, that of an attempt's end so far.
+func (p *progress) flush() {
+	if len(p.last) > 0 {
+		p.take(p.last)
+		p.last = p.last[:0]
+	}
+}
+
+func (p *progress) take(data []byte) {
+	var l line
+	t := p.current
+	if json.Unmarshal(data, &l) != nil || l.Step < 0 || l.Time.IsZero() {
+		return
+	}
+	if l.Resumed != nil && *l.Resumed >= 0 {
+		t.resumed = l.Resumed
+	}
+	t.prepared += seconds(l.FindS) + seconds(l.LoadS)
+	t.stall += seconds(l.StallS)
+	t.unmarked = 0
+	if n := len(t.marks); n > 0 {
+		before := t.marks[n-1]
+		if l.Step < before.step || l.Time.Before(before.at) { // the clock was put back, or somebody else writes, too
+			return
+		}
+		if n == 1 {
+			p.spacing = max(p.spacing, l.Step-before.step)
+		}
+	}
+	t.marks = append(t.marks, mark{l.Step, l.Time, t.stall})
+	most := maxMarks
+	if len(p.attempts) > manyTrained {
+		most = fewMarks
+	}
+	if len(t.marks) > most {
+		t.thin()
+	}
+}
+
+// thin leaves out every other mark, but the first two, which say how fast the first steps were, and the newest.
+func (t *training) thin() {
+	kept := t.marks[:2]
+	for i := 2; i < len(t.marks); i++ {
+		if i%2 == 0 || i == len(t.marks)-1 {
+			kept = append(kept, t.marks[i])
+		}
+	}
+	t.marks = slices.Clip(kept)
+	t.stride *= 2
+}
+
+func seconds(s float64) time.Duration {
+	if !(s > 0 && s < maxStall) {
+		return 0
+	}
+	return time.Duration(s * float64(time.Second))
+}
+
+// intAfter is the number after a key of a line, as Go and Python write it.
+func intAfter(data []byte, key string) (n int, ok bool) {
+	i := bytes.Index(data, []byte(key))
+	if i < 0 {
+		return 0, false
+	}
+	data = bytes.TrimLeft(data[i+len(key):], " ")
+	digits := 0
+	for digits < len(data) && digits < 9 && '0' <= data[digits] && data[digits] <= '9' {
+		n = 10*n + int(data[digits]-'0')
+		digits++
+	}
+	return n, digits > 0
+}
+
+// lastStep is how far the attempt came.
+func (t *training) lastStep() int64 { return t.marks[len(t.marks)-1].step }
+
+// firstStep is the step that the attempt went on after. Where the metrics do not say, it is taken to be as far before the first line as
+// lines are apart.
+func (p *progress) firstStep(t *training) int64 {
+	first := t.marks[0].step
+	if t.resumed != nil {
+		return min(*t.resumed, first)
+	}
+	spacing := max(p.spacing, 1)
+	for _, m := range t.marks[1:] {
+		if m.step > first {
+			spacing = m.step - first
+			break
+		}
+	}
+	return max(0, first-spacing)
+}
+
+// began is when the attempt's first step began: the steps before the first line are taken to have gone at the rate of those after it.
+func (p *progress) began(t *training) time.Time {
+	first := t.marks[0]
+	for _, m := range t.marks[1:] {
+		if m.step > first.step {
+			took := m.at.Sub(first.at) - (m.stall - first.stall)
+			rate := took.Seconds() / float64(m.step-first.step)
+			return first.at.Add(-first.stall - seconds(rate*float64(first.step-p.firstStep(t))))
+		}
+	}
+	return first.at
+}
+
+// reached is when the attempt had done so many steps, and how long training had stood still for saves by then.
+func (p *progress) reached(t *training, step int64) (time.Time, time.Duration) {
+	before := mark{step: p.firstStep(t), at: p.began(t)}
+	for _, m := range t.marks {
+		if m.step <= step {
+			before = m
+			continue
+		}
+		if step <= before.step {
+			break
+		}
+		share := float64(step-before.step) / float64(m.step-before.step)
+		part := func(d time.Duration) time.Duration { return time.Duration(share * float64(d)) }
+		return before.at.Add(part(m.at.Sub(before.at))), before.stall + part(m.stall-before.stall)
+	}
+	return before.at, before.stall
+}
+
+// keep is up to which of its steps an attempt's training counts: later ones were done again by the attempt by; 0: none were.
+type keep struct {
+	step int64
+	by   int
+}
+
+// kept is the keep of each attempt that has lines.
+func (p *progress) kept() map[int]keep {
+	all := make(map[int]keep, len(p.attempts))
+	earliest := keep{step: math.MaxInt64} // that a later attempt went on after
+	for _, attempt := range slices.Backward(slices.Sorted(maps.Keys(p.attempts))) {
+		t := p.attempts[attempt]
+		if len(t.marks) == 0 {
+			continue
+		}
+		all[attempt] = keep{step: t.lastStep()}
+		if earliest.step < t.lastStep() {
+			all[attempt] = earliest
+		}
+		if first := p.firstStep(t); first <= earliest.step {
+			earliest = keep{step: first, by: attempt}
+		}
+	}
+	return all
+}
