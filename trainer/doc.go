@@ -47,7 +47,8 @@
 // Rank 0 writes a line of metrics, a JSON object, every 10 steps and at an epoch's end, and before a
 // stop. Their keys: time attempt step steps epoch loss lr samples_per_s comm_share overlap left_s,
 // epoch_loss at an epoch's end, and eval_loss and accuracy after an evaluation; save_s save_stall_s save_bytes save_ratio save_wait_s save_copy_s save_encode_s save_write_s
-// save_sync_s save_commit_s after a checkpoint; resume_find_s resume_load_s resume_bytes in the first line after a resume. At its end it prints what checkpoints have cost, and how often to save.
+// save_sync_s save_commit_s after a checkpoint; resume_step resume_find_s resume_load_s resume_bytes in the first line after a resume.
+// At its end it prints what checkpoints have cost, and how often to save.
 //
 // # Limits
 //

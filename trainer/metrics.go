@@ -41,6 +41,7 @@ type metrics struct {
 	SaveCommitS *float64 `json:"save_commit_s,omitempty"` // manifest and retention
 
 	// Of the checkpoint that the attempt goes on from, in its first line, by rank 0's clock.
+	ResumeStep  *int64   `json:"resume_step,omitempty"`   // that it had done
 	ResumeFindS *float64 `json:"resume_find_s,omitempty"` // to find it, and to make sure that all ranks can go on from it
 	ResumeLoadS *float64 `json:"resume_load_s,omitempty"` // to read what a rank needs of it, every byte checked
 	ResumeBytes *int64   `json:"resume_bytes,omitempty"`  // on disk
@@ -156,5 +157,6 @@ func (m *metrics) addResume(t *trainer) {
 		return
 	}
 	c.reported = true
+	m.ResumeStep = &t.resumed
 	m.ResumeFindS, m.ResumeLoadS, m.ResumeBytes = new(c.find.Seconds()), new(c.load.Seconds()), &c.bytes
 }

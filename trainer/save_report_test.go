@@ -131,13 +131,16 @@ func TestAResumeIsReported(t *testing.T) {
 			t.Fatal(err)
 		}
 		if count > 0 {
-			if line.ResumeFindS != nil || line.ResumeLoadS != nil || line.ResumeBytes != nil {
+			if line.ResumeStep != nil || line.ResumeFindS != nil || line.ResumeLoadS != nil || line.ResumeBytes != nil {
 				t.Errorf("told again in the line of step %d: %+v", line.Step, line)
 			}
 			continue
 		}
-		if line.ResumeFindS == nil || line.ResumeLoadS == nil || line.ResumeBytes == nil {
+		if line.ResumeStep == nil || line.ResumeFindS == nil || line.ResumeLoadS == nil || line.ResumeBytes == nil {
 			t.Fatalf("the first line is %+v, want one that tells of the resume", line)
+		}
+		if *line.ResumeStep != list[0].Step {
+			t.Errorf("it goes on after step %d, and the checkpoint is of step %d", *line.ResumeStep, list[0].Step)
 		}
 		if *line.ResumeFindS <= 0 || *line.ResumeLoadS <= 0 || *line.ResumeBytes != list[0].Bytes {
 			t.Errorf("found in %v s, loaded in %v s, %d bytes; the checkpoint has %d", *line.ResumeFindS, *line.ResumeLoadS, *line.ResumeBytes, list[0].Bytes)
