@@ -130,6 +130,7 @@ func (s statusShown) elements(ctx context.Context, e *env, runs []*rundir.Dir) (
 	if err != nil {
 		return false, false, err
 	}
+	row.AddGoodput(e.Now())
 	if s.asJSON {
 		return true, !row.Ended, printJSON(e, []any{struct {
 			runview.RunStatus
@@ -153,7 +154,15 @@ func (s statusShown) elements(ctx context.Context, e *env, runs []*rundir.Dir) (
 		}
 		t.Row(append(cells, r.State, strconv.Itoa(r.Attempt), steps(&r.RunStatus), shortNumber(r.Metric), reasonOf(&r.RunStatus))...)
 	}
-	return true, !row.Ended, t.Flush()
+	return true, !row.Ended, flushWithGoodput(e, t, &row)
+}
+
+// flushWithGoodput prints a table of one run, and beside it where the run's time went.
+func flushWithGoodput(e *env, t *text.Table, row *runview.RunStatus) error {
+	if row.Goodput != nil && row.Goodput.Total() > 0 {
+		defer fmt.Fprintln(e.Err, row.Goodput)
+	}
+	return t.Flush()
 }
 
 // steps says how far a run is, of how many steps.
@@ -201,6 +210,10 @@ func (s statusShown) table(ctx context.Context, e *env, runs []*rundir.Dir) (goe
 			}
 		}
 	}
+	alone := len(rows) == 1 && len(s.names) > 0
+	if alone {
+		rows[0].AddGoodput(e.Now())
+	}
 	if s.asJSON {
 		return goesOn, printJSON(e, rows)
 	}
@@ -220,6 +233,9 @@ func (s statusShown) table(ctx context.Context, e *env, runs []*rundir.Dir) (goe
 			cmp.Or(r.Cause, "-"), steps(&r), shortNumber(r.Loss), shortNumber(r.Speed), between(r.Saved, &now), between(&now, r.Ends),
 			e.short(r.RunDir), reason,
 		)
+	}
+	if alone {
+		return goesOn, flushWithGoodput(e, t, &rows[0])
 	}
 	return goesOn, t.Flush()
 }

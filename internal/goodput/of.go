@@ -31,6 +31,39 @@ func Of(run *rundir.Dir, now time.Time) (Breakdown, error) {
 	return sum, nil
 }
 
+// LastSign is when a run that has ended, and has not written down when, was last known to live: its last event, or what its newest attempt
+// has left.
+func LastSign(run *rundir.Dir) (last time.Time, err error) {
+	events, err := run.Ledger()
+	if err != nil {
+		return last, err
+	}
+	for _, e := range events {
+		if e.Time.After(last) {
+			last = e.Time
+		}
+	}
+	signs := []func() (time.Time, error){func() (time.Time, error) {
+		newest, err := run.NewestAttempt()
+		if err != nil || newest == 0 {
+			return time.Time{}, err
+		}
+		return run.LastSign(newest)
+	}}
+	elements, err := run.Elements()
+	for _, element := range elements {
+		signs = append(signs, func() (time.Time, error) { return LastSign(element) })
+	}
+	for _, sign := range signs {
+		at, signErr := sign()
+		err = errors.Join(err, signErr)
+		if at.After(last) {
+			last = at
+		}
+	}
+	return last, err
+}
+
 // Account is the time of a run that goes on.
 type Account struct {
 	run   *rundir.Dir

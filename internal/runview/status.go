@@ -12,6 +12,7 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/each"
+	"ddpbatch/internal/goodput"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/submission"
 	"ddpbatch/internal/text"
@@ -58,6 +59,8 @@ type RunStatus struct {
 
 	Link  int `json:"link"`  // of a chain, which link Job is, from 1; 0: it is none
 	Links int `json:"links"` // how many there were to be
+
+	Goodput *goodput.Breakdown `json:"goodput,omitempty"` // where its time went, once AddGoodput was called
 
 	run        *rundir.Dir
 	Failed     error  `json:"-"` // why the run could not be read
