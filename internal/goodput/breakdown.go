@@ -20,6 +20,7 @@ type Breakdown struct {
 	Unknown    time.Duration            // attempts ran, and their metrics do not say what they did
 	Other      time.Duration            // the last save, exports, and ends of workers that are done
 
+	Open  bool          // a job waits or runs, as far as the ledger tells
 	Idle  time.Duration // after the run's end, before it was resumed: not a part of Total
 	Nodes int           // that the run asks for
 }
@@ -60,6 +61,7 @@ func (b *Breakdown) Add(o Breakdown) {
 	b.Unknown += o.Unknown
 	b.Other += o.Other
 	b.Idle += o.Idle
+	b.Open = b.Open || o.Open
 	if len(o.Lost) > 0 {
 		b.Lost = maps.Clone(b.Lost) // b may be a copy
 	}

@@ -54,6 +54,7 @@ func account(events []rundir.Event, reads *progress, anew int, start, now time.T
 	case runs:
 		c.attempt(now, "")
 	}
+	c.sum.Open = c.state == queued || c.state == runs
 	return c.sum
 }
 

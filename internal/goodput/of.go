@@ -12,17 +12,20 @@ import (
 
 // Of accounts for the time of a run, an array or an element of one, until now. What has no end in the ledger goes on until now: a caller
 // who knows that it has ended passes when that was.
-func Of(run *rundir.Dir, now time.Time) (Breakdown, error) {
+func Of(run *rundir.Dir, now time.Time) (Breakdown, error) { return Between(run, time.Time{}, now) }
+
+// Between is Of for the part of the time that is not before from.
+func Between(run *rundir.Dir, from, now time.Time) (Breakdown, error) {
 	elements, err := run.Elements()
 	if err != nil {
 		return Breakdown{}, err
 	}
 	if len(elements) == 0 {
-		return Follow(run).At(now)
+		return Follow(run).between(from, now)
 	}
 	sum := Breakdown{Nodes: run.Spec().Nodes}
 	for _, element := range elements {
-		b, err := Follow(element).At(now)
+		b, err := Follow(element).between(from, now)
 		if err != nil {
 			return Breakdown{}, err
 		}
@@ -74,7 +77,9 @@ type Account struct {
 func Follow(run *rundir.Dir) *Account { return &Account{run: run} }
 
 // At accounts for the time until now. Of the metrics it reads what has come since the last call.
-func (a *Account) At(now time.Time) (Breakdown, error) {
+func (a *Account) At(now time.Time) (Breakdown, error) { return a.between(time.Time{}, now) }
+
+func (a *Account) between(from, now time.Time) (Breakdown, error) {
 	events, err := a.run.Ledger()
 	if err != nil {
 		return Breakdown{}, err
@@ -87,11 +92,17 @@ func (a *Account) At(now time.Time) (Breakdown, error) {
 		index, _ := a.run.Index()
 		events = withSubmissions(events, more, index)
 	}
-	if err := a.readMetrics(); err != nil {
-		return Breakdown{}, err
-	}
 	spec := a.run.Spec()
-	b := account(events, &a.reads, a.run.AnewFrom(), startOf(events, spec.Created), now)
+	if start := startOf(events, spec.Created); start.After(from) {
+		from = start
+	}
+	b := account(events, &progress{}, a.run.AnewFrom(), from, now)
+	if b.Running() > 0 { // else the metrics have nothing to tell
+		if err := a.readMetrics(); err != nil {
+			return Breakdown{}, err
+		}
+		b = account(events, &a.reads, a.run.AnewFrom(), from, now)
+	}
 	b.Nodes = spec.Nodes
 	return b, nil
 }

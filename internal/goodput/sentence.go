@@ -1,11 +1,8 @@
 package goodput
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -45,11 +42,7 @@ func (b Breakdown) String() string {
 }
 
 // Causes are the keys of Lost, that of the longest time first.
-func (b Breakdown) Causes() []string {
-	return slices.SortedFunc(maps.Keys(b.Lost), func(x, y string) int {
-		return cmp.Or(cmp.Compare(b.Lost[y], b.Lost[x]), cmp.Compare(x, y))
-	})
-}
+func (b Breakdown) Causes() []string { return causes(b.Lost) }
 
 // Percent is a share for people. One that is not all is never 100 %.
 func Percent(share float64) string {

@@ -1,9 +1,11 @@
 package runview
 
 import (
+	"context"
 	"time"
 
 	"ddpbatch/internal/goodput"
+	"ddpbatch/internal/rundir"
 )
 
 // AddGoodput has the row say where the run's time went, which takes a look at all its metrics. What has ended without a word is taken to have
@@ -17,4 +19,14 @@ func (row *RunStatus) AddGoodput(now time.Time) {
 	if b, err := goodput.Of(row.run, now); err == nil {
 		row.Goodput = &b
 	}
+}
+
+// EndedOf reports which of runs will not go on by themselves, by Slurm and what they have left. Of one that nothing can be told of it is false.
+func (v *Viewer) EndedOf(ctx context.Context, runs []*rundir.Dir) ([]bool, error) {
+	ended := make([]bool, len(runs))
+	rows, err := v.Statuses(ctx, runs)
+	for i, row := range rows {
+		ended[i] = row.Failed == nil && row.Ended
+	}
+	return ended, err
 }

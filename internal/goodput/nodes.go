@@ -1,0 +1,105 @@
+package goodput
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi/launch/recovery"
+)
+
+const (
+	halfLife  = 7 * 24 * time.Hour // after which a node's failure counts half: it may have been repaired
+	sameEvent = 10 * time.Minute   // failures of a node that are no further apart have one cause: it was lost to all runs on it
+	oftenFrom = 1.5                // the score that two failures in some three days have
+)
+
+// NodeFailures are how often a node failed, in runs of one user.
+type NodeFailures struct {
+	Node     string    `json:"node"`
+	Cluster  string    `json:"cluster,omitempty"` // empty: the default one
+	Failures int       `json:"failures"`          // ten minutes apart at least
+	Score    float64   `json:"score"`             // a failure counts 1, one of a week ago 1/2, and so on
+	Last     time.Time `json:"last"`
+}
+
+// Often reports whether the node has failed more than once, and lately.
+func (n NodeFailures) Often() bool { return n.Failures > 1 && n.Score >= oftenFrom }
+
+// Nodes counts failures of nodes over runs.
+type Nodes struct {
+	failures map[node][]time.Time
+}
+
+type node struct{ name, cluster string }
+
+// AddAll is Add for a run, and for its elements.
+func (n *Nodes) AddAll(run *rundir.Dir) error {
+	elements, err := run.Elements()
+	for _, d := range append(elements, run) {
+		err = errors.Join(err, n.Add(d))
+	}
+	return err
+}
+
+// Add counts the failures in the ledger of a run, or of an array's element, that a node was blamed for: it was lost, or workers hung on it.
+// Pretend nodes of simulated runs do not count.
+func (n *Nodes) Add(run *rundir.Dir) error {
+	if run.Spec().Kind != "slurm" {
+		return nil
+	}
+	events, err := run.Ledger()
+	if err != nil {
+		return err
+	}
+	ends := map[int]rundir.Event{} // the newest, which knows the cause better
+	for _, e := range events {
+		if e.Event == rundir.EventEnd {
+			ends[e.Attempt] = e
+		}
+	}
+	for _, e := range ends {
+		if cause := recovery.Cause(e.Cause).Current(); cause != recovery.Node && cause != recovery.Hang {
+			continue
+		}
+		names := e.Nodes
+		if e.Node != "" && !slices.Contains(names, e.Node) {
+			names = append(slices.Clone(names), e.Node)
+		}
+		for _, name := range names {
+			n.add(node{name, run.Cluster()}, e.Time)
+		}
+	}
+	return nil
+}
+
+func (n *Nodes) add(failed node, at time.Time) {
+	if n.failures == nil {
+		n.failures = map[node][]time.Time{}
+	}
+	n.failures[failed] = append(n.failures[failed], at)
+}
+
+// Failed are the nodes that have failed, that with the highest score first.
+func (n *Nodes) Failed(now time.Time) []NodeFailures {
+	all := []NodeFailures{} // [] in JSON
+	for failed, times := range n.failures {
+		f := NodeFailures{Node: failed.name, Cluster: failed.cluster}
+		slices.SortFunc(times, time.Time.Compare)
+		for _, at := range times {
+			if f.Failures == 0 || at.Sub(f.Last) > sameEvent {
+				f.Failures++
+				f.Score += math.Exp2(-max(0, now.Sub(at)).Hours() / halfLife.Hours())
+			}
+			f.Last = at
+		}
+		all = append(all, f)
+	}
+	slices.SortFunc(all, func(a, b NodeFailures) int {
+		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Cluster, b.Cluster))
+	})
+	return all
+}

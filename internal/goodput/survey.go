@@ -1,0 +1,77 @@
+package goodput
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"ddpbatch/internal/rundir"
+)
+
+// Survey is where the time of many runs went, and which nodes failed meanwhile.
+type Survey struct {
+	Since *time.Time     `json:"since"` // nil: all time counts
+	Total Summary        `json:"total"`
+	Jobs  []Job          `json:"jobs"`  // by name, those with the most hours of nodes first
+	Nodes []NodeFailures `json:"nodes"` // that failed, those with the highest score first
+}
+
+// Surveyor goes through runs.
+type Surveyor struct {
+	From, Now time.Time // From is zero: all time counts
+	// Ended tells of runs whose ledgers have no end which of them have ended all the same.
+	Ended func(open []*rundir.Dir) []bool
+}
+
+// Survey accounts for runs. The error names those that could not be read; the others count.
+func (s Surveyor) Survey(runs []*rundir.Dir) (Survey, error) {
+	var found Survey
+	if !s.From.IsZero() {
+		found.Since = &s.From
+	}
+	var errs []error
+	failed := func(run *rundir.Dir, err error) {
+		errs = append(errs, fmt.Errorf("%s is not counted: %w", run.Path(), err))
+	}
+	var jobs Jobs
+	take := func(run *rundir.Dir, b Breakdown) {
+		if b.Total() > 0 {
+			found.Total.Add(b)
+			jobs.Add(run.Spec().Name, b)
+		}
+	}
+	var nodes Nodes
+	var open []*rundir.Dir
+	var sums []Breakdown
+	for _, run := range runs {
+		b, err := Between(run, s.From, s.Now)
+		if err == nil {
+			err = nodes.AddAll(run)
+		}
+		switch {
+		case err != nil:
+			failed(run, err)
+		case b.Open:
+			open, sums = append(open, run), append(sums, b)
+		default:
+			take(run, b)
+		}
+	}
+	if len(open) > 0 {
+		for i, ended := range s.Ended(open) {
+			if ended {
+				last, err := LastSign(open[i])
+				if err == nil && last.Before(s.Now) {
+					sums[i], err = Between(open[i], s.From, last)
+				}
+				if err != nil {
+					failed(open[i], err)
+					continue
+				}
+			}
+			take(open[i], sums[i])
+		}
+	}
+	found.Jobs, found.Nodes = jobs.All(), nodes.Failed(s.Now)
+	return found, errors.Join(errs...)
+}
