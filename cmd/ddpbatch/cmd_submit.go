@@ -145,6 +145,7 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	}
 	release()
 	e.indexRun(run)
+	offerExclude(e, run, job.Slurm, o.sbatch, ids[0])
 	if o.parsable {
 		fmt.Fprintln(e.Out, ids[0])
 		warnStuck(ctx, e, run, ids[0])

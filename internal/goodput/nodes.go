@@ -103,3 +103,24 @@ func (n *Nodes) Failed(now time.Time) []NodeFailures {
 	})
 	return all
 }
+
+// FailedOften are the nodes of a cluster ("": the default one) that failed often of late, by the ledgers of runs, of which at most so many
+// are read. What cannot be read tells nothing.
+func FailedOften(runs []*rundir.Dir, ledgers int, cluster string, now time.Time) (often []NodeFailures) {
+	var nodes Nodes
+	for _, run := range runs {
+		elements, _ := run.Elements()
+		for _, d := range append([]*rundir.Dir{run}, elements...) {
+			if ledgers--; ledgers < 0 {
+				break
+			}
+			_ = nodes.Add(d)
+		}
+	}
+	for _, f := range nodes.Failed(now) {
+		if f.Often() && f.Cluster == cluster {
+			often = append(often, f)
+		}
+	}
+	return often
+}

@@ -265,3 +265,25 @@ func SortNewest(dirs []*Dir) {
 		return cmp.Or(b.spec.Created.Compare(a.spec.Created), cmp.Compare(b.path, a.path))
 	})
 }
+
+// Newest opens up to most run directories below parent, or that links there lead to, those that were made last first. It goes by their
+// names, which have that time, so that no others are looked into. What cannot be opened, and a parent that is not there, count as nothing.
+func Newest(parent string, most int) (dirs []*Dir) {
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		if runName().MatchString(e.Name()) {
+			names = append(names, e.Name())
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(madeAt(b), madeAt(a)) })
+	for _, name := range names[:min(most, len(names))] {
+		if d, err := Open(filepath.Join(parent, name)); err == nil {
+			dirs = append(dirs, d)
+		}
+	}
+	return dirs
+}

@@ -159,3 +159,27 @@ func TestTheClusterIsThatOfTheNewestJob(t *testing.T) {
 		t.Errorf("a broken file: %v, %q", err, d.Cluster())
 	}
 }
+
+func TestNewestGoesByNames(t *testing.T) {
+	parent, index := t.TempDir(), t.TempDir()
+	var made []*Dir
+	for i, name := range []string{"z", "a", "m"} {
+		c := config(t, parent, name)
+		c.Now = noon.Add(time.Duration(i) * time.Hour)
+		d, err := Create(c)
+		must(t, err)
+		must(t, os.Symlink(d.Path(), filepath.Join(index, filepath.Base(d.Path()))))
+		made = append(made, d)
+	}
+	must(t, os.Mkdir(filepath.Join(parent, "x-20991231-000000-0000"), 0o700)) // half-written
+	must(t, os.WriteFile(filepath.Join(parent, "notes"), nil, 0o600))
+	for folder, most := range map[string]int{parent: 3, index: 2} {
+		got := Newest(folder, most)
+		if len(got) != 2 || got[0].Path() != made[2].Path() || got[1].Path() != made[1].Path() {
+			t.Errorf("the newest %d of %s are %v", most, folder, got)
+		}
+	}
+	if got := Newest(filepath.Join(parent, "none"), 9); got != nil {
+		t.Errorf("where there is no folder: %v", got)
+	}
+}

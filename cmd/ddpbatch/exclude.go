@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"ddpbatch/internal/goodput"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
+	"ddpbatch/slurm"
+)
+
+// What is read for offerExclude: some milliseconds' work.
+const (
+	recentRuns    = 32
+	recentLedgers = 64
+)
+
+const nodeNameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+
+// offerExclude names the nodes that failed often in the user's recent runs, and how to keep the job off them. Whether to is the user's
+// decision. Where the job, or a word for sbatch, excludes nodes already, somebody has decided.
+func offerExclude(e *env, run *rundir.Dir, options slurm.Options, words []string, id string) {
+	if _, decided := options.Get("exclude"); decided || slices.ContainsFunc(slices.Concat(options.Extra, words), isExclude) {
+		return
+	}
+	often := goodput.FailedOften(recent(e, run), recentLedgers, run.Cluster(), e.Now())
+	if len(often) == 0 {
+		return
+	}
+	var names []string
+	for _, f := range often {
+		if isNodeName(f.Node) && len(names) < 16 {
+			names = append(names, f.Node)
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	list := strings.Join(names, ",")
+	fmt.Fprintf(e.Err, "ddpbatch: %s failed often of late (ddpbatch account): submit with -- --exclude=%s to do without, or now: "+
+		"scontrol update JobId=%s ExcNodeList=%s\n", text.Few(names, 4), list, id, list)
+}
+
+// isExclude reports whether a word for sbatch excludes nodes.
+func isExclude(word string) bool {
+	return strings.HasPrefix(word, "--exclude") || strings.HasPrefix(word, "-x")
+}
+
+// isNodeName reports whether a name from a file may be a node's, and means nothing to a shell.
+func isNodeName(name string) bool {
+	return name != "" && len(name) <= 255 && !strings.HasPrefix(name, "-") &&
+		!strings.ContainsFunc(name, func(r rune) bool { return !strings.ContainsRune(nodeNameBytes, r) })
+}
+
+// recent are the user's newest runs: of the index, which all of them are in that were submitted, or else of the run's folder.
+func recent(e *env, run *rundir.Dir) []*rundir.Dir {
+	if indexed := rundir.Newest(string(e.index()), recentRuns); len(indexed) > 0 {
+		return indexed
+	}
+	return rundir.Newest(filepath.Dir(run.Path()), recentRuns)
+}
