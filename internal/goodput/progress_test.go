@@ -1,0 +1,81 @@
+package goodput
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/rundir"
+)
+
+// A long attempt is known by few lines, and where it was at each step as well as if all were looked into.
+func TestLongAttemptIsKnownByFewLines(t *testing.T) {
+	const lines = 20_000
+	p := progress{attempts: map[int]*training{}}
+	must(t, p.lines(strings.NewReader(trained(130, 1, 10, 10*lines))))
+	tr := p.attempts[1]
+	if len(tr.marks) > maxMarks || tr.lastStep() != 10*lines || p.firstStep(tr) != 0 || !p.began(tr).Equal(at(120)) {
+		t.Fatalf("%d marks, from step %d to %d, begun at %v", len(tr.marks), p.firstStep(tr), tr.lastStep(), p.began(tr))
+	}
+	for _, step := range []int64{0, 1, 77, 1234, 99_999, 10 * lines} {
+		if got, _ := p.reached(tr, step); math.Abs(got.Sub(at(120+float64(step))).Seconds()) > 0.01 {
+			t.Errorf("step %d at %v, want %v", step, got, at(120+float64(step)))
+		}
+	}
+}
+
+// What comes later in the file gives what reading it at once gives.
+func TestFollowedMetricsAreThoseReadAtOnce(t *testing.T) {
+	events := []rundir.Event{submit(0, "7"), begin(100, 1, "7", 0), end(225, 1, "crash"), event(227, rundir.EventRestart, 1), begin(228, 2, "7", 0)}
+	text := trained(130, 1, 10, 100) + trained(255, 2, 60, 120, `,"resume_step":50`)
+	run := made(t, events, "")
+	account := Follow(run)
+	f, err := os.OpenFile(filepath.Join(run.Path(), "metrics.jsonl"), os.O_CREATE|os.O_WRONLY, 0o600)
+	must(t, err)
+	defer f.Close()
+	for i := 0; i < len(text); i += 37 { // lines are cut
+		_, err := f.WriteString(text[i:min(i+37, len(text))])
+		must(t, err)
+		_, err = account.At(at(330))
+		must(t, err)
+	}
+	got, err := account.At(at(330))
+	must(t, err)
+	want, err := Of(run, at(330))
+	must(t, err)
+	if parts(got) != parts(want) || parts(got) != "queued 100, starting 20, productive 135, lost/crash 75" {
+		t.Errorf("followed: %q, at once: %q", parts(got), parts(want))
+	}
+}
+
+// FuzzPartsAddUp holds that no ledger and no metrics make a part negative, or have time counted twice or left out.
+func FuzzPartsAddUp(f *testing.F) {
+	f.Add([]byte("\x00\x05\x10\x15\x20\x25"), trained(130, 1, 10, 60)+trained(200, 2, 40, 90))
+	names := []string{rundir.EventSubmit, rundir.EventBegin, rundir.EventEnd, rundir.EventRestart, rundir.EventRequeue, rundir.EventGiveUp,
+		rundir.EventResume, rundir.EventCancel, rundir.EventLink, rundir.EventLinkEnd, rundir.EventRefused}
+	f.Fuzz(func(t *testing.T, ledger []byte, metrics string) {
+		var events []rundir.Event
+		for i := 0; i+3 < len(ledger); i += 4 {
+			e := event(float64(ledger[i+1])*3, names[int(ledger[i])%len(names)], int(ledger[i+2])%4)
+			e.Job, e.Detail, e.Cause = string('0'+ledger[i+3]%3), "job "+string('0'+ledger[i+3]%3), []string{"done", "crash", "", "x"}[ledger[i+3]>>2%4]
+			events = append(events, e)
+		}
+		p := progress{attempts: map[int]*training{}}
+		if p.lines(strings.NewReader(metrics)) != nil {
+			return
+		}
+		start, now := noon, at(900)
+		b := account(events, &p, 0, start, now)
+		for _, part := range []time.Duration{b.Queued, b.Starting, b.Productive, b.Saving, b.LostTime(), b.Unknown, b.Other, b.Idle} {
+			if part < 0 {
+				t.Fatalf("a part is negative: %+v", b)
+			}
+		}
+		if all := b.Total() + b.Idle; all > now.Sub(start) || b.Open && all != now.Sub(start) {
+			t.Errorf("the parts are %v of %v: %+v", all, now.Sub(start), b)
+		}
+	})
+}
