@@ -15,6 +15,7 @@
 //	  claims/.new-<nonce>/              left by a process that was killed while it claimed the run
 //	  ledger.jsonl
 //	  metrics.jsonl
+//	  steps.jsonl               how long the steps of each rank take
 //	  checkpoints/
 //	  tasks/<index>/            the same again for each element of an array
 //	  tasks/<values>            of a sweep: a link to the element that has these values
