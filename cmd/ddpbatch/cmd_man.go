@@ -124,6 +124,7 @@ var manVariables = []manTerm{
 	{"DDPBATCH_RUN_DIR", "The run directory. Workers find it."},
 	{"DDPBATCH_SOURCE_DIR", "The workdir of the job file, where ranks run in a copy of it ([code]). Workers find it then."},
 	{"DDPBATCH_CHECKPOINT_DIR", "The folder for checkpoints. Workers find it."},
+	{"DDPBATCH_METRICS_FILE", "Where rank 0 may say how far it is: {\"step\": 10, \"loss\": 0.5}, an object a line. Workers find it."},
 	{"DDPBATCH_STOP_FILE", "Once this file is there, workers are to save and to exit with 75. Workers find it."},
 	{"DDPBATCH_HEARTBEAT_FILE", "Where workers are to leave a sign of life. Workers find it where hangs are looked for."},
 	{"DDPBATCH_COOKIE", "By this the agent finds what a worker has started. Workers find it."},

@@ -165,10 +165,13 @@ func flushWithGoodput(e *env, t *text.Table, row *runview.RunStatus) error {
 	return t.Flush()
 }
 
-// steps says how far a run is, of how many steps.
+// steps says how far a run is, and of how many steps where that is known.
 func steps(r *runview.RunStatus) string {
-	if r.Step == nil {
+	switch {
+	case r.Step == nil:
 		return "-"
+	case r.Steps == nil:
+		return strconv.FormatInt(*r.Step, 10)
 	}
 	return fmt.Sprintf("%d/%d", *r.Step, *r.Steps)
 }

@@ -38,9 +38,12 @@ func describeFinished(run *rundir.Dir, path string, sets, words []string) (strin
 			return "", err
 		}
 		// That all of the last epoch is trained the metrics do not tell.
-		early, epochs := job.Train.Evaluate.Patience > 0 && m.Step < m.Steps, m.Epoch+1
-		if early {
-			epochs = m.Epoch
+		early, epochs := job.Train.Evaluate.Patience > 0 && m.Step < m.Steps, 0
+		if m.Epoch != nil {
+			epochs = *m.Epoch
+		}
+		if !early {
+			epochs++
 		}
 		more := job.MoreTraining(m.Step, epochs, early)
 		hint = fmt.Sprintf("; for more of it: ddpbatch resume %s --set %s", slurm.ShellQuote(path), strings.Join(more, " --set "))

@@ -19,7 +19,10 @@ import (
 // nothing, deletes nothing, and exits 93.
 var ErrSuperseded = errors.New("superseded by a newer attempt")
 
-const maxAttempt = 999_999_999
+const (
+	maxAttempt  = 999_999_999
+	claimPrefix = "claim-" // begins the name of the folder by which who has claimed an attempt knows it
+)
 
 var numberName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[1-9][0-9]{0,8}$`) })
 
@@ -141,7 +144,7 @@ type attemptClaim struct {
 }
 
 func (d *Dir) newAttemptClaim() (*attemptClaim, error) {
-	nonce := "claim-" + rand.Text()
+	nonce := claimPrefix + rand.Text()
 	c := &attemptClaim{d: d, temp: filepath.Join(d.path, attemptsName, "."+nonce), nonce: nonce}
 	for _, name := range []string{"", logsName, nonce} {
 		err := vfs.PrivateDir(d.system(), filepath.Join(c.temp, name))

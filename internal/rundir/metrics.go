@@ -11,24 +11,28 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
-// metricsTail is how much of the end of metrics.jsonl is read: a line has some
-// 200 bytes.
-const metricsTail = 64 << 10
+const (
+	// metricsTail is how much of the end of metrics.jsonl is read at first: a line has some 200 bytes.
+	metricsTail = 64 << 10
+	// longTail is how much is read where that has no whole line with a step.
+	longTail = 1 << 20
+)
 
-// Metrics is a line of metrics.jsonl, which rank 0 of the built-in trainer
-// appends.
+// Metrics is a line of metrics.jsonl, which rank 0 of the built-in trainer appends, or a program of the user's, of which no more than the
+// step is asked.
 type Metrics struct {
-	Time          time.Time `json:"time"`
-	Attempt       int       `json:"attempt"`
-	Step          int64     `json:"step"`  // finished steps, over all attempts
-	Steps         int64     `json:"steps"` // how many there will be; 0: not known
-	Epoch         int       `json:"epoch"`
-	Loss          *float64  `json:"loss"` // mean over the last steps; nil where the attempt has taken none yet
+	Time          time.Time `json:"time"`    // of a line that has none: when the file was last changed
+	Attempt       int       `json:"attempt"` // of a line that has none: the one that had begun last then; 0: not known
+	Step          int64     `json:"step"`    // finished steps, over all attempts
+	Steps         int64     `json:"steps"`   // how many there will be; 0: not known
+	Epoch         *int      `json:"epoch"`   // nil: not known
+	Loss          *float64  `json:"loss"`    // mean over the last steps; nil: not known, or no finite number
 	LR            float64   `json:"lr"`
-	SamplesPerSec float64   `json:"samples_per_s"` // of all ranks together
+	SamplesPerSec float64   `json:"samples_per_s"` // of all ranks together; 0: not known, as of the others
 	CommShare     float64   `json:"comm_share"`    // of the time, with nothing else going on, 0 to 1
 	Overlap       float64   `json:"overlap"`       // of the communication, while gradients were computed, 0 to 1
 	LeftS         float64   `json:"left_s"`        // seconds that the steps to come take
@@ -55,36 +59,77 @@ func (d *Dir) ReadMetrics() (*os.File, error) {
 	return f, nil
 }
 
-// LastMetrics reads the newest whole line of metrics.jsonl, and only the file's
+// LastMetrics reads the newest whole line of metrics.jsonl that has a step, and only the file's
 // end for it. It tells whether there was one.
 func (d *Dir) LastMetrics() (Metrics, bool, error) {
-	tail, err := d.metricsEnd(metricsTail)
-	if err != nil {
-		return Metrics{}, false, err
+	for _, most := range []int64{metricsTail, longTail} {
+		tail, changed, err := d.metricsEnd(most)
+		if err != nil {
+			return Metrics{}, false, err
+		}
+		if m, ok := lastMetrics(tail); ok {
+			return d.complete(m, changed), true, nil
+		}
+		if int64(len(tail)) < most {
+			break // that was the whole file
+		}
 	}
-	m, ok := lastMetrics(tail)
-	return m, ok, nil
+	return Metrics{}, false, nil
 }
 
-// metricsEnd reads up to so many bytes of the end of metrics.jsonl; none where there is no such file.
-func (d *Dir) metricsEnd(most int64) ([]byte, error) {
+// complete adds what a program's newest line does not say, by when it was written.
+func (d *Dir) complete(m Metrics, written time.Time) Metrics {
+	if m.Time.IsZero() {
+		m.Time = written
+	}
+	if m.Attempt == 0 {
+		m.Attempt = d.attemptAt(written)
+	}
+	return m
+}
+
+// attemptAt is the attempt that had begun last at a time of the file server's clock; 0: that is not known.
+func (d *Dir) attemptAt(at time.Time) int {
+	const far = 100 // attempts that have written nothing since
+	newest, err := d.NewestAttempt()
+	for n := newest; err == nil && n > max(0, newest-far); n-- {
+		if began, known := d.claimedAt(n); known && !at.Before(began) {
+			return n
+		}
+	}
+	return 0
+}
+
+// claimedAt is when an attempt was claimed, by the file server's clock: nobody changes the folder that its claimant made.
+func (d *Dir) claimedAt(n int) (at time.Time, known bool) {
+	entries, _ := os.ReadDir(d.attemptPath(n)) // none: it is not known
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil && entry.IsDir() && strings.HasPrefix(entry.Name(), claimPrefix) {
+			return info.ModTime(), true
+		}
+	}
+	return time.Time{}, false
+}
+
+// metricsEnd reads up to so many bytes of the end of metrics.jsonl, and when that was last changed; none where there is no such file.
+func (d *Dir) metricsEnd(most int64) (tail []byte, changed time.Time, err error) {
 	f, err := d.ReadMetrics()
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+		return nil, changed, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, changed, fmt.Errorf("read the run's metrics: %w", err)
 	}
 	defer f.Close()
-	size, err := f.Seek(0, io.SeekEnd)
-	var tail []byte
+	info, err := f.Stat()
 	if err == nil {
-		tail, err = io.ReadAll(io.NewSectionReader(f, max(0, size-most), most))
+		changed = info.ModTime()
+		tail, err = io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-most), most))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the run's metrics: %w", err)
+		return nil, changed, fmt.Errorf("read the run's metrics: %w", err)
 	}
-	return tail, nil
+	return tail, changed, nil
 }
 
 // maxMetrics is how much of the end of metrics.jsonl is read for what a metric was in the course of a run.
@@ -92,7 +137,7 @@ const maxMetrics = 16 << 20
 
 // MetricValues are the numbers that metrics.jsonl has by a name, oldest first, less those of before the run began anew.
 func (d *Dir) MetricValues(name string) (values []float64, err error) {
-	data, err := d.metricsEnd(maxMetrics)
+	data, _, err := d.metricsEnd(maxMetrics)
 	for line := range bytes.Lines(data) {
 		if value, ok := d.metricIn(line, name); ok {
 			values = append(values, value)
@@ -103,7 +148,7 @@ func (d *Dir) MetricValues(name string) (values []float64, err error) {
 
 // LastMetric is the newest of MetricValues, as far as the file's end has one.
 func (d *Dir) LastMetric(name string) (value float64, ok bool, err error) {
-	data, err := d.metricsEnd(metricsTail)
+	data, _, err := d.metricsEnd(metricsTail)
 	for len(data) > 0 && !ok {
 		data = bytes.TrimSuffix(data, []byte{'\n'})
 		start := bytes.LastIndexByte(data, '\n') + 1
@@ -118,10 +163,7 @@ func (d *Dir) metricIn(line []byte, name string) (value float64, ok bool) {
 	if quoted, err := json.Marshal(name); err != nil || !bytes.Contains(line, quoted) {
 		return 0, false
 	}
-	var all map[string]any
-	if json.Unmarshal(line, &all) != nil {
-		return 0, false
-	}
+	all := parseMetrics(line)
 	if attempt, known := all["attempt"].(float64); known && attempt < float64(d.AnewFrom()) {
 		return 0, false
 	}
@@ -131,14 +173,10 @@ func (d *Dir) metricIn(line []byte, name string) (value float64, ok bool) {
 
 // MetricNames are the names of the numbers in the newest lines of metrics.jsonl, in no order.
 func (d *Dir) MetricNames() ([]string, error) {
-	data, err := d.metricsEnd(metricsTail)
+	data, _, err := d.metricsEnd(metricsTail)
 	numbers := map[string]bool{}
 	for line := range bytes.Lines(data) {
-		var all map[string]any
-		if json.Unmarshal(line, &all) != nil {
-			continue
-		}
-		for name, value := range all {
+		for name, value := range parseMetrics(line) {
 			if _, isNumber := value.(float64); isNumber {
 				numbers[name] = true
 			}
@@ -157,19 +195,93 @@ func (d *Dir) StepOf(attempt int) (int64, error) {
 	return last.Step, nil
 }
 
-// lastMetrics finds the last line of data that is whole. A line that was cut at
+// lastMetrics finds the last line of data that is whole and has a step. A line that was cut at
 // either end is no JSON object.
 func lastMetrics(data []byte) (Metrics, bool) {
 	for len(data) > 0 {
 		data = bytes.TrimSuffix(data, []byte{'\n'})
 		start := bytes.LastIndexByte(data, '\n') + 1
-		var m Metrics
-		if line := data[start:]; len(line) > 0 && line[0] == '{' && json.Unmarshal(line, &m) == nil {
+		if m, ok := metricsOf(parseMetrics(data[start:])); ok {
 			return m, true
 		}
 		data = data[:start]
 	}
 	return Metrics{}, false
+}
+
+// parseMetrics reads a line; nil: it is no JSON object. Python's json.dumps writes NaN, Infinity and -Infinity, too, which are none: they
+// count as null.
+func parseMetrics(line []byte) (all map[string]any) {
+	if line = bytes.TrimSpace(line); len(line) == 0 || line[0] != '{' {
+		return nil
+	}
+	if bytes.Contains(line, []byte("NaN")) || bytes.Contains(line, []byte("Infinity")) {
+		line = withoutNonFinite(line)
+	}
+	if json.Unmarshal(line, &all) != nil {
+		return nil
+	}
+	return all
+}
+
+// withoutNonFinite puts null for each number that is none in JSON, and leaves texts as they are.
+func withoutNonFinite(line []byte) []byte {
+	out := make([]byte, 0, len(line)+8)
+	inText := false
+next:
+	for len(line) > 0 {
+		switch {
+		case inText && line[0] == '\\' && len(line) > 1:
+			out = append(out, line[0])
+			line = line[1:]
+		case line[0] == '"':
+			inText = !inText
+		case !inText:
+			for _, word := range []string{"NaN", "Infinity", "-Infinity"} {
+				if bytes.HasPrefix(line, []byte(word)) {
+					out, line = append(out, "null"...), line[len(word):]
+					continue next
+				}
+			}
+		}
+		out, line = append(out, line[0]), line[1:]
+	}
+	return out
+}
+
+// metricsOf takes from a line what is as it should be; false: it has no step.
+func metricsOf(all map[string]any) (m Metrics, ok bool) {
+	number := func(name string) float64 {
+		value, _ := all[name].(float64)
+		return value
+	}
+	whole := func(name string) int64 { // 0: what is none
+		if value := number(name); value > 0 && value < 1<<53 {
+			return int64(value)
+		}
+		return 0
+	}
+	step, ok := all["step"].(float64)
+	if !ok || step < 0 || step >= 1<<53 {
+		return Metrics{}, false
+	}
+	m = Metrics{
+		Step: int64(step), Steps: whole("steps"), LR: number("lr"), SamplesPerSec: number("samples_per_s"),
+		CommShare: number("comm_share"), Overlap: number("overlap"), LeftS: number("left_s"),
+	}
+	if attempt := whole("attempt"); attempt <= maxAttempt {
+		m.Attempt = int(attempt)
+	}
+	if _, given := all["epoch"].(float64); given {
+		m.Epoch = new(int(whole("epoch")))
+	}
+	if loss, given := all["loss"].(float64); given {
+		m.Loss = &loss
+	}
+	if text, given := all["time"].(string); given {
+		m.Time, _ = time.Parse(time.RFC3339, text) // else it has none
+	}
+	return m, true
 }
 
 // LastSign is when an attempt last left a trace: a line of metrics, or a change of a file of its own, its ranks' logs among them. Zero: it

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -91,6 +92,9 @@ func TestLastMetricsPassesOverCutLines(t *testing.T) {
 		"zeros after a crash": {line(7) + "\n" + strings.Repeat("\x00", 4096), 7},
 		"longer than is read": {long + line(9) + "\n", 9},
 		"not an object":       {"null\n7\n\"x\"\n", 0},
+		"no step":             {line(7) + "\n{\"eval_loss\":1}\n{\"step\":\"8\"}\n{\"step\":-1}\n{\"step\":1e300}\n", 7},
+		"a long line":         {line(7) + "\n{\"x\":\"" + strings.Repeat("x", metricsTail) + "\"}\n", 7},
+		"a longer line":       {line(7) + "\n" + strings.Repeat("x", longTail) + "\n", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := create1(t, t.TempDir(), "x")
@@ -102,7 +106,7 @@ func TestLastMetricsPassesOverCutLines(t *testing.T) {
 				t.Fatalf("got %+v, %v, %v; want step %d", m, ok, err, tc.want)
 			}
 			loss := 0.25
-			want := Metrics{Time: noon, Attempt: 2, Step: tc.want, Steps: 200, Epoch: 1, Loss: &loss, LR: 0.1, SamplesPerSec: 1000, CommShare: 0.125}
+			want := Metrics{Time: noon, Attempt: 2, Step: tc.want, Steps: 200, Epoch: new(1), Loss: &loss, LR: 0.1, SamplesPerSec: 1000, CommShare: 0.125}
 			if ok && !reflect.DeepEqual(m, want) {
 				t.Errorf("got %+v, want %+v", m, want)
 			}
@@ -110,13 +114,103 @@ func TestLastMetricsPassesOverCutLines(t *testing.T) {
 	}
 }
 
+// A program's line needs no more than a step, and may hold what Python's json.dumps writes.
+func TestMetricsOfAProgram(t *testing.T) {
+	loss := 0.5
+	for line, want := range map[string]Metrics{
+		`{"step": 10, "loss": 0.5}`:                               {Step: 10, Loss: &loss},
+		`{"step": 10.0, "steps": 20, "loss": NaN}`:                {Step: 10, Steps: 20},
+		`{"loss": -Infinity, "lr": Infinity, "step": 10}`:         {Step: 10},
+		`{"step": 10, "loss": "NaN \"Infinity", "note": "NaN\\"}`: {Step: 10},
+		`{"step": 10, "loss": [1, 2], "epoch": 1.75, "time": 7}`:  {Step: 10, Epoch: new(1)},
+		` {"step":10,"time":"noon","steps":-1,"attempt":"x"}`:     {Step: 10},
+	} {
+		got, ok := lastMetrics([]byte(line + "\n"))
+		if !ok || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, %v; want %+v", line, got, ok, want)
+		}
+	}
+	for _, line := range []string{`{"step": NaN}`, `{"step": NaNs}`, `{"step": 1, "x": Infinit}`, `[NaN]`, `{"step": 10`, "\x00"} {
+		if got, ok := lastMetrics([]byte(line)); ok {
+			t.Errorf("%q: %+v", line, got)
+		}
+	}
+}
+
+// A line that does not say its attempt is of the one that had begun last when it was written.
+func TestStepsOfAProgramAreOfTheirAttempt(t *testing.T) {
+	d := create1(t, t.TempDir(), "x")
+	for n := 1; n <= 3; n++ {
+		_, err := d.ClaimAttempt()
+		must(t, err)
+		claims, err := filepath.Glob(filepath.Join(d.attemptPath(n), claimPrefix+"*"))
+		must(t, err)
+		at := noon.Add(time.Duration(n) * time.Hour)
+		must(t, os.Chtimes(claims[0], at, at))
+	}
+	for _, test := range []struct {
+		line    string
+		hours   float64 // when it was written
+		attempt int
+	}{
+		{`{"step":7}`, 0.5, 0}, // in a copy of the run, say
+		{`{"step":7}`, 1, 1},
+		{`{"step":7}`, 1.9, 1},
+		{`{"step":7}`, 2.5, 2},
+		{`{"step":7}`, 30, 3},
+		{`{"step":7,"attempt":1}`, 30, 1},
+	} {
+		must(t, os.WriteFile(d.MetricsPath(), []byte(test.line), 0o600))
+		at := noon.Add(time.Duration(test.hours * float64(time.Hour)))
+		must(t, os.Chtimes(d.MetricsPath(), at, at))
+		m, ok, err := d.LastMetrics()
+		if err != nil || !ok || m.Attempt != test.attempt || !m.Time.Equal(at) {
+			t.Errorf("%s of %v: %+v, %v, %v; want attempt %d", test.line, at, m, ok, err, test.attempt)
+		}
+		for n := range 4 {
+			want := int64(0)
+			if n == test.attempt {
+				want = 7
+			}
+			if got, err := d.StepOf(n); err != nil || got != want {
+				t.Errorf("%s of %v: attempt %d is at step %d, %v; want %d", test.line, at, n, got, err, want)
+			}
+		}
+	}
+}
+
+func TestMetricsOfAHugeFile(t *testing.T) {
+	d := create1(t, t.TempDir(), "x")
+	must(t, os.WriteFile(d.MetricsPath(), nil, 0o600))
+	must(t, os.Truncate(d.MetricsPath(), 10<<30)) // 10 GB of zeros, which take no disk
+	if m, ok, err := d.LastMetrics(); err != nil || ok {
+		t.Errorf("of zeros: %+v, %v, %v", m, ok, err)
+	}
+	f, err := d.OpenMetrics()
+	must(t, err)
+	_, err = f.Write([]byte("{\"step\":9}\n"))
+	must(t, errors.Join(err, f.Close()))
+	if m, ok, err := d.LastMetrics(); err != nil || !ok || m.Step != 9 {
+		t.Errorf("%+v, %v, %v; want step 9", m, ok, err)
+	}
+	if values, err := d.MetricValues("step"); err != nil || !slices.Equal(values, []float64{9}) {
+		t.Errorf("%v, %v", values, err)
+	}
+}
+
 func FuzzMetrics(f *testing.F) {
 	f.Add([]byte(`{"step":1}` + "\n" + `{"step":`))
 	f.Add([]byte("\n\n{\n"))
+	f.Add([]byte(`{"step": 10.0, "loss": NaN, "lr": -Infinity, "x": "\"NaN\\"}` + "\n"))
+	f.Add([]byte(`{"step":1e400,"epoch":-1,"attempt":1e12}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		before, ok := lastMetrics(data)
+		if !ok && !reflect.DeepEqual(before, Metrics{}) || before.Step < 0 || before.Steps < 0 || before.Attempt < 0 || before.Attempt > maxAttempt ||
+			before.Epoch != nil && *before.Epoch < 0 || before.Loss != nil && (math.IsNaN(*before.Loss) || math.IsInf(*before.Loss, 0)) {
+			t.Fatalf("%+v, %v", before, ok)
+		}
 		// A cut line changes nothing.
-		if after, still := lastMetrics(append(bytes.Clone(data), "\n{\"step\":"...)); still != ok || after != before {
+		if after, still := lastMetrics(append(bytes.Clone(data), "\n{\"step\":"...)); still != ok || !reflect.DeepEqual(after, before) {
 			t.Fatalf("%+v, %v became %+v, %v", before, ok, after, still)
 		}
 	})

@@ -267,7 +267,10 @@ func (v *Viewer) readRun(row *RunStatus, run *rundir.Dir, id string) (err error)
 	}
 	m, ok, err := run.LastMetrics()
 	if ok {
-		row.Epoch, row.Step, row.Steps, row.Loss = &m.Epoch, &m.Step, &m.Steps, m.Loss
+		row.Epoch, row.Step, row.Loss = m.Epoch, &m.Step, m.Loss
+		if m.Steps > 0 {
+			row.Steps = &m.Steps
+		}
 		if m.Attempt == row.Attempt && m.SamplesPerSec > 0 {
 			row.Speed = &m.SamplesPerSec
 		}

@@ -140,24 +140,42 @@ func (c *console) note(err error) {
 	}
 }
 
-// progressLine is a bar with the newest figures, in fewer than columns characters.
+// progressLine is a bar with the newest figures, as far as the job tells them, in fewer than columns characters.
 func progressLine(m rundir.Metrics, columns int) string {
 	share := 0.0
 	if m.Steps > 0 {
 		share = max(0, min(1, float64(m.Step)/float64(m.Steps))) // the file may say anything
 	}
-	loss := "-"
-	if m.Loss != nil {
-		loss = strconv.FormatFloat(*m.Loss, 'g', 4, 64)
-	}
-	text := fmt.Sprintf(" %d/%d epoch %d loss %s %.0f samples/s comm %.0f %% overlap %.0f %% %s left",
-		m.Step, m.Steps, m.Epoch, loss, m.SamplesPerSec, 100*m.CommShare, 100*m.Overlap, time.Duration(m.LeftS)*time.Second)
+	text := " " + figures(m)
 	width := min(30, columns-len(text)-3)
 	if width < 5 {
 		return text[:min(len(text), columns-1)]
 	}
 	full := int(share * float64(width))
 	return "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "]" + text
+}
+
+// figures are those of the newest metrics. A program of the user's may tell no more than its step.
+func figures(m rundir.Metrics) string {
+	text := fmt.Sprintf("step %d", m.Step)
+	if m.Steps > 0 {
+		text = fmt.Sprintf("%d/%d", m.Step, m.Steps)
+	}
+	if m.Epoch != nil {
+		text += fmt.Sprintf(" epoch %d", *m.Epoch)
+	}
+	loss := "-"
+	if m.Loss != nil {
+		loss = strconv.FormatFloat(*m.Loss, 'g', 4, 64)
+	}
+	text += " loss " + loss
+	if m.SamplesPerSec > 0 {
+		text += fmt.Sprintf(" %.0f samples/s", m.SamplesPerSec)
+	}
+	if m.Steps > 0 && m.Epoch != nil {
+		text += fmt.Sprintf(" comm %.0f %% overlap %.0f %% %s left", 100*m.CommShare, 100*m.Overlap, time.Duration(m.LeftS)*time.Second)
+	}
+	return text
 }
 
 // stream is one stream of one agent on its way to the console, in whole lines.

@@ -212,7 +212,7 @@ func TestProgressLineFits(t *testing.T) {
 		loss := rapid.Float64().Draw(t, "loss")
 		m := rundir.Metrics{
 			Step: rapid.Int64Range(0, 1e12).Draw(t, "step"), Steps: rapid.Int64Range(0, 1e12).Draw(t, "steps"),
-			Epoch: rapid.IntRange(0, 1e9).Draw(t, "epoch"), Loss: &loss,
+			Epoch: new(rapid.IntRange(0, 1e9).Draw(t, "epoch")), Loss: &loss,
 			SamplesPerSec: rapid.Float64Range(0, 1e12).Draw(t, "rate"), LeftS: rapid.Float64Range(0, 1e9).Draw(t, "left"),
 		}
 		if line := progressLine(m, columns); utf8.RuneCountInString(line) >= columns || strings.ContainsAny(line, "\r\n") {

@@ -119,13 +119,10 @@ def main():
         if rank == 0:
             save(path, {"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()})
 
-    # attempts/N/stop; its number goes with each line, so that an attempt is credited with the steps that it made
-    attempt = os.path.basename(os.path.dirname(os.environ.get("DDPBATCH_STOP_FILE", "")))
-
     def report(epoch, loss):  # ddpbatch status shows it, and ddpbatch sees by it that the run makes progress
-        line = {"attempt": int(attempt or 0), "step": step, "steps": steps, "epoch": epoch, "loss": loss}
-        if "DDPBATCH_RUN_DIR" in os.environ:
-            with open(os.path.join(os.environ["DDPBATCH_RUN_DIR"], "metrics.jsonl"), "a") as file:
+        line = {"step": step, "steps": steps, "epoch": epoch, "loss": loss}
+        if "DDPBATCH_METRICS_FILE" in os.environ:
+            with open(os.environ["DDPBATCH_METRICS_FILE"], "a") as file:
                 file.write(json.dumps(line) + "\n")
         print("step %(step)d of %(steps)d | loss %(loss).4f" % line, flush=True)
 

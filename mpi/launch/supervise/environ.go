@@ -104,9 +104,9 @@ func torchVariables(c Config, n rendezvous.RankNumbers, masterPort int) []variab
 // the logs. The secret, and where to use it, are for ddpbatch's own workers only.
 func ddpbatchVariables(r *round, devices device.Share, files workerFiles) []variable {
 	c := r.cfg
-	var runDir, checkpoints, deadline string
+	var runDir, checkpoints, metrics, deadline string
 	if c.RunDir != nil {
-		runDir, checkpoints = c.RunDir.Path(), c.RunDir.CheckpointsPath()
+		runDir, checkpoints, metrics = c.RunDir.Path(), c.RunDir.CheckpointsPath(), c.RunDir.MetricsPath()
 	}
 	if !c.Deadline.IsZero() {
 		deadline = strconv.FormatInt(c.Deadline.Unix(), 10)
@@ -133,6 +133,7 @@ func ddpbatchVariables(r *round, devices device.Share, files workerFiles) []vari
 	return append(inner,
 		optional("DDPBATCH_RUN_DIR", runDir),
 		optional("DDPBATCH_CHECKPOINT_DIR", checkpoints),
+		optional("DDPBATCH_METRICS_FILE", metrics),
 		optional("DDPBATCH_STOP_FILE", c.stopFile()),
 		optional("DDPBATCH_DEADLINE", deadline), // seconds since 1970
 		optional("DDPBATCH_HEARTBEAT_FILE", r.private.workersPath(files.heartbeat)),
