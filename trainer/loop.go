@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"context"
+	"time"
 
 	"ddpbatch/mpi"
 	"ddpbatch/trainer/data"
@@ -83,6 +84,7 @@ func (t *trainer) trainEpoch(ctx context.Context) (stopped bool, err error) {
 // several passes where it accumulates; each counts by the rows that it has, which may be none.
 func (t *trainer) step(ctx context.Context) error {
 	start, alone := t.now(), t.stepsAlone()
+	t.inputTime = 0
 	rows := min(t.rowsLeft(), t.rowsPerStep())
 	passes := ceil(rows, t.cfg.BatchSize*t.topology.replicas)
 
@@ -115,7 +117,9 @@ func (t *trainer) step(ctx context.Context) error {
 		return inStep(t.at.Step+1, err)
 	}
 	t.at = t.at.after(rows, loss)
-	t.measure(loss, rows, t.now().Sub(start), alone)
+	took := t.now().Sub(start)
+	t.measure(loss, rows, took, alone)
+	t.progress(took, alone)
 	t.alive()
 	return nil
 }
@@ -182,9 +186,11 @@ func (t *trainer) beginEpoch() {
 
 // nextBatch is this replica's rows of the next pass. There are none left where rows do not divide evenly and others have one more.
 func (t *trainer) nextBatch() *data.Batch {
+	began := time.Now()
 	if t.last = t.loader.Next(); t.last == nil {
 		t.last = &t.none
 	}
+	t.inputTime += time.Since(began)
 	return t.last
 }
 

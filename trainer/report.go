@@ -85,6 +85,21 @@ func (t *trainer) measure(loss float64, rows int, took time.Duration, alone bool
 	}
 }
 
+// progress tells whoever wants to know of a step of this rank.
+func (t *trainer) progress(took time.Duration, alone bool) {
+	if t.env.Progress == nil {
+		return
+	}
+	comm := time.Duration(0)
+	if !alone {
+		comm = t.ddp.Stats().Exposed
+	}
+	t.spent.Input += t.inputTime
+	t.spent.Comm += comm
+	t.spent.Compute += max(0, took-t.inputTime-comm)
+	t.env.Progress(t.at.Step, t.spent)
+}
+
 // alive tells whoever wants to know that training gets on.
 func (t *trainer) alive() {
 	if t.env.Alive != nil {

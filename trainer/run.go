@@ -79,6 +79,9 @@ type Env struct {
 	// Alive, where set, is called on every rank after each step, and after each round of an evaluation: while training gets on. It
 	// should return at once.
 	Alive func()
+	// Progress, where set, is called on every rank after each step, before Alive, with the step and where this rank's time in steps has gone
+	// so far. It should return at once.
+	Progress func(step int64, spent Spent)
 
 	// Stop is closed when this rank is asked to stop. All ranks then stop after the same step,
 	// even if only one of them was asked; before the first, where it still opens its data. nil: never.
@@ -89,6 +92,9 @@ type Env struct {
 
 	onStep func(stepDone) // tests: is called on rank 0 after every step
 }
+
+// Spent is where the time of a rank's steps has gone. What other collectives wait for than those of gradients, sums and buffers is in Compute.
+type Spent struct{ Compute, Input, Comm time.Duration }
 
 // stepDone is a step that was taken.
 type stepDone struct {
@@ -137,6 +143,8 @@ type trainer struct {
 	scaler      *optim.LossScaler // of float16; else nil
 	average     *ddp.Averager     // of local SGD; else nil
 	drift       *ddp.Drift        // nil: parameters are not compared
+	spent       Spent             // in steps
+	inputTime   time.Duration     // of this step, in waiting for the loader
 	inSync      bool              // all ranks have the same parameters
 	checked     int64             // the step after which the parameters were compared
 	bad         badPass

@@ -126,7 +126,7 @@ var manVariables = []manTerm{
 	{"DDPBATCH_CHECKPOINT_DIR", "The folder for checkpoints. Workers find it."},
 	{"DDPBATCH_METRICS_FILE", "Where rank 0 may say how far it is: {\"step\": 10, \"loss\": 0.5}, an object a line. Workers find it."},
 	{"DDPBATCH_STOP_FILE", "Once this file is there, workers are to save and to exit with 75. Workers find it."},
-	{"DDPBATCH_HEARTBEAT_FILE", "Where workers are to leave a sign of life. Workers find it where hangs are looked for."},
+	{"DDPBATCH_HEARTBEAT_FILE", "Where workers are to leave a sign of life, and may write their step. Workers find it where hangs are looked for."},
 	{"DDPBATCH_COOKIE", "By this the agent finds what a worker has started. Workers find it."},
 	{"DDPBATCH_ROUND", "How often the run's workers were started before. Workers find it."},
 	{"DDPBATCH_JOB_NAME, DDPBATCH_JOB_ID, DDPBATCH_CAUSE, DDPBATCH_EXIT, DDPBATCH_MESSAGE, DDPBATCH_STEP", "How a run ended. The command launch.on_end finds them."},
@@ -146,7 +146,7 @@ var manFiles = []manTerm{
 	{"RUN/slurm-JOBID.log", "The job's output."},
 	{"RUN/attempts/N/logs/, RUN/attempts/N/verdict.json", "What ranks wrote in an attempt, and how it ended."},
 	{"RUN/checkpoints/", "The checkpoints."},
-	{"RUN/metrics.jsonl, RUN/ledger.jsonl", "What training and the job's history had to say, a JSON object a line."},
+	{"RUN/metrics.jsonl, RUN/steps.jsonl, RUN/ledger.jsonl", "What training, the ranks' step times and the job's history had to say, a JSON object a line."},
 	{"/etc/ddpbatch.toml", "The site's defaults for all jobs, and the keys that it forbids."},
 	{"~/.config/ddpbatch/config.toml", "The user's own defaults, over the site's and below the job file. " +
 		"XDG_CONFIG_HOME sets another folder for ~/.config."},

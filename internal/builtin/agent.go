@@ -15,6 +15,8 @@ import (
 
 	"ddpbatch/internal/backoff"
 	"ddpbatch/internal/vfs"
+	"ddpbatch/mpi/launch/watch"
+	"ddpbatch/trainer"
 )
 
 // beatEvery is how often the heartbeat file is changed at most: steps may take microseconds.
@@ -25,7 +27,9 @@ const beatEvery = time.Second
 type heartbeat struct {
 	path   string // "": nobody looks
 	began  time.Time
-	next   atomic.Int64 // when to change the file again, since began
+	next   atomic.Int64              // when to change the file again, since began
+	step   atomic.Int64              // the last that was finished; 0: none was
+	spent  [watch.Parts]atomic.Int64 // time.Durations in steps
 	log    *slog.Logger
 	warned sync.Once
 }
@@ -42,9 +46,40 @@ func (h *heartbeat) beat() {
 	if now < next || !h.next.CompareAndSwap(next, now+int64(beatEvery)) {
 		return
 	}
-	if err := touch(h.path, time.Now()); err != nil {
+	if err := h.write(); err != nil {
 		h.warned.Do(func() { h.log.Warn("the agent may take this rank for hung", "error", err) })
 	}
+}
+
+// progress notes where the rank is, for the next beat.
+func (h *heartbeat) progress(step int64, spent trainer.Spent) {
+	h.step.Store(step)
+	h.spent[watch.Compute].Store(int64(spent.Compute))
+	h.spent[watch.Input].Store(int64(spent.Input))
+	h.spent[watch.Comm].Store(int64(spent.Comm))
+}
+
+// write changes the file: before the first step its time alone. The line has one length, and takes the place of the one before it, so that a
+// reader finds a whole one at any time.
+func (h *heartbeat) write() error {
+	b := watch.Beat{Step: h.step.Load()}
+	if b.Step == 0 {
+		return touch(h.path, time.Now())
+	}
+	for part := range b.Spent {
+		b.Spent[part] = time.Duration(h.spent[part].Load()).Seconds()
+	}
+	f, err := os.OpenFile(h.path, os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	const length = 127
+	line := watch.AppendBeat(make([]byte, 0, length+1), b)
+	for len(line) < length {
+		line = append(line, ' ')
+	}
+	_, err = f.Write(append(line, '\n'))
+	return errors.Join(err, f.Close())
 }
 
 // touch says that a file was changed at now, and makes it if need be.

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"ddpbatch/internal/vfs"
+	"ddpbatch/mpi/launch/watch"
+	"ddpbatch/trainer"
 )
 
 func TestHeartbeatTouchesItsFileOnceASecond(t *testing.T) {
@@ -49,6 +51,42 @@ func TestHeartbeatTouchesItsFileOnceASecond(t *testing.T) {
 			t.Error("not changed after a second")
 		}
 	})
+}
+
+// TestHeartbeatHoldsTheStep: and where the time has gone, in a line that a later one replaces as a whole.
+func TestHeartbeatHoldsTheStep(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "beat")
+	h := newHeartbeat(path, slog.New(slog.DiscardHandler))
+	for _, step := range []int64{123_456_789, 7} {
+		h.progress(step, trainer.Spent{Compute: time.Duration(step) * time.Second, Input: time.Millisecond, Comm: time.Minute})
+		h.next.Store(0)
+		h.beat()
+		text, err := os.ReadFile(path)
+		want := watch.Beat{Step: step, Spent: [watch.Parts]float64{float64(step), 0.001, 60}}
+		if got, ok := watch.ParseBeat(text); err != nil || !ok || got != want || bytes.Count(text, []byte("compute")) != 1 {
+			t.Errorf("%q, %v: %+v; want %+v", text, err, got, want)
+		}
+	}
+}
+
+// BenchmarkProgress is what a step of the built-in trainer costs more, but for the write once a second.
+func BenchmarkProgress(b *testing.B) {
+	h := newHeartbeat(filepath.Join(b.TempDir(), "beat"), slog.New(slog.DiscardHandler))
+	b.ReportAllocs()
+	for i := range b.N {
+		h.progress(int64(i), trainer.Spent{Compute: time.Duration(i)})
+		h.beat()
+	}
+}
+
+// BenchmarkBeat is that write.
+func BenchmarkBeat(b *testing.B) {
+	h := newHeartbeat(filepath.Join(b.TempDir(), "beat"), slog.New(slog.DiscardHandler))
+	h.progress(1, trainer.Spent{})
+	for range b.N {
+		h.next.Store(0)
+		h.beat()
+	}
 }
 
 // What is written to a checkpoint counts, and a rank that nobody watches makes no file.

@@ -158,7 +158,7 @@ func (r *Rank) train(ctx context.Context) error {
 		AtStart: saves.AtStart, KeepBest: saves.KeepBest > 0, Async: saves.Async, Delta: saves.Delta, MaxMemory: saves.Memory, Local: saves.Local,
 		Replicate: saves.Replicate, Node: r.node(),
 		Deadline: r.deadline, WorkDir: r.Job.WorkDir, Attempt: r.Attempt,
-		Out: r.Out, Every: speakEvery, Alive: r.heart.beat, Stop: stop, Clock: r.Now, Log: r.Log,
+		Out: r.Out, Every: speakEvery, Alive: r.heart.beat, Progress: r.heart.progress, Stop: stop, Clock: r.Now, Log: r.Log,
 		FS: r.heart.fs(), Threads: r.threads(), LibraryDirs: r.libraryDirs(),
 	}
 	if r.Run != nil {

@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 	"internal/attempt":                 {"slurm", "mpi/launch/recovery"},
 	"internal/rehearse":                {"slurm/sim", "checkpoint", "checkpoint/inspect"},
 	"internal/resume":                  {"slurm", "checkpoint", "trainer"},
-	"internal/builtin":                 {"slurm", "mpi", "trainer", "checkpoint", "checkpoint/inspect"},
+	"internal/builtin":                 {"slurm", "mpi", "mpi/launch/watch", "trainer", "checkpoint", "checkpoint/inspect"},
 	"internal/simulate":                {"slurm", "slurm/sim", "mpi/launch", "mpi/launch/recovery"},
 	"internal/placement":               {"slurm", "slurm/pmi2", "mpi/launch"},
 	"internal/testkit/golden":          {"checkpoint/npy"},

@@ -23,6 +23,9 @@ const (
 // keyQuiet is where an agent, the first number, says so for the n-th time in the round, the second one.
 const keyQuiet = "quiet/%d/%d"
 
+// keyBeats is where an agent, the first number, says for the n-th time in the round how far its workers are.
+const keyBeats = "beats/%d/%d"
+
 // controlChannel is what an agent says to the others and hears from them in one round, through the control
 // store, in goroutines of its own: a Get there takes as long as the round.
 type controlChannel struct {
@@ -31,11 +34,14 @@ type controlChannel struct {
 	ended     chan endsReport     // in: this agent's workers are gone
 	quietOut  chan quiet          // in, but for agent 0: the workers give no signs of life, or do again
 
+	beatsOut chan agentBeats // in, but for agent 0: how far the workers are
+
 	first     chan rundir.Verdict          // out: which of all agents' ends came first
 	outcomes  chan rundir.Verdict          // out: the round's outcome
 	lost      chan *rendezvous.Participant // out, at agent 0: a member was lost before its workers were gone
 	reported  chan struct{}                // out, at agent 0: all members have said how their workers ended, or are lost; see reports
 	quietIn   chan quietReport             // out, at agent 0: what members say of their workers' signs of life
+	beatsIn   chan agentBeats              // out, at agent 0: how far members' workers are
 	lastWords chan *rendezvous.LastWord    // out, elsewhere: agent 0's last word; nil: agent 0 is lost
 
 	wg sync.WaitGroup
@@ -51,6 +57,8 @@ func openControlChannel(ctx context.Context, r *round) *controlChannel {
 		proposals: make(chan rundir.Verdict, 1),
 		ended:     make(chan endsReport, 1),
 		quietOut:  make(chan quiet, 4),
+		beatsOut:  make(chan agentBeats, 1),
+		beatsIn:   make(chan agentBeats),
 		first:     make(chan rundir.Verdict, 1),
 		outcomes:  make(chan rundir.Verdict, 1),
 		lost:      make(chan *rendezvous.Participant, len(r.layout.Participants)),
@@ -70,10 +78,12 @@ func openControlChannel(ctx context.Context, r *round) *controlChannel {
 		c.wg.Go(func() { c.awaitReports(ctx, r) })
 		c.wg.Go(func() { r.awaitStopFile(ctx) })
 		c.receiveAllQuiet(ctx, r)
+		c.receiveAllBeats(ctx, r)
 		return c
 	}
 	c.wg.Go(func() { c.reportEnds(ctx, r) })
 	c.wg.Go(func() { c.reportQuiet(ctx, r) })
+	c.wg.Go(func() { c.reportBeats(ctx, r) })
 	c.wg.Go(func() {
 		l, err := rendezvous.GetJSON[*rendezvous.LastWord](ctx, r.store, keyLast)
 		if err != nil {
@@ -240,6 +250,48 @@ func (c *controlChannel) receiveQuiet(ctx context.Context, r *round, index int) 
 		}
 		select {
 		case c.quietIn <- quietReport{said, index, time.Now()}:
+		case <-ctx.Done():
+			return
+		}
+		if _, err := r.store.Delete(ctx, key); err != nil {
+			return
+		}
+	}
+}
+
+// reportBeats tells agent 0 how far this agent's workers are.
+func (c *controlChannel) reportBeats(ctx context.Context, r *round) {
+	for n := 0; ; n++ {
+		select {
+		case b := <-c.beatsOut:
+			if err := rendezvous.SetJSON(ctx, r.store, fmt.Sprintf(keyBeats, r.cfg.Index, n), b); err != nil {
+				return // agent 0 is lost, as everybody notices
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// receiveAllBeats begins to hear how far the members' workers are.
+func (c *controlChannel) receiveAllBeats(ctx context.Context, r *round) {
+	if !r.cfg.watchesSteps() {
+		return
+	}
+	for _, p := range r.layout.Participants {
+		c.wg.Go(func() { c.receiveBeats(ctx, r, p.Index) })
+	}
+}
+
+func (c *controlChannel) receiveBeats(ctx context.Context, r *round, index int) {
+	for n := 0; ; n++ {
+		key := fmt.Sprintf(keyBeats, index, n)
+		b, err := rendezvous.GetJSON[agentBeats](ctx, r.store, key)
+		if err != nil {
+			return
+		}
+		select {
+		case c.beatsIn <- b:
 		case <-ctx.Done():
 			return
 		}

@@ -69,6 +69,7 @@ func (s *Supervisor) watchForHangs() (end func()) {
 	s.hangWatch = &hangWatch{
 		watch: watch.New(s.cfg.HangAfter, len(s.workers)), signs: &processSigns{newHeartbeats(s.round, s.workers)}, reports: make(map[int]quietReport),
 	}
+	s.steps = newStepWatch(s)
 	tick := time.NewTicker(s.cfg.observeEvery())
 	s.observeDue = tick.C
 	return tick.Stop
@@ -80,6 +81,7 @@ func (s *Supervisor) observe() {
 		s.observeDue = nil
 		return
 	}
+	s.observeSteps()
 	samples, err := s.hangWatch.signs.samples(s.workers)
 	if err != nil {
 		s.cfg.Log.Warn("whether the workers give signs of life is not known", "error", err)

@@ -57,6 +57,7 @@ type Supervisor struct {
 
 	hangWatch  *hangWatch       // nil: nobody looks whether the workers hang
 	observeDue <-chan time.Time // when to look again
+	steps      *stepWatch       // nil: nobody wants to know how long steps take
 	hung       *hang            // at agent 0: the workers hang
 	dumped     <-chan []stacks  // receives once the stacks of workers that hang are written down; nil: none are to be
 	stacks     []stacks         // of this agent's workers
@@ -253,6 +254,8 @@ func (s *Supervisor) handleEvent(ctx context.Context) {
 		s.observe()
 	case h := <-s.control.quietIn:
 		s.receiveQuiet(h)
+	case b := <-s.control.beatsIn:
+		s.receiveBeats(b)
 	case s.stacks = <-s.dumped:
 		s.dumped = nil
 		s.advance(signalled, syscall.SIGTERM)
