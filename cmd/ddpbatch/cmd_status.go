@@ -184,9 +184,13 @@ func shortNumber(x *float64) string {
 	return strconv.FormatFloat(*x, 'g', 4, 64)
 }
 
-// reasonOf says how the job's newest attempt ended, and what follows; where neither is known, Slurm's reason.
+// reasonOf says how the job's newest attempt ended, and what follows; where neither is known, Slurm's reason. Of a job that runs it names
+// the ranks that are slower than the others.
 func reasonOf(r *runview.RunStatus) string {
 	ending := r.Ending()
+	if len(r.Stragglers) > 0 && r.Next == "" && r.State == "RUNNING" {
+		return text.Few(r.Stragglers, 2)
+	}
 	if ending == "" || r.Next == "" {
 		return cmp.Or(ending, r.Next, r.Reason)
 	}

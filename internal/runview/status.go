@@ -46,6 +46,8 @@ type RunStatus struct {
 	RunDir  string   `json:"run_dir"`
 	Cluster string   `json:"cluster,omitempty"` // of Job; empty: the default cluster
 
+	Stragglers []rundir.Straggler `json:"stragglers"` // ranks that are slower than the others, while they run; nil: none is, or nobody says
+
 	Saved *time.Time `json:"saved"` // when something was saved last; nil: nothing was
 	Ends  *time.Time `json:"ends"`  // when its time limit ends the job that runs; nil: none does, or that is not known
 
@@ -264,6 +266,11 @@ func (v *Viewer) readRun(row *RunStatus, run *rundir.Dir, id string) (err error)
 	}
 	if saved, err := checkpoint.LastSaved(run.CheckpointsPath()); err == nil && !saved.IsZero() { // an error is that of whoever lists them
 		row.Saved = &saved
+	}
+	if row.Exit == nil {
+		if last, err := run.StepTimes(1); err == nil && len(last) > 0 && last[0].Attempt == row.Attempt {
+			row.Stragglers = last[0].Stragglers
+		}
 	}
 	m, ok, err := run.LastMetrics()
 	if ok {

@@ -68,6 +68,29 @@ func TestStatusKnowsAJobThatEndsMeanwhile(t *testing.T) {
 	})
 }
 
+// Ranks that are slower than the others are named while they run.
+func TestStatusNamesStragglers(t *testing.T) {
+	p, run := fakeslurm.New(t), fakeslurm.Run(t, "")
+	p.Must(run.SetJobID("12"))
+	p.QueueOf(run, "12 RUNNING None")
+	n, err := run.ClaimAttempt()
+	p.Must(err)
+	slow := rundir.Straggler{Rank: 1, Host: "n2", Times: 2, Part: rundir.PartInput}
+	for _, list := range [][]rundir.Straggler{nil, {slow}} {
+		_, err = run.AppendStepTimes(rundir.StepTimes{
+			Time: time.Now(), Attempt: n, Step: 7, WindowS: 60, StepS: rundir.Seconds{1, 1}, Stragglers: list,
+		}, time.Hour)
+		p.Must(err)
+		if row, err := viewerOf(p).Status(t.Context(), run); err != nil || !slices.Equal(row.Stragglers, list) {
+			t.Errorf("%+v, %v; want %+v", row.Stragglers, err, list)
+		}
+	}
+	p.Must(run.WriteVerdict(rundir.Verdict{Attempt: n, JobID: "12", Cause: "crash", Exit: 1}))
+	if row, err := viewerOf(p).Status(t.Context(), run); err != nil || row.Stragglers != nil {
+		t.Errorf("after its end: %+v, %v", row.Stragglers, err)
+	}
+}
+
 // A job that waits has not ended of what ended the attempt before; nor is a run finished that was resumed to do more.
 func TestStatusOfAResumedJobIsItsOwn(t *testing.T) {
 	for name, exit := range map[string]int{"failed": 7, "done, and to do more": 0} {
