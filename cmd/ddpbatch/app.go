@@ -39,7 +39,7 @@ func newApp(e *env) *cli.App {
 		Commands: []*cli.Command{
 			newInitCommand(e), newCheckCommand(e), newRenderCommand(e), newSubmitCommand(e), newConfigCommand(e),
 			newRunCommand(e), newTrainCommand(e), newSimulateCommand(e), newRehearseCommand(e), newEnvCommand(e), newNodesCommand(e),
-			newStatusCommand(e), newLogsCommand(e), newCancelCommand(e), newResumeCommand(e), newCleanCommand(e), newAccountCommand(e),
+			newStatusCommand(e), newReportCommand(e), newLogsCommand(e), newCancelCommand(e), newResumeCommand(e), newCleanCommand(e), newAccountCommand(e),
 			newCkptCommand(e), newDoctorCommand(e), newBenchCommand(e), newStoreCommand(e), newVersionCommand(e),
 			newCompletionCommand(e), newManCommand(e), newCompleteCommand(e), newAttemptCommand(e), newGuardCommand(e), newDoctorTaskCommand(e),
 		},

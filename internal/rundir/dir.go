@@ -208,6 +208,15 @@ func (d *Dir) WriteScript(text string) error {
 // Binary is the path of the run's own copy of ddpbatch.
 func (d *Dir) Binary() string { return filepath.Join(d.Whole().path, binaryName) }
 
+// JobFile is the text of the run's job.toml; fs.ErrNotExist: there is none, as of a run of a command.
+func (d *Dir) JobFile() ([]byte, error) {
+	data, err := readFile(d.JobFilePath(), maxForeign)
+	if err != nil {
+		return nil, fmt.Errorf("read the run's job file: %w", err)
+	}
+	return data, nil
+}
+
 // ScriptPath is where the batch script is.
 func (d *Dir) ScriptPath() string { return filepath.Join(d.Whole().path, scriptName) }
 

@@ -1,0 +1,210 @@
+package report
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/internal/goodput"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runview"
+	"ddpbatch/internal/text"
+)
+
+// Data is what a report shows; its JSON names are a contract (docs/cli.md).
+type Data struct {
+	Made    time.Time         `json:"made"`
+	Version string            `json:"version"` // of the ddpbatch that made it
+	Status  runview.RunStatus `json:"status"`
+	Run     Origin            `json:"run"`
+
+	Attempts    []Attempt          `json:"attempts"` // the newest, oldest first
+	Metrics     Metrics            `json:"metrics"`
+	Steps       *StepTimes         `json:"step_times"` // nil: nobody wrote any
+	Checkpoints []Checkpoint       `json:"checkpoints"`
+	Goodput     *goodput.Breakdown `json:"goodput"`
+	Settings    Settings           `json:"settings"`
+	Elements    *Elements          `json:"elements"` // of an array or sweep; nil: it is none
+	Ledger      []rundir.Event     `json:"ledger"`   // the newest, oldest first
+	Earlier     Earlier            `json:"left_out"`
+	Faults      []string           `json:"warnings"` // what could not be read, and why
+
+	known bool // Status is the viewer's
+}
+
+// Origin is where a run comes from.
+type Origin struct {
+	Name    string    `json:"name"` // the run directory's own
+	Kind    string    `json:"kind"` // as in its spec
+	Created time.Time `json:"created"`
+	Version string    `json:"version"` // of the ddpbatch that made it
+	Nodes   int       `json:"nodes"`
+	Ranks   int       `json:"ranks"`   // that the newest checkpoint or the step times are of; 0: not known
+	Summary string    `json:"summary"` // what the job does, in one line
+	Source  string    `json:"source"`
+	WorkDir string    `json:"workdir"`
+}
+
+// Earlier counts what is there, and left out of the report.
+type Earlier struct {
+	Attempts    int `json:"attempts"`
+	Checkpoints int `json:"checkpoints"`
+	Events      int `json:"events"`
+	Elements    int `json:"elements"` // whose curves are not drawn
+}
+
+const (
+	maxAttempts    = 200
+	maxCheckpoints = 100
+	maxEvents      = 300
+	maxMessage     = 2000 // bytes of what one event or verdict says
+)
+
+// Request is what a report is made of.
+type Request struct {
+	Viewer  *runview.Viewer
+	Version string
+	Log     *slog.Logger
+}
+
+// Of reads a run, or an element of an array. Slurm is asked once for the run's state. What cannot be read is left out, and in Faults.
+// The error is ctx's alone.
+func (r Request) Of(ctx context.Context, run *rundir.Dir) (*Data, error) {
+	d := &Data{Made: r.Viewer.Now(), Version: r.Version, Faults: []string{}}
+	d.readStatus(ctx, r.Viewer, run)
+	d.readOrigin(run)
+	events, err := run.Ledger()
+	d.fault(err)
+	d.readAttempts(run, events)
+	saves := d.readMetrics(ctx, run)
+	d.readCheckpoints(ctx, r.Log, run, saves)
+	d.readSteps(run)
+	d.readGoodput(run)
+	d.readSettings(run)
+	d.readElements(ctx, run)
+	d.addRanks()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return d, nil
+}
+
+// fault notes what could not be read.
+func (d *Data) fault(err error) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		d.Faults = append(d.Faults, shown(err.Error()))
+	}
+}
+
+// readStatus asks Slurm, too. Where that cannot be asked, what the run itself has left tells.
+func (d *Data) readStatus(ctx context.Context, viewer *runview.Viewer, run *rundir.Dir) {
+	rows, err := viewer.Statuses(ctx, []*rundir.Dir{run})
+	if err == nil {
+		d.Status = rows[0]
+		err = rows[0].Failed
+	}
+	if d.known = err == nil; d.known {
+		return
+	}
+	d.fault(err)
+	d.Status = runview.RunStatus{Job: d.Status.Job, Name: run.Spec().Name, State: "UNKNOWN", RunDir: run.Path()}
+	d.Status.Attempt, _ = run.NewestAttempt()
+	if m, ok, err := run.LastMetrics(); ok && err == nil {
+		d.Status.Epoch, d.Status.Step, d.Status.Loss = m.Epoch, &m.Step, m.Loss
+		if m.Steps > 0 {
+			d.Status.Steps = &m.Steps
+		}
+	}
+}
+
+// readMetrics returns what the metrics have of checkpoints, by step.
+func (d *Data) readMetrics(ctx context.Context, run *rundir.Dir) map[int64]save {
+	c, err := collectRun(ctx, run, maxRead, nil)
+	d.fault(err)
+	d.Metrics = c.metrics
+	d.addSteps()
+	return c.saves
+}
+
+// collectRun reads a run's metrics file, most bytes of it at the most.
+func collectRun(ctx context.Context, run *rundir.Dir, most int64, only func(name string) bool) (*collector, error) {
+	none := source{most: most}
+	f, err := run.ReadMetrics()
+	if err != nil {
+		c, _ := collect(ctx, none, only)
+		return c, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		c, _ := collect(ctx, none, only)
+		return c, fmt.Errorf("read the run's metrics: %w", err)
+	}
+	c, err := collect(ctx, source{f, info.Size(), most}, only)
+	if err != nil {
+		err = fmt.Errorf("read the run's metrics: %w", err)
+	}
+	return c, err
+}
+
+// Checkpoint is one on disk.
+type Checkpoint struct {
+	checkpoint.Info
+	Seconds *float64 `json:"save_s"`       // from when it was due until it was durable; nil: the metrics do not say, as with the next
+	Stall   *float64 `json:"save_stall_s"` // how long training stood still
+}
+
+func (d *Data) readCheckpoints(ctx context.Context, log *slog.Logger, run *rundir.Dir, saves map[int64]save) {
+	d.Checkpoints = []Checkpoint{}
+	dir, err := checkpoint.Open(run.CheckpointsPath(), checkpoint.Options{Log: log})
+	if err != nil {
+		d.fault(err)
+		return
+	}
+	list, err := dir.List(ctx)
+	d.fault(err)
+	d.Earlier.Checkpoints = max(0, len(list)-maxCheckpoints)
+	for _, info := range list[d.Earlier.Checkpoints:] {
+		c := Checkpoint{Info: info}
+		if of, ok := saves[info.Step]; ok && info.Committed {
+			c.Seconds = &of.seconds
+			if of.stall >= 0 {
+				c.Stall = &of.stall
+			}
+		}
+		d.Checkpoints = append(d.Checkpoints, c)
+	}
+}
+
+// readGoodput accounts for the run's time: of one that has ended, or may have, until it was seen last.
+func (d *Data) readGoodput(run *rundir.Dir) {
+	until := d.Made
+	if last, err := goodput.LastSign(run); err == nil && !last.IsZero() && (d.Status.Ended || !d.known) {
+		until = last
+	}
+	b, err := goodput.Of(run, until)
+	d.fault(err)
+	if err == nil && b.Total() > 0 {
+		d.Goodput = &b
+	}
+}
+
+// addRanks says how many ranks the run has, by the newest of what says so.
+func (d *Data) addRanks() {
+	if d.Steps != nil {
+		d.Run.Ranks = d.Steps.Ranks
+	}
+	for _, c := range d.Checkpoints {
+		if c.World > 0 {
+			d.Run.Ranks = cmp.Or(d.Run.Ranks, c.World)
+		}
+	}
+}
+
+// shown is text from a file, for a person.
+func shown(s string) string { return text.Clean(text.Cut(s, maxMessage)) }

@@ -1,0 +1,79 @@
+package report
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/redact"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
+)
+
+// Settings are those of a job, without what may be secret.
+type Settings struct {
+	TOML        string            `json:"toml"` // the keys of the defaults, the job file and --set, as one job file
+	Environment map[string]string `json:"environment"`
+}
+
+// readOrigin takes from the spec where the run comes from.
+func (d *Data) readOrigin(run *rundir.Dir) {
+	spec := run.Spec()
+	d.Run = Origin{
+		Name: filepath.Base(run.Whole().Path()), Kind: shown(spec.Kind), Created: spec.Created, Version: shown(spec.Version), Nodes: spec.Nodes,
+		Source: shown(spec.Source), WorkDir: shown(spec.WorkDir),
+	}
+	if job, err := jobfile.OfRun(run); err == nil {
+		d.Run.Summary = shown(job.Summary())
+	}
+}
+
+// readSettings reads them as the run was submitted, or resumed with --set.
+func (d *Data) readSettings(run *rundir.Dir) {
+	spec := run.Spec()
+	d.Settings = Settings{Environment: map[string]string{}}
+	var job struct {
+		Env map[string]string `json:"env"`
+	}
+	d.fault(json.Unmarshal(spec.Job, &job))
+	for _, name := range slices.Sorted(maps.Keys(job.Env)) {
+		value := redact.Text(job.Env[name])
+		if redact.Named(name) {
+			value = redact.Blank
+		}
+		d.Settings.Environment[shown(name)] = shown(value)
+	}
+	src, err := run.JobFile()
+	if errors.Is(err, fs.ErrNotExist) { // of a command line
+		return
+	}
+	d.fault(err)
+	if err == nil {
+		d.Settings.TOML = settingsText(spec, src)
+	}
+}
+
+// settingsText is the job file with all that was laid over it and under it; one that this ddpbatch does not understand is as it is.
+func settingsText(spec rundir.Spec, src []byte) string {
+	var out strings.Builder
+	defaults, err := jobfile.RecordedDefaults(spec.Defaults)
+	var settings []jobfile.Setting
+	if err == nil {
+		settings, _, err = defaults.JobSettings("job.toml", filepath.Dir(spec.Source), src, spec.Sets)
+	}
+	for i := range settings {
+		settings[i] = settings[i].Redacted()
+	}
+	if err == nil {
+		err = jobfile.WriteTOML(&out, settings, false)
+	}
+	if err != nil {
+		return text.CleanLines(redact.Text(string(src)))
+	}
+	return out.String()
+}
