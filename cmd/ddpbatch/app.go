@@ -39,9 +39,11 @@ func newApp(e *env) *cli.App {
 		Commands: []*cli.Command{
 			newInitCommand(e), newCheckCommand(e), newRenderCommand(e), newSubmitCommand(e), newConfigCommand(e),
 			newRunCommand(e), newTrainCommand(e), newSimulateCommand(e), newRehearseCommand(e), newEnvCommand(e), newNodesCommand(e),
-			newStatusCommand(e), newReportCommand(e), newLogsCommand(e), newCancelCommand(e), newResumeCommand(e), newCleanCommand(e), newAccountCommand(e),
+			newStatusCommand(e), newReportCommand(e), newLogsCommand(e), newCancelCommand(e), newResumeCommand(e),
+			newCleanCommand(e), newAccountCommand(e), newShellCommand(e), newExecCommand(e),
 			newCkptCommand(e), newDoctorCommand(e), newBenchCommand(e), newStoreCommand(e), newVersionCommand(e),
-			newCompletionCommand(e), newManCommand(e), newCompleteCommand(e), newAttemptCommand(e), newGuardCommand(e), newDoctorTaskCommand(e),
+			newCompletionCommand(e), newManCommand(e), newCompleteCommand(e), newAttemptCommand(e), newGuardCommand(e),
+			newDoctorTaskCommand(e), newBesideCommand(e),
 		},
 	}
 	for _, c := range app.Commands {
@@ -241,7 +243,7 @@ func permute(app *cli.App, args []string) []string {
 
 // passesOn names the commands that hand the words after -- on to another one, and so must see the --
 // (see splitDash). To the others they are words like any other.
-var passesOn = map[string]bool{"submit": true, "resume": true, "simulate": true, "rehearse": true}
+var passesOn = map[string]bool{"submit": true, "resume": true, "simulate": true, "rehearse": true, "exec": true}
 
 func find(commands []*cli.Command, name string) *cli.Command {
 	for _, c := range commands {

@@ -128,6 +128,7 @@ var manVariables = []manTerm{
 	{"DDPBATCH_STOP_FILE", "Once this file is there, workers are to save and to exit with 75. Workers find it."},
 	{"DDPBATCH_HEARTBEAT_FILE", "Where workers are to leave a sign of life, and may write their step. Workers find it where hangs are looked for."},
 	{"DDPBATCH_COOKIE", "By this the agent finds what a worker has started. Workers find it."},
+	{"DDPBATCH_RANK_PID", "The process of the rank that a shell or a command runs beside. What shell and exec start finds it."},
 	{"DDPBATCH_ROUND", "How often the run's workers were started before. Workers find it."},
 	{"DDPBATCH_JOB_NAME, DDPBATCH_JOB_ID, DDPBATCH_CAUSE, DDPBATCH_EXIT, DDPBATCH_MESSAGE, DDPBATCH_STEP", "How a run ended. The command launch.on_end finds them."},
 	{"DDPBATCH_RUN_ID, DDPBATCH_ATTEMPT, DDPBATCH_STORE", "The run, its attempt, and where its store is, for the store commands."},

@@ -68,6 +68,7 @@ var usualRows = []row{
 	{"CancelIsFinal", testSlurmCancelIsFinal},
 	{"CancelEnded", testSlurmCancelEnded},
 	{"Forbidden", testSlurmForbidden},
+	{"Exec", testSlurmExec},
 	{"Wait", testSlurmWait},
 	{"SubmitKilled", testSlurmSubmitKilled},
 	{"Follow", testSlurmFollow},

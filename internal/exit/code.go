@@ -65,7 +65,7 @@ func Meanings() []Meaning {
 		{code(Requeue), "the job or worker asks to be run again; what ends of its own with it has saved"},
 		{code(Never), "do not run it again: a newer attempt has taken over, or the run was given up"},
 		{code(Timeout), "a time limit was over"},
-		{"126, 127", "from run: the command cannot be executed, is not there"},
+		{"126, 127", "from run and exec: the command cannot be executed, is not there"},
 		{"128+N", "a worker was killed by signal N, or the command was told to stop by it; " + code(Interrupted) + ": interrupted"},
 	}
 }

@@ -17,6 +17,7 @@ var mayImport = map[string][]string{
 	"internal/doctor":                  {"slurm", "mpi", "mpi/launch/device", "mpi/launch/health", "mpi/launch/reach", "mpi/transport/ucx"},
 	"internal/goodput":                 {"mpi/launch/recovery"},
 	"internal/report":                  {"checkpoint", "mpi/launch/recovery"},
+	"internal/live":                    {"slurm", "mpi/launch/blame", "mpi/launch/output"},
 	"internal/collbench":               {"mpi", "mpi/store", "mpi/launch"},
 	"internal/torchrun":                {"mpi/launch", "mpi/launch/output", "mpi/launch/reach"},
 	"internal/submission":              {"slurm", "mpi/launch/recovery"},
@@ -69,7 +70,7 @@ var mayImport = map[string][]string{
 var internalFor = map[string][]string{
 	"internal/secure":     {"mpi/store"},
 	"internal/auth":       {"internal/attempt", "internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch/rendezvous", "mpi/launch/supervise", "internal/collbench", "cmd/ddpbatch"},
-	"internal/rundir":     {"internal/defaults", "mpi/launch", "mpi/launch/rendezvous", "mpi/launch/supervise", "mpi/launch/blame", "mpi/launch/recovery", "checkpoint/inspect", "internal/jobfile", "internal/snapshot", "internal/submission", "internal/attempt", "internal/simulate", "internal/rehearse", "internal/builtin", "internal/resume", "internal/cancel", "internal/clean", "internal/runindex", "internal/runview", "internal/goodput", "internal/testkit/fakeslurm", "internal/report", "cmd/ddpbatch"},
+	"internal/rundir":     {"internal/defaults", "mpi/launch", "mpi/launch/rendezvous", "mpi/launch/supervise", "mpi/launch/blame", "mpi/launch/recovery", "checkpoint/inspect", "internal/jobfile", "internal/snapshot", "internal/submission", "internal/attempt", "internal/simulate", "internal/rehearse", "internal/builtin", "internal/resume", "internal/cancel", "internal/clean", "internal/live", "internal/runindex", "internal/runview", "internal/goodput", "internal/testkit/fakeslurm", "internal/report", "cmd/ddpbatch"},
 	"internal/jobfile":    {"internal/defaults", "internal/attempt", "internal/simulate", "internal/rehearse", "internal/builtin", "internal/resume", "internal/runview", "internal/testkit/fakeslurm", "internal/report", "cmd/ddpbatch"},
 	"internal/defaults":   {"cmd/ddpbatch"},
 	"internal/torchrun":   {"internal/placement", "internal/translate", "internal/jobfile", "cmd/ddpbatch"},
@@ -85,7 +86,8 @@ var internalFor = map[string][]string{
 	"internal/rehearse":   {"cmd/ddpbatch"},
 	"internal/collbench":  {"cmd/ddpbatch"},
 	"internal/doctor":     {"cmd/ddpbatch"},
-	"internal/runview":    {"internal/resume", "internal/cancel", "internal/clean", "internal/report", "cmd/ddpbatch"},
+	"internal/live":       {"cmd/ddpbatch"},
+	"internal/runview":    {"internal/resume", "internal/cancel", "internal/clean", "internal/live", "internal/report", "cmd/ddpbatch"},
 	"internal/report":     {"cmd/ddpbatch"},
 }
 

@@ -72,6 +72,21 @@ func WithVariables(pairs ...string) ([]Relative, error) {
 	return found, nil
 }
 
+// Environ is the environment that a process was started with, NAME=value each, or what it has written over it since.
+func Environ(pid int) ([]string, error) {
+	text, err := readSome(fmt.Sprintf("/proc/%d/environ", pid), maxEnviron)
+	if err != nil {
+		return nil, fmt.Errorf("read the environment of process %d: %w", pid, err)
+	}
+	var environ []string
+	for entry := range bytes.SplitSeq(text, []byte{0}) {
+		if bytes.IndexByte(entry, '=') > 0 {
+			environ = append(environ, string(entry))
+		}
+	}
+	return environ, nil
+}
+
 func hasVariables(pid int, pairs []string) bool {
 	environ, err := readSome(fmt.Sprintf("/proc/%d/environ", pid), maxEnviron)
 	if err != nil {

@@ -39,6 +39,9 @@ func isArray(run *rundir.Dir) bool {
 	return asks && err == nil
 }
 
+// IsArray reports whether a run is several, of which each has a directory of its own; one element is none.
+func (v *Viewer) IsArray(run *rundir.Dir) bool { return isArray(run) }
+
 // arrayAsked reports whether a run's job asks for an array, and for which elements.
 func arrayAsked(run *rundir.Dir) (asks bool, indices []int, err error) {
 	kind := run.Spec().Kind

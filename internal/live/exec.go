@@ -1,0 +1,127 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/lines"
+	"ddpbatch/internal/proc"
+	"ddpbatch/internal/text"
+	"ddpbatch/mpi/launch/output"
+)
+
+// stopDelay is between TERM and KILL for commands that run beside a rank.
+const stopDelay = 5 * time.Second
+
+// Exec runs a command once on each of the job's nodes that have ranks, or, where w names ranks, once for each of these, and returns the
+// highest of their exit codes. Each runs in the environment and the folder of its rank, of a node that of its first. Where there are
+// several, lines of their output begin with where they ran.
+func (j *Job) Exec(ctx context.Context, w Where, command []string, s Streams) (code int, err error) {
+	found, err := j.find(w)
+	if err != nil {
+		return exit.Usage, err
+	}
+	label := ""
+	switch {
+	case len(found.ranks) > 1:
+		label = output.DefaultPrefix
+	case len(found.hosts) > 1:
+		label = "[${host}] "
+	}
+	return j.runOn(ctx, found.hosts, s, func(host string) []string {
+		return slices.Concat([]string{"beside", "command", "--node", host, "--label", label, "--rank", folded(found.ranks), "--", j.Run.Path()}, command)
+	})
+}
+
+// Exec runs a command for each of the ranks of this node that are named, or once if none is. The exit code is the highest of theirs; 127 is
+// that of a command that is not there, 126 that of one that cannot be run.
+func (n Node) Exec(ctx context.Context, ranks []int, label string, command []string, out, errs io.Writer) (code int, err error) {
+	here, err := n.Ranks()
+	if err != nil {
+		return exit.Failed, err
+	}
+	if ranks == nil {
+		here = []Process{first(here)}
+	} else {
+		here, err = n.named(here, ranks)
+	}
+	shared := Streams{Out: out, Err: errs}.shared()
+	codes, failed := make([]int, len(here)), make([]error, len(here))
+	var wg sync.WaitGroup
+	for i, p := range here {
+		wg.Go(func() { codes[i], failed[i] = n.execFor(ctx, p, label, command, shared) })
+	}
+	wg.Wait()
+	if err != nil {
+		codes = append(codes, exit.Failed)
+	}
+	return slices.Max(codes), errors.Join(append(failed, err)...)
+}
+
+// first is the first of the ranks here, or noRank.
+func first(here []Process) Process {
+	if len(here) == 0 {
+		return Process{Rank: noRank}
+	}
+	return here[0]
+}
+
+// named are those of the ranks here that are among the wanted ones. An error names those whose logs say that they are here, and that are not.
+func (n Node) named(here []Process, wanted []int) (found []Process, err error) {
+	for _, p := range here {
+		if slices.Contains(wanted, p.Rank) {
+			found = append(found, p)
+		}
+	}
+	missing, err := n.missing(here)
+	missing = slices.DeleteFunc(missing, func(rank int) bool { return !slices.Contains(wanted, rank) })
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("on %s there is no process of rank %s: it has ended, or has cleared its environment", text.Clean(n.Name), folded(missing))
+	}
+	return found, err
+}
+
+// missing are the ranks that the newest attempt has begun here and that have no process here.
+func (n Node) missing(here []Process) (ranks []int, err error) {
+	attempt, err := n.Run.NewestAttempt()
+	if err != nil {
+		return nil, err
+	}
+	logs, err := n.Run.RankLogs(attempt)
+	for _, log := range logs {
+		isHere := func(p Process) bool { return p.Rank == log.Rank }
+		if log.Host == n.Name && log.Stream == "out" && !slices.ContainsFunc(here, isHere) {
+			ranks = append(ranks, log.Rank)
+		}
+	}
+	return ranks, err
+}
+
+// execFor runs a command beside one rank. A shell finds the program, and says what is wrong with it: in the rank's PATH, from where the rank
+// works.
+func (n Node) execFor(ctx context.Context, p Process, label string, command []string, s Streams) (int, error) {
+	worker := output.Worker{Host: n.Name, Rank: p.Rank}
+	out := &lines.Writer{To: s.Out, Label: output.Label(label, worker), Redraw: true}
+	errs := &lines.Writer{To: s.Err, Label: out.Label, Redraw: true}
+	cmd := exec.Command(shell, append([]string{"-c", `exec "$@"`, "sh"}, command...)...)
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = n.environBeside(p), n.dirBeside(p), out, errs
+	process, err := proc.Start(cmd)
+	if err != nil {
+		return exit.Failed, fmt.Errorf("run a command on %s: %w", text.Clean(n.Name), err)
+	}
+	stop := context.AfterFunc(ctx, func() {
+		_ = process.Signal(syscall.SIGTERM)
+		time.AfterFunc(stopDelay, func() { _ = process.Signal(syscall.SIGKILL) })
+	})
+	defer stop()
+	<-process.Done()
+	return process.Code(), errors.Join(process.Err(), out.Finish(), errs.Finish())
+}
