@@ -40,7 +40,7 @@ func newApp(e *env) *cli.App {
 			newInitCommand(e), newCheckCommand(e), newRenderCommand(e), newSubmitCommand(e), newConfigCommand(e),
 			newRunCommand(e), newTrainCommand(e), newSimulateCommand(e), newRehearseCommand(e), newEnvCommand(e), newNodesCommand(e),
 			newStatusCommand(e), newReportCommand(e), newLogsCommand(e), newCancelCommand(e), newResumeCommand(e),
-			newCleanCommand(e), newAccountCommand(e), newShellCommand(e), newExecCommand(e),
+			newCleanCommand(e), newAccountCommand(e), newShellCommand(e), newExecCommand(e), newStacksCommand(e),
 			newCkptCommand(e), newDoctorCommand(e), newBenchCommand(e), newStoreCommand(e), newVersionCommand(e),
 			newCompletionCommand(e), newManCommand(e), newCompleteCommand(e), newAttemptCommand(e), newGuardCommand(e),
 			newDoctorTaskCommand(e), newBesideCommand(e),

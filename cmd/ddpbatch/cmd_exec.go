@@ -118,7 +118,7 @@ func codeError(code int, err error) error {
 	return &exit.Error{Code: code}
 }
 
-// newBesideCommand is what shell and exec start on the nodes of a job; it is hidden, as nobody types it.
+// newBesideCommand is what shell, exec and stacks start on the nodes of a job; it is hidden, as nobody types it.
 func newBesideCommand(e *env) *cli.Command {
 	flags := func(more ...cli.Flag) []cli.Flag {
 		return slices.Concat(more, []cli.Flag{
@@ -127,7 +127,7 @@ func newBesideCommand(e *env) *cli.Command {
 		})
 	}
 	return &cli.Command{
-		Name: "beside", Usage: "run beside the ranks of a node (started by shell and exec)", Hidden: true,
+		Name: "beside", Usage: "run beside the ranks of a node (started by shell, exec and stacks)", Hidden: true,
 		Subcommands: []*cli.Command{
 			{
 				Name: "command", Usage: "run a command", ArgsUsage: "RUN CMD...",
@@ -141,6 +141,19 @@ func newBesideCommand(e *env) *cli.Command {
 						return err
 					}
 					return codeError(n.Exec(c.Context, ranks, c.String("label"), c.Args().Tail(), unchecked(e.Out), e.Err))
+				},
+			},
+			{
+				Name: "stacks", Usage: "tell where the threads of the ranks are", ArgsUsage: "RUN", Flags: flags(),
+				Action: func(c *cli.Context) error {
+					if err := checkWords(c, 1, 1); err != nil {
+						return err
+					}
+					n, _, err := liveNode(c, e)
+					if err != nil {
+						return err
+					}
+					return n.Stacks(c.Context, e.Out)
 				},
 			},
 			{

@@ -55,6 +55,10 @@ func testSlurmExec(t *testing.T, c *cluster) {
 	if !strings.Contains(out.stdout, "0 at /dev/pts/") {
 		t.Errorf("a shell on a terminal: %v", out)
 	}
+	out = c.ok("ddpbatch", "stacks", s.id) // all of them sleep, or their shells wait for one who does
+	if !strings.Contains(out.stdout, "\nranks 0-3 on n1, n2: asleep\n") || strings.Contains(out.stdout, "no answer") {
+		t.Errorf("stacks: %v", out)
+	}
 	c.ok("ddpbatch", "cancel", s.id)
 	s.await()
 	out = c.exits(exit.Usage, "ddpbatch", "exec", s.id, "--", "true")

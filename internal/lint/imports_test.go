@@ -17,7 +17,7 @@ var mayImport = map[string][]string{
 	"internal/doctor":                  {"slurm", "mpi", "mpi/launch/device", "mpi/launch/health", "mpi/launch/reach", "mpi/transport/ucx"},
 	"internal/goodput":                 {"mpi/launch/recovery"},
 	"internal/report":                  {"checkpoint", "mpi/launch/recovery"},
-	"internal/live":                    {"slurm", "mpi/launch/blame", "mpi/launch/output"},
+	"internal/live":                    {"slurm", "mpi/launch/blame", "mpi/launch/output", "mpi/launch/watch"},
 	"internal/collbench":               {"mpi", "mpi/store", "mpi/launch"},
 	"internal/torchrun":                {"mpi/launch", "mpi/launch/output", "mpi/launch/reach"},
 	"internal/submission":              {"slurm", "mpi/launch/recovery"},

@@ -229,4 +229,7 @@ func (j *Job) hosts() (all []string) {
 }
 
 // folded names numbers for a flag of this program's: "0-3,7".
-func folded(ranks []int) string { return strings.ReplaceAll(blame.Ranges(ranks), " ", "") }
+func folded(ranks []int) string { return strings.ReplaceAll(spaced(ranks), " ", "") }
+
+// spaced names numbers for a person: "0-3, 7".
+func spaced(ranks []int) string { return blame.Ranges(ranks) }

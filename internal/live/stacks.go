@@ -1,0 +1,332 @@
+package live
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/jobenv"
+	"ddpbatch/internal/proc"
+	"ddpbatch/internal/text"
+	"ddpbatch/mpi/launch/watch"
+)
+
+const (
+	stacksLimit = time.Minute // for all nodes to answer
+	maxAnswer   = 64 << 20    // bytes of one rank's answer, unpacked
+	maxWaiting  = 32 << 20    // bytes that are kept of answers that have not ended
+	frameBytes  = 300         // of a line: srun passes on lines of up to 1 KiB whole
+	frameMark   = "ddpbatch-stacks"
+)
+
+// Stacks is where the threads of all ranks of an attempt are. Its JSON names are a contract (docs/cli.md).
+type Stacks struct {
+	Job     string        `json:"job"`
+	RunDir  string        `json:"run_dir"`
+	Attempt int           `json:"attempt"`
+	Time    time.Time     `json:"time"`
+	Groups  []StacksGroup `json:"groups"`  // ranks that are at the same place, by their first rank
+	Missing []Rank        `json:"missing"` // of which no process was found, or whose node has not answered
+}
+
+// StacksGroup are ranks whose threads are at the same place.
+type StacksGroup struct {
+	Ranks     []RankProcess `json:"ranks"`
+	Condition string        `json:"condition"` // where the first rank's first thread is: "in futex"
+	Text      string        `json:"stacks"`    // of the first rank
+}
+
+// RankProcess is a rank with its process.
+type RankProcess struct {
+	Rank
+	PID int `json:"pid"`
+}
+
+// rankStacks is what the program on a node says of one rank.
+type rankStacks struct {
+	RankProcess
+	Condition string `json:"condition"`
+	Text      string `json:"text"`
+	Alike     string `json:"alike"` // the same of two ranks that are at the same place
+}
+
+// Stacks looks at all ranks, once on each node. What errs gets is what srun says. Nodes that have not answered within a minute are passed
+// over. The program's error is one only if nobody has answered.
+func (j *Job) Stacks(ctx context.Context, now time.Time, errs io.Writer) (Stacks, error) {
+	s := Stacks{Job: j.ID, RunDir: j.Run.Path(), Attempt: j.Attempt, Time: now, Missing: []Rank{}}
+	found, err := j.find(Where{All: true})
+	if err != nil {
+		return s, err
+	}
+	limited, cancel := context.WithTimeout(ctx, stacksLimit)
+	defer cancel()
+	var answers frames
+	_, err = j.runOn(limited, found.hosts, Streams{Out: &answers, Err: errs}, func(host string) []string {
+		return []string{"beside", "stacks", "--node", host, "--", j.Run.Path()}
+	})
+	if ctx.Err() != nil {
+		return s, err
+	}
+	all := answers.all()
+	if len(all) == 0 && err != nil && limited.Err() == nil {
+		return s, err
+	}
+	s.Groups = fold(all)
+	for _, r := range j.Ranks {
+		if !slices.ContainsFunc(all, func(a rankStacks) bool { return a.Number == r.Number }) {
+			s.Missing = append(s.Missing, r)
+		}
+	}
+	return s, nil
+}
+
+// fold puts ranks together that are at the same place.
+func fold(all []rankStacks) []StacksGroup {
+	slices.SortStableFunc(all, func(a, b rankStacks) int { return cmp.Compare(a.Number, b.Number) })
+	all = slices.CompactFunc(all, func(a, b rankStacks) bool { return a.Number == b.Number })
+	groups := []StacksGroup{}
+	at := map[string]int{}
+	for _, r := range all {
+		i, known := at[r.Alike]
+		if !known {
+			i = len(groups)
+			at[r.Alike] = i
+			groups = append(groups, StacksGroup{Condition: r.Condition, Text: r.Text})
+		}
+		groups[i].Ranks = append(groups[i].Ranks, r.RankProcess)
+	}
+	return groups
+}
+
+// Stacks looks at the ranks of this node, and writes what [Job.Stacks] reads.
+func (n Node) Stacks(ctx context.Context, out io.Writer) error {
+	here, err := n.Ranks()
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	var failed error
+	for _, p := range here {
+		wg.Go(func() {
+			answer := n.look(ctx, p)
+			mu.Lock()
+			defer mu.Unlock()
+			failed = errors.Join(failed, writeFrames(out, answer))
+		})
+	}
+	wg.Wait()
+	return failed
+}
+
+// look tells where the threads of one rank are.
+func (n Node) look(ctx context.Context, p Process) rankStacks {
+	var said bytes.Buffer
+	dumper := watch.Dumper{PySpy: findProgram("py-spy", p.Environ)}
+	_ = dumper.Look(ctx, p.PID, &said) // a buffer takes all
+	r := rankStacks{RankProcess: RankProcess{Rank{p.Rank, n.Name}, p.PID}, Condition: watch.Where(p.PID).Text, Text: said.String()}
+	sum := sha256.Sum256([]byte(r.Condition + "\n" + alike(r.Text, numbersOf(p.PID))))
+	r.Alike = hex.EncodeToString(sum[:8])
+	return r
+}
+
+// findProgram is a program in an environment's PATH; "" where there is none.
+func findProgram(name string, environ []string) string {
+	folders, _ := jobenv.LookupIn(environ)("PATH")
+	for _, folder := range filepath.SplitList(folders) {
+		path := filepath.Join(folder, name)
+		if info, err := os.Stat(path); filepath.IsAbs(path) && err == nil && info.Mode().IsRegular() && unix.Access(path, unix.X_OK) == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// numbersOf are the numbers of a rank's processes and threads, and of its agent.
+func numbersOf(pid int) map[string]bool {
+	numbers := map[string]bool{}
+	relatives, _ := proc.Relatives(pid)
+	for _, r := range relatives {
+		numbers[strconv.Itoa(r.PID)], numbers[strconv.Itoa(r.Parent)] = true, true
+		threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", r.PID))
+		for _, thread := range threads {
+			numbers[thread.Name()] = true
+		}
+	}
+	return numbers
+}
+
+// unlike matches what two ranks never have alike: addresses, and what may be the number of a process. A line of a source has a colon before it.
+var unlike = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[ (]?0x[0-9a-fA-F]+|(^|[ (\n])[0-9]+`) })
+
+// alike is a text less what two ranks never have alike. Where in the kernel a thread is that runs is a matter of the moment.
+func alike(said string, numbers map[string]bool) string {
+	var b strings.Builder
+	runs := false
+	for line := range strings.Lines(said) {
+		inKernel := strings.HasPrefix(line, "    ")
+		if !inKernel {
+			runs = strings.Contains(line, ": R (running)")
+		}
+		if !inKernel || !runs {
+			b.WriteString(line)
+		}
+	}
+	return unlike().ReplaceAllStringFunc(b.String(), func(found string) string {
+		if before, _, address := strings.Cut(found, "0x"); address {
+			return before + "0x"
+		}
+		digits := strings.TrimLeft(found, " (\n")
+		if !numbers[digits] {
+			return found
+		}
+		return strings.TrimSuffix(found, digits) + "#"
+	})
+}
+
+// writeFrames writes an answer in lines that srun passes on whole, each in one piece among those of other nodes: the mark, the rank's number,
+// the line's of how many, and a part of the packed answer.
+func writeFrames(out io.Writer, answer rankStacks) error {
+	plain, err := json.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	var packed bytes.Buffer
+	zip := gzip.NewWriter(&packed)
+	_, err = zip.Write(plain)
+	if err = errors.Join(err, zip.Close()); err != nil {
+		return err
+	}
+	parts := slices.Collect(slices.Chunk(packed.Bytes(), frameBytes))
+	for i, part := range parts {
+		_, err := fmt.Fprintf(out, "%s %d %d %d %s\n", frameMark, answer.Number, i, len(parts), base64.StdEncoding.EncodeToString(part))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// frames puts the lines together that writeFrames has written on any nodes. Other lines are passed over.
+type frames struct {
+	partial []byte
+	kept    int // bytes of parts
+	parts   map[int][][]byte
+}
+
+// Write takes all of p.
+func (f *frames) Write(p []byte) (int, error) {
+	f.partial = append(f.partial, p...)
+	for {
+		line, rest, found := bytes.Cut(f.partial, []byte("\n"))
+		if !found {
+			break
+		}
+		f.add(string(line))
+		f.partial = rest
+	}
+	if len(f.partial) > 4*frameBytes { // nothing of ours
+		f.partial = f.partial[:0]
+	}
+	return len(p), nil
+}
+
+func (f *frames) add(line string) {
+	words := strings.Fields(line)
+	if len(words) != 5 || words[0] != frameMark {
+		return
+	}
+	rank, err1 := strconv.Atoi(words[1])
+	i, err2 := strconv.Atoi(words[2])
+	of, err3 := strconv.Atoi(words[3])
+	part, err4 := base64.StdEncoding.DecodeString(words[4])
+	if errors.Join(err1, err2, err3, err4) != nil || rank < 0 || i < 0 || i >= of || of > maxWaiting/frameBytes || f.kept+len(part) > maxWaiting {
+		return
+	}
+	if f.parts == nil {
+		f.parts = map[int][][]byte{}
+	}
+	if len(f.parts[rank]) == 0 {
+		f.parts[rank] = make([][]byte, of)
+	}
+	if of == len(f.parts[rank]) && f.parts[rank][i] == nil {
+		f.parts[rank][i] = part
+		f.kept += len(part)
+	}
+}
+
+// all are the answers that are whole.
+func (f *frames) all() (answers []rankStacks) {
+	for rank, parts := range f.parts {
+		zip, err := gzip.NewReader(bytes.NewReader(bytes.Join(parts, nil)))
+		if err != nil {
+			continue
+		}
+		var answer rankStacks
+		if json.NewDecoder(bufio.NewReader(io.LimitReader(zip, maxAnswer))).Decode(&answer) == nil && answer.Number == rank {
+			answers = append(answers, answer)
+		}
+	}
+	return answers
+}
+
+// Print writes the page: each place with the ranks that are there, and the stacks of the first of them.
+func (s Stacks) Print(w io.Writer) {
+	fmt.Fprintf(w, "job %s, attempt %d, %s\n", text.Clean(s.Job), s.Attempt, s.Time.Format(time.DateTime))
+	for _, g := range s.Groups {
+		var ranks []Rank
+		for _, r := range g.Ranks {
+			ranks = append(ranks, r.Rank)
+		}
+		fmt.Fprintf(w, "\n%s: %s\n", onHosts(ranks), text.Clean(g.Condition))
+		if len(ranks) > 1 {
+			fmt.Fprintf(w, "  (of rank %d)\n", ranks[0].Number)
+		}
+		for line := range strings.Lines(text.CleanLines(g.Text)) {
+			fmt.Fprintln(w, "  "+strings.TrimRight(line, "\n"))
+		}
+	}
+	if len(s.Missing) > 0 {
+		fmt.Fprintf(w, "\n%s: no answer: the node gave none in time, or the process has ended or cleared its environment\n", onHosts(s.Missing))
+	}
+}
+
+// onHosts names ranks with their nodes: "ranks 0-3 on n1, n2".
+func onHosts(ranks []Rank) string {
+	var numbers []int
+	var hosts []string
+	for _, r := range ranks {
+		numbers = append(numbers, r.Number)
+		if host := text.Clean(r.Host); !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
+	}
+	const shown = 8
+	if more := len(hosts) - shown; more > 0 {
+		hosts = append(hosts[:shown], fmt.Sprintf("and %d more nodes", more))
+	}
+	word := "ranks "
+	if len(numbers) == 1 {
+		word = "rank "
+	}
+	return word + spaced(numbers) + " on " + strings.Join(hosts, ", ")
+}
