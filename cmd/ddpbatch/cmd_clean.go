@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,12 +41,23 @@ func newCleanCommand(e *env) *cli.Command {
 			cleaner := &clean.Cleaner{Env: e.submitEnv(), View: e.viewer(), Runs: runsFolder(e, c), Older: older}
 			for state := range strings.SplitSeq(strings.ToLower(c.String("state")), ",") {
 				if state = strings.TrimSpace(state); state != "" {
+					if !slices.Contains(endStates, state) {
+						return usage.Errorf("--state has %s; write %s", text.Quoted(state, 40), text.Choice(endStates))
+					}
 					cleaner.States = append(cleaner.States, state)
 				}
+			}
+			if c.Bool("json") && !c.Bool("yes") && !c.Bool("dry-run") {
+				return usage.Errorf("--json asks nobody: write --yes, too, to remove them, or --dry-run to look")
 			}
 			return runClean(c.Context, e, cleaner, c.Bool("dry-run"), c.Bool("yes"), c.Bool("json"))
 		},
 	}
+}
+
+// endStates are the states of runs that clean may remove, as status has them.
+var endStates = []string{
+	"completed", "failed", "cancelled", "timeout", "preempted", "node_fail", "out_of_memory", "saved", "unsubmitted", "boot_fail", "deadline",
 }
 
 // ageOf reads an age: days, as 30d, or what Go writes for a duration.

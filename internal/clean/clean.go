@@ -46,7 +46,7 @@ func (c *Cleaner) Choose(ctx context.Context) (chosen []Run, err error) {
 		if !hasEnded(row) || len(c.States) > 0 && !slices.Contains(c.States, strings.ToLower(row.State)) {
 			continue
 		}
-		last, err := all[i].LastEvent()
+		last, err := all[i].LastChange()
 		if err != nil || c.Env.Now().Sub(last) < c.Older {
 			continue // who cannot read a ledger knows nothing of its run
 		}
@@ -55,40 +55,68 @@ func (c *Cleaner) Choose(ctx context.Context) (chosen []Run, err error) {
 	return chosen, nil
 }
 
-// hasEnded reports whether a run is known to have ended, for good as far as nobody resumes it.
+// hasEnded reports whether a run is known to have ended, for good as far as nobody resumes it. What Slurm does not tell of, as its commands
+// are not here, say, has not where its ledger has Slurm start a job.
 func hasEnded(row runview.RunStatus) bool {
-	return row.Failed == nil && row.Ended && !row.Simulated && row.State != "UNKNOWN"
+	return row.Failed == nil && row.Ended && !row.Simulated && row.State != "UNKNOWN" && (row.Reported || !row.Expected)
 }
+
+// atOnce is how many runs are claimed, and asked for, before they are removed: so few that little time passes between.
+const atOnce = 32
 
 // Remove removes runs that Choose has found. It claims each, so that no other command submits it meanwhile, and asks for their states
 // once more. It returns those that are gone; the error names the others.
 func (c *Cleaner) Remove(ctx context.Context, chosen []Run) (gone []Run, failed error) {
+	for some := range slices.Chunk(chosen, atOnce) {
+		if ctx.Err() != nil {
+			return gone, errors.Join(failed, context.Cause(ctx))
+		}
+		removed, err := c.remove(ctx, some)
+		gone, failed = append(gone, removed...), errors.Join(failed, err)
+	}
+	return gone, failed
+}
+
+func (c *Cleaner) remove(ctx context.Context, chosen []Run) (gone []Run, failed error) {
+	stays := func(run Run, why any) {
+		failed = errors.Join(failed, fmt.Errorf("%s stays: %v", run.Dir.Path(), why)) // whatever its class, clean has failed
+	}
 	var claimed []Run
 	var dirs []*rundir.Dir
-	var releases []func()
+	var claims []*rundir.Claim
 	for _, run := range chosen {
-		release, _, err := c.Env.Claim(run.Dir, "clean")
+		release, claim, err := c.Env.Claim(run.Dir, "clean")
 		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("%s stays: %w", run.Dir.Path(), err))
+			stays(run, err)
 			continue
 		}
-		claimed, dirs, releases = append(claimed, run), append(dirs, run.Dir), append(releases, release)
+		defer release()
+		claimed, dirs, claims = append(claimed, run), append(dirs, run.Dir), append(claims, claim)
 	}
 	rows, err := c.View.Statuses(ctx, dirs)
+	if err != nil {
+		return nil, errors.Join(failed, err)
+	}
 	for i, run := range claimed {
-		switch {
-		case err == nil && ctx.Err() == nil && !hasEnded(rows[i]):
-			failed = errors.Join(failed, fmt.Errorf("%s stays: its state is %s by now", run.Dir.Path(), rows[i].State))
-		case err == nil && ctx.Err() == nil:
-			if removeErr := run.Dir.Remove(); removeErr != nil {
-				failed = errors.Join(failed, removeErr)
-				break
+		lost := submission.CheckClaim(claims[i]) // this process may have stood still
+		switch row := rows[i]; {
+		case ctx.Err() != nil:
+			return gone, errors.Join(failed, context.Cause(ctx))
+		case lost != nil:
+			stays(run, lost)
+		case row.Failed != nil:
+			stays(run, row.Failed)
+		case !hasEnded(row):
+			stays(run, "its state is "+row.State+" by now")
+		default:
+			if err := run.Dir.Remove(); err != nil {
+				failed = errors.Join(failed, err)
+				continue
 			}
 			gone = append(gone, run)
 		}
-		releases[i]()
 	}
-	return gone, errors.Join(failed, err, context.Cause(ctx))
+	return gone, failed
 }
 
 // RemoveLeft removes what commands before this one have left half removed.

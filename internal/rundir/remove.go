@@ -81,9 +81,9 @@ func RemoveLeft(path string) error {
 	return errors.Join(removeLinks(parent, run), parent.RemoveAll(filepath.Base(path)))
 }
 
-// LastEvent is when the newest line of the run's ledger, or of one of its elements', was written; the time of its creation where there is
-// none.
-func (d *Dir) LastEvent() (time.Time, error) {
+// LastChange is when something happened to the run last: in its ledger, its metrics, its checkpoints or its newest attempt, or in those of
+// its elements; the time of its creation where nothing has.
+func (d *Dir) LastChange() (time.Time, error) {
 	whole := d.Whole()
 	newest := whole.spec.Created
 	elements, err := whole.Elements()
@@ -95,13 +95,29 @@ func (d *Dir) LastEvent() (time.Time, error) {
 		if err != nil {
 			return newest, err
 		}
+		times := []time.Time{modTime(part.MetricsPath()), modTime(part.CheckpointsPath())}
 		for _, e := range history {
-			if e.Time.After(newest) {
-				newest = e.Time
-			}
+			times = append(times, e.Time)
 		}
+		if attempt, err := part.NewestAttempt(); err == nil && attempt > 0 {
+			sign, err := part.LastSign(attempt)
+			if err != nil {
+				return newest, err
+			}
+			times = append(times, sign)
+		}
+		newest = slices.MaxFunc(append(times, newest), time.Time.Compare)
 	}
 	return newest, nil
+}
+
+// modTime is when a file, or a folder's list of files, was changed last; zero: that is not known.
+func modTime(path string) time.Time {
+	info, err := os.Stat(path)
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
 }
 
 // Size is how many bytes the files of the run take, as far as they can be read. Links are not followed.

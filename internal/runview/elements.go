@@ -127,6 +127,7 @@ func (row *RunStatus) tally() (t tally) {
 		row.Attempt = max(row.Attempt, element.Attempt)
 		row.Restarts += element.Restarts
 		row.Requeues += element.Requeues
+		row.Expected = row.Expected || element.Expected && !element.Reported
 		if saved := element.Saved; saved != nil && (row.Saved == nil || saved.After(*row.Saved)) {
 			row.Saved = saved
 		}

@@ -20,7 +20,7 @@ func (row *RunStatus) addState(jobs []slurm.JobStatus) {
 		return
 	}
 	if row.Ended = true; !row.Simulated {
-		row.Speed = nil
+		row.Speed, row.Stragglers = nil, nil
 	}
 	switch {
 	case row.Simulated: // between two attempts, too
@@ -45,12 +45,13 @@ func (row *RunStatus) takeState(job slurm.JobStatus) {
 	if row.waits || row.unbegun {
 		row.forgetEnd()
 	}
+	row.Reported = true
 	row.State, row.Reason, row.Ended = job.State, job.Reason, job.Ended()
 	if ends := job.Ends(); !ends.IsZero() {
 		row.Ends = &ends
 	}
 	if !job.Running() {
-		row.Speed = nil
+		row.Speed, row.Stragglers = nil, nil
 	}
 	if strings.EqualFold(row.Reason, "none") {
 		row.Reason = ""

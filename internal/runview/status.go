@@ -73,6 +73,8 @@ type RunStatus struct {
 	unbegun    bool   // an element, as the job that it is part of now
 	waits      bool   // its newest job has not begun an attempt
 	givenUp    bool   // so that a wish to be started again is not granted
+	Expected   bool   `json:"-"` // by its ledger, Slurm is to start a job of it, or of an element
+	Reported   bool   `json:"-"` // Slurm has told its state
 	VerdictJob string `json:"-"` // the job whose end Exit, Message and Cause tell
 
 	cutShort *submission.Submission // of which nobody recorded what came of it; nil: there is none
@@ -298,20 +300,24 @@ func (row *RunStatus) readLedger(run *rundir.Dir) {
 			row.Restarts++
 		case rundir.EventRequeue:
 			row.Requeues++
+			row.Expected = true
 			row.Next = "starts again: " + event.Detail
 		case rundir.EventRefused:
 			row.Requeues--
+			row.Expected = false
 			row.Next = "Slurm did not requeue it: " + event.Detail
 		case rundir.EventGiveUp:
-			row.Next = "not started again: " + event.Detail
+			row.Next, row.Expected = "not started again: "+event.Detail, false
 			row.givenUp = event.Detail != rundir.OwnDeadline && event.Detail != rundir.KilledAtLimit
 		case rundir.EventLinkEnd:
-			row.Next = event.Detail
+			row.Next, row.Expected = event.Detail, true
+		case rundir.EventCancel:
+			row.Expected = false
 		case rundir.EventBegin:
-			row.Next, row.givenUp, begun, row.waits = "", false, event.Job, false
+			row.Next, row.givenUp, begun, row.waits, row.Expected = "", false, event.Job, false, false
 			row.Link, row.Links = event.Link, event.Links
 		case rundir.EventSubmit, rundir.EventResume:
-			row.Next, row.givenUp = "", false
+			row.Next, row.givenUp, row.Expected = "", false, !isArray(run)
 			row.Link, row.Links = event.Link, event.Links
 			id, ok := event.SubmittedJob()
 			row.waits = ok && id != slurm.WholeID(begun) && !isArray(run) // of an array its elements' ledgers tell
