@@ -60,10 +60,23 @@ func Find(d Death) Finding {
 		found.KnownCause = match.cause(d)
 		found.Error = cmp.Or(found.Error, clean(match.line, maxFound))
 	}
-	if judged < victim && found.Class != Infrastructure {
+	if judged < victim && (found.Class == Program || found.Class == "" && isSlip(found.Error)) {
 		found.Trace = words.trace
 	}
 	return found
+}
+
+// slips are exceptions of Python that a fault in the program raises, and hardly anything outside of it: a network or a server that fails for a
+// while raises others.
+var slips = []string{
+	"ArithmeticError", "AssertionError", "AttributeError", "ImportError", "IndexError", "KeyError", "LookupError", "ModuleNotFoundError",
+	"NameError", "NotImplementedError", "RecursionError", "TypeError", "UnboundLocalError", "ValueError", "ZeroDivisionError",
+}
+
+// isSlip reports whether an exception's last line is that of a fault in the program.
+func isSlip(line string) bool {
+	kind, _, _ := strings.Cut(line, ":")
+	return slices.Contains(slips, kind)
 }
 
 // LacksModule reports whether a rank died of a Python module that is not there.
@@ -102,12 +115,15 @@ func matchTable(d Death, words account) (match, bool) {
 	m, ok := firstRow(func(r row) (match, bool) {
 		switch {
 		case !unnamed:
-			return r.find(words.lines, words.originLines)
-		case r.in == atEnd:
+			return r.find(words.lines)
+		case r.in == atEnd && (d.Signal == 0 || !r.Final && !r.Node): // what a signal killed may have said so long before
 			return r.find(ends)
 		}
 		return match{}, false
 	})
+	if !ok && !unnamed { // what was raised first, before what nobody knows
+		m, ok = firstRow(func(r row) (match, bool) { return r.find(words.originLines) })
+	}
 	if ok && m.row.vague == 0 || !ok && !unnamed {
 		return m, ok
 	}

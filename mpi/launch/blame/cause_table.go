@@ -62,14 +62,14 @@ var table = sync.OnceValue(func() []row {
 				`Failed to initialize NVML: |CUDA error: system not yet initialized|CUDA error: unknown error|`+
 				`^RuntimeError: .*CUDA unknown error`,
 			sparesNode),
-		infra("GPU in use", node, inError,
+		infra("GPU in use", 0, inError,
 			`CUDA-capable device\(s\) is/are busy or unavailable`,
-			"another process holds the GPU, or it is broken: another attempt leaves the node out where it can"),
+			"another process holds the GPU: another rank (use LOCAL_RANK), or another job; or it is broken"),
 
 		// File systems.
-		infra("stale file handle", node, inError,
+		infra("stale file handle", 0, inError,
 			`Stale (?:NFS )?file handle`,
-			"a network file system has moved under the node's mount: another attempt leaves the node out where it can"),
+			"another node has removed or replaced the file, or its network file system has moved under the node's mount"),
 		infra("mount gone", node, inError,
 			`(?:Transport endpoint is not connected|Cannot send after transport endpoint shutdown): '/`,
 			"a file system is not mounted any more, or its servers have shut the node out: another attempt leaves it out where it can"),

@@ -204,6 +204,7 @@ type history struct {
 	stepsKnown bool
 	saved      bool // the last attempt did
 	bad        []badNode
+	began      bool           // an attempt before the last came to a step, as far as that is known
 	traces     map[string]int // how often each traceback ended an attempt before its first step; since one came further
 }
 
@@ -268,7 +269,9 @@ func historyOf(p Policy, ledger []rundir.Event, v rundir.Verdict) history {
 	if at, ok := began[v.Attempt]; ok {
 		last.lived = v.Time.Sub(at)
 	}
+	before := h.began
 	h.add(last)
+	h.began = before
 	return h
 }
 
@@ -300,6 +303,7 @@ func (h *history) add(e end) {
 	h.furthest = max(h.furthest, e.step)
 	switch began := e.step > 0 || !h.stepsKnown && progress; {
 	case began:
+		h.began = true
 		clear(h.traces)
 	case e.trace != "":
 		h.traces[e.trace]++
@@ -313,16 +317,16 @@ func (h *history) add(e end) {
 	}
 }
 
-// comesAgain says why a worker's failure comes again however often the workers are started: its last words say so, or the same traceback
-// has ended two attempts before their first step.
+// comesAgain says why a worker's failure comes again however often the workers are started: its last words say so, and no attempt has got
+// further, or the same traceback has ended two attempts before they told of a step.
 func (h history) comesAgain(v rundir.Verdict) (why string, again bool) {
 	switch c := CauseOf(v); {
 	case c != Crash && c != OOM:
 		return "", false
-	case v.Final:
+	case v.Final && !h.began: // else a node may lack what others have
 		return fmt.Sprintf("%s, and no restart mends that: %s", causeText(v), cmp.Or(v.Advice, v.Error)), true
-	case h.traces[v.Trace] > 1:
-		return fmt.Sprintf("%s, with the same traceback as before and again before the first step: no restart mends that", causeText(v)), true
+	case c == Crash && h.traces[v.Trace] > 1:
+		return fmt.Sprintf("%s, with the same traceback as before, and again no step was told of: no restart mends that", causeText(v)), true
 	}
 	return "", false
 }

@@ -165,6 +165,8 @@ func TestDecide(t *testing.T) {
 			rundir.Verdict{Cause: "crash", Exit: 1, Final: true, Error: "No module"}, true, 0, GiveUp, "no restart mends that: No module", ""},
 		{"memory that is never there", all, new(story), rundir.Verdict{Cause: "crash", OOM: true, Exit: 1, Final: true, Advice: "buy some"},
 			true, 0, GiveUp, "memory ran out, and no restart", ""},
+		{"a node lacks what others had", all, new(story).lived(time.Hour, Crash, 7, "n2"), rundir.Verdict{Cause: "crash", Exit: 1, Final: true},
+			true, 0, Restart, "restart 1 of", ""},
 		{"a rank's wish counts more", all, new(story), rundir.Verdict{Cause: "crash", Exit: 75, Final: true}, true, 0, Requeue, "", Crash},
 		{"so does a preemption", usual, new(story), rundir.Verdict{Cause: "preempt", Exit: 1, Final: true}, true, 0, Requeue, "", Preempt},
 		{"a node of which a rank says so", usual, new(story),
