@@ -146,10 +146,10 @@ func (c Config) hangOutcome(h *hang, now time.Time) rundir.Verdict {
 		message += "; " + h.where
 	}
 	v := c.Verdict(causeHang, exit.Failed, message)
-	if h.hasEvidence() {
+	if h.hasEvidence() && !h.inCalls { // a host that a verdict of a hang names is left out by the next attempt
 		v.Host = h.host()
 	}
-	if v.Host != "" && !h.inCalls {
+	if v.Host != "" {
 		v.Nodes = []string{v.Host}
 	}
 	if h.named == 1 {
@@ -307,6 +307,9 @@ func (g *gathering) come() {
 	}
 }
 
+// gatherLimit is how long the workers of a node wait for each other before the first is asked.
+const gatherLimit = 3 * time.Second
+
 // dump writes down a worker's stacks. Ranks on other nodes are given the time, too, to stand still before one ends.
 func dump(ctx context.Context, dumper watch.Dumper, w *worker, all *gathering) stacks {
 	var said bytes.Buffer
@@ -315,10 +318,12 @@ func dump(ctx context.Context, dumper watch.Dumper, w *worker, all *gathering) s
 	dumper.Written = w.keepOutput()
 	dumper.Together = func(ctx context.Context) {
 		come()
+		limited, cancel := context.WithTimeout(ctx, gatherLimit) // so that time is left to ask those that have come
+		defer cancel()
 		select {
 		case <-all.whole:
 			_ = pause.For(ctx, rendezvous.SignalDelay)
-		case <-ctx.Done():
+		case <-limited.Done():
 		}
 	}
 	processes, err := dumper.Dump(ctx, w.process.Pid(), &said)

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -110,7 +111,7 @@ func (c Config) runCheck(ctx context.Context, command []string, out *checkOutput
 	if err != nil {
 		return notStarted(name, err)
 	}
-	out.last = nil
+	out.begin()
 	cmd := &exec.Cmd{Path: path, Args: command, Dir: c.Dir, Env: withoutSecret(c.Env), Stdout: out, Stderr: out, WaitDelay: drainLimit}
 	process, err := proc.Start(cmd)
 	if err != nil {
@@ -122,7 +123,7 @@ func (c Config) runCheck(ctx context.Context, command []string, out *checkOutput
 		if err := process.Signal(unix.SIGKILL); err != nil {
 			c.Log.Warn("a check cannot be ended", "error", err)
 		}
-		<-process.Done()
+		_, _ = pause.Await(process.Done(), drainLimit) // one that a dead file system holds no signal ends
 		return c.unfit("%s (launch.check) was killed, as it had not ended %v after the first check began%s", name,
 			cmp.Or(c.CheckLimit, DefaultCheckLimit), out.lastLine())
 	}
@@ -152,7 +153,10 @@ func withoutSecret(environ []string) []string {
 
 // writeCheckLog keeps what the checks have printed. Where that cannot be done they count all the same.
 func (c Config) writeCheckLog(out *checkOutput) {
-	if c.RunDir == nil || len(out.kept) == 0 {
+	out.mu.Lock()
+	kept := slices.Clone(out.kept)
+	out.mu.Unlock()
+	if c.RunDir == nil || len(kept) == 0 {
 		return
 	}
 	err := DoFS("write what launch.check has printed", func() error {
@@ -160,7 +164,7 @@ func (c Config) writeCheckLog(out *checkOutput) {
 		if err != nil {
 			return err
 		}
-		_, err = f.Write(out.kept)
+		_, err = f.Write(kept)
 		return errors.Join(err, f.Close())
 	})
 	if err != nil {
@@ -173,22 +177,33 @@ const (
 	maxLastLine    = 4 << 10
 )
 
-// checkOutput keeps the first bytes of what is written to it, and the last line that is not empty. exec writes to it from one goroutine, as
-// it is both streams of the command.
+// checkOutput keeps the first bytes of what is written to it, and the last line that is not empty. A check that no signal ends may write on.
 type checkOutput struct {
+	mu   sync.Mutex
 	kept []byte
 	last []byte // the end of the present command's output
 }
 
 func (o *checkOutput) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.kept = append(o.kept, p[:min(len(p), maxCheckOutput-len(o.kept))]...)
 	o.last = append(o.last, p...)
 	o.last = slices.Clone(o.last[max(0, len(o.last)-maxLastLine):])
 	return len(p), nil
 }
 
+// begin is called before each command.
+func (o *checkOutput) begin() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.last = nil
+}
+
 // lastLine is ": " and the last line that says something; "" where there is none.
 func (o *checkOutput) lastLine() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	lines := strings.Split(string(o.last), "\n")
 	for _, line := range slices.Backward(lines) {
 		if line = strings.TrimSpace(text.Clean(line)); line != "" {
