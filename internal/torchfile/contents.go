@@ -8,7 +8,8 @@ import (
 	"math"
 	"math/big"
 	"strconv"
-	"strings"
+
+	"ddpbatch/internal/text"
 )
 
 // dtypes are the element types by the names of PyTorch's storages, and of its types.
@@ -26,14 +27,19 @@ var sizes = map[string]int64{
 }
 
 const (
-	maxLeaves = 1 << 20 // tensors and values of a file
-	maxDepth  = 100     // of dicts and lists in each other
+	maxLeaves   = 1 << 20  // tensors and values of a file
+	maxDepth    = 100      // of dicts and lists in each other
+	maxText     = 64 << 20 // bytes of all paths and values
+	maxBits     = 1 << 16  // of a whole number
+	maxKey      = 1 << 10  // bytes of a key that is several values, after which no more of them are written
+	maxKeyDepth = 2        // of such keys in each other
 )
 
 // walker flattens what a pickle has made. Numbers with a fraction become tensors of one element, so that a tolerance counts for them.
 type walker struct {
 	f      *File
 	leaves int
+	bytes  int // of the paths and values so far
 }
 
 // walk adds v and all that is in it; path leads there.
@@ -69,7 +75,7 @@ func (w *walker) walk(path string, v any, depth int) error {
 // empty keeps a container without anything in it, which one file may have and the other not.
 func (w *walker) empty(path string, n int, text string) error {
 	if n > 0 {
-		return w.count()
+		return w.count(0)
 	}
 	return w.set(path, json.RawMessage(text))
 }
@@ -117,29 +123,46 @@ func (w *walker) value(path string, v any) error {
 	case global:
 		v = string(x)
 	case *big.Int:
+		if x.BitLen() > maxBits {
+			return fmt.Errorf("%q is a number of %d bits", text.Shortened(path, 100), x.BitLen())
+		}
 		return w.set(path, json.RawMessage(x.Append(nil, 10)))
+	case string:
+		if len(x) > maxText-w.bytes {
+			return errTooMuchText
+		}
+	case []byte:
+		if len(x) > maxText-w.bytes {
+			return errTooMuchText
+		}
 	}
-	text, err := json.Marshal(v)
+	encoded, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	return w.set(path, text)
+	return w.set(path, encoded)
 }
 
 func (w *walker) set(path string, text json.RawMessage) error {
 	w.f.values[path] = text
-	return w.count()
+	return w.count(len(path) + len(text))
 }
 
 func (w *walker) add(t Tensor) error {
 	w.f.tensors = append(w.f.tensors, t)
-	return w.count()
+	return w.count(len(t.Name))
 }
 
-// count bounds the work: a pickle may hold one value in many places.
-func (w *walker) count() error {
+var errTooMuchText = fmt.Errorf("the file's texts take more than %d MiB", maxText>>20)
+
+// count bounds the work, and the memory, in bytes of text: a pickle may hold one value in many places.
+func (w *walker) count(text int) error {
+	w.bytes += text
 	if w.leaves++; w.leaves > maxLeaves {
 		return fmt.Errorf("the file has more than %d values", maxLeaves)
+	}
+	if w.bytes > maxText {
+		return errTooMuchText
 	}
 	return nil
 }
@@ -159,15 +182,23 @@ func keyText(key any, depth int) string {
 	case global:
 		return string(key)
 	case *big.Int:
+		if key.BitLen() > maxBits {
+			return fmt.Sprintf("a number of %d bits", key.BitLen())
+		}
 		return key.String()
 	case *sequence:
-		var parts []string
-		for _, item := range key.items {
-			if depth < maxDepth {
-				parts = append(parts, keyText(item, depth+maxDepth/4))
+		shown := "("
+		for i, item := range key.items {
+			if depth == maxKeyDepth || len(shown) > maxKey {
+				shown += "..."
+				break
 			}
+			if i > 0 {
+				shown += ","
+			}
+			shown += keyText(item, depth+1)
 		}
-		return "(" + strings.Join(parts, ",") + ")"
+		return shown + ")"
 	case nil, bool, float64, []byte:
 		return fmt.Sprint(key)
 	}
