@@ -209,6 +209,7 @@ func (c *clock) attempt(end time.Time, cause string) {
 
 	keep := c.kept[c.begin.Attempt]
 	reached, stall := c.reads.reached(t, keep.step)
+	stall -= t.stallBefore(c.at)
 	if cause == "" && keep.by == 0 {
 		reached = end
 	}

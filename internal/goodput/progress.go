@@ -3,7 +3,6 @@ package goodput
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"maps"
@@ -11,6 +10,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"ddpbatch/internal/rundir"
 )
 
 const (
@@ -141,7 +142,7 @@ func (p *progress) flush() {
 func (p *progress) take(data []byte) {
 	var l line
 	t := p.current
-	if json.Unmarshal(data, &l) != nil || l.Step < 0 || l.Time.IsZero() {
+	if rundir.UnmarshalMetrics(data, &l) != nil || l.Step < 0 || l.Time.IsZero() {
 		return
 	}
 	if l.Resumed != nil && *l.Resumed >= 0 {
@@ -252,6 +253,17 @@ func (p *progress) reached(t *training, step int64) (time.Time, time.Duration) {
 		return before.at.Add(part(m.at.Sub(before.at))), before.stall + part(m.stall-before.stall)
 	}
 	return before.at, before.stall
+}
+
+// stallBefore is for how long the training had waited for saves by a time.
+func (t *training) stallBefore(at time.Time) (stall time.Duration) {
+	for _, m := range t.marks {
+		if m.at.After(at) {
+			break
+		}
+		stall = m.stall
+	}
+	return stall
 }
 
 // keep is up to which of its steps an attempt's training counts: later ones were done again by the attempt by; 0: none were.

@@ -108,6 +108,21 @@ func TestSurveySumsNodeHours(t *testing.T) {
 	}
 }
 
+// Waits for saves of before then are not taken off what came since, and a line whose loss is no number of JSON counts as others do.
+func TestWaitsSinceThenCount(t *testing.T) {
+	run := made(t, []rundir.Event{submit(0, "7"), begin(100, 1, "7", 0), end(225, 1, "crash"), event(226, rundir.EventGiveUp, 1)},
+		trained(130, 1, 10, 20)+trained(150, 1, 30, 40, `,"save_stall_s":8`)+strings.ReplaceAll(trained(170, 1, 50, 100, `,"save_stall_s":3`), "0.5", "NaN"))
+	for from, want := range map[float64]string{
+		0: "queued 100, starting 20, productive 89, saving 11, lost/crash 6", 150: "productive 67, saving 3, lost/crash 6",
+	} {
+		got, err := Between(run, at(from), at(999))
+		must(t, err)
+		if parts(got) != want {
+			t.Errorf("since %v: %q, want %q", from, parts(got), want)
+		}
+	}
+}
+
 func TestOnlyTheTimeSinceThenCounts(t *testing.T) {
 	run := made(t, []rundir.Event{submit(0, "7"), begin(100, 1, "7", 0), end(225, 1, "crash"), event(226, rundir.EventGiveUp, 1)},
 		trained(130, 1, 10, 100))

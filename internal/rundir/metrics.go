@@ -215,13 +215,18 @@ func parseMetrics(line []byte) (all map[string]any) {
 	if line = bytes.TrimSpace(line); len(line) == 0 || line[0] != '{' {
 		return nil
 	}
-	if bytes.Contains(line, []byte("NaN")) || bytes.Contains(line, []byte("Infinity")) {
-		line = withoutNonFinite(line)
-	}
-	if json.Unmarshal(line, &all) != nil {
+	if UnmarshalMetrics(line, &all) != nil {
 		return nil
 	}
 	return all
+}
+
+// UnmarshalMetrics is json.Unmarshal of a line that may have Python's NaN, Infinity and -Infinity, which count as null.
+func UnmarshalMetrics(line []byte, to any) error {
+	if bytes.Contains(line, []byte("NaN")) || bytes.Contains(line, []byte("Infinity")) {
+		line = withoutNonFinite(line)
+	}
+	return json.Unmarshal(line, to)
 }
 
 // withoutNonFinite puts null for each number that is none in JSON, and leaves texts as they are.
