@@ -351,6 +351,7 @@ func TestShownSettingsHideSecrets(t *testing.T) {
 		{"setup.script", []any{"export TOKEN=abc; echo x", "y"}, []any{"export TOKEN=***; echo x", "y"}},
 		{"launch.command", []any{"x", "--token=abc d", "n=1"}, []any{"x", "--token=***", "n=1"}},
 		{"launch.command", []any{"x", "--api-key", "sk-abcdefgh", int64(1)}, []any{"x", "--api-key", "***", int64(1)}},
+		{"launch.check", []any{[]any{"nhc"}, []any{"curl", "--token", "hf_abcdefgh"}}, []any{[]any{"nhc"}, []any{"curl", "--token", "***"}}},
 		{"slurm.nodes", int64(2), int64(2)},
 	} {
 		if got := (Setting{Key: test.key, Value: test.value}).Redacted().Value; !reflect.DeepEqual(got, test.want) {

@@ -93,6 +93,10 @@ func (s Setting) Redacted() Setting {
 	case []any:
 		items := slices.Clone(v)
 		for i, item := range items {
+			if list, isList := item.([]any); isList { // one of several commands
+				items[i] = Setting{Value: list}.Redacted().Value
+				continue
+			}
 			text, isText := item.(string)
 			before := ""
 			if i > 0 {

@@ -53,6 +53,9 @@ func (n Node) Exec(ctx context.Context, ranks []int, label string, command []str
 	} else {
 		here, err = n.named(here, ranks)
 	}
+	if len(here) == 0 && err == nil { // an attempt that is just beginning
+		err = fmt.Errorf("on %s there is no process of these ranks (yet)", text.Clean(n.Name))
+	}
 	shared := Streams{Out: out, Err: errs}.shared()
 	codes, failed := make([]int, len(here)), make([]error, len(here))
 	var wg sync.WaitGroup

@@ -3,6 +3,7 @@ package report
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"path/filepath"
@@ -12,7 +13,6 @@ import (
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
-	"ddpbatch/internal/text"
 )
 
 // Settings are those of a job, without what may be secret.
@@ -54,12 +54,13 @@ func (d *Data) readSettings(run *rundir.Dir) {
 	}
 	d.fault(err)
 	if err == nil {
-		d.Settings.TOML = settingsText(spec, src)
+		d.Settings.TOML, err = settingsText(spec, src)
+		d.fault(err)
 	}
 }
 
-// settingsText is the job file with all that was laid over it and under it; one that this ddpbatch does not understand is as it is.
-func settingsText(spec rundir.Spec, src []byte) string {
+// settingsText is the job file with all that was laid over it and under it, without what may be secret.
+func settingsText(spec rundir.Spec, src []byte) (string, error) {
 	var out strings.Builder
 	defaults, err := jobfile.RecordedDefaults(spec.Defaults)
 	var settings []jobfile.Setting
@@ -72,8 +73,8 @@ func settingsText(spec rundir.Spec, src []byte) string {
 	if err == nil {
 		err = jobfile.WriteTOML(&out, settings, false)
 	}
-	if err != nil {
-		return text.CleanLines(redact.Text(string(src)))
+	if err != nil { // of text that is not understood nobody knows what is secret
+		return "", fmt.Errorf("read the job's settings: %w", err)
 	}
-	return out.String()
+	return out.String(), nil
 }
