@@ -59,7 +59,7 @@ func (m *Machine) shm(r Request) []Problem {
 		return []Problem{{"shm", "/dev/shm is not there: PyTorch's data loaders and NCCL need it; have a tmpfs mounted there", false}}
 	case err == nil && space.Free < leastShm:
 		return []Problem{{"shm", fmt.Sprintf("/dev/shm is full (%s of %s are free), and programs that share memory die of SIGBUS: "+
-			"remove what ended jobs have left there (ls -l /dev/shm)", text.Bytes(space.Free), text.Bytes(space.Total)), true}}
+			"remove what ended jobs have left there (ls -l /dev/shm)", text.Bytes(space.Free), text.Bytes(space.Total)), false}}
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func (m *Machine) temp(r Request) []Problem {
 		why = append(why, reason(err))
 	}
 	return []Problem{{"temp", fmt.Sprintf("no folder for temporary files takes one: %s; make room, or set TMPDIR", joined(folders, why)),
-		true}}
+		false}}
 }
 
 // reason is an error less the path that it is about.

@@ -62,7 +62,7 @@ func TestChecks(t *testing.T) {
 			change: func(m *Machine) {
 				m.SpaceOf = func(string) (vfs.Space, error) { return vfs.Space{Free: 4096, Total: 1 << 30}, nil }
 			},
-			fatal: "/dev/shm is full (4 KiB of 1 GiB are free)",
+			warns: "/dev/shm is full (4 KiB of 1 GiB are free)",
 		},
 		"full shm, and containers have their own": {
 			change: func(m *Machine) { m.SpaceOf = func(string) (vfs.Space, error) { return vfs.Space{}, nil } }, r: Request{OwnShm: true},
@@ -80,7 +80,7 @@ func TestChecks(t *testing.T) {
 		},
 		"no temporary files": {
 			change: func(m *Machine) { m.TakeFile = fullFolders() }, env: []string{"TMPDIR=/scratch/7/"},
-			fatal: "no folder for temporary files takes one: /scratch/7: no space left on device, /tmp: no space left on device, /var/tmp: no " +
+			warns: "no folder for temporary files takes one: /scratch/7: no space left on device, /tmp: no space left on device, /var/tmp: no " +
 				"space left on device;",
 		},
 		"a TMPDIR that is not there": {
