@@ -40,8 +40,13 @@ func offerExclude(e *env, run *rundir.Dir, options slurm.Options, words []string
 		return
 	}
 	list := strings.Join(names, ",")
-	fmt.Fprintf(e.Err, "ddpbatch: %s failed often of late (ddpbatch account): submit with -- --exclude=%s to do without, or now: "+
-		"scontrol update JobId=%s ExcNodeList=%s\n", text.Few(names, 4), list, id, list)
+	update := []string{"scontrol"}
+	if cluster := run.Cluster(); cluster != "" {
+		update = append(update, "--clusters="+cluster)
+	}
+	update = append(update, "update", "JobId="+id, "ExcNodeList="+list)
+	fmt.Fprintf(e.Err, "ddpbatch: %s failed often of late (ddpbatch account): submit with -- --exclude=%s to do without, or now: %s\n",
+		text.Few(names, 4), list, slurm.ShellJoin(update))
 }
 
 // isExclude reports whether a word for sbatch excludes nodes.
