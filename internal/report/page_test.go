@@ -72,7 +72,7 @@ func TestPageOfAnyRun(t *testing.T) {
 		{"one value", write((*rundir.Dir).MetricsPath, `{"step":3,"loss":1e308}`+"\n"+`{"step":4,"loss":-1e308}`), "Loss"},
 		{"rubbish step times", write((*rundir.Dir).StepTimesPath, "{\"attempt\":1,\"step_s\":[1]}\nx"), "no attempt has begun"},
 		{"rubbish ledger", write(inRun("ledger.jsonl"), "{\"event\":\"end\",\"attempt\":-5}\n{\"event\":\"begin\",\"attempt\":7}\nx"), "not known"},
-		{"rubbish job file", write((*rundir.Dir).JobFilePath, "TOKEN = \"abc\" ["), "TOKEN = ***"},
+		{"rubbish job file", write((*rundir.Dir).JobFilePath, "TOKEN = \"abc\" ["), "read the job&#39;s settings: "},
 		{"a folder for metrics", func(t *testing.T, run *rundir.Dir) { must(t, os.Mkdir(run.MetricsPath(), 0o700)) }, "What could not be read is left out"},
 		{"a cut verdict", func(t *testing.T, run *rundir.Dir) {
 			begun(t, run)
@@ -147,6 +147,15 @@ func TestPageHidesSecrets(t *testing.T) {
 	data, err := json.Marshal(d)
 	if err != nil || strings.Contains(string(data), "hf_0123456789") {
 		t.Errorf("the token is in the JSON, %v", err)
+	}
+	for name, file := range map[string]string{
+		"commands":   "[launch]\ncommand = [\"true\", \"--token\", \"hf_0123456789\"]\ncheck = [[\"curl\", \"--token\", \"hf_0123456789\"]]\n",
+		"unreadable": "\"HF_TOKEN\" = \"hf_0123456789\"\ncommand = [\"--token\", \"hf_0123456789\"]\n[",
+	} {
+		must(t, os.WriteFile(run.JobFilePath(), []byte(file), 0o600))
+		if _, page := pageOf(t, world, run); strings.Contains(page, "hf_0123456789") {
+			t.Errorf("%s: the token is in the page", name)
+		}
 	}
 }
 
