@@ -43,20 +43,12 @@ func newAccountCommand(e *env) *cli.Command {
 	}
 }
 
-// parseSince reads 30d, or what time.ParseDuration does. 0: all time counts.
+// parseSince reads an age. 0: all time counts.
 func parseSince(value string) (span time.Duration, err error) {
 	if value == "" {
 		return 0, nil
 	}
-	const day = 24 * time.Hour
-	days, isDays := strings.CutSuffix(value, "d")
-	if isDays {
-		var n uint64
-		n, err = strconv.ParseUint(days, 10, 16)
-		span = time.Duration(n) * day
-	} else {
-		span, err = time.ParseDuration(value)
-	}
+	span, err = text.ParseAge(value)
 	if err != nil || span <= 0 {
 		return 0, usage.Errorf("--since is %s: give a time such as 30d, 12h or 90m", text.Quoted(value, 40))
 	}
@@ -67,7 +59,7 @@ func account(ctx context.Context, e *env, runs []*rundir.Dir, span time.Duration
 	s := goodput.Surveyor{Now: e.Now(), Ended: func(open []*rundir.Dir) []bool {
 		ended, err := e.viewer().EndedOf(ctx, open)
 		if err != nil {
-			e.log().Warn("jobs of which no end is recorded are taken to go on", "error", err)
+			e.log().Warn("Slurm cannot say which jobs have ended; those without a recorded end count as running", "error", err)
 		}
 		return ended
 	}}

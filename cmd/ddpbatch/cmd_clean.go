@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -34,9 +33,9 @@ func newCleanCommand(e *env) *cli.Command {
 			if err := checkWords(c, 0, 0); err != nil {
 				return err
 			}
-			older, err := ageOf(c.String("older-than"))
+			older, err := text.ParseAge(c.String("older-than"))
 			if err != nil {
-				return err
+				return usage.Errorf("--older-than is %s: give a time such as 30d, 12h or 90m", text.Quoted(c.String("older-than"), 40))
 			}
 			cleaner := &clean.Cleaner{Env: e.submitEnv(), View: e.viewer(), Runs: runsFolder(e, c), Older: older}
 			for state := range strings.SplitSeq(strings.ToLower(c.String("state")), ",") {
@@ -58,19 +57,6 @@ func newCleanCommand(e *env) *cli.Command {
 // endStates are the states of runs that clean may remove, as status has them.
 var endStates = []string{
 	"completed", "failed", "cancelled", "timeout", "preempted", "node_fail", "out_of_memory", "saved", "unsubmitted", "boot_fail", "deadline",
-}
-
-// ageOf reads an age: days, as 30d, or what Go writes for a duration.
-func ageOf(words string) (time.Duration, error) {
-	if days, isDays := strings.CutSuffix(words, "d"); isDays {
-		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
-			return time.Duration(n) * 24 * time.Hour, nil
-		}
-	}
-	if d, err := time.ParseDuration(words); err == nil && d >= 0 {
-		return d, nil
-	}
-	return 0, usage.Errorf("--older-than is %q; write days or hours, such as 30d or 12h", words)
 }
 
 // removableRun is a run in the JSON of clean (docs/cli.md).
@@ -155,7 +141,10 @@ func askRemove(e *env, runs int) (sure bool, err error) {
 		_, isFile = e.Terminal(in)
 	}
 	if !isFile {
-		return false, &usage.Error{Message: "nobody can be asked, as standard input is no terminal", Hint: "write --yes to remove them, or --dry-run to look"}
+		return false, &usage.Error{
+			Message: "clean asks before it removes, and standard input is not a terminal",
+			Hint:    "write --yes to remove them, or --dry-run to look",
+		}
 	}
 	fmt.Fprintf(e.Err, "remove %s for good? [y/N] ", text.Plural(runs, "run"))
 	answer, err := bufio.NewReader(in).ReadString('\n')

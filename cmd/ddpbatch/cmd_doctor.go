@@ -162,7 +162,7 @@ func doctorRank(ctx context.Context, e *env, asJSON bool) (err error) {
 	if asJSON {
 		err = printJSON(e, reportJSON(report))
 	} else {
-		err = printFindings(e, report.Findings, true, true) // what is printed under srun is no terminal, and for people all the same
+		err = printFindings(e, report.Findings, true, true) // srun passes it on to a person, though its output is not a terminal
 	}
 	if err != nil || doctor.Worst(report.Findings) != doctor.Fail {
 		return err

@@ -66,7 +66,7 @@ hostname >bad; echo the cable is out; exit 9`
 	}
 }
 
-// testSlurmDoctor: doctor at the nodes of a job, one of which has a bad cable, and in a folder that they do not share.
+// testSlurmDoctor runs doctor on the nodes of a job. One node has a slow link, and the nodes do not share the folder.
 func testSlurmDoctor(t *testing.T, c *cluster) {
 	if out := c.run(c.script, "exec", "n3", "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "100mbit", "burst", "256kbit",
 		"latency", "50ms"); out.code != 0 {

@@ -2,6 +2,8 @@ package text
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -18,4 +20,20 @@ func Span(d time.Duration) string {
 		return fmt.Sprintf("%dm%02ds", minutes, seconds%60)
 	}
 	return fmt.Sprintf("%ds", seconds)
+}
+
+// ParseAge reads an age as a person writes it: days, "30d", or a duration of Go's, "12h" or "90m". It is never below zero.
+func ParseAge(words string) (time.Duration, error) {
+	if days, isDays := strings.CutSuffix(words, "d"); isDays {
+		n, err := strconv.ParseUint(days, 10, 16)
+		if err != nil {
+			return 0, fmt.Errorf("%s is no number of days", Quoted(words, 40))
+		}
+		return time.Duration(n) * 24 * time.Hour, nil
+	}
+	d, err := time.ParseDuration(words)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("%s is no time such as 30d, 12h or 90m", Quoted(words, 40))
+	}
+	return d, nil
 }
