@@ -17,8 +17,8 @@ import (
 const mostSaved = 10000
 
 // LastSaved is when something was saved last in a folder of checkpoints, by the clock of its file system: of a run
-// whose checkpoints are this package's, the newest commit, be it superseded since; else the newest file or folder, which a program of one's own has made. It is zero
-// where nothing was saved. Only names and times are read, of the first 10,000 entries.
+// whose checkpoints are this package's, the newest commit, be it superseded since; else the newest file or folder, which a program of
+// one's own has made. It is zero where nothing was saved. Only names and times are read, of the first 10,000 entries.
 func LastSaved(folder string) (time.Time, error) {
 	dir, err := os.Open(folder)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -88,8 +88,8 @@ type Beside struct {
 const besideDelay = 10 * time.Second
 
 // Beside returns srun's call for such a command, which is not started yet. It gets the whole of the job's nodes, and waits for none of it
-// (srun --overlap); srun's exit code is the highest of the command's. Its streams are for the caller to set. It gets TERM when ctx ends, and
-// when this process does.
+// (srun --overlap); srun's exit code is the highest of the command's. Its streams are for the caller to set. It gets TERM when ctx ends,
+// and when this process does.
 //
 // It must be started from a goroutine that keeps its thread until the command has ended, as [Exec] does.
 func (c *Client) Beside(ctx context.Context, b Beside) (*exec.Cmd, error) {

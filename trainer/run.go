@@ -40,8 +40,10 @@ type Env struct {
 
 	// Checkpoints is the folder to save to, opened for an attempt from 1 on, and to look in for a checkpoint to go on from; nil: no
 	// checkpoints. EverySteps is how often to save between the end and stops; 0: not between. Resume asks
-	// to go on from the newest one, if there is any. Without it, the first attempt from AnewFrom on (0: 1) that gets there begins from nothing, whatever
-	// there is; the later ones, and a restart within it, go on from what was saved since. AtStart asks to save, where there was none, before the first step. With KeepBest there is a
+	// to go on from the newest one, if there is any. Without it, the first attempt from AnewFrom on (0: 1) that gets there begins from
+	// nothing, whatever
+	// there is; the later ones, and a restart within it, go on from what was saved since. AtStart asks to save, where there was none,
+	// before the first step. With KeepBest there is a
 	// checkpoint after every evaluation, for the folder's Policy to choose from. With Async training goes on while a
 	// checkpoint is written, and Delta is how many after each full one hold only what has changed. Only rank 0's values of these count.
 	Checkpoints *checkpoint.Dir
@@ -60,7 +62,8 @@ type Env struct {
 	FS        vfs.FS // that ranks other than 0 write checkpoints to; nil: the operating system's
 
 	// Deadline is when the ranks will be killed; zero: never. Rank 0's counts. Where there are checkpoints, the ranks stop by themselves while
-	// there is still time for two steps, or what an evaluation does before it is asked again, and for a save that takes as long as 95 of 100 have taken. Result.Stopped is true then.
+	// there is still time for two steps, or what an evaluation does before it is asked again, and for a save that takes as long as 95 of
+	// 100 have taken. Result.Stopped is true then.
 	Deadline time.Time
 
 	WorkDir string // paths in Config are relative to it
@@ -93,7 +96,8 @@ type Env struct {
 	onStep func(stepDone) // tests: is called on rank 0 after every step
 }
 
-// Spent is where the time of a rank's steps has gone. What other collectives wait for than those of gradients, sums and buffers is in Compute.
+// Spent is where the time of a rank's steps has gone. What other collectives wait for than those of gradients, sums and buffers is in
+// Compute.
 type Spent struct{ Compute, Input, Comm time.Duration }
 
 // stepDone is a step that was taken.

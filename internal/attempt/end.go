@@ -62,8 +62,8 @@ func codeOf(err error) int {
 	return exit.Failed
 }
 
-// reportWhatFollows says in the job's log what follows, and cancels later links where nothing does. Its error carries the script's exit code;
-// code is srun's.
+// reportWhatFollows says in the job's log what follows, and cancels later links where nothing does. Its error carries the script's exit
+// code; code is srun's.
 func (a *Attempt) reportWhatFollows(ctx context.Context, w Ending, err error, code int) error {
 	e, run := a.Env, a.Run
 	resume := submission.ResumeHint(run)

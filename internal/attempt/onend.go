@@ -48,8 +48,8 @@ func (a *Attempt) IsLast(w Ending, acted error) bool {
 	return true
 }
 
-// OnEnd runs the job's launch.on_end, where it has one, once nothing follows the attempt that ended as w says; code is what the batch script
-// exits with. What goes wrong with the command is one warning, as the run has ended by then.
+// OnEnd runs the job's launch.on_end, where it has one, once nothing follows the attempt that ended as w says; code is what the batch
+// script exits with. What goes wrong with the command is one warning, as the run has ended by then.
 func (a *Attempt) OnEnd(ctx context.Context, w Ending, code int) {
 	job, err := jobfile.OfRun(a.Run)
 	if err != nil || len(job.Launch.OnEnd) == 0 {

@@ -32,8 +32,8 @@ func (a *Attempt) end(code int) (rundir.Verdict, error) {
 	return v, a.Record(v)
 }
 
-// readVerdict is the agents' own verdict of the attempt; ok is false where nobody lived to leave one. A verdict that is there and cannot be read may
-// be good, and is never written over: the ledger takes its place, with code as the exit code.
+// readVerdict is the agents' own verdict of the attempt; ok is false where nobody lived to leave one. A verdict that is there and cannot
+// be read may be good, and is never written over: the ledger takes its place, with code as the exit code.
 func (a *Attempt) readVerdict(code int) (v rundir.Verdict, ok bool, err error) {
 	v, err = a.Run.Verdict(a.Number)
 	switch {

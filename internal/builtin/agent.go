@@ -59,8 +59,8 @@ func (h *heartbeat) progress(step int64, spent trainer.Spent) {
 	h.spent[watch.Comm].Store(int64(spent.Comm))
 }
 
-// write changes the file: before the first step its time alone. The line has one length, and takes the place of the one before it, so that a
-// reader finds a whole one at any time.
+// write changes the file: before the first step its time alone. The line has one length, and takes the place of the one before it, so
+// that a reader finds a whole one at any time.
 func (h *heartbeat) write() error {
 	b := watch.Beat{Step: h.step.Load()}
 	if b.Step == 0 {

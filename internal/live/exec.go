@@ -77,7 +77,8 @@ func first(here []Process) Process {
 	return here[0]
 }
 
-// named are those of the ranks here that are among the wanted ones. An error names those whose logs say that they are here, and that are not.
+// named are those of the ranks here that are among the wanted ones. An error names those whose logs say that they are here, and that are
+// not.
 func (n Node) named(here []Process, wanted []int) (found []Process, err error) {
 	for _, p := range here {
 		if slices.Contains(wanted, p.Rank) {
@@ -108,8 +109,8 @@ func (n Node) missing(here []Process) (ranks []int, err error) {
 	return ranks, err
 }
 
-// execFor runs a command beside one rank. A shell finds the program, and says what is wrong with it: in the rank's PATH, from where the rank
-// works.
+// execFor runs a command beside one rank. A shell finds the program, and says what is wrong with it: in the rank's PATH, from where the
+// rank works.
 func (n Node) execFor(ctx context.Context, p Process, label string, command []string, s Streams) (int, error) {
 	worker := output.Worker{Host: n.Name, Rank: p.Rank}
 	out := &lines.Writer{To: s.Out, Label: output.Label(label, worker), Redraw: true}

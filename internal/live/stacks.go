@@ -175,7 +175,8 @@ func numbersOf(pid int) map[string]bool {
 	return numbers
 }
 
-// unlike matches what two ranks never have alike: addresses, and what may be the number of a process. A line of a source has a colon before it.
+// unlike matches what two ranks never have alike: addresses, and what may be the number of a process. A line of a source has a colon
+// before it.
 var unlike = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[ (]?0x[0-9a-fA-F]+|(^|[ (\n])[0-9]+`) })
 
 // alike is a text less what two ranks never have alike. Where in the kernel a thread is that runs is a matter of the moment.
@@ -203,8 +204,8 @@ func alike(said string, numbers map[string]bool) string {
 	})
 }
 
-// writeFrames writes an answer in lines that srun passes on whole, each in one piece among those of other nodes: the mark, the rank's number,
-// the line's of how many, and a part of the packed answer.
+// writeFrames writes an answer in lines that srun passes on whole, each in one piece among those of other nodes: the mark, the rank's
+// number, the line's of how many, and a part of the packed answer.
 func writeFrames(out io.Writer, answer rankStacks) error {
 	plain, err := json.Marshal(answer)
 	if err != nil {

@@ -92,7 +92,8 @@ func (m *Metrics) figure(title string, curves []*Curve, wide bool) Figure {
 	return Figure{Title: title, Note: strings.Join(notes, "; "), Picture: p.draw(), Wide: wide}
 }
 
-// linesOf are the lines of a curve: what later sections did again, and what counts, of all sections in one line, but where the run began anew.
+// linesOf are the lines of a curve: what later sections did again, and what counts, of all sections in one line, but where the run began
+// anew.
 func (m *Metrics) linesOf(c *Curve, class string, named, percent bool) (lines []line) {
 	lost, counts := line{class: class, lost: true}, line{class: class, band: true}
 	for _, part := range c.Parts {

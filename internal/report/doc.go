@@ -1,4 +1,5 @@
-// Package report puts together what a run has left, and shows it as one page: curves, attempts, the ranks' step times, checkpoints, settings.
+// Package report puts together what a run has left, and shows it as one page: curves, attempts, the ranks' step times, checkpoints,
+// settings.
 //
 // # Guarantees
 //

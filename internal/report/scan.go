@@ -12,7 +12,8 @@ type fields struct {
 	text   func(name, value []byte)         // what stands between the quotes
 }
 
-// scan reads a line of metrics.jsonl: one flat JSON object, most often. It is several times as fast as encoding/json, as it makes nothing of
+// scan reads a line of metrics.jsonl: one flat JSON object, most often. It is several times as fast as encoding/json, as it makes
+// nothing of
 // what nobody asks for. NaN, Infinity and -Infinity are taken for numbers, as Python's json module writes them. It reports whether the
 // line is an object; the functions may have been called even where it is none.
 func (f *fields) scan(line []byte) bool {

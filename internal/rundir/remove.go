@@ -13,8 +13,8 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// removedPrefix begins the name of a run that is being removed. No run has such a name, so that what a removal has left half done passes for
-// none; LeftRemovals finds it.
+// removedPrefix begins the name of a run that is being removed. No run has such a name, so that what a removal has left half done passes
+// for none; LeftRemovals finds it.
 const removedPrefix = ".removed-"
 
 // Remove removes the run directory with all that is in it, and the links of job ids that lead to it. It follows no link. A process that

@@ -99,8 +99,8 @@ func (s Straggler) String() string {
 func (d *Dir) StepTimesPath() string { return filepath.Join(d.path, stepTimesName) }
 
 // AppendStepTimes adds a line to steps.jsonl, for an attempt that has not been superseded ([ErrSuperseded]). It returns how long the next
-// window must be at the least: it grows with the age of the attempt, so that a short one has many windows, too, and with the size of the file,
-// which so stays small. A file of 40 MB gets no more lines, which is no error.
+// window must be at the least: it grows with the age of the attempt, so that a short one has many windows, too, and with the size of the
+// file, which so stays small. A file of 40 MB gets no more lines, which is no error.
 func (d *Dir) AppendStepTimes(s StepTimes, age time.Duration) (window time.Duration, err error) {
 	size, err := d.appendStepTimes(s)
 	if err != nil {
@@ -152,8 +152,8 @@ func (d *Dir) appendStepTimes(s StepTimes) (size int64, err error) {
 	return info.Size() + int64(n), err
 }
 
-// StepTimes reads the newest lines of steps.jsonl, most at the most, oldest first; none where there is no such file. Each has its Hosts, which
-// lines share, so far as the lines that were read tell them. What is no whole line is left out.
+// StepTimes reads the newest lines of steps.jsonl, most at the most, oldest first; none where there is no such file. Each has its Hosts,
+// which lines share, so far as the lines that were read tell them. What is no whole line is left out.
 func (d *Dir) StepTimes(most int) ([]StepTimes, error) {
 	f, err := openFile(d.StepTimesPath())
 	if errors.Is(err, os.ErrNotExist) {

@@ -57,8 +57,8 @@ type RankEnd struct {
 	Followed bool   `json:"followed"`         // it ended because of another
 }
 
-// WriteVerdict replaces the verdict of v.Attempt durably. Of one that is too long to be read back the report is cut, and the ends of ranks that
-// come last, and what else only people read.
+// WriteVerdict replaces the verdict of v.Attempt durably. Of one that is too long to be read back the report is cut, and the ends of
+// ranks that come last, and what else only people read.
 func (d *Dir) WriteVerdict(v Verdict) error {
 	if v.Attempt < 1 {
 		return fmt.Errorf("write a verdict: attempt %d was never claimed", v.Attempt)

@@ -8,8 +8,8 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// AddGoodput has the row say where the run's time went, which takes a look at all its metrics. What has ended without a word is taken to have
-// lived until its last sign. Of a run whose files cannot be read the row says nothing of it.
+// AddGoodput has the row say where the run's time went, which takes a look at all its metrics. What has ended without a word is taken to
+// have lived until its last sign. Of a run whose files cannot be read the row says nothing of it.
 func (row *RunStatus) AddGoodput(now time.Time) {
 	if row.Ended {
 		if last, err := goodput.LastSign(row.run); err == nil && last.Before(now) && !last.IsZero() {
@@ -21,7 +21,8 @@ func (row *RunStatus) AddGoodput(now time.Time) {
 	}
 }
 
-// EndedOf reports which of runs will not go on by themselves, by Slurm and what they have left. Of one that nothing can be told of it is false.
+// EndedOf reports which of runs will not go on by themselves, by Slurm and what they have left. Of one that nothing can be told of it is
+// false.
 func (v *Viewer) EndedOf(ctx context.Context, runs []*rundir.Dir) ([]bool, error) {
 	ended := make([]bool, len(runs))
 	rows, err := v.Statuses(ctx, runs)

@@ -67,8 +67,8 @@ func (row *RunStatus) forgetEnd() {
 	row.Error, row.Class, row.Advice = "", "", ""
 }
 
-// Ending says how the newest attempt of the job ended: the first sentence of its verdict, and what the rank that failed first said was wrong.
-// Empty: it has not ended, or nobody knows.
+// Ending says how the newest attempt of the job ended: the first sentence of its verdict, and what the rank that failed first said was
+// wrong. Empty: it has not ended, or nobody knows.
 func (row *RunStatus) Ending() string {
 	if row.VerdictJob != "" && !(slurm.JobStatus{ID: row.Job}).Of(row.VerdictJob) { // an attempt of another job
 		return ""

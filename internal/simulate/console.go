@@ -35,7 +35,8 @@ type console struct {
 // progressPoll is how often the progress line is brought up to date.
 const progressPoll = 20 * time.Millisecond
 
-// openConsole opens the console of a job. One of several that share the screen shows no progress, a quiet one nothing of the agents' either.
+// openConsole opens the console of a job. One of several that share the screen shows no progress, a quiet one nothing of the agents'
+// either.
 func openConsole(e Env, run *rundir.Dir, logPath string, shares, quiet bool) (*console, error) {
 	log, err := os.OpenFile(logPath, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {

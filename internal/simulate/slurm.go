@@ -126,8 +126,8 @@ type batchScript struct {
 	killed  bool
 }
 
-// Signal is the script's trap: a warning makes it write a file for the agents, and of the others that it catches it takes note. The job file's
-// rules let no other signal reach it.
+// Signal is the script's trap: a warning makes it write a file for the agents, and of the others that it catches it takes note. The job
+// file's rules let no other signal reach it.
 func (b *batchScript) Signal(sig syscall.Signal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Span is a length of time for a column of a table, in its two largest units, rounded down: "8s", "12m40s", "3h05m", "2d04h". One below zero
-// is "0s".
+// Span is a length of time for a column of a table, in its two largest units, rounded down: "8s", "12m40s", "3h05m", "2d04h". One below
+// zero is "0s".
 func Span(d time.Duration) string {
 	seconds := max(0, int64(d/time.Second))
 	switch minutes, hours, days := seconds/60, seconds/3600, seconds/86400; {

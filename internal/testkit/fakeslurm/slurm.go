@@ -13,8 +13,8 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// Slurm is a folder of commands in the place of Slurm's. Each notes its call, and prints what a file of its name with .out holds; with .err,
-// it prints that to standard error and fails. Where squeue is asked for a user's jobs, its files are squeue-user.out and squeue.err.
+// Slurm is a folder of commands in the place of Slurm's. Each notes its call, and prints what a file of its name with .out holds; with
+// .err, it prints that to standard error and fails. Where squeue is asked for a user's jobs, its files are squeue-user.out and squeue.err.
 type Slurm struct {
 	Dir string
 	t   testing.TB

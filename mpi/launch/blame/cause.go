@@ -66,8 +66,8 @@ func Find(d Death) Finding {
 	return found
 }
 
-// slips are exceptions of Python that a fault in the program raises, and hardly anything outside of it: a network or a server that fails for a
-// while raises others.
+// slips are exceptions of Python that a fault in the program raises, and hardly anything outside of it: a network or a server that fails
+// for a while raises others.
 var slips = []string{
 	"ArithmeticError", "AssertionError", "AttributeError", "ImportError", "IndexError", "KeyError", "LookupError", "ModuleNotFoundError",
 	"NameError", "NotImplementedError", "RecursionError", "TypeError", "UnboundLocalError", "ValueError", "ZeroDivisionError",

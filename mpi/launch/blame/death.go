@@ -146,7 +146,8 @@ var peerWords = []string{
 }
 
 // stopWords are in the last words of a rank that was told to stop, or whose own processes were, as its whole group is told: those that
-// load data (torch/utils/data/_utils/signal_handling.py). A worker of those that a fault or KILL ended is its rank's own failure. In lower case.
+// load data (torch/utils/data/_utils/signal_handling.py). A worker of those that a fault or KILL ended is its rank's own failure. In
+// lower case.
 var stopWords = []string{"keyboardinterrupt", "signalexception", "systemexit", "got signal: ", "cancellederror", "received sigterm",
 	"is killed by signal: terminated", "is killed by signal: interrupt", "is killed by signal: hangup", "is killed by signal: quit", "is killed by signal: user defined"}
 

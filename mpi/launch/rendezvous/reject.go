@@ -39,8 +39,8 @@ const rejectWait = 10 * time.Second
 
 func (c Config) rejectWait() time.Duration { return rejectWait + c.Checking }
 
-// publishRejection tells the others why this agent rejects, at the place where they look for agent 0 or by agent 0. Whether or not they hear
-// of it, this agent fails for its reason. At agent 0 the error is that of all who reject.
+// publishRejection tells the others why this agent rejects, at the place where they look for agent 0 or by agent 0. Whether or not they
+// hear of it, this agent fails for its reason. At agent 0 the error is that of all who reject.
 func (c Config) publishRejection(ctx context.Context) error {
 	if c.Exchange == nil { // which ends when all have called it
 		c.JoinTimeout = min(c.JoinTimeout, c.rejectWait())

@@ -155,8 +155,8 @@ func (a *Agent) Deadline() time.Time {
 	return a.cfg.Deadline
 }
 
-// lead is how long before its end the job is warned; why, at the end of a sentence, where that is not what the policy says: attempts before this
-// one have needed longer to end.
+// lead is how long before its end the job is warned; why, at the end of a sentence, where that is not what the policy says: attempts
+// before this one have needed longer to end.
 func (a *Agent) lead() (lead time.Duration, why string) {
 	c := a.cfg
 	if c.RunDir == nil || c.Builtin {

@@ -82,8 +82,8 @@ const privateName = "ddpbatch-agent-"
 // privateAge is how old a private folder is before it may be taken for one that is left behind: its agent locks it as soon as it is there.
 const privateAge = time.Minute
 
-// privateParents are where private folders may be, the best first: on this node, and in memory. Heartbeat files are changed once a second by
-// every rank, which the run directory's file server need not hear.
+// privateParents are where private folders may be, the best first: on this node, and in memory. Heartbeat files are changed once a
+// second by every rank, which the run directory's file server need not hear.
 func privateParents() []string { return []string{"/dev/shm", os.TempDir()} }
 
 // privateFolder is a folder of an agent's own on its node. It is locked as long as the agent lives. Safe for concurrent use.
@@ -342,8 +342,8 @@ func (r *round) privateFile(n rendezvous.RankNumbers, name string) string {
 // answerLimit is how long a file system may take to answer. One that hangs may take hours, and no signal ends a call to it.
 const answerLimit = time.Minute
 
-// CallFS returns what do returns, or, where that takes longer than answerLimit, an error that says so; do goes on by itself then, and must not
-// change anything that the caller reads.
+// CallFS returns what do returns, or, where that takes longer than answerLimit, an error that says so; do goes on by itself then, and
+// must not change anything that the caller reads.
 func CallFS[T any](what string, do func() (T, error)) (T, error) {
 	type answer struct {
 		value T

@@ -177,7 +177,8 @@ const (
 	maxLastLine    = 4 << 10
 )
 
-// checkOutput keeps the first bytes of what is written to it, and the last line that is not empty. A check that no signal ends may write on.
+// checkOutput keeps the first bytes of what is written to it, and the last line that is not empty. A check that no signal ends may write
+// on.
 type checkOutput struct {
 	mu   sync.Mutex
 	kept []byte

@@ -194,8 +194,8 @@ func (r *round) explained(v rundir.Verdict, d blame.Death) rundir.Verdict {
 	return v
 }
 
-// accountInterrupted completes the verdict of a round that was told to end: its workers have saved if one says so (75), and none has failed in that or
-// was killed at it. Those that just leave have nothing to save.
+// accountInterrupted completes the verdict of a round that was told to end: its workers have saved if one says so (75), and none has
+// failed in that or was killed at it. Those that just leave have nothing to save.
 func (s *Supervisor) accountInterrupted(v rundir.Verdict, deaths []blame.Death, all endCounts) (_ rundir.Verdict, failed int) {
 	world := s.round.layout.World // a lost agent's workers have told nothing
 	failed = -1
@@ -294,8 +294,8 @@ const maxReport = 4 << 20
 // fewDeaths is how many of many deaths keep their words where all of them are too much.
 const fewDeaths = 8
 
-// encode is the report in JSON, in no more than limit bytes: what is too much loses the words of its deaths, of the later ones first, but never
-// a death.
+// encode is the report in JSON, in no more than limit bytes: what is too much loses the words of its deaths, of the later ones first,
+// but never a death.
 func (r endsReport) encode(limit int) ([]byte, error) {
 	var text []byte
 	var err error

@@ -16,7 +16,8 @@ import (
 	"ddpbatch/mpi/launch/watch"
 )
 
-// Each agent reads its workers' heartbeat files where it looks for hangs, and tells agent 0 what is new in them. Agent 0 takes the differences
+// Each agent reads its workers' heartbeat files where it looks for hangs, and tells agent 0 what is new in them. Agent 0 takes the
+// differences
 // over a window, writes them to the run directory (steps.jsonl), and says when other ranks than before are clearly slower than the rest.
 
 // agentBeats is what an agent says of its workers.

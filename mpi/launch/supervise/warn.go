@@ -97,8 +97,8 @@ func (r *round) awaitStopFile(ctx context.Context) {
 	}
 }
 
-// awaitOne waits until one of paths exists, as far as they are given; false where ctx or over ends before. It does not wait for a look that the
-// file system does not answer.
+// awaitOne waits until one of paths exists, as far as they are given; false where ctx or over ends before. It does not wait for a look
+// that the file system does not answer.
 func awaitOne(ctx context.Context, over <-chan struct{}, paths []string, exists func(string) bool) (path string, found bool) {
 	look := func() <-chan string {
 		seen := make(chan string, 1)

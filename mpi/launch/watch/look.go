@@ -9,8 +9,8 @@ import (
 )
 
 // Look writes what Dump does of a process that leads its group and of its descendants, but sends nobody a signal: they go on as if nobody
-// had looked. So Go programs are not asked for their goroutines; py-spy stops a Python program for some milliseconds. It takes up to 15 s and
-// writes up to 256 KiB. The error is w's.
+// had looked. So Go programs are not asked for their goroutines; py-spy stops a Python program for some milliseconds. It takes up to 15
+// s and writes up to 256 KiB. The error is w's.
 func (d Dumper) Look(ctx context.Context, pid int, w io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, dumpLimit)
 	defer cancel()

@@ -7,8 +7,10 @@ import (
 
 // Steps finds out how long the steps of each rank of a run take, and which ranks are clearly slower than the others.
 //
-// Ranks that average their gradients wait for each other in each step, so that the steps of all take as long as those of the slowest. It shows in
-// what is no waiting: compute and input. Where no rank says how its time divides, only ranks that do not wait for each other can be compared.
+// Ranks that average their gradients wait for each other in each step, so that the steps of all take as long as those of the slowest. It
+// shows in
+// what is no waiting: compute and input. Where no rank says how its time divides, only ranks that do not wait for each other can be
+// compared.
 //
 // Not safe for concurrent use.
 type Steps struct {
