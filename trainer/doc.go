@@ -43,10 +43,11 @@
 // Each rank prints, at an epoch's start, its batch size and number of steps; rank 0, every Env.Every and at the epoch's end, the mean of
 // the steps' losses, the
 // throughput of all ranks, the share of time in which it only communicated and the share of communication that overlapped, and, where
-// the job evaluates, accuracy or loss on the evaluation rows:
+// the job evaluates, the loss on
+// the evaluation rows and, of classes, the accuracy:
 //
 //	rank 0 | epoch 0 | batch size 32 | steps 32
-//	rank 0 | epoch 0 | loss 0.1234 | samples/s 12345 | communication 3.1 % | overlap 88 % | accuracy 93.20 %
+//	rank 0 | epoch 0 | loss 0.1234 | samples/s 12345 | communication 3.1 % | overlap 88 % | eval loss 0.2104 | accuracy 93.20 %
 //
 // Rank 0 writes a line of metrics, a JSON object, every 10 steps and at an epoch's end, and before a
 // stop. Their keys: time attempt step steps epoch loss lr samples_per_s comm_share overlap left_s,

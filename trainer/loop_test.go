@@ -370,7 +370,7 @@ func TestDigitsAreLearntAsByPyTorch(t *testing.T) { // without the race detector
 	if !r.Evaluated || math.Abs(r.Accuracy-0.86) > 0.01 {
 		t.Errorf("accuracy %v after %d epochs, PyTorch has 0.86", r.Accuracy, r.Epochs)
 	}
-	if line := regexp.MustCompile(`rank 0 \| epoch 3 \| loss 0\.\d{4} \| samples/s \d+ .*\| accuracy 8\d\.\d\d %\n`); !line.MatchString(r.out.String()) {
+	if line := regexp.MustCompile(`rank 0 \| epoch 3 \| loss 0\.\d{4} \| samples/s \d+ .*\| eval loss 0\.\d{4} \| accuracy 8\d\.\d\d %\n`); !line.MatchString(r.out.String()) {
 		t.Errorf("printed\n%s\nwithout a line like %s", r.out.String(), line)
 	}
 }

@@ -154,10 +154,9 @@ func (t *trainer) reportEpoch() {
 		fmt.Fprintf(&line, " | communication %.1f %% | overlap %.0f %%", 100*t.epoch.commShare(), 100*t.epoch.overlap())
 	}
 	if e := t.evaluation; e.done && e.step == t.at.Step {
+		fmt.Fprintf(&line, " | eval loss %.4f", e.loss)
 		if t.eval.Spec().Classes > 0 {
 			fmt.Fprintf(&line, " | accuracy %.2f %%", 100*e.accuracy)
-		} else {
-			fmt.Fprintf(&line, " | eval loss %.4f", e.loss)
 		}
 	}
 	t.print("%s\n", line.String())
