@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/rundir"
@@ -25,6 +26,7 @@ type Finder struct {
 	From    text.Dir          // where relative paths begin
 	Runs    string            // the folder of runs that job ids are looked up in
 	Explain func(error) error // says for a person that an array has no element (rundir.NoElementError); nil: the error is left as it is
+	Now     func() time.Time
 	Log     *slog.Logger
 }
 

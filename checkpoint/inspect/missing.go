@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/rundir"
@@ -67,16 +68,37 @@ func (f Finder) noFolder(ctx context.Context, parent, folder string) error {
 	return d.noneSuch(text.Clean(folder), infos)
 }
 
-// None is the error where the folder holds nothing.
+// None is the error where the folder holds no checkpoint. It names what a program of the user's own has saved there.
 func (d Folder) None() error {
-	err := fmt.Errorf("%w in %s", checkpoint.ErrNone, d.From.Named(d.Path))
-	if d.Run == nil {
-		return err
+	if d.Run != nil {
+		if elements, _ := d.Run.Elements(); len(elements) > 0 {
+			return fmt.Errorf("%w in %s: each element of the array has its own; name one of them, as %s",
+				checkpoint.ErrNone, d.From.Named(d.Path), d.From.Named(elements[0].Path()))
+		}
 	}
-	if elements, _ := d.Run.Elements(); len(elements) > 0 {
-		return fmt.Errorf("%w: each element of the array has its own; name one of them, as %s", err, d.From.Named(elements[0].Path()))
+	foreign, _ := checkpoint.ListForeign(d.Path) // whoever listed the checkpoints has told of an error
+	if len(foreign) == 0 {
+		return fmt.Errorf("%w in %s", checkpoint.ErrNone, d.From.Named(d.Path))
 	}
-	return err
+	const most = 5
+	var names []string
+	for _, f := range foreign {
+		names = append(names, describeForeign(f, d.Now()))
+	}
+	return fmt.Errorf("%w of ddpbatch's in %s, but what the program itself has saved: %s",
+		checkpoint.ErrNone, d.From.Named(d.Path), text.Few(names, most))
+}
+
+// describeForeign is a file or folder of a program's own in a sentence: its name, the size of a file, and its age.
+func describeForeign(f checkpoint.Foreign, now time.Time) string {
+	name, age := text.Clean(text.Shortened(f.Name, 60)), text.Span(now.Sub(f.Changed))+" old"
+	switch f.Kind {
+	case checkpoint.KindFile:
+		return fmt.Sprintf("%s (%s, %s)", name, text.Bytes(uint64(f.Bytes)), age)
+	case checkpoint.KindFolder:
+		name += "/"
+	}
+	return fmt.Sprintf("%s (%s)", name, age)
 }
 
 // noneSuch is the error where it does not hold what was asked for, "of step 7", and infos are what it holds.

@@ -62,7 +62,7 @@ func judged(err error) error {
 // finderOf finds the checkpoints that a command names.
 func finderOf(e *env, c *cli.Context) inspect.Finder {
 	return inspect.Finder{
-		From: e.dir(), Runs: runsFolder(e, c), Log: e.log(),
+		From: e.dir(), Runs: runsFolder(e, c), Now: e.Now, Log: e.log(),
 		Explain: func(err error) error { return runview.ExplainElement(e.dir(), err) },
 	}
 }

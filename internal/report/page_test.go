@@ -82,6 +82,9 @@ func TestPageOfAnyRun(t *testing.T) {
 			begun(t, run)
 			must(t, run.WriteVerdict(rundir.Verdict{Attempt: 1, Cause: "crash", Exit: 3, Message: "rank 0 & all", Time: noon.Add(time.Hour)}))
 		}, "rank 0 &amp; all"},
+		{"saves of its own", func(t *testing.T, run *rundir.Dir) {
+			must(t, os.WriteFile(filepath.Join(run.CheckpointsPath(), "last<1>.pt"), make([]byte, 3<<20), 0o600))
+		}, `<td>last&lt;1&gt;.pt</td>`},
 		{"much of nothing", func(t *testing.T, run *rundir.Dir) {
 			must(t, os.WriteFile(run.MetricsPath(), nil, 0o600))
 			must(t, os.Truncate(run.MetricsPath(), 400<<20))

@@ -23,16 +23,17 @@ type Data struct {
 	Status  runview.RunStatus `json:"status"`
 	Run     Origin            `json:"run"`
 
-	Attempts    []Attempt          `json:"attempts"` // the newest, oldest first
-	Metrics     Metrics            `json:"metrics"`
-	Steps       *StepTimes         `json:"step_times"` // nil: nobody wrote any
-	Checkpoints []Checkpoint       `json:"checkpoints"`
-	Goodput     *goodput.Breakdown `json:"goodput"`
-	Settings    Settings           `json:"settings"`
-	Elements    *Elements          `json:"elements"` // of an array or sweep; nil: it is none
-	Ledger      []rundir.Event     `json:"ledger"`   // the newest, oldest first
-	Earlier     Earlier            `json:"left_out"`
-	Faults      []string           `json:"warnings"` // what could not be read, and why
+	Attempts    []Attempt            `json:"attempts"` // the newest, oldest first
+	Metrics     Metrics              `json:"metrics"`
+	Steps       *StepTimes           `json:"step_times"` // nil: nobody wrote any
+	Checkpoints []Checkpoint         `json:"checkpoints"`
+	Foreign     []checkpoint.Foreign `json:"foreign_saves"` // what the program itself has saved, the newest first
+	Goodput     *goodput.Breakdown   `json:"goodput"`
+	Settings    Settings             `json:"settings"`
+	Elements    *Elements            `json:"elements"` // of an array or sweep; nil: it is none
+	Ledger      []rundir.Event       `json:"ledger"`   // the newest, oldest first
+	Earlier     Earlier              `json:"left_out"`
+	Faults      []string             `json:"warnings"` // what could not be read, and why
 
 	known bool // Status is the viewer's
 }
@@ -54,6 +55,7 @@ type Origin struct {
 type Earlier struct {
 	Attempts    int `json:"attempts"`
 	Checkpoints int `json:"checkpoints"`
+	Foreign     int `json:"foreign_saves"`
 	Events      int `json:"events"`
 	Elements    int `json:"elements"` // whose curves are not drawn
 }
@@ -160,7 +162,7 @@ type Checkpoint struct {
 }
 
 func (d *Data) readCheckpoints(ctx context.Context, log *slog.Logger, run *rundir.Dir, saves map[int64]save) {
-	d.Checkpoints = []Checkpoint{}
+	d.Checkpoints, d.Foreign = []Checkpoint{}, []checkpoint.Foreign{}
 	dir, err := checkpoint.Open(run.CheckpointsPath(), checkpoint.Options{Log: log})
 	if err != nil {
 		d.fault(err)
@@ -179,6 +181,13 @@ func (d *Data) readCheckpoints(ctx context.Context, log *slog.Logger, run *rundi
 		}
 		d.Checkpoints = append(d.Checkpoints, c)
 	}
+	if err != nil || len(list) > 0 {
+		return
+	}
+	foreign, err := checkpoint.ListForeign(run.CheckpointsPath())
+	d.fault(err)
+	d.Earlier.Foreign = max(0, len(foreign)-maxCheckpoints)
+	d.Foreign = append(d.Foreign, foreign[:min(maxCheckpoints, len(foreign))]...)
 }
 
 // readGoodput accounts for the run's time: of one that has ended, or may have, until it was seen last.
