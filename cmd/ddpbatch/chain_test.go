@@ -47,13 +47,13 @@ func TestSubmitsTheLinksOfAChain(t *testing.T) {
 		t.Errorf("called sbatch with %q, want %q", calls, want)
 	}
 	for _, id := range []string{"500", "501", "502"} {
-		if row := q.status(parent, filepath.Join(parent, "runs", "x-"+id)); row.Job != "500" || row.Link != 1 || row.Links != 3 {
+		if row := q.status(parent, filepath.Join(parent, "runs", ".job-x-"+id)); row.Job != "500" || row.Link != 1 || row.Links != 3 {
 			t.Errorf("status of job %s: %+v", id, row)
 		}
 	}
 
 	// what links have written is shown in their order
-	run := filepath.Join(parent, "runs", "x-500")
+	run := filepath.Join(parent, "runs", ".job-x-500")
 	for _, id := range []string{"501", "500"} {
 		q.must(os.WriteFile(filepath.Join(run, "slurm-"+id+".log"), []byte("by "+id+"\n"), 0o600))
 	}

@@ -142,7 +142,7 @@ var manVariables = []manTerm{
 // manFiles are the files that a person has to do with.
 var manFiles = []manTerm{
 	{"job.toml", "A job. ddpbatch init writes one to start from."},
-	{"runs/", "Run directories, and a link NAME-JOBID for each job; run_dir of a job file, or of the defaults, sets another folder."},
+	{"runs/", "Run directories, and a link .job-NAME-JOBID for each job; run_dir of a job file, or of the defaults, sets another folder."},
 	{"RUN/spec.json, RUN/job.toml, RUN/script.sh, RUN/bin/ddpbatch", "What was submitted, and by which program."},
 	{"RUN/slurm-JOBID.log", "The job's output."},
 	{"RUN/attempts/N/logs/, RUN/attempts/N/verdict.json", "What ranks wrote in an attempt, and how it ended."},

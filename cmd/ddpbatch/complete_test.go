@@ -40,7 +40,7 @@ func TestCompletions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, link := range []string{"runs/mnist-123", "my runs/mnist-77"} {
+	for _, link := range []string{"runs/.job-mnist-123", "my runs/mnist-77"} {
 		if err := os.Symlink("mnist-20261121-101500-1a2b3c4d", filepath.Join(dir, link)); err != nil {
 			t.Fatal(err)
 		}

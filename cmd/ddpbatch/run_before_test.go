@@ -109,7 +109,7 @@ func TestRunOfTheProgramBeforeGoesOn(t *testing.T) {
 			t.Errorf("resume: %d, %s%s", code, out, errs)
 		}
 		q.forgets("17")
-		if row := q.status(parent, filepath.Join(parent, "runs", "x-500")); row.Job != "500" || row.State != "PENDING" {
+		if row := q.status(parent, filepath.Join(parent, "runs", ".job-x-500")); row.Job != "500" || row.State != "PENDING" {
 			t.Errorf("status: %+v", row)
 		}
 	})

@@ -138,7 +138,7 @@ func digitsRecords(s *submitted) {
 	if last := lines[len(lines)-1]; last.Step != steps || accuracy < digitsAccuracy || *last.Loss >= *lines[0].Loss {
 		t.Errorf("metrics begin with %+v and end with %+v, and an accuracy of %v", lines[0], last, accuracy)
 	}
-	link := filepath.Join(s.c.dir, "runs", "mnist-"+s.id)
+	link := filepath.Join(s.c.dir, "runs", ".job-mnist-"+s.id)
 	if target, err := os.Readlink(link); err != nil || target != filepath.Base(s.dir.Path()) {
 		t.Errorf("%s points at %q (%v), want %q", link, target, err, filepath.Base(s.dir.Path()))
 	}

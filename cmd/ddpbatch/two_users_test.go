@@ -161,15 +161,17 @@ func TestPlantedRunIsOnlyLookedAt(t *testing.T) {
 	l.runsOf(0, 0o777|fs.ModeSticky)
 	made := l.submit(attacker)
 	planted := filepath.Join(l.project, "runs", "x-20990101-000000-abcd")
-	l.must(attacker, "rm", filepath.Join(l.project, "runs", "x-500"))
+	l.must(attacker, "rm", filepath.Join(l.project, "runs", ".job-x-500"))
 	l.must(attacker, "mv", made, planted)
 	l.must(attacker, "sed", "-i", "-E", `s/"created": "[0-9]{4}/"created": "2099/`, filepath.Join(planted, "spec.json"))
 	l.trap(planted)
-	l.must(attacker, "ln", "-s", filepath.Base(planted), filepath.Join(l.project, "runs", "a-500"))
+	for _, link := range []string{"a-500", ".job-a-500"} {
+		l.must(attacker, "ln", "-s", filepath.Base(planted), filepath.Join(l.project, "runs", link))
+	}
 
 	// that is all there is of job 500
 	for _, command := range [][]string{
-		{"resume", "500"}, {"resume", planted}, {"resume", "runs/a-500"}, {"resume", filepath.Base(planted), "--set", "slurm.nodes=2"},
+		{"resume", "500"}, {"resume", planted}, {"resume", "runs/a-500"}, {"resume", "runs/.job-a-500"}, {"resume", filepath.Base(planted), "--set", "slurm.nodes=2"},
 		{"cancel", "500"}, {"ckpt", "prune", "500"}, {"ckpt", "prune", "--force", "--keep-last", "2", planted},
 		{"attempt", "begin", planted}, {"attempt", "end", "--code", "0", planted}, {"attempt", "watch", "--srun", "1", planted},
 	} {

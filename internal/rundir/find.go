@@ -19,7 +19,7 @@ import (
 var ErrNotFound = errors.New("no such run")
 
 // Find opens what a user names: a run directory by its path or by its name below
-// parent, a link <name>-<jobid> there, or a job id alone ("123", or "123_4" for
+// parent, a job there by <name>-<jobid> or by a path that ends so, or a job id alone ("123", or "123_4" for
 // an element of an array; "123;lab" on a cluster). A job id of several runs (a
 // rebuilt cluster counts from 1 again, and each cluster counts by itself) means
 // the newest, and never a folder of that name. The error lists what has a
@@ -47,15 +47,25 @@ func Find(parent, jobOrPath string) (*Dir, error) {
 
 // candidates are the paths that name may stand for. A bare name below parent
 // comes first, so that a file of the same name in the working directory is not
-// taken for it.
+// taken for it. Where name is that of a job's link, a link of the caller's own comes before anything else of that name, which another user
+// may have put there.
 func candidates(parent, name string) []string {
-	switch {
-	case name == "":
+	if name == "" {
 		return nil
-	case strings.ContainsRune(name, filepath.Separator), name == ".", name == "..":
-		return []string{name}
 	}
-	return []string{filepath.Join(parent, name), name}
+	paths := []string{filepath.Clean(name)}
+	if !strings.ContainsRune(name, filepath.Separator) && name != "." && name != ".." {
+		paths = []string{filepath.Join(parent, name), name}
+	}
+	folder, base := filepath.Split(paths[0])
+	if _, _, ok := cutLink(base); !ok {
+		return paths
+	}
+	link, at := filepath.Join(folder, linkPrefix+base), 1
+	if info, err := os.Lstat(link); err == nil && vfs.Owner(info) == os.Geteuid() {
+		at = 0
+	}
+	return slices.Insert(paths, at, link)
 }
 
 // maxOtherLinks is how many links of other users to the runs of one job id are followed: anybody can make more of them in a folder open to
@@ -201,6 +211,9 @@ func suggestions(parent, name string) string {
 		return fmt.Sprintf(": there is no run in %s", parent)
 	}
 	runs, links, _ := listNames(parent)
+	for i, link := range links {
+		links[i] = strings.TrimPrefix(link, linkPrefix)
+	}
 	similar := slices.DeleteFunc(append(links, runs...), func(n string) bool {
 		unprintable := strings.ContainsFunc(n, func(r rune) bool { return !unicode.IsPrint(r) })
 		return unprintable || !strings.Contains(n, name) && commonPrefix(n, name) < 3
@@ -227,13 +240,16 @@ func commonPrefix(a, b string) int {
 }
 
 // listNames lists the directories below parent that are called like runs, and the
-// symbolic links.
+// symbolic links that may be of jobs, with linkPrefix or, as earlier versions made them, without.
 func listNames(parent string) (runs, links []string, err error) {
 	entries, err := os.ReadDir(parent)
 	for _, e := range entries {
+		isLink := e.Type()&os.ModeSymlink != 0
 		switch {
+		case isLink && strings.HasPrefix(e.Name(), linkPrefix):
+			links = append(links, e.Name())
 		case strings.HasPrefix(e.Name(), "."):
-		case e.Type()&os.ModeSymlink != 0:
+		case isLink:
 			links = append(links, e.Name())
 		case e.IsDir() && runName().MatchString(e.Name()):
 			runs = append(runs, e.Name())

@@ -3,7 +3,9 @@ package rundir
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +54,51 @@ func TestFindTakesJobsNamesAndPaths(t *testing.T) {
 	}
 	if _, err := Find(t.TempDir(), "1"); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "there is no run in") {
 		t.Errorf("in an empty folder: %v", err)
+	}
+}
+
+// Links of earlier versions have names without a prefix. They are found until a job of that id has another.
+func TestFindTakesLinksOfEarlierVersions(t *testing.T) {
+	parent := t.TempDir()
+	run, later := create1(t, parent, "x"), createAt(t, parent, "x", noon.Add(time.Hour))
+	task, err := run.Task(5)
+	must(t, err)
+	old := filepath.Join(parent, "x-7")
+	must(t, os.Symlink(filepath.Base(run.Path()), old))
+	found := func(want map[string]*Dir) {
+		t.Helper()
+		for what, want := range want {
+			if d, err := Find(parent, what); err != nil || d.Path() != want.Path() {
+				t.Errorf("Find(%q) = %v, %v; want %s", what, d, err, want.Path())
+			}
+		}
+		if names := Names(parent, "7"); !slices.Equal(names, []Name{{"7", "x"}}) {
+			t.Errorf("names are %+v", names)
+		}
+	}
+	found(map[string]*Dir{"7": run, "x-7": run, old: run, "7_5": task})
+	must(t, run.SetJobID("8"))
+	found(map[string]*Dir{"7": run, "x-7": run, "8": run, "x-8": run, filepath.Join(parent, "x-8"): run})
+	must(t, later.SetJobID("7"))
+	found(map[string]*Dir{"7": later, "x-7": later, old: later, "8": run})
+	if got := listing(t, parent); len(got) != 4 {
+		t.Errorf("there are %q: the link of the earlier version is no longer of job 7", got)
+	}
+	must(t, os.Symlink(filepath.Base(run.Path()), old)) // by a program of an earlier version
+	must(t, run.Remove())
+	if got := listing(t, parent); len(got) != 2 {
+		t.Errorf("a removal leaves %q", got)
+	}
+}
+
+// Whatever a shell makes of runs/NAME-* and runs/*, each run is there once.
+func TestLinksOfJobsAreInNoGlob(t *testing.T) {
+	parent := t.TempDir()
+	run := create1(t, parent, "x")
+	must(t, run.SetJobID("7"))
+	out, err := exec.Command("sh", "-c", `cd "$1" && echo x-* *`, "sh", parent).Output()
+	if want := strings.Repeat(filepath.Base(run.Path())+" ", 2); err != nil || string(out) != strings.TrimSuffix(want, " ")+"\n" {
+		t.Errorf("there are %s, %v", out, err)
 	}
 }
 
@@ -130,8 +177,8 @@ func TestFindKeepsClustersApart(t *testing.T) {
 		}
 	}
 	must(t, west.SetJobID("7;east")) // the newer of two
-	must(t, os.Remove(filepath.Join(parent, "y-7")))
-	must(t, os.Remove(filepath.Join(parent, "x-7")))
+	must(t, os.Remove(filepath.Join(parent, ".job-y-7")))
+	must(t, os.Remove(filepath.Join(parent, ".job-x-7")))
 	if d, err := Find(parent, "7;east"); err != nil || d.Path() != west.Path() {
 		t.Errorf("without links: %v, %v", d, err)
 	}

@@ -39,7 +39,21 @@ var ErrLink = errors.New("the job has no link")
 
 const maxJobID = 128 // bytes of the file jobid
 
-// SetJobID records the newest job id, "123", or "123;lab" on another cluster than the default one, and points runs/<name>-123 at the run.
+// linkPrefix begins the names of the links by which job ids lead to runs, so that a shell's runs/<name>-* has each run once. Those of
+// earlier versions have no prefix.
+const linkPrefix = ".job-"
+
+// cutLink parts <name>-<jobid>, as the link of a job is called behind linkPrefix. ok: it is that, and not the name of a run directory.
+func cutLink(link string) (name, id string, ok bool) {
+	at := strings.LastIndexByte(link, '-')
+	if at < 0 || !IsJobName(link[:at]) || !plainID(link[at+1:]) || runName().MatchString(link) {
+		return "", "", false
+	}
+	return link[:at], link[at+1:], true
+}
+
+// SetJobID records the newest job id, "123", or "123;lab" on another cluster than the default one, and points runs/.job-<name>-123 at the
+// run.
 // A link of that name that ddpbatch made for another run (a rebuilt cluster
 // counts from 1 again) is replaced; anything else of that name is left alone,
 // and an [ErrLink] says so, with the id recorded all the same. An array element
@@ -63,11 +77,11 @@ func (d *Dir) SetJobID(id string) error {
 
 // jobLink is the path of the link by which a job's id leads to its run.
 func (d *Dir) jobLink(id string) string {
-	return filepath.Join(filepath.Dir(d.path), d.Spec().Name+"-"+id)
+	return filepath.Join(filepath.Dir(d.path), linkPrefix+d.Spec().Name+"-"+id)
 }
 
-// PointJobID points runs/<name>-<jobid> at the run, as SetJobID does, and leaves the newest job id as it is: for the jobs of a chain that
-// come after its first.
+// PointJobID points runs/.job-<name>-<jobid> at the run, as SetJobID does, and leaves the newest job id as it is: for the jobs of a chain
+// that come after its first. It removes what an earlier version has made for the same purpose.
 func (d *Dir) PointJobID(id string) error {
 	if !jobID().MatchString(id) {
 		return fmt.Errorf("record the job id: %q is not a Slurm job id", id)
@@ -75,6 +89,10 @@ func (d *Dir) PointJobID(id string) error {
 	link := d.jobLink(id)
 	if err := pointAt(link, filepath.Base(d.path)); err != nil {
 		return fmt.Errorf("link job id %s to its run: %w: %w", id, ErrLink, err)
+	}
+	old := filepath.Join(filepath.Dir(link), strings.TrimPrefix(filepath.Base(link), linkPrefix))
+	if target, err := os.Readlink(old); err == nil && runName().MatchString(target) {
+		_ = os.Remove(old) // one that stays, as it is another user's, is looked at with all others
 	}
 	return nil
 }

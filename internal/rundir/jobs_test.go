@@ -20,7 +20,7 @@ func TestSetJobIDLinksTheRun(t *testing.T) {
 		if got, err := d.JobID(); got != id || err != nil {
 			t.Errorf("job id is %q, %v; want %s", got, err, id)
 		}
-		if to, err := os.Readlink(filepath.Join(parent, "x-"+id)); to != filepath.Base(d.Path()) || err != nil {
+		if to, err := os.Readlink(filepath.Join(parent, ".job-x-"+id)); to != filepath.Base(d.Path()) || err != nil {
 			t.Errorf("link points at %q, %v", to, err)
 		}
 	}
@@ -51,7 +51,7 @@ func TestSetJobIDReplacesOwnLinksOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			parent := t.TempDir()
 			d := create1(t, parent, "x")
-			link := filepath.Join(parent, "x-7")
+			link := filepath.Join(parent, ".job-x-7")
 			tc.put(t, link)
 			before, err := os.Lstat(link)
 			must(t, err)

@@ -26,12 +26,8 @@ func Names(parent, prefix string) []Name {
 	runs, links, _ := listNames(parent)
 	var ids, others []Name
 	for _, link := range links {
-		at := strings.LastIndexByte(link, '-')
-		if at < 0 || !IsJobName(link[:at]) || !plainID(link[at+1:]) {
-			continue
-		}
-		if id := link[at+1:]; strings.HasPrefix(id, prefix) {
-			ids = append(ids, Name{id, link[:at]})
+		if name, id, ok := cutLink(strings.TrimPrefix(link, linkPrefix)); ok && strings.HasPrefix(id, prefix) {
+			ids = append(ids, Name{id, name})
 		}
 	}
 	for _, run := range runs {
@@ -61,8 +57,8 @@ func madeAt(name string) string {
 func elementNames(parent, job, prefix string) (names []Name) {
 	_, links, _ := listNames(parent)
 	for _, link := range links {
-		name, ok := strings.CutSuffix(link, "-"+job)
-		if !ok || !IsJobName(name) {
+		name, id, ok := cutLink(strings.TrimPrefix(link, linkPrefix))
+		if !ok || id != job {
 			continue
 		}
 		entries, _ := os.ReadDir(filepath.Join(parent, link, tasksName)) // none: it is no array, or none has begun

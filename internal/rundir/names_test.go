@@ -23,7 +23,8 @@ func TestNamesAreThoseThatFindTakes(t *testing.T) {
 	// what is nobody's: files, folders and links of names that ddpbatch does not give
 	must(t, os.WriteFile(filepath.Join(parent, "mnist-7"), nil, 0o600))
 	must(t, os.Mkdir(filepath.Join(parent, "mnist-8"), 0o700))
-	for _, link := range []string{"nosuch\x1b]0;x\a-1", "-2", "a b-3", "$(x)-4", "5", "mnist-6x", "mnist-", "mnist-1+0", "mnist-1_2"} {
+	for _, link := range []string{"nosuch\x1b]0;x\a-1", "-2", "a b-3", "$(x)-4", "5", "mnist-6x", "mnist-", "mnist-1+0", "mnist-1_2",
+		".job-a b-3", ".job-5", ".link-mnist-7", "mnist-20261121-101500-12345678"} {
 		must(t, os.Symlink(filepath.Base(older.Path()), filepath.Join(parent, link)))
 	}
 	dirs := []string{filepath.Base(unsubmitted.Path()), filepath.Base(newer.Path()), filepath.Base(older.Path())}
@@ -62,7 +63,7 @@ func BenchmarkNames(b *testing.B) {
 	for i := range 2000 {
 		run := fmt.Sprintf("mnist-20261121-%06d-%08x", i, i)
 		must(b, os.Mkdir(filepath.Join(parent, run), 0o700))
-		must(b, os.Symlink(run, filepath.Join(parent, fmt.Sprintf("mnist-%d", i+1))))
+		must(b, os.Symlink(run, filepath.Join(parent, fmt.Sprintf(".job-mnist-%d", i+1))))
 	}
 	for b.Loop() {
 		if got := len(Names(parent, "")); got != 4000 {

@@ -48,7 +48,7 @@ func TestFindTrustsNoLink(t *testing.T) {
 	if d, err := Find(runs, "7"); !errors.Is(err, ErrNotFound) { // the link is root's, and the run is not
 		t.Errorf("job 7, whose link is not of the run's owner: %v, %v; want ErrNotFound", d, err)
 	}
-	give(t, filepath.Join(runs, "a-7"))
+	give(t, filepath.Join(runs, ".job-a-7"))
 	if d, err := Find(runs, "7"); err != nil || d.Path() != planted.Path() {
 		t.Errorf("job 7 of another user: %v, %v; want that run, to look at", d, err)
 	}
@@ -87,7 +87,7 @@ func TestTakenLinkDoesNotHideARun(t *testing.T) {
 	t.Parallel()
 	runs := filepath.Join(t.TempDir(), "runs")
 	own := create1(t, runs, "j")
-	theirs := planted(t, runs, "j-4243")
+	theirs := planted(t, runs, ".job-j-4243")
 	must(t, os.WriteFile(filepath.Join(own.Path(), jobIDName), []byte("4243\n"), 0o600))
 	element, err := own.Task(2)
 	must(t, err)
@@ -99,6 +99,28 @@ func TestTakenLinkDoesNotHideARun(t *testing.T) {
 	must(t, os.Remove(filepath.Join(own.Path(), jobIDName)))
 	if d, err := Find(runs, "4243"); err != nil || d.Path() != theirs.Path() {
 		t.Errorf("a job of another user alone is %v, %v; want that user's run", d, err)
+	}
+}
+
+// TestLinksOfStrangersHideNone has another user make links that are called like those of the caller's jobs, but for the prefix.
+func TestLinksOfStrangersHideNone(t *testing.T) {
+	t.Parallel()
+	runs := filepath.Join(t.TempDir(), "runs")
+	own, before := create1(t, runs, "j"), createAt(t, runs, "k", noon.Add(time.Minute))
+	must(t, own.SetJobID("5"))
+	must(t, os.Symlink(filepath.Base(before.Path()), filepath.Join(runs, "k-6"))) // by an earlier version
+	theirs := planted(t, runs, "j-5")
+	for _, link := range []string{".job-k-6", ".job-" + filepath.Base(own.Path())} {
+		must(t, os.Symlink(filepath.Base(theirs.Path()), filepath.Join(runs, link)))
+		give(t, filepath.Join(runs, link))
+	}
+	for what, want := range map[string]*Dir{
+		"5": own, "j-5": own, filepath.Join(runs, "j-5"): own, filepath.Base(own.Path()): own,
+		"6": before, "k-6": before, filepath.Join(runs, "k-6"): before,
+	} {
+		if d, err := Find(runs, what); err != nil || d.Path() != want.Path() {
+			t.Errorf("Find(%q) is %v, %v; want the caller's %s", what, d, err, want.Path())
+		}
 	}
 }
 
@@ -164,7 +186,7 @@ func TestStrangersLinksAreFew(t *testing.T) {
 	runs := filepath.Join(t.TempDir(), "runs")
 	d := planted(t, runs, "a-9")
 	for i := range 3 * maxOtherLinks {
-		link := filepath.Join(runs, fmt.Sprintf("b%d-9", i))
+		link := filepath.Join(runs, fmt.Sprintf("%sb%d-9", []string{"", linkPrefix}[i%2], i))
 		must(t, os.Symlink(filepath.Base(d.Path()), link))
 		give(t, link)
 	}

@@ -131,7 +131,7 @@ func TestFindWarnsOfAnotherUser(t *testing.T) {
 	}
 	p, run := fakeslurm.New(t), fakeslurm.Run(t, "")
 	p.Must(run.SetJobID("12"))
-	link := filepath.Join(filepath.Dir(run.Path()), "x-12")
+	link := filepath.Join(filepath.Dir(run.Path()), ".job-x-12")
 	p.Must(errors.Join(os.Lchown(run.Path(), 4242, 4242), os.Lchown(link, 4242, 4242)))
 	for name, warned := range map[string]bool{"12": true, run.Path(): false} {
 		var log bytes.Buffer

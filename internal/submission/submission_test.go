@@ -246,7 +246,7 @@ func TestNotSubmitted(t *testing.T) {
 func TestTakenLinkNameStopsNoJob(t *testing.T) {
 	w := newWorld(t)
 	for _, id := range []string{"500", "501", "502"} {
-		w.Must(os.WriteFile(filepath.Join(filepath.Dir(w.run.Path()), "x-"+id), nil, 0o600))
+		w.Must(os.WriteFile(filepath.Join(filepath.Dir(w.run.Path()), ".job-x-"+id), nil, 0o600))
 	}
 	w.Must(w.env().Record(w.run, slurm.JobID{ID: "500"}, rundir.Event{Detail: rundir.EventSubmit}))
 	w.Must(w.env().NoteBegin(w.run, "500"))
