@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"ddpbatch/internal/text"
 )
 
 // JobFacts is what scontrol tells of one job beside its [JobStatus]: what a batch script needs to know of itself when its
@@ -130,12 +132,9 @@ func slurmTime(s string) time.Time {
 
 // DownNodes are those of a folded list of nodes that Slurm gives up on: down, failing, or not answering ("down*", "mixed*").
 func (c *Client) DownNodes(ctx context.Context, hostlist string) ([]string, error) {
-	if err := checkWord(hostlist); err != nil || hostlist == "" || strings.HasPrefix(hostlist, "-") {
-		return nil, fmt.Errorf("ask for nodes: %s is no list of nodes", clip(hostlist))
-	}
-	out, err := c.ask(ctx, "sinfo", "-h", "-N", "-n", hostlist, "-o", "%N"+separator+"%T")
+	out, err := c.nodes(ctx, hostlist, "%N"+separator+"%T")
 	if err != nil {
-		return nil, fmt.Errorf("ask for the nodes %s: %w", hostlist, err)
+		return nil, err
 	}
 	var down []string
 	for line := range strings.Lines(string(out)) {
@@ -147,10 +146,66 @@ func (c *Client) DownNodes(ctx context.Context, hostlist string) ([]string, erro
 	return down, nil
 }
 
+// nodes asks sinfo for the nodes of a folded list, with a line for each partition of each node.
+func (c *Client) nodes(ctx context.Context, hostlist, format string) ([]byte, error) {
+	if err := checkWord(hostlist); err != nil || hostlist == "" || strings.HasPrefix(hostlist, "-") {
+		return nil, fmt.Errorf("ask for nodes: %s is no list of nodes", clip(hostlist))
+	}
+	out, err := c.ask(ctx, "sinfo", "-h", "-N", "-n", hostlist, "-o", format)
+	if err != nil {
+		return nil, fmt.Errorf("ask for the nodes %s: %w", hostlist, err)
+	}
+	return out, nil
+}
+
+// stateMarks are what sinfo puts behind the word of a node's state (sinfo(1), "NODE STATE CODES").
+const stateMarks = "*~#!%$@^-+"
+
 // lostState reports whether a node's state, as sinfo writes it, means that what ran there is lost; an asterisk is "does not answer".
 func lostState(state string) bool {
-	word := strings.TrimRight(state, "*~#!%$@^-+")
+	word := strings.TrimRight(state, stateMarks)
 	return word == "down" || word == "fail" || word == "failing" || word == "error" || strings.HasSuffix(state, "*")
+}
+
+// maxReason bounds, in bytes, what is kept of the reason why a node is drained.
+const maxReason = 200
+
+// Draining are those of a folded list of nodes that get no new jobs, as an administrator or Slurm itself drains them or expects them to
+// fail, each with the reason, which may be empty. Jobs that run there already go on to their end.
+func (c *Client) Draining(ctx context.Context, hostlist string) (reasons map[string]string, err error) {
+	out, err := c.nodes(ctx, hostlist, strings.Join([]string{"%N", "%T", "%E"}, separator))
+	if err != nil {
+		return nil, err
+	}
+	return parseDraining(out), nil
+}
+
+func parseDraining(stdout []byte) map[string]string {
+	reasons := map[string]string{}
+	for line := range strings.Lines(string(stdout)) {
+		f := strings.SplitN(strings.TrimSuffix(line, "\n"), separator, 3)
+		if len(f) != 3 || f[0] == "" || !drainState(f[1]) {
+			continue
+		}
+		reason := strings.TrimSpace(text.Clean(f[2]))
+		if reason == "none" { // as sinfo has it where there is none
+			reason = ""
+		}
+		reasons[f[0]] = text.Cut(reason, maxReason)
+	}
+	return reasons
+}
+
+// drainState reports whether a node's state, as sinfo writes it, means that it gets no new jobs: "draining@", or in parts, as scontrol and
+// some formats of sinfo have it, "mixed+drain".
+func drainState(state string) bool {
+	for part := range strings.SplitSeq(state, "+") {
+		switch strings.TrimRight(part, stateMarks) {
+		case "drain", "draining", "drained", "fail", "failing":
+			return true
+		}
+	}
+	return false
 }
 
 // ClusterConfig is what a job must know of Slurm's own configuration (slurm.conf).

@@ -2,12 +2,15 @@ package slurm
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"ddpbatch/internal/text"
 )
 
 func TestClusterConfig(t *testing.T) {
@@ -104,5 +107,48 @@ func TestDownNodes(t *testing.T) {
 		if _, err := p.client().DownNodes(t.Context(), list); err == nil {
 			t.Errorf("%q was asked for", list)
 		}
+		if _, err := p.client().Draining(t.Context(), list); err == nil {
+			t.Errorf("%q was asked for", list)
+		}
 	}
+}
+
+// The states are those of sinfo(1), "NODE STATE CODES"; nodes and reasons are what real clusters said: 22.05 of n1 to n4, where an
+// administrator drained n3, and 25.11 of n12 and n13, after n12 had failed.
+func TestDraining(t *testing.T) {
+	lines := []string{
+		"n1|mixed|none", "n1|mixed|none", "n3|drained|maintenance", "n3|drained|maintenance", "n4|idle|none",
+		"n12|down*|Not responding", "n13|idle|Not responding", "n13|completing|none",
+		"n20|draining|Kill task failed", "n21|draining@|Reboot ASAP", "n22|drained*|none", "n23|failing|", "n24|fail*|a | b", "n25|mixed+drain|none",
+		"n26|idle+drain+maint|x", "n27|allocated+|none", "n28|maint|none", "n29|planned|none", "n30|mixed-|none", "n31|inval|low memory", "n32|reboot^|none",
+		"n33|draining|\x1b[31mred\u202e", "n34|draining|" + strings.Repeat("ä", 150), "n35|draining", "|draining|none", "greeting", "",
+	}
+	p := &pretend{answers: map[string]Output{"sinfo": {Stdout: []byte(strings.ReplaceAll(strings.Join(lines, "\n"), "|", separator))}}}
+	got, err := p.client().Draining(t.Context(), "n[1-35]")
+	want := map[string]string{
+		"n3": "maintenance", "n20": "Kill task failed", "n21": "Reboot ASAP", "n22": "", "n23": "", "n24": "a   b", "n25": "", "n26": "x",
+		"n33": "[31mred", "n34": strings.Repeat("ä", 100),
+	}
+	if err != nil || !maps.Equal(got, want) {
+		t.Errorf("%q, %v; want %q", got, err, want)
+	}
+	if asked := strings.Join(p.asked, "; "); !strings.HasPrefix(asked, "sinfo -h -N -n 'n[1-35]' -o ") || len(p.asked) != 1 {
+		t.Errorf("asked %q", asked)
+	}
+	if _, err := (&pretend{}).client().Draining(t.Context(), "n1"); !errors.Is(err, ErrNoSlurm) {
+		t.Errorf("without Slurm: %v", err)
+	}
+}
+
+// FuzzDraining: whatever sinfo prints, a reason is one short line that does nothing to a terminal.
+func FuzzDraining(f *testing.F) {
+	f.Add("n3\x1fdrained\x1fmaintenance\nn4\x1fidle\x1fnone\n")
+	f.Add("n3\x1fdraining@\x1fa\x1fb\r\n\x1f+\x1f\n")
+	f.Fuzz(func(t *testing.T, out string) {
+		for name, reason := range parseDraining([]byte(out)) {
+			if name == "" || len(reason) > maxReason || strings.ContainsFunc(reason, text.Unsafe) {
+				t.Errorf("%q: %q", name, reason)
+			}
+		}
+	})
 }
