@@ -56,7 +56,7 @@ func (a *Attempt) readVerdict(code int) (v rundir.Verdict, ok bool, err error) {
 // verdictOfEvent is the verdict that an end in the ledger comes from, as far as it tells.
 func (a *Attempt) verdictOfEvent(end rundir.Event, code int) rundir.Verdict {
 	return rundir.Verdict{
-		Attempt: a.Number, JobID: a.JobID, Cause: end.Cause, FirstRank: -1, Host: end.Node, Nodes: end.Nodes, Unfit: end.Unfit,
+		Attempt: a.Number, JobID: a.JobID, Cause: end.Cause, FirstRank: -1, Host: end.Node, Nodes: end.Nodes, Drain: end.Drain, Unfit: end.Unfit,
 		Step: end.Step, Saved: end.Saved,
 		Signal: end.Signal, WarnedS: end.WarnedS, LeadS: end.LeadS, Message: end.Detail, Exit: code, Time: end.Time,
 		Error: end.Error, Class: end.Class, Advice: end.Advice, Final: end.Final, Trace: end.Trace,

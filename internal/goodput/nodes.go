@@ -62,7 +62,7 @@ func (n *Nodes) Add(run *rundir.Dir) error {
 		}
 	}
 	for _, e := range ends {
-		if cause := recovery.Cause(e.Cause).Current(); cause != recovery.Node && cause != recovery.Hang {
+		if cause := recovery.Cause(e.Cause).Current(); cause != recovery.Node && cause != recovery.Hang || e.Drain {
 			continue
 		}
 		names := e.Nodes

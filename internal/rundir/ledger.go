@@ -36,6 +36,7 @@ type Event struct {
 	Cause   string    `json:"cause,omitempty"` // as in Verdict
 	Node    string    `json:"node,omitempty"`  // of the rank that ended first
 	Nodes   []string  `json:"nodes,omitempty"` // as in Verdict
+	Drain   bool      `json:"drain,omitempty"` // of an end: as in Verdict
 	Unfit   []string  `json:"unfit,omitempty"` // of an end: as in Verdict
 	Step    int64     `json:"step,omitempty"`
 	Saved   bool      `json:"saved,omitempty"` // of an end: as in Verdict, and the next eight
@@ -194,7 +195,7 @@ func (e Event) SubmittedJob() (id string, ok bool) {
 // Event is the ledger's line of an attempt's end.
 func (v Verdict) Event() Event {
 	return Event{
-		Time: v.Time, Event: EventEnd, Attempt: v.Attempt, Cause: v.Cause, Node: v.Host, Nodes: v.Nodes, Unfit: v.Unfit, Step: v.Step,
+		Time: v.Time, Event: EventEnd, Attempt: v.Attempt, Cause: v.Cause, Node: v.Host, Nodes: v.Nodes, Drain: v.Drain, Unfit: v.Unfit, Step: v.Step,
 		Saved: v.Saved, Signal: v.Signal, WarnedS: v.WarnedS, LeadS: v.LeadS, Detail: v.Message,
 		Error: v.Error, Class: v.Class, Advice: v.Advice, Final: v.Final, Trace: v.Trace,
 	}

@@ -39,6 +39,7 @@ type Verdict struct {
 	OOM     bool      `json:"oom,omitempty"`     // memory ran out
 	Saved   bool      `json:"saved,omitempty"`   // the ranks saved before they stopped; exit 75 alone is a wish to be started again
 	Nodes   []string  `json:"nodes,omitempty"`   // that failed
+	Drain   bool      `json:"drain,omitempty"`   // Nodes have not failed: Slurm drains them, and the workers ended because of that
 	Unfit   []string  `json:"unfit,omitempty"`   // nodes that failed a check before the workers were started; they had no part in the attempt
 	Restart bool      `json:"restart,omitempty"` // another round followed in the same job
 	Time    time.Time `json:"time"`

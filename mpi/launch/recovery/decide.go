@@ -9,6 +9,7 @@ import (
 
 	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
 )
 
 // Action is what follows the end of an attempt.
@@ -175,6 +176,11 @@ func causeText(v rundir.Verdict) string {
 		words = "a node failed"
 	}
 	switch {
+	case CauseOf(v) == Node && v.Drain:
+		words = "Slurm drains " + text.Few(v.Nodes, 4)
+		if v.Saved {
+			words += ", and the workers saved"
+		}
 	case CauseOf(v) == Node && slices.Contains(v.Unfit, v.Host):
 		return fmt.Sprintf("%s failed a check", strings.Join(v.Unfit, ", "))
 	case CauseOf(v) == Saved && !v.Saved:

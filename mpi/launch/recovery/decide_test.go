@@ -125,6 +125,13 @@ func savedFor(c Cause, step int64) rundir.Verdict {
 	return rundir.Verdict{Cause: string(c), Exit: 75, Saved: true, Step: step}
 }
 
+// drainedOf is the verdict of workers that saved, as Slurm drains a node.
+func drainedOf(node string) rundir.Verdict {
+	v := savedFor(Node, 7)
+	v.Drain, v.Host, v.Nodes = true, node, []string{node}
+	return v
+}
+
 func TestDecide(t *testing.T) {
 	all := Policy{On: Causes(), MaxRestarts: 2}
 	usual := DefaultPolicy()
@@ -172,6 +179,8 @@ func TestDecide(t *testing.T) {
 		{"a node of which a rank says so", usual, new(story),
 			rundir.Verdict{Cause: "node", Exit: 1, FirstRank: 3, Host: "n2", Error: "ECC", Class: "infrastructure"}, false, 0,
 			Requeue, "a node failed (n2): requeue 1 of 5", Node},
+		{"a node that Slurm drains", usual, new(story), drainedOf("n2"), true, 0, Requeue, "Slurm drains n2, and the workers saved: requeue 1 of 5", Node},
+		{"drained too often", usual, new(story).requeued(5, Node, 1), drainedOf("n2"), true, 0, GiveUp, "requeue.max.node = 5 is used up", ""},
 		{"timeout with room", Policy{MaxRestarts: 9}, new(story), ended(Timeout), true, 0, GiveUp, "the time limit came", ""},
 		{"never started", all, new(story), rundir.Verdict{Cause: "start", Exit: 127}, true, 0, GiveUp, "were not started", ""},
 		{"nobody knows", all, new(story), ended(Unknown), true, 0, GiveUp, "nobody lived", ""},

@@ -59,6 +59,8 @@ func blameless(v rundir.Verdict) bool {
 		return v.Exit != exit.Never && v.Exit != exit.Timeout
 	case Crash: // a worker that Slurm's TERM has reached before its agent
 		return v.Signal == sigTERM
+	case Node: // the workers saved, as they were warned of a drain; a person may have cancelled the job meanwhile
+		return v.Drain && v.Exit == exit.Requeue
 	}
 	return false
 }

@@ -59,7 +59,7 @@ func unmet(e Evidence) Evidence {
 func TestRefine(t *testing.T) {
 	cancelled := rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15, Host: "n1", Message: "told"}
 	nobody := rundir.Verdict{Cause: "unknown", Exit: 137, Message: "nobody"}
-	asked := savedFor(Saved, 7)
+	asked, drained := savedFor(Saved, 7), drainedOf("n2")
 	line := func(file string, words ...string) Evidence { return evidenceOf(corpusLine(t, file, words...)) }
 	// What scontrol said inside jobs on Slurm 22.05 after srun had ended, in the few seconds before KILL.
 	limit := evidenceOf("JobState=COMPLETING Reason=TimeLimit Restarts=0")
@@ -123,6 +123,11 @@ func TestRefine(t *testing.T) {
 		{"and a hang", rundir.Verdict{Cause: "hang", Exit: 1}, line("pre-requeue-stay.txt", "JobState=PENDING"), Hang},
 		{"and 93", rundir.Verdict{Cause: "cancelled", Exit: 93}, limit, Cancelled},
 		{"done is done", rundir.Verdict{Cause: "done"}, limit, Done},
+		{"saved as a node is drained", drained, running, Node},
+		{"the same near the end", drained, near, Node},
+		{"the same, Slurm silent", drained, Evidence{Now: noon, Lead: 2 * time.Minute}, Node},
+		{"the same, and cancelled", drained, cancel, Cancelled},
+		{"the same, and preempted", drained, line("pre-requeue-stay.txt", "PreemptTime=2026", "JobState=RUNNING"), Preempt},
 		{"agents that did not meet", rundir.Verdict{Cause: "timeout", Exit: 124}, running, Start},
 	} {
 		t.Run(test.name, func(t *testing.T) {
