@@ -129,7 +129,9 @@ func runWorkers(ctx context.Context, e *env, o *torchrun.Options, w *workers) er
 	placement.Misplaced(pmi, alloc, &cfg)
 	if alloc == nil || alloc.Addresses == nil { // Slurm knows nothing of a job that is simulated
 		if !w.brief {
-			cfg.FindDeadline, cfg.IsPreempted = e.attemptEnv().FindDeadline(), e.attemptEnv().IsPreempted()
+			around := e.attemptEnv()
+			cfg.FindDeadline, cfg.IsPreempted = around.FindDeadline(), around.IsPreempted()
+			cfg.FindDrain, cfg.Spares = around.FindDrain(w.run), around.Spares(w.run)
 		}
 		placement.Exchange(pmi, alloc, &cfg)
 	}

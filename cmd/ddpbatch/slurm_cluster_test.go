@@ -40,6 +40,7 @@ var usualRows = []row{
 	{"RequeueWarned", testSlurmRequeueWarned},
 	{"WarnedWhenDue", testSlurmWarnedWhenDue},
 	{"RequeueNode", testSlurmRequeueNode},
+	{"RequeueDrained", testSlurmRequeueDrained},
 	{"CheckFails", testSlurmCheckFails},
 	{"Doctor", testSlurmDoctor},
 	{"RequeueTimeLimit", testSlurmRequeueTimeLimit},

@@ -266,6 +266,42 @@ func testSlurmRequeueNode(t *testing.T, c *cluster) {
 	s.gone()
 }
 
+// testSlurmRequeueDrained: a node of the job is drained: its workers save, and the job goes on elsewhere. A job that is not to be started
+// again for that runs on.
+func testSlurmRequeueDrained(t *testing.T, c *cluster) {
+	c.commandJob("drained", "nodes = 2", "1", "bash", "-c", saver)
+	s := c.submit("drained.toml")
+	ranksRun(c, 2)
+	nodes := c.job(s.id)["NodeList"]
+	c.commandJob("stays", "nodes = 1\nexclude = \""+nodes+"\"", "1", "bash", "-c", strings.Replace(saver, "running.$id", "running.stays", 1))
+	stays := c.submit("stays.toml", "--set", `requeue.on=["timeout"]`)
+	ranksRun(c, 3)
+	node := strings.Fields(c.ok("scontrol", "show", "hostnames", nodes).stdout)[1] // not that of the first rank
+	both := node + "," + c.job(stays.id)["NodeList"]
+	t.Cleanup(func() { c.ok("scontrol", "update", "NodeName="+both, "State=RESUME") })
+	c.ok("scontrol", "update", "NodeName="+both, "State=DRAIN", "Reason=the fan is loud")
+	s.goneOn("node")
+	job := c.job(s.id)
+	if job["ExcNodeList"] != node || strings.Contains(job["NodeList"], node) {
+		t.Errorf("Slurm says: it ran on %s, not on %s; want not on %s", job["NodeList"], job["ExcNodeList"], node)
+	}
+	if v := s.verdict(1); !v.Drain || !v.Saved || !slices.Equal(v.Nodes, []string{node}) ||
+		!strings.HasPrefix(v.Message, "Slurm drains "+node+" (the fan is loud)") {
+		t.Errorf("verdict of attempt 1: %+v", v)
+	}
+	if e := s.event(rundir.EventRequeue); !slices.Equal(e.Nodes, []string{node}) {
+		t.Errorf("the ledger says of the requeue: %+v", e)
+	}
+	job = c.job(stays.id)
+	eventually(t, commandLimit, "the other job's log says that its node is drained", func() bool {
+		log, err := os.ReadFile(stays.dir.SlurmLogPath(stays.id))
+		return err == nil && strings.Contains(string(log), "Slurm drains "+job["NodeList"]+" (the fan is loud), and the job goes on there")
+	})
+	if job["JobState"] != "RUNNING" {
+		t.Errorf("the job that is to stay: %s", job["JobState"])
+	}
+}
+
 // testSlurmRequeueRefused: Slurm does not requeue what was submitted so, and that is said.
 func testSlurmRequeueRefused(t *testing.T, c *cluster) {
 	c.commandJob("refused", "nodes = 1\nno_requeue = true", "1", "sh", "-c", "exit 75")

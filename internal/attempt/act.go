@@ -156,17 +156,11 @@ func (a *Attempt) excludable(ctx context.Context, w Ending) []string {
 	if len(bad) == 0 || !w.Facts.Asked {
 		return nil
 	}
-	nodes := slices.Clone(bad)
-	if w.Facts.excluded != "" {
-		before, err := slurm.ExpandHostlist(w.Facts.excluded, maxExcluded)
-		if err != nil {
-			a.Env.Log.Warn("no nodes are excluded", "error", err)
-			return nil
-		}
-		nodes = append(before, nodes...)
+	nodes, err := withExcluded(bad, w.Facts.excluded)
+	if err != nil {
+		a.Env.Log.Warn("no nodes are excluded", "error", err)
+		return nil
 	}
-	slices.Sort(nodes)
-	nodes = slices.Compact(nodes)
 	if err := a.Scheduler.Spares(ctx, nodes); err != nil {
 		why := "the job cannot do without the nodes that failed: they are not excluded"
 		if unanswered(err) {
@@ -176,4 +170,18 @@ func (a *Attempt) excludable(ctx context.Context, w Ending) []string {
 		return nil
 	}
 	return nodes
+}
+
+// withExcluded are nodes, and those of a folded list that a job excludes already ("": none), sorted, each once.
+func withExcluded(nodes []string, excluded string) ([]string, error) {
+	nodes = slices.Clone(nodes)
+	if excluded != "" {
+		before, err := slurm.ExpandHostlist(excluded, maxExcluded)
+		if err != nil {
+			return nil, err
+		}
+		nodes = append(before, nodes...)
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes), nil
 }

@@ -19,6 +19,7 @@ func TestAttemptEndDecidesByTheVerdict(t *testing.T) {
 	crash := rundir.Verdict{Cause: "crash", Exit: 7, Host: "n2", Message: "rank 1 crashed"}
 	lost := rundir.Verdict{Cause: "node", Exit: 1, Host: "n2", Nodes: []string{"n2"}, Message: "lost"}
 	stopped := rundir.Verdict{Cause: "cancelled", Exit: 143, Message: "told"}
+	drained := rundir.Verdict{Cause: "node", Exit: 75, Saved: true, Drain: true, Host: "n2", Nodes: []string{"n2"}, Message: "Slurm drains n2: saved"}
 	for _, test := range []struct {
 		name    string
 		requeue string
@@ -49,6 +50,10 @@ func TestAttemptEndDecidesByTheVerdict(t *testing.T) {
 		{"a node that the job needs", "", &lost, 1, "", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", 0, "(null)"), "sbatch.err": "allocation failure: Requested node configuration is not available\n"},
 			"node", []string{"end", "requeue"}, []string{"sbatch --test-only --exclude=n2 SCRIPT", "scontrol requeue 12"}, 75},
 		{"a node, Slurm silent", "", &lost, 1, "TERM", map[string]string{"scontrol.err": "Unable to contact slurm controller\n"}, "node", []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 75},
+		{"a node that is drained", "", &drained, 75, "", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", 0, "n9")}, "node", []string{"end", "requeue"},
+			[]string{"sbatch --test-only --exclude=n[2,9] SCRIPT", "scontrol requeue 12", "scontrol update JobId=12 ExcNodeList=n[2,9]"}, 75},
+		{"a node that is drained, and a cancelled job", "", &drained, 75, "TERM", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "COMPLETING Reason=None", 0, "(null)")},
+			"cancelled", []string{"end", "give-up"}, nil, 93},
 		{"refused", "", &rundir.Verdict{Cause: "stopped", Exit: 75}, 75, "", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", 0, "(null)"), "requeue.err": "Requested operation is presently disabled for job 12\n"},
 			"stopped", []string{"end", "requeue", "refused"}, []string{"scontrol requeue 12"}, 75},
 		{"93", "on = [\"crash\"]", &rundir.Verdict{Cause: "crash", Exit: 93}, 93, "", nil, "crash", []string{"end", "give-up"}, nil, 93},

@@ -58,7 +58,7 @@ func ParsePorts(text string) (PortRanges, error) { return rendezvous.ParsePorts(
 func Ports(seed string, n int) []int { return rendezvous.Ports(seed, n) }
 
 // AgentConfig is what one agent needs to know. All agents of a run have the same, but for their numbers, hosts and ranks,
-// DialOnly, FindDeadline, Warn, Reject and where output goes.
+// DialOnly, what asks Slurm, Warn, Reject and where output goes.
 type AgentConfig struct {
 	Identity   // which run this is
 	World      // which agent this is, and which ranks are its own

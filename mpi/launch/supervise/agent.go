@@ -42,21 +42,29 @@ type Agent struct {
 	logDir *output.LogDir // nil: --log-dir is not given
 	reaper *reaper
 
-	signals       chan warning              // at agent 0: signals that other agents and the batch script got
-	warned        chan struct{}             // closed when the run was warned
-	warning       warning                   // read after warned
-	movedDeadline atomic.Pointer[time.Time] // when the job ends; zero: never; nil: as the first layout says
-	leadUsed      atomic.Int64              // a time.Duration, at agent 0: how long before the job's end it warns; 0: no end is known
+	signals       chan warning                      // at agent 0: signals that other agents and the batch script got
+	warned        chan struct{}                     // closed when the run was warned
+	warning       warning                           // read after warned
+	leaves        atomic.Bool                       // at agent 0: the run is about to be asked to leave nodes that Slurm drains
+	drained       chan struct{}                     // closed when it was
+	drain         warning                           // read after drained
+	layout        atomic.Pointer[rendezvous.Layout] // of the newest round
+	movedDeadline atomic.Pointer[time.Time]         // when the job ends; zero: never; nil: as the first layout says
+	leadUsed      atomic.Int64                      // a time.Duration, at agent 0: how long before the job's end it warns; 0: no end is known
 
 	ctx    context.Context // of the tasks; ends with close
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 }
 
-// NewAgent begins to listen for warnings, and at agent 0 to warn before the job's end.
+// NewAgent begins to listen for warnings, and at agent 0 to warn before the job's end, and of nodes that Slurm drains.
 func NewAgent(ctx context.Context, c Config, r Rendezvous, first *rendezvous.Layout, logDir *output.LogDir) *Agent {
 	c.Index, c.Secret, c.Deadline = r.Index(), r.Secret(), first.Deadline
-	a := &Agent{cfg: c, rdzv: r, logDir: logDir, reaper: newReaper(c), signals: make(chan warning, 1), warned: make(chan struct{})}
+	a := &Agent{
+		cfg: c, rdzv: r, logDir: logDir, reaper: newReaper(c), signals: make(chan warning, 1),
+		warned: make(chan struct{}), drained: make(chan struct{}),
+	}
+	a.layout.Store(first)
 	// What agents say to each other outlives the signal that ends the run.
 	a.ctx, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	a.listenForWarnings()
@@ -72,7 +80,8 @@ func (a *Agent) Close() error {
 // Wait returns when nothing of the agent runs any more, which may take until a file system answers.
 func (a *Agent) Wait() { a.tasks.Wait() }
 
-// IsWarned tells whether the run was asked to save and end.
+// IsWarned tells whether the run was asked to save and end, as the job's end is near or somebody wants it. Of nodes that Slurm drains this
+// does not tell: a job may go on there for as long as it likes.
 func (a *Agent) IsWarned() bool {
 	select {
 	case <-a.warned:
@@ -95,6 +104,7 @@ type round struct {
 }
 
 func newRound(a *Agent, l *rendezvous.Layout) *round {
+	a.layout.Store(l)
 	c := a.cfg
 	c.Attempt, c.Deadline = l.Attempt, l.Deadline
 	c.Restarts += l.Round

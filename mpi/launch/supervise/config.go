@@ -76,8 +76,14 @@ type JobEnd struct {
 	// have moved. nil: it has not.
 	FindDeadline func(ctx context.Context) (time.Time, error)
 	IsPreempted  func(ctx context.Context) (bool, error) // whether another job is to get the nodes; asked by agent 0 at a signal; nil: none is
-	Warn         <-chan struct{}                         // receives when this agent got a warning
-	WarnSignal   syscall.Signal                          // forwarded on a warning, to workers that have a handler; 0: USR2
+	// FindDrain finds the nodes of the job that Slurm drains, each with the reason, which may be empty. Agent 0 asks once a minute. An
+	// error that matches errors.ErrUnsupported means that nobody can say, now or later. nil, at all agents or at none: nobody asks. It
+	// needs a run directory.
+	FindDrain func(ctx context.Context) (map[string]string, error)
+	// Spares says why the job could not start again without these nodes; "": it could. nil: it always can.
+	Spares     func(ctx context.Context, nodes []string) (why string, err error)
+	Warn       <-chan struct{} // receives when this agent got a warning
+	WarnSignal syscall.Signal  // forwarded on a warning, to workers that have a handler; 0: USR2
 }
 
 // Streams is where the workers' output goes.

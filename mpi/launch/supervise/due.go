@@ -37,7 +37,7 @@ func (a *Agent) watchEnd() {
 		case asked := <-a.signals:
 			over = w.signalled(asked)
 		case <-a.cfg.Warn:
-			over = w.signalled(warning{a.cfg.Host, signalCame})
+			over = w.signalled(warning{Host: a.cfg.Host, Why: signalCame})
 		case <-w.due():
 			over = w.endIsNear()
 		case <-a.warned:

@@ -84,7 +84,7 @@ func TestSignalWaitsUntilItIsDue(t *testing.T) {
 				}
 				m := &met{store: store.NewMemory()}
 				a := agentOf(t, complete(c), m)
-				time.AfterFunc(tc.signal, func() { a.takeSignal(warning{"n1", signalCame}) })
+				time.AfterFunc(tc.signal, func() { a.takeSignal(warning{Host: "n1", Why: signalCame}) })
 				after := watchesEnd(a)
 				got, err := rendezvous.GetJSON[warning](t.Context(), m.store, keyWarn)
 				must(t, err)
@@ -104,7 +104,7 @@ func TestSecondSignalIsLookedAt(t *testing.T) {
 		c.IsPreempted = func(context.Context) (bool, error) { return time.Since(begin) > 30*time.Second, nil }
 		a := agentOf(t, complete(c), &met{store: store.NewMemory()})
 		for _, at := range []time.Duration{23 * time.Second, 40 * time.Second} {
-			time.AfterFunc(at, func() { a.takeSignal(warning{"n1", signalCame}) })
+			time.AfterFunc(at, func() { a.takeSignal(warning{Host: "n1", Why: signalCame}) })
 		}
 		if after := watchesEnd(a); after != 40*time.Second {
 			t.Errorf("warned %v after the start, want 40s", after)

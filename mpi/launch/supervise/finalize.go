@@ -23,7 +23,7 @@ func (s *Supervisor) Verdict(ctx context.Context) (rundir.Verdict, error) {
 	}
 	v, s.deaths, s.chosen = s.account(v)
 	v.Round, v.WarnedS, v.LeadS = s.round.layout.Round, s.sinceWarning(), s.round.agent.leadS()
-	return s.withStep(s.markNodes(v)), nil
+	return s.withStep(s.round.agent.blameDrain(s.markNodes(v))), nil
 }
 
 // PublishVerdict tells the other agents agent 0's last word on the round. The verdict is on disk by then, so that none of them ends the

@@ -117,7 +117,10 @@ func (m *met) Agent0Lost() *rendezvous.LostError {
 func agentOf(t *testing.T, c Config, m *met) *Agent {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	t.Cleanup(cancel)
-	return &Agent{cfg: c, rdzv: m, reaper: &reaper{}, signals: make(chan warning, 1), warned: make(chan struct{}), ctx: ctx, cancel: cancel}
+	return &Agent{
+		cfg: c, rdzv: m, reaper: &reaper{}, signals: make(chan warning, 1), warned: make(chan struct{}), drained: make(chan struct{}),
+		ctx: ctx, cancel: cancel,
+	}
 }
 
 func sameVerdict(a, b rundir.Verdict) bool {

@@ -26,6 +26,7 @@ type act struct {
 	ends     time.Duration      // 0: only by a signal
 	exit     int
 	deaf     bool // to TERM
+	receives bool // has a handler for warnings
 	onSignal int  // what it exits with when it gets a signal; 0: it dies of it; -1: 0
 }
 
@@ -61,7 +62,15 @@ func (f *fakeProcess) Signal(sig syscall.Signal) error {
 	return nil
 }
 
-func (f *fakeProcess) Warn(syscall.Signal) (int, error) { return 0, nil }
+func (f *fakeProcess) Warn(syscall.Signal) (int, error) {
+	if !f.act.receives {
+		return 0, nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.signals = append(f.signals, fmt.Sprintf("warned at %v", time.Since(f.begun)))
+	return 1, nil
+}
 
 // fakeSigns tells of the signs that the acts give.
 type fakeSigns struct{ processes []*fakeProcess }

@@ -25,7 +25,7 @@ func (s *Supervisor) workerEnded(ctx context.Context, w *worker) {
 	if w.left != nil {
 		s.cfg.Log.Warn("a container is left behind", "rank", w.numbers.Rank, "error", w.left)
 	}
-	if died := w.signal == s.cfg.WarnSignal || w.exit == exitSignal+int(s.cfg.WarnSignal); died && w.warned && !w.followed {
+	if died := w.signal == s.cfg.WarnSignal || w.exit == exitSignal+int(s.cfg.WarnSignal); died && w.warned > 0 && !w.followed {
 		// The worker, or the program that it runs as a shell, had a handler when this agent looked, and had none when the signal came. So it
 		// was ending: Python removes its handlers when it finalizes. Its exit code is lost. The next attempt goes on from what it saved.
 		s.cfg.Log.Warn("a worker took back its handler as it was warned, and died of the signal: taken for exit code 75", "rank", w.numbers.Rank)

@@ -64,6 +64,8 @@ type Supervisor struct {
 
 	warned       <-chan struct{}  // closed when the workers are to be warned; nil once they are
 	warnedAt     time.Time        // zero: they are not
+	drained      <-chan struct{}  // the same of nodes that Slurm drains
+	warnings     int              // how often they were warned: of a drain, and after that of the job's end
 	forwardDue   <-chan time.Time // when to look again for workers that have got a handler for the warning
 	forwardPause time.Duration    // before that look
 }
@@ -88,7 +90,7 @@ func (a *Agent) Supervise(ctx context.Context, l *rendezvous.Layout) *Supervisor
 // newSupervisor begins a round, and has no worker yet.
 func (a *Agent) newSupervisor(ctx context.Context, l *rendezvous.Layout) *Supervisor {
 	r := newRound(a, l)
-	s := &Supervisor{round: r, cfg: r.cfg, interrupted: ctx.Done(), warned: a.warned, cleanup: func() {}}
+	s := &Supervisor{round: r, cfg: r.cfg, interrupted: ctx.Done(), warned: a.warned, drained: a.drained, cleanup: func() {}}
 	// What agents say to each other outlives the signal that ends the run.
 	s.controlCtx, s.endControl = context.WithCancel(context.WithoutCancel(ctx))
 	s.control = openControlChannel(s.controlCtx, r)
@@ -246,8 +248,11 @@ func (s *Supervisor) handleEvent(ctx context.Context) {
 	case <-s.control.reported:
 		s.finished = true
 	case <-s.warned:
-		s.warned = nil
-		s.warn()
+		s.warned, s.warnedAt = nil, time.Now()
+		s.warn(s.round.agent.warning)
+	case <-s.drained:
+		s.drained = nil
+		s.warn(s.round.agent.drain)
 	case <-s.forwardDue:
 		s.forward()
 	case <-s.observeDue:

@@ -17,6 +17,7 @@ import (
 const (
 	keyWarn   = "warn"   // where whoever comes first puts the warning
 	keySignal = "signal" // where the first agent, other than agent 0, that got a signal says so
+	keyDrain  = "drain"  // where agent 0 puts a warning of nodes that Slurm drains
 )
 
 const (
@@ -27,8 +28,9 @@ const (
 
 // warning is why the run is asked to save and end: it goes on until its workers do, or the job is ended.
 type warning struct {
-	Host string `json:"host"` // whose agent was told
-	Why  string `json:"why"`
+	Host  string   `json:"host"` // whose agent was told
+	Why   string   `json:"why"`
+	Nodes []string `json:"nodes,omitempty"` // that Slurm drains, sorted; none: it is another warning
 }
 
 // listenForWarnings begins to hear of warnings, from the caller and from other agents. Agent 0 decides when a signal counts.
@@ -39,9 +41,20 @@ func (a *Agent) listenForWarnings() {
 			close(a.warned)
 		}
 	})
+	if a.cfg.FindDrain != nil {
+		a.tasks.Go(func() {
+			if w, err := rendezvous.GetJSON[warning](a.ctx, a.rdzv.Store(), keyDrain); err == nil {
+				a.drain = w
+				close(a.drained)
+			}
+		})
+	}
 	if a.cfg.Index != 0 {
 		a.tasks.Go(a.passSignalOn)
 		return
+	}
+	if a.cfg.FindDrain != nil {
+		a.tasks.Go(a.watchDrain)
 	}
 	a.tasks.Go(func() {
 		if w, err := rendezvous.GetJSON[warning](a.ctx, a.rdzv.Store(), keySignal); err == nil {
@@ -55,13 +68,13 @@ func (a *Agent) listenForWarnings() {
 func (a *Agent) passSignalOn() {
 	select {
 	case <-a.cfg.Warn:
-		a.put(keySignal, warning{a.cfg.Host, signalCame})
+		a.put(keySignal, warning{Host: a.cfg.Host, Why: signalCame})
 	case <-a.ctx.Done():
 	}
 }
 
 // warn tells all agents, this one included; the first warning counts.
-func (a *Agent) warn(why string) { a.put(keyWarn, warning{a.cfg.Host, why}) }
+func (a *Agent) warn(why string) { a.put(keyWarn, warning{Host: a.cfg.Host, Why: why}) }
 
 // put tells other agents, unless one has put something there before.
 func (a *Agent) put(key string, w warning) {
@@ -78,18 +91,21 @@ func (a *Agent) put(key string, w warning) {
 // on a signal that the batch script got.
 func (r *round) awaitStopFile(ctx context.Context) {
 	// Both files belong to their attempt, so that the next one does not find them; the batch script knows the job's first attempt alone.
-	stop, signalled := slices.Compact([]string{r.agent.cfg.stopFile(), r.cfg.stopFile()}), r.agent.cfg.signalFile()
+	stop, signalled := slices.Compact([]string{r.agent.cfg.stopFile(), r.cfg.stopFile()}), []string{r.agent.cfg.signalFile()}
 	exists := func(path string) bool {
 		_, err := os.Lstat(path)
 		return err == nil
 	}
-	for paths := append(slices.Clone(stop), signalled); ; paths = stop {
-		path, found := awaitOne(ctx, r.agent.warned, paths, exists)
+	for len(stop)+len(signalled) > 0 {
+		path, found := awaitOne(ctx, r.agent.warned, slices.Concat(stop, signalled), exists)
 		switch {
 		case !found:
 			return
-		case path == signalled:
-			r.agent.takeSignal(warning{r.agent.cfg.Host, signalCame})
+		case slices.Contains(signalled, path):
+			r.agent.takeSignal(warning{Host: r.agent.cfg.Host, Why: signalCame})
+			signalled = nil
+		case r.agent.leaves.Load(): // the agents have made it
+			stop = nil
 		default:
 			r.agent.warn("there is a stop file, " + path)
 			return
@@ -134,9 +150,8 @@ func awaitOne(ctx context.Context, over <-chan struct{}, paths []string, exists 
 }
 
 // warn passes a warning on to this node's workers: by the stop file, and by a signal to those that have a handler for it.
-func (s *Supervisor) warn() {
-	s.warnedAt = time.Now()
-	w := s.round.agent.warning
+func (s *Supervisor) warn(w warning) {
+	s.warnings++
 	stopFile := s.cfg.stopFile()
 	if stopFile != "" {
 		s.writes.Go(func() {
@@ -156,7 +171,7 @@ func (s *Supervisor) warn() {
 	s.cfg.Log.Warn("the workers are asked to save and exit with 75", about...)
 }
 
-// forward sends the warning's signal to every worker that can bear it and has not got it yet: any other would be killed by
+// forward sends the newest warning's signal to every worker that can bear it and has not got it yet: any other would be killed by
 // it. Who has just begun may get a handler later.
 func (s *Supervisor) forward() {
 	s.forwardDue = nil
@@ -165,14 +180,18 @@ func (s *Supervisor) forward() {
 	}
 	waiting := false
 	for _, w := range s.workers {
-		if w.warned || !w.ended.IsZero() {
+		if w.warned == s.warnings || !w.ended.IsZero() {
 			continue
 		}
-		warned, err := w.process.Warn(s.cfg.WarnSignal)
-		if w.warned = warned > 0; err != nil {
+		processes, err := w.process.Warn(s.cfg.WarnSignal)
+		if err != nil {
 			s.cfg.Log.Warn("a worker cannot be warned by a signal", "rank", w.numbers.Rank, "error", err)
 		}
-		waiting = waiting || !w.warned
+		if processes > 0 {
+			w.warned = s.warnings
+		} else {
+			waiting = true
+		}
 	}
 	if waiting {
 		s.forwardPause = lessOften(s.forwardPause)

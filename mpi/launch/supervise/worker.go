@@ -50,7 +50,7 @@ type worker struct {
 
 	ended    time.Time // zero: it has not
 	followed bool      // the workers were being stopped when it ended, see following
-	warned   bool      // it got the warning's signal
+	warned   int       // the newest of the round's warnings whose signal it got, from 1; 0: none
 }
 
 // start starts the process; ended is called once, from another goroutine, when

@@ -1,0 +1,52 @@
+package attempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/slurm"
+)
+
+// FindDrain asks Slurm which nodes of the job around this process it drains, and why. It returns nil outside of a job, and without a run
+// directory, as nobody would start the job again. An error that matches errors.ErrUnsupported means that this node has no sinfo.
+func (e Env) FindDrain(run *rundir.Dir) func(context.Context) (map[string]string, error) {
+	list := e.nodelist()
+	if run == nil || e.jobID() == "" || list == "" {
+		return nil
+	}
+	return func(ctx context.Context) (map[string]string, error) {
+		reasons, err := e.Slurm.Draining(ctx, list)
+		if errors.Is(err, slurm.ErrNoSlurm) {
+			err = fmt.Errorf("%w: %w", errors.ErrUnsupported, err)
+		}
+		return reasons, err
+	}
+}
+
+// Spares asks Slurm whether the job around this process could start without these nodes, and without those that it excludes already: it
+// would wait for ever otherwise. why says why it could not; "": it could. Spares returns nil where FindDrain does.
+func (e Env) Spares(run *rundir.Dir) func(ctx context.Context, nodes []string) (why string, err error) {
+	if e.FindDrain(run) == nil {
+		return nil
+	}
+	return func(ctx context.Context, nodes []string) (string, error) {
+		facts, err := e.ownFacts(ctx)
+		if err != nil {
+			return "", err
+		}
+		if nodes, err = withExcluded(nodes, facts.Exclude); err != nil {
+			return "", err
+		}
+		scheduler := slurmScheduler{&Attempt{Env: e, Run: run, JobID: e.jobID()}}
+		switch err := scheduler.Spares(ctx, nodes); {
+		case err == nil:
+			return "", nil
+		case unanswered(err):
+			return "", err
+		default:
+			return fmt.Sprintf("it cannot do without: %v", err), nil
+		}
+	}
+}
