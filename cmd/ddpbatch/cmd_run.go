@@ -148,6 +148,7 @@ func runWorkers(ctx context.Context, e *env, o *torchrun.Options, w *workers) er
 	queued.Err = queue
 	cfg.Log = queued.log()
 	defer tolerateClosedPipes()()
+	defer expose(ctx, &queued, w, &cfg)()
 	verdict, err := launch.Run(ctx, cfg)
 	switch {
 	case cfg.Reject != nil:

@@ -31,6 +31,26 @@ func TestBadLaunchValuesAreFaults(t *testing.T) {
 		`job.toml:5:1: launch.min_nodes needs launch.mode = "agent": in "task" mode a rank's place is Slurm's, and cannot change`)
 }
 
+func TestBadMetricsKeysAreFaults(t *testing.T) {
+	for line, want := range map[string]string{ // "": it is good
+		`metrics_dir = "prom"`:     `launch.metrics_dir must be an absolute path, or "" for none, not the text "prom"`,
+		`metrics_listen = 9400.5`:  `launch.metrics_listen must be a port, or an address with one in quotes, not 9400.5`,
+		`metrics_listen = 80`:      `launch.metrics_listen: "80" has a port below 1024, which only root may listen at`,
+		`metrics_listen = ":9400"`: `launch.metrics_listen: ":9400" is no place to listen at: ` + places,
+
+		`metrics_dir = "/var/lib/prom"`: "", `metrics_dir = ""`: "", `metrics_listen = ""`: "",
+		`metrics_listen = 0`: "", `metrics_listen = "9400"`: "", `metrics_listen = "[::]:9400"`: "",
+	} {
+		var faults []string
+		if want != "" {
+			faults = append(faults, "job.toml:4:1: "+want)
+		}
+		checkFaults(t, "name = \"x\"\nslurm.nodes = 2\n[launch]\n"+line+"\ncommand = [\"true\"]", nil, faults...)
+	}
+}
+
+const places = `write a port, 9400, for who asks on the same node, or an IP address with one, "0.0.0.0:9400" for all networks`
+
 // A part of the job that says only its first fault is heard, too.
 func TestErrorThatIsNotJoinedIsAFault(t *testing.T) {
 	for name, err := range map[string]error{

@@ -174,6 +174,10 @@ func launchRows() []keyRow {
 		{key: "launch.gpus", read: oneOf(func(j *Job) *string { return &j.Launch.GPUs }, "auto", "all", "one")},
 		{key: "launch.torch_store", read: boolean(func(j *Job) *bool { j.Launch.TorchStore = new(bool); return j.Launch.TorchStore })},
 		{key: "launch.on_end", read: list(0, "text without NUL", noNUL, func(j *Job) *[]string { return &j.Launch.OnEnd })},
+		{key: "launch.metrics_dir", read: text(`an absolute path, or "" for none`, isAbsoluteOrNone,
+			func(j *Job) *string { return &j.Launch.MetricsDir })},
+		{key: "launch.metrics_listen", read: value("a port, or an address with one in quotes", listenAt,
+			func(j *Job) *string { return &j.Launch.MetricsListen })},
 		{key: "launch.numa", read: oneOf(func(j *Job) *string { return &j.Launch.NUMA }, "node", "socket", "exclusive", "core-complex")},
 
 		{key: "mpi.transport", read: oneOf(func(j *Job) *string { return &j.MPI.Transport }, "auto", "shm", "tcp", "ucx")},
@@ -321,6 +325,18 @@ func chain(j *Job, key toml.Key, v any) error {
 
 // isAbsolute reports whether s is a path that means the same in every folder.
 func isAbsolute(s string) bool { return isLine(s) && filepath.IsAbs(s) }
+
+// listenAt reads where to listen, as text, which launch.ParseListen looks into, or as a port.
+func listenAt(v any) (at string, ok bool) {
+	if port, isPort := v.(int64); isPort {
+		return strconv.FormatInt(port, 10), true
+	}
+	at, ok = v.(string)
+	return at, ok && isSafe(at)
+}
+
+// isAbsoluteOrNone is isAbsolute for what a job may do without, though files of defaults have it.
+func isAbsoluteOrNone(s string) bool { return s == "" || isAbsolute(s) }
 
 // nprocWords have each node work out how many ranks it runs.
 func nprocWords() []string { return []string{"gpu", "cpu", "auto"} }

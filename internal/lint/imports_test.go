@@ -70,7 +70,7 @@ var mayImport = map[string][]string{
 var internalFor = map[string][]string{
 	"internal/secure":     {"mpi/store"},
 	"internal/auth":       {"internal/attempt", "internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch/rendezvous", "mpi/launch/supervise", "internal/collbench", "cmd/ddpbatch"},
-	"internal/rundir":     {"internal/defaults", "mpi/launch", "mpi/launch/rendezvous", "mpi/launch/supervise", "mpi/launch/blame", "mpi/launch/recovery", "checkpoint/inspect", "internal/jobfile", "internal/snapshot", "internal/submission", "internal/attempt", "internal/simulate", "internal/rehearse", "internal/builtin", "internal/resume", "internal/cancel", "internal/clean", "internal/live", "internal/runindex", "internal/runview", "internal/goodput", "internal/testkit/fakeslurm", "internal/report", "cmd/ddpbatch"},
+	"internal/rundir":     {"internal/defaults", "mpi/launch", "mpi/launch/rendezvous", "mpi/launch/supervise", "mpi/launch/blame", "mpi/launch/recovery", "checkpoint/inspect", "internal/jobfile", "internal/snapshot", "internal/submission", "internal/attempt", "internal/simulate", "internal/rehearse", "internal/builtin", "internal/resume", "internal/cancel", "internal/clean", "internal/live", "internal/runindex", "internal/runview", "internal/goodput", "internal/exposition", "internal/testkit/fakeslurm", "internal/report", "cmd/ddpbatch"},
 	"internal/jobfile":    {"internal/defaults", "internal/attempt", "internal/simulate", "internal/rehearse", "internal/builtin", "internal/resume", "internal/runview", "internal/testkit/fakeslurm", "internal/report", "cmd/ddpbatch"},
 	"internal/defaults":   {"cmd/ddpbatch"},
 	"internal/torchrun":   {"internal/placement", "internal/translate", "internal/jobfile", "cmd/ddpbatch"},
@@ -89,6 +89,7 @@ var internalFor = map[string][]string{
 	"internal/live":       {"cmd/ddpbatch"},
 	"internal/runview":    {"internal/resume", "internal/cancel", "internal/clean", "internal/live", "internal/report", "cmd/ddpbatch"},
 	"internal/report":     {"cmd/ddpbatch"},
+	"internal/exposition": {"cmd/ddpbatch"},
 }
 
 func TestImportsAreAllowed(t *testing.T) {

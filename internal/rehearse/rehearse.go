@@ -129,6 +129,9 @@ func (r *Rehearsal) simulate(ctx context.Context, name string, faults []sim.Faul
 	if job, err := r.Parse(sets); err == nil && len(job.Launch.OnEnd) > 0 {
 		sets = append(sets, "launch.on_end=[]") // nobody wants to hear of a rehearsal
 	}
+	if job, err := r.Parse(sets); err == nil && job.Launch.MetricsDir+job.Launch.MetricsListen != "" {
+		sets = append(sets, `launch.metrics_dir=""`, `launch.metrics_listen=""`) // nor to see it among the site's jobs
+	}
 	run, job, err := r.NewRun(sets, p)
 	if err != nil {
 		return Outcome{}, err

@@ -3,7 +3,9 @@ package launch
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 
 	"ddpbatch/mpi/launch/device"
@@ -30,6 +32,9 @@ type Config struct {
 	TorchStore   *bool         `json:"torch_store,omitempty"` // serve PyTorch's store at MASTER_PORT; nil: where the command is Python
 	OnEnd        []string      `json:"on_end,omitempty"`      // run on the first node when nothing follows the run's end by itself; empty: none
 	NUMA         string        `json:"numa,omitempty"`        // torchrun's --numa-binding: "node" | "socket" | "exclusive" | "core-complex"; "": none
+
+	MetricsDir    string `json:"metrics_dir,omitempty"`    // a folder, where agent 0 writes how the run gets on; "": none
+	MetricsListen string `json:"metrics_listen,omitempty"` // where it answers who asks for that, see ParseListen; "": nowhere
 }
 
 // defaultHang is longer than a save of a large model, or the compilation before its first step, takes.
@@ -61,8 +66,34 @@ func (c Config) Validate() error {
 	if err := output.ParsePrefix(c.Prefix); err != nil {
 		errs = append(errs, fmt.Errorf("prefix: %w", err))
 	}
+	if _, err := ParseListen(c.MetricsListen); err != nil {
+		errs = append(errs, fmt.Errorf("metrics_listen: %w", err))
+	}
 	return errors.Join(errs...)
 }
+
+// ParseListen reads where agent 0 listens: a port of this machine alone, or an IP address with a port. 0 stands for any port that is free,
+// and "" for nowhere, which is the zero value.
+func ParseListen(text string) (netip.AddrPort, error) {
+	if text == "" {
+		return netip.AddrPort{}, nil
+	}
+	at, err := netip.ParseAddrPort(text)
+	if port, notOne := strconv.ParseUint(strings.TrimPrefix(text, "localhost:"), 10, 16); notOne == nil {
+		at, err = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(port)), nil
+	}
+	switch {
+	case err != nil:
+		return at, fmt.Errorf(`%q is no place to listen at: write a port, 9400, for who asks on the same node, or an IP address with one, `+
+			`"0.0.0.0:9400" for all networks`, text)
+	case at.Port() > 0 && at.Port() < lowestPort:
+		return at, fmt.Errorf("%q has a port below %d, which only root may listen at", text, lowestPort)
+	}
+	return at, nil
+}
+
+// lowestPort is the first that users may listen at.
+const lowestPort = 1024
 
 // ParseNproc reads torchrun's --nproc-per-node: a number, or gpu, cpu or auto.
 func ParseNproc(text string) (Nproc, error) {

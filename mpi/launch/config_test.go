@@ -81,6 +81,24 @@ func TestNprocOn(t *testing.T) {
 	}
 }
 
+func TestParseListen(t *testing.T) {
+	for text, want := range map[string]string{ // "": it is refused
+		"9400": "127.0.0.1:9400", "localhost:9400": "127.0.0.1:9400", "0": "127.0.0.1:0",
+		"127.0.0.1:9400": "127.0.0.1:9400", "1024": "127.0.0.1:1024",
+		"0.0.0.0:9400": "0.0.0.0:9400", "[::]:65535": "[::]:65535", "[::1]:0": "[::1]:0",
+		":9400": "", "node1:9400": "", "0.0.0.0": "", "65536": "", "-1": "", "1023": "", "0.0.0.0:80": "",
+		"9400 ": "", "::1:9400": "", "http://127.0.0.1:9400": "",
+	} {
+		at, err := ParseListen(text)
+		if want == "" && err == nil || want != "" && (err != nil || at.String() != want) {
+			t.Errorf("%q: %v, %v; want %q", text, at, err, want)
+		}
+	}
+	if at, err := ParseListen(""); err != nil || at.IsValid() {
+		t.Errorf("%v, %v; want nowhere", at, err)
+	}
+}
+
 func TestParseNprocRefuses(t *testing.T) {
 	for _, text := range []string{"", "0", "-1", "two", "1.5", "GPU", strconv.Itoa(rendezvous.MaxWorld + 1), "99999999999999999999"} {
 		if n, err := ParseNproc(text); err == nil {
