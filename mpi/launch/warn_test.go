@@ -21,11 +21,11 @@ var trapped = []string{"/bin/sh", "-c", "trap 'echo user defined signal 2; exit 
 func TestWarningReachesEveryWorkerOnce(t *testing.T) {
 	for name, begin := range map[string]func(t *testing.T, w *world){
 		"by an agent's channel": func(t *testing.T, w *world) {
-			warn := make(chan struct{})
+			warn := make(chan struct{}, 1)
 			w.agents[1].Warn = warn
 			go func() {
 				w.awaitMarks("0", "1", "2")
-				close(warn)
+				warn <- struct{}{}
 			}()
 		},
 		"by the stop file": func(t *testing.T, w *world) {

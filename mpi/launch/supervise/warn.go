@@ -11,12 +11,13 @@ import (
 	"slices"
 	"time"
 
+	"ddpbatch/internal/pause"
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
 const (
 	keyWarn   = "warn"   // where whoever comes first puts the warning
-	keySignal = "signal" // where the first agent, other than agent 0, that got a signal says so
+	keySignal = "signal" // where the first agent, other than agent 0, that got a signal says so; agent 0 takes it away for the next one
 	keyDrain  = "drain"  // where agent 0 puts a warning of nodes that Slurm drains
 )
 
@@ -24,6 +25,8 @@ const (
 	stopPoll   = time.Second      // between looks for the stop file, at agent 0
 	warnAgain  = time.Second      // between looks for a handler of the warning's signal, at first
 	warnSeldom = 15 * time.Second // the same in the end
+
+	oneSignal = 5 * time.Second // in which one signal has reached the agents of all nodes
 )
 
 // warning is why the run is asked to save and end: it goes on until its workers do, or the job is ended.
@@ -56,20 +59,36 @@ func (a *Agent) listenForWarnings() {
 	if a.cfg.FindDrain != nil {
 		a.tasks.Go(a.watchDrain)
 	}
-	a.tasks.Go(func() {
-		if w, err := rendezvous.GetJSON[warning](a.ctx, a.rdzv.Store(), keySignal); err == nil {
-			a.takeSignal(w)
-		}
-	})
+	a.tasks.Go(a.receiveSignals)
 	a.tasks.Go(a.watchEnd)
 }
 
-// passSignalOn is of all agents but agent 0: it gets the signal that this agent got.
+// receiveSignals is agent 0's: it takes the signals that the other agents got.
+func (a *Agent) receiveSignals() {
+	for {
+		w, err := rendezvous.GetJSON[warning](a.ctx, a.rdzv.Store(), keySignal)
+		if err != nil {
+			return
+		}
+		a.takeSignal(w)
+		if pause.For(a.ctx, oneSignal) != nil {
+			return
+		}
+		if _, err := a.rdzv.Store().Delete(a.ctx, keySignal); err != nil {
+			return
+		}
+	}
+}
+
+// passSignalOn is of all agents but agent 0: it gets the signals that this agent got.
 func (a *Agent) passSignalOn() {
-	select {
-	case <-a.cfg.Warn:
-		a.put(keySignal, warning{Host: a.cfg.Host, Why: signalCame})
-	case <-a.ctx.Done():
+	for {
+		select {
+		case <-a.cfg.Warn:
+			a.put(keySignal, warning{Host: a.cfg.Host, Why: signalCame})
+		case <-a.ctx.Done():
+			return
+		}
 	}
 }
 
@@ -102,8 +121,12 @@ func (r *round) awaitStopFile(ctx context.Context) {
 		case !found:
 			return
 		case slices.Contains(signalled, path):
+			// The next signal makes the file again.
+			if err := DoFS("remove the file of a signal", func() error { return os.Remove(path) }); err != nil {
+				r.agent.cfg.Log.Warn("another signal that the batch script gets will not be heard", "error", err)
+				signalled = nil
+			}
 			r.agent.takeSignal(warning{Host: r.agent.cfg.Host, Why: signalCame})
-			signalled = nil
 		case r.agent.leaves.Load(): // the agents have made it
 			stop = nil
 		default:

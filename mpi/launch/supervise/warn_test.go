@@ -1,10 +1,15 @@
 package supervise
 
 import (
+	"context"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"ddpbatch/mpi/launch/recovery"
+	"ddpbatch/mpi/store"
 )
 
 // Slurm may kill agent 0 before the workers have ended: what it writes down when they are told to end says how long they had by then.
@@ -20,5 +25,69 @@ func TestEarlyVerdictSaysHowLongWorkersHad(t *testing.T) {
 	})
 	if v, err := c.RunDir.Verdict(1); err != nil || v.WarnedS != 90 {
 		t.Errorf("the early verdict is %+v, %v; want 90 s", v, err)
+	}
+}
+
+// Slurm signals early once. Who signals after that is heard, too: here the time limit was put off meanwhile. Agents that get one signal
+// are heard once.
+func TestSignalAfterAnEarlyOneCounts(t *testing.T) {
+	const early, putOff, again = 23 * time.Second, 40 * time.Second, 30 * time.Minute
+	for _, byScript := range []bool{false, true} {
+		dir := newRunDir(t)
+		synctest.Test(t, func(t *testing.T) {
+			begin := time.Now()
+			var asked atomic.Int32
+			m := &met{store: store.NewMemory()}
+			c := one(dir)
+			c.Policy, c.Deadline = recovery.Policy{Lead: 10 * time.Second}, begin.Add(time.Minute)
+			c.FindDeadline = func(context.Context) (time.Time, error) {
+				if asked.Add(1); time.Since(begin) < putOff {
+					return begin.Add(time.Minute), nil
+				}
+				return begin.Add(2 * time.Hour), nil
+			}
+			a := agentOf(t, c, m)
+			var signals []func()
+			if byScript {
+				r, task := &round{agent: a, cfg: c}, make(chan struct{})
+				go func() { r.awaitStopFile(a.ctx); close(task) }()
+				defer func() { a.cancel(); <-task }()
+				signals = append(signals, func() { must(t, touch(dir.SignalPath(1))) })
+			} else {
+				for index := range 3 {
+					warn := make(chan struct{}, 1)
+					other := one(nil)
+					other.Index, other.Warn = 1+index, warn
+					o := agentOf(t, other, m)
+					o.tasks.Go(o.passSignalOn)
+					defer func() { o.cancel(); o.Wait() }()
+					signals = append(signals, func() { warn <- struct{}{} })
+				}
+			}
+			a.listenForWarnings()
+			signal := func() {
+				for _, send := range signals {
+					send()
+					time.Sleep(100 * time.Millisecond)
+				}
+			}
+			time.Sleep(early)
+			signal()
+			time.Sleep(putOff - time.Since(begin))
+			if asked.Load() != 1 || a.IsWarned() {
+				t.Errorf("by the script %t: after an early signal Slurm was asked %d times; warned %t", byScript, asked.Load(), a.IsWarned())
+			}
+			time.Sleep(again - time.Since(begin))
+			if a.IsWarned() {
+				t.Errorf("by the script %t: warned before the second signal", byScript)
+			}
+			signal()
+			time.Sleep(2 * stopPoll)
+			if !a.IsWarned() {
+				t.Errorf("by the script %t: the second signal is not heard", byScript)
+			}
+			a.cancel()
+			a.Wait()
+		})
 	}
 }
