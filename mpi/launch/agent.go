@@ -119,6 +119,7 @@ func (c AgentConfig) withDefaults() (AgentConfig, error) {
 	c.JoinTimeout = cmp.Or(c.JoinTimeout, defaultJoinTimeout)
 	if len(c.Checks) > 0 {
 		c.Checking = cmp.Or(c.CheckLimit, supervise.DefaultCheckLimit)
+		c.JoinTimeout += c.Checking
 	}
 	c.PeerWait = cmp.Or(c.PeerWait, defaultPeerWait)
 	c.Stdout, c.Stderr = cmp.Or(c.Stdout, io.Discard), cmp.Or(c.Stderr, io.Discard)

@@ -1,8 +1,10 @@
 package launch
 
 import (
+	"cmp"
 	"reflect"
 	"testing"
+	"time"
 )
 
 // Each field of AgentConfig reaches a part that needs it.
@@ -28,6 +30,25 @@ func TestConfigReachesItsParts(t *testing.T) {
 	}
 	if len(found) < 40 {
 		t.Errorf("only %d fields were looked at", len(found))
+	}
+}
+
+// Agents come when they have checked their nodes, which may take some as long as it may.
+func TestChecksAreNoPartOfTheTimeToMeet(t *testing.T) {
+	checks := [][]string{{"nhc"}}
+	for _, tc := range []struct{ join, limit, want time.Duration }{
+		{0, 0, defaultJoinTimeout + time.Minute}, {time.Second, 30 * time.Second, 31 * time.Second},
+	} {
+		for _, c := range []AgentConfig{{NodeChecks: NodeChecks{Checks: checks, CheckLimit: tc.limit}}, {}} {
+			c.World, c.Command, c.JoinTimeout = World{Count: 1, Host: "n1", Nproc: 1}, []string{"x"}, tc.join
+			want := tc.want
+			if len(c.Checks) == 0 {
+				want = cmp.Or(tc.join, defaultJoinTimeout)
+			}
+			if c, err := c.withDefaults(); err != nil || c.JoinTimeout != want {
+				t.Errorf("checks %q: agents wait for %v, %v; want %v", c.Checks, c.JoinTimeout, err, want)
+			}
+		}
 	}
 }
 

@@ -92,7 +92,7 @@ type Admission struct {
 	// so many are there, the others have LastCall (0: 30 s) to come; who comes later joins at the next restart.
 	MinCount    int
 	LastCall    time.Duration
-	JoinTimeout time.Duration // for all agents to come; 0: 5 min
+	JoinTimeout time.Duration // for all agents to come; 0: 5 min; package launch adds Checking
 	Checking    time.Duration // by how much agents may come later than others, as they check their nodes first
 	// Reject is why this agent cannot take part, which Run tells the other agents before it returns it; nil: it can.
 	Reject error
