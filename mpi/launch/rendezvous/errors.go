@@ -65,3 +65,12 @@ func (e *OverError) Error() string { return "the run is over: " + e.Last.Message
 type SignalError struct{ Sig syscall.Signal }
 
 func (e SignalError) Error() string { return "told to stop by " + text.SignalName(e.Sig) }
+
+// signalOfPerson is the signal that ended ctx, where a person must have sent it: not TERM, by which srun ends the agents where one has
+// ended that rejects. nil: there is none.
+func signalOfPerson(ctx context.Context) error {
+	if err, ok := errors.AsType[SignalError](context.Cause(ctx)); ok && err.Sig != syscall.SIGTERM {
+		return err
+	}
+	return nil
+}

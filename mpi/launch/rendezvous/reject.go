@@ -9,14 +9,18 @@ import (
 )
 
 // reject is all that an agent does that cannot take part: it tells the others why, so that they do not wait for it. The error is
-// the reason.
+// the reason, or the signal of a person who does not want to wait.
 func (c Config) reject(ctx context.Context) error {
 	if c.Count > 1 {
 		say := time.AfterFunc(firstLook, func() { // else the error is soon enough
 			c.Log.Warn("this agent cannot take part, and waits for the others to tell them so", "error", c.Reject)
 		})
 		defer say.Stop()
-		return withUnfit(c.Reject, c.publishRejection(ctx))
+		received := c.publishRejection(ctx)
+		if err := signalOfPerson(ctx); err != nil {
+			return err
+		}
+		return withUnfit(c.Reject, received)
 	}
 	return c.Reject
 }

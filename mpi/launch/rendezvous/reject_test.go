@@ -84,23 +84,47 @@ func TestUnfitNodes(t *testing.T) {
 	}
 }
 
-// An agent that rejects ends, and srun ends the others for that, maybe before all have come: it is the reason all the same.
+// An agent that rejects ends, and srun ends the others for that, maybe before all have come: it is the reason all the same. Where a person
+// ends the run meanwhile (Ctrl-C), that is the reason.
 func TestRejectionIsTheReasonOfTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newMembership(joinRequest{Host: "n1", Count: 3})
-		r := &Rendezvous{membership: m, cfg: Config{World: World{Count: 3},
-			Admission: Admission{MinCount: 3, JoinTimeout: time.Hour, Checking: time.Minute}, Log: slog.New(slog.DiscardHandler)}}
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		synctest.Test(t, func(t *testing.T) { rejectedAndEnded(t, sig) })
+	}
+}
+
+func rejectedAndEnded(t *testing.T, sig syscall.Signal) {
+	m := newMembership(joinRequest{Host: "n1", Count: 3})
+	r := &Rendezvous{membership: m, cfg: Config{World: World{Count: 3},
+		Admission: Admission{MinCount: 3, JoinTimeout: time.Hour, Checking: time.Minute}, Log: slog.New(slog.DiscardHandler)}}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.gather(ctx) }()
+	synctest.Wait()
+	unfit := &Rejection{Cause: "node", Message: "n2 failed a check"}
+	m.join(newParticipant(newNonce(), ""), joinRequest{Index: 1, Host: "n2", Count: 3, Rejects: unfit})
+	time.Sleep(rejectWait + time.Minute/2) // the third one's check takes its time
+	cancel(SignalError{sig})
+	want := unfit.Message
+	if sig == syscall.SIGINT {
+		want = "told to stop by SIGINT"
+	}
+	if err := <-ended; err == nil || err.Error() != want {
+		t.Errorf("%v: it ended with %v", sig, err)
+	}
+}
+
+// That holds for agent 0 where it is the one that cannot take part.
+func TestRejectingAgent0IsInterrupted(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- r.gather(ctx) }()
-		synctest.Wait()
-		m.join(newParticipant(newNonce(), ""), joinRequest{Index: 1, Host: "n2", Count: 3, Rejects: &Rejection{Message: "n2 failed a check"}})
-		time.Sleep(rejectWait + time.Minute/2) // the third one's check takes its time
-		cancel(SignalError{syscall.SIGTERM})
-		if err := <-ended; err == nil || err.Error() != "n2 failed a check" {
-			t.Error(err)
+		cancel(SignalError{sig})
+		c := complete(Config{World: World{Count: 2, Host: "n1"}, Admission: Admission{MinCount: 2}})
+		c.MasterAddr, c.Ports, c.Reject = Loopback, []int{0}, &Rejection{Cause: "node", Message: "n1 failed a check"}
+		_, err := Join(ctx, &c)
+		if _, interrupted := errors.AsType[SignalError](err); interrupted != (sig == syscall.SIGINT) {
+			t.Errorf("%v: it ended with %v", sig, err)
 		}
-	})
+	}
 }
 
 func TestClocksThatAreFarApart(t *testing.T) {

@@ -207,7 +207,8 @@ func (r *Rendezvous) gather(ctx context.Context) error {
 			}
 			return r.missingError()
 		case <-ctx.Done():
-			if _, rejects := errors.AsType[*Rejection](why); rejects { // whose agent has ended, so that srun ends the others
+			// Where an agent has ended that rejects, srun ends the others.
+			if _, rejects := errors.AsType[*Rejection](why); rejects && signalOfPerson(ctx) == nil {
 				return why
 			}
 			return r.interruption(ctx)
