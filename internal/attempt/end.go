@@ -39,6 +39,12 @@ func End(ctx context.Context, e Env, run *rundir.Dir, end SrunEnd) error {
 		e.Log.Warn("whether the job is a link of a chain is not known", "error", err)
 	}
 	w, acted := a.Decide(ctx, end.Code)
+	if acted != nil && w.Verdict.Cause == "" { // launch.on_end hears that
+		w.Verdict = rundir.Verdict{
+			Attempt: a.Number, JobID: a.JobID, Cause: causeUnknown, FirstRank: -1, Exit: end.Code, Time: e.Now(),
+			Message: fmt.Sprintf("how the attempt ended is not known: %v", acted),
+		}
+	}
 	if acted == nil && w.Decision.Action != recovery.Finish {
 		fmt.Fprintf(e.Err, "ddpbatch: attempt %d: %s\n", w.Verdict.Attempt, w.Verdict.Message)
 		w, acted = a.Act(ctx, w)

@@ -97,6 +97,35 @@ func TestOnEndRunsOnceNothingFollows(t *testing.T) {
 	}
 }
 
+// Where a file system keeps the attempt's end from being known, the command hears that, whatever srun's code is.
+func TestOnEndOfAnUnknownEnd(t *testing.T) {
+	requeue, notes := hook(t, "true")
+	for _, code := range []int{0, 7} {
+		_ = os.Remove(notes)
+		p, run := newPretendSlurm(t), fakeslurm.Run(t, requeue)
+		e, _, _ := p.env(0, 1)
+		if err := e.begin(t, run); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"ledger.jsonl", "attempts/1/verdict.json"} { // nobody can read a folder
+			file := filepath.Join(run.Path(), name)
+			_ = os.Remove(file)
+			if err := os.Mkdir(file, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := e.end(t, run, SrunEnd{Code: code}); err == nil {
+			t.Error("nothing is wrong")
+		}
+		text, err := os.ReadFile(notes)
+		for _, want := range []string{"DDPBATCH_CAUSE=unknown\n", "DDPBATCH_MESSAGE=how the attempt ended is not known: ", `"attempt":1,`} {
+			if err != nil || !strings.Contains(string(text), want) {
+				t.Errorf("code %d: %q is missing in\n%s%v", code, want, text, err)
+			}
+		}
+	}
+}
+
 // Its failure is a warning, and changes nothing.
 func TestOnEndMayFail(t *testing.T) {
 	for name, tc := range map[string]struct{ command, says string }{
