@@ -45,7 +45,8 @@ func (n *Nodes) AddAll(run *rundir.Dir) error {
 	return err
 }
 
-// Add counts the failures in the ledger of a run, or of an array's element, that a node was blamed for: it was lost, or workers hung on it.
+// Add counts the failures in the ledger of a run, or of an array's element, that a node was blamed for: it was lost, or workers hung on it;
+// and once for each start of a job those of nodes that failed a check, whether or not the run went on without them.
 // Pretend nodes of simulated runs do not count.
 func (n *Nodes) Add(run *rundir.Dir) error {
 	if run.Spec().Kind != "slurm" {
@@ -55,13 +56,24 @@ func (n *Nodes) Add(run *rundir.Dir) error {
 	if err != nil {
 		return err
 	}
-	ends := map[int]rundir.Event{} // the newest, which knows the cause better
+	ends := map[int]rundir.Event{}    // the newest, which knows the cause better
+	checked := map[int]rundir.Event{} // by attempt: the first one's beginning in its start of the job, when nodes are checked
+	var start rundir.Event
 	for _, e := range events {
-		if e.Event == rundir.EventEnd {
+		switch e.Event {
+		case rundir.EventBegin:
+			if start.Event == "" || e.Job != start.Job || e.Start != start.Start {
+				start = e
+			}
+			checked[e.Attempt] = start
+		case rundir.EventEnd:
 			ends[e.Attempt] = e
 		}
 	}
-	for _, e := range ends {
+	for attempt, e := range ends {
+		for _, name := range e.Unfit {
+			n.add(node{name, run.Cluster()}, checked[attempt].Time)
+		}
 		if cause := recovery.Cause(e.Cause).Current(); cause != recovery.Node && cause != recovery.Hang || e.Drain {
 			continue
 		}
@@ -70,7 +82,9 @@ func (n *Nodes) Add(run *rundir.Dir) error {
 			names = append(slices.Clone(names), e.Node)
 		}
 		for _, name := range names {
-			n.add(node{name, run.Cluster()}, e.Time)
+			if !slices.Contains(e.Unfit, name) {
+				n.add(node{name, run.Cluster()}, e.Time)
+			}
 		}
 	}
 	return nil

@@ -18,6 +18,13 @@ func lost(at time.Time, attempt int, cause string, nodes ...string) rundir.Event
 	return rundir.Event{Time: at, Event: rundir.EventEnd, Attempt: attempt, Cause: cause, Nodes: nodes}
 }
 
+// leftOut is the end of an attempt that n3 had no part in, as it failed its check.
+func leftOut(at time.Time, attempt int, cause string) rundir.Event {
+	e := lost(at, attempt, cause)
+	e.Unfit = []string{"n3"}
+	return e
+}
+
 func TestNodesThatFailedOftenAndLately(t *testing.T) {
 	const day = 24 * time.Hour
 	ago := func(d time.Duration) time.Time { return noon.Add(-d) }
@@ -41,6 +48,18 @@ func TestNodesThatFailedOftenAndLately(t *testing.T) {
 		{"the worst comes first", []rundir.Event{lost(ago(3*day), 1, "node", "n3", "n4"), lost(ago(day), 2, "node", "n4")},
 			"n4 2 1.65, n3 1 0.74", []string{"n4"}},
 		{"drained by Slurm", []rundir.Event{{Time: ago(0), Event: rundir.EventEnd, Attempt: 1, Cause: "node", Nodes: []string{"n3"}, Drain: true}}, "", nil},
+		{"failed its check, and the run went on without it", []rundir.Event{
+			{Time: ago(day), Event: rundir.EventBegin, Attempt: 1, Job: "7"}, leftOut(ago(day-time.Hour), 1, "crash"),
+			{Time: ago(day - time.Hour), Event: rundir.EventBegin, Attempt: 2, Job: "7"}, leftOut(ago(0), 2, "done"), // a restart checks nothing
+		}, "n3 1 0.91", nil},
+		{"failed the checks of two starts", []rundir.Event{
+			{Time: ago(day), Event: rundir.EventBegin, Attempt: 1, Job: "7"}, leftOut(ago(day-time.Hour), 1, "preempt"),
+			{Time: ago(day - 2*time.Hour), Event: rundir.EventBegin, Attempt: 2, Job: "7", Start: 1}, leftOut(ago(0), 2, "done"),
+		}, "n3 2 1.82", []string{"n3"}},
+		{"failed its check, so that the run did not begin", []rundir.Event{
+			{Time: ago(time.Hour), Event: rundir.EventBegin, Attempt: 1, Job: "7"},
+			{Time: ago(0), Event: rundir.EventEnd, Attempt: 1, Cause: "node", Node: "n3", Nodes: []string{"n3"}, Unfit: []string{"n3"}},
+		}, "n3 1 1.00", nil},
 		{"of a clock that is ahead", []rundir.Event{lost(ago(-day), 1, "node", "n3")}, "n3 1 1.00", nil},
 	}
 	for _, tt := range tests {
