@@ -53,7 +53,11 @@ func Where(leader int) Condition {
 func heldBelow(relatives []proc.Relative, main int) (c Condition, found bool) {
 	for _, r := range relatives[:min(len(relatives), maxProcesses)] {
 		for _, id := range threadsOf(r.PID) {
-			t, _, _, err := readThread(fmt.Sprintf("/proc/%d/task/%s/", r.PID, id))
+			dir := fmt.Sprintf("/proc/%d/task/%s/", r.PID, id)
+			if _, state, err := readState(dir); err != nil || !strings.HasPrefix(state, "D") {
+				continue // of a thousand threads, where hardly one is held, the rest need not be read
+			}
+			t, _, _, err := readThread(dir)
 			if err != nil || !strings.HasPrefix(t.state, "D") || t.waitsForChild() {
 				continue
 			}
@@ -171,21 +175,26 @@ func threadsOf(pid int) []string {
 	})
 }
 
-// readThread reads what the kernel tells: beside the place, the arguments of the system call. denied says what it does not
-// tell this user.
-func readThread(dir string) (t thread, arguments, denied string, err error) {
+// readState reads a thread's name, and whether it runs, sleeps, or is held: "D (disk sleep)".
+func readState(dir string) (name, state string, err error) {
 	status, err := readFile(dir + "status")
-	if err != nil {
-		return t, "", "", err
-	}
 	for line := range strings.Lines(status) {
 		key, value, _ := strings.Cut(line, ":")
 		switch key {
 		case "Name":
-			t.name = strings.TrimSpace(value)
+			name = strings.TrimSpace(value)
 		case "State":
-			t.state = strings.TrimSpace(value)
+			state = strings.TrimSpace(value)
 		}
+	}
+	return name, state, err
+}
+
+// readThread reads what the kernel tells: beside the place, the arguments of the system call. denied says what it does not
+// tell this user.
+func readThread(dir string) (t thread, arguments, denied string, err error) {
+	if t.name, t.state, err = readState(dir); err != nil {
+		return thread{}, "", "", err
 	}
 	if t.waits, err = readFile(dir + "wchan"); err == nil && t.waits == "0" {
 		t.waits = ""
