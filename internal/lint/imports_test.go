@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 	"mpi/launch/rendezvous":            {"mpi/store", "mpi/launch/recovery", "mpi/launch/reach"},
 	"mpi/launch/supervise":             {"mpi/store", "mpi/launch/rendezvous", "mpi/launch/recovery", "mpi/launch/output", "mpi/launch/blame", "mpi/launch/device", "mpi/launch/health", "mpi/launch/watch", "mpi/launch/stack"},
 	"mpi/launch/output":                {},
-	"mpi/launch/blame":                 {},
+	"mpi/launch/blame":                 {"mpi/launch/stack"},
 	"mpi/launch/recovery":              {},
 	"mpi/launch/device":                {},
 	"mpi/launch/health":                {},

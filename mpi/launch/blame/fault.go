@@ -1,9 +1,9 @@
 package blame
 
 import (
-	"regexp"
 	"strings"
-	"sync"
+
+	"ddpbatch/mpi/launch/stack"
 )
 
 // What Python's faulthandler writes when a signal ends a program (Python/traceback.c, Modules/faulthandler.c): what it died of, the stack
@@ -15,14 +15,6 @@ const (
 	abortedLine = fatalPython + "Aborted" // abort(3), by a program that has said why
 	faultFrames = 8                       // of the thread that counts that are kept
 )
-
-var faultThread = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(Current thread|Thread) 0x[0-9a-f]+ .*\(most recent call first\):$`)
-})
-
-var faultFrame = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^  File ".*", line ([0-9]+|\?\?\?) in |^  <no Python frame>$|^  \.\.\.$`)
-})
 
 // shortenFaults leaves of each such writing what it died of, and the innermost frames of the thread that did, or else of the main thread.
 func shortenFaults(lines []string) (kept []string) {
@@ -46,16 +38,17 @@ func readFault(lines []string) (n int, counts []string) {
 	var last []string
 	for ; n < len(lines); n++ {
 		line := lines[n]
+		isThread, isCurrent := stack.IsPythonThread(line)
 		switch {
-		case faultThread().MatchString(line):
+		case isThread:
 			if current {
 				last = nil // those after the current one are left out
 				continue
 			}
 			last = []string{line}
 			counts = last
-			current = strings.HasPrefix(line, "Current thread")
-		case faultFrame().MatchString(line):
+			current = isCurrent
+		case stack.IsPythonFrame(line):
 			if last != nil {
 				last = append(last, line)
 				counts = last

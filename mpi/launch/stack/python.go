@@ -16,6 +16,16 @@ var pythonFrame = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^  File "(.*)", line ([0-9]+|\?\?\?) in (.*)$`)
 })
 
+// IsPythonThread reports whether a line begins a thread in what faulthandler writes; current: it is the one that died.
+func IsPythonThread(line string) (is, current bool) {
+	return pythonThread().MatchString(line), strings.HasPrefix(line, "Current thread")
+}
+
+// IsPythonFrame reports whether a line is one of those that faulthandler writes below a thread's.
+func IsPythonFrame(line string) bool {
+	return pythonFrame().MatchString(line) || line == "  <no Python frame>" || line == "  ..."
+}
+
 // Python reads what faulthandler has written of one process (Python/traceback.c, _Py_DumpTracebackThreads): a line for each thread, the
 // youngest first and so the main thread last, and below it one for each frame. Other lines are passed over.
 func Python(text string) []Thread {
