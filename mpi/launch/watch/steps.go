@@ -8,9 +8,11 @@ import (
 // Steps finds out how long the steps of each rank of a run take, and which ranks are clearly slower than the others.
 //
 // Ranks that average their gradients wait for each other in each step, so that the steps of all take as long as those of the slowest. It
-// shows in
-// what is no waiting: compute and input. Where no rank says how its time divides, only ranks that do not wait for each other can be
-// compared.
+// shows in what is no waiting: compute and input. Where no rank says how its time divides, only ranks that do not wait for each other can
+// be compared.
+//
+// A step may be longer than a window, and what an agent says may come after the end of the window that it is about. So each rank has a
+// window of its own, from the last step that was known at the end of one window to the last that is known at the end of another.
 //
 // Not safe for concurrent use.
 type Steps struct {
@@ -21,8 +23,10 @@ type Steps struct {
 type rankSteps struct {
 	host        string
 	first, last timedBeat // at the beginning of the window, and the newest; At zero: none
-	slow, even  int       // windows in a row in which it was, or was not, slower
+	slow, even  int       // windows in a row in which it was, or was not, slower; those in which it has finished no step do not count
 	named       bool
+	times       float64 // by the median's, in the last window that counts
+	part        int     // see SlowRank
 }
 
 type timedBeat struct {
@@ -102,39 +106,47 @@ const (
 	minSlowRanks = 2
 )
 
-// judge compares the ranks in a window, and returns those that have been slower for long enough.
+// judge returns the ranks that have been slower for long enough. One that has finished no step in this window stays what it was.
 func (s *Steps) judge(w *StepWindow) []SlowRank {
 	own := w.own()
 	compared := own
 	if compared == nil {
 		compared = w.Whole
 	}
-	middle, spread := median(compared), 0.0
-	if len(known(compared)) < minSlowRanks {
-		return nil
+	if len(known(compared)) >= minSlowRanks {
+		s.compare(w, compared, own != nil)
 	}
+	var named []SlowRank
+	for i, r := range s.ranks {
+		if r.named {
+			named = append(named, SlowRank{i, r.host, r.times, r.part})
+		}
+	}
+	return s.byHost(named)
+}
+
+// compare notes which ranks were slower than the others in a window; own: what is compared is without their waiting for each other.
+func (s *Steps) compare(w *StepWindow, compared []float64, own bool) {
+	middle := median(compared)
 	var far []float64
 	for _, x := range known(compared) {
 		far = append(far, max(x-middle, middle-x))
 	}
-	spread = lowerMedian(far)
-	least := max(slowSpread*spread, slowShare*median(w.Whole), slowAtLeast)
-	var named []SlowRank
-	for i := range s.ranks {
+	least := max(slowSpread*lowerMedian(far), slowShare*median(w.Whole), slowAtLeast)
+	usual := w.usualParts()
+	for i, x := range compared {
 		r := &s.ranks[i]
-		switch x := compared[i]; {
+		switch {
 		case x == 0: // nothing is known of it in this window
+			continue
 		case x > slowTimes*middle && x-middle > least:
 			r.slow, r.even = r.slow+1, 0
 		default:
 			r.slow, r.even = 0, r.even+1
 		}
 		r.named = r.named && r.even < slowWindows || r.slow >= slowWindows
-		if r.named && compared[i] > 0 {
-			named = append(named, SlowRank{i, r.host, compared[i] / middle, w.slowPart(i, own != nil)})
-		}
+		r.times, r.part = x/middle, w.slowPart(i, usual, own)
 	}
-	return s.byHost(named)
 }
 
 // own is what each rank spends on its own, without waiting for others; nil: no rank says.
@@ -152,20 +164,28 @@ func (w *StepWindow) own() []float64 {
 	return own
 }
 
-// slowPart is the part in which a rank takes most beyond the median.
-func (w *StepWindow) slowPart(rank int, own bool) int {
+// usualParts are the medians of the parts.
+func (w *StepWindow) usualParts() (usual [Parts]float64) {
+	for part, list := range w.Part {
+		var counted []float64 // with zeros: a part may take no time at all
+		for i, x := range list {
+			if w.Whole[i] > 0 {
+				counted = append(counted, x)
+			}
+		}
+		usual[part] = lowerMedian(counted)
+	}
+	return usual
+}
+
+// slowPart is the part in which a rank takes most beyond what is usual.
+func (w *StepWindow) slowPart(rank int, usual [Parts]float64, own bool) int {
 	most, slow := 0.0, Parts
 	for part, list := range w.Part {
 		if list == nil || own && part == Comm {
 			continue
 		}
-		var zeros []float64 // a part may take no time at all
-		for i, x := range list {
-			if w.Whole[i] > 0 {
-				zeros = append(zeros, x)
-			}
-		}
-		if more := list[rank] - lowerMedian(zeros); more > most {
+		if more := list[rank] - usual[part]; more > most {
 			most, slow = more, part
 		}
 	}

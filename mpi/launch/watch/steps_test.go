@@ -100,6 +100,75 @@ func TestARankThatGetsWell(t *testing.T) {
 	}
 }
 
+// A rank whose steps are longer than a window stays named in the windows in which it finishes none, and so does one that finishes none any
+// more.
+func TestASlowRankStaysNamedBetweenItsSteps(t *testing.T) {
+	const window = 60
+	for name, paces := range map[string][]int{ // seconds a step
+		"two ranks":  {10, 90},
+		"four ranks": {10, 10, 10, 150},
+	} {
+		s := NewSteps(len(paces))
+		slow := len(paces) - 1
+		named, without := false, 0
+		for now := 0; now < 40*window; now += window {
+			for rank, pace := range paces {
+				step := now / pace
+				if rank == slow {
+					step = min(step, 10)
+				}
+				s.Note(rank, string(rune('a'+rank)), time.Unix(int64(1_800_000_000+step*pace), 0), Beat{Step: int64(step), Spent: last0})
+			}
+			w, ok := s.Window()
+			if now > 0 && !ok {
+				t.Fatalf("%s: nothing is known of the window that ends after %d s", name, now)
+			}
+			named = named || len(w.Slow) > 0
+			if want := []SlowRank{{slow, string(rune('a' + slow)), float64(paces[slow]) / 10, Parts}}; named && !slices.Equal(w.Slow, want) {
+				t.Errorf("%s, after %d s: %+v, want %+v", name, now, w.Slow, want)
+			}
+			if named && w.Whole[slow] == 0 {
+				without++
+			}
+		}
+		if without < 10 {
+			t.Errorf("%s: it is named: %t, in %d windows without a step of its own", name, named, without)
+		}
+	}
+}
+
+// What an agent says after the end of a window counts in the next one, by the times at which the steps were finished.
+func TestReportsThatComeLate(t *testing.T) {
+	s := NewSteps(4)
+	hosts := []string{"n1", "n1", "n2", "n2"}
+	total := [4]float64{}
+	var last StepWindow
+	for window := range 12 {
+		for rank, host := range hosts {
+			due := window
+			if host == "n2" { // one window late, and two every third time
+				due = max(0, window-1-(window%3)/2)
+			}
+			pace := []int{2, 2, 2, 4}[rank]
+			s.Note(rank, host, time.Unix(int64(1_800_000_000+60*due), 0), Beat{Step: int64(60 * due / pace), Spent: last0})
+		}
+		w, ok := s.Window()
+		if window > 0 && !ok {
+			t.Fatalf("window %d: nothing is known", window)
+		}
+		for rank, x := range w.Whole {
+			if x != 0 && x != []float64{2, 2, 2, 4}[rank] {
+				t.Errorf("window %d, rank %d: %v s a step", window, rank, x)
+			}
+			total[rank] += x
+		}
+		last = w
+	}
+	if want := []SlowRank{{3, "n2", 2, Parts}}; !slices.Equal(last.Slow, want) || total[2] == 0 {
+		t.Errorf("%+v, want %+v", last.Slow, want)
+	}
+}
+
 // A healthy run whose ranks differ as those of one kind of machine do names nobody.
 func TestNoiseNamesNobody(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
