@@ -21,8 +21,8 @@ import (
 const (
 	stepTimesName = "steps.jsonl"
 
-	// maxStepLine is far more than what 4096 ranks take: 4 numbers of 9 bytes each.
-	maxStepLine = 256 << 10
+	// maxStepLine is more than what 4096 ranks take: 4 numbers of 9 bytes each, and the name of a host, of up to 63.
+	maxStepLine = 512 << 10
 	// stepTimesPart is after how many bytes of steps.jsonl its windows get twice as long: a window of a minute and 512 ranks fill 24 MB in two
 	// weeks.
 	stepTimesPart = 4 << 20

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -113,6 +114,22 @@ func TestStepTimesStayBounded(t *testing.T) {
 	}
 	if got := stepWindowAfter(math.MaxInt64, math.MaxInt64); got <= 0 || got > 30*24*time.Hour {
 		t.Errorf("in a file of any size a window lasts %v", got)
+	}
+}
+
+// TestStepTimesOfManyRanks: the first line of an attempt has a host for each rank, too.
+func TestStepTimesOfManyRanks(t *testing.T) {
+	d := create1(t, t.TempDir(), "x")
+	_, err := d.ClaimAttempt()
+	must(t, err)
+	line := stepLine(1, 1)
+	times := slices.Repeat(Seconds{1.23e-5}, 4096)
+	line.StepS, line.ComputeS, line.InputS, line.CommS = times, times, times, times
+	line.Hosts = slices.Repeat([]string{strings.Repeat("n", 63)}, len(times))
+	_, err = d.AppendStepTimes(line, 0)
+	must(t, err)
+	if got, err := d.StepTimes(1); err != nil || len(got) != 1 || !slices.Equal(got[0].Hosts, line.Hosts) {
+		t.Errorf("it was not read: %d lines, %v", len(got), err)
 	}
 }
 
