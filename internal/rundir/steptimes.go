@@ -95,6 +95,13 @@ func (s Straggler) String() string {
 	return line
 }
 
+// IsFresh reports whether, of a job that runs, s is what its ranks are like at now: the line after it is not overdue. There is none where no
+// rank finishes a step any longer, or the file is full.
+func (s *StepTimes) IsFresh(now time.Time) bool {
+	const windows, atLeast = 2, 60 // seconds, which a file server's client may take to show what another node has written
+	return now.Sub(s.Time).Seconds() <= max(windows*s.WindowS, atLeast)
+}
+
 // StepTimesPath is where agent 0 appends the ranks' step times, a JSON object a line.
 func (d *Dir) StepTimesPath() string { return filepath.Join(d.path, stepTimesName) }
 

@@ -270,7 +270,7 @@ func (v *Viewer) readRun(row *RunStatus, run *rundir.Dir, id string) (err error)
 		row.Saved = &saved
 	}
 	if row.Exit == nil {
-		if last, err := run.StepTimes(1); err == nil && len(last) > 0 && last[0].Attempt == row.Attempt {
+		if last, err := run.StepTimes(1); err == nil && len(last) > 0 && last[0].Attempt == row.Attempt && last[0].IsFresh(v.Now()) {
 			row.Stragglers = last[0].Stragglers
 		}
 	}

@@ -85,6 +85,13 @@ func TestStatusNamesStragglers(t *testing.T) {
 			t.Errorf("%+v, %v; want %+v", row.Stragglers, err, list)
 		}
 	}
+	for later, want := range map[time.Duration][]rundir.Straggler{115 * time.Second: {slow}, 125 * time.Second: nil} { // two windows of a minute
+		v := viewerOf(p)
+		v.Now = func() time.Time { return time.Now().Add(later) }
+		if row, err := v.Status(t.Context(), run); err != nil || !slices.Equal(row.Stragglers, want) {
+			t.Errorf("%v after the newest line: %+v, %v; want %+v", later, row.Stragglers, err, want)
+		}
+	}
 	p.Must(run.WriteVerdict(rundir.Verdict{Attempt: n, JobID: "12", Cause: "crash", Exit: 1}))
 	if row, err := viewerOf(p).Status(t.Context(), run); err != nil || row.Stragglers != nil {
 		t.Errorf("after its end: %+v, %v", row.Stragglers, err)
