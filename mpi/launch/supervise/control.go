@@ -20,28 +20,36 @@ const (
 	keyLast    = "last"    // last, by agent 0, when the verdict is on disk
 )
 
-// keyQuiet is where an agent, the first number, says so for the n-th time in the round, the second one.
-const keyQuiet = "quiet/%d/%d"
+// keyWorkers is where an agent, the first number, says something of its workers for the n-th time in the round, the second one.
+const keyWorkers = "workers/%d/%d"
 
-// keyBeats is where an agent, the first number, says for the n-th time in the round how far its workers are.
-const keyBeats = "beats/%d/%d"
+// workersReport is what an agent says of its workers while they run.
+type workersReport struct {
+	Host  string     `json:"host"`
+	Quiet *quiet     `json:"quiet,omitempty"` // where that has changed
+	Beats []rankBeat `json:"beats,omitempty"` // of those that have changed
+}
+
+// receivedReport is one that agent 0 has got.
+type receivedReport struct {
+	workersReport
+	agent int
+	at    time.Time // on agent 0's clock
+}
 
 // controlChannel is what an agent says to the others and hears from them in one round, through the control
 // store, in goroutines of its own: a Get there takes as long as the round.
 type controlChannel struct {
-	ends      chan rundir.Verdict // in: at most one, of a worker that ended badly
-	proposals chan rundir.Verdict // in: at most one
-	ended     chan endsReport     // in: this agent's workers are gone
-	quietOut  chan quiet          // in, but for agent 0: the workers give no signs of life, or do again
-
-	beatsOut chan agentBeats // in, but for agent 0: how far the workers are
+	ends       chan rundir.Verdict // in: at most one, of a worker that ended badly
+	proposals  chan rundir.Verdict // in: at most one
+	ended      chan endsReport     // in: this agent's workers are gone
+	workersOut chan workersReport  // in, but for agent 0: what is new of the workers
 
 	first     chan rundir.Verdict          // out: which of all agents' ends came first
 	outcomes  chan rundir.Verdict          // out: the round's outcome
 	lost      chan *rendezvous.Participant // out, at agent 0: a member was lost before its workers were gone
 	reported  chan struct{}                // out, at agent 0: all members have said how their workers ended, or are lost; see reports
-	quietIn   chan quietReport             // out, at agent 0: what members say of their workers' signs of life
-	beatsIn   chan agentBeats              // out, at agent 0: how far members' workers are
+	workersIn chan receivedReport          // out, at agent 0: what members say of their workers
 	lastWords chan *rendezvous.LastWord    // out, elsewhere: agent 0's last word; nil: agent 0 is lost
 
 	wg sync.WaitGroup
@@ -53,19 +61,17 @@ type controlChannel struct {
 // openControlChannel begins to listen; it all ends with ctx.
 func openControlChannel(ctx context.Context, r *round) *controlChannel {
 	c := &controlChannel{
-		ends:      make(chan rundir.Verdict, 1),
-		proposals: make(chan rundir.Verdict, 1),
-		ended:     make(chan endsReport, 1),
-		quietOut:  make(chan quiet, 4),
-		beatsOut:  make(chan agentBeats, 1),
-		beatsIn:   make(chan agentBeats),
-		first:     make(chan rundir.Verdict, 1),
-		outcomes:  make(chan rundir.Verdict, 1),
-		lost:      make(chan *rendezvous.Participant, len(r.layout.Participants)),
-		reported:  make(chan struct{}, 1),
-		quietIn:   make(chan quietReport),
-		byAgent:   make(map[int]endsReport),
-		lastWords: make(chan *rendezvous.LastWord, 1),
+		ends:       make(chan rundir.Verdict, 1),
+		proposals:  make(chan rundir.Verdict, 1),
+		ended:      make(chan endsReport, 1),
+		workersOut: make(chan workersReport, 1),
+		first:      make(chan rundir.Verdict, 1),
+		outcomes:   make(chan rundir.Verdict, 1),
+		lost:       make(chan *rendezvous.Participant, len(r.layout.Participants)),
+		reported:   make(chan struct{}, 1),
+		workersIn:  make(chan receivedReport),
+		byAgent:    make(map[int]endsReport),
+		lastWords:  make(chan *rendezvous.LastWord, 1),
 	}
 	c.wg.Go(func() { c.publishFirst(ctx, r) })
 	c.wg.Go(func() { c.publishOutcome(ctx, r) })
@@ -77,13 +83,11 @@ func openControlChannel(ctx context.Context, r *round) *controlChannel {
 	if r.cfg.Index == 0 {
 		c.wg.Go(func() { c.awaitReports(ctx, r) })
 		c.wg.Go(func() { r.awaitStopFile(ctx) })
-		c.receiveAllQuiet(ctx, r)
-		c.receiveAllBeats(ctx, r)
+		c.receiveAllWorkers(ctx, r)
 		return c
 	}
 	c.wg.Go(func() { c.reportEnds(ctx, r) })
-	c.wg.Go(func() { c.reportQuiet(ctx, r) })
-	c.wg.Go(func() { c.reportBeats(ctx, r) })
+	c.wg.Go(func() { c.reportWorkers(ctx, r) })
 	c.wg.Go(func() {
 		l, err := rendezvous.GetJSON[*rendezvous.LastWord](ctx, r.store, keyLast)
 		if err != nil {
@@ -216,12 +220,12 @@ func (r *endsReport) sinceRound(began time.Time) {
 	}
 }
 
-// reportQuiet tells agent 0 what this agent has to say of its workers.
-func (c *controlChannel) reportQuiet(ctx context.Context, r *round) {
+// reportWorkers tells agent 0 what this agent has to say of its workers.
+func (c *controlChannel) reportWorkers(ctx context.Context, r *round) {
 	for n := 0; ; n++ {
 		select {
-		case said := <-c.quietOut:
-			if err := rendezvous.SetJSON(ctx, r.store, fmt.Sprintf(keyQuiet, r.cfg.Index, n), said); err != nil {
+		case said := <-c.workersOut:
+			if err := rendezvous.SetJSON(ctx, r.store, fmt.Sprintf(keyWorkers, r.cfg.Index, n), said); err != nil {
 				return // agent 0 is lost, as everybody notices
 			}
 		case <-ctx.Done():
@@ -230,68 +234,26 @@ func (c *controlChannel) reportQuiet(ctx context.Context, r *round) {
 	}
 }
 
-// receiveAllQuiet begins to hear what the members say of their workers.
-func (c *controlChannel) receiveAllQuiet(ctx context.Context, r *round) {
+// receiveAllWorkers begins to receive what the members say of their workers.
+func (c *controlChannel) receiveAllWorkers(ctx context.Context, r *round) {
 	if r.cfg.HangAfter <= 0 {
 		return
 	}
 	for _, p := range r.layout.Participants {
-		c.wg.Go(func() { c.receiveQuiet(ctx, r, p.Index) })
+		c.wg.Go(func() { c.receiveWorkers(ctx, r, p.Index) })
 	}
 }
 
-// receiveQuiet hears what a member says of its workers.
-func (c *controlChannel) receiveQuiet(ctx context.Context, r *round, index int) {
+// receiveWorkers receives what a member says of its workers.
+func (c *controlChannel) receiveWorkers(ctx context.Context, r *round, index int) {
 	for n := 0; ; n++ {
-		key := fmt.Sprintf(keyQuiet, index, n)
-		said, err := rendezvous.GetJSON[quiet](ctx, r.store, key)
+		key := fmt.Sprintf(keyWorkers, index, n)
+		said, err := rendezvous.GetJSON[workersReport](ctx, r.store, key)
 		if err != nil {
 			return
 		}
 		select {
-		case c.quietIn <- quietReport{said, index, time.Now()}:
-		case <-ctx.Done():
-			return
-		}
-		if _, err := r.store.Delete(ctx, key); err != nil {
-			return
-		}
-	}
-}
-
-// reportBeats tells agent 0 how far this agent's workers are.
-func (c *controlChannel) reportBeats(ctx context.Context, r *round) {
-	for n := 0; ; n++ {
-		select {
-		case b := <-c.beatsOut:
-			if err := rendezvous.SetJSON(ctx, r.store, fmt.Sprintf(keyBeats, r.cfg.Index, n), b); err != nil {
-				return // agent 0 is lost, as everybody notices
-			}
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// receiveAllBeats begins to hear how far the members' workers are.
-func (c *controlChannel) receiveAllBeats(ctx context.Context, r *round) {
-	if !r.cfg.watchesSteps() {
-		return
-	}
-	for _, p := range r.layout.Participants {
-		c.wg.Go(func() { c.receiveBeats(ctx, r, p.Index) })
-	}
-}
-
-func (c *controlChannel) receiveBeats(ctx context.Context, r *round, index int) {
-	for n := 0; ; n++ {
-		key := fmt.Sprintf(keyBeats, index, n)
-		b, err := rendezvous.GetJSON[agentBeats](ctx, r.store, key)
-		if err != nil {
-			return
-		}
-		select {
-		case c.beatsIn <- b:
+		case c.workersIn <- receivedReport{said, index, time.Now()}:
 		case <-ctx.Done():
 			return
 		}

@@ -293,7 +293,7 @@ func (p *privateFolder) workersPath(path string) string {
 	return path
 }
 
-// makeUnused makes an empty file whose time says that no worker has changed it yet: see changed, and blame.ReadErrorFile.
+// makeUnused makes an empty file whose time says that no worker has changed it yet: see heartbeats.read, and blame.ReadErrorFile.
 func makeUnused(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -72,10 +72,10 @@ func TestPrivateFolderThatIsRemoved(t *testing.T) {
 	path, err := p.file("0.heartbeat")
 	must(t, err)
 	beat := p.workersPath(path)
-	h := &heartbeats{folder: p, log: log.Logger(), paths: []string{path}, seen: make([]time.Time, 1)}
+	h := &heartbeats{folder: p, log: log.Logger(), paths: []string{path}, steps: true, seen: make([]heartbeat, 1)}
 	look := func(want bool) {
 		t.Helper()
-		testkit.Eventually(t, "the look", func() bool { return h.look()[0].IsZero() != want })
+		testkit.Eventually(t, "the look", func() bool { return h.look()[0].at.IsZero() != want })
 	}
 	for _, removed := range []string{p.path, filepath.Dir(beat), p.path} {
 		look(false) // it is there, and nobody has changed it
@@ -339,7 +339,7 @@ func usePrivate(parent string) {
 		_ = exec.Command("/bin/sh", "-c", `echo theirs >"$0"; touch "$1"`, p.workersPath(errorFile), p.workersPath(beat)).Run()
 	}
 	_, err = blame.ReadErrorFile(errorFile)
-	beats := !changed(h.paths, h.seen)[0].IsZero()
+	beats := !h.read(h.seen)[0].at.IsZero()
 	fmt.Printf("heartbeat: %t\nerror file: %t\nremoved: %v\n", beats, !errors.Is(err, fs.ErrNotExist), p.remove())
 }
 

@@ -14,8 +14,9 @@ import (
 // TestUnknownHeartbeats: while nobody can look at the heartbeat files, who has beaten before is not taken for hung.
 func TestUnknownHeartbeats(t *testing.T) {
 	before := time.Now()
-	if got := unknown([]time.Time{{}, before.Add(-time.Hour)}); !got[0].IsZero() || got[1].Before(before) {
-		t.Errorf("got %v", got)
+	got := unknown([]heartbeat{{}, {at: before.Add(-time.Hour), known: true}})
+	if got[0] != (heartbeat{}) || got[1].at.Before(before) || got[1].known {
+		t.Errorf("got %+v", got)
 	}
 }
 
@@ -136,14 +137,14 @@ func TestHangIsLookedForOftenEnough(t *testing.T) {
 
 // A file server that does not answer delays nobody: what was seen before counts.
 func TestSilentFileServerDelaysNobody(t *testing.T) {
-	before := []time.Time{time.Unix(5, 0)}
-	h := &heartbeats{paths: []string{"/x"}, seen: before, answers: make(chan []time.Time)}
+	before := []heartbeat{{at: time.Unix(5, 0)}}
+	h := &heartbeats{paths: []string{"/x"}, seen: before, answers: make(chan []heartbeat)}
 	for range 2 {
 		if got := h.look(); fmt.Sprint(got) != fmt.Sprint(before) {
 			t.Errorf("seen was %v", got)
 		}
 	}
-	late := []time.Time{time.Unix(9, 0)}
+	late := []heartbeat{{at: time.Unix(9, 0)}}
 	go func() { h.answers <- late }()
 	if got := h.look(); fmt.Sprint(got) != fmt.Sprint(late) {
 		t.Errorf("seen was %v, and the answer %v", got, late)

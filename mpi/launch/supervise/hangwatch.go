@@ -9,7 +9,7 @@ import (
 
 // Workers hang when none of any node has given a sign of life for HangAfter: one that does may be what the others wait for.
 // So each agent tells agent 0 when its own have been quiet for so long, and when they are not any longer, and agent 0 decides. Times are
-// told as how long ago, since clocks differ.
+// told as how long ago, since clocks differ. How far the workers are (stepWatch) is said in the same report.
 
 // quiet is what an agent says of its workers.
 type quiet struct {
@@ -26,7 +26,7 @@ type quietRank struct {
 	Condition watch.Condition `json:"place"` // where it is
 }
 
-// quietReport is what agent 0 was told.
+// quietReport is what agent 0 knows of an agent.
 type quietReport struct {
 	quiet
 	agent int
@@ -36,14 +36,15 @@ type quietReport struct {
 // hangWatch watches for signs of life of one agent's workers.
 type hangWatch struct {
 	watch   *watch.Watch
+	beats   *heartbeats
 	signs   signs
 	quiet   bool                // as was told
 	reports map[int]quietReport // at agent 0: what each agent said last
 }
 
-// signs is where signs of life of workers are looked for: processSigns, but in tests of who hangs.
+// signs is where other signs of life of workers are looked for: processSigns, but in tests of who hangs.
 type signs interface {
-	samples(workers []*worker) ([]watch.Sample, error) // what is seen of them at this moment
+	samples(workers []*worker) ([]watch.Sample, error) // what is seen of them at this moment, but for their heartbeat files
 	where(w *worker) watch.Condition                   // where one is held up
 }
 
@@ -59,7 +60,8 @@ func (s *Supervisor) watchForHangs() (end func()) {
 		return func() {}
 	}
 	s.hangWatch = &hangWatch{
-		watch: watch.New(s.cfg.HangAfter, len(s.workers)), signs: &processSigns{newHeartbeats(s.round, s.workers)}, reports: make(map[int]quietReport),
+		watch: watch.New(s.cfg.HangAfter, len(s.workers)), beats: newHeartbeats(s.round, s.workers), signs: processSigns{},
+		reports: make(map[int]quietReport),
 	}
 	s.steps = newStepWatch(s)
 	tick := time.NewTicker(s.cfg.observeEvery())
@@ -73,41 +75,71 @@ func (s *Supervisor) observe() {
 		s.observeDue = nil
 		return
 	}
-	s.observeSteps()
+	beats := s.hangWatch.beats.look()
+	said := workersReport{Host: s.cfg.Host, Beats: s.steps.fresh(beats), Quiet: s.observeSigns(beats)}
+	if s.reportWorkers(said) {
+		s.steps.reported(said.Beats)
+		if said.Quiet != nil {
+			s.hangWatch.quiet = said.Quiet.Quiet
+		}
+	}
+	s.endStepWindow(time.Now())
+}
+
+// observeSigns looks for signs of life, and returns what is to be said of them; nil: it was said before.
+func (s *Supervisor) observeSigns(beats []heartbeat) *quiet {
 	samples, err := s.hangWatch.signs.samples(s.workers)
 	if err != nil {
 		s.cfg.Log.Warn("whether the workers give signs of life is not known", "error", err)
-		return
+		return nil
 	}
-	now := s.hangWatch.watch.Observe(time.Now(), samples)
-	if now == s.hangWatch.quiet {
-		return
+	for i, b := range beats {
+		samples[i].Heartbeat = b.at
 	}
-	said := quiet{Quiet: now}
-	if now {
+	said := quiet{Quiet: s.hangWatch.watch.Observe(time.Now(), samples)}
+	if said.Quiet == s.hangWatch.quiet {
+		return nil
+	}
+	if said.Quiet {
 		said.Ranks = s.quietRanks()
 	}
+	return &said
+}
+
+// reportWorkers passes on what is new of the workers, if anything is; false: agent 0 has not taken what was said before. Then it does not
+// answer, as will be noticed, or is busy, and it is said at the next look.
+func (s *Supervisor) reportWorkers(said workersReport) bool {
+	if said.Quiet == nil && len(said.Beats) == 0 {
+		return true
+	}
 	if s.cfg.Index == 0 {
-		s.hangWatch.quiet = now
-		s.receiveQuiet(quietReport{said, 0, time.Now()})
-		return
+		s.receiveWorkers(receivedReport{said, 0, time.Now()})
+		return true
 	}
 	select {
-	case s.control.quietOut <- said:
-		s.hangWatch.quiet = now
-	default: // agent 0 does not answer, as will be noticed; else it is said next time
+	case s.control.workersOut <- said:
+		return true
+	default:
+		return false
 	}
 }
 
-// processSigns looks at processes, their output and their heartbeat files.
-type processSigns struct{ beats *heartbeats }
+// receiveWorkers is agent 0's.
+func (s *Supervisor) receiveWorkers(r receivedReport) {
+	s.steps.receive(r.Host, r.Beats)
+	if r.Quiet != nil {
+		s.receiveQuiet(quietReport{*r.Quiet, r.agent, r.at})
+	}
+}
 
-func (p *processSigns) samples(workers []*worker) ([]watch.Sample, error) {
+// processSigns looks at processes and their output.
+type processSigns struct{}
+
+func (processSigns) samples(workers []*worker) ([]watch.Sample, error) {
 	samples := make([]watch.Sample, len(workers))
-	beats := p.beats.look()
 	var leaders, at []int
 	for i, w := range workers {
-		samples[i] = watch.Sample{Heartbeat: beats[i], Logged: w.out.Grown() + w.errs.Grown(), Ended: !w.ended.IsZero()}
+		samples[i] = watch.Sample{Logged: w.out.Grown() + w.errs.Grown(), Ended: !w.ended.IsZero()}
 		if w.ended.IsZero() {
 			leaders, at = append(leaders, w.process.Pid()), append(at, i)
 		}
@@ -122,7 +154,7 @@ func (p *processSigns) samples(workers []*worker) ([]watch.Sample, error) {
 	return samples, err
 }
 
-func (p *processSigns) where(w *worker) watch.Condition { return watch.Where(w.process.Pid()) }
+func (processSigns) where(w *worker) watch.Condition { return watch.Where(w.process.Pid()) }
 
 // quietRanks are this agent's workers that give no sign, with where they are now.
 func (s *Supervisor) quietRanks() (list []quietRank) {

@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -11,6 +12,9 @@ import (
 
 	"ddpbatch/internal/pause"
 	"ddpbatch/mpi/launch/rendezvous"
+	"ddpbatch/mpi/launch/watch"
+
+	"golang.org/x/sys/unix"
 )
 
 // heartbeatWait is how long an agent waits for the file system to tell of the heartbeat files, before it goes on.
@@ -27,36 +31,44 @@ func (r *round) heartbeatOf(n rendezvous.RankNumbers) string {
 	return r.privateFile(n, "heartbeat")
 }
 
-// heartbeats looks when the workers' heartbeat files were changed, and keeps their folder there. Where they lie on a file server, that may
-// not answer for long: then what was seen before counts.
+// heartbeat is what was seen of a worker's file.
+type heartbeat struct {
+	at    time.Time // when it was changed; zero: there is no file, or nobody has changed it
+	beat  watch.Beat
+	known bool // the file begins with a step
+}
+
+// heartbeats looks when the workers' heartbeat files were changed, and what is in them, and keeps their folder there. Where they lie on a
+// file server, that may not answer for long: then what was seen before counts.
 type heartbeats struct {
 	folder  *privateFolder // nil: there are no files
 	log     *slog.Logger
 	removed sync.Once // was told
 	taken   sync.Once // was told
 	paths   []string
-	seen    []time.Time
-	answers chan []time.Time // nil: nothing is being asked
+	steps   bool // somebody wants to know what is in them
+	seen    []heartbeat
+	answers chan []heartbeat // nil: nothing is being asked
 }
 
 func newHeartbeats(r *round, workers []*worker) *heartbeats {
-	h := &heartbeats{folder: r.private, log: r.cfg.Log, seen: make([]time.Time, len(workers))}
+	h := &heartbeats{folder: r.private, log: r.cfg.Log, steps: r.cfg.watchesSteps(), seen: make([]heartbeat, len(workers))}
 	for _, w := range workers {
 		h.paths = append(h.paths, w.files.heartbeat)
 	}
 	return h
 }
 
-// look returns the times, zero where there is no file, or nobody has changed it. It leaves a goroutine behind for as long as the file
-// system does not answer, one at most.
-func (h *heartbeats) look() []time.Time {
+// look looks at all files, in the order of the workers. It leaves a goroutine behind for as long as the file system does not answer, one at
+// most.
+func (h *heartbeats) look() []heartbeat {
 	if h.answers == nil {
-		answers := make(chan []time.Time, 1)
+		answers := make(chan []heartbeat, 1)
 		h.answers = answers
 		before := h.seen // nobody changes what it holds
 		go func() {
 			if h.keepFolder() {
-				answers <- changed(h.paths, before)
+				answers <- h.read(before)
 				return
 			}
 			answers <- unknown(before)
@@ -89,28 +101,47 @@ func (h *heartbeats) keepFolder() bool {
 	return true
 }
 
-// unknown returns the times to go by while the files cannot be looked at: a worker that has changed its file before counts as alive now,
-// and nothing is known of the others.
-func unknown(before []time.Time) []time.Time {
-	times := slices.Clone(before)
-	for i := range times {
-		if !times[i].IsZero() {
-			times[i] = time.Now()
+// unknown returns what to go by while the files cannot be looked at: a worker that has changed its file before counts as alive now, and
+// nothing is known of the others.
+func unknown(before []heartbeat) []heartbeat {
+	now := make([]heartbeat, len(before))
+	for i := range now {
+		if !before[i].at.IsZero() {
+			now[i].at = time.Now()
 		}
 	}
-	return times
+	return now
 }
 
-// changed is when each file was changed; what cannot be told now is as before.
-func changed(paths []string, before []time.Time) []time.Time {
-	times := slices.Clone(before)
-	for i, path := range paths {
+// read looks at each file; what cannot be told now is as before.
+func (h *heartbeats) read(before []heartbeat) []heartbeat {
+	now := slices.Clone(before)
+	for i, path := range h.paths {
 		switch info, err := os.Lstat(path); {
 		case err == nil && !info.ModTime().Equal(unused):
-			times[i] = info.ModTime()
+			if now[i] = (heartbeat{at: info.ModTime()}); h.steps && info.Mode().IsRegular() {
+				now[i].open(path)
+			}
 		case err == nil, errors.Is(err, fs.ErrNotExist): // "", too
-			times[i] = time.Time{}
+			now[i] = heartbeat{}
 		}
 	}
-	return times
+	return now
+}
+
+// open reads what is in a file, and when it was changed, if it has a step. It follows no link and waits for nobody.
+func (b *heartbeat) open(path string) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	info, err := f.Stat() // the file may be another one by now
+	if err != nil || !info.Mode().IsRegular() {
+		return
+	}
+	text, err := io.ReadAll(io.LimitReader(f, watch.MaxBeat))
+	if beat, ok := watch.ParseBeat(text); ok && err == nil {
+		*b = heartbeat{info.ModTime(), beat, true}
+	}
 }

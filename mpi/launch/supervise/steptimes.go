@@ -3,28 +3,18 @@ package supervise
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
-	"ddpbatch/internal/pause"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/text"
-	"ddpbatch/internal/vfs"
 	"ddpbatch/mpi/launch/watch"
 )
 
-// Each agent reads its workers' heartbeat files where it looks for hangs, and tells agent 0 what is new in them. Agent 0 takes the
-// differences
-// over a window, writes them to the run directory (steps.jsonl), and says when other ranks than before are clearly slower than the rest.
-
-// agentBeats is what an agent says of its workers.
-type agentBeats struct {
-	Host  string     `json:"host"`
-	Ranks []rankBeat `json:"ranks"`
-}
+// What is in the workers' heartbeat files each agent tells agent 0, where it is new. Agent 0 takes the differences over a window, writes
+// them to the run directory (steps.jsonl), and says when other ranks than before are clearly slower than the rest.
 
 // rankBeat is a heartbeat file that says how far its worker is.
 type rankBeat struct {
@@ -36,17 +26,14 @@ type rankBeat struct {
 // watchesSteps reports whether there are heartbeat files, and a folder for what they say.
 func (c Config) watchesSteps() bool { return c.HangAfter > 0 && c.RunDir != nil }
 
-// stepWatch is what an agent knows of its workers' steps, and agent 0 of all.
+// stepWatch is what an agent has said of its workers' steps, and what agent 0 knows of all. nil: nobody wants to know how long they take.
 type stepWatch struct {
-	paths []string // heartbeat files
-	ranks []int    // of the same workers
-
-	seen    []rankBeat
-	answers chan []rankBeat // nil: nothing is being read
+	ranks []int            // of the agent's workers, in their order
+	said  map[int]rankBeat // by rank
 
 	// At agent 0.
-	steps   *watch.Steps
-	hosts   []string // as the file has them
+	steps   *watch.Steps // nil elsewhere
+	hosts   []string     // as the file has them
 	ended   time.Time
 	window  time.Duration
 	written chan stepsWritten // nil: nothing is being written
@@ -64,90 +51,52 @@ func newStepWatch(s *Supervisor) *stepWatch {
 	if !s.cfg.watchesSteps() {
 		return nil
 	}
-	w := &stepWatch{steps: watch.NewSteps(s.round.layout.World), ended: time.Now()}
+	w := &stepWatch{said: make(map[int]rankBeat), ended: time.Now()}
+	if s.cfg.Index == 0 {
+		w.steps = watch.NewSteps(s.round.layout.World)
+	}
 	for _, one := range s.workers {
-		w.paths, w.ranks = append(w.paths, one.files.heartbeat), append(w.ranks, one.numbers.Rank)
+		w.ranks = append(w.ranks, one.numbers.Rank)
 	}
 	return w
 }
 
-// observeSteps looks at the heartbeat files, and at agent 0 ends a window that has been long enough.
-func (s *Supervisor) observeSteps() {
-	if s.steps == nil {
-		return
-	}
-	if fresh := s.steps.look(); len(fresh) > 0 {
-		b := agentBeats{s.cfg.Host, fresh}
-		if s.cfg.Index == 0 {
-			s.receiveBeats(b)
-		} else {
-			select {
-			case s.control.beatsOut <- b:
-			default: // agent 0 is busy; the counters go on, so that nothing is lost
-			}
-		}
-	}
-	if s.cfg.Index == 0 {
-		s.endStepWindow(time.Now())
-	}
-}
-
-// look returns what is new in the files. It leaves a goroutine behind for as long as the file system does not answer, one at most.
-func (w *stepWatch) look() (fresh []rankBeat) {
-	if w.answers == nil {
-		answers := make(chan []rankBeat, 1)
-		w.answers = answers
-		go func() { answers <- readBeats(w.paths, w.ranks) }()
-	}
-	beats, came := pause.Await(w.answers, heartbeatWait)
-	if !came {
+// fresh is what agent 0 has not been told yet of what is in the workers' files.
+func (w *stepWatch) fresh(beats []heartbeat) (list []rankBeat) {
+	if w == nil {
 		return nil
 	}
-	w.answers = nil
-	for _, b := range beats {
-		if !slices.Contains(w.seen, b) {
-			fresh = append(fresh, b)
+	for i, b := range beats {
+		if one := (rankBeat{w.ranks[i], b.at.UnixNano(), b.beat}); b.known && one != w.said[one.Rank] {
+			list = append(list, one)
 		}
 	}
-	w.seen = beats
-	return fresh
+	return list
 }
 
-// readBeats reads the files that have a step.
-func readBeats(paths []string, ranks []int) (beats []rankBeat) {
-	for i, path := range paths {
-		if b, ok := readBeat(path); ok {
-			b.Rank = ranks[i]
-			beats = append(beats, b)
-		}
+// reported notes that agent 0 is told what is in list.
+func (w *stepWatch) reported(list []rankBeat) {
+	for _, one := range list {
+		w.said[one.Rank] = one
 	}
-	return beats
 }
 
-func readBeat(path string) (rankBeat, bool) {
-	f, info, err := vfs.OpenRegularNow(path)
-	if err != nil {
-		return rankBeat{}, false
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, watch.MaxBeat))
-	b, ok := watch.ParseBeat(text)
-	return rankBeat{At: info.ModTime().UnixNano(), Beat: b}, ok && err == nil
-}
-
-// receiveBeats is agent 0's.
-func (s *Supervisor) receiveBeats(b agentBeats) {
-	if s.steps == nil {
+// receive is agent 0's.
+func (w *stepWatch) receive(host string, list []rankBeat) {
+	if w == nil {
 		return
 	}
-	for _, r := range b.Ranks {
-		s.steps.steps.Note(r.Rank, b.Host, time.Unix(0, r.At), r.Beat)
+	for _, r := range list {
+		w.steps.Note(r.Rank, host, time.Unix(0, r.At), r.Beat)
 	}
 }
 
-// endStepWindow ends the window where its time is over and the line before is written.
+// endStepWindow ends the window, at agent 0, where its time is over and the line before is written.
 func (s *Supervisor) endStepWindow(now time.Time) {
 	w := s.steps
+	if w == nil || w.steps == nil {
+		return
+	}
 	if w.written != nil {
 		select {
 		case done := <-w.written:

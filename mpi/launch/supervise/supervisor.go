@@ -257,10 +257,8 @@ func (s *Supervisor) handleEvent(ctx context.Context) {
 		s.forward()
 	case <-s.observeDue:
 		s.observe()
-	case h := <-s.control.quietIn:
-		s.receiveQuiet(h)
-	case b := <-s.control.beatsIn:
-		s.receiveBeats(b)
+	case r := <-s.control.workersIn:
+		s.receiveWorkers(r)
 	case s.stacks = <-s.dumped:
 		s.dumped = nil
 		s.advance(signalled, syscall.SIGTERM)
