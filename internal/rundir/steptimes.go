@@ -95,8 +95,8 @@ func (s Straggler) String() string {
 	return line
 }
 
-// IsFresh reports whether, of a job that runs, s is what its ranks are like at now: the line after it is not overdue. There is none where no
-// rank finishes a step any longer, or the file is full.
+// IsFresh reports whether, of a job that runs, s is what its ranks are like at now: the line after it is not overdue. There is none where
+// no rank finishes a step any longer, or the file is full.
 func (s *StepTimes) IsFresh(now time.Time) bool {
 	const windows, atLeast = 2, 60 // seconds, which a file server's client may take to show what another node has written
 	return now.Sub(s.Time).Seconds() <= max(windows*s.WindowS, atLeast)

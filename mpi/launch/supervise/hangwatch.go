@@ -42,10 +42,10 @@ type hangWatch struct {
 	reports map[int]quietReport // at agent 0: what each agent said last
 }
 
-// signs is where other signs of life of workers are looked for: processSigns, but in tests of who hangs.
+// signs is where signs of life of workers are looked for: processSigns, but in tests of who hangs.
 type signs interface {
-	samples(workers []*worker) ([]watch.Sample, error) // what is seen of them at this moment, but for their heartbeat files
-	where(w *worker) watch.Condition                   // where one is held up
+	samples(workers []*worker, beats []heartbeat) ([]watch.Sample, error) // what is seen of them at this moment, and of their files
+	where(w *worker) watch.Condition                                      // where one is held up
 }
 
 // observeEvery is how often an agent looks: so rarely that it costs nothing, but several times in a limit that is short.
@@ -60,7 +60,7 @@ func (s *Supervisor) watchForHangs() (end func()) {
 		return func() {}
 	}
 	s.hangWatch = &hangWatch{
-		watch: watch.New(s.cfg.HangAfter, len(s.workers)), beats: newHeartbeats(s.round, s.workers), signs: processSigns{},
+		watch: watch.New(s.cfg.HangAfter, len(s.workers)), beats: newHeartbeats(s.round, s.workers), signs: &processSigns{},
 		reports: make(map[int]quietReport),
 	}
 	s.steps = newStepWatch(s)
@@ -88,13 +88,10 @@ func (s *Supervisor) observe() {
 
 // observeSigns looks for signs of life, and returns what is to be said of them; nil: it was said before.
 func (s *Supervisor) observeSigns(beats []heartbeat) *quiet {
-	samples, err := s.hangWatch.signs.samples(s.workers)
+	samples, err := s.hangWatch.signs.samples(s.workers, beats)
 	if err != nil {
 		s.cfg.Log.Warn("whether the workers give signs of life is not known", "error", err)
 		return nil
-	}
-	for i, b := range beats {
-		samples[i].Heartbeat = b.at
 	}
 	said := quiet{Quiet: s.hangWatch.watch.Observe(time.Now(), samples)}
 	if said.Quiet == s.hangWatch.quiet {
@@ -132,18 +129,23 @@ func (s *Supervisor) receiveWorkers(r receivedReport) {
 	}
 }
 
-// processSigns looks at processes and their output.
-type processSigns struct{}
+// processSigns looks at processes and their output. Of a worker whose heartbeat file has changed since the look before nothing else counts,
+// so its processes are not looked for: all of a machine's have to be read for that.
+type processSigns struct {
+	beats []heartbeat // at the look before; nil: there was none
+}
 
-func (processSigns) samples(workers []*worker) ([]watch.Sample, error) {
+func (p *processSigns) samples(workers []*worker, beats []heartbeat) ([]watch.Sample, error) {
 	samples := make([]watch.Sample, len(workers))
 	var leaders, at []int
 	for i, w := range workers {
-		samples[i] = watch.Sample{Logged: w.out.Grown() + w.errs.Grown(), Ended: !w.ended.IsZero()}
-		if w.ended.IsZero() {
+		samples[i] = watch.Sample{Heartbeat: beats[i].at, Logged: w.out.Grown() + w.errs.Grown(), Ended: !w.ended.IsZero()}
+		beaten := p.beats != nil && !beats[i].at.IsZero() && !beats[i].at.Equal(p.beats[i].at)
+		if w.ended.IsZero() && !beaten {
 			leaders, at = append(leaders, w.process.Pid()), append(at, i)
 		}
 	}
+	p.beats = beats
 	if len(leaders) == 0 {
 		return samples, nil
 	}
@@ -154,7 +156,7 @@ func (processSigns) samples(workers []*worker) ([]watch.Sample, error) {
 	return samples, err
 }
 
-func (processSigns) where(w *worker) watch.Condition { return watch.Where(w.process.Pid()) }
+func (*processSigns) where(w *worker) watch.Condition { return watch.Where(w.process.Pid()) }
 
 // quietRanks are this agent's workers that give no sign, with where they are now.
 func (s *Supervisor) quietRanks() (list []quietRank) {

@@ -75,7 +75,7 @@ func (f *fakeProcess) Warn(syscall.Signal) (int, error) {
 // fakeSigns tells of the signs that the acts give.
 type fakeSigns struct{ processes []*fakeProcess }
 
-func (f fakeSigns) samples(workers []*worker) ([]watch.Sample, error) {
+func (f fakeSigns) samples(workers []*worker, _ []heartbeat) ([]watch.Sample, error) {
 	samples := make([]watch.Sample, len(workers))
 	for i, p := range f.processes {
 		samples[i].Ended = !workers[i].ended.IsZero()

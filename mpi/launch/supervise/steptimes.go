@@ -191,7 +191,10 @@ func (s *Supervisor) noteStragglers(line rundir.StepTimes) *rundir.Event {
 		w.named = named
 	}
 	w.changes++
-	e := &rundir.Event{Time: line.Time, Event: rundir.EventStraggler, Attempt: line.Attempt, Step: line.Step, Detail: "no rank is slower than the others any longer"}
+	e := &rundir.Event{
+		Time: line.Time, Event: rundir.EventStraggler, Attempt: line.Attempt, Step: line.Step,
+		Detail: "no rank is slower than the others any longer",
+	}
 	if len(sentences) > 0 {
 		e.Node, e.Detail = line.Stragglers[0].Host, text.Few(sentences, fewStragglers)
 		s.cfg.Log.Warn(e.Detail)

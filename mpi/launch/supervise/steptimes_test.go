@@ -22,7 +22,8 @@ func TestHeartbeatsAreReadFromFiles(t *testing.T) {
 	dir := t.TempDir()
 	at := time.Unix(1_800_000_000, 0)
 	path := func(name string) string { return filepath.Join(dir, name) }
-	for name, text := range map[string]string{"step": "7 compute=1.5\n", "touched": "", "rubbish": "\xff\x00", "long": "9 " + string(make([]byte, 1<<20))} {
+	long := "9 " + string(make([]byte, 1<<20))
+	for name, text := range map[string]string{"step": "7 compute=1.5\n", "touched": "", "rubbish": "\xff\x00", "long": long} {
 		must(t, os.WriteFile(path(name), []byte(text), 0o600))
 		must(t, os.Chtimes(path(name), at, at))
 	}
@@ -44,6 +45,35 @@ func TestHeartbeatsAreReadFromFiles(t *testing.T) {
 		h.steps = false
 		if got := h.read(h.seen)[0]; got.known || got.at.IsZero() != want.at.IsZero() {
 			t.Errorf("%s, where nobody wants to know steps: %+v", name, got)
+		}
+	}
+}
+
+// askedProcess counts how often somebody looks for it among the processes.
+type askedProcess struct {
+	*fakeProcess
+	asked int
+}
+
+func (p *askedProcess) Pid() int { p.asked++; return p.fakeProcess.Pid() }
+
+// Processes are looked at where a worker's heartbeat file shows no sign of life since the look before, and only there.
+func TestProcessesAreLookedAtWithoutABeat(t *testing.T) {
+	s := &Supervisor{exits: make(chan *worker, 1)}
+	p := &askedProcess{fakeProcess: s.addFake(t, rendezvous.RankNumbers{}, act{})}
+	s.workers[0].process = p
+	signs, at := &processSigns{}, time.Unix(1_800_000_000, 0)
+	for i, look := range []struct {
+		at   time.Time
+		asks bool
+	}{
+		{at, true}, // the first look: it may have been changed long ago
+		{at.Add(time.Second), false}, {at.Add(time.Second), true}, {at, false}, {time.Time{}, true}, {time.Time{}, true}, {at, false},
+	} {
+		p.asked = 0
+		samples, err := signs.samples(s.workers, []heartbeat{{at: look.at}})
+		if err != nil || (p.asked > 0) != look.asks || !samples[0].Heartbeat.Equal(look.at) {
+			t.Errorf("look %d: asked %d times, %+v, %v", i, p.asked, samples, err)
 		}
 	}
 }
@@ -95,8 +125,7 @@ func (g *gets) Get(ctx context.Context, key string) ([]byte, error) {
 	return g.Store.Get(ctx, key)
 }
 
-// Agent 0 waits for no more of each agent, which in task mode there is one of for each rank, than its end and one report at a time, whatever
-// is in that.
+// Of each agent, and in task mode there is one for each rank, agent 0 waits for its end and for one report at a time, whatever is in that.
 func TestAgent0WaitsForOneReportOfEachAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

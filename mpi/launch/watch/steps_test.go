@@ -208,7 +208,8 @@ func TestStepsAlone(t *testing.T) {
 		now = now.Add(10 * time.Second)
 		last, _ = s.Window()
 	}
-	if want := []SlowRank{{3, "n", 2, Parts}}; !slices.Equal(last.Slow, want) || last.Part[Compute] != nil || !slices.Equal(last.Whole, []float64{1, 1, 1, 2}) {
+	want := []SlowRank{{3, "n", 2, Parts}}
+	if !slices.Equal(last.Slow, want) || last.Part[Compute] != nil || !slices.Equal(last.Whole, []float64{1, 1, 1, 2}) {
 		t.Errorf("%+v, want %+v", last, want)
 	}
 	s.Note(0, "n", now, Beat{Step: 1, Spent: last0}) // the program has begun anew
