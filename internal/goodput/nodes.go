@@ -31,6 +31,7 @@ func (n NodeFailures) Often() bool { return n.Failures > 1 && n.Score >= oftenFr
 
 // Nodes counts failures of nodes over runs.
 type Nodes struct {
+	From     time.Time // failures before then do not count; zero: all do
 	failures map[node][]time.Time
 }
 
@@ -91,6 +92,9 @@ func (n *Nodes) Add(run *rundir.Dir) error {
 }
 
 func (n *Nodes) add(failed node, at time.Time) {
+	if at.Before(n.From) {
+		return
+	}
 	if n.failures == nil {
 		n.failures = map[node][]time.Time{}
 	}

@@ -40,7 +40,7 @@ func (s Surveyor) Survey(runs []*rundir.Dir) (Survey, error) {
 			jobs.Add(run.Spec().Name, b)
 		}
 	}
-	var nodes Nodes
+	nodes := Nodes{From: s.From}
 	var open []*rundir.Dir
 	var sums []Breakdown
 	for _, run := range runs {

@@ -128,6 +128,25 @@ func TestSurveySumsNodeHours(t *testing.T) {
 	}
 }
 
+// Failures before the time that is asked about are no failures in it.
+func TestFailuresOfNodesSinceThenCount(t *testing.T) {
+	run := made(t, []rundir.Event{
+		submit(0, "7"), begin(0, 1, "7", 0), lost(at(100), 1, "node", "n1"), begin(200, 2, "7", 1), lost(at(5000), 2, "node", "n2"),
+	}, "")
+	for from, want := range map[time.Time]string{{}: "n2 n1", at(100): "n2 n1", at(101): "n2", at(5001): ""} {
+		got, err := Surveyor{From: from, Now: at(7200), Ended: func(open []*rundir.Dir) []bool { return make([]bool, len(open)) }}.
+			Survey([]*rundir.Dir{run})
+		must(t, err)
+		var names []string
+		for _, n := range got.Nodes {
+			names = append(names, n.Node)
+		}
+		if strings.Join(names, " ") != want {
+			t.Errorf("since %v: %q have failed, want %q", from, names, want)
+		}
+	}
+}
+
 // Waits for saves of before then are not taken off what came since, and a line whose loss is no number of JSON counts as others do.
 func TestWaitsSinceThenCount(t *testing.T) {
 	run := made(t, []rundir.Event{submit(0, "7"), begin(100, 1, "7", 0), end(225, 1, "crash"), event(226, rundir.EventGiveUp, 1)},
