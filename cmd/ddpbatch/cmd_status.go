@@ -13,6 +13,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"ddpbatch/internal/goodput"
 	"ddpbatch/internal/pause"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/runindex"
@@ -37,6 +38,7 @@ func newStatusCommand(e *env) *cli.Command {
 		Action: func(c *cli.Context) error {
 			s := statusShown{
 				runs: runsFolder(e, c), names: c.Args().Slice(), all: c.Bool("all"), sort: c.String("sort"), sorts: c.IsSet("sort"), asJSON: c.Bool("json"),
+				accounts: new(goodput.Accounts),
 			}
 			if s.all && len(s.names) > 0 {
 				return usage.Errorf("--all shows all runs: leave %s out, or --all", text.Quoted(s.names[0], 60))
@@ -58,6 +60,8 @@ type statusShown struct {
 	sort   string
 	sorts  bool // the metric is named
 	asJSON bool
+
+	accounts *goodput.Accounts // of where the time of the one run went that is shown
 }
 
 // show prints it once, and reports whether a job of it goes on.
@@ -130,7 +134,7 @@ func (s statusShown) elements(ctx context.Context, e *env, runs []*rundir.Dir) (
 	if err != nil {
 		return false, false, err
 	}
-	row.AddGoodput(e.Now())
+	row.AddGoodput(s.accounts, e.Now())
 	if s.asJSON {
 		return true, !row.Ended, printJSON(e, []any{struct {
 			runview.RunStatus
@@ -219,7 +223,7 @@ func (s statusShown) table(ctx context.Context, e *env, runs []*rundir.Dir) (goe
 	}
 	alone := len(rows) == 1 && len(s.names) > 0
 	if alone {
-		rows[0].AddGoodput(e.Now())
+		rows[0].AddGoodput(s.accounts, e.Now())
 	}
 	if s.asJSON {
 		return goesOn, printJSON(e, rows)

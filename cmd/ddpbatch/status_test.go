@@ -1,11 +1,18 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
+	"time"
 
+	"ddpbatch/internal/goodput"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/testkit/fakeslurm"
 )
 
 // An attempt that resumes into an unfinished evaluation writes a line of metrics before it has taken a step: it has no loss.
@@ -20,5 +27,43 @@ func TestStatusShowsMetricsWithoutLoss(t *testing.T) {
 		if code, out, errs := q.run(parent, "status", run); code != 0 || !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("%s: %d, %s%s; want %s", line, code, out, errs, want)
 		}
+	}
+}
+
+// A frame of status --watch reads of the run's metrics what has come since the one before.
+func TestFramesReadMetricsOnce(t *testing.T) {
+	run, began := fakeslurm.RunOf(t, "train", "/bin/true", ""), time.Now().Add(-time.Hour)
+	for _, e := range []rundir.Event{{Time: began, Event: rundir.EventBegin}, {Time: began.Add(time.Minute), Event: rundir.EventEnd, Cause: "done"}} {
+		e.Attempt = 1
+		if err := run.Append(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	line := func(step int) string {
+		return fmt.Sprintf(`{"time":%q,"attempt":1,"step":%d}`+"\n", began.Add(time.Duration(step)*time.Second).Format(time.RFC3339), step)
+	}
+	s := statusShown{runs: t.TempDir(), names: []string{run.Path()}, asJSON: true, accounts: new(goodput.Accounts)}
+	unknown := func(metrics string) float64 {
+		if err := os.WriteFile(run.MetricsPath(), []byte(metrics), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out, errs bytes.Buffer
+		if _, err := s.show(t.Context(), &env{Out: &out, Err: &errs, Dir: "/", Now: time.Now}); err != nil {
+			t.Fatal(err, errs.String())
+		}
+		var rows []struct {
+			Goodput map[string]any `json:"goodput"`
+		}
+		if err := json.Unmarshal(out.Bytes(), &rows); err != nil || len(rows) != 1 {
+			t.Fatal(err, out.String())
+		}
+		return rows[0].Goodput["unknown_s"].(float64)
+	}
+	before := line(10) + line(20)
+	if first := unknown(before); first != 0 {
+		t.Fatalf("of the first frame %v s are not known", first)
+	}
+	if second := unknown(strings.Repeat("x", len(before)-1) + "\n"); second != 0 {
+		t.Errorf("the second frame has read again what the first had read: %v s are not known", second)
 	}
 }

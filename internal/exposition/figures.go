@@ -17,11 +17,11 @@ type figures struct {
 
 // gathering takes the figures of one run again and again.
 type gathering struct {
-	run     *rundir.Dir
-	account *goodput.Account
+	run      *rundir.Dir
+	accounts goodput.Accounts
 }
 
-func newGathering(run *rundir.Dir) *gathering { return &gathering{run, goodput.Follow(run)} }
+func newGathering(run *rundir.Dir) *gathering { return &gathering{run: run} }
 
 // at takes them at now. Of the metrics it reads what has come since the last time.
 func (g *gathering) at(now time.Time) (f figures, err error) {
@@ -44,6 +44,6 @@ func (g *gathering) at(now time.Time) (f figures, err error) {
 	if ok {
 		f.newest = &m
 	}
-	f.time, err = g.account.At(now)
+	f.time, err = g.accounts.Of(g.run, false, now)
 	return f, err
 }

@@ -186,7 +186,7 @@ func TestTimeGoesToItsParts(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			run := made(t, tt.events, tt.metrics)
-			got, err := Of(run, at(tt.now))
+			got, err := new(Accounts).Of(run, false, at(tt.now))
 			must(t, err)
 			if parts(got) != tt.want {
 				t.Errorf("the parts are %q, want %q", parts(got), tt.want)
@@ -202,7 +202,7 @@ func TestRunBegunAnewHasLostWhatWasBefore(t *testing.T) {
 	spec := run.Spec()
 	spec.Anew = 2
 	must(t, run.WriteSpec(spec))
-	got, err := Of(run, at(999))
+	got, err := new(Accounts).Of(run, false, at(999))
 	must(t, err)
 	if want := "queued 110, starting 40, productive 100, lost/anew 100, other 25, idle 75"; parts(got) != want {
 		t.Errorf("the parts are %q, want %q", parts(got), want)

@@ -10,22 +10,38 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// Of accounts for the time of a run, an array or an element of one, until now. What has no end in the ledger goes on until now: a caller
-// who knows that it has ended passes when that was.
-func Of(run *rundir.Dir, now time.Time) (Breakdown, error) { return Between(run, time.Time{}, now) }
+// Accounts are those of the time of runs that are looked at again and again: of their metrics is read what has come since the last time.
+type Accounts struct {
+	reads map[string]*progress // by run directory
+}
 
-// Between is Of for the part of the time that is not before from.
-func Between(run *rundir.Dir, from, now time.Time) (Breakdown, error) {
+// Of accounts for the time of a run, an array or an element of one, until now. What has no end in the ledger goes on until now, or, where
+// the caller knows that the run has ended, until its last sign.
+func (a *Accounts) Of(run *rundir.Dir, ended bool, now time.Time) (Breakdown, error) {
+	return a.between(run, ended, time.Time{}, now)
+}
+
+// between is Of for the part of the time that is not before from.
+func (a *Accounts) between(run *rundir.Dir, ended bool, from, now time.Time) (Breakdown, error) {
+	if ended {
+		last, err := lastSign(run)
+		if err != nil {
+			return Breakdown{}, err
+		}
+		if last.Before(now) {
+			now = last
+		}
+	}
 	elements, err := run.Elements()
 	if err != nil {
 		return Breakdown{}, err
 	}
 	if len(elements) == 0 {
-		return Follow(run).between(from, now)
+		return a.one(run, from, now)
 	}
 	sum := Breakdown{Nodes: run.Spec().Nodes}
 	for _, element := range elements {
-		b, err := Follow(element).between(from, now)
+		b, err := a.one(element, from, now)
 		if err != nil {
 			return Breakdown{}, err
 		}
@@ -34,9 +50,9 @@ func Between(run *rundir.Dir, from, now time.Time) (Breakdown, error) {
 	return sum, nil
 }
 
-// LastSign is when a run that has ended, and has not written down when, was last known to live: its last event, or what its newest attempt
+// lastSign is when a run that has ended, and has not written down when, was last known to live: its last event, or what its newest attempt
 // has left.
-func LastSign(run *rundir.Dir) (last time.Time, err error) {
+func lastSign(run *rundir.Dir) (last time.Time, err error) {
 	events, err := run.Ledger()
 	if err != nil {
 		return last, err
@@ -55,7 +71,7 @@ func LastSign(run *rundir.Dir) (last time.Time, err error) {
 	}}
 	elements, err := run.Elements()
 	for _, element := range elements {
-		signs = append(signs, func() (time.Time, error) { return LastSign(element) })
+		signs = append(signs, func() (time.Time, error) { return lastSign(element) })
 	}
 	for _, sign := range signs {
 		at, signErr := sign()
@@ -67,59 +83,58 @@ func LastSign(run *rundir.Dir) (last time.Time, err error) {
 	return last, err
 }
 
-// Account is the time of a run that goes on.
-type Account struct {
-	run   *rundir.Dir
-	reads progress
-}
-
-// Follow begins to account for the time of a run, or of an element.
-func Follow(run *rundir.Dir) *Account { return &Account{run: run} }
-
-// At accounts for the time until now. Of the metrics it reads what has come since the last call.
-func (a *Account) At(now time.Time) (Breakdown, error) { return a.between(time.Time{}, now) }
-
-func (a *Account) between(from, now time.Time) (Breakdown, error) {
-	events, err := a.run.Ledger()
+// one accounts for a run that is no array, or for an element.
+func (a *Accounts) one(run *rundir.Dir, from, now time.Time) (Breakdown, error) {
+	events, err := run.Ledger()
 	if err != nil {
 		return Breakdown{}, err
 	}
-	if whole := a.run.Array(); whole != nil {
+	if whole := run.Array(); whole != nil {
 		more, err := whole.Ledger()
 		if err != nil {
 			return Breakdown{}, err
 		}
-		index, _ := a.run.Index()
+		index, _ := run.Index()
 		events = withSubmissions(events, more, index)
 	}
-	spec := a.run.Spec()
+	spec := run.Spec()
 	if start := startOf(events, spec.Created); start.After(from) {
 		from = start
 	}
-	b := account(events, &progress{}, a.run.AnewFrom(), from, now)
+	b := account(events, &progress{}, run.AnewFrom(), from, now)
 	if b.Running() > 0 { // else the metrics have nothing to tell
-		if err := a.readMetrics(); err != nil {
+		reads, err := a.readMetrics(run)
+		if err != nil {
 			return Breakdown{}, err
 		}
-		b = account(events, &a.reads, a.run.AnewFrom(), from, now)
+		b = account(events, reads, run.AnewFrom(), from, now)
 	}
 	b.Nodes = spec.Nodes
 	return b, nil
 }
 
-func (a *Account) readMetrics() error {
-	f, err := a.run.ReadMetrics()
+// readMetrics returns what the run's metrics say, those included that were read before.
+func (a *Accounts) readMetrics(run *rundir.Dir) (*progress, error) {
+	reads := a.reads[run.Path()]
+	if reads == nil {
+		reads = &progress{}
+		if a.reads == nil {
+			a.reads = map[string]*progress{}
+		}
+		a.reads[run.Path()] = reads
+	}
+	f, err := run.ReadMetrics()
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return reads, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer f.Close()
-	if err := a.reads.read(f); err != nil {
-		return fmt.Errorf("read the run's metrics: %w", err)
+	if err := reads.read(f); err != nil {
+		return nil, fmt.Errorf("read the run's metrics: %w", err)
 	}
-	return nil
+	return reads, nil
 }
 
 // startOf is when the run's time begins: with its first submission; of one that nobody submitted, when it was made.

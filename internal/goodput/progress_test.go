@@ -32,22 +32,39 @@ func TestFollowedMetricsAreThoseReadAtOnce(t *testing.T) {
 	events := []rundir.Event{submit(0, "7"), begin(100, 1, "7", 0), end(225, 1, "crash"), event(227, rundir.EventRestart, 1), begin(228, 2, "7", 0)}
 	text := trained(130, 1, 10, 100) + trained(255, 2, 60, 120, `,"resume_step":50`)
 	run := made(t, events, "")
-	account := Follow(run)
+	var accounts Accounts
 	f, err := os.OpenFile(filepath.Join(run.Path(), "metrics.jsonl"), os.O_CREATE|os.O_WRONLY, 0o600)
 	must(t, err)
 	defer f.Close()
 	for i := 0; i < len(text); i += 37 { // lines are cut
 		_, err := f.WriteString(text[i:min(i+37, len(text))])
 		must(t, err)
-		_, err = account.At(at(330))
+		_, err = accounts.Of(run, false, at(330))
 		must(t, err)
 	}
-	got, err := account.At(at(330))
+	got, err := accounts.Of(run, false, at(330))
 	must(t, err)
-	want, err := Of(run, at(330))
+	want, err := new(Accounts).Of(run, false, at(330))
 	must(t, err)
 	if parts(got) != parts(want) || parts(got) != "queued 100, starting 20, productive 135, lost/crash 75" {
 		t.Errorf("followed: %q, at once: %q", parts(got), parts(want))
+	}
+}
+
+// What was read once is not read again: nobody who watches a run pays for all of its metrics each time.
+func TestOnlyWhatHasComeSinceIsRead(t *testing.T) {
+	before, since := trained(130, 1, 10, 100), trained(230, 1, 110, 150)
+	run := made(t, []rundir.Event{submit(0, "7"), begin(100, 1, "7", 0)}, before)
+	var accounts Accounts
+	_, err := accounts.Of(run, false, at(225))
+	must(t, err)
+	must(t, os.WriteFile(run.MetricsPath(), []byte(strings.Repeat("x", len(before)-1)+"\n"+since), 0o600))
+	again, err := rundir.Open(run.Path()) // as a command that is asked once more opens it
+	must(t, err)
+	got, err := accounts.Of(again, false, at(280))
+	must(t, err)
+	if want := "queued 100, starting 20, productive 160"; parts(got) != want {
+		t.Errorf("the parts are %q, want %q", parts(got), want)
 	}
 }
 

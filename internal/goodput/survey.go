@@ -44,7 +44,7 @@ func (s Surveyor) Survey(runs []*rundir.Dir) (Survey, error) {
 	var open []*rundir.Dir
 	var sums []Breakdown
 	for _, run := range runs {
-		b, err := Between(run, s.From, s.Now)
+		b, err := new(Accounts).between(run, false, s.From, s.Now)
 		if err == nil {
 			err = nodes.AddAll(run)
 		}
@@ -60,11 +60,8 @@ func (s Surveyor) Survey(runs []*rundir.Dir) (Survey, error) {
 	if len(open) > 0 {
 		for i, ended := range s.Ended(open) {
 			if ended {
-				last, err := LastSign(open[i])
-				if err == nil && last.Before(s.Now) {
-					sums[i], err = Between(open[i], s.From, last)
-				}
-				if err != nil {
+				var err error
+				if sums[i], err = new(Accounts).between(open[i], true, s.From, s.Now); err != nil {
 					failed(open[i], err)
 					continue
 				}

@@ -154,7 +154,7 @@ func TestWaitsSinceThenCount(t *testing.T) {
 	for from, want := range map[float64]string{
 		0: "queued 100, starting 20, productive 89, saving 11, lost/crash 6", 150: "productive 67, saving 3, lost/crash 6",
 	} {
-		got, err := Between(run, at(from), at(999))
+		got, err := new(Accounts).between(run, false, at(from), at(999))
 		must(t, err)
 		if parts(got) != want {
 			t.Errorf("since %v: %q, want %q", from, parts(got), want)
@@ -169,7 +169,7 @@ func TestOnlyTheTimeSinceThenCounts(t *testing.T) {
 		0: "queued 100, starting 20, productive 100, lost/crash 6", 50: "queued 50, starting 20, productive 100, lost/crash 6",
 		150: "productive 70, lost/crash 6", 500: "",
 	} {
-		got, err := Between(run, at(from), at(999))
+		got, err := new(Accounts).between(run, false, at(from), at(999))
 		must(t, err)
 		if parts(got) != want {
 			t.Errorf("since %v: %q, want %q", from, parts(got), want)

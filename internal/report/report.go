@@ -192,11 +192,7 @@ func (d *Data) readCheckpoints(ctx context.Context, log *slog.Logger, run *rundi
 
 // readGoodput accounts for the run's time: of one that has ended, or may have, until it was seen last.
 func (d *Data) readGoodput(run *rundir.Dir) {
-	until := d.Made
-	if last, err := goodput.LastSign(run); err == nil && !last.IsZero() && (d.Status.Ended || !d.known) {
-		until = last
-	}
-	b, err := goodput.Of(run, until)
+	b, err := new(goodput.Accounts).Of(run, d.Status.Ended || !d.known, d.Made)
 	d.fault(err)
 	if err == nil && b.Total() > 0 {
 		d.Goodput = &b
