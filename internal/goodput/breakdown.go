@@ -1,6 +1,7 @@
 package goodput
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"time"
@@ -23,6 +24,7 @@ type Breakdown struct {
 	Open  bool          // a job waits or runs, as far as the ledger tells
 	Idle  time.Duration // after the run's end, before it was resumed: not a part of Total
 	Nodes int           // that the run asks for
+	Why   string        // some of it is Unknown: "nobody wrote metrics"; "": none is
 }
 
 // LostTime is the sum of all that was lost.
@@ -62,6 +64,7 @@ func (b *Breakdown) Add(o Breakdown) {
 	b.Other += o.Other
 	b.Idle += o.Idle
 	b.Open = b.Open || o.Open
+	b.Why = cmp.Or(b.Why, o.Why)
 	if len(o.Lost) > 0 {
 		b.Lost = maps.Clone(b.Lost) // b may be a copy
 	}

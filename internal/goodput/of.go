@@ -39,13 +39,17 @@ func (a *Accounts) between(run *rundir.Dir, ended bool, from, now time.Time) (Br
 	if len(elements) == 0 {
 		return a.one(run, from, now)
 	}
-	sum := Breakdown{Nodes: run.Spec().Nodes}
+	sum, known := Breakdown{Nodes: run.Spec().Nodes}, false
 	for _, element := range elements {
 		b, err := a.one(element, from, now)
 		if err != nil {
 			return Breakdown{}, err
 		}
+		known = known || b.Unknown == 0
 		sum.Add(b)
+	}
+	if known && sum.Why != "" {
+		sum.Why = "of some elements " + sum.Why
 	}
 	return sum, nil
 }
@@ -108,6 +112,9 @@ func (a *Accounts) one(run *rundir.Dir, from, now time.Time) (Breakdown, error) 
 			return Breakdown{}, err
 		}
 		b = account(events, reads, run.AnewFrom(), from, now)
+		if b.Unknown > 0 {
+			b.Why = reads.lack()
+		}
 	}
 	b.Nodes = spec.Nodes
 	return b, nil

@@ -204,6 +204,17 @@ func intAfter(data []byte, key string) (n int, ok bool) {
 	return n, digits > 0
 }
 
+// lack says why the metrics do not tell what an attempt did.
+func (p *progress) lack() string {
+	switch {
+	case p.cut:
+		return "the beginning of metrics.jsonl was not read"
+	case p.offset > 0:
+		return "no line of metrics.jsonl has both attempt and time (RFC 3339)"
+	}
+	return "nobody wrote metrics"
+}
+
 // lastStep is how far the attempt came.
 func (t *training) lastStep() int64 { return t.marks[len(t.marks)-1].step }
 

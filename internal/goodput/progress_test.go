@@ -68,6 +68,23 @@ func TestOnlyWhatHasComeSinceIsRead(t *testing.T) {
 	}
 }
 
+// Where it is not known what a run did, the sentence says what is missing.
+func TestSentenceSaysWhatIsMissing(t *testing.T) {
+	const rest = ": queued for 1m40s, then 10s with 2 nodes: unknown 10s"
+	for metrics, want := range map[string]string{
+		"":                          "nobody wrote metrics",
+		"{\"step\":3,\"loss\":1}\n": "no line of metrics.jsonl has both attempt and time (RFC 3339)",
+		"{\"step\":3,\"attempt\":1}\n{\"step\":3,\"attempt\":1,\"time\":3.5}\n": "no line of metrics.jsonl has both attempt and time (RFC 3339)",
+	} {
+		run := made(t, []rundir.Event{submit(0, "7"), begin(100, 1, "7", 0)}, metrics)
+		got, err := new(Accounts).Of(run, false, at(110))
+		must(t, err)
+		if want = "goodput not known, as " + want + rest; got.String() != want {
+			t.Errorf("%s: %q, want %q", metrics, got, want)
+		}
+	}
+}
+
 // FuzzPartsAddUp holds that no ledger and no metrics make a part negative, or have time counted twice or left out.
 func FuzzPartsAddUp(f *testing.F) {
 	f.Add([]byte("\x00\x05\x10\x15\x20\x25"), trained(130, 1, 10, 60)+trained(200, 2, 40, 90))

@@ -14,7 +14,7 @@ func (b Breakdown) String() string {
 	if b.Total() == 0 {
 		return ""
 	}
-	known := "goodput not known, as nobody wrote metrics"
+	known := "goodput not known, as " + b.Why
 	if share, ok := b.Share(b.Running()); ok {
 		known = "goodput " + Percent(share)
 	} else if b.Running() == 0 {
