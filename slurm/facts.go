@@ -228,6 +228,6 @@ func (c *Client) ClusterConfig(ctx context.Context) (ClusterConfig, error) {
 	if size, err := strconv.ParseUint(settings["MaxArraySize"], 10, 31); err == nil {
 		config.MaxArraySize = int(size)
 	}
-	config.KillWait, err = settings.killWait()
+	config.KillWait, err = settings.KillWait()
 	return config, err
 }

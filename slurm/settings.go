@@ -51,8 +51,8 @@ func (s Settings) Get(name string) string {
 	return ""
 }
 
-// killWait reads KillWait: "30 sec".
-func (s Settings) killWait() (time.Duration, error) {
+// KillWait is the time between the TERM and the KILL by which Slurm ends a job: "30 sec".
+func (s Settings) KillWait() (time.Duration, error) {
 	value, found := s["KillWait"]
 	if !found {
 		return 0, errors.New("ask for KillWait: Slurm's configuration does not name it")

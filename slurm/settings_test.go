@@ -40,7 +40,7 @@ func TestSettingsOfRealSlurm(t *testing.T) {
 		if year, month := s.Release(); year != tt.year || month != tt.month {
 			t.Errorf("%s: release %d.%d", tt.dir, year, month)
 		}
-		if wait, err := s.killWait(); err != nil || wait != tt.killWait {
+		if wait, err := s.KillWait(); err != nil || wait != tt.killWait {
 			t.Errorf("%s: KillWait %v, %v", tt.dir, wait, err)
 		}
 		for name, want := range tt.want {
@@ -79,7 +79,7 @@ func FuzzSettings(f *testing.F) {
 		if year, month := s.Release(); year < 0 || month < 0 {
 			t.Errorf("release %d.%d", year, month)
 		}
-		if wait, err := s.killWait(); err == nil && (wait < 0 || wait > 65535*time.Second) {
+		if wait, err := s.KillWait(); err == nil && (wait < 0 || wait > 65535*time.Second) {
 			t.Errorf("KillWait %v", wait)
 		}
 		for _, name := range parseMPIPlugins(list) {

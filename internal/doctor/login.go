@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -134,12 +133,10 @@ func (f *findings) settings(s slurm.Settings) {
 }
 
 func (f *findings) killWait(s slurm.Settings) {
-	number, _, _ := strings.Cut(s.Get("KillWait"), " ")
-	seconds, err := strconv.Atoi(number)
-	wait := time.Duration(seconds) * time.Second
+	wait, err := s.KillWait()
 	switch {
 	case err != nil:
-		f.warn("KillWait", "", "Slurm says %s, which is no time", text.Quoted(s.Get("KillWait"), 40))
+		f.warn("KillWait", "", "%v", err)
 	case wait < leastKillWait:
 		f.warn("KillWait", "what takes longer to save has to begin at the warning (requeue.lead), not at TERM",
 			"Slurm kills a job %v after its TERM, of which the ranks have %v", wait, (wait * 2 / 3).Round(time.Second))
