@@ -209,7 +209,7 @@ func (a *Attempt) accountForLost(history []rundir.Event) (over bool, err error) 
 		}
 	}
 	k := known{policy: job.Policy(), history: history, verdict: a.withStep(before), begun: true}
-	return a.follow(read, k, rundir.EventRequeue, func(string) string { return "by Slurm itself" })
+	return a.follow(read, k, rundir.EventRequeue, func(string) string { return rundir.RequeuedBySlurm })
 }
 
 // follow does what follows an attempt whose batch script did not live to do so, of which read is the verdict that it left: the run is over,

@@ -102,7 +102,7 @@ func (a *Attempt) accountForLink(history []rundir.Event, evidence recovery.Evide
 		}
 	}
 	k := known{policy: job.Policy(), history: history, verdict: a.withStep(recovery.Refine(before, evidence)), link: true}
-	return a.follow(read, k, rundir.EventLinkEnd, func(why string) string { return "job " + a.JobID + " did not live to say so: " + why })
+	return a.follow(read, k, rundir.EventLinkEnd, func(why string) string { return "job " + a.JobID + rundir.EndedUnsaid + why })
 }
 
 // endLink notes that the job ends at its time limit, and that the next link goes on.

@@ -130,7 +130,7 @@ func TestTimeGoesToItsParts(t *testing.T) {
 		{
 			"the batch script died with its node, and Slurm started the job again",
 			[]rundir.Event{submit(0, "7"), begin(100, 1, "7", 0), end(225, 1, "node"),
-				{Time: at(299), Event: rundir.EventRequeue, Attempt: 1, Detail: bySlurm}, begin(300, 2, "7", 1), end(400, 2, "done")},
+				{Time: at(299), Event: rundir.EventRequeue, Attempt: 1, Detail: rundir.RequeuedBySlurm}, begin(300, 2, "7", 1), end(400, 2, "done")},
 			whole + trained(330, 2, 60, 120, resume), 999,
 			"queued 175, starting 40, productive 120, lost/node 55, other 10",
 		},

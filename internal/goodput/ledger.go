@@ -3,18 +3,10 @@ package goodput
 import (
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch/recovery"
-)
-
-// Details of a requeue, and of a link's end, that are noted only when the next job begins, as nobody lived to do so before
-// (internal/attempt).
-const (
-	bySlurm   = "by Slurm itself"
-	notedLate = "did not live to say so"
 )
 
 // state is what a run does at some time, as far as its ledger tells.
@@ -109,7 +101,7 @@ func (c *clock) event(e rundir.Event) {
 		}
 	case rundir.EventRequeue, rundir.EventLinkEnd:
 		if c.state == ended {
-			if e.Detail != bySlurm && !strings.Contains(e.Detail, notedLate) { // else the job has waited since
+			if !e.NotedLate() { // else the job has waited since
 				c.lose(e.Time)
 			}
 			c.state = queued

@@ -283,3 +283,15 @@ const (
 	OwnDeadline   = "DDPBATCH_DEADLINE is that of simulate itself"
 	KilledAtLimit = "the batch script was killed at the time limit, before it could ask for a requeue"
 )
+
+// Details of a requeue, and of a link's end behind its job and before the reason, that are noted only as the next job begins: nobody lived
+// to do so before.
+const (
+	RequeuedBySlurm = "by Slurm itself"
+	EndedUnsaid     = " did not live to say so: "
+)
+
+// NotedLate reports whether e is such a requeue, or such an end of a link.
+func (e Event) NotedLate() bool {
+	return e.Detail == RequeuedBySlurm || strings.Contains(e.Detail, EndedUnsaid)
+}
