@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -102,7 +101,6 @@ func printFindings(e *env, found []doctor.Finding, aligned, nodes bool) error {
 
 const (
 	doctorJoinTimeout = "60s" // for the nodes to meet
-	doctorTimeout     = 30 * time.Second
 
 	// doctorFails is what a rank ends with that doctorStep has started, where something fails: its agent need not tell of that.
 	doctorFails = 3
@@ -139,7 +137,8 @@ func doctorStep(ctx context.Context, e *env, asJSON bool) error {
 // doctorRank is one rank of a run; rank 0 prints.
 func doctorRank(ctx context.Context, e *env, asJSON bool) (err error) {
 	cfg := mpi.DefaultConfig()
-	cfg.Timeout = doctorTimeout
+	world, _ := strconv.Atoi(e.get("WORLD_SIZE")) // none: it is alone
+	cfg.Timeout = doctor.Limit(world)
 	comm, err := builtin.JoinWorld(ctx, e.lookup, cfg, e.log())
 	if err != nil {
 		return err

@@ -47,6 +47,15 @@ func budgetOf(rounds int) time.Duration {
 	return max(min(roundBudget, allBudget/time.Duration(max(rounds, 1))), leastBudget)
 }
 
+// nodeLimit is for what a node looks at by itself: a driver that hangs has gpuLimit.
+const nodeLimit = 30 * time.Second
+
+// Limit is how long a task may wait for the others, of so many ranks: the first one of each node looks at it and measures all rounds, and
+// all others wait until it has.
+func Limit(ranks int) time.Duration {
+	return nodeLimit + 2*time.Duration(ranks)*budgetOf(ranks) // a slow network takes longer than its budget
+}
+
 // Tags of messages.
 const (
 	tagClock = iota + 1

@@ -97,6 +97,16 @@ func TestExamine(t *testing.T) {
 	}
 }
 
+// The second task of a node waits until the first has looked at the node and measured all pairs.
+func TestLimitHasRoomForAllRounds(t *testing.T) {
+	for _, nodes := range []int{1, 2, 150, 300, 1000, 5000} {
+		n := len(rounds(nodes))
+		if got, takes := Limit(nodes), gpuLimit+time.Duration(n)*budgetOf(n); got < takes+nodeLimit-gpuLimit || got > 2*takes+nodeLimit {
+			t.Errorf("of %d nodes %v, and %v may be needed", nodes, got, takes)
+		}
+	}
+}
+
 // A node that is gone ends the others' measurement.
 func TestExamineWithoutAPeer(t *testing.T) {
 	comms, err := mpi.InitLocal(t.Context(), transport.NewNetwork(2), mpi.InitConfig{Config: mpi.DefaultConfig()})
