@@ -106,7 +106,7 @@ func (c *Client) Beside(ctx context.Context, b Beside) (*exec.Cmd, error) {
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = besideDelay
 	// In a process group of its own it is not hit by Ctrl-C, which would only have it ask for another one.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: !b.Terminal && !b.Input}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: !b.Terminal}
 	return cmd, nil
 }
 

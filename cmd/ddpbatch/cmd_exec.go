@@ -70,9 +70,11 @@ func newShellCommand(e *env) *cli.Command {
 			}
 			s := live.Streams{Out: unchecked(e.Out), Err: e.Err}
 			s.In, _ = e.In.(*os.File)
-			s.Terminal = s.In != nil && term.IsTerminal(int(s.In.Fd()))
-			// The terminal is the shell's: Ctrl-C is for what runs in it.
-			return codeError(job.Shell(context.WithoutCancel(c.Context), where, s))
+			ctx := c.Context
+			if s.In != nil && term.IsTerminal(int(s.In.Fd())) {
+				s.Terminal, ctx = true, context.WithoutCancel(ctx) // the terminal is the shell's: Ctrl-C is for what runs in it
+			}
+			return codeError(job.Shell(ctx, where, s))
 		}),
 	}
 }

@@ -63,9 +63,10 @@ func (j *Job) runOn(ctx context.Context, hosts []string, s Streams, args func(ho
 func (j *Job) onThisMachine(ctx context.Context, s Streams, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, j.Run.Binary(), args...)
 	cmd.Env, cmd.Dir = j.environ, j.Run.Whole().Path()
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: !s.Terminal}
+	// What a shell has started ends with it. One on a terminal, which has no group of its own, ends by itself.
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = 2 * stopDelay
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: s.In == nil}
 	return cmd
 }
 
