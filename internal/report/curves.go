@@ -13,6 +13,7 @@ const (
 	maxSections = 200 // of a run, the newest
 	maxSaves    = 5000
 	maxName     = 100 // bytes
+	maxLeft     = 10_000
 )
 
 // Point stands for the values that a metric had in a row of steps.
@@ -59,7 +60,7 @@ type Metrics struct {
 	Rubbish  int       `json:"rubbish"`    // lines that are no object, or longer than 1 MiB
 	Sections []Section `json:"sections"`
 	Curves   []Curve   `json:"curves"`
-	Left     int       `json:"metrics_left_out"` // values of further metrics
+	Left     int       `json:"metrics_left_out"` // further metrics, up to maxLeft; of names longer than maxName those count as one that begin alike
 }
 
 // save is what metrics.jsonl has of a checkpoint.

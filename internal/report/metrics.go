@@ -169,9 +169,10 @@ const maxFields = 100
 // know finds the curve of a line's number by its name.
 func (c *collector) know(at int, name []byte) {
 	at = min(at, maxFields)
-	found, known := c.byName[string(name)]
+	key := string(name[:min(len(name), maxName+1)]) // of a longer name, which is left out
+	found, known := c.byName[key]
 	if !known {
-		found = c.newCurve(string(name))
+		found = c.newCurve(key)
 	}
 	c.names = append(c.names[:min(at, len(c.names))], string(name))
 	c.order = append(c.order[:min(at, len(c.order))], found)
@@ -186,7 +187,10 @@ func (c *collector) newCurve(name string) *curve {
 	case c.only != nil && !c.only(name):
 		return nil
 	case len(name) > maxName, len(c.curves) >= maxCurves && !usual(name):
-		c.metrics.Left++
+		if c.metrics.Left < maxLeft {
+			c.metrics.Left++
+			c.byName[name] = nil
+		}
 		return nil
 	}
 	made := &curve{name: name}

@@ -172,17 +172,17 @@ func TestSectionsAreBounded(t *testing.T) {
 // TestMetricsOfManyNames: names without end leave those that everybody has.
 func TestMetricsOfManyNames(t *testing.T) {
 	var text strings.Builder
-	for i := range 5000 {
-		fmt.Fprintf(&text, `{"step":%d,"m%d":1,%q:2}`+"\n", i, i, strings.Repeat("x", maxName+1))
+	for i := range 10_000 {
+		fmt.Fprintf(&text, `{"step":%d,"m%d":1,%q:2}`+"\n", i, i%5000, strings.Repeat("x", maxName+1))
 	}
-	text.WriteString(`{"step":5000,"loss":1}` + "\n{")
+	text.WriteString(`{"step":10000,"loss":1}` + "\n{")
 	for i := range 1000 {
 		fmt.Fprintf(&text, `"n%d":%d,`, i, i)
 	}
 	text.WriteString(`"m1":7}`)
 	m := read(t, text.String())
-	if find(t, m, "loss"); len(m.Curves) != maxCurves+1 || m.Left != 5000-maxCurves+5000+1000 {
-		t.Errorf("%d curves; %d values were left out", len(m.Curves), m.Left)
+	if find(t, m, "loss"); len(m.Curves) != maxCurves+1 || m.Left != 5000-maxCurves+1+1000 {
+		t.Errorf("%d curves; %d metrics were left out", len(m.Curves), m.Left)
 	}
 	if got := find(t, m, "m1").Parts[0].Points; *got[len(got)-1].Mean != 7 {
 		t.Errorf("the last of m1 is %v", *got[len(got)-1].Mean)

@@ -104,7 +104,8 @@ func (p *page) addTimeline() {
 		a := &p.Attempts[i]
 		row := attemptRow{Attempt: a, Bar: p.bar(a, from, to), Kind: p.kind(a)}
 		if a.Began != nil {
-			row.Lasts = text.Span(p.until(a).Sub(*a.Began))
+			lasted := max(0, p.until(a).Sub(*a.Began).Seconds())
+			row.Lasts = seconds(&lasted)
 		}
 		p.Timeline = append(p.Timeline, row)
 	}

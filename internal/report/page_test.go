@@ -65,6 +65,10 @@ func TestPageOfAnyRun(t *testing.T) {
 	}{
 		{"never started", func(*testing.T, *rundir.Dir) {}, "no attempt has begun"},
 		{"a command", begun, "nobody has written metrics.jsonl"},
+		{"an attempt of less than a second", func(t *testing.T, run *rundir.Dir) {
+			begun(t, run)
+			must(t, run.Append(rundir.Event{Time: noon.Add(350 * time.Millisecond), Event: rundir.EventEnd, Attempt: 1, Cause: "crash"}))
+		}, `<td class="tight">0.35 s</td>`},
 		{"no attempts folder", func(t *testing.T, run *rundir.Dir) { must(t, os.RemoveAll(inRun("attempts")(run))) }, "no attempt has begun"},
 		{"rubbish metrics", write((*rundir.Dir).MetricsPath, "a\n\x00\xff\n{\"x\":\n"), "3 lines of metrics.jsonl could not be read"},
 		{"words for metrics", write((*rundir.Dir).MetricsPath, `{"x":"y"}`), "metrics.jsonl has no line with a number"},

@@ -48,6 +48,15 @@ func TestTicksAreRound(t *testing.T) {
 	}
 }
 
+// What has one value alone stands in the middle, and what is 0 throughout at the foot of an axis to 1.
+func TestAxisOfOneValue(t *testing.T) {
+	for value, want := range map[float64][2]float64{0: {0, 1}, 2: {1.8, 2.2}, -2: {-2.2, -1.8}, 1e-12: {0.9e-12, 1.1e-12}} {
+		if s := newScale(value, value, false); math.Abs(s.low-want[0]) > 1e-15 || math.Abs(s.high-want[1]) > 1e-15 {
+			t.Errorf("%g is drawn from %g to %g", value, s.low, s.high)
+		}
+	}
+}
+
 // FuzzPlot: whatever is to be drawn, the picture is XML in which all numbers are finite, and dots lie within it.
 func FuzzPlot(f *testing.F) {
 	f.Add(0.0, 1.0, 2.0, 3.0, 4.0, "a")

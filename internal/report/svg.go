@@ -68,8 +68,10 @@ func newScale(low, high float64, log bool) scale {
 	switch room := (high/2 - low/2) * 0.08; {
 	case log:
 		s.low, s.high = low/1.1, high*1.1
+	case low == 0 && high == 0:
+		s.high = 1
 	case low == high:
-		s.low, s.high = low-math.Max(math.Abs(low)/10, 1e-9), high+math.Max(math.Abs(high)/10, 1e-9)
+		s.low, s.high = low-math.Abs(low)/10, high+math.Abs(high)/10
 	case low >= 0 && low <= 0.4*high:
 		s.low, s.high = 0, high+room
 	default:
