@@ -37,7 +37,7 @@ func TestOnlyOneOfResumesAtOnceSubmits(t *testing.T) {
 		case one.code == 0:
 			done++
 		case one.code != exit.Usage ||
-			!strings.Contains(one.errs, "another command is submitting this run: resume by process ") &&
+			!strings.Contains(one.errs, "another command has claimed this run: resume by process ") &&
 				!strings.Contains(one.errs, "is still PENDING"):
 			t.Errorf("%+v", one)
 		}

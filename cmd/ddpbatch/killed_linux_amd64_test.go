@@ -174,7 +174,7 @@ func TestKilledResumeLosesNoJob(t *testing.T) {
 			t.Errorf("%s: resume ends with %v", mode, err)
 		}
 		q.says("mode", "refuse")
-		if code, _, errs := q.run(parent, "resume", run); code == 0 || !strings.Contains(errs, "did not live to submit this run") || !strings.Contains(errs, "resume by process") {
+		if code, _, errs := q.run(parent, "resume", run); code == 0 || !strings.Contains(errs, "was killed before it was done with this run") || !strings.Contains(errs, "resume by process") {
 			t.Errorf("%s: the one that was killed is not named: %d, %s", mode, code, errs)
 		}
 		q.rights(parent, run)

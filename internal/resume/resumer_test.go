@@ -257,7 +257,7 @@ func TestClaimOfASimulationMeansARunningRun(t *testing.T) {
 	release, _, err := r.Claim(t.Context(), w.run)
 	w.Must(err)
 	for _, says := range []string{
-		"another command is submitting this run: resume by process " + id, "job " + id + " is still RUNNING; wait for its end",
+		"another command has claimed this run: resume by process " + id, "job " + id + " is still RUNNING; wait for its end",
 	} {
 		if _, _, err := r.Claim(t.Context(), w.run); err == nil || !strings.HasPrefix(err.Error(), says) {
 			t.Errorf("%v; want %s", err, says)

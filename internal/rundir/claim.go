@@ -27,11 +27,11 @@ const (
 	claimExpiry    = 2 * time.Minute  // a claimant of another machine that has not done so for so long is dead
 )
 
-// Claimant is the process that may submit a run: claims/<n>/claim.json.
+// Claimant is the process that may submit a run, or remove it: claims/<n>/claim.json.
 type Claimant struct {
 	proc.Identity
 	Host  string    `json:"host"`
-	Doing string    `json:"doing"` // "submit" or "resume"
+	Doing string    `json:"doing"` // "submit", "resume" or "clean"
 	Since time.Time `json:"since"`
 	Nonce string    `json:"nonce"`
 	Done  bool      `json:"done"`
@@ -41,21 +41,21 @@ func (c Claimant) String() string {
 	return fmt.Sprintf("%s by process %d on %s, begun %s", c.Doing, c.PID, c.Host, c.Since.Format("2006-01-02 15:04:05"))
 }
 
-// HeldError: another process is about to submit the run.
+// HeldError: another process has the claim: it is about to submit the run, or to remove it.
 type HeldError struct {
 	Claimant
 	Known bool // the process lives on this machine; else it was alive within the last two minutes
 }
 
 func (e *HeldError) Error() string {
-	text := "another command is submitting this run: " + e.Claimant.String()
+	text := "another command has claimed this run: " + e.Claimant.String()
 	if e.Known {
 		return text + "; wait for its end"
 	}
 	return fmt.Sprintf("%s; wait for its end; if it was killed, its claim lapses within %v", text, claimExpiry)
 }
 
-// Claim is the right to submit a run. One process has it, of all that share the file system: from before it checks that no job of the run
+// Claim is the right to submit a run, or to remove it. One process has it, of all that share the file system: from before it checks that no job of the run
 // goes on, until it has recorded the new job's id.
 type Claim struct {
 	Dead *Claimant // who had it before and was killed; nil: nobody
@@ -204,7 +204,7 @@ func (c *Claim) sendHeartbeats() {
 	}
 }
 
-// Claimed tells which other process is submitting the run now; false: none is.
+// Claimed tells which other process has the claim now; false: none has.
 func (d *Dir) Claimed() (Claimant, bool, error) {
 	n, err := d.Whole().newestClaim()
 	if err != nil || n == 0 {

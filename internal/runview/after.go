@@ -76,7 +76,7 @@ func (v *Viewer) afterRun(ctx context.Context, run *rundir.Dir, ids []string, wo
 		return "", usage.Errorf("--after %s: no job of Slurm's, but a run of %s", word, kind)
 	}
 	if by, is, err := run.Whole().Claimed(); err == nil && is {
-		return "", usage.Errorf("--after %s: the run is just being submitted: %s", word, by)
+		return "", usage.Errorf("--after %s: another command has claimed the run: %s", word, by)
 	}
 	row, err := v.Status(ctx, run)
 	if err != nil {

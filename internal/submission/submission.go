@@ -36,7 +36,7 @@ func (e Env) Claim(run *rundir.Dir, doing string) (release func(), claim *rundir
 		return nil, nil, err
 	}
 	if claim.Dead != nil {
-		e.Log.Warn("an earlier command did not live to submit this run, or to record its job", "command", claim.Dead.String())
+		e.Log.Warn("an earlier command was killed before it was done with this run", "command", claim.Dead.String())
 	}
 	return sync.OnceFunc(func() {
 		if err := claim.Release(); err != nil {

@@ -263,10 +263,10 @@ func TestTakenLinkNameStopsNoJob(t *testing.T) {
 // One process has the claim. One that was killed with it is told of, and so is what keeps the claim from being given back.
 func TestClaimIsExclusive(t *testing.T) {
 	w := newWorld(t)
-	release, claim, err := w.env().Claim(w.run, "submit")
+	release, claim, err := w.env().Claim(w.run, "clean")
 	w.Must(err)
 	_, _, err = w.env().Claim(w.run, "resume")
-	const held = "another command is submitting this run: submit by process "
+	const held = "another command has claimed this run: clean by process "
 	if used, ok := errors.AsType[*usage.Error](err); !ok || !strings.Contains(used.Message, held) {
 		t.Errorf("claimed twice: %v", err)
 	}
@@ -276,7 +276,7 @@ func TestClaimIsExclusive(t *testing.T) {
 	fakeslurm.ClaimByOther(t, w.run)
 	_, _, err = w.env().Claim(w.run, "resume")
 	const lapses = fakeslurm.OtherClaimWords + "; wait for its end; if it was killed, its claim lapses within 2m0s"
-	if err == nil || err.Error() != "another command is submitting this run: "+lapses {
+	if err == nil || err.Error() != "another command has claimed this run: "+lapses {
 		t.Errorf("claimed beside another command: %v", err)
 	}
 	if err := CheckClaim(claim); code(err) != exit.Usage || !errors.Is(err, rundir.ErrClaimLost) || !NotSubmitted(err) {
@@ -286,7 +286,7 @@ func TestClaimIsExclusive(t *testing.T) {
 	w.Must(os.Chtimes(filepath.Join(w.run.Path(), "claims", "9", "claim.json"), long, long))
 	release, _, err = w.env().Claim(w.run, "resume")
 	w.Must(err)
-	const dead = "an earlier command did not live to submit this run"
+	const dead = "an earlier command was killed before it was done with this run"
 	if said := w.log.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, dead) ||
 		!strings.Contains(said, fakeslurm.OtherClaimWords) {
 		t.Errorf("said %s", said)
