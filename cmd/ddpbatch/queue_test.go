@@ -155,12 +155,6 @@ func (q *queue) is(id, state string) {
 	q.must(os.WriteFile(path, []byte(state+" "+script), 0o600))
 }
 
-// forgets is what the controller does with ended jobs after some minutes (MinJobAge).
-func (q *queue) forgets(id string) {
-	q.t.Helper()
-	q.must(os.Remove(filepath.Join(q.dir, "jobs", id)))
-}
-
 // run does what a person does with a command line.
 func (q *queue) run(parent string, args ...string) (code int, out, errs string) {
 	q.t.Helper()

@@ -114,7 +114,6 @@ func TestSubmissionsFollowTheLedger(t *testing.T) {
 		"an element, long before":  {[]Event{resume("5"), submitting}, []Event{long(begin("4_3"))}, "4 5", true, "", false},
 		"an element, not open":     {[]Event{resume("5"), {Event: EventResume, Element: &three, Detail: "job 9"}}, []Event{begin("9_3")}, "5 9", false, "", false},
 		"a number comes twice":     {[]Event{resume("5"), resume("9"), resume("5")}, nil, "9 5", false, "", false},
-		"by the program of before": {[]Event{{Event: EventSubmit, Detail: "job 5"}, begin("5"), {Event: EventEnd}}, nil, "5", false, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := create1(t, t.TempDir(), "x")
