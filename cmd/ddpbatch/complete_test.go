@@ -40,7 +40,7 @@ func TestCompletions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, link := range []string{"runs/.job-mnist-123", "my runs/mnist-77"} {
+	for _, link := range []string{"runs/.job-mnist-123", "my runs/.job-mnist-77"} {
 		if err := os.Symlink("mnist-20261121-101500-1a2b3c4d", filepath.Join(dir, link)); err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +145,7 @@ func TestCompletedRunsAreWhereCommandsLook(t *testing.T) {
 		}
 	}
 	for link, id := range map[string]string{"runs": "1", "of site": "2", "of user": "3"} {
-		if err := os.Symlink("x", filepath.Join(dir, link, "x-"+id)); err != nil {
+		if err := os.Symlink("x", filepath.Join(dir, link, ".job-x-"+id)); err != nil {
 			t.Fatal(err)
 		}
 	}

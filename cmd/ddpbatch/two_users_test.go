@@ -165,9 +165,7 @@ func TestPlantedRunIsOnlyLookedAt(t *testing.T) {
 	l.must(attacker, "mv", made, planted)
 	l.must(attacker, "sed", "-i", "-E", `s/"created": "[0-9]{4}/"created": "2099/`, filepath.Join(planted, "spec.json"))
 	l.trap(planted)
-	for _, link := range []string{"a-500", ".job-a-500"} {
-		l.must(attacker, "ln", "-s", filepath.Base(planted), filepath.Join(l.project, "runs", link))
-	}
+	l.must(attacker, "ln", "-s", filepath.Base(planted), filepath.Join(l.project, "runs", ".job-a-500"))
 
 	// that is all there is of job 500
 	for _, command := range [][]string{

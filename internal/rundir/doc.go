@@ -19,7 +19,7 @@
 //	  checkpoints/
 //	  tasks/<index>/            the same again for each element of an array
 //	  tasks/<values>            of a sweep: a link to the element that has these values
-//	runs/.job-<name>-<jobid>    a symbolic link to the run; of earlier versions without .job-
+//	runs/.job-<name>-<jobid>    a symbolic link to the run
 //
 // # Guarantees
 //

@@ -47,8 +47,7 @@ func Find(parent, jobOrPath string) (*Dir, error) {
 
 // candidates are the paths that name may stand for. A bare name below parent
 // comes first, so that a file of the same name in the working directory is not
-// taken for it. Where name is that of a job's link, a link of the caller's own comes before anything else of that name, which another user
-// may have put there.
+// taken for it. <name>-<jobid> is the job's link before anything else, which another user may have put there.
 func candidates(parent, name string) []string {
 	if name == "" {
 		return nil
@@ -58,14 +57,10 @@ func candidates(parent, name string) []string {
 		paths = []string{filepath.Join(parent, name), name}
 	}
 	folder, base := filepath.Split(paths[0])
-	if _, _, ok := cutLink(base); !ok {
-		return paths
+	if _, _, ok := cutLink(linkPrefix + base); ok {
+		return append([]string{filepath.Join(folder, linkPrefix+base)}, paths...)
 	}
-	link, at := filepath.Join(folder, linkPrefix+base), 1
-	if info, err := os.Lstat(link); err == nil && vfs.Owner(info) == os.Geteuid() {
-		at = 0
-	}
-	return slices.Insert(paths, at, link)
+	return paths
 }
 
 // maxOtherLinks is how many links of other users to the runs of one job id are followed: anybody can make more of them in a folder open to
@@ -240,16 +235,12 @@ func commonPrefix(a, b string) int {
 }
 
 // listNames lists the directories below parent that are called like runs, and the
-// symbolic links that may be of jobs, with linkPrefix or, as earlier versions made them, without.
+// symbolic links that may be of jobs.
 func listNames(parent string) (runs, links []string, err error) {
 	entries, err := os.ReadDir(parent)
 	for _, e := range entries {
-		isLink := e.Type()&os.ModeSymlink != 0
 		switch {
-		case isLink && strings.HasPrefix(e.Name(), linkPrefix):
-			links = append(links, e.Name())
-		case strings.HasPrefix(e.Name(), "."):
-		case isLink:
+		case e.Type()&os.ModeSymlink != 0 && strings.HasPrefix(e.Name(), linkPrefix):
 			links = append(links, e.Name())
 		case e.IsDir() && runName().MatchString(e.Name()):
 			runs = append(runs, e.Name())

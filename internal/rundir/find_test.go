@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,11 +17,11 @@ func TestFindTakesJobsNamesAndPaths(t *testing.T) {
 	must(t, older.SetJobID("123"))
 	must(t, newer.SetJobID("124"))
 	must(t, other.SetJobID("23"))
-	must(t, os.Symlink("mnist-20200101-000000-0000", filepath.Join(parent, "mnist-999"))) // its run was removed
+	must(t, os.Symlink("mnist-20200101-000000-0000", filepath.Join(parent, ".job-mnist-999"))) // its run was removed
 	task, err := other.Task(5)
 	must(t, err)
 	for what, want := range map[string]*Dir{
-		"123": older, "124": newer, "23": other, "23_5": task, "mnist-123": older,
+		"123": older, "124": newer, "23": other, "23_5": task, "mnist-123": older, filepath.Join(parent, "mnist-123"): older,
 		filepath.Base(newer.Path()): newer, older.Path(): older, task.Path(): task,
 	} {
 		got, err := Find(parent, what)
@@ -36,7 +35,7 @@ func TestFindTakesJobsNamesAndPaths(t *testing.T) {
 	if left := listing(t, filepath.Join(other.Path(), "tasks")); len(left) != 1 {
 		t.Errorf("looking made something: %v", left)
 	}
-	must(t, os.Symlink(filepath.Base(older.Path()), filepath.Join(parent, "nosuch\x1b]0;x\a-1")))
+	must(t, os.Symlink(filepath.Base(older.Path()), filepath.Join(parent, ".job-nosuch\x1b]0;x\a-1")))
 	for what, say := range map[string]string{
 		"nosuch":    "the newest there: ", // a name that does something to a terminal is not shown
 		"12":        "similar: ",
@@ -54,40 +53,6 @@ func TestFindTakesJobsNamesAndPaths(t *testing.T) {
 	}
 	if _, err := Find(t.TempDir(), "1"); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "there is no run in") {
 		t.Errorf("in an empty folder: %v", err)
-	}
-}
-
-// Links of earlier versions have names without a prefix. They are found until a job of that id has another.
-func TestFindTakesLinksOfEarlierVersions(t *testing.T) {
-	parent := t.TempDir()
-	run, later := create1(t, parent, "x"), createAt(t, parent, "x", noon.Add(time.Hour))
-	task, err := run.Task(5)
-	must(t, err)
-	old := filepath.Join(parent, "x-7")
-	must(t, os.Symlink(filepath.Base(run.Path()), old))
-	found := func(want map[string]*Dir) {
-		t.Helper()
-		for what, want := range want {
-			if d, err := Find(parent, what); err != nil || d.Path() != want.Path() {
-				t.Errorf("Find(%q) = %v, %v; want %s", what, d, err, want.Path())
-			}
-		}
-		if names := Names(parent, "7"); !slices.Equal(names, []Name{{"7", "x"}}) {
-			t.Errorf("names are %+v", names)
-		}
-	}
-	found(map[string]*Dir{"7": run, "x-7": run, old: run, "7_5": task})
-	must(t, run.SetJobID("8"))
-	found(map[string]*Dir{"7": run, "x-7": run, "8": run, "x-8": run, filepath.Join(parent, "x-8"): run})
-	must(t, later.SetJobID("7"))
-	found(map[string]*Dir{"7": later, "x-7": later, old: later, "8": run})
-	if got := listing(t, parent); len(got) != 4 {
-		t.Errorf("there are %q: the link of the earlier version is no longer of job 7", got)
-	}
-	must(t, os.Symlink(filepath.Base(run.Path()), old)) // by a program of an earlier version
-	must(t, run.Remove())
-	if got := listing(t, parent); len(got) != 2 {
-		t.Errorf("a removal leaves %q", got)
 	}
 }
 

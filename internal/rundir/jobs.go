@@ -39,14 +39,14 @@ var ErrLink = errors.New("the job has no link")
 
 const maxJobID = 128 // bytes of the file jobid
 
-// linkPrefix begins the names of the links by which job ids lead to runs, so that a shell's runs/<name>-* has each run once. Those of
-// earlier versions have no prefix.
+// linkPrefix begins the names of the links by which job ids lead to runs, so that a shell's runs/<name>-* has each run once.
 const linkPrefix = ".job-"
 
-// cutLink parts <name>-<jobid>, as the link of a job is called behind linkPrefix. ok: it is that, and not the name of a run directory.
+// cutLink parts .job-<name>-<jobid>, as the link of a job is called. ok: it is that, and <name>-<jobid> is not the name of a run directory.
 func cutLink(link string) (name, id string, ok bool) {
+	link, ok = strings.CutPrefix(link, linkPrefix)
 	at := strings.LastIndexByte(link, '-')
-	if at < 0 || !IsJobName(link[:at]) || !plainID(link[at+1:]) || runName().MatchString(link) {
+	if !ok || at < 0 || !IsJobName(link[:at]) || !plainID(link[at+1:]) || runName().MatchString(link) {
 		return "", "", false
 	}
 	return link[:at], link[at+1:], true
@@ -81,18 +81,13 @@ func (d *Dir) jobLink(id string) string {
 }
 
 // PointJobID points runs/.job-<name>-<jobid> at the run, as SetJobID does, and leaves the newest job id as it is: for the jobs of a chain
-// that come after its first. It removes what an earlier version has made for the same purpose.
+// that come after its first.
 func (d *Dir) PointJobID(id string) error {
 	if !jobID().MatchString(id) {
 		return fmt.Errorf("record the job id: %q is not a Slurm job id", id)
 	}
-	link := d.jobLink(id)
-	if err := pointAt(link, filepath.Base(d.path)); err != nil {
+	if err := pointAt(d.jobLink(id), filepath.Base(d.path)); err != nil {
 		return fmt.Errorf("link job id %s to its run: %w: %w", id, ErrLink, err)
-	}
-	old := filepath.Join(filepath.Dir(link), strings.TrimPrefix(filepath.Base(link), linkPrefix))
-	if target, err := os.Readlink(old); err == nil && runName().MatchString(target) {
-		_ = os.Remove(old) // one that stays, as it is another user's, is looked at with all others
 	}
 	return nil
 }

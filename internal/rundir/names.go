@@ -26,7 +26,7 @@ func Names(parent, prefix string) []Name {
 	runs, links, _ := listNames(parent)
 	var ids, others []Name
 	for _, link := range links {
-		if name, id, ok := cutLink(strings.TrimPrefix(link, linkPrefix)); ok && strings.HasPrefix(id, prefix) {
+		if name, id, ok := cutLink(link); ok && strings.HasPrefix(id, prefix) {
 			ids = append(ids, Name{id, name})
 		}
 	}
@@ -57,7 +57,7 @@ func madeAt(name string) string {
 func elementNames(parent, job, prefix string) (names []Name) {
 	_, links, _ := listNames(parent)
 	for _, link := range links {
-		name, id, ok := cutLink(strings.TrimPrefix(link, linkPrefix))
+		name, id, ok := cutLink(link)
 		if !ok || id != job {
 			continue
 		}

@@ -21,10 +21,13 @@ func TestNamesAreThoseThatFindTakes(t *testing.T) {
 	}
 	must(t, os.Mkdir(filepath.Join(newer.Path(), "tasks", "x"), 0o700))
 	// what is nobody's: files, folders and links of names that ddpbatch does not give
-	must(t, os.WriteFile(filepath.Join(parent, "mnist-7"), nil, 0o600))
-	must(t, os.Mkdir(filepath.Join(parent, "mnist-8"), 0o700))
+	must(t, os.WriteFile(filepath.Join(parent, ".job-mnist-7"), nil, 0o600))
+	must(t, os.Mkdir(filepath.Join(parent, ".job-mnist-8"), 0o700))
 	for _, link := range []string{"nosuch\x1b]0;x\a-1", "-2", "a b-3", "$(x)-4", "5", "mnist-6x", "mnist-", "mnist-1+0", "mnist-1_2",
-		".job-a b-3", ".job-5", ".link-mnist-7", "mnist-20261121-101500-12345678"} {
+		"mnist-20261121-101500-12345678"} {
+		must(t, os.Symlink(filepath.Base(older.Path()), filepath.Join(parent, ".job-"+link)))
+	}
+	for _, link := range []string{"mnist-9", ".link-mnist-7"} {
 		must(t, os.Symlink(filepath.Base(older.Path()), filepath.Join(parent, link)))
 	}
 	dirs := []string{filepath.Base(unsubmitted.Path()), filepath.Base(newer.Path()), filepath.Base(older.Path())}

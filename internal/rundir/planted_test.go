@@ -35,13 +35,13 @@ func TestFindTrustsNoLink(t *testing.T) {
 		must(t, os.Symlink(target, path))
 		return path
 	}
-	link("out-9", "../elsewhere/"+filepath.Base(elsewhere.Path()))
+	link(".job-out-9", "../elsewhere/"+filepath.Base(elsewhere.Path()))
 	if d, err := Find(runs, "9"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a link that leaves runs: %v, %v; want ErrNotFound", d, err)
 	}
 
 	give(t, planted.Path())
-	give(t, link("b-123", filepath.Base(planted.Path())))
+	give(t, link(".job-b-123", filepath.Base(planted.Path())))
 	if d, err := Find(runs, "123"); err != nil || d.Path() != own.Path() {
 		t.Errorf("job 123: %v, %v; want the caller's own run", d, err)
 	}
@@ -52,11 +52,11 @@ func TestFindTrustsNoLink(t *testing.T) {
 	if d, err := Find(runs, "7"); err != nil || d.Path() != planted.Path() {
 		t.Errorf("job 7 of another user: %v, %v; want that run, to look at", d, err)
 	}
-	give(t, link("c-55", filepath.Base(own.Path())))
+	give(t, link(".job-c-55", filepath.Base(own.Path())))
 	if d, err := Find(runs, "55"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("another's link to one's own run: %v, %v; want ErrNotFound", d, err)
 	}
-	if d, err := Open(filepath.Join(runs, "c-55")); !errors.Is(err, ErrExposed) {
+	if d, err := Open(filepath.Join(runs, ".job-c-55")); !errors.Is(err, ErrExposed) {
 		t.Errorf("another's link to one's own run, by its path: %v, %v; want ErrExposed", d, err)
 	}
 }
@@ -102,24 +102,19 @@ func TestTakenLinkDoesNotHideARun(t *testing.T) {
 	}
 }
 
-// TestLinksOfStrangersHideNone has another user make links that are called like those of the caller's jobs, but for the prefix.
+// TestLinksOfStrangersHideNone has another user make links that are called like the caller's jobs and runs.
 func TestLinksOfStrangersHideNone(t *testing.T) {
 	t.Parallel()
 	runs := filepath.Join(t.TempDir(), "runs")
-	own, before := create1(t, runs, "j"), createAt(t, runs, "k", noon.Add(time.Minute))
+	own := create1(t, runs, "j")
 	must(t, own.SetJobID("5"))
-	must(t, os.Symlink(filepath.Base(before.Path()), filepath.Join(runs, "k-6"))) // by an earlier version
 	theirs := planted(t, runs, "j-5")
-	for _, link := range []string{".job-k-6", ".job-" + filepath.Base(own.Path())} {
-		must(t, os.Symlink(filepath.Base(theirs.Path()), filepath.Join(runs, link)))
-		give(t, filepath.Join(runs, link))
-	}
-	for what, want := range map[string]*Dir{
-		"5": own, "j-5": own, filepath.Join(runs, "j-5"): own, filepath.Base(own.Path()): own,
-		"6": before, "k-6": before, filepath.Join(runs, "k-6"): before,
-	} {
-		if d, err := Find(runs, what); err != nil || d.Path() != want.Path() {
-			t.Errorf("Find(%q) is %v, %v; want the caller's %s", what, d, err, want.Path())
+	link := filepath.Join(runs, ".job-"+filepath.Base(own.Path()))
+	must(t, os.Symlink(filepath.Base(theirs.Path()), link))
+	give(t, link)
+	for _, what := range []string{"5", "j-5", filepath.Join(runs, "j-5"), filepath.Base(own.Path())} {
+		if d, err := Find(runs, what); err != nil || d.Path() != own.Path() {
+			t.Errorf("Find(%q) is %v, %v; want the caller's %s", what, d, err, own.Path())
 		}
 	}
 }
@@ -184,9 +179,9 @@ func TestStrangersSpecsAreSmall(t *testing.T) {
 func TestStrangersLinksAreFew(t *testing.T) {
 	t.Parallel()
 	runs := filepath.Join(t.TempDir(), "runs")
-	d := planted(t, runs, "a-9")
+	d := planted(t, runs, ".job-a-9")
 	for i := range 3 * maxOtherLinks {
-		link := filepath.Join(runs, fmt.Sprintf("%sb%d-9", []string{"", linkPrefix}[i%2], i))
+		link := filepath.Join(runs, fmt.Sprintf("%sb%d-9", linkPrefix, i))
 		must(t, os.Symlink(filepath.Base(d.Path()), link))
 		give(t, link)
 	}
