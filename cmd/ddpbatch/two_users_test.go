@@ -160,7 +160,7 @@ func TestPlantedRunIsOnlyLookedAt(t *testing.T) {
 	l := newLab(t)
 	l.runsOf(0, 0o777|fs.ModeSticky)
 	made := l.submit(attacker)
-	planted := filepath.Join(l.project, "runs", "x-20990101-000000-abcd")
+	planted := filepath.Join(l.project, "runs", "x-20990101-000000-0000abcd")
 	l.must(attacker, "rm", filepath.Join(l.project, "runs", ".job-x-500"))
 	l.must(attacker, "mv", made, planted)
 	l.must(attacker, "sed", "-i", "-E", `s/"created": "[0-9]{4}/"created": "2099/`, filepath.Join(planted, "spec.json"))

@@ -33,10 +33,9 @@ const (
 // CheckpointsName is the folder of checkpoints in a run directory.
 const CheckpointsName = "checkpoints"
 
-// runName is the name of a run directory; those of earlier versions end with four digits. Counted
-// repetitions take long to compile, and most processes never ask.
+// runName is the name of a run directory. Counted repetitions take long to compile, and most processes never ask.
 var runName = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}-[0-9]{8}-[0-9]{6}-[0-9a-f]{4}([0-9a-f]{4})?$`)
+	return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}-[0-9]{8}-[0-9]{6}-[0-9a-f]{8}$`)
 })
 
 // Names of the copy of the user's code, where a run has one, of what is known of it, and of its differences from the commit.

@@ -17,7 +17,7 @@ func TestFindTakesJobsNamesAndPaths(t *testing.T) {
 	must(t, older.SetJobID("123"))
 	must(t, newer.SetJobID("124"))
 	must(t, other.SetJobID("23"))
-	must(t, os.Symlink("mnist-20200101-000000-0000", filepath.Join(parent, ".job-mnist-999"))) // its run was removed
+	must(t, os.Symlink("mnist-20200101-000000-00000000", filepath.Join(parent, ".job-mnist-999"))) // its run was removed
 	task, err := other.Task(5)
 	must(t, err)
 	for what, want := range map[string]*Dir{
@@ -95,10 +95,10 @@ func TestListGivesTheNewestFirst(t *testing.T) {
 		t.Errorf("a parent that is not there: %v, %v", list, err)
 	}
 	first, last := create1(t, parent, "z"), createAt(t, parent, "a", noon.Add(time.Second))
-	must(t, first.SetJobID("1"))                                                       // a link is not a second run
-	must(t, os.Mkdir(filepath.Join(parent, "a-20200101-000000-0000"), 0o700))          // no spec
-	must(t, os.Mkdir(filepath.Join(parent, ".new-123"), 0o700))                        // a crash left it
-	must(t, os.WriteFile(filepath.Join(parent, "a-20200101-000000-0001"), nil, 0o600)) // a file
+	must(t, first.SetJobID("1"))                                                           // a link is not a second run
+	must(t, os.Mkdir(filepath.Join(parent, "a-20200101-000000-00000000"), 0o700))          // no spec
+	must(t, os.Mkdir(filepath.Join(parent, ".new-123"), 0o700))                            // a crash left it
+	must(t, os.WriteFile(filepath.Join(parent, "a-20200101-000000-00000001"), nil, 0o600)) // a file
 	list, err := List(parent)
 	must(t, err)
 	if len(list) != 2 || list[0].Path() != last.Path() || list[1].Path() != first.Path() {
@@ -183,7 +183,7 @@ func TestNewestGoesByNames(t *testing.T) {
 		must(t, os.Symlink(d.Path(), filepath.Join(index, filepath.Base(d.Path()))))
 		made = append(made, d)
 	}
-	must(t, os.Mkdir(filepath.Join(parent, "x-20991231-000000-0000"), 0o700)) // half-written
+	must(t, os.Mkdir(filepath.Join(parent, "x-20991231-000000-00000000"), 0o700)) // half-written
 	must(t, os.WriteFile(filepath.Join(parent, "notes"), nil, 0o600))
 	for folder, most := range map[string]int{parent: 3, index: 2} {
 		got := Newest(folder, most)

@@ -42,9 +42,9 @@ func TestSetJobIDReplacesOwnLinksOnly(t *testing.T) {
 		put  func(t *testing.T, link string)
 		want bool // replaced
 	}{
-		"link to another run": {func(t *testing.T, link string) { must(t, os.Symlink("x-20250101-000000-beef", link)) }, true},
+		"link to another run": {func(t *testing.T, link string) { must(t, os.Symlink("x-20250101-000000-0000beef", link)) }, true},
 		"foreign link":        {func(t *testing.T, link string) { must(t, os.Symlink("/etc", link)) }, false},
-		"link out of parent":  {func(t *testing.T, link string) { must(t, os.Symlink("../x-20250101-000000-beef", link)) }, false},
+		"link out of parent":  {func(t *testing.T, link string) { must(t, os.Symlink("../x-20250101-000000-0000beef", link)) }, false},
 		"file":                {func(t *testing.T, link string) { must(t, os.WriteFile(link, []byte("mine"), 0o600)) }, false},
 		"directory":           {func(t *testing.T, link string) { must(t, os.Mkdir(link, 0o700)) }, false},
 	} {

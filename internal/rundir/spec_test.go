@@ -84,7 +84,7 @@ func TestOverrideAgainKeepsTheFirstSettings(t *testing.T) {
 }
 
 func FuzzSpec(f *testing.F) {
-	f.Add([]byte(`{"schema":1,"run":"x-20261121-120000-beef","name":"x","kind":"slurm","nodes":2,"job":{"a":[1]}}`))
+	f.Add([]byte(`{"schema":1,"run":"x-20261121-120000-0000beef","name":"x","kind":"slurm","nodes":2,"job":{"a":[1]}}`))
 	f.Add([]byte(`{"schema":1,"name":"../x"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := parseSpec(data)
