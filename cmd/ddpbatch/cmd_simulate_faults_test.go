@@ -106,7 +106,7 @@ func injected(t *testing.T, job string, tt faultCase) (*rundir.Dir, string) {
 	if n, err := run.NewestAttempt(); err != nil || n != tt.attempts {
 		t.Errorf("%d attempts, %v; want %d\n%s", n, err, tt.attempts, out)
 	}
-	if v, err := run.Verdict(1); err != nil || stateCause(v.Cause) != stateCause(tt.cause) {
+	if v, err := run.Verdict(1); err != nil || v.Cause != tt.cause {
 		t.Errorf("the first attempt's cause is %q, %v; want %q\n%s", v.Cause, err, tt.cause, out)
 	}
 	for _, words := range append(tt.says, "fault "+tt.fault) {
@@ -187,14 +187,6 @@ func lastStep(t *testing.T, job string) int64 {
 		t.Fatal(err)
 	}
 	return stepsPerEpoch * epochs
-}
-
-// stateCause takes the two words for a lost node for one.
-func stateCause(cause string) string {
-	if cause == "agent-lost" {
-		return "node"
-	}
-	return cause
 }
 
 // TestFullDiskSparesEarlierSaves: the checkpoints' disk is full for good. Each attempt fails at its save, until requeues are given up, and

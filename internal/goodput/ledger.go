@@ -63,7 +63,7 @@ func causesIn(events []rundir.Event) map[int]string {
 
 // causeOf is a cause from a ledger, which may hold anything.
 func causeOf(text string) string {
-	cause := recovery.Cause(text).Current()
+	cause := recovery.Cause(text)
 	others := []recovery.Cause{recovery.Done, recovery.Saved, recovery.Cancelled, recovery.Start}
 	if !slices.Contains(recovery.Causes(), cause) && !slices.Contains(others, cause) {
 		cause = recovery.Unknown

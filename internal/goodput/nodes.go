@@ -75,7 +75,7 @@ func (n *Nodes) Add(run *rundir.Dir) error {
 		for _, name := range e.Unfit {
 			n.add(node{name, run.Cluster()}, checked[attempt].Time)
 		}
-		if cause := recovery.Cause(e.Cause).Current(); cause != recovery.Node && cause != recovery.Hang || e.Drain {
+		if cause := recovery.Cause(e.Cause); cause != recovery.Node && cause != recovery.Hang || e.Drain {
 			continue
 		}
 		names := e.Nodes

@@ -44,7 +44,7 @@ func TestNodesThatFailedOftenAndLately(t *testing.T) {
 		{"crashes are the program's", []rundir.Event{lost(ago(day), 1, "crash", "n3"), lost(ago(0), 2, "oom", "n3")}, "", nil},
 		{"a cause that is better known later", []rundir.Event{lost(ago(day), 1, "node", "n3"), lost(ago(day), 1, "preempt")}, "", nil},
 		{"by the rank that ended first alone",
-			[]rundir.Event{{Time: ago(0), Event: rundir.EventEnd, Attempt: 1, Cause: "agent-lost", Node: "n9"}}, "n9 1 1.00", nil},
+			[]rundir.Event{{Time: ago(0), Event: rundir.EventEnd, Attempt: 1, Cause: "node", Node: "n9"}}, "n9 1 1.00", nil},
 		{"the worst comes first", []rundir.Event{lost(ago(3*day), 1, "node", "n3", "n4"), lost(ago(day), 2, "node", "n4")},
 			"n4 2 1.65, n3 1 0.74", []string{"n4"}},
 		{"drained by Slurm", []rundir.Event{{Time: ago(0), Event: rundir.EventEnd, Attempt: 1, Cause: "node", Nodes: []string{"n3"}, Drain: true}}, "", nil},

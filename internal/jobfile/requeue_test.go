@@ -24,8 +24,6 @@ func TestRequeueTableGivesThePolicy(t *testing.T) {
 			recovery.Policy{On: []recovery.Cause{"oom", "hang", "crash"},
 				Max:  map[recovery.Cause]int{"oom": 2, "crash": 0},
 				Lead: 30 * time.Second, NoProgress: 7}, nil},
-		{"by names of earlier verdicts", "[requeue]\non = [\"signal\", \"agent-lost\"]\n",
-			recovery.Policy{On: []recovery.Cause{"crash", "node"}, Lead: 2 * time.Minute, NoProgress: 3}, nil},
 		{"a tenth of a short limit", "[slurm]\ntime = \"00:05:00\"\n",
 			recovery.Policy{On: all, Lead: 30 * time.Second, NoProgress: 3}, nil},
 		{"no less than ten seconds", "[slurm]\ntime = 1\n", recovery.Policy{On: all, Lead: 10 * time.Second, NoProgress: 3}, nil},

@@ -375,8 +375,8 @@ func causeNames() []string {
 	return names
 }
 
-// isCause reports whether a word is a cause that [requeue] may name, or one's name in verdicts of earlier versions, which people copied.
-func isCause(s string) bool { return slices.Contains(recovery.Causes(), recovery.Cause(s).Current()) }
+// isCause reports whether a word is a cause that [requeue] may name.
+func isCause(s string) bool { return slices.Contains(recovery.Causes(), recovery.Cause(s)) }
 
 // causes reads after which causes the job is requeued.
 func causes(j *Job, key toml.Key, v any) error {
@@ -386,7 +386,7 @@ func causes(j *Job, key toml.Key, v any) error {
 	}
 	j.Requeue.On = nil
 	for _, name := range names {
-		j.Requeue.On = append(j.Requeue.On, recovery.Cause(name).Current())
+		j.Requeue.On = append(j.Requeue.On, recovery.Cause(name))
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/text"
-	"ddpbatch/mpi/launch/recovery"
 )
 
 // Attempt is one of a run's, from the queue to its end.
@@ -94,7 +93,7 @@ func (a *Attempt) follow(e rundir.Event) {
 }
 
 func (a *Attempt) end(e rundir.Event) {
-	a.Ended, a.Cause, a.Node, a.Message = &e.Time, string(recovery.Cause(e.Cause).Current()), shown(e.Node), shown(e.Detail)
+	a.Ended, a.Cause, a.Node, a.Message = &e.Time, e.Cause, shown(e.Node), shown(e.Detail)
 	a.Nodes = append([]string{}, e.Nodes...)
 }
 

@@ -18,7 +18,7 @@ func TestVerdictIsReadBack(t *testing.T) {
 	if _, err := d.Verdict(n); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("before: %v", err)
 	}
-	want := Verdict{Attempt: n, JobID: "5", Cause: "signal", FirstRank: 3, Host: "n2", Exit: 137, Signal: 9, Step: 40,
+	want := Verdict{Attempt: n, JobID: "5", Cause: "crash", FirstRank: 3, Host: "n2", Exit: 137, Signal: 9, Step: 40,
 		Requeue: true, Message: "rank 3 …", Time: noon,
 		Round:  1,
 		Ranks:  []RankEnd{{Rank: 3, Host: "n2", Signal: 9}, {Rank: 0, Host: "n1", Exit: 1, Followed: true}},

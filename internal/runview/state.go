@@ -128,7 +128,7 @@ func stateOf(code int, saved bool, cause recovery.Cause) string {
 		return "TIMEOUT"
 	case code == exit.Requeue && saved:
 		return "SAVED"
-	case cause == recovery.Node || cause == recovery.AgentLost:
+	case cause == recovery.Node:
 		return "NODE_FAIL"
 	case cause == recovery.OOM:
 		return "OUT_OF_MEMORY"

@@ -14,7 +14,7 @@ func TestStateOfASavedRunIsNotFailed(t *testing.T) {
 		want  string
 	}{
 		{0, "done", "COMPLETED"}, {75, "stopped", "SAVED"}, {75, "timeout", "TIMEOUT"}, {75, "preempt", "PREEMPTED"}, {130, "cancelled", "CANCELLED"},
-		{75, "cancelled", "CANCELLED"}, {1, "crash", "FAILED"}, {137, "signal", "FAILED"}, {1, "agent-lost", "NODE_FAIL"}, {124, "timeout", "FAILED"}, {137, "oom", "OUT_OF_MEMORY"},
+		{75, "cancelled", "CANCELLED"}, {1, "crash", "FAILED"}, {137, "crash", "FAILED"}, {1, "node", "NODE_FAIL"}, {124, "timeout", "FAILED"}, {137, "oom", "OUT_OF_MEMORY"},
 		{1, "unknown", "FAILED"},
 	} {
 		if got := stateOf(tt.exit, tt.exit == 75, recovery.Cause(tt.cause)); got != tt.want {

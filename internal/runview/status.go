@@ -16,7 +16,6 @@ import (
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/submission"
 	"ddpbatch/internal/text"
-	"ddpbatch/mpi/launch/recovery"
 	"ddpbatch/slurm"
 )
 
@@ -259,7 +258,7 @@ func (v *Viewer) readRun(row *RunStatus, run *rundir.Dir, id string) (err error)
 	}
 	if verdict, err := run.Verdict(row.Attempt); row.Attempt > 0 && err == nil {
 		row.Exit, row.Message, row.saved, row.VerdictJob = &verdict.Exit, verdict.Message, verdict.Saved, verdict.JobID
-		row.Cause = string(recovery.Cause(verdict.Cause).Current())
+		row.Cause = verdict.Cause
 		row.Error, row.Class, row.Advice = verdict.Error, verdict.Class, verdict.Advice
 	}
 	row.readLedger(run)

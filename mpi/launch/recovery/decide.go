@@ -66,7 +66,7 @@ func Decide(p Policy, ledger []rundir.Event, v rundir.Verdict, room bool, restar
 
 // CauseOf is the cause that a verdict counts as: one of [Causes], or Done, Saved, Cancelled, Start, Unknown.
 func CauseOf(v rundir.Verdict) Cause {
-	c := Cause(v.Cause).Current()
+	c := Cause(v.Cause)
 	if v.OOM && c == Crash {
 		return OOM
 	}
@@ -255,9 +255,9 @@ func historyOf(p Policy, ledger []rundir.Event, v rundir.Verdict) history {
 			}
 			ends[e.Attempt] = endOf(e, began[e.Attempt])
 		case "requeue":
-			h.requeues[Cause(e.Cause).Current()]++
+			h.requeues[Cause(e.Cause)]++
 		case "refused": // the requeue before it
-			c := Cause(e.Cause).Current()
+			c := Cause(e.Cause)
 			h.requeues[c] = max(0, h.requeues[c]-1)
 		case "submit", "resume":
 			clear(ends)
@@ -282,7 +282,7 @@ func historyOf(p Policy, ledger []rundir.Event, v rundir.Verdict) history {
 }
 
 func endOf(e rundir.Event, began time.Time) end {
-	cause := Cause(e.Cause).Current()
+	cause := Cause(e.Cause)
 	found := end{cause: cause, saved: e.Saved, step: e.Step, nodes: union(e.Nodes, e.Node), trace: e.Trace, unfit: e.Unfit}
 	if !began.IsZero() {
 		found.lived = e.Time.Sub(began)

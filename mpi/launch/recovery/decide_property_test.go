@@ -28,7 +28,7 @@ func TestEveryLifeEndsWithinItsBudget(t *testing.T) {
 		}
 		var history []rundir.Event
 		used, restarts, now := map[Cause]int{}, 0, noon
-		ends := append(Causes(), Signal, AgentLost)
+		ends := Causes()
 		over := false
 		// every requeue takes from a budget, and each job has MaxRestarts
 		most := (budgets + 1) * (p.MaxRestarts + 1)
@@ -109,7 +109,7 @@ func FuzzLedger(f *testing.F) {
 		requeues := 0
 		for _, e := range history {
 			switch {
-			case Cause(e.Cause).Current() != Crash:
+			case Cause(e.Cause) != Crash:
 			case e.Event == rundir.EventRequeue:
 				requeues++
 			case e.Event == rundir.EventRefused:

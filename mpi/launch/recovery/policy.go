@@ -14,18 +14,16 @@ type Cause string
 // The causes. Those that a job file's [requeue] may name are marked with *.
 const (
 	Done      Cause = "done"
-	Saved     Cause = "stopped"    // the workers stopped by themselves or by a stop file, and ask to be started again (exit 75); whether all saved is Verdict.Saved
-	Preempt   Cause = "preempt"    // * Slurm wants the nodes for another job
-	Timeout   Cause = "timeout"    // * the time limit
-	Node      Cause = "node"       // * a node, or its agent, went away
-	Hang      Cause = "hang"       // * no progress
-	OOM       Cause = "oom"        // * out of memory
-	Crash     Cause = "crash"      // * a worker exited with another code than 0, or was killed by a signal
-	Signal    Cause = "signal"     // Crash by a signal, in verdicts of earlier versions
-	AgentLost Cause = "agent-lost" // Node, in verdicts of earlier versions
-	Cancelled Cause = "cancelled"  // a person ended it: scancel, Ctrl-C
-	Start     Cause = "start"      // a worker could not be started, or the agents did not meet
-	Unknown   Cause = "unknown"    // nobody lived to say
+	Saved     Cause = "stopped"   // the workers stopped by themselves or by a stop file, and ask to be started again (exit 75); whether all saved is Verdict.Saved
+	Preempt   Cause = "preempt"   // * Slurm wants the nodes for another job
+	Timeout   Cause = "timeout"   // * the time limit
+	Node      Cause = "node"      // * a node, or its agent, went away
+	Hang      Cause = "hang"      // * no progress
+	OOM       Cause = "oom"       // * out of memory
+	Crash     Cause = "crash"     // * a worker exited with another code than 0, or was killed by a signal
+	Cancelled Cause = "cancelled" // a person ended it: scancel, Ctrl-C
+	Start     Cause = "start"     // a worker could not be started, or the agents did not meet
+	Unknown   Cause = "unknown"   // nobody lived to say
 )
 
 // Causes are those that [requeue] may name, in the order in which people are told of them.
@@ -57,17 +55,6 @@ func (c Cause) Budget() int {
 	return 0
 }
 
-// Current is the name that c has now, where c may be from a verdict of an earlier version.
-func (c Cause) Current() Cause {
-	switch c {
-	case Signal:
-		return Crash
-	case AgentLost:
-		return Node
-	}
-	return c
-}
-
 // defaultNoProgress is Policy.NoProgress where a job does not say.
 const defaultNoProgress = 3
 
@@ -96,7 +83,6 @@ func DefaultPolicy() Policy {
 
 // Budget is how many requeues a cause may take over the life of the run: 0 where On does not name it.
 func (p Policy) Budget(c Cause) int {
-	c = c.Current()
 	if c != Saved && !p.Names(c) {
 		return 0
 	}
@@ -112,9 +98,7 @@ func (p Policy) budget(c Cause) int {
 }
 
 // Names reports whether the job is to be requeued after c.
-func (p Policy) Names(c Cause) bool {
-	return slices.ContainsFunc(p.On, func(on Cause) bool { return on.Current() == c })
-}
+func (p Policy) Names(c Cause) bool { return slices.Contains(p.On, c) }
 
 // minLifetime is how long an attempt must live to be believed that it got on, where nobody counts its steps. One that saved is believed
 // sooner where the job's limit leaves it little more.
