@@ -55,9 +55,6 @@ func override(ctx context.Context, run *rundir.Dir, kept, sets, pretend []string
 	}
 	before, err := jobfile.OfRun(run)
 	if err == nil {
-		err = checkProgram(run, before, job)
-	}
-	if err == nil {
 		err = job.KeepCode(before, sets)
 	}
 	if err == nil {
@@ -82,18 +79,6 @@ func override(ctx context.Context, run *rundir.Dir, kept, sets, pretend []string
 	}
 	job, err = job.Of(run)
 	return job, warnings, err
-}
-
-// checkProgram refuses a chain where the run's program, by which its jobs begin and end, is of a version without chains: that would requeue
-// a link at its time limit, beside the next one. Such a version's jobs say nothing of [code].
-func checkProgram(run *rundir.Dir, before, job *jobfile.Job) error {
-	if run.Spec().Kind != "slurm" || before.Code.Snapshot != "" || job.Links() < 2 {
-		return nil
-	}
-	return &usage.Error{
-		Message: "slurm.chain: the run was submitted by an earlier version of ddpbatch, which knows no chains and goes on in its jobs",
-		Hint:    "submit the job anew, or resume the run without",
-	}
 }
 
 // checkSwept refuses to change what the elements of a sweep are: by their numbers they have begun, and are resumed.

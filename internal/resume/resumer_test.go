@@ -16,7 +16,6 @@ import (
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/runview"
-	"ddpbatch/internal/snapshot"
 	"ddpbatch/internal/submission"
 	"ddpbatch/internal/testkit/fakeslurm"
 	"ddpbatch/internal/text"
@@ -416,29 +415,5 @@ func TestResumeKeepsASweep(t *testing.T) {
 		if _, misused := errors.AsType[*usage.Error](err); !misused || !strings.Contains(err.Error(), "what they were when it was submitted") {
 			t.Errorf("%s: %v", set, err)
 		}
-	}
-}
-
-// The program of a run, by which its jobs begin and end, stays what it was at submit: one of a version without chains is asked for none.
-func TestRunOfAnEarlierVersionBecomesNoChain(t *testing.T) {
-	w := newWorld(t, "slurm")
-	job, err := jobfile.OfRun(w.run)
-	w.Must(err)
-	r := w.resumer([]string{"slurm.chain=2"}, nil)
-	if _, err := r.Job(t.Context(), w.run); err != nil {
-		t.Errorf("a run of this version: %v", err)
-	}
-	job.Code = snapshot.Config{} // as in a spec that has no such key
-	spec, err := job.Spec(w.run.Spec())
-	w.Must(err)
-	spec.Sets = nil
-	w.Must(w.run.WriteSpec(spec))
-	_, err = r.Job(t.Context(), w.run)
-	if _, misused := errors.AsType[*usage.Error](err); !misused || !strings.Contains(err.Error(), "which knows no chains") {
-		t.Errorf("a run of an earlier version: %v", err)
-	}
-	r.Sets = []string{"slurm.nodes=2"}
-	if _, err := r.Job(t.Context(), w.run); err != nil {
-		t.Errorf("without a chain: %v", err)
 	}
 }
