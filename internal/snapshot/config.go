@@ -14,7 +14,7 @@ const (
 
 // Config is the table [code] of job.toml.
 type Config struct {
-	Snapshot string   `json:"snapshot"`          // None, Git or Copy; "" in specs of earlier versions, for None
+	Snapshot string   `json:"snapshot"`          // None, Git or Copy
 	Include  []string `json:"include,omitempty"` // patterns of untracked files, for Git
 	Exclude  []string `json:"exclude,omitempty"` // patterns of files of any kind
 	MaxMB    int      `json:"max_mb"`            // 1 MB is 1 MiB, as in sizes of job.toml
