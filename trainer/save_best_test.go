@@ -3,7 +3,6 @@ package trainer
 import (
 	"bytes"
 	"encoding/json"
-	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -146,31 +145,4 @@ func copyOf(t *testing.T, run training) checkpoints {
 		t.Fatal(err)
 	}
 	return c
-}
-
-// Before evaluations said which step was the last, positions had none.
-func TestTheBestOfAnOlderCheckpointIsRead(t *testing.T) {
-	cfg := evaluatedJob(1, 4, 3)
-	cfg.Evaluate.EveryEpochs, cfg.Evaluate.Best, cfg.Optimizer.LR = 1, "loss", 1e-30
-	run := complete(t, "local", 1, cfg, nil)
-	var at map[string]any
-	if err := json.Unmarshal(run.state.Values[keyPosition], &at); err != nil {
-		t.Fatal(err)
-	}
-	delete(at["best"].(map[string]any), "last")
-	text, err := json.Marshal(at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run.state.Values = maps.Clone(run.state.Values)
-	run.state.Values[keyPosition] = text
-	want := bestIn(t, run.state)
-	if want.Step != 3 || want.Last != 0 {
-		t.Fatalf("best %+v, want one of step 3", want)
-	}
-	cfg.Epochs++
-	got := bestIn(t, completeIn(t, copyOf(t, run), "local", 1, cfg, func(_ int, _ *Config, env *Env) { env.Resume = true }).state)
-	if got.Step != want.Step || got.Value != want.Value || got.Last != 15 {
-		t.Errorf("best %+v, want that of step 3, after an evaluation at step 15", got)
-	}
 }
