@@ -172,7 +172,7 @@ func (s Script) leastCPUs() Option {
 		name := extraName(word)
 		return slices.Contains(own, name) || name == "O" || name == "tres-per-task" && strings.Contains(word, "cpu")
 	})
-	// mincpus is what job files that leave the number out have named until now
+	// skip = ["mincpus"] is how a job asks for no number at all: the script has no mincpus of its own, and so nothing else to leave out
 	switch {
 	case s.Mode != "agent" || s.CPUsPerRank > 0 || s.Nproc < 2 || s.given(own...) || counts || s.Options.Skips("mincpus"):
 		return Option{}

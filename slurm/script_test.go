@@ -169,7 +169,7 @@ func TestRenderAsksForACorePerRank(t *testing.T) {
 		"fewer, as a word":  {func(s *Script) { s.Words = []string{"--overcommit"} }, nil},
 		"another word":      {func(s *Script) { s.Words = []string{"--switches=1"} }, []string{"--cpus-per-task=4"}},
 		"the site's refuse": {func(s *Script) { s.Options.Skip = []string{"cpus-per-task"} }, nil},
-		"as before":         {func(s *Script) { s.Options.Skip = []string{"mincpus"} }, nil},
+		"skipped":           {func(s *Script) { s.Options.Skip = []string{"mincpus"} }, nil},
 		"task":              {func(s *Script) { s.Mode = "task" }, nil},
 	} {
 		script := Script{Name: "x", RunDir: "/r", WorkDir: "/w", Nodes: 2, Mode: "agent", Nproc: 4}
