@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -133,15 +134,18 @@ func runByHand(flags string) string {
 	return string(out)
 }
 
-func TestAgentLimitsItsGarbage(t *testing.T) {
-	before := debug.SetGCPercent(100)
-	defer debug.SetGCPercent(before)
+func TestAgentLimitsItsMemory(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(100))
 	for gogc, want := range map[string]int{"": agentGC, "200": 100} { // GOGC is Go's own business
 		debug.SetGCPercent(100)
-		limitGarbage(&env{Environ: []string{"GOGC=" + gogc}})
+		limitMemory(&env{Environ: []string{"GOGC=" + gogc}})
 		if got := debug.SetGCPercent(100); got != want {
 			t.Errorf("GOGC=%q: %d, want %d", gogc, got, want)
 		}
+	}
+	if got := runtime.GOMAXPROCS(0); got != agentProcs {
+		t.Errorf("GOMAXPROCS is %d, want %d", got, agentProcs)
 	}
 }
 
