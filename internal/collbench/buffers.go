@@ -100,11 +100,12 @@ func (s *buffers[T]) reduce(count int) timedCall {
 }
 
 func (s *buffers[T]) reduceScatter(count int) timedCall {
-	b, out, in := s.b, s.out[:count], s.in[:count*s.b.ranks]
+	b, at := s.b, s.bounds(count)
+	out, in := s.out[:at[b.rank+1]-at[b.rank]], s.in[:count*b.ranks]
 	return timedCall{
 		fill:  s.fill(in, out),
 		run:   func(ctx context.Context) error { return mpi.ReduceScatter(ctx, b.timed, out, in, b.o.op.mpi) },
-		wrong: func(iteration int) int64 { return countWrong(out, s.reduced(b.ranks-1, iteration), b.rank*count) },
+		wrong: func(iteration int) int64 { return countWrong(out, s.reduced(b.ranks-1, iteration), at[b.rank]) },
 	}
 }
 
@@ -146,16 +147,18 @@ func (s *buffers[T]) broadcast(count int) timedCall {
 }
 
 func (s *buffers[T]) allGather(count int) timedCall {
-	b, out, in := s.b, s.out[:count*s.b.ranks], s.in[:count]
+	b, at := s.b, s.bounds(count)
+	out, in := s.out[:count*b.ranks], s.in[:at[b.rank+1]-at[b.rank]]
 	return timedCall{
 		fill:  s.fill(in, out),
 		run:   func(ctx context.Context) error { return mpi.AllGather(ctx, b.timed, out, in) },
-		wrong: func(iteration int) int64 { return s.wrongBlocks(out, count, 0, iteration) },
+		wrong: func(iteration int) int64 { return s.wrongBlocks(out, at, iteration, beginning) },
 	}
 }
 
 func (s *buffers[T]) gather(count int) timedCall {
-	b, out, in := s.b, s.out[:count*s.b.ranks], s.in[:count]
+	b, at := s.b, s.bounds(count)
+	out, in := s.out[:count*b.ranks], s.in[:at[b.rank+1]-at[b.rank]]
 	return timedCall{
 		fill: s.fill(in, out),
 		run:  func(ctx context.Context) error { return mpi.Gather(ctx, b.timed, out, in, 0) },
@@ -163,27 +166,30 @@ func (s *buffers[T]) gather(count int) timedCall {
 			if b.rank != 0 {
 				return 0
 			}
-			return s.wrongBlocks(out, count, 0, iteration)
+			return s.wrongBlocks(out, at, iteration, beginning)
 		},
 	}
 }
 
 // scatter's root has one long pattern, of which each rank gets its block; what the others have in goes nowhere.
 func (s *buffers[T]) scatter(count int) timedCall {
-	b, out, in := s.b, s.out[:count], s.in[:count*s.b.ranks]
+	b, at := s.b, s.bounds(count)
+	out, in := s.out[:at[b.rank+1]-at[b.rank]], s.in[:count*b.ranks]
 	return timedCall{
 		fill:  s.fill(in, out),
 		run:   func(ctx context.Context) error { return mpi.Scatter(ctx, b.timed, out, in, 0) },
-		wrong: func(iteration int) int64 { return countWrong(out, s.own(0, iteration), b.rank*count) },
+		wrong: func(iteration int) int64 { return countWrong(out, s.own(0, iteration), at[b.rank]) },
 	}
 }
 
 func (s *buffers[T]) allToAll(count int) timedCall {
 	b, out, in := s.b, s.out[:count*s.b.ranks], s.in[:count*s.b.ranks]
 	return timedCall{
-		fill:  s.fill(in, out),
-		run:   func(ctx context.Context) error { return mpi.AllToAll(ctx, b.timed, out, in) },
-		wrong: func(iteration int) int64 { return s.wrongBlocks(out, count, b.rank*count, iteration) },
+		fill: s.fill(in, out),
+		run:  func(ctx context.Context) error { return mpi.AllToAll(ctx, b.timed, out, in) },
+		wrong: func(iteration int) int64 {
+			return s.wrongBlocks(out, s.bounds(count), iteration, func(int) int { return b.rank * count })
+		},
 	}
 }
 
@@ -214,10 +220,24 @@ func (s *buffers[T]) pingPong(count int) timedCall {
 	}
 }
 
-// wrongBlocks counts what is wrong in blocks of count elements, one of each rank, which began at its element at.
-func (s *buffers[T]) wrongBlocks(buf []T, count, at, iteration int) (wrong int64) {
+// bounds are where the blocks begin of a buffer that has count elements for each rank, and where the last one ends. Where blocks are
+// uneven, rank r's length is proportional to r+1, as far as whole elements can be. scripts/bench/peers has the same ones.
+func (s *buffers[T]) bounds(count int) []int {
+	at := make([]int, s.b.ranks+1)
+	for r := range at {
+		if at[r] = count * r; s.b.o.collective.uneven {
+			at[r] = count * r * (r + 1) / (s.b.ranks + 1)
+		}
+	}
+	return at
+}
+
+// wrongBlocks counts what is wrong in the blocks of buf, one of each rank, which began in that rank's pattern at its element from.
+func (s *buffers[T]) wrongBlocks(buf []T, at []int, iteration int, from func(rank int) int) (wrong int64) {
 	for rank := range s.b.ranks {
-		wrong += countWrong(buf[rank*count:(rank+1)*count], s.own(rank, iteration), at)
+		wrong += countWrong(buf[at[rank]:at[rank+1]], s.own(rank, iteration), from(rank))
 	}
 	return wrong
 }
+
+func beginning(int) int { return 0 }

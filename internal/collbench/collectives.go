@@ -15,6 +15,7 @@ type collective struct {
 	chooses string // what package mpi calls it, where it has a choice of algorithms
 	atLeast int    // ranks
 	blocks  bool   // a row's count is that of one rank's block, its size that of all ranks' (as in nccl-tests)
+	uneven  bool   // the blocks' lengths differ; a row's count is their mean
 	reduces bool
 	oneWay  bool // the time is half of rank 0's
 
@@ -51,6 +52,10 @@ func table[T mpi.Number]() []benchmark[T] {
 			c{name: "reducescatter", chooses: "reduce_scatter", reduces: true, blocks: true, twoBuffers: true, bus: allButOne},
 			(*buffers[T]).reduceScatter,
 		},
+		{
+			c{name: "reducescatterv", chooses: "reduce_scatter", reduces: true, blocks: true, uneven: true, twoBuffers: true, bus: allButOne},
+			(*buffers[T]).reduceScatterV,
+		},
 		{c{name: "scan", chooses: "scan", reduces: true}, (*buffers[T]).scan},
 		{c{name: "exscan", chooses: "exscan", reduces: true}, (*buffers[T]).exscan},
 		{c{name: "broadcast", chooses: "broadcast"}, (*buffers[T]).broadcast},
@@ -58,6 +63,13 @@ func table[T mpi.Number]() []benchmark[T] {
 		{c{name: "gather", chooses: "gather", blocks: true, twoBuffers: true, bus: allButOne}, (*buffers[T]).gather},
 		{c{name: "scatter", chooses: "scatter", blocks: true, twoBuffers: true, bus: allButOne}, (*buffers[T]).scatter},
 		{c{name: "alltoall", chooses: "all_to_all", blocks: true, twoBuffers: true, bus: allButOne}, (*buffers[T]).allToAll},
+		{
+			c{name: "allgatherv", chooses: "all_gather", blocks: true, uneven: true, twoBuffers: true, bus: allButOne},
+			(*buffers[T]).allGatherV,
+		},
+		{c{name: "gatherv", blocks: true, uneven: true, twoBuffers: true, bus: allButOne}, (*buffers[T]).gatherV},
+		{c{name: "scatterv", blocks: true, uneven: true, twoBuffers: true, bus: allButOne}, (*buffers[T]).scatterV},
+		{c{name: "alltoallv", blocks: true, uneven: true, twoBuffers: true, bus: allButOne}, (*buffers[T]).allToAllV},
 		{c{name: "pingpong", atLeast: 2, twoBuffers: true, oneWay: true}, (*buffers[T]).pingPong},
 		{c{name: "barrier", chooses: "barrier", rows: (*bench).barrier}, nil},
 		{c{name: "store", rows: (*bench).store}, nil},

@@ -73,7 +73,7 @@ func TestFindsEachWrongElement(t *testing.T) {
 				for _, at := range []int{0, 1, 5, 6} { // 1 warms up after two checked ones, and two are timed: calls 0, 1; 2; 3, 4; 5, 6
 					row, errs := checked(t, c.name, func(s *buffers[float32], call int) {
 						if s.b.rank == rank && call == at {
-							s.out[checkedCount-1]++
+							s.out[lengthOfBlock(c, rank)-1]++
 						}
 					})
 					counts := hasResult(c.name, rank)
@@ -94,12 +94,20 @@ func TestFindsEachWrongElement(t *testing.T) {
 // hasResult tells whether the collective leaves something defined in a rank's buffer.
 func hasResult(collective string, rank int) bool {
 	switch collective {
-	case "reduce", "gather":
+	case "reduce", "gather", "gatherv":
 		return rank == 0
 	case "pingpong":
 		return rank < 2
 	}
 	return true
+}
+
+// lengthOfBlock is that of a rank's block: 25, 50 and 75 elements where they are uneven, as 1 + 2 + 3 = 6.
+func lengthOfBlock(c *collective, rank int) int {
+	if c.uneven {
+		return checkedCount * checkedRanks * (rank + 1) / 6
+	}
+	return checkedCount
 }
 
 // What an earlier call left, as a late or lost message would, is wrong.

@@ -13,7 +13,8 @@ import (
 func TestBandwidthsAreThoseOfNCCLTests(t *testing.T) {
 	for name, bus := range map[string]float64{
 		"allreduce": 6.4 * 2 * 3 / 4, "reducescatter": 6.4 * 3 / 4, "allgather": 6.4 * 3 / 4, "alltoall": 6.4 * 3 / 4,
-		"gather": 6.4 * 3 / 4, "scatter": 6.4 * 3 / 4, "broadcast": 6.4, "reduce": 6.4, "pingpong": 6.4,
+		"gather": 6.4 * 3 / 4, "scatter": 6.4 * 3 / 4, "allgatherv": 6.4 * 3 / 4, "reducescatterv": 6.4 * 3 / 4, "alltoallv": 6.4 * 3 / 4,
+		"broadcast": 6.4, "reduce": 6.4, "pingpong": 6.4,
 	} {
 		r := result{Size: 64_000_000}.withTimes(callTimes{10_000, 9_000, 11_000, 20_000}, collectiveNamed(name), 4)
 		if r.Time != 10_000 || math.Abs(r.AlgBW-6.4) > 1e-9 || math.Abs(r.BusBW-bus) > 1e-9 {

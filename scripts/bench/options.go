@@ -26,9 +26,10 @@ type options struct {
 }
 
 var (
-	knownCollectives = []string{"allreduce", "broadcast", "reduce", "allgather", "reducescatter", "alltoall", "pingpong", "barrier", "startup"}
-	knownTransports  = []string{"shm", "tcp"}
-	knownPeers       = []string{"openmpi", "mpich", "gloo"}
+	knownCollectives = slices.Concat(
+		[]string{"allreduce", "broadcast", "reduce", "scan"}, inBlocks, []string{"pingpong", "barrier", "startup"})
+	knownTransports = []string{"shm", "tcp"}
+	knownPeers      = []string{"openmpi", "mpich", "gloo"}
 )
 
 const usageText = `ddpbatch beside Open MPI, MPICH and PyTorch's gloo: same collectives, sizes and ranks, launched in turn.
@@ -104,7 +105,9 @@ func (s setting) String() string {
 }
 
 // inBlocks are the collectives whose sizes are those of all ranks' blocks (docs/cli.md, "bench").
-var inBlocks = []string{"allgather", "reducescatter", "alltoall"}
+var inBlocks = []string{
+	"allgather", "reducescatter", "alltoall", "gather", "scatter", "allgatherv", "reducescatterv", "alltoallv", "gatherv", "scatterv",
+}
 
 // unsized tells whether a table has but one row, of no size.
 func (s setting) unsized() bool { return s.Collective == "barrier" || s.Collective == "startup" }

@@ -179,12 +179,15 @@ func mpiLibrary(mpi tools.MPI, startup time.Duration, launcher func(setting) (fl
 	}
 }
 
+// notOfGloo are those that PyTorch 1.13 has not, or not by gloo, which wants blocks of one length in all but all-to-all.
+var notOfGloo = []string{"reducescatter", "scan", "allgatherv", "reducescatterv", "gatherv", "scatterv"}
+
 // gloo is PyTorch's, with ranks started by environment variables, as torchrun would: Debian's does not start
 // under its own Python. gloo.py binds them.
 func gloo(python, script, version string) side {
 	return side{
 		name: "gloo", version: version, startup: 4 * time.Second,
-		takes: func(s setting) bool { return s.Transport == "tcp" && s.Collective != "reducescatter" },
+		takes: func(s setting) bool { return s.Transport == "tcp" && !slices.Contains(notOfGloo, s.Collective) },
 		parse: parsePeer,
 		commands: func(o options, s setting) []*exec.Cmd {
 			port := processes.FreePort()

@@ -79,6 +79,30 @@ class AllGather:
         return sum(int((block != values(r, iteration, self.count)).sum()) for r, block in enumerate(self.out))
 
 
+class Gather(AllGather):
+    def run(self):
+        dist.gather(self.own, self.out if dist.get_rank() == 0 else None, 0)
+
+    def wrong(self, iteration):
+        return super().wrong(iteration) if dist.get_rank() == 0 else 0
+
+
+class Scatter:
+    def __init__(self, count):
+        self.count, self.own, self.out = count, torch.empty(count * dist.get_world_size()), torch.empty(count)
+        self.blocks = list(self.own.split(count)) if dist.get_rank() == 0 else None
+
+    def fill(self, iteration):
+        self.own.copy_(values(dist.get_rank(), iteration, len(self.own)))
+        self.out.fill_(float("nan"))
+
+    def run(self):
+        dist.scatter(self.out, self.blocks, 0)
+
+    def wrong(self, iteration):
+        return int((self.out != values(0, iteration, self.count, dist.get_rank() * self.count)).sum())
+
+
 class AllToAll:
     def __init__(self, count):
         n = count * dist.get_world_size()
@@ -93,6 +117,26 @@ class AllToAll:
 
     def wrong(self, iteration):
         want = [values(r, iteration, self.count, dist.get_rank() * self.count) for r in range(dist.get_world_size())]
+        return int((self.out != torch.cat(want)).sum())
+
+
+class AllToAllV(AllToAll):
+    """Rank r sends rank i the block of rank r + i, beyond the last rank from rank 0 on; a block's length is what mpi.c cuts."""
+
+    def __init__(self, count):
+        super().__init__(count)
+        ranks = dist.get_world_size()
+        at = [count * r * (r + 1) // (ranks + 1) for r in range(ranks + 1)]
+        counts = [at[r + 1] - at[r] for r in range(ranks)]
+        self.turned = [counts[r:] + counts[:r] for r in range(ranks)]
+
+    def run(self):
+        own = self.turned[dist.get_rank()]
+        dist.all_to_all_single(self.out, self.own, own, own)
+
+    def wrong(self, iteration):
+        rank = dist.get_rank()
+        want = [values(r, iteration, sent[rank], sum(sent[:rank])) for r, sent in enumerate(self.turned)]
         return int((self.out != torch.cat(want)).sum())
 
 
@@ -131,8 +175,8 @@ class Barrier:
 
 
 COLLECTIVES = {
-    "allreduce": AllReduce, "reduce": Reduce, "broadcast": Broadcast, "allgather": AllGather, "alltoall": AllToAll,
-    "pingpong": PingPong, "barrier": Barrier,
+    "allreduce": AllReduce, "reduce": Reduce, "broadcast": Broadcast, "allgather": AllGather, "gather": Gather,
+    "scatter": Scatter, "alltoall": AllToAll, "alltoallv": AllToAllV, "pingpong": PingPong, "barrier": Barrier,
 }
 
 
@@ -205,7 +249,7 @@ def main():
     name, begin, end, factor, budget_us = sys.argv[1], *map(int, sys.argv[2:6])
     dist.init_process_group("gloo")
     ranks = dist.get_world_size()
-    blocks = ranks if name in ("allgather", "alltoall") else 1
+    blocks = ranks if name in ("allgather", "gather", "scatter", "alltoall", "alltoallv") else 1
     if name == "startup":
         dist.barrier()
         if dist.get_rank() == 0:

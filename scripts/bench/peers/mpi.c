@@ -23,7 +23,8 @@ enum { MIN_CALLS = 7, MAX_CALLS = 10000, PERIOD = 4093, MOST_RANKS = 1024, CLOCK
 
 static int rank, ranks;
 static float *in, *out; /* of the largest size each */
-static long count;      /* elements: of a whole buffer, or of one rank's block where a collective has blocks */
+static long count;      /* elements: of a whole buffer, or of one rank's block, on the average, where a collective has blocks */
+static int counts[MOST_RANKS], at[MOST_RANKS]; /* the blocks of a buffer: their lengths, and where they begin */
 
 static double now_us(void)
 {
@@ -55,10 +56,11 @@ static void values(int r, int iteration)
 		pattern[i] = value(r, iteration, i);
 }
 
-static void sums(int iteration)
+/* sums are of ranks 0 to last. */
+static void sums(int last, int iteration)
 {
 	memset(pattern, 0, sizeof pattern);
-	for (int r = 0; r < ranks; r++)
+	for (int r = 0; r <= last; r++)
 		for (int i = 0; i < PERIOD; i++)
 			pattern[i] += value(r, iteration, i);
 }
@@ -82,13 +84,23 @@ static void fill_own(float *buf, long n, int iteration)
 /* spoil makes n elements of out NaNs. */
 static void spoil(long n) { memset(out, 0xff, sizeof *out * n); }
 
-/* wrong_blocks is of out's blocks, one of each rank, which began at its element at. */
-static long wrong_blocks(int iteration, long at)
+/* cut makes the blocks of ranks * count elements. Where they are uneven, rank r's length is proportional to r + 1, as far as
+ * whole elements can be. */
+static void cut(int uneven)
+{
+	for (long r = 0; r < ranks; r++) {
+		at[r] = uneven ? count * r * (r + 1) / (ranks + 1) : count * r;
+		counts[r] = (uneven ? count * (r + 1) * (r + 2) / (ranks + 1) : count * (r + 1)) - at[r];
+	}
+}
+
+/* wrong_blocks is of out's blocks, one of each rank, which were the first of what it had. */
+static long wrong_blocks(int iteration)
 {
 	long wrong = 0;
 	for (int r = 0; r < ranks; r++) {
 		values(r, iteration);
-		wrong += differ(out + r * count, count, at);
+		wrong += differ(out + at[r], counts[r], 0);
 	}
 	return wrong;
 }
@@ -99,7 +111,7 @@ static void allreduce_fill(int iteration) { fill_own(out, count, iteration); }
 static void allreduce_run(void) { MPI_Allreduce(MPI_IN_PLACE, out, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }
 static long allreduce_wrong(int iteration)
 {
-	sums(iteration);
+	sums(ranks - 1, iteration);
 	return differ(out, count, 0);
 }
 
@@ -117,13 +129,31 @@ static long broadcast_wrong(int iteration)
 	return differ(out, count, 0);
 }
 
+static void scan_run(void) { MPI_Scan(MPI_IN_PLACE, out, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }
+static long scan_wrong(int iteration)
+{
+	sums(rank, iteration);
+	return differ(out, count, 0);
+}
+
 static void allgather_fill(int iteration)
 {
-	fill_own(in, count, iteration);
+	fill_own(in, counts[rank], iteration);
 	spoil(count * ranks);
 }
 static void allgather_run(void) { MPI_Allgather(in, count, MPI_FLOAT, out, count, MPI_FLOAT, MPI_COMM_WORLD); }
-static long allgather_wrong(int iteration) { return wrong_blocks(iteration, 0); }
+static void allgatherv_run(void)
+{
+	MPI_Allgatherv(in, counts[rank], MPI_FLOAT, out, counts, at, MPI_FLOAT, MPI_COMM_WORLD);
+}
+static long allgather_wrong(int iteration) { return wrong_blocks(iteration); }
+
+static void gather_run(void) { MPI_Gather(in, count, MPI_FLOAT, out, count, MPI_FLOAT, 0, MPI_COMM_WORLD); }
+static void gatherv_run(void)
+{
+	MPI_Gatherv(in, counts[rank], MPI_FLOAT, out, counts, at, MPI_FLOAT, 0, MPI_COMM_WORLD);
+}
+static long gather_wrong(int iteration) { return rank == 0 ? wrong_blocks(iteration) : 0; }
 
 static void alltoall_fill(int iteration)
 {
@@ -131,18 +161,71 @@ static void alltoall_fill(int iteration)
 	spoil(count * ranks);
 }
 static void alltoall_run(void) { MPI_Alltoall(in, count, MPI_FLOAT, out, count, MPI_FLOAT, MPI_COMM_WORLD); }
-static long alltoall_wrong(int iteration) { return wrong_blocks(iteration, rank * count); }
+static long alltoall_wrong(int iteration)
+{
+	long wrong = 0;
+	for (int r = 0; r < ranks; r++) {
+		values(r, iteration);
+		wrong += differ(out + r * count, count, rank * count);
+	}
+	return wrong;
+}
+
+/* In alltoallv rank r sends rank i the block of rank r + i, beyond the last rank from rank 0 on. */
+static int turned[MOST_RANKS], turned_at[MOST_RANKS];
+
+static void turn(int r)
+{
+	for (int i = 0, next = 0; i < ranks; i++) {
+		turned[i] = counts[(r + i) % ranks];
+		turned_at[i] = next;
+		next += turned[i];
+	}
+}
+static void alltoallv_fill(int iteration)
+{
+	alltoall_fill(iteration);
+	turn(rank);
+}
+static void alltoallv_run(void)
+{
+	MPI_Alltoallv(in, turned, turned_at, MPI_FLOAT, out, turned, turned_at, MPI_FLOAT, MPI_COMM_WORLD);
+}
+static long alltoallv_wrong(int iteration)
+{
+	long wrong = 0, next = 0;
+	for (int r = 0; r < ranks; r++) {
+		values(r, iteration);
+		turn(r); /* what r sends this rank is as long as what this rank sends r */
+		wrong += differ(out + next, turned[rank], turned_at[rank]);
+		next += turned[rank];
+	}
+	turn(rank);
+	return wrong;
+}
 
 static void reducescatter_fill(int iteration)
 {
 	fill_own(in, count * ranks, iteration);
-	spoil(count);
+	spoil(counts[rank]);
 }
 static void reducescatter_run(void) { MPI_Reduce_scatter_block(in, out, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }
 static long reducescatter_wrong(int iteration)
 {
-	sums(iteration);
-	return differ(out, count, rank * count);
+	sums(ranks - 1, iteration);
+	return differ(out, counts[rank], at[rank]);
+}
+static void reducescatterv_run(void) { MPI_Reduce_scatter(in, out, counts, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }
+
+static void scatter_run(void) { MPI_Scatter(in, count, MPI_FLOAT, out, count, MPI_FLOAT, 0, MPI_COMM_WORLD); }
+static void scatterv_run(void)
+{
+	MPI_Scatterv(in, counts, at, MPI_FLOAT, out, counts[rank], MPI_FLOAT, 0, MPI_COMM_WORLD);
+}
+static long scatter_wrong(int iteration)
+{
+	values(0, iteration);
+	return differ(out, counts[rank], at[rank]);
 }
 
 /* pingpong goes from rank 0 to rank 1 and back; its time is half of that. */
@@ -169,20 +252,28 @@ static long nothing_wrong(int iteration) { return (void)iteration, 0; }
 
 static const struct collective {
 	const char *name;
-	int blocks; /* count is that of one rank's block */
+	enum { WHOLE, EVEN, UNEVEN } blocks;
 	void (*fill)(int iteration);
 	void (*run)(void);
 	long (*wrong)(int iteration);
 } collectives[] = {
-	{"allreduce", 0, allreduce_fill, allreduce_run, allreduce_wrong},
-	{"reduce", 0, allreduce_fill, reduce_run, reduce_wrong},
-	{"broadcast", 0, allreduce_fill, broadcast_run, broadcast_wrong},
-	{"allgather", 1, allgather_fill, allgather_run, allgather_wrong},
-	{"alltoall", 1, alltoall_fill, alltoall_run, alltoall_wrong},
-	{"reducescatter", 1, reducescatter_fill, reducescatter_run, reducescatter_wrong},
-	{"pingpong", 0, pingpong_fill, pingpong_run, pingpong_wrong},
-	{"barrier", 0, nothing_fill, barrier_run, nothing_wrong},
-	{"startup", 0, nothing_fill, barrier_run, nothing_wrong},
+	{"allreduce", WHOLE, allreduce_fill, allreduce_run, allreduce_wrong},
+	{"reduce", WHOLE, allreduce_fill, reduce_run, reduce_wrong},
+	{"broadcast", WHOLE, allreduce_fill, broadcast_run, broadcast_wrong},
+	{"scan", WHOLE, allreduce_fill, scan_run, scan_wrong},
+	{"allgather", EVEN, allgather_fill, allgather_run, allgather_wrong},
+	{"gather", EVEN, allgather_fill, gather_run, gather_wrong},
+	{"scatter", EVEN, reducescatter_fill, scatter_run, scatter_wrong},
+	{"alltoall", EVEN, alltoall_fill, alltoall_run, alltoall_wrong},
+	{"reducescatter", EVEN, reducescatter_fill, reducescatter_run, reducescatter_wrong},
+	{"allgatherv", UNEVEN, allgather_fill, allgatherv_run, allgather_wrong},
+	{"gatherv", UNEVEN, allgather_fill, gatherv_run, gather_wrong},
+	{"scatterv", UNEVEN, reducescatter_fill, scatterv_run, scatter_wrong},
+	{"alltoallv", UNEVEN, alltoallv_fill, alltoallv_run, alltoallv_wrong},
+	{"reducescatterv", UNEVEN, reducescatter_fill, reducescatterv_run, reducescatter_wrong},
+	{"pingpong", WHOLE, pingpong_fill, pingpong_run, pingpong_wrong},
+	{"barrier", WHOLE, nothing_fill, barrier_run, nothing_wrong},
+	{"startup", WHOLE, nothing_fill, barrier_run, nothing_wrong},
 };
 
 /* ---- the method ---- */
@@ -254,6 +345,7 @@ static double median_of_calls(const struct collective *c, int calls)
 static void row(const struct collective *c, double budget_us)
 {
 	long size = count * sizeof(float) * (c->blocks ? ranks : 1);
+	cut(c->blocks == UNEVEN);
 	long all = 0, wrong = checked_call(c, 1);
 	wrong += checked_call(c, 2);
 	c->fill(0);
