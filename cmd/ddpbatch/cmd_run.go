@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -142,7 +141,7 @@ func runWorkers(ctx context.Context, e *env, o *torchrun.Options, w *workers) er
 	if err := setOutput(e, o, w, &cfg); err != nil {
 		return err
 	}
-	_ = proc.ReleaseFilePages() // what only the start needs; an error costs memory and nothing else
+	limitGarbage(e)
 	raiseLimits(e)
 	queue, queued := lines.NewQueue(e.Err), *e
 	defer queue.End()
@@ -244,19 +243,13 @@ func runIDOf(e *env) string {
 	return cmp.Or(e.get("DDPBATCH_RUN_ID"), e.get("TORCHELASTIC_RUN_ID"), "none")
 }
 
-const (
-	// agentGC takes the place of GOGC's 100. Go begins to collect garbage at 4 MB x GOGC / 100 (runtime/mgcpacer.go, heapMinimum), which an
-	// agent comes to in minutes as it looks after its workers, and needs a quarter of.
-	agentGC = 50
+// agentGC takes the place of GOGC's 100. Go begins to collect garbage at 4 MB x GOGC / 100 (runtime/mgcpacer.go, heapMinimum), which an
+// agent comes to in minutes as it looks after its workers, and needs a quarter of: it would be above 20 MB resident, for days, beside
+// workers that need the memory.
+const agentGC = 50
 
-	// agentProcs is how many cores an agent uses at a time. For each core of a node Go has memory and, to collect garbage, threads.
-	agentProcs = 4
-)
-
-// limitMemory has an agent need little memory, which is its workers' otherwise, for days: below 20 MB resident. It comes before anything is
-// collected. Where GOGC is set, that says how much garbage there may be.
-func limitMemory(e *env) {
-	runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), agentProcs))
+// limitGarbage has this process keep less garbage, unless GOGC says how much.
+func limitGarbage(e *env) {
 	if e.get("GOGC") == "" {
 		debug.SetGCPercent(agentGC)
 	}

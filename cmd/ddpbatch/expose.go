@@ -16,8 +16,12 @@ func expose(ctx context.Context, e *env, w *workers, cfg *launch.AgentConfig) (e
 	if w.run == nil || cfg.Index != 0 || cfg.Reject != nil || w.launch.MetricsDir == "" && !listen.IsValid() {
 		return func() {}
 	}
+	id := cfg.JobID
+	if w.run.Spec().Kind != "slurm" { // that of a simulated job is a process's, and may be a real job's, too
+		id = ""
+	}
 	return exposition.Start(ctx, exposition.Config{
-		Labels: exposition.Labels{Job: w.run.Spec().Name, ID: cfg.JobID, Run: runName(w.run)},
+		Labels: exposition.Labels{Job: w.run.Spec().Name, ID: id, Run: runName(w.run)},
 		Dir:    w.run, Folder: w.launch.MetricsDir, Listen: listen,
 		Log: cfg.Log, Note: func(format string, args ...any) { note(e, format, args...) },
 	})

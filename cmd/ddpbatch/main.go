@@ -16,9 +16,6 @@ func main() {
 	ctx, stop := withSignals(context.Background(), os.Stderr)
 	e := osEnv()
 	e.Release = release
-	if release != nil { // an agent
-		limitMemory(e)
-	}
 	code := Main(ctx, e, os.Args)
 	stop()
 	os.Exit(code)

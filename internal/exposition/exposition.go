@@ -39,7 +39,7 @@ type Config struct {
 }
 
 // Start begins to show how a run gets on. What cannot be written, or listened at, is a warning. stop ends it and removes the file; it
-// waits a few seconds at the most. The end of ctx alone ends nothing, as the run may take a while to stop.
+// waits six seconds at the most. The end of ctx alone ends nothing, as the run may take a while to stop.
 func Start(ctx context.Context, c Config) (stop func()) {
 	return newExporter(c, newGathering(c.Dir).at).start(ctx, c)
 }
@@ -60,13 +60,15 @@ func (e *exporter) start(ctx context.Context, c Config) (stop func()) {
 	}
 	return func() {
 		cancel()
-		ended := make(chan struct{})
-		go func() {
-			tasks.Wait()
-			close(ended)
-		}()
-		pause.Await(ended, stopLimit)
-		e.remove()
+		// Neither the run's file server nor that of the folder holds up the end.
+		for _, part := range []func(){tasks.Wait, e.remove} {
+			done := make(chan struct{})
+			go func() {
+				part()
+				close(done)
+			}()
+			pause.Await(done, stopLimit)
+		}
 	}
 }
 

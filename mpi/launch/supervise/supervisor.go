@@ -20,8 +20,6 @@ const (
 	reportMargin = 15 * time.Second // for other agents to report beyond what their workers may take
 
 	orphanGrace = 5 * time.Second // between TERM and KILL where agent 0 is lost
-
-	settled = 5 * time.Second // after the start of workers the agent only watches them
 )
 
 // Supervisor watches one agent's workers and what the other agents say. Its
@@ -80,12 +78,9 @@ func (a *Agent) Supervise(ctx context.Context, l *rendezvous.Layout) *Supervisor
 	if ctx.Err() == nil {
 		s.start(ctx)
 	}
-	// to watch workers takes less of the program than to start them; an error costs memory and nothing else
-	release := time.AfterFunc(settled, func() { _ = proc.ReleaseFilePages() })
 	endWatch := s.watchForHangs()
 	s.run(ctx)
 	s.cleanup = func() {
-		release.Stop()
 		endWatch()
 		removePrivate()
 	}
