@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -47,7 +48,8 @@ func Find(parent, jobOrPath string) (*Dir, error) {
 
 // candidates are the paths that name may stand for. A bare name below parent
 // comes first, so that a file of the same name in the working directory is not
-// taken for it. <name>-<jobid> is the job's link before anything else, which another user may have put there.
+// taken for it. <name>-<jobid>, and <name>-<jobid>/tasks/<index>, go by the job's link: before anything else if that is the caller's own.
+// Another user's hides nothing that has the name itself.
 func candidates(parent, name string) []string {
 	if name == "" {
 		return nil
@@ -56,11 +58,19 @@ func candidates(parent, name string) []string {
 	if !strings.ContainsRune(name, filepath.Separator) && name != "." && name != ".." {
 		paths = []string{filepath.Join(parent, name), name}
 	}
-	folder, base := filepath.Split(paths[0])
-	if _, _, ok := cutLink(linkPrefix + base); ok {
-		return append([]string{filepath.Join(folder, linkPrefix+base)}, paths...)
+	run, task := paths[0], ""
+	if root, index, ok := taskPath(run); ok {
+		run, task = root, filepath.Join(tasksName, strconv.Itoa(index))
 	}
-	return paths
+	folder, link := filepath.Dir(run), linkPrefix+filepath.Base(run)
+	if _, _, ok := cutLink(link); !ok {
+		return paths
+	}
+	at := 1
+	if l, _ := runOfLink(folder, link); l.own {
+		at = 0
+	}
+	return slices.Insert(paths, at, filepath.Join(folder, link, task))
 }
 
 // maxOtherLinks is how many links of other users to the runs of one job id are followed: anybody can make more of them in a folder open to

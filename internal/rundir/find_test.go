@@ -22,7 +22,7 @@ func TestFindTakesJobsNamesAndPaths(t *testing.T) {
 	must(t, err)
 	for what, want := range map[string]*Dir{
 		"123": older, "124": newer, "23": other, "23_5": task, "mnist-123": older, filepath.Join(parent, "mnist-123"): older,
-		filepath.Base(newer.Path()): newer, older.Path(): older, task.Path(): task,
+		filepath.Join(parent, "gpt-23", "tasks", "5"): task, filepath.Base(newer.Path()): newer, older.Path(): older, task.Path(): task,
 	} {
 		got, err := Find(parent, what)
 		if err != nil || got.Path() != want.Path() {
@@ -31,6 +31,9 @@ func TestFindTakesJobsNamesAndPaths(t *testing.T) {
 	}
 	if d, err := Find(parent, "23_6"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("an element that is not there is %v, %v", d, err)
+	}
+	if d, err := Find(parent, filepath.Join(parent, "gpt-23", "tasks", "6")); !errors.As(err, new(*NoElementError)) {
+		t.Errorf("an element that is not there, by the job's name, is %v, %v", d, err)
 	}
 	if left := listing(t, filepath.Join(other.Path(), "tasks")); len(left) != 1 {
 		t.Errorf("looking made something: %v", left)

@@ -119,6 +119,26 @@ func TestLinksOfStrangersHideNone(t *testing.T) {
 	}
 }
 
+// TestStrangersLinkHidesNoFolder has another user make a link to their run beside a copy of one of the caller's.
+func TestStrangersLinkHidesNoFolder(t *testing.T) {
+	t.Parallel()
+	runs := filepath.Join(t.TempDir(), "runs")
+	theirs, own := planted(t, runs, ".job-train-7"), create1(t, runs, "train")
+	_, err := own.Task(4)
+	must(t, err)
+	folder := filepath.Join(runs, "train-7")
+	if d, err := Find(runs, folder); err != nil || d.Path() != theirs.Path() {
+		t.Errorf("without the folder: %v, %v; want their run", d, err)
+	}
+	must(t, os.CopyFS(folder, os.DirFS(own.Path())))
+	element := filepath.Join(folder, "tasks", "4")
+	for what, want := range map[string]string{folder: folder, "train-7": folder, element: element} {
+		if d, err := Find(runs, what); err != nil || d.Path() != want {
+			t.Errorf("Find(%q) is %v, %v; want %s", what, d, err, want)
+		}
+	}
+}
+
 // TestStrangersFilesAreNotWaitedFor has another user hold a lease on a file of theirs that is looked at.
 func TestStrangersFilesAreNotWaitedFor(t *testing.T) {
 	for name, look := range map[string]func(d *Dir) error{

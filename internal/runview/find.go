@@ -2,6 +2,7 @@ package runview
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ func (v *Viewer) Find(runs, name string) (*rundir.Dir, string, error) {
 	if err != nil {
 		return nil, "", &usage.Error{Message: ExplainElement(v.From, err).Error()}
 	}
-	if !run.IsOwn() && !isPath(name) {
+	if !run.IsOwn() && !v.isThere(name) {
 		v.Log.Warn("this is the run of another user", "name", name, "run", v.From.Short(run.Path()), "user", run.Owner())
 	}
 	id, err := NewestJob(run)
@@ -61,6 +62,12 @@ func (v *Viewer) find(runs, name string) (*rundir.Dir, error) {
 // isPath reports whether name is a path, and not the plain name of a job or a run.
 func isPath(name string) bool {
 	return strings.ContainsRune(name, filepath.Separator) || name == "." || name == ".."
+}
+
+// isThere reports whether name is a path that a person has seen; one that ends in NAME-JOBID leads to a run by a hidden link.
+func (v *Viewer) isThere(name string) bool {
+	_, err := os.Lstat(v.From.Abs(name))
+	return isPath(name) && err == nil
 }
 
 // jobsNamed are the jobs that a person means who names a run, whose newest job is id: all links of a chain. An array of which elements

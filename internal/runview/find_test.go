@@ -47,6 +47,8 @@ func TestFindTakesPathsJobsAndRuns(t *testing.T) {
 		"12_3":                           {element.Path(), "12_3", ""},
 		"12_4":                           {says: "there is no array element 4 in " + run.Path() + ": it is no array"},
 		"x-12":                           {run.Path(), "12", ""},
+		runs + "/x-12/tasks/3":           {element.Path(), "12_3", ""},
+		runs + "/x-12/tasks/4":           {says: "there is no array element 4 in " + run.Path() + ": it is no array"},
 		filepath.Base(run.Path()):        {run.Path(), "12", ""},
 		"./" + filepath.Base(run.Path()): {filepath.Join(here, filepath.Base(run.Path())), "77", ""},
 		"./12":                           {filepath.Join(here, "12"), "77", ""},
@@ -124,7 +126,8 @@ func TestFindJobsKnowsElementsResumedAlone(t *testing.T) {
 	}
 }
 
-// A job id that leads to a run of another user is warned of; a path is what a person has looked at.
+// A job id that leads to a run of another user is warned of, and so is a path that ends in a job's name; a path that is there is what a
+// person has looked at.
 func TestFindWarnsOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make a run of another user")
@@ -133,7 +136,9 @@ func TestFindWarnsOfAnotherUser(t *testing.T) {
 	p.Must(run.SetJobID("12"))
 	link := filepath.Join(filepath.Dir(run.Path()), ".job-x-12")
 	p.Must(errors.Join(os.Lchown(run.Path(), 4242, 4242), os.Lchown(link, 4242, 4242)))
-	for name, warned := range map[string]bool{"12": true, run.Path(): false} {
+	for name, warned := range map[string]bool{
+		"12": true, "x-12": true, filepath.Join(filepath.Dir(run.Path()), "x-12"): true, run.Path(): false, run.Path() + "/": false,
+	} {
 		var log bytes.Buffer
 		found, _, err := finder(p, "/", &log).Find(filepath.Dir(run.Path()), name)
 		if err != nil || found.Path() != run.Path() {
