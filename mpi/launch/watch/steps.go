@@ -24,6 +24,7 @@ type rankSteps struct {
 	host        string
 	first, last timedBeat // at the beginning of the window, and the newest; At zero: none
 	slow, even  int       // windows in a row in which it was, or was not, slower; those in which it has finished no step do not count
+	without     int       // windows of the others in a row in which it has finished no step
 	named       bool
 	times       float64 // by the median's, in the last window that counts
 	part        int     // see SlowRank
@@ -104,9 +105,12 @@ const (
 	slowAtLeast  = 0.001 // seconds
 	slowWindows  = 3     // in a row, until a rank is named, and until it is no longer
 	minSlowRanks = 2
+
+	mostWithout = 3 * slowWindows // in a row without a step of its own, until a rank is named no longer
 )
 
-// judge returns the ranks that have been slower for long enough. One that has finished no step in this window stays what it was.
+// judge returns the ranks that have been slower for long enough. One that has finished no step in this window stays what it was, for
+// mostWithout windows: it may have ceased to say its steps, and whether it hangs others find out.
 func (s *Steps) judge(w *StepWindow) []SlowRank {
 	own := w.own()
 	compared := own
@@ -117,7 +121,12 @@ func (s *Steps) judge(w *StepWindow) []SlowRank {
 		s.compare(w, compared, own != nil)
 	}
 	var named []SlowRank
-	for i, r := range s.ranks {
+	for i := range s.ranks {
+		r := &s.ranks[i]
+		if r.without++; w.Whole[i] > 0 {
+			r.without = 0
+		}
+		r.named = r.named && r.without < mostWithout
 		if r.named {
 			named = append(named, SlowRank{i, r.host, r.times, r.part})
 		}
