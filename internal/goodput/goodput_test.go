@@ -195,6 +195,20 @@ func TestTimeGoesToItsParts(t *testing.T) {
 	}
 }
 
+// Where nobody can tell when a run that has ended last gave a sign, its time goes on until now.
+func TestAnEndedRunWithoutASign(t *testing.T) {
+	waited, err := made(t, []rundir.Event{submit(0, "7")}, "").Task(1) // its submission is in the array's ledger
+	must(t, err)
+	unreadable := made(t, []rundir.Event{submit(0, "7"), begin(100, 1, "7", 0)}, trained(130, 1, 10, 100))
+	must(t, os.RemoveAll(filepath.Join(unreadable.Path(), "attempts")))
+	for run, want := range map[*rundir.Dir]string{waited: "queued 225", unreadable: "queued 100, starting 20, productive 105"} {
+		got, err := new(Accounts).Of(run, true, at(225))
+		if err != nil || parts(got) != want {
+			t.Errorf("the parts are %q, %v; want %q", parts(got), err, want)
+		}
+	}
+}
+
 func TestRunBegunAnewHasLostWhatWasBefore(t *testing.T) {
 	run := made(t, []rundir.Event{submit(0, "7"), begin(100, 1, "7", 0), end(225, 1, "done"),
 		{Time: at(300), Event: rundir.EventResume, Detail: "job 8"}, begin(310, 2, "8", 0), end(450, 2, "done")},

@@ -73,7 +73,7 @@ func (n *Nodes) Add(run *rundir.Dir) error {
 	}
 	for attempt, e := range ends {
 		for _, name := range e.Unfit {
-			n.add(node{name, run.Cluster()}, checked[attempt].Time)
+			n.add(node{name, run.Cluster()}, cmp.Or(checked[attempt].Time, e.Time)) // the ledger may lack the beginning
 		}
 		if cause := recovery.Cause(e.Cause); cause != recovery.Node && cause != recovery.Hang || e.Drain {
 			continue

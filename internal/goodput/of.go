@@ -16,7 +16,7 @@ type Accounts struct {
 }
 
 // Of accounts for the time of a run, an array or an element of one, until now. What has no end in the ledger goes on until now, or, where
-// the caller knows that the run has ended, until its last sign.
+// the caller knows that the run has ended, until its last sign, if that is known.
 func (a *Accounts) Of(run *rundir.Dir, ended bool, now time.Time) (Breakdown, error) {
 	return a.between(run, ended, time.Time{}, now)
 }
@@ -24,11 +24,7 @@ func (a *Accounts) Of(run *rundir.Dir, ended bool, now time.Time) (Breakdown, er
 // between is Of for the part of the time that is not before from.
 func (a *Accounts) between(run *rundir.Dir, ended bool, from, now time.Time) (Breakdown, error) {
 	if ended {
-		last, err := lastSign(run)
-		if err != nil {
-			return Breakdown{}, err
-		}
-		if last.Before(now) {
+		if last, err := lastSign(run); err == nil && !last.IsZero() && last.Before(now) {
 			now = last
 		}
 	}

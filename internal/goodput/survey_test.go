@@ -60,6 +60,7 @@ func TestNodesThatFailedOftenAndLately(t *testing.T) {
 			{Time: ago(time.Hour), Event: rundir.EventBegin, Attempt: 1, Job: "7"},
 			{Time: ago(0), Event: rundir.EventEnd, Attempt: 1, Cause: "node", Node: "n3", Nodes: []string{"n3"}, Unfit: []string{"n3"}},
 		}, "n3 1 1.00", nil},
+		{"failed its check, in an attempt of which the ledger lacks the beginning", []rundir.Event{leftOut(ago(0), 1, "crash")}, "n3 1 1.00", nil},
 		{"of a clock that is ahead", []rundir.Event{lost(ago(-day), 1, "node", "n3")}, "n3 1 1.00", nil},
 	}
 	for _, tt := range tests {
