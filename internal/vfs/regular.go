@@ -40,6 +40,12 @@ func OpenRegularNow(name string) (*os.File, fs.FileInfo, error) {
 	return opened(name, f, err)
 }
 
+// OpenRegularNoLink is OpenRegularNow that follows no link as the last part of the path, and then the error is ELOOP.
+func OpenRegularNoLink(name string) (*os.File, fs.FileInfo, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	return opened(name, f, err)
+}
+
 func openRegular(name string, open func(flags int) (*os.File, error)) (*os.File, fs.FileInfo, error) {
 	f, err := open(os.O_RDONLY | syscall.O_NONBLOCK)
 	if errors.Is(err, syscall.EAGAIN) {

@@ -29,6 +29,8 @@ func TestOpenWaitsForNoPipe(t *testing.T) {
 		if f != nil || err != nil && !strings.HasSuffix(err.Error(), path+": it is no regular file but "+kind) {
 			t.Errorf("open of %s: file %v, error %v", kind, f, err)
 		}
+		_, _, err = vfs.OpenRegularNoLink(path)
+		wantErr(t, "OpenRegularNoLink of "+kind, err, vfs.ErrNotRegular)
 		g, err := vfs.OS{}.Open(path)
 		wantErr(t, "OS.Open of "+kind, err, vfs.ErrNotRegular)
 		if g != nil {
@@ -54,6 +56,14 @@ func TestOpenRegularSaysWhatIsOpen(t *testing.T) {
 			t.Errorf("%s: %q, %d bytes, mode %v", name, text, info.Size(), info.Mode())
 		}
 	}
+	f, info, err := vfs.OpenRegularNoLink(path)
+	must(t, err)
+	must(t, f.Close())
+	if info.Size() != 3 {
+		t.Errorf("%s has %d bytes", path, info.Size())
+	}
+	_, _, err = vfs.OpenRegularNoLink(link)
+	wantErr(t, "open of a link that must be none", err, syscall.ELOOP)
 	must(t, os.Remove(path))
 	for _, name := range []string{path, link} {
 		_, _, err := vfs.OpenRegular(name)

@@ -11,10 +11,9 @@ import (
 	"time"
 
 	"ddpbatch/internal/pause"
+	"ddpbatch/internal/vfs"
 	"ddpbatch/mpi/launch/rendezvous"
 	"ddpbatch/mpi/launch/watch"
-
-	"golang.org/x/sys/unix"
 )
 
 // heartbeatWait is how long an agent waits for the file system to tell of the heartbeat files, before it goes on.
@@ -118,6 +117,7 @@ func (h *heartbeats) read(before []heartbeat) []heartbeat {
 	now := slices.Clone(before)
 	for i, path := range h.paths {
 		switch info, err := os.Lstat(path); {
+		case err == nil && now[i].known && info.ModTime().Equal(now[i].at): // it has been read
 		case err == nil && !info.ModTime().Equal(unused):
 			if now[i] = (heartbeat{at: info.ModTime()}); h.steps && info.Mode().IsRegular() {
 				now[i].open(path)
@@ -131,15 +131,11 @@ func (h *heartbeats) read(before []heartbeat) []heartbeat {
 
 // open reads what is in a file, and when it was changed, if it has a step. It follows no link and waits for nobody.
 func (b *heartbeat) open(path string) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	f, info, err := vfs.OpenRegularNoLink(path) // the file may be another one by now
 	if err != nil {
 		return
 	}
 	defer f.Close()
-	info, err := f.Stat() // the file may be another one by now
-	if err != nil || !info.Mode().IsRegular() {
-		return
-	}
 	text, err := io.ReadAll(io.LimitReader(f, watch.MaxBeat))
 	if beat, ok := watch.ParseBeat(text); ok && err == nil {
 		*b = heartbeat{info.ModTime(), beat, true}

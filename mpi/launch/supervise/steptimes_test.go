@@ -49,6 +49,24 @@ func TestHeartbeatsAreReadFromFiles(t *testing.T) {
 	}
 }
 
+// A file that was not changed since it was read is not read again.
+func TestHeartbeatsAreReadOnce(t *testing.T) {
+	path, at := filepath.Join(t.TempDir(), "beat"), time.Unix(1_800_000_000, 0)
+	h := &heartbeats{paths: []string{path}, steps: true, seen: make([]heartbeat, 1)}
+	for _, look := range []struct {
+		text string
+		at   time.Time
+		want int64
+	}{{"7", at, 7}, {"8", at, 7}, {"9", at.Add(time.Second), 9}, {"3", at, 3}} {
+		must(t, os.WriteFile(path, []byte(look.text), 0o600))
+		must(t, os.Chtimes(path, look.at, look.at))
+		h.seen = h.read(h.seen)
+		if got := h.seen[0]; got.beat.Step != look.want || !got.known || !got.at.Equal(look.at) {
+			t.Errorf("%s at %v: %+v, want step %d", look.text, look.at, got, look.want)
+		}
+	}
+}
+
 // askedProcess counts how often somebody looks for it among the processes.
 type askedProcess struct {
 	*fakeProcess
