@@ -21,6 +21,7 @@ type JobFacts struct {
 	Exclude     string    // nodes that it must not run on, folded; empty: none
 	BatchFlag   int       // 1 for a batch job, and 1 more each time that Slurm requeued it at the end of its script; 0: not told
 	FailedNode  string    // the node whose failure ended the job's last start; empty: none
+	NoRequeue   bool      // Slurm refuses to requeue it: --no-requeue, or JobRequeue=0 in slurm.conf
 }
 
 // Facts asks the controller once for one job, or one element of an array. Slurm's times have no zone: they are those of this machine.
@@ -56,6 +57,7 @@ func parseFacts(stdout []byte) []JobFacts {
 			facts.Restarts = n
 		}
 		facts.FailedNode = scontrolField(tail, "FailedNode", " ")
+		facts.NoRequeue = scontrolField(tail, "Requeue", " ") == "0"
 		facts.PreemptTime = slurmTime(scontrolField(tail, "PreemptTime", " "))
 		if facts.TimeLimit != "UNLIMITED" {
 			facts.End = slurmTime(facts.EndTime)
@@ -146,12 +148,12 @@ func (c *Client) DownNodes(ctx context.Context, hostlist string) ([]string, erro
 	return down, nil
 }
 
-// nodes asks sinfo for the nodes of a folded list, with a line for each partition of each node.
+// nodes asks sinfo for the nodes of a folded list, with a line for each partition of each node, be it hidden.
 func (c *Client) nodes(ctx context.Context, hostlist, format string) ([]byte, error) {
 	if err := checkWord(hostlist); err != nil || hostlist == "" || strings.HasPrefix(hostlist, "-") {
 		return nil, fmt.Errorf("ask for nodes: %s is no list of nodes", clip(hostlist))
 	}
-	out, err := c.ask(ctx, "sinfo", "-h", "-N", "-n", hostlist, "-o", format)
+	out, err := c.ask(ctx, "sinfo", "-a", "-h", "-N", "-n", hostlist, "-o", format)
 	if err != nil {
 		return nil, fmt.Errorf("ask for the nodes %s: %w", hostlist, err)
 	}

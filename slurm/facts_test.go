@@ -91,8 +91,12 @@ func TestFacts(t *testing.T) {
 	p := &pretend{answers: map[string]Output{"scontrol": {Stdout: []byte(line)}}}
 	got, err := p.client().Facts(t.Context(), "57_4")
 	if err != nil || got.RawID != "61" || got.State != "COMPLETING" || got.Restarts != 2 || got.Exclude != "n[1,3]" || !got.End.IsZero() ||
-		!got.PreemptTime.Equal(time.Date(2026, 11, 21, 1, 24, 36, 0, time.Local)) {
+		!got.PreemptTime.Equal(time.Date(2026, 11, 21, 1, 24, 36, 0, time.Local)) || got.NoRequeue {
 		t.Errorf("%+v, %v", got, err)
+	}
+	p.answers["scontrol"] = Output{Stdout: []byte(strings.ReplaceAll(line, " Requeue=1 ", " Requeue=0 "))}
+	if got, err := p.client().Facts(t.Context(), "57_4"); err != nil || !got.NoRequeue {
+		t.Errorf("submitted with --no-requeue: %+v, %v", got, err)
 	}
 }
 
@@ -132,7 +136,7 @@ func TestDraining(t *testing.T) {
 	if err != nil || !maps.Equal(got, want) {
 		t.Errorf("%q, %v; want %q", got, err, want)
 	}
-	if asked := strings.Join(p.asked, "; "); !strings.HasPrefix(asked, "sinfo -h -N -n 'n[1-35]' -o ") || len(p.asked) != 1 {
+	if asked := strings.Join(p.asked, "; "); !strings.HasPrefix(asked, "sinfo -a -h -N -n 'n[1-35]' -o ") || len(p.asked) != 1 {
 		t.Errorf("asked %q", asked)
 	}
 	if _, err := (&pretend{}).client().Draining(t.Context(), "n1"); !errors.Is(err, ErrNoSlurm) {

@@ -26,7 +26,8 @@ func (e Env) FindDrain(run *rundir.Dir) func(context.Context) (map[string]string
 }
 
 // Spares asks Slurm whether the job around this process could start without these nodes, and without those that it excludes already: it
-// would wait for ever otherwise. why says why it could not; "": it could. Spares returns nil where FindDrain does.
+// would wait for ever otherwise; and whether Slurm would requeue it at all. why says why it could not; "": it could. Spares returns nil
+// where FindDrain does.
 func (e Env) Spares(run *rundir.Dir) func(ctx context.Context, nodes []string) (why string, err error) {
 	if e.FindDrain(run) == nil {
 		return nil
@@ -36,6 +37,9 @@ func (e Env) Spares(run *rundir.Dir) func(ctx context.Context, nodes []string) (
 		if err != nil {
 			return "", err
 		}
+		if facts.NoRequeue {
+			return "Slurm would not requeue it: it was submitted with --no-requeue, or the site has JobRequeue=0", nil
+		}
 		if nodes, err = withExcluded(nodes, facts.Exclude); err != nil {
 			return "", err
 		}
@@ -43,7 +47,7 @@ func (e Env) Spares(run *rundir.Dir) func(ctx context.Context, nodes []string) (
 		switch err := scheduler.Spares(ctx, nodes); {
 		case err == nil:
 			return "", nil
-		case unanswered(err):
+		case unanswered(err), errors.Is(err, slurm.ErrNoSlurm): // there is no sbatch
 			return "", err
 		default:
 			return fmt.Sprintf("it cannot do without: %v", err), nil

@@ -36,7 +36,7 @@ func TestFindDrain(t *testing.T) {
 		}
 	}
 	asked, err := os.ReadFile(filepath.Join(p.Dir, "calls"))
-	if calls := strings.Count(string(asked), "\n"); err != nil || calls != 2 || strings.Count(string(asked), "sinfo -h -N -n n[1-3] ") != 2 {
+	if calls := strings.Count(string(asked), "\n"); err != nil || calls != 2 || strings.Count(string(asked), "sinfo -a -h -N -n n[1-3] ") != 2 {
 		t.Errorf("two questions were asked by %q, %v", asked, err)
 	}
 	p.Says("sinfo.err", fakeslurm.Silence)
@@ -67,6 +67,9 @@ func TestSpares(t *testing.T) {
 			"it cannot do without: sbatch refused: ", false, "sbatch --test-only --exclude=n2 SCRIPT"},
 		"no answer": {map[string]string{"scontrol.out": fakeslurm.RunningFacts, "sbatch.err": fakeslurm.Silence},
 			"", true, "sbatch --test-only --exclude=n2 SCRIPT"},
+		"Slurm would refuse": {map[string]string{"scontrol.out": strings.ReplaceAll(fakeslurm.RunningFacts, "Requeue=1", "Requeue=0")},
+			"Slurm would not requeue it: ", false, ""},
+		"no sbatch":           {map[string]string{"scontrol.out": fakeslurm.RunningFacts, "sbatch": ""}, "", true, ""},
 		"nor of the job":      {map[string]string{"scontrol.err": fakeslurm.Silence}, "", true, ""},
 		"a list that is none": {map[string]string{"scontrol.out": excluding("n[9")}, "", true, ""},
 	} {
@@ -75,6 +78,10 @@ func TestSpares(t *testing.T) {
 			p.Says(file, text)
 		}
 		e, _, _ := p.env(0, 1)
+		if _, gone := tc.says["sbatch"]; gone {
+			p.Must(errors.Join(os.Remove(filepath.Join(p.Dir, "sbatch")), os.Symlink("/bin/cat", filepath.Join(p.Dir, "cat"))))
+			e.Environ = append(slices.DeleteFunc(e.Environ, func(entry string) bool { return strings.HasPrefix(entry, "PATH=") }), "PATH="+p.Dir)
+		}
 		why, err := e.env().Spares(run)(t.Context(), []string{"n2"})
 		if (err != nil) != tc.silent || !strings.HasPrefix(why, tc.why) || (why == "") != (tc.why == "") {
 			t.Errorf("%s: %q, %v", name, why, err)
