@@ -82,7 +82,7 @@ type JobEnd struct {
 	FindDrain func(ctx context.Context) (map[string]string, error)
 	// Spares says why the job could not start again without these nodes; "": it could. nil: it always can.
 	Spares     func(ctx context.Context, nodes []string) (why string, err error)
-	Warn       <-chan struct{} // receives when this agent got a warning
+	Warn       <-chan struct{} // receives when this agent got a warning; it is never closed
 	WarnSignal syscall.Signal  // forwarded on a warning, to workers that have a handler; 0: USR2
 }
 

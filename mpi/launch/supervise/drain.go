@@ -19,6 +19,7 @@ import (
 const (
 	drainEvery  = time.Minute      // from an answer to the next question, at least; the first one comes within as long
 	drainSpread = 15 * time.Second // is added to it at most, so that jobs that began together do not go on asking together
+	spareEvery  = 30 * time.Minute // from an answer that the job needs its nodes to the same question, at least: others may come back
 )
 
 // drainWatch is what agent 0 knows of nodes that Slurm drains.
@@ -28,6 +29,7 @@ type drainWatch struct {
 	said   string   // last
 	needed []string // nodes that the job cannot do without, by Slurm's last word on that
 	why    string   // it cannot
+	asked  time.Time
 }
 
 // watchDrain is agent 0's: where Slurm drains a node of the job, and the job can go on without that, it asks the workers to save and end.
@@ -124,7 +126,7 @@ func (w *drainWatch) whyStay(nodes []string) string {
 		return d.Why
 	case c.Spares == nil:
 		return ""
-	case slices.Equal(d.Exclude, w.needed): // Slurm is not asked again what it has answered
+	case slices.Equal(d.Exclude, w.needed) && time.Since(w.asked) < spareEvery:
 		return w.why
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, rendezvous.FindingLimit)
@@ -133,7 +135,7 @@ func (w *drainWatch) whyStay(nodes []string) string {
 	if err != nil {
 		return fmt.Sprintf("whether it can start without %s is not known: %v", strings.Join(d.Exclude, ", "), err)
 	}
-	w.needed, w.why = d.Exclude, why
+	w.needed, w.why, w.asked = d.Exclude, why, time.Now()
 	return why
 }
 

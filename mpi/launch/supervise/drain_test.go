@@ -134,7 +134,9 @@ func TestWorkersAreAskedToLeaveDrainedNodes(t *testing.T) {
 			"", nil, `requeue.on does not name`, 0},
 		"the budget is used": {recovery.Policy{On: node.On, Max: map[recovery.Cause]int{recovery.Node: 1}}, []rundir.Event{used},
 			map[string]string{"n2": "x"}, answers(""), "", nil, "requeue.max.node = 1 is used up", 0},
-		"it is needed": {node, nil, map[string]string{"n2": "x"}, answers("the job has no other"), "", nil, "the job has no other", 1},
+		"it is needed": {node, nil, map[string]string{"n2": "x"}, answers("the job has no other"), "", nil, "the job has no other", 2},
+		"another comes back": {node, nil, map[string]string{"n2": "x"}, answers("the job has no other", ""),
+			"Slurm drains n2 (x)", []string{"n2"}, "the job has no other", 2},
 		"Slurm answers later": {node, nil, map[string]string{"n2": "x"}, answers("?", "?", ""),
 			"Slurm drains n2 (x)", []string{"n2"}, "no controller", 3},
 	} {
@@ -263,9 +265,9 @@ func TestLaterRoundLeavesDrainedNodes(t *testing.T) {
 
 // Who goes on where a node is drained is warned once more before the job's end; that is the cause then, and its time is what counts.
 func TestDrainedRunIsWarnedBeforeItsEnd(t *testing.T) {
-	dir := newRunDir(t)
+	dirs := []*rundir.Dir{newRunDir(t), newRunDir(t)}
 	synctest.Test(t, func(t *testing.T) {
-		c := Config{Identity: rendezvous.Identity{RunDir: dir}, Policy: recovery.Policy{Lead: time.Minute}}
+		c := Config{Identity: rendezvous.Identity{RunDir: dirs[0]}, Policy: recovery.Policy{Lead: time.Minute}}
 		c.Deadline = time.Now().Add(time.Hour)
 		v, p, _ := leaving(t, c, act{ends: 59*time.Minute + 10*time.Second, exit: 75, receives: true})
 		if len(p.signals) != 2 || p.signals[1] != "warned at 59m0s" {
@@ -273,6 +275,10 @@ func TestDrainedRunIsWarnedBeforeItsEnd(t *testing.T) {
 		}
 		if v.Cause != causeStopped || v.WarnedS < 10 || v.WarnedS > 15 || v.Drain || len(v.Nodes) > 0 {
 			t.Errorf("the verdict is %+v", v)
+		}
+		c.RunDir, c.Deadline = dirs[1], time.Now().Add(10*time.Hour)
+		if _, p, _ := leaving(t, c, act{ends: 9 * time.Hour}); p.looks < 60 || p.looks > 130 {
+			t.Errorf("a worker without a handler was looked at %d times in nine hours", p.looks)
 		}
 	})
 }

@@ -224,14 +224,16 @@ func TestStopFileOnAFileSystemThatDoesNotAnswer(t *testing.T) {
 
 // Workers that have no handler for the warning are looked at ever less often.
 func TestWarnsAgainEverLessOften(t *testing.T) {
-	pause, all := warnAgain, time.Duration(0)
-	looks := 0
-	for ; all < time.Hour; looks++ {
-		all += pause
-		pause = lessOften(pause)
-	}
-	if looks > 300 || pause != warnSeldom {
-		t.Errorf("%d looks in an hour, the last after %v", looks, pause)
+	for most, fewer := range map[time.Duration]int{warnSeldom: 300, warnRarely: 25} {
+		pause, all := warnAgain, time.Duration(0)
+		looks := 0
+		for ; all < time.Hour; looks++ {
+			all += pause
+			pause = lessOften(pause, most)
+		}
+		if looks > fewer || pause != most {
+			t.Errorf("%d looks in an hour, the last after %v", looks, pause)
+		}
 	}
 }
 

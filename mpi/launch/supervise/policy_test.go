@@ -38,6 +38,7 @@ type fakeProcess struct {
 
 	mu      sync.Mutex
 	ended   bool
+	looks   int // for a handler of the warning
 	signals []string
 }
 
@@ -63,11 +64,12 @@ func (f *fakeProcess) Signal(sig syscall.Signal) error {
 }
 
 func (f *fakeProcess) Warn(syscall.Signal) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.looks++
 	if !f.act.receives {
 		return 0, nil
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.signals = append(f.signals, fmt.Sprintf("warned at %v", time.Since(f.begun)))
 	return 1, nil
 }

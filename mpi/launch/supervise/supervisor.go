@@ -65,7 +65,7 @@ type Supervisor struct {
 	warned       <-chan struct{}  // closed when the workers are to be warned; nil once they are
 	warnedAt     time.Time        // zero: they are not
 	drained      <-chan struct{}  // the same of nodes that Slurm drains
-	warnings     int              // how often they were warned: of a drain, and after that of the job's end
+	warnings     int              // how often they were warned: of a drain, of the job's end, or of one after the other
 	forwardDue   <-chan time.Time // when to look again for workers that have got a handler for the warning
 	forwardPause time.Duration    // before that look
 }

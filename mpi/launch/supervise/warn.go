@@ -25,6 +25,7 @@ const (
 	stopPoll   = time.Second      // between looks for the stop file, at agent 0
 	warnAgain  = time.Second      // between looks for a handler of the warning's signal, at first
 	warnSeldom = 15 * time.Second // the same in the end
+	warnRarely = 5 * time.Minute  // the same where Slurm drains a node: the job may go on for days
 
 	oneSignal = 5 * time.Second // in which one signal has reached the agents of all nodes
 )
@@ -121,18 +122,33 @@ func (r *round) awaitStopFile(ctx context.Context) {
 		case !found:
 			return
 		case slices.Contains(signalled, path):
-			// The next signal makes the file again.
-			if err := DoFS("remove the file of a signal", func() error { return os.Remove(path) }); err != nil {
+			if err := r.agent.handSignalOn(ctx, func() error { return os.Remove(path) }); err != nil {
 				r.agent.cfg.Log.Warn("another signal that the batch script gets will not be heard", "error", err)
 				signalled = nil
 			}
-			r.agent.takeSignal(warning{Host: r.agent.cfg.Host, Why: signalCame})
 		case r.agent.leaves.Load(): // the agents have made it
 			stop = nil
 		default:
 			r.agent.warn("there is a stop file, " + path)
 			return
 		}
+	}
+}
+
+// handSignalOn takes a signal of the batch script's, and removes its file, so that the next signal makes it again. It does not wait for a
+// file system that does not answer once ctx ends.
+func (a *Agent) handSignalOn(ctx context.Context, remove func() error) error {
+	a.takeSignal(warning{Host: a.cfg.Host, Why: signalCame})
+	removed := make(chan error, 1)
+	go func() { removed <- DoFS("remove the file of a signal", remove) }()
+	select {
+	case err := <-removed:
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	case <-ctx.Done():
+		return nil
 	}
 }
 
@@ -217,14 +233,18 @@ func (s *Supervisor) forward() {
 		}
 	}
 	if waiting {
-		s.forwardPause = lessOften(s.forwardPause)
+		most := warnSeldom
+		if s.warnedAt.IsZero() { // of a drain alone
+			most = warnRarely
+		}
+		s.forwardPause = lessOften(s.forwardPause, most)
 		s.forwardDue = time.After(s.forwardPause)
 	}
 }
 
 // lessOften is the next pause between looks for a handler: each is one at all processes of the node, and many programs never have one.
-func lessOften(pause time.Duration) time.Duration {
-	return min(max(2*pause, warnAgain), warnSeldom)
+func lessOften(pause, most time.Duration) time.Duration {
+	return min(max(2*pause, warnAgain), most)
 }
 
 // touch makes an empty file, unless it is there.

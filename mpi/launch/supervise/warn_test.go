@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"context"
+	"io/fs"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -26,6 +27,27 @@ func TestEarlyVerdictSaysHowLongWorkersHad(t *testing.T) {
 	if v, err := c.RunDir.Verdict(1); err != nil || v.WarnedS != 90 {
 		t.Errorf("the early verdict is %+v, %v; want 90 s", v, err)
 	}
+}
+
+// A signal of the batch script's is handed on before its file is removed, and a file system that hangs does not keep the round from ending.
+func TestSignalIsHandedOnBeforeItsFileIsRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin, hung := time.Now(), make(chan struct{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		a := &Agent{signals: make(chan warning, 1)}
+		err := a.handSignalOn(ctx, func() error { <-hung; return nil })
+		if took := time.Since(begin); err != nil || took != time.Second || len(a.signals) != 1 {
+			t.Errorf("after %v: %v, %d signals", took, err, len(a.signals))
+		}
+		close(hung)
+		synctest.Wait()
+		for fault, fails := range map[error]bool{nil: false, fs.ErrNotExist: false, fs.ErrPermission: true} {
+			if err := a.handSignalOn(t.Context(), func() error { return fault }); (err != nil) != fails {
+				t.Errorf("%v: %v", fault, err)
+			}
+		}
+	})
 }
 
 // Slurm signals early once. Who signals after that is heard, too: here the time limit was put off meanwhile. Agents that get one signal
