@@ -156,7 +156,7 @@ func (a *Attempt) excludable(ctx context.Context, w Ending) []string {
 	if len(bad) == 0 || !w.Facts.Asked {
 		return nil
 	}
-	nodes, err := withExcluded(bad, w.Facts.excluded)
+	nodes, err := withExcluded(a.Run, bad, w.Facts.excluded)
 	if err != nil {
 		a.Env.Log.Warn("no nodes are excluded", "error", err)
 		return nil
@@ -172,14 +172,21 @@ func (a *Attempt) excludable(ctx context.Context, w Ending) []string {
 	return nodes
 }
 
-// withExcluded are nodes, and those of a folded list that a job excludes already ("": none), sorted, each once.
-func withExcluded(nodes []string, excluded string) ([]string, error) {
+// withExcluded are nodes, and those of a folded list that a job excludes already ("": none), sorted, each once. Of that list those are left
+// out that Slurm drained earlier in the run: a maintenance that takes node after node would leave none in the end.
+func withExcluded(run *rundir.Dir, nodes []string, excluded string) ([]string, error) {
 	nodes = slices.Clone(nodes)
 	if excluded != "" {
 		before, err := slurm.ExpandHostlist(excluded, maxExcluded)
 		if err != nil {
 			return nil, err
 		}
+		history, err := run.Ledger()
+		if err != nil {
+			return nil, err
+		}
+		drained := recovery.DrainedBefore(history)
+		before = slices.DeleteFunc(before, func(name string) bool { return slices.Contains(drained, name) })
 		nodes = append(before, nodes...)
 	}
 	slices.Sort(nodes)

@@ -40,7 +40,7 @@ func (e Env) Spares(run *rundir.Dir) func(ctx context.Context, nodes []string) (
 		if facts.NoRequeue {
 			return "Slurm would not requeue it: it was submitted with --no-requeue, or the site has JobRequeue=0", nil
 		}
-		if nodes, err = withExcluded(nodes, facts.Exclude); err != nil {
+		if nodes, err = withExcluded(run, nodes, facts.Exclude); err != nil {
 			return "", err
 		}
 		scheduler := slurmScheduler{&Attempt{Env: e, Run: run, JobID: e.jobID()}}

@@ -131,7 +131,7 @@ func covers(cancelled, job string) bool {
 // requeue decides whether the job is started again once the restarts within it are used up.
 func requeue(p Policy, h history, v rundir.Verdict, wish bool) Decision {
 	cause := CauseOf(v)
-	if wish && !slices.Contains(Causes(), cause) {
+	if wish && (!slices.Contains(Causes(), cause) || drained(v)) {
 		cause = Saved
 	}
 	if !wish && !p.Names(cause) && !(p.Chain && cause == Timeout) {
@@ -153,6 +153,9 @@ func requeue(p Policy, h history, v rundir.Verdict, wish bool) Decision {
 	}
 	return Decision{Action: Requeue, Why: why, Cause: cause, Exclude: h.badNodes()}
 }
+
+// drained reports whether the workers saved as Slurm drains a node, which is no fault of the node's: that takes from no budget of failures.
+func drained(v rundir.Verdict) bool { return CauseOf(v) == Node && v.Drain && v.Saved }
 
 // notAsked says why a cause is not followed by a requeue, and what to write to have one.
 func notAsked(p Policy, c Cause, v rundir.Verdict) string {
@@ -284,6 +287,9 @@ func historyOf(p Policy, ledger []rundir.Event, v rundir.Verdict) history {
 func endOf(e rundir.Event, began time.Time) end {
 	cause := Cause(e.Cause)
 	found := end{cause: cause, saved: e.Saved, step: e.Step, nodes: union(e.Nodes, e.Node), trace: e.Trace, unfit: e.Unfit}
+	if e.Drain { // they may be back by now
+		found.nodes = nil
+	}
 	if !began.IsZero() {
 		found.lived = e.Time.Sub(began)
 	}
@@ -349,8 +355,22 @@ func (h history) stuck(judge bool) (Decision, bool) {
 	return Decision{Action: GiveUp, Why: fmt.Sprintf("no progress: %d attempts in a row did not get %s", h.stalled, where)}, true
 }
 
-// badNodes are those that a lost node or a hang is blamed on, those that failed a check, and that which crash after crash is blamed on.
-// Sorted, each once.
+// DrainedBefore are the nodes that earlier attempts left as Slurm drained them, since a person last had a hand in the run: a job that
+// excludes them since then may have them again.
+func DrainedBefore(ledger []rundir.Event) (nodes []string) {
+	for _, e := range ledger {
+		switch {
+		case e.Event == rundir.EventSubmit, e.Event == rundir.EventResume:
+			nodes = nil
+		case e.Event == rundir.EventEnd && e.Drain:
+			nodes = union(nodes, e.Nodes...)
+		}
+	}
+	return nodes
+}
+
+// badNodes are those that a lost node or a hang is blamed on, or that Slurm drains now, those that failed a check, and that which crash
+// after crash is blamed on. Sorted, each once.
 func (h history) badNodes() []string {
 	const most = 64 // more than any job can do without; also bounds the command line
 	var names []string

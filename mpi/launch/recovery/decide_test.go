@@ -178,8 +178,14 @@ func TestDecide(t *testing.T) {
 		{"a node of which a rank says so", usual, new(story),
 			rundir.Verdict{Cause: "node", Exit: 1, FirstRank: 3, Host: "n2", Error: "ECC", Class: "infrastructure"}, false, 0,
 			Requeue, "a node failed (n2): requeue 1 of 5", Node},
-		{"a node that Slurm drains", usual, new(story), drainedOf("n2"), true, 0, Requeue, "Slurm drains n2, and the workers saved: requeue 1 of 5", Node},
-		{"drained too often", usual, new(story).requeued(5, Node, 1), drainedOf("n2"), true, 0, GiveUp, "requeue.max.node = 5 is used up", ""},
+		{"a node that Slurm drains", usual, new(story), drainedOf("n2"), true, 0,
+			Requeue, "Slurm drains n2, and the workers saved: requeue 1", Saved},
+		{"drained, after as many failures of nodes as may be", usual, new(story).requeued(5, Node, 1), drainedOf("n2"), true, 0,
+			Requeue, "and the workers saved: requeue 1", Saved},
+		{"drained for the hundredth time", usual, new(story).requeued(99, Saved, 0), drainedOf("n2"), true, 0, Requeue, "requeue 100", Saved},
+		{"drained, and no further", usual,
+			new(story).lived(time.Hour, Crash, 9, "").lived(time.Hour, Saved, 7, "").lived(time.Hour, Saved, 8, ""),
+			drainedOf("n2"), true, 0, GiveUp, "no progress: 3 attempts", ""},
 		{"timeout with room", Policy{MaxRestarts: 9}, new(story), ended(Timeout), true, 0, GiveUp, "the time limit came", ""},
 		{"never started", all, new(story), rundir.Verdict{Cause: "start", Exit: 127}, true, 0, GiveUp, "were not started", ""},
 		{"nobody knows", all, new(story), ended(Unknown), true, 0, GiveUp, "nobody lived", ""},
@@ -324,6 +330,13 @@ func (s *story) leftOut(node string) *story {
 	return s
 }
 
+// drainedBefore is an attempt that saved as Slurm drained a node.
+func (s *story) drainedBefore(node string) *story {
+	s.lived(time.Hour, Node, 1, node)
+	s.events[len(s.events)-1].Drain, s.events[len(s.events)-1].Nodes = true, []string{node}
+	return s
+}
+
 func TestFailedNodesAreExcluded(t *testing.T) {
 	p := Policy{On: Causes()}
 	node := rundir.Verdict{Cause: "node", Exit: 1, Step: 99, Host: "n3", Nodes: []string{"n9", "n3"}}
@@ -340,6 +353,10 @@ func TestFailedNodesAreExcluded(t *testing.T) {
 		{"one that was left out", new(story), rundir.Verdict{Cause: "timeout", Exit: 1, Step: 9, Unfit: []string{"n4", "n2"}},
 			[]string{"n2", "n4"}},
 		{"one that was left out before", new(story).leftOut("n2"), rundir.Verdict{Cause: "hang", Exit: 1, Step: 9, Host: "n1"},
+			[]string{"n1", "n2"}},
+		{"one that Slurm drains", new(story), drainedOf("n2"), []string{"n2"}},
+		{"one that it drained before", new(story).drainedBefore("n1"), drainedOf("n2"), []string{"n2"}},
+		{"one that it drained before, and that failed", new(story).drainedBefore("n1").lived(time.Hour, Node, 2, "n1"), drainedOf("n2"),
 			[]string{"n1", "n2"}},
 		{"a crash blames nobody", new(story).lived(time.Hour, Crash, 1, "n1"), rundir.Verdict{Cause: "hang", Exit: 1, Step: 9}, nil},
 		{"crashes on one node do", new(story).lived(time.Hour, Crash, 1, "n1"), rundir.Verdict{Cause: "crash", Exit: 1, Host: "n1", Step: 9}, []string{"n1"}},

@@ -143,13 +143,17 @@ func retell(v rundir.Verdict, c Cause, why string, e Evidence) rundir.Verdict {
 	if c == CauseOf(v) && why == "" {
 		return v
 	}
+	drained := v.Drain
+	if drained { // there is another reason
+		v.Drain, v.Nodes = false, nil
+	}
 	if c == Node {
 		v.Nodes = union(v.Nodes, e.Down...)
 		if len(e.Down) > 0 && !slices.Contains(e.Down, v.Host) { // it is where the agents were told to stop
 			v.Host = e.Down[0]
 		}
 	}
-	if why != "" && Cause(v.Cause) != c {
+	if why != "" && (Cause(v.Cause) != c || drained) {
 		v.Message = why + ": " + v.Message
 	}
 	v.Cause = string(c)

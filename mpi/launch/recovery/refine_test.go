@@ -71,6 +71,7 @@ func TestRefine(t *testing.T) {
 	near.EndTime = near.Now.Add(170 * time.Second) // a lead of 120, up to 60 early
 	unasked := Evidence{Now: noon, Lead: 2 * time.Minute}
 	unasked.Signals = []string{"USR2"}
+	failing := evidenceOf("JobState=NODE_FAIL Reason=NodeDown Restarts=0 n2=down*")
 	over := Evidence{Now: noon, EndTime: noon, Signals: []string{"TERM"}}
 	for _, test := range []struct {
 		name string
@@ -128,6 +129,7 @@ func TestRefine(t *testing.T) {
 		{"the same, Slurm silent", drained, Evidence{Now: noon, Lead: 2 * time.Minute}, Node},
 		{"the same, and cancelled", drained, cancel, Cancelled},
 		{"the same, and preempted", drained, line("pre-requeue-stay.txt", "PreemptTime=2026", "JobState=RUNNING"), Preempt},
+		{"the same, and its node fails", drained, failing, Node},
 		{"agents that did not meet", rundir.Verdict{Cause: "timeout", Exit: 124}, running, Start},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -137,6 +139,10 @@ func TestRefine(t *testing.T) {
 			}
 			if got.Exit != test.v.Exit || got.Saved != test.v.Saved || !strings.HasSuffix(got.Message, test.v.Message) {
 				t.Errorf("became %+v, from %+v", got, test.v)
+			}
+			drain := test.v.Drain && test.want == Node && !test.e.has("NODE_FAIL")
+			if got.Drain != drain || test.v.Drain && !drain && (got.Message == test.v.Message || test.want != Node && got.Nodes != nil) {
+				t.Errorf("drained: %t, nodes %q, %q", got.Drain, got.Nodes, got.Message)
 			}
 			if test.want == Node && !slices.Equal(got.Nodes, []string{"n2"}) {
 				t.Errorf("blames %q, want n2", got.Nodes)

@@ -106,6 +106,7 @@ func TestDrainThatNobodyKnowsOf(t *testing.T) {
 func TestWorkersAreAskedToLeaveDrainedNodes(t *testing.T) {
 	node := recovery.Policy{On: []recovery.Cause{recovery.Node}}
 	used := rundir.Event{Event: rundir.EventRequeue, Attempt: 1, Cause: "node"}
+	saved := rundir.Event{Event: rundir.EventRequeue, Attempt: 1, Cause: "stopped"}
 	answers := func(whys ...string) func(calls int) (string, error) { // "?": none
 		return func(calls int) (string, error) {
 			why := whys[min(calls, len(whys))-1]
@@ -132,8 +133,10 @@ func TestWorkersAreAskedToLeaveDrainedNodes(t *testing.T) {
 		"one that was lost": {node, nil, map[string]string{"n3": "x"}, answers(""), "", nil, "", 0},
 		"not named": {recovery.Policy{On: []recovery.Cause{recovery.Timeout}}, nil, map[string]string{"n2": "x"}, answers(""),
 			"", nil, `requeue.on does not name`, 0},
-		"the budget is used": {recovery.Policy{On: node.On, Max: map[recovery.Cause]int{recovery.Node: 1}}, []rundir.Event{used},
-			map[string]string{"n2": "x"}, answers(""), "", nil, "requeue.max.node = 1 is used up", 0},
+		"the budget of nodes is used": {recovery.Policy{On: node.On, Max: map[recovery.Cause]int{recovery.Node: 1}}, []rundir.Event{used},
+			map[string]string{"n2": "x"}, answers(""), "Slurm drains n2 (x)", []string{"n2"}, "", 1},
+		"no requeue is left": {recovery.Policy{On: node.On, Max: map[recovery.Cause]int{recovery.Saved: 1}}, []rundir.Event{saved},
+			map[string]string{"n2": "x"}, answers(""), "", nil, "requeue.max.stopped = 1 is used up", 0},
 		"it is needed": {node, nil, map[string]string{"n2": "x"}, answers("the job has no other"), "", nil, "the job has no other", 2},
 		"another comes back": {node, nil, map[string]string{"n2": "x"}, answers("the job has no other", ""),
 			"Slurm drains n2 (x)", []string{"n2"}, "the job has no other", 2},
