@@ -48,7 +48,10 @@ func (s *submitted) event(name string) (found rundir.Event) {
 }
 
 // goneOn checks a job that was to save for cause, be requeued once, and be done.
-func (s *submitted) goneOn(cause string) {
+func (s *submitted) goneOn(cause string) { s.goneOnBy(cause, cause) }
+
+// goneOnBy is goneOn of a requeue that takes from the budget of another cause.
+func (s *submitted) goneOnBy(cause, budget string) {
 	t := s.c.t
 	t.Helper()
 	restarts := "1"
@@ -65,8 +68,8 @@ func (s *submitted) goneOn(cause string) {
 	if v := s.verdict(2); v.Cause != "done" {
 		t.Errorf("verdict of attempt 2: %+v", v)
 	}
-	if e := s.event(rundir.EventRequeue); e.Cause != cause || e.Attempt != 1 {
-		t.Errorf("the ledger says of the requeue: %+v, want the cause %s", e, cause)
+	if e := s.event(rundir.EventRequeue); e.Cause != budget || e.Attempt != 1 {
+		t.Errorf("the ledger says of the requeue: %+v, want the cause %s", e, budget)
 	}
 	if row := s.status(); row.Requeues != 1 || row.Cause != "done" || row.Attempt != 2 {
 		t.Errorf("status --json: %+v", row)
@@ -280,7 +283,7 @@ func testSlurmRequeueDrained(t *testing.T, c *cluster) {
 	both := node + "," + c.job(stays.id)["NodeList"]
 	t.Cleanup(func() { c.ok("scontrol", "update", "NodeName="+both, "State=RESUME") })
 	c.ok("scontrol", "update", "NodeName="+both, "State=DRAIN", "Reason=the fan is loud")
-	s.goneOn("node")
+	s.goneOnBy("node", "stopped")
 	job := c.job(s.id)
 	if job["ExcNodeList"] != node || strings.Contains(job["NodeList"], node) {
 		t.Errorf("Slurm says: it ran on %s, not on %s; want not on %s", job["NodeList"], job["ExcNodeList"], node)
