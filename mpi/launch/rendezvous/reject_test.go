@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -10,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"ddpbatch/internal/auth"
 )
 
 // Who has come and cannot take part is not missing. One that comes again can.
@@ -98,7 +101,10 @@ func rejectedAndEnded(t *testing.T, sig syscall.Signal) {
 		Admission: Admission{MinCount: 3, JoinTimeout: time.Hour, Checking: time.Minute}, Log: slog.New(slog.DiscardHandler)}}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- r.gather(ctx) }()
+	go func() {
+		err := r.gather(ctx)
+		ended <- cmp.Or(r.rejectedBefore(ctx), err)
+	}()
 	synctest.Wait()
 	unfit := &Rejection{Cause: "node", Message: "n2 failed a check"}
 	m.join(newParticipant(newNonce(), ""), joinRequest{Index: 1, Host: "n2", Count: 3, Rejects: unfit})
@@ -110,6 +116,38 @@ func rejectedAndEnded(t *testing.T, sig syscall.Signal) {
 	}
 	if err := <-ended; err == nil || err.Error() != want {
 		t.Errorf("%v: it ended with %v", sig, err)
+	}
+}
+
+// The other agent has heard by Exchange where agent 0 is, and has rejected and ended, before agent 0 knows that all have called it.
+func TestRejectionBeforeTheEndOfExchangeIsTheReason(t *testing.T) {
+	agent := func(index int) Config {
+		return complete(Config{World: World{Index: index, Count: 2, Host: "n1"}, Identity: Identity{RunID: "r/1"}})
+	}
+	agent0, agent1 := agent(0), agent(1)
+	offered := make(chan string, 1)
+	agent0.Exchange = func(ctx context.Context, mine string) (string, error) {
+		offered <- mine
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := Join(ctx, &agent0)
+		ended <- err
+	}()
+	o, err := parseOffer(<-offered)
+	must(t, err)
+	agent1.Secret, err = auth.ParseSecret(o.Secret)
+	must(t, err)
+	agent1.Ports, agent1.Reject = []int{o.Port}, &Rejection{Cause: "node", Message: "its disk is full"}
+	if _, err := Join(t.Context(), &agent1); err == nil || err.Error() != "its disk is full" {
+		t.Errorf("the one that rejects: %v", err)
+	}
+	cancel(SignalError{syscall.SIGTERM}) // as srun does then
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "its disk is full") {
+		t.Errorf("agent 0 ended with: %v", err)
 	}
 }
 

@@ -152,6 +152,9 @@ func serveRendezvous(ctx context.Context, c Config, n localNetwork, l listeners)
 	if err == nil {
 		err = r.gather(ctx)
 	}
+	if err != nil && ctx.Err() != nil {
+		err = cmp.Or(r.rejectedBefore(ctx), err)
+	}
 	if err == nil {
 		err = r.begin(ctx, c.Attempt, deadline())
 	}
@@ -207,13 +210,19 @@ func (r *Rendezvous) gather(ctx context.Context) error {
 			}
 			return r.missingError()
 		case <-ctx.Done():
-			// Where an agent has ended that rejects, srun ends the others.
-			if _, rejects := errors.AsType[*Rejection](why); rejects && signalOfPerson(ctx) == nil {
-				return why
-			}
 			return r.interruption(ctx)
 		}
 	}
+}
+
+// rejectedBefore is why the run cannot begin, where ctx has ended because of that: an agent that rejects ends, and srun then ends the others,
+// of which this one may still wait for the end of Exchange. nil: that is not why.
+func (r *Rendezvous) rejectedBefore(ctx context.Context) error {
+	why, _ := r.whyImpossible(r.membership.count())
+	if _, rejects := errors.AsType[*Rejection](why); rejects && signalOfPerson(ctx) == nil {
+		return why
+	}
+	return nil
 }
 
 // interruption is why the caller does not want to wait for other agents any more; nil: it does.
