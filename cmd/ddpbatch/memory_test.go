@@ -48,7 +48,8 @@ func TestAgentNeedsLittleMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if info, err := buildinfo.ReadFile(program); err != nil || slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+	race := debug.BuildSetting{Key: "-race", Value: "true"}
+	if info, err := buildinfo.ReadFile(program); err != nil || slices.Contains(info.Settings, race) {
 		t.Skipf("the program has the race detector, which needs memory of its own (%v)", err)
 	}
 	dir := t.TempDir()

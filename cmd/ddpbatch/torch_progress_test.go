@@ -89,7 +89,8 @@ func TestDocumentedLinesSayHowFarATorchJobIs(t *testing.T) {
 		often += strings.Repeat(" ", 8) + line
 	}
 	p.write("train.py", progressHead+beat+often+progressTail)
-	job := p.launch("ddpbatch", "simulate", "--nodes", "1", "--nproc-per-node", "2", "--set", `launch.hang="20s"`, "--", p.python, "-u", "train.py")
+	job := p.launch("ddpbatch", "simulate", "--nodes", "1", "--nproc-per-node", "2",
+		"--set", `launch.hang="20s"`, "--", p.python, "-u", "train.py")
 	out := job.end(torchLimit)
 	p.gone()
 	if out.code != 0 {

@@ -47,7 +47,7 @@ func (e Env) Spares(run *rundir.Dir) func(ctx context.Context, nodes []string) (
 		switch err := scheduler.Spares(ctx, nodes); {
 		case err == nil:
 			return "", nil
-		case unanswered(err), errors.Is(err, slurm.ErrNoSlurm): // there is no sbatch
+		case unanswered(err), errors.Is(err, slurm.ErrNoSlurm): // this node has no sbatch
 			return "", err
 		default:
 			return fmt.Sprintf("it cannot do without: %v", err), nil

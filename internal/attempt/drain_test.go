@@ -37,7 +37,8 @@ func TestFindDrain(t *testing.T) {
 		}
 	}
 	asked, err := os.ReadFile(filepath.Join(p.Dir, "calls"))
-	if calls := strings.Count(string(asked), "\n"); err != nil || calls != 2 || strings.Count(string(asked), "sinfo -a -h -N -n n[1-3] ") != 2 {
+	calls, asSinfo := strings.Count(string(asked), "\n"), strings.Count(string(asked), "sinfo -a -h -N -n n[1-3] ")
+	if err != nil || calls != 2 || asSinfo != 2 {
 		t.Errorf("two questions were asked by %q, %v", asked, err)
 	}
 	p.Says("sinfo.err", fakeslurm.Silence)

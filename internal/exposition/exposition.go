@@ -129,7 +129,7 @@ func (e *exporter) update(ctx context.Context) {
 	if e.path == "" {
 		return
 	}
-	// The collector is another user, and reads what ends in .prom; the temporary file does not. After a power cut there is no job.
+	// The collector runs as another user. It reads only *.prom files, so not the temporary one. No sync: a job does not outlive a power cut.
 	o := replace.Options{Mode: 0o644, NoSync: true}
 	err = replace.FileWith(ctx, vfs.OS{}, e.path, o, replace.Bytes(f.write(prometheus, e.labels)))
 	if err == nil {

@@ -60,7 +60,8 @@ type Metrics struct {
 	Rubbish  int       `json:"rubbish"`    // lines that are no object, or longer than 1 MiB
 	Sections []Section `json:"sections"`
 	Curves   []Curve   `json:"curves"`
-	Left     int       `json:"metrics_left_out"` // further metrics, up to maxLeft; of names longer than maxName those count as one that begin alike
+	// Left counts further metrics, up to maxLeft. Names longer than maxName count as one if they begin alike.
+	Left int `json:"metrics_left_out"`
 }
 
 // save is what metrics.jsonl has of a checkpoint.

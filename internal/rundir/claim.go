@@ -55,8 +55,8 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("%s; wait for its end; if it was killed, its claim lapses within %v", text, claimExpiry)
 }
 
-// Claim is the right to submit a run, or to remove it. One process has it, of all that share the file system: from before it checks that no job of the run
-// goes on, until it has recorded the new job's id.
+// Claim is the right to submit a run, or to remove it. Of all processes that share the file system one has it: from before it checks that
+// no job of the run goes on, until it has recorded the new job's id.
 type Claim struct {
 	Dead *Claimant // who had it before and was killed; nil: nobody
 

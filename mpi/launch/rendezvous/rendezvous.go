@@ -215,8 +215,8 @@ func (r *Rendezvous) gather(ctx context.Context) error {
 	}
 }
 
-// rejectedBefore is why the run cannot begin, where ctx has ended because of that: an agent that rejects ends, and srun then ends the others,
-// of which this one may still wait for the end of Exchange. nil: that is not why.
+// rejectedBefore is why the run cannot begin, if ctx has ended because of that: an agent that rejects exits, and srun then ends the others.
+// This agent may still be waiting for Exchange. nil: that is not why.
 func (r *Rendezvous) rejectedBefore(ctx context.Context) error {
 	why, _ := r.whyImpossible(r.membership.count())
 	if _, rejects := errors.AsType[*Rejection](why); rejects && signalOfPerson(ctx) == nil {
