@@ -3,6 +3,7 @@ package mpi
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -172,7 +173,7 @@ func TestEveryRankSeesAMisuse(t *testing.T) {
 		for _, tt := range misuses {
 			for _, size := range sizesOn(over, []int{2, 3, 8}) {
 				t.Run(over+"/"+tt.name+"/"+rankName(size), func(t *testing.T) {
-					promptly(t, func() time.Duration { return tt.test(t, newWorldOn(t, over, size, nil)) })
+					promptly(t, func() time.Duration { return tt.test(t, newWorldOn(t, over, size, nil), thenBarrier) })
 				})
 			}
 		}
@@ -189,7 +190,7 @@ func TestMisuseIsSeenWithEveryAlgorithm(t *testing.T) { // without the race dete
 					by.common = func(ctx context.Context, c *Comm) error { return tt.common(ctx, c.Using(name)) }
 					by.odd = func(ctx context.Context, c *Comm) error { return tt.odd(ctx, c.Using(name)) }
 					t.Run(over+"/"+tt.name+"/"+name+"/"+rankName(size), func(t *testing.T) {
-						promptly(t, func() time.Duration { return by.test(t, newWorldOn(t, over, size, free)) })
+						promptly(t, func() time.Duration { return by.test(t, newWorldOn(t, over, size, free), thenBarrier) })
 					})
 				}
 			}
@@ -197,8 +198,42 @@ func TestMisuseIsSeenWithEveryAlgorithm(t *testing.T) { // without the race dete
 	}
 }
 
-// test makes the calls in a new world, and tells how long after the last of them all ranks had their errors.
-func (tt misuse) test(t *testing.T, w []*Comm) time.Duration {
+// Ranks that leave the calls early, and make no other, have the error from Close, which waits for whom they have not heard from. Of two
+// ranks, both wait for the other; where ranks share memory, each for all.
+func TestCloseShowsAMisuse(t *testing.T) {
+	for _, over := range transports {
+		sizes := []int{2}
+		if over == "shm" {
+			sizes = []int{2, 3}
+		}
+		for _, tt := range misuses {
+			for _, size := range sizes {
+				if size > 2 && !tt.shared() {
+					continue
+				}
+				t.Run(over+"/"+tt.name+"/"+rankName(size), func(t *testing.T) {
+					promptly(t, func() time.Duration { return tt.test(t, newWorldOn(t, over, size, nil), (*Comm).Close) })
+				})
+			}
+		}
+	}
+}
+
+// shared reports whether both calls go through shared memory, where there is any.
+func (tt misuse) shared() bool {
+	for _, text := range []string{tt.common1, tt.odd1} {
+		kind, _, _ := strings.Cut(text, " ")
+		if !slices.ContainsFunc(collectives[:], func(d descriptor) bool { return d.name == kind && d.shared != nil }) {
+			return false
+		}
+	}
+	return tt.name != "algorithm" // it asks for one that does not
+}
+
+func thenBarrier(c *Comm) error { return c.Barrier(context.Background()) }
+
+// test makes the calls in a new world, and then another, and tells how long after the last of the former all ranks had their errors.
+func (tt misuse) test(t *testing.T, w []*Comm, then func(c *Comm) error) time.Duration {
 	size := len(w)
 	must(t, testkit.Each(size, func(rank int) error { return w[rank].Barrier(t.Context()) }))
 	var s stopwatch
@@ -213,7 +248,7 @@ func (tt misuse) test(t *testing.T, w []*Comm) time.Duration {
 		}
 		// A rank that had nothing to hear from the odd one is told at its next
 		// call, which then may be the one that is shown.
-		return w[rank].Barrier(t.Context())
+		return then(w[rank])
 	})
 	took := s.sinceLast()
 	for rank, err := range errs {
@@ -229,13 +264,25 @@ func (tt misuse) test(t *testing.T, w []*Comm) time.Duration {
 	return took
 }
 
-func TestBothSidesSeeAMismatchInOneCall(t *testing.T) {
-	w := newWorld(t, 2, nil)
-	errs := testkit.Each(2, func(rank int) error { return Broadcast(t.Context(), w[rank], []float32{1}, rank) })
-	for rank, err := range errs {
-		const want = "broadcast #1 float32 x 1 from rank 0, rank 1 called broadcast #1 float32 x 1 from rank 1"
-		if !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), want) {
-			t.Errorf("rank %d got %v", rank, err)
+// Both take themselves for the root, and return. The next call has the error, or Close.
+func TestBothSidesSeeAMismatchOfRoots(t *testing.T) {
+	for _, over := range transports {
+		for name, then := range map[string]func(c *Comm) error{"barrier": thenBarrier, "close": (*Comm).Close} {
+			t.Run(over+"/"+name, func(t *testing.T) {
+				w := newWorldOn(t, over, 2, nil)
+				errs := testkit.Each(2, func(rank int) error {
+					if err := Broadcast(t.Context(), w[rank], []float32{1}, rank); err != nil {
+						return err
+					}
+					return then(w[rank])
+				})
+				for rank, err := range errs {
+					const want = "broadcast #1 float32 x 1 from rank 0, rank 1 called broadcast #1 float32 x 1 from rank 1"
+					if !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), want) {
+						t.Errorf("rank %d got %v", rank, err)
+					}
+				}
+			})
 		}
 	}
 }

@@ -119,12 +119,14 @@ func (c *Comm) IsInitialized() bool { return c != nil && !c.core.failed.Load() }
 func (c *Comm) Err() error { return c.core.broken() }
 
 // Close leaves the group. The other ranks may go on with what does not need
-// this one; a collective that does fails there. Requests that are under way fail. The Comm that Init has made also closes all that were
-// made of it, and ends the connections. A rank that has served the
+// this one; a collective that does fails there. Requests that are under way fail. Where the last call has returned before all ranks had
+// come to it (see Broadcast), Close waits for them, for Config.Timeout at most, and returns the error if one does not come, or has made
+// another call. The Comm that Init has made also closes all that were made of it, and ends the connections. A rank that has served the
 // store of InitEnv waits for the others to leave, up to 10 seconds, unless the
 // Comm is broken.
 func (c *Comm) Close() error {
 	k := c.core
+	unheard := k.catchUpLast()
 	k.mu.Lock()
 	before := k.err
 	k.err = ErrClosed
@@ -143,7 +145,7 @@ func (c *Comm) Close() error {
 	// What runs or waits fails now; then nothing does any more.
 	freed := k.start(&queuedCall{do: k.releaseMemory})
 	<-freed.done
-	errs := []error{freed.err}
+	errs := []error{unheard, freed.err}
 	if k.owner {
 		errs = append(errs, k.world.close(before != nil))
 	} else {

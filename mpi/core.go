@@ -29,9 +29,10 @@ type core struct {
 	seq          uint64
 	survey       *survey // of Shrink; nil before it
 	call         engine.Call
-	name         string // of its algorithm
-	recorded     bool   // it is in the recorder,
-	recordNumber uint64 // under this number
+	name         string      // of its algorithm
+	recorded     bool        // it is in the recorder,
+	recordNumber uint64      // under this number
+	owing        atomic.Bool // it is over, and did not wait for all ranks: what comes next does
 
 	buffers                    buffers
 	outBounds, inBounds, parts bounds
@@ -60,6 +61,9 @@ func (c *Comm) run(ctx context.Context, o *operation) error {
 func (k *core) execute(ctx context.Context, o *operation) error {
 	k.seq++
 	k.recorded = false
+	if k.owing.Load() {
+		k.owing.Store(false)
+	}
 	err := o.wrong
 	if err == nil && k.failed.Load() {
 		err = k.broken()
@@ -80,6 +84,9 @@ func (k *core) execute(ctx context.Context, o *operation) error {
 	if err != nil {
 		k.world.writeFlight()
 	} else if k.group != nil {
+		if len(k.port.later) > 0 || k.node != nil && !k.node.CaughtUp() {
+			k.owing.Store(true)
+		}
 		k.group.End(to)
 	}
 	return err
@@ -118,7 +125,54 @@ func (k *core) enterAndRun(ctx context.Context, o *operation) error {
 		}
 	}
 	k.port.begin(ctx)
-	return o.run(k)
+	if err := o.run(k); err != nil {
+		return err
+	}
+	if len(k.port.earlier) > 0 || k.node != nil && o.code != sharedCode {
+		return k.catchUp(o.code)
+	}
+	return nil
+}
+
+// catchUp waits for the ranks that the call before this one, which goes by code, has not waited for. That is done in the end of this call,
+// as most of it has come by itself then. Of two calls that go through shared memory, the node sees to it itself.
+func (k *core) catchUp(code uint8) error {
+	if err := k.port.catchUp(); err != nil || k.node == nil || code == sharedCode {
+		return err
+	}
+	return k.sharedError(k.node.CatchUp(nodeWaiter{k}))
+}
+
+// catchUpLast waits for the ranks that the last call has not waited for, as no call will. What is under way is not waited for.
+func (k *core) catchUpLast() error {
+	if !k.owing.Load() || k.failed.Load() {
+		return nil
+	}
+	if k.turns.take() {
+		defer k.give()
+		return k.resume()
+	}
+	return k.finish(context.Background(), k.start(&queuedCall{do: k.resume}))
+}
+
+// resume is catchUpLast's part of the call that it goes on with. The turn is taken.
+func (k *core) resume() error {
+	if !k.owing.Load() {
+		return nil
+	}
+	k.owing.Store(false)
+	k.group.Resume()
+	k.port.begin(context.Background())
+	err := k.catchUp(0)
+	to := tick.Now()
+	if err != nil {
+		err = k.fail(k.call, err)
+		k.world.recorder.end(k.recordNumber, err, to)
+		k.world.writeFlight()
+		return err
+	}
+	k.group.End(to)
+	return nil
 }
 
 // enter notes the call that runs, unless that is done, and makes it the group's.

@@ -55,7 +55,9 @@
 // the length of the buffer, on how it is cut into calls, on the algorithm, the transport or the run: see [AllReduce].
 //
 // Ranks that call different collectives, or the same with another length, type, operation or
-// root, get an error that shows both calls, within a round trip of the later one.
+// root, get an error that shows both calls, within a round trip of the later one. A rank that needs nothing more of the others returns
+// before they have come: the root of a [Broadcast] or [Scatter], the others of a [Reduce] or [Gather], rank 0 of a [Scan] or [Exscan]. It
+// hears from them in its next call, or in [Comm.Close], which then has the error, and waits for them: no rank is ahead by more than one call.
 // A rank whose process dies is an error on the others at once; one that keeps the
 // others waiting is one after Config.Timeout, and the error says what it last did; and a collective ends at once
 // with its context. After an error the Comm is broken on every rank: what is left is Shrink or Close. The errors are [ErrMismatch],

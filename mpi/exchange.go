@@ -12,8 +12,8 @@ import (
 // Broadcast copies root's buf into that of every other rank. buf has the same
 // length on all of them, and may be empty.
 //
-// No rank returns before it has heard from those that it sends to: so two ranks that both take
-// themselves for the root find out.
+// Root may return before the others have called it. That they have, and name the same root, it finds out in its next call, or in Close:
+// so two ranks that both take themselves for the root get an error there.
 //
 // When it fails the content of buf is undefined on all ranks but root.
 func Broadcast[T Number](ctx context.Context, c *Comm, buf []T, root int) error {
@@ -94,7 +94,7 @@ func allGatherOf[T Number](o *operation, c *Comm, out, in []T, counts []int) *op
 }
 
 // Gather puts the ranks' in together, in the order of ranks, in root's out. All ins have the same length; other
-// ranks' out is not used. in may be root's own block of out.
+// ranks' out is not used. in may be root's own block of out. The others may return before root has called it, as root does from Broadcast.
 func Gather[T Number](ctx context.Context, c *Comm, out, in []T, root int) error {
 	return c.run(ctx, gatherOf(new(operation), c, out, in, nil, root, false))
 }
@@ -143,7 +143,7 @@ func gatherOf[T Number](o *operation, c *Comm, out, in []T, counts []int, root i
 }
 
 // Scatter hands root's in out to the ranks, block by block, each into its out. All outs have the same length; other
-// ranks' in is not used. out may be root's own block of in.
+// ranks' in is not used. out may be root's own block of in. Root may return before the others have called it, as from Broadcast.
 func Scatter[T Number](ctx context.Context, c *Comm, out, in []T, root int) error {
 	return c.run(ctx, scatterOf(new(operation), c, out, in, nil, root, false))
 }

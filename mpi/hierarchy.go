@@ -118,3 +118,7 @@ func (p *crossPort) Send(to int, buf []byte) algorithm.Handle {
 func (p *crossPort) Recv(from int, buf []byte) algorithm.Handle {
 	return p.port.Recv(p.ranks[from], buf)
 }
+
+func (p *crossPort) Notify(to int) { p.port.Notify(p.ranks[to]) }
+
+func (p *crossPort) Expect(from int) { p.port.Expect(p.ranks[from]) }

@@ -109,7 +109,9 @@ func TestBuffersOfOtherLengthsAreAMismatch(t *testing.T) {
 		for name, call := range calls {
 			t.Run(over+"/"+name, func(t *testing.T) {
 				w := newWorldOn(t, over, 2, nil)
-				for rank, err := range testkit.Each(2, func(rank int) error { return call(t.Context(), w[rank]) }) {
+				for rank, err := range testkit.Each(2, func(rank int) error {
+					return errors.Join(call(t.Context(), w[rank]), w[rank].Close())
+				}) {
 					if !errors.Is(err, ErrMismatch) {
 						t.Errorf("rank %d got %v", rank, err)
 					}

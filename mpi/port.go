@@ -14,6 +14,9 @@ type port struct {
 	ctx     context.Context
 	ops     []*engine.Op // the first used are posted
 	used    int
+	later   []*engine.Op // of Notify and Expect, in this call
+	earlier []*engine.Op // in the one before
+	spare   []*engine.Op // to take the place of those
 	scratch arena
 	handles arena
 }
@@ -23,6 +26,7 @@ var _ algorithm.Port = (*port)(nil)
 // begin makes the port ready for a call.
 func (p *port) begin(ctx context.Context) {
 	p.ctx, p.used = ctx, 0
+	p.earlier, p.later = append(p.earlier, p.later...), p.later[:0]
 	p.scratch.reset()
 	p.handles.reset()
 }
@@ -54,6 +58,34 @@ func (p *port) Recv(from int, buf []byte) algorithm.Handle {
 }
 
 func (p *port) Wait(h algorithm.Handle) error { return p.group.Wait(p.ctx, p.ops[h]) }
+
+// Notify implements algorithm.Port.
+func (p *port) Notify(to int) { p.group.Send(p.nextLater(), to, nil) }
+
+// Expect implements algorithm.Port.
+func (p *port) Expect(from int) { p.group.Recv(p.nextLater(), from, nil) }
+
+// nextLater finds an op that is waited for in the next call.
+func (p *port) nextLater() *engine.Op {
+	if len(p.spare) == 0 {
+		p.spare = append(p.spare, new(engine.Op))
+	}
+	last := len(p.spare) - 1
+	op := p.spare[last]
+	p.spare, p.later = p.spare[:last], append(p.later, op)
+	return op
+}
+
+// catchUp waits for what the call before begin has not waited for.
+func (p *port) catchUp() error {
+	for _, op := range p.earlier {
+		if err := p.group.Wait(p.ctx, op); err != nil {
+			return err
+		}
+	}
+	p.spare, p.earlier = append(p.spare, p.earlier...), p.earlier[:0]
+	return nil
+}
 
 func (p *port) next() (*engine.Op, algorithm.Handle) {
 	if p.used == len(p.ops) {

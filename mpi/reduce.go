@@ -46,7 +46,8 @@ func allReduceOf[T Number](o *operation, buf []T, op Op) *operation {
 	return o
 }
 
-// Reduce is AllReduce whose result only root gets. The others' buffers are not changed.
+// Reduce is AllReduce whose result only root gets. The others' buffers are not changed. They may return before root has called it, as
+// root does from Broadcast.
 func Reduce[T Number](ctx context.Context, c *Comm, buf []T, root int, op Op) error {
 	return c.run(ctx, reduceOf(new(operation), c, buf, root, op))
 }
@@ -126,7 +127,7 @@ func reduceScatterOf[T Number](o *operation, c *Comm, out, in []T, counts []int,
 }
 
 // Scan leaves in buf of rank r what the buffers of ranks 0 to r combine to, element by element. The bits depend on those
-// buffers alone.
+// buffers alone. A rank may return before those after it have called it, as root does from Broadcast.
 func Scan[T Number](ctx context.Context, c *Comm, buf []T, op Op) error {
 	return c.run(ctx, scanOf(new(operation), scanCall, buf, op))
 }

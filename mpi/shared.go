@@ -216,7 +216,7 @@ func (k *core) sharedError(err error) error {
 		if h := k.hierarchy; h != nil {
 			there += k.group.Rank() - h.local // the first rank of this machine
 		}
-		return engine.Mismatch(k.group.Rank(), there, k.call, callOf(differ.Fingerprint), describe, describeFully)
+		return engine.Mismatch(k.group.Rank(), there, callOf(differ.Own), callOf(differ.Fingerprint), describe, describeFully)
 	}
 	return err
 }

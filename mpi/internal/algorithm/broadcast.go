@@ -96,18 +96,18 @@ func broadcastScatter(p Port, buf []byte, root int) error {
 	b := binomialOf(p, root)
 	start := func(i int) int { return i*(len(buf)/b.size) + min(i, len(buf)%b.size) }
 
-	posted := p.Handles(2*b.children() + 2)[:0]
+	posted := p.Handles(b.children() + 1)[:0]
 	if b.number > 0 {
-		posted = append(posted,
-			p.Send(b.parent(), nil),
-			p.Recv(b.parent(), buf[start(b.number):start(b.number+b.below())]))
-		if err := p.Wait(posted[1]); err != nil {
+		p.Notify(b.parent())
+		posted = append(posted, p.Recv(b.parent(), buf[start(b.number):start(b.number+b.below())]))
+		if err := p.Wait(posted[0]); err != nil {
 			return err
 		}
 	}
 	for i := range b.children() {
 		from, to := b.subtree(i)
-		posted = append(posted, p.Send(b.child(i), buf[start(from):start(to)]), p.Recv(b.child(i), nil))
+		posted = append(posted, p.Send(b.child(i), buf[start(from):start(to)]))
+		p.Expect(b.child(i))
 	}
 	if err := WaitAll(p, posted...); err != nil { // what is sent is received again
 		return err
@@ -132,25 +132,23 @@ type branch struct {
 // several branches, each carries an equal share of buf. Only the root may have children in more than one: who waits
 // for the one in order to go on with the other would break the flow of both.
 //
-// At once, each rank tells its parents that it is there, and none returns before it has heard
-// that of its children (see the package's rule).
+// At once, each rank tells its parents that it is there; it need not hear that of its children before it returns (see the package's rule).
 func relay(p Port, buf []byte, segment int, branches ...branch) error {
 	share := func(i int) []byte { return buf[len(buf)*i/len(branches) : len(buf)*(i+1)/len(branches)] }
 	room, steps := 0, 0
 	for i, b := range branches {
-		room += (cuts(len(share(i)), segment) + 1) * (b.children + 1)
+		room += cuts(len(share(i)), segment) * (b.children + 1)
 		steps = max(steps, cuts(len(share(i)), segment))
 	}
-	posted := p.Handles(room)[:0]
 	for _, b := range branches {
 		if b.parent != none {
-			posted = append(posted, p.Send(b.parent, nil))
+			p.Notify(b.parent)
 		}
 		for c := range b.children {
-			posted = append(posted, p.Recv(b.child(c), nil))
+			p.Expect(b.child(c))
 		}
 	}
-	next := len(posted)
+	posted, next := p.Handles(room)[:0], 0
 	for k := range steps {
 		for i, b := range branches {
 			if b.parent != none && k < cuts(len(share(i)), segment) {

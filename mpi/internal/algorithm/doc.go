@@ -10,12 +10,14 @@
 //
 // # Nobody returns unnoticed
 //
-// All these algorithms keep one rule, so that ranks that make different calls find out in that call, and neither hang nor
-// return as if nothing were wrong: however the ranks are parted in two, some rank on each side cannot return before it
+// All these algorithms keep one rule, so that ranks that make different calls find out, and neither hang nor go on
+// as if nothing were wrong: however the ranks are parted in two, some rank on each side waits until it
 // has heard from the other side; and each side alone, as far as it comes, sends the other a message. (A message carries the call
 // that it is of, and is checked when it comes.) Where the messages that the work needs would not do, empty ones go the other
 // way: from each rank to its parent in a broadcast or scatter, from the parent to the rank in a gather, reduction to a root or
-// barrier. They are sent at once, so they add no latency. Blocks without bytes are sent as empty messages, too.
+// barrier. They are sent at once, and, but for the barrier's, not waited for in the call: [Port.Expect] leaves that to the next one, so
+// that a rank whose part is done returns, and is ahead of the others by one call at most. Blocks without bytes are sent as empty messages,
+// too.
 //
 // # The canonical order
 //

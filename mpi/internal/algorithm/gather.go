@@ -19,15 +19,14 @@ func GathersV() []Entry[GatherFunc] { return Gathers()[:1:1] }
 func gatherLinear(p Port, out []byte, at []int, in []byte, root int) error {
 	rank, size := p.Rank(), p.Size()
 	if rank != root {
-		return WaitAll(p, p.Send(root, in), p.Recv(root, nil))
+		p.Expect(root)
+		return p.Wait(p.Send(root, in))
 	}
-	posted := p.Handles(2 * size)[:0]
+	posted := p.Handles(size)[:0]
 	for i := 1; i < size; i++ {
 		from := (root + i) % size
 		posted = append(posted, p.Recv(from, out[at[from]:at[from+1]]))
-	}
-	for i := 1; i < size; i++ {
-		posted = append(posted, p.Send((root+i)%size, nil))
+		p.Notify(from)
 	}
 	copy(out[at[root]:at[root+1]], in)
 	return WaitAll(p, posted...)
@@ -38,12 +37,12 @@ func gatherLinear(p Port, out []byte, at []int, in []byte, root int) error {
 func gatherBinomial(p Port, out []byte, _ []int, in []byte, root int) error {
 	b := binomialOf(p, root)
 	g := newGatherBuffer(p, b, len(in), out, in)
-	posted := p.Handles(2*b.children() + 2)[:0]
+	posted := p.Handles(b.children() + 1)[:0]
 	for i := b.children() - 1; i >= 0; i-- { // the smallest subtree comes first
 		posted = append(posted, p.Recv(b.child(i), g.blocks(b.subtree(i))))
 	}
 	for i := range b.children() {
-		posted = append(posted, p.Send(b.child(i), nil))
+		p.Notify(b.child(i))
 	}
 	if !b.leaf() {
 		copy(g.own(), in)
@@ -55,8 +54,8 @@ func gatherBinomial(p Port, out []byte, _ []int, in []byte, root int) error {
 		g.unwrap()
 		return nil
 	}
-	posted = append(posted, p.Recv(b.parent(), nil))
-	if err := WaitAll(p, posted[:b.children()]...); err != nil {
+	p.Expect(b.parent())
+	if err := WaitAll(p, posted...); err != nil {
 		return err
 	}
 	posted = append(posted, p.Send(b.parent(), g.mine()))

@@ -77,6 +77,9 @@ func (g localGroup) Try(size int, f func(p *localPort) error) (localTraffic, []e
 	errs := testkit.Each(size, func(rank int) error {
 		p := w.ports[rank]
 		err := f(p)
+		if err == nil {
+			err = p.catchUp()
+		}
 		return p.leave(err)
 	})
 	traffic := localTraffic{Messages: make([]int, size), Bytes: make([]int, size)}
@@ -188,6 +191,8 @@ func (p *idlePort) Size() int               { return p.size }
 func (p *idlePort) Send(int, []byte) Handle { return 0 }
 func (p *idlePort) Recv(int, []byte) Handle { return 0 }
 func (p *idlePort) Wait(Handle) error       { return nil }
+func (p *idlePort) Notify(int)              {}
+func (p *idlePort) Expect(int)              {}
 func (p *idlePort) Scratch(n int) []byte    { return p.scratch[:n] }
 func (p *idlePort) Handles(n int) []Handle  { return p.handles[:n:n] }
 
@@ -198,6 +203,7 @@ type localPort struct {
 
 	ops     []*localOp
 	pending []*localOp // not waited for
+	later   []Handle   // of Notify and Expect
 	blocked *localOp   // what Wait waits for
 	waits   int
 
@@ -205,7 +211,7 @@ type localPort struct {
 
 	messages, bytes, round int
 
-	// clock is the rank's own time. A port sends one message after another, each taking Beta a byte
+	// clock is the rank's own time. A port sends one message after another, and receives so, each taking Beta a byte
 	// and a share of Alpha; receiving is what the messages to it have taken of it so far.
 	clock, sending, receiving float64
 }
@@ -356,8 +362,23 @@ func (p *localPort) Wait(t Handle) error {
 		return w.err
 	}
 	p.round = max(p.round, o.round)
-	p.receiving += float64(len(o.buf)) * w.Machine.Beta
+	p.receiving += queued*w.Machine.Alpha + float64(len(o.buf))*w.Machine.Beta
 	p.clock = max(p.clock, p.receiving, o.first+float64(len(o.buf))*w.Machine.Beta)
+	return nil
+}
+
+func (p *localPort) Notify(to int)   { p.later = append(p.later, p.Send(to, nil)) }
+func (p *localPort) Expect(from int) { p.later = append(p.later, p.Recv(from, nil)) }
+
+// catchUp waits for what the algorithm has not waited for. The rank's own time does not go on.
+func (p *localPort) catchUp() error {
+	round, clock := p.round, p.clock
+	defer func() { p.round, p.clock = round, clock }()
+	for _, h := range p.later {
+		if err := p.Wait(h); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -129,7 +129,8 @@ func FuzzMoves(f *testing.F) {
 }
 
 // The rule of the package: part the ranks in two, and let the one side make a call of which the other knows nothing. Some
-// rank that makes it must not return, and must have sent the other side a message, which shows it the call.
+// rank that makes it must wait, in the call or after it for what it expects, and must have sent the other side a message, which shows it
+// the call.
 func TestNoCallIsMadeByAFewUnnoticed(t *testing.T) {
 	for _, m := range movers() {
 		t.Run(m.name, func(t *testing.T) {
@@ -171,6 +172,50 @@ func callAlone(t *testing.T, m mover, j payload, few int) {
 		}
 	}
 	t.Errorf("of %d ranks, %b call with root %d, and tell nobody else", size, few, j.root)
+}
+
+// Ranks that get nothing from any other return though they are alone: the root of a broadcast or scatter, and of a gather's tree the
+// leaves.
+func TestWhoGetsNothingReturnsAlone(t *testing.T) {
+	const size = 5
+	alone := func(name string, rank int, perform func(p *localPort) error) {
+		t.Helper()
+		returned := false
+		localGroup{}.Try(size, func(p *localPort) error {
+			if p.rank != rank {
+				return nil
+			}
+			err := perform(p)
+			returned = err == nil
+			return err
+		})
+		if !returned {
+			t.Errorf("%s: rank %d waits for others", name, rank)
+		}
+	}
+	for _, m := range movers() {
+		const root = 1
+		rank := root
+		switch {
+		case m.name == "broadcast/scatter_allgather" || !m.rooted:
+			continue // each rank gets something
+		case strings.HasPrefix(m.name, "gather/"):
+			rank = root + 1 // the first child of every tree here, and a leaf
+		}
+		alone(m.name, rank, func(p *localPort) error { return m.perform(p, evenPayload(size, 3, root)) })
+	}
+	r := Reduction{Kernel: func(dst, a, b []byte) { copy(dst, a) }, Size: 1}
+	for _, e := range Reduces() {
+		if e.Name == "scatter_gather" {
+			continue // each rank reduces a part
+		}
+		alone("reduce/"+e.Name, size-1, func(p *localPort) error { return e.Run(p, make([]byte, 3), 1, r) })
+	}
+	for _, e := range slices.Concat(Scans(), Exscans()) {
+		if e.Name == "linear" { // by doubling, ranks exchange what they have
+			alone("scan/"+e.Name, 0, func(p *localPort) error { return e.Run(p, make([]byte, 3), r) })
+		}
+	}
 }
 
 // The first error of a port ends an algorithm at once, wherever it comes.

@@ -27,6 +27,11 @@ type Port interface {
 	// Wait returns when what the handle stands for is done. It may be called more than once.
 	Wait(h Handle) error
 
+	// Notify sends an empty message, and Expect receives one: that a rank has come. The algorithm does not wait for it; whoever made the
+	// port does, before the next call of the group returns.
+	Notify(to int)
+	Expect(from int)
+
 	// Scratch returns n bytes, aligned for every element type, that are the call's until it
 	// ends. Their content is undefined. It allocates only where earlier calls have not needed as much.
 	Scratch(n int) []byte

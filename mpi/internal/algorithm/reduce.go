@@ -22,17 +22,13 @@ func reduceBinomial(p Port, buf []byte, root int, r Reduction) error {
 	t := newTreeReduction(p, buf, r, at, r.segments(len(buf)), false)
 
 	// Empty messages down the tree tell that the parents have come.
-	presence := p.Handles(len(at.children) + 1)[:0]
 	for _, child := range at.children {
-		presence = append(presence, p.Send(child.rank, nil))
+		p.Notify(child.rank)
 	}
 	if at.parent != none {
-		presence = append(presence, p.Recv(at.parent, nil))
+		p.Expect(at.parent)
 	}
-	if err := runTrees(&t); err != nil {
-		return err
-	}
-	return WaitAll(p, presence...)
+	return runTrees(&t)
 }
 
 // costReduceBinomial is L(alpha + n beta + n gamma), the reduction overlapped.
@@ -42,20 +38,16 @@ func costReduceBinomial(m Machine, size, n int) float64 {
 
 // reduceDirect sends everything to root, which combines it in canonical order.
 func reduceDirect(p Port, buf []byte, root int, r Reduction) error {
-	presence := p.Handles(p.Size())[:0] // of empty messages that tell that root has come
 	for rank := range p.Size() {
-		switch {
+		switch { // the others hear that root has come
 		case rank == root:
 		case p.Rank() == root:
-			presence = append(presence, p.Send(rank, nil))
+			p.Notify(rank)
 		case p.Rank() == rank:
-			presence = append(presence, p.Recv(root, nil))
+			p.Expect(root)
 		}
 	}
-	if err := runStar(p, buf, r, root, false); err != nil {
-		return err
-	}
-	return WaitAll(p, presence...)
+	return runStar(p, buf, r, root, false)
 }
 
 // costReduceDirect is alpha + (p-1) n (beta + gamma), overlapped.

@@ -49,20 +49,32 @@ func doublingScan(p Port, buf []byte, r Reduction, started bool) error {
 			continue
 		}
 		more := left+2*m < size // the pair's sum is the left one of another pair
+		switch {                // else the upper rank only tells that it has come
+		case !more && upper:
+			p.Notify(peer)
+		case !more:
+			p.Expect(peer)
+		}
 		post := func(k int) error {
 			out := r.part(total, k, steps)
-			in := scratch.at(k, len(out))
-			if !more && upper {
-				out = nil // only tells that this rank has come
-			} else if !more {
-				in = nil
+			if more || !upper {
+				sent[k%lag] = p.Send(peer, out)
 			}
-			sent[k%lag] = p.Send(peer, out)
-			received[k%lag] = p.Recv(peer, in)
+			if more || upper {
+				received[k%lag] = p.Recv(peer, scratch.at(k, len(out)))
+			}
 			return nil
 		}
 		finish := func(k int) error {
-			if err := WaitAll(p, received[k%lag], sent[k%lag]); err != nil {
+			if more || !upper {
+				if err := p.Wait(sent[k%lag]); err != nil {
+					return err
+				}
+			}
+			if !more && !upper {
+				return nil
+			}
+			if err := p.Wait(received[k%lag]); err != nil {
 				return err
 			}
 			result, sum := r.part(buf, k, steps), r.part(total, k, steps)
@@ -119,12 +131,11 @@ func linearScan(p Port, buf []byte, r Reduction, inclusive bool) error {
 	lag := min(window, steps)
 	scratch := newSlots(p, r.widest(len(buf), steps), 2*lag)
 	var sent, received [window]Handle
-	var sentPresence, gotPresence Handle // of empty messages that tell that a rank has come
 	if me > 0 {
-		sentPresence = p.Send(me-1, nil)
+		p.Notify(me - 1)
 	}
 	if me < last {
-		gotPresence = p.Recv(me+1, nil)
+		p.Expect(me + 1)
 	}
 
 	post := func(k int) error {
@@ -162,14 +173,7 @@ func linearScan(p Port, buf []byte, r Reduction, inclusive bool) error {
 		}
 		return p.Wait(sent[k%lag])
 	}
-	err := pipeline(steps, phase{0, post}, phase{lag, add}, phase{2 * lag, release})
-	if err == nil && me > 0 {
-		err = p.Wait(sentPresence)
-	}
-	if err == nil && me < last {
-		err = p.Wait(gotPresence)
-	}
-	return err
+	return pipeline(steps, phase{0, post}, phase{lag, add}, phase{2 * lag, release})
 }
 
 // costScanLinear is (p-2+m)(alpha + s beta + s gamma) for m segments of s bytes, the reduction overlapped.

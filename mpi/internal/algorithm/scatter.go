@@ -19,12 +19,14 @@ func ScattersV() []Entry[ScatterFunc] { return Scatters()[:1:1] }
 func scatterLinear(p Port, out, in []byte, at []int, root int) error {
 	rank, size := p.Rank(), p.Size()
 	if rank != root {
-		return WaitAll(p, p.Send(root, nil), p.Recv(root, out))
+		p.Notify(root)
+		return p.Wait(p.Recv(root, out))
 	}
-	posted := p.Handles(2 * size)[:0]
+	posted := p.Handles(size)[:0]
 	for i := 1; i < size; i++ {
 		to := (root + i) % size
-		posted = append(posted, p.Recv(to, nil), p.Send(to, in[at[to]:at[to+1]]))
+		p.Expect(to)
+		posted = append(posted, p.Send(to, in[at[to]:at[to+1]]))
 	}
 	copy(out, in[at[root]:at[root+1]])
 	return WaitAll(p, posted...)
@@ -35,18 +37,20 @@ func scatterLinear(p Port, out, in []byte, at []int, root int) error {
 func scatterBinomial(p Port, out, in []byte, _ []int, root int) error {
 	b := binomialOf(p, root)
 	g := newGatherBuffer(p, b, len(out), in, out)
-	posted := p.Handles(2*b.children() + 2)[:0]
+	posted := p.Handles(b.children() + 1)[:0]
 	if b.number == 0 {
 		g.wrap()
 	} else {
+		p.Notify(b.parent())
 		received := p.Recv(b.parent(), g.mine())
-		posted = append(posted, p.Send(b.parent(), nil), received)
+		posted = append(posted, received)
 		if err := p.Wait(received); err != nil {
 			return err
 		}
 	}
 	for i := range b.children() {
-		posted = append(posted, p.Send(b.child(i), g.blocks(b.subtree(i))), p.Recv(b.child(i), nil))
+		posted = append(posted, p.Send(b.child(i), g.blocks(b.subtree(i))))
+		p.Expect(b.child(i))
 	}
 	if !b.leaf() {
 		copy(out, g.own())

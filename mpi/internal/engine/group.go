@@ -185,6 +185,9 @@ func (g *Group) mismatch(from int, there Call) error {
 // End ends the collective, now.
 func (g *Group) End(now tick.Count) { g.ended.Store(int64(now)) }
 
+// Resume takes the last End back: there is more of that call to be waited for.
+func (g *Group) Resume() { g.ended.Store(0) }
+
 // running reports whether the call has not ended. mu is held.
 func (g *Group) running() bool { return g.call.Seq > 0 && g.ended.Load() == 0 }
 

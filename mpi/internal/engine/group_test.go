@@ -298,6 +298,32 @@ func TestMismatchWithAPastCallIsFound(t *testing.T) {
 	}
 }
 
+// A receive of a past call is served in a later one. A frame of that call which nobody waits for is a mismatch.
+func TestReceiveOutlivesItsCall(t *testing.T) {
+	overAll(t, func(t *testing.T, k kind) {
+		w := newWorld(t, k, 2, nil)
+		var early, late, s Op
+		for seq, op := range []*Op{&early, &late} {
+			if err := begin(w.groups[0], Call{Seq: uint64(seq) + 1}); err != nil {
+				t.Fatal(err)
+			}
+			w.groups[0].Recv(op, 1, nil)
+			end(w.groups[0])
+		}
+		if err := errors.Join(begin(w.groups[0], Call{Seq: 3}), begin(w.groups[1], Call{Seq: 1})); err != nil {
+			t.Fatal(err)
+		}
+		w.groups[1].Send(&s, 0, nil)
+		if err := within(t, func() error { return w.groups[0].Wait(t.Context(), &early) }); err != nil {
+			t.Fatal(err)
+		}
+		w.groups[1].Send(&s, 0, nil)
+		if err := within(t, func() error { return w.groups[0].Wait(t.Context(), &late) }); !errors.Is(err, ErrMismatch) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
 // A rank that is ahead does no harm, and its frames of the calls to come are received in their calls.
 func TestRankAheadDoesNoHarm(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {

@@ -50,6 +50,12 @@ func (p *peer) lane(k frameKind) *lane {
 	return p.control
 }
 
+// isDue reports whether a receive from this rank alone is posted for a frame.
+func (p *peer) isDue(h *header) bool {
+	_, op := p.posted.find(func(op *Op) bool { return op.matches(h) })
+	return op != nil
+}
+
 // exhausted reports whether nothing more is to be expected of a peer whose control lane has ended: what it sent before is read,
 // but that nobody waits for the last words of one that was killed.
 func (p *peer) exhausted() bool {

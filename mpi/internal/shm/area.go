@@ -15,8 +15,11 @@ const (
 	depth      = 3         // chunks that a rank has in staging; see Node.passChunks
 	wordSize   = 16        // data that travels in the line of a slot
 
+	// places is how many calls have a slot and inline data of their own, one after another; see Node.
+	places = 4
+
 	inlineAt = 4 << 10
-	stagesAt = inlineAt + 2*inlineSize
+	stagesAt = inlineAt + places*inlineSize
 
 	// AreaSize is the length in bytes of the segment that each rank of a Node makes.
 	AreaSize = stagesAt + depth*chunkSize
@@ -25,9 +28,9 @@ const (
 // area is one rank's segment. Only that rank writes there, but for the results of a reduction, which others leave in its stages and
 // inline.
 type area struct {
-	slots    [2]*slot  // of even and of odd calls
-	words    [2][]byte // theirs
-	inline   [2][]byte
+	slots    [places]*slot
+	words    [places][]byte // theirs
+	inline   [places][]byte
 	counters *[counterKinds]counter
 	stages   [depth][]byte
 }
@@ -56,7 +59,7 @@ func newArea(s *Segment) (area, error) {
 	if len(mem) < AreaSize {
 		return area{}, fmt.Errorf("an area of %d bytes, not %d", len(mem), AreaSize)
 	}
-	a := area{counters: (*[counterKinds]counter)(unsafe.Pointer(&mem[4*line]))}
+	a := area{counters: (*[counterKinds]counter)(unsafe.Pointer(&mem[2*line*places]))}
 	for i := range a.slots {
 		a.slots[i] = (*slot)(unsafe.Pointer(&mem[2*line*i]))
 		a.words[i] = a.slots[i].word[:]
@@ -69,11 +72,11 @@ func newArea(s *Segment) (area, error) {
 }
 
 // data is where n bytes of a call are: in the line that has the flag, if they fit there.
-func (a *area) data(parity uint64, n int) []byte {
+func (a *area) data(place uint64, n int) []byte {
 	if n <= wordSize {
-		return a.words[parity][:n]
+		return a.words[place][:n]
 	}
-	return a.inline[parity][:n]
+	return a.inline[place][:n]
 }
 
 const (

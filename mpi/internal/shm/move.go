@@ -1,17 +1,22 @@
 package shm
 
-// Broadcast copies root's buf to the others. It goes directly wherever root's buffer is registered.
+// Broadcast copies root's buf to the others. It goes directly wherever root's buffer is registered. Where it goes inline, the others wait
+// for root alone, and root for nobody.
 func (n *Node) Broadcast(w Waiter, fingerprint Fingerprint, buf []byte, root int) error {
 	var ref uint64
 	var inline []byte
+	whom := everyone
 	fits := len(buf) <= copyLimit
 	if n.rank == root {
 		ref = n.refOf(buf)
-		if fits {
+	}
+	if fits {
+		whom = root
+		if n.rank == root {
 			inline = buf
 		}
 	}
-	if err := n.enter(w, fingerprint, ref, inline); err != nil {
+	if err := n.enter(w, fingerprint, ref, inline, whom); err != nil {
 		return err
 	}
 	switch {
@@ -20,7 +25,7 @@ func (n *Node) Broadcast(w Waiter, fingerprint Fingerprint, buf []byte, root int
 	case !fits:
 		return n.broadcastStaged(w, buf, root)
 	case n.rank != root:
-		copy(buf, n.ranks[root].data(n.parity(), len(buf)))
+		copy(buf, n.ranks[root].data(n.place(), len(buf)))
 	}
 	return nil
 }
@@ -29,6 +34,9 @@ func (n *Node) broadcastDirect(w Waiter, buf []byte, root int) error {
 	view, err := n.resolve(root, len(buf), 1)
 	if err != nil {
 		return n.fail(err)
+	}
+	if err := n.awaitEntry(w, everyone); err != nil {
+		return err
 	}
 	if n.rank != root {
 		copy(buf, view)
@@ -60,7 +68,7 @@ func (n *Node) AllGather(w Waiter, fingerprint Fingerprint, buf []byte, at []int
 	if fits {
 		inline = block(buf, at, n.rank)
 	}
-	if err := n.enter(w, fingerprint, n.refOf(buf), inline); err != nil {
+	if err := n.enter(w, fingerprint, n.refOf(buf), inline, everyone); err != nil {
 		return err
 	}
 	way, err := n.choose(len(buf), 1, fits)
@@ -77,7 +85,7 @@ func (n *Node) AllGather(w Waiter, fingerprint Fingerprint, buf []byte, at []int
 		case way == direct:
 			copy(to, block(n.ranks[r].view, at, r))
 		default:
-			copy(to, n.ranks[r].data(n.parity(), len(to)))
+			copy(to, n.ranks[r].data(n.place(), len(to)))
 		}
 	}
 	if way == inlined {
@@ -110,7 +118,7 @@ func (n *Node) AllToAll(w Waiter, fingerprint Fingerprint, out, in []byte) error
 	if fits {
 		inline = in
 	}
-	if err := n.enter(w, fingerprint, 0, inline); err != nil {
+	if err := n.enter(w, fingerprint, 0, inline, everyone); err != nil {
 		return err
 	}
 	size := len(in) / len(n.ranks)
@@ -120,7 +128,7 @@ func (n *Node) AllToAll(w Waiter, fingerprint Fingerprint, out, in []byte) error
 	copy(window(out, n.rank, size), window(in, n.rank, size))
 	for i := range n.ranks {
 		if i != n.rank {
-			copy(window(out, i, size), window(n.ranks[i].data(n.parity(), len(in)), n.rank, size))
+			copy(window(out, i, size), window(n.ranks[i].data(n.place(), len(in)), n.rank, size))
 		}
 	}
 	return nil

@@ -10,8 +10,8 @@ import (
 // are collective: all ranks make the same ones in the same order, with the same lengths. A Node is for
 // one goroutine at a time. No call allocates.
 //
-// Every call begins with a line of its own in memory, which holds the caller's Fingerprint: it returns a
-// FingerprintError on every rank, before any data is touched, if the fingerprints differ. It thus waits for all ranks. Data
+// Every call begins with a line of its own in memory, which holds the caller's Fingerprint: no data of a rank is touched before its
+// fingerprint has been compared, and those of all ranks are, so that there is a FingerprintError on every rank if they differ. Data
 // goes one of three ways, which all ranks choose alike:
 //
 //   - inline: short data lies beside the fingerprints, and each rank takes what it needs, or, of what is to be reduced and not very
@@ -19,6 +19,12 @@ import (
 //   - direct: where all ranks' buffers are in registered segments, they read and write
 //     each other's;
 //   - staged: else buffers pass in chunks through memory that stays in the cache.
+//
+// An inline broadcast or reduction to one rank waits only for those whose data a rank needs. The others' fingerprints are compared in the
+// next call, or in CatchUp: no call returns before all ranks are known to have been in the one before it.
+//
+// So a rank that begins call s knows that all have begun call s-2, and thus have returned from call s-3, and know of all that they were
+// in call s-4: the slot of that one can be used again, and not that of a later one. So there are four.
 //
 // Reductions keep the canonical order of package algorithm on all of them.
 //
@@ -31,7 +37,9 @@ type Node struct {
 
 	seq         uint64 // the number of the call
 	fingerprint Fingerprint
-	mismatch    error // what hasEntered found
+	before      Fingerprint // that of the call before
+	whom        int         // the rank that is, or was, waited for, or everyone
+	mismatch    error       // what hasEntered found
 
 	counts [counterKinds]uint64 // this rank's
 	kind   int                  // which count of the others is waited for,
@@ -55,7 +63,7 @@ type rankState struct {
 // NewNode makes rank's part. areas are the segments of all ranks, by rank, no more than MaxRanks: each made by its rank with
 // AreaSize bytes, for this Node alone. They must stay open as long as the Node is used.
 func NewNode(rank int, areas []*Segment) (*Node, error) {
-	n := &Node{rank: rank, ranks: make([]rankState, len(areas))}
+	n := &Node{rank: rank, ranks: make([]rankState, len(areas)), whom: everyone}
 	for r, s := range areas {
 		a, err := newArea(s)
 		if err != nil {
@@ -112,33 +120,53 @@ var ErrCorrupt = errors.New("shared memory is corrupt")
 type FingerprintError struct {
 	Rank        int         // the other rank
 	Fingerprint Fingerprint // what it gave
+	Own         Fingerprint // what this rank gave for the same call
 }
 
 func (e *FingerprintError) Error() string { return fmt.Sprintf("rank %d is in another call", e.Rank) }
 
 // Barrier returns when every rank has called it: one exchange of flags.
 func (n *Node) Barrier(w Waiter, fingerprint Fingerprint) error {
-	return n.enter(w, fingerprint, 0, nil)
+	return n.enter(w, fingerprint, 0, nil, everyone)
 }
 
-// enter publishes that this rank is in a call, and waits until the others are. ref is that of a registered buffer, or 0; then
-// inline is what others take from here.
-func (n *Node) enter(w Waiter, fingerprint Fingerprint, ref uint64, inline []byte) error {
+// everyone in place of a rank: all of them.
+const everyone = -1
+
+// enter publishes that this rank is in a call, and waits until whom is, a rank or everyone, and all have been in the call before. ref is
+// that of a registered buffer, or 0; then inline is what others take from here.
+func (n *Node) enter(w Waiter, fingerprint Fingerprint, ref uint64, inline []byte, whom int) error {
 	if n.err != nil {
 		return n.err
 	}
 	n.seq++
-	n.fingerprint = fingerprint
+	n.before, n.fingerprint = n.fingerprint, fingerprint
 	me := &n.ranks[n.rank]
 	me.seen, me.ref = n.seq, ref
-	s := me.slots[n.parity()]
+	s := me.slots[n.place()]
 	s.fingerprint, s.ref = fingerprint, ref
 	if ref == 0 {
-		copy(me.data(n.parity(), len(inline)), inline)
+		copy(me.data(n.place(), len(inline)), inline)
 	}
-	// Two slots do: a rank is here in call seq only when all are past call seq-2.
 	s.flag.Store(n.seq)
 	w.Entered()
+	return n.awaitEntry(w, whom)
+}
+
+// CaughtUp reports whether all ranks are known to have been in the last call.
+func (n *Node) CaughtUp() bool { return n.whom == everyone }
+
+// CatchUp waits until they are. It is no call itself.
+func (n *Node) CatchUp(w Waiter) error {
+	if n.err != nil || n.CaughtUp() {
+		return n.err
+	}
+	return n.awaitEntry(w, everyone)
+}
+
+// awaitEntry waits until whom is in this call, and all have been in the one before.
+func (n *Node) awaitEntry(w Waiter, whom int) error {
+	n.whom = whom
 	if err := w.Await(n.hasEntered); err != nil {
 		return n.fail(err)
 	}
@@ -148,12 +176,13 @@ func (n *Node) enter(w Waiter, fingerprint Fingerprint, ref uint64, inline []byt
 	return nil
 }
 
-// parity is that of the call, and nextParity that of the one to come.
-func (n *Node) parity() uint64     { return n.seq & 1 }
-func (n *Node) nextParity() uint64 { return (n.seq + 1) & 1 }
+// place is where the call's slot and inline data are, and nextPlace where those of the one to come will be.
+func (n *Node) place() uint64     { return n.seq % places }
+func (n *Node) nextPlace() uint64 { return (n.seq + 1) % places }
 
-// entered tells whether all ranks are in this call, or one is in another, which it leaves as the mismatch. All are looked
-// at each time: a rank that never comes does not hide one that is in a wrong call.
+// entered tells whether the ranks are in this call that awaitEntry waits for, and all have been in the one before; or one is, or was, in
+// another, which it leaves as the mismatch. All are looked at each time: a rank that never comes does not hide one that is in a wrong
+// call.
 func (n *Node) entered() bool {
 	all := true
 	for r := range n.ranks {
@@ -161,21 +190,36 @@ func (n *Node) entered() bool {
 		if state.seen == n.seq {
 			continue
 		}
-		s := state.slots[n.parity()]
-		switch flag := s.flag.Load(); {
-		case flag < n.seq:
+		if state.seen+1 < n.seq && !n.see(r, n.seq-1, &n.before) {
 			all = false
-			continue
-		case flag > n.seq:
-			n.mismatch = fmt.Errorf("%w: rank %d is in call %d, and this is call %d", ErrCorrupt, r, flag, n.seq)
-			return true
-		case s.fingerprint != n.fingerprint:
-			n.mismatch = &FingerprintError{Rank: r, Fingerprint: s.fingerprint}
+		} else if n.whom == everyone || n.whom == r {
+			all = n.see(r, n.seq, &n.fingerprint) && all
+		}
+		if n.mismatch != nil {
 			return true
 		}
-		state.seen, state.ref = n.seq, s.ref
 	}
 	return all
+}
+
+// see tells whether rank r is known to be, or have been, in the call seq, whose fingerprint is own; where it is in another, that is the
+// mismatch.
+func (n *Node) see(r int, seq uint64, own *Fingerprint) bool {
+	state := &n.ranks[r]
+	s := state.slots[seq%places]
+	switch flag := s.flag.Load(); {
+	case flag < seq:
+		return false
+	case flag > seq:
+		n.mismatch = fmt.Errorf("%w: rank %d is in call %d, and this is call %d", ErrCorrupt, r, flag, seq)
+		return false
+	}
+	if there := s.fingerprint; there != *own {
+		n.mismatch = &FingerprintError{Rank: r, Fingerprint: there, Own: *own}
+		return false
+	}
+	state.seen, state.ref = seq, s.ref
+	return true
 }
 
 // The counters of a rank: of what it has done over all calls.

@@ -220,7 +220,7 @@ func TestHostileClocksDoNoMoreThanSpoilNumbers(t *testing.T) {
 		peer.counters[kind].Store(^uint64(0))
 	}
 	for call := uint64(1); call < 4; call++ {
-		s := peer.slots[call&1]
+		s := peer.slots[call%places]
 		s.fingerprint = Fingerprint{1}
 		s.flag.Store(call)
 		if err := m.node.AllReduce(m.w, Fingerprint{1}, make([]byte, 5*chunkSize+4), mixed); err != nil {

@@ -23,23 +23,29 @@ func (n *Node) Reduce(w Waiter, fingerprint Fingerprint, buf []byte, root int, r
 	return n.reduce(w, fingerprint, buf, root, r)
 }
 
-// everyone stands for the root of a reduction whose result goes to every rank.
-const everyone = -1
-
+// reduce leaves the result with root, or with everyone. Where it goes inline, a rank that gets none waits for nobody but for whose data it
+// combines.
 func (n *Node) reduce(w Waiter, fingerprint Fingerprint, buf []byte, root int, r *Reduction) error {
 	ref, fits := n.refOf(buf), len(buf) <= inlineSize
 	var inline []byte
+	whom := everyone
 	c := chunks{buf: buf, p: len(n.ranks)}
 	switch {
 	case !fits || ref != 0:
 	case len(buf) > splitFrom:
-		c.inline, c.parity, c.piece = true, n.nextParity(), roundUp(roundsOf(len(buf), c.p))
+		c.inline, c.place, c.piece = true, n.nextPlace(), roundUp(roundsOf(len(buf), c.p))
 		n.stageOthers(&c, 0)
 	case n.rank != root:
 		inline = buf
+		if root != everyone {
+			whom = n.rank
+		}
 	}
-	if err := n.enter(w, fingerprint, ref, inline); err != nil {
+	if err := n.enter(w, fingerprint, ref, inline, whom); err != nil {
 		return err
+	}
+	if whom == n.rank {
+		return nil
 	}
 	way, err := n.choose(len(buf), r.Size, fits)
 	switch {
@@ -64,7 +70,7 @@ const splitFrom = 2 << 10
 
 func (n *Node) reduceInline(buf []byte, r *Reduction) {
 	for i := range n.ranks {
-		n.sources[i] = n.ranks[i].data(n.parity(), len(buf))
+		n.sources[i] = n.ranks[i].data(n.place(), len(buf))
 	}
 	n.sources[n.rank] = buf
 	n.targets = append(n.targets[:0], buf)
@@ -98,12 +104,13 @@ func (n *Node) reduceDirect(w Waiter, buf []byte, root int, r *Reduction) error 
 func (n *Node) reduceSplit(w Waiter, c *chunks, root int, r *Reduction) error {
 	n.reducePiece(c, 0, root, r)
 	n.count(w, finished)
+	if root != everyone && root != n.rank {
+		return nil
+	}
 	if err := n.await(w, finished, n.counts[finished]); err != nil {
 		return err
 	}
-	if root == everyone || root == n.rank {
-		n.fetchResults(c, 0)
-	}
+	n.fetchResults(c, 0)
 	return nil
 }
 
@@ -147,7 +154,7 @@ type chunks struct {
 	p      int
 	piece  int    // bytes, whole cache lines
 	inline bool   // staged there,
-	parity uint64 // of the call
+	place  uint64 // that of the call
 }
 
 // at is rank r's piece of a round in the buffer: empty or short at the end.
@@ -156,7 +163,7 @@ func (c *chunks) at(round, r int) []byte { return window(c.buf, round*c.p+r, c.p
 // staged is the same piece in the staging of rank by.
 func (n *Node) staged(c *chunks, by, round, r int) []byte {
 	if c.inline {
-		return window(n.ranks[by].inline[c.parity][:len(c.buf)], r, c.piece)
+		return window(n.ranks[by].inline[c.place][:len(c.buf)], r, c.piece)
 	}
 	return n.stage(by, round, r*c.piece, r*c.piece+len(c.at(round, r)))
 }
@@ -205,7 +212,7 @@ func (n *Node) ReduceScatter(w Waiter, fingerprint Fingerprint, out, in []byte, 
 	if fits {
 		inline = in
 	}
-	if err := n.enter(w, fingerprint, n.refOf(in), inline); err != nil {
+	if err := n.enter(w, fingerprint, n.refOf(in), inline, everyone); err != nil {
 		return err
 	}
 	way, err := n.choose(len(in), r.Size, fits)
@@ -218,7 +225,7 @@ func (n *Node) ReduceScatter(w Waiter, fingerprint Fingerprint, out, in []byte, 
 	for i := range n.ranks {
 		from := n.ranks[i].view
 		if way == inlined {
-			from = n.ranks[i].data(n.parity(), len(in))
+			from = n.ranks[i].data(n.place(), len(in))
 		}
 		n.sources[i] = block(from, at, n.rank)
 	}
