@@ -22,12 +22,12 @@ func (k *core) choose(o *operation) error {
 	if name == "" && k.config().Algorithm != "auto" {
 		name = k.preferred(o)
 	}
-	if k.node != nil && o.canShare() && (name == "" || name == sharedName) {
+	if (name == "" || name == sharedName) && !o.ragged && k.canShare(o.kind, int(o.count)*o.data.Size()) {
 		o.code, o.name = sharedCode, sharedName
 		return nil
 	}
 	if name == sharedName {
-		return fmt.Errorf("algorithm %q needs ranks that all share memory, and a collective that can use it", name)
+		return fmt.Errorf("algorithm %q needs ranks that all share memory, and a collective that can use it for such a length", name)
 	}
 	if o.kind == allReduceCall {
 		return k.chooseAllReduce(o, name)
@@ -102,9 +102,12 @@ func (o *operation) algorithms() []algorithm.Entry[runFunc] {
 	return o.kind.descriptor().algorithms[0]
 }
 
-// canShare tells whether the operation can go straight through memory. Of ragged blocks there is no telling whether the counts of two
-// ranks agree.
-func (o *operation) canShare() bool { return o.kind.descriptor().shared != nil && !o.ragged }
+// canShare tells whether a collective can go straight through memory; length is that in bytes of a buffer which all ranks have, so that they
+// agree. It cannot where blocks are ragged, as there is no telling whether the counts of two ranks agree.
+func (k *core) canShare(kind collective, length int) bool {
+	d := kind.descriptor()
+	return k.node != nil && d.shared != nil && (d.shares == nil || d.shares(k.node, length))
+}
 
 // preferred is the algorithm of the configuration, as far as this collective has it and it works for this group: one that was made
 // by Split or Shrink can be of another kind than that of all ranks. Then the model chooses.

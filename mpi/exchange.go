@@ -117,6 +117,10 @@ func IGatherV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int,
 var gatherDescriptor = descriptor{
 	name: "gather", root: toRoot,
 	algorithms: [2][]algorithm.Entry[runFunc]{entries(algorithm.Gathers(), gatherBlocks), entries(algorithm.GathersV(), gatherBlocks)},
+	shared: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
+		return node.Gather(w, fingerprint, b.out, b.in, b.root)
+	},
+	shares: (*shm.Node).TakesGather,
 }
 
 func gatherBlocks(run algorithm.GatherFunc, p algorithm.Port, b *buffers) error {
@@ -166,6 +170,10 @@ func IScatterV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int
 var scatterDescriptor = descriptor{
 	name: "scatter", root: fromRoot, costByIn: true,
 	algorithms: [2][]algorithm.Entry[runFunc]{entries(algorithm.Scatters(), scatterBlocks), entries(algorithm.ScattersV(), scatterBlocks)},
+	shared: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
+		return node.Scatter(w, fingerprint, b.out, b.in, b.root)
+	},
+	shares: (*shm.Node).TakesScatter,
 }
 
 func scatterBlocks(run algorithm.ScatterFunc, p algorithm.Port, b *buffers) error {

@@ -48,7 +48,11 @@ func (k *core) explain(kind collective, traits []algorithm.Traits, n int) []Pred
 			chosen = p.Name
 		}
 	}
-	if k.node != nil && o.canShare() {
+	length := n
+	if kind == gatherCall || kind == scatterCall {
+		length /= k.port.Size()
+	}
+	if k.canShare(kind, length) {
 		chosen = sharedName
 		all = slices.Insert(all, 0, Prediction{Algorithm: sharedName})
 	}

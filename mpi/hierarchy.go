@@ -37,12 +37,12 @@ func (k *core) shareMachines(ctx context.Context, target *core) error {
 		return nil
 	}
 	first := rank - h.local
-	areas, err := k.shareSegments(ctx, shm.AreaSize, first, first+h.width)
+	areas, readable, err := k.shareSegments(ctx, shm.AreaSize, first, first+h.width)
 	if err != nil || areas == nil {
 		return err
 	}
 	target.memory = append(target.memory, areas...)
-	if h.node, err = shm.NewNode(h.local, areas); err != nil {
+	if h.node, err = shm.NewNode(h.local, areas, readable); err != nil {
 		return err
 	}
 	h.between = crossPort{port: &target.port, ranks: h.cross, rank: rank / h.width}

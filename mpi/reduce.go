@@ -148,7 +148,13 @@ func IExscan[T Number](ctx context.Context, c *Comm, buf []T, op Op) *Request {
 }
 
 var (
-	scanDescriptor   = descriptor{name: "scan", reduces: true, algorithms: scans(algorithm.Scans())}
+	scanDescriptor = descriptor{
+		name: "scan", reduces: true, algorithms: scans(algorithm.Scans()),
+		shared: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
+			r := b.sharedReduction()
+			return node.Scan(w, fingerprint, b.out, &r)
+		},
+	}
 	exscanDescriptor = descriptor{name: "exscan", reduces: true, algorithms: scans(algorithm.Exscans())}
 )
 

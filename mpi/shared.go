@@ -55,7 +55,7 @@ func (k *core) alloc(ctx context.Context, n, width int, wrong error) (own []byte
 			own = k.allocDirect(size)
 			return nil
 		}
-		segments, err := k.shareSegments(ctx, max(size, 1), first, last)
+		segments, _, err := k.shareSegments(ctx, max(size, 1), first, last)
 		if err != nil {
 			return err
 		}
@@ -115,18 +115,19 @@ func (k *core) share(ctx context.Context, target *core) error {
 	if len(k.members) < 2 || len(k.members) > shm.MaxRanks {
 		return nil
 	}
-	areas, err := k.shareSegments(ctx, shm.AreaSize, 0, len(k.members))
+	areas, readable, err := k.shareSegments(ctx, shm.AreaSize, 0, len(k.members))
 	if err != nil || areas == nil {
 		return err
 	}
 	target.memory = append(target.memory, areas...)
-	target.node, err = shm.NewNode(k.group.Rank(), areas)
+	target.node, err = shm.NewNode(k.group.Rank(), areas, readable)
 	return err
 }
 
 // shareSegments makes a segment of size bytes and opens those of the other ranks from first to before last, whose sizes may
-// differ. It returns nil on all ranks of the group if one of them could not.
-func (k *core) shareSegments(ctx context.Context, size, first, last int) ([]*shm.Segment, error) {
+// differ. It returns nil on all ranks of the group if one of them could not. readable tells that each of these ranks can also read the
+// others' own memory.
+func (k *core) shareSegments(ctx context.Context, size, first, last int) (segments []*shm.Segment, readable bool, err error) {
 	own, err := shm.Create(size)
 	var handle [shm.HandleSize]byte
 	if err == nil {
@@ -137,24 +138,35 @@ func (k *core) shareSegments(ctx context.Context, size, first, last int) ([]*shm
 	all, err := k.allGatherBytes(ctx, handle[:])
 	if err != nil {
 		closeSegments(own)
-		return nil, err
+		return nil, false, err
 	}
-	segments, err := openSegments(all[first:last], k.group.Rank()-first, own)
-	ok := byte(1)
-	if err != nil {
+	segments, err = openSegments(all[first:last], k.group.Rank()-first, own)
+	vote := byte(opened)
+	switch {
+	case err != nil:
 		k.world.log.Debug("ranks of one machine do not share memory", "err", err)
-		ok = 0
+		vote = notOpened
+	case !slices.ContainsFunc(segments, func(s *shm.Segment) bool { return !s.ReadsOwner() }):
+		vote = readsOwners
 	}
-	votes, err := k.allGatherBytes(ctx, []byte{ok})
-	if err == nil && !slices.ContainsFunc(votes, func(vote []byte) bool { return vote[0] == 0 }) {
-		return segments, own.CloseFile() // all have opened it
+	votes, err := k.allGatherBytes(ctx, []byte{vote})
+	lacks := func(least byte) func([]byte) bool { return func(vote []byte) bool { return vote[0] < least } }
+	if err == nil && !slices.ContainsFunc(votes, lacks(opened)) { // then its file is of no more use
+		return segments, !slices.ContainsFunc(votes[first:last], lacks(readsOwners)), own.CloseFile()
 	}
 	closeSegments(segments...)
 	if err == nil && k.world.config.Transport == "shm" {
 		err = errors.New("the ranks are to share memory, and some of them cannot: is there enough of it, and room for open files?")
 	}
-	return nil, err
+	return nil, false, err
 }
+
+// What a rank says of the segments of the others on its machine.
+const (
+	notOpened = iota
+	opened
+	readsOwners // and of their own memory
+)
 
 // openSegments opens what the handles stand for; the rank's own is there. On an error it closes all.
 func openSegments(handles [][]byte, rank int, own *shm.Segment) ([]*shm.Segment, error) {

@@ -85,7 +85,7 @@ const (
 	directFrom = 8 << 10
 
 	refBits    = 48 // of a reference that are the offset; the others are the region, from 1
-	maxRegions = 1<<(64-refBits) - 1
+	maxRegions = 1<<(64-refBits) - 2
 )
 
 // refOf finds buf in this rank's registered segments.
@@ -103,6 +103,15 @@ func (n *Node) refOf(buf []byte) uint64 {
 	return 0
 }
 
+// reach is refOf for what the others only read: what is in no segment, they may read in this rank's own memory, if it has from bytes.
+func (n *Node) reach(buf []byte, from int) uint64 {
+	ref := n.refOf(buf)
+	if address := addressOf(buf); ref == 0 && n.readable && len(buf) >= from && address>>refBits == 0 {
+		return ownMemory<<refBits | address
+	}
+	return ref
+}
+
 // way is how the data of a call goes.
 type way int
 
@@ -112,40 +121,52 @@ const (
 	staged
 )
 
+// access is what the others do with a rank's buffer.
+type access bool
+
+const (
+	writes access = true
+	reads  access = false
+)
+
 // choose finds the way of a call whose shared buffers have length bytes, of elements of size bytes. fits tells that data was
-// given inline by those who have no registered buffer. As all ranks see the same slots, they choose alike.
-func (n *Node) choose(length, size int, fits bool) (way, error) {
-	registered := 0
+// given inline by those whose buffer cannot be reached. As all ranks see the same slots, they choose alike.
+func (n *Node) choose(length, size int, fits bool, to access) (way, error) {
+	reachable := 0
 	for r := range n.ranks {
-		state := &n.ranks[r]
-		if state.view = nil; state.ref == 0 {
+		if n.ranks[r].ref == 0 {
 			continue
 		}
-		view, err := n.resolve(r, length, size)
-		if err != nil {
+		if err := n.resolve(r, length, size, to); err != nil {
 			return 0, n.fail(err)
 		}
-		state.view = view
-		registered++
+		reachable++
 	}
 	switch {
-	case registered == len(n.ranks):
+	case reachable == len(n.ranks):
 		return direct, nil
-	case registered == 0 && fits:
+	case reachable == 0 && fits:
 		return inlined, nil
 	}
 	return staged, nil
 }
 
-// resolve checks rank r's reference to a buffer.
-func (n *Node) resolve(r, length, size int) ([]byte, error) {
-	region, offset := n.ranks[r].ref>>refBits, n.ranks[r].ref&(1<<refBits-1)
+// resolve checks rank r's reference to a buffer, and notes where that is: a view of it, or else its address in that rank's memory, which is
+// checked when it is read.
+func (n *Node) resolve(r, length, size int, to access) error {
+	state := &n.ranks[r]
+	region, offset := state.ref>>refBits, state.ref&(1<<refBits-1)
+	if region == ownMemory && to == reads && n.readable {
+		state.view, state.address = nil, offset
+		return nil
+	}
 	if region == 0 || region > uint64(len(n.regions)) || length < directFrom {
-		return nil, fmt.Errorf("%w: rank %d has a buffer of %d bytes in region %d of %d", ErrCorrupt, r, length, region, len(n.regions))
+		return fmt.Errorf("%w: rank %d has a buffer of %d bytes in region %d of %d", ErrCorrupt, r, length, region, len(n.regions))
 	}
 	mem := n.regions[region-1][r]
 	if offset > uint64(len(mem)) || uint64(length) > uint64(len(mem))-offset || offset%uint64(size) != 0 {
-		return nil, fmt.Errorf("%w: rank %d has a buffer of %d bytes at %d of %d", ErrCorrupt, r, length, offset, len(mem))
+		return fmt.Errorf("%w: rank %d has a buffer of %d bytes at %d of %d", ErrCorrupt, r, length, offset, len(mem))
 	}
-	return mem[offset:][:length], nil
+	state.view = mem[offset:][:length]
+	return nil
 }

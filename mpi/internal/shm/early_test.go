@@ -24,6 +24,22 @@ var short = map[string]struct {
 		func(m *member, f Fingerprint) error { return m.node.Reduce(m.w, f, make([]byte, splitFrom), 0, mixed) },
 		func(rank int) bool { return rank != 0 },
 	},
+	"gather": {
+		func(m *member, f Fingerprint) error {
+			return m.node.Gather(m.w, f, make([]byte, 3*inlineSize), make([]byte, inlineSize), 0)
+		},
+		func(rank int) bool { return rank != 0 },
+	},
+	"scatter": {
+		func(m *member, f Fingerprint) error {
+			return m.node.Scatter(m.w, f, make([]byte, 4), make([]byte, 12), 0)
+		},
+		func(rank int) bool { return rank == 0 },
+	},
+	"scan": {
+		func(m *member, f Fingerprint) error { return m.node.Scan(m.w, f, make([]byte, splitFrom), mixed) },
+		func(rank int) bool { return rank == 0 },
+	},
 }
 
 // Who needs nobody's data returns, though no other rank has come; but from no second call, nor from CatchUp.

@@ -1,27 +1,23 @@
 package shm
 
-// Broadcast copies root's buf to the others. It goes directly wherever root's buffer is registered. Where it goes inline, the others wait
-// for root alone, and root for nobody.
+// Broadcast copies root's buf to the others. Where it is short, or root's buffer can be reached, the others wait for root alone; and where
+// it is short, root for nobody.
 func (n *Node) Broadcast(w Waiter, fingerprint Fingerprint, buf []byte, root int) error {
-	var ref uint64
-	var inline []byte
-	whom := everyone
 	fits := len(buf) <= copyLimit
+	var ref uint64
 	if n.rank == root {
-		ref = n.refOf(buf)
-	}
-	if fits {
-		whom = root
-		if n.rank == root {
-			inline = buf
+		from := never
+		if !fits && len(n.ranks) == 2 {
+			from = remoteFrom
 		}
+		ref = n.reach(buf, from)
 	}
-	if err := n.enter(w, fingerprint, ref, inline, whom); err != nil {
+	if err := n.enter(w, fingerprint, ref, given(buf, fits && n.rank == root), only(root)); err != nil {
 		return err
 	}
 	switch {
 	case n.ranks[root].ref != 0:
-		return n.broadcastDirect(w, buf, root)
+		return n.fetchOfRoot(w, root, len(buf), buf, 0)
 	case !fits:
 		return n.broadcastStaged(w, buf, root)
 	case n.rank != root:
@@ -30,22 +26,51 @@ func (n *Node) Broadcast(w Waiter, fingerprint Fingerprint, buf []byte, root int
 	return nil
 }
 
-func (n *Node) broadcastDirect(w Waiter, buf []byte, root int) error {
-	view, err := n.resolve(root, len(buf), 1)
-	if err != nil {
+// given is what a rank gives inline: data, if it is to give it.
+func given(data []byte, gives bool) []byte {
+	if gives {
+		return data
+	}
+	return nil
+}
+
+// fetchBlocks copies something from the buffer of each other rank, from offset on, and returns when all ranks have: then their buffers are
+// their own again.
+func (n *Node) fetchBlocks(w Waiter, of func(r int) (to []byte, offset int)) error {
+	for i := 1; i < len(n.ranks); i++ { // each begins with another one
+		r := (n.rank + i) % len(n.ranks)
+		to, offset := of(r)
+		if err := n.fetch(w, to, r, offset); err != nil {
+			return n.fail(err)
+		}
+	}
+	n.count(w, finished)
+	return n.await(w, finished, n.counts[finished])
+}
+
+// fetchOfRoot copies into dst what is at offset in root's buffer of length bytes, which can be reached. Root waits until all others have.
+func (n *Node) fetchOfRoot(w Waiter, root, length int, dst []byte, offset int) error {
+	if err := n.resolve(root, length, 1, reads); err != nil {
 		return n.fail(err)
 	}
-	if err := n.awaitEntry(w, everyone); err != nil {
-		return err
-	}
 	if n.rank != root {
-		copy(buf, view)
+		if err := n.fetch(w, dst, root, offset); err != nil {
+			return n.fail(err)
+		}
+		n.count(w, finished)
+		return nil
+	}
+	if err := n.awaitEntry(w, n.all()); err != nil {
+		return err
 	}
 	n.count(w, finished)
 	return n.await(w, finished, n.counts[finished])
 }
 
 func (n *Node) broadcastStaged(w Waiter, buf []byte, root int) error {
+	if err := n.awaitEntry(w, n.all()); err != nil {
+		return err
+	}
 	size := copyPiece(len(buf))
 	return n.passChunks(w, roundsOf(len(buf), size), func(round int) {
 		if n.rank == root {
@@ -63,36 +88,32 @@ func (n *Node) broadcastStaged(w Waiter, buf []byte, root int) error {
 // AllGather fills all blocks of buf; each rank's own is there at the start. Block i is buf[at[i]:at[i+1]].
 func (n *Node) AllGather(w Waiter, fingerprint Fingerprint, buf []byte, at []int) error {
 	longest := longestBlock(at)
-	fits := longest <= copyLimit
-	var inline []byte
-	if fits {
-		inline = block(buf, at, n.rank)
+	fits, from := longest <= copyLimit, never
+	switch {
+	case fits:
+	case len(n.ranks) == 2:
+		from = remoteFrom
+	default:
+		from = manyReadFrom
 	}
-	if err := n.enter(w, fingerprint, n.refOf(buf), inline, everyone); err != nil {
+	if err := n.enter(w, fingerprint, n.reach(buf, from), given(block(buf, at, n.rank), fits), n.all()); err != nil {
 		return err
 	}
-	way, err := n.choose(len(buf), 1, fits)
+	way, err := n.choose(len(buf), 1, fits, reads)
 	switch {
 	case err != nil:
 		return err
 	case way == staged:
 		return n.allGatherStaged(w, buf, at, longest)
+	case way == direct:
+		return n.fetchBlocks(w, func(r int) (to []byte, offset int) { return block(buf, at, r), at[r] })
 	}
 	for r := range n.ranks {
-		to := block(buf, at, r)
-		switch {
-		case r == n.rank:
-		case way == direct:
-			copy(to, block(n.ranks[r].view, at, r))
-		default:
+		if to := block(buf, at, r); r != n.rank {
 			copy(to, n.ranks[r].data(n.place(), len(to)))
 		}
 	}
-	if way == inlined {
-		return nil
-	}
-	n.count(w, finished)
-	return n.await(w, finished, n.counts[finished])
+	return nil
 }
 
 func (n *Node) allGatherStaged(w Waiter, buf []byte, at []int, longest int) error {
@@ -114,21 +135,24 @@ func (n *Node) allGatherStaged(w Waiter, buf []byte, at []int, longest int) erro
 // of equal blocks, and do not overlap.
 func (n *Node) AllToAll(w Waiter, fingerprint Fingerprint, out, in []byte) error {
 	fits := len(in) <= inlineSize
-	var inline []byte
-	if fits {
-		inline = in
+	if err := n.enter(w, fingerprint, n.reach(in, remoteFrom), given(in, fits), n.all()); err != nil {
+		return err
 	}
-	if err := n.enter(w, fingerprint, 0, inline, everyone); err != nil {
+	way, err := n.choose(len(in), 1, fits, reads)
+	if err != nil {
 		return err
 	}
 	size := len(in) / len(n.ranks)
-	if !fits {
-		return n.allToAllStaged(w, out, in, size)
-	}
 	copy(window(out, n.rank, size), window(in, n.rank, size))
-	for i := range n.ranks {
-		if i != n.rank {
-			copy(window(out, i, size), window(n.ranks[i].data(n.place(), len(in)), n.rank, size))
+	switch way {
+	case staged:
+		return n.allToAllStaged(w, out, in, size)
+	case direct:
+		return n.fetchBlocks(w, func(r int) (to []byte, offset int) { return window(out, r, size), n.rank * size })
+	}
+	for r := range n.ranks {
+		if r != n.rank {
+			copy(window(out, r, size), window(n.ranks[r].data(n.place(), len(in)), n.rank, size))
 		}
 	}
 	return nil
@@ -137,7 +161,6 @@ func (n *Node) AllToAll(w Waiter, fingerprint Fingerprint, out, in []byte) error
 // allToAllStaged passes blocks of size bytes piece by piece.
 func (n *Node) allToAllStaged(w Waiter, out, in []byte, size int) error {
 	part := chunkSize / len(n.ranks) / line * line
-	copy(window(out, n.rank, size), window(in, n.rank, size))
 	return n.passChunks(w, roundsOf(size, part), func(round int) {
 		for i := range n.ranks {
 			if i != n.rank {
@@ -153,6 +176,57 @@ func (n *Node) allToAllStaged(w Waiter, out, in []byte, size int) error {
 			}
 		}
 	})
+}
+
+// TakesScatter tells whether Scatter takes blocks of so many bytes: short ones, and those that are long enough to be read in root's memory.
+func (n *Node) TakesScatter(block int) bool {
+	length := block * len(n.ranks)
+	return length <= copyLimit || n.readable && length >= scatterFrom
+}
+
+// Scatter copies each block of root's in into the out of its rank; all have the length of out. out may be root's own block of in. It waits as
+// Broadcast does.
+func (n *Node) Scatter(w Waiter, fingerprint Fingerprint, out, in []byte, root int) error {
+	size := len(out)
+	length := size * len(n.ranks)
+	fits := length <= copyLimit
+	var ref uint64
+	if n.rank == root {
+		copy(out, window(in, root, size))
+		ref = n.reach(in, scatterFrom)
+	}
+	if err := n.enter(w, fingerprint, ref, given(in, fits && n.rank == root), only(root)); err != nil {
+		return err
+	}
+	switch {
+	case !fits || n.ranks[root].ref != 0:
+		return n.fetchOfRoot(w, root, length, out, n.rank*size)
+	case n.rank != root:
+		copy(out, window(n.ranks[root].data(n.place(), length), n.rank, size))
+	}
+	return nil
+}
+
+// TakesGather tells whether Gather takes blocks of so many bytes: short ones.
+func (n *Node) TakesGather(block int) bool { return block <= inlineSize }
+
+// Gather copies each rank's in to its block of root's out; all have the length of in. in may be root's own block of out. The others wait for
+// nobody.
+func (n *Node) Gather(w Waiter, fingerprint Fingerprint, out, in []byte, root int) error {
+	if n.rank != root {
+		return n.enter(w, fingerprint, 0, in, span{})
+	}
+	if err := n.enter(w, fingerprint, 0, nil, n.all()); err != nil {
+		return err
+	}
+	for r := range n.ranks {
+		from := in
+		if r != root {
+			from = n.ranks[r].data(n.place(), len(in))
+		}
+		copy(window(out, r, len(in)), from)
+	}
+	return nil
 }
 
 // copyLimit is the longest block that is copied inline: staged, the ranks copy longer ones at once.

@@ -17,11 +17,11 @@ import (
 //   - inline: short data lies beside the fingerprints, and each rank takes what it needs, or, of what is to be reduced and not very
 //     short, combines a part, and leaves the result there;
 //   - direct: where all ranks' buffers are in registered segments, they read and write
-//     each other's;
+//     each other's; what is only read may also be in a rank's own memory, where the kernel lets the others read that;
 //   - staged: else buffers pass in chunks through memory that stays in the cache.
 //
-// An inline broadcast or reduction to one rank waits only for those whose data a rank needs. The others' fingerprints are compared in the
-// next call, or in CatchUp: no call returns before all ranks are known to have been in the one before it.
+// An inline broadcast, gather, scatter, scan or reduction to one rank waits only for those whose data a rank needs. The others' fingerprints
+// are compared in the next call, or in CatchUp: no call returns before all ranks are known to have been in the one before it.
 //
 // So a rank that begins call s knows that all have begun call s-2, and thus have returned from call s-3, and know of all that they were
 // in call s-4: the slot of that one can be used again, and not that of a later one. So there are four.
@@ -35,10 +35,12 @@ type Node struct {
 	regions [][][]byte // registered segments, by region and rank
 	err     error
 
+	readable bool // each rank can read the others' memory
+
 	seq         uint64 // the number of the call
 	fingerprint Fingerprint
 	before      Fingerprint // that of the call before
-	whom        int         // the rank that is, or was, waited for, or everyone
+	whom        span        // the ranks that are, or were, waited for
 	mismatch    error       // what hasEntered found
 
 	counts [counterKinds]uint64 // this rank's
@@ -55,21 +57,25 @@ type Node struct {
 // rankState is what a rank knows of another, or of itself.
 type rankState struct {
 	area
-	seen uint64 // the last call that it is known to be in
-	ref  uint64 // of its slot there
-	view []byte // its registered buffer
+	pid     int
+	seen    uint64 // the last call that it is known to be in
+	ref     uint64 // of its slot there
+	view    []byte // its registered buffer, or nil:
+	address uint64 // then it is there, in its own memory
 }
 
 // NewNode makes rank's part. areas are the segments of all ranks, by rank, no more than MaxRanks: each made by its rank with
-// AreaSize bytes, for this Node alone. They must stay open as long as the Node is used.
-func NewNode(rank int, areas []*Segment) (*Node, error) {
-	n := &Node{rank: rank, ranks: make([]rankState, len(areas)), whom: everyone}
+// AreaSize bytes, for this Node alone. They must stay open as long as the Node is used. readable tells that ReadsOwner is true of all
+// areas on all ranks.
+func NewNode(rank int, areas []*Segment, readable bool) (*Node, error) {
+	n := &Node{rank: rank, ranks: make([]rankState, len(areas)), readable: readable}
+	n.whom = n.all()
 	for r, s := range areas {
 		a, err := newArea(s)
 		if err != nil {
 			return nil, fmt.Errorf("shared memory of rank %d: %w", r, err)
 		}
-		n.ranks[r].area = a
+		n.ranks[r].area, n.ranks[r].pid = a, s.Handle().PID
 	}
 	n.sources = make([][]byte, len(areas))
 	n.targets = make([][]byte, 0, len(areas))
@@ -127,15 +133,19 @@ func (e *FingerprintError) Error() string { return fmt.Sprintf("rank %d is in an
 
 // Barrier returns when every rank has called it: one exchange of flags.
 func (n *Node) Barrier(w Waiter, fingerprint Fingerprint) error {
-	return n.enter(w, fingerprint, 0, nil, everyone)
+	return n.enter(w, fingerprint, 0, nil, n.all())
 }
 
-// everyone in place of a rank: all of them.
-const everyone = -1
+// span is the ranks from one to before another.
+type span struct{ from, to int }
 
-// enter publishes that this rank is in a call, and waits until whom is, a rank or everyone, and all have been in the call before. ref is
+func (n *Node) all() span { return span{0, len(n.ranks)} }
+
+func only(rank int) span { return span{rank, rank + 1} }
+
+// enter publishes that this rank is in a call, and waits until whom are, and all have been in the call before. ref is
 // that of a registered buffer, or 0; then inline is what others take from here.
-func (n *Node) enter(w Waiter, fingerprint Fingerprint, ref uint64, inline []byte, whom int) error {
+func (n *Node) enter(w Waiter, fingerprint Fingerprint, ref uint64, inline []byte, whom span) error {
 	if n.err != nil {
 		return n.err
 	}
@@ -154,18 +164,18 @@ func (n *Node) enter(w Waiter, fingerprint Fingerprint, ref uint64, inline []byt
 }
 
 // CaughtUp reports whether all ranks are known to have been in the last call.
-func (n *Node) CaughtUp() bool { return n.whom == everyone }
+func (n *Node) CaughtUp() bool { return n.whom == n.all() }
 
 // CatchUp waits until they are. It is no call itself.
 func (n *Node) CatchUp(w Waiter) error {
 	if n.err != nil || n.CaughtUp() {
 		return n.err
 	}
-	return n.awaitEntry(w, everyone)
+	return n.awaitEntry(w, n.all())
 }
 
-// awaitEntry waits until whom is in this call, and all have been in the one before.
-func (n *Node) awaitEntry(w Waiter, whom int) error {
+// awaitEntry waits until whom are in this call, and all have been in the one before.
+func (n *Node) awaitEntry(w Waiter, whom span) error {
 	n.whom = whom
 	if err := w.Await(n.hasEntered); err != nil {
 		return n.fail(err)
@@ -192,7 +202,7 @@ func (n *Node) entered() bool {
 		}
 		if state.seen+1 < n.seq && !n.see(r, n.seq-1, &n.before) {
 			all = false
-		} else if n.whom == everyone || n.whom == r {
+		} else if n.whom.from <= r && r < n.whom.to {
 			all = n.see(r, n.seq, &n.fingerprint) && all
 		}
 		if n.mismatch != nil {

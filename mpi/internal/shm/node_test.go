@@ -34,7 +34,7 @@ func TestNodeOrdersDataInOneMapping(t *testing.T) {
 		members := make([]*member, size)
 		failed := new(atomic.Bool)
 		for rank := range members {
-			node, err := NewNode(rank, areas)
+			node, err := NewNode(rank, areas, true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -117,14 +117,14 @@ func TestRanksInDifferentCallsAllLearnSo(t *testing.T) {
 }
 
 func TestNodeRefusesAShortArea(t *testing.T) {
-	if _, err := NewNode(0, []*Segment{create(t, AreaSize-1)}); err == nil {
+	if _, err := NewNode(0, []*Segment{create(t, AreaSize-1)}, true); err == nil {
 		t.Error("a short area")
 	}
 }
 
 func TestNodeCallsDoNotAllocate(t *testing.T) { // without the race detector
 	members := group(t, 2)
-	const runs = 20
+	const runs, kinds = 20, 11
 	bufs, outs := [2][2][]byte{}, [2][]byte{}
 	for rank, m := range members {
 		bufs[rank] = [2][]byte{make([]byte, 1<<20), m.region.Bytes()[:1<<20]}
@@ -132,16 +132,19 @@ func TestNodeCallsDoNotAllocate(t *testing.T) { // without the race detector
 	}
 	at := []int{0, 1 << 19, 1 << 20}
 	step := func(m *member) error {
-		var errs [16]error
+		var errs [2 * kinds]error
 		for i, buf := range bufs[m.rank] {
-			errs[8*i] = m.node.AllReduce(m.w, Fingerprint{}, buf, mixed)
-			errs[8*i+1] = m.node.AllReduce(m.w, Fingerprint{}, buf[:512], mixed)
-			errs[8*i+2] = m.node.Reduce(m.w, Fingerprint{}, buf, 1, mixed)
-			errs[8*i+3] = m.node.Broadcast(m.w, Fingerprint{}, buf, 1)
-			errs[8*i+4] = m.node.AllGather(m.w, Fingerprint{}, buf, at)
-			errs[8*i+5] = m.node.ReduceScatter(m.w, Fingerprint{}, outs[m.rank], buf, at, mixed)
-			errs[8*i+6] = m.node.AllToAll(m.w, Fingerprint{}, bufs[m.rank][1-i], buf)
-			errs[8*i+7] = m.node.Barrier(m.w, Fingerprint{})
+			errs[kinds*i] = m.node.AllReduce(m.w, Fingerprint{}, buf, mixed)
+			errs[kinds*i+1] = m.node.AllReduce(m.w, Fingerprint{}, buf[:512], mixed)
+			errs[kinds*i+2] = m.node.Reduce(m.w, Fingerprint{}, buf, 1, mixed)
+			errs[kinds*i+3] = m.node.Broadcast(m.w, Fingerprint{}, buf, 1)
+			errs[kinds*i+4] = m.node.AllGather(m.w, Fingerprint{}, buf, at)
+			errs[kinds*i+5] = m.node.ReduceScatter(m.w, Fingerprint{}, outs[m.rank], buf, at, mixed)
+			errs[kinds*i+6] = m.node.AllToAll(m.w, Fingerprint{}, bufs[m.rank][1-i], buf)
+			errs[kinds*i+7] = m.node.Barrier(m.w, Fingerprint{})
+			errs[kinds*i+8] = m.node.Scatter(m.w, Fingerprint{}, outs[m.rank], buf, 0)
+			errs[kinds*i+9] = m.node.Gather(m.w, Fingerprint{}, buf, outs[m.rank][:inlineSize], 1)
+			errs[kinds*i+10] = m.node.Scan(m.w, Fingerprint{}, buf, mixed)
 		}
 		for _, err := range errs {
 			if err != nil {
@@ -193,6 +196,16 @@ func TestHostileSlotsAreRefused(t *testing.T) {
 		"all_gather": {1, 1<<refBits | regionSize, func(m *member) error {
 			return m.node.AllGather(m.w, Fingerprint{1}, long, []int{0, 4, len(long)})
 		}},
+		"unmapped": {1, ownMemory<<refBits | 4096, func(m *member) error {
+			return m.node.Broadcast(m.w, Fingerprint{1}, long, 1)
+		}},
+		"own_memory_of_a_reduction": {1, ownMemory<<refBits | addressOf(long), reduce},
+		"scatter": {1, 1<<refBits | regionSize, func(m *member) error {
+			return m.node.Scatter(m.w, Fingerprint{1}, long, nil, 1)
+		}},
+		"all_to_all": {1, ownMemory<<refBits | 4096, func(m *member) error {
+			return m.node.AllToAll(m.w, Fingerprint{1}, bytes.Clone(long), long)
+		}},
 		"reduce_scatter": {1, 1<<refBits | regionSize, func(m *member) error {
 			return m.node.ReduceScatter(m.w, Fingerprint{1}, long[:4], long, []int{0, 4, len(long)}, mixed)
 		}},
@@ -235,12 +248,20 @@ func FuzzHostileReference(f *testing.F) {
 	f.Add(uint64(1)<<refBits, directFrom, 4)
 	f.Add(uint64(1)<<refBits|regionSize, directFrom, 1)
 	f.Add(^uint64(0), regionSize, 8)
+	f.Add(uint64(ownMemory)<<refBits|4096, remoteFrom, 1)
 	f.Fuzz(func(t *testing.T, ref uint64, length, size int) {
 		if length < 0 || length > 2*regionSize || size < 1 || size > line {
 			return
 		}
-		m.node.ranks[1].ref = ref
-		view, err := m.node.resolve(1, length, size)
+		peer := &m.node.ranks[1]
+		peer.ref = ref
+		if err := m.node.resolve(1, length, size, reads); err == nil && peer.view == nil { // the kernel refuses what is not there
+			if err := m.node.fetch(m.w, make([]byte, length), 1, 0); err != nil && !errors.Is(err, ErrCorrupt) {
+				t.Error(err)
+			}
+		}
+		err := m.node.resolve(1, length, size, writes)
+		view := peer.view
 		if err != nil {
 			if !errors.Is(err, ErrCorrupt) {
 				t.Error(err)

@@ -56,7 +56,7 @@ func canonical(inputs [][]uint32) []uint32 {
 
 // lengths are in numbers of 4 bytes, around every limit of the ways for short and long data.
 var lengths = []int{0, 1, 2, 3, 16, 17, 255, splitFrom / 4, splitFrom/4 + 1, directFrom/4 - 1, directFrom / 4, inlineSize/4 - 1, inlineSize / 4, inlineSize/4 + 1,
-	copyLimit / 4, copyLimit/4 + 1, chunkSize/4 - 1, chunkSize / 4, chunkSize/4 + 1, 3*chunkSize/4 + 17}
+	copyLimit / 4, copyLimit/4 + 1, chunkSize/4 - 1, chunkSize / 4, chunkSize/4 + 1, 3*chunkSize/4 + 17, scatterFrom/4 - 1, scatterFrom/4 + 7}
 
 // scene is one call that all ranks make up alike, from the same random numbers.
 type scene struct {
@@ -80,6 +80,7 @@ func newScene(m *member, random *rand.Rand, step int) *scene {
 	if random.IntN(2) == 0 {
 		s.r = mixedTwin
 	}
+	m.node.readable = random.IntN(2) == 0 && m.readable
 	some, every := random.IntN(3) == 0, random.IntN(2) == 0
 	s.at = []int{0}
 	for rank := range m.size {
@@ -156,12 +157,47 @@ var calls = map[string]func(s *scene, buf []byte) (got []byte, want []uint32, er
 		out := make([]byte, 4*len(want))
 		return out, want, s.m.node.AllToAll(s.m.w, s.fingerprint, out, buf[:len(out)])
 	},
+	"scatter": func(s *scene, buf []byte) ([]byte, []uint32, error) {
+		block := len(s.inputs[0]) / s.m.size
+		if !s.m.node.TakesScatter(4 * block) {
+			block = min(block, copyLimit/4/s.m.size)
+		}
+		out, in := make([]byte, 4*block), []byte(nil)
+		if s.m.rank == s.root {
+			in = buf[:4*block*s.m.size]
+			if s.random.IntN(2) == 0 { // in place
+				out = window(in, s.root, len(out))
+			}
+		} else {
+			s.random.IntN(2)
+		}
+		want := s.inputs[s.root][s.m.rank*block:][:block]
+		return out, want, s.m.node.Scatter(s.m.w, s.fingerprint, out, in, s.root)
+	},
+	"gather": func(s *scene, buf []byte) ([]byte, []uint32, error) {
+		if !s.m.node.TakesGather(len(buf)) {
+			buf = buf[:inlineSize]
+		}
+		if s.m.rank != s.root {
+			return buf, s.inputs[s.m.rank][:len(buf)/4], s.m.node.Gather(s.m.w, s.fingerprint, nil, buf, s.root)
+		}
+		var want []uint32
+		for _, input := range s.inputs {
+			want = append(want, input[:len(buf)/4]...)
+		}
+		out := make([]byte, len(buf)*s.m.size)
+		return out, want, s.m.node.Gather(s.m.w, s.fingerprint, out, buf, s.root)
+	},
+	"scan": func(s *scene, buf []byte) ([]byte, []uint32, error) {
+		return buf, canonical(s.inputs[:s.m.rank+1]), s.m.node.Scan(s.m.w, s.fingerprint, buf, s.r)
+	},
 	"barrier": func(s *scene, buf []byte) ([]byte, []uint32, error) {
 		return nil, nil, s.m.node.Barrier(s.m.w, s.fingerprint)
 	},
 }
 
-var callNames = []string{"all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "barrier"}
+var callNames = []string{"all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter", "scan",
+	"barrier"}
 
 // verify makes random calls and checks every result.
 func (m *member) verify(seed uint64, steps int) error {

@@ -23,31 +23,52 @@ func (n *Node) Reduce(w Waiter, fingerprint Fingerprint, buf []byte, root int, r
 	return n.reduce(w, fingerprint, buf, root, r)
 }
 
-// reduce leaves the result with root, or with everyone. Where it goes inline, a rank that gets none waits for nobody but for whose data it
-// combines.
+// Scan leaves in each rank's buf what those of the ranks up to it combine to.
+func (n *Node) Scan(w Waiter, fingerprint Fingerprint, buf []byte, r *Reduction) error {
+	return n.reduce(w, fingerprint, buf, prefixes, r)
+}
+
+// These stand for the root of a reduction whose result goes to every rank, and of a scan.
+const (
+	everyone = -1
+	prefixes = -2
+)
+
+// reduce leaves the result with root, or with everyone, or each rank's own with it. Where it goes inline, a rank waits for nobody but for
+// whose data it combines.
 func (n *Node) reduce(w Waiter, fingerprint Fingerprint, buf []byte, root int, r *Reduction) error {
 	ref, fits := n.refOf(buf), len(buf) <= inlineSize
+	if root == prefixes {
+		ref = 0
+	}
 	var inline []byte
-	whom := everyone
+	whom := n.all()
 	c := chunks{buf: buf, p: len(n.ranks)}
 	switch {
 	case !fits || ref != 0:
 	case len(buf) > splitFrom:
 		c.inline, c.place, c.piece = true, n.nextPlace(), roundUp(roundsOf(len(buf), c.p))
 		n.stageOthers(&c, 0)
+	case root == prefixes:
+		inline, whom = buf, span{0, n.rank + 1}
 	case n.rank != root:
 		inline = buf
 		if root != everyone {
-			whom = n.rank
+			whom = span{}
 		}
 	}
 	if err := n.enter(w, fingerprint, ref, inline, whom); err != nil {
 		return err
 	}
-	if whom == n.rank {
+	if whom == (span{}) {
 		return nil
 	}
-	way, err := n.choose(len(buf), r.Size, fits)
+	way, err := staged, error(nil)
+	if root != prefixes { // a scan's buffers differ in the end: they are not combined where they are
+		way, err = n.choose(len(buf), r.Size, fits, writes)
+	} else if fits {
+		way = inlined
+	}
 	switch {
 	case err != nil:
 		return err
@@ -58,8 +79,11 @@ func (n *Node) reduce(w Waiter, fingerprint Fingerprint, buf []byte, root int, r
 	case c.inline:
 		return n.reduceSplit(w, &c, root, r)
 	}
-	if root == everyone || root == n.rank {
-		n.reduceInline(buf, r)
+	switch root {
+	case prefixes:
+		n.reduceInline(buf, n.rank+1, r)
+	case everyone, n.rank:
+		n.reduceInline(buf, len(n.ranks), r)
 	}
 	return nil
 }
@@ -68,13 +92,16 @@ func (n *Node) reduce(w Waiter, fingerprint Fingerprint, buf []byte, root int, r
 // ranks meet once more.
 const splitFrom = 2 << 10
 
-func (n *Node) reduceInline(buf []byte, r *Reduction) {
-	for i := range n.ranks {
+// reduceInline combines what the first ranks have inline; this one is among them.
+func (n *Node) reduceInline(buf []byte, ranks int, r *Reduction) {
+	n.sources = n.sources[:ranks]
+	for i := range n.sources {
 		n.sources[i] = n.ranks[i].data(n.place(), len(buf))
 	}
 	n.sources[n.rank] = buf
 	n.targets = append(n.targets[:0], buf)
 	n.combine(r)
+	n.sources = n.sources[:len(n.ranks)]
 }
 
 // reduceDirect has each rank combine one part of the ranks' own buffers, and write it to them. The
@@ -104,7 +131,7 @@ func (n *Node) reduceDirect(w Waiter, buf []byte, root int, r *Reduction) error 
 func (n *Node) reduceSplit(w Waiter, c *chunks, root int, r *Reduction) error {
 	n.reducePiece(c, 0, root, r)
 	n.count(w, finished)
-	if root != everyone && root != n.rank {
+	if root >= 0 && root != n.rank {
 		return nil
 	}
 	if err := n.await(w, finished, n.counts[finished]); err != nil {
@@ -141,7 +168,7 @@ func (n *Node) reduceStaged(w Waiter, buf []byte, root int, r *Reduction) error 
 		if err := n.await(w, finished, finishedBase+done); err != nil {
 			return err
 		}
-		if root == everyone || root == n.rank {
+		if root < 0 || root == n.rank {
 			n.fetchResults(&c, round)
 		}
 	}
@@ -183,6 +210,10 @@ func (n *Node) reducePiece(c *chunks, round, root int, r *Reduction) {
 		n.sources[i] = n.staged(c, i, round, n.rank)
 	}
 	n.sources[n.rank] = c.at(round, n.rank)
+	if root == prefixes {
+		n.combinePrefixes(r.Kernel)
+		return
+	}
 	n.targets = n.targets[:0]
 	if root == everyone || root == n.rank {
 		n.targets = append(n.targets, n.sources[n.rank])
@@ -212,10 +243,10 @@ func (n *Node) ReduceScatter(w Waiter, fingerprint Fingerprint, out, in []byte, 
 	if fits {
 		inline = in
 	}
-	if err := n.enter(w, fingerprint, n.refOf(in), inline, everyone); err != nil {
+	if err := n.enter(w, fingerprint, n.refOf(in), inline, n.all()); err != nil {
 		return err
 	}
-	way, err := n.choose(len(in), r.Size, fits)
+	way, err := n.choose(len(in), r.Size, fits, writes)
 	switch {
 	case err != nil:
 		return err
@@ -262,14 +293,14 @@ func (n *Node) reduceScatterStaged(w Waiter, out, in []byte, at []int, r *Reduct
 // tree, and what is written more than once, stays in the L1 cache.
 const foldBlock = 8 << 10
 
-// combine reduces n.sources, one for each rank, in the canonical order, into all of n.targets. All have the
+// combine reduces n.sources, one for each rank that takes part, in the canonical order, into all of n.targets. All have the
 // same length. A target may be exactly one of the sources, and overlaps no other.
 func (n *Node) combine(r *Reduction) {
-	if len(n.ranks) == 2 && len(n.targets) == 1 {
+	if len(n.sources) == 2 && len(n.targets) == 1 {
 		r.Kernel(n.targets[0], n.sources[0], n.sources[1])
 		return
 	}
-	if len(n.ranks) == 2 && len(n.targets) == 2 && r.Kernel2 != nil {
+	if len(n.sources) == 2 && len(n.targets) == 2 && r.Kernel2 != nil {
 		r.Kernel2(n.targets[0], n.targets[1], n.sources[0], n.sources[1])
 		return
 	}
@@ -308,6 +339,31 @@ func (n *Node) subtree(k element.Kernel, lo, hi, level, from, to int) []byte {
 	dst := n.scratch[level][:to-from]
 	k(dst, a, b)
 	return dst
+}
+
+// combinePrefixes leaves in each of n.sources what those up to it combine to, in the canonical order of these.
+func (n *Node) combinePrefixes(k element.Kernel) {
+	length := len(n.sources[0])
+	for from := 0; from < length; from += foldBlock {
+		n.prefixBlock(k, from, min(from+foldBlock, length))
+	}
+}
+
+// prefixBlock is combinePrefixes for bytes from to to. When it comes to source i, the scratch of level l has the sum of 2^l sources for each
+// bit l of i that is set, as a binary counter has carried them: those of the highest bit come first.
+func (n *Node) prefixBlock(k element.Kernel, from, to int) {
+	for i, source := range n.sources {
+		sum, kept := source[from:to], i == len(n.sources)-1
+		for level := range bits.Len(uint(i)) + 1 {
+			switch partial := n.scratch[level][:to-from]; {
+			case i>>level&1 == 1:
+				k(sum, partial, sum)
+			case !kept:
+				copy(partial, sum)
+				kept = true
+			}
+		}
+	}
 }
 
 // lowerHalf is how many of size ranks are on the left of the tree's root: the largest power of 2 below size.

@@ -21,7 +21,7 @@ var ErrElsewhere = errors.New("shared memory is not reachable from here")
 const name = "ddpbatch"
 
 // Segment is memory that several processes have mapped. Its first page holds the
-// token; the data begins at the next one. It is not for several goroutines at
+// token, and where its maker has it; the data begins at the next one. It is not for several goroutines at
 // once, but what it holds may be.
 type Segment struct {
 	handle Handle
@@ -63,6 +63,7 @@ func (s *Segment) prepare() error {
 		return err
 	}
 	copy(s.mem, s.handle.Token[:])
+	s.noteAddress()
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -68,6 +69,7 @@ type member struct {
 	w            *testWaiter
 	area, region *Segment
 	opened       []*Segment
+	readable     bool   // it can read the others' memory
 	out          []byte // of the workload
 	sent, got    *Ring  // between ranks 0 and 1
 }
@@ -105,7 +107,8 @@ func (m *member) join(handles [2][][HandleSize]byte) error {
 		}
 	}
 	var err error
-	if m.node, err = NewNode(m.rank, segments[0]); err != nil {
+	m.readable = !slices.ContainsFunc(segments[0], func(s *Segment) bool { return !s.ReadsOwner() })
+	if m.node, err = NewNode(m.rank, segments[0], m.readable); err != nil {
 		return err
 	}
 	return m.node.Register(segments[1])
@@ -363,6 +366,18 @@ var workloads = map[string]func(m *member, buf []byte, at []int) error{
 	},
 	"reduce_scatter": func(m *member, buf []byte, at []int) error {
 		return m.node.ReduceScatter(m.w, Fingerprint{5}, m.out[:at[m.rank+1]-at[m.rank]], buf, at, addFloats)
+	},
+	"all_to_all": func(m *member, buf []byte, at []int) error {
+		return m.node.AllToAll(m.w, Fingerprint{7}, m.out, buf)
+	},
+	"scatter": func(m *member, buf []byte, at []int) error {
+		return m.node.Scatter(m.w, Fingerprint{8}, m.out[:at[1]], buf, 0)
+	},
+	"gather": func(m *member, buf []byte, at []int) error {
+		return m.node.Gather(m.w, Fingerprint{9}, m.out, buf[:at[1]], 0)
+	},
+	"scan": func(m *member, buf []byte, at []int) error {
+		return m.node.Scan(m.w, Fingerprint{10}, buf, addFloats)
 	},
 	"ping_pong": func(m *member, buf []byte, at []int) error {
 		m.connect()
