@@ -26,7 +26,10 @@ var _ algorithm.Port = (*port)(nil)
 // begin makes the port ready for a call.
 func (p *port) begin(ctx context.Context) {
 	p.ctx, p.used = ctx, 0
-	p.earlier, p.later = append(p.earlier, p.later...), p.later[:0]
+	if len(p.later) > 0 {
+		p.earlier, p.later = append(p.earlier, p.later...), p.later[:0]
+		p.group.Flush() // a rank may wait for these in the end of this call
+	}
 	p.scratch.reset()
 	p.handles.reset()
 }
@@ -60,7 +63,7 @@ func (p *port) Recv(from int, buf []byte) algorithm.Handle {
 func (p *port) Wait(h algorithm.Handle) error { return p.group.Wait(p.ctx, p.ops[h]) }
 
 // Notify implements algorithm.Port.
-func (p *port) Notify(to int) { p.group.Send(p.nextLater(), to, nil) }
+func (p *port) Notify(to int) { p.group.SendLater(p.nextLater(), to) }
 
 // Expect implements algorithm.Port.
 func (p *port) Expect(from int) { p.group.Recv(p.nextLater(), from, nil) }

@@ -209,7 +209,7 @@ func (e *Engine) look() bool {
 		moved = e.read(e.peer(rank).data, nil) || moved
 	}
 	if len(e.writing) > 0 {
-		moved = e.flushAll() || moved
+		moved = e.flushAll(true) || moved
 	}
 	if len(e.sleepers) > 0 {
 		e.wakeReady()

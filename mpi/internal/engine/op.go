@@ -37,6 +37,25 @@ func (g *Group) Send(op *Op, to int, buf []byte) {
 	g.e.mu.Unlock()
 }
 
+// SendLater is Send of an empty part that is in no hurry: it takes a system call, and so time that what is waited for may need. It is on its way
+// when this rank sends another part to the same rank, has waited for tens of microseconds, waits for op itself, calls Flush, or after
+// a quarter of a second.
+func (g *Group) SendLater(op *Op, to int) {
+	g.e.mu.Lock()
+	defer g.e.mu.Unlock()
+	p := g.e.peer(g.members[to])
+	if g.prepareSend(op, kindCollective, g.call, p, nil) {
+		g.e.writeLater(p.data, op)
+	}
+}
+
+// Flush sends what SendLater has put off.
+func (g *Group) Flush() {
+	g.e.mu.Lock()
+	defer g.e.mu.Unlock()
+	g.e.flushAll(true)
+}
+
 // Recv posts a receive of the next part of the current collective from rank
 // from; the part must have the length of buf.
 func (g *Group) Recv(op *Op, from int, buf []byte) {
@@ -67,15 +86,21 @@ func (g *Group) Source(op *Op) (rank, size int) {
 }
 
 func (g *Group) send(op *Op, kind frameKind, call Call, to int, buf []byte) {
-	e := g.e
-	p := e.peer(g.members[to])
+	p := g.e.peer(g.members[to])
+	if g.prepareSend(op, kind, call, p, buf) {
+		g.e.write(p.data, op)
+	}
+}
+
+// prepareSend makes op a send, and tells whether it can be written.
+func (g *Group) prepareSend(op *Op, kind frameKind, call Call, p *peer, buf []byte) bool {
 	op.start(g, kind, call, p.rank, buf)
-	if !e.usable(op, p) {
-		return
+	if !g.e.usable(op, p) {
+		return false
 	}
 	h := header{kind: kind, call: op.call, length: uint64(len(buf))}
 	h.encode(&op.head)
-	e.write(p.data, op)
+	return true
 }
 
 func (g *Group) receive(op *Op, kind frameKind, call Call, from int, buf []byte) {

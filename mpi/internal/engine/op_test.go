@@ -292,3 +292,50 @@ func TestMessagesDoNotAllocate(t *testing.T) { // without the race detector
 		}
 	}, overTCP, overBoth)
 }
+
+// A part that is sent later is on its way once something makes it so, and not before; parts stay in order.
+func TestLaterPartsGoInTime(t *testing.T) {
+	for what, tt := range map[string]struct {
+		hurry func(t *testing.T, g *Group, later *Op) error
+		parts int // that arrive
+	}{
+		"flush":     {func(_ *testing.T, g *Group, _ *Op) error { g.Flush(); return nil }, 1},
+		"wait":      {func(t *testing.T, g *Group, later *Op) error { return g.Wait(t.Context(), later) }, 1},
+		"next_part": {func(t *testing.T, g *Group, _ *Op) error { return g.Wait(t.Context(), g.sent(1)) }, 2},
+		"leisure":   {func(*testing.T, *Group, *Op) error { return nil }, 1},
+	} {
+		t.Run(what, func(t *testing.T) {
+			overAll(t, func(t *testing.T, k kind) {
+				w := newWorld(t, k, 2, nil)
+				w.each(func(rank int, g *Group) error {
+					if err := begin(g, Call{Seq: 1}); err != nil {
+						return err
+					}
+					if rank == 0 {
+						var later Op
+						g.SendLater(&later, 1)
+						if later.Done() {
+							t.Error("it is sent at once")
+						}
+						return errors.Join(tt.hurry(t, g, &later), g.Wait(t.Context(), &later))
+					}
+					for range tt.parts {
+						var r Op
+						g.Recv(&r, 0, nil)
+						if err := g.Wait(t.Context(), &r); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			})
+		})
+	}
+}
+
+// sent is an empty part for a rank.
+func (g *Group) sent(to int) *Op {
+	op := new(Op)
+	g.Send(op, to, nil)
+	return op
+}

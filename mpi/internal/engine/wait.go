@@ -156,9 +156,6 @@ func (e *Engine) poll(op *Op) {
 	if op.Done() {
 		return
 	}
-	if len(e.writing) > 0 {
-		e.flushAll()
-	}
 	if op.recv && op.peer != Any {
 		until := op
 		if e.attended() {
@@ -167,6 +164,9 @@ func (e *Engine) poll(op *Op) {
 		e.read(e.peers[op.peer].data, until)
 	} else if op.recv {
 		e.look()
+	}
+	if len(e.writing) > 0 && !op.Done() {
+		e.flushAll(!op.recv) // what has been put off is not to hold up a receive
 	}
 }
 

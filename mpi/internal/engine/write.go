@@ -10,11 +10,29 @@ func (e *Engine) write(l *lane, op *Op) {
 	}
 	l.used = true
 	l.out.push(op)
-	if l.out.first != op {
+	if first := l.out.first; first != op && first.tried {
 		return
 	}
 	e.flush(l)
-	if l.out.first != nil && !l.busy {
+	if l.out.first != nil {
+		e.writeOn(l)
+	}
+}
+
+// writeLater queues the op's frame. It is written before the next frame of the lane, or by look. mu is held.
+func (e *Engine) writeLater(l *lane, op *Op) {
+	if l.writeEnded {
+		e.endWrite(op)
+		return
+	}
+	l.used = true
+	l.out.push(op)
+	e.writeOn(l)
+}
+
+// writeOn has flushAll go on with a lane.
+func (e *Engine) writeOn(l *lane) {
+	if !l.busy {
 		l.busy = true
 		e.writing = append(e.writing, l)
 	}
@@ -47,11 +65,15 @@ func (e *Engine) flush(l *lane) bool {
 	return moved
 }
 
-// flushAll goes on with all that is queued.
-func (e *Engine) flushAll() bool {
+// flushAll goes on with what is queued: what a link has begun to take, or had no room for; and, if putOff is set, what writeLater has queued.
+func (e *Engine) flushAll(putOff bool) bool {
 	moved := false
 	for i := 0; i < len(e.writing); {
 		l := e.writing[i]
+		if first := l.out.first; !putOff && first != nil && !first.tried {
+			i++
+			continue
+		}
 		moved = e.flush(l) || moved
 		if l.out.first == nil {
 			l.busy = false

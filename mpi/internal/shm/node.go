@@ -41,6 +41,7 @@ type Node struct {
 	fingerprint Fingerprint
 	before      Fingerprint // that of the call before
 	whom        span        // the ranks that are, or were, waited for
+	behind      bool        // some are not known to have been in the call before
 	mismatch    error       // what hasEntered found
 
 	counts [counterKinds]uint64 // this rank's
@@ -150,7 +151,7 @@ func (n *Node) enter(w Waiter, fingerprint Fingerprint, ref uint64, inline []byt
 		return n.err
 	}
 	n.seq++
-	n.before, n.fingerprint = n.fingerprint, fingerprint
+	n.before, n.fingerprint, n.behind = n.fingerprint, fingerprint, !n.CaughtUp()
 	me := &n.ranks[n.rank]
 	me.seen, me.ref = n.seq, ref
 	s := me.slots[n.place()]
@@ -195,20 +196,26 @@ func (n *Node) nextPlace() uint64 { return (n.seq + 1) % places }
 // call.
 func (n *Node) entered() bool {
 	all := true
-	for r := range n.ranks {
-		state := &n.ranks[r]
-		if state.seen == n.seq {
-			continue
-		}
-		if state.seen+1 < n.seq && !n.see(r, n.seq-1, &n.before) {
-			all = false
-		} else if n.whom.from <= r && r < n.whom.to {
+	if n.behind {
+		all = n.haveBeen()
+	}
+	for r := n.whom.from; r < n.whom.to; r++ {
+		if state := &n.ranks[r]; state.seen+1 == n.seq {
 			all = n.see(r, n.seq, &n.fingerprint) && all
 		}
-		if n.mismatch != nil {
-			return true
+	}
+	return all || n.mismatch != nil
+}
+
+// haveBeen tells whether all ranks are known to have been in the call before.
+func (n *Node) haveBeen() bool {
+	all := true
+	for r := range n.ranks {
+		if n.ranks[r].seen+1 < n.seq {
+			all = n.see(r, n.seq-1, &n.before) && all
 		}
 	}
+	n.behind = !all
 	return all
 }
 
