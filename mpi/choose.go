@@ -102,11 +102,12 @@ func (o *operation) algorithms() []algorithm.Entry[runFunc] {
 	return o.kind.descriptor().algorithms[0]
 }
 
-// canShare tells whether a collective can go straight through memory; length is that in bytes of a buffer which all ranks have, so that they
-// agree. It cannot where blocks are ragged, as there is no telling whether the counts of two ranks agree.
+// canShare tells whether a collective can go straight through memory. length is that in bytes of a buffer which all ranks have, so that
+// they agree: in a gather or scatter a block. Where blocks are ragged it cannot, as there is no telling whether the counts of two ranks
+// agree.
 func (k *core) canShare(kind collective, length int) bool {
 	d := kind.descriptor()
-	return k.node != nil && d.shared != nil && (d.shares == nil || d.shares(k.node, length))
+	return k.node != nil && d.shared != nil && (d.sharesBlock == nil || d.sharesBlock(k.node, length))
 }
 
 // preferred is the algorithm of the configuration, as far as this collective has it and it works for this group: one that was made

@@ -61,10 +61,10 @@ type descriptor struct {
 	// algorithms are those for blocks whose bounds all ranks know, or for none; and those for ragged blocks.
 	algorithms [2][]algorithm.Entry[runFunc]
 
-	// shared goes straight through the memory that all ranks share; nil: the collective cannot. No blocks are ragged. shares tells whether it
-	// does for a buffer of so many bytes: that of one block, where only root has all of them. nil: for any.
-	shared func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error
-	shares func(node *shm.Node, length int) bool
+	// shared goes straight through the memory that all ranks share; nil: the collective cannot. No blocks are ragged. sharesBlock tells
+	// whether it does for blocks of so many bytes; nil: for any.
+	shared      func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error
+	sharesBlock func(node *shm.Node, block int) bool
 }
 
 // rootUse is what the root in a fingerprint stands for.

@@ -119,9 +119,11 @@ func (c *Comm) IsInitialized() bool { return c != nil && !c.core.failed.Load() }
 func (c *Comm) Err() error { return c.core.broken() }
 
 // Close leaves the group. The other ranks may go on with what does not need
-// this one; a collective that does fails there. Requests that are under way fail. Where the last call has returned before all ranks had
+// this one; a collective that does fails there. Requests that are under way fail. Where the last call has returned before others had
 // come to it (see Broadcast), Close waits for them, for Config.Timeout at most, and returns the error if one does not come, or has made
-// another call. The Comm that Init has made also closes all that were made of it, and ends the connections. A rank that has served the
+// another call; a second Close ends that wait.
+//
+// The Comm that Init has made also closes all that were made of it, and ends the connections. A rank that has served the
 // store of InitEnv waits for the others to leave, up to 10 seconds, unless the
 // Comm is broken.
 func (c *Comm) Close() error {
@@ -134,7 +136,7 @@ func (c *Comm) Close() error {
 	end := k.end
 	k.mu.Unlock()
 	if before == ErrClosed {
-		return nil
+		return unheard
 	}
 	if end != nil {
 		end()

@@ -128,24 +128,26 @@ func (k *core) enterAndRun(ctx context.Context, o *operation) error {
 	if err := o.run(k); err != nil {
 		return err
 	}
-	if len(k.port.earlier) > 0 || k.node != nil && o.code != sharedCode {
-		return k.catchUp(o.code)
-	}
-	return nil
+	return k.catchUp(o.code == sharedCode)
 }
 
-// catchUp waits for the ranks that the call before this one, which goes by code, has not waited for. That is done in the end of this call,
-// as most of it has come by itself then. Of two calls that go through shared memory, the node sees to it itself.
-func (k *core) catchUp(code uint8) error {
-	if err := k.port.catchUp(); err != nil || k.node == nil || code == sharedCode {
-		return err
+// catchUp waits for the ranks that the call before has not waited for. That is done in the end of the next call, as most of it has come by
+// itself then. Of two calls that go through shared memory, the node sees to it itself.
+func (k *core) catchUp(isShared bool) error {
+	if len(k.port.earlier) > 0 {
+		if err := k.port.catchUp(); err != nil {
+			return err
+		}
+	}
+	if k.node == nil || isShared {
+		return nil
 	}
 	return k.sharedError(k.node.CatchUp(nodeWaiter{k}))
 }
 
 // catchUpLast waits for the ranks that the last call has not waited for, as no call will. What is under way is not waited for.
 func (k *core) catchUpLast() error {
-	if !k.owing.Load() || k.failed.Load() {
+	if k.failed.Load() || !k.owing.Load() || k.turns.queued.Load() > 0 {
 		return nil
 	}
 	if k.turns.take() {
@@ -163,7 +165,7 @@ func (k *core) resume() error {
 	k.owing.Store(false)
 	k.group.Resume()
 	k.port.begin(context.Background())
-	err := k.catchUp(0)
+	err := k.catchUp(false)
 	to := tick.Now()
 	if err != nil {
 		err = k.fail(k.call, err)
@@ -187,13 +189,13 @@ func (k *core) enter() error {
 	return k.group.Begin(&k.call, now)
 }
 
-// enterAndNotify is enter, and tells ranks that sleep that this one has come. If the group has failed, waiting for the others finds out.
-func (k *core) enterAndNotify() {
+// enterAndNotify is enter, and tells ranks that sleep that this one has come.
+func (k *core) enterAndNotify() error {
 	if k.recorded {
 		k.group.Notify()
-	} else {
-		k.group.BeginAndNotify(&k.call, k.record())
+		return nil
 	}
+	return k.group.BeginAndNotify(&k.call, k.record())
 }
 
 // record notes the call that runs, unless that is done.

@@ -5,10 +5,9 @@
 //
 //	comm, err := mpi.InitEnv(ctx, os.LookupEnv, mpi.DefaultConfig(), log)
 //	...
-//	defer comm.Close()
-//	if err := mpi.AllReduce(ctx, comm, gradients, mpi.Sum); err != nil {
-//		return err // names the rank at fault
-//	}
+//	err = mpi.AllReduce(ctx, comm, gradients, mpi.Sum) // the error names the rank at fault
+//	...
+//	return errors.Join(err, comm.Close())
 //
 // # Forming a group
 //
@@ -45,7 +44,7 @@
 // # How it goes
 //
 // Ranks of one machine that share memory work in that memory; buffers from [Alloc] are read and written by the others
-// where they are, and others are copied once. Other ranks exchange messages, by an algorithm that is chosen for the collective, the
+// where they are. Other ranks exchange messages, by an algorithm that is chosen for the collective, the
 // length and the number of ranks: the one that a model, fitted while the group forms, predicts to be fastest. [Comm.Explain] shows the
 // predictions, and [Comm.Using] names an algorithm.
 //
@@ -55,9 +54,10 @@
 // the length of the buffer, on how it is cut into calls, on the algorithm, the transport or the run: see [AllReduce].
 //
 // Ranks that call different collectives, or the same with another length, type, operation or
-// root, get an error that shows both calls, within a round trip of the later one. A rank that needs nothing more of the others returns
+// root, get an error that shows both calls, in that call or in the next one. A rank that needs nothing more of the others returns
 // before they have come: the root of a [Broadcast] or [Scatter], the others of a [Reduce] or [Gather], rank 0 of a [Scan] or [Exscan]. It
-// hears from them in its next call, or in [Comm.Close], which then has the error, and waits for them: no rank is ahead by more than one call.
+// hears from those with which it exchanges data in its next call, or in [Comm.Close], which then has the error: it is ahead of them by one
+// call at most.
 // A rank whose process dies is an error on the others at once; one that keeps the
 // others waiting is one after Config.Timeout, and the error says what it last did; and a collective ends at once
 // with its context. After an error the Comm is broken on every rank: what is left is Shrink or Close. The errors are [ErrMismatch],

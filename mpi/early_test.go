@@ -121,3 +121,25 @@ func TestCloseFindsThatTheOtherHasLeft(t *testing.T) {
 		}
 	}
 }
+
+// A rank that needs nobody does not return as if nothing were wrong when the group has failed.
+func TestEarlyCallOfAFailedGroupFails(t *testing.T) {
+	for _, over := range transports {
+		for _, tt := range leftEarly {
+			t.Run(over+"/"+tt.name, func(t *testing.T) {
+				t.Parallel() // it mostly waits
+				w := newWorldOn(t, over, 2, nil)
+				must(t, testkit.Each(2, func(rank int) error { return w[rank].Barrier(t.Context()) }))
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(time.Millisecond, cancel)
+				if err := w[1].Barrier(ctx); !errors.Is(err, context.Canceled) {
+					t.Fatal(err)
+				}
+				testkit.Eventually(t, "rank 0 hears of it", func() bool { return w[0].core.group.Err() != nil })
+				if err := tt.do(t.Context(), w[0]); !errors.Is(err, ErrAborted) {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+	}
+}

@@ -120,7 +120,7 @@ var gatherDescriptor = descriptor{
 	shared: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
 		return node.Gather(w, fingerprint, b.out, b.in, b.root)
 	},
-	shares: (*shm.Node).TakesGather,
+	sharesBlock: (*shm.Node).TakesGather,
 }
 
 func gatherBlocks(run algorithm.GatherFunc, p algorithm.Port, b *buffers) error {
@@ -173,7 +173,7 @@ var scatterDescriptor = descriptor{
 	shared: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
 		return node.Scatter(w, fingerprint, b.out, b.in, b.root)
 	},
-	shares: (*shm.Node).TakesScatter,
+	sharesBlock: (*shm.Node).TakesScatter,
 }
 
 func scatterBlocks(run algorithm.ScatterFunc, p algorithm.Port, b *buffers) error {

@@ -49,7 +49,7 @@ func (k *core) explain(kind collective, traits []algorithm.Traits, n int) []Pred
 		}
 	}
 	length := n
-	if kind == gatherCall || kind == scatterCall {
+	if kind.descriptor().sharesBlock != nil {
 		length /= k.port.Size()
 	}
 	if k.canShare(kind, length) {

@@ -210,7 +210,7 @@ func (k *core) releaseMemory() error {
 type nodeWaiter struct{ core *core }
 
 // Entered implements shm.Waiter.
-func (w nodeWaiter) Entered() { w.core.enterAndNotify() }
+func (w nodeWaiter) Entered() error { return w.core.enterAndNotify() }
 
 // Await implements shm.Waiter.
 func (w nodeWaiter) Await(ready func() bool) error { return w.core.group.Await(w.core.port.ctx, ready) }

@@ -149,14 +149,15 @@ func (g *Group) Begin(call *Call, now tick.Count) error {
 	return err
 }
 
-// BeginAndNotify is Begin, and Notify, at the cost of one. That the group has failed is told by the next Await.
-func (g *Group) BeginAndNotify(call *Call, now tick.Count) {
+// BeginAndNotify is Begin, and Notify, at the cost of one.
+func (g *Group) BeginAndNotify(call *Call, now tick.Count) error {
 	g.e.mu.Lock()
-	_ = g.begin(call, now) // an Await finds it
+	err := g.begin(call, now)
 	if !g.e.ended {
 		g.nudge()
 	}
 	g.e.mu.Unlock()
+	return err
 }
 
 func (g *Group) begin(call *Call, now tick.Count) error {

@@ -37,9 +37,9 @@ func (g *Group) Send(op *Op, to int, buf []byte) {
 	g.e.mu.Unlock()
 }
 
-// SendLater is Send of an empty part that is in no hurry: it takes a system call, and so time that what is waited for may need. It is on its way
-// when this rank sends another part to the same rank, has waited for tens of microseconds, waits for op itself, calls Flush, or after
-// a quarter of a second.
+// SendLater is Send of an empty part that is in no hurry: sending takes a system call, and so time that what this rank waits for may need. It
+// is on its way when this rank sends another part to the same rank, has waited for tens of microseconds, waits for op itself or calls
+// Flush, or after a quarter of a second.
 func (g *Group) SendLater(op *Op, to int) {
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()

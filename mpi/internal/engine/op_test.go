@@ -317,7 +317,9 @@ func TestLaterPartsGoInTime(t *testing.T) {
 						if later.Done() {
 							t.Error("it is sent at once")
 						}
-						return errors.Join(tt.hurry(t, g, &later), g.Wait(t.Context(), &later))
+						err := tt.hurry(t, g, &later)
+						testkit.Eventually(t, "it is sent", later.Done)
+						return err
 					}
 					for range tt.parts {
 						var r Op

@@ -65,7 +65,8 @@ func (e *Engine) flush(l *lane) bool {
 	return moved
 }
 
-// flushAll goes on with what is queued: what a link has begun to take, or had no room for; and, if putOff is set, what writeLater has queued.
+// flushAll goes on with what is queued: what a link has begun to take, or had no room for; and, if putOff is set, what writeLater has put
+// off.
 func (e *Engine) flushAll(putOff bool) bool {
 	moved := false
 	for i := 0; i < len(e.writing); {

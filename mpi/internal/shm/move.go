@@ -1,23 +1,23 @@
 package shm
 
-// Broadcast copies root's buf to the others. Where it is short, or root's buffer can be reached, the others wait for root alone; and where
-// it is short, root for nobody.
+// Broadcast copies root's buf to the others. It goes directly wherever root's buffer is registered. Where it goes inline, the others wait
+// for root alone, and root for nobody.
 func (n *Node) Broadcast(w Waiter, fingerprint Fingerprint, buf []byte, root int) error {
 	fits := len(buf) <= copyLimit
 	var ref uint64
 	if n.rank == root {
-		from := never
-		if !fits && len(n.ranks) == 2 {
-			from = remoteFrom
-		}
-		ref = n.reach(buf, from)
+		ref = n.refOf(buf)
 	}
-	if err := n.enter(w, fingerprint, ref, given(buf, fits && n.rank == root), only(root)); err != nil {
+	whom := n.all()
+	if fits {
+		whom = only(root)
+	}
+	if err := n.enter(w, fingerprint, ref, given(buf, fits && n.rank == root), whom); err != nil {
 		return err
 	}
 	switch {
 	case n.ranks[root].ref != 0:
-		return n.fetchOfRoot(w, root, len(buf), buf, 0)
+		return n.broadcastDirect(w, buf, root)
 	case !fits:
 		return n.broadcastStaged(w, buf, root)
 	case n.rank != root:
@@ -34,43 +34,23 @@ func given(data []byte, gives bool) []byte {
 	return nil
 }
 
-// fetchBlocks copies something from the buffer of each other rank, from offset on, and returns when all ranks have: then their buffers are
-// their own again.
-func (n *Node) fetchBlocks(w Waiter, of func(r int) (to []byte, offset int)) error {
-	for i := 1; i < len(n.ranks); i++ { // each begins with another one
-		r := (n.rank + i) % len(n.ranks)
-		to, offset := of(r)
-		if err := n.fetch(w, to, r, offset); err != nil {
-			return n.fail(err)
-		}
-	}
-	n.count(w, finished)
-	return n.await(w, finished, n.counts[finished])
-}
-
-// fetchOfRoot copies into dst what is at offset in root's buffer of length bytes, which can be reached. Root waits until all others have.
-func (n *Node) fetchOfRoot(w Waiter, root, length int, dst []byte, offset int) error {
-	if err := n.resolve(root, length, 1, reads); err != nil {
+func (n *Node) broadcastDirect(w Waiter, buf []byte, root int) error {
+	if err := n.resolve(root, len(buf), 1, writes); err != nil {
 		return n.fail(err)
-	}
-	if n.rank != root {
-		if err := n.fetch(w, dst, root, offset); err != nil {
-			return n.fail(err)
-		}
-		n.count(w, finished)
-		return nil
 	}
 	if err := n.awaitEntry(w, n.all()); err != nil {
 		return err
+	}
+	if n.rank != root {
+		if err := n.fetch(w, buf, root, 0); err != nil {
+			return n.fail(err)
+		}
 	}
 	n.count(w, finished)
 	return n.await(w, finished, n.counts[finished])
 }
 
 func (n *Node) broadcastStaged(w Waiter, buf []byte, root int) error {
-	if err := n.awaitEntry(w, n.all()); err != nil {
-		return err
-	}
 	size := copyPiece(len(buf))
 	return n.passChunks(w, roundsOf(len(buf), size), func(round int) {
 		if n.rank == root {
@@ -89,12 +69,8 @@ func (n *Node) broadcastStaged(w Waiter, buf []byte, root int) error {
 func (n *Node) AllGather(w Waiter, fingerprint Fingerprint, buf []byte, at []int) error {
 	longest := longestBlock(at)
 	fits, from := longest <= copyLimit, never
-	switch {
-	case fits:
-	case len(n.ranks) == 2:
-		from = remoteFrom
-	default:
-		from = manyReadFrom
+	if !fits && len(n.ranks) == 2 {
+		from = pairReadFrom
 	}
 	if err := n.enter(w, fingerprint, n.reach(buf, from), given(block(buf, at, n.rank), fits), n.all()); err != nil {
 		return err
@@ -106,7 +82,7 @@ func (n *Node) AllGather(w Waiter, fingerprint Fingerprint, buf []byte, at []int
 	case way == staged:
 		return n.allGatherStaged(w, buf, at, longest)
 	case way == direct:
-		return n.fetchBlocks(w, func(r int) (to []byte, offset int) { return block(buf, at, r), at[r] })
+		return n.fetchBlocks(w, longest, func(r int) (to []byte, offset int) { return block(buf, at, r), at[r] })
 	}
 	for r := range n.ranks {
 		if to := block(buf, at, r); r != n.rank {
@@ -135,7 +111,7 @@ func (n *Node) allGatherStaged(w Waiter, buf []byte, at []int, longest int) erro
 // of equal blocks, and do not overlap.
 func (n *Node) AllToAll(w Waiter, fingerprint Fingerprint, out, in []byte) error {
 	fits := len(in) <= inlineSize
-	if err := n.enter(w, fingerprint, n.reach(in, remoteFrom), given(in, fits), n.all()); err != nil {
+	if err := n.enter(w, fingerprint, n.reach(in, blockReadFrom*len(n.ranks)), given(in, fits), n.all()); err != nil {
 		return err
 	}
 	way, err := n.choose(len(in), 1, fits, reads)
@@ -148,7 +124,7 @@ func (n *Node) AllToAll(w Waiter, fingerprint Fingerprint, out, in []byte) error
 	case staged:
 		return n.allToAllStaged(w, out, in, size)
 	case direct:
-		return n.fetchBlocks(w, func(r int) (to []byte, offset int) { return window(out, r, size), n.rank * size })
+		return n.fetchBlocks(w, size, func(r int) (to []byte, offset int) { return window(out, r, size), n.rank * size })
 	}
 	for r := range n.ranks {
 		if r != n.rank {
@@ -178,31 +154,21 @@ func (n *Node) allToAllStaged(w Waiter, out, in []byte, size int) error {
 	})
 }
 
-// TakesScatter tells whether Scatter takes blocks of so many bytes: short ones, and those that are long enough to be read in root's memory.
-func (n *Node) TakesScatter(block int) bool {
-	length := block * len(n.ranks)
-	return length <= copyLimit || n.readable && length >= scatterFrom
-}
+// TakesScatter tells whether Scatter takes blocks of so many bytes: short ones.
+func (n *Node) TakesScatter(block int) bool { return block*len(n.ranks) <= copyLimit }
 
-// Scatter copies each block of root's in into the out of its rank; all have the length of out. out may be root's own block of in. It waits as
-// Broadcast does.
+// Scatter copies each block of root's in into the out of its rank; all have the length of out. out may be root's own block of in. Root
+// waits for nobody.
 func (n *Node) Scatter(w Waiter, fingerprint Fingerprint, out, in []byte, root int) error {
 	size := len(out)
-	length := size * len(n.ranks)
-	fits := length <= copyLimit
-	var ref uint64
 	if n.rank == root {
 		copy(out, window(in, root, size))
-		ref = n.reach(in, scatterFrom)
 	}
-	if err := n.enter(w, fingerprint, ref, given(in, fits && n.rank == root), only(root)); err != nil {
+	if err := n.enter(w, fingerprint, 0, given(in, n.rank == root), only(root)); err != nil {
 		return err
 	}
-	switch {
-	case !fits || n.ranks[root].ref != 0:
-		return n.fetchOfRoot(w, root, length, out, n.rank*size)
-	case n.rank != root:
-		copy(out, window(n.ranks[root].data(n.place(), length), n.rank, size))
+	if n.rank != root {
+		copy(out, window(n.ranks[root].data(n.place(), size*len(n.ranks)), n.rank, size))
 	}
 	return nil
 }
@@ -210,8 +176,8 @@ func (n *Node) Scatter(w Waiter, fingerprint Fingerprint, out, in []byte, root i
 // TakesGather tells whether Gather takes blocks of so many bytes: short ones.
 func (n *Node) TakesGather(block int) bool { return block <= inlineSize }
 
-// Gather copies each rank's in to its block of root's out; all have the length of in. in may be root's own block of out. The others wait for
-// nobody.
+// Gather copies each rank's in to its block of root's out; all have the length of in. in may be root's own block of out. The others wait
+// for nobody.
 func (n *Node) Gather(w Waiter, fingerprint Fingerprint, out, in []byte, root int) error {
 	if n.rank != root {
 		return n.enter(w, fingerprint, 0, in, span{})

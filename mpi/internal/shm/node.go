@@ -17,11 +17,11 @@ import (
 //   - inline: short data lies beside the fingerprints, and each rank takes what it needs, or, of what is to be reduced and not very
 //     short, combines a part, and leaves the result there;
 //   - direct: where all ranks' buffers are in registered segments, they read and write
-//     each other's; what is only read may also be in a rank's own memory, where the kernel lets the others read that;
+//     each other's; AllToAll and AllGather also read what is in a rank's own memory, where the kernel lets them;
 //   - staged: else buffers pass in chunks through memory that stays in the cache.
 //
-// An inline broadcast, gather, scatter, scan or reduction to one rank waits only for those whose data a rank needs. The others' fingerprints
-// are compared in the next call, or in CatchUp: no call returns before all ranks are known to have been in the one before it.
+// In an inline broadcast, gather, scatter, scan or reduction to one rank, a rank waits only for those whose data it needs. The others'
+// fingerprints are compared in the next call, or in CatchUp: no call returns before all ranks are known to have been in the one before it.
 //
 // So a rank that begins call s knows that all have begun call s-2, and thus have returned from call s-3, and know of all that they were
 // in call s-4: the slot of that one can be used again, and not that of a later one. So there are four.
@@ -105,8 +105,8 @@ func (n *Node) Register(segs []*Segment) error {
 // Waiter is how a rank waits for the others of its group, and wakes those that sleep.
 type Waiter interface {
 	// Entered is Notify when the other ranks can see that this one is in the call, and before it waits for them: once in each
-	// call, and with time for what need not keep them waiting.
-	Entered()
+	// call, and with time for what need not keep them waiting. It returns the group's failure.
+	Entered() error
 
 	// Await returns nil when ready has returned true, or an error when there is no more point in waiting
 	// as the group has failed or the call was cancelled. It calls ready as often as it
@@ -160,7 +160,9 @@ func (n *Node) enter(w Waiter, fingerprint Fingerprint, ref uint64, inline []byt
 		copy(me.data(n.place(), len(inline)), inline)
 	}
 	s.flag.Store(n.seq)
-	w.Entered()
+	if err := w.Entered(); err != nil {
+		return n.fail(err)
+	}
 	return n.awaitEntry(w, whom)
 }
 
@@ -243,6 +245,7 @@ func (n *Node) see(r int, seq uint64, own *Fingerprint) bool {
 const (
 	filled   = iota // chunks that others may read
 	finished        // pieces that are reduced, or no longer needed
+	gone            // failures: buffers that others may read are no longer what they were
 	counterKinds
 )
 
@@ -272,8 +275,9 @@ func (n *Node) reached() bool {
 	return true
 }
 
-// fail keeps the first error.
+// fail keeps the first error. The caller's buffers are its own again: whoever is still reading them is to know.
 func (n *Node) fail(err error) error {
 	n.err = err
+	n.ranks[n.rank].counters[gone].Store(1)
 	return err
 }

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"ddpbatch/internal/testkit"
 )
 
@@ -142,7 +144,7 @@ func TestNodeCallsDoNotAllocate(t *testing.T) { // without the race detector
 			errs[kinds*i+5] = m.node.ReduceScatter(m.w, Fingerprint{}, outs[m.rank], buf, at, mixed)
 			errs[kinds*i+6] = m.node.AllToAll(m.w, Fingerprint{}, bufs[m.rank][1-i], buf)
 			errs[kinds*i+7] = m.node.Barrier(m.w, Fingerprint{})
-			errs[kinds*i+8] = m.node.Scatter(m.w, Fingerprint{}, outs[m.rank], buf, 0)
+			errs[kinds*i+8] = m.node.Scatter(m.w, Fingerprint{}, outs[m.rank][:1024], buf[:2048], 0)
 			errs[kinds*i+9] = m.node.Gather(m.w, Fingerprint{}, buf, outs[m.rank][:inlineSize], 1)
 			errs[kinds*i+10] = m.node.Scan(m.w, Fingerprint{}, buf, mixed)
 		}
@@ -196,12 +198,9 @@ func TestHostileSlotsAreRefused(t *testing.T) {
 		"all_gather": {1, 1<<refBits | regionSize, func(m *member) error {
 			return m.node.AllGather(m.w, Fingerprint{1}, long, []int{0, 4, len(long)})
 		}},
-		"unmapped": {1, ownMemory<<refBits | 4096, func(m *member) error {
-			return m.node.Broadcast(m.w, Fingerprint{1}, long, 1)
-		}},
 		"own_memory_of_a_reduction": {1, ownMemory<<refBits | addressOf(long), reduce},
-		"scatter": {1, 1<<refBits | regionSize, func(m *member) error {
-			return m.node.Scatter(m.w, Fingerprint{1}, long, nil, 1)
+		"own_memory_of_a_broadcast": {1, ownMemory<<refBits | addressOf(long), func(m *member) error {
+			return m.node.Broadcast(m.w, Fingerprint{1}, long, 1)
 		}},
 		"all_to_all": {1, ownMemory<<refBits | 4096, func(m *member) error {
 			return m.node.AllToAll(m.w, Fingerprint{1}, bytes.Clone(long), long)
@@ -216,7 +215,7 @@ func TestHostileSlotsAreRefused(t *testing.T) {
 			s.fingerprint, s.ref = Fingerprint{1}, tt.ref
 			s.flag.Store(tt.flag)
 			testkit.Within(t, testkit.Patience, func() {
-				if err := tt.call(m); !errors.Is(err, ErrCorrupt) {
+				if err := tt.call(m); !errors.Is(err, ErrCorrupt) && !errors.Is(err, unix.EFAULT) {
 					t.Errorf("got %v", err)
 				}
 			})
@@ -248,7 +247,7 @@ func FuzzHostileReference(f *testing.F) {
 	f.Add(uint64(1)<<refBits, directFrom, 4)
 	f.Add(uint64(1)<<refBits|regionSize, directFrom, 1)
 	f.Add(^uint64(0), regionSize, 8)
-	f.Add(uint64(ownMemory)<<refBits|4096, remoteFrom, 1)
+	f.Add(uint64(ownMemory)<<refBits|4096, pairReadFrom, 1)
 	f.Fuzz(func(t *testing.T, ref uint64, length, size int) {
 		if length < 0 || length > 2*regionSize || size < 1 || size > line {
 			return
@@ -256,7 +255,7 @@ func FuzzHostileReference(f *testing.F) {
 		peer := &m.node.ranks[1]
 		peer.ref = ref
 		if err := m.node.resolve(1, length, size, reads); err == nil && peer.view == nil { // the kernel refuses what is not there
-			if err := m.node.fetch(m.w, make([]byte, length), 1, 0); err != nil && !errors.Is(err, ErrCorrupt) {
+			if err := m.node.fetch(m.w, make([]byte, length), 1, 0); err != nil && !errors.Is(err, unix.EFAULT) {
 				t.Error(err)
 			}
 		}

@@ -37,9 +37,10 @@ const (
 // reduce leaves the result with root, or with everyone, or each rank's own with it. Where it goes inline, a rank waits for nobody but for
 // whose data it combines.
 func (n *Node) reduce(w Waiter, fingerprint Fingerprint, buf []byte, root int, r *Reduction) error {
-	ref, fits := n.refOf(buf), len(buf) <= inlineSize
-	if root == prefixes {
-		ref = 0
+	fits := len(buf) <= inlineSize
+	var ref uint64
+	if root != prefixes { // a scan's buffers differ in the end: they are not combined where they are
+		ref = n.refOf(buf)
 	}
 	var inline []byte
 	whom := n.all()
@@ -64,7 +65,7 @@ func (n *Node) reduce(w Waiter, fingerprint Fingerprint, buf []byte, root int, r
 		return nil
 	}
 	way, err := staged, error(nil)
-	if root != prefixes { // a scan's buffers differ in the end: they are not combined where they are
+	if root != prefixes {
 		way, err = n.choose(len(buf), r.Size, fits, writes)
 	} else if fits {
 		way = inlined
@@ -123,6 +124,9 @@ func (n *Node) reduceDirect(w Waiter, buf []byte, root int, r *Reduction) error 
 		}
 	}
 	n.combine(r)
+	if err := n.checkOthers(w); err != nil {
+		return err
+	}
 	n.count(w, finished)
 	return n.await(w, finished, n.counts[finished])
 }
@@ -265,6 +269,9 @@ func (n *Node) ReduceScatter(w Waiter, fingerprint Fingerprint, out, in []byte, 
 	if way == inlined {
 		return nil
 	}
+	if err := n.checkOthers(w); err != nil {
+		return err
+	}
 	n.count(w, finished)
 	return n.await(w, finished, n.counts[finished])
 }
@@ -349,8 +356,8 @@ func (n *Node) combinePrefixes(k element.Kernel) {
 	}
 }
 
-// prefixBlock is combinePrefixes for bytes from to to. When it comes to source i, the scratch of level l has the sum of 2^l sources for each
-// bit l of i that is set, as a binary counter has carried them: those of the highest bit come first.
+// prefixBlock is combinePrefixes for bytes from to to. When it comes to source i, the scratch of level l has the sum of 2^l sources for
+// each bit l of i that is set, as a binary counter has carried them: those of the highest bit come first.
 func (n *Node) prefixBlock(k element.Kernel, from, to int) {
 	for i, source := range n.sources {
 		sum, kept := source[from:to], i == len(n.sources)-1

@@ -14,12 +14,16 @@ const (
 	// ownMemory in place of the region of a reference: the rest is an address in its rank's memory.
 	ownMemory = maxRegions + 1
 
-	// These are the lengths in bytes from which buffers are read in their rank's own memory: below, what the kernel does for each page costs
-	// more than a second copy. It does most where several ranks read the same pages, whose readers it counts.
-	remoteFrom   = 64 << 10
-	scatterFrom  = 1 << 20
-	manyReadFrom = 4 << 20
-	never        = math.MaxInt
+	// These are the lengths in bytes from which AllToAll reads blocks, and AllGather of two ranks buffers, in their rank's own memory: below,
+	// what the kernel does for each page costs more than a second copy. Pages that several ranks read it counts for each, so that an
+	// AllGather of more ranks gains nothing. Neither does a Broadcast: its buffers are often new, and on a virtual machine the first read
+	// of a page can take 15 microseconds.
+	blockReadFrom = 32 << 10
+	pairReadFrom  = 1 << 20
+	never         = math.MaxInt
+
+	// fetchPiece is how many bytes of each block are read in a round. A rank that gives up, or hangs, is noticed after it.
+	fetchPiece = 4 << 20
 )
 
 // ReadsOwner tells whether this process can read the memory of the one that made s. The kernel allows it to whoever may attach to that
@@ -38,22 +42,59 @@ func (s *Segment) noteAddress() {
 
 func addressOf(buf []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(buf)))) }
 
+// fetchBlocks copies something from the buffer of each other rank, from offset on, longest bytes at most, and returns when all ranks have:
+// then their buffers are their own again.
+func (n *Node) fetchBlocks(w Waiter, longest int, of func(r int) (to []byte, offset int)) error {
+	base, rounds := n.counts[finished], max(1, roundsOf(longest, fetchPiece))
+	for round := range rounds {
+		if err := n.await(w, finished, base+uint64(round)); err != nil {
+			return err
+		}
+		for i := 1; i < len(n.ranks); i++ { // each begins with another one
+			r := (n.rank + i) % len(n.ranks)
+			to, offset := of(r)
+			if err := n.fetch(w, window(to, round, fetchPiece), r, offset+round*fetchPiece); err != nil {
+				return n.fail(err)
+			}
+		}
+		n.count(w, finished)
+	}
+	return n.await(w, finished, n.counts[finished])
+}
+
 // fetch fills dst from rank r's buffer, from offset on. resolve has found that.
 func (n *Node) fetch(w Waiter, dst []byte, r, offset int) error {
 	state := &n.ranks[r]
+	var err error
 	if state.view != nil {
-		copy(dst, state.view[offset:])
-		return nil
+		copy(dst, state.view[min(offset, len(state.view)):])
+	} else {
+		err = readMemory(state.pid, state.address+uint64(offset), dst)
 	}
-	err := readMemory(state.pid, state.address+uint64(offset), dst)
 	switch {
-	case errors.Is(err, unix.ESRCH): // whoever waits learns what became of it
-		return w.Await(func() bool { return false })
+	case state.hasGivenUp() || errors.Is(err, unix.ESRCH):
+		return awaitFailure(w)
 	case err != nil:
-		return fmt.Errorf("%w: read %d bytes of rank %d's memory: %w", ErrCorrupt, len(dst), r, err)
+		return fmt.Errorf("read %d bytes of rank %d's memory: %w", len(dst), r, err)
 	}
 	return nil
 }
+
+// hasGivenUp reports whether a rank's call has failed, so that what was just read of its buffer may be something else.
+func (s *rankState) hasGivenUp() bool { return s.counters[gone].Load() > 0 }
+
+// checkOthers fails where a rank has given up whose buffer was read.
+func (n *Node) checkOthers(w Waiter) error {
+	for r := range n.ranks {
+		if n.ranks[r].hasGivenUp() {
+			return n.fail(awaitFailure(w))
+		}
+	}
+	return nil
+}
+
+// awaitFailure waits until this rank knows, too, why another one's call has failed, or that it has ended.
+func awaitFailure(w Waiter) error { return w.Await(func() bool { return false }) }
 
 // readMemory fills to from address on in the memory of a process (process_vm_readv(2)).
 func readMemory(pid int, address uint64, to []byte) error {

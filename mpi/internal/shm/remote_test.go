@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -44,19 +43,19 @@ func TestOnlyTheOwnerIsRead(t *testing.T) {
 	}
 }
 
-func TestManyReadLongBlocks(t *testing.T) {
-	const size = 3
-	members := group(t, size)
-	block := manyReadFrom/4/size + 1
+// Blocks of several pieces, of which some ranks have fewer.
+func TestLongBlocksAreReadInPieces(t *testing.T) {
+	members := group(t, 2)
 	var want []uint32
-	for i := range size * block {
+	for i := range (2*fetchPiece + 100) / 4 {
 		want = append(want, uint32(i*i))
 	}
+	at := []int{0, 96, 4 * len(want)}
 	errs := together(members, func(m *member) error {
-		buf := make([]uint32, len(want))
-		copy(buf[m.rank*block:], want[m.rank*block:][:block])
-		err := m.node.AllGather(m.w, Fingerprint{1}, bytesOf(buf), []int{0, 4 * block, 8 * block, 12 * block})
-		if err == nil && !slices.Equal(buf, want) {
+		buf := make([]byte, at[2])
+		copy(block(buf, at, m.rank), block(bytesOf(want), at, m.rank))
+		err := m.node.AllGather(m.w, Fingerprint{1}, buf, at)
+		if err == nil && !bytes.Equal(buf, bytesOf(want)) {
 			err = fmt.Errorf("rank %d got something else", m.rank)
 		}
 		return err
@@ -64,4 +63,43 @@ func TestManyReadLongBlocks(t *testing.T) {
 	if err := errors.Join(errs...); err != nil {
 		t.Error(err)
 	}
+}
+
+// A rank that gives up may use its buffer again at once: whoever reads it then gets the group's error, and no other data.
+func TestBufferOfAFailedRankIsNotTaken(t *testing.T) {
+	for _, registered := range []bool{false, true} {
+		members := group(t, 2)
+		exchange := func(m *member, w Waiter) error {
+			buf := make([]byte, 2*pairReadFrom)
+			if registered {
+				buf = m.region.Bytes()[:len(buf)]
+			}
+			return m.node.AllToAll(w, Fingerprint{1}, make([]byte, len(buf)), buf)
+		}
+		late := &lateWaiter{testWaiter: members[1].w, entered: make(chan struct{}), goOn: make(chan struct{})}
+		done := make(chan error)
+		go func() { done <- exchange(members[1], late) }()
+		<-late.entered
+		// Rank 0 has read all that it wants, and waits for rank 1 alone as the group fails.
+		members[0].w.failed.Store(true)
+		if err := exchange(members[0], members[0].w); !errors.Is(err, errGroupFailed) {
+			t.Fatalf("registered %v: rank 0 got %v", registered, err)
+		}
+		close(late.goOn)
+		if err := <-done; !errors.Is(err, errGroupFailed) {
+			t.Errorf("registered %v: rank 1 got %v", registered, err)
+		}
+	}
+}
+
+// lateWaiter is that of a rank which does nothing for a while when the others see it in the call.
+type lateWaiter struct {
+	*testWaiter
+	entered, goOn chan struct{}
+}
+
+func (w *lateWaiter) Entered() error {
+	close(w.entered)
+	<-w.goOn
+	return nil
 }

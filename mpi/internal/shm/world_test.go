@@ -44,7 +44,10 @@ func (w *testWaiter) Await(ready func() bool) error {
 	return nil
 }
 
-func (w *testWaiter) Entered() { w.Notify() }
+func (w *testWaiter) Entered() error {
+	w.Notify()
+	return nil
+}
 
 // Notify may let the others get as far ahead as they can.
 func (w *testWaiter) Notify() {
