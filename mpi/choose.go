@@ -102,9 +102,9 @@ func (o *operation) algorithms() []algorithm.Entry[runFunc] {
 	return o.kind.descriptor().algorithms[0]
 }
 
-// canShare tells whether a collective can go straight through memory. length is that in bytes of a buffer which all ranks have, so that
-// they agree: in a gather or scatter a block. Where blocks are ragged it cannot, as there is no telling whether the counts of two ranks
-// agree.
+// canShare reports whether a collective can go straight through shared memory. length is the size in bytes of a buffer that every rank
+// has, so that all ranks decide alike; for a gather or scatter it is the size of one block. The caller rules out ragged blocks: nothing
+// there shows whether the counts of two ranks agree.
 func (k *core) canShare(kind collective, length int) bool {
 	d := kind.descriptor()
 	return k.node != nil && d.shared != nil && (d.sharesBlock == nil || d.sharesBlock(k.node, length))

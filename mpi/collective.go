@@ -61,8 +61,8 @@ type descriptor struct {
 	// algorithms are those for blocks whose bounds all ranks know, or for none; and those for ragged blocks.
 	algorithms [2][]algorithm.Entry[runFunc]
 
-	// shared goes straight through the memory that all ranks share; nil: the collective cannot. No blocks are ragged. sharesBlock tells
-	// whether it does for blocks of so many bytes; nil: for any.
+	// shared goes straight through the memory that all ranks share; nil: the collective cannot. No blocks are ragged. sharesBlock
+	// reports whether it can for blocks of this many bytes; nil: it always can.
 	shared      func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error
 	sharesBlock func(node *shm.Node, block int) bool
 }

@@ -131,8 +131,8 @@ func (k *core) enterAndRun(ctx context.Context, o *operation) error {
 	return k.catchUp(o.code == sharedCode)
 }
 
-// catchUp waits for the ranks that the call before has not waited for. That is done in the end of the next call, as most of it has come by
-// itself then. Of two calls that go through shared memory, the node sees to it itself.
+// catchUp waits for the ranks that the previous call did not wait for. It runs at the end of a call, because by then most of them have
+// come. If both calls go through shared memory, the node has done this itself.
 func (k *core) catchUp(isShared bool) error {
 	if len(k.port.earlier) > 0 {
 		if err := k.port.catchUp(); err != nil {
@@ -145,7 +145,8 @@ func (k *core) catchUp(isShared bool) error {
 	return k.sharedError(k.node.CatchUp(nodeWaiter{k}))
 }
 
-// catchUpLast waits for the ranks that the last call has not waited for, as no call will. What is under way is not waited for.
+// catchUpLast waits for the ranks that the last call did not wait for, when no other call will. It does not wait for requests that are
+// under way.
 func (k *core) catchUpLast() error {
 	if k.failed.Load() || !k.owing.Load() || k.turns.queued.Load() > 0 {
 		return nil
@@ -157,7 +158,7 @@ func (k *core) catchUpLast() error {
 	return k.finish(context.Background(), k.start(&queuedCall{do: k.resume}))
 }
 
-// resume is catchUpLast's part of the call that it goes on with. The turn is taken.
+// resume is the part of catchUpLast that runs in the last call's name. The caller has taken the turn.
 func (k *core) resume() error {
 	if !k.owing.Load() {
 		return nil

@@ -64,7 +64,9 @@ func TestWrongArgumentsFailOnEveryRank(t *testing.T) {
 		}, "sends itself 2 elements and receives 1"},
 		{"algorithm", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c.Using("magic"), four, Sum) }, `algorithm "magic" is not one of this collective's; possible here: star, `},
 		{"not_canonical", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c.Using("ring"), four, Sum) }, "deterministic = false"},
-		{"no_shared_memory", func(ctx context.Context, c *Comm) error { return Exscan(ctx, c.Using("shm"), four, Sum) }, `"shm" needs ranks that all share memory`},
+		{"no_shared_memory", func(ctx context.Context, c *Comm) error {
+			return Exscan(ctx, c.Using("shm"), four, Sum)
+		}, `"shm" needs ranks that all share memory`},
 	}
 	for _, over := range transports {
 		for _, tt := range tests {

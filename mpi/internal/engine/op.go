@@ -37,9 +37,9 @@ func (g *Group) Send(op *Op, to int, buf []byte) {
 	g.e.mu.Unlock()
 }
 
-// SendLater is Send of an empty part that is in no hurry: sending takes a system call, and so time that what this rank waits for may need. It
-// is on its way when this rank sends another part to the same rank, has waited for tens of microseconds, waits for op itself or calls
-// Flush, or after a quarter of a second.
+// SendLater posts an empty part that is not urgent, so that its system call does not delay what this rank waits for. The part is sent when
+// this rank sends another part to the same rank, has waited for tens of microseconds, waits for op itself, or calls Flush; and after a
+// quarter of a second at the latest.
 func (g *Group) SendLater(op *Op, to int) {
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()
@@ -49,7 +49,7 @@ func (g *Group) SendLater(op *Op, to int) {
 	}
 }
 
-// Flush sends what SendLater has put off.
+// Flush sends the parts that SendLater has queued.
 func (g *Group) Flush() {
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()
@@ -92,7 +92,7 @@ func (g *Group) send(op *Op, kind frameKind, call Call, to int, buf []byte) {
 	}
 }
 
-// prepareSend makes op a send, and tells whether it can be written.
+// prepareSend fills in op as a send and reports whether it can be written.
 func (g *Group) prepareSend(op *Op, kind frameKind, call Call, p *peer, buf []byte) bool {
 	op.start(g, kind, call, p.rank, buf)
 	if !g.e.usable(op, p) {

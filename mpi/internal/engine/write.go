@@ -4,12 +4,9 @@ import "slices"
 
 // write sends the op's frame, or queues what of it the link does not take at once. mu is held.
 func (e *Engine) write(l *lane, op *Op) {
-	if l.writeEnded {
-		e.endWrite(op)
+	if !e.queue(l, op) {
 		return
 	}
-	l.used = true
-	l.out.push(op)
 	if first := l.out.first; first != op && first.tried {
 		return
 	}
@@ -21,16 +18,23 @@ func (e *Engine) write(l *lane, op *Op) {
 
 // writeLater queues the op's frame. It is written before the next frame of the lane, or by look. mu is held.
 func (e *Engine) writeLater(l *lane, op *Op) {
+	if e.queue(l, op) {
+		e.writeOn(l)
+	}
+}
+
+// queue puts the op's frame at the end of its lane and reports whether it did. If the lane is shut, it ends the op.
+func (e *Engine) queue(l *lane, op *Op) bool {
 	if l.writeEnded {
 		e.endWrite(op)
-		return
+		return false
 	}
 	l.used = true
 	l.out.push(op)
-	e.writeOn(l)
+	return true
 }
 
-// writeOn has flushAll go on with a lane.
+// writeOn adds a lane to those that flushAll writes.
 func (e *Engine) writeOn(l *lane) {
 	if !l.busy {
 		l.busy = true
@@ -65,8 +69,8 @@ func (e *Engine) flush(l *lane) bool {
 	return moved
 }
 
-// flushAll goes on with what is queued: what a link has begun to take, or had no room for; and, if putOff is set, what writeLater has put
-// off.
+// flushAll writes what is queued and had no room on its link. If putOff is set, it also writes what writeLater has queued. It reports
+// whether a link took anything.
 func (e *Engine) flushAll(putOff bool) bool {
 	moved := false
 	for i := 0; i < len(e.writing); {

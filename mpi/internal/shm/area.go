@@ -121,23 +121,23 @@ const (
 	staged
 )
 
-// access is what the others do with a rank's buffer.
-type access bool
+// residence is where the buffers of a call may be.
+type residence bool
 
 const (
-	writes access = true
-	reads  access = false
+	registered residence = false // in registered segments, which other ranks can also write
+	anywhere   residence = true  // there, or in the rank's own memory, which other ranks can only read
 )
 
 // choose finds the way of a call whose shared buffers have length bytes, of elements of size bytes. fits tells that data was
 // given inline by those whose buffer cannot be reached. As all ranks see the same slots, they choose alike.
-func (n *Node) choose(length, size int, fits bool, to access) (way, error) {
+func (n *Node) choose(length, size int, fits bool, in residence) (way, error) {
 	reachable := 0
 	for r := range n.ranks {
 		if n.ranks[r].ref == 0 {
 			continue
 		}
-		if err := n.resolve(r, length, size, to); err != nil {
+		if err := n.resolve(r, length, size, in); err != nil {
 			return 0, n.fail(err)
 		}
 		reachable++
@@ -153,10 +153,10 @@ func (n *Node) choose(length, size int, fits bool, to access) (way, error) {
 
 // resolve checks rank r's reference to a buffer, and notes where that is: a view of it, or else its address in that rank's memory, which is
 // checked when it is read.
-func (n *Node) resolve(r, length, size int, to access) error {
+func (n *Node) resolve(r, length, size int, in residence) error {
 	state := &n.ranks[r]
 	region, offset := state.ref>>refBits, state.ref&(1<<refBits-1)
-	if region == ownMemory && to == reads && n.readable {
+	if region == ownMemory && in == anywhere && n.readable {
 		state.view, state.address = nil, offset
 		return nil
 	}

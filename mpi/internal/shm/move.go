@@ -26,7 +26,7 @@ func (n *Node) Broadcast(w Waiter, fingerprint Fingerprint, buf []byte, root int
 	return nil
 }
 
-// given is what a rank gives inline: data, if it is to give it.
+// given returns data if this rank gives data inline, and nil otherwise.
 func given(data []byte, gives bool) []byte {
 	if gives {
 		return data
@@ -35,7 +35,7 @@ func given(data []byte, gives bool) []byte {
 }
 
 func (n *Node) broadcastDirect(w Waiter, buf []byte, root int) error {
-	if err := n.resolve(root, len(buf), 1, writes); err != nil {
+	if err := n.resolve(root, len(buf), 1, registered); err != nil {
 		return n.fail(err)
 	}
 	if err := n.awaitEntry(w, n.all()); err != nil {
@@ -75,7 +75,7 @@ func (n *Node) AllGather(w Waiter, fingerprint Fingerprint, buf []byte, at []int
 	if err := n.enter(w, fingerprint, n.reach(buf, from), given(block(buf, at, n.rank), fits), n.all()); err != nil {
 		return err
 	}
-	way, err := n.choose(len(buf), 1, fits, reads)
+	way, err := n.choose(len(buf), 1, fits, anywhere)
 	switch {
 	case err != nil:
 		return err
@@ -114,7 +114,7 @@ func (n *Node) AllToAll(w Waiter, fingerprint Fingerprint, out, in []byte) error
 	if err := n.enter(w, fingerprint, n.reach(in, blockReadFrom*len(n.ranks)), given(in, fits), n.all()); err != nil {
 		return err
 	}
-	way, err := n.choose(len(in), 1, fits, reads)
+	way, err := n.choose(len(in), 1, fits, anywhere)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (n *Node) allToAllStaged(w Waiter, out, in []byte, size int) error {
 	})
 }
 
-// TakesScatter tells whether Scatter takes blocks of so many bytes: short ones.
+// TakesScatter reports whether Scatter can take blocks of this many bytes. All blocks together must fit inline.
 func (n *Node) TakesScatter(block int) bool { return block*len(n.ranks) <= copyLimit }
 
 // Scatter copies each block of root's in into the out of its rank; all have the length of out. out may be root's own block of in. Root
@@ -173,7 +173,7 @@ func (n *Node) Scatter(w Waiter, fingerprint Fingerprint, out, in []byte, root i
 	return nil
 }
 
-// TakesGather tells whether Gather takes blocks of so many bytes: short ones.
+// TakesGather reports whether Gather can take blocks of this many bytes. One block must fit inline.
 func (n *Node) TakesGather(block int) bool { return block <= inlineSize }
 
 // Gather copies each rank's in to its block of root's out; all have the length of in. in may be root's own block of out. The others wait

@@ -66,8 +66,8 @@ type rankState struct {
 }
 
 // NewNode makes rank's part. areas are the segments of all ranks, by rank, no more than MaxRanks: each made by its rank with
-// AreaSize bytes, for this Node alone. They must stay open as long as the Node is used. readable tells that ReadsOwner is true of all
-// areas on all ranks.
+// AreaSize bytes, for this Node alone. They must stay open as long as the Node is used. readable says that ReadsOwner holds for all areas
+// on all ranks.
 func NewNode(rank int, areas []*Segment, readable bool) (*Node, error) {
 	n := &Node{rank: rank, ranks: make([]rankState, len(areas)), readable: readable}
 	n.whom = n.all()
@@ -169,7 +169,7 @@ func (n *Node) enter(w Waiter, fingerprint Fingerprint, ref uint64, inline []byt
 // CaughtUp reports whether all ranks are known to have been in the last call.
 func (n *Node) CaughtUp() bool { return n.whom == n.all() }
 
-// CatchUp waits until they are. It is no call itself.
+// CatchUp waits until all ranks have entered the last call. It does not count as a call.
 func (n *Node) CatchUp(w Waiter) error {
 	if n.err != nil || n.CaughtUp() {
 		return n.err
@@ -193,13 +193,13 @@ func (n *Node) awaitEntry(w Waiter, whom span) error {
 func (n *Node) place() uint64     { return n.seq % places }
 func (n *Node) nextPlace() uint64 { return (n.seq + 1) % places }
 
-// entered tells whether the ranks are in this call that awaitEntry waits for, and all have been in the one before; or one is, or was, in
-// another, which it leaves as the mismatch. All are looked at each time: a rank that never comes does not hide one that is in a wrong
-// call.
+// entered reports whether awaitEntry has nothing more to wait for: the ranks of whom have entered this call, and all ranks the previous
+// one; or a rank has made a different call, which entered stores as the mismatch. It looks at all ranks each time, so that a rank that
+// never comes does not hide one that has made a different call.
 func (n *Node) entered() bool {
 	all := true
 	if n.behind {
-		all = n.haveBeen()
+		all = n.enteredPrevious()
 	}
 	for r := n.whom.from; r < n.whom.to; r++ {
 		if state := &n.ranks[r]; state.seen+1 == n.seq {
@@ -209,8 +209,8 @@ func (n *Node) entered() bool {
 	return all || n.mismatch != nil
 }
 
-// haveBeen tells whether all ranks are known to have been in the call before.
-func (n *Node) haveBeen() bool {
+// enteredPrevious reports whether all ranks are known to have entered the previous call.
+func (n *Node) enteredPrevious() bool {
 	all := true
 	for r := range n.ranks {
 		if n.ranks[r].seen+1 < n.seq {
@@ -221,8 +221,8 @@ func (n *Node) haveBeen() bool {
 	return all
 }
 
-// see tells whether rank r is known to be, or have been, in the call seq, whose fingerprint is own; where it is in another, that is the
-// mismatch.
+// see reports whether rank r is known to have entered call seq, whose fingerprint on this rank is own. If r has made a different call, see
+// stores that as the mismatch.
 func (n *Node) see(r int, seq uint64, own *Fingerprint) bool {
 	state := &n.ranks[r]
 	s := state.slots[seq%places]

@@ -254,12 +254,12 @@ func FuzzHostileReference(f *testing.F) {
 		}
 		peer := &m.node.ranks[1]
 		peer.ref = ref
-		if err := m.node.resolve(1, length, size, reads); err == nil && peer.view == nil { // the kernel refuses what is not there
+		if err := m.node.resolve(1, length, size, anywhere); err == nil && peer.view == nil { // the kernel refuses what is not there
 			if err := m.node.fetch(m.w, make([]byte, length), 1, 0); err != nil && !errors.Is(err, unix.EFAULT) {
 				t.Error(err)
 			}
 		}
-		err := m.node.resolve(1, length, size, writes)
+		err := m.node.resolve(1, length, size, registered)
 		view := peer.view
 		if err != nil {
 			if !errors.Is(err, ErrCorrupt) {

@@ -34,8 +34,8 @@ const (
 	prefixes = -2
 )
 
-// reduce leaves the result with root, or with everyone, or each rank's own with it. Where it goes inline, a rank waits for nobody but for
-// whose data it combines.
+// reduce leaves the result with root or with everyone, or leaves each rank its own prefix. In an inline call a rank waits only for the
+// ranks whose data it combines.
 func (n *Node) reduce(w Waiter, fingerprint Fingerprint, buf []byte, root int, r *Reduction) error {
 	fits := len(buf) <= inlineSize
 	var ref uint64
@@ -66,7 +66,7 @@ func (n *Node) reduce(w Waiter, fingerprint Fingerprint, buf []byte, root int, r
 	}
 	way, err := staged, error(nil)
 	if root != prefixes {
-		way, err = n.choose(len(buf), r.Size, fits, writes)
+		way, err = n.choose(len(buf), r.Size, fits, registered)
 	} else if fits {
 		way = inlined
 	}
@@ -250,7 +250,7 @@ func (n *Node) ReduceScatter(w Waiter, fingerprint Fingerprint, out, in []byte, 
 	if err := n.enter(w, fingerprint, n.refOf(in), inline, n.all()); err != nil {
 		return err
 	}
-	way, err := n.choose(len(in), r.Size, fits, writes)
+	way, err := n.choose(len(in), r.Size, fits, registered)
 	switch {
 	case err != nil:
 		return err

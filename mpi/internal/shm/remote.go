@@ -14,10 +14,10 @@ const (
 	// ownMemory in place of the region of a reference: the rest is an address in its rank's memory.
 	ownMemory = maxRegions + 1
 
-	// These are the lengths in bytes from which AllToAll reads blocks, and AllGather of two ranks buffers, in their rank's own memory: below,
-	// what the kernel does for each page costs more than a second copy. Pages that several ranks read it counts for each, so that an
-	// AllGather of more ranks gains nothing. Neither does a Broadcast: its buffers are often new, and on a virtual machine the first read
-	// of a page can take 15 microseconds.
+	// AllToAll reads blocks, and AllGather of two ranks reads buffers, of at least this many bytes in their rank's own memory. For shorter
+	// ones the kernel's work for each page costs more than a second copy. AllGather of more ranks gains nothing: the kernel counts every
+	// reader of a page. Broadcast gains nothing either: its buffers are often new, and the first read of a page can take 15 microseconds
+	// on a virtual machine.
 	blockReadFrom = 32 << 10
 	pairReadFrom  = 1 << 20
 	never         = math.MaxInt
@@ -26,7 +26,7 @@ const (
 	fetchPiece = 4 << 20
 )
 
-// ReadsOwner tells whether this process can read the memory of the one that made s. The kernel allows it to whoever may attach to that
+// ReadsOwner reports whether this process can read the memory of the one that made s. The kernel allows it to whoever may attach to that
 // process (ptrace(2), PTRACE_MODE_ATTACH_REALCREDS): the same user's, as a rule; not under Yama's ptrace_scope, nor where a container
 // forbids the call. The process's number may be another one's here, if it was made in another namespace: so the token is compared.
 func (s *Segment) ReadsOwner() bool {
