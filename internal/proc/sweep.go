@@ -51,11 +51,16 @@ func SweepOrphans(ctx context.Context, cookie string) (Swept, error) {
 	if err := checkCookie(cookie); err != nil {
 		return Swept{}, err
 	}
+	return sweep(ctx, orphansOf(cookie))
+}
+
+// orphansOf is whom [SweepOrphans] kills.
+func orphansOf(cookie string) targets {
 	p := targetsOf(cookie)
 	p.others = func(s stat, env environ) bool {
 		return len(env.cookies) == 0 && !errors.Is(env.err, errLocked) && children.isOrphanOfWorker(s, unix.Getpid())
 	}
-	return sweep(ctx, p)
+	return p
 }
 
 // SweepAdopted kills every orphan that this process has adopted as a subreaper, as [SweepOrphans] does, but whatever its cookie. That
@@ -123,12 +128,13 @@ var errUnsure = errors.New("look for processes: they come and go too fast, or th
 func (s *sweeper) run(ctx context.Context) (Swept, error) {
 	defer s.env.close()
 	for unsure := 0; ; {
+		dying := s.dying() // before the look: one that ends during it leaves orphans that were somebody's children when they were looked at
 		found, sure, err := s.look(ctx)
 		if err != nil {
 			return s.result(), err
 		}
 		if len(found) == 0 && sure {
-			if found = s.dying(); len(found) == 0 {
+			if found = dying; len(found) == 0 {
 				break
 			}
 		}

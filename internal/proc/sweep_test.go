@@ -295,6 +295,49 @@ func TestSweepOrphansFindsTheHidden(t *testing.T) {
 	}
 }
 
+// Who was killed, and ends while others are looked for, leaves an orphan then, which is found as well.
+func TestSweepOrphansFindsWhatTheDyingLeave(t *testing.T) {
+	reaper, err := Subreaper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reaper.Close()
+	p, lines := startTest(t, shell(newCookie(t), // two without a cookie, one the child of the other
+		`env -i setsid sh -c 'sleep 1000 & echo child $!; echo parent $$; wait' & wait`), Start)
+	child, parent := pidAfter(t, lines, "child"), pidAfter(t, lines, "parent")
+	p.Signal(unix.SIGTERM)
+	wait(t, p)
+	executes(t, "sleep", child)
+	testkit.Eventually(t, "the parent is ours", func() bool { s, _ := readStat(parent); return s.parent == unix.Getpid() })
+
+	is, err := readStat(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dying, ok := openHandle(is, func(stat) bool { return true })
+	if !ok {
+		t.Fatal("the parent has ended")
+	}
+	s := newSweeper(orphansOf(newCookie(t)))
+	s.tried[is.pidStart()] = dying // as if it had been killed, and took its time to end
+	asked := 0
+	s.last = func() (int, bool) {
+		if asked++; asked == 2 { // at the end of the first look
+			if err := dying.signal(unix.SIGKILL); err != nil {
+				t.Error(err)
+			}
+			gone(t, "the parent is killed", parent)
+		}
+		return lastPID()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	defer cancel()
+	if r, err := s.run(ctx); err != nil || !r.has(child) {
+		t.Errorf("the child, %d, is not among %v (%v)", child, r, err)
+		_ = unix.Kill(child, unix.SIGKILL)
+	}
+}
+
 // Who was a child before this process became a subreaper, as in a wrapper that has executed it, is nobody's orphan; nor is a child
 // of the first process of a container, which gets those of others.
 func TestSweepOrphansSparesWhoWasThere(t *testing.T) {
