@@ -99,9 +99,9 @@ func (s *submitted) endSrun() (n int) {
 	return n
 }
 
-// zombieJob takes some seconds on two ranks, and saves often.
+// zombieJob saves often, and lasts long enough on two ranks for all that happens to its first attempt, on a machine that is busy, too.
 const (
-	zombieEpochs = 200
+	zombieEpochs = 400
 	zombieJob    = `schema = 1
 name = "zombies"
 [slurm]
