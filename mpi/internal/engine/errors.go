@@ -64,6 +64,17 @@ func Mismatch(here, there int, hereCall, thereCall Call, describe, fully func(Ca
 	return e
 }
 
+// MismatchOfLengths makes the error of the rank here that is due a block from the rank there, which has sent one of another length in the
+// same call. Both lengths are in bytes.
+func MismatchOfLengths(here, there int, call Call, due, sent uint64, describe func(Call) string) *MismatchError {
+	text := describe(call)
+	return &MismatchError{
+		Here: here, There: there,
+		HereCall:  fmt.Sprintf("%s, with %d bytes due from rank %d", text, due, there),
+		ThereCall: fmt.Sprintf("%s, with %d bytes for rank %d", text, sent, here),
+	}
+}
+
 // Error names the lower rank first, so that both sides say the same.
 func (e *MismatchError) Error() string {
 	a, b := e.Here, e.There

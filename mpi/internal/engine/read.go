@@ -293,11 +293,7 @@ func (e *Engine) refuse(op *Op, p *peer, h *header, err error) {
 	case op.kind == kindMessage:
 		err = Mismatch(g.rank, rank, op.call, h.call, e.options.Describe, e.options.DescribeFully)
 	default: // the same call, but for counts that are each rank's own
-		err = &MismatchError{
-			Here: g.rank, There: rank,
-			HereCall:  fmt.Sprintf("%s, with %d bytes due from rank %d", e.options.Describe(op.call), len(op.buf), rank),
-			ThereCall: fmt.Sprintf("%s, with %d bytes for rank %d", e.options.Describe(h.call), h.length, g.rank),
-		}
+		err = MismatchOfLengths(g.rank, rank, op.call, uint64(len(op.buf)), h.length, e.options.Describe)
 	}
 	e.failGroup(g, err)
 	e.complete(op, g.err)
