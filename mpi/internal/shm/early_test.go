@@ -36,6 +36,18 @@ var short = map[string]struct {
 		},
 		func(rank int) bool { return rank == 0 },
 	},
+	"gather_v": {
+		func(m *member, f Fingerprint) error {
+			return m.node.GatherV(m.w, m.p, f, make([]byte, 9000), []int{0, 3000, 6000, 9000}, make([]byte, 3000), 0)
+		},
+		func(rank int) bool { return rank != 0 },
+	},
+	"scatter_v": {
+		func(m *member, f Fingerprint) error {
+			return m.node.ScatterV(m.w, m.p, f, make([]byte, 4), make([]byte, 12), []int{0, 4, 8, 12}, 0)
+		},
+		func(rank int) bool { return rank == 0 },
+	},
 	"scan": {
 		func(m *member, f Fingerprint) error { return m.node.Scan(m.w, f, make([]byte, splitFrom), mixed) },
 		func(rank int) bool { return rank == 0 },

@@ -7,8 +7,8 @@ import (
 )
 
 // Node is one rank's part in the collectives of a group whose ranks all share memory. Its calls
-// are collective: all ranks make the same ones in the same order, with the same lengths. A Node is for
-// one goroutine at a time. No call allocates.
+// are collective: all ranks make the same ones in the same order, with the same lengths, but for those whose names end with V. A Node is
+// for one goroutine at a time. No call allocates.
 //
 // Every call begins with a line of its own in memory, which holds the caller's Fingerprint: no data of a rank is touched before its
 // fingerprint has been compared, and those of all ranks are, so that there is a FingerprintError on every rank if they differ. Data
@@ -19,6 +19,8 @@ import (
 //   - direct: where all ranks' buffers are in registered segments, they read and write
 //     each other's; AllToAll and AllGather also read what is in a rank's own memory, where the kernel lets them;
 //   - staged: else buffers pass in chunks through memory that stays in the cache.
+//
+// The calls with blocks of different lengths, whose names end with V, choose a way for each block; see exchange.
 //
 // In an inline broadcast, gather, scatter, scan or reduction to one rank, a rank waits only for those whose data it needs. The others'
 // fingerprints are compared in the next call, or in CatchUp: no call returns before all ranks are known to have been in the one before it.
@@ -143,6 +145,10 @@ type span struct{ from, to int }
 func (n *Node) all() span { return span{0, len(n.ranks)} }
 
 func only(rank int) span { return span{rank, rank + 1} }
+
+func (s span) has(rank int) bool { return s.from <= rank && rank < s.to }
+
+func (s span) len() int { return s.to - s.from }
 
 // enter publishes that this rank is in a call, and waits until whom are, and all have been in the call before. ref is
 // that of a registered buffer, or 0; then inline is what others take from here.

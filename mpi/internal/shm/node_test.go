@@ -45,6 +45,7 @@ func TestNodeOrdersDataInOneMapping(t *testing.T) {
 			}
 			members[rank] = &member{rank: rank, size: size, node: node, w: newWaiter(failed), region: regions[rank]}
 		}
+		connectPorts(members)
 		if err := errors.Join(together(members, func(m *member) error { return m.verify(77, 60) })...); err != nil {
 			t.Error(err)
 		}
@@ -126,13 +127,13 @@ func TestNodeRefusesAShortArea(t *testing.T) {
 
 func TestNodeCallsDoNotAllocate(t *testing.T) { // without the race detector
 	members := group(t, 2)
-	const runs, kinds = 20, 11
+	const runs, kinds = 20, 14
 	bufs, outs := [2][2][]byte{}, [2][]byte{}
 	for rank, m := range members {
 		bufs[rank] = [2][]byte{make([]byte, 1<<20), m.region.Bytes()[:1<<20]}
 		outs[rank] = make([]byte, 1<<19)
 	}
-	at := []int{0, 1 << 19, 1 << 20}
+	at, uneven := []int{0, 1 << 19, 1 << 20}, []int{0, 1000, 2000}
 	step := func(m *member) error {
 		var errs [2 * kinds]error
 		for i, buf := range bufs[m.rank] {
@@ -147,6 +148,9 @@ func TestNodeCallsDoNotAllocate(t *testing.T) { // without the race detector
 			errs[kinds*i+8] = m.node.Scatter(m.w, Fingerprint{}, outs[m.rank][:1024], buf[:2048], 0)
 			errs[kinds*i+9] = m.node.Gather(m.w, Fingerprint{}, buf, outs[m.rank][:inlineSize], 1)
 			errs[kinds*i+10] = m.node.Scan(m.w, Fingerprint{}, buf, mixed)
+			errs[kinds*i+11] = m.node.GatherV(m.w, m.p, Fingerprint{}, buf, uneven, outs[m.rank][:uneven[1]], 0)
+			errs[kinds*i+12] = m.node.ScatterV(m.w, m.p, Fingerprint{}, outs[m.rank][:uneven[1]], buf, uneven, 1)
+			errs[kinds*i+13] = m.node.AllToAllV(m.w, m.p, Fingerprint{}, bufs[m.rank][1-i], uneven, buf, uneven)
 		}
 		for _, err := range errs {
 			if err != nil {

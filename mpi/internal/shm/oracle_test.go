@@ -107,6 +107,19 @@ func newScene(m *member, random *rand.Rand, step int) *scene {
 	return s
 }
 
+// bounds are those of blocks for so many receivers: at, or as far as cells have room where there are no messages.
+func (s *scene) bounds(receivers int) []int {
+	if s.m.p.lanes != nil {
+		return s.at
+	}
+	bounds := []int{0}
+	for rank := range s.m.size {
+		n := min(s.at[rank+1]-s.at[rank], (cellSize(receivers)-lengthSize)/4*4)
+		bounds = append(bounds, bounds[rank]+n)
+	}
+	return bounds
+}
+
 // buffer is this rank's, with its input.
 func (s *scene) buffer() []byte {
 	input := bytesOf(s.inputs[s.m.rank])
@@ -189,6 +202,50 @@ var calls = map[string]func(s *scene, buf []byte) (got []byte, want []uint32, er
 		out := make([]byte, len(buf)*s.m.size)
 		return out, want, s.m.node.Gather(s.m.w, s.fingerprint, out, buf, s.root)
 	},
+	"gather_v": func(s *scene, buf []byte) ([]byte, []uint32, error) {
+		at := s.bounds(1)
+		in := block(buf, at, s.m.rank)
+		if s.m.rank != s.root {
+			want := s.inputs[s.m.rank][at[s.m.rank]/4 : at[s.m.rank+1]/4]
+			return in, want, s.m.node.GatherV(s.m.w, s.m.p, s.fingerprint, nil, nil, in, s.root)
+		}
+		var want []uint32
+		for rank, input := range s.inputs {
+			want = append(want, input[at[rank]/4:at[rank+1]/4]...)
+		}
+		out := make([]byte, 4*len(want))
+		return out, want, s.m.node.GatherV(s.m.w, s.m.p, s.fingerprint, out, at, in, s.root)
+	},
+	"scatter_v": func(s *scene, buf []byte) ([]byte, []uint32, error) {
+		at := s.bounds(s.m.size)
+		want := s.inputs[s.root][at[s.m.rank]/4 : at[s.m.rank+1]/4]
+		out := make([]byte, 4*len(want))
+		if s.m.rank != s.root {
+			return out, want, s.m.node.ScatterV(s.m.w, s.m.p, s.fingerprint, out, nil, nil, s.root)
+		}
+		return out, want, s.m.node.ScatterV(s.m.w, s.m.p, s.fingerprint, out, buf, at, s.root)
+	},
+	"all_to_all_v": func(s *scene, buf []byte) ([]byte, []uint32, error) {
+		bounds := s.bounds(s.m.size)
+		// Rank a has for b as many elements as are between a-b and a-b+1: no two ranks have the same for each other.
+		length := func(a, b int) int {
+			i := (a - b + s.m.size) % s.m.size
+			return bounds[i+1] - bounds[i]
+		}
+		var want []uint32
+		inAt, outAt := []int{0}, []int{0}
+		for other, input := range s.inputs {
+			inAt = append(inAt, inAt[other]+length(s.m.rank, other))
+			from := 0
+			for to := range s.m.rank {
+				from += length(other, to)
+			}
+			want = append(want, input[from/4:][:length(other, s.m.rank)/4]...)
+			outAt = append(outAt, 4*len(want))
+		}
+		out := make([]byte, 4*len(want))
+		return out, want, s.m.node.AllToAllV(s.m.w, s.m.p, s.fingerprint, out, outAt, buf, inAt)
+	},
 	"scan": func(s *scene, buf []byte) ([]byte, []uint32, error) {
 		return buf, canonical(s.inputs[:s.m.rank+1]), s.m.node.Scan(s.m.w, s.fingerprint, buf, s.r)
 	},
@@ -198,7 +255,7 @@ var calls = map[string]func(s *scene, buf []byte) (got []byte, want []uint32, er
 }
 
 var callNames = []string{"all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter", "scan",
-	"barrier"}
+	"barrier", "gather_v", "scatter_v", "all_to_all_v"}
 
 // verify makes random calls and checks every result.
 func (m *member) verify(seed uint64, steps int) error {

@@ -70,6 +70,7 @@ type member struct {
 	rank, size   int
 	node         *Node
 	w            *testWaiter
+	p            *testPort
 	area, region *Segment
 	opened       []*Segment
 	readable     bool   // it can read the others' memory
@@ -81,7 +82,7 @@ type member struct {
 const regionSize = 64 << 20
 
 func newMember(rank, size int) (*member, error) {
-	m := &member{rank: rank, size: size, w: newWaiter(new(atomic.Bool))}
+	m := &member{rank: rank, size: size, w: newWaiter(new(atomic.Bool)), p: new(testPort)}
 	var err error
 	if m.area, err = Create(AreaSize); err != nil {
 		return nil, err
@@ -142,6 +143,7 @@ func group(t testing.TB, size int) []*member {
 		handles[0] = append(handles[0], m.area.Handle().Encode())
 		handles[1] = append(handles[1], m.region.Handle().Encode())
 	}
+	connectPorts(members)
 	for _, m := range members {
 		if err := m.join(handles); err != nil {
 			t.Fatal(err)

@@ -1,0 +1,129 @@
+package shm
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"ddpbatch/mpi/internal/algorithm"
+)
+
+// GatherV copies each rank's in to its block of root's out. Block r is out[at[r]:at[r+1]]: only root knows, and r the length of its own.
+// in may be root's own block. p takes blocks that do not fit inline. The others wait for nobody if theirs do.
+func (n *Node) GatherV(w Waiter, p algorithm.Port, fingerprint Fingerprint, out []byte, at []int, in []byte, root int) error {
+	return n.exchange(w, p, fingerprint, n.all(), only(root),
+		func(int) []byte { return in }, func(r int) []byte { return block(out, at, r) })
+}
+
+// ScatterV copies each block of root's in to the out of its rank, the reverse of GatherV. out may be root's own block. Root waits for
+// nobody if all the others' fit inline.
+func (n *Node) ScatterV(w Waiter, p algorithm.Port, fingerprint Fingerprint, out, in []byte, at []int, root int) error {
+	return n.exchange(w, p, fingerprint, only(root), n.all(),
+		func(r int) []byte { return block(in, at, r) }, func(int) []byte { return out })
+}
+
+// AllToAllV sends block r of in to rank r, where it becomes the block of this rank in out. in and out do not overlap.
+func (n *Node) AllToAllV(w Waiter, p algorithm.Port, fingerprint Fingerprint, out []byte, outAt []int, in []byte, inAt []int) error {
+	return n.exchange(w, p, fingerprint, n.all(), n.all(),
+		func(r int) []byte { return block(in, inAt, r) }, func(r int) []byte { return block(out, outAt, r) })
+}
+
+// LengthError says that a rank has sent a block of another length than this rank expects.
+type LengthError struct {
+	Rank      int    // the sender
+	Due, Sent uint64 // bytes that this rank expects, and those of the block
+}
+
+func (e *LengthError) Error() string {
+	return fmt.Sprintf("a block of %d bytes is due from rank %d, which has sent one of %d", e.Due, e.Rank, e.Sent)
+}
+
+// lengthSize is the size in bytes of a length in a cell.
+const lengthSize = 8
+
+// exchange sends a block from each of senders to each of receivers. give returns this rank's block for a receiver, if it is a sender, and
+// take where the block of a sender goes, if it is a receiver.
+//
+// Only the two ranks of a block know its length. The sender writes it into its inline memory, where each receiver has a cell, and the
+// receiver compares it with the one it expects. If there is room in the cell, the block follows; if not, it is a message, which both
+// know from the length. A rank waits only for those that it takes a block from, and for its messages.
+func (n *Node) exchange(
+	w Waiter, p algorithm.Port, fingerprint Fingerprint, senders, receivers span, give, take func(r int) []byte,
+) error {
+	if n.err != nil {
+		return n.err
+	}
+	var to, from span // the ranks that this one has blocks for, and those that it takes blocks from
+	if senders.has(n.rank) {
+		to = receivers
+	}
+	if receivers.has(n.rank) {
+		from = senders
+	}
+	size := inlineSize / receivers.len() / lengthSize * lengthSize // of a cell
+	cell := func(sender, receiver int, place uint64) []byte {
+		return n.ranks[sender].inline[place][(receiver-receivers.from)*size:][:size]
+	}
+	for r := to.from; r < to.to; r++ {
+		if r != n.rank {
+			fillCell(cell(n.rank, r, n.nextPlace()), give(r))
+		}
+	}
+	if err := n.enter(w, fingerprint, 0, nil, span{}); err != nil {
+		return err
+	}
+	posted := n.post(p, size, to, from, give, take)
+	if to.has(n.rank) && from.has(n.rank) {
+		copy(take(n.rank), give(n.rank))
+	}
+	if err := n.awaitEntry(w, from); err != nil {
+		return err
+	}
+	for r := from.from; r < from.to; r++ {
+		if r != n.rank {
+			if err := takeCell(cell(r, n.rank, n.place()), take(r), r); err != nil {
+				return n.fail(err)
+			}
+		}
+	}
+	if err := algorithm.WaitAll(p, posted...); err != nil {
+		return n.fail(err)
+	}
+	return nil
+}
+
+// post posts the messages to and from other ranks, for blocks that do not fit into cells of size bytes.
+func (n *Node) post(p algorithm.Port, size int, to, from span, give, take func(r int) []byte) []algorithm.Handle {
+	ranks := len(n.ranks)
+	posted := p.Handles(2 * ranks)[:0]
+	for i := 1; i < ranks; i++ {
+		if r := (n.rank - i + ranks) % ranks; from.has(r) && !fitsCell(take(r), size) {
+			posted = append(posted, p.Recv(r, take(r)))
+		}
+	}
+	for i := 1; i < ranks; i++ { // each begins with another one
+		if r := (n.rank + i) % ranks; to.has(r) && !fitsCell(give(r), size) {
+			posted = append(posted, p.Send(r, give(r)))
+		}
+	}
+	return posted
+}
+
+func fitsCell(block []byte, size int) bool { return len(block) <= size-lengthSize }
+
+func fillCell(cell, block []byte) {
+	binary.LittleEndian.PutUint64(cell, uint64(len(block)))
+	if fitsCell(block, len(cell)) {
+		copy(cell[lengthSize:], block)
+	}
+}
+
+// takeCell copies the block of the rank sender, if it is in the cell. Its length must be that of block.
+func takeCell(cell, block []byte, sender int) error {
+	if sent := binary.LittleEndian.Uint64(cell); sent != uint64(len(block)) {
+		return &LengthError{Rank: sender, Due: uint64(len(block)), Sent: sent}
+	}
+	if fitsCell(block, len(cell)) {
+		copy(block, cell[lengthSize:])
+	}
+	return nil
+}

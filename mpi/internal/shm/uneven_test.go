@@ -1,0 +1,207 @@
+package shm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"ddpbatch/internal/testkit"
+)
+
+// cellSize is that of the cells of a call with so many receivers.
+func cellSize(receivers int) int { return inlineSize / receivers / lengthSize * lengthSize }
+
+// content is n bytes that rank from has for rank to.
+func content(from, to, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(31*from + 7*to + i + i>>8)
+	}
+	return b
+}
+
+// uneven is a call in which rank a has lengths[a][b] bytes for rank b: all of them in an all-to-all, those of the root or for it in the
+// others.
+type uneven struct {
+	lengths [][]int
+	root    int
+	inPlace bool // root's own block is where it comes from
+}
+
+// unevenCalls make one as rank m: the buffer that the result is in, and what it must be.
+var unevenCalls = map[string]func(m *member, u uneven) (got, want []byte, err error){
+	"gather": func(m *member, u uneven) ([]byte, []byte, error) {
+		in := content(m.rank, u.root, u.lengths[m.rank][u.root])
+		if m.rank != u.root {
+			err := m.node.GatherV(m.w, m.p, Fingerprint{1}, nil, nil, in, u.root)
+			return in, content(m.rank, u.root, len(in)), err
+		}
+		want, at := u.received(u.root)
+		out := make([]byte, len(want))
+		if u.inPlace {
+			in = out[at[u.root]:][:copy(out[at[u.root]:], in)]
+		}
+		err := m.node.GatherV(m.w, m.p, Fingerprint{1}, out, at, in, u.root)
+		return out, want, err
+	},
+	"scatter": func(m *member, u uneven) ([]byte, []byte, error) {
+		want := content(u.root, m.rank, u.lengths[u.root][m.rank])
+		out := make([]byte, len(want))
+		if m.rank != u.root {
+			err := m.node.ScatterV(m.w, m.p, Fingerprint{1}, out, nil, nil, u.root)
+			return out, want, err
+		}
+		in, at := u.sent(u.root)
+		if u.inPlace {
+			out = block(in, at, u.root)
+		}
+		err := m.node.ScatterV(m.w, m.p, Fingerprint{1}, out, in, at, u.root)
+		return out, want, err
+	},
+	"all_to_all": func(m *member, u uneven) ([]byte, []byte, error) {
+		in, inAt := u.sent(m.rank)
+		want, outAt := u.received(m.rank)
+		out := make([]byte, len(want))
+		err := m.node.AllToAllV(m.w, m.p, Fingerprint{1}, out, outAt, in, inAt)
+		return out, want, err
+	},
+}
+
+// sent is what a rank has for all, and received what all have for it.
+func (u uneven) sent(rank int) (all []byte, at []int) {
+	at = []int{0}
+	for to, n := range u.lengths[rank] {
+		all = append(all, content(rank, to, n)...)
+		at = append(at, len(all))
+	}
+	return all, at
+}
+
+func (u uneven) received(rank int) (all []byte, at []int) {
+	at = []int{0}
+	for from := range u.lengths {
+		all = append(all, content(from, rank, u.lengths[from][rank])...)
+		at = append(at, len(all))
+	}
+	return all, at
+}
+
+// Blocks of every length come where they belong: none, short, as long as a cell holds and one byte longer, and long, beside each other.
+func TestBlocksOfEveryLengthArrive(t *testing.T) {
+	for name, call := range unevenCalls {
+		for _, size := range []int{1, 2, 3, 4, 7} {
+			t.Run(fmt.Sprintf("%s/%d_ranks", name, size), func(t *testing.T) {
+				room, all := cellSize(size)-lengthSize, inlineSize-lengthSize
+				some := []int{0, 1, lengthSize, room, room + 1, 0, all, all + 1, blockReadFrom, 3*inlineSize + 5}
+				members := group(t, size)
+				errs := together(members, func(m *member) error {
+					for step := range 2 * len(some) {
+						u := uneven{root: step % size, inPlace: step%2 == 0}
+						for a := range size {
+							u.lengths = append(u.lengths, nil)
+							for b := range size {
+								u.lengths[a] = append(u.lengths[a], some[(step+3*a+b)%len(some)])
+							}
+						}
+						m.node.readable = m.readable && step%4 > 1
+						got, want, err := call(m, u)
+						if err != nil || !bytes.Equal(got, want) {
+							return fmt.Errorf("rank %d, %+v: %v; result right: %v", m.rank, u, err, bytes.Equal(got, want))
+						}
+					}
+					return m.node.CatchUp(m.w)
+				})
+				if err := errors.Join(errs...); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// The rank that a block is due to finds that its sender has one of another length, whichever way each takes it to go.
+func TestBlockOfAnotherLengthIsAnError(t *testing.T) {
+	long := inlineSize + 4
+	for name, call := range unevenCalls {
+		for _, readable := range []bool{false, true} {
+			for _, tt := range [][2]int{{8, 12}, {8, 0}, {0, 8}, {8, long}, {long, 8}, {long, long + 1}, {long, 3 * long}, {3 * long, long}} {
+				t.Run(fmt.Sprintf("%s/%d_of_%d/readable_%v", name, tt[1], tt[0], readable), func(t *testing.T) {
+					due, sent := tt[0], tt[1]
+					members := group(t, 3)
+					receiver, sender := 0, 2
+					u := uneven{lengths: [][]int{{5, 5, 5}, {5, 5, 5}, {5, 5, 5}}}
+					if name == "scatter" {
+						u.root = sender
+					}
+					errs := together(members, func(m *member) error {
+						mine := u
+						mine.lengths = slices.Clone(u.lengths)
+						mine.lengths[sender] = []int{due, 5, 5}
+						if m.rank == sender {
+							mine.lengths[sender] = []int{sent, 5, 5}
+						}
+						m.node.readable = readable && m.readable
+						if _, _, err := call(m, mine); err != nil {
+							return err
+						}
+						return m.node.Barrier(m.w, Fingerprint{2})
+					})
+					want := LengthError{Rank: sender, Due: uint64(due), Sent: uint64(sent)}
+					var differ *LengthError
+					if !errors.As(errs[receiver], &differ) || *differ != want {
+						t.Errorf("the receiver got %v, want %v", errs[receiver], &want)
+					}
+					for rank, err := range errs {
+						if rank != receiver && !errors.Is(err, errGroupFailed) {
+							t.Errorf("rank %d got %v", rank, err)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// What another rank leaves in its cells is checked before it is used.
+func TestHostileCellsAreRefused(t *testing.T) {
+	for name, call := range unevenCalls {
+		for _, due := range []int{0, 8, inlineSize + 1} {
+			for _, length := range []uint64{1 << 63, ^uint64(0), 1<<32 + 8, inlineSize, 9} {
+				t.Run(fmt.Sprintf("%s/%d/%x", name, due, length), func(t *testing.T) {
+					m := group(t, 2)[0]
+					u := uneven{lengths: [][]int{{due, due}, {due, due}}}
+					if name == "scatter" {
+						u.root = 1
+					}
+					s := m.node.ranks[1].slots[1]
+					s.fingerprint = Fingerprint{1}
+					inline := m.node.ranks[1].inline[1]
+					for i := 0; i < len(inline); i += lengthSize {
+						binary.LittleEndian.PutUint64(inline[i:], length)
+					}
+					s.flag.Store(1)
+					testkit.Within(t, testkit.Patience, func() {
+						got, _, err := call(m, u)
+						var differ *LengthError
+						if !errors.As(err, &differ) || differ.Sent != length {
+							t.Errorf("got %v", err)
+						}
+						if bytes.Contains(got, []byte{0xff, 0xff}) {
+							t.Error("data was taken")
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// The largest group has cells with room for a length and something more.
+func TestCellsOfTheLargestGroupHaveRoom(t *testing.T) {
+	if got := cellSize(MaxRanks); got < 2*lengthSize {
+		t.Errorf("a cell of %d bytes", got)
+	}
+}
