@@ -22,7 +22,7 @@ func (k *core) choose(o *operation) error {
 	if name == "" && k.config().Algorithm != "auto" {
 		name = k.preferred(o)
 	}
-	if (name == "" || name == sharedName) && !o.ragged && k.canShare(o.kind, int(o.count)*o.data.Size()) {
+	if (name == "" || name == sharedName) && k.shares(o) {
 		o.code, o.name = sharedCode, sharedName
 		return nil
 	}
@@ -102,9 +102,16 @@ func (o *operation) algorithms() []algorithm.Entry[runFunc] {
 	return o.kind.descriptor().algorithms[0]
 }
 
-// canShare reports whether a collective can go straight through shared memory. length is the size in bytes of a buffer that every rank
-// has, so that all ranks decide alike; for a gather or scatter it is the size of one block. The caller rules out ragged blocks: nothing
-// there shows whether the counts of two ranks agree.
+// shares reports whether the operation can go straight through shared memory.
+func (k *core) shares(o *operation) bool {
+	if o.ragged {
+		return k.node != nil && o.kind.descriptor().sharedRagged != nil
+	}
+	return k.canShare(o.kind, int(o.count)*o.data.Size())
+}
+
+// canShare is shares for a collective whose blocks are not ragged. length is the size in bytes of a buffer that every rank has, so that
+// all ranks decide alike; for a gather or scatter it is the size of one block.
 func (k *core) canShare(kind collective, length int) bool {
 	d := kind.descriptor()
 	return k.node != nil && d.shared != nil && (d.sharesBlock == nil || d.sharesBlock(k.node, length))

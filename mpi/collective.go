@@ -61,11 +61,14 @@ type descriptor struct {
 	// algorithms are those for blocks whose bounds all ranks know, or for none; and those for ragged blocks.
 	algorithms [2][]algorithm.Entry[runFunc]
 
-	// shared goes straight through the memory that all ranks share; nil: the collective cannot. No blocks are ragged. sharesBlock
-	// reports whether it can for blocks of this many bytes; nil: it always can.
-	shared      func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error
-	sharesBlock func(node *shm.Node, block int) bool
+	// shared goes straight through the memory that all ranks share; nil: the collective cannot. No blocks are ragged: for those there is
+	// sharedRagged. sharesBlock reports whether shared can for blocks of this many bytes; nil: it always can.
+	shared, sharedRagged sharedFunc
+	sharesBlock          func(node *shm.Node, block int) bool
 }
+
+// sharedFunc is a collective through shared memory.
+type sharedFunc func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error
 
 // rootUse is what the root in a fingerprint stands for.
 type rootUse uint8

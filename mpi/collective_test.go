@@ -73,6 +73,10 @@ var misuses = []misuse{
 	{"gather_root", "gather", gathering(3, 0), gathering(3, 1), "gather #2 float32 x 3 to rank 0", "gather #2 float32 x 3 to rank 1"},
 	{"gather_count", "gather", gathering(3, 0), gathering(2, 0), "gather #2 float32 x 3 to rank 0", "gather #2 float32 x 2 to rank 0"},
 	{"gather_scatter", "", gathering(3, 0), scattering(3, 0), "gather #2 float32 x 3 to rank 0", "scatter #2 float32 x 3 from rank 0"},
+	{"gather_v_root", "gather_v", gatheringV(3, 0), gatheringV(3, 1), "gather #2 float32 to rank 0", "gather #2 float32 to rank 1"},
+	{"gather_gather_v", "", gathering(3, 0), gatheringV(3, 0), "gather #2 float32 x 3 to rank 0", "gather #2 float32 to rank 0"},
+	{"scatter_v_root", "scatter_v", scatteringV(3, 0), scatteringV(3, 1), "scatter #2 float32 from rank 0", "scatter #2 float32 from rank 1"},
+	{"gather_v_scatter_v", "", gatheringV(3, 0), scatteringV(3, 0), "gather #2 float32 to rank 0", "scatter #2 float32 from rank 0"},
 	{"scatter_root", "scatter", scattering(3, 0), scattering(3, 1), "scatter #2 float32 x 3 from rank 0", "scatter #2 float32 x 3 from rank 1"},
 	{"scatter_count", "scatter", scattering(3, 0), scattering(2, 0), "scatter #2 float32 x 3 from rank 0", "scatter #2 float32 x 2 from rank 0"},
 	{
@@ -162,6 +166,21 @@ func gathering(n, root int) func(ctx context.Context, c *Comm) error {
 func scattering(n, root int) func(ctx context.Context, c *Comm) error {
 	return func(ctx context.Context, c *Comm) error {
 		return Scatter(ctx, c, make([]float32, n), make([]float32, n*c.Size()), root)
+	}
+}
+
+// gatheringV is gathering with counts.
+func gatheringV(n, root int) func(ctx context.Context, c *Comm) error {
+	return func(ctx context.Context, c *Comm) error {
+		counts := slices.Repeat([]int{n}, c.Size())
+		return GatherV(ctx, c, make([]float32, n*c.Size()), make([]float32, n), counts, root)
+	}
+}
+
+func scatteringV(n, root int) func(ctx context.Context, c *Comm) error {
+	return func(ctx context.Context, c *Comm) error {
+		counts := slices.Repeat([]int{n}, c.Size())
+		return ScatterV(ctx, c, make([]float32, n), make([]float32, n*c.Size()), counts, root)
 	}
 }
 

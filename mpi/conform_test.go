@@ -66,11 +66,11 @@ var conformity = []conformance{
 	{"all_gather", true, allGatherCall, 0, cases.allGather},
 	{"all_gather_v", true, allGatherCall, 0, cases.allGatherV},
 	{"gather", false, gatherCall, 0, cases.gather},
-	{"gather_v", false, gatherCall, 1, cases.gatherV},
+	{"gather_v", true, gatherCall, 1, cases.gatherV},
 	{"scatter", false, scatterCall, 0, cases.scatter},
-	{"scatter_v", false, scatterCall, 1, cases.scatterV},
+	{"scatter_v", true, scatterCall, 1, cases.scatterV},
 	{"all_to_all", true, allToAllCall, 0, cases.allToAll},
-	{"all_to_all_v", false, allToAllCall, 1, cases.allToAllV},
+	{"all_to_all_v", true, allToAllCall, 1, cases.allToAllV},
 	{"barrier", true, barrierCall, 0, func(_ cases, r *round) error {
 		return r.do(func() error { return r.c.Barrier(r.ctx) }, func() *Request { return r.c.IBarrier(r.ctx) })
 	}},

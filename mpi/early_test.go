@@ -22,6 +22,12 @@ var leftEarly = []call{
 		return Scatter(ctx, c, make([]float32, 32), make([]float32, 64), 0)
 	}},
 	{"scan", func(ctx context.Context, c *Comm) error { return Scan(ctx, c, make([]float32, 32), Sum) }},
+	{"gather_v", func(ctx context.Context, c *Comm) error {
+		return GatherV(ctx, c, make([]float32, 64), make([]float32, 32), []int{32, 32}, 1)
+	}},
+	{"scatter_v", func(ctx context.Context, c *Comm) error {
+		return ScatterV(ctx, c, make([]float32, 32), make([]float32, 64), []int{32, 32}, 0)
+	}},
 }
 
 // A rank that needs nobody returns alone, once; what it calls next waits until the other has come to the first call, and so does Close.

@@ -120,6 +120,9 @@ var gatherDescriptor = descriptor{
 	shared: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
 		return node.Gather(w, fingerprint, b.out, b.in, b.root)
 	},
+	sharedRagged: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
+		return node.GatherV(w, &w.core.port, fingerprint, b.out, b.outAt, b.in, b.root)
+	},
 	sharesBlock: (*shm.Node).TakesGather,
 }
 
@@ -173,6 +176,9 @@ var scatterDescriptor = descriptor{
 	shared: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
 		return node.Scatter(w, fingerprint, b.out, b.in, b.root)
 	},
+	sharedRagged: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
+		return node.ScatterV(w, &w.core.port, fingerprint, b.out, b.in, b.inAt, b.root)
+	},
 	sharesBlock: (*shm.Node).TakesScatter,
 }
 
@@ -225,6 +231,9 @@ var allToAllDescriptor = descriptor{
 	algorithms: [2][]algorithm.Entry[runFunc]{entries(algorithm.AllToAlls(), allToAllBlocks), entries(algorithm.AllToAllsV(), allToAllBlocks)},
 	shared: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
 		return node.AllToAll(w, fingerprint, b.out, b.in)
+	},
+	sharedRagged: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
+		return node.AllToAllV(w, &w.core.port, fingerprint, b.out, b.outAt, b.in, b.inAt)
 	},
 }
 

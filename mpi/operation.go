@@ -57,11 +57,19 @@ func (o *operation) runChosen(k *core, b *buffers) error {
 	case o.kind == monitoredCall:
 		return k.runMonitored(o.timeout)
 	case o.code == sharedCode:
-		return k.sharedError(o.kind.descriptor().shared(k.node, nodeWaiter{k}, fingerprintOf(&k.call), b))
+		return k.sharedError(o.shared()(k.node, nodeWaiter{k}, fingerprintOf(&k.call), b))
 	case o.code >= hierarchicalCode:
 		return k.runHierarchical(b)
 	}
 	return k.chosen(&k.port, b)
+}
+
+// shared is the operation's function for shared memory.
+func (o *operation) shared() sharedFunc {
+	if o.ragged {
+		return o.kind.descriptor().sharedRagged
+	}
+	return o.kind.descriptor().shared
 }
 
 // prepare fills in b: it finds the bounds of blocks, and scales what PreMulSum is given.

@@ -170,33 +170,48 @@ func TestNaNPropagatesInReductions(t *testing.T) {
 // Counts of two ranks that do not fit, where each knows its own alone, are told on both sides: at once, or at the next call where the
 // sender had no more to wait for.
 func TestRaggedCountsThatDoNotFitAreErrors(t *testing.T) {
-	calls := map[string]func(ctx context.Context, c *Comm) error{
-		"gather": func(ctx context.Context, c *Comm) error {
-			return GatherV(ctx, c, make([]int32, 4), make([]int32, 2+c.Rank()), []int{2, 2}, 0)
+	// Rank 0 has n elements for each rank, and rank 1 has, or is due, so many from it or for it.
+	calls := map[string]func(ctx context.Context, c *Comm, n, other int) error{
+		"gather": func(ctx context.Context, c *Comm, n, other int) error {
+			return GatherV(ctx, c, make([]int32, 2*n), make([]int32, []int{n, other}[c.Rank()]), []int{n, n}, 0)
 		},
-		"scatter": func(ctx context.Context, c *Comm) error {
-			return ScatterV(ctx, c, make([]int32, 2+c.Rank()), make([]int32, 4), []int{2, 2}, 0)
+		"scatter": func(ctx context.Context, c *Comm, n, other int) error {
+			return ScatterV(ctx, c, make([]int32, []int{n, other}[c.Rank()]), make([]int32, 2*n), []int{n, n}, 0)
 		},
-		"all_to_all": func(ctx context.Context, c *Comm) error {
-			return AllToAllV(ctx, c, make([]int32, 4), []int{2, 2}, make([]int32, 4+c.Rank()), []int{2 + c.Rank(), 2})
+		"all_to_all": func(ctx context.Context, c *Comm, n, other int) error {
+			first := []int{n, other}[c.Rank()]
+			return AllToAllV(ctx, c, make([]int32, 2*n), []int{n, n}, make([]int32, first+n), []int{first, n})
 		},
 	}
 	for _, over := range transports {
 		for name, call := range calls {
-			t.Run(over+"/"+name, func(t *testing.T) {
-				w := newWorldOn(t, over, 2, nil)
-				errs := testkit.Each(2, func(rank int) error {
-					if err := call(t.Context(), w[rank]); err != nil {
-						return err
+			for _, tt := range [][2]int{{2, 3}, {2, 50_000}, {50_000, 2}, {50_000, 50_001}, {0, 1}} {
+				n, other := tt[0], tt[1]
+				t.Run(fmt.Sprintf("%s/%s/%d_and_%d", over, name, n, other), func(t *testing.T) {
+					w := newWorldOn(t, over, 2, nil)
+					errs := testkit.Each(2, func(rank int) error {
+						if err := call(t.Context(), w[rank], n, other); err != nil {
+							return err
+						}
+						return w[rank].Barrier(t.Context())
+					})
+					due, sent := 4*n, 4*other
+					if name == "scatter" {
+						due, sent = sent, due
 					}
-					return w[rank].Barrier(t.Context())
+					for rank, err := range errs {
+						if !errors.Is(err, ErrMismatch) {
+							t.Errorf("rank %d got %v", rank, err)
+							continue
+						}
+						for _, want := range []string{fmt.Sprintf("with %d bytes due from rank", due), fmt.Sprintf("with %d bytes for rank", sent)} {
+							if !strings.Contains(err.Error(), want) {
+								t.Errorf("rank %d got %v, want %q", rank, err, want)
+							}
+						}
+					}
 				})
-				for rank, err := range errs {
-					if !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), "bytes due from rank") {
-						t.Errorf("rank %d got %v", rank, err)
-					}
-				}
-			})
+			}
 		}
 	}
 }

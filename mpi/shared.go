@@ -230,5 +230,8 @@ func (k *core) sharedError(err error) error {
 		}
 		return engine.Mismatch(k.group.Rank(), there, callOf(differ.Own), callOf(differ.Fingerprint), describe, describeFully)
 	}
+	if differ, ok := errors.AsType[*shm.LengthError](err); ok {
+		return engine.MismatchOfLengths(k.group.Rank(), differ.Rank, k.call, differ.Due, differ.Sent, describe)
+	}
 	return err
 }
