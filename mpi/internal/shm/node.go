@@ -49,7 +49,8 @@ type Node struct {
 	counts [counterKinds]uint64 // this rank's
 	kind   int                  // which count of the others is waited for,
 	goal   uint64               // to be what,
-	next   int                  // by the ranks from here on
+	next   int                  // by the ranks from here on,
+	until  int                  // to before here
 
 	sources, targets [][]byte // of the piece that is combined: by rank; in the order of writing
 	scratch          [][]byte // of combine, by level
@@ -251,6 +252,7 @@ func (n *Node) see(r int, seq uint64, own *Fingerprint) bool {
 const (
 	filled   = iota // chunks that others may read
 	finished        // pieces that are reduced, or no longer needed
+	taken           // calls, up to the last one in which it has read all that it reads of blocks of different lengths
 	gone            // failures: buffers that others may read are no longer what they were
 	counterKinds
 )
@@ -264,7 +266,12 @@ func (n *Node) count(w Waiter, kind int) {
 
 // await waits until every rank's counter has come to goal.
 func (n *Node) await(w Waiter, kind int, goal uint64) error {
-	n.kind, n.goal, n.next = kind, goal, 0
+	return n.awaitRanks(w, kind, goal, n.all())
+}
+
+// awaitRanks is await for some ranks.
+func (n *Node) awaitRanks(w Waiter, kind int, goal uint64, ranks span) error {
+	n.kind, n.goal, n.next, n.until = kind, goal, ranks.from, ranks.to
 	if err := w.Await(n.hasReached); err != nil {
 		return n.fail(err)
 	}
@@ -273,7 +280,7 @@ func (n *Node) await(w Waiter, kind int, goal uint64) error {
 
 // reached tells whether the counters are at the goal. One that was needs no second look.
 func (n *Node) reached() bool {
-	for ; n.next < len(n.ranks); n.next++ {
+	for ; n.next < n.until; n.next++ {
 		if n.next != n.rank && n.ranks[n.next].counters[n.kind].Load() < n.goal {
 			return false
 		}

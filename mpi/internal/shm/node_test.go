@@ -133,7 +133,8 @@ func TestNodeCallsDoNotAllocate(t *testing.T) { // without the race detector
 		bufs[rank] = [2][]byte{make([]byte, 1<<20), m.region.Bytes()[:1<<20]}
 		outs[rank] = make([]byte, 1<<19)
 	}
-	at, uneven := []int{0, 1 << 19, 1 << 20}, []int{0, 1000, 2000}
+	at, uneven := []int{0, 1 << 19, 1 << 20}, []int{0, 1000, 1000 + blockReadFrom}
+	received := [2][]int{{0, 1000, 2000}, {0, blockReadFrom, 2 * blockReadFrom}} // where all send by uneven
 	step := func(m *member) error {
 		var errs [2 * kinds]error
 		for i, buf := range bufs[m.rank] {
@@ -148,9 +149,9 @@ func TestNodeCallsDoNotAllocate(t *testing.T) { // without the race detector
 			errs[kinds*i+8] = m.node.Scatter(m.w, Fingerprint{}, outs[m.rank][:1024], buf[:2048], 0)
 			errs[kinds*i+9] = m.node.Gather(m.w, Fingerprint{}, buf, outs[m.rank][:inlineSize], 1)
 			errs[kinds*i+10] = m.node.Scan(m.w, Fingerprint{}, buf, mixed)
-			errs[kinds*i+11] = m.node.GatherV(m.w, m.p, Fingerprint{}, buf, uneven, outs[m.rank][:uneven[1]], 0)
-			errs[kinds*i+12] = m.node.ScatterV(m.w, m.p, Fingerprint{}, outs[m.rank][:uneven[1]], buf, uneven, 1)
-			errs[kinds*i+13] = m.node.AllToAllV(m.w, m.p, Fingerprint{}, bufs[m.rank][1-i], uneven, buf, uneven)
+			errs[kinds*i+11] = m.node.GatherV(m.w, m.p, Fingerprint{}, buf, uneven, outs[m.rank][:uneven[m.rank+1]-uneven[m.rank]], 0)
+			errs[kinds*i+12] = m.node.ScatterV(m.w, m.p, Fingerprint{}, outs[m.rank][:uneven[m.rank+1]-uneven[m.rank]], buf, uneven, 1)
+			errs[kinds*i+13] = m.node.AllToAllV(m.w, m.p, Fingerprint{}, bufs[m.rank][1-i], received[m.rank], buf, uneven)
 		}
 		for _, err := range errs {
 			if err != nil {

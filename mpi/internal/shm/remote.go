@@ -14,10 +14,11 @@ const (
 	// ownMemory in place of the region of a reference: the rest is an address in its rank's memory.
 	ownMemory = maxRegions + 1
 
-	// AllToAll reads blocks, and AllGather of two ranks reads buffers, of at least this many bytes in their rank's own memory. For shorter
-	// ones the kernel's work for each page costs more than a second copy. AllGather of more ranks gains nothing: the kernel counts every
-	// reader of a page. Broadcast gains nothing either: its buffers are often new, and the first read of a page can take 15 microseconds
-	// on a virtual machine.
+	// AllToAll, AllToAllV, ScatterV and, of two ranks, GatherV read blocks of at least this many bytes in their rank's own memory, and
+	// AllGather of two ranks buffers. For shorter ones the kernel's work for each page costs more than a second copy. AllGather of more
+	// ranks gains nothing: the kernel counts every reader of a page. Nor does GatherV of more: the others send at the same time, and root
+	// reads alone. Broadcast gains nothing either: its buffers are often new, and the first read of a page can take 15 microseconds on a
+	// virtual machine.
 	blockReadFrom = 32 << 10
 	pairReadFrom  = 1 << 20
 	never         = math.MaxInt

@@ -67,12 +67,16 @@ func TestLongBlocksAreReadInPieces(t *testing.T) {
 
 // A rank that gives up may use its buffer again at once: whoever reads it then gets the group's error, and no other data.
 func TestBufferOfAFailedRankIsNotTaken(t *testing.T) {
-	for _, registered := range []bool{false, true} {
+	at := []int{0, pairReadFrom, 2 * pairReadFrom}
+	for _, tt := range []struct{ registered, withCounts bool }{{false, false}, {true, false}, {false, true}} {
 		members := group(t, 2)
 		exchange := func(m *member, w Waiter) error {
-			buf := make([]byte, 2*pairReadFrom)
-			if registered {
+			buf := make([]byte, at[2])
+			if tt.registered {
 				buf = m.region.Bytes()[:len(buf)]
+			}
+			if tt.withCounts {
+				return m.node.AllToAllV(w, m.p, Fingerprint{1}, make([]byte, len(buf)), at, buf, at)
 			}
 			return m.node.AllToAll(w, Fingerprint{1}, make([]byte, len(buf)), buf)
 		}
@@ -83,11 +87,11 @@ func TestBufferOfAFailedRankIsNotTaken(t *testing.T) {
 		// Rank 0 has read all that it wants, and waits for rank 1 alone as the group fails.
 		members[0].w.failed.Store(true)
 		if err := exchange(members[0], members[0].w); !errors.Is(err, errGroupFailed) {
-			t.Fatalf("registered %v: rank 0 got %v", registered, err)
+			t.Fatalf("%+v: rank 0 got %v", tt, err)
 		}
 		close(late.goOn)
 		if err := <-done; !errors.Is(err, errGroupFailed) {
-			t.Errorf("registered %v: rank 1 got %v", registered, err)
+			t.Errorf("%+v: rank 1 got %v", tt, err)
 		}
 	}
 }

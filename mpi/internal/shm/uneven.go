@@ -37,15 +37,13 @@ func (e *LengthError) Error() string {
 	return fmt.Sprintf("a block of %d bytes is due from rank %d, which has sent one of %d", e.Due, e.Rank, e.Sent)
 }
 
-// lengthSize is the size in bytes of a length in a cell.
-const lengthSize = 8
-
 // exchange sends a block from each of senders to each of receivers. give returns this rank's block for a receiver, if it is a sender, and
 // take where the block of a sender goes, if it is a receiver.
 //
 // Only the two ranks of a block know its length. The sender writes it into its inline memory, where each receiver has a cell, and the
-// receiver compares it with the one it expects. If there is room in the cell, the block follows; if not, it is a message, which both
-// know from the length. A rank waits only for those that it takes a block from, and for its messages.
+// receiver compares it with the one it expects. If there is room in the cell, the block follows. A long one is read in the sender's memory,
+// and its address follows. Any other is a message. Both ranks know from the length which way it goes. A rank waits only for those that it
+// takes a block from, for its messages, and for those that read its blocks.
 func (n *Node) exchange(
 	w Waiter, p algorithm.Port, fingerprint Fingerprint, senders, receivers span, give, take func(r int) []byte,
 ) error {
@@ -59,71 +57,121 @@ func (n *Node) exchange(
 	if receivers.has(n.rank) {
 		from = senders
 	}
-	size := inlineSize / receivers.len() / lengthSize * lengthSize // of a cell
+	ways := n.blockWays(receivers.len())
 	cell := func(sender, receiver int, place uint64) []byte {
-		return n.ranks[sender].inline[place][(receiver-receivers.from)*size:][:size]
+		return n.ranks[sender].inline[place][(receiver-receivers.from)*ways.cell:][:ways.cell]
 	}
 	for r := to.from; r < to.to; r++ {
 		if r != n.rank {
-			fillCell(cell(n.rank, r, n.nextPlace()), give(r))
+			ways.fill(cell(n.rank, r, n.nextPlace()), give(r))
 		}
 	}
 	if err := n.enter(w, fingerprint, 0, nil, span{}); err != nil {
 		return err
 	}
-	posted := n.post(p, size, to, from, give, take)
+	posted := n.post(p, ways, to, from, give, take)
 	if to.has(n.rank) && from.has(n.rank) {
 		copy(take(n.rank), give(n.rank))
 	}
 	if err := n.awaitEntry(w, from); err != nil {
 		return err
 	}
-	for r := from.from; r < from.to; r++ {
-		if r != n.rank {
-			if err := takeCell(cell(r, n.rank, n.place()), take(r), r); err != nil {
+	reads := false
+	for i := 1; i < len(n.ranks); i++ { // each begins with another one
+		if r := (n.rank + i) % len(n.ranks); from.has(r) {
+			if err := n.takeBlock(w, ways, cell(r, n.rank, n.place()), take(r), r); err != nil {
 				return n.fail(err)
 			}
+			reads = reads || ways.isRead(take(r))
 		}
+	}
+	if reads {
+		n.ranks[n.rank].counters[taken].Store(n.seq)
+		w.Notify()
 	}
 	if err := algorithm.WaitAll(p, posted...); err != nil {
 		return n.fail(err)
 	}
+	for r := to.from; r < to.to; r++ {
+		if r != n.rank && ways.isRead(give(r)) {
+			if err := n.awaitRanks(w, taken, n.seq, only(r)); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
-// post posts the messages to and from other ranks, for blocks that do not fit into cells of size bytes.
-func (n *Node) post(p algorithm.Port, size int, to, from span, give, take func(r int) []byte) []algorithm.Handle {
+// post posts the messages to and from other ranks.
+func (n *Node) post(p algorithm.Port, ways blockWays, to, from span, give, take func(r int) []byte) []algorithm.Handle {
 	ranks := len(n.ranks)
 	posted := p.Handles(2 * ranks)[:0]
 	for i := 1; i < ranks; i++ {
-		if r := (n.rank - i + ranks) % ranks; from.has(r) && !fitsCell(take(r), size) {
+		if r := (n.rank - i + ranks) % ranks; from.has(r) && ways.isMessage(take(r)) {
 			posted = append(posted, p.Recv(r, take(r)))
 		}
 	}
 	for i := 1; i < ranks; i++ { // each begins with another one
-		if r := (n.rank + i) % ranks; to.has(r) && !fitsCell(give(r), size) {
+		if r := (n.rank + i) % ranks; to.has(r) && ways.isMessage(give(r)) {
 			posted = append(posted, p.Send(r, give(r)))
 		}
 	}
 	return posted
 }
 
-func fitsCell(block []byte, size int) bool { return len(block) <= size-lengthSize }
-
-func fillCell(cell, block []byte) {
-	binary.LittleEndian.PutUint64(cell, uint64(len(block)))
-	if fitsCell(block, len(cell)) {
-		copy(cell[lengthSize:], block)
-	}
-}
-
-// takeCell copies the block of the rank sender, if it is in the cell. Its length must be that of block.
-func takeCell(cell, block []byte, sender int) error {
+// takeBlock takes a block from the rank sender, unless it is a message. Its length must be that of block.
+func (n *Node) takeBlock(w Waiter, ways blockWays, cell, block []byte, sender int) error {
 	if sent := binary.LittleEndian.Uint64(cell); sent != uint64(len(block)) {
 		return &LengthError{Rank: sender, Due: uint64(len(block)), Sent: sent}
 	}
-	if fitsCell(block, len(cell)) {
+	switch {
+	case ways.fitsCell(block):
 		copy(block, cell[lengthSize:])
+	case ways.isRead(block):
+		state := &n.ranks[sender]
+		state.view, state.address = nil, binary.LittleEndian.Uint64(cell[lengthSize:])
+		for round := range roundsOf(len(block), fetchPiece) {
+			if err := n.fetch(w, window(block, round, fetchPiece), sender, round*fetchPiece); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+// blockWays is which way the blocks of a call go, by their lengths in bytes.
+type blockWays struct {
+	cell     int // the length of a cell
+	readFrom int // that of the shortest block that is read
+}
+
+// lengthSize is the size in bytes of a length in a cell, and of an address.
+const lengthSize = 8
+
+// blockWays are those of a call in which each sender has blocks for so many receivers.
+func (n *Node) blockWays(receivers int) blockWays {
+	ways := blockWays{cell: inlineSize / receivers / lengthSize * lengthSize, readFrom: never}
+	if n.readable && (receivers > 1 || len(n.ranks) == 2) {
+		ways.readFrom = blockReadFrom
+	}
+	return ways
+}
+
+func (ways blockWays) fitsCell(block []byte) bool { return len(block) <= ways.cell-lengthSize }
+
+func (ways blockWays) isRead(block []byte) bool { return len(block) >= ways.readFrom }
+
+func (ways blockWays) isMessage(block []byte) bool {
+	return !ways.fitsCell(block) && !ways.isRead(block)
+}
+
+// fill puts what the receiver of block is to know into its cell.
+func (ways blockWays) fill(cell, block []byte) {
+	binary.LittleEndian.PutUint64(cell, uint64(len(block)))
+	switch {
+	case ways.fitsCell(block):
+		copy(cell[lengthSize:], block)
+	case ways.isRead(block):
+		binary.LittleEndian.PutUint64(cell[lengthSize:], addressOf(block))
+	}
 }

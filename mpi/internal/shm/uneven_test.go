@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"ddpbatch/internal/testkit"
 )
 
@@ -196,6 +198,66 @@ func TestHostileCellsAreRefused(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// An address that a rank has made up is refused by the kernel.
+func TestHostileAddressIsRefused(t *testing.T) {
+	for name, call := range unevenCalls {
+		t.Run(name, func(t *testing.T) {
+			m := group(t, 2)[0]
+			if !m.node.readable {
+				t.Skip("the kernel does not let a process read another's memory here")
+			}
+			const due = blockReadFrom
+			u := uneven{lengths: [][]int{{5, due}, {due, 5}}}
+			if name == "scatter" {
+				u.root = 1
+			}
+			s := m.node.ranks[1].slots[1]
+			s.fingerprint = Fingerprint{1}
+			inline := m.node.ranks[1].inline[1]
+			for i := 0; i+lengthSize < len(inline); i += 2 * lengthSize { // every cell
+				binary.LittleEndian.PutUint64(inline[i:], due)
+				binary.LittleEndian.PutUint64(inline[i+lengthSize:], 4096) // not mapped
+			}
+			s.flag.Store(1)
+			testkit.Within(t, testkit.Patience, func() {
+				if _, _, err := call(m, u); !errors.Is(err, unix.EFAULT) {
+					t.Errorf("got %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A rank whose block is read returns when it has been, and not before: then it is the caller's again.
+func TestBlockIsReadBeforeItsSenderReturns(t *testing.T) {
+	members := group(t, 2)
+	if !members[0].node.readable {
+		t.Skip("the kernel does not let a process read another's memory here")
+	}
+	block := content(1, 0, blockReadFrom)
+	gather := func(m *member, w Waiter, out []byte) error {
+		return m.node.GatherV(w, m.p, Fingerprint{1}, out, []int{0, 0, blockReadFrom}, [][]byte{nil, block}[m.rank], 0)
+	}
+	late := &lateWaiter{testWaiter: members[0].w, entered: make(chan struct{}), goOn: make(chan struct{})}
+	out, root := make([]byte, blockReadFrom), make(chan error)
+	go func() { root <- gather(members[0], late, out) }()
+	<-late.entered
+	sender := make(chan error, 1)
+	go func() {
+		err := gather(members[1], members[1].w, nil)
+		clear(block)
+		sender <- err
+	}()
+	testkit.Eventually(t, "the sender is in the call", func() bool { return members[0].node.ranks[1].slots[1].flag.Load() == 1 })
+	if len(sender) > 0 {
+		t.Error("the sender has returned before its block was read")
+	}
+	close(late.goOn)
+	if err := errors.Join(<-root, <-sender); err != nil || !bytes.Equal(out, content(1, 0, blockReadFrom)) {
+		t.Errorf("other data, or %v", err)
 	}
 }
 
