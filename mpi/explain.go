@@ -3,6 +3,7 @@ package mpi
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"ddpbatch/mpi/internal/algorithm"
@@ -18,31 +19,32 @@ type Prediction struct {
 }
 
 // Explain predicts, for every algorithm of a collective, how long it takes for a buffer of the given length in bytes: of a gather,
-// scatter or the like, that of all blocks. Collectives have the names that errors show, such as "all_reduce"; reductions
-// are predicted as of a standard Op.
+// scatter or the like, that of all blocks. Collectives have the names that errors show, such as "all_reduce", and those of GatherV,
+// ScatterV and AllToAllV end with "_v"; reductions are predicted as of a standard Op.
 func (c *Comm) Explain(collective string, bytes int) ([]Prediction, error) {
+	name, ragged := strings.CutSuffix(collective, "_v")
 	kind := allReduceCall
-	for kind.String() != collective {
+	for kind.String() != name {
 		if kind++; int(kind) == len(collectives) {
 			return nil, fmt.Errorf("explain: there is no collective %q", collective)
 		}
 	}
-	traits := kind.traits()
-	if len(traits) == 0 {
+	o := operation{kind: kind, ragged: ragged}
+	if kind.descriptor().internal || len(o.algorithms()) == 0 {
 		return nil, fmt.Errorf("explain: %s has no choice of algorithms", collective)
 	}
-	return c.core.explain(kind, traits, bytes), nil
+	return c.core.explain(&o, bytes), nil
 }
 
 // explain predicts the algorithms of a table, and those that have none.
-func (k *core) explain(kind collective, traits []algorithm.Traits, n int) []Prediction {
-	o := operation{kind: kind}
+func (k *core) explain(o *operation, n int) []Prediction {
+	kind := o.kind
 	if kind.descriptor().reduces {
 		o.op = resolved{code: uint8(Sum), commutes: true}
 	}
 	chosen := ""
 	var all []Prediction
-	for _, p := range model.Predict(traits, k.machine(), k.port.Size(), n, k.ordered(&o)) {
+	for _, p := range model.Predict(algorithm.TraitsOf(o.algorithms()), k.machine(), k.port.Size(), n, k.ordered(o)) {
 		all = append(all, Prediction{Algorithm: p.Name, Time: seconds(p.Seconds), Refused: p.Refusal})
 		if p.Chosen {
 			chosen = p.Name
@@ -52,19 +54,19 @@ func (k *core) explain(kind collective, traits []algorithm.Traits, n int) []Pred
 	if kind.descriptor().sharesBlock != nil {
 		length /= k.port.Size()
 	}
-	if k.canShare(kind, length) {
+	if o.ragged && k.shares(o) || !o.ragged && k.canShare(kind, length) {
 		chosen = sharedName
 		all = slices.Insert(all, 0, Prediction{Algorithm: sharedName})
 	}
 	if h := k.hierarchy; h != nil && kind == allReduceCall {
-		p, best := k.explainHierarchy(&o, n)
+		p, best := k.explainHierarchy(o, n)
 		if best {
 			chosen = hierarchicalName
 		}
 		all = slices.Insert(all, 0, p)
 	}
-	if o := (operation{kind: kind, op: o.op}); k.config().Algorithm != "auto" && k.preferred(&o) != "" {
-		chosen = k.preferred(&o)
+	if k.config().Algorithm != "auto" && k.preferred(o) != "" {
+		chosen = k.preferred(o)
 	}
 	for i := range all {
 		all[i].Chosen = all[i].Algorithm == chosen

@@ -34,7 +34,7 @@ type options struct {
 // knownCollectives are those that have algorithms to choose from.
 var knownCollectives = []string{
 	"allreduce", "reduce", "reducescatter", "reducescatterv", "scan", "exscan", "broadcast", "allgather", "allgatherv", "gather", "scatter",
-	"alltoall", "barrier",
+	"alltoall", "gatherv", "scatterv", "alltoallv", "barrier",
 }
 
 const usageText = `What ddpbatch predicts that each algorithm of a collective takes, beside what it takes.
