@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 
 	"ddpbatch/internal/testkit"
@@ -88,6 +89,31 @@ func TestFindsEachWrongElement(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Each row of an explained barrier is of the algorithm that it names.
+func TestExplainedBarrierGoesByEachAlgorithm(t *testing.T) {
+	comms, err := mpi.InitLocal(t.Context(), transport.NewNetwork(checkedRanks), mpi.InitConfig{Config: mpi.DefaultConfig()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{collective: collectiveNamed("barrier"), element: &elementTypes[0], Algorithm: "auto", Explain: true, Iters: 1, Warmup: 1}
+	errs := testkit.Each(checkedRanks, func(rank int) (err error) {
+		defer func() { err = errors.Join(err, comms[rank].Close()) }()
+		return newBench(Process{Out: &bytes.Buffer{}}, o, comms[rank]).rows(t.Context(), 0)
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	var calls bytes.Buffer
+	if err := comms[0].WriteFlight(&calls); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"dissemination", "binomial", "star"} {
+		if !strings.Contains(calls.String(), name) {
+			t.Errorf("no call went by %s: %s", name, calls.String())
+		}
 	}
 }
 
