@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"ddpbatch/mpi/internal/algorithm"
+	"ddpbatch/mpi/internal/model"
 )
 
 // Whatever messages cost, and however long the buffer is, a deterministic Comm chooses an algorithm that keeps the canonical order; one
@@ -22,7 +23,7 @@ func TestDeterministicCommChoosesCanonicalAlgorithms(t *testing.T) {
 		for range 500 {
 			random := func(least float64) float64 { return least * math.Exp2(20*dice.Float64()) }
 			m := algorithm.Machine{Alpha: random(1e-8), Beta: random(1e-12), Gamma: random(1e-12)}
-			k.world.near, k.world.far = m, m
+			k.world.near, k.world.far = model.Uniform(m), model.Uniform(m)
 			n := 1 << dice.IntN(24)
 			for _, tt := range []struct {
 				deterministic bool

@@ -55,6 +55,7 @@ type descriptor struct {
 	name     string // as errors and Explain show it
 	reduces  bool   // it combines elements by an Op
 	root     rootUse
+	early    bool // a rank returns when its part is done, though others have not come yet
 	costByIn bool // the length that costs are reckoned with is that of in, not of out
 	internal bool // what a Comm does of its own by the algorithms of another kind: nobody chooses among them
 

@@ -83,7 +83,7 @@ func (c *Comm) Backend() string {
 	switch {
 	case len(k.members) == 1:
 		return "self"
-	case k.world.local:
+	case k.world.sockets == nil:
 		return "local"
 	}
 	machines := make(map[int]bool)

@@ -26,7 +26,7 @@ func IBroadcast[T Number](ctx context.Context, c *Comm, buf []T, root int) *Requ
 }
 
 var broadcastDescriptor = descriptor{
-	name: "broadcast", root: fromRoot,
+	name: "broadcast", root: fromRoot, early: true,
 	algorithms: [2][]algorithm.Entry[runFunc]{
 		entries(algorithm.Broadcasts(), func(run algorithm.BroadcastFunc, p algorithm.Port, b *buffers) error {
 			return run(p, b.out, b.root)
@@ -115,7 +115,7 @@ func IGatherV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int,
 }
 
 var gatherDescriptor = descriptor{
-	name: "gather", root: toRoot,
+	name: "gather", root: toRoot, early: true,
 	algorithms: [2][]algorithm.Entry[runFunc]{entries(algorithm.Gathers(), gatherBlocks), entries(algorithm.GathersV(), gatherBlocks)},
 	shared: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
 		return node.Gather(w, fingerprint, b.out, b.in, b.root)
@@ -171,7 +171,7 @@ func IScatterV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int
 }
 
 var scatterDescriptor = descriptor{
-	name: "scatter", root: fromRoot, costByIn: true,
+	name: "scatter", root: fromRoot, early: true, costByIn: true,
 	algorithms: [2][]algorithm.Entry[runFunc]{entries(algorithm.Scatters(), scatterBlocks), entries(algorithm.ScattersV(), scatterBlocks)},
 	shared: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
 		return node.Scatter(w, fingerprint, b.out, b.in, b.root)

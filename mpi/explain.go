@@ -2,6 +2,7 @@ package mpi
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 	"time"
@@ -13,14 +14,14 @@ import (
 // Prediction is what the model of messages' costs says of one algorithm.
 type Prediction struct {
 	Algorithm string
-	Time      time.Duration // 0 where it is not known, or the algorithm does not work for this number of ranks
+	Time      time.Duration // 0 where the algorithm does not work for this number of ranks
 	Chosen    bool          // it is what a call gets that names none
 	Refused   string        // why it may not be chosen; empty: it may
 }
 
 // Explain predicts, for every algorithm of a collective, how long it takes for a buffer of the given length in bytes: of a gather,
 // scatter or the like, that of all blocks. Collectives have the names that errors show, such as "all_reduce", and those of GatherV,
-// ScatterV and AllToAllV end with "_v"; reductions are predicted as of a standard Op.
+// ScatterV and AllToAllV end with "_v"; reductions are predicted as of a standard Op. Each rank is taken to have a core of its own.
 func (c *Comm) Explain(collective string, bytes int) ([]Prediction, error) {
 	name, ragged := strings.CutSuffix(collective, "_v")
 	kind := allReduceCall
@@ -44,7 +45,7 @@ func (k *core) explain(o *operation, n int) []Prediction {
 	}
 	chosen := ""
 	var all []Prediction
-	for _, p := range model.Predict(algorithm.TraitsOf(o.algorithms()), k.machine(), k.port.Size(), n, k.ordered(o)) {
+	for _, p := range model.Predict(algorithm.TraitsOf(o.algorithms()), k.machine(kind, n), k.port.Size(), n, k.ordered(o)) {
 		all = append(all, Prediction{Algorithm: p.Name, Time: seconds(p.Seconds), Refused: p.Refusal})
 		if p.Chosen {
 			chosen = p.Name
@@ -56,7 +57,8 @@ func (k *core) explain(o *operation, n int) []Prediction {
 	}
 	if o.ragged && k.shares(o) || !o.ragged && k.canShare(kind, length) {
 		chosen = sharedName
-		all = slices.Insert(all, 0, Prediction{Algorithm: sharedName})
+		cost := kind.descriptor().sharedCost(k.machine(kind, n), k.port.Size(), n)
+		all = slices.Insert(all, 0, Prediction{Algorithm: sharedName, Time: seconds(cost)})
 	}
 	if h := k.hierarchy; h != nil && kind == allReduceCall {
 		p, best := k.explainHierarchy(o, n)
@@ -72,6 +74,22 @@ func (k *core) explain(o *operation, n int) []Prediction {
 		all[i].Chosen = all[i].Algorithm == chosen
 	}
 	return all
+}
+
+// sharedCost predicts a collective that goes straight through memory, of buffers that are not of Alloc, in shares of what messages take:
+// ranks see each other sooner than a message comes, and a long buffer is copied fewer times. The shares are measured, with two ranks.
+func (d *descriptor) sharedCost(m algorithm.Machine, size, n int) float64 {
+	const short, long = 64 << 10, 1 << 20                        // between them, chunks in the caches save time
+	latency, beta := 0.6*float64(bits.Len(uint(size-1))), m.Both // flags pass in as many steps as messages
+	if d.root == fromRoot || d.root == toRoot && !d.reduces {
+		beta = m.Beta
+	}
+	moved := float64(n)
+	if broadcast := d.root == fromRoot && !d.costByIn; !broadcast { // one block of each rank stays where it is
+		moved *= float64(size-1) / float64(size)
+	}
+	moved -= 0.4 * max(0, min(moved, long)-short)
+	return latency*m.Alpha + moved*beta
 }
 
 // explainHierarchy also tells whether it is predicted to be the best.

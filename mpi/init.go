@@ -11,8 +11,8 @@ import (
 	"slices"
 	"sync"
 
-	"ddpbatch/mpi/internal/algorithm"
 	"ddpbatch/mpi/internal/engine"
+	"ddpbatch/mpi/internal/model"
 	"ddpbatch/mpi/store"
 	"ddpbatch/mpi/transport"
 )
@@ -56,9 +56,7 @@ func InitLocal(ctx context.Context, network *transport.Network, cfg InitConfig) 
 			if err == nil {
 				comms[rank], err = join(ctx, fabric, cfg)
 			}
-			if err == nil {
-				comms[rank].core.world.local = true
-			} else {
+			if err != nil {
 				errs[rank] = fmt.Errorf("init rank %d within one process: %w", rank, err)
 				cancel()
 			}
@@ -192,8 +190,7 @@ type world struct {
 	initStore *initStore         // what InitEnv or InitMethod opened, or nil
 
 	sockets   *transport.Sockets // nil where all ranks are in this process, or there is one
-	local     bool               // all ranks are in this process
-	near, far algorithm.Machine  // what messages cost within a machine and between machines
+	near, far model.Costs        // what messages cost within a machine and between machines
 	machines  []int              // by world rank: the lowest rank on the same machine, of those that share memory with it
 }
 
@@ -201,7 +198,7 @@ type world struct {
 func newWorldOf(cfg InitConfig) *world {
 	return &world{
 		config: cfg.Config.complete(), recorder: newRecorder(), flight: cfg.Flight, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)),
-		near: defaultMachine, far: defaultMachine,
+		near: model.Uniform(defaultMachine), far: model.Uniform(defaultMachine),
 	}
 }
 

@@ -58,7 +58,7 @@ func IReduce[T Number](ctx context.Context, c *Comm, buf []T, root int, op Op) *
 }
 
 var reduceDescriptor = descriptor{
-	name: "reduce", reduces: true, root: toRoot,
+	name: "reduce", reduces: true, root: toRoot, early: true,
 	algorithms: [2][]algorithm.Entry[runFunc]{
 		entries(algorithm.Reduces(), func(run algorithm.ReduceFunc, p algorithm.Port, b *buffers) error {
 			return run(p, b.out, b.root, b.reduction)
@@ -149,13 +149,13 @@ func IExscan[T Number](ctx context.Context, c *Comm, buf []T, op Op) *Request {
 
 var (
 	scanDescriptor = descriptor{
-		name: "scan", reduces: true, algorithms: scans(algorithm.Scans()),
+		name: "scan", reduces: true, early: true, algorithms: scans(algorithm.Scans()),
 		shared: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
 			r := b.sharedReduction()
 			return node.Scan(w, fingerprint, b.out, &r)
 		},
 	}
-	exscanDescriptor = descriptor{name: "exscan", reduces: true, algorithms: scans(algorithm.Exscans())}
+	exscanDescriptor = descriptor{name: "exscan", reduces: true, early: true, algorithms: scans(algorithm.Exscans())}
 )
 
 func scans(table []algorithm.Entry[algorithm.ScanFunc]) [2][]algorithm.Entry[runFunc] {

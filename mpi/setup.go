@@ -5,11 +5,9 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
-	"time"
 
 	"ddpbatch/mpi/internal/algorithm"
 	"ddpbatch/mpi/internal/element"
-	"ddpbatch/mpi/internal/engine"
 	"ddpbatch/mpi/internal/model"
 )
 
@@ -32,31 +30,48 @@ func (k *core) discover(ctx context.Context, near []int) error {
 	return k.measure(ctx)
 }
 
-// measure fits the model of what messages cost: rank 0 times its links to one rank of its own machine and to one of
-// another, and all ranks take its numbers, as they have to come to the same choices.
+// measure finds what messages cost: rank 0 times its links to one rank of its own machine and to one of another, and all ranks take its
+// numbers, as they have to come to the same choices. Ranks in one process have no links to time: they keep the guess.
 func (k *core) measure(ctx context.Context) error {
-	// What is measured here is not yet what this rank chooses by: the gather below is to be the same on all ranks.
-	nearby, afar := k.partners()
-	near, err := k.timeLink(ctx, nearby, defaultMachine)
-	if err != nil {
-		return err
+	if k.world.sockets == nil {
+		return nil
 	}
-	far, err := k.timeLink(ctx, afar, defaultMachine)
-	if err != nil {
-		return err
+	// What is measured here is not yet what this rank chooses by: the gather below is to be the same on all ranks.
+	near, far := model.Uniform(defaultMachine), model.Uniform(defaultMachine)
+	nearby, afar := k.partners()
+	if rank := k.group.Rank(); rank == 0 || rank == nearby || rank == afar {
+		p, err := newProber(k)
+		if err != nil {
+			return err
+		}
+		defer p.close()
+		for _, link := range []struct {
+			partner int
+			costs   *model.Costs
+		}{{nearby, &near}, {afar, &far}} {
+			if link.partner < 0 || rank != 0 && rank != link.partner {
+				continue
+			}
+			if err := p.timeLink(ctx, link.partner, link.costs); err != nil {
+				return err
+			}
+		}
+		if rank == 0 {
+			if afar >= 0 && !k.world.sockets.UsesUCX() {
+				far.Exchange[longest] *= wholeMessage
+			}
+			near.Reduction = p.timeReductions()
+			far.Reduction = near.Reduction
+		}
 	}
 	if afar < 0 {
 		far = near
 	}
-	if k.group.Rank() == 0 {
-		near.Gamma = timeReduction()
-		far.Gamma = near.Gamma
-	}
-	all, err := k.allGatherBytes(ctx, encodeMachines(near, far))
+	all, err := k.allGatherBytes(ctx, encodeCosts(&near, &far))
 	if err != nil {
 		return err
 	}
-	k.world.near, k.world.far = decodeMachines(all[0])
+	k.world.near, k.world.far = decodeCosts(all[0])
 	return nil
 }
 
@@ -75,99 +90,36 @@ func (k *core) partners() (near, far int) {
 	return near, far
 }
 
-// timeLink fits the cost of messages between rank 0 and its partner, on these two; others have nothing to do.
-func (k *core) timeLink(ctx context.Context, partner int, guess algorithm.Machine) (algorithm.Machine, error) {
-	rank := k.group.Rank()
-	if partner < 0 || rank != 0 && rank != partner {
-		return guess, nil
-	}
-	var samples []model.Sample
-	buf := make([]byte, slices.Max(probes[:]))
-	for _, n := range probes {
-		for range rounds {
-			start := time.Now()
-			if err := k.pingPong(ctx, partner, buf[:n]); err != nil {
-				return guess, err
-			}
-			samples = append(samples, model.Sample{Bytes: n, Seconds: time.Since(start).Seconds() / 2})
-		}
-	}
-	if m, ok := model.Fit(samples); ok {
-		return m, nil
-	}
-	return guess, nil // times that make no sense are no reason to fail
-}
-
-// pingPong sends buf from rank 0 to its partner and back.
-func (k *core) pingPong(ctx context.Context, partner int, buf []byte) error {
-	var op engine.Op
-	label := engine.Call{Collective: uint8(messageCall)}
-	send := func(to int) error {
-		k.group.SendMessage(&op, to, label, buf)
-		return k.group.Wait(ctx, &op)
-	}
-	receive := func(from int) error {
-		k.group.RecvMessage(&op, from, label, buf)
-		return k.group.Wait(ctx, &op)
-	}
-	if k.group.Rank() != 0 {
-		if err := receive(0); err != nil {
-			return err
-		}
-		return send(0)
-	}
-	if err := send(partner); err != nil {
-		return err
-	}
-	return receive(partner)
-}
-
-// timeReduction is the seconds that a byte of float32 takes to be summed, in memory that fits a core's cache.
-func timeReduction() float64 {
-	const size = 64 << 10
-	kernel, err := element.KernelOf(element.Float32, element.Sum)
-	if err != nil {
-		return defaultMachine.Gamma
-	}
-	words := make([]uint64, 2*size/8)
-	a, b := bytesOf(words[:size/8]), bytesOf(words[size/8:])
-	best := math.Inf(1)
-	for range rounds {
-		start := time.Now()
-		kernel(a, a, b)
-		best = min(best, time.Since(start).Seconds()/size)
-	}
-	return best
-}
-
 // defaultMachine is a guess, of a common network, for links that could not be measured.
 var defaultMachine = algorithm.Machine{Alpha: 10e-6, Beta: 0.3e-9, Gamma: 0.1e-9}
 
-// probes are the lengths, in bytes, that messages are timed with, and rounds how often.
-var probes = [...]int{8, 4 << 10, 256 << 10}
-
-const rounds = 5
-
-func encodeMachines(machines ...algorithm.Machine) []byte {
+// encodeCosts makes four bytes of each time: of every rank they are gathered, and of rank 0 they are used.
+func encodeCosts(costs ...*model.Costs) []byte {
 	var b []byte
-	for _, m := range machines {
-		for _, x := range [...]float64{m.Alpha, m.Beta, m.Gamma} {
-			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(x))
+	for _, c := range costs {
+		for _, t := range [...]*model.Times{&c.Message, &c.Exchange, &c.Reduction} {
+			for _, x := range t {
+				b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(x)))
+			}
 		}
 	}
 	return b
 }
 
-// decodeMachines takes nothing from rank 0 that would make the choice depend on more than numbers.
-func decodeMachines(b []byte) (near, far algorithm.Machine) {
-	var x [6]float64
-	for i := range x {
-		x[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:]))
-		if !(x[i] >= 0 && x[i] < 1e3) {
-			return defaultMachine, defaultMachine
+// decodeCosts takes nothing from rank 0 that would make the choice depend on more than numbers.
+func decodeCosts(b []byte) (near, far model.Costs) {
+	for _, c := range [...]*model.Costs{&near, &far} {
+		for _, t := range [...]*model.Times{&c.Message, &c.Exchange, &c.Reduction} {
+			for i := range t {
+				t[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
+				b = b[4:]
+			}
+		}
+		if !c.Usable() { // times that make no sense are no reason to fail
+			*c = model.Uniform(defaultMachine)
 		}
 	}
-	return algorithm.Machine{Alpha: x[0], Beta: x[1], Gamma: x[2]}, algorithm.Machine{Alpha: x[3], Beta: x[4], Gamma: x[5]}
+	return near, far
 }
 
 // allGatherBytes gathers a few bytes of every rank, the same number of each.

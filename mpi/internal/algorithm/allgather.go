@@ -130,7 +130,7 @@ func allGatherNeighbour(p Port, buf []byte, at []int) error {
 
 // costAllGatherNeighbour is p/2 alpha + (p-1)/p n beta.
 func costAllGatherNeighbour(m Machine, size, n int) float64 {
-	return float64(size/2)*m.Alpha + others(size, n)*m.Beta
+	return float64(size/2)*m.Alpha + m.ofBlocks(size, n)
 }
 
 // allGatherRing passes blocks around the ring, each segment as soon as it has come: so long blocks among short

@@ -77,14 +77,14 @@ func ringOf(p Port, buf []byte, r Reduction, segments int) error {
 // costRing is 2(p-1) alpha + 2((p-1)/p) n beta + ((p-1)/p) n gamma.
 func costRing(m Machine, size, n int) float64 {
 	block := float64(n) / float64(size)
-	return float64(size-1) * (2*m.Alpha + block*(2*m.Beta+m.Gamma))
+	return float64(size-1) * (2*m.Alpha + block*(2*m.both()+m.Gamma))
 }
 
 // costSegmentedRing has the longer of beta and gamma alone for all but one segment of each block.
 func costSegmentedRing(m Machine, size, n int) float64 {
 	block := float64(n) / float64(size)
 	segment := min(block/2, segmentBytes)
-	return float64(size-1) * (2*m.Alpha + block*(m.Beta+max(m.Beta, m.Gamma)) + segment*min(m.Beta, m.Gamma))
+	return float64(size-1) * (2*m.Alpha + block*m.both() + m.overlapped(m.both(), block, segment))
 }
 
 // allReduceDoubling is recursive doubling, in canonical order for any size (Thakur,
@@ -124,7 +124,7 @@ func costDoubling(m Machine, size, n int) float64 {
 		if short > half {
 			fan = (half + short - half - 1) / (short - half)
 		}
-		t += m.posted(fan) + m.reduced(float64(fan)*m.Beta, n)
+		t += m.posted(fan) + m.reduced(float64(fan)*m.both(), n)
 	}
 	return t
 }
@@ -207,7 +207,7 @@ func costHalving(m Machine, size, n int) float64 {
 	var t float64
 	for n, size = n/2, size/2; size > 0; n, size = n/2, size/2 {
 		if size > 1 {
-			t += 2*m.Alpha + m.reduced(m.Beta, n) + float64(n)*m.Beta
+			t += 2*m.Alpha + m.reduced(m.both(), n) + float64(n)*m.both()
 			continue
 		}
 		t += m.returned(1, n)
@@ -286,9 +286,9 @@ func allReduceGather(p Port, buf []byte, r Reduction) error {
 	return nil
 }
 
-// costGather is L alpha + (p-1) n (beta + gamma).
+// costGather is L alpha + (p-1) n (beta + gamma), and gamma for the own bytes, which are copied.
 func costGather(m Machine, size, n int) float64 {
-	return float64(levels(size))*m.Alpha + float64((size-1)*n)*(m.Beta+m.Gamma)
+	return float64(levels(size))*m.Alpha + float64((size-1)*n)*(m.both()+m.Gamma) + m.copied(float64(n))
 }
 
 // allReduceStar is the parameter server: rank 0 gets every rank's buffer, combines them in canonical order, and sends
@@ -297,8 +297,7 @@ func allReduceStar(p Port, buf []byte, r Reduction) error { return runStar(p, bu
 
 // costStar is 2(p-1) alpha + 2(p-1) n beta + (p-1) n gamma. With many segments, reduction and both ways overlap.
 func costStar(m Machine, size, n int) float64 {
-	first := float64(min(n, segmentBytes))
-	return 2*m.posted(size-1) + float64(size-1)*(m.reduced(m.Beta, n)+first*m.Beta)
+	return 2*m.posted(size-1) + float64(size-1)*m.thereAndBack(n)
 }
 
 // allReduceDirect is a direct reduce-scatter and all-gather: every rank owns a part of the buffer, and all messages
@@ -327,8 +326,7 @@ func allReduceBinomial(p Port, buf []byte, r Reduction) error {
 // costBinomial is 2L alpha + 2L n beta + L n gamma. With many segments both ways overlap, and rank
 // 0's L children are what limits them.
 func costBinomial(m Machine, size, n int) float64 {
-	first := float64(min(n, segmentBytes))
-	return float64(levels(size)) * (2*m.Alpha + float64(n)*max(m.Beta, m.Gamma) + first*(m.Beta+min(m.Beta, m.Gamma)))
+	return float64(levels(size)) * (2*m.Alpha + m.thereAndBack(n))
 }
 
 // allReduceDoubleTree moves half of the buffer along one binary tree and half along another, up to their
@@ -365,5 +363,6 @@ func costDoubleTree(m Machine, size, n int) float64 {
 	rest := float64(n/2) - first
 	children := float64(min(2, size-1))
 	up, down := children*(m.Beta+m.Gamma), children*m.Beta
-	return float64(levels(size))*(2*m.Alpha+first*(up+down)) + rest*max(2*children*m.Beta, children*m.Gamma)
+	m.Gamma *= children
+	return float64(levels(size))*(2*m.Alpha+first*(up+down)) + m.overlapped(2*children*m.both(), rest, 0)
 }

@@ -87,5 +87,5 @@ func next(i, bit int) int { return (i + 1) | bit }
 // costAllToAllBruck is L alpha + n/2 L beta with L = ceil(log2 p), and gamma for the bytes that are turned about and packed.
 func costAllToAllBruck(m Machine, size, n int) float64 {
 	rounds := float64(levels(size))
-	return rounds*(m.Alpha+float64(n)/2*m.Beta) + m.copied((2+rounds)*float64(n))
+	return rounds*(m.Alpha+float64(n)/2*m.both()) + m.copied((2+rounds)*float64(n))
 }

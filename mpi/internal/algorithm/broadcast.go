@@ -55,10 +55,14 @@ func broadcastChain(p Port, buf []byte, root int) error {
 	return relay(p, buf, pipelineSegment(len(buf), size-2), b)
 }
 
-// costBroadcastChain is (p-2+m)(alpha + s beta) for m segments of s bytes.
+// costBroadcastChain is (p-1) alpha + (p-2+m) s beta for m segments of s bytes, whose latencies hide behind each other. Ranks between the
+// ends send and receive at once.
 func costBroadcastChain(m Machine, size, n int) float64 {
-	s := pipelineSegment(n, size-2)
-	return float64(size-2+cuts(n, s)) * (m.Alpha + float64(min(n, s))*m.Beta)
+	s, beta := pipelineSegment(n, size-2), m.Beta
+	if size > 2 {
+		beta = m.both()
+	}
+	return m.pipelined(size-1, cuts(n, s), min(n, s), beta)
 }
 
 // broadcastDoubleTree sends each half of the buffer down a binary tree of its own, in segments. No rank but root has
@@ -81,11 +85,15 @@ func broadcastDoubleTree(p Port, buf []byte, root int) error {
 	return relay(p, buf, doubleTreeSegment(len(buf), size), first, second)
 }
 
-// costBroadcastDoubleTree is 2(L-1+m)(alpha + s beta), with L = ceil(log2 p) and m segments of s bytes of each half.
+// costBroadcastDoubleTree is (2L-1) alpha + 2(L-1+m) s beta, with L = ceil(log2 p) and m segments of s bytes of each half, whose latencies
+// hide behind each other. Ranks between the root and the leaves send and receive at once.
 func costBroadcastDoubleTree(m Machine, size, n int) float64 {
-	half := n - n/2
-	s := doubleTreeSegment(n, size)
-	return 2 * float64(levels(size)-1+cuts(half, s)) * (m.Alpha + float64(min(half, s))*m.Beta)
+	half, s, beta := n-n/2, doubleTreeSegment(n, size), m.Beta
+	if size > 2 {
+		beta = m.both()
+	}
+	depth := 2*levels(size) - 1
+	return m.pipelined(depth, 2*cuts(half, s), min(half, s), beta)
 }
 
 func doubleTreeSegment(n, size int) int { return pipelineSegment(n/2, levels(size)-1) }
@@ -118,7 +126,7 @@ func broadcastScatter(p Port, buf []byte, root int) error {
 
 // costBroadcastScatter is (L+p-1) alpha + 2 (p-1)/p n beta with L = ceil(log2 p).
 func costBroadcastScatter(m Machine, size, n int) float64 {
-	return float64(levels(size)+size-1)*m.Alpha + 2*others(size, n)*m.Beta
+	return float64(levels(size)+size-1)*m.Alpha + others(size, n)*(m.Beta+m.both())
 }
 
 // branch is a rank's position in a tree that a buffer goes down.

@@ -7,8 +7,8 @@ type GatherFunc func(p Port, out []byte, at []int, in []byte, root int) error
 // Gathers are the algorithms of a gather of blocks of one length.
 func Gathers() []Entry[GatherFunc] {
 	return []Entry[GatherFunc]{
-		{Traits{Code: 1, Name: "linear", Canonical: true, Cost: Machine.allAtOnce}, gatherLinear},
-		{Traits{Code: 2, Name: "binomial", Canonical: true, Cost: Machine.byTree}, gatherBinomial},
+		{Traits{Code: 1, Name: "linear", Canonical: true, Cost: Machine.rootAtOnce}, gatherLinear},
+		{Traits{Code: 2, Name: "binomial", Canonical: true, Cost: Machine.rootByTree}, gatherBinomial},
 	}
 }
 

@@ -30,6 +30,9 @@ type localGroup struct {
 	Machine Machine
 }
 
+// copies reports whether a rank moves bytes itself, so that it sends or receives or reduces.
+func (g localGroup) copies() bool { return g.Machine.Both > g.Machine.Beta }
+
 // localTraffic is what a run cost.
 type localTraffic struct {
 	Messages []int   // sent by each rank
@@ -268,6 +271,9 @@ func (p *localPort) Send(to int, buf []byte) Handle {
 	copy(sent, buf)
 	start := max(p.clock, p.sending)
 	p.sending = start + queued*w.Machine.Alpha + float64(len(buf))*w.Machine.Beta
+	if w.copies() {
+		p.clock = p.sending
+	}
 	p.messages++
 	p.bytes += len(buf)
 	return p.post(&localOp{from: p.rank, to: to, send: true, buf: buf, sent: sent, done: !w.Rendezvous,
@@ -362,6 +368,10 @@ func (p *localPort) Wait(t Handle) error {
 		return w.err
 	}
 	p.round = max(p.round, o.round)
+	if w.copies() {
+		p.clock = max(p.clock+queued*w.Machine.Alpha, o.first) + float64(len(o.buf))*w.Machine.Beta
+		return nil
+	}
 	p.receiving += queued*w.Machine.Alpha + float64(len(o.buf))*w.Machine.Beta
 	p.clock = max(p.clock, p.receiving, o.first+float64(len(o.buf))*w.Machine.Beta)
 	return nil

@@ -51,7 +51,10 @@ func reduceDirect(p Port, buf []byte, root int, r Reduction) error {
 }
 
 // costReduceDirect is alpha + (p-1) n (beta + gamma), overlapped.
-func costReduceDirect(m Machine, size, n int) float64 {
-	share := float64(min(n, segmentBytes) * (size - 1))
-	return m.posted(size-1) + float64(n*(size-1))*max(m.Beta, m.Gamma) + share*min(m.Beta, m.Gamma)
+func costReduceDirect(m Machine, size, n int) float64 { return m.ofAll(m.Beta, size, n) }
+
+// ofAll is the time to get n bytes, which take beta each, from each other rank, and reduce them.
+func (m Machine) ofAll(beta float64, size, n int) float64 {
+	peers := size - 1
+	return m.posted(peers) + m.overlapped(beta, float64(n*peers), float64(min(n, segmentBytes)*peers))
 }

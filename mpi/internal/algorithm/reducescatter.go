@@ -84,7 +84,7 @@ func reduceScatterDirect(p Port, out, in []byte, at []int, r Reduction) error {
 
 // costReduceScatterDirect is (p-1) alpha + ((p-1)/p) n (beta + gamma), overlapped.
 func costReduceScatterDirect(m Machine, size, n int) float64 {
-	return costReduceDirect(m, size, n/size)
+	return m.ofAll(m.both(), size, n/size)
 }
 
 // reduceScatterRing passes sums round the ring: in step s, rank i sends what it has of block i-1-s
@@ -124,7 +124,7 @@ func reduceScatterRing(p Port, out, in []byte, at []int, r Reduction) error {
 
 // costReduceScatterRing is (p-1) alpha + ((p-1)/p) n (beta + gamma).
 func costReduceScatterRing(m Machine, size, n int) float64 {
-	return float64(size-1) * (m.Alpha + float64(n)/float64(size)*(m.Beta+m.Gamma))
+	return float64(size-1) * (m.Alpha + float64(n)/float64(size)*(m.both()+m.Gamma))
 }
 
 // reduceScatterHalving is recursive halving for powers of two, nearest neighbours first for the
@@ -176,7 +176,7 @@ func reduceScatterHalving(p Port, out, in []byte, at []int, r Reduction) error {
 func costReduceScatterHalving(m Machine, size, n int) float64 {
 	t := m.copied(float64(n))
 	for ; size > 1; size, n = size/2, n/2 {
-		t += m.Alpha + m.reduced(m.Beta, n/2)
+		t += m.Alpha + m.reduced(m.both(), n/2)
 	}
 	return t
 }

@@ -97,23 +97,25 @@ func doublingScan(p Port, buf []byte, r Reduction, started bool) error {
 	return nil
 }
 
-// costScanDoubling is L(alpha + n beta + 2 n gamma), overlapped, where the last level has one reduction only.
+// costScanDoubling is L(alpha + n beta + 2 n gamma), overlapped, where the last level has one reduction and one way only. Each rank
+// begins with a copy of its own.
 func costScanDoubling(m Machine, size, n int) float64 {
-	var t float64
+	t := m.copied(float64(n))
 	for level := range levels(size) {
-		step := m
+		step, beta := m, m.Beta
 		if level < levels(size)-1 {
 			step.Gamma *= 2
+			beta = m.both()
 		}
-		t += step.Alpha + step.reduced(step.Beta, n)
+		t += step.Alpha + step.reduced(beta, n)
 	}
 	return t
 }
 
-// costExscanDoubling has one reduction less: what comes first is the result so far.
+// costExscanDoubling has a copy in place of one reduction: what comes first is the result so far.
 func costExscanDoubling(m Machine, size, n int) float64 {
 	if size <= 2 {
-		m.Gamma = 0
+		return m.Alpha + float64(n)*m.Beta + m.copied(2*float64(n))
 	}
 	return costScanDoubling(m, size, n)
 }
@@ -178,8 +180,11 @@ func linearScan(p Port, buf []byte, r Reduction, inclusive bool) error {
 
 // costScanLinear is (p-2+m)(alpha + s beta + s gamma) for m segments of s bytes, the reduction overlapped.
 func costScanLinear(m Machine, size, n int) float64 {
-	s := float64(min(n, segmentBytes))
-	return float64(size-1)*(m.Alpha+s*(m.Beta+m.Gamma)) + (float64(n)-s)*max(m.Beta, m.Gamma)
+	s, beta := float64(min(n, segmentBytes)), m.Beta
+	if size > 2 { // ranks between the ends send and receive at once
+		beta = m.both()
+	}
+	return float64(size-1)*(m.Alpha+s*(m.Beta+m.Gamma)) + m.overlapped(beta, float64(n)-s, 0)
 }
 
 // costExscanLinear has no reduction on the last rank.

@@ -7,8 +7,8 @@ type ScatterFunc func(p Port, out, in []byte, at []int, root int) error
 // Scatters are the algorithms of a scatter of blocks of one length.
 func Scatters() []Entry[ScatterFunc] {
 	return []Entry[ScatterFunc]{
-		{Traits{Code: 1, Name: "linear", Canonical: true, Cost: Machine.allAtOnce}, scatterLinear},
-		{Traits{Code: 2, Name: "binomial", Canonical: true, Cost: Machine.byTree}, scatterBinomial},
+		{Traits{Code: 1, Name: "linear", Canonical: true, Cost: Machine.rootAtOnce}, scatterLinear},
+		{Traits{Code: 2, Name: "binomial", Canonical: true, Cost: Machine.rootByTree}, scatterBinomial},
 	}
 }
 

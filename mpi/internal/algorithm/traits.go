@@ -44,7 +44,21 @@ func even(size int) bool { return size%2 == 0 || size == 1 }
 type Machine struct {
 	Alpha float64 // latency of a message
 	Beta  float64 // time of a byte on the way
+	Both  float64 // that of a byte each way, where two ranks send to each other at once; less than Beta: the ways share nothing
 	Gamma float64 // time to reduce a byte
+}
+
+// both is the time of a byte each way. It is Beta on a network that is as fast with both ways in use, and twice that where cores
+// copy the bytes: each then copies what its rank sends and what it gets.
+func (m Machine) both() float64 { return max(m.Beta, m.Both) }
+
+// hidden is the share of the shorter of moving and reducing that the longer hides: all of it where the network moves bytes while the core
+// reduces; none where the core itself moves them.
+func (m Machine) hidden() float64 {
+	if m.both() == m.Beta {
+		return 1
+	}
+	return max(0, 2-m.both()/m.Beta)
 }
 
 // queued is the share of Alpha that a message takes of its sender when it follows another at
@@ -54,10 +68,23 @@ const queued = 0.25
 // posted is the latency of k messages that are posted at once.
 func (m Machine) posted(k int) float64 { return m.Alpha * (1 + queued*float64(max(0, k-1))) }
 
-// reduced is the time of n bytes that take beta each to come, and are reduced segment by
-// segment as they do: the slower of both for all, and the faster one for one segment.
+// overlapped is the time of n bytes that take beta each to move, and are reduced as they come: the slower of both for all, and as much of
+// the faster as nothing hides: first bytes at least.
+func (m Machine) overlapped(beta, n, first float64) float64 {
+	exposed := n - m.hidden()*(n-first)
+	return n*max(beta, m.Gamma) + exposed*min(beta, m.Gamma)
+}
+
+// reduced is the time of n bytes that take beta each to come, and are reduced segment by segment as they do.
 func (m Machine) reduced(beta float64, n int) float64 {
-	return float64(n)*max(beta, m.Gamma) + float64(min(n, segmentBytes))*min(beta, m.Gamma)
+	return m.overlapped(beta, float64(n), float64(min(n, segmentBytes)))
+}
+
+// thereAndBack is the time of n bytes that go to a rank, which reduces them and gives the result back segment by segment: while
+// one is on its way back, the next ones come.
+func (m Machine) thereAndBack(n int) float64 {
+	first := float64(min(n, segmentBytes))
+	return first*(2*m.Beta+m.Gamma) + m.overlapped(m.both(), float64(n)-first, 0)
 }
 
 // incast is by how much bytes that come from several peers at once are slower than those of one: TCP's incast. Measured with 4 ranks on
@@ -67,27 +94,44 @@ func incast(peers int) float64 { return 1 + 0.05*float64(min(peers-1, 4)) }
 // returned is the time to get n bytes from each of peers ranks, reduce them, and give the result back to all, segment by
 // segment: n is what one of them sends.
 func (m Machine) returned(peers, n int) float64 {
-	moved, first := float64(peers*n), float64(peers*min(n, segmentBytes))
-	there, reduce := 2*m.Beta*incast(peers), m.Gamma
-	return 2*m.posted(peers) + moved*max(there, reduce) + first*min(there, reduce)
+	return 2*m.posted(peers) + m.overlapped(2*m.both()*incast(peers), float64(peers*n), float64(peers*min(n, segmentBytes)))
 }
 
 // others is the bytes of n that are not the own block's, where all blocks have the same length.
 func others(size, n int) float64 { return float64(n) * float64(size-1) / float64(size) }
 
-// allAtOnce is the Cost of an exchange with all other ranks at once: (p-1)/p n beta, and alpha for p-1 messages posted at once.
-func (m Machine) allAtOnce(size, n int) float64 {
-	return m.posted(size-1) + others(size, n)*m.Beta
+// ofBlocks is the time of the bytes of one block for each rank: (p-1)/p n beta, and gamma for the own one, which is copied.
+func (m Machine) ofBlocks(size, n int) float64 {
+	return others(size, n)*m.both() + m.copied(float64(n)/float64(size))
 }
 
-// byTree is the Cost of an exchange in L = ceil(log2 p) rounds, in each of which the blocks double: L alpha + (p-1)/p n beta.
+// allAtOnce is the Cost of an exchange of blocks with all other ranks at once: alpha for p-1 messages that are posted at once.
+func (m Machine) allAtOnce(size, n int) float64 { return m.posted(size-1) + m.ofBlocks(size, n) }
+
+// byTree is the Cost of such an exchange in L = ceil(log2 p) rounds, in each of which the blocks double: L alpha.
 func (m Machine) byTree(size, n int) float64 {
-	return float64(levels(size))*m.Alpha + others(size, n)*m.Beta
+	return float64(levels(size))*m.Alpha + m.ofBlocks(size, n)
 }
 
-// oneByOne is the Cost of an exchange with one rank after the other: (p-1) alpha + (p-1)/p n beta.
+// rootAtOnce and rootByTree are the same where root alone sends, or receives.
+func (m Machine) rootAtOnce(size, n int) float64 { return m.oneWay().allAtOnce(size, n) }
+func (m Machine) rootByTree(size, n int) float64 { return m.oneWay().byTree(size, n) }
+
+// oneWay is m where no two ranks send to each other at once.
+func (m Machine) oneWay() Machine {
+	m.Both = m.Beta
+	return m
+}
+
+// oneByOne is the Cost of such an exchange with one rank after the other: (p-1) alpha.
 func (m Machine) oneByOne(size, n int) float64 {
-	return float64(size-1)*m.Alpha + others(size, n)*m.Beta
+	return float64(size-1)*m.Alpha + m.ofBlocks(size, n)
+}
+
+// pipelined is the Cost of m messages of s bytes that follow each other through depth links: the latencies of all but the first hide behind
+// the one before.
+func (m Machine) pipelined(depth, messages, s int, beta float64) float64 {
+	return float64(depth)*m.Alpha + float64(messages-1)*queued*m.Alpha + float64((depth-1+messages)*s)*beta
 }
 
 // copied is the time to copy n bytes for the order's sake. Memory sets the pace of

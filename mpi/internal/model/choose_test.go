@@ -85,6 +85,44 @@ func TestChooseOnANetworkAgreesWithThePapers(t *testing.T) {
 	check("barrier", Choose(algorithm.Barriers(), m, 100, 0, true).Name, "dissemination")
 }
 
+// On machines with caches, as on those without, no algorithm is predicted to take less for twice the bytes, nor a time that is none. The
+// time of segments may fall by less than a tenth: it is that of a byte in the whole buffer, which falls where the first pages of a
+// message take longer.
+func TestPredictionsGrowWithTheLength(t *testing.T) {
+	const us = 1e-6
+	tables := map[string][]algorithm.Traits{
+		"all-reduce": algorithm.TraitsOf(algorithm.AllReduces()), "broadcast": algorithm.TraitsOf(algorithm.Broadcasts()),
+		"reduce": algorithm.TraitsOf(algorithm.Reduces()), "all-gather": algorithm.TraitsOf(algorithm.AllGathers()),
+		"gather": algorithm.TraitsOf(algorithm.Gathers()), "scatter": algorithm.TraitsOf(algorithm.Scatters()),
+		"reduce-scatter": algorithm.TraitsOf(algorithm.ReduceScatters()), "all-to-all": algorithm.TraitsOf(algorithm.AllToAlls()),
+		"scan": algorithm.TraitsOf(algorithm.Scans()), "exscan": algorithm.TraitsOf(algorithm.Exscans()),
+		"barrier": algorithm.TraitsOf(algorithm.Barriers()),
+	}
+	for machine, costs := range map[string]Costs{
+		"network": Uniform(algorithm.Machine{Alpha: 10 * us, Beta: 0.5e-9, Gamma: 0.1e-9}),
+		"cores that copy, and have caches": {
+			Message:   Times{5 * us, 6 * us, 10 * us, 50 * us, 4000 * us},
+			Exchange:  Times{6 * us, 8 * us, 16 * us, 90 * us, 9000 * us},
+			Reduction: Times{0, 0.2 * us, 3 * us, 30 * us, 3000 * us},
+		},
+	} {
+		for collective, table := range tables {
+			for _, size := range []int{2, 3, 4, 5, 8, 31, 32, 512} {
+				before := make([]float64, len(table))
+				for n := 1; n <= 1<<32; n *= 2 {
+					for i, p := range Predict(table, costs.At(n), size, n, false) {
+						if p.Refusal == "" && !(p.Seconds > 0 && p.Seconds >= 0.9*before[i] && p.Seconds < 1e6) {
+							t.Errorf("%s %s on a %s, %d ranks: %v s for %d bytes, and %v s for half of that",
+								collective, p.Name, machine, size, p.Seconds, n, before[i])
+						}
+						before[i] = p.Seconds
+					}
+				}
+			}
+		}
+	}
+}
+
 func TestNamedAlgorithmIsFoundOrRefused(t *testing.T) {
 	ring, halving := fixed("ring", 1), fixed("halving", 1)
 	ring.Canonical, halving.Fits = false, func(size int) bool { return size == 4 }

@@ -3,6 +3,7 @@ package model
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -10,99 +11,154 @@ import (
 	"ddpbatch/mpi/internal/algorithm"
 )
 
-var lengths = []int{8, 4 << 10, 256 << 10}
-
-func timed(m algorithm.Machine, bytes int) float64 { return m.Alpha + float64(bytes)*m.Beta }
-
 func near(got, want, tolerance float64) bool { return math.Abs(got-want) <= tolerance*want }
 
-// Times that the model explains give the machine back, whatever its speed.
-func TestFitFindsTheExactMachine(t *testing.T) {
+// times are any that Usable takes.
+var times = rapid.Custom(func(t *rapid.T) (all Times) {
+	for i := range all {
+		all[i] = math.Pow(10, rapid.Float64Range(-9, 1).Draw(t, "log seconds"))
+	}
+	slices.Sort(all[:])
+	return all
+})
+
+// Where every byte takes as long as any other, a buffer of any length meets the same machine.
+func TestUniformCostsAreThoseOfOneMachine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
+		power := func(what string, low, high float64) float64 {
+			return math.Pow(10, rapid.Float64Range(low, high).Draw(t, "log "+what))
+		}
 		m := algorithm.Machine{
-			Alpha: math.Pow(10, rapid.Float64Range(-8, -2).Draw(t, "log alpha")),
-			Beta:  math.Pow(10, rapid.Float64Range(-11, -7).Draw(t, "log beta")),
+			Alpha: power("alpha", -8, -5), Beta: power("beta", -11, -7), Both: power("both", -11, -7), Gamma: power("gamma", -11, -7),
 		}
-		var samples []Sample
-		for _, n := range lengths {
-			samples = append(samples, Sample{n, timed(m, n)})
-		}
-		got, ok := Fit(samples)
-		// What one term adds to the times must be there to be found: doubles have 16 digits.
-		if !ok || !near(got.Alpha, m.Alpha, 1e-6) || !near(got.Beta, m.Beta, 1e-6) || got.Gamma != 0 {
-			t.Fatalf("%+v, %v; want %+v", got, ok, m)
+		m.Both = max(m.Both, m.Beta)
+		c := Uniform(m)
+		n := rapid.IntRange(0, 1<<30).Draw(t, "bytes")
+		got := c.At(n)
+		// The shortest length is not 0: its bytes count as latency.
+		if !near(got.Alpha, m.Alpha, 1e-9+8*apart*m.Both/m.Alpha) || !near(got.Beta, m.Beta, 2e-3) || !near(got.Both, m.Both, 2e-3) ||
+			!near(got.Gamma, m.Gamma, 2e-3) || !c.Usable() {
+			t.Fatalf("%d bytes: %+v, want %+v; usable: %v", n, got, m, c.Usable())
 		}
 	})
 }
 
-// With 10 percent of noise, and one message in five held up for a millisecond, both are still found to 15 percent.
+// A buffer as long as one that was timed takes what that did; one between two of them takes a time in line; and one that is longer than
+// all goes on as the last two.
+func TestTimesAreInLineBetweenLengths(t *testing.T) {
+	c := Costs{
+		Message:   Times{1e-6, 2e-6, 10e-6, 50e-6, 3150e-6},
+		Exchange:  Times{1e-6, 3e-6, 20e-6, 100e-6, 6300e-6},
+		Reduction: Times{0, 1e-6, 3e-6, 30e-6, 1890e-6},
+	}
+	for _, tt := range []struct {
+		n                       int
+		message, both, reducing float64 // microseconds, without the latency
+	}{
+		{0, 0, 0, 0},
+		{4 << 10, 1, 2, 1},
+		{34 << 10, 5, 10.5, 2}, // half way from 4 to 64 KiB
+		{512 << 10, 49, 99, 30},
+		{8448 << 10, 1599, 3199, 960}, // half way from 512 KiB to 16 MiB
+		{31744 << 10, 3149 + 3000, 6299 + 6000, 1890 + 1800}, // 15 MiB more; from 512 KiB to 16 MiB it is 15.5
+	} {
+		m, n := c.At(tt.n), float64(tt.n)
+		got := []float64{m.Beta * n * 1e6, m.Both * n * 1e6, m.Gamma * n * 1e6}
+		for i, want := range []float64{tt.message, tt.both, tt.reducing} {
+			if !near(got[i], want, 3e-3) { // 8 bytes of 4 KiB count as latency
+				t.Errorf("%d bytes: %v, want %v", tt.n, got, want)
+			}
+		}
+		if m.Alpha != apart*1e-6 {
+			t.Errorf("%d bytes: a latency of %v", tt.n, m.Alpha)
+		}
+	}
+}
+
+// Whatever was timed, a longer buffer takes no less, and no time is below 0 or no number.
+func TestLongerBuffersTakeNoLess(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all := times.Draw(t, "times")
+		a, b := rapid.IntRange(0, 1<<40).Draw(t, "bytes"), rapid.IntRange(0, 1<<40).Draw(t, "bytes")
+		a, b = min(a, b), max(a, b)
+		x, y := all.perByte(a)*float64(a), all.perByte(b)*float64(b)
+		if !(x >= 0 && y >= x*(1-2e-3)) || math.IsInf(y, 0) { // the step where the shortest length's bytes begin to count
+			t.Fatalf("%d bytes take %v, and %d bytes %v", a, x, b, y)
+		}
+	})
+}
+
+// With 10 percent of noise, and one sample in five held up for a millisecond, times are found to 10 percent.
 func TestFitToleratesNoise(t *testing.T) {
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		m := algorithm.Machine{Alpha: 5e-6 * (1 + random.Float64()), Beta: 1e-10 * (1 + random.Float64())}
-		var samples []Sample
-		for _, n := range lengths {
-			for i := range 15 {
-				s := timed(m, n) * (1 + 0.1*(2*random.Float64()-1))
-				if i%5 == 0 {
+		var samples Samples
+		var want Times
+		for i, n := range Lengths {
+			want[i] = 5e-6 + float64(n)*1e-10
+			for j := range 15 {
+				s := want[i] * (1 + 0.1*(2*random.Float64()-1))
+				if j%5 == 0 {
 					s += 1e-3
 				}
-				samples = append(samples, Sample{n, s})
+				samples[i] = append(samples[i], s)
+			}
+			random.Shuffle(len(samples[i]), func(a, b int) { samples[i][a], samples[i][b] = samples[i][b], samples[i][a] })
+		}
+		got := Fit(&samples)
+		for i := range got {
+			if !near(got[i], want[i], 0.1) {
+				t.Errorf("seed %d: %v, want %v", seed, got, want)
 			}
 		}
-		random.Shuffle(len(samples), func(i, j int) { samples[i], samples[j] = samples[j], samples[i] })
-		got, ok := Fit(samples)
-		if !ok || !near(got.Alpha, m.Alpha, 0.15) || !near(got.Beta, m.Beta, 0.15) {
-			t.Errorf("seed %d: %+v, %v; want %+v", seed, got, ok, m)
-		}
 	}
 }
 
-// Whatever the times are, costs are not negative.
-func TestFitIsNeverNegative(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var samples []Sample
-		for range rapid.IntRange(2, 10).Draw(t, "samples") {
-			samples = append(samples, Sample{
-				rapid.IntRange(0, 1<<40).Draw(t, "bytes"),
-				math.Pow(10, rapid.Float64Range(-9, 3).Draw(t, "log seconds")),
-			})
-		}
-		got, ok := Fit(samples)
-		if ok && !(got.Alpha >= 0 && got.Beta >= 0 && got.Alpha+got.Beta > 0) {
-			t.Fatalf("%+v", got)
-		}
-	})
+// Times grow with the length, whatever the samples are; lengths that were not timed go on as the last two.
+func TestFitGrowsWithTheLength(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		samples []Sample
-		want    algorithm.Machine
+		samples Samples
+		want    Times
 	}{
-		{"longer is faster", []Sample{{8, 2e-6}, {1024, 1e-6}}, algorithm.Machine{Alpha: 1.2e-6}},
-		{"more than in proportion", []Sample{{100, 1e-6}, {200, 4e-6}}, algorithm.Machine{Beta: 1.2e-8}},
+		{"longer is faster", Samples{{2e-6}, {1e-6}, {3e-6}, {2e-6}, {4e-6}}, Times{2e-6, 2e-6, 3e-6, 3e-6, 4e-6}},
+		{
+			"two lengths", Samples{{8e-6}, {8e-6 + 4088e-9}},
+			Times{8e-6, 8e-6 + 4088e-9, 8e-6 + 65528e-9, 8e-6 + 524280e-9, 8e-6 + 16777208e-9},
+		},
+		{"lower quartile", Samples{{5, 2, 3, 4, 1}, {9, 9, 3, 9}, {9}, {9}, {9}}, Times{2, 9, 9, 9, 9}},
 	} {
-		got, ok := Fit(tt.samples)
-		if !ok || !near(got.Alpha, tt.want.Alpha, 1e-9) || !near(got.Beta, tt.want.Beta, 1e-9) {
-			t.Errorf("%s: %+v, %v; want %+v", tt.name, got, ok, tt.want)
+		got := Fit(&tt.samples)
+		for i := range got {
+			if !near(got[i], tt.want[i], 1e-9) {
+				t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+				break
+			}
 		}
+	}
+	samples := Samples{{2, 1}, {4, 3}}
+	if Fit(&samples); samples[0][0] != 2 {
+		t.Errorf("the samples are %v now", samples)
 	}
 }
 
-func TestFitRefuses(t *testing.T) {
-	for _, samples := range [][]Sample{nil, {{8, 1e-6}, {16, 0}}, {{16, math.NaN()}, {8, 1e-6}}, {{0, 1e-300}, {1, 1e300}}} {
-		if m, ok := Fit(samples); ok {
-			t.Errorf("%v: %+v", samples, m)
+func TestTimesThatMakeNoSenseAreNotUsable(t *testing.T) {
+	good := Uniform(algorithm.Machine{Alpha: 1e-6, Beta: 1e-9, Gamma: 1e-10})
+	if !good.Usable() {
+		t.Error("those of a machine are not")
+	}
+	for name, spoil := range map[string]func(c *Costs){
+		"no number":         func(c *Costs) { c.Message[3] = math.NaN() },
+		"infinite":          func(c *Costs) { c.Exchange[4] = math.Inf(1) },
+		"below 0":           func(c *Costs) { c.Reduction[0] = -1e-9 },
+		"longer is faster":  func(c *Costs) { c.Message[2] = c.Message[1] / 2 },
+		"no latency":        func(c *Costs) { c.Exchange = Times{} },
+		"an hour":           func(c *Costs) { c.Exchange[4] = 3600 },
+		"nothing was timed": func(c *Costs) { c.Message = Fit(&Samples{}) },
+	} {
+		c := good
+		if spoil(&c); c.Usable() {
+			t.Errorf("%s: %+v", name, c)
 		}
-	}
-}
-
-// Fit leaves the samples as they are.
-func TestFitKeepsSamples(t *testing.T) {
-	samples := []Sample{{100, 2}, {1, 1}, {100, 1}}
-	if _, ok := Fit(samples); !ok {
-		t.Fatal("they make no sense")
-	}
-	if want := (Sample{100, 2}); samples[0] != want {
-		t.Errorf("the first is %+v now", samples[0])
 	}
 }
