@@ -142,8 +142,8 @@ func (k *core) preferred(o *operation) string {
 
 func (k *core) config() *Config { return &k.world.config }
 
-// machine is what messages cost in a collective of n bytes: those of the group's slowest pair. Costs are means over ranks: where messages go
-// by a network, some of the ranks that return early have next to no latency.
+// machine is what messages cost in a collective of n bytes: those of the group's slowest pair. Costs are means over ranks: where messages
+// go by a network, some of the ranks that return early have next to no latency.
 func (k *core) machine(kind collective, n int) algorithm.Machine {
 	costs := &k.world.near
 	if k.spread {

@@ -67,7 +67,7 @@ func TestCostsArriveOrAreAGuess(t *testing.T) {
 	}
 }
 
-// A length that there is not is an error, and no memory is touched.
+// The number of a length that does not exist is an error, and no memory is touched.
 func TestProbeRefusesUnknownLength(t *testing.T) {
 	comms := newWorldOn(t, "local", 2, nil)
 	errs := testkit.Each(2, func(rank int) error {
