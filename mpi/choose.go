@@ -156,6 +156,6 @@ func (k *core) machine(kind collective, n int) algorithm.Machine {
 	return m
 }
 
-// earlyShare is the latency of a collective whose ranks return early, beside that of one whose ranks wait for each other. Measured: 0.5 to
-// 0.7.
+// earlyShare is the mean latency of a collective whose ranks return early, as a share of the latency of one whose ranks wait for each other.
+// Measured: 0.5 to 0.7.
 const earlyShare = 0.65

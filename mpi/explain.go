@@ -76,8 +76,8 @@ func (k *core) explain(o *operation, n int) []Prediction {
 	return all
 }
 
-// sharedCost predicts a collective that goes straight through memory, of buffers that are not of Alloc, in shares of what messages take:
-// ranks see each other sooner than a message comes, and a long buffer is copied fewer times. The shares are measured, with two ranks.
+// sharedCost predicts a collective that goes straight through shared memory, for buffers that are not from Alloc. It scales the costs of
+// messages: a flag arrives sooner than a message, and a long buffer is copied fewer times. The factors were measured with two ranks.
 func (d *descriptor) sharedCost(m algorithm.Machine, size, n int) float64 {
 	const short, long = 64 << 10, 1 << 20                        // between them, chunks in the caches save time
 	latency, beta := 0.6*float64(bits.Len(uint(size-1))), m.Both // flags pass in as many steps as messages

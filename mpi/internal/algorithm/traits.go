@@ -44,7 +44,7 @@ func even(size int) bool { return size%2 == 0 || size == 1 }
 type Machine struct {
 	Alpha float64 // latency of a message
 	Beta  float64 // time of a byte on the way
-	Both  float64 // that of a byte each way, where two ranks send to each other at once; less than Beta: the ways share nothing
+	Both  float64 // time of a byte each way when two ranks send to each other at once; not above Beta: the directions share nothing
 	Gamma float64 // time to reduce a byte
 }
 
@@ -52,8 +52,8 @@ type Machine struct {
 // copy the bytes: each then copies what its rank sends and what it gets.
 func (m Machine) both() float64 { return max(m.Beta, m.Both) }
 
-// hidden is the share of the shorter of moving and reducing that the longer hides: all of it where the network moves bytes while the core
-// reduces; none where the core itself moves them.
+// hidden is how much of the shorter one, moving or reducing, overlaps with the longer one, from 0 to 1. It is 1 where the network moves
+// bytes while the core reduces, and 0 where the core does both.
 func (m Machine) hidden() float64 {
 	if m.both() == m.Beta {
 		return 1
@@ -68,8 +68,8 @@ const queued = 0.25
 // posted is the latency of k messages that are posted at once.
 func (m Machine) posted(k int) float64 { return m.Alpha * (1 + queued*float64(max(0, k-1))) }
 
-// overlapped is the time of n bytes that take beta each to move, and are reduced as they come: the slower of both for all, and as much of
-// the faster as nothing hides: first bytes at least.
+// overlapped is the time to move n bytes, at beta each, and to reduce them as they arrive. The slower step counts in full. The faster one
+// counts for the first bytes, which overlap with nothing, and for the part of the rest that does not overlap.
 func (m Machine) overlapped(beta, n, first float64) float64 {
 	exposed := n - m.hidden()*(n-first)
 	return n*max(beta, m.Gamma) + exposed*min(beta, m.Gamma)
@@ -80,8 +80,8 @@ func (m Machine) reduced(beta float64, n int) float64 {
 	return m.overlapped(beta, float64(n), float64(min(n, segmentBytes)))
 }
 
-// thereAndBack is the time of n bytes that go to a rank, which reduces them and gives the result back segment by segment: while
-// one is on its way back, the next ones come.
+// thereAndBack is the time to send n bytes to a rank, which reduces them and returns the result, segment by segment. A segment returns
+// while the next ones arrive.
 func (m Machine) thereAndBack(n int) float64 {
 	first := float64(min(n, segmentBytes))
 	return first*(2*m.Beta+m.Gamma) + m.overlapped(m.both(), float64(n)-first, 0)
@@ -100,30 +100,31 @@ func (m Machine) returned(peers, n int) float64 {
 // others is the bytes of n that are not the own block's, where all blocks have the same length.
 func others(size, n int) float64 { return float64(n) * float64(size-1) / float64(size) }
 
-// ofBlocks is the time of the bytes of one block for each rank: (p-1)/p n beta, and gamma for the own one, which is copied.
+// ofBlocks is the time to move a block for each other rank, (p-1)/p n beta, and to copy the rank's own block, n/p gamma.
 func (m Machine) ofBlocks(size, n int) float64 {
 	return others(size, n)*m.both() + m.copied(float64(n)/float64(size))
 }
 
-// allAtOnce is the Cost of an exchange of blocks with all other ranks at once: alpha for p-1 messages that are posted at once.
+// allAtOnce is the Cost of an algorithm that posts the messages to all p-1 other ranks at once.
 func (m Machine) allAtOnce(size, n int) float64 { return m.posted(size-1) + m.ofBlocks(size, n) }
 
-// byTree is the Cost of such an exchange in L = ceil(log2 p) rounds, in each of which the blocks double: L alpha.
+// byTree is the Cost of an algorithm with L = ceil(log2 p) rounds, where each round moves twice as many blocks as the one before. Its
+// latency is L alpha.
 func (m Machine) byTree(size, n int) float64 {
 	return float64(levels(size))*m.Alpha + m.ofBlocks(size, n)
 }
 
-// rootAtOnce and rootByTree are the same where root alone sends, or receives.
+// rootAtOnce and rootByTree are the same costs where blocks go one way only: from root, or to it.
 func (m Machine) rootAtOnce(size, n int) float64 { return m.oneWay().allAtOnce(size, n) }
 func (m Machine) rootByTree(size, n int) float64 { return m.oneWay().byTree(size, n) }
 
-// oneWay is m where no two ranks send to each other at once.
+// oneWay is m for algorithms in which no two ranks send to each other at once.
 func (m Machine) oneWay() Machine {
 	m.Both = m.Beta
 	return m
 }
 
-// oneByOne is the Cost of such an exchange with one rank after the other: (p-1) alpha.
+// oneByOne is the Cost of an algorithm that exchanges blocks with one rank after another. Its latency is (p-1) alpha.
 func (m Machine) oneByOne(size, n int) float64 {
 	return float64(size-1)*m.Alpha + m.ofBlocks(size, n)
 }
