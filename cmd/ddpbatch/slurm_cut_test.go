@@ -99,9 +99,10 @@ func (s *submitted) endSrun() (n int) {
 	return n
 }
 
-// zombieJob saves often, and lasts long enough on two ranks for all that happens to its first attempt, on a machine that is busy, too.
+// zombieJob saves often. Its first attempt must last for a second on two ranks, and its second one, which is held meanwhile, must end
+// within commandLimit on a machine that is busy: steps take from 0.7 to 12 ms.
 const (
-	zombieEpochs = 400
+	zombieEpochs = 100
 	zombieJob    = `schema = 1
 name = "zombies"
 [slurm]
@@ -126,10 +127,16 @@ func testSlurmZombies(t *testing.T, c *cluster) {
 	c.write("job.toml", fmt.Sprintf(zombieJob, zombieEpochs))
 	s := c.submit("job.toml")
 	const steps = zombieEpochs * 64 // 4096 rows / (32 x 2 ranks)
-	eventually(t, commandLimit, "the job has saved", func() bool { return s.step() >= 500 })
-	node := strings.TrimSpace(c.ok("squeue", "-h", "-j", s.id, "-o", "%B").stdout) // where its script and rank 0 are
+	eventually(t, commandLimit, "the job has saved", func() bool { return s.step() >= 150 })
+	rank0 := func(k kin) bool { return k.get("RANK") == "0" }
+	all := s.kin("")
+	i := slices.IndexFunc(all, rank0)
+	if i < 0 {
+		t.Fatal("rank 0 does not run")
+	}
+	node := all[i].get("SLURMD_NODENAME") // where the job's script is, too
 	var frozen []kin
-	for _, k := range s.kin("") {
+	for _, k := range all {
 		if k.get("SLURMD_NODENAME") == node {
 			frozen = append(frozen, k)
 		}
@@ -153,32 +160,26 @@ func testSlurmZombies(t *testing.T, c *cluster) {
 	c.ok("scontrol", "update", "nodename="+node, "state=down", "reason=cut off") // Slurm itself needs 20 s to see it
 	eventually(t, commandLimit, "attempt 2 has come further than attempt 1", func() bool {
 		last, _, err := s.dir.LastMetrics()
-		return err == nil && last.Attempt == 2 && last.Step > before+200
+		return err == nil && last.Attempt == 2 && last.Step > before+100
 	})
 	since = lap("attempt 2 is ahead", since)
+	ofAttempt1 := func(k kin) bool { return slices.ContainsFunc(frozen, func(f kin) bool { return f.pid == k.pid }) }
+	all = s.kin("")
+	i = slices.IndexFunc(all, func(k kin) bool { return rank0(k) && !ofAttempt1(k) })
+	if i < 0 {
+		t.Fatal("the job was over before its first attempt could wake up; make it longer")
+	}
+	held := all[i].pid // all ranks wait for it, so that attempt 2 is not over before the zombies are
+	c.signalled(syscall.SIGSTOP, held)
+	t.Cleanup(func() { _ = syscall.Kill(held, syscall.SIGCONT) }) // an error means that it has ended
 	for _, k := range frozen {
 		_ = syscall.Kill(k.pid, syscall.SIGCONT) // one that goes on already may have ended it
 	}
-	held := 0 // a rank of attempt 2 that all wait for where the job would be over before the zombies are
 	eventually(t, testkit.Patience, "no agent and no worker of attempt 1 is left", func() bool {
-		if held == 0 && s.step() > steps/2 {
-			all := s.kin("")
-			if i := slices.IndexFunc(all, func(k kin) bool { return k.get("RANK") == "0" && k.get("SLURMD_NODENAME") != node }); i >= 0 {
-				held = all[i].pid
-				_ = syscall.Kill(held, syscall.SIGSTOP) // an error means that the job is over, as is told below
-			}
-		}
-		return !slices.ContainsFunc(s.kin(""), func(k kin) bool {
-			return slices.ContainsFunc(frozen, func(f kin) bool { return f.pid == k.pid && (k.isAgent() || k.isWorker("")) })
-		})
+		return !slices.ContainsFunc(s.kin(""), func(k kin) bool { return ofAttempt1(k) && (k.isAgent() || k.isWorker("")) })
 	})
 	since = lap("the zombies are gone", since)
-	if s.step() >= steps {
-		t.Error("the job was over before the zombies were; make it longer")
-	}
-	if held != 0 {
-		_ = syscall.Kill(held, syscall.SIGCONT)
-	}
+	c.signalled(syscall.SIGCONT, held)
 	if job := s.await(); job["JobState"] != "COMPLETED" {
 		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
 	}
