@@ -27,7 +27,7 @@ func (k *core) choose(o *operation) error {
 		return nil
 	}
 	if name == sharedName {
-		return fmt.Errorf("algorithm %q needs ranks that all share memory, and a collective that can use it for such a length", name)
+		return fmt.Errorf("algorithm %q needs ranks that all share memory, and a collective that can use it", name)
 	}
 	if o.kind == allReduceCall {
 		return k.chooseAllReduce(o, name)
@@ -103,19 +103,7 @@ func (o *operation) algorithms() []algorithm.Entry[runFunc] {
 }
 
 // shares reports whether the operation can go straight through shared memory.
-func (k *core) shares(o *operation) bool {
-	if o.ragged {
-		return k.node != nil && o.kind.descriptor().sharedRagged != nil
-	}
-	return k.canShare(o.kind, int(o.count)*o.data.Size())
-}
-
-// canShare is shares for a collective whose blocks are not ragged. length is the size in bytes of a buffer that every rank has, so that
-// all ranks decide alike; for a gather or scatter it is the size of one block.
-func (k *core) canShare(kind collective, length int) bool {
-	d := kind.descriptor()
-	return k.node != nil && d.shared != nil && (d.sharesBlock == nil || d.sharesBlock(k.node, length))
-}
+func (k *core) shares(o *operation) bool { return k.node != nil && o.shared() != nil }
 
 // preferred is the algorithm of the configuration, as far as this collective has it and it works for this group: one that was made
 // by Split or Shrink can be of another kind than that of all ranks. Then the model chooses.

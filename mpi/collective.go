@@ -63,9 +63,8 @@ type descriptor struct {
 	algorithms [2][]algorithm.Entry[runFunc]
 
 	// shared goes straight through the memory that all ranks share; nil: the collective cannot. No blocks are ragged: for those there is
-	// sharedRagged. sharesBlock reports whether shared can for blocks of this many bytes; nil: it always can.
+	// sharedRagged.
 	shared, sharedRagged sharedFunc
-	sharesBlock          func(node *shm.Node, block int) bool
 }
 
 // sharedFunc is a collective through shared memory.

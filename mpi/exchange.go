@@ -2,6 +2,7 @@ package mpi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"ddpbatch/mpi/internal/algorithm"
@@ -45,7 +46,7 @@ func broadcastOf[T Number](o *operation, c *Comm, buf []T, root int) *operation 
 }
 
 // AllGather puts the ranks' in together, in the order of ranks, in everybody's out. All ins have the same length. in may be
-// the rank's own block of out.
+// the rank's own block of out; else it shares no memory with out.
 func AllGather[T Number](ctx context.Context, c *Comm, out, in []T) error {
 	return c.run(ctx, allGatherOf(new(operation), c, out, in, nil))
 }
@@ -69,17 +70,20 @@ var allGatherDescriptor = descriptor{
 	name: "all_gather", root: countsRoot,
 	algorithms: [2][]algorithm.Entry[runFunc]{
 		entries(algorithm.AllGathers(), func(run algorithm.AllGatherFunc, p algorithm.Port, b *buffers) error {
+			if own := b.out[b.outAt[p.Rank()]:]; len(b.in) > 0 && &own[0] != &b.in[0] {
+				copy(own, b.in)
+			}
 			return run(p, b.out, b.outAt)
 		}),
 	},
 	shared: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
-		return node.AllGather(w, fingerprint, b.out, b.outAt)
+		return node.AllGather(w, fingerprint, b.out, b.outAt, b.in)
 	},
 }
 
 func allGatherOf[T Number](o *operation, c *Comm, out, in []T, counts []int) *operation {
 	o.kind, o.data, o.count = allGatherCall, element.TypeOf[T](), uint64(len(out))
-	o.out = bytesOf(out)
+	o.out, o.in = bytesOf(out), bytesOf(in)
 	if counts == nil {
 		o.outBlocks = o.evenBlocks(c, "out", len(out), len(in))
 	} else {
@@ -87,8 +91,8 @@ func allGatherOf[T Number](o *operation, c *Comm, out, in []T, counts []int) *op
 		o.ownBlock(c, "in", len(in), counts)
 		o.root = digestOfCounts(counts)
 	}
-	if o.wrong == nil {
-		copy(out[o.outBlocks.own(c.Rank()):], in)
+	if own := o.outBlocks.own(c.Rank()); o.wrong == nil && overlap(o.out, o.in) && &out[own] != &in[0] {
+		o.wrong = errors.New("in overlaps out, and is not this rank's own block of it")
 	}
 	return o
 }
@@ -118,12 +122,11 @@ var gatherDescriptor = descriptor{
 	name: "gather", root: toRoot, early: true,
 	algorithms: [2][]algorithm.Entry[runFunc]{entries(algorithm.Gathers(), gatherBlocks), entries(algorithm.GathersV(), gatherBlocks)},
 	shared: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
-		return node.Gather(w, fingerprint, b.out, b.in, b.root)
+		return node.Gather(w, &w.core.port, fingerprint, b.out, b.outAt, b.in, b.root)
 	},
 	sharedRagged: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
 		return node.GatherV(w, &w.core.port, fingerprint, b.out, b.outAt, b.in, b.root)
 	},
-	sharesBlock: (*shm.Node).TakesGather,
 }
 
 func gatherBlocks(run algorithm.GatherFunc, p algorithm.Port, b *buffers) error {
@@ -174,12 +177,11 @@ var scatterDescriptor = descriptor{
 	name: "scatter", root: fromRoot, early: true, costByIn: true,
 	algorithms: [2][]algorithm.Entry[runFunc]{entries(algorithm.Scatters(), scatterBlocks), entries(algorithm.ScattersV(), scatterBlocks)},
 	shared: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
-		return node.Scatter(w, fingerprint, b.out, b.in, b.root)
+		return node.Scatter(w, &w.core.port, fingerprint, b.out, b.in, b.inAt, b.root)
 	},
 	sharedRagged: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
 		return node.ScatterV(w, &w.core.port, fingerprint, b.out, b.in, b.inAt, b.root)
 	},
-	sharesBlock: (*shm.Node).TakesScatter,
 }
 
 func scatterBlocks(run algorithm.ScatterFunc, p algorithm.Port, b *buffers) error {
@@ -230,7 +232,7 @@ var allToAllDescriptor = descriptor{
 	name: "all_to_all", costByIn: true,
 	algorithms: [2][]algorithm.Entry[runFunc]{entries(algorithm.AllToAlls(), allToAllBlocks), entries(algorithm.AllToAllsV(), allToAllBlocks)},
 	shared: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
-		return node.AllToAll(w, fingerprint, b.out, b.in)
+		return node.AllToAll(w, fingerprint, b.out, b.in, b.inAt)
 	},
 	sharedRagged: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
 		return node.AllToAllV(w, &w.core.port, fingerprint, b.out, b.outAt, b.in, b.inAt)

@@ -51,11 +51,7 @@ func (k *core) explain(o *operation, n int) []Prediction {
 			chosen = p.Name
 		}
 	}
-	length := n
-	if kind.descriptor().sharesBlock != nil {
-		length /= k.port.Size()
-	}
-	if o.ragged && k.shares(o) || !o.ragged && k.canShare(kind, length) {
+	if k.shares(o) {
 		chosen = sharedName
 		cost := kind.descriptor().sharedCost(k.machine(kind, n), k.port.Size(), n)
 		all = slices.Insert(all, 0, Prediction{Algorithm: sharedName, Time: seconds(cost)})

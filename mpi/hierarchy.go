@@ -97,7 +97,7 @@ func (k *core) runHierarchical(b *buffers) error {
 		return err
 	}
 	copy(whole[at[h.local]:], part)
-	return k.sharedError(h.node.AllGather(w, fingerprint, whole, at))
+	return k.sharedError(h.node.AllGather(w, fingerprint, whole, at, whole[at[h.local]:at[h.local+1]]))
 }
 
 // crossPort is the port of a part of the group.

@@ -23,6 +23,7 @@ func TestWrongArgumentsFailOnEveryRank(t *testing.T) {
 		{"op_0", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, four, Standard(0)) }, "no reduce operation 0"},
 		{"no_op", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, four, nil) }, "the operation is nil"},
 		{"all_to_all_overlap", func(ctx context.Context, c *Comm) error { return AllToAll(ctx, c, four, four) }, "in and out overlap"},
+		{"all_gather_overlap", func(ctx context.Context, c *Comm) error { return AllGather(ctx, c, four, four[1:3]) }, "in overlaps out"},
 		{"reduce_scatter_overlap", func(ctx context.Context, c *Comm) error { return ReduceScatter(ctx, c, four[2:], four, Sum) }, "in and out overlap"},
 		{"many_pairs", func(ctx context.Context, c *Comm) error { return AllGatherMany(ctx, c, [][]int32{four}, nil) }, "1 outs and 0 ins"},
 		{

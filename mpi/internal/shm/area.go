@@ -103,10 +103,10 @@ func (n *Node) refOf(buf []byte) uint64 {
 	return 0
 }
 
-// reach is refOf for what the others only read: what is in no segment, they may read in this rank's own memory, if it has from bytes.
-func (n *Node) reach(buf []byte, from int) uint64 {
+// reach is refOf for what the others only read: what is in no segment, they may read in this rank's own memory, if that is worth it.
+func (n *Node) reach(buf []byte, worthIt bool) uint64 {
 	ref := n.refOf(buf)
-	if address := addressOf(buf); ref == 0 && n.readable && len(buf) >= from && address>>refBits == 0 {
+	if address := addressOf(buf); ref == 0 && n.readable && worthIt && address>>refBits == 0 {
 		return ownMemory<<refBits | address
 	}
 	return ref
@@ -129,15 +129,15 @@ const (
 	anywhere   residence = true  // there, or in the rank's own memory, which other ranks can only read
 )
 
-// choose finds the way of a call whose shared buffers have length bytes, of elements of size bytes. fits tells that data was
+// choose finds the way of a call in which rank r shares length(r) bytes, of elements of size bytes. fits tells that data was
 // given inline by those whose buffer cannot be reached. As all ranks see the same slots, they choose alike.
-func (n *Node) choose(length, size int, fits bool, in residence) (way, error) {
+func (n *Node) choose(length func(r int) int, size int, fits bool, in residence) (way, error) {
 	reachable := 0
 	for r := range n.ranks {
 		if n.ranks[r].ref == 0 {
 			continue
 		}
-		if err := n.resolve(r, length, size, in); err != nil {
+		if err := n.resolve(r, length(r), size, in); err != nil {
 			return 0, n.fail(err)
 		}
 		reachable++

@@ -26,13 +26,13 @@ var short = map[string]struct {
 	},
 	"gather": {
 		func(m *member, f Fingerprint) error {
-			return m.node.Gather(m.w, f, make([]byte, 3*inlineSize), make([]byte, inlineSize), 0)
+			return m.node.Gather(m.w, m.p, f, make([]byte, 3*inlineSize), evenBounds(inlineSize, 3), make([]byte, inlineSize), 0)
 		},
 		func(rank int) bool { return rank != 0 },
 	},
 	"scatter": {
 		func(m *member, f Fingerprint) error {
-			return m.node.Scatter(m.w, f, make([]byte, 4), make([]byte, 12), 0)
+			return m.node.Scatter(m.w, m.p, f, make([]byte, inlineSize/2), make([]byte, 3*inlineSize/2), evenBounds(inlineSize/2, 3), 0)
 		},
 		func(rank int) bool { return rank == 0 },
 	},

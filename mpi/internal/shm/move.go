@@ -1,12 +1,14 @@
 package shm
 
+import "ddpbatch/mpi/internal/algorithm"
+
 // Broadcast copies root's buf to the others. It goes directly wherever root's buffer is registered. Where it goes inline, the others wait
 // for root alone, and root for nobody.
 func (n *Node) Broadcast(w Waiter, fingerprint Fingerprint, buf []byte, root int) error {
 	fits := len(buf) <= copyLimit
 	var ref uint64
 	if n.rank == root {
-		ref = n.refOf(buf)
+		ref = n.reach(buf, len(buf) >= readFrom)
 	}
 	whom := n.all()
 	if fits {
@@ -35,14 +37,14 @@ func given(data []byte, gives bool) []byte {
 }
 
 func (n *Node) broadcastDirect(w Waiter, buf []byte, root int) error {
-	if err := n.resolve(root, len(buf), 1, registered); err != nil {
+	if err := n.resolve(root, len(buf), 1, anywhere); err != nil {
 		return n.fail(err)
 	}
 	if err := n.awaitEntry(w, n.all()); err != nil {
 		return err
 	}
 	if n.rank != root {
-		if err := n.fetch(w, buf, root, 0); err != nil {
+		if err := n.fetchAll(w, buf, root); err != nil {
 			return n.fail(err)
 		}
 	}
@@ -65,42 +67,43 @@ func (n *Node) broadcastStaged(w Waiter, buf []byte, root int) error {
 	})
 }
 
-// AllGather fills all blocks of buf; each rank's own is there at the start. Block i is buf[at[i]:at[i+1]].
-func (n *Node) AllGather(w Waiter, fingerprint Fingerprint, buf []byte, at []int) error {
+// AllGather fills all blocks of out: block i, from at[i] to at[i+1], with rank i's in, which may be there already.
+func (n *Node) AllGather(w Waiter, fingerprint Fingerprint, out []byte, at []int, in []byte) error {
 	longest := longestBlock(at)
-	fits, from := longest <= copyLimit, never
-	if !fits && len(n.ranks) == 2 {
-		from = pairReadFrom
-	}
-	if err := n.enter(w, fingerprint, n.reach(buf, from), given(block(buf, at, n.rank), fits), n.all()); err != nil {
+	fits, worthIt := longest <= copyLimit, longest >= readFrom
+	if err := n.enter(w, fingerprint, n.reach(in, worthIt), given(in, fits), n.all()); err != nil {
 		return err
 	}
-	way, err := n.choose(len(buf), 1, fits, anywhere)
-	switch {
-	case err != nil:
+	way, err := n.choose(func(r int) int { return at[r+1] - at[r] }, 1, fits, anywhere)
+	if err != nil {
 		return err
-	case way == staged:
-		return n.allGatherStaged(w, buf, at, longest)
-	case way == direct:
-		return n.fetchBlocks(w, longest, func(r int) (to []byte, offset int) { return block(buf, at, r), at[r] })
+	}
+	if own := block(out, at, n.rank); len(own) > 0 && &own[0] != &in[0] {
+		copy(own, in)
+	}
+	switch way {
+	case staged:
+		return n.allGatherStaged(w, out, at, in, longest)
+	case direct:
+		return n.fetchBlocks(w, longest, func(r int) (to []byte, offset int) { return block(out, at, r), 0 })
 	}
 	for r := range n.ranks {
-		if to := block(buf, at, r); r != n.rank {
+		if to := block(out, at, r); r != n.rank {
 			copy(to, n.ranks[r].data(n.place(), len(to)))
 		}
 	}
 	return nil
 }
 
-func (n *Node) allGatherStaged(w Waiter, buf []byte, at []int, longest int) error {
+func (n *Node) allGatherStaged(w Waiter, out []byte, at []int, in []byte, longest int) error {
 	size := copyPiece(longest)
 	return n.passChunks(w, roundsOf(longest, size), func(round int) {
-		piece := window(block(buf, at, n.rank), round, size)
+		piece := window(in, round, size)
 		copy(n.stage(n.rank, round, 0, len(piece)), piece)
 	}, func(round int) {
 		for r := range n.ranks {
 			if r != n.rank {
-				piece := window(block(buf, at, r), round, size)
+				piece := window(block(out, at, r), round, size)
 				copy(piece, n.stage(r, round, 0, len(piece)))
 			}
 		}
@@ -108,18 +111,21 @@ func (n *Node) allGatherStaged(w Waiter, buf []byte, at []int, longest int) erro
 }
 
 // AllToAll sends block i of in to rank i, where it becomes the block of this rank in out. in and out have the same length, a whole number
-// of equal blocks, and do not overlap.
-func (n *Node) AllToAll(w Waiter, fingerprint Fingerprint, out, in []byte) error {
-	fits := len(in) <= inlineSize
-	if err := n.enter(w, fingerprint, n.reach(in, blockReadFrom*len(n.ranks)), given(in, fits), n.all()); err != nil {
+// of equal blocks, and do not overlap. Block i is from at[i] to at[i+1].
+func (n *Node) AllToAll(w Waiter, fingerprint Fingerprint, out, in []byte, at []int) error {
+	fits, ref := len(in) <= inlineSize, n.reach(in, len(in) >= readFrom*len(n.ranks))
+	if fits && ref == 0 {
+		n.giveOthers(in, at)
+	}
+	if err := n.enter(w, fingerprint, ref, nil, n.all()); err != nil {
 		return err
 	}
-	way, err := n.choose(len(in), 1, fits, anywhere)
+	way, err := n.choose(func(int) int { return len(in) }, 1, fits, anywhere)
 	if err != nil {
 		return err
 	}
+	copy(block(out, at, n.rank), block(in, at, n.rank))
 	size := len(in) / len(n.ranks)
-	copy(window(out, n.rank, size), window(in, n.rank, size))
 	switch way {
 	case staged:
 		return n.allToAllStaged(w, out, in, size)
@@ -128,7 +134,7 @@ func (n *Node) AllToAll(w Waiter, fingerprint Fingerprint, out, in []byte) error
 	}
 	for r := range n.ranks {
 		if r != n.rank {
-			copy(window(out, r, size), window(n.ranks[r].data(n.place(), len(in)), n.rank, size))
+			copy(block(out, at, r), n.givenBy(r, at))
 		}
 	}
 	return nil
@@ -154,43 +160,66 @@ func (n *Node) allToAllStaged(w Waiter, out, in []byte, size int) error {
 	})
 }
 
-// TakesScatter reports whether Scatter can take blocks of this many bytes. All blocks together must fit inline.
-func (n *Node) TakesScatter(block int) bool { return block*len(n.ranks) <= copyLimit }
-
-// Scatter copies each block of root's in into the out of its rank; all have the length of out. out may be root's own block of in. Root
-// waits for nobody.
-func (n *Node) Scatter(w Waiter, fingerprint Fingerprint, out, in []byte, root int) error {
-	size := len(out)
-	if n.rank == root {
-		copy(out, window(in, root, size))
-	}
-	if err := n.enter(w, fingerprint, 0, given(in, n.rank == root), only(root)); err != nil {
+// Scatter copies each block of root's in into the out of its rank; all have the length of out. Block r is in[at[r]:at[r+1]]. out may be
+// root's own block. Root waits for nobody if all the others' blocks fit inline.
+func (n *Node) Scatter(w Waiter, p algorithm.Port, fingerprint Fingerprint, out, in []byte, at []int, root int) error {
+	size, others := len(out), len(n.ranks)-1
+	switch {
+	case size*others > inlineSize:
+		return n.ScatterV(w, p, fingerprint, out, in, at, root)
+	case n.rank == root:
+		n.giveOthers(in, at)
+		err := n.enter(w, fingerprint, 0, nil, span{})
+		copy(out, block(in, at, root))
 		return err
 	}
-	if n.rank != root {
-		copy(out, window(n.ranks[root].data(n.place(), size*len(n.ranks)), n.rank, size))
+	if err := n.enter(w, fingerprint, 0, nil, only(root)); err != nil {
+		return err
 	}
+	place := n.rank
+	if place > root {
+		place--
+	}
+	copy(out, window(n.ranks[root].data(n.place(), size*others), place, size))
 	return nil
 }
 
-// TakesGather reports whether Gather can take blocks of this many bytes. One block must fit inline.
-func (n *Node) TakesGather(block int) bool { return block <= inlineSize }
+// giveOthers puts this rank's blocks for the others inline, for the call to come: one after another, without its own. Block r is
+// in[at[r]:at[r+1]].
+func (n *Node) giveOthers(in []byte, at []int) {
+	before, after := in[:at[n.rank]], in[at[n.rank+1]:]
+	given := n.ranks[n.rank].data(n.nextPlace(), len(before)+len(after))
+	copy(given, before)
+	copy(given[len(before):], after)
+}
 
-// Gather copies each rank's in to its block of root's out; all have the length of in. in may be root's own block of out. The others wait
-// for nobody.
-func (n *Node) Gather(w Waiter, fingerprint Fingerprint, out, in []byte, root int) error {
+// givenBy is the block for this rank among those that another one has put inline by giveOthers, with the same bounds.
+func (n *Node) givenBy(r int, at []int) []byte {
+	own := at[r+1] - at[r]
+	from, to := at[n.rank], at[n.rank+1]
+	if n.rank > r {
+		from, to = from-own, to-own
+	}
+	return n.ranks[r].data(n.place(), at[len(n.ranks)]-own)[from:to]
+}
+
+// Gather copies each rank's in to its block of root's out; all have the length of in. Block r is out[at[r]:at[r+1]]. in may be root's own
+// block. The others wait for nobody if a block fits inline.
+func (n *Node) Gather(w Waiter, p algorithm.Port, fingerprint Fingerprint, out []byte, at []int, in []byte, root int) error {
+	if len(in) > inlineSize {
+		return n.GatherV(w, p, fingerprint, out, at, in, root)
+	}
 	if n.rank != root {
 		return n.enter(w, fingerprint, 0, in, span{})
 	}
+	copy(block(out, at, root), in)
 	if err := n.enter(w, fingerprint, 0, nil, n.all()); err != nil {
 		return err
 	}
 	for r := range n.ranks {
-		from := in
 		if r != root {
-			from = n.ranks[r].data(n.place(), len(in))
+			copy(block(out, at, r), n.ranks[r].data(n.place(), len(in)))
 		}
-		copy(window(out, r, len(in)), from)
 	}
 	return nil
 }

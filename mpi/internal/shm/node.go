@@ -17,7 +17,7 @@ import (
 //   - inline: short data lies beside the fingerprints, and each rank takes what it needs, or, of what is to be reduced and not very
 //     short, combines a part, and leaves the result there;
 //   - direct: where all ranks' buffers are in registered segments, they read and write
-//     each other's; AllToAll and AllGather also read what is in a rank's own memory, where the kernel lets them;
+//     each other's; Broadcast, AllGather and AllToAll also read what is in a rank's own memory, where the kernel lets them;
 //   - staged: else buffers pass in chunks through memory that stays in the cache.
 //
 // The calls with blocks of different lengths, whose names end with V, choose a way for each block; see exchange.

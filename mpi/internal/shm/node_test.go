@@ -133,8 +133,8 @@ func TestNodeCallsDoNotAllocate(t *testing.T) { // without the race detector
 		bufs[rank] = [2][]byte{make([]byte, 1<<20), m.region.Bytes()[:1<<20]}
 		outs[rank] = make([]byte, 1<<19)
 	}
-	at, uneven := []int{0, 1 << 19, 1 << 20}, []int{0, 1000, 1000 + blockReadFrom}
-	received := [2][]int{{0, 1000, 2000}, {0, blockReadFrom, 2 * blockReadFrom}} // where all send by uneven
+	at, short, uneven := []int{0, 1 << 19, 1 << 20}, []int{0, 1024, 2048}, []int{0, 1000, 1000 + readFrom}
+	received := [2][]int{{0, 1000, 2000}, {0, readFrom, 2 * readFrom}} // where all send by uneven
 	step := func(m *member) error {
 		var errs [2 * kinds]error
 		for i, buf := range bufs[m.rank] {
@@ -142,12 +142,12 @@ func TestNodeCallsDoNotAllocate(t *testing.T) { // without the race detector
 			errs[kinds*i+1] = m.node.AllReduce(m.w, Fingerprint{}, buf[:512], mixed)
 			errs[kinds*i+2] = m.node.Reduce(m.w, Fingerprint{}, buf, 1, mixed)
 			errs[kinds*i+3] = m.node.Broadcast(m.w, Fingerprint{}, buf, 1)
-			errs[kinds*i+4] = m.node.AllGather(m.w, Fingerprint{}, buf, at)
+			errs[kinds*i+4] = m.node.AllGather(m.w, Fingerprint{}, buf, at, block(buf, at, m.rank))
 			errs[kinds*i+5] = m.node.ReduceScatter(m.w, Fingerprint{}, outs[m.rank], buf, at, mixed)
-			errs[kinds*i+6] = m.node.AllToAll(m.w, Fingerprint{}, bufs[m.rank][1-i], buf)
+			errs[kinds*i+6] = m.node.AllToAll(m.w, Fingerprint{}, bufs[m.rank][1-i], buf, at)
 			errs[kinds*i+7] = m.node.Barrier(m.w, Fingerprint{})
-			errs[kinds*i+8] = m.node.Scatter(m.w, Fingerprint{}, outs[m.rank][:1024], buf[:2048], 0)
-			errs[kinds*i+9] = m.node.Gather(m.w, Fingerprint{}, buf, outs[m.rank][:inlineSize], 1)
+			errs[kinds*i+8] = m.node.Scatter(m.w, m.p, Fingerprint{}, outs[m.rank][:1024], buf[:2048], short, 0)
+			errs[kinds*i+9] = m.node.Gather(m.w, m.p, Fingerprint{}, buf, at, outs[m.rank][:1<<19], 1)
 			errs[kinds*i+10] = m.node.Scan(m.w, Fingerprint{}, buf, mixed)
 			errs[kinds*i+11] = m.node.GatherV(m.w, m.p, Fingerprint{}, buf, uneven, outs[m.rank][:uneven[m.rank+1]-uneven[m.rank]], 0)
 			errs[kinds*i+12] = m.node.ScatterV(m.w, m.p, Fingerprint{}, outs[m.rank][:uneven[m.rank+1]-uneven[m.rank]], buf, uneven, 1)
@@ -201,14 +201,14 @@ func TestHostileSlotsAreRefused(t *testing.T) {
 			return m.node.Broadcast(m.w, Fingerprint{1}, long, 1)
 		}},
 		"all_gather": {1, 1<<refBits | regionSize, func(m *member) error {
-			return m.node.AllGather(m.w, Fingerprint{1}, long, []int{0, 4, len(long)})
+			return m.node.AllGather(m.w, Fingerprint{1}, long, []int{0, 4, len(long)}, long[:4])
 		}},
 		"own_memory_of_a_reduction": {1, ownMemory<<refBits | addressOf(long), reduce},
-		"own_memory_of_a_broadcast": {1, ownMemory<<refBits | addressOf(long), func(m *member) error {
+		"own_memory_of_a_broadcast": {1, ownMemory<<refBits | 4096, func(m *member) error {
 			return m.node.Broadcast(m.w, Fingerprint{1}, long, 1)
 		}},
 		"all_to_all": {1, ownMemory<<refBits | 4096, func(m *member) error {
-			return m.node.AllToAll(m.w, Fingerprint{1}, bytes.Clone(long), long)
+			return m.node.AllToAll(m.w, Fingerprint{1}, bytes.Clone(long), long, evenBounds(len(long)/2, 2))
 		}},
 		"reduce_scatter": {1, 1<<refBits | regionSize, func(m *member) error {
 			return m.node.ReduceScatter(m.w, Fingerprint{1}, long[:4], long, []int{0, 4, len(long)}, mixed)
@@ -252,7 +252,7 @@ func FuzzHostileReference(f *testing.F) {
 	f.Add(uint64(1)<<refBits, directFrom, 4)
 	f.Add(uint64(1)<<refBits|regionSize, directFrom, 1)
 	f.Add(^uint64(0), regionSize, 8)
-	f.Add(uint64(ownMemory)<<refBits|4096, pairReadFrom, 1)
+	f.Add(uint64(ownMemory)<<refBits|4096, 1<<20, 1)
 	f.Fuzz(func(t *testing.T, ref uint64, length, size int) {
 		if length < 0 || length > 2*regionSize || size < 1 || size > line {
 			return

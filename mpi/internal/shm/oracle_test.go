@@ -56,8 +56,8 @@ func canonical(inputs [][]uint32) []uint32 {
 
 // lengths are in numbers of 4 bytes, around every limit of the ways for short and long data.
 var lengths = []int{0, 1, 2, 3, 16, 17, 255, splitFrom / 4, splitFrom/4 + 1, directFrom/4 - 1, directFrom / 4, inlineSize/4 - 1, inlineSize / 4, inlineSize/4 + 1,
-	copyLimit / 4, copyLimit/4 + 1, chunkSize/4 - 1, chunkSize / 4, chunkSize/4 + 1, 3*chunkSize/4 + 17, blockReadFrom,
-	pairReadFrom/4 - 1, pairReadFrom/4 + 7}
+	copyLimit / 4, copyLimit/4 + 1, chunkSize/4 - 1, chunkSize / 4, chunkSize/4 + 1, 3*chunkSize/4 + 17, readFrom,
+	readFrom/4 - 1, 1<<18 + 7}
 
 // scene is one call that all ranks make up alike, from the same random numbers.
 type scene struct {
@@ -120,6 +120,14 @@ func (s *scene) bounds(receivers int) []int {
 	return bounds
 }
 
+// evenBlock is elements, or as many as a block may have where so many fit inline and there are no messages.
+func (s *scene) evenBlock(elements, inline int) int {
+	if s.m.p.lanes != nil {
+		return elements
+	}
+	return min(elements, inlineSize/inline/4)
+}
+
 // buffer is this rank's, with its input.
 func (s *scene) buffer() []byte {
 	input := bytesOf(s.inputs[s.m.rank])
@@ -151,7 +159,12 @@ var calls = map[string]func(s *scene, buf []byte) (got []byte, want []uint32, er
 		for rank, input := range s.inputs {
 			want = append(want, input[s.at[rank]/4:s.at[rank+1]/4]...)
 		}
-		return buf, want, s.m.node.AllGather(s.m.w, s.fingerprint, buf, s.at)
+		in := block(buf, s.at, s.m.rank)
+		if s.random.IntN(2) == 0 {
+			return buf, want, s.m.node.AllGather(s.m.w, s.fingerprint, buf, s.at, in)
+		}
+		out := make([]byte, len(buf))
+		return out, want, s.m.node.AllGather(s.m.w, s.fingerprint, out, s.at, in)
 	},
 	"reduce_scatter": func(s *scene, buf []byte) ([]byte, []uint32, error) {
 		from, to := s.at[s.m.rank], s.at[s.m.rank+1]
@@ -169,38 +182,33 @@ var calls = map[string]func(s *scene, buf []byte) (got []byte, want []uint32, er
 			want = append(want, input[s.m.rank*block:][:block]...)
 		}
 		out := make([]byte, 4*len(want))
-		return out, want, s.m.node.AllToAll(s.m.w, s.fingerprint, out, buf[:len(out)])
+		return out, want, s.m.node.AllToAll(s.m.w, s.fingerprint, out, buf[:len(out)], evenBounds(4*block, s.m.size))
 	},
 	"scatter": func(s *scene, buf []byte) ([]byte, []uint32, error) {
-		block := len(s.inputs[0]) / s.m.size
-		if !s.m.node.TakesScatter(4 * block) {
-			block = min(block, copyLimit/4/s.m.size)
-		}
-		out, in := make([]byte, 4*block), []byte(nil)
+		block := s.evenBlock(len(s.inputs[0])/s.m.size, s.m.size-1)
+		out, in, at := make([]byte, 4*block), []byte(nil), []int(nil)
+		inPlace := s.random.IntN(2) == 0
 		if s.m.rank == s.root {
-			in = buf[:4*block*s.m.size]
-			if s.random.IntN(2) == 0 { // in place
+			in, at = buf[:4*block*s.m.size], evenBounds(4*block, s.m.size)
+			if inPlace {
 				out = window(in, s.root, len(out))
 			}
-		} else {
-			s.random.IntN(2)
 		}
 		want := s.inputs[s.root][s.m.rank*block:][:block]
-		return out, want, s.m.node.Scatter(s.m.w, s.fingerprint, out, in, s.root)
+		return out, want, s.m.node.Scatter(s.m.w, s.m.p, s.fingerprint, out, in, at, s.root)
 	},
 	"gather": func(s *scene, buf []byte) ([]byte, []uint32, error) {
-		if !s.m.node.TakesGather(len(buf)) {
-			buf = buf[:inlineSize]
-		}
+		block := s.evenBlock(len(s.inputs[0]), 1)
+		buf = buf[:4*block]
 		if s.m.rank != s.root {
-			return buf, s.inputs[s.m.rank][:len(buf)/4], s.m.node.Gather(s.m.w, s.fingerprint, nil, buf, s.root)
+			return buf, s.inputs[s.m.rank][:block], s.m.node.Gather(s.m.w, s.m.p, s.fingerprint, nil, nil, buf, s.root)
 		}
 		var want []uint32
 		for _, input := range s.inputs {
-			want = append(want, input[:len(buf)/4]...)
+			want = append(want, input[:block]...)
 		}
-		out := make([]byte, len(buf)*s.m.size)
-		return out, want, s.m.node.Gather(s.m.w, s.fingerprint, out, buf, s.root)
+		out := make([]byte, 4*len(want))
+		return out, want, s.m.node.Gather(s.m.w, s.m.p, s.fingerprint, out, evenBounds(len(buf), s.m.size), buf, s.root)
 	},
 	"gather_v": func(s *scene, buf []byte) ([]byte, []uint32, error) {
 		at := s.bounds(1)
@@ -252,6 +260,15 @@ var calls = map[string]func(s *scene, buf []byte) (got []byte, want []uint32, er
 	"barrier": func(s *scene, buf []byte) ([]byte, []uint32, error) {
 		return nil, nil, s.m.node.Barrier(s.m.w, s.fingerprint)
 	},
+}
+
+// evenBounds are those of a block for each rank.
+func evenBounds(block, ranks int) []int {
+	at := make([]int, ranks+1)
+	for r := range at {
+		at[r] = r * block
+	}
+	return at
 }
 
 var callNames = []string{"all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter", "scan",

@@ -66,7 +66,7 @@ func (n *Node) reduce(w Waiter, fingerprint Fingerprint, buf []byte, root int, r
 	}
 	way, err := staged, error(nil)
 	if root != prefixes {
-		way, err = n.choose(len(buf), r.Size, fits, registered)
+		way, err = n.choose(func(int) int { return len(buf) }, r.Size, fits, registered)
 	} else if fits {
 		way = inlined
 	}
@@ -242,15 +242,14 @@ func (n *Node) fetchResults(c *chunks, round int) {
 // ReduceScatter leaves block i of the result with rank i, in out, which has that block's length. in is
 // not changed; out does not overlap it.
 func (n *Node) ReduceScatter(w Waiter, fingerprint Fingerprint, out, in []byte, at []int, r *Reduction) error {
-	fits := len(in) <= inlineSize
-	var inline []byte
-	if fits {
-		inline = in
+	fits, ref := len(in) <= inlineSize, n.refOf(in)
+	if fits && ref == 0 {
+		n.giveOthers(in, at)
 	}
-	if err := n.enter(w, fingerprint, n.refOf(in), inline, n.all()); err != nil {
+	if err := n.enter(w, fingerprint, ref, nil, n.all()); err != nil {
 		return err
 	}
-	way, err := n.choose(len(in), r.Size, fits, registered)
+	way, err := n.choose(func(int) int { return len(in) }, r.Size, fits, registered)
 	switch {
 	case err != nil:
 		return err
@@ -258,11 +257,14 @@ func (n *Node) ReduceScatter(w Waiter, fingerprint Fingerprint, out, in []byte, 
 		return n.reduceScatterStaged(w, out, in, at, r)
 	}
 	for i := range n.ranks {
-		from := n.ranks[i].view
-		if way == inlined {
-			from = n.ranks[i].data(n.place(), len(in))
+		switch {
+		case i == n.rank:
+			n.sources[i] = block(in, at, i)
+		case way == inlined:
+			n.sources[i] = n.givenBy(i, at)
+		default:
+			n.sources[i] = block(n.ranks[i].view, at, n.rank)
 		}
-		n.sources[i] = block(from, at, n.rank)
 	}
 	n.targets = append(n.targets[:0], out)
 	n.combine(r)

@@ -14,14 +14,11 @@ const (
 	// ownMemory in place of the region of a reference: the rest is an address in its rank's memory.
 	ownMemory = maxRegions + 1
 
-	// AllToAll, AllToAllV, ScatterV and, of two ranks, GatherV read blocks of at least this many bytes in their rank's own memory, and
-	// AllGather of two ranks buffers. For shorter ones the kernel's work for each page costs more than a second copy. AllGather of more
-	// ranks gains nothing: the kernel counts every reader of a page. Nor does GatherV of more: the others send at the same time, and root
-	// reads alone. Broadcast gains nothing either: its buffers are often new, and the first read of a page can take 15 microseconds on a
-	// virtual machine.
-	blockReadFrom = 32 << 10
-	pairReadFrom  = 1 << 20
-	never         = math.MaxInt
+	// readFrom is the length in bytes from which Broadcast, AllGather, AllToAll and the calls with blocks of different lengths read a
+	// buffer or a block in its rank's own memory: for a shorter one the kernel's work for each page costs more than a second copy. But
+	// GatherV of more than two ranks sends messages, as root alone would read, and the others send at the same time.
+	readFrom = 32 << 10
+	never    = math.MaxInt
 
 	// fetchPiece is how many bytes of each block are read in a round. A rank that gives up, or hangs, is noticed after it.
 	fetchPiece = 4 << 20
@@ -61,6 +58,16 @@ func (n *Node) fetchBlocks(w Waiter, longest int, of func(r int) (to []byte, off
 		n.count(w, finished)
 	}
 	return n.await(w, finished, n.counts[finished])
+}
+
+// fetchAll fills dst from the beginning of rank r's buffer, piece by piece.
+func (n *Node) fetchAll(w Waiter, dst []byte, r int) error {
+	for round := range roundsOf(len(dst), fetchPiece) {
+		if err := n.fetch(w, window(dst, round, fetchPiece), r, round*fetchPiece); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fetch fills dst from rank r's buffer, from offset on. resolve has found that.

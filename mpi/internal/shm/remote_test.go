@@ -43,8 +43,8 @@ func TestOnlyTheOwnerIsRead(t *testing.T) {
 	}
 }
 
-// Blocks of several pieces, of which some ranks have fewer.
-func TestLongBlocksAreReadInPieces(t *testing.T) {
+// Blocks of several pieces, of which some ranks have fewer, and a whole buffer.
+func TestLongBuffersAreReadInPieces(t *testing.T) {
 	members := group(t, 2)
 	var want []uint32
 	for i := range (2*fetchPiece + 100) / 4 {
@@ -54,9 +54,19 @@ func TestLongBlocksAreReadInPieces(t *testing.T) {
 	errs := together(members, func(m *member) error {
 		buf := make([]byte, at[2])
 		copy(block(buf, at, m.rank), block(bytesOf(want), at, m.rank))
-		err := m.node.AllGather(m.w, Fingerprint{1}, buf, at)
+		err := m.node.AllGather(m.w, Fingerprint{1}, buf, at, block(buf, at, m.rank))
 		if err == nil && !bytes.Equal(buf, bytesOf(want)) {
-			err = fmt.Errorf("rank %d got something else", m.rank)
+			err = fmt.Errorf("all-gather: rank %d got something else", m.rank)
+		}
+		if err != nil {
+			return err
+		}
+		if m.rank == 0 {
+			clear(buf)
+		}
+		err = m.node.Broadcast(m.w, Fingerprint{2}, buf, 1)
+		if err == nil && !bytes.Equal(buf, bytesOf(want)) {
+			err = fmt.Errorf("broadcast: rank %d got something else", m.rank)
 		}
 		return err
 	})
@@ -67,7 +77,7 @@ func TestLongBlocksAreReadInPieces(t *testing.T) {
 
 // A rank that gives up may use its buffer again at once: whoever reads it then gets the group's error, and no other data.
 func TestBufferOfAFailedRankIsNotTaken(t *testing.T) {
-	at := []int{0, pairReadFrom, 2 * pairReadFrom}
+	at := []int{0, readFrom, 2 * readFrom}
 	for _, tt := range []struct{ registered, withCounts bool }{{false, false}, {true, false}, {false, true}} {
 		members := group(t, 2)
 		exchange := func(m *member, w Waiter) error {
@@ -78,7 +88,7 @@ func TestBufferOfAFailedRankIsNotTaken(t *testing.T) {
 			if tt.withCounts {
 				return m.node.AllToAllV(w, m.p, Fingerprint{1}, make([]byte, len(buf)), at, buf, at)
 			}
-			return m.node.AllToAll(w, Fingerprint{1}, make([]byte, len(buf)), buf)
+			return m.node.AllToAll(w, Fingerprint{1}, make([]byte, len(buf)), buf, at)
 		}
 		late := &lateWaiter{testWaiter: members[1].w, entered: make(chan struct{}), goOn: make(chan struct{})}
 		done := make(chan error)

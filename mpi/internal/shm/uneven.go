@@ -130,11 +130,7 @@ func (n *Node) takeBlock(w Waiter, ways blockWays, cell, block []byte, sender in
 	case ways.isRead(block):
 		state := &n.ranks[sender]
 		state.view, state.address = nil, binary.LittleEndian.Uint64(cell[lengthSize:])
-		for round := range roundsOf(len(block), fetchPiece) {
-			if err := n.fetch(w, window(block, round, fetchPiece), sender, round*fetchPiece); err != nil {
-				return err
-			}
-		}
+		return n.fetchAll(w, block, sender)
 	}
 	return nil
 }
@@ -152,7 +148,7 @@ const lengthSize = 8
 func (n *Node) blockWays(receivers int) blockWays {
 	ways := blockWays{cell: inlineSize / receivers / lengthSize * lengthSize, readFrom: never}
 	if n.readable && (receivers > 1 || len(n.ranks) == 2) {
-		ways.readFrom = blockReadFrom
+		ways.readFrom = readFrom
 	}
 	return ways
 }

@@ -97,7 +97,7 @@ func TestBlocksOfEveryLengthArrive(t *testing.T) {
 		for _, size := range []int{1, 2, 3, 4, 7} {
 			t.Run(fmt.Sprintf("%s/%d_ranks", name, size), func(t *testing.T) {
 				room, all := cellSize(size)-lengthSize, inlineSize-lengthSize
-				some := []int{0, 1, lengthSize, room, room + 1, 0, all, all + 1, blockReadFrom, 3*inlineSize + 5}
+				some := []int{0, 1, lengthSize, room, room + 1, 0, all, all + 1, readFrom, 3*inlineSize + 5}
 				members := group(t, size)
 				errs := together(members, func(m *member) error {
 					for step := range 2 * len(some) {
@@ -209,7 +209,7 @@ func TestHostileAddressIsRefused(t *testing.T) {
 			if !m.node.readable {
 				t.Skip("the kernel does not let a process read another's memory here")
 			}
-			const due = blockReadFrom
+			const due = readFrom
 			u := uneven{lengths: [][]int{{5, due}, {due, 5}}}
 			if name == "scatter" {
 				u.root = 1
@@ -237,12 +237,12 @@ func TestBlockIsReadBeforeItsSenderReturns(t *testing.T) {
 	if !members[0].node.readable {
 		t.Skip("the kernel does not let a process read another's memory here")
 	}
-	block := content(1, 0, blockReadFrom)
+	block := content(1, 0, readFrom)
 	gather := func(m *member, w Waiter, out []byte) error {
-		return m.node.GatherV(w, m.p, Fingerprint{1}, out, []int{0, 0, blockReadFrom}, [][]byte{nil, block}[m.rank], 0)
+		return m.node.GatherV(w, m.p, Fingerprint{1}, out, []int{0, 0, readFrom}, [][]byte{nil, block}[m.rank], 0)
 	}
 	late := &lateWaiter{testWaiter: members[0].w, entered: make(chan struct{}), goOn: make(chan struct{})}
-	out, root := make([]byte, blockReadFrom), make(chan error)
+	out, root := make([]byte, readFrom), make(chan error)
 	go func() { root <- gather(members[0], late, out) }()
 	<-late.entered
 	sender := make(chan error, 1)
@@ -256,7 +256,7 @@ func TestBlockIsReadBeforeItsSenderReturns(t *testing.T) {
 		t.Error("the sender has returned before its block was read")
 	}
 	close(late.goOn)
-	if err := errors.Join(<-root, <-sender); err != nil || !bytes.Equal(out, content(1, 0, blockReadFrom)) {
+	if err := errors.Join(<-root, <-sender); err != nil || !bytes.Equal(out, content(1, 0, readFrom)) {
 		t.Errorf("other data, or %v", err)
 	}
 }

@@ -367,19 +367,19 @@ var workloads = map[string]func(m *member, buf []byte, at []int) error{
 		return m.node.Broadcast(m.w, Fingerprint{3}, buf, 0)
 	},
 	"all_gather": func(m *member, buf []byte, at []int) error {
-		return m.node.AllGather(m.w, Fingerprint{4}, buf, at)
+		return m.node.AllGather(m.w, Fingerprint{4}, buf, at, block(buf, at, m.rank))
 	},
 	"reduce_scatter": func(m *member, buf []byte, at []int) error {
 		return m.node.ReduceScatter(m.w, Fingerprint{5}, m.out[:at[m.rank+1]-at[m.rank]], buf, at, addFloats)
 	},
 	"all_to_all": func(m *member, buf []byte, at []int) error {
-		return m.node.AllToAll(m.w, Fingerprint{7}, m.out, buf)
+		return m.node.AllToAll(m.w, Fingerprint{7}, m.out, buf, at)
 	},
 	"scatter": func(m *member, buf []byte, at []int) error {
-		return m.node.Scatter(m.w, Fingerprint{8}, m.out[:at[1]], buf, 0)
+		return m.node.Scatter(m.w, m.p, Fingerprint{8}, m.out[:at[1]], buf, at, 0)
 	},
 	"gather": func(m *member, buf []byte, at []int) error {
-		return m.node.Gather(m.w, Fingerprint{9}, m.out, buf[:at[1]], 0)
+		return m.node.Gather(m.w, m.p, Fingerprint{9}, m.out, at, buf[:at[1]], 0)
 	},
 	"scan": func(m *member, buf []byte, at []int) error {
 		return m.node.Scan(m.w, Fingerprint{10}, buf, addFloats)
