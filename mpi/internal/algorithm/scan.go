@@ -38,8 +38,11 @@ func doublingScan(p Port, buf []byte, r Reduction, started bool) error {
 	steps := r.segments(len(buf))
 	lag := min(window, steps)
 	scratch := newSlots(p, r.widest(len(buf), steps), lag)
-	total := p.Scratch(len(buf)) // of this rank's block
-	copy(total, buf)
+	total := buf // the sum of this rank's block
+	if size > 2 {
+		total = p.Scratch(len(buf))
+		copy(total, buf)
+	}
 	var sent, received [window]Handle
 
 	for m := 1; m < size; m *= 2 {
@@ -97,10 +100,13 @@ func doublingScan(p Port, buf []byte, r Reduction, started bool) error {
 	return nil
 }
 
-// costScanDoubling is L(alpha + n beta + 2 n gamma), overlapped, where the last level has one reduction and one way only. Each rank
-// begins with a copy of its own.
+// costScanDoubling is L(alpha + n beta + 2 n gamma), overlapped, where the last level has one reduction and one way only. If there are
+// others, each rank begins with a copy of its own.
 func costScanDoubling(m Machine, size, n int) float64 {
-	t := m.copied(float64(n))
+	t := 0.0
+	if size > 2 {
+		t = m.copied(float64(n))
+	}
 	for level := range levels(size) {
 		step, beta := m, m.Beta
 		if level < levels(size)-1 {
@@ -115,7 +121,7 @@ func costScanDoubling(m Machine, size, n int) float64 {
 // costExscanDoubling has a copy in place of one reduction: what comes first is the result so far.
 func costExscanDoubling(m Machine, size, n int) float64 {
 	if size <= 2 {
-		return m.Alpha + float64(n)*m.Beta + m.copied(2*float64(n))
+		return m.Alpha + float64(n)*m.Beta + m.copied(float64(n))
 	}
 	return costScanDoubling(m, size, n)
 }
