@@ -130,7 +130,7 @@ func (k *core) preferred(o *operation) string {
 
 func (k *core) config() *Config { return &k.world.config }
 
-// machine is what messages cost in a collective of n bytes: those of the group's slowest pair. Costs are means over ranks: where messages
+// machine is what messages cost in a collective of n bytes: those of its slowest kind of link. Costs are means over ranks: where messages
 // go by a network, some of the ranks that return early have next to no latency.
 func (k *core) machine(kind collective, n int) algorithm.Machine {
 	costs := &k.world.near
@@ -144,6 +144,6 @@ func (k *core) machine(kind collective, n int) algorithm.Machine {
 	return m
 }
 
-// earlyShare is the mean latency of a collective whose ranks return early, as a share of the latency of one whose ranks wait for each other.
+// earlyShare is the mean latency of a collective whose ranks return early, as a share of that of one whose ranks wait for each other.
 // Measured: 0.5 to 0.7.
 const earlyShare = 0.65

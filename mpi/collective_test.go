@@ -71,6 +71,22 @@ var misuses = []misuse{
 		"scan #2 int8 x 4 bor", "exscan #2 int8 x 4 bor",
 	},
 	{"gather_root", "gather", gathering(3, 0), gathering(3, 1), "gather #2 float32 x 3 to rank 0", "gather #2 float32 x 3 to rank 1"},
+	{
+		"gather_root_long", "gather",
+		gathering(20_000, 1), gathering(20_000, 0), "gather #2 float32 x 20000 to rank 1", "gather #2 float32 x 20000 to rank 0",
+	},
+	{
+		"gather_v_root_long", "gather_v",
+		gatheringV(20_000, 1), gatheringV(20_000, 0), "gather #2 float32 to rank 1", "gather #2 float32 to rank 0",
+	},
+	{
+		"scatter_root_long", "scatter",
+		scattering(20_000, 0), scattering(20_000, 1), "scatter #2 float32 x 20000 from rank 0", "scatter #2 float32 x 20000 from rank 1",
+	},
+	{
+		"scatter_v_root_long", "scatter_v",
+		scatteringV(20_000, 0), scatteringV(20_000, 1), "scatter #2 float32 from rank 0", "scatter #2 float32 from rank 1",
+	},
 	{"gather_count", "gather", gathering(3, 0), gathering(2, 0), "gather #2 float32 x 3 to rank 0", "gather #2 float32 x 2 to rank 0"},
 	{"gather_scatter", "", gathering(3, 0), scattering(3, 0), "gather #2 float32 x 3 to rank 0", "scatter #2 float32 x 3 from rank 0"},
 	{"gather_v_root", "gather_v", gatheringV(3, 0), gatheringV(3, 1), "gather #2 float32 to rank 0", "gather #2 float32 to rank 1"},

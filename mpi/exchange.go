@@ -46,7 +46,7 @@ func broadcastOf[T Number](o *operation, c *Comm, buf []T, root int) *operation 
 }
 
 // AllGather puts the ranks' in together, in the order of ranks, in everybody's out. All ins have the same length. in may be
-// the rank's own block of out; else it shares no memory with out.
+// the rank's own block of out; else it shares no memory with out. Of a buffer from Alloc it is in that matters.
 func AllGather[T Number](ctx context.Context, c *Comm, out, in []T) error {
 	return c.run(ctx, allGatherOf(new(operation), c, out, in, nil))
 }
@@ -91,10 +91,15 @@ func allGatherOf[T Number](o *operation, c *Comm, out, in []T, counts []int) *op
 		o.ownBlock(c, "in", len(in), counts)
 		o.root = digestOfCounts(counts)
 	}
-	if own := o.outBlocks.own(c.Rank()); o.wrong == nil && overlap(o.out, o.in) && &out[own] != &in[0] {
+	if o.wrong == nil && overlapsOthers(out, in, o.outBlocks.own(c.Rank())) {
 		o.wrong = errors.New("in overlaps out, and is not this rank's own block of it")
 	}
 	return o
+}
+
+// overlapsOthers reports whether in shares memory with out, and is not the block of out that begins at the element own.
+func overlapsOthers[T Number](out, in []T, own int) bool {
+	return overlap(bytesOf(out), bytesOf(in)) && &out[own] != &in[0]
 }
 
 // Gather puts the ranks' in together, in the order of ranks, in root's out. All ins have the same length; other

@@ -149,7 +149,8 @@ func (c *Comm) requestMany(ctx context.Context, calls func(run runner) error) *R
 	return &Request{call: k.start(&queuedCall{ctx: ctx, do: func() error { return calls(run) }})}
 }
 
-// checkMany wants pairs of buffers, of which the whole is as many times the part as there are ranks; with apart, they share no memory.
+// checkMany wants pairs of buffers, of which the whole is as many times the part as there are ranks; with apart, they share no memory,
+// and without it, no other than this rank's own block.
 func checkMany[T Number](c *Comm, wholeName string, wholes [][]T, partName string, parts [][]T, apart bool) error {
 	if len(wholes) != len(parts) {
 		return fmt.Errorf("there are %d %s and %d %s: they must be as many", len(wholes), wholeName, len(parts), partName)
@@ -158,8 +159,11 @@ func checkMany[T Number](c *Comm, wholeName string, wholes [][]T, partName strin
 		if len(wholes[i]) != c.Size()*len(parts[i]) {
 			return fmt.Errorf("%s[%d] has %d elements, not %d blocks of %d", wholeName, i, len(wholes[i]), c.Size(), len(parts[i]))
 		}
-		if apart && overlap(bytesOf(wholes[i]), bytesOf(parts[i])) {
+		switch {
+		case apart && overlap(bytesOf(wholes[i]), bytesOf(parts[i])):
 			return fmt.Errorf("%s[%d] and %s[%d] overlap", wholeName, i, partName, i)
+		case !apart && overlapsOthers(wholes[i], parts[i], c.Rank()*len(parts[i])):
+			return fmt.Errorf("%s[%d] overlaps %s[%d], and is not this rank's own block of it", partName, i, wholeName, i)
 		}
 	}
 	return nil

@@ -82,7 +82,18 @@ func TestOverlappingBuffersAreRefused(t *testing.T) {
 		whole := make([]int32, n)
 		err := ReduceScatterMany(t.Context(), Self(), [][]int32{whole, {1}}, [][]int32{whole, {1}}, Sum)
 		if err == nil || !strings.Contains(err.Error(), "ins[0] and outs[0] overlap") {
-			t.Errorf("%d elements: got %v", n, err)
+			t.Errorf("reduce-scatter of %d elements: got %v", n, err)
+		}
+	}
+	for _, n := range []int{4, maxPacked} {
+		w := newWorldOn(t, "local", 2, nil)
+		for rank, err := range testkit.Each(2, func(rank int) error {
+			whole := make([]int32, n)
+			return AllGatherMany(t.Context(), w[rank], [][]int32{whole, {1, 2}}, [][]int32{whole[1:][:n/2], {1}})
+		}) {
+			if err == nil || !strings.Contains(err.Error(), "ins[0] overlaps outs[0]") {
+				t.Errorf("all-gather of %d elements: rank %d got %v", n, rank, err)
+			}
 		}
 	}
 }

@@ -316,3 +316,17 @@ func TestHugeBuffersArrive(t *testing.T) {
 		})
 	}
 }
+
+// Too few counts are an error, also on a rank that there is no count of.
+func TestTooFewCountsAreAnErrorOnEveryRank(t *testing.T) {
+	for _, over := range transports {
+		w := newWorldOn(t, over, 2, nil)
+		for rank, err := range testkit.Each(2, func(rank int) error {
+			return AllGatherV(t.Context(), w[rank], make([]int32, 2), make([]int32, 1), []int{})
+		}) {
+			if err == nil || !strings.Contains(err.Error(), "0 counts of out for 2 ranks") {
+				t.Errorf("over %s, rank %d got %v", over, rank, err)
+			}
+		}
+	}
+}

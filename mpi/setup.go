@@ -124,11 +124,10 @@ func decodeCosts(b []byte) (near, far model.Costs) {
 
 // allGatherBytes gathers a few bytes of every rank, the same number of each.
 func (k *core) allGatherBytes(ctx context.Context, own []byte) ([][]byte, error) {
-	size, rank := k.port.Size(), k.port.Rank()
+	size := k.port.Size()
 	out := make([]byte, size*len(own))
-	copy(out[rank*len(own):], own)
 	o := operation{
-		kind: setupCall, data: element.Uint8, count: uint64(len(out)), out: out, outBlocks: blocks{cut: true, even: len(own)},
+		kind: setupCall, data: element.Uint8, count: uint64(len(out)), out: out, in: own, outBlocks: blocks{cut: true, even: len(own)},
 	}
 	if err := k.execute(ctx, &o); err != nil {
 		return nil, err

@@ -2,8 +2,8 @@ package shm
 
 import "ddpbatch/mpi/internal/algorithm"
 
-// Broadcast copies root's buf to the others. It goes directly wherever root's buffer is registered. Where it goes inline, the others wait
-// for root alone, and root for nobody.
+// Broadcast copies root's buf to the others. Where they can reach it, they copy it from there. Where it goes inline, they wait for root
+// alone, and root for nobody.
 func (n *Node) Broadcast(w Waiter, fingerprint Fingerprint, buf []byte, root int) error {
 	fits := len(buf) <= copyLimit
 	var ref uint64
@@ -14,7 +14,7 @@ func (n *Node) Broadcast(w Waiter, fingerprint Fingerprint, buf []byte, root int
 	if fits {
 		whom = only(root)
 	}
-	if err := n.enter(w, fingerprint, ref, given(buf, fits && n.rank == root), whom); err != nil {
+	if err := n.enter(w, fingerprint, ref, inlineIf(buf, fits && n.rank == root), whom); err != nil {
 		return err
 	}
 	switch {
@@ -28,8 +28,8 @@ func (n *Node) Broadcast(w Waiter, fingerprint Fingerprint, buf []byte, root int
 	return nil
 }
 
-// given returns data if this rank gives data inline, and nil otherwise.
-func given(data []byte, gives bool) []byte {
+// inlineIf returns data if this rank gives data inline, and nil otherwise.
+func inlineIf(data []byte, gives bool) []byte {
 	if gives {
 		return data
 	}
@@ -43,13 +43,12 @@ func (n *Node) broadcastDirect(w Waiter, buf []byte, root int) error {
 	if err := n.awaitEntry(w, n.all()); err != nil {
 		return err
 	}
-	if n.rank != root {
-		if err := n.fetchAll(w, buf, root); err != nil {
-			return n.fail(err)
+	return n.fetchBlocks(w, len(buf), func(r int) (to []byte, offset int) {
+		if r == root {
+			to = buf
 		}
-	}
-	n.count(w, finished)
-	return n.await(w, finished, n.counts[finished])
+		return to, 0
+	})
 }
 
 func (n *Node) broadcastStaged(w Waiter, buf []byte, root int) error {
@@ -71,7 +70,7 @@ func (n *Node) broadcastStaged(w Waiter, buf []byte, root int) error {
 func (n *Node) AllGather(w Waiter, fingerprint Fingerprint, out []byte, at []int, in []byte) error {
 	longest := longestBlock(at)
 	fits, worthIt := longest <= copyLimit, longest >= readFrom
-	if err := n.enter(w, fingerprint, n.reach(in, worthIt), given(in, fits), n.all()); err != nil {
+	if err := n.enter(w, fingerprint, n.reach(in, worthIt), inlineIf(in, fits), n.all()); err != nil {
 		return err
 	}
 	way, err := n.choose(func(r int) int { return at[r+1] - at[r] }, 1, fits, anywhere)
@@ -125,12 +124,11 @@ func (n *Node) AllToAll(w Waiter, fingerprint Fingerprint, out, in []byte, at []
 		return err
 	}
 	copy(block(out, at, n.rank), block(in, at, n.rank))
-	size := len(in) / len(n.ranks)
 	switch way {
 	case staged:
-		return n.allToAllStaged(w, out, in, size)
+		return n.allToAllStaged(w, out, in, at)
 	case direct:
-		return n.fetchBlocks(w, size, func(r int) (to []byte, offset int) { return window(out, r, size), n.rank * size })
+		return n.fetchBlocks(w, at[1], func(r int) (to []byte, offset int) { return block(out, at, r), at[n.rank] })
 	}
 	for r := range n.ranks {
 		if r != n.rank {
@@ -140,24 +138,31 @@ func (n *Node) AllToAll(w Waiter, fingerprint Fingerprint, out, in []byte, at []
 	return nil
 }
 
-// allToAllStaged passes blocks of size bytes piece by piece.
-func (n *Node) allToAllStaged(w Waiter, out, in []byte, size int) error {
-	part := chunkSize / len(n.ranks) / line * line
-	return n.passChunks(w, roundsOf(size, part), func(round int) {
-		for i := range n.ranks {
-			if i != n.rank {
-				piece := window(window(in, i, size), round, part)
-				copy(n.stage(n.rank, round, i*part, i*part+len(piece)), piece)
-			}
-		}
+func (n *Node) allToAllStaged(w Waiter, out, in []byte, at []int) error {
+	size := n.stagedBlock()
+	return n.passChunks(w, roundsOf(at[1], size), func(round int) {
+		n.stageBlocks(in, at, round, size)
 	}, func(round int) {
-		for i := range n.ranks {
-			if i != n.rank {
-				piece := window(window(out, i, size), round, part)
-				copy(piece, n.stage(i, round, n.rank*part, n.rank*part+len(piece)))
+		for r := range n.ranks {
+			if r != n.rank {
+				piece := window(block(out, at, r), round, size)
+				copy(piece, n.stage(r, round, n.rank*size, n.rank*size+len(piece)))
 			}
 		}
 	})
+}
+
+// stagedBlock is how much of each block a stage has room for.
+func (n *Node) stagedBlock() int { return chunkSize / len(n.ranks) / line * line }
+
+// stageBlocks stages a round's piece, of size bytes, of each block that is another rank's.
+func (n *Node) stageBlocks(in []byte, at []int, round, size int) {
+	for r := range n.ranks {
+		if r != n.rank {
+			piece := window(block(in, at, r), round, size)
+			copy(n.stage(n.rank, round, r*size, r*size+len(piece)), piece)
+		}
+	}
 }
 
 // Scatter copies each block of root's in into the out of its rank; all have the length of out. Block r is in[at[r]:at[r+1]]. out may be
@@ -176,11 +181,11 @@ func (n *Node) Scatter(w Waiter, p algorithm.Port, fingerprint Fingerprint, out,
 	if err := n.enter(w, fingerprint, 0, nil, only(root)); err != nil {
 		return err
 	}
-	place := n.rank
-	if place > root {
-		place--
+	i := n.rank
+	if i > root { // root's own block is left out
+		i--
 	}
-	copy(out, window(n.ranks[root].data(n.place(), size*others), place, size))
+	copy(out, window(n.ranks[root].data(n.place(), size*others), i, size))
 	return nil
 }
 
@@ -188,9 +193,9 @@ func (n *Node) Scatter(w Waiter, p algorithm.Port, fingerprint Fingerprint, out,
 // in[at[r]:at[r+1]].
 func (n *Node) giveOthers(in []byte, at []int) {
 	before, after := in[:at[n.rank]], in[at[n.rank+1]:]
-	given := n.ranks[n.rank].data(n.nextPlace(), len(before)+len(after))
-	copy(given, before)
-	copy(given[len(before):], after)
+	to := n.ranks[n.rank].data(n.nextPlace(), len(before)+len(after))
+	copy(to, before)
+	copy(to[len(before):], after)
 }
 
 // givenBy is the block for this rank among those that another one has put inline by giveOthers, with the same bounds.

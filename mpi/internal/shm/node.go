@@ -20,7 +20,8 @@ import (
 //     each other's; Broadcast, AllGather and AllToAll also read what is in a rank's own memory, where the kernel lets them;
 //   - staged: else buffers pass in chunks through memory that stays in the cache.
 //
-// The calls with blocks of different lengths, whose names end with V, choose a way for each block; see exchange.
+// The calls with blocks of different lengths, whose names end with V, choose a way for each block; see exchange. So do gathers and scatters
+// that do not fit inline.
 //
 // In an inline broadcast, gather, scatter, scan or reduction to one rank, a rank waits only for those whose data it needs. The others'
 // fingerprints are compared in the next call, or in CatchUp: no call returns before all ranks are known to have been in the one before it.

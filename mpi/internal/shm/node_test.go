@@ -43,7 +43,8 @@ func TestNodeOrdersDataInOneMapping(t *testing.T) {
 			if err := node.Register(regions); err != nil {
 				t.Fatal(err)
 			}
-			members[rank] = &member{rank: rank, size: size, node: node, w: newWaiter(failed), region: regions[rank]}
+			readable := areas[0].ReadsOwner()
+			members[rank] = &member{rank: rank, size: size, node: node, w: newWaiter(failed), region: regions[rank], readable: readable}
 		}
 		connectPorts(members)
 		if err := errors.Join(together(members, func(m *member) error { return m.verify(77, 60) })...); err != nil {
@@ -189,39 +190,48 @@ func TestHostileSlotsAreRefused(t *testing.T) {
 	for what, tt := range map[string]struct {
 		flag, ref uint64
 		call      func(m *member) error
+		read      bool // the kernel refuses it
 	}{
-		"flag_ahead":        {2, 0, reduce},
-		"no_such_region":    {1, 2 << refBits, reduce},
-		"region_none":       {1, 4, reduce},
-		"beyond":            {1, 1<<refBits | regionSize - 99_996, reduce},
-		"far_beyond":        {1, 1<<refBits | far, reduce},
-		"within_an_element": {1, 1<<refBits | 2, reduce},
-		"short":             {1, 1 << refBits, func(m *member) error { return m.node.AllReduce(m.w, Fingerprint{1}, long[:8], mixed) }},
+		"flag_ahead":        {2, 0, reduce, false},
+		"no_such_region":    {1, 2 << refBits, reduce, false},
+		"region_none":       {1, 4, reduce, false},
+		"beyond":            {1, 1<<refBits | regionSize - 99_996, reduce, false},
+		"far_beyond":        {1, 1<<refBits | far, reduce, false},
+		"within_an_element": {1, 1<<refBits | 2, reduce, false},
+		"short":             {1, 1 << refBits, func(m *member) error { return m.node.AllReduce(m.w, Fingerprint{1}, long[:8], mixed) }, false},
 		"broadcast": {1, 1<<refBits | regionSize, func(m *member) error {
 			return m.node.Broadcast(m.w, Fingerprint{1}, long, 1)
-		}},
+		}, false},
 		"all_gather": {1, 1<<refBits | regionSize, func(m *member) error {
 			return m.node.AllGather(m.w, Fingerprint{1}, long, []int{0, 4, len(long)}, long[:4])
-		}},
-		"own_memory_of_a_reduction": {1, ownMemory<<refBits | addressOf(long), reduce},
+		}, false},
+		"own_memory_of_an_all_gather": {1, ownMemory<<refBits | 4096, func(m *member) error {
+			half := len(long) / 2
+			return m.node.AllGather(m.w, Fingerprint{1}, long, evenBounds(half, 2), long[:half])
+		}, true},
+		"own_memory_of_a_reduction": {1, ownMemory<<refBits | addressOf(long), reduce, false},
 		"own_memory_of_a_broadcast": {1, ownMemory<<refBits | 4096, func(m *member) error {
 			return m.node.Broadcast(m.w, Fingerprint{1}, long, 1)
-		}},
+		}, true},
 		"all_to_all": {1, ownMemory<<refBits | 4096, func(m *member) error {
 			return m.node.AllToAll(m.w, Fingerprint{1}, bytes.Clone(long), long, evenBounds(len(long)/2, 2))
-		}},
+		}, true},
 		"reduce_scatter": {1, 1<<refBits | regionSize, func(m *member) error {
 			return m.node.ReduceScatter(m.w, Fingerprint{1}, long[:4], long, []int{0, 4, len(long)}, mixed)
-		}},
+		}, false},
 	} {
 		t.Run(what, func(t *testing.T) {
 			m := group(t, 2)[0]
 			s := m.node.ranks[1].slots[1]
 			s.fingerprint, s.ref = Fingerprint{1}, tt.ref
 			s.flag.Store(tt.flag)
+			want := ErrCorrupt
+			if tt.read && m.readable {
+				want = unix.EFAULT
+			}
 			testkit.Within(t, testkit.Patience, func() {
-				if err := tt.call(m); !errors.Is(err, ErrCorrupt) && !errors.Is(err, unix.EFAULT) {
-					t.Errorf("got %v", err)
+				if err := tt.call(m); !errors.Is(err, want) {
+					t.Errorf("got %v, want %v", err, want)
 				}
 			})
 		})

@@ -55,8 +55,8 @@ func canonical(inputs [][]uint32) []uint32 {
 }
 
 // lengths are in numbers of 4 bytes, around every limit of the ways for short and long data.
-var lengths = []int{0, 1, 2, 3, 16, 17, 255, splitFrom / 4, splitFrom/4 + 1, directFrom/4 - 1, directFrom / 4, inlineSize/4 - 1, inlineSize / 4, inlineSize/4 + 1,
-	copyLimit / 4, copyLimit/4 + 1, chunkSize/4 - 1, chunkSize / 4, chunkSize/4 + 1, 3*chunkSize/4 + 17, readFrom,
+var lengths = []int{0, 1, 2, 3, 16, 17, 255, splitFrom / 4, splitFrom/4 + 1, directFrom/4 - 1, directFrom / 4,
+	inlineSize/4 - 1, inlineSize / 4, inlineSize/4 + 1, copyLimit / 4, copyLimit/4 + 1, chunkSize/4 - 1, chunkSize / 4, chunkSize/4 + 1, 3*chunkSize/4 + 17, readFrom,
 	readFrom/4 - 1, 1<<18 + 7}
 
 // scene is one call that all ranks make up alike, from the same random numbers.

@@ -279,14 +279,9 @@ func (n *Node) ReduceScatter(w Waiter, fingerprint Fingerprint, out, in []byte, 
 }
 
 func (n *Node) reduceScatterStaged(w Waiter, out, in []byte, at []int, r *Reduction) error {
-	size := chunkSize / len(n.ranks) / line * line // of a piece, one for each rank
+	size := n.stagedBlock()
 	return n.passChunks(w, roundsOf(longestBlock(at), size), func(round int) {
-		for i := range n.ranks {
-			if i != n.rank {
-				piece := window(block(in, at, i), round, size)
-				copy(n.stage(n.rank, round, i*size, i*size+len(piece)), piece)
-			}
-		}
+		n.stageBlocks(in, at, round, size)
 	}, func(round int) {
 		result := window(out, round, size)
 		for i := range n.ranks {

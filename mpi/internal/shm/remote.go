@@ -20,7 +20,8 @@ const (
 	readFrom = 32 << 10
 	never    = math.MaxInt
 
-	// fetchPiece is how many bytes of each block are read in a round. A rank that gives up, or hangs, is noticed after it.
+	// fetchPiece is how many bytes are read of a buffer before its rank is looked at, which may have given up; but for blocks of different
+	// lengths, the others are waited for then, too.
 	fetchPiece = 4 << 20
 )
 

@@ -78,30 +78,80 @@ func TestLongBuffersAreReadInPieces(t *testing.T) {
 // A rank that gives up may use its buffer again at once: whoever reads it then gets the group's error, and no other data.
 func TestBufferOfAFailedRankIsNotTaken(t *testing.T) {
 	at := []int{0, readFrom, 2 * readFrom}
-	for _, tt := range []struct{ registered, withCounts bool }{{false, false}, {true, false}, {false, true}} {
-		members := group(t, 2)
-		exchange := func(m *member, w Waiter) error {
-			buf := make([]byte, at[2])
-			if tt.registered {
-				buf = m.region.Bytes()[:len(buf)]
-			}
-			if tt.withCounts {
-				return m.node.AllToAllV(w, m.p, Fingerprint{1}, make([]byte, len(buf)), at, buf, at)
-			}
+	plain := func(*member) []byte { return make([]byte, at[2]) }
+	registered := func(m *member) []byte { return m.region.Bytes()[:at[2]] }
+	for name, tt := range map[string]struct {
+		buffer func(m *member) []byte
+		call   func(m *member, w Waiter, buf []byte) error
+	}{
+		"all_to_all": {plain, func(m *member, w Waiter, buf []byte) error {
 			return m.node.AllToAll(w, Fingerprint{1}, make([]byte, len(buf)), buf, at)
+		}},
+		"all_to_all_registered": {registered, func(m *member, w Waiter, buf []byte) error {
+			return m.node.AllToAll(w, Fingerprint{1}, make([]byte, len(buf)), buf, at)
+		}},
+		"all_to_all_v": {plain, func(m *member, w Waiter, buf []byte) error {
+			return m.node.AllToAllV(w, m.p, Fingerprint{1}, make([]byte, len(buf)), at, buf, at)
+		}},
+		"all_gather": {plain, func(m *member, w Waiter, buf []byte) error {
+			return m.node.AllGather(w, Fingerprint{1}, buf, at, block(buf, at, m.rank))
+		}},
+		"broadcast": {plain, func(m *member, w Waiter, buf []byte) error {
+			return m.node.Broadcast(w, Fingerprint{1}, buf, 0)
+		}},
+		"gather_v": {plain, func(m *member, w Waiter, buf []byte) error {
+			return m.node.GatherV(w, m.p, Fingerprint{1}, buf, at, block(buf, at, m.rank), 1)
+		}},
+		"scatter_v": {plain, func(m *member, w Waiter, buf []byte) error {
+			return m.node.ScatterV(w, m.p, Fingerprint{1}, make([]byte, readFrom), buf, at, 0)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			members := group(t, 2)
+			if !members[0].readable && name != "all_to_all_registered" {
+				t.Skip("the kernel does not let processes read each other's memory")
+			}
+			call := func(m *member, w Waiter) error { return tt.call(m, w, tt.buffer(m)) }
+			late := &lateWaiter{testWaiter: members[1].w, entered: make(chan struct{}), goOn: make(chan struct{})}
+			done := make(chan error)
+			go func() { done <- call(members[1], late) }()
+			<-late.entered
+			// Rank 0 has read all that it wants, and waits for rank 1 alone as the group fails.
+			members[0].w.failed.Store(true)
+			if err := call(members[0], members[0].w); !errors.Is(err, errGroupFailed) {
+				t.Fatalf("rank 0 got %v", err)
+			}
+			close(late.goOn)
+			if err := <-done; !errors.Is(err, errGroupFailed) {
+				t.Errorf("rank 1 got %v", err)
+			}
+		})
+	}
+}
+
+// A rank whose block is empty has nothing that could be read; the others' blocks are read all the same, or staged.
+func TestEmptyBlockBesideLongOnes(t *testing.T) {
+	for _, readable := range []bool{false, true} {
+		members := group(t, 3)
+		at := []int{0, readFrom, readFrom, 2*readFrom + 4}
+		want := make([]byte, at[3])
+		for i := range want {
+			want[i] = byte(i % 251)
 		}
-		late := &lateWaiter{testWaiter: members[1].w, entered: make(chan struct{}), goOn: make(chan struct{})}
-		done := make(chan error)
-		go func() { done <- exchange(members[1], late) }()
-		<-late.entered
-		// Rank 0 has read all that it wants, and waits for rank 1 alone as the group fails.
-		members[0].w.failed.Store(true)
-		if err := exchange(members[0], members[0].w); !errors.Is(err, errGroupFailed) {
-			t.Fatalf("%+v: rank 0 got %v", tt, err)
-		}
-		close(late.goOn)
-		if err := <-done; !errors.Is(err, errGroupFailed) {
-			t.Errorf("%+v: rank 1 got %v", tt, err)
+		errs := together(members, func(m *member) error {
+			m.node.readable = readable && m.readable
+			in, out := bytes.Clone(block(want, at, m.rank)), make([]byte, at[3])
+			if len(in) == 0 {
+				in = nil
+			}
+			err := m.node.AllGather(m.w, Fingerprint{1}, out, at, in)
+			if err == nil && !bytes.Equal(out, want) {
+				err = fmt.Errorf("rank %d got something else", m.rank)
+			}
+			return err
+		})
+		if err := errors.Join(errs...); err != nil {
+			t.Errorf("readable %v: %v", readable, err)
 		}
 	}
 }

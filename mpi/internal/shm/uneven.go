@@ -47,9 +47,6 @@ func (e *LengthError) Error() string {
 func (n *Node) exchange(
 	w Waiter, p algorithm.Port, fingerprint Fingerprint, senders, receivers span, give, take func(r int) []byte,
 ) error {
-	if n.err != nil {
-		return n.err
-	}
 	var to, from span // the ranks that this one has blocks for, and those that it takes blocks from
 	if senders.has(n.rank) {
 		to = receivers
@@ -93,10 +90,16 @@ func (n *Node) exchange(
 		return n.fail(err)
 	}
 	for r := to.from; r < to.to; r++ {
-		if r != n.rank && ways.isRead(give(r)) {
-			if err := n.awaitRanks(w, taken, n.seq, only(r)); err != nil {
+		if r == n.rank || !ways.isRead(give(r)) {
+			continue
+		}
+		if !from.has(r) { // r may be in another call, in which it waits for this rank in turn
+			if err := n.awaitEntry(w, only(r)); err != nil {
 				return err
 			}
+		}
+		if err := n.awaitRanks(w, taken, n.seq, only(r)); err != nil {
+			return err
 		}
 	}
 	return nil
