@@ -14,7 +14,7 @@ import (
 // Prediction is what the model of messages' costs says of one algorithm.
 type Prediction struct {
 	Algorithm string
-	Time      time.Duration // 0 where the algorithm does not work for this number of ranks
+	Time      time.Duration // 0 where the algorithm does not work for this number of ranks, or there is one rank only
 	Chosen    bool          // it is what a call gets that names none
 	Refused   string        // why it may not be chosen; empty: it may
 }
@@ -29,6 +29,9 @@ func (c *Comm) Explain(collective string, bytes int) ([]Prediction, error) {
 		if kind++; int(kind) == len(collectives) {
 			return nil, fmt.Errorf("explain: there is no collective %q", collective)
 		}
+	}
+	if bytes < 0 {
+		return nil, fmt.Errorf("explain %s: a buffer of %d bytes", collective, bytes)
 	}
 	o := operation{kind: kind, ragged: ragged}
 	if kind.descriptor().internal || len(o.algorithms()) == 0 {

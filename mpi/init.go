@@ -21,7 +21,8 @@ import (
 // every rank has been connected to every other.
 //
 // It gives up when ctx ends, or after cfg.Config.Timeout; the error is then a
-// [transport.MissingError], which names the ranks that were not met. A rank
+// [transport.MissingError], which names the ranks that were not met. Once all are connected, they measure what messages cost and share
+// memory: then it gives up after cfg.Config.Timeout without progress, as all calls do, and names the rank that does not answer. A rank
 // with another secret, run or attempt is refused, and logged; one with another Size, or of a number
 // that is there already, gives up at once.
 //
@@ -41,7 +42,7 @@ func InitLocal(ctx context.Context, network *transport.Network, cfg InitConfig) 
 	if err := cfg.Config.Validate(); err != nil {
 		return nil, fmt.Errorf("init within one process: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, cfg.Config.timeout())
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	comms := make([]*Comm, network.Size())
 	errs := make([]error, network.Size())
@@ -88,9 +89,9 @@ func connect(ctx context.Context, cfg InitConfig) (*Comm, error) {
 	if cfg.Size == 1 && cfg.Rank == 0 {
 		return newSelf(cfg), nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, cfg.Config.timeout())
+	rendezvous, cancel := context.WithTimeout(ctx, cfg.Config.timeout())
 	defer cancel()
-	fabric, err := transport.Connect(ctx, transport.Config{
+	fabric, err := transport.Connect(rendezvous, transport.Config{
 		Rank: cfg.Rank, Size: cfg.Size, Listen: cfg.Listen,
 		Directory: store.Prefix(cfg.Store, cfg.prefix()),
 		Secret:    cfg.Secret, Run: cfg.Run, Attempt: cfg.Attempt,
@@ -99,7 +100,7 @@ func connect(ctx context.Context, cfg InitConfig) (*Comm, error) {
 	if err != nil {
 		return nil, err
 	}
-	return join(ctx, fabric, cfg)
+	return join(ctx, fabric, cfg) // its time-out is that of all calls, which finds out what the rank does that it waits for
 }
 
 // newSelf is Self with a configuration.
@@ -145,7 +146,9 @@ func (w *world) assemble(ctx context.Context, id uint64, members []int, first fu
 		return nil, err
 	}
 	if first != nil {
-		err = first(setup)
+		if err = first(setup); err != nil {
+			setup.group.Fail(err) // or the others would hear no more than that this rank has left
+		}
 	}
 	if err == nil {
 		err = setup.share(ctx, k)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
 	"ddpbatch/internal/testkit"
@@ -72,10 +73,7 @@ func TestProbeRefusesUnknownLength(t *testing.T) {
 	comms := newWorldOn(t, "local", 2, nil)
 	errs := testkit.Each(2, func(rank int) error {
 		k := comms[rank].core
-		p, err := newProber(k)
-		if err != nil {
-			return err
-		}
+		p := newProber(k, unix.Mmap)
 		defer p.close()
 		p.partner = 1 - rank
 		if rank == 1 {

@@ -3,8 +3,11 @@ package mpi
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"ddpbatch/mpi/internal/algorithm"
 	"ddpbatch/mpi/internal/element"
@@ -40,10 +43,7 @@ func (k *core) measure(ctx context.Context) error {
 	near, far := model.Uniform(defaultMachine), model.Uniform(defaultMachine)
 	nearby, afar := k.partners()
 	if rank := k.group.Rank(); rank == 0 || rank == nearby || rank == afar {
-		p, err := newProber(k)
-		if err != nil {
-			return err
-		}
+		p := newProber(k, unix.Mmap)
 		defer p.close()
 		for _, link := range []struct {
 			partner int
@@ -53,7 +53,7 @@ func (k *core) measure(ctx context.Context) error {
 				continue
 			}
 			if err := p.timeLink(ctx, link.partner, link.costs); err != nil {
-				return err
+				return fmt.Errorf("time messages: %w", err)
 			}
 		}
 		if rank == 0 {
@@ -93,7 +93,7 @@ func (k *core) partners() (near, far int) {
 // defaultMachine is a guess, of a common network, for links that could not be measured.
 var defaultMachine = algorithm.Machine{Alpha: 10e-6, Beta: 0.3e-9, Gamma: 0.1e-9}
 
-// encodeCosts makes four bytes of each time: of every rank they are gathered, and of rank 0 they are used.
+// encodeCosts makes four bytes of each time. All ranks gather them, and use those of rank 0.
 func encodeCosts(costs ...*model.Costs) []byte {
 	var b []byte
 	for _, c := range costs {

@@ -8,7 +8,7 @@ import (
 )
 
 // Lengths are those, in bytes, that messages and reductions are timed with. A byte of a buffer that fits in a core's cache takes less time
-// than one of a buffer that does not; the longest is to fit in no cache.
+// than one of a buffer that does not; the longest is to fit in no cache of a core.
 var Lengths = [...]int{8, 4 << 10, 64 << 10, 512 << 10, 16 << 20}
 
 // Times are the seconds that something takes for each of Lengths: none below 0, and none shorter than that of a shorter length.
@@ -73,9 +73,9 @@ func (c *Costs) Usable() bool {
 // Samples are the seconds of something that was timed again and again, by length.
 type Samples [len(Lengths)][]float64
 
-// Fit makes times of samples: the lower quartile of each length, which interruptions do not move, and of three samples the least. Where a
-// longer message was faster, that is noise. Lengths that were not timed, the last ones, go on as the last two that were; two must have
-// been.
+// Fit makes times of samples: the lower quartile of each length, which interruptions do not move, and of three samples or fewer the
+// least. Where a longer message was faster, that is noise. Lengths that were not timed, the last ones, go on as the last two that were; two
+// must have been.
 func Fit(samples *Samples) (t Times) {
 	for i, s := range samples {
 		switch {

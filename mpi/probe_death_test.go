@@ -1,0 +1,105 @@
+package mpi
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi/internal/model"
+	"ddpbatch/mpi/store"
+	"ddpbatch/mpi/transport"
+)
+
+// The connections of a rank are cut while messages are timed, of which the first are 512 KiB long: Init fails on all ranks, which name it.
+func TestCutWhileMessagesAreTimedIsNoticed(t *testing.T) {
+	const size, victim = 4, 0 // higher ranks dial lower ones, and rank 0 times messages with the last one
+	var r relay
+	r.cutAfter(100_000) // what goes before is short
+	s := store.NewMemory()
+	defer s.Close()
+	var errs []error
+	testkit.Within(t, testkit.Patience, func() {
+		errs = testkit.Each(size, func(rank int) error {
+			cfg := testConfig(s, rank, size)
+			cfg.Config.Transport = "tcp"
+			if rank == victim {
+				cfg.Store = relayed{Store: s, relay: &r}
+			}
+			c, err := Init(t.Context(), cfg)
+			if err == nil {
+				c.Close()
+			}
+			return err
+		})
+	})
+	r.close()
+	for rank, err := range errs {
+		if !errors.Is(err, ErrLost) || rank != victim && !strings.Contains(err.Error(), "rank 0: connection lost") {
+			t.Errorf("rank %d of which %d is cut off got %v", rank, victim, err)
+		}
+	}
+}
+
+// A rank dies while it times messages with another: that one names it, and so do those that wait for the costs.
+func TestDeathWhileMessagesAreTimedIsNoticed(t *testing.T) {
+	for _, victim := range []int{0, 1} {
+		t.Run(fmt.Sprintf("rank_%d", victim), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const size = 4
+				network := transport.NewNetwork(size)
+				comms := newLocal(t, network, nil)
+				const delay = time.Millisecond
+				network.Delay(delay)
+				time.AfterFunc(9*delay, func() { network.Kill(victim) }) // the length that does not count takes 6
+				begun := time.Now()
+				errs := testkit.Each(size, func(rank int) error {
+					k := comms[rank].core
+					if rank > 1 {
+						_, err := k.allGatherBytes(t.Context(), []byte{1})
+						return err
+					}
+					p := &prober{k: k, memory: make([]byte, 2*halfBytes)}
+					return p.timeLink(t.Context(), 1, new(model.Costs))
+				})
+				if took := time.Since(begun); took > time.Second {
+					t.Errorf("it took %v", took)
+				}
+				for rank, err := range errs {
+					if rank == victim {
+						continue
+					}
+					if err := blames(err, victim); err != nil {
+						t.Errorf("rank %d: %v", rank, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A rank that stands still while the others join is named, after the time-out.
+func TestRankThatStandsStillWhileOthersJoinIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size, victim, timeout = 4, 2, time.Second
+		network := transport.NewNetwork(size)
+		network.Delay(time.Millisecond) // so that ranks have begun to join for a while when they come to wait for the one
+		for rank := range size {
+			if rank != victim {
+				network.Cut(rank, victim)
+			}
+		}
+		begun := time.Now()
+		_, err := initIn(t.Context(), network, func(cfg *InitConfig) { cfg.Config.Timeout = timeout })
+		want := fmt.Sprintf("rank %d: no progress for %v: it does not answer", victim, timeout)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+		if took := time.Since(begun); took < timeout || took > 10*timeout {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
