@@ -56,7 +56,7 @@ func (k *core) explain(o *operation, n int) []Prediction {
 	}
 	if k.shares(o) {
 		chosen = sharedName
-		cost := kind.descriptor().sharedCost(k.machine(kind, n), k.port.Size(), n)
+		cost := kind.descriptor().sharedCost(k.machine(kind, n), k.node.Readable(), k.port.Size(), n)
 		all = slices.Insert(all, 0, Prediction{Algorithm: sharedName, Time: seconds(cost)})
 	}
 	if h := k.hierarchy; h != nil && kind == allReduceCall {
@@ -76,8 +76,9 @@ func (k *core) explain(o *operation, n int) []Prediction {
 }
 
 // sharedCost predicts a collective that goes straight through shared memory, for buffers that are not from Alloc. It scales the costs of
-// messages: a flag arrives sooner than a message, and a long buffer is copied fewer times. The factors were measured with two ranks.
-func (d *descriptor) sharedCost(m algorithm.Machine, size, n int) float64 {
+// messages: a flag arrives sooner than a message, and a long buffer is copied fewer times, once if it is only moved and the ranks can read
+// each other's memory. The factors were measured with two ranks.
+func (d *descriptor) sharedCost(m algorithm.Machine, readable bool, size, n int) float64 {
 	const short, long = 64 << 10, 1 << 20                        // between them, chunks in the caches save time
 	latency, beta := 0.6*float64(bits.Len(uint(size-1))), m.Both // flags pass in as many steps as messages
 	if d.root == fromRoot || d.root == toRoot && !d.reduces {
@@ -87,7 +88,11 @@ func (d *descriptor) sharedCost(m algorithm.Machine, size, n int) float64 {
 	if broadcast := d.root == fromRoot && !d.costByIn; !broadcast { // one block of each rank stays where it is
 		moved *= float64(size-1) / float64(size)
 	}
-	moved -= 0.4 * max(0, min(moved, long)-short)
+	saved := 0.4
+	if readable && !d.reduces {
+		saved = 0.8
+	}
+	moved -= saved * max(0, min(moved, long)-short)
 	return latency*m.Alpha + moved*beta
 }
 

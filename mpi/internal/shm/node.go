@@ -92,6 +92,9 @@ func NewNode(rank int, areas []*Segment, readable bool) (*Node, error) {
 	return n, nil
 }
 
+// Readable reports whether the ranks can read each other's memory, as NewNode was told.
+func (n *Node) Readable() bool { return n.readable }
+
 // Register makes a region known: memory of all ranks that calls may be given buffers from. segs are the
 // ranks' segments by rank; all ranks register the same ones in the same order, between the same two calls.
 func (n *Node) Register(segs []*Segment) error {
