@@ -1,6 +1,9 @@
 package mpi
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // Explain has a time for each algorithm that may be chosen, and chooses one of them.
 func TestExplainPredictsEveryAlgorithm(t *testing.T) {
@@ -10,24 +13,51 @@ func TestExplainPredictsEveryAlgorithm(t *testing.T) {
 			if d.internal || len(collective(kind).traits()) == 0 {
 				continue
 			}
-			for _, n := range []int{0, 128, 8 << 10, 1 << 20, 32 << 20} {
-				predictions, err := c.Explain(d.name, n)
-				if err != nil {
-					t.Fatal(err)
-				}
-				chosen := 0
-				for _, p := range predictions {
-					if p.Refused == "" && p.Time <= 0 {
-						t.Errorf("%s over %s, %d bytes: %s takes %v", d.name, over, n, p.Algorithm, p.Time)
-					}
-					if p.Chosen {
-						chosen++
-					}
-				}
-				if chosen != 1 {
-					t.Errorf("%s over %s, %d bytes: %d are chosen of %+v", d.name, over, n, chosen, predictions)
-				}
+			testPredictions(t, c, d.name)
+			if len(d.algorithms[1]) > 0 {
+				testPredictions(t, c, d.name+"_v")
 			}
+		}
+	}
+}
+
+func testPredictions(t *testing.T, c *Comm, name string) {
+	t.Helper()
+	for _, n := range []int{0, 128, 8 << 10, 1 << 20, 32 << 20} {
+		predictions, err := c.Explain(name, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		chosen := 0
+		for _, p := range predictions {
+			if p.Refused == "" && p.Time <= 0 {
+				t.Errorf("%s, %d bytes: %s takes %v", name, n, p.Algorithm, p.Time)
+			}
+			if p.Chosen {
+				chosen++
+			}
+		}
+		if chosen != 1 {
+			t.Errorf("%s, %d bytes: %d are chosen of %+v", name, n, chosen, predictions)
+		}
+	}
+}
+
+// What there is no choice of, or no such thing, is an error.
+func TestExplainOfNothingIsAnError(t *testing.T) {
+	c := Self()
+	for _, tt := range []struct {
+		name  string
+		bytes int
+		want  string
+	}{
+		{"all_reduse", 4, `there is no collective "all_reduse"`},
+		{"all_gather_v", 4, "all_gather_v has no choice of algorithms"},
+		{"alloc", 4, "alloc has no choice of algorithms"},
+		{"broadcast", -1 << 30, "a buffer of -1073741824 bytes"},
+	} {
+		if got, err := c.Explain(tt.name, tt.bytes); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s of %d bytes: %v, %v", tt.name, tt.bytes, got, err)
 		}
 	}
 }

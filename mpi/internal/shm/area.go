@@ -103,10 +103,10 @@ func (n *Node) refOf(buf []byte) uint64 {
 	return 0
 }
 
-// reach is refOf for what the others only read: what is in no segment, they may read in this rank's own memory, if that is worth it.
-func (n *Node) reach(buf []byte, worthIt bool) uint64 {
+// reach is refOf for what the others only read: what is in no segment, they may read in this rank's own memory, if reads is set.
+func (n *Node) reach(buf []byte, reads bool) uint64 {
 	ref := n.refOf(buf)
-	if address := addressOf(buf); ref == 0 && n.readable && worthIt && address>>refBits == 0 {
+	if address := addressOf(buf); ref == 0 && n.readable && reads && address>>refBits == 0 {
 		return ownMemory<<refBits | address
 	}
 	return ref

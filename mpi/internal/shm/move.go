@@ -69,8 +69,8 @@ func (n *Node) broadcastStaged(w Waiter, buf []byte, root int) error {
 // AllGather fills all blocks of out: block i, from at[i] to at[i+1], with rank i's in, which may be there already.
 func (n *Node) AllGather(w Waiter, fingerprint Fingerprint, out []byte, at []int, in []byte) error {
 	longest := longestBlock(at)
-	fits, worthIt := longest <= copyLimit, longest >= readFrom
-	if err := n.enter(w, fingerprint, n.reach(in, worthIt), inlineIf(in, fits), n.all()); err != nil {
+	fits, reads := longest <= copyLimit, longest >= readFrom
+	if err := n.enter(w, fingerprint, n.reach(in, reads), inlineIf(in, fits), n.all()); err != nil {
 		return err
 	}
 	way, err := n.choose(func(r int) int { return at[r+1] - at[r] }, 1, fits, anywhere)
