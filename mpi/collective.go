@@ -62,7 +62,7 @@ type descriptor struct {
 	// algorithms are those for blocks whose bounds all ranks know, or for none; and those for ragged blocks.
 	algorithms [2][]algorithm.Entry[runFunc]
 
-	// shared goes straight through the memory that all ranks share, and sharedRagged does where blocks are ragged; nil: the collective cannot.
+	// shared goes straight through the memory that all ranks share, and sharedRagged does so for ragged blocks. nil: the collective cannot.
 	shared, sharedRagged sharedFunc
 }
 

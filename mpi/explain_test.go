@@ -43,8 +43,8 @@ func testPredictions(t *testing.T, c *Comm, name string) {
 	}
 }
 
-// What there is no choice of, or no such thing, is an error.
-func TestExplainOfNothingIsAnError(t *testing.T) {
+// An unknown collective, one without a choice of algorithms, and a negative length are errors.
+func TestExplainRefusesWrongArguments(t *testing.T) {
 	c := Self()
 	for _, tt := range []struct {
 		name  string

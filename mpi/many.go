@@ -149,8 +149,8 @@ func (c *Comm) requestMany(ctx context.Context, calls func(run runner) error) *R
 	return &Request{call: k.start(&queuedCall{ctx: ctx, do: func() error { return calls(run) }})}
 }
 
-// checkMany wants pairs of buffers, of which the whole is as many times the part as there are ranks; with apart, they share no memory,
-// and without it, no other than this rank's own block.
+// checkMany checks pairs of buffers. Each whole has as many elements as one part of every rank. If apart is set, the two must share no
+// memory; otherwise the part may be this rank's own block of the whole.
 func checkMany[T Number](c *Comm, wholeName string, wholes [][]T, partName string, parts [][]T, apart bool) error {
 	if len(wholes) != len(parts) {
 		return fmt.Errorf("there are %d %s and %d %s: they must be as many", len(wholes), wholeName, len(parts), partName)

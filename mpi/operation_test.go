@@ -317,7 +317,7 @@ func TestHugeBuffersArrive(t *testing.T) {
 	}
 }
 
-// Too few counts are an error, also on a rank that there is no count of.
+// Too few counts are an error on every rank, also on those without a count.
 func TestTooFewCountsAreAnErrorOnEveryRank(t *testing.T) {
 	for _, over := range transports {
 		w := newWorldOn(t, over, 2, nil)

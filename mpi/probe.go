@@ -30,9 +30,9 @@ type prober struct {
 }
 
 const (
-	// Each length has a few rounds, and then more until roundsTime or mostRounds. Once the link has taken linkTime, since it is slow or others
-	// use the cores, each of the other lengths has two rounds, and the longest has none. So a link is timed for no longer than about twice
-	// linkTime and nine times what 512 KiB take on it, or thirty of its delays.
+	// Each length has a few rounds, and then more until roundsTime or mostRounds. A link that is slow, or whose cores others use, may take
+	// linkTime. From then on each length has two rounds, and the longest has none. So timing a link takes at most about twice linkTime and
+	// nine times as long as 512 KiB take, or thirty of the link's delays.
 	mostRounds = 40
 	roundsTime = 200 * time.Microsecond
 	linkTime   = 30 * time.Millisecond
@@ -60,7 +60,7 @@ type mmapFunc func(fd int, offset int64, length, prot, flags int) ([]byte, error
 
 // newProber maps memory of large pages, where the system has them: there are virtual machines that take 20 microseconds to find a page.
 // Where the system refuses, as there is a limit, the prober takes one piece of Go's memory for each half. The longest messages may then
-// lie in a cache and seem to take less than they do, which is no reason to fail.
+// seem faster than they are, as they stay in a cache. That is better than failing.
 func newProber(k *core, mmap mmapFunc) *prober {
 	memory, err := mmap(-1, 0, 2*halfBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"ddpbatch/mpi/transport"
 )
 
-// The connections of a rank are cut while messages are timed, of which the first are 512 KiB long: Init fails on all ranks, which name it.
+// A rank is cut off during the first timed messages, which have 512 KiB. Init fails on all ranks, and the others name that rank.
 func TestCutWhileMessagesAreTimedIsNoticed(t *testing.T) {
 	const size, victim = 4, 0 // higher ranks dial lower ones, and rank 0 times messages with the last one
 	var r relay

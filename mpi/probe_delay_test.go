@@ -37,7 +37,7 @@ func TestExchangeTakesTheTimeOnTheWay(t *testing.T) {
 		comms := newLocal(t, network, nil)
 		network.Delay(delay)
 		_, costs, _ := timed(t, comms)
-		for i := range longest { // the longest is timed in pieces, each of which waits for the delay
+		for i := range longest { // not the longest: each of its pieces takes a delay
 			for what, c := range map[string]struct{ got, want float64 }{
 				"an exchange": {costs.Exchange[i], delay.Seconds()},
 				"a message":   {costs.Message[i], 2 * delay.Seconds()},
@@ -70,8 +70,8 @@ func TestLongDelayIsTimedInFewRounds(t *testing.T) {
 		if !costs.Usable() {
 			t.Errorf("the costs are %+v", costs)
 		}
-		// Two exchanges and two messages of the length that does not count, and of each but the longest: of two exchanges the first takes up to
-		// two delays, as the partner must hear of it first. One more delay passes until the partner hears that it is over.
+		// Each length but the longest has two exchanges and two messages, and so does the warm-up. The first exchange takes up to two
+		// delays, as the partner must hear of it first. One more delay passes until the partner hears that it is over.
 		if most := delay * (6*(1+time.Duration(longest)) + 1); took > most {
 			t.Errorf("it took %v, want no more than %v", took, most)
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // spinTime is how long ranks poll before they sleep: longer than it takes to wake a sleeper on a busy machine, as
-// otherwise one sleep leads to another's. crowdedSpin takes its place where ranks share cores, which they give away between polls. It is longer
+// otherwise one sleep leads to another's. Ranks that share cores poll for crowdedSpin, and give the core away between polls. That is longer
 // than a slice of the scheduler, since whoever is waited for may not run before one is over: with 4 ranks on 2 cores, collectives of 128
 // bytes take 0.4 to 0.8 of the time that they take if ranks sleep after 300 us.
 const (

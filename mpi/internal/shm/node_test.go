@@ -198,7 +198,9 @@ func TestHostileSlotsAreRefused(t *testing.T) {
 		"beyond":            {1, 1<<refBits | regionSize - 99_996, reduce, false},
 		"far_beyond":        {1, 1<<refBits | far, reduce, false},
 		"within_an_element": {1, 1<<refBits | 2, reduce, false},
-		"short":             {1, 1 << refBits, func(m *member) error { return m.node.AllReduce(m.w, Fingerprint{1}, long[:8], mixed) }, false},
+		"short": {1, 1 << refBits, func(m *member) error {
+			return m.node.AllReduce(m.w, Fingerprint{1}, long[:8], mixed)
+		}, false},
 		"broadcast": {1, 1<<refBits | regionSize, func(m *member) error {
 			return m.node.Broadcast(m.w, Fingerprint{1}, long, 1)
 		}, false},

@@ -56,7 +56,8 @@ func canonical(inputs [][]uint32) []uint32 {
 
 // lengths are in numbers of 4 bytes, around every limit of the ways for short and long data.
 var lengths = []int{0, 1, 2, 3, 16, 17, 255, splitFrom / 4, splitFrom/4 + 1, directFrom/4 - 1, directFrom / 4,
-	inlineSize/4 - 1, inlineSize / 4, inlineSize/4 + 1, copyLimit / 4, copyLimit/4 + 1, chunkSize/4 - 1, chunkSize / 4, chunkSize/4 + 1, 3*chunkSize/4 + 17, readFrom,
+	inlineSize/4 - 1, inlineSize / 4, inlineSize/4 + 1, copyLimit / 4, copyLimit/4 + 1,
+	chunkSize/4 - 1, chunkSize / 4, chunkSize/4 + 1, 3*chunkSize/4 + 17, readFrom,
 	readFrom/4 - 1, 1<<18 + 7}
 
 // scene is one call that all ranks make up alike, from the same random numbers.
@@ -120,7 +121,7 @@ func (s *scene) bounds(receivers int) []int {
 	return bounds
 }
 
-// evenBlock is elements, or as many as a block may have where so many fit inline and there are no messages.
+// evenBlock is the length of a block in elements. Without messages, it is cut to what fits inline, where there are that many blocks.
 func (s *scene) evenBlock(elements, inline int) int {
 	if s.m.p.lanes != nil {
 		return elements

@@ -20,8 +20,8 @@ const (
 	readFrom = 32 << 10
 	never    = math.MaxInt
 
-	// fetchPiece is how many bytes are read at a time. After each piece a rank looks whether the buffer's rank has given up, and waits until
-	// the others have read theirs. In the calls with blocks of different lengths it does not wait.
+	// fetchPiece is how many bytes are read at a time. After each piece a rank looks whether the buffer's rank has given up, and waits
+	// until the others have read theirs. In the calls with blocks of different lengths it does not wait.
 	fetchPiece = 4 << 20
 )
 

@@ -43,7 +43,7 @@ func TestOnlyTheOwnerIsRead(t *testing.T) {
 	}
 }
 
-// Blocks of several pieces, of which some ranks have fewer, and a whole buffer.
+// Long blocks, of unequal numbers of pieces, and a long broadcast arrive whole.
 func TestLongBuffersAreReadInPieces(t *testing.T) {
 	members := group(t, 2)
 	var want []uint32
