@@ -119,7 +119,8 @@ func draftSave(d *checkpoint.Dir, s *checkpoint.State, shards int, base *checkpo
 			if from == to {
 				continue
 			}
-			piece := checkpoint.Piece{Tensor: tensor.Name, DType: tensor.DType, Shape: tensor.Shape, Start: int64(from), Data: tensor.Data[from:to]}
+			piece := checkpoint.Piece{Tensor: tensor.Name, DType: tensor.DType, Shape: tensor.Shape, Start: int64(from),
+				Data: tensor.Data[from:to]}
 			if base != nil {
 				piece.Base = baseState.Tensors[k].Data[from:to]
 			}

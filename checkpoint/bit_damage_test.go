@@ -149,7 +149,8 @@ func TestEveryFlippedBitOfAFrameIsFound(t *testing.T) { // without the race dete
 					continue // data
 				}
 				for bit := at % thin.Step(8); bit < 8; bit += thin.Step(8) {
-					v.wantDetected(t, fmt.Sprintf("bit %d of byte %d of %d of %s", bit, at, len(good), path), path, flipped(good, 8*at+bit), left)
+					v.wantDetected(t, fmt.Sprintf("bit %d of byte %d of %d of %s", bit, at, len(good), path), path,
+						flipped(good, 8*at+bit), left)
 				}
 				if at%thin.Step(5) == 0 {
 					v.wantDetected(t, fmt.Sprintf("%s cut to %d", path, at), path, good[:at], left)

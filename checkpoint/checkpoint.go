@@ -183,8 +183,8 @@ func (d *Dir) readFile(path string, limit int64) ([]byte, error) {
 var errForeign = fmt.Errorf("%w: this folder was not made by ddpbatch", ErrNone)
 
 // foreign says whether a folder with the name of a checkpoint's has nothing to do with one: it is not empty, no file in it has a name
-// that only a save, a removal or a pin gives, and its MANIFEST.json, if any, is no checkpoint's. A manifest that is known to be good need not be
-// asked about. What cannot be read is not foreign.
+// that only a save, a removal or a pin gives, and its MANIFEST.json, if any, is no checkpoint's. A manifest that is known to be good need
+// not be asked about. What cannot be read is not foreign.
 func (d *Dir) foreign(folder string) bool {
 	files, err := d.list(filepath.Join(d.path, folder))
 	return err == nil && d.foreignFiles(folder, files)
@@ -202,7 +202,8 @@ func (d *Dir) foreignFiles(folder string, files []string) bool {
 	if slices.Contains(files, manifest.Name) && !d.otherManifest(filepath.Join(d.path, folder, manifest.Name)) {
 		return false
 	}
-	d.warnOnce("folder is not a checkpoint, though it has the name of one: it is passed over, and stays as it is", "path", filepath.Join(d.path, folder))
+	d.warnOnce("folder is not a checkpoint, though it has the name of one: it is passed over, and stays as it is", "path",
+		filepath.Join(d.path, folder))
 	return true
 }
 

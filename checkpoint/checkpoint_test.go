@@ -75,12 +75,13 @@ func TestTornSavesAreNotForeign(t *testing.T) {
 		files map[string]string
 		state string
 	}{
-		"empty":                      {nil, StatePartial},
-		"a shard on its way":         {map[string]string{shard + ".tmp": "", "notes.txt": ""}, StatePartial},
-		"a shard":                    {map[string]string{shard: "x"}, StatePartial},
-		"being removed":              {map[string]string{manifest.DeletingName: "x"}, StatePartial},
-		"damaged manifest, shard":    {map[string]string{manifest.Name: "", shard: "x"}, StateBroken},
-		"damaged manifest, no shard": {map[string]string{manifest.Name: "{\n  \"format\": \"ddpbatch checkpoint\",\n  \"vers"}, StateBroken},
+		"empty":                   {nil, StatePartial},
+		"a shard on its way":      {map[string]string{shard + ".tmp": "", "notes.txt": ""}, StatePartial},
+		"a shard":                 {map[string]string{shard: "x"}, StatePartial},
+		"being removed":           {map[string]string{manifest.DeletingName: "x"}, StatePartial},
+		"damaged manifest, shard": {map[string]string{manifest.Name: "", shard: "x"}, StateBroken},
+		"damaged manifest, no shard": {map[string]string{manifest.Name: "{\n  \"format\": \"ddpbatch checkpoint\",\n  \"vers"},
+			StateBroken},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := vfstest.New(t)

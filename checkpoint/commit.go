@@ -205,7 +205,8 @@ func (dr *Draft) stillCounts(ctx context.Context) error {
 }
 
 func supersededError(format string, args ...any) error {
-	return fmt.Errorf("%w: %s: what this one saves counts for nothing; end it, or start it as a later attempt", ErrFenced, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w: %s: what this one saves counts for nothing; end it, or start it as a later attempt", ErrFenced,
+		fmt.Sprintf(format, args...))
 }
 
 // sameLayout says why a checkpoint cannot be the base of a delta: that must be a full one with

@@ -60,8 +60,10 @@ func TestListSaysWhatSaveSaid(t *testing.T) {
 		save(t, d, testState(step, 0))
 	}
 	info := save(t, d, testState(1000, 0))
-	size := int64(len(vfstest.Read(t, m, find(t, m, d.stepPath(1000), "shard-"))) + len(vfstest.Read(t, m, d.stepPath(1000)+"/"+manifest.Name)))
-	want := Info{Step: 1000, Path: d.stepPath(1000), Bytes: size, World: 4, Committed: true, State: "committed", Attempt: 7, Created: d.now(),
+	size := int64(len(vfstest.Read(t, m, find(t, m, d.stepPath(1000), "shard-"))) +
+		len(vfstest.Read(t, m, d.stepPath(1000)+"/"+manifest.Name)))
+	want := Info{Step: 1000, Path: d.stepPath(1000), Bytes: size, World: 4, Committed: true, State: "committed",
+		Attempt: 7, Created: d.now(),
 		Run: "r", RawBytes: 3208, BaseStep: -1, Metrics: map[string]float64{}}
 	if !reflect.DeepEqual(info, want) {
 		t.Errorf("Save says %+v, want %+v", info, want)
@@ -136,8 +138,8 @@ func TestConfigErrorsNameEveryKey(t *testing.T) {
 	}
 }
 
-// TestWhatStaysIsReportedOnce: a damaged record and a folder of somebody else are there for as long as the run goes on. Its log tells of each once, not after
-// every save.
+// TestWhatStaysIsReportedOnce: a damaged record and a folder of somebody else are there for as long as the run goes on. Its log tells of
+// each once, not after every save.
 func TestWhatStaysIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)

@@ -95,7 +95,8 @@ func TestShardsWithoutBytesCount(t *testing.T) {
 	t.Parallel()
 	d := openDir(t, Options{FS: vfstest.New(t), Run: "r", Attempt: 1})
 	tiny := func(step int64) *State {
-		return &State{Step: step, World: 64, Tensors: []Tensor{{Name: "w", DType: "float32", Shape: []int{5}, Data: bytes.Repeat([]byte{byte(step)}, 20)}}}
+		return &State{Step: step, World: 64,
+			Tensors: []Tensor{{Name: "w", DType: "float32", Shape: []int{5}, Data: bytes.Repeat([]byte{byte(step)}, 20)}}}
 	}
 	full, err := split(t, d, tiny(1), 64, nil, Commit{})
 	must(t, err)

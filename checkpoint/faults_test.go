@@ -87,7 +87,8 @@ func saveWithFault(t *testing.T, k int, errno syscall.Errno, class error) (faile
 func checkLeftovers(t *testing.T, m *vfstest.Mem, failed vfstest.Op, committed bool) {
 	for _, path := range tree(t, m) {
 		tried := failed.Kind == "rename" && filepath.Base(failed.To) == manifest.Name
-		if strings.HasSuffix(path, manifest.TmpSuffix) || strings.HasSuffix(path, ".ddpt") && strings.Contains(path, manifest.StepFolder(3)) && !committed && !tried {
+		if strings.HasSuffix(path, manifest.TmpSuffix) || strings.HasSuffix(path, ".ddpt") &&
+			strings.Contains(path, manifest.StepFolder(3)) && !committed && !tried {
 			t.Fatalf("%v failed: %s stays", failed, path)
 		}
 	}

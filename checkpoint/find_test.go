@@ -29,7 +29,8 @@ func TestFindForResumeSetsDamageAside(t *testing.T) {
 	}{
 		{name: "shard cut short", spoil: cutShard, renamed: true, step: 1},
 		{name: "manifest cut short", spoil: cutManifest, renamed: true, step: 1},
-		{name: "manifest empty", spoil: func(t *testing.T, m *vfstest.Mem, path, _ string) { vfstest.Put(t, m, path, nil) }, renamed: true, step: 1},
+		{name: "manifest empty", spoil: func(t *testing.T, m *vfstest.Mem, path, _ string) { vfstest.Put(t, m, path, nil) },
+			renamed: true, step: 1},
 		{name: "bit of the manifest", spoil: flipManifest, renamed: true, step: 1},
 		{name: "bit of a shard's table", spoil: flipTable, renamed: true, step: 1},
 		{name: "shard is good again", spoil: cutShard, heals: true, step: 2},
@@ -45,7 +46,8 @@ func TestFindForResumeSetsDamageAside(t *testing.T) {
 		{name: "tool", spoil: cutShard, o: Options{}, step: 1},
 		{name: "another run", spoil: cutShard, o: Options{Run: "s", Attempt: 5}, step: 1},
 		{name: "another run, the manifest", spoil: cutManifest, o: Options{Run: "s", Attempt: 5}, step: 1},
-		{name: "superseded attempt", spoil: cutShard, o: Options{Run: "r", Attempt: 2, Fence: func() error { return errNewer }}, err: ErrFenced},
+		{name: "superseded attempt", spoil: cutShard, o: Options{Run: "r", Attempt: 2, Fence: func() error { return errNewer }},
+			err: ErrFenced},
 		{name: "second look fails", spoil: cutShard, fault: func(vfstest.Op) error { return syscall.EIO }, step: 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {

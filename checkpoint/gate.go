@@ -16,8 +16,8 @@ import (
 )
 
 // A gate is the folder through which an attempt takes the commit record of every checkpoint that it removes. A later attempt closes it,
-// before it looks for what to go on from: it puts a file in its place. Whether a rename goes into a folder or runs against a file is decided
-// where the file system is, not from what a client remembers of it (RFC 7530, 16.27: the server looks the target's folder up by its
+// before it looks for what to go on from: it puts a file in its place. Whether a rename goes into a folder or runs against a file is
+// decided where the file system is, not from what a client remembers of it (RFC 7530, 16.27: the server looks the target's folder up by its
 // handle). So an attempt that was cut off removes nothing any more from then on, even where its fence and its view are stale.
 
 // gateTries bounds how often it is tried to close a gate, with growing pauses (1.9 s together, on average): an attempt may be passing
@@ -157,7 +157,8 @@ func (d *Dir) giveBack(gate, name string) error {
 	if listing != nil && !errors.Is(listing, fs.ErrNotExist) {
 		return listing
 	}
-	if err != nil || bad != nil || !hasShards(m, files) || slices.Contains(files, manifest.Name) || slices.Contains(files, manifest.DeletingName) {
+	if err != nil || bad != nil || !hasShards(m, files) || slices.Contains(files, manifest.Name) ||
+		slices.Contains(files, manifest.DeletingName) {
 		return d.remove(inside)
 	}
 	if err := d.fence(); err != nil {

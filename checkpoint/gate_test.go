@@ -27,9 +27,9 @@ func resumes(t *testing.T, d *Dir) (step int64) {
 	return c.Step()
 }
 
-// TestStaleZombieRemovesNothing: attempt 1 is cut off, and its client sees nothing of attempt 2, which has begun from step 40 and dies before
-// its first commit. Further saves by attempt 1 make step 40 superfluous in its own eyes. Attempt 3 must find it, and the one before it. A
-// restart within attempt 1, on the same client, changes nothing.
+// TestStaleZombieRemovesNothing: attempt 1 is cut off, and its client sees nothing of attempt 2, which has begun from step 40 and dies
+// before its first commit. Further saves by attempt 1 make step 40 superfluous in its own eyes. Attempt 3 must find it, and the one before
+// it. A restart within attempt 1, on the same client, changes nothing.
 func TestStaleZombieRemovesNothing(t *testing.T) {
 	t.Parallel()
 	for _, first := range []int64{30, 20} { // without and with a removal before it is cut off

@@ -122,7 +122,8 @@ func (h *hostile) plant(t *testing.T, changed map[string][]byte) {
 		}
 		if path == h.manifest {
 			if shard, ok := changed[h.shard]; ok {
-				good = sealText(shardSums.ReplaceAll(good, fmt.Appendf(nil, `"size":%d,"raw":$1,"crc32c":"%08x"`, len(shard), crcOf(shard))))
+				good = sealText(
+					shardSums.ReplaceAll(good, fmt.Appendf(nil, `"size":%d,"raw":$1,"crc32c":"%08x"`, len(shard), crcOf(shard))))
 			}
 		}
 		vfstest.Put(t, h.fs, path, good)
@@ -253,13 +254,15 @@ func TestHostileTextIsCheap(t *testing.T) { // not parallel: as above; without t
 	for name, body := range map[string]string{
 		"depth":      head + `,"values":{"k":` + strings.Repeat("[", 500) + strings.Repeat("]", 400) + `}`,
 		"empty maps": head + `,"tensors":[` + strings.TrimSuffix(strings.Repeat("{},", 300), ",") + `]`,
-		"pieces":     head + `,"tensors":[{"name":"a","dtype":"uint8","shape":[1],"pieces":[` + strings.TrimSuffix(strings.Repeat("[0,0,0,1],", 90), ",") + `]}]`,
-		"shape":      head + `,"tensors":[{"name":"a","dtype":"uint8","shape":[` + strings.TrimSuffix(strings.Repeat("1,", 480), ",") + `]}]`,
-		"numbers":    head + `,"step":` + strings.Repeat("9", 900),
-		"exponent":   head + `,"metrics":{"loss":1e999999999}`,
-		"escapes":    head + `,"run":"` + strings.Repeat(`\ud800`, 150) + `"`,
-		"keys":       head + `,"values":{` + strings.TrimSuffix(strings.Repeat(`"a":1,`, 150), ",") + `}`,
-		"shards":     head + `,"shards":[` + strings.TrimSuffix(strings.Repeat(`{"file":""},`, 80), ",") + `]`,
+		"pieces": head + `,"tensors":[{"name":"a","dtype":"uint8","shape":[1],"pieces":[` +
+			strings.TrimSuffix(strings.Repeat("[0,0,0,1],", 90), ",") + `]}]`,
+		"shape": head + `,"tensors":[{"name":"a","dtype":"uint8","shape":[` + strings.TrimSuffix(strings.Repeat("1,", 480), ",") +
+			`]}]`,
+		"numbers":  head + `,"step":` + strings.Repeat("9", 900),
+		"exponent": head + `,"metrics":{"loss":1e999999999}`,
+		"escapes":  head + `,"run":"` + strings.Repeat(`\ud800`, 150) + `"`,
+		"keys":     head + `,"values":{` + strings.TrimSuffix(strings.Repeat(`"a":1,`, 150), ",") + `}`,
+		"shards":   head + `,"shards":[` + strings.TrimSuffix(strings.Repeat(`{"file":""},`, 80), ",") + `]`,
 	} {
 		text := fmt.Appendf(nil, "%s,\n  \"crc32c\": \"%08x\"\n}\n", body, crcOf([]byte(body)))
 		for _, path := range []string{h.manifest, h.record} {

@@ -217,7 +217,8 @@ func (c *manifestCache) manifest(folder string, info fs.FileInfo) *cachedManifes
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	was := c.manifests[folder]
-	if was == nil || info == nil || info.ModTime().Unix() <= 0 || was.size != info.Size() || !was.written && !was.modTime.Equal(info.ModTime()) {
+	if was == nil || info == nil || info.ModTime().Unix() <= 0 || was.size != info.Size() || !was.written &&
+		!was.modTime.Equal(info.ModTime()) {
 		return nil
 	}
 	was.modTime, was.written = info.ModTime(), false

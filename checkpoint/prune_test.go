@@ -74,7 +74,8 @@ func TestForeignFilesStay(t *testing.T) {
 		"step-000000000010/notes.txt", "step-000000000010/shard-00000-of-00001.ddpt",
 		"step-000000000010/shard-00000-of-00001.4-00000000-00000001.ddpt", // of another run
 		"step-000000000010/sub/file",
-		"step-000000000011/keep.me",                                                                 // a folder of ours by name, with nothing of ours
+		// a folder of ours by name, with nothing of ours
+		"step-000000000011/keep.me",
 		"step-000000000012/shard-00000-of-00001.6-" + fmt.Sprintf("%08x", d.run) + "-00000001.ddpt", // of a later attempt
 	}
 	for _, name := range foreign {
@@ -321,8 +322,9 @@ func TestUnreadableCheckpointKeepsFewOthers(t *testing.T) {
 		want    string
 		stay    string
 	}{
-		"another run's":            {"other", 1, []string{"open"}, "/" + manifest.Name, "50 committed, 60 committed, 999 unreadable", ""},
-		"ours":                     {"r", 2, []string{"open"}, "/" + manifest.Name, "10 committed, 20 committed, 30 committed, 40 committed, 50 committed, 60 committed, 999 unreadable", "stay=4"},
+		"another run's": {"other", 1, []string{"open"}, "/" + manifest.Name, "50 committed, 60 committed, 999 unreadable", ""},
+		"ours": {"r", 2, []string{"open"}, "/" + manifest.Name,
+			"10 committed, 20 committed, 30 committed, 40 committed, 50 committed, 60 committed, 999 unreadable", "stay=4"},
 		"of an attempt before":     {"r", 1, []string{"open"}, "/" + manifest.Name, "50 committed, 60 committed, 999 unreadable", ""},
 		"that cannot be listed":    {"other", 1, []string{"readdir"}, "", "50 committed, 60 committed, 999 unreadable", ""},
 		"not listed, of few steps": {"r", 1, []string{"readdir"}, "", "30 committed, 35 unreadable, 50 committed, 60 committed", "stay=1"},
@@ -342,7 +344,8 @@ func TestUnreadableCheckpointKeepsFewOthers(t *testing.T) {
 				save(t, d, testState(step, 1))
 			}
 			wantList(t, d, test.want)
-			if got := strings.Contains(log.String(), "old checkpoints stay"); got != (test.stay != "") || !strings.Contains(log.String(), test.stay) {
+			if got := strings.Contains(log.String(), "old checkpoints stay"); got != (test.stay != "") ||
+				!strings.Contains(log.String(), test.stay) {
 				t.Errorf("the log says %q", &log)
 			}
 		})

@@ -99,7 +99,8 @@ func TestManyGoroutinesReadOneCheckpoint(t *testing.T) {
 				for range 20 {
 					tensor := s.Tensors[rng.IntN(2)]
 					got := make([]byte, len(tensor.Data))
-					if err := c.Read(context.Background(), []Target{{Name: tensor.Name, Data: got}}); err != nil || !bytes.Equal(got, tensor.Data) {
+					if err := c.Read(context.Background(), []Target{{Name: tensor.Name, Data: got}}); err != nil ||
+						!bytes.Equal(got, tensor.Data) {
 						t.Errorf("%s: %v", tensor.Name, err)
 					}
 				}

@@ -53,7 +53,8 @@ func (d *Dir) reject(ctx context.Context, c *Checkpoint) error {
 	case bad != nil && bad.missing:
 		d.log.Warn("checkpoint is not whole: it is passed over, and stays as it is", "path", c.path(), "err", why)
 	case !own:
-		d.log.Warn("checkpoint of another run is corrupt: it is passed over, and stays as it is", "path", c.path(), "run", c.m.Run, "err", why)
+		d.log.Warn("checkpoint of another run is corrupt: it is passed over, and stays as it is", "path", c.path(),
+			"run", c.m.Run, "err", why)
 	default:
 		if err := d.setAside(c.folder, why); err != nil {
 			d.markBad(c.id(), nil)

@@ -41,7 +41,8 @@ func (p Policy) Validate() error {
 // faults are those of the rules by themselves, under the names of Config's keys.
 func (p Policy) faults() (errs []error) {
 	if p.Last < minKeep {
-		errs = append(errs, fmt.Errorf("keep_last is %d: must be at least %d, or a corrupt checkpoint has nothing before it", p.Last, minKeep))
+		errs = append(errs, fmt.Errorf("keep_last is %d: must be at least %d, or a corrupt checkpoint has nothing before it", p.Last,
+			minKeep))
 	}
 	if p.Every < 0 {
 		errs = append(errs, fmt.Errorf("keep_every is %d: must be a number of steps, or 0 (none)", p.Every))
@@ -288,6 +289,7 @@ func (d *Dir) logPossibleBases(retentions []*retention) {
 		}
 	}
 	if stay > 0 {
-		d.log.Warn("old checkpoints stay, since one that cannot be read may be made from them", "path", d.path, "stay", stay, "unread", because)
+		d.log.Warn("old checkpoints stay, since one that cannot be read may be made from them", "path", d.path, "stay",
+			stay, "unread", because)
 	}
 }

@@ -95,7 +95,8 @@ func TestPlanKeepsWhatIsNotOurs(t *testing.T) {
 	must(t, err)
 	wantList(t, d, "50 committed, 200 committed, 300 committed, 500 committed, 600 committed")
 	must(t, d.Pin(t.Context(), 500, "best")) // the label moves
-	wantPlan(t, d, Policy{Last: 2}, "50+ of a newer attempt", "200- no rule keeps it", "300+ pinned", "500+ pinned best; last 2", "600+ newest; last 2")
+	wantPlan(t, d, Policy{Last: 2}, "50+ of a newer attempt", "200- no rule keeps it", "300+ pinned",
+		"500+ pinned best; last 2", "600+ newest; last 2")
 	wantErr(t, "Pin", d.Pin(t.Context(), 400, "best"), ErrNone)
 	if err := d.Pin(t.Context(), 500, "../x"); err == nil {
 		t.Error("a path is taken for a label")

@@ -18,16 +18,19 @@ func TestLastSaved(t *testing.T) {
 		want    int            // 0: nothing was saved
 		foreign string
 	}{
-		"no folder":         {},
-		"nothing yet":       {files: map[string]int{"attempt-3.json.tmp": 9, ".nfs123": 10}},
-		"commits":           {files: map[string]int{"step-000000000010/MANIFEST.json": 3, "step-000000000020/MANIFEST.json": 5}, want: 5},
-		"went back":         {files: map[string]int{"step-000000000010.2-0badcafe/MANIFEST.json": 7, "step-000000000020/MANIFEST.json": 5}, want: 7},
-		"one is being made": {files: map[string]int{"step-000000000010/MANIFEST.json": 3, "step-000000000020/shard-00000-of-00001.x": 5}, want: 3},
-		"only a part":       {files: map[string]int{"step-000000000020/shard-00000-of-00001.x": 5, "log": 6}},
-		"only a record":     {files: map[string]int{"attempt-000000001-0badcafe.json": 6}},
-		"set aside":         {files: map[string]int{"step-000000000010/MANIFEST.json": 3, "step-000000000020.broken/MANIFEST.json": 5}, want: 3},
-		"a program's own":   {files: map[string]int{"last.pt": 4, "best.pt": 2, "next.pt.tmp": 8}, want: 4, foreign: "last.pt best.pt"},
-		"folders":           {files: map[string]int{"step-5/": 4, "step-10/": 6, "a": 4}, want: 6, foreign: "step-10 a step-5"},
+		"no folder":   {},
+		"nothing yet": {files: map[string]int{"attempt-3.json.tmp": 9, ".nfs123": 10}},
+		"commits":     {files: map[string]int{"step-000000000010/MANIFEST.json": 3, "step-000000000020/MANIFEST.json": 5}, want: 5},
+		"went back": {files: map[string]int{"step-000000000010.2-0badcafe/MANIFEST.json": 7, "step-000000000020/MANIFEST.json": 5},
+			want: 7},
+		"one is being made": {files: map[string]int{"step-000000000010/MANIFEST.json": 3, "step-000000000020/shard-00000-of-00001.x": 5},
+			want: 3},
+		"only a part":   {files: map[string]int{"step-000000000020/shard-00000-of-00001.x": 5, "log": 6}},
+		"only a record": {files: map[string]int{"attempt-000000001-0badcafe.json": 6}},
+		"set aside": {files: map[string]int{"step-000000000010/MANIFEST.json": 3, "step-000000000020.broken/MANIFEST.json": 5},
+			want: 3},
+		"a program's own": {files: map[string]int{"last.pt": 4, "best.pt": 2, "next.pt.tmp": 8}, want: 4, foreign: "last.pt best.pt"},
+		"folders":         {files: map[string]int{"step-5/": 4, "step-10/": 6, "a": 4}, want: 6, foreign: "step-10 a step-5"},
 	} {
 		folder := filepath.Join(t.TempDir(), "checkpoints")
 		for file, hour := range test.files {

@@ -244,7 +244,8 @@ func TestNamedCorruptStepIsNotReplaced(t *testing.T) {
 	var log strings.Builder
 	_, err := openDir(t, Options{FS: m, Run: "r", Attempt: 2, Log: logTo(&log)}).Find(t.Context(), 200)
 	wantErr(t, "Find", err, ErrCorrupt)
-	if got := log.String(); !strings.Contains(got, "corrupt") || strings.Contains(got, "the one before") || strings.Contains(got, "passing") {
+	if got := log.String(); !strings.Contains(got, "corrupt") || strings.Contains(got, "the one before") ||
+		strings.Contains(got, "passing") {
 		t.Errorf("log %q", got)
 	}
 }

@@ -54,7 +54,8 @@ func TestStaleHandleIsReplacedOnce(t *testing.T) {
 	m := vfstest.New(t)
 	const n = 6 * spanBytes
 	data := make([]byte, n)
-	save(t, openDir(t, Options{FS: m, Codec: "none"}), &State{Step: 1, World: 1, Tensors: []Tensor{{Name: "a", DType: "uint8", Shape: []int{n}, Data: data}}})
+	save(t, openDir(t, Options{FS: m, Codec: "none"}),
+		&State{Step: 1, World: 1, Tensors: []Tensor{{Name: "a", DType: "uint8", Shape: []int{n}, Data: data}}})
 	for name, read := range map[string]func(c *Checkpoint) error{
 		"Read":   func(c *Checkpoint) error { return c.Read(t.Context(), []Target{{Name: "a", Data: make([]byte, n)}}) },
 		"Verify": func(c *Checkpoint) error { return c.Verify(t.Context()) },

@@ -35,7 +35,8 @@ func TestRoomIsWhatThePolicyKeeps(t *testing.T) {
 		{"deltas keep their base", keep, 1000, true, Room{Each: 1000, Count: 7, Need: 7000}},
 		{"rules without a number", Policy{Last: 2, Every: 100}, 1000, false, Room{Each: 1000, Count: 3, More: true, Need: 3000}},
 		{"no rule", Policy{}, 1000, false, Room{Each: 1000, Count: 2, More: true, Need: 2000}},
-		{"absurd", Policy{Last: math.MaxInt}, math.MaxInt64 / 2, true, Room{Each: math.MaxInt64 / 2, Count: math.MaxInt, Need: math.MaxInt64}},
+		{"absurd", Policy{Last: math.MaxInt}, math.MaxInt64 / 2, true,
+			Room{Each: math.MaxInt64 / 2, Count: math.MaxInt, Need: math.MaxInt64}},
 		{"nothing to save", keep, 0, false, Room{Count: 6}},
 	} {
 		if got := room(test.keep, test.state, test.deltas); got != test.want {

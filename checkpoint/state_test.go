@@ -69,7 +69,8 @@ func drawState(r *rapid.T) *State {
 		World:  rapid.IntRange(1, manifest.MaxWorld).Draw(r, "world"),
 		Values: map[string]json.RawMessage{},
 	}
-	dtypes := []string{"bool", "int8", "uint8", "int16", "uint16", "float16", "bfloat16", "int32", "uint32", "float32", "int64", "uint64", "float64"}
+	dtypes := []string{"bool", "int8", "uint8", "int16", "uint16", "float16", "bfloat16", "int32", "uint32", "float32",
+		"int64", "uint64", "float64"}
 	for i := range rapid.IntRange(0, 5).Draw(r, "tensors") {
 		t := Tensor{
 			Name:  fmt.Sprintf("%s.%d", rapid.StringMatching(`[A-Za-zäß语"\\ /]{0,12}`).Draw(r, "name"), i),

@@ -92,9 +92,10 @@ func (c *Checkpoint) chunksOf(i int) int {
 
 // Storage says how a tensor is stored.
 type Storage struct {
-	Stored int64            // bytes of its chunks on disk
-	Delta  int64            // of them, those of chunks that are differences from the base
-	Codecs map[string]int64 // of them, by what coded them, chunks or planes: raw, constant, huff0, zstd; less the heads that say how planes are stored
+	Stored int64 // bytes of its chunks on disk
+	Delta  int64 // of them, those of chunks that are differences from the base
+	// of them, by what coded them, chunks or planes: raw, constant, huff0, zstd; less the heads that say how planes are stored
+	Codecs map[string]int64
 }
 
 // Storage describes the tensors, in the order of Tensors, by the shards' tables and the first bytes of

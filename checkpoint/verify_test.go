@@ -135,7 +135,8 @@ func TestStorage(t *testing.T) {
 				t.Errorf("tensor %d: %d bytes in all, %d by codec, %d of differences", i, s.Stored, sum, s.Delta)
 			}
 		}
-		if zeros := list[0].Stored; zeros <= 0 || zeros > 1<<16 || list[1].Stored != 0 || list[0].Codecs["constant"] != 16*4 || list[2].Codecs["raw"] != 4 {
+		if zeros := list[0].Stored; zeros <= 0 || zeros > 1<<16 || list[1].Stored != 0 || list[0].Codecs["constant"] != 16*4 ||
+			list[2].Codecs["raw"] != 4 {
 			t.Errorf("stored as %v", list)
 		}
 		if err := c.Close(); err != nil {

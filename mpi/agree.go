@@ -7,13 +7,13 @@ import (
 	"ddpbatch/internal/failure"
 )
 
-// RemoteError is the error of another rank, as [Agree] and [FromRoot] return it. Its method Rank is the number of that rank in the Comm, and
-// Text what that rank's error says, the first 4 KiB of it. errors.Is finds the error's class: the first of those that the call names which
-// it is.
+// RemoteError is the error of another rank, as [Agree] and [FromRoot] return it. Its method Rank is the number of that rank in the Comm,
+// and Text what that rank's error says, the first 4 KiB of it. errors.Is finds the error's class: the first of those that the call names
+// which it is.
 type RemoteError = failure.Error
 
-// Agree returns nil if err is nil on all ranks, and otherwise an error on every rank: a rank's own err, where it has one, or a [*RemoteError]
-// of the first rank that has. So no rank goes on alone, and waits in a collective for one that has given up:
+// Agree returns nil if err is nil on all ranks, and otherwise an error on every rank: a rank's own err, where it has one, or a
+// [*RemoteError] of the first rank that has. So no rank goes on alone, and waits in a collective for one that has given up:
 //
 //	part, err := load(c.Rank())
 //	if err := mpi.Agree(ctx, c, err, fs.ErrNotExist); err != nil {

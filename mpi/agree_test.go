@@ -92,7 +92,8 @@ func TestAgreeOnWhatIsKept(t *testing.T) {
 				if err != tt.err {
 					t.Errorf("%s: rank 1 got %.100v instead of its own", name, err)
 				}
-			case err == nil || err.Error() != tt.want || errors.Is(err, fs.ErrExist) != (tt.is != nil) || errors.Is(err, io.ErrUnexpectedEOF):
+			case err == nil || err.Error() != tt.want || errors.Is(err, fs.ErrExist) != (tt.is != nil) ||
+				errors.Is(err, io.ErrUnexpectedEOF):
 				t.Errorf("%s: rank %d got %.100v, want %.100q", name, rank, err, tt.want)
 			}
 		}

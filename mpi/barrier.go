@@ -35,8 +35,8 @@ var barrierDescriptor = descriptor{
 }
 
 // MonitoredBarrier is Barrier with a time-out of its own, at which rank 0 finds out who is missing: its error then is an AbsentError
-// that names all that have not come; the others get an AbortError with the same text, or, a second later, an AbsentError that names rank 0. It
-// costs rank 0 a message to and from each rank.
+// that names all that have not come; the others get an AbortError with the same text, or, a second later, an AbsentError that names rank 0.
+// It costs rank 0 a message to and from each rank.
 func (c *Comm) MonitoredBarrier(ctx context.Context, timeout time.Duration) error {
 	if c.core.group == nil {
 		return c.Barrier(ctx)

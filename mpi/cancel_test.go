@@ -150,7 +150,8 @@ func TestCancelAtAnyMomentEndsAllRanks(t *testing.T) {
 				}
 				return untilError(own, w[rank], rand.New(rand.NewPCG(shared, 0)))
 			}) {
-				if rank == victim && !errors.Is(err, context.Canceled) || rank != victim && !errors.Is(err, ErrAborted) && !errors.Is(err, ErrLost) {
+				if rank == victim && !errors.Is(err, context.Canceled) || rank != victim && !errors.Is(err, ErrAborted) &&
+					!errors.Is(err, ErrLost) {
 					t.Errorf("rank %d of %d, with rank %d cancelled after %v: %v", rank, size, victim, moment, err)
 				}
 			}

@@ -16,7 +16,8 @@ func TestUsersOperationsDifferByName(t *testing.T) {
 		t.Run(over, func(t *testing.T) {
 			w := newWorldOn(t, over, 2, nil)
 			for rank, err := range testkit.Each(2, func(rank int) error {
-				op := NewOp([]string{"op38", "op85"}[rank], true, func(dst, left, right []int32) { copy(dst, [][]int32{left, right}[rank]) })
+				op := NewOp([]string{"op38", "op85"}[rank], true,
+					func(dst, left, right []int32) { copy(dst, [][]int32{left, right}[rank]) })
 				return AllReduce(t.Context(), w[rank], []int32{int32(rank)}, op)
 			}) {
 				if !errors.Is(err, ErrMismatch) {
@@ -38,7 +39,8 @@ type misuse struct {
 var misuses = []misuse{
 	{"count", "all_reduce", summing(4), summing(8), "all_reduce #2 float32 x 4 sum", "all_reduce #2 float32 x 8 sum"},
 	{"count_zero", "all_reduce", summing(4), summing(0), "all_reduce #2 float32 x 4 sum", "all_reduce #2 float32 x 0 sum"},
-	{"count_large", "all_reduce", summing(300_000), summing(300_001), "all_reduce #2 float32 x 300000 sum", "all_reduce #2 float32 x 300001 sum"},
+	{"count_large", "all_reduce", summing(300_000), summing(300_001), "all_reduce #2 float32 x 300000 sum",
+		"all_reduce #2 float32 x 300001 sum"},
 	{
 		"type", "all_reduce", summing(4),
 		func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, make([]int32, 4), Sum) },
@@ -54,15 +56,20 @@ var misuses = []misuse{
 		func(ctx context.Context, c *Comm) error { return summing(4)(ctx, c.Using("direct")) },
 		"all_reduce #2 float32 x 4 sum by star", "all_reduce #2 float32 x 4 sum by direct",
 	},
-	{"all_reduce_broadcast", "", summing(10), broadcasting(10, 0), "all_reduce #2 float32 x 10 sum", "broadcast #2 float32 x 10 from rank 0"},
-	{"broadcast_all_reduce", "", broadcasting(10, 0), summing(10), "broadcast #2 float32 x 10 from rank 0", "all_reduce #2 float32 x 10 sum"},
+	{"all_reduce_broadcast", "", summing(10), broadcasting(10, 0), "all_reduce #2 float32 x 10 sum",
+		"broadcast #2 float32 x 10 from rank 0"},
+	{"broadcast_all_reduce", "", broadcasting(10, 0), summing(10), "broadcast #2 float32 x 10 from rank 0",
+		"all_reduce #2 float32 x 10 sum"},
 	{"all_reduce_barrier", "", summing(10), enteringBarrier, "all_reduce #2 float32 x 10 sum", "barrier #2"},
 	{"barrier_broadcast", "", enteringBarrier, broadcasting(1, 0), "barrier #2", "broadcast #2 float32 x 1 from rank 0"},
 	{"broadcast_barrier", "", broadcasting(1, 0), enteringBarrier, "broadcast #2 float32 x 1 from rank 0", "barrier #2"},
-	{"broadcast_root", "broadcast", broadcasting(4, 0), broadcasting(4, 1), "broadcast #2 float32 x 4 from rank 0", "broadcast #2 float32 x 4 from rank 1"},
-	{"broadcast_count", "broadcast", broadcasting(4, 0), broadcasting(5, 0), "broadcast #2 float32 x 4 from rank 0", "broadcast #2 float32 x 5 from rank 0"},
+	{"broadcast_root", "broadcast", broadcasting(4, 0), broadcasting(4, 1), "broadcast #2 float32 x 4 from rank 0",
+		"broadcast #2 float32 x 4 from rank 1"},
+	{"broadcast_count", "broadcast", broadcasting(4, 0), broadcasting(5, 0), "broadcast #2 float32 x 4 from rank 0",
+		"broadcast #2 float32 x 5 from rank 0"},
 	{"reduce_root", "reduce", reducing(4, 1), reducing(4, 0), "reduce #2 float32 x 4 sum to rank 1", "reduce #2 float32 x 4 sum to rank 0"},
-	{"reduce_count", "reduce", reducing(4, 0), reducing(3, 0), "reduce #2 float32 x 4 sum to rank 0", "reduce #2 float32 x 3 sum to rank 0"},
+	{"reduce_count", "reduce", reducing(4, 0), reducing(3, 0), "reduce #2 float32 x 4 sum to rank 0",
+		"reduce #2 float32 x 3 sum to rank 0"},
 	{"reduce_all_reduce", "", reducing(4, 0), summing(4), "reduce #2 float32 x 4 sum to rank 0", "all_reduce #2 float32 x 4 sum"},
 	{
 		"scan_exscan", "",
@@ -91,10 +98,13 @@ var misuses = []misuse{
 	{"gather_scatter", "", gathering(3, 0), scattering(3, 0), "gather #2 float32 x 3 to rank 0", "scatter #2 float32 x 3 from rank 0"},
 	{"gather_v_root", "gather_v", gatheringV(3, 0), gatheringV(3, 1), "gather #2 float32 to rank 0", "gather #2 float32 to rank 1"},
 	{"gather_gather_v", "", gathering(3, 0), gatheringV(3, 0), "gather #2 float32 x 3 to rank 0", "gather #2 float32 to rank 0"},
-	{"scatter_v_root", "scatter_v", scatteringV(3, 0), scatteringV(3, 1), "scatter #2 float32 from rank 0", "scatter #2 float32 from rank 1"},
+	{"scatter_v_root", "scatter_v", scatteringV(3, 0), scatteringV(3, 1), "scatter #2 float32 from rank 0",
+		"scatter #2 float32 from rank 1"},
 	{"gather_v_scatter_v", "", gatheringV(3, 0), scatteringV(3, 0), "gather #2 float32 to rank 0", "scatter #2 float32 from rank 0"},
-	{"scatter_root", "scatter", scattering(3, 0), scattering(3, 1), "scatter #2 float32 x 3 from rank 0", "scatter #2 float32 x 3 from rank 1"},
-	{"scatter_count", "scatter", scattering(3, 0), scattering(2, 0), "scatter #2 float32 x 3 from rank 0", "scatter #2 float32 x 2 from rank 0"},
+	{"scatter_root", "scatter", scattering(3, 0), scattering(3, 1), "scatter #2 float32 x 3 from rank 0",
+		"scatter #2 float32 x 3 from rank 1"},
+	{"scatter_count", "scatter", scattering(3, 0), scattering(2, 0), "scatter #2 float32 x 3 from rank 0",
+		"scatter #2 float32 x 2 from rank 0"},
 	{
 		"all_to_all_all_gather", "",
 		func(ctx context.Context, c *Comm) error {

@@ -59,7 +59,8 @@ func TestBackend(t *testing.T) {
 					c    *Comm
 					want string
 				}{
-					{"the world", w[rank], want.all}, {"neighbours", neighbours, want.neighbours}, {"one rank of each pair", across, want.across},
+					{"the world", w[rank], want.all}, {"neighbours", neighbours, want.neighbours},
+					{"one rank of each pair", across, want.across},
 					{"one rank", single, "self"}, {"another algorithm", w[rank].Using("ring"), want.all},
 				} {
 					if got := tt.c.Backend(); got != tt.want {

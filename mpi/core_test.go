@@ -97,7 +97,8 @@ func TestCallAfterTheOthersLeftFails(t *testing.T) {
 					}
 					return w[0].Barrier(t.Context())
 				})
-				if !errors.Is(errs[0], ErrLeft) || !strings.Contains(errs[0].Error(), "barrier #2: rank ") || !strings.Contains(errs[0].Error(), "it has left the group after call #1") {
+				if !errors.Is(errs[0], ErrLeft) || !strings.Contains(errs[0].Error(), "barrier #2: rank ") ||
+					!strings.Contains(errs[0].Error(), "it has left the group after call #1") {
 					t.Errorf("got %v", errs[0])
 				}
 				must(t, errs[1:])
@@ -141,7 +142,9 @@ func TestAbsentRankIsNamedByEveryCall(t *testing.T) {
 						if tt.name == "messages" && rank != absent+1 && errors.Is(err, ErrTimeout) {
 							continue // it waits for a rank that waits for the absent one, and may find that
 						}
-						if rank != absent && (!errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "barrier #1")) {
+						if rank != absent &&
+							(!errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), want) ||
+								!strings.Contains(err.Error(), "barrier #1")) {
 							t.Errorf("rank %d got %v, want %q", rank, err, want)
 						}
 					}
@@ -163,8 +166,8 @@ func late(errs []error, absent int) bool {
 	return false
 }
 
-// A user's operation that panics is an error of the call, waited for or not, and breaks the Comm: the others hear of it, it is in the flight
-// recorder's file, and the Comm can be closed.
+// A user's operation that panics is an error of the call, waited for or not, and breaks the Comm: the others hear of it, it is in the
+// flight recorder's file, and the Comm can be closed.
 func TestPanicInOperation(t *testing.T) {
 	boom := NewOp("boom", true, func(_, _, _ []int32) { panic("boom") })
 	calls := map[string]func(ctx context.Context, c *Comm) error{

@@ -47,7 +47,8 @@ func deaths(ctx context.Context, c *Comm, die, notified func(before int)) error 
 			return fmt.Errorf("%s: %w", tt.name, err)
 		}
 		if err := AllReduce(ctx, pair, []int64{1}, Sum); (err != nil) != (c.Rank()/2 == victim/2) {
-			return fmt.Errorf("%s: a pair of ranks, which are %v of the world, when rank %d died: %w", tt.name, pair.Ranks(), c.Ranks()[victim], err)
+			return fmt.Errorf("%s: a pair of ranks, which are %v of the world, when rank %d died: %w", tt.name, pair.Ranks(),
+				c.Ranks()[victim], err)
 		}
 		if err := pair.Close(); err != nil {
 			return err
@@ -232,7 +233,8 @@ func TestStoppedProcessIsNamedAfterTheTimeout(t *testing.T) {
 	for _, over := range realTransports {
 		t.Run(over, func(t *testing.T) {
 			t.Parallel() // it mostly waits
-			// The processes must also start and meet within the time-out, and answer each other. Where a busy machine is slower, they get more time.
+			// The processes must also start and meet within the time-out, and answer each other.
+			// Where a busy machine is slower, they get more time.
 			timeout := 2 * time.Second
 			ranks, took := playStop(t, over, timeout)
 			for ; (ranks[0].err != nil || ranks[2].err != nil) && 4*timeout < testkit.Patience; ranks, took = playStop(t, over, timeout) {

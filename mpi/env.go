@@ -33,7 +33,8 @@ import (
 // must see the same file.
 //
 // DDPBATCH_TRANSPORT takes the place of cfg.Transport and DDPBATCH_TCP_STREAMS that of cfg.Streams. DDPBATCH_FLIGHT_FILE names the
-// file that the last operations are written to at the first failure. DDPBATCH_OWN_CORES=1 says that no other rank runs on the cores of this one.
+// file that the last operations are written to at the first failure.
+// DDPBATCH_OWN_CORES=1 says that no other rank runs on the cores of this one.
 //
 // It gives up when ctx ends, or after cfg.Timeout. Close also closes what
 // InitEnv opened.

@@ -62,7 +62,8 @@ func TestEnvironmentIsReadAsItIsSet(t *testing.T) {
 		{
 			"ddpbatch", environ("MASTER_ADDR", "", "DDPBATCH_STORE", "node0:4000", "DDPBATCH_LISTEN", "10.0.0.2",
 				"DDPBATCH_RUN_ID", "mnist-1", "TORCHELASTIC_RUN_ID", "other", "DDPBATCH_ATTEMPT", "5", "TORCHELASTIC_RESTART_COUNT", "1"),
-			environment{rank: 1, size: 2, store: "node0:4000", listen: "10.0.0.2", run: "mnist-1", attempt: 5, restart: "1", secret: secret},
+			environment{rank: 1, size: 2, store: "node0:4000", listen: "10.0.0.2", run: "mnist-1", attempt: 5,
+				restart: "1", secret: secret},
 		},
 		{"alone", map[string]string{"RANK": "0", "WORLD_SIZE": "1"}, environment{size: 1}},
 	}
@@ -98,8 +99,10 @@ func TestFaultyEnvironmentIsRefused(t *testing.T) {
 		{"listen", environ("DDPBATCH_LISTEN", "ib0"), []string{`DDPBATCH_LISTEN is "ib0", which is no IP address`}},
 		{"attempt", environ("DDPBATCH_ATTEMPT", "0"), []string{`DDPBATCH_ATTEMPT is "0": it must be a number from 1`}},
 		{"restart", environ("TORCHELASTIC_RESTART_COUNT", "x"), []string{`TORCHELASTIC_RESTART_COUNT is "x"`}},
-		{"no_secret", environ("DDPBATCH_SECRET", ""), []string{"DDPBATCH_SECRET is not set", "`ddpbatch run`", "openssl rand -hex 32", "HOME is not set"}},
-		{"no_key", environ("DDPBATCH_SECRET", "", "DDPBATCH_SECRET_FILE", "/dev/null"), []string{"DDPBATCH_SECRET is not set", "/dev/null", "no regular file"}},
+		{"no_secret", environ("DDPBATCH_SECRET", ""),
+			[]string{"DDPBATCH_SECRET is not set", "`ddpbatch run`", "openssl rand -hex 32", "HOME is not set"}},
+		{"no_key", environ("DDPBATCH_SECRET", "", "DDPBATCH_SECRET_FILE", "/dev/null"),
+			[]string{"DDPBATCH_SECRET is not set", "/dev/null", "no regular file"}},
 		{"bad_secret", environ("DDPBATCH_SECRET", "hunter2"), []string{"DDPBATCH_SECRET is not usable"}},
 		{"several", environ("MASTER_PORT", "x", "DDPBATCH_SECRET", "x"), []string{"MASTER_PORT", "DDPBATCH_SECRET"}},
 	}
@@ -240,7 +243,8 @@ func TestInitEnvSaysWhyItFails(t *testing.T) {
 		text string
 	}{
 		{"port_taken", environ("RANK", "0", "MASTER_PORT", port), "serve the store at MASTER_PORT: "},
-		{"master_elsewhere", environ("RANK", "0", "MASTER_ADDR", "192.0.2.1"), `MASTER_ADDR is "192.0.2.1": that is not this machine`}, // RFC 5737
+		// RFC 5737
+		{"master_elsewhere", environ("RANK", "0", "MASTER_ADDR", "192.0.2.1"), `MASTER_ADDR is "192.0.2.1": that is not this machine`},
 		{"nobody_serves", environ("MASTER_PORT", closed), "connect to the store: "},
 		{"others_missing", environ("RANK", "0", "MASTER_PORT", closed), "rank 0 of 2 did not meet rank 1"},
 		{"config", environ(), `transport "x" is not known`},
@@ -300,7 +304,8 @@ func TestInitEnvMakesAndSharesAKeyFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			maps.Copy(vars, map[string]string{
-				"DDPBATCH_SECRET": "", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": testkit.FreePort(t, "127.0.0.1"), "TORCHELASTIC_RUN_ID": "job/7",
+				"DDPBATCH_SECRET": "", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": testkit.FreePort(t, "127.0.0.1"),
+				"TORCHELASTIC_RUN_ID": "job/7",
 			})
 			initByEnv(t, 2, vars, nil)
 		})
@@ -312,7 +317,8 @@ func TestInitEnvMakesAndSharesAKeyFile(t *testing.T) {
 	}
 }
 
-// A rank that sees another key file, as on a node with a home of its own, or that is of another run, is refused, and says what its secret was made of.
+// A rank that sees another key file, as on a node with a home of its own, or that is of another run, is refused,
+// and says what its secret was made of.
 func TestInitEnvRefusesAnotherKeyFile(t *testing.T) {
 	for _, name := range []string{"file", "run"} {
 		t.Run(name, func(t *testing.T) {

@@ -235,7 +235,8 @@ func IAllToAllV[T Number](ctx context.Context, c *Comm, out []T, outCounts []int
 
 var allToAllDescriptor = descriptor{
 	name: "all_to_all", costByIn: true,
-	algorithms: [2][]algorithm.Entry[runFunc]{entries(algorithm.AllToAlls(), allToAllBlocks), entries(algorithm.AllToAllsV(), allToAllBlocks)},
+	algorithms: [2][]algorithm.Entry[runFunc]{entries(algorithm.AllToAlls(), allToAllBlocks),
+		entries(algorithm.AllToAllsV(), allToAllBlocks)},
 	shared: func(node *shm.Node, w nodeWaiter, fingerprint shm.Fingerprint, b *buffers) error {
 		return node.AllToAll(w, fingerprint, b.out, b.in, b.inAt)
 	},

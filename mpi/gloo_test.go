@@ -113,7 +113,8 @@ func TestEveryTypeGoesByEveryAlgorithm(t *testing.T) { // without the race detec
 						for _, k := range everyKind {
 							for _, name := range sortedKeys(canonical) {
 								for op := range mostOperations {
-									r := &round{ctx: ctx, c: c.Using(name), dice: dice, own: own, canonical: canonical[name], operation: op + 1}
+									r := &round{ctx: ctx, c: c.Using(name), dice: dice, own: own,
+										canonical: canonical[name], operation: op + 1}
 									r.draw()
 									r.n = 5
 									if err := tt.run(k, r); err != nil {

@@ -95,7 +95,8 @@ func connect(ctx context.Context, cfg InitConfig) (*Comm, error) {
 		Rank: cfg.Rank, Size: cfg.Size, Listen: cfg.Listen,
 		Directory: store.Prefix(cfg.Store, cfg.prefix()),
 		Secret:    cfg.Secret, Run: cfg.Run, Attempt: cfg.Attempt,
-		Sharing: cfg.Config.sharing(), UCX: cfg.Config.ucx(), Streams: cfg.Config.Streams, Encrypt: cfg.Config.Encrypt, OwnCores: cfg.OwnCores, Log: cfg.Log,
+		Sharing: cfg.Config.sharing(), UCX: cfg.Config.ucx(), Streams: cfg.Config.Streams, Encrypt: cfg.Config.Encrypt,
+		OwnCores: cfg.OwnCores, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err

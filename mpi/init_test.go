@@ -25,7 +25,8 @@ func TestFaultyInitConfigIsRefused(t *testing.T) {
 		text   string
 	}{
 		{"rank", func(c *InitConfig) { c.Rank = 2 }, "rank 2 of 2: there is no such rank"},
-		{"transport", func(c *InitConfig) { c.Config.Transport = "pigeon" }, `transport "pigeon" is not known: use "auto", "shm", "tcp" or "ucx"`},
+		{"transport", func(c *InitConfig) { c.Config.Transport = "pigeon" },
+			`transport "pigeon" is not known: use "auto", "shm", "tcp" or "ucx"`},
 		{"algorithm", func(c *InitConfig) { c.Config.Algorithm = "magic" }, `"magic"`},
 		{"timeout", func(c *InitConfig) { c.Config.Timeout = -1 }, "negative"},
 		{"listen", func(c *InitConfig) { c.Listen = "ib0" }, `"ib0" is no IP address`},
@@ -84,7 +85,8 @@ func TestInitRefusesAnotherSecret(t *testing.T) {
 		})
 		for _, rank := range []int{0, 2} {
 			var missing *transport.MissingError
-			if !errors.As(errs[rank], &missing) || len(missing.Missing) != 1 || missing.Missing[0] != 1 || !errors.Is(errs[rank], context.DeadlineExceeded) {
+			if !errors.As(errs[rank], &missing) || len(missing.Missing) != 1 || missing.Missing[0] != 1 ||
+				!errors.Is(errs[rank], context.DeadlineExceeded) {
 				return fmt.Errorf("rank %d got %v", rank, errs[rank])
 			}
 		}

@@ -32,7 +32,8 @@ func TestInitMethod(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			for rank, err := range testkit.Each(size, func(rank int) error {
-				method, cfg := test.method, InitConfig{Rank: rank, Size: size, Listen: test.listen, Run: "method", Attempt: 1, Secret: secret, Config: DefaultConfig()}
+				method, cfg := test.method, InitConfig{Rank: rank, Size: size, Listen: test.listen, Run: "method", Attempt: 1,
+					Secret: secret, Config: DefaultConfig()}
 				if test.named {
 					method += fmt.Sprintf("?rank=%d&world_size=%d", rank, size)
 					cfg.Rank, cfg.Size = 0, 0
@@ -60,7 +61,8 @@ func TestInitMethodSaysWhyItFails(t *testing.T) {
 	secret := auth.NewSecret()
 	for method, want := range map[string]string{
 		"/scratch/store": "is no init method",
-		"file://" + filepath.Join(t.TempDir(), "store"): "Listen is not set", // a file does not tell by which address ranks reach each other
+		// a file does not tell by which address ranks reach each other
+		"file://" + filepath.Join(t.TempDir(), "store"): "Listen is not set",
 	} {
 		c, err := InitMethod(t.Context(), method, InitConfig{Size: 1, Secret: secret, Config: DefaultConfig()})
 		if c != nil || err == nil || !strings.HasPrefix(err.Error(), "init by "+method+": ") || !strings.Contains(err.Error(), want) {

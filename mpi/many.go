@@ -169,7 +169,8 @@ func checkMany[T Number](c *Comm, wholeName string, wholes [][]T, partName strin
 	return nil
 }
 
-// maxPacked is how many elements are packed, of all ranks' blocks: with more, what a collective costs is no longer the number of its messages.
+// maxPacked is how many elements are packed, of all ranks' blocks:
+// with more, what a collective costs is no longer the number of its messages.
 const maxPacked = 1 << 18
 
 // pack puts buffers together, or returns nil where one collective for all, of that many blocks, is no better than one for each. It also

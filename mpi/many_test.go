@@ -49,7 +49,8 @@ func TestManyBuffersMoveLikeSingleOnes(t *testing.T) {
 				}
 				return nil
 			}
-			if err := check("waited for", AllGatherMany(ctx, c, gathered, parts), ReduceScatterMany(ctx, c, scattered, wholes, Sum)); err != nil {
+			if err := check("waited for", AllGatherMany(ctx, c, gathered, parts),
+				ReduceScatterMany(ctx, c, scattered, wholes, Sum)); err != nil {
 				return err
 			}
 			a, b := IAllGatherMany(ctx, c, gathered, parts), IReduceScatterMany(ctx, c, scattered, wholes, Sum)
@@ -69,7 +70,8 @@ func TestManyBuffersGoOnByThemselves(t *testing.T) {
 			return err
 		}
 		n, last := int32(c.Size()), int32(c.Size()-1)
-		if !slices.EqualFunc(sums, [][]int32{{n}, {2 * n, 3 * n}}, slices.Equal) || !slices.EqualFunc(sent, [][]int32{{last}, {last, 9}}, slices.Equal) {
+		if !slices.EqualFunc(sums, [][]int32{{n}, {2 * n, 3 * n}}, slices.Equal) ||
+			!slices.EqualFunc(sent, [][]int32{{last}, {last, 9}}, slices.Equal) {
 			return fmt.Errorf("got %v and %v", sums, sent)
 		}
 		return nil
@@ -113,7 +115,8 @@ func TestBuffersOfOtherLengthsAreAMismatch(t *testing.T) {
 		},
 		"reduce_scatter": func(ctx context.Context, c *Comm) error {
 			a, b := 2+c.Rank(), 3-c.Rank()
-			return ReduceScatterMany(ctx, c, [][]int32{make([]int32, a), make([]int32, b)}, [][]int32{make([]int32, 2*a), make([]int32, 2*b)}, Sum)
+			return ReduceScatterMany(ctx, c, [][]int32{make([]int32, a), make([]int32, b)},
+				[][]int32{make([]int32, 2*a), make([]int32, 2*b)}, Sum)
 		},
 	}
 	for _, over := range transports {

@@ -176,10 +176,13 @@ func TestMisusedMessageIsAnError(t *testing.T) {
 			func(ctx context.Context, c *Comm) error { return Send(ctx, c, make([]float32, 2), 0, 3) },
 			ErrMismatch, "rank 1 called ",
 		},
-		{"no_rank", func(ctx context.Context, c *Comm) error { return Send(ctx, c, []int8{1}, 2, 0) }, nil, nil, "no rank 2: ranks go from 0 to 1"},
-		{"negative_rank", func(ctx context.Context, c *Comm) error { return Send(ctx, c, []int8{1}, AnySource, 0) }, nil, nil, "no rank -1"},
+		{"no_rank", func(ctx context.Context, c *Comm) error { return Send(ctx, c, []int8{1}, 2, 0) }, nil, nil,
+			"no rank 2: ranks go from 0 to 1"},
+		{"negative_rank", func(ctx context.Context, c *Comm) error { return Send(ctx, c, []int8{1}, AnySource, 0) },
+			nil, nil, "no rank -1"},
 		{"itself", func(ctx context.Context, c *Comm) error { return Send(ctx, c, []int8{1}, 0, 0) }, nil, nil, "rank 0 is this one"},
-		{"negative_tag", func(ctx context.Context, c *Comm) error { return Send(ctx, c, []int8{1}, 1, -1) }, nil, nil, "the tag -1 is negative"},
+		{"negative_tag", func(ctx context.Context, c *Comm) error { return Send(ctx, c, []int8{1}, 1, -1) }, nil, nil,
+			"the tag -1 is negative"},
 	}
 	for _, over := range transports {
 		for _, tt := range tests {

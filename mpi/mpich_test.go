@@ -406,7 +406,8 @@ func mpichNonblocking(ctx context.Context, c *Comm) error {
 		wantGathered, wantExscanned = ranks, 0
 	}
 	return errors.Join(
-		equal(summed, []int32{total}), equal(reduced, []int32{wantReduced}), equal(first, []int32{9}), equal(scanned, []int32{int32(rank * (rank + 1) / 2)}),
+		equal(summed, []int32{total}), equal(reduced, []int32{wantReduced}), equal(first, []int32{9}),
+		equal(scanned, []int32{int32(rank * (rank + 1) / 2)}),
 		equal(exscanned, []int32{wantExscanned}), equal(all, ranks), equal(gathered, wantGathered), equal(scattered, mine),
 		equal(block, []int32{int32(size * rank)}), equal(turned, slices.Repeat(mine, size)))
 }

@@ -23,7 +23,8 @@ type shard struct {
 }
 
 func shardOf(rank int) shard {
-	return shard{Name: strings.Repeat("é\"\x00", rank), Rank: rank, Sizes: make([]int, rank), Extra: map[string]any{"loss": 0.5, "none": nil, "deep": []any{"x", true}}}
+	return shard{Name: strings.Repeat("é\"\x00", rank), Rank: rank, Sizes: make([]int, rank),
+		Extra: map[string]any{"loss": 0.5, "none": nil, "deep": []any{"x", true}}}
 }
 
 func TestObjectsReachEveryRank(t *testing.T) {
@@ -98,7 +99,8 @@ func TestBytesTooLongFailOnEveryRank(t *testing.T) {
 		if _, err := GatherBytes(t.Context(), w[rank], b, 0); err == nil {
 			return errors.New("gathered")
 		}
-		if _, err := BroadcastBytes(t.Context(), w[rank], b, 1); err == nil || !strings.Contains(err.Error(), "that of rank 1 has 1073741825 bytes") {
+		if _, err := BroadcastBytes(t.Context(), w[rank], b, 1); err == nil ||
+			!strings.Contains(err.Error(), "that of rank 1 has 1073741825 bytes") {
 			return fmt.Errorf("broadcast: %w", err)
 		}
 		return w[rank].Barrier(t.Context())

@@ -85,8 +85,8 @@ const userCodes = 64
 
 // NewOp makes an operation of a function, which sets dst[i] to left[i] op right[i] for all i. The three have the
 // same length, and dst may be left or right. It must be associative, and stay the same on all ranks; name
-// tells it from others when ranks disagree. A panic of f is a PanicError of the call. If it does not commute, left is always what comes from the
-// lower ranks, and only canonical algorithms are used.
+// tells it from others when ranks disagree. A panic of f is a PanicError of the call. If it does not commute, left is always what comes
+// from the lower ranks, and only canonical algorithms are used.
 func NewOp[T Number](name string, commutes bool, f func(dst, left, right []T)) Op {
 	return &userOp[T]{name: name, commutes: commutes, f: f}
 }

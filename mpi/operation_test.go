@@ -24,7 +24,8 @@ func TestWrongArgumentsFailOnEveryRank(t *testing.T) {
 		{"no_op", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, four, nil) }, "the operation is nil"},
 		{"all_to_all_overlap", func(ctx context.Context, c *Comm) error { return AllToAll(ctx, c, four, four) }, "in and out overlap"},
 		{"all_gather_overlap", func(ctx context.Context, c *Comm) error { return AllGather(ctx, c, four, four[1:3]) }, "in overlaps out"},
-		{"reduce_scatter_overlap", func(ctx context.Context, c *Comm) error { return ReduceScatter(ctx, c, four[2:], four, Sum) }, "in and out overlap"},
+		{"reduce_scatter_overlap", func(ctx context.Context, c *Comm) error { return ReduceScatter(ctx, c, four[2:], four, Sum) },
+			"in and out overlap"},
 		{"many_pairs", func(ctx context.Context, c *Comm) error { return AllGatherMany(ctx, c, [][]int32{four}, nil) }, "1 outs and 0 ins"},
 		{
 			"many_lengths", func(ctx context.Context, c *Comm) error {
@@ -36,8 +37,10 @@ func TestWrongArgumentsFailOnEveryRank(t *testing.T) {
 		{"root_2", func(ctx context.Context, c *Comm) error { return Reduce(ctx, c, four, 2, Sum) }, "ranks go from 0 to 1"},
 		{"gather_root", func(ctx context.Context, c *Comm) error { return Gather(ctx, c, four, four[:2], 2) }, "ranks go from 0 to 1"},
 		{"scatter_root", func(ctx context.Context, c *Comm) error { return Scatter(ctx, c, four[:2], four, -3) }, "no rank -3"},
-		{"band_of_floats", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, []float32{1}, BAnd) }, "float32 has no operation band, only sum"},
-		{"max_of_complex", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, []complex64{1}, Max) }, "complex64 has no operation max"},
+		{"band_of_floats", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, []float32{1}, BAnd) },
+			"float32 has no operation band, only sum"},
+		{"max_of_complex", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, []complex64{1}, Max) },
+			"complex64 has no operation max"},
 		{"avg_of_bools", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, []bool{true}, Avg) }, "bool has no"},
 		{"premul_of_bools", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, []bool{true}, PreMulSum(2)) }, "bool"},
 		{"premul_by_half", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, four, PreMulSum(0.5)) }, "whole number"},
@@ -47,24 +50,34 @@ func TestWrongArgumentsFailOnEveryRank(t *testing.T) {
 				return AllReduce(ctx, c, four, NewOp("mine", true, func(dst, a, b []int64) {}))
 			}, `operation "mine" is for int64, not int32`,
 		},
-		{"all_gather_length", func(ctx context.Context, c *Comm) error { return AllGather(ctx, c, three, four[:1]) }, "out has 3 elements, not 2 blocks of 1"},
-		{"reduce_scatter_length", func(ctx context.Context, c *Comm) error { return ReduceScatter(ctx, c, four[:1], three, Sum) }, "in has 3 elements, not 2 blocks of 1"},
-		{"all_to_all_length", func(ctx context.Context, c *Comm) error { return AllToAll(ctx, c, four[:2], four) }, "in has 4 elements and out 2"},
+		{"all_gather_length", func(ctx context.Context, c *Comm) error { return AllGather(ctx, c, three, four[:1]) },
+			"out has 3 elements, not 2 blocks of 1"},
+		{"reduce_scatter_length", func(ctx context.Context, c *Comm) error { return ReduceScatter(ctx, c, four[:1], three, Sum) },
+			"in has 3 elements, not 2 blocks of 1"},
+		{"all_to_all_length", func(ctx context.Context, c *Comm) error { return AllToAll(ctx, c, four[:2], four) },
+			"in has 4 elements and out 2"},
 		{"all_to_all_odd", func(ctx context.Context, c *Comm) error { return AllToAll(ctx, c, make([]int32, 3), three) }, "3 elements"},
 		{"scatter_length", func(ctx context.Context, c *Comm) error { return Scatter(ctx, c, four[:1], three, 0) }, "in has 3 elements"},
-		{"too_few_counts", func(ctx context.Context, c *Comm) error { return AllGatherV(ctx, c, four, three, []int{4}) }, "1 counts of out for 2 ranks"},
-		{"no_counts", func(ctx context.Context, c *Comm) error { return AllToAllV(ctx, c, four, nil, four, []int{2, 2}) }, "0 counts of out for 2 ranks"},
-		{"negative_count", func(ctx context.Context, c *Comm) error { return AllGatherV(ctx, c, four, three, []int{3, -1}) }, "the count of out for rank 1 is -1"},
+		{"too_few_counts", func(ctx context.Context, c *Comm) error { return AllGatherV(ctx, c, four, three, []int{4}) },
+			"1 counts of out for 2 ranks"},
+		{"no_counts", func(ctx context.Context, c *Comm) error { return AllToAllV(ctx, c, four, nil, four, []int{2, 2}) },
+			"0 counts of out for 2 ranks"},
+		{"negative_count", func(ctx context.Context, c *Comm) error { return AllGatherV(ctx, c, four, three, []int{3, -1}) },
+			"the count of out for rank 1 is -1"},
 		{"counts_too_large", func(ctx context.Context, c *Comm) error {
 			return AllGatherV(ctx, c, four, three, []int{math.MaxInt, math.MaxInt})
 		}, "fewer than its counts"},
-		{"counts_too_small", func(ctx context.Context, c *Comm) error { return AllGatherV(ctx, c, four, three, []int{1, 1}) }, "2 more than its counts"},
-		{"own_count", func(ctx context.Context, c *Comm) error { return AllGatherV(ctx, c, four, three, []int{2, 2}) }, "in has 3 elements, and the count of rank 0 is 2"},
+		{"counts_too_small", func(ctx context.Context, c *Comm) error { return AllGatherV(ctx, c, four, three, []int{1, 1}) },
+			"2 more than its counts"},
+		{"own_count", func(ctx context.Context, c *Comm) error { return AllGatherV(ctx, c, four, three, []int{2, 2}) },
+			"in has 3 elements, and the count of rank 0 is 2"},
 		{"to_itself", func(ctx context.Context, c *Comm) error {
 			return AllToAllV(ctx, c, four, []int{1, 3}, four, []int{2, 2})
 		}, "sends itself 2 elements and receives 1"},
-		{"algorithm", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c.Using("magic"), four, Sum) }, `algorithm "magic" is not one of this collective's; possible here: star, `},
-		{"not_canonical", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c.Using("ring"), four, Sum) }, "deterministic = false"},
+		{"algorithm", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c.Using("magic"), four, Sum) },
+			`algorithm "magic" is not one of this collective's; possible here: star, `},
+		{"not_canonical", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c.Using("ring"), four, Sum) },
+			"deterministic = false"},
 		{"no_shared_memory", func(ctx context.Context, c *Comm) error {
 			return Exscan(ctx, c.Using("shm"), four, Sum)
 		}, `"shm" needs ranks that all share memory`},
@@ -82,7 +95,8 @@ func TestWrongArgumentsFailOnEveryRank(t *testing.T) {
 				if errs[0] == nil || !strings.Contains(errs[0].Error(), tt.text) {
 					t.Errorf("rank 0 got %v, want %q", errs[0], tt.text)
 				}
-				if !errors.Is(errs[1], ErrAborted) && !errors.Is(errs[1], ErrMismatch) || errors.Is(errs[1], ErrAborted) && !strings.Contains(errs[1].Error(), tt.text) {
+				if !errors.Is(errs[1], ErrAborted) && !errors.Is(errs[1], ErrMismatch) || errors.Is(errs[1], ErrAborted) &&
+					!strings.Contains(errs[1].Error(), tt.text) {
 					t.Errorf("rank 1 got %v, want %q", errs[1], tt.text)
 				}
 			})
@@ -111,7 +125,8 @@ func TestOnlyCanonicalAlgorithmsAreDeterministic(t *testing.T) {
 						return
 					}
 					left := NewOp("left", false, func(dst, left, _ []int32) { copy(dst, left) })
-					for rank, err := range testkit.Each(4, func(rank int) error { return reduceBy(t.Context(), w[rank].Using(name), tt.name, left) }) {
+					for rank, err := range testkit.Each(4,
+						func(rank int) error { return reduceBy(t.Context(), w[rank].Using(name), tt.name, left) }) {
 						if err == nil || !strings.Contains(err.Error(), "an operation that commutes") {
 							t.Errorf("an operation that does not commute: rank %d got %v", rank, err)
 						}
@@ -153,7 +168,8 @@ func TestNaNPropagatesInReductions(t *testing.T) {
 		}
 		lowest, highest := append([]float64{}, in...), append([]float64{}, in...)
 		narrowest := append([]float32{}, narrow...)
-		if err := errors.Join(AllReduce(ctx, c, lowest, Min), AllReduce(ctx, c, highest, Max), AllReduce(ctx, c, narrowest, Max)); err != nil {
+		if err := errors.Join(AllReduce(ctx, c, lowest, Min), AllReduce(ctx, c, highest, Max),
+			AllReduce(ctx, c, narrowest, Max)); err != nil {
 			return err
 		}
 		wrapped, negated := []uint8{200}, []int32{math.MaxInt32}
@@ -205,7 +221,8 @@ func TestRaggedCountsThatDoNotFitAreErrors(t *testing.T) {
 							t.Errorf("rank %d got %v", rank, err)
 							continue
 						}
-						for _, want := range []string{fmt.Sprintf("with %d bytes due from rank", due), fmt.Sprintf("with %d bytes for rank", sent)} {
+						for _, want := range []string{fmt.Sprintf("with %d bytes due from rank", due),
+							fmt.Sprintf("with %d bytes for rank", sent)} {
 							if !strings.Contains(err.Error(), want) {
 								t.Errorf("rank %d got %v, want %q", rank, err, want)
 							}
@@ -254,7 +271,8 @@ func TestRaggedCallsGoOnByThemselves(t *testing.T) {
 		if rank != 0 {
 			copy(gathered, want) // root's alone is filled
 		}
-		for name, pair := range map[string][2][]int32{"all_gather": {all, want}, "gather": {gathered, want}, "scatter": {handed, mine}, "reduce_scatter": {sums, mine}} {
+		for name, pair := range map[string][2][]int32{"all_gather": {all, want}, "gather": {gathered, want}, "scatter": {handed, mine},
+			"reduce_scatter": {sums, mine}} {
 			if string(bytesOf(pair[0])) != string(bytesOf(pair[1])) {
 				t.Errorf("rank %d, %s: got %v, want %v", rank, name, pair[0], pair[1])
 			}

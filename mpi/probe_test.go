@@ -48,7 +48,8 @@ func TestCostsArriveOrAreAGuess(t *testing.T) {
 		near, far := model.Uniform(m), model.Uniform(algorithm.Machine{Alpha: 2 * m.Alpha, Beta: 3 * m.Beta, Gamma: m.Gamma})
 		gotNear, gotFar := decodeCosts(encodeCosts(&near, &far))
 		for _, c := range [][2]model.Costs{{gotNear, near}, {gotFar, far}} {
-			for _, ways := range [][2]model.Times{{c[0].Message, c[1].Message}, {c[0].Exchange, c[1].Exchange}, {c[0].Reduction, c[1].Reduction}} {
+			for _, ways := range [][2]model.Times{{c[0].Message, c[1].Message}, {c[0].Exchange, c[1].Exchange},
+				{c[0].Reduction, c[1].Reduction}} {
 				for i := range ways[0] {
 					if math.Abs(ways[0][i]-ways[1][i]) > 1e-6*ways[1][i] {
 						t.Fatalf("%v, want %v", ways[0], ways[1])

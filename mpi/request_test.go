@@ -50,7 +50,8 @@ func TestRequestIsDoneWithoutAWait(t *testing.T) {
 				t.Fatal(err)
 			}
 			testkit.Eventually(t, "both are done", func() bool { return collective.Done() && message.Done() })
-			if err := WaitAll(t.Context(), collective, message); err != nil || buf[0] != 9 || message.Status() != (Status{Source: 1, Count: 1}) {
+			if err := WaitAll(t.Context(), collective, message); err != nil || buf[0] != 9 ||
+				message.Status() != (Status{Source: 1, Count: 1}) {
 				t.Errorf("got %v, %v, %+v", err, buf, message.Status())
 			}
 		})

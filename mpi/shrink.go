@@ -72,8 +72,8 @@ func (k *core) survivors(ctx context.Context) ([]int, error) {
 //
 // The lowest rank that has not ended is the coordinator: it asks all others, and decides on those that join. A rank joins one coordinator
 // only, until that one ends or stays silent, and a decision needs more than half of the ranks that have not ended: so there are no two. A
-// rank that knows the decision sends it to whoever asks, for as long as the connections last, so that a coordinator that dies halfway leaves
-// no rank behind.
+// rank that knows the decision sends it to whoever asks, for as long as the connections last, so that a coordinator that dies halfway
+// leaves no rank behind.
 type survey struct {
 	group    *engine.Group
 	excluded []bool      // by rank: it had left before

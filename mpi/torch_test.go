@@ -170,7 +170,8 @@ func simpleReduce[T float32 | float64 | int32 | int64 | uint64 | complex128](ctx
 		reduced(ctx, c, Sum, one(rank+1), one(size*(size+1)/2)),
 		reduced(ctx, c, Product, one(rank+1), one(factorial(size))),
 		// The coalesced cases.
-		reducedTogether(ctx, c, Sum, [2]T{of(rank + 1), of((rank + 1) * (rank + 1))}, [2]T{of(size * (size + 1) / 2), of(size * (size + 1) * (2*size + 1) / 6)}),
+		reducedTogether(ctx, c, Sum, [2]T{of(rank + 1), of((rank + 1) * (rank + 1))},
+			[2]T{of(size * (size + 1) / 2), of(size * (size + 1) * (2*size + 1) / 6)}),
 		reducedTogether(ctx, c, Product, [2]T{of(rank + 1), of(rank + 2)}, [2]T{of(factorial(size)), of(factorial(size + 1))}),
 		// Two inputs of each rank: W(2W-1) in all, and (2W)!, of which each half is reduced here.
 		reducedTogether(ctx, c, Sum, [2]T{of(2 * rank), of(2*rank + 1)}, [2]T{of(size * (size - 1)), of(size * size)}),
@@ -193,7 +194,8 @@ func torchSimpleReduce(ctx context.Context, c *Comm) error {
 		reducedTogether(ctx, c, Min, [2]int16{int16(rank), int16(rank + 1)}, [2]int16{0, 1}),
 		reducedTogether(ctx, c, Max, [2]int16{int16(rank + 1), int16(rank + 2)}, [2]int16{int16(size), int16(size + 1)}),
 		reducedTogether(ctx, c, Min, [2]float32{float32(2*rank + 1), float32(2*rank + 2)}, [2]float32{1, 2}),
-		reducedTogether(ctx, c, Max, [2]float32{float32(2*rank + 1), float32(2*rank + 2)}, [2]float32{float32(2*size - 1), float32(2 * size)}),
+		reducedTogether(ctx, c, Max, [2]float32{float32(2*rank + 1), float32(2*rank + 2)},
+			[2]float32{float32(2*size - 1), float32(2 * size)}),
 		reduced(ctx, c, Avg, []float64{float64(rank)}, []float64{float64(size-1) / 2}),
 	}
 	for i := range 4 {
@@ -216,7 +218,8 @@ func torchSimpleReduce(ctx context.Context, c *Comm) error {
 			or |= part
 			xor ^= part
 		}
-		errs = append(errs, reduced(ctx, c, BOr, []int32{int32(in)}, []int32{int32(or)}), reduced(ctx, c, BXor, []int32{int32(in)}, []int32{int32(xor)}))
+		errs = append(errs, reduced(ctx, c, BOr, []int32{int32(in)}, []int32{int32(or)}),
+			reduced(ctx, c, BXor, []int32{int32(in)}, []int32{int32(xor)}))
 	}
 	return errors.Join(errs...)
 }

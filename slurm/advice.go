@@ -42,20 +42,24 @@ var refusedOption = sync.OnceValue(func() []*regexp.Regexp {
 // come together the more telling ones stand first.
 var refusals = []struct{ words, advice string }{
 	{"Invalid partition name specified", `set slurm.partition to one that "sinfo -s" lists`},
-	{"Invalid account or account/partition combination", `set slurm.account to one of your own, and slurm.partition to one that it may use: ` +
-		`"sacctmgr show associations user=$USER" lists them`},
+	{"Invalid account or account/partition combination",
+		`set slurm.account to one of your own, and slurm.partition to one that it may use: ` +
+			`"sacctmgr show associations user=$USER" lists them`},
 	{"Invalid qos specification", `set slurm.qos to one that you may use: ` +
 		`"sacctmgr show associations user=$USER format=account,qos" lists them`},
 	{"Invalid feature specification", `set slurm.constraint to what nodes have: "sinfo -o '%P %f'" lists it`},
-	{"Invalid generic resource (gres) specification", `set slurm.gpus_per_node or slurm.gres to what nodes have: "sinfo -o '%P %G'" lists it`},
+	{"Invalid generic resource (gres) specification",
+		`set slurm.gpus_per_node or slurm.gres to what nodes have: "sinfo -o '%P %G'" lists it`},
 	{"Invalid node name specified", `correct slurm.nodelist, or slurm.exclude: "sinfo -N" lists the nodes`},
 	{"Requested reservation is invalid", `set slurm.reservation to one that "scontrol show reservation" lists`},
 	{"Access denied to requested reservation", `leave slurm.reservation out, or have yourself or your account added to it`},
 	{"Invalid license specification", `set slurm.licenses to what "scontrol show licenses" lists`},
-	{"Invalid job array specification", `correct slurm.array; "scontrol show config" says how many elements an array may have (MaxArraySize)`},
+	{"Invalid job array specification",
+		`correct slurm.array; "scontrol show config" says how many elements an array may have (MaxArraySize)`},
 	{"Job dependency problem", `correct slurm.dependency or --after: Slurm must still know each job that is named`},
-	{"CPU count per node can not be satisfied", `lower launch.nproc_per_node or slurm.cpus_per_task: "sinfo -o '%P %c'" says how many cores ` +
-		`nodes have`},
+	{"CPU count per node can not be satisfied",
+		`lower launch.nproc_per_node or slurm.cpus_per_task: "sinfo -o '%P %c'" says how many cores ` +
+			`nodes have`},
 	{"Memory specification can not be satisfied", `lower slurm.mem, or slurm.mem_per_cpu: "sinfo -o '%P %m'" says how many MiB nodes have`},
 	{"Requested node configuration is not available", `no node, or too few, has all that is asked for at once: lower slurm.nodes, ` +
 		`slurm.gpus_per_node, slurm.mem or launch.nproc_per_node, or take another slurm.partition ("sinfo -o '%P %D %c %m %G'")`},
@@ -64,7 +68,8 @@ var refusals = []struct{ words, advice string }{
 	{"Node count specification invalid", `lower slurm.nodes: "scontrol show partition" says how many nodes a job may have`},
 	{"is not a valid node count", `correct slurm.nodes in the job file`},
 	{"More processors requested than permitted", `lower slurm.nodes, launch.nproc_per_node or slurm.cpus_per_task`},
-	{"User's group not permitted to use this partition", `take another slurm.partition: "scontrol show partition" names the groups of each`},
+	{"User's group not permitted to use this partition",
+		`take another slurm.partition: "scontrol show partition" names the groups of each`},
 	{"Job violates accounting/QOS policy", `ask for less (slurm.nodes, slurm.time, slurm.gpus_per_node), wait until other jobs of ` +
 		`yours have ended, or take another slurm.qos`},
 	{"Requested partition configuration not available now", `ask for less (slurm.nodes, slurm.time), or take another slurm.partition: ` +

@@ -71,9 +71,11 @@ func TestEveryRefusalOfTheCorpusHasAdvice(t *testing.T) {
 
 func TestAdviceNamesTheKeyToChange(t *testing.T) {
 	for words, want := range map[string]string{
-		"Invalid --time specification":                                                           "correct slurm.time in the job file",
-		"Invalid --mem-per-cpu specification":                                                    "correct slurm.mem_per_cpu in the job file",
-		`Invalid numeric value "0" for --ntasks.`:                                                "sbatch's --ntasks: set launch.nproc_per_node and slurm.nodes",
+		"Invalid --time specification": "correct slurm.time in the job file",
+		"Invalid --mem-per-cpu specification": "correct " +
+			"slurm.mem_per_cpu in the job file",
+		`Invalid numeric value "0" for --ntasks.`: "sbatch's --ntasks: set " +
+			"launch.nproc_per_node and slurm.nodes",
 		`invalid partition specified: x; Invalid partition name specified`:                       `set slurm.partition to one that "sinfo -s" lists`,
 		"allocation failure: Requested time limit is invalid (missing or exceeds some limit)":    "lower slurm.time",
 		"CPU count per node can not be satisfied; Requested node configuration is not available": "lower launch.nproc_per_node",

@@ -95,10 +95,12 @@ func (a *Allocation) CheckLayout() error {
 	case !a.InStep():
 		return nil
 	case a.ProcID == 0 && a.NodeRank != 0:
-		return fmt.Errorf("SLURM_PROCID is 0 on %s, but the other tasks look for rank 0 on %s, the step's first node: begin the list of hosts with %s",
+		return fmt.Errorf("SLURM_PROCID is 0 on %s, but the other tasks look for rank 0 on %s, the step's first node: begin "+
+			"the list of hosts with %s",
 			a.NodeName(), a.Nodes[0], a.Nodes[0])
 	case a.NodeRank == 0 && a.LocalID == 0 && a.ProcID != 0:
-		return fmt.Errorf("the first task on %s, the step's first node, has SLURM_PROCID %d, but the others look for rank 0 there: begin the list of hosts with %s",
+		return fmt.Errorf("the first task on %s, the step's first node, has SLURM_PROCID %d, but the others look for rank 0 there: begin "+
+			"the list of hosts with %s",
 			a.Nodes[0], a.ProcID, a.Nodes[0])
 	}
 	return nil

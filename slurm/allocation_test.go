@@ -50,7 +50,8 @@ func TestFromEnviron(t *testing.T) {
 }
 
 func TestFromEnvironOutsideAJobFails(t *testing.T) {
-	for _, env := range []envFile{{}, {"SLURM_JOB_ID": ""}, {"SLURM_JOB_ID": "(null)"}, {"SLURM_CONF": "/etc/slurm.conf", "SLURM_STEP_ID": "0"}} {
+	for _, env := range []envFile{{}, {"SLURM_JOB_ID": ""}, {"SLURM_JOB_ID": "(null)"},
+		{"SLURM_CONF": "/etc/slurm.conf", "SLURM_STEP_ID": "0"}} {
 		a, err := slurm.FromEnviron(env.lookup)
 		if !errors.Is(err, slurm.ErrNotInSlurm) || !strings.Contains(err.Error(), "SLURM_JOB_ID") {
 			t.Errorf("%v: %+v, %v; want ErrNotInSlurm", env, a, err)
@@ -64,33 +65,41 @@ func TestFromEnvironRefuses(t *testing.T) {
 		change envFile
 		want   string
 	}{
-		"job id":               {envFile{"SLURM_JOB_ID": "7;rm"}, `SLURM_JOB_ID="7;rm"`},
-		"negative step":        {envFile{"SLURM_STEP_ID": "-1"}, `SLURM_STEP_ID="-1"`},
-		"restarts":             {envFile{"SLURM_RESTART_COUNT": "-1"}, "SLURM_RESTART_COUNT"},
-		"no nodelist":          {envFile{"SLURM_STEP_NODELIST": "", "SLURM_JOB_NODELIST": ""}, "SLURM_STEP_NODELIST or SLURM_JOB_NODELIST or SLURM_NODELIST is not set"},
-		"empty nodelist":       {envFile{"SLURM_STEP_NODELIST": " ,"}, "names no node"},
-		"bad nodelist":         {envFile{"SLURM_STEP_NODELIST": "n[3-"}, "SLURM_STEP_NODELIST: hostlist"},
-		"hostile nodelist":     {envFile{"SLURM_STEP_NODELIST": "n[0-999999999]"}, "SLURM_STEP_NODELIST: hostlist"},
-		"job's longer list":    {envFile{"SLURM_STEP_NODELIST": ""}, `SLURM_JOB_NODELIST="n[1-4]" names 4 nodes, but SLURM_STEP_TASKS_PER_NODE="2,1" counts the tasks of 2`},
-		"longer counts":        {envFile{"SLURM_STEP_TASKS_PER_NODE": "1(x3)"}, `SLURM_STEP_NODELIST="n[3-4]" names 2 nodes, but SLURM_STEP_TASKS_PER_NODE="1(x3)" counts the tasks of 3`},
-		"no counts":            {envFile{"SLURM_STEP_TASKS_PER_NODE": "", "SLURM_TASKS_PER_NODE": ""}, "SLURM_STEP_TASKS_PER_NODE or SLURM_TASKS_PER_NODE is not set"},
-		"bad counts":           {envFile{"SLURM_STEP_TASKS_PER_NODE": "2;1"}, "SLURM_STEP_TASKS_PER_NODE: counts"},
-		"hostile counts":       {envFile{"SLURM_STEP_TASKS_PER_NODE": "1(x999999999)"}, "SLURM_STEP_TASKS_PER_NODE: counts"},
-		"total":                {envFile{"SLURM_STEP_NUM_TASKS": "4"}, `SLURM_STEP_NUM_TASKS="4", but the counts in SLURM_STEP_TASKS_PER_NODE="2,1" make 3`},
-		"total is no number":   {envFile{"SLURM_STEP_NUM_TASKS": "three"}, "SLURM_STEP_NUM_TASKS"},
-		"node without a task":  {envFile{"SLURM_STEP_TASKS_PER_NODE": "3,0"}, "n4"},
-		"node named twice":     {envFile{"SLURM_STEP_NODELIST": "n4,n4"}, "n4 twice"},
-		"node out of range":    {envFile{"SLURM_NODEID": "2"}, `SLURM_NODEID is 2, but SLURM_STEP_NODELIST="n[3-4]" names only 2 nodes`},
-		"no node":              {envFile{"SLURM_NODEID": ""}, "SLURM_NODEID is not set"},
-		"rank out of range":    {envFile{"SLURM_PROCID": "3"}, "SLURM_PROCID is 3"},
-		"no rank":              {envFile{"SLURM_PROCID": "(null)"}, "SLURM_PROCID is not set"},
-		"hostile rank":         {envFile{"SLURM_PROCID": "4294967295"}, "SLURM_PROCID"},
-		"local out of range":   {envFile{"SLURM_LOCALID": "1"}, `SLURM_LOCALID is 1, but SLURM_STEP_TASKS_PER_NODE="2,1" makes only 1 for node n4`},
-		"no local rank":        {envFile{"SLURM_LOCALID": ""}, "SLURM_LOCALID is not set"},
-		"another node's name":  {envFile{"SLURMD_NODENAME": "n1"}, `SLURMD_NODENAME="n1", but SLURM_NODEID is 1 and that node of SLURM_STEP_NODELIST="n[3-4]" is n4`},
-		"too few addresses":    {envFile{slurm.SimAddresses: "127.0.0.1"}, "1 addresses for 2 nodes"},
-		"address with a name":  {envFile{slurm.SimAddresses: "127.0.0.1,evil.example"}, `"evil.example" is not an IP address`},
-		"batch: node":          {envFile{"SLURM_STEP_ID": "", "SLURM_NODEID": "4"}, `SLURM_NODEID is 4, but SLURM_JOB_NODELIST="n[1-4]" names only 4 nodes`},
+		"job id":        {envFile{"SLURM_JOB_ID": "7;rm"}, `SLURM_JOB_ID="7;rm"`},
+		"negative step": {envFile{"SLURM_STEP_ID": "-1"}, `SLURM_STEP_ID="-1"`},
+		"restarts":      {envFile{"SLURM_RESTART_COUNT": "-1"}, "SLURM_RESTART_COUNT"},
+		"no nodelist": {envFile{"SLURM_STEP_NODELIST": "", "SLURM_JOB_NODELIST": ""},
+			"SLURM_STEP_NODELIST or SLURM_JOB_NODELIST or SLURM_NODELIST is not set"},
+		"empty nodelist":   {envFile{"SLURM_STEP_NODELIST": " ,"}, "names no node"},
+		"bad nodelist":     {envFile{"SLURM_STEP_NODELIST": "n[3-"}, "SLURM_STEP_NODELIST: hostlist"},
+		"hostile nodelist": {envFile{"SLURM_STEP_NODELIST": "n[0-999999999]"}, "SLURM_STEP_NODELIST: hostlist"},
+		"job's longer list": {envFile{"SLURM_STEP_NODELIST": ""},
+			`SLURM_JOB_NODELIST="n[1-4]" names 4 nodes, but SLURM_STEP_TASKS_PER_NODE="2,1" counts the tasks of 2`},
+		"longer counts": {envFile{"SLURM_STEP_TASKS_PER_NODE": "1(x3)"},
+			`SLURM_STEP_NODELIST="n[3-4]" names 2 nodes, but SLURM_STEP_TASKS_PER_NODE="1(x3)" counts the tasks of 3`},
+		"no counts": {envFile{"SLURM_STEP_TASKS_PER_NODE": "", "SLURM_TASKS_PER_NODE": ""},
+			"SLURM_STEP_TASKS_PER_NODE or SLURM_TASKS_PER_NODE is not set"},
+		"bad counts":     {envFile{"SLURM_STEP_TASKS_PER_NODE": "2;1"}, "SLURM_STEP_TASKS_PER_NODE: counts"},
+		"hostile counts": {envFile{"SLURM_STEP_TASKS_PER_NODE": "1(x999999999)"}, "SLURM_STEP_TASKS_PER_NODE: counts"},
+		"total": {envFile{"SLURM_STEP_NUM_TASKS": "4"},
+			`SLURM_STEP_NUM_TASKS="4", but the counts in SLURM_STEP_TASKS_PER_NODE="2,1" make 3`},
+		"total is no number":  {envFile{"SLURM_STEP_NUM_TASKS": "three"}, "SLURM_STEP_NUM_TASKS"},
+		"node without a task": {envFile{"SLURM_STEP_TASKS_PER_NODE": "3,0"}, "n4"},
+		"node named twice":    {envFile{"SLURM_STEP_NODELIST": "n4,n4"}, "n4 twice"},
+		"node out of range":   {envFile{"SLURM_NODEID": "2"}, `SLURM_NODEID is 2, but SLURM_STEP_NODELIST="n[3-4]" names only 2 nodes`},
+		"no node":             {envFile{"SLURM_NODEID": ""}, "SLURM_NODEID is not set"},
+		"rank out of range":   {envFile{"SLURM_PROCID": "3"}, "SLURM_PROCID is 3"},
+		"no rank":             {envFile{"SLURM_PROCID": "(null)"}, "SLURM_PROCID is not set"},
+		"hostile rank":        {envFile{"SLURM_PROCID": "4294967295"}, "SLURM_PROCID"},
+		"local out of range": {envFile{"SLURM_LOCALID": "1"},
+			`SLURM_LOCALID is 1, but SLURM_STEP_TASKS_PER_NODE="2,1" makes only 1 for node n4`},
+		"no local rank": {envFile{"SLURM_LOCALID": ""}, "SLURM_LOCALID is not set"},
+		"another node's name": {envFile{"SLURMD_NODENAME": "n1"},
+			`SLURMD_NODENAME="n1", but SLURM_NODEID is 1 and that node of SLURM_STEP_NODELIST="n[3-4]" is n4`},
+		"too few addresses":   {envFile{slurm.SimAddresses: "127.0.0.1"}, "1 addresses for 2 nodes"},
+		"address with a name": {envFile{slurm.SimAddresses: "127.0.0.1,evil.example"}, `"evil.example" is not an IP address`},
+		"batch: node": {envFile{"SLURM_STEP_ID": "", "SLURM_NODEID": "4"},
+			`SLURM_NODEID is 4, but SLURM_JOB_NODELIST="n[1-4]" names only 4 nodes`},
 		"batch: no nodelist":   {envFile{"SLURM_STEP_ID": "", "SLURM_JOB_NODELIST": ""}, "SLURM_JOB_NODELIST or SLURM_NODELIST is not set"},
 		"batch: hostile":       {envFile{"SLURM_STEP_ID": "", "SLURM_TASKS_PER_NODE": "1(x999999999)"}, "SLURM_TASKS_PER_NODE: counts"},
 		"batch: total":         {envFile{"SLURM_STEP_ID": "", "SLURM_NTASKS": "many"}, "SLURM_NTASKS"},
@@ -113,8 +122,9 @@ func TestCheckLayout(t *testing.T) {
 	for want, change := range map[string]envFile{
 		"":  {},
 		" ": {"SLURM_NODEID": "0", "SLURM_LOCALID": "1", "SLURM_PROCID": "2", "SLURMD_NODENAME": ""},
-		"SLURM_PROCID is 0 on n4, but the other tasks look for rank 0 on n3":                       {"SLURM_PROCID": "0"},
-		"the first task on n3, the step's first node, has SLURM_PROCID 1, but the others look for": {"SLURM_NODEID": "0", "SLURM_PROCID": "1", "SLURMD_NODENAME": ""},
+		"SLURM_PROCID is 0 on n4, but the other tasks look for rank 0 on n3": {"SLURM_PROCID": "0"},
+		"the first task on n3, the step's first node, has SLURM_PROCID 1, but the others look for": {"SLURM_NODEID": "0",
+			"SLURM_PROCID": "1", "SLURMD_NODENAME": ""},
 		"  ": {"SLURM_STEP_ID": "", "SLURM_PROCID": "1", "SLURM_NODEID": "0"},
 	} {
 		a, err := slurm.FromEnviron(uneven().with(change).lookup)
@@ -141,7 +151,8 @@ func TestInteractiveStepIsNoStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a.InStep() || !slices.Equal(a.Nodes, []string{"g1", "g2"}) || a.Tasks != 0 || a.TasksPerNode != nil {
-		t.Errorf("step %q, nodes %q, %d tasks %v; want the job: no step, two nodes, tasks unknown", a.StepID, a.Nodes, a.Tasks, a.TasksPerNode)
+		t.Errorf("step %q, nodes %q, %d tasks %v; want the job: no step, two nodes, tasks unknown", a.StepID, a.Nodes,
+			a.Tasks, a.TasksPerNode)
 	}
 }
 
@@ -175,10 +186,12 @@ func TestHeterogeneousNodesCountByComponent(t *testing.T) {
 	}{
 		"by component": {hetTask(), []string{"n3", "n1", "n2"}, []int{1, 2, 2}},
 		"rank 0": {
-			hetTask().with(envFile{"SLURM_NODEID": "0", "SLURM_PROCID": "0", "SLURMD_NODENAME": "n3"}), []string{"n3", "n1", "n2"}, []int{1, 2, 2},
+			hetTask().with(envFile{"SLURM_NODEID": "0", "SLURM_PROCID": "0", "SLURMD_NODENAME": "n3"}),
+			[]string{"n3", "n1", "n2"}, []int{1, 2, 2},
 		},
 		"one component": {
-			hetTask().with(envFile{"SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NODEID": "1", "SLURM_PROCID": "2"}),
+			hetTask().with(envFile{"SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURM_STEP_NUM_TASKS": "4",
+				"SLURM_NODEID": "1", "SLURM_PROCID": "2"}),
 			[]string{"n1", "n2"}, []int{2, 2},
 		},
 	} {
@@ -188,7 +201,8 @@ func TestHeterogeneousNodesCountByComponent(t *testing.T) {
 			continue
 		}
 		if !slices.Equal(a.Nodes, tt.nodes) || !slices.Equal(a.TasksPerNode, tt.counts) || a.NodeName() != tt.env["SLURMD_NODENAME"] {
-			t.Errorf("%s: nodes %q with %v tasks, this one is %s; want %q with %v", name, a.Nodes, a.TasksPerNode, a.NodeName(), tt.nodes, tt.counts)
+			t.Errorf("%s: nodes %q with %v tasks, this one is %s; want %q with %v", name, a.Nodes, a.TasksPerNode,
+				a.NodeName(), tt.nodes, tt.counts)
 		}
 	}
 }

@@ -23,7 +23,8 @@ func TestParseArray(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %v", text, got, err, want)
 		}
 	}
-	for _, bad := range []string{"", "a", "1-", "-1", "3-1", "1-4:0", "1:2", "0-3%0", "0-3%", "0-1001", "1,,2", "1 2", "+1", "99999999999"} {
+	for _, bad := range []string{"", "a", "1-", "-1", "3-1", "1-4:0", "1:2", "0-3%0", "0-3%", "0-1001", "1,,2",
+		"1 2", "+1", "99999999999"} {
 		if got, err := slurm.ParseArray(bad); err == nil {
 			t.Errorf("%q is an array: %v", bad, got)
 		}

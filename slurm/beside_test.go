@@ -25,7 +25,8 @@ func TestPartsAreAJobsComponents(t *testing.T) {
 		parts    []int
 		args     []string // of srun for the last part
 	}{
-		{"1", "1|1|RUNNING|None|n[1-2]|live\n", [][]string{{"n1", "n2"}}, []int{-1}, []string{"--jobid=1", "--nodelist=n[1-2]", "--nodes=2", "--ntasks=2"}},
+		{"1", "1|1|RUNNING|None|n[1-2]|live\n", [][]string{{"n1", "n2"}}, []int{-1},
+			[]string{"--jobid=1", "--nodelist=n[1-2]", "--nodes=2", "--ntasks=2"}},
 		{"2_3", "2_3|3|RUNNING|None|n2|a|b c\n", [][]string{{"n2"}}, []int{-1}, []string{"--jobid=3", "--nodelist=n2", "--nodes=1"}},
 		{"4", "4+0|4|RUNNING|None|n1|het\n4+1|5|RUNNING|None|n[2-3]|het\n", [][]string{{"n1"}, {"n2", "n3"}}, []int{0, 1},
 			[]string{"--jobid=4", "--het-group=1", "--nodelist=n[2-3]"}},

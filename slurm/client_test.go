@@ -60,7 +60,8 @@ func (p *pretend) client() *Client { return &Client{Run: p.run} }
 
 func TestClientEnvironHasNoFormats(t *testing.T) {
 	p := &pretend{answers: map[string]Output{"squeue": recorded(t, "cli/squeue-unknown-job"), "sbatch": {Stdout: []byte("1\n")}}}
-	given := []string{"PATH=/bin", "SQUEUE_STATES=PENDING", "SLURM_CONF=/etc/slurm.conf", "SLURM_TIME_FORMAT=relative", "SACCT_FORMAT=x", "SQUEUE=1"}
+	given := []string{"PATH=/bin", "SQUEUE_STATES=PENDING", "SLURM_CONF=/etc/slurm.conf", "SLURM_TIME_FORMAT=relative",
+		"SACCT_FORMAT=x", "SQUEUE=1"}
 	client := &Client{Environ: given, Run: p.run}
 	if _, err := client.Jobs(t.Context(), []string{"1"}); !errors.Is(err, ErrUnknownJob) {
 		t.Errorf("error %v", err)
@@ -104,7 +105,8 @@ func TestExecLooksUpOnlyInItsPath(t *testing.T) {
 	write(t, filepath.Join(dir, "sbatch"), "#!/bin/sh\n")
 	t.Chdir(dir)
 	for name, environ := range map[string][]string{
-		"no PATH": nil, "empty PATH": {"PATH="}, "current folder": {"PATH=.:"}, "other folder": {"PATH=/nonexistent"}, "the last PATH counts": {"PATH=" + dir, "PATH=/nonexistent"},
+		"no PATH": nil, "empty PATH": {"PATH="}, "current folder": {"PATH=.:"}, "other folder": {"PATH=/nonexistent"},
+		"the last PATH counts": {"PATH=" + dir, "PATH=/nonexistent"},
 	} {
 		_, err := Exec(t.Context(), Command{Name: "sbatch", Environ: environ})
 		if !errors.Is(err, ErrNoSlurm) || !strings.Contains(err.Error(), "ddpbatch simulate") {

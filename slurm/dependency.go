@@ -55,7 +55,8 @@ func JoinDependencies(conditions ...string) (string, error) {
 	if len(all) > 1 {
 		for _, condition := range all {
 			if strings.Contains(condition, "?") {
-				return "", fmt.Errorf("%s and the other conditions cannot all be asked of Slurm: it takes either \",\" or \"?\" between them",
+				return "", fmt.Errorf("%s and the other conditions cannot all be asked of Slurm: it takes either "+
+					"\",\" or \"?\" between them",
 					clip(condition))
 			}
 		}

@@ -295,10 +295,12 @@ func srunNames() optionNames {
 		"container-mount-home no-container-mount-home container-remap-root no-container-remap-root container-writable container-readonly "+
 		"no-container-entrypoint container-entrypoint", noArgument)
 	names.add("kill-on-bad-exit immediate x11 exclusive", optionalArgument)
-	names.add("accel-bind cpu-bind mpi bcast compress epilog prolog task-epilog task-prolog jobid het-group relative threads wait slurmd-debug "+
+	names.add("accel-bind cpu-bind mpi bcast compress epilog prolog task-epilog task-prolog jobid het-group relative "+
+		"threads wait slurmd-debug "+
 		"msg-timeout cpu-freq send-libs treewidth export container-image container-mounts container-workdir container-name container-save "+
 		"container-env", needsArgument)
-	names.letters("l label u unbuffered K kill-on-bad-exit r relative T threads E preserve-env X disable-status Z no-allocate I immediate W wait")
+	names.letters("l label u unbuffered K kill-on-bad-exit r relative T threads E preserve-env X disable-status Z " +
+		"no-allocate I immediate W wait")
 	return names
 }
 

@@ -15,11 +15,14 @@ var directiveCases = []struct {
 	name, script string
 	want         []string // "name" or "name=value"; ":" between components
 }{
-	{"short and long", "#SBATCH -N 2 -n8 --partition=gpu --account proj\n", []string{"nodes=2", "ntasks=8", "partition=gpu", "account=proj"}},
-	{"after a command nothing counts", "#SBATCH -c4\n\n # a comment\n#SBATCH -t 90\nmodule load x\n#SBATCH -n9\n", []string{"cpus-per-task=4", "time=90"}},
+	{"short and long", "#SBATCH -N 2 -n8 --partition=gpu --account proj\n",
+		[]string{"nodes=2", "ntasks=8", "partition=gpu", "account=proj"}},
+	{"after a command nothing counts", "#SBATCH -c4\n\n # a comment\n#SBATCH -t 90\nmodule load x\n#SBATCH -n9\n",
+		[]string{"cpus-per-task=4", "time=90"}},
 	{"only at the beginning of a line", " #SBATCH -n4\n##SBATCH -n3\n#SBATCH-n2\n", []string{"ntasks=2"}},
 	{"# ends a line", "#SBATCH --comment=x#y -n2\n#SBATCH --comment='a # b' -n3\n", []string{"comment=x", "comment=a # b", "ntasks=3"}},
-	{"quotes group, and a backslash escapes in both", `#SBATCH --comment="a\"b" --job-name='c\d e'` + "\n", []string{`comment=a"b`, "job-name=cd e"}},
+	{"quotes group, and a backslash escapes in both", `#SBATCH --comment="a\"b" --job-name='c\d e'` + "\n",
+		[]string{`comment=a"b`, "job-name=cd e"}},
 	{"an empty word ends a line", `#SBATCH "" -n3` + "\n", nil},
 	{"names that are cut short", "#SBATCH --part=gpu --tasks-per=3\n", []string{"partition=gpu", "ntasks-per-node=3"}},
 	{"a name that is cut too short", "#SBATCH --nta=3\n", []string{"refused"}},
@@ -33,7 +36,8 @@ var directiveCases = []struct {
 	{"an unknown letter", "#SBATCH -Y\n", []string{"refused"}},
 	{"a quote without an end", "#SBATCH --comment=\"a\n", []string{"refused"}},
 	{"a colon", "#SBATCH :x\n", []string{"refused"}},
-	{"a heterogeneous job", "#SBATCH -N1\n#SBATCH hetjob -n7\n#SBATCH -N2\n#SBATCH PACKJOB\n#SBATCH -N3\n", []string{"nodes=1", ":", "nodes=2", ":", "nodes=3"}},
+	{"a heterogeneous job", "#SBATCH -N1\n#SBATCH hetjob -n7\n#SBATCH -N2\n#SBATCH PACKJOB\n#SBATCH -N3\n",
+		[]string{"nodes=1", ":", "nodes=2", ":", "nodes=3"}},
 	{"hetjob in a line ends it", "#SBATCH -N2 hetjob -n7\n#SBATCH --comment=hetjob\n", []string{"nodes=2", "comment=hetjob"}},
 }
 
@@ -109,7 +113,8 @@ func sbatchOptions(t *testing.T, sbatch, dir, script string) map[string]string {
 	lines := bufio.NewScanner(stderr)
 	for lines.Scan() && !strings.Contains(lines.Text(), "end of defined options") {
 		begun = begun || strings.Contains(lines.Text(), "defined options")
-		if name, value, ok := strings.Cut(strings.TrimPrefix(lines.Text(), "sbatch: "), ": "); ok && begun && strings.TrimSpace(name) != "verbose" {
+		if name, value, ok := strings.Cut(strings.TrimPrefix(lines.Text(), "sbatch: "), ": "); ok && begun &&
+			strings.TrimSpace(name) != "verbose" {
 			read[strings.TrimSpace(name)] = strings.TrimSpace(value)
 		}
 	}
@@ -130,7 +135,8 @@ func TestSrunOptions(t *testing.T) {
 	for _, g := range given {
 		words = append(words, g.Word())
 	}
-	want := []string{"--nodes=2", "--ntasks-per-node=4", "--label", "--unbuffered", "--kill-on-bad-exit", "--mpi=pmix", "--container-image=img"}
+	want := []string{"--nodes=2", "--ntasks-per-node=4", "--label", "--unbuffered", "--kill-on-bad-exit", "--mpi=pmix",
+		"--container-image=img"}
 	if !slices.Equal(words, want) {
 		t.Errorf("%q, want %q", words, want)
 	}

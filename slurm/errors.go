@@ -54,7 +54,8 @@ type UnreachableError struct {
 }
 
 func (e *UnreachableError) Error() string {
-	return fmt.Sprintf("%s cannot reach the Slurm controller: %s; try again later, or run \"scontrol ping\" to see its state", e.Command, e.Words)
+	return fmt.Sprintf("%s cannot reach the Slurm controller: %s; try again later, or run \"scontrol ping\" to see its state", e.Command,
+		e.Words)
 }
 
 // Unheard reports whether the controller certainly did not get the command's request: there was no connection, or nothing to make it with.

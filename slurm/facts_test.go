@@ -15,7 +15,8 @@ import (
 
 func TestClusterConfig(t *testing.T) {
 	for text, want := range map[string]ClusterConfig{
-		"Configuration data as of 2026-11-21T00:55:18\nKeepAliveTime           = SYSTEM_DEFAULT\nKillOnBadExit           = 0\nKillWait                = 30 sec\nLaunchParameters        = (null)\n": {KillWait: 30 * time.Second, MaxArraySize: -1},
+		"Configuration data as of 2026-11-21T00:55:18\nKeepAliveTime           = SYSTEM_DEFAULT\nKillOnBadExit           = 0\nKillWait   " +
+			"             = 30 sec\nLaunchParameters        = (null)\n": {KillWait: 30 * time.Second, MaxArraySize: -1},
 		"KillWait = 5 sec\n":                                        {KillWait: 5 * time.Second, MaxArraySize: -1},
 		"KillWait = 5 sec\nSrunPortRange = 0-0\n":                   {KillWait: 5 * time.Second, MaxArraySize: -1},
 		"KillWait = 5 sec\nMaxArraySize            = 1001\n":        {KillWait: 5 * time.Second, MaxArraySize: 1001},
@@ -29,7 +30,8 @@ func TestClusterConfig(t *testing.T) {
 		}
 	}
 	for _, out := range []Output{
-		{}, {Stdout: []byte("OverTimeLimit = 5 min\n")}, {Stdout: []byte("KillWait = soon\n")}, {Stdout: []byte("KillWait\n")}, {Stdout: []byte("KillWait = -5 sec\n")},
+		{}, {Stdout: []byte("OverTimeLimit = 5 min\n")}, {Stdout: []byte("KillWait = soon\n")}, {Stdout: []byte("KillWait\n")},
+		{Stdout: []byte("KillWait = -5 sec\n")},
 		{Code: 1, Stderr: []byte("slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)\n")},
 	} {
 		p := &pretend{answers: map[string]Output{"scontrol": out}}
@@ -43,9 +45,10 @@ func TestFactsCorpus(t *testing.T) {
 	p := &pretend{answers: map[string]Output{"scontrol": recorded(t, "cli2/scontrol-show-job-o")}}
 	at := func(s string) time.Time { return slurmTime("2026-11-21T" + s) }
 	for id, want := range map[string]JobFacts{
-		"6":   {JobStatus: JobStatus{State: "TIMEOUT", Reason: "TimeLimit", EndTime: "2026-11-21T01:24:36"}, End: at("01:24:36")},
-		"7":   {JobStatus: JobStatus{State: "CANCELLED", Reason: "None", EndTime: "2026-11-21T01:24:23"}, End: at("01:24:23")},
-		"11":  {JobStatus: JobStatus{State: "FAILED", Reason: "NonZeroExitCode", EndTime: "2026-11-21T01:24:37"}, PreemptTime: at("01:24:36"), End: at("01:24:37")},
+		"6": {JobStatus: JobStatus{State: "TIMEOUT", Reason: "TimeLimit", EndTime: "2026-11-21T01:24:36"}, End: at("01:24:36")},
+		"7": {JobStatus: JobStatus{State: "CANCELLED", Reason: "None", EndTime: "2026-11-21T01:24:23"}, End: at("01:24:23")},
+		"11": {JobStatus: JobStatus{State: "FAILED", Reason: "NonZeroExitCode", EndTime: "2026-11-21T01:24:37"},
+			PreemptTime: at("01:24:36"), End: at("01:24:37")},
 		"8_2": {JobStatus: JobStatus{State: "FAILED", Reason: "NonZeroExitCode", EndTime: "2026-11-21T01:24:22"}, End: at("01:24:22")},
 	} {
 		got, err := p.client().Facts(t.Context(), id)
@@ -101,7 +104,8 @@ func TestFacts(t *testing.T) {
 }
 
 func TestDownNodes(t *testing.T) {
-	lines := []string{"n1|idle", "n1|idle", "n2|down*", "n2|down*", "n3|mixed*", "n4|draining", "n5|failing", "n6|completing", "n7|down$", "n8|idle~", "n9|allocated+", "greeting"}
+	lines := []string{"n1|idle", "n1|idle", "n2|down*", "n2|down*", "n3|mixed*", "n4|draining", "n5|failing", "n6|completing", "n7|down$",
+		"n8|idle~", "n9|allocated+", "greeting"}
 	p := &pretend{answers: map[string]Output{"sinfo": {Stdout: []byte(strings.ReplaceAll(strings.Join(lines, "\n"), "|", separator))}}}
 	got, err := p.client().DownNodes(t.Context(), "n[1-9]")
 	if want := []string{"n2", "n3", "n5", "n7"}; err != nil || !slices.Equal(got, want) {
@@ -123,8 +127,10 @@ func TestDraining(t *testing.T) {
 	lines := []string{
 		"n1|mixed|none", "n1|mixed|none", "n3|drained|maintenance", "n3|drained|maintenance", "n4|idle|none",
 		"n12|down*|Not responding", "n13|idle|Not responding", "n13|completing|none",
-		"n20|draining|Kill task failed", "n21|draining@|Reboot ASAP", "n22|drained*|none", "n23|failing|", "n24|fail*|a | b", "n25|mixed+drain|none",
-		"n26|idle+drain+maint|x", "n27|allocated+|none", "n28|maint|none", "n29|planned|none", "n30|mixed-|none", "n31|inval|low memory", "n32|reboot^|none",
+		"n20|draining|Kill task failed", "n21|draining@|Reboot ASAP", "n22|drained*|none", "n23|failing|", "n24|fail*|a | b",
+		"n25|mixed+drain|none",
+		"n26|idle+drain+maint|x", "n27|allocated+|none", "n28|maint|none", "n29|planned|none", "n30|mixed-|none",
+		"n31|inval|low memory", "n32|reboot^|none",
 		"n33|draining|\x1b[31mred\u202e", "n34|draining|" + strings.Repeat("ä", 150), "n35|draining", "|draining|none", "greeting", "",
 	}
 	p := &pretend{answers: map[string]Output{"sinfo": {Stdout: []byte(strings.ReplaceAll(strings.Join(lines, "\n"), "|", separator))}}}

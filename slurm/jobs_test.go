@@ -73,7 +73,8 @@ func TestSqueueStatesAreRead(t *testing.T) {
 			t.Errorf("%s: ended: %t, want %t", j.State, j.Ended(), ended)
 		}
 	}
-	if len(jobs) != 19 || states["13"] != "NODE_FAIL" || states["18_[0,3,6,9%2]"] != "PENDING" || states["6"] != "TIMEOUT" || states["8_2"] != "FAILED" {
+	if len(jobs) != 19 || states["13"] != "NODE_FAIL" || states["18_[0,3,6,9%2]"] != "PENDING" || states["6"] != "TIMEOUT" ||
+		states["8_2"] != "FAILED" {
 		t.Errorf("%d jobs: %v", len(jobs), states)
 	}
 }
@@ -89,7 +90,8 @@ func sacctCorpus(t *testing.T) Output {
 		if strings.Contains(f[1], ".") {
 			continue // a step, which -X leaves out
 		}
-		// State ExitCode Derived NodeList Start End Elapsed ElapsedRaw Submit Timelimit AllocTRES ReqTRES NNodes NTasks Reason Comment WorkDir
+		// State ExitCode Derived NodeList Start End Elapsed ElapsedRaw Submit Timelimit AllocTRES ReqTRES NNodes NTasks Reason Comment
+		// WorkDir
 		text.WriteString(strings.Join([]string{f[0], f[1], rest[0], rest[14], rest[5], rest[9], name}, separator) + "\n")
 	}
 	out.Stdout = []byte(text.String())
@@ -189,7 +191,8 @@ func TestScontrolAgreesWithSqueue(t *testing.T) {
 func TestJobs(t *testing.T) {
 	running := squeueLine(map[byte]string{'i': "14", 'A': "14", 'T': "RUNNING", 'r': "None", 'j': "a|b c"})
 	ended := squeueLine(map[byte]string{'i': "5", 'A': "5", 'T': "FAILED", 'r': "NonZeroExitCode", 'j': "exit200"})
-	array := squeueLine(map[byte]string{'i': "57_[5-6%2]", 'A': "57", 'T': "PENDING"}) + squeueLine(map[byte]string{'i': "57_1", 'A': "61", 'T': "COMPLETED"})
+	array := squeueLine(map[byte]string{'i': "57_[5-6%2]", 'A': "57", 'T': "PENDING"}) +
+		squeueLine(map[byte]string{'i': "57_1", 'A': "61", 'T': "COMPLETED"})
 	text := func(s string) Output { return Output{Stdout: []byte(s)} }
 	for name, c := range map[string]struct {
 		ids     []string
@@ -201,30 +204,45 @@ func TestJobs(t *testing.T) {
 		"running": {[]string{"14"}, map[string]Output{"squeue": text(running)}, []string{"14 RUNNING"}, nil, []string{"squeue"}},
 		"several, in the order asked": {[]string{"5", "14"}, map[string]Output{"squeue": text(running + ended)},
 			[]string{"5 FAILED", "14 RUNNING"}, nil, []string{"squeue"}},
-		"greeting and cluster's name": {[]string{"14"}, map[string]Output{"squeue": text("Welcome\nCLUSTER: lab\n" + running)}, []string{"14 RUNNING"}, nil, []string{"squeue"}},
+		"greeting and cluster's name": {[]string{"14"}, map[string]Output{"squeue": text("Welcome\nCLUSTER: lab\n" + running)},
+			[]string{"14 RUNNING"}, nil, []string{"squeue"}},
 		"ended": {[]string{"1"}, map[string]Output{"squeue": text(squeueLine(map[byte]string{'i': "1", 'A': "1", 'T': "COMPLETED"}))},
 			[]string{"1 COMPLETED"}, nil, []string{"squeue"}},
 		"aged out": {[]string{"13"}, map[string]Output{"squeue": recorded(t, "cli/squeue-unknown-h"), "sacct": sacctCorpus(t)},
 			[]string{"13 NODE_FAIL"}, nil, []string{"squeue", "sacct"}},
-		"element of a pending group": {[]string{"57_5"}, map[string]Output{"squeue": text(array)}, []string{"57_[5-6%2] PENDING"}, nil, []string{"squeue"}},
+		"element of a pending group": {[]string{"57_5"}, map[string]Output{"squeue": text(array)}, []string{"57_[5-6%2] PENDING"},
+			nil, []string{"squeue"}},
 		"array: ended elements are added, stale ones not": {[]string{"57"},
-			map[string]Output{"squeue": text(array), "sacct": text(sacctLine("57_1", "COMPLETED") + sacctLine("57_2", "COMPLETED") + sacctLine("57_[3-6%2]", "PENDING"))},
+			map[string]Output{"squeue": text(array),
+				"sacct": text(sacctLine("57_1", "COMPLETED") + sacctLine("57_2", "COMPLETED") + sacctLine("57_[3-6%2]", "PENDING"))},
 			[]string{"57_[5-6%2] PENDING", "57_1 COMPLETED", "57_2 COMPLETED"}, nil, []string{"squeue", "sacct"}},
 		"unknown": {[]string{"99999"}, map[string]Output{"squeue": recorded(t, "cli/squeue-unknown-h"), "sacct": {}},
 			nil, ErrUnknownJob, []string{"squeue", "sacct"}},
 		"no such element": {[]string{"57_9"}, map[string]Output{"squeue": text(array), "sacct": recorded(t, "no-acct/sacct")},
 			nil, ErrUnknownJob, []string{"squeue", "sacct"}},
-		"configuration lost": {[]string{"1"}, map[string]Output{"sacct": recorded(t, "no-acct/sacct"), "squeue": {Code: 1, Stderr: []byte("squeue: error: s_p_parse_file: cannot stat file /x: No such file or directory, retrying in 1sec up to 60sec\n" +
-			"squeue: error: ClusterName needs to be specified\nsqueue: fatal: Unable to process configuration file\n")}}, nil, ErrUnreachable, []string{"squeue", "sacct"}},
+		"configuration lost": {[]string{"1"},
+			map[string]Output{"sacct": recorded(t, "no-acct/sacct"),
+				"squeue": {Code: 1,
+					Stderr: []byte("squeue: error: s_p_parse_file: cannot stat file /x: No such file or directory, " +
+						"retrying in 1sec up to 60sec\n" +
+						"squeue: error: ClusterName needs to be specified\nsqueue: fatal: Unable to process configuration file\n")}}, nil,
+			ErrUnreachable, []string{"squeue", "sacct"}},
 		"one unknown of two": {[]string{"14", "99999"}, map[string]Output{"squeue": text(running), "sacct": recorded(t, "no-acct/sacct")},
 			[]string{"14 RUNNING"}, ErrUnknownJob, []string{"squeue", "sacct"}},
 		"no sacct command": {[]string{"99999"}, map[string]Output{"squeue": recorded(t, "cli/squeue-unknown-h")},
 			nil, ErrUnknownJob, []string{"squeue", "sacct"}},
-		"controller down":                   {[]string{"99"}, map[string]Output{"squeue": recorded(t, "ctld-down/squeue"), "sacct": sacctCorpus(t)}, nil, ErrUnreachable, []string{"squeue", "sacct"}},
-		"controller down, accounting knows": {[]string{"3"}, map[string]Output{"squeue": recorded(t, "ctld-down/squeue"), "sacct": sacctCorpus(t)}, []string{"3 FAILED"}, nil, []string{"squeue", "sacct"}},
-		"accounting down":                   {[]string{"99"}, map[string]Output{"squeue": {}, "sacct": {Code: 1, Stderr: []byte("sacct: error: Problem talking to the database: Connection refused\n")}}, nil, ErrRefused, []string{"squeue", "sacct"}},
-		"no Slurm":                          {[]string{"1"}, nil, nil, ErrNoSlurm, []string{"squeue"}},
-		"nothing asked":                     {nil, nil, nil, nil, nil},
+		"controller down": {[]string{"99"},
+			map[string]Output{"squeue": recorded(t, "ctld-down/squeue"), "sacct": sacctCorpus(t)}, nil, ErrUnreachable,
+			[]string{"squeue", "sacct"}},
+		"controller down, accounting knows": {[]string{"3"},
+			map[string]Output{"squeue": recorded(t, "ctld-down/squeue"), "sacct": sacctCorpus(t)}, []string{"3 FAILED"}, nil,
+			[]string{"squeue", "sacct"}},
+		"accounting down": {[]string{"99"},
+			map[string]Output{"squeue": {},
+				"sacct": {Code: 1, Stderr: []byte("sacct: error: Problem talking to the database: Connection refused\n")}}, nil, ErrRefused,
+			[]string{"squeue", "sacct"}},
+		"no Slurm":      {[]string{"1"}, nil, nil, ErrNoSlurm, []string{"squeue"}},
+		"nothing asked": {nil, nil, nil, nil, nil},
 	} {
 		p := &pretend{answers: c.answers}
 		jobs, err := p.client().Jobs(t.Context(), c.ids)
@@ -339,7 +357,8 @@ func TestOnAsksACluster(t *testing.T) {
 }
 
 func FuzzClientOutput(f *testing.F) {
-	for _, name := range []string{"cli2/scontrol-show-job-o.stdout", "cli2/squeue-fmt.stdout", "sbatch-errors/bad-partition.stderr", "cli/sbatch-parsable-cluster.stdout"} {
+	for _, name := range []string{"cli2/scontrol-show-job-o.stdout", "cli2/squeue-fmt.stdout", "sbatch-errors/bad-partition.stderr",
+		"cli/sbatch-parsable-cluster.stdout"} {
 		data, err := os.ReadFile(filepath.Join(corpus, name))
 		if err != nil {
 			f.Fatal(err)

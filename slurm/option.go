@@ -78,7 +78,8 @@ func ParseOption(key string, value any) (Option, error) {
 	case reserved:
 		return Option{}, fmt.Errorf("key %s: it does not belong in [slurm]: %s", clip(key), advice)
 	case !known:
-		return Option{}, fmt.Errorf("key %s: %w; what a site adds to sbatch goes into extra, as \"--name=value\"", clip(key), ErrUnknownOption)
+		return Option{}, fmt.Errorf("key %s: %w; what a site adds to sbatch goes into extra, as \"--name=value\"",
+			clip(key), ErrUnknownOption)
 	case key != optionKey(name):
 		return Option{}, fmt.Errorf("key %s: write %s", clip(key), optionKey(name))
 	}
@@ -222,7 +223,8 @@ func CheckExtra(word string) error {
 		return fmt.Errorf("sbatch option %s: it does not belong here: %s", clip(word), advice)
 	}
 	if whole := abbreviated(name); whole != "" && strings.HasPrefix(word, "--") {
-		return fmt.Errorf("sbatch option %s: sbatch may read it as --%s, which does not belong here; write options in full", clip(word), whole)
+		return fmt.Errorf("sbatch option %s: sbatch may read it as --%s, which does not belong here; write options in full", clip(word),
+			whole)
 	}
 	return nil
 }

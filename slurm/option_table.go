@@ -137,7 +137,8 @@ func OptionKeys() []string {
 // components (reset_each_pass in Slurm's slurm_opt.c), and those that it hands on to the next, which may have another.
 var componentOptions = []string{
 	"bb", "constraint", "contiguous", "core-spec", "cores-per-socket", "cpu-freq", "cpus-per-gpu", "cpus-per-task", "distribution",
-	"exclusive", "extra-node-info", "gpu-bind", "gpu-freq", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres", "gres-flags",
+	"exclusive", "extra-node-info", "gpu-bind", "gpu-freq", "gpus", "gpus-per-node", "gpus-per-socket",
+	"gpus-per-task", "gres", "gres-flags",
 	"hint", "licenses", "mem-bind", "mem-per-cpu", "mem-per-gpu", "mincpus", "network", "nodelist", "nodes", "ntasks-per-core",
 	"ntasks-per-socket", "overcommit", "oversubscribe", "partition", "resources", "segment", "sockets-per-node", "spread-job", "switches",
 	"thread-spec", "threads-per-core", "tmp", "tres-bind", "tres-per-task", "use-min-nodes",

@@ -138,7 +138,8 @@ func TestParseOptionRefuses(t *testing.T) {
 }
 
 func TestOptionsGet(t *testing.T) {
-	o := Options{List: []Option{{Name: "mem", Value: "1G"}, {Name: "hold", Flag: true}, {}, {Name: "mem", Value: "2G"}, {Name: "gpus-per-node", Value: "4"}}, Skip: []string{"mem"}}
+	o := Options{List: []Option{{Name: "mem", Value: "1G"}, {Name: "hold", Flag: true}, {}, {Name: "mem", Value: "2G"},
+		{Name: "gpus-per-node", Value: "4"}}, Skip: []string{"mem"}}
 	for name, want := range map[string]string{"mem": "2G", "--mem": "2G", "gpus_per_node": "4", "gpus-per-node": "4", "hold": ""} {
 		if got, ok := o.Get(name); !ok || got != want {
 			t.Errorf("%s: %q, %t; want %q", name, got, ok, want)
@@ -177,7 +178,8 @@ func FuzzParseOption(f *testing.F) {
 }
 
 func TestCheckExtra(t *testing.T) {
-	for _, word := range []string{"--switches=1", "--site-option", "--extra=x", "-x", "-pgpu", "-Hpgpu", "--comment=a b", "--output-x=1", "--wait-all-nodes=1"} {
+	for _, word := range []string{"--switches=1", "--site-option", "--extra=x", "-x", "-pgpu", "-Hpgpu", "--comment=a b", "--output-x=1",
+		"--wait-all-nodes=1"} {
 		if err := CheckExtra(word); err != nil {
 			t.Errorf("%s: %v", word, err)
 		}
@@ -223,8 +225,9 @@ func TestCheckExtraRefuses(t *testing.T) {
 
 func TestWordsThatCountGPUsByTasks(t *testing.T) {
 	for word, refused := range map[string]bool{
-		"--gpus-per-task=1": true, "--gpus-per-task": true, "--gpus-per-t=1": true, "--gpus-per-socket=2": true, "--tres-per-task=cpu:4,gres/gpu:1": true,
-		"--tres-per-task=cpu:4": false, "--gpus-per-node=4": false, "--gpus=4": false, "-G4": false, "--switches=1": false,
+		"--gpus-per-task=1": true, "--gpus-per-task": true, "--gpus-per-t=1": true, "--gpus-per-socket=2": true,
+		"--tres-per-task=cpu:4,gres/gpu:1": true,
+		"--tres-per-task=cpu:4":            false, "--gpus-per-node=4": false, "--gpus=4": false, "-G4": false, "--switches=1": false,
 	} {
 		if err := CheckAgentWords([]string{"--qos=x", word}); (err != nil) != refused {
 			t.Errorf("%s: %v", word, err)

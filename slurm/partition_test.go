@@ -11,9 +11,12 @@ func TestPartition(t *testing.T) {
 	nodes := func(lines ...string) []byte {
 		return []byte(strings.ReplaceAll(strings.Join(lines, "\n"), "|", separator) + "\n")
 	}
-	main := Partition{Name: "main", State: "UP", MaxTime: Unlimited, MaxNodes: -1, MaxMem: -1, Nodes: 4, NodeCPUs: 4, NodeMem: 4000, NodeGPUs: 2}
-	small := Partition{Name: "small", State: "UP", MaxTime: 5 * time.Minute, MaxNodes: 1, MaxMem: -1, Nodes: 1, NodeCPUs: 128, NodeMem: 512000, NodeGPUs: 8}
-	unknown := Partition{Name: "closed", State: "DOWN", MaxTime: Unlimited, MaxNodes: -1, MaxMem: -1, Nodes: 4, NodeCPUs: -1, NodeMem: -1, NodeGPUs: -1}
+	main := Partition{Name: "main", State: "UP", MaxTime: Unlimited, MaxNodes: -1, MaxMem: -1, Nodes: 4, NodeCPUs: 4,
+		NodeMem: 4000, NodeGPUs: 2}
+	small := Partition{Name: "small", State: "UP", MaxTime: 5 * time.Minute, MaxNodes: 1, MaxMem: -1, Nodes: 1, NodeCPUs: 128,
+		NodeMem: 512000, NodeGPUs: 8}
+	unknown := Partition{Name: "closed", State: "DOWN", MaxTime: Unlimited, MaxNodes: -1, MaxMem: -1, Nodes: 4, NodeCPUs: -1,
+		NodeMem: -1, NodeGPUs: -1}
 	for name, test := range map[string]struct {
 		sinfo []byte
 		want  Partition

@@ -251,7 +251,8 @@ func (s Setup) Validate() error {
 	}
 	for i, line := range s.Script {
 		if strings.Contains(line+"\n", "\r\n") {
-			errs = append(errs, fmt.Errorf(`setup.script: item %d has DOS line ends (\r\n), which sbatch refuses: save the job file with Unix ones`, i+1))
+			errs = append(errs,
+				fmt.Errorf(`setup.script: item %d has DOS line ends (\r\n), which sbatch refuses: save the job file with Unix ones`, i+1))
 		}
 	}
 	return errors.Join(errs...)

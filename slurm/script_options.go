@@ -202,7 +202,8 @@ func (s Script) gpusPerNode() bool {
 
 // userOptions are the options of the job file.
 func (s Script) userOptions() []string {
-	return s.words(slices.DeleteFunc(slices.Clone(s.Options.List), func(o Option) bool { return o.Name == "nodes" || o.Name == "cpus-per-task" }))
+	return s.words(slices.DeleteFunc(slices.Clone(s.Options.List),
+		func(o Option) bool { return o.Name == "nodes" || o.Name == "cpus-per-task" }))
 }
 
 func (s Script) extraWords() ([]string, error) {

@@ -133,7 +133,8 @@ func TestScriptRunsTheProgramOnce(t *testing.T) {
 	element := filepath.Join(run, "tasks", "0")
 	want := [][]string{
 		{"ddpbatch", "attempt", "begin", run},
-		{"srun", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--cpus-per-task=8", "--kill-on-bad-exit=1", "--wait=60", "--cpu-bind=none", "--mpi=none", "--export=ALL", program, "run"},
+		{"srun", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--cpus-per-task=8", "--kill-on-bad-exit=1", "--wait=60",
+			"--cpu-bind=none", "--mpi=none", "--export=ALL", program, "run"},
 		{"ddpbatch", "run"},
 		{"ddpbatch", "attempt", "end", "--code", "7", "--signals", "     ", element},
 	}
@@ -165,13 +166,15 @@ func TestScriptUsesPMI2(t *testing.T) {
 		t.Errorf("exit code %d, output %q", code, out)
 	}
 	srun := s.calls(t)[1]
-	if want := []string{"--kill-on-bad-exit=0", "--no-kill", "--wait=0", "--cpu-bind=none", "--mpi=pmi2", "--export=ALL"}; !slices.Equal(srun[4:10], want) {
+	if want := []string{"--kill-on-bad-exit=0", "--no-kill", "--wait=0", "--cpu-bind=none", "--mpi=pmi2",
+		"--export=ALL"}; !slices.Equal(srun[4:10], want) {
 		t.Errorf("srun's options are %q, want %q at their end", srun[1:10], want)
 	}
 }
 
 // A step of agents has all cores of the job, however many it asked for, and the GPUs that a task was asked for. Where each rank is a task,
-// it has what sbatch was asked for, unless the job has components: that is what their first one was asked for. The texts are those of Slurm 25.11 (SLURM_TRES_PER_TASK), and what a user may write.
+// it has what sbatch was asked for, unless the job has components: that is what their first one was asked for. The texts are those of Slurm
+// 25.11 (SLURM_TRES_PER_TASK), and what a user may write.
 func TestScriptLeavesGPUsToTasks(t *testing.T) {
 	for _, test := range []struct{ mode, tres, want string }{
 		{"agent", "", "unset"},
@@ -199,7 +202,8 @@ func TestScriptLeavesGPUsToTasks(t *testing.T) {
 		out, code := s.run(t, env...)
 		said, err := os.ReadFile(filepath.Join(s.dir, "log.asked"))
 		if code != 0 || out != "" || err != nil || string(said) != "unset "+test.want {
-			t.Errorf("%s, %q: srun saw %q (%v), want %q; exit code %d, output %q", test.mode, test.tres, said, err, "unset "+test.want, code, out)
+			t.Errorf("%s, %q: srun saw %q (%v), want %q; exit code %d, output %q", test.mode, test.tres, said, err,
+				"unset "+test.want, code, out)
 		}
 	}
 }

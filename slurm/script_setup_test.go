@@ -109,7 +109,8 @@ func TestScriptRunsTheSetup(t *testing.T) {
 				t.Errorf("exit code %d, output %q; want %d and %q", code, out, c.code, c.says)
 			}
 			run := filepath.Join(s.dir, "run")
-			end := []string{"ddpbatch", "attempt", "end", "--code", strconv.Itoa(c.code), "--signals", "     ", filepath.Join(run, "tasks", "0")}
+			end := []string{"ddpbatch", "attempt", "end", "--code", strconv.Itoa(c.code), "--signals", "     ",
+				filepath.Join(run, "tasks", "0")}
 			want := [][]string{{"ddpbatch", "attempt", "begin", run}, end}
 			calls := s.calls(t)
 			switch {
@@ -148,7 +149,8 @@ func TestScriptFailsWithSecret(t *testing.T) {
 	if out, code := s.run(t); code != 1 || out != "own trap\n" {
 		t.Errorf("exit code %d, output %q", code, out)
 	}
-	if got, err := os.ReadFile(filepath.Join(s.dir, "log.failure")); err != nil || !strings.Contains(string(got), "from: MY_TOKEN=s3cret ls") {
+	if got, err := os.ReadFile(filepath.Join(s.dir, "log.failure")); err != nil ||
+		!strings.Contains(string(got), "from: MY_TOKEN=s3cret ls") {
 		t.Errorf("attempt end was told %q, %v", got, err)
 	}
 	for _, call := range s.calls(t) {

@@ -20,18 +20,21 @@ var goldenScripts = map[string]Script{
 	"agent": {
 		Name: "mnist", RunDir: "/home/ann/runs/mnist-20260101-120000-ab12", WorkDir: "/home/ann/train",
 		Nodes: 2, Mode: "agent", Nproc: 4, Requeue: true, Lead: 2 * time.Minute, Grace: time.Minute,
-		Options: Options{List: []Option{{Name: "partition", Value: "gpu"}, {Name: "nodes", Value: "2"}, {Name: "gpus-per-node", Value: "4"}, {Name: "time", Value: "01:00:00"}}},
+		Options: Options{List: []Option{{Name: "partition", Value: "gpu"}, {Name: "nodes", Value: "2"}, {Name: "gpus-per-node", Value: "4"},
+			{Name: "time", Value: "01:00:00"}}},
 	},
 	"agent-setup": {
 		Name: "it's #1", RunDir: `/scratch/ann b/100%/"runs"/x`, WorkDir: "/home/ann/$HOME",
 		Nodes: 3, Mode: "agent", Nproc: 4, CPUsPerRank: 6,
 		Options: Options{
-			List: []Option{{Name: "array", Value: "1-10%2"}, {Name: "cpus-per-task", Value: "6"}, {Name: "mem", Value: "32G"}, {Name: "exclusive", Flag: true},
+			List: []Option{{Name: "array", Value: "1-10%2"}, {Name: "cpus-per-task", Value: "6"}, {Name: "mem", Value: "32G"},
+				{Name: "exclusive", Flag: true},
 				{Name: "comment", Value: `say "hi" #2 \ $(reboot)`}, {}},
 			Extra: []string{"--switches=1", "--site-note=a b", "-x n1"},
 			Skip:  []string{"--mem", "switches=1"},
 		},
-		Setup: Setup{Modules: []string{"python/3.8", "cuda 11"}, Venv: "~/my venv/", Script: []string{"source env.sh", "if true; then", "  export A='{{.Name}}'", "fi"}},
+		Setup: Setup{Modules: []string{"python/3.8", "cuda 11"}, Venv: "~/my venv/",
+			Script: []string{"source env.sh", "if true; then", "  export A='{{.Name}}'", "fi"}},
 	},
 	"task": {
 		Name: "mpi", RunDir: "/r/mpi", WorkDir: "/r", Nodes: 2, Mode: "task", Nproc: 8, CPUsPerRank: 2,
@@ -47,7 +50,8 @@ var goldenScripts = map[string]Script{
 		Components: []Component{
 			{Nodes: 4, Nproc: 8, CPUsPerRank: 2, Options: Options{
 				List: []Option{
-					{Name: "nodes", Value: "4"}, {Name: "cpus-per-task", Value: "2"}, {Name: "constraint", Value: "a b"}, {Name: "mem", Value: "1G"},
+					{Name: "nodes", Value: "4"}, {Name: "cpus-per-task", Value: "2"}, {Name: "constraint", Value: "a b"},
+					{Name: "mem", Value: "1G"},
 				},
 			}},
 			{Nodes: 1, Nproc: 1},
@@ -228,7 +232,8 @@ func TestRenderAsksForRequeueWhereWanted(t *testing.T) {
 // job has got.
 func TestRenderLeavesARangeOfNodesToSlurm(t *testing.T) {
 	for name, options := range map[string][]Option{"cores": nil, "GPUs": {{Name: "gpus-per-node", Value: "4"}}} {
-		script := Script{Name: "x", RunDir: "/r", WorkDir: "/w", Nodes: 4, LeastNodes: 2, Mode: "agent", Nproc: 4, Options: Options{List: options}}
+		script := Script{Name: "x", RunDir: "/r", WorkDir: "/w", Nodes: 4, LeastNodes: 2, Mode: "agent", Nproc: 4,
+			Options: Options{List: options}}
 		text := render(t, script)
 		var got []string
 		for _, word := range directives(t, text) {
@@ -305,7 +310,8 @@ func TestRenderRefuses(t *testing.T) {
 
 func TestRenderTakesAnOwnTemplate(t *testing.T) {
 	script := goldenScripts["agent-setup"]
-	text, err := script.Render("#!/bin/sh\n{{range .Directives}}#SBATCH {{.}}\n{{end}}printf '%s\\0' {{.Name}} {{.RunDir}} {{.Program}}{{range .Modules}} {{.}}{{end}} {{.Venv}}\n")
+	text, err := script.Render("#!/bin/sh\n{{range .Directives}}#SBATCH {{.}}\n{{end}}printf '%s\\0' {{.Name}} {{.RunDir}} " +
+		"{{.Program}}{{range .Modules}} {{.}}{{end}} {{.Venv}}\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -360,7 +366,8 @@ func FuzzRender(f *testing.F) {
 		if err != nil {
 			return
 		}
-		want := []string{"--job-name=" + a, "--output=" + strings.ReplaceAll("/"+b, "%", "%%") + "/slurm-%j.log", "--open-mode=append", "--chdir=/" + a,
+		want := []string{"--job-name=" + a, "--output=" + strings.ReplaceAll("/"+b, "%", "%%") + "/slurm-%j.log",
+			"--open-mode=append", "--chdir=/" + a,
 			"--nodes=1", "--ntasks-per-node=1", "--comment=" + a, "--account=" + b, "--x=" + b}
 		if got := directives(t, text); !slices.Equal(got, want) {
 			t.Fatalf("Slurm reads %q, want %q", got, want)

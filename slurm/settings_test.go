@@ -54,7 +54,8 @@ func TestSettingsOfRealSlurm(t *testing.T) {
 func TestMPIPlugins(t *testing.T) {
 	for text, want := range map[string][]string{
 		// srun of 22.05.8, 25.11.7, and the form of releases before 21.08
-		"MPI plugin types are...\n\tpmix\n\tnone\n\tcray_shasta\n\tpmi2\nspecific pmix plugin versions available: pmix_v4\n": {"pmix", "none",
+		"MPI plugin types are...\n\tpmix\n\tnone\n\tcray_shasta\n\tpmi2\nspecific pmix plugin versions available: " +
+			"pmix_v4\n": {"pmix", "none",
 			"cray_shasta", "pmi2"},
 		"MPI plugin types are...\n\tnone\n\tcray_shasta\n\tpmi2\n": {"none",
 			"cray_shasta", "pmi2"},

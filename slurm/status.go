@@ -60,7 +60,8 @@ var heldStates = map[string]bool{"REQUEUE_HOLD": true, "RESV_DEL_HOLD": true, "S
 var stuckReasons = map[string]bool{
 	"AccountNotAllowed": true, "BadConstraints": true, "DependencyNeverSatisfied": true, "InvalidAccount": true, "InvalidQOS": true,
 	"JobHeldAdmin": true, "JobHeldUser": true, "JobHoldMaxRequeue": true, "PartitionConfig": true, "PartitionDown": true,
-	"PartitionInactive": true, "PartitionNodeLimit": true, "PartitionTimeLimit": true, "QOSMinCpuNotSatisfied": true, "QOSMinGRES": true, "QOSMinMemory": true,
+	"PartitionInactive": true, "PartitionNodeLimit": true, "PartitionTimeLimit": true, "QOSMinCpuNotSatisfied": true,
+	"QOSMinGRES": true, "QOSMinMemory": true,
 	"QOSMinNode": true, "QOSNotAllowed": true, "ReservationDeleted": true,
 }
 

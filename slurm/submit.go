@@ -35,7 +35,8 @@ func (c *Client) Submit(ctx context.Context, script string, extraArgs []string) 
 	case err != nil:
 		return JobID{}, err
 	case !found:
-		return JobID{}, fmt.Errorf("submit %s: sbatch told no job id; a job may exist all the same, \"squeue --me\" shows it; sbatch's words: %s",
+		return JobID{}, fmt.Errorf("submit %s: sbatch told no job id; a job may exist all the same, \"squeue --me\" "+
+			"shows it; sbatch's words: %s",
 			script, slurmWords(slices.Concat(out.Stdout, []byte("\n"), out.Stderr)))
 	}
 	return id, nil

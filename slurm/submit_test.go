@@ -70,18 +70,19 @@ func TestSubmitCorpus(t *testing.T) {
 		"sbatch-errors/bad-mem":               {"", ErrRefused, "Invalid --mem specification"},
 		"sbatch-errors/bad-nodelist":          {"", ErrRefused, "Invalid node name specified"},
 		"sbatch-errors/bad-option":            {"", ErrRefused, "unrecognized option '--nodez=2'"},
-		"sbatch-errors/bad-partition":         {"", ErrRefused, "sbatch refused: invalid partition specified: nosuch; Batch job submission failed: Invalid partition name specified"},
-		"sbatch-errors/bad-reservation":       {"", ErrRefused, "Requested reservation is invalid"},
-		"sbatch-errors/bad-time":              {"", ErrRefused, "Invalid --time specification"},
-		"sbatch-errors/too-many-gpus":         {"", ErrRefused, "Requested node configuration is not available"},
-		"sbatch-errors/crlf":                  {"", ErrRefused, "DOS line breaks"},
-		"sbatch-errors/empty":                 {"", ErrRefused, "Batch script is empty!"},
-		"sbatch-errors/no-shebang":            {"", ErrRefused, "does not look like a batch script"},
-		"sbatch-errors/missing-file":          {"", ErrRefused, "Unable to open file"},
-		"cli/sbatch-clusters-bad":             {"", ErrRefused, "No cluster 'nosuch' known by database."},
-		"sbatch-errors/ctld-down":             {"", ErrUnreachable, "Protocol authentication error"},
-		"sbatch-errors/no-conf":               {"", ErrUnreachable, "Could not establish a configuration source"},
-		"ctld-down/sbatch":                    {"", ErrUnreachable, "connect failure"},
+		"sbatch-errors/bad-partition": {"", ErrRefused,
+			"sbatch refused: invalid partition specified: nosuch; Batch job submission failed: Invalid partition name specified"},
+		"sbatch-errors/bad-reservation": {"", ErrRefused, "Requested reservation is invalid"},
+		"sbatch-errors/bad-time":        {"", ErrRefused, "Invalid --time specification"},
+		"sbatch-errors/too-many-gpus":   {"", ErrRefused, "Requested node configuration is not available"},
+		"sbatch-errors/crlf":            {"", ErrRefused, "DOS line breaks"},
+		"sbatch-errors/empty":           {"", ErrRefused, "Batch script is empty!"},
+		"sbatch-errors/no-shebang":      {"", ErrRefused, "does not look like a batch script"},
+		"sbatch-errors/missing-file":    {"", ErrRefused, "Unable to open file"},
+		"cli/sbatch-clusters-bad":       {"", ErrRefused, "No cluster 'nosuch' known by database."},
+		"sbatch-errors/ctld-down":       {"", ErrUnreachable, "Protocol authentication error"},
+		"sbatch-errors/no-conf":         {"", ErrUnreachable, "Could not establish a configuration source"},
+		"ctld-down/sbatch":              {"", ErrUnreachable, "connect failure"},
 	} {
 		p := &pretend{answers: map[string]Output{"sbatch": recorded(t, name)}}
 		id, err := p.client().Submit(t.Context(), "/s.sh", nil)
@@ -109,7 +110,8 @@ func TestSbatchErrorsCorpus(t *testing.T) {
 			t.Errorf("%s: code %d became %v", name, out.Code, err)
 		}
 		var refused *RefusedError
-		if errors.As(err, &refused) && (refused.Code != out.Code || refused.Command != "sbatch" || len(out.Stderr) > 0 && refused.Words == "") {
+		if errors.As(err, &refused) &&
+			(refused.Code != out.Code || refused.Command != "sbatch" || len(out.Stderr) > 0 && refused.Words == "") {
 			t.Errorf("%s: %+v", name, refused)
 		}
 	}
@@ -127,7 +129,8 @@ func TestNumberInAGreetingIsNoJob(t *testing.T) {
 
 func TestSubmitWithoutAnIDFails(t *testing.T) {
 	p := &pretend{answers: map[string]Output{"sbatch": {Stdout: []byte("Submitted batch job 33\n")}}}
-	if id, err := p.client().Submit(t.Context(), "/s.sh", nil); id != (JobID{}) || err == nil || !strings.Contains(err.Error(), "Submitted batch job 33") {
+	if id, err := p.client().Submit(t.Context(), "/s.sh", nil); id != (JobID{}) || err == nil ||
+		!strings.Contains(err.Error(), "Submitted batch job 33") {
 		t.Errorf("id %v, error %v; want an error with sbatch's words", id, err)
 	}
 	if _, err := (&pretend{}).client().Submit(t.Context(), "/s.sh", nil); !errors.Is(err, ErrNoSlurm) {
@@ -163,7 +166,8 @@ func TestUserJobs(t *testing.T) {
 	line := func(command, id, state string) string {
 		return command + separator + squeueLine(map[byte]string{'i': id, 'A': id, 'T': state, 'j': "a|b"})
 	}
-	said := "Welcome\n" + line(script, "7", "PENDING") + line(other, "8", "RUNNING") + line(filepath.Join(link, "script.sh"), "9_[1-3]", "PENDING") +
+	said := "Welcome\n" + line(script, "7", "PENDING") + line(other, "8", "RUNNING") +
+		line(filepath.Join(link, "script.sh"), "9_[1-3]", "PENDING") +
 		line("(null)", "10", "RUNNING") + line("", "11", "RUNNING") + line(script+".old", "12", "RUNNING")
 	p := &pretend{answers: map[string]Output{"squeue": {Stdout: []byte(said)}}}
 	all, err := p.client().UserJobs(t.Context(), "")
@@ -224,10 +228,12 @@ func TestCancelNow(t *testing.T) {
 func TestRequeue(t *testing.T) {
 	p := &pretend{answers: map[string]Output{"scontrol": {}, "scancel": {}}}
 	c := p.client()
-	if err := errors.Join(c.Requeue(t.Context(), "12_3"), c.Requeue(t.Context(), "3;lab"), c.ExcludeNodes(t.Context(), "12_3", "n[1-2]"), c.CancelNow(t.Context(), "7")); err != nil {
+	if err := errors.Join(c.Requeue(t.Context(), "12_3"), c.Requeue(t.Context(), "3;lab"), c.ExcludeNodes(t.Context(), "12_3", "n[1-2]"),
+		c.CancelNow(t.Context(), "7")); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"scontrol requeue 12_3", "scontrol --clusters=lab requeue 3", "scontrol update JobId=12_3 'ExcNodeList=n[1-2]'", "scancel 7"}
+	want := []string{"scontrol requeue 12_3", "scontrol --clusters=lab requeue 3", "scontrol update JobId=12_3 'ExcNodeList=n[1-2]'",
+		"scancel 7"}
 	if !slices.Equal(p.asked, want) {
 		t.Errorf("ran %q, want %q", p.asked, want)
 	}
@@ -237,12 +243,15 @@ func TestRequeue(t *testing.T) {
 		}
 	}
 	// The words are those of Slurm 22.05 for a job that was submitted with --no-requeue.
-	p.answers["scontrol"] = Output{Code: 1, Stderr: []byte("Requested operation is presently disabled for job 7\nslurm_suspend error: Requested operation is presently disabled\n")}
+	p.answers["scontrol"] = Output{Code: 1,
+		Stderr: []byte("Requested operation is presently disabled for job 7\nslurm_suspend error: Requested " +
+			"operation is presently disabled\n")}
 	if err := c.Requeue(t.Context(), "7"); !NotRequeueable(err) || !errors.Is(err, ErrRefused) {
 		t.Errorf("a job that may not be requeued: %v", err)
 	}
 	// Those of 22.05 for a controller that is being replaced by its backup, or that goes away in the middle of an answer.
-	for _, words := range []string{"Slurm backup controller in standby mode", "Controller is in standby mode, try a different controller", "Message send failure",
+	for _, words := range []string{"Slurm backup controller in standby mode", "Controller is in standby mode, try a different controller",
+		"Message send failure",
 		"Message receive failure", "Communication shutdown failure", "Unable to contact slurm controller (connect failure)"} {
 		p.answers["scontrol"] = Output{Code: 1, Stderr: []byte("slurm_requeue error: " + words + "\n")}
 		if err := c.Requeue(t.Context(), "7"); !errors.Is(err, ErrUnreachable) || errors.Is(err, ErrRefused) {

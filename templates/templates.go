@@ -46,14 +46,16 @@ type Starter struct {
 // File is one that a starter's job file needs.
 type File struct{ Name, Text string }
 
-const bringPyTorch = "PyTorch, for the python3 that the nodes find (pip install torch, or Debian's python3-torch; setup.venv names a virtual environment)"
+const bringPyTorch = "PyTorch, for the python3 that the nodes find (pip install torch, or Debian's python3-torch; setup.venv " +
+	"names a virtual environment)"
 
 // Starters lists all starters, the one to try first first. The caller owns the slice.
 func Starters() []Starter {
 	return []Starter{
 		read("simulate", "a linear model on generated data, 2 nodes x 2 ranks: runs anywhere", ""),
 		read("mnist", "an MLP on handwritten digits by the built-in trainer, 4 nodes x 2 ranks",
-			"the MNIST files t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz in data/, from https://ossci-datasets.s3.amazonaws.com/mnist/"),
+			"the MNIST files t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz in data/, from "+
+				"https://ossci-datasets.s3.amazonaws.com/mnist/"),
 		read("gpt", "a GPT on a text of yours by the built-in trainer, 2 nodes x 2 ranks",
 			"a text as input.txt, any, or https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"),
 		read("pytorch", "a PyTorch script, one rank per GPU, 2 nodes x 4 GPUs", bringPyTorch, "train.py"),
@@ -66,7 +68,8 @@ func Starters() []Starter {
 		read("container", "any command in a container, 2 nodes x 2 ranks",
 			"an image: \"apptainer pull image.sif docker://python:3.13-slim\", or another runtime's"),
 		read("chain", "work longer than the time limit: 3 jobs, one after the other", ""),
-		read("parallelcluster", "a PyTorch script on AWS ParallelCluster, 2 nodes x 8 GPUs; not tested there", bringPyTorch, "train.py", "cluster.yaml"),
+		read("parallelcluster", "a PyTorch script on AWS ParallelCluster, 2 nodes x 8 GPUs; not tested there", bringPyTorch,
+			"train.py", "cluster.yaml"),
 	}
 }
 

@@ -49,10 +49,12 @@ func TestSimulateIsWhatTheReadmePromises(t *testing.T) {
 	job := parse(t, s.Text)
 	data := job.Train.Data
 	world := job.Nodes() * job.MaxNproc()
-	if world != 4 || data.Kind != "generated" || data.Rows != 4096 || data.Inputs != 20 || data.Outputs != 1 || job.Train.BatchSize*world*32 != data.Rows {
+	if world != 4 || data.Kind != "generated" || data.Rows != 4096 || data.Inputs != 20 || data.Outputs != 1 ||
+		job.Train.BatchSize*world*32 != data.Rows {
 		t.Errorf("world %d, batches of %d, data %+v", world, job.Train.BatchSize, data)
 	}
-	if job.Train.Model.Kind != "dense" || job.Train.Loss != "mse" || job.Train.Epochs != 2 || job.Checkpoint.EverySteps != 16 || job.Checkpoint.KeepLast != 3 {
+	if job.Train.Model.Kind != "dense" || job.Train.Loss != "mse" || job.Train.Epochs != 2 || job.Checkpoint.EverySteps != 16 ||
+		job.Checkpoint.KeepLast != 3 {
 		t.Errorf("%+v, %+v", job.Train, job.Checkpoint)
 	}
 }

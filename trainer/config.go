@@ -2,11 +2,12 @@ package trainer
 
 // Config is the [train] table of a job. Validate says which values are possible.
 type Config struct {
-	Epochs       int             `json:"epochs"`
-	MaxSteps     int             `json:"max_steps"`     // the run's end, where it comes before that of its epochs; 0: it does not
-	BatchSize    int             `json:"batch_size"`    // rows per rank and backward pass; with a pipeline, per pipeline
-	Accumulate   int             `json:"accumulate"`    // backward passes of a step
-	Seed         uint64          `json:"seed"`          // of initial weights, the order of rows and dropout, by its low 32 bits, and of generated data
+	Epochs     int `json:"epochs"`
+	MaxSteps   int `json:"max_steps"`  // the run's end, where it comes before that of its epochs; 0: it does not
+	BatchSize  int `json:"batch_size"` // rows per rank and backward pass; with a pipeline, per pipeline
+	Accumulate int `json:"accumulate"` // backward passes of a step
+	// of initial weights, the order of rows and dropout, by its low 32 bits, and of generated data
+	Seed         uint64          `json:"seed"`
 	Mode         string          `json:"mode"`          // "ddp": one replica a rank; "dp": several replicas in each rank's process
 	Replicas     int             `json:"replicas"`      // of mode "dp", in each rank; 0: one for each of its cores
 	Pipeline     int             `json:"pipeline"`      // ranks that a model's layers are split over; 1: not split
@@ -30,8 +31,9 @@ type Config struct {
 
 // ModelConfig describes the layers between the data's inputs and its outputs or classes.
 type ModelConfig struct {
-	Kind       string  `json:"kind"`       // "dense" (one linear layer), "mlp", "cnn" or "gpt"
-	Hidden     []int   `json:"hidden"`     // widths of the hidden layers of an mlp, or between a cnn's convolutions and its outputs; null: 128, or none
+	Kind string `json:"kind"` // "dense" (one linear layer), "mlp", "cnn" or "gpt"
+	// widths of the hidden layers of an mlp, or between a cnn's convolutions and its outputs; null: 128, or none
+	Hidden     []int   `json:"hidden"`
 	Activation string  `json:"activation"` // of an mlp's hidden layers: "relu" or "tanh"
 	Dropout    float64 `json:"dropout"`    // share of the activations that training drops
 	Channels   []int   `json:"channels"`   // of a cnn: of each convolution, which ReLU and a 2 x 2 max-pool follow
@@ -121,7 +123,8 @@ type EvaluateConfig struct {
 // DefaultConfig is what a key left out means.
 func DefaultConfig() Config {
 	return Config{
-		Epochs: 10, BatchSize: 64, Accumulate: 1, Seed: 1, Mode: "ddp", Pipeline: 1, Precision: "float32", BLAS: "auto", Loss: "cross_entropy",
+		Epochs: 10, BatchSize: 64, Accumulate: 1, Seed: 1, Mode: "ddp", Pipeline: 1, Precision: "float32",
+		BLAS: "auto", Loss: "cross_entropy",
 		Model: ModelConfig{
 			Kind: "mlp", Activation: "relu", Channels: []int{16, 32}, Kernel: 3,
 			Layers: 4, Heads: 4, Width: 128, Context: 128,

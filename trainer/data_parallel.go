@@ -48,7 +48,8 @@ func (d *dataParallel) share() {
 
 func (d *dataParallel) model() *nn.Sequential { return d.replicas[0].layers }
 
-func (d *dataParallel) train(ctx context.Context, pass *nn.Pass, b *data.Batch, factor float32, begin func(ctx context.Context, loss float64)) error {
+func (d *dataParallel) train(ctx context.Context, pass *nn.Pass, b *data.Batch, factor float32,
+	begin func(ctx context.Context, loss float64)) error {
 	d.share()
 	splitBatch(d.parts, b)
 	var all sync.WaitGroup

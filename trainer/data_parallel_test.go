@@ -19,7 +19,8 @@ type counted struct {
 	products atomic.Int64
 }
 
-func (c *counted) Sgemm(tA, tB gonum.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, y []float32, ldc int) {
+func (c *counted) Sgemm(tA, tB gonum.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32,
+	y []float32, ldc int) {
 	c.products.Add(1)
 	c.Library.Sgemm(tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, y, ldc)
 }

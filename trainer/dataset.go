@@ -89,7 +89,8 @@ func openWhole(ctx context.Context, cfg Config, workDir string, log *slog.Logger
 	case "text":
 		return named("data.path names the file or folder")(data.OpenText(ctx, cache, path, cfg.Model.Context))
 	}
-	return named("data.images and data.labels name the files")(data.LoadMNIST(ctx, cache, below(workDir, d.Images), below(workDir, d.Labels)))
+	return named("data.images and data.labels name the files")(data.LoadMNIST(ctx, cache, below(workDir, d.Images),
+		below(workDir, d.Labels)))
 }
 
 // csv is how the CSV file at path is read for a loss.

@@ -91,7 +91,8 @@ func TestBadFilesEndEveryRank(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	weight, bias := checkpoint.Float32Tensor("0.weight", []int{2, 4}, normals(4, 8)), checkpoint.Float32Tensor("0.bias", []int{2}, normals(5, 2))
+	weight, bias := checkpoint.Float32Tensor("0.weight", []int{2, 4}, normals(4, 8)),
+		checkpoint.Float32Tensor("0.bias", []int{2}, normals(5, 2))
 	weights("less", weight)
 	weights("more", weight, bias, checkpoint.Float32Tensor("1.weight", []int{1}, normals(6, 1)))
 	weights("twice", weight, bias, checkpoint.Float32Tensor("module.0.weight", []int{2, 4}, normals(7, 8)))
@@ -107,25 +108,36 @@ func TestBadFilesEndEveryRank(t *testing.T) {
 		change func(*Config)
 		want   []string
 	}{
-		"init is missing":         {func(c *Config) { c.Init = "nowhere" }, []string{"init: ", "nowhere", "no such file"}},
-		"init is no safetensors":  {func(c *Config) { c.Init = "text" }, []string{"init: ", filepath.Join(dir, "text")}},
-		"init lacks a parameter":  {func(c *Config) { c.Init = "less" }, []string{"init: ", "less", "it has no 0.bias"}},
-		"init has one more":       {func(c *Config) { c.Init = "more" }, []string{"init: ", "more", "the model has no 1.weight"}},
-		"init has another shape":  {func(c *Config) { c.Init = "other" }, []string{"init: ", "0.bias is [2 1] in the file and [2] in the model"}},
-		"init has a name twice":   {func(c *Config) { c.Init = "twice" }, []string{"init: ", "twice", "it has 0.weight twice"}},
-		"init is turned":          {func(c *Config) { c.Init = "turned" }, []string{"init: ", "0.weight is [4 2] in the file and [2 4] in the model"}},
-		"BLAS is missing":         {func(c *Config) { c.BLAS = "./nowhere.so" }, []string{"blas: ", filepath.Join(dir, "nowhere.so")}},
-		"BLAS is no library":      {func(c *Config) { c.BLAS = "./library.so" }, []string{"blas: ", filepath.Join(dir, "library.so"), `"go"`}},
-		"fewer targets":           {func(c *Config) { c.Data.InputFile = "short.npy" }, []string{"short.npy has 11 rows and", "data.inputs and data.targets"}},
-		"an infinite input":       {func(c *Config) { c.Data.InputFile = "infinite.npy" }, []string{"infinite.npy: +Inf in row 11, column 3"}},
-		"a negative label":        {func(c *Config) { classes(c); c.Data.TargetFile = "negative.npy" }, []string{"negative.npy: label -1 of row 11 is out of range"}},
-		"classes without a loss":  {func(c *Config) { c.Data.TargetFile = "classes.npy" }, []string{`loss is "mse", and the targets of the data want "cross_entropy"`}},
-		"numbers without a loss":  {func(c *Config) { c.Loss = "cross_entropy" }, []string{`loss is "cross_entropy", and the targets of the data want "mse"`}},
-		"a text is too short":     {func(c *Config) { text(c, "text") }, []string{"10 bytes, a row of context 10 takes 11", "data.path"}},
-		"a text is empty":         {func(c *Config) { text(c, "empty") }, []string{"read text: ", "empty"}},
-		"fewer texts than ranks":  {func(c *Config) { text(c, "text"); c.Model.Context = 4 }, []string{"2 rows to train on are too few for 4 ranks"}},
-		"images are too small":    {func(c *Config) { classes(c); c.Data.InputFile, c.Model.Kind = "images.npy", "cnn" }, []string{"stage 2 halves an image of 1 x 3", "use fewer stages, or larger images"}},
-		"rows are no images":      {func(c *Config) { classes(c); c.Model.Kind = "cnn" }, []string{`model.kind is "cnn", and the rows are no images`}},
+		"init is missing":        {func(c *Config) { c.Init = "nowhere" }, []string{"init: ", "nowhere", "no such file"}},
+		"init is no safetensors": {func(c *Config) { c.Init = "text" }, []string{"init: ", filepath.Join(dir, "text")}},
+		"init lacks a parameter": {func(c *Config) { c.Init = "less" }, []string{"init: ", "less", "it has no 0.bias"}},
+		"init has one more":      {func(c *Config) { c.Init = "more" }, []string{"init: ", "more", "the model has no 1.weight"}},
+		"init has another shape": {func(c *Config) { c.Init = "other" },
+			[]string{"init: ", "0.bias is [2 1] in the file and [2] in the model"}},
+		"init has a name twice": {func(c *Config) { c.Init = "twice" }, []string{"init: ", "twice", "it has 0.weight twice"}},
+		"init is turned": {func(c *Config) { c.Init = "turned" },
+			[]string{"init: ", "0.weight is [4 2] in the file and [2 4] in the model"}},
+		"BLAS is missing": {func(c *Config) { c.BLAS = "./nowhere.so" }, []string{"blas: ", filepath.Join(dir, "nowhere.so")}},
+		"BLAS is no library": {func(c *Config) { c.BLAS = "./library.so" },
+			[]string{"blas: ", filepath.Join(dir, "library.so"), `"go"`}},
+		"fewer targets": {func(c *Config) { c.Data.InputFile = "short.npy" },
+			[]string{"short.npy has 11 rows and", "data.inputs and data.targets"}},
+		"an infinite input": {func(c *Config) { c.Data.InputFile = "infinite.npy" },
+			[]string{"infinite.npy: +Inf in row 11, column 3"}},
+		"a negative label": {func(c *Config) { classes(c); c.Data.TargetFile = "negative.npy" },
+			[]string{"negative.npy: label -1 of row 11 is out of range"}},
+		"classes without a loss": {func(c *Config) { c.Data.TargetFile = "classes.npy" },
+			[]string{`loss is "mse", and the targets of the data want "cross_entropy"`}},
+		"numbers without a loss": {func(c *Config) { c.Loss = "cross_entropy" },
+			[]string{`loss is "cross_entropy", and the targets of the data want "mse"`}},
+		"a text is too short": {func(c *Config) { text(c, "text") }, []string{"10 bytes, a row of context 10 takes 11", "data.path"}},
+		"a text is empty":     {func(c *Config) { text(c, "empty") }, []string{"read text: ", "empty"}},
+		"fewer texts than ranks": {func(c *Config) { text(c, "text"); c.Model.Context = 4 },
+			[]string{"2 rows to train on are too few for 4 ranks"}},
+		"images are too small": {func(c *Config) { classes(c); c.Data.InputFile, c.Model.Kind = "images.npy", "cnn" },
+			[]string{"stage 2 halves an image of 1 x 3", "use fewer stages, or larger images"}},
+		"rows are no images": {func(c *Config) { classes(c); c.Model.Kind = "cnn" },
+			[]string{`model.kind is "cnn", and the rows are no images`}},
 		"a pipeline is too long":  {func(c *Config) { c.Pipeline = 4 }, []string{"pipeline is 4, and the model has 1 layers to split"}},
 		"a pipeline is left over": {func(c *Config) { c.Pipeline = 3 }, []string{"4 ranks do not divide into pipelines of 3", "pipeline"}},
 	} {

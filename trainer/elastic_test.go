@@ -284,7 +284,8 @@ func TestFewerEpochsAreDone(t *testing.T) {
 			before := goOn(t, c, 4, cfg, "", stop)
 			cfg.Epochs = 2
 			after := goOn(t, c, 1, cfg, "", 0)
-			if after.Stopped || after.Steps != before.Steps || after.Resumed != before.Steps || after.Epochs != before.Epochs || after.losses != nil {
+			if after.Stopped || after.Steps != before.Steps || after.Resumed != before.Steps ||
+				after.Epochs != before.Epochs || after.losses != nil {
 				t.Errorf("%s: %+v after %+v, want it done", kind, after.Result, before.Result)
 			}
 		}

@@ -42,7 +42,8 @@ type replica struct {
 
 func (r *replica) model() *nn.Sequential { return r.layers }
 
-func (r *replica) train(ctx context.Context, pass *nn.Pass, b *data.Batch, factor float32, begin func(ctx context.Context, loss float64)) error {
+func (r *replica) train(ctx context.Context, pass *nn.Pass, b *data.Batch, factor float32,
+	begin func(ctx context.Context, loss float64)) error {
 	loss, dy := r.loss(r.layers.Forward(pass, r.x(b)), b)
 	begin(ctx, loss)
 	scale(dy, factor)

@@ -48,12 +48,13 @@ func TestEvaluationsBelongToTheirSteps(t *testing.T) {
 		change               func(*Config)
 		want                 []int64
 	}{
-		"each epoch has one step":   {1, 4, 1, func(c *Config) { c.Evaluate.EverySteps = 1 }, []int64{1, 2, 3, 4}},
-		"at the ends of epochs":     {1, 4, 2, func(c *Config) { c.Evaluate.EverySteps = 2 }, []int64{2, 4, 6, 8}},
-		"there and between":         {2, 3, 4, func(c *Config) { c.Evaluate.EverySteps = 2 }, []int64{2, 4, 6, 8, 10, 12}},
-		"not at the end":            {1, 2, 4, func(c *Config) { c.Evaluate.EverySteps = 3 }, []int64{3, 6}},
-		"some epochs and the last":  {1, 5, 4, func(c *Config) { c.Evaluate.EveryEpochs = 3 }, []int64{12, 20}},
-		"epochs and steps":          {1, 6, 4, func(c *Config) { c.Evaluate.EveryEpochs, c.Evaluate.EverySteps = 5, 3 }, []int64{3, 6, 9, 12, 15, 18, 20, 21, 24}},
+		"each epoch has one step":  {1, 4, 1, func(c *Config) { c.Evaluate.EverySteps = 1 }, []int64{1, 2, 3, 4}},
+		"at the ends of epochs":    {1, 4, 2, func(c *Config) { c.Evaluate.EverySteps = 2 }, []int64{2, 4, 6, 8}},
+		"there and between":        {2, 3, 4, func(c *Config) { c.Evaluate.EverySteps = 2 }, []int64{2, 4, 6, 8, 10, 12}},
+		"not at the end":           {1, 2, 4, func(c *Config) { c.Evaluate.EverySteps = 3 }, []int64{3, 6}},
+		"some epochs and the last": {1, 5, 4, func(c *Config) { c.Evaluate.EveryEpochs = 3 }, []int64{12, 20}},
+		"epochs and steps": {1, 6, 4, func(c *Config) { c.Evaluate.EveryEpochs, c.Evaluate.EverySteps = 5, 3 },
+			[]int64{3, 6, 9, 12, 15, 18, 20, 21, 24}},
 		"where there is a line":     {2, 2, 12, func(c *Config) { c.Evaluate.EverySteps = 10 }, []int64{10, 20}},
 		"once averages are taken":   {2, 2, 6, func(c *Config) { c.Evaluate.EverySteps, c.DDP.AverageEvery = 5, 4 }, []int64{5, 12}},
 		"averages of the epoch end": {2, 2, 6, func(c *Config) { c.Evaluate.EverySteps, c.DDP.AverageEvery = 4, 100 }, []int64{6, 12}},
@@ -117,7 +118,8 @@ func TestResumeMakesTheEvaluationThatIsDue(t *testing.T) { // without the race d
 				if !stopped.Stopped {
 					continue // local SGD stops where ranks have averages, which may be the end
 				}
-				resumed := completeIn(t, stopped.checkpoints, "local", test.world, cfg, func(_ int, _ *Config, env *Env) { env.Resume = true })
+				resumed := completeIn(t, stopped.checkpoints, "local", test.world, cfg,
+					func(_ int, _ *Config, env *Env) { env.Resume = true })
 				if resumed.Resumed != stopped.Steps {
 					t.Fatalf("%+v, want a resume from step %d", resumed.Result, stopped.Steps)
 				}

@@ -163,7 +163,8 @@ func (t *trainer) agreeOnJob(ctx context.Context) error {
 	}
 	var own error
 	if d := job.differences(first, "on rank 0"); d != "" {
-		own = fmt.Errorf("rank %d and rank 0 differ in their training settings or data: %s; start all ranks with the same program, job file and data",
+		own = fmt.Errorf("rank %d and rank 0 differ in their training settings or data: %s; start all ranks with the same "+
+			"program, job file and data",
 			comm.Rank(), d)
 	}
 	return mpi.Agree(ctx, comm, own, classes...)

@@ -272,7 +272,8 @@ type clocked struct {
 	spent time.Duration
 }
 
-func (c *clocked) Sgemm(tA, tB gonum.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, out []float32, ldc int) {
+func (c *clocked) Sgemm(tA, tB gonum.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32,
+	out []float32, ldc int) {
 	start := time.Now()
 	c.Library.Sgemm(tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, out, ldc)
 	c.spent += time.Since(start)
@@ -370,7 +371,9 @@ func TestDigitsAreLearntAsByPyTorch(t *testing.T) { // without the race detector
 	if !r.Evaluated || math.Abs(r.Accuracy-0.86) > 0.01 {
 		t.Errorf("accuracy %v after %d epochs, PyTorch has 0.86", r.Accuracy, r.Epochs)
 	}
-	if line := regexp.MustCompile(`rank 0 \| epoch 3 \| loss 0\.\d{4} \| samples/s \d+ .*\| eval loss 0\.\d{4} \| accuracy 8\d\.\d\d %\n`); !line.MatchString(r.out.String()) {
+	if line := regexp.MustCompile(
+		`rank 0 \| epoch 3 \| loss 0\.\d{4} \| samples/s \d+ .*\| eval loss 0\.\d{4} \| accuracy 8\d\.\d\d %\n`); !line.MatchString(
+		r.out.String()) {
 		t.Errorf("printed\n%s\nwithout a line like %s", r.out.String(), line)
 	}
 }

@@ -19,7 +19,8 @@ import (
 const maxParameters = 1 << 31
 
 // newModel builds the layers from spec's inputs to its outputs or classes, with
-// the initial values that PyTorch has after torch.manual_seed(seed). sums is for batch normalization over ranks; nil: over the rank's own rows.
+// the initial values that PyTorch has after torch.manual_seed(seed).
+// sums is for batch normalization over ranks; nil: over the rank's own rows.
 func newModel(cfg ModelConfig, spec data.Spec, seed uint64, sums nn.Reducer) (*nn.Sequential, error) {
 	if err := checkData(cfg, spec); err != nil {
 		return nil, err
@@ -35,7 +36,8 @@ func newModel(cfg ModelConfig, spec data.Spec, seed uint64, sums nn.Reducer) (*n
 			return nil, err
 		}
 		if n := int64(cfg.Layers) * int64(cfg.Heads) * int64(cfg.Context) * int64(cfg.Context); n > maxParameters {
-			return nil, fmt.Errorf("attention keeps %d numbers for each sequence, more than %d; make model.context smaller", n, maxParameters)
+			return nil, fmt.Errorf("attention keeps %d numbers for each sequence, more than %d; make model.context smaller", n,
+				maxParameters)
 		}
 		return nn.NewGPT(nn.GPTConfig{
 			Layers: cfg.Layers, Heads: cfg.Heads, Width: cfg.Width, Context: cfg.Context, Symbols: spec.Symbols, Dropout: cfg.Dropout,

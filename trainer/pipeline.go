@@ -64,7 +64,8 @@ func (p *pipeline) model() *nn.Sequential { return p.micro[0].layers }
 func (p *pipeline) isFirst() bool { return p.comm.Rank() == 0 }
 func (p *pipeline) isLast() bool  { return p.comm.Rank() == p.comm.Size()-1 }
 
-func (p *pipeline) train(ctx context.Context, pass *nn.Pass, b *data.Batch, factor float32, begin func(ctx context.Context, loss float64)) error {
+func (p *pipeline) train(ctx context.Context, pass *nn.Pass, b *data.Batch, factor float32,
+	begin func(ctx context.Context, loss float64)) error {
 	p.share()
 	splitBatch(p.parts, b)
 	var loss float64

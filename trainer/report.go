@@ -121,7 +121,8 @@ func (t *trainer) reportStep() {
 	t.printedAt = t.now()
 	e := &t.epoch
 	t.print("rank 0 | epoch %d | step %d of %d | loss %.4f | samples/s %.0f | communication %.1f %% | overlap %.0f %% | %s left\n",
-		t.at.Epoch, t.at.Step, t.totalSteps(), e.loss/float64(e.steps), e.samplesPerS(), 100*e.commShare(), 100*e.overlap(), round(t.timeLeft()))
+		t.at.Epoch, t.at.Step, t.totalSteps(), e.loss/float64(e.steps), e.samplesPerS(), 100*e.commShare(),
+		100*e.overlap(), round(t.timeLeft()))
 }
 
 // timeLeft is how long the steps that are left take, at this epoch's rate.

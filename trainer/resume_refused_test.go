@@ -108,10 +108,12 @@ func TestForeignCheckpointsAreRefused(t *testing.T) {
 		"no facts":        {func(s *checkpoint.State) { delete(s.Values, keyFacts) }, ErrMismatch, "another program"},
 		"no position":     {func(s *checkpoint.State) { delete(s.Values, keyPosition) }, ErrMismatch, keyPosition},
 		"facts no object": {func(s *checkpoint.State) { s.Values[keyFacts] = []byte("3") }, checkpoint.ErrCorrupt, keyFacts},
-		"negative epoch":  {func(s *checkpoint.State) { s.Values[keyPosition] = []byte(`{"step":10,"epoch":-1}`) }, checkpoint.ErrCorrupt, "impossible"},
-		"another step":    {func(s *checkpoint.State) { s.Step = 9 }, checkpoint.ErrCorrupt, "impossible"},
-		"a huge epoch":    {func(s *checkpoint.State) { s.Values[keyPosition] = []byte(`{"step":10,"epoch":4611686018427387904}`) }, checkpoint.ErrCorrupt, "impossible"},
-		"a tensor less":   {func(s *checkpoint.State) { s.Tensors = s.Tensors[1:] }, ErrMismatch, "it has no model.0.weight"},
+		"negative epoch": {func(s *checkpoint.State) { s.Values[keyPosition] = []byte(`{"step":10,"epoch":-1}`) },
+			checkpoint.ErrCorrupt, "impossible"},
+		"another step": {func(s *checkpoint.State) { s.Step = 9 }, checkpoint.ErrCorrupt, "impossible"},
+		"a huge epoch": {func(s *checkpoint.State) { s.Values[keyPosition] = []byte(`{"step":10,"epoch":4611686018427387904}`) },
+			checkpoint.ErrCorrupt, "impossible"},
+		"a tensor less": {func(s *checkpoint.State) { s.Tensors = s.Tensors[1:] }, ErrMismatch, "it has no model.0.weight"},
 		"a tensor more": {func(s *checkpoint.State) {
 			s.Tensors = append(s.Tensors, checkpoint.Float32Tensor("more", nil, []float32{1}))
 		}, ErrMismatch, "more"},
@@ -124,7 +126,8 @@ func TestForeignCheckpointsAreRefused(t *testing.T) {
 			if _, err := other.open(t).Save(t.Context(), s); err != nil {
 				t.Fatal(err)
 			}
-			for i, r := range train(t, 1, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS, env.Resume = other.open(t), other.fs, true }) {
+			for i, r := range train(t, 1, cfg,
+				func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS, env.Resume = other.open(t), other.fs, true }) {
 				if !errors.Is(r.err, test.class) || !strings.Contains(r.err.Error(), test.want) {
 					t.Errorf("rank %d: error %v, want %v with %q", i, r.err, test.class, test.want)
 				}

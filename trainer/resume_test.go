@@ -60,7 +60,8 @@ func TestResumeAtEveryStepGivesTheSameBytes(t *testing.T) { // also without the 
 			whole := mustTrain(t, size, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS = straight.open(t), straight.fs })
 			want := straight.latest(t)
 			if want.Step != epochs*steps || len(want.Tensors) != 8 {
-				t.Fatalf("a straight run saved step %d and %d tensors, want 20, and 4 parameters with their momentum", want.Step, len(want.Tensors))
+				t.Fatalf("a straight run saved step %d and %d tensors, want 20, and 4 parameters with their momentum",
+					want.Step, len(want.Tensors))
 			}
 			for k := int64(1); k < epochs*steps; k += int64(thin.Step(3)) {
 				c := newCheckpoints()
@@ -141,8 +142,8 @@ func TestOnlyRankZeroChooses(t *testing.T) {
 	}
 }
 
-// Where resume is "never" a run begins anew once: what it saved since is never lost to a requeue, nor to a restart within the attempt. Asked
-// again for a later attempt, that one begins anew, once.
+// Where resume is "never" a run begins anew once: what it saved since is never lost to a requeue, nor to a restart within the attempt.
+// Asked again for a later attempt, that one begins anew, once.
 func TestNeverResumeHoldsOnce(t *testing.T) {
 	c := newCheckpoints()
 	attempt := func(number, from, epochs int) (Result, string) {
@@ -209,7 +210,8 @@ func TestResumeOfAFinishedRunTrainsNoMore(t *testing.T) {
 		t.Errorf("rank 1 announces %q, with nothing left to do", out)
 	}
 	cfg.Epochs = 1
-	if r := mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS, env.Resume = c.open(t), c.fs, true }); r[0].Steps != 10 || r[0].Epochs != 2 {
+	r := mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS, env.Resume = c.open(t), c.fs, true })
+	if r[0].Steps != 10 || r[0].Epochs != 2 {
 		t.Errorf("with fewer epochs than are done: %+v", r[0].Result)
 	}
 }

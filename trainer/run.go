@@ -55,15 +55,16 @@ type Env struct {
 	Async       bool
 	Delta       int
 
-	MaxMemory int64  // bytes that this rank may use for copies of the state, what a hook of ddp.compress keeps included; 0: as many as it needs
+	// bytes that this rank may use for copies of the state, what a hook of ddp.compress keeps included; 0: as many as it needs
+	MaxMemory int64
 	Local     string // folder on the node's own disk that checkpoints are written to first; empty: none
 	Replicate bool   // with Local: each shard goes to another node's disk, too, until it is shared. The same on all ranks
 	Node      string // this rank's node: ranks with the same one share Local. For Replicate
 	FS        vfs.FS // that ranks other than 0 write checkpoints to; nil: the operating system's
 
-	// Deadline is when the ranks will be killed; zero: never. Rank 0's counts. Where there are checkpoints, the ranks stop by themselves while
-	// there is still time for two steps, or what an evaluation does before it is asked again, and for a save that takes as long as 95 of
-	// 100 have taken. Result.Stopped is true then.
+	// Deadline is when the ranks will be killed; zero: never. Rank 0's counts. Where there are checkpoints, the ranks stop by themselves
+	// while there is still time for two steps, or what an evaluation does before it is asked again, and for a save that takes as long as 95
+	// of 100 have taken. Result.Stopped is true then.
 	Deadline time.Time
 
 	WorkDir string // paths in Config are relative to it
@@ -82,8 +83,8 @@ type Env struct {
 	// Alive, where set, is called on every rank after each step, and after each round of an evaluation: while training gets on. It
 	// should return at once.
 	Alive func()
-	// Progress, where set, is called on every rank after each step, before Alive, with the step and where this rank's time in steps has gone
-	// so far. It should return at once.
+	// Progress, where set, is called on every rank after each step, before Alive, with the step and where this rank's time in steps has
+	// gone so far. It should return at once.
 	Progress func(step int64, spent Spent)
 
 	// Stop is closed when this rank is asked to stop. All ranks then stop after the same step,
@@ -287,7 +288,8 @@ func (t *trainer) prepare(ctx context.Context) error {
 	}
 	replicas := t.env.Comm.Size() / t.cfg.Pipeline
 	if t.train.Len() < replicas {
-		return fmt.Errorf("%d rows to train on are too few for %d ranks: give each rank at least one, or start fewer ranks", t.train.Len(), replicas)
+		return fmt.Errorf("%d rows to train on are too few for %d ranks: give each rank at least one, or start fewer ranks",
+			t.train.Len(), replicas)
 	}
 	var err error
 	if t.facts, err = factsOf(ctx, t.cfg, t.train); err != nil {

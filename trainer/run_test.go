@@ -198,7 +198,8 @@ func TestOnlyRankZeroShowsProgress(t *testing.T) {
 func TestCheckpointsAreOnePerStep(t *testing.T) {
 	for every, want := range map[int][]int64{0: {10}, 3: {3, 6, 9, 10}, 5: {5, 10}, 100: {10}} {
 		c := newCheckpoints()
-		r := mustTrain(t, 2, small(2, 2, 5), func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS, env.EverySteps = c.open(t), c.fs, every })
+		r := mustTrain(t, 2, small(2, 2, 5),
+			func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS, env.EverySteps = c.open(t), c.fs, every })
 		if got := c.steps(t); !slices.Equal(got, want) {
 			t.Errorf("every %d steps: checkpoints of steps %v, want %v", every, got, want)
 		}
@@ -268,7 +269,9 @@ func TestDivergenceNamesStepAndCheckpoint(t *testing.T) {
 		for i, r := range train(t, size, cfg, func(_ int, _ *Config, env *Env) {
 			env.Checkpoints, env.FS, env.EverySteps = c.open(t), c.fs, 2
 		}) {
-			if !errors.Is(r.err, ErrDiverged) || !regexp.MustCompile(`at step \d+ \(epoch \d+\): the loss is .*newest checkpoint is of step \d+`).MatchString(r.err.Error()) {
+			if !errors.Is(r.err, ErrDiverged) ||
+				!regexp.MustCompile(`at step \d+ \(epoch \d+\): the loss is .*newest checkpoint is of step \d+`).MatchString(
+					r.err.Error()) {
 				t.Errorf("rank %d: error %v, want one that names the step and what is left", i, r.err)
 			}
 		}
@@ -324,9 +327,10 @@ func TestBadInputEndsAllRanks(t *testing.T) {
 		}, "nowhere: no such file"},
 		"label out of range":    {func(_ int, c *Config) { digits(c); c.Data.Labels = badLabels }, "label 77 of row 1 is out of range"},
 		"fewer rows than ranks": {func(_ int, c *Config) { digits(c); c.Data.Train = "1:3" }, "2 rows to train on are too few for 3 ranks"},
-		"range beyond the data": {func(_ int, c *Config) { c.Data.Train = "0:9999" }, "data.train: range 0:9999 goes beyond the data, which has 42 rows"},
-		"eval beyond the data":  {func(_ int, c *Config) { c.Data.Eval = "5:43" }, "data.eval: range 5:43 goes beyond"},
-		"nonsense":              {func(_ int, c *Config) { c.Epochs = 0 }, "epochs is 0: must be 1 to"},
+		"range beyond the data": {func(_ int, c *Config) { c.Data.Train = "0:9999" },
+			"data.train: range 0:9999 goes beyond the data, which has 42 rows"},
+		"eval beyond the data": {func(_ int, c *Config) { c.Data.Eval = "5:43" }, "data.eval: range 5:43 goes beyond"},
+		"nonsense":             {func(_ int, c *Config) { c.Epochs = 0 }, "epochs is 0: must be 1 to"},
 		"nonsense on one rank": {func(rank int, c *Config) {
 			if rank == 2 {
 				c.BatchSize = -1
@@ -365,7 +369,8 @@ func digits(t *testing.T, labels ...byte) (dir string, cfg Config) {
 		}
 	}
 	cfg = small(1, 1, 1)
-	cfg.Loss, cfg.Data = "cross_entropy", DataConfig{Kind: "mnist", Images: "images", Labels: "labels", Train: "0:2", Eval: "2:3", Remainder: "pad"}
+	cfg.Loss, cfg.Data = "cross_entropy",
+		DataConfig{Kind: "mnist", Images: "images", Labels: "labels", Train: "0:2", Eval: "2:3", Remainder: "pad"}
 	return dir, cfg
 }
 

@@ -29,7 +29,8 @@ type saves struct {
 // bestLabel marks the checkpoint of the best evaluation.
 const bestLabel = "best"
 
-// due says whether a checkpoint belongs after the steps taken since the last one. Where evaluations are kept, one that follows at once makes it.
+// due says whether a checkpoint belongs after the steps taken since the last one.
+// Where evaluations are kept, one that follows at once makes it.
 func (t *trainer) due() bool {
 	every := int64(t.policy.EverySteps)
 	if t.policy.KeepBest && t.eval != nil && t.stepsLeft() == 0 && t.evaluatesAtEpochEnd() {

@@ -90,8 +90,8 @@ func (t *trainer) reportSaves() {
 	}
 }
 
-// report is a line for a person; all is how long the attempt has taken. It leaves out what is only noise: by how much a state gets smaller that is hardly
-// longer than its manifest, and advice from saves that hardly take any time.
+// report is a line for a person; all is how long the attempt has taken. It leaves out what is only noise: by how much a state gets smaller
+// that is hardly longer than its manifest, and advice from saves that hardly take any time.
 func (c *saveCost) report(s distributed.Stats, all time.Duration, space checkpoint.Space) string {
 	const (
 		leastBytes = 1 << 20
@@ -127,7 +127,8 @@ func advisedInterval(stall, total time.Duration) time.Duration {
 // timeText is a time as exact as a person reads it.
 func timeText(d time.Duration) string {
 	for _, step := range []struct{ from, unit time.Duration }{
-		{10 * time.Minute, time.Minute}, {10 * time.Second, time.Second}, {time.Second, 100 * time.Millisecond}, {10 * time.Millisecond, time.Millisecond},
+		{10 * time.Minute, time.Minute}, {10 * time.Second, time.Second}, {time.Second, 100 * time.Millisecond},
+		{10 * time.Millisecond, time.Millisecond},
 	} {
 		if d >= step.from {
 			return d.Round(step.unit).String()

@@ -50,7 +50,8 @@ func TestMetricsReportEachSaveOnce(t *testing.T) {
 		if *line.SaveS <= 0 || *line.SaveStallS < *line.SaveS/2 { // synchronous: all of it, but for a moment
 			t.Errorf("step %d: a save of %v s, in %v s of which training stood still", line.Step, *line.SaveS, *line.SaveStallS)
 		}
-		// 32 parameters with their momentum are 256 bytes, and do not get smaller; a shard has its header, table and end, and there is the manifest.
+		// 32 parameters with their momentum are 256 bytes, and do not get smaller;
+		// a shard has its header, table and end, and there is the manifest.
 		if *line.SaveBytes < 256 || *line.SaveBytes > 8192 || *line.SaveRatio != float64(*line.SaveBytes)/256 {
 			t.Errorf("step %d: %d bytes, %v of the state's", line.Step, *line.SaveBytes, *line.SaveRatio)
 		}
@@ -107,7 +108,8 @@ func TestEachStepHasOneLoss(t *testing.T) {
 	}
 }
 
-// A run that goes on says how long it took to find and to load what it goes on from: in a line for people, and in its first line of metrics.
+// A run that goes on says how long it took to find and to load what it goes on from:
+// in a line for people, and in its first line of metrics.
 func TestAResumeIsReported(t *testing.T) {
 	c := newCheckpoints()
 	cfg := small(2, 2, 12)
@@ -143,7 +145,8 @@ func TestAResumeIsReported(t *testing.T) {
 			t.Errorf("it goes on after step %d, and the checkpoint is of step %d", *line.ResumeStep, list[0].Step)
 		}
 		if *line.ResumeFindS <= 0 || *line.ResumeLoadS <= 0 || *line.ResumeBytes != list[0].Bytes {
-			t.Errorf("found in %v s, loaded in %v s, %d bytes; the checkpoint has %d", *line.ResumeFindS, *line.ResumeLoadS, *line.ResumeBytes, list[0].Bytes)
+			t.Errorf("found in %v s, loaded in %v s, %d bytes; the checkpoint has %d", *line.ResumeFindS, *line.ResumeLoadS,
+				*line.ResumeBytes, list[0].Bytes)
 		}
 	}
 	if count < 3 {
@@ -244,7 +247,8 @@ func TestRunWithoutSavesSaysNothingOfThem(t *testing.T) {
 
 func TestTimesAreShortForPeople(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		1234 * time.Microsecond: "1.23ms", 412345 * time.Microsecond: "412ms", 1696 * time.Millisecond: "1.7s", 41234 * time.Millisecond: "41s", 243 * time.Second: "4m3s",
+		1234 * time.Microsecond: "1.23ms", 412345 * time.Microsecond: "412ms", 1696 * time.Millisecond: "1.7s",
+		41234 * time.Millisecond: "41s", 243 * time.Second: "4m3s",
 		3*time.Hour + 25*time.Minute + 7*time.Second: "3h25m0s", 0: "0s",
 	} {
 		if got := timeText(d); got != want {

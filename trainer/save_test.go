@@ -145,7 +145,8 @@ func testLocalDisk(t *testing.T, replicate bool) {
 	}
 }
 
-// A disk that stays full while training goes on ends it at the second save, on all ranks, for that reason, and what was saved before is good.
+// A disk that stays full while training goes on ends it at the second save, on all ranks, for that reason,
+// and what was saved before is good.
 func TestFailedBackgroundSaveEndsAllRanks(t *testing.T) {
 	c := newCheckpoints()
 	for i, r := range train(t, 3, small(3, 2, 5), func(_ int, _ *Config, env *Env) {

@@ -57,7 +57,8 @@ func TestRank0EncodesWithinItsThreadsAndMemory(t *testing.T) { // without the ra
 
 // Memory that does not suffice to encode with one thread ends a run on all ranks before its first step, and they say what would be enough.
 func TestTooLittleMemoryToEncodeEndsTheRun(t *testing.T) {
-	for compress, want := range map[string]string{"none": "checkpoint.memory to 6M", "int8": "checkpoint.memory to 7M"} { // residuals are copied, too
+	// residuals are copied, too
+	for compress, want := range map[string]string{"none": "checkpoint.memory to 6M", "int8": "checkpoint.memory to 7M"} {
 		c := newCheckpoints()
 		for rank, r := range train(t, 2, small(2, 1, 5), func(rank int, cfg *Config, env *Env) {
 			cfg.DDP.Compress = compress

@@ -171,8 +171,8 @@ func (t *trainer) arrays() []stateArray {
 	return list
 }
 
-// savedArrays are those of arrays that this rank saves. What a hook keeps may move in memory between steps: its arrays are copies here, which
-// copyHookState refreshes.
+// savedArrays are those of arrays that this rank saves. What a hook keeps may move in memory between steps: its arrays are copies here,
+// which copyHookState refreshes.
 func (t *trainer) savedArrays() []distributed.Array {
 	var list []distributed.Array
 	t.hookCopies = map[string][]float32{}

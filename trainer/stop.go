@@ -97,8 +97,8 @@ func (t *trainer) agreeOnQuickSave(ctx context.Context) (err error) {
 	return err
 }
 
-// quick tells whether a save that begins now is to be written as it is. The ranks have agreed on it; rank 0, whose word is enough where there is no
-// node-local disk, looks once more, as a save may follow long after a step.
+// quick tells whether a save that begins now is to be written as it is. The ranks have agreed on it; rank 0, whose word is enough where
+// there is no node-local disk, looks once more, as a save may follow long after a step.
 func (t *trainer) quick() bool {
 	t.checkDeadline()
 	return t.quickSave || t.needsQuickSave(0)

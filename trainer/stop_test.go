@@ -40,7 +40,8 @@ func TestRanksSaveBeforeTheDeadline(t *testing.T) {
 			env.Deadline, env.Out = deadline, &out
 		}
 	})[0].Result
-	if !stopped.Stopped || !stopped.OutOfTime || stopped.Steps < 2 || stopped.Steps >= 20 || !slices.Equal(c.steps(t), []int64{stopped.Steps}) {
+	if !stopped.Stopped || !stopped.OutOfTime || stopped.Steps < 2 || stopped.Steps >= 20 ||
+		!slices.Equal(c.steps(t), []int64{stopped.Steps}) {
 		t.Fatalf("%+v and checkpoints of steps %v, want a stop in the middle, and that saved", stopped, c.steps(t))
 	}
 	if end := clock.Now(); !end.Before(deadline) {

@@ -66,7 +66,8 @@ func (c Config) combinations(f *problems) {
 		f.add("mode", c.Mode, `must be "ddp" where pipeline is above 1: a rank holds a part of one replica then`)
 	}
 	if c.Mode == "dp" && c.DDP.SyncBatchNorm {
-		f.add("ddp.sync_batch_norm", c.DDP.SyncBatchNorm, `must be false with mode = "dp": replicas of a process normalize each its own rows`)
+		f.add("ddp.sync_batch_norm", c.DDP.SyncBatchNorm,
+			`must be false with mode = "dp": replicas of a process normalize each its own rows`)
 	}
 	if c.DDP.AverageEvery > 0 && c.Optimizer.Zero {
 		f.add("optimizer.zero", c.Optimizer.Zero, "must be false with ddp.average_every: each rank steps all of its parameters then")
@@ -75,7 +76,8 @@ func (c Config) combinations(f *problems) {
 		f.add("precision", c.Precision, "must not be float16 with ddp.average_every: ranks would skip steps by themselves")
 	}
 	if feedback := c.DDP.Compress == "int8" || c.DDP.Compress == "powersgd"; feedback && c.Precision == "float16" {
-		f.add("ddp.compress", c.DDP.Compress, "what it owes to later steps would have another loss scale: use bfloat16, or another compression")
+		f.add("ddp.compress", c.DDP.Compress,
+			"what it owes to later steps would have another loss scale: use bfloat16, or another compression")
 	}
 	c.ineffective(f)
 	if c.Mode != "dp" && within(c.Replicas, 1, maxRanks) {
@@ -104,7 +106,8 @@ func (c Config) ineffective(f *problems) {
 		rule    string
 	}{
 		{c.Pipeline != 1, "micro_batches", c.MicroBatches, micro, "belongs to pipeline above 1"},
-		{c.Model.Kind == "cnn" && c.Model.BatchNorm, "ddp.sync_batch_norm", c.DDP.SyncBatchNorm, c.DDP.SyncBatchNorm, "belongs to a cnn with model.batch_norm"},
+		{c.Model.Kind == "cnn" && c.Model.BatchNorm, "ddp.sync_batch_norm", c.DDP.SyncBatchNorm, c.DDP.SyncBatchNorm,
+			"belongs to a cnn with model.batch_norm"},
 		{c.DDP.AverageEvery != 0, "ddp.average_warmup", c.DDP.AverageWarmup, within(c.DDP.AverageWarmup, 1, maxSteps),
 			"belongs to ddp.average_every"},
 		{c.Data.Eval != "", "evaluate.every_steps", c.Evaluate.EverySteps, within(c.Evaluate.EverySteps, 1, maxSteps),

@@ -19,13 +19,15 @@ func benchState(bytes int) []Array {
 	return []Array{a}
 }
 
-// BenchmarkStall is what an asynchronous save costs the training, beside a copy of the same bytes: stall/copy is the ratio of their medians.
+// BenchmarkStall is what an asynchronous save costs the training, beside a copy of the same bytes:
+// stall/copy is the ratio of their medians.
 func BenchmarkStall(b *testing.B) {
 	for _, mib := range []int{16, 256} {
 		b.Run(fmt.Sprintf("%dMiB", mib), func(b *testing.B) {
 			ctx := context.Background()
 			arrays := benchState(mib << 20)
-			dir, err := checkpoint.Open(b.TempDir(), checkpoint.Options{Codec: "none", Run: "bench", Attempt: 1, Keep: checkpoint.Policy{Last: 2}})
+			dir, err := checkpoint.Open(b.TempDir(),
+				checkpoint.Options{Codec: "none", Run: "bench", Attempt: 1, Keep: checkpoint.Policy{Last: 2}})
 			must(b, err)
 			s, err := New(ctx, newGoroutineGroup(1).member(0), dir, arrays, Options{Async: true})
 			must(b, err)

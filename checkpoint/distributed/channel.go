@@ -12,7 +12,8 @@ import (
 	"ddpbatch/internal/failure"
 )
 
-// channel is how ranks exchange facts: JSON over a Group. What it sends always is JSON: that it is not is a mistake in this package, and panics.
+// channel is how ranks exchange facts: JSON over a Group. What it sends always is JSON:
+// that it is not is a mistake in this package, and panics.
 type channel struct {
 	group   Group
 	classes []error // the errors that keep their identity on the way
@@ -102,8 +103,8 @@ type reply[B any] struct {
 }
 
 // runOnEveryRank runs work on every rank, and has the ranks exchange how far they are at every tick until it is over on all. So however
-// long a disk takes, no collective waits longer than that. Rank 0 decides, by the reports of all ranks, what every rank gets; an error of its decision is every
-// rank's. Where the group fails, ctx is cancelled for work; runOnEveryRank returns after that in any case.
+// long a disk takes, no collective waits longer than that. Rank 0 decides, by the reports of all ranks, what every rank gets; an error of
+// its decision is every rank's. Where the group fails, ctx is cancelled for work; runOnEveryRank returns after that in any case.
 func runOnEveryRank[T, B any](
 	ctx context.Context, s *Saver, work func(context.Context) (T, error), decide func([]valueOrFailure[T]) (B, error),
 ) (B, error) {
@@ -198,7 +199,8 @@ var sentinels = []error{
 }
 
 // selfExplaining are the sentinels that say enough by themselves to a rank where nothing happened.
-var selfExplaining = []error{checkpoint.ErrFenced, checkpoint.ErrNoSpace, checkpoint.ErrPermission, checkpoint.ErrStale, checkpoint.ErrCorrupt}
+var selfExplaining = []error{checkpoint.ErrFenced, checkpoint.ErrNoSpace, checkpoint.ErrPermission,
+	checkpoint.ErrStale, checkpoint.ErrCorrupt}
 
 // failureOf makes err a message; a failure that came in one goes on as it is.
 func (c *channel) failureOf(err error) *failure.Failure {

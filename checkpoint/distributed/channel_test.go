@@ -38,8 +38,8 @@ func (g impatient) Broadcast(ctx context.Context, payload []byte) ([]byte, error
 	return g.member.Broadcast(ctx, payload)
 }
 
-// TestSlowDiskOutlastsNoCollective: one rank's disk, or rank 0's, takes a minute for each thing it does, and no collective may take more than
-// three seconds. All of New, Resume, the flush of what is left, Save and Wait come to their end; by virtual time.
+// TestSlowDiskOutlastsNoCollective: one rank's disk, or rank 0's, takes a minute for each thing it does, and no collective may take more
+// than three seconds. All of New, Resume, the flush of what is left, Save and Wait come to their end; by virtual time.
 func TestSlowDiskOutlastsNoCollective(t *testing.T) {
 	for slow := range 3 {
 		synctest.Test(t, func(t *testing.T) {
@@ -72,7 +72,8 @@ func overSlowDisk(ctx context.Context, g impatient, fsys vfs.FS) error {
 	var dir *checkpoint.Dir
 	if g.rank == 0 {
 		var err error
-		if dir, err = checkpoint.Open(sharedPath, checkpoint.Options{FS: fsys, Codec: "none", Run: "trial", Attempt: 2, Workers: 1}); err != nil {
+		if dir, err = checkpoint.Open(sharedPath,
+			checkpoint.Options{FS: fsys, Codec: "none", Run: "trial", Attempt: 2, Workers: 1}); err != nil {
 			return err
 		}
 	}
@@ -182,13 +183,14 @@ func TestFailureIsReportedOnce(t *testing.T) {
 				return disk
 			}
 			var journal testkit.Journal
-			errs := trial{world: 4, attempt: 1, o: Options{Async: async, Log: journal.Logger()}, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
-				if err := r.save(ctx, 7); err != nil {
+			errs := trial{world: 4, attempt: 1, o: Options{Async: async, Log: journal.Logger()}, fs: fs}.run(t.Context(),
+				func(ctx context.Context, r *one) error {
+					if err := r.save(ctx, 7); err != nil {
+						return err
+					}
+					_, err := r.Wait(ctx)
 					return err
-				}
-				_, err := r.Wait(ctx)
-				return err
-			})
+				})
 			wantAll(t, errs, checkpoint.ErrNoSpace, "rank 1: ")
 			for rank, err := range errs {
 				text := err.Error()

@@ -143,7 +143,8 @@ func checkSameStep(all []roundStatus) error {
 		if !ok {
 			steps[s.Newest] = rank
 		} else if all[first].Step != s.Step {
-			text := fmt.Sprintf("saves step %d where rank %d saves step %d: all ranks must save the same step", s.Step, first, all[first].Step)
+			text := fmt.Sprintf("saves step %d where rank %d saves step %d: all ranks must save the same step", s.Step,
+				first, all[first].Step)
 			return (&failure.Failure{Rank: rank, Text: text}).Elsewhere(nil)
 		}
 	}
@@ -218,7 +219,8 @@ func (r *rounds) collect(d *decision, all []roundStatus) {
 func (r *rounds) commit(shards []checkpoint.ShardInfo) (*checkpoint.Checkpoint, error) {
 	l := &r.coordinator
 	m := l.job.meta
-	c := checkpoint.Commit{World: r.s.channel.group.Size(), Values: m.Values, Metrics: m.Metrics, Tensors: r.s.plan.tensors(r.s.writers), Shards: shards}
+	c := checkpoint.Commit{World: r.s.channel.group.Size(), Values: m.Values, Metrics: m.Metrics,
+		Tensors: r.s.plan.tensors(r.s.writers), Shards: shards}
 	if !l.job.full && !m.Quick {
 		c.Base = l.base
 	}

@@ -187,7 +187,8 @@ func TestCrashWithLocalTierLosesNothing(t *testing.T) { // without the race dete
 			return err
 		}
 		if from < acknowledged || from > acknowledged+1 {
-			return fmt.Errorf("%d ranks resumed from step %d, %d was acknowledged\n%s%s", world, from, acknowledged, filesBelow(disk, "/local"), filesBelow(disk, hardPath))
+			return fmt.Errorf("%d ranks resumed from step %d, %d was acknowledged\n%s%s", world, from, acknowledged,
+				filesBelow(disk, "/local"), filesBelow(disk, hardPath))
 		}
 		_, err = wholeDisk(t.Context(), disk, hardPath)
 		return err
@@ -315,7 +316,8 @@ func TestFullDiskSparesEarlierSavesOfRanks(t *testing.T) { // without the race d
 		folders, err := filepath.Glob(filepath.Join(path, "step-*"))
 		need(t, err)
 		if len(folders) != len(steps) {
-			t.Errorf("%d folders for %d checkpoints: what did not fit was left over\n%s", len(folders), len(steps), filesBelow(vfs.OS{}, path))
+			t.Errorf("%d folders for %d checkpoints: what did not fit was left over\n%s", len(folders), len(steps),
+				filesBelow(vfs.OS{}, path))
 		}
 		need(t, os.RemoveAll(path))
 		need(t, os.WriteFile(filler, make([]byte, 600<<10), 0o644))

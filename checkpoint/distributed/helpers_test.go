@@ -97,7 +97,8 @@ func (tr trial) dirOptions(o Options) checkpoint.Options {
 	if codec == "" {
 		codec = "none"
 	}
-	return checkpoint.Options{FS: o.FS, Codec: codec, Keep: tr.keep, Run: "trial", Attempt: tr.attempt, Fence: tr.fence, Log: o.Log, Workers: 1}
+	return checkpoint.Options{FS: o.FS, Codec: codec, Keep: tr.keep, Run: "trial", Attempt: tr.attempt, Fence: tr.fence,
+		Log: o.Log, Workers: 1}
 }
 
 // arraysOf is what a rank has: two arrays of all, an empty one, and one of its own.
@@ -259,7 +260,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // errDead is what the members of a group get once one of them has died.
 var errDead = errors.New("a rank has died")
 
-// goroutineGroup is a Group of goroutines. Once a member's context ends inside a collective, or it dies, all get errors, as from a communicator that is aborted.
+// goroutineGroup is a Group of goroutines. Once a member's context ends inside a collective, or it dies, all get errors,
+// as from a communicator that is aborted.
 type goroutineGroup struct {
 	up, down []chan []byte
 	dead     chan struct{}

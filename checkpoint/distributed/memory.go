@@ -21,8 +21,9 @@ func encodeBytes(workers int) int64 {
 	return int64(workers)*encodeEach + encodeOnce
 }
 
-// Encoders is how many of o.Workers, which are not 0, may encode within o.MaxMemory, so that it can be asked for no more before New; and how many
-// bytes it takes if only one does. 0: not even that one may. New itself gives up copies of the state where they do not fit, and not workers.
+// Encoders is how many of o.Workers, which are not 0, may encode within o.MaxMemory, so that it can be asked for no more before New; and
+// how many bytes it takes if only one does. 0: not even that one may.
+// New itself gives up copies of the state where they do not fit, and not workers.
 func (o Options) Encoders() (n int, least int64) {
 	n, least = o.Workers, LeastMemory(o.Peers != nil)
 	if o.MaxMemory > 0 {

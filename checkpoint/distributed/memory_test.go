@@ -67,7 +67,8 @@ func TestEncoders(t *testing.T) {
 	} {
 		got, least := Options{Workers: test.workers, MaxMemory: int64(test.memory)}.Encoders()
 		if got != test.want || least != 6<<20 {
-			t.Errorf("%d workers and %d bytes: %d encoders, the first takes %d bytes; want %d and 6 MiB", test.workers, test.memory, got, least, test.want)
+			t.Errorf("%d workers and %d bytes: %d encoders, the first takes %d bytes; want %d and 6 MiB", test.workers,
+				test.memory, got, least, test.want)
 		}
 	}
 }
@@ -79,12 +80,14 @@ func TestTooLittleMemoryIsSaidOnce(t *testing.T) {
 	var journal testkit.Journal
 	m := newGoroutineGroup(2)
 	mustAll(t, testkit.Each(2, func(rank int) error {
-		tr := trial{world: 2, attempt: 1, o: Options{Async: true, MaxMemory: int64(rank) * (6<<20 + 1000), Workers: 1, Log: journal.Logger()}, fs: fs}
+		tr := trial{world: 2, attempt: 1,
+			o: Options{Async: true, MaxMemory: int64(rank) * (6<<20 + 1000), Workers: 1, Log: journal.Logger()}, fs: fs}
 		return tr.rank(t.Context(), m.member(rank), func(ctx context.Context, r *one) error { return r.save(ctx, 1) })
 	}))
 	// The arrays of rank 1 take half of 20,666 bytes, and 1,001 of its own, to the nearest page; and encoding 6 MiB.
 	log := journal.String()
-	if strings.Count(log, "more memory than allowed") != 1 || !strings.Contains(log, "max_bytes=6292456") || !strings.Contains(log, "rank=1") ||
+	if strings.Count(log, "more memory than allowed") != 1 || !strings.Contains(log, "max_bytes=6292456") ||
+		!strings.Contains(log, "rank=1") ||
 		!strings.Contains(log, "synchronous saving") {
 		t.Errorf("log: %s", log)
 	}

@@ -34,7 +34,8 @@ type sharedOptions struct {
 }
 
 func (c sharedOptions) String() string {
-	return fmt.Sprintf("async %v, delta %d, local tier %v, replicas %v, check %v, %d errors", c.Async, c.Delta, c.Local, c.Peers, c.Check, c.Errors)
+	return fmt.Sprintf("async %v, delta %d, local tier %v, replicas %v, check %v, %d errors", c.Async, c.Delta, c.Local,
+		c.Peers, c.Check, c.Errors)
 }
 
 // welcome is what rank 0 answers.
@@ -53,7 +54,8 @@ func (s *Saver) open(ctx context.Context, arrays []Array) error {
 	lists, own := list(arrays)
 	h := hello{
 		Arrays: lists, MaxMemory: s.o.MaxMemory, Encode: encodeBytes(s.o.Workers), Failure: s.channel.failureOf(own), Node: s.o.Node,
-		Options: sharedOptions{Async: s.o.Async, Delta: s.o.Delta, Local: s.o.Local != "", Peers: s.o.Peers != nil, Check: s.o.Check != nil, Errors: len(s.o.Errors)},
+		Options: sharedOptions{Async: s.o.Async, Delta: s.o.Delta, Local: s.o.Local != "", Peers: s.o.Peers != nil, Check: s.o.Check != nil,
+			Errors: len(s.o.Errors)},
 	}
 	if s.o.Peers != nil {
 		h.Encode += 2 * messageBytes // what is sent, and what comes
@@ -112,7 +114,8 @@ func (s *Saver) welcome(all []hello, own error) (welcome, error) {
 	if err := p.fits(location, p.writers(s.o.Local != ""), loads); err != nil {
 		return welcome{}, err
 	}
-	return welcome{Plan: p, Mode: chooseMode(loads, all), Place: location, Home: home, Session: rand.Uint32(), Partners: s.partners(all)}, nil
+	return welcome{Plan: p, Mode: chooseMode(loads, all), Place: location, Home: home, Session: rand.Uint32(), Partners: s.partners(all)},
+		nil
 }
 
 // partners is rank 0's: it says where replicas go, and where there can be none.

@@ -37,7 +37,8 @@ func TestFailedProbeOfOneRankFailsAll(t *testing.T) {
 			}}.run(t.Context(), func(context.Context, *one) error { return errors.New("New has succeeded") })
 			for rank, err := range errs {
 				if !errors.Is(err, checkpoint.ErrNoSpace) || !strings.HasPrefix(err.Error(), "prepare checkpoints: ") ||
-					!strings.Contains(err.Error(), fmt.Sprintf("rank %d: ", victim)) || !strings.Contains(err.Error(), "cannot save in "+sharedPath) {
+					!strings.Contains(err.Error(), fmt.Sprintf("rank %d: ", victim)) ||
+					!strings.Contains(err.Error(), "cannot save in "+sharedPath) {
 					t.Errorf("%s fails on rank %d: rank %d: %v", kind, victim, rank, err)
 				}
 			}
@@ -71,7 +72,8 @@ func TestTooLittleRoomIsReportedBeforeTraining(t *testing.T) {
 				codec = "auto"
 			}
 			keep := checkpoint.Policy{Last: 3, Best: 1, Metric: "loss"}
-			mustAll(t, trial{world: 2, attempt: 1, o: o, codec: codec, keep: keep, fs: fs}.run(t.Context(), func(context.Context, *one) error { return nil }))
+			mustAll(t, trial{world: 2, attempt: 1, o: o, codec: codec, keep: keep, fs: fs}.run(t.Context(),
+				func(context.Context, *one) error { return nil }))
 			if got := log.String(); !strings.Contains(got, test.warns) || strings.Contains(got, "WARN") != (test.warns != "") {
 				t.Errorf("log %q, want a warning: %q", got, test.warns)
 			}

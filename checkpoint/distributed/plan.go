@@ -88,7 +88,8 @@ func (h *heldArray) join(l listing, rank int) error {
 	case h.holders[len(h.holders)-1] == rank:
 		return fmt.Errorf("rank %d lists array %q twice", rank, l.Name)
 	case !h.Replicated || !l.Replicated:
-		return fmt.Errorf("ranks %d and %d both list array %q, which is not replicated on both: name what is a rank's own after the rank", first, rank, l.Name)
+		return fmt.Errorf("ranks %d and %d both list array %q, which is not replicated on both: name what is a rank's own after the rank",
+			first, rank, l.Name)
 	case h.DType != l.DType || !slices.Equal(h.Shape, l.Shape):
 		return fmt.Errorf("array %q is %s %v on rank %d and %s %v on rank %d", l.Name, h.DType, h.Shape, first, l.DType, l.Shape, rank)
 	}
@@ -125,7 +126,8 @@ func (p plan) tensors(writers []int) []checkpoint.TensorPlan {
 		all[i] = checkpoint.TensorPlan{Name: a.Name, DType: a.DType, Shape: a.Shape}
 		for _, c := range a.Cuts {
 			shard, _ := slices.BinarySearch(writers, c.Rank) // who has a cut is a writer
-			all[i].Extents = append(all[i].Extents, checkpoint.Extent{Shard: shard, Offset: offsets[shard], Start: c.Start, Length: c.Length})
+			all[i].Extents = append(all[i].Extents,
+				checkpoint.Extent{Shard: shard, Offset: offsets[shard], Start: c.Start, Length: c.Length})
 			offsets[shard] += c.Length
 		}
 	}
@@ -150,7 +152,8 @@ func (p plan) pieces(rank int, arrays []Array) ([]checkpoint.Piece, error) {
 			if c.Start < 0 || c.Length < 0 || c.Start > int64(len(data)) || c.Length > int64(len(data))-c.Start {
 				return nil, fmt.Errorf("%w: %q", errPlan, a.Name)
 			}
-			own = append(own, checkpoint.Piece{Tensor: a.Name, DType: a.DType, Shape: a.Shape, Start: c.Start, Data: data[c.Start : c.Start+c.Length]})
+			own = append(own, checkpoint.Piece{Tensor: a.Name, DType: a.DType, Shape: a.Shape, Start: c.Start,
+				Data: data[c.Start : c.Start+c.Length]})
 		}
 	}
 	return own, nil
@@ -317,8 +320,8 @@ func (p plan) fits(location checkpoint.Location, writers []int, loads []int64) e
 	return nil
 }
 
-// writers are the ranks that write a shard, ascending: shard i is the i-th's. Who has no bytes writes none, but two rules go before that: a checkpoint
-// has a shard at least, and with a node-local tier rank 0 has one, as only its record says what belongs into the manifest.
+// writers are the ranks that write a shard, ascending: shard i is the i-th's. Who has no bytes writes none, but two rules go before that: a
+// checkpoint has a shard at least, and with a node-local tier rank 0 has one, as only its record says what belongs into the manifest.
 func (p plan) writers(tier bool) []int {
 	var ranks []int
 	if tier {

@@ -44,7 +44,8 @@ func TestPlanRefusesBadLists(t *testing.T) {
 		lists [][]listing
 		want  string
 	}{
-		{"other shape", [][]listing{{bytesOf("w", 8, true)}, {bytesOf("w", 9, true)}}, `array "w" is uint8 [8] on rank 0 and uint8 [9] on rank 1`},
+		{"other shape", [][]listing{{bytesOf("w", 8, true)}, {bytesOf("w", 9, true)}},
+			`array "w" is uint8 [8] on rank 0 and uint8 [9] on rank 1`},
 		{"other dtype", [][]listing{{bytesOf("w", 8, true)}, {double}}, `array "w" is uint8 [8] on rank 0 and float32 [2] on rank 1`},
 		{"two owners", [][]listing{{bytesOf("w", 8, false)}, nil, {bytesOf("w", 8, false)}}, `ranks 0 and 2 both list array "w"`},
 		{"owned and replicated", [][]listing{{bytesOf("w", 8, false)}, {bytesOf("w", 8, true)}}, `both list array "w"`},
@@ -114,7 +115,8 @@ func TestPlanCoversEveryArrayOnce(t *testing.T) {
 		holders := map[string][]int{}
 		sizes := map[string]int64{}
 		for i := range rapid.IntRange(0, 12).Draw(t, "arrays") {
-			name, size := fmt.Sprint("a", i), rapid.SampledFrom([]int{0, 1, 100, 4095, 4096, 4097, 10_000, 100_000, 1_000_000}).Draw(t, "size")
+			name, size := fmt.Sprint("a", i),
+				rapid.SampledFrom([]int{0, 1, 100, 4095, 4096, 4097, 10_000, 100_000, 1_000_000}).Draw(t, "size")
 			who := rapid.SliceOfNDistinct(rapid.IntRange(0, world-1), 1, world, rapid.ID[int]).Draw(t, "holders")
 			slices.Sort(who)
 			holders[name], sizes[name] = who, int64(size)
@@ -231,7 +233,8 @@ func TestNewRefusesPlanThatNoManifestHolds(t *testing.T) { // without the race d
 	}
 	dir, err := checkpoint.Open(sharedPath, checkpoint.Options{FS: fs(0)})
 	must(t, err)
-	if _, err := New(t.Context(), newGoroutineGroup(1).member(0), dir, arrays, Options{FS: fs(0)}); err == nil || !strings.Contains(err.Error(), "no manifest can hold the 240000 arrays") {
+	if _, err := New(t.Context(), newGoroutineGroup(1).member(0), dir, arrays, Options{FS: fs(0)}); err == nil ||
+		!strings.Contains(err.Error(), "no manifest can hold the 240000 arrays") {
 		t.Errorf("New: %v", err)
 	}
 }
@@ -301,8 +304,8 @@ func TestWriters(t *testing.T) {
 	}
 }
 
-// TestOnlyWhoHasBytesWrites: of 64 ranks with a small state, or one that few of them hold, only those make files, and the checkpoint still knows 64.
-// Another number of ranks goes on from it.
+// TestOnlyWhoHasBytesWrites: of 64 ranks with a small state, or one that few of them hold, only those make files, and the checkpoint still
+// knows 64. Another number of ranks goes on from it.
 func TestOnlyWhoHasBytesWrites(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -328,30 +331,32 @@ func TestOnlyWhoHasBytesWrites(t *testing.T) {
 			var begun, made atomic.Int32
 			count := func(rank int) vfs.FS {
 				return vfstest.NewInjector(fs(rank), func(_ int, op vfstest.Op) vfstest.Fault {
-					if op.Kind == "create" && begun.Load() == 64 && strings.Contains(op.Path, sharedPath+"/step-") && strings.Contains(op.Path, "/shard-") {
+					if op.Kind == "create" && begun.Load() == 64 && strings.Contains(op.Path, sharedPath+"/step-") &&
+						strings.Contains(op.Path, "/shard-") {
 						made.Add(1)
 					}
 					return vfstest.Fault{}
 				})
 			}
-			mustAll(t, trial{world: 64, attempt: 1, o: test.o, fs: count, arrays: test.arrays}.run(t.Context(), func(ctx context.Context, r *one) error {
-				if _, err := r.resume(ctx); err != nil {
-					return err
-				}
-				begun.Add(1)
-				for step := int64(1); step <= 3; step++ {
-					r.at(step)
-					m := Meta{Step: step, Quick: test.quick, Values: valuesOf(step)}
-					if err := r.Save(ctx, m); err != nil {
+			mustAll(t, trial{world: 64, attempt: 1, o: test.o, fs: count, arrays: test.arrays}.run(t.Context(),
+				func(ctx context.Context, r *one) error {
+					if _, err := r.resume(ctx); err != nil {
 						return err
 					}
-					info, err := r.Wait(ctx)
-					if err != nil || info.Step != step || info.World != 64 {
-						return fmt.Errorf("step %d: %+v: %w", step, info, err)
+					begun.Add(1)
+					for step := int64(1); step <= 3; step++ {
+						r.at(step)
+						m := Meta{Step: step, Quick: test.quick, Values: valuesOf(step)}
+						if err := r.Save(ctx, m); err != nil {
+							return err
+						}
+						info, err := r.Wait(ctx)
+						if err != nil || info.Step != step || info.World != 64 {
+							return fmt.Errorf("step %d: %+v: %w", step, info, err)
+						}
 					}
-				}
-				return nil
-			}))
+					return nil
+				}))
 			if made.Load() != int32(3*test.shards) {
 				t.Errorf("%d shards written in three saves, want %d each", made.Load(), test.shards)
 			}
@@ -369,7 +374,8 @@ func TestOnlyWhoHasBytesWrites(t *testing.T) {
 	}
 }
 
-// Of 7 ranks on four nodes two have bytes, and rank 0 has none. Step 2 stays on the nodes' disks. The next attempt commits it as what 7 ranks have saved.
+// Of 7 ranks on four nodes two have bytes, and rank 0 has none. Step 2 stays on the nodes' disks.
+// The next attempt commits it as what 7 ranks have saved.
 func TestUncommittedSaveOfFewWritersIsCommitted(t *testing.T) {
 	t.Parallel()
 	ns := newNodes(t, 4)
@@ -391,16 +397,17 @@ func TestUncommittedSaveOfFewWritersIsCommitted(t *testing.T) {
 	})
 	wantAll(t, errs, checkpoint.ErrNoSpace, "rank ")
 	ns.full.Store(false)
-	mustAll(t, trial{world: 8, attempt: 2, o: Options{Local: localPath}, fs: ns.fs(1)}.run(t.Context(), func(ctx context.Context, r *one) error {
-		c, err := r.Resume(ctx, check)
-		if err != nil {
-			return err
-		}
-		if c.Step() != 2 || c.Info().World != 7 {
-			err = fmt.Errorf("resumed from step %d, which %d ranks have saved", c.Step(), c.Info().World)
-		}
-		return errors.Join(err, c.Close())
-	}))
+	mustAll(t, trial{world: 8, attempt: 2, o: Options{Local: localPath}, fs: ns.fs(1)}.run(t.Context(),
+		func(ctx context.Context, r *one) error {
+			c, err := r.Resume(ctx, check)
+			if err != nil {
+				return err
+			}
+			if c.Step() != 2 || c.Info().World != 7 {
+				err = fmt.Errorf("resumed from step %d, which %d ranks have saved", c.Step(), c.Info().World)
+			}
+			return errors.Join(err, c.Close())
+		}))
 	for i, disk := range ns.disks {
 		if files := tree(disk, localPath); len(files) > 0 {
 			t.Errorf("node %d keeps %v", i, files)
@@ -424,13 +431,14 @@ func TestLostGroupEndsRankWithoutBytes(t *testing.T) {
 			return nil
 		}
 		o := Options{Async: true, tick: time.Hour} // collectives are those that news makes, however slow the machine is
-		errs := trial{world: 3, attempt: 1, fs: fs, group: m, arrays: ownOf(1), o: o}.run(t.Context(), func(ctx context.Context, r *one) error {
-			if err := r.save(ctx, 1); err != nil {
+		errs := trial{world: 3, attempt: 1, fs: fs, group: m, arrays: ownOf(1), o: o}.run(t.Context(),
+			func(ctx context.Context, r *one) error {
+				if err := r.save(ctx, 1); err != nil {
+					return err
+				}
+				_, err := r.Wait(ctx)
 				return err
-			}
-			_, err := r.Wait(ctx)
-			return err
-		})
+			})
 		if !died.Load() {
 			mustAll(t, errs)
 			if k < 5 {
@@ -460,16 +468,17 @@ func TestRanksWithoutBytesSweepLeftovers(t *testing.T) {
 	t.Parallel()
 	ns := undrained(t) // on nodes 0 and 1
 	ns.disks = []*vfstest.Mem{ns.disks[2], ns.disks[1]}
-	mustAll(t, trial{world: 4, attempt: 2, o: Options{Local: localPath}, fs: ns.fs(0), arrays: ownOf(1)}.run(t.Context(), func(ctx context.Context, r *one) error {
-		if _, err := r.Resume(ctx, func(*checkpoint.Checkpoint) error { return nil }); err != nil {
+	mustAll(t, trial{world: 4, attempt: 2, o: Options{Local: localPath}, fs: ns.fs(0), arrays: ownOf(1)}.run(t.Context(),
+		func(ctx context.Context, r *one) error {
+			if _, err := r.Resume(ctx, func(*checkpoint.Checkpoint) error { return nil }); err != nil {
+				return err
+			}
+			if err := r.save(ctx, 5); err != nil {
+				return err
+			}
+			_, err := r.Wait(ctx)
 			return err
-		}
-		if err := r.save(ctx, 5); err != nil {
-			return err
-		}
-		_, err := r.Wait(ctx)
-		return err
-	}))
+		}))
 	if files := tree(ns.disks[1], localPath); len(files) > 0 {
 		t.Errorf("node 1 keeps %v", files)
 	}

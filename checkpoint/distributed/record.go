@@ -77,7 +77,8 @@ func readRecord(fsys vfs.FS, path string, shard int) (r record, err error) {
 	if err := json.Unmarshal(text, &r); err != nil {
 		return r, fmt.Errorf("%w: %s: %w", errDamaged, path, err)
 	}
-	if r.Shards < 1 || r.Shards > manifest.MaxShards || r.Shard != shard || shard >= r.Shards || (shard == 0) != (r.Meta != nil && r.World > 0) {
+	if r.Shards < 1 || r.Shards > manifest.MaxShards || r.Shard != shard || shard >= r.Shards ||
+		(shard == 0) != (r.Meta != nil && r.World > 0) {
 		return r, fmt.Errorf("%w: %s: shard %d of %d", errDamaged, path, r.Shard, r.Shards)
 	}
 	return r, nil

@@ -68,13 +68,15 @@ func TestSaveNamesParseBack(t *testing.T) {
 			t.Errorf("%s is read as %+v, %v", n, got, ok)
 		}
 	}
-	for _, name := range []string{"step-000000000001", "step-000000000001.1-00000000", "step-000000000001.01-00000000-1", "step-000000000001.1-00000000-0", "x"} {
+	for _, name := range []string{"step-000000000001", "step-000000000001.1-00000000", "step-000000000001.01-00000000-1",
+		"step-000000000001.1-00000000-0", "x"} {
 		if _, ok := parseSaveName(name); ok {
 			t.Errorf("%q is taken", name)
 		}
 	}
 	places := map[string]bool{}
-	for _, location := range []checkpoint.Location{{Run: "a/b", Path: "/p"}, {Run: "a.b", Path: "/p"}, {Run: "a.b", Path: "/q"}, {Run: "a.b/p"}} {
+	for _, location := range []checkpoint.Location{{Run: "a/b", Path: "/p"}, {Run: "a.b", Path: "/p"},
+		{Run: "a.b", Path: "/q"}, {Run: "a.b/p"}} {
 		folder := tierFolder(location)
 		if places[folder] || strings.ContainsAny(folder, "/.") {
 			t.Errorf("the folder of %v is %q", location, folder)

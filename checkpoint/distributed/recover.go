@@ -66,7 +66,8 @@ func (s *Saver) recoverable(ctx context.Context) ([]candidate, error) {
 	var found [][]foundShard
 	_, err := runOnEveryRank(ctx, s, func(context.Context) (list []foundShard, err error) {
 		if list, err = s.tier.scanAll(); err != nil {
-			own = fmt.Errorf("%w: search %s: %w; keep the job off this node, or go on without the node-local tier from what is in the shared folder",
+			own = fmt.Errorf("%w: search %s: %w; keep the job off this node, or go on without the node-local tier from "+
+				"what is in the shared folder",
 				errLocal, s.tier.path, err)
 		}
 		return list, own
@@ -111,7 +112,8 @@ func (s *Saver) worthRecovering(ctx context.Context, left []*uncommittedSave) (l
 			return nil, err
 		case givenUp:
 		case len(l.missing) > 0:
-			s.log.Warn("save on the nodes' own disks is newer than all that is shared, but not whole: it is lost unless the nodes that are missing come back",
+			s.log.Warn("save on the nodes' own disks is newer than all that is shared, but not whole: it is lost unless the nodes "+
+				"that are missing come back",
 				"step", l.name.step, "attempt", l.name.attempt, "shards", len(l.seen), "missing", text.Few(l.missing, mostRanks))
 		default:
 			list = append(list, candidate{Folder: l.name.String(), Step: l.name.step, Holders: l.assignShards()})
@@ -187,8 +189,8 @@ func damagedOf(all []valueOrFailure[copied]) (shards []int) {
 	return shards
 }
 
-// copyShards copies those that rank 0 has given to this rank. draft is nil on the others. Where one is damaged it goes on with the next, to know
-// them all.
+// copyShards copies those that rank 0 has given to this rank. draft is nil on the others. Where one is damaged it goes on with the next, to
+// know them all.
 func (s *Saver) copyShards(ctx context.Context, c candidate, draft *checkpoint.Draft, ticket []byte) (all copied, err error) {
 	if draft == nil {
 		if draft, err = s.dir.JoinDraft(ticket); err != nil {

@@ -78,8 +78,8 @@ func (ns *nodes) fs(shift int) func(rank int) vfs.FS {
 	}
 }
 
-// TestUncommittedIsFlushedByTheNextAttempt: the shared folder is full, so step 2 stays on the nodes' disks; the next attempt, on the same nodes in
-// another order and with another world, commits it and goes on from it. The program's log, which begins at warnings, says so once.
+// TestUncommittedIsFlushedByTheNextAttempt: the shared folder is full, so step 2 stays on the nodes' disks; the next attempt, on the same
+// nodes in another order and with another world, commits it and goes on from it. The program's log, which begins at warnings, says so once.
 func TestUncommittedIsFlushedByTheNextAttempt(t *testing.T) {
 	t.Parallel()
 	for _, world := range []int{6, 7, 8} { // ranks on all three nodes
@@ -107,23 +107,24 @@ func TestUncommittedIsFlushedByTheNextAttempt(t *testing.T) {
 // undrained is left by an attempt of four ranks on two of three nodes: step 1 is shared, step 2 only local.
 func undrained(t *testing.T) *nodes {
 	ns := newNodes(t, 3)
-	errs := trial{world: 4, attempt: 1, o: Options{Async: true, Local: localPath}, fs: ns.fs(0)}.run(t.Context(), func(ctx context.Context, r *one) error {
-		if _, err := r.resume(ctx); err != nil {
+	errs := trial{world: 4, attempt: 1, o: Options{Async: true, Local: localPath}, fs: ns.fs(0)}.run(t.Context(),
+		func(ctx context.Context, r *one) error {
+			if _, err := r.resume(ctx); err != nil {
+				return err
+			}
+			if err := r.save(ctx, 1); err != nil {
+				return err
+			}
+			if _, err := r.Wait(ctx); err != nil {
+				return err
+			}
+			ns.full.Store(true)
+			if err := r.save(ctx, 2); err != nil {
+				return err
+			}
+			_, err := r.Wait(ctx)
 			return err
-		}
-		if err := r.save(ctx, 1); err != nil {
-			return err
-		}
-		if _, err := r.Wait(ctx); err != nil {
-			return err
-		}
-		ns.full.Store(true)
-		if err := r.save(ctx, 2); err != nil {
-			return err
-		}
-		_, err := r.Wait(ctx)
-		return err
-	})
+		})
 	wantAll(t, errs, checkpoint.ErrNoSpace, "rank ")
 	ns.full.Store(false)
 	return ns
@@ -154,16 +155,17 @@ func TestUncommittedSaveThatIsBadIsPassedOver(t *testing.T) {
 			t.Parallel()
 			ns := undrained(t)
 			harm(ns)
-			mustAll(t, trial{world: 6, attempt: 2, o: Options{Local: localPath}, fs: ns.fs(0)}.run(t.Context(), func(ctx context.Context, r *one) error {
-				if step, err := r.resume(ctx); step != 1 || err != nil {
-					return fmt.Errorf("resumed from %d: %w", step, err)
-				}
-				if err := r.save(ctx, 5); err != nil {
+			mustAll(t, trial{world: 6, attempt: 2, o: Options{Local: localPath}, fs: ns.fs(0)}.run(t.Context(),
+				func(ctx context.Context, r *one) error {
+					if step, err := r.resume(ctx); step != 1 || err != nil {
+						return fmt.Errorf("resumed from %d: %w", step, err)
+					}
+					if err := r.save(ctx, 5); err != nil {
+						return err
+					}
+					_, err := r.Wait(ctx)
 					return err
-				}
-				_, err := r.Wait(ctx)
-				return err
-			}))
+				}))
 			for i, disk := range ns.disks {
 				if files := strings.Join(tree(disk, localPath), " "); strings.Contains(files, "step-") {
 					t.Errorf("node %d keeps %v", i, files)
@@ -183,12 +185,13 @@ func TestUncommittedSaveThatWasGivenUpStaysSo(t *testing.T) {
 		}
 		return nil
 	}))
-	mustAll(t, trial{world: 6, attempt: 3, o: Options{Local: localPath}, fs: ns.fs(0)}.run(t.Context(), func(ctx context.Context, r *one) error {
-		if step, err := r.resume(ctx); step != 1 || err != nil {
-			return fmt.Errorf("attempt 3 resumed from %d: %w", step, err)
-		}
-		return nil
-	}))
+	mustAll(t, trial{world: 6, attempt: 3, o: Options{Local: localPath}, fs: ns.fs(0)}.run(t.Context(),
+		func(ctx context.Context, r *one) error {
+			if step, err := r.resume(ctx); step != 1 || err != nil {
+				return fmt.Errorf("attempt 3 resumed from %d: %w", step, err)
+			}
+			return nil
+		}))
 }
 
 // TestOnlyTheNewestIsFlushed: while step 1 is stuck on its way to the shared folder, 2, 3 and 4 are saved locally; of
@@ -204,24 +207,25 @@ func TestOnlyTheNewestIsFlushed(t *testing.T) {
 			defer cancel()
 			defer context.AfterFunc(ctx, ns.hold.open)() // where a save does wait: an error, not a hang
 			var there atomic.Int32
-			mustAll(t, trial{world: 4, attempt: 1, o: Options{Async: true, Local: localPath}, fs: ns.fs(0), arrays: arrays}.run(ctx, func(ctx context.Context, r *one) error {
-				for step := int64(1); step <= 4; step++ {
-					if err := r.save(ctx, step); err != nil {
+			mustAll(t, trial{world: 4, attempt: 1, o: Options{Async: true, Local: localPath}, fs: ns.fs(0), arrays: arrays}.run(ctx,
+				func(ctx context.Context, r *one) error {
+					for step := int64(1); step <= 4; step++ {
+						if err := r.save(ctx, step); err != nil {
+							return err
+						}
+					}
+					if _, err := r.nextJob(ctx); err != nil { // until all have 4 on their disks: before that the newest to flush is 3
 						return err
 					}
-				}
-				if _, err := r.nextJob(ctx); err != nil { // until all have 4 on their disks: before that the newest to flush is 3
+					if there.Add(1) == 4 {
+						ns.hold.open()
+					}
+					info, err := r.Wait(ctx)
+					if err == nil && (info.Step != 4 || r.Stats().Saves != 2) {
+						err = fmt.Errorf("%d saves, the newest is %d", r.Stats().Saves, info.Step)
+					}
 					return err
-				}
-				if there.Add(1) == 4 {
-					ns.hold.open()
-				}
-				info, err := r.Wait(ctx)
-				if err == nil && (info.Step != 4 || r.Stats().Saves != 2) {
-					err = fmt.Errorf("%d saves, the newest is %d", r.Stats().Saves, info.Step)
-				}
-				return err
-			}))
+				}))
 			if step, err := latest(ns.shared, 1); step != 4 || err != nil {
 				t.Fatalf("latest is %d: %v", step, err)
 			}
@@ -245,15 +249,16 @@ func TestFullLocalDiskLeavesTheSharedFolder(t *testing.T) {
 			return vfstest.Fault{}
 		})
 	}
-	mustAll(t, trial{world: 4, attempt: 1, o: Options{Async: true, Local: localPath, Log: journal.Logger()}, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
-		for step := int64(1); step <= 3; step++ {
-			if err := r.save(ctx, step); err != nil {
-				return err
+	mustAll(t, trial{world: 4, attempt: 1, o: Options{Async: true, Local: localPath, Log: journal.Logger()}, fs: fs}.run(t.Context(),
+		func(ctx context.Context, r *one) error {
+			for step := int64(1); step <= 3; step++ {
+				if err := r.save(ctx, step); err != nil {
+					return err
+				}
 			}
-		}
-		_, err := r.Wait(ctx)
-		return err
-	}))
+			_, err := r.Wait(ctx)
+			return err
+		}))
 	if step, err := latest(ns.shared, 1); step != 3 || err != nil {
 		t.Fatalf("latest is %d: %v", step, err)
 	}
@@ -269,43 +274,44 @@ func flip(t *testing.T, m *vfstest.Mem, path string) {
 	vfstest.Put(t, m, path, data)
 }
 
-// TestOnlyTheNewestStaysOnTheNode: the shared folder takes nothing for a while. Every Save after the first says so; no more than the newest two
-// saves stay on a node, and once there is room again none.
+// TestOnlyTheNewestStaysOnTheNode: the shared folder takes nothing for a while. Every Save after the first says so; no more than the newest
+// two saves stay on a node, and once there is room again none.
 func TestOnlyTheNewestStaysOnTheNode(t *testing.T) {
 	t.Parallel()
 	ns := newNodes(t, 2)
 	ns.full.Store(true)
 	var arrived atomic.Int32
 	roomy := newGate()
-	mustAll(t, trial{world: 4, attempt: 1, o: Options{Async: true, Local: localPath}, fs: ns.fs(0)}.run(t.Context(), func(ctx context.Context, r *one) error {
-		for step := int64(1); step <= 5; step++ {
-			if err := r.save(ctx, step); err != nil {
+	mustAll(t, trial{world: 4, attempt: 1, o: Options{Async: true, Local: localPath}, fs: ns.fs(0)}.run(t.Context(),
+		func(ctx context.Context, r *one) error {
+			for step := int64(1); step <= 5; step++ {
+				if err := r.save(ctx, step); err != nil {
+					return err
+				}
+				if _, err := r.Wait(ctx); !errors.Is(err, checkpoint.ErrNoSpace) {
+					return fmt.Errorf("step %d: %w", step, err)
+				}
+			}
+			folders := 0
+			for _, path := range tree(ns.disks[r.rank/2], localPath) {
+				if _, ok := parseSaveName(path[strings.LastIndex(path, "/")+1:]); ok {
+					folders++
+				}
+			}
+			if folders < 1 || folders > 2 {
+				return fmt.Errorf("%d saves on the node", folders)
+			}
+			if arrived.Add(1) == 4 {
+				ns.full.Store(false)
+				roomy.open()
+			}
+			roomy.passes()
+			if err := r.save(ctx, 6); err != nil {
 				return err
 			}
-			if _, err := r.Wait(ctx); !errors.Is(err, checkpoint.ErrNoSpace) {
-				return fmt.Errorf("step %d: %w", step, err)
-			}
-		}
-		folders := 0
-		for _, path := range tree(ns.disks[r.rank/2], localPath) {
-			if _, ok := parseSaveName(path[strings.LastIndex(path, "/")+1:]); ok {
-				folders++
-			}
-		}
-		if folders < 1 || folders > 2 {
-			return fmt.Errorf("%d saves on the node", folders)
-		}
-		if arrived.Add(1) == 4 {
-			ns.full.Store(false)
-			roomy.open()
-		}
-		roomy.passes()
-		if err := r.save(ctx, 6); err != nil {
+			_, err := r.Wait(ctx)
 			return err
-		}
-		_, err := r.Wait(ctx)
-		return err
-	}))
+		}))
 	for i, disk := range ns.disks {
 		if files := strings.Join(tree(disk, localPath), " "); strings.Contains(files, "step-") {
 			t.Errorf("node %d keeps %v", i, files)
@@ -313,8 +319,8 @@ func TestOnlyTheNewestStaysOnTheNode(t *testing.T) {
 	}
 }
 
-// TestRecoveryWarnsOnce: the newest shared checkpoint is damaged, and a newer save lies on the nodes' disks, which is not whole or damaged, too. Recovery and the
-// search after it both come by that; who reads the log is told once of each.
+// TestRecoveryWarnsOnce: the newest shared checkpoint is damaged, and a newer save lies on the nodes' disks, which is not whole or damaged,
+// too. Recovery and the search after it both come by that; who reads the log is told once of each.
 func TestRecoveryWarnsOnce(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -343,13 +349,14 @@ func TestRecoveryWarnsOnce(t *testing.T) {
 				harmNewest(t, ns, file)
 				test.harm(ns)
 				var journal testkit.Journal
-				mustAll(t, trial{world: 6, attempt: 2, o: Options{Local: localPath, Log: journal.Logger()}, fs: ns.fs(0)}.run(t.Context(), func(ctx context.Context, r *one) error {
-					c, err := r.Resume(ctx, func(*checkpoint.Checkpoint) error { return nil })
-					if err == nil {
-						err = c.Close()
-					}
-					return err
-				}))
+				mustAll(t, trial{world: 6, attempt: 2, o: Options{Local: localPath, Log: journal.Logger()}, fs: ns.fs(0)}.run(t.Context(),
+					func(ctx context.Context, r *one) error {
+						c, err := r.Resume(ctx, func(*checkpoint.Checkpoint) error { return nil })
+						if err == nil {
+							err = c.Close()
+						}
+						return err
+					}))
 				warned := map[string]int{}
 				for _, line := range journal.Lines() {
 					if strings.Contains(line, "level=WARN") {
@@ -373,16 +380,18 @@ func TestRecoveryWarnsOnce(t *testing.T) {
 
 var times = regexp.MustCompile(`time=\S+ `)
 
-// harmNewest puts step 0 beside the only shared checkpoint of ns, as the one to go back to, and damages that one's manifest, or removes a shard.
+// harmNewest puts step 0 beside the only shared checkpoint of ns, as the one to go back to, and damages that one's manifest,
+// or removes a shard.
 func harmNewest(t *testing.T, ns *nodes, ending string) {
 	t.Helper()
-	mustAll(t, trial{world: 1, attempt: 1, fs: func(int) vfs.FS { return ns.shared }}.run(t.Context(), func(ctx context.Context, r *one) error {
-		if err := r.save(ctx, 0); err != nil {
+	mustAll(t, trial{world: 1, attempt: 1, fs: func(int) vfs.FS { return ns.shared }}.run(t.Context(),
+		func(ctx context.Context, r *one) error {
+			if err := r.save(ctx, 0); err != nil {
+				return err
+			}
+			_, err := r.Wait(ctx)
 			return err
-		}
-		_, err := r.Wait(ctx)
-		return err
-	}))
+		}))
 	for _, path := range tree(ns.shared, filepath.Join(sharedPath, "step-000000000001")) {
 		switch {
 		case !strings.HasSuffix(path, ending):

@@ -12,8 +12,8 @@ import (
 )
 
 // Peers carries messages from rank to rank, beside the Group's collectives and at the same time: a communicator of its own. Its methods are
-// called by several goroutines at a time, one for each other rank. Messages from one rank to another arrive whole and in their order. Where a rank
-// has died, or ctx is done, they return an error instead of waiting for ever, soon on all ranks.
+// called by several goroutines at a time, one for each other rank. Messages from one rank to another arrive whole and in their order. Where
+// a rank has died, or ctx is done, they return an error instead of waiting for ever, soon on all ranks.
 type Peers interface {
 	// Send sends a message, and returns when the receiver has taken it: so no more than one lies in the memory of a node with a slow disk.
 	Send(ctx context.Context, to int, payload []byte) error
@@ -22,8 +22,8 @@ type Peers interface {
 }
 
 // replicas keeps each shard that is on a node's own disk on that of another node, too, until the save is in the shared folder: so it is
-// not lost with the node (as Gemini does it, Wang et al., SOSP 2023). Each rank sends its shard to a partner, and keeps those of the ranks whose
-// partner it is. No save waits for that, and where it fails nothing is lost but the replica.
+// not lost with the node (as Gemini does it, Wang et al., SOSP 2023). Each rank sends its shard to a partner, and keeps those of the ranks
+// whose partner it is. No save waits for that, and where it fails nothing is lost but the replica.
 type replicas struct {
 	peers Peers
 	to    int             // this rank's partner; -1: it has no shard
@@ -111,8 +111,8 @@ func (r *rounds) replicate(j *job) {
 	})
 }
 
-// endCopying waits for exchanges of jobs that are finalized, on all ranks, or until there is another job: that does not wait for a disk of another
-// node. What is in the shared folder is given up; what could not be brought there is copied to its end.
+// endCopying waits for exchanges of jobs that are finalized, on all ranks, or until there is another job: that does not wait for a disk of
+// another node. What is in the shared folder is given up; what could not be brought there is copied to its end.
 func (r *rounds) endCopying() {
 	for len(r.copying) > 0 && r.newest.id == r.finalized {
 		select {
@@ -143,9 +143,11 @@ func (p *replicas) exchange(ctx context.Context, s *Saver, j *job) []*local {
 	switch {
 	case ctx.Err() != nil: // the job is over, and nobody to blame
 	case lost != nil:
-		s.log.Warn("shards are not copied to other nodes any more: what is not in the shared folder yet can be lost with a node", "step", j.meta.Step, "err", lost)
+		s.log.Warn("shards are not copied to other nodes any more: what is not in the shared folder yet can be lost with a node", "step",
+			j.meta.Step, "err", lost)
 	case disk != nil && !p.full:
-		s.log.Warn("node-local disk does not take the replica of another node's shard", "step", j.meta.Step, "path", p.tier.path, "err", disk)
+		s.log.Warn("node-local disk does not take the replica of another node's shard", "step", j.meta.Step, "path",
+			p.tier.path, "err", disk)
 	}
 	p.lost, p.full = lost != nil, disk != nil
 	return kept
@@ -294,8 +296,8 @@ func (in *incoming) next(ctx context.Context) (byte, error) {
 
 func (in *incoming) ended() bool { return in.kind == allSent || in.kind == givenUp }
 
-// copy writes the bytes of one kind, up to the first message of the kind that follows. errUnwanted: what comes is not all of it, as the sender has
-// given up, or stop says that nobody wants it.
+// copy writes the bytes of one kind, up to the first message of the kind that follows. errUnwanted: what comes is not all of it, as the
+// sender has given up, or stop says that nobody wants it.
 func (in *incoming) copy(ctx context.Context, w io.Writer, kind, follows byte, stop func() bool) error {
 	for {
 		next, err := in.next(ctx)

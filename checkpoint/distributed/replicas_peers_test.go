@@ -233,7 +233,8 @@ func TestHostileStreamIsNotKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			disk, _ := newDisk(t)
-			above := &tier{fs: disk, path: localPath + "/run", location: checkpoint.Location{Run: "trial", Path: sharedPath, Attempt: 1}, session: 7}
+			above := &tier{fs: disk, path: localPath + "/run", location: checkpoint.Location{Run: "trial", Path: sharedPath, Attempt: 1},
+				session: 7}
 			others := &tier{fs: disk, path: above.path + "/replicas", location: above.location, session: 7, above: above}
 			sent := row.sent
 			p := &replicas{peers: &sent, tier: others}

@@ -139,8 +139,8 @@ func (r *one) saveAll(ctx context.Context, steps ...int64) error {
 	return err
 }
 
-// TestReplicasOutliveANode: the shared folder was full, so step 2 was on the nodes' disks alone, and one node is lost with its disk: the next
-// attempt, without replicas of its own, goes on from step 2 nevertheless. What a replica has lost is not taken for good.
+// TestReplicasOutliveANode: the shared folder was full, so step 2 was on the nodes' disks alone, and one node is lost with its disk: the
+// next attempt, without replicas of its own, goes on from step 2 nevertheless. What a replica has lost is not taken for good.
 func TestReplicasOutliveANode(t *testing.T) {
 	t.Parallel()
 	for lost := range 2 {
@@ -164,12 +164,13 @@ func TestReplicasOutliveANode(t *testing.T) {
 				harm.do(ns, left)
 				fresh, _ := newDisk(t)
 				ns.disks[lost] = fresh
-				mustAll(t, trial{world: 4, attempt: 2, o: Options{Local: localPath}, fs: ns.fs(0)}.run(t.Context(), func(ctx context.Context, r *one) error {
-					if step, err := r.resume(ctx); step != harm.want || err != nil {
-						return fmt.Errorf("resumed from %d, want %d: %w", step, harm.want, err)
-					}
-					return r.saveAll(ctx, 5)
-				}))
+				mustAll(t, trial{world: 4, attempt: 2, o: Options{Local: localPath}, fs: ns.fs(0)}.run(t.Context(),
+					func(ctx context.Context, r *one) error {
+						if step, err := r.resume(ctx); step != harm.want || err != nil {
+							return fmt.Errorf("resumed from %d, want %d: %w", step, harm.want, err)
+						}
+						return r.saveAll(ctx, 5)
+					}))
 				ns.wantEmpty(t)
 			})
 		}
@@ -195,7 +196,8 @@ func TestReplicasGoOnceAllIsShared(t *testing.T) {
 				t.Parallel()
 				ns := newNodes(t, (world+1)/2)
 				var journal testkit.Journal
-				tr, _ := trial{world: world, attempt: 1, o: Options{Async: true, Log: journal.Logger()}, fs: ns.fs(0), arrays: arrays}.replicated()
+				tr, _ := trial{world: world, attempt: 1, o: Options{Async: true, Log: journal.Logger()}, fs: ns.fs(0),
+					arrays: arrays}.replicated()
 				mustAll(t, tr.run(t.Context(), func(ctx context.Context, r *one) error { return r.saveAll(ctx, 1, 2, 3, 4) }))
 				if step, err := latest(ns.shared, 1); step != 4 || err != nil {
 					t.Errorf("latest is %d: %v", step, err)
@@ -248,7 +250,8 @@ func TestFailedReplicaIsSaidOnce(t *testing.T) {
 	ns.wantEmpty(t)
 }
 
-// replicatedCrash is crashRun with replicas: two ranks on each of two nodes, of which the victim's own file systems die after its k-th operation.
+// replicatedCrash is crashRun with replicas: two ranks on each of two nodes,
+// of which the victim's own file systems die after its k-th operation.
 func replicatedCrash(t *testing.T, victim, k int) (ns *nodes, acknowledged int64, operations int) {
 	ns = newNodes(t, 2)
 	in := vfstest.NewInjector(ns.fs(0)(victim), vfstest.CrashAfter(k))
@@ -285,7 +288,8 @@ func TestCrashAmongReplicasLosesNothing(t *testing.T) { // also without the race
 					err = after.goesOn(before)
 				}
 				if err != nil {
-					t.Fatalf("rank %d dies after operation %d, %d %% kept, node %d lost, step %d acknowledged: %v", victim, k, percent, lost, acknowledged, err)
+					t.Fatalf("rank %d dies after operation %d, %d %% kept, node %d lost, step %d acknowledged: %v", victim, k, percent,
+						lost, acknowledged, err)
 				}
 			}
 		})

@@ -23,8 +23,8 @@ func (s *Saver) Resume(ctx context.Context, accept func(c *checkpoint.Checkpoint
 	return c, nil
 }
 
-// Begin records that the attempt goes on from nothing, whatever there is, and warns where that is something: earlier attempts' checkpoints do
-// not count any more, nor what they have left on the nodes' own disks. It is collective, and takes the place of Resume. A
+// Begin records that the attempt goes on from nothing, whatever there is, and warns where that is something: earlier attempts' checkpoints
+// do not count any more, nor what they have left on the nodes' own disks. It is collective, and takes the place of Resume. A
 // restart within the attempt that calls it again gives up what was saved since (checkpoint.Dir.FirstBegun tells).
 func (s *Saver) Begin(ctx context.Context) error {
 	if _, err := runOnRank0(ctx, s, func(ctx context.Context) (struct{}, error) {
@@ -44,7 +44,8 @@ func (s *Saver) warnOfGivenUp(ctx context.Context) {
 	c, err := s.dir.FindLatest(ctx)
 	switch {
 	case err == nil:
-		s.log.Warn(fmt.Sprintf("run begins anew although the checkpoint of step %d is there: it will not count any more", c.Step()), "step", c.Step(), "path", c.Info().Path)
+		s.log.Warn(fmt.Sprintf("run begins anew although the checkpoint of step %d is there: it will not count any more", c.Step()), "step",
+			c.Step(), "path", c.Info().Path)
 		closeCheckpoint(c)
 	case !errors.Is(err, checkpoint.ErrNone):
 		s.log.Warn("run begins anew although checkpoints are there, which cannot be read", "err", err)

@@ -55,24 +55,26 @@ func TestResumeFallsBackToAGoodStep(t *testing.T) {
 	harm(t, disk, "step-000000000003/", "shard-00001")
 	harm(t, disk, "step-000000000002/", "shard-00002")
 	var journal testkit.Journal
-	mustAll(t, trial{world: 2, attempt: 2, o: Options{Log: journal.Logger()}, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
-		c, err := r.Resume(ctx, func(c *checkpoint.Checkpoint) error {
-			if r.rank == 0 && c.Step() == 3 {
-				return nil // it needs nothing of the damaged part
+	mustAll(t, trial{world: 2, attempt: 2, o: Options{Log: journal.Logger()}, fs: fs}.run(t.Context(),
+		func(ctx context.Context, r *one) error {
+			c, err := r.Resume(ctx, func(c *checkpoint.Checkpoint) error {
+				if r.rank == 0 && c.Step() == 3 {
+					return nil // it needs nothing of the damaged part
+				}
+				return check(c)
+			})
+			if err != nil {
+				return err
 			}
-			return check(c)
-		})
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		if c.Step() != 1 {
-			return fmt.Errorf("resumed from step %d", c.Step())
-		}
-		return nil
-	}))
+			defer c.Close()
+			if c.Step() != 1 {
+				return fmt.Errorf("resumed from step %d", c.Step())
+			}
+			return nil
+		}))
 	files := strings.Join(tree(disk, sharedPath), "\n")
-	for _, want := range []string{"step-000000000003.broken/MANIFEST.json", "step-000000000002.broken/MANIFEST.json", "/attempt-000000002-"} {
+	for _, want := range []string{"step-000000000003.broken/MANIFEST.json", "step-000000000002.broken/MANIFEST.json",
+		"/attempt-000000002-"} {
 		if !strings.Contains(files, want) {
 			t.Errorf("no %s in\n%s", want, files)
 		}
@@ -118,10 +120,11 @@ func TestResumeFailsWhereAllAreCorrupt(t *testing.T) {
 	harm(t, disk, "step-000000000001/", "shard-00001")
 	harm(t, disk, "step-000000000002/", "shard-00001")
 	var journal testkit.Journal
-	errs := trial{world: 4, attempt: 2, o: Options{Log: journal.Logger()}, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
-		_, err := r.resume(ctx)
-		return err
-	})
+	errs := trial{world: 4, attempt: 2, o: Options{Log: journal.Logger()}, fs: fs}.run(t.Context(),
+		func(ctx context.Context, r *one) error {
+			_, err := r.resume(ctx)
+			return err
+		})
 	wantAll(t, errs, checkpoint.ErrCorrupt, "the newest was rejected: ")
 	if log := journal.String(); !strings.Contains(log, "corrupt") || strings.Contains(log, "the one before") {
 		t.Errorf("there is none before the oldest, and the log says: %s", log)
@@ -137,20 +140,22 @@ func TestResumeStopsAtOtherErrors(t *testing.T) {
 			t.Parallel()
 			disk, fs := newDisk(t)
 			saveSteps(t, fs, Options{}, 1, 2)
-			errs := trial{world: 3, attempt: 2, o: Options{Errors: []error{errOwn, syscall.EIO}}, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
-				_, err := r.Resume(ctx, func(c *checkpoint.Checkpoint) error {
-					switch r.rank {
-					case 1:
-						return fmt.Errorf("it says so: %w", checkpoint.ErrCorrupt)
-					case 2:
-						return fail
-					}
-					return nil
+			errs := trial{world: 3, attempt: 2, o: Options{Errors: []error{errOwn, syscall.EIO}}, fs: fs}.run(t.Context(),
+				func(ctx context.Context, r *one) error {
+					_, err := r.Resume(ctx, func(c *checkpoint.Checkpoint) error {
+						switch r.rank {
+						case 1:
+							return fmt.Errorf("it says so: %w", checkpoint.ErrCorrupt)
+						case 2:
+							return fail
+						}
+						return nil
+					})
+					return err
 				})
-				return err
-			})
 			wantAll(t, errs, fail, "rank 2: ")
-			if files := strings.Join(tree(disk, sharedPath), " "); strings.Contains(files, "broken") || strings.Contains(files, "attempt-000000002") {
+			if files := strings.Join(tree(disk, sharedPath), " "); strings.Contains(files, "broken") ||
+				strings.Contains(files, "attempt-000000002") {
 				t.Errorf("files: %s", files)
 			}
 		})

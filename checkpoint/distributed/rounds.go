@@ -27,7 +27,8 @@ import (
 //	finalized        published, failed or passed over               rank 0: finalize              yes, after each round
 //	Saver.complete   the copy of the state is free on all ranks     rank 0: decide                yes, after each round
 //
-// At all times finalized <= complete, safe <= ready <= newest.id <= last <= complete+1, and chosen is 0 or between finalized and every rank's ready.
+// At all times finalized <= complete, safe <= ready <= newest.id <= last <= complete+1,
+// and chosen is 0 or between finalized and every rank's ready.
 //
 // The hard spots: which ranks return an error in which call (Saver.note); what may be removed when the group fails in the middle of a
 // publication (stop); what a rank keeps of jobs that a newer one overtakes (forget).
@@ -53,7 +54,8 @@ type rounds struct {
 }
 
 func newRounds(s *Saver) *rounds {
-	return &rounds{s: s, wake: make(chan struct{}, 1), ended: make(chan func()), jobs: map[uint64]*job{}, copying: map[uint64]context.CancelFunc{}}
+	return &rounds{s: s, wake: make(chan struct{}, 1), ended: make(chan func()), jobs: map[uint64]*job{},
+		copying: map[uint64]context.CancelFunc{}}
 }
 
 // run exchanges with the others until all jobs of this rank are finalized, and nothing is going on.

@@ -65,7 +65,8 @@ func (tr trial) saveThree(t *testing.T, victim, k int) int64 {
 		return nil
 	})
 	for rank, err := range errs {
-		if err != nil && !errors.Is(err, vfstest.ErrCrashed) && !strings.Contains(err.Error(), vfstest.ErrCrashed.Error()) && !errors.Is(err, errDead) {
+		if err != nil && !errors.Is(err, vfstest.ErrCrashed) && !strings.Contains(err.Error(), vfstest.ErrCrashed.Error()) &&
+			!errors.Is(err, errDead) {
 			t.Fatalf("rank %d dies after operation %d: rank %d: %v", victim, k, rank, err)
 		}
 	}
@@ -76,7 +77,8 @@ func (tr trial) saveThree(t *testing.T, victim, k int) int64 {
 // file system, and looks: what was acknowledged is there, the newest is good, and an attempt with fewer ranks goes on from it.
 func TestCrashOfOneRankLosesNothing(t *testing.T) { // also without the race detector
 	t.Parallel()
-	for name, o := range map[string]Options{"async": {Async: true}, "delta": {Async: true, Delta: 2}, "sync": {}, "local": {Async: true, Local: localPath}} {
+	for name, o := range map[string]Options{"async": {Async: true}, "delta": {Async: true, Delta: 2}, "sync": {},
+		"local": {Async: true, Local: localPath}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for victim := range 4 {
@@ -120,20 +122,21 @@ func survives(disk *vfstest.Mem, acknowledged int64) (step int64, err error) {
 
 // goesOn runs the next attempt on what survived, of which the latest is the step before.
 func goesOn(t *testing.T, o Options, disk *vfstest.Mem, before int64) error {
-	errs := trial{world: 3, attempt: 2, o: o, fs: func(int) vfs.FS { return disk }}.run(t.Context(), func(ctx context.Context, r *one) error {
-		from, err := r.resume(ctx)
-		if err != nil {
+	errs := trial{world: 3, attempt: 2, o: o, fs: func(int) vfs.FS { return disk }}.run(t.Context(),
+		func(ctx context.Context, r *one) error {
+			from, err := r.resume(ctx)
+			if err != nil {
+				return err
+			}
+			if from < before || from > before && o.Local == "" {
+				return fmt.Errorf("resumed from %d, the latest was %d", from, before)
+			}
+			if err := r.save(ctx, 10); err != nil {
+				return err
+			}
+			_, err = r.Wait(ctx)
 			return err
-		}
-		if from < before || from > before && o.Local == "" {
-			return fmt.Errorf("resumed from %d, the latest was %d", from, before)
-		}
-		if err := r.save(ctx, 10); err != nil {
-			return err
-		}
-		_, err = r.Wait(ctx)
-		return err
-	})
+		})
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
@@ -173,14 +176,15 @@ func TestOperationsComeInTheReviewedOrder(t *testing.T) {
 			ranks = append(ranks, vfstest.NewInjector(disk, nil))
 		}
 		started := make([]int, c.world)
-		mustAll(t, trial{world: c.world, attempt: 3, o: c.o, fs: func(rank int) vfs.FS { return ranks[rank] }}.run(t.Context(), func(ctx context.Context, r *one) error {
-			started[r.rank] = len(ranks[r.rank].Log())
-			if err := r.save(ctx, 100); err != nil {
+		mustAll(t, trial{world: c.world, attempt: 3, o: c.o, fs: func(rank int) vfs.FS { return ranks[rank] }}.run(t.Context(),
+			func(ctx context.Context, r *one) error {
+				started[r.rank] = len(ranks[r.rank].Log())
+				if err := r.save(ctx, 100); err != nil {
+					return err
+				}
+				_, err := r.Wait(ctx)
 				return err
-			}
-			_, err := r.Wait(ctx)
-			return err
-		}))
+			}))
 		for rank, in := range ranks {
 			fmt.Fprintf(&log, "# rank %d, local tier %v\n", rank, c.o.Local != "")
 			for _, op := range in.Log()[started[rank]:] {

@@ -16,10 +16,10 @@ var errClosed = errors.New("the saver is closed")
 const longWait = time.Second
 
 // Save saves the arrays as the checkpoint of a step; all ranks call it at the same step. It first waits for the save before it, and
-// returns an error of an earlier save that was not returned yet, as an EarlierError; nothing of this step is saved then. With Async it returns once the
-// state has been copied, and the arrays may change again. Without, it returns once the checkpoint is durable: in the shared folder,
-// or, where there is a node-local tier, on the nodes' own disks, from where it goes on to the shared folder. ctx counts for all of the
-// save, its background part too, so it must outlive the call. An error is every rank's, of the same class, and names the rank.
+// returns an error of an earlier save that was not returned yet, as an EarlierError; nothing of this step is saved then. With Async it
+// returns once the state has been copied, and the arrays may change again. Without, it returns once the checkpoint is durable: in the
+// shared folder, or, where there is a node-local tier, on the nodes' own disks, from where it goes on to the shared folder. ctx counts for
+// all of the save, its background part too, so it must outlive the call. An error is every rank's, of the same class, and names the rank.
 func (s *Saver) Save(ctx context.Context, m Meta) error {
 	began := time.Now()
 	id, err := s.nextJob(ctx)

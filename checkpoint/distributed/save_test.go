@@ -72,21 +72,22 @@ func TestResumeLoadsWhatWasSaved(t *testing.T) {
 func TestDeltasComeBetweenFullOnes(t *testing.T) {
 	t.Parallel()
 	disk, fs := newDisk(t)
-	mustAll(t, trial{world: 2, attempt: 1, codec: "auto", o: Options{Async: true, Delta: 2}, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
-		for step := int64(1); step <= 7; step++ {
-			if err := r.save(ctx, step); err != nil {
-				return err
+	mustAll(t, trial{world: 2, attempt: 1, codec: "auto", o: Options{Async: true, Delta: 2}, fs: fs}.run(t.Context(),
+		func(ctx context.Context, r *one) error {
+			for step := int64(1); step <= 7; step++ {
+				if err := r.save(ctx, step); err != nil {
+					return err
+				}
+				info, err := r.Wait(ctx)
+				if err != nil {
+					return err
+				}
+				if full := info.BaseStep < 0; full != (step%3 == 1) {
+					return fmt.Errorf("step %d: full is %v", step, full)
+				}
 			}
-			info, err := r.Wait(ctx)
-			if err != nil {
-				return err
-			}
-			if full := info.BaseStep < 0; full != (step%3 == 1) {
-				return fmt.Errorf("step %d: full is %v", step, full)
-			}
-		}
-		return nil
-	}))
+			return nil
+		}))
 	d, err := checkpoint.Open(sharedPath, checkpoint.Options{FS: disk, Run: "trial"})
 	must(t, err)
 	list, err := d.List(t.Context())
@@ -310,7 +311,8 @@ func TestNextCallReportsAFailedSave(t *testing.T) {
 			}
 			err := r.save(ctx, 6)
 			earlier, ok := errors.AsType[*EarlierError](err)
-			if !ok || earlier.Step != 4 || !errors.Is(err, checkpoint.ErrNoSpace) || !strings.HasPrefix(err.Error(), "before step 6: the save of step 4: rank 1: ") {
+			if !ok || earlier.Step != 4 || !errors.Is(err, checkpoint.ErrNoSpace) ||
+				!strings.HasPrefix(err.Error(), "before step 6: the save of step 4: rank 1: ") {
 				return fmt.Errorf("want the error of step 4, not: %w", err)
 			}
 			broken.Store(false)
@@ -330,7 +332,8 @@ func TestNextCallReportsAFailedSave(t *testing.T) {
 // next save then is again.
 func TestQuickSaveIsStoredAsItIs(t *testing.T) {
 	t.Parallel()
-	for name, o := range map[string]Options{"sync": {}, "async": {Async: true}, "delta": {Async: true, Delta: 3}, "local": {Async: true, Local: localPath}} {
+	for name, o := range map[string]Options{"sync": {}, "async": {Async: true}, "delta": {Async: true, Delta: 3},
+		"local": {Async: true, Local: localPath}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			disk, fs := newDisk(t)

@@ -83,8 +83,8 @@ type Array struct {
 	Replicated bool
 }
 
-// Options say how a Saver works. The same on all ranks must be Async, Delta, whether Local, Peers and Check are set, and Errors; all else is each
-// rank's own. The zero value saves full checkpoints synchronously.
+// Options say how a Saver works. The same on all ranks must be Async, Delta, whether Local, Peers and Check are set, and Errors; all else
+// is each rank's own. The zero value saves full checkpoints synchronously.
 type Options struct {
 	// Async lets Save return once the state is copied; encoding and writing go on in the background.
 	Async bool
@@ -96,12 +96,12 @@ type Options struct {
 	Delta   int
 	Workers int // goroutines that encode; 0: GOMAXPROCS
 	// Local is a folder on a disk of the node (each node its own, the same path). A shard is written there first, which frees
-	// the copy of the state for the next Save, and is flushed to the shared folder in the background. It needs a Dir with a run's name. Below it
-	// each run has a folder that only this user can enter; where others have put one there, or could, the shared folder is written to
-	// directly, with a warning. Empty: none. With it all checkpoints are full.
+	// the copy of the state for the next Save, and is flushed to the shared folder in the background. It needs a Dir with a run's name.
+	// Below it each run has a folder that only this user can enter; where others have put one there, or could, the shared folder is written
+	// to directly, with a warning. Empty: none. With it all checkpoints are full.
 	Local string
-	// Peers, with Local, has each shard copied to the disk of another node, too, until it has been flushed: the save then outlives the loss of one node.
-	// It takes the network and that disk once more for each save. Nil: no replicas.
+	// Peers, with Local, has each shard copied to the disk of another node, too, until it has been flushed: the save then outlives the loss
+	// of one node. It takes the network and that disk once more for each save. Nil: no replicas.
 	Peers Peers
 	// Node is the name of this rank's node: ranks with the same one share Local. With Peers only.
 	Node string
@@ -125,8 +125,8 @@ type Meta struct {
 	Step    int64
 	Values  map[string]json.RawMessage // as checkpoint.State
 	Metrics map[string]float64
-	// Quick has this save written as it is, as with the codec "none", whatever the folder's: where time is shorter than disk space, as before
-	// a deadline. With a node-local tier each rank's own counts, for its own shard.
+	// Quick has this save written as it is, as with the codec "none", whatever the folder's: where time is shorter than disk space, as
+	// before a deadline. With a node-local tier each rank's own counts, for its own shard.
 	Quick bool
 }
 

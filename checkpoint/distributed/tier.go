@@ -22,8 +22,8 @@ import (
 //	LOCAL/RUN-HASH/replicas/step-...                                                  the same, of ranks on other nodes
 //	LOCAL/RUN-HASH/probe-SESSION-RANK                                                 a file to try the disk with; there for a moment
 //
-// HASH is of the run and of its shared folder: two runs of one name never meet here. RUN-HASH is this user's alone (mode 0700), as LOCAL may
-// be anybody's, with the sticky bit; so nobody else can put a file or a link below it, nor another folder in its place.
+// HASH is of the run and of its shared folder: two runs of one name never meet here. RUN-HASH is this user's alone (mode 0700), as LOCAL
+// may be anybody's, with the sticky bit; so nobody else can put a file or a link below it, nor another folder in its place.
 type tier struct {
 	fs       vfs.FS
 	path     string              // LOCAL/RUN-HASH
@@ -111,8 +111,8 @@ func (t *tier) makeSave(folder string) error {
 	return t.fs.SyncDir(t.path)
 }
 
-// folderTries bounds how often the folder of a save is made anew for one shard: as often as other ranks of the node may let go of the last shard
-// in it just then, and not for ever on a disk that forgets folders.
+// folderTries bounds how often the folder of a save is made anew for one shard: as often as other ranks of the node may let go of the last
+// shard in it just then, and not for ever on a disk that forgets folders.
 const folderTries = 8
 
 // writeShard makes the folder of a save, and in it the file of a shard from what fill writes, durably. Until that has a name in it, another

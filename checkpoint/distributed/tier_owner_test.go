@@ -124,7 +124,8 @@ func TestTierOfAnotherUserIsNotUsed(t *testing.T) {
 			if after := realTree(t, area); !slices.Equal(after, before) {
 				t.Errorf("there is %q now, and was %q", after, before)
 			}
-			if log := journal.String(); strings.Count(log, "node-local disk cannot be used") != 1 || !strings.Contains(log, vfs.ErrExposed.Error()) {
+			if log := journal.String(); strings.Count(log, "node-local disk cannot be used") != 1 ||
+				!strings.Contains(log, vfs.ErrExposed.Error()) {
 				t.Errorf("log: %s", log)
 			}
 			again := realTier(t, shared, "", 2, Options{})

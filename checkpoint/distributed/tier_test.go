@@ -17,20 +17,22 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestBeginGivesUpWhatIsLeft: attempt 1 has left step 2 undrained. Attempt 2 begins from nothing: it must not commit that as its own newest.
+// TestBeginGivesUpWhatIsLeft: attempt 1 has left step 2 undrained.
+// Attempt 2 begins from nothing: it must not commit that as its own newest.
 func TestBeginGivesUpWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	ns := undrained(t)
-	mustAll(t, trial{world: 6, attempt: 2, o: Options{Local: localPath}, fs: ns.fs(0)}.run(t.Context(), func(ctx context.Context, r *one) error {
-		if err := r.Begin(ctx); err != nil {
+	mustAll(t, trial{world: 6, attempt: 2, o: Options{Local: localPath}, fs: ns.fs(0)}.run(t.Context(),
+		func(ctx context.Context, r *one) error {
+			if err := r.Begin(ctx); err != nil {
+				return err
+			}
+			if err := r.save(ctx, 1); err != nil {
+				return err
+			}
+			_, err := r.Wait(ctx)
 			return err
-		}
-		if err := r.save(ctx, 1); err != nil {
-			return err
-		}
-		_, err := r.Wait(ctx)
-		return err
-	}))
+		}))
 	if step, err := latest(ns.shared, 3); step != 1 || err != nil {
 		t.Errorf("attempt 2 began anew and saved step 1; latest is %d (%v)", step, err)
 	}
@@ -48,7 +50,8 @@ func resumesFrom(want int64) func(ctx context.Context, r *one) error {
 	}
 }
 
-// TestRunsOfOneNameDoNotMeet: two runs of the same name in different shared folders use one LOCAL. What the first has left there is not the second's.
+// TestRunsOfOneNameDoNotMeet: two runs of the same name in different shared folders use one LOCAL.
+// What the first has left there is not the second's.
 func TestRunsOfOneNameDoNotMeet(t *testing.T) {
 	t.Parallel()
 	disk, _ := newDisk(t)
@@ -84,7 +87,8 @@ func TestLocalNeedsARunName(t *testing.T) {
 	disk, _ := newDisk(t)
 	dir, err := checkpoint.Open(sharedPath, checkpoint.Options{FS: disk})
 	must(t, err)
-	if _, err = New(t.Context(), newGoroutineGroup(1).member(0), dir, arraysOf(0), Options{FS: disk, Local: localPath}); err == nil || !strings.Contains(err.Error(), "name of the run") {
+	if _, err = New(t.Context(), newGoroutineGroup(1).member(0), dir, arraysOf(0), Options{FS: disk, Local: localPath}); err == nil ||
+		!strings.Contains(err.Error(), "name of the run") {
 		t.Errorf("New: %v", err)
 	}
 }
@@ -102,12 +106,13 @@ func TestWrongLocalPathIsSaidOnce(t *testing.T) {
 			return vfstest.Fault{}
 		})
 	}
-	mustAll(t, trial{world: 3, attempt: 1, o: Options{Local: localPath, Log: journal.Logger()}, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
-		if _, err := r.resume(ctx); err != nil {
-			return err
-		}
-		return errors.Join(r.save(ctx, 1), r.save(ctx, 2))
-	}))
+	mustAll(t, trial{world: 3, attempt: 1, o: Options{Local: localPath, Log: journal.Logger()}, fs: fs}.run(t.Context(),
+		func(ctx context.Context, r *one) error {
+			if _, err := r.resume(ctx); err != nil {
+				return err
+			}
+			return errors.Join(r.save(ctx, 1), r.save(ctx, 2))
+		}))
 	if step, err := latest(disk, 1); step != 2 || err != nil {
 		t.Errorf("latest is %d: %v", step, err)
 	}
@@ -122,7 +127,8 @@ func TestLostNodeIsReported(t *testing.T) {
 	ns := undrained(t)
 	ns.disks = []*vfstest.Mem{ns.disks[0], ns.disks[2]}
 	var journal testkit.Journal
-	mustAll(t, trial{world: 4, attempt: 2, o: Options{Local: localPath, Log: journal.Logger()}, fs: ns.fs(0)}.run(t.Context(), resumesFrom(1)))
+	mustAll(t, trial{world: 4, attempt: 2, o: Options{Local: localPath, Log: journal.Logger()},
+		fs: ns.fs(0)}.run(t.Context(), resumesFrom(1)))
 	if log := journal.String(); strings.Count(log, "not whole") != 1 || !strings.Contains(log, "step=2") ||
 		!strings.Contains(log, `missing="2, 3"`) {
 		t.Errorf("log: %s", log)
@@ -142,10 +148,11 @@ func TestFailedCommitOfRecoveredLeavesNothing(t *testing.T) {
 		})
 	}
 	for attempt := 2; attempt < 4; attempt++ {
-		errs := trial{world: 6, attempt: attempt, o: Options{Local: localPath}, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
-			_, err := r.resume(ctx)
-			return err
-		})
+		errs := trial{world: 6, attempt: attempt, o: Options{Local: localPath}, fs: fs}.run(t.Context(),
+			func(ctx context.Context, r *one) error {
+				_, err := r.resume(ctx)
+				return err
+			})
 		wantAll(t, errs, checkpoint.ErrNoSpace, "rank 0: commit")
 	}
 	if files := strings.Join(tree(ns.shared, sharedPath), " "); strings.Contains(files, "step-000000000002") {
@@ -164,7 +171,8 @@ func TestUnreadableStagedSaveFailsIfNewest(t *testing.T) {
 		staged := newGate()
 		fs := func(rank int) vfs.FS {
 			return vfstest.NewInjector(ns.fs(0)(rank), func(_ int, op vfstest.Op) vfstest.Fault {
-				if rank == 3 && op.Kind == "open" && strings.HasPrefix(op.Path, localPath) && strings.HasSuffix(op.Path, ".ddpt") && strings.Contains(op.Path, "000001.") {
+				if rank == 3 && op.Kind == "open" && strings.HasPrefix(op.Path, localPath) && strings.HasSuffix(op.Path, ".ddpt") &&
+					strings.Contains(op.Path, "000001.") {
 					if newer {
 						staged.passes()
 					}
@@ -174,24 +182,25 @@ func TestUnreadableStagedSaveFailsIfNewest(t *testing.T) {
 			})
 		}
 		var arrived atomic.Int32
-		errs := trial{world: 4, attempt: 1, o: Options{Async: true, Local: localPath, Log: journal.Logger()}, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
-			if err := r.save(ctx, 1); err != nil {
-				return err
-			}
-			if newer {
-				if err := r.save(ctx, 2); err != nil {
+		errs := trial{world: 4, attempt: 1, o: Options{Async: true, Local: localPath, Log: journal.Logger()}, fs: fs}.run(t.Context(),
+			func(ctx context.Context, r *one) error {
+				if err := r.save(ctx, 1); err != nil {
 					return err
 				}
-				if arrived.Add(1) == 4 {
-					staged.open()
+				if newer {
+					if err := r.save(ctx, 2); err != nil {
+						return err
+					}
+					if arrived.Add(1) == 4 {
+						staged.open()
+					}
 				}
-			}
-			info, err := r.Wait(ctx)
-			if err == nil && info.Step != 2 {
-				err = fmt.Errorf("the newest is %d", info.Step)
-			}
-			return err
-		})
+				info, err := r.Wait(ctx)
+				if err == nil && info.Step != 2 {
+					err = fmt.Errorf("the newest is %d", info.Step)
+				}
+				return err
+			})
 		if !newer {
 			wantAll(t, errs, errLocal, "rank 3: node-local disk")
 			continue
@@ -287,8 +296,8 @@ func TestProbeOfACrashIsSwept(t *testing.T) {
 	}
 }
 
-// TestFolderGoesBeforeItsFirstFile: a rank makes the folder of a save, or has found it there, and another rank of its node lets go of the last
-// shard in it, and so of the folder, before the first has a file there. Neither its own shard nor a replica is lost by that.
+// TestFolderGoesBeforeItsFirstFile: a rank makes the folder of a save, or has found it there, and another rank of its node lets go of the
+// last shard in it, and so of the folder, before the first has a file there. Neither its own shard nor a replica is lost by that.
 func TestFolderGoesBeforeItsFirstFile(t *testing.T) {
 	t.Parallel()
 	ns := newNodes(t, 2)
@@ -343,15 +352,16 @@ func TestFolderGoesBeforeItsFirstFile(t *testing.T) {
 func shardsIn(disk vfs.FS, part string) (shards []string) {
 	for _, path := range tree(disk, localPath) {
 		run := filepath.Dir(filepath.Dir(path))
-		if rest, ok := strings.CutSuffix(run, "/replicas"); ok == (part != "") && filepath.Dir(rest) == localPath && filepath.Ext(path) == ".ddpt" {
+		if rest, ok := strings.CutSuffix(run, "/replicas"); ok == (part != "") && filepath.Dir(rest) == localPath &&
+			filepath.Ext(path) == ".ddpt" {
 			shards = append(shards, path)
 		}
 	}
 	return shards
 }
 
-// TestBrokenLocalDiskIsReportedOnce: a node's disk takes nothing for three saves, and after one that it took is full again. Every checkpoint is made;
-// who watches reads of it twice.
+// TestBrokenLocalDiskIsReportedOnce: a node's disk takes nothing for three saves, and after one that it took is full again. Every
+// checkpoint is made; who watches reads of it twice.
 func TestBrokenLocalDiskIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	disk, _ := newDisk(t)
@@ -365,17 +375,18 @@ func TestBrokenLocalDiskIsReportedOnce(t *testing.T) {
 		})
 	}
 	var journal testkit.Journal
-	mustAll(t, trial{world: 1, attempt: 1, o: Options{Local: localPath, Log: journal.Logger()}, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
-		for step = 1; step <= 6; step++ {
-			if err := r.save(ctx, step); err != nil {
-				return err
+	mustAll(t, trial{world: 1, attempt: 1, o: Options{Local: localPath, Log: journal.Logger()}, fs: fs}.run(t.Context(),
+		func(ctx context.Context, r *one) error {
+			for step = 1; step <= 6; step++ {
+				if err := r.save(ctx, step); err != nil {
+					return err
+				}
+				if _, err := r.Wait(ctx); err != nil {
+					return err
+				}
 			}
-			if _, err := r.Wait(ctx); err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
+			return nil
+		}))
 	if got, err := latest(disk, 1); got != 6 || err != nil {
 		t.Errorf("latest is %d: %v", got, err)
 	}

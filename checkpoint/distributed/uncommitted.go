@@ -60,7 +60,8 @@ func uncommittedSaves(found [][]foundShard) []*uncommittedSave {
 		all = append(all, l)
 	}
 	slices.SortFunc(all, func(a, b *uncommittedSave) int {
-		return cmp.Or(cmp.Compare(b.name.step, a.name.step), cmp.Compare(b.name.attempt, a.name.attempt), strings.Compare(b.name.String(), a.name.String()))
+		return cmp.Or(cmp.Compare(b.name.step, a.name.step), cmp.Compare(b.name.attempt, a.name.attempt),
+			strings.Compare(b.name.String(), a.name.String()))
 	})
 	return all
 }
@@ -73,8 +74,8 @@ func (s *seenBy) add(rank int, replica bool) {
 	}
 }
 
-// assignShards says which rank copies each shard: of the ranks of its node the one with least to do so far. After it comes one of those that see the
-// replica, if there is one, for when the first finds the shard damaged.
+// assignShards says which rank copies each shard: of the ranks of its node the one with least to do so far. After it comes one of those
+// that see the replica, if there is one, for when the first finds the shard damaged.
 func (l *uncommittedSave) assignShards() [][]holder {
 	load := map[int]int64{}
 	holders := make([][]holder, len(l.seen))

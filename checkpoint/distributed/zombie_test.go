@@ -43,25 +43,27 @@ func TestSupersededRanksCannotCommit(t *testing.T) {
 	}
 	zombie := make(chan []error)
 	go func() {
-		zombie <- trial{world: 3, attempt: 1, o: Options{Async: true}, fs: slow, fence: fence(1)}.run(t.Context(), func(ctx context.Context, r *one) error {
+		zombie <- trial{world: 3, attempt: 1, o: Options{Async: true}, fs: slow, fence: fence(1)}.run(t.Context(),
+			func(ctx context.Context, r *one) error {
+				if err := r.save(ctx, 2); err != nil {
+					return err
+				}
+				_, err := r.Wait(ctx)
+				return err
+			})
+	}()
+	asleep.passes()
+	mustAll(t, trial{world: 2, attempt: 2, fs: func(int) vfs.FS { return disk }, fence: fence(2)}.run(t.Context(),
+		func(ctx context.Context, r *one) error {
+			if step, err := r.resume(ctx); step != 1 || err != nil {
+				return fmt.Errorf("resumed from %d: %w", step, err)
+			}
 			if err := r.save(ctx, 2); err != nil {
 				return err
 			}
 			_, err := r.Wait(ctx)
 			return err
-		})
-	}()
-	asleep.passes()
-	mustAll(t, trial{world: 2, attempt: 2, fs: func(int) vfs.FS { return disk }, fence: fence(2)}.run(t.Context(), func(ctx context.Context, r *one) error {
-		if step, err := r.resume(ctx); step != 1 || err != nil {
-			return fmt.Errorf("resumed from %d: %w", step, err)
-		}
-		if err := r.save(ctx, 2); err != nil {
-			return err
-		}
-		_, err := r.Wait(ctx)
-		return err
-	}))
+		}))
 	awake.open()
 	for rank, err := range <-zombie {
 		if !errors.Is(err, checkpoint.ErrFenced) && (err == nil || !strings.Contains(err.Error(), "rank 0: commit checkpoint of step 2")) {
@@ -93,32 +95,34 @@ func TestStaleZombieLearnsThatItIsSuperseded(t *testing.T) {
 	keep := checkpoint.Policy{Last: 2}
 	zombie := make(chan []error)
 	go func() {
-		zombie <- trial{world: 2, attempt: 1, keep: keep, fs: func(int) vfs.FS { return view }}.run(t.Context(), func(ctx context.Context, r *one) error {
-			if _, err := r.resume(ctx); err != nil {
-				return err
-			}
-			for step := int64(1); step <= 4; step++ {
-				if step == 4 && r.rank == 0 {
-					view.Hold()
-					asleep.open()
-				}
-				if step == 4 {
-					awake.passes()
-				}
-				if err := r.save(ctx, step); err != nil {
+		zombie <- trial{world: 2, attempt: 1, keep: keep, fs: func(int) vfs.FS { return view }}.run(t.Context(),
+			func(ctx context.Context, r *one) error {
+				if _, err := r.resume(ctx); err != nil {
 					return err
 				}
-			}
-			return nil
-		})
+				for step := int64(1); step <= 4; step++ {
+					if step == 4 && r.rank == 0 {
+						view.Hold()
+						asleep.open()
+					}
+					if step == 4 {
+						awake.passes()
+					}
+					if err := r.save(ctx, step); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
 	}()
 	asleep.passes()
-	mustAll(t, trial{world: 2, attempt: 2, keep: keep, fs: func(int) vfs.FS { return disk }}.run(t.Context(), func(ctx context.Context, r *one) error {
-		if step, err := r.resume(ctx); step != 3 || err != nil {
-			return fmt.Errorf("resumed from %d: %w", step, err)
-		}
-		return nil
-	}))
+	mustAll(t, trial{world: 2, attempt: 2, keep: keep, fs: func(int) vfs.FS { return disk }}.run(t.Context(),
+		func(ctx context.Context, r *one) error {
+			if step, err := r.resume(ctx); step != 3 || err != nil {
+				return fmt.Errorf("resumed from %d: %w", step, err)
+			}
+			return nil
+		}))
 	awake.open()
 	wantAll(t, <-zombie, checkpoint.ErrFenced, "attempt")
 	if step, err := latest(disk, 3); step != 3 || err != nil {

@@ -22,7 +22,8 @@ type Difference struct {
 	Equal   int             `json:"equal"`   // tensors that are the same
 	Tensors []TensorDiffers `json:"tensors"` // that are not
 	Values  []ValueDiffers  `json:"values"`
-	// The largest distances of two finite floats, also of those that the tolerance lets pass, and the tensors they are in; nil: all are equal.
+	// The largest distances of two finite floats, also of those that the tolerance lets pass, and the tensors they are in;
+	// nil: all are equal.
 	MaxAbs *Distance `json:"max_abs"`
 	MaxRel *Distance `json:"max_rel"` // of the larger of the two
 }

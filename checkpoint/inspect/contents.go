@@ -40,7 +40,8 @@ func (f Finder) Contents(ctx context.Context, name, word string) (*Contents, err
 	info, missing := os.Stat(f.From.Abs(name))
 	if missing == nil && !info.IsDir() {
 		if word != "" {
-			return nil, usage.Errorf("%s is a file and has no steps; compare it with one checkpoint: ddpbatch ckpt diff %s CKPT", name, name)
+			return nil, usage.Errorf("%s is a file and has no steps; compare it with one checkpoint: ddpbatch ckpt diff %s CKPT", name,
+				name)
 		}
 		return OpenFile(f.From.Abs(name))
 	}

@@ -63,8 +63,9 @@ func Describe(ctx context.Context, dir *checkpoint.Dir, c *checkpoint.Checkpoint
 	}
 	info := c.Info()
 	s := &Description{
-		Step: c.Step(), World: c.World(), Path: info.Path, Run: info.Run, Attempt: info.Attempt, Created: info.Created, BaseStep: info.BaseStep,
-		Bytes: info.Bytes, RawBytes: info.RawBytes, Pinned: pins, Values: c.Values(), Metrics: c.Metrics(),
+		Step: c.Step(), World: c.World(), Path: info.Path, Run: info.Run, Attempt: info.Attempt, Created: info.Created,
+		BaseStep: info.BaseStep,
+		Bytes:    info.Bytes, RawBytes: info.RawBytes, Pinned: pins, Values: c.Values(), Metrics: c.Metrics(),
 	}
 	// What nobody but a reader of manifests wants to know comes from the manifest itself (docs/format.md).
 	if err := json.Unmarshal(c.Manifest(), &struct {

@@ -33,7 +33,8 @@ const (
 // otherEndings are those of files that an export is not, whatever the user hopes.
 var otherEndings = []string{".pt", ".pth", ".bin", ".ckpt", ".npz", ".h5", ".onnx"}
 
-// ExportKind is what to write, by what was asked for and by the file's ending. It refuses what could not be written there before anything is read.
+// ExportKind is what to write, by what was asked for and by the file's ending.
+// It refuses what could not be written there before anything is read.
 func ExportKind(from text.Dir, file, format, tensor string) (Kind, error) {
 	ending := filepath.Ext(file)
 	kind := SafetensorsFile
@@ -55,13 +56,15 @@ func ExportKind(from text.Dir, file, format, tensor string) (Kind, error) {
 	return kind, checkFileTarget(from, file)
 }
 
-// checkFileTarget refuses a path where no file can be put. An export takes the place of what is there, which must not be a device: as root that could be done.
+// checkFileTarget refuses a path where no file can be put. An export takes the place of what is there, which must not be a device:
+// as root that could be done.
 func checkFileTarget(from text.Dir, file string) error {
 	path := from.Abs(file)
 	info, err := os.Stat(path)
 	switch {
 	case strings.HasSuffix(file, "/"), err == nil && info.IsDir():
-		return usage.Errorf("export: %s is a folder; name a file in it, or write a .npy file of each tensor there: --format npy", from.Named(file))
+		return usage.Errorf("export: %s is a folder; name a file in it, or write a .npy file of each tensor there: --format npy",
+			from.Named(file))
 	case err == nil && !info.Mode().IsRegular():
 		return usage.Errorf("export: %s is no regular file, and an export takes the place of what is there; name another", from.Named(file))
 	}
@@ -73,7 +76,8 @@ func checkParent(from text.Dir, doing, path string) error {
 	if vfs.IsDir(filepath.Dir(path)) {
 		return nil
 	}
-	return &usage.Error{Message: fmt.Sprintf("%s: the folder of %s is not there", doing, from.Named(path)), Hint: "make it first, or name another"}
+	return &usage.Error{Message: fmt.Sprintf("%s: the folder of %s is not there", doing, from.Named(path)),
+		Hint: "make it first, or name another"}
 }
 
 // exportPiece is how much of a tensor is in memory while it is exported.
@@ -114,7 +118,8 @@ func NewExport(c *checkpoint.Checkpoint, tensor string, all bool) (*Export, erro
 	case tensor != "" && len(x.tensors) == 0:
 		return nil, usage.Errorf("the checkpoint of step %d has no tensor %q; its names: ddpbatch ckpt show", c.Step(), tensor)
 	case len(x.tensors) == 0:
-		return nil, fmt.Errorf("export: the checkpoint of step %d holds no model: its tensors are not named %q; export them with --all", c.Step(), ModelPrefix+"*")
+		return nil, fmt.Errorf("export: the checkpoint of step %d holds no model: its tensors are not named %q; export them with --all",
+			c.Step(), ModelPrefix+"*")
 	case len(names) < len(x.tensors):
 		return nil, fmt.Errorf("export: several tensors are named %q, with and without %q", tensor, ModelPrefix)
 	}
@@ -154,7 +159,8 @@ func (x *Export) safetensors(ctx context.Context, path string) error {
 	return nil
 }
 
-// fileMetadataKey is the value of a checkpoint that keeps the metadata of the safetensors file it was imported from: an array of keys and values, since their order counts.
+// fileMetadataKey is the value of a checkpoint that keeps the metadata of the safetensors file it was imported from: an array of keys and
+// values, since their order counts.
 const fileMetadataKey = "safetensors.metadata"
 
 // metadata are those of the file that was imported, or else what transformers asks for ("format") and the step.
@@ -230,7 +236,8 @@ func discard(folder string, made bool, files []string) {
 	}
 }
 
-// arrayFile is the name of a tensor's file: its own, with every byte that a file's name should not have as %XX. No two tensors get the same.
+// arrayFile is the name of a tensor's file: its own, with every byte that a file's name should not have as %XX.
+// No two tensors get the same.
 func arrayFile(name string) (string, error) {
 	var out strings.Builder
 	for i := range len(name) {

@@ -199,8 +199,9 @@ func (d Folder) latest(ctx context.Context, dir *checkpoint.Dir) (*checkpoint.Ch
 	return nil, d.onlyBroken(ctx, dir, aside)
 }
 
-// OpenToWrite opens the folder in the name of its run's newest attempt; a newer one that begins meanwhile stops what is being done. A folder
-// that belongs to no run directory, as one of imported or copied checkpoints, is opened in the name of the run that all in it are of.
+// OpenToWrite opens the folder in the name of its run's newest attempt; a newer one that begins meanwhile stops what is being done. A
+// folder that belongs to no run directory, as one of imported or copied checkpoints,
+// is opened in the name of the run that all in it are of.
 func (d Folder) OpenToWrite(ctx context.Context) (*checkpoint.Dir, error) {
 	options := checkpoint.Options{Log: d.Log}
 	if d.unsure != nil { // the attempt of a run may be writing to it

@@ -50,8 +50,9 @@ func (f Finder) importFolder(path string) (Folder, error) {
 	}
 	if err == nil {
 		return d, &usage.Error{
-			Message: fmt.Sprintf("%s belongs to the run %s, which could not go on from an imported checkpoint", f.From.Short(path), f.From.Short(run.Path())),
-			Hint:    "import into another folder; to train on from the file, start a run with train.init",
+			Message: fmt.Sprintf("%s belongs to the run %s, which could not go on from an imported checkpoint", f.From.Short(path),
+				f.From.Short(run.Path())),
+			Hint: "import into another folder; to train on from the file, start a run with train.init",
 		}
 	}
 	if info, err := os.Stat(d.Path); err == nil && !info.IsDir() {
@@ -80,8 +81,8 @@ func (f Finder) openImport(path string) (*safetensors.File, error) {
 // maxMetadata is how much of a file's metadata a checkpoint takes, which has them in its manifest of 64 MiB at most.
 const maxMetadata = 32 << 20
 
-// importState makes a checkpoint's state of an open file, which its tensors are read from while the state is saved. What a checkpoint cannot
-// hold is refused before any data are read.
+// importState makes a checkpoint's state of an open file, which its tensors are read from while the state is saved. What a checkpoint
+// cannot hold is refused before any data are read.
 func importState(f *safetensors.File, path, prefix string, step int64) (*checkpoint.State, error) {
 	var pairs [][2]string // nil: the file has no metadata
 	if f.Metadata() != nil {

@@ -49,7 +49,8 @@ func (f Finder) noneBelow(path string) error {
 		return fmt.Errorf("look for checkpoints: %w", err)
 	}
 	if runs, err := rundir.List(path); err == nil && len(runs) > 0 {
-		return fmt.Errorf("%w in %s: it is a folder of runs; name one of them, as %s", checkpoint.ErrNone, f.From.Named(path), f.From.Named(runs[0].Path()))
+		return fmt.Errorf("%w in %s: it is a folder of runs; name one of them, as %s", checkpoint.ErrNone, f.From.Named(path),
+			f.From.Named(runs[0].Path()))
 	}
 	return fmt.Errorf("%w in %s: it is neither a run directory nor a folder of checkpoints", checkpoint.ErrNone, f.From.Named(path))
 }
@@ -110,7 +111,8 @@ func (d Folder) noneSuch(what string, infos []checkpoint.Info) error {
 func (d Folder) noStep(step int64, infos []checkpoint.Info) error {
 	for _, i := range infos {
 		if i.Step == step {
-			return fmt.Errorf("%w of step %d in %s: %s is %s; %s", checkpoint.ErrNone, step, d.From.Named(d.Path), filepath.Base(i.Path), i.State, committedSteps(infos))
+			return fmt.Errorf("%w of step %d in %s: %s is %s; %s", checkpoint.ErrNone, step, d.From.Named(d.Path), filepath.Base(i.Path),
+				i.State, committedSteps(infos))
 		}
 	}
 	return d.noneSuch(fmt.Sprintf("of step %d", step), infos)
@@ -153,7 +155,8 @@ func (d Folder) whyBroken(ctx context.Context, dir *checkpoint.Dir, folder strin
 	if err == nil {
 		c.Close() // it was only read from
 		name, _, _ := strings.Cut(folder, ".broken")
-		return fmt.Sprintf("manifest and chunk tables are whole: ddpbatch ckpt verify --read-data %s says what is wrong with its data; where that finds nothing, rename it to %s",
+		return fmt.Sprintf("manifest and chunk tables are whole: ddpbatch ckpt verify --read-data %s says what is wrong with its data; "+
+			"where that finds nothing, rename it to %s",
 			d.From.Named(filepath.Join(d.Path, folder)), name)
 	}
 	if damage, ok := errors.AsType[*checkpoint.CorruptError](err); ok {

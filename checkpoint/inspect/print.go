@@ -29,7 +29,8 @@ func (p Printer) List(infos []checkpoint.Info) error {
 		if i.BaseStep >= 0 {
 			base = strconv.FormatInt(i.BaseStep, 10)
 		}
-		t.Row(strconv.FormatInt(i.Step, 10), i.State, t.Size(i.Bytes), ratio(i.Bytes, i.RawBytes), strconv.Itoa(i.World), strconv.Itoa(i.Attempt),
+		t.Row(strconv.FormatInt(i.Step, 10), i.State, t.Size(i.Bytes), ratio(i.Bytes, i.RawBytes), strconv.Itoa(i.World),
+			strconv.Itoa(i.Attempt),
 			base, metricsText(i.Metrics), pinnedText(i.Pinned), timeText(i.Created), p.From.Short(i.Path))
 	}
 	return t.Flush()

@@ -17,8 +17,8 @@ type Pruned struct {
 	Removed bool `json:"removed"`
 }
 
-// Prune removes the checkpoints that policy does not keep; with dryRun it only tells which these are. With ofMetric the policy's metric must
-// be one that checkpoints have (NoMetricError). failed is why a removal stopped half way.
+// Prune removes the checkpoints that policy does not keep; with dryRun it only tells which these are. With ofMetric the policy's metric
+// must be one that checkpoints have (NoMetricError). failed is why a removal stopped half way.
 func (d Folder) Prune(ctx context.Context, policy checkpoint.Policy, ofMetric, dryRun bool) (rows []Pruned, failed, err error) {
 	dir, err := d.OpenToWrite(ctx)
 	if err != nil {

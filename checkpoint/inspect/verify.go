@@ -33,7 +33,8 @@ func (d Folder) ToVerify(ctx context.Context, dir *checkpoint.Dir, word string) 
 	for _, i := range infos {
 		name := filepath.Base(i.Path)
 		switch {
-		case exact && name != word, !exact && strings.Contains(name, ".broken"), word != "" && i.Step != step, i.State == checkpoint.StatePartial:
+		case exact && name != word, !exact && strings.Contains(name, ".broken"), word != "" && i.Step != step,
+			i.State == checkpoint.StatePartial:
 		default:
 			chosen = append(chosen, i)
 		}
@@ -46,7 +47,8 @@ func (d Folder) ToVerify(ctx context.Context, dir *checkpoint.Dir, word string) 
 	case len(infos) == 0:
 		return nil, d.None()
 	}
-	return nil, fmt.Errorf("%w in %s that was committed and not set aside; ddpbatch ckpt ls shows what there is", checkpoint.ErrNone, d.From.Named(d.Path))
+	return nil, fmt.Errorf("%w in %s that was committed and not set aside; ddpbatch ckpt ls shows what there is",
+		checkpoint.ErrNone, d.From.Named(d.Path))
 }
 
 // Verified is one row of verify; its JSON names are a contract.

@@ -14,8 +14,8 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// WriteFile puts a tensor into a file, whole and durably, or leaves the file as it was. data writes the tensor's bytes in pieces of whole elements, which
-// need not be in memory all at once. It looks at ctx between writes.
+// WriteFile puts a tensor into a file, whole and durably, or leaves the file as it was. data writes the tensor's bytes in pieces of whole
+// elements, which need not be in memory all at once. It looks at ctx between writes.
 func WriteFile(ctx context.Context, path, dtype string, shape []int, data func(w io.Writer) error) error {
 	err := replace.File(ctx, vfs.OS{}, path, func(w io.Writer) error { return write(w, dtype, shape, data) })
 	if err != nil {
@@ -62,7 +62,8 @@ var descriptions = map[string]string{
 	"complex64": "<c8",
 }
 
-// makeHeader is a file up to its elements, for a tensor whose data are written after it through values; size is how many bytes of the tensor those are.
+// makeHeader is a file up to its elements, for a tensor whose data are written after it through values;
+// size is how many bytes of the tensor those are.
 func makeHeader(dtype string, shape []int) (header []byte, size int64, err error) {
 	description, known := descriptions[dtype]
 	if !known {
@@ -94,7 +95,8 @@ func wrap(text string) []byte {
 	return append(append(header, strings.Repeat(" ", end-1-len(header))...), '\n')
 }
 
-// room is what numpy.save leaves for the first dimension to grow (GROWTH_AXIS_MAX_DIGITS of numpy.lib.format): a file to which rows are added keeps its header's length.
+// room is what numpy.save leaves for the first dimension to grow (GROWTH_AXIS_MAX_DIGITS of numpy.lib.format): a file to which rows are
+// added keeps its header's length.
 func room(shape []int) string {
 	if len(shape) == 0 {
 		return ""
@@ -102,7 +104,8 @@ func room(shape []int) string {
 	return strings.Repeat(" ", max(0, 21-len(strconv.Itoa(shape[0]))))
 }
 
-// padded is the length of a header behind before bytes, with its newline: up to the next multiple of 64, as numpy.save has it, even from one.
+// padded is the length of a header behind before bytes, with its newline:
+// up to the next multiple of 64, as numpy.save has it, even from one.
 func padded(before, text int) int { return (before+text+1)/64*64 + 64 - before }
 
 // byteSize is what a shape takes in the checkpoint.

@@ -154,8 +154,8 @@ func (r tensorReader) ReadAt(dst []byte, start int64) (int, error) {
 }
 
 // Unchanged is an error where somebody has written to the file since Open: what has been read may then be of two states of it. It goes by
-// length and time of modification; what another node of a network file system wrote in the last seconds may show late (nfs(5), acregmin), and what a
-// process wrote through a mapping, too (mmap(2)). A file that was replaced by another of its name is the old one still.
+// length and time of modification; what another node of a network file system wrote in the last seconds may show late (nfs(5), acregmin),
+// and what a process wrote through a mapping, too (mmap(2)). A file that was replaced by another of its name is the old one still.
 func (f *File) Unchanged() error {
 	now, err := f.stat()
 	if err != nil {
@@ -202,7 +202,8 @@ func (f *File) readAll() ([]checkpoint.Tensor, error) {
 // Known says by an error that a checkpoint cannot hold the tensor's type.
 func (t Info) Known() error {
 	if t.DType == "" {
-		return fmt.Errorf("tensor %s is of the type %s, which checkpoints do not have; convert it to F32, F16 or BF16 first", quoted(t.Name), t.Type)
+		return fmt.Errorf("tensor %s is of the type %s, which checkpoints do not have; convert it to F32, F16 or BF16 first",
+			quoted(t.Name), t.Type)
 	}
 	return nil
 }

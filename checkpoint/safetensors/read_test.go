@@ -36,17 +36,22 @@ func TestOpenReadsValidFiles(t *testing.T) {
 		"test_zero_sized_tensor":        {file(entryOf("I32", "[2,0]", "[0,0]")), "w[2 0]"},
 		"test_whitespace_padded_header": {file(fine+" \n\t\r ", sixteen...), "test[2 2]"},
 		"empty":                         {file(`{}`), ""},
-		"white space between":           {file("{ \"w\" :\n{ \"dtype\" : \"U8\" , \"shape\" : [ ] ,\t\"data_offsets\":[ 0 , 1 ] } }", 7), "w[]"},
-		"an odd header":                 {file(`{"abc":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}}`+" ", 1, 2), "abc[1]"},
-		"by offset, not by name": {file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]},"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 1, 2),
+		"white space between": {file("{ \"w\" :\n{ \"dtype\" : \"U8\" , \"shape\" : [ ] ,\t\"data_offsets\":[ 0 , 1 ] } }", 7),
+			"w[]"},
+		"an odd header": {file(`{"abc":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}}`+" ", 1, 2), "abc[1]"},
+		"by offset, not by " +
+			"name": {file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]},"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 1,
+			2),
 			"b[1] a[1]"},
-		"empty ones between others": {file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F32","shape":[0],"data_offsets":[1,1]},"c":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`, 1, 2),
+		"empty ones between " +
+			"others": {file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F32","shape":[0],"data_offsets":[1,1]},"c":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`, 1, 2),
 			"a[1] b[0] c[1]"},
 		"keys in another order": {file(`{"w":{"data_offsets":[0,1],"shape":[1],"dtype":"U8"}}`, 1), "w[1]"},
-		"escapes":               {file(`{"\u0041\"\\\/\b\f\n\r\t\uD83D\uDE00":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}`), "A\"\\/\b\f\n\r\t\U0001f600[0]"},
-		"half a byte twice":     {file(entryOf("F4", "[2]", "[0,1]"), 1), "w[2]"},
-		"six bits four times":   {file(entryOf("F6_E2M3", "[4]", "[0,3]"), 1, 2, 3), "w[4]"},
-		"complex":               {file(entryOf("C64", "[1]", "[0,8]"), sixteen[:8]...), "w[1]"},
+		"escapes": {file(`{"\u0041\"\\\/\b\f\n\r\t\uD83D\uDE00":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}`),
+			"A\"\\/\b\f\n\r\t\U0001f600[0]"},
+		"half a byte twice":   {file(entryOf("F4", "[2]", "[0,1]"), 1), "w[2]"},
+		"six bits four times": {file(entryOf("F6_E2M3", "[4]", "[0,3]"), 1, 2, 3), "w[4]"},
+		"complex":             {file(entryOf("C64", "[1]", "[0,8]"), sixteen[:8]...), "w[1]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tensors, _, err := readAll(c.file)
@@ -79,63 +84,89 @@ func TestOpenRefusesInvalidFiles(t *testing.T) {
 		file []byte
 		want string
 	}{
-		"test_json_attack":                               {file(attack, sixteen...), "begins at byte 0 of the data, the one before it ends at 16"},
-		"safetensors_abuse_attempt_2 and _3":             {file("{"+abuse.String()[1:]+"}", make([]byte, 160_000)...), "begins at byte 0 of the data, the one before it ends at 160000"},
-		"test_metadata_incomplete_buffer":                {file(fine, bogus...), "the tensors have 16 bytes, the data 50"},
-		"test_metadata_incomplete_buffer, 2 missing":     {file(fine, sixteen[:14]...), "the tensors have 16 bytes, the data 14"},
-		"test_header_too_large":                          {append([]byte("<\x00\x00\x00\x00\xff\xff\xff"), fine...), "at most 100000000"},
-		"a header of one byte too many":                  {binary.LittleEndian.AppendUint64(nil, 100_000_001), "at most 100000000"},
-		"test_header_too_small":                          {nil, "it has 0 bytes"},
-		"test_invalid_header_length":                     {[]byte("<\x00\x00\x00\x00\x00\x00\x00"), "does not fit"},
-		"safetensors_abuse_attempt_1":                    {append([]byte("\xe8\x03\x00\x00\x00\x00\x00\x00"), fine...), "does not fit"},
-		"test_invalid_header_non_utf8":                   {file("\xff"), "no UTF-8"},
-		"test_invalid_header_not_json":                   {file("{"), `'"' is missing`},
-		"no header at all":                               {file(""), "does not begin with {"},
-		"test_whitespace_start_padded_header":            {file(" "+fine, sixteen...), "does not begin with {"},
-		"zeros after the object":                         {file(fine+"\x00", sixteen...), "of the header is zero"},
-		"a second object":                                {file(fine+"{}", sixteen...), `after the end of the object`},
-		"test_validation_overflow":                       {file(entryOf("U8", "[2,2,9223372036854775807]", "[0,16]"), sixteen...), "is too large"},
-		"test_validation_overflow of elements by type":   {file(entryOf("F64", "[4611686018427387904]", "[0,16]"), sixteen...), "is too large"},
-		"test_validation_overflow before a 0":            {file(entryOf("U8", "[9223372036854775807,4,0]", "[0,0]")), "is too large"},
-		"a dimension of 2^64-1":                          {file(entryOf("U8", "[18446744073709551615]", "[0,0]")), "a dimension of"},
-		"a dimension of 2^64":                            {file(entryOf("U8", "[18446744073709551616]", "[0,0]")), "larger than 2^64-1"},
-		"a dimension of 100 digits":                      {file(entryOf("U8", "["+strings.Repeat("9", 100)+"]", "[0,0]")), "larger than 2^64-1"},
-		"65 dimensions":                                  {file(entryOf("U8", "["+strings.Repeat("1,", 64)+"1]", "[0,1]"), 1), "more than 64 dimensions"},
-		"half a byte":                                    {file(entryOf("F4", "[1]", "[0,1]"), 1), "ends within a byte"},
-		"unknown type":                                   {file(entryOf("Q4", "[1]", "[0,4]"), 1, 2, 3, 4), `dtype "Q4" is unknown`},
-		"past the end":                                   {file(entryOf("F32", "[2]", "[0,8]"), 1, 2, 3, 4), "the tensors have 8 bytes, the data 4"},
-		"another shape":                                  {file(entryOf("F32", "[2]", "[0,4]"), 1, 2, 3, 4), "do not hold shape [2] of F32"},
-		"end before beginning":                           {file(entryOf("U8", "[1]", "[2,1]"), 1, 2), "do not hold"},
-		"the last byte first":                            {file(entryOf("U8", "[1]", "[9223372036854775807,9223372036854775807]"), 1), "do not hold"},
-		"an offset of 2^63":                              {file(entryOf("U8", "[0]", "[9223372036854775808,9223372036854775808]")), "two places in a file"},
-		"negative offset":                                {file(entryOf("U8", "[4]", "[-4,0]")), "a whole number from 0 is missing"},
-		"negative shape":                                 {file(entryOf("U8", "[-1]", "[0,0]")), "a whole number from 0 is missing"},
-		"a fraction":                                     {file(entryOf("U8", "[1.0]", "[0,1]"), 1), `',' is missing`},
-		"an exponent":                                    {file(entryOf("U8", "[1e0]", "[0,1]"), 1), `',' is missing`},
-		"a leading 0":                                    {file(entryOf("U8", "[01]", "[0,1]"), 1), "begins with 0"},
-		"three offsets":                                  {file(entryOf("U8", "[1]", "[0,1,1]"), 1), "two places in a file"},
-		"one offset":                                     {file(entryOf("U8", "[1]", "[0]"), 1), "does not have a dtype"},
-		"a hole at the beginning":                        {file(entryOf("U8", "[1]", "[1,2]"), 1, 2), "begins at byte 1 of the data"},
-		"a hole between":                                 {file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}}`, 1, 2, 3), "begins at byte 2 of the data, the one before it ends at 1"},
-		"an overlap":                                     {file(`{"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"b":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}}`, 1, 2, 3, 4), "begins at byte 2 of the data, the one before it ends at 3"},
-		"data without a tensor":                          {file(`{}`, 1), "the tensors have 0 bytes, the data 1"},
-		"a tensor twice":                                 {file(`{"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 1), `"w" stands there twice`},
-		"a tensor twice, once escaped":                   {file(`{"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"\u0077":{"dtype":"U8","shape":[0],"data_offsets":[1,1]}}`, 1), `"w" stands there twice`},
-		"a key of an entry twice":                        {file(`{"w":{"dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 1), `"dtype" stands there twice`},
-		"an unknown key":                                 {file(`{"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"strides":[1]}}`, 1), `"strides" is none of`},
-		"no dtype":                                       {file(`{"w":{"shape":[1],"data_offsets":[0,1]}}`, 1), "does not have a dtype"},
-		"an entry that is null":                          {file(`{"w":null}`), `'{' is missing`},
-		"metadata twice":                                 {file(`{"__metadata__":{},"__metadata__":{}}`), `"__metadata__" stands there twice`},
-		"a metadatum twice":                              {file(`{"__metadata__":{"a":"1","a":"2"}}`), `"a" stands there twice`},
-		"a number as metadatum":                          {file(`{"__metadata__":{"a":1}}`), `metadata "a"`},
-		"an object as metadatum":                         {file(`{"__metadata__":{"a":{}}}`), `metadata "a"`},
-		"metadata null":                                  {file(`{"__metadata__":null}`), `'{' is missing`},
-		"a comma at the end":                             {file(`{"__metadata__":{},}`), `'"' is missing`},
-		"more metadata than anybody has":                 {file(`{"__metadata__":{` + fields(1<<16+1) + `}}`), "more than 65536 metadata"},
-		"more tensors than a checkpoint has":             {file("{" + strings.Repeat(`"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},`, 1<<20+1<<17+2) + "}"), "more than 1048576 tensors"},
-		"a long name":                                    {file(`{"` + strings.Repeat("x", 1<<20) + `":1}`), `xxx ... 1048496 bytes ... xxx`},
-		"half a surrogate pair":                          {file(`{"\ud83d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}`), "half a surrogate pair"},
-		"the halves of a pair the wrong way":             {file(`{"\ude00\ud83d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}`), "half a surrogate pair"},
+		"test_json_attack": {file(attack, sixteen...),
+			"begins at byte 0 of the data, the one before it ends at 16"},
+		"safetensors_abuse_attempt_2 and _3": {file("{"+abuse.String()[1:]+"}", make([]byte, 160_000)...),
+			"begins at byte 0 of the data, the one before it ends at 160000"},
+		"test_metadata_incomplete_buffer":            {file(fine, bogus...), "the tensors have 16 bytes, the data 50"},
+		"test_metadata_incomplete_buffer, 2 missing": {file(fine, sixteen[:14]...), "the tensors have 16 bytes, the data 14"},
+		"test_header_too_large":                      {append([]byte("<\x00\x00\x00\x00\xff\xff\xff"), fine...), "at most 100000000"},
+		"a header of one byte too many":              {binary.LittleEndian.AppendUint64(nil, 100_000_001), "at most 100000000"},
+		"test_header_too_small":                      {nil, "it has 0 bytes"},
+		"test_invalid_header_length":                 {[]byte("<\x00\x00\x00\x00\x00\x00\x00"), "does not fit"},
+		"safetensors_abuse_attempt_1":                {append([]byte("\xe8\x03\x00\x00\x00\x00\x00\x00"), fine...), "does not fit"},
+		"test_invalid_header_non_utf8":               {file("\xff"), "no UTF-8"},
+		"test_invalid_header_not_json":               {file("{"), `'"' is missing`},
+		"no header at all":                           {file(""), "does not begin with {"},
+		"test_whitespace_start_padded_header":        {file(" "+fine, sixteen...), "does not begin with {"},
+		"zeros after the object":                     {file(fine+"\x00", sixteen...), "of the header is zero"},
+		"a second object":                            {file(fine+"{}", sixteen...), `after the end of the object`},
+		"test_validation_overflow": {file(entryOf("U8", "[2,2,9223372036854775807]", "[0,16]"), sixteen...),
+			"is too large"},
+		"test_validation_overflow of elements by type": {file(entryOf("F64", "[4611686018427387904]", "[0,16]"), sixteen...),
+			"is too large"},
+		"test_validation_overflow before a 0": {file(entryOf("U8", "[9223372036854775807,4,0]", "[0,0]")), "is too large"},
+		"a dimension of 2^64-1":               {file(entryOf("U8", "[18446744073709551615]", "[0,0]")), "a dimension of"},
+		"a dimension of 2^64":                 {file(entryOf("U8", "[18446744073709551616]", "[0,0]")), "larger than 2^64-1"},
+		"a dimension of 100 digits": {file(entryOf("U8", "["+strings.Repeat("9", 100)+"]", "[0,0]")),
+			"larger than 2^64-1"},
+		"65 dimensions": {file(entryOf("U8", "["+strings.Repeat("1,", 64)+"1]", "[0,1]"), 1),
+			"more than 64 dimensions"},
+		"half a byte":  {file(entryOf("F4", "[1]", "[0,1]"), 1), "ends within a byte"},
+		"unknown type": {file(entryOf("Q4", "[1]", "[0,4]"), 1, 2, 3, 4), `dtype "Q4" is unknown`},
+		"past the end": {file(entryOf("F32", "[2]", "[0,8]"), 1, 2, 3, 4),
+			"the tensors have 8 bytes, the data 4"},
+		"another shape": {file(entryOf("F32", "[2]", "[0,4]"), 1, 2, 3, 4),
+			"do not hold shape [2] of F32"},
+		"end before beginning": {file(entryOf("U8", "[1]", "[2,1]"), 1, 2), "do not hold"},
+		"the last byte first": {file(entryOf("U8", "[1]", "[9223372036854775807,9223372036854775807]"), 1),
+			"do not hold"},
+		"an offset of 2^63": {file(entryOf("U8", "[0]", "[9223372036854775808,9223372036854775808]")),
+			"two places in a file"},
+		"negative offset":         {file(entryOf("U8", "[4]", "[-4,0]")), "a whole number from 0 is missing"},
+		"negative shape":          {file(entryOf("U8", "[-1]", "[0,0]")), "a whole number from 0 is missing"},
+		"a fraction":              {file(entryOf("U8", "[1.0]", "[0,1]"), 1), `',' is missing`},
+		"an exponent":             {file(entryOf("U8", "[1e0]", "[0,1]"), 1), `',' is missing`},
+		"a leading 0":             {file(entryOf("U8", "[01]", "[0,1]"), 1), "begins with 0"},
+		"three offsets":           {file(entryOf("U8", "[1]", "[0,1,1]"), 1), "two places in a file"},
+		"one offset":              {file(entryOf("U8", "[1]", "[0]"), 1), "does not have a dtype"},
+		"a hole at the beginning": {file(entryOf("U8", "[1]", "[1,2]"), 1, 2), "begins at byte 1 of the data"},
+		"a hole between": {
+			file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}}`, 1, 2, 3),
+			"begins at byte 2 of the data, the one before it ends at 1"},
+		"an overlap": {
+			file(`{"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"b":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}}`, 1, 2, 3, 4),
+			"begins at byte 2 of the data, the one before it ends at 3"},
+		"data without a tensor": {file(`{}`, 1), "the tensors have 0 bytes, the data 1"},
+		"a tensor twice": {
+			file(`{"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 1),
+			`"w" stands there twice`},
+		"a tensor twice, once escaped": {
+			file(`{"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"\u0077":{"dtype":"U8","shape":[0],"data_offsets":[1,1]}}`, 1),
+			`"w" stands there twice`},
+		"a key of an entry twice": {file(`{"w":{"dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 1),
+			`"dtype" stands there twice`},
+		"an unknown key": {file(`{"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"strides":[1]}}`, 1),
+			`"strides" is none of`},
+		"no dtype":              {file(`{"w":{"shape":[1],"data_offsets":[0,1]}}`, 1), "does not have a dtype"},
+		"an entry that is null": {file(`{"w":null}`), `'{' is missing`},
+		"metadata twice": {file(`{"__metadata__":{},"__metadata__":{}}`),
+			`"__metadata__" stands there twice`},
+		"a metadatum twice":              {file(`{"__metadata__":{"a":"1","a":"2"}}`), `"a" stands there twice`},
+		"a number as metadatum":          {file(`{"__metadata__":{"a":1}}`), `metadata "a"`},
+		"an object as metadatum":         {file(`{"__metadata__":{"a":{}}}`), `metadata "a"`},
+		"metadata null":                  {file(`{"__metadata__":null}`), `'{' is missing`},
+		"a comma at the end":             {file(`{"__metadata__":{},}`), `'"' is missing`},
+		"more metadata than anybody has": {file(`{"__metadata__":{` + fields(1<<16+1) + `}}`), "more than 65536 metadata"},
+		"more tensors than a checkpoint " +
+			"has": {file("{" + strings.Repeat(`"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},`, 1<<20+1<<17+2) + "}"),
+			"more than 1048576 tensors"},
+		"a long name": {file(`{"` + strings.Repeat("x", 1<<20) + `":1}`),
+			`xxx ... 1048496 bytes ... xxx`},
+		"half a surrogate pair": {file(`{"\ud83d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}`),
+			"half a surrogate pair"},
+		"the halves of a pair the wrong way": {file(`{"\ude00\ud83d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}`),
+			"half a surrogate pair"},
 		"a bad escape":                                   {file(`{"\x":1}`), "is no escape"},
 		"hexadecimal that is not":                        {file(`{"\u00g0":1}`), "four hexadecimal digits"},
 		"a string without an end":                        {file(`{"abc`), "has no end"},
@@ -174,7 +205,8 @@ func TestMostMetadataIsReadAndWritten(t *testing.T) {
 		t.Fatalf("%d metadata, error %v", len(metadata), err)
 	}
 	written(t, nil, metadata)
-	if err := Write(filepath.Join(t.TempDir(), "x"), nil, append(metadata, Field{Key: "one more"})); err == nil || !strings.Contains(err.Error(), "65537 metadata") {
+	if err := Write(filepath.Join(t.TempDir(), "x"), nil, append(metadata, Field{Key: "one more"})); err == nil ||
+		!strings.Contains(err.Error(), "65537 metadata") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -195,7 +227,8 @@ func TestUnknownTypesAreListedAndRefused(t *testing.T) {
 			continue
 		}
 		path := put(t, file(entryOf(which.name, "[8]", fmt.Sprintf("[0,%d]", which.bits)), make([]byte, which.bits)...))
-		if _, _, err := ReadFile(path); err == nil || !strings.Contains(err.Error(), `"w" is of the type `+which.name) || errors.Is(err, ErrInvalid) {
+		if _, _, err := ReadFile(path); err == nil || !strings.Contains(err.Error(), `"w" is of the type `+which.name) ||
+			errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: error %v", which.name, err)
 		}
 		f, err := Open(path)
@@ -212,7 +245,8 @@ func TestUnknownTypesAreListedAndRefused(t *testing.T) {
 }
 
 func TestReadGivesPartOfATensor(t *testing.T) {
-	f, err := Open(put(t, file(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[3],"data_offsets":[2,5]}}`, 1, 2, 3, 4, 5)))
+	f, err := Open(put(t, file(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[3],"data_offsets":[2,5]}}`,
+		1, 2, 3, 4, 5)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +274,8 @@ func TestFileThatShrinksIsAnError(t *testing.T) {
 	if err := os.Truncate(path, 70); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Read(f.Tensors()[0], 0, make([]byte, 16)); err == nil || !strings.Contains(err.Error(), "became shorter") || errors.Is(err, ErrInvalid) {
+	if err := f.Read(f.Tensors()[0], 0, make([]byte, 16)); err == nil || !strings.Contains(err.Error(), "became shorter") ||
+		errors.Is(err, ErrInvalid) {
 		t.Errorf("error %v", err)
 	}
 }

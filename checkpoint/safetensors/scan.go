@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// scanner reads the JSON of a header. It knows just the values that a header has and lets the caller see every key, which encoding/json does
-// not: there the last of two equal keys wins in silence, 1e3 is a length, and half a surrogate pair becomes another name.
+// scanner reads the JSON of a header. It knows just the values that a header has and lets the caller see every key, which encoding/json
+// does not: there the last of two equal keys wins in silence, 1e3 is a length, and half a surrogate pair becomes another name.
 type scanner struct {
 	text []byte
 	at   int

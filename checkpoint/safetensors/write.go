@@ -36,7 +36,8 @@ func Write(path string, tensors []checkpoint.Tensor, metadata Metadata) error {
 	return WriteSources(context.Background(), path, sources, metadata)
 }
 
-// WriteSources is Write for tensors that are made while they are written, one after the other, in the format's order. It looks at ctx between writes.
+// WriteSources is Write for tensors that are made while they are written, one after the other, in the format's order.
+// It looks at ctx between writes.
 func WriteSources(ctx context.Context, path string, tensors []Source, metadata Metadata) error {
 	if err := write(ctx, vfs.OS{}, path, tensors, metadata); err != nil {
 		return fmt.Errorf("write safetensors: %w", err)

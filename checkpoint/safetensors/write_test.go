@@ -58,7 +58,8 @@ var names = []string{
 	"w", "layer.0.weight", `quote " and \ and /`, "\b\t\n\v\f\r\x01\x1f\x7f", "<&>", "\u00e9\u2028\U0001f600", "\u0104", "\U00010000", "",
 }
 
-// Every type, in an order that is not the file's, with names that need escapes: the bytes are those of the second implementation, and each reads the other's.
+// Every type, in an order that is not the file's, with names that need escapes:
+// the bytes are those of the second implementation, and each reads the other's.
 func TestWriteIsByteExact(t *testing.T) {
 	type job struct {
 		Metadata [][2]string `json:"metadata"`
@@ -204,7 +205,8 @@ func TestFailedWriteChangesNothing(t *testing.T) {
 	path := put(t, []byte("before"))
 	broken := errors.New("broken")
 	source := Source{Name: "w", DType: "uint8", Shape: []int{1}, Data: never(broken)}
-	if err := WriteSources(t.Context(), path, []Source{source}, nil); !errors.Is(err, broken) || !strings.Contains(err.Error(), `tensor "w"`) {
+	if err := WriteSources(t.Context(), path, []Source{source}, nil); !errors.Is(err, broken) ||
+		!strings.Contains(err.Error(), `tensor "w"`) {
 		t.Errorf("error %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -16,7 +16,8 @@ import (
 // control characters, and of all of Unicode, without NUL.
 func anyTexts(rng *rand.Rand, n int) []string {
 	means := []string{
-		" ", "\t", "\n", "\r", "'", `"`, "\\", "$", "`", "(", ")", "{", "}", "[", "]", "<", ">", "|", "&", ";", "!", "#", "%", "*", "?", "~", "=", ":", ",", "-", "/", "^",
+		" ", "\t", "\n", "\r", "'", `"`, "\\", "$", "`", "(", ")", "{", "}", "[", "]", "<", ">", "|", "&", ";", "!", "#", "%", "*", "?",
+		"~", "=", ":", ",", "-", "/", "^",
 		"$(touch pwned)", "`touch pwned`", "${HOME}", "#SBATCH ", "{{.RunDir}}", "%j", "'''", `"""`, `\u0041`, "\r\n", "a", "0", "é",
 	}
 	texts := make([]string, n)
@@ -47,7 +48,8 @@ func recordingJob(t *testing.T, name string, texts []string) string {
 		env.WriteString("HOSTILE_" + strconv.Itoa(i) + " = " + strings.Trim(quoteTOML(t, text), "[]") + "\n")
 	}
 	command := append([]string{"sh", "-c", recordWorker, "sh"}, texts...)
-	return "schema = 1\nname = \"" + name + "\"\n[slurm]\nnodes = 1\ntime = \"00:05:00\"\n[setup.env]\nCOUNT = \"" + strconv.Itoa(len(texts)) + "\"\n" +
+	return "schema = 1\nname = \"" + name + "\"\n[slurm]\nnodes = 1\ntime = \"00:05:00\"\n[setup.env]\nCOUNT = \"" +
+		strconv.Itoa(len(texts)) + "\"\n" +
 		env.String() + "[launch]\nnproc_per_node = 1\ncommand = " + quoteTOML(t, command...) + "\n"
 }
 
@@ -95,7 +97,8 @@ func TestAnyTextReachesTheWorker(t *testing.T) {
 			_, script, _ := strings.Cut(strings.TrimSpace(string(job)), " ")
 			batch := exec.Command("bash", script)
 			batch.Dir = dir
-			batch.Env = append(q.environ(), "SLURM_JOB_ID=500", "SLURM_JOBID=500", "SLURM_JOB_NAME=any", "SLURM_JOB_NODELIST=n1", "SLURM_JOB_NUM_NODES=1",
+			batch.Env = append(q.environ(), "SLURM_JOB_ID=500", "SLURM_JOBID=500", "SLURM_JOB_NAME=any", "SLURM_JOB_NODELIST=n1",
+				"SLURM_JOB_NUM_NODES=1",
 				"SLURM_NNODES=1", "SLURM_NODELIST=n1", "SLURM_TASKS_PER_NODE=1", "SLURM_JOB_CPUS_PER_NODE=1", "SLURM_SUBMIT_DIR="+dir)
 			if out, err := batch.CombinedOutput(); err != nil {
 				t.Fatalf("%s: %v\n%s", script, err, out)

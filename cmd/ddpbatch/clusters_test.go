@@ -72,7 +72,8 @@ func TestJobsAreFollowedOnTheirCluster(t *testing.T) {
 	}
 	q.wantStates(parent, map[string]string{"500;east": "CANCELLED", "500": "PENDING", "500;west": "PENDING"})
 	east := must(t, func(name string) (*rundir.Dir, error) { return rundir.Find(filepath.Join(parent, "runs"), name) }, "500;east")
-	if code, out, errs := q.run(parent, "cancel", "500;east"); code == 0 || !strings.Contains(errs, "job 500 has ended already: CANCELLED") {
+	if code, out, errs := q.run(parent, "cancel", "500;east"); code == 0 ||
+		!strings.Contains(errs, "job 500 has ended already: CANCELLED") {
 		t.Errorf("again: %d, %s%s", code, out, errs)
 	}
 
@@ -130,7 +131,8 @@ func TestLaterShellsMoveNoRun(t *testing.T) {
 	if code, _, errs := q.run(parent, "resume", lost.Path()); code == 0 || !strings.Contains(errs, "PENDING") {
 		t.Errorf("a lost job is submitted again: %d, %s", code, errs)
 	}
-	if code, _, errs := q.at("all", parent, "submit", "job.toml"); code != exit.Usage || !strings.Contains(errs, `SLURM_CLUSTERS is "all"`) {
+	if code, _, errs := q.at("all", parent, "submit", "job.toml"); code != exit.Usage ||
+		!strings.Contains(errs, `SLURM_CLUSTERS is "all"`) {
 		t.Errorf("%d, %s", code, errs)
 	}
 }
@@ -330,7 +332,8 @@ func TestAfterIsOfTheSameCluster(t *testing.T) {
 	}
 	q.must(os.WriteFile(filepath.Join(q.dir, "clusters", "east", "jobs", "77"), []byte("PENDING /other\n"), 0o600)) // no run's
 	for clusters, words := range map[string]map[string]bool{
-		"east": {"77": true, "77;east": true, "77;west": false}, "west": {"500": false, "77": false}, "east,west": {"500": false, "77": false},
+		"east": {"77": true, "77;east": true, "77;west": false}, "west": {"500": false, "77": false},
+		"east,west": {"500": false, "77": false},
 	} {
 		q.clustersJob(parent, clusters, "")
 		for word, fits := range words {

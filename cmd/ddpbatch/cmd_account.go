@@ -85,7 +85,8 @@ func account(ctx context.Context, e *env, runs []*rundir.Dir, span time.Duration
 
 // printJobs prints a row for each name, and for all.
 func printJobs(e *env, found goodput.Survey) error {
-	t := newTable(e, "NAME", "RUNS", "QUEUED", "NODE-HOURS", "STARTING", "PRODUCTIVE", "SAVING", "LOST", "UNKNOWN", "OTHER", "GOODPUT", "LOST-TO")
+	t := newTable(e, "NAME", "RUNS", "QUEUED", "NODE-HOURS", "STARTING", "PRODUCTIVE", "SAVING", "LOST", "UNKNOWN",
+		"OTHER", "GOODPUT", "LOST-TO")
 	row := func(name string, s goodput.Summary) {
 		share := "-"
 		if s.Goodput != nil {

@@ -42,7 +42,8 @@ func TestAttemptBeginHonoursCancel(t *testing.T) {
 		{"before its first start", 0, nil, []string{"cancel", "give-up"}},
 		{"after a requeue", 1, func(t *testing.T, p *pretendSlurm, run *rundir.Dir) {
 			e, _, _ := p.env(0, 1)
-			err := errors.Join(runAttemptBegin(t.Context(), e, run.Path()), run.WriteVerdict(rundir.Verdict{Attempt: 1, Cause: "stopped", Exit: 75, Saved: true}))
+			err := errors.Join(runAttemptBegin(t.Context(), e, run.Path()),
+				run.WriteVerdict(rundir.Verdict{Attempt: 1, Cause: "stopped", Exit: 75, Saved: true}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -60,7 +61,8 @@ func TestAttemptBeginHonoursCancel(t *testing.T) {
 			e, out, _ := p.env(test.start, 0)
 			p.cancel(e, run, "12")
 			for range 2 { // and if scancel still does not arrive, the second time as well
-				if err := runAttemptBegin(t.Context(), e, run.Path()); exitCode(err) != exit.Never || !strings.Contains(err.Error(), "cancelled") || out.Len() > 0 {
+				if err := runAttemptBegin(t.Context(), e, run.Path()); exitCode(err) != exit.Never ||
+					!strings.Contains(err.Error(), "cancelled") || out.Len() > 0 {
 					t.Errorf("exit code %d: %v; said %q", exitCode(err), err, out)
 				}
 			}
@@ -103,7 +105,8 @@ func TestCancelOfAnArrayEndsEachElement(t *testing.T) {
 	run, e := p.element(root, "12", 1, savedVerdict)
 	p.cancel(e, root, "12")
 	err := runAttemptEnd(t.Context(), e, run.Path(), attempt.SrunEnd{Code: 75})
-	if got, want := eventsOf(t, run), []string{"begin", "end", "cancel", "give-up"}; exitCode(err) != exit.Never || !slices.Equal(got, want) {
+	if got, want := eventsOf(t, run), []string{"begin", "end", "cancel", "give-up"}; exitCode(err) != exit.Never ||
+		!slices.Equal(got, want) {
 		t.Errorf("exit code %d (%v), ledger %q, want %q", exitCode(err), err, got, want)
 	}
 	if calls := p.calls(); slices.ContainsFunc(calls, func(call string) bool { return strings.HasPrefix(call, "scontrol requeue") }) {
@@ -153,7 +156,8 @@ func TestWatchOutlivesTerm(t *testing.T) {
 	run := fakeslurm.Run(t, "")
 	n, err := run.ClaimAttempt()
 	v := rundir.Verdict{Attempt: n, Cause: "node", Exit: 1}
-	if err := errors.Join(err, run.Append(rundir.Event{Event: rundir.EventBegin, Attempt: n, Job: "12"}), run.WriteVerdict(v), run.Append(v.Event())); err != nil {
+	if err := errors.Join(err, run.Append(rundir.Event{Event: rundir.EventBegin, Attempt: n, Job: "12"}), run.WriteVerdict(v),
+		run.Append(v.Event())); err != nil {
 		t.Fatal(err)
 	}
 	start := func(name string, args ...string) (cmd *exec.Cmd, ended chan error) {

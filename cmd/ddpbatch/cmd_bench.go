@@ -30,7 +30,8 @@ func newBenchCommand(e *env) *cli.Command {
 			&cli.StringFlag{Name: "transport", Usage: "`T`: auto, shm, tcp or ucx", Value: "auto"},
 			&cli.StringFlag{Name: "algorithm", Usage: "`NAME`, or auto", Value: "auto"},
 			&cli.BoolFlag{Name: "explain", Usage: "time every algorithm, and show what the model predicts of it and which one it chooses"},
-			&cli.BoolFlag{Name: "deterministic", Usage: "reductions in the canonical order; --deterministic=false admits other algorithms", Value: true},
+			&cli.BoolFlag{Name: "deterministic", Usage: "reductions in the canonical order; --deterministic=false admits other algorithms",
+				Value: true},
 			&cli.BoolFlag{Name: "encrypt", Usage: "encrypt data between ranks that share no memory, as mpi.encrypt does"},
 			&cli.BoolFlag{Name: "alloc", Usage: "buffers from comm.Alloc: ranks of one machine then work on each other's memory"},
 			&cli.StringFlag{Name: "type", Usage: "element type `T`, such as float64, bfloat16 or int32", Value: "float32"},
@@ -80,7 +81,8 @@ func runBench(ctx context.Context, e *env, o collbench.Options) error {
 	size := e.get("WORLD_SIZE")
 	if size != "" || e.get("RANK") != "" {
 		if o.Ranks != 0 && size != fmt.Sprint(o.Ranks) {
-			return usage.Errorf("-n is %d, and WORLD_SIZE %q says that this is a rank of a world that is there already; leave -n out", o.Ranks, size)
+			return usage.Errorf("-n is %d, and WORLD_SIZE %q says that this is a rank of a world that is there already; leave -n out",
+				o.Ranks, size)
 		}
 		return collbench.RunRank(ctx, process, o)
 	}

@@ -16,7 +16,8 @@ import (
 // runDirFlag says where runs are looked for by job id.
 func runDirFlag() cli.Flag {
 	return &cli.StringFlag{
-		Name: "runs", Usage: "the `FOLDER` of runs that job ids are looked up in", DefaultText: "run_dir of the site's or your own file, else runs",
+		Name: "runs", Usage: "the `FOLDER` of runs that job ids are looked up in",
+		DefaultText: "run_dir of the site's or your own file, else runs",
 	}
 }
 
@@ -28,7 +29,8 @@ func runsFolder(e *env, c *cli.Context) string {
 	}
 	d, err := readDefaults(e)
 	if err != nil {
-		e.log().Warn("runs are looked for in runs/ here: the site's or your own file may name another place, and cannot be read", "error", err)
+		e.log().Warn("runs are looked for in runs/ here: the site's or your own file may name another place, and cannot be read", "error",
+			err)
 	}
 	return cmp.Or(d.RunDir(), e.abs("runs"))
 }

@@ -95,7 +95,8 @@ func checkJSON(e *env, warnings []jobfile.Fault, err error) error {
 		return err
 	}
 	list := func(faults []jobfile.Fault) []jobfile.Fault { return append([]jobfile.Fault{}, faults...) } // never null
-	if perr := printJSON(e, map[string]any{"ok": err == nil, "faults": list(faults), "warnings": list(warnings)}); perr != nil || err == nil {
+	if perr := printJSON(e, map[string]any{"ok": err == nil, "faults": list(faults), "warnings": list(warnings)}); perr != nil ||
+		err == nil {
 		return perr
 	}
 	return &exit.Error{Code: exit.Usage}

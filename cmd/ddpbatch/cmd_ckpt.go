@@ -44,7 +44,8 @@ func ckptCommand(c cli.Command, least, most int, flags []cli.Flag, action func(c
 			return err
 		}
 		if slices.Contains(words, "") { // as of a variable that is not set; it would be the working directory
-			return &usage.Error{Message: fmt.Sprintf("ckpt %s takes %s, and an empty word is none", c.Name, c.ArgsUsage), Hint: tryHelp(ctx)}
+			return &usage.Error{Message: fmt.Sprintf("ckpt %s takes %s, and an empty word is none", c.Name, c.ArgsUsage),
+				Hint: tryHelp(ctx)}
 		}
 		return judged(action(ctx, words))
 	}

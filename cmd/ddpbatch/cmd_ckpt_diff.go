@@ -14,8 +14,10 @@ import (
 
 func newCkptDiffCommand(e *env) *cli.Command {
 	command := ckptCommand(cli.Command{
-		Name: "diff", Usage: "compare two checkpoints, two steps of a run, or files of safetensors or torch.save; exit 0: the same, 1: not", ArgsUsage: "A B | RUN STEP1 STEP2",
-		Description: example("ddpbatch ckpt diff 123 4000 5000", "ddpbatch ckpt diff 123 124 --rtol 1e-5", "ddpbatch ckpt diff 123 model.safetensors"),
+		Name: "diff", Usage: "compare two checkpoints, two steps of a run, or files of safetensors or torch.save; exit 0: the same, 1: not",
+		ArgsUsage: "A B | RUN STEP1 STEP2",
+		Description: example("ddpbatch ckpt diff 123 4000 5000", "ddpbatch ckpt diff 123 124 --rtol 1e-5",
+			"ddpbatch ckpt diff 123 model.safetensors"),
 	}, 2, 3, []cli.Flag{atolFlag(), rtolFlag()}, func(c *cli.Context, words []string) error {
 		tolerance, err := toleranceOf(c)
 		if err != nil {
@@ -45,7 +47,8 @@ func newCkptDiffCommand(e *env) *cli.Command {
 }
 
 func atolFlag() cli.Flag {
-	return &cli.Float64Flag{Name: "atol", Usage: "floats are the same within `X`, plus what --rtol allows; where both are 0, only equal bits are"}
+	return &cli.Float64Flag{Name: "atol",
+		Usage: "floats are the same within `X`, plus what --rtol allows; where both are 0, only equal bits are"}
 }
 
 func rtolFlag() cli.Flag {

@@ -17,7 +17,9 @@ func newCkptExportCommand(e *env) *cli.Command {
 		Description: example("ddpbatch ckpt export 123 model.safetensors", "ddpbatch ckpt export 123 4000 all.safetensors --all",
 			"ddpbatch ckpt export 123 weight.npy --tensor 0.weight", "ddpbatch ckpt export 123 arrays/ --format npy"),
 	}, 2, 3, []cli.Flag{
-		&cli.StringFlag{Name: "format", Usage: "`NAME`: safetensors, or npy (a file with --tensor, else a folder with a file for each); by FILE's ending where it is left out"},
+		&cli.StringFlag{Name: "format",
+			Usage: "`NAME`: safetensors, or npy (a file with --tensor, else a folder with a file for each); by FILE's " +
+				"ending where it is left out"},
 		&cli.StringFlag{Name: "tensor", Usage: "only the tensor of this `NAME`"},
 		&cli.BoolFlag{Name: "all", Usage: "also what is not the model, as the optimizer's state; names keep their prefix"},
 	}, func(c *cli.Context, words []string) error {
@@ -68,8 +70,10 @@ type exported struct {
 
 func newCkptImportCommand(e *env) *cli.Command {
 	return ckptCommand(cli.Command{
-		Name: "import", Usage: "write the tensors of a safetensors file to a folder of checkpoints, as the checkpoint of a step", ArgsUsage: "FILE.safetensors DIR",
-		Description: example("ddpbatch ckpt import model.safetensors imported", "ddpbatch ckpt import all.safetensors imported --prefix= --step 4000"),
+		Name: "import", Usage: "write the tensors of a safetensors file to a folder of checkpoints, as the checkpoint of a step",
+		ArgsUsage: "FILE.safetensors DIR",
+		Description: example("ddpbatch ckpt import model.safetensors imported",
+			"ddpbatch ckpt import all.safetensors imported --prefix= --step 4000"),
 	}, 2, 2, []cli.Flag{
 		&cli.Int64Flag{Name: "step", Usage: "the checkpoint is of step `N`"},
 		&cli.StringFlag{Name: "prefix", Value: inspect.ModelPrefix, Usage: "put before every name; what export takes away again"},

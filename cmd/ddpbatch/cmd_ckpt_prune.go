@@ -20,8 +20,10 @@ import (
 
 func newCkptPruneCommand(e *env) *cli.Command {
 	return ckptCommand(cli.Command{
-		Name: "prune", Usage: "remove the checkpoints of a run that no rule keeps; the rules are those of its job file where none is given", ArgsUsage: "RUN",
-		Description: example("ddpbatch ckpt prune --dry-run 123", "ddpbatch ckpt prune 123 --keep-last 2 --keep-every 1000", "ddpbatch ckpt prune 123 --keep-last 2 --keep-best 3 --metric eval_loss"),
+		Name: "prune", Usage: "remove the checkpoints of a run that no rule keeps; the rules are those of its job file where none is given",
+		ArgsUsage: "RUN",
+		Description: example("ddpbatch ckpt prune --dry-run 123", "ddpbatch ckpt prune 123 --keep-last 2 --keep-every 1000",
+			"ddpbatch ckpt prune 123 --keep-last 2 --keep-best 3 --metric eval_loss"),
 	}, 1, 1, []cli.Flag{
 		&cli.BoolFlag{Name: "dry-run", Usage: "only show what would be kept and removed, and why"},
 		&cli.IntFlag{Name: "keep-last", Usage: "keep the newest `N`, at least 2", DefaultText: "2 where only other rules are given"},
@@ -109,7 +111,8 @@ func policyOf(c *cli.Context, folder inspect.Folder) (checkpoint.Policy, error) 
 		policy = job.Checkpoint.Policy(job.Train.Evaluate.Best)
 	}
 	if policy == (checkpoint.Policy{}) {
-		return policy, usage.Errorf("there is no rule of what to keep, so all would go; name one: --keep-last N, --keep-every N, --keep-within D or --keep-best N --metric NAME")
+		return policy, usage.Errorf("there is no rule of what to keep, so all would go; name one: --keep-last N, --keep-every N, " +
+			"--keep-within D or --keep-best N --metric NAME")
 	}
 	if policy.Last == 0 && given {
 		policy.Last = 2 // the rules that are given say what to keep beyond the fallback that every run needs
@@ -153,7 +156,8 @@ func refuseAlive(ctx context.Context, e *env, run *rundir.Dir) error {
 	case !row.Ended:
 		return usage.Errorf("job %s is still %s; wait for its end, or cancel it: ddpbatch cancel %s", name, row.State, name)
 	case row.Attempt > 0 && row.Exit == nil && row.VerdictJob == "":
-		return usage.Errorf("attempt %d of %s has left no verdict, so it may still run; once you know that it does not: --force", row.Attempt, name)
+		return usage.Errorf("attempt %d of %s has left no verdict, so it may still run; once you know that it does not: --force",
+			row.Attempt, name)
 	}
 	return nil
 }

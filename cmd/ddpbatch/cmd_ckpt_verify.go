@@ -19,11 +19,13 @@ import (
 
 func newCkptVerifyCommand(e *env) *cli.Command {
 	return ckptCommand(cli.Command{
-		Name: "verify", Usage: "check manifests, sizes and tables of all checkpoints, or of one; with --read-data every byte", ArgsUsage: "RUN [STEP]",
+		Name: "verify", Usage: "check manifests, sizes and tables of all checkpoints, or of one; with --read-data every byte",
+		ArgsUsage:   "RUN [STEP]",
 		Description: example("ddpbatch ckpt verify 123", "ddpbatch ckpt verify --read-data 123 4000"),
 	}, 1, 2, []cli.Flag{
 		&cli.BoolFlag{Name: "read-data", Usage: "read and check every byte of the tensors, too"},
-		&cli.StringFlag{Name: "read-data-subset", Usage: "read and check a sample of the tensors' chunks, as `5%` of them; the same ones every time"},
+		&cli.StringFlag{Name: "read-data-subset",
+			Usage: "read and check a sample of the tensors' chunks, as `5%` of them; the same ones every time"},
 	}, func(c *cli.Context, words []string) error {
 		share, err := shareToRead(c)
 		if err != nil {

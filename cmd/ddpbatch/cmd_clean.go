@@ -19,12 +19,14 @@ import (
 
 func newCleanCommand(e *env) *cli.Command {
 	return &cli.Command{
-		Name:        "clean",
-		Usage:       "remove the run directories of runs that have ended, checkpoints and all, after asking",
-		Description: example("ddpbatch clean --dry-run", "ddpbatch clean --older-than 90d --state completed", "ddpbatch clean --older-than 0 --state failed,cancelled --yes"),
+		Name:  "clean",
+		Usage: "remove the run directories of runs that have ended, checkpoints and all, after asking",
+		Description: example("ddpbatch clean --dry-run", "ddpbatch clean --older-than 90d --state completed",
+			"ddpbatch clean --older-than 0 --state failed,cancelled --yes"),
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "older-than", Usage: "only runs to which nothing has happened for `D`, such as 30d or 12h", Value: "30d"},
-			&cli.StringFlag{Name: "state", Usage: "only runs in these `STATES`, as status shows them: completed,failed,...", DefaultText: "all in which a run has ended"},
+			&cli.StringFlag{Name: "state", Usage: "only runs in these `STATES`, as status shows them: completed,failed,...",
+				DefaultText: "all in which a run has ended"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "only show what would be removed"},
 			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask"},
 			runDirFlag(), jsonFlag(),
@@ -56,7 +58,8 @@ func newCleanCommand(e *env) *cli.Command {
 
 // endStates are the states of runs that clean may remove, as status has them.
 var endStates = []string{
-	"completed", "failed", "cancelled", "timeout", "preempted", "node_fail", "out_of_memory", "saved", "unsubmitted", "boot_fail", "deadline",
+	"completed", "failed", "cancelled", "timeout", "preempted", "node_fail", "out_of_memory", "saved", "unsubmitted",
+	"boot_fail", "deadline",
 }
 
 // removableRun is a run in the JSON of clean (docs/cli.md).

@@ -26,7 +26,8 @@ func newCompletionCommand(e *env) *cli.Command {
 			script, ok := templates.Completion(shell)
 			if !ok {
 				return &usage.Error{
-					Message: fmt.Sprintf("there is no completion for %s", text.Quoted(shell, 60)), Hint: "name " + text.Choice(templates.Shells()),
+					Message: fmt.Sprintf("there is no completion for %s", text.Quoted(shell, 60)), Hint: "name " +
+						text.Choice(templates.Shells()),
 				}
 			}
 			_, err := io.WriteString(e.Out, script)

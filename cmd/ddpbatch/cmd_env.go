@@ -40,7 +40,8 @@ func newEnvCommand(e *env) *cli.Command {
 func runEnv(e *env, format string) error {
 	alloc, err := slurm.FromEnviron(e.lookup)
 	if errors.Is(err, slurm.ErrNotInSlurm) {
-		return &usage.Error{Message: "there is no Slurm job here", Hint: `call it in a task: srun -n4 bash -c 'eval "$(ddpbatch env)"; ...'`}
+		return &usage.Error{Message: "there is no Slurm job here",
+			Hint: `call it in a task: srun -n4 bash -c 'eval "$(ddpbatch env)"; ...'`}
 	}
 	if err == nil {
 		err = alloc.CheckLayout()
@@ -50,8 +51,9 @@ func runEnv(e *env, format string) error {
 	}
 	if !alloc.InStep() && (alloc.Tasks > 1 || len(alloc.Nodes) > 1) {
 		return &usage.Error{
-			Message: fmt.Sprintf("this is the batch script or shell of a job on %s, not one of its tasks: every rank would be 0", text.Plural(len(alloc.Nodes), "node")),
-			Hint:    `call it in a task: srun bash -c 'eval "$(ddpbatch env)"; ...'`,
+			Message: fmt.Sprintf("this is the batch script or shell of a job on %s, not one of its tasks: every rank would be 0",
+				text.Plural(len(alloc.Nodes), "node")),
+			Hint: `call it in a task: srun bash -c 'eval "$(ddpbatch env)"; ...'`,
 		}
 	}
 	shared := launch.AgentConfig{

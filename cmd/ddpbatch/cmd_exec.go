@@ -18,12 +18,14 @@ import (
 
 func newExecCommand(e *env) *cli.Command {
 	return &cli.Command{
-		Name:        "exec",
-		Usage:       "run a command on the nodes of a job that runs",
-		ArgsUsage:   "JOB -- CMD...",
-		Description: example("ddpbatch exec 123 -- nvidia-smi", "ddpbatch exec 123 --rank all -- sh -c 'py-spy dump --pid $DDPBATCH_RANK_PID'"),
+		Name:      "exec",
+		Usage:     "run a command on the nodes of a job that runs",
+		ArgsUsage: "JOB -- CMD...",
+		Description: example("ddpbatch exec 123 -- nvidia-smi",
+			"ddpbatch exec 123 --rank all -- sh -c 'py-spy dump --pid $DDPBATCH_RANK_PID'"),
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "rank", Usage: "once for each of these `RANKS`, in its environment: 3, 0,3-5, or all (default: once on each node)"},
+			&cli.StringFlag{Name: "rank",
+				Usage: "once for each of these `RANKS`, in its environment: 3, 0,3-5, or all (default: once on each node)"},
 			&cli.StringFlag{Name: "node", Usage: "on this `NODE` alone"},
 			runDirFlag(),
 		},

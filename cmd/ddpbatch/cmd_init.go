@@ -27,7 +27,8 @@ func newInitCommand(e *env) *cli.Command {
 			`ddpbatch init --from "torchrun --nproc-per-node 8 train.py --lr 0.1"`),
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "template", Usage: "which starter job `NAME`", Value: "simulate"},
-			&cli.StringFlag{Name: "from", Usage: "make it of `WHAT` you have: a batch script, or the command line of torchrun, srun, mpirun or the like"},
+			&cli.StringFlag{Name: "from",
+				Usage: "make it of `WHAT` you have: a batch script, or the command line of torchrun, srun, mpirun or the like"},
 			&cli.BoolFlag{Name: "list", Usage: "list the starter jobs"},
 			jsonFlag(),
 		},

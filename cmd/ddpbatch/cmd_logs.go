@@ -21,7 +21,8 @@ func newLogsCommand(e *env) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until the job ends, over restarts and requeues"},
 			&cli.StringFlag{Name: "rank", Usage: "only what these `RANKS` wrote themselves, standard output and error: 3, or 0,3-5"},
-			&cli.StringFlag{Name: "attempt", Usage: "what ranks wrote in attempt `N`, or in all (default with --rank: the newest, and with -f also those that come)"},
+			&cli.StringFlag{Name: "attempt",
+				Usage: "what ranks wrote in attempt `N`, or in all (default with --rank: the newest, and with -f also those that come)"},
 			runDirFlag(),
 		},
 		Action: withArg("job id or run directory", func(c *cli.Context, name string) (err error) {

@@ -28,7 +28,8 @@ func newManCommand(e *env) *cli.Command {
 func manPage(app *cli.App, version, date string) string {
 	var p roffPage
 	p.WriteString(".\\\" Made by \"ddpbatch man\" from the program's commands and flags.\n")
-	p.WriteString(".TH " + strings.ToUpper(app.Name) + ` 1 "` + date + `" "` + app.Name + " " + version + `" "User Commands"` + "\n") // its words are no text
+	// its words are no text
+	p.WriteString(".TH " + strings.ToUpper(app.Name) + ` 1 "` + date + `" "` + app.Name + " " + version + `" "User Commands"` + "\n")
 	p.request("SH", "NAME")
 	p.prose(app.Name + " - " + app.Usage)
 	p.request("SH", "SYNOPSIS")
@@ -103,10 +104,13 @@ func manCommand(p *roffPage, before string, c *cli.Command) {
 func sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] + "." }
 
 var manDescription = []string{
-	"ddpbatch takes a data-parallel training job onto a Slurm cluster and through everything that happens there: it renders and submits the job, " +
+	"ddpbatch takes a data-parallel training job onto a Slurm cluster and through everything that happens there: it " +
+		"renders and submits the job, " +
 		"starts and supervises every rank on every node, saves checkpoints, and goes on where it stopped.",
-	"A job is described in a file, job.toml. Flags may stand before or behind a command's file. Words behind -- are handed on: to sbatch (submit, resume), " +
-		"or as the command to run (run, simulate, rehearse). JOB, of a command that takes one that was submitted, is a job id or a run directory, and so is RUN; " +
+	"A job is described in a file, job.toml. Flags may stand before or behind a command's file. Words behind -- are handed on: to " +
+		"sbatch (submit, resume), " +
+		"or as the command to run (run, simulate, rehearse). JOB, of a command that takes one that was submitted, is a job id or a run " +
+		"directory, and so is RUN; " +
 		"one element of an array is 123_4. With --json a command prints JSON with stable fields.",
 }
 
@@ -120,17 +124,20 @@ var manVariables = []manTerm{
 	{"DDPBATCH_TRANSPORT", "auto, shm, tcp or ucx: how ranks send data, in the place of mpi.transport."},
 	{"DDPBATCH_TCP_STREAMS", "Over how many TCP connections the data of two ranks goes, 1 to 16."},
 	{"DDPBATCH_FLIGHT_FILE", "Where a rank writes its last operations when one fails."},
-	{"DDPBATCH_DEADLINE", "When the job will be killed, in seconds since 1970 or in the form of RFC 3339. Workers find it, and the built-in trainer stops in time."},
+	{"DDPBATCH_DEADLINE", "When the job will be killed, in seconds since 1970 or in the form of RFC 3339. Workers find it, and the " +
+		"built-in trainer stops in time."},
 	{"DDPBATCH_RUN_DIR", "The run directory. Workers find it."},
 	{"DDPBATCH_SOURCE_DIR", "The workdir of the job file, where ranks run in a copy of it ([code]). Workers find it then."},
 	{"DDPBATCH_CHECKPOINT_DIR", "The folder for checkpoints. Workers find it."},
 	{"DDPBATCH_METRICS_FILE", "Where rank 0 may say how far it is: {\"step\": 10, \"loss\": 0.5}, an object a line. Workers find it."},
 	{"DDPBATCH_STOP_FILE", "Once this file is there, workers are to save and to exit with 75. Workers find it."},
-	{"DDPBATCH_HEARTBEAT_FILE", "Where workers are to leave a sign of life, and may write their step. Workers find it where hangs are looked for."},
+	{"DDPBATCH_HEARTBEAT_FILE",
+		"Where workers are to leave a sign of life, and may write their step. Workers find it where hangs are looked for."},
 	{"DDPBATCH_COOKIE", "By this the agent finds what a worker has started. Workers find it."},
 	{"DDPBATCH_RANK_PID", "The process of the rank that a shell or a command runs beside. What shell and exec start finds it."},
 	{"DDPBATCH_ROUND", "How often the run's workers were started before. Workers find it."},
-	{"DDPBATCH_JOB_NAME, DDPBATCH_JOB_ID, DDPBATCH_CAUSE, DDPBATCH_EXIT, DDPBATCH_MESSAGE, DDPBATCH_STEP", "How a run ended. The command launch.on_end finds them."},
+	{"DDPBATCH_JOB_NAME, DDPBATCH_JOB_ID, DDPBATCH_CAUSE, DDPBATCH_EXIT, DDPBATCH_MESSAGE, DDPBATCH_STEP",
+		"How a run ended. The command launch.on_end finds them."},
 	{"DDPBATCH_RUN_ID, DDPBATCH_ATTEMPT, DDPBATCH_STORE", "The run, its attempt, and where its store is, for the store commands."},
 	{"PET_*", "Flags of run, as torchrun has them: PET_NNODES for --nnodes."},
 	{"PYTHON_EXEC", "The Python by which run starts scripts; python3 where it is not set."},
@@ -147,11 +154,13 @@ var manFiles = []manTerm{
 	{"RUN/slurm-JOBID.log", "The job's output."},
 	{"RUN/attempts/N/logs/, RUN/attempts/N/verdict.json", "What ranks wrote in an attempt, and how it ended."},
 	{"RUN/checkpoints/", "The checkpoints."},
-	{"RUN/metrics.jsonl, RUN/steps.jsonl, RUN/ledger.jsonl", "What training, the ranks' step times and the job's history had to say, a JSON object a line."},
+	{"RUN/metrics.jsonl, RUN/steps.jsonl, RUN/ledger.jsonl",
+		"What training, the ranks' step times and the job's history had to say, a JSON object a line."},
 	{"/etc/ddpbatch.toml", "The site's defaults for all jobs, and the keys that it forbids."},
 	{"~/.config/ddpbatch/config.toml", "The user's own defaults, over the site's and below the job file. " +
 		"XDG_CONFIG_HOME sets another folder for ~/.config."},
 	{"~/.config/ddpbatch/templates/", "The user's own starter jobs, NAME.toml each, for ddpbatch init."},
-	{"~/.local/state/ddpbatch/runs/", "The user's index of runs, for ddpbatch status --all: a link to each. XDG_STATE_HOME sets another folder for ~/.local/state."},
+	{"~/.local/state/ddpbatch/runs/", "The user's index of runs, for ddpbatch status --all: a link to each. XDG_STATE_HOME sets another " +
+		"folder for ~/.local/state."},
 	{"~/.config/ddpbatch/key", "The key of runs that Slurm does not start; made when it is needed."},
 }

@@ -26,13 +26,18 @@ func newRehearseCommand(e *env) *cli.Command {
 		Name:      "rehearse",
 		Usage:     "stop, requeue and resume a job here, and compare its end with that of a run that was never stopped",
 		ArgsUsage: "JOB | -- COMMAND...",
-		Description: example("ddpbatch rehearse job.toml --steps 100", "ddpbatch rehearse job.toml --fault term@step=100 --fault kill:rank=1@step=200",
+		Description: example("ddpbatch rehearse job.toml --steps 100",
+			"ddpbatch rehearse job.toml --fault term@step=100 --fault kill:rank=1@step=200",
 			"ddpbatch rehearse --compare 'checkpoints/*.pt' -- python3 train.py"),
 		Flags: append([]cli.Flag{
 			setFlag(),
-			&cli.StringSliceFlag{Name: "compare", Usage: "files of the run directory to compare, as a `PATTERN` (default: checkpoints, or what a command left in its checkpoint folder; may be repeated)"},
+			&cli.StringSliceFlag{Name: "compare",
+				Usage: "files of the run directory to compare, as a `PATTERN` (default: checkpoints, or what a command left in its " +
+					"checkpoint folder; may be repeated)"},
 			atolFlag(), rtolFlag(),
-			&cli.Int64Flag{Name: "steps", Usage: fmt.Sprintf("end both runs of the built-in trainer after `N` steps (default: %d, or twice as many as the latest fault's)", rehearse.DefaultSteps)},
+			&cli.Int64Flag{Name: "steps",
+				Usage: fmt.Sprintf("end both runs of the built-in trainer after `N` steps (default: %d, or twice as many as the latest "+
+					"fault's)", rehearse.DefaultSteps)},
 			&cli.BoolFlag{Name: "keep", Usage: "keep the two run directories"},
 			jsonFlag(),
 		}, pretendFlags()...),
@@ -43,7 +48,8 @@ func newRehearseCommand(e *env) *cli.Command {
 					return err
 				}
 				if p.Array != "" {
-					return &usage.Error{Message: "--array: rehearse runs one job", Hint: "its elements differ by SLURM_ARRAY_TASK_ID alone: rehearse one of them"}
+					return &usage.Error{Message: "--array: rehearse runs one job",
+						Hint: "its elements differ by SLURM_ARRAY_TASK_ID alone: rehearse one of them"}
 				}
 				source, err := jobSource(e, c, "rehearse", nil)
 				if err != nil {
@@ -59,7 +65,9 @@ func newRehearseCommand(e *env) *cli.Command {
 				}
 				for _, pattern := range r.Patterns {
 					if _, err := filepath.Match(pattern, ""); err != nil || !filepath.IsLocal(pattern) {
-						return usage.Errorf("--compare %q: write a pattern of files in the run directory, such as 'checkpoints/*.pt' (the command finds that folder in DDPBATCH_CHECKPOINT_DIR): what lies elsewhere is shared by both runs", pattern)
+						return usage.Errorf("--compare %q: write a pattern of files in the run directory, such as 'checkpoints/*.pt' "+
+							"(the command finds that folder in DDPBATCH_CHECKPOINT_DIR): what lies elsewhere is shared by both runs",
+							pattern)
 					}
 				}
 				return runRehearse(c.Context, e, r, source, c.Bool("keep"))
@@ -115,7 +123,8 @@ func runRehearse(ctx context.Context, e *env, r *rehearse.Rehearsal, source jobT
 	}
 	if straight.Verdict.Exit != 0 {
 		keep = true
-		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the job does not get through undisturbed, so there is nothing to compare with: %s", straight.Verdict.Message)}
+		return &exit.Error{Code: exit.Failed,
+			Err: fmt.Errorf("the job does not get through undisturbed, so there is nothing to compare with: %s", straight.Verdict.Message)}
 	}
 	keep = keep || disturbed.Verdict.Exit != 0
 	if e.reply == nil {
@@ -130,7 +139,8 @@ func runRehearse(ctx context.Context, e *env, r *rehearse.Rehearsal, source jobT
 	if e.reply != nil {
 		done := rehearseReply{
 			Name: straight.Job.Name, Asked: requestOf(straight.Job, source.sets, nil), Answer: answerWords[answer], Message: line,
-			Differ: append([]string{}, differ...), Runs: []rehearsedRun{rehearsed(straight, keep), rehearsed(disturbed, keep)}, Warnings: e.reply.warnings(),
+			Differ: append([]string{}, differ...), Runs: []rehearsedRun{rehearsed(straight, keep), rehearsed(disturbed, keep)},
+			Warnings: e.reply.warnings(),
 		}
 		if err := printJSON(e, done); err != nil {
 			return err
@@ -191,7 +201,8 @@ type rehearsedRun struct {
 
 func rehearsed(o rehearse.Outcome, kept bool) rehearsedRun {
 	run := rehearsedRun{
-		Name: o.Name, Attempts: o.Attempts, Step: o.Verdict.Step, Seconds: o.Took.Seconds(), Exit: o.Verdict.Exit, Message: o.Verdict.Message,
+		Name: o.Name, Attempts: o.Attempts, Step: o.Verdict.Step, Seconds: o.Took.Seconds(), Exit: o.Verdict.Exit,
+		Message: o.Verdict.Message,
 	}
 	if kept {
 		run.RunDir = o.Run.Path()

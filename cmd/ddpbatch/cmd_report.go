@@ -19,7 +19,9 @@ func newReportCommand(e *env) *cli.Command {
 		ArgsUsage:   "RUN",
 		Description: example("ddpbatch report 123", "ddpbatch report 123_4 -o element.html", "ddpbatch report 123 --json"),
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write to `FILE`, or into it where it is a folder; -: to standard output (default: RUN's name and .html, in the working directory)"},
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"},
+				Usage: "write to `FILE`, or into it where it is a folder; -: to standard output (default: RUN's name and .html, " +
+					"in the working directory)"},
 			runDirFlag(), jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {

@@ -163,7 +163,8 @@ func runWorkers(ctx context.Context, e *env, o *torchrun.Options, w *workers) er
 	case verdict.Exit == 0:
 		return nil
 	}
-	// every agent ends with the run's one verdict. One of them says it, or each where they have no numbers: by hand, in terminals of their own
+	// every agent ends with the run's one verdict. One of them says it, or each where they have no numbers:
+	// by hand, in terminals of their own
 	if cfg.Index <= 0 {
 		return &exit.Error{Code: verdict.Exit, Err: errors.New(cmp.Or(strings.TrimSpace(verdict.Report), verdict.Message))}
 	}

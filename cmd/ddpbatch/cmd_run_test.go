@@ -93,10 +93,13 @@ func TestAgentsStartedByHandFormAGroup(t *testing.T) {
 		each  []string
 		want  string // of ranks: RANK/WORLD_SIZE GROUP_RANK
 	}{
-		{"--nnodes 2 --master-addr 127.0.0.1 --master-port PORT", []string{"--node-rank 0 --nproc-per-node 2", "--node_rank=1"}, "0/3 0, 1/3 0, 2/3 1"},
+		{"--nnodes 2 --master-addr 127.0.0.1 --master-port PORT", []string{"--node-rank 0 --nproc-per-node 2", "--node_rank=1"},
+			"0/3 0, 1/3 0, 2/3 1"},
 		{"--nnodes 2 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:PORT", []string{"", ""}, "0/2 0, 1/2 1"},
-		{"--nnodes 2:2 --rdzv-backend c10d --rdzv-endpoint localhost:PORT", []string{"--node-rank 1 --nproc-per-node 2", "--node-rank 0"}, "0/3 0, 1/3 1, 2/3 1"},
-		{"--nnodes 2 --rdzv-backend c10d --rdzv-endpoint localhost:PORT --rdzv-id job", []string{"--rdzv-conf is_host=1 --nproc-per-node 2", "--rdzv-conf is_host=0"}, "0/3 0, 1/3 0, 2/3 1"},
+		{"--nnodes 2:2 --rdzv-backend c10d --rdzv-endpoint localhost:PORT", []string{"--node-rank 1 --nproc-per-node 2", "--node-rank 0"},
+			"0/3 0, 1/3 1, 2/3 1"},
+		{"--nnodes 2 --rdzv-backend c10d --rdzv-endpoint localhost:PORT --rdzv-id job",
+			[]string{"--rdzv-conf is_host=1 --nproc-per-node 2", "--rdzv-conf is_host=0"}, "0/3 0, 1/3 0, 2/3 1"},
 		{"--nnodes 1:3 --rdzv-backend c10d --rdzv-endpoint localhost:PORT --rdzv-conf last_call_timeout=0.2", []string{""}, "0/1 0"},
 	} {
 		flags := strings.ReplaceAll(test.flags, "PORT", fmt.Sprint(handPort(t)))
@@ -154,7 +157,8 @@ const (
 echo 1000 >/proc/self/oom_score_adj
 exec tail /dev/zero`
 
-	oomReport = "out of memory: the kernel killed a process because the job's memory limit of 512 MiB (the most that was used: 512 MiB) was reached"
+	oomReport = "out of memory: the kernel killed a process because the job's memory limit of 512 MiB (the most that was " +
+		"used: 512 MiB) was reached"
 )
 
 // TestKernelKillEndsTheRunAsOOM has the kernel kill a rank for want of memory, in a cgroup that has little: the run ends
@@ -184,7 +188,8 @@ func TestKernelKillEndsTheRunAsOOM(t *testing.T) {
 		}
 	}
 	const blamed = "was killed by SIGKILL and was the first to fail"
-	holds(inGroup("run", "--standalone", "--nproc-per-node", "2", "--no-python", "sh", "-c", eater), "rank 1 on ", blamed, oomReport, "1 rank followed: 0")
+	holds(inGroup("run", "--standalone", "--nproc-per-node", "2", "--no-python", "sh", "-c", eater), "rank 1 on ", blamed,
+		oomReport, "1 rank followed: 0")
 
 	// once more, and then never again: on these nodes memory runs out as it did
 	said := inGroup("simulate", "--nodes", "1", "--nproc-per-node", "2", "--set", `requeue.on=["oom"]`, "--", "sh", "-c", eater)
@@ -254,7 +259,8 @@ func TestRunSetsTorchrunsVariables(t *testing.T) {
 	if err := os.WriteFile(script, []byte(printEnvironment), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	flags := []string{"--nproc_per_node=2", "--role=actor", "--max_restarts=3", "--rdzv_id=77", "--master_port=" + fmt.Sprint(handPort(t)), "--log_dir=" + t.TempDir(),
+	flags := []string{"--nproc_per_node=2", "--role=actor", "--max_restarts=3", "--rdzv_id=77", "--master_port=" + fmt.Sprint(handPort(t)),
+		"--log_dir=" + t.TempDir(),
 		"--redirects=9:1", "--tee=9:1"} // torchrun 1.13 does not get along with its own defaults under Python 3.11
 	real := environments(t, script, append([]string{"/usr/bin/python3", "-m", "torch.distributed.run"}, flags...))
 	own := environments(t, script, append([]string{"ddpbatch", "run"}, flags...))

@@ -106,7 +106,8 @@ func commandJob(command []string) ([]byte, error) {
 	quoted := make([]string, len(command))
 	for i, word := range command {
 		if !utf8.ValidString(word) {
-			return nil, usage.Errorf("word %d after -- is not UTF-8 text, which a job file must be; ddpbatch run --standalone takes any bytes", i+1)
+			return nil, usage.Errorf("word %d after -- is not UTF-8 text, which a job file must be; ddpbatch run "+
+				"--standalone takes any bytes", i+1)
 		}
 		// JSON's escapes are TOML's, too, but JSON has none for DEL
 		text, _ := json.Marshal(word)
@@ -164,19 +165,25 @@ func pretendFlags() []cli.Flag {
 	d := simulate.DefaultPretend()
 	return []cli.Flag{
 		&cli.StringFlag{Name: "nodes", Usage: "pretend `N` nodes (default: the job's)"},
-		&cli.StringFlag{Name: "nproc-per-node", Aliases: []string{"nproc_per_node"}, Usage: "`M` ranks on each, or a list with one number a node (default: the job's)"},
+		&cli.StringFlag{Name: "nproc-per-node", Aliases: []string{"nproc_per_node"},
+			Usage: "`M` ranks on each, or a list with one number a node (default: the job's)"},
 		&cli.StringFlag{Name: "node-names", Usage: "call the job's nodes as in `HOSTLIST`"},
 		&cli.StringFlag{Name: "nodelist", Usage: "run on these of them only, as srun -w does: a `HOSTLIST`"},
-		&cli.StringFlag{Name: "tasks-per-node", Usage: `have srun start the ranks (launch.mode = "task"), as many on each node as in a ` + "`LIST`, as 2,2,1"},
+		&cli.StringFlag{Name: "tasks-per-node", Usage: `have srun start the ranks (launch.mode = "task"), as many on each node as in a ` +
+			"`LIST`, as 2,2,1"},
 		&cli.StringFlag{Name: "distribution", Usage: `how ranks are dealt out where launch.mode is "task": block or cyclic`},
-		&cli.StringFlag{Name: "het-nodes", Usage: "pretend a heterogeneous job (sbatch's hetjob) and one srun over it: how many nodes each component has, as `1,2`"},
+		&cli.StringFlag{Name: "het-nodes",
+			Usage: "pretend a heterogeneous job (sbatch's hetjob) and one srun over it: how many nodes each component has, as `1,2`"},
 		&cli.StringFlag{Name: "slurm", Usage: "the release of Slurm to play: `22.05` or 25.11", Value: string(d.Release)},
 		&cli.StringFlag{Name: "array", Usage: "run as an array, as sbatch's --array: `0-3%2`"},
 		// An empty text takes one of before away (resume), which a flag of the library's that is a time does not take.
 		&cli.StringFlag{Name: "time", Usage: "the pretend time limit; requeue.lead before it comes the warning (default: none)"},
 		&cli.StringFlag{Name: "kill-wait", Usage: "between TERM and KILL (slurm.conf, KillWait)", DefaultText: d.KillWait.String()},
-		&cli.StringFlag{Name: "grace-time", Usage: "between a preemption's first TERM and its last (slurm.conf, GraceTime)", DefaultText: d.GraceTime.String()},
-		&cli.StringSliceFlag{Name: "fault", Usage: "inject a fault: KIND[:OPTIONS][@step=N|@time=3s][#attempt=N], such as `kill:rank=3@step=20` (may be repeated); kinds: " + sim.Kinds},
+		&cli.StringFlag{Name: "grace-time", Usage: "between a preemption's first TERM and its last (slurm.conf, GraceTime)",
+			DefaultText: d.GraceTime.String()},
+		&cli.StringSliceFlag{Name: "fault",
+			Usage: "inject a fault: KIND[:OPTIONS][@step=N|@time=3s][#attempt=N], such as `kill:rank=3@step=20` (may be " +
+				"repeated); kinds: " + sim.Kinds},
 	}
 }
 
@@ -211,7 +218,8 @@ func pretendOf(c *cli.Context, hint string, emptyTimes bool) (simulate.Pretend, 
 	case !tasksOK:
 		return p, usage.Errorf("--tasks-per-node is %q; write one number from 1 for each node, as 2,2,1", c.String("tasks-per-node"))
 	case !hetOK:
-		return p, usage.Errorf("--het-nodes is %q; write how many nodes each component has, each a number from 1 to %d, as 1,2", c.String("het-nodes"), sim.MaxNodes)
+		return p, usage.Errorf("--het-nodes is %q; write how many nodes each component has, each a number from 1 to %d, as 1,2",
+			c.String("het-nodes"), sim.MaxNodes)
 	case p.Nodes != "" && (err != nil || nodes < 1 || nodes > sim.MaxNodes):
 		return p, usage.Errorf("--nodes is %q; it must be a whole number from 1 to %d", p.Nodes, sim.MaxNodes)
 	case p.Tasks != nil && p.Nproc != "":
@@ -282,7 +290,8 @@ func withShape(err error, before []string) error {
 	}
 	return &usage.Error{
 		Message: err.Error(),
-		Hint: fmt.Sprintf("the run was simulated with %s; other flags of simulate may stand behind --, and one without a value takes that of before away, "+
+		Hint: fmt.Sprintf("the run was simulated with %s; other flags of simulate may stand behind --, and one without a value "+
+			"takes that of before away, "+
 			"so that the job file has its say again: ddpbatch resume RUN -- --node-names= --nodes 2", slurm.ShellJoin(before)),
 	}
 }

@@ -171,7 +171,8 @@ func TestResumedSimulationEndsInTheSameBytes(t *testing.T) {
 				t.Fatalf("status: %v\n%s", err, out)
 			}
 			var rows []runview.RunStatus
-			if err := json.Unmarshal(out.Bytes(), &rows); err != nil || len(rows) != 1 || rows[0].State != "COMPLETED" || rows[0].Attempt != 2 {
+			if err := json.Unmarshal(out.Bytes(), &rows); err != nil || len(rows) != 1 ||
+				rows[0].State != "COMPLETED" || rows[0].Attempt != 2 {
 				t.Errorf("status: %v\n%s", err, out)
 			}
 		})
@@ -231,7 +232,8 @@ func TestSimulationEndedByHandIsCancelled(t *testing.T) {
 			}
 			if tt.interrupt {
 				cmd.Process.Signal(syscall.SIGINT)
-			} else if cancel, said := command(dir, "cancel", run.Path()); cancel.Run() != nil || !strings.Contains(said.String(), "cancelled job") {
+			} else if cancel, said := command(dir, "cancel", run.Path()); cancel.Run() != nil ||
+				!strings.Contains(said.String(), "cancelled job") {
 				t.Errorf("cancel: %s", said)
 			}
 			cmd.Wait()
@@ -246,7 +248,8 @@ func TestSimulationEndedByHandIsCancelled(t *testing.T) {
 			}
 			before := eventsOf(t, run)
 			again, said := command(dir, "cancel", run.Path())
-			if again.Run(); again.ProcessState.ExitCode() != exit.Usage || !strings.Contains(said.String(), "has ended already: CANCELLED ("+tt.message+"); there is nothing to cancel\n") {
+			if again.Run(); again.ProcessState.ExitCode() != exit.Usage ||
+				!strings.Contains(said.String(), "has ended already: CANCELLED ("+tt.message+"); there is nothing to cancel\n") {
 				t.Errorf("cancelled twice: %s", said)
 			}
 			if after := eventsOf(t, run); !slices.Equal(after, before) {

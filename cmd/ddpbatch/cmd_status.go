@@ -31,13 +31,17 @@ func newStatusCommand(e *env) *cli.Command {
 		Description: example("ddpbatch status", "ddpbatch status 123 --watch", "ddpbatch status 123 --json"),
 		Flags: []cli.Flag{
 			runDirFlag(), jsonFlag(),
-			&cli.StringFlag{Name: "sort", Usage: "of one array or sweep: sort its elements by `METRIC`, a number in metrics.jsonl; -METRIC turns the order round"},
-			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "all that this user has submitted, wherever they are, and those of the folder"},
-			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "on a terminal: show it anew every 10 s, until all jobs that are shown have ended"},
+			&cli.StringFlag{Name: "sort",
+				Usage: "of one array or sweep: sort its elements by `METRIC`, a number in metrics.jsonl; -METRIC turns the order round"},
+			&cli.BoolFlag{Name: "all", Aliases: []string{"a"},
+				Usage: "all that this user has submitted, wherever they are, and those of the folder"},
+			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"},
+				Usage: "on a terminal: show it anew every 10 s, until all jobs that are shown have ended"},
 		},
 		Action: func(c *cli.Context) error {
 			s := statusShown{
-				runs: runsFolder(e, c), names: c.Args().Slice(), all: c.Bool("all"), sort: c.String("sort"), sorts: c.IsSet("sort"), asJSON: c.Bool("json"),
+				runs: runsFolder(e, c), names: c.Args().Slice(), all: c.Bool("all"), sort: c.String("sort"), sorts: c.IsSet("sort"),
+				asJSON:   c.Bool("json"),
 				accounts: new(goodput.Accounts),
 			}
 			if s.all && len(s.names) > 0 {
@@ -240,7 +244,8 @@ func (s statusShown) table(ctx context.Context, e *env, runs []*rundir.Dir) (goe
 			reason = strings.TrimSuffix(fmt.Sprintf("link %d of %d: %s", r.Link, r.Links, reason), ": ")
 		}
 		t.Row(
-			slurm.JobID{ID: r.Job, Cluster: r.Cluster}.String(), r.Name, r.State, strconv.Itoa(r.Attempt), strconv.Itoa(r.Restarts+r.Requeues),
+			slurm.JobID{ID: r.Job, Cluster: r.Cluster}.String(), r.Name, r.State, strconv.Itoa(r.Attempt),
+			strconv.Itoa(r.Restarts+r.Requeues),
 			cmp.Or(r.Cause, "-"), steps(&r), shortNumber(r.Loss), shortNumber(r.Speed), between(r.Saved, &now), between(&now, r.Ends),
 			e.short(r.RunDir), reason,
 		)

@@ -36,8 +36,10 @@ func newStoreServeCommand(e *env) *cli.Command {
 		Description: example("ddpbatch store serve --port 29400", "ddpbatch store serve --port 29500 --torch --bind 10.0.0.1"),
 		Flags: append([]cli.Flag{
 			&cli.IntFlag{Name: "port", Usage: "`P`; 0 takes one that is free", DefaultText: "none"},
-			&cli.StringFlag{Name: "bind", Usage: "the `ADDR` of this machine to listen at; 0.0.0.0 or :: for all of them", Value: "127.0.0.1"},
-			&cli.BoolFlag{Name: "torch", Usage: "serve PyTorch's TCPStore clients, too, who prove nothing: whoever reaches ADDR may read and change the store"},
+			&cli.StringFlag{Name: "bind", Usage: "the `ADDR` of this machine to listen at; 0.0.0.0 or :: for all of them",
+				Value: "127.0.0.1"},
+			&cli.BoolFlag{Name: "torch",
+				Usage: "serve PyTorch's TCPStore clients, too, who prove nothing: whoever reaches ADDR may read and change the store"},
 		}, bindingFlags()...),
 		Action: func(c *cli.Context) error {
 			if err := checkWords(c, 0, 0); err != nil {
@@ -165,7 +167,8 @@ func storeClientCommands(e *env) []*cli.Command {
 		},
 		{
 			Name: "list", Usage: "print the keys, or those that begin with PREFIX", ArgsUsage: "[PREFIX]",
-			Description: example("ddpbatch store list --addr node1:29400", "ddpbatch store list rank/ --json"), Flags: clientFlags(jsonFlag()),
+			Description: example("ddpbatch store list --addr node1:29400", "ddpbatch store list rank/ --json"),
+			Flags:       clientFlags(jsonFlag()),
 			Action: storeAction(e, 0, 1, func(ctx context.Context, c *cli.Context, s *store.Client, words []string) error {
 				prefix := ""
 				if len(words) == 1 {

@@ -11,7 +11,8 @@ import (
 func TestCheckStoreAddr(t *testing.T) {
 	for addr, ok := range map[string]bool{
 		"node1:29400": true, "[::1]:1": true, ":65535": true,
-		"": false, "node1": false, "node1:": false, "node1:0": false, "node1:65536": false, "node1:-1": false, "node1:http": false, "::1:29400": false,
+		"": false, "node1": false, "node1:": false, "node1:0": false, "node1:65536": false, "node1:-1": false,
+		"node1:http": false, "::1:29400": false,
 	} {
 		err := checkStoreAddr(addr)
 		var wrong *usage.Error

@@ -101,7 +101,8 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	if err != nil {
 		return err
 	}
-	order := submission.Order{Words: o.sbatch, Links: job.Links(), Clusters: job.Clusters(), Event: rundir.Event{Detail: rundir.EventSubmit}}
+	order := submission.Order{Words: o.sbatch, Links: job.Links(), Clusters: job.Clusters(),
+		Event: rundir.Event{Detail: rundir.EventSubmit}}
 	if order.First, err = afterWords(ctx, e, job, o); err != nil {
 		return err
 	}
@@ -273,7 +274,8 @@ func warnStuck(ctx context.Context, e *env, run *rundir.Dir, id string) {
 	for _, job := range jobs {
 		if job.Stuck() {
 			fmt.Fprintf(e.Err, "ddpbatch: job %s does not start as it is: Slurm says %s; see JOB REASON CODES in squeue(1); "+
-				"to take it back: ddpbatch cancel %s\n", id, job.Reason, slurm.ShellQuote(slurm.JobID{ID: id, Cluster: run.Cluster()}.String()))
+				"to take it back: ddpbatch cancel %s\n", id, job.Reason,
+				slurm.ShellQuote(slurm.JobID{ID: id, Cluster: run.Cluster()}.String()))
 			return
 		}
 	}
@@ -387,7 +389,8 @@ func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o
 		fmt.Fprintf(e.Out, "that is the first of the %d arrays that the sweep is submitted as\n", n)
 	}
 	if order.Links > 1 {
-		fmt.Fprintf(e.Out, "that is the first of %d links; each of the others asks for the same when those before it have ended\n", order.Links)
+		fmt.Fprintf(e.Out, "that is the first of %d links; each of the others asks for the same when those before it have ended\n",
+			order.Links)
 	}
 	return nil
 }

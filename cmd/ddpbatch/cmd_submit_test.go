@@ -29,7 +29,8 @@ func TestSubmitKeepsAJobThatSlurmMayHave(t *testing.T) {
 
 	// what Slurm refused leaves nothing
 	q.says("mode", "refuse")
-	if code, _, errs := q.run(parent, "submit", "job.toml"); code != exit.Refused || len(must(t, rundir.List, filepath.Join(parent, "runs"))) != 1 {
+	if code, _, errs := q.run(parent, "submit", "job.toml"); code != exit.Refused ||
+		len(must(t, rundir.List, filepath.Join(parent, "runs"))) != 1 {
 		t.Errorf("refused: %d, %s", code, errs)
 	}
 }
@@ -43,7 +44,8 @@ func TestSubmitSaysWhatDoesNotStart(t *testing.T) {
 	for id, args := range map[string][]string{"500": {"submit", "job.toml", "--parsable"}, "501": {"resume", run}} {
 		q.says("next", id)
 		code, out, errs := q.run(parent, args...)
-		if code != 0 || !strings.Contains(out, id) || !strings.HasPrefix(errs, "ddpbatch: job "+id+" does not start as it is: Slurm says PartitionConfig; ") {
+		if code != 0 || !strings.Contains(out, id) ||
+			!strings.HasPrefix(errs, "ddpbatch: job "+id+" does not start as it is: Slurm says PartitionConfig; ") {
 			t.Errorf("%s: %d, %q, %q", args, code, out, errs)
 		}
 	}

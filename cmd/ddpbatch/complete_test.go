@@ -180,7 +180,8 @@ func TestCompletedWordsAreInHelp(t *testing.T) {
 			}
 			help := f.(cli.DocGenerationFlag).GetUsage()
 			for _, word := range words {
-				if path != "init" && !slices.Contains(strings.FieldsFunc(help, func(r rune) bool { return strings.ContainsRune(" ,:;()`", r) }), word) {
+				if path != "init" &&
+					!slices.Contains(strings.FieldsFunc(help, func(r rune) bool { return strings.ContainsRune(" ,:;()`", r) }), word) {
 					t.Errorf("%s --%s: %s is offered, and help says %q", path, f.Names()[0], word, help)
 				}
 			}
@@ -232,7 +233,8 @@ func TestCompletionsGoOnFromAnything(t *testing.T) {
 }
 
 func TestCompletionHoldsNoHostileName(t *testing.T) {
-	to := completion{ways: []way{{"a b", ""}, {"$(x)", ""}, {"x\x1b]0;y\a", ""}, {"a;b", ""}, {"a\nb", ""}, {"", ""}, {"ok", "two\nlines\tand \x1b[31mred"}}, open: true}
+	to := completion{ways: []way{{"a b", ""}, {"$(x)", ""}, {"x\x1b]0;y\a", ""}, {"a;b", ""}, {"a\nb", ""}, {"", ""},
+		{"ok", "two\nlines\tand \x1b[31mred"}}, open: true}
 	if got, want := completionText(to), "words open\nok\ttwo lines and  [31mred\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -241,7 +243,8 @@ func TestCompletionHoldsNoHostileName(t *testing.T) {
 // TestWordsAreUnquotedAsBashDoes: what is quoted comes back, and a quote may be open.
 func TestWordsAreUnquotedAsBashDoes(t *testing.T) {
 	for typed, want := range map[string]string{
-		`a\ b`: "a b", `'a b`: "a b", `"a b`: "a b", `"a\"b"`: `a"b`, `"a\b"`: `a\b`, `'a\b'`: `a\b`, `a'b'"c"`: "abc", `a\`: `a\`, `"$x"`: "$x", "$(rm x)": "$(rm x)", "": "",
+		`a\ b`: "a b", `'a b`: "a b", `"a b`: "a b", `"a\"b"`: `a"b`, `"a\b"`: `a\b`, `'a\b'`: `a\b`, `a'b'"c"`: "abc", `a\`: `a\`,
+		`"$x"`: "$x", "$(rm x)": "$(rm x)", "": "",
 	} {
 		if got := unquoteWord(typed); got != want {
 			t.Errorf("%s: %q, want %q", typed, got, want)

@@ -184,7 +184,8 @@ func testContainerRanks(t *testing.T, rig *containerRig, runtime string) {
 		given, writes = dir+":/given", 4
 	}
 	mounts := fmt.Sprintf("mounts = [%q]\n", given)
-	job := "schema = 1\nname = \"box\"\n[slurm]\nnodes = 2\n[launch]\nnproc_per_node = 2\ncommand = [\"sh\", \"-c\", '''" + inBox + "''']\n" +
+	job := "schema = 1\nname = \"box\"\n[slurm]\nnodes = 2\n[launch]\nnproc_per_node = 2\ncommand = [\"sh\", \"-c\", '''" + inBox +
+		"''']\n" +
 		"[setup]\nenv = { GREETING = \"two\\nlines 'and' $HOME\" }\n" + rig.table(runtime) + mounts
 	code, out := rig.simulate(t, dir, job)
 	info, err := os.Stat("/dev/shm")

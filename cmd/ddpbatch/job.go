@@ -107,7 +107,8 @@ func (e *env) withClusters(d *jobfile.Defaults, err error) (*jobfile.Defaults, e
 		return d, err
 	}
 	if !slurm.AreClusters(clusters) {
-		return nil, usage.Errorf("%s is %q: name one cluster or several, with commas between (\"a,b\"), there or in slurm.clusters, or unset it",
+		return nil, usage.Errorf("%s is %q: name one cluster or several, with commas between (\"a,b\"), there or in "+
+			"slurm.clusters, or unset it",
 			clustersVariable, clusters)
 	}
 	return jobfile.ParseDefaults(append(d.Files(), rundir.DefaultsFile{Name: clustersVariable, Text: fmt.Sprintf("slurm.clusters = %q\n",

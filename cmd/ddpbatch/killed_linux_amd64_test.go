@@ -21,8 +21,9 @@ import (
 // for who comes after a kill: the machine goes on.)
 var changing = map[uint64]string{
 	unix.SYS_WRITE: "write", unix.SYS_PWRITE64: "pwrite", unix.SYS_OPENAT: "open", unix.SYS_MKDIRAT: "mkdir", unix.SYS_RENAME: "rename",
-	unix.SYS_RENAMEAT: "rename", unix.SYS_RENAMEAT2: "rename", unix.SYS_UNLINKAT: "unlink", unix.SYS_SYMLINKAT: "symlink", unix.SYS_LINKAT: "link",
-	unix.SYS_CLONE: "clone",
+	unix.SYS_RENAMEAT: "rename", unix.SYS_RENAMEAT2: "rename", unix.SYS_UNLINKAT: "unlink", unix.SYS_SYMLINKAT: "symlink",
+	unix.SYS_LINKAT: "link",
+	unix.SYS_CLONE:  "clone",
 }
 
 // killAt runs a program with this machine's tracing of system calls, and kills it as its call number n of those that change files below
@@ -174,7 +175,8 @@ func TestKilledResumeLosesNoJob(t *testing.T) {
 			t.Errorf("%s: resume ends with %v", mode, err)
 		}
 		q.says("mode", "refuse")
-		if code, _, errs := q.run(parent, "resume", run); code == 0 || !strings.Contains(errs, "was killed before it was done with this run") || !strings.Contains(errs, "resume by process") {
+		if code, _, errs := q.run(parent, "resume", run); code == 0 ||
+			!strings.Contains(errs, "was killed before it was done with this run") || !strings.Contains(errs, "resume by process") {
 			t.Errorf("%s: the one that was killed is not named: %d, %s", mode, code, errs)
 		}
 		q.rights(parent, run)
@@ -207,7 +209,8 @@ func TestKilledSubmitLosesNoJob(t *testing.T) {
 	}
 	q, parent := prepare("")
 	calls, _ := killAt(t, filepath.Join(parent, "runs"), q.command(parent, "submit", "job.toml"), 1<<20)
-	first := slices.IndexFunc(calls, func(call string) bool { return strings.HasPrefix(call, "rename .new-") }) // which gives the run its name
+	// which gives the run its name
+	first := slices.IndexFunc(calls, func(call string) bool { return strings.HasPrefix(call, "rename .new-") })
 	if first < 0 {
 		t.Fatalf("no run is made by %q", calls)
 	}

@@ -18,7 +18,8 @@ import (
 // TestInterruptEndsLogsAndNotTheJob: Ctrl-C ends logs -f, and not the job; it says so, and the commands that it names work.
 func TestInterruptEndsLogsAndNotTheJob(t *testing.T) {
 	dir := t.TempDir()
-	job, said := command(dir, "simulate", "--nodes", "1", "--nproc-per-node", "1", "--", "sh", "-c", `echo ready; until [ -e go ]; do sleep 0.05; done; echo done`)
+	job, said := command(dir, "simulate", "--nodes", "1", "--nproc-per-node", "1", "--", "sh", "-c",
+		`echo ready; until [ -e go ]; do sleep 0.05; done; echo done`)
 	if err := job.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +41,8 @@ func TestInterruptEndsLogsAndNotTheJob(t *testing.T) {
 		eventually(t, time.Minute, name+": the first line is shown", func() bool { return strings.Contains(out.String(), "ready\n") })
 		watch.Process.Signal(syscall.SIGINT)
 		watch.Wait()
-		want := "ddpbatch: told to stop by SIGINT; job " + id + " goes on\nwatch: ddpbatch logs -f " + id + "\ncancel: ddpbatch cancel " + id + "\n"
+		want := "ddpbatch: told to stop by SIGINT; job " + id + " goes on\nwatch: ddpbatch logs -f " + id +
+			"\ncancel: ddpbatch cancel " + id + "\n"
 		if code := watch.ProcessState.ExitCode(); code != exit.Interrupted || !strings.HasSuffix(errs.String(), want) {
 			t.Errorf("%s: exit code %d\n%s", name, code, errs.String())
 		}
@@ -72,7 +74,8 @@ func TestInterruptEndsTheWaitAndNotTheJob(t *testing.T) {
 			})
 			stop(launch.SignalError{Sig: syscall.SIGINT})
 			err := <-done
-			if want := "job 12 goes on\nwatch: ddpbatch logs -f " + run.Path() + "\ncancel: ddpbatch cancel " + run.Path(); exitCode(err) != exit.Interrupted || !strings.HasSuffix(err.Error(), want) {
+			if want := "job 12 goes on\nwatch: ddpbatch logs -f " + run.Path() + "\ncancel: ddpbatch cancel " +
+				run.Path(); exitCode(err) != exit.Interrupted || !strings.HasSuffix(err.Error(), want) {
 				t.Errorf("exit code %d: %v", exitCode(err), err)
 			}
 		})

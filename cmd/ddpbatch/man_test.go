@@ -51,7 +51,8 @@ func TestManPageHasEverything(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^\.SH "(.*)"$`).FindAllStringSubmatch(page, -1) {
 		headings = append(headings, m[1])
 	}
-	if want := []string{"NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "COMMANDS", "EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLES", "SEE ALSO"}; !slices.Equal(headings, want) {
+	if want := []string{"NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "COMMANDS", "EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLES",
+		"SEE ALSO"}; !slices.Equal(headings, want) {
 		t.Errorf("headings %q, want %q", headings, want)
 	}
 	eachCommand(app.Commands, "", func(path string, c *cli.Command) {

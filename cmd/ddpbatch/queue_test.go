@@ -196,7 +196,8 @@ func (q *queue) rights(parent, run string) {
 		if row.Job != alive[0] || row.State != "PENDING" || row.Ended {
 			q.t.Errorf("status of job %s: %+v", alive[0], row)
 		}
-		if code, out, errs := q.run(parent, "resume", run); code != exit.Usage || !strings.Contains(errs, "job "+alive[0]+" is still PENDING") {
+		if code, out, errs := q.run(parent, "resume", run); code != exit.Usage ||
+			!strings.Contains(errs, "job "+alive[0]+" is still PENDING") {
 			q.t.Errorf("resume beside a job: %d, %s%s", code, out, errs)
 		}
 		if code, out, errs := q.run(parent, "cancel", run); code != 0 || !strings.HasPrefix(out, "cancelled job "+alive[0]+"\n") {
@@ -224,7 +225,8 @@ func (q *queue) rights(parent, run string) {
 	if row := q.status(parent, run); row.Job != now[0] || row.State != "PENDING" || row.Ended || row.Next != "" {
 		q.t.Errorf("status after resume: %+v", row)
 	}
-	if code, out, errs := q.run(parent, "resume", run); code != exit.Usage || !strings.Contains(errs, "job "+now[0]+" is still PENDING") || len(q.alive()) != 1 {
+	if code, out, errs := q.run(parent, "resume", run); code != exit.Usage || !strings.Contains(errs, "job "+now[0]+" is still PENDING") ||
+		len(q.alive()) != 1 {
 		q.t.Errorf("resume beside the resumed job: %d, %s%s", code, out, errs)
 	}
 }

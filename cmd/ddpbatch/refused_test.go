@@ -39,7 +39,8 @@ func TestSubmitShowsWhySlurmRefuses(t *testing.T) {
 	}
 	for file, refusal := range all {
 		q.says("printed", strings.TrimSuffix(refusal[0], "\n"))
-		q.must(os.WriteFile(filepath.Join(q.dir, "sbatch"), fmt.Appendf(nil, "#!/bin/sh\ncat '%s/printed' >&2\nexit %s\n", q.dir, refusal[1]), 0o700))
+		q.must(os.WriteFile(filepath.Join(q.dir, "sbatch"),
+			fmt.Appendf(nil, "#!/bin/sh\ncat '%s/printed' >&2\nexit %s\n", q.dir, refusal[1]), 0o700))
 		code, out, errs := q.run(parent, "submit", "job.toml")
 		if code != exit.Refused || out != "" || strings.Count(errs, "\n") != 1 || strings.Contains(errs, "a rule of the site") {
 			t.Errorf("%s: exit code %d\n%s%s", file, code, out, errs)

@@ -49,7 +49,8 @@ nproc_per_node = [2, 1]
 `), 0o600))
 	q.says("reason", "PartitionConfig")
 	for id, args := range map[string][]string{
-		"500": {"submit", "job.toml", "--json", "--set", "setup.env.API_TOKEN=hunter2", "--", "--qos=high"}, "501": {"resume", run, "--json", "--", "--qos=high"},
+		"500": {"submit", "job.toml", "--json", "--set", "setup.env.API_TOKEN=hunter2", "--", "--qos=high"},
+		"501": {"resume", run, "--json", "--", "--qos=high"},
 	} {
 		q.says("next", id)
 		code, out, errs := q.run(parent, args...)
@@ -62,7 +63,8 @@ nproc_per_node = [2, 1]
 			t.Errorf("%s: run directory %q", id, dir)
 		}
 		warnings, _ := got["warnings"].([]any)
-		if len(warnings) != 1 || !strings.HasPrefix(warnings[0].(string), "job "+id+" does not start as it is: Slurm says PartitionConfig; ") {
+		if len(warnings) != 1 ||
+			!strings.HasPrefix(warnings[0].(string), "job "+id+" does not start as it is: Slurm says PartitionConfig; ") {
 			t.Errorf("%s: warnings %q", id, warnings)
 		}
 		if id == "500" {
@@ -123,15 +125,18 @@ func TestReplyOfAFailureIsItsSentence(t *testing.T) {
 	q.must(os.WriteFile(filepath.Join(parent, "job.toml"), []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n"), 0o600))
 	q.must(os.WriteFile(filepath.Join(parent, "bad.toml"), []byte("name = 1\n"), 0o600))
 	q.says("mode", "refuse")
-	for _, args := range [][]string{{"submit", "job.toml"}, {"submit", "bad.toml"}, {"render", "bad.toml"}, {"resume", "999"}, {"simulate", "bad.toml"}, {"rehearse", "bad.toml"}} {
+	for _, args := range [][]string{{"submit", "job.toml"}, {"submit", "bad.toml"}, {"render", "bad.toml"}, {"resume", "999"},
+		{"simulate", "bad.toml"}, {"rehearse", "bad.toml"}} {
 		code, _, errs := q.run(parent, args...)
 		codeJSON, out, errsJSON := q.run(parent, append(args, "--json")...)
 		if code == 0 || codeJSON != code || out != "" || errsJSON != errs || errs == "" {
 			t.Errorf("%s: %d, %q; with --json %d, %q, %q", args, code, errs, codeJSON, errsJSON, out)
 		}
 	}
-	for _, args := range [][]string{{"submit", "job.toml", "--parsable"}, {"submit", "job.toml", "--follow"}, {"resume", "500", "--follow"}} {
-		if code, out, errs := q.run(parent, append(args, "--json")...); code != exit.Usage || out != "" || !strings.Contains(errs, "want different outputs") {
+	for _, args := range [][]string{{"submit", "job.toml", "--parsable"}, {"submit", "job.toml", "--follow"},
+		{"resume", "500", "--follow"}} {
+		if code, out, errs := q.run(parent, append(args, "--json")...); code != exit.Usage || out != "" ||
+			!strings.Contains(errs, "want different outputs") {
 			t.Errorf("%s --json: %d, %q, %q", args, code, out, errs)
 		}
 	}
@@ -173,7 +178,8 @@ func TestReplyHoldsWarningsBack(t *testing.T) {
 	err := e.replying(true, func(e *env) error {
 		e.Err.Write([]byte("ddpbatch: one\nddpbatch: one\ntwo \x1b[31m\n"))
 		e.log().With("folder", "/a").Warn("three", "token", "API_TOKEN=hunter2")
-		if got, want := e.reply.warnings(), []string{"one", "two  [31m", "three (folder /a, token API_TOKEN=***)"}; !reflect.DeepEqual(got, want) {
+		if got, want := e.reply.warnings(),
+			[]string{"one", "two  [31m", "three (folder /a, token API_TOKEN=***)"}; !reflect.DeepEqual(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}
 		e.Err.Write([]byte("after\n"))
@@ -191,7 +197,8 @@ func TestReplyHoldsWarningsBack(t *testing.T) {
 
 func TestOverridesAreBlanked(t *testing.T) {
 	sets := []string{
-		"a=b", "setup.env.A_TOKEN=x", `sweep={"setup.env.A_TOKEN" = ["x", "y"]}`, `sweep.setup.env.A_KEY=["x", "y"]`, "launch.command=['sh', 'A_TOKEN=x y']",
+		"a=b", "setup.env.A_TOKEN=x", `sweep={"setup.env.A_TOKEN" = ["x", "y"]}`, `sweep.setup.env.A_KEY=["x", "y"]`,
+		"launch.command=['sh', 'A_TOKEN=x y']",
 		"nothing",
 	}
 	want := []string{"a=b", "setup.env.A_TOKEN=***", "sweep=***", "sweep.setup.env.A_KEY=***", "launch.command=***", "nothing"}

@@ -17,8 +17,8 @@ import (
 )
 
 // withSignals returns a context that the first INT, TERM or HUP cancels, with the
-// signal as its cause. A hang-up that the process was started to ignore (nohup) stays ignored. Slurm sends TERM two or three times, so only a second Ctrl-C means now: the program then
-// ends at once with 130.
+// signal as its cause. A hang-up that the process was started to ignore (nohup) stays ignored. Slurm sends TERM two or three times, so only
+// a second Ctrl-C means now: the program then ends at once with 130.
 func withSignals(parent context.Context, w io.Writer) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 8)
@@ -81,8 +81,8 @@ type signalPlan struct {
 	warn syscall.Signal // 0: none
 }
 
-// signalPlanOf: a signal that --signals-to-handle names stops the run, even the one that otherwise warns it. A hang-up that this process was
-// started to ignore (nohup) stays ignored unless it is named.
+// signalPlanOf: a signal that --signals-to-handle names stops the run, even the one that otherwise warns it. A hang-up that this process
+// was started to ignore (nohup) stays ignored unless it is named.
 func signalPlanOf(o *torchrun.Options, warn syscall.Signal) signalPlan {
 	p := signalPlan{stop: stopSignals, warn: warn}
 	if o.Has("signals-to-handle") {
@@ -101,7 +101,8 @@ func signalPlanOf(o *torchrun.Options, warn syscall.Signal) signalPlan {
 // listen begins to hear signals as p has it. The context ends with the first signal that stops (a launch.SignalError is its cause), warned
 // receives for each warning. What main does about INT, TERM and HUP is changed as far as p differs, until the process ends; where main has
 // ended parent for what is a warning, that was one.
-func (p signalPlan) listen(parent context.Context, note func(format string, args ...any)) (ctx context.Context, warned <-chan struct{}, end func()) {
+func (p signalPlan) listen(parent context.Context, note func(format string, args ...any)) (ctx context.Context,
+	warned <-chan struct{}, end func()) {
 	signals := make(chan os.Signal, 8)
 	for _, sig := range stopSignals {
 		// main has asked for some of them, and only a reset takes that back

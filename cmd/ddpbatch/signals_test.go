@@ -55,7 +55,8 @@ func TestStopIsNoSignal(t *testing.T) {
 // started is a ddpbatch process that runs a worker that neither TERM nor INT ends.
 func started(t *testing.T) (cmd *exec.Cmd, stderr func() string) {
 	t.Helper()
-	cmd = exec.Command("ddpbatch", "run", "--standalone", "--", "sh", "-c", "trap 'echo told' TERM INT; echo ready; while :; do sleep 0.1; done")
+	cmd = exec.Command("ddpbatch", "run", "--standalone", "--", "sh", "-c",
+		"trap 'echo told' TERM INT; echo ready; while :; do sleep 0.1; done")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +101,8 @@ func TestOnePressSentTwiceIsOne(t *testing.T) {
 	for _, row := range []struct {
 		after time.Duration
 		want  bool
-	}{{0, false}, {0, false}, {time.Millisecond, false}, {200 * time.Millisecond, false}, {300 * time.Millisecond, true}, {time.Hour, true}} {
+	}{{0, false}, {0, false}, {time.Millisecond, false}, {200 * time.Millisecond, false},
+		{300 * time.Millisecond, true}, {time.Hour, true}} {
 		if got := presses.again(start.Add(row.after)); got != row.want {
 			t.Errorf("an INT %v after the first: %t, want %t", row.after, got, row.want)
 		}
@@ -289,7 +291,8 @@ func TestRunStopsWithTheSignalsCode(t *testing.T) {
 // TestRunUnderNohupIgnoresHangUp: a hang-up that the agent was started to ignore is none.
 func TestRunUnderNohupIgnoresHangUp(t *testing.T) {
 	done := t.TempDir() + "/done"
-	cmd := exec.Command("sh", "-c", `trap "" HUP; exec ddpbatch run --standalone -- sh -c "echo ready; until test -e `+done+`; do sleep 0.02; done; exit 7"`)
+	cmd := exec.Command("sh", "-c", `trap "" HUP; exec ddpbatch run --standalone -- sh -c "echo ready; until test -e `+done+
+		`; do sleep 0.02; done; exit 7"`)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -306,7 +309,8 @@ func TestRunUnderNohupIgnoresHangUp(t *testing.T) {
 	}
 	cmd.Process.Signal(syscall.SIGHUP)
 	cmd.Process.Signal(syscall.SIGUSR1) // which is heard after it
-	eventually(t, testkit.Patience, "the agent has lived through it", func() bool { return strings.Contains(text.String(), "USR1 changes nothing") })
+	eventually(t, testkit.Patience, "the agent has lived through it",
+		func() bool { return strings.Contains(text.String(), "USR1 changes nothing") })
 	if err := os.WriteFile(done, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

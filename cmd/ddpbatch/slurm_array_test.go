@@ -77,7 +77,8 @@ case $SLURM_ARRAY_TASK_ID in 1) exit 7;; 2) exit 3;; esac`)
 	follow := c.start("ddpbatch", "submit", "array.toml", "--follow")
 	eventually(t, commandLimit, "submit --follow shows what three elements write", func() bool {
 		out := follow.stdout.String()
-		return strings.Contains(out, "[0] element 0\n") && strings.Contains(out, "[1] element 1\n") && strings.Contains(out, "[2] element 2\n")
+		return strings.Contains(out, "[0] element 0\n") && strings.Contains(out, "[1] element 1\n") &&
+			strings.Contains(out, "[2] element 2\n")
 	})
 	id := regexp.MustCompile(`submitted job ([0-9]+):`).FindStringSubmatch(follow.stdout.String())[1]
 	array := c.find(id)
@@ -99,7 +100,8 @@ case $SLURM_ARRAY_TASK_ID in 1) exit 7;; 2) exit 3;; esac`)
 
 	c.write("go", "")
 	out := follow.end(commandLimit)
-	for _, want := range []string{"job " + id + ": 3 of 5 elements did not end well\n", "\n  job " + id + "_1: rank 0 ", "\n  job " + id + "_2: rank 0 ",
+	for _, want := range []string{"job " + id + ": 3 of 5 elements did not end well\n", "\n  job " + id + "_1: rank 0 ",
+		"\n  job " + id + "_2: rank 0 ",
 		"\n  job " + id + "_3 ended as CANCELLED: it was cancelled before it began"} {
 		if out.code != 7 || !strings.Contains(out.stderr, want) {
 			t.Errorf("submit --follow: want exit code 7 and %q, got %v", want, out)
@@ -118,7 +120,8 @@ case $SLURM_ARRAY_TASK_ID in 1) exit 7;; 2) exit 3;; esac`)
 	// of elements that are resumed alone, their own end counts
 	c.write("mended", "")
 	c.ok("ddpbatch", "resume", id+"_1", "--wait")
-	if out := c.ok("ddpbatch", "resume", id+"_2", "--follow"); !strings.Contains(out.stdout, "[2] element 2\n") || strings.Contains(out.stdout, "[1]") {
+	if out := c.ok("ddpbatch", "resume", id+"_2", "--follow"); !strings.Contains(out.stdout, "[2] element 2\n") ||
+		strings.Contains(out.stdout, "[1]") {
 		t.Errorf("resume --follow of element 2: %v", out)
 	}
 	if row := array.status(); row.State == "COMPLETED" || !strings.HasPrefix(row.Message, "4 of 5 elements are done") {

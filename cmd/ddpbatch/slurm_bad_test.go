@@ -39,7 +39,8 @@ func testSlurmBadCommands(t *testing.T, c *cluster) {
 		var out output
 		testkit.Promptly(t, 20*time.Second, func() time.Duration {
 			began := time.Now()
-			out = c.run("srun", append([]string{"-N4", "--ntasks-per-node=1", "--kill-on-bad-exit=0", "ddpbatch", "run", "--"}, row.command...)...)
+			out = c.run("srun",
+				append([]string{"-N4", "--ntasks-per-node=1", "--kill-on-bad-exit=0", "ddpbatch", "run", "--"}, row.command...)...)
 			t.Logf("%s: it took %v", row.name, time.Since(began))
 			return time.Since(began)
 		})
@@ -73,7 +74,8 @@ export DDPBATCH_SECRET
 exec ddpbatch run --join-timeout 5 -- sh -c 'echo started'`
 	for _, mpi := range []string{"none", "pmi2"} {
 		for tries := 1; ; tries++ {
-			out := c.run("env", "DDPBATCH_SECRET="+fmt.Sprintf("%064d", 6), "srun", "--mpi="+mpi, "-N3", "--ntasks-per-node=1", "bash", "-c", run)
+			out := c.run("env", "DDPBATCH_SECRET="+fmt.Sprintf("%064d", 6), "srun", "--mpi="+mpi, "-N3",
+				"--ntasks-per-node=1", "bash", "-c", run)
 			if strings.Contains(out.stdout, "started") || out.code != exit.Timeout && out.code != exit.Failed {
 				t.Errorf("--mpi=%s: %v", mpi, out)
 			} else if !strings.Contains(out.stderr, "secret") || !strings.Contains(out.stderr, "n2") {
@@ -89,8 +91,10 @@ exec ddpbatch run --join-timeout 5 -- sh -c 'echo started'`
 
 // testSlurmTooFewGPUs: two workers, and a GPU for one.
 func testSlurmTooFewGPUs(t *testing.T, c *cluster) {
-	out := c.run("srun", "-N2", "--ntasks-per-node=1", "--gres=gpu:1", "ddpbatch", "run", "--nproc-per-node", "2", "--", "sh", "-c", "echo started")
-	if out.code == 0 || strings.Contains(out.stdout, "started") || !strings.Contains(out.stderr, "GPU") || strings.Count(out.stderr, "ddpbatch: ") != 1 {
+	out := c.run("srun", "-N2", "--ntasks-per-node=1", "--gres=gpu:1", "ddpbatch", "run", "--nproc-per-node", "2", "--",
+		"sh", "-c", "echo started")
+	if out.code == 0 || strings.Contains(out.stdout, "started") || !strings.Contains(out.stderr, "GPU") ||
+		strings.Count(out.stderr, "ddpbatch: ") != 1 {
 		t.Errorf("two ranks, one GPU: %v", out)
 	}
 	c.ok("srun", "-N2", "--ntasks-per-node=1", "--gres=gpu:1", "ddpbatch", "run", "--nproc-per-node", "2", "--gpus", "all", "--", "true")
@@ -108,8 +112,8 @@ func (c *cluster) onlyOn(dir string, others ...string) {
 // testSlurmNotShared: the run directory is on one node's own disk. Each of the others cannot even start the program.
 func testSlurmNotShared(t *testing.T, c *cluster) { c.notShared("n1", "n2", "true") }
 
-// testSlurmNotSharedLate: and the slurmd of the one that can is slow, so that it starts its task only after srun has told that to end. The word
-// is lost, and srun's KILL (--wait) leaves nobody to tell what was wrong.
+// testSlurmNotSharedLate: and the slurmd of the one that can is slow, so that it starts its task only after srun has told that to end. The
+// word is lost, and srun's KILL (--wait) leaves nobody to tell what was wrong.
 func testSlurmNotSharedLate(t *testing.T, c *cluster) {
 	t.Cleanup(func() { c.onNode("n20", "pkill", "-CONT", "-x", "slurmd") })
 	c.notShared("n20", "n21", "pkill -STOP -x slurmd", "{ sleep 3; pkill -CONT -x slurmd; } &") // srun waits 10 s for an answer
@@ -163,16 +167,18 @@ func testSlurmNoProgram(t *testing.T, c *cluster) {
 	}
 	c.ok("cp", c.ok("sh", "-c", "printf %s \"$(command -v ddpbatch)\"").stdout, bin)
 	c.onlyOn(bin, "n2")
-	out := c.run("srun", "-N2", "-w", "n[1-2]", "--ntasks-per-node=1", "--kill-on-bad-exit=1", filepath.Join(bin, "ddpbatch"), "run", "--join-timeout", "20", "--", "echo", "started")
+	out := c.run("srun", "-N2", "-w", "n[1-2]", "--ntasks-per-node=1", "--kill-on-bad-exit=1", filepath.Join(bin, "ddpbatch"), "run",
+		"--join-timeout", "20", "--", "echo", "started")
 	if out.code == 0 || strings.Contains(out.stdout, "started") || !strings.Contains(out.stderr, "n2") {
 		t.Errorf("%v", out)
 	}
 }
 
-// testSlurmFullDisk: the disk of the logs and of the verdict is full before the worker fails. Its code is passed on all the same, and what could not be
-// written is said.
+// testSlurmFullDisk: the disk of the logs and of the verdict is full before the worker fails. Its code is passed on all the same, and what
+// could not be written is said.
 func testSlurmFullDisk(t *testing.T, c *cluster) {
-	c.commandJob("full", "nodes = 1\nnodelist = \"n1\"", "1", "sh", "-c", "head -c 1000000 /dev/zero | tr '\\0' x | fold; echo last words >&2; exit 3")
+	c.commandJob("full", "nodes = 1\nnodelist = \"n1\"", "1", "sh", "-c",
+		"head -c 1000000 /dev/zero | tr '\\0' x | fold; echo last words >&2; exit 3")
 	s := c.submit("full.toml", "--", "--hold")
 	attempts := filepath.Dir(filepath.Dir(s.dir.LogsPath(1)))
 	c.ok("mkdir", "-p", attempts)
@@ -183,7 +189,8 @@ func testSlurmFullDisk(t *testing.T, c *cluster) {
 		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
 	}
 	log, err := os.ReadFile(s.dir.SlurmLogPath(s.id))
-	if err != nil || !strings.Contains(string(log), "no space left on device") || !strings.Contains(string(log), "rank 0 on n1 exited with code 3") {
+	if err != nil || !strings.Contains(string(log), "no space left on device") ||
+		!strings.Contains(string(log), "rank 0 on n1 exited with code 3") {
 		t.Errorf("the job's log (%v) ends with:\n%s", err, log[max(0, len(log)-2000):])
 	}
 	s.nobodyLeft("")
@@ -199,7 +206,8 @@ func testSlurmReadOnly(t *testing.T, c *cluster) {
 	c.ok("mount", "-t", "tmpfs", "-o", "ro", "tmpfs", dir)
 	out := c.run("ddpbatch", "submit", "readonly.toml", "--set", `run_dir="readonly"`)
 	c.ok("umount", "-l", dir)
-	if out.code != exit.Failed && out.code != exit.Usage || !strings.Contains(out.stderr, "read-only") || !strings.Contains(out.stderr, dir) {
+	if out.code != exit.Failed && out.code != exit.Usage || !strings.Contains(out.stderr, "read-only") ||
+		!strings.Contains(out.stderr, dir) {
 		t.Errorf("submit: %v", out)
 	}
 	c.ok(c.script, "exec", "n1", "mount", "--bind", dir, dir)

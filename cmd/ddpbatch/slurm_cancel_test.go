@@ -10,8 +10,8 @@ import (
 	"ddpbatch/internal/exit"
 )
 
-// testSlurmCancelEnded: a job that has ended is not cancelled, nor is its run marked so that it could not be resumed; what is named beside it
-// is.
+// testSlurmCancelEnded: a job that has ended is not cancelled, nor is its run marked so that it could not be resumed; what is named beside
+// it is.
 func testSlurmCancelEnded(t *testing.T, c *cluster) {
 	c.commandJob("failed", "nodes = 1", "1", "sh", "-c", `[ -e again ] || exit 7`)
 	c.commandJob("runs", "nodes = 1", "1", "sh", "-c", `touch running; exec sleep 1000`)
@@ -20,13 +20,15 @@ func testSlurmCancelEnded(t *testing.T, c *cluster) {
 		t.Fatalf("the job that is to fail: %v", job)
 	}
 	runs := c.submit("runs.toml")
-	eventually(t, commandLimit, "the other job runs", func() bool { // before, it is its own batch script that ends it, with a code of its own
+	// before, it is its own batch script that ends it, with a code of its own
+	eventually(t, commandLimit, "the other job runs", func() bool {
 		_, err := os.Stat(filepath.Join(c.dir, "running"))
 		return err == nil
 	})
 	before := failed.events()
 	out := c.exits(exit.Usage, "ddpbatch", "cancel", failed.id, runs.id)
-	if want := "job " + failed.id + " has ended already: FAILED (rank 0 on "; !strings.Contains(out.stderr, want) || !strings.Contains(out.stderr, "); there is nothing to cancel\n") {
+	if want := "job " + failed.id + " has ended already: FAILED (rank 0 on "; !strings.Contains(out.stderr, want) ||
+		!strings.Contains(out.stderr, "); there is nothing to cancel\n") {
 		t.Errorf("cancel of the job that has failed: %v", out)
 	}
 	if !strings.Contains(out.stdout, "cancelled job "+runs.id+"\n") || strings.Contains(out.stdout, "cancelled job "+failed.id) {

@@ -47,7 +47,8 @@ func testSlurmChain(t *testing.T, c *cluster) {
 	out := c.ok("ddpbatch", "logs", "-f", links[2].id)
 	for _, want := range []string{
 		fmt.Sprintf("ddpbatch: link 1 of 4 ends: the time limit came, and the workers saved; link 2 goes on (job %s)\n", links[1].id),
-		fmt.Sprintf("ddpbatch: link 2 of 4: the run is done, so that the links after it are cancelled: jobs %s, %s\n", links[2].id, links[3].id),
+		fmt.Sprintf("ddpbatch: link 2 of 4: the run is done, so that the links after it are cancelled: jobs %s, %s\n",
+			links[2].id, links[3].id),
 	} {
 		if !strings.Contains(out.stdout, want) {
 			t.Errorf("the log does not say %q: %v", want, out)
@@ -100,7 +101,8 @@ func testSlurmChainCancelled(t *testing.T, c *cluster) {
 	c.ok("ddpbatch", "cancel", s.dir.Path())
 	neverRan(t, s.links(2))
 
-	c.commandJob("by-hand", "nodes = 2\nchain = 3", "1", "bash", "-c", `trap 'exit 1' TERM; touch "running.by-hand.$RANK"; sleep 1000 & wait`)
+	c.commandJob("by-hand", "nodes = 2\nchain = 3", "1", "bash", "-c",
+		`trap 'exit 1' TERM; touch "running.by-hand.$RANK"; sleep 1000 & wait`)
 	links = c.submit("by-hand.toml").links(3)
 	ranksRun(c, 4)
 	c.ok("scancel", links[0].id)

@@ -98,7 +98,8 @@ func testSlurmDoctor(t *testing.T, c *cluster) {
 		}
 		named := false
 		for _, f := range found.Findings {
-			named = named || f.Check == "network" && f.Level == "warn" && f.Nodes == "n3" && strings.HasPrefix(f.Found, "it is slow to all others")
+			named = named || f.Check == "network" && f.Level == "warn" && f.Nodes == "n3" &&
+				strings.HasPrefix(f.Found, "it is slow to all others")
 		}
 		if !named {
 			t.Errorf("--mpi=%s: the slow node is not named: %+v", mpi, found.Findings)

@@ -29,7 +29,8 @@ func testSlurmContainer(t *testing.T, c *cluster) {
 			t.Errorf("%s: the job ended with %s:\n%s", runtime, job["ExitCode"], out)
 		}
 	}
-	c.write("nothing.toml", "schema = 1\nname = \"nothing\"\n[launch]\ncommand = [\"true\"]\n[container]\nruntime = \"charliecloud\"\nimage = \"no-image\"\n")
+	c.write("nothing.toml", "schema = 1\nname = \"nothing\"\n[launch]\ncommand = [\"true\"]\n[container]\nruntime = "+
+		"\"charliecloud\"\nimage = \"no-image\"\n")
 	if out := c.exits(2, "ddpbatch", "submit", "nothing.toml"); !strings.Contains(out.stderr, "container.image: stat ") {
 		t.Errorf("an image that is not there: %v", out)
 	}

@@ -18,7 +18,8 @@ import (
 // once is a family in the first attempt, and done in any later one.
 const once = `[ "$TORCHELASTIC_RESTART_COUNT" -gt 0 ] && { echo "again on $(hostname)"; exit 0; }` + family
 
-// testSlurmSlurmdKilled: the node's daemon is gone, and its tasks live. Slurm takes the node for dead after a while; we hear of it from Slurm alone.
+// testSlurmSlurmdKilled: the node's daemon is gone, and its tasks live.
+// Slurm takes the node for dead after a while; we hear of it from Slurm alone.
 func testSlurmSlurmdKilled(t *testing.T, c *cluster) {
 	s, word := c.familyJob("slurmd", "nodes = 2\nnodelist = \"n[5-6]\"", 2, 4, family, "--set", final)
 	c.ok(c.script, "exec", "n6", "pkill", "-KILL", "-x", "slurmd")
@@ -212,7 +213,8 @@ func (s *submitted) oneLineage(attempt int) {
 	}
 }
 
-// testSlurmPowerOfBatchHost: the node of the batch script and of agent 0 is gone. Slurm starts the job again by itself, which counts as a lost node.
+// testSlurmPowerOfBatchHost: the node of the batch script and of agent 0 is gone.
+// Slurm starts the job again by itself, which counts as a lost node.
 func testSlurmPowerOfBatchHost(t *testing.T, c *cluster) {
 	s, word := c.familyJob("power", "nodes = 2\nexclude = \"n[1-13,16-18,20-21]\"", 2, 4, once)
 	c.harm("crash", "n14")
@@ -236,7 +238,8 @@ func testSlurmFewerNodes(t *testing.T, c *cluster) {
 	` + sayPlace + ` >"place.$RANK"
 	exit 0
 fi`
-	s, word := c.familyJob("fewer", "nodes = 3\nnodelist = \"n[16-18]\"", 2, 6, again+family, "--set", "launch.min_nodes=2", "--set", "launch.max_restarts=1")
+	s, word := c.familyJob("fewer", "nodes = 3\nnodelist = \"n[16-18]\"", 2, 6, again+family, "--set", "launch.min_nodes=2", "--set",
+		"launch.max_restarts=1")
 	c.harm("crash", "n17")
 	began := time.Now()
 	eventually(t, commandLimit, "four ranks run again", func() bool {
@@ -253,7 +256,8 @@ fi`
 		out.Write(text)
 	}
 	for rank, seen := range readPlaces(t, out.String()) {
-		if want := []string{"n16", "n18"}[rank/2]; seen.rank != rank || seen.host != want || seen.world != 4 || seen.nodes != 2 || seen.node != rank/2 ||
+		if want := []string{"n16", "n18"}[rank/2]; seen.rank != rank || seen.host != want || seen.world != 4 ||
+			seen.nodes != 2 || seen.node != rank/2 ||
 			seen.localRank != rank%2 || seen.localWorld != 2 || seen.master != "n16" && c.nodeAt(seen.master) != "n16" {
 			t.Errorf("rank %d is told %+v; it runs on %s, with 4 ranks on 2 nodes", rank, seen, want)
 		}

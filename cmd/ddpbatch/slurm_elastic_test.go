@@ -43,7 +43,8 @@ func testSlurmLostAgentLives(t *testing.T, c *cluster) {
 	if took < 50*time.Second { // attempt watch ends srun a minute after the last word
 		t.Errorf("the job ended %v after the run: nothing kept srun, so that this was no test", took)
 	}
-	if log, err := os.ReadFile(filepath.Join(s.dir.Path(), "slurm-"+s.id+".log")); err != nil || !strings.Contains(string(log), "srun is told to end its step") {
+	if log, err := os.ReadFile(filepath.Join(s.dir.Path(), "slurm-"+s.id+".log")); err != nil ||
+		!strings.Contains(string(log), "srun is told to end its step") {
 		t.Errorf("the job's log does not tell who ended the step: %v\n%s", err, log)
 	}
 	eventually(t, testkit.Patience, "no agent is left", func() bool { return !slices.ContainsFunc(s.kin(word), kin.isAgent) })

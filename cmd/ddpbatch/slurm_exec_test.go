@@ -11,8 +11,8 @@ import (
 	"ddpbatch/internal/exit"
 )
 
-// testSlurmExec: commands and shells run on the nodes of a job beside its own step, which holds all that the job has, without waiting for it:
-// of a plain job, an element of an array and a heterogeneous job.
+// testSlurmExec: commands and shells run on the nodes of a job beside its own step, which holds all that the job has, without waiting for
+// it: of a plain job, an element of an array and a heterogeneous job.
 func testSlurmExec(t *testing.T, c *cluster) {
 	const command = `touch "running.$DDPBATCH_RUN_NAME$SLURM_ARRAY_TASK_ID.$RANK"; mkdir -p sub; cd sub; exec sleep 1000`
 	begin := func(name string, options string, ranks ...string) *submitted {
@@ -42,16 +42,20 @@ func testSlurmExec(t *testing.T, c *cluster) {
 	if out.stdout != "" {
 		t.Errorf("exec without output printed %v", out)
 	}
-	if out = c.ok("ddpbatch", "exec", s.id, "--rank", "3", "--", "sh", "-c", `echo "$RANK on $SLURMD_NODENAME"`); out.stdout != "3 on n2\n" {
+	if out = c.ok("ddpbatch", "exec", s.id, "--rank", "3", "--", "sh", "-c", `echo "$RANK on $SLURMD_NODENAME"`); out.stdout != "3 on "+
+		"n2\n" {
 		t.Errorf("exec for one rank: %v", out)
 	}
 	c.exits(127, "ddpbatch", "exec", s.id, "--node", "n2", "--", "no-such-program")
-	out = c.exits(5, "sh", "-c", fmt.Sprintf("echo 'echo $RANK in $(basename $PWD); exit 5' | SHELL=/bin/sh ddpbatch shell %s --rank 2", s.id))
+	out = c.exits(5, "sh", "-c",
+		fmt.Sprintf("echo 'echo $RANK in $(basename $PWD); exit 5' | SHELL=/bin/sh ddpbatch shell %s --rank 2", s.id))
 	if out.stdout != "2 in sub\n" || !strings.Contains(out.stderr, "ddpbatch: n2, beside rank 2, which is process ") {
 		t.Errorf("a shell that reads a pipe: %v", out)
 	}
 	// script gives it a terminal
-	out = c.exits(6, "sh", "-c", fmt.Sprintf("echo 'test -t 0 && echo $RANK at $(tty); exit 6' | SHELL=/bin/sh script -qec 'ddpbatch shell %s --node n1' /dev/null", s.id))
+	out = c.exits(6, "sh", "-c",
+		fmt.Sprintf("echo 'test -t 0 && echo $RANK at $(tty); exit 6' | SHELL=/bin/sh script -qec 'ddpbatch shell %s --node n1' /dev/null",
+			s.id))
 	if !strings.Contains(out.stdout, "0 at /dev/pts/") {
 		t.Errorf("a shell on a terminal: %v", out)
 	}

@@ -37,7 +37,8 @@ func testSlurmCrash(t *testing.T, c *cluster) {
 	if job["JobState"] != "FAILED" || job["ExitCode"] != "7:0" {
 		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
 	}
-	if v := s.verdict(1); v.Cause != "crash" || v.Exit != 7 || v.FirstRank != 4 || v.Host != "n3" || !strings.Contains(v.Message, "rank 4 on n3") {
+	if v := s.verdict(1); v.Cause != "crash" || v.Exit != 7 || v.FirstRank != 4 || v.Host != "n3" ||
+		!strings.Contains(v.Message, "rank 4 on n3") {
 		t.Errorf("verdict: %+v", v)
 	}
 	s.gone()
@@ -64,7 +65,8 @@ touch failed
 echo "RuntimeError: CUDA error: uncorrectable ECC error encountered" >&2
 exit 1`
 
-// testSlurmFaultyGPU: a rank says that its node's GPU has failed. The job is requeued without that node, as it stands in the default policy.
+// testSlurmFaultyGPU: a rank says that its node's GPU has failed.
+// The job is requeued without that node, as it stands in the default policy.
 func testSlurmFaultyGPU(t *testing.T, c *cluster) {
 	c.commandJob("ecc", "nodes = 2", "1", "sh", "-c", faultyGPU)
 	s := c.submit("ecc.toml")

@@ -72,7 +72,8 @@ func testSlurmRestarted(t *testing.T, c *cluster) {
 	const twice = sayPlace + ` >"place.$TORCHELASTIC_RESTART_COUNT.$RANK"
 [ "$TORCHELASTIC_RESTART_COUNT" = 0 ] || exit 0
 `
-	s, word := c.familyJob("again", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, twice+family, "--set", final, "--set", "launch.max_restarts=1")
+	s, word := c.familyJob("again", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, twice+family, "--set", final, "--set",
+		"launch.max_restarts=1")
 	began := c.signalled(syscall.SIGKILL, s.worker(3).pid)
 	if job := s.await(); job["JobState"] != "COMPLETED" || job["Restarts"] != "0" {
 		t.Errorf("Slurm says: %s, exit code %s, %s restarts", job["JobState"], job["ExitCode"], job["Restarts"])

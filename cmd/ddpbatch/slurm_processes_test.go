@@ -35,7 +35,8 @@ func (k kin) get(name string) string {
 	return ""
 }
 
-// isAgent tells ddpbatch's agents, and isWorker the workers and what they have started: all but agents, their guards, srun and the batch script.
+// isAgent tells ddpbatch's agents, and isWorker the workers and what they have started:
+// all but agents, their guards, srun and the batch script.
 func (k kin) isAgent() bool { return len(k.args) > 1 && k.args[1] == "run" }
 
 func (k kin) isWorker(word string) bool {
@@ -82,13 +83,15 @@ func (s *submitted) agent(node string) kin {
 	return kin{}
 }
 
-// worker is a rank's process, whatever it runs by now: the one that leads a group in its agent's session. What it has started is in its group
-// or in sessions of its own, whoever the parent is. While it executes another program it has no command line, and kin does not see it.
+// worker is a rank's process, whatever it runs by now: the one that leads a group in its agent's session. What it has started is in its
+// group or in sessions of its own, whoever the parent is. While it executes another program it has no command line,
+// and kin does not see it.
 func (s *submitted) worker(rank int) (found kin) {
 	s.c.t.Helper()
 	eventually(s.c.t, testkit.Patience, fmt.Sprintf("rank %d has a process", rank), func() bool {
 		all := s.kin("")
-		at := slices.IndexFunc(all, func(k kin) bool { return k.get("RANK") == strconv.Itoa(rank) && k.group == k.pid && k.session != k.pid })
+		at := slices.IndexFunc(all,
+			func(k kin) bool { return k.get("RANK") == strconv.Itoa(rank) && k.group == k.pid && k.session != k.pid })
 		if at >= 0 {
 			found = all[at]
 		}
@@ -156,7 +159,9 @@ func (s *submitted) verdictComes(attempt int) {
 func (s *submitted) blames(attempt int, cause, host string, rank, exit int, nodes ...string) {
 	t := s.c.t
 	t.Helper()
-	if v := s.verdict(attempt); v.Cause != cause || v.Host != host || v.FirstRank != rank || v.Exit != exit || !slices.Equal(v.Nodes, nodes) {
-		t.Errorf("verdict of attempt %d: %+v; want cause %s, host %s, rank %d, exit code %d, bad nodes %q", attempt, v, cause, host, rank, exit, nodes)
+	if v := s.verdict(attempt); v.Cause != cause || v.Host != host || v.FirstRank != rank || v.Exit != exit ||
+		!slices.Equal(v.Nodes, nodes) {
+		t.Errorf("verdict of attempt %d: %+v; want cause %s, host %s, rank %d, exit code %d, bad nodes %q", attempt, v, cause,
+			host, rank, exit, nodes)
 	}
 }

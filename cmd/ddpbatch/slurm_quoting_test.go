@@ -14,7 +14,8 @@ import (
 // way forgets to quote it. A file called pwned would tell.
 var hostile = []string{
 	"", " ", "  two  blanks\t", "$(touch pwned)", "`touch pwned`", "'; touch pwned; '", `"; touch pwned; "`, "a\ntouch pwned\n",
-	"\n#SBATCH --job-name=pwned\n", "#SBATCH --wrap=x", "# not a comment", "$HOME ${PATH}", `back\slash\\n`, "%j %x %%", "* ? [a]", "~root", "!!",
+	"\n#SBATCH --job-name=pwned\n", "#SBATCH --wrap=x", "# not a comment", "$HOME ${PATH}", `back\slash\\n`, "%j %x %%",
+	"* ? [a]", "~root", "!!",
 	"ünï ☃ 日本", "\x01\x1b[31m\x7f", "-n", "--", "{{.RunDir}}", "<<EOF\nEOF", "&& touch pwned &", "end\n\n",
 }
 

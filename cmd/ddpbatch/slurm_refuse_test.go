@@ -46,7 +46,8 @@ func testSlurmTestOnly(t *testing.T, c *cluster) {
 	// what is beyond the partition's limits is told of at its place, where Slurm would queue it and never start it
 	for _, command := range [][]string{{"check", "--slurm"}, {"submit", "--test-only"}} {
 		out := c.run("ddpbatch", append(command, job, "--set", "slurm.nodes=1000", "--set", "slurm.gpus_per_node=77")...)
-		for _, want := range []string{"--set slurm.nodes: slurm.nodes: 1000 nodes", "--set slurm.gpus_per_node: slurm.gpus_per_node: 77 GPUs a node"} {
+		for _, want := range []string{"--set slurm.nodes: slurm.nodes: 1000 nodes",
+			"--set slurm.gpus_per_node: slurm.gpus_per_node: 77 GPUs a node"} {
 			if !strings.Contains(out.stderr, want) {
 				t.Errorf("%s without %q: %v", command, want, out)
 			}
@@ -68,7 +69,8 @@ func testSlurmTestOnly(t *testing.T, c *cluster) {
 	// so is every starter, made to fit this cluster
 	for _, s := range templates.Starters() {
 		c.write(s.Name+".toml", s.Text)
-		words := []string{"submit", s.Name + ".toml", "--test-only", "--skip-data-check", "--set", "launch.nproc_per_node=1", "--set", "slurm.cpus_per_task=1"}
+		words := []string{"submit", s.Name + ".toml", "--test-only", "--skip-data-check", "--set", "launch.nproc_per_node=1", "--set",
+			"slurm.cpus_per_task=1"}
 		if strings.Contains(s.Text, "\nmem = ") {
 			words = append(words, "--set", "slurm.mem=1G")
 		}

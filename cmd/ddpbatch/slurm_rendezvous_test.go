@@ -71,9 +71,12 @@ exec "$@"
 		code  int // srun's: the highest of the tasks'; 0: all come, however long that takes
 		want  []string
 	}{
-		{"another node's name", "none", []string{misnamed}, nil, 124, []string{"n1 resolves to 127.0.1.1 on n2, which is n2 itself and no other node", "127.0.1.1: connect: connection refused", "missing: agent 1 (n2)"}},
+		{"another node's name", "none", []string{misnamed}, nil, 124,
+			[]string{"n1 resolves to 127.0.1.1 on n2, which is n2 itself and no other node", "127.0.1.1: connect: connection refused",
+				"missing: agent 1 (n2)"}},
 		{"another node's name, not needed", "pmi2", []string{misnamed}, nil, 0, nil},
-		{"a task that ends", "pmi2", []string{silent}, nil, 124, []string{"agent 2 on n3 waited 6s for every task of the step to come to Slurm's PMI-2, and some did not"}},
+		{"a task that ends", "pmi2", []string{silent}, nil, 124,
+			[]string{"agent 2 on n3 waited 6s for every task of the step to come to Slurm's PMI-2, and some did not"}},
 		{"a task that ends, by ports", "none", []string{silent}, nil, 124, []string{"2 of 3 agents came within 6s; missing: agent 1 (n2)"}},
 	} {
 		args := append([]string{"--mpi=" + row.mpi, "-w", "n1,n2,n3", "--ntasks-per-node=1"}, row.words...)
@@ -116,10 +119,13 @@ exec ddpbatch run --join-timeout 60 $2 -- true
 		{"the batch script's own number", "", "--node-rank 0", 2, " cannot take part: --node-rank is 0, and to Slurm this is node "},
 		{"another node's number", "", "--node-rank 1", 2, notNode0},
 		{"another node's number, on the first node", "0", "--node-rank 1", 2, notNode0},
-		{"the batch script's own number, two needed", "", "--nnodes 2:3 --node-rank 0", 2, " cannot take part: --node-rank is 0, and to Slurm this is node "},
+		{"the batch script's own number, two needed", "", "--nnodes 2:3 --node-rank 0", 2,
+			" cannot take part: --node-rank is 0, and to Slurm this is node "},
 		{"another node's number, two needed", "", "--nnodes 2:3 --node-rank 1", 2, notNode0},
-		{"an interface that is not there", "", "--interface ib0", 1, `on n1: there is no network address that "ib0" (interface) allows; it has lo 127.0.0.1/8`},
-		{"a network that one node does not have", "1", "--interface 10.253.0.0/16", 1, `agent 1 on n2 cannot take part: on n2: there is no network address that "10.253.0.0/16" (interface) allows`},
+		{"an interface that is not there", "", "--interface ib0", 1,
+			`on n1: there is no network address that "ib0" (interface) allows; it has lo 127.0.0.1/8`},
+		{"a network that one node does not have", "1", "--interface 10.253.0.0/16", 1,
+			`agent 1 on n2 cannot take part: on n2: there is no network address that "10.253.0.0/16" (interface) allows`},
 	} {
 		for _, mpi := range []string{"pmi2", "none"} {
 			// a wait for those who do not come takes ten seconds, each time
@@ -143,11 +149,13 @@ exec ddpbatch run --join-timeout 60 $2 -- true
 			c.checkPlaces(readPlaces(t, out.stdout), 6)
 			continue
 		}
-		out := c.exits(2, "salloc", "-Q", "-N3", "-n5", "srun", "--mpi="+mpi, "-N3", "--ntasks-per-node=1", "ddpbatch", "run", "--nproc-per-node", "2", "--", "true")
+		out := c.exits(2, "salloc", "-Q", "-N3", "-n5", "srun", "--mpi="+mpi, "-N3", "--ntasks-per-node=1", "ddpbatch", "run",
+			"--nproc-per-node", "2", "--", "true")
 		if n := strings.Count(out.stderr, "srun -N3 -n3 --ntasks-per-node=1"); n != 5 {
 			t.Errorf("--mpi=%s: %d of 5 tasks tell what to type: %s", mpi, n, out.stderr)
 		}
-		out = c.ok("salloc", "-Q", "-N3", "-n5", "srun", "--mpi="+mpi, "-N3", "-n3", "--ntasks-per-node=1", "ddpbatch", "run", "--nproc-per-node", "2", "--", "bash", "-c", sayPlace)
+		out = c.ok("salloc", "-Q", "-N3", "-n5", "srun", "--mpi="+mpi, "-N3", "-n3", "--ntasks-per-node=1", "ddpbatch", "run",
+			"--nproc-per-node", "2", "--", "bash", "-c", sayPlace)
 		c.checkPlaces(readPlaces(t, out.stdout), 6) // where that is typed
 	}
 }

@@ -93,8 +93,8 @@ func testSlurmRequeueWarned(t *testing.T, c *cluster) {
 	s.goneOn("timeout")
 }
 
-// testSlurmWarnedWhenDue: Slurm signals a job up to a minute before its warning is due; its workers are stopped no sooner than they have to be,
-// also where the limit was moved while the job ran.
+// testSlurmWarnedWhenDue: Slurm signals a job up to a minute before its warning is due; its workers are stopped no sooner than they have to
+// be, also where the limit was moved while the job ran.
 func testSlurmWarnedWhenDue(t *testing.T, c *cluster) {
 	const lead, late = 10, 6 // seconds; late is what looking, telling and Slurm's whole seconds take
 	var jobs []*submitted
@@ -249,7 +249,8 @@ func testSlurmRequeueElement(t *testing.T, c *cluster) {
 
 // testSlurmRequeueNode: an agent is lost with its node's good name: the job goes on elsewhere.
 func testSlurmRequeueNode(t *testing.T, c *cluster) {
-	c.commandJob("node", "nodes = 2", "1", "bash", "-c", `[ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] && exit 0; touch "running.0.$RANK"; exec sleep 1000`)
+	c.commandJob("node", "nodes = 2", "1", "bash", "-c",
+		`[ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] && exit 0; touch "running.0.$RANK"; exec sleep 1000`)
 	s := c.submit("node.toml")
 	ranksRun(c, 2)
 	node := strings.TrimSpace(c.ok("scontrol", "show", "hostnames", c.job(s.id)["NodeList"]).stdout)
@@ -276,7 +277,8 @@ func testSlurmRequeueDrained(t *testing.T, c *cluster) {
 	s := c.submit("drained.toml")
 	ranksRun(c, 2)
 	nodes := c.job(s.id)["NodeList"]
-	c.commandJob("stays", "nodes = 1\nexclude = \""+nodes+"\"", "1", "bash", "-c", strings.Replace(saver, "running.$id", "running.stays", 1))
+	c.commandJob("stays", "nodes = 1\nexclude = \""+nodes+"\"", "1", "bash", "-c",
+		strings.Replace(saver, "running.$id", "running.stays", 1))
 	stays := c.submit("stays.toml", "--set", `requeue.on=["timeout"]`)
 	ranksRun(c, 3)
 	node := strings.Fields(c.ok("scontrol", "show", "hostnames", nodes).stdout)[1] // not that of the first rank

@@ -212,7 +212,8 @@ func (s *submitted) finalState() *checkpoint.State {
 // equalStates compares two states bit by bit: parameters, momentum, and the facts beside them.
 func equalStates(t *testing.T, got, want *checkpoint.State) bool {
 	t.Helper()
-	equal := got.Step == want.Step && got.World == want.World && len(got.Tensors) == len(want.Tensors) && len(got.Values) == len(want.Values)
+	equal := got.Step == want.Step && got.World == want.World && len(got.Tensors) == len(want.Tensors) &&
+		len(got.Values) == len(want.Values)
 	if !equal {
 		t.Errorf("step %d, %d ranks, %d tensors, %d values; want step %d, %d ranks, %d tensors, %d values",
 			got.Step, got.World, len(got.Tensors), len(got.Values), want.Step, want.World, len(want.Tensors), len(want.Values))

@@ -56,8 +56,8 @@ func testSlurmJobsShareNodes(t *testing.T, c *cluster) {
 	onePortForTwo(t, c)
 }
 
-// onePortForTwo gives two jobs on the same nodes one MASTER_PORT: their ranks would meet each other's. The second says so before any worker of
-// it is started, and the first does not mind.
+// onePortForTwo gives two jobs on the same nodes one MASTER_PORT: their ranks would meet each other's. The second says so before any worker
+// of it is started, and the first does not mind.
 func onePortForTwo(t *testing.T, c *cluster) {
 	t.Helper()
 	words := func(script string) []string {

@@ -41,15 +41,18 @@ mode = "zip"
 			t.Errorf("%s, %s: %q, want %q", when, command, got, want)
 		}
 	}
-	rows("after one failed", "status "+id, "1 0.1 0.25 COMPLETED 1 1/1 0.25", "2 0.01 0.5 FAILED 1 1/1 0.5", "0 1 0.75 COMPLETED 1 1/1 0.75")
-	rows("after one failed", "status "+id+" --sort=-loss", "0 1 0.75 COMPLETED 1 1/1 0.75", "2 0.01 0.5 FAILED 1 1/1 0.5", "1 0.1 0.25 COMPLETED 1 1/1 0.25")
+	rows("after one failed", "status "+id, "1 0.1 0.25 COMPLETED 1 1/1 0.25", "2 0.01 0.5 FAILED 1 1/1 0.5",
+		"0 1 0.75 COMPLETED 1 1/1 0.75")
+	rows("after one failed", "status "+id+" --sort=-loss", "0 1 0.75 COMPLETED 1 1/1 0.75", "2 0.01 0.5 FAILED 1 1/1 0.5",
+		"1 0.1 0.25 COMPLETED 1 1/1 0.25")
 	if link, err := os.Readlink(filepath.Join(array.dir.Path(), "tasks", "LR=0.01,LOSS=0.5")); err != nil || link != "2" {
 		t.Errorf("the failed element's name leads to %q, %v", link, err)
 	}
 
 	c.write("mended", "")
 	again := c.ok("ddpbatch", "resume", id, "--wait").stdout
-	rows("after the resume", "status "+id, "1 0.1 0.25 COMPLETED 1 1/1 0.25", "2 0.01 0.5 COMPLETED 2 1/1 0.5", "0 1 0.75 COMPLETED 1 1/1 0.75")
+	rows("after the resume", "status "+id, "1 0.1 0.25 COMPLETED 1 1/1 0.25", "2 0.01 0.5 COMPLETED 2 1/1 0.5",
+		"0 1 0.75 COMPLETED 1 1/1 0.75")
 	newest, err := array.dir.JobID()
 	if err != nil || !strings.Contains(again, "submitted job "+newest+":") {
 		t.Errorf("the newest job is %s, %v; resume says %s", newest, err, again)

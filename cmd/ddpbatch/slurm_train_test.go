@@ -53,7 +53,8 @@ func testSlurmTrain(t *testing.T, c *cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.write("mnist.toml", fmt.Sprintf(digitsJob, filepath.Join(digits, "images-idx3-ubyte.gz"), filepath.Join(digits, "labels-idx1-ubyte.gz")))
+	c.write("mnist.toml", fmt.Sprintf(digitsJob, filepath.Join(digits, "images-idx3-ubyte.gz"),
+		filepath.Join(digits, "labels-idx1-ubyte.gz")))
 	out := c.ok("ddpbatch", "submit", "mnist.toml", "--follow").stdout
 	id := regexp.MustCompile(`(?m)^submitted job ([0-9]+):`).FindStringSubmatch(out)
 	if id == nil {

@@ -23,8 +23,9 @@ var starterRows = map[string]struct {
 	torch bool // it needs PyTorch
 	says  string
 }{
-	"simulate":  {says: "checkpoints/step-000000000064\n"},
-	"mnist":     {bring: bringDigits, args: []string{"--nodes", "2", "--set", "train.max_steps=3"}, says: "checkpoints/step-000000000003\n"},
+	"simulate": {says: "checkpoints/step-000000000064\n"},
+	"mnist": {bring: bringDigits, args: []string{"--nodes", "2", "--set", "train.max_steps=3"},
+		says: "checkpoints/step-000000000003\n"},
 	"gpt":       {bring: bringText, args: starterGPT, says: "checkpoints/step-000000000002\n"},
 	"pytorch":   {torch: true}, // TestPyTorchStarterComesToTheSameEnd runs it
 	"torchrun":  {args: starterTorchrun, torch: true, says: "world size 2 on CPUs by Gloo, from step 0\n"},
@@ -36,10 +37,12 @@ var starterRows = map[string]struct {
 	"container": {bring: bringImage}, // TestContainers runs it
 	"chain":     {args: []string{"--set", "train.epochs=4"}, says: "checkpoints/step-000000000128\n"},
 
-	"parallelcluster": {args: append(slices.Clone(starterTorch), "--nodes", "1"), torch: true, says: "world size 1 on CPUs by Gloo, from step 0\n"},
+	"parallelcluster": {args: append(slices.Clone(starterTorch), "--nodes", "1"), torch: true,
+		says: "world size 1 on CPUs by Gloo, from step 0\n"},
 }
 
-var starterGPT = []string{"--nodes", "1", "--set", "train.max_steps=2", "--set", "train.batch_size=1", "--set", "train.schedule.warmup_steps=1"}
+var starterGPT = []string{"--nodes", "1", "--set", "train.max_steps=2", "--set", "train.batch_size=1", "--set",
+	"train.schedule.warmup_steps=1"}
 
 var starterTorch = []string{"--nproc-per-node", "1", "--set", `launch.command=["python3", "train.py", "--epochs", "1"]`}
 
@@ -101,7 +104,8 @@ func starterTorchEnv(t *testing.T) []string {
 		t.Skip("-short: it starts PyTorch")
 	}
 	return []string{
-		"PATH=" + filepath.Dir(torch.Python(t)) + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "TMPDIR=" + t.TempDir(), "PYTHONDONTWRITEBYTECODE=1",
+		"PATH=" + filepath.Dir(torch.Python(t)) + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "TMPDIR=" + t.TempDir(),
+		"PYTHONDONTWRITEBYTECODE=1",
 	}
 }
 
@@ -160,7 +164,8 @@ func TestPyTorchStarterComesNearTheSameEnd(t *testing.T) {
 	t.Parallel()
 	env, dir := append(starterTorchEnv(t), "OMP_NUM_THREADS=1"), t.TempDir()
 	initStarter(t, dir, "pytorch")
-	cmd, out := command(dir, "rehearse", "job.toml", "--fault", "warn:all@step=10", "--atol", "1e-6", "--nodes", "1", "--nproc-per-node", "4",
+	cmd, out := command(dir, "rehearse", "job.toml", "--fault", "warn:all@step=10", "--atol", "1e-6", "--nodes", "1",
+		"--nproc-per-node", "4",
 		"--set", `launch.command=["python3", "train.py", "--epochs", "2"]`)
 	cmd.Env = append(os.Environ(), env...)
 	err := cmd.Run()

@@ -33,7 +33,8 @@ func TestStatusShowsMetricsWithoutLoss(t *testing.T) {
 // A frame of status --watch reads of the run's metrics what has come since the one before.
 func TestFramesReadMetricsOnce(t *testing.T) {
 	run, began := fakeslurm.RunOf(t, "train", "/bin/true", ""), time.Now().Add(-time.Hour)
-	for _, e := range []rundir.Event{{Time: began, Event: rundir.EventBegin}, {Time: began.Add(time.Minute), Event: rundir.EventEnd, Cause: "done"}} {
+	for _, e := range []rundir.Event{{Time: began, Event: rundir.EventBegin},
+		{Time: began.Add(time.Minute), Event: rundir.EventEnd, Cause: "done"}} {
 		e.Attempt = 1
 		if err := run.Append(e); err != nil {
 			t.Fatal(err)

@@ -22,20 +22,29 @@ func TestTorchHangNamesTheRank(t *testing.T) {
 		how  string
 		says string // of the verdict
 	}{
-		{"missing", "rank 1 on {host} did not come: it stands at {at missing} in joined, asleep, while rank 0 waits in all_reduce ({in all_reduce} in joined);"},
-		{"order", "the ranks wait in different calls: rank 0 in all_reduce ({in all_reduce} in joined), rank 1 in broadcast ({in broadcast} in joined);"},
-		{"shape", "the ranks wait in different calls: rank 0 in reduce ({in reduce} in joined), rank 1 in all_reduce ({in all_reduce} in joined);"},
-		{"loader", "rank 1 on {host} did not come: it stands at {over loader} in joined, and waits for process {pid} at {at loader} in __getitem__, " +
+		{"missing", "rank 1 on {host} did not come: it stands at {at missing} in joined, asleep, while rank 0 waits in all_reduce " +
+			"({in all_reduce} in joined);"},
+		{"order", "the ranks wait in different calls: rank 0 in all_reduce ({in all_reduce} in joined), rank 1 in broadcast " +
+			"({in broadcast} in joined);"},
+		{"shape", "the ranks wait in different calls: rank 0 in reduce ({in reduce} in joined), rank 1 in all_reduce " +
+			"({in all_reduce} in joined);"},
+		{"loader", "rank 1 on {host} did not come: it stands at {over loader} in joined, and waits for process {pid} at {at " +
+			"loader} in __getitem__, " +
 			"while rank 0 waits in all_reduce ({in loop} in joined);"},
-		{"file", "rank 1 on {host} did not come: it stands at {at file} in unjoined, in openat of {fifo}, while rank 0 waits in init_process_group ({in init});"},
+		{"file", "rank 1 on {host} did not come: it stands at {at file} in unjoined, in openat of {fifo}, while rank 0 waits in " +
+			"init_process_group ({in init});"},
 		{"held", "rank 1 on {host} did not come: it stands in openat of {fifo}, while rank 0 waits in init_process_group ({in init});"},
-		{"stop", "rank 1 on {host} was stopped (SIGSTOP) and gave no sign of life for {time} (no heartbeat, no output, no CPU time){how}; " +
+		{"stop", "rank 1 on {host} was stopped (SIGSTOP) and gave no sign of life for {time} (no heartbeat, no " +
+			"output, no CPU time){how}; " +
 			"rank 0 waits in init_process_group ({in init})"},
-		{"deadlock", "rank 1 on {host} did not come: it stands at {at deadlock} in deadlock, and waits for a thread at {in thread} in <lambda>, " +
+		{"deadlock", "rank 1 on {host} did not come: it stands at {at deadlock} in deadlock, and waits for a thread at " +
+			"{in thread} in <lambda>, " +
 			"while rank 0 waits in init_process_group ({in init});"},
 		{"cable", "all 2 ranks wait in all_reduce ({in all_reduce} in joined): none is missing, "},
-		{"start", "rank 1 on {host} did not come: it stands at {at start} in unjoined, asleep, while rank 0 waits in init_process_group ({in init});"},
-		{"ddp", "rank 1 on {host} did not come: it stands at {at ddp} in joined, asleep, while rank 0 waits in DistributedDataParallel ({in ddp} in joined);"},
+		{"start", "rank 1 on {host} did not come: it stands at {at start} in unjoined, asleep, while rank 0 waits in " +
+			"init_process_group ({in init});"},
+		{"ddp", "rank 1 on {host} did not come: it stands at {at ddp} in joined, asleep, while rank 0 waits in " +
+			"DistributedDataParallel ({in ddp} in joined);"},
 	} {
 		t.Run(row.how, func(t *testing.T) {
 			t.Parallel()
@@ -76,7 +85,8 @@ func (p *pytorch) runHanging(how string, flag, limit string, words ...string) ou
 		p.t.Fatal(err)
 	}
 	p.env = append(p.env, "FIFO="+p.fifo())
-	return p.run(append([]string{"--nproc-per-node", "2", flag, limit, "--log-dir", filepath.Join(p.dir, "logs"), p.script("hang.py"), how}, words...)...)
+	return p.run(append([]string{"--nproc-per-node", "2", flag, limit, "--log-dir", filepath.Join(p.dir, "logs"), p.script("hang.py"), how},
+		words...)...)
 }
 
 func (p *pytorch) fifo() string { return filepath.Join(p.dir, "data") }

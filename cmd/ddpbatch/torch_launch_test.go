@@ -115,7 +115,8 @@ func TestTorchTrainsOnTwoNodesAsOnOne(t *testing.T) {
 		flags := strings.ReplaceAll(row.flags, "PORT", fmt.Sprint(handPort(t)))
 		var agents []*process
 		for _, own := range row.each {
-			agents = append(agents, p.launch(slices.Concat([]string{"ddpbatch", "run"}, strings.Fields(flags+" "+own), []string{script})...))
+			agents = append(agents,
+				p.launch(slices.Concat([]string{"ddpbatch", "run"}, strings.Fields(flags+" "+own), []string{script})...))
 		}
 		var said string
 		for _, agent := range agents {

@@ -54,7 +54,8 @@ func TestTorchRestartComesToTheSameEnd(t *testing.T) {
 		fixed bool // the port
 	}{
 		{"one agent", "--standalone --nproc-per-node 2", []string{""}, false},
-		{"two agents, torch's store", "--nnodes 2 --torch-store --master-addr 127.0.0.1 --master-port PORT", []string{"--node-rank 0", "--node-rank 1"}, true},
+		{"two agents, torch's store", "--nnodes 2 --torch-store --master-addr 127.0.0.1 --master-port PORT",
+			[]string{"--node-rank 0", "--node-rank 1"}, true},
 	} {
 		file := filepath.Join(p.dir, row.name+".pt")
 		flags := strings.ReplaceAll(row.flags, "PORT", fmt.Sprint(handPort(t)))
@@ -98,7 +99,8 @@ func TestTorchGoesOnWithoutALostAgent(t *testing.T) {
 	p := newPyTorch(t)
 	endpoint := fmt.Sprint("localhost:", handPort(t))
 	agent := func() *process {
-		return p.launch("ddpbatch", "run", "--nnodes", "1:2", "--max-restarts", "1", "--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--shutdown-timeout", "2",
+		return p.launch("ddpbatch", "run", "--nnodes", "1:2", "--max-restarts", "1", "--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint,
+			"--shutdown-timeout", "2",
 			"--rdzv-conf", "last_call_timeout=20", p.script("resume.py"), "--file", filepath.Join(p.dir, "state.pt"), "--wait-at", "3")
 	}
 	agents := []*process{agent(), agent()}
@@ -115,7 +117,8 @@ func TestTorchGoesOnWithoutALostAgent(t *testing.T) {
 	goes.end(torchLimit)
 	out := stays.end(torchLimit)
 	p.gone()
-	if all := lives(out.stdout); out.code != 0 || len(all) != 2 || all[1].rank != 0 || all[1].round != 1 || all[1].step != 3 || len(finals(out.stdout)) != 1 {
+	if all := lives(out.stdout); out.code != 0 || len(all) != 2 || all[1].rank != 0 || all[1].round != 1 || all[1].step != 3 ||
+		len(finals(out.stdout)) != 1 {
 		t.Errorf("the agent that is left: %+v, %v", all, out)
 	}
 }
@@ -126,9 +129,11 @@ func TestTorchSavesWhenWarned(t *testing.T) {
 	t.Parallel()
 	p := newPyTorch(t)
 	want := p.uninterrupted()
-	run := []string{"--nproc-per-node", "2", p.script("resume.py"), "--file", filepath.Join(p.dir, "state.pt"), "--wait-at", "4", "--signal"}
+	run := []string{"--nproc-per-node", "2", p.script("resume.py"), "--file", filepath.Join(p.dir, "state.pt"),
+		"--wait-at", "4", "--signal"}
 	agent := p.launch(append([]string{"ddpbatch", "run", "--standalone", "--shutdown-timeout", "120"}, run...)...)
-	eventually(t, torchLimit, "both ranks have trained four steps", func() bool { return strings.Count(agent.stdout.String(), "waiting ") == 2 })
+	eventually(t, torchLimit, "both ranks have trained four steps",
+		func() bool { return strings.Count(agent.stdout.String(), "waiting ") == 2 })
 	if err := syscall.Kill(agent.cmd.Process.Pid, syscall.SIGUSR2); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +158,8 @@ func TestTorchRehearsalFindsTheSameEnd(t *testing.T) {
 	out := p.launch("ddpbatch", "rehearse", "--nodes", "2", "--nproc-per-node", "1", "--compare", "checkpoints/*.end",
 		"--", p.python, "-u", p.script("resume.py"), "--steps", "40", "--pace", "0.05").end(torchLimit)
 	p.gone()
-	if out.code != 0 || !regexp.MustCompile(`interrupted(-\d)?\t2\t`).MatchString(out.stdout) || !strings.Contains(out.stdout, "same: 1 file equal") {
+	if out.code != 0 || !regexp.MustCompile(`interrupted(-\d)?\t2\t`).MatchString(out.stdout) ||
+		!strings.Contains(out.stdout, "same: 1 file equal") {
 		t.Errorf("rehearse: %v", out)
 	}
 }

@@ -39,7 +39,8 @@ func newLab(t *testing.T) *lab {
 	testkit.EnterTemp(t)
 	dir := t.TempDir()
 	l := &lab{t: t, dir: dir, project: filepath.Join(dir, "project"), program: filepath.Join(dir, "bin", "ddpbatch")}
-	for path, mode := range map[string]fs.FileMode{filepath.Dir(dir): 0o755, dir: 0o755, l.project: 0o777 | fs.ModeSticky, filepath.Dir(l.program): 0o755} {
+	for path, mode := range map[string]fs.FileMode{filepath.Dir(dir): 0o755, dir: 0o755, l.project: 0o777 | fs.ModeSticky,
+		filepath.Dir(l.program): 0o755} {
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +58,8 @@ func newLab(t *testing.T) *lab {
 		"sbatch": "500", "scancel": "", "scontrol": "", "sinfo": "", "sacct": "",
 		"squeue": strings.ReplaceAll("500|500|RUNNING|None|N/A|1:00|x", "|", "\x1f"),
 	} {
-		l.write("bin/"+name, fmt.Sprintf("#!/bin/sh\necho \"%[1]s by $(id -u) $*\" >>%[2]s/calls\nprintf '%%s\\n' '%[3]s'\n", name, dir, says), 0o755)
+		l.write("bin/"+name, fmt.Sprintf("#!/bin/sh\necho \"%[1]s by $(id -u) $*\" >>%[2]s/calls\nprintf '%%s\\n' '%[3]s'\n",
+			name, dir, says), 0o755)
 	}
 	l.write("bin/srun", fmt.Sprintf("#!/bin/sh\necho \"srun by $(id -u) $*\" >>%s/calls\n", dir), 0o755)
 	l.write("project/job.toml", "name = \"x\"\n[launch]\ncommand = [\"true\"]\n", 0o644)
@@ -80,7 +82,8 @@ func (l *lab) as(uid uint32, program string, args ...string) (output string, cod
 	l.t.Helper()
 	cmd := exec.Command(program, args...)
 	cmd.Dir = l.project
-	cmd.Env = []string{"PATH=" + filepath.Dir(l.program) + ":/usr/bin:/bin", "HOME=" + l.project, "SLURM_JOB_ID=500", "SLURM_JOB_NODELIST=n1"}
+	cmd.Env = []string{"PATH=" + filepath.Dir(l.program) + ":/usr/bin:/bin", "HOME=" + l.project, "SLURM_JOB_ID=500",
+		"SLURM_JOB_NODELIST=n1"}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	// one group for both, as members of a project have
@@ -148,7 +151,8 @@ func (l *lab) runsOf(uid int, mode fs.FileMode) {
 func (l *lab) trap(run string) {
 	l.t.Helper()
 	for _, name := range []string{"bin/ddpbatch", "script.sh"} {
-		l.must(attacker, "sh", "-c", `printf '#!/bin/sh\necho "trapped $(id -u)" >>%s/calls\n' "$1" >"$2"`, "sh", l.dir, filepath.Join(run, name))
+		l.must(attacker, "sh", "-c", `printf '#!/bin/sh\necho "trapped $(id -u)" >>%s/calls\n' "$1" >"$2"`, "sh", l.dir,
+			filepath.Join(run, name))
 	}
 	l.must(attacker, "chmod", "-R", "go+rX,go-w", run)
 }
@@ -169,7 +173,8 @@ func TestPlantedRunIsOnlyLookedAt(t *testing.T) {
 
 	// that is all there is of job 500
 	for _, command := range [][]string{
-		{"resume", "500"}, {"resume", planted}, {"resume", "runs/a-500"}, {"resume", "runs/.job-a-500"}, {"resume", filepath.Base(planted), "--set", "slurm.nodes=2"},
+		{"resume", "500"}, {"resume", planted}, {"resume", "runs/a-500"}, {"resume", "runs/.job-a-500"},
+		{"resume", filepath.Base(planted), "--set", "slurm.nodes=2"},
 		{"cancel", "500"}, {"ckpt", "prune", "500"}, {"ckpt", "prune", "--force", "--keep-last", "2", planted},
 		{"attempt", "begin", planted}, {"attempt", "end", "--code", "0", planted}, {"attempt", "watch", "--srun", "1", planted},
 	} {
@@ -177,7 +182,8 @@ func TestPlantedRunIsOnlyLookedAt(t *testing.T) {
 			t.Errorf("%q ended with %d, want 2 and the owner's number:\n%s", command, code, out)
 		}
 	}
-	for _, command := range [][]string{{"status", "500"}, {"status"}, {"logs", "500"}, {"ckpt", "ls", "500"}, {"ckpt", "prune", "--dry-run", "500"}} {
+	for _, command := range [][]string{{"status", "500"}, {"status"}, {"logs", "500"}, {"ckpt", "ls", "500"},
+		{"ckpt", "prune", "--dry-run", "500"}} {
 		if out, code := l.as(victim, l.program, command...); code == 2 || strings.Contains(out, "belongs to") {
 			t.Errorf("%q ended with %d, and only looks:\n%s", command, code, out)
 		}
@@ -191,7 +197,8 @@ func TestPlantedRunIsOnlyLookedAt(t *testing.T) {
 
 	// and now there is a run of the victim's own
 	own := l.submit(victim)
-	if out := l.must(victim, l.program, "status", "500"); !strings.Contains(out, own[len(l.project)+1:]) || strings.Contains(out, "x-2099") {
+	if out := l.must(victim, l.program, "status", "500"); !strings.Contains(out, own[len(l.project)+1:]) ||
+		strings.Contains(out, "x-2099") {
 		t.Errorf("status 500 does not show the victim's own run:\n%s", out)
 	}
 	l.as(victim, l.program, "resume", "500") // of a job that runs

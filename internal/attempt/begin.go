@@ -71,7 +71,8 @@ func elementOf(e Env, run *rundir.Dir, index int) (int, error) {
 	}
 	offset, err := strconv.Atoi(e.get(submission.OffsetVariable))
 	if err != nil || offset < 0 || offset%size != 0 || index >= size {
-		return 0, fmt.Errorf("%s is %q, and index %d: the job is none of the sweep's arrays of %d elements; submit it with \"ddpbatch resume\"",
+		return 0, fmt.Errorf("%s is %q, and index %d: the job is none of the sweep's arrays of %d elements; submit "+
+			"it with \"ddpbatch resume\"",
 			submission.OffsetVariable, e.get(submission.OffsetVariable), index, size)
 	}
 	return offset + index, nil
@@ -121,7 +122,8 @@ func refuseCancelled(e Env, run *rundir.Dir, jobID string) error {
 // refuse gives the run up where its job begins again. The returned error says why, which is the detail of event.
 func refuse(e Env, run *rundir.Dir, event rundir.Event) error {
 	event.Time, event.Event = e.Now(), rundir.EventGiveUp
-	return &exit.Error{Code: exit.Never, Err: errors.Join(fmt.Errorf("%s; %s", event.Detail, submission.ResumeHint(run)), run.Append(event))}
+	return &exit.Error{Code: exit.Never,
+		Err: errors.Join(fmt.Errorf("%s; %s", event.Detail, submission.ResumeHint(run)), run.Append(event))}
 }
 
 // accountForLast accounts for what the job's last start has left open, when Slurm has started it again. Where the batch script lived to the

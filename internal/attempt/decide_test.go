@@ -21,14 +21,16 @@ func TestDecideFollowsTheTable(t *testing.T) {
 		action  recovery.Action
 		why     string
 	}{
-		"done":                                  {onNodes, known{verdict: doneVerdict}, recovery.Finish, "the run is done"},
-		"not named":                             {onNodes, known{verdict: crash}, recovery.GiveUp, ""},
-		"not named, and begun again":            {onNodes, known{verdict: crash, begun: true}, recovery.Requeue, ""},
-		"no budget, and begun again":            {onNodes + "\nmax.node = 0", known{verdict: fakeslurm.Lost, begun: true}, recovery.GiveUp, "requeue.max.node = 0"},
-		"named":                                 {onNodes, known{verdict: fakeslurm.Lost}, recovery.Requeue, ""},
-		"named, and cancelled":                  {onNodes, known{verdict: fakeslurm.Lost, facts: cancelled}, recovery.GiveUp, JobCancelled},
-		"named, and forbidden by who simulates": {onNodes, known{verdict: fakeslurm.Lost, facts: Facts{Forbids: "no"}}, recovery.GiveUp, "no"},
-		"not named, and cancelled":              {onNodes, known{verdict: crash, facts: cancelled}, recovery.GiveUp, "crash"},
+		"done":                       {onNodes, known{verdict: doneVerdict}, recovery.Finish, "the run is done"},
+		"not named":                  {onNodes, known{verdict: crash}, recovery.GiveUp, ""},
+		"not named, and begun again": {onNodes, known{verdict: crash, begun: true}, recovery.Requeue, ""},
+		"no budget, and begun again": {onNodes + "\nmax.node = 0", known{verdict: fakeslurm.Lost, begun: true}, recovery.GiveUp,
+			"requeue.max.node = 0"},
+		"named":                {onNodes, known{verdict: fakeslurm.Lost}, recovery.Requeue, ""},
+		"named, and cancelled": {onNodes, known{verdict: fakeslurm.Lost, facts: cancelled}, recovery.GiveUp, JobCancelled},
+		"named, and forbidden by who simulates": {onNodes, known{verdict: fakeslurm.Lost, facts: Facts{Forbids: "no"}},
+			recovery.GiveUp, "no"},
+		"not named, and cancelled": {onNodes, known{verdict: crash, facts: cancelled}, recovery.GiveUp, "crash"},
 	} {
 		job, err := jobfile.OfRun(fakeslurm.Run(t, test.requeue))
 		if err != nil {

@@ -67,7 +67,8 @@ func TestSpares(t *testing.T) {
 		"it can": {map[string]string{"scontrol.out": excluding("n9")}, "", false, "sbatch --test-only --exclude=n[2,9] SCRIPT"},
 		"one was drained before": {map[string]string{"scontrol.out": excluding("n[3,9]")}, "", false,
 			"sbatch --test-only --exclude=n[2,9] SCRIPT"},
-		"it needs them": {map[string]string{"scontrol.out": fakeslurm.RunningFacts, "sbatch.err": "Requested node configuration is not available\n"},
+		"it needs them": {map[string]string{"scontrol.out": fakeslurm.RunningFacts,
+			"sbatch.err": "Requested node configuration is not available\n"},
 			"it cannot do without: sbatch refused: ", false, "sbatch --test-only --exclude=n2 SCRIPT"},
 		"no answer": {map[string]string{"scontrol.out": fakeslurm.RunningFacts, "sbatch.err": fakeslurm.Silence},
 			"", true, "sbatch --test-only --exclude=n2 SCRIPT"},
@@ -82,10 +83,12 @@ func TestSpares(t *testing.T) {
 			p.Says(file, text)
 		}
 		e, _, _ := p.env(0, 1)
-		p.Must(run.Append(rundir.Event{Event: rundir.EventEnd, Attempt: 1, Cause: "node", Nodes: []string{"n3"}, Drain: true, Time: e.Now()}))
+		p.Must(run.Append(rundir.Event{Event: rundir.EventEnd, Attempt: 1, Cause: "node", Nodes: []string{"n3"},
+			Drain: true, Time: e.Now()}))
 		if _, gone := tc.says["sbatch"]; gone {
 			p.Must(errors.Join(os.Remove(filepath.Join(p.Dir, "sbatch")), os.Symlink("/bin/cat", filepath.Join(p.Dir, "cat"))))
-			e.Environ = append(slices.DeleteFunc(e.Environ, func(entry string) bool { return strings.HasPrefix(entry, "PATH=") }), "PATH="+p.Dir)
+			e.Environ = append(slices.DeleteFunc(e.Environ, func(entry string) bool { return strings.HasPrefix(entry, "PATH=") }),
+				"PATH="+p.Dir)
 		}
 		why, err := e.env().Spares(run)(t.Context(), []string{"n2"})
 		if (err != nil) != tc.silent || !strings.HasPrefix(why, tc.why) || (why == "") != (tc.why == "") {

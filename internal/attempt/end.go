@@ -32,7 +32,8 @@ func End(ctx context.Context, e Env, run *rundir.Dir, end SrunEnd) error {
 		return fmt.Errorf("read DDPBATCH_ATTEMPT: %w", err)
 	}
 	a := &Attempt{
-		Env: e, Run: run, Number: number, JobID: e.jobID(), Signals: end.Signals, unstarted: end.Unstarted, failure: redact.Text(end.Failure),
+		Env: e, Run: run, Number: number, JobID: e.jobID(), Signals: end.Signals, unstarted: end.Unstarted,
+		failure: redact.Text(end.Failure),
 	}
 	a.Scheduler = &slurmScheduler{a}
 	if a.Link, err = LinkOf(run.Whole(), a.JobID); err != nil {
@@ -117,8 +118,9 @@ func (a *Attempt) Decide(ctx context.Context, code int) (w Ending, err error) {
 		return w, err
 	}
 	if isDone(w.Verdict) {
-		// Where Slurm has put the job back into the queue just before its end, it starts once more and ends with 0 (`attempt begin`): squeue
-		// and sacct then say COMPLETED, and jobs that wait for this one (afterok) start. Taken out of the queue it would be CANCELLED.
+		// Where Slurm has put the job back into the queue just before its end, it starts once more and ends with 0 (`attempt begin`):
+		// squeue and sacct then say COMPLETED, and jobs that wait for this one (afterok) start.
+		// Taken out of the queue it would be CANCELLED.
 		w.Decision.Action = recovery.Finish
 		return w, nil
 	}

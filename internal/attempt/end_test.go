@@ -19,7 +19,8 @@ func TestAttemptEndDecidesByTheVerdict(t *testing.T) {
 	crash := rundir.Verdict{Cause: "crash", Exit: 7, Host: "n2", Message: "rank 1 crashed"}
 	lost := rundir.Verdict{Cause: "node", Exit: 1, Host: "n2", Nodes: []string{"n2"}, Message: "lost"}
 	stopped := rundir.Verdict{Cause: "cancelled", Exit: 143, Message: "told"}
-	drained := rundir.Verdict{Cause: "node", Exit: 75, Saved: true, Drain: true, Host: "n2", Nodes: []string{"n2"}, Message: "Slurm drains n2: saved"}
+	drained := rundir.Verdict{Cause: "node", Exit: 75, Saved: true, Drain: true, Host: "n2", Nodes: []string{"n2"},
+		Message: "Slurm drains n2: saved"}
 	for _, test := range []struct {
 		name    string
 		requeue string
@@ -34,32 +35,56 @@ func TestAttemptEndDecidesByTheVerdict(t *testing.T) {
 	}{
 		{"done", "", &rundir.Verdict{Cause: "done"}, 0, "", nil, "done", nil, nil, 0},
 		{"nobody left a verdict, and all is well", "", nil, 0, "", nil, "done", []string{"end"}, nil, 0},
-		{"crash", "", &crash, 1, "", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", 0, "(null)")}, "crash", []string{"end", "give-up"}, nil, 7},
-		{"preempted", "", &stopped, 143, "", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None PreemptTime=2026-11-21T00:55:18", 0, "(null)")},
+		{"crash", "", &crash, 1, "", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", 0, "(null)")},
+			"crash", []string{"end", "give-up"}, nil, 7},
+		{"preempted", "", &stopped, 143, "",
+			map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None PreemptTime=2026-11-21T00:55:18", 0,
+				"(null)")},
 			"preempt", []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 75},
-		{"requeued by Slurm", "", &stopped, 143, "TERM", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "PENDING Reason=BeginTime", 1, "(null)")},
+		{"requeued by Slurm", "", &stopped, 143, "TERM",
+			map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "PENDING Reason=BeginTime", 1, "(null)")},
 			"preempt", []string{"end", "requeue"}, nil, 75},
-		{"requeued by Slurm, and not to be", "max.node = 0", &lost, 1, "TERM", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "PENDING Reason=BeginTime", 1, "(null)")},
+		{"requeued by Slurm, and not to be", "max.node = 0", &lost, 1, "TERM",
+			map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "PENDING Reason=BeginTime", 1, "(null)")},
 			"node", []string{"end", "give-up"}, []string{"scancel 12"}, 1},
-		{"cancelled", "", &stopped, 143, "TERM", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "COMPLETING Reason=None", 0, "(null)")}, "cancelled", []string{"end", "give-up"}, nil, 143},
-		{"cancelled after a node was lost", "", &lost, 1, "", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "COMPLETING Reason=None", 0, "(null)")}, "node", []string{"end", "give-up"}, nil, 1},
-		{"time limit", "", &stopped, 143, "TERM", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "COMPLETING Reason=TimeLimit", 0, "(null)")},
+		{"cancelled", "", &stopped, 143, "TERM",
+			map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "COMPLETING Reason=None", 0, "(null)")}, "cancelled",
+			[]string{"end", "give-up"}, nil, 143},
+		{"cancelled after a node was lost", "", &lost, 1, "",
+			map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "COMPLETING Reason=None", 0, "(null)")}, "node",
+			[]string{"end", "give-up"}, nil, 1},
+		{"time limit", "", &stopped, 143, "TERM",
+			map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "COMPLETING Reason=TimeLimit", 0, "(null)")},
 			"timeout", []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 75},
-		{"a node", "", &lost, 1, "", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", 0, "n9")}, "node", []string{"end", "requeue"},
-			[]string{"sbatch --test-only --exclude=n[2,9] SCRIPT", "scontrol requeue 12", "scontrol update JobId=12 ExcNodeList=n[2,9]"}, 75},
-		{"a node that the job needs", "", &lost, 1, "", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", 0, "(null)"), "sbatch.err": "allocation failure: Requested node configuration is not available\n"},
+		{"a node", "", &lost, 1, "", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", 0, "n9")},
+			"node", []string{"end", "requeue"},
+			[]string{"sbatch --test-only --exclude=n[2,9] SCRIPT", "scontrol requeue 12", "scontrol update JobId=12 ExcNodeList=n[2,9]"},
+			75},
+		{"a node that the job needs", "", &lost, 1, "",
+			map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", 0, "(null)"),
+				"sbatch.err": "allocation failure: Requested node configuration is not available\n"},
 			"node", []string{"end", "requeue"}, []string{"sbatch --test-only --exclude=n2 SCRIPT", "scontrol requeue 12"}, 75},
-		{"a node, Slurm silent", "", &lost, 1, "TERM", map[string]string{"scontrol.err": "Unable to contact slurm controller\n"}, "node", []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 75},
-		{"a node that is drained", "", &drained, 75, "", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", 0, "n9")}, "node", []string{"end", "requeue"},
-			[]string{"sbatch --test-only --exclude=n[2,9] SCRIPT", "scontrol requeue 12", "scontrol update JobId=12 ExcNodeList=n[2,9]"}, 75},
-		{"a node that is drained, and a cancelled job", "", &drained, 75, "TERM", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "COMPLETING Reason=None", 0, "(null)")},
+		{"a node, Slurm silent", "", &lost, 1, "TERM", map[string]string{"scontrol.err": "Unable to contact slurm controller\n"}, "node",
+			[]string{"end", "requeue"}, []string{"scontrol requeue 12"}, 75},
+		{"a node that is drained", "", &drained, 75, "",
+			map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", 0, "n9")}, "node",
+			[]string{"end", "requeue"},
+			[]string{"sbatch --test-only --exclude=n[2,9] SCRIPT", "scontrol requeue 12", "scontrol update JobId=12 ExcNodeList=n[2,9]"},
+			75},
+		{"a node that is drained, and a cancelled job", "", &drained, 75, "TERM",
+			map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "COMPLETING Reason=None", 0, "(null)")},
 			"cancelled", []string{"end", "give-up"}, nil, 93},
-		{"refused", "", &rundir.Verdict{Cause: "stopped", Exit: 75}, 75, "", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", 0, "(null)"), "requeue.err": "Requested operation is presently disabled for job 12\n"},
+		{"refused", "", &rundir.Verdict{Cause: "stopped", Exit: 75}, 75, "",
+			map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", 0, "(null)"),
+				"requeue.err": "Requested operation is presently disabled for job 12\n"},
 			"stopped", []string{"end", "requeue", "refused"}, []string{"scontrol requeue 12"}, 75},
 		{"93", "on = [\"crash\"]", &rundir.Verdict{Cause: "crash", Exit: 93}, 93, "", nil, "crash", []string{"end", "give-up"}, nil, 93},
 		{"nobody lived", "", nil, 0, "TERM", nil, "unknown", []string{"end", "give-up"}, nil, 1},
-		{"nobody lived, a node is down", "", nil, 137, "", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", 0, "(null)"), "sinfo.out": "n1\x1fidle\nn2\x1fdown*\n"},
-			"node", []string{"end", "end", "requeue"}, []string{"sbatch --test-only --exclude=n2 SCRIPT", "scontrol requeue 12", "scontrol update JobId=12 ExcNodeList=n2"}, 75},
+		{"nobody lived, a node is down", "", nil, 137, "",
+			map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", 0, "(null)"),
+				"sinfo.out": "n1\x1fidle\nn2\x1fdown*\n"},
+			"node", []string{"end", "end", "requeue"},
+			[]string{"sbatch --test-only --exclude=n2 SCRIPT", "scontrol requeue 12", "scontrol update JobId=12 ExcNodeList=n2"}, 75},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p, run := newPretendSlurm(t), fakeslurm.Run(t, test.requeue)
@@ -219,7 +244,8 @@ func TestAttemptEndFollowsTheNewestAttempt(t *testing.T) {
 			}
 			n, err := run.ClaimAttempt()
 			test.event.Event, test.event.Attempt = rundir.EventBegin, n
-			if err := errors.Join(err, run.Append(test.event), run.WriteVerdict(rundir.Verdict{Attempt: n, Cause: "crash", Exit: 5})); err != nil {
+			if err := errors.Join(err, run.Append(test.event),
+				run.WriteVerdict(rundir.Verdict{Attempt: n, Cause: "crash", Exit: 5})); err != nil {
 				t.Fatal(err)
 			}
 			before, err := run.Ledger()
@@ -290,7 +316,9 @@ func TestAttemptEndKnowsTheLimitThatHolds(t *testing.T) {
 		p := newPretendSlurm(t)
 		e, _, _ := p.env(0, 1)
 		e.Environ = append(e.Environ, fmt.Sprintf("SLURM_JOB_END_TIME=%d", at("04:00:00").Unix()))
-		p.Says("scontrol.out", fmt.Sprintf("JobId=12 JobName=x UserId=u(1) JobState=%s Reason=None Restarts=0 TimeLimit=%s EndTime=2026-11-21T%s PreemptTime=None\n", tc.state, tc.limit, tc.end))
+		p.Says("scontrol.out",
+			fmt.Sprintf("JobId=12 JobName=x UserId=u(1) JobState=%s Reason=None Restarts=0 TimeLimit=%s EndTime=2026-11-21T%s "+
+				"PreemptTime=None\n", tc.state, tc.limit, tc.end))
 		s := &slurmScheduler{&Attempt{Env: e.env(), JobID: "12"}}
 		if got := s.Ask(t.Context(), time.Minute); !got.Asked || !got.EndTime.Equal(tc.want) {
 			t.Errorf("%s: asked %t, the end is %v, want %v", name, got.Asked, got.EndTime, tc.want)
@@ -304,7 +332,9 @@ func TestAttemptEndBelievesTheLead(t *testing.T) {
 		p, run := newPretendSlurm(t), fakeslurm.Run(t, `lead = "2m"`)
 		e, _, _ := p.env(1, 2)
 		end := e.Now().Add(8 * time.Minute).Format("2006-01-02T15:04:05")
-		p.Says("scontrol.out", fmt.Sprintf("JobId=12 JobName=x UserId=u(1) JobState=RUNNING Reason=None Restarts=1 TimeLimit=01:00:00 EndTime=%s PreemptTime=None\n", end))
+		p.Says("scontrol.out",
+			fmt.Sprintf("JobId=12 JobName=x UserId=u(1) JobState=RUNNING Reason=None Restarts=1 TimeLimit=01:00:00 "+
+				"EndTime=%s PreemptTime=None\n", end))
 		for n := 1; n <= 2; n++ {
 			if _, err := run.ClaimAttempt(); err != nil {
 				t.Fatal(err)
@@ -324,13 +354,16 @@ func TestAttemptEndBelievesTheLead(t *testing.T) {
 	}
 }
 
-// A save long before the limit is one for the limit's sake where the attempt was warned so early, since those before it took so long to save.
+// A save long before the limit is one for the limit's sake where the attempt was warned so early,
+// since those before it took so long to save.
 func TestAttemptEndKnowsTheLead(t *testing.T) {
 	for took, cause := range map[float64]string{0: "stopped", 400: "timeout"} {
 		p, run := newPretendSlurm(t), fakeslurm.Run(t, `lead = "2m"`)
 		e, _, _ := p.env(1, 2)
 		end := e.Now().Add(8 * time.Minute).Format("2006-01-02T15:04:05")
-		p.Says("scontrol.out", fmt.Sprintf("JobId=12 JobName=x UserId=u(1) JobState=RUNNING Reason=None Restarts=1 TimeLimit=01:00:00 EndTime=%s PreemptTime=None\n", end))
+		p.Says("scontrol.out",
+			fmt.Sprintf("JobId=12 JobName=x UserId=u(1) JobState=RUNNING Reason=None Restarts=1 TimeLimit=01:00:00 "+
+				"EndTime=%s PreemptTime=None\n", end))
 		for n := 1; n <= 2; n++ {
 			if _, err := run.ClaimAttempt(); err != nil {
 				t.Fatal(err)

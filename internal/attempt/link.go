@@ -59,7 +59,8 @@ func (l Link) accountForOther(ctx context.Context, e Env, run *rundir.Dir) (over
 	defer cancel()
 	facts, asked := e.Slurm.Facts(limited, last.Job)
 	if asked == nil && !facts.Ended() {
-		return false, &exit.Error{Code: exit.Never, Err: fmt.Errorf("%w: job %s is %s, so that %s ends", errLinkRuns, last.Job, facts.State, l)}
+		return false, &exit.Error{Code: exit.Never,
+			Err: fmt.Errorf("%w: job %s is %s, so that %s ends", errLinkRuns, last.Job, facts.State, l)}
 	}
 	if v, err := run.Verdict(last.Attempt); err == nil && isDone(v) {
 		return true, nil
@@ -73,7 +74,8 @@ func (l Link) accountForOther(ctx context.Context, e Env, run *rundir.Dir) (over
 		case rundir.EventBegin:
 			evidence := recovery.Evidence{Now: e.Now()}
 			if asked == nil {
-				evidence.Asked, evidence.State, evidence.Reason, evidence.Preempted = true, facts.State, facts.Reason, !facts.PreemptTime.IsZero()
+				evidence.Asked, evidence.State, evidence.Reason, evidence.Preempted = true, facts.State, facts.Reason,
+					!facts.PreemptTime.IsZero()
 			}
 			return (&Attempt{Env: e, Run: run, Number: last.Attempt, JobID: last.Job, Link: l}).accountForLink(history, evidence)
 		}
@@ -112,7 +114,8 @@ func (a *Attempt) endLink(w Ending) error {
 		next = "; it was the last link"
 	}
 	return a.Run.Append(rundir.Event{
-		Time: a.Env.Now(), Event: rundir.EventLinkEnd, Attempt: a.Number, Cause: string(w.Decision.Cause), Link: a.Link.Number, Links: a.Link.Of,
+		Time: a.Env.Now(), Event: rundir.EventLinkEnd, Attempt: a.Number, Cause: string(w.Decision.Cause),
+		Link: a.Link.Number, Links: a.Link.Of,
 		Detail: w.Decision.Why + next,
 	})
 }
@@ -138,7 +141,8 @@ func (l Link) cancelLater(ctx context.Context, e Env, why string) {
 	defer cancel()
 	err := untilAnswered(ctx, func(ctx context.Context) error { return e.Slurm.CancelNow(ctx, l.Later[0], l.Later[1:]...) })
 	if err != nil {
-		e.Log.Warn("the later links of the chain could not be cancelled; each ends as it begins", "jobs", strings.Join(l.Later, ","), "error",
+		e.Log.Warn("the later links of the chain could not be cancelled; each ends as it begins", "jobs",
+			strings.Join(l.Later, ","), "error",
 			err)
 		return
 	}

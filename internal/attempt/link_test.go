@@ -66,11 +66,15 @@ func TestEndOfALink(t *testing.T) {
 			"give-up"}, []string{cancels}, 143, ""},
 		{"time limit", "", stopped, 143, "TERM", limit, []string{"end", "link-end"}, nil, 75,
 			"link 2 of 4 ends: the time limit came; link 3 goes on (job 13)"},
-		{"time limit, not to be requeued for", "on = []", stopped, 143, "TERM", limit, []string{"end", "link-end"}, nil, 75, "link 3 goes on"},
-		{"time limit, without budget", "max.timeout = 0", stopped, 143, "TERM", limit, []string{"end", "link-end"}, nil, 75, "link 3 goes on"},
+		{"time limit, not to be requeued for", "on = []", stopped, 143, "TERM", limit, []string{"end", "link-end"},
+			nil, 75, "link 3 goes on"},
+		{"time limit, without budget", "max.timeout = 0", stopped, 143, "TERM", limit, []string{"end", "link-end"},
+			nil, 75, "link 3 goes on"},
 		{"saved at the warning", "on = []", fakeslurm.Saved, 75, "USR2", soon, []string{"end", "link-end"}, nil, 75, "link 3 goes on"},
-		{"saved, and the end is far", "", fakeslurm.Saved, 75, "", running, []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 75, ""},
-		{"preempted", "", stopped, 143, "", map[string]string{"scontrol.out": facts("12", "RUNNING Reason=None PreemptTime=2026-11-21T00:55:18")},
+		{"saved, and the end is far", "", fakeslurm.Saved, 75, "", running, []string{"end", "requeue"},
+			[]string{"scontrol requeue 12"}, 75, ""},
+		{"preempted", "", stopped, 143, "",
+			map[string]string{"scontrol.out": facts("12", "RUNNING Reason=None PreemptTime=2026-11-21T00:55:18")},
 			[]string{"end", "requeue"}, []string{"scontrol requeue 12"}, 75, ""},
 		{"a requeue that is refused", "", fakeslurm.Saved, 75, "", map[string]string{"scontrol.out": running["scontrol.out"],
 			"requeue.err": "Requested operation is presently disabled for job 12\n"},
@@ -97,7 +101,8 @@ func TestEndOfALink(t *testing.T) {
 			if exitCode(err) != test.exit {
 				t.Errorf("exit code %d (%v), want %d", exitCode(err), err, test.exit)
 			}
-			if got := slices.Compact(last(t, run)); !slices.Equal(got, append([]string{"begin"}, test.want...)) { // an end may be noted twice
+			// an end may be noted twice
+			if got := slices.Compact(last(t, run)); !slices.Equal(got, append([]string{"begin"}, test.want...)) {
 				t.Errorf("ledger: %q, want begin and %q", got, test.want)
 			}
 			calls := p.Calls()
@@ -119,7 +124,8 @@ func TestEndOfTheLastLink(t *testing.T) {
 	p, run := newPretendSlurm(t), fakeslurm.Run(t, "")
 	chained(t, run)
 	e, _, errs := p.env(0, 1)
-	e.Environ = append(slices.DeleteFunc(e.Environ, func(s string) bool { return strings.HasPrefix(s, "SLURM_JOB_ID=") }), "SLURM_JOB_ID=14")
+	e.Environ = append(slices.DeleteFunc(e.Environ, func(s string) bool { return strings.HasPrefix(s, "SLURM_JOB_ID=") }),
+		"SLURM_JOB_ID=14")
 	p.Must(e.begin(t, run))
 	p.Says("scontrol.out", facts("14", "COMPLETING Reason=TimeLimit"))
 	p.Must(run.WriteVerdict(rundir.Verdict{Attempt: 1, JobID: "14", Cause: "cancelled", Exit: 143, Time: e.Now()}))
@@ -151,7 +157,8 @@ func TestBeginOfALink(t *testing.T) {
 		{"given up", &rundir.Verdict{Cause: "crash", Exit: 7}, []rundir.Event{{Event: "give-up", Attempt: 1, Detail: "a worker failed"}},
 			"FAILED Reason=None",
 			false, 93, []string{"give-up"}, true, "a worker failed"},
-		{"not requeued", nil, []rundir.Event{{Event: "requeue", Attempt: 1}, {Event: "refused", Attempt: 1}}, "FAILED Reason=None", false, 0,
+		{"not requeued", nil, []rundir.Event{{Event: "requeue", Attempt: 1}, {Event: "refused", Attempt: 1}},
+			"FAILED Reason=None", false, 0,
 			[]string{"begin"}, false, ""},
 		{"runs", nil, nil, "RUNNING Reason=None", false, 93, nil, false, "two links of a chain never run at once: job 11 is RUNNING"},
 		{"was requeued, and waits", nil, []rundir.Event{{Event: "requeue", Attempt: 1}}, "PENDING Reason=BeginTime", false, 93, nil, false,
@@ -161,8 +168,9 @@ func TestBeginOfALink(t *testing.T) {
 		{"gone, and Slurm does not say how", nil, nil, "", false, 0, []string{"end", "link-end", "begin"}, false, ""},
 		{"cancelled", nil, nil, "CANCELLED Reason=None", false, 93, []string{"end", "give-up"}, true, "the run was cancelled"},
 		{"killed", nil, nil, "FAILED Reason=None", false, 93, []string{"end", "give-up"}, true, "nobody lived to say"},
-		{"crashed, and its script was killed", &rundir.Verdict{Cause: "crash", Exit: 7}, nil, "FAILED Reason=None", false, 93, []string{"end",
-			"give-up"}, true, "a worker failed"},
+		{"crashed, and its script was killed", &rundir.Verdict{Cause: "crash", Exit: 7}, nil, "FAILED Reason=None",
+			false, 93, []string{"end",
+				"give-up"}, true, "a worker failed"},
 		{"cancelled by id", nil, []rundir.Event{{Event: "link-end", Attempt: 1}, {Event: "cancel", Job: "12"}}, "TIMEOUT Reason=TimeLimit",
 			false, 93, []string{"give-up"}, true, JobCancelled},
 		{"another was cancelled by id", nil, []rundir.Event{{Event: "link-end", Attempt: 1}, {Event: "cancel", Job: "13"}},

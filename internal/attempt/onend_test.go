@@ -55,10 +55,12 @@ func TestOnEndRunsOnceNothingFollows(t *testing.T) {
 		cause   string
 		message string // "": it is not told
 	}{
-		"done":     {rundir.Verdict{Cause: "done", Message: "all is well"}, "", 0, "done", "all is well"},
-		"crash":    {rundir.Verdict{Cause: "crash", Exit: 7, Step: 41, Message: "rank 0\nexited with 7"}, "RUNNING Reason=None", 7, "crash", "not started again: "},
+		"done": {rundir.Verdict{Cause: "done", Message: "all is well"}, "", 0, "done", "all is well"},
+		"crash": {rundir.Verdict{Cause: "crash", Exit: 7, Step: 41, Message: "rank 0\nexited with 7"}, "RUNNING Reason=None", 7, "crash",
+			"not started again: "},
 		"requeued": {rundir.Verdict{Cause: "node", Exit: 1, Host: "n2", Message: "lost"}, "RUNNING Reason=None", 75, "", ""},
-		"given up": {rundir.Verdict{Cause: "stopped", Exit: 75, Message: "saved"}, "COMPLETING Reason=None", 93, "cancelled", "not started again: the run was cancelled"},
+		"given up": {rundir.Verdict{Cause: "stopped", Exit: 75, Message: "saved"}, "COMPLETING Reason=None", 93, "cancelled",
+			"not started again: the run was cancelled"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_ = os.Remove(notes) // of the row before
@@ -79,7 +81,8 @@ func TestOnEndRunsOnceNothingFollows(t *testing.T) {
 			}
 			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 			for _, want := range []string{
-				"DDPBATCH_RUN_DIR=" + run.Path(), "DDPBATCH_JOB_NAME=x", "DDPBATCH_JOB_ID=12", "DDPBATCH_CAUSE=" + tc.cause, fmt.Sprint("DDPBATCH_EXIT=", tc.exit),
+				"DDPBATCH_RUN_DIR=" + run.Path(), "DDPBATCH_JOB_NAME=x", "DDPBATCH_JOB_ID=12", "DDPBATCH_CAUSE=" + tc.cause,
+				fmt.Sprint("DDPBATCH_EXIT=", tc.exit),
 				"DDPBATCH_ATTEMPT=1", fmt.Sprint("DDPBATCH_STEP=", tc.verdict.Step),
 			} {
 				if !slices.Contains(lines, want) {
@@ -138,8 +141,10 @@ func TestOnEndMayFail(t *testing.T) {
 			p := newPretendSlurm(t)
 			p.Says("scontrol.out", fmt.Sprintf(fakeslurm.Facts, "COMPLETING Reason=None", 0, "(null)"))
 			begin := time.Now()
-			_, said, err := ended(t, p, "[launch]\non_end = "+tc.command+"\n", rundir.Verdict{Cause: "cancelled", Exit: 143, Message: "told"}, "TERM")
-			if exitCode(err) != 143 || strings.Contains(said, "launch.on_end failed") != (tc.says != "") || !strings.Contains(said, tc.says) {
+			_, said, err := ended(t, p, "[launch]\non_end = "+tc.command+"\n",
+				rundir.Verdict{Cause: "cancelled", Exit: 143, Message: "told"}, "TERM")
+			if exitCode(err) != 143 || strings.Contains(said, "launch.on_end failed") != (tc.says != "") ||
+				!strings.Contains(said, tc.says) {
 				t.Errorf("exit code %d, said %s", exitCode(err), said)
 			}
 			if took := time.Since(begin); took > 25*time.Second {

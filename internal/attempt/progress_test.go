@@ -41,11 +41,13 @@ func TestLossesWithProgressEndAtTheBudget(t *testing.T) {
 		says string
 	}{
 		{"the first node is lost", func(*testing.T, *pretendSlurm, *script, *rundir.Dir, int) {}, "requeue.max.node = 5 is used up"},
-		{"the first node is lost while its verdict is written", func(t *testing.T, _ *pretendSlurm, _ *script, run *rundir.Dir, attempt int) {
-			if err := os.WriteFile(filepath.Join(run.Path(), "attempts", fmt.Sprint(attempt), "verdict.json"), []byte("{"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}, "requeue.max.node = 5 is used up"},
+		{"the first node is lost while its verdict is written",
+			func(t *testing.T, _ *pretendSlurm, _ *script, run *rundir.Dir, attempt int) {
+				if err := os.WriteFile(filepath.Join(run.Path(), "attempts", fmt.Sprint(attempt), "verdict.json"),
+					[]byte("{"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}, "requeue.max.node = 5 is used up"},
 		{"the first node is lost after the early verdict", func(t *testing.T, _ *pretendSlurm, e *script, run *rundir.Dir, attempt int) {
 			v := fakeslurm.Lost
 			v.Attempt, v.JobID, v.Time = attempt, "12", e.Now()
@@ -111,7 +113,8 @@ func TestQueueTimeIsNotTheAttemptsLife(t *testing.T) {
 					return
 				}
 				log := filepath.Join(run.LogsPath(start+1), "n1.0.out")
-				err := errors.Join(os.MkdirAll(filepath.Dir(log), 0o700), os.WriteFile(log, nil, 0o600), os.Chtimes(log, now, now.Add(test.lived)))
+				err := errors.Join(os.MkdirAll(filepath.Dir(log), 0o700), os.WriteFile(log, nil, 0o600),
+					os.Chtimes(log, now, now.Add(test.lived)))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -27,16 +27,22 @@ func TestAttemptEndWaitsForSlurm(t *testing.T) {
 		calls   []string
 		left    time.Duration // until the job's time limit; 0: it has none
 	}{
-		{"a preemption, told late", `[ "$1" = show ] && sleep 2`, fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None PreemptTime=2026-11-21T00:55:18", 0, "(null)"),
+		{"a preemption, told late", `[ "$1" = show ] && sleep 2`,
+			fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None PreemptTime=2026-11-21T00:55:18", 0, "(null)"),
 			stoppedAndSaved, nil, []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 0},
-		{"not there at first", `[ "$1" = requeue ] && [ ! -e DIR/up ] && touch DIR/up && echo "` + fakeslurm.Silence + `" >&2 && exit 1`, fakeslurm.RunningFacts,
+		{"not there at first", `[ "$1" = requeue ] && [ ! -e DIR/up ] && touch DIR/up && echo "` + fakeslurm.Silence + `" >&2 && exit 1`,
+			fakeslurm.RunningFacts,
 			fakeslurm.Saved, nil, []string{"requeue"}, []string{"scontrol requeue 12"}, 0},
 		{"no answer to any question, and the workers saved", `[ "$1" = show ] && echo "` + fakeslurm.Silence + `" >&2 && exit 1`, "",
 			stoppedAndSaved, []string{"TERM"}, []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 0},
-		{"done, and the answer was lost", `[ "$1" = requeue ] && sed -i s/Restarts=0/Restarts=1/ DIR/scontrol.out && echo "Socket timed out on send/recv operation" >&2 && exit 1`, fakeslurm.RunningFacts,
+		{"done, and the answer was lost",
+			`[ "$1" = requeue ] && sed -i s/Restarts=0/Restarts=1/ DIR/scontrol.out && echo "Socket timed out on send/recv operation" >&2 && exit 1`, fakeslurm.RunningFacts,
 			fakeslurm.Saved, nil, []string{"requeue"}, nil, 0},
-		{"the backup controller is about to take over", `[ ! -e DIR/up ] && { [ "$1" = requeue ] && touch DIR/up; echo "Slurm backup controller in standby mode" >&2; exit 1; }`, fakeslurm.RunningFacts,
-			fakeslurm.Saved, nil, []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 20 * time.Second}, // it stops: its limit is near
+		{"the backup controller is about to take over",
+			`[ ! -e DIR/up ] && { [ "$1" = requeue ] && touch DIR/up; echo "Slurm backup controller in standby mode" >&2; exit 1; }`,
+			fakeslurm.RunningFacts,
+			// it stops: its limit is near
+			fakeslurm.Saved, nil, []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 20 * time.Second},
 		{"never there", `echo "` + fakeslurm.Silence + `" >&2; exit 1`, "", fakeslurm.Saved, []string{"TERM"}, []string{"requeue"}, nil, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -74,7 +80,8 @@ func TestAttemptEndHonoursCancel(t *testing.T) {
 		p.Says("ending", fakeslurm.EndingFacts)
 		p.First("sbatch", fmt.Sprintf("cp %[1]s/ending %[1]s/scontrol.out", p.Dir))
 		err := e.end(t, run, SrunEnd{Code: 1})
-		if got, want := fakeslurm.Events(t, run), []string{"begin", "end", "requeue", "refused", "give-up"}; exitCode(err) != 1 || !slices.Equal(got, want) {
+		if got, want := fakeslurm.Events(t, run), []string{"begin", "end", "requeue", "refused", "give-up"}; exitCode(err) != 1 ||
+			!slices.Equal(got, want) {
 			t.Errorf("exit code %d (%v), ledger %q, want %q", exitCode(err), err, got, want)
 		}
 		if v, err := run.Verdict(1); err != nil || v.Requeue {
@@ -92,7 +99,8 @@ func TestAttemptEndHonoursCancel(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := e.end(t, run, SrunEnd{Code: 75})
-		if got, want := fakeslurm.Events(t, run), []string{"begin", "end", "cancel", "give-up"}; exitCode(err) != exit.Never || !slices.Equal(got, want) {
+		if got, want := fakeslurm.Events(t, run), []string{"begin", "end", "cancel", "give-up"}; exitCode(err) != exit.Never ||
+			!slices.Equal(got, want) {
 			t.Errorf("exit code %d (%v), ledger %q, want %q", exitCode(err), err, got, want)
 		}
 		if calls := p.Calls(); slices.Contains(calls, "scontrol requeue 12") {
@@ -109,7 +117,8 @@ func TestAttemptEndHonoursCancel(t *testing.T) {
 		}
 		p.First("scontrol", fmt.Sprintf(`[ "$1" = requeue ] && echo '%s' >>%s`, line, filepath.Join(run.Path(), "ledger.jsonl")))
 		err = e.end(t, run, SrunEnd{Code: 75})
-		if got, want := fakeslurm.Events(t, run), []string{"begin", "end", "requeue", "cancel", "refused", "give-up"}; exitCode(err) != exit.Never || !slices.Equal(got, want) {
+		if got, want := fakeslurm.Events(t, run),
+			[]string{"begin", "end", "requeue", "cancel", "refused", "give-up"}; exitCode(err) != exit.Never || !slices.Equal(got, want) {
 			t.Errorf("exit code %d (%v), ledger %q, want %q", exitCode(err), err, got, want)
 		}
 		if v, err := run.Verdict(1); err != nil || v.Requeue {
@@ -143,7 +152,8 @@ func TestDoneStaysDone(t *testing.T) {
 
 // An attempt that was claimed and not begun is nobody's.
 func TestAttemptEndLeavesUnbegunAlone(t *testing.T) {
-	for name, facts := range map[string]string{"of another start": fakeslurm.RequeuedFacts, "of agents that ended in between": fakeslurm.RunningFacts} {
+	for name, facts := range map[string]string{"of another start": fakeslurm.RequeuedFacts,
+		"of agents that ended in between": fakeslurm.RunningFacts} {
 		t.Run(name, func(t *testing.T) {
 			p := newPretendSlurm(t)
 			p.Says("scontrol.out", facts)
@@ -251,7 +261,8 @@ func TestAttemptEndJudgesWhatNeverStarted(t *testing.T) {
 			if err := e.end(t, run, test.end); exitCode(err) != test.exit {
 				t.Errorf("exit code %d: %v", exitCode(err), err)
 			}
-			if v, err := run.Verdict(1); err != nil || !strings.Contains(v.Message, "before its workers were started") || !v.Unstarted || v.Saved {
+			if v, err := run.Verdict(1); err != nil || !strings.Contains(v.Message, "before its workers were started") ||
+				!v.Unstarted || v.Saved {
 				t.Errorf("verdict %+v, %v", v, err)
 			}
 		})

@@ -63,7 +63,8 @@ func TestTermGraceStaysWithinKillWait(t *testing.T) {
 	if got := TermGrace((&script{}).lookup); got != 0 {
 		t.Errorf("outside of a job: %v", got)
 	}
-	for text, want := range map[string]time.Duration{"30s": 20 * time.Second, "1m0s": 40 * time.Second, "10s": 5 * time.Second, "soon": 20 * time.Second, "-5s": 20 * time.Second} {
+	for text, want := range map[string]time.Duration{"30s": 20 * time.Second, "1m0s": 40 * time.Second, "10s": 5 * time.Second,
+		"soon": 20 * time.Second, "-5s": 20 * time.Second} {
 		if got := TermGrace(killWaitIs(text)); got != want {
 			t.Errorf("%s: %v, want %v", text, got, want)
 		}
@@ -89,7 +90,8 @@ func TestAttemptBeginHandsOnSrunPortRange(t *testing.T) {
 		p, run := newPretendSlurm(t), fakeslurm.Run(t, "")
 		p.Says("scontrol.out", config)
 		e, out, _ := p.env(0, 0)
-		if err := e.begin(t, run); err != nil || strings.Contains(out.String(), "DDPBATCH_PORTS") != (want != "") || !strings.Contains(out.String(), want) {
+		if err := e.begin(t, run); err != nil || strings.Contains(out.String(), "DDPBATCH_PORTS") != (want != "") ||
+			!strings.Contains(out.String(), want) {
 			t.Errorf("%q: %s, %v", config, out, err)
 		}
 	}

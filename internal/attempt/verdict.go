@@ -43,7 +43,8 @@ func (a *Attempt) readVerdict(code int) (v rundir.Verdict, ok bool, err error) {
 		return v, false, nil
 	}
 	a.unread = true
-	a.Env.Log.Warn("the attempt's verdict cannot be read; it is left as it is, and the run's ledger tells how the attempt ended", "error", err)
+	a.Env.Log.Warn("the attempt's verdict cannot be read; it is left as it is, and the run's ledger tells how the attempt ended", "error",
+		err)
 	history, err := a.Run.Ledger()
 	for _, event := range slices.Backward(history) {
 		if event.Event == rundir.EventEnd && event.Attempt == a.Number {
@@ -56,7 +57,8 @@ func (a *Attempt) readVerdict(code int) (v rundir.Verdict, ok bool, err error) {
 // verdictOfEvent is the verdict that an end in the ledger comes from, as far as it tells.
 func (a *Attempt) verdictOfEvent(end rundir.Event, code int) rundir.Verdict {
 	return rundir.Verdict{
-		Attempt: a.Number, JobID: a.JobID, Cause: end.Cause, FirstRank: -1, Host: end.Node, Nodes: end.Nodes, Drain: end.Drain, Unfit: end.Unfit,
+		Attempt: a.Number, JobID: a.JobID, Cause: end.Cause, FirstRank: -1, Host: end.Node, Nodes: end.Nodes,
+		Drain: end.Drain, Unfit: end.Unfit,
 		Step: end.Step, Saved: end.Saved,
 		Signal: end.Signal, WarnedS: end.WarnedS, LeadS: end.LeadS, Message: end.Detail, Exit: code, Time: end.Time,
 		Error: end.Error, Class: end.Class, Advice: end.Advice, Final: end.Final, Trace: end.Trace,

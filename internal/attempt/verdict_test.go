@@ -15,8 +15,8 @@ import (
 	"ddpbatch/internal/testkit/fakeslurm"
 )
 
-// A verdict that is there and cannot be read stays as it is: what follows is decided by the ledger, Slurm and srun's code. One that a crash cut
-// short says nothing, and is replaced.
+// A verdict that is there and cannot be read stays as it is: what follows is decided by the ledger, Slurm and srun's code. One that a crash
+// cut short says nothing, and is replaced.
 func TestAttemptEndKeepsAVerdictThatItCannotRead(t *testing.T) {
 	long, err := json.Marshal(rundir.Verdict{Attempt: 1, Cause: "stopped", Exit: 75, Saved: true, Report: strings.Repeat("x", 2<<20)})
 	if err != nil {
@@ -93,7 +93,8 @@ func TestAttemptBeginKeepsAVerdictThatItCannotRead(t *testing.T) {
 		t.Errorf("verdict.json is %q, %v; said %s", got, err, errs)
 	}
 	history, err := run.Ledger()
-	if want := []string{"begin", "end", "requeue", "begin"}; err != nil || !slices.Equal(fakeslurm.Events(t, run), want) || history[2].Cause != "oom" {
+	if want := []string{"begin", "end", "requeue", "begin"}; err != nil || !slices.Equal(fakeslurm.Events(t, run), want) ||
+		history[2].Cause != "oom" {
 		t.Errorf("ledger %+v, %v; want %q by the cause oom", history, err, want)
 	}
 }
@@ -131,7 +132,8 @@ func TestAttemptEndKnowsAgentsThatNeverMet(t *testing.T) {
 // Where a verdict cannot be read, the ledger's line of its end says all that what follows depends on.
 func TestVerdictOfEventKeepsWhatDecides(t *testing.T) {
 	want := rundir.Verdict{
-		Attempt: 2, JobID: "7", Cause: "crash", FirstRank: -1, Host: "n1", Exit: 1, Signal: 9, Step: 3, Message: "rank 0 ended", Saved: true,
+		Attempt: 2, JobID: "7", Cause: "crash", FirstRank: -1, Host: "n1", Exit: 1, Signal: 9, Step: 3,
+		Message: "rank 0 ended", Saved: true,
 		Nodes: []string{"n1"}, Error: "KeyError: lr", Class: "program", Advice: "add it", Final: true, Trace: "00ff", WarnedS: 1, LeadS: 2,
 	}
 	a := &Attempt{Number: 2, JobID: "7"}

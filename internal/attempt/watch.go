@@ -23,8 +23,8 @@ const (
 	watchInsist    = 15 * time.Second // between TERM and KILL for srun
 )
 
-// stepWatch ends srun where it outlives the run. The step of a run that goes on with fewer nodes outlives agents that are lost. One that was
-// lost by its silence alone, as it was stopped or its file system hangs, may live on, and srun would wait for it for ever.
+// stepWatch ends srun where it outlives the run. The step of a run that goes on with fewer nodes outlives agents that are lost. One that
+// was lost by its silence alone, as it was stopped or its file system hangs, may live on, and srun would wait for it for ever.
 //
 // The last word may be taken back: an agent that is cut off has one, and agent 0, which has lost it, then starts the workers again.
 type stepWatch struct {

@@ -34,20 +34,26 @@ func TestWatchEndsSrun(t *testing.T) {
 		term     bool             // Slurm ends the job, 2 s after the start
 		ends     syscall.Signal   // what srun ends by; 0: by itself, after three minutes
 		want     []at
-		goesOn   time.Duration // when agent 0 says that the run goes on, after an agent that had lost it has said the last word; 0: it does not
-		leave    time.Duration // 0: a minute
+		// when agent 0 says that the run goes on, after an agent that had lost it has said the last word; 0: it does not
+		goesOn time.Duration
+		leave  time.Duration // 0: a minute
 	}{
-		"nothing was said":         {nil, nil, false, 0, nil, 0, 0},
-		"a first word":             {[]rundir.Verdict{verdict}, nil, false, 0, nil, 0, 0},
-		"the last word":            {[]rundir.Verdict{verdict}, []rundir.Event{verdict.Event()}, false, syscall.SIGTERM, []at{{60 * time.Second, syscall.SIGTERM}}, 0, 0},
-		"TERM does nothing":        {[]rundir.Verdict{verdict}, []rundir.Event{verdict.Event()}, false, syscall.SIGKILL, []at{{60 * time.Second, syscall.SIGTERM}, {75 * time.Second, syscall.SIGKILL}}, 0, 0},
-		"Slurm ends the job":       {[]rundir.Verdict{verdict}, []rundir.Event{verdict.Event()}, true, syscall.SIGTERM, []at{{3 * time.Second, syscall.SIGTERM}}, 0, 0},
+		"nothing was said": {nil, nil, false, 0, nil, 0, 0},
+		"a first word":     {[]rundir.Verdict{verdict}, nil, false, 0, nil, 0, 0},
+		"the last word": {[]rundir.Verdict{verdict}, []rundir.Event{verdict.Event()}, false, syscall.SIGTERM,
+			[]at{{60 * time.Second, syscall.SIGTERM}}, 0, 0},
+		"TERM does nothing": {[]rundir.Verdict{verdict}, []rundir.Event{verdict.Event()}, false, syscall.SIGKILL,
+			[]at{{60 * time.Second, syscall.SIGTERM}, {75 * time.Second, syscall.SIGKILL}}, 0, 0},
+		"Slurm ends the job": {[]rundir.Verdict{verdict}, []rundir.Event{verdict.Event()}, true, syscall.SIGTERM,
+			[]at{{3 * time.Second, syscall.SIGTERM}}, 0, 0},
 		"a restart":                {[]rundir.Verdict{restart}, []rundir.Event{restart.Event()}, false, 0, nil, 0, 0},
 		"a restart that has begun": {[]rundir.Verdict{restart}, []rundir.Event{restart.Event(), begin(2, "12")}, false, 0, nil, 0, 0},
-		"a restart that is over":   {[]rundir.Verdict{restart, again}, []rundir.Event{restart.Event(), begin(2, "12"), again.Event()}, false, syscall.SIGTERM, []at{{60 * time.Second, syscall.SIGTERM}}, 0, 0},
-		"a restart after it":       {[]rundir.Verdict{verdict}, []rundir.Event{verdict.Event()}, false, 0, nil, 8 * time.Second, 0},
-		"a restart just before":    {[]rundir.Verdict{verdict}, []rundir.Event{verdict.Event()}, false, 0, nil, 61 * time.Second, 62 * time.Second},
-		"another job's attempt":    {[]rundir.Verdict{verdict}, []rundir.Event{verdict.Event(), begin(2, "13")}, false, 0, nil, 0, 0},
+		"a restart that is over": {[]rundir.Verdict{restart, again}, []rundir.Event{restart.Event(), begin(2, "12"), again.Event()},
+			false, syscall.SIGTERM, []at{{60 * time.Second, syscall.SIGTERM}}, 0, 0},
+		"a restart after it": {[]rundir.Verdict{verdict}, []rundir.Event{verdict.Event()}, false, 0, nil, 8 * time.Second, 0},
+		"a restart just before": {[]rundir.Verdict{verdict}, []rundir.Event{verdict.Event()}, false, 0, nil,
+			61 * time.Second, 62 * time.Second},
+		"another job's attempt": {[]rundir.Verdict{verdict}, []rundir.Event{verdict.Event(), begin(2, "13")}, false, 0, nil, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := fakeslurm.Run(t, "")
@@ -92,7 +98,8 @@ func TestWatchEndsSrun(t *testing.T) {
 				if tc.goesOn > 0 {
 					defer time.AfterFunc(tc.goesOn, func() {
 						_, err := run.ClaimAttempt()
-						if err := errors.Join(err, run.WriteVerdict(restart), run.Append(restart.Event()), run.Append(begin(2, "12"))); err != nil {
+						if err := errors.Join(err, run.WriteVerdict(restart), run.Append(restart.Event()),
+							run.Append(begin(2, "12"))); err != nil {
 							t.Error(err)
 						}
 					}).Stop()

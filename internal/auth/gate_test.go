@@ -15,7 +15,8 @@ import (
 )
 
 // guard runs a gate for as long as test runs, in a bubble of synctest; its listener fails some times first.
-func guard(t *testing.T, room, failures int, serve func(net.Conn, []byte) error, test func(t *testing.T, l *failingListener, log *testkit.Journal)) {
+func guard(t *testing.T, room, failures int, serve func(net.Conn, []byte) error,
+	test func(t *testing.T, l *failingListener, log *testkit.Journal)) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &failingListener{pipeListener: newPipeListener(), failures: failures}
 		var log testkit.Journal
@@ -62,7 +63,8 @@ func TestGateServesWhoHasTheKey(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if lines := log.Lines(); len(lines) != 1 || !strings.Contains(lines[0], `"store: connection refused"`) || !strings.Contains(lines[0], "not you") {
+		if lines := log.Lines(); len(lines) != 1 || !strings.Contains(lines[0], `"store: connection refused"`) ||
+			!strings.Contains(lines[0], "not you") {
 			t.Errorf("log: %q", lines)
 		}
 	})
@@ -136,7 +138,8 @@ func TestGateReportsAStrangerOnce(t *testing.T) {
 			conn.Close()
 			synctest.Wait()
 		}
-		if lines := log.Lines(); len(lines) != 1 || !strings.Contains(lines[0], ErrUnproved.Error()) || !strings.Contains(lines[0], "remote=pipe") {
+		if lines := log.Lines(); len(lines) != 1 || !strings.Contains(lines[0], ErrUnproved.Error()) ||
+			!strings.Contains(lines[0], "remote=pipe") {
 			t.Errorf("log: %q", lines)
 		}
 	})

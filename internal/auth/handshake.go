@@ -55,7 +55,8 @@ func Server(ctx context.Context, conn net.Conn, s Secret, b Binding, hello []byt
 
 var (
 	// ErrRefused is what a client gets from a server that does not accept its proof.
-	ErrRefused = errors.New("the server refused this run's secret: the secret is another one, or the server serves another run, attempt or role")
+	ErrRefused = errors.New("the server refused this run's secret: the secret is another one, or the server serves " +
+		"another run, attempt or role")
 
 	// ErrUnproved is what either side gets of a peer whose proof is wrong.
 	ErrUnproved = errors.New("the peer did not prove that it knows this run's secret")

@@ -145,11 +145,13 @@ func TestHandshakeRefusesSidesThatDiffer(t *testing.T) {
 
 func TestHandshakeDoesNotBeginWithoutAKey(t *testing.T) {
 	c, _ := pipePair(t)
-	for name, f := range map[string]func(context.Context, net.Conn, Secret, Binding, []byte) ([]byte, error){"client": Client, "server": Server} {
+	for name, f := range map[string]func(context.Context, net.Conn, Secret, Binding, []byte) ([]byte,
+		error){"client": Client, "server": Server} {
 		if _, err := f(t.Context(), c, Secret{}, binding, nil); !errors.Is(err, ErrNoSecret) {
 			t.Errorf("%s without a secret: %v", name, err)
 		}
-		if _, err := f(t.Context(), c, counting(), binding, make([]byte, MaxHello+1)); err == nil || !strings.Contains(err.Error(), "4097") {
+		if _, err := f(t.Context(), c, counting(), binding, make([]byte, MaxHello+1)); err == nil ||
+			!strings.Contains(err.Error(), "4097") {
 			t.Errorf("%s with a long hello: %v", name, err)
 		}
 	}
@@ -202,7 +204,8 @@ func TestForeignPeerIsRefused(t *testing.T) {
 		"long hello":  string(AppendPreface(nil, Version)) + strings.Repeat("n", 32) + "\x10\x01",
 	} {
 		t.Run(name, func(t *testing.T) {
-			for role, f := range map[string]func(context.Context, net.Conn, Secret, Binding, []byte) ([]byte, error){"client": Client, "server": Server} {
+			for role, f := range map[string]func(context.Context, net.Conn, Secret, Binding, []byte) ([]byte,
+				error){"client": Client, "server": Server} {
 				conn := &script{in: strings.NewReader(words)}
 				if _, err := f(t.Context(), conn, counting(), binding, nil); !errors.Is(err, ErrProtocol) {
 					t.Errorf("%s: %v, want ErrProtocol", role, err)
@@ -347,7 +350,8 @@ func TestSlowPeerIsCutOff(t *testing.T) {
 			return ctx, cancel
 		}, 0, context.Canceled},
 	} {
-		for role, f := range map[string]func(context.Context, net.Conn, Secret, Binding, []byte) ([]byte, error){"client": Client, "server": Server} {
+		for role, f := range map[string]func(context.Context, net.Conn, Secret, Binding, []byte) ([]byte,
+			error){"client": Client, "server": Server} {
 			for pace, drip := range map[string]func(net.Conn){"silent": func(net.Conn) {}, "dripping": dripHandshake} {
 				t.Run(name+", "+role+", "+pace, func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {

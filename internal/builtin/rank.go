@@ -155,7 +155,8 @@ func (r *Rank) train(ctx context.Context) error {
 	saves := r.Job.Checkpoint
 	cfg := trainer.Env{
 		Comm: r.comm, Checkpoints: r.checkpoints, EverySteps: saves.EverySteps, Resume: saves.Resume == "auto",
-		AtStart: saves.AtStart, KeepBest: saves.KeepBest > 0, Async: saves.Async, Delta: saves.Delta, MaxMemory: saves.Memory, Local: saves.Local,
+		AtStart: saves.AtStart, KeepBest: saves.KeepBest > 0, Async: saves.Async, Delta: saves.Delta,
+		MaxMemory: saves.Memory, Local: saves.Local,
 		Replicate: saves.Replicate, Node: r.node(),
 		Deadline: r.deadline, WorkDir: r.Job.WorkDir, Attempt: r.Attempt,
 		Out: r.Out, Every: speakEvery, Alive: r.heart.beat, Progress: r.heart.progress, Stop: stop, Clock: r.Now, Log: r.Log,
@@ -210,7 +211,8 @@ const victimWait = 5 * time.Second
 // reaches it sooner than that rank's exit reaches the agents, and the run's verdict must name the rank
 // that failed, not the first one to notice. The agent's TERM ends the wait.
 func (r *Rank) letOthersFailFirst(ctx context.Context, err error) {
-	victim := errors.Is(err, trainer.ErrElsewhere) || errors.Is(err, mpi.ErrLost) || errors.Is(err, mpi.ErrLeft) || errors.Is(err, mpi.ErrAborted)
+	victim := errors.Is(err, trainer.ErrElsewhere) || errors.Is(err, mpi.ErrLost) || errors.Is(err, mpi.ErrLeft) ||
+		errors.Is(err, mpi.ErrAborted)
 	if launched := r.get("DDPBATCH_STORE") != ""; launched && victim {
 		select {
 		case <-ctx.Done():

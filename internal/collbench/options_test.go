@@ -21,7 +21,8 @@ func TestSettingsSayHowRowsCome(t *testing.T) {
 func TestParseBytes(t *testing.T) {
 	for text, want := range map[string]int64{
 		"1": 1, "4": 4, "64K": 65536, "64k": 65536, "1M": 1 << 20, "2g": 2 << 30, "64G": 1 << 36,
-		"": 0, "K": 0, "0": 0, "-4": 0, "4T": 0, "1.5M": 0, "65G": 0, "9223372036854775807": 0, "9223372036854775807G": 0, "4 K": 0, "4KK": 0,
+		"": 0, "K": 0, "0": 0, "-4": 0, "4T": 0, "1.5M": 0, "65G": 0, "9223372036854775807": 0,
+		"9223372036854775807G": 0, "4 K": 0, "4KK": 0,
 	} {
 		got, err := ParseBytes("-b", text)
 		if got != want || (err == nil) != (want > 0) {
@@ -34,7 +35,8 @@ func TestParseBytes(t *testing.T) {
 }
 
 func TestCollectiveNamed(t *testing.T) {
-	for name, want := range map[string]string{"allreduce": "allreduce", "all_reduce": "allreduce", "all-reduce": "allreduce", "reduce_scatter": "reducescatter", "sendrecv": "pingpong"} {
+	for name, want := range map[string]string{"allreduce": "allreduce", "all_reduce": "allreduce", "all-reduce": "allreduce",
+		"reduce_scatter": "reducescatter", "sendrecv": "pingpong"} {
 		if c := collectiveNamed(name); c == nil || c.name != want {
 			t.Errorf("%s: %v, want %s", name, c, want)
 		}

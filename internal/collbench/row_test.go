@@ -30,7 +30,8 @@ func TestPrinterPrintsHeadingAndRows(t *testing.T) {
 	var text bytes.Buffer
 	p := printer{w: &text}
 	p.heading("", Options{collective: collectiveNamed("allreduce"), Transport: "shm", Algorithm: "auto", Deterministic: true}, 2, "")
-	p.row(result{Size: 1048576, Count: 262144, Type: "float32", Redop: "sum", Time: 476.25, Min: 300, Avg: 500.5, Max: 12345, AlgBW: 2.2, BusBW: 2.2, Wrong: 3})
+	p.row(result{Size: 1048576, Count: 262144, Type: "float32", Redop: "sum", Time: 476.25, Min: 300, Avg: 500.5, Max: 12345,
+		AlgBW: 2.2, BusBW: 2.2, Wrong: 3})
 	settings, rest, _ := strings.Cut(text.String(), "\n")
 	if !strings.HasSuffix(settings, ": allreduce, 2 ranks, transport shm, algorithm auto, deterministic") {
 		t.Errorf("settings %q", settings)
@@ -40,7 +41,8 @@ func TestPrinterPrintsHeadingAndRows(t *testing.T) {
 	if got := strings.Fields(lines[0]); !slices.Equal(got, strings.Fields("# size count type redop time min avg max algbw busbw #wrong")) {
 		t.Errorf("heading %q", got)
 	}
-	if got := strings.Fields(lines[2]); !slices.Equal(got, strings.Fields("1048576 262144 float32 sum 476.2 300.0 500.5 12345 2.20 2.20 3")) {
+	if got := strings.Fields(lines[2]); !slices.Equal(got,
+		strings.Fields("1048576 262144 float32 sum 476.2 300.0 500.5 12345 2.20 2.20 3")) {
 		t.Errorf("row %q", got)
 	}
 	if len(lines[0]) != len(lines[2]) {

@@ -159,7 +159,8 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("shm_size: %s shares the node's /dev/shm with its containers: leave shm_size out", c.Runtime))
 	}
 	if strings.HasPrefix(c.Image, "-") {
-		errs = append(errs, fmt.Errorf("image: %s begins with a dash: %s would take it for an option", text.Quoted(c.Image, maxShown), c.Runtime))
+		errs = append(errs, fmt.Errorf("image: %s begins with a dash: %s would take it for an option",
+			text.Quoted(c.Image, maxShown), c.Runtime))
 	}
 	if c.IsPath() && !d.folders && !d.files {
 		errs = append(errs, fmt.Errorf("image: %s runs images by their names, and not files: load %s (docker load) and write its name",
@@ -184,7 +185,8 @@ func CheckPath(path string) error {
 	case !filepath.IsAbs(path):
 		return fmt.Errorf("the path %q is not absolute", path)
 	case strings.ContainsAny(path, `,:"\`+"\n"):
-		return fmt.Errorf(`the path %q has a comma, a colon, a quote, a backslash or a line break, which runtimes take for something else`, path)
+		return fmt.Errorf(`the path %q has a comma, a colon, a quote, a backslash or a line break, which runtimes take for something else`,
+			path)
 	}
 	return nil
 }

@@ -40,7 +40,8 @@ func TestLineOfEachRuntime(t *testing.T) {
 			[]string{"podman", "--cgroup-manager=cgroupfs", "run", "--replace", "--cgroups=no-conmon", "--log-driver=none",
 				"--device=nvidia.com/gpu=all"}, oci, []string{"--userns=keep-id", "torch:2"}), outer},
 		{Config{Runtime: Docker, Image: "torch:2"}, slices.Concat(
-			[]string{"docker", "run", "--log-driver=none", "--user=1000:100", "--cpuset-cpus=2,3", "--gpus=all"}, oci, []string{"torch:2"}), outer},
+			[]string{"docker", "run", "--log-driver=none", "--user=1000:100", "--cpuset-cpus=2,3", "--gpus=all"}, oci, []string{"torch:2"}),
+			outer},
 		{Config{Runtime: Apptainer, Image: "/img/torch.sif"}, []string{
 			"apptainer", "exec", "--cleanenv", "--no-eval", "--no-home", "--nv",
 			"--mount=type=bind,source=/dev/shm/agent,destination=/dev/shm/agent",
@@ -110,7 +111,8 @@ func TestValuesAreOnNoCommandLine(t *testing.T) {
 	w.Env = append(slices.Clone(w.Env), "DDPBATCH_SECRET=0123456789")
 	for _, runtime := range Runtimes() {
 		argv, env, err := Config{Runtime: runtime, Image: "/a"}.Command(w)
-		if err != nil || strings.Contains(strings.Join(argv, " "), "0123456789") || !strings.Contains(strings.Join(env, " "), "0123456789") {
+		if err != nil || strings.Contains(strings.Join(argv, " "), "0123456789") ||
+			!strings.Contains(strings.Join(env, " "), "0123456789") {
 			t.Errorf("%s: %v, %q with %q", runtime, err, argv, env)
 		}
 	}
@@ -148,7 +150,8 @@ func TestImageIsAPathOrAName(t *testing.T) {
 	}{
 		{Podman, "docker.io/library/busybox:1", false}, {Podman, "busybox", false}, {Podman, "./image", true}, {Podman, "~/image", true},
 		{Podman, "/image", true},
-		{Docker, "busybox", false}, {Apptainer, "image.sif", true}, {Apptainer, "docker://busybox", false}, {Apptainer, "oras://site/a:1", false},
+		{Docker, "busybox", false}, {Apptainer, "image.sif", true}, {Apptainer, "docker://busybox", false},
+		{Apptainer, "oras://site/a:1", false},
 		{Enroot, "image.sqsh", true}, {Charliecloud, "image", true},
 	} {
 		if got := (Config{Runtime: tc.runtime, Image: tc.image}).IsPath(); got != tc.want {
@@ -165,7 +168,8 @@ func TestValidateNamesTheKey(t *testing.T) {
 		{Config{Runtime: Podman, Image: "a", ShmSize: 1 << 30, Mounts: []string{"/a", "/b:/c:ro"}}, ""},
 		{Config{Runtime: Charliecloud, Image: "a", ShmSize: 1 << 30}, "shm_size: charliecloud shares"},
 		{Config{Runtime: Docker, Image: "./a.tar"}, "image: docker runs images by their names"},
-		{Config{Runtime: Apptainer, Image: "a.sif", Mounts: []string{"/a", "b:/c"}}, `mounts: item 2: "b:/c": the path "b" is not absolute`},
+		{Config{Runtime: Apptainer, Image: "a.sif", Mounts: []string{"/a", "b:/c"}},
+			`mounts: item 2: "b:/c": the path "b" is not absolute`},
 	} {
 		err := tc.config.Validate()
 		if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {

@@ -28,7 +28,8 @@ func Same(paths ...string) []Bind {
 func ParseMount(text string) (Bind, error) {
 	parts := strings.Split(text, ":")
 	if len(parts) > 3 || parts[0] == "" {
-		return Bind{}, fmt.Errorf(`%q is not a mount: write "/host/path:/container/path", or "/host/path:/container/path:ro" for read-only`, text)
+		return Bind{}, fmt.Errorf(`%q is not a mount: write "/host/path:/container/path", or "/host/path:/container/path:ro" for read-only`,
+			text)
 	}
 	bind := Bind{Source: parts[0], Target: parts[0]}
 	if len(parts) > 1 {

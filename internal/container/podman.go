@@ -12,7 +12,8 @@ import (
 // The containers of users stay in the agent's cgroup by themselves, as these may make none. That needs the manager cgroupfs, since systemd
 // would move them below a slice of its own. For root Podman makes cgroups, and the agent takes what is in them back.
 func podman() dialect {
-	return dialect{program: "podman", monitor: true, shm: true, names: true, folders: true, command: podmanCommand, codes: ociCodes("podman")}
+	return dialect{program: "podman", monitor: true, shm: true, names: true, folders: true, command: podmanCommand,
+		codes: ociCodes("podman")}
 }
 
 func podmanCommand(c Config, w Worker, binds []Bind) (argv, env []string) {

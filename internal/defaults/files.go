@@ -90,7 +90,8 @@ func readTrusted(path string) (string, error) {
 	defer f.Close()
 	switch {
 	case !vfs.Trusted(info):
-		return "", fmt.Errorf("%s: %w: it belongs to the user with the id %d, and must be this user's or root's", path, vfs.ErrExposed, vfs.Owner(info))
+		return "", fmt.Errorf("%s: %w: it belongs to the user with the id %d, and must be this user's or root's", path,
+			vfs.ErrExposed, vfs.Owner(info))
 	case vfs.OthersWrite(info):
 		return "", fmt.Errorf("%s: %w: it has the mode %04o; to end that: chmod go-w '%s'", path, vfs.ErrExposed, info.Mode().Perm(), path)
 	}

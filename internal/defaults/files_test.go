@@ -154,7 +154,8 @@ func TestLongFilesAreRefused(t *testing.T) {
 
 func TestSummaryIsTheFirstComment(t *testing.T) {
 	for body, want := range map[string]string{
-		"": "", "name = 1": "", "#  a job \nname = 1": "a job", "\n# later": "", "# " + strings.Repeat("x", 200): strings.Repeat("x", 100) + "...",
+		"": "", "name = 1": "", "#  a job \nname = 1": "a job", "\n# later": "", "# " + strings.Repeat("x", 200): strings.Repeat("x", 100) +
+			"...",
 	} {
 		if got := summary(body); got != want {
 			t.Errorf("%.20q: got %q, want %q", body, got, want)

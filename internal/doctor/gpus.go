@@ -83,8 +83,9 @@ func parseGPUs(out string) (gpus []GPU, complaints []string) {
 		case len(gpus) == most:
 		default:
 			g := GPU{
-				Index: index, Name: text.Shortened(text.Clean(fields[1]), 80), Memory: mebibytes(fields[2]), MemoryUsed: mebibytes(fields[3]),
-				Celsius: count(fields[4]), Uncorrected: count(fields[5]), Driver: text.Shortened(text.Clean(fields[6]), 40),
+				Index: index, Name: text.Shortened(text.Clean(fields[1]), 80), Memory: mebibytes(fields[2]),
+				MemoryUsed: mebibytes(fields[3]),
+				Celsius:    count(fields[4]), Uncorrected: count(fields[5]), Driver: text.Shortened(text.Clean(fields[6]), 40),
 			}
 			if g.Memory < 0 {
 				complain("GPU " + line)

@@ -25,14 +25,17 @@ func TestParseGPUs(t *testing.T) {
 				{1, "NVIDIA A100-SXM4-40GB", 40 << 30, 31010 << 20, 61, 2, "535.161.08"}}, nil},
 		"no ECC": {"0, NVIDIA GeForce RTX 3090, 24576, 0, 40, [N/A], 550.54.14",
 			[]GPU{{0, "NVIDIA GeForce RTX 3090", 24 << 30, 0, 40, -1, "550.54.14"}}, nil},
-		"no driver": {"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver " +
+		"no driver": {"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that " +
+			"the latest NVIDIA driver " +
 			"is installed and running.\n\n", []GPU{}, []string{"NVIDIA-SMI has failed because"}},
 		"no devices": {"No devices were found\n", []GPU{}, []string{"No devices were found"}},
 		"one fell off the bus": {
-			"Unable to determine the device handle for GPU 0000:3B:00.0: Unknown Error\n", []GPU{}, []string{"Unable to determine the device " +
+			"Unable to determine the device handle for GPU 0000:3B:00.0: Unknown Error\n", []GPU{},
+			[]string{"Unable to determine the device " +
 				"handle for GPU 0000:3B:00.0: Unknown Error"},
 		},
-		"one is lost": {"0, NVIDIA H100, 81559, 0, 30, 0, 550.54\n1, NVIDIA H100, [GPU is lost], [GPU is lost], [GPU is lost], [GPU is lost], " +
+		"one is lost": {"0, NVIDIA H100, 81559, 0, 30, 0, 550.54\n1, NVIDIA H100, [GPU is lost], [GPU is lost], [GPU " +
+			"is lost], [GPU is lost], " +
 			"550.54\n", []GPU{{0, "NVIDIA H100", 81559 << 20, 0, 30, 0, "550.54"}}, []string{"GPU 1, NVIDIA H100, [GPU is lost]"}},
 		"an error": {"0, NVIDIA H100, ERR!, ERR!, ERR!, ERR!, 550.54\n", []GPU{}, []string{"GPU 0, NVIDIA H100, ERR!"}},
 	} {
@@ -90,7 +93,8 @@ func TestParseMemory(t *testing.T) {
 }
 
 func TestSpeedText(t *testing.T) {
-	for file, want := range map[string]string{"-1": "", "": "", "fast": "", "100": "100 Mbit/s", "25000": "25 Gbit/s", "2500": "2.5 Gbit/s"} {
+	for file, want := range map[string]string{"-1": "", "": "", "fast": "", "100": "100 Mbit/s", "25000": "25 Gbit/s",
+		"2500": "2.5 Gbit/s"} {
 		if got := speedText(file); got != want {
 			t.Errorf("%q: %q, want %q", file, got, want)
 		}

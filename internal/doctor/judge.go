@@ -74,9 +74,12 @@ var properties = []property{
 	}, "ask the administrators whether these nodes are up to date"},
 	{"networks", func(n Node) string { return strings.Join(n.Networks, ", ") },
 		"ask the administrators whether a link came up slower than it is, or not at all"},
-	{"RDMA", func(n Node) string { return strings.Join(n.RDMA, ", ") }, "ask the administrators whether a card or cable has failed (ibstat)"},
-	{"open files", func(n Node) string { return limitText(n.OpenFiles) }, "an administrator can set the limits of slurmd alike (ulimit -Hn)"},
-	{"processes", func(n Node) string { return limitText(n.Processes) }, "an administrator can set the limits of slurmd alike (ulimit -Hu)"},
+	{"RDMA", func(n Node) string { return strings.Join(n.RDMA, ", ") },
+		"ask the administrators whether a card or cable has failed (ibstat)"},
+	{"open files", func(n Node) string { return limitText(n.OpenFiles) },
+		"an administrator can set the limits of slurmd alike (ulimit -Hn)"},
+	{"processes", func(n Node) string { return limitText(n.Processes) },
+		"an administrator can set the limits of slurmd alike (ulimit -Hu)"},
 	{"locked memory", func(n Node) string {
 		if n.LockedMemory < 0 {
 			return "unlimited"
@@ -169,12 +172,14 @@ func (f *findings) node(n Node) {
 		f.add(level, p.Check, "", "%s", p.Text)
 	}
 	for _, said := range n.GPUError {
-		f.fail("gpu", "an administrator should drain the node; launch.check = [\"nvidia-smi\"] keeps runs off it", "a GPU does not answer: %s",
+		f.fail("gpu", "an administrator should drain the node; launch.check = [\"nvidia-smi\"] keeps runs off it",
+			"a GPU does not answer: %s",
 			said)
 	}
 	for _, g := range n.GPUs {
 		if g.Uncorrected > 0 {
-			f.fail("gpu", "an administrator should reset or replace it", "GPU %d has had %s of its memory that could not be corrected", g.Index,
+			f.fail("gpu", "an administrator should reset or replace it", "GPU %d has had %s of its memory that could not be corrected",
+				g.Index,
 				text.Plural(g.Uncorrected, "error"))
 		}
 		if g.MemoryUsed > mostGPUInUse {

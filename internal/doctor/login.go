@@ -78,7 +78,8 @@ func (f *findings) release(s slurm.Settings, took time.Duration) {
 	case year == 0:
 		f.warn("slurm", "", "the controller does not tell its version (%s)", text.Quoted(version, 40))
 	case year < oldestYear || year == oldestYear && month < oldestMonth:
-		f.warn("slurm", "nobody has tried this: look at what jobs do", "%s, and ddpbatch is made for %d.%02d and later", version, oldestYear,
+		f.warn("slurm", "nobody has tried this: look at what jobs do", "%s, and ddpbatch is made for %d.%02d and later", version,
+			oldestYear,
 			oldestMonth)
 	default:
 		f.ok("slurm", "%s, cluster %s; the controller answered in %v", version, s.Get("ClusterName"), took.Round(time.Millisecond))
@@ -127,7 +128,8 @@ func (f *findings) settings(s slurm.Settings) {
 	if program := s.Get("HealthCheckProgram"); program != "" && s.Get("HealthCheckInterval") != "0 sec" {
 		f.ok("health", "Slurm runs %s on nodes every %s", program, s.Get("HealthCheckInterval"))
 	} else {
-		f.ok("health", "Slurm does not look after its nodes (no HealthCheckProgram); launch.check runs a program of yours before each start")
+		f.ok("health", "Slurm does not look after its nodes (no HealthCheckProgram); launch.check runs a program "+
+			"of yours before each start")
 	}
 	f.limits(s)
 }
@@ -220,7 +222,8 @@ func (l Login) partition(ctx context.Context, f *findings) {
 	case err != nil:
 		f.warn("partition", "", "%v", err)
 	case p.State != "UP":
-		f.warn("partition", "name another: slurm.partition (\"sinfo -s\" lists them)", "%s, where jobs go by themselves, is %s", p.Name, p.State)
+		f.warn("partition", "name another: slurm.partition (\"sinfo -s\" lists them)", "%s, where jobs go by themselves, is %s", p.Name,
+			p.State)
 	default:
 		f.ok("partition", "%s, where jobs go by themselves: %s%s%s; at most %s", p.Name, text.Plural(max(0, p.Nodes), "node"),
 			each(p.NodeCPUs, "core"), each(p.NodeGPUs, "GPU"), slurm.FormatTime(p.MaxTime))
@@ -291,7 +294,8 @@ func (l Login) folder(f *findings) {
 		f.warn(check, "set run_dir to a folder that all nodes share, unless they see this one",
 			"%s is on %s, which is this machine's alone as a rule", l.Folder, space.Type)
 	case space.Free < leastSpace:
-		f.warn(check, "make room, or set run_dir to another folder that all nodes share", "%s has %s free", l.Folder, text.Bytes(space.Free))
+		f.warn(check, "make room, or set run_dir to another folder that all nodes share", "%s has %s free", l.Folder,
+			text.Bytes(space.Free))
 	case skew.Abs() > maxClockSkew:
 		f.warn(check, "ask the administrators to look after the time service of both",
 			"the clock of the file server of %s is %v from this machine's", l.Folder, skew.Abs().Round(time.Second))

@@ -52,8 +52,9 @@ func realSite(t *testing.T, release string) site {
 		partitions: "PartitionName=main Default=YES MaxNodes=UNLIMITED MaxTime=UNLIMITED MinNodes=0 Nodes=n[1-4] State=UP TotalCPUs=16 " +
 			"TotalNodes=4 MaxMemPerNode=UNLIMITED\n",
 		mpi: "MPI plugin types are...\n\tnone\n\tcray_shasta\n\tpmi2\n",
-		testOnly: slurm.Output{Stderr: []byte("sbatch: Job 34 to start at 2026-11-21T00:33:22 using 4 processors on nodes n1 in partition " +
-			"main\n")},
+		testOnly: slurm.Output{
+			Stderr: []byte("sbatch: Job 34 to start at 2026-11-21T00:33:22 using 4 processors on nodes n1 in partition " +
+				"main\n")},
 	}
 }
 
@@ -136,11 +137,12 @@ func TestLoginFindings(t *testing.T) {
 		"an old release":   {set("SLURM_VERSION", "21.08.8"), "slurm", "warn 21.08.8, and ddpbatch is made for 22.05 and later"},
 		"no release":       {set("SLURM_VERSION", "(null)"), "slurm", "warn the controller does not tell its version"},
 		"a usual KillWait": {set("KillWait", "30 sec"), "KillWait", "ok Slurm kills a job 30s after its TERM, of which the ranks have 20s"},
-		"no KillWait":      {set("KillWait", "soon"), "KillWait", `warn ask for KillWait: Slurm says "soon", which is no number of seconds`},
-		"cgroup":           {set("ProctrackType", "proctrack/cgroup"), "processes", "ok Slurm ends whatever"},
-		"suspended":        {set("PreemptMode", "GANG,SUSPEND"), "preemption", "warn Slurm may suspend a job"},
-		"no preemption":    {set("PreemptMode", "OFF"), "preemption", "ok jobs are not preempted"},
-		"no arrays":        {set("MaxArraySize", "0"), "arrays", "warn the cluster takes no arrays"},
+		"no KillWait": {set("KillWait", "soon"), "KillWait",
+			`warn ask for KillWait: Slurm says "soon", which is no number of seconds`},
+		"cgroup":        {set("ProctrackType", "proctrack/cgroup"), "processes", "ok Slurm ends whatever"},
+		"suspended":     {set("PreemptMode", "GANG,SUSPEND"), "preemption", "warn Slurm may suspend a job"},
+		"no preemption": {set("PreemptMode", "OFF"), "preemption", "ok jobs are not preempted"},
+		"no arrays":     {set("MaxArraySize", "0"), "arrays", "warn the cluster takes no arrays"},
 		"a health check": {func(s *site) { set("HealthCheckProgram", "/usr/sbin/nhc")(s); set("HealthCheckInterval", "300 sec")(s) },
 			"health", "ok Slurm runs /usr/sbin/nhc on nodes every 300 sec"},
 		"no PMI-2": {func(s *site) { s.mpi = "MPI plugin types are...\n\tnone\n"; set("SrunPortRange", "60001-60010")(s) }, "start",
@@ -152,7 +154,8 @@ func TestLoginFindings(t *testing.T) {
 			"warn main, where jobs go by themselves, is DOWN"},
 		"an account is needed": {
 			func(s *site) {
-				s.testOnly = slurm.Output{Code: 1, Stderr: []byte("allocation failure: Invalid account or account/partition combination specified\n")}
+				s.testOnly = slurm.Output{Code: 1,
+					Stderr: []byte("allocation failure: Invalid account or account/partition combination specified\n")}
 			}, "sbatch", "warn a job of one node for a minute is not taken as it is: sbatch refused: allocation failure: Invalid account",
 		},
 		"not here":    {func(s *site) { s.err = slurm.ErrNoSlurm }, "slurm", "fail "},

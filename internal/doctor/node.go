@@ -78,8 +78,9 @@ func (t Task) Node(ctx context.Context) Node {
 	machine := health.This()
 	n := Node{
 		Host: t.Host, Version: t.Version, Kernel: kernel(), Clock: clockState(),
-		OpenFiles: limit(machine.Limits.OpenFiles), Processes: limit(machine.Limits.Processes), LockedMemory: limit(machine.Limits.LockedMemory),
-		Networks: t.networks(), GPUs: []GPU{}, RDMA: []string{},
+		OpenFiles: limit(machine.Limits.OpenFiles), Processes: limit(machine.Limits.Processes),
+		LockedMemory: limit(machine.Limits.LockedMemory),
+		Networks:     t.networks(), GPUs: []GPU{}, RDMA: []string{},
 	}
 	if own, err := device.This(); err == nil {
 		n.Cores = own.Cores()

@@ -56,7 +56,8 @@ func (r *Report) network(f, wrong *findings) {
 		return
 	}
 	u := usualOf(r.Pairs)
-	f.ok("network", "%s between nodes, through %s: %s, %s%s", pairsText(len(r.Pairs)), r.Backend, timeText(u.latency), rateText(u.bandwidth),
+	f.ok("network", "%s between nodes, through %s: %s, %s%s", pairsText(len(r.Pairs)), r.Backend,
+		timeText(u.latency), rateText(u.bandwidth),
 		rangeText(r.Pairs))
 	const do = "exclude it (slurm.exclude), and tell the administrators: a link may have come up slower, or a cable is bad"
 	slow := r.slowNodes(u)
@@ -65,13 +66,15 @@ func (r *Report) network(f, wrong *findings) {
 			continue
 		}
 		slices.SortFunc(pairs, byBandwidth)
-		wrong.warn("network", do, "it is slow to all others: %s at best, and %s, %s are usual", u.why(pairs[len(pairs)-1]), timeText(u.latency),
+		wrong.warn("network", do, "it is slow to all others: %s at best, and %s, %s are usual",
+			u.why(pairs[len(pairs)-1]), timeText(u.latency),
 			rateText(u.bandwidth))
 		(*wrong)[len(*wrong)-1].Nodes = r.Nodes[node].Host
 	}
 	for _, p := range r.Pairs {
 		if why := u.why(p); why != "" && len(slow[p.A]) == 0 && len(slow[p.B]) == 0 {
-			wrong.warn("network", "tell the administrators: the link between these two is slow, or busy", "%s between them, and %s, %s are usual",
+			wrong.warn("network", "tell the administrators: the link between these two is slow, or busy",
+				"%s between them, and %s, %s are usual",
 				why, timeText(u.latency), rateText(u.bandwidth))
 			(*wrong)[len(*wrong)-1].Nodes = slurm.FoldHostlist([]string{r.Nodes[p.A].Host, r.Nodes[p.B].Host})
 		}

@@ -14,7 +14,8 @@ func cluster(n int, change func(p *Pair)) *Report {
 	for i := range n {
 		r.Nodes = append(r.Nodes, Node{Host: fmt.Sprintf("n%d", i+1)})
 		for j := range i {
-			p := Pair{A: j, B: i, Latency: 20*time.Microsecond + time.Duration((i+j)%3)*time.Microsecond, Bandwidth: 10e9 - float64((i*7+j)%5)*2e8}
+			p := Pair{A: j, B: i, Latency: 20*time.Microsecond + time.Duration((i+j)%3)*time.Microsecond,
+				Bandwidth: 10e9 - float64((i*7+j)%5)*2e8}
 			if change != nil {
 				change(&p)
 			}

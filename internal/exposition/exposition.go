@@ -129,7 +129,8 @@ func (e *exporter) update(ctx context.Context) {
 	if e.path == "" {
 		return
 	}
-	// The collector runs as another user. It reads only *.prom files, so not the temporary one. No sync: a job does not outlive a power cut.
+	// The collector runs as another user. It reads only *.prom files, so not the temporary one.
+	// No sync: a job does not outlive a power cut.
 	o := replace.Options{Mode: 0o644, NoSync: true}
 	err = replace.FileWith(ctx, vfs.OS{}, e.path, o, replace.Bytes(f.write(prometheus, e.labels)))
 	if err == nil {

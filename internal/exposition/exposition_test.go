@@ -30,8 +30,9 @@ func begun(t *testing.T) *rundir.Dir {
 	binary := filepath.Join(t.TempDir(), "program")
 	must(t, os.WriteFile(binary, []byte("#!/bin/sh\n"), 0o755))
 	run, err := rundir.Create(rundir.CreateConfig{
-		Parent:  t.TempDir(),
-		Spec:    rundir.Spec{Name: "digits", Kind: "slurm", Version: "v0", WorkDir: "/secret/work", Nodes: 2, Job: json.RawMessage(`{"a":1}`)},
+		Parent: t.TempDir(),
+		Spec: rundir.Spec{Name: "digits", Kind: "slurm", Version: "v0", WorkDir: "/secret/work", Nodes: 2,
+			Job: json.RawMessage(`{"a":1}`)},
 		JobFile: []byte("schema = 1\n"), Binary: binary, Now: time.Now(),
 	})
 	must(t, err)

@@ -168,8 +168,10 @@ func TestGrammarRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{
-		good[:len(good)-1], good + "\n", good + good, good + "a{x=\"1\"} 3\n", good + "a{x=\"2\"} NaN\n", good + "a{x=\"2\"} 1 1600000000\n",
-		good + "a{x=\"\\t\"} 2\n", good + "a{x=\"2\"}  2\n", good + "b{x=\"2\"} 2\n", good + "a{x=\"2\",x=\"3\"} 2\n", good + "a{x=\"\xff\"} 2\n",
+		good[:len(good)-1], good + "\n", good + good, good + "a{x=\"1\"} 3\n", good + "a{x=\"2\"} NaN\n",
+		good + "a{x=\"2\"} 1 1600000000\n",
+		good + "a{x=\"\\t\"} 2\n", good + "a{x=\"2\"}  2\n", good + "b{x=\"2\"} 2\n", good + "a{x=\"2\",x=\"3\"} 2\n",
+		good + "a{x=\"\xff\"} 2\n",
 		good + "# EOF\n", "# TYPE a gauge\na{x=\"1\"} 2\n", strings.Replace(good, "gauge", "counter", 1), good + "a{x=\"2\",} 2\n",
 		good + "a{1=\"2\"} 2\n", good + "a{x=\"2} 2\n",
 	} {

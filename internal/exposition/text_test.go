@@ -72,7 +72,8 @@ func TestTextIsThatOfTheSpecifications(t *testing.T) {
 		if string(got) != want {
 			t.Errorf("%s:\n%s\nwant\n%s", as.contentType(), got, want)
 		}
-		if got := values(t, got, as, digits); got["ddpbatch_lost_seconds/hang"] != 1800 || got["ddpbatch_restarts_total"] != 1 || len(got) != 15 {
+		if got := values(t, got, as, digits); got["ddpbatch_lost_seconds/hang"] != 1800 ||
+			got["ddpbatch_restarts_total"] != 1 || len(got) != 15 {
 			t.Errorf("%s: %v", as.contentType(), got)
 		}
 	}

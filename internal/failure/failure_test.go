@@ -21,12 +21,13 @@ func TestFailureKeepsRankClassAndText(t *testing.T) {
 		message string
 		class   error // nil: none
 	}{
-		"no class":    {errors.New("lost"), `{"rank":3,"text":"lost"}`, nil},
-		"one class":   {fmt.Errorf("open: %w", fs.ErrClosed), `{"rank":3,"text":"open: file already closed","class":2}`, fs.ErrClosed},
-		"two classes": {errors.Join(fs.ErrClosed, fs.ErrExist), `{"rank":3,"text":"file already closed\nfile already exists","class":1}`, fs.ErrExist},
-		"long":        {errors.New(long), `{"rank":3,"text":"` + long[:maxText] + `"}`, nil},
-		"cut":         {errors.New("x" + long), `{"rank":3,"text":"x` + long[:maxText-2] + `"}`, nil},
-		"no text":     {errors.New(strings.Repeat("\x80", 2*maxText)), "", nil},
+		"no class":  {errors.New("lost"), `{"rank":3,"text":"lost"}`, nil},
+		"one class": {fmt.Errorf("open: %w", fs.ErrClosed), `{"rank":3,"text":"open: file already closed","class":2}`, fs.ErrClosed},
+		"two classes": {errors.Join(fs.ErrClosed, fs.ErrExist), `{"rank":3,"text":"file already closed\nfile already exists","class":1}`,
+			fs.ErrExist},
+		"long":    {errors.New(long), `{"rank":3,"text":"` + long[:maxText] + `"}`, nil},
+		"cut":     {errors.New("x" + long), `{"rank":3,"text":"x` + long[:maxText-2] + `"}`, nil},
+		"no text": {errors.New(strings.Repeat("\x80", 2*maxText)), "", nil},
 	} {
 		text, err := json.Marshal(Of(3, tt.err, classes))
 		if err != nil || tt.message != "" && string(text) != tt.message {

@@ -29,7 +29,8 @@ func TestLongAttemptIsKnownByFewLines(t *testing.T) {
 
 // What comes later in the file gives what reading it at once gives.
 func TestFollowedMetricsAreThoseReadAtOnce(t *testing.T) {
-	events := []rundir.Event{submit(0, "7"), begin(100, 1, "7", 0), end(225, 1, "crash"), event(227, rundir.EventRestart, 1), begin(228, 2, "7", 0)}
+	events := []rundir.Event{submit(0, "7"), begin(100, 1, "7", 0), end(225, 1, "crash"),
+		event(227, rundir.EventRestart, 1), begin(228, 2, "7", 0)}
 	text := trained(130, 1, 10, 100) + trained(255, 2, 60, 120, `,"resume_step":50`)
 	run := made(t, events, "")
 	var accounts Accounts
@@ -74,7 +75,8 @@ func TestSentenceSaysWhatIsMissing(t *testing.T) {
 	for metrics, want := range map[string]string{
 		"":                          "nobody wrote metrics",
 		"{\"step\":3,\"loss\":1}\n": "no line of metrics.jsonl has both attempt and time (RFC 3339)",
-		"{\"step\":3,\"attempt\":1}\n{\"step\":3,\"attempt\":1,\"time\":3.5}\n": "no line of metrics.jsonl has both attempt and time (RFC 3339)",
+		"{\"step\":3,\"attempt\":1}\n{\"step\":3,\"attempt\":1,\"time\":3.5}\n": "no line of metrics.jsonl has both " +
+			"attempt and time (RFC 3339)",
 	} {
 		run := made(t, []rundir.Event{submit(0, "7"), begin(100, 1, "7", 0)}, metrics)
 		got, err := new(Accounts).Of(run, false, at(110))
@@ -94,7 +96,8 @@ func FuzzPartsAddUp(f *testing.F) {
 		var events []rundir.Event
 		for i := 0; i+3 < len(ledger); i += 4 {
 			e := event(float64(ledger[i+1])*3, names[int(ledger[i])%len(names)], int(ledger[i+2])%4)
-			e.Job, e.Detail, e.Cause = string('0'+ledger[i+3]%3), "job "+string('0'+ledger[i+3]%3), []string{"done", "crash", "", "x"}[ledger[i+3]>>2%4]
+			e.Job, e.Detail, e.Cause = string('0'+ledger[i+3]%3), "job "+string('0'+ledger[i+3]%3),
+				[]string{"done", "crash", "", "x"}[ledger[i+3]>>2%4]
 			events = append(events, e)
 		}
 		p := progress{attempts: map[int]*training{}}

@@ -37,7 +37,8 @@ func TestNodesThatFailedOftenAndLately(t *testing.T) {
 		{"none", nil, "", nil},
 		{"once", []rundir.Event{lost(ago(0), 1, "node", "n3")}, "n3 1 1.00", nil},
 		{"a week ago counts half", []rundir.Event{lost(ago(7*day), 1, "node", "n3")}, "n3 1 0.50", nil},
-		{"twice in three days", []rundir.Event{lost(ago(3*day), 1, "node", "n3"), lost(ago(0), 2, "hang", "n3")}, "n3 2 1.74", []string{"n3"}},
+		{"twice in three days", []rundir.Event{lost(ago(3*day), 1, "node", "n3"), lost(ago(0), 2, "hang", "n3")},
+			"n3 2 1.74", []string{"n3"}},
 		{"twice, two weeks ago", []rundir.Event{lost(ago(15*day), 1, "node", "n3"), lost(ago(14*day), 2, "node", "n3")}, "n3 2 0.48", nil},
 		{"one failure that ended two attempts", []rundir.Event{lost(ago(5*time.Minute), 1, "node", "n3"), lost(ago(0), 2, "node", "n3")},
 			"n3 1 1.00", nil},
@@ -47,10 +48,12 @@ func TestNodesThatFailedOftenAndLately(t *testing.T) {
 			[]rundir.Event{{Time: ago(0), Event: rundir.EventEnd, Attempt: 1, Cause: "node", Node: "n9"}}, "n9 1 1.00", nil},
 		{"the worst comes first", []rundir.Event{lost(ago(3*day), 1, "node", "n3", "n4"), lost(ago(day), 2, "node", "n4")},
 			"n4 2 1.65, n3 1 0.74", []string{"n4"}},
-		{"drained by Slurm", []rundir.Event{{Time: ago(0), Event: rundir.EventEnd, Attempt: 1, Cause: "node", Nodes: []string{"n3"}, Drain: true}}, "", nil},
+		{"drained by Slurm", []rundir.Event{{Time: ago(0), Event: rundir.EventEnd, Attempt: 1, Cause: "node", Nodes: []string{"n3"},
+			Drain: true}}, "", nil},
 		{"failed its check, and the run went on without it", []rundir.Event{
 			{Time: ago(day), Event: rundir.EventBegin, Attempt: 1, Job: "7"}, leftOut(ago(day-time.Hour), 1, "crash"),
-			{Time: ago(day - time.Hour), Event: rundir.EventBegin, Attempt: 2, Job: "7"}, leftOut(ago(0), 2, "done"), // a restart checks nothing
+			// a restart checks nothing
+			{Time: ago(day - time.Hour), Event: rundir.EventBegin, Attempt: 2, Job: "7"}, leftOut(ago(0), 2, "done"),
 		}, "n3 1 0.91", nil},
 		{"failed the checks of two starts", []rundir.Event{
 			{Time: ago(day), Event: rundir.EventBegin, Attempt: 1, Job: "7"}, leftOut(ago(day-time.Hour), 1, "preempt"),
@@ -60,7 +63,8 @@ func TestNodesThatFailedOftenAndLately(t *testing.T) {
 			{Time: ago(time.Hour), Event: rundir.EventBegin, Attempt: 1, Job: "7"},
 			{Time: ago(0), Event: rundir.EventEnd, Attempt: 1, Cause: "node", Node: "n3", Nodes: []string{"n3"}, Unfit: []string{"n3"}},
 		}, "n3 1 1.00", nil},
-		{"failed its check, in an attempt of which the ledger lacks the beginning", []rundir.Event{leftOut(ago(0), 1, "crash")}, "n3 1 1.00", nil},
+		{"failed its check, in an attempt of which the ledger lacks the beginning", []rundir.Event{leftOut(ago(0), 1, "crash")},
+			"n3 1 1.00", nil},
 		{"of a clock that is ahead", []rundir.Event{lost(ago(-day), 1, "node", "n3")}, "n3 1 1.00", nil},
 	}
 	for _, tt := range tests {
@@ -151,7 +155,8 @@ func TestFailuresOfNodesSinceThenCount(t *testing.T) {
 // Waits for saves of before then are not taken off what came since, and a line whose loss is no number of JSON counts as others do.
 func TestWaitsSinceThenCount(t *testing.T) {
 	run := made(t, []rundir.Event{submit(0, "7"), begin(100, 1, "7", 0), end(225, 1, "crash"), event(226, rundir.EventGiveUp, 1)},
-		trained(130, 1, 10, 20)+trained(150, 1, 30, 40, `,"save_stall_s":8`)+strings.ReplaceAll(trained(170, 1, 50, 100, `,"save_stall_s":3`), "0.5", "NaN"))
+		trained(130, 1, 10, 20)+trained(150, 1, 30, 40, `,"save_stall_s":8`)+
+			strings.ReplaceAll(trained(170, 1, 50, 100, `,"save_stall_s":3`), "0.5", "NaN"))
 	for from, want := range map[float64]string{
 		0: "queued 100, starting 20, productive 89, saving 11, lost/crash 6", 150: "productive 67, saving 3, lost/crash 6",
 	} {

@@ -62,11 +62,15 @@ func TestSyntaxFaultsNameTheirPlace(t *testing.T) {
 		{"no closing bracket", "[slurm\nnodes = 2\n", "job.toml:1:7: expected '.' or ']' to end table name, but got '\\n' instead"},
 		{"twice", "name = \"x\"\nname = \"y\"\n", "job.toml:2:1: Key 'name' has already been defined."},
 		{"after other letters", "é = 1\n", "job.toml:1:1: expected '.' or '=', but got 'é' instead"},
-		{"columns count characters", "workdir = \"é\" name = 1", "job.toml:1:14: expected a top-level item to end with a newline, comment, or EOF, but got 'n' instead"},
+		{"columns count characters", "workdir = \"é\" name = 1",
+			"job.toml:1:14: expected a top-level item to end with a newline, comment, or EOF, but got 'n' instead"},
 		{"after a byte order mark", "\ufeffname = x", "job.toml:1:8: expected value but found \"x\" instead"},
-		{"another file", "root:x:0:0:root:/root:/bin/sh\n", `job.toml:1:5: this is no job file, which are written in TOML (expected '.' or '=', but got ':' instead); "ddpbatch init" writes one to start from`},
-		{"a program", "\x7fELF\x00[a]=\n", `job.toml:1:5: this is no job file, which are written in TOML (files cannot contain NULL bytes; probably using UTF-16; TOML files must be UTF-8); "ddpbatch init" writes one to start from`},
-		{"nested too deep", "a = 1\nb = " + strings.Repeat("[", 50_000), "job.toml:2:36: tables and lists are nested more than 32 deep here"},
+		{"another file", "root:x:0:0:root:/root:/bin/sh\n",
+			`job.toml:1:5: this is no job file, which are written in TOML (expected '.' or '=', but got ':' instead); "ddpbatch init" writes one to start from`},
+		{"a program", "\x7fELF\x00[a]=\n",
+			`job.toml:1:5: this is no job file, which are written in TOML (files cannot contain NULL bytes; probably using UTF-16; TOML files must be UTF-8); "ddpbatch init" writes one to start from`},
+		{"nested too deep", "a = 1\nb = " + strings.Repeat("[", 50_000),
+			"job.toml:2:36: tables and lists are nested more than 32 deep here"},
 		{"too large", strings.Repeat("#", maxSize+1), "job.toml:1:1: a job file has at most 256 KiB; is this one?"},
 	} {
 		t.Run(test.name, func(t *testing.T) { checkFaults(t, test.src, nil, test.want) })
@@ -102,18 +106,21 @@ func TestBadKeysAreFaults(t *testing.T) {
 		name, src string
 		want      []string
 	}{
-		{"misspelt", "nmae = \"x\"\nname = \"y\"\n[slrum]\nnodes = 2\n[slurm]\nnods = 2\n  nodess = 4\n[train]\nepoch = 1" + strings.Replace(builtin, "[train]", "", 1), []string{
+		{"misspelt", "nmae = \"x\"\nname = \"y\"\n[slrum]\nnodes = 2\n[slurm]\nnods = 2\n  nodess = 4\n[train]\nepoch = 1" +
+			strings.Replace(builtin, "[train]", "", 1), []string{
 			`job.toml:1:1: unknown key nmae: did you mean name?`,
 			`job.toml:3:2: unknown table [slrum]: did you mean [slurm]?`,
 			`job.toml:6:1: unknown key slurm.nods: did you mean slurm.nodes?`,
 			`job.toml:7:3: unknown key slurm.nodess: did you mean slurm.nodes?`,
 			`job.toml:9:1: unknown key train.epoch: did you mean train.epochs?`,
 		}},
-		{"in inline tables and dotted", "name = \"x\"\nlaunch.modee = \"agent\"\ntrain = { loss = \"mse\", model = { kind = \"mlp\", hiden = [1] }, data = { kind = \"generated\" }, optimiser.lr = 1 }", []string{
-			`job.toml:2:8: unknown key launch.modee: did you mean launch.mode?`,
-			`job.toml:3:49: unknown key train.model.hiden: did you mean train.model.hidden?`,
-			`job.toml:3:95: unknown table [train.optimiser]: did you mean [train.optimizer]?`,
-		}},
+		{"in inline tables and dotted",
+			"name = \"x\"\nlaunch.modee = \"agent\"\ntrain = { loss = \"mse\", model = { kind = \"mlp\", hiden = [1] }, data = { kind = " +
+				"\"generated\" }, optimiser.lr = 1 }", []string{
+				`job.toml:2:8: unknown key launch.modee: did you mean launch.mode?`,
+				`job.toml:3:49: unknown key train.model.hiden: did you mean train.model.hidden?`,
+				`job.toml:3:95: unknown table [train.optimiser]: did you mean [train.optimizer]?`,
+			}},
 		{"at the wrong place", "name = \"x\"\nnodes = 2\nepochs = 3" + builtin, []string{
 			`job.toml:2:1: unknown key nodes: did you mean slurm.nodes?`,
 			`job.toml:3:1: unknown key epochs: did you mean train.epochs?`,
@@ -124,12 +131,13 @@ func TestBadKeysAreFaults(t *testing.T) {
 		{"quoted, with a dot", "name = \"x\"\n\"slurm.nodes\" = 2" + builtin, []string{
 			`job.toml:2:1: unknown key "slurm.nodes"; known here: checkpoint, code, container, launch, mpi, name, requeue, run_dir, schema, script_template, setup, slurm, sweep, train, workdir`,
 		}},
-		{"of another kind", "name = \"x\"\n[train]\nmodel = { kind = \"dense\", hidden = [3] }\ndata = { kind = \"mnist\", rows = 3 }", []string{
-			`job.toml:3:27: train.model.hidden is no key of kind "dense", but of "mlp" or "cnn"`,
-			`job.toml:4:1: train.data needs the key images`,
-			`job.toml:4:1: train.data needs the key labels`,
-			`job.toml:4:26: train.data.rows is no key of kind "mnist", but of "generated"`,
-		}},
+		{"of another kind", "name = \"x\"\n[train]\nmodel = { kind = \"dense\", hidden = [3] }\ndata = { kind = \"mnist\", rows = 3 }",
+			[]string{
+				`job.toml:3:27: train.model.hidden is no key of kind "dense", but of "mlp" or "cnn"`,
+				`job.toml:4:1: train.data needs the key images`,
+				`job.toml:4:1: train.data needs the key labels`,
+				`job.toml:4:26: train.data.rows is no key of kind "mnist", but of "generated"`,
+			}},
 	} {
 		t.Run(test.name, func(t *testing.T) { checkFaults(t, test.src, nil, test.want...) })
 	}
@@ -239,7 +247,8 @@ func checkLine(t *testing.T, what string, got []string, want string) {
 }
 
 func TestFaultsOfSeveralTablesComeTogether(t *testing.T) {
-	const rest = "\n[container]\nimage = \"x.sif\"\nrunime = \"pyxis\"\n[requeue]\nmax = { crash = 0, cash = 1 }\nlead = \"x\"\non = [\"preempt\", \"boredom\"]"
+	const rest = "\n[container]\nimage = \"x.sif\"\nrunime = \"pyxis\"\n[requeue]\nmax = { crash = 0, cash = 1 }\nlead = \"x\"\non = " +
+		"[\"preempt\", \"boredom\"]"
 	checkFaults(t, "name = \"x\""+command+rest, nil,
 		"job.toml:5:2: container needs the key runtime",
 		"job.toml:7:1: unknown key container.runime: did you mean container.runtime?",

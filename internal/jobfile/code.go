@@ -138,8 +138,10 @@ func (j *Job) liveCode(selection *snapshot.Selection, environ []string) (warning
 			continue
 		}
 		if rel, ok := selection.Has(word); ok {
-			warnings = append(warnings, fmt.Sprintf("item %d of launch.command, %s, is a file of the tree itself, and not of its copy: write %s, relative to workdir",
-				i+1, redact.Quoted(word, redact.Shown), redact.Quoted(rel, redact.Shown)))
+			warnings = append(warnings,
+				fmt.Sprintf("item %d of launch.command, %s, is a file of the tree itself, and not of its copy: "+
+					"write %s, relative to workdir",
+					i+1, redact.Quoted(word, redact.Shown), redact.Quoted(rel, redact.Shown)))
 		}
 	}
 	variables := map[string]string{}
@@ -168,8 +170,10 @@ func (j *Job) liveCode(selection *snapshot.Selection, environ []string) (warning
 		live = slices.Concat(live, selection.LiveImports(environment))
 	}
 	if len(live) > 0 {
-		warnings = append(warnings, fmt.Sprintf("Python imports from the tree itself, and not from its copy: %s; relative folders of PYTHONPATH are the copy's, and come first: "+
-			"[setup] env = { PYTHONPATH = %s }", words.Few(live, 3), redact.Quoted(live[0].InTree, redact.Shown)))
+		warnings = append(warnings,
+			fmt.Sprintf("Python imports from the tree itself, and not from its copy: %s; relative folders of PYTHONPATH are "+
+				"the copy's, and come first: "+
+				"[setup] env = { PYTHONPATH = %s }", words.Few(live, 3), redact.Quoted(live[0].InTree, redact.Shown)))
 	}
 	return warnings
 }

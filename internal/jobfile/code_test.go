@@ -34,7 +34,8 @@ export = "out.safetensors"
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := job.RanksDir("/runs/x"); got != dir || job.BatchScript("/runs/x").WorkDir != dir || job.BatchScript("/runs/x").Setup.Venv != "venv" {
+	if got := job.RanksDir("/runs/x"); got != dir || job.BatchScript("/runs/x").WorkDir != dir ||
+		job.BatchScript("/runs/x").Setup.Venv != "venv" {
 		t.Errorf("without a copy ranks run in %s", got)
 	}
 	if _, more := job.WorkerEnv()[SourceVariable]; more {
@@ -75,11 +76,13 @@ func TestResumeKeepsTheCode(t *testing.T) {
 	before.Code.Snapshot = "git"
 	for _, set := range []string{"code.snapshot=none", `code={snapshot="copy"}`, " code.max_mb = 3"} {
 		job := &Job{WorkDir: "/w"}
-		if err := job.KeepCode(before, []string{"train.epochs=3", set}); !errors.As(err, new(*usage.Error)) || !strings.Contains(err.Error(), "submit the job anew") {
+		if err := job.KeepCode(before, []string{"train.epochs=3", set}); !errors.As(err, new(*usage.Error)) ||
+			!strings.Contains(err.Error(), "submit the job anew") {
 			t.Errorf("--set %s: %v", set, err)
 		}
 	}
-	if err := (&Job{WorkDir: "/other"}).KeepCode(before, nil); !errors.As(err, new(*usage.Error)) || !strings.Contains(err.Error(), "/other") {
+	if err := (&Job{WorkDir: "/other"}).KeepCode(before, nil); !errors.As(err, new(*usage.Error)) ||
+		!strings.Contains(err.Error(), "/other") {
 		t.Errorf("another workdir: %v", err)
 	}
 	job := &Job{WorkDir: "/w"}
@@ -110,7 +113,8 @@ func TestLiveCodeIsWarnedOf(t *testing.T) {
 	write("venv/pyvenv.cfg", "")
 	write("venv/lib/python3.12/site-packages/__editable__.a-1.pth", filepath.Join(dir, "tree/src"))
 	tree, venv := filepath.Join(dir, "tree"), filepath.Join(dir, "venv")
-	editable := "Python imports from the tree itself, and not from its copy: " + venv + "/lib/python3.12/site-packages/__editable__.a-1.pth leads to " + tree + "/src"
+	editable := "Python imports from the tree itself, and not from its copy: " + venv +
+		"/lib/python3.12/site-packages/__editable__.a-1.pth leads to " + tree + "/src"
 	advice := `[setup] env = { PYTHONPATH = "src" }`
 	for _, test := range []struct {
 		name    string
@@ -127,13 +131,16 @@ func TestLiveCodeIsWarnedOf(t *testing.T) {
 		{"one by its name", func(j *Job) { j.Setup.Conda = "venv" }, []string{"VIRTUAL_ENV=" + venv}, nil},
 		{"one that is activated", func(*Job) {}, []string{"VIRTUAL_ENV=" + venv}, []string{editable}},
 		{"PYTHONPATH", func(*Job) {}, []string{"PYTHONPATH=/x:" + tree + "/src"}, []string{"PYTHONPATH leads to " + tree + "/src"}},
-		{"PYTHONPATH of the job", func(j *Job) { j.Env = map[string]string{"PYTHONPATH": tree} }, []string{"PYTHONPATH=x"}, []string{"PYTHONPATH leads to " + tree}},
+		{"PYTHONPATH of the job", func(j *Job) { j.Env = map[string]string{"PYTHONPATH": tree} }, []string{"PYTHONPATH=x"},
+			[]string{"PYTHONPATH leads to " + tree}},
 		{"the script", func(j *Job) { j.Launch.Command = []string{"python3", tree + "/train.py", venv + "/pyvenv.cfg"} }, nil,
-			[]string{"item 2 of launch.command, \"" + tree + "/train.py\", is a file of the tree itself, and not of its copy: write \"train.py\", relative to workdir"}},
+			[]string{"item 2 of launch.command, \"" + tree +
+				"/train.py\", is a file of the tree itself, and not of its copy: write \"train.py\", relative to workdir"}},
 		{"the script of one element", func(j *Job) {
 			j.Launch.Command = []string{"true"}
 			j.Sweep = &Sweep{Mode: product, Keys: []SweptKey{
-				{Key: "launch.command", Values: []string{`["true"]`, `["cat", "` + tree + `/train.py"]`}}, {Key: "setup.env.A", Values: []string{`"1"`, `"2"`}},
+				{Key: "launch.command", Values: []string{`["true"]`, `["cat", "` + tree + `/train.py"]`}},
+				{Key: "setup.env.A", Values: []string{`"1"`, `"2"`}},
 			}}
 		}, nil, []string{"item 2 of launch.command, \"" + tree + "/train.py\""}},
 	} {

@@ -127,7 +127,8 @@ func eachKey(n *node, at toml.Key, do func(key toml.Key, n *node)) {
 func TestTrainersWordsAreThese(t *testing.T) {
 	const job = "schema = 1\nname = \"a\"\n[train.data]\nkind = \"csv\"\npath = \"x.csv\"\n[train.model]\nkind = \"mlp\"\n"
 	for _, key := range []string{
-		"train.mode", "train.precision", "train.loss", "train.ddp.compress", "train.model.activation", "train.data.header", "train.data.remainder",
+		"train.mode", "train.precision", "train.loss", "train.ddp.compress", "train.model.activation", "train.data.header",
+		"train.data.remainder",
 	} {
 		_, _, err := Parse("job.toml", "/jobs", []byte(job), []string{key + "=nonesuch"})
 		if err == nil {

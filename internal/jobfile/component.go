@@ -163,7 +163,8 @@ func (c *checker) checkComponents(root *position) {
 		c.fault(at, key, "%s: with [slurm] these are %d components, and Slurm gives a job at most %d", key, n+1, slurm.MaxHetSize)
 	}
 	if array && !j.Slurm.Skips("array") {
-		c.fault(at, key, "%s: Slurm takes no array of heterogeneous jobs: leave slurm.array and [sweep] out, and submit a job for each", key)
+		c.fault(at, key, "%s: Slurm takes no array of heterogeneous jobs: leave slurm.array and [sweep] out, and submit a job for each",
+			key)
 	}
 	if text, _ := j.Slurm.Get("nodes"); c.hasNoFault("slurm.nodes") {
 		if _, _, ok := nodeRange(text); ok {

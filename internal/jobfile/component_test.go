@@ -90,8 +90,9 @@ func TestComponentFaults(t *testing.T) {
 				`slurm.component.cpus_per_task out and ask for whole nodes with slurm.exclusive = true`}},
 		{strings.Replace(change("nproc_per_node = 3\n", ""), "nproc_per_node = 2", "nproc_per_node = [1, 2]", 1), []string{
 			`job.toml:9:1: launch.nproc_per_node lists 2 nodes, and the nodes of all components are 3: give one number per node, or a single one`}},
-		{strings.Replace(change("nproc_per_node = 3\n", ""), "nproc_per_node = 2", "nproc_per_node = [1, 2, 3]\nmode = \"task\"", 1), []string{
-			`job.toml:4:1: slurm.component: srun starts the same number of tasks on every node of a component where launch.mode is "task"`}},
+		{strings.Replace(change("nproc_per_node = 3\n", ""), "nproc_per_node = 2", "nproc_per_node = [1, 2, 3]\nmode = \"task\"", 1),
+			[]string{
+				`job.toml:4:1: slurm.component: srun starts the same number of tasks on every node of a component where launch.mode is "task"`}},
 		{change(`partition = "fat"`, "gpus_per_task = 1"), []string{
 			`job.toml:8:1: slurm.component.gpus_per_task would count for all ranks of a node where launch.mode is "agent", ` +
 				`as srun starts one task a node: write slurm.component.gpus_per_node`}},

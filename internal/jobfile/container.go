@@ -103,7 +103,8 @@ func (c *checker) warnOfHostSetup(root *position) {
 	}{{"modules", len(s.Modules) > 0}, {"venv", s.Venv != ""}, {"conda", s.Conda != ""}} {
 		key := toml.Key{"setup", p.name}
 		if p.set && c.hasNoFault(key.String()) {
-			c.warn(root, key, "%s is of the host, and the ranks run in a container, which has its own programs: they see nothing of it but what "+
+			c.warn(root, key, "%s is of the host, and the ranks run in a container, which has its own programs: they "+
+				"see nothing of it but what "+
 				"container.mounts and setup.env bring in (a module that brings the runtime itself is fine)", key)
 		}
 	}

@@ -17,7 +17,8 @@ func TestContainerIsReadAndChecked(t *testing.T) {
 		faults      []string
 		warnings    []string
 	}{
-		{"all of it", "runtime = \"podman\"\nimage = \"a:1\"\nmounts = [\"/a:/b:ro\"]\nshm_size = \"1G\"\ngpus = \"none\"\nargs = [\"--rm\"]",
+		{"all of it", "runtime = \"podman\"\nimage = \"a:1\"\nmounts = [\"/a:/b:ro\"]\nshm_size = \"1G\"\ngpus = " +
+			"\"none\"\nargs = [\"--rm\"]",
 			nil, nil},
 		{"no image", "runtime = \"podman\"", []string{"job.toml:4:2: container needs the key image"}, nil},
 		{"pyxis", "runtime = \"pyxis\"\nimage = \"a\"",
@@ -30,7 +31,8 @@ func TestContainerIsReadAndChecked(t *testing.T) {
 		{"a /dev/shm that cannot be", "runtime = \"enroot\"\nimage = \"a\"\nshm_size = \"1G\"",
 			[]string{"job.toml:7:1: container.shm_size: enroot shares the node's /dev/shm with its containers: leave shm_size out"}, nil},
 		{"modules", "runtime = \"podman\"\nimage = \"a\"\n[setup]\nmodules = [\"cuda\"]", nil,
-			[]string{"job.toml:8:1: setup.modules is of the host, and the ranks run in a container, which has its own programs: they see nothing of it but " +
+			[]string{"job.toml:8:1: setup.modules is of the host, and the ranks run in a container, which has its own programs: " +
+				"they see nothing of it but " +
 				"what container.mounts and setup.env bring in (a module that brings the runtime itself is fine)"}},
 	} {
 		_, warnings, err := Parse("job.toml", "/proj", []byte(head+tc.table), nil)

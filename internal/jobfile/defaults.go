@@ -155,7 +155,8 @@ func (c *checker) checkPaths(values map[string]any, root *position) {
 			isText = isText && container.Config{Runtime: runtime, Image: path}.IsPath()
 		}
 		if isText && !filepath.IsAbs(path) && path != "~" && !strings.HasPrefix(path, "~/") {
-			c.fault(at, key, "%s = %s is a relative path, and this file is for jobs in many folders: write an absolute one, or one that begins with ~/",
+			c.fault(at, key, "%s = %s is a relative path, and this file is for jobs in many folders: write an absolute one, "+
+				"or one that begins with ~/",
 				key, short(path))
 		}
 	}

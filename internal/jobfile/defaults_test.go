@@ -30,7 +30,8 @@ func TestLaterFilesWinKeyByKey(t *testing.T) {
 		want                  []string // "key = value  # origin", in the order of keys
 	}{
 		{
-			"each file has its keys", "[slurm]\naccount = \"phys\"\n", "[slurm]\nqos = \"low\"\n", "[slurm]\nnodes = 2\n", []string{"slurm.time=10"},
+			"each file has its keys", "[slurm]\naccount = \"phys\"\n", "[slurm]\nqos = \"low\"\n", "[slurm]\nnodes = 2\n",
+			[]string{"slurm.time=10"},
 			[]string{
 				`slurm.account = phys  # /etc/ddpbatch.toml:2:1`, `slurm.nodes = 2  # job.toml:4:1`,
 				`slurm.qos = low  # /home/ann/config.toml:2:1`, `slurm.time = 10  # --set slurm.time`,
@@ -40,8 +41,10 @@ func TestLaterFilesWinKeyByKey(t *testing.T) {
 			"the later counts", "slurm.qos = \"a\"\n", "slurm.qos = \"b\"\n", "slurm.qos = \"c\"\n", []string{"slurm.qos=d"},
 			[]string{`slurm.qos = d  # --set slurm.qos`},
 		},
-		{"the user over the site", "slurm.qos = \"a\"\n", "\n\nslurm.qos = \"b\"\n", "", nil, []string{`slurm.qos = b  # /home/ann/config.toml:3:7`}},
-		{"the job over the user", "slurm.qos = \"a\"\n", "slurm.qos = \"b\"\n", "slurm.qos = \"c\"\n", nil, []string{`slurm.qos = c  # job.toml:3:7`}},
+		{"the user over the site", "slurm.qos = \"a\"\n", "\n\nslurm.qos = \"b\"\n", "", nil,
+			[]string{`slurm.qos = b  # /home/ann/config.toml:3:7`}},
+		{"the job over the user", "slurm.qos = \"a\"\n", "slurm.qos = \"b\"\n", "slurm.qos = \"c\"\n", nil,
+			[]string{`slurm.qos = c  # job.toml:3:7`}},
 		{
 			"lists are replaced", "slurm.skip = [\"mem\", \"time\"]\n", "slurm.skip = [\"mem\"]\n", "", nil,
 			[]string{`slurm.skip = [mem]  # /home/ann/config.toml:1:7`},
@@ -51,19 +54,25 @@ func TestLaterFilesWinKeyByKey(t *testing.T) {
 			[]string{`setup.modules = []  # job.toml:3:7`},
 		},
 		{
-			"inline tables are merged as others are", "setup.env = { A = \"1\", B = \"1\" }\n", "[setup.env]\nB = \"2\"\n", "setup.env.C = \"3\"\n", nil,
-			[]string{`setup.env.A = 1  # /etc/ddpbatch.toml:1:15`, `setup.env.B = 2  # /home/ann/config.toml:2:1`, `setup.env.C = 3  # job.toml:3:11`},
+			"inline tables are merged as others are", "setup.env = { A = \"1\", B = \"1\" }\n", "[setup.env]\nB = \"2\"\n",
+			"setup.env.C = \"3\"\n", nil,
+			[]string{`setup.env.A = 1  # /etc/ddpbatch.toml:1:15`, `setup.env.B = 2  # /home/ann/config.toml:2:1`,
+				`setup.env.C = 3  # job.toml:3:11`},
 		},
 		{
-			"an override of a whole table replaces the job's", "setup.env = { A = \"1\" }\n", "", "setup.env = { C = \"3\" }\n", []string{`setup.env={B="2"}`},
+			"an override of a whole table replaces the job's", "setup.env = { A = \"1\" }\n", "", "setup.env = { C = \"3\" }\n",
+			[]string{`setup.env={B="2"}`},
 			[]string{`setup.env.A = 1  # /etc/ddpbatch.toml:1:15`, `setup.env.B = 2  # --set setup.env`},
 		},
 		{
-			"an override that is no value of its key is the text that was typed", "slurm.qos = \"a\"\n", "", "", []string{"slurm.account=0042", "setup.env.B={x=1}"},
-			[]string{`setup.env.B = {x=1}  # --set setup.env.B`, `slurm.account = 0042  # --set slurm.account`, `slurm.qos = a  # /etc/ddpbatch.toml:1:7`},
+			"an override that is no value of its key is the text that was typed", "slurm.qos = \"a\"\n", "", "",
+			[]string{"slurm.account=0042", "setup.env.B={x=1}"},
+			[]string{`setup.env.B = {x=1}  # --set setup.env.B`, `slurm.account = 0042  # --set slurm.account`,
+				`slurm.qos = a  # /etc/ddpbatch.toml:1:7`},
 		},
 		{
-			"of alternatives the later one counts", "[setup]\nvenv = \"/opt/venv\"\n[slurm]\nmem = \"1G\"\n", "", "setup.conda = \"mine\"\nslurm.mem_per_cpu = \"2G\"\n", nil,
+			"of alternatives the later one counts", "[setup]\nvenv = \"/opt/venv\"\n[slurm]\nmem = \"1G\"\n", "",
+			"setup.conda = \"mine\"\nslurm.mem_per_cpu = \"2G\"\n", nil,
 			[]string{`setup.conda = mine  # job.toml:3:7`, `slurm.mem_per_cpu = 2G  # job.toml:4:7`},
 		},
 		{
@@ -79,10 +88,12 @@ func TestLaterFilesWinKeyByKey(t *testing.T) {
 			[]string{`slurm.qos = a  # /etc/ddpbatch.toml:1:7`},
 		},
 		{
-			"a sweep is shown as it is written", "launch.grace = \"5s\"\n", "", "[sweep]\n\"setup.env.A\" = [\"1\", \"2\"]\nmpi.algorithm = [\"star\", \"auto\"]\n",
+			"a sweep is shown as it is written", "launch.grace = \"5s\"\n", "",
+			"[sweep]\n\"setup.env.A\" = [\"1\", \"2\"]\nmpi.algorithm = [\"star\", \"auto\"]\n",
 			[]string{"sweep.parallel=1"},
 			[]string{
-				`launch.grace = 5s  # /etc/ddpbatch.toml:1:8`, `sweep.parallel = 1  # --set sweep.parallel`, `sweep."setup.env.A" = [1 2]  # job.toml:4:1`,
+				`launch.grace = 5s  # /etc/ddpbatch.toml:1:8`, `sweep.parallel = 1  # --set sweep.parallel`,
+				`sweep."setup.env.A" = [1 2]  # job.toml:4:1`,
 				`sweep.mpi.algorithm = [star auto]  # job.toml:5:5`,
 			},
 		},
@@ -131,14 +142,16 @@ func shown(t *testing.T, d *Defaults) string {
 // TestMergedFileIsTheSameJob holds that what config show prints, read without any defaults, is the job that the files together are.
 func TestMergedFileIsTheSameJob(t *testing.T) {
 	d, err := ParseDefaults(
-		site("run_dir = \"/scratch/runs\"\n[slurm]\naccount = \"phys\"\nextra = [\"--switches=1\"]\n[setup]\nscript = [\"a='\\u202e' \\\\\", \"\"\"b\nc\"\"\"]\nenv = { A = \"\\\"\\u0001\\u007f\\u0085\" }\n[requeue]\nmax = { node = 7 }\n"),
+		site("run_dir = \"/scratch/runs\"\n[slurm]\naccount = \"phys\"\nextra = [\"--switches=1\"]\n[setup]\nscript = [\"a='\\u202e' "+
+			"\\\\\", \"\"\"b\nc\"\"\"]\nenv = { A = \"\\\"\\u0001\\u007f\\u0085\" }\n[requeue]\nmax = { node = 7 }\n"),
 		user("[mpi]\ntimeout = \"3m\"\n[checkpoint]\nasync = false\nmemory = \"1G\"\n"),
 	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	src := []byte("name = \"x\"\nslurm.nodes = 3\n" + builtin)
-	sets := []string{"train.optimizer.lr=0.5", "slurm.exclusive=true", "name=2024", "slurm.time=01:00:00", "setup.env.B={x=1}", "setup.env.C="}
+	sets := []string{"train.optimizer.lr=0.5", "slurm.exclusive=true", "name=2024", "slurm.time=01:00:00",
+		"setup.env.B={x=1}", "setup.env.C="}
 	want, _, err := d.Parse("job.toml", "/jobs", src, sets)
 	if err != nil {
 		t.Fatal(err)
@@ -178,20 +191,29 @@ func TestBadDefaultsAreFaults(t *testing.T) {
 		{"an unknown key", user("slurm.nods = 2\n"), "/home/ann/config.toml:1:7: unknown key slurm.nods: did you mean slurm.nodes?"},
 		{"a value of the wrong type", site("[launch]\ngrace = 5\n"), "/etc/ddpbatch.toml:2:1: launch.grace must be a duration"},
 		{"another schema", site("schema = 2\nslurm.nods = 1\n"), "/etc/ddpbatch.toml:1:1: this ddpbatch reads schema 1, not 2"},
-		{"a key of one job", user("name = \"x\"\n"), "/home/ann/config.toml:1:1: name belongs in a job file: this file holds what many jobs have in common"},
+		{"a key of one job", user("name = \"x\"\n"),
+			"/home/ann/config.toml:1:1: name belongs in a job file: this file holds what many jobs have in common"},
 		{"a table of one job", user("\n[train]\nepochs = 3\n"), "/home/ann/config.toml:2:2: [train] belongs in a job file"},
-		{"a key of a table that is for one job", user("launch = { command = [\"true\"] }\n"), "/home/ann/config.toml:1:12: launch.command belongs in a job file"},
+		{"a key of a table that is for one job", user("launch = { command = [\"true\"] }\n"),
+			"/home/ann/config.toml:1:12: launch.command belongs in a job file"},
 		{"a sweep", site("[sweep]\nseed = [1, 2]\n"), "/etc/ddpbatch.toml:1:2: [sweep] belongs in a job file"},
 		{"a relative path", site("run_dir = \"runs\"\n"), `/etc/ddpbatch.toml:1:1: run_dir = "runs" is a relative path`},
 		{"another's home", site("setup.venv = \"~ann/venv\"\n"), `/etc/ddpbatch.toml:1:7: setup.venv = "~ann/venv" is a relative path`},
-		{"forbid of the user's", user("[forbid]\n\"slurm.qos\" = \"no\"\n"), "/home/ann/config.toml:1:2: [forbid] counts in the site's file alone"},
+		{"forbid of the user's", user("[forbid]\n\"slurm.qos\" = \"no\"\n"),
+			"/home/ann/config.toml:1:2: [forbid] counts in the site's file alone"},
 		{"forbid that is no table", site("forbid = 3\n"), "/etc/ddpbatch.toml:1:1: forbid must be a table, not 3"},
-		{"forbid of an unknown key", site("[forbid]\n\"slurm.nods\" = \"no\"\n"), "/etc/ddpbatch.toml:2:1: [forbid]: unknown key slurm.nods: did you mean slurm.nodes?"},
-		{"forbid of all variables", site("[forbid]\nsetup.env.\"*\" = \"no\"\n"), `/etc/ddpbatch.toml:2:11: [forbid]: to forbid all keys of a table, write the table: "setup.env"`},
-		{"forbid of all variables, in one word", site("[forbid]\n\"setup.env.*\" = \"no\"\n"), `/etc/ddpbatch.toml:2:1: [forbid]: to forbid all keys`},
-		{"forbid below a key", site("[forbid]\n\"slurm.nodes.x\" = \"no\"\n"), "/etc/ddpbatch.toml:2:1: [forbid]: unknown key slurm.nodes.x"},
-		{"forbid without a sentence", site("[forbid]\n\"slurm.nodes\" = \"\"\n"), "/etc/ddpbatch.toml:2:1: forbid.\"slurm.nodes\" must be one line of text"},
-		{"forbid with true", site("[forbid]\nslurm.nodes = true\n"), "/etc/ddpbatch.toml:2:7: forbid.slurm.nodes must be one line of text that says what to do instead, not true"},
+		{"forbid of an unknown key", site("[forbid]\n\"slurm.nods\" = \"no\"\n"),
+			"/etc/ddpbatch.toml:2:1: [forbid]: unknown key slurm.nods: did you mean slurm.nodes?"},
+		{"forbid of all variables", site("[forbid]\nsetup.env.\"*\" = \"no\"\n"),
+			`/etc/ddpbatch.toml:2:11: [forbid]: to forbid all keys of a table, write the table: "setup.env"`},
+		{"forbid of all variables, in one word", site("[forbid]\n\"setup.env.*\" = \"no\"\n"),
+			`/etc/ddpbatch.toml:2:1: [forbid]: to forbid all keys`},
+		{"forbid below a key", site("[forbid]\n\"slurm.nodes.x\" = \"no\"\n"),
+			"/etc/ddpbatch.toml:2:1: [forbid]: unknown key slurm.nodes.x"},
+		{"forbid without a sentence", site("[forbid]\n\"slurm.nodes\" = \"\"\n"),
+			"/etc/ddpbatch.toml:2:1: forbid.\"slurm.nodes\" must be one line of text"},
+		{"forbid with true", site("[forbid]\nslurm.nodes = true\n"),
+			"/etc/ddpbatch.toml:2:7: forbid.slurm.nodes must be one line of text that says what to do instead, not true"},
 		{"too large", site(strings.Repeat("#\n", maxSize)), "/etc/ddpbatch.toml:1:1: a file of defaults has at most 256 KiB"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -221,7 +243,8 @@ func TestFaultsOfAJobNameTheDefaults(t *testing.T) {
 
 // TestForbiddenKeysAreRefused holds that the site's sentence comes wherever the key is, and nowhere else.
 func TestForbiddenKeysAreRefused(t *testing.T) {
-	const forbid = "[forbid]\n\"slurm.exclusive\" = \"write to hpc@site\"\nsetup.script = \"modules only\"\n\"setup.env.LD_PRELOAD\" = \"no\"\n\"checkpoint\" = \"kept by us\"\n"
+	const forbid = "[forbid]\n\"slurm.exclusive\" = \"write to hpc@site\"\nsetup.script = \"modules only\"\n\"setup.env.LD_PRELOAD\" = " +
+		"\"no\"\n\"checkpoint\" = \"kept by us\"\n"
 	const file = "/etc/ddpbatch.toml"
 	whole := func(what, sentence string, line, column int) string {
 		return fmt.Sprintf("%s is not for jobs of this site: %s (%s:%d:%d)", what, sentence, file, line, column)
@@ -236,19 +259,28 @@ func TestForbiddenKeysAreRefused(t *testing.T) {
 		{"a job's key", "", "slurm.exclusive = true\n", nil, "job.toml:2:7: " + exclusive("slurm.exclusive")},
 		{"though it asks for nothing", "", "[slurm]\nexclusive = false\n", nil, "job.toml:3:1: " + exclusive("slurm.exclusive")},
 		{"the user's key", "slurm.exclusive = true\n", "", nil, "/home/ann/config.toml:1:7: " + exclusive("slurm.exclusive")},
-		{"an override", "", "", []string{"slurm.nodes=1", "slurm.exclusive=true"}, "--set slurm.exclusive: " + exclusive("slurm.exclusive")},
+		{"an override", "", "", []string{"slurm.nodes=1", "slurm.exclusive=true"}, "--set slurm.exclusive: " +
+			exclusive("slurm.exclusive")},
 		{"an override of its table", "", "", []string{"slurm={exclusive=true}"}, "--set slurm: " + exclusive("slurm.exclusive")},
-		{"a word for sbatch", "", "slurm.extra = [\"--switches=1\", \"--exclusive=user\"]\n", nil, "job.toml:2:7: " + exclusive(`"--exclusive=user" of slurm.extra`)},
-		{"a word for sbatch, cut short", "", "", []string{`slurm.extra=["--excl"]`}, "--set slurm.extra: " + exclusive(`"--excl" of slurm.extra`)},
+		{"a word for sbatch", "", "slurm.extra = [\"--switches=1\", \"--exclusive=user\"]\n", nil, "job.toml:2:7: " +
+			exclusive(`"--exclusive=user" of slurm.extra`)},
+		{"a word for sbatch, cut short", "", "", []string{`slurm.extra=["--excl"]`}, "--set slurm.extra: " +
+			exclusive(`"--excl" of slurm.extra`)},
 		{"a word for sbatch that begins in the same way", "", "slurm.extra = [\"--exclude=n1\"]\n", nil, ""},
-		{"a key written below its table", "", "setup.script = [\"x\"]\n", nil, "job.toml:2:7: " + whole("setup.script", "modules only", 3, 7)},
+		{"a key written below its table", "", "setup.script = [\"x\"]\n", nil, "job.toml:2:7: " +
+			whole("setup.script", "modules only", 3, 7)},
 		{"a variable", "", "setup.env = { LD_PRELOAD = \"x\" }\n", nil, "job.toml:2:15: " + whole("setup.env.LD_PRELOAD", "no", 4, 1)},
-		{"what leaves it out", "", "", []string{`slurm.skip=["--exclusive"]`}, "--set slurm.skip: " + exclusive(`"--exclusive" of slurm.skip`)},
+		{"what leaves it out", "", "", []string{`slurm.skip=["--exclusive"]`}, "--set slurm.skip: " +
+			exclusive(`"--exclusive" of slurm.skip`)},
 		{"a whole table", "", "[checkpoint]\nasync = true\n", nil, "job.toml:2:2: " + whole("[checkpoint]", "kept by us", 5, 1)},
-		{"a key that is swept", "", "[sweep]\n\"setup.env.LD_PRELOAD\" = [\"x\", \"y\"]\n", nil, "job.toml:3:1: " + whole("setup.env.LD_PRELOAD", "no", 4, 1)},
-		{"a key of a table, swept", "", "sweep.checkpoint.keep_last = [2, 3]\n", nil, "job.toml:2:18: " + whole("checkpoint.keep_last", "kept by us", 5, 1)},
-		{"a key that an override sweeps", "", "", []string{"sweep.setup.env.LD_PRELOAD=[\"x\"]"}, "--set sweep.setup.env.LD_PRELOAD: " + whole("setup.env.LD_PRELOAD", "no", 4, 1)},
-		{"a whole table by one of its keys", "", "", []string{"checkpoint.async=true"}, "--set checkpoint.async: " + whole("[checkpoint]", "kept by us", 5, 1)},
+		{"a key that is swept", "", "[sweep]\n\"setup.env.LD_PRELOAD\" = [\"x\", \"y\"]\n", nil, "job.toml:3:1: " +
+			whole("setup.env.LD_PRELOAD", "no", 4, 1)},
+		{"a key of a table, swept", "", "sweep.checkpoint.keep_last = [2, 3]\n", nil, "job.toml:2:18: " +
+			whole("checkpoint.keep_last", "kept by us", 5, 1)},
+		{"a key that an override sweeps", "", "", []string{"sweep.setup.env.LD_PRELOAD=[\"x\"]"}, "--set sweep.setup.env.LD_PRELOAD: " +
+			whole("setup.env.LD_PRELOAD", "no", 4, 1)},
+		{"a whole table by one of its keys", "", "", []string{"checkpoint.async=true"}, "--set checkpoint.async: " +
+			whole("[checkpoint]", "kept by us", 5, 1)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d, err := ParseDefaults(site(forbid), user(test.user))
@@ -351,7 +383,8 @@ func TestShownSettingsHideSecrets(t *testing.T) {
 		{"setup.script", []any{"export TOKEN=abc; echo x", "y"}, []any{"export TOKEN=***; echo x", "y"}},
 		{"launch.command", []any{"x", "--token=abc d", "n=1"}, []any{"x", "--token=***", "n=1"}},
 		{"launch.command", []any{"x", "--api-key", "sk-abcdefgh", int64(1)}, []any{"x", "--api-key", "***", int64(1)}},
-		{"launch.check", []any{[]any{"nhc"}, []any{"curl", "--token", "hf_abcdefgh"}}, []any{[]any{"nhc"}, []any{"curl", "--token", "***"}}},
+		{"launch.check", []any{[]any{"nhc"}, []any{"curl", "--token", "hf_abcdefgh"}},
+			[]any{[]any{"nhc"}, []any{"curl", "--token", "***"}}},
 		{"slurm.nodes", int64(2), int64(2)},
 	} {
 		if got := (Setting{Key: test.key, Value: test.value}).Redacted().Value; !reflect.DeepEqual(got, test.want) {

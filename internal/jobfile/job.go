@@ -47,7 +47,8 @@ type Job struct {
 	MPI            mpi.Config        `json:"mpi"`
 	Train          trainer.Config    `json:"train"`
 	Checkpoint     checkpoint.Config `json:"checkpoint"`
-	Sweep          *Sweep            `json:"sweep,omitempty"` // what the job's elements differ in, and else it is the first; nil: it is one job
+	// what the job's elements differ in, and else it is the first; nil: it is one job
+	Sweep *Sweep `json:"sweep,omitempty"`
 
 	// CodeDir is where in the run's copy of the code its ranks run, relative to the copy; empty: the run has no copy. SelectCode sets it.
 	CodeDir string `json:"code_dir,omitempty"`

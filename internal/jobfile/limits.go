@@ -118,7 +118,8 @@ func (l *limits) partition(p slurm.Partition) {
 	case p.MaxNodes >= 0 && n > p.MaxNodes:
 		l.add("slurm.nodes", "%d nodes are asked for, and a job of partition %s has at most %d", n, p.Name, p.MaxNodes)
 	case l.job.Nodes() < p.MinNodes:
-		l.add("slurm.nodes", "%s asked for, and a job of partition %s has at least %d", words.Plural(l.job.Nodes(), "node"), p.Name, p.MinNodes)
+		l.add("slurm.nodes", "%s asked for, and a job of partition %s has at least %d", words.Plural(l.job.Nodes(), "node"), p.Name,
+			p.MinNodes)
 	}
 }
 

@@ -11,7 +11,8 @@ import (
 
 func TestLimitsOfThePartitionAreRemarkedOn(t *testing.T) {
 	cluster := Cluster{KillWait: 30 * time.Second, Partition: slurm.Partition{
-		Name: "gpu", State: "UP", MaxTime: 2 * time.Hour, MinNodes: 2, MaxNodes: 4, MaxMem: -1, Nodes: 8, NodeCPUs: 16, NodeMem: 64000, NodeGPUs: 4,
+		Name: "gpu", State: "UP", MaxTime: 2 * time.Hour, MinNodes: 2, MaxNodes: 4, MaxMem: -1, Nodes: 8, NodeCPUs: 16,
+		NodeMem: 64000, NodeGPUs: 4,
 	}}
 	unlimited := Cluster{Partition: slurm.Partition{
 		Name: "any", State: "UP", MaxTime: slurm.Unlimited, MaxNodes: -1, MaxMem: -1, Nodes: -1, NodeCPUs: -1, NodeMem: -1, NodeGPUs: -1,
@@ -19,7 +20,8 @@ func TestLimitsOfThePartitionAreRemarkedOn(t *testing.T) {
 	for text, want := range map[string][]string{
 		"slurm.nodes = 2\nslurm.time = \"2:00:00\"\nslurm.mem = \"62G\"\nslurm.gpus_per_node = 4": nil,
 		"slurm.nodes = 2\nslurm.time = \"3:00:00\"": {
-			"job.toml:3:7: slurm.time: jobs of partition gpu run for at most 02:00:00: lower it; slurm.chain spreads longer work over several jobs"},
+			"job.toml:3:7: slurm.time: jobs of partition gpu run for at most 02:00:00: lower it; slurm.chain spreads " +
+				"longer work over several jobs"},
 		"slurm.nodes = 5": {"job.toml:2:7: slurm.nodes: 5 nodes are asked for, and a job of partition gpu has at most 4"},
 		"slurm.nodes = 9": {"job.toml:2:7: slurm.nodes: 9 nodes are asked for, and partition gpu has 8"},
 		"slurm.nodes = 1": {"job.toml:2:7: slurm.nodes: 1 node asked for, and a job of partition gpu has at least 2"},
@@ -55,7 +57,8 @@ func TestLimitsOfThePartitionAreRemarkedOn(t *testing.T) {
 	} {
 		src := []byte("name = \"x\"\n" + text + "\nlaunch.command = [\"true\"]\n")
 		for _, c := range []Cluster{cluster, unlimited} {
-			_, warnings, err := (*Defaults)(nil).ParseWith("job.toml", "/jobs", src, nil, func(j *Job) []Remark { return j.LimitRemarks(0, c, nil) })
+			_, warnings, err := (*Defaults)(nil).ParseWith("job.toml", "/jobs", src, nil,
+				func(j *Job) []Remark { return j.LimitRemarks(0, c, nil) })
 			if got := lines(warnings); err != nil || !slices.Equal(got, want) {
 				t.Errorf("%s\n: %v, %q, want %q", text, err, got, want)
 			}

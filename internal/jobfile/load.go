@@ -153,7 +153,8 @@ func (c *checker) syntax(err error) {
 
 // likeTOML reports whether the source may be meant for TOML: it is not some other file, by its name or by having no key at all.
 func (c *checker) likeTOML() bool {
-	if strings.ContainsRune(c.src, 0) || slices.Contains([]string{".py", ".sh", ".sbatch", ".slurm", ".json", ".yaml", ".yml"}, filepath.Ext(c.name)) {
+	if strings.ContainsRune(c.src, 0) ||
+		slices.Contains([]string{".py", ".sh", ".sbatch", ".slurm", ".json", ".yaml", ".yml"}, filepath.Ext(c.name)) {
 		return false
 	}
 	for line := range strings.Lines(c.src) {

@@ -16,7 +16,8 @@ func TestReadTextTakesPipes(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadText(t.Context(), pipe); err == nil || !strings.Contains(err.Error(), pipe+" is a pipe, and nobody has written to it") {
+	if _, err := ReadText(t.Context(), pipe); err == nil ||
+		!strings.Contains(err.Error(), pipe+" is a pipe, and nobody has written to it") {
 		t.Errorf("a pipe without a writer: %v", err)
 	}
 	r, w, err := os.Pipe()

@@ -27,20 +27,24 @@ func TestFilesThatAreNotThereAreRemarkedOn(t *testing.T) {
 	dir := t.TempDir()
 	place(t, dir, "train.py", "bin/tool", "venv/bin/activate", "venv/bin/mytrain", "sub/other.py")
 	for text, want := range map[string]string{
-		`launch.command = ["tool", "train.py"]`:                                                              "",
-		`launch.command = ["nowhere"]`:                                                                       `2:8: launch.command: there is no program "nowhere", as seen from this machine`,
-		`launch.command = ["nowhere"]` + "\nsetup.modules = [\"pytorch\"]":                                   "",
-		`launch.command = ["nowhere"]` + "\nsetup.script = [\"PATH=/x\"]":                                    "",
-		`launch.command = ["nowhere"]` + "\nsetup.env.PATH = \"/x\"":                                         "",
-		`launch.command = ["mytrain"]` + "\nsetup.venv = \"venv\"":                                           "",
-		`launch.command = ["bin/tool"]`:                                                                      "",
-		`launch.command = ["./train"]`:                                                                       `2:8: launch.command: there is no program "./train", `,
-		`launch.command = ["./bin"]`:                                                                         `2:8: launch.command: there is no program "./bin", `,
-		`launch.command = ["tool"]` + "\nsetup.venv = \"env\"":                                               `3:7: setup.venv: there is no "` + dir + "/env/bin/activate\"",
-		`launch.command = ["tool"]` + "\nsetup.venv = \"$HOME/env\"":                                         "",
-		`launch.command = ["./tool"]` + "\nworkdir = \"none\"":                                               `3:1: workdir: the folder "` + dir + "/none\" is not there",
-		`launch.command = ["python", "train.py"]` + "\nsetup.modules = [\"a\"]":                              "",
-		`launch.command = ["python", "-u", "trein.py"]` + "\nsetup.modules = [\"a\"]":                        `2:8: launch.command: the script "trein.py" is not there`,
+		`launch.command = ["tool", "train.py"]`:                            "",
+		`launch.command = ["nowhere"]`:                                     `2:8: launch.command: there is no program "nowhere", as seen from this machine`,
+		`launch.command = ["nowhere"]` + "\nsetup.modules = [\"pytorch\"]": "",
+		`launch.command = ["nowhere"]` + "\nsetup.script = [\"PATH=/x\"]":  "",
+		`launch.command = ["nowhere"]` + "\nsetup.env.PATH = \"/x\"":       "",
+		`launch.command = ["mytrain"]` + "\nsetup.venv = \"venv\"":         "",
+		`launch.command = ["bin/tool"]`:                                    "",
+		`launch.command = ["./train"]`:                                     `2:8: launch.command: there is no program "./train", `,
+		`launch.command = ["./bin"]`:                                       `2:8: launch.command: there is no program "./bin", `,
+		`launch.command = ["tool"]` +
+			"\nsetup.venv = \"env\"": `3:7: setup.venv: there is no "` +
+			dir + "/env/bin/activate\"",
+		`launch.command = ["tool"]` + "\nsetup.venv = \"$HOME/env\"": "",
+		`launch.command = ["./tool"]` + "\nworkdir = \"none\"": `3:1: workdir: the folder "` +
+			dir + "/none\" is not there",
+		`launch.command = ["python", "train.py"]` + "\nsetup.modules = [\"a\"]": "",
+		`launch.command = ["python", "-u", "trein.py"]` +
+			"\nsetup.modules = [\"a\"]": `2:8: launch.command: the script "trein.py" is not there`,
 		`launch.command = ["python", "other.py"]` + "\nworkdir = \"sub\"\nsetup.modules = [\"a\"]":           "",
 		`launch.command = ["python", "-m", "pkg", "x.py"]` + "\nsetup.modules = [\"a\"]":                     "",
 		`launch.command = ["/bin/bash", "run.sh", "x.py"]`:                                                   `2:8: launch.command: the script "run.sh" is not there`,
@@ -49,7 +53,8 @@ func TestFilesThatAreNotThereAreRemarkedOn(t *testing.T) {
 		`launch.command = ["/bin/bash", "-lc", "cd x && ./run.sh"]`:                                          "",
 		`launch.command = ["apptainer", "exec", "i.sif", "python", "/w/x.py"]` + "\nsetup.modules = [\"a\"]": "",
 	} {
-		_, warnings, err := (*Defaults)(nil).ParseWith("job.toml", dir, []byte("name = \"x\"\n"+text+"\n"), nil, FileRemarks(filepath.Join(dir, "bin")))
+		_, warnings, err := (*Defaults)(nil).ParseWith("job.toml", dir, []byte("name = \"x\"\n"+text+"\n"), nil,
+			FileRemarks(filepath.Join(dir, "bin")))
 		got := lines(warnings)
 		if err != nil || want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.HasPrefix(got[0], "job.toml:"+want)) {
 			t.Errorf("%s\n: %v, %q, want %q", text, err, got, want)
@@ -68,7 +73,8 @@ func TestRowsBeyondTheDataAreRemarkedOn(t *testing.T) {
 	}
 	place(t, dir, "labels")
 	src := func(train, eval string) []byte {
-		return []byte("name = \"x\"\n[train]\nmodel = { kind = \"mlp\", hidden = [4] }\n[train.data]\nkind = \"mnist\"\nimages = \"images\"\nlabels = \"labels\"\n" +
+		return []byte("name = \"x\"\n[train]\nmodel = { kind = \"mlp\", hidden = [4] }\n[train.data]\nkind = \"mnist\"\nimages = " +
+			"\"images\"\nlabels = \"labels\"\n" +
 			"train = \"" + train + "\"\neval = \"" + eval + "\"\n")
 	}
 	for ranges, want := range map[[2]string][]string{
@@ -77,7 +83,8 @@ func TestRowsBeyondTheDataAreRemarkedOn(t *testing.T) {
 		{"0:900", "900:901"}: {"job.toml:8:1: train.data.train: range 0:900 goes beyond the data, which has 100 rows",
 			"job.toml:9:1: train.data.eval: range 900:901 goes beyond the data, which has 100 rows"},
 	} {
-		_, warnings, err := (*Defaults)(nil).ParseWith("job.toml", dir, src(ranges[0], ranges[1]), nil, FileRemarks(filepath.Join(dir, "bin")))
+		_, warnings, err := (*Defaults)(nil).ParseWith("job.toml", dir, src(ranges[0], ranges[1]), nil,
+			FileRemarks(filepath.Join(dir, "bin")))
 		if got := lines(warnings); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%q: %v, %q, want %q", ranges, err, got, want)
 		}

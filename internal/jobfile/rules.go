@@ -24,11 +24,13 @@ func (c *checker) checkRules(values map[string]any, root *position) {
 		if len(j.Components) > 0 {
 			of = "the nodes of all components are"
 		}
-		c.fault(nproc, nprocKey, "%s lists %d nodes, and %s %d: give one number per node, or a single one", nprocKey, len(counts), of, j.Nodes())
+		c.fault(nproc, nprocKey, "%s lists %d nodes, and %s %d: give one number per node, or a single one", nprocKey,
+			len(counts), of, j.Nodes())
 	}
 	first := j.Parts()[0].Launch.NprocPerNode.Counts // of each component there is one number
 	if len(first) != 1 && j.Launch.Mode == "task" && c.hasNoFault("launch.mode", "launch.nproc_per_node") {
-		c.fault(nproc, nprocKey, `%s must be one number where launch.mode is "task": srun starts the same number of tasks on every node`, nprocKey)
+		c.fault(nproc, nprocKey, `%s must be one number where launch.mode is "task": srun starts the same number of tasks on every node`,
+			nprocKey)
 	}
 	if j.Setup.Venv != "" && j.Setup.Conda != "" {
 		conda := toml.Key{"setup", "conda"}
@@ -72,7 +74,8 @@ func (c *checker) checkNodeRange(root *position) {
 	value, _ := c.job.Slurm.Get("nodes")
 	switch {
 	case c.job.Launch.Mode == "task":
-		c.fault(root.at(key), key, `%s = %q needs launch.mode = "agent": in "task" mode srun must be told how many tasks there are`, key, value)
+		c.fault(root.at(key), key, `%s = %q needs launch.mode = "agent": in "task" mode srun must be told how many tasks there are`, key,
+			value)
 	case len(c.job.Launch.NprocPerNode.Counts) > 1:
 		c.fault(root.at(key), key, "%s = %q does not go with a list in launch.nproc_per_node, which has a number for each node: "+
 			"write one number for all, or how many nodes there are", key, value)
@@ -109,7 +112,8 @@ func (c *checker) checkChain(root *position) {
 			key, c.job.Chain, key)
 	}
 	if c.job.Slurm.Skips("dependency") {
-		c.fault(root.at(key), key, "%s = %d needs sbatch's --dependency, which slurm.skip leaves out: each link waits for the one before it",
+		c.fault(root.at(key), key,
+			"%s = %d needs sbatch's --dependency, which slurm.skip leaves out: each link waits for the one before it",
 			key, c.job.Chain)
 	}
 }
@@ -135,21 +139,24 @@ func (c *checker) checkTasks(j *Job, at *position, table toml.Key) {
 	}
 	if j.CPUsPerRank() > 0 && len(j.Launch.NprocPerNode.Counts) == 0 {
 		key := below(table, "cpus_per_task")
-		c.fault(at.below("cpus_per_task"), key, "%s is per rank, so that launch.nproc_per_node must be a number: write one, or leave %s out "+
-			"and ask for whole nodes with slurm.exclusive = true", key, key)
+		c.fault(at.below("cpus_per_task"), key,
+			"%s is per rank, so that launch.nproc_per_node must be a number: write one, or leave %s out "+
+				"and ask for whole nodes with slurm.exclusive = true", key, key)
 	}
 	for _, name := range []string{"gpus_per_task", "tres_per_task"} {
 		if _, given := j.Slurm.Get(name); given {
 			key := below(table, name)
-			c.fault(at.below(name), key, `%s would count for all ranks of a node where launch.mode is "agent", as srun starts one task a node: `+
-				"write %s.gpus_per_node", key, table)
+			c.fault(at.below(name), key,
+				`%s would count for all ranks of a node where launch.mode is "agent", as srun starts one task a node: `+
+					"write %s.gpus_per_node", key, table)
 		}
 	}
 	const perSocket = "gpus_per_socket"
 	if _, given := j.Slurm.Get(perSocket); given {
 		key := below(table, perSocket)
-		c.fault(at.below(perSocket), key, `%s would count for the sockets of srun's one task a node where launch.mode is "agent", and not for `+
-			"those of the node: write %s.gpus_per_node", key, table)
+		c.fault(at.below(perSocket), key,
+			`%s would count for the sockets of srun's one task a node where launch.mode is "agent", and not for `+
+				"those of the node: write %s.gpus_per_node", key, table)
 	}
 }
 
@@ -179,7 +186,8 @@ func (c *checker) checkMemory(root *position) {
 	key := toml.Key{"checkpoint", "memory"}
 	memory := c.job.Checkpoint.Memory
 	least := trainer.LeastMemory(c.job.Checkpoint.Replicate)
-	if 0 < memory && memory < least && c.job.Checkpoint.Codec != "none" && c.hasNoFault(key.String(), "checkpoint.codec", "checkpoint.replicate") {
+	if 0 < memory && memory < least && c.job.Checkpoint.Codec != "none" &&
+		c.hasNoFault(key.String(), "checkpoint.codec", "checkpoint.replicate") {
 		const mega = 1 << 20
 		needs := (least + mega - 1) / mega
 		c.fault(root.at(key), key, "%s is %.3gM, and one thread takes %dM to encode: raise it to %dM or more, or leave it out",

@@ -24,7 +24,8 @@ func TestBadLaunchValuesAreFaults(t *testing.T) {
 	} {
 		checkFaults(t, "name = \"x\"\nslurm.nodes = 2\n[launch]\n"+line+"\ncommand = [\"true\"]", nil, want)
 	}
-	for _, line := range []string{`hang = "0s"`, `gpus = "one"`, `torch_store = false`, `numa = "node"`, `ports = "61000-65535"`, `min_nodes = 2`, `interface = "=ib0"`, `interface = "^docker0,10.0.0.0/8"`} {
+	for _, line := range []string{`hang = "0s"`, `gpus = "one"`, `torch_store = false`, `numa = "node"`, `ports = "61000-65535"`,
+		`min_nodes = 2`, `interface = "=ib0"`, `interface = "^docker0,10.0.0.0/8"`} {
 		checkFaults(t, "name = \"x\"\nslurm.nodes = 2\n[launch]\n"+line+"\ncommand = [\"true\"]", nil)
 	}
 	checkFaults(t, "name = \"x\"\nslurm.nodes = 2\n[launch]\nmode = \"task\"\nmin_nodes = 1\ncommand = [\"true\"]", nil,
@@ -178,38 +179,46 @@ func TestContradictingKeysAreFaults(t *testing.T) {
 		{"but not where the nodes are wrong", "name = \"x\"\nslurm.nodes = \"3\"\nlaunch.nproc_per_node = [1, 2]" + builtin, []string{
 			`job.toml:2:7: slurm.nodes must be a whole number of at least 1, or a range such as "2-4", not the text "3"`,
 		}},
-		{"patterns of no use", "name = \"x\"\n[code]\nsnapshot = \"copy\"\ninclude = [\"*.py\"]\nexclude = [\"a\", \"../b\"]\nmax_mb = 0" + builtin, []string{
+		{"patterns of no use", "name = \"x\"\n[code]\nsnapshot = \"copy\"\ninclude = [\"*.py\"]\nexclude = [\"a\", \"../b\"]\nmax_mb = 0" +
+			builtin, []string{
 			`job.toml:4:1: code.include names untracked files for code.snapshot = "git"; "copy" takes all files: leave it out`,
 			`job.toml:5:1: code.exclude: item 2: "../b": a part of it is empty, . or ..: a pattern is a name, such as "*.yaml", or a path from the top of the tree, such as "configs/**/*.yaml" or "data/"`,
 			`job.toml:6:1: code.max_mb must be a whole number of at least 1, not 0`,
 		}},
-		{"a table that does nothing", "name = \"x\"\n[code]\nmax_files = 3" + builtin, []string{`job.toml:2:2: code needs the key snapshot`}},
+		{"a table that does nothing", "name = \"x\"\n[code]\nmax_files = 3" + builtin,
+			[]string{`job.toml:2:2: code needs the key snapshot`}},
 		{"tasks without a number", "name = \"x\"\n[launch]\nmode = \"task\"\nnproc_per_node = \"gpu\"" + builtin, []string{
 			`job.toml:4:1: launch.nproc_per_node must be one number where launch.mode is "task": srun starts the same number of tasks on every node`,
 		}},
 		{"two environments", "name = \"x\"\n[setup]\nconda = \"a\"\nvenv = \"b\"" + builtin, []string{
 			`job.toml:3:1: setup.venv and setup.conda exclude each other: keep one`,
 		}},
-		{"cores per rank, and nobody knows how many ranks", "name = \"x\"\n[slurm]\ncpus_per_task = 2\n[launch]\ncommand = [\"a\"]\nnproc_per_node = \"gpu\"", []string{
-			`job.toml:3:1: slurm.cpus_per_task is per rank, so that launch.nproc_per_node must be a number: write one, or leave slurm.cpus_per_task out and ask for whole nodes with slurm.exclusive = true`,
-		}},
-		{"per task, and the tasks are agents", "name = \"x\"\n[slurm]\ngpus_per_task = 1\ntres_per_task = \"gres/gpu:1\"" + command, []string{
-			`job.toml:3:1: slurm.gpus_per_task would count for all ranks of a node where launch.mode is "agent", as srun starts one task a node: write slurm.gpus_per_node`,
-			`job.toml:4:1: slurm.tres_per_task would count for all ranks of a node where launch.mode is "agent", as srun starts one task a node: write slurm.gpus_per_node`,
-		}},
+		{"cores per rank, and nobody knows how many ranks",
+			"name = \"x\"\n[slurm]\ncpus_per_task = 2\n[launch]\ncommand = [\"a\"]\nnproc_per_node = \"gpu\"", []string{
+				`job.toml:3:1: slurm.cpus_per_task is per rank, so that launch.nproc_per_node must be a number: write one, or leave slurm.cpus_per_task out and ask for whole nodes with slurm.exclusive = true`,
+			}},
+		{"per task, and the tasks are agents", "name = \"x\"\n[slurm]\ngpus_per_task = 1\ntres_per_task = \"gres/gpu:1\"" + command,
+			[]string{
+				`job.toml:3:1: slurm.gpus_per_task would count for all ranks of a node where launch.mode is "agent", as srun starts one task a node: write slurm.gpus_per_node`,
+				`job.toml:4:1: slurm.tres_per_task would count for all ranks of a node where launch.mode is "agent", as srun starts one task a node: write slurm.gpus_per_node`,
+			}},
 		{"per task, and the tasks are ranks", "name = \"x\"\nslurm.gpus_per_task = 1\n[launch]\nmode = \"task\"\ncommand = [\"a\"]", nil},
-		{"what a script cannot hold", "name = \"x\"\n[setup]\nmodules = [\"ok\", \"-x\", \" \"]\nvenv = \"~ann/venv\"\nscript = [\"a\\r\\nb\", \"c\\rd\", \"e\\r\"]" + command, []string{
-			`job.toml:3:1: setup.modules: "-x": it must be a name, not empty and not beginning with a dash`,
-			`job.toml:4:1: setup.venv: write the home folder of another user as a whole path`,
-			`job.toml:5:1: setup.script: item 1 has DOS line ends (\r\n), which sbatch refuses: save the job file with Unix ones`,
-		}},
-		{"a loss for other data", "name = \"x\"\n[train]\nloss = \"mse\"\nmodel.kind = \"mlp\"\ndata = { kind = \"mnist\", images = \"i\", labels = \"l\" }", []string{
+		{"what a script cannot hold",
+			"name = \"x\"\n[setup]\nmodules = [\"ok\", \"-x\", \" \"]\nvenv = \"~ann/venv\"\nscript = [\"a\\r\\nb\", \"c\\rd\", \"e\\r\"]" +
+				command, []string{
+				`job.toml:3:1: setup.modules: "-x": it must be a name, not empty and not beginning with a dash`,
+				`job.toml:4:1: setup.venv: write the home folder of another user as a whole path`,
+				`job.toml:5:1: setup.script: item 1 has DOS line ends (\r\n), which sbatch refuses: save the job file with Unix ones`,
+			}},
+		{"a loss for other data", "name = \"x\"\n[train]\nloss = \"mse\"\nmodel.kind = \"mlp\"\ndata = { kind = \"mnist\", images = " +
+			"\"i\", labels = \"l\" }", []string{
 			`job.toml:3:1: train.loss is "mse": must be "cross_entropy" for data.kind = "mnist"`,
 		}},
 		{"the loss left out", "name = \"x\"\n[train]\nmodel.kind = \"mlp\"\ndata.kind = \"generated\"", []string{
 			`job.toml:2:2: train.loss is "cross_entropy": must be "mse" for data.kind = "generated"`,
 		}},
-		{"more than the trainer takes", "name = \"x\"\n[train]\nloss = \"mse\"\nbatch_size = 2000000\ndata.kind = \"generated\"\nmodel = { kind = \"mlp\", hidden = [2, 2000000] }", []string{
+		{"more than the trainer takes", "name = \"x\"\n[train]\nloss = \"mse\"\nbatch_size = 2000000\ndata.kind = \"generated\"\nmodel = " +
+			"{ kind = \"mlp\", hidden = [2, 2000000] }", []string{
 			`job.toml:4:1: train.batch_size is 2000000: must be 1 to 1048576`,
 			`job.toml:6:25: train.model.hidden[1] is 2000000: must be 1 to 1048576`,
 		}},
@@ -236,7 +245,8 @@ func TestNodeRanges(t *testing.T) {
 		"launch.min_nodes = 3":   "job.toml:3:8: launch.min_nodes = 3 is more than the 2 that slurm.nodes lets the job start with",
 		"launch.min_nodes = 5":   `job.toml:3:8: launch.min_nodes = 5 is more than slurm.nodes = 4`,
 		"launch.mode = \"task\"": `job.toml:2:7: slurm.nodes = "2-4" needs launch.mode = "agent": in "task" mode srun must be told how many tasks there are`,
-		"launch.nproc_per_node = [1, 1, 1, 1]": `job.toml:2:7: slurm.nodes = "2-4" does not go with a list in launch.nproc_per_node, which has a number for ` +
+		"launch.nproc_per_node = [1, 1, 1, " +
+			"1]": `job.toml:2:7: slurm.nodes = "2-4" does not go with a list in launch.nproc_per_node, which has a number for ` +
 			"each node: write one number for all, or how many nodes there are",
 	} {
 		checkFaults(t, "name = \"x\"\nslurm.nodes = \"2-4\"\n"+text+"\nlaunch.command = [\"true\"]", nil, want)
@@ -245,7 +255,8 @@ func TestNodeRanges(t *testing.T) {
 
 func TestGPUsCountedByTasksAreFaultsInAgentMode(t *testing.T) {
 	for line, want := range map[string]string{
-		"slurm.gpus_per_socket = 2": `job.toml:2:7: slurm.gpus_per_socket would count for the sockets of srun's one task a node where launch.mode is "agent", ` +
+		"slurm.gpus_per_socket = " +
+			"2": `job.toml:2:7: slurm.gpus_per_socket would count for the sockets of srun's one task a node where launch.mode is "agent", ` +
 			`and not for those of the node: write slurm.gpus_per_node`,
 		`slurm.extra = ["--gpus-per-task=1"]`: `job.toml:2:7: slurm.extra: sbatch option "--gpus-per-task=1": it would count for all ranks of a node ` +
 			`where launch.mode is "agent", as srun starts one task a node: write slurm.gpus_per_node`,

@@ -114,12 +114,14 @@ func (n *node) show(key toml.Key) string {
 func jobRows() []keyRow {
 	return []keyRow{
 		{key: "schema", read: schemaVersion},
-		{key: "name", read: text("1 to 64 of the characters A-Z a-z 0-9 . _ -, the first no . or -", rundir.IsJobName, func(j *Job) *string { return &j.Name }), need: true},
+		{key: "name", read: text("1 to 64 of the characters A-Z a-z 0-9 . _ -, the first no . or -", rundir.IsJobName,
+			func(j *Job) *string { return &j.Name }), need: true},
 		{key: "workdir", read: line(func(j *Job) *string { return &j.WorkDir })},
 		{key: "run_dir", read: line(func(j *Job) *string { return &j.RunDir })},
 		{key: "script_template", read: line(func(j *Job) *string { return &j.ScriptTemplate })},
 
-		{key: "code.snapshot", read: oneOf(func(j *Job) *string { return &j.Code.Snapshot }, snapshot.None, snapshot.Git, snapshot.Copy), need: true},
+		{key: "code.snapshot", read: oneOf(func(j *Job) *string { return &j.Code.Snapshot }, snapshot.None, snapshot.Git, snapshot.Copy),
+			need: true},
 		{key: "code.include", read: list(0, "a pattern on one line", isLine, func(j *Job) *[]string { return &j.Code.Include })},
 		{key: "code.exclude", read: list(0, "a pattern on one line", isLine, func(j *Job) *[]string { return &j.Code.Exclude })},
 		{key: "code.max_mb", read: wholeNumber(1, func(j *Job) *int { return &j.Code.MaxMB })},
@@ -148,7 +150,8 @@ func slurmRows() []keyRow {
 	rows := []keyRow{
 		{key: "slurm", advise: notHere},
 		{key: "slurm.extra", read: extra},
-		{key: "slurm.skip", read: list(0, `the name of an option of sbatch, such as "--mem"`, isOptionName, func(j *Job) *[]string { return &j.Slurm.Skip })},
+		{key: "slurm.skip", read: list(0, `the name of an option of sbatch, such as "--mem"`, isOptionName,
+			func(j *Job) *[]string { return &j.Slurm.Skip })},
 	}
 	for _, key := range slurm.OptionKeys() {
 		rows = append(rows, keyRow{key: "slurm." + key, read: option})
@@ -167,7 +170,8 @@ func launchRows() []keyRow {
 		{key: "launch.min_nodes", read: wholeNumber(1, func(j *Job) *int { return &j.Launch.MinNodes })},
 		{key: "launch.interface", read: line(func(j *Job) *string { return &j.Launch.Interface })},
 		{key: "launch.ports", read: line(func(j *Job) *string { return &j.Launch.Ports })},
-		{key: "launch.warn_signal", read: oneOf(func(j *Job) *string { return &j.Launch.WarnSignal }, "USR1", "USR2", "HUP", "INT", "TERM")},
+		{key: "launch.warn_signal", read: oneOf(func(j *Job) *string { return &j.Launch.WarnSignal }, "USR1", "USR2",
+			"HUP", "INT", "TERM")},
 		{key: "launch.grace", read: duration(func(j *Job) *time.Duration { return &j.Launch.Grace })},
 		{key: "launch.hang", read: durationOrOff(func(j *Job) *time.Duration { return &j.Launch.Hang })},
 		{key: "launch.prefix", read: text("one line of text", isSafe, func(j *Job) *string { return &j.Launch.Prefix })},

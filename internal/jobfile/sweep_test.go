@@ -43,16 +43,19 @@ func TestSweepsExpandInTheOrderOfTheFile(t *testing.T) {
 		{"a range with a step", []string{`"train.seed" = "1-8:3"`}, []string{"seed=1", "seed=4", "seed=7"}, "0-2"},
 		{"the last key varies fastest", []string{`seed = "1-2"`, `lr = [0.1, 0.2]`},
 			[]string{"seed=1 lr=0.1", "seed=1 lr=0.2", "seed=2 lr=0.1", "seed=2 lr=0.2"}, "0-3"},
-		{"no quotation marks", []string{`train.seed = [1, 2]`, `train.optimizer.lr = [0.1]`}, []string{"seed=1 lr=0.1", "seed=2 lr=0.1"}, "0-1"},
+		{"no quotation marks", []string{`train.seed = [1, 2]`, `train.optimizer.lr = [0.1]`}, []string{"seed=1 lr=0.1", "seed=2 lr=0.1"},
+			"0-1"},
 		{"zip", []string{`mode = "zip"`, `lr = [0.1, 0.2]`, `seed = [5, 5]`}, []string{"lr=0.1 seed=5", "lr=0.2 seed=5"}, "0-1"},
 		{"some at once", []string{`seed = "0-9"`, `parallel = 3`}, nil, "0-9%3"},
-		{"lists, words and truth values", []string{`"train.model.kind" = ["mlp"]`, `"train.model.hidden" = [[4], [8, 2]]`, `"train.data.shuffle" = [true]`},
+		{"lists, words and truth values", []string{`"train.model.kind" = ["mlp"]`, `"train.model.hidden" = [[4], [8, 2]]`,
+			`"train.data.shuffle" = [true]`},
 			[]string{"kind=mlp hidden=[4] shuffle=true", "kind=mlp hidden=[8, 2] shuffle=true"}, "0-1"},
 		{"names of which the ends are the same", []string{`"train.model.kind" = ["mlp"]`, `"train.optimizer.kind" = ["sgd", "adam"]`},
 			[]string{"model.kind=mlp optimizer.kind=sgd", "model.kind=mlp optimizer.kind=adam"}, "0-1"},
 		{"variables", []string{`"setup.env.LR" = [0.5, 1e-7, 1.0, "x y"]`}, []string{"LR=0.5", "LR=1e-07", "LR=1.0", "LR=x y"}, "0-3"},
 		{"a range of a variable", []string{`"setup.env.N" = "8-9"`}, []string{"N=8", "N=9"}, "0-1"},
-		{"secrets in words", []string{`"setup.env.ARGS" = ["--api-key=abc -v", "-q"]`, `"setup.env.N" = [1]`}, []string{"ARGS=--api-key=*** -v N=1", "ARGS=-q N=1"}, "0-1"},
+		{"secrets in words", []string{`"setup.env.ARGS" = ["--api-key=abc -v", "-q"]`, `"setup.env.N" = [1]`},
+			[]string{"ARGS=--api-key=*** -v N=1", "ARGS=-q N=1"}, "0-1"},
 		{"secrets", []string{`"setup.env.API_KEY" = ["abc", "def"]`}, []string{"API_KEY=***", "API_KEY=***"}, "0-1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -85,7 +88,8 @@ func TestElementsHaveTheirValues(t *testing.T) {
 		size string
 	}{{0.1, "1"}, {0.1, "two"}, {0.2, "1"}, {0.2, "two"}} {
 		element, err := job.Element(i)
-		if err != nil || element.Train.Optimizer.LR != want.lr || element.Env["SIZE"] != want.size || element.Checkpoint.KeepLast != 4 || element.Sweep != nil {
+		if err != nil || element.Train.Optimizer.LR != want.lr || element.Env["SIZE"] != want.size ||
+			element.Checkpoint.KeepLast != 4 || element.Sweep != nil {
 			t.Errorf("element %d is %+v, %v; want %+v", i, element, err, want)
 		}
 	}
@@ -94,7 +98,8 @@ func TestElementsHaveTheirValues(t *testing.T) {
 			t.Errorf("there is an element %d: %+v", index, element)
 		}
 	}
-	if want := (map[string]any{"train.optimizer.lr": 0.2, "setup.env.SIZE": "two", "checkpoint.keep_last": int64(4)}); !reflect.DeepEqual(job.Sweep.Given(3), want) {
+	if want := (map[string]any{"train.optimizer.lr": 0.2, "setup.env.SIZE": "two", "checkpoint.keep_last": int64(4)}); !reflect.DeepEqual(
+		job.Sweep.Given(3), want) {
 		t.Errorf("got %v, want %v", job.Sweep.Given(3), want)
 	}
 }
@@ -115,7 +120,8 @@ func TestSweptCommandsShowNoSecret(t *testing.T) {
 }
 
 func TestBadSweepsAreFaults(t *testing.T) {
-	const shared = " cannot be swept: all elements have one batch script, one run directory, and ask Slurm for the same; submit a job for each value instead"
+	const shared = " cannot be swept: all elements have one batch script, one run directory, and ask Slurm for the same; submit a " +
+		"job for each value instead"
 	for _, test := range []struct{ line, want string }{
 		{`"train.optimizer.lrr" = [1]`, `unknown key train.optimizer.lrr: did you mean train.optimizer.lr?`},
 		{`"trian.seed" = [1]`, `unknown key trian: did you mean [train]?`},
@@ -136,12 +142,14 @@ func TestBadSweepsAreFaults(t *testing.T) {
 		{`seed = 5`, `train.seed must be a list of values here, or a range of whole numbers such as "1-5" or "1-9:2", not 5`},
 		{`seed = []`, `the list of values of train.seed is empty`},
 		{`seed = "5"`, `train.seed must be a list of values here, or a range of whole numbers such as "1-5" or "1-9:2", not the text "5"`},
-		{`"setup.env.API_KEY" = "hush"`, `setup.env.API_KEY must be a list of values here, or a range of whole numbers such as "1-5" or "1-9:2", not that text`},
+		{`"setup.env.API_KEY" = "hush"`,
+			`setup.env.API_KEY must be a list of values here, or a range of whole numbers such as "1-5" or "1-9:2", not that text`},
 		{`"setup.env.API_KEY" = ["hush", "hush"]`, `values 1 and 2 of setup.env.API_KEY are the same`},
 		{`seed = "5-1"`, `the values of train.seed: the range "5-1" runs backwards`},
 		{`seed = "1-5:0"`, `the values of train.seed: the step of the range "1-5:0" is 0`},
 		{`seed = "0-99999999999999999999"`, `the values of train.seed: the range "0-99999999999999999999" has a number that is too large`},
-		{`seed = "0-9223372036854775807"`, `the values of train.seed: the range "0-9223372036854775807" is too long: a sweep has at most 10000 elements`},
+		{`seed = "0-9223372036854775807"`,
+			`the values of train.seed: the range "0-9223372036854775807" is too long: a sweep has at most 10000 elements`},
 		{`seed = "1-10001"`, `the values of train.seed: the range "1-10001" is too long: a sweep has at most 10000 elements`},
 		{`seed = [1, 2, 1]`, `values 1 and 3 of train.seed are the same`},
 		{`"train.model" = [{ kind = "mlp" }]`, `[train.model] is a table: sweep the keys that it has, each by its whole name`},
@@ -166,7 +174,8 @@ func TestSweepsThatDoNotGoWithTheRest(t *testing.T) {
 		sets      []string
 		want      []string
 	}{
-		{"no key", sweeping(`parallel = 2`), nil, []string{`job.toml:7:2: [sweep] has no key of the job file, such as "train.optimizer.lr" = [0.1, 0.01]`}},
+		{"no key", sweeping(`parallel = 2`), nil,
+			[]string{`job.toml:7:2: [sweep] has no key of the job file, such as "train.optimizer.lr" = [0.1, 0.01]`}},
 		{"no table", "name = \"x\"\nsweep = 3\n" + command, nil, []string{`job.toml:2:1: sweep must be a table, not 3`}},
 		{"an array, too", "name = \"x\"\nslurm.array = \"0-3\"\n" + builtin + "[sweep]\nseed = \"1-2\"", nil,
 			[]string{`job.toml:2:7: slurm.array does not go with [sweep], which makes the array: for how many elements may run at once write sweep.parallel = N`}},
@@ -179,9 +188,12 @@ func TestSweepsThatDoNotGoWithTheRest(t *testing.T) {
 			[]string{`job.toml:10:1: train.optimizer.lr has 2 values and train.seed 5: with mode = "zip" each key has as many`}},
 		{"an element twice", sweeping(`mode = "zip"`, `seed = [1, 2, 1]`, `lr = [0.1, 0.1, 0.1]`), nil,
 			[]string{`job.toml:7:2: elements 0 and 2 of the sweep have the same values`}},
-		{"a key twice", sweeping(`seed = [1]`, `"train.seed" = [2]`), nil, []string{`job.toml:9:1: train.seed is swept twice: write all its values once`}},
-		{"too many elements", sweeping(`seed = "1-200"`, `epochs = "1-200"`), nil, []string{`job.toml:7:2: the sweep has more than 10000 elements: write fewer values`}},
-		{"what one element alone cannot do", sweeping(`"train.optimizer.kind" = ["sgd", "adam"]`, `"train.optimizer.momentum" = [0.9]`), nil,
+		{"a key twice", sweeping(`seed = [1]`, `"train.seed" = [2]`), nil,
+			[]string{`job.toml:9:1: train.seed is swept twice: write all its values once`}},
+		{"too many elements", sweeping(`seed = "1-200"`, `epochs = "1-200"`), nil,
+			[]string{`job.toml:7:2: the sweep has more than 10000 elements: write fewer values`}},
+		{"what one element alone cannot do", sweeping(`"train.optimizer.kind" = ["sgd", "adam"]`, `"train.optimizer.momentum" = [0.9]`),
+			nil,
 			[]string{`job.toml:9:1: train.optimizer.momentum is no key of kind "adam", but of "sgd" (element 1 of the sweep, kind=adam,momentum=0.9)`}},
 		{"a fault of the file's own", "name = \"x\"\nlaunch.hang = 3\n" + builtin + "[sweep]\nseed = \"1-3\"", nil,
 			[]string{`job.toml:2:8: launch.hang must be a duration, such as "90s" or "5m", or "0s" for none, not 3`}},
@@ -192,7 +204,8 @@ func TestSweepsThatDoNotGoWithTheRest(t *testing.T) {
 				`set its values, --set 'sweep.setup.env.A=[...]', or take the sweep away, --set sweep={}`}},
 		{"a set of another type", sweeping(`seed = "1-2"`), []string{`sweep.seed=["x"]`},
 			[]string{`--set sweep.seed: train.seed must be a whole number from 0 to 4294967295, not the text "x" (element 0 of the sweep, seed=x)`}},
-		{"data of two kinds", "name = \"x\"\n[train]\nloss = \"mse\"\nmodel.kind = \"dense\"\ndata.targets = \"t.npy\"\n[sweep]\nmode = \"zip\"\n" +
+		{"data of two kinds", "name = \"x\"\n[train]\nloss = \"mse\"\nmodel.kind = \"dense\"\ndata.targets = " +
+			"\"t.npy\"\n[sweep]\nmode = \"zip\"\n" +
 			"\"train.data.kind\" = [\"npy\", \"generated\"]\n\"train.data.inputs\" = [\"x.npy\", 4]", nil,
 			[]string{`job.toml:5:6: train.data.targets is no key of kind "generated", but of "npy" (element 1 of the sweep, kind=generated,inputs=4)`}},
 	} {
@@ -202,7 +215,8 @@ func TestSweepsThatDoNotGoWithTheRest(t *testing.T) {
 
 // What only the elements say need not stand in the file as well.
 func TestSweepsFillInWhatTheFileLacks(t *testing.T) {
-	src := "name = \"x\"\n[train]\nloss = \"mse\"\nmodel = { kind = \"dense\" }\n[sweep]\n\"train.data.kind\" = [\"generated\"]\nrows = [10, 20]\n"
+	src := "name = \"x\"\n[train]\nloss = \"mse\"\nmodel = { kind = \"dense\" }\n[sweep]\n\"train.data.kind\" = " +
+		"[\"generated\"]\nrows = [10, 20]\n"
 	job, _, err := parse(src)
 	if err != nil || job.Train.Data.Rows != 10 {
 		t.Fatalf("%+v, %v", job, err)
@@ -241,7 +255,8 @@ func TestFaultsOfManyElementsAreFew(t *testing.T) {
 	checkFaults(t, sweeping(`lr = [0]`, `seed = "1-5000"`), nil,
 		`job.toml:8:1: train.optimizer.lr: is 0, want a number above 0 that float32 holds, from 1e-45 to 3e38 (element 0 of the sweep, lr=0,seed=1)`)
 	_, _, err := parse(sweeping(`batch_size = "2000000-2000900"`))
-	if faults, _ := errors.AsType[Faults](err); len(faults) != maxFaults+1 || !strings.HasPrefix(faults[maxFaults].Message, "there are more than 100 faults") {
+	if faults, _ := errors.AsType[Faults](err); len(faults) != maxFaults+1 ||
+		!strings.HasPrefix(faults[maxFaults].Message, "there are more than 100 faults") {
 		t.Errorf("%d faults", len(faults))
 	}
 }
@@ -273,8 +288,10 @@ func TestElementsAreTheJobsOfTheirValues(t *testing.T) {
 		"setup.env.B":            func(t *rapid.T) any { return text.Draw(t, "B") },
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		keys := rapid.Permutation([]string{"train.seed", "train.optimizer.lr", "train.optimizer.momentum", "train.epochs", "train.ddp.overlap",
-			"train.ddp.compress", "checkpoint.keep_within", "setup.env.A", "setup.env.B"}).Draw(t, "keys")[:rapid.IntRange(1, 3).Draw(t, "how many")]
+		keys := rapid.Permutation([]string{"train.seed", "train.optimizer.lr", "train.optimizer.momentum",
+			"train.epochs", "train.ddp.overlap",
+			"train.ddp.compress", "checkpoint.keep_within", "setup.env.A", "setup.env.B"}).Draw(t,
+			"keys")[:rapid.IntRange(1, 3).Draw(t, "how many")]
 		zipped := rapid.Bool().Draw(t, "zip")
 		lists := make([][]string, len(keys))
 		length := rapid.IntRange(1, 4).Draw(t, "length")
@@ -370,12 +387,14 @@ func distinct(all [][]string) int {
 
 // Names are bounded, and what is cut off or replaced does not make one of another kind.
 func TestNamesOfElementsAreSafe(t *testing.T) {
-	job, _, err := parse(sweeping(`"setup.env.PATTERN" = ["../../etc; rm -rf *", "ä\u202e", ""]`, `"setup.env.TOKEN" = ["`+strings.Repeat("x", 300)+`"]`,
+	job, _, err := parse(sweeping(`"setup.env.PATTERN" = ["../../etc; rm -rf *", "ä\u202e", ""]`, `"setup.env.TOKEN" = ["`+
+		strings.Repeat("x", 300)+`"]`,
 		`"setup.env.LONG" = ["`+strings.Repeat("y", 300)+`"]`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []string{"PATTERN=.._.._etc__rm_-rf__,TOKEN=___,LONG=" + strings.Repeat("y", maxShown), "PATTERN=__,TOKEN=___,LONG=" + strings.Repeat("y", maxShown),
+	for i, want := range []string{"PATTERN=.._.._etc__rm_-rf__,TOKEN=___,LONG=" + strings.Repeat("y", maxShown),
+		"PATTERN=__,TOKEN=___,LONG=" + strings.Repeat("y", maxShown),
 		"PATTERN=,TOKEN=___,LONG=" + strings.Repeat("y", maxShown)} {
 		if got := job.Sweep.Name(i); got != want {
 			t.Errorf("element %d is called %q, want %q", i, got, want)

@@ -106,7 +106,8 @@ func (c *checker) warnOfSecrets(root *position) {
 			name = word
 		}
 		if name != "" {
-			c.warn(root, command, "item %d of %s gives %s a value, which looks like a secret, and all users of a node can read command lines: %s",
+			c.warn(root, command,
+				"item %d of %s gives %s a value, which looks like a secret, and all users of a node can read command lines: %s",
 				i+1, command, name, instead)
 		}
 	}

@@ -87,7 +87,8 @@ func TestOverlappingRowsAreWarnedOf(t *testing.T) {
 		if want != "" {
 			wanted = []string{want}
 		}
-		checkWarnings(t, "name = \"x\"\n[train]\nloss = \"mse\"\nmodel = { kind = \"dense\" }\ndata = { kind = \"generated\", rows = 10, "+ranges+" }\n", wanted...)
+		checkWarnings(t, "name = \"x\"\n[train]\nloss = \"mse\"\nmodel = { kind = \"dense\" }\ndata = { kind = \"generated\", rows = 10, "+
+			ranges+" }\n", wanted...)
 	}
 }
 

@@ -78,8 +78,8 @@ func (w *Writer) Finish() error {
 	return w.pass([]byte{'\n'})
 }
 
-// pass passes on what is kept and p, which ends in a line's end where there is any of it, in one write. p is copied, so that a caller's buffer
-// may be on its stack.
+// pass passes on what is kept and p, which ends in a line's end where there is any of it, in one write. p is copied, so that a caller's
+// buffer may be on its stack.
 func (w *Writer) pass(p []byte) error {
 	batch := append(w.batch[:0], w.partial...)
 	begins := len(w.partial) == 0

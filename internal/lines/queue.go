@@ -10,8 +10,8 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// Queue is a writer that never waits for the one below it: an agent whose console nobody reads has workers to stop all the same. What comes while
-// the queue is full is dropped, and counted.
+// Queue is a writer that never waits for the one below it: an agent whose console nobody reads has workers to stop all the same. What comes
+// while the queue is full is dropped, and counted.
 type Queue struct {
 	lines   chan []byte // nil: the last
 	dropped atomic.Int64

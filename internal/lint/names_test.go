@@ -104,7 +104,8 @@ func misnamed(d declared) (wrong []string) {
 	for word, packages := range onlyIn {
 		isBelow := func(pkg string) bool { return d.pkg == pkg || strings.HasPrefix(d.pkg, pkg+"/") }
 		if !d.isTest && strings.Contains(words, "-"+word+"-") && !slices.ContainsFunc(packages, isBelow) {
-			wrong = append(wrong, fmt.Sprintf("%s holds the word %q, which means one thing, in %s", d.name, word, strings.Join(packages, ", ")))
+			wrong = append(wrong,
+				fmt.Sprintf("%s holds the word %q, which means one thing, in %s", d.name, word, strings.Join(packages, ", ")))
 		}
 	}
 	return wrong

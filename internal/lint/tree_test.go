@@ -176,8 +176,9 @@ func TestLibrariesKeepTheirHandsOff(t *testing.T) {
 		"slog.Info": "take a *slog.Logger", "slog.Warn": "take a *slog.Logger", "slog.Error": "take a *slog.Logger",
 		"slog.Default":   "take a *slog.Logger",
 		"os.UserHomeDir": "take a folder", "os.UserCacheDir": "take a folder", "os.UserConfigDir": "take a folder",
-		"os.Getwd": "take a folder", "os.TempDir": "take a folder", `os.MkdirTemp("")`: "take a folder", `os.CreateTemp("")`: "take a folder",
-		"exec.LookPath": "take a path",
+		"os.Getwd": "take a folder", "os.TempDir": "take a folder", `os.MkdirTemp("")`: "take a folder",
+		`os.CreateTemp("")`: "take a folder",
+		"exec.LookPath":     "take a path",
 	}
 	exceptions := map[string]bool{ // docs/architecture.md names them
 		"internal/jobfile os.UserHomeDir": true, "mpi/launch/supervise os.TempDir": true,

@@ -37,7 +37,8 @@ func (j *Job) Exec(ctx context.Context, w Where, command []string, s Streams) (c
 		label = "[${host}] "
 	}
 	return j.runOn(ctx, found.hosts, s, func(host string) []string {
-		return slices.Concat([]string{"beside", "command", "--node", host, "--label", label, "--rank", folded(found.ranks), "--", j.Run.Path()}, command)
+		return slices.Concat([]string{"beside", "command", "--node", host, "--label", label, "--rank", folded(found.ranks), "--",
+			j.Run.Path()}, command)
 	})
 }
 
@@ -88,7 +89,8 @@ func (n Node) named(here []Process, wanted []int) (found []Process, err error) {
 	missing, err := n.missing(here)
 	missing = slices.DeleteFunc(missing, func(rank int) bool { return !slices.Contains(wanted, rank) })
 	if err == nil && len(missing) > 0 {
-		err = fmt.Errorf("on %s there is no process of rank %s: it has ended, or has cleared its environment", text.Clean(n.Name), folded(missing))
+		err = fmt.Errorf("on %s there is no process of rank %s: it has ended, or has cleared its environment",
+			text.Clean(n.Name), folded(missing))
 	}
 	return found, err
 }

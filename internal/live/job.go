@@ -83,7 +83,8 @@ func (j *Job) askSlurm(ctx context.Context, v *runview.Viewer) error {
 	if err != nil && !errors.Is(err, slurm.ErrUnknownJob) {
 		return err
 	}
-	parts = slices.DeleteFunc(parts, func(p slurm.Part) bool { return p.Name != j.Run.Spec().Name }) // a rebuilt cluster counts from 1 again
+	// a rebuilt cluster counts from 1 again
+	parts = slices.DeleteFunc(parts, func(p slurm.Part) bool { return p.Name != j.Run.Spec().Name })
 	if len(parts) == 0 {
 		return ended(j.ID, v.HowEnded(ctx, j.Run, j.ID, ""))
 	}
@@ -199,7 +200,8 @@ func (j *Job) named(w Where) (found []Rank, err error) {
 			for _, r := range j.Ranks {
 				all = append(all, r.Number)
 			}
-			return nil, usage.Errorf("there is no rank %d in attempt %d of job %s: its ranks are %s", number, j.Attempt, j.ID, blame.Ranges(all))
+			return nil, usage.Errorf("there is no rank %d in attempt %d of job %s: its ranks are %s", number, j.Attempt,
+				j.ID, blame.Ranges(all))
 		}
 		found = append(found, j.Ranks[at])
 	}

@@ -93,7 +93,8 @@ const PIDVariable = "DDPBATCH_RANK_PID"
 // ranksAlone are variables that are a rank's alone: the run's secret, and what tells its agent that it lives, or of what it has failed. The
 // cookie is among them, as its agent ends whatever has it.
 var ranksAlone = []string{
-	"DDPBATCH_SECRET", "DDPBATCH_STORE", "DDPBATCH_LISTEN", proc.CookieVariable, "DDPBATCH_HEARTBEAT_FILE", "DDPBATCH_FLIGHT_FILE", "TORCHELASTIC_ERROR_FILE",
+	"DDPBATCH_SECRET", "DDPBATCH_STORE", "DDPBATCH_LISTEN", proc.CookieVariable, "DDPBATCH_HEARTBEAT_FILE", "DDPBATCH_FLIGHT_FILE",
+	"TORCHELASTIC_ERROR_FILE",
 }
 
 // noRank is the number of a Process that stands for none: what runs beside it has the environment of this process.

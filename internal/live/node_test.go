@@ -57,7 +57,8 @@ func TestRanksAreFoundByTheirEnvironment(t *testing.T) {
 	run, other := newRun(t, "n1", "n1", "n1", "n2"), newRun(t, "n1")
 	dir := t.TempDir()
 	of := func(run *rundir.Dir, node, cookie string, rank int) []string {
-		return []string{"DDPBATCH_RUN_DIR=" + run.Path(), "SLURMD_NODENAME=" + node, proc.CookieVariable + "=" + cookie, "RANK=" + strconv.Itoa(rank)}
+		return []string{"DDPBATCH_RUN_DIR=" + run.Path(), "SLURMD_NODENAME=" + node, proc.CookieVariable + "=" + cookie,
+			"RANK=" + strconv.Itoa(rank)}
 	}
 	older := child(t, dir, of(run, "n1", "aa", 1)...)
 	first := child(t, dir, of(run, "n1", "bb", 1)...)
@@ -69,7 +70,8 @@ func TestRanksAreFoundByTheirEnvironment(t *testing.T) {
 	n := Node{Run: run, Name: "n1"}
 	found, err := n.Ranks()
 	must(t, err)
-	if len(found) != 2 || found[0].Rank != 0 || found[1].Rank != 1 || found[0].PID != zero.Process.Pid || found[1].PID != first.Process.Pid {
+	if len(found) != 2 || found[0].Rank != 0 || found[1].Rank != 1 || found[0].PID != zero.Process.Pid ||
+		found[1].PID != first.Process.Pid {
 		t.Fatalf("found %+v; want rank 0 as %d and rank 1 as %d, not %d", found, zero.Process.Pid, first.Process.Pid, older.Process.Pid)
 	}
 	if found[0].Dir != dir || found[0].Contained {
@@ -94,7 +96,8 @@ func TestRunIsKnownByAnotherPath(t *testing.T) {
 	task, err := run.Task(3)
 	must(t, err)
 	e := Node{Run: task}
-	for path, want := range map[string]bool{run.Path(): true, "/net/home/runs/" + base: true, "/x" + base: false, "/x/" + base + "/tasks/3": false, "": false} {
+	for path, want := range map[string]bool{run.Path(): true, "/net/home/runs/" + base: true, "/x" + base: false,
+		"/x/" + base + "/tasks/3": false, "": false} {
 		if n.isRun(path) != want {
 			t.Errorf("%s: %v", path, !want)
 		}
@@ -111,7 +114,8 @@ func TestWhatIsARanksAloneStaysWithIt(t *testing.T) {
 		"SLURM_PROCID=1", "TERM=dumb", "PATH=/image/bin", "DDPBATCH_STOP_FILE=/stop", "CUDA_VISIBLE_DEVICES=1",
 	}}
 	want := []string{
-		"RANK=3", "WORLD_SIZE=8", "SLURM_PROCID=1", "PATH=/image/bin", "DDPBATCH_STOP_FILE=/stop", "CUDA_VISIBLE_DEVICES=1", "TERM=xterm-new",
+		"RANK=3", "WORLD_SIZE=8", "SLURM_PROCID=1", "PATH=/image/bin", "DDPBATCH_STOP_FILE=/stop",
+		"CUDA_VISIBLE_DEVICES=1", "TERM=xterm-new",
 		"DDPBATCH_RANK_PID=77",
 	}
 	if got := n.environBeside(p); !slices.Equal(got, want) {
@@ -119,7 +123,8 @@ func TestWhatIsARanksAloneStaysWithIt(t *testing.T) {
 	}
 	p.Contained = true
 	got := n.environBeside(p)
-	for _, entry := range []string{"PATH=/host/bin", "HOME=/home/me", "RANK=3", "SLURM_PROCID=1", "CUDA_VISIBLE_DEVICES=1", "TERM=xterm-new"} {
+	for _, entry := range []string{"PATH=/host/bin", "HOME=/home/me", "RANK=3", "SLURM_PROCID=1",
+		"CUDA_VISIBLE_DEVICES=1", "TERM=xterm-new"} {
 		if !slices.Contains(got, entry) {
 			t.Errorf("beside a rank in a container: %q lacks %s", got, entry)
 		}

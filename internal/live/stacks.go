@@ -154,7 +154,8 @@ func findProgram(name string, environ []string) string {
 	folders, _ := jobenv.LookupIn(environ)("PATH")
 	for _, folder := range filepath.SplitList(folders) {
 		path := filepath.Join(folder, name)
-		if info, err := os.Stat(path); filepath.IsAbs(path) && err == nil && info.Mode().IsRegular() && unix.Access(path, unix.X_OK) == nil {
+		if info, err := os.Stat(path); filepath.IsAbs(path) && err == nil && info.Mode().IsRegular() &&
+			unix.Access(path, unix.X_OK) == nil {
 			return path
 		}
 	}
@@ -260,7 +261,8 @@ func (f *frames) add(line string) {
 	i, err2 := strconv.Atoi(words[2])
 	of, err3 := strconv.Atoi(words[3])
 	part, err4 := base64.StdEncoding.DecodeString(words[4])
-	if errors.Join(err1, err2, err3, err4) != nil || rank < 0 || i < 0 || i >= of || of > maxWaiting/frameBytes || f.kept+len(part) > maxWaiting {
+	if errors.Join(err1, err2, err3, err4) != nil || rank < 0 || i < 0 || i >= of || of > maxWaiting/frameBytes ||
+		f.kept+len(part) > maxWaiting {
 		return
 	}
 	if f.parts == nil {
@@ -307,7 +309,8 @@ func (s Stacks) Print(w io.Writer) {
 		}
 	}
 	if len(s.Missing) > 0 {
-		fmt.Fprintf(w, "\n%s: no answer: the node gave none in time, or the process has ended or cleared its environment\n", onHosts(s.Missing))
+		fmt.Fprintf(w, "\n%s: no answer: the node gave none in time, or the process has ended or cleared its environment\n",
+			onHosts(s.Missing))
 	}
 }
 

@@ -20,7 +20,8 @@ func TestWhatIsAlike(t *testing.T) {
 		{"    train (train.py:120)\n", "    train (train.py:120)\n"}, // a line of a source
 		{"Thread 121 (idle): \"MainThread\"\n", "Thread # (idle): \"MainThread\"\n"},
 		{"  rank 99 (99)\n", "  rank 99 (99)\n"},
-		{"  thread 120, \"x\": R (running)\n    irq+0x1\n  thread 121, \"x\": S\n    poll+0x1/0x2\n", "  thread #, \"x\": R (running)\n  thread #, \"x\": S\n    poll+0x/0x\n"},
+		{"  thread 120, \"x\": R (running)\n    irq+0x1\n  thread 121, \"x\": S\n    poll+0x1/0x2\n",
+			"  thread #, \"x\": R (running)\n  thread #, \"x\": S\n    poll+0x/0x\n"},
 	} {
 		if got := alike(test.said, numbers); got != test.want {
 			t.Errorf("alike(%q) is %q, want %q", test.said, got, test.want)
@@ -89,7 +90,8 @@ func TestPageHasEqualRanksTogether(t *testing.T) {
 		{RankProcess{Rank{1, "n1"}, 41}, "in futex", "process 41\n", "a"},
 	}
 	var page strings.Builder
-	s := Stacks{Job: "12", Attempt: 2, Time: time.Date(2026, 11, 27, 10, 0, 0, 0, time.UTC), Groups: fold(all), Missing: []Rank{{4, "n3"}, {5, "n3"}}}
+	s := Stacks{Job: "12", Attempt: 2, Time: time.Date(2026, 11, 27, 10, 0, 0, 0, time.UTC), Groups: fold(all),
+		Missing: []Rank{{4, "n3"}, {5, "n3"}}}
 	s.Print(&page)
 	const want = `job 12, attempt 2, 2026-11-27 10:00:00
 
@@ -113,7 +115,8 @@ func TestStacksHarmNobody(t *testing.T) {
 	run := newRun(t, "n1", "n1")
 	var pids []int
 	for rank := range 2 {
-		p := child(t, t.TempDir(), "DDPBATCH_RUN_DIR="+run.Path(), "SLURMD_NODENAME=n1", proc.CookieVariable+"=c", "RANK="+strconv.Itoa(rank))
+		p := child(t, t.TempDir(), "DDPBATCH_RUN_DIR="+run.Path(), "SLURMD_NODENAME=n1", proc.CookieVariable+"=c",
+			"RANK="+strconv.Itoa(rank))
 		pids = append(pids, p.Process.Pid)
 	}
 	testkit.Eventually(t, "both sleep, and are found at one place", func() bool {

@@ -149,7 +149,8 @@ func (a *Agent) staticRendezvous(cfg *launch.AgentConfig) error {
 				"under srun leave --nnodes out",
 		}
 	case a.MasterPort < 1 || a.MasterPort > 65535-rendezvousPorts:
-		return usage.Errorf("%s is %d; it must be 1 to %d, as nodes meet on the ports after it", a.How("master-port"), a.MasterPort, 65535-rendezvousPorts)
+		return usage.Errorf("%s is %d; it must be 1 to %d, as nodes meet on the ports after it", a.How("master-port"),
+			a.MasterPort, 65535-rendezvousPorts)
 	}
 	cfg.MasterAddr, cfg.MasterPort, cfg.MasterGiven = a.MasterAddr, a.MasterPort, true
 	for i := range rendezvousPorts {
@@ -173,13 +174,15 @@ func (a *Agent) c10dRendezvous(cfg *launch.AgentConfig) error {
 			Hint:    "write --rdzv-endpoint HOST:PORT with the first node's name, the same on every node",
 		}
 	case port < 1:
-		return usage.Errorf("%s has port 0, and %s is %d: every node must know the port", a.How("rdzv-endpoint"), a.How("nnodes"), cfg.Count)
+		return usage.Errorf("%s has port 0, and %s is %d: every node must know the port", a.How("rdzv-endpoint"),
+			a.How("nnodes"), cfg.Count)
 	}
 	cfg.RunID = cmp.Or(a.Rendezvous.ID, "c10d/"+torchrun.JoinEndpoint(host, port))
 	cfg.TorchID = cmp.Or(a.Rendezvous.ID, noID)
 	switch isHost := a.Rendezvous.Conf.IsHost; {
 	case a.Has("node-rank") && isHost != nil && *isHost != (a.NodeRank == 0):
-		return usage.Errorf("%s is %d, and is_host=%t of %s: the host is node 0", a.How("node-rank"), a.NodeRank, *isHost, a.How("rdzv-conf"))
+		return usage.Errorf("%s is %d, and is_host=%t of %s: the host is node 0", a.How("node-rank"), a.NodeRank,
+			*isHost, a.How("rdzv-conf"))
 	case a.Has("node-rank"):
 		cfg.MasterAddr, cfg.Ports = host, []int{port}
 	case isHost != nil && *isHost:

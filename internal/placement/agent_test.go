@@ -30,7 +30,8 @@ func shell(t *testing.T) map[string]string {
 func agents(t *testing.T) map[string]string {
 	return with(shell(t), map[string]string{
 		"SLURM_CLUSTER_NAME": "lab", "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "n[1-3]",
-		"SLURM_STEP_TASKS_PER_NODE": "1(x3)", "SLURM_STEP_NUM_TASKS": "3", "SLURM_NTASKS": "3", "SLURM_PROCID": "1", "SLURM_NODEID": "1", "SLURM_LOCALID": "0",
+		"SLURM_STEP_TASKS_PER_NODE": "1(x3)", "SLURM_STEP_NUM_TASKS": "3", "SLURM_NTASKS": "3", "SLURM_PROCID": "1",
+		"SLURM_NODEID": "1", "SLURM_LOCALID": "0",
 		"SLURMD_NODENAME": "n2", "SLURM_CPUS_PER_TASK": "8",
 	})
 }
@@ -38,14 +39,16 @@ func agents(t *testing.T) map[string]string {
 // tasks is task 3 of a step with two on each of the nodes n1 and n2.
 func tasks(t *testing.T) map[string]string {
 	return with(agents(t), map[string]string{
-		"SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4", "SLURM_PROCID": "3", "SLURM_LOCALID": "1",
+		"SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4",
+		"SLURM_PROCID": "3", "SLURM_LOCALID": "1",
 	})
 }
 
 // single is the only task of a step on node n2.
 func single(t *testing.T) map[string]string {
 	return with(agents(t), map[string]string{
-		"SLURM_STEP_NODELIST": "n2", "SLURM_STEP_TASKS_PER_NODE": "1", "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "1", "SLURM_PROCID": "0", "SLURM_NODEID": "0",
+		"SLURM_STEP_NODELIST": "n2", "SLURM_STEP_TASKS_PER_NODE": "1", "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "1",
+		"SLURM_PROCID": "0", "SLURM_NODEID": "0",
 	})
 }
 
@@ -102,36 +105,53 @@ func TestRunPlacesAnAgentByFlagsAndSlurm(t *testing.T) {
 		{shell, "--master-port 29511 --master-addr 10.1.1.1 x", "0/1 nproc 1 of 1, none at 10.1.1.1:29511", ""},
 		{shell, "--rdzv-endpoint n9:29511 x", "0/1 nproc 1 of 1, none at n9:29511", ""}, // static
 		{shell, "--rdzv-backend c10d --rdzv-endpoint localhost:0 x", "0/1 nproc 1 of 1, none at :0", ""},
-		{shell, "--standalone --node-rank 3 --master-addr n9 --master-port 3 x", "0/1 nproc 1 of 1, * at :0", "not needed: --node-rank, --master-addr, --master-port: there is one node, and MASTER_PORT is a free port"},
-		{shell, "--standalone --rdzv-endpoint n9:3 --local-addr n1 x", "0/1 nproc 1 of 1, * at :0", "not needed: --rdzv-endpoint, --local-addr: there is one node\n"},
-		{shell, "--rdzv-backend c10d --rdzv-endpoint n1:7 --node-rank 0 --master-addr n9 --master-port 3 --interface ib0 x", "0/1 nproc 1 of 1, none at :0",
+		{shell, "--standalone --node-rank 3 --master-addr n9 --master-port 3 x", "0/1 nproc 1 of 1, * at :0",
+			"not needed: --node-rank, --master-addr, --master-port: there is one node, and MASTER_PORT is a free port"},
+		{shell, "--standalone --rdzv-endpoint n9:3 --local-addr n1 x", "0/1 nproc 1 of 1, * at :0",
+			"not needed: --rdzv-endpoint, --local-addr: there is one node\n"},
+		{shell, "--rdzv-backend c10d --rdzv-endpoint n1:7 --node-rank 0 --master-addr n9 --master-port 3 --interface ib0 x",
+			"0/1 nproc 1 of 1, none at :0",
 			"not needed: --rdzv-endpoint, --master-addr, --master-port, --interface: there is one node, and MASTER_PORT is a free port"},
-		{shell, "--nnodes 1 --rdzv-conf is_host=0,join_timeout=3 x", "0/1 nproc 1 of 1, none at :0", "--rdzv-conf: is_host: nothing here depends on it"},
-		{shell, "--nnodes 2 --node-rank 1 --master-addr [::1] --master-port 300 x", "1/2 nproc 1 of 2, static/::1:300 at ::1:300 meets 301-308", ""},
+		{shell, "--nnodes 1 --rdzv-conf is_host=0,join_timeout=3 x", "0/1 nproc 1 of 1, none at :0",
+			"--rdzv-conf: is_host: nothing here depends on it"},
+		{shell, "--nnodes 2 --node-rank 1 --master-addr [::1] --master-port 300 x",
+			"1/2 nproc 1 of 2, static/::1:300 at ::1:300 meets 301-308", ""},
 		{shell, "--nnodes 2:4 --node-rank 3 --rdzv-endpoint n1:300 --rdzv-id job x", "3/4 nproc 1 of 2, job at n1:300 meets 301-308", ""},
-		{shell, "--nnodes 2:4 --rdzv-backend c10d --rdzv-endpoint n1 --master-addr n3 x", "-1/4 nproc 1 of 2, c10d/n1:29400 at :0 endpoint n1:29400", "not needed: --master-addr: nodes meet at --rdzv-endpoint"},
-		{shell, "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint n1:7 --rdzv-conf is_host=1 x", "0/2 nproc 1 of 2, c10d/n1:7 at n1:0 meets 7-7", ""},
-		{shell, "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint n1:7 --rdzv-conf is_host=0 x", "-1/2 nproc 1 of 2, c10d/n1:7 at :0 endpoint n1:7 dial only", ""},
-		{shell, "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint n1:7 --rdzv-id 3 --node-rank 1 x", "1/2 nproc 1 of 2, 3 at n1:0 meets 7-7", ""},
+		{shell, "--nnodes 2:4 --rdzv-backend c10d --rdzv-endpoint n1 --master-addr n3 x",
+			"-1/4 nproc 1 of 2, c10d/n1:29400 at :0 endpoint n1:29400", "not needed: --master-addr: nodes meet at --rdzv-endpoint"},
+		{shell, "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint n1:7 --rdzv-conf is_host=1 x",
+			"0/2 nproc 1 of 2, c10d/n1:7 at n1:0 meets 7-7", ""},
+		{shell, "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint n1:7 --rdzv-conf is_host=0 x",
+			"-1/2 nproc 1 of 2, c10d/n1:7 at :0 endpoint n1:7 dial only", ""},
+		{shell, "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint n1:7 --rdzv-id 3 --node-rank 1 x", "1/2 nproc 1 of 2, 3 at n1:0 meets 7-7",
+			""},
 
-		{shell, "--nnodes 2 --node-rank 0 --master-addr n1 --rdzv-conf is_host=1 x", "0/2 nproc 1 of 2, static/n1:29500 at n1:29500 meets 29501-29508", "--rdzv-conf: is_host: nothing here"},
+		{shell, "--nnodes 2 --node-rank 0 --master-addr n1 --rdzv-conf is_host=1 x",
+			"0/2 nproc 1 of 2, static/n1:29500 at n1:29500 meets 29501-29508", "--rdzv-conf: is_host: nothing here"},
 		// several agents of one machine, as torchrun has it
-		{shell, "--nnodes 2 --node-rank 0 --master-addr localhost x", "0/2 nproc 1 of 2, static/localhost:29500 at localhost:29500 meets 29501-29508",
+		{shell, "--nnodes 2 --node-rank 0 --master-addr localhost x",
+			"0/2 nproc 1 of 2, static/localhost:29500 at localhost:29500 meets 29501-29508",
 			"--master-addr is localhost: only agents on this machine can come; where nodes are machines, write the first one's name"},
-		{shell, "--nnodes 2 --node-rank 1 --master-addr localhost x", "1/2 nproc 1 of 2, static/localhost:29500 at localhost:29500 meets 29501-29508", ""}, // agent 0 says it
-		{shell, "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:7 x", "-1/2 nproc 1 of 2, c10d/127.0.0.1:7 at :0 endpoint 127.0.0.1:7", "--rdzv-endpoint is 127.0.0.1: only agents on this machine"},
+		// agent 0 says it
+		{shell, "--nnodes 2 --node-rank 1 --master-addr localhost x",
+			"1/2 nproc 1 of 2, static/localhost:29500 at localhost:29500 meets 29501-29508", ""},
+		{shell, "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:7 x",
+			"-1/2 nproc 1 of 2, c10d/127.0.0.1:7 at :0 endpoint 127.0.0.1:7", "--rdzv-endpoint is 127.0.0.1: only agents on this machine"},
 
 		{shell, "--interface ib0 x", "0/1 nproc 1 of 1, none at :0", "not needed: --interface: there is one node"},
 		{misspelt, "x", "0/1 nproc 1 of 1, none at :0", "PET_NPROC_PRE_NODE is no variable of run's: did you mean PET_NPROC_PER_NODE?"},
 
 		{agents, "x", inStep, ""},
 		{agents, "--nproc-per-node 4 x", "1/3 nproc 4 of 3, lab/7.0.0 at n1:0", ""},
-		{agents, "--nnodes 3 --node-rank 1 --rdzv-id $RANDOM --rdzv-backend c10d --rdzv-endpoint n1:29500 --master-addr 10.3.3.3 x", inStep, ""}, // agent 0 says it
+		// agent 0 says it
+		{agents, "--nnodes 3 --node-rank 1 --rdzv-id $RANDOM --rdzv-backend c10d --rdzv-endpoint n1:29500 --master-addr 10.3.3.3 x", inStep,
+			""},
 		{agents, "--nnodes 2:4 --master-port 4000 x", "1/3 nproc 1 of 2, lab/7.0.0 at n1:4000", ""},
 		{tasks, "x", "3/4 rank 3 of 4, lab/7.0.0 at n1:0", ""},
 		{tasks, "--nnodes 2 --nproc-per-node 2 --node-rank 1 x", "3/4 rank 3 of 4, lab/7.0.0 at n1:0", ""},
 		{single, "--nproc-per-node 2 x", "0/1 nproc 2 of 1, lab/7.0.0 at n2:0", ""},
-		{single, "--nnodes 1 --node-rank 0 --start-method fork x", "0/1 nproc 1 of 1, lab/7.0.0 at n2:0", "not needed: --nnodes, --node-rank: Slurm says"},
+		{single, "--nnodes 1 --node-rank 0 --start-method fork x", "0/1 nproc 1 of 1, lab/7.0.0 at n2:0",
+			"not needed: --nnodes, --node-rank: Slurm says"},
 		{single, "--start-method fork x", "0/1 nproc 1 of 1, lab/7.0.0 at n2:0", "--start-method changes nothing"},
 		{single, "--interface ib0 x", "0/1 nproc 1 of 1, lab/7.0.0 at n2:0", "not needed: --interface: there is one node"},
 		{tasks, "--interface ib0 x", "3/4 rank 3 of 4, lab/7.0.0 at n1:0", ""},
@@ -139,14 +159,19 @@ func TestRunPlacesAnAgentByFlagsAndSlurm(t *testing.T) {
 		// srun once for each node, as people do who come from ssh
 		{single, "--nnodes 2 --node-rank 1 --master-addr n1 x", "1/2 nproc 1 of 2, static/n1:29500 at n1:29500 meets 29501-29508", ""},
 		// ranks that are not there: torchrun passes over them; another node may have them
-		{shell, "--nproc-per-node 2 -r 7:1 x", "0/1 nproc 2 of 1, none at :0", "-r names local rank 7, and this run has local ranks 0 to 1"},
+		{shell, "--nproc-per-node 2 -r 7:1 x", "0/1 nproc 2 of 1, none at :0",
+			"-r names local rank 7, and this run has local ranks 0 to 1"},
 		{shell, "--nproc-per-node 2 --tee 0:3,2:1 x", "0/1 nproc 2 of 1, none at :0", "--tee names local rank 2"},
 		{agents, "--local-ranks-filter 0-1 x", inStep, ""},
-		{shell, "--nproc-per-node 2 --local-ranks-filter 0,5 x", "0/1 nproc 2 of 1, none at :0", "--local-ranks-filter names local rank 5, and this run has local ranks 0 to 1"},
+		{shell, "--nproc-per-node 2 --local-ranks-filter 0,5 x", "0/1 nproc 2 of 1, none at :0",
+			"--local-ranks-filter names local rank 5, and this run has local ranks 0 to 1"},
 		{single, "--nproc-per-node 2 --ranks-filter 1 -r 1:3 x", "0/1 nproc 2 of 1, lab/7.0.0 at n2:0", ""},
-		{shell, "--nnodes 2 --node-rank 0 --master-addr n1 --ranks-filter 1 x", "0/2 nproc 1 of 2, static/n1:29500 at n1:29500 meets 29501-29508", ""},
-		{shell, "--nnodes 2 --node-rank 0 --master-addr n1 --ranks-filter 2 x", "0/2 nproc 1 of 2, static/n1:29500 at n1:29500 meets 29501-29508", "--ranks-filter names rank 2"},
-		{shell, "--nnodes 2 --node-rank 0 --master-addr n1 -t 1:3 x", "0/2 nproc 1 of 2, static/n1:29500 at n1:29500 meets 29501-29508", "-t names local rank 1"},
+		{shell, "--nnodes 2 --node-rank 0 --master-addr n1 --ranks-filter 1 x",
+			"0/2 nproc 1 of 2, static/n1:29500 at n1:29500 meets 29501-29508", ""},
+		{shell, "--nnodes 2 --node-rank 0 --master-addr n1 --ranks-filter 2 x",
+			"0/2 nproc 1 of 2, static/n1:29500 at n1:29500 meets 29501-29508", "--ranks-filter names rank 2"},
+		{shell, "--nnodes 2 --node-rank 0 --master-addr n1 -t 1:3 x", "0/2 nproc 1 of 2, static/n1:29500 at n1:29500 meets 29501-29508",
+			"-t names local rank 1"},
 		{single, "--standalone --nproc-per-node 2 x", "0/1 nproc 2 of 1, * at :0", ""},
 	} {
 		cfg, said, err := resolved(t, test.environ(t), test.line)
@@ -217,11 +242,14 @@ func TestFlagsThatContradictSlurmAreRefused(t *testing.T) {
 		{agents, "--node-rank 0 x", "--node-rank is 0, and to Slurm this is node 1 (n2); leave it out (a $SLURM_NODEID"},
 		{agents, "--master-addr n2 x", "--master-addr is n2, node 1 of the step, and rank 0 runs on n1"},
 		{agents, "--rdzv-endpoint n3:29500 x", "--rdzv-endpoint is n3, node 2 of the step"},
-		{agents, "--master-addr localhost x", "--master-addr is localhost, and this step has 3 nodes: each would look for rank 0 on itself"},
+		{agents, "--master-addr localhost x",
+			"--master-addr is localhost, and this step has 3 nodes: each would look for rank 0 on itself"},
 		{agents, "--standalone x", "SLURM_NTASKS is 3: each task would start a world of its own; leave --standalone out"},
-		{tasks, "--nproc-per-node 4 x", "srun starts a task per rank here (4 tasks, 2 of them on n2), and --nproc-per-node asks for 4 in each"},
-		{salloced, "--nproc-per-node 2 x", "srun starts a task per rank here (5 tasks, 1 of them on n3), and --nproc-per-node asks for 2 in each; " +
-			"leave it out, or start one task a node: srun -N3 -n3 --ntasks-per-node=1"},
+		{tasks, "--nproc-per-node 4 x",
+			"srun starts a task per rank here (4 tasks, 2 of them on n2), and --nproc-per-node asks for 4 in each"},
+		{salloced, "--nproc-per-node 2 x",
+			"srun starts a task per rank here (5 tasks, 1 of them on n3), and --nproc-per-node asks for 2 in each; " +
+				"leave it out, or start one task a node: srun -N3 -n3 --ntasks-per-node=1"},
 		{tasks, "--nnodes 1 x", "--nnodes says 1, and this step has 2 nodes"},
 		{single, "--nnodes 2 x", "--nnodes is 2; say --node-rank and --master-addr, too"},
 		{single, "--node-rank 1 x", "--node-rank is 1, and to Slurm this is node 0 (n2)"},
@@ -231,7 +259,8 @@ func TestFlagsThatContradictSlurmAreRefused(t *testing.T) {
 		{shell, "--nnodes 2 --node-rank 0 --master-addr n1 --master-port 0 x", "--master-port is 0; it must be 1 to 65527"},
 		{shell, "--nnodes 2 --rdzv-backend c10d x", "no --rdzv-endpoint says where they meet"},
 		{shell, "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint n1:0 x", "--rdzv-endpoint has port 0"},
-		{shell, "--nnodes 2 --node-rank 1 --rdzv-backend c10d --rdzv-endpoint n1:7 --rdzv-conf is_host=1 x", "is_host=true of --rdzv-conf: the host is node 0"},
+		{shell, "--nnodes 2 --node-rank 1 --rdzv-backend c10d --rdzv-endpoint n1:7 --rdzv-conf is_host=1 x",
+			"is_host=true of --rdzv-conf: the host is node 0"},
 		{shell, "--local-addr no.such.host.invalid x", "--local-addr"},
 		{shell, "-m", "-m is about a script, and none is given"},
 		{shell, "--pass-local-rank", "--pass-local-rank is about a script"},
@@ -255,7 +284,8 @@ func TestFlagsThatContradictSlurmAreRefused(t *testing.T) {
 // salloced is task 0 of a step on three nodes whose number of tasks came from the allocation: salloc -N3 -n5, srun --ntasks-per-node=1.
 func salloced(t *testing.T) map[string]string {
 	return with(agents(t), map[string]string{
-		"SLURM_STEP_TASKS_PER_NODE": "2(x2),1", "SLURM_STEP_NUM_TASKS": "5", "SLURM_NTASKS": "5", "SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURMD_NODENAME": "n1",
+		"SLURM_STEP_TASKS_PER_NODE": "2(x2),1", "SLURM_STEP_NUM_TASKS": "5", "SLURM_NTASKS": "5", "SLURM_PROCID": "0", "SLURM_NODEID": "0",
+		"SLURMD_NODENAME": "n1",
 	})
 }
 
@@ -290,7 +320,8 @@ func TestOnlyOneAgentSaysWhatIsNotNeeded(t *testing.T) {
 	const line = "--rdzv-id 8 --rdzv-backend c10d --rdzv-endpoint n1:29500 --monitor-interval 3 --rdzv-conf read_timeout=3 x"
 	first := with(agents(t), map[string]string{"SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURMD_NODENAME": "n1"})
 	_, said, err := resolved(t, first, line)
-	for _, want := range []string{"--monitor-interval changes nothing", "--rdzv-conf: read_timeout: nothing here depends", "not needed: --rdzv-backend, --rdzv-endpoint, --rdzv-id: Slurm"} {
+	for _, want := range []string{"--monitor-interval changes nothing", "--rdzv-conf: read_timeout: nothing here depends",
+		"not needed: --rdzv-backend, --rdzv-endpoint, --rdzv-id: Slurm"} {
 		if err != nil || !strings.Contains(said, want) {
 			t.Errorf("%v: %s; want %s", err, said, want)
 		}
@@ -302,19 +333,22 @@ func TestOnlyOneAgentSaysWhatIsNotNeeded(t *testing.T) {
 
 // TestFlagsBecomeTheConfig: what does not depend on the place.
 func TestFlagsBecomeTheConfig(t *testing.T) {
-	cfg, _, err := resolved(t, agents(t), "--nproc-per-node 4 --role r --max-restarts 2 --shutdown-timeout 0 --hang 5m --gpus one --numa-binding node "+
-		"--torch-store --rdzv-conf join_timeout=7,last_call_timeout=0 --local-addr 10.0.0.9 x")
+	cfg, _, err := resolved(t, agents(t),
+		"--nproc-per-node 4 --role r --max-restarts 2 --shutdown-timeout 0 --hang 5m --gpus one --numa-binding node "+
+			"--torch-store --rdzv-conf join_timeout=7,last_call_timeout=0 --local-addr 10.0.0.9 x")
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := fmt.Sprint(cfg.Role, cfg.MaxRestarts, cfg.Policy.MaxRestarts, cfg.Grace, cfg.HangAfter, cfg.GPUs, cfg.NUMA, cfg.TorchStore,
 		cfg.JoinTimeout, cfg.LastCall, cfg.Interface, cfg.CPUsPerTask, cfg.Host, cfg.JobID)
 	// 0 would be a default for the times, and 8 CPUs of the task are for 4 workers
-	if want := "r 2 2 1ns 5m0s one node true 7s 1ns 10.0.0.9 2 n2 7"; strings.Join(strings.Fields(got), "") != strings.ReplaceAll(want, " ", "") {
+	if want := "r 2 2 1ns 5m0s one node true 7s 1ns 10.0.0.9 2 n2 7"; strings.Join(strings.Fields(got),
+		"") != strings.ReplaceAll(want, " ", "") {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 	bare, _, err := resolved(t, shell(t), "x")
-	if err != nil || bare.HangAfter != 0 || bare.GPUs != "auto" || bare.Grace != 60*time.Second || bare.JoinTimeout != 0 || bare.LastCall != 0 {
+	if err != nil || bare.HangAfter != 0 || bare.GPUs != "auto" || bare.Grace != 60*time.Second ||
+		bare.JoinTimeout != 0 || bare.LastCall != 0 {
 		t.Errorf("nothing said: %+v, %v", bare, err)
 	}
 	// ddpbatch's own flag wins over torchrun's
@@ -351,7 +385,8 @@ func TestMisplacedRankZeroIsSaidOnce(t *testing.T) {
 		cfg := launch.AgentConfig{World: launch.World{Index: test.alloc.ProcID, Count: 3}}
 		Misplaced(test.pmi, &test.alloc, &cfg)
 		if cfg.Index != test.index || (cfg.Reject != nil) != test.rejects {
-			t.Errorf("rank %d on node %d, PMI-2 %t: agent %d, %v", test.alloc.ProcID, test.alloc.NodeRank, test.pmi != nil, cfg.Index, cfg.Reject)
+			t.Errorf("rank %d on node %d, PMI-2 %t: agent %d, %v", test.alloc.ProcID, test.alloc.NodeRank,
+				test.pmi != nil, cfg.Index, cfg.Reject)
 		}
 	}
 }

@@ -60,7 +60,8 @@ func (a *Agent) noteNodes() {
 
 // noteSlurm is for a step of Slurm's.
 func (a *Agent) noteSlurm(alloc *slurm.Allocation) {
-	a.notUsed("Slurm says which nodes there are and how they meet", "nnodes", "node-rank", "rdzv-backend", "rdzv-endpoint", "rdzv-id", "master-addr")
+	a.notUsed("Slurm says which nodes there are and how they meet", "nnodes", "node-rank", "rdzv-backend", "rdzv-endpoint",
+		"rdzv-id", "master-addr")
 	switch {
 	case alloc.TaskMode():
 		a.notUsed("srun starts each worker as a task of its own", "nproc-per-node")
@@ -86,9 +87,9 @@ func (a *Agent) notUsed(why string, names ...string) {
 	}
 }
 
-// checkRanks looks in the flags about output for ranks that are not there. In our own --ranks-filter it is an error where the world is known
-// before the start. torchrun passes over them, and people rely on it: one line serves machines of several sizes, and -r 9:1 keeps torchrun
-// 1.13, which fails without a map under Python 3.11, going. So its flags are warned of. alloc is Slurm's, nil by hand.
+// checkRanks looks in the flags about output for ranks that are not there. In our own --ranks-filter it is an error where the world is
+// known before the start. torchrun passes over them, and people rely on it: one line serves machines of several sizes, and -r 9:1 keeps
+// torchrun 1.13, which fails without a map under Python 3.11, going. So its flags are warned of. alloc is Slurm's, nil by hand.
 func (a *Agent) checkRanks(alloc *slurm.Allocation, cfg *launch.AgentConfig) error {
 	local, world := cfg.Nproc, cfg.Nproc*cfg.Count
 	known := cfg.Count == 1
@@ -121,7 +122,8 @@ func (a *Agent) checkRanks(alloc *slurm.Allocation, cfg *launch.AgentConfig) err
 		case known:
 			a.Note("%s names %s %d, and this run has %s", how, named.what, beyond, there)
 		default:
-			a.Note("%s names %s %d: if every node has as many workers as this one (%d), there are %s", how, named.what, beyond, cfg.Nproc, there)
+			a.Note("%s names %s %d: if every node has as many workers as this one (%d), there are %s", how, named.what,
+				beyond, cfg.Nproc, there)
 		}
 	}
 	return nil

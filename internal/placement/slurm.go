@@ -97,8 +97,9 @@ func (a *Agent) agreesWith(alloc *slurm.Allocation) error {
 		}
 	case a.Has("master-addr") && nodes > 1 && alloc.Addresses == nil && isLoopbackName(a.MasterAddr):
 		return &usage.Error{
-			Message: fmt.Sprintf("%s is %s, and this step has %d nodes: each would look for rank 0 on itself", a.How("master-addr"), a.MasterAddr, nodes),
-			Hint:    "leave it out, and Slurm says it",
+			Message: fmt.Sprintf("%s is %s, and this step has %d nodes: each would look for rank 0 on itself",
+				a.How("master-addr"), a.MasterAddr, nodes),
+			Hint: "leave it out, and Slurm says it",
 		}
 	}
 	return nil
@@ -110,7 +111,8 @@ func (a *Agent) agreesOnRank(alloc *slurm.Allocation) error {
 		return nil
 	}
 	return &usage.Error{
-		Message: fmt.Sprintf("%s is %d, and to Slurm this is node %d (%s)", a.How("node-rank"), a.NodeRank, alloc.NodeRank, alloc.NodeName()),
+		Message: fmt.Sprintf("%s is %d, and to Slurm this is node %d (%s)", a.How("node-rank"), a.NodeRank,
+			alloc.NodeRank, alloc.NodeName()),
 		Hint: "leave it out (a $SLURM_NODEID or $SLURM_PROCID on srun's line is the batch script's own: the shell puts it in before " +
 			"srun starts)",
 	}
@@ -123,8 +125,9 @@ func (a *Agent) agreesOnMaster(alloc *slurm.Allocation) error {
 		return nil
 	}
 	return &usage.Error{
-		Message: fmt.Sprintf("%s is %s, node %d of the step, and rank 0 runs on %s", a.How("master-addr"), a.MasterAddr, at, alloc.Nodes[0]),
-		Hint:    "leave it out, and Slurm says it",
+		Message: fmt.Sprintf("%s is %s, node %d of the step, and rank 0 runs on %s", a.How("master-addr"),
+			a.MasterAddr, at, alloc.Nodes[0]),
+		Hint: "leave it out, and Slurm says it",
 	}
 }
 
@@ -143,7 +146,8 @@ func (a *Agent) agreesWithTasks(alloc *slurm.Allocation) error {
 	return &usage.Error{
 		Message: fmt.Sprintf("srun starts a task per rank here (%d tasks, %d of them on %s), and %s asks for %s in each",
 			alloc.Tasks, alloc.TasksPerNode[at], alloc.Nodes[at], a.How("nproc-per-node"), a.Nproc),
-		Hint: fmt.Sprintf("leave it out, or start one task a node: srun -N%d -n%d --ntasks-per-node=1 (without -n srun takes the job's number of tasks)", nodes, nodes),
+		Hint: fmt.Sprintf("leave it out, or start one task a node: srun -N%d -n%d --ntasks-per-node=1 (without -n srun takes the job's "+
+			"number of tasks)", nodes, nodes),
 	}
 }
 

@@ -7,7 +7,8 @@ import (
 )
 
 func TestOwnCgroups(t *testing.T) {
-	const v1 = "30 25 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n31 25 0:28 /outer /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n" +
+	const v1 = "30 25 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n31 25 0:28 /outer /sys/fs/cgroup/cpu rw - " +
+		"cgroup cgroup rw,cpu,cpuacct\n" +
 		"32 25 0:29 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd\n"
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
 	for name, tc := range map[string]struct {

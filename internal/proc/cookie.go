@@ -105,7 +105,8 @@ func (e *environReader) unanswered() error {
 		}
 	}
 	for pid := range e.silent {
-		return fmt.Errorf("the memory of %d processes is locked, of process %d for one: it cannot be told whose they are", len(e.silent), pid)
+		return fmt.Errorf("the memory of %d processes is locked, of process %d for one: it cannot be told whose they are", len(e.silent),
+			pid)
 	}
 	return nil
 }

@@ -187,8 +187,8 @@ func reap(cmd *exec.Cmd) {
 	children.forget(cmd.Process.Pid)
 }
 
-// guardCommand has no variable but a cookie of its own, so that no sweep by a cookie kills it: neither its own nor that of a run around this
-// one, which kills this process and so wakes the guard, and takes whoever has no cookie for an orphan. [SweepAdopted]
+// guardCommand has no variable but a cookie of its own, so that no sweep by a cookie kills it: neither its own nor that of a run around
+// this one, which kills this process and so wakes the guard, and takes whoever has no cookie for an orphan. [SweepAdopted]
 // kills it, and what it was to kill.
 func guardCommand(orders, program, holder *os.File, name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)

@@ -34,7 +34,8 @@ func killAgent(t *testing.T, cookie, script string, words ...string) {
 	for word, pid := range pids {
 		gone(t, fmt.Sprintf("%s, process %d, is gone", word, pid), pid)
 	}
-	testkit.Eventually(t, "no process of the run is left", func() bool { return len(marked(cookie)) == 0 }) // nor a shell between two of those
+	// nor a shell between two of those
+	testkit.Eventually(t, "no process of the run is left", func() bool { return len(marked(cookie)) == 0 })
 	closed(t, lines)
 }
 
@@ -82,7 +83,8 @@ func TestGuardKillsTheGroup(t *testing.T) {
 // The agent of a run within the run is killed by its cookie; its guard then kills what has another.
 func TestGuardsInEachOther(t *testing.T) {
 	inner := newCookie(t)
-	killAgent(t, newCookie(t), "echo leader $$; "+roleVariable+"=agent setsid $0 "+inner+` /bin/sh -c 'setsid sleep 1000 & echo inner $!; wait' & wait`,
+	killAgent(t, newCookie(t), "echo leader $$; "+roleVariable+"=agent setsid $0 "+inner+
+		` /bin/sh -c 'setsid sleep 1000 & echo inner $!; wait' & wait`,
 		"leader", "inner")
 	testkit.Eventually(t, "no process of the inner run is left", func() bool { return len(marked(inner)) == 0 })
 }
@@ -160,7 +162,8 @@ func TestGuardEnds(t *testing.T) {
 			}
 		}
 	}
-	p, lines := startTest(t, shell(cookie, `echo self $$; sleep 1000`), func(cmd *exec.Cmd) (*Process, error) { return guard.Start(nil, cmd) })
+	p, lines := startTest(t, shell(cookie, `echo self $$; sleep 1000`),
+		func(cmd *exec.Cmd) (*Process, error) { return guard.Start(nil, cmd) })
 	pidAfter(t, lines, "self")
 	if !alive(pid) {
 		t.Error("a signal ended the guard")
@@ -230,7 +233,8 @@ func TestFollowOrders(t *testing.T) {
 		}
 	}
 	// an error is not the end: the agent may live
-	if _, err := ServeGuard(t.Context(), []string{"+" + fmt.Sprint(unix.Getpgrp())}, iotest.ErrReader(errors.New("broken"))); !errors.Is(err, errOrders) {
+	if _, err := ServeGuard(t.Context(), []string{"+" + fmt.Sprint(unix.Getpgrp())},
+		iotest.ErrReader(errors.New("broken"))); !errors.Is(err, errOrders) {
 		t.Errorf("error %v", err)
 	}
 }

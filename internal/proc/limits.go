@@ -46,7 +46,8 @@ func RaiseLimits() (warnings []string, err error) {
 		}
 		if l.resource == unix.RLIMIT_MEMLOCK && now.Max < rdmaMemory {
 			warnings = append(warnings, fmt.Sprintf("a process may lock no more than %s of memory, which is too little for InfiniBand:"+
-				" an administrator can raise it for jobs (LimitMEMLOCK of slurmd's unit, PropagateResourceLimitsExcept=MEMLOCK in slurm.conf)", text.Bytes(now.Max)))
+				" an administrator can raise it for jobs (LimitMEMLOCK of slurmd's unit, PropagateResourceLimitsExcept=MEMLOCK in "+
+				"slurm.conf)", text.Bytes(now.Max)))
 		}
 	}
 	return warnings, err

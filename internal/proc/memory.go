@@ -240,7 +240,8 @@ func (h *memoryHierarchy) groups(root fs.FS) ([]MemoryGroup, error) {
 		g := MemoryGroup{Path: name}
 		for i, to := range []*uint64{&g.Kills, &g.Failures, &g.Limit, &g.Peak} {
 			var err error
-			if *to, _, err = number(root, path.Join(h.mount, own, memoryFiles[h.version][i].name), memoryFiles[h.version][i].key); err != nil {
+			if *to, _, err = number(root, path.Join(h.mount, own, memoryFiles[h.version][i].name),
+				memoryFiles[h.version][i].key); err != nil {
 				return groups, err
 			}
 		}
@@ -252,10 +253,11 @@ func (h *memoryHierarchy) groups(root fs.FS) ([]MemoryGroup, error) {
 	return groups, nil
 }
 
-// memoryFiles say where a group's Kills, Failures, Limit and Peak are, by the version of the interface: the number after key at the beginning
-// of a line, or where there is none the file's only one.
+// memoryFiles say where a group's Kills, Failures, Limit and Peak are, by the version of the interface: the number after key at the
+// beginning of a line, or where there is none the file's only one.
 var memoryFiles = map[int][4]struct{ name, key string }{
-	1: {{"memory.oom_control", "oom_kill"} /* since Linux 4.13 */, {"memory.failcnt", ""}, {"memory.limit_in_bytes", ""}, {"memory.max_usage_in_bytes", ""}},
+	1: {{"memory.oom_control", "oom_kill"} /* since Linux 4.13 */, {"memory.failcnt", ""}, {"memory.limit_in_bytes", ""},
+		{"memory.max_usage_in_bytes", ""}},
 	2: {{"memory.events", "oom_kill"}, {"memory.events", "max"}, {"memory.max", ""}, {"memory.peak", ""} /* since Linux 5.19 */},
 }
 

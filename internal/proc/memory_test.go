@@ -34,7 +34,8 @@ func with(base fstest.MapFS, pairs ...string) fstest.MapFS {
 
 // What Linux 6.18 shows with both versions mounted and Slurm 22.05's cgroup plugin for version 1.
 var versionOne = files(
-	"proc/self/cgroup", "9:name=systemd:/\n6:freezer:/slurm_n1/uid_0/job_7/step_0\n4:memory:/slurm_n1/uid_0/job_7/step_0/task_0\n1:cpu:/\n0::/\n",
+	"proc/self/cgroup", "9:name=systemd:/\n6:freezer:/slurm_n1/uid_0/job_7/step_0\n"+
+		"4:memory:/slurm_n1/uid_0/job_7/step_0/task_0\n1:cpu:/\n0::/\n",
 	"proc/self/mountinfo", "24 1 0:22 / /proc rw,relatime - proc proc rw\n"+
 		"38 30 0:30 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n"+
 		"39 30 0:31 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory\n"+
@@ -53,9 +54,11 @@ var versionOne = files(
 // Version 2 alone, with slurmstepd's scope below system.slice.
 var versionTwo = files(
 	"proc/self/cgroup", "0::/system.slice/slurmstepd.scope/job_7/step_0/user/task_0\n",
-	"proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime shared:4 - cgroup2 cgroup2 rw,nsdelegate,memory_recursiveprot\n",
+	"proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime shared:4 - cgroup2 cgroup2 "+
+		"rw,nsdelegate,memory_recursiveprot\n",
 	"proc/vmstat", "oom_kill 3\n",
-	"sys/fs/cgroup/system.slice/slurmstepd.scope/job_7/step_0/user/task_0/memory.events", "low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\noom_group_kill 0\n",
+	"sys/fs/cgroup/system.slice/slurmstepd.scope/job_7/step_0/user/task_0/memory.events",
+	"low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\noom_group_kill 0\n",
 	"sys/fs/cgroup/system.slice/slurmstepd.scope/job_7/step_0/user/task_0/memory.max", "max\n",
 	"sys/fs/cgroup/system.slice/slurmstepd.scope/job_7/memory.events", "low 0\nhigh 0\nmax 2\noom 0\noom_kill 0\n",
 	"sys/fs/cgroup/system.slice/slurmstepd.scope/job_7/memory.max", "2147483648\n",
@@ -87,12 +90,14 @@ func TestMemoryNamesTheLimitThatKilled(t *testing.T) {
 	}{
 		"1: nothing": {versionOne, versionOne, OutOfMemory{}, ""},
 		"1: our own, at the job's limit": {versionOne,
-			with(versionOne, oneTask+"memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n", oneJob+"memory.failcnt", "90\n", "proc/vmstat", "oom_kill 4\n"),
+			with(versionOne, oneTask+"memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n", oneJob+"memory.failcnt", "90\n",
+				"proc/vmstat", "oom_kill 4\n"),
 			OutOfMemory{GroupShort, 1, "/slurm_n1/uid_0/job_7", 100 << 20, 100 << 20},
 			"the kernel killed a process because the job's memory limit of 100 MiB (the most that was used: 100 MiB) was reached"},
 		"1: beside us": {versionOne, with(versionOne, oneJob+"memory.oom_control", "oom_kill 2\n"),
 			OutOfMemory{JobShort, 2, "/slurm_n1/uid_0/job_7", 100 << 20, 100 << 20},
-			"the kernel killed 2 processes of this job or beside it because the memory limit of 100 MiB (the most that was used: 100 MiB) of /slurm_n1/uid_0/job_7 was reached"},
+			"the kernel killed 2 processes of this job or beside it because the memory limit of 100 MiB (the most that was used: 100 " +
+				"MiB) of /slurm_n1/uid_0/job_7 was reached"},
 		"1: an old kernel": {with(versionOne, oneTask+"memory.oom_control", "oom_kill_disable 0\nunder_oom 0\n", "proc/vmstat", "x 1\n"),
 			with(versionOne, oneTask+"memory.oom_control", "oom_kill_disable 0\nunder_oom 0\n", "proc/vmstat", "x 1\n"), OutOfMemory{}, ""},
 		"2: nothing": {versionTwo, versionTwo, OutOfMemory{}, ""},
@@ -100,13 +105,20 @@ func TestMemoryNamesTheLimitThatKilled(t *testing.T) {
 			with(versionTwo, twoTask+"memory.events", "max 0\noom_kill 2\n", twoJob+"memory.events", "max 30\noom_kill 2\n"),
 			OutOfMemory{GroupShort, 2, "/system.slice/slurmstepd.scope/job_7", 2 << 30, 2 << 30},
 			"the kernel killed 2 processes because the job's memory limit of 2 GiB (the most that was used: 2 GiB) was reached"},
-		"2: another job": {versionTwo, with(versionTwo, "sys/fs/cgroup/system.slice/memory.events", "oom_kill 9\n", "proc/vmstat", "oom_kill 4\n"),
-			OutOfMemory{Evidence: MachineShort, Kills: 1}, "the kernel killed a process on this node for want of memory; whose it was is not known"},
-		"no limit anywhere": {unlimited, with(unlimited, "sys/fs/cgroup/user.slice/memory.events", "max 0\noom_kill 1\n", "proc/vmstat", "oom_kill 4\n"),
-			OutOfMemory{Evidence: GroupShort, Kills: 1}, "the kernel killed a process of this job because the machine ran short of memory: no limit is set for the job's"},
-		"counts that fell": {with(versionTwo, twoTask+"memory.events", "oom_kill 5\n", "proc/vmstat", "oom_kill 9\n"), versionTwo, OutOfMemory{}, ""},
-		"no cgroups":       {files("proc/vmstat", "oom_kill 1\n"), files("proc/vmstat", "oom_kill 3\n"), OutOfMemory{Evidence: MachineShort, Kills: 2}, "the kernel killed 2 processes on this node for want of memory; whose it was is not known"},
-		"nothing at all":   {files(), files(), OutOfMemory{}, ""},
+		"2: another job": {versionTwo,
+			with(versionTwo, "sys/fs/cgroup/system.slice/memory.events", "oom_kill 9\n", "proc/vmstat", "oom_kill 4\n"),
+			OutOfMemory{Evidence: MachineShort, Kills: 1},
+			"the kernel killed a process on this node for want of memory; whose it was is not known"},
+		"no limit anywhere": {unlimited, with(unlimited, "sys/fs/cgroup/user.slice/memory.events", "max 0\noom_kill 1\n",
+			"proc/vmstat", "oom_kill 4\n"),
+			OutOfMemory{Evidence: GroupShort, Kills: 1},
+			"the kernel killed a process of this job because the machine ran short of memory: no limit is set for the job's"},
+		"counts that fell": {with(versionTwo, twoTask+"memory.events", "oom_kill 5\n", "proc/vmstat", "oom_kill 9\n"),
+			versionTwo, OutOfMemory{}, ""},
+		"no cgroups": {files("proc/vmstat", "oom_kill 1\n"), files("proc/vmstat", "oom_kill 3\n"),
+			OutOfMemory{Evidence: MachineShort, Kills: 2},
+			"the kernel killed 2 processes on this node for want of memory; whose it was is not known"},
+		"nothing at all": {files(), files(), OutOfMemory{}, ""},
 	} {
 		before, err := ReadMemory(test.before)
 		if err != nil {
@@ -174,7 +186,8 @@ func FuzzReadMemory(f *testing.F) {
 		f.Add(tree["proc/self/cgroup"].Data, tree["proc/self/mountinfo"].Data, []byte("max 1\noom_kill 2\n"))
 	}
 	f.Fuzz(func(t *testing.T, cgroup, mounts, events []byte) {
-		tree := files("proc/self/cgroup", string(cgroup), "proc/self/mountinfo", string(mounts), "sys/fs/cgroup/memory.events", string(events), "proc/vmstat", string(events))
+		tree := files("proc/self/cgroup", string(cgroup), "proc/self/mountinfo", string(mounts), "sys/fs/cgroup/memory.events",
+			string(events), "proc/vmstat", string(events))
 		m, err := ReadMemory(tree)
 		if err == nil && len(m.Groups) > maxDepth {
 			t.Errorf("%d groups", len(m.Groups))

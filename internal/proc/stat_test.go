@@ -10,7 +10,8 @@ import (
 )
 
 // A line of Linux 6.1, with the number of each field by proc(5) where this package reads it: 14 to 17 are times, 20 threads, 22 start.
-const statLine = "4242 (%s) S 4000 4100 3999 0 -1 4194304 900 0 0 0 14 15 16 17 20 0 20 0 2200 1000000 300 18446744073709551615 1 1 0 0 0 0 0 4096 0 0 0 0 17 1 0 0 0 0 0 1 2 3 4 5 6 7 0\n"
+const statLine = "4242 (%s) S 4000 4100 3999 0 -1 4194304 900 0 0 0 14 15 16 17 20 0 20 0 2200 1000000 300 18446744073709551615 1 1 0 0 " +
+	"0 0 0 4096 0 0 0 0 17 1 0 0 0 0 0 1 2 3 4 5 6 7 0\n"
 
 func TestParseStat(t *testing.T) {
 	for _, name := range []string{"sleep", "", "a b", ") R 1 2 3 (", "((", "))", "line\nend", "\xff\xfe"} {
@@ -29,7 +30,8 @@ func TestParseStat(t *testing.T) {
 	if s, err := parseStat([]byte(strings.Replace(statLine, " 4194304 ", " 4194308 ", 1))); err != nil || s.kernel || !s.exiting {
 		t.Errorf("one that is about to end: %+v, %v", s, err)
 	}
-	for _, bad := range []string{"", "1", "(x) S 1", "1 (x", "1 x) S", ")1(", "1 (x) S 1 2 3", "x (x) " + strings.Repeat("1 ", 30), "-1 (x) S" + strings.Repeat(" 1", 30), "1 (x) SS" + strings.Repeat(" 1", 30), "1 (x) S" + strings.Repeat(" x", 30)} {
+	for _, bad := range []string{"", "1", "(x) S 1", "1 (x", "1 x) S", ")1(", "1 (x) S 1 2 3", "x (x) " + strings.Repeat("1 ", 30),
+		"-1 (x) S" + strings.Repeat(" 1", 30), "1 (x) SS" + strings.Repeat(" 1", 30), "1 (x) S" + strings.Repeat(" x", 30)} {
 		if s, err := parseStat([]byte(bad)); err == nil {
 			t.Errorf("%q was read as %+v", bad, s)
 		}

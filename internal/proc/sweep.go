@@ -38,10 +38,10 @@ type Swept struct {
 }
 
 // SweepOrphans kills every process whose environment has the cookie: whatever was started by a process with it has inherited it, unless it
-// has cleared or overwritten its environment. It also kills every orphan that this process has adopted as a subreaper ([Subreaper]), whatever
-// its environment, except those with another cookie and those that were descendants when this process became a subreaper. So if no worker is
-// left, nothing that the workers have started is left either. The first process of a container adopts orphans that are not its own, and goes
-// by the cookie alone.
+// has cleared or overwritten its environment. It also kills every orphan that this process has adopted as a subreaper ([Subreaper]),
+// whatever its environment, except those with another cookie and those that were descendants when this process became a subreaper. So if no
+// worker is left, nothing that the workers have started is left either. The first process of a container adopts orphans that are not its
+// own, and goes by the cookie alone.
 //
 // It looks again until it finds none, since processes that are being killed may start more, or until ctx ends; Left then holds those known
 // to be left. It never kills this process, an ancestor of it, or a process whose only cookie is another, as in a run within this one. It
@@ -69,7 +69,8 @@ func orphansOf(cookie string) targets {
 func SweepAdopted(ctx context.Context) (Swept, error) {
 	p := targetsOf()
 	p.others = func(s stat, env environ) bool {
-		return s.name != monitorName && children.isOrphanOfWorker(s, unix.Getpid()) || (len(env.cookies) > 0 || isRuntime(s)) && isMonitored(s)
+		return s.name != monitorName && children.isOrphanOfWorker(s, unix.Getpid()) || (len(env.cookies) > 0 || isRuntime(s)) &&
+			isMonitored(s)
 	}
 	return sweep(ctx, p)
 }
@@ -85,9 +86,9 @@ func SweepMarked(ctx context.Context, mark string) (Swept, error) {
 	return sweep(ctx, p)
 }
 
-// isMonitored reports whether a process is a child of a container's monitor that this process has adopted. Such a child has a cookie if it is
-// what runs in the container. The process that removes the container has none, and is to live. The runtime has none either: if its client is
-// killed early, it waits for ever to execute what is to run in the container.
+// isMonitored reports whether a process is a child of a container's monitor that this process has adopted. Such a child has a cookie if it
+// is what runs in the container. The process that removes the container has none, and is to live. The runtime has none either: if its
+// client is killed early, it waits for ever to execute what is to run in the container.
 func isMonitored(s stat) bool {
 	monitor, err := readStat(s.parent)
 	return err == nil && monitor.name == monitorName && children.isOrphanOfWorker(monitor, unix.Getpid())
@@ -123,7 +124,8 @@ func newSweeper(p targets) *sweeper {
 }
 
 // errUnsure is a sweep after which it cannot be told that none is left.
-var errUnsure = errors.New("look for processes: they come and go too fast, or their last number cannot be read (/proc/loadavg): one may have been missed")
+var errUnsure = errors.New("look for processes: they come and go too fast, or their last number cannot be read " +
+	"(/proc/loadavg): one may have been missed")
 
 func (s *sweeper) run(ctx context.Context) (Swept, error) {
 	defer s.env.close()

@@ -245,7 +245,8 @@ func TestSweepRefusesBadMarks(t *testing.T) {
 }
 
 func TestSweepRefusesBadCookies(t *testing.T) {
-	for _, cookie := range []string{"", "00", strings.Repeat("0", 31), strings.Repeat("0", 33), strings.Repeat("G", 32), strings.Repeat("A", 32)} {
+	for _, cookie := range []string{"", "00", strings.Repeat("0", 31), strings.Repeat("0", 33), strings.Repeat("G", 32),
+		strings.Repeat("A", 32)} {
 		if _, err := sweepCookie(t.Context(), cookie); err == nil {
 			t.Errorf("%q was taken for a cookie", cookie)
 		}

@@ -70,8 +70,9 @@ func Words(words []string) []string {
 	return shown
 }
 
-// FollowsFlag reports whether the word behind a flag of a command line looks like a secret. Behind a flag for a password any word does. Behind
-// one for a token or an API key a word does that is [Written]. Behind another flag, such as --sort-key, the word must also have a digit.
+// FollowsFlag reports whether the word behind a flag of a command line looks like a secret. Behind a flag for a password any word does.
+// Behind one for a token or an API key a word does that is [Written].
+// Behind another flag, such as --sort-key, the word must also have a digit.
 func FollowsFlag(flag, word string) bool {
 	if !strings.HasPrefix(flag, "--") || strings.Contains(flag, "=") || word == "" || strings.IndexByte("-$/~.", word[0]) >= 0 {
 		return false
@@ -83,7 +84,8 @@ func FollowsFlag(flag, word string) bool {
 	if strings.Contains(upper, "PASSWORD") || strings.Contains(upper, "SECRET") {
 		return true
 	}
-	return Written(flag, word) && (strings.Contains(upper, "TOKEN") || strings.Contains(upper, "API") || strings.ContainsAny(word, "0123456789"))
+	return Written(flag, word) &&
+		(strings.Contains(upper, "TOKEN") || strings.Contains(upper, "API") || strings.ContainsAny(word, "0123456789"))
 }
 
 // isAside reports whether a name in capitals that may hold a secret is about something else.

@@ -75,7 +75,8 @@ func TestTextHidesWhatAShellAssigns(t *testing.T) {
 }
 
 func TestValuesAreHiddenInText(t *testing.T) {
-	v := ValuesOf([]string{"A_TOKEN=abcdefgh", "B_KEY=abcdefghij", "TOKENIZERS_PARALLELISM=false", "HOME=/home/someone", "C_KEY=", "D_SECRET"})
+	v := ValuesOf([]string{"A_TOKEN=abcdefgh", "B_KEY=abcdefghij", "TOKENIZERS_PARALLELISM=false",
+		"HOME=/home/someone", "C_KEY=", "D_SECRET"})
 	pem := ValuesOf([]string{"SSH_KEY=-----BEGIN\r\nabcdefgh\nshort\n"})
 	if got, want := strings.Join(pem.InLines([]string{"-----BEGIN", "abcdefgh", "short"}), " "), "*** *** short"; got != want {
 		t.Errorf("got %q, want %q", got, want)

@@ -37,14 +37,16 @@ const (
 // Judge tells whether a run that was disturbed ended as the one that was not, in a line, and what differs, a line each.
 func (r *Rehearsal) Judge(ctx context.Context, straight, disturbed Outcome) (answer Answer, line string, differ []string, err error) {
 	if disturbed.Verdict.Exit != 0 {
-		return Different, "different: the interrupted run did not come to its end; its run directory is kept: " + disturbed.Run.Path(), nil, nil
+		return Different, "different: the interrupted run did not come to its end; its run directory is kept: " + disturbed.Run.Path(), nil,
+			nil
 	}
 	found, err := r.compare(ctx, straight, disturbed)
 	switch {
 	case err != nil:
 		return Unknown, "", nil, err
 	case disturbed.ignored():
-		return Unknown, fmt.Sprintf("not known: the command ignored the warning: it ran on for %v, to its end; on %s, or once there is a file "+
+		return Unknown, fmt.Sprintf("not known: the command ignored the warning: it ran on for %v, to its end; on "+
+			"%s, or once there is a file "+
 			"DDPBATCH_STOP_FILE, it is to save and exit with %d (%s)",
 			disturbed.AfterWarning.Round(time.Millisecond), disturbed.Job.Launch.WarnSignal, exit.Requeue, found.what), nil, nil
 	case len(found.differ) > 0:
@@ -96,11 +98,14 @@ func (r *Rehearsal) compare(ctx context.Context, a, b Outcome) (finding, error) 
 			text.Plural(d.Equal, "tensor"), text.Plural(x.Values(), "value"), d.Farthest())}, nil
 	}
 	if d.Same {
-		return finding{compared: d.Equal, what: fmt.Sprintf("the last checkpoints are equal bit for bit, %s and %s", text.Plural(d.Equal, "tensor"), text.Plural(x.Values(), "value"))}, nil
+		return finding{compared: d.Equal,
+			what: fmt.Sprintf("the last checkpoints are equal bit for bit, %s and %s", text.Plural(d.Equal, "tensor"),
+				text.Plural(x.Values(), "value"))}, nil
 	}
 	f := finding{
 		compared: d.Equal + len(d.Tensors), differ: describeDifference(d),
-		what: fmt.Sprintf("%d tensors and %d values of the last checkpoints are not the same", len(d.Tensors)+len(d.OnlyA)+len(d.OnlyB), len(d.Values)),
+		what: fmt.Sprintf("%d tensors and %d values of the last checkpoints are not the same", len(d.Tensors)+len(d.OnlyA)+
+			len(d.OnlyB), len(d.Values)),
 	}
 	first, _, _ := strings.Cut(f.differ[0], ":")
 	f.what += "; the first is " + first
@@ -177,7 +182,8 @@ func (r *Rehearsal) compareFiles(ctx context.Context, a, b *rundir.Dir) (finding
 	}
 	f.what = fmt.Sprintf("%s equal byte for byte", text.Plural(len(names), "file"))
 	if all.alike > 0 {
-		f.what = fmt.Sprintf("%s equal, of %d not byte for byte but in all that %s", text.Plural(len(names), "file"), all.alike, all.whatIsEqual(r.Within))
+		f.what = fmt.Sprintf("%s equal, of %d not byte for byte but in all that %s", text.Plural(len(names), "file"), all.alike,
+			all.whatIsEqual(r.Within))
 	}
 	if n := all.apart + all.others; n > 0 {
 		f.what = fmt.Sprintf("%d of %s", n, text.Plural(len(names), "file"))

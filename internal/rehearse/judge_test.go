@@ -38,7 +38,8 @@ func TestLinksAreComparedByTheirTarget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []string{"file checkpoints/file: the bytes differ", "file checkpoints/leads: the bytes differ", "file checkpoints/other: the bytes differ"}
+		want := []string{"file checkpoints/file: the bytes differ", "file checkpoints/leads: the bytes differ",
+			"file checkpoints/other: the bytes differ"}
 		if f.compared != 6 || !slices.Equal(f.differ, want) {
 			t.Errorf("%s: %d compared, %q; want 6 and %q", name, f.compared, f.differ, want)
 		}

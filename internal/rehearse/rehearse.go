@@ -78,7 +78,8 @@ func (r *Rehearsal) Shorten() error {
 	steps := r.Steps
 	switch {
 	case !job.Builtin() && steps > 0:
-		return &usage.Error{Message: "--steps shortens the built-in trainer's jobs alone", Hint: "give your own program fewer steps by its own flags"}
+		return &usage.Error{Message: "--steps shortens the built-in trainer's jobs alone",
+			Hint: "give your own program fewer steps by its own flags"}
 	case !job.Builtin() || steps == 0 && job.Train.MaxSteps > 0: // the job's own say
 		r.Steps = 0
 		return nil

@@ -102,7 +102,8 @@ func adviceOn(d *inspect.Difference) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("\nDifferences as small as these come from sums in another order, as floats round: DistributedDataParallel lays out its buckets "+
+	return fmt.Sprintf("\nDifferences as small as these come from sums in another order, as floats round: "+
+		"DistributedDataParallel lays out its buckets "+
 		"anew after a start, and of three ranks or more an all-reduce then adds in another order. --atol %.0e lets them pass.",
 		math.Pow(10, math.Ceil(math.Log10(d.MaxAbs.By))))
 }

@@ -217,7 +217,8 @@ func (s *StepTimes) figure() Figure {
 		median.label, slowest.label = "median "+short(median.dots[n-1].y), "slowest "+short(slowest.dots[n-1].y)
 	}
 	p.lines = []line{median, slowest}
-	return Figure{Title: "Seconds per step, by window", Note: "the band reaches from the fastest rank to the slowest", Picture: p.draw(), Wide: true}
+	return Figure{Title: "Seconds per step, by window", Note: "the band reaches from the fastest rank to the slowest",
+		Picture: p.draw(), Wide: true}
 }
 
 // plural is a number with its noun.

@@ -19,8 +19,8 @@ import (
 	"ddpbatch/internal/testkit/fakeslurm"
 )
 
-// TestPageInChromium looks at a page in a real browser: its colours in light and in dark, its curve from one side to the other, nothing that is
-// cut off; that nothing is said on the console, unless there is a script; and that it can be printed.
+// TestPageInChromium looks at a page in a real browser: its colours in light and in dark, its curve from one side to the other, nothing
+// that is cut off; that nothing is said on the console, unless there is a script; and that it can be printed.
 func TestPageInChromium(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: the browser takes seconds")
@@ -43,7 +43,8 @@ func TestPageInChromium(t *testing.T) {
 		{"dark", 0, color.RGBA{0x15, 0x17, 0x1a, 0xff}, color.RGBA{0x6b, 0xa7, 0xe6, 0xff}},
 	} {
 		shot := filepath.Join(t.TempDir(), look.name+".png")
-		said := b.run(page, fmt.Sprintf("--blink-settings=preferredColorScheme=%d", look.scheme), "--window-size=1160,900", "--hide-scrollbars", "--screenshot="+shot)
+		said := b.run(page, fmt.Sprintf("--blink-settings=preferredColorScheme=%d", look.scheme), "--window-size=1160,900",
+			"--hide-scrollbars", "--screenshot="+shot)
 		if strings.Contains(said, "CONSOLE") {
 			t.Errorf("%s: the console says:\n%s", look.name, said)
 		}
@@ -70,7 +71,8 @@ func TestPageInChromium(t *testing.T) {
 	scripted := filepath.Join(t.TempDir(), "scripted.html")
 	text = strings.Replace(text, "</body>", "<script>document.body.textContent = ''</script><img src=\"file:///x.png\"></body>", 1)
 	must(t, os.WriteFile(scripted, []byte(text), 0o600))
-	if said := b.run(scripted, "--dump-dom"); strings.Count(said, "violates the following Content Security Policy directive") < 2 || !strings.Contains(said, "Checkpoints") {
+	if said := b.run(scripted, "--dump-dom"); strings.Count(said, "violates the following Content Security Policy directive") < 2 ||
+		!strings.Contains(said, "Checkpoints") {
 		t.Errorf("the page's policy lets scripts and pictures through:\n%.3000s", said)
 	}
 }
@@ -109,7 +111,8 @@ func eventful(t *testing.T) *rundir.Dir {
 			must(t, err)
 		}
 		if attempt == 0 {
-			add(rundir.Event{Event: rundir.EventEnd, Attempt: 1, Cause: "crash", Node: "n1", Step: 1500, Detail: "rank 5 on n1 was killed by SIGKILL"})
+			add(rundir.Event{Event: rundir.EventEnd, Attempt: 1, Cause: "crash", Node: "n1", Step: 1500,
+				Detail: "rank 5 on n1 was killed by SIGKILL"})
 			add(rundir.Event{Event: rundir.EventRequeue, Attempt: 1, Cause: "crash", Detail: "requeue 1 of 3"})
 		}
 	}
@@ -133,7 +136,8 @@ func (b chromium) run(page string, flags ...string) string {
 	ctx, cancel := context.WithTimeout(b.t.Context(), 2*time.Minute)
 	defer cancel()
 	args := append([]string{
-		"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking", "--disable-component-update",
+		"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking",
+		"--disable-component-update",
 		"--user-data-dir=" + profile, "--enable-logging=stderr",
 	}, flags...)
 	cmd := exec.CommandContext(ctx, b.browser, append(args, "file://"+page)...)

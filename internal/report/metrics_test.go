@@ -148,7 +148,8 @@ func TestThinningKeepsExtremes(t *testing.T) {
 			t.Fatalf("%d points have %d values of %d, and %d others are left", c.total, got, len(values), other)
 		}
 		if len(values) > 0 && (slices.Min(lowest) != slices.Min(values) || slices.Max(highest) != slices.Max(values)) {
-			t.Fatalf("values from %g to %g became %g to %g", slices.Min(values), slices.Max(values), slices.Min(lowest), slices.Max(highest))
+			t.Fatalf("values from %g to %g became %g to %g", slices.Min(values), slices.Max(values),
+				slices.Min(lowest), slices.Max(highest))
 		}
 	}
 }
@@ -199,7 +200,8 @@ func TestLinesComeWhole(t *testing.T) {
 		{"blank", "\n\na\n\nb", "||a||b"},
 		{"long", "a\n" + long + "\nb\n", "a||b"},
 		{"long at the end", "a\n" + long, "a|"},
-		{"blocks", strings.Repeat(strings.Repeat("y", 1000)+"\n", 1000), strings.TrimSuffix(strings.Repeat(strings.Repeat("y", 1000)+"|", 1000), "|")},
+		{"blocks", strings.Repeat(strings.Repeat("y", 1000)+"\n", 1000),
+			strings.TrimSuffix(strings.Repeat(strings.Repeat("y", 1000)+"|", 1000), "|")},
 	} {
 		var got []string
 		n, err := fileOf(test.text).lines(t.Context(), func(line []byte) { got = append(got, string(line)) })

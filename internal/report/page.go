@@ -75,8 +75,9 @@ func (d *Data) Write(w io.Writer) error {
 	hash := sha256.Sum256([]byte(styles))
 	p := page{
 		Data: d, Marker: template.HTML(Marker), Styles: template.CSS(styles),
-		Policy: "default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) + "'",
-		Facts:  d.facts(), Figures: d.Metrics.figures(),
+		Policy: "default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) +
+			"'",
+		Facts: d.facts(), Figures: d.Metrics.figures(),
 	}
 	p.addTimeline()
 	if d.Steps != nil {

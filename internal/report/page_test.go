@@ -69,22 +69,26 @@ func TestPageOfAnyRun(t *testing.T) {
 			begun(t, run)
 			must(t, run.Append(rundir.Event{Time: noon.Add(350 * time.Millisecond), Event: rundir.EventEnd, Attempt: 1, Cause: "crash"}))
 		}, `<td class="tight">0.35 s</td>`},
-		{"no attempts folder", func(t *testing.T, run *rundir.Dir) { must(t, os.RemoveAll(inRun("attempts")(run))) }, "no attempt has begun"},
+		{"no attempts folder", func(t *testing.T, run *rundir.Dir) { must(t, os.RemoveAll(inRun("attempts")(run))) },
+			"no attempt has begun"},
 		{"rubbish metrics", write((*rundir.Dir).MetricsPath, "a\n\x00\xff\n{\"x\":\n"), "3 lines of metrics.jsonl could not be read"},
 		{"words for metrics", write((*rundir.Dir).MetricsPath, `{"x":"y"}`), "metrics.jsonl has no line with a number"},
 		{"only NaN", write((*rundir.Dir).MetricsPath, `{"step":3,"loss":NaN}`), "1 value is NaN or infinite, the first by step 3"},
 		{"one value", write((*rundir.Dir).MetricsPath, `{"step":3,"loss":1e308}`+"\n"+`{"step":4,"loss":-1e308}`), "Loss"},
 		{"rubbish step times", write((*rundir.Dir).StepTimesPath, "{\"attempt\":1,\"step_s\":[1]}\nx"), "no attempt has begun"},
-		{"rubbish ledger", write(inRun("ledger.jsonl"), "{\"event\":\"end\",\"attempt\":-5}\n{\"event\":\"begin\",\"attempt\":7}\nx"), "not known"},
+		{"rubbish ledger", write(inRun("ledger.jsonl"), "{\"event\":\"end\",\"attempt\":-5}\n{\"event\":\"begin\",\"attempt\":7}\nx"),
+			"not known"},
 		{"rubbish job file", write((*rundir.Dir).JobFilePath, "TOKEN = \"abc\" ["), "read the job&#39;s settings: "},
-		{"a folder for metrics", func(t *testing.T, run *rundir.Dir) { must(t, os.Mkdir(run.MetricsPath(), 0o700)) }, "What could not be read is left out"},
+		{"a folder for metrics", func(t *testing.T, run *rundir.Dir) { must(t, os.Mkdir(run.MetricsPath(), 0o700)) },
+			"What could not be read is left out"},
 		{"a cut verdict", func(t *testing.T, run *rundir.Dir) {
 			begun(t, run)
 			must(t, os.WriteFile(inRun("attempts/1/verdict.json")(run), []byte(`{"attempt":1,"cau`), 0o600))
 		}, "not known"},
 		{"a verdict alone", func(t *testing.T, run *rundir.Dir) {
 			begun(t, run)
-			must(t, run.WriteVerdict(rundir.Verdict{Attempt: 1, Cause: "crash", Exit: 3, Message: "rank 0 & all", Time: noon.Add(time.Hour)}))
+			must(t, run.WriteVerdict(rundir.Verdict{Attempt: 1, Cause: "crash", Exit: 3, Message: "rank 0 & all",
+				Time: noon.Add(time.Hour)}))
 		}, "rank 0 &amp; all"},
 		{"saves of its own", func(t *testing.T, run *rundir.Dir) {
 			must(t, os.WriteFile(filepath.Join(run.CheckpointsPath(), "last<1>.pt"), make([]byte, 3<<20), 0o600))
@@ -122,7 +126,8 @@ func TestPageIsHarmless(t *testing.T) {
 	must(t, run.WriteVerdict(rundir.Verdict{Attempt: 1, Cause: hostile, Host: hostile, Message: hostile, Report: hostile, Time: noon}))
 	name, err := json.Marshal(hostile)
 	must(t, err)
-	must(t, os.WriteFile(run.MetricsPath(), fmt.Appendf(nil, `{"attempt":1,"step":1,%s:1}`+"\n"+`{"step":2,%[1]s:2,"time":%[1]s}`, name), 0o600))
+	must(t, os.WriteFile(run.MetricsPath(), fmt.Appendf(nil, `{"attempt":1,"step":1,%s:1}`+"\n"+`{"step":2,%[1]s:2,"time":%[1]s}`, name),
+		0o600))
 	_, err = run.AppendStepTimes(rundir.StepTimes{
 		Time: noon, Attempt: 1, Step: 5, WindowS: 1, Hosts: []string{hostile}, StepS: rundir.Seconds{1},
 		Stragglers: []rundir.Straggler{{Host: hostile, Times: 2, Part: hostile}},
@@ -156,7 +161,8 @@ func TestPageHidesSecrets(t *testing.T) {
 		t.Errorf("the token is in the JSON, %v", err)
 	}
 	for name, file := range map[string]string{
-		"commands":   "[launch]\ncommand = [\"true\", \"--token\", \"hf_0123456789\"]\ncheck = [[\"curl\", \"--token\", \"hf_0123456789\"]]\n",
+		"commands": "[launch]\ncommand = [\"true\", \"--token\", \"hf_0123456789\"]\ncheck = [[\"curl\", " +
+			"\"--token\", \"hf_0123456789\"]]\n",
 		"unreadable": "\"HF_TOKEN\" = \"hf_0123456789\"\ncommand = [\"--token\", \"hf_0123456789\"]\n[",
 	} {
 		must(t, os.WriteFile(run.JobFilePath(), []byte(file), 0o600))

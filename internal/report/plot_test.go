@@ -22,7 +22,8 @@ func TestNumbersAreShort(t *testing.T) {
 			t.Errorf("%g is %s, not %s", value, got, want)
 		}
 	}
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567", math.MinInt64: "-9,223,372,036,854,775,808"} {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567",
+		math.MinInt64: "-9,223,372,036,854,775,808"} {
 		if got := commas(n); got != want {
 			t.Errorf("%d is %s, not %s", n, got, want)
 		}
@@ -73,10 +74,12 @@ func FuzzPlot(f *testing.F) {
 		for _, log := range []bool{false, true} {
 			p := plot{
 				width: 500, height: 200, title: name, log: log, bad: []float64{x1}, rules: []rule{{x2, shown(name)}},
-				lines: []line{{class: "c0", band: true, label: shown(name), dots: []dot{{x1, y1, min(y1, low), max(y1, low)}, {x2, y2, y2, y2}}}},
+				lines: []line{{class: "c0", band: true, label: shown(name),
+					dots: []dot{{x1, y1, min(y1, low), max(y1, low)}, {x2, y2, y2, y2}}}},
 			}
 			picture := string(p.draw())
-			if strings.Contains(picture, "NaN") && !strings.Contains(name, "NaN") || strings.Contains(picture, "Inf") && !strings.Contains(name, "Inf") {
+			if strings.Contains(picture, "NaN") && !strings.Contains(name, "NaN") || strings.Contains(picture, "Inf") &&
+				!strings.Contains(name, "Inf") {
 				t.Fatalf("a number is none: %s", picture)
 			}
 			for d := xml.NewDecoder(strings.NewReader(picture)); ; {
@@ -165,10 +168,12 @@ func TestStragglersStandOut(t *testing.T) {
 			t.Errorf("the row of rank %d is %+v", i, row)
 		}
 	}
-	if picture := string(s.heatMap()); !strings.Contains(picture, `class="tick end hot" x="144" y="43.5">rank 2 b</text>`) || strings.Count(picture, `class="h4"`) != 1 {
+	if picture := string(s.heatMap()); !strings.Contains(picture, `class="tick end hot" x="144" y="43.5">rank 2 b</text>`) ||
+		strings.Count(picture, `class="h4"`) != 1 {
 		t.Errorf("the picture is %s", picture)
 	}
-	if got := s.Slow[0].String(); got != "rank 2 on b takes 3.0 times as long for a step as the median of the ranks (compute), in 2 of 2 windows, from step 100 to 100" {
+	if got := s.Slow[0].String(); got != "rank 2 on b takes 3.0 times as long for a step as the median of the ranks (compute), in 2 of 2 "+
+		"windows, from step 100 to 100" {
 		t.Errorf("it says %q", got)
 	}
 	var hosts []string

@@ -67,8 +67,10 @@ func TestScanFindsNumbers(t *testing.T) {
 		}
 	}
 	for _, line := range []string{
-		``, `{`, `[1]`, `{"a"}`, `{"a":}`, `{"a":1`, `{"a":1,}`, `{"a":01}`, `{"a":.5}`, `{"a":1.}`, `{"a":1e}`, `{"a":+1}`, `{"a":0x10}`, `{"a":1_0}`,
-		`{"a":1}x`, `{"a":nul}`, `{"a":"x}`, `{"a":"\x"}`, "{\"a\":\"\x01\"}", `{a:1}`, `{"a":[1}`, `{"a":[1,]}`, `{"a":[NaN]}`, `{"a":--1}`,
+		``, `{`, `[1]`, `{"a"}`, `{"a":}`, `{"a":1`, `{"a":1,}`, `{"a":01}`, `{"a":.5}`, `{"a":1.}`, `{"a":1e}`, `{"a":+1}`,
+		`{"a":0x10}`, `{"a":1_0}`,
+		`{"a":1}x`, `{"a":nul}`, `{"a":"x}`, `{"a":"\x"}`, "{\"a\":\"\x01\"}", `{a:1}`, `{"a":[1}`, `{"a":[1,]}`,
+		`{"a":[NaN]}`, `{"a":--1}`,
 		"\x00\x00\x00", `{"a" 1}`,
 	} {
 		if got, ok := numbersOf([]byte(line)); ok {
@@ -77,7 +79,8 @@ func TestScanFindsNumbers(t *testing.T) {
 	}
 }
 
-// FuzzScan holds scan against encoding/json: of what that takes, both find the same; and scan takes nothing else but for numbers that are none.
+// FuzzScan holds scan against encoding/json: of what that takes, both find the same;
+// and scan takes nothing else but for numbers that are none.
 func FuzzScan(f *testing.F) {
 	f.Add([]byte(`{"step":10,"loss":0.5e-3,"time":"2026","x":null,"n":{"a":[1,"}"]}}`))
 	f.Add([]byte(`{"a\u0062":1,"a":true,"b":[],"c":""}`))

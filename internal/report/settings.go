@@ -25,7 +25,8 @@ type Settings struct {
 func (d *Data) readOrigin(run *rundir.Dir) {
 	spec := run.Spec()
 	d.Run = Origin{
-		Name: filepath.Base(run.Whole().Path()), Kind: shown(spec.Kind), Created: spec.Created, Version: shown(spec.Version), Nodes: spec.Nodes,
+		Name: filepath.Base(run.Whole().Path()), Kind: shown(spec.Kind), Created: spec.Created,
+		Version: shown(spec.Version), Nodes: spec.Nodes,
 		Source: shown(spec.Source), WorkDir: shown(spec.WorkDir),
 	}
 	if job, err := jobfile.OfRun(run); err == nil {

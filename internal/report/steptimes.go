@@ -37,10 +37,11 @@ type Window struct {
 
 // RankRow is how slow a rank, or some, was in each window.
 type RankRow struct {
-	First int       `json:"first_rank"`
-	Last  int       `json:"last_rank"`
-	Host  string    `json:"host"`  // of the first
-	Times []float64 `json:"times"` // by the median of all ranks: 1 is as slow as that; of several ranks or windows the largest; 0: not known
+	First int    `json:"first_rank"`
+	Last  int    `json:"last_rank"`
+	Host  string `json:"host"` // of the first
+	// by the median of all ranks: 1 is as slow as that; of several ranks or windows the largest; 0: not known
+	Times []float64 `json:"times"`
 }
 
 // Slow is a straggler.

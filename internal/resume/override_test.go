@@ -28,7 +28,9 @@ func TestAnewCountsFromTheNextAttempt(t *testing.T) {
 			t.Fatal(err)
 		}
 		spec := d.Spec()
-		if err := d.WriteSpec(spec.Override(rundir.Overridden{Anew: anew, AnewElements: elements, WorkDir: spec.WorkDir, Nodes: spec.Nodes, Job: spec.Job})); err != nil {
+		if err := d.WriteSpec(
+			spec.Override(rundir.Overridden{Anew: anew, AnewElements: elements, WorkDir: spec.WorkDir, Nodes: spec.Nodes,
+				Job: spec.Job})); err != nil {
 			t.Fatal(err)
 		}
 	}

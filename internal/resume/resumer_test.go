@@ -74,18 +74,20 @@ func TestCheckSaysWhatForbidsAResume(t *testing.T) {
 		says        string // the error
 		misused     bool
 	}{
-		"it has ended":             {queue: []string{}},
-		"it runs":                  {queue: []string{"12 RUNNING"}, says: "job 12 is still RUNNING; wait for its end", misused: true},
-		"another of its own":       {queue: []string{"12 FAILED", "9 PENDING"}, says: "job 9 is still PENDING", misused: true},
-		"no answer":                {says: "cannot reach"},
-		"no Slurm":                 {queue: []string{}, none: true, says: slurm.ErrNoSlurm.Error()},
-		"lost, and runs":           {lost: true, queue: []string{"12 FAILED", "13 RUNNING"}, says: "job 13 is still RUNNING", misused: true},
+		"it has ended":       {queue: []string{}},
+		"it runs":            {queue: []string{"12 RUNNING"}, says: "job 12 is still RUNNING; wait for its end", misused: true},
+		"another of its own": {queue: []string{"12 FAILED", "9 PENDING"}, says: "job 9 is still PENDING", misused: true},
+		"no answer":          {says: "cannot reach"},
+		"no Slurm":           {queue: []string{}, none: true, says: slurm.ErrNoSlurm.Error()},
+		"lost, and runs": {lost: true, queue: []string{"12 FAILED", "13 RUNNING"},
+			says: "job 13 is still RUNNING", misused: true},
 		"lost, and no answer":      {lost: true, says: "cannot reach"},
 		"lost, and Slurm has none": {lost: true, queue: []string{"12 FAILED"}},
 
-		"finished":                 {done: true, queue: []string{"12 COMPLETED"}, finished: "x is finished"},
-		"finished, and no answer":  {done: true, says: "cannot reach"},
-		"finished, another runs":   {done: true, queue: []string{"12 COMPLETED", "13 RUNNING"}, says: "job 13 is still RUNNING", misused: true},
+		"finished":                {done: true, queue: []string{"12 COMPLETED"}, finished: "x is finished"},
+		"finished, and no answer": {done: true, says: "cannot reach"},
+		"finished, another runs": {done: true, queue: []string{"12 COMPLETED", "13 RUNNING"},
+			says: "job 13 is still RUNNING", misused: true},
 		"finished, and more to do": {done: true, queue: []string{"12 COMPLETED"}, sets: []string{"launch.command=[\"false\"]"}},
 		"finished, and words": {
 			done: true, queue: []string{"12 COMPLETED"}, words: []string{"--qos=x"}, says: "nothing is run with \"--qos=x\"", misused: true,
@@ -154,7 +156,8 @@ func TestSubmitGivesBackWhatSlurmRefused(t *testing.T) {
 			},
 			says: "the script is too long", nodes: 1,
 		},
-		"wrong settings": {prepare: func(_ *world, r *Resumer) { r.Sets = append(r.Sets, "slurm.nodes=none") }, says: "slurm.nodes", nodes: 1},
+		"wrong settings": {prepare: func(_ *world, r *Resumer) { r.Sets = append(r.Sets, "slurm.nodes=none") },
+			says: "slurm.nodes", nodes: 1},
 		"another command's": {
 			prepare: func(w *world, r *Resumer) {
 				fakeslurm.ClaimByOther(w.t, w.run)
@@ -330,8 +333,10 @@ func TestResumeRunsWhatIsLeftOfAnArray(t *testing.T) {
 		"none ran":                    {"[slurm]\narray = \"0-1\"", nil, nil, "--qos=x", "[]"},
 		"more to do":                  {"[slurm]\narray = \"0-1\"", []int{0, 3}, []string{`launch.command=["false"]`}, "--qos=x", "[]"},
 		"other limits":                {"[slurm]\narray = \"0-1\"", []int{0, 3}, []string{"slurm.time=5"}, "--array=1 --qos=x", "[[1 1]]"},
-		"how many of a sweep at once": {"[sweep]\nparallel = 1\n\"setup.env.A\" = \"1-3\"", []int{0, 3}, []string{"sweep.parallel=2"}, "--array=1-2%2 --qos=x", "[[1 2]]"},
-		"a sweep":                     {"[sweep]\nparallel = 1\n\"setup.env.A\" = \"1-3\"", []int{0, 3}, nil, "--array=1-2%1 --qos=x", "[[1 2]]"},
+		"how many of a sweep at once": {"[sweep]\nparallel = 1\n\"setup.env.A\" = \"1-3\"", []int{0, 3}, []string{"sweep.parallel=2"},
+			"--array=1-2%2 --qos=x", "[[1 2]]"},
+		"a sweep": {"[sweep]\nparallel = 1\n\"setup.env.A\" = \"1-3\"", []int{0, 3}, nil,
+			"--array=1-2%1 --qos=x", "[[1 2]]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := fakeslurm.NewArrayOf(t, test.lines+"\n")
@@ -412,7 +417,8 @@ func TestResumeRunsWhatHasNotHadItsMore(t *testing.T) {
 func TestResumeKeepsASweep(t *testing.T) {
 	for _, set := range []string{"sweep={}", "sweep.seed=1-9", "sweep.mode=zip"} {
 		_, err := newWorld(t, "slurm").resumer([]string{set}, nil).Check(t.Context(), nil)
-		if _, misused := errors.AsType[*usage.Error](err); !misused || !strings.Contains(err.Error(), "what they were when it was submitted") {
+		if _, misused := errors.AsType[*usage.Error](err); !misused ||
+			!strings.Contains(err.Error(), "what they were when it was submitted") {
 			t.Errorf("%s: %v", set, err)
 		}
 	}

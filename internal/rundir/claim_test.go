@@ -54,7 +54,8 @@ func TestClaimIsExclusive(t *testing.T) {
 	for _, other := range []*Dir{d, element} {
 		_, err := other.Claim("here", "resume", noon)
 		var held *HeldError
-		if !errors.As(err, &held) || !held.Known || held.PID != os.Getpid() || !strings.Contains(err.Error(), "on here, begun 2026-11-21 12:00:00; wait for its end") {
+		if !errors.As(err, &held) || !held.Known || held.PID != os.Getpid() ||
+			!strings.Contains(err.Error(), "on here, begun 2026-11-21 12:00:00; wait for its end") {
 			t.Errorf("a second claim: %v", err)
 		}
 	}

@@ -182,7 +182,8 @@ func TestElementLedgerHasTheArraysCancels(t *testing.T) {
 	for _, e := range []Event{at(1, EventBegin, "12_3"), at(6, EventBegin, "13_3"), at(5, EventEnd, "")} { // the clocks of two nodes
 		must(t, element.Append(e))
 	}
-	want := []Event{at(1, EventBegin, "12_3"), at(2, EventCancel, "12"), at(6, EventBegin, "13_3"), at(5, EventEnd, ""), at(9, EventCancel, "13")}
+	want := []Event{at(1, EventBegin, "12_3"), at(2, EventCancel, "12"), at(6, EventBegin, "13_3"), at(5, EventEnd, ""),
+		at(9, EventCancel, "13")}
 	if got, err := element.Ledger(); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v; want %+v", got, err, want)
 	}
@@ -197,7 +198,8 @@ func TestMissingElementIsKnownAsOne(t *testing.T) {
 	for _, name := range []string{"12_7", filepath.Join(d.Path(), tasksName, "7"), filepath.Join(d.Path(), tasksName, "7") + "/"} {
 		_, err := Find(filepath.Dir(d.Path()), name)
 		var none *NoElementError
-		if !errors.As(err, &none) || none.Run.Path() != d.Path() || none.Index != 7 || !errors.Is(err, ErrNotFound) || !errors.Is(err, fs.ErrNotExist) {
+		if !errors.As(err, &none) || none.Run.Path() != d.Path() || none.Index != 7 || !errors.Is(err, ErrNotFound) ||
+			!errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -208,7 +210,8 @@ func TestMissingElementIsKnownAsOne(t *testing.T) {
 
 func TestElementLogsAreFoundByTheirNames(t *testing.T) {
 	d := create1(t, t.TempDir(), "job")
-	for _, name := range []string{"slurm-12_3.log", "slurm-7_10.log", "slurm-12.log", "slurm-12_x.log", "slurm-12_4", "12_5.log", "slurm-12_6.log.log"} {
+	for _, name := range []string{"slurm-12_3.log", "slurm-7_10.log", "slurm-12.log", "slurm-12_x.log", "slurm-12_4", "12_5.log",
+		"slurm-12_6.log.log"} {
 		must(t, os.WriteFile(filepath.Join(d.Path(), name), nil, 0o600))
 	}
 	if got, err := d.ElementLogs(); err != nil || !reflect.DeepEqual(got, []string{"12_3", "7_10"}) {

@@ -30,7 +30,8 @@ func Find(parent, jobOrPath string) (*Dir, error) {
 		if d, err := findJob(parent, id, cluster); d != nil || err != nil {
 			return d, err
 		}
-		return nil, fmt.Errorf("%w as %q%s", ErrNotFound, jobOrPath, suggestions(parent, jobOrPath)) // a folder named so is no job: anybody may make one
+		// a folder named so is no job: anybody may make one
+		return nil, fmt.Errorf("%w as %q%s", ErrNotFound, jobOrPath, suggestions(parent, jobOrPath))
 	}
 	for _, path := range candidates(parent, jobOrPath) {
 		d, err := Open(path)

@@ -126,7 +126,8 @@ func createAt(t *testing.T, parent, name string, now time.Time) *Dir {
 // Each cluster counts its jobs by itself: a number may be of several runs, and be of one run's first job here and of its next there.
 func TestFindKeepsClustersApart(t *testing.T) {
 	parent := t.TempDir()
-	here, east, west := create1(t, parent, "x"), createAt(t, parent, "x", noon.Add(time.Minute)), createAt(t, parent, "y", noon.Add(time.Hour))
+	here, east, west := create1(t, parent, "x"), createAt(t, parent, "x", noon.Add(time.Minute)),
+		createAt(t, parent, "y", noon.Add(time.Hour))
 	must(t, here.SetJobID("7"))
 	must(t, east.SetJobID("7;east")) // and takes the link
 	must(t, west.SetJobID("7;west-2"))

@@ -109,11 +109,13 @@ func TestSubmissionsFollowTheLedger(t *testing.T) {
 		"by hand, then open":       {[]Event{resume("5"), begin("7"), resume("8"), submitting}, nil, "5 7 8", true, "", false},
 		"dropped":                  {[]Event{submitting, submitting, resume("5")}, nil, "5", false, "", true},
 		"begun, and again":         {[]Event{submitting, begin("4"), submitting, resume("5")}, nil, "4 5", false, "", false},
-		"started again by Slurm":   {[]Event{submitting, {Event: EventResume, Job: "5", Detail: "started again"}}, nil, "", true, "", false},
-		"an element, and begun":    {[]Event{resume("5"), submitting}, []Event{begin("5_3"), begin("9_3")}, "5", true, "9", false},
-		"an element, long before":  {[]Event{resume("5"), submitting}, []Event{long(begin("4_3"))}, "4 5", true, "", false},
-		"an element, not open":     {[]Event{resume("5"), {Event: EventResume, Element: &three, Detail: "job 9"}}, []Event{begin("9_3")}, "5 9", false, "", false},
-		"a number comes twice":     {[]Event{resume("5"), resume("9"), resume("5")}, nil, "9 5", false, "", false},
+		"started again by Slurm": {[]Event{submitting, {Event: EventResume, Job: "5", Detail: "started again"}},
+			nil, "", true, "", false},
+		"an element, and begun":   {[]Event{resume("5"), submitting}, []Event{begin("5_3"), begin("9_3")}, "5", true, "9", false},
+		"an element, long before": {[]Event{resume("5"), submitting}, []Event{long(begin("4_3"))}, "4 5", true, "", false},
+		"an element, not open": {[]Event{resume("5"), {Event: EventResume, Element: &three, Detail: "job 9"}}, []Event{begin("9_3")},
+			"5 9", false, "", false},
+		"a number comes twice": {[]Event{resume("5"), resume("9"), resume("5")}, nil, "9 5", false, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := create1(t, t.TempDir(), "x")
@@ -127,7 +129,8 @@ func TestSubmissionsFollowTheLedger(t *testing.T) {
 			}
 			got, err := d.Submissions()
 			must(t, err)
-			if jobs := strings.Join(got.Jobs, " "); jobs != test.jobs || (got.Open != nil) != test.open || got.Lost != test.lost || got.Dropped != test.dropped {
+			if jobs := strings.Join(got.Jobs, " "); jobs != test.jobs || (got.Open != nil) != test.open || got.Lost != test.lost ||
+				got.Dropped != test.dropped {
 				t.Errorf("jobs %q, open %v, lost %q, dropped %t; want %+v", jobs, got.Open, got.Lost, got.Dropped, test)
 			}
 		})

@@ -85,16 +85,17 @@ func SpansOf(indices []int) (spans [][2]int) {
 
 // The events of a run.
 const (
-	EventSubmit    = "submit"    // Slurm has taken the run's first job
-	EventResume    = "resume"    // a person started the run again
-	EventBegin     = "begin"     // an attempt began
-	EventEnd       = "end"       // an attempt ended; a second one for it, with a better known cause, replaces the first
-	EventRestart   = "restart"   // the agents start the workers again within the job
-	EventRequeue   = "requeue"   // the job is about to be requeued
-	EventRefused   = "refused"   // Slurm did not do the requeue before this
-	EventGiveUp    = "give-up"   // nothing more happens by itself
-	EventStraggler = "straggler" // other ranks or nodes than before are clearly slower than the rest, or none is any longer; the detail says which
-	EventCancel    = "cancel"    // a person asked Slurm to end the job
+	EventSubmit  = "submit"  // Slurm has taken the run's first job
+	EventResume  = "resume"  // a person started the run again
+	EventBegin   = "begin"   // an attempt began
+	EventEnd     = "end"     // an attempt ended; a second one for it, with a better known cause, replaces the first
+	EventRestart = "restart" // the agents start the workers again within the job
+	EventRequeue = "requeue" // the job is about to be requeued
+	EventRefused = "refused" // Slurm did not do the requeue before this
+	EventGiveUp  = "give-up" // nothing more happens by itself
+	// other ranks or nodes than before are clearly slower than the rest, or none is any longer; the detail says which
+	EventStraggler = "straggler"
+	EventCancel    = "cancel" // a person asked Slurm to end the job
 
 	EventLink    = "link"     // Slurm has taken a further job of the run's chain, or a further array of its sweep
 	EventLinkEnd = "link-end" // the job of a link ends, and the next link goes on
@@ -195,7 +196,8 @@ func (e Event) SubmittedJob() (id string, ok bool) {
 // Event is the ledger's line of an attempt's end.
 func (v Verdict) Event() Event {
 	return Event{
-		Time: v.Time, Event: EventEnd, Attempt: v.Attempt, Cause: v.Cause, Node: v.Host, Nodes: v.Nodes, Drain: v.Drain, Unfit: v.Unfit, Step: v.Step,
+		Time: v.Time, Event: EventEnd, Attempt: v.Attempt, Cause: v.Cause, Node: v.Host, Nodes: v.Nodes, Drain: v.Drain,
+		Unfit: v.Unfit, Step: v.Step,
 		Saved: v.Saved, Signal: v.Signal, WarnedS: v.WarnedS, LeadS: v.LeadS, Detail: v.Message,
 		Error: v.Error, Class: v.Class, Advice: v.Advice, Final: v.Final, Trace: v.Trace,
 	}

@@ -24,7 +24,8 @@ func TestRankLogsAreFoundByTheirNames(t *testing.T) {
 		must(t, os.WriteFile(log.Path, nil, 0o600))
 	}
 	for _, name := range []string{ // what else lies there, and what may
-		"n1.1.error.json", "n1.1.flight.jsonl", "n1.1.outer", "n1.out", ".1.out", "n1.-1.out", "n1.01.out", "n1.+1.out", "n1..out", "out", ".err",
+		"n1.1.error.json", "n1.1.flight.jsonl", "n1.1.outer", "n1.out", ".1.out", "n1.-1.out", "n1.01.out", "n1.+1.out",
+		"n1..out", "out", ".err",
 		"n1.99999999999999999999.out", "n1.filtered.out",
 	} {
 		must(t, os.WriteFile(filepath.Join(d.LogsPath(n), name), nil, 0o600))

@@ -40,8 +40,10 @@ func TestLastSignIsOfItsAttempt(t *testing.T) {
 		{"nothing", func() {}, [2]time.Time{}, [2]int64{}},
 		{"output", func() { touch(1, noon) }, [2]time.Time{noon, {}}, [2]int64{}},
 		{"a step, later", func() { writeStep(1, noon.Add(time.Hour)) }, [2]time.Time{noon.Add(time.Hour), {}}, [2]int64{7, 0}},
-		{"output of the next", func() { touch(2, noon.Add(3*time.Hour)) }, [2]time.Time{noon.Add(time.Hour), noon.Add(3 * time.Hour)}, [2]int64{7, 0}},
-		{"a step of the next, earlier", func() { writeStep(2, noon.Add(2*time.Hour)) }, [2]time.Time{noon, noon.Add(3 * time.Hour)}, [2]int64{0, 7}},
+		{"output of the next", func() { touch(2, noon.Add(3*time.Hour)) }, [2]time.Time{noon.Add(time.Hour), noon.Add(3 * time.Hour)},
+			[2]int64{7, 0}},
+		{"a step of the next, earlier", func() { writeStep(2, noon.Add(2*time.Hour)) }, [2]time.Time{noon, noon.Add(3 * time.Hour)},
+			[2]int64{0, 7}},
 	} {
 		test.do()
 		for i, want := range test.want {
@@ -106,7 +108,8 @@ func TestLastMetricsPassesOverCutLines(t *testing.T) {
 				t.Fatalf("got %+v, %v, %v; want step %d", m, ok, err, tc.want)
 			}
 			loss := 0.25
-			want := Metrics{Time: noon, Attempt: 2, Step: tc.want, Steps: 200, Epoch: new(1), Loss: &loss, LR: 0.1, SamplesPerSec: 1000, CommShare: 0.125}
+			want := Metrics{Time: noon, Attempt: 2, Step: tc.want, Steps: 200, Epoch: new(1), Loss: &loss, LR: 0.1,
+				SamplesPerSec: 1000, CommShare: 0.125}
 			if ok && !reflect.DeepEqual(m, want) {
 				t.Errorf("got %+v, want %+v", m, want)
 			}
@@ -205,7 +208,8 @@ func FuzzMetrics(f *testing.F) {
 	f.Add([]byte(`{"step":1e400,"epoch":-1,"attempt":1e12}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		before, ok := lastMetrics(data)
-		if !ok && !reflect.DeepEqual(before, Metrics{}) || before.Step < 0 || before.Steps < 0 || before.Attempt < 0 || before.Attempt > maxAttempt ||
+		if !ok && !reflect.DeepEqual(before, Metrics{}) || before.Step < 0 || before.Steps < 0 || before.Attempt < 0 ||
+			before.Attempt > maxAttempt ||
 			before.Epoch != nil && *before.Epoch < 0 || before.Loss != nil && (math.IsNaN(*before.Loss) || math.IsInf(*before.Loss, 0)) {
 			t.Fatalf("%+v, %v", before, ok)
 		}
@@ -230,7 +234,8 @@ not JSON: "loss"
 	spec := d.Spec()
 	spec.Anew = 2
 	must(t, d.WriteSpec(spec))
-	for name, want := range map[string][]float64{"loss": {0.5, 0.25}, "eval_loss": {0.75}, "step": {3}, "name": nil, "oss": nil, "\"": nil, "": nil} {
+	for name, want := range map[string][]float64{"loss": {0.5, 0.25}, "eval_loss": {0.75}, "step": {3}, "name": nil,
+		"oss": nil, "\"": nil, "": nil} {
 		values, err := d.MetricValues(name)
 		last, ok, lastErr := d.LastMetric(name)
 		if errors.Join(err, lastErr) != nil || !slices.Equal(values, want) || ok != (len(want) > 0) || ok && last != want[len(want)-1] {

@@ -35,7 +35,8 @@ func Names(parent, prefix string) []Name {
 			others = append(others, Name{Text: run})
 		}
 	}
-	newestFirst := func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(b, a)) } // of numbers without leading zeros
+	// of numbers without leading zeros
+	newestFirst := func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(b, a)) }
 	slices.SortFunc(ids, func(a, b Name) int { return cmp.Or(newestFirst(a.Text, b.Text), cmp.Compare(a.Job, b.Job)) })
 	ids = slices.CompactFunc(ids, func(a, b Name) bool { return a.Text == b.Text }) // a rebuilt cluster counts from 1 again
 	slices.SortFunc(others, func(a, b Name) int {

@@ -65,7 +65,8 @@ func (d *Dir) CheckOwner() error {
 
 func checkUser(info fs.FileInfo, path string) error {
 	if uid := vfs.Owner(info); uid != os.Geteuid() {
-		return fmt.Errorf("%w: %s belongs to user %d, and this is user %d; only the run's owner may do this", ErrExposed, path, uid, os.Geteuid())
+		return fmt.Errorf("%w: %s belongs to user %d, and this is user %d; only the run's owner may do this", ErrExposed,
+			path, uid, os.Geteuid())
 	}
 	return nil
 }

@@ -37,9 +37,12 @@ func TestCheckOwnRefusesWhatOthersCanChange(t *testing.T) {
 	}{
 		{"nothing", func(*testing.T, *Dir) {}, "", ""},
 		{"the directory is another's", func(t *testing.T, d *Dir) { give(t, d.Path()) }, "belongs to user 4242", "belongs to user 4242"},
-		{"the spec is another's", func(t *testing.T, d *Dir) { give(t, d.SpecPath()) }, "spec.json belongs to user 4242", "spec.json belongs to user 4242"},
-		{"the program is another's", func(t *testing.T, d *Dir) { give(t, d.Binary()) }, "bin/ddpbatch belongs to user 4242", "bin/ddpbatch belongs to user 4242"},
-		{"the group writes to the directory", func(t *testing.T, d *Dir) { must(t, os.Chmod(d.Path(), 0o770)) }, "chmod go-w", "chmod go-w"},
+		{"the spec is another's", func(t *testing.T, d *Dir) { give(t, d.SpecPath()) }, "spec.json belongs to user 4242",
+			"spec.json belongs to user 4242"},
+		{"the program is another's", func(t *testing.T, d *Dir) { give(t, d.Binary()) }, "bin/ddpbatch belongs to user 4242",
+			"bin/ddpbatch belongs to user 4242"},
+		{"the group writes to the directory", func(t *testing.T, d *Dir) { must(t, os.Chmod(d.Path(), 0o770)) },
+			"chmod go-w", "chmod go-w"},
 		{"others write to the program", func(t *testing.T, d *Dir) { must(t, os.Chmod(d.Binary(), 0o702)) }, "chmod go-w", "chmod go-w"},
 		{"the program is a link", func(t *testing.T, d *Dir) {
 			must(t, os.Remove(d.Binary()))
@@ -57,14 +60,16 @@ func TestCheckOwnRefusesWhatOthersCanChange(t *testing.T) {
 			must(t, os.Symlink("/usr", filepath.Join(d.Path(), CodeName)))
 		}, "is a link", "is a link"},
 		{"the program is gone", func(t *testing.T, d *Dir) { must(t, os.Remove(d.Binary())) }, "no such file", "no such file"},
-		{"runs is another's", func(t *testing.T, d *Dir) { give(t, filepath.Dir(d.Path())) }, "", "runs belongs to user 4242, who can replace"},
+		{"runs is another's", func(t *testing.T, d *Dir) { give(t, filepath.Dir(d.Path())) }, "",
+			"runs belongs to user 4242, who can replace"},
 		{"runs is another's, and sticky", func(t *testing.T, d *Dir) {
 			give(t, filepath.Dir(d.Path()))
 			must(t, os.Chmod(filepath.Dir(d.Path()), 0o777|fs.ModeSticky))
 		}, "", "runs belongs to user 4242, who can replace"},
 		{"the group writes to runs", func(t *testing.T, d *Dir) { must(t, os.Chmod(filepath.Dir(d.Path()), 0o775)) }, "", "chmod go-w"},
 		{"others write to runs", func(t *testing.T, d *Dir) { must(t, os.Chmod(filepath.Dir(d.Path()), 0o757)) }, "", "chmod go-w"},
-		{"others write to runs, which is sticky", func(t *testing.T, d *Dir) { must(t, os.Chmod(filepath.Dir(d.Path()), 0o777|fs.ModeSticky)) }, "", ""},
+		{"others write to runs, which is sticky",
+			func(t *testing.T, d *Dir) { must(t, os.Chmod(filepath.Dir(d.Path()), 0o777|fs.ModeSticky)) }, "", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -176,7 +181,8 @@ func openACL() []byte {
 	for _, entry := range []struct {
 		tag uint16
 		id  uint32
-	}{{0x01, ^uint32(0)}, {0x02, stranger}, {0x04, ^uint32(0)}, {0x10, ^uint32(0)}, {0x20, ^uint32(0)}} { // owner, user, group, mask, others
+	}{{0x01, ^uint32(0)}, {0x02, stranger}, {0x04, ^uint32(0)}, {0x10, ^uint32(0)}, {0x20, ^uint32(0)}} {
+		// owner, user, group, mask, others
 		acl = binary.LittleEndian.AppendUint16(acl, entry.tag)
 		acl = binary.LittleEndian.AppendUint16(acl, 7)
 		acl = binary.LittleEndian.AppendUint32(acl, entry.id)
@@ -236,12 +242,13 @@ func TestCreateRefusesRunsOfAll(t *testing.T) {
 		change func(t *testing.T, runs string)
 		says   string
 	}{
-		"group":             {func(t *testing.T, runs string) { must(t, os.Chmod(runs, 0o775)) }, "chmod go-w '"},
-		"others":            {func(t *testing.T, runs string) { must(t, os.Chmod(runs, 0o757)) }, "chmod go-w '"},
-		"setgid":            {func(t *testing.T, runs string) { must(t, os.Chmod(runs, 0o775|fs.ModeSetgid)) }, "chmod go-w '"},
-		"sticky":            {func(t *testing.T, runs string) { must(t, os.Chmod(runs, 0o777|fs.ModeSticky)) }, ""},
-		"another's":         {func(t *testing.T, runs string) { give(t, runs) }, "set run_dir"},
-		"another's, sticky": {func(t *testing.T, runs string) { give(t, runs); must(t, os.Chmod(runs, 0o777|fs.ModeSticky)) }, "set run_dir"},
+		"group":     {func(t *testing.T, runs string) { must(t, os.Chmod(runs, 0o775)) }, "chmod go-w '"},
+		"others":    {func(t *testing.T, runs string) { must(t, os.Chmod(runs, 0o757)) }, "chmod go-w '"},
+		"setgid":    {func(t *testing.T, runs string) { must(t, os.Chmod(runs, 0o775|fs.ModeSetgid)) }, "chmod go-w '"},
+		"sticky":    {func(t *testing.T, runs string) { must(t, os.Chmod(runs, 0o777|fs.ModeSticky)) }, ""},
+		"another's": {func(t *testing.T, runs string) { give(t, runs) }, "set run_dir"},
+		"another's, sticky": {func(t *testing.T, runs string) { give(t, runs); must(t, os.Chmod(runs, 0o777|fs.ModeSticky)) },
+			"set run_dir"},
 		"a link to what the group writes to": {func(t *testing.T, runs string) {
 			must(t, os.Rename(runs, runs+"2"))
 			must(t, os.Chmod(runs+"2", 0o775))

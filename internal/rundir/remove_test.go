@@ -23,7 +23,8 @@ func TestRemove(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]bool{
-		run.Path(): false, run.jobLink("12"): false, other.Path(): true, other.jobLink("13"): true, outside: true, filepath.Join(parent, "mine"): true,
+		run.Path(): false, run.jobLink("12"): false, other.Path(): true, other.jobLink("13"): true, outside: true,
+		filepath.Join(parent, "mine"): true,
 	} {
 		if _, err := os.Lstat(path); (err == nil) != want {
 			t.Errorf("%s: %v", path, err)

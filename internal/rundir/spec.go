@@ -17,27 +17,32 @@ const (
 
 // Spec is spec.json: what submit decided, for every later command.
 type Spec struct {
-	Schema       int             `json:"schema"` // 1
-	Run          string          `json:"run"`    // the run directory's own name
-	Name         string          `json:"name"`   // the job's name
-	Kind         string          `json:"kind"`   // "slurm", "simulate" or "train"
-	Created      time.Time       `json:"created"`
-	Version      string          `json:"version"`
-	SHA256       string          `json:"sha256"`                  // of bin/ddpbatch, in hexadecimal
-	Source       string          `json:"source"`                  // the job file that was submitted; absolute
-	Sets         []string        `json:"sets,omitempty"`          // what --set laid over it, in order
-	Defaults     []DefaultsFile  `json:"defaults,omitempty"`      // what the job was laid over, the later over the earlier
-	Template     string          `json:"template,omitempty"`      // the text that the batch script is rendered from, where it is not ddpbatch's
-	Before       *Overridden     `json:"before,omitempty"`        // what the newest resume --set has changed, until an attempt has run with it
-	Anew         int             `json:"anew,omitempty"`          // the attempt from which on a resume --set asks to begin anew (checkpoint.resume = "never"); 0: the first
-	AnewElements map[int]int     `json:"anew_elements,omitempty"` // that of each element of an array, by its index
-	MoreElements map[int]int     `json:"more_elements,omitempty"` // of each element the first attempt with what a resume --set of the whole array gave even finished ones to do
-	Clusters     string          `json:"clusters,omitempty"`      // that the job may be submitted to, "a,b"; "": the default cluster
-	ArraySize    int             `json:"array_size,omitempty"`    // how many elements each of a sweep's arrays has; 0: it is one array
-	Pretend      []string        `json:"pretend,omitempty"`       // flags of simulate that say what the pretend job is like; of kind "simulate" alone
-	WorkDir      string          `json:"workdir"`                 // the job's; ranks run there, or in the copy of it below code/; absolute
-	Nodes        int             `json:"nodes"`
-	Job          json.RawMessage `json:"job"` // the whole job, as internal/jobfile resolved it
+	Schema   int            `json:"schema"` // 1
+	Run      string         `json:"run"`    // the run directory's own name
+	Name     string         `json:"name"`   // the job's name
+	Kind     string         `json:"kind"`   // "slurm", "simulate" or "train"
+	Created  time.Time      `json:"created"`
+	Version  string         `json:"version"`
+	SHA256   string         `json:"sha256"`             // of bin/ddpbatch, in hexadecimal
+	Source   string         `json:"source"`             // the job file that was submitted; absolute
+	Sets     []string       `json:"sets,omitempty"`     // what --set laid over it, in order
+	Defaults []DefaultsFile `json:"defaults,omitempty"` // what the job was laid over, the later over the earlier
+	// the text that the batch script is rendered from, where it is not ddpbatch's
+	Template string `json:"template,omitempty"`
+	// what the newest resume --set has changed, until an attempt has run with it
+	Before *Overridden `json:"before,omitempty"`
+	// the attempt from which on a resume --set asks to begin anew (checkpoint.resume = "never"); 0: the first
+	Anew         int         `json:"anew,omitempty"`
+	AnewElements map[int]int `json:"anew_elements,omitempty"` // that of each element of an array, by its index
+	// of each element the first attempt with what a resume --set of the whole array gave even finished ones to do
+	MoreElements map[int]int `json:"more_elements,omitempty"`
+	Clusters     string      `json:"clusters,omitempty"`   // that the job may be submitted to, "a,b"; "": the default cluster
+	ArraySize    int         `json:"array_size,omitempty"` // how many elements each of a sweep's arrays has; 0: it is one array
+	// flags of simulate that say what the pretend job is like; of kind "simulate" alone
+	Pretend []string        `json:"pretend,omitempty"`
+	WorkDir string          `json:"workdir"` // the job's; ranks run there, or in the copy of it below code/; absolute
+	Nodes   int             `json:"nodes"`
+	Job     json.RawMessage `json:"job"` // the whole job, as internal/jobfile resolved it
 }
 
 // DefaultsFile holds keys for jobs that do not say otherwise: those of the site, or of the user.

@@ -14,13 +14,15 @@ func TestFinalizeOverrideTakesBackWhatDoesNotFit(t *testing.T) {
 		first := d.Spec()
 		must(t, d.FinalizeOverride(false)) // nothing is on trial
 		for _, set := range []string{"a=1", "a=2"} {
-			must(t, d.WriteSpec(d.Spec().Override(Overridden{Sets: []string{set}, Anew: 2, WorkDir: "/w", Nodes: 3, Job: []byte(`{"a":1}`)})))
+			must(t, d.WriteSpec(
+				d.Spec().Override(Overridden{Sets: []string{set}, Anew: 2, WorkDir: "/w", Nodes: 3, Job: []byte(`{"a":1}`)})))
 		}
 		must(t, d.FinalizeOverride(fits))
 		again, err := Open(d.Path())
 		must(t, err)
 		got := again.Spec()
-		if got.Before != nil || fits != (len(got.Sets) == 1 && got.Sets[0] == "a=2" && got.Anew == 2 && got.Nodes == 3) || !fits && (len(got.Sets) != 0 || got.Anew != 0 || got.Nodes != first.Nodes || got.WorkDir != first.WorkDir) {
+		if got.Before != nil || fits != (len(got.Sets) == 1 && got.Sets[0] == "a=2" && got.Anew == 2 && got.Nodes == 3) || !fits &&
+			(len(got.Sets) != 0 || got.Anew != 0 || got.Nodes != first.Nodes || got.WorkDir != first.WorkDir) {
 			t.Errorf("fits %v: %+v", fits, got)
 		}
 	}
@@ -47,7 +49,8 @@ func TestFinalizeOverrideWaitsForItsElement(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := create1(t, t.TempDir(), "job")
-			must(t, d.WriteSpec(d.Spec().Override(Overridden{Element: test.element, Sets: kept, WorkDir: "/w", Nodes: 2, Job: []byte(`{"a":2}`)})))
+			must(t, d.WriteSpec(
+				d.Spec().Override(Overridden{Element: test.element, Sets: kept, WorkDir: "/w", Nodes: 2, Job: []byte(`{"a":2}`)})))
 			for i, index := range test.ended {
 				run, err := Open(d.Path())
 				must(t, err)

@@ -23,8 +23,8 @@ const (
 
 	// maxStepLine is more than what 4096 ranks take: 4 numbers of 9 bytes each, and the name of a host, of up to 63.
 	maxStepLine = 512 << 10
-	// stepTimesPart is after how many bytes of steps.jsonl its windows get twice as long: a window of a minute and 512 ranks fill 24 MB in two
-	// weeks.
+	// stepTimesPart is after how many bytes of steps.jsonl its windows get twice as long: a window of a minute and 512 ranks fill 24 MB in
+	// two weeks.
 	stepTimesPart = 4 << 20
 	// maxStepTimes is where steps.jsonl ends for good.
 	maxStepTimes = 40 << 20
@@ -55,12 +55,13 @@ func (s Seconds) MarshalJSON() ([]byte, error) {
 // StepTimes is a line of steps.jsonl, which agent 0 appends: how long the steps of each rank took on average, in one window of time. Slices
 // are indexed by rank and have one length; those of the parts may be nil, where no rank says how its steps divide.
 type StepTimes struct {
-	Time       time.Time   `json:"time"` // when the window ended, by agent 0's clock
-	Attempt    int         `json:"attempt"`
-	Step       int64       `json:"step"`                // the highest step that a rank had finished by then
-	WindowS    float64     `json:"window_s"`            // how long the window was
-	Hosts      []string    `json:"hosts,omitempty"`     // by rank; in the file only in the first line, and where they change
-	StepS      Seconds     `json:"step_s"`              // from one step's end to the next one's, evaluations and saves between them included
+	Time    time.Time `json:"time"` // when the window ended, by agent 0's clock
+	Attempt int       `json:"attempt"`
+	Step    int64     `json:"step"`            // the highest step that a rank had finished by then
+	WindowS float64   `json:"window_s"`        // how long the window was
+	Hosts   []string  `json:"hosts,omitempty"` // by rank; in the file only in the first line, and where they change
+	// from one step's end to the next one's, evaluations and saves between them included
+	StepS      Seconds     `json:"step_s"`
 	ComputeS   Seconds     `json:"compute_s,omitempty"` // of that: forward, backward and the optimizer
 	InputS     Seconds     `json:"input_s,omitempty"`   // waiting for the loader
 	CommS      Seconds     `json:"comm_s,omitempty"`    // waiting for other ranks, with nothing else going on

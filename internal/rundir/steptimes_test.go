@@ -89,7 +89,8 @@ func TestSecondsHaveThreeDigits(t *testing.T) {
 	}
 }
 
-// TestStepTimesStayBounded: whatever the number of ranks, the file of a run of two weeks stays small, and the windows of a short run are many.
+// TestStepTimesStayBounded: whatever the number of ranks, the file of a run of two weeks stays small,
+// and the windows of a short run are many.
 func TestStepTimesStayBounded(t *testing.T) {
 	for _, ranks := range []int{1, 8, 512, 4096} {
 		line := stepLine(1, 1_000_000)

@@ -27,20 +27,22 @@ type Verdict struct {
 	Requeue   bool   `json:"requeue"`
 	Message   string `json:"message"` // one sentence for people
 
-	Error  string `json:"error,omitempty"`  // the first rank's own: the last line of its exception, or what else it said was wrong; one line
+	// the first rank's own: the last line of its exception, or what else it said was wrong; one line
+	Error  string `json:"error,omitempty"`
 	Class  string `json:"class,omitempty"`  // a blame.Class, where the table of causes knows the error: "program", "infrastructure"
 	Advice string `json:"advice,omitempty"` // what a person can do, one line
 	Final  bool   `json:"final,omitempty"`  // the same comes again until a person changes something
 	Trace  string `json:"trace,omitempty"`  // a digest of the traceback: equal ones have the same; empty: there is none that may come again
 
-	Round   int       `json:"round,omitempty"`   // of the attempt within its job, from 0
-	Ranks   []RankEnd `json:"ranks,omitempty"`   // how the ranks that ended badly did, first_rank first
-	Report  string    `json:"report,omitempty"`  // the failure, told to a person in some lines
-	OOM     bool      `json:"oom,omitempty"`     // memory ran out
-	Saved   bool      `json:"saved,omitempty"`   // the ranks saved before they stopped; exit 75 alone is a wish to be started again
-	Nodes   []string  `json:"nodes,omitempty"`   // that failed
-	Drain   bool      `json:"drain,omitempty"`   // Nodes have not failed: Slurm drains them, and the workers ended because of that
-	Unfit   []string  `json:"unfit,omitempty"`   // nodes that failed a check before the workers were started; they had no part in the attempt
+	Round  int       `json:"round,omitempty"`  // of the attempt within its job, from 0
+	Ranks  []RankEnd `json:"ranks,omitempty"`  // how the ranks that ended badly did, first_rank first
+	Report string    `json:"report,omitempty"` // the failure, told to a person in some lines
+	OOM    bool      `json:"oom,omitempty"`    // memory ran out
+	Saved  bool      `json:"saved,omitempty"`  // the ranks saved before they stopped; exit 75 alone is a wish to be started again
+	Nodes  []string  `json:"nodes,omitempty"`  // that failed
+	Drain  bool      `json:"drain,omitempty"`  // Nodes have not failed: Slurm drains them, and the workers ended because of that
+	// nodes that failed a check before the workers were started; they had no part in the attempt
+	Unfit   []string  `json:"unfit,omitempty"`
 	Restart bool      `json:"restart,omitempty"` // another round followed in the same job
 	Time    time.Time `json:"time"`
 

@@ -122,8 +122,9 @@ func endedIn(jobs []slurm.JobStatus, run *rundir.Dir, id string) (state string, 
 			!job.Ended()
 	}); other >= 0 { // and not of ours
 		return "", false, &usage.Error{
-			Message: fmt.Sprintf("job %s is called %q in Slurm, and this run %q: it may be somebody else's", plain, jobs[other].Name, row.Name),
-			Hint:    "if it is this run's: " + slurm.JobID{ID: plain, Cluster: cmp.Or(cluster, run.Cluster())}.CancelCommand(),
+			Message: fmt.Sprintf("job %s is called %q in Slurm, and this run %q: it may be somebody else's", plain,
+				jobs[other].Name, row.Name),
+			Hint: "if it is this run's: " + slurm.JobID{ID: plain, Cluster: cmp.Or(cluster, run.Cluster())}.CancelCommand(),
 		}
 	}
 	if len(ours) > 0 {

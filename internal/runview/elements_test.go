@@ -85,7 +85,8 @@ func TestStatusOfAnArrayIsItsElements(t *testing.T) {
 	w.Queue("13_1 COMPLETED")
 	row = w.status("FAILED", 7, "2 of 4 elements are done; element 2: code 7")
 	w.ends(row, "13", 0, "")
-	w.ends(row, "12", 7, "job 12: 2 of 4 elements did not end well\n  job 12_2: code 7\n  job 12_3 ended as UNKNOWN: no agent left a verdict; see ddpbatch logs 12")
+	w.ends(row, "12", 7, "job 12: 2 of 4 elements did not end well\n  job 12_2: code 7\n  job 12_3 ended as UNKNOWN: no agent left a "+
+		"verdict; see ddpbatch logs 12")
 
 	// all of them once more, of which two wait
 	w.Submitted("14")
@@ -182,7 +183,8 @@ func TestForgottenElementsThatWaitAreNotDone(t *testing.T) {
 	w.status("PENDING", -1, "0 of 2 elements are done")
 	w.Ran(0, "13", 0)
 	w.Queue()
-	const forgotten = "1 of 2 elements are done; element 1 ended as UNKNOWN: job 13_1 has left nothing, and Slurm does not know it: ddpbatch resume "
+	const forgotten = "1 of 2 elements are done; element 1 ended as UNKNOWN: job 13_1 has left nothing, and Slurm does " +
+		"not know it: ddpbatch resume "
 	w.status("UNKNOWN", 1, forgotten+w.Run.Path())
 }
 

@@ -41,7 +41,8 @@ func OpenSimulation(run *rundir.Dir, id string) (fd int, ok bool) {
 	log := filepath.Join(root, "slurm-"+id)                              // and of an array: those of its elements
 	files, _ := filepath.Glob(filepath.Join("/proc", number, "fd", "*")) // the pattern is good
 	for _, file := range files {
-		if target, linkErr := os.Readlink(file); err == nil && linkErr == nil && (target == log+".log" || strings.HasPrefix(target, log+"_")) {
+		if target, linkErr := os.Readlink(file); err == nil && linkErr == nil &&
+			(target == log+".log" || strings.HasPrefix(target, log+"_")) {
 			return fd, true
 		}
 	}

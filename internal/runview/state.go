@@ -145,10 +145,12 @@ func (row *RunStatus) noVerdictHint() string {
 	case row.Exit != nil && (slurm.JobStatus{ID: row.Job}).Of(row.VerdictJob):
 		return ""
 	}
-	why := "no verdict was left: is the run directory there on the job's nodes, writable, and its file system not full? ddpbatch logs " + row.logsName() +
+	why := "no verdict was left: is the run directory there on the job's nodes, writable, and its file system not full? ddpbatch logs " +
+		row.logsName() +
 		" shows what was said"
 	if strings.EqualFold(row.Reason, "JobLaunchFailure") {
-		why = "Slurm could not start the batch script, or not make its log (JobLaunchFailure): the run directory must be there on the job's nodes, " +
+		why = "Slurm could not start the batch script, or not make its log (JobLaunchFailure): the run directory must be " +
+			"there on the job's nodes, " +
 			"and writable"
 	}
 	return why

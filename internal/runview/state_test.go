@@ -13,8 +13,10 @@ func TestStateOfASavedRunIsNotFailed(t *testing.T) {
 		cause string
 		want  string
 	}{
-		{0, "done", "COMPLETED"}, {75, "stopped", "SAVED"}, {75, "timeout", "TIMEOUT"}, {75, "preempt", "PREEMPTED"}, {130, "cancelled", "CANCELLED"},
-		{75, "cancelled", "CANCELLED"}, {1, "crash", "FAILED"}, {137, "crash", "FAILED"}, {1, "node", "NODE_FAIL"}, {124, "timeout", "FAILED"}, {137, "oom", "OUT_OF_MEMORY"},
+		{0, "done", "COMPLETED"}, {75, "stopped", "SAVED"}, {75, "timeout", "TIMEOUT"}, {75, "preempt", "PREEMPTED"},
+		{130, "cancelled", "CANCELLED"},
+		{75, "cancelled", "CANCELLED"}, {1, "crash", "FAILED"}, {137, "crash", "FAILED"}, {1, "node", "NODE_FAIL"},
+		{124, "timeout", "FAILED"}, {137, "oom", "OUT_OF_MEMORY"},
 		{1, "unknown", "FAILED"},
 	} {
 		if got := stateOf(tt.exit, tt.exit == 75, recovery.Cause(tt.cause)); got != tt.want {
@@ -34,11 +36,13 @@ func TestEndingIsTheFirstSentenceAndTheError(t *testing.T) {
 	}{
 		"it has not ended": {RunStatus{Job: "12"}, ""},
 		"done":             {RunStatus{Job: "12", VerdictJob: "12", Message: "all 2 ranks are done"}, "all 2 ranks are done"},
-		"an exception": {RunStatus{Job: "12", VerdictJob: "12", Message: failed + "; its last words are in runs/x/n2.3.err", Error: "KeyError: 'lr'"},
+		"an exception": {RunStatus{Job: "12", VerdictJob: "12", Message: failed + "; its last words are in runs/x/n2.3.err",
+			Error: "KeyError: 'lr'"},
 			failed + ": KeyError: 'lr'"},
-		"no words":             {RunStatus{Job: "12", VerdictJob: "12", Message: failed}, failed},
-		"an element":           {RunStatus{Job: "12_3", VerdictJob: "12_3", Message: failed}, failed},
-		"an array":             {RunStatus{Job: "12", Message: "1 of 2 elements are done; element 1: " + failed}, "1 of 2 elements are done; element 1: " + failed},
+		"no words":   {RunStatus{Job: "12", VerdictJob: "12", Message: failed}, failed},
+		"an element": {RunStatus{Job: "12_3", VerdictJob: "12_3", Message: failed}, failed},
+		"an array": {RunStatus{Job: "12", Message: "1 of 2 elements are done; element 1: " + failed},
+			"1 of 2 elements are done; element 1: " + failed},
 		"of the job before it": {RunStatus{Job: "13", VerdictJob: "12", Message: failed, Error: "KeyError: 'lr'"}, ""},
 	} {
 		if got := test.row.Ending(); got != test.want {

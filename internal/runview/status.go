@@ -345,7 +345,8 @@ func (row *RunStatus) addCutShort(s *submission.Submission) {
 	case s.By != nil:
 		row.Next, row.Ended = "it is being submitted: "+s.By.String(), false
 	case s.Asked != nil:
-		row.Next, row.Ended = what+" was cut short; whether Slurm has taken its job, only Slurm can tell, and its commands are not here", false
+		row.Next, row.Ended = what+" was cut short; whether Slurm has taken its job, only Slurm can tell, and its commands are not here",
+			false
 	default:
 		row.Next = what + " was cut short, and Slurm has no job of it; to submit it: ddpbatch resume " + slurm.ShellQuote(row.RunDir)
 	}

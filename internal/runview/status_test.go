@@ -69,7 +69,8 @@ func TestStatusNamesStragglers(t *testing.T) {
 			t.Errorf("%+v, %v; want %+v", row.Stragglers, err, list)
 		}
 	}
-	for later, want := range map[time.Duration][]rundir.Straggler{115 * time.Second: {slow}, 125 * time.Second: nil} { // two windows of a minute
+	// two windows of a minute
+	for later, want := range map[time.Duration][]rundir.Straggler{115 * time.Second: {slow}, 125 * time.Second: nil} {
 		v := viewerOf(p)
 		v.Now = func() time.Time { return time.Now().Add(later) }
 		if row, err := v.Status(t.Context(), run); err != nil || !slices.Equal(row.Stragglers, want) {
@@ -95,7 +96,8 @@ func TestStatusOfAResumedJobIsItsOwn(t *testing.T) {
 			n, err := run.ClaimAttempt()
 			p.Must(err)
 			p.Must(run.Append(rundir.Event{Time: time.Now(), Event: rundir.EventBegin, Attempt: n, Job: "400"}))
-			v := rundir.Verdict{Attempt: n, JobID: "400", Cause: "crash", Exit: exit, Message: "rank 0 exited", Error: "KeyError", Class: "program", Advice: "add it", Time: time.Now()}
+			v := rundir.Verdict{Attempt: n, JobID: "400", Cause: "crash", Exit: exit, Message: "rank 0 exited", Error: "KeyError",
+				Class: "program", Advice: "add it", Time: time.Now()}
 			p.Must(errors.Join(run.WriteVerdict(v), run.Append(v.Event()), run.SetJobID("500")))
 			note(rundir.EventResume, "job 500")
 			for _, state := range []string{"PENDING", "CANCELLED"} { // while it waited
@@ -127,12 +129,15 @@ func TestSilentJobIsExplained(t *testing.T) {
 		verdict       *rundir.Verdict // of job 12, or of the one that it names
 		status, wait  string
 	}{
-		"not started":        {"FAILED", "JobLaunchFailure", nil, "could not start the batch script", "job 12 ended as FAILED: Slurm could not start the batch script"},
-		"could not write":    {"FAILED", "None", nil, "is the run directory there on the job's nodes, writable", "job 12 ended as FAILED: no verdict was left"},
-		"after an older job": {"FAILED", "NonZeroExitCode", &rundir.Verdict{JobID: "11", Cause: "crash", Exit: 7}, "no verdict was left", "job 12 ended as FAILED: no verdict was left"},
-		"said":               {"FAILED", "NonZeroExitCode", &crashed, "", "job 12: rank 0 exited with code 7"},
-		"cancelled":          {"CANCELLED", "None", nil, "", "job 12 ended as CANCELLED: no agent left a verdict"},
-		"runs":               {"RUNNING", "None", nil, "", "-"},
+		"not started": {"FAILED", "JobLaunchFailure", nil, "could not start the batch script",
+			"job 12 ended as FAILED: Slurm could not start the batch script"},
+		"could not write": {"FAILED", "None", nil, "is the run directory there on the job's nodes, writable",
+			"job 12 ended as FAILED: no verdict was left"},
+		"after an older job": {"FAILED", "NonZeroExitCode", &rundir.Verdict{JobID: "11", Cause: "crash", Exit: 7}, "no verdict was left",
+			"job 12 ended as FAILED: no verdict was left"},
+		"said":      {"FAILED", "NonZeroExitCode", &crashed, "", "job 12: rank 0 exited with code 7"},
+		"cancelled": {"CANCELLED", "None", nil, "", "job 12 ended as CANCELLED: no agent left a verdict"},
+		"runs":      {"RUNNING", "None", nil, "", "-"},
 	} {
 		p, run := fakeslurm.New(t), fakeslurm.Run(t, "")
 		p.Must(run.SetJobID("12"))
@@ -176,7 +181,8 @@ func TestStatusShowsSpeedSaveAndEnd(t *testing.T) {
 		p.Must(run.SetJobID("12"))
 		attempt, err := run.ClaimAttempt()
 		p.Must(err)
-		p.Must(os.WriteFile(run.MetricsPath(), fmt.Appendf(nil, `{"attempt":%d,"step":3,"steps":9,"samples_per_s":640}`+"\n", attempt), 0o600))
+		p.Must(os.WriteFile(run.MetricsPath(), fmt.Appendf(nil, `{"attempt":%d,"step":3,"steps":9,"samples_per_s":640}`+"\n", attempt),
+			0o600))
 		p.Must(os.MkdirAll(run.CheckpointsPath(), 0o700))
 		file := filepath.Join(run.CheckpointsPath(), "last.pt")
 		p.Must(os.WriteFile(file, nil, 0o600))

@@ -23,10 +23,10 @@
 // # Who is at the other end
 //
 // The client's and the server's Ed25519 keys are made of the run's secret by HKDF-SHA256 (RFC 5869), with different words: what one side
-// has sent is of no use where it is sent back to it. Certificates are only the form in which TLS carries these keys: each side makes its own,
-// and looks at the other's key alone. The binding (run, attempt and role) is what both sides must have named by ALPN (RFC 7301), which the
-// handshake covers. A relay can pass bytes on, but cannot read, change or add any, since each side's signature covers both sides' fresh keys.
-// There are no tickets: each connection is proved anew, and a run's secret that is found out later does not show what was said.
+// has sent is of no use where it is sent back to it. Certificates are only the form in which TLS carries these keys: each side makes its
+// own, and looks at the other's key alone. The binding (run, attempt and role) is what both sides must have named by ALPN (RFC 7301), which
+// the handshake covers. A relay can pass bytes on, but cannot read, change or add any, since each side's signature covers both sides' fresh
+// keys. There are no tickets: each connection is proved anew, and a run's secret that is found out later does not show what was said.
 //
 // # Limits
 //

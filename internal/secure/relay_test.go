@@ -47,7 +47,8 @@ func (r *relay) between(t *testing.T) (client, server net.Conn) {
 	return client, server
 }
 
-// TestRelayThatRewritesIsFound has a relay pass the handshake on, as it is, and change one bit of what follows: nothing that was changed is read.
+// TestRelayThatRewritesIsFound has a relay pass the handshake on, as it is, and change one bit of what follows:
+// nothing that was changed is read.
 func TestRelayThatRewritesIsFound(t *testing.T) {
 	client, server := keys(t, secret, binding)
 	for _, toServer := range []bool{true, false} {

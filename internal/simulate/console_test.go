@@ -240,7 +240,8 @@ func TestConsoleProgressFollowsEveryLine(t *testing.T) {
 	}
 	untimed := &console{e: c.e, run: run, log: c.log, columns: 80}
 	untimed.write([]byte("a line\n"), false, true)
-	if got := screen.String(); !strings.HasPrefix(got, "a line\n") || !strings.HasSuffix(got, "] 32/64 epoch 0 loss 0.5 10 samples/s comm 0 % overlap 0 % 0s left") {
+	if got := screen.String(); !strings.HasPrefix(got, "a line\n") ||
+		!strings.HasSuffix(got, "] 32/64 epoch 0 loss 0.5 10 samples/s comm 0 % overlap 0 % 0s left") {
 		t.Errorf("the screen holds %q", got)
 	}
 	if err := c.close(); err != nil {

@@ -51,7 +51,8 @@ type Job struct {
 
 func New(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Pretend, a sim.Allocation) (_ *Job, err error) {
 	a.WorkDir = job.RanksDir(run.Whole().Path())
-	s := &Job{e: e, run: run, job: job, pretend: p, allocation: a, faults: p.Faults, used: len(a.Nodes), link: linkOf(a.JobID, 1, job.Links())}
+	s := &Job{e: e, run: run, job: job, pretend: p, allocation: a, faults: p.Faults, used: len(a.Nodes),
+		link: linkOf(a.JobID, 1, job.Links())}
 	if s.deadline, err = jobenv.Deadline(e.Lookup); err != nil {
 		return nil, err
 	}
@@ -185,7 +186,8 @@ func (s *Job) runAttempt(ctx context.Context) (w attempt.Ending, err error) {
 	step, err := s.start(ctx, slices.Concat(kept, a.Environ(), jobenv.DeadlineEnviron(deadline)))
 	if err != nil {
 		return w, errors.Join(err, a.Record(rundir.Verdict{
-			Attempt: a.Number, JobID: jobID, Cause: string(recovery.Start), FirstRank: -1, Exit: exit.Failed, Message: err.Error(), Time: s.e.Now(),
+			Attempt: a.Number, JobID: jobID, Cause: string(recovery.Start), FirstRank: -1, Exit: exit.Failed,
+			Message: err.Error(), Time: s.e.Now(),
 		}))
 	}
 	shell := &batchScript{signalFile: s.run.SignalPath(a.Number)}

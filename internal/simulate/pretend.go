@@ -206,8 +206,9 @@ func (p Pretend) Keep(sets []string, was Pretend) []string {
 // Allocation is the job's, in its first run.
 func (p Pretend) Allocation(job *jobfile.Job, id int) (sim.Allocation, error) {
 	a := sim.Allocation{
-		Release: p.Release, JobID: id, JobName: job.Name, Nodes: sim.PretendNodes(job.Nodes()), WorkDir: job.WorkDir, Layout: p.Distribution,
-		CPUs: []int{cpusPerNode(job)}, TasksPerNode: 1, CPUsPerTask: cpusPerNode(job),
+		Release: p.Release, JobID: id, JobName: job.Name, Nodes: sim.PretendNodes(job.Nodes()), WorkDir: job.WorkDir,
+		Layout: p.Distribution,
+		CPUs:   []int{cpusPerNode(job)}, TasksPerNode: 1, CPUsPerTask: cpusPerNode(job),
 	}
 	if p.Names != "" {
 		nodes, err := sim.NamedNodes(p.Names)
@@ -272,7 +273,8 @@ func component(part *jobfile.Job) sim.Component {
 func (p Pretend) taskMode(a sim.Allocation, job *jobfile.Job) (sim.Allocation, error) {
 	n := job.Launch.NprocPerNode
 	if n.Word != "" {
-		return a, fmt.Errorf("launch.nproc_per_node is %q, and srun wants numbers where it starts the ranks (launch.mode = \"task\")", n.Word)
+		return a, fmt.Errorf("launch.nproc_per_node is %q, and srun wants numbers where it starts the ranks (launch.mode = \"task\")",
+			n.Word)
 	}
 	a.Tasks = n.Counts
 	if p.Tasks != nil {

@@ -16,8 +16,8 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// family leaves two processes behind in sessions of their own. One has neither cookie nor parent. The other still has its cookie, and a child
-// that has cleared its environment.
+// family leaves two processes behind in sessions of their own. One has neither cookie nor parent. The other still has its cookie, and a
+// child that has cleared its environment.
 const family = `(env -i setsid sh -c "trap '' TERM; echo \$\$; sleep 1000; :" &)
 setsid sh -c "trap '' TERM; env -i setsid sleep 1000 & echo \$\$; echo \$!; sleep 1000; :" & wait`
 

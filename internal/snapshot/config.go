@@ -41,7 +41,8 @@ func (c Config) Validate() error {
 		}
 	}
 	if len(c.Include) > 0 && c.Snapshot == Copy {
-		errs = append(errs, fmt.Errorf(`code.include names untracked files for code.snapshot = %q; %q takes all files: leave it out`, Git, Copy))
+		errs = append(errs, fmt.Errorf(`code.include names untracked files for code.snapshot = %q; %q takes all files: leave it out`, Git,
+			Copy))
 	}
 	return errors.Join(errs...)
 }

@@ -19,9 +19,11 @@ func TestDiffHasNoSecrets(t *testing.T) {
 	const secret = "hunter2hunter2"
 	key := strings.Repeat("Zm9vYmFy", 8)
 	r.write("a.py", strings.Join([]string{
-		"x = 1", `API_KEY = "` + secret + `"`, `password='` + secret + `' # don't`, "export HF_TOKEN=" + secret, `{"token": "` + secret + `", "lr": 0.1}`,
+		"x = 1", `API_KEY = "` + secret + `"`, `password='` + secret + `' # don't`, "export HF_TOKEN=" + secret, `{"token": "` +
+			secret + `", "lr": 0.1}`,
 		"secret: " + secret, `wandb.login(key="` + secret + `")`, `dict(api_key = '` + secret + `')`,
-		"-----BEGIN RSA PRIVATE KEY-----", key, key[:20], "-----END RSA PRIVATE KEY-----", `k = "-----BEGIN PRIVATE KEY-----\n` + key + `\n-----END PRIVATE KEY-----"`,
+		"-----BEGIN RSA PRIVATE KEY-----", key, key[:20], "-----END RSA PRIVATE KEY-----", `k = "-----BEGIN PRIVATE KEY-----\n` + key +
+			`\n-----END PRIVATE KEY-----"`,
 		"print('of-the-environment')", "learning_rate = 0.5", "it's fine", "last: line",
 	}, "\n"), "excluded.env", "A="+secret+"\n")
 	request := r.request(Git)
@@ -33,7 +35,8 @@ func TestDiffHasNoSecrets(t *testing.T) {
 			t.Errorf("%q is in the diff:\n%s", hidden, c.diff)
 		}
 	}
-	for _, kept := range []string{" x = 1\n", "+API_KEY = ***\n", "+learning_rate = 0.5\n", "+it's fine\n", "+last: line\n", `"lr": 0.1}`, "+print('***')\n"} {
+	for _, kept := range []string{" x = 1\n", "+API_KEY = ***\n", "+learning_rate = 0.5\n", "+it's fine\n", "+last: line\n",
+		`"lr": 0.1}`, "+print('***')\n"} {
 		if !strings.Contains(c.diff, kept) {
 			t.Errorf("%q is not in the diff:\n%s", kept, c.diff)
 		}
@@ -53,7 +56,8 @@ func TestDiffIsBounded(t *testing.T) {
 	r.commit()
 	r.write("a.txt", strings.Repeat("x", 2*maxDiffLine)+"\n2\n", "b.txt", strings.Repeat("a line of 22 characters\n", maxDiff/20))
 	c := r.copies(r.request(Git))
-	if !c.record.DiffCut || len(c.diff) > maxDiff || len(c.diff) < maxDiff/2 || !strings.Contains(c.diff, "+(a line of more than 64 KiB)\n+2\n") {
+	if !c.record.DiffCut || len(c.diff) > maxDiff || len(c.diff) < maxDiff/2 ||
+		!strings.Contains(c.diff, "+(a line of more than 64 KiB)\n+2\n") {
 		t.Errorf("cut: %v, %d bytes, beginning with %q", c.record.DiffCut, len(c.diff), c.diff[:min(len(c.diff), 500)])
 	}
 	var to bytes.Buffer

@@ -28,7 +28,8 @@ type gitProgram struct {
 
 // gitKept are the variables of git that go through. All others would have it look at another repository than the folder's, or start
 // programs.
-var gitKept = []string{"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM"}
+var gitKept = []string{"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES",
+	"GIT_DISCOVERY_ACROSS_FILESYSTEM"}
 
 func newGitProgram(path string, environ []string) *gitProgram {
 	g := &gitProgram{path: path}

@@ -77,7 +77,8 @@ func environ() []string {
 // git runs git in the tree, as its owner would.
 func (r tree) git(args ...string) string {
 	r.Helper()
-	cmd := exec.Command("git", append([]string{"-c", "user.name=n", "-c", "user.email=e@x", "-c", "protocol.file.allow=always"}, args...)...)
+	cmd := exec.Command("git",
+		append([]string{"-c", "user.name=n", "-c", "user.email=e@x", "-c", "protocol.file.allow=always"}, args...)...)
 	cmd.Dir, cmd.Env = r.dir, environ()
 	out, err := cmd.CombinedOutput()
 	if err != nil {

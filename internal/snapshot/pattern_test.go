@@ -11,13 +11,17 @@ func TestPatterns(t *testing.T) {
 		pattern, name string
 		isDir, want   bool
 	}{
-		{"*.yaml", "a.yaml", false, true}, {"*.yaml", "x/y/a.yaml", false, true}, {"*.yaml", "a.yml", false, false}, {"*.yaml", "a.yaml/x", false, true},
+		{"*.yaml", "a.yaml", false, true}, {"*.yaml", "x/y/a.yaml", false, true}, {"*.yaml", "a.yml", false, false},
+		{"*.yaml", "a.yaml/x", false, true},
 		{"/*.yaml", "a.yaml", false, true}, {"/*.yaml", "x/a.yaml", false, false},
-		{"conf/*.yaml", "conf/a.yaml", false, true}, {"conf/*.yaml", "x/conf/a.yaml", false, false}, {"conf/*.yaml", "conf/x/a.yaml", false, false},
-		{"conf/**/*.yaml", "conf/a.yaml", false, true}, {"conf/**/*.yaml", "conf/x/y/a.yaml", false, true}, {"conf/**", "conf/x/y", false, true},
+		{"conf/*.yaml", "conf/a.yaml", false, true}, {"conf/*.yaml", "x/conf/a.yaml", false, false},
+		{"conf/*.yaml", "conf/x/a.yaml", false, false},
+		{"conf/**/*.yaml", "conf/a.yaml", false, true}, {"conf/**/*.yaml", "conf/x/y/a.yaml", false, true},
+		{"conf/**", "conf/x/y", false, true},
 		{"**/b", "b", false, true}, {"**/b", "a/b", false, true}, {"a/**/b", "a/c", false, false}, {"**", "x", false, true},
 		{"data", "data", false, true}, {"data", "x/data/y", false, true}, {"data", "database", false, false},
-		{"data/", "data", false, false}, {"data/", "data", true, true}, {"data/", "x/data/y", false, true}, {"/data/", "x/data/y", false, false},
+		{"data/", "data", false, false}, {"data/", "data", true, true}, {"data/", "x/data/y", false, true},
+		{"/data/", "x/data/y", false, false},
 		{"a?c", "abc", false, true}, {"[ab]*", "b1", false, true}, {`\*`, "*", false, true}, {`\*`, "a", false, false},
 		{"a/b/", "a/b/c", false, true}, {"a/b/", "a/b", false, false},
 	} {
@@ -31,7 +35,8 @@ func TestPatterns(t *testing.T) {
 			t.Errorf("%q is a pattern", bad)
 		}
 	}
-	for _, config := range []Config{{Snapshot: Git, Include: []string{"ok", "["}}, {Snapshot: Copy, Include: []string{"*"}}, {Exclude: []string{".."}}} {
+	for _, config := range []Config{{Snapshot: Git, Include: []string{"ok", "["}}, {Snapshot: Copy, Include: []string{"*"}},
+		{Exclude: []string{".."}}} {
 		if err := config.Validate(); err == nil || !strings.HasPrefix(err.Error(), "code.") {
 			t.Errorf("%+v: %v", config, err)
 		}

@@ -39,7 +39,8 @@ func (s *Selection) selectTracked(ctx context.Context) error {
 	}
 	dir, err := filepath.Rel(top, workDir)
 	if err != nil || !filepath.IsLocal(dir) {
-		return &usage.Error{Message: fmt.Sprintf("code.snapshot = %q: git says that %s belongs to the work tree %s, which is not above it", Git, workDir, top)}
+		return &usage.Error{Message: fmt.Sprintf("code.snapshot = %q: git says that %s belongs to the work tree %s, which is not above it",
+			Git, workDir, top)}
 	}
 	s.Root, s.Dir = top, dir
 	tracked := map[string]bool{}

@@ -14,7 +14,8 @@ import (
 func TestGitCopiesWhatIsTracked(t *testing.T) {
 	r := newRepository(t)
 	odd := "odd \"name\"\twith\nall\xff"
-	r.write("train.py", "1", "src/model.py", "1", "gone.py", "1", "became/file", "1", odd, "1", "run.sh", "1", "secret.txt", "1", "fifo", "1", ".gitignore", "*.log\nignored/\n")
+	r.write("train.py", "1", "src/model.py", "1", "gone.py", "1", "became/file", "1", odd, "1", "run.sh", "1", "secret.txt", "1", "fifo",
+		"1", ".gitignore", "*.log\nignored/\n")
 	r.must(os.Chmod(r.path("run.sh"), 0o755))
 	r.link("src/model.py", "m.py")
 	r.link(r.path("src"), "absolute")
@@ -24,7 +25,8 @@ func TestGitCopiesWhatIsTracked(t *testing.T) {
 	r.link("..", "src/up")
 	r.link("src/up/..", "above") // which is src by its text, and the folder above the tree in truth
 	commit := r.commit()
-	r.write("train.py", "2", "added.py", "2", "new.py", "2", "conf/a.yaml", "2", "conf/deep/b.yaml", "2", "x.log", "2", "ignored/c.yaml", "2", "runs/d.yaml", "2")
+	r.write("train.py", "2", "added.py", "2", "new.py", "2", "conf/a.yaml", "2", "conf/deep/b.yaml", "2", "x.log", "2", "ignored/c.yaml",
+		"2", "runs/d.yaml", "2")
 	r.git("add", "added.py")
 	r.must(os.Remove(r.path("gone.py")))
 	r.must(os.RemoveAll(r.path("became")))
@@ -39,10 +41,12 @@ func TestGitCopiesWhatIsTracked(t *testing.T) {
 		"absolute": "-> src", "dangling": "-> nowhere", "src/up": "-> ..", "added.py": "2", "conf/a.yaml": "2", "ignored/c.yaml": "2",
 	})
 	c.leftOut(
-		"above", "a link that leads out of the tree, to src/up/..", "became/file", "tracked, and not there", "etc", "a link that leads out of the tree, to /etc/passwd", "fifo", "neither a file nor a link",
+		"above", "a link that leads out of the tree, to src/up/..", "became/file", "tracked, and not there", "etc",
+		"a link that leads out of the tree, to /etc/passwd", "fifo", "neither a file nor a link",
 		"gone.py", "tracked, and not there",
 		"secret.txt", "code.exclude", "src/out", "a link that leads out of the tree, to ../../other",
-		"became", "untracked: git add, or code.include", "conf/", "untracked: git add, or code.include", "new.py", "untracked: git add, or code.include",
+		"became", "untracked: git add, or code.include", "conf/", "untracked: git add, or code.include", "new.py",
+		"untracked: git add, or code.include",
 	)
 	if info, err := os.Stat(c.path("run.sh")); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("run.sh: %v, %v", info.Mode(), err)
@@ -216,13 +220,16 @@ func TestHostileRepositoryRunsNothing(t *testing.T) {
 	r.write("a.py", "2\n", "b.bin", "2\n", "sub/s.py", "2\n", "new.py", "2\n", "sub/.gitattributes", "*.py filter=evil diff=evil\n")
 	r.must(os.RemoveAll(proof)) // of what the test's own calls of git have started
 	request := r.request(Git)
-	request.Environ = append(request.Environ, "GIT_DIR="+elsewhere.path(".git"), "GIT_WORK_TREE="+elsewhere.dir, "GIT_EXTERNAL_DIFF="+program,
-		"GIT_INDEX_FILE="+elsewhere.path(".git/index"), "GIT_PAGER="+program, "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=core.fsmonitor", "GIT_CONFIG_VALUE_0="+program,
+	request.Environ = append(request.Environ, "GIT_DIR="+elsewhere.path(".git"), "GIT_WORK_TREE="+elsewhere.dir,
+		"GIT_EXTERNAL_DIFF="+program,
+		"GIT_INDEX_FILE="+elsewhere.path(".git/index"), "GIT_PAGER="+program, "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=core.fsmonitor",
+		"GIT_CONFIG_VALUE_0="+program,
 		"GIT_TRACE2_EVENT="+proof, "GIT_TRACE="+proof)
 	index := r.read(".git/index")
 	c := r.copies(request)
 	c.holds(map[string]string{
-		"a.py": "2\n", "b.bin": "2\n", "sub/s.py": "2\n", ".gitattributes": string(r.read(".gitattributes")), ".gitmodules": string(r.read(".gitmodules")),
+		"a.py": "2\n", "b.bin": "2\n", "sub/s.py": "2\n", ".gitattributes": string(r.read(".gitattributes")),
+		".gitmodules": string(r.read(".gitmodules")),
 	})
 	if said, err := os.ReadFile(proof); err == nil {
 		t.Errorf("started, or written: %s", said)

@@ -21,7 +21,8 @@ import (
 var (
 	versionControl = []string{".git", ".hg", ".svn", ".bzr", ".jj", "_darcs", "CVS"}
 	caches         = []string{
-		"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".ipynb_checkpoints", ".cache", ".tox", ".nox", ".eggs", "node_modules",
+		"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".ipynb_checkpoints", ".cache", ".tox", ".nox",
+		".eggs", "node_modules",
 	}
 )
 

@@ -16,7 +16,8 @@ func TestCopyTakesAllCode(t *testing.T) {
 	r := newTree(t)
 	r.write("a.py", "1", "sub/b.py", "1", "sub/__pycache__/b.pyc", "1", ".git/config", "1", "sub/.git", "gitdir: x", ".hidden", "1",
 		"venv/pyvenv.cfg", "1", "venv/lib/x.py", "1", "conda/conda-meta/history", "1", "cache/CACHEDIR.TAG", "1", "node_modules/x.js", "1",
-		"runs/x/job.toml", "1", "old/x-1/spec.json", "1", "old/x-1/bin/ddpbatch", "1", "old/notes", "1", "data/big.bin", "1", "data/keep.csv", "1")
+		"runs/x/job.toml", "1", "old/x-1/spec.json", "1", "old/x-1/bin/ddpbatch", "1", "old/notes", "1", "data/big.bin",
+		"1", "data/keep.csv", "1")
 	r.must(os.MkdirAll(r.path("empty"), 0o755))
 	r.must(os.Chmod(r.path("a.py"), 0o4755))
 	r.link("x-1", "old/latest")

@@ -139,7 +139,8 @@ func (s *Selection) copyOne(from *os.Root, to string, m member, total *atomic.In
 	defer in.Close()
 	// A file may have grown since it was looked at, and go on growing.
 	if total.Add(info.Size()) > s.maxBytes() {
-		return &usage.Error{Message: "its files have grown above code.max_mb just now", Hint: "leave out with code.exclude what is written to"}
+		return &usage.Error{Message: "its files have grown above code.max_mb just now",
+			Hint: "leave out with code.exclude what is written to"}
 	}
 	mode := fs.FileMode(0o600)
 	if info.Mode().Perm()&0o100 != 0 {

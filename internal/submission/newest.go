@@ -112,7 +112,8 @@ func (s *Submission) ask(ctx context.Context, jobsOf UserJobs, clusters []string
 		}
 	}
 	slices.SortStableFunc(jobs, func(a, b foundJob) int { // those that have not ended first, and of these the newest
-		return cmp.Or(endedLast(a.JobStatus)-endedLast(b.JobStatus), cmp.Compare(jobNumber(slurm.WholeID(b.ID)), jobNumber(slurm.WholeID(a.ID))))
+		return cmp.Or(endedLast(a.JobStatus)-endedLast(b.JobStatus),
+			cmp.Compare(jobNumber(slurm.WholeID(b.ID)), jobNumber(slurm.WholeID(a.ID))))
 	})
 	if s.Open != nil && s.Job == "" && len(jobs) > 0 {
 		s.Job, s.Cluster = slurm.WholeID(jobs[0].ID), jobs[0].cluster

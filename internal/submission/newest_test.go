@@ -60,9 +60,10 @@ func TestNewestKnowsWhatWasSubmitted(t *testing.T) {
 		"killed, and in the file":          {"submit job 400; submitting; jobid 500", "silent", false, "open, job 500"},
 		"refused":                          {"submit job 400; submitting; not-taken", "400 FAILED", false, ""},
 		"too late: nobody's":               {"submit job 400; submitting; too-late 500", "500 PENDING", false, "open"},
-		"too late, beside another":         {"submit job 400; submitting; too-late 500", "500 PENDING; 501 PENDING", false, "open, job 501"},
-		"too late, and alive":              {"submit job 501; too-late 500", "500 PENDING; 501 FAILED", true, ""},
-		"twice, and the first is unknown":  {"submitting; submitting; resume job 501", "500 RUNNING", true, "alive 500"},
+		"too late, beside another": {"submit job 400; submitting; too-late 500", "500 PENDING; 501 PENDING",
+			false, "open, job 501"},
+		"too late, and alive":             {"submit job 501; too-late 500", "500 PENDING; 501 FAILED", true, ""},
+		"twice, and the first is unknown": {"submitting; submitting; resume job 501", "500 RUNNING", true, "alive 500"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

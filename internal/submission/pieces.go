@@ -40,7 +40,8 @@ func Pieces(array slurm.Array, size int) ([]Piece, error) {
 		from = to
 	}
 	if array.Limit > 0 && array.Limit < len(pieces) {
-		return nil, usage.Errorf("sweep.parallel = %d is less than the %d arrays that the sweep is submitted as, each of which has a limit of "+
+		return nil, usage.Errorf("sweep.parallel = %d is less than the %d arrays that the sweep is submitted as, "+
+			"each of which has a limit of "+
 			"its own: raise it, or submit the sweep in parts", array.Limit, len(pieces))
 	}
 	for i := range pieces {

@@ -80,8 +80,9 @@ func (e Env) Submit(
 	case err != nil && id.ID != "":
 		e.Log.Warn("sbatch told the job's id, and failed then", "error", err)
 	case err != nil && NotSubmitted(err):
-		return slurm.JobID{}, errors.Join(err, run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventNotTaken, Element: submitting.Element,
-			Link: submitting.Link, Links: submitting.Links}))
+		return slurm.JobID{}, errors.Join(err,
+			run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventNotTaken, Element: submitting.Element,
+				Link: submitting.Link, Links: submitting.Links}))
 	case err != nil:
 		return slurm.JobID{}, err
 	}
@@ -189,7 +190,8 @@ func (e Env) NoteBegin(run *rundir.Dir, jobID string) error {
 		return nil
 	case known.Dropped && jobNumber(id) < jobNumber(newest): // ids rise: a job of a higher one was submitted by hand since
 		return &exit.Error{Code: exit.Never, Err: fmt.Errorf(
-			"job %s was submitted by a command that was killed, and the run has been submitted as job %s since; %s", id, newest, ResumeHint(run))}
+			"job %s was submitted by a command that was killed, and the run has been submitted as job %s since; %s", id,
+			newest, ResumeHint(run))}
 	case jobID != id: // an element of an array that was submitted by hand
 		return nil
 	}

@@ -45,12 +45,14 @@ func TestNoteBeginRecordsTheJob(t *testing.T) {
 			"submit job 12; submitting; not-taken; jobid 14"},
 		"by hand":             {"submit job 12; jobid 12", "14", 0, "", "submit job 12; jobid 14"},
 		"by hand, an element": {"submit job 12; jobid 12", "14_1", 0, "", "submit job 12; jobid 12"},
-		"too late": {"too-late 13; submitting", "13", exit.Never, "job 13 was submitted too late: another command had claimed the run; to go on:",
+		"too late": {"too-late 13; submitting", "13", exit.Never,
+			"job 13 was submitted too late: another command had claimed the run; to go on:",
 			"too-late 13; submitting"},
 		"too late, an element": {"too-late 13; submitting", "13_1", exit.Never, "job 13 was submitted too late",
 			"too-late 13; submitting"},
 		"lost, and submitted since": {"submitting; submitting; resume job 500; jobid 500", "499", exit.Never,
-			"job 499 was submitted by a command that was killed, and the run has been submitted as job 500 since; to go on: ddpbatch resume ",
+			"job 499 was submitted by a command that was killed, and the run has been submitted as job 500 since; " +
+				"to go on: ddpbatch resume ",
 			"submitting; submitting; resume job 500; jobid 500"},
 		"lost, submitted since, and the file is gone": {"submitting; submitting; resume job 500", "499_1", exit.Never, "as job 500 since",
 			"submitting; submitting; resume job 500"},
@@ -113,7 +115,8 @@ func TestSubmitReportsWhatBecameOfIt(t *testing.T) {
 			left: "submitting; too-late 500", prepare: func(w *world) { w.First("sbatch", w.LinesClaimByOther(w.run)) },
 		},
 		"taken, and sbatch fails": {
-			sbatch: "echo 500; exit 1", id: "500", says: "sbatch told the job's id, and failed then", left: "submitting; submit job 500; jobid 500",
+			sbatch: "echo 500; exit 1", id: "500", says: "sbatch told the job's id, and failed then",
+			left: "submitting; submit job 500; jobid 500",
 		},
 		"taken, and the job has begun": {
 			sbatch: "echo 500; exit 0", id: "500", left: "submitting; begin 500; submit job 500; jobid 500",
@@ -160,7 +163,8 @@ func TestSubmitReportsWhatBecameOfIt(t *testing.T) {
 			prepare: func(w *world) { w.First("sbatch", w.LinesClaimByOther(w.run)) },
 		},
 		"the claim is lost meanwhile, refused": { // what that means for the run is the other command's to say
-			sbatch: "echo 'Invalid partition' >&2; exit 1", none: true, lost: true, code: exit.Usage, says: "Invalid partition", left: "submitting",
+			sbatch: "echo 'Invalid partition' >&2; exit 1", none: true, lost: true, code: exit.Usage,
+			says: "Invalid partition", left: "submitting",
 			prepare: func(w *world) { w.First("sbatch", w.LinesClaimByOther(w.run)) },
 		},
 		"the claim is lost meanwhile, perhaps taken": {

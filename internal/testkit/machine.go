@@ -13,8 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MemoryGroup makes a memory cgroup, of version 1 or 2, whichever this machine has, that has so many bytes and no swap, until the test's end. A
-// process joins it by writing its id to the file cgroup.procs there. It takes root and a hierarchy at its usual place; elsewhere the test is skipped.
+// MemoryGroup makes a memory cgroup, of version 1 or 2, whichever this machine has, that has so many bytes and no swap, until the test's
+// end. A process joins it by writing its id to the file cgroup.procs there.
+// It takes root and a hierarchy at its usual place; elsewhere the test is skipped.
 func MemoryGroup(t testing.TB, limit int) (dir string) {
 	t.Helper()
 	parent, file, swap := "/sys/fs/cgroup/memory", "memory.limit_in_bytes", map[string]int{"memory.memsw.limit_in_bytes": limit}
@@ -101,8 +102,9 @@ func WithProgram(f func(program string) int) int {
 	return f(program)
 }
 
-// Lease holds a lease on the file at path, as Samba and the kernel's NFS server do for their clients (fcntl(2), F_SETLEASE), and gives it back once
-// somebody opens the file, as SIGIO asks for; a test in which nobody does fails. That signal is the process's: one test at a time.
+// Lease holds a lease on the file at path, as Samba and the kernel's NFS server do for their clients (fcntl(2), F_SETLEASE), and gives it
+// back once somebody opens the file, as SIGIO asks for; a test in which nobody does fails.
+// That signal is the process's: one test at a time.
 func Lease(t testing.TB, path string) {
 	t.Helper()
 	LeaseUntil(t, path, func() error { return nil })

@@ -17,10 +17,10 @@ func Saved(step int64) { fmt.Println("saved", step) }
 // victimTime is enough for a few saves on the slowest machine; a victim that takes longer hangs.
 const victimTime = 3 * time.Minute
 
-// Kill starts the test binary again, with only the named test and more variables, as a victim that calls Saved after every step. It waits for so many
-// of them and then a little longer, kills the victim (SIGKILL), and returns the last step that it said; 0: none. What the victim writes to
-// standard error is an error, and so is a victim that ends by itself, or that has not saved so often within three minutes, or before ctx
-// ends; it is killed then, too.
+// Kill starts the test binary again, with only the named test and more variables, as a victim that calls Saved after every step. It waits
+// for so many of them and then a little longer, kills the victim (SIGKILL), and returns the last step that it said; 0: none. What the
+// victim writes to standard error is an error, and so is a victim that ends by itself, or that has not saved so often within three minutes,
+// or before ctx ends; it is killed then, too.
 func Kill(ctx context.Context, test string, environ []string, saves int, longer time.Duration) (last int64, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, victimTime, fmt.Errorf("not done within %v", victimTime))
 	defer cancel()

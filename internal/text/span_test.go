@@ -18,7 +18,8 @@ func TestSpan(t *testing.T) {
 }
 
 func TestParseAge(t *testing.T) {
-	for words, want := range map[string]time.Duration{"30d": 30 * 24 * time.Hour, "0d": 0, "0": 0, "12h": 12 * time.Hour, "1h30m": 90 * time.Minute} {
+	for words, want := range map[string]time.Duration{"30d": 30 * 24 * time.Hour, "0d": 0, "0": 0, "12h": 12 * time.Hour,
+		"1h30m": 90 * time.Minute} {
 		if got, err := ParseAge(words); err != nil || got != want {
 			t.Errorf("%s: %v, %v; want %v", words, got, err, want)
 		}

@@ -54,14 +54,16 @@ func TestTableColoursStates(t *testing.T) {
 		t.Fatal(err)
 	}
 	// columns stand below each other, as the colours take no place on the screen
-	want := "\x1b[1mSTATE\x1b[0m      \x1b[1mLOSS\x1b[0m\n\x1b[31mFAILED\x1b[0m     1\n\x1b[32mCOMPLETED\x1b[0m  2\n\x1b[36mSIGNALING\x1b[0m  3\n"
+	want := "\x1b[1mSTATE\x1b[0m      \x1b[1mLOSS\x1b[0m\n\x1b[31mFAILED\x1b[0m     1\n\x1b[32mCOMPLETED\x1b[0m  " +
+		"2\n\x1b[36mSIGNALING\x1b[0m  3\n"
 	if out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)
 	}
 }
 
 func TestSizesHaveUnitsOnATerminal(t *testing.T) {
-	for n, want := range map[int64]string{0: "0", 1023: "1023", 1 << 10: "1 KiB", 1536: "1.5 KiB", 5 << 30: "5 GiB", math.MaxInt64: "8 EiB"} {
+	for n, want := range map[int64]string{0: "0", 1023: "1023", 1 << 10: "1 KiB", 1536: "1.5 KiB", 5 << 30: "5 GiB",
+		math.MaxInt64: "8 EiB"} {
 		if got := (&Table{terminal: true}).Size(n); got != want {
 			t.Errorf("%d bytes are %q, want %q", n, got, want)
 		}
@@ -80,7 +82,8 @@ func TestSizesHaveUnitsOnATerminal(t *testing.T) {
 }
 
 func TestBytesHaveUnits(t *testing.T) {
-	for n, want := range map[uint64]string{0: "0 bytes", 1: "1 byte", 1023: "1023 bytes", 65536: "64 KiB", 8 << 20: "8 MiB", 3 << 29: "1.5 GiB", 1<<64 - 1: "16 EiB"} {
+	for n, want := range map[uint64]string{0: "0 bytes", 1: "1 byte", 1023: "1023 bytes", 65536: "64 KiB", 8 << 20: "8 MiB",
+		3 << 29: "1.5 GiB", 1<<64 - 1: "16 EiB"} {
 		if got := Bytes(n); got != want {
 			t.Errorf("%d: %q, want %q", n, got, want)
 		}

@@ -16,13 +16,16 @@ import (
 var dtypes = map[string]string{
 	"torch.FloatStorage": "float32", "torch.DoubleStorage": "float64", "torch.HalfStorage": "float16", "torch.BFloat16Storage": "bfloat16",
 	"torch.LongStorage": "int64", "torch.IntStorage": "int32", "torch.ShortStorage": "int16", "torch.CharStorage": "int8",
-	"torch.ByteStorage": "uint8", "torch.BoolStorage": "bool", "torch.ComplexFloatStorage": "complex64", "torch.ComplexDoubleStorage": "complex128",
-	"torch.float8_e4m3fn": "float8_e4m3fn", "torch.float8_e5m2": "float8_e5m2", "torch.uint16": "uint16", "torch.uint32": "uint32", "torch.uint64": "uint64",
+	"torch.ByteStorage": "uint8", "torch.BoolStorage": "bool", "torch.ComplexFloatStorage": "complex64",
+	"torch.ComplexDoubleStorage": "complex128",
+	"torch.float8_e4m3fn":        "float8_e4m3fn", "torch.float8_e5m2": "float8_e5m2", "torch.uint16": "uint16", "torch.uint32": "uint32",
+	"torch.uint64": "uint64",
 }
 
 // sizes are those of elements, in bytes.
 var sizes = map[string]int64{
-	"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1, "complex64": 8,
+	"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1,
+	"bool": 1, "complex64": 8,
 	"complex128": 16, "float8_e4m3fn": 1, "float8_e5m2": 1, "uint16": 2, "uint32": 4, "uint64": 8,
 }
 

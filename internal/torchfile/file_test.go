@@ -13,8 +13,8 @@ import (
 	"ddpbatch/internal/testkit/torch"
 )
 
-// saved is a program that saves what a training program does, and prints what a reader is to find, as PyTorch itself says it: of each tensor
-// its type, shape and bytes in order.
+// saved is a program that saves what a training program does, and prints what a reader is to find, as PyTorch itself says it: of each
+// tensor its type, shape and bytes in order.
 const saved = `
 import json, sys, torch
 torch.manual_seed(0)
@@ -76,7 +76,8 @@ func TestReadsWhatTorchSaves(t *testing.T) {
 			t.Errorf("protocol %s: not found: %v", protocol, want)
 		}
 		for path, value := range map[string]string{
-			"step": "3", "negative": "-5", "long": "1180591620717411303424", "name": `"a\nb"`, "list.0": "true", "list.1": "null", "list.2.1": "2",
+			"step": "3", "negative": "-5", "long": "1180591620717411303424", "name": `"a\nb"`, "list.0": "true",
+			"list.1": "null", "list.2.1": "2",
 			"list.3": "{}", "5": `"a number"`, "device": `"torch.device"`, "device.args.0": `"cpu"`, "dtype": `"torch.float16"`,
 			"optimizer.param_groups.0.amsgrad": "false", "optimizer.param_groups.0.params.1": "1",
 		} {
@@ -144,22 +145,26 @@ func TestBadFiles(t *testing.T) {
 		members map[string]string
 		says    string
 	}{
-		"no pickle":            {map[string]string{"data": "x"}, "no data.pkl"},
-		"empty":                {map[string]string{"data.pkl": ""}, "ends in its middle"},
-		"a length that lies":   {map[string]string{"data.pkl": "\x80\x02X\xff\xff\xff\x7fabc."}, "ends in its middle"},
-		"an unknown opcode":    {map[string]string{"data.pkl": "\x80\x02\xff."}, "opcode 0xff"},
-		"an empty stack":       {map[string]string{"data.pkl": "\x80\x02."}, "than there is"},
-		"no mark":              {map[string]string{"data.pkl": "\x80\x02Nt."}, "misses a mark"},
-		"a list in itself":     {map[string]string{"data.pkl": "\x80\x02]q\x00h\x00a."}, "too deep"},
-		"deep":                 {map[string]string{"data.pkl": deep}, "too deep"},
-		"a list of lists":      {map[string]string{"data.pkl": doubled}, "more than"},
-		"no member":            {map[string]string{"data.pkl": pickled("1", two)}, "has no data"},
-		"a short member":       {map[string]string{"data.pkl": pickled("0", two), "data/0": "1234567"}, "outside of its storage"},
-		"beyond its storage":   {map[string]string{"data.pkl": pickled("0", "K\x01K\x02\x85K\x01\x85"), "data/0": "12345678"}, "outside of its storage"},
-		"a stride beyond it":   {map[string]string{"data.pkl": pickled("0", "K\x00K\x02\x85K\x02\x85"), "data/0": "12345678"}, "outside of its storage"},
-		"more than can be":     {map[string]string{"data.pkl": pickled("0", "K\x00J\xff\xff\xff\x7fJ\xff\xff\xff\x7f\x86K\x01K\x01\x86"), "data/0": "12345678"}, "larger than any"},
-		"a negative dimension": {map[string]string{"data.pkl": pickled("0", "K\x00J\xff\xff\xff\xff\x85K\x01\x85"), "data/0": "12345678"}, "shape is none"},
-		"another byte order":   {map[string]string{"data.pkl": pickled("0", two), "data/0": "12345678", "byteorder": "big"}, "byte order"},
+		"no pickle":          {map[string]string{"data": "x"}, "no data.pkl"},
+		"empty":              {map[string]string{"data.pkl": ""}, "ends in its middle"},
+		"a length that lies": {map[string]string{"data.pkl": "\x80\x02X\xff\xff\xff\x7fabc."}, "ends in its middle"},
+		"an unknown opcode":  {map[string]string{"data.pkl": "\x80\x02\xff."}, "opcode 0xff"},
+		"an empty stack":     {map[string]string{"data.pkl": "\x80\x02."}, "than there is"},
+		"no mark":            {map[string]string{"data.pkl": "\x80\x02Nt."}, "misses a mark"},
+		"a list in itself":   {map[string]string{"data.pkl": "\x80\x02]q\x00h\x00a."}, "too deep"},
+		"deep":               {map[string]string{"data.pkl": deep}, "too deep"},
+		"a list of lists":    {map[string]string{"data.pkl": doubled}, "more than"},
+		"no member":          {map[string]string{"data.pkl": pickled("1", two)}, "has no data"},
+		"a short member":     {map[string]string{"data.pkl": pickled("0", two), "data/0": "1234567"}, "outside of its storage"},
+		"beyond its storage": {map[string]string{"data.pkl": pickled("0", "K\x01K\x02\x85K\x01\x85"), "data/0": "12345678"},
+			"outside of its storage"},
+		"a stride beyond it": {map[string]string{"data.pkl": pickled("0", "K\x00K\x02\x85K\x02\x85"), "data/0": "12345678"},
+			"outside of its storage"},
+		"more than can be": {map[string]string{"data.pkl": pickled("0", "K\x00J\xff\xff\xff\x7fJ\xff\xff\xff\x7f\x86K\x01K\x01\x86"),
+			"data/0": "12345678"}, "larger than any"},
+		"a negative dimension": {map[string]string{"data.pkl": pickled("0", "K\x00J\xff\xff\xff\xff\x85K\x01\x85"), "data/0": "12345678"},
+			"shape is none"},
+		"another byte order": {map[string]string{"data.pkl": pickled("0", two), "data/0": "12345678", "byteorder": "big"}, "byte order"},
 	} {
 		f, err := Open(archive(t, tc.members))
 		if err == nil || !strings.Contains(err.Error(), tc.says) {

@@ -23,59 +23,95 @@ var nodeFlags = []*Flag{
 		_, err := launch.ParseNproc(text)
 		return err
 	}},
-	{Name: "nnodes", Word: "N|MIN:MAX", Usage: "nodes; with a range the run goes on with MIN of them. Not needed under srun", set: parsed(parseNodes, func(o *Options) *NodeRange { return &o.Nodes })},
+	{Name: "nnodes", Word: "N|MIN:MAX", Usage: "nodes; with a range the run goes on with MIN of them. Not needed under srun",
+		set: parsed(parseNodes, func(o *Options) *NodeRange { return &o.Nodes })},
 	{Name: "standalone", Usage: "one node, whatever else there is", set: switchOf(func(o *Options) *bool { return &o.Standalone })},
-	{Name: "node-rank", Word: "I", Usage: "this node's number, from 0", set: numberOf(mostNodes-1, func(o *Options) *int { return &o.NodeRank })},
-	{Name: "master-addr", Word: "HOST", Usage: "node 0's name or address (default 127.0.0.1)", set: parsed(parseHost, func(o *Options) *string { return &o.MasterAddr })},
-	{Name: "master-port", Word: "PORT", Usage: "the workers' MASTER_PORT; agents meet on the eight after it (default 29500)", set: numberOf(65535, func(o *Options) *int { return &o.MasterPort })},
-	{Name: "rdzv-backend", Word: "NAME", Usage: "static (default: nodes have numbers) or c10d (they are numbered as they come)", set: setBackend},
+	{Name: "node-rank", Word: "I", Usage: "this node's number, from 0",
+		set: numberOf(mostNodes-1, func(o *Options) *int { return &o.NodeRank })},
+	{Name: "master-addr", Word: "HOST", Usage: "node 0's name or address (default 127.0.0.1)",
+		set: parsed(parseHost, func(o *Options) *string { return &o.MasterAddr })},
+	{Name: "master-port", Word: "PORT", Usage: "the workers' MASTER_PORT; agents meet on the eight after it (default 29500)",
+		set: numberOf(65535, func(o *Options) *int { return &o.MasterPort })},
+	{Name: "rdzv-backend", Word: "NAME", Usage: "static (default: nodes have numbers) or c10d (they are numbered as they come)",
+		set: setBackend},
 	{Name: "rdzv-endpoint", Word: "HOST:PORT", Usage: "where nodes meet", blank: true, set: setEndpoint},
-	{Name: "rdzv-id", Word: "ID", Usage: "tells this run from others; the workers' TORCHELASTIC_RUN_ID", set: textOf(func(o *Options) *string { return &o.Rendezvous.ID })},
-	{Name: "rdzv-conf", Word: "KEY=VALUE,...", Usage: "join_timeout, or timeout where the back end is static: as --join-timeout", blank: true, set: setConf},
-	{Name: "local-addr", Word: "HOST", Usage: "this node's address for the others", set: parsed(parseHost, func(o *Options) *string { return &o.LocalAddr })},
-	{Name: "interface", Word: "NETWORKS", Usage: "networks to meet and talk on, as NCCL_SOCKET_IFNAME has them", own: true, set: func(o *Options, text string) error {
-		o.Interface = text
-		_, err := reach.ParseInterface(text)
-		return err
-	}},
-	{Name: "join-timeout", Word: "TIME", Usage: "how long nodes wait for each other (default 5m)", own: true, set: spanOf(time.Millisecond, func(o *Options) *time.Duration { return &o.JoinTimeout })},
+	{Name: "rdzv-id", Word: "ID", Usage: "tells this run from others; the workers' TORCHELASTIC_RUN_ID",
+		set: textOf(func(o *Options) *string { return &o.Rendezvous.ID })},
+	{Name: "rdzv-conf", Word: "KEY=VALUE,...", Usage: "join_timeout, or timeout where the back end is static: as --join-timeout",
+		blank: true, set: setConf},
+	{Name: "local-addr", Word: "HOST", Usage: "this node's address for the others",
+		set: parsed(parseHost, func(o *Options) *string { return &o.LocalAddr })},
+	{Name: "interface", Word: "NETWORKS", Usage: "networks to meet and talk on, as NCCL_SOCKET_IFNAME has them", own: true,
+		set: func(o *Options, text string) error {
+			o.Interface = text
+			_, err := reach.ParseInterface(text)
+			return err
+		}},
+	{Name: "join-timeout", Word: "TIME", Usage: "how long nodes wait for each other (default 5m)", own: true,
+		set: spanOf(time.Millisecond, func(o *Options) *time.Duration { return &o.JoinTimeout })},
 }
 
 // commandFlags say what a worker runs, and what it sees.
 var commandFlags = []*Flag{
-	{Name: "module", Short: 'm', Usage: "the word after the flags is a Python module", set: switchOf(func(o *Options) *bool { return &o.Module })},
-	{Name: "no-python", Usage: "the word after the flags is a program, as after --", set: switchOf(func(o *Options) *bool { return &o.NoPython })},
+	{Name: "module", Short: 'm', Usage: "the word after the flags is a Python module",
+		set: switchOf(func(o *Options) *bool { return &o.Module })},
+	{Name: "no-python", Usage: "the word after the flags is a program, as after --",
+		set: switchOf(func(o *Options) *bool { return &o.NoPython })},
 	{Name: "run-path", Usage: "run the script by runpy.run_path", set: switchOf(func(o *Options) *bool { return &o.RunPath })},
-	{Name: "use-env", own: true, Usage: "workers find LOCAL_RANK in the environment: they do anyway (torch.distributed.launch's)", set: switchOf(func(o *Options) *bool { return &o.UseEnv })},
-	{Name: "pass-local-rank", own: true, Usage: "pass --local-rank=N to the script, as torch.distributed.launch does", set: switchOf(func(o *Options) *bool { return &o.PassLocalRank })},
-	{Name: "role", Word: "NAME", Usage: "the workers' ROLE_NAME (default default)", set: textOf(func(o *Options) *string { return &o.Role })},
-	{Name: "torch-store", own: true, off: true, Usage: "serve PyTorch's store at MASTER_PORT (default: for Python without --master-port); =false: leave the port to rank 0", set: switchOf(func(o *Options) *bool { return &o.TorchStore })},
-	{Name: "gpus", Word: "WHICH", own: true, Usage: "GPUs that a worker sees: all, one, or auto (default)", set: wordOf(func(o *Options) *string { return &o.GPUs }, "all", "one", "auto")},
-	{Name: "virtual-local-rank", Usage: "each worker sees one GPU and has LOCAL_RANK=0", set: switchOf(func(o *Options) *bool { return &o.VirtualLocalRank })},
-	{Name: "numa-binding", Word: "HOW", Usage: "bind each worker to cores near its GPU: node, socket, exclusive or core-complex", set: wordOf(func(o *Options) *string { return &o.NUMA }, "node", "socket", "exclusive", "core-complex")},
+	{Name: "use-env", own: true, Usage: "workers find LOCAL_RANK in the environment: they do anyway (torch.distributed.launch's)",
+		set: switchOf(func(o *Options) *bool { return &o.UseEnv })},
+	{Name: "pass-local-rank", own: true, Usage: "pass --local-rank=N to the script, as torch.distributed.launch does",
+		set: switchOf(func(o *Options) *bool { return &o.PassLocalRank })},
+	{Name: "role", Word: "NAME", Usage: "the workers' ROLE_NAME (default default)",
+		set: textOf(func(o *Options) *string { return &o.Role })},
+	{Name: "torch-store", own: true, off: true,
+		Usage: "serve PyTorch's store at MASTER_PORT (default: for Python without --master-port); =false: leave the port to rank 0",
+		set:   switchOf(func(o *Options) *bool { return &o.TorchStore })},
+	{Name: "gpus", Word: "WHICH", own: true, Usage: "GPUs that a worker sees: all, one, or auto (default)",
+		set: wordOf(func(o *Options) *string { return &o.GPUs }, "all", "one", "auto")},
+	{Name: "virtual-local-rank", Usage: "each worker sees one GPU and has LOCAL_RANK=0",
+		set: switchOf(func(o *Options) *bool { return &o.VirtualLocalRank })},
+	{Name: "numa-binding", Word: "HOW", Usage: "bind each worker to cores near its GPU: node, socket, exclusive or core-complex",
+		set: wordOf(func(o *Options) *string { return &o.NUMA }, "node", "socket", "exclusive", "core-complex")},
 }
 
 // outputFlags say what becomes of the workers' output.
 var outputFlags = []*Flag{
-	{Name: "log-dir", Old: "logdir", Word: "DIR", Usage: "folder for the workers' logs and error files", set: pathOf(func(o *Options) *string { return &o.LogDir })},
-	{Name: "redirects", Short: 'r', Word: "MODE", Usage: "streams to files only: 0 none, 1 stdout, 2 stderr, 3 both; or LOCAL_RANK:MODE,...", set: parsed(streams.ParseMap, func(o *Options) *streams.Map { return &o.Output.Redirects })},
-	{Name: "tee", Short: 't', Word: "MODE", Usage: "streams to files and console, as --redirects has it", set: parsed(streams.ParseMap, func(o *Options) *streams.Map { return &o.Output.Tees })},
-	{Name: "local-ranks-filter", Word: "RANKS", Usage: "local ranks whose output the console shows: 0,2,4-7", blank: true, set: parsed(streams.ParseRanks, func(o *Options) *[]int { return &o.Output.LocalRanks })},
-	{Name: "ranks-filter", Word: "RANKS", own: true, Usage: "ranks of the world whose output the console shows", set: parsed(streams.ParseRanks, func(o *Options) *[]int { return &o.Output.Ranks })},
-	{Name: "duplicate-stdout-filters", Word: "TEXT,...", Usage: "lines with one of these go to one more file, of all ranks; ,, is a comma", blank: true, set: filtersOf(func(o *Options) *[]string { return &o.Output.OutFilters })},
-	{Name: "duplicate-stderr-filters", Word: "TEXT,...", Usage: "the same for stderr", blank: true, set: filtersOf(func(o *Options) *[]string { return &o.Output.ErrFilters })},
-	{Name: "prefix", Word: "TEXT", own: true, blank: true, Usage: "begin each line on the console with it: ${host} ${rank} ${local_rank} ${role_name}", set: func(o *Options, text string) error {
-		o.Output.Prefix = text
-		return streams.ParsePrefix(text)
-	}},
+	{Name: "log-dir", Old: "logdir", Word: "DIR", Usage: "folder for the workers' logs and error files",
+		set: pathOf(func(o *Options) *string { return &o.LogDir })},
+	{Name: "redirects", Short: 'r', Word: "MODE",
+		Usage: "streams to files only: 0 none, 1 stdout, 2 stderr, 3 both; or LOCAL_RANK:MODE,...",
+		set:   parsed(streams.ParseMap, func(o *Options) *streams.Map { return &o.Output.Redirects })},
+	{Name: "tee", Short: 't', Word: "MODE", Usage: "streams to files and console, as --redirects has it",
+		set: parsed(streams.ParseMap, func(o *Options) *streams.Map { return &o.Output.Tees })},
+	{Name: "local-ranks-filter", Word: "RANKS", Usage: "local ranks whose output the console shows: 0,2,4-7", blank: true,
+		set: parsed(streams.ParseRanks, func(o *Options) *[]int { return &o.Output.LocalRanks })},
+	{Name: "ranks-filter", Word: "RANKS", own: true, Usage: "ranks of the world whose output the console shows",
+		set: parsed(streams.ParseRanks, func(o *Options) *[]int { return &o.Output.Ranks })},
+	{Name: "duplicate-stdout-filters", Word: "TEXT,...", Usage: "lines with one of these go to one more file, of all ranks; ,, is a comma",
+		blank: true, set: filtersOf(func(o *Options) *[]string { return &o.Output.OutFilters })},
+	{Name: "duplicate-stderr-filters", Word: "TEXT,...", Usage: "the same for stderr", blank: true,
+		set: filtersOf(func(o *Options) *[]string { return &o.Output.ErrFilters })},
+	{Name: "prefix", Word: "TEXT", own: true, blank: true,
+		Usage: "begin each line on the console with it: ${host} ${rank} ${local_rank} ${role_name}",
+		set: func(o *Options, text string) error {
+			o.Output.Prefix = text
+			return streams.ParsePrefix(text)
+		}},
 }
 
 // endFlags say when workers end, and what follows.
 var endFlags = []*Flag{
-	{Name: "max-restarts", Word: "N", Usage: "how often workers are started again after a failure (default 0)", set: numberOf(mostRestarts, func(o *Options) *int { return &o.MaxRestarts })},
-	{Name: "signals-to-handle", Word: "NAME,...", Usage: "signals that stop the run (default SIGTERM,SIGINT,SIGHUP,SIGQUIT)", set: parsed(parseSignals, func(o *Options) *[]syscall.Signal { return &o.Signals })},
-	{Name: "shutdown-timeout", also: "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", Word: "TIME", Usage: "time for workers to end before they are killed (default 60s)", set: spanOf(0, func(o *Options) *time.Duration { return &o.ShutdownTimeout })},
-	{Name: "hang", Word: "TIME", own: true, Usage: "workers without output, CPU time or heartbeat for so long have failed; 0: never (default: never)", set: spanOrNone(func(o *Options) *time.Duration { return &o.Hang })},
+	{Name: "max-restarts", Word: "N", Usage: "how often workers are started again after a failure (default 0)",
+		set: numberOf(mostRestarts, func(o *Options) *int { return &o.MaxRestarts })},
+	{Name: "signals-to-handle", Word: "NAME,...", Usage: "signals that stop the run (default SIGTERM,SIGINT,SIGHUP,SIGQUIT)",
+		set: parsed(parseSignals, func(o *Options) *[]syscall.Signal { return &o.Signals })},
+	{Name: "shutdown-timeout", also: "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", Word: "TIME",
+		Usage: "time for workers to end before they are killed (default 60s)",
+		set:   spanOf(0, func(o *Options) *time.Duration { return &o.ShutdownTimeout })},
+	{Name: "hang", Word: "TIME", own: true,
+		Usage: "workers without output, CPU time or heartbeat for so long have failed; 0: never (default: never)",
+		set:   spanOrNone(func(o *Options) *time.Duration { return &o.Hang })},
 }
 
 // mostRestarts is more than any job's.
@@ -83,10 +119,16 @@ const mostRestarts = 1 << 20
 
 // idleFlags are torchrun's flags that change nothing here. They are checked, and it is said why.
 var idleFlags = []*Flag{
-	{Name: "monitor-interval", Word: "SECONDS", Usage: "accepted; an exit is seen at once", idle: "an exit is seen at once, not polled for", set: spanOf(0, func(o *Options) *time.Duration { return &o.ignoredSpan })},
-	{Name: "start-method", Word: "HOW", Usage: "accepted; each worker is a program of its own", idle: "it is about Python functions, and each worker is a program of its own", set: wordOf(func(o *Options) *string { return &o.startMethod }, "spawn", "fork", "forkserver")},
-	{Name: "event-log-handler", Word: "NAME", Usage: "accepted; events are in the run directory's ledger", idle: "events go to the run directory's ledger.jsonl", set: textOf(func(o *Options) *string { return &o.ignored })},
-	{Name: "logs-specs", Word: "NAME", Usage: "accepted; it names Python code", idle: "it names Python code; --log-dir, --tee and --redirects say what becomes of output", set: textOf(func(o *Options) *string { return &o.ignored })},
+	{Name: "monitor-interval", Word: "SECONDS", Usage: "accepted; an exit is seen at once", idle: "an exit is seen at once, not polled for",
+		set: spanOf(0, func(o *Options) *time.Duration { return &o.ignoredSpan })},
+	{Name: "start-method", Word: "HOW", Usage: "accepted; each worker is a program of its own",
+		idle: "it is about Python functions, and each worker is a program of its own",
+		set:  wordOf(func(o *Options) *string { return &o.startMethod }, "spawn", "fork", "forkserver")},
+	{Name: "event-log-handler", Word: "NAME", Usage: "accepted; events are in the run directory's ledger",
+		idle: "events go to the run directory's ledger.jsonl", set: textOf(func(o *Options) *string { return &o.ignored })},
+	{Name: "logs-specs", Word: "NAME", Usage: "accepted; it names Python code",
+		idle: "it names Python code; --log-dir, --tee and --redirects say what becomes of output",
+		set:  textOf(func(o *Options) *string { return &o.ignored })},
 }
 
 func filtersOf(field func(*Options) *[]string) setter {
@@ -163,8 +205,8 @@ func flagsFrom(beginning string) (list []*Flag) {
 	return list
 }
 
-// nearFlag is the name of the flag that is meant by a name that is none: one with a slip, or the beginning of one, be it in the plural (nprocs).
-// "": none is near.
+// nearFlag is the name of the flag that is meant by a name that is none: one with a slip, or the beginning of one, be it in the plural
+// (nprocs). "": none is near.
 func nearFlag(name string) string {
 	name = strings.ReplaceAll(name, "_", "-")
 	names := make([]string, len(Flags))

@@ -78,9 +78,11 @@ func parseWord(word string) (settings []setting, needs bool, err error) {
 	case f.off && hasValue && (value == "true" || value == "false"):
 		s.value = map[string]string{"true": "1", "false": "0"}[value]
 	case f.off && hasValue:
-		return nil, false, &usage.Error{Message: fmt.Sprintf("%s is true or false, and not %q", name, value), Hint: "write " + name + "=false to turn it off"}
+		return nil, false, &usage.Error{Message: fmt.Sprintf("%s is true or false, and not %q", name, value), Hint: "write " + name +
+			"=false to turn it off"}
 	case f.IsSwitch() && hasValue:
-		return nil, false, &usage.Error{Message: fmt.Sprintf("%s takes no value, and not %q", name, value), Hint: "write it alone, or leave it out"}
+		return nil, false, &usage.Error{Message: fmt.Sprintf("%s takes no value, and not %q", name, value),
+			Hint: "write it alone, or leave it out"}
 	case f.IsSwitch():
 		s.value = "1"
 	case hasValue && value == "" && !f.blank:
@@ -90,7 +92,8 @@ func parseWord(word string) (settings []setting, needs bool, err error) {
 }
 
 func needsValue(s setting) error {
-	return &usage.Error{Message: fmt.Sprintf("%s needs a value: %s", s.how, s.flag.Word), Hint: "where it begins with a dash, write " + s.how + "=VALUE"}
+	return &usage.Error{Message: fmt.Sprintf("%s needs a value: %s", s.how, s.flag.Word),
+		Hint: "where it begins with a dash, write " + s.how + "=VALUE"}
 }
 
 // longFlag finds the flag that a word with two dashes names, whole or cut short.

@@ -125,23 +125,30 @@ func TestRunLineNamesWhatIsMistyped(t *testing.T) {
 
 // samples are values of every flag that takes one: those that are taken, and those that are not.
 var samples = map[string]struct{ good, bad []string }{
-	"nproc-per-node":           {[]string{"1", "64", "gpu", "cpu", "auto"}, []string{"0", "-1", "1.5", "two", "gpus", "99999999999999999999"}},
-	"nnodes":                   {[]string{"1", "4", "1:4", "3:3"}, []string{"0", "-1", "x", "1:", ":2", "4:1", "1:2:3", "0:2", "70000"}},
-	"node-rank":                {[]string{"0", "7"}, []string{"-1", "x", "1.0", "65536"}},
-	"master-addr":              {[]string{"n1", "10.0.0.1", "[::1]", "fe80::1%eth0", "a-b.c_d"}, []string{"a b", "n1:29500", "[::1", "a/b", "ab:cd"}},
-	"master-port":              {[]string{"29500", "65535", "0"}, []string{"-1", "65536", "x"}},
-	"rdzv-backend":             {[]string{"static", "c10d"}, []string{"etcd", "etcd-v2", "c10", "Static", "x"}},
-	"rdzv-endpoint":            {[]string{"n1:29400", "n1", "[::1]:3", "localhost:0", "::1:3"}, []string{":29400", "n1:", "n1:x", "n1:65536", "a b:3", "n1:-1"}},
-	"rdzv-id":                  {[]string{"7", "a/b c"}, []string{"a\nb", strings.Repeat("x", 513)}},
-	"rdzv-conf":                {[]string{"join_timeout=60", "timeout=9, is_host=Yes", "store_type=tcp", "own_key=3"}, []string{"x", "a=", "=b", ",", "a=b,,c=d", "join_timeout=soon", "join_timeout=0", "is_host=perhaps", "store_type=file", "join_timeuot=3", "timeout=1,timeout=2", "last_call_timeout=-1"}},
-	"local-addr":               {[]string{"10.0.0.1", "n1"}, []string{"a b", "n1:3"}},
-	"interface":                {[]string{"ib0", "10.1.0.0/16", "^docker,veth", "=eth0"}, []string{"10.1.0.0/99", "a b", "alongerthan15chars"}},
-	"join-timeout":             {[]string{"5m", "30", "0.5"}, []string{"0", "-1s", "soon", "nan", "inf", "1e300", "9000h"}},
-	"role":                     {[]string{"trainer"}, []string{"a\x00b", "a\nb"}},
-	"gpus":                     {[]string{"all", "one", "auto"}, []string{"al", "ALL", "2"}},
-	"numa-binding":             {[]string{"node", "socket", "exclusive", "core-complex"}, []string{"core_complex", "sockets"}},
-	"log-dir":                  {[]string{"logs", "/a/b c"}, []string{"a\x00b", strings.Repeat("x", 4097)}},
-	"redirects":                {[]string{"0", "3", "0:1", "0:1,12:2,127:3"}, []string{"4", "-1", "x", "0:4", "0:", ":1", "0:1,", "0:1,2", "a:1", "9999999:1"}},
+	"nproc-per-node": {[]string{"1", "64", "gpu", "cpu", "auto"},
+		[]string{"0", "-1", "1.5", "two", "gpus", "99999999999999999999"}},
+	"nnodes":    {[]string{"1", "4", "1:4", "3:3"}, []string{"0", "-1", "x", "1:", ":2", "4:1", "1:2:3", "0:2", "70000"}},
+	"node-rank": {[]string{"0", "7"}, []string{"-1", "x", "1.0", "65536"}},
+	"master-addr": {[]string{"n1", "10.0.0.1", "[::1]", "fe80::1%eth0", "a-b.c_d"},
+		[]string{"a b", "n1:29500", "[::1", "a/b", "ab:cd"}},
+	"master-port":  {[]string{"29500", "65535", "0"}, []string{"-1", "65536", "x"}},
+	"rdzv-backend": {[]string{"static", "c10d"}, []string{"etcd", "etcd-v2", "c10", "Static", "x"}},
+	"rdzv-endpoint": {[]string{"n1:29400", "n1", "[::1]:3", "localhost:0", "::1:3"},
+		[]string{":29400", "n1:", "n1:x", "n1:65536", "a b:3", "n1:-1"}},
+	"rdzv-id": {[]string{"7", "a/b c"}, []string{"a\nb", strings.Repeat("x", 513)}},
+	"rdzv-conf": {[]string{"join_timeout=60", "timeout=9, is_host=Yes", "store_type=tcp", "own_key=3"},
+		[]string{"x", "a=", "=b", ",", "a=b,,c=d", "join_timeout=soon", "join_timeout=0", "is_host=perhaps", "store_type=file",
+			"join_timeuot=3", "timeout=1,timeout=2", "last_call_timeout=-1"}},
+	"local-addr": {[]string{"10.0.0.1", "n1"}, []string{"a b", "n1:3"}},
+	"interface": {[]string{"ib0", "10.1.0.0/16", "^docker,veth", "=eth0"},
+		[]string{"10.1.0.0/99", "a b", "alongerthan15chars"}},
+	"join-timeout": {[]string{"5m", "30", "0.5"}, []string{"0", "-1s", "soon", "nan", "inf", "1e300", "9000h"}},
+	"role":         {[]string{"trainer"}, []string{"a\x00b", "a\nb"}},
+	"gpus":         {[]string{"all", "one", "auto"}, []string{"al", "ALL", "2"}},
+	"numa-binding": {[]string{"node", "socket", "exclusive", "core-complex"}, []string{"core_complex", "sockets"}},
+	"log-dir":      {[]string{"logs", "/a/b c"}, []string{"a\x00b", strings.Repeat("x", 4097)}},
+	"redirects": {[]string{"0", "3", "0:1", "0:1,12:2,127:3"},
+		[]string{"4", "-1", "x", "0:4", "0:", ":1", "0:1,", "0:1,2", "a:1", "9999999:1"}},
 	"tee":                      {[]string{"0", "3", "0:1,1:2"}, []string{"4", "33", "0:1;1:2"}},
 	"local-ranks-filter":       {[]string{"0", "0,2,4-7"}, []string{"-1", "x", "0,", "3-1", "0-", "9999999"}},
 	"ranks-filter":             {[]string{"0", "1000,4-7"}, []string{"-1", "x", "0,,1", "1048576"}},
@@ -239,7 +246,8 @@ func TestContradictingFlagsAreRefused(t *testing.T) {
 	if got := refusal(t, oneVariable("PET_NNODES", "2"), "--standalone", "x"); !strings.Contains(got, "PET_NNODES says 2") {
 		t.Errorf("a variable against a flag: %s", got)
 	}
-	for _, line := range []string{"--run-path --no-python /x", "--rdzv-backend c10d --rdzv-endpoint n2:3 --master-addr n1 x", "--master-addr n2 --rdzv-endpoint n2:3 x"} {
+	for _, line := range []string{"--run-path --no-python /x", "--rdzv-backend c10d --rdzv-endpoint n2:3 --master-addr n1 x",
+		"--master-addr n2 --rdzv-endpoint n2:3 x"} {
 		if _, _, err := Parse(strings.Fields(line), noEnviron); err != nil {
 			t.Errorf("%q: %v", line, err)
 		}
@@ -276,12 +284,15 @@ func TestSwitchVariablesAreNumbers(t *testing.T) {
 }
 
 func TestFlagValuesAreRead(t *testing.T) {
-	o, _, err := Parse(strings.Fields("--duplicate-stdout-filters a,,b,c --ranks-filter 3,8-10,9 --shutdown-timeout 1.5 --join-timeout 2m -t 0:1,12:3 "+
-		"--rdzv-endpoint [fe80::1%ib0]:7 --rdzv-conf join_timeout=60,last_call_timeout=0,is_host=0 --signals-to-handle sigusr1,TERM x"), noEnviron)
+	o, _, err := Parse(strings.Fields("--duplicate-stdout-filters a,,b,c --ranks-filter 3,8-10,9 --shutdown-timeout 1.5 "+
+		"--join-timeout 2m -t 0:1,12:3 "+
+		"--rdzv-endpoint [fe80::1%ib0]:7 --rdzv-conf join_timeout=60,last_call_timeout=0,is_host=0 --signals-to-handle sigusr1,TERM x"),
+		noEnviron)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprintf("%q %v %v %v %v %s %d %v %v %t %v", o.Output.OutFilters, o.Output.Ranks, o.ShutdownTimeout, o.JoinTimeout, o.Output.Tees.Ranks, o.Rendezvous.Host, o.Rendezvous.Port,
+	got := fmt.Sprintf("%q %v %v %v %v %s %d %v %v %t %v", o.Output.OutFilters, o.Output.Ranks, o.ShutdownTimeout, o.JoinTimeout,
+		o.Output.Tees.Ranks, o.Rendezvous.Host, o.Rendezvous.Port,
 		o.Rendezvous.Conf.JoinTimeout, *o.Rendezvous.Conf.LastCall, *o.Rendezvous.Conf.IsHost, o.Signals)
 	want := `["a,b" "c"] [3 8 9 10] 1.5s 2m0s map[0:1 12:3] fe80::1%ib0 7 1m0s 0s false [user defined signal 1 terminated]`
 	if got != want {
@@ -292,7 +303,8 @@ func TestFlagValuesAreRead(t *testing.T) {
 // TestRunLineNeverGuesses: whatever the words, they are taken as they are or refused as misuse; none of the command's is lost.
 func TestRunLineNeverGuesses(t *testing.T) {
 	word := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{
-		"--nnodes", "2", "-r", "-r3", "--tee=0:1", "-m", "--", "--standalone", "-mt", "--role", "x", "", "-", "--no", "-=", "--=", "-1", "--rdzv-conf", "a=b",
+		"--nnodes", "2", "-r", "-r3", "--tee=0:1", "-m", "--", "--standalone", "-mt", "--role", "x", "", "-", "--no", "-=", "--=",
+		"-1", "--rdzv-conf", "a=b",
 	}))
 	rapid.Check(t, func(t *rapid.T) {
 		words := rapid.SliceOf(word).Draw(t, "words")
@@ -307,7 +319,8 @@ func TestRunLineNeverGuesses(t *testing.T) {
 }
 
 func TestParseSpan(t *testing.T) {
-	for text, want := range map[string]time.Duration{"0": 0, "30": 30 * time.Second, "1e1": 10 * time.Second, "0.25": 250 * time.Millisecond, "1m30s": 90 * time.Second} {
+	for text, want := range map[string]time.Duration{"0": 0, "30": 30 * time.Second, "1e1": 10 * time.Second,
+		"0.25": 250 * time.Millisecond, "1m30s": 90 * time.Second} {
 		if got, err := parseSpan(text, 0); err != nil || got != want {
 			t.Errorf("%s: %v, %v", text, got, err)
 		}

@@ -157,9 +157,11 @@ func (o *Options) checkEndpoint() error {
 	if o.Standalone || o.Rendezvous.Host == "" || o.Rendezvous.Backend == C10d {
 		return nil
 	}
-	if o.Has("master-addr") && o.MasterAddr != o.Rendezvous.Host || o.Has("master-port") && o.Rendezvous.Port >= 0 && o.MasterPort != o.Rendezvous.Port {
+	if o.Has("master-addr") && o.MasterAddr != o.Rendezvous.Host || o.Has("master-port") && o.Rendezvous.Port >= 0 &&
+		o.MasterPort != o.Rendezvous.Port {
 		return &usage.Error{
-			Message: fmt.Sprintf("%s says %s, and %s and %s say %s:%d", o.How("rdzv-endpoint"), JoinEndpoint(o.Rendezvous.Host, o.Rendezvous.Port),
+			Message: fmt.Sprintf("%s says %s, and %s and %s say %s:%d", o.How("rdzv-endpoint"),
+				JoinEndpoint(o.Rendezvous.Host, o.Rendezvous.Port),
 				o.How("master-addr"), o.How("master-port"), o.MasterAddr, o.MasterPort),
 			Hint: "leave the endpoint out",
 		}

@@ -81,7 +81,8 @@ func (o *Options) torchLine(environ variables) torchLine {
 		return torchLine{Error: err.Error()}
 	}
 	line := torchLine{
-		Min: nodes.Min, Max: nodes.Max, Nproc: nproc, Backend: o.Rendezvous.Backend, ID: o.Rendezvous.ID, Conf: o.confText(), Restarts: o.MaxRestarts, Role: o.Role, LogDir: o.LogDir,
+		Min: nodes.Min, Max: nodes.Max, Nproc: nproc, Backend: o.Rendezvous.Backend, ID: o.Rendezvous.ID, Conf: o.confText(),
+		Restarts: o.MaxRestarts, Role: o.Role, LogDir: o.LogDir,
 		Redirects: modes(o.Output.Redirects), Tee: modes(o.Output.Tees), Standalone: o.Standalone, NodeRank: o.NodeRank, Command: command,
 	}
 	// what torchrun writes where nothing is said
@@ -192,12 +193,16 @@ func TestOurParserAgreesWithTorchruns(t *testing.T) {
 		{Line: "--role"},
 		{Line: "--standalone train.py"},
 		{Line: "--standalone"},
-		{Line: "train.py", Env: map[string]string{"PET_NPROC_PER_NODE": "3", "PET_NNODES": "2:3", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "n1", "PET_MASTER_PORT": "77"}},
-		{Line: "--nproc_per_node 2 --node_rank 0 train.py", Env: map[string]string{"PET_NPROC_PER_NODE": "3", "PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "n1"}},
+		{Line: "train.py", Env: map[string]string{"PET_NPROC_PER_NODE": "3", "PET_NNODES": "2:3", "PET_NODE_RANK": "1",
+			"PET_MASTER_ADDR": "n1", "PET_MASTER_PORT": "77"}},
+		{Line: "--nproc_per_node 2 --node_rank 0 train.py",
+			Env: map[string]string{"PET_NPROC_PER_NODE": "3", "PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "n1"}},
 		{Line: "train.py", Env: map[string]string{"PET_STANDALONE": "1"}},
 		{Line: "train.py", Env: map[string]string{"PET_STANDALONE": "0", "PET_NO_PYTHON": "1"}},
-		{Line: "pkg", Env: map[string]string{"PET_MODULE": "1", "PET_TEE": "3", "PET_REDIRECTS": "0:1", "PET_ROLE": "r", "PET_LOG_DIR": "d", "PET_MAX_RESTARTS": "4"}},
-		{Line: "train.py", Env: map[string]string{"PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": "n1:7", "PET_RDZV_ID": "9", "PET_RDZV_CONF": "timeout=5"}},
+		{Line: "pkg", Env: map[string]string{"PET_MODULE": "1", "PET_TEE": "3", "PET_REDIRECTS": "0:1", "PET_ROLE": "r", "PET_LOG_DIR": "d",
+			"PET_MAX_RESTARTS": "4"}},
+		{Line: "train.py", Env: map[string]string{"PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": "n1:7", "PET_RDZV_ID": "9",
+			"PET_RDZV_CONF": "timeout=5"}},
 		{Line: "train.py", Env: map[string]string{"PET_NODE_RANK": "x"}},
 		{Line: "train.py", Env: map[string]string{"PYTHON_EXEC": "/opt/python"}},
 	}
@@ -215,7 +220,8 @@ func TestOurParserAgreesWithTorchruns(t *testing.T) {
 		t.Fatal(err)
 	}
 	var answers []torchLine
-	if err := json.Unmarshal([]byte(lastOf(torch.Run(t, askTorchrun, string(question)))), &answers); err != nil || len(answers) != len(cases) {
+	if err := json.Unmarshal([]byte(lastOf(torch.Run(t, askTorchrun, string(question)))), &answers); err != nil ||
+		len(answers) != len(cases) {
 		t.Fatalf("%d answers to %d questions: %v", len(answers), len(cases), err)
 	}
 	accepted := 0

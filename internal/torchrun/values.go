@@ -201,7 +201,8 @@ func parseEndpoint(text string) (host string, port int, err error) {
 
 // stoppable are the signals that an agent can be told to stop by; others cannot be caught, or mean something else to it.
 var stoppable = []syscall.Signal{
-	syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGXCPU, syscall.SIGPWR,
+	syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM,
+	syscall.SIGXCPU, syscall.SIGPWR,
 }
 
 // parseSignals reads SIGTERM,INT,...

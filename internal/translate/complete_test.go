@@ -31,17 +31,20 @@ func TestNothingIsDroppedWithoutAWord(t *testing.T) {
 		"an array of ranks' answers": {"#SBATCH -N2\nIPS=($(srun hostname -i))\nsrun python t.py --host ${IPS[0]}\n",
 			[]string{"not translated: IPS=($(srun hostname -i)): it may start ranks", `"exec python t.py --host ${IPS[0]}"`}, "script ="},
 		"an array with a number drawn once": {"#SBATCH -N1\nA=(--seed $RANDOM)\nsrun python t.py \"${A[@]}\"\n",
-			[]string{`script = ["A=(--seed $RANDOM)", "export A_ARRAY=$(declare -p A)"]`, `\nexec python t.py \"${A[@]}\""`}, "--seed ${RANDOM}"},
+			[]string{`script = ["A=(--seed $RANDOM)", "export A_ARRAY=$(declare -p A)"]`, `\nexec python t.py \"${A[@]}\""`},
+			"--seed ${RANDOM}"},
 		"a number drawn once": {"#SBATCH -N1\nA=\"--seed $RANDOM\"\nsrun python t.py $A\n",
 			[]string{`script = ["export A=\"--seed $RANDOM\""]`, "exec python t.py ${A}"}, "not translated"},
 		"lines that set an array and more": {"#SBATCH -N1\nMODE=slow\nA=(--lr 1)\nif [ -n \"$FAST\" ]; then A+=(--fast); MODE=fast; fi\n" +
 			"./prepare.sh $MODE\nsrun python t.py \"${A[@]}\"\n",
-			[]string{`"MODE=slow"`, `"A=(--lr 1)"`, `then A+=(--fast); MODE=fast; fi"`, `"./prepare.sh $MODE"`, `"export A_ARRAY=$(declare -p A)"`,
+			[]string{`"MODE=slow"`, `"A=(--lr 1)"`, `then A+=(--fast); MODE=fast; fi"`, `"./prepare.sh $MODE"`,
+				`"export A_ARRAY=$(declare -p A)"`,
 				`command = ["bash", "-c", "eval \"$A_ARRAY\"\nexec python t.py \"${A[@]}\""]`}, "not translated"},
 		"an array that grows": {"#SBATCH -N1\nA=(--lr 1)\nA+=(--wd \"2 3\")\nsrun python t.py \"${A[@]}\"\n",
 			[]string{`["A=(--lr 1)", "A+=(--wd \"2 3\")", "export A_ARRAY=$(declare -p A)"]`,
 				`"eval \"$A_ARRAY\"\nexec python t.py \"${A[@]}\""`}, ""},
-		"an element for each job of an array": {"#SBATCH -N1 -a0-1\nR=$HOME/r\nL=($R/a $R/b)\nsrun python t.py ${L[$SLURM_ARRAY_TASK_ID]}\n",
+		"an element for each job of an " +
+			"array": {"#SBATCH -N1 -a0-1\nR=$HOME/r\nL=($R/a $R/b)\nsrun python t.py ${L[$SLURM_ARRAY_TASK_ID]}\n",
 			[]string{`"eval \"$L_ARRAY\"\nexec python t.py ${L[$SLURM_ARRAY_TASK_ID]}"`,
 				`script = ["R=$HOME/r", "L=($R/a $R/b)", "export L_ARRAY=$(declare -p L)"]`}, ""},
 		"an array that the setup needs, too": {"#SBATCH -N1\nA=($(cat a))\n./prepare.sh \"${A[0]}\"\nsrun python t.py ${A[1]}\n",
@@ -61,28 +64,35 @@ func TestNothingIsDroppedWithoutAWord(t *testing.T) {
 			[]string{`"cd /local/$USER || cd /tmp"`, `"cd out || mkdir out"`, `"cd /proj || true"`, `workdir = "."`}, "not translated"},
 		"all the environment, and more": {"#SBATCH -N1 --export=FOO=1,ALL\nsrun --export=BAR=2,all python t.py\n",
 			[]string{`FOO = "1"`, `BAR = "2"`}, "not translated"},
-		"lines of a file that sbatch never sees": {"#SBATCH -N1\ncat > sub.sh <<EOF\n#SBATCH --mem=1G\nEOF\nX=\"\n#SBATCH --mem=2G\n\"\nsrun python t.py\n",
+		"lines of a file that sbatch never " +
+			"sees": {"#SBATCH -N1\ncat > sub.sh <<EOF\n#SBATCH --mem=1G\nEOF\nX=\"\n#SBATCH --mem=2G\n\"\nsrun python t.py\n",
 			[]string{`<<EOF\n#SBATCH --mem=1G\nEOF"`}, "left out: #SBATCH"},
-		"options that do not begin their lines": {"  #SBATCH --mem=1G\n#SBATCH -N1\n##SBATCH --mem=2G\nif true; then\n  #SBATCH --mem=3G\n  echo x\nfi\n" +
+		"options that do not begin their lines": {"  #SBATCH --mem=1G\n#SBATCH -N1\n##SBATCH --mem=2G\nif true; then\n  #SBATCH " +
+			"--mem=3G\n  echo x\nfi\n" +
 			"srun python t.py\n#SBATCH --mem=4G\n",
 			[]string{"# line 2: left out: #SBATCH --mem=1G: sbatch reads those alone that begin their line",
-				"# line 6: left out: #SBATCH --mem=3G: sbatch reads none behind", "# line 10: left out: #SBATCH --mem=4G: sbatch reads none behind"},
+				"# line 6: left out: #SBATCH --mem=3G: sbatch reads none behind",
+				"# line 10: left out: #SBATCH --mem=4G: sbatch reads none behind"},
 			"##SBATCH"},
 		"a file of what the job does not set": {"#SBATCH -N1\nN=$(srun hostname)\necho $N > hosts\nsrun python t.py\n",
 			[]string{"# line 4: not translated: echo $N > hosts: it writes N, which the job does not set"}, "script ="},
 		"an environment that is not all": {"#SBATCH -N1 --export=PATH,FOO=1\nsrun python t.py\n",
 			[]string{"not translated: --export=PATH,FOO=1: the job gets the environment of the shell that submits", `FOO = "1"`}, ""},
 		"all clusters": {"#SBATCH -N1 -M all\nsrun python t.py\n", []string{"not translated: --clusters=all: name one"}, "clusters ="},
-		"a launcher in a variable in a variable": {"#SBATCH -N2\nexport L=\"torchrun --nproc_per_node $((G * 2)) --rdzv_id $(date +%s)\"\n" +
+		"a launcher in a variable in a " +
+			"variable": {"#SBATCH -N2\nexport L=\"torchrun --nproc_per_node $((G * 2)) --rdzv_id $(date +%s)\"\n" +
 			"export C=\"$L t.py --x 1\"\nsrun $C\n", []string{`command = ["python3", "-u", "t.py", "--x", "1"]`}, "setup.env"},
-		"a variable behind the script": {"#SBATCH -N1\nL=\"torchrun --nproc_per_node $((G * 2))\"\nA=\"--out $(date +%s)\"\nsrun $L t.py $A\n",
+		"a variable behind the script": {"#SBATCH -N1\nL=\"torchrun --nproc_per_node $((G * 2))\"\nA=\"--out $(date " +
+			"+%s)\"\nsrun $L t.py $A\n",
 			[]string{`script = ["export A=\"--out $(date +%s)\""]`, "exec python3 -u t.py ${A}"}, ""},
-		"a variable behind a launcher's module": {"#SBATCH -N1\nA=\"--out run-$(date +%s)\"\nsrun torchrun --nproc_per_node 4 -m pkg.train $A\n",
+		"a variable behind a launcher's " +
+			"module": {"#SBATCH -N1\nA=\"--out run-$(date +%s)\"\nsrun torchrun --nproc_per_node 4 -m pkg.train $A\n",
 			[]string{`script = ["export A=\"--out run-$(date +%s)\""]`, "exec python3 -u -m pkg.train ${A}"}, "not translated"},
 		"a launcher that is a module": {"#SBATCH -N1\nA=\"--rdzv_id $(date +%s)\"\nsrun python -m torch.distributed.run $A t.py\n",
 			[]string{`command = ["python", "-u", "t.py"]`}, "not translated"},
 		"what each rank would run": {"#SBATCH -N1\nC=\"torchrun --nproc_per_node $((G * 2)) t.py --name $(date +%s)\"\nsrun $C\n",
-			[]string{"# line 4: not translated: $(date +%s): each rank does this, where the script does it once: set it in setup.script"}, ""},
+			[]string{"# line 4: not translated: $(date +%s): each rank does this, where the script does it once: set it in setup.script"},
+			""},
 		"what each rank would draw": {"#SBATCH -N1\nsrun python t.py --seed $RANDOM --port $((RANDOM % 9))\n",
 			[]string{"# line 3: not translated: ${RANDOM}: each rank", "# line 3: not translated: $((RANDOM % 9)): each rank"}, ""},
 		"what each rank runs": {"#SBATCH -N1\nsrun bash -c 'python t.py --name $(hostname)'\n",

@@ -100,7 +100,8 @@ func (t *translation) componentRanks(c *component, counts []int) {
 	if t.line.usesSrun && !t.line.isLauncher && t.line.perNode.n == 0 && t.line.perNode.word == "" {
 		switch most := c.asked.most(); {
 		case len(counts) != 1:
-			c.note(0, "not translated: %d ranks on each node: launch.nproc_per_node must be one number for a component to have its own", most)
+			c.note(0, "not translated: %d ranks on each node: launch.nproc_per_node must be one number for a component to have its own",
+				most)
 			ranks = 0
 		case most != ranks:
 			ranks = most

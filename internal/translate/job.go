@@ -85,7 +85,8 @@ func (t *translation) commandWords(l *launch) (command, needed []string) {
 		fields = append(fields, f)
 		for _, p := range f {
 			if p.dynamic && !p.inRanks && isOnce(p) {
-				l.notes = append(l.notes, "not translated: "+quoted(p.text)+": each rank does this, where the script does it once: set it in setup.script")
+				l.notes = append(l.notes, "not translated: "+quoted(p.text)+
+					": each rank does this, where the script does it once: set it in setup.script")
 			}
 		}
 	}
@@ -109,7 +110,8 @@ func (t *translation) commandWords(l *launch) (command, needed []string) {
 
 // isOnce reports whether a shell that works out a piece runs a program, or comes to another value than the shell of another rank.
 func isOnce(p piece) bool {
-	return strings.Contains(strings.ReplaceAll(p.text, "$((", ""), "$(") || strings.Contains(p.text, "`") || slices.ContainsFunc(p.names, isDrawn)
+	return strings.Contains(strings.ReplaceAll(p.text, "$((", ""), "$(") || strings.Contains(p.text, "`") ||
+		slices.ContainsFunc(p.names, isDrawn)
 }
 
 // topKeys are the keys outside all tables.

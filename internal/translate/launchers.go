@@ -107,7 +107,8 @@ func (t *translation) peelTorchrun(l *launch, python string, words []string, pas
 	}
 	for _, f := range kept {
 		name, _, _ := strings.Cut(strings.TrimPrefix(f, "--"), "=")
-		if !slices.Contains([]string{"", "nproc-per-node", "nnodes", "max-restarts", "numa-binding", "shutdown-timeout", "module", "no-python",
+		if !slices.Contains([]string{"", "nproc-per-node", "nnodes", "max-restarts", "numa-binding",
+			"shutdown-timeout", "module", "no-python",
 			"run-path", "pass-local-rank"}, name) {
 			other = append(other, f)
 		}
@@ -298,7 +299,8 @@ const mpiValues = `n np c N ppn perhost npernode ntasks-per-node hostfile machin
 func (t *translation) peelMPI(l *launch, words []string) (rest []string, err error) {
 	launcher := path.Base(words[0])
 	if launcher == "ibrun" || launcher == "aprun" {
-		return nil, fmt.Errorf("%s is a launcher of its site that cannot be translated: write launch.command as one rank of it runs", launcher)
+		return nil, fmt.Errorf("%s is a launcher of its site that cannot be translated: write launch.command as one rank of it runs",
+			launcher)
 	}
 	l.mpi, l.usesSrun = true, true
 	var other []string

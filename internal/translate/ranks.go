@@ -85,14 +85,16 @@ func (t *translation) rankKeys() {
 		t.launch.put("mode", "task", `srun starts each rank, as before; "agent" can restart ranks within the job`)
 	}
 	if l.isLauncher && l.usesSrun && t.stepTasks()[0] > 1 {
-		l.notes = append(l.notes, fmt.Sprintf("the script has %d tasks on a node, each of which would start a launcher: here one agent does",
-			t.stepTasks()[0]))
+		l.notes = append(l.notes,
+			fmt.Sprintf("the script has %d tasks on a node, each of which would start a launcher: here one agent does",
+				t.stepTasks()[0]))
 	}
 	if !l.usesSrun && asked.nodes > 1 && !t.isCommand {
 		l.notes = append(l.notes, "the script starts this on its first node alone: here it runs on all nodes of slurm.nodes")
 	}
 	if n := newRequest(l.srun, asked.nodes).nodes; n != asked.nodes {
-		l.notes = append(l.notes, fmt.Sprintf("srun's step is on %d nodes, and the job has %d: here it runs on all of them", n, asked.nodes))
+		l.notes = append(l.notes,
+			fmt.Sprintf("srun's step is on %d nodes, and the job has %d: here it runs on all of them", n, asked.nodes))
 	}
 	if l.nodes > 0 && l.nodes != asked.nodes {
 		l.notes = append(l.notes, fmt.Sprintf("the launcher's number of nodes, %d, is not that of the job, %d, which counts here",
@@ -121,7 +123,8 @@ func (t *translation) coreKeys(counts []int) {
 	}
 	cores := tasks * max(1, t.asked.cpus)
 	if len(counts) == 0 {
-		t.slurm.note(line, "not translated: %s: %d cores of a node, for a number of ranks that only the node knows: write launch.nproc_per_node",
+		t.slurm.note(line, "not translated: %s: %d cores of a node, for a number of ranks that only the node knows: "+
+			"write launch.nproc_per_node",
 			quoted(g.Word()), cores)
 		return
 	}

@@ -66,7 +66,8 @@ func isSecretArgument(name, value string) bool {
 	named, sure := namesSecret(name)
 	const shortest = 8
 	looks := len(value) >= shortest && strings.ContainsAny(value, "0123456789")
-	return named && (sure || looks) && !plainValue().MatchString(value) && !strings.HasPrefix(value, "$") && !strings.HasPrefix(value, `"$`) ||
+	return named && (sure || looks) && !plainValue().MatchString(value) && !strings.HasPrefix(value, "$") &&
+		!strings.HasPrefix(value, `"$`) ||
 		secretForm().MatchString(value)
 }
 

@@ -240,7 +240,8 @@ func (t *translation) withArrays(items []item, command, needed []string) ([]item
 			continue
 		}
 		text := name + "_ARRAY"
-		items = append(items, item{kind: runsLine, line: t.line.line, text: "export " + text + "=$(declare -p " + name + ")", reads: []string{name}})
+		items = append(items, item{kind: runsLine, line: t.line.line, text: "export " + text + "=$(declare -p " + name + ")",
+			reads: []string{name}})
 		read = append(read, `eval "$`+text+`"`)
 		t.launch.note(t.line.line, "%s comes from setup.script as %s: no program gets an array of the shell's", name, text)
 	}

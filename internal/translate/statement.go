@@ -389,7 +389,8 @@ var quietPrograms = strings.Fields("echo printf date hostname pwd env printenv s
 
 // utilities are programs that a script calls on its way; none is what a job is for.
 var utilities = append(strings.Fields("cp mv rm tar rsync ln chmod unzip unpigz gzip test [ [[ sed grep awk find "+
-	"export pip pip3 git make cmake wandb huggingface-cli module ml conda mamba source . eval cd pushd popd alias unset read mapfile scontrol squeue "+
+	"export pip pip3 git make cmake wandb huggingface-cli module ml conda mamba source . eval cd pushd popd alias unset "+
+	"read mapfile scontrol squeue "+
 	"sinfo sacct curl wget wait trap head tail sort wc tee xargs stat realpath dirname basename lfs aws gsutil rclone"), quietPrograms...)
 
 // programOf is the name of a command's program, without its folder; "" where only the shell knows it.

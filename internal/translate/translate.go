@@ -144,7 +144,8 @@ func command(line string, o Options) (Result, error) {
 	t.statements(list)
 	at := t.launchLine()
 	if at < 0 || len(t.items) != 1 {
-		return Result{}, errors.New("write one command, which begins with torchrun, srun, mpirun, accelerate launch, python or your program")
+		return Result{}, errors.New("write one command, which begins with torchrun, srun, mpirun, accelerate " +
+			"launch, python or your program")
 	}
 	if err := t.readLaunch(t.items[at]); err != nil {
 		return Result{}, err

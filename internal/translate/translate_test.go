@@ -146,7 +146,8 @@ func checkAsked(t *testing.T, file string, got, want asked) {
 		want.cores = "8" // one for each rank
 	}
 	if got.nodes != want.nodes || got.cores != want.cores || got.gpus != want.gpus {
-		t.Errorf("%s: %s nodes, %s cores, %s GPUs; want %s, %s, %s", file, got.nodes, got.cores, got.gpus, want.nodes, want.cores, want.gpus)
+		t.Errorf("%s: %s nodes, %s cores, %s GPUs; want %s, %s, %s", file, got.nodes, got.cores, got.gpus,
+			want.nodes, want.cores, want.gpus)
 	}
 	if _, requeues := want.others["requeue"]; requeues && want.others["signal"] == "" {
 		delete(got.others, "signal") // ddpbatch's own warning of a job that is started again
@@ -190,7 +191,8 @@ func TestJobsRunTheSame(t *testing.T) {
 		"lightning": {[]int{2}, "task", "python3|train.py|fit|--trainer.num_nodes=4|--trainer.devices=2|model.widths=[64,128]",
 			map[string]string{"NCCL_DEBUG": "INFO", "PYTHONFAULTHANDLER": "1"}},
 		"accelerate": {[]int{8}, "agent", "python3|-u|finetune.py|--model|meta/llama|--lr|2e-5",
-			map[string]string{"GPUS_PER_NODE": "8", "HF_HOME": "/proj/cache/hf", "ACCELERATE_MIXED_PRECISION": "bf16", "SCRIPT": "finetune.py",
+			map[string]string{"GPUS_PER_NODE": "8", "HF_HOME": "/proj/cache/hf", "ACCELERATE_MIXED_PRECISION": "bf16",
+				"SCRIPT":      "finetune.py",
 				"SCRIPT_ARGS": "     --model meta/llama     --lr 2e-5     "}},
 		"array": {[]int{1}, "agent",
 			`bash|-c|exec python sweep.py --index ${SLURM_ARRAY_TASK_ID} --lr 0.01 --out out/"${SLURM_ARRAY_TASK_ID}"`, nil},
@@ -280,7 +282,8 @@ func TestCommandsAreTranslated(t *testing.T) {
 		"python -m torch.distributed.launch --nproc_per_node=4 a.py": {
 			`command = ["python", "-u", "a.py", "--local-rank=${local_rank}"]`},
 		"python -m torch.distributed.launch --nproc_per_node=4 --use_env a.py": {`command = ["python", "-u", "a.py"]`},
-		"mpirun -n 8 -npernode 4 prog in.txt":                                  {`name = "prog"`, "nodes = 2", "nproc_per_node = 4", "no MPI"},
+		"mpirun -n 8 -npernode 4 prog in.txt": {`name = "prog"`, "nodes = 2",
+			"nproc_per_node = 4", "no MPI"},
 		"mpiexec.hydra -np 4 -ppn 2 -genv X 1 ./a": {"nodes = 2", "nproc_per_node = 2", `X = "1"`,
 			`command = ["./a"]`},
 		"accelerate launch --num_processes 4 --num_cpu_threads_per_process=2 t.py": {"nproc_per_node = 4", `OMP_NUM_THREADS = "2"`,
@@ -313,7 +316,8 @@ func TestCommandsAreTranslated(t *testing.T) {
 			t.Errorf("%s: %v\n%s", line, err, result.Text)
 		}
 	}
-	for _, line := range []string{"", "ls -l", "python a.py; rm b", "torchrun 'a", "for i in 1; do torchrun a; done", "torchrun", "a\x00b"} {
+	for _, line := range []string{"", "ls -l", "python a.py; rm b", "torchrun 'a", "for i in 1; do torchrun a; done",
+		"torchrun", "a\x00b"} {
 		if result, err := Command(line, Options{Base: "."}); err == nil {
 			t.Errorf("%q: %s", line, result.Text)
 		}
@@ -329,10 +333,13 @@ func TestSecretsAreNamedAndNotCopied(t *testing.T) {
 		"ARGS='--api-key " + secret + "'\nexport ARGS", "srun python x.py --api-key " + secret, "srun python x.py api_key=" + secret,
 		"export PROXY=http://me:" + secret + "@proxy:80", "if true; then export AWS_SECRET_ACCESS_KEY=" + secret + "; fi",
 		"cat > conf <<END\napi_key: " + secret + "\nEND", "trap 'curl --token " + secret + "' TERM",
-		"A=(\"--api-key\" \"" + secret + "\" $(cat a))\nsrun python x.py ${A[@]}", "A=(api_key=" + secret + " $(cat a))\nsrun python x.py ${A[@]}",
-		"A=('--api-key=" + secret + "' $(cat a))\nsrun python x.py ${A[@]}", "A=($(cat a) '--api-key' '" + secret + "')\nsrun python x.py ${A[@]}",
+		"A=(\"--api-key\" \"" + secret + "\" $(cat a))\nsrun python x.py ${A[@]}", "A=(api_key=" + secret +
+			" $(cat a))\nsrun python x.py ${A[@]}",
+		"A=('--api-key=" + secret + "' $(cat a))\nsrun python x.py ${A[@]}", "A=($(cat a) '--api-key' '" + secret +
+			"')\nsrun python x.py ${A[@]}",
 		"A=(--password " + secret + ")\nsrun python x.py ${A[@]}",
-		"#SBATCH --export=ALL,API_KEY=" + secret, "#SBATCH --comment='password=" + secret + "'", "srun bash -c 'x --password " + secret + "; y'",
+		"#SBATCH --export=ALL,API_KEY=" + secret, "#SBATCH --comment='password=" + secret + "'",
+		"srun bash -c 'x --password " + secret + "; y'",
 	} {
 		result, err := Script("#!/bin/bash\n"+script+"\nsrun python last.py\n", Options{Base: "."})
 		if err != nil {
@@ -342,7 +349,8 @@ func TestSecretsAreNamedAndNotCopied(t *testing.T) {
 			t.Errorf("%s: %v\n%s", script, err, result.Text)
 		}
 	}
-	result, err := Script("#!/bin/bash\nexport TOKENIZERS_PARALLELISM=false HF_TOKEN=$(cat ~/.token)\nsrun python x.py\n", Options{Base: "."})
+	result, err := Script("#!/bin/bash\nexport TOKENIZERS_PARALLELISM=false HF_TOKEN=$(cat ~/.token)\nsrun python x.py\n",
+		Options{Base: "."})
 	if err != nil || !strings.Contains(result.Text, `TOKENIZERS_PARALLELISM = "false"`) ||
 		!strings.Contains(result.Text, `"export HF_TOKEN=$(cat ~/.token)"`) {
 		t.Errorf("%v\n%s", err, result.Text)

@@ -189,7 +189,8 @@ type pathStep struct {
 func (s pathStep) exposed() string {
 	switch {
 	case !Trusted(s.info):
-		return fmt.Sprintf("it belongs to the user with the id %d, who decides what is below it; choose a folder below your own", Owner(s.info))
+		return fmt.Sprintf("it belongs to the user with the id %d, who decides what is below it; choose a folder below your own",
+			Owner(s.info))
 	case s.info.IsDir() && Replaceable(s.info):
 		return fmt.Sprintf("others can replace what is in it; to end that: chmod go-w '%s'", s.path)
 	}
@@ -199,8 +200,8 @@ func (s pathStep) exposed() string {
 // maxLinks is how many links the kernel follows on the way to a path (path_resolution(7)).
 const maxLinks = 40
 
-// walkPath returns the steps from / to a path. After a link come the steps to its target. If a step cannot be read, walkPath returns the error, and
-// the steps before it.
+// walkPath returns the steps from / to a path. After a link come the steps to its target. If a step cannot be read, walkPath returns the
+// error, and the steps before it.
 func walkPath(path string) (steps []pathStep, err error) {
 	path, err = filepath.Abs(path)
 	if err != nil {

@@ -59,8 +59,10 @@ func TestPrivateDirRefusesWhatOthersMayEnter(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o700 {
 		t.Fatalf("%v, %v", info, err)
 	}
-	open, link, file, foreign := filepath.Join(dir, "open"), filepath.Join(dir, "link"), filepath.Join(dir, "file"), filepath.Join(dir, "foreign")
-	if err := errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, 0o750), os.Symlink(own, link), os.WriteFile(file, nil, 0o600), os.Mkdir(foreign, 0o700)); err != nil {
+	open, link, file, foreign := filepath.Join(dir, "open"), filepath.Join(dir, "link"), filepath.Join(dir, "file"),
+		filepath.Join(dir, "foreign")
+	if err := errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, 0o750), os.Symlink(own, link), os.WriteFile(file, nil, 0o600),
+		os.Mkdir(foreign, 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	refused := []string{open, link, file}

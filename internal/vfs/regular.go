@@ -72,9 +72,9 @@ func opened(name string, f *os.File, err error) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// openLeased opens what another process holds a lease on (fcntl(2), F_SETLEASE), as Samba and the kernel's NFS server do for their clients: the
-// open that was tried has asked for it back. It is tried again until the lease is gone, and never without O_NONBLOCK, which would wait by itself:
-// a pipe may have taken the name meanwhile.
+// openLeased opens what another process holds a lease on (fcntl(2), F_SETLEASE), as Samba and the kernel's NFS server do for their clients:
+// the open that was tried has asked for it back. It is tried again until the lease is gone, and never without O_NONBLOCK, which would wait
+// by itself: a pipe may have taken the name meanwhile.
 func openLeased(open func(flags int) (*os.File, error)) (*os.File, error) {
 	limited, cancel := context.WithTimeout(context.Background(), leaseLimit())
 	defer cancel()

@@ -61,9 +61,9 @@ type File interface {
 	Sync() error
 }
 
-// Rename gives a file of so many bytes (a folder: size -1) a name that nothing has and that nobody else gives to anything. The reply of a network file
-// system may get lost: the request that is sent again then finds the source gone, or the target there. So where the source is gone and
-// the target is there, with the size, the rename has happened, whatever the answer was.
+// Rename gives a file of so many bytes (a folder: size -1) a name that nothing has and that nobody else gives to anything. The reply of a
+// network file system may get lost: the request that is sent again then finds the source gone, or the target there. So where the source is
+// gone and the target is there, with the size, the rename has happened, whatever the answer was.
 func Rename(fsys FS, from, to string, size int64) error {
 	err := fsys.Rename(from, to)
 	if err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) && !errors.Is(err, syscall.ESTALE) {

@@ -13,8 +13,8 @@ import (
 
 // Within returns fsys with a private folder at dir, an absolute path. PrivateDir(dir) makes or finds the folder, checks that no other
 // user can replace it, and holds it open. From then on everything below dir is reached through that descriptor, whatever becomes of the
-// path, and new files have mode 0600. Nothing below dir can be used before. A file system without owners, such as one in memory, is returned
-// as it is.
+// path, and new files have mode 0600. Nothing below dir can be used before. A file system without owners, such as one in memory, is
+// returned as it is.
 func Within(fsys FS, dir string) FS {
 	if w, ok := fsys.(interface{ Within(dir string) FS }); ok {
 		return w.Within(dir)

@@ -24,7 +24,8 @@ func TestUnknownEndpointIsAskedForAgain(t *testing.T) {
 		said    []string // by the lines after 10 and 20 s
 		want    string
 	}{
-		{"unknown", append(strings.Split(strings.Repeat("server misbehaving,", 15), ",")[:15], "no such host", "no such host", "no such host"),
+		{"unknown", append(strings.Split(strings.Repeat("server misbehaving,", 15), ",")[:15], "no such host",
+			"no such host", "no such host"),
 			[]string{"server misbehaving", "no such host"}, "18     lookup n9: no such host"},
 		{"no answer", nil, []string{"no answer", "no answer"}, "0      no answer"},
 	} {
@@ -46,7 +47,8 @@ func TestUnknownEndpointIsAskedForAgain(t *testing.T) {
 				}
 				begin := time.Now()
 				v, err := Run(t.Context(), c)
-				if took := time.Since(begin); !errors.Is(err, rendezvous.ErrTimeout) || v.Cause != "timeout" || v.Exit != 124 || took != c.JoinTimeout {
+				if took := time.Since(begin); !errors.Is(err, rendezvous.ErrTimeout) || v.Cause != "timeout" || v.Exit != 124 ||
+					took != c.JoinTimeout {
 					t.Errorf("after %v it ended with %+v, %v", took, v, err)
 				}
 				for _, text := range []string{"did not find the endpoint's host n9: within 25s", "n9:29400", test.want} {

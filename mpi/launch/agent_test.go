@@ -18,7 +18,8 @@ func TestConfigReachesItsParts(t *testing.T) {
 			continue
 		}
 		for _, part := range parts {
-			if got := part.FieldByName(field.Name); got.IsValid() && reflect.DeepEqual(got.Interface(), whole.FieldByIndex(field.Index).Interface()) {
+			if got := part.FieldByName(field.Name); got.IsValid() &&
+				reflect.DeepEqual(got.Interface(), whole.FieldByIndex(field.Index).Interface()) {
 				found[field.Name] = true
 			} else if got.IsValid() {
 				t.Errorf("%s is %v, and %v in the %v", field.Name, whole.FieldByIndex(field.Index), got, part.Type())

@@ -13,7 +13,8 @@ import (
 
 const (
 	lacksTorch = "ModuleNotFoundError: No module named 'torch'"
-	noTorch    = `printf 'Traceback (most recent call last):\n  File "train.py", line 1, in <module>\n    import torch\n%s\n' "` + lacksTorch + `" >&2; exit 1`
+	noTorch    = `printf 'Traceback (most recent call last):\n  File "train.py", line 1, in <module>\n    import torch\n%s\n' "` +
+		lacksTorch + `" >&2; exit 1`
 )
 
 // What no restart mends is not started again, whatever max_restarts allows; the verdict and the report say what was wrong, and what to do.

@@ -16,22 +16,27 @@ import (
 
 // Config is the [launch] table of a job.
 type Config struct {
-	NprocPerNode Nproc         `json:"nproc_per_node"`
-	Command      []string      `json:"command,omitempty"` // empty: the built-in trainer
-	Check        [][]string    `json:"check,omitempty"`   // commands that must exit with 0 on a node before its workers are started
-	Mode         string        `json:"mode"`              // "agent": one task a node | "task": one task a rank
-	MaxRestarts  int           `json:"max_restarts"`
-	MinNodes     int           `json:"min_nodes,omitempty"`   // the fewest nodes to go on with where others are lost; 0: all
-	Interface    string        `json:"interface,omitempty"`   // see reach.ParseInterface; "": the one that routes to the peer
-	Ports        string        `json:"ports,omitempty"`       // that agents take, see ParsePorts; "": Slurm's SrunPortRange, or the usual ones
-	WarnSignal   string        `json:"warn_signal"`           // "USR2" and the like: forwarded before a stop, to workers that have a handler
-	Prefix       string        `json:"prefix"`                // of the lines of a command's ranks, where there are several (output.Config); "": none
-	Grace        time.Duration `json:"grace"`                 // between TERM and KILL
-	Hang         time.Duration `json:"hang"`                  // workers without a sign of life for so long hang; 0: never
-	GPUs         string        `json:"gpus"`                  // what each worker sees: "auto" | "all" | "one"
-	TorchStore   *bool         `json:"torch_store,omitempty"` // serve PyTorch's store at MASTER_PORT; nil: where the command is Python
-	OnEnd        []string      `json:"on_end,omitempty"`      // run on the first node when nothing follows the run's end by itself; empty: none
-	NUMA         string        `json:"numa,omitempty"`        // torchrun's --numa-binding: "node" | "socket" | "exclusive" | "core-complex"; "": none
+	NprocPerNode Nproc      `json:"nproc_per_node"`
+	Command      []string   `json:"command,omitempty"` // empty: the built-in trainer
+	Check        [][]string `json:"check,omitempty"`   // commands that must exit with 0 on a node before its workers are started
+	Mode         string     `json:"mode"`              // "agent": one task a node | "task": one task a rank
+	MaxRestarts  int        `json:"max_restarts"`
+	MinNodes     int        `json:"min_nodes,omitempty"` // the fewest nodes to go on with where others are lost; 0: all
+	Interface    string     `json:"interface,omitempty"` // see reach.ParseInterface; "": the one that routes to the peer
+	// that agents take, see ParsePorts; "": Slurm's SrunPortRange, or the usual ones
+	Ports string `json:"ports,omitempty"`
+	// "USR2" and the like: forwarded before a stop, to workers that have a handler
+	WarnSignal string `json:"warn_signal"`
+	// of the lines of a command's ranks, where there are several (output.Config); "": none
+	Prefix     string        `json:"prefix"`
+	Grace      time.Duration `json:"grace"`                 // between TERM and KILL
+	Hang       time.Duration `json:"hang"`                  // workers without a sign of life for so long hang; 0: never
+	GPUs       string        `json:"gpus"`                  // what each worker sees: "auto" | "all" | "one"
+	TorchStore *bool         `json:"torch_store,omitempty"` // serve PyTorch's store at MASTER_PORT; nil: where the command is Python
+	// run on the first node when nothing follows the run's end by itself; empty: none
+	OnEnd []string `json:"on_end,omitempty"`
+	// torchrun's --numa-binding: "node" | "socket" | "exclusive" | "core-complex"; "": none
+	NUMA string `json:"numa,omitempty"`
 
 	MetricsDir    string `json:"metrics_dir,omitempty"`    // a folder, where agent 0 writes how the run gets on; "": none
 	MetricsListen string `json:"metrics_listen,omitempty"` // where it answers who asks for that, see ParseListen; "": nowhere
@@ -49,7 +54,8 @@ type Nproc struct {
 
 // DefaultConfig is what a job gets that says nothing.
 func DefaultConfig() Config {
-	return Config{NprocPerNode: Nproc{Counts: []int{1}}, Mode: "agent", WarnSignal: "USR2", Prefix: output.DefaultPrefix, Grace: defaultGrace, Hang: defaultHang, GPUs: "auto"}
+	return Config{NprocPerNode: Nproc{Counts: []int{1}}, Mode: "agent", WarnSignal: "USR2", Prefix: output.DefaultPrefix,
+		Grace: defaultGrace, Hang: defaultHang, GPUs: "auto"}
 }
 
 // Validate says what is wrong with the keys of [launch], each error beginning with its key.
@@ -145,7 +151,8 @@ func checkCount(workers int) (int, error) {
 		return 0, err
 	}
 	if most := max(manyWorkers, manyEachCore*machine.Cores()); workers > most {
-		return 0, fmt.Errorf("%d workers on this node are more than it can do with (%d cores; at most %d): write how many each node runs, not the whole world, or use more nodes",
+		return 0, fmt.Errorf("%d workers on this node are more than it can do with (%d cores; at most %d): write how many each node "+
+			"runs, not the whole world, or use more nodes",
 			workers, machine.Cores(), most)
 	}
 	return workers, nil

@@ -69,7 +69,8 @@ func TestTwoJobsOnTheSamePortsFindTheirOwn(t *testing.T) {
 // An agent with another secret than its run's hears so from agent 0, and ends; agent 0 tells once that it came.
 func TestAgentWithAnotherSecretEnds(t *testing.T) {
 	t.Parallel()
-	for name, w := range map[string]*world{"ports": newWorld(t, []int{1, 1}, "say", "x"), "told": newStep(t, 2, "say", "x"), "endpoint": newEndpointWorld(t)} {
+	for name, w := range map[string]*world{"ports": newWorld(t, []int{1, 1}, "say", "x"), "told": newStep(t, 2, "say", "x"),
+		"endpoint": newEndpointWorld(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // most of it is a pause, where there are several ports
 			secret := auth.NewSecret()
@@ -83,14 +84,16 @@ func TestAgentWithAnotherSecretEnds(t *testing.T) {
 				awaitListener(t, addr) // who comes first is agent 0
 			}
 			r := <-w.begin(t.Context(), 1)
-			if r.err == nil || r.Exit != 1 || r.Cause != "start" || !strings.Contains(r.Message, "this very run refused this side's secret") ||
+			if r.err == nil || r.Exit != 1 || r.Cause != "start" ||
+				!strings.Contains(r.Message, "this very run refused this side's secret") ||
 				!strings.Contains(r.Message, "DDPBATCH_SECRET") {
 				t.Errorf("the agent with another secret ended with %+v", r)
 			}
 			testkit.Eventually(t, "agent 0 tells of it", func() bool { return strings.Contains(w.log.String(), auth.ErrUnproved.Error()) })
 			cancel()
 			<-first
-			if n := strings.Count(w.log.String(), auth.ErrUnproved.Error()); n != 1 || !strings.Contains(w.log.String(), "remote=127.0.0.1:") {
+			if n := strings.Count(w.log.String(), auth.ErrUnproved.Error()); n != 1 ||
+				!strings.Contains(w.log.String(), "remote=127.0.0.1:") {
 				t.Errorf("agent 0 tells %d times of one host:\n%s", n, w.log.String())
 			}
 		})
@@ -111,7 +114,8 @@ func TestAnotherRunOfTheSameIDIsNotJoined(t *testing.T) {
 	first := one.begin(ctx, 0)
 	awaitListener(t, fmt.Sprintf("%s:%d", rendezvous.Loopback, ports[0]))
 	late := two.begin(ctx, 1)
-	testkit.Eventually(t, "agent 1 hears that it is refused", func() bool { return strings.Contains(log.String(), "refused this side's secret") })
+	testkit.Eventually(t, "agent 1 hears that it is refused",
+		func() bool { return strings.Contains(log.String(), "refused this side's secret") })
 	if v := two.agree([]result{<-two.begin(ctx, 0), <-late}); v.Cause != "done" {
 		t.Errorf("verdict is %+v", v)
 	}
@@ -155,7 +159,8 @@ func TestAnotherRunHasTheEndpoint(t *testing.T) {
 	two.agents = []AgentConfig{c}
 	awaitListener(t, c.Endpoint)
 	r := <-two.begin(t.Context(), 0)
-	if r.err == nil || r.Exit != 1 || r.Cause != "start" || !strings.Contains(r.Message, c.Endpoint+": handshake: the server refused this run's secret") {
+	if r.err == nil || r.Exit != 1 || r.Cause != "start" ||
+		!strings.Contains(r.Message, c.Endpoint+": handshake: the server refused this run's secret") {
 		t.Errorf("the agent ended with %+v", r)
 	}
 	cancel()
@@ -200,7 +205,8 @@ func TestEndpointIsTaken(t *testing.T) {
 			var c AgentConfig
 			var log *testkit.Journal
 			var r result
-			// Half of the time is for agent 0 to answer, and a try has a quarter. Where a busy machine needs more between them, there is more.
+			// Half of the time is for agent 0 to answer, and a try has a quarter.
+			// Where a busy machine needs more between them, there is more.
 			for limit := 12 * time.Second; r.Cause != "start" && limit < bound; limit *= 3 {
 				w := newEndpointWorld(t)
 				c, log = w.agents[1], new(testkit.Journal)
@@ -209,7 +215,8 @@ func TestEndpointIsTaken(t *testing.T) {
 				r = <-w.begin(t.Context(), 0)
 			}
 			want := fmt.Sprintf("port %d of this machine is taken by another program", portOf(l))
-			if r.err == nil || r.Exit != 1 || r.Cause != "start" || !strings.Contains(r.Message, want) || !strings.Contains(r.Message, "ss -tanp") {
+			if r.err == nil || r.Exit != 1 || r.Cause != "start" || !strings.Contains(r.Message, want) ||
+				!strings.Contains(r.Message, "ss -tanp") {
 				t.Errorf("the agent ended with %+v, want %q", r, want)
 			}
 			if r.took >= c.JoinTimeout {
@@ -242,7 +249,8 @@ func TestAgentsOfDifferentVersionsSaySo(t *testing.T) {
 	}{
 		"one port": {1, "start", "did not get through to agent 0 at 127.0.0.1: ADDR: ", 1},
 		"two ports": {
-			2, "timeout", "did not get through to agent 0 at 127.0.0.1: within LIMIT: the time for all agents to meet is over, and at ADDR ", 124,
+			2, "timeout", "did not get through to agent 0 at 127.0.0.1: within LIMIT: the time for all agents to meet " +
+				"is over, and at ADDR ", 124,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -270,7 +278,8 @@ func TestAgentsOfDifferentVersionsSaySo(t *testing.T) {
 				!strings.HasSuffix(r.Message, versions) || strings.Contains(r.Message, "\n") {
 				t.Errorf("the agent ended with %+v; want %q and %q", r, want, versions)
 			}
-			if got := log.String(); strings.Count(got, "a ddpbatch of another version has agent 0's port") != 1 || !strings.Contains(got, versions) {
+			if got := log.String(); strings.Count(got, "a ddpbatch of another version has agent 0's port") != 1 ||
+				!strings.Contains(got, versions) {
 				t.Errorf("the log is\n%s", got)
 			}
 		})

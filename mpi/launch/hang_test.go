@@ -142,7 +142,8 @@ exec sleep 3600`)
 	r := w.run()
 	v := w.agree(r)
 	checkHang(t, v, 1, "n1", "rank 1 on n1 was stopped (SIGSTOP) and gave no sign of life")
-	if len(v.Ranks) != 3 || v.Ranks[0].Rank != 1 || v.Ranks[0].Signal != int(syscall.SIGTERM) || v.Ranks[0].Followed || !v.Ranks[1].Followed {
+	if len(v.Ranks) != 3 || v.Ranks[0].Rank != 1 || v.Ranks[0].Signal != int(syscall.SIGTERM) ||
+		v.Ranks[0].Followed || !v.Ranks[1].Followed {
 		t.Errorf("ranks ended as %+v", v.Ranks)
 	}
 	if text := w.logOf("n1", 1, "stacks"); !strings.Contains(text, "stopped by a signal (SIGSTOP") {
@@ -163,7 +164,8 @@ func TestRunRestartsAfterAHang(t *testing.T) {
 		t.Errorf("attempt 1: %+v, %v", v, err)
 	}
 	for rank, host := range []string{"n1", "n2"} { // every node tells of its own
-		if path := w.dir.LogPath(1, host, rank, "stacks"); !strings.Contains(v.Report, "stacks: "+path+"\n") || w.logOf(host, rank, "stacks") == "" {
+		if path := w.dir.LogPath(1, host, rank, "stacks"); !strings.Contains(v.Report, "stacks: "+path+"\n") ||
+			w.logOf(host, rank, "stacks") == "" {
 			t.Errorf("report is\n%s", v.Report)
 		}
 	}

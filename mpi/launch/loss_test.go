@@ -22,7 +22,8 @@ func (w *world) away(index int) *exec.Cmd {
 	text, err := json.Marshal(remoteAgent{
 		Index: c.Index, Count: c.Count, Nproc: c.Nproc, Attempt: c.Attempt, Host: c.Host, Hosts: c.Hosts,
 		Ports: c.Ports, Secret: c.Secret.Hex(), RunID: c.RunID, Version: c.Version,
-		Command: c.Command, Env: c.Env, RunDir: w.dir.Path(), MinCount: c.MinCount, LastCall: c.LastCall, MaxRestarts: c.Policy.MaxRestarts, Sweep: c.Sweep,
+		Command: c.Command, Env: c.Env, RunDir: w.dir.Path(), MinCount: c.MinCount, LastCall: c.LastCall,
+		MaxRestarts: c.Policy.MaxRestarts, Sweep: c.Sweep,
 	})
 	must(w.t, err)
 	exe, err := os.Executable()
@@ -97,7 +98,8 @@ func TestVerdictOutlivesAgent0(t *testing.T) {
 		ended <- result{v, err, 0}
 	}()
 	w.awaitMarks("0", "1")
-	must(t, w.dir.WriteVerdict(rundir.Verdict{Attempt: 1, JobID: "77", Cause: "crash", FirstRank: -1, Exit: 9, Message: "agent 0's own", Time: time.Now().Round(0)}))
+	must(t, w.dir.WriteVerdict(rundir.Verdict{Attempt: 1, JobID: "77", Cause: "crash", FirstRank: -1, Exit: 9, Message: "agent 0's own",
+		Time: time.Now().Round(0)}))
 	must(t, agent.Process.Kill())
 	if v := w.agree([]result{<-ended}); v.Message != "agent 0's own" {
 		t.Errorf("verdict is %+v", v)

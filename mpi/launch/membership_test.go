@@ -42,7 +42,8 @@ func TestRunGoesOnWithoutALostAgent(t *testing.T) {
 		t.Errorf("verdict is %+v", v)
 	}
 	before, err := w.dir.Verdict(1)
-	if err != nil || before.Cause != "node" || !strings.Contains(before.Message, connectionEnded) || !before.Restart || !slices.Equal(before.Nodes, []string{"n2"}) {
+	if err != nil || before.Cause != "node" || !strings.Contains(before.Message, connectionEnded) || !before.Restart ||
+		!slices.Equal(before.Nodes, []string{"n2"}) {
 		t.Errorf("the first round's verdict is %+v, %v", before, err)
 	}
 	for rank, host := range []string{"n1", "n3", "n3", "n3"} {

@@ -61,8 +61,8 @@ func TestAgentsThatCannotTakePart(t *testing.T) {
 	}
 }
 
-// One that rejects where the run can begin without it is one less, and agent 0 says why. It is not waited for, and not taken for another one of
-// its machine.
+// One that rejects where the run can begin without it is one less, and agent 0 says why. It is not waited for, and not taken for another
+// one of its machine.
 func TestElasticAgentThatCannotTakePart(t *testing.T) {
 	for name, endpoint := range map[string]bool{"agent 1 on n2": false, "the agent on n2": true} {
 		w := newWorld(t, []int{1, 1, 1}, "say", "x")

@@ -23,7 +23,8 @@ func TestAgent0NeverCame(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	w.agents[1].JoinTimeout = 200 * time.Millisecond
 	v, err := Run(t.Context(), w.agents[1])
-	if err == nil || v.Cause != "timeout" || v.Exit != 124 || !strings.Contains(v.Message, "agent 1 on n2 did not get through to agent 0 at 127.0.0.1") {
+	if err == nil || v.Cause != "timeout" || v.Exit != 124 ||
+		!strings.Contains(v.Message, "agent 1 on n2 did not get through to agent 0 at 127.0.0.1") {
 		t.Errorf("ended with %+v, %v", v, err)
 	}
 }
@@ -44,10 +45,12 @@ func TestAgentWithAWrongSecretIsRefused(t *testing.T) {
 	cancel(context.DeadlineExceeded) // as when the time is over
 	results := []result{<-first, second}
 	refused := regexp.MustCompile(`n2    127\.0\.0\.1:\d+ +\d  +this very run refused this side's secret`)
-	if r := results[1]; r.err == nil || !strings.Contains(r.Message, ": this very run refused") || r.Exit != 1 || strings.Contains(r.Message, "\n") || !refused.MatchString(r.err.Error()) {
+	if r := results[1]; r.err == nil || !strings.Contains(r.Message, ": this very run refused") || r.Exit != 1 ||
+		strings.Contains(r.Message, "\n") || !refused.MatchString(r.err.Error()) {
 		t.Errorf("the refused agent says %q: %v", r.Message, r.err)
 	}
-	if r := results[0]; r.err == nil || !strings.Contains(r.Message, "missing: agent 1") || strings.Contains(r.Message, "\n") || !refused.MatchString(r.err.Error()) {
+	if r := results[0]; r.err == nil || !strings.Contains(r.Message, "missing: agent 1") || strings.Contains(r.Message, "\n") ||
+		!refused.MatchString(r.err.Error()) {
 		t.Errorf("agent 0 says %q: %v", r.Message, r.err)
 	}
 	if v, err := w.dir.Verdict(1); err != nil || !refused.MatchString(v.Report) {

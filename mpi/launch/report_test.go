@@ -198,7 +198,8 @@ func TestExitCode93OfAnyRankEndsTheRun(t *testing.T) {
 		"alone":                       {[]string{"exit 93", "exit 0"}, false, "crash", 0},
 		"one saves, then one says it": {[]string{"exit 75", `ended 0; await "$DECIDED"; exit 93`}, false, "crash", 1},
 		"one crashes before":          {[]string{`await "$MARKS/ready1"; exit 1`, "trap 'exit 93' TERM; " + onTERM}, false, "crash", 0},
-		"told to stop, and one saves": {[]string{"trap 'exit 75' TERM; " + onTERM, "trap 'exit 93' TERM; " + onTERM}, true, "cancelled", -1},
+		"told to stop, and one saves": {[]string{"trap 'exit 75' TERM; " + onTERM, "trap 'exit 93' TERM; " + onTERM},
+			true, "cancelled", -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -166,7 +166,8 @@ func TestUnrecordedRoundIsTheLast(t *testing.T) {
 			if disk, err := w.dir.Verdict(1); name == "ledger" && (err != nil || !sameVerdict(disk, v)) {
 				t.Errorf("on disk is %+v, %v; returned was %+v", disk, err, v)
 			}
-			if history, err := w.dir.Ledger(); name == "verdict" && (err != nil || len(history) != 1 || history[0].Event != rundir.EventEnd) {
+			if history, err := w.dir.Ledger(); name == "verdict" &&
+				(err != nil || len(history) != 1 || history[0].Event != rundir.EventEnd) {
 				t.Errorf("the ledger says %+v, %v", history, err)
 			}
 		})

@@ -104,7 +104,8 @@ func (r *run) round(ctx context.Context, l *rendezvous.Layout) (rundir.Verdict, 
 
 // finalize is agent 0's end of a round: it finalizes the verdict, decides what follows, puts the verdict on disk, and only then tells
 // the others.
-func (r *run) finalize(ctx, after context.Context, s *supervise.Supervisor, l *rendezvous.Layout) (rundir.Verdict, *rendezvous.Layout, error) {
+func (r *run) finalize(ctx, after context.Context, s *supervise.Supervisor, l *rendezvous.Layout) (rundir.Verdict,
+	*rendezvous.Layout, error) {
 	v, err := s.Verdict(after)
 	if err != nil {
 		return v, nil, err
@@ -211,7 +212,8 @@ func (r *run) proceed(ctx context.Context, l, next *rendezvous.Layout) error {
 // notBegun is the end of a run that did not begin, at least for this agent.
 func notBegun(c AgentConfig, err error) (rundir.Verdict, error) {
 	if over, ok := errors.AsType[*rendezvous.OverError](err); ok {
-		c.Log.Warn("the run is over, and this agent had no part in it: it came when all places were taken, or too late, and the workers were not started again",
+		c.Log.Warn("the run is over, and this agent had no part in it: it came when all places were taken, or too late, and the "+
+			"workers were not started again",
 			"end", over.Last.Message)
 		return over.Last, nil
 	}

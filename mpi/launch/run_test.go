@@ -19,12 +19,14 @@ import (
 func TestRunIsDoneWhenAllRanksAre(t *testing.T) {
 	w := newWorld(t, []int{2, 1, 3}, "say", "hello\n")
 	v := w.agree(w.run())
-	if v.Cause != "done" || v.Exit != 0 || v.FirstRank != -1 || v.Requeue || v.Message != "all 6 ranks are done" || v.JobID != "77" || v.Attempt != 1 {
+	if v.Cause != "done" || v.Exit != 0 || v.FirstRank != -1 || v.Requeue || v.Message != "all 6 ranks are done" ||
+		v.JobID != "77" || v.Attempt != 1 {
 		t.Errorf("verdict is %+v", v)
 	}
 	events, err := w.dir.Ledger()
 	must(t, err)
-	if len(events) != 1 || events[0].Event != "end" || events[0].Cause != "done" || events[0].Attempt != 1 || events[0].Detail != v.Message {
+	if len(events) != 1 || events[0].Event != "end" || events[0].Cause != "done" || events[0].Attempt != 1 ||
+		events[0].Detail != v.Message {
 		t.Errorf("ledger is %+v", events)
 	}
 }

@@ -79,7 +79,8 @@ func TestTorchStoreKeepsAGivenPort(t *testing.T) {
 	must(t, err)
 	w := newWorld(t, []int{1}, "torch", "2")
 	w.agents[0].TorchStore, w.agents[0].Policy.MaxRestarts, w.agents[0].MasterPort = true, 2, port
-	if v, err := Run(t.Context(), w.agents[0]); err == nil || v.Cause != "start" || !strings.Contains(v.Message, "or give another --master-port") {
+	if v, err := Run(t.Context(), w.agents[0]); err == nil || v.Cause != "start" ||
+		!strings.Contains(v.Message, "or give another --master-port") {
 		t.Errorf("with another program at the port it ended with %+v, %v", v, err)
 	}
 	must(t, l.Close())

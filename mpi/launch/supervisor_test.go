@@ -54,7 +54,8 @@ func TestTheRankThatWasLostIsTheCause(t *testing.T) {
 	for name, nproc := range map[string][]int{"on one node": {2}, "on two nodes": {1, 1}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nproc, "")
-			script := fmt.Sprintf(`if [ $RANK = 0 ]; then while [ ! -e "$%[1]s/1" ]; do sleep 0.02; done; while kill -0 $(cat "$%[1]s/1") 2>/dev/null; do sleep 0.02; done
+			script := fmt.Sprintf(
+				`if [ $RANK = 0 ]; then while [ ! -e "$%[1]s/1" ]; do sleep 0.02; done; while kill -0 $(cat "$%[1]s/1") 2>/dev/null; do sleep 0.02; done
 				echo 'ValueError: the data is bad' >&2; exit 7; fi
 				echo $$ > "$%[1]s/new"; mv "$%[1]s/new" "$%[1]s/1"; echo 'RuntimeError: Connection closed by peer [127.0.0.1]:4711' >&2; exit 1`, workerFolder)
 			for i := range w.agents {
@@ -62,7 +63,8 @@ func TestTheRankThatWasLostIsTheCause(t *testing.T) {
 				w.agents[i].PeerWait = testkit.Patience // rank 0 may find that rank 1 has ended as late as it likes
 			}
 			v := w.agree(w.run())
-			if v.FirstRank != 0 || v.Exit != 7 || v.Host != "n1" || v.Cause != "crash" || !strings.Contains(v.Message, w.dir.LogPath(1, "n1", 0, "err")) {
+			if v.FirstRank != 0 || v.Exit != 7 || v.Host != "n1" || v.Cause != "crash" ||
+				!strings.Contains(v.Message, w.dir.LogPath(1, "n1", 0, "err")) {
 				t.Errorf("verdict is %+v", v)
 			}
 			if len(v.Ranks) != 2 || v.Ranks[0].Rank != 0 || v.Ranks[0].Followed || !v.Ranks[1].Followed {

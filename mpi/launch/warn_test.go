@@ -86,7 +86,9 @@ func (w *world) measured(v rundir.Verdict) {
 func TestWarningSparesWorkersWithoutAHandler(t *testing.T) {
 	for code, cause := range map[int]string{75: "stopped", 0: "done"} {
 		w := newWorld(t, []int{2}, "")
-		script := fmt.Sprintf(`echo > "$%s/$RANK"; while [ ! -e "$DDPBATCH_STOP_FILE" ]; do sleep 0.02; done; sleep 0.1; echo saved; exit %d`, workerFolder, code)
+		script := fmt.Sprintf(
+			`echo > "$%s/$RANK"; while [ ! -e "$DDPBATCH_STOP_FILE" ]; do sleep 0.02; done; sleep 0.1; echo saved; exit %d`, workerFolder,
+			code)
 		w.agents[0].Command = []string{"/bin/sh", "-c", script}
 		warn := make(chan struct{}, 1)
 		w.agents[0].Warn = warn
@@ -165,7 +167,8 @@ func closed() <-chan struct{} {
 // The stop file of the job counts in every round, and each round has its own.
 func TestStopFileCountsInEveryRound(t *testing.T) {
 	w := newWorld(t, []int{1}, "")
-	script := `[ "$DDPBATCH_ROUND" = 0 ] && exit 1; echo "$DDPBATCH_STOP_FILE"; echo > "` + w.dir.StopPath(1) + `"; while [ ! -e "$DDPBATCH_STOP_FILE" ]; do sleep 0.02; done; exit 75`
+	script := `[ "$DDPBATCH_ROUND" = 0 ] && exit 1; echo "$DDPBATCH_STOP_FILE"; echo > "` + w.dir.StopPath(1) +
+		`"; while [ ! -e "$DDPBATCH_STOP_FILE" ]; do sleep 0.02; done; exit 75`
 	w.agents[0].Command = []string{"/bin/sh", "-c", script}
 	w.elastic(0, 1)
 	if v := w.agree(w.run()); v.Cause != "stopped" || v.Round != 1 || v.Attempt != 2 {

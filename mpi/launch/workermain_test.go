@@ -71,7 +71,8 @@ func workerMain() {
 			case s := <-signals:
 				fmt.Println(s)
 				continue
-			case <-time.After(100 * time.Millisecond): // for a second one: that none comes, TestSignalIsPassedOnOnce of package supervise holds
+			case <-time.After(100 * time.Millisecond):
+				// for a second one: that none comes, TestSignalIsPassedOnOnce of package supervise holds
 			}
 			os.Exit(atoi(args[1]))
 		}

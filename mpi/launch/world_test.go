@@ -63,10 +63,12 @@ func newWorld(t testing.TB, nproc []int, command ...string) *world {
 	log := slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	for index, n := range nproc {
 		c := AgentConfig{
-			World:     World{Index: index, Count: len(nproc), Host: fmt.Sprintf("n%d", index+1), Nproc: n},
-			Network:   Network{OneMachine: true, MasterAddr: rendezvous.Loopback, Ports: ports},
-			Identity:  Identity{Secret: secret, RunID: "test/" + w.cookie, Attempt: attempt, Version: "v1", JobID: "77", RunDir: w.dir},
-			Workers:   Workers{Command: append([]string{exe}, command...), Env: []string{"PATH=/usr/bin:/bin", workerSwitch + "=1", "GORACE=atexit_sleep_ms=0", workerFolder + "=" + w.folder, workerCookie + "=" + w.cookie}},
+			World:    World{Index: index, Count: len(nproc), Host: fmt.Sprintf("n%d", index+1), Nproc: n},
+			Network:  Network{OneMachine: true, MasterAddr: rendezvous.Loopback, Ports: ports},
+			Identity: Identity{Secret: secret, RunID: "test/" + w.cookie, Attempt: attempt, Version: "v1", JobID: "77", RunDir: w.dir},
+			Workers: Workers{Command: append([]string{exe}, command...),
+				Env: []string{"PATH=/usr/bin:/bin", workerSwitch + "=1", "GORACE=atexit_sleep_ms=0", workerFolder + "=" + w.folder,
+					workerCookie + "=" + w.cookie}},
 			Limits:    Limits{Grace: bound},
 			Admission: Admission{JoinTimeout: testkit.Patience},
 			Streams:   Streams{Stdout: &w.out, Stderr: &w.out},

@@ -26,8 +26,8 @@ const (
 	unprovedRetry  = 2 * time.Second // until an address is tried again where somebody else answered
 )
 
-// LastRefusal is how often in a row, some seconds apart, another run's store may refuse a client at the one address that it knows, before that
-// is the last word: it may be about to end.
+// LastRefusal is how often in a row, some seconds apart, another run's store may refuse a client at the one address that it knows, before
+// that is the last word: it may be about to end.
 const LastRefusal = 3
 
 // DialConfig says what to prove to a store.
@@ -183,7 +183,8 @@ func handshake(ctx context.Context, conn net.Conn, cfg *DialConfig, keys *secure
 	case errors.Is(err, context.DeadlineExceeded) && endsSooner(limited, ctx):
 		return nil, fmt.Errorf("%w within %v", ErrSilent, limit)
 	case errors.Is(err, context.DeadlineExceeded):
-		<-ctx.Done() // the connection's clock may be a moment ahead; who sees the error must see that it is the caller's own time that is over
+		// the connection's clock may be a moment ahead; who sees the error must see that it is the caller's own time that is over
+		<-ctx.Done()
 	}
 	return opened, err
 }

@@ -17,8 +17,8 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// deadAddr is a loopback address that refuses connections, until the test listens there: a socket has it that does not listen, and leaves it to
-// one that does (socket(7), SO_REUSEADDR). The kernel gives it to nobody who leaves the choice to it.
+// deadAddr is a loopback address that refuses connections, until the test listens there: a socket has it that does not listen, and leaves
+// it to one that does (socket(7), SO_REUSEADDR). The kernel gives it to nobody who leaves the choice to it.
 func deadAddr(t testing.TB) net.Addr {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -26,7 +26,8 @@ func deadAddr(t testing.TB) net.Addr {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(fd) })
-	err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
+		unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	name, nameErr := unix.Getsockname(fd)
 	if err := errors.Join(err, nameErr); err != nil {
 		t.Fatal(err)
@@ -89,7 +90,8 @@ func TestDialGivesUpOnAnotherRun(t *testing.T) {
 	begun := time.Now()
 	_, err := Dial(t.Context(), otherRun.Addr().String(), cfg)
 	var failed *DialError
-	if !errors.As(err, &failed) || failed.Tries != LastRefusal || failed.Err != nil || !errors.Is(err, auth.ErrRefused) || errors.Is(err, ErrOtherSecret) {
+	if !errors.As(err, &failed) || failed.Tries != LastRefusal || failed.Err != nil || !errors.Is(err, auth.ErrRefused) ||
+		errors.Is(err, ErrOtherSecret) {
 		t.Errorf("error %v, want ErrRefused after %d tries", err, LastRefusal)
 	}
 	if took := time.Since(begun); took < (LastRefusal-1)*unprovedRetry {
@@ -212,7 +214,8 @@ func TestSilentListenerIsReportedEachTime(t *testing.T) {
 	cfg.Handshake = 20 * time.Millisecond
 	for range 5 {
 		_, err := Connect(bounded(t), addr, cfg)
-		if !errors.Is(err, ErrSilent) || errors.Is(err, context.DeadlineExceeded) || err.Error() != "somebody took the connection, and nothing was proved within 20ms" {
+		if !errors.Is(err, ErrSilent) || errors.Is(err, context.DeadlineExceeded) ||
+			err.Error() != "somebody took the connection, and nothing was proved within 20ms" {
 			t.Errorf("error %v", err)
 		}
 	}

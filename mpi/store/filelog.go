@@ -190,7 +190,8 @@ func (f *File) tryLock(flags, kind int) (*os.File, error) {
 		return nil, fmt.Errorf("%s is a link: name the file that it leads to", f.path)
 	}
 	if errors.Is(err, syscall.EAGAIN) {
-		return nil, nil // another process holds a lease on it, as Samba and the kernel's NFS server do, and is now asked for it back (fcntl(2), F_SETLEASE)
+		// another process holds a lease on it, as Samba and the kernel's NFS server do, and is now asked for it back (fcntl(2), F_SETLEASE)
+		return nil, nil
 	}
 	if err != nil {
 		return nil, err

@@ -60,7 +60,8 @@ func TestHostileFilesAreRefused(t *testing.T) {
 		"key over limit": {"\x02\x20\x00\x00/" + strings.Repeat("k", MaxKey+1) + "\x00\x00\x00\x00", ErrTooLarge, "8193 bytes"},
 		"key from torch": {torchFile + "\x03\x20\x00\x00/big" + strings.Repeat("k", MaxKey-1) + "\x00\x00\x00\x00", ErrTooLarge, `"bigkkk`},
 		"value from torch": {
-			torchFile + "\x04\x00\x00\x00/big\x01\x00\x80\x00" + strings.Repeat("v", MaxValue+1), ErrTooLarge, `its value: that of "big" has 8388609 bytes, more than 8388608`,
+			torchFile + "\x04\x00\x00\x00/big\x01\x00\x80\x00" + strings.Repeat("v", MaxValue+1), ErrTooLarge,
+			`its value: that of "big" has 8388609 bytes, more than 8388608`,
 		},
 		"count of words":  {"\x08\x00\x00\x00cleanup/\x03\x00\x00\x00two", ErrMalformedFile, `"two"`},
 		"negative number": {"\x08\x00\x00\x00cleanup/\x02\x00\x00\x00-1", ErrMalformedFile, `"-1"`},

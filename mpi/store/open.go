@@ -175,7 +175,8 @@ func namedRanks(query string) (rank, size int, err error) {
 		}
 		n, err := strconv.Atoi(values.Get(name))
 		if err != nil || n < least || n > MaxWorld || len(values[name]) > 1 {
-			return 0, fmt.Errorf("%s is %s; it must be one number from %d to %d", name, quote(strings.Join(values[name], ",")), least, MaxWorld)
+			return 0, fmt.Errorf("%s is %s; it must be one number from %d to %d", name, quote(strings.Join(values[name], ",")), least,
+				MaxWorld)
 		}
 		return n, nil
 	}

@@ -152,11 +152,13 @@ func TestOpenSaysWhyItFails(t *testing.T) {
 		cfg    OpenConfig
 		want   error
 	}{
-		"the port is taken":           {at, OpenConfig{Rank: 0, WorldSize: 2, Secret: secret}, syscall.EADDRINUSE},
-		"no secret to serve":          {at, OpenConfig{Rank: 0, WorldSize: 2}, auth.ErrNoSecret},
-		"no secret to connect":        {at, OpenConfig{Rank: 1, WorldSize: 2}, auth.ErrNoSecret},
-		"nobody serves":               {"tcp://" + deadAddr(t).String(), OpenConfig{Rank: 1, WorldSize: 2, Secret: secret}, context.DeadlineExceeded},
-		"rank 0 is on this machine":   {"tcp://192.0.2.1:29500", OpenConfig{Rank: 0, WorldSize: 2, Secret: secret}, syscall.EADDRNOTAVAIL}, // RFC 5737: nobody's
+		"the port is taken":    {at, OpenConfig{Rank: 0, WorldSize: 2, Secret: secret}, syscall.EADDRINUSE},
+		"no secret to serve":   {at, OpenConfig{Rank: 0, WorldSize: 2}, auth.ErrNoSecret},
+		"no secret to connect": {at, OpenConfig{Rank: 1, WorldSize: 2}, auth.ErrNoSecret},
+		"nobody serves": {"tcp://" + deadAddr(t).String(), OpenConfig{Rank: 1, WorldSize: 2, Secret: secret},
+			context.DeadlineExceeded},
+		// RFC 5737: nobody's
+		"rank 0 is on this machine":   {"tcp://192.0.2.1:29500", OpenConfig{Rank: 0, WorldSize: 2, Secret: secret}, syscall.EADDRNOTAVAIL},
 		"the host is nobody's":        {"tcp://host.invalid:29500", OpenConfig{Rank: 0, WorldSize: 2, Secret: secret}, errAnyDNS},
 		"the folder is a file's name": {"file:///dev/null/store", OpenConfig{Rank: 0, WorldSize: 2}, syscall.ENOTDIR},
 	} {
@@ -172,7 +174,8 @@ var errAnyDNS = errors.New("a DNS error")
 
 // FuzzParseInitMethod holds what is accepted against the limits.
 func FuzzParseInitMethod(f *testing.F) {
-	for _, word := range []string{"tcp://n:1?rank=0&world_size=4", "file:///a%20b", "tcp://[::1%25lo]:80", "env://", "file://tmp/x", "tcp://n:1?rank=00"} {
+	for _, word := range []string{"tcp://n:1?rank=0&world_size=4", "file:///a%20b", "tcp://[::1%25lo]:80", "env://",
+		"file://tmp/x", "tcp://n:1?rank=00"} {
 		f.Add(word)
 	}
 	f.Fuzz(func(t *testing.T, word string) {

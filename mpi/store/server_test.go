@@ -152,7 +152,8 @@ func TestServerRefuses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := handshake(bounded(t), conn, &cfg, keys); !errors.Is(err, auth.ErrRefused) || errors.Is(err, ErrOtherSecret) != (name == "secret") {
+			if _, err := handshake(bounded(t), conn, &cfg, keys); !errors.Is(err, auth.ErrRefused) ||
+				errors.Is(err, ErrOtherSecret) != (name == "secret") {
 				t.Errorf("error %v, want ErrRefused, and ErrOtherSecret of the secret alone", err)
 			}
 			testkit.Eventually(t, "it is logged", func() bool { return strings.Count(log.String(), "\n") > before })
@@ -189,7 +190,8 @@ func TestRubbishDisturbsNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		words := []string{"", "d", "ddpbatch\x00", "GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\x02\x00\x01", preface, preface + "\x16\x03\x01\x02\x00\x01"}[i%7]
+		words := []string{"", "d", "ddpbatch\x00", "GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\x02\x00\x01", preface,
+			preface + "\x16\x03\x01\x02\x00\x01"}[i%7]
 		strangers.Go(func() { io.WriteString(conn, words) })
 		if i%100 != 99 {
 			continue

@@ -276,7 +276,8 @@ func TestViewsOfAStoreAreApart(t *testing.T) {
 	a, b := Prefix(m, "a"), Prefix(m, "b")
 	ctx := bounded(t)
 	for _, err := range []error{
-		a.MultiSet(ctx, Item{"x", []byte("1")}, Item{"a/y", []byte("2")}), b.Set(ctx, "x", []byte("3")), m.Set(ctx, "a", nil), m.Set(ctx, "ab/x", nil),
+		a.MultiSet(ctx, Item{"x", []byte("1")}, Item{"a/y", []byte("2")}), b.Set(ctx, "x", []byte("3")), m.Set(ctx, "a", nil),
+		m.Set(ctx, "ab/x", nil),
 	} {
 		if err != nil {
 			t.Fatal(err)

@@ -38,7 +38,8 @@ func torch(t *testing.T, script string, args ...string) *exec.Cmd {
 	if err != nil {
 		t.Skipf("needs PyTorch (Debian's python3-torch): %v", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // import torch takes a second, and ten where the machine is busy
+	// import torch takes a second, and ten where the machine is busy
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, python, append([]string{filepath.Join("testdata", "torch", script)}, args...)...)
 	cmd.Env = append(os.Environ(), "OMP_NUM_THREADS=1", "GLOO_SOCKET_IFNAME=lo", "PYTHONDONTWRITEBYTECODE=1")
@@ -165,7 +166,8 @@ func TestTorchAndGoShareAFile(t *testing.T) {
 	if err := f.Wait(ctx, "torch is done"); err != nil {
 		t.Error(err)
 	}
-	expectList(t, f, fmt.Sprintf("=empty appended=abc deleted twice=again from go=\x00hello\xff from torch=hello number=%d torch is done= turn=torch", 2*rounds))
+	expectList(t, f, fmt.Sprintf("=empty appended=abc deleted twice=again from go=\x00hello\xff from torch=hello number=%d torch is "+
+		"done= turn=torch", 2*rounds))
 	if err := f.Set(ctx, "go is done", nil); err != nil {
 		t.Error(err)
 	}

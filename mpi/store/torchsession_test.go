@@ -102,7 +102,8 @@ func TestTorch2QueriesAreAnswered(t *testing.T) {
 		{"\x08" + str("/n"), le8(0)},
 		{"\x09" + str("/k") + str("+") + "\x09" + str("/new") + str(""), ""},
 		{"\x0b" + le8(2) + str("/a") + str("1") + str("/b") + str(""), ""},
-		{"\x0a" + le8(5) + str("/k") + str("/a") + str("/b") + str("/absent") + str("/new"), str("v2+") + str("1") + str("") + str("") + str("")},
+		{"\x0a" + le8(5) + str("/k") + str("/a") + str("/b") + str("/absent") + str("/new"), str("v2+") + str("1") +
+			str("") + str("") + str("")},
 		{"\x0a" + le8(0), ""},
 		{"\x0c", "\x01"},             // CANCEL_WAIT without one
 		{"\x0f" + str("/q"), le8(0)}, // QUEUE_POP of none
@@ -196,7 +197,8 @@ func TestTorchKeySpace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, key := range []string{"plan", "/plan", "torch", "", "/", "../plan", "./../plan", "torch/../plan", "\x00plan", "\b\b\b\b\b\bplan"} {
+	for _, key := range []string{"plan", "/plan", "torch", "", "/", "../plan", "./../plan", "torch/../plan",
+		"\x00plan", "\b\b\b\b\b\bplan"} {
 		conn := dialTorch(t, s, torchHello+"\x07")
 		expectBytes(t, conn, le8(0)) // keys
 		for _, c := range []struct{ send, receive string }{
@@ -308,7 +310,8 @@ func FuzzTorchSession(f *testing.F) {
 	f.Fuzz(func(t *testing.T, words []byte, later bool) {
 		m, conn, all := newMemory(), &deadlineFreeConn{scriptConn{in: bytes.NewReader(words)}}, &budget{most: MaxTorchBytes}
 		replies := &budget{most: MaxTorchReplies}
-		s := &torchSession{store: m, conn: conn, replies: replies, out: bufio.NewWriter(conn), in: torchReader{r: bufio.NewReader(conn), allowance: all}}
+		s := &torchSession{store: m, conn: conn, replies: replies, out: bufio.NewWriter(conn),
+			in: torchReader{r: bufio.NewReader(conn), allowance: all}}
 		if later {
 			s.in.form = torch2
 		}

@@ -150,8 +150,10 @@ func TestCancelledWaitSaysWhatIsMissing(t *testing.T) {
 			absent  int
 		}{
 			{[]string{"gone"}, "gone", func(ctx context.Context) error { _, err := s.Get(ctx, "gone"); return err }, []string{"gone"}, 1},
-			{[]string{"here", "b", "here", "c"}, "b", func(ctx context.Context) error { return s.Wait(ctx, "here", "b", "here", "c") }, []string{"b", "c"}, 2},
-			{[]string{"here", "b"}, "b", func(ctx context.Context) error { _, err := s.MultiGet(ctx, "here", "b"); return err }, []string{"b"}, 1},
+			{[]string{"here", "b", "here", "c"}, "b", func(ctx context.Context) error { return s.Wait(ctx, "here", "b", "here", "c") },
+				[]string{"b", "c"}, 2},
+			{[]string{"here", "b"}, "b", func(ctx context.Context) error { _, err := s.MultiGet(ctx, "here", "b"); return err },
+				[]string{"b"}, 1},
 			{many, "many/00", func(ctx context.Context) error { return s.Wait(ctx, many...) }, many[:8], 20},
 		} {
 			ctx, cancel := context.WithCancelCause(context.Background())

@@ -106,7 +106,8 @@ func (c *connector) receiveControl(in *inboundConn) error {
 // one before: that one's answer did not arrive.
 func (c *connector) reserve(h hello) (*remoteRank, answer) {
 	rank := int(h.rank)
-	if int64(h.size) != int64(c.cfg.Size) || int64(h.rank) >= int64(h.size) || rank <= c.cfg.Rank || h.streams < 1 || h.streams > MaxStreams {
+	if int64(h.size) != int64(c.cfg.Size) || int64(h.rank) >= int64(h.size) || rank <= c.cfg.Rank || h.streams < 1 ||
+		h.streams > MaxStreams {
 		return nil, answerImpossible
 	}
 	c.mu.Lock()

@@ -122,7 +122,8 @@ func TestImpossibleAndDuplicateRanksAreRefused(t *testing.T) {
 		{"no_streams", hello{rank: 2, size: 3}, answerImpossible, ""},
 		{"many_streams", hello{rank: 2, size: 3, streams: MaxStreams + 1}, answerImpossible, ""},
 		{"endless_streams", hello{rank: 2, size: 3, streams: 1<<32 - 1}, answerImpossible, ""},
-		{"stream_before_control", hello{rank: 2, size: 3, streams: 1, stream: 1}, answerStale, "rank 2 of 3: nobody waits for this connection"},
+		{"stream_before_control", hello{rank: 2, size: 3, streams: 1, stream: 1}, answerStale,
+			"rank 2 of 3: nobody waits for this connection"},
 		{"stream_of_nobody", hello{rank: 1 << 31, size: 3, streams: 1, stream: 1}, answerStale, ""},
 		{"right", hello{rank: 2, size: 3, streams: 2, try: 1}, answerWelcome, ""},
 		{"again", hello{rank: 2, size: 3, streams: 2, try: 2, nonce: other}, answerStale, ""}, // until that one confirms

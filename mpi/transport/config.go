@@ -125,7 +125,8 @@ func machineID() string {
 	return string(id[:36])
 }
 
-var errNoSharing = errors.New("the ranks are to use shared memory alone, and these two have none: are they on one machine, of one user, in one container?")
+var errNoSharing = errors.New("the ranks are to use shared memory alone, and these two have none: are they on one machine, of " +
+	"one user, in one container?")
 
 // MaxStreams is the largest number of TCP connections of a data link.
 const MaxStreams = 16

@@ -109,7 +109,8 @@ func (c *connector) dialHandshake(
 		return nil, false, fmt.Errorf("%s: %w", addr, err)
 	}
 	if int64(h.size) != int64(c.cfg.Size) {
-		return nil, false, fmt.Errorf("%w: rank %d is in a world of %d, and this one in a world of %d: start all ranks with the same world size",
+		return nil, false, fmt.Errorf("%w: rank %d is in a world of %d, and this one in a world of %d: start all "+
+			"ranks with the same world size",
 			errRefused, h.rank, h.size, c.cfg.Size)
 	}
 	if int64(h.rank) != int64(r.rank) {

@@ -233,7 +233,8 @@ func TestWithdrawnMemoryOfferCostsNothing(t *testing.T) {
 				stream = joinAs(ctx, t, dir, 0, h)
 			})
 			if name != "no" {
-				testkit.Eventually(t, "it is noticed", func() bool { return strings.Contains(log.String(), "transport: connection refused") })
+				testkit.Eventually(t, "it is noticed",
+					func() bool { return strings.Contains(log.String(), "transport: connection refused") })
 				cancel()
 			}
 			if err := <-done; (name == "no") != (err == nil) {

@@ -94,7 +94,8 @@ type sizeRow struct {
 }
 
 func newTable(o options, s setting, sides []side) table {
-	t := table{Setting: s, turns: o.Launches, Faults: []string{}, Hung: map[string]int{}, failed: map[string]bool{}, bySize: map[int64]*sizeRow{}}
+	t := table{Setting: s, turns: o.Launches, Faults: []string{}, Hung: map[string]int{}, failed: map[string]bool{},
+		bySize: map[int64]*sizeRow{}}
 	for _, side := range sides {
 		t.sides = append(t.sides, side.name)
 	}

@@ -23,7 +23,8 @@ var threeSides = []side{{name: "ddpbatch", ours: true}, {name: "A"}, {name: "B"}
 
 // filled is a table of two sizes; each side's samples are of the launches.
 func filled(ours, a, b []float64) table {
-	t := newTable(options{Common: command.Common{Launches: len(ours)}, begin: 64, end: 64, factor: 2}, setting{"allreduce", "shm", 2}, threeSides)
+	t := newTable(options{Common: command.Common{Launches: len(ours)}, begin: 64, end: 64, factor: 2},
+		setting{"allreduce", "shm", 2}, threeSides)
 	for turn := range ours {
 		for name, us := range map[string]float64{"ddpbatch": ours[turn], "A": a[turn], "B": b[turn]} {
 			if !math.IsNaN(us) {
@@ -59,7 +60,8 @@ func TestCompareFindsTheBestPeer(t *testing.T) {
 		table := filled(tt.ours, tt.a, tt.b)
 		table.compare(threeSides)
 		c := table.Rows[0].Comparisons[0]
-		if got := float64(c.Ratio); c.Peer != tt.peer || c.Verdict != tt.verdict || got != tt.ratio && !(math.IsNaN(got) && math.IsNaN(tt.ratio)) {
+		if got := float64(c.Ratio); c.Peer != tt.peer || c.Verdict != tt.verdict || got != tt.ratio &&
+			!(math.IsNaN(got) && math.IsNaN(tt.ratio)) {
 			t.Errorf("%s: %s, %v, %s; want %s, %v, %s", tt.name, c.Peer, got, c.Verdict, tt.peer, tt.ratio, tt.verdict)
 		}
 	}
@@ -139,14 +141,16 @@ func TestPrintKeepsFaults(t *testing.T) {
 	table.compare(threeSides)
 	var text bytes.Buffer
 	table.print(&text)
-	for _, want := range []string{"A, launch 2: exit code 3: no such device", "B did not end by itself after its last row in 1 of 2 launches", "1 of 1 comparisons won"} {
+	for _, want := range []string{"A, launch 2: exit code 3: no such device",
+		"B did not end by itself after its last row in 1 of 2 launches", "1 of 1 comparisons won"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, text.String())
 		}
 	}
 }
 
-var quickly = options{collectives: []string{"allreduce"}, begin: 4, end: 64, factor: 4, Common: command.Common{Launches: 1}, budget: time.Millisecond}
+var quickly = options{collectives: []string{"allreduce"}, begin: 4, end: 64, factor: 4, Common: command.Common{Launches: 1},
+	budget: time.Millisecond}
 
 // script is a side whose launch is a shell script; $1 is a file of the test's.
 func script(text, file string) side {
@@ -159,7 +163,8 @@ func script(text, file string) side {
 }
 
 func TestLaunchReadsRowsAndFaults(t *testing.T) {
-	for _, name := range []string{"SLURM_NTASKS", "WORLD_SIZE", "DDPBATCH_TRANSPORT", "OMPI_MCA_btl", "UCX_TLS", "MPIR_CVAR_NOLOCAL", "PMI_RANK", "OMP_NUM_THREADS"} {
+	for _, name := range []string{"SLURM_NTASKS", "WORLD_SIZE", "DDPBATCH_TRANSPORT", "OMPI_MCA_btl", "UCX_TLS", "MPIR_CVAR_NOLOCAL",
+		"PMI_RANK", "OMP_NUM_THREADS"} {
 		t.Setenv(name, "8") // of a job around; a launch is not part of it
 	}
 	for _, tt := range []struct {

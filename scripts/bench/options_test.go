@@ -12,11 +12,13 @@ import (
 )
 
 func TestParseOptionsReadsEveryOption(t *testing.T) {
-	o, err := parseOptions(strings.Fields("--collective all_reduce,reduce-scatter,allreduce --ranks 2,4 --transport tcp -b 1K -e 4M -f 8 --quick --launches 9"), io.Discard)
+	o, err := parseOptions(strings.Fields("--collective all_reduce,reduce-scatter,allreduce --ranks 2,4 --transport tcp -b 1K -e 4M -f 8 "+
+		"--quick --launches 9"), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(o.collectives, []string{"allreduce", "reducescatter"}) || !slices.Equal(o.ranks, []int{2, 4}) || !slices.Equal(o.transports, []string{"tcp"}) {
+	if !slices.Equal(o.collectives, []string{"allreduce", "reducescatter"}) || !slices.Equal(o.ranks, []int{2, 4}) ||
+		!slices.Equal(o.transports, []string{"tcp"}) {
 		t.Errorf("%+v", o)
 	}
 	if o.begin != 1024 || o.end != 4<<20 || o.factor != 8 || o.Launches != 9 || o.budget != 20*time.Millisecond {
@@ -30,10 +32,12 @@ func TestParseOptionsTakesAllByDefault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(o.collectives, knownCollectives) || !slices.Equal(o.ranks, []int{2, 4}) || len(o.transports) != 2 || len(o.peers) != 3 || o.Launches != 7 {
+	if !slices.Equal(o.collectives, knownCollectives) || !slices.Equal(o.ranks, []int{2, 4}) || len(o.transports) != 2 ||
+		len(o.peers) != 3 || o.Launches != 7 {
 		t.Errorf("%+v", o)
 	}
-	if o, err = parseOptions([]string{"--quick"}, io.Discard); err != nil || o.Launches != 3 || o.end != 4<<20 || len(o.collectives) != len(knownCollectives) {
+	if o, err = parseOptions([]string{"--quick"}, io.Discard); err != nil || o.Launches != 3 || o.end != 4<<20 ||
+		len(o.collectives) != len(knownCollectives) {
 		t.Errorf("--quick: %+v, %v", o, err)
 	}
 }
@@ -72,7 +76,8 @@ func TestParseOptionsRefusesBadValues(t *testing.T) {
 }
 
 func TestSettingsAreAllThatGoTogether(t *testing.T) {
-	o := options{begin: 4, end: 4, factor: 4, collectives: []string{"allreduce", "alltoall", "pingpong"}, transports: []string{"shm", "tcp"}, ranks: []int{2, 4}}
+	o := options{begin: 4, end: 4, factor: 4, collectives: []string{"allreduce", "alltoall", "pingpong"},
+		transports: []string{"shm", "tcp"}, ranks: []int{2, 4}}
 	var got []string
 	for _, s := range o.settings() {
 		got = append(got, s.String())

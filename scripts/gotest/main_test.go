@@ -57,7 +57,8 @@ func TestAFailedTestIsRunOnceMore(t *testing.T) {
 		passes bool
 		says   []string
 	}{
-		{"passes then", once("TestAaa"), "", true, []string{"FLAKY: example.test/m/bad TestAaa; its first output:", "first time", "ok  \texample.test/m/good"}},
+		{"passes then", once("TestAaa"), "", true,
+			[]string{"FLAKY: example.test/m/bad TestAaa; its first output:", "first time", "ok  \texample.test/m/good"}},
 		{"fails again", always, "", false, []string{"as ever", "failed twice: example.test/m/bad TestAlways"}},
 		{"three", once("TestAaa", "TestBbb", "TestCcc"), "", true, []string{"FLAKY: example.test/m/bad TestCcc"}},
 		{"four", once("TestAaa", "TestBbb", "TestCcc", "TestDdd"), "", false, []string{"no second run: 4 tests failed"}},
@@ -65,10 +66,13 @@ func TestAFailedTestIsRunOnceMore(t *testing.T) {
 		{"a port", once("TestAaaPortIsHeld"), "", false, []string{"no second run: "}},
 		{"of docs/security.md", once("TestCallers"), "", false, []string{"TestCallers is about what never fails by chance"}},
 		{"a race", strings.Replace(once("TestAaa"), "first time", "WARNING: DATA RACE", 1), "", false, []string{`says "DATA RACE"`}},
-		{"a panic", "package bad\n\nimport \"testing\"\n\nfunc TestP(t *testing.T) { panic(\"no\") }\n", "", false, []string{"no second run: "}},
-		{"no end", "package bad\n\nimport (\n\t\"fmt\"\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestP(t *testing.T) { fmt.Println(\"last words\"); os.Exit(3) }\n", "", false, []string{"last words", "no second run: "}},
+		{"a panic", "package bad\n\nimport \"testing\"\n\nfunc TestP(t *testing.T) { panic(\"no\") }\n", "", false,
+			[]string{"no second run: "}},
+		{"no end", "package bad\n\nimport (\n\t\"fmt\"\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestP(t *testing.T) { fmt.Println(\"last " +
+			"words\"); os.Exit(3) }\n", "", false, []string{"last words", "no second run: "}},
 		{"no build", "package bad\n\nfunc f() { return 1 }\n", "", false, []string{"too many return values", "no second run: "}},
-		{"TestMain", "package bad\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestMain(m *testing.M) { m.Run(); os.Exit(1) }\n", "", false, []string{"failed, and none of its tests"}},
+		{"TestMain", "package bad\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestMain(m *testing.M) { m.Run(); os.Exit(1) }\n", "",
+			false, []string{"failed, and none of its tests"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			project(t, c.source)

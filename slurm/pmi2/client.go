@@ -117,7 +117,8 @@ func (c *Client) fromZero(ctx context.Context, text string) (string, error) {
 	c.calls++
 	key := "ddpbatch/" + strconv.Itoa(c.calls)
 	if c.rank == 0 {
-		if _, err := c.wire.call("kvs-put", field{"key", key}, field{"value", base64.RawURLEncoding.EncodeToString([]byte(text))}); err != nil {
+		if _, err := c.wire.call("kvs-put", field{"key", key},
+			field{"value", base64.RawURLEncoding.EncodeToString([]byte(text))}); err != nil {
 			return "", err
 		}
 	}
@@ -151,7 +152,8 @@ func (c *Client) begin() error {
 		return err
 	}
 	if answer["rank"] != strconv.Itoa(c.rank) || answer["size"] != strconv.Itoa(c.size) {
-		return fmt.Errorf("Slurm says that this is task %.20s of %.20s, the environment says %d of %d", answer["rank"], answer["size"], c.rank, c.size)
+		return fmt.Errorf("Slurm says that this is task %.20s of %.20s, the environment says %d of %d", answer["rank"],
+			answer["size"], c.rank, c.size)
 	}
 	return nil
 }

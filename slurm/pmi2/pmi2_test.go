@@ -99,7 +99,8 @@ func TestSlurm(t *testing.T) {
 
 // environ is what srun sets.
 func environ(fd int, rank, size int) func(string) (string, bool) {
-	vars := map[string]string{"PMI_FD": strconv.Itoa(fd), "PMI_RANK": strconv.Itoa(rank), "PMI_SIZE": strconv.Itoa(size), "PMI_JOBID": "12.0"}
+	vars := map[string]string{"PMI_FD": strconv.Itoa(fd), "PMI_RANK": strconv.Itoa(rank),
+		"PMI_SIZE": strconv.Itoa(size), "PMI_JOBID": "12.0"}
 	return func(name string) (string, bool) { v, ok := vars[name]; return v, ok }
 }
 

@@ -42,7 +42,8 @@ func TestValidate(t *testing.T) {
 		"too few in them": {func(a *sim.Allocation) {
 			a.Nodes, a.Components = sim.PretendNodes(3), []sim.Component{{Nodes: 1}, {Nodes: 1}}
 		}, "components have 2 nodes"},
-		"a step of them": {func(a *sim.Allocation) { a.Components, a.Step = []sim.Component{{Nodes: 1}, {Nodes: 1}}, []int{1} }, "all components"},
+		"a step of them": {func(a *sim.Allocation) { a.Components, a.Step = []sim.Component{{Nodes: 1}, {Nodes: 1}}, []int{1} },
+			"all components"},
 	} {
 		a := good
 		tt.change(&a)

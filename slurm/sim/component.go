@@ -73,7 +73,8 @@ func byName(a, b string) int {
 	const digits = "0123456789"
 	textA, textB := strings.TrimRight(a, digits), strings.TrimRight(b, digits)
 	numberA, numberB := strings.TrimLeft(a[len(textA):], "0"), strings.TrimLeft(b[len(textB):], "0")
-	return cmp.Or(strings.Compare(textA, textB), cmp.Compare(len(numberA), len(numberB)), strings.Compare(numberA, numberB), cmp.Compare(len(a), len(b)))
+	return cmp.Or(strings.Compare(textA, textB), cmp.Compare(len(numberA), len(numberB)), strings.Compare(numberA, numberB),
+		cmp.Compare(len(a), len(b)))
 }
 
 // reordered is list in another order.

@@ -31,8 +31,9 @@ func TestControllerSignalsInSlurmsOrder(t *testing.T) {
 	for event, want := range map[Event]string{
 		Cancelled: "0s tasks CONT, 0s tasks TERM, 0s batch CONT, 0s batch TERM, 5s batch KILL, 5s tasks KILL",
 		TimeLimit: "0s tasks TERM, 0s tasks CONT, 0s tasks TERM, 0s batch CONT, 0s batch TERM, 5s batch KILL, 5s tasks KILL",
-		Preempted: "0s tasks CONT, 0s tasks TERM, 6s tasks TERM, 6s tasks CONT, 6s tasks TERM, 6s batch CONT, 6s batch TERM, 11s batch KILL, 11s tasks KILL",
-		Warned:    "0s batch CONT, 0s batch USR2",
+		Preempted: "0s tasks CONT, 0s tasks TERM, 6s tasks TERM, 6s tasks CONT, 6s tasks TERM, 6s batch CONT, 6s batch TERM, 11s " +
+			"batch KILL, 11s tasks KILL",
+		Warned: "0s batch CONT, 0s batch USR2",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var received []string
@@ -61,7 +62,8 @@ func TestControllerWarns(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var received []string
 			Controller{
-				Tasks: receiver{"tasks", time.Now(), &received}, Batch: receiver{"batch", time.Now(), &received}, KillWait: 5 * time.Second, Warning: w,
+				Tasks: receiver{"tasks", time.Now(), &received}, Batch: receiver{"batch", time.Now(), &received},
+				KillWait: 5 * time.Second, Warning: w,
 			}.Play(t.Context(), Warned)
 			if got := strings.Join(received, ", "); got != want {
 				t.Errorf("%s: %s, want %s", text, got, want)

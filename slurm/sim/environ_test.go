@@ -79,8 +79,9 @@ var dumps = map[string]sim.Allocation{
 		JobID: 30, JobName: "het.sh", Nodes: named("n[1-3]"), CPUs: []int{1, 2, 2}, Tasks: []int{1, 2, 2},
 		Components: []sim.Component{{Nodes: 1}, {Nodes: 2, TasksPerNode: 2}},
 	},
-	"26-direct-srun":    {JobID: 28, JobName: "envdump.sh", Nodes: named("n[1-3]"), CPUs: []int{2}, Tasks: []int{2, 2, 2}, TasksPerNode: 2},
-	"32-odd-node-names": {JobID: 3, JobName: "envdump.sh", Nodes: named("gpu001-ib0,gpu003-ib0,login,n[9-10],rack0node[00-01],rack1node00"), CPUs: []int{1}},
+	"26-direct-srun": {JobID: 28, JobName: "envdump.sh", Nodes: named("n[1-3]"), CPUs: []int{2}, Tasks: []int{2, 2, 2}, TasksPerNode: 2},
+	"32-odd-node-names": {JobID: 3, JobName: "envdump.sh", Nodes: named("gpu001-ib0,gpu003-ib0,login,n[9-10],rack0node[00-01],rack1node00"),
+		CPUs: []int{1}},
 }
 
 // direct are the dumps of an srun that was called outside of any job. It has the same variables, but for the layout, which it names only
@@ -114,7 +115,8 @@ func TestEnvironAgreesWithSlurm(t *testing.T) {
 			t.Fatalf("%s: %d dumps for %d tasks, %v", folder, len(files), len(pretend.StepTasks()), err)
 		}
 		for proc, file := range files {
-			t.Run(folder+"/"+filepath.Base(file), func(t *testing.T) { compare(t, parse(t, pretend.Environ(pretend.StepTasks()[proc])), file) })
+			t.Run(folder+"/"+filepath.Base(file),
+				func(t *testing.T) { compare(t, parse(t, pretend.Environ(pretend.StepTasks()[proc])), file) })
 		}
 	}
 }
@@ -126,7 +128,8 @@ var newer = map[string]sim.Allocation{
 	"b03.task1": {JobID: 12, Nodes: named("n[1-2]"), CPUs: []int{4}, TasksPerNode: 1, CPUsPerTask: 4},
 	"b04.task0": {JobID: 14, Nodes: named("n1"), CPUs: []int{1},
 		Array: &sim.Element{JobID: 13, Index: 1, Array: slurm.Array{Indices: []int{1, 2}}}},
-	"h01.task1": {JobID: 16, JobName: "het.sh", Nodes: named("n[1-3]"), CPUs: []int{1}, Components: []sim.Component{{Nodes: 1}, {Nodes: 2}}},
+	"h01.task1": {JobID: 16, JobName: "het.sh", Nodes: named("n[1-3]"), CPUs: []int{1},
+		Components: []sim.Component{{Nodes: 1}, {Nodes: 2}}},
 	"s01.task2": {JobID: 36, JobName: "interactive", Nodes: named("n[1-3]"), CPUs: []int{3, 1, 1}, TasksPerNode: 1},
 }
 
@@ -195,7 +198,8 @@ func TestHeterogeneousRanksGoByComponent(t *testing.T) {
 	}
 	env := parse(t, pretend.Environ(pretend.StepTasks()[4]))
 	for name, want := range map[string]string{
-		"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_STEP_NODELIST": "n[1-3]", "SLURM_STEP_TASKS_PER_NODE": "2(x2),1", "SLURM_JOB_CPUS_PER_NODE": "2(x2),4",
+		"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_STEP_NODELIST": "n[1-3]", "SLURM_STEP_TASKS_PER_NODE": "2(x2),1",
+		"SLURM_JOB_CPUS_PER_NODE":        "2(x2),4",
 		"SLURM_JOB_NODELIST_HET_GROUP_0": "n3", "SLURM_JOB_NODELIST_HET_GROUP_1": "n[1-2]", "SLURM_CPUS_PER_TASK_HET_GROUP_0": "4",
 		"SLURMD_NODENAME": "n2", "SLURM_NODEID": "2", "SLURM_LOCALID": "1", "SLURM_GTIDS": "2,4", "SLURM_CPUS_ON_NODE": "2",
 	} {
@@ -262,7 +266,8 @@ func compare(t *testing.T, env map[string]string, file string) {
 func TestFromEnvironReadsASimulation(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
-		pretend := sim.Allocation{JobID: 7, JobName: "mnist", Nodes: sim.PretendNodes(1 + random.IntN(20)), Restarts: random.IntN(3), CPUs: []int{2}, WorkDir: "/w"}
+		pretend := sim.Allocation{JobID: 7, JobName: "mnist", Nodes: sim.PretendNodes(1 + random.IntN(20)), Restarts: random.IntN(3),
+			CPUs: []int{2}, WorkDir: "/w"}
 		if random.IntN(2) == 0 {
 			pretend.Step = []int{}
 			for i := range pretend.Nodes {
@@ -302,7 +307,8 @@ func readBack(t *testing.T, pretend sim.Allocation, nodes int) {
 		if err != nil {
 			t.Fatalf("%+v: %v", pretend, err)
 		}
-		want := slurm.Rank{Rank: p.Proc, WorldSize: len(places), LocalRank: p.Local, LocalWorldSize: len(p.Procs), NodeRank: p.Node, Nodes: nodes}
+		want := slurm.Rank{Rank: p.Proc, WorldSize: len(places), LocalRank: p.Local, LocalWorldSize: len(p.Procs),
+			NodeRank: p.Node, Nodes: nodes}
 		wantCPUs := "2"
 		if len(pretend.CPUs) > 1 {
 			wantCPUs = strconv.Itoa(pretend.CPUs[pretend.StepNode(p.Node)])
@@ -333,7 +339,8 @@ func TestNodelistStaysAsWritten(t *testing.T) {
 func TestFirstRunHasNoRestartCount(t *testing.T) {
 	a := sim.Allocation{JobID: 1, Nodes: sim.PretendNodes(1)}
 	env := parse(t, a.Environ(a.StepTasks()[0]))
-	for _, name := range []string{"SLURM_RESTART_COUNT", "SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE", "SLURM_CPUS_PER_TASK", "SLURM_JOB_END_TIME", "SLURM_ARRAY_JOB_ID"} {
+	for _, name := range []string{"SLURM_RESTART_COUNT", "SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE", "SLURM_CPUS_PER_TASK",
+		"SLURM_JOB_END_TIME", "SLURM_ARRAY_JOB_ID"} {
 		if value, set := env[name]; set {
 			t.Errorf("%s=%q", name, value)
 		}

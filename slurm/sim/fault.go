@@ -188,7 +188,8 @@ func (p *faultText) trigger(f *Fault, text string, at int) {
 		case name == "#attempt" && f.Attempt == 0:
 			f.Attempt = int(p.number(value, valueAt, 1, 1e6))
 		default:
-			p.wrong(at, "write when it is injected, as @start, @step=20 or @time=3s, and in which attempt, as #attempt=2, each once, not %q", item)
+			p.wrong(at, "write when it is injected, as @start, @step=20 or @time=3s, and in which attempt, as "+
+				"#attempt=2, each once, not %q", item)
 			return
 		}
 		at, text = at+len(item), rest

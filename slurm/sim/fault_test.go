@@ -84,7 +84,8 @@ func parseFaultError(t *testing.T, err error) (column int, problem string) {
 }
 
 func FuzzParseFault(f *testing.F) {
-	for _, seed := range []string{"kill:rank=3@step=20", "slow:1,share=0.5,for=3s#attempt=2", "node:n1@time=1s", "@", "kill:", "nospace@start"} {
+	for _, seed := range []string{"kill:rank=3@step=20", "slow:1,share=0.5,for=3s#attempt=2", "node:n1@time=1s", "@",
+		"kill:", "nospace@start"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -103,7 +104,8 @@ func FuzzParseFault(f *testing.F) {
 func TestCheckFaults(t *testing.T) {
 	a := sim.Allocation{JobID: 1, Nodes: sim.PretendNodes(2)}
 	for text, want := range map[string]string{
-		"kill:3": "", "kill:4": "the last one is 3", "node:1": "", "node:node2": "", "node:2": "no node 2", "agent:n7": "node[1-2]", "term": "",
+		"kill:3": "", "kill:4": "the last one is 3", "node:1": "", "node:node2": "", "node:2": "no node 2",
+		"agent:n7": "node[1-2]", "term": "",
 	} {
 		fault, err := sim.ParseFault(text)
 		if err != nil {

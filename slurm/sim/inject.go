@@ -56,7 +56,8 @@ func (a Allocation) nodeOf(f Fault) (int, error) {
 		i = n
 	}
 	if i < 0 || i >= len(a.Nodes) {
-		return 0, fmt.Errorf("fault %q: there is no node %s; there are %s, and the numbers 0 to %d", f.Text, f.Node, fold(a.Nodes), len(a.Nodes)-1)
+		return 0, fmt.Errorf("fault %q: there is no node %s; there are %s, and the numbers 0 to %d", f.Text, f.Node,
+			fold(a.Nodes), len(a.Nodes)-1)
 	}
 	return i, nil
 }

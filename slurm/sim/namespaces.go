@@ -58,7 +58,8 @@ func NewNamespaces(ctx context.Context, disk string, network bool) (_ *Namespace
 	}
 	for _, tool := range tools {
 		if _, err := exec.LookPath(tool); err != nil {
-			return nil, fmt.Errorf("simulate a network or a full disk: %w (unshare, nsenter and mount are of util-linux, ip of iproute2)", err)
+			return nil, fmt.Errorf("simulate a network or a full disk: %w (unshare, nsenter and mount are of util-linux, ip of iproute2)",
+				err)
 		}
 	}
 	defer func() {
@@ -79,7 +80,8 @@ func NewNamespaces(ctx context.Context, disk string, network bool) (_ *Namespace
 		script += " && ip link add switch type bridge && ip link set switch up"
 	}
 	if w.base, err = hold(ctx, words, script); err != nil {
-		return nil, fmt.Errorf("make namespaces (%s): %w; simulate needs root's rights for this, or a kernel that gives users namespaces of their own", strings.Join(words, " "), err)
+		return nil, fmt.Errorf("make namespaces (%s): %w; simulate needs root's rights for this, or a kernel that gives users namespaces "+
+			"of their own", strings.Join(words, " "), err)
 	}
 	return w, nil
 }

@@ -49,7 +49,8 @@ func TestWorldCutsANodeOff(t *testing.T) {
 	}
 	// the port is closed: a node that is reached says so, and of one that is cut off nothing comes back
 	try := func(from, to, seconds int) bool {
-		text, _ := inside(t, w, nodes[from].Name, fmt.Sprintf("timeout %d bash -c 'exec 3<>/dev/tcp/%s/9' 2>&1", seconds, nodes[to].Address))
+		text, _ := inside(t, w, nodes[from].Name,
+			fmt.Sprintf("timeout %d bash -c 'exec 3<>/dev/tcp/%s/9' 2>&1", seconds, nodes[to].Address))
 		return strings.Contains(text, "refused")
 	}
 	reach := func(from, to int) bool { return try(from, to, 40) }
@@ -104,7 +105,8 @@ func TestWorldFillsItsDisk(t *testing.T) {
 	if err := w.fill(); err != nil {
 		t.Skipf("this machine cannot: %v", err)
 	}
-	if text, err := inside(t, w, "node1", strings.ReplaceAll(write, "/new", "/newer")); err == nil || !strings.Contains(text, "No space left on device") || !strings.HasPrefix(text, "kept") {
+	if text, err := inside(t, w, "node1", strings.ReplaceAll(write, "/new", "/newer")); err == nil ||
+		!strings.Contains(text, "No space left on device") || !strings.HasPrefix(text, "kept") {
 		t.Errorf("on the full disk: %q, %v", text, err)
 	}
 	if err := os.WriteFile(filepath.Join(disk, "outside"), []byte("room"), 0o600); err != nil {

@@ -77,7 +77,8 @@ func (e *end) Close() error {
 // start starts a step of one task a node.
 func start(t *testing.T, nodes int, script string) (*screen, *Running) {
 	t.Helper()
-	return startStep(t, Step{Allocation: Allocation{JobID: 7, Nodes: PretendNodes(nodes), CPUs: []int{1}}, Command: []string{"/bin/sh", "-c", script}})
+	return startStep(t, Step{Allocation: Allocation{JobID: 7, Nodes: PretendNodes(nodes), CPUs: []int{1}},
+		Command: []string{"/bin/sh", "-c", script}})
 }
 
 func startStep(t *testing.T, step Step) (*screen, *Running) {
@@ -156,7 +157,8 @@ func TestStepFailsWithItsTask(t *testing.T) {
 func TestStepSparesTheOthers(t *testing.T) {
 	_, r := startStep(t, Step{
 		Allocation: Allocation{JobID: 7, Nodes: PretendNodes(2)}, Spare: true,
-		Command: []string{"/bin/sh", "-c", `[ $SLURM_NODEID = 1 ] && { : >gone; exit 9; }; until [ -e gone ]; do :; done; trap 'exit 3' TERM; exit 4`},
+		Command: []string{"/bin/sh", "-c",
+			`[ $SLURM_NODEID = 1 ] && { : >gone; exit 9; }; until [ -e gone ]; do :; done; trap 'exit 3' TERM; exit 4`},
 	})
 	if code := code(t, r); code != 9 {
 		t.Errorf("code %d; want 9", code)
@@ -204,7 +206,8 @@ func TestStepWarningWaitsForAHandler(t *testing.T) {
 func TestStepKilledAfterKillWait(t *testing.T) {
 	_, r := startStep(t, Step{
 		Allocation: Allocation{JobID: 7, Nodes: PretendNodes(2)}, KillWait: 50 * time.Millisecond,
-		Command: []string{"/bin/sh", "-c", `if [ $SLURM_NODEID = 1 ]; then until [ -e deaf ]; do :; done; exit 9; fi; trap '' TERM; : >deaf; while :; do sleep 0.1; done`},
+		Command: []string{"/bin/sh", "-c",
+			`if [ $SLURM_NODEID = 1 ]; then until [ -e deaf ]; do :; done; exit 9; fi; trap '' TERM; : >deaf; while :; do sleep 0.1; done`},
 	})
 	if code := code(t, r); code != 137 {
 		t.Errorf("code %d; want 137", code)

@@ -28,8 +28,8 @@ const (
 
 // Go is the products of this program itself, on the caller's core. The zero value is ready.
 //
-// An element of c is float32(alpha s + beta c): s adds up exact products in float64 from the first to the last, alpha s and the sum are rounded to
-// float64. So it has the same bits on every machine, wherever operands lie in memory, and whatever
+// An element of c is float32(alpha s + beta c): s adds up exact products in float64 from the first to the last, alpha s and the sum are
+// rounded to float64. So it has the same bits on every machine, wherever operands lie in memory, and whatever
 // else is computed beside it, apart from which NaN it is.
 type Go struct{ workspaces pool[workspace] }
 
@@ -43,7 +43,8 @@ type workspace struct {
 }
 
 // Sgemm is the Library's.
-func (g *Go) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) {
+func (g *Go) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32,
+	c []float32, ldc int) {
 	check(tA, tB, m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
 	if k == 0 {
 		scale(c, ldc, m, n, beta)
@@ -77,8 +78,8 @@ func from(data []float32, ld int, t blas.Transpose, i, j int) []float32 {
 // tiles is how many pieces of a width cover length.
 func tiles(length, width int) int { return (length + width - 1) / width }
 
-// pack deals vectors of depth values to panels of width vectors each: the first values of all of a panel's, then the second, and so on. Vectors are
-// rows of x, or with across columns. What the last panel lacks becomes 0, whose products nobody reads.
+// pack deals vectors of depth values to panels of width vectors each: the first values of all of a panel's, then the second, and so on.
+// Vectors are rows of x, or with across columns. What the last panel lacks becomes 0, whose products nobody reads.
 func pack(dst []float64, width int, x []float32, ld int, across bool, vectors, depth int) {
 	for first := 0; first < vectors; first += width {
 		panel := dst[:width*depth]

@@ -133,7 +133,8 @@ func TestLibrariesGiveTheDefinition(t *testing.T) {
 			dim := rapid.OneOf(rapid.IntRange(0, 5), rapid.IntRange(0, 80))
 			newProduct(rapid.SampledFrom(transposes).Draw(t, "tA"), rapid.SampledFrom(transposes).Draw(t, "tB"),
 				dim.Draw(t, "m"), dim.Draw(t, "n"), dim.Draw(t, "k"), rapid.IntRange(0, 9).Draw(t, "gap"),
-				rapid.SampledFrom([]float32{1, 0, -0.5, 3}).Draw(t, "alpha"), rapid.SampledFrom([]float32{0, 1, -2}).Draw(t, "beta")).check(t, lib)
+				rapid.SampledFrom([]float32{1, 0, -0.5, 3}).Draw(t, "alpha"),
+				rapid.SampledFrom([]float32{0, 1, -2}).Draw(t, "beta")).check(t, lib)
 		}))
 	}
 }

@@ -102,8 +102,10 @@ type kind struct {
 }
 
 var kinds = []kind{
-	{name: "OpenBLAS", config: "openblas_get_config", set: "openblas_set_num_threads", get: "openblas_get_num_threads", parallel: "openblas_get_parallel"},
-	{name: "BLIS", config: "bli_info_get_version_str", set: "bli_thread_set_num_threads", get: "bli_thread_get_num_threads", parallel: "bli_info_get_enable_threading"},
+	{name: "OpenBLAS", config: "openblas_get_config", set: "openblas_set_num_threads", get: "openblas_get_num_threads",
+		parallel: "openblas_get_parallel"},
+	{name: "BLIS", config: "bli_info_get_version_str", set: "bli_thread_set_num_threads", get: "bli_thread_get_num_threads",
+		parallel: "bli_info_get_enable_threading"},
 	{name: "MKL", config: "MKL_Get_Version_String", filled: true, set: "MKL_Set_Num_Threads", get: "MKL_Get_Max_Threads"},
 }
 
@@ -167,7 +169,8 @@ type foreign struct {
 }
 
 // Sgemm is the Library's.
-func (f *foreign) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) {
+func (f *foreign) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32,
+	c []float32, ldc int) {
 	check(tA, tB, m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
 	if m == 0 || n == 0 {
 		return
@@ -186,7 +189,8 @@ func (f *foreign) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []f
 }
 
 // bfloat16 is Sgemm of bfloat16 matrices into one of float32, by sbgemm_, which must be there. No dimension is 0.
-func (f *foreign) bfloat16(tA, tB blas.Transpose, m, n, k int, alpha float32, a []uint16, lda int, b []uint16, ldb int, beta float32, c []float32, ldc int) {
+func (f *foreign) bfloat16(tA, tB blas.Transpose, m, n, k int, alpha float32, a []uint16, lda int, b []uint16, ldb int, beta float32,
+	c []float32, ldc int) {
 	check(tA, tB, m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
 	writes(m, n, c, ldc)
 	args := f.args.take()
@@ -203,8 +207,10 @@ func (f *foreign) call(args *arguments) {
 		f.calling.Lock()
 		defer f.calling.Unlock()
 	}
-	args.call.Do(args.fn, clib.Address(&args.tA), clib.Address(&args.tB), clib.Address(&args.m), clib.Address(&args.n), clib.Address(&args.k), clib.Address(&args.alpha),
-		uintptr(args.a), clib.Address(&args.lda), uintptr(args.b), clib.Address(&args.ldb), clib.Address(&args.beta), uintptr(args.c), clib.Address(&args.ldc),
+	args.call.Do(args.fn, clib.Address(&args.tA), clib.Address(&args.tB), clib.Address(&args.m), clib.Address(&args.n),
+		clib.Address(&args.k), clib.Address(&args.alpha),
+		uintptr(args.a), clib.Address(&args.lda), uintptr(args.b), clib.Address(&args.ldb), clib.Address(&args.beta), uintptr(args.c),
+		clib.Address(&args.ldc),
 		1, 1) // the lengths of tA and tB as strings, which compilers of Fortran add
 	runtime.KeepAlive(args)
 	*args = arguments{}

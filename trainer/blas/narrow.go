@@ -36,7 +36,8 @@ func Narrow(lib Library, p Precision) (narrow Library, how string) {
 type bfloat16Library interface {
 	Library
 	hasBFloat16() bool
-	bfloat16(tA, tB blas.Transpose, m, n, k int, alpha float32, a []uint16, lda int, b []uint16, ldb int, beta float32, c []float32, ldc int)
+	bfloat16(tA, tB blas.Transpose, m, n, k int, alpha float32, a []uint16, lda int, b []uint16, ldb int,
+		beta float32, c []float32, ldc int)
 }
 
 // narrowOn is Narrow on a machine that has instructions for bfloat16, or not.
@@ -92,7 +93,8 @@ func newRounded[E float32 | uint16](lib Library, convert func([]E, []float32),
 }
 
 // Sgemm is the Library's.
-func (r *rounded[E]) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) {
+func (r *rounded[E]) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32,
+	c []float32, ldc int) {
 	if m <= 0 || n <= 0 || k <= 0 {
 		r.lib.Sgemm(tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 		return

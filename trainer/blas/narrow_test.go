@@ -14,8 +14,8 @@ import (
 func yes() bool { return true }
 func no() bool  { return false }
 
-// TestNarrowMultipliesRoundedValues compares with products of values rounded beforehand, bit for bit: the same library adds in the same order.
-// (a and b without gaps, as Narrow packs them.)
+// TestNarrowMultipliesRoundedValues compares with products of values rounded beforehand, bit for bit: the same library adds in the same
+// order. (a and b without gaps, as Narrow packs them.)
 func TestNarrowMultipliesRoundedValues(t *testing.T) {
 	for _, c := range []struct {
 		precision Precision
@@ -99,7 +99,8 @@ func TestNarrowUsesTheLibrarysOwnProduct(t *testing.T) {
 		{"right", []string{"-DNARROW=1"}, yes, "bfloat16 by sbgemm_"},
 		{"wrong", []string{"-DNARROW=2"}, yes, "float32 on values rounded to bfloat16, as the library's sbgemm_ gives wrong results"},
 		{"none", nil, yes, "float32 on values rounded to bfloat16, as the library has no sbgemm_"},
-		{"no instructions", []string{"-DNARROW=2"}, no, "float32 on values rounded to bfloat16, as the machine has no instructions for bfloat16"},
+		{"no instructions", []string{"-DNARROW=2"}, no,
+			"float32 on values rounded to bfloat16, as the machine has no instructions for bfloat16"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			lib, _, err := Open(Config{Library: fake(t, "narrow.so", test.defines...)})

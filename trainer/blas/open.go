@@ -25,7 +25,8 @@ var candidates = []string{
 // advice is Info.Advice with Go, and adviceSerial with a library that has fewer threads than were asked for.
 const (
 	advice       = `products in Go take 3 to 8 times as long as OpenBLAS's: install OpenBLAS (libopenblas0 in Debian, openblas in EPEL, conda and Spack), or set blas = "PATH" to the library`
-	adviceSerial = "this library was built for fewer threads than were asked for: install its build for POSIX threads (libopenblas0-pthread in Debian, openblas-threads in EPEL)"
+	adviceSerial = "this library was built for fewer threads than were asked for: install its build for POSIX threads " +
+		"(libopenblas0-pthread in Debian, openblas-threads in EPEL)"
 )
 
 // kindFilter is what load takes.
@@ -144,7 +145,8 @@ func (i Info) String() string {
 }
 
 // errWrong is of a library whose products are none, because it expects other arguments or was built for another machine.
-var errWrong = errors.New("its sgemm_ does not compute a matrix product: it has another interface than BLAS's, or is broken on this machine")
+var errWrong = errors.New("its sgemm_ does not compute a matrix product: it has another interface than BLAS's, or " +
+	"is broken on this machine")
 
 // verify compares products with the definition. Their elements are small integers, so that the results are exact in whatever order
 // they are summed, in bfloat16 too.

@@ -70,7 +70,8 @@ func TestOpenFindsTheIntegersOfALibrary(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := Info{Name: "OpenBLAS", Version: "fake, started with 3", Path: path, Threads: 3}
-			if info.Name != want.Name || info.Version != want.Version || info.Path != want.Path || info.Threads != want.Threads || info.Advice != "" {
+			if info.Name != want.Name || info.Version != want.Version || info.Path != want.Path ||
+				info.Threads != want.Threads || info.Advice != "" {
 				t.Errorf("got %+v, want %+v", info, want)
 			}
 			if got := info.String(); got != "OpenBLAS (fake, started with 3) from "+path+", 3 threads" {
@@ -131,7 +132,8 @@ func TestAutoSearchesDirs(t *testing.T) {
 	if info.Path != good {
 		t.Errorf("took %v, want %s", info, good)
 	}
-	if len(info.PassedOver) != 1 || !strings.Contains(info.PassedOver[0], wrong) || !strings.Contains(info.PassedOver[0], errWrong.Error()) {
+	if len(info.PassedOver) != 1 || !strings.Contains(info.PassedOver[0], wrong) ||
+		!strings.Contains(info.PassedOver[0], errWrong.Error()) {
 		t.Errorf("passed over %q", info.PassedOver)
 	}
 }

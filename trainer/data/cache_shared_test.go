@@ -155,7 +155,8 @@ func TestCacheOfAnotherUserIsNotTrusted(t *testing.T) {
 		expose func(t *testing.T, dir, path string) error
 	}{
 		{"a folder that others may write to", func(_ *testing.T, dir, _ string) error { return os.Chmod(dir, 0o777) }},
-		{"a folder that others may write to, sticky", func(_ *testing.T, dir, _ string) error { return os.Chmod(dir, 0o777|fs.ModeSticky) }},
+		{"a folder that others may write to, sticky",
+			func(_ *testing.T, dir, _ string) error { return os.Chmod(dir, 0o777|fs.ModeSticky) }},
 		{"a folder of another user", func(t *testing.T, dir, _ string) error { return give(t, dir) }},
 		{"a link of another user above", func(t *testing.T, dir, _ string) error {
 			above := filepath.Dir(dir)

@@ -131,7 +131,8 @@ func TestLoadCSVRefusesBadTables(t *testing.T) {
 
 // FuzzLabel compares with rational numbers.
 func FuzzLabel(f *testing.F) {
-	for _, s := range []string{"0", "3.0", "-0", "1e0", "0.99999999999", "12.5e1", "1048576", "-1", "0e9999", "1e-400", ".", "9223372036854775807.0e-9"} {
+	for _, s := range []string{"0", "3.0", "-0", "1e0", "0.99999999999", "12.5e1", "1048576", "-1", "0e9999", "1e-400", ".",
+		"9223372036854775807.0e-9"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -16,7 +16,8 @@ const (
 
 // LoadMNIST opens handwritten digits in two IDX files, plain or gzip: images
 // [rows, height, width] and labels [rows] in 0..9. A row's inputs are its pixels
-// in order, at most 4096 x 4096, (pixel/255 - 0.1307) / 0.3081. Plain files are mapped; gzip is unpacked, once a node where there is a cache.
+// in order, at most 4096 x 4096, (pixel/255 - 0.1307) / 0.3081.
+// Plain files are mapped; gzip is unpacked, once a node where there is a cache.
 func LoadMNIST(ctx context.Context, cache *Cache, images, labels string) (Dataset, error) {
 	x, err := openMNIST(ctx, cache, images, "images", 3)
 	if err != nil {
@@ -68,7 +69,8 @@ func openMNIST(ctx context.Context, cache *Cache, path, what string, dims int) (
 		return nil, fmt.Errorf("read mnist %s: %w", what, err)
 	}
 	if len(x.dims) != dims {
-		return nil, fmt.Errorf("read mnist %s: %s has the wrong magic number: it holds %d dimensions where %s have %d; are images and labels swapped?",
+		return nil, fmt.Errorf("read mnist %s: %s has the wrong magic number: it holds %d dimensions where %s have %d; are "+
+			"images and labels swapped?",
 			what, path, len(x.dims), what, dims)
 	}
 	return x, nil

@@ -53,8 +53,9 @@ func TestLoadMNISTRefusesBadFiles(t *testing.T) {
 		"another count":   {images, idxBytes([]uint32{3}, 1, 2, 3), "2 images"},
 		"label too large": {images, idxBytes([]uint32{2}, 1, 10), "label 10 of row 1"},
 		"images cut":      {images[:len(images)-1], labels, "cut short"},
-		"huge images":     {gzipped(t, idxBytes([]uint32{1, 4097, 4096}, make([]byte, 4097*4096)...)), idxBytes([]uint32{1}, 1), "4097 x 4096 pixels are more than 16777216"},
-		"labels no IDX":   {images, []byte("1,2"), "not an IDX file"},
+		"huge images": {gzipped(t, idxBytes([]uint32{1, 4097, 4096}, make([]byte, 4097*4096)...)), idxBytes([]uint32{1}, 1),
+			"4097 x 4096 pixels are more than 16777216"},
+		"labels no IDX": {images, []byte("1,2"), "not an IDX file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x, y := writeMNIST(t, c.images, c.labels)
@@ -64,7 +65,8 @@ func TestLoadMNISTRefusesBadFiles(t *testing.T) {
 			}
 		})
 	}
-	if _, err := LoadMNIST(t.Context(), nil, "/nowhere/images", "/nowhere/labels"); err == nil || !strings.Contains(err.Error(), "/nowhere/images") {
+	if _, err := LoadMNIST(t.Context(), nil, "/nowhere/images", "/nowhere/labels"); err == nil ||
+		!strings.Contains(err.Error(), "/nowhere/images") {
 		t.Errorf("error %v, want one that names the missing file", err)
 	}
 }

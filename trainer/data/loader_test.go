@@ -18,7 +18,8 @@ func (l *Loader) check(t rapid.TB, d Dataset, rows []int, batch, most int) {
 		var want Batch
 		want.Fill(d, chunk)
 		got := l.Next()
-		if got == nil || got.Rows != want.Rows || !slices.Equal(got.X, want.X) || !slices.Equal(got.Y, want.Y) || !slices.Equal(got.Labels, want.Labels) {
+		if got == nil || got.Rows != want.Rows || !slices.Equal(got.X, want.X) || !slices.Equal(got.Y, want.Y) ||
+			!slices.Equal(got.Labels, want.Labels) {
 			t.Fatalf("rows %v: got %+v, want %+v", chunk, got, want)
 		}
 	}

@@ -168,7 +168,8 @@ func parseNPY(file []byte) (*npy, error) {
 		return nil, fmt.Errorf("the shape %v holds no rows", h.shape)
 	}
 	if size != len(data) {
-		return nil, fmt.Errorf("%d bytes of data, where the shape %v of %s takes %d; copy the file again", len(data), h.shape, kind.name, size)
+		return nil, fmt.Errorf("%d bytes of data, where the shape %v of %s takes %d; copy the file again", len(data),
+			h.shape, kind.name, size)
 	}
 	a := &npy{kind: kind, shape: h.shape, data: data}
 	return a, a.checkBooleans()

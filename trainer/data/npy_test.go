@@ -40,7 +40,8 @@ func TestLoadNPY(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := all(set)
-	if set.Spec() != (Spec{Inputs: 3, Classes: 8, Labels: 1}) || !slices.Equal(got.X, []float32{1, 2, 3, 4, 5, 6}) || !slices.Equal(got.Labels, []int{7, 0}) {
+	if set.Spec() != (Spec{Inputs: 3, Classes: 8, Labels: 1}) || !slices.Equal(got.X, []float32{1, 2, 3, 4, 5, 6}) ||
+		!slices.Equal(got.Labels, []int{7, 0}) {
 		t.Errorf("%+v with %v, %v", set.Spec(), got.X, got.Labels)
 	}
 
@@ -49,7 +50,8 @@ func TestLoadNPY(t *testing.T) {
 	if set, err = loadPair(t, odd, odd); err != nil {
 		t.Fatal(err)
 	}
-	if got := all(set); set.Spec() != (Spec{Inputs: 1, Outputs: 1}) || !slices.Equal(got.X, []float32{8, 9}) || !slices.Equal(got.Y, got.X) {
+	if got := all(set); set.Spec() != (Spec{Inputs: 1, Outputs: 1}) || !slices.Equal(got.X, []float32{8, 9}) ||
+		!slices.Equal(got.Y, got.X) {
 		t.Errorf("%+v with %v, %v", set.Spec(), got.X, got.Y)
 	}
 }
@@ -149,15 +151,19 @@ func TestLoadNPYRefusesBadFiles(t *testing.T) {
 		"data cut":          {good[:len(good)-1], labels, "7 bytes of data"},
 		"too long":          {append(slices.Clone(good), 0), labels, "9 bytes of data"},
 		"NaN":               {floats("(2, 2)", 1, 2, 3, nan), labels, "x.npy: NaN in row 1, column 1"},
-		"too large":         {npyFile(1, npyDictOf("<f8", "(2,)"), binary.LittleEndian.AppendUint64(make([]byte, 8), math.Float64bits(1e300))), labels, "1e+300 in row 1"},
+		"too large": {
+			npyFile(1, npyDictOf("<f8", "(2,)"), binary.LittleEndian.AppendUint64(make([]byte, 8), math.Float64bits(1e300))),
+			labels, "1e+300 in row 1"},
 		"infinite outputs":  {good, floats("(2,)", 1, float32(math.Inf(-1))), "y.npy: -Inf in row 1"},
 		"outputs of images": {good, floats("(2, 1, 1)", 1, 1), "y.npy: outputs of the shape"},
 		"no boolean":        {good, npyFile(1, npyDictOf("|b1", "(2,)"), []byte{1, 2}), "y.npy: element 1 is 2, and a boolean is 0 or 1"},
 		"another count":     {floats("(3,)", 1, 2, 3), labels, "do not belong together"},
-		"a label too large": {good, npyFile(1, npyDictOf("<i4", "(2,)"), bytesOf([]int32{0, maxClasses})), "y.npy: label 1048576 of row 1 is out of range, want 0 to 1048575"},
-		"a negative label":  {good, npyFile(1, npyDictOf("|i1", "(2,)"), []byte{0, 255}), "y.npy: label -1 of row 1"},
-		"an enormous label": {good, npyFile(1, npyDictOf("<u8", "(2,)"), bytesOf([]int32{0, 0, -1, -1})), "label 18446744073709551615 of row 1"},
-		"several labels":    {good, npyFile(1, npyDictOf("|u1", "(2, 2)"), []byte{1, 2, 3, 4}), "y.npy: classes of the shape [2 2]"},
+		"a label too large": {good, npyFile(1, npyDictOf("<i4", "(2,)"), bytesOf([]int32{0, maxClasses})),
+			"y.npy: label 1048576 of row 1 is out of range, want 0 to 1048575"},
+		"a negative label": {good, npyFile(1, npyDictOf("|i1", "(2,)"), []byte{0, 255}), "y.npy: label -1 of row 1"},
+		"an enormous label": {good, npyFile(1, npyDictOf("<u8", "(2,)"), bytesOf([]int32{0, 0, -1, -1})),
+			"label 18446744073709551615 of row 1"},
+		"several labels": {good, npyFile(1, npyDictOf("|u1", "(2, 2)"), []byte{1, 2, 3, 4}), "y.npy: classes of the shape [2 2]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := loadPair(t, c.inputs, c.targets); err == nil || !strings.Contains(err.Error(), c.want) {

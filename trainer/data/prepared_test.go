@@ -28,7 +28,8 @@ func encoded(t testing.TB, p *prepared) []byte {
 
 func sample() *prepared {
 	return &prepared{Classes: 7, Arrays: []array{
-		newArray([]float32{1, 2, 3, 4, 5, 6}, 2, 3), newArray([]int32{-1, 6}, 2), {kindBytes, []int{3}, []byte{1, 2, 3}}, {kindBytes, []int{0}, []byte{}},
+		newArray([]float32{1, 2, 3, 4, 5, 6}, 2, 3), newArray([]int32{-1, 6}, 2), {kindBytes, []int{3}, []byte{1, 2, 3}},
+		{kindBytes, []int{0}, []byte{}},
 	}}
 }
 
@@ -90,7 +91,8 @@ func FuzzPrepared(f *testing.F) {
 		// with good sums, without which nothing is looked at
 		b := []byte(preparedMagic)
 		castagnoli := crc32.MakeTable(crc32.Castagnoli)
-		for _, n := range []uint32{preparedVersion, uint32(len(header)), crc32.Checksum(header, castagnoli), crc32.Checksum(rest, castagnoli)} {
+		for _, n := range []uint32{preparedVersion, uint32(len(header)), crc32.Checksum(header, castagnoli),
+			crc32.Checksum(rest, castagnoli)} {
 			b = binary.LittleEndian.AppendUint32(b, n)
 		}
 		p, _, err := decodePrepared(slices.Concat(b, header, rest))
@@ -107,7 +109,8 @@ func FuzzPrepared(f *testing.F) {
 		}
 		for _, regression := range []bool{false, true} {
 			if set, err := p.table(regression); err == nil && set.Len() > 0 {
-				set.Read(set.Len()-1, make([]float32, set.Spec().Inputs), make([]float32, set.Spec().Outputs), make([]int, set.Spec().Labels))
+				set.Read(set.Len()-1, make([]float32, set.Spec().Inputs), make([]float32, set.Spec().Outputs),
+					make([]int, set.Spec().Labels))
 			}
 		}
 	})

@@ -141,7 +141,8 @@ func checkPadding(t *rapid.T, cfg SamplerConfig, epoch int, times []int, padding
 			want++
 		}
 		if times[row] != want {
-			t.Fatalf("row %d, at place %d of the order, appears %d times, want %d with a padding of %d", row, place, times[row], want, padding)
+			t.Fatalf("row %d, at place %d of the order, appears %d times, want %d with a padding of %d", row, place,
+				times[row], want, padding)
 		}
 	}
 }

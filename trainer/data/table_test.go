@@ -66,7 +66,8 @@ func TestDigestOfAViewIsThatOfACopy(t *testing.T) {
 	}
 	for name, open := range map[string]func() (Dataset, error){
 		"cifar10": func() (Dataset, error) {
-			return LoadCIFAR10(writeFile(t, "1", append(make([]byte, 3073), 1)[:3073]), writeFile(t, "2", append(cifarRows(1), make([]byte, 3073)...)))
+			return LoadCIFAR10(writeFile(t, "1", append(make([]byte, 3073), 1)[:3073]),
+				writeFile(t, "2", append(cifarRows(1), make([]byte, 3073)...)))
 		},
 		"csv": func() (Dataset, error) {
 			return LoadCSV(t.Context(), nil, CSVConfig{Path: writeFile(t, "csv", []byte("1,2\n3,4\n1,2\n"))})

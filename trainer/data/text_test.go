@@ -133,7 +133,8 @@ func TestOpenTextLeavesOutTheCache(t *testing.T) {
 		t.Errorf("error %v, want one about the cache", err)
 	}
 	blocked := &Cache{Dir: filepath.Join(root, "a", "cache")}
-	if _, err := OpenText(t.Context(), blocked, root, 6); !errors.Is(err, syscall.ENOTDIR) || !strings.Contains(err.Error(), "folder for prepared data") {
+	if _, err := OpenText(t.Context(), blocked, root, 6); !errors.Is(err, syscall.ENOTDIR) ||
+		!strings.Contains(err.Error(), "folder for prepared data") {
 		t.Errorf("error %v, want one about the cache's place", err)
 	}
 }

@@ -18,7 +18,8 @@ func TestNewRefusesModelsThatDiffer(t *testing.T) {
 		params func() []*nn.Param
 		want   string
 	}{
-		"another width":  {func() []*nn.Param { return model(3, 5, 2) }, "parameter 0.weight has shape [5 3] on rank 2 and [4 3] on rank 0"},
+		"another width": {func() []*nn.Param { return model(3, 5, 2) },
+			"parameter 0.weight has shape [5 3] on rank 2 and [4 3] on rank 0"},
 		"one layer more": {func() []*nn.Param { return model(3, 4, 2, 2) }, "rank 2 has parameter 2.weight [2 2], which rank 0 has not"},
 		"one layer less": {func() []*nn.Param { return model(3, 4) }, "rank 0 has parameter 1.weight [2 4], which rank 2 has not"},
 		"no parameters":  {func() []*nn.Param { return nil }, "rank 0 has parameter 0.weight [4 3], which rank 2 has not"},
@@ -69,7 +70,8 @@ func TestNewRefusesModelsThatDiffer(t *testing.T) {
 func TestNewComparesHooks(t *testing.T) {
 	powerSGD := func(seed uint64) Hook { return mustPowerSGD(PowerSGDConfig{Rank: 2, MinRate: 1, Seed: seed}) }
 	for name, of := range map[string]func() Hook{
-		"float16": NewFloat16Hook, "int8": NewInt8Hook, "PowerSGD": func() Hook { return powerSGD(1) }, "a user's": func() Hook { return new(fakeHook) },
+		"float16": NewFloat16Hook, "int8": NewInt8Hook, "PowerSGD": func() Hook { return powerSGD(1) },
+		"a user's": func() Hook { return new(fakeHook) },
 	} {
 		must(t, ranksOn(t, "local", 4, func(ctx context.Context, comm *mpi.Comm) error {
 			if _, err := New(ctx, comm, nil, nil, Config{Hook: of()}); err != nil {

@@ -119,8 +119,8 @@ func isPermutation(order []int32) bool {
 	return true
 }
 
-// assign deals gradients to buckets, in order, and returns the indices in each. There is one open bucket, which takes gradients until it has
-// at least as many bytes as its limit; the next one has the next of limits, or the last one again. (PyTorch's
+// assign deals gradients to buckets, in order, and returns the indices in each. There is one open bucket, which takes gradients until it
+// has at least as many bytes as its limit; the next one has the next of limits, or the last one again. (PyTorch's
 // compute_bucket_assignment_by_size in torch/csrc/distributed/c10d/reducer.cpp, for dense gradients of one type.)
 func assign(bytes, limits []int) (buckets [][]int) {
 	var open []int

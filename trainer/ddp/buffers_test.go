@@ -85,7 +85,8 @@ func TestSyncBatchNormFailsWithTheDDP(t *testing.T) {
 						}
 						cfg := Config{Overlap: true, FirstBucketBytes: 1, SyncBatchNorm: s}
 						if name == "hook" {
-							cfg.Hook = fakeHook{reduce: func(context.Context, *mpi.Comm, *Bucket) error { return errors.New("out of bits") }}
+							cfg.Hook = fakeHook{
+								reduce: func(context.Context, *mpi.Comm, *Bucket) error { return errors.New("out of bits") }}
 						}
 						d, err := New(ctx, comm, params, nil, cfg)
 						if err != nil {

@@ -177,8 +177,8 @@ type Config struct {
 	// fails, or New with its Comm, its sums fail with it, and when they fail, so does the step.
 	SyncBatchNorm *SyncBatchNorm
 
-	// Hook averages buckets another way than by all-reduce of float32; nil: by that. Each rank has one of its own. Where it is a fmt.Stringer,
-	// String tells all its settings that ranks must agree on.
+	// Hook averages buckets another way than by all-reduce of float32; nil: by that. Each rank has one of its own. Where it is a
+	// fmt.Stringer, String tells all its settings that ranks must agree on.
 	Hook Hook
 }
 

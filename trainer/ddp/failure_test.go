@@ -206,9 +206,10 @@ func TestFailureWaitsForNobody(t *testing.T) {
 		fail func(d *DDP, pass *nn.Pass) error
 		want string
 	}{
-		"close":      {func(d *DDP, _ *nn.Pass) error { d.Close(); return d.err }, "the DDP is closed"},
-		"unused":     {func(d *DDP, _ *nn.Pass) error { return d.Finish() }, "has not used p0 on rank 0"},
-		"used twice": {func(d *DDP, pass *nn.Pass) error { pass.Done(d.members[1].param); return d.Finish() }, "has used p1 more than 1 times"},
+		"close":  {func(d *DDP, _ *nn.Pass) error { d.Close(); return d.err }, "the DDP is closed"},
+		"unused": {func(d *DDP, _ *nn.Pass) error { return d.Finish() }, "has not used p0 on rank 0"},
+		"used twice": {func(d *DDP, pass *nn.Pass) error { pass.Done(d.members[1].param); return d.Finish() },
+			"has used p1 more than 1 times"},
 	} {
 		for _, overlap := range []bool{true, false} {
 			for _, over := range transports {

@@ -27,8 +27,9 @@ type Hook interface {
 	Bind(ctx context.Context, comm *mpi.Comm, buckets []*Bucket) error
 
 	// Reduce replaces b.Data by its mean over all ranks of comm, or something near it, with the same bits on every rank. It is called for
-	// all buckets of a step, with parameters that were not used, too, in the order of their Index on every rank, one after another, and never while Bind or State is called: with
-	// Config.Overlap on another goroutine than Backward, which goes on, else in Finish. A panic is an error of the step.
+	// all buckets of a step, with parameters that were not used, too, in the order of their Index on every rank, one after another, and
+	// never while Bind or State is called: with Config.Overlap on another goroutine than Backward, which goes on, else in Finish.
+	// A panic is an error of the step.
 	Reduce(ctx context.Context, comm *mpi.Comm, b *Bucket) error
 
 	// State is what this rank's checkpoint keeps, sorted by name within each kind. The values are the Hook's own: who restores a checkpoint
@@ -117,8 +118,8 @@ type narrow[T mpi.Float16 | mpi.BFloat16] struct {
 // NewFloat16Hook averages in IEEE half precision, 10 bits of fraction (PyTorch's fp16_compress_hook).
 //
 // A gradient is divided by the number of ranks in float32 and rounded to float16 once on each rank; every sum of two of them, in the
-// all-reduce, is rounded again. Magnitudes below 2^-25 times the number of ranks become zero. What overflows, from 65,520 on, is an Inf in the
-// mean on all ranks: scale the loss down, as a loss scaler does.
+// all-reduce, is rounded again. Magnitudes below 2^-25 times the number of ranks become zero. What overflows, from 65,520 on, is an Inf in
+// the mean on all ranks: scale the loss down, as a loss scaler does.
 func NewFloat16Hook() Hook {
 	return &narrow[mpi.Float16]{name: "float16", to: half.ToFloat16s, from: half.FromFloat16s}
 }

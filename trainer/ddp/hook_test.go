@@ -29,7 +29,8 @@ func mustPowerSGD(cfg PowerSGDConfig) Hook {
 
 // The first step of every hook is near the mean: PowerSGD's is plain.
 func TestFirstStepOfHooksIsNearTheMean(t *testing.T) {
-	// Relative to the largest magnitude, about 4 standard deviations: 2^-11 and 2^-8 for each rounding of at most log2(4)+1; 1/254 twice for int8.
+	// Relative to the largest magnitude, about 4 standard deviations: 2^-11 and 2^-8 for each rounding of at most log2(4)+1;
+	// 1/254 twice for int8.
 	tolerance := map[string]float64{"float16": 4 * 0x1p-11, "bfloat16": 4 * 0x1p-8, "int8": 2.01 / 254, "powersgd": 4 * 0x1p-24}
 	for name, newHook := range hooks {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +107,8 @@ func TestHooksPassOnWhatIsNotFinite(t *testing.T) {
 							return err
 						}
 						for i, p := range params {
-							lost := slices.ContainsFunc(p.Grad, func(g float32) bool { return math.IsNaN(float64(g)) || math.IsInf(float64(g), 0) })
+							lost := slices.ContainsFunc(p.Grad,
+								func(g float32) bool { return math.IsNaN(float64(g)) || math.IsInf(float64(g), 0) })
 							if bad := step == 2 && i < 2; bad != lost {
 								return fmt.Errorf("step %d, %s: not finite: %v, want %v", step, p.Name, lost, bad)
 							}

@@ -26,10 +26,10 @@ type int8Hook struct {
 
 // NewInt8Hook averages in 8 bits, with a float32 scale for every 256 elements of a parameter: about a quarter of float32's bytes.
 //
-// Every rank sends each other its share of the blocks, quantized, adds up the mean of what it gets itself in float32, in the order of ranks,
-// quantizes that and sends it to all. So a value is rounded twice, and all ranks decode the same bytes. What both
-// roundings leave out is kept on the rank that has rounded, for the next step (error feedback): a residual is at most half a scale, 1/254 of the
-// largest magnitude of its block, and of the mean's block times the number of ranks where this rank owns it.
+// Every rank sends each other its share of the blocks, quantized, adds up the mean of what it gets itself in float32, in the order of
+// ranks, quantizes that and sends it to all. So a value is rounded twice, and all ranks decode the same bytes. What both
+// roundings leave out is kept on the rank that has rounded, for the next step (error feedback): a residual is at most half a scale, 1/254
+// of the largest magnitude of its block, and of the mean's block times the number of ranks where this rank owns it.
 //
 // All that costs a core about 4 ns for each element: it pays where the network gives a rank less than about 1.5 GB/s, not within a machine.
 //

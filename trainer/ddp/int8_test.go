@@ -96,8 +96,8 @@ func TestInt8KeepsResidualsOfALostBlock(t *testing.T) {
 	})
 }
 
-// The bytes that travel are little more than a quarter of float32's, and ranks have about as many blocks each, also of small parameters. All
-// plans of a world agree.
+// The bytes that travel are little more than a quarter of float32's, and ranks have about as many blocks each, also of small parameters.
+// All plans of a world agree.
 func TestInt8PlanSharesBlocksEvenly(t *testing.T) {
 	for world := 1; world <= 5; world++ {
 		shapes := [][]int{{1000}, {256}, {257}, {512, 784}}

@@ -204,7 +204,8 @@ func newReplica(perBucket int, shapes ...[]int) ([]*nn.Param, []*Bucket) {
 		for _, n := range shape {
 			size *= n
 		}
-		params = append(params, &nn.Param{Name: fmt.Sprint("p", i), Shape: shape, Value: make([]float32, size), Grad: make([]float32, size)})
+		params = append(params,
+			&nn.Param{Name: fmt.Sprint("p", i), Shape: shape, Value: make([]float32, size), Grad: make([]float32, size)})
 	}
 	return params, newBuckets(params, perBucket)
 }

@@ -349,8 +349,8 @@ func TestPowerSGDIsPyTorchs(t *testing.T) { // without the race detector
 					top = max(top, math.Abs(float64(v)))
 				}
 				for j, g := range p.Grad {
-					// Both round products of 30 to 40 terms at 2^-24; a power iteration magnifies that by the ratio of singular values, less
-					// than 2 for random matrices, in each step.
+					// Both round products of 30 to 40 terms at 2^-24; a power iteration magnifies that by the ratio of singular values,
+					// less than 2 for random matrices, in each step.
 					if math.Abs(float64(g-rest[j])) > 1e-4*top {
 						return fmt.Errorf("step %d, parameter %d: element %d is %v, PyTorch has %v", step, i, j, g, rest[j])
 					}

@@ -51,7 +51,8 @@ func (m measurement) run() error {
 	}
 	defer comm.Close()
 	src := rand.New(rand.NewPCG(1, 2))
-	model := nn.NewSequential(nn.NewLinear(784, 512, src), nn.NewReLU(), nn.NewLinear(512, 256, src), nn.NewReLU(), nn.NewLinear(256, 10, src))
+	model := nn.NewSequential(nn.NewLinear(784, 512, src), nn.NewReLU(), nn.NewLinear(512, 256, src), nn.NewReLU(),
+		nn.NewLinear(256, 10, src))
 	d, err := New(ctx, comm, model.Params(), nil, m.Config)
 	if err != nil {
 		return err

@@ -62,7 +62,8 @@ func TestUnusedOnAllRanksIsAnError(t *testing.T) {
 	}
 }
 
-// With FindUnused the mean counts a rank that has not used a parameter as zero, and one that nobody has used stays without gradient everywhere.
+// With FindUnused the mean counts a rank that has not used a parameter as zero,
+// and one that nobody has used stays without gradient everywhere.
 func TestFindUnusedCountsUnusedAsZero(t *testing.T) {
 	used := func(rank, param int) bool { return param == 0 || param == 1 && rank == 0 || param == 2 && rank > 0 }
 	for _, overlap := range []bool{true, false} {

@@ -34,7 +34,8 @@ type Zero[T Stepper] struct {
 //
 // The Value of every parameter becomes a view of memory of comm, with what it held, until Close: call it before anything else
 // keeps the slice. A parameter that is listed twice counts once. An error of factory on one rank is an error on all.
-func NewZero[T Stepper](ctx context.Context, comm *mpi.Comm, params []*nn.Param, factory func(own []*nn.Param) (T, error)) (*Zero[T], error) {
+func NewZero[T Stepper](ctx context.Context, comm *mpi.Comm, params []*nn.Param, factory func(own []*nn.Param) (T, error)) (*Zero[T],
+	error) {
 	dealt := deal(params, comm.Size())
 	z := &Zero[T]{comm: comm, counts: make([]int, comm.Size()), params: slices.Concat(dealt...)}
 	total, before := 0, 0
@@ -102,7 +103,8 @@ func deal(params []*nn.Param, world int) [][]*nn.Param {
 func (z *Zero[T]) Optimizer() T { return z.optimizer }
 
 // Step steps this rank's parameters, and gets all others' from their owners: one all-gather of the parameters' size. After an error the
-// values are not to be used: some are of this step and some of the last, and other ranks may still write to them. A step after Close panics.
+// values are not to be used: some are of this step and some of the last, and other ranks may still write to them.
+// A step after Close panics.
 func (z *Zero[T]) Step(ctx context.Context) error {
 	if z.closed {
 		panic("ddp: Step of a Zero that is closed")

@@ -100,7 +100,8 @@ func (a *CausalAttention) backwardHead(p *Pass, dy Matrix, i int) {
 	// Columns: those of keys and values with all that comes after them.
 	for first := 0; first < a.context; first += attentionBlock {
 		n, rest := min(attentionBlock, a.context-first), a.context-first
-		p.multiply(dk.from(first, 0), ds.from(first, first), blas.Trans, q.from(first, 0), blas.NoTrans, n, a.headWidth(), rest, a.scale(), 0)
+		p.multiply(dk.from(first, 0), ds.from(first, first), blas.Trans, q.from(first, 0), blas.NoTrans, n,
+			a.headWidth(), rest, a.scale(), 0)
 		p.multiply(dv.from(first, 0), probs.from(first, first), blas.Trans, out.from(first, 0), blas.NoTrans, n, a.headWidth(), rest, 1, 0)
 	}
 }

@@ -109,7 +109,8 @@ func imageModules() map[string]func(Source) Module {
 		},
 		"dropout": func(Source) Module { return NewDropout(0.3, 1) },
 		"cnn": func(s Source) Module {
-			return NewCNN(CNNConfig{In: small, Channels: []int{3}, Kernel: 3, BatchNorm: true, Dropout: 0.2, Hidden: []int{5}, Classes: 4}, s)
+			return NewCNN(CNNConfig{In: small, Channels: []int{3}, Kernel: 3, BatchNorm: true, Dropout: 0.2, Hidden: []int{5}, Classes: 4},
+				s)
 		},
 	}
 }

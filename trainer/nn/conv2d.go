@@ -38,8 +38,8 @@ type Conv2d struct {
 	joined  Matrix    // where they are else: a row for each channel, sample by sample
 }
 
-// groupCols is about how many columns a product has at least: with fewer, reading the weights takes longer than multiplying; with many more,
-// the patches leave the core's own cache.
+// groupCols is about how many columns a product has at least: with fewer, reading the weights takes longer than multiplying; with many
+// more, the patches leave the core's own cache.
 const groupCols = 256
 
 // NewConv2d returns a convolution of images like in. Weight, then bias, are drawn from U(-1/sqrt(n), 1/sqrt(n)) with

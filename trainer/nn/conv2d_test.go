@@ -31,7 +31,8 @@ func convolve(in, out Image, w slidingWindow, weight, bias []float32, x []float3
 // Any geometry: strides beyond the kernel, more padding than kernel, images that a group holds many of.
 func TestConv2dIsItsDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		in := Image{rapid.IntRange(1, 3).Draw(t, "channels"), rapid.IntRange(1, 9).Draw(t, "height"), rapid.IntRange(1, 20).Draw(t, "width")}
+		in := Image{rapid.IntRange(1, 3).Draw(t, "channels"), rapid.IntRange(1, 9).Draw(t, "height"),
+			rapid.IntRange(1, 20).Draw(t, "width")}
 		padding := rapid.IntRange(0, 4).Draw(t, "padding")
 		kernel := rapid.IntRange(1, min(6, min(in.Height, in.Width)+2*padding)).Draw(t, "kernel")
 		cfg := Conv2dConfig{Out: rapid.IntRange(1, 4).Draw(t, "out"), Kernel: kernel, Stride: rapid.IntRange(0, 5).Draw(t, "stride"),

@@ -20,13 +20,13 @@ type GPTConfig struct {
 // gptDeviation is that of GPT-2's initial weights.
 const gptDeviation = 0.02
 
-// NewGPT returns a decoder-only transformer as GPT-2 is (Radford and others: Language Models are Unsupervised Multitask Learners), without shared
-// weights: "embed", "blocks.0" and so on, "norm" and "head". A block is
+// NewGPT returns a decoder-only transformer as GPT-2 is (Radford and others: Language Models are Unsupervised Multitask Learners), without
+// shared weights: "embed", "blocks.0" and so on, "norm" and "head". A block is
 //
 //	x + attn.proj(attention(attn.qkv(ln1(x)))), then x + mlp.proj(gelu(mlp.fc(ln2(x))))
 //
-// with 4 Width columns inside the second. Linear layers have a bias but for the head. The input has a sequence of Context symbols in each row,
-// the output a row of Symbols logits for each symbol: those of the next one.
+// with 4 Width columns inside the second. Linear layers have a bias but for the head. The input has a sequence of Context symbols in each
+// row, the output a row of Symbols logits for each symbol: those of the next one.
 //
 // Weights are drawn from N(0, 0.02²), those of attn.proj and mlp.proj from N(0, 0.02² / (2 Layers)), in the order of Params; biases are 0.
 //
@@ -45,7 +45,8 @@ func NewGPT(cfg GPTConfig, src Source) *Sequential {
 	for i := range cfg.Layers {
 		modules = append(modules, Child{"blocks." + strconv.Itoa(i), cfg.block(i, shared, src)})
 	}
-	modules = append(modules, Child{"norm", NewLayerNorm(cfg.Width)}, Child{"head", shared.linear(cfg.Width, cfg.Symbols, false, gptDeviation, src)})
+	modules = append(modules, Child{"norm", NewLayerNorm(cfg.Width)},
+		Child{"head", shared.linear(cfg.Width, cfg.Symbols, false, gptDeviation, src)})
 	return NewNamed(modules...)
 }
 

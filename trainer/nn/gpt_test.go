@@ -306,7 +306,8 @@ type clocked struct {
 	spent time.Duration
 }
 
-func (c *clocked) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, out []float32, ldc int) {
+func (c *clocked) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32,
+	out []float32, ldc int) {
 	start := time.Now()
 	c.Library.Sgemm(tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, out, ldc)
 	c.spent += time.Since(start)

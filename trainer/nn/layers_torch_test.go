@@ -191,7 +191,8 @@ func convCase(in nn.Image, cfg nn.Conv2dConfig) layerCase {
 // poolCases have images whose halves are no, less, and more than the eight results that assembly makes at once.
 func poolCases() []layerCase {
 	var cases []layerCase
-	for _, in := range []nn.Image{{Channels: 3, Height: 8, Width: 6}, {Channels: 2, Height: 9, Width: 7}, {Channels: 1, Height: 4, Width: 34}} {
+	for _, in := range []nn.Image{{Channels: 3, Height: 8, Width: 6}, {Channels: 2, Height: 9, Width: 7},
+		{Channels: 1, Height: 4, Width: 34}} {
 		for _, w := range [][3]int{{2, 2, 0}, {3, 2, 1}, {2, 1, 0}, {3, 3, 0}, {4, 2, 2}, {1, 2, 0}} {
 			args := fmt.Sprintf("(%d, stride=%d, padding=%d)", w[0], w[1], w[2])
 			plain := nn.MaxPool2dConfig{Kernel: w[0], Stride: w[1], Padding: w[2]}

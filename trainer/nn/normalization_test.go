@@ -138,7 +138,8 @@ func TestLayerNormNormalizes(t *testing.T) {
 			sum += float64(v)
 			squares += float64(v) * float64(v)
 		}
-		// 100 elements near 1, whose inputs are rounded to 24 bits of 1000 before they are divided by 70; eps lowers the first variance by 1e-5/0.4.
+		// 100 elements near 1, whose inputs are rounded to 24 bits of 1000 before they are divided by 70;
+		// eps lowers the first variance by 1e-5/0.4.
 		if math.Abs(sum/100) > 1e-5 || math.Abs(squares/100-variance) > 1e-4 {
 			t.Errorf("row %d has mean %g and variance %g, want 0 and %g", i, sum/100, squares/100, variance)
 		}

@@ -37,10 +37,12 @@ func TestSharedParametersAreNamedOnce(t *testing.T) {
 		buffers = append(buffers, b.Name)
 	}
 	const weight = "body.0.weight"
-	if want := []string{weight, "body.0.bias", "body.1.weight", "body.1.bias", weight, "body.2.own", weight, weight}; !slices.Equal(params, want) {
+	if want := []string{weight, "body.0.bias", "body.1.weight", "body.1.bias", weight, "body.2.own", weight,
+		weight}; !slices.Equal(params, want) {
 		t.Errorf("names are %q, want %q", params, want)
 	}
-	if len(buffers) == 0 || !slices.Equal(buffers[:len(buffers)/2], buffers[len(buffers)/2:]) || !strings.HasPrefix(buffers[0], "body.1.running") {
+	if len(buffers) == 0 || !slices.Equal(buffers[:len(buffers)/2], buffers[len(buffers)/2:]) ||
+		!strings.HasPrefix(buffers[0], "body.1.running") {
 		t.Errorf("names of buffers are %q, want those of body.1, twice", buffers)
 	}
 }

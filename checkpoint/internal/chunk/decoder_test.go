@@ -131,7 +131,8 @@ func TestDecodeRefusesBadChunks(t *testing.T) {
 		"frame cut in a block":      {frame(t, x)[:9], chunk.Zstd, 100, nil, "EOF"},
 		"frame cut in its checksum": {frame(t, x)[:len(frame(t, x))-1], chunk.Zstd, 100, nil, "not one frame"},
 		"frame with a dictionary":   {withDictionary, chunk.Zstd, 100, nil, "not one frame"},
-		"two frames for a plane":    {planes(3, append(frame(t, x[:50]), frame(t, x[50:])...), 1, x[:1]), chunk.Planes, 200, nil, "not one frame"},
+		"two frames for a plane": {planes(3, append(frame(t, x[:50]), frame(t, x[50:])...), 1, x[:1]), chunk.Planes,
+			200, nil, "not one frame"},
 		"plane's frame not smaller": {planes(3, x[:20], 1, x[:1]), chunk.Planes, 40, nil, "codec 3"},
 	} {
 		err := d.Decode(make([]byte, c.length), c.stored, c.method, two, c.base)
@@ -205,7 +206,8 @@ func TestDecodeRefusesAnotherBase(t *testing.T) {
 			for range 50 {
 				other := bytes.Clone(base)
 				other[r.IntN(len(other))] ^= 1 << r.IntN(8)
-				if err := d.Decode(make([]byte, len(raw)), stored, m, l, other); err == nil || !strings.Contains(err.Error(), "another one or damaged") {
+				if err := d.Decode(make([]byte, len(raw)), stored, m, l, other); err == nil ||
+					!strings.Contains(err.Error(), "another one or damaged") {
 					t.Fatalf("codec %d, %+v: error %v", c, l, err)
 				}
 			}

@@ -27,8 +27,10 @@ func drawManifest(r *rapid.T) *Manifest {
 		Created: time.Unix(rapid.Int64Range(0, 250_000_000_000).Draw(r, "created"), rapid.Int64Range(0, 999_999_999).Draw(r, "ns")).UTC(),
 		Program: "p <&>",
 		Tensors: []Tensor{},
-		Values:  map[string]json.RawMessage{"v": json.RawMessage(rapid.SampledFrom([]string{"0", `"<&>\u2028 ü"`, "null", `{"A":[{}]}`}).Draw(r, "value"))},
-		Metrics: rapid.MapOfN(rapid.StringMatching(`[a-z0-9_.]{1,64}`), rapid.Float64Range(-math.MaxFloat64, math.MaxFloat64), 0, 3).Draw(r, "metrics"),
+		Values: map[string]json.RawMessage{
+			"v": json.RawMessage(rapid.SampledFrom([]string{"0", `"<&>\u2028 ü"`, "null", `{"A":[{}]}`}).Draw(r, "value"))},
+		Metrics: rapid.MapOfN(rapid.StringMatching(`[a-z0-9_.]{1,64}`), rapid.Float64Range(-math.MaxFloat64, math.MaxFloat64),
+			0, 3).Draw(r, "metrics"),
 	}
 	tag := Tag{Attempt: m.Attempt, Run: 1, Nonce: 2}
 	for i := range n {

@@ -111,7 +111,8 @@ func FuzzNames(f *testing.F) {
 	tag := Tag{Attempt: 12, Run: testRun, Nonce: 3}
 	for _, name := range []string{
 		tag.ShardName(0, 1), tag.ShardName(65535, 65536) + TmpSuffix, tag.ManifestTmp(), tag.RecordTmp(), tag.ProbeName(),
-		RecordName(3, 0xa), GateName(3, 0xa), StepFolder(7), FreshFolder(7, 1, 2), BrokenFolderAgain(FreshFolder(7, 1, 2), 3), PinName("best"), Name, DeletingName,
+		RecordName(3, 0xa), GateName(3, 0xa), StepFolder(7), FreshFolder(7, 1, 2), BrokenFolderAgain(FreshFolder(7, 1, 2), 3),
+		PinName("best"), Name, DeletingName,
 	} {
 		f.Add(name)
 	}

@@ -96,7 +96,8 @@ func TestForeignNamesAreNotOurs(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"attempt-12-0000000a.json", "attempt-0000000012-0000000a.json", "attempt-00000000x-0000000a.json", "attempt-000000012-0000000a.json.tmp",
+		"attempt-12-0000000a.json", "attempt-0000000012-0000000a.json", "attempt-00000000x-0000000a.json",
+		"attempt-000000012-0000000a.json.tmp",
 		"attempt-000000012-0000000a_json", "attempt-000000012.json", "attempt-000000012-0000000A.json", "attempt-000000012-a.json", "",
 	} {
 		if a, _, ok := ParseRecordName(name); ok {
@@ -104,7 +105,8 @@ func TestForeignNamesAreNotOurs(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		RecordName(12, 0xa), "attempt-12-0000000a.removing", "attempt-000000012-0000000A.removing", "attempt-000000012-0000000a.removing.tmp", "",
+		RecordName(12, 0xa), "attempt-12-0000000a.removing", "attempt-000000012-0000000A.removing",
+		"attempt-000000012-0000000a.removing.tmp", "",
 	} {
 		if a, _, ok := ParseGateName(name); ok {
 			t.Errorf("%q is read as the gate of attempt %d", name, a)
@@ -115,7 +117,8 @@ func TestForeignNamesAreNotOurs(t *testing.T) {
 			t.Errorf("%q is read as a pin labelled %q", name, label)
 		}
 	}
-	for label, good := range map[string]bool{"": true, "best": true, "v1_A-z": true, "a.b": false, "a/b": false, "..": false, "ü": false, "a\n": false} {
+	for label, good := range map[string]bool{"": true, "best": true, "v1_A-z": true, "a.b": false, "a/b": false, "..": false,
+		"ü": false, "a\n": false} {
 		if err := CheckPinLabel(label); (err == nil) != good {
 			t.Errorf("label %q: error %v", label, err)
 		}
@@ -126,7 +129,8 @@ func TestForeignNamesAreNotOurs(t *testing.T) {
 func TestNamesRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
-		tag := Tag{Attempt: rapid.IntRange(0, MaxAttempt).Draw(r, "attempt"), Run: rapid.Uint32().Draw(r, "run"), Nonce: rapid.Uint32().Draw(r, "nonce")}
+		tag := Tag{Attempt: rapid.IntRange(0, MaxAttempt).Draw(r, "attempt"), Run: rapid.Uint32().Draw(r, "run"),
+			Nonce: rapid.Uint32().Draw(r, "nonce")}
 		n := rapid.IntRange(1, MaxShards).Draw(r, "shards")
 		want := shardFile{Shard: rapid.IntRange(0, n-1).Draw(r, "shard"), Shards: n, Tag: tag, Tmp: rapid.Bool().Draw(r, "tmp")}
 		name := tag.ShardName(want.Shard, n)
@@ -141,7 +145,8 @@ func TestNamesRoundTrip(t *testing.T) {
 				r.Fatalf("%q has the tag %+v, %v; want %+v", name, got, ok, tag)
 			}
 		}
-		f := Folder{Step: rapid.Int64Range(0, MaxStep).Draw(r, "step"), Fresh: rapid.Bool().Draw(r, "fresh"), Broken: rapid.Bool().Draw(r, "broken")}
+		f := Folder{Step: rapid.Int64Range(0, MaxStep).Draw(r, "step"), Fresh: rapid.Bool().Draw(r, "fresh"),
+			Broken: rapid.Bool().Draw(r, "broken")}
 		if f.Fresh {
 			f.Attempt, f.Nonce = tag.Attempt, tag.Nonce
 		}

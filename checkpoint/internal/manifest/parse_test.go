@@ -59,7 +59,8 @@ func TestVersion2IsRead(t *testing.T) {
 	t.Parallel()
 	m, err := Parse(sealed(good2))
 	must(t, err)
-	if m.Version != 2 || m.Step != 7 || m.World != 4 || m.Attempt != 2 || m.Run != "r" || m.Program != "p" || !m.Created.Equal(time.Unix(1767323045, 0)) {
+	if m.Version != 2 || m.Step != 7 || m.World != 4 || m.Attempt != 2 || m.Run != "r" || m.Program != "p" ||
+		!m.Created.Equal(time.Unix(1767323045, 0)) {
 		t.Errorf("read as %+v", m)
 	}
 	if want := (Base{Step: 5, Folder: "step-000000000005.2-0000beef", CRC: 0x00c0ffee}); m.Base == nil || *m.Base != want {
@@ -69,7 +70,8 @@ func TestVersion2IsRead(t *testing.T) {
 		t.Errorf("metrics %v", m.Metrics)
 	}
 	want := []Tensor{
-		{Name: "a", DType: "float32", Shape: []int{2, 3}, Pieces: []Piece{{Shard: 1, Offset: 8, Length: 12}, {Offset: 5, Start: 12, Length: 12}}},
+		{Name: "a", DType: "float32", Shape: []int{2, 3},
+			Pieces: []Piece{{Shard: 1, Offset: 8, Length: 12}, {Offset: 5, Start: 12, Length: 12}}},
 		{Name: "e", DType: "float32", Shape: []int{0, 9}, Pieces: []Piece{}},
 		{Name: "b", DType: "complex64", Shape: []int{}, Pieces: []Piece{{Shard: 1, Length: 8}}},
 		{Name: "c", DType: "float8_e5m2", Shape: []int{5}, Pieces: []Piece{{Length: 5}}},
@@ -167,7 +169,8 @@ func TestNewerVersionIsNoDamage(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	// Its keys are its own matter, and its null, and how much there is of what.
-	for _, add := range []string{`"Notes": {"Author": "x", "": 1}, `, `"base2": null, `, `"x": [` + strings.Repeat("1,", MaxTensors+MaxShards) + `1], `} {
+	for _, add := range []string{`"Notes": {"Author": "x", "": 1}, `, `"base2": null, `,
+		`"x": [` + strings.Repeat("1,", MaxTensors+MaxShards) + `1], `} {
 		_, err := Parse(sealed(changed(t, body, `"run": "r"`, add+`"run": "r"`)))
 		if newer, ok := errors.AsType[*Newer](err); !ok || newer.Version != 12 {
 			t.Errorf("with %.20s: error %v", add, err)

@@ -25,7 +25,8 @@ const goodRecord = `{
 
 func TestRecordIsReadAndWritten(t *testing.T) {
 	t.Parallel()
-	want := Record{Run: "r", Attempt: 3, ResumedStep: 200, ResumedFolder: "step-000000000200.2-5f2c91d0", Created: time.Unix(1767323045, 0).UTC()}
+	want := Record{Run: "r", Attempt: 3, ResumedStep: 200, ResumedFolder: "step-000000000200.2-5f2c91d0",
+		Created: time.Unix(1767323045, 0).UTC()}
 	got, err := ParseRecord(sealed(goodRecord))
 	must(t, err)
 	if got != want {
@@ -48,13 +49,15 @@ func TestFormatDocumentShowsOurRecord(t *testing.T) {
 	if !ok {
 		t.Fatal("the document has no record")
 	}
-	r := Record{Run: "mnist", Attempt: 2, ResumedStep: 7, ResumedFolder: StepFolder(7), Created: time.Date(2026, 1, 2, 4, 5, 6, 0, time.UTC)}
+	r := Record{Run: "mnist", Attempt: 2, ResumedStep: 7, ResumedFolder: StepFolder(7),
+		Created: time.Date(2026, 1, 2, 4, 5, 6, 0, time.UTC)}
 	data, err := r.Encode()
 	must(t, err)
 	if string(data) != block {
 		t.Errorf("written as\n%s\nthe document says\n%s", data, block)
 	}
-	if said := fmt.Sprintf("`%s`, %d bytes:\n\n```record", RecordName(r.Attempt, uint32(CRC([]byte(r.Run)))), len(data)); !strings.Contains(string(text), said) {
+	if said := fmt.Sprintf("`%s`, %d bytes:\n\n```record", RecordName(r.Attempt, uint32(CRC([]byte(r.Run)))),
+		len(data)); !strings.Contains(string(text), said) {
 		t.Errorf("the document does not say %q", said)
 	}
 }
@@ -112,7 +115,8 @@ func TestRecordRoundTrip(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		want := Record{
 			Run: rapid.StringN(0, 20, MaxName).Draw(r, "run"), Attempt: rapid.IntRange(1, MaxAttempt).Draw(r, "attempt"),
-			ResumedStep: rapid.Int64Range(-1, MaxStep).Draw(r, "step"), Created: time.Unix(rapid.Int64Range(0, 1<<37).Draw(r, "created"), 0).UTC(),
+			ResumedStep: rapid.Int64Range(-1, MaxStep).Draw(r, "step"),
+			Created:     time.Unix(rapid.Int64Range(0, 1<<37).Draw(r, "created"), 0).UTC(),
 		}
 		if want.ResumedStep >= 0 {
 			want.ResumedFolder = StepFolder(want.ResumedStep)
@@ -133,9 +137,11 @@ func TestRecordRoundTrip(t *testing.T) {
 // attempt 1's 300 before attempt 2, which was slow, says 200.
 func TestSuperseded(t *testing.T) {
 	t.Parallel()
-	records := []Record{{Attempt: 3, ResumedStep: 400, ResumedFolder: StepFolder(400)}, {Attempt: 1, ResumedStep: -1}, {Attempt: 2, ResumedStep: 200, ResumedFolder: StepFolder(200)}}
+	records := []Record{{Attempt: 3, ResumedStep: 400, ResumedFolder: StepFolder(400)}, {Attempt: 1, ResumedStep: -1},
+		{Attempt: 2, ResumedStep: 200, ResumedFolder: StepFolder(200)}}
 	anew := append(records, Record{Attempt: 4, ResumedStep: -1})
-	late := []Record{{Attempt: 3, ResumedStep: 300, ResumedFolder: StepFolder(300)}, {Attempt: 2, ResumedStep: 200, ResumedFolder: StepFolder(200)}}
+	late := []Record{{Attempt: 3, ResumedStep: 300, ResumedFolder: StepFolder(300)},
+		{Attempt: 2, ResumedStep: 200, ResumedFolder: StepFolder(200)}}
 	given := append(late, Record{Attempt: 4, ResumedStep: 100, ResumedFolder: StepFolder(100)})
 	tests := []struct {
 		name    string

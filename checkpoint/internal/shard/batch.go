@@ -31,8 +31,8 @@ type batch struct {
 	ready      chan struct{} // tells the writer that encode is over; has a place
 }
 
-// writeSpan is what is written at once: chunks of buf, or neighbours that are written as they lie in the source's memory. Checksums of these are
-// taken when they have been written: then they are in the cache, and memory is read once.
+// writeSpan is what is written at once: chunks of buf, or neighbours that are written as they lie in the source's memory. Checksums of
+// these are taken when they have been written: then they are in the cache, and memory is read once.
 type writeSpan struct {
 	data     []byte
 	piece    int // that all of it is of; -1: it is of buf
@@ -141,8 +141,8 @@ func (b *batch) add(more []byte) {
 	b.spans = append(b.spans, writeSpan{data: more, piece: -1})
 }
 
-// addRaw puts a chunk of a piece, the next one to have an entry, after the spans, as it lies: where the chunk before it is there, too, they are
-// neighbours in memory, and written together.
+// addRaw puts a chunk of a piece, the next one to have an entry, after the spans, as it lies: where the chunk before it is there, too, they
+// are neighbours in memory, and written together.
 func (b *batch) addRaw(raw []byte, piece int) {
 	next := len(b.entries)
 	if n := len(b.spans); n > 0 && b.spans[n-1].piece == piece && b.spans[n-1].first+b.spans[n-1].unsummed == next {

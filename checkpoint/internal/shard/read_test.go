@@ -70,8 +70,10 @@ func TestFailedSourceEndsTheWrite(t *testing.T) {
 		data := noise(1, 3*chunkBytes)
 		s := source("w", chunk.Layout{Width: 1}, data)
 		s.From, s.Data = bytes.NewReader(data[:chunkBytes+5]), nil
-		_, err := Write(t.Context(), io.Discard, testHeader, []Source{source("v", chunk.Layout{Width: 1}, data), s}, WriteOptions{Codec: codec, Workers: 2})
-		if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), `read chunk 2 of 3 of tensor "w": it ends at byte 262149`) {
+		_, err := Write(t.Context(), io.Discard, testHeader, []Source{source("v", chunk.Layout{Width: 1}, data), s},
+			WriteOptions{Codec: codec, Workers: 2})
+		if !errors.Is(err, io.ErrUnexpectedEOF) ||
+			!strings.Contains(err.Error(), `read chunk 2 of 3 of tensor "w": it ends at byte 262149`) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -156,7 +158,8 @@ func TestReadGivesAnyPartOfAPiece(t *testing.T) {
 			from := rapid.IntRange(0, len(data)).Draw(t, "from")
 			n := rapid.IntRange(0, len(data)-from).Draw(t, "bytes")
 			memory := bytes.Repeat([]byte{0xa5}, n+64)
-			if err := r.Read(context.Background(), piece, int64(from), memory[32:32+n], rapid.IntRange(0, 4).Draw(t, "workers")); err != nil {
+			if err := r.Read(context.Background(), piece, int64(from), memory[32:32+n],
+				rapid.IntRange(0, 4).Draw(t, "workers")); err != nil {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(memory[32:32+n], data[from:from+n]) {
@@ -279,7 +282,8 @@ func TestDeltaOfAnotherBaseGivesNoData(t *testing.T) {
 		"Read":   r.Read(t.Context(), 0, 0, make([]byte, delta[0].Length), 1),
 	} {
 		damage := wantDamage(t, what, err)
-		if damage.Name != "w" || !strings.HasPrefix(damage.Detail, "chunk 2 of 3") || !strings.HasSuffix(damage.Detail, "the base is another one or damaged") {
+		if damage.Name != "w" || !strings.HasPrefix(damage.Detail, "chunk 2 of 3") ||
+			!strings.HasSuffix(damage.Detail, "the base is another one or damaged") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -40,7 +40,8 @@ type Sum struct {
 }
 
 // Write writes a shard to w: its header, the pieces in their order, table and trailer. It looks at ctx before each chunk
-// and each batch, of up to 1 MiB, that it writes. An error of w, or of a source, stops it, and is wrapped. Arguments that do not fit each other panic.
+// and each batch, of up to 1 MiB, that it writes. An error of w, or of a source, stops it, and is wrapped.
+// Arguments that do not fit each other panic.
 //
 // Workers encode ahead while Write's own goroutine writes, up to 1 MiB at once; chunks that are stored raw are written
 // from where they lie. Where samples say that all of a batch stays raw, and with codec None, no worker is asked.
@@ -79,7 +80,8 @@ func Write(ctx context.Context, w io.Writer, h Header, pieces []Source, o WriteO
 func piecesOf(sources []Source) []Piece {
 	pieces := make([]Piece, len(sources))
 	for i, s := range sources {
-		if s.From == nil && int64(len(s.Data)) != s.Length || s.From != nil && s.Data != nil || s.Base != nil && int64(len(s.Base)) != s.Length {
+		if s.From == nil && int64(len(s.Data)) != s.Length || s.From != nil && s.Data != nil || s.Base != nil &&
+			int64(len(s.Base)) != s.Length {
 			panic("shard: a piece's data or base has another length")
 		}
 		pieces[i] = s.Piece

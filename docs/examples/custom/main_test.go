@@ -80,7 +80,8 @@ func TestOneRank(t *testing.T) {
 	for _, tensor := range tensors {
 		shapes[tensor.Name] = fmt.Sprint(tensor.Shape)
 	}
-	for name, want := range map[string]string{"hidden.weight": "[64 2]", "norm.running_var": "[64]", "act.weight": "[64]", "head.bias": "[3]"} {
+	for name, want := range map[string]string{"hidden.weight": "[64 2]", "norm.running_var": "[64]",
+		"act.weight": "[64]", "head.bias": "[3]"} {
 		if shapes[name] != want {
 			t.Errorf("%s is %q in the file, want %s", name, shapes[name], want)
 		}
@@ -124,7 +125,8 @@ func TestInitMethods(t *testing.T) {
 // Nodes whose homes hold different keys: no rank is let in by mistake, and one says what to do.
 func TestOtherKeyIsRefused(t *testing.T) {
 	t.Parallel()
-	output, err := start(t, ddpbatch, "run", "--standalone", "--nproc-per-node", "2", "--", "sh", "-c", `HOME=$HOME/$RANK exec "$0"`, custom)
+	output, err := start(t, ddpbatch, "run", "--standalone", "--nproc-per-node", "2", "--", "sh", "-c",
+		`HOME=$HOME/$RANK exec "$0"`, custom)
 	if err == nil {
 		t.Fatalf("ranks with different keys have met:\n%s", output)
 	}

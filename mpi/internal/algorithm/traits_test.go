@@ -36,7 +36,8 @@ func TestMoveCostsMatchTheModel(t *testing.T) {
 						}
 						took = move(t, localGroup{Machine: cores}, m, j).Time
 						if cost := m.cost(cores, size, n); took > 1.25*cost || took < 0.35*cost {
-							t.Errorf("%d ranks that copy, root %d, blocks of %d bytes: took %v, and its cost is %v", size, root, length, took, cost)
+							t.Errorf("%d ranks that copy, root %d, blocks of %d bytes: took %v, and its cost is %v", size,
+								root, length, took, cost)
 						}
 					}
 				}
@@ -67,7 +68,8 @@ func TestReductionCostsMatchTheModel(t *testing.T) {
 						return err
 					}).Time
 					for name, copies := range map[string]float64{
-						"reduce-scatter halving": 1, "allreduce gather_reduce": 1, "scan recursive_doubling": 1, "exscan recursive_doubling": 2,
+						"reduce-scatter halving": 1, "allreduce gather_reduce": 1, "scan recursive_doubling": 1,
+						"exscan recursive_doubling": 2,
 					} {
 						if strings.HasPrefix(c.name, name) {
 							got += m.copied(copies * float64(length))

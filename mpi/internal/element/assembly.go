@@ -3,8 +3,8 @@ package element
 // available is what this CPU can run.
 var available = assembly()
 
-// routineSet is what there is in assembly, nil where there is none. Routines work on n bytes, a multiple of blockBytes and not 0, at any address;
-// they trust what they are given.
+// routineSet is what there is in assembly, nil where there is none. Routines work on n bytes, a multiple of blockBytes and not 0, at any
+// address; they trust what they are given.
 type routineSet struct {
 	sum      sums
 	pair32   func(dst, dst2, a, b *byte, n int) // the sum of float32, stored twice

@@ -196,7 +196,8 @@ func BenchmarkPair(b *testing.B) {
 	}
 }
 
-// BenchmarkDivide is a /= 3, and every second time a /= 1/3, so that elements stay normal. An element counts as twice its size: a load and a store.
+// BenchmarkDivide is a /= 3, and every second time a /= 1/3, so that elements stay normal.
+// An element counts as twice its size: a load and a store.
 func BenchmarkDivide(b *testing.B) {
 	for name, s := range map[string]routineSet{"Go": {}, "chosen": available} {
 		for _, size := range benchSizes {

@@ -53,7 +53,8 @@ func specialsOf(exponent, fraction int) (list []uint64) {
 	infinity := uint64(1<<exponent-1) << fraction
 	one := uint64(1<<(exponent-1)-1) << fraction
 	quiet := infinity | 1<<(fraction-1)
-	for _, bits := range []uint64{0, 1, 1<<fraction - 1, 1 << fraction, infinity - 1, infinity, infinity + 1, quiet, sign - 1, one, one - 1} {
+	for _, bits := range []uint64{0, 1, 1<<fraction - 1, 1 << fraction, infinity - 1, infinity, infinity + 1, quiet,
+		sign - 1, one, one - 1} {
 		list = append(list, bits, bits|sign)
 	}
 	return list

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Divide divides every element of dst by n, for Avg: n is the number of ranks, at least 1. It truly divides, as PyTorch does, instead of multiplying
-// by a rounded 1/n. Integers are truncated toward zero, as by Go's division.
+// Divide divides every element of dst by n, for Avg: n is the number of ranks, at least 1. It truly divides, as PyTorch does, instead of
+// multiplying by a rounded 1/n. Integers are truncated toward zero, as by Go's division.
 // 16-bit floats are divided in float32, complex numbers part by part. Bools have no average. dst is whole elements.
 func Divide(t Type, dst []byte, n int) error {
 	switch t {
@@ -96,7 +96,8 @@ func Scale(t Type, dst []byte, factor float64) error {
 		case whole.scale == nil:
 			return fmt.Errorf("scale elements: %v cannot be multiplied", t)
 		case !whole.scale(dst, factor):
-			return fmt.Errorf("scale elements: %v by %v: the factor must be a whole number that %v holds, at most 2^53; other factors need a float type",
+			return fmt.Errorf("scale elements: %v by %v: the factor must be a whole number that %v holds, at most 2^53; other "+
+				"factors need a float type",
 				t, factor, t)
 		}
 	}

@@ -44,7 +44,8 @@ func TestCodesNeverChange(t *testing.T) {
 			t.Errorf("type %d is %v, want %s", code, Type(code), want)
 		}
 	}
-	for code, want := range []string{1: "sum", 2: "min", 3: "max", 4: "product", 5: "band", 6: "bor", 7: "bxor", 8: "premul_sum", 9: "avg"} {
+	for code, want := range []string{1: "sum", 2: "min", 3: "max", 4: "product", 5: "band", 6: "bor", 7: "bxor",
+		8: "premul_sum", 9: "avg"} {
 		if code > 0 && Op(code).String() != want {
 			t.Errorf("operation %d is %v, want %s", code, Op(code), want)
 		}

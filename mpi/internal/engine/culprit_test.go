@@ -29,7 +29,8 @@ func TestTimeoutNamesTheRankFurthestBehind(t *testing.T) {
 		texts        []string
 	}{
 		{"not_begun", in(5), idle, 2, []string{"rank 2: no progress for 100ms: it has called nothing yet (host2, pid 2)"}},
-		{"not_entered", in(5), after(4), 2, []string{"rank 2: no progress for 100ms: it has not entered call #5 b; it finished call #4 b ", " ago (host2, pid 2)"}},
+		{"not_entered", in(5), after(4), 2, []string{"rank 2: no progress for 100ms: it has not entered call #5 b; it finished call #4 b ",
+			" ago (host2, pid 2)"}},
 		{"still_in_an_earlier", in(5), in(3), 2, []string{"it is still in call #3 b, since "}},
 		{"in_the_earlier_before_out_of_it", after(4), in(4), 2, []string{"it is still in call #4 b, since "}},
 		{"furthest", after(4), after(2), 2, []string{"it finished call #2 b "}},
@@ -166,7 +167,8 @@ func TestTimeoutsOfGroupsAreKeptApart(t *testing.T) {
 			return within(t, func() error { return mine.Wait(t.Context(), &r) })
 		})
 		for i, err := range errs {
-			wantPeer(t, err, 1, ErrTimeout, "it has not entered "+describeCall(Call{Seq: uint64(i + 2)})+"; it finished "+describeCall(Call{Seq: uint64(i + 1)}))
+			wantPeer(t, err, 1, ErrTimeout, "it has not entered "+describeCall(Call{Seq: uint64(i + 2)})+"; it finished "+
+				describeCall(Call{Seq: uint64(i + 1)}))
 		}
 	}, overBoth)
 }

@@ -27,9 +27,9 @@
 //
 // Frames of the first two kinds go by the data link of a pair, and leave follows them, so that it comes after what was sent before. Abort,
 // query and status go by the control link, where nothing that nobody receives can hold them up: so an abort
-// may also fail a call for which the sender's part is on its way. A bye is the last frame on both. An abort carries why its sender failed in a group, a leave that its sender has closed one, a bye
-// that it closes its engine. A query asks what the receiver last did in a group, and a status tells. Every
-// header is checked before a byte of payload is read.
+// may also fail a call for which the sender's part is on its way. A bye is the last frame on both. An abort carries why its sender failed
+// in a group, a leave that its sender has closed one, a bye that it closes its engine. A query asks what the receiver last did in a group,
+// and a status tells. Every header is checked before a byte of payload is read.
 //
 // # Guarantees
 //

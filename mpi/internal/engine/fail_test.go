@@ -56,7 +56,8 @@ func TestDeathInAFrameFailsTheReceive(t *testing.T) {
 				}
 				w.puppets[1].send(0, header{kind: kindMessage, call: Call{Group: worldID, Seq: 1}}, make([]byte, n), uint64(len(in)))
 				if !posted {
-					testkit.Eventually(t, "a part is there", func() bool { earlyMessages(w.engines[0]); return w.engines[0].earlyBytes > 0 })
+					testkit.Eventually(t, "a part is there",
+						func() bool { earlyMessages(w.engines[0]); return w.engines[0].earlyBytes > 0 })
 				}
 				w.puppets[1].die()
 				if !posted {
@@ -381,7 +382,8 @@ func TestLenientGroupOutlivesARank(t *testing.T) {
 						t.Errorf("the group failed: %v", err)
 					}
 					errs := testkit.Each(2, func(rank int) error {
-						return errors.Join(send(t.Context(), groups[rank], 1-rank, 1, []byte("x")), receive(t.Context(), groups[rank], 1-rank, 1, make([]byte, 1)))
+						return errors.Join(send(t.Context(), groups[rank], 1-rank, 1, []byte("x")),
+							receive(t.Context(), groups[rank], 1-rank, 1, make([]byte, 1)))
 					})
 					if err := errors.Join(errs...); err != nil {
 						t.Errorf("the ranks that remain: %v", err)

@@ -14,7 +14,8 @@ import (
 )
 
 // By hand, from the table in the package documentation.
-const laidOut = "644d0201" + "01020304" + "0807060504030201" + "1817161514131211" + "0a00000000000000" + "feffffff" + "00000000" + "2800000000000000"
+const laidOut = "644d0201" + "01020304" + "0807060504030201" + "1817161514131211" + "0a00000000000000" + "feffffff" +
+	"00000000" + "2800000000000000"
 
 func TestHeaderHasItsBytesInOrder(t *testing.T) {
 	h := header{
@@ -74,7 +75,8 @@ func TestFaultyHeaderIsRefused(t *testing.T) {
 func FuzzDecodeHeader(f *testing.F) {
 	var buf [headerSize]byte
 	for _, h := range []header{
-		{kind: kindCollective, call: Call{Group: 1, Seq: 7, Count: math.MaxUint64, Root: math.MinInt32, Collective: 1, Element: 1, Op: 255}, length: maxPayload},
+		{kind: kindCollective, call: Call{Group: 1, Seq: 7, Count: math.MaxUint64, Root: math.MinInt32, Collective: 1, Element: 1, Op: 255},
+			length: maxPayload},
 		{kind: kindAbort, length: maxControl},
 		{kind: kindBye},
 	} {
@@ -110,14 +112,17 @@ func TestAbortRoundTrip(t *testing.T) {
 		err  error
 		want AbortError
 	}{
-		{"timeout", &PeerError{Rank: 3, Err: fmt.Errorf("%w for 3s", ErrTimeout)}, AbortError{By: 1, Rank: 3, Reason: ErrTimeout, Text: "said"}},
+		{"timeout", &PeerError{Rank: 3, Err: fmt.Errorf("%w for 3s", ErrTimeout)},
+			AbortError{By: 1, Rank: 3, Reason: ErrTimeout, Text: "said"}},
 		{"lost", fmt.Errorf("x: %w", &PeerError{Rank: 2, Err: ErrLost}), AbortError{By: 1, Rank: 2, Reason: ErrLost, Text: "said"}},
 		{"left", &PeerError{Rank: 0, Err: ErrLeft}, AbortError{By: 1, Rank: 0, Reason: ErrLeft, Text: "said"}},
 		{"protocol", &PeerError{Rank: 0, Err: ErrProtocol}, AbortError{By: 1, Rank: 0, Reason: ErrProtocol, Text: "said"}},
 		{"truncated", &PeerError{Rank: 0, Err: ErrTruncated}, AbortError{By: 1, Rank: 0, Reason: ErrTruncated, Text: "said"}},
 		{"mismatch", &MismatchError{Here: 1, There: 2}, AbortError{By: 1, Rank: 2, Reason: ErrMismatch, Text: "said"}},
-		{"cancelled_while_waiting", &PeerError{Rank: 2, Err: context.Canceled}, AbortError{By: 1, Rank: 1, Reason: ErrAborted, Text: "said"}},
-		{"relayed", fmt.Errorf("x: %w", &AbortError{By: 0, Rank: 3, Reason: ErrLost, Text: "first"}), AbortError{By: 0, Rank: 3, Reason: ErrLost, Text: "first"}},
+		{"cancelled_while_waiting", &PeerError{Rank: 2, Err: context.Canceled},
+			AbortError{By: 1, Rank: 1, Reason: ErrAborted, Text: "said"}},
+		{"relayed", fmt.Errorf("x: %w", &AbortError{By: 0, Rank: 3, Reason: ErrLost, Text: "first"}),
+			AbortError{By: 0, Rank: 3, Reason: ErrLost, Text: "first"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -188,8 +193,9 @@ func TestStatusRoundTrip(t *testing.T) {
 	for name, want := range map[string]groupStatus{
 		"unknown": {waits: Any, label: "host"},
 		"gone":    {gone: true, waits: Any, label: "host"},
-		"running": {known: true, running: true, call: Call{Group: 5, Seq: 9, Count: 3, Root: -1, Collective: 4, Element: 5, Op: 6, Algorithm: 7}, ago: 1500 * time.Millisecond},
-		"ended":   {known: true, call: Call{Seq: 1}, ago: time.Hour, waits: 3, label: "host1, pid 17"},
+		"running": {known: true, running: true, call: Call{Group: 5, Seq: 9, Count: 3, Root: -1, Collective: 4, Element: 5, Op: 6,
+			Algorithm: 7}, ago: 1500 * time.Millisecond},
+		"ended": {known: true, call: Call{Seq: 1}, ago: time.Hour, waits: 3, label: "host1, pid 17"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := decodeStatus(want.encode(), 4)

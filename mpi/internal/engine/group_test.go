@@ -379,7 +379,8 @@ func TestPartOfAnotherLengthIsRefused(t *testing.T) {
 				if !errors.Is(err, ErrMismatch) {
 					t.Errorf("got %v", err)
 				}
-				wantText(t, err, "rank 0 called call #1 a, with 8 bytes due from rank 1, rank 1 called call #1 a, with "+strconv.Itoa(n)+" bytes for rank 0")
+				wantText(t, err, "rank 0 called call #1 a, with 8 bytes due from rank 1, rank 1 called call #1 a, with "+
+					strconv.Itoa(n)+" bytes for rank 0")
 				err = within(t, func() error { return receive(t.Context(), w.groups[1], 0, 1, nil) })
 				wantAbort(t, err, 0, 1, ErrMismatch)
 			})

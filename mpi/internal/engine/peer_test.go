@@ -118,7 +118,8 @@ func TestRoomIsMadeForAnother(t *testing.T) {
 		go func() { sent <- send(t.Context(), w.groups[1], 0, 1, most) }()
 		eventuallyEarly(t, w.engines[0], 1)
 		go func() {
-			sent <- errors.Join(send(t.Context(), w.groups[2], 0, 1, make([]byte, 9000)), send(t.Context(), w.groups[2], 0, 2, []byte("behind")))
+			sent <- errors.Join(send(t.Context(), w.groups[2], 0, 1, make([]byte, 9000)),
+				send(t.Context(), w.groups[2], 0, 2, []byte("behind")))
 		}()
 		eventuallyStalled(t, w.engines[0], 2)
 		in := make([]byte, 6)

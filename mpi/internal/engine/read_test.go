@@ -26,7 +26,8 @@ func TestHostilePeerEndsAlone(t *testing.T) {
 		{"rubbish", func(p *puppet) { p.write(p.fabric.Control(0), bytes.Repeat([]byte("HTTP"), 20)) }, "a frame begins with 48 54 54 50"},
 		{"huge", frame(header{kind: kindMessage, call: call, length: maxPayload + 1}), "announces 1099511627777 bytes"},
 		{"abort_without_words", func(p *puppet) { p.frame(0, kindAbort, call, nil) }, "an abort of 0 bytes"},
-		{"abort_by_nobody", func(p *puppet) { p.frame(0, kindAbort, call, []byte("\x09\x00\x00\x00\x00\x00\x00\x00\x00")) }, "an abort by rank 9"},
+		{"abort_by_nobody", func(p *puppet) { p.frame(0, kindAbort, call, []byte("\x09\x00\x00\x00\x00\x00\x00\x00\x00")) },
+			"an abort by rank 9"},
 		{"status_without_words", func(p *puppet) { p.frame(0, kindStatus, call, nil) }, "a status of 0 bytes"},
 	}
 	for _, tt := range tests {

@@ -36,7 +36,8 @@ type scriptedLink struct {
 }
 
 func newScripted(mute bool) (f *scripted, control, data *scriptedLink) {
-	f = &scripted{links: map[transport.LinkID]*scriptedLink{}, edges: map[transport.LinkID]bool{}, mute: mute, woken: make(chan struct{}, 1)}
+	f = &scripted{links: map[transport.LinkID]*scriptedLink{}, edges: map[transport.LinkID]bool{}, mute: mute,
+		woken: make(chan struct{}, 1)}
 	for _, news := range []transport.LinkID{{Rank: 1}, {Rank: 1, Data: true}} {
 		f.links[news] = &scriptedLink{fabric: f, news: news, end: io.EOF}
 	}
@@ -147,8 +148,8 @@ func (e *Engine) lookOnce() {
 	e.mu.Unlock()
 }
 
-// A peer says what it has to say on its two links, and ends in one of the ways there are; the two arrive in any order and in any pieces, while
-// this rank posts receives and sends in between. In the end the peer is known to have ended, every op is done, and what was
+// A peer says what it has to say on its two links, and ends in one of the ways there are; the two arrive in any order and in any pieces,
+// while this rank posts receives and sends in between. In the end the peer is known to have ended, every op is done, and what was
 // sent before a goodbye has come as it was sent.
 func TestEveryScheduleDeliversWhatWasSent(t *testing.T) { // also without the race detector
 	for range 200 / thin.Step(4) {

@@ -59,7 +59,8 @@ func TestAwaitEndsWithItsGroup(t *testing.T) {
 				if err := w.groups[0].Await(t.Context(), func() bool { return true }); err != nil {
 					t.Errorf("a condition that is true got %v", err)
 				}
-				if err := within(t, func() error { return w.groups[0].Await(t.Context(), func() bool { return false }) }); !errors.Is(err, tt.want) {
+				if err := within(t, func() error { return w.groups[0].Await(t.Context(), func() bool { return false }) }); !errors.Is(err,
+					tt.want) {
 					t.Errorf("the next wait got %v, want %v", err, tt.want)
 				}
 			})
@@ -222,7 +223,8 @@ func TestCancelEndsAnyWaitAtOnce(t *testing.T) {
 					eventuallyAsleep(t, w.engines[0], 1)
 				}
 				if when == "in_the_payload" {
-					w.puppets[1].send(0, header{kind: kindMessage, call: Call{Group: worldID, Seq: 1}}, make([]byte, 100_000), uint64(len(buf)))
+					w.puppets[1].send(0, header{kind: kindMessage, call: Call{Group: worldID, Seq: 1}},
+						make([]byte, 100_000), uint64(len(buf)))
 					testkit.Eventually(t, "a part has come", func() bool {
 						w.engines[0].mu.Lock()
 						defer w.engines[0].mu.Unlock()

@@ -127,7 +127,8 @@ func TestPollingDoesNotKeepOthersAsleep(t *testing.T) {
 			eventuallyAsleep(t, e, 1)
 			var op Op
 			w.groups[0].RecvMessage(&op, 1, tag(1), make([]byte, 1))
-			frames := append(frameOf(kindMessage, Call{Group: worldID, Seq: 1}, "1"), frameOf(kindMessage, Call{Group: worldID, Seq: 2}, "22")...)
+			frames := append(frameOf(kindMessage, Call{Group: worldID, Seq: 1}, "1"),
+				frameOf(kindMessage, Call{Group: worldID, Seq: 2}, "22")...)
 			if i%2 == 0 {
 				w.puppets[1].write(w.puppets[1].lane(0, kindMessage), frames)
 			} else { // the second comes after the polling

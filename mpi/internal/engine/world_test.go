@@ -252,8 +252,8 @@ func exchange(ctx context.Context, g *Group, with int, out, in []byte) error {
 	return errors.Join(g.Wait(ctx, &r), g.Wait(ctx, &s))
 }
 
-// withMoreTime plays what must not time out, though it takes longer than the time-out. A busy machine may delay some part of it for as long;
-// then withMoreTime plays it once more, with more time.
+// withMoreTime plays what must not time out, though it takes longer than the time-out. A busy machine may delay some part of it for as
+// long; then withMoreTime plays it once more, with more time.
 func withMoreTime(t testing.TB, timeout time.Duration, play func(timeout time.Duration) error) {
 	t.Helper()
 	for ; ; timeout *= 4 {

@@ -40,7 +40,8 @@ func Named[F any](entries []algorithm.Entry[F], name string, size int, canonical
 		}
 		return entries[i], nil
 	}
-	return algorithm.Entry[F]{}, fmt.Errorf("algorithm %q is not one of this collective's; possible here: %s", name, possible(entries, size, canonicalOnly))
+	return algorithm.Entry[F]{}, fmt.Errorf("algorithm %q is not one of this collective's; possible here: %s", name,
+		possible(entries, size, canonicalOnly))
 }
 
 func possible[F any](entries []algorithm.Entry[F], size int, canonicalOnly bool) string {

@@ -129,7 +129,8 @@ func TestBlockOfAnotherLengthIsAnError(t *testing.T) {
 	long := inlineSize + 4
 	for name, call := range unevenCalls {
 		for _, readable := range []bool{false, true} {
-			for _, tt := range [][2]int{{8, 12}, {8, 0}, {0, 8}, {8, long}, {long, 8}, {long, long + 1}, {long, 3 * long}, {3 * long, long}} {
+			for _, tt := range [][2]int{{8, 12}, {8, 0}, {0, 8}, {8, long}, {long, 8}, {long, long + 1},
+				{long, 3 * long}, {3 * long, long}} {
 				t.Run(fmt.Sprintf("%s/%d_of_%d/readable_%v", name, tt[1], tt[0], readable), func(t *testing.T) {
 					due, sent := tt[0], tt[1]
 					members := group(t, 3)

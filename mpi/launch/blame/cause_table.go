@@ -209,7 +209,8 @@ var table = sync.OnceValue(func() []row {
 		program("collective timed out", vagueGPU, besideGPU,
 			`Watchdog caught collective operation timeout|Timed out waiting \d+ms for (?:recv|send) operation|`+
 				`Application timeout caused pair closure`,
-			"a rank did not come: it is stuck, slower than the time-out, or calls another collective (launch.hang shows where ranks stand)"),
+			"a rank did not come: it is stuck, slower than the time-out, or calls another collective (launch.hang "+
+				"shows where ranks stand)"),
 		infra("NCCL lost a peer", vagueGPU, besideGPU,
 			`ncclRemoteError|remote process exited or there was a network error`,
 			"a rank or the network went away; NCCL_DEBUG=WARN in setup.env says more"),

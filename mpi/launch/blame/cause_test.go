@@ -80,7 +80,8 @@ func TestMessagesAreKnown(t *testing.T) {
 		if got.Name != log.cause || log.error != "" && got.Error != log.error || got.Error == "" {
 			t.Errorf("%s: %q, of %q; want %q, of %q", log.name, got.Name, got.Error, log.cause, log.error)
 		}
-		if labelled := Find(deathOf(labelled(3, log.lines))); labelled.Name != log.cause && !strings.Contains(log.lines[0], "ProcessGroupNCCL") {
+		if labelled := Find(deathOf(labelled(3, log.lines))); labelled.Name != log.cause &&
+			!strings.Contains(log.lines[0], "ProcessGroupNCCL") {
 			t.Errorf("%s, labelled: %q", log.name, labelled.Name)
 		}
 		named := lastWords(deathOf(log.lines)).error != ""
@@ -156,14 +157,15 @@ func TestFindOfOtherEnds(t *testing.T) {
 		error string
 		trace bool
 	}{
-		"nothing is known":         {Death{Exit: 1, Tail: boomed}, "", boom, true},
-		"no words":                 {Death{Exit: 1}, "", "", false},
-		"it ended well":            {Death{Tail: boomed}, "", "", false},
-		"it saved":                 {Death{Exit: 75, Tail: raised("RuntimeError: CUDA out of memory")}, "", "", false},
-		"it was told to":           {Death{Signal: term, Stopping: true, Tail: []string{"bye"}}, "", "", false},
-		"it lost a peer":           {Death{Exit: 1, Tail: raised(gone)}, "", gone, false},
-		"the kernel killed it":     {Death{Signal: kill, OOM: "oom_kill went from 0 to 1"}, hostMemory, "", false},
-		"the first of a chain":     {Death{Exit: 1, Tail: during(quota, raised("SaveError: nothing"))}, "quota", "SaveError: nothing", false},
+		"nothing is known":     {Death{Exit: 1, Tail: boomed}, "", boom, true},
+		"no words":             {Death{Exit: 1}, "", "", false},
+		"it ended well":        {Death{Tail: boomed}, "", "", false},
+		"it saved":             {Death{Exit: 75, Tail: raised("RuntimeError: CUDA out of memory")}, "", "", false},
+		"it was told to":       {Death{Signal: term, Stopping: true, Tail: []string{"bye"}}, "", "", false},
+		"it lost a peer":       {Death{Exit: 1, Tail: raised(gone)}, "", gone, false},
+		"the kernel killed it": {Death{Signal: kill, OOM: "oom_kill went from 0 to 1"}, hostMemory, "", false},
+		"the first of a chain": {Death{Exit: 1, Tail: during(quota, raised("SaveError: nothing"))}, "quota",
+			"SaveError: nothing", false},
 		"infrastructure is no bug": {Death{Exit: 1, Tail: raised(noSpace)}, "file system full", noSpace, false},
 		"a line below the first":   {Death{Exit: 1, Tail: raised("KeyError: 'x'", noSpace)}, "file system full", "KeyError: 'x'", false},
 	} {
@@ -223,7 +225,8 @@ func FuzzFind(f *testing.F) {
 	f.Add("[rank3]: \x1b]0;x\x07ModuleNotFoundError: No module named 'a\u202eb'", 1, true)
 	trace := regexp.MustCompile(`^([0-9a-f]{16})?$`)
 	f.Fuzz(func(t *testing.T, text string, code int, stopping bool) {
-		d := Death{Exit: max(code, 0), Signal: max(-code, 0), Stopping: stopping, Python: text, Tail: Words(splitOut(strings.Split(text, "\n")))}
+		d := Death{Exit: max(code, 0), Signal: max(-code, 0), Stopping: stopping, Python: text,
+			Tail: Words(splitOut(strings.Split(text, "\n")))}
 		for _, d := range []Death{d, {Exit: 1, ErrorFile: &TorchError{Message: text, Stack: text}}} {
 			got := Find(d)
 			for _, said := range []string{got.Error, got.Advice} {

@@ -75,14 +75,17 @@ func TestChooseFailed(t *testing.T) {
 // Each case says who failed in truth. The ranks count from 0 in the order of the list.
 func TestChoose(t *testing.T) {
 	nccl := []string{
-		"[E ProcessGroupNCCL.cpp:915] [Rank 0] NCCL watchdog thread terminated with exception: NCCL error: remote process exited or there was a network error, NCCL version 2.14.3",
+		"[E ProcessGroupNCCL.cpp:915] [Rank 0] NCCL watchdog thread terminated with exception: NCCL error: remote process exited or " +
+			"there was a network error, NCCL version 2.14.3",
 		"ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
 		"terminate called after throwing an instance of 'std::runtime_error'",
-		"  what():  [Rank 0] NCCL watchdog thread terminated with exception: NCCL error: remote process exited or there was a network error, NCCL version 2.14.3",
+		"  what():  [Rank 0] NCCL watchdog thread terminated with exception: NCCL error: remote process exited or there was a network " +
+			"error, NCCL version 2.14.3",
 		"ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
 	}
 	timeout := []string{"terminate called after throwing an instance of 'std::runtime_error'",
-		"  what():  [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=6, OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1803170 milliseconds before timing out."}
+		"  what():  [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=6, OpType=ALLREDUCE, Timeout(ms)=1800000) ran " +
+			"for 1803170 milliseconds before timing out."}
 	for name, tc := range map[string]struct {
 		deaths []Death
 		want   int
@@ -103,16 +106,19 @@ func TestChoose(t *testing.T) {
 			{Signal: term, Ended: sec(10.15), Stopping: true},
 		}, 1},
 		"and the error file says so alone": {[]Death{
-			{Exit: 1, Ended: sec(10.1), ErrorFile: file(gone, 10)}, {Signal: term, Ended: sec(10.2), ErrorFile: file(boom, 10), Stopping: true},
+			{Exit: 1, Ended: sec(10.1), ErrorFile: file(gone, 10)},
+			{Signal: term, Ended: sec(10.2), ErrorFile: file(boom, 10), Stopping: true},
 		}, 1},
 		// TERM goes to a rank's whole group: its loaders end of it, and it says so
 		"a victim, and one whose loaders were told": {[]Death{
 			{Exit: 1, Ended: sec(10.1), Tail: raised(gone)},
-			{Exit: 1, Ended: sec(10.2), Tail: raised("RuntimeError: DataLoader worker (pid 77) is killed by signal: Terminated. "), Stopping: true},
+			{Exit: 1, Ended: sec(10.2), Tail: raised("RuntimeError: DataLoader worker (pid 77) is killed by signal: Terminated. "),
+				Stopping: true},
 		}, 0},
 		"a victim, and one whose loader was killed for memory": {[]Death{
 			{Exit: 1, Ended: sec(10.1), Tail: raised(gone)},
-			{Exit: 1, Ended: sec(10.2), Tail: raised("RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed. "), Stopping: true},
+			{Exit: 1, Ended: sec(10.2), Tail: raised("RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed. "),
+				Stopping: true},
 		}, 1},
 		"a loader that somebody else has ended": {[]Death{
 			{Exit: 1, Ended: sec(10.1), Tail: raised(gone)},
@@ -123,7 +129,8 @@ func TestChoose(t *testing.T) {
 		}, 1},
 		// it cleans up: its peers are gone by then
 		"meets lost peers while it cleans up": {[]Death{
-			{Exit: 1, Ended: sec(10.1), Tail: raised(gone)}, {Exit: 1, Ended: sec(10.2), Tail: during(raised(boom), raised(gone)), Stopping: true},
+			{Exit: 1, Ended: sec(10.1), Tail: raised(gone)},
+			{Exit: 1, Ended: sec(10.2), Tail: during(raised(boom), raised(gone)), Stopping: true},
 		}, 1},
 		// the others: an exception of a lost peer, and what came of it
 		"raises something of its own about a lost peer": {[]Death{
@@ -136,15 +143,18 @@ func TestChoose(t *testing.T) {
 		}, 1},
 		"noise of a dying interpreter": {[]Death{
 			{Exit: 1, Ended: sec(10.1), Tail: slices.Concat(raised(gone), []string{"Exception ignored in: <function Pool.__del__ at 0x7f>"},
-				[]string{"Traceback (most recent call last):", `  File "pool.py", line 271, in __del__`, "TypeError: 'NoneType' object is not callable"})},
+				[]string{"Traceback (most recent call last):", `  File "pool.py", line 271, in __del__`,
+					"TypeError: 'NoneType' object is not callable"})},
 			{Exit: 1, Ended: sec(10.2), Tail: raised(boom)},
 		}, 1},
 		"noise of exit handlers": {[]Death{
-			{Exit: 1, Ended: sec(10.1), Tail: slices.Concat(raised(gone), logged("AttributeError: 'NoneType' object has no attribute 'close'"))},
+			{Exit: 1, Ended: sec(10.1),
+				Tail: slices.Concat(raised(gone), logged("AttributeError: 'NoneType' object has no attribute 'close'"))},
 			{Exit: 1, Ended: sec(10.2), Tail: raised(boom)},
 		}, 1},
 		"an exception that is only logged, and noise": {[]Death{
-			{Exit: 1, Ended: sec(10.1), Tail: slices.Concat(logged(gone), []string{"Exception in thread Thread-3:"}, logged("TypeError: noise"))},
+			{Exit: 1, Ended: sec(10.1),
+				Tail: slices.Concat(logged(gone), []string{"Exception in thread Thread-3:"}, logged("TypeError: noise"))},
 			{Exit: 1, Ended: sec(10.2), Tail: raised(boom)},
 		}, 1},
 		"an exception that was logged and borne": {[]Death{
@@ -152,7 +162,9 @@ func TestChoose(t *testing.T) {
 			{Exit: 1, Ended: sec(10.2), Tail: raised(boom)},
 		}, 1},
 		"labelled by newer PyTorch": {[]Death{
-			{Exit: 1, Ended: sec(10.1), Tail: labelled(0, raised("torch.distributed.DistBackendError: NCCL error in: ../ProcessGroupNCCL.cpp:1", "ncclRemoteError: A call failed"))},
+			{Exit: 1, Ended: sec(10.1),
+				Tail: labelled(0, raised("torch.distributed.DistBackendError: NCCL error in: ../ProcessGroupNCCL.cpp:1",
+					"ncclRemoteError: A call failed"))},
 			{Exit: 1, Ended: sec(10.2), Tail: labelled(1, raised(boom)), Stopping: true},
 		}, 1},
 
@@ -160,33 +172,48 @@ func TestChoose(t *testing.T) {
 		"killed":                {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(gone)}, {Signal: kill, Ended: sec(5.1)}}, 1},
 		"a fault":               {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(gone)}, {Signal: segv, Ended: sec(8), Stopping: true}}, 1},
 		"killed as it was told": {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(gone)}, {Signal: kill, Ended: sec(9), Stopping: true}}, 0},
-		"out of memory":         {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(gone)}, {Signal: kill, Ended: sec(5.1), Stopping: true, OOM: "oom_kill 1"}}, 1},
+		"out of memory": {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(gone)},
+			{Signal: kill, Ended: sec(5.1), Stopping: true, OOM: "oom_kill 1"}}, 1},
 		"retries before its end": {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(gone)},
 			{Signal: kill, Ended: sec(5.1), Tail: []string{"download: Connection reset by peer, trying again"}}}, 1},
 		"a broken pipe":   {[]Death{{Signal: int(syscall.SIGPIPE), Ended: sec(5)}, {Exit: 9, Ended: sec(5.1)}}, 1},
 		"somebody's TERM": {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(gone)}, {Signal: term, Ended: sec(5.1)}}, 1},
 
 		// libraries that abort when they lose a peer
-		"NCCL aborts":     {[]Death{{Signal: abrt, Ended: sec(5), Tail: nccl}, {Exit: 1, Ended: sec(6), Tail: raised(boom), Stopping: true}}, 1},
-		"NCCL times out":  {[]Death{{Signal: abrt, Ended: sec(5), Tail: timeout}, {Signal: kill, Ended: sec(6)}}, 1},
-		"its own abort":   {[]Death{{Signal: abrt, Ended: sec(5), Tail: []string{"train: loss.c:4: step: Assertion `x > 0' failed."}}, {Exit: 1, Ended: sec(4), Tail: raised(gone)}}, 0},
-		"ours, lost":      {[]Death{{Exit: 1, Ended: sec(5), Tail: []string{"ddpbatch: all-reduce #7: rank 1: connection lost: its process has ended without a goodbye, or was killed"}}, {Exit: 11, Ended: sec(6), Tail: []string{"ddpbatch: a shard is corrupt"}}}, 1},
-		"a Go program":    {[]Death{{Exit: 2, Ended: sec(6), Tail: []string{"panic: index out of range [3]", "", "goroutine 1 [running]:"}}, {Exit: 1, Ended: sec(5), Tail: []string{"read tcp 10.0.0.1:5: connection reset by peer"}}}, 0},
+		"NCCL aborts": {[]Death{{Signal: abrt, Ended: sec(5), Tail: nccl},
+			{Exit: 1, Ended: sec(6), Tail: raised(boom), Stopping: true}}, 1},
+		"NCCL times out": {[]Death{{Signal: abrt, Ended: sec(5), Tail: timeout}, {Signal: kill, Ended: sec(6)}}, 1},
+		"its own abort": {[]Death{{Signal: abrt, Ended: sec(5), Tail: []string{"train: loss.c:4: step: Assertion `x > 0' failed."}},
+			{Exit: 1, Ended: sec(4), Tail: raised(gone)}}, 0},
+		"ours, lost": {[]Death{
+			{Exit: 1, Ended: sec(5),
+				Tail: []string{"ddpbatch: all-reduce #7: rank 1: connection lost: its process has ended without a goodbye, or was killed"}},
+			{Exit: 11, Ended: sec(6), Tail: []string{"ddpbatch: a shard is corrupt"}}}, 1},
+		"a Go program": {[]Death{{Exit: 2, Ended: sec(6), Tail: []string{"panic: index out of range [3]", "", "goroutine 1 [running]:"}},
+			{Exit: 1, Ended: sec(5), Tail: []string{"read tcp 10.0.0.1:5: connection reset by peer"}}}, 0},
 		"all lost a peer": {[]Death{{Exit: 1, Ended: sec(6), Tail: raised(gone)}, {Exit: 1, Ended: sec(5), Tail: raised(reset)}}, 1},
 
 		"what NCCL says on its second line": {[]Death{
-			{Signal: abrt, Ended: sec(5), Tail: []string{"  what():  NCCL error in: ../ProcessGroupNCCL.cpp:1269, NCCL version 2.18.1", "Last error:", "socketProgress: Connection closed by remote peer n2<41324>"}},
+			{Signal: abrt, Ended: sec(5), Tail: []string{"  what():  NCCL error in: ../ProcessGroupNCCL.cpp:1269, NCCL version 2.18.1",
+				"Last error:", "socketProgress: Connection closed by remote peer n2<41324>"}},
 			{Exit: 9, Ended: sec(5.5)}}, 1},
 		"what other lines say long after the exception": {[]Death{
-			{Exit: 1, Ended: sec(5), Tail: append(raised(boom, "", "", "", "", "", "", ""), "wandb: upload: Connection reset by peer")}, {Exit: 1, Ended: sec(5.1), Tail: raised(boom)}}, 0},
+			{Exit: 1, Ended: sec(5), Tail: append(raised(boom, "", "", "", "", "", "", ""), "wandb: upload: Connection reset by peer")},
+			{Exit: 1, Ended: sec(5.1), Tail: raised(boom)}}, 0},
 
 		// what is long after is another story
-		"told, and breaks a minute later":   {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(gone)}, {Signal: segv, Ended: sec(66), Stopping: true}}, 0},
-		"fails while it is stopped":         {[]Death{{Exit: 9, Ended: sec(5)}, {Exit: 1, Ended: sec(5.2), Tail: raised(boom), Stopping: true}}, 0},
-		"told for a reason that comes late": {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(boom), Stopping: true}, {Exit: 9, Ended: sec(5.1)}}, 1},
-		"interrupted":                       {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(gone)}, {Exit: 1, Ended: sec(5.2), Tail: raised("KeyboardInterrupt"), Stopping: true}}, 0},
+		"told, and breaks a minute later": {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(gone)},
+			{Signal: segv, Ended: sec(66), Stopping: true}}, 0},
+		"fails while it is " +
+			"stopped": {[]Death{{Exit: 9, Ended: sec(5)}, {Exit: 1, Ended: sec(5.2), Tail: raised(boom), Stopping: true}}, 0},
+		"told for a reason that comes late": {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(boom), Stopping: true},
+			{Exit: 9, Ended: sec(5.1)}}, 1},
+		"interrupted": {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(gone)},
+			{Exit: 1, Ended: sec(5.2), Tail: raised("KeyboardInterrupt"), Stopping: true}}, 0},
 		"told by torch's own handler": {[]Death{{Exit: 1, Ended: sec(5), Tail: raised(gone)},
-			{Exit: 1, Ended: sec(5.2), Tail: raised("torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: 15"), Stopping: true}}, 0},
+			{Exit: 1, Ended: sec(5.2),
+				Tail: raised("torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: 15"), Stopping: true}},
+			0},
 
 		// saved, please start me again
 		"asked, beside a failure": {[]Death{{Exit: 75, Ended: sec(5)}, {Exit: 1, Ended: sec(7)}}, 1},
@@ -194,12 +221,18 @@ func TestChoose(t *testing.T) {
 		"all asked":               {[]Death{{Exit: 75, Ended: sec(5)}, {Exit: 75, Ended: sec(4)}, {}}, 1},
 
 		// PyTorch's times are those of the exception
-		"raised earlier, ended later":     {[]Death{{Exit: 1, Ended: sec(5), Host: "a", ErrorFile: file("KeyError: 'x'", 5)}, {Exit: 1, Ended: sec(8), Host: "a", ErrorFile: file(boom, 4)}}, 1},
-		"within what clocks differ":       {[]Death{{Exit: 1, Ended: sec(5), Host: "a", ErrorFile: file("KeyError: 'x'", 5)}, {Exit: 1, Ended: sec(8), Host: "b", ErrorFile: file(boom, 4)}}, 0},
-		"raised earlier on another host":  {[]Death{{Exit: 1, Ended: sec(5), Host: "a", ErrorFile: file("KeyError: 'x'", 5)}, {Exit: 1, Ended: sec(8), Host: "b", ErrorFile: file(boom, 3)}}, 1},
-		"a clock that is wrong":           {[]Death{{Exit: 1, Ended: sec(5), Host: "a", ErrorFile: file("KeyError: 'x'", 5)}, {Exit: 1, Ended: sec(80), Host: "b", ErrorFile: file(boom, -9999)}}, 0},
-		"who lost it first":               {[]Death{{Exit: 1, Ended: sec(5), Host: "a", ErrorFile: file(gone, 5)}, {Exit: 1, Ended: sec(6), Host: "a", ErrorFile: file(reset, 3)}}, 1},
-		"who lost a peer earlier is none": {[]Death{{Exit: 1, Ended: sec(5), Host: "a", ErrorFile: file(gone, 2)}, {Exit: 1, Ended: sec(6), Host: "a", ErrorFile: file(boom, 5)}}, 1},
+		"raised earlier, ended later": {[]Death{{Exit: 1, Ended: sec(5), Host: "a", ErrorFile: file("KeyError: 'x'", 5)},
+			{Exit: 1, Ended: sec(8), Host: "a", ErrorFile: file(boom, 4)}}, 1},
+		"within what clocks differ": {[]Death{{Exit: 1, Ended: sec(5), Host: "a", ErrorFile: file("KeyError: 'x'", 5)},
+			{Exit: 1, Ended: sec(8), Host: "b", ErrorFile: file(boom, 4)}}, 0},
+		"raised earlier on another host": {[]Death{{Exit: 1, Ended: sec(5), Host: "a", ErrorFile: file("KeyError: 'x'", 5)},
+			{Exit: 1, Ended: sec(8), Host: "b", ErrorFile: file(boom, 3)}}, 1},
+		"a clock that is wrong": {[]Death{{Exit: 1, Ended: sec(5), Host: "a", ErrorFile: file("KeyError: 'x'", 5)},
+			{Exit: 1, Ended: sec(80), Host: "b", ErrorFile: file(boom, -9999)}}, 0},
+		"who lost it first": {[]Death{{Exit: 1, Ended: sec(5), Host: "a", ErrorFile: file(gone, 5)},
+			{Exit: 1, Ended: sec(6), Host: "a", ErrorFile: file(reset, 3)}}, 1},
+		"who lost a peer earlier is none": {[]Death{{Exit: 1, Ended: sec(5), Host: "a", ErrorFile: file(gone, 2)},
+			{Exit: 1, Ended: sec(6), Host: "a", ErrorFile: file(boom, 5)}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i := range tc.deaths {
@@ -222,13 +255,15 @@ func labelled(rank int, lines []string) []string {
 
 // The one who is named does not depend on the order of the list, is a failure where there is one, and did not follow.
 func TestChooseDoesNotDependOnTheOrder(t *testing.T) {
-	tails := [][]string{nil, raised(gone), raised(boom), during(raised(boom), raised(gone)), {"words"}, raised("KeyboardInterrupt"), {"Traceback (most recent call last):"}}
+	tails := [][]string{nil, raised(gone), raised(boom), during(raised(boom), raised(gone)), {"words"}, raised("KeyboardInterrupt"),
+		{"Traceback (most recent call last):"}}
 	rapid.Check(t, func(rt *rapid.T) {
 		deaths := make([]Death, rapid.IntRange(0, 8).Draw(rt, "n"))
 		for i := range deaths {
 			d := Death{
 				Rank: i, Host: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "host"),
-				Exit: rapid.SampledFrom([]int{0, 0, 1, 75, 9}).Draw(rt, "exit"), Ended: sec(float64(rapid.IntRange(0, 30).Draw(rt, "heard"))),
+				Exit:     rapid.SampledFrom([]int{0, 0, 1, 75, 9}).Draw(rt, "exit"),
+				Ended:    sec(float64(rapid.IntRange(0, 30).Draw(rt, "heard"))),
 				Stopping: rapid.Bool().Draw(rt, "told"), Tail: rapid.SampledFrom(tails).Draw(rt, "tail"),
 			}
 			if d.Exit == 0 {
@@ -266,7 +301,8 @@ func TestChooseDoesNotDependOnTheOrder(t *testing.T) {
 
 func TestFollowed(t *testing.T) {
 	deaths := []Death{
-		{Exit: 1, Tail: raised(boom)}, {Exit: 1, Tail: raised(gone)}, {Exit: 1, Tail: raised(boom)}, {Signal: term, Stopping: true}, {}, {Exit: 75},
+		{Exit: 1, Tail: raised(boom)}, {Exit: 1, Tail: raised(gone)}, {Exit: 1, Tail: raised(boom)},
+		{Signal: term, Stopping: true}, {}, {Exit: 75},
 		{Exit: 1, Tail: raised(boom), Stopping: true},
 	}
 	if got, want := Followed(deaths, 0), []bool{false, true, false, true, false, true, true}; !slices.Equal(got, want) {

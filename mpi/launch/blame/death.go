@@ -149,7 +149,8 @@ var peerWords = []string{
 // load data (torch/utils/data/_utils/signal_handling.py). A worker of those that a fault or KILL ended is its rank's own failure. In
 // lower case.
 var stopWords = []string{"keyboardinterrupt", "signalexception", "systemexit", "got signal: ", "cancellederror", "received sigterm",
-	"is killed by signal: terminated", "is killed by signal: interrupt", "is killed by signal: hangup", "is killed by signal: quit", "is killed by signal: user defined"}
+	"is killed by signal: terminated", "is killed by signal: interrupt", "is killed by signal: hangup", "is killed by signal: quit",
+	"is killed by signal: user defined"}
 
 // lastWords reads what a rank said at its end: its error file, which holds one exception and no other noise, or else its
 // last lines.
@@ -197,7 +198,8 @@ func ofChain(chain []traceback) account {
 }
 
 // memoryWords are in the words of a rank that got no memory: Python's, PyTorch's, C++'s, the C library's. In lower case.
-var memoryWords = []string{"memoryerror", "outofmemoryerror", "out of memory", "can't allocate memory", "cannot allocate memory", "bad_alloc"}
+var memoryWords = []string{"memoryerror", "outofmemoryerror", "out of memory", "can't allocate memory",
+	"cannot allocate memory", "bad_alloc"}
 
 // OutOfMemory tells whether a rank died for want of memory, by the kernel's word or by its own: that of the device, too.
 func (d Death) OutOfMemory() bool {

@@ -199,7 +199,8 @@ func tracebacks(lines []string) []traceback {
 
 // isLink tells whether the traceback after this line came of the one before it.
 func isLink(line string) bool {
-	return strings.HasPrefix(line, "During handling of the above exception") || strings.HasPrefix(line, "The above exception was the direct cause")
+	return strings.HasPrefix(line, "During handling of the above exception") ||
+		strings.HasPrefix(line, "The above exception was the direct cause")
 }
 
 // isAside tells whether the traceback after this line did not end the process.

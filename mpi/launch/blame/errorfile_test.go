@@ -33,11 +33,13 @@ func TestReadErrorFile(t *testing.T) {
 			`{"message": {"message": "E: x", "extraInfo": {"py_callstack": "", "timestamp": "1795308385"}, "errorCode": -9}}`,
 			TorchError{Message: "E: x", Time: at, Code: -9},
 		},
-		"a plain text":                    {`{"message": "boom", "timestamp": 1795308385}`, TorchError{Message: "boom", Time: at}},
-		"a plain text, nothing else":      {`{"message": "boom"}`, TorchError{Message: "boom"}},
-		"a time with a fraction":          {`{"message": "boom", "timestamp": "1795308385.25"}`, TorchError{Message: "boom", Time: at.Add(250 * time.Millisecond)}},
-		"a message that is no text":       {`{"message": {"message": [1, 2]}}`, TorchError{Message: "[1, 2]"}},
-		"other things beside":             {`{"x": [{}], "message": {"message": "m", "extraInfo": "none", "errorCode": "x"}}`, TorchError{Message: "m"}},
+		"a plain text":               {`{"message": "boom", "timestamp": 1795308385}`, TorchError{Message: "boom", Time: at}},
+		"a plain text, nothing else": {`{"message": "boom"}`, TorchError{Message: "boom"}},
+		"a time with a fraction": {`{"message": "boom", "timestamp": "1795308385.25"}`,
+			TorchError{Message: "boom", Time: at.Add(250 * time.Millisecond)}},
+		"a message that is no text": {`{"message": {"message": [1, 2]}}`, TorchError{Message: "[1, 2]"}},
+		"other things beside": {`{"x": [{}], "message": {"message": "m", "extraInfo": "none", "errorCode": "x"}}`,
+			TorchError{Message: "m"}},
 		"times that there cannot be":      {`{"message": "m", "timestamp": "NaN"}`, TorchError{Message: "m"}},
 		"a time before all":               {`{"message": "m", "timestamp": -5}`, TorchError{Message: "m"}},
 		"a time after all":                {`{"message": "m", "timestamp": 1e300}`, TorchError{Message: "m"}},
@@ -277,7 +279,8 @@ func realDeaths(t *testing.T, dir string) []Death {
 		}
 		d.Tail = Words(lines(".err"), lines(".out"))
 		var err error
-		if d.ErrorFile, err = ReadErrorFile(path + ".json"); err != nil && !errors.Is(err, fs.ErrNotExist) && d.Rank == 2 { // the others may be told to end while they write theirs
+		// the others may be told to end while they write theirs
+		if d.ErrorFile, err = ReadErrorFile(path + ".json"); err != nil && !errors.Is(err, fs.ErrNotExist) && d.Rank == 2 {
 			t.Error(err)
 		}
 	}

@@ -13,7 +13,8 @@ func faulted(others, frames int, current bool) []string {
 	lines := []string{"Fatal Python error: Aborted", ""}
 	for i := range others {
 		lines = append(lines, fmt.Sprintf("Thread 0x00007f3ba2209%03x (most recent call first):", i),
-			`  File "/usr/lib/python3.11/threading.py", line 320 in wait`, `  File "/usr/lib/python3.11/threading.py", line 995 in _bootstrap`, "")
+			`  File "/usr/lib/python3.11/threading.py", line 320 in wait`,
+			`  File "/usr/lib/python3.11/threading.py", line 995 in _bootstrap`, "")
 	}
 	head := "Thread"
 	if current {
@@ -29,9 +30,11 @@ func faulted(others, frames int, current bool) []string {
 // Why a program aborted is said before faulthandler writes its stacks, however many those are.
 func TestAbortedProgramIsJudgedByItsOwnWords(t *testing.T) {
 	said := []string{
-		"[E ProcessGroupNCCL.cpp:915] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE) ran for 600000 milliseconds",
+		"[E ProcessGroupNCCL.cpp:915] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE) " +
+			"ran for 600000 milliseconds",
 		"terminate called after throwing an instance of 'std::runtime_error'",
-		"  what():  [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE) ran for 600000 milliseconds",
+		"  what():  [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE) " +
+			"ran for 600000 milliseconds",
 	}
 	for _, others := range []int{0, 1, 30} {
 		for _, current := range []bool{true, false} {
@@ -57,8 +60,10 @@ func TestOtherLinesAroundAFaultStay(t *testing.T) {
 	before, after := []string{"epoch 1", `  File "x.py", line 3, in f`}, []string{"the shell: aborted", `  File "y.py", line 3 in g`}
 	got := shortenFaults(slices.Concat(before, faulted(2, 1, true), after, faulted(1, 1, false), after))
 	want := slices.Concat(before,
-		[]string{"Fatal Python error: Aborted", "Current thread 0x00007f3ba2209040 (most recent call first):", `  File "/home/u/train.py", line 0 in f`}, after,
-		[]string{"Fatal Python error: Aborted", "Thread 0x00007f3ba2209040 (most recent call first):", `  File "/home/u/train.py", line 0 in f`}, after)
+		[]string{"Fatal Python error: Aborted", "Current thread 0x00007f3ba2209040 (most recent call first):",
+			`  File "/home/u/train.py", line 0 in f`}, after,
+		[]string{"Fatal Python error: Aborted", "Thread 0x00007f3ba2209040 (most recent call first):",
+			`  File "/home/u/train.py", line 0 in f`}, after)
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}

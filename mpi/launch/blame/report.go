@@ -105,11 +105,14 @@ func (r *reportText) lostPeer(deaths []Death, lost Death) {
 	}
 	switch before := since(lost.Ended - newest); len(done) {
 	case 0:
-		r.paragraph("  ", "(it only lost a peer, and no rank says of itself that it failed: the network did, or a rank that had no time to say)", 2)
+		r.paragraph("  ", "(it only lost a peer, and no rank says of itself that it failed: the network did, or a rank "+
+			"that had no time to say)", 2)
 	case 1:
-		r.paragraph("  ", fmt.Sprintf("(it only lost a peer: rank %d had ended with 0, %s before; did it have less data?)", done[0], before), 2)
+		r.paragraph("  ", fmt.Sprintf("(it only lost a peer: rank %d had ended with 0, %s before; did it have less data?)", done[0],
+			before), 2)
 	default:
-		r.paragraph("  ", fmt.Sprintf("(it only lost a peer: ranks %s had ended with 0, the last of them %s before; did they have less data?)", Ranges(done), before), 3)
+		r.paragraph("  ", fmt.Sprintf("(it only lost a peer: ranks %s had ended with 0, the last of them %s before; did they have less "+
+			"data?)", Ranges(done), before), 3)
 	}
 }
 

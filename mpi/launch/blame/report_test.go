@@ -39,7 +39,8 @@ func TestReport(t *testing.T) {
 		}
 		sixteen = append(sixteen, d)
 	}
-	sixteen[3] = Death{Rank: 3, Host: "n1", Exit: 1, Ended: sec(42.4), Stopping: true, Tail: Words(raised(boom), []string{"step 41 loss 0.5"}),
+	sixteen[3] = Death{Rank: 3, Host: "n1", Exit: 1, Ended: sec(42.4), Stopping: true,
+		Tail:    Words(raised(boom), []string{"step 41 loss 0.5"}),
 		LogPath: "runs/mnist/attempts/1/logs/n1.3.err"}
 	sixteen[9].Exit, sixteen[9].Signal = 0, 0
 	for name, tc := range map[string]struct {
@@ -66,7 +67,8 @@ rank 3 on n1 exited with code 1 and was the first to fail, 42.4 s after the star
 next: the ranks are started again on the same nodes (restart 1 of 3).
 `},
 		"out of memory": {
-			[]Death{{Rank: 0, Host: "gpu-01", Signal: kill, Ended: sec(3725), OOM: "the cgroup's oom_kill counter went from 0 to 1; 31.9 of 32 GiB were in use"},
+			[]Death{{Rank: 0, Host: "gpu-01", Signal: kill, Ended: sec(3725),
+				OOM: "the cgroup's oom_kill counter went from 0 to 1; 31.9 of 32 GiB were in use"},
 				{Rank: 1, Host: "gpu-01", Exit: 1, Ended: sec(3726), Tail: raised(gone)}}, "", `
 rank 0 on gpu-01 was killed by SIGKILL and was the first to fail, 1 h 2 min after the start
   out of memory: the cgroup's oom_kill counter went from 0 to 1; 31.9 of 32 GiB were in use
@@ -89,7 +91,8 @@ rank 0 on n1 exited with code 1, 9.0 s after the start
   | step 41 loss 0.5
 `},
 		"a chain of exceptions": {
-			[]Death{{Rank: 0, Host: "n1", Exit: 1, Ended: sec(61), Tail: during(raised("KeyError: 'lr'"), raised("ConfigError: no learning rate"))}}, "it ends.", `
+			[]Death{{Rank: 0, Host: "n1", Exit: 1, Ended: sec(61),
+				Tail: during(raised("KeyError: 'lr'"), raised("ConfigError: no learning rate"))}}, "it ends.", `
 rank 0 on n1 exited with code 1, 1 min 1 s after the start
   ConfigError: no learning rate
   which came from KeyError: 'lr'
@@ -114,13 +117,15 @@ rank 0 on n1 exited with code 1, 1 min 1 s after the start
 next: it ends.
 `},
 		"several at once, some saved": {
-			[]Death{{Rank: 2, Host: "n1", Exit: 9, Ended: sec(1)}, {Rank: 0, Host: "n1", Exit: 9, Ended: sec(1.1)}, {Rank: 5, Host: "n2", Exit: 9, Ended: sec(1.2)},
+			[]Death{{Rank: 2, Host: "n1", Exit: 9, Ended: sec(1)}, {Rank: 0, Host: "n1", Exit: 9, Ended: sec(1.1)},
+				{Rank: 5, Host: "n2", Exit: 9, Ended: sec(1.2)},
 				{Rank: 1, Host: "n1", Exit: 75, Ended: sec(0.9)}}, "", `
 rank 2 on n1 exited with code 9 and was the first to fail, 1.0 s after the start
 2 ranks failed, too: 0, 5
 1 rank saved and asks to be started again: 1
 `},
-		"all saved": {[]Death{{Rank: 0, Host: "n1", Exit: 75, Ended: sec(7)}, {Rank: 1, Host: "n1", Exit: 75, Ended: sec(7.5)}}, "the job is requeued", `
+		"all saved": {[]Death{{Rank: 0, Host: "n1", Exit: 75, Ended: sec(7)}, {Rank: 1, Host: "n1", Exit: 75, Ended: sec(7.5)}},
+			"the job is requeued", `
 rank 0 on n1 saved and asks to be started again (exit code 75), 7.0 s after the start
 1 rank saved and asks to be started again: 1
 next: the job is requeued
@@ -129,7 +134,8 @@ next: the job is requeued
 rank 0 on n1 was killed by SIGTERM as it was told to stop, 7.0 s after the start
 `},
 		"nobody says why": {
-			[]Death{{Rank: 0, Host: "n1", Exit: 1, Ended: sec(7), Tail: []string{gone}}, {Rank: 1, Host: "n1", Exit: 1, Ended: sec(7.1), Tail: []string{reset}}}, "", `
+			[]Death{{Rank: 0, Host: "n1", Exit: 1, Ended: sec(7), Tail: []string{gone}},
+				{Rank: 1, Host: "n1", Exit: 1, Ended: sec(7.1), Tail: []string{reset}}}, "", `
 rank 0 on n1 exited with code 1 and was the first to fail, 7.0 s after the start
   RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:49572
   (it only lost a peer, and no rank says of itself that it failed: the network did, or a rank that
@@ -139,7 +145,8 @@ rank 0 on n1 exited with code 1 and was the first to fail, 7.0 s after the start
 1 rank followed: 1
 `},
 		"one had ended well": {
-			[]Death{{Rank: 0, Host: "n1", Exit: 1, Ended: sec(7), Tail: []string{gone}}, {Rank: 1, Host: "n1", Ended: sec(6)}, {Rank: 2, Host: "n1", Ended: sec(7.5)}}, "", `
+			[]Death{{Rank: 0, Host: "n1", Exit: 1, Ended: sec(7), Tail: []string{gone}}, {Rank: 1, Host: "n1", Ended: sec(6)},
+				{Rank: 2, Host: "n1", Ended: sec(7.5)}}, "", `
 rank 0 on n1 exited with code 1, 7.0 s after the start
   RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:49572
   (it only lost a peer: rank 1 had ended with 0, 1.0 s before; did it have less data?)
@@ -147,7 +154,8 @@ rank 0 on n1 exited with code 1, 7.0 s after the start
   | RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:49572
 `},
 		"several had ended well": {
-			[]Death{{Rank: 3, Host: "n1", Exit: 1, Ended: sec(7), Tail: []string{gone}}, {Rank: 1, Host: "n1", Ended: sec(6)}, {Rank: 2, Host: "n1", Ended: sec(4)}, {Rank: 0, Host: "n1", Ended: sec(5)}}, "", `
+			[]Death{{Rank: 3, Host: "n1", Exit: 1, Ended: sec(7), Tail: []string{gone}}, {Rank: 1, Host: "n1", Ended: sec(6)},
+				{Rank: 2, Host: "n1", Ended: sec(4)}, {Rank: 0, Host: "n1", Ended: sec(5)}}, "", `
 rank 3 on n1 exited with code 1, 7.0 s after the start
   RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:49572
   (it only lost a peer: ranks 0-2 had ended with 0, the last of them 1.0 s before; did they have
@@ -160,7 +168,8 @@ no rank ended badly
 `},
 		"words for a terminal": {
 			[]Death{{Rank: 0, Host: "n1\x1b[2J", Exit: 1, Ended: sec(0.25), LogPath: "logs/\x1b]0;x\x07n1\n.err", OOM: "",
-				Tail: []string{"", "\x1b[31mred\x1b[0m and \x1b]0;title\x07plain", " 10%|#    |\r 99%|#### |\r100%|#####|", "a\tb\x00c\u202ed\u009b31mé世\x7f", "", "", "bad \xff byte", "x\r", ""}}}, "", `
+				Tail: []string{"", "\x1b[31mred\x1b[0m and \x1b]0;title\x07plain", " 10%|#    |\r 99%|#### |\r100%|#####|",
+					"a\tb\x00c\u202ed\u009b31mé世\x7f", "", "", "bad \xff byte", "x\r", ""}}}, "", `
 rank 0 on n1 exited with code 1, 0.2 s after the start
   its last lines:
   | red and plain
@@ -219,7 +228,8 @@ func FuzzReport(f *testing.F) {
 	f.Add("n1", "ValueError: x\r\x1b[0m", "oom", "/a/b", "next\nline", 1, 0)
 	f.Add("\xff", "Traceback (most recent call last):\n  File\nE: x\n\x1b", "\u202e", "\x00", "", 0, 11)
 	f.Fuzz(func(t *testing.T, host, tail, oom, path, next string, exit, signal int) {
-		deaths := []Death{{Host: host, Tail: Words(strings.Split(tail, "\n"), []string{tail}), OOM: oom, LogPath: path, Exit: exit, Signal: signal}}
+		deaths := []Death{{Host: host, Tail: Words(strings.Split(tail, "\n"), []string{tail}), OOM: oom, LogPath: path,
+			Exit: exit, Signal: signal}}
 		text := Report(deaths, Choose(deaths), next)
 		if next == "" || len(wrap(clean(next, 100), 90, 3)) > 0 {
 			checkReport(t, text)

@@ -30,8 +30,8 @@ func maskOf(list []int) *unix.CPUSet {
 	return mask
 }
 
-// bind plans which cores the worker is bound to. A command of the user's keeps all of the agent's, unless the user asks for a binding: it may
-// have plans of its own for them.
+// bind plans which cores the worker is bound to. A command of the user's keeps all of the agent's, unless the user asks for a binding: it
+// may have plans of its own for them.
 func (r Request) bind(p *Share, granted []int, gpus []string, m *machine) error {
 	if r.NUMA != "" {
 		return r.bindNUMA(p, granted, gpus, m)
@@ -68,11 +68,13 @@ func portion(list []int, i, n int) []int {
 func (r Request) bindNUMA(p *Share, granted []int, gpus []string, m *machine) error {
 	groups := within(m.groups(r.NUMA), granted)
 	if len(groups) == 0 {
-		return fmt.Errorf("bind workers by %s: this machine does not say which cores belong together, or none of them may be used here; leave --numa-binding out", r.NUMA)
+		return fmt.Errorf("bind workers by %s: this machine does not say which cores belong together, or none of them may be used here; "+
+			"leave --numa-binding out", r.NUMA)
 	}
 	group := r.groupOf(r.LocalRank, gpus, groups, m)
 	if group < 0 {
-		return fmt.Errorf("bind worker %d by %s: no core near its GPU was granted to this step; ask Slurm for whole nodes (exclusive), or leave --numa-binding out", r.LocalRank, r.NUMA)
+		return fmt.Errorf("bind worker %d by %s: no core near its GPU was granted to this step; ask Slurm for whole nodes (exclusive), "+
+			"or leave --numa-binding out", r.LocalRank, r.NUMA)
 	}
 	chosen := groups[group]
 	if r.NUMA == "exclusive" || r.NUMA == "core-complex" {

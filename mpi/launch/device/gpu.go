@@ -68,7 +68,8 @@ func (r Request) gpus(p *Share, n *Node) ([]string, error) {
 	}
 	if len(ids) == 0 {
 		if r.GPUs == "one" {
-			return nil, fmt.Errorf("each worker is to have a GPU of its own (gpus = one), and none is visible here: ask Slurm for GPUs (gpus_per_node), or leave it out")
+			return nil, fmt.Errorf("each worker is to have a GPU of its own (gpus = one), and none is visible here: ask Slurm for GPUs " +
+				"(gpus_per_node), or leave it out")
 		}
 		return nil, nil
 	}
@@ -93,7 +94,8 @@ func (r Request) agentGPUs(p *Share, ids []string, name string) ([]string, error
 		if r.Task {
 			who, fewer = "tasks", "srun --ntasks-per-node"
 		}
-		return nil, fmt.Errorf("%d %s on this node would share %s (%s): start fewer (%s), ask for more GPUs, or allow it with gpus = all (--gpus all)",
+		return nil, fmt.Errorf("%d %s on this node would share %s (%s): start fewer (%s), ask for more GPUs, or allow it "+
+			"with gpus = all (--gpus all)",
 			r.LocalWorldSize, who, gpuCount(len(ids)), strings.Join(ids, ","), fewer)
 	}
 	if r.GPUs != "one" && !r.VirtualLocalRank {
@@ -107,8 +109,8 @@ func (r Request) agentGPUs(p *Share, ids []string, name string) ([]string, error
 }
 
 // shared tells whether the tasks of this node, of which each sees the given GPUs, are known to see the same ones: Slurm has given the node
-// no more and bound no task to any (slurmd's variable tells of --gpus-per-task, --gpu-bind and --ntasks-per-gpu alike), or no variable tells
-// tasks apart.
+// no more and bound no task to any (slurmd's variable tells of --gpus-per-task, --gpu-bind and --ntasks-per-gpu alike), or no variable
+// tells tasks apart.
 func (r Request) shared(ids []string, name string) bool {
 	_, each := r.Lookup("SLURM_GPUS_PER_TASK")
 	bind, _ := r.Lookup("SLURMD_TRES_BIND") // gpu:per_task:1
@@ -124,14 +126,16 @@ func (r Request) shared(ids []string, name string) bool {
 // and LOCAL_RANK is no number among them. Where Slurm gave no GPUs, somebody else has set the variable, for each task or for all alike.
 func (r Request) taskGPUs(p *Share, ids []string, name string) {
 	if !r.slurmGives() {
-		p.warn("%d tasks on this node share %s (%s) if %s is the same for all of them: one GPU each is asked for with --gpus-per-node, and --gpus all says that this is meant",
+		p.warn("%d tasks on this node share %s (%s) if %s is the same for all of them: one GPU each is asked for with --gpus-per-node, "+
+			"and --gpus all says that this is meant",
 			r.LocalWorldSize, gpuCount(len(ids)), strings.Join(ids, ","), name)
 	}
 	switch {
 	case r.VirtualLocalRank:
 		p.Env = append(p.Env, "LOCAL_RANK=0")
 	case r.LocalRank >= len(ids):
-		p.warn("LOCAL_RANK is %d, and this task sees %s: a script that uses GPU number LOCAL_RANK fails. Where each task has its own (--gpus-per-task, --gpu-bind), pass --virtual-local-rank, so that LOCAL_RANK is 0, or ask for GPUs with --gpus-per-node",
+		p.warn("LOCAL_RANK is %d, and this task sees %s: a script that uses GPU number LOCAL_RANK fails. Where each task has its own "+
+			"(--gpus-per-task, --gpu-bind), pass --virtual-local-rank, so that LOCAL_RANK is 0, or ask for GPUs with --gpus-per-node",
 			r.LocalRank, gpuCount(len(ids)))
 	}
 }
@@ -192,8 +196,8 @@ func minorLine(text string) string {
 	return ""
 }
 
-// gpuVariables tell which of the node's GPUs Slurm gave to the step, or to the job, by the node's own numbers (sbatch(1) and srun(1), output
-// environment variables). The step's counts where both are set: the job's may be that of the node of the batch script.
+// gpuVariables tell which of the node's GPUs Slurm gave to the step, or to the job, by the node's own numbers (sbatch(1) and srun(1),
+// output environment variables). The step's counts where both are set: the job's may be that of the node of the batch script.
 var gpuVariables = []string{"SLURM_STEP_GPUS", "SLURM_JOB_GPUS"}
 
 // minors are the device numbers of the GPUs that CUDA_VISIBLE_DEVICES names; "" where one is not known. They differ where Slurm confines a

@@ -137,8 +137,8 @@ func (m *Machine) nvidiaCards() (n int) {
 }
 
 const (
-	// What an agent needs itself: of files for each worker its two streams and their files, and some more; of processes its own threads, and
-	// of each worker one.
+	// What an agent needs itself: of files for each worker its two streams and their files, and some more; of processes its own threads,
+	// and of each worker one.
 	ownFiles, workerFiles         = 64, 8
 	ownProcesses, workerProcesses = 16, 2
 
@@ -151,7 +151,8 @@ func (m *Machine) limits(r Request) (found []Problem) {
 	add := func(format string, args ...any) {
 		found = append(found, Problem{"limits", fmt.Sprintf(format, args...), true})
 	}
-	const remedy = "an administrator can raise it for jobs (slurmd's unit, /etc/security/limits.conf), and yours may have come along from " +
+	const remedy = "an administrator can raise it for jobs (slurmd's unit, /etc/security/limits.conf), and yours " +
+		"may have come along from " +
 		"where you submitted (PropagateResourceLimits)"
 	if need := uint64(ownFiles + workerFiles*r.Workers); m.Limits.OpenFiles < need {
 		add("the limit of open files is %d, and with %s at least %d are needed (ulimit -Hn): %s", m.Limits.OpenFiles,
@@ -165,7 +166,8 @@ func (m *Machine) limits(r Request) (found []Problem) {
 			text.Plural(r.Workers, "worker"), need, remedy)
 	}
 	if r.RDMA && m.Limits.LockedMemory != unix.RLIM_INFINITY && m.Limits.LockedMemory <= leastLocked {
-		add(`the limit of locked memory is %s, and mpi.transport = "ucx" needs far more (ulimit -Hl): %s`, text.Bytes(m.Limits.LockedMemory),
+		add(`the limit of locked memory is %s, and mpi.transport = "ucx" needs far more (ulimit -Hl): %s`,
+			text.Bytes(m.Limits.LockedMemory),
 			remedy)
 	}
 	return found

@@ -80,11 +80,13 @@ func TestChecks(t *testing.T) {
 		},
 		"no temporary files": {
 			change: func(m *Machine) { m.TakeFile = fullFolders() }, env: []string{"TMPDIR=/scratch/7/"},
-			warns: "no folder for temporary files takes one: /scratch/7: no space left on device, /tmp: no space left on device, /var/tmp: no " +
+			warns: "no folder for temporary files takes one: /scratch/7: no space left on device, /tmp: no space left " +
+				"on device, /var/tmp: no " +
 				"space left on device;",
 		},
 		"a TMPDIR that is not there": {
-			change: func(m *Machine) { m.TakeFile = fullFolders("/tmp") }, env: []string{"TMPDIR=/scratch/7"}, warns: "/scratch/7 takes no file " +
+			change: func(m *Machine) { m.TakeFile = fullFolders("/tmp") }, env: []string{"TMPDIR=/scratch/7"},
+			warns: "/scratch/7 takes no file " +
 				"(no space left on device)",
 		},
 		"a full /tmp, and a TMPDIR": {change: func(m *Machine) { m.TakeFile = fullFolders("/scratch") }, env: []string{"TMPDIR=/scratch"}},
@@ -98,7 +100,8 @@ func TestChecks(t *testing.T) {
 		"GPUs of another make":   {env: gpus},
 		"rubbish for GPUs":       {change: func(m *Machine) { m.Root = card }, env: []string{"SLURM_GPUS_ON_NODE=-1"}},
 		"few open files": {
-			change: func(m *Machine) { m.Limits.OpenFiles = 127 }, r: Request{Workers: 8}, fatal: "the limit of open files is 127, and with 8 " +
+			change: func(m *Machine) { m.Limits.OpenFiles = 127 }, r: Request{Workers: 8},
+			fatal: "the limit of open files is 127, and with 8 " +
 				"workers at least 128 are needed",
 		},
 		"enough open files": {change: func(m *Machine) { m.Limits.OpenFiles = 128 }, r: Request{Workers: 8}},

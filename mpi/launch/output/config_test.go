@@ -34,7 +34,8 @@ func TestParseMap(t *testing.T) {
 		"-1:1", "+1:1", "a:1", "0:1;1:2", "0:1:2", "1048576:1", "99999999999999999999:1", "٣:1", "0x1:1"} {
 		if got, err := ParseMap(text); err == nil {
 			t.Errorf("ParseMap(%q) = %v", text, got)
-		} else if !strings.Contains(err.Error(), "rank") && !strings.Contains(err.Error(), "RANK") && !strings.Contains(err.Error(), "mode") {
+		} else if !strings.Contains(err.Error(), "rank") && !strings.Contains(err.Error(), "RANK") &&
+			!strings.Contains(err.Error(), "mode") {
 			t.Errorf("ParseMap(%q): %v does not help", text, err)
 		}
 	}

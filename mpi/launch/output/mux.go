@@ -98,7 +98,8 @@ func (m *Mux) stream(w Worker, which Mode, path string) (*Stream, error) {
 		to, filtered = m.errs, m.filtered[1]
 	}
 	if to.w != nil && m.cfg.shows(w, which, path != "") {
-		s.sinks = append(s.sinks, sink{lines.Writer{To: to, Label: Label(m.cfg.Prefix, w), Redraw: true}, "workers' output cannot be shown any more", nil})
+		s.sinks = append(s.sinks,
+			sink{lines.Writer{To: to, Label: Label(m.cfg.Prefix, w), Redraw: true}, "workers' output cannot be shown any more", nil})
 	}
 	if filtered != nil {
 		label := Label(cmp.Or(m.cfg.Prefix, DefaultPrefix), w) // else nobody could tell whose lines they are

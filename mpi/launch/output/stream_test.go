@@ -393,7 +393,8 @@ func BenchmarkStart(b *testing.B) {
 		must(b, err)
 		var streams []*Stream
 		for rank := range 4 {
-			out, errs, err := mux.Worker(Worker{Host: "n1", Rank: rank}, Paths{Out: fmt.Sprintf("%s/%d.out", dir, rank), Err: fmt.Sprintf("%s/%d.err", dir, rank)})
+			out, errs, err := mux.Worker(Worker{Host: "n1", Rank: rank},
+				Paths{Out: fmt.Sprintf("%s/%d.out", dir, rank), Err: fmt.Sprintf("%s/%d.err", dir, rank)})
 			must(b, err)
 			out.Begin()
 			errs.Begin()

@@ -91,7 +91,8 @@ func TestIPv6ComesLast(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	for spec, want := range map[string]string{"": "eth0 ib0 ib1", "=ib1": "ib1", "10.0.0.0/8": "eth0", "^ib": "docker0 eth0", "nothing": ""} {
+	for spec, want := range map[string]string{"": "eth0 ib0 ib1", "=ib1": "ib1", "10.0.0.0/8": "eth0",
+		"^ib": "docker0 eth0", "nothing": ""} {
 		choice, err := ParseInterface(spec)
 		if got := strings.Join(choice.Names(machine()), " "); err != nil || got != want {
 			t.Errorf("%q allows %q, want %q (%v)", spec, got, want, err)
@@ -109,7 +110,8 @@ func TestForbids(t *testing.T) {
 		{"10.2.0.0/16", "::ffff:10.1.0.7", true}, {"10.2.0.0/16", "fd00::1", true}, {"10.2.0.0/16,10.1.0.0/16", "10.1.0.7", false},
 		{"10.2.0.0/16,ib0", "10.1.0.7", false},
 		{"10.1.0.5", "10.1.0.7", false}, // this machine's own (--local-addr)
-		{"^10.1.0.0/16", "10.1.0.7", true}, {"^10.1.0.7", "10.1.0.7", true}, {"^docker", "10.1.0.7", false}, {"^10.2.0.0/16", "10.1.0.7", false},
+		{"^10.1.0.0/16", "10.1.0.7", true}, {"^10.1.0.7", "10.1.0.7", true}, {"^docker", "10.1.0.7", false},
+		{"^10.2.0.0/16", "10.1.0.7", false},
 	} {
 		choice, err := ParseInterface(c.spec)
 		if got := choice.Forbids(netip.MustParseAddr(c.addr)); err != nil || got != c.want {
@@ -119,7 +121,8 @@ func TestForbids(t *testing.T) {
 }
 
 func TestParseInterfaceRefuses(t *testing.T) {
-	for _, spec := range []string{"^", "=", "ib0,", ",", "a b", "10.1.0.0/99", "=10.0.0.0/8", "averyveryverylongname", "ib0,^eth0", "ib:0", "x\ny"} {
+	for _, spec := range []string{"^", "=", "ib0,", ",", "a b", "10.1.0.0/99", "=10.0.0.0/8", "averyveryverylongname",
+		"ib0,^eth0", "ib:0", "x\ny"} {
 		if c, err := ParseInterface(spec); err == nil {
 			t.Errorf("%q is read as %+v", spec, c)
 		}
@@ -239,7 +242,8 @@ func TestRaceEndsAtAFinalError(t *testing.T) {
 			return Final(auth.ErrRefused)
 		})
 		tries := race.Tries()
-		if !errors.Is(err, auth.ErrRefused) || !strings.HasPrefix(err.Error(), "b: ") || tries[1].Count != 1 || tries[1].Err != auth.ErrRefused.Error() {
+		if !errors.Is(err, auth.ErrRefused) || !strings.HasPrefix(err.Error(), "b: ") || tries[1].Count != 1 ||
+			tries[1].Err != auth.ErrRefused.Error() {
 			t.Errorf("%v, %+v", err, tries)
 		}
 	})
@@ -259,7 +263,8 @@ func TestRaceSaysWhatWasTried(t *testing.T) {
 		})
 		tries := race.Tries()
 		least := int(5 * time.Minute / lastPause)
-		if !errors.Is(err, late) || tries[0].Count != 0 || tries[1].Count < least || tries[1].Count > 3*least || tries[1].Err != errBusy.Error() {
+		if !errors.Is(err, late) || tries[0].Count != 0 || tries[1].Count < least || tries[1].Count > 3*least ||
+			tries[1].Err != errBusy.Error() {
 			t.Errorf("%+v, %v", tries, err)
 		}
 		text := Matrix([]AgentTries{{From: "n2", Tries: tries}, {From: "n3"}})

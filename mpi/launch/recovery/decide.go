@@ -172,7 +172,8 @@ func notAsked(p Policy, c Cause, v rundir.Verdict) string {
 func causeText(v rundir.Verdict) string {
 	words := map[Cause]string{
 		Saved: "the workers saved and ask to be started again", Preempt: "the job was preempted", Timeout: "the time limit came",
-		Node: "a node was lost", Hang: "the run hung", OOM: "memory ran out", Crash: "a worker failed", Start: "the workers were not started",
+		Node: "a node was lost", Hang: "the run hung", OOM: "memory ran out", Crash: "a worker failed",
+		Start:   "the workers were not started",
 		Unknown: "nobody lived to say how the attempt ended",
 	}[CauseOf(v)]
 	if CauseOf(v) == Node && v.Error != "" { // as a rank on it said
@@ -338,7 +339,8 @@ func (h history) comesAgain(v rundir.Verdict) (why string, again bool) {
 	case v.Final && !h.began: // else a node may lack what others have
 		return fmt.Sprintf("%s, and no restart mends that: %s", causeText(v), cmp.Or(v.Advice, v.Error)), true
 	case c == Crash && h.traces[v.Trace] > 1:
-		return fmt.Sprintf("%s, with the same traceback as before, and again no step was told of: no restart mends that", causeText(v)), true
+		return fmt.Sprintf("%s, with the same traceback as before, and again no step was told of: no restart mends that", causeText(v)),
+			true
 	}
 	return "", false
 }

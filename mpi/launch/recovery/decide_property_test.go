@@ -38,7 +38,8 @@ func TestEveryLifeEndsWithinItsBudget(t *testing.T) {
 			}
 			now = now.Add(time.Duration(rng.IntN(600)) * time.Second)
 			history = append(history, rundir.Event{Time: now.Add(-time.Minute), Event: rundir.EventBegin, Attempt: attempt})
-			v := rundir.Verdict{Attempt: attempt, Cause: string(ends[rng.IntN(len(ends))]), Exit: 1, Step: int64(attempt), Time: now, OOM: rng.IntN(9) == 0}
+			v := rundir.Verdict{Attempt: attempt, Cause: string(ends[rng.IntN(len(ends))]), Exit: 1, Step: int64(attempt),
+				Time: now, OOM: rng.IntN(9) == 0}
 			v.Final, v.Trace = rng.IntN(9) == 0, []string{"", "aa", "bb", "cc"}[rng.IntN(4)]
 			if rng.IntN(4) == 0 && CauseOf(v) != Crash {
 				v.Exit, v.Saved = exit.Requeue, rng.IntN(2) == 0
@@ -85,7 +86,8 @@ func TestLargerBudgetEndsNoRunEarlier(t *testing.T) {
 		cause := Causes()[rng.IntN(len(Causes()))]
 		history, v := s.last(rundir.Verdict{Cause: string(cause), Exit: 1, Step: int64(rng.IntN(5))})
 		less := Policy{On: []Cause{cause}, Max: map[Cause]int{cause: rng.IntN(4)}, MaxRestarts: rng.IntN(3), NoProgress: 1 + rng.IntN(4)}
-		more := Policy{On: Causes(), Max: map[Cause]int{cause: less.Max[cause] + rng.IntN(3)}, MaxRestarts: less.MaxRestarts + rng.IntN(2), NoProgress: less.NoProgress + rng.IntN(2)}
+		more := Policy{On: Causes(), Max: map[Cause]int{cause: less.Max[cause] + rng.IntN(3)}, MaxRestarts: less.MaxRestarts + rng.IntN(2),
+			NoProgress: less.NoProgress + rng.IntN(2)}
 		room := rng.IntN(2) == 0
 		a, b := Decide(less, history, v, room, 1), Decide(more, history, v, room, 1)
 		if a.Action != GiveUp && b.Action == GiveUp {
@@ -97,7 +99,8 @@ func TestLargerBudgetEndsNoRunEarlier(t *testing.T) {
 // FuzzLedger: whatever stands in a ledger, the decision keeps to the verdict's own rules, and to the budget.
 func FuzzLedger(f *testing.F) {
 	f.Add([]byte(`[{"event":"begin","attempt":1},{"event":"end","attempt":1,"cause":"crash","step":3},{"event":"requeue","cause":"crash"}]`), "crash", 1, int64(3), true)
-	f.Add([]byte(`[{"event":"refused","cause":"node"},{"event":"end","attempt":-1,"nodes":["",""],"step":-5}]`), "node", 75, int64(-1), false)
+	f.Add([]byte(`[{"event":"refused","cause":"node"},{"event":"end","attempt":-1,"nodes":["",""],"step":-5}]`),
+		"node", 75, int64(-1), false)
 	f.Fuzz(func(t *testing.T, text []byte, cause string, code int, step int64, room bool) {
 		var history []rundir.Event
 		if json.Unmarshal(text, &history) != nil {

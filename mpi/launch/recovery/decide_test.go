@@ -86,7 +86,8 @@ func (s *story) lived(d time.Duration, cause Cause, step int64, node string) *st
 	s.attempt++
 	s.events = append(s.events, rundir.Event{Time: s.now, Event: rundir.EventBegin, Attempt: s.attempt})
 	s.now = s.now.Add(d)
-	s.events = append(s.events, rundir.Event{Time: s.now, Event: rundir.EventEnd, Attempt: s.attempt, Cause: string(cause), Step: step, Node: node})
+	s.events = append(s.events, rundir.Event{Time: s.now, Event: rundir.EventEnd, Attempt: s.attempt, Cause: string(cause),
+		Step: step, Node: node})
 	return s
 }
 
@@ -151,27 +152,38 @@ func TestDecide(t *testing.T) {
 		{"cancelled", all, new(story), rundir.Verdict{Cause: "cancelled", Exit: 143}, true, 0, GiveUp, "cancelled", ""},
 		{"cancelled, and saved", all, new(story), savedFor(Cancelled, 5), true, 0, GiveUp, "cancelled", ""},
 		{"saved of its own", Policy{}, new(story), savedFor(Saved, 5), true, 0, Requeue, "ask to be started again", Saved},
-		{"saved before the limit", usual, new(story), savedFor(Timeout, 5), false, 0, Requeue, "time limit came, and the workers saved: requeue 1 of 20", Timeout},
+		{"saved before the limit", usual, new(story), savedFor(Timeout, 5), false, 0, Requeue,
+			"time limit came, and the workers saved: requeue 1 of 20", Timeout},
 		{"saved, and nobody asked for that cause", Policy{}, new(story), savedFor(Timeout, 5), false, 0, Requeue, "1 of 20", Timeout},
-		{"saved, no more of it", Policy{Max: map[Cause]int{Timeout: 1}}, new(story).requeued(1, Timeout, 4), savedFor(Timeout, 9), false, 0, GiveUp, "requeue.max.timeout = 1 is used up", ""},
+		{"saved, no more of it", Policy{Max: map[Cause]int{Timeout: 1}}, new(story).requeued(1, Timeout, 4), savedFor(Timeout, 9), false, 0,
+			GiveUp, "requeue.max.timeout = 1 is used up", ""},
 		{"crash, restarts left", Policy{MaxRestarts: 1}, new(story), ended(Crash), true, 0, Restart, "restart 1 of 1", ""},
-		{"crash, no restart left", Policy{MaxRestarts: 1}, new(story), ended(Crash), true, 1, GiveUp, "launch.max_restarts = 1 is used up", ""},
+		{"crash, no restart left", Policy{MaxRestarts: 1}, new(story), ended(Crash), true, 1, GiveUp,
+			"launch.max_restarts = 1 is used up", ""},
 		{"crash, no room", all, new(story), ended(Crash), false, 0, Requeue, "requeue 1 of 3", Crash},
 		{"crash, never asked", usual, new(story), ended(Crash), true, 0, GiveUp, `requeue.on does not name "crash"`, ""},
-		{"crashes enough", Policy{On: []Cause{Crash}}, new(story).requeued(3, Crash, 9), rundir.Verdict{Cause: "crash", Exit: 137, Step: 99}, false, 0, GiveUp, "requeue.max.crash = 3", ""},
-		{"saves do not count as crashes", Policy{On: []Cause{Crash}}, new(story).requeued(3, Saved, 9), rundir.Verdict{Cause: "crash", Exit: 1, Step: 99}, false, 0, Requeue, "1 of 3", Crash},
-		{"memory", all, new(story), rundir.Verdict{Cause: "crash", Exit: 137, OOM: true}, false, 0, Requeue, "memory ran out: requeue 1 of 1", OOM},
-		{"a lost node", usual, new(story), rundir.Verdict{Cause: "node", Exit: 1, Host: "n2"}, true, 0, Requeue, "a node was lost (n2): requeue 1 of 5", Node},
-		{"a lost node, restart", Policy{MaxRestarts: 3}, new(story), rundir.Verdict{Cause: "node", Exit: 1}, true, 2, Restart, "restart 3 of 3", ""},
-		{"preempted for the hundredth time", usual, new(story).requeued(99, Preempt, 0), ended(Preempt), true, 0, Requeue, "requeue 100", Preempt},
+		{"crashes enough", Policy{On: []Cause{Crash}}, new(story).requeued(3, Crash, 9),
+			rundir.Verdict{Cause: "crash", Exit: 137, Step: 99}, false, 0, GiveUp, "requeue.max.crash = 3", ""},
+		{"saves do not count as crashes", Policy{On: []Cause{Crash}}, new(story).requeued(3, Saved, 9),
+			rundir.Verdict{Cause: "crash", Exit: 1, Step: 99}, false, 0, Requeue, "1 of 3", Crash},
+		{"memory", all, new(story), rundir.Verdict{Cause: "crash", Exit: 137, OOM: true}, false, 0, Requeue,
+			"memory ran out: requeue 1 of 1", OOM},
+		{"a lost node", usual, new(story), rundir.Verdict{Cause: "node", Exit: 1, Host: "n2"}, true, 0, Requeue,
+			"a node was lost (n2): requeue 1 of 5", Node},
+		{"a lost node, restart", Policy{MaxRestarts: 3}, new(story), rundir.Verdict{Cause: "node", Exit: 1}, true, 2,
+			Restart, "restart 3 of 3", ""},
+		{"preempted for the hundredth time", usual, new(story).requeued(99, Preempt, 0), ended(Preempt), true, 0, Requeue,
+			"requeue 100", Preempt},
 		{"no restart mends it", all, new(story),
 			rundir.Verdict{Cause: "crash", Exit: 1, Host: "n1", Final: true, Error: "No module named 'x'", Advice: "install x"},
 			true, 0, GiveUp, "a worker failed (n1), and no restart mends that: install x", ""},
 		{"no restart mends it, and nobody asked for one", usual, new(story),
-			rundir.Verdict{Cause: "crash", Exit: 1, Final: true, Error: "No module"}, true, 0, GiveUp, "no restart mends that: No module", ""},
+			rundir.Verdict{Cause: "crash", Exit: 1, Final: true, Error: "No module"}, true, 0, GiveUp,
+			"no restart mends that: No module", ""},
 		{"memory that is never there", all, new(story), rundir.Verdict{Cause: "crash", OOM: true, Exit: 1, Final: true, Advice: "buy some"},
 			true, 0, GiveUp, "memory ran out, and no restart", ""},
-		{"a node lacks what others had", all, new(story).lived(time.Hour, Crash, 7, "n2"), rundir.Verdict{Cause: "crash", Exit: 1, Final: true},
+		{"a node lacks what others had", all, new(story).lived(time.Hour, Crash, 7, "n2"),
+			rundir.Verdict{Cause: "crash", Exit: 1, Final: true},
 			true, 0, Restart, "restart 1 of", ""},
 		{"a rank's wish counts more", all, new(story), rundir.Verdict{Cause: "crash", Exit: 75, Final: true}, true, 0, Requeue, "", Crash},
 		{"so does a preemption", usual, new(story), rundir.Verdict{Cause: "preempt", Exit: 1, Final: true}, true, 0, Requeue, "", Preempt},
@@ -182,7 +194,8 @@ func TestDecide(t *testing.T) {
 			Requeue, "Slurm drains n2, and the workers saved: requeue 1", Saved},
 		{"drained, after as many failures of nodes as may be", usual, new(story).requeued(5, Node, 1), drainedOf("n2"), true, 0,
 			Requeue, "and the workers saved: requeue 1", Saved},
-		{"drained for the hundredth time", usual, new(story).requeued(99, Saved, 0), drainedOf("n2"), true, 0, Requeue, "requeue 100", Saved},
+		{"drained for the hundredth time", usual, new(story).requeued(99, Saved, 0), drainedOf("n2"), true, 0,
+			Requeue, "requeue 100", Saved},
 		{"drained, and no further", usual,
 			new(story).lived(time.Hour, Crash, 9, "").lived(time.Hour, Saved, 7, "").lived(time.Hour, Saved, 8, ""),
 			drainedOf("n2"), true, 0, GiveUp, "no progress: 3 attempts", ""},
@@ -191,9 +204,11 @@ func TestDecide(t *testing.T) {
 		{"nobody knows", all, new(story), ended(Unknown), true, 0, GiveUp, "nobody lived", ""},
 		{"a cause of a later version", all, new(story), rundir.Verdict{Cause: "fire", Exit: 1}, true, 0, GiveUp, "fire", ""},
 		{"a refused requeue was none", Policy{On: []Cause{Node}, Max: map[Cause]int{Node: 1}},
-			new(story).requeued(1, Node, 3).then(rundir.EventRefused, Node).then(rundir.EventResume, ""), rundir.Verdict{Cause: "node", Exit: 1, Step: 9}, false, 0, Requeue, "1 of 1", Node},
+			new(story).requeued(1, Node, 3).then(rundir.EventRefused, Node).then(rundir.EventResume, ""),
+			rundir.Verdict{Cause: "node", Exit: 1, Step: 9}, false, 0, Requeue, "1 of 1", Node},
 		{"budgets outlive a resume", Policy{On: []Cause{Node}, Max: map[Cause]int{Node: 1}},
-			new(story).requeued(1, Node, 3).then(rundir.EventResume, ""), rundir.Verdict{Cause: "node", Exit: 1, Step: 9}, false, 0, GiveUp, "requeue.max.node = 1", ""},
+			new(story).requeued(1, Node, 3).then(rundir.EventResume, ""), rundir.Verdict{Cause: "node", Exit: 1, Step: 9}, false, 0, GiveUp,
+			"requeue.max.node = 1", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			history, v := test.story.last(test.verdict)
@@ -202,7 +217,8 @@ func TestDecide(t *testing.T) {
 				t.Errorf("got %+v, want %s (%q, cause %q)", got, test.want, test.says, test.cause)
 			}
 			// the agents write the end before they ask, and attempt end afterwards
-			if again := Decide(test.policy, append(history, v.Event()), v, test.room, test.restarts); again.Action != got.Action || again.Why != got.Why {
+			if again := Decide(test.policy, append(history, v.Event()), v, test.room, test.restarts); again.Action != got.Action ||
+				again.Why != got.Why {
 				t.Errorf("with the end in the ledger: %+v, without: %+v", again, got)
 			}
 		})
@@ -241,20 +257,24 @@ func TestRunWithoutProgressEnds(t *testing.T) {
 		{"beyond it is", steps("crash crash crash", 7, 7, 7), crash(8), false, Requeue},
 		{"and counts from there", steps("crash crash crash crash crash", 7, 7, 7, 8, 8), crash(8), false, Requeue},
 		{"a preemption tells nothing", steps("crash crash preempt crash", 7, 7, 7, 7), crash(7), false, GiveUp},
-		{"preemptions are not counted", steps("preempt preempt preempt preempt", 7, 7, 7, 7), rundir.Verdict{Cause: "preempt", Exit: 143, Step: 7}, false, Requeue},
+		{"preemptions are not counted", steps("preempt preempt preempt preempt", 7, 7, 7, 7),
+			rundir.Verdict{Cause: "preempt", Exit: 143, Step: 7}, false, Requeue},
 		{"a save that got on", steps("crash crash crash stopped", 7, 7, 7, 8), crash(8), false, Requeue},
 		{"saves that did not", steps("stopped stopped", 7, 7), savedFor(Saved, 7), false, Requeue},
 		{"saves that did not, three", steps("stopped stopped stopped", 7, 7, 7), savedFor(Saved, 7), false, GiveUp},
 		{"saves that get on", steps("stopped stopped stopped", 7, 8, 9), savedFor(Saved, 10), false, Requeue},
 		{"a person's hand", steps("crash crash crash", 7, 7, 7).then(rundir.EventResume, ""), crash(7), false, Requeue},
-		{"another job, which a person submitted", steps("crash crash crash", 7, 7, 7).inJob("12_3").lastIn("13_3"), crash(7), false, Requeue},
-		{"the same job, which Slurm started again", steps("crash crash crash", 7, 7, 7).inJob("12_3").lastIn("12_3"), crash(7), false, GiveUp},
+		{"another job, which a person submitted", steps("crash crash crash", 7, 7, 7).inJob("12_3").lastIn("13_3"),
+			crash(7), false, Requeue},
+		{"the same job, which Slurm started again", steps("crash crash crash", 7, 7, 7).inJob("12_3").lastIn("12_3"),
+			crash(7), false, GiveUp},
 		{"no steps, long lives", steps("crash crash crash crash", 0, 0, 0, 0), crash(0), false, Requeue},
 		{"no steps, short lives", short(2, Crash).lived(time.Minute, Crash, 0, ""), crash(0), false, Requeue}, // the last one lived an hour
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			history, v := test.story.last(test.verdict)
-			if got := Decide(p, history, v, test.room, 0); got.Action != test.want || got.Action == GiveUp && !strings.Contains(got.Why, "no progress") {
+			if got := Decide(p, history, v, test.room, 0); got.Action != test.want || got.Action == GiveUp &&
+				!strings.Contains(got.Why, "no progress") {
 				t.Errorf("got %+v, want %s", got, test.want)
 			}
 		})
@@ -272,8 +292,8 @@ func TestRunWithoutProgressEnds(t *testing.T) {
 	}
 }
 
-// One traceback that ends two attempts before their first step comes again, whatever lies between, unless one came further or a person had a
-// hand in it.
+// One traceback that ends two attempts before their first step comes again, whatever lies between, unless one came further or a person had
+// a hand in it.
 func TestSameTracebackEndsTheRun(t *testing.T) {
 	const a, b = "00000000000000aa", "00000000000000bb"
 	crashed := func(trace string, step int64, lived time.Duration) func(*story) {
@@ -359,11 +379,15 @@ func TestFailedNodesAreExcluded(t *testing.T) {
 		{"one that it drained before, and that failed", new(story).drainedBefore("n1").lived(time.Hour, Node, 2, "n1"), drainedOf("n2"),
 			[]string{"n1", "n2"}},
 		{"a crash blames nobody", new(story).lived(time.Hour, Crash, 1, "n1"), rundir.Verdict{Cause: "hang", Exit: 1, Step: 9}, nil},
-		{"crashes on one node do", new(story).lived(time.Hour, Crash, 1, "n1"), rundir.Verdict{Cause: "crash", Exit: 1, Host: "n1", Step: 9}, []string{"n1"}},
-		{"crashes on several do not", new(story).lived(time.Hour, Crash, 1, "n1").lived(time.Hour, Crash, 2, "n1"), rundir.Verdict{Cause: "crash", Exit: 1, Host: "n2", Step: 9}, nil},
+		{"crashes on one node do", new(story).lived(time.Hour, Crash, 1, "n1"),
+			rundir.Verdict{Cause: "crash", Exit: 1, Host: "n1", Step: 9}, []string{"n1"}},
+		{"crashes on several do not", new(story).lived(time.Hour, Crash, 1, "n1").lived(time.Hour, Crash, 2, "n1"),
+			rundir.Verdict{Cause: "crash", Exit: 1, Host: "n2", Step: 9}, nil},
 		{"nor does memory", new(story).lived(time.Hour, OOM, 1, "n1"), rundir.Verdict{Cause: "oom", Exit: 1, Host: "n1", Step: 9}, nil},
-		{"a job that a person submitted forgives", new(story).lived(time.Hour, Node, 1, "n1").inJob("12").lastIn("13"), rundir.Verdict{Cause: "timeout", Exit: 1, Step: 9}, nil},
-		{"a resume forgives", new(story).lived(time.Hour, Node, 1, "n1").then(rundir.EventResume, ""), rundir.Verdict{Cause: "timeout", Exit: 1, Step: 9}, nil},
+		{"a job that a person submitted forgives", new(story).lived(time.Hour, Node, 1, "n1").inJob("12").lastIn("13"),
+			rundir.Verdict{Cause: "timeout", Exit: 1, Step: 9}, nil},
+		{"a resume forgives", new(story).lived(time.Hour, Node, 1, "n1").then(rundir.EventResume, ""),
+			rundir.Verdict{Cause: "timeout", Exit: 1, Step: 9}, nil},
 	} {
 		history, v := test.story.last(test.v)
 		if got := Decide(p, history, v, false, 0); got.Action != Requeue || !slices.Equal(got.Exclude, test.want) {
@@ -406,7 +430,8 @@ func TestMinLifetimeFollowsAShortLimit(t *testing.T) {
 					}
 					return
 				}
-				history = append(history, v.Event(), rundir.Event{Time: now, Event: rundir.EventRequeue, Attempt: attempt, Cause: string(d.Cause)})
+				history = append(history, v.Event(),
+					rundir.Event{Time: now, Event: rundir.EventRequeue, Attempt: attempt, Cause: string(d.Cause)})
 			}
 			if test.want == GiveUp {
 				t.Error("goes on for ever")
@@ -427,14 +452,18 @@ func TestWishWithoutSaveIsNotBelieved(t *testing.T) {
 		evidence Evidence
 		why      string
 	}{
-		{"warned before the workers were started", unstarted, running, "the job was told to end before its workers were started: requeue 1"},
+		{"warned before the workers were started", unstarted, running,
+			"the job was told to end before its workers were started: requeue 1"},
 		{"the limit came before they were", unstarted, limit, "the time limit came: requeue 1 of 20 for this cause"},
-		{"srun's code, and no agent lived", rundir.Verdict{Cause: string(Unknown), Exit: 75}, running, "nobody lived to say how the attempt ended: requeue 1"},
+		{"srun's code, and no agent lived", rundir.Verdict{Cause: string(Unknown), Exit: 75}, running,
+			"nobody lived to say how the attempt ended: requeue 1"},
 		{"one killed at its save", killed, running, "workers ask to be started again, and not all of them saved: requeue 1"},
 		{"one killed at its save, near the limit", killed, limit, "the time limit came: requeue 1 of 20 for this cause"},
 		{"all saved", savedFor(Saved, 5), running, "the workers saved and ask to be started again: requeue 1"},
-		{"all saved, near the limit", savedFor(Saved, 5), limit, "the time limit came, and the workers saved: requeue 1 of 20 for this cause"},
-		{"nobody asks", rundir.Verdict{Cause: string(Unknown), Exit: 143, Unstarted: true}, running, "the job was told to end before its workers were started"},
+		{"all saved, near the limit", savedFor(Saved, 5), limit,
+			"the time limit came, and the workers saved: requeue 1 of 20 for this cause"},
+		{"nobody asks", rundir.Verdict{Cause: string(Unknown), Exit: 143, Unstarted: true}, running,
+			"the job was told to end before its workers were started"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			history, v := new(story).last(test.verdict)
@@ -467,7 +496,8 @@ func TestWasCancelled(t *testing.T) {
 		{"nobody did", []rundir.Event{begin("12", 0)}, false},
 		{"this job", []rundir.Event{begin("12", 0), cancel("12")}, true},
 		{"before its first beginning", []rundir.Event{event(rundir.EventSubmit), cancel("12")}, true},
-		{"before its first beginning, which came all the same", []rundir.Event{event(rundir.EventSubmit), cancel("12"), begin("12", 0)}, true},
+		{"before its first beginning, which came all the same", []rundir.Event{event(rundir.EventSubmit), cancel("12"), begin("12", 0)},
+			true},
 		{"while it was in the queue again", []rundir.Event{begin("12", 0), event(rundir.EventRequeue), cancel("12"), begin("12", 1)}, true},
 		{"while its agents started again", []rundir.Event{begin("12", 0), cancel("12"), event(rundir.EventRestart), begin("12", 0)}, true},
 		{"the job before", []rundir.Event{begin("12", 0), cancel("12"), begin("13", 0)}, false},

@@ -13,8 +13,9 @@ type Cause string
 
 // The causes. Those that a job file's [requeue] may name are marked with *.
 const (
-	Done      Cause = "done"
-	Saved     Cause = "stopped"   // the workers stopped by themselves or by a stop file, and ask to be started again (exit 75); whether all saved is Verdict.Saved
+	Done Cause = "done"
+	// the workers stopped by themselves or by a stop file, and ask to be started again (exit 75); whether all saved is Verdict.Saved
+	Saved     Cause = "stopped"
 	Preempt   Cause = "preempt"   // * Slurm wants the nodes for another job
 	Timeout   Cause = "timeout"   // * the time limit
 	Node      Cause = "node"      // * a node, or its agent, went away

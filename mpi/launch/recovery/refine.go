@@ -93,16 +93,19 @@ func (e Evidence) cause(v rundir.Verdict) (Cause, string) {
 	case e.Asked && !gotTERM && CauseOf(v) == Cancelled && len(v.Nodes) > 0: // srun's --kill-on-bad-exit can be quicker than the agents
 		return Node, "an agent was lost, and srun told the others to stop"
 	case e.Asked && !gotTERM && e.Unmet && CauseOf(v) == Unknown && v.Exit == exitKILL:
-		// srun's TERM (--kill-on-bad-exit) is lost on a node where Slurm has not started the task yet: that agent waits for the others until
-		// KILL comes (--wait).
-		return Start, "the agents were killed before any rank began, as srun does where it could not start every one; the job's log has its words"
-	case e.Asked && !gotTERM && !v.Unstarted && v.Exit == exitTERM && v.Host == "" && (CauseOf(v) == Cancelled || CauseOf(v) == Unknown): // nobody had begun
+		// srun's TERM (--kill-on-bad-exit) is lost on a node where Slurm has not started the task yet: that agent waits for the others
+		// until KILL comes (--wait).
+		return Start, "the agents were killed before any rank began, as srun does where it could not start every one; " +
+			"the job's log has its words"
+	case e.Asked && !gotTERM && !v.Unstarted && v.Exit == exitTERM && v.Host == "" && (CauseOf(v) == Cancelled || CauseOf(v) == Unknown):
+		// nobody had begun
 		return Start, "srun could not start every agent, and told those that waited for them to stop; the job's log has its words"
 	case wish && CauseOf(v) == Saved && e.nearEnd(warned):
 		return Timeout, "the time limit is near"
 	case !e.Asked && gotTERM && !e.EndTime.IsZero() && !e.Now.Before(e.EndTime.Add(-time.Second)):
 		return Timeout, limitCame(v)
-	case !e.Asked && wish && CauseOf(v) == Cancelled: // the workers do their part; a cancel that Slurm cannot confirm is only one of several reasons
+	case !e.Asked && wish && CauseOf(v) == Cancelled:
+		// the workers do their part; a cancel that Slurm cannot confirm is only one of several reasons
 		return Saved, "Slurm does not say why the job was told to end"
 	}
 	return CauseOf(v), ""
@@ -121,7 +124,8 @@ func limitCame(v rundir.Verdict) string {
 // Cancelled tells whether a person ends the job: nothing else leaves a job that is over, or about to be, without a trace of why. To
 // requeue such a job would revive it.
 func (e Evidence) Cancelled() bool {
-	return e.Asked && !e.Requeued && !e.Preempted && e.Reason != "TimeLimit" && e.Reason != "NodeDown" && (e.has("COMPLETING") || e.has("CANCELLED"))
+	return e.Asked && !e.Requeued && !e.Preempted && e.Reason != "TimeLimit" && e.Reason != "NodeDown" &&
+		(e.has("COMPLETING") || e.has("CANCELLED"))
 }
 
 // nearEnd tells whether a stop is explained by the time limit: by Slurm's warning, or because it is as near as a

@@ -79,7 +79,8 @@ func TestRefine(t *testing.T) {
 		e    Evidence
 		want Cause
 	}{
-		{"saved when told to end, Slurm silent", savedFor(Cancelled, 7), Evidence{Now: noon, EndTime: noon.Add(time.Hour), Signals: []string{"TERM"}}, Saved},
+		{"saved when told to end, Slurm silent", savedFor(Cancelled, 7),
+			Evidence{Now: noon, EndTime: noon.Add(time.Hour), Signals: []string{"TERM"}}, Saved},
 		{"told to end, nothing saved, Slurm silent", cancelled, Evidence{Now: noon, Signals: []string{"TERM"}}, Cancelled},
 		{"saved when told to end, cancelled", savedFor(Cancelled, 7), cancel, Cancelled},
 		{"preempted, in the grace", cancelled, line("pre-requeue-stay.txt", "PreemptTime=2026", "JobState=RUNNING"), Preempt},
@@ -202,7 +203,8 @@ func TestRefineSaysThatTheLeadIsShort(t *testing.T) {
 		{"never warned", rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15}, false},
 	} {
 		got := Refine(tc.v, limit).Message
-		if has := strings.Contains(got, "2m20s") && strings.Contains(got, "requeue.lead"); has != tc.want || !strings.HasPrefix(got, "the time limit came") {
+		if has := strings.Contains(got, "2m20s") && strings.Contains(got, "requeue.lead"); has != tc.want ||
+			!strings.HasPrefix(got, "the time limit came") {
 			t.Errorf("%s: %q", tc.name, got)
 		}
 	}

@@ -97,7 +97,8 @@ func (n localNetwork) own(local netip.Addr) (addr netip.Addr, warn string) {
 			first = allowed
 		}
 	}
-	return first, fmt.Sprintf("the way to agent 0 goes by %s, which the interface asked for does not allow; the workers use %s", local, first)
+	return first, fmt.Sprintf("the way to agent 0 goes by %s, which the interface asked for does not allow; the workers use %s", local,
+		first)
 }
 
 // WorkerInterface is the interface that leads this node's workers to the other nodes, and whether it is the only one, or the user has
@@ -136,7 +137,8 @@ func SplitEndpoint(endpoint string) (host string, port int, err error) {
 		port, err = strconv.Atoi(text)
 	}
 	if err != nil || !mayBeHost(host) || !isPort(port) {
-		return "", 0, fmt.Errorf("%q is no endpoint to meet at: write host:port, with a host's name or address and a port from 1 to 65535", endpoint)
+		return "", 0, fmt.Errorf("%q is no endpoint to meet at: write host:port, with a host's name or address and a port from 1 to 65535",
+			endpoint)
 	}
 	return host, port, nil
 }
@@ -174,7 +176,8 @@ func (c Config) awaitHere(ctx context.Context) (here bool, err error) {
 	var last atomic.Pointer[reach.Try] // that was answered
 	last.Store(&reach.Try{Addr: c.Endpoint})
 	defer c.sayEvery(func(since time.Duration) {
-		c.Log.Warn("the endpoint's host is not found yet", "endpoint", c.Endpoint, "since", since, "error", cmp.Or(last.Load().Err, "no answer"))
+		c.Log.Warn("the endpoint's host is not found yet", "endpoint", c.Endpoint, "since", since, "error",
+			cmp.Or(last.Load().Err, "no answer"))
 	})()
 	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()
@@ -195,7 +198,8 @@ func (c Config) awaitHere(ctx context.Context) (here bool, err error) {
 				why = fmt.Errorf("within %v: %w", c.JoinTimeout, why)
 			}
 			row := reach.AgentTries{From: c.Host, Tries: []reach.Try{*last.Load()}}
-			return false, &NotMetError{fmt.Errorf("%s did not find the endpoint's host %s: %w", c.who(), c.MasterAddr, why), []reach.AgentTries{row}}
+			return false, &NotMetError{fmt.Errorf("%s did not find the endpoint's host %s: %w", c.who(), c.MasterAddr, why),
+				[]reach.AgentTries{row}}
 		}
 	}
 }
@@ -237,7 +241,8 @@ func (c Config) warnOfElsewhere(ctx context.Context) {
 		return
 	}
 	if here, err := c.isHere(ctx); !here && ctx.Err() == nil {
-		c.Log.Warn("this is node 0, and --master-addr, where the other nodes look for it, is no address of its own as far as it can tell", "addr", c.MasterAddr, "error", err)
+		c.Log.Warn("this is node 0, and --master-addr, where the other nodes look for it, is no address of its own as far as it can tell",
+			"addr", c.MasterAddr, "error", err)
 	}
 }
 

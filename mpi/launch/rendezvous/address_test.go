@@ -42,9 +42,11 @@ func TestAgent0PublishesWhereItListens(t *testing.T) {
 		{"by hand", Config{World: World{Count: 2}, Network: Network{MasterAddr: "localhost"}}, nil, "localhost"},
 		{"IPv6", Config{World: World{Count: 2}, Network: Network{MasterAddr: "::1"}}, nil, "::1"},
 		{"alone", Config{World: World{Count: 1}, Network: Network{MasterAddr: "n1"}}, nil, "127.0.0.1"},
-		{"an interface", Config{World: World{Count: 2}, Network: Network{MasterAddr: "n1"}}, []string{"10.1.0.5", "fd00::5"}, "10.1.0.5 fd00::5"},
+		{"an interface", Config{World: World{Count: 2}, Network: Network{MasterAddr: "n1"}},
+			[]string{"10.1.0.5", "fd00::5"}, "10.1.0.5 fd00::5"},
 		{"told", withExchange(Config{World: World{Count: 2}, Network: Network{MasterAddr: "n1"}}), nil, ""},
-		{"told, an interface", withExchange(Config{World: World{Count: 2}, Network: Network{MasterAddr: "n1"}}), []string{"10.1.0.5"}, "10.1.0.5"},
+		{"told, an interface", withExchange(Config{World: World{Count: 2}, Network: Network{MasterAddr: "n1"}}),
+			[]string{"10.1.0.5"}, "10.1.0.5"},
 		{"tasks of one node", tasks, nil, ""}, // which know its name alone
 		{"told, tasks of one node", withExchange(tasks), nil, "127.0.0.1"},
 	} {
@@ -52,7 +54,8 @@ func TestAgent0PublishesWhereItListens(t *testing.T) {
 			t.Errorf("%s: listens on %q, want %q", tc.name, got, tc.want)
 		}
 	}
-	if got, err := (localNetwork{addrs: addrsOf("10.1.0.5")}).offered(Config{World: World{Count: 2}}); err != nil || !slices.Equal(got, addrsOf("10.1.0.5")) {
+	if got, err := (localNetwork{addrs: addrsOf("10.1.0.5")}).offered(Config{World: World{Count: 2}}); err != nil ||
+		!slices.Equal(got, addrsOf("10.1.0.5")) {
 		t.Errorf("offers %v, %v", got, err)
 	}
 	if got, err := (localNetwork{}).offered(tasks); err != nil || !slices.Equal(got, addrsOf(Loopback)) {
@@ -63,11 +66,14 @@ func TestAgent0PublishesWhereItListens(t *testing.T) {
 // An interface that is not there is an error of a node; where all is on this machine nobody asks for one.
 func TestMissingInterfaceIsAnError(t *testing.T) {
 	c := Config{World: World{Count: 2, Host: "n2"}, Network: Network{MasterAddr: "n1", Interface: "nosuch0"}}
-	if _, err := c.network(); err == nil || !strings.Contains(err.Error(), `on n2: there is no network address that "nosuch0" (interface) allows; it has lo`) {
+	if _, err := c.network(); err == nil ||
+		!strings.Contains(err.Error(), `on n2: there is no network address that "nosuch0" (interface) allows; it has lo`) {
 		t.Errorf("error is %v", err)
 	}
 	c.Interface = "192.0.2.77"
-	if _, err := c.network(); err == nil || !strings.Contains(err.Error(), "on n2: there is no network address 192.0.2.77 here, which --local-addr or interface asks for; it has lo") {
+	if _, err := c.network(); err == nil ||
+		!strings.Contains(err.Error(),
+			"on n2: there is no network address 192.0.2.77 here, which --local-addr or interface asks for; it has lo") {
 		t.Errorf("error is %v", err)
 	}
 	for name, change := range map[string]func(*Config){
@@ -145,8 +151,9 @@ func TestMasterAddrIsWhereAgent0WasReached(t *testing.T) {
 func TestBadEndpointsAreRefused(t *testing.T) {
 	for endpoint, want := range map[string]bool{
 		"": false, "n1": false, "n1:": false, ":29400": false, "n1:0": false, "n1:x": false, "n1:70000": false,
-		"$(hostname):29400": false, "n1,n2:29400": false, "a b:29400": false, ".cluster:29400": false, "n1..cluster:29400": false, "n1%eth0:29400": false,
-		"n[1-2]:29400": false, "[n1:2]:29400": false, "ä.cluster:29400": false, "n1/24:29400": false,
+		"$(hostname):29400": false, "n1,n2:29400": false, "a b:29400": false, ".cluster:29400": false, "n1..cluster:29400": false,
+		"n1%eth0:29400": false,
+		"n[1-2]:29400":  false, "[n1:2]:29400": false, "ä.cluster:29400": false, "n1/24:29400": false,
 		"n1:29400": true, "login-1.my_cluster.:29400": true, "10.1.0.5:29400": true, "[::1]:29400": true, "[fe80::1%eth0]:29400": true,
 	} {
 		if _, _, err := SplitEndpoint(endpoint); (err == nil) != want {
@@ -226,7 +233,8 @@ func TestAgent0WarnsWhereItIsElsewhere(t *testing.T) {
 		"nobody looks for it": {nobodys, true, 1, false},
 	} {
 		var log testkit.Journal
-		c := complete(Config{World: World{Count: tc.count}, Network: Network{MasterAddr: tc.addr, MasterGiven: tc.given}, Log: log.Logger()})
+		c := complete(Config{World: World{Count: tc.count}, Network: Network{MasterAddr: tc.addr, MasterGiven: tc.given},
+			Log: log.Logger()})
 		c.warnOfElsewhere(t.Context())
 		if got := strings.Contains(log.String(), "is no address of its own"); got != tc.warns {
 			t.Errorf("%s: it warned: %t, want %t: %s", name, got, tc.warns, log.String())

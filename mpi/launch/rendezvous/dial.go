@@ -276,7 +276,8 @@ func (d *dialer) classify(addr string, err error) error {
 	}
 	switch {
 	case d.isTaken(!nobody && !agent):
-		return reach.Final(fmt.Errorf("port %d of this machine is taken by another program: end it (ss -tanp shows who), or take another: %w", d.cfg.Ports[0], err))
+		return reach.Final(fmt.Errorf("port %d of this machine is taken by another program: end it (ss -tanp shows who), or take "+
+			"another: %w", d.cfg.Ports[0], err))
 	case d.isFinal(addr, err):
 		return reach.Final(err)
 	}
@@ -399,7 +400,8 @@ func (d *dialer) whyUnreachable(ctx context.Context) error {
 		return misnamed(c.MasterAddr, addrs[0].Unmap(), c.Host)
 	case forbidden:
 		return fmt.Errorf("%s resolves to %s on %s, which is not in %q (interface), where alone agent 0 listens; "+
-			"give it a name in that network, or start with srun --mpi=pmi2, which needs no names", c.MasterAddr, addrs[0].Unmap(), c.Host, c.Interface)
+			"give it a name in that network, or start with srun --mpi=pmi2, which needs no names", c.MasterAddr,
+			addrs[0].Unmap(), c.Host, c.Interface)
 	}
 	return nil
 }

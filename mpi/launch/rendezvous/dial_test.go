@@ -30,10 +30,13 @@ func TestNameThatCannotLeadThere(t *testing.T) {
 		{"another node", Config{Network: Network{MasterAddr: "n1"}}, []string{"10.1.0.5"}, ""},
 		{"unknown", Config{Network: Network{MasterAddr: "n1"}}, nil, ""}, // as the tries say
 		{"itself", Config{Network: Network{MasterAddr: "n1"}}, []string{"::ffff:127.0.1.1"},
-			"n1 resolves to 127.0.1.1 on n2, which is n2 itself and no other node; correct the name there (/etc/hosts), use an address, or start with srun --mpi=pmi2"},
-		{"itself, named by Slurm", Config{Network: Network{MasterAddr: "alias"}, World: World{Hosts: []string{"n1", "n2"}}}, []string{"127.0.1.1", "::1"}, "alias resolves to 127.0.1.1 on n2"},
+			"n1 resolves to 127.0.1.1 on n2, which is n2 itself and no other node; correct the name there (/etc/hosts), use an address, " +
+				"or start with srun --mpi=pmi2"},
+		{"itself, named by Slurm", Config{Network: Network{MasterAddr: "alias"}, World: World{Hosts: []string{"n1", "n2"}}},
+			[]string{"127.0.1.1", "::1"}, "alias resolves to 127.0.1.1 on n2"},
 		{"beside agent 0", Config{Network: Network{MasterAddr: "n2.cluster"}}, []string{"127.0.1.1"}, ""},
-		{"beside agent 0, named by Slurm", Config{Network: Network{MasterAddr: "alias"}, World: World{Hosts: []string{"n2", "n2"}}}, []string{"127.0.1.1"}, ""},
+		{"beside agent 0, named by Slurm", Config{Network: Network{MasterAddr: "alias"}, World: World{Hosts: []string{"n2", "n2"}}},
+			[]string{"127.0.1.1"}, ""},
 		{"itself and another", Config{Network: Network{MasterAddr: "n1"}}, []string{"127.0.1.1", "10.1.0.5"}, ""},
 		{"on one machine", Config{Network: Network{MasterAddr: "127.0.0.1"}}, []string{"127.0.0.1"}, ""},
 		{"pretended", Config{Network: Network{MasterAddr: "n1", OneMachine: true}}, []string{"127.0.0.2"}, ""},
@@ -80,7 +83,8 @@ func TestMisnamedAgent0EndsTheWait(t *testing.T) {
 	d.lookup = func(context.Context, string, string) ([]netip.Addr, error) { return addrsOf("127.0.1.1"), nil }
 	_, err := d.connect(t.Context())
 	var unmet *NotMetError
-	if !errors.As(err, &unmet) || !strings.Contains(unmet.err.Error(), "agent 1 on n2 did not get through to agent 0 at n1: n1 resolves to 127.0.1.1 on n2") ||
+	if !errors.As(err, &unmet) ||
+		!strings.Contains(unmet.err.Error(), "agent 1 on n2 did not get through to agent 0 at n1: n1 resolves to 127.0.1.1 on n2") ||
 		!strings.Contains(err.Error(), "127.0.1.1:1") {
 		t.Errorf("error is %v", err)
 	}
@@ -148,7 +152,8 @@ func TestPortIsTaken(t *testing.T) {
 			d.takenSince = time.Now().Add(-tc.since)
 		}
 		err := d.classify("n1:4711", tc.err)
-		if got := strings.Contains(err.Error(), "port 4711 of this machine is taken by another program"); got != tc.want || !errors.Is(err, tc.err) && tc.err != error(nobody) {
+		if got := strings.Contains(err.Error(), "port 4711 of this machine is taken by another program"); got != tc.want ||
+			!errors.Is(err, tc.err) && tc.err != error(nobody) {
 			t.Errorf("%s: %v", tc.name, err)
 		}
 		if counts := tc.here && (tc.want || tc.since == 0); d.takenSince.IsZero() == counts {

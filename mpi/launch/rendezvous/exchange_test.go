@@ -33,7 +33,8 @@ func TestHostileTextByExchangeIsRefused(t *testing.T) {
 		{`{"run":"test/1","port":7,"addrs":["224.0.0.1"],"secret":"` + secret + `"}`, "no address of another node"},
 		{`{"run":"test/1","port":7,"addrs":["10.0.0.1"]}`, "agent 0 was given the run's secret, and this agent was not"},
 		{`{"run":"test/1","port":7,"addrs":["10.0.0.1"],"secret":"x"}`, "parse a secret"},
-		{`{"run":"test/1","refused":{"cause":"start","exit":1,"message":"agent 0 on n1 cannot take part: no"}}`, "agent 0 on n1 cannot take part: no"},
+		{`{"run":"test/1","refused":{"cause":"start","exit":1,"message":"agent 0 on n1 cannot take part: no"}}`,
+			"agent 0 on n1 cannot take part: no"},
 	} {
 		c := Config{
 			World:     World{Index: 1, Count: 2, Host: "n2"},
@@ -48,7 +49,9 @@ func TestHostileTextByExchangeIsRefused(t *testing.T) {
 	}
 	c := Config{World: World{Index: 1, Host: "n2"}, Admission: Admission{JoinTimeout: time.Minute}}
 	c.Exchange = func(context.Context, string) (string, error) { return "", errors.New("the plugin is odd") }
-	if _, err := c.receiveOffer(t.Context()); err == nil || !strings.Contains(err.Error(), "agent 1 on n2 cannot hear where agent 0 is (srun --mpi=none goes without PMI-2): the plugin is odd") {
+	if _, err := c.receiveOffer(t.Context()); err == nil ||
+		!strings.Contains(err.Error(),
+			"agent 1 on n2 cannot hear where agent 0 is (srun --mpi=none goes without PMI-2): the plugin is odd") {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -63,7 +66,8 @@ func TestOfferFits(t *testing.T) {
 	text, err := o.encode()
 	must(t, err)
 	got, err := parseOffer(text)
-	if n := len(got.Addrs); err != nil || len(text) > MaxOffer || n < 10 || n > maxOffered || got.Addrs[0] != o.Addrs[0] || got.Secret != o.Secret || got.Port != o.Port {
+	if n := len(got.Addrs); err != nil || len(text) > MaxOffer || n < 10 || n > maxOffered || got.Addrs[0] != o.Addrs[0] ||
+		got.Secret != o.Secret || got.Port != o.Port {
 		t.Errorf("%d bytes: %s, %v", len(text), text, err)
 	}
 	text, err = offer{Run: "r", Rejected: &Rejection{Message: strings.Repeat("\x00no ", 1000)}}.encode()

@@ -233,7 +233,8 @@ func (l *Layout) check(c Config) error {
 		fits = m.Nproc == c.Nproc && m.First >= at && l.World <= MaxWorld && l.World-m.First >= c.Nproc
 	}
 	if !fits {
-		return fmt.Errorf("agent 0 on %s counts %d agents and %d ranks, in which agent %d of %d has no place", l.Host, len(l.Members), l.World, c.Index, c.Count)
+		return fmt.Errorf("agent 0 on %s counts %d agents and %d ranks, in which agent %d of %d has no place", l.Host, len(l.Members),
+			l.World, c.Index, c.Count)
 	}
 	return nil
 }

@@ -27,7 +27,8 @@ func TestLayoutCoversTheWorld(t *testing.T) {
 				t.Fatal(err)
 			}
 			for local, got := range l.NumbersOf(c.World) {
-				want := RankNumbers{Rank: next, LocalRank: local, WorldSize: world, LocalWorldSize: j.Nproc, NodeRank: index, Nodes: len(joins)}
+				want := RankNumbers{Rank: next, LocalRank: local, WorldSize: world, LocalWorldSize: j.Nproc,
+					NodeRank: index, Nodes: len(joins)}
 				if got != want {
 					t.Fatalf("got %+v, want %+v", got, want)
 				}

@@ -56,7 +56,8 @@ const (
 	heartbeatEvery   = time.Second
 	heartbeatsMissed = 10 // in a row, and the other side is lost
 
-	Standstill = heartbeatsMissed * heartbeatEvery // where a wait of at most heartbeatEvery has taken that long, the others must have given this agent up
+	// where a wait of at most heartbeatEvery has taken that long, the others must have given this agent up
+	Standstill = heartbeatsMissed * heartbeatEvery
 )
 
 // maxClockOffset is more than the way from one agent to the other takes, and less than what munge lets Slurm's credentials differ by

@@ -68,7 +68,8 @@ type membership struct {
 }
 
 func newMembership(mine joinRequest) *membership {
-	m := &membership{mine: mine, changed: make(chan struct{}, 1), connected: make(map[string]*Participant), numbered: make([]*Participant, mine.Count)}
+	m := &membership{mine: mine, changed: make(chan struct{}, 1), connected: make(map[string]*Participant),
+		numbered: make([]*Participant, mine.Count)}
 	if mine.Rejects != nil {
 		m.rejecting = []joinRequest{mine}
 	}
@@ -170,7 +171,8 @@ func (m *membership) admit(p *Participant, j joinRequest) error {
 		}
 	}
 	if isLoopback(p.local) && !m.oneMachine && !sameHost(j.Host, m.mine.Host) {
-		return fmt.Errorf("the agent on %s reached the one on %s by %s, where no other node could reach either of them; meet at an address that all nodes have",
+		return fmt.Errorf("the agent on %s reached the one on %s by %s, where no other node could reach either of them; meet at an "+
+			"address that all nodes have",
 			j.Host, m.mine.Host, p.local)
 	}
 	index := j.Index
@@ -182,9 +184,11 @@ func (m *membership) admit(p *Participant, j joinRequest) error {
 		m.waiting = append(m.waiting, p)
 		return nil
 	case index == 0 || index >= len(m.numbered):
-		return fmt.Errorf("two agents say that they are agent %d: on %s and on %s; give each a number of its own", index, m.mine.Host, j.Host)
+		return fmt.Errorf("two agents say that they are agent %d: on %s and on %s; give each a number of its own",
+			index, m.mine.Host, j.Host)
 	case m.numbered[index] != nil:
-		return fmt.Errorf("two agents say that they are agent %d: on %s and on %s; give each a number of its own", index, m.numbered[index].Host, j.Host)
+		return fmt.Errorf("two agents say that they are agent %d: on %s and on %s; give each a number of its own", index,
+			m.numbered[index].Host, j.Host)
 	}
 	m.give(p, index)
 	return nil

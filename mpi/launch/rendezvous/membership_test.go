@@ -58,7 +58,8 @@ func TestMissingTasksHaveNodes(t *testing.T) {
 	for _, host := range strings.Split("a b c d e f g h i j", " ") {
 		many[host] = 2
 	}
-	m := &Rendezvous{cfg: Config{World: World{Count: 20, Host: "a", AgentsPerNode: many}}, membership: newMembership(joinRequest{Count: 20, Host: "a"})}
+	m := &Rendezvous{cfg: Config{World: World{Count: 20, Host: "a", AgentsPerNode: many}},
+		membership: newMembership(joinRequest{Count: 20, Host: "a"})}
 	if got := m.missing(); !strings.HasPrefix(got, "agent 1 (an unnamed node)") {
 		t.Errorf("missing is %q, where it may be any of ten nodes", got)
 	}
@@ -116,7 +117,8 @@ func TestEachNumberIsOneAgents(t *testing.T) {
 	}
 	astray := r.connect(agentName(newNonce()), addr("127.0.0.1"))
 	if answer := r.join(astray, joinRequest{Index: 3, Count: 4, Host: "n7"}); answer == nil || answer.Rejected == nil ||
-		!strings.Contains(answer.Rejected.Message, "the agent on n7 reached the one on n1 by 127.0.0.1, where no other node could reach either") {
+		!strings.Contains(answer.Rejected.Message,
+			"the agent on n7 reached the one on n1 by 127.0.0.1, where no other node could reach either") {
 		t.Errorf("an agent of another node that came by a loopback address is told %+v", answer)
 	}
 	r.disconnect(agentName(double.nonce))
@@ -141,7 +143,8 @@ func TestEachNumberIsOneAgents(t *testing.T) {
 		t.Error("who comes back does not get its number")
 	}
 	r.close(assignment{Index: 77})
-	if answer := r.join(r.connect(agentName(newNonce()), addr("10.0.0.1")), joinRequest{Index: -1, Count: 4}); answer == nil || answer.Index != 77 {
+	if answer := r.join(r.connect(agentName(newNonce()), addr("10.0.0.1")), joinRequest{Index: -1, Count: 4}); answer == nil ||
+		answer.Index != 77 {
 		t.Errorf("who comes too late is told %+v", answer)
 	}
 	for nonce := range maps.Clone(r.connected) {

@@ -152,7 +152,8 @@ type arrival struct {
 }
 
 // play has agents come to agent 0, which spoil changes. It returns agent 0's layout or error, when that was there, and what the others got.
-func play(t *testing.T, c Config, spoil func(*Config), arrivals ...arrival) (l *Layout, err error, took time.Duration, others map[int]error) {
+func play(t *testing.T, c Config, spoil func(*Config), arrivals ...arrival) (l *Layout, err error, took time.Duration,
+	others map[int]error) {
 	t.Helper()
 	ctx, begun := t.Context(), time.Now()
 	own := c
@@ -205,21 +206,26 @@ func TestJoinPolicyDecidesWhoTakesPart(t *testing.T) {
 		cause      recovery.Cause
 		took       time.Duration
 	}{
-		"all come":              {3, 0, []arrival{{index: 2, at: time.Second}, {index: 1, at: 90 * time.Second}}, []int{0, 1, 2}, "", "", 90 * time.Second},
+		"all come": {3, 0, []arrival{{index: 2, at: time.Second}, {index: 1, at: 90 * time.Second}}, []int{0, 1, 2},
+			"", "", 90 * time.Second},
 		"one is enough, late":   {2, 1, []arrival{{index: 1, at: 29 * time.Second}}, []int{0, 1}, "", "", 29 * time.Second},
 		"the last call is over": {3, 2, []arrival{{index: 2, at: time.Minute}}, []int{0, 2}, "", "", 90 * time.Second},
-		"two are missing": {4, 0, []arrival{{index: 2}}, nil, "2 of 4 agents came within 5m0s; missing: agent 1 (n2), agent 3 (n4)", recovery.Timeout,
+		"two are missing": {4, 0, []arrival{{index: 2}}, nil, "2 of 4 agents came within 5m0s; missing: agent 1 (n2), agent 3 (n4)",
+			recovery.Timeout,
 			5 * time.Minute},
-		"too few": {4, 3, []arrival{{index: 1}}, nil, "2 of 4 agents came within 5m0s; missing: agent 2 (n3), agent 3 (n4)", recovery.Timeout, 5 * time.Minute},
+		"too few": {4, 3, []arrival{{index: 1}}, nil, "2 of 4 agents came within 5m0s; missing: agent 2 (n3), agent 3 (n4)",
+			recovery.Timeout, 5 * time.Minute},
 		"one is lost": {3, 0, []arrival{{index: 1, at: time.Second, leave: time.Minute}, {index: 2, at: 2 * time.Minute}}, nil,
 			"agent 1 on n2 was lost: " + connectionEnded, recovery.Node, 61*time.Second + SignalDelay},
-		"one of more than enough is lost": {3, 2, []arrival{{index: 1, leave: 10 * time.Second}, {index: 2, at: 20 * time.Second}}, []int{0, 2}, "", "",
+		"one of more than enough is lost": {3, 2, []arrival{{index: 1, leave: 10 * time.Second}, {index: 2, at: 20 * time.Second}},
+			[]int{0, 2}, "", "",
 			50 * time.Second},
 		"enough when the time is over": {3, 2, []arrival{{index: 2, at: 290 * time.Second}}, []int{0, 2}, "", "", 5 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := Config{World: World{Count: tc.count, Nproc: 2, Hosts: []string{"n1", "n2", "n3", "n4"}[:tc.count]}, Admission: Admission{MinCount: tc.min}}
+				c := Config{World: World{Count: tc.count, Nproc: 2, Hosts: []string{"n1", "n2", "n3", "n4"}[:tc.count]},
+					Admission: Admission{MinCount: tc.min}}
 				l, err, took, others := play(t, c, nil, tc.arrivals...)
 				if took.Round(time.Millisecond) != tc.took {
 					t.Errorf("it took %v, want %v", took, tc.took)
@@ -237,7 +243,8 @@ func TestJoinPolicyDecidesWhoTakesPart(t *testing.T) {
 					return
 				}
 				for index, err := range others {
-					left := slices.ContainsFunc(tc.arrivals, func(a arrival) bool { return a.index == index && (a.leave > 0 || a.at > took) })
+					left := slices.ContainsFunc(tc.arrivals,
+						func(a arrival) bool { return a.index == index && (a.leave > 0 || a.at > took) })
 					if r := RejectionOf(err); !left && (r.Message != tc.err+tail(err) || r.Cause != string(tc.cause)) {
 						t.Errorf("agent %d gets %+v", index, r)
 					}
@@ -310,7 +317,8 @@ func TestAgentsThatDoNotFit(t *testing.T) {
 		zero, one func(*Config)
 		want      string
 	}{
-		"version":      {nil, func(c *Config) { c.Version = "v2" }, "agent 1 on n2 runs ddpbatch v2, agent 0 on n1 runs v1: use one program on every node"},
+		"version": {nil, func(c *Config) { c.Version = "v2" },
+			"agent 1 on n2 runs ddpbatch v2, agent 0 on n1 runs v1: use one program on every node"},
 		"count":        {nil, func(c *Config) { c.Count = 3 }, "agent 1 on n2 was started as one of 3 agents, agent 0 on n1 as one of 2"},
 		"mode":         {nil, fixed(1, 2), "agent 1 on n2 and agent 0 on n1 disagree on whether ranks are fixed beforehand"},
 		"rank twice":   {fixed(1, 2), fixed(1, 2), "rank 1 is both on n1 and on n2"},
@@ -386,7 +394,8 @@ func TestMembershipChangesBetweenRounds(t *testing.T) {
 		must(t, err)
 		must(t, m.zero.Publish(t.Context(), l))
 		two := <-met
-		if got := two.First; got.Round != 1 || got.World != 2 || len(got.Members) != 2 || got.Members[1].Index != 2 || got.Members[1].First != 1 {
+		if got := two.First; got.Round != 1 || got.World != 2 || len(got.Members) != 2 || got.Members[1].Index != 2 ||
+			got.Members[1].First != 1 {
 			t.Errorf("the late agent gets %+v", got)
 		}
 		if one.hasGivenUp() {
@@ -435,14 +444,16 @@ func TestEndpointIsTaken(t *testing.T) {
 		err   error
 		warns string
 	}{
-		"by one that says nothing": {proofLimit, fmt.Errorf("%w within 5s", store.ErrSilent), "somebody has agent 0's port and does not answer"},
-		"by one of another kind":   {0, auth.ErrProtocol, "somebody else than agent 0 answers"},
-		"by one that hangs up":     {0, errors.New("EOF"), "somebody has agent 0's port and hangs up"},
+		"by one that says nothing": {proofLimit, fmt.Errorf("%w within 5s", store.ErrSilent),
+			"somebody has agent 0's port and does not answer"},
+		"by one of another kind": {0, auth.ErrProtocol, "somebody else than agent 0 answers"},
+		"by one that hangs up":   {0, errors.New("EOF"), "somebody has agent 0's port and hangs up"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log testkit.Journal
-				c := complete(Config{World: World{Index: -1, Count: 2, Host: "n2"}, Network: Network{Endpoint: "n1:29400"}, Log: log.Logger()})
+				c := complete(Config{World: World{Index: -1, Count: 2, Host: "n2"},
+					Network: Network{Endpoint: "n1:29400"}, Log: log.Logger()})
 				c.portTaken = true
 				r := newRendezvous(t.Context(), c, localNetwork{})
 				d := newDialer(r)
@@ -454,7 +465,8 @@ func TestEndpointIsTaken(t *testing.T) {
 				}
 				begun := time.Now()
 				_, err := d.connect(t.Context())
-				if took := time.Since(begun); err == nil || !strings.Contains(err.Error(), "port 29400 of this machine is taken by another program") ||
+				if took := time.Since(begun); err == nil ||
+					!strings.Contains(err.Error(), "port 29400 of this machine is taken by another program") ||
 					took < takenWait || took > takenWait+2*proofLimit {
 					t.Errorf("after %v it ended with %v", took, err)
 				}

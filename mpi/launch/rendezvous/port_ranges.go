@@ -63,7 +63,8 @@ func parsePortRange(word string) (PortRange, error) {
 	last, lastErr := strconv.ParseUint(to, 10, 16)
 	switch {
 	case err != nil || lastErr != nil:
-		return PortRange{}, fmt.Errorf(`%q is no range of ports from %d to 65535: write "61000-65535", or several with commas between`, word, firstPort)
+		return PortRange{}, fmt.Errorf(`%q is no range of ports from %d to 65535: write "61000-65535", or several with commas between`,
+			word, firstPort)
 	case first < firstPort:
 		return PortRange{}, fmt.Errorf("%q has ports below %d, which only root may listen at", word, firstPort)
 	case last < first:

@@ -18,7 +18,8 @@ import (
 // Who has come and cannot take part is not missing. One that comes again can.
 func TestRejectingIsNotMissing(t *testing.T) {
 	r := newMembership(joinRequest{Host: "n1", Count: 4})
-	m := &Rendezvous{cfg: Config{World: World{Count: 4, Hosts: []string{"n1", "n2", "n3", "n4"}}, Admission: Admission{MinCount: 2, JoinTimeout: time.Second}}, membership: r}
+	m := &Rendezvous{cfg: Config{World: World{Count: 4, Hosts: []string{"n1", "n2", "n3", "n4"}},
+		Admission: Admission{MinCount: 2, JoinTimeout: time.Second}}, membership: r}
 	rejects := joinRequest{Index: 1, Host: "n2", Count: 4, Rejects: &Rejection{Message: "agent 1 on n2 cannot take part: it is full"}}
 	for range 2 { // it is one agent
 		r.join(newParticipant(newNonce(), ""), rejects)
@@ -26,7 +27,9 @@ func TestRejectingIsNotMissing(t *testing.T) {
 	if able, rejecting := r.count(); able != 1 || len(rejecting) != 1 {
 		t.Errorf("%d can take part, %+v cannot", able, rejecting)
 	}
-	if got, want := m.missingError().Error(), "2 of 4 agents came within 1s; missing: agent 2 (n3), agent 3 (n4); agent 1 on n2 cannot take part: it is full"; !strings.HasPrefix(got, want) {
+	if got, want := m.missingError().Error(),
+		"2 of 4 agents came within 1s; missing: agent 2 (n3), agent 3 (n4); agent 1 on n2 cannot take part: it is "+
+			"full"; !strings.HasPrefix(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	rejects.Rejects = nil
@@ -182,7 +185,8 @@ func TestClocksThatAreFarApart(t *testing.T) {
 	}
 }
 
-// Where one was lost and another rejects, those that come later hear it: what was to be waited for the first reason does not cut that short.
+// Where one was lost and another rejects, those that come later hear it:
+// what was to be waited for the first reason does not cut that short.
 func TestRejectionAfterALossIsReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newMembership(joinRequest{Host: "n1", Count: 4})
@@ -214,7 +218,8 @@ func TestRejectionAfterALossIsReceived(t *testing.T) {
 
 // More agents may come than the run can have: those that reject are no reason to end it where enough are there.
 func TestSparesMayReject(t *testing.T) {
-	r := &Rendezvous{cfg: Config{World: World{Count: 3}, Admission: Admission{MinCount: 2}}, membership: newMembership(joinRequest{Host: "n1", Count: 3})}
+	r := &Rendezvous{cfg: Config{World: World{Count: 3}, Admission: Admission{MinCount: 2}},
+		membership: newMembership(joinRequest{Host: "n1", Count: 3})}
 	rejecting := []joinRequest{{Rejects: &Rejection{Message: "one"}}, {Rejects: &Rejection{Message: "two"}}}
 	if why, _ := r.whyImpossible(2, rejecting); why != nil {
 		t.Errorf("with two of two to three agents it cannot begin: %v", why)

@@ -50,12 +50,13 @@ type Rendezvous struct {
 	First      *Layout // of the first round that this agent has a part in
 
 	// At agent 0 only.
-	fresh        bool // the run's secret was made here
-	membership   *membership
-	services     services
-	ports        map[int]bool              // that were a MASTER_PORT
-	claim        io.Closer                 // of the MASTER_PORT that was given; nil: none was
-	stoodStillAt atomic.Pointer[time.Time] // when this process ran again, which had not run for so long that the others gave it up; nil: never
+	fresh      bool // the run's secret was made here
+	membership *membership
+	services   services
+	ports      map[int]bool // that were a MASTER_PORT
+	claim      io.Closer    // of the MASTER_PORT that was given; nil: none was
+	// when this process ran again, which had not run for so long that the others gave it up; nil: never
+	stoodStillAt atomic.Pointer[time.Time]
 
 	ctx    context.Context // of the tasks; ends with close
 	cancel context.CancelFunc
@@ -199,7 +200,8 @@ func (r *Rendezvous) gather(ctx context.Context) error {
 		select {
 		case <-r.membership.changed:
 		case <-say.C:
-			c.Log.Warn("waiting for other agents", "came", able+len(rejecting), "missing", r.missing(), "since", time.Since(begun).Round(time.Second))
+			c.Log.Warn("waiting for other agents", "came", able+len(rejecting), "missing", r.missing(), "since",
+				time.Since(begun).Round(time.Second))
 		case <-lastCall:
 			return nil
 		case <-giveUp:

@@ -126,7 +126,8 @@ func TestMasterPortOfAnotherRunIsRefused(t *testing.T) {
 	must(t, again.Close())
 }
 
-// Pretended nodes have an address each, and their runs do not meet; but the worker of rank 0 on a real one has all addresses of the machine.
+// Pretended nodes have an address each, and their runs do not meet;
+// but the worker of rank 0 on a real one has all addresses of the machine.
 func TestMasterPortOfASimulationIsClaimedByAddress(t *testing.T) {
 	c := Config{Network: Network{MasterPort: givenPort(t), MasterAddr: "n1"}}
 	taken := func(c Config) {

@@ -50,7 +50,8 @@ type Agent struct {
 	drain         warning                           // read after drained
 	layout        atomic.Pointer[rendezvous.Layout] // of the newest round
 	movedDeadline atomic.Pointer[time.Time]         // when the job ends; zero: never; nil: as the first layout says
-	leadUsed      atomic.Int64                      // a time.Duration, at agent 0: how long before the job's end it warns; 0: no end is known
+	// a time.Duration, at agent 0: how long before the job's end it warns; 0: no end is known
+	leadUsed atomic.Int64
 
 	ctx    context.Context // of the tasks; ends with close
 	cancel context.CancelFunc

@@ -75,7 +75,8 @@ type JobEnd struct {
 	// FindDeadline is asked by agent 0 where Deadline is zero, and once more when the time has come to warn, or Slurm has signalled: it may
 	// have moved. nil: it has not.
 	FindDeadline func(ctx context.Context) (time.Time, error)
-	IsPreempted  func(ctx context.Context) (bool, error) // whether another job is to get the nodes; asked by agent 0 at a signal; nil: none is
+	// whether another job is to get the nodes; asked by agent 0 at a signal; nil: none is
+	IsPreempted func(ctx context.Context) (bool, error)
 	// FindDrain finds the nodes of the job that Slurm drains, each with the reason, which may be empty. Agent 0 asks once a minute. An
 	// error that matches errors.ErrUnsupported means that nobody can say, now or later. nil, at all agents or at none: nobody asks. It
 	// needs a run directory.

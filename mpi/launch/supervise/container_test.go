@@ -35,7 +35,8 @@ func TestContainersThatMayBeLeftAreRemoved(t *testing.T) {
 			script := fmt.Sprintf("#!/bin/sh\n[ \"$1\" != rm ] || { echo \"$@\" >>%s; exit; }\n%s\n", log, test.client)
 			must(t, os.WriteFile(runtime, []byte(script), 0o700))
 			pair := "DDPBATCH_TEST_CONTAINER=" + proc.NewCookie()
-			k := &contained{config: &Container{Config: container.Config{Runtime: container.Podman}}, name: "its-name", pairs: []string{pair}}
+			k := &contained{config: &Container{Config: container.Config{Runtime: container.Podman}},
+				name: "its-name", pairs: []string{pair}}
 			cmd := exec.Command(runtime, "run")
 			cmd.Env = append(os.Environ(), "PAIR="+pair, "READY="+ready)
 			client, err := proc.Start(cmd)

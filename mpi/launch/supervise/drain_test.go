@@ -92,7 +92,8 @@ func TestDrainThatNobodyKnowsOf(t *testing.T) {
 				return nil, tc.err
 			}}}, log)
 			watchesDrain(a, time.Hour)
-			if (asked == 1) != tc.once || strings.Count(log.String(), "silence") != tc.said || strings.Count(log.String(), "\n") != tc.said {
+			if (asked == 1) != tc.once || strings.Count(log.String(), "silence") != tc.said ||
+				strings.Count(log.String(), "\n") != tc.said {
 				t.Errorf("%s: asked %d times, and said %q", name, asked, log)
 			}
 			if warned, err := m.store.Check(t.Context(), keyDrain); err != nil || warned {
@@ -126,8 +127,10 @@ func TestWorkersAreAskedToLeaveDrainedNodes(t *testing.T) {
 		logged  string // in the only line; "": there is none
 		asked   int    // whether the job can do without
 	}{
-		"a node":            {node, nil, map[string]string{"n2": "Kill task failed"}, answers(""), "Slurm drains n2 (Kill task failed)", []string{"n2"}, "", 1},
-		"both":              {node, nil, map[string]string{"n2": "", "n1": "x"}, answers(""), "Slurm drains n1 (x), n2", []string{"n1", "n2"}, "", 1},
+		"a node": {node, nil, map[string]string{"n2": "Kill task failed"}, answers(""), "Slurm drains n2 (Kill task failed)",
+			[]string{"n2"}, "", 1},
+		"both": {node, nil, map[string]string{"n2": "", "n1": "x"}, answers(""), "Slurm drains n1 (x), n2",
+			[]string{"n1", "n2"}, "", 1},
 		"nobody to ask":     {node, nil, map[string]string{"n2": "x"}, nil, "Slurm drains n2 (x)", []string{"n2"}, "", 0},
 		"none":              {node, nil, nil, answers(""), "", nil, "", 0},
 		"one that was lost": {node, nil, map[string]string{"n3": "x"}, answers(""), "", nil, "", 0},
@@ -145,7 +148,8 @@ func TestWorkersAreAskedToLeaveDrainedNodes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := newRunDir(t)
-			must(t, dir.Append(rundir.Event{Event: rundir.EventBegin, Attempt: 1, Job: "12", Time: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)}))
+			must(t, dir.Append(rundir.Event{Event: rundir.EventBegin, Attempt: 1, Job: "12",
+				Time: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)}))
 			for _, e := range tc.history {
 				must(t, dir.Append(e))
 			}
@@ -223,7 +227,8 @@ func TestDrainedNodeIsTheCause(t *testing.T) {
 					agent.IsWarned() || v.WarnedS != 0 {
 					t.Errorf("the verdict is %+v", v)
 				}
-				if tc.nodes != nil && (v.Host != "n2" || !v.Saved || !strings.HasPrefix(v.Message, "Slurm drains n2 (test): rank 0 on n1 stopped")) {
+				if tc.nodes != nil &&
+					(v.Host != "n2" || !v.Saved || !strings.HasPrefix(v.Message, "Slurm drains n2 (test): rank 0 on n1 stopped")) {
 					t.Errorf("the verdict is %+v", v)
 				}
 			})
@@ -246,7 +251,8 @@ func TestLaterRoundLeavesDrainedNodes(t *testing.T) {
 		a.drain = warning{Host: "n1", Why: "Slurm drains n2", Nodes: []string{"n2"}}
 		close(a.drained)
 		s := a.newSupervisor(t.Context(), &rendezvous.Layout{
-			Round: 1, Attempt: 2, Host: "n1", MasterPort: 1, World: 1, Members: []rendezvous.Member{{Host: "n1", Nproc: 1}, {Index: 1, Host: "n2"}},
+			Round: 1, Attempt: 2, Host: "n1", MasterPort: 1, World: 1,
+			Members: []rendezvous.Member{{Host: "n1", Nproc: 1}, {Index: 1, Host: "n2"}},
 		})
 		s.exits = make(chan *worker, 1)
 		p := s.addFake(t, rendezvous.RankNumbers{WorldSize: 1}, act{ends: time.Minute, exit: 75, receives: true})
@@ -254,7 +260,8 @@ func TestLaterRoundLeavesDrainedNodes(t *testing.T) {
 		v, err := s.Verdict(t.Context())
 		must(t, err)
 		s.Close()
-		if v.Cause != causeNode || v.Attempt != 2 || !slices.Equal(v.Nodes, []string{"n2"}) || !slices.Equal(p.signals, []string{"warned at 0s"}) {
+		if v.Cause != causeNode || v.Attempt != 2 || !slices.Equal(v.Nodes, []string{"n2"}) ||
+			!slices.Equal(p.signals, []string{"warned at 0s"}) {
 			t.Errorf("the worker was %q, and the verdict is %+v", p.signals, v)
 		}
 		if warned, err := m.store.Check(t.Context(), keyWarn); warned || err != nil {

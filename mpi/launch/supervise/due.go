@@ -169,7 +169,8 @@ func (a *Agent) lead() (lead time.Duration, why string) {
 	}
 	lead, longest := c.Policy.LeadFor(c.Attempt, history, time.Until(c.Deadline))
 	if longest > 0 {
-		why = fmt.Sprintf("; warned %v before it, as an earlier attempt took %v from its warning to its end", lead.Round(time.Second), longest.Round(time.Second))
+		why = fmt.Sprintf("; warned %v before it, as an earlier attempt took %v from its warning to its end", lead.Round(time.Second),
+			longest.Round(time.Second))
 	}
 	return lead, why
 }

@@ -43,20 +43,32 @@ func TestSignalWaitsUntilItIsDue(t *testing.T) {
 		warned  time.Duration
 		why     string // how it begins
 	}{
-		"37 s before the end of a one-minute job": {job{end: time.Minute, now: time.Minute}, false, 23 * time.Second, 50 * time.Second, "the job ends at "},
-		"the built-in trainer's":                  {job{end: time.Minute, now: time.Minute}, true, 23 * time.Second, 50 * time.Second, "the job ends at "},
-		"nobody to ask":                           {job{end: time.Minute}, false, 23 * time.Second, 50 * time.Second, "the job ends at "},
-		"in time":                                 {job{end: time.Minute, now: time.Minute}, true, 51 * time.Second, 51 * time.Second, signalCame},
-		"a minute early":                          {job{end: time.Hour, now: time.Hour}, false, time.Hour - 70*time.Second, time.Hour - lead, "the job ends at "},
-		"long before the end":                     {job{end: time.Hour, now: time.Hour}, false, 20 * time.Minute, 20 * time.Minute, signalCame},
-		"the limit was shortened":                 {job{end: time.Hour, now: 21 * time.Minute}, false, 20*time.Minute + 10*time.Second, 21*time.Minute - lead, "the job ends at "},
-		"the limit was put off":                   {job{end: time.Hour, now: 2 * time.Hour}, false, 2*time.Hour - 30*time.Second, 2*time.Hour - lead, "the job ends at "},
-		"put off after the signal":                {job{end: time.Minute, now: time.Minute, late: 2 * time.Minute}, false, 23 * time.Second, 2*time.Minute - lead, "the job ends at "},
-		"the same of the trainer":                 {job{end: time.Minute, now: time.Minute, late: 2 * time.Minute}, true, 23 * time.Second, 2*time.Minute - lead, "the job ends at "},
-		"preempted":                               {job{end: time.Hour, now: 20*time.Minute + 30*time.Second, preempted: true}, false, 20 * time.Minute, 20 * time.Minute, signalCame},
-		"preempted near the end":                  {job{end: time.Minute, now: time.Minute, preempted: true}, false, 23 * time.Second, 23 * time.Second, signalCame},
-		"Slurm does not answer":                   {job{end: time.Minute, now: time.Minute, silent: true}, false, 23 * time.Second, 23 * time.Second, signalCame},
-		"no end is known":                         {job{}, false, 23 * time.Second, 23 * time.Second, signalCame},
+		"37 s before the end of a one-minute job": {job{end: time.Minute, now: time.Minute}, false, 23 * time.Second,
+			50 * time.Second, "the job ends at "},
+		"the built-in trainer's": {job{end: time.Minute, now: time.Minute}, true, 23 * time.Second,
+			50 * time.Second, "the job ends at "},
+		"nobody to ask": {job{end: time.Minute}, false, 23 * time.Second, 50 * time.Second, "the job ends at "},
+		"in time": {job{end: time.Minute, now: time.Minute}, true, 51 * time.Second,
+			51 * time.Second, signalCame},
+		"a minute early": {job{end: time.Hour, now: time.Hour}, false, time.Hour - 70*time.Second,
+			time.Hour - lead, "the job ends at "},
+		"long before the end": {job{end: time.Hour, now: time.Hour}, false, 20 * time.Minute,
+			20 * time.Minute, signalCame},
+		"the limit was shortened": {job{end: time.Hour, now: 21 * time.Minute}, false, 20*time.Minute + 10*time.Second,
+			21*time.Minute - lead, "the job ends at "},
+		"the limit was put off": {job{end: time.Hour, now: 2 * time.Hour}, false, 2*time.Hour - 30*time.Second,
+			2*time.Hour - lead, "the job ends at "},
+		"put off after the signal": {job{end: time.Minute, now: time.Minute, late: 2 * time.Minute}, false, 23 * time.Second,
+			2*time.Minute - lead, "the job ends at "},
+		"the same of the trainer": {job{end: time.Minute, now: time.Minute, late: 2 * time.Minute}, true, 23 * time.Second,
+			2*time.Minute - lead, "the job ends at "},
+		"preempted": {job{end: time.Hour, now: 20*time.Minute + 30*time.Second, preempted: true}, false,
+			20 * time.Minute, 20 * time.Minute, signalCame},
+		"preempted near the end": {job{end: time.Minute, now: time.Minute, preempted: true}, false, 23 * time.Second,
+			23 * time.Second, signalCame},
+		"Slurm does not answer": {job{end: time.Minute, now: time.Minute, silent: true}, false, 23 * time.Second,
+			23 * time.Second, signalCame},
+		"no end is known": {job{}, false, 23 * time.Second, 23 * time.Second, signalCame},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -121,10 +133,13 @@ func TestWarnsAsEarlyAsSavesTake(t *testing.T) {
 		warned  time.Duration // before the end
 		why     string
 	}{
-		"as the policy says":      {nil, time.Hour, 2 * time.Minute, "the job ends at 12:00:00"},
-		"longer":                  {[]rundir.Event{slow}, time.Hour, 6 * time.Minute, "the job ends at 12:00:00; warned 6m0s before it, as an earlier attempt took 4m0s from its warning to its end"},
-		"half of what there is":   {[]rundir.Event{slow}, 8 * time.Minute, 4 * time.Minute, "the job ends at 12:00:00; warned 4m0s before it, as an earlier attempt took 4m0s from its warning to its end"},
-		"of this attempt's own":   {[]rundir.Event{{Event: rundir.EventEnd, Attempt: 2, Cause: "timeout", Saved: true, WarnedS: 240}}, time.Hour, 2 * time.Minute, "the job ends at 12:00:00"},
+		"as the policy says": {nil, time.Hour, 2 * time.Minute, "the job ends at 12:00:00"},
+		"longer": {[]rundir.Event{slow}, time.Hour, 6 * time.Minute,
+			"the job ends at 12:00:00; warned 6m0s before it, as an earlier attempt took 4m0s from its warning to its end"},
+		"half of what there is": {[]rundir.Event{slow}, 8 * time.Minute, 4 * time.Minute,
+			"the job ends at 12:00:00; warned 4m0s before it, as an earlier attempt took 4m0s from its warning to its end"},
+		"of this attempt's own": {[]rundir.Event{{Event: rundir.EventEnd, Attempt: 2, Cause: "timeout", Saved: true, WarnedS: 240}},
+			time.Hour, 2 * time.Minute, "the job ends at 12:00:00"},
 		"a lead that is too long": {[]rundir.Event{slow}, 3 * time.Minute, 2 * time.Minute, "the job ends at 12:00:00"},
 	} {
 		t.Run(name, func(t *testing.T) {

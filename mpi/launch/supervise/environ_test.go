@@ -16,7 +16,8 @@ import (
 func TestWorkerEnvironHasEveryDocumentedName(t *testing.T) {
 	secret := auth.NewSecret()
 	c := complete(Config{
-		Identity: rendezvous.Identity{Secret: secret, Attempt: 1, RunDir: newRunDir(t)}, World: rendezvous.World{Index: 1, Count: 2, Host: "n2", Nproc: 2},
+		Identity:   rendezvous.Identity{Secret: secret, Attempt: 1, RunDir: newRunDir(t)},
+		World:      rendezvous.World{Index: 1, Count: 2, Host: "n2", Nproc: 2},
 		OneMachine: true,
 	})
 	c.MasterAddr, c.RunID, c.Restarts, c.MaxRestarts = "n1", "job/7", 2, 3
@@ -28,7 +29,8 @@ func TestWorkerEnvironHasEveryDocumentedName(t *testing.T) {
 		"DDPBATCH_STORE=stale", "DDPBATCH_LISTEN=stale", "DDPBATCH_RUN_ID=stale", "DDPBATCH_ATTEMPT=9", "DDPBATCH_STOP_FILE=stale",
 	}
 	r := &round{
-		agent: &Agent{}, rdzv: &met{addr: "10.0.0.2", agent0: "10.0.0.1"}, layout: &rendezvous.Layout{Round: 4, WorkerPort: 61001, MasterPort: 61002}, cookie: strings.Repeat("c0", 16),
+		agent: &Agent{}, rdzv: &met{addr: "10.0.0.2", agent0: "10.0.0.1"},
+		layout: &rendezvous.Layout{Round: 4, WorkerPort: 61001, MasterPort: 61002}, cookie: strings.Repeat("c0", 16),
 	}
 	p := rendezvous.RankNumbers{Rank: 3, LocalRank: 1, WorldSize: 4, LocalWorldSize: 2, NodeRank: 1, Nodes: 2}
 	run := c.RunDir.Path()
@@ -39,8 +41,10 @@ func TestWorkerEnvironHasEveryDocumentedName(t *testing.T) {
 		"TORCHELASTIC_RESTART_COUNT": "2", "TORCHELASTIC_MAX_RESTARTS": "3", "TORCHELASTIC_RUN_ID": "job/7",
 		"TORCHELASTIC_ERROR_FILE": run + "/attempts/1/logs/n2.3.error.json", "TORCHELASTIC_USE_AGENT_STORE": "False",
 		"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", "OMP_NUM_THREADS": "7",
-		"DDPBATCH_RUN_DIR": run, "DDPBATCH_CHECKPOINT_DIR": run + "/checkpoints", "DDPBATCH_METRICS_FILE": run + "/metrics.jsonl", "DDPBATCH_STOP_FILE": run + "/attempts/1/stop",
-		"DDPBATCH_DEADLINE": "1800000000", "DDPBATCH_ROUND": "4", "DDPBATCH_COOKIE": strings.Repeat("c0", 16), "DDPBATCH_SECRET_FILE": "/k", // a path, which the user's own program may read
+		"DDPBATCH_RUN_DIR": run, "DDPBATCH_CHECKPOINT_DIR": run + "/checkpoints", "DDPBATCH_METRICS_FILE": run + "/metrics.jsonl",
+		"DDPBATCH_STOP_FILE": run + "/attempts/1/stop",
+		// a path, which the user's own program may read
+		"DDPBATCH_DEADLINE": "1800000000", "DDPBATCH_ROUND": "4", "DDPBATCH_COOKIE": strings.Repeat("c0", 16), "DDPBATCH_SECRET_FILE": "/k",
 	}
 	devices := device.Share{Threads: 7}
 	environ := func(c Config) map[string]string {

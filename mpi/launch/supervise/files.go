@@ -34,7 +34,8 @@ func (r *round) logsOf(n rendezvous.RankNumbers) (l workerFiles, err error) {
 	c := r.cfg
 	if c.RunDir != nil {
 		path := func(stream string) string { return c.RunDir.LogPath(c.Attempt, c.Host, n.Rank, stream) }
-		l = workerFiles{Paths: output.Paths{Out: path("out"), Err: path("err")}, errorFile: path("error.json"), flight: path("flight.jsonl")}
+		l = workerFiles{Paths: output.Paths{Out: path("out"), Err: path("err")}, errorFile: path("error.json"),
+			flight: path("flight.jsonl")}
 	}
 	if r.agent.logDir != nil {
 		l.Paths, l.errorFile, err = r.agent.logDir.Worker(r.layout.Round, n.LocalRank)

@@ -145,7 +145,8 @@ func TestPrivateFolderOnAFileSystemThatDoesNotAnswer(t *testing.T) {
 		if took := time.Since(begin); took != answerLimit {
 			t.Errorf("it was waited for for %v", took)
 		}
-		if lines := log.Lines(); len(lines) != 1 || !strings.Contains(lines[0], "left behind") || !strings.Contains(lines[0], "has not answered") {
+		if lines := log.Lines(); len(lines) != 1 || !strings.Contains(lines[0], "left behind") ||
+			!strings.Contains(lines[0], "has not answered") {
 			t.Errorf("it told %q", lines)
 		}
 		close(hung)
@@ -211,12 +212,14 @@ func TestStopFileOnAFileSystemThatDoesNotAnswer(t *testing.T) {
 		var looks atomic.Int32
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if path, found := awaitOne(ctx, nil, []string{"stop"}, func(string) bool { looks.Add(1); <-hung; return true }); found || looks.Load() != 1 {
+		if path, found := awaitOne(ctx, nil, []string{"stop"}, func(string) bool { looks.Add(1); <-hung; return true }); found ||
+			looks.Load() != 1 {
 			t.Errorf("%q was found, after %d looks", path, looks.Load())
 		}
 		close(hung)
 		synctest.Wait()
-		if path, found := awaitOne(t.Context(), nil, []string{"", "a", "b"}, func(path string) bool { return looks.Add(1) > 8 && path == "b" }); !found || path != "b" {
+		if path, found := awaitOne(t.Context(), nil, []string{"", "a", "b"},
+			func(path string) bool { return looks.Add(1) > 8 && path == "b" }); !found || path != "b" {
 			t.Errorf("%q was found: %t", path, found)
 		}
 	})

@@ -225,7 +225,8 @@ func (s *Supervisor) othersVerdict(v rundir.Verdict) (rundir.Verdict, bool) {
 	if v.Cause != causeCancelled || s.cfg.RunDir == nil {
 		return v, false
 	}
-	said, err := CallFS("read what the others say of the run's end", func() (rundir.Verdict, error) { return s.cfg.RunDir.Verdict(s.cfg.Attempt) })
+	said, err := CallFS("read what the others say of the run's end",
+		func() (rundir.Verdict, error) { return s.cfg.RunDir.Verdict(s.cfg.Attempt) })
 	if err != nil || !s.cfg.overruled(v, said) {
 		return v, false // most likely all of them were told to end
 	}

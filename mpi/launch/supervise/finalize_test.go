@@ -62,8 +62,8 @@ func TestIsolatedAgent0IsTheLostOne(t *testing.T) {
 	}
 }
 
-// An agent 0 that was given up, and is woken up to be told to end, takes the others' word for the end. Who is told to end for another reason has the
-// last word.
+// An agent 0 that was given up, and is woken up to be told to end, takes the others' word for the end. Who is told to end for another
+// reason has the last word.
 func TestOthersHaveGivenAgent0Up(t *testing.T) {
 	for _, test := range []struct {
 		name, cause string
@@ -73,7 +73,8 @@ func TestOthersHaveGivenAgent0Up(t *testing.T) {
 	}{
 		{"given up", causeCancelled, true, &rundir.Verdict{Cause: causeNode, Host: "n1", Nodes: []string{"n1"}, Exit: 1}, causeNode},
 		{"cancelled", causeCancelled, false, &rundir.Verdict{Cause: causeNode, Host: "n1", Nodes: []string{"n1"}, Exit: 1}, causeCancelled},
-		{"all were cancelled", causeCancelled, true, &rundir.Verdict{Cause: causeCancelled, Host: "n2", Signal: 15, Exit: 143}, causeCancelled},
+		{"all were cancelled", causeCancelled, true, &rundir.Verdict{Cause: causeCancelled, Host: "n2", Signal: 15, Exit: 143},
+			causeCancelled},
 		{"nobody said", causeCancelled, true, nil, causeCancelled},
 		{"crashed", causeCrash, true, &rundir.Verdict{Cause: causeNode, Host: "n1", Nodes: []string{"n1"}, Exit: 1}, causeCrash},
 	} {
@@ -85,7 +86,8 @@ func TestOthersHaveGivenAgent0Up(t *testing.T) {
 			}
 			m := &met{stood: test.stood}
 			l := &rendezvous.Layout{Members: []rendezvous.Member{{Host: "n1"}, {Index: 1, Host: "n2"}}}
-			s := &Supervisor{cfg: Config{World: rendezvous.World{Host: "n1"}, Identity: rendezvous.Identity{RunDir: dir, Attempt: 1}}, round: &round{rdzv: m, layout: l}}
+			s := &Supervisor{cfg: Config{World: rendezvous.World{Host: "n1"}, Identity: rendezvous.Identity{RunDir: dir, Attempt: 1}},
+				round: &round{rdzv: m, layout: l}}
 			v := rundir.Verdict{Cause: test.cause, Host: "n1", Nodes: []string{"n2"}, Exit: 143}
 			if got := s.blameIsolatedAgent0(v, m.stood); got.Cause != test.want {
 				t.Errorf("the cause is %s, want %s", got.Cause, test.want)
@@ -97,7 +99,8 @@ func TestOthersHaveGivenAgent0Up(t *testing.T) {
 // The others' word is why the run ended. How agent 0's own workers did, and that one of them forbids another attempt, is agent 0's to say.
 func TestGivenUpKeepsTheAccount(t *testing.T) {
 	said := rundir.Verdict{
-		Attempt: 1, Cause: causeNode, FirstRank: -1, Host: "n1", Nodes: []string{"n1"}, Exit: exit.Failed, Requeue: true, Message: "agent 0 on n1 was lost", Report: "told",
+		Attempt: 1, Cause: causeNode, FirstRank: -1, Host: "n1", Nodes: []string{"n1"}, Exit: exit.Failed, Requeue: true,
+		Message: "agent 0 on n1 was lost", Report: "told",
 	}
 	mine := rundir.Verdict{
 		Attempt: 1, Cause: causeCancelled, FirstRank: 2, Host: "n1", Signal: 15, Exit: 143, Round: 3, OOM: true, Message: "mine",
@@ -108,7 +111,8 @@ func TestGivenUpKeepsTheAccount(t *testing.T) {
 	s := &Supervisor{cfg: Config{World: rendezvous.World{Host: "n1"}, Identity: rendezvous.Identity{RunDir: dir, Attempt: 1}}}
 
 	want := mine
-	want.Cause, want.Host, want.Nodes, want.Message, want.Signal, want.Report = said.Cause, said.Host, said.Nodes, said.Message, 0, said.Report
+	want.Cause, want.Host, want.Nodes, want.Message, want.Signal, want.Report = said.Cause, said.Host, said.Nodes,
+		said.Message, 0, said.Report
 	want.Exit, want.Requeue = said.Exit, said.Requeue
 	if got, ok := s.othersVerdict(mine); !ok || !sameVerdict(got, want) {
 		t.Errorf("became %+v, want %+v", got, want)
@@ -128,7 +132,8 @@ func TestNodeOfStuckWorkersIsBlamed(t *testing.T) {
 		Members: []rendezvous.Member{{Host: "n1"}, {Index: 1, Host: "n2"}}, Participants: []*rendezvous.Participant{{Index: 1, Host: "n2"}},
 	}
 	s := &Supervisor{cfg: one(nil), round: &round{rdzv: m, layout: l}, reports: map[int]endsReport{1: {Host: "n2", Stuck: 3}}}
-	if got := s.markNodes(rundir.Verdict{Cause: causeCrash}); !slices.Equal(got.Nodes, []string{"n2"}) || !slices.Equal(m.dismissed, got.Nodes) {
+	if got := s.markNodes(rundir.Verdict{Cause: causeCrash}); !slices.Equal(got.Nodes, []string{"n2"}) ||
+		!slices.Equal(m.dismissed, got.Nodes) {
 		t.Errorf("blames %q, and goes on without %q, want n2", got.Nodes, m.dismissed)
 	}
 }
@@ -138,7 +143,8 @@ func TestAnotherAgentHasTheLastWord(t *testing.T) {
 	dir := newRunDir(t)
 	c := one(dir)
 	c.Index = 1
-	s := &Supervisor{cfg: c, outcome: &rundir.Verdict{Attempt: c.Attempt, FirstRank: 1, Cause: causeStopped, Exit: exit.Requeue, Requeue: true, Saved: true}}
+	s := &Supervisor{cfg: c, outcome: &rundir.Verdict{Attempt: c.Attempt, FirstRank: 1, Cause: causeStopped, Exit: exit.Requeue,
+		Requeue: true, Saved: true}}
 	if v, next, err := s.ReceivedVerdict(); err != nil || next || v.Cause != causeStopped {
 		t.Errorf("ended with %+v, %v, %v", v, next, err)
 	}

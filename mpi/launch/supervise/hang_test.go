@@ -37,10 +37,12 @@ func TestHungWorkersHaveLittleTime(t *testing.T) {
 func TestHangNamesWhoFellSilentFirst(t *testing.T) {
 	now := time.Unix(100_000, 0)
 	asleep, waits := watch.Condition{Sleeps: true, Text: "asleep"}, watch.Condition{Text: "in futex"}
-	stopped, held := watch.Condition{Stopped: true, Text: "stopped by a signal (SIGSTOP)"}, watch.Condition{Held: true, Text: "held by a disk"}
+	stopped, held := watch.Condition{Stopped: true, Text: "stopped by a signal (SIGSTOP)"},
+		watch.Condition{Held: true, Text: "held by a disk"}
 	at := func(rank int, host string, ago time.Duration, condition watch.Condition) silentRank {
 		ago *= time.Second
-		return silentRank{quietRank: quietRank{Rank: rank, Host: host, For: ago, Condition: condition}, agent: int(host[1] - '0'), since: now.Add(-ago)}
+		return silentRank{quietRank: quietRank{Rank: rank, Host: host, For: ago, Condition: condition},
+			agent: int(host[1] - '0'), since: now.Add(-ago)}
 	}
 	// by an agent that looked some seconds before the others (task mode has one for each rank)
 	earlier := func(looked time.Duration, agent int, r silentRank) silentRank {
@@ -53,24 +55,47 @@ func TestHangNamesWhoFellSilentFirst(t *testing.T) {
 		host    string
 		message string
 	}{
-		"the only one":                          {[]silentRank{at(0, "n1", 1800, waits)}, 0, "n1", "rank 0 on n1 gave no sign of life for 30m0s (no heartbeat, no output, no CPU time)"},
-		"first of a node":                       {[]silentRank{at(0, "n1", 1800, asleep), at(1, "n1", 1815, waits)}, 1, "n1", "rank 1 on n1 gave no sign of life for 30m15s (no heartbeat, no output, no CPU time): the first of 2 ranks to go quiet"},
-		"first of two nodes":                    {[]silentRank{at(0, "n1", 1800, asleep), at(1, "n2", 1816, waits)}, 1, "n2", "rank 1 on n2 gave no sign of life for 30m16s (no heartbeat, no output, no CPU time): the first of 2 ranks to go quiet"},
-		"together":                              {[]silentRank{at(0, "n1", 1800, waits), at(1, "n1", 1800, waits)}, -1, "", "ranks 0-1 on n1 gave no sign of life for 30m0s (no heartbeat, no output, no CPU time): which of them went quiet first cannot be told"},
-		"too close on two":                      {[]silentRank{at(0, "n1", 1800, waits), at(1, "n2", 1814, waits)}, -1, "", "ranks 0-1 gave no sign of life for 30m0s (no heartbeat, no output, no CPU time): which of them went quiet first cannot be told"},
-		"together on a node":                    {[]silentRank{at(0, "n1", 1800, waits), at(1, "n2", 1830, waits), at(2, "n2", 1830, waits)}, -1, "n2", "ranks 1-2 on n2 gave no sign of life for 30m30s (no heartbeat, no output, no CPU time): the first of 3 ranks to go quiet, together"},
-		"one sleeps":                            {[]silentRank{at(0, "n1", 1814, waits), at(1, "n2", 1800, asleep)}, 1, "n2", "rank 1 on n2 gave no sign of life for 30m0s (no heartbeat, no output, no CPU time): asleep, of 2 ranks that went quiet"},
-		"one is stopped":                        {[]silentRank{at(0, "n1", 1814, asleep), at(1, "n2", 1800, stopped), at(2, "n2", 1800, held)}, 1, "n2", "rank 1 on n2 was stopped (SIGSTOP) and gave no sign of life for 30m0s (no heartbeat, no output, no CPU time), of 3 ranks that went quiet"},
-		"one is stopped, and told of late":      {[]silentRank{at(0, "n1", 1815, asleep), at(1, "n2", 1800, stopped)}, 1, "n2", "was stopped"},
-		"one is stopped, and told of very late": {[]silentRank{at(0, "n1", 7400, asleep), at(1, "n2", 4000, stopped)}, 1, "n2", "was stopped"},
-		"two are stopped":                       {[]silentRank{at(0, "n1", 1800, stopped), at(1, "n1", 1800, stopped), at(2, "n1", 1800, waits)}, -1, "n1", "ranks 0-1 on n1 were stopped (SIGSTOP) and gave no sign of life for 30m0s"},
-		"the first one is held":                 {[]silentRank{at(0, "n1", 1800, waits), at(1, "n1", 1800, held)}, 1, "n1", ": held by a disk, of 2 ranks that went quiet"},
-		"stopped later than another":            {[]silentRank{at(0, "n1", 1800, stopped), at(1, "n1", 1815, waits)}, 0, "n1", "rank 0 on n1 was stopped (SIGSTOP) and gave no sign of life for 30m0s"},
-		"all sleep":                             {[]silentRank{at(0, "n1", 1800, asleep), at(1, "n1", 1800, asleep)}, -1, "", "which of them went quiet first cannot be told"},
-		"one of three sleeps":                   {[]silentRank{at(0, "n1", 1830, waits), at(1, "n1", 1830, waits), at(2, "n1", 1830, asleep), at(3, "n1", 1800, waits)}, 2, "n1", ": asleep, of 4 ranks that went quiet"},
-		"of two agents on one node":             {[]silentRank{at(0, "n1", 1814, waits), earlier(12, 7, at(1, "n1", 1813, stopped))}, 1, "n1", "rank 1 on n1 was stopped (SIGSTOP)"},
-		"of two agents on one node, long apart": {[]silentRank{at(0, "n1", 1830, waits), earlier(12, 7, at(1, "n1", 1813, asleep))}, 0, "n1", "the first of 2 ranks"},
-		"for a moment":                          {[]silentRank{at(0, "n1", 2, waits)}, 0, "n1", " for 2s ("},
+		"the only one": {[]silentRank{at(0, "n1", 1800, waits)}, 0, "n1",
+			"rank 0 on n1 gave no sign of life for 30m0s (no heartbeat, no output, no CPU time)"},
+		"first of a node": {[]silentRank{at(0, "n1", 1800, asleep), at(1, "n1", 1815, waits)}, 1, "n1",
+			"rank 1 on n1 gave no sign of life for 30m15s (no heartbeat, no output, no CPU time): the first of 2 ranks to go quiet"},
+		"first of two nodes": {[]silentRank{at(0, "n1", 1800, asleep), at(1, "n2", 1816, waits)}, 1, "n2",
+			"rank 1 on n2 gave no sign of life for 30m16s (no heartbeat, no output, no CPU time): the first of 2 ranks to go quiet"},
+		"together": {[]silentRank{at(0, "n1", 1800, waits), at(1, "n1", 1800, waits)}, -1, "",
+			"ranks 0-1 on n1 gave no sign of life for 30m0s (no heartbeat, no output, no CPU time): which of them went " +
+				"quiet first cannot be told"},
+		"too close on two": {[]silentRank{at(0, "n1", 1800, waits), at(1, "n2", 1814, waits)}, -1, "",
+			"ranks 0-1 gave no sign of life for 30m0s (no heartbeat, no output, no CPU time): which of them went " +
+				"quiet first cannot be told"},
+		"together on a node": {[]silentRank{at(0, "n1", 1800, waits), at(1, "n2", 1830, waits),
+			at(2, "n2", 1830, waits)}, -1, "n2",
+			"ranks 1-2 on n2 gave no sign of life for 30m30s (no heartbeat, no output, no CPU time): the first of 3 " +
+				"ranks to go quiet, together"},
+		"one sleeps": {[]silentRank{at(0, "n1", 1814, waits), at(1, "n2", 1800, asleep)}, 1, "n2",
+			"rank 1 on n2 gave no sign of life for 30m0s (no heartbeat, no output, no CPU time): asleep, of 2 ranks that went quiet"},
+		"one is stopped": {[]silentRank{at(0, "n1", 1814, asleep), at(1, "n2", 1800, stopped),
+			at(2, "n2", 1800, held)}, 1, "n2",
+			"rank 1 on n2 was stopped (SIGSTOP) and gave no sign of life for 30m0s (no heartbeat, no output, no CPU time), " +
+				"of 3 ranks that went quiet"},
+		"one is stopped, and told of late": {[]silentRank{at(0, "n1", 1815, asleep), at(1, "n2", 1800, stopped)},
+			1, "n2", "was stopped"},
+		"one is stopped, and told of very late": {[]silentRank{at(0, "n1", 7400, asleep), at(1, "n2", 4000, stopped)},
+			1, "n2", "was stopped"},
+		"two are stopped": {[]silentRank{at(0, "n1", 1800, stopped), at(1, "n1", 1800, stopped),
+			at(2, "n1", 1800, waits)}, -1, "n1", "ranks 0-1 on n1 were stopped (SIGSTOP) and gave no sign of life for 30m0s"},
+		"the first one is held": {[]silentRank{at(0, "n1", 1800, waits), at(1, "n1", 1800, held)}, 1, "n1",
+			": held by a disk, of 2 ranks that went quiet"},
+		"stopped later than another": {[]silentRank{at(0, "n1", 1800, stopped), at(1, "n1", 1815, waits)}, 0, "n1",
+			"rank 0 on n1 was stopped (SIGSTOP) and gave no sign of life for 30m0s"},
+		"all sleep": {[]silentRank{at(0, "n1", 1800, asleep), at(1, "n1", 1800, asleep)}, -1, "",
+			"which of them went quiet first cannot be told"},
+		"one of three sleeps": {[]silentRank{at(0, "n1", 1830, waits), at(1, "n1", 1830, waits),
+			at(2, "n1", 1830, asleep), at(3, "n1", 1800, waits)}, 2, "n1", ": asleep, of 4 ranks that went quiet"},
+		"of two agents on one node": {[]silentRank{at(0, "n1", 1814, waits), earlier(12, 7, at(1, "n1", 1813, stopped))}, 1,
+			"n1", "rank 1 on n1 was stopped (SIGSTOP)"},
+		"of two agents on one node, long apart": {[]silentRank{at(0, "n1", 1830, waits), earlier(12, 7, at(1, "n1", 1813, asleep))}, 0,
+			"n1", "the first of 2 ranks"},
+		"for a moment": {[]silentRank{at(0, "n1", 2, waits)}, 0, "n1", " for 2s ("},
 	} {
 		for range 2 {
 			h := newHang(slices.Clone(tc.ranks), 15*time.Second)
@@ -79,7 +104,8 @@ func TestHangNamesWhoFellSilentFirst(t *testing.T) {
 			if tc.host != "" {
 				nodes = []string{tc.host}
 			}
-			if v.Cause != "hang" || v.FirstRank != tc.rank || v.Host != tc.host || !slices.Equal(v.Nodes, nodes) || !strings.Contains(v.Message, tc.message) {
+			if v.Cause != "hang" || v.FirstRank != tc.rank || v.Host != tc.host || !slices.Equal(v.Nodes, nodes) ||
+				!strings.Contains(v.Message, tc.message) {
 				t.Errorf("%s: %+v", name, v)
 			}
 			var listed []int
@@ -99,7 +125,8 @@ func TestReportOfAHangNamesTheFirstSilent(t *testing.T) {
 	var ranks []silentRank
 	for rank := range 20 {
 		ago := time.Duration(2000-rank) * time.Second
-		ranks = append(ranks, silentRank{quietRank: quietRank{Rank: rank, Host: "n1", For: ago, Condition: watch.Condition{Text: "in futex"}}, since: now.Add(-ago)})
+		ranks = append(ranks, silentRank{quietRank: quietRank{Rank: rank, Host: "n1", For: ago,
+			Condition: watch.Condition{Text: "in futex"}}, since: now.Add(-ago)})
 	}
 	got := newHang(ranks, time.Second).report("It hangs.", map[int]endsReport{
 		0: {Stacks: []stacks{{Rank: 0, Path: "/logs/n1.0.stacks"}}},

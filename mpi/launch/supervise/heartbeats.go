@@ -87,14 +87,18 @@ func (h *heartbeats) keepFolder() bool {
 	switch gone, err := h.folder.restore(); {
 	case errors.Is(err, errTaken):
 		h.taken.Do(func() {
-			h.log.Warn("the folder of the workers' heartbeat files was removed, and somebody else has made one of its name; as long as that is "+
-				"there a worker that has beaten before is not taken for hung, and of the others output and CPU time count", "path", h.folder.path)
+			h.log.Warn("the folder of the workers' heartbeat files was removed, and somebody else has made one of its "+
+				"name; as long as that is "+
+				"there a worker that has beaten before is not taken for hung, and of the others output and CPU time count", "path",
+				h.folder.path)
 		})
 		return false
 	case gone:
 		h.removed.Do(func() {
-			h.log.Warn("the folder of the workers' heartbeat files was removed, and is made anew; until they use it, output and CPU time count "+
-				"(systemd-logind empties a user's /dev/shm at the last logout: RemoveIPC in logind.conf)", "path", h.folder.path, "error", err)
+			h.log.Warn("the folder of the workers' heartbeat files was removed, and is made anew; until they use it, "+
+				"output and CPU time count "+
+				"(systemd-logind empties a user's /dev/shm at the last logout: RemoveIPC in logind.conf)", "path",
+				h.folder.path, "error", err)
 		})
 	}
 	return true

@@ -77,7 +77,8 @@ func complete(c Config) Config {
 // one is an agent of one worker, with a run directory where dir is not nil.
 func one(dir *rundir.Dir) Config {
 	c := Config{
-		Identity: rendezvous.Identity{RunDir: dir}, World: rendezvous.World{Count: 1, Host: "n1", Nproc: 1}, Workers: Workers{Command: []string{"x"}},
+		Identity: rendezvous.Identity{RunDir: dir}, World: rendezvous.World{Count: 1, Host: "n1", Nproc: 1},
+		Workers: Workers{Command: []string{"x"}},
 	}
 	if dir != nil {
 		c.Attempt = 1

@@ -100,7 +100,8 @@ func (c Config) interruptedOutcome(ctx context.Context) rundir.Verdict {
 		v = c.Verdict(causeTimeout, exit.Timeout, fmt.Sprintf("the agent on %s stopped the run: its time was over", c.Host))
 	} else {
 		sig := stopSignal(ctx)
-		v = c.Verdict(causeCancelled, exitSignal+int(sig), fmt.Sprintf("the agent on %s was told to stop by %s", c.Host, text.SignalName(sig)))
+		v = c.Verdict(causeCancelled, exitSignal+int(sig),
+			fmt.Sprintf("the agent on %s was told to stop by %s", c.Host, text.SignalName(sig)))
 		v.Signal = int(sig)
 	}
 	v.Host = c.Host

@@ -198,10 +198,13 @@ func TestHangIsThatOfTheFirstSilentNode(t *testing.T) {
 		most  time.Duration // that it takes
 		least time.Duration
 	}{
-		"one":                      {20 * time.Second, [][]act{{{}}}, causeHang, 0, "n1", 25 * time.Second, 20 * time.Second},
-		"the second is the first":  {20 * time.Second, [][]act{{between(0, 30*time.Second)}, {{}}}, causeHang, 1, "n2", 55 * time.Second, 50 * time.Second},
-		"the first is the first":   {20 * time.Second, [][]act{{{}}, {between(0, 30*time.Second)}}, causeHang, 0, "n1", 55 * time.Second, 50 * time.Second},
-		"of three nodes":           {20 * time.Second, [][]act{{between(0, 9*time.Second)}, {between(0, 30*time.Second)}, {{}}}, causeHang, 2, "n3", 55 * time.Second, 50 * time.Second},
+		"one": {20 * time.Second, [][]act{{{}}}, causeHang, 0, "n1", 25 * time.Second, 20 * time.Second},
+		"the second is the first": {20 * time.Second, [][]act{{between(0, 30*time.Second)}, {{}}}, causeHang, 1, "n2",
+			55 * time.Second, 50 * time.Second},
+		"the first is the first": {20 * time.Second, [][]act{{{}}, {between(0, 30*time.Second)}}, causeHang, 0, "n1",
+			55 * time.Second, 50 * time.Second},
+		"of three nodes": {20 * time.Second, [][]act{{between(0, 9*time.Second)}, {between(0, 30*time.Second)}, {{}}}, causeHang,
+			2, "n3", 55 * time.Second, 50 * time.Second},
 		"the other node has ended": {20 * time.Second, [][]act{{{}}, {done}}, causeHang, 0, "n1", 27 * time.Second, 20 * time.Second},
 		"agent 0's have ended":     {20 * time.Second, [][]act{{done}, {{}}}, causeHang, 1, "n2", 27 * time.Second, 20 * time.Second},
 		"all have ended":           {20 * time.Second, [][]act{{done}, {done}}, causeDone, -1, "", 2 * time.Second, time.Second},
@@ -209,7 +212,8 @@ func TestHangIsThatOfTheFirstSilentNode(t *testing.T) {
 			time.Hour + time.Second, time.Hour},
 		"told of later": {20 * time.Second, [][]act{{between(0, 10*time.Second)}, {{}, between(0, 30*time.Second)}}, causeHang, 1, "n2",
 			55 * time.Second, 50 * time.Second},
-		"beside a silent one": {20 * time.Second, [][]act{{{ends: time.Hour}, {alive: [][2]time.Duration{{0, time.Hour}}, ends: time.Hour}}}, causeDone, -1, "",
+		"beside a silent one": {20 * time.Second,
+			[][]act{{{ends: time.Hour}, {alive: [][2]time.Duration{{0, time.Hour}}, ends: time.Hour}}}, causeDone, -1, "",
 			time.Hour + time.Second, time.Hour},
 		"nobody asked": {0, [][]act{{{ends: time.Hour}}, {{ends: time.Hour}}}, causeDone, -1, "", time.Hour + time.Second, time.Hour},
 	} {
@@ -219,8 +223,9 @@ func TestHangIsThatOfTheFirstSilentNode(t *testing.T) {
 				if v.Cause != tc.cause || v.FirstRank != tc.rank || v.Host != tc.host || took < tc.least || took > tc.most {
 					t.Errorf("after %v the verdict is %+v", took, v)
 				}
-				if tc.cause == causeHang && (!slices.ContainsFunc(signals, func(s []string) bool { return len(s) == 1 && strings.HasPrefix(s[0], "SIGTERM") }) ||
-					!slices.Equal(v.Nodes, []string{tc.host})) {
+				if tc.cause == causeHang &&
+					(!slices.ContainsFunc(signals, func(s []string) bool { return len(s) == 1 && strings.HasPrefix(s[0], "SIGTERM") }) ||
+						!slices.Equal(v.Nodes, []string{tc.host})) {
 					t.Errorf("the nodes are %q, and workers got %q", v.Nodes, signals)
 				}
 			})
@@ -241,15 +246,20 @@ func TestFirstFailureEndsWorkersAfterTheGrace(t *testing.T) {
 		signals []string // of each rank
 		took    time.Duration
 	}{
-		"a crash":             {[][]act{{crash}, {{}}}, causeCrash, 0, []string{"", "SIGTERM at 10s"}, 10 * time.Second},
-		"a crash elsewhere":   {[][]act{{{}, {}}, {crash}}, causeCrash, 2, []string{"SIGTERM at 10s", "SIGTERM at 10s", ""}, 10 * time.Second},
-		"a worker is deaf":    {[][]act{{crash, {}}, {{deaf: true}}}, causeCrash, 0, []string{"", "SIGTERM at 10s", "SIGTERM at 10s, SIGKILL at 40s"}, 40 * time.Second},
-		"agreed to stop":      {[][]act{{agreed}, {{ends: 12 * time.Second, exit: 75}}}, causeStopped, 0, []string{"", ""}, 12 * time.Second},
+		"a crash": {[][]act{{crash}, {{}}}, causeCrash, 0, []string{"", "SIGTERM at 10s"}, 10 * time.Second},
+		"a crash elsewhere": {[][]act{{{}, {}}, {crash}}, causeCrash, 2, []string{"SIGTERM at 10s", "SIGTERM at 10s", ""},
+			10 * time.Second},
+		"a worker is deaf": {[][]act{{crash, {}}, {{deaf: true}}}, causeCrash, 0,
+			[]string{"", "SIGTERM at 10s", "SIGTERM at 10s, SIGKILL at 40s"}, 40 * time.Second},
+		"agreed to stop": {[][]act{{agreed}, {{ends: 12 * time.Second, exit: 75}}}, causeStopped, 0,
+			[]string{"", ""}, 12 * time.Second},
 		"one does not follow": {[][]act{{agreed}, {{}}}, causeStopped, 0, []string{"", "SIGTERM at 40.2s"}, 40200 * time.Millisecond},
 		"one fails while others save": {[][]act{{agreed, {ends: 12 * time.Second, exit: 4}},
-			{{ends: 14 * time.Second, exit: 5}, {ends: 38 * time.Second, exit: 75}}}, causeCrash, 1, []string{"", "", "", ""}, 38 * time.Second},
+			{{ends: 14 * time.Second, exit: 5}, {ends: 38 * time.Second, exit: 75}}}, causeCrash, 1,
+			[]string{"", "", "", ""}, 38 * time.Second},
 		"one fails while others save, and is told of last": {[][]act{{agreed, {ends: 14 * time.Second, exit: 4}},
-			{{ends: 12 * time.Second, exit: 5}, {ends: 38 * time.Second, exit: 75}}}, causeCrash, 2, []string{"", "", "", ""}, 38 * time.Second},
+			{{ends: 12 * time.Second, exit: 5}, {ends: 38 * time.Second, exit: 75}}}, causeCrash, 2,
+			[]string{"", "", "", ""}, 38 * time.Second},
 		"one fails while the workers of agent 0 save": {[][]act{{{ends: 14 * time.Second, exit: 5}, {ends: 38 * time.Second, exit: 75}},
 			{agreed, {ends: 12 * time.Second, exit: 4}}}, causeCrash, 3, []string{"", "", "", ""}, 38 * time.Second},
 	} {
@@ -274,7 +284,8 @@ func TestSignalIsPassedOnOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Minute, func() { cancel(rendezvous.SignalError{Sig: syscall.SIGINT}) })
-		v, took, signals := play(t, ctx, Config{Limits: Limits{Grace: time.Hour, TermGrace: 20 * time.Second}}, []act{{}}, []act{{deaf: true}})
+		v, took, signals := play(t, ctx, Config{Limits: Limits{Grace: time.Hour, TermGrace: 20 * time.Second}},
+			[]act{{}}, []act{{deaf: true}})
 		if v.Cause != causeCancelled || v.Signal != int(syscall.SIGINT) || v.Exit != 130 || took != 80*time.Second {
 			t.Errorf("after %v the verdict is %+v", took, v)
 		}

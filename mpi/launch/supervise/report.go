@@ -155,7 +155,8 @@ func (s *Supervisor) account(v rundir.Verdict) (_ rundir.Verdict, deaths []blame
 	case causeHang:
 		chosen = slices.IndexFunc(deaths, func(d blame.Death) bool { return d.Rank == v.FirstRank })
 	case causeStopped:
-		if chosen = blame.ChooseFailed(deaths); chosen < 0 && len(all.killed) > 0 { // one more that saved makes no difference to what follows
+		// one more that saved makes no difference to what follows
+		if chosen = blame.ChooseFailed(deaths); chosen < 0 && len(all.killed) > 0 {
 			v.Saved = false
 			v.Message += "; " + wereKilled(all.killed)
 		}
@@ -254,7 +255,8 @@ func forbidRestart(v rundir.Verdict, deaths []blame.Death) rundir.Verdict {
 		return v
 	}
 	v.Exit, v.Requeue = exit.Never, false
-	v.Message += fmt.Sprintf("; rank %d on %s exited with code %d, which forbids another attempt", deaths[at].Rank, deaths[at].Host, exit.Never)
+	v.Message += fmt.Sprintf("; rank %d on %s exited with code %d, which forbids another attempt", deaths[at].Rank,
+		deaths[at].Host, exit.Never)
 	return v
 }
 

@@ -83,7 +83,8 @@ func (s *Supervisor) namedByStacks(v rundir.Verdict) rundir.Verdict {
 // else those in another call than most; or else those at another line than most. Where that says nothing, what was said before stays. A
 // rank that somebody has stopped stays to blame: it waits for nobody, wherever it stands.
 func (h *hang) compareStandings() {
-	waiting, others := divide(h.ranks, func(r silentRank) bool { return r.standing.Call != "" && !r.Condition.Stopped && !r.Condition.Held })
+	waiting, others := divide(h.ranks,
+		func(r silentRank) bool { return r.standing.Call != "" && !r.Condition.Stopped && !r.Condition.Held })
 	absent, _ := divide(others, func(r silentRank) bool { return r.standing.Line != "" || r.evidence() > 0 || r.Condition.File != "" })
 	switch {
 	case h.ranks[0].Condition.Stopped:

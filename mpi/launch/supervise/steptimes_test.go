@@ -102,7 +102,8 @@ func TestReportsThatAreNotTakenAreSaidAgain(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "beat")
 		must(t, os.WriteFile(path, []byte("7"), 0o600))
 		c := complete(Config{World: rendezvous.World{Index: 1, Count: 2, Host: "n2", Nproc: 1}, Limits: Limits{HangAfter: 8 * time.Second}})
-		s := &Supervisor{cfg: c, round: &round{cfg: c, layout: twoMembers()}, control: &controlChannel{workersOut: make(chan workersReport, 1)}}
+		s := &Supervisor{cfg: c, round: &round{cfg: c, layout: twoMembers()},
+			control: &controlChannel{workersOut: make(chan workersReport, 1)}}
 		s.steps = &stepWatch{ranks: []int{1}, said: make(map[int]rankBeat)}
 		s.addFake(t, rendezvous.RankNumbers{Rank: 1}, act{})
 		s.hangWatch = &hangWatch{

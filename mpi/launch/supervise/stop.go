@@ -26,9 +26,10 @@ func (s *Supervisor) workerEnded(ctx context.Context, w *worker) {
 		s.cfg.Log.Warn("a container is left behind", "rank", w.numbers.Rank, "error", w.left)
 	}
 	if died := w.signal == s.cfg.WarnSignal || w.exit == exitSignal+int(s.cfg.WarnSignal); died && w.warned > 0 && !w.followed {
-		// The worker, or the program that it runs as a shell, had a handler when this agent looked, and had none when the signal came. So it
-		// was ending: Python removes its handlers when it finalizes. Its exit code is lost. The next attempt goes on from what it saved.
-		s.cfg.Log.Warn("a worker took back its handler as it was warned, and died of the signal: taken for exit code 75", "rank", w.numbers.Rank)
+		// The worker, or the program that it runs as a shell, had a handler when this agent looked, and had none when the signal came. So
+		// it was ending: Python removes its handlers when it finalizes. Its exit code is lost. The next attempt goes on from what it saved.
+		s.cfg.Log.Warn("a worker took back its handler as it was warned, and died of the signal: taken for exit code 75",
+			"rank", w.numbers.Rank)
 		w.exit, w.signal = exit.Requeue, 0
 	}
 	s.cfg.Log.Debug("worker ended", "rank", w.numbers.Rank, "exit", w.exit, "signal", int(w.signal))
@@ -50,8 +51,8 @@ func (s *Supervisor) workerEnded(ctx context.Context, w *worker) {
 	}
 }
 
-// following tells whether a worker that ends now may do so since it was told to. Nobody has told it where the others agreed to stop, as long
-// as they have the time to leave by themselves.
+// following tells whether a worker that ends now may do so since it was told to. Nobody has told it where the others agreed to stop, as
+// long as they have the time to leave by themselves.
 func (s *Supervisor) following() bool {
 	known := cmp.Or(s.outcome, s.mine)
 	return s.stop.stage > asked || known != nil && known.Cause != causeStopped
@@ -116,8 +117,8 @@ func (s *Supervisor) receiveOutcome(v rundir.Verdict) {
 	}
 }
 
-// writeEarly puts the outcome on disk, since Slurm may kill this agent before its workers' grace is over (slurm.conf, KillWait). That the run has
-// saved is known only when all workers have ended (see account). An error will be that of the last word, too.
+// writeEarly puts the outcome on disk, since Slurm may kill this agent before its workers' grace is over (slurm.conf, KillWait). That the
+// run has saved is known only when all workers have ended (see account). An error will be that of the last word, too.
 func (c Config) writeEarly(v rundir.Verdict) {
 	if said, err := c.RunDir.Verdict(c.Attempt); err == nil && c.overruled(v, said) {
 		return
@@ -206,7 +207,8 @@ func (s *Supervisor) advance(to stopStage, sig syscall.Signal) {
 		s.cfg.Log.Warn("workers did not end in time and are killed", "grace", s.cfg.Grace, "workers", s.alive)
 		s.stop.next = time.After(killWait)
 	case abandoned:
-		s.cfg.Log.Error("killed workers do not end: the kernel holds them, perhaps for a file system that does not answer", "workers", s.alive)
+		s.cfg.Log.Error("killed workers do not end: the kernel holds them, perhaps for a file system that does not answer", "workers",
+			s.alive)
 		s.stop.next = nil
 	}
 }

@@ -31,7 +31,8 @@ func TestWorkerMayDieBeforeTheAgentsSignal(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				c := one(nil)
-				s := &Supervisor{round: newRound(agentOf(t, c, &met{}), &rendezvous.Layout{}), cfg: c, interrupted: ctx.Done(), control: &controlChannel{}}
+				s := &Supervisor{round: newRound(agentOf(t, c, &met{}), &rendezvous.Layout{}), cfg: c, interrupted: ctx.Done(),
+					control: &controlChannel{}}
 				s.control.proposals, s.control.ends = make(chan rundir.Verdict, 1), make(chan rundir.Verdict, 1)
 				s.workerEnded(ctx, tc.worker)
 				if s.mine != nil {
@@ -57,7 +58,8 @@ func TestAgentsSignalCountsAtTheLastMoment(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			c := one(nil)
-			s := &Supervisor{round: newRound(agentOf(t, c, &met{}), &rendezvous.Layout{}), cfg: c, interrupted: ctx.Done(), control: &controlChannel{}}
+			s := &Supervisor{round: newRound(agentOf(t, c, &met{}), &rendezvous.Layout{}), cfg: c, interrupted: ctx.Done(),
+				control: &controlChannel{}}
 			s.control.proposals, s.control.ends = make(chan rundir.Verdict, 1), make(chan rundir.Verdict, 1)
 			s.workerEnded(ctx, &worker{signal: syscall.SIGTERM})
 			time.Sleep(2 * rendezvous.SignalDelay) // of the bubble's clock
@@ -110,7 +112,8 @@ func TestTermGraceBoundsEveryStop(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := complete(Config{World: rendezvous.World{Count: 1, Host: "n1", Nproc: 1}, Limits: Limits{Grace: time.Minute, TermGrace: 20 * time.Second}})
+				c := complete(Config{World: rendezvous.World{Count: 1, Host: "n1", Nproc: 1},
+					Limits: Limits{Grace: time.Minute, TermGrace: 20 * time.Second}})
 				s := &Supervisor{alive: 1, cfg: c, control: &controlChannel{}}
 				begin := time.Now()
 				if tc.before != "" {
@@ -127,8 +130,8 @@ func TestTermGraceBoundsEveryStop(t *testing.T) {
 	}
 }
 
-// What agent 0 puts on disk before its workers have ended: Slurm may kill it by then, and nobody else's word is to stand but that of those that had
-// given it up.
+// What agent 0 puts on disk before its workers have ended: Slurm may kill it by then, and nobody else's word is to stand but that of those
+// that had given it up.
 func TestAgent0WritesAnEarlyVerdict(t *testing.T) {
 	lost := rundir.Verdict{Cause: causeNode, Host: "n1", Nodes: []string{"n1"}, Exit: exit.Failed, Message: "theirs"} // agent 0 is on n1
 	for _, test := range []struct {
@@ -141,8 +144,10 @@ func TestAgent0WritesAnEarlyVerdict(t *testing.T) {
 		{"given up, and woken up to be ended", rundir.Verdict{Cause: causeCancelled, Signal: 15, Exit: 143}, &lost, "theirs"},
 		{"the other one was cut off", rundir.Verdict{Cause: causeNode, Host: "n2", Exit: exit.Failed}, &lost, "mine"},
 		{"a crash", rundir.Verdict{Cause: causeCrash, Exit: 3}, &lost, "mine"},
-		{"all were told to end", rundir.Verdict{Cause: causeCancelled, Signal: 15, Exit: 143}, &rundir.Verdict{Cause: causeCancelled, Host: "n2", Message: "theirs"}, "mine"},
-		{"they lost another one", rundir.Verdict{Cause: causeCancelled, Signal: 15, Exit: 143}, &rundir.Verdict{Cause: causeNode, Host: "n3", Message: "theirs"}, "mine"},
+		{"all were told to end", rundir.Verdict{Cause: causeCancelled, Signal: 15, Exit: 143},
+			&rundir.Verdict{Cause: causeCancelled, Host: "n2", Message: "theirs"}, "mine"},
+		{"they lost another one", rundir.Verdict{Cause: causeCancelled, Signal: 15, Exit: 143},
+			&rundir.Verdict{Cause: causeNode, Host: "n3", Message: "theirs"}, "mine"},
 		{"the first rank has saved", rundir.Verdict{Cause: causeStopped, Exit: exit.Requeue, Requeue: true, Saved: true}, nil, "mine"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -26,7 +26,8 @@ func TestAgentLostWhileStartingIsNoticed(t *testing.T) {
 		c, m := one(newRunDir(t)), &met{}
 		s := &Supervisor{
 			cfg: c, round: &round{agent: agentOf(t, c, m), rdzv: m},
-			control: &controlChannel{lastWords: make(chan *rendezvous.LastWord, 1), lost: make(chan *rendezvous.Participant, 1), proposals: make(chan rundir.Verdict, 1)},
+			control: &controlChannel{lastWords: make(chan *rendezvous.LastWord, 1), lost: make(chan *rendezvous.Participant, 1),
+				proposals: make(chan rundir.Verdict, 1)},
 		}
 		lose(s)
 		s.handlePending(t.Context())
@@ -145,7 +146,8 @@ func meetInMemory(t *testing.T, ctx context.Context, s store.Store) []*Superviso
 	t.Helper()
 	var agents []*Supervisor
 	for index, host := range []string{"n1", "n2"} {
-		c := complete(Config{World: rendezvous.World{Index: index, Count: 2, Host: host, Nproc: 1}, Workers: Workers{Command: []string{"x"}}})
+		c := complete(Config{World: rendezvous.World{Index: index, Count: 2, Host: host, Nproc: 1},
+			Workers: Workers{Command: []string{"x"}}})
 		r := newRound(agentOf(t, c, &met{store: s}), twoMembers())
 		agents = append(agents, &Supervisor{round: r, cfg: c, alive: 1, control: openControlChannel(ctx, r)})
 	}

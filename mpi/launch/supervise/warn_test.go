@@ -97,7 +97,8 @@ func TestSignalAfterAnEarlyOneCounts(t *testing.T) {
 			signal()
 			time.Sleep(putOff - time.Since(begin))
 			if asked.Load() != 1 || a.IsWarned() {
-				t.Errorf("by the script %t: after an early signal Slurm was asked %d times; warned %t", byScript, asked.Load(), a.IsWarned())
+				t.Errorf("by the script %t: after an early signal Slurm was asked %d times; warned %t", byScript,
+					asked.Load(), a.IsWarned())
 			}
 			time.Sleep(again - time.Since(begin))
 			if a.IsWarned() {

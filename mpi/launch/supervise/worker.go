@@ -80,7 +80,8 @@ func (w *worker) start(guard *proc.Guard, ended func(*worker)) error {
 }
 
 const (
-	// otherWords is how long the end of a worker waits for other processes that hold its pipe: one of its children may tell what it failed of.
+	// otherWords is how long the end of a worker waits for other processes that hold its pipe:
+	// one of its children may tell what it failed of.
 	otherWords = 100 * time.Millisecond
 	// lastWords is how often the worker's own last lines are looked for after that, once every lookForWords. They are there at once, unless
 	// this process does not get the processor, or a slow console keeps it from reading.
@@ -236,7 +237,8 @@ func execError(name string, err error) error {
 	case errors.Is(err, unix.ENOENT):
 		return &startError{exitNotFound, fmt.Errorf("command %q needs an interpreter or loader that is not there: %w", name, err)}
 	case errors.Is(err, unix.ENOEXEC):
-		return &startError{exitNotExecutable, fmt.Errorf("command %q is neither a program for this machine nor a script that begins with #!: %w", name, err)}
+		return &startError{exitNotExecutable,
+			fmt.Errorf("command %q is neither a program for this machine nor a script that begins with #!: %w", name, err)}
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.ETXTBSY):
 		return &startError{exitNotExecutable, fmt.Errorf("command %q: %w", name, err)}
 	}

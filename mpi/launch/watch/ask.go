@@ -66,7 +66,8 @@ func (d Dumper) askGo(ctx context.Context, relatives []proc.Relative, emit func(
 		case err != nil || !isGo:
 			continue
 		case stopped(r.State):
-			emit(finding{text: fmt.Sprintf("process %d is written in Go, but cannot be asked for its goroutines, as it is stopped\n", r.PID)})
+			emit(finding{text: fmt.Sprintf("process %d is written in Go, but cannot be asked for its goroutines, as it is stopped\n",
+				r.PID)})
 			continue
 		}
 		text := d.ask(ctx, r, syscall.SIGQUIT)

@@ -26,8 +26,9 @@ var callNames = map[int]string{
 	unix.SYS_EPOLL_PWAIT: "epoll_pwait", unix.SYS_PPOLL: "ppoll", unix.SYS_PSELECT6: "pselect6", unix.SYS_IO_URING_ENTER: "io_uring_enter",
 	unix.SYS_CONNECT: "connect", unix.SYS_ACCEPT4: "accept4", unix.SYS_RECVFROM: "recvfrom", unix.SYS_RECVMSG: "recvmsg",
 	unix.SYS_SENDTO: "sendto", unix.SYS_SENDMSG: "sendmsg",
-	unix.SYS_WAIT4: "wait4", unix.SYS_WAITID: "waitid", unix.SYS_RT_SIGSUSPEND: "rt_sigsuspend", unix.SYS_RT_SIGTIMEDWAIT: "rt_sigtimedwait",
-	unix.SYS_NEWFSTATAT: "newfstatat", unix.SYS_STATX: "statx", unix.SYS_STATFS: "statfs", unix.SYS_FACCESSAT: "faccessat",
+	unix.SYS_WAIT4: "wait4", unix.SYS_WAITID: "waitid", unix.SYS_RT_SIGSUSPEND: "rt_sigsuspend",
+	unix.SYS_RT_SIGTIMEDWAIT: "rt_sigtimedwait",
+	unix.SYS_NEWFSTATAT:      "newfstatat", unix.SYS_STATX: "statx", unix.SYS_STATFS: "statfs", unix.SYS_FACCESSAT: "faccessat",
 	unix.SYS_READLINKAT: "readlinkat", unix.SYS_UNLINKAT: "unlinkat", unix.SYS_MKDIRAT: "mkdirat", unix.SYS_RENAMEAT: "renameat",
 	unix.SYS_RENAMEAT2: "renameat2", unix.SYS_FSTAT: "fstat",
 	unix.SYS_FTRUNCATE: "ftruncate", unix.SYS_FALLOCATE: "fallocate", unix.SYS_MSYNC: "msync", unix.SYS_SENDFILE: "sendfile",
@@ -44,7 +45,8 @@ var (
 	}
 	pathCalls = map[string]int{
 		"open": 0, "stat": 0, "lstat": 0, "statfs": 0, "execve": 0,
-		"openat": 1, "newfstatat": 1, "statx": 1, "faccessat": 1, "readlinkat": 1, "unlinkat": 1, "mkdirat": 1, "renameat": 1, "renameat2": 1,
+		"openat": 1, "newfstatat": 1, "statx": 1, "faccessat": 1, "readlinkat": 1, "unlinkat": 1, "mkdirat": 1,
+		"renameat": 1, "renameat2": 1,
 	}
 )
 
@@ -107,7 +109,8 @@ func readPath(memory string, at int64) string {
 			return
 		}
 		defer f.Close()
-		path, err := io.ReadAll(io.NewSectionReader(f, at, unix.PathMax)) // what comes before an error, the end of a mapping, may have all of it
+		// what comes before an error, the end of a mapping, may have all of it
+		path, err := io.ReadAll(io.NewSectionReader(f, at, unix.PathMax))
 		path, _, whole := bytes.Cut(path, []byte{0})
 		if err != nil && !whole {
 			path = nil

@@ -77,7 +77,8 @@ func holds(t *testing.T, text string, parts ...string) {
 func TestDumpNamesAShellAndItsChild(t *testing.T) {
 	p, _ := hang(t, exec.Command("/bin/sh", "-c", "sleep 1000 & echo ready; wait"))
 	// A process and its threads are looked at one after the other, while they may still be about to wait.
-	wants := []string{"nanosleep(", "\"sh\": S (sleeping), in ", fmt.Sprintf("process %d, \"sh\", child of %d: waiting", p.Pid(), os.Getpid()),
+	wants := []string{"nanosleep(", "\"sh\": S (sleeping), in ",
+		fmt.Sprintf("process %d, \"sh\", child of %d: waiting", p.Pid(), os.Getpid()),
 		fmt.Sprintf("\"sleep\", child of %d: waiting", p.Pid())}
 	testkit.Eventually(t, fmt.Sprintf("both wait, which says %q", wants), func() bool {
 		text := dump(t, Dumper{}, p)
@@ -139,7 +140,8 @@ func TestDumpHasPythonStacks(t *testing.T) {
 		script string
 		want   []string
 	}{
-		"works":   {`echo "$@"; echo '    forward (model.py:7)'`, []string{fmt.Sprintf("Python stacks of process %d:\n  dump --pid %d\n", p.Pid(), p.Pid()), "forward (model.py:7)"}},
+		"works": {`echo "$@"; echo '    forward (model.py:7)'`,
+			[]string{fmt.Sprintf("Python stacks of process %d:\n  dump --pid %d\n", p.Pid(), p.Pid()), "forward (model.py:7)"}},
 		"refuses": {`echo 'Permission Denied' >&2; exit 1`, []string{"Permission Denied", "py-spy: exit status 1"}},
 		"much":    {`while :; do echo 0123456789012345678901234567890123456789; done`, []string{"py-spy did not end within 5s"}},
 	} {

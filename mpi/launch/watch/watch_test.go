@@ -73,7 +73,8 @@ func TestAnySignOfLifeCounts(t *testing.T) {
 		"a heartbeat that was removed": {Sample{Heartbeat: time.Unix(5, 0)}, func(s *Sample, n int) {
 			s.Heartbeat, s.Logged, s.CPU = time.Time{}, s.Logged+1, s.CPU+step
 		}, true}, // somebody has emptied /dev/shm: it is not known
-		"a heartbeat that was removed, and nothing else": {Sample{Heartbeat: time.Unix(5, 0)}, func(s *Sample, _ int) { s.Heartbeat = time.Time{} }, false},
+		"a heartbeat that was removed, and nothing else": {Sample{Heartbeat: time.Unix(5, 0)},
+			func(s *Sample, _ int) { s.Heartbeat = time.Time{} }, false},
 		"removed, made anew, and no more": {Sample{Heartbeat: time.Unix(5, 0)}, func(s *Sample, n int) {
 			s.Heartbeat, s.Logged = time.Time{}, s.Logged+1
 			if n > 1 {
@@ -111,7 +112,8 @@ func TestFirstToFallSilentIsReported(t *testing.T) {
 	for _, q := range s.Quiet() {
 		silences = append(silences, q.For)
 	}
-	if want := []time.Duration{130 * time.Second, 130 * time.Second, 110 * time.Second, timeout}; !slices.Equal(silences, want) || !s.Quiet()[0].Stopped {
+	if want := []time.Duration{130 * time.Second, 130 * time.Second, 110 * time.Second, timeout}; !slices.Equal(silences, want) ||
+		!s.Quiet()[0].Stopped {
 		t.Errorf("they were silent for %v, want %v", silences, want)
 	}
 	if !slices.Equal(hung, []int{3, 1, 2, 0}) || since.Sub(began) != 40*time.Second || s.now.Sub(since) != timeout {

@@ -206,7 +206,8 @@ func readThread(dir string) (t thread, arguments, denied string, err error) {
 	t.stack, stackErr = readFile(dir + "stack")
 	switch {
 	case errors.Is(callErr, os.ErrPermission):
-		denied = "this user may not know its system calls and its stacks in the kernel: the system allows that to debuggers of it alone (ptrace(2))"
+		denied = "this user may not know its system calls and its stacks in the kernel: the system allows that to " +
+			"debuggers of it alone (ptrace(2))"
 	case errors.Is(stackErr, os.ErrPermission):
 		denied = "only root may see its stacks in the kernel"
 	}

@@ -29,7 +29,8 @@ func machine(cards ...card) fs.FS {
 	for _, c := range cards {
 		folder := "sys/class/infiniband/" + c.name
 		for file, text := range map[string]string{
-			"device/numa_node": c.node, "node_type": c.kind, "ports/1/link_layer": c.layer, "ports/1/state": c.state, "ports/1/rate": c.rate,
+			"device/numa_node": c.node, "node_type": c.kind, "ports/1/link_layer": c.layer, "ports/1/state": c.state,
+			"ports/1/rate": c.rate,
 		} {
 			root[folder+"/"+file] = &fstest.MapFile{Data: []byte(text + "\n")}
 		}

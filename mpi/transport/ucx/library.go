@@ -35,8 +35,9 @@ func (f *functions) bySymbol() map[string]*clib.Function {
 		"ucp_worker_create": &f.workerCreate, "ucp_worker_destroy": &f.workerDestroy,
 		"ucp_worker_get_address": &f.workerAddress, "ucp_worker_release_address": &f.releaseAddress,
 		"ucp_worker_get_efd": &f.workerFD, "ucp_worker_arm": &f.workerArm, "ucp_worker_progress": &f.workerProgress,
-		"ucp_ep_create": &f.endpointCreate, "ucp_ep_close_nbx": &f.endpointClose, "ucp_ep_flush_nbx": &f.endpointFlush, "ucp_ep_print_info": &f.endpointPrint,
-		"ucp_tag_send_nbx": &f.send, "ucp_tag_probe_nb": &f.probe, "ucp_tag_msg_recv_nbx": &f.receive,
+		"ucp_ep_create": &f.endpointCreate, "ucp_ep_close_nbx": &f.endpointClose, "ucp_ep_flush_nbx": &f.endpointFlush,
+		"ucp_ep_print_info": &f.endpointPrint,
+		"ucp_tag_send_nbx":  &f.send, "ucp_tag_probe_nb": &f.probe, "ucp_tag_msg_recv_nbx": &f.receive,
 		"ucp_request_check_status": &f.checkStatus, "ucp_request_free": &f.requestFree,
 		"ucp_mem_map": &f.memoryMap, "ucp_mem_unmap": &f.memoryUnmap,
 	}

@@ -36,9 +36,10 @@ func TestUnfitLibrariesAreRefused(t *testing.T) {
 		return code
 	}
 	for name, c := range map[string]struct{ code, says string }{
-		"an old one":             {without(""), "is UCX 1.12.1: install 1.13.0 or newer"},
-		"one without a function": {without("ucp_ep_close_nbx"), "libucp.so.0 has no ucp_ep_close_nbx: it is older than UCX 1.13.0, or is not UCX"},
-		"no library":             {"", "load libucp.so.0: "},
+		"an old one": {without(""), "is UCX 1.12.1: install 1.13.0 or newer"},
+		"one without a function": {without("ucp_ep_close_nbx"),
+			"libucp.so.0 has no ucp_ep_close_nbx: it is older than UCX 1.13.0, or is not UCX"},
+		"no library": {"", "load libucp.so.0: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -223,7 +223,8 @@ func (l *Link) send(b []byte, registered uintptr) (request uintptr, err error) {
 		p.fields, p.memory = requestMemory, registered
 	}
 	tag := l.tag | l.read&positionMask
-	request, ended := started(w.do(w.lib.fn.send, l.endpoint, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), uintptr(tag), clib.Address(p)))
+	request, ended := started(w.do(w.lib.fn.send, l.endpoint, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
+		uintptr(tag), clib.Address(p)))
 	if ended != statusOK {
 		l.sendErr = w.lib.error(fmt.Sprintf("send to rank %d", l.rank), ended)
 		return 0, l.sendErr

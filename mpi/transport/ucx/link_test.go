@@ -130,9 +130,11 @@ func TestBytesArriveAsSent(t *testing.T) {
 		src[i] = byte(rng.Uint32())
 	}
 	heap, out := bytes.Clone(src), make([]byte, most)
-	for name, c := range map[string]struct{ from, to []byte }{"direct": {src, dst}, "copied": {heap, out}, "from direct": {src, out}, "into direct": {heap, dst}} {
+	for name, c := range map[string]struct{ from, to []byte }{"direct": {src, dst}, "copied": {heap, out}, "from direct": {src, out},
+		"into direct": {heap, dst}} {
 		t.Run(name, func(t *testing.T) {
-			for _, n := range []int{1, 48, 49, pieceBytes[0], pieceBytes[0] + 1, maxCopy, maxCopy + 1, directMin + 47, directMin + 48, maxMessage, maxMessage + 1, window, most} {
+			for _, n := range []int{1, 48, 49, pieceBytes[0], pieceBytes[0] + 1, maxCopy, maxCopy + 1, directMin + 47, directMin + 48,
+				maxMessage, maxMessage + 1, window, most} {
 				clear(c.to[:n])
 				exchange(t, a, b, c.to[:n], c.from[:n])
 				if !bytes.Equal(c.from[:n], c.to[:n]) {

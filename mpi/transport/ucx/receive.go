@@ -137,7 +137,8 @@ func (l *Link) receiveNext(buf []byte) bool {
 			l.incoming = arrival{}
 			continue
 		case m.length > maxMessage:
-			l.readErr = fmt.Errorf("rank %d sent a message of %d bytes: no rank of this version sends more than %d", l.rank, m.length, maxMessage)
+			l.readErr = fmt.Errorf("rank %d sent a message of %d bytes: no rank of this version sends more than %d",
+				l.rank, m.length, maxMessage)
 			return false
 		}
 		if m.length <= uint64(len(buf)) {
@@ -169,7 +170,8 @@ func (l *Link) receive(m message, b []byte, registered uintptr) {
 	if registered != 0 {
 		p.fields, p.memory = requestMemory, registered
 	}
-	request, ended := started(w.do(w.lib.fn.receive, w.worker, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), m.handle, clib.Address(p)))
+	request, ended := started(w.do(w.lib.fn.receive, w.worker, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
+		m.handle, clib.Address(p)))
 	if ended != statusOK {
 		l.readErr = w.lib.error(fmt.Sprintf("receive from rank %d", l.rank), ended)
 	}

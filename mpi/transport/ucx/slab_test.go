@@ -22,7 +22,8 @@ func TestLimitOnLockedMemoryIsSaid(t *testing.T) {
 		if err := tryLimit(64 << 10); err != nil {
 			t.Errorf("as much as the limit: %v", err)
 		}
-		if err := tryLimit(1 << 20); err == nil || !strings.Contains(err.Error(), "lock 1 MiB of memory") || !strings.Contains(err.Error(), "`ulimit -l` is 64 KiB") {
+		if err := tryLimit(1 << 20); err == nil || !strings.Contains(err.Error(), "lock 1 MiB of memory") ||
+			!strings.Contains(err.Error(), "`ulimit -l` is 64 KiB") {
 			t.Errorf("more than the limit: %v", err)
 		}
 		return

@@ -19,7 +19,8 @@ func TestOurCodecsReadsBenchmarks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(all) != 2 || all[0].Kind != "float32" || all[0].Ratio != 0.8312 || all[0].Encode.Median() != 1020.65 || all[0].Decode.Median() != 2020 {
+	if len(all) != 2 || all[0].Kind != "float32" || all[0].Ratio != 0.8312 || all[0].Encode.Median() != 1020.65 ||
+		all[0].Decode.Median() != 2020 {
 		t.Errorf("parsed %+v", all)
 	}
 	for _, lacking := range []gobench.Result{

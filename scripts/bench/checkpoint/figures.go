@@ -52,7 +52,8 @@ func saveMany(ctx context.Context, dir string) error {
 		return err
 	}
 	for step := range int64(stored) {
-		s := &checkpoint.State{Step: step, World: 1, Tensors: []checkpoint.Tensor{checkpoint.Float32Tensor("w", []int{64}, make([]float32, 64))}}
+		s := &checkpoint.State{Step: step, World: 1,
+			Tensors: []checkpoint.Tensor{checkpoint.Float32Tensor("w", []int{64}, make([]float32, 64))}}
 		if _, err := d.Save(ctx, s); err != nil {
 			return err
 		}
@@ -107,7 +108,8 @@ func memory(s *trainingState, below string, launches int) paired.Experiment {
 			if err != nil {
 				return nil, fmt.Errorf("asynchronous save: %w", err)
 			}
-			return []float64{float64(inStep) / (1 << 20), 100 * float64(async) / float64(s.bytes()), float64(loaded-s.bytes()) / (1 << 20)}, nil
+			return []float64{float64(inStep) / (1 << 20), 100 * float64(async) / float64(s.bytes()), float64(loaded-s.bytes()) / (1 << 20)},
+				nil
 		},
 	}
 }
@@ -181,7 +183,8 @@ func commitTime(ctx context.Context, s *trainingState, dir string) (float64, err
 		for i, t := range s.tensors {
 			elements := len(t.Data) / 4
 			start, end := 4*(rank*elements/ranks), 4*((rank+1)*elements/ranks)
-			pieces = append(pieces, checkpoint.Piece{Tensor: t.Name, DType: t.DType, Shape: t.Shape, Start: int64(start), Data: t.Data[start:end]})
+			pieces = append(pieces, checkpoint.Piece{Tensor: t.Name, DType: t.DType, Shape: t.Shape, Start: int64(start),
+				Data: t.Data[start:end]})
 			p := &c.Tensors[i]
 			p.Name, p.DType, p.Shape = t.Name, t.DType, t.Shape
 			p.Extents = append(p.Extents, checkpoint.Extent{Shard: rank, Offset: offset, Start: int64(start), Length: int64(end - start)})

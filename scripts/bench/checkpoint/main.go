@@ -43,7 +43,8 @@ func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) (
 }
 
 // compare measures the codec, and whole checkpoints beside their peers. It prints and saves each table as it comes: the rest takes minutes.
-func (r *results) compare(ctx context.Context, s *trainingState, o options, p prepared, dir string, stdout, progress io.Writer) (err error) {
+func (r *results) compare(ctx context.Context, s *trainingState, o options, p prepared, dir string, stdout,
+	progress io.Writer) (err error) {
 	fmt.Fprintln(progress, "one thread, in memory: planes and zstd -1")
 	if r.Codecs, err = measureCodecs(ctx, p.codec, dir, o.Launches); err != nil {
 		return err
@@ -97,7 +98,8 @@ func parseOptions(args []string, stderr io.Writer) (o options, err error) {
 	f := command.NewFlags(&o.Common, usageText, " of 96 MiB", map[string]string{"mib": "96"})
 	f.IntVar(&o.mib, "mib", 384, "size of the state, in `MIB`")
 	f.StringVar(&o.Below, "dir", os.TempDir(), "`FOLDER` on the disk to measure")
-	f.BoolVar(&o.figures, "figures", false, "only checksums, incompressible data, memory, latest and commit, which need neither PyTorch nor zstd")
+	f.BoolVar(&o.figures, "figures", false,
+		"only checksums, incompressible data, memory, latest and commit, which need neither PyTorch nor zstd")
 	if err := f.Parse(args, stderr); err != nil {
 		return o, err
 	}

@@ -33,7 +33,8 @@ func TestRunKeepsWhatWasMeasured(t *testing.T) {
 	defer cancel()
 	file := filepath.Join(t.TempDir(), "figures.json")
 	var shown bytes.Buffer
-	err := bench.Run(ctx, []string{"--figures", "--mib", "12", "--launches", "1", "--dir", t.TempDir(), "--json", file}, &shown, canceller{"incompressible data:", cancel})
+	err := bench.Run(ctx, []string{"--figures", "--mib", "12", "--launches", "1", "--dir", t.TempDir(), "--json", file}, &shown,
+		canceller{"incompressible data:", cancel})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}

@@ -57,7 +57,8 @@ func (r *results) printCodecs(w io.Writer) {
 	fmt.Fprintf(w, "\n### one thread, in memory\n\n")
 	var cells [][]string
 	for _, c := range r.Codecs {
-		cells = append(cells, []string{c.Kind, c.Name, fmt.Sprintf("%.4f", float64(c.Ratio)), report.Significant(c.Encode.Median()), report.Significant(c.Decode.Median())})
+		cells = append(cells, []string{c.Kind, c.Name, fmt.Sprintf("%.4f", float64(c.Ratio)), report.Significant(c.Encode.Median()),
+			report.Significant(c.Decode.Median())})
 	}
 	report.Markdown(w, []string{"data", "codec", "stored / raw", "encode MB/s", "decode MB/s"}, cells)
 }

@@ -21,7 +21,8 @@ func TestTableComparesLaunchByLaunch(t *testing.T) {
 			{"low", "", 2, 3.1}, {"high", "", 3.1, 2}, {"unknown", "", 0, 7},
 		} {
 			slow := float64(turn + 1) // of which the prediction of the same launch knows
-			line := fmt.Sprintf(`{"size":64,"algorithm":%q,"predicted_us":%v,"time_us":%v%s}`, r.algorithm, r.predicted*slow, r.measured*slow, r.more)
+			line := fmt.Sprintf(`{"size":64,"algorithm":%q,"predicted_us":%v,"time_us":%v%s}`, r.algorithm, r.predicted*slow,
+				r.measured*slow, r.more)
 			if err := tables[0].add(line, turn, launches); err != nil {
 				t.Fatal(err)
 			}

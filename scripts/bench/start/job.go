@@ -69,7 +69,8 @@ func (c cluster) submit(s shape, script string) (j *simulatedJob, err error) {
 	if j.gate, err = os.OpenFile(path, os.O_RDWR, 0); err != nil { // for reading, too: so nobody waits for the other end
 		return nil, fmt.Errorf("open a pipe for a job: %w", err)
 	}
-	cmd := exec.Command(c.ddpbatch, "simulate", "--nodes", strconv.Itoa(s.nodes), "--nproc-per-node", strconv.Itoa(s.workers), "--", "/bin/sh", "-c", script, "sh", path)
+	cmd := exec.Command(c.ddpbatch, "simulate", "--nodes", strconv.Itoa(s.nodes), "--nproc-per-node", strconv.Itoa(s.workers), "--",
+		"/bin/sh", "-c", script, "sh", path)
 	cmd.Dir, cmd.Stderr = j.dir, j.errors
 	cmd.Stdout = &processes.Lines{Receive: j.receive}
 	j.started = time.Now()

@@ -89,7 +89,8 @@ func parseOptions(args []string, stderr io.Writer) (o options, err error) {
 	f.Peers(&o.peers, knownPeers)
 	f.Numbers(&o.ranks, "ranks", "1,2,4", 1, mostProcesses, "numbers of ranks")
 	command.Text(f, &o.rendezvous, "rendezvous", "64x8", "agents that find each other, and workers of each: `AxW`", parseShape)
-	f.DurationVar(&o.idle, "idle", 3*time.Minute, "`TIME` for which an agent is watched, whose memory grows until it first collects garbage")
+	f.DurationVar(&o.idle, "idle", 3*time.Minute,
+		"`TIME` for which an agent is watched, whose memory grows until it first collects garbage")
 	err = f.Parse(args, stderr)
 	if err == nil && (o.idle < time.Second || o.idle > time.Hour) {
 		err = usage.Errorf("-idle is %v; it must be 1s to 1h", o.idle)

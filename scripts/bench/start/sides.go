@@ -73,7 +73,8 @@ func oursOfTorch(ddpbatch, python, script string, flags ...string) side {
 func torchrun(python, version, script string) side {
 	return side{name: "torchrun", version: version, met: saysMet, command: func(ranks int) *exec.Cmd {
 		absent := strconv.Itoa(ranks) + ":1"
-		cmd := exec.Command(python, "-m", "torch.distributed.run", "--nproc_per_node="+strconv.Itoa(ranks), "--master_port="+processes.FreePort(),
+		cmd := exec.Command(python, "-m", "torch.distributed.run", "--nproc_per_node="+strconv.Itoa(ranks),
+			"--master_port="+processes.FreePort(),
 			"--redirects="+absent, "--tee="+absent, script)
 		cmd.Env = []string{gloo}
 		return cmd
@@ -126,7 +127,8 @@ func (p *prepared) add(ctx context.Context, dir, peer string) error {
 			return err
 		}
 		p.comparisons = append(p.comparisons, comparison{title: "a script of PyTorch, gloo", sides: []side{
-			oursOfTorch(p.ddpbatch, python, script), oursOfTorch(p.ddpbatch, python, script, "--torch-store=false"), torchrun(python, version, script),
+			oursOfTorch(p.ddpbatch, python, script), oursOfTorch(p.ddpbatch, python, script, "--torch-store=false"),
+			torchrun(python, version, script),
 		}})
 		return nil
 	}

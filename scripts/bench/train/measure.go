@@ -99,7 +99,8 @@ type modelRow struct {
 
 func newModelRow(s setting, launches int) modelRow {
 	r := modelRow{Model: s.name, Ranks: s.ranks, Outside: stats.Number(math.NaN()), Faults: []string{}, setting: s}
-	for _, of := range []*stats.Samples{&r.StepMS[own], &r.StepMS[peer], &r.PeakMiB[own], &r.PeakMiB[peer], &r.Loss[own], &r.Loss[peer], &r.Exposed} {
+	for _, of := range []*stats.Samples{&r.StepMS[own], &r.StepMS[peer], &r.PeakMiB[own], &r.PeakMiB[peer], &r.Loss[own],
+		&r.Loss[peer], &r.Exposed} {
 		*of = paired.Missing(launches)
 	}
 	return r
@@ -130,7 +131,8 @@ const lossApart = 0.05
 func (r *modelRow) compare() {
 	if ours, theirs := r.Loss[own].Median(), r.Loss[peer].Median(); math.Abs(ours-theirs) > lossApart*theirs {
 		r.Different = true
-		r.Faults = append(r.Faults, fmt.Sprintf("%v: a loss of %.4f and one of %.4f: the sides do not train the same", r.setting, ours, theirs))
+		r.Faults = append(r.Faults, fmt.Sprintf("%v: a loss of %.4f and one of %.4f: the sides do not train the same",
+			r.setting, ours, theirs))
 	}
 	speed := paired.Compare(r.StepMS[peer], r.StepMS[own]) // the inverse of times
 	r.Speed, r.Interval = speed.Ratio, speed.Interval
@@ -147,7 +149,8 @@ func (r *modelRow) verdict() string {
 	if r.Different || slices.ContainsFunc(r.StepMS[own], math.IsNaN) { // the row is lost, whatever the rest of it says
 		return "lose"
 	}
-	times := stats.Interval{Low: 1 / r.Interval.High, High: 1 / r.Interval.Low, Coverage: r.Interval.Coverage} // Speed's is of their inverse
+	// Speed's is of their inverse
+	times := stats.Interval{Low: 1 / r.Interval.High, High: 1 / r.Interval.Low, Coverage: r.Interval.Coverage}
 	return paired.Verdict(times)
 }
 

@@ -27,7 +27,8 @@ func filled(ours, theirs []float64) modelRow {
 			if ms < 0 {
 				err = errors.New("no such device")
 			}
-			r.add(turn, side, []string{"ddpbatch", "PyTorch"}[side], result{StepMS: ms, PeakMiB: 50 * ms, Loss: 0.5, Parameters: 535_818, Exposed: 0.05}, err)
+			r.add(turn, side, []string{"ddpbatch", "PyTorch"}[side],
+				result{StepMS: ms, PeakMiB: 50 * ms, Loss: 0.5, Parameters: 535_818, Exposed: 0.05}, err)
 		}
 	}
 	r.compare()

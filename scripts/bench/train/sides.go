@@ -52,7 +52,8 @@ func (s side) commands(m model, ranks int, dir string) []*exec.Cmd {
 		pinned := exec.Command(place[0], append(place[1:], cmd.Args...)...)
 		pinned.Dir = dir
 		pinned.Env = append(cmd.Env, "OMP_NUM_THREADS=1",
-			"RANK="+strconv.Itoa(i), "WORLD_SIZE="+strconv.Itoa(ranks), "LOCAL_RANK="+strconv.Itoa(i), "LOCAL_WORLD_SIZE="+strconv.Itoa(ranks),
+			"RANK="+strconv.Itoa(i), "WORLD_SIZE="+strconv.Itoa(ranks), "LOCAL_RANK="+strconv.Itoa(i),
+			"LOCAL_WORLD_SIZE="+strconv.Itoa(ranks),
 			"MASTER_ADDR=127.0.0.1", "MASTER_PORT="+port)
 		all = append(all, pinned)
 	}
@@ -186,7 +187,8 @@ func torch(python, version string) side {
 	return side{
 		name: "PyTorch", version: version,
 		rank: func(m model, ranks int) *exec.Cmd {
-			cmd := exec.Command(python, filepath.Join("..", "train.py"), m.name, strconv.Itoa(m.batch), fmt.Sprint(m.lr), strconv.Itoa(m.warmUp), strconv.Itoa(m.steps(1)))
+			cmd := exec.Command(python, filepath.Join("..", "train.py"), m.name, strconv.Itoa(m.batch), fmt.Sprint(m.lr),
+				strconv.Itoa(m.warmUp), strconv.Itoa(m.steps(1)))
 			if ranks > 1 {
 				cmd.Env = []string{"GLOO_SOCKET_IFNAME=lo"}
 			}

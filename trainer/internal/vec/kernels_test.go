@@ -407,7 +407,8 @@ func TestArraysMayBeCutAnywhere(t *testing.T) {
 						for j, pair := range [][2][]float32{{part.a, whole.a}, {part.b, whole.b}, {part.c, whole.c}, {part.d, whole.d}} {
 							for i, v := range pair[0] {
 								if want := pair[1][low+i]; !same(v, want) {
-									t.Fatalf("operand %d, element %d of %d: %v in the part from %d to %d, %v in the whole", j, low+i, n, v, low, high, want)
+									t.Fatalf("operand %d, element %d of %d: %v in the part from %d to %d, %v in the whole", j,
+										low+i, n, v, low, high, want)
 								}
 							}
 						}

@@ -114,7 +114,8 @@ func TestListsAreReadInOrder(t *testing.T) {
 	}
 	_, noWord := words("collective", "none", known)
 	_, noNumber := numbers("ranks", "2,", 2, 4)
-	if fmt.Sprint(noWord) != `-collective: there is no "none"; it is one of allreduce, barrier` || fmt.Sprint(noNumber) != `-ranks: "" is no number from 2 to 4` {
+	if fmt.Sprint(noWord) != `-collective: there is no "none"; it is one of allreduce, barrier` ||
+		fmt.Sprint(noNumber) != `-ranks: "" is no number from 2 to 4` {
 		t.Errorf("%v; %v", noWord, noNumber)
 	}
 }
@@ -122,7 +123,8 @@ func TestListsAreReadInOrder(t *testing.T) {
 // Lists are read when all options are known, those of --quick, too.
 func TestListsAreOptions(t *testing.T) {
 	for args, want := range map[string]string{
-		"": "[a b] [a b] [1 2]", "-quick": "[b] [a b] [2]", "-quick -word a -peers none": "[a] [] [2]", "-numbers 3": `-numbers: "3" is no number from 1 to 2`,
+		"": "[a b] [a b] [1 2]", "-quick": "[b] [a b] [2]", "-quick -word a -peers none": "[a] [] [2]",
+		"-numbers 3": `-numbers: "3" is no number from 1 to 2`,
 	} {
 		var list, peers []string
 		var ranks []int

@@ -67,7 +67,8 @@ func TestLinesReceiveWholeLines(t *testing.T) {
 // What starts processes while it is swept leaves none of them.
 func TestSweepFindsTheLate(t *testing.T) {
 	mark, file := markVariable+"="+rand.Text(), filepath.Join(t.TempDir(), "started")
-	cmd := exec.Command("/bin/sh", "-c", `i=0; while [ $i -lt 200 ]; do setsid sleep 1000 & i=$((i+1)); echo $i >"$1"; done; wait`, "sh", file)
+	cmd := exec.Command("/bin/sh", "-c", `i=0; while [ $i -lt 200 ]; do setsid sleep 1000 & i=$((i+1)); echo $i >"$1"; done; wait`, "sh",
+		file)
 	cmd.Env = append(os.Environ(), mark)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -91,7 +92,8 @@ func TestEnvironLeavesOutTheJobAround(t *testing.T) {
 		"PMI_RANK", "PMI2_RANK", "PMIX_RANK",
 		"PALS_RANKID", "OMPI_MCA_btl", "PRTE_MCA_plm", "PET_RDZV_ID", "TORCHELASTIC_RUN_ID", "DDPBATCH_TRANSPORT",
 		"RANK", "NODE_RANK", "GROUP_RANK", "ROLE_RANK", "MASTER_PORT",
-		"OMP_NUM_THREADS", "GOMP_CPU_AFFINITY", "KMP_AFFINITY", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GLOO_SOCKET_IFNAME", "TORCH_NUM_THREADS",
+		"OMP_NUM_THREADS", "GOMP_CPU_AFFINITY", "KMP_AFFINITY", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS",
+		"GLOO_SOCKET_IFNAME", "TORCH_NUM_THREADS",
 		"UCX_TLS", "FI_PROVIDER", "MPIR_CVAR_NOLOCAL", "MPICH_ASYNC_PROGRESS", "HYDRA_TOPO_DEBUG", "ZSTD_CLEVEL", "ZSTD_NBTHREADS",
 		"GOMAXPROCS", "GOGC", "GOMEMLIMIT", "GODEBUG",
 	} {

@@ -23,7 +23,8 @@ func TestFiguresSayWhatIntervalsAreWorth(t *testing.T) {
 		var out strings.Builder
 		Figures(&out, "figures", []paired.Figure{{What: "x", Goal: "< 5", Unit: "%", Samples: tt.samples}})
 		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
-		if got := strings.TrimSpace(lines[len(lines)-1]); strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(tt.want), " ") {
+		if got := strings.TrimSpace(lines[len(lines)-1]); strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(tt.want),
+			" ") {
 			t.Errorf("%v: %s, want %s", tt.samples, got, tt.want)
 		}
 	}

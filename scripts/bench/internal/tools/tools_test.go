@@ -70,7 +70,8 @@ func TestEachPeerThatIsMissingIsNamed(t *testing.T) {
 }
 
 func TestDdpbatchGivesItsVersion(t *testing.T) {
-	if program, version, err := Ddpbatch(t.Context(), t.TempDir(), "/bin/echo"); program != "/bin/echo" || version != "version" || err != nil {
+	if program, version, err := Ddpbatch(t.Context(), t.TempDir(), "/bin/echo"); program != "/bin/echo" ||
+		version != "version" || err != nil {
 		t.Errorf("%s, %s, %v", program, version, err)
 	}
 	if _, _, err := Ddpbatch(t.Context(), t.TempDir(), "/bin/true"); err == nil {

@@ -25,7 +25,8 @@ func panel(rng *rand.Rand, n int, special bool) []float64 {
 	for i := range n {
 		v := float32(math.Ldexp(rng.NormFloat64(), rng.IntN(60)-30))
 		if special && rng.IntN(20) == 0 {
-			v = []float32{0, float32(math.Copysign(0, -1)), float32(math.Inf(1)), float32(math.NaN()), math.MaxFloat32, math.SmallestNonzeroFloat32}[rng.IntN(6)]
+			v = []float32{0, float32(math.Copysign(0, -1)), float32(math.Inf(1)), float32(math.NaN()), math.MaxFloat32,
+				math.SmallestNonzeroFloat32}[rng.IntN(6)]
 		}
 		whole[from+i] = float64(v)
 	}
@@ -85,7 +86,8 @@ func TestInnerDimensionMayBeCutAnywhere(t *testing.T) {
 // TestKernelsRoundSumsAsDefined has sums halfway between two float32, beyond their range on both sides, and special ones.
 func TestKernelsRoundSumsAsDefined(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	special := []float64{0, math.Copysign(0, -1), math.Inf(-1), math.NaN(), math.MaxFloat64, math.SmallestNonzeroFloat64, -0x1p-150, 0x1.8p-149, 0x1.ffffffp127}
+	special := []float64{0, math.Copysign(0, -1), math.Inf(-1), math.NaN(), math.MaxFloat64, math.SmallestNonzeroFloat64, -0x1p-150,
+		0x1.8p-149, 0x1.ffffffp127}
 	for _, k := range kernels(t) {
 		for range 1000 {
 			c := (*Sums)(panel(rng, Rows*Cols, false))

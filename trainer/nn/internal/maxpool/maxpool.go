@@ -13,8 +13,8 @@ const piece = 1 << 15
 const block = 8
 
 // Max writes to y, of rows of width values, the largest of each 2 x 2 values of x, of twice as many rows twice as wide, or floor
-// where that is larger. NaN is the largest of all. from gets which of the four it was (0 and 1 above, 2 and 3 below; the first of equal ones),
-// or element where no value is above the floor.
+// where that is larger. NaN is the largest of all. from gets which of the four it was (0 and 1 above, 2 and 3 below; the first of equal
+// ones), or element where no value is above the floor.
 func Max(y []float32, from []uint8, x []float32, width int, floor float32, element uint8) {
 	check(y, from, x, width)
 	for fast := fastRows(len(y), width); fast > 0; {

@@ -1,0 +1,61 @@
+package lint
+
+import (
+	"go/ast"
+	"go/token"
+	"os"
+	"strings"
+	"testing"
+)
+
+const (
+	maxWidth = 140
+	tabWidth = 4
+)
+
+// TestLinesFit holds that no line of code or comment is wider than maxWidth characters. Lines of a raw string keep the width of what they
+// quote, and a directive to the Go command is one line.
+func TestLinesFit(t *testing.T) {
+	for _, f := range tree(t) {
+		text, err := os.ReadFile(f.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw := f.rawLines()
+		number := 0
+		for line := range strings.Lines(string(text)) {
+			number++
+			if n := width(strings.TrimSuffix(line, "\n")); n > maxWidth && !raw[number] && !strings.HasPrefix(line, "//go:") {
+				t.Errorf("%s:%d: %d characters, want %d at most", f.path, number, n, maxWidth)
+			}
+		}
+	}
+}
+
+func TestWidth(t *testing.T) {
+	for line, want := range map[string]int{"": 0, "a": 1, "\t\ta": 9, "é": 1, " \t": 5} {
+		if got := width(line); got != want {
+			t.Errorf("width(%q) = %d, want %d", line, got, want)
+		}
+	}
+}
+
+// width returns how many columns line takes.
+func width(line string) int {
+	return len([]rune(line)) + (tabWidth-1)*strings.Count(line, "\t")
+}
+
+// rawLines reports by number the lines that a raw string begins on, ends on or fills.
+func (f file) rawLines() map[int]bool {
+	lines := map[int]bool{}
+	ast.Inspect(f.ast, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING && lit.Value[0] == '`' {
+			first := f.fset.Position(lit.Pos()).Line
+			for i := range strings.Count(lit.Value, "\n") + 1 {
+				lines[first+i] = true
+			}
+		}
+		return true
+	})
+	return lines
+}
