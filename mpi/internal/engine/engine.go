@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ type Engine struct {
 	fabric  transport.Fabric
 	options Options
 	policy  transport.WaitPolicy
+	piece   int // how many bytes of a frame are written before others have their turn
 	clock   tick.Clock
 
 	mu            sync.Mutex // guards what follows, and what hangs on it
@@ -64,11 +66,14 @@ type Options struct {
 // New starts an engine on the links of fabric, which it closes in the end.
 func New(fabric transport.Fabric, options Options) *Engine {
 	e := &Engine{
-		fabric: fabric, options: options, policy: fabric.WaitPolicy(), clock: tick.NewClock(),
+		fabric: fabric, options: options, policy: fabric.WaitPolicy(), piece: math.MaxInt, clock: tick.NewClock(),
 		peers:  make([]*peer, fabric.Size()),
 		groups: make(map[uint64]*Group), closedGroups: make(map[uint64]struct{}), news: make(map[uint64]*groupNews),
 		earlyLimit: maxEarly, answerTimeout: defaultAnswerTimeout, pursueTimer: time.NewTimer(time.Hour),
 		kick: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+	}
+	if e.policy.Yield {
+		e.piece = pieceBytes
 	}
 	e.answered, e.closeOnce = sync.NewCond(&e.mu), sync.OnceValue(e.close)
 	go e.attend()

@@ -1,6 +1,15 @@
 package engine
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
+
+// pieceBytes is how much a rank that shares its core writes on one link before it turns to the next, as long as it also receives: what one
+// packet of loopback, whose MTU is 64 KiB, takes together with the frame's header. So all peers have something to read early, and what they
+// send meanwhile is read while it is in the cache. Measured with 4 ranks on 2 cores and 2 MiB: an all-to-all takes 0.6 to 0.8 of the time.
+// Where each rank has a core, whole frames are faster: 0.8 of the time.
+const pieceBytes = 56 << 10
 
 // write sends the op's frame, or queues what of it the link does not take at once. mu is held.
 func (e *Engine) write(l *lane, op *Op) {
@@ -10,7 +19,7 @@ func (e *Engine) write(l *lane, op *Op) {
 	if first := l.out.first; first != op && first.tried {
 		return
 	}
-	e.flush(l)
+	e.flush(l, e.piece)
 	if l.out.first != nil {
 		e.writeOn(l)
 	}
@@ -42,44 +51,54 @@ func (e *Engine) writeOn(l *lane) {
 	}
 }
 
-// flush writes what the link takes of what is queued, and tells whether that was anything.
-func (e *Engine) flush(l *lane) bool {
+// flush writes what the link takes of what is queued, up to about limit bytes, and reports whether that was anything.
+func (e *Engine) flush(l *lane, limit int) bool {
 	moved := false
-	for op := l.out.first; op != nil; op = l.out.first {
-		var n int
+	for op := l.out.first; op != nil && limit > 0; op = l.out.first {
+		var n, asked int
 		var err error
 		op.tried = true
 		if op.moved < headerSize {
-			n, err = l.link.Write(op.head[op.moved:], op.buf)
+			head, body := op.head[op.moved:], op.buf[:min(len(op.buf), limit)]
+			asked = len(head) + len(body)
+			n, err = l.link.Write(head, body)
 		} else {
-			n, err = l.link.Write(op.buf[op.moved-headerSize:], nil)
+			rest := op.buf[op.moved-headerSize:]
+			asked = min(len(rest), limit)
+			n, err = l.link.Write(rest[:asked], nil)
 		}
 		op.moved += n
+		limit -= n
 		moved = moved || n > 0
 		if err != nil {
 			e.endWriting(l, err)
 			return true
 		}
-		if op.moved < headerSize+len(op.buf) {
+		if op.moved == headerSize+len(op.buf) {
+			l.out.pop()
+			e.complete(op, nil)
+		} else if n < asked {
 			return moved
 		}
-		l.out.pop()
-		e.complete(op, nil)
 	}
 	return moved
 }
 
-// flushAll writes what is queued and had no room on its link. If putOff is set, it also writes what writeLater has queued. It reports
-// whether a link took anything.
-func (e *Engine) flushAll(putOff bool) bool {
+// flushAll writes what is queued and had no room on its link: a piece on each link, or, if all is set, as much as the links take and also
+// what writeLater has queued. It reports whether a link took anything.
+func (e *Engine) flushAll(all bool) bool {
+	limit := e.piece
+	if all {
+		limit = math.MaxInt
+	}
 	moved := false
 	for i := 0; i < len(e.writing); {
 		l := e.writing[i]
-		if first := l.out.first; !putOff && first != nil && !first.tried {
+		if first := l.out.first; !all && first != nil && !first.tried {
 			i++
 			continue
 		}
-		moved = e.flush(l) || moved
+		moved = e.flush(l, limit) || moved
 		if l.out.first == nil {
 			l.busy = false
 			e.writing = slices.Delete(e.writing, i, i+1)
