@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// block returns the first block of code of a language in docs/pytorch.md.
+func block(t *testing.T, language string) string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "pytorch.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, begins := strings.Cut(string(page), "\n```"+language+"\n")
+	text, _, ends := strings.Cut(rest, "\n```\n")
+	if !begins || !ends {
+		t.Fatalf("docs/pytorch.md has no block of %s", language)
+	}
+	return text + "\n"
+}
+
+// TestTorchPageScript runs the job and the script of docs/pytorch.md: they are warned, save, are requeued, and get to the end.
+func TestTorchPageScript(t *testing.T) {
+	t.Parallel()
+	p := newLongPyTorch(t)
+	for name, text := range map[string]string{"job.toml": block(t, "toml"), "train.py": block(t, "python")} {
+		if err := os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := p.launch("ddpbatch", "simulate", "job.toml", "--nodes", "2", "--nproc-per-node", "1", "--fault", "warn@step=500",
+		"--set", fmt.Sprintf("launch.command=[%q, %q]", p.python, "train.py")).end(torchLimit)
+	p.gone()
+	if out.code != 0 || !strings.Contains(out.stderr, "the workers saved") {
+		t.Errorf("simulate: %v", out)
+	}
+	shown := p.launch("ddpbatch", "status").end(torchLimit)
+	if row := strings.Split(strings.TrimSuffix(shown.stdout, "\n"), "\t"); len(row) < 7 || row[3] != "2" || row[6] != "2000/2000" {
+		t.Errorf("status: %v", shown)
+	}
+}
