@@ -1,0 +1,210 @@
+package trainer
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/safetensors"
+	"ddpbatch/internal/testkit/torch"
+	"ddpbatch/trainer/data"
+	"ddpbatch/trainer/nn"
+)
+
+// modelsDoc is the text of docs/models.md.
+func modelsDoc(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "docs", "models.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// docTensors are the rows of docs/models.md about a tensor, below a heading: each name with its cells of shapes.
+func docTensors(t *testing.T, heading string) (rows [][]string) {
+	t.Helper()
+	_, section, found := strings.Cut(modelsDoc(t), "\n## "+heading+"\n")
+	if !found {
+		t.Fatalf("docs/models.md has no section %q", heading)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	quoted := regexp.MustCompile("^`([^`]+)`$")
+	for line := range strings.Lines(section) {
+		var row []string
+		for cell := range strings.SplitSeq(line, "|") {
+			if words := quoted.FindStringSubmatch(strings.TrimSpace(cell)); words != nil {
+				row = append(row, words[1])
+			}
+		}
+		if len(row) > 1 {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// docCases are the models of docs/models.md's tables.
+func docCases() map[string]struct {
+	model ModelConfig
+	spec  data.Spec
+} {
+	digits := data.Spec{Inputs: 784, Classes: 10, Labels: 1, Image: data.Image{Channels: 1, Height: 28, Width: 28}}
+	mlp, cnn, gpt := DefaultConfig().Model, DefaultConfig().Model, DefaultConfig().Model
+	mlp.Kind, mlp.Hidden = "mlp", []int{128, 64}
+	cnn.Kind, cnn.BatchNorm, cnn.Hidden = "cnn", true, []int{64}
+	gpt.Kind = "gpt"
+	return map[string]struct {
+		model ModelConfig
+		spec  data.Spec
+	}{
+		"mlp and dense": {mlp, digits},
+		"cnn":           {cnn, digits},
+		"gpt":           {gpt, data.Spec{Inputs: gpt.Context, Classes: 256, Labels: gpt.Context, Symbols: 256}},
+	}
+}
+
+// The tables of docs/models.md have the names and shapes of the models' parameters and buffers, and a gpt's number of them.
+func TestModelsDocHasTheParameters(t *testing.T) {
+	for heading, c := range docCases() {
+		model, err := newModel(c.model, c.spec, 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got, want []string
+		parameters := 0
+		for _, a := range stateOf(model) {
+			want = append(want, a.Name+" "+shapeText(a.Shape))
+		}
+		for _, p := range model.Params() {
+			parameters += len(p.Value)
+		}
+		for _, row := range docTensors(t, heading) {
+			shapes := row[1:]
+			if len(shapes) == 2 && substituted(t, shapes[0], c.model) != shapes[1] {
+				t.Errorf("%s: %s is %s and %s", heading, row[0], shapes[0], shapes[1])
+			}
+			name, rest, block := strings.Cut(row[0], ".N.")
+			if !block {
+				got = append(got, row[0]+" "+shapes[len(shapes)-1])
+				continue
+			}
+			for i := range c.model.Layers {
+				got = append(got, fmt.Sprintf("%s.%d.%s %s", name, i, rest, shapes[len(shapes)-1]))
+			}
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: docs/models.md has\n%s\nand the model\n%s", heading, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		if count := fmt.Sprintf("%d,%03d by default", parameters/1000, parameters%1000); heading == "gpt" && !strings.Contains(modelsDoc(t), count) {
+			t.Errorf("docs/models.md does not say %q", count)
+		}
+	}
+}
+
+// shapeText is a shape as docs/models.md has it.
+func shapeText(shape []int) string { return strings.ReplaceAll(fmt.Sprint(shape), " ", ", ") }
+
+// substituted is a shape such as [3W, C] in numbers.
+func substituted(t *testing.T, shape string, m ModelConfig) string {
+	t.Helper()
+	return regexp.MustCompile(`(\d*)([WC])`).ReplaceAllStringFunc(shape, func(term string) string {
+		value := map[byte]int{'W': m.Width, 'C': m.Context}[term[len(term)-1]]
+		if factor := term[:len(term)-1]; factor != "" {
+			n, err := strconv.Atoi(factor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			value *= n
+		}
+		return strconv.Itoa(value)
+	})
+}
+
+// The Python of docs/models.md makes modules that take exported files, with every name and shape, and whose outputs are ours.
+func TestModelsDocLoadsIntoPyTorch(t *testing.T) {
+	table := data.Spec{Inputs: 6, Outputs: 3}
+	image := data.Spec{Inputs: 2 * 9 * 8, Classes: 5, Labels: 1, Image: data.Image{Channels: 2, Height: 9, Width: 8}}
+	text := data.Spec{Inputs: 7, Classes: 256, Labels: 7, Symbols: 256}
+	cases := []struct {
+		python string
+		model  ModelConfig
+		spec   data.Spec
+	}{
+		{"mlp(6, [], 3)", ModelConfig{Kind: "dense"}, table},
+		{"mlp(6, [7, 5], 3)", ModelConfig{Kind: "mlp", Hidden: []int{7, 5}, Activation: "relu"}, table},
+		{"mlp(6, [7, 5], 3, nn.Tanh, 0.2)", ModelConfig{Kind: "mlp", Hidden: []int{7, 5}, Activation: "tanh", Dropout: 0.2}, table},
+		{"cnn((2, 9, 8), 5, [4, 6])", ModelConfig{Kind: "cnn", Channels: []int{4, 6}, Kernel: 3}, image},
+		{
+			"cnn((2, 9, 8), 5, [4], 5, True, [10], 0.1)",
+			ModelConfig{Kind: "cnn", Channels: []int{4}, Kernel: 5, BatchNorm: true, Hidden: []int{10}, Dropout: 0.1}, image,
+		},
+		{"GPT(2, 3, 12, 7, 0.1)", ModelConfig{Kind: "gpt", Layers: 2, Heads: 3, Width: 12, Context: 7, Dropout: 0.1}, text},
+	}
+	const rows = 3
+	dir, random := t.TempDir(), rand.New(rand.NewPCG(1, 2))
+	var script strings.Builder
+	for _, block := range regexp.MustCompile("(?s)\n```python\n(.*?)```\n").FindAllStringSubmatch(modelsDoc(t), -1) {
+		if !strings.Contains(block[1], "save_file") { // Debian has no package safetensors
+			script.WriteString(block[1])
+		}
+	}
+	script.WriteString("import sys, numpy\n" + `
+def run(number, shape, model):
+    path = f"{sys.argv[1]}/{number}"
+    x = torch.from_numpy(numpy.fromfile(path + ".x", "<f4")).view(shape)
+    if isinstance(model, GPT):
+        x = x.long()
+    y = load(model, path + ".safetensors")(x)
+    y.detach().numpy().astype("<f4").tofile(path + ".y")
+`)
+	outputs := make([][]float32, len(cases))
+	for i, c := range cases {
+		model, err := newModel(c.model, c.spec, uint64(i), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shape := []int{rows, c.spec.Inputs}
+		if c.spec.Image.Channels > 0 {
+			shape = []int{rows, c.spec.Image.Channels, c.spec.Image.Height, c.spec.Image.Width}
+		}
+		x := normals(uint64(i), rows*c.spec.Inputs)
+		for j := range x {
+			if c.spec.Symbols > 0 {
+				x[j] = float32(random.IntN(c.spec.Symbols))
+			}
+		}
+		var tensors []checkpoint.Tensor
+		for _, a := range stateOf(model) {
+			for j := range a.Value { // away from zeros and ones; a variance stays positive
+				a.Value[j] += random.Float32()
+			}
+			tensors = append(tensors, checkpoint.Float32Tensor(a.Name, a.Shape, a.Value))
+		}
+		path := filepath.Join(dir, strconv.Itoa(i))
+		torch.WriteFloats(t, path+".x", x)
+		if err := safetensors.Write(path+".safetensors", tensors, safetensors.Metadata{{Key: "format", Value: "pt"}}); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&script, "run(%d, %s, %s)\n", i, shapeText(shape), c.python)
+		outputs[i] = slices.Clone(model.Forward(new(nn.Pass), nn.Matrix{Rows: rows, Cols: c.spec.Inputs, Data: x}).Data)
+	}
+	torch.Run(t, script.String(), dir)
+	for i, c := range cases {
+		theirs := torch.ReadFloats(t, filepath.Join(dir, strconv.Itoa(i)+".y"))
+		largest := slices.Max(outputs[i])
+		// Each output is a sum of some hundred products, rounded to 24 bits (6e-8).
+		if d := distance(outputs[i], theirs); d > 1e-5*max(1, float64(largest)) {
+			t.Errorf("%s: outputs differ by %g, the largest is %g", c.python, d, largest)
+		}
+	}
+}
