@@ -1,5 +1,6 @@
 // Command custom trains a small classifier of its own with ddpbatch's packages, as a script with torch.nn, torch.optim and
-// DistributedDataParallel does. train.go is the loop; model.go has a module written by hand, and spirals.go a data set.
+// DistributedDataParallel does. train.go is the loop; model.go has a module written by hand, spirals.go a data set, and checkpoint.go what
+// saves and restores. docs/go-trainer.md goes through it step by step.
 //
 // From the root of the repository:
 //
@@ -31,14 +32,25 @@ func main() {
 	o := options{lr: 0.01, batch: 32, accumulate: 2, seed: 1}
 	flag.IntVar(&o.epochs, "epochs", 20, "times through the data")
 	flag.StringVar(&o.save, "save", "", "write the trained model to this `file`.safetensors")
+	flag.StringVar(&o.folder, "checkpoints", os.Getenv("DDPBATCH_CHECKPOINT_DIR"), "save to this `folder`, and go on from what is there")
 	flag.StringVar(&o.init, "init", "", "meet the other ranks by this init `method`, such as tcp://node0:29500?rank=0&world_size=2")
 	flag.StringVar(&o.listen, "listen", "", "with -init file://, the IP `address` that the other ranks reach this one by")
 	flag.Parse()
-	if err := run(context.Background(), o); err != nil {
+	o.save = os.ExpandEnv(o.save) // in a job, $DDPBATCH_RUN_DIR/spirals.safetensors
+	err := run(context.Background(), o)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "custom:", err)
+	}
+	switch {
+	case errors.Is(err, errStopped):
+		os.Exit(exitSaved)
+	case err != nil:
 		os.Exit(1)
 	}
 }
+
+// exitSaved says that the work is saved, and is to go on in another attempt.
+const exitSaved = 75
 
 // run joins the other ranks, as init_process_group does, and trains.
 func run(ctx context.Context, o options) (err error) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/safetensors"
 	"ddpbatch/internal/testkit"
 )
@@ -98,6 +99,41 @@ func TestTwoNodes(t *testing.T) {
 	t.Parallel()
 	output, err := start(t, ddpbatch, "simulate", "--nodes", "2", "--nproc-per-node", "2", "--", custom, "-epochs", "20")
 	learns(t, 4, output, err)
+}
+
+// The job of this folder is warned in its middle, saves, is started again, and ends with the same weights as one that was not warned.
+func TestStoppedJobGoesOn(t *testing.T) {
+	t.Parallel()
+	job, err := os.ReadFile("job.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "job.toml")
+	if err := os.WriteFile(path, []byte(strings.Replace(string(job), `"./custom"`, strconv.Quote(custom), 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	output, err := start(t, ddpbatch, "rehearse", path, "--compare", "spirals.safetensors")
+	if err != nil || !strings.Contains(output, "requeued") {
+		t.Errorf("%v:\n%s", err, output)
+	}
+}
+
+// A checkpoint of another model is refused on all ranks.
+func TestOtherModelIsRefused(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	dir, err := checkpoint.Open(folder, checkpoint.Options{Run: "custom"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := &checkpoint.State{Step: 1, World: 1, Tensors: []checkpoint.Tensor{checkpoint.Float32Tensor("model.hidden.weight", []int{1}, []float32{0})}}
+	if _, err := dir.Save(t.Context(), state); err != nil {
+		t.Fatal(err)
+	}
+	output, err := start(t, ddpbatch, "run", "--standalone", "--nproc-per-node", "2", "--", custom, "-checkpoints", folder)
+	if err == nil || strings.Count(output, "of another model") < 2 {
+		t.Errorf("%v:\n%s", err, output)
+	}
 }
 
 // Without a launcher, ranks meet at an address or through a file.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 
@@ -22,9 +23,13 @@ type options struct {
 	accumulate int // passes of a step
 	seed       uint64
 	save       string
+	folder     string // of checkpoints; empty: none
 	init       string // an init method; empty: the launcher's environment, if there is one
 	listen     string // of an init method that leaves it open
 }
+
+// saveEvery is how many epochs there are between checkpoints.
+const saveEvery = 5
 
 // train is one rank of the training. What is marked as collective is done by all ranks, in the same order, or they wait for each other.
 func train(ctx context.Context, comm *mpi.Comm, o options) error {
@@ -49,8 +54,16 @@ func train(ctx context.Context, comm *mpi.Comm, o options) error {
 	if err != nil {
 		return err
 	}
-	batches := ceil(sampler.Len(), o.batch)
-	steps := ceil(batches, o.accumulate) // of an epoch, on every rank: the sampler gives all equally many rows
+	// Restored before the first step, and on all ranks: parameters, running statistics, the optimizer's state. Collective.
+	saves, err := newSaver(comm, o.folder, model, optimizer)
+	if err != nil {
+		return err
+	}
+	step, err := saves.restore(ctx)
+	if err != nil {
+		return err
+	}
+	steps := ceil(ceil(sampler.Len(), o.batch), o.accumulate) // of an epoch, on every rank: the sampler gives all equally many rows
 	schedule, err := optim.NewSchedule(optim.ScheduleConfig{Kind: "one_cycle", Steps: int64(o.epochs * steps)}, o.lr)
 	if err != nil {
 		return err
@@ -62,11 +75,12 @@ func train(ctx context.Context, comm *mpi.Comm, o options) error {
 
 	pass := &nn.Pass{Training: true, BLAS: library}
 	var criterion nn.CrossEntropy
-	var sums [2]float64 // loss and rows, over all passes of a step and all ranks
-	step := int64(0)
-	for epoch := range o.epochs {
-		sampler.SetEpoch(epoch, 0)
+	var sums [3]float64 // loss, rows, and who is asked to stop: over all passes of a step and all ranks
+	for epoch := int(step) / steps; epoch < o.epochs; epoch++ {
+		done := int(step) % steps // of this epoch, before the checkpoint that the training goes on from
+		sampler.SetEpoch(epoch, done*o.accumulate*o.batch*comm.Size())
 		loader.Begin(sampler.Indices(), o.batch)
+		batches := ceil(sampler.Len(), o.batch)
 		var loss, seen float64
 		for i := range batches {
 			first, last := i%o.accumulate == 0, (i+1)%o.accumulate == 0 || i+1 == batches
@@ -86,6 +100,9 @@ func train(ctx context.Context, comm *mpi.Comm, o options) error {
 				model.Backward(pass, dy, false) // no_sync: the gradients gather on this rank
 				continue
 			}
+			if stopRequested() { // on this rank: all stop after the same step
+				sums[2] = 1
+			}
 			replica.Begin(ctx, pass, sums[:]) // collective: buckets are averaged while Backward goes on
 			model.Backward(pass, dy, false)
 			if err := replica.Finish(); err != nil {
@@ -96,9 +113,22 @@ func train(ctx context.Context, comm *mpi.Comm, o options) error {
 			step++
 			loss += sums[0]
 			seen += sums[1]
+			if comm.Rank() == 0 && step%10 == 0 {
+				if err := report(step, loss/seen); err != nil {
+					return err
+				}
+			}
+			if sums[2] > 0 {
+				return errors.Join(saves.save(ctx, step), errStopped) // collective
+			}
 		}
 		if comm.Rank() == 0 {
 			fmt.Printf("epoch %2d | loss %.4f\n", epoch, loss/seen)
+		}
+		if (epoch+1)%saveEvery == 0 || epoch+1 == o.epochs {
+			if err := saves.save(ctx, step); err != nil { // collective
+				return err
+			}
 		}
 	}
 

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/mpi"
+	"ddpbatch/trainer/nn"
+	"ddpbatch/trainer/optim"
+)
+
+// errStopped ends a training that was asked to stop, and has saved.
+var errStopped = errors.New("stopped; all that was done is saved")
+
+// saver saves the state of a training and restores it. Its state is small and the same on all ranks, so that rank 0 alone reads and writes
+// files. Its methods are collective.
+type saver struct {
+	comm *mpi.Comm
+	dir  *checkpoint.Dir // nil on all ranks: nothing is saved
+	all  []nn.Buffer     // the state: each array is the live memory
+}
+
+// newSaver saves to the folder path; an empty path: it saves nothing.
+func newSaver(comm *mpi.Comm, path string, model nn.Module, optimizer optim.Optimizer) (*saver, error) {
+	s := &saver{comm: comm}
+	if path == "" {
+		return s, nil
+	}
+	for _, p := range model.Params() {
+		s.all = append(s.all, nn.Buffer{Name: "model." + p.Name, Shape: p.Shape, Value: p.Value})
+	}
+	for _, b := range model.Buffers() {
+		s.all = append(s.all, nn.Buffer{Name: "model." + b.Name, Shape: b.Shape, Value: b.Value})
+	}
+	for _, slot := range optimizer.State() {
+		s.all = append(s.all, nn.Buffer{Name: "optimizer." + slot.Name, Shape: slot.Shape, Value: slot.Value})
+	}
+	var err error
+	s.dir, err = checkpoint.Open(path, checkpoint.Options{Run: "custom", Keep: checkpoint.Policy{Last: 3}})
+	return s, err
+}
+
+// save commits a checkpoint of a step. An error of rank 0 is one on all ranks.
+func (s *saver) save(ctx context.Context, step int64) error {
+	if s.dir == nil {
+		return nil
+	}
+	_, err := mpi.FromRoot(ctx, s.comm, 0, func() (checkpoint.Info, error) {
+		state := &checkpoint.State{Step: step, World: s.comm.Size()}
+		for _, a := range s.all {
+			state.Tensors = append(state.Tensors, checkpoint.Float32Tensor(a.Name, a.Shape, a.Value))
+		}
+		return s.dir.Save(ctx, state)
+	})
+	return err
+}
+
+// restore gives all ranks the newest checkpoint that is whole, and returns its step: 0 if there is none.
+func (s *saver) restore(ctx context.Context) (int64, error) {
+	if s.dir == nil {
+		return 0, nil
+	}
+	step, err := mpi.FromRoot(ctx, s.comm, 0, func() (int64, error) { return s.read(ctx) })
+	if err != nil || step == 0 {
+		return 0, err
+	}
+	var values [][]float32
+	for _, a := range s.all {
+		values = append(values, a.Value)
+	}
+	return step, mpi.BroadcastMany(ctx, s.comm, values, 0)
+}
+
+func (s *saver) read(ctx context.Context) (int64, error) {
+	state, _, err := s.dir.Latest(ctx)
+	if errors.Is(err, checkpoint.ErrNone) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	tensors := map[string]checkpoint.Tensor{}
+	for _, t := range state.Tensors {
+		tensors[t.Name] = t
+	}
+	for _, a := range s.all {
+		t, there := tensors[a.Name]
+		if !there || !slices.Equal(t.Shape, a.Shape) {
+			return 0, fmt.Errorf("the checkpoint of step %d is of another model: it has no %s of the shape %v", state.Step, a.Name, a.Shape)
+		}
+		if err := t.Float32s(a.Value); err != nil {
+			return 0, err
+		}
+	}
+	return state.Step, nil
+}
+
+// stopRequested reports whether this rank is asked to save and stop: the file is there once the job is about to end.
+func stopRequested() bool {
+	path := os.Getenv("DDPBATCH_STOP_FILE")
+	if path == "" {
+		return false
+	}
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// report tells `ddpbatch status` how far the training is. Rank 0 calls it.
+func report(step int64, loss float64) error {
+	path := os.Getenv("DDPBATCH_METRICS_FILE")
+	if path == "" {
+		return nil
+	}
+	line, err := json.Marshal(map[string]any{"step": step, "loss": loss})
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(line, '\n'))
+	return errors.Join(err, f.Close())
+}
