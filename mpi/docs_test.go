@@ -54,7 +54,8 @@ func TestAlgorithmsDocHasAll(t *testing.T) {
 			want = append(want, d.name+" "+sharedName)
 		}
 		for _, a := range algorithm.TraitsOf(d.algorithms[0]) {
-			ragged := d.algorithms[1] == nil || slices.ContainsFunc(d.algorithms[1], func(e algorithm.Entry[runFunc]) bool { return e.Name == a.Name })
+			same := func(e algorithm.Entry[runFunc]) bool { return e.Name == a.Name }
+			ragged := d.algorithms[1] == nil || slices.ContainsFunc(d.algorithms[1], same)
 			fits := func(size int) bool { return a.Fits == nil || a.Fits(size) }
 			want = append(want, fmt.Sprintf("%s %s%s%s%s%s", d.name, a.Name, unless(a.Canonical, ", any order"),
 				unless(fits(6) || fits(3), ", a power of two"), unless(fits(3) || !fits(6), ", even"), unless(ragged, ", not V")))

@@ -105,7 +105,8 @@ func TestModelsDocHasTheParameters(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: docs/models.md has\n%s\nand the model\n%s", heading, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
-		if count := fmt.Sprintf("%d,%03d by default", parameters/1000, parameters%1000); heading == "gpt" && !strings.Contains(modelsDoc(t), count) {
+		count := fmt.Sprintf("%d,%03d by default", parameters/1000, parameters%1000)
+		if heading == "gpt" && !strings.Contains(modelsDoc(t), count) {
 			t.Errorf("docs/models.md does not say %q", count)
 		}
 	}

@@ -126,8 +126,8 @@ func TestOtherModelIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state := &checkpoint.State{Step: 1, World: 1, Tensors: []checkpoint.Tensor{checkpoint.Float32Tensor("model.hidden.weight", []int{1}, []float32{0})}}
-	if _, err := dir.Save(t.Context(), state); err != nil {
+	other := checkpoint.Float32Tensor("model.hidden.weight", []int{1}, []float32{0})
+	if _, err := dir.Save(t.Context(), &checkpoint.State{Step: 1, World: 1, Tensors: []checkpoint.Tensor{other}}); err != nil {
 		t.Fatal(err)
 	}
 	output, err := start(t, ddpbatch, "run", "--standalone", "--nproc-per-node", "2", "--", custom, "-checkpoints", folder)

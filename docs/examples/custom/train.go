@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 
@@ -118,8 +118,8 @@ func train(ctx context.Context, comm *mpi.Comm, o options) error {
 					return err
 				}
 			}
-			if sums[2] > 0 {
-				return errors.Join(saves.save(ctx, step), errStopped) // collective
+			if sums[2] > 0 { // the same sum on all ranks, so that all come here
+				return cmp.Or(saves.save(ctx, step), errStopped) // collective
 			}
 		}
 		if comm.Rank() == 0 {

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"ddpbatch/checkpoint/distributed"
+	"ddpbatch/mpi"
+)
+
+// group is what docs/go-trainer.md shows for checkpoint/distributed.
+type group struct{ *mpi.Comm } // of comm.Dup
+
+func (g group) Gather(ctx context.Context, payload []byte) ([][]byte, error) {
+	return mpi.GatherBytes(ctx, g.Comm, payload, 0)
+}
+
+func (g group) Broadcast(ctx context.Context, payload []byte) ([]byte, error) {
+	return mpi.BroadcastBytes(ctx, g.Comm, payload, 0)
+}
+
+var _ distributed.Group = group{}
+
+// The code that docs/go-trainer.md shows is this folder's.
+func TestDocShowsThisCode(t *testing.T) {
+	doc, err := os.ReadFile(filepath.Join("..", "..", "go-trainer.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.WriteString(withoutIndent(string(text)))
+	}
+	blocks := regexp.MustCompile("(?s)```(?:go|toml)\n(.*?)\n *```\n").FindAllStringSubmatch(string(doc), -1)
+	if len(blocks) < 8 {
+		t.Fatalf("%d blocks of code found", len(blocks))
+	}
+	for _, block := range blocks {
+		if !strings.Contains(all.String(), withoutIndent(block[1]+"\n")) {
+			t.Errorf("docs/go-trainer.md shows what is in no file of this folder:\n%s", block[1])
+		}
+	}
+}
+
+// withoutIndent is text without what its lines begin with.
+func withoutIndent(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString(strings.TrimLeft(line, " \t"))
+	}
+	return b.String()
+}
