@@ -13,7 +13,7 @@ import (
 	"ddpbatch/mpi/internal/model"
 )
 
-// algorithmsDoc are the rows of docs/algorithms.md's table below a heading, without its head: their cells.
+// algorithmsDoc returns the cells of the table that docs/algorithms.md has below a heading, row by row, without the head.
 func algorithmsDoc(t *testing.T, heading string) (rows [][]string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "docs", "algorithms.md"))
@@ -38,8 +38,8 @@ func algorithmsDoc(t *testing.T, heading string) (rows [][]string) {
 	return rows[2:]
 }
 
-// docs/algorithms.md names every algorithm of every collective, those that need no canonical order, and those that want a power of two or
-// an even number of ranks.
+// docs/algorithms.md lists every algorithm of every collective, and says which do not keep the canonical order, which work for a power of
+// two or an even number of ranks only, and which do not serve the form with counts.
 func TestAlgorithmsDocHasAll(t *testing.T) {
 	var want, got []string
 	for kind := range collectives {
@@ -69,7 +69,7 @@ func TestAlgorithmsDocHasAll(t *testing.T) {
 		}
 		a := name.FindStringSubmatch(row[1])
 		if a == nil {
-			t.Fatalf("docs/algorithms.md: %q is no name", row[1])
+			t.Fatalf("docs/algorithms.md: %q is not the name of an algorithm", row[1])
 		}
 		says := func(words string) bool { return strings.Contains(row[2], words) }
 		got = append(got, fmt.Sprintf("%s %s%s%s%s%s", collective, a[1], unless(!says("any order"), ", any order"),
@@ -89,7 +89,7 @@ func unless(cond bool, text string) string {
 	return text
 }
 
-// What docs/algorithms.md says of a common network is what the model chooses there.
+// The model chooses the algorithms that docs/algorithms.md lists for a common network.
 func TestAlgorithmsDocHasTheChoices(t *testing.T) {
 	rows := algorithmsDoc(t, "What the model says of a common network")
 	if len(rows) < 20 {
@@ -107,7 +107,7 @@ func TestAlgorithmsDocHasTheChoices(t *testing.T) {
 		}
 		i := slices.IndexFunc(collectives[:], func(d descriptor) bool { return d.name == collective })
 		if i < 0 {
-			t.Fatalf("docs/algorithms.md: there is no collective %q", collective)
+			t.Fatalf("docs/algorithms.md: unknown collective %q", collective)
 		}
 		for j, n := range lengths {
 			m := defaultMachine

@@ -18,7 +18,7 @@ import (
 	"ddpbatch/trainer/nn"
 )
 
-// modelsDoc is the text of docs/models.md.
+// modelsDoc returns the text of docs/models.md.
 func modelsDoc(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "docs", "models.md"))
@@ -28,7 +28,7 @@ func modelsDoc(t *testing.T) string {
 	return string(text)
 }
 
-// docTensors are the rows of docs/models.md about a tensor, below a heading: each name with its cells of shapes.
+// docTensors returns the rows that docs/models.md has for tensors below a heading: a name and the cells with shapes.
 func docTensors(t *testing.T, heading string) (rows [][]string) {
 	t.Helper()
 	_, section, found := strings.Cut(modelsDoc(t), "\n## "+heading+"\n")
@@ -51,7 +51,7 @@ func docTensors(t *testing.T, heading string) (rows [][]string) {
 	return rows
 }
 
-// docCases are the models of docs/models.md's tables.
+// docCases returns the models that the tables of docs/models.md are about, by heading.
 func docCases() map[string]struct {
 	model ModelConfig
 	spec  data.Spec
@@ -71,7 +71,7 @@ func docCases() map[string]struct {
 	}
 }
 
-// The tables of docs/models.md have the names and shapes of the models' parameters and buffers, and a gpt's number of them.
+// docs/models.md has the names and shapes of all parameters and buffers, and the number of parameters of a gpt.
 func TestModelsDocHasTheParameters(t *testing.T) {
 	for heading, c := range docCases() {
 		model, err := newModel(c.model, c.spec, 1, nil)
@@ -112,10 +112,10 @@ func TestModelsDocHasTheParameters(t *testing.T) {
 	}
 }
 
-// shapeText is a shape as docs/models.md has it.
+// shapeText returns a shape as docs/models.md writes it.
 func shapeText(shape []int) string { return strings.ReplaceAll(fmt.Sprint(shape), " ", ", ") }
 
-// substituted is a shape such as [3W, C] in numbers.
+// substituted returns a shape such as [3W, C] in numbers.
 func substituted(t *testing.T, shape string, m ModelConfig) string {
 	t.Helper()
 	return regexp.MustCompile(`(\d*)([WC])`).ReplaceAllStringFunc(shape, func(term string) string {
@@ -131,7 +131,7 @@ func substituted(t *testing.T, shape string, m ModelConfig) string {
 	})
 }
 
-// The Python of docs/models.md makes modules that take exported files, with every name and shape, and whose outputs are ours.
+// The Python modules of docs/models.md load exported files, with every name and shape, and have the outputs of our models.
 func TestModelsDocLoadsIntoPyTorch(t *testing.T) {
 	table := data.Spec{Inputs: 6, Outputs: 3}
 	image := data.Spec{Inputs: 2 * 9 * 8, Classes: 5, Labels: 1, Image: data.Image{Channels: 2, Height: 9, Width: 8}}

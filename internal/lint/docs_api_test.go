@@ -10,15 +10,15 @@ import (
 	"testing"
 )
 
-// publicPackages are those that docs name by the last word of their path.
+// publicPackages are the packages whose identifiers TestDocsNameExistingIdentifiers looks up.
 var publicPackages = []string{
 	"mpi", "mpi/store", "trainer/nn", "trainer/optim", "trainer/data", "trainer/ddp", "trainer/blas",
 	"checkpoint", "checkpoint/distributed", "checkpoint/safetensors",
 }
 
-// TestDocsNameWhatThereIs holds that what pages about the public packages name with its package is there, and that each other exported
-// name in the column "here" of torch-distributed.md is one of theirs.
-func TestDocsNameWhatThereIs(t *testing.T) {
+// TestDocsNameExistingIdentifiers checks that the identifiers which these pages qualify with a package exist, and that the other exported
+// identifiers in the column "here" of torch-distributed.md are names, methods or fields of one of the packages.
+func TestDocsNameExistingIdentifiers(t *testing.T) {
 	exported, members := map[string]bool{}, map[string]bool{}
 	for _, f := range sources(t) {
 		for _, pkg := range publicPackages {
@@ -62,7 +62,8 @@ func TestDocsNameWhatThereIs(t *testing.T) {
 	}
 }
 
-// addExported adds a file's exported names: those of its top level with the package, and all, methods and fields too, without it.
+// addExported adds the exported identifiers of a file: those of the top level to qualified, with the package, and these, methods and fields
+// to all.
 func addExported(f *ast.File, qualified, all map[string]bool, pkg string) {
 	add := func(name *ast.Ident, top bool) {
 		if name == nil || !name.IsExported() {
@@ -93,7 +94,7 @@ func addExported(f *ast.File, qualified, all map[string]bool, pkg string) {
 	}
 }
 
-// addMembers adds the fields of a struct, or the methods of an interface.
+// addMembers calls add with the fields of a struct or the methods of an interface.
 func addMembers(expr ast.Expr, add func(*ast.Ident)) {
 	var fields *ast.FieldList
 	switch e := expr.(type) {

@@ -14,18 +14,18 @@ import (
 	"ddpbatch/trainer/optim"
 )
 
-// errStopped ends a training that was asked to stop, and has saved.
+// errStopped is what train returns after it was asked to stop and has saved.
 var errStopped = errors.New("stopped; all that was done is saved")
 
-// saver saves the state of a training and restores it. Its state is small and the same on all ranks, so that rank 0 alone reads and writes
-// files. Its methods are collective.
+// saver saves and restores the state of a training. The state is small and the same on all ranks, so only rank 0 reads and writes files.
+// save and restore are collective.
 type saver struct {
 	comm *mpi.Comm
-	dir  *checkpoint.Dir // nil on all ranks: nothing is saved
-	all  []nn.Buffer     // the state: each array is the live memory
+	dir  *checkpoint.Dir // nil, on all ranks, if nothing is saved
+	all  []nn.Buffer     // the arrays of the state; their values are those that training changes
 }
 
-// newSaver saves to the folder path; an empty path: it saves nothing.
+// newSaver returns a saver of the model and the optimizer that writes to the folder path, or that saves nothing if path is empty.
 func newSaver(comm *mpi.Comm, path string, model nn.Module, optimizer optim.Optimizer) (*saver, error) {
 	s := &saver{comm: comm}
 	if path == "" {
@@ -45,7 +45,7 @@ func newSaver(comm *mpi.Comm, path string, model nn.Module, optimizer optim.Opti
 	return s, err
 }
 
-// save commits a checkpoint of a step. An error of rank 0 is one on all ranks.
+// save writes a checkpoint of a step. If rank 0 fails, all ranks get an error.
 func (s *saver) save(ctx context.Context, step int64) error {
 	if s.dir == nil {
 		return nil
@@ -60,7 +60,7 @@ func (s *saver) save(ctx context.Context, step int64) error {
 	return err
 }
 
-// restore gives all ranks the newest checkpoint that is whole, and returns its step: 0 if there is none.
+// restore gives all ranks the state of the newest complete checkpoint and returns its step, or 0 if there is no checkpoint.
 func (s *saver) restore(ctx context.Context) (int64, error) {
 	if s.dir == nil {
 		return 0, nil
@@ -76,6 +76,7 @@ func (s *saver) restore(ctx context.Context) (int64, error) {
 	return step, mpi.BroadcastMany(ctx, s.comm, values, 0)
 }
 
+// read restores the state on this rank.
 func (s *saver) read(ctx context.Context) (int64, error) {
 	state, _, err := s.dir.Latest(ctx)
 	if errors.Is(err, checkpoint.ErrNone) {
@@ -100,7 +101,7 @@ func (s *saver) read(ctx context.Context) (int64, error) {
 	return state.Step, nil
 }
 
-// stopRequested reports whether this rank is asked to save and stop: the file is there once the job is about to end.
+// stopRequested reports whether this rank is asked to save and stop. ddpbatch makes the file when the job is about to end.
 func stopRequested() bool {
 	path := os.Getenv("DDPBATCH_STOP_FILE")
 	if path == "" {
@@ -110,7 +111,7 @@ func stopRequested() bool {
 	return err == nil
 }
 
-// report tells `ddpbatch status` how far the training is. Rank 0 calls it.
+// report writes the step and the loss where `ddpbatch status` finds them. Only rank 0 calls it.
 func report(step int64, loss float64) error {
 	path := os.Getenv("DDPBATCH_METRICS_FILE")
 	if path == "" {

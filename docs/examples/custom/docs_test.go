@@ -12,7 +12,7 @@ import (
 	"ddpbatch/mpi"
 )
 
-// group is what docs/go-trainer.md shows for checkpoint/distributed.
+// group is the code that docs/go-trainer.md shows for checkpoint/distributed.
 type group struct{ *mpi.Comm } // of comm.Dup
 
 func (g group) Gather(ctx context.Context, payload []byte) ([][]byte, error) {
@@ -25,7 +25,7 @@ func (g group) Broadcast(ctx context.Context, payload []byte) ([]byte, error) {
 
 var _ distributed.Group = group{}
 
-// The code that docs/go-trainer.md shows is this folder's.
+// docs/go-trainer.md shows code that is in this folder.
 func TestDocShowsThisCode(t *testing.T) {
 	doc, err := os.ReadFile(filepath.Join("..", "..", "go-trainer.md"))
 	if err != nil {
@@ -49,12 +49,12 @@ func TestDocShowsThisCode(t *testing.T) {
 	}
 	for _, block := range blocks {
 		if !strings.Contains(all.String(), withoutIndent(block[1]+"\n")) {
-			t.Errorf("docs/go-trainer.md shows what is in no file of this folder:\n%s", block[1])
+			t.Errorf("docs/go-trainer.md shows code that no file of this folder has:\n%s", block[1])
 		}
 	}
 }
 
-// withoutIndent is text without what its lines begin with.
+// withoutIndent returns text with the white space at the beginning of each line removed.
 func withoutIndent(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {

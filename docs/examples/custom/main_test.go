@@ -101,7 +101,7 @@ func TestTwoNodes(t *testing.T) {
 	learns(t, 4, output, err)
 }
 
-// The job of this folder is warned in its middle, saves, is started again, and ends with the same weights as one that was not warned.
+// The job of job.toml is warned in its middle, saves and is started again. It ends with the same weights as one that was not warned.
 func TestStoppedJobGoesOn(t *testing.T) {
 	t.Parallel()
 	job, err := os.ReadFile("job.toml")
@@ -118,7 +118,7 @@ func TestStoppedJobGoesOn(t *testing.T) {
 	}
 }
 
-// A checkpoint of another model is refused on all ranks.
+// All ranks refuse a checkpoint of another model.
 func TestOtherModelIsRefused(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -54,7 +54,7 @@ func train(ctx context.Context, comm *mpi.Comm, o options) error {
 	if err != nil {
 		return err
 	}
-	// Restored before the first step, and on all ranks: parameters, running statistics, the optimizer's state. Collective.
+	// Parameters, running statistics and the optimizer's state are restored before the first step. Collective.
 	saves, err := newSaver(comm, o.folder, model, optimizer)
 	if err != nil {
 		return err
@@ -75,9 +75,9 @@ func train(ctx context.Context, comm *mpi.Comm, o options) error {
 
 	pass := &nn.Pass{Training: true, BLAS: library}
 	var criterion nn.CrossEntropy
-	var sums [3]float64 // loss, rows, and who is asked to stop: over all passes of a step and all ranks
+	var sums [3]float64 // of loss, rows and ranks that are asked to stop, over all passes of a step and all ranks
 	for epoch := int(step) / steps; epoch < o.epochs; epoch++ {
-		done := int(step) % steps // of this epoch, before the checkpoint that the training goes on from
+		done := int(step) % steps // steps of this epoch that were taken before the checkpoint
 		sampler.SetEpoch(epoch, done*o.accumulate*o.batch*comm.Size())
 		loader.Begin(sampler.Indices(), o.batch)
 		batches := ceil(sampler.Len(), o.batch)
@@ -100,7 +100,7 @@ func train(ctx context.Context, comm *mpi.Comm, o options) error {
 				model.Backward(pass, dy, false) // no_sync: the gradients gather on this rank
 				continue
 			}
-			if stopRequested() { // on this rank: all stop after the same step
+			if stopRequested() { // this rank is asked; all stop after the same step
 				sums[2] = 1
 			}
 			replica.Begin(ctx, pass, sums[:]) // collective: buckets are averaged while Backward goes on
