@@ -32,7 +32,8 @@ func main() {
 	o := options{lr: 0.01, batch: 32, accumulate: 2, seed: 1}
 	flag.IntVar(&o.epochs, "epochs", 20, "times through the data")
 	flag.StringVar(&o.save, "save", "", "write the trained model to this `file`.safetensors")
-	flag.StringVar(&o.folder, "checkpoints", os.Getenv("DDPBATCH_CHECKPOINT_DIR"), "save to this `folder`, and resume from the newest checkpoint in it")
+	flag.StringVar(&o.folder, "checkpoints", os.Getenv("DDPBATCH_CHECKPOINT_DIR"),
+		"save to this `folder`, and resume from the newest checkpoint in it")
 	flag.StringVar(&o.init, "init", "", "meet the other ranks by this init `method`, such as tcp://node0:29500?rank=0&world_size=2")
 	flag.StringVar(&o.listen, "listen", "", "with -init file://, the IP `address` that the other ranks reach this one by")
 	flag.Parse()
