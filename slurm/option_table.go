@@ -171,6 +171,26 @@ func OptionWords(key string) []string {
 	return nil
 }
 
+// OptionTakes names the type of the values that a key of [slurm] takes, as docs/job has it; empty where there is no such key.
+func OptionTakes(key string) string {
+	kind, known := optionTable[optionName(key)]
+	if !known {
+		return ""
+	}
+	return [...]string{
+		textValue:     "text",
+		numberOrText:  "text or whole number",
+		countValue:    "whole number from 1",
+		zeroCount:     "whole number from 0",
+		sizeValue:     "size, or whole number of MiB",
+		timeValue:     "time, or whole number of minutes",
+		flagValue:     "true or false",
+		optionalValue: "true, false or a value",
+		yesNoValue:    `"yes" or "no"`,
+		zeroOneValue:  "0 or 1",
+	}[kind]
+}
+
 // optionKey is how job.toml spells an option's name.
 func optionKey(name string) string { return strings.ReplaceAll(name, "-", "_") }
 

@@ -39,6 +39,9 @@ func TestOptionTableIsConsistent(t *testing.T) {
 		if strings.Contains(key, "-") {
 			t.Errorf("key %s is not in job.toml's spelling", key)
 		}
+		if OptionTakes(key) == "" {
+			t.Errorf("key %s has no type", key)
+		}
 	}
 	for name := range reservedOptions {
 		if _, taken := optionTable[name]; taken {

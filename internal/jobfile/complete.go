@@ -73,8 +73,11 @@ func takenNode(dotted string) *node {
 	return n
 }
 
-// A question stands in the place of a value, which no file holds: a reader that takes words of a short list answers with them.
-type question struct{ words []string }
+// A question stands in the place of a value, which no file holds: a reader answers with what it takes.
+type question struct {
+	words []string // all values, where they are words of a short list
+	takes string   // the type as docs/job has it, "whole number from 1"; may be empty where words say it
+}
 
 // wordsOf are the values that a key takes, where they are words of a short list.
 func wordsOf(dotted string) []string {
@@ -82,9 +85,13 @@ func wordsOf(dotted string) []string {
 	if n == nil || n.read == nil {
 		return nil
 	}
-	var q question
-	_ = n.read(emptyJob(), strings.Split(dotted, "."), &q) // other readers refuse it, as they do all that is no value of theirs
-	return q.words
+	return n.ask(strings.Split(dotted, ".")).words
+}
+
+// ask returns what the reader of n says that it takes.
+func (n *node) ask(key toml.Key) (q question) {
+	_ = n.read(emptyJob(), key, &q) // a reader without an answer refuses the question, as it does any value of another type
+	return q
 }
 
 // answering has a reader answer a question with words.
@@ -95,5 +102,16 @@ func answering(words []string, read reader) reader {
 			return nil
 		}
 		return read(j, key, v)
+	}
+}
+
+// taking has a reader answer a question with the type of its values, too.
+func taking(what string, read reader) reader {
+	return func(j *Job, key toml.Key, v any) error {
+		err := read(j, key, v)
+		if q, asked := v.(*question); asked {
+			q.takes, err = what, nil
+		}
+		return err
 	}
 }

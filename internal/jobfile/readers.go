@@ -36,7 +36,7 @@ func value[T any](what string, get func(v any) (got T, ok bool), to func(*Job) *
 
 // wholeNumber reads a whole number of at least low.
 func wholeNumber(low int64, to func(*Job) *int) reader {
-	return func(j *Job, key toml.Key, v any) error {
+	return taking(fmt.Sprintf("whole number from %d", low), func(j *Job, key toml.Key, v any) error {
 		n, ok := v.(int64)
 		switch {
 		case !ok || n < low:
@@ -46,20 +46,21 @@ func wholeNumber(low int64, to func(*Job) *int) reader {
 		}
 		*to(j) = int(n)
 		return nil
-	}
+	})
 }
 
 // integer reads a whole number. Who uses it says which ones are possible.
 func integer(to func(*Job) *int) reader {
-	return value("a whole number", func(v any) (int, bool) { n, ok := v.(int64); return int(n), ok }, to)
+	return taking("whole number", value("a whole number", func(v any) (int, bool) { n, ok := v.(int64); return int(n), ok }, to))
 }
 
 // number reads a finite number. Who uses it says which ones are possible.
-func number(to func(*Job) *float64) reader { return value("a number", asFloat, to) }
+func number(to func(*Job) *float64) reader { return taking("number", value("a number", asFloat, to)) }
 
 // positive reads a number above 0.
 func positive(to func(*Job) *float64) reader {
-	return value("a number above 0", func(v any) (float64, bool) { x, ok := asFloat(v); return x, ok && x > 0 }, to)
+	get := func(v any) (float64, bool) { x, ok := asFloat(v); return x, ok && x > 0 }
+	return taking("number above 0", value("a number above 0", get, to))
 }
 
 // asFloat is a finite number with a point or without.
@@ -73,15 +74,16 @@ func asFloat(v any) (x float64, ok bool) {
 
 // boolean reads true or false.
 func boolean(to func(*Job) *bool) reader {
-	return answering([]string{"true", "false"}, value("true or false", func(v any) (b, ok bool) { b, ok = v.(bool); return b, ok }, to))
+	get := func(v any) (b, ok bool) { b, ok = v.(bool); return b, ok }
+	return taking("true or false", answering([]string{"true", "false"}, value("true or false", get, to)))
 }
 
 // text reads a text with the property that what describes.
 func text(what string, good func(string) bool, to func(*Job) *string) reader {
-	return value(what, func(v any) (string, bool) {
+	return taking("text", value(what, func(v any) (string, bool) {
 		s, ok := v.(string)
 		return s, ok && good(s)
-	}, to)
+	}, to))
 }
 
 // line reads a text that fits on one line.
@@ -134,27 +136,27 @@ func durationOrOff(to func(*Job) *time.Duration) reader {
 }
 
 func durationFrom(least time.Duration, what string, to func(*Job) *time.Duration) reader {
-	return value(what, func(v any) (time.Duration, bool) {
+	return taking("duration", value(what, func(v any) (time.Duration, bool) {
 		s, _ := v.(string)
 		d, err := time.ParseDuration(s)
 		return d, err == nil && d >= least
-	}, to)
+	}, to))
 }
 
 // size reads a number of bytes with a unit, which is a power of 1024.
 func size(to func(*Job) *int64) reader {
-	return value(`a size, such as "512M" or "4G"`, func(v any) (int64, bool) {
+	return taking("size", value(`a size, such as "512M" or "4G"`, func(v any) (int64, bool) {
 		s, _ := v.(string)
 		digits := strings.TrimRight(s, "KMGT")
 		shift := 10 * (strings.Index("KMGT", s[len(digits):]) + 1)
 		n, err := strconv.ParseUint(digits, 10, 63-shift)
 		return int64(n) << shift, len(s) == len(digits)+1 && err == nil && n > 0
-	}, to)
+	}, to))
 }
 
 // list reads a list of at least least texts, each with the property that what describes.
 func list(least int, what string, good func(string) bool, to func(*Job) *[]string) reader {
-	return func(j *Job, key toml.Key, v any) error {
+	return taking("list of texts", func(j *Job, key toml.Key, v any) error {
 		items, ok := v.([]any)
 		if !ok {
 			return mustBe(key, "a list, each item "+what, v)
@@ -172,7 +174,7 @@ func list(least int, what string, good func(string) bool, to func(*Job) *[]strin
 		}
 		*to(j) = texts
 		return nil
-	}
+	})
 }
 
 // maxCommands bounds a list of commands that a node runs within a minute.
@@ -181,7 +183,7 @@ const maxCommands = 16
 // commands reads one command, a list of words, or several, a list of such lists.
 func commands(to func(*Job) *[][]string) reader {
 	const what = `a command, such as ["nhc"], or a list of commands, such as [["nhc"], ["nvidia-smi", "-L"]]`
-	return func(j *Job, key toml.Key, v any) error {
+	return taking("command, or list of commands", func(j *Job, key toml.Key, v any) error {
 		items, ok := v.([]any)
 		if !ok {
 			return mustBe(key, what, v)
@@ -213,7 +215,7 @@ func commands(to func(*Job) *[][]string) reader {
 		}
 		*to(j) = all
 		return nil
-	}
+	})
 }
 
 // counts reads a list of at least one whole number from 1.

@@ -113,7 +113,7 @@ func (n *node) show(key toml.Key) string {
 // jobRows are the keys outside all tables, [code], [setup], [sweep] (whose other keys are those of the job: takeSweep) and [container].
 func jobRows() []keyRow {
 	return []keyRow{
-		{key: "schema", read: schemaVersion},
+		{key: "schema", read: taking("whole number", schemaVersion)},
 		{key: "name", read: text("1 to 64 of the characters A-Z a-z 0-9 . _ -, the first no . or -", rundir.IsJobName,
 			func(j *Job) *string { return &j.Name }), need: true},
 		{key: "workdir", read: line(func(j *Job) *string { return &j.WorkDir })},
@@ -131,7 +131,7 @@ func jobRows() []keyRow {
 		{key: "setup.venv", read: line(func(j *Job) *string { return &j.Setup.Venv })},
 		{key: "setup.conda", read: line(func(j *Job) *string { return &j.Setup.Conda })},
 		{key: "setup.script", read: list(0, "text without NUL", noNUL, func(j *Job) *[]string { return &j.Setup.Script })},
-		{key: "setup.env.*", read: variable},
+		{key: "setup.env.*", read: taking("text", variable)},
 
 		{key: "sweep.mode", read: oneOf(func(j *Job) *string { return &sweepOf(j).Mode }, product, zip)},
 		{key: "sweep.parallel", read: wholeNumber(1, func(j *Job) *int { return &sweepOf(j).Parallel })},
@@ -149,20 +149,23 @@ func jobRows() []keyRow {
 func slurmRows() []keyRow {
 	rows := []keyRow{
 		{key: "slurm", advise: notHere},
-		{key: "slurm.extra", read: extra},
+		{key: "slurm.extra", read: taking("list of texts", extra)},
 		{key: "slurm.skip", read: list(0, `the name of an option of sbatch, such as "--mem"`, isOptionName,
 			func(j *Job) *[]string { return &j.Slurm.Skip })},
 	}
 	for _, key := range slurm.OptionKeys() {
 		rows = append(rows, keyRow{key: "slurm." + key, read: option})
 	}
-	return append(rows, keyRow{key: "slurm.nodes", read: nodes}, keyRow{key: "slurm.chain", read: chain})
+	return append(rows,
+		keyRow{key: "slurm.nodes", read: taking("whole number from 1, or range", nodes)},
+		keyRow{key: "slurm.chain", read: taking(fmt.Sprintf("whole number from 1 to %d", maxChain), chain)},
+	)
 }
 
 // launchRows are the keys of [launch], [mpi] and [checkpoint].
 func launchRows() []keyRow {
 	return []keyRow{
-		{key: "launch.nproc_per_node", read: nproc},
+		{key: "launch.nproc_per_node", read: taking(`whole number from 1, list of them, "gpu", "cpu" or "auto"`, nproc)},
 		{key: "launch.command", read: list(1, "text without NUL", noNUL, func(j *Job) *[]string { return &j.Launch.Command })},
 		{key: "launch.check", read: commands(func(j *Job) *[][]string { return &j.Launch.Check })},
 		{key: "launch.mode", read: oneOf(func(j *Job) *string { return &j.Launch.Mode }, "agent", "task")},
@@ -178,10 +181,10 @@ func launchRows() []keyRow {
 		{key: "launch.gpus", read: oneOf(func(j *Job) *string { return &j.Launch.GPUs }, "auto", "all", "one")},
 		{key: "launch.torch_store", read: boolean(func(j *Job) *bool { j.Launch.TorchStore = new(bool); return j.Launch.TorchStore })},
 		{key: "launch.on_end", read: list(0, "text without NUL", noNUL, func(j *Job) *[]string { return &j.Launch.OnEnd })},
-		{key: "launch.metrics_dir", read: text(`an absolute path, or "" for none`, isAbsoluteOrNone,
-			func(j *Job) *string { return &j.Launch.MetricsDir })},
-		{key: "launch.metrics_listen", read: value("a port, or an address with one in quotes", listenAt,
-			func(j *Job) *string { return &j.Launch.MetricsListen })},
+		{key: "launch.metrics_dir", read: taking("absolute path", text(`an absolute path, or "" for none`, isAbsoluteOrNone,
+			func(j *Job) *string { return &j.Launch.MetricsDir }))},
+		{key: "launch.metrics_listen", read: taking("port, or address with port", value("a port, or an address with one in quotes", listenAt,
+			func(j *Job) *string { return &j.Launch.MetricsListen }))},
 		{key: "launch.numa", read: oneOf(func(j *Job) *string { return &j.Launch.NUMA }, "node", "socket", "exclusive", "core-complex")},
 
 		{key: "mpi.transport", read: oneOf(func(j *Job) *string { return &j.MPI.Transport }, "auto", "shm", "tcp", "ucx")},
@@ -199,7 +202,8 @@ func launchRows() []keyRow {
 		{key: "checkpoint.async", read: boolean(func(j *Job) *bool { return &j.Checkpoint.Async })},
 		{key: "checkpoint.delta", read: wholeNumber(0, func(j *Job) *int { return &j.Checkpoint.Delta })},
 		{key: "checkpoint.memory", read: size(func(j *Job) *int64 { return &j.Checkpoint.Memory })},
-		{key: "checkpoint.local", read: text("an absolute path", isAbsolute, func(j *Job) *string { return &j.Checkpoint.Local })},
+		{key: "checkpoint.local", read: taking("absolute path",
+			text("an absolute path", isAbsolute, func(j *Job) *string { return &j.Checkpoint.Local }))},
 		{key: "checkpoint.replicate", read: boolean(func(j *Job) *bool { return &j.Checkpoint.Replicate })},
 		{key: "checkpoint.at_start", read: boolean(func(j *Job) *bool { return &j.Checkpoint.AtStart })},
 		{key: "checkpoint.resume", read: oneOf(func(j *Job) *string { return &j.Checkpoint.Resume }, "auto", "never")},
@@ -209,12 +213,12 @@ func launchRows() []keyRow {
 // requeueRows are the keys of [requeue].
 func requeueRows() []keyRow {
 	rows := []keyRow{
-		{key: "requeue.on", read: causes},
+		{key: "requeue.on", read: taking("list of "+words.Choice(causeNames()), causes)},
 		{key: "requeue.lead", read: duration(func(j *Job) *time.Duration { return &j.Requeue.Lead })},
 		{key: "requeue.no_progress", read: wholeNumber(1, func(j *Job) *int { return &j.Requeue.NoProgress })},
 	}
 	for _, name := range causeNames() {
-		rows = append(rows, keyRow{key: "requeue.max." + name, read: budget})
+		rows = append(rows, keyRow{key: "requeue.max." + name, read: taking("whole number from 0", budget)})
 	}
 	return rows
 }
@@ -261,7 +265,7 @@ func notHere(key string) error {
 // option reads one option of sbatch. A flag that is false asks for nothing.
 func option(j *Job, key toml.Key, v any) error {
 	if q, asked := v.(*question); asked {
-		q.words = slurm.OptionWords(key[len(key)-1])
+		q.words, q.takes = slurm.OptionWords(key[len(key)-1]), slurm.OptionTakes(key[len(key)-1])
 		return nil
 	}
 	o, err := slurm.ParseOption(key[len(key)-1], v)

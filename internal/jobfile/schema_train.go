@@ -16,7 +16,7 @@ func trainRows() []keyRow {
 		{key: "train.max_steps", read: integer(func(j *Job) *int { return &j.Train.MaxSteps })},
 		{key: "train.batch_size", read: integer(func(j *Job) *int { return &j.Train.BatchSize })},
 		{key: "train.accumulate", read: integer(func(j *Job) *int { return &j.Train.Accumulate })},
-		{key: "train.seed", read: seed},
+		{key: "train.seed", read: taking("whole number from 0 to 4294967295", seed)},
 		{key: "train.mode", read: word(func(j *Job) *string { return &j.Train.Mode }, "ddp", "dp")},
 		{key: "train.replicas", read: wholeNumber(1, func(j *Job) *int { return &j.Train.Replicas })},
 		{key: "train.pipeline", read: integer(func(j *Job) *int { return &j.Train.Pipeline })},
@@ -79,7 +79,7 @@ func optimizerRows() []keyRow {
 		{key: "train.optimizer.dampening", read: number(func(j *Job) *float64 { return &j.Train.Optimizer.Dampening }), kinds: sgd},
 		{key: "train.optimizer.nesterov", read: boolean(func(j *Job) *bool { return &j.Train.Optimizer.Nesterov }), kinds: sgd},
 		{key: "train.optimizer.weight_decay", read: number(func(j *Job) *float64 { return &j.Train.Optimizer.WeightDecay })},
-		{key: "train.optimizer.betas", read: betas, kinds: moments},
+		{key: "train.optimizer.betas", read: taking("list of two numbers", betas), kinds: moments},
 		{key: "train.optimizer.eps", read: number(func(j *Job) *float64 { return &j.Train.Optimizer.Eps }), kinds: moments},
 		{key: "train.optimizer.zero", read: boolean(func(j *Job) *bool { return &j.Train.Optimizer.Zero })},
 
@@ -106,10 +106,13 @@ func seed(j *Job, key toml.Key, v any) error {
 
 // widths reads a list of at least one whole number.
 func widths(to func(*Job) *[]int) reader {
-	return func(j *Job, key toml.Key, v any) (err error) {
-		*to(j), err = integers(key, v, "a whole number", func(int64) bool { return true })
+	return taking("list of whole numbers", func(j *Job, key toml.Key, v any) error {
+		numbers, err := integers(key, v, "a whole number", func(int64) bool { return true })
+		if err == nil {
+			*to(j) = numbers
+		}
 		return err
-	}
+	})
 }
 
 // betas reads the two decay rates of Adam's moments.
@@ -146,7 +149,7 @@ func dataRows() []keyRow {
 		{key: "train.data.header", read: word(func(j *Job) *string { return &j.Train.Data.Header }, "auto", "yes", "no"), kinds: csv},
 		{key: "train.data.delimiter", read: text("one character", isRune, func(j *Job) *string { return &j.Train.Data.Delimiter }),
 			kinds: csv},
-		{key: "train.data.inputs", read: inputs, kinds: []string{"npy", "generated"}},
+		{key: "train.data.inputs", read: taking("text (npy), whole number (generated)", inputs), kinds: []string{"npy", "generated"}},
 		{key: "train.data.targets", read: line(func(j *Job) *string { return &j.Train.Data.TargetFile }), kinds: npy, need: true},
 		{key: "train.data.rows", read: integer(func(j *Job) *int { return &j.Train.Data.Rows }), kinds: generated},
 		{key: "train.data.outputs", read: integer(func(j *Job) *int { return &j.Train.Data.Outputs }), kinds: generated},
@@ -161,7 +164,7 @@ func dataRows() []keyRow {
 
 // rowRange reads what may be a range of rows; whether it is one is said with the rest of what is wrong with the training.
 func rowRange(to func(*Job) *string) reader {
-	return text(`rows as "FIRST:END", such as "0:9000"`, isLine, to)
+	return taking("rows", text(`rows as "FIRST:END", such as "0:9000"`, isLine, to))
 }
 
 // inputs reads the file of .npy inputs, or the number of generated ones.
