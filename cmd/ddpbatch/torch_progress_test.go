@@ -12,10 +12,10 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// documentedPython is the block of Python in docs/cli.md that names a variable.
+// documentedPython is the block of Python in docs/job/progress.md that names a variable.
 func documentedPython(t *testing.T, variable string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "cli.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "job", "progress.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func documentedPython(t *testing.T, variable string) string {
 		}
 	}
 	if len(found) != 1 {
-		t.Fatalf("%d blocks of Python in docs/cli.md name %s", len(found), variable)
+		t.Fatalf("%d blocks of Python in docs/job/progress.md name %s", len(found), variable)
 	}
 	return found[0]
 }
@@ -78,8 +78,8 @@ os._exit(0)  # as in resume.py
 `
 )
 
-// TestDocumentedLinesSayHowFarATorchJobIs puts the lines of Python that docs/cli.md shows into a script: status has its step and its loss,
-// steps.jsonl the times of its steps.
+// TestDocumentedLinesSayHowFarATorchJobIs puts the lines of Python that docs/job/progress.md shows into a script: status has its step and
+// its loss, steps.jsonl the times of its steps.
 func TestDocumentedLinesSayHowFarATorchJobIs(t *testing.T) {
 	t.Parallel()
 	p := newPyTorch(t)
