@@ -183,8 +183,8 @@ func launchRows() []keyRow {
 		{key: "launch.on_end", read: list(0, "text without NUL", noNUL, func(j *Job) *[]string { return &j.Launch.OnEnd })},
 		{key: "launch.metrics_dir", read: taking("absolute path", text(`an absolute path, or "" for none`, isAbsoluteOrNone,
 			func(j *Job) *string { return &j.Launch.MetricsDir }))},
-		{key: "launch.metrics_listen", read: taking("port, or address with port", value("a port, or an address with one in quotes", listenAt,
-			func(j *Job) *string { return &j.Launch.MetricsListen }))},
+		{key: "launch.metrics_listen", read: taking("port, or address with port",
+			value("a port, or an address with one in quotes", listenAt, func(j *Job) *string { return &j.Launch.MetricsListen }))},
 		{key: "launch.numa", read: oneOf(func(j *Job) *string { return &j.Launch.NUMA }, "node", "socket", "exclusive", "core-complex")},
 
 		{key: "mpi.transport", read: oneOf(func(j *Job) *string { return &j.MPI.Transport }, "auto", "shm", "tcp", "ucx")},
