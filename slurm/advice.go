@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Advice says what to do about a job that sbatch refused, in the keys of a job file; empty for other commands, and where Slurm gave no
-// reason.
+// Advice says what to do about a job that sbatch refused, in terms of the keys of a job file. It is empty for other commands, and if Slurm
+// gave no reason.
 func (e *RefusedError) Advice() string {
 	if e.Command != "sbatch" || e.Words == "" {
 		return ""
@@ -26,7 +26,7 @@ func (e *RefusedError) Advice() string {
 			return fmt.Sprintf("correct slurm.%s in the job file", optionKey(m[1]))
 		}
 	}
-	return "correct [slurm] in the job file; what is none of sbatch's own words is a rule of the site's, whose support knows it"
+	return "correct [slurm] in the job file; if the message is not sbatch's own, it comes from a rule of the site: ask its support"
 }
 
 // refusedOption are the forms in which sbatch names the option whose value it cannot read.
@@ -38,8 +38,8 @@ var refusedOption = sync.OnceValue(func() []*regexp.Regexp {
 	}
 })
 
-// refusals are words of sbatch and of the controller (slurm_errno.c), and what to do about them. The first that fits counts: of words that
-// come together the more telling ones stand first.
+// refusals maps messages of sbatch and of the controller (slurm_errno.c) to what to do about them. The first row that matches is used: if
+// messages appear together, the more specific one stands first.
 var refusals = []struct{ words, advice string }{
 	{"Invalid partition name specified", `set slurm.partition to one that "sinfo -s" lists`},
 	{"Invalid account or account/partition combination",
@@ -52,7 +52,7 @@ var refusals = []struct{ words, advice string }{
 		`set slurm.gpus_per_node or slurm.gres to what nodes have: "sinfo -o '%P %G'" lists it`},
 	{"Invalid node name specified", `correct slurm.nodelist, or slurm.exclude: "sinfo -N" lists the nodes`},
 	{"Requested reservation is invalid", `set slurm.reservation to one that "scontrol show reservation" lists`},
-	{"Access denied to requested reservation", `leave slurm.reservation out, or have yourself or your account added to it`},
+	{"Access denied to requested reservation", `remove slurm.reservation, or have yourself or your account added to it`},
 	{"Invalid license specification", `set slurm.licenses to what "scontrol show licenses" lists`},
 	{"Invalid job array specification",
 		`correct slurm.array; "scontrol show config" says how many elements an array may have (MaxArraySize)`},
@@ -61,7 +61,7 @@ var refusals = []struct{ words, advice string }{
 		`lower launch.nproc_per_node or slurm.cpus_per_task: "sinfo -o '%P %c'" says how many cores ` +
 			`nodes have`},
 	{"Memory specification can not be satisfied", `lower slurm.mem, or slurm.mem_per_cpu: "sinfo -o '%P %m'" says how many MiB nodes have`},
-	{"Requested node configuration is not available", `no node, or too few, has all that is asked for at once: lower slurm.nodes, ` +
+	{"Requested node configuration is not available", `too few nodes have all that the job asks for at once: lower slurm.nodes, ` +
 		`slurm.gpus_per_node, slurm.mem or launch.nproc_per_node, or take another slurm.partition ("sinfo -o '%P %D %c %m %G'")`},
 	{"Requested time limit is invalid", `lower slurm.time: "sinfo -o '%P %l'" says how long jobs of a partition may run; ` +
 		`slurm.chain spreads longer work over several jobs`},
@@ -74,14 +74,14 @@ var refusals = []struct{ words, advice string }{
 		`yours have ended, or take another slurm.qos`},
 	{"Requested partition configuration not available now", `ask for less (slurm.nodes, slurm.time), or take another slurm.partition: ` +
 		`"scontrol show partition" shows the limits and the state of each`},
-	{"Job size specification needs to be provided", `say how much the job needs, in [slurm]: the site asks for it`},
+	{"Job size specification needs to be provided", `set in [slurm] how much the job needs: the site requires it`},
 	{"temporarily unable to accept job", `submit it again in a while: too many jobs are queued (MaxJobCount in slurm.conf)`},
 	{"contains DOS line breaks", `save the script template, or what setup.script holds, with Unix line ends`},
-	{"Batch script is empty", `correct the script template: it makes an empty script`},
+	{"Batch script is empty", `correct the script template: it renders an empty script`},
 	{"does not look like a batch script", `correct the script template: its first line must begin with "#!"`},
-	{"Unable to open file", `see that the run directory is there, and that it can be read`},
-	{"unrecognized option", `this release of Slurm does not have the option: take it out of [slurm], or name it in slurm.skip`},
-	{"are mutually exclusive", `leave all of these options but one out of [slurm]`},
+	{"Unable to open file", `check that the run directory exists and can be read`},
+	{"unrecognized option", `this release of Slurm does not have the option: remove it from [slurm], or name it in slurm.skip`},
+	{"are mutually exclusive", `remove all of these options but one from [slurm]`},
 	{"No cluster '", `set slurm.clusters, or SLURM_CLUSTERS in the shell, to what "sacctmgr list clusters" lists`},
 	{"invalid entry for --cluster", `set slurm.clusters, or SLURM_CLUSTERS in the shell, to what "sacctmgr list clusters" lists`},
 }

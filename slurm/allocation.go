@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Allocation is what Slurm's environment variables tell one task about its step and its job.
+// Allocation holds what Slurm's environment variables say about a task, its step and its job.
 //
 // In a step (under srun) Nodes, TasksPerNode and Tasks are the step's, which may be fewer than the
 // job's, and NodeRank, ProcID and LocalID say which of its tasks this process is. Outside a step (in
@@ -17,14 +17,14 @@ import (
 //
 // It is plain data: it may be copied and read by several goroutines.
 type Allocation struct {
-	Cluster  string // SLURM_CLUSTER_NAME; empty where Slurm does not say
+	Cluster  string // SLURM_CLUSTER_NAME; empty if Slurm does not set it
 	JobID    string // decimal; a requeued job keeps it
 	StepID   string // decimal; empty outside a step
 	Restarts int    // how often the job was requeued before: 0 in its first run
 
 	Nodes        []string // names, each once, in the order of SLURM_NODEID, which is not always sorted
-	TasksPerNode []int    // by index into Nodes; nil outside a step unless they make Tasks
-	Tasks        int      // in all; 0 outside a step where Slurm does not say
+	TasksPerNode []int    // by index into Nodes; outside a step nil unless their sum is Tasks
+	Tasks        int      // in all; 0 outside a step if Slurm does not say
 	NodeRank     int      // index of this node in Nodes; -1 outside the allocation (salloc's shell)
 	ProcID       int      // rank of this task, 0 to Tasks-1
 	LocalID      int      // rank among this node's tasks
@@ -32,17 +32,17 @@ type Allocation struct {
 	Addresses []string // by index into Nodes, in simulate only; nil: the names are the addresses
 }
 
-// InStep says whether srun started this process, alone or with others, as a task.
+// InStep reports whether srun started this process as a task, alone or with others.
 func (a *Allocation) InStep() bool { return a.StepID != "" }
 
-// TaskMode says whether srun started one task for each rank: it did where some node of the step
-// has more than one. Otherwise each task may be the agent of its node.
+// TaskMode reports whether srun started one task for each rank. It did if some node of the step
+// has more than one task. Otherwise each task may be the agent of its node.
 func (a *Allocation) TaskMode() bool {
 	return a.InStep() && slices.Max(a.TasksPerNode) > 1
 }
 
-// NodeName is the name that Slurm has for this node, which need not be its host name; it is empty
-// where this process does not run on a node of the allocation.
+// NodeName returns Slurm's name for this node, which need not be its host name. It is empty
+// if this process does not run on a node of the allocation.
 func (a *Allocation) NodeName() string {
 	if a.NodeRank < 0 {
 		return ""
@@ -50,7 +50,7 @@ func (a *Allocation) NodeName() string {
 	return a.Nodes[a.NodeRank]
 }
 
-// Address is what to reach Nodes[node] by: its name, or in simulate its pretend address.
+// Address returns the address by which to reach Nodes[node]: its name, or in simulate its pretend address.
 func (a *Allocation) Address(node int) string {
 	if a.Addresses != nil {
 		return a.Addresses[node]
@@ -58,9 +58,9 @@ func (a *Allocation) Address(node int) string {
 	return a.Nodes[node]
 }
 
-// Key tells this run of this step from every other one, "cluster/job.step.restart", for seeding
-// ports and secrets. A requeued job keeps its id and counts its steps from 0 again, and the tasks of
-// its last run may still be alive on a node that lost contact: hence the restart.
+// Key identifies this run of this step among all others, "cluster/job.step.restart", for seeding
+// ports and secrets. The restart count is part of it because a requeued job keeps its id and counts its steps from 0
+// again, while tasks of its last run may still be alive on a node that lost contact.
 func (a *Allocation) Key() string {
 	return fmt.Sprintf("%s/%s.%s.%d", a.Cluster, a.JobID, a.StepID, a.Restarts)
 }
@@ -72,10 +72,10 @@ type Rank struct {
 	NodeRank, Nodes           int // GROUP_RANK, GROUP_WORLD_SIZE
 }
 
-// Rank is the place of this task where every task is one rank. Slurm numbers the tasks itself, so
-// that uneven, cyclic and arbitrary layouts are right, where rank 0 is on the first node (see
-// CheckLayout: nothing would tell the master address). Outside a step this process is alone, whatever
-// the job asked for: a world of one.
+// Rank returns the place of this task in a world in which every task is one rank. Slurm numbers the tasks, so
+// uneven, cyclic and arbitrary layouts are right if rank 0 is on the first node (see CheckLayout: otherwise the
+// other tasks cannot know the master address). Outside a step this process is a world of one, whatever the job
+// asked for.
 func (a *Allocation) Rank() Rank {
 	if !a.InStep() {
 		return Rank{WorldSize: 1, LocalWorldSize: 1, Nodes: 1}
@@ -87,9 +87,9 @@ func (a *Allocation) Rank() Rank {
 	}
 }
 
-// CheckLayout tells that rank 0 is not on the step's first node, where the other tasks look for it, as far as this task can know: the task
-// that is rank 0 does, and so does the first of the first node, as Slurm numbers the tasks of a node in the order of their ranks. Only
-// "-m arbitrary" lays tasks out so, and no variable tells the others.
+// CheckLayout returns an error if this task can tell that rank 0 is not on the step's first node, where the other tasks look for it. The
+// task that is rank 0 can, and so can the first task of the first node, as Slurm numbers the tasks of a node in the order of their ranks.
+// The other tasks cannot: no variable says where rank 0 is. Only "-m arbitrary" produces such a layout.
 func (a *Allocation) CheckLayout() error {
 	switch {
 	case !a.InStep():
@@ -106,22 +106,22 @@ func (a *Allocation) CheckLayout() error {
 	return nil
 }
 
-// SimAddresses names the variable in which simulate gives the pretend nodes' addresses: IP
-// addresses, one a node in the order of SLURM_NODEID, with commas between. Slurm knows nothing of it.
+// SimAddresses names the variable in which simulate gives the pretend nodes' addresses: one IP
+// address a node, in the order of SLURM_NODEID, separated by commas. Slurm does not set it.
 const SimAddresses = "DDPBATCH_SIM_ADDRS"
 
 // maxNormalStep is the largest id of a step that srun makes (SLURM_MAX_NORMAL_STEP_ID in slurm.h).
-// Beyond are the batch script, the external step and salloc's interactive shell (4294967290), in
+// Larger ids are those of the batch script, the external step and salloc's interactive shell (4294967290), in
 // which SLURM_STEP_* describe one task on one node, whatever the job has.
 const maxNormalStep = 0xfffffff0
 
-// FromEnviron reads the allocation from Slurm's variables, which lookup gives (os.LookupEnv, say).
-// It runs no command, so that it works in a container too.
+// FromEnviron reads the allocation from Slurm's variables, which lookup returns (os.LookupEnv, say).
+// It runs no command, so it works in a container too.
 //
-// In a step the step's own variables come first and the job's second; what neither says, or what
-// contradicts itself, is an error that names the variables, because a wrong world hangs or trains
-// wrongly. SLURM_NTASKS_PER_NODE is never read: it only repeats what sbatch was asked. Outside any
-// job the error is [ErrNotInSlurm]. An empty variable counts as unset, and so does "(null)".
+// In a step it reads the step's own variables first and the job's second. Missing or contradictory values are an error
+// that names the variables, because a wrong world hangs or trains wrongly. It does not read
+// SLURM_NTASKS_PER_NODE, which only repeats what sbatch was asked for. Outside any
+// job the error matches [ErrNotInSlurm]. An empty variable counts as unset, and so does "(null)".
 func FromEnviron(lookup func(string) (string, bool)) (*Allocation, error) {
 	a, err := readAllocation(environ(lookup))
 	if err != nil {
@@ -150,7 +150,7 @@ func readAllocation(env environ) (*Allocation, error) {
 	return a, nil
 }
 
-// readJob reads what tells this run of this step from others.
+// readJob reads what identifies this run of this step.
 func (a *Allocation) readJob(env environ) (err error) {
 	if a.JobID, err = env.id("SLURM_JOB_ID"); err != nil {
 		return err
@@ -172,9 +172,9 @@ func (a *Allocation) readJob(env environ) (err error) {
 	return nil
 }
 
-// readPlan reads the job outside a step. What Slurm says of tasks there may be missing (SLURM_NTASKS
+// readPlan reads the job outside a step. There the number of tasks may be missing (SLURM_NTASKS
 // came and went in 23.02), and the counts may be wrong (22.05 has SLURM_TASKS_PER_NODE=2(x4) in the
-// batch script of 7 tasks) or count CPUs (where no tasks were asked for), so that counts which
+// batch script of 7 tasks) or count CPUs (if the job asked for no tasks). So counts that
 // SLURM_NTASKS does not confirm are left out.
 func (a *Allocation) readPlan(env environ) error {
 	nodelist, err := a.readNodes(env, "SLURM_JOB_NODELIST", "SLURM_NODELIST")
@@ -200,7 +200,7 @@ func (a *Allocation) readPlan(env environ) error {
 	return nil
 }
 
-// readNodes sets Nodes from the first of the variables that is set, and returns it.
+// readNodes sets Nodes from the first of the variables that is set, and returns that variable.
 func (a *Allocation) readNodes(env environ, names ...string) (variable, error) {
 	nodelist, err := env.need(names...)
 	if err != nil {
@@ -211,7 +211,7 @@ func (a *Allocation) readNodes(env environ, names ...string) (variable, error) {
 		return variable{}, fmt.Errorf("%s: %w", nodelist.name, err)
 	}
 	if len(a.Nodes) == 0 {
-		return variable{}, fmt.Errorf("%s names no node", nodelist)
+		return variable{}, fmt.Errorf("%s does not name any node", nodelist)
 	}
 	seen := make(map[string]bool, len(a.Nodes))
 	for _, name := range a.Nodes {

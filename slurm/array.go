@@ -16,7 +16,7 @@ type Array struct {
 	Limit   int // 0: all
 }
 
-// String is what ParseArray reads: "0-15%4", "1,3,7-9".
+// String returns the array as ParseArray reads it: "0-15%4", "1,3,7-9".
 func (a Array) String() string {
 	var spans []string
 	for i := 0; i < len(a.Indices); {
@@ -46,7 +46,7 @@ func ParseArray(text string) (Array, error) {
 	if limited {
 		n, err := arrayNumber(limit)
 		if err != nil || n == 0 {
-			return a, fmt.Errorf("array %q: after %% stands how many elements may run at once, 1 or more", text)
+			return a, fmt.Errorf("array %q: write after %% how many elements may run at once, 1 or more", text)
 		}
 		a.Limit = n
 	}
@@ -79,11 +79,11 @@ func arraySpan(item string) ([]int, error) {
 	case err1 != nil || err2 != nil || err3 != nil || stepped && !ranged:
 		return nil, fmt.Errorf("%q is neither an index nor a range; write 0-15, 1,3,7 or 0-20:5", item)
 	case to < from:
-		return nil, fmt.Errorf("the range %q runs backwards", item)
+		return nil, fmt.Errorf("the range %q runs backwards; write the lower number first", item)
 	case to >= maxElements:
-		return nil, fmt.Errorf("index %d is above %d, Slurm's usual MaxArraySize less one", to, maxElements-1)
+		return nil, fmt.Errorf("index %d is above %d, the largest that Slurm takes by default (MaxArraySize - 1)", to, maxElements-1)
 	case by == 0:
-		return nil, fmt.Errorf("the step of %q is 0", item)
+		return nil, fmt.Errorf("the step of %q is 0; write 1 or more", item)
 	}
 	var span []int
 	for i := from; i <= to; i += by {

@@ -14,14 +14,14 @@ import (
 // Part is one job, or one component of a heterogeneous job, with its nodes.
 type Part struct {
 	JobStatus
-	Nodes []string // in Slurm's order; none before the job has begun
+	Nodes []string // in Slurm's order; empty before the job has begun
 }
 
-// partFormat asks for the fields that parseParts reads; the name, which may hold anything, stands last.
+// partFormat asks for the fields that parseParts reads. The name, which may hold anything, is the last.
 var partFormat = strings.Join([]string{"%i", "%A", "%T", "%r", "%N", "%j"}, separator)
 
 // Parts asks the controller once where a job, or one element of an array, runs. A heterogeneous job has a Part for each component, in their
-// order. The error matches [ErrUnknownJob] if the controller does not know the job (any more).
+// order. The error matches [ErrUnknownJob] if the controller does not know the job, or has forgotten it.
 func (c *Client) Parts(ctx context.Context, id string) ([]Part, error) {
 	job, err := ParseJobID(id)
 	if err != nil {
@@ -41,7 +41,7 @@ func (c *Client) Parts(ctx context.Context, id string) ([]Part, error) {
 	return parts, nil
 }
 
-// parseParts reads the lines that have all fields of partFormat, and are of the job; others are a site's greeting.
+// parseParts reads the lines that have all fields of partFormat and belong to the job. Other lines are a site's greeting.
 func parseParts(stdout []byte, id string) ([]Part, error) {
 	var parts []Part
 	for line := range strings.Lines(string(stdout)) {
@@ -64,7 +64,7 @@ func parseParts(stdout []byte, id string) ([]Part, error) {
 	return parts, nil
 }
 
-// Component is the number of a heterogeneous job's component; -1: the job is not one.
+// Component returns the number of a heterogeneous job's component, or -1 if the job is not heterogeneous.
 func (p Part) Component() int {
 	_, text, found := strings.Cut(p.ID, "+")
 	n, err := strconv.Atoi(text)
@@ -74,24 +74,24 @@ func (p Part) Component() int {
 	return n
 }
 
-// Beside is a command that runs in a job beside the job's own step: once on each of some nodes.
+// Beside is a command that runs in a job beside the job's own step, once on each of the given nodes.
 type Beside struct {
 	Part     Part
 	Nodes    []string // of Part; at least one
-	Dir      string   // where the command begins; there on all of Nodes
-	Terminal bool     // the one task gets a terminal of its own, and this process's is in its hands until it ends
-	Input    bool     // the one task reads this process's standard input; else it is empty
+	Dir      string   // the command's working directory; it must exist on all of Nodes
+	Terminal bool     // the only task gets a terminal of its own, and controls this process's terminal until it ends
+	Input    bool     // the only task reads this process's standard input; otherwise its input is empty
 	Command  []string // the program's path, and its arguments
 }
 
-// besideDelay is how long srun has from TERM on to end its tasks.
+// besideDelay is how long srun has after SIGTERM to end its tasks.
 const besideDelay = 10 * time.Second
 
-// Beside returns srun's call for such a command, which is not started yet. It gets the whole of the job's nodes, and waits for none of it
-// (srun --overlap); srun's exit code is the highest of the command's. Its streams are for the caller to set. It gets TERM when ctx ends,
-// and when this process does.
+// Beside returns a call of srun that runs the command; the caller sets its streams and starts it. The command shares all of the job's
+// resources on the nodes, and does not wait for them to be free (srun --overlap). srun's exit code is the highest of the tasks' exit codes.
+// srun gets SIGTERM when ctx ends, and when this process ends.
 //
-// It must be started from a goroutine that keeps its thread until the command has ended, as [Exec] does.
+// The caller must start it from a goroutine that keeps its thread until the command has ended, as [Exec] does.
 func (c *Client) Beside(ctx context.Context, b Beside) (*exec.Cmd, error) {
 	args, err := b.args()
 	if err != nil {
@@ -105,19 +105,19 @@ func (c *Client) Beside(ctx context.Context, b Beside) (*exec.Cmd, error) {
 	cmd.Env = c.environ("srun")
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = besideDelay
-	// In a process group of its own it is not hit by Ctrl-C, which would only have it ask for another one.
+	// In a process group of its own srun does not get Ctrl-C, after which it would only ask for another one.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: !b.Terminal}
 	return cmd, nil
 }
 
-// args are srun's words. GPUs are not named: such a step has all that the job has on the node. Nor are cores; without --cpu-bind=none the
-// step would be bound to one.
+// args returns srun's arguments. They do not name GPUs: such a step has all that the job has on the node. They do not name cores either;
+// without --cpu-bind=none the step would be bound to one core.
 func (b Beside) args() ([]string, error) {
 	switch {
 	case len(b.Nodes) == 0 || len(b.Command) == 0:
 		return nil, errors.New("run a command beside a job: name nodes and a command")
 	case !isNumber(b.Part.RawID):
-		return nil, fmt.Errorf("run a command beside a job: %s is no job's number", clip(b.Part.RawID))
+		return nil, fmt.Errorf("run a command beside a job: %s is not the number of a job", clip(b.Part.RawID))
 	}
 	nodes := strconv.Itoa(len(b.Nodes))
 	job, component := b.Part.RawID, b.Part.Component()

@@ -65,7 +65,7 @@ func TestPartsOfNoJob(t *testing.T) {
 		t.Errorf("of a job that is forgotten: %v", err)
 	}
 	if _, err := clientSaying("7|7|RUNNING|None|n[1-|x\n", &called).Parts(t.Context(), "7"); err == nil {
-		t.Error("nodes that are no list were taken")
+		t.Error("nodes that are not a list were accepted")
 	}
 	called = nil
 	if _, err := clientSaying("", &called).Parts(t.Context(), "7; rm"); err == nil || called != nil {

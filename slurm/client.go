@@ -16,10 +16,10 @@ import (
 )
 
 // Client talks to a Slurm cluster through its commands: sbatch, squeue, sacct, scontrol, scancel and
-// sinfo, from 22.05 on. They are Slurm's one interface that every site has; their
-// text is read in the forms that have stayed the same, and never as tables for people.
+// sinfo, from 22.05 on. They are the only interface of Slurm that every site has. Client reads their
+// output in formats that have not changed between releases, and not as the tables meant for people.
 //
-// The zero Client would run the commands with an empty environment. A Client may be used by several
+// The zero Client runs the commands with an empty environment. A Client may be used by several
 // goroutines at once, if its Run may.
 type Client struct {
 	// Environ is the environment of the commands, "NAME=value" each, and of the jobs they
@@ -27,15 +27,15 @@ type Client struct {
 	// in its PATH.
 	Environ []string
 
-	// Run runs one command to its end; nil stands for [Exec]. It is there for tests, and for
+	// Run runs one command to its end; nil means [Exec]. It is there for tests, and for
 	// clusters that are reached through another program.
 	Run func(ctx context.Context, c Command) (Output, error)
 
 	clusters string // as On has it
 }
 
-// On returns a Client whose commands have --clusters, for which Slurm needs slurmdbd. A job id without a cluster is then of that one.
-// Several, "a,b", are for sbatch alone, which chooses one of them. "" is the default cluster.
+// On returns a Client whose commands have --clusters, for which Slurm needs slurmdbd. A job id without a cluster then belongs to that
+// cluster. Only sbatch takes several clusters ("a,b"), and chooses one of them. "" is the default cluster.
 func (c *Client) On(clusters string) *Client {
 	on := *c
 	on.clusters = clusters
@@ -49,24 +49,24 @@ type Command struct {
 	Environ []string
 }
 
-// Output is what a command that ran printed, and its exit code, whatever that was.
+// Output is what a command that ran has printed, and its exit code, which may be any.
 type Output struct {
 	Stdout []byte
 	Stderr []byte
 	Code   int
 }
 
-// clientPrefixes begin the variables by which a user sets options of the commands that ask
+// clientPrefixes are the prefixes of the variables by which a user sets options of the query commands
 // (squeue(1), "ENVIRONMENT VARIABLES", and the like). They would filter jobs out or change the format.
 var clientPrefixes = []string{"SQUEUE_", "SACCT_", "SCONTROL_", "SCANCEL_", "SINFO_", "SLURM_TIME_FORMAT=", "SLURM_JSON=", "SLURM_YAML="}
 
-// run runs one command. err is nil if it ran, and exited with any code at all.
+// run runs one command. err is nil if it ran, whatever its exit code.
 func (c *Client) run(ctx context.Context, name string, args ...string) (Output, error) {
 	run := c.Run
 	if run == nil {
 		run = Exec
 	}
-	if len(args) == 0 || !strings.HasPrefix(args[0], clustersOption) { // else an id has named another
+	if len(args) == 0 || !strings.HasPrefix(args[0], clustersOption) { // otherwise an id has named another cluster
 		args = onCluster(c.clusters, args...)
 	}
 	out, err := run(ctx, Command{Name: name, Args: args, Environ: c.environ(name)})
@@ -76,7 +76,7 @@ func (c *Client) run(ctx context.Context, name string, args ...string) (Output, 
 	return out, nil
 }
 
-// ask is run for a command that is to exit with 0, and returns what it printed; if it does not, the error is what its words mean.
+// ask runs a command and returns what it printed. If it exits with another code than 0, the error says what its message means.
 func (c *Client) ask(ctx context.Context, name string, args ...string) ([]byte, error) {
 	out, err := c.run(ctx, name, args...)
 	if err == nil {
@@ -85,8 +85,8 @@ func (c *Client) ask(ctx context.Context, name string, args ...string) ([]byte, 
 	return out.Stdout, err
 }
 
-// environ is Environ less what would change the answers. sbatch has no such variables but
-// SBATCH_*, which are the caller's to keep or to scrub.
+// environ returns Environ without the variables that would change the answers. The only such variables of sbatch are
+// SBATCH_*, which the caller keeps or scrubs.
 func (c *Client) environ(name string) []string {
 	if name == "sbatch" {
 		return c.Environ
@@ -99,19 +99,19 @@ func (c *Client) environ(name string) []string {
 }
 
 const (
-	// maxOutput is how much of each of a command's streams is kept; the rest is read and dropped.
+	// maxOutput is how many bytes of each of a command's streams are kept; the rest is read and dropped.
 	maxOutput = 4 << 20
-	// pipeDelay is how long a command that has ended may keep its streams open, through a child.
+	// pipeDelay is how long a child of a command that has ended may keep its streams open.
 	pipeDelay = 2 * time.Second
 )
 
 // Exec runs a command on this machine, looked up in the PATH of its own environment. It kills the
-// command when ctx ends, and then returns the context's error. Where the command is not on the PATH the
+// command when ctx ends, and then returns the context's error. If the command is not on the PATH, the
 // error matches [ErrNoSlurm].
 //
-// The command dies with this process: an sbatch that lived on, while it waits for the controller, would submit its job at a time when
-// another has been submitted in its place. The signal for that is sent when the thread ends that started the command (prctl(2),
-// PR_SET_PDEATHSIG): so this goroutine keeps its thread until the command has ended.
+// The command dies with this process. Otherwise an sbatch that waits for the controller could submit its job after
+// another one has been submitted in its place. The kernel sends the signal when the thread that started the command ends (prctl(2),
+// PR_SET_PDEATHSIG), so this goroutine keeps its thread until the command has ended.
 func Exec(ctx context.Context, c Command) (Output, error) {
 	path, err := lookPath(c.Name, c.Environ)
 	if err != nil {
@@ -136,8 +136,8 @@ func Exec(ctx context.Context, c Command) (Output, error) {
 	return Output{}, err
 }
 
-// lookPath finds an executable file in environ's PATH. Relative folders in it are passed
-// over: what lies in the current folder must not become "sbatch".
+// lookPath finds an executable file in environ's PATH. It skips relative folders:
+// a file in the current folder must not become "sbatch".
 func lookPath(name string, environ []string) (string, error) {
 	path := ""
 	for _, variable := range environ {
@@ -152,7 +152,7 @@ func lookPath(name string, environ []string) (string, error) {
 			return file, nil
 		}
 	}
-	return "", fmt.Errorf("%w: no %s there; log in to a node of the cluster that submits jobs, or load the module that brings Slurm "+
+	return "", fmt.Errorf("%w: %s not found; log in to a node of the cluster that submits jobs, or load the module that provides Slurm "+
 		"(without a cluster: \"ddpbatch simulate\")", ErrNoSlurm, name)
 }
 

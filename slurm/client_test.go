@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// corpus is what the commands of a real Slurm 22.05 said: its README.md tells how it was collected.
+// corpus is what the commands of a real Slurm 22.05 printed; its README.md says how it was collected.
 var corpus = filepath.Join("testdata", "22.05")
 
 // recorded is the real output of a command: a path in the corpus without its suffix.

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// AfterAny is the condition of --dependency that jobs have ended, however they did.
+// AfterAny returns the condition of --dependency that jobs have ended, successfully or not.
 func AfterAny(ids []string) string { return "afterany:" + strings.Join(ids, ":") }
 
-// Dependency is what sbatch is asked for with --dependency in all: of several, the last counts, those on its command line after those of
-// the job file. It is "" where there is none.
+// Dependency returns the value of --dependency that sbatch acts on. If there are several, the last one counts; those on sbatch's command
+// line, words, come after those of the job file. It is "" if there is none.
 func (o Options) Dependency(words []string) string {
 	value, _ := o.Get("dependency")
 	for _, word := range o.Extra {
@@ -28,9 +28,9 @@ func (o Options) Dependency(words []string) string {
 	return value
 }
 
-// dependencyIn is the value of --dependency in a word that sbatch gets; sbatch takes the beginning of the name, too.
+// dependencyIn returns the value of --dependency in a word of sbatch's command line. sbatch takes an abbreviated name, too.
 func dependencyIn(word string) (value string, ok bool) {
-	const whole, shortest = "dependency", "dep" // --de might be --deadline
+	const whole, shortest = "dependency", "dep" // --de could also mean --deadline
 	long := strings.HasPrefix(word, "--")
 	switch name := extraName(word); {
 	case long && len(name) >= len(shortest) && strings.HasPrefix(whole, name):
@@ -43,8 +43,8 @@ func dependencyIn(word string) (value string, ok bool) {
 	return value, true
 }
 
-// JoinDependencies puts conditions of --dependency together, all of which must hold. Those of which one is enough ("?") cannot be joined
-// with others: sbatch takes one separator, and Slurm 22.05 reads a list with both as if each were a "?".
+// JoinDependencies joins conditions of --dependency, all of which must hold. It refuses to join conditions separated by "?", of which one
+// is enough, with others: sbatch takes one separator, and Slurm 22.05 reads a list with both as if each were a "?".
 func JoinDependencies(conditions ...string) (string, error) {
 	var all []string
 	for _, condition := range conditions {
@@ -55,8 +55,8 @@ func JoinDependencies(conditions ...string) (string, error) {
 	if len(all) > 1 {
 		for _, condition := range all {
 			if strings.Contains(condition, "?") {
-				return "", fmt.Errorf("%s and the other conditions cannot all be asked of Slurm: it takes either "+
-					"\",\" or \"?\" between them",
+				return "", fmt.Errorf("dependency %s cannot be joined with the other conditions: Slurm takes either "+
+					"\",\" or \"?\" between conditions, not both",
 					clip(condition))
 			}
 		}

@@ -9,23 +9,24 @@ import (
 
 // Given is one option as a command line or a script gives it to sbatch or srun.
 type Given struct {
-	Name     string // long and whole ("cpus-per-task"); of an option that is not known, as it is written
+	Name     string // the long name in full ("cpus-per-task"); for an unknown option, as it is written
 	Value    string
 	HasValue bool
 	Known    bool
-	Line     int // of a script, from 1; 0: a command line
-	Part     int // of a heterogeneous job, from 0
+	Line     int // line of the script, from 1; 0: the option is on a command line
+	Part     int // component of a heterogeneous job, from 0
 
 	next bool // the value was a word of its own
 }
 
-// Word is the option as one word that sbatch takes.
+// Word returns the option as one word that sbatch takes.
 func (g Given) Word() string {
 	return Option{Name: g.Name, Value: g.Value, Flag: !g.HasValue}.word()
 }
 
-// Directives reads the #SBATCH lines of a script as sbatch does, which is not as a shell does (quoteDirective): they end at the first line
-// that is neither blank nor a comment, and all of them together are one command line. What sbatch refuses is an error.
+// Directives reads the #SBATCH lines of a script as sbatch does, whose grammar is not the shell's (see quoteDirective). They end at the
+// first line that is neither blank nor a comment, and all of them together are one command line. If sbatch would refuse them, Directives
+// returns an error.
 func Directives(script string) ([]Given, error) {
 	var words []string
 	var lines, parts []int
@@ -39,7 +40,7 @@ func Directives(script string) ([]Given, error) {
 			}
 			continue
 		}
-		if separates(rest) { // and sbatch passes over the rest of that line
+		if separates(rest) { // sbatch ignores the rest of that line
 			part++
 			continue
 		}
@@ -62,7 +63,7 @@ func Directives(script string) ([]Given, error) {
 			return nil, fmt.Errorf("line %d: %w", lines[from+at], err)
 		}
 		if at < to-from {
-			return nil, fmt.Errorf("line %d: sbatch refuses %s, which is no option", lines[from+at], clip(words[from+at]))
+			return nil, fmt.Errorf("line %d: sbatch refuses %s, which is not an option", lines[from+at], clip(words[from+at]))
 		}
 		for i, g := range given {
 			g.Line, g.Part = lines[from+starts[i]], parts[from]
@@ -73,7 +74,7 @@ func Directives(script string) ([]Given, error) {
 	return all, nil
 }
 
-// SrunOptions reads the options at the beginning of srun's arguments; rest is the program that it starts, with its own.
+// SrunOptions reads the options at the beginning of srun's arguments. rest is the program that srun starts, and the program's arguments.
 func SrunOptions(words []string) (given []Given, rest []string, err error) {
 	given, _, at, err := srunNames().read(words)
 	if err != nil {
@@ -82,7 +83,7 @@ func SrunOptions(words []string) (given []Given, rest []string, err error) {
 	return given, words[at:], nil
 }
 
-// blanks are what C's isspace takes for space.
+// blanks are the characters for which C's isspace is true.
 const blanks = " \t\n\v\f\r"
 
 // separates reports whether what follows #SBATCH begins the next component of a heterogeneous job.
@@ -91,7 +92,7 @@ func separates(rest string) bool {
 	return len(words) > 0 && (strings.EqualFold(words[0], "hetjob") || strings.EqualFold(words[0], "packjob"))
 }
 
-// directiveWords parts what follows #SBATCH; quoteDirective tells the rules.
+// directiveWords splits what follows #SBATCH into words; quoteDirective documents the rules.
 func directiveWords(line string) (words []string, err error) {
 	for {
 		line = strings.TrimLeft(line, blanks)
@@ -105,14 +106,14 @@ func directiveWords(line string) (words []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if !some { // sbatch takes such a word for the end of the line
+		if !some { // sbatch takes such a word as the end of the line
 			return words, nil
 		}
 		words, line = append(words, word), rest
 	}
 }
 
-// directiveWord reads one word; some is false where it has no bytes at all.
+// directiveWord reads one word; some is false if the word is empty.
 func directiveWord(line string) (word, rest string, some bool, err error) {
 	var b strings.Builder
 	quote, escaped := byte(0), false
@@ -141,7 +142,7 @@ func directiveWord(line string) (word, rest string, some bool, err error) {
 	return b.String(), line[i:], b.Len() > 0, nil
 }
 
-// argument says whether an option takes a value.
+// argument says whether and how an option takes a value.
 type argument int
 
 const (
@@ -156,7 +157,8 @@ type optionNames struct {
 	short map[byte]string // the long name
 }
 
-// read parts words into options, which start at the words of the given indices; at is how many words they are, or which one err is about.
+// read parses the options at the beginning of words. starts has the index of the word at which each option begins. at is the number of
+// words that the options take, or the index of the word that err is about.
 func (n optionNames) read(words []string) (given []Given, starts []int, at int, err error) {
 	for at < len(words) {
 		word := words[at]
@@ -181,7 +183,7 @@ func (n optionNames) read(words []string) (given []Given, starts []int, at int, 
 	return given, starts, at, nil
 }
 
-// readWord reads the options of one word; the last one may have its value from the words that follow.
+// readWord reads the options of one word. The last of them may take its value from the next word.
 func (n optionNames) readWord(word string, next []string) (given []Given, err error) {
 	if strings.HasPrefix(word, "--") {
 		given, err = n.readLong(word, next)
@@ -201,8 +203,8 @@ func (n optionNames) readWord(word string, next []string) (given []Given, err er
 	return given, nil
 }
 
-// readLong reads "--name", "--name=value" or the beginning of a name that only one option has. An option that is not known, which a site
-// may have added, has the next word for its value where that is no option.
+// readLong reads "--name", "--name=value" or an unambiguous abbreviation of a name. An unknown option, which a site may have added, takes
+// the next word as its value, unless that is an option.
 func (n optionNames) readLong(word string, next []string) ([]Given, error) {
 	name, value, hasValue := strings.Cut(word[2:], "=")
 	kind, known := n.long[name]
@@ -223,7 +225,7 @@ func (n optionNames) readLong(word string, next []string) ([]Given, error) {
 	g := Given{Name: name, Value: value, HasValue: hasValue, Known: known}
 	switch {
 	case known && kind == noArgument && hasValue:
-		return nil, fmt.Errorf("%s takes no value", clip(word))
+		return nil, fmt.Errorf("%s does not take a value", clip(word))
 	case known:
 		g.Name = wholeName(name)
 	case !hasValue && len(next) > 0 && !strings.HasPrefix(next[0], "-"):
@@ -232,12 +234,12 @@ func (n optionNames) readLong(word string, next []string) ([]Given, error) {
 	return []Given{g}, nil
 }
 
-// readShort reads "-n4", "-n", or several letters, of which the last may have a value.
+// readShort reads "-n4", "-n", or several letters, the last of which may have a value.
 func (n optionNames) readShort(word string) (given []Given, err error) {
 	for i := 1; i < len(word); i++ {
 		name, known := n.short[word[i]]
 		if !known {
-			return nil, fmt.Errorf("%s: there is no option -%s", clip(word), clip(word[i:i+1]))
+			return nil, fmt.Errorf("%s: unknown option -%s", clip(word), clip(word[i:i+1]))
 		}
 		g := Given{Name: name, Known: true}
 		if n.long[name] != noArgument {
@@ -250,7 +252,7 @@ func (n optionNames) readShort(word string) (given []Given, err error) {
 	return given, nil
 }
 
-// wholeName is what sbatch(1) calls an option that has two names.
+// wholeName returns the name that sbatch(1) uses for an option that has two names.
 func wholeName(name string) string {
 	switch name {
 	case "tasks-per-node":
@@ -288,7 +290,7 @@ func sbatchNames() optionNames {
 	return names
 }
 
-// srunNames are srun's options: sbatch's that it has too, and its own, with those of Pyxis, a plugin that starts containers.
+// srunNames returns srun's options: those that it shares with sbatch, its own, and those of Pyxis, a plugin that starts containers.
 func srunNames() optionNames {
 	names := sbatchNames()
 	names.add("label unbuffered exact overlap pty multi-prog preserve-env disable-status no-allocate interactive verbose quiet "+

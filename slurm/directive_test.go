@@ -29,7 +29,7 @@ var directiveCases = []struct {
 	{"flags in one word", "#SBATCH -Hs --exclusive\n", []string{"hold", "oversubscribe", "exclusive"}},
 	{"an optional value is in the same word", "#SBATCH --exclusive=user --nice=5 -k\n", []string{"exclusive=user", "nice=5", "no-kill"}},
 	{"an optional value in a word of its own", "#SBATCH --exclusive user\n", []string{"refused"}},
-	{"a word that is no option", "#SBATCH -N1 foo\n", []string{"refused"}},
+	{"a word that is not an option", "#SBATCH -N1 foo\n", []string{"refused"}},
 	{"a value for a flag", "#SBATCH --hold=1\n", []string{"refused"}},
 	{"a value that is missing", "#SBATCH -N\n", []string{"refused"}},
 	{"a value on the next line", "#SBATCH --nodes\n#SBATCH 3\n", []string{"nodes=3"}},

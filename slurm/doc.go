@@ -1,41 +1,40 @@
-// Package slurm is all that ddpbatch knows of Slurm, and nothing else: lists of hosts and
-// of counts, times and sizes as Slurm writes them, the allocation that a step's environment
-// describes, the options of sbatch, the batch script, and the commands that
-// operate jobs. It supports Slurm from 22.05 on and needs none of its libraries.
+// Package slurm is ddpbatch's interface to Slurm. It parses host lists, counts, times and sizes as
+// Slurm writes them, reads the allocation that a step's environment describes, checks the options
+// of sbatch, renders the batch script, and runs the commands that operate jobs. It supports
+// Slurm from 22.05 on and needs none of its libraries.
 //
 // # The parts
 //
 //   - [ExpandHostlist], [FoldHostlist], [ParseTaskCounts], [ParseTime], [ParseWarning], [ParseArray]: Slurm's notations.
-//   - [FromEnviron]: which node and which task of which step this process is. [Scrub]: what of an
-//     environment must not leak into another job.
+//   - [FromEnviron]: which node and which task of which step this process is. [Scrub]: removes the
+//     variables that must not leak into another job.
 //   - [ParseOption], [CheckExtra], [Options]: what a job asks of sbatch.
-//   - [Directives], [SrunOptions]: what a script asks of sbatch, and a command line of srun.
+//   - [Directives], [SrunOptions]: the options in a script's #SBATCH lines, and on a command line of srun.
 //   - [Script]: the batch script. [ShellQuote], [ShellJoin], [ShellAssign]: words for a shell.
-//   - [Client]: sbatch, squeue, sacct, scontrol, scancel, sinfo; [JobStatus] and [JobFacts] are what they tell of a job.
+//   - [Client]: sbatch, squeue, sacct, scontrol, scancel, sinfo; [JobStatus] and [JobFacts] are what they report about a job.
 //
 // # What it guarantees
 //
-// No value of a user's becomes program text. A batch script is read twice, by sbatch (its #SBATCH
-// lines) and by a shell, with two different grammars; each value is quoted for the one that reads it,
+// No value from a user becomes program text. A batch script is read twice, by sbatch (its #SBATCH
+// lines) and by a shell, with two different grammars. Each value is quoted for its reader,
 // and a value that cannot stand on one line is refused. The command to run, its
-// arguments and its environment are not in the script at all: they travel in the run directory. The
+// arguments and its environment are not in the script: they travel in the run directory. The
 // one exception is [Setup].Script, which is meant to be shell text.
 //
-// What comes from the environment, from Slurm's output or from a job file is taken for
-// hostile: lengths are bounded and numbers checked before they are used. Nothing is
-// guessed: what Slurm does not say is an error, never localhost or rank 0.
+// Input from the environment, from Slurm's output or from a job file is treated as
+// hostile: lengths are bounded and numbers checked before they are used. The package does not
+// guess: a value that Slurm does not give is an error, and never becomes localhost or rank 0.
 //
 // # Conventions
 //
-// Options are named as sbatch(1) does, without dashes ("gpus-per-node"), and keys as job.toml does
-// ("gpus_per_node"). Texts that Slurm prints (states, reasons, times) stay as they are. The
-// package reads no environment, no flags and no files of its own, and prints nothing; functions
+// Options are named as in sbatch(1), without dashes ("gpus-per-node"), and keys as in job.toml
+// ("gpus_per_node"). Texts that Slurm prints (states, reasons, times) are kept as they are. The
+// package does not read the environment, flags or files by itself, and prints nothing; functions
 // that block take a context.
 //
 // # Limits
 //
-// Heterogeneous jobs can be asked about, and run in, but not submitted. The commands' text output is read, not
-// --json, whose fields change from release to release.
+// The package reads the commands' text output, not --json, whose fields change from release to release.
 //
 // # Example
 //

@@ -13,17 +13,17 @@ import (
 )
 
 var (
-	// ErrNotInSlurm: the environment holds no Slurm job.
+	// ErrNotInSlurm means that the environment does not describe a Slurm job.
 	ErrNotInSlurm = errors.New("not inside a Slurm job")
-	// ErrNoSlurm: Slurm's commands are not on the PATH.
+	// ErrNoSlurm means that Slurm's commands are not on the PATH.
 	ErrNoSlurm = errors.New("Slurm's commands are not on the PATH")
-	// ErrUnreachable: a command ran, but could not talk to the cluster's controller.
+	// ErrUnreachable means that a command ran, but could not reach the cluster's controller.
 	ErrUnreachable = errors.New("the Slurm controller cannot be reached")
-	// ErrRefused: Slurm was asked and said no. The error that matches it is a [*RefusedError].
+	// ErrRefused means that Slurm got the request and refused it. The error that matches it is a [*RefusedError].
 	ErrRefused = errors.New("Slurm refused")
-	// ErrUnknownJob: neither the controller nor accounting knows the job.
+	// ErrUnknownJob means that neither the controller nor accounting knows the job.
 	ErrUnknownJob = errors.New("Slurm does not know the job")
-	// ErrUnknownOption: no release of sbatch has the option; matched by what [ParseOption] returns.
+	// ErrUnknownOption means that no release of sbatch has the option. Errors of [ParseOption] match it.
 	ErrUnknownOption = errors.New("not an option of sbatch")
 )
 
@@ -31,12 +31,12 @@ var (
 type RefusedError struct {
 	Command string // "sbatch"
 	Code    int    // the command's exit code
-	Words   string // what it printed, on one line and without its own prefixes
+	Words   string // the message that it printed, on one line and without its own prefixes
 }
 
 func (e *RefusedError) Error() string {
 	if e.Words == "" {
-		return fmt.Sprintf("%s refused without a word (exit code %d)", e.Command, e.Code)
+		return fmt.Sprintf("%s refused without a message (exit code %d)", e.Command, e.Code)
 	}
 	if advice := e.Advice(); advice != "" {
 		return fmt.Sprintf("%s refused: %s; %s", e.Command, e.Words, advice)
@@ -58,8 +58,8 @@ func (e *UnreachableError) Error() string {
 		e.Words)
 }
 
-// Unheard reports whether the controller certainly did not get the command's request: there was no connection, or nothing to make it with.
-// After others, such as "Zero Bytes were transmitted or received" and time-outs, it may have done what it was asked to.
+// Unheard reports whether the controller certainly did not get the command's request: no connection was made. After other errors, such as
+// "Zero Bytes were transmitted or received" and time-outs, the controller may have carried out the request.
 func (e *UnreachableError) Unheard() bool {
 	return slices.ContainsFunc(notReceivedWords, func(words string) bool { return strings.Contains(e.Words, words) }) &&
 		!strings.Contains(e.Words, "timed out")
@@ -68,7 +68,7 @@ func (e *UnreachableError) Unheard() bool {
 // Is makes every UnreachableError match [ErrUnreachable].
 func (e *UnreachableError) Is(target error) bool { return target == ErrUnreachable }
 
-// failure is the error that a command's output stands for; nil where its exit code is 0.
+// failure returns the error that a command's output means, or nil if its exit code is 0.
 func failure(name string, out Output) error {
 	if out.Code == 0 {
 		return nil
@@ -87,8 +87,8 @@ func failure(name string, out Output) error {
 	return &RefusedError{Command: name, Code: out.Code, Words: words}
 }
 
-// absentElement is what scontrol says, in its standard output, of an element that the controller does
-// not have, of an array that it does have.
+// absentElement matches what scontrol prints, to standard output, if the controller knows the array but not the
+// element.
 var absentElement = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(^|; )Job [0-9_+]+ not found($|; )`) })
 
 // absent reports whether a command could not be run because the site does not have it.
@@ -98,8 +98,9 @@ func saysUnreachable(words string) bool {
 	return slices.ContainsFunc(unreachableWords, func(w string) bool { return strings.Contains(words, w) })
 }
 
-// unreachableWords are what Slurm's clients print when they could not ask, or do not know whether they were heard: the controller does not
-// answer, or hands over to its backup, or the daemon that authenticates them does not answer, or they do not know where it is.
+// unreachableWords are messages of Slurm's clients that mean that the request did not arrive, or may not have arrived: the controller does
+// not answer or is handing over to its backup, the authentication daemon does not answer, or the client does not know where the controller
+// is.
 var unreachableWords = []string{
 	"Unable to contact slurm controller",
 	"Protocol authentication error",
@@ -115,7 +116,8 @@ var unreachableWords = []string{
 	"Controller is in standby mode",
 }
 
-// notReceivedWords are those after which the job was certainly not taken: there was no connection, or a backup controller declined.
+// notReceivedWords are the messages after which the job was certainly not accepted: there was no connection, or a backup controller
+// declined.
 var notReceivedWords = []string{
 	"connect failure",
 	"Protocol authentication error",
@@ -132,7 +134,7 @@ func slurmWords(text []byte) string {
 		line = strings.Map(printable, strings.TrimSpace(line))
 		line = trimPrefixes(line)
 		if line == "" || strings.HasPrefix(line, "Try \"") {
-			continue // `Try "sbatch --help" for more information` sends the reader to the wrong program
+			continue // `Try "sbatch --help" for more information` would send the reader to the wrong program
 		}
 		lines = append(lines, line)
 	}
@@ -143,10 +145,10 @@ func slurmWords(text []byte) string {
 	return words
 }
 
-// maxWords bounds, in bytes, what of Slurm's words goes into an error.
+// maxWords is how many bytes of Slurm's message go into an error.
 const maxWords = 600
 
-// trimPrefixes cuts the names that Slurm's commands and its log put before their words.
+// trimPrefixes removes the prefixes that Slurm's commands and its log put before a message.
 func trimPrefixes(line string) string {
 	for _, prefix := range []string{"sbatch:", "squeue:", "scontrol:", "sacct:", "scancel:", "fatal:", "error:"} {
 		line = strings.TrimSpace(strings.TrimPrefix(line, prefix))
@@ -154,7 +156,7 @@ func trimPrefixes(line string) string {
 	return line
 }
 
-// printable drops control characters, and what was not UTF-8.
+// printable drops control characters and invalid UTF-8, for strings.Map.
 func printable(r rune) rune {
 	switch {
 	case r == '\t':
@@ -165,5 +167,5 @@ func printable(r rune) rune {
 	return r
 }
 
-// clip quotes text from outside for an error message, and shortens it to what a line can bear.
+// clip quotes text from outside for an error message, and shortens it to at most 80 bytes.
 func clip(s string) string { return redact.Quoted(s, 80) }

@@ -11,20 +11,21 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// JobFacts is what scontrol tells of one job beside its [JobStatus]: what a batch script needs to know of itself when its
-// time has come.
+// JobFacts is what scontrol reports about one job beside its [JobStatus]: what a batch script needs to know about its own job when it
+// ends.
 type JobFacts struct {
 	JobStatus
-	PreemptTime time.Time // when it was, or will be, told to make room; zero: nobody wants its nodes
-	End         time.Time // EndTime; zero: no limit, or not known
-	Restarts    int       // how often it was requeued; -1: not told
-	Exclude     string    // nodes that it must not run on, folded; empty: none
-	BatchFlag   int       // 1 for a batch job, and 1 more each time that Slurm requeued it at the end of its script; 0: not told
+	PreemptTime time.Time // when the job was, or will be, preempted; zero: it is not being preempted
+	End         time.Time // EndTime; zero: no limit, or unknown
+	Restarts    int       // how often the job was requeued; -1: unknown
+	Exclude     string    // nodes that the job must not run on, as a host list; empty: none
+	BatchFlag   int       // 1 for a batch job, and 1 more each time that Slurm requeued it at the end of its script; 0: unknown
 	FailedNode  string    // the node whose failure ended the job's last start; empty: none
 	NoRequeue   bool      // Slurm refuses to requeue it: --no-requeue, or JobRequeue=0 in slurm.conf
 }
 
-// Facts asks the controller once for one job, or one element of an array. Slurm's times have no zone: they are those of this machine.
+// Facts asks the controller once about one job, or one element of an array. Slurm prints times without a zone; Facts takes them to be in
+// this machine's.
 func (c *Client) Facts(ctx context.Context, id string) (JobFacts, error) {
 	job, err := ParseJobID(id)
 	if err != nil {
@@ -42,7 +43,7 @@ func (c *Client) Facts(ctx context.Context, id string) (JobFacts, error) {
 	return JobFacts{}, fmt.Errorf("ask for job %s: %w", job.ID, ErrUnknownJob)
 }
 
-// parseFacts reads the output of "scontrol show job -o", as parseScontrol does.
+// parseFacts parses the output of "scontrol show job -o", as parseScontrol does.
 func parseFacts(stdout []byte) []JobFacts {
 	var all []JobFacts
 	for line := range strings.Lines(string(stdout)) {
@@ -70,9 +71,9 @@ func parseFacts(stdout []byte) []JobFacts {
 	return all
 }
 
-// parseScontrol reads the output of "scontrol show job -o": a line per job of Key=Value, parted by
-// blanks. Values may hold blanks, and nothing is quoted. Only the name and the reason do so
-// among those read here; each is taken to end where the key that follows it begins.
+// parseScontrol parses the output of "scontrol show job -o": a line per job of Key=Value, separated by
+// spaces. Values may contain spaces and are not quoted. Of the fields read here only the name and the reason
+// may contain spaces; each is taken to end where the next key begins.
 func parseScontrol(stdout []byte) []JobStatus {
 	var jobs []JobStatus
 	for line := range strings.Lines(string(stdout)) {
@@ -88,7 +89,7 @@ func parseScontrol(stdout []byte) []JobStatus {
 }
 
 func scontrolJob(head, name, tail string) JobStatus {
-	// The reason may hold blanks. A node that failed, if any, is told between it and the dependency.
+	// The reason may contain spaces. FailedNode, if there is one, stands between it and Dependency.
 	reason, _, _ := strings.Cut(scontrolField(tail, "Reason", " Dependency="), " FailedNode=")
 	return JobStatus{
 		ID:        scontrolID(" " + head),
@@ -101,7 +102,7 @@ func scontrolJob(head, name, tail string) JobStatus {
 	}
 }
 
-// scontrolID puts an id together as squeue shows it.
+// scontrolID returns the job's id as squeue shows it.
 func scontrolID(head string) string {
 	if array := scontrolField(head, "ArrayJobId", " "); array != "" {
 		element := scontrolField(head, "ArrayTaskId", " ")
@@ -116,14 +117,14 @@ func scontrolID(head string) string {
 	return scontrolField(head, "JobId", " ")
 }
 
-// scontrolField is the value of the first " key=" in text, up to end.
+// scontrolField returns the value of the first " key=" in text, up to end.
 func scontrolField(text, key, end string) string {
 	_, value, _ := strings.Cut(text, " "+key+"=")
 	value, _, _ = strings.Cut(value, end)
 	return value
 }
 
-// slurmTime reads a time as scontrol writes it; zero for "None", "Unknown" and whatever else is none.
+// slurmTime parses a time as scontrol writes it. It returns the zero time for "None", "Unknown" and any other text.
 func slurmTime(s string) time.Time {
 	at, err := time.ParseInLocation("2006-01-02T15:04:05", s, time.Local)
 	if err != nil {
@@ -132,7 +133,7 @@ func slurmTime(s string) time.Time {
 	return at
 }
 
-// DownNodes are those of a folded list of nodes that Slurm gives up on: down, failing, or not answering ("down*", "mixed*").
+// DownNodes returns the nodes of a host list that are down, failing, or not answering ("down*", "mixed*").
 func (c *Client) DownNodes(ctx context.Context, hostlist string) ([]string, error) {
 	out, err := c.nodes(ctx, hostlist, "%N"+separator+"%T")
 	if err != nil {
@@ -148,10 +149,10 @@ func (c *Client) DownNodes(ctx context.Context, hostlist string) ([]string, erro
 	return down, nil
 }
 
-// nodes asks sinfo for the nodes of a folded list, with a line for each partition of each node, be it hidden.
+// nodes asks sinfo about the nodes of a host list. The answer has a line for each partition of each node, hidden partitions included.
 func (c *Client) nodes(ctx context.Context, hostlist, format string) ([]byte, error) {
 	if err := checkWord(hostlist); err != nil || hostlist == "" || strings.HasPrefix(hostlist, "-") {
-		return nil, fmt.Errorf("ask for nodes: %s is no list of nodes", clip(hostlist))
+		return nil, fmt.Errorf("ask for nodes: %s is not a list of nodes", clip(hostlist))
 	}
 	out, err := c.ask(ctx, "sinfo", "-a", "-h", "-N", "-n", hostlist, "-o", format)
 	if err != nil {
@@ -160,20 +161,21 @@ func (c *Client) nodes(ctx context.Context, hostlist, format string) ([]byte, er
 	return out, nil
 }
 
-// stateMarks are what sinfo puts behind the word of a node's state (sinfo(1), "NODE STATE CODES").
+// stateMarks are the characters that sinfo appends to a node's state (sinfo(1), "NODE STATE CODES").
 const stateMarks = "*~#!%$@^-+"
 
-// lostState reports whether a node's state, as sinfo writes it, means that what ran there is lost; an asterisk is "does not answer".
+// lostState reports whether a node's state, as sinfo writes it, means that the node's processes are lost. An asterisk means that the node
+// does not answer.
 func lostState(state string) bool {
 	word := strings.TrimRight(state, stateMarks)
 	return word == "down" || word == "fail" || word == "failing" || word == "error" || strings.HasSuffix(state, "*")
 }
 
-// maxReason bounds, in bytes, what is kept of the reason why a node is drained.
+// maxReason is how many bytes are kept of the reason why a node is drained.
 const maxReason = 200
 
-// Draining are those of a folded list of nodes that get no new jobs, as an administrator or Slurm itself drains them or expects them to
-// fail, each with the reason, which may be empty. Jobs that run there already go on to their end.
+// Draining returns the nodes of a host list that get no new jobs because an administrator or Slurm drains them or expects them to fail. It
+// maps each node to the reason, which may be empty. Jobs that already run there go on to their end.
 func (c *Client) Draining(ctx context.Context, hostlist string) (reasons map[string]string, err error) {
 	out, err := c.nodes(ctx, hostlist, strings.Join([]string{"%N", "%T", "%E"}, separator))
 	if err != nil {
@@ -190,7 +192,7 @@ func parseDraining(stdout []byte) map[string]string {
 			continue
 		}
 		reason := strings.TrimSpace(text.Clean(f[2]))
-		if reason == "none" { // as sinfo has it where there is none
+		if reason == "none" { // sinfo's word for a missing reason
 			reason = ""
 		}
 		reasons[f[0]] = text.Cut(reason, maxReason)
@@ -198,8 +200,8 @@ func parseDraining(stdout []byte) map[string]string {
 	return reasons
 }
 
-// drainState reports whether a node's state, as sinfo writes it, means that it gets no new jobs: "draining@", or in parts, as scontrol and
-// some formats of sinfo have it, "mixed+drain".
+// drainState reports whether a node's state, as sinfo writes it, means that it gets no new jobs: "draining@", or, as scontrol and some
+// formats of sinfo write it, "mixed+drain".
 func drainState(state string) bool {
 	for part := range strings.SplitSeq(state, "+") {
 		switch strings.TrimRight(part, stateMarks) {
@@ -210,11 +212,11 @@ func drainState(state string) bool {
 	return false
 }
 
-// ClusterConfig is what a job must know of Slurm's own configuration (slurm.conf).
+// ClusterConfig holds the settings of Slurm's configuration (slurm.conf) that a job must know.
 type ClusterConfig struct {
 	KillWait      time.Duration // between the SIGTERM and the SIGKILL by which Slurm ends a job
 	SrunPortRange string        // the ports that srun listens at, as "60001-63000"; empty: any
-	MaxArraySize  int           // one more than the highest index of an array's elements; 0: the cluster takes no arrays; -1: not told
+	MaxArraySize  int           // one more than the highest index of an array's elements; 0: arrays are disabled; -1: unknown
 }
 
 // ClusterConfig asks the controller for its configuration.

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// MaxNodes is the most nodes that a Slurm job or step is believed to have, and the most numbers
+// MaxNodes is the largest number of nodes of a job or step that this package accepts, and the most numbers
 // that one range of a hostlist may span (MAX_RANGE in Slurm's hostlist.c).
 const MaxNodes = 1 << 16
 
@@ -21,18 +21,18 @@ const maxNameLen = 255
 
 // ExpandHostlist returns the names that a hostlist stands for, in Slurm's order, duplicates kept.
 //
-// Items are separated by commas, blanks, tabs or newlines; empty items mean nothing. An item may
+// Items are separated by commas, spaces, tabs or newlines; empty items are ignored. An item may
 // hold brackets with comma-separated numbers and ranges, as in "rack[0-1]node[00-03,07]-ib". A
 // range is as wide as its low bound is written, so [8-11] gives 8 9 10 11 and [08-11] gives 08 09
-// 10 11. Of several brackets the last turns fastest, then the first, then the second and so on,
-// which is what `scontrol show hostnames` does.
+// 10 11. If there are several brackets, the last varies fastest, then the first, then the second and so on,
+// as in `scontrol show hostnames`.
 //
-// It differs from Slurm 22.05 on purpose in two ways: text after the last bracket is accepted
-// (as Slurm itself does since 23.11), and whatever Slurm repairs silently is an error (unbalanced
+// It differs from Slurm 22.05 on purpose in two ways: it accepts text after the last bracket
+// (as Slurm does since 23.11), and it returns an error for what Slurm repairs silently (unbalanced
 // brackets, a range without its high bound, numbers that overflow).
 //
-// An error is returned, before memory is taken for names, where the list stands for more than
-// maxHosts names, or a range spans more than [MaxNodes] numbers.
+// ExpandHostlist returns an error, before it allocates memory for names, if the list stands for more than
+// maxHosts names, or if a range spans more than [MaxNodes] numbers.
 func ExpandHostlist(list string, maxHosts int) ([]string, error) {
 	patterns, err := parseHostlist(list)
 	if err != nil {
@@ -52,8 +52,8 @@ func ExpandHostlist(list string, maxHosts int) ([]string, error) {
 	return hosts, nil
 }
 
-// CountHosts returns how many names [ExpandHostlist] would give, duplicates counted each time,
-// without expanding the list. A number that an int does not hold is an error.
+// CountHosts returns how many names [ExpandHostlist] would return, duplicates included,
+// without expanding the list. It returns an error if the number overflows an int.
 func CountHosts(list string) (int, error) {
 	patterns, err := parseHostlist(list)
 	if err != nil {
@@ -74,8 +74,8 @@ func countAll(list string, patterns []pattern) (int, error) {
 	return total, nil
 }
 
-// parseHostlist reads the whole grammar; what it takes is proportional to the list's length,
-// whatever the list stands for.
+// parseHostlist parses a hostlist. Its time and memory are proportional to the length of the list,
+// not to the number of names.
 func parseHostlist(list string) ([]pattern, error) {
 	if err := checkText(list); err != nil {
 		return nil, fmt.Errorf("hostlist %s: %w", clip(list), err)
@@ -91,7 +91,7 @@ func parseHostlist(list string) ([]pattern, error) {
 	return patterns, nil
 }
 
-// checkText refuses what could not be shown or logged safely as part of a name.
+// checkText refuses text that cannot be shown or logged safely as part of a name.
 func checkText(list string) error {
 	if !utf8.ValidString(list) {
 		return errors.New("it is not valid UTF-8")
@@ -104,8 +104,8 @@ func checkText(list string) error {
 	return nil
 }
 
-// splitItems cuts the list at the separators outside brackets and leaves empty items out. An
-// unbalanced bracket stays in its item, for parsePattern to refuse.
+// splitItems splits the list at the separators outside brackets and omits empty items. An
+// unbalanced bracket stays in its item, and parsePattern refuses it.
 func splitItems(list string) []string {
 	inside := false
 	return strings.FieldsFunc(list, func(r rune) bool {
@@ -188,7 +188,7 @@ func parseSpan(text string) (span, error) {
 	return span{lo: lo, hi: hi, width: len(low)}, nil
 }
 
-// parseNumber reads decimal digits and nothing else: no sign, no blank, no underscore.
+// parseNumber parses decimal digits, without a sign, spaces or underscores.
 func parseNumber(digits string) (uint64, error) {
 	if digits == "" {
 		return 0, errors.New("a number is missing")
@@ -198,7 +198,7 @@ func parseNumber(digits string) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(digits, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%s is too large a number", clip(digits))
+		return 0, fmt.Errorf("the number %s is too large", clip(digits))
 	}
 	return n, nil
 }
@@ -209,10 +209,10 @@ type pattern struct {
 	brackets []bracket
 }
 
-// bracket is the inside of one pair of brackets: at least one span, in the order written.
+// bracket holds the contents of one pair of brackets: at least one span, in the order written.
 type bracket []span
 
-// span is the numbers lo to hi, both included, written with at least width digits.
+// span is the range of the numbers lo to hi, both included, written with at least width digits.
 type span struct {
 	lo, hi uint64
 	width  int
@@ -220,7 +220,7 @@ type span struct {
 
 func (s span) size() uint64 { return s.hi - s.lo + 1 }
 
-// count is how many names the pattern stands for; ok is false where an int does not hold it.
+// count returns how many names the pattern stands for; ok is false if the number overflows an int.
 func (p pattern) count() (n int, ok bool) {
 	product := uint64(1)
 	for _, b := range p.brackets {
@@ -237,7 +237,7 @@ func (p pattern) count() (n int, ok bool) {
 	return int(product), true
 }
 
-// appendNames appends the pattern's names, an odometer whose wheels are the brackets. The caller
+// appendNames appends the pattern's names. It counts like an odometer whose wheels are the brackets. The caller
 // has checked that there are not too many.
 func (p pattern) appendNames(hosts []string) []string {
 	wheels := make([][]string, len(p.brackets))
@@ -255,8 +255,8 @@ func (p pattern) appendNames(hosts []string) []string {
 }
 
 // advanceOrder lists the brackets from the fastest to the slowest: the last, then the first, the
-// second, the third. Slurm expands the last bracket of an item on its own and the others in front
-// of it by another path, hence the odd order.
+// second, the third. The order is odd because Slurm expands the last bracket of an item separately from the
+// others.
 func advanceOrder(brackets int) []int {
 	order := make([]int, 0, brackets)
 	if brackets > 0 {
@@ -268,7 +268,7 @@ func advanceOrder(brackets int) []int {
 	return order
 }
 
-// advance moves on to the next name; false says that all have been seen.
+// advance moves on to the next name. It returns false after the last one.
 func advance(order []int, wheels [][]string, at []int) bool {
 	for _, w := range order {
 		at[w]++
@@ -303,7 +303,7 @@ func (b bracket) numbers() []string {
 	return texts
 }
 
-// padded writes n with at least width digits.
+// padded formats n with at least width digits.
 func padded(n uint64, width int) string {
 	digits := strconv.FormatUint(n, 10)
 	if len(digits) >= width {
@@ -312,12 +312,12 @@ func padded(n uint64, width int) string {
 	return strings.Repeat("0", width-len(digits)) + digits
 }
 
-// FoldHostlist writes names as a hostlist the way `scontrol show hostlist` does: neighbours that
-// differ only in the number at their end share one bracket, numbers that follow on each other become
-// a range, and the order and duplicates are kept. [ExpandHostlist] gives the same names back.
+// FoldHostlist formats names as a hostlist as `scontrol show hostlist` does: adjacent names that
+// differ only in the number at their end share one bracket, consecutive numbers become
+// a range, and the order and duplicates are kept. [ExpandHostlist] returns the same names again.
 //
-// The names must be such as ExpandHostlist returns (no separators, brackets or control
-// characters); others are copied as they stand and will not read back.
+// The names must be such as ExpandHostlist returns (without separators, brackets or control
+// characters); others are copied unchanged, and the result does not expand to them.
 func FoldHostlist(hosts []string) string {
 	var b strings.Builder
 	for i := 0; i < len(hosts); {
@@ -336,8 +336,8 @@ func FoldHostlist(hosts []string) string {
 	return b.String()
 }
 
-// takeGroup gathers the names from hosts[i] on that share its prefix; next is the first that
-// does not. A name without a number at its end is a group of its own, with no spans.
+// takeGroup collects the names from hosts[i] on that share its prefix; next is the index of the first that
+// does not. A name without a number at its end is a group by itself, without spans.
 func takeGroup(hosts []string, i int) (prefix string, spans bracket, next int) {
 	prefix, n, width, numbered := splitName(hosts[i])
 	if !numbered {
@@ -359,7 +359,7 @@ func takeGroup(hosts []string, i int) (prefix string, spans bracket, next int) {
 	return prefix, spans, next
 }
 
-// splitName parts a name from the digits at its end. Digits that no uint64 holds count as text
+// splitName splits a name into a prefix and the number at its end. Digits that overflow a uint64 count as text
 // (Slurm saturates them, and so loses the name).
 func splitName(host string) (prefix string, n uint64, width int, numbered bool) {
 	prefix = strings.TrimRight(host, "0123456789")

@@ -11,12 +11,12 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// Jobs tells what Slurm knows of the jobs that ids name (see [ParseJobID] for their forms): for
-// each id, in the order given, the job itself, or of an array or a heterogeneous job all parts.
+// Jobs returns what Slurm knows about the jobs that ids name (see [ParseJobID] for their forms): for
+// each id, in the order given, the job, or all parts of an array or a heterogeneous job.
 //
-// It asks the controller (squeue), and accounting (sacct) about what that does not know any more: of each cluster once, however many the
-// jobs are. If some id is known to neither, the error matches [ErrUnknownJob] and names it, and what is known of the others is
-// returned beside it. If the controller is down and accounting cannot help, the error matches [ErrUnreachable].
+// It asks the controller (squeue), and accounting (sacct) about jobs that the controller has forgotten. It asks each once for each cluster,
+// however many jobs there are. If neither knows some id, the error matches [ErrUnknownJob] and names it, and Jobs returns
+// what is known about the others as well. If the controller is down and accounting cannot help, the error matches [ErrUnreachable].
 func (c *Client) Jobs(ctx context.Context, ids []string) ([]JobStatus, error) {
 	byCluster := map[string][]string{}
 	parsed := make([]JobID, len(ids))
@@ -41,10 +41,10 @@ func (c *Client) Jobs(ctx context.Context, ids []string) ([]JobStatus, error) {
 	return all, errors.Join(errs...)
 }
 
-// jobTable is what was told of jobs; nil: nothing.
+// jobTable is a list of jobs with an index. A nil table is empty.
 type jobTable struct {
 	jobs []JobStatus
-	at   map[string][]int // by the numbers that a job may be asked for
+	at   map[string][]int // indices into jobs, by the numbers that may name a job
 }
 
 func newJobTable(jobs []JobStatus) *jobTable {
@@ -77,7 +77,7 @@ func (t *jobTable) of(id string) (found []JobStatus) {
 	return found
 }
 
-// clusterJobs asks one cluster's commands in turn. A caller that stops before all have been asked gets its reason as an error.
+// clusterJobs asks squeue and then sacct of one cluster. If ctx ends before all have answered, the error has its cause.
 func (c *Client) clusterJobs(ctx context.Context, cluster string, ids []string) (*jobTable, error) {
 	queued, controllerErr := c.squeue(ctx, cluster, ids)
 	if absent(controllerErr) {
@@ -97,8 +97,8 @@ func (c *Client) clusterJobs(ctx context.Context, cluster string, ids []string) 
 	return jobs, unknown(missing, controllerErr, sacctErr)
 }
 
-// open are those of ids of which accounting may tell more: jobs that are not there, and arrays of which elements have ended, as others may
-// have been forgotten.
+// open returns the ids about which accounting may know more: jobs that are not in the table, and arrays with elements that have ended, as
+// the controller may have forgotten other elements.
 func (t *jobTable) open(ids []string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
 		found := t.of(id)
@@ -106,8 +106,8 @@ func (t *jobTable) open(ids []string) []string {
 	})
 }
 
-// supplement adds jobs of which accounting tells. What is left of an array is the controller's to tell, whose word is the fresher one: of
-// that array only ended elements are added.
+// supplement adds jobs that accounting knows. If the controller still knows some elements of an array, its answer is newer, so only ended
+// elements of that array are added.
 func (t *jobTable) supplement(recorded []JobStatus) {
 	first := newJobTable(t.jobs)
 	for _, job := range recorded {
@@ -121,9 +121,9 @@ func (t *jobTable) supplement(recorded []JobStatus) {
 // shownIDs is how many jobs an error names.
 const shownIDs = 10
 
-// unknown is the error for those ids that no source knows. A source that could not be
-// asked might have known them, so that what kept it from answering is the error then; but a
-// site without accounting is none.
+// unknown returns the error for the ids that no source knows. If a source could not be
+// asked, it might have known them, so the error is why it could not answer. A
+// site without accounting is not such a source.
 func unknown(missing []string, controllerErr, sacctErr error) error {
 	switch {
 	case len(missing) == 0:
@@ -136,22 +136,22 @@ func unknown(missing []string, controllerErr, sacctErr error) error {
 	return fmt.Errorf("%w %s", ErrUnknownJob, text.Few(missing, shownIDs))
 }
 
-// withoutAccounting tells whether sacct has nothing to ask.
+// withoutAccounting reports whether an error of sacct means that the site has no accounting.
 func withoutAccounting(err error) bool {
 	var refused *RefusedError
 	return errors.As(err, &refused) && strings.Contains(refused.Words, "accounting storage is disabled")
 }
 
-// separator parts the fields of what squeue and sacct print: no name, reason or list of nodes
-// holds the unit separator, while names do hold blanks and bars.
+// separator separates the fields that squeue and sacct print. It is the unit separator, which no name, reason
+// or list of nodes contains; names do contain spaces and bars.
 const separator = "\x1f"
 
-// squeueFormat asks for the fields that parseSqueue reads; the name stands last, so that it may
-// hold anything.
+// squeueFormat asks for the fields that parseSqueue reads. The name is the last, so that it may
+// contain anything.
 var squeueFormat = strings.Join([]string{"%i", "%A", "%T", "%r", "%e", "%l", "%j"}, separator)
 
 // squeue asks the controller, which knows jobs until some minutes (MinJobAge) after their
-// end. That it knows none of ids is no error.
+// end. If it does not know any of the ids, squeue returns an empty list and no error.
 func (c *Client) squeue(ctx context.Context, cluster string, ids []string) ([]JobStatus, error) {
 	out, err := c.ask(ctx, "squeue", onCluster(cluster, "-h", "-t", "all", "-j", strings.Join(ids, ","), "-o", squeueFormat)...)
 	if err != nil && !errors.Is(err, ErrUnknownJob) {
@@ -160,7 +160,7 @@ func (c *Client) squeue(ctx context.Context, cluster string, ids []string) ([]Jo
 	return parseSqueue(out), nil
 }
 
-// parseSqueue reads the lines that have all fields of squeueFormat; others are a site's
+// parseSqueue reads the lines that have all fields of squeueFormat. Other lines are a site's
 // greeting, or the name of the cluster.
 func parseSqueue(stdout []byte) []JobStatus {
 	var jobs []JobStatus
@@ -192,8 +192,8 @@ func isNumber(s string) bool {
 
 const sacctFormat = "JobID,JobIDRaw,State,Reason,End,Timelimit,JobName"
 
-// sacct asks the accounting database, where the site has one: it knows every job there was.
-// That it knows none of ids is no error (sacct then prints nothing and exits with 0).
+// sacct asks the accounting database, if the site has one. It knows all jobs of the past.
+// If it does not know any of the ids, sacct prints nothing and exits with 0, and there is no error.
 func (c *Client) sacct(ctx context.Context, cluster string, ids []string) ([]JobStatus, error) {
 	args := []string{"-n", "-P", "-X", "--delimiter=" + separator, "-j", strings.Join(ids, ","), "-o", sacctFormat}
 	out, err := c.ask(ctx, "sacct", onCluster(cluster, args...)...)
@@ -214,7 +214,7 @@ func parseSacct(stdout []byte) []JobStatus {
 		state, _, _ := strings.Cut(f[2], " ") // "CANCELLED by 1000"
 		job := JobStatus{ID: f[0], RawID: f[1], State: state, Reason: f[3], EndTime: f[4], TimeLimit: f[5], Name: f[6]}
 		if job.Ended() {
-			job.Reason = "" // it is why the job waited, and no reason for its end
+			job.Reason = "" // it says why the job waited, not why it ended
 		}
 		jobs = append(jobs, job)
 	}

@@ -167,7 +167,7 @@ func TestParseScontrolCorpus(t *testing.T) {
 	}
 }
 
-// scontrol and squeue told of the same jobs at the same time.
+// scontrol and squeue printed the same jobs at the same time.
 func TestScontrolAgreesWithSqueue(t *testing.T) {
 	shown := parseScontrol(recorded(t, "cli2/scontrol-show-job-o").Stdout)
 	for _, s := range parseSqueue(squeueCorpus(t, "cli2/squeue-fmt", "iAFKtTrNDCPjlMSek").Stdout) {

@@ -17,9 +17,9 @@ import (
 // maxCount is the largest count of one node; Slurm keeps them in 16 bits.
 const maxCount = 1<<16 - 1
 
-// ParseTaskCounts reads the run-length form that Slurm gives one number per node in, such as
+// ParseTaskCounts reads the run-length form in which Slurm writes one number per node, as in
 // SLURM_STEP_TASKS_PER_NODE or SLURM_JOB_CPUS_PER_NODE: "2(x3),1" is 2, 2, 2, 1, in node order.
-// More than [MaxNodes] numbers are an error, found before memory is taken for them.
+// More than [MaxNodes] numbers are an error, which it returns before it allocates memory for them.
 func ParseTaskCounts(s string) ([]int, error) {
 	var counts []int
 	for item := range strings.SplitSeq(s, ",") {
@@ -28,7 +28,7 @@ func ParseTaskCounts(s string) ([]int, error) {
 			return nil, fmt.Errorf("counts %s: %w", clip(s), err)
 		}
 		if times > MaxNodes-len(counts) {
-			return nil, fmt.Errorf("counts %s: for more than the %d nodes that a job may have", clip(s), MaxNodes)
+			return nil, fmt.Errorf("counts %s: they are for more than the %d nodes that a job may have", clip(s), MaxNodes)
 		}
 		for range times {
 			counts = append(counts, count)
@@ -49,7 +49,7 @@ func parseCount(item string) (count, times int, err error) {
 			return 0, 0, err
 		}
 		if times == 0 {
-			return 0, 0, fmt.Errorf("%s repeats no times", clip(item))
+			return 0, 0, fmt.Errorf("%s repeats a count 0 times", clip(item))
 		}
 	} else {
 		times = 1
@@ -58,12 +58,12 @@ func parseCount(item string) (count, times int, err error) {
 		return 0, 0, err
 	}
 	if count > maxCount {
-		return 0, 0, fmt.Errorf("%d on one node, more than the %d that Slurm can count", count, maxCount)
+		return 0, 0, fmt.Errorf("the count %d of one node is above %d, the largest that Slurm has", count, maxCount)
 	}
 	return count, times, nil
 }
 
-// FormatTaskCounts writes one number per node as Slurm does: 2, 2, 2, 1 is "2(x3),1".
+// FormatTaskCounts formats one number per node as Slurm does: 2, 2, 2, 1 is "2(x3),1".
 func FormatTaskCounts(counts []int) string {
 	var b strings.Builder
 	for i := 0; i < len(counts); {
@@ -83,29 +83,29 @@ func FormatTaskCounts(counts []int) string {
 	return b.String()
 }
 
-// parseInt reads decimal digits, without a sign, up to 31 bits.
+// parseInt parses decimal digits without a sign, up to 31 bits.
 func parseInt(digits string) (int, error) {
 	n, err := strconv.ParseUint(digits, 10, 31)
 	switch {
 	case errors.Is(err, strconv.ErrRange):
-		return 0, fmt.Errorf("%s is too large a number", clip(digits))
+		return 0, fmt.Errorf("the number %s is too large", clip(digits))
 	case err != nil:
 		return 0, fmt.Errorf("%s is not a number", clip(digits))
 	}
 	return int(n), nil
 }
 
-// sizeForm is an amount of memory as sbatch(1) describes --mem: a whole number of MiB, or of what the suffix says: K, M, G or T, in either
-// case, with or without a B after it. As in Slurm there are no fractions and no P.
+// sizeForm is an amount of memory as sbatch(1) describes --mem: a whole number of MiB, or of the unit that the suffix names: K, M, G or T,
+// in either case, with or without a B after it. As in Slurm, fractions and P are not allowed.
 var sizeForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9]+)(?:([KMGTkmgt])[Bb]?)?$`) })
 
-// checkSize refuses what sbatch does, and what it wraps round: from 8 EiB on.
+// checkSize refuses sizes that sbatch refuses, and sizes from 8 EiB on, which overflow in sbatch.
 func checkSize(s string) error {
 	_, err := ParseSize(s)
 	return err
 }
 
-// ParseSize reads an amount of memory as sbatch takes it for --mem, in bytes.
+// ParseSize parses an amount of memory as sbatch takes it for --mem. It returns bytes.
 func ParseSize(s string) (int64, error) {
 	parts := sizeForm().FindStringSubmatch(s)
 	if parts == nil {
@@ -114,7 +114,7 @@ func ParseSize(s string) (int64, error) {
 	shift := map[string]int{"K": 10, "": 20, "M": 20, "G": 30, "T": 40}[strings.ToUpper(parts[2])]
 	n, err := strconv.ParseInt(parts[1], 10, 64)
 	if err != nil || n > math.MaxInt64>>shift {
-		return 0, fmt.Errorf("size %s: it is 8 EiB or more", clip(s))
+		return 0, fmt.Errorf("size %s: it must be less than 8 EiB", clip(s))
 	}
 	return n << shift, nil
 }
@@ -122,16 +122,16 @@ func ParseSize(s string) (int64, error) {
 // Unlimited is the time limit that Slurm writes UNLIMITED: longer than any other.
 const Unlimited = time.Duration(math.MaxInt64)
 
-// maxSeconds is the longest limit Slurm can hold, some 68 years: it computes in 32-bit seconds
-// (and wraps round silently beyond).
+// maxSeconds is the longest limit that Slurm can represent, some 68 years: it computes in 32-bit seconds,
+// which overflow silently.
 const maxSeconds = math.MaxInt32
 
-// ParseTime reads a time as sbatch(1) describes --time: "minutes", "minutes:seconds",
+// ParseTime parses a time as sbatch(1) describes --time: "minutes", "minutes:seconds",
 // "hours:minutes:seconds", "days-hours", "days-hours:minutes" and "days-hours:minutes:seconds", and
-// UNLIMITED or INFINITE, in any case, which are [Unlimited]. As in Slurm no field has an upper
-// bound of its own: "90:00" is an hour and a half.
+// UNLIMITED or INFINITE, in any case, which are [Unlimited]. As in Slurm, fields do not have an upper
+// bound of their own: "90:00" is an hour and a half.
 //
-// Note that sbatch takes a limit of zero for "no limit", and rounds seconds up to a minute;
+// Note that sbatch treats a limit of zero as "no limit", and rounds seconds up to a minute;
 // ParseTime does neither.
 func ParseTime(s string) (time.Duration, error) {
 	if strings.EqualFold(s, "UNLIMITED") || strings.EqualFold(s, "INFINITE") {
@@ -171,8 +171,8 @@ func parseSeconds(s string) (uint64, error) {
 	return total, nil
 }
 
-// timeUnits gives the seconds in one of each field, the clock's from left to right and then the
-// days'. A lone number is minutes, but after days it is hours.
+// timeUnits returns the seconds in one unit of each field: the clock's fields from left to right, and then the
+// days. A single number is minutes, but after days it is hours.
 func timeUnits(hasDays bool, fields int) []uint64 {
 	const second, minute, hour, day = 1, 60, 3600, 86400
 	switch {
@@ -190,8 +190,8 @@ func timeUnits(hasDays bool, fields int) []uint64 {
 	return nil
 }
 
-// FormatTime writes d as Slurm shows times: hh:mm:ss, d-hh:mm:ss from a day on, UNLIMITED for
-// [Unlimited], and INVALID for a negative one. A part of a second counts as a whole one, so that a
+// FormatTime formats d as Slurm shows times: hh:mm:ss, d-hh:mm:ss from a day on, UNLIMITED for
+// [Unlimited], and INVALID for a negative duration. It rounds up to whole seconds, so that a
 // limit never becomes shorter.
 func FormatTime(d time.Duration) string {
 	switch {
@@ -215,15 +215,15 @@ func FormatTime(d time.Duration) string {
 // Warning is the signal that Slurm sends to a job before its time limit (sbatch's --signal).
 type Warning struct {
 	Signal syscall.Signal
-	Batch  bool          // the batch script alone gets it ("B:"); false: the tasks of the job's steps do, and not the script
-	Lead   time.Duration // so long before the limit, in whole seconds; 0: it never comes
+	Batch  bool          // only the batch script gets the signal ("B:"); false: only the tasks of the job's steps get it
+	Lead   time.Duration // how long before the limit, in whole seconds; 0: the signal never comes
 }
 
-// defaultLead is Slurm's own, where a text names the signal alone.
+// defaultLead is Slurm's default, used if a text names only the signal.
 const defaultLead = 60 * time.Second
 
-// ParseWarning reads what --signal takes: "[{R|B}:]SIGNAL[@SECONDS]", the signal by number or by name, in any case, with or without SIG.
-// What R stands for, jobs that overlap with a reservation, leaves no trace.
+// ParseWarning parses the argument of --signal: "[{R|B}:]SIGNAL[@SECONDS]", with the signal by number or by name, in any case, with or
+// without SIG. It accepts and ignores R, which allows the job to overlap with a reservation.
 func ParseWarning(text string) (Warning, error) {
 	w := Warning{Lead: defaultLead}
 	wrong := func(what string) (Warning, error) {
@@ -239,14 +239,14 @@ func ParseWarning(text string) (Warning, error) {
 			w.Batch = true
 		case 'R', 'r':
 		default:
-			return wrong("before the colon stands B, R or nothing")
+			return wrong("before the colon there may be only B and R")
 		}
 	}
 	name, seconds, timed := strings.Cut(name, "@")
 	if timed {
 		n, err := strconv.ParseUint("0"+seconds, 10, 64) // Slurm takes an empty one for 0
 		if err != nil || n > math.MaxUint16 {
-			return wrong("behind the @ stands a number of seconds from 0 to 65535")
+			return wrong("after the @ there must be a number of seconds from 0 to 65535")
 		}
 		w.Lead = time.Duration(n) * time.Second
 	}
@@ -257,7 +257,7 @@ func ParseWarning(text string) (Warning, error) {
 		w.Signal = unix.SignalNum("SIG" + strings.TrimPrefix(name, "SIG"))
 	}
 	if w.Signal < 1 || w.Signal > maxSignal {
-		return wrong("there is no such signal")
+		return wrong("unknown signal")
 	}
 	return w, nil
 }
@@ -265,7 +265,7 @@ func ParseWarning(text string) (Warning, error) {
 // maxSignal is Linux's last real-time signal.
 const maxSignal = 64
 
-// Name is the signal's name without SIG, or its number where it has none.
+// Name returns the signal's name without SIG, or its number if it has no name.
 func (w Warning) Name() string {
 	if name := unix.SignalName(w.Signal); name != "" {
 		return strings.TrimPrefix(name, "SIG")
@@ -273,7 +273,7 @@ func (w Warning) Name() string {
 	return strconv.Itoa(int(w.Signal))
 }
 
-// String is the text that sbatch takes.
+// String returns the warning as sbatch takes it.
 func (w Warning) String() string {
 	flag := ""
 	if w.Batch {
@@ -282,12 +282,12 @@ func (w Warning) String() string {
 	return fmt.Sprintf("%s%s@%d", flag, w.Name(), int(w.Lead/time.Second))
 }
 
-// clusterList is a list of clusters that are named.
+// clusterList matches a list of names of clusters.
 var clusterList = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}(,[A-Za-z0-9_.-]{1,64})*$`)
 })
 
-// AreClusters reports whether a text names clusters: not "all", which may be others tomorrow.
+// AreClusters reports whether a text is a list of names of clusters. "all" is not: it may mean other clusters tomorrow.
 func AreClusters(text string) bool {
 	return clusterList().MatchString(text) && !strings.EqualFold(text, "all")
 }

@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// Option is one long option of sbatch: Name without the dashes ("gpus-per-node"),
-// Value as one word, Flag where it takes none (then Value is empty). An Option without
-// a Name asks for nothing: it is what "hold = false" stands for.
+// Option is one long option of sbatch: Name without the dashes ("gpus-per-node"), and
+// Value as one word. Flag is true if the option has no value; then Value is empty. An Option without
+// a Name asks for nothing, as for "hold = false".
 type Option struct {
 	Name  string `json:"name"`
 	Value string `json:"value,omitempty"`
 	Flag  bool   `json:"flag,omitempty"`
 }
 
-// word is the option as sbatch takes it.
+// word returns the option as sbatch takes it.
 func (o Option) word() string {
 	if o.Flag {
 		return "--" + o.Name
@@ -31,13 +31,13 @@ func (o Option) word() string {
 type Options struct {
 	List  []Option `json:"list,omitempty"`  // in the file's order
 	Extra []string `json:"extra,omitempty"` // each one word, beginning with -
-	Skip  []string `json:"skip,omitempty"`  // option names, with or without dashes, left out of everything that is rendered
+	Skip  []string `json:"skip,omitempty"`  // option names, with or without dashes, that are never rendered
 }
 
 // Get returns the value of the option called name, which may be spelled as sbatch does
-// ("gpus-per-node") or as job.toml does; a flag's value is empty. Where an option stands
-// twice the later one counts, as it does for sbatch. Skip has no say here: it is about what
-// is rendered, not about what the job wants.
+// ("gpus-per-node") or as job.toml does; a flag's value is empty. If an option is given
+// twice, the later one counts, as for sbatch. Get ignores Skip, which affects only what
+// is rendered.
 func (o Options) Get(name string) (value string, ok bool) {
 	name = optionName(name)
 	for _, option := range o.List {
@@ -53,23 +53,23 @@ func (o Options) Skips(name string) bool {
 	return slices.ContainsFunc(o.Skip, func(skip string) bool { return optionName(skip) == name })
 }
 
-// optionName brings "--mem", "mem=32G", "gpus_per_node" and the like to the name that sbatch
-// documents.
+// optionName returns the name that sbatch documents for "--mem", "mem=32G", "gpus_per_node" and the
+// like.
 func optionName(s string) string {
 	s, _, _ = strings.Cut(strings.TrimSpace(s), "=")
 	return strings.ReplaceAll(strings.TrimLeft(s, "-"), "_", "-")
 }
 
-// maxNumber bounds whole numbers: Slurm keeps them in 32 bits and uses the last few for its own ends.
+// maxNumber bounds whole numbers: Slurm keeps them in 32 bits and gives the largest few a special meaning.
 const maxNumber = math.MaxInt32
 
 // ParseOption checks one key of [slurm] (job.toml's spelling: gpus_per_node) and its value, as
-// the TOML decoder gives it (string, int64, bool, float64). The error names the key
-// and says what to write instead; for a key that sbatch does not have it matches
+// the TOML decoder returns it (string, int64, bool, float64). The error names the key
+// and says what to write instead. If sbatch does not have the option, it matches
 // [ErrUnknownOption].
 //
-// Times and sizes are checked, and passed on as they were spelled. A flag that is
-// false gives an Option without a Name, which asks for nothing.
+// ParseOption checks times and sizes, and keeps their spelling. For a flag that is
+// false it returns an Option without a Name, which asks for nothing.
 func ParseOption(key string, value any) (Option, error) {
 	name := optionName(key)
 	kind, known := optionTable[name]
@@ -78,7 +78,7 @@ func ParseOption(key string, value any) (Option, error) {
 	case reserved:
 		return Option{}, fmt.Errorf("key %s: it does not belong in [slurm]: %s", clip(key), advice)
 	case !known:
-		return Option{}, fmt.Errorf("key %s: %w; what a site adds to sbatch goes into extra, as \"--name=value\"",
+		return Option{}, fmt.Errorf("key %s: %w; put options that a site adds to sbatch into extra, as \"--name=value\"",
 			clip(key), ErrUnknownOption)
 	case key != optionKey(name):
 		return Option{}, fmt.Errorf("key %s: write %s", clip(key), optionKey(name))
@@ -90,7 +90,7 @@ func ParseOption(key string, value any) (Option, error) {
 	return option, nil
 }
 
-// option reads a value of kind k.
+// option checks a value of kind k.
 func (k optionKind) option(name string, value any) (Option, error) {
 	switch v := value.(type) {
 	case bool:
@@ -163,12 +163,12 @@ func (k optionKind) checkText(v string) error {
 		}
 	}
 	if strings.TrimSpace(v) == "" {
-		return errors.New("it is empty; leave the key out")
+		return errors.New("it is empty; remove the key")
 	}
 	return checkWord(v)
 }
 
-// wants says what a value of kind k looks like.
+// wants returns an error that says what to write for a value of kind k.
 func (k optionKind) wants() error {
 	return errors.New("write " + [...]string{
 		textValue:     "text in quotes",
@@ -184,8 +184,8 @@ func (k optionKind) wants() error {
 	}[k])
 }
 
-// keyOptions are the options that ddpbatch reads as keys of [slurm], so that they must not
-// hide among the extra words.
+// keyOptions are the options that ddpbatch reads as keys of [slurm]. They must not
+// be among the extra words.
 var keyOptions = map[string]bool{"nodes": true, "array": true, "cpus-per-task": true, "clusters": true}
 
 // shortOptions are sbatch's one-letter spellings of what ddpbatch sets or reads.
@@ -205,9 +205,9 @@ var letterOptions = map[byte]string{
 // shortFlags are the one-letter options without a value: another letter may follow in the same word.
 const shortFlags = "HOsv"
 
-// CheckExtra checks one word that goes to sbatch as it is (slurm.extra in a job file): it
-// must be an option, fit on one line, and not be one that ddpbatch sets or reads itself.
-// Abbreviations of those, which sbatch would take too, are found out.
+// CheckExtra checks one word that is passed to sbatch unchanged (slurm.extra in a job file): it
+// must be an option, fit on one line, and not be one that ddpbatch sets or reads itself, not even
+// abbreviated, as sbatch accepts abbreviations.
 func CheckExtra(word string) error {
 	if err := checkWord(word); err != nil {
 		return fmt.Errorf("sbatch option %s: %w", clip(word), err)
@@ -223,28 +223,28 @@ func CheckExtra(word string) error {
 		return fmt.Errorf("sbatch option %s: it does not belong here: %s", clip(word), advice)
 	}
 	if whole := abbreviated(name); whole != "" && strings.HasPrefix(word, "--") {
-		return fmt.Errorf("sbatch option %s: sbatch may read it as --%s, which does not belong here; write options in full", clip(word),
+		return fmt.Errorf("sbatch option %s: sbatch may read it as --%s, which does not belong here; write the option in full", clip(word),
 			whole)
 	}
 	return nil
 }
 
-// CheckAgentWords refuses words of sbatch's command line that count GPUs by tasks, of which a job in agent mode has one a node: its ranks
-// would share what is meant for one, or not see each other's GPUs.
+// CheckAgentWords refuses words of sbatch's command line that count GPUs by tasks or sockets. In agent mode a node has one task, so its
+// ranks would share the GPUs that are meant for one rank, or would not see each other's GPUs.
 func CheckAgentWords(words []string) error {
 	for _, word := range words {
 		for _, key := range []string{"gpus_per_task", "gpus_per_socket", "tres_per_task"} {
 			if Sets(word, key) && (key != "tres_per_task" || strings.Contains(word, "gpu")) {
-				return fmt.Errorf(`sbatch option %s: it would count for all ranks of a node where launch.mode is "agent", `+
-					"as srun starts one task a node: write slurm.gpus_per_node", clip(word))
+				return fmt.Errorf(`sbatch option %s: with launch.mode = "agent" srun starts one task a node, so the option would `+
+					"count once for all ranks of a node; set slurm.gpus_per_node instead", clip(word))
 			}
 		}
 	}
 	return nil
 }
 
-// Sets reports whether a word of sbatch's command line may set the option with the given key of [slurm]: by its name, the beginning of
-// that, or its letter.
+// Sets reports whether a word of sbatch's command line may set the option with the given key of [slurm]: by its name, an abbreviation of
+// the name, or its letter.
 func Sets(word, key string) bool {
 	whole := optionName(key)
 	name := extraName(word)
@@ -260,7 +260,7 @@ func Sets(word, key string) bool {
 // Skips reports whether an item of slurm.skip leaves out the option with the given key of [slurm].
 func Skips(item, key string) bool { return optionName(item) == optionName(key) }
 
-// hasFlag reports whether one of the letters without a value that a word begins with stands for the option.
+// hasFlag reports whether the option is among the one-letter flags at the beginning of a word.
 func hasFlag(word, name string) bool {
 	for _, letter := range []byte(strings.TrimPrefix(word, "-")) {
 		if !strings.ContainsRune(shortFlags, rune(letter)) {
@@ -273,8 +273,8 @@ func hasFlag(word, name string) bool {
 	return false
 }
 
-// extraName is the long name of what word sets, or its letter where ddpbatch has no use for
-// the option; "" where word is no option.
+// extraName returns the long name of the option that word sets, or its letter if ddpbatch does not set or read
+// that option. It is "" if word is not an option.
 func extraName(word string) string {
 	if long, found := strings.CutPrefix(word, "--"); found {
 		name, _, _ := strings.Cut(long, "=")
@@ -294,8 +294,8 @@ func extraName(word string) string {
 	return rest[:1]
 }
 
-// abbreviated returns the option among those that ddpbatch sets or reads that sbatch may take
-// name for, since getopt_long(3) completes the beginning of a name; "" where there is none.
+// abbreviated returns the option, among those that ddpbatch sets or reads, that sbatch may understand
+// name to mean, since getopt_long(3) completes abbreviated names. It returns "" if there is none.
 func abbreviated(name string) string {
 	if _, known := optionTable[name]; known || name == "extra" {
 		return ""

@@ -13,7 +13,7 @@ const (
 	numberOrText                    // a string or a whole number: "a100:4", 4
 	countValue                      // a whole number from 1
 	zeroCount                       // a whole number from 0
-	sizeValue                       // what checkSize lets through, or a whole number of MiB
+	sizeValue                       // what checkSize accepts, or a whole number of MiB
 	timeValue                       // what ParseTime reads, or a whole number of minutes
 	flagValue                       // true or false
 	optionalValue                   // true, false, or a value: exclusive = true, exclusive = "user"
@@ -21,8 +21,8 @@ const (
 	zeroOneValue                    // 0 or 1, or a boolean
 )
 
-// optionTable holds every long option of sbatch that a job may set, from Slurm 22.05 to 26.05;
-// what a later release brought is marked with it. Sources: sbatch(1) of 22.05.8 (Debian 12), and
+// optionTable holds every long option of sbatch that a job may set, from Slurm 22.05 to 26.05.
+// Options that were added after 22.05 are marked with their release. Sources: sbatch(1) of 22.05.8 (Debian 12), and
 // https://slurm.schedmd.com/sbatch.html as of 26.05.
 var optionTable = map[string]optionKind{
 	"account":              textValue,
@@ -133,8 +133,8 @@ func OptionKeys() []string {
 	return keys
 }
 
-// componentOptions are the options that each component of a heterogeneous job has for itself: those that sbatch forgets between two
-// components (reset_each_pass in Slurm's slurm_opt.c), and those that it hands on to the next, which may have another.
+// componentOptions are the options that each component of a heterogeneous job may set for itself: those that sbatch resets between two
+// components (reset_each_pass in Slurm's slurm_opt.c), and those that the next component inherits and may override.
 var componentOptions = []string{
 	"bb", "constraint", "contiguous", "core-spec", "cores-per-socket", "cpu-freq", "cpus-per-gpu", "cpus-per-task", "distribution",
 	"exclusive", "extra-node-info", "gpu-bind", "gpu-freq", "gpus", "gpus-per-node", "gpus-per-socket",
@@ -142,10 +142,10 @@ var componentOptions = []string{
 	"hint", "licenses", "mem-bind", "mem-per-cpu", "mem-per-gpu", "mincpus", "network", "nodelist", "nodes", "ntasks-per-core",
 	"ntasks-per-socket", "overcommit", "oversubscribe", "partition", "resources", "segment", "sockets-per-node", "spread-job", "switches",
 	"thread-spec", "threads-per-core", "tmp", "tres-bind", "tres-per-task", "use-min-nodes",
-	"account", "exclude", "mem", "prefer", "qos", "reservation", // handed on
+	"account", "exclude", "mem", "prefer", "qos", "reservation", // inherited
 }
 
-// ComponentKeys lists the keys that a component of a heterogeneous job may have for itself, in job.toml's spelling.
+// ComponentKeys lists the keys that a component of a heterogeneous job may set for itself, in job.toml's spelling.
 func ComponentKeys() []string {
 	keys := make([]string, len(componentOptions))
 	for i, name := range componentOptions {
@@ -154,8 +154,8 @@ func ComponentKeys() []string {
 	return keys
 }
 
-// OptionWords are the values that a key of [slurm] takes, where they are words of a short list; nil where they are not, or where there is
-// no such key.
+// OptionWords returns the values that a key of [slurm] takes if they are a short list of words. It returns nil for other keys, and for
+// unknown ones.
 func OptionWords(key string) []string {
 	kind, known := optionTable[optionName(key)]
 	switch {
@@ -171,7 +171,7 @@ func OptionWords(key string) []string {
 	return nil
 }
 
-// OptionTakes names the type of the values that a key of [slurm] takes, as docs/job has it; empty where there is no such key.
+// OptionTakes returns the type of the values that a key of [slurm] takes, as docs/job names it. It is empty for unknown keys.
 func OptionTakes(key string) string {
 	kind, known := optionTable[optionName(key)]
 	if !known {
@@ -191,30 +191,30 @@ func OptionTakes(key string) string {
 	}[kind]
 }
 
-// optionKey is how job.toml spells an option's name.
+// optionKey returns job.toml's spelling of an option's name.
 func optionKey(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
 // reservedOptions are the options of sbatch that ddpbatch sets itself, or that would keep it
-// from working, with what to do instead.
+// from working, each with what to do instead.
 var reservedOptions = map[string]string{
 	"job-name":        "set name, at the top of the job file",
 	"chdir":           "set workdir, at the top of the job file",
-	"output":          "the output stands in the run directory; set run_dir to have it elsewhere",
-	"error":           "the output stands in the run directory; set run_dir to have it elsewhere",
-	"open-mode":       "the output is always appended to",
+	"output":          "the output is in the run directory; set run_dir to have it elsewhere",
+	"error":           "the output is in the run directory; set run_dir to have it elsewhere",
+	"open-mode":       "ddpbatch always appends to the output",
 	"wrap":            "set launch.command",
 	"parsable":        `use "ddpbatch submit --parsable"`,
 	"test-only":       `use "ddpbatch submit --test-only"`,
 	"wait":            `use "ddpbatch submit --wait"`,
-	"quiet":           "sbatch would not tell the job's id",
+	"quiet":           "sbatch would not print the job's id",
 	"export":          "put variables into env, in the [setup] table",
 	"export-file":     "put variables into env, in the [setup] table",
 	"ntasks":          "set launch.nproc_per_node and slurm.nodes",
 	"ntasks-per-node": "set launch.nproc_per_node",
 	"ntasks-per-gpu":  `set launch.nproc_per_node = "gpu"`,
-	"external":        "an external job runs no script",
+	"external":        "an external job does not run a script",
 	"extra":           `in [slurm] it is the list of further words; for sbatch's own option put "--extra=..." into that list`,
-	"help":            "it only prints",
-	"usage":           "it only prints",
-	"version":         "it only prints",
+	"help":            "it only prints text",
+	"usage":           "it only prints text",
+	"version":         "it only prints text",
 }

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// Partition is what a job may ask of a partition, and what its nodes have. Counts are -1 where Slurm sets no limit, or does not say.
+// Partition describes the limits of a partition, and what its nodes have. A count is -1 if Slurm sets no limit, or does not say.
 type Partition struct {
 	Name     string
 	State    string        // "UP", "DOWN", "DRAIN", "INACTIVE"
-	MaxTime  time.Duration // Unlimited: none
+	MaxTime  time.Duration // Unlimited if there is no limit
 	MinNodes int           // of a job
 	MaxNodes int           // of a job
 	MaxMem   int           // MiB of a node that a job may have
@@ -25,16 +25,16 @@ type Partition struct {
 	NodeCPUs, NodeMem, NodeGPUs int
 }
 
-// ErrNoPartition: the cluster has no partition of that name, or none that jobs go to by themselves.
-var ErrNoPartition = errors.New("there is no such partition")
+// ErrNoPartition means that the cluster does not have the partition, or has no default partition.
+var ErrNoPartition = errors.New("no such partition")
 
-// Partition asks for one partition, by its name; "" is the one that jobs go to which name none. It takes two commands, whose answers do
+// Partition asks for a partition by its name; "" is the default partition. It runs two commands, whose answers do
 // not grow with the number of nodes.
 func (c *Client) Partition(ctx context.Context, name string) (Partition, error) {
 	if err := checkWord(name); err != nil || strings.HasPrefix(name, "-") {
-		return Partition{}, fmt.Errorf("ask for a partition: %s is no name", clip(name))
+		return Partition{}, fmt.Errorf("ask for a partition: %s is not a name of a partition", clip(name))
 	}
-	out, err := c.ask(ctx, "scontrol", "-a", "-o", "show", "partition") // the hidden ones, too
+	out, err := c.ask(ctx, "scontrol", "-a", "-o", "show", "partition") // -a: hidden partitions, too
 	if err != nil {
 		return Partition{}, fmt.Errorf("ask for the partitions: %w", err)
 	}
@@ -73,12 +73,12 @@ func findPartition(stdout []byte, name string) (Partition, error) {
 		return p, nil
 	}
 	if name == "" {
-		return Partition{}, fmt.Errorf("%w: none that jobs go to which name none", ErrNoPartition)
+		return Partition{}, fmt.Errorf("%w: the cluster has no default partition", ErrNoPartition)
 	}
 	return Partition{}, fmt.Errorf("%w: %s", ErrNoPartition, clip(name))
 }
 
-// limitOf reads a count of scontrol's: "4", "UNLIMITED".
+// limitOf parses a count as scontrol prints it: "4", "UNLIMITED". It returns -1 if it is not a number.
 func limitOf(text string) int {
 	n, err := strconv.ParseUint(text, 10, 31)
 	if err != nil {
@@ -87,7 +87,8 @@ func limitOf(text string) int {
 	return int(n)
 }
 
-// addNodes reads what kinds of nodes sinfo tells of. A + after a number means that nodes of the line have more, so that it is no limit.
+// addNodes reads the kinds of nodes that sinfo prints, one a line. A + after a number means that some nodes of the line have more, so the
+// number is not a limit.
 func (p *Partition) addNodes(stdout []byte) {
 	var cpus, mem, gpus []int
 	for line := range strings.Lines(string(stdout)) {
@@ -100,7 +101,7 @@ func (p *Partition) addNodes(stdout []byte) {
 	p.NodeCPUs, p.NodeMem, p.NodeGPUs = largest(cpus), largest(mem), largest(gpus)
 }
 
-// largest is the largest of some counts; -1 where one is not known, or there are none.
+// largest returns the largest of counts, or -1 if one is unknown or there are none.
 func largest(counts []int) int {
 	most := -1
 	for _, n := range counts {
@@ -112,7 +113,7 @@ func largest(counts []int) int {
 	return most
 }
 
-// gpuForm is a node's generic resource gpu: "gpu:2", "gpu:a100:4(S:0-1)", "gpu:tesla:4(IDX:0-3)".
+// gpuForm matches a node's generic resource gpu: "gpu:2", "gpu:a100:4(S:0-1)", "gpu:tesla:4(IDX:0-3)".
 var gpuForm = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?:^|,)gpu(?::[^:,()]*[^:,()0-9][^:,()]*)?:([0-9]+)`)
 })
@@ -128,7 +129,7 @@ func countGPUs(gres string) int {
 		total += n
 	}
 	if total == 0 && strings.Contains(gres, "gpu") {
-		return -1 // in a form that is not known
+		return -1 // in an unknown form
 	}
 	return total
 }

@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// maxWord bounds what goes into one #SBATCH line or shell word: PATH_MAX, beyond which no path
-// works anyway.
+// maxWord bounds the length of one #SBATCH line or shell word in bytes. It is PATH_MAX, the longest path that
+// works.
 const maxWord = 4096
 
-// checkWord refuses what must not stand in a line of a script: control characters (a newline
-// would start a line of its own), text that is not UTF-8 (the spec file is JSON and could
-// not hold it), and what is too long to be meant.
+// checkWord refuses text that must not be in a line of a script: control characters (a newline
+// would start a new line), text that is not UTF-8 (the spec file is JSON and cannot
+// hold it), and text that is too long.
 func checkWord(s string) error {
 	if len(s) > maxWord {
 		return fmt.Errorf("it is longer than %d bytes", maxWord)
@@ -24,13 +24,13 @@ func checkWord(s string) error {
 	}
 	for _, r := range s {
 		if unicode.IsControl(r) {
-			return fmt.Errorf("it holds the control character %+q; a line break or the like cannot go into a script", r)
+			return fmt.Errorf("it contains the control character %+q, which cannot be written into a script", r)
 		}
 	}
 	return nil
 }
 
-// plain tells whether every byte of s stands for itself, in every place, both for a shell and
+// plain reports whether every byte of s stands for itself, in every place, both for a shell and
 // for Slurm's reader of #SBATCH lines.
 func plain(s string) bool {
 	for i := range len(s) {
@@ -45,11 +45,11 @@ func plain(s string) bool {
 	return s != ""
 }
 
-// quoteDirective writes word, an option of sbatch that has passed checkWord, as it must
-// stand after "#SBATCH " to be read back as that one word.
+// quoteDirective quotes word, an option of sbatch that has passed checkWord, so that sbatch reads
+// it after "#SBATCH " as that one word.
 //
 // Slurm reads these lines by a grammar of its own, which is not the shell's (src/sbatch/opt.c;
-// tried with 22.05): blanks part words; " and ' group, and nothing but the same quote closes;
+// tried with 22.05): spaces separate words; " and ' group, and only the same quote closes;
 // a backslash makes the next byte stand for itself everywhere, inside single quotes too; a # outside
 // quotes ends the line, even within a word; an open quote at the end is fatal, and so is a word that
 // begins with a colon. There are no variables and no other escapes.
@@ -70,8 +70,8 @@ func doubleQuoted(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }
 
-// ShellQuote writes word so that a POSIX shell reads it back as that one word, unchanged, as an
-// argument of a command. Every byte but NUL, which no argument can hold, survives.
+// ShellQuote quotes word so that a POSIX shell reads it as that one word, unchanged, as an
+// argument of a command. word may contain any byte but NUL, which arguments cannot contain.
 func ShellQuote(word string) string {
 	if plain(word) {
 		return word
@@ -89,8 +89,8 @@ func ShellJoin(words []string) string {
 	return strings.Join(quoted, " ")
 }
 
-// ShellAssign writes the variable "NAME=value" as a shell assignment; NAME must be a valid
-// name, value may be anything without NUL.
+// ShellAssign formats the variable "NAME=value" as a shell assignment. NAME must be a valid
+// name; value may contain any byte but NUL.
 func ShellAssign(variable string) string {
 	name, value, _ := strings.Cut(variable, "=")
 	return name + "=" + ShellQuote(value)

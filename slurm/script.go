@@ -10,38 +10,38 @@ import (
 	"time"
 )
 
-// maxScript is the longest script that Slurm takes where a site does not say otherwise
+// maxScript is the longest script that Slurm takes by default
 // (max_script_size in slurm.conf(5)).
 const maxScript = 4 << 20
 
-// maxFill is how long a template may take, which is a matter of milliseconds.
+// maxFill is how long filling in a template may take. It usually takes milliseconds.
 const maxFill = 10 * time.Second
 
-// Script is what a batch script is rendered from. Of Options, nodes and cpus-per-task are left
-// aside: Nodes and CPUsPerRank say the same, and are what counts.
+// Script is what a batch script is rendered from. The options nodes and cpus-per-task in Options are
+// ignored: Nodes and CPUsPerRank take their place.
 type Script struct {
 	Name        string // job name
 	RunDir      string // absolute
 	WorkDir     string // absolute
 	Options     Options
-	Words       []string // further options of sbatch, which stand on its command line and not in the script
+	Words       []string // further options of sbatch, on its command line and not in the script
 	Nodes       int
-	LeastNodes  int    // the fewest nodes that Slurm may start the job on, instead of Nodes; 0: all
+	LeastNodes  int    // the fewest nodes that Slurm may start the job on; 0: Nodes
 	Mode        string // "agent": one task a node | "task": one task a rank
-	Nproc       int    // ranks a node; the largest where nodes differ; 0: only the node knows
-	CPUsPerRank int    // 0: not asked
-	MinNodes    int    // the fewest nodes that the step goes on with where others are lost; 0: all
+	Nproc       int    // ranks a node; the largest number if nodes differ; 0: known only on the node
+	CPUsPerRank int    // 0: the job does not ask for a number
+	MinNodes    int    // the fewest nodes that the step goes on with if others are lost; 0: all
 	Components  []Component
 	Setup       Setup
 
-	Requeue bool          // the job is one that Slurm may start again, and is warned before its end
-	Chain   bool          // another job goes on after the time limit, so that the job is warned, too
-	Lead    time.Duration // how long before its end; in whole seconds
+	Requeue bool          // Slurm may start the job again, and warns it before its end
+	Chain   bool          // another job goes on after the time limit, so Slurm warns the job, too
+	Lead    time.Duration // how long before the job's end the warning comes, in whole seconds
 	Grace   time.Duration // how long workers have between TERM and KILL
 }
 
-// Component is a further component of a heterogeneous job, whose first one is what the script itself asks for. Its fields mean what those
-// of [Script] do, for its own nodes. Of Options only the list counts.
+// Component is a further component of a heterogeneous job; the script itself asks for the first one. Its fields mean the same as those
+// of [Script], for its own nodes. Only the list of Options is used.
 type Component struct {
 	Options     Options
 	Nodes       int
@@ -51,23 +51,23 @@ type Component struct {
 
 // Render fills the template (templates.Batch or a user's own), a text/template whose fields are
 //
-//	.Directives  options of sbatch, each to stand after "#SBATCH " on a line of its own
+//	.Directives  options of sbatch, each to be written after "#SBATCH " on a line of its own
 //	.Name        the job's name
 //	.RunDir      the run directory
-//	.Program     the ddpbatch binary in it
+//	.Program     the ddpbatch binary in the run directory
 //	.Modules     names to "module load"
-//	.Venv        the activation script of a Python venv; empty where none is asked for
-//	.Conda       the name or path of a conda environment; empty where none is asked for
+//	.Venv        the activation script of a Python venv; empty if the job has none
+//	.Conda       the name or path of a conda environment; empty if the job has none
 //	.Lines       the user's own shell lines
-//	.Srun        srun's options, as one text; it may hold the shell's variable ddpbatch_mpi. Of a heterogeneous job they are those of
-//	             each component, with the program "run" behind all but the last
+//	.Srun        srun's options, as one text; it may contain the shell variable ddpbatch_mpi. For a heterogeneous job it has the
+//	             options of each component, with the program and "run" after all but the last
 //	.Elastic     whether the run may go on with fewer nodes
-//	.Tasks       whether each rank is a task of srun's
-//	.Het         whether the job is a heterogeneous one
+//	.Tasks       whether each rank is a task of srun
+//	.Het         whether the job is heterogeneous
 //
 // All but .Lines are quoted already: .Directives for Slurm's reader, the rest as words
-// of a shell. No template can therefore turn a name, a path or a value into shell text;
-// only .Lines is shell text, because it is meant to be. Values that cannot be
+// of a shell. So a template cannot turn a name, a path or a value into shell text.
+// Only .Lines is shell text, on purpose. Values that cannot be
 // written safely (control characters, a backslash in the run directory) are errors.
 func (s Script) Render(text string) (string, error) {
 	fields, err := s.fields()
@@ -88,7 +88,8 @@ func (s Script) Render(text string) (string, error) {
 	return script, nil
 }
 
-// fill executes a template, which may have loops without an end: one that still runs at the limit is left alone, as nothing can stop it.
+// fill executes a template. A template may loop forever: after the limit fill returns an error and leaves the goroutine running, as nothing
+// can stop it.
 func fill(t *template.Template, fields any, limit time.Duration) (string, error) {
 	var out scriptWriter
 	ended := make(chan error, 1)
@@ -102,11 +103,11 @@ func fill(t *template.Template, fields any, limit time.Duration) (string, error)
 		}
 		return out.text.String(), nil
 	case <-timer.C:
-		return "", fmt.Errorf("it takes longer than %v; look for a loop in it", limit)
+		return "", fmt.Errorf("it takes longer than %v; check its loops", limit)
 	}
 }
 
-// scriptWriter takes no more than Slurm does.
+// scriptWriter refuses scripts that are longer than Slurm takes.
 type scriptWriter struct{ text strings.Builder }
 
 func (w *scriptWriter) Write(p []byte) (int, error) {
@@ -116,28 +117,27 @@ func (w *scriptWriter) Write(p []byte) (int, error) {
 	return w.text.Write(p)
 }
 
-// validate checks what no part of the rendering can: that the numbers make a world and the paths
-// can be used as such.
+// validate checks the numbers of nodes, ranks and cores against each other, and the paths.
 func (s Script) validate() error {
 	switch {
 	case s.Nodes < 1:
-		return fmt.Errorf("%d nodes make no job", s.Nodes)
+		return fmt.Errorf("nodes must be at least 1, got %d", s.Nodes)
 	case s.Mode != "agent" && s.Mode != "task":
 		return fmt.Errorf("launch.mode %q is neither agent nor task", s.Mode)
 	case s.MinNodes < 0 || s.MinNodes > s.Nodes:
 		return fmt.Errorf("launch.min_nodes %d is not between 1 and the job's %d nodes", s.MinNodes, s.Nodes)
 	case s.LeastNodes < 0 || s.LeastNodes > s.Nodes:
-		return fmt.Errorf("%d nodes at least and %d at most make no range", s.LeastNodes, s.Nodes)
+		return fmt.Errorf("the fewest nodes, %d, must be between 1 and the job's %d nodes", s.LeastNodes, s.Nodes)
 	case s.isRange() && s.Mode == "task":
 		return errors.New(`a range of nodes needs launch.mode = "agent"`)
 	case len(s.Components) >= MaxHetSize:
 		return fmt.Errorf("a heterogeneous job has at most %d components", MaxHetSize)
 	case len(s.Components) > 0 && (s.isRange() || s.MinNodes > 0 || s.isArray()):
-		return errors.New("a heterogeneous job has no range of nodes, cannot go on with fewer nodes, and is no array")
+		return errors.New("a heterogeneous job cannot have a range of nodes, go on with fewer nodes, or be an array")
 	case s.Lead < 0 || s.Grace < 0:
-		return errors.New("a time cannot be negative")
+		return errors.New("lead and grace cannot be negative")
 	case s.Nproc < 0 || s.CPUsPerRank < 0:
-		return errors.New("ranks a node and cores a rank cannot be negative")
+		return errors.New("ranks per node and cores per rank cannot be negative")
 	case s.Mode == "task" && s.Nproc == 0:
 		return errors.New(`launch.mode = "task" needs launch.nproc_per_node as a number: srun must know how many tasks to start`)
 	case s.CPUsPerRank > 0 && s.Nproc == 0:
@@ -146,9 +146,9 @@ func (s Script) validate() error {
 	case !filepath.IsAbs(s.RunDir) || !filepath.IsAbs(s.WorkDir):
 		return fmt.Errorf("run directory %s and workdir %s must be absolute", clip(s.RunDir), clip(s.WorkDir))
 	case strings.Contains(s.RunDir, `\`):
-		// sbatch(1), "filename pattern": a backslash turns the expansion of %j off, so that all
-		// jobs would write to one file of that very name.
-		return fmt.Errorf(`run directory %s: Slurm cannot name output files where a path holds a backslash; set run_dir to another place`,
+		// sbatch(1), "filename pattern": a backslash turns the expansion of %j off, so all
+		// jobs would write to one file named %j.
+		return fmt.Errorf(`run directory %s: Slurm cannot name output files in a path with a backslash; set run_dir to another place`,
 			clip(s.RunDir))
 	}
 	for i := range s.Components {
@@ -159,8 +159,8 @@ func (s Script) validate() error {
 	return nil
 }
 
-// checkScript refuses what sbatch would refuse, or cut short, in the words of the one who can
-// mend it: the author of the template or of [setup] script.
+// checkScript refuses scripts that sbatch would refuse or truncate. Its errors are for the author of the template or
+// of [setup] script.
 func checkScript(text string) error {
 	switch {
 	case !strings.HasPrefix(text, "#!"):
@@ -225,7 +225,7 @@ func (s Script) fields() (scriptFields, error) {
 	}, nil
 }
 
-// Setup is the [setup] table less env, which travels in the spec file.
+// Setup is the [setup] table without env, which travels in the spec file.
 type Setup struct {
 	Modules []string `json:"modules,omitempty"`
 	Venv    string   `json:"venv,omitempty"`
@@ -233,8 +233,8 @@ type Setup struct {
 	Script  []string `json:"script,omitempty"` // the user's own shell lines, verbatim by intention
 }
 
-// Validate says what keeps the setup out of a batch script. The error joins one for each fault; each
-// begins with the key to blame ("setup.venv").
+// Validate reports what cannot be written into a batch script. The error joins one for each fault; each
+// begins with its key ("setup.venv").
 func (s Setup) Validate() error {
 	var errs []error
 	for _, module := range s.Modules {
@@ -243,7 +243,7 @@ func (s Setup) Validate() error {
 	if s.Venv != "" {
 		errs = append(errs, checkSetup("setup.venv", s.Venv, false))
 		if rest, found := strings.CutPrefix(s.Venv, "~"); found && rest != "" && rest[0] != '/' {
-			errs = append(errs, errors.New("setup.venv: write the home folder of another user as a whole path"))
+			errs = append(errs, errors.New("setup.venv: write the home folder of another user as an absolute path"))
 		}
 	}
 	if s.Conda != "" {
@@ -258,20 +258,20 @@ func (s Setup) Validate() error {
 	return errors.Join(errs...)
 }
 
-// checkSetup checks a text that becomes one word of the script. isName tells that a command takes it as an
-// argument, and would take it for an option if it began with a dash.
+// checkSetup checks a text that becomes one word of the script. If isName, the word is an argument of a command,
+// which would read it as an option if it began with a dash.
 func checkSetup(key, text string, isName bool) error {
 	if err := checkWord(text); err != nil {
 		return fmt.Errorf("%s: %s: %w", key, clip(text), err)
 	}
 	if isName && (strings.TrimSpace(text) == "" || strings.HasPrefix(text, "-")) {
-		return fmt.Errorf("%s: %s: it must be a name, not empty and not beginning with a dash", key, clip(text))
+		return fmt.Errorf("%s: %s: it must be a name that is not empty and does not begin with a dash", key, clip(text))
 	}
 	return nil
 }
 
-// venvWord is the activation script of the venv as a shell word; "" where there is none. A leading ~
-// is the home folder of the user on the node; other users' homes ("~ann") are not looked up.
+// venvWord returns the activation script of the venv as a shell word, or "" if there is no venv. A leading ~
+// is the home folder of the user on the node; homes of other users ("~ann") are not supported.
 func (s Setup) venvWord() string {
 	if s.Venv == "" {
 		return ""
@@ -281,7 +281,7 @@ func (s Setup) venvWord() string {
 		return `"$HOME"` + ShellQuote(rest)
 	}
 	if !filepath.IsAbs(script) {
-		script = "./" + script // or "." would look it up in PATH, or take it for an option
+		script = "./" + script // otherwise "." would look it up in PATH, or read it as an option
 	}
 	return ShellQuote(script)
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// directives are the options of sbatch, quoted for its reader, and the word that parts the components of a heterogeneous job.
+// directives returns the options of sbatch, quoted for its reader, with the word "hetjob" between the components of a heterogeneous job.
 func (s Script) directives() ([]string, error) {
 	own := s.words([]Option{
 		{Name: "job-name", Value: s.Name},
@@ -48,7 +48,8 @@ func quoteDirectives(words []string) ([]string, error) {
 	return words, nil
 }
 
-// component is the script as if its job were one further component alone. Words on sbatch's command line are for the first.
+// component returns the script of a job that consists only of further component i. Words on sbatch's command line belong to the first
+// component.
 func (s Script) component(i int) Script {
 	c := s.Components[i]
 	s.Options = Options{List: c.Options.List, Skip: s.Options.Skip}
@@ -57,15 +58,15 @@ func (s Script) component(i int) Script {
 	return s
 }
 
-// requested are the nodes, tasks and cores that sbatch is asked for.
+// requested returns the options that ask sbatch for nodes, tasks and cores.
 func (s Script) requested() []string {
 	var options []Option
 	if s.isRange() {
 		options = append(options, Option{Name: "nodes", Value: strconv.Itoa(s.LeastNodes) + "-" + strconv.Itoa(s.Nodes)})
 	}
-	// sbatch derives ntasks, and reads it beside ntasks-per-node as something else: a maximum
+	// sbatch computes ntasks itself; if it is given ntasks, it treats ntasks-per-node as a maximum
 	shape := slices.DeleteFunc(s.shape(), func(o Option) bool { return o.Name == "ntasks" || o.Name == "nodes" && s.isRange() })
-	if s.isRange() { // of which sbatch would take no more nodes than it has tasks, and it counts these for the fewest nodes (seen in 22.05)
+	if s.isRange() { // sbatch would ask for at most as many nodes as tasks, and computes the tasks from the fewest nodes (seen in 22.05)
 		shape = slices.DeleteFunc(shape, func(o Option) bool { return o.Name == "ntasks-per-node" })
 	}
 	if least := s.leastCPUs(); least.Name != "" {
@@ -74,8 +75,8 @@ func (s Script) requested() []string {
 	return s.words(append(options, shape...))
 }
 
-// shape is what sbatch and srun must both be told: how many tasks on how many nodes, with how
-// many cores. srun must be told again because what it takes over from the job changed
+// shape returns the options that both sbatch and srun need: how many tasks on how many nodes, with how
+// many cores. srun needs them again because what it inherits from the job changed
 // between releases: 22.05 and 23.02 ignore the job's cpus-per-task, 23.11 does not.
 func (s Script) shape() []Option {
 	tasks, cpus := 1, s.CPUsPerRank*s.Nproc
@@ -83,7 +84,7 @@ func (s Script) shape() []Option {
 		tasks, cpus = s.Nproc, s.CPUsPerRank
 	}
 	nodes, ntasks := strconv.Itoa(s.Nodes), strconv.Itoa(s.Nodes*tasks)
-	if s.isRange() { // of agents, one a node, on as many nodes as Slurm has given
+	if s.isRange() { // one agent on each of the nodes that Slurm has allocated
 		nodes, ntasks = "$SLURM_JOB_NUM_NODES", "$SLURM_JOB_NUM_NODES"
 	}
 	options := []Option{
@@ -97,17 +98,17 @@ func (s Script) shape() []Option {
 	return options
 }
 
-// isRange reports whether Slurm says how many nodes there are.
+// isRange reports whether Slurm chooses the number of nodes, from LeastNodes to Nodes.
 func (s Script) isRange() bool { return s.LeastNodes > 0 && s.LeastNodes < s.Nodes }
 
-// program is the ddpbatch that the job runs.
+// program returns the path of the ddpbatch that the job runs.
 func (s Script) program() string { return filepath.Join(s.RunDir, "bin", "ddpbatch") }
 
-// isArray reports whether sbatch is asked for an array.
+// isArray reports whether the job is an array.
 func (s Script) isArray() bool { return s.given("array") && !s.Options.Skips("array") }
 
-// outputPattern names the job's output file, in sbatch's patterns; a percent sign of the run
-// directory is doubled to stand for itself.
+// outputPattern returns the name of the job's output file as a pattern of sbatch. A percent sign in the run
+// directory is doubled so that it stands for itself.
 func (s Script) outputPattern() string {
 	file := "slurm-%j.log"
 	if s.isArray() {
@@ -116,9 +117,9 @@ func (s Script) outputPattern() string {
 	return strings.ReplaceAll(s.RunDir, "%", "%%") + "/" + file
 }
 
-// lastingOptions let the job outlive what happens to it, where its user has not said otherwise: Slurm may start it again, warns
-// its script before the end ("B:": the shell alone, and not whatever runs in the step), and keeps it when
-// it can do with fewer nodes.
+// lastingOptions returns options that keep the job running through failures, unless the user has set them: Slurm may start the job again,
+// sends a warning to its script before its end ("B:": only to the shell, not to the processes of the step), and does not end the job with a
+// lost node if the run may go on with fewer nodes.
 func (s Script) lastingOptions() []Option {
 	var options []Option
 	if s.Requeue && !s.given("requeue", "no-requeue") {
@@ -133,7 +134,7 @@ func (s Script) lastingOptions() []Option {
 	return options
 }
 
-// given reports whether the job file has one of some options.
+// given reports whether the job file has one of the named options.
 func (s Script) given(names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		_, given := s.Options.Get(name)
@@ -141,7 +142,8 @@ func (s Script) given(names ...string) bool {
 	})
 }
 
-// Warning is the signal that sbatch is asked for: the user's own, or ddpbatch's, which its script hands on. It is false where none is.
+// Warning returns the signal that the job asks of sbatch: the user's own, or ddpbatch's, which its script passes on. It returns false if
+// the job asks for none.
 func (s Script) Warning() (Warning, bool) {
 	text, theirs := s.Options.Get("signal")
 	switch {
@@ -158,13 +160,13 @@ func (s Script) Warning() (Warning, bool) {
 // maxLead is the longest warning that sbatch takes (sbatch(1), --signal).
 const maxLead = 65535 * time.Second
 
-// leastCPUs asks for a core for each rank of a node where the job does not say how many; no option where it need not. It has to in
-// agent mode, where a node has one task, for which Slurm's own default is one core. The script hides the
-// number from srun, so that the step has all that the job has, which is more where it has whole nodes.
+// leastCPUs returns an option that asks for a core for each rank of a node if the job does not set a number of cores. It returns no option
+// if none is necessary. It is necessary in agent mode: a node has one task, for which Slurm's default is one core. The script hides the
+// number from srun, so that the step has all cores of the job, which are more if the job has whole nodes.
 // Slurm 25.11 refuses mincpus beside ntasks-per-node=1, and cpus-per-task beside another count of cores.
 //
-// For jobs with GPUs a site may have a default of its own (slurm.conf, DefCpuPerGPU), which holds only where sbatch is given no
-// cpus-per-task. So such a job asks for a task for each rank instead, though srun starts one on each node. That gives it a core for each
+// For jobs with GPUs a site may have a default of its own (slurm.conf, DefCpuPerGPU), which applies only if sbatch is not given
+// cpus-per-task. So such a job asks for a task for each rank instead, although srun starts one on each node. That gives it a core for each
 // rank, or the site's number for each GPU.
 func (s Script) leastCPUs() Option {
 	own := []string{"mincpus", "overcommit", "cpus-per-gpu"}
@@ -172,17 +174,17 @@ func (s Script) leastCPUs() Option {
 		name := extraName(word)
 		return slices.Contains(own, name) || name == "O" || name == "tres-per-task" && strings.Contains(word, "cpu")
 	})
-	// skip = ["mincpus"] is how a job asks for no number at all: the script has no mincpus of its own, and so nothing else to leave out
+	// A job file sets skip = ["mincpus"] to ask for no number at all. The script never sets mincpus itself, so the word has no other effect.
 	switch {
 	case s.Mode != "agent" || s.CPUsPerRank > 0 || s.Nproc < 2 || s.given(own...) || counts || s.Options.Skips("mincpus"):
 		return Option{}
-	case s.gpusPerNode() && !s.isRange(): // for which tasks would be counted
+	case s.gpusPerNode() && !s.isRange(): // with a range sbatch would count the tasks, see requested
 		return Option{Name: "ntasks-per-node", Value: strconv.Itoa(s.Nproc)}
 	}
 	return Option{Name: "cpus-per-task", Value: strconv.Itoa(s.Nproc)}
 }
 
-// gpusPerNode reports whether the job asks for GPUs, and counts none of them by tasks or sockets.
+// gpusPerNode reports whether the job asks for GPUs without counting any of them by tasks or sockets.
 func (s Script) gpusPerNode() bool {
 	words := slices.Concat(s.Options.Extra, s.Words)
 	for _, o := range s.Options.List {
@@ -200,7 +202,7 @@ func (s Script) gpusPerNode() bool {
 	return asked
 }
 
-// userOptions are the options of the job file.
+// userOptions returns the options of the job file.
 func (s Script) userOptions() []string {
 	return s.words(slices.DeleteFunc(slices.Clone(s.Options.List),
 		func(o Option) bool { return o.Name == "nodes" || o.Name == "cpus-per-task" }))
@@ -219,8 +221,8 @@ func (s Script) extraWords() ([]string, error) {
 	return words, nil
 }
 
-// srun is all that stands between srun and the program that it starts. The components of a heterogeneous job are one step, of which each
-// has options of its own and names the program once more.
+// srun returns the text between "srun" and the program that it starts. The components of a heterogeneous job are one step; each component
+// has its own options, and all but the last are followed by the program.
 func (s Script) srun() string {
 	if len(s.Components) == 0 {
 		return strings.Join(s.srunOptions(), " ")
@@ -232,18 +234,19 @@ func (s Script) srun() string {
 	return strings.Join(parts, " "+ShellQuote(s.program())+" run : ")
 }
 
-// srunOptions are constants, numbers, and variables of Slurm's and the template's, which hold one word and need no quoting.
+// srunOptions returns srun's options. They need not be quoted: they are constants, numbers, and variables of Slurm and of the template that
+// hold one word.
 func (s Script) srunOptions() []string {
 	return s.words(slices.Concat(s.shape(), s.endOptions(), []Option{
 		{Name: "cpu-bind", Value: "none"},             // an agent binds its workers itself
-		{Name: "mpi", Value: "${ddpbatch_mpi:-none}"}, // the agents tell each other their addresses by PMI-2 where there is one
+		{Name: "mpi", Value: "${ddpbatch_mpi:-none}"}, // the agents exchange their addresses by PMI-2 if srun has it
 		{Name: "export", Value: "ALL"},                // in spite of a SLURM_EXPORT_ENV=NONE
 	}))
 }
 
-// endOptions say what srun does when a task ends. Agents end together, when their workers are gone: one that
-// ended otherwise takes the step along, which by Slurm's default would wait for ever, and so does one that has ended for longer than
-// the others can need. Where the run goes on with fewer nodes, the step must outlive tasks and nodes that are lost; the script ends it
+// endOptions returns the options that say what srun does when a task ends. Agents end together, when their workers are gone. If an agent
+// fails, srun ends the step; by Slurm's default it would wait forever. If an agent has ended for longer than the others can need, srun ends
+// the step, too. If the run may go on with fewer nodes, the step must outlive lost tasks and nodes; the script ends it
 // when the run is over ("attempt watch").
 func (s Script) endOptions() []Option {
 	if s.MinNodes > 0 {
@@ -253,7 +256,7 @@ func (s Script) endOptions() []Option {
 	return []Option{{Name: "kill-on-bad-exit", Value: "1"}, {Name: "wait", Value: strconv.Itoa(int((s.Grace + exitMargin) / time.Second))}}
 }
 
-// words writes options as sbatch and srun take them, less those that the site refuses.
+// words formats options as sbatch and srun take them, without those in slurm.skip.
 func (s Script) words(options []Option) []string {
 	var words []string
 	for _, o := range options {

@@ -325,9 +325,9 @@ func TestScriptDoesNotTrustSilence(t *testing.T) {
 		code int
 		says string // of the cause; "": it runs
 	}{
-		"find fails":         {"exit 1", 2, "find could not tell whose RUN is (exit code 1)"},
-		"no find":            {"exit 127", 2, "find could not tell whose RUN is (exit code 127)"},
-		"always a signal":    {"kill -s TERM $$", 2, "find could not tell whose RUN is (exit code 143)"},
+		"find fails":         {"exit 1", 2, "find could not determine the owner of RUN (exit code 1)"},
+		"no find":            {"exit 127", 2, "find could not determine the owner of RUN (exit code 127)"},
+		"always a signal":    {"kill -s TERM $$", 2, "find could not determine the owner of RUN (exit code 143)"},
 		"found, and failed":  {`printf %s /there; exit 1`, 2, "another user might have changed it: /there must belong to you"},
 		"a signal that once": {`[ -e "$LOG.struck" ] || { touch "$LOG.struck"; kill -s TERM $$; }; exec ` + real + ` "$@"`, 0, ""},
 	} {

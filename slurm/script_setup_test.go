@@ -72,7 +72,7 @@ func TestScriptRunsTheSetup(t *testing.T) {
 	}{
 		"venv":       {Setup{Venv: venv, Script: []string{`echo "venv is $VENV"`}}, nil, 0, "venv is on"},
 		"no venv":    {Setup{Venv: filepath.Join(dir, "none")}, nil, 1, "cannot read " + dir + "/none/bin/activate"},
-		"no modules": {Setup{Modules: []string{"python/3.8"}}, nil, 1, `there is no "module" command`},
+		"no modules": {Setup{Modules: []string{"python/3.8"}}, nil, 1, `no "module" command on this node`},
 		"module": {Setup{Modules: []string{"a b", "c"}}, []string{`BASH_FUNC_module%%=() { echo "module: $1 <$2>"; }`},
 			0, "module: load <a b>\nmodule: load <c>"},
 		"missing module": {Setup{Modules: []string{"a b"}}, []string{`BASH_FUNC_module%%=() { return 1; }`},
@@ -120,7 +120,7 @@ func TestScriptRunsTheSetup(t *testing.T) {
 				calls = [][]string{calls[0], calls[3]}
 			case c.code == 1:
 				if got, err := os.ReadFile(filepath.Join(s.dir, "log.failure")); err != nil || !strings.Contains(string(got), c.says) {
-					t.Errorf("attempt end was told %q, %v", got, err)
+					t.Errorf("attempt end got %q, %v", got, err)
 				}
 			}
 			if !reflect.DeepEqual(calls, want) {
@@ -151,7 +151,7 @@ func TestScriptFailsWithSecret(t *testing.T) {
 	}
 	if got, err := os.ReadFile(filepath.Join(s.dir, "log.failure")); err != nil ||
 		!strings.Contains(string(got), "from: MY_TOKEN=s3cret ls") {
-		t.Errorf("attempt end was told %q, %v", got, err)
+		t.Errorf("attempt end got %q, %v", got, err)
 	}
 	for _, call := range s.calls(t) {
 		if strings.Contains(strings.Join(call, " "), "s3cret") { // a command line is there for all to see

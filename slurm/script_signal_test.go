@@ -15,7 +15,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// Signals interrupt bash's wait; the script must go on waiting, tell of them, and still tell srun's own code. The first
+// Signals interrupt bash's wait; the script must go on waiting, report them, and still report srun's own code. The first
 // warning becomes the stop file while srun runs.
 func TestScriptSurvivesSignals(t *testing.T) {
 	for name, env := range posixModes {
@@ -105,7 +105,7 @@ func testScriptSurvivesSignals(t *testing.T, env ...string) {
 		return !slices.Contains([]string{"HUP", "INT", "QUIT", "TERM", "USR2"}, s)
 	})
 	if end[5] != "--signals" || strange || !slices.Contains(passed, "USR2") {
-		t.Errorf("attempt end was told of %q", end)
+		t.Errorf("attempt end got the signals %q", end)
 	}
 	if _, err := os.Stat(filepath.Join(s.dir, "scratch")); err == nil {
 		t.Error("the setup's own trap has not cleaned up")
@@ -196,7 +196,7 @@ func TestScriptReportsTERM(t *testing.T) {
 	}
 	calls := s.calls(t)
 	if end := calls[len(calls)-1]; strings.TrimSpace(end[6]) != "TERM" {
-		t.Errorf("attempt end was told of %q, want TERM", end)
+		t.Errorf("attempt end got the signals %q, want TERM", end)
 	}
 }
 

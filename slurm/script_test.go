@@ -228,8 +228,8 @@ func TestRenderAsksForRequeueWhereWanted(t *testing.T) {
 	}
 }
 
-// A range of nodes is Slurm's to choose from: sbatch is not told of tasks, by which it would take the fewest nodes, and srun takes what the
-// job has got.
+// Slurm chooses from a range of nodes: sbatch does not get a number of tasks, because of which it would take the fewest nodes, and srun
+// takes the nodes that the job has.
 func TestRenderLeavesARangeOfNodesToSlurm(t *testing.T) {
 	for name, options := range map[string][]Option{"cores": nil, "GPUs": {{Name: "gpus-per-node", Value: "4"}}} {
 		script := Script{Name: "x", RunDir: "/r", WorkDir: "/w", Nodes: 4, LeastNodes: 2, Mode: "agent", Nproc: 4,
@@ -245,7 +245,7 @@ func TestRenderLeavesARangeOfNodesToSlurm(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 		if !strings.Contains(text, "srun --nodes=$SLURM_JOB_NUM_NODES --ntasks=$SLURM_JOB_NUM_NODES --ntasks-per-node=1 ") {
-			t.Errorf("%s: srun is not told of the job's nodes:\n%s", name, text)
+			t.Errorf("%s: srun does not get the job's nodes:\n%s", name, text)
 		}
 	}
 	same := Script{Name: "x", RunDir: "/r", WorkDir: "/w", Nodes: 4, Mode: "agent", Nproc: 4}
@@ -268,7 +268,7 @@ func TestRenderRefuses(t *testing.T) {
 		"negative":               {func(s *Script) { s.Nproc = -1 }, "negative"},
 		"relative run directory": {func(s *Script) { s.RunDir = "runs/x" }, "absolute"},
 		"relative workdir":       {func(s *Script) { s.WorkDir = "" }, "absolute"},
-		"a range upside down":    {func(s *Script) { s.LeastNodes = 9 }, "make no range"},
+		"a range upside down":    {func(s *Script) { s.LeastNodes = 9 }, "must be between 1 and"},
 		"a range in task mode":   {func(s *Script) { s.Mode, s.LeastNodes = "task", 1 }, "launch.mode"},
 		"more than all nodes":    {func(s *Script) { s.MinNodes = 3 }, "min_nodes"},
 		"negative lead":          {func(s *Script) { s.Lead = -1 }, "negative"},
@@ -287,13 +287,13 @@ func TestRenderRefuses(t *testing.T) {
 		"NUL in script":          {func(s *Script) { s.Setup.Script = []string{"a\x00b"} }, "NUL"},
 		"DOS line in script":     {func(s *Script) { s.Setup.Script = []string{"a\r"} }, "DOS"},
 		"too long":               {func(s *Script) { s.Setup.Script = []string{strings.Repeat("x", 5<<20)} }, "longer"},
-		"components, a range":    {func(s *Script) { s.Components, s.LeastNodes = []Component{{Nodes: 1}}, 1 }, "no range"},
+		"components, a range":    {func(s *Script) { s.Components, s.LeastNodes = []Component{{Nodes: 1}}, 1 }, "a range of nodes"},
 		"components, elastic":    {func(s *Script) { s.Components, s.MinNodes = []Component{{Nodes: 1}}, 1 }, "fewer nodes"},
 		"components, an array": {func(s *Script) {
 			s.Components, s.Options.List = []Component{{Nodes: 1}}, []Option{{Name: "array", Value: "1"}}
-		}, "no array"},
+		}, "be an array"},
 		"too many components":       {func(s *Script) { s.Components = make([]Component, MaxHetSize) }, "at most 128"},
-		"a component without nodes": {func(s *Script) { s.Components = []Component{{Nodes: 1}, {}} }, "component 2: 0 nodes"},
+		"a component without nodes": {func(s *Script) { s.Components = []Component{{Nodes: 1}, {}} }, "component 2: nodes must be at least 1"},
 		"newline in a component": {func(s *Script) {
 			s.Components = []Component{{Nodes: 1, Options: Options{List: []Option{{Name: "gres", Value: "a\nb"}}}}}
 		}, "component 1: sbatch option"},

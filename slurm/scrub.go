@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// keptNames are variables of Slurm's that belong to the user's site and not to a job: where its configuration is, and which cluster to
+// keptNames are variables of Slurm that belong to the user's site and not to a job: where its configuration is, and which cluster to
 // talk to. A user's token (SLURM_JWT) is not kept: the job would carry it, and srun, which the job starts, does not work with one
 // (schedmd.com/jwt.html).
 var keptNames = map[string]bool{"SLURM_CONF": true, "SLURM_CLUSTERS": true}
 
-// droppedPrefixes begin what a job, a step, a launcher (PMI, Open MPI, HPE's PALS, torchrun) or
-// ddpbatch itself sets for its own processes, and what srun and sbatch take for options.
+// droppedPrefixes are the prefixes of the variables that a job, a step, a launcher (PMI, Open MPI, HPE's PALS, torchrun) or
+// ddpbatch sets for its own processes, and of those that srun and sbatch read as options.
 var droppedPrefixes = []string{
 	"SLURM_", "SLURMD_", "SRUN_", "SBATCH_",
 	"PMI", "PALS_", "OMPI_",
 	"TORCHELASTIC_", "PET_", "DDPBATCH_",
 }
 
-// droppedNames say which rank of which world a process is, as torchrun does.
+// droppedNames are the variables by which torchrun tells a process its place in the world.
 var droppedNames = map[string]bool{
 	"RANK": true, "WORLD_SIZE": true,
 	"LOCAL_RANK": true, "LOCAL_WORLD_SIZE": true,
@@ -27,14 +27,14 @@ var droppedNames = map[string]bool{
 	"MASTER_ADDR": true, "MASTER_PORT": true,
 }
 
-// Scrub parts an environment ("NAME=value" each) into what a new job may inherit and what it must
-// not. sbatch hands its own environment on, so that a job submitted from inside another one would
-// take over the other's variables: some clash loudly (a CPU count set twice stops srun), others
-// silently (an inherited SLURM_CPU_BIND has pinned eight ranks to four cores; SBATCH_* overrides
-// what the script asks for; an old RANK makes two worlds of one).
+// Scrub splits an environment ("NAME=value" each) into the variables that a new job may inherit and those that it must
+// not. sbatch passes its own environment on, so a job that is submitted from inside another one would
+// inherit the other's variables. Some conflicts are errors (a CPU count set twice stops srun), others are
+// silent (an inherited SLURM_CPU_BIND has pinned eight ranks to four cores; SBATCH_* overrides
+// what the script asks for; an old RANK splits one world into two).
 //
-// kept has the order of environ; dropped holds names only, since values may be secret, sorted and
-// each once. environ itself is not changed.
+// kept has the order of environ. dropped holds only names, since values may be secret, sorted and
+// without duplicates. environ itself is not changed.
 func Scrub(environ []string) (kept, dropped []string) {
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Settings are those of slurm.conf by their names, as "scontrol show config" writes them: "30 sec", "(null)".
+// Settings maps the names of slurm.conf's settings to their values as "scontrol show config" prints them: "30 sec", "(null)".
 type Settings map[string]string
 
 // Settings asks the controller for its configuration.
@@ -21,7 +21,7 @@ func (c *Client) Settings(ctx context.Context) (Settings, error) {
 	return parseSettings(out), nil
 }
 
-// parseSettings reads lines "Name = value". Of a name that is there twice the first counts: cgroup.conf and the like come later.
+// parseSettings reads lines "Name = value". If a name appears twice, the first one counts: cgroup.conf and the like come later.
 func parseSettings(stdout []byte) Settings {
 	settings := Settings{}
 	for line := range strings.Lines(string(stdout)) {
@@ -37,13 +37,13 @@ func parseSettings(stdout []byte) Settings {
 	return settings
 }
 
-// asOf begins the heading, before the time of the answer.
+// asOf is the beginning of the heading; the time of the answer follows it.
 const asOf = "Configuration data as of "
 
-// Answered is when the controller answered, by its clock, in whole seconds; zero where it does not say.
+// Answered returns when the controller answered, by its clock, in whole seconds. It is zero if the answer does not say.
 func (s Settings) Answered() time.Time { return slurmTime(s[asOf]) }
 
-// Get is the value of a setting; "" where it has none.
+// Get returns the value of a setting, or "" if it has none.
 func (s Settings) Get(name string) string {
 	if value := s[name]; value != "(null)" && value != "(null type)" {
 		return value
@@ -51,7 +51,7 @@ func (s Settings) Get(name string) string {
 	return ""
 }
 
-// KillWait is the time between the TERM and the KILL by which Slurm ends a job: "30 sec".
+// KillWait returns the time between the SIGTERM and the SIGKILL by which Slurm ends a job.
 func (s Settings) KillWait() (time.Duration, error) {
 	value, found := s["KillWait"]
 	if !found {
@@ -60,12 +60,12 @@ func (s Settings) KillWait() (time.Duration, error) {
 	number, _, _ := strings.Cut(value, " ")
 	seconds, err := strconv.ParseUint(number, 10, 16) // slurm_conf_t has it in 16 bits
 	if err != nil {
-		return 0, fmt.Errorf("ask for KillWait: Slurm says %s, which is no number of seconds", clip(value))
+		return 0, fmt.Errorf("ask for KillWait: Slurm says %s, which is not a number of seconds", clip(value))
 	}
 	return time.Duration(seconds) * time.Second, nil
 }
 
-// Release is Slurm's version as two numbers: 22, 5 of "22.05.8"; zeros where it does not say.
+// Release returns Slurm's version as two numbers: 22 and 5 for "22.05.8". They are zero if the version is unknown.
 func (s Settings) Release() (year, month int) {
 	first, rest, _ := strings.Cut(s["SLURM_VERSION"], ".")
 	second, _, _ := strings.Cut(rest, ".")
@@ -81,14 +81,14 @@ func (s Settings) Release() (year, month int) {
 
 // MPIPlugins lists the ways by which srun starts MPI's processes: "pmi2", "pmix", "none".
 func (c *Client) MPIPlugins(ctx context.Context) ([]string, error) {
-	out, err := c.run(ctx, "srun", "--mpi=list") // its exit code says nothing in some releases
+	out, err := c.run(ctx, "srun", "--mpi=list") // in some releases its exit code is not 0 on success
 	if err != nil {
-		return nil, fmt.Errorf("ask which MPI srun knows: %w", err)
+		return nil, fmt.Errorf("ask which MPI plugins srun has: %w", err)
 	}
 	return parseMPIPlugins(string(out.Stdout) + "\n" + string(out.Stderr)), nil
 }
 
-// parseMPIPlugins reads the lines of one word after the heading. Old releases put "srun: " before each line.
+// parseMPIPlugins reads the lines after the heading, which have one word each. Old releases print "srun: " before each line.
 func parseMPIPlugins(text string) (names []string) {
 	for line := range strings.Lines(text) {
 		name := strings.TrimSpace(strings.TrimPrefix(line, "srun:"))

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// readStep reads a task's place in its step. Inside srun SLURM_JOB_NODELIST stays the job's while
-// SLURM_TASKS_PER_NODE becomes the step's; a mixture shows as lengths that disagree.
+// readStep reads a task's place in its step. Inside srun SLURM_JOB_NODELIST is still the job's while
+// SLURM_TASKS_PER_NODE is the step's. If the two are mixed up, their lengths disagree.
 func (a *Allocation) readStep(env environ) error {
 	nodelist, err := a.readNodes(env, "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
 	if err != nil {
@@ -27,7 +27,7 @@ func (a *Allocation) readStep(env environ) error {
 	return a.readTask(env, nodelist, counts)
 }
 
-// taskCounts is a variable of task counts as read.
+// taskCounts is a variable that holds task counts, and what it means.
 type taskCounts struct {
 	variable
 	list  []int
@@ -50,14 +50,14 @@ func readCounts(env environ, names ...string) (taskCounts, error) {
 	return taskCounts{v, list, total}, nil
 }
 
-// setTasks sets the sizes of the step, after holding the variables against each other.
+// setTasks sets the sizes of the step, after checking the variables against each other.
 func (a *Allocation) setTasks(env environ, nodelist variable, counts taskCounts) (err error) {
 	if len(counts.list) != len(a.Nodes) {
 		return fmt.Errorf("%s names %d nodes, but %s counts the tasks of %d", nodelist, len(a.Nodes), counts, len(counts.list))
 	}
 	for i, n := range counts.list {
 		if n == 0 {
-			return fmt.Errorf("%s leaves node %s of %s without a task", counts, a.Nodes[i], nodelist)
+			return fmt.Errorf("%s gives 0 tasks to node %s of %s", counts, a.Nodes[i], nodelist)
 		}
 	}
 	names := []string{"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"}
@@ -66,14 +66,14 @@ func (a *Allocation) setTasks(env environ, nodelist variable, counts taskCounts)
 	}
 	if a.Tasks != counts.total {
 		v, _ := env.first(names...)
-		return fmt.Errorf("%s, but the counts in %s make %d", v, counts, counts.total)
+		return fmt.Errorf("%s, but the counts in %s add up to %d", v, counts, counts.total)
 	}
 	a.TasksPerNode = counts.list
 	return nil
 }
 
-// readTask reads which task of the step this is. It is never derived from SLURM_PROCID alone:
-// where the layout is cyclic or arbitrary, a node's ranks do not follow on each other.
+// readTask reads which task of the step this is. It does not derive the node and the local rank from SLURM_PROCID:
+// in a cyclic or arbitrary layout a node's ranks are not consecutive.
 func (a *Allocation) readTask(env environ, nodelist variable, counts taskCounts) (err error) {
 	if a.NodeRank, err = env.number("SLURM_NODEID"); err != nil {
 		return err
@@ -91,10 +91,10 @@ func (a *Allocation) readTask(env environ, nodelist variable, counts taskCounts)
 		return fmt.Errorf("%s, but SLURM_NODEID is %d and that node of %s is %s", name, a.NodeRank, nodelist, a.NodeName())
 	}
 	if a.ProcID >= a.Tasks {
-		return fmt.Errorf("SLURM_PROCID is %d, but %s makes only %d tasks", a.ProcID, counts, a.Tasks)
+		return fmt.Errorf("SLURM_PROCID is %d, but %s counts only %d tasks", a.ProcID, counts, a.Tasks)
 	}
 	if here := a.TasksPerNode[a.NodeRank]; a.LocalID >= here {
-		return fmt.Errorf("SLURM_LOCALID is %d, but %s makes only %d for node %s", a.LocalID, counts, here, a.NodeName())
+		return fmt.Errorf("SLURM_LOCALID is %d, but %s counts only %d for node %s", a.LocalID, counts, here, a.NodeName())
 	}
 	return nil
 }
@@ -103,15 +103,15 @@ func (a *Allocation) readTask(env environ, nodelist variable, counts taskCounts)
 const MaxHetSize = 128
 
 // orderByComponent puts the nodes of a heterogeneous job's step, and the counts of their tasks, into the order of SLURM_NODEID. That
-// goes component by component, while the step's lists have all of its nodes sorted by name (seen in Slurm 22.05): the two differ where
-// a later component has a node of an earlier name. Every task knows the nodes of each component.
+// order goes component by component, while the step's lists have all of its nodes sorted by name (seen in Slurm 22.05). The two differ if
+// the name of a node of a later component sorts before one of an earlier component. Every task knows the nodes of each component.
 func (a *Allocation) orderByComponent(env environ) error {
 	size, err := env.numberOr(0, "SLURM_HET_SIZE")
 	if err != nil || size < 2 {
 		return err
 	}
 	if size > MaxHetSize {
-		return fmt.Errorf("SLURM_HET_SIZE is %d, and Slurm gives a job no more than %d components", size, MaxHetSize)
+		return fmt.Errorf("SLURM_HET_SIZE is %d, but a job of Slurm has at most %d components", size, MaxHetSize)
 	}
 	left := make(map[string]int, len(a.Nodes)) // indices into Nodes
 	for i, name := range a.Nodes {
@@ -121,7 +121,7 @@ func (a *Allocation) orderByComponent(env environ) error {
 	for component := range size {
 		list, set := env.first("SLURM_JOB_NODELIST_HET_GROUP_" + strconv.Itoa(component))
 		if !set {
-			return nil // nothing tells; NODEID is held against SLURMD_NODENAME all the same
+			return nil // the order is unknown; readTask still checks SLURM_NODEID against SLURMD_NODENAME
 		}
 		names, err := ExpandHostlist(list.value, MaxNodes)
 		if err != nil {
@@ -145,18 +145,18 @@ func (a *Allocation) orderByComponent(env environ) error {
 	return nil
 }
 
-// errNotSet marks the error that none of some variables is set.
+// errNotSet marks the error that none of the variables is set.
 var errNotSet = errors.New("is not set; was the environment cleared (env -i, a container)?")
 
-// environ is the environment as os.LookupEnv gives it.
+// environ looks up a variable of the environment, as os.LookupEnv does.
 type environ func(string) (string, bool)
 
-// variable is one that is set; it prints as NAME="value", shortened where long.
+// variable is a variable that is set. It prints as NAME="value", shortened if it is long.
 type variable struct{ name, value string }
 
 func (v variable) String() string { return v.name + "=" + clip(v.value) }
 
-// first returns the first of the variables that is set to something.
+// first returns the first of the variables that is set and not empty.
 func (e environ) first(names ...string) (variable, bool) {
 	for _, name := range names {
 		if value, ok := e(name); ok && value != "" && value != "(null)" {
@@ -166,7 +166,7 @@ func (e environ) first(names ...string) (variable, bool) {
 	return variable{}, false
 }
 
-// need is first, with an error that names them all where none is set.
+// need is like first, but returns an error that names all variables if none is set.
 func (e environ) need(names ...string) (variable, error) {
 	if v, ok := e.first(names...); ok {
 		return v, nil
@@ -174,7 +174,7 @@ func (e environ) need(names ...string) (variable, error) {
 	return variable{}, fmt.Errorf("%s %w", strings.Join(names, " or "), errNotSet)
 }
 
-// number reads a whole number that is not negative from the first variable that is set.
+// number parses a whole number that is not negative from the first variable that is set.
 func (e environ) number(names ...string) (int, error) {
 	v, err := e.need(names...)
 	if err != nil {
@@ -187,7 +187,7 @@ func (e environ) number(names ...string) (int, error) {
 	return n, nil
 }
 
-// numberOr is number, with what to return where none of the variables is set.
+// numberOr is like number, but returns absent if none of the variables is set.
 func (e environ) numberOr(absent int, names ...string) (int, error) {
 	n, err := e.number(names...)
 	if errors.Is(err, errNotSet) {
@@ -196,14 +196,14 @@ func (e environ) numberOr(absent int, names ...string) (int, error) {
 	return n, err
 }
 
-// id reads one of Slurm's ids, which have 32 bits, and keeps it as text; "" where it is not set.
+// id returns one of Slurm's ids, which have 32 bits, as text, or "" if the variable is not set.
 func (e environ) id(name string) (string, error) {
 	v, set := e.first(name)
 	if !set {
 		return "", nil
 	}
 	if _, err := strconv.ParseUint(v.value, 10, 32); err != nil {
-		return "", fmt.Errorf("%s is not an id of Slurm's", v)
+		return "", fmt.Errorf("%s is not an id of Slurm", v)
 	}
 	return v.value, nil
 }

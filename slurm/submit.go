@@ -13,16 +13,16 @@ import (
 	"sync"
 )
 
-// parsableForm is a line of "sbatch --parsable". Counted
-// repetitions take long to compile, and most processes never ask.
+// parsableForm matches a line of "sbatch --parsable". It is compiled on first use: counted
+// repetitions take long to compile, and most processes do not need it.
 var parsableForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9]{1,10}(?:;[A-Za-z0-9_.-]{1,64})?$`) })
 
-// Submit hands the script at the absolute path to sbatch; extraArgs stand before it and override
+// Submit passes the script at the absolute path to sbatch; extraArgs come before it on sbatch's command line and override
 // what it asks for. Sites print greetings into sbatch's output, so the id is the last line that
 // has the form of one.
 //
-// Where the id is not zero, the job exists, even beside an error: sbatch has told the id, and then
-// ended with an exit code but without a complaint, as it does with --wait when the job fails.
+// If the id is not zero, the job exists, even if there is an error: sbatch has printed the id, and then
+// exited with another code than 0 but without a message, as it does with --wait when the job fails.
 func (c *Client) Submit(ctx context.Context, script string, extraArgs []string) (JobID, error) {
 	out, err := c.sbatch(ctx, script, append([]string{"--parsable"}, extraArgs...))
 	if err != nil {
@@ -35,15 +35,15 @@ func (c *Client) Submit(ctx context.Context, script string, extraArgs []string) 
 	case err != nil:
 		return JobID{}, err
 	case !found:
-		return JobID{}, fmt.Errorf("submit %s: sbatch told no job id; a job may exist all the same, \"squeue --me\" "+
-			"shows it; sbatch's words: %s",
+		return JobID{}, fmt.Errorf("submit %s: sbatch printed no job id; the job may have been submitted all the same "+
+			"(\"squeue --me\" shows it); sbatch printed: %s",
 			script, slurmWords(slices.Concat(out.Stdout, []byte("\n"), out.Stderr)))
 	}
 	return id, nil
 }
 
-// TestOnly asks Slurm whether it would take the script, and submits nothing; the answer is Slurm's own,
-// with the time and the nodes that it would give. A [*RefusedError] says why it would not.
+// TestOnly asks Slurm whether it would accept the script, without submitting it. The answer is Slurm's own message,
+// with the time and the nodes of the job. If Slurm would not accept it, the error is a [*RefusedError].
 func (c *Client) TestOnly(ctx context.Context, script string, extraArgs []string) (answer string, err error) {
 	out, err := c.sbatch(ctx, script, append([]string{"--test-only"}, extraArgs...))
 	if err != nil {
@@ -52,12 +52,12 @@ func (c *Client) TestOnly(ctx context.Context, script string, extraArgs []string
 	if err := failure("sbatch", out); err != nil {
 		return "", err
 	}
-	return slurmWords(out.Stderr), nil // its stdout is empty but for a site's greeting
+	return slurmWords(out.Stderr), nil // its stdout holds at most a site's greeting
 }
 
 func (c *Client) sbatch(ctx context.Context, script string, args []string) (Output, error) {
 	if !filepath.IsAbs(script) {
-		// sbatch looks other names up in its PATH, and takes some for options
+		// sbatch looks other names up in its PATH, and reads some as options
 		return Output{}, fmt.Errorf("submit %s: the script's path must be absolute", clip(script))
 	}
 	return c.run(ctx, "sbatch", append(args, script)...)
@@ -75,7 +75,7 @@ func parseParsable(stdout []byte) (id JobID, found bool) {
 	return id, found
 }
 
-// UserJobs are the jobs of a user, with the scripts that they were submitted with.
+// UserJobs holds the jobs of a user, with the scripts that they were submitted with.
 type UserJobs []userJob
 
 type userJob struct {
@@ -83,8 +83,8 @@ type userJob struct {
 	script string
 }
 
-// UserJobs returns the jobs of a user that the controller knows. user is a number; "" means the caller. Accounting is not asked, because
-// a job that only accounting knows is over.
+// UserJobs returns the jobs of a user that the controller knows. user is a number; "" means the caller. UserJobs does not ask accounting,
+// because a job that only accounting knows is over.
 func (c *Client) UserJobs(ctx context.Context, user string) (UserJobs, error) {
 	whose := "--me"
 	if user != "" {
@@ -104,7 +104,7 @@ func (c *Client) UserJobs(ctx context.Context, user string) (UserJobs, error) {
 	return all, nil
 }
 
-// OfScript returns the jobs that were submitted with the script at an absolute path. So a job is found even if nobody saw its id.
+// OfScript returns the jobs that were submitted with the script at an absolute path. It finds a job even if nobody has seen its id.
 func (all UserJobs) OfScript(script string) []JobStatus {
 	var found []JobStatus
 	for _, job := range all {
@@ -115,7 +115,7 @@ func (all UserJobs) OfScript(script string) []JobStatus {
 	return found
 }
 
-// sameFile reports whether two paths are one, or lead to one file: a folder may have several names.
+// sameFile reports whether two paths are equal or lead to the same file: a folder may have several names.
 func sameFile(one, other string) bool {
 	if one == other {
 		return true
@@ -128,8 +128,8 @@ func sameFile(one, other string) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
-// CancelNow ends jobs of one cluster, each of which may be one element of an array, with one command and no question before it. scancel
-// says nothing, and exits with 0, where it does not know a job, or that has ended already: ask [Client.Jobs] first.
+// CancelNow cancels jobs of one cluster, each of which may be one element of an array, with one command and without asking whether they
+// exist. scancel prints nothing and exits with 0 if it does not know a job or the job has ended: call [Client.Jobs] first.
 func (c *Client) CancelNow(ctx context.Context, id string, more ...string) error {
 	first, err := ParseJobID(id)
 	if err != nil {
@@ -142,7 +142,7 @@ func (c *Client) CancelNow(ctx context.Context, id string, more ...string) error
 		case err != nil:
 			return err
 		case cmp.Or(job.Cluster, c.clusters) != cmp.Or(first.Cluster, c.clusters):
-			return fmt.Errorf("cancel jobs %s and %s: they are of two clusters", first, job)
+			return fmt.Errorf("cancel jobs %s and %s: they belong to two clusters; cancel them separately", first, job)
 		}
 		plain = append(plain, job.ID)
 	}
@@ -150,26 +150,26 @@ func (c *Client) CancelNow(ctx context.Context, id string, more ...string) error
 	return err
 }
 
-// Requeue puts a job, or one element of an array ("12_3"), back into the queue: it starts again under the same id, and with
-// SLURM_RESTART_COUNT one higher. A running job's processes get SIGTERM at once, the one that asks too.
+// Requeue puts a job, or one element of an array ("12_3"), back into the queue. It starts again under the same id, with
+// SLURM_RESTART_COUNT one higher. All processes of a running job get SIGTERM at once, the calling process too if it is one of them.
 //
-// A job that was cancelled, and whose processes are not all gone, is revived by this: ask [Client.Facts] first.
+// Requeue revives a job that was canceled but whose processes are not all gone: call [Client.Facts] first.
 func (c *Client) Requeue(ctx context.Context, id string) error {
 	return c.control(ctx, id, "requeue", func(id string) []string { return []string{"requeue", id} })
 }
 
-// ExcludeNodes keeps a pending job from starting on the nodes of a folded list, which replaces the one that it has. Slurm takes
-// it for pending jobs only: of a running one, right after it was requeued.
+// ExcludeNodes keeps a pending job from starting on the nodes of a host list, which replaces the job's previous list. Slurm accepts
+// it only for pending jobs: requeue a running job first.
 func (c *Client) ExcludeNodes(ctx context.Context, id, hostlist string) error {
 	if err := checkWord(hostlist); err != nil || hostlist == "" {
-		return fmt.Errorf("exclude nodes from job %s: %s is no list of nodes", clip(id), clip(hostlist))
+		return fmt.Errorf("exclude nodes from job %s: %s is not a list of nodes", clip(id), clip(hostlist))
 	}
 	return c.control(ctx, id, "exclude nodes from", func(id string) []string {
 		return []string{"update", "JobId=" + id, "ExcNodeList=" + hostlist}
 	})
 }
 
-// control has scontrol do something to one job.
+// control runs scontrol on one job; what says in an error what it was for.
 func (c *Client) control(ctx context.Context, id, what string, args func(id string) []string) error {
 	job, err := ParseJobID(id)
 	if err != nil {

@@ -117,7 +117,7 @@ func TestSbatchErrorsCorpus(t *testing.T) {
 	}
 }
 
-// A number in a greeting is no job, when sbatch says that it has failed.
+// A number in a greeting is not a job if sbatch says that it has failed.
 func TestNumberInAGreetingIsNoJob(t *testing.T) {
 	out := recorded(t, "sbatch-errors/bad-partition")
 	out.Stdout = []byte("jobs in the queue:\n5\n")

@@ -17,12 +17,13 @@ var embedded embed.FS
 //go:embed completion/ddpbatch.*
 var completions embed.FS
 
-// Shells are those that Completion has a script for.
+// Shells returns the shells that Completion has a script for.
 func Shells() []string { return []string{"bash", "zsh", "fish"} }
 
-// Completion is the script by which a shell completes ddpbatch's command lines. It asks "ddpbatch complete SHELL WORDS..." for the ways in
-// which the last of the words may go on; the answer's first line is "words", "files" or "folders" (the shell offers those itself, besides),
-// with " open" behind it where no blank is to follow, and each further line a way on, a tab, and what it is.
+// Completion returns the script by which a shell completes ddpbatch's command lines. The script asks "ddpbatch complete SHELL WORDS..." for
+// completions of the last word. The first line of the answer is "words", "files" or "folders"; in the last two cases the shell also offers
+// files or folders itself. " open" follows it if the shell must not add a space. Each further line is a completion, a tab, and its
+// description.
 func Completion(shell string) (script string, ok bool) {
 	if !slices.Contains(Shells(), shell) {
 		return "", false
@@ -39,17 +40,17 @@ type Starter struct {
 	Name    string // as `ddpbatch init --template` takes it
 	Summary string // one line, without a full stop
 	Text    string // a whole job.toml
-	Files   []File // that stand beside the job file
-	Bring   string // what is not among these and must be there, and where it is to be had; empty: nothing
+	Files   []File // the files beside the job file
+	Bring   string // what else the job needs, and where to get it; empty: nothing
 }
 
-// File is one that a starter's job file needs.
+// File is a file that a starter's job file needs.
 type File struct{ Name, Text string }
 
 const bringPyTorch = "PyTorch, for the python3 that the nodes find (pip install torch, or Debian's python3-torch; setup.venv " +
 	"names a virtual environment)"
 
-// Starters lists all starters, the one to try first first. The caller owns the slice.
+// Starters lists all starters; the first is the one to try first. The caller owns the slice.
 func Starters() []Starter {
 	return []Starter{
 		read("simulate", "a linear model on generated data, 2 nodes x 2 ranks: runs anywhere", ""),
@@ -57,7 +58,7 @@ func Starters() []Starter {
 			"the MNIST files t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz in data/, from "+
 				"https://ossci-datasets.s3.amazonaws.com/mnist/"),
 		read("gpt", "a GPT on a text of yours by the built-in trainer, 2 nodes x 2 ranks",
-			"a text as input.txt, any, or https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"),
+			"any text as input.txt, such as https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"),
 		read("pytorch", "a PyTorch script, one rank per GPU, 2 nodes x 4 GPUs", bringPyTorch, "train.py"),
 		read("torchrun", "the same under torchrun, one on each node", bringPyTorch, "train.py", "torchrun.sh"),
 		read("command", "any command, several ranks on each node", ""),
@@ -73,7 +74,7 @@ func Starters() []Starter {
 	}
 }
 
-// read makes a starter of what is embedded under its name, and of files under theirs.
+// read makes a starter from the embedded job file of that name and the embedded files.
 func read(name, summary, bring string, files ...string) Starter {
 	s := Starter{Name: name, Summary: summary, Text: text("jobs", name+".toml"), Bring: bring}
 	for _, file := range files {

@@ -138,7 +138,7 @@ func TestLoginFindings(t *testing.T) {
 		"no release":       {set("SLURM_VERSION", "(null)"), "slurm", "warn the controller does not tell its version"},
 		"a usual KillWait": {set("KillWait", "30 sec"), "KillWait", "ok Slurm kills a job 30s after its TERM, of which the ranks have 20s"},
 		"no KillWait": {set("KillWait", "soon"), "KillWait",
-			`warn ask for KillWait: Slurm says "soon", which is no number of seconds`},
+			`warn ask for KillWait: Slurm says "soon", which is not a number of seconds`},
 		"cgroup":        {set("ProctrackType", "proctrack/cgroup"), "processes", "ok Slurm ends whatever"},
 		"suspended":     {set("PreemptMode", "GANG,SUSPEND"), "preemption", "warn Slurm may suspend a job"},
 		"no preemption": {set("PreemptMode", "OFF"), "preemption", "ok jobs are not preempted"},

@@ -79,8 +79,8 @@ func TestLimitsOfThePartitionAreRemarkedOn(t *testing.T) {
 		got[0].Message != "slurm.partition: any is DOWN: the job waits until that ends" {
 		t.Errorf("a partition that is down: %v", got)
 	}
-	missing := Cluster{Missing: errors.New("there is no such partition: \"x\"")}
-	const want = `slurm.partition: there is no such partition: "x" on this cluster: "sinfo -s" lists what there is`
+	missing := Cluster{Missing: errors.New("no such partition: \"x\"")}
+	const want = `slurm.partition: no such partition: "x" on this cluster: "sinfo -s" lists what there is`
 	if got := job.LimitRemarks(0, missing, nil); len(got) != 1 || got[0].Message != want {
 		t.Errorf("no partition: %v", got)
 	}

@@ -206,8 +206,8 @@ func TestContradictingKeysAreFaults(t *testing.T) {
 		{"what a script cannot hold",
 			"name = \"x\"\n[setup]\nmodules = [\"ok\", \"-x\", \" \"]\nvenv = \"~ann/venv\"\nscript = [\"a\\r\\nb\", \"c\\rd\", \"e\\r\"]" +
 				command, []string{
-				`job.toml:3:1: setup.modules: "-x": it must be a name, not empty and not beginning with a dash`,
-				`job.toml:4:1: setup.venv: write the home folder of another user as a whole path`,
+				`job.toml:3:1: setup.modules: "-x": it must be a name that is not empty and does not begin with a dash`,
+				`job.toml:4:1: setup.venv: write the home folder of another user as an absolute path`,
 				`job.toml:5:1: setup.script: item 1 has DOS line ends (\r\n), which sbatch refuses: save the job file with Unix ones`,
 			}},
 		{"a loss for other data", "name = \"x\"\n[train]\nloss = \"mse\"\nmodel.kind = \"mlp\"\ndata = { kind = \"mnist\", images = " +
@@ -258,8 +258,8 @@ func TestGPUsCountedByTasksAreFaultsInAgentMode(t *testing.T) {
 		"slurm.gpus_per_socket = " +
 			"2": `job.toml:2:7: slurm.gpus_per_socket would count for the sockets of srun's one task a node where launch.mode is "agent", ` +
 			`and not for those of the node: write slurm.gpus_per_node`,
-		`slurm.extra = ["--gpus-per-task=1"]`: `job.toml:2:7: slurm.extra: sbatch option "--gpus-per-task=1": it would count for all ranks of a node ` +
-			`where launch.mode is "agent", as srun starts one task a node: write slurm.gpus_per_node`,
+		`slurm.extra = ["--gpus-per-task=1"]`: `job.toml:2:7: slurm.extra: sbatch option "--gpus-per-task=1": with launch.mode = "agent" ` +
+			`srun starts one task a node, so the option would count once for all ranks of a node; set slurm.gpus_per_node instead`,
 	} {
 		checkFaults(t, "name = \"x\"\n"+line+"\nlaunch.command = [\"true\"]", nil, want)
 		checkFaults(t, "name = \"x\"\n"+line+"\nlaunch.command = [\"true\"]\nlaunch.mode = \"task\"", nil)

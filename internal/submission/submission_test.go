@@ -137,7 +137,7 @@ func TestSubmitReportsWhatBecameOfIt(t *testing.T) {
 			sbatch: "echo '" + fakeslurm.Silence + "' >&2; exit 1", none: true, says: "cannot reach", left: "submitting; not-taken",
 		},
 		"perhaps taken": {sbatch: "echo 'Zero Bytes were transmitted or received' >&2; exit 1", says: "Zero Bytes", left: "submitting"},
-		"no answer":     {sbatch: "exit 0", says: "sbatch told no job id", left: "submitting"},
+		"no answer":     {sbatch: "exit 0", says: "sbatch printed no job id", left: "submitting"},
 		"the ledger cannot be written": {
 			none: true, says: "nothing was submitted", left: "unread",
 			prepare: func(w *world) { w.Must(os.Mkdir(filepath.Join(w.run.Path(), "ledger.jsonl"), 0o700)) },
@@ -238,7 +238,7 @@ func TestNotSubmitted(t *testing.T) {
 		{unreachable("Unable to contact slurm controller (connect failure): Connection timed out"), false},
 		{unreachable("Zero Bytes were transmitted or received"), false},
 		{context.DeadlineExceeded, false},
-		{errors.New("sbatch told no job id"), false},
+		{errors.New("sbatch printed no job id"), false},
 	} {
 		if got := NotSubmitted(test.err); got != test.want {
 			t.Errorf("%v: %v", test.err, got)

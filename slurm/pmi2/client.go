@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// ErrNone: Slurm gave this task no PMI-2.
-var ErrNone = errors.New("Slurm offers no PMI-2 here (srun --mpi=pmi2)")
+// ErrNone means that Slurm does not offer PMI-2 to this task.
+var ErrNone = errors.New("Slurm does not offer PMI-2 here (srun --mpi=pmi2)")
 
-// MaxText is the longest text that a task can tell, in bytes: PMI2_MAX_VALLEN less one, less the quarter that base64 takes.
+// MaxText is the longest text that task 0 can send, in bytes: PMI2_MAX_VALLEN less one, less the quarter that base64 takes.
 const MaxText = 1023 / 4 * 3
 
-// finalizeWait bounds Close: Slurm answers at once, and a task may end without.
+// finalizeWait bounds Close: Slurm answers at once, and a task may end without the answer.
 const finalizeWait = time.Second
 
-// Client is a task's connection to its slurmstepd. It is for one goroutine at a time.
+// Client is a task's connection to its slurmstepd. It may be used by one goroutine at a time.
 type Client struct {
 	wire  wire
 	job   string
@@ -30,8 +30,8 @@ type Client struct {
 	calls int // how often FromZero was called
 }
 
-// Open takes over the socket that PMI_FD names. The environment's variables stay as they are: whoever starts other programs
-// should take PMI_FD, PMI_RANK, PMI_SIZE and PMI_JOBID out of theirs, as the descriptor is closed to them.
+// Open takes over the socket that PMI_FD names. It does not change the environment. A caller that starts other programs
+// should remove PMI_FD, PMI_RANK, PMI_SIZE and PMI_JOBID from their environment, as they do not inherit the descriptor.
 func Open(lookup func(string) (string, bool)) (*Client, error) {
 	text, ok := lookup("PMI_FD")
 	if !ok || text == "" {
@@ -49,10 +49,10 @@ func Open(lookup func(string) (string, bool)) (*Client, error) {
 		err = fmt.Errorf("task %d of %d, descriptor %d", c.rank, c.size, fd)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read what Slurm says of PMI-2: %w", err)
+		return nil, fmt.Errorf("read the variables of PMI-2: %w", err)
 	}
 	if c.job, _ = lookup("PMI_JOBID"); !plain(c.job) {
-		return nil, fmt.Errorf("read what Slurm says of PMI-2: PMI_JOBID is %.40q", c.job)
+		return nil, fmt.Errorf("read the variables of PMI-2: PMI_JOBID is %.40q", c.job)
 	}
 	conn, err := takeOver(fd)
 	if err != nil {
@@ -71,40 +71,40 @@ func number(lookup func(string) (string, bool), name string) (int, error) {
 	return n, nil
 }
 
-// takeOver makes a connection of an inherited descriptor, if it is a socket: a container may have closed it, and something else may
-// have its number by now.
+// takeOver makes a connection from an inherited descriptor, if it is a socket. A container may have closed the socket, and its number may
+// belong to another file now.
 func takeOver(fd int) (net.Conn, error) {
 	var stat syscall.Stat_t
 	if err := syscall.Fstat(fd, &stat); err != nil {
 		return nil, err
 	}
 	if stat.Mode&syscall.S_IFMT != syscall.S_IFSOCK {
-		return nil, errors.New("it is no socket")
+		return nil, errors.New("it is not a socket")
 	}
 	file := os.NewFile(uintptr(fd), "PMI_FD")
-	defer file.Close() // the connection has a descriptor of its own, which programs that are started do not inherit
+	defer file.Close() // the connection has a descriptor of its own, which child processes do not inherit
 	return net.FileConn(file)
 }
 
-// Rank is this task's number in the step, and Size how many there are.
+// Rank returns this task's number in the step, from 0.
 func (c *Client) Rank() int { return c.rank }
 
-// Size is how many tasks the step has.
+// Size returns how many tasks the step has.
 func (c *Client) Size() int { return c.size }
 
-// FromZero returns what task 0 of the step passed as text, to every task; the text of the others is not looked at. All tasks must call it,
-// and as often: it waits for them until ctx ends. The text may hold any bytes, up to MaxText.
+// FromZero returns in every task the text that task 0 of the step passed; it ignores the text of other tasks. All tasks must call it
+// equally often: it waits for them until ctx ends. The text may contain any bytes, up to MaxText.
 // After an error the client can only be closed.
 func (c *Client) FromZero(ctx context.Context, text string) (string, error) {
 	if len(text) > MaxText && c.rank == 0 {
-		return "", fmt.Errorf("tell the other tasks by PMI-2: %d bytes are more than %d", len(text), MaxText)
+		return "", fmt.Errorf("send a text to the other tasks by PMI-2: its %d bytes are more than %d", len(text), MaxText)
 	}
 	got, err := c.fromZero(ctx, text)
 	if err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return "", fmt.Errorf("exchange a word with the other tasks by PMI-2: %w", err)
+		return "", fmt.Errorf("exchange a text with the other tasks by PMI-2: %w", err)
 	}
 	return got, nil
 }
@@ -130,16 +130,16 @@ func (c *Client) fromZero(ctx context.Context, text string) (string, error) {
 		return "", err
 	}
 	if answer["found"] != "TRUE" {
-		return "", errors.New("Slurm does not have what task 0 said")
+		return "", errors.New("Slurm does not have the text of task 0")
 	}
 	data, err := base64.RawURLEncoding.DecodeString(answer["value"])
 	if err != nil {
-		return "", fmt.Errorf("read what task 0 said: %w", err)
+		return "", fmt.Errorf("read the text of task 0: %w", err)
 	}
 	return string(data), nil
 }
 
-// begin agrees on the version, before the first call.
+// begin agrees on the version before the first call.
 func (c *Client) begin() error {
 	if c.calls > 0 {
 		return nil
@@ -158,7 +158,7 @@ func (c *Client) begin() error {
 	return nil
 }
 
-// Close ends the connection. That it was not ended in time is no error: Slurm does not mind.
+// Close ends the connection. If Slurm does not confirm the end in time, Close returns no error: Slurm accepts that.
 func (c *Client) Close() error {
 	if c.calls > 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), finalizeWait)

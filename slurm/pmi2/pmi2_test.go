@@ -161,7 +161,7 @@ func TestOddAnswersOfStepdAreErrors(t *testing.T) {
 		"another answer":      {hello + message("cmd=kvs-get-response;rc=0;"), "answered"},
 		"a refused call":      {hello + full + message("cmd=kvs-fence-response;rc=3;errmsg=no;;pe;"), `code "3" "no;pe"`},
 		"task 0 said nothing": {hello + full + fence + message("cmd=kvs-get-response;rc=0;found=FALSE;"), "does not have"},
-		"no base64":           {hello + full + fence + message("cmd=kvs-get-response;rc=0;found=TRUE;value=!;"), "read what task 0 said"},
+		"no base64":           {hello + full + fence + message("cmd=kvs-get-response;rc=0;found=TRUE;value=!;"), "read the text of task 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, stepd := pair(t, 1, 2)
@@ -196,7 +196,7 @@ func TestOpen(t *testing.T) {
 		none   bool
 	}{
 		"no PMI":       {func(string) (string, bool) { return "", false }, "no PMI-2", true},
-		"no socket":    {environ(null, 0, 1), "it is no socket", true},
+		"no socket":    {environ(null, 0, 1), "it is not a socket", true},
 		"closed":       {environ(1<<20, 0, 1), "bad file descriptor", true},
 		"standard out": {environ(1, 0, 1), "descriptor 1", false},
 		"no such task": {environ(null, 2, 2), "task 2 of 2", false},

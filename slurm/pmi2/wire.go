@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// maxMessage bounds what is believed of a message's length: PMI-2's own buffers have 64 KiB.
+// maxMessage bounds the length that a message may announce: PMI-2's own buffers have 64 KiB.
 const maxMessage = 64 << 10
 
 // lengthDigits is the size of a message's length, in characters.
@@ -29,15 +29,15 @@ func newWire(conn net.Conn) wire { return wire{conn, bufio.NewReader(conn)} }
 // field is a word "key=value;" of a message.
 type field struct{ key, value string }
 
-// until makes every read and write fail once ctx ends; the returned function ends that.
+// until makes every read and write fail once ctx ends, until the returned function is called.
 func (w wire) until(ctx context.Context) func() {
-	// an error would be that the connection is closed, which the next read says
+	// SetDeadline fails only if the connection is closed, which the next read reports
 	_ = w.conn.SetDeadline(time.Time{})
 	stop := context.AfterFunc(ctx, func() { _ = w.conn.SetDeadline(time.Unix(1, 0)) })
 	return func() { stop() }
 }
 
-// greet agrees on the version: the only exchange without a length.
+// greet agrees on the version. It is the only exchange without a length.
 func (w wire) greet() error {
 	if _, err := io.WriteString(w.conn, "cmd=init pmi_version=2 pmi_subversion=0\n"); err != nil {
 		return err
@@ -57,7 +57,7 @@ func (w wire) greet() error {
 	return nil
 }
 
-// line reads up to the end of the line, or of maxLine.
+// line reads up to the end of the line, which may have at most maxLine bytes.
 func (w wire) line() (string, error) {
 	const maxLine = 1 << 10
 	var line []byte
@@ -74,7 +74,7 @@ func (w wire) line() (string, error) {
 	return "", fmt.Errorf("Slurm's first line does not end: %.100q", line)
 }
 
-// call sends a command and returns the fields of its answer, which says that all went well.
+// call sends a command and returns the fields of its answer. It returns an error if Slurm refused the command.
 func (w wire) call(cmd string, fields ...field) (map[string]string, error) {
 	var text strings.Builder
 	text.WriteString("cmd=" + cmd + ";")
@@ -108,7 +108,7 @@ func (w wire) message() (string, error) {
 	}
 	n, err := strconv.ParseUint(strings.TrimSpace(string(digits[:])), 10, 32)
 	if err != nil || n > maxMessage {
-		return "", fmt.Errorf("Slurm announces a message of %q bytes", digits[:])
+		return "", fmt.Errorf("Slurm announces a message of %q bytes; at most %d are allowed", digits[:], maxMessage)
 	}
 	text := make([]byte, n)
 	if _, err := io.ReadFull(w.in, text); err != nil {
@@ -123,7 +123,7 @@ func parse(message string) (map[string]string, error) {
 	for rest := message; rest != ""; {
 		key, after, ok := strings.Cut(rest, "=")
 		if !ok || key == "" || strings.Contains(key, ";") {
-			return nil, fmt.Errorf("Slurm's message has no word at %.60q", rest)
+			return nil, fmt.Errorf("Slurm's message has no key=value at %.60q", rest)
 		}
 		var value strings.Builder
 		for {
@@ -147,7 +147,7 @@ func parse(message string) (map[string]string, error) {
 	return fields, nil
 }
 
-// plain tells whether a text needs no escape in a message.
+// plain reports whether a text can stand in a message without escapes.
 func plain(s string) bool { return s != "" && len(s) < 256 && !strings.ContainsAny(s, ";= \n\x00") }
 
 func ended(err error) error {

@@ -10,8 +10,8 @@ import (
 	"ddpbatch/slurm"
 )
 
-// MaxNodes is the most pretend nodes there can be: one for each address of 127.0.0.0/24 less its
-// first and its last.
+// MaxNodes is the largest number of pretend nodes: one for each address of 127.0.0.0/24 but the
+// first and the last.
 const MaxNodes = 254
 
 // maxTasks bounds the tasks of a step: each is a process on this machine.
@@ -23,7 +23,8 @@ type Node struct {
 	Address string // an IP address that the other pretend nodes reach
 }
 
-// PretendNode is node i of those that nobody named, from 0 on: node1 at 127.0.0.1. It panics where i is not below MaxNodes.
+// PretendNode returns node i, from 0, with its default name and address: node1 at 127.0.0.1. It panics if i is negative or not below
+// MaxNodes.
 func PretendNode(i int) Node {
 	if i < 0 || i >= MaxNodes {
 		panic("sim: node out of range")
@@ -31,7 +32,7 @@ func PretendNode(i int) Node {
 	return Node{Name: "node" + strconv.Itoa(i+1), Address: "127.0.0." + strconv.Itoa(i+1)}
 }
 
-// PretendNodes are the first n of them; no more than MaxNodes.
+// PretendNodes returns the first n pretend nodes, at most MaxNodes.
 func PretendNodes(n int) []Node {
 	nodes := make([]Node, max(0, min(n, MaxNodes)))
 	for i := range nodes {
@@ -40,7 +41,7 @@ func PretendNodes(n int) []Node {
 	return nodes
 }
 
-// NamedNodes are pretend nodes with the names of a host list, in its order.
+// NamedNodes returns pretend nodes with the names of a host list, in its order.
 func NamedNodes(hostlist string) ([]Node, error) {
 	names, err := slurm.ExpandHostlist(hostlist, MaxNodes)
 	if err != nil {
@@ -53,7 +54,7 @@ func NamedNodes(hostlist string) ([]Node, error) {
 	return nodes, nil
 }
 
-// Release is a release of Slurm that is played. The zero value is Slurm2205.
+// Release is a release of Slurm whose behaviour is imitated. The zero value means Slurm2205.
 type Release string
 
 // The releases whose behaviour was recorded.
@@ -62,43 +63,43 @@ const (
 	Slurm2511 Release = "25.11"
 )
 
-// Releases are all of them.
+// Releases lists all releases.
 var Releases = []Release{Slurm2205, Slurm2511}
 
-// Allocation is a pretend job and its one step. It is plain data; its methods may be called from several
-// goroutines.
+// Allocation is a pretend job and its one step. It is plain data; its methods may be called by several
+// goroutines at once.
 type Allocation struct {
 	Release  Release
 	JobID    int    // from 1
 	JobName  string // may be empty
 	Nodes    []Node // the job's, 1 to MaxNodes, in Slurm's order
-	Nodelist string // their list as the variables spell it; "": as Slurm folds it
-	Restarts int    // times the pretend job was requeued before
-	CPUs     []int  // of the job on each node, or one number for all of them; nil: unknown
+	Nodelist string // the nodes as a host list as the variables spell it; "": as FoldHostlist writes it
+	Restarts int    // how often the pretend job was requeued before
+	CPUs     []int  // the job's CPUs on each node, or one number for all nodes; nil: unknown
 	WorkDir  string // what sbatch's working directory would be
 	Array    *Element
-	EndTime  time.Time // when the job ends at the latest; zero: not told, as by Slurm before 23.02
+	EndTime  time.Time // when the job ends at the latest; zero: not set, as by Slurm before 23.02
 
-	// The step runs on the nodes with these indices, in the order of the job's; nil: on all of them. Tasks is how many it has on
-	// each; nil: one.
+	// The step runs on the nodes with the indices Step, in the job's order; nil: on all nodes. Tasks is the number of tasks on
+	// each of them; nil: one each.
 	Step   []int
 	Tasks  []int
 	Layout Layout
 
-	TasksPerNode int // what sbatch was asked for by --ntasks-per-node; 0: nothing
-	CPUsPerTask  int // and by --cpus-per-task
+	TasksPerNode int // sbatch's --ntasks-per-node; 0: not given
+	CPUsPerTask  int // sbatch's --cpus-per-task; 0: not given
 
-	// Components are those of a heterogeneous job, which have its nodes one after the other, and the two numbers above in their stead.
-	// The step is `srun --het-group=0,1,...` with all of them: one world. nil: the job is not heterogeneous.
+	// Components are the components of a heterogeneous job. They have consecutive nodes of the job, and their own values instead of the
+	// two numbers above. The step is `srun --het-group=0,1,...` with all of them: one world. nil: the job is not heterogeneous.
 	Components []Component
 }
 
-// Validate says what is wrong with the shape: nodes, step, tasks, components. The other methods want a valid allocation, of a release in
-// Releases, with a job id from 1.
+// Validate reports what is wrong with the nodes, the step, the tasks and the components. The other methods need a valid allocation, of a
+// release in Releases, with a job id from 1.
 func (a Allocation) Validate() error {
 	switch {
 	case len(a.Nodes) < 1 || len(a.Nodes) > MaxNodes:
-		return fmt.Errorf("simulate %d nodes: it must be 1 to %d", len(a.Nodes), MaxNodes)
+		return fmt.Errorf("simulate %d nodes: the number must be 1 to %d", len(a.Nodes), MaxNodes)
 	case len(a.CPUs) > 1 && len(a.CPUs) != len(a.Nodes):
 		return fmt.Errorf("simulate the CPUs of %d nodes: the job has %d", len(a.CPUs), len(a.Nodes))
 	}
@@ -129,17 +130,17 @@ func (a Allocation) validateStep() error {
 	total := 0
 	for _, n := range a.Tasks {
 		if n < 1 || n > maxTasks {
-			return fmt.Errorf("simulate %d tasks on a node: it must be 1 to %d", n, maxTasks)
+			return fmt.Errorf("simulate %d tasks on a node: the number must be 1 to %d", n, maxTasks)
 		}
 		total += n
 	}
 	if total > maxTasks {
-		return fmt.Errorf("simulate %d tasks: it must be at most %d", total, maxTasks)
+		return fmt.Errorf("simulate %d tasks: the number must be at most %d", total, maxTasks)
 	}
 	return nil
 }
 
-// stepNodes is how many nodes the step has.
+// stepNodes returns how many nodes the step has.
 func (a Allocation) stepNodes() int {
 	if a.Step == nil {
 		return len(a.Nodes)
@@ -147,7 +148,7 @@ func (a Allocation) stepNodes() int {
 	return len(a.Step)
 }
 
-// StepNode is the index, among the job's nodes, of node i of the step.
+// StepNode returns the index, among the job's nodes, of node i of the step.
 func (a Allocation) StepNode(i int) int {
 	if a.Step == nil {
 		return i
@@ -155,15 +156,15 @@ func (a Allocation) StepNode(i int) int {
 	return a.Step[i]
 }
 
-// Layout is how srun deals out the ranks of a step (srun(1), --distribution).
+// Layout is how srun distributes the ranks of a step over the nodes (srun(1), --distribution).
 type Layout string
 
 const (
-	Block  Layout = "block"  // a node's ranks follow on each other
-	Cyclic Layout = "cyclic" // one to each node in turn, as long as it has room
+	Block  Layout = "block"  // a node's ranks are consecutive
+	Cyclic Layout = "cyclic" // one rank to each node in turn, as long as it has room
 )
 
-// Task tells one task of the step from the others, as Slurm does.
+// Task identifies one task of the step, as Slurm does.
 type Task struct {
 	Proc  int   // SLURM_PROCID
 	Local int   // SLURM_LOCALID
@@ -171,7 +172,7 @@ type Task struct {
 	Procs []int // SLURM_GTIDS: the ranks of its node
 }
 
-// layout is what Slurm chooses, for a component or for the step, where nobody asks: cyclic where no node has two tasks.
+// layout returns the layout of a component or of the step: Layout, or else Slurm's default, which is cyclic if no node has two tasks.
 func (a Allocation) layout(span [2]int) Layout {
 	tasks := a.tasks()[span[0]:span[1]]
 	switch {
@@ -183,7 +184,7 @@ func (a Allocation) layout(span [2]int) Layout {
 	return Block
 }
 
-// tasks is how many tasks each node of the step has.
+// tasks returns how many tasks each node of the step has.
 func (a Allocation) tasks() []int {
 	if a.Tasks == nil {
 		return slices.Repeat([]int{1}, a.stepNodes())
@@ -191,8 +192,8 @@ func (a Allocation) tasks() []int {
 	return a.Tasks
 }
 
-// StepTasks are those of all tasks of the step, in the order of their ranks: those of a heterogeneous job's components follow on each
-// other.
+// StepTasks returns all tasks of the step, in the order of their ranks. In a heterogeneous job the ranks of a component follow those of the
+// component before it.
 func (a Allocation) StepTasks() []Task {
 	var nodes []int // of each rank
 	for _, span := range a.spans() {
@@ -212,7 +213,7 @@ func (a Allocation) StepTasks() []Task {
 	return all
 }
 
-// distribute deals out tasks to the nodes that have room for so many: the node of each.
+// distribute distributes ranks over nodes with the given numbers of tasks. It returns the node of each rank.
 func distribute(tasks []int, layout Layout) (nodes []int) {
 	if layout != Cyclic {
 		for node, n := range tasks {

@@ -11,15 +11,15 @@ import (
 	"ddpbatch/slurm"
 )
 
-// Component is one of a heterogeneous job (sbatch's hetjob), and what sbatch was asked for it.
+// Component is one component of a heterogeneous job (sbatch's hetjob), and the options of sbatch for it.
 type Component struct {
-	Nodes        int // the next so many of the job's
-	TasksPerNode int // by --ntasks-per-node; 0: nothing
-	CPUsPerTask  int // by --cpus-per-task; 0: nothing
+	Nodes        int // how many of the job's nodes it has, after those of the components before it
+	TasksPerNode int // --ntasks-per-node; 0: not given
+	CPUsPerTask  int // --cpus-per-task; 0: not given
 }
 
-// validateComponents says what is wrong with them. Slurm makes a plain job of a single one, and takes, with several
-// components, no step on some of the nodes.
+// validateComponents reports what is wrong with the components. Slurm makes a plain job of a single component, and a job of several
+// components cannot have a step on only some of its nodes.
 func (a Allocation) validateComponents() error {
 	if a.Components == nil {
 		return nil
@@ -40,8 +40,8 @@ func (a Allocation) validateComponents() error {
 	return nil
 }
 
-// spans are the first node of each component and the one after its last; of any other job, whose step may have fewer nodes than it,
-// those of the step.
+// spans returns the first node of each component and the one after its last. For other jobs it returns one span, that of the step, which
+// may have fewer nodes than the job.
 func (a Allocation) spans() [][2]int {
 	if a.Components == nil {
 		return [][2]int{{0, a.stepNodes()}}
@@ -55,8 +55,8 @@ func (a Allocation) spans() [][2]int {
 	return spans
 }
 
-// listOrder are the indices of nodes in the order of Slurm's lists: that of SLURM_NODEID, but in a heterogeneous job, where it is that of
-// the names (seen in Slurm 22.05).
+// listOrder returns the indices of nodes in the order of Slurm's lists. It is the order of SLURM_NODEID, but in a heterogeneous job the
+// nodes are sorted by name (seen in Slurm 22.05).
 func (a Allocation) listOrder(nodes []Node) []int {
 	order := make([]int, len(nodes))
 	for i := range order {
@@ -77,7 +77,7 @@ func byName(a, b string) int {
 		cmp.Compare(len(a), len(b)))
 }
 
-// reordered is list in another order.
+// reordered returns the elements of list with the indices in order.
 func reordered[T any](list []T, order []int) []T {
 	picked := make([]T, len(order))
 	for to, from := range order {
@@ -86,8 +86,8 @@ func reordered[T any](list []T, order []int) []T {
 	return picked
 }
 
-// componentsEnviron is what every task of a heterogeneous job, and its batch script, is told of each component, by the name of today and by
-// that of Slurm's before 20.02.
+// componentsEnviron returns the variables that describe each component to every task and to the batch script of a heterogeneous job, under
+// today's names and under those of Slurm before 20.02.
 func (a Allocation) componentsEnviron() []string {
 	if a.Components == nil {
 		return nil
@@ -105,7 +105,7 @@ func (a Allocation) componentsEnviron() []string {
 	return env
 }
 
-// componentEnviron is what is said of one component, without its suffix.
+// componentEnviron returns the variables that describe one component, without their suffix.
 func (a Allocation) componentEnviron(i int, span [2]int) []string {
 	nodes, tasks := a.Nodes[span[0]:span[1]], a.tasks()[span[0]:span[1]]
 	total := 0
@@ -129,7 +129,7 @@ func (a Allocation) componentEnviron(i int, span [2]int) []string {
 	return appendSet(env, "SLURM_CPUS_PER_TASK", a.Components[i].CPUsPerTask)
 }
 
-// leader is the job as its first component is told of it, which is where the batch script runs.
+// leader returns the job as the variables describe it to its first component, in which the batch script runs.
 func (a Allocation) leader() Allocation {
 	if a.Components == nil {
 		return a
@@ -139,6 +139,6 @@ func (a Allocation) leader() Allocation {
 	if len(a.CPUs) > 1 {
 		a.CPUs = a.CPUs[:first.Nodes]
 	}
-	a.TasksPerNode, a.CPUsPerTask = first.TasksPerNode, 0 // as Slurm, which sets the latter with the component's suffix alone
+	a.TasksPerNode, a.CPUsPerTask = first.TasksPerNode, 0 // Slurm sets the latter only with the component's suffix
 	return a
 }

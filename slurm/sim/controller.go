@@ -16,26 +16,26 @@ type Event string
 const (
 	Cancelled Event = "cancel"  // scancel(1); scontrol requeue sends the same
 	TimeLimit Event = "timeout" // the job's time is over
-	Preempted Event = "preempt" // the nodes are wanted by another job
+	Preempted Event = "preempt" // another job gets the nodes
 	Warned    Event = "warn"    // the time of sbatch's --signal has come
 )
 
-// Target is what signals go to: the tasks of a step ([Running]).
+// Target receives signals: the tasks of a step ([Running]), or the batch script.
 type Target interface{ Signal(syscall.Signal) }
 
-// Controller plays slurmctld's part for one run of a job: it sends what Slurm 22.05 was seen to send, in that
-// order. Slurm 25.11 sends the same.
+// Controller sends the signals that slurmctld would send to one run of a job, in the order in which Slurm 22.05 was seen
+// to send them. Slurm 25.11 sends the same.
 type Controller struct {
 	Tasks    Target
 	Batch    Target        // the batch script
 	KillWait time.Duration // between TERM and KILL (slurm.conf, KillWait)
-	// GraceTime is what preempted jobs have between the first TERM and the hard one (slurm.conf, GraceTime of the partition or
-	// QOS).
+	// GraceTime is the time between the first TERM of a preempted job and the TERM that begins its end (slurm.conf, GraceTime of
+	// the partition or QOS).
 	GraceTime time.Duration
-	Warning   slurm.Warning // what sbatch's --signal asked for; the zero value: B:USR2, as ddpbatch's scripts do
+	Warning   slurm.Warning // sbatch's --signal; the zero value: B:USR2, as in ddpbatch's scripts
 }
 
-// delivery is what an event sends at one moment.
+// delivery holds the signals that an event sends at one moment.
 type delivery struct {
 	after        time.Duration // since the event
 	tasks, batch []syscall.Signal
@@ -47,8 +47,8 @@ const (
 	kill = syscall.SIGKILL
 )
 
-// schedule is what an event sends, and when. The order of CONT and TERM differs between runs of Slurm; that the tasks get TERM
-// twice at the time limit and at the end of a preemption's grace does not.
+// schedule returns what an event sends, and when. The order of CONT and TERM differs between runs of Slurm. The tasks always get TERM
+// twice at the time limit and at the end of a preemption's grace time.
 func (c Controller) schedule(e Event) []delivery {
 	once, twice, end := []syscall.Signal{cont, term}, []syscall.Signal{term, cont, term}, []syscall.Signal{kill}
 	switch e {
@@ -71,14 +71,14 @@ func (c Controller) schedule(e Event) []delivery {
 	return nil
 }
 
-// Play sends what the event sends, until the last of it or until ctx ends, which should be when the job does.
+// Play sends the signals of the event. It returns after the last one or when ctx ends, which should be when the job does.
 func (c Controller) Play(ctx context.Context, e Event) {
 	begin := time.Now()
 	for _, b := range c.schedule(e) {
 		if pause.For(ctx, b.after-time.Since(begin)) != nil {
 			return
 		}
-		if slices.Contains(b.tasks, kill) { // the script must not take its tasks' end for one of theirs
+		if slices.Contains(b.tasks, kill) { // first the script, so that it does not see its tasks end and take that for their own failure
 			deliver(c.Batch, b.batch)
 			deliver(c.Tasks, b.tasks)
 			continue

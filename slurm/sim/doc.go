@@ -1,11 +1,11 @@
 // Package sim is a pretend Slurm on this machine, for simulate and rehearse: an allocation, an srun, the part of the controller
 // that signals jobs, and faults.
 //
-// Pretend node i is called node1, node2, ..., or as its user likes, and has the loopback address 127.0.0.(i+1), all of
-// which Linux answers to without any set-up. There is one task on each node, the agent, as under `srun
+// Pretend nodes are called node1, node2, ... unless the caller names them. Node i, from 0, has the loopback address
+// 127.0.0.(i+1); Linux answers to all of these without any set-up. There is one task on each node, the agent, as under `srun
 // --ntasks-per-node=1`, or as many as Allocation.Tasks says.
 //
-// The environment has the variables that Slurm 22.05 or 25.11 ([Release]) was seen to set for such a step, less those
+// The environment has the variables that Slurm 22.05 or 25.11 ([Release]) was seen to set for such a step, except those
 // that would be untrue: credentials and ports of an srun that does not exist, accounts, users.
 //
 //	pretend := sim.Allocation{JobID: 1, JobName: "mnist", Nodes: sim.PretendNodes(2), CPUs: []int{4}, WorkDir: dir}
@@ -17,6 +17,6 @@
 //	<-step.Ended()
 //	code := step.Code()
 //
-// A [Controller] sends what Slurm sends when a job is cancelled, preempted, requeued or at its time limit. An [Injector] waits for
-// the moments of faults, and injects them. Two of them, a partition and a full disk, need [Namespaces].
+// A [Controller] sends the signals that Slurm sends when a job is canceled, preempted, requeued or at its time limit. An [Injector]
+// injects each fault when its time comes. Two kinds of faults, a partition and a full disk, need [Namespaces].
 package sim

@@ -7,14 +7,14 @@ import (
 	"ddpbatch/slurm"
 )
 
-// Element is one element of an array, as its job is told.
+// Element is one element of an array, as the environment describes it to its job.
 type Element struct {
-	JobID int // of the array
+	JobID int // the array's
 	Index int
 	Array slurm.Array
 }
 
-// Elements are the elements of an array that has the given job id.
+// Elements returns the elements of an array that has the given job id.
 func Elements(a slurm.Array, jobID int) []Element {
 	elements := make([]Element, len(a.Indices))
 	for i, index := range a.Indices {
@@ -23,7 +23,8 @@ func Elements(a slurm.Array, jobID int) []Element {
 	return elements
 }
 
-// OwnJobID is the id of the element's own job. The last one has the array's (seen in Slurm 22.05), the others the ids after it.
+// OwnJobID returns the id of the element's own job. The last element has the array's id (seen in Slurm 22.05), the others have the ids
+// after it.
 func (e Element) OwnJobID() int {
 	i := slices.Index(e.Array.Indices, e.Index)
 	if i == len(e.Array.Indices)-1 {
@@ -32,7 +33,7 @@ func (e Element) OwnJobID() int {
 	return e.JobID + 1 + i
 }
 
-// environ is what tells an element from the others.
+// environ returns the variables that identify the element.
 func (e Element) environ() []string {
 	indices := e.Array.Indices
 	return []string{
@@ -45,7 +46,7 @@ func (e Element) environ() []string {
 	}
 }
 
-// commonStep is the common distance of indices; 1 where they have none.
+// commonStep returns the common distance of adjacent indices, or 1 if there is none.
 func commonStep(indices []int) int {
 	if len(indices) < 2 {
 		return 1

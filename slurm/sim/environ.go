@@ -8,25 +8,25 @@ import (
 	"ddpbatch/slurm"
 )
 
-// clusterName and partition stand where a real cluster's would.
+// clusterName and partition are used as the names of the cluster and of its partition.
 const (
 	clusterName = "simulate"
 	partition   = "simulate"
 )
 
-// Environ is what Slurm sets for one task of the step, as "NAME=value" in no particular order,
-// with the pretend addresses ([slurm.SimAddresses]). It holds nothing of this process's own environment:
+// Environ returns the variables that Slurm sets for one task of the step, as "NAME=value" in no particular order,
+// and the pretend addresses ([slurm.SimAddresses]). It does not contain this process's own environment:
 // append it to what slurm.Scrub keeps of that.
 func (a Allocation) Environ(t Task) []string {
 	return slices.Concat(a.jobEnviron(), a.componentsEnviron(), a.stepEnviron(), a.taskEnviron(t))
 }
 
-// ScriptEnviron is what of it the job's batch script has.
+// ScriptEnviron returns the variables that Slurm sets for the job's batch script.
 func (a Allocation) ScriptEnviron() []string {
 	return slices.Concat(a.leader().jobEnviron(), a.componentsEnviron())
 }
 
-// jobEnviron is what is the same for all steps of the job, but for the node's CPUs.
+// jobEnviron returns the variables that are the same for all steps of the job, except the node's CPUs.
 func (a Allocation) jobEnviron() []string {
 	id, nodelist := strconv.Itoa(a.JobID), a.nodelist()
 	env := []string{
@@ -63,7 +63,7 @@ func (a Allocation) jobEnviron() []string {
 	return env
 }
 
-// appendSet adds a variable that Slurm does not set to 0.
+// appendSet appends a variable, unless n is 0: Slurm does not set these variables to 0.
 func appendSet(env []string, name string, n int) []string {
 	if n == 0 {
 		return env
@@ -71,7 +71,7 @@ func appendSet(env []string, name string, n int) []string {
 	return append(env, name+"="+strconv.Itoa(n))
 }
 
-// cpus are those of each node of the job.
+// cpus returns the CPUs of each node of the job.
 func (a Allocation) cpus() []int {
 	if len(a.CPUs) == 1 {
 		return slices.Repeat(a.CPUs, len(a.Nodes))
@@ -79,7 +79,7 @@ func (a Allocation) cpus() []int {
 	return a.CPUs
 }
 
-// stepEnviron is what is the same for all tasks of the step.
+// stepEnviron returns the variables that are the same for all tasks of the step.
 func (a Allocation) stepEnviron() []string {
 	nodes, counts := strconv.Itoa(a.stepNodes()), slurm.FormatTaskCounts(reordered(a.tasks(), a.listOrder(a.nodesOfStep())))
 	total := 0
@@ -110,7 +110,7 @@ func (a Allocation) stepEnviron() []string {
 	}
 }
 
-// taskEnviron is what tells one task from the others.
+// taskEnviron returns the variables that differ between tasks.
 func (a Allocation) taskEnviron(t Task) []string {
 	node := a.StepNode(t.Node)
 	name := a.Nodes[node].Name
@@ -146,7 +146,7 @@ func (a Allocation) nodelist() string {
 	return fold(reordered(a.Nodes, a.listOrder(a.Nodes)))
 }
 
-// nodesOfStep are the nodes of the step.
+// nodesOfStep returns the nodes of the step.
 func (a Allocation) nodesOfStep() []Node {
 	nodes := make([]Node, a.stepNodes())
 	for i := range nodes {

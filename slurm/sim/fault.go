@@ -13,14 +13,14 @@ type Kind string
 
 const (
 	Kill      Kind = "kill"      // a rank gets SIGKILL
-	Stop      Kind = "stop"      // a rank gets SIGSTOP, and CONT after "for", if that is given
+	Stop      Kind = "stop"      // a rank gets SIGSTOP, and SIGCONT after "for", if that is given
 	Slow      Kind = "slow"      // a rank is stopped for a share of the time
 	Term      Kind = "term"      // the job is preempted
 	Timeout   Kind = "timeout"   // the job's time limit is reached, "lead" after a warning
-	Warn      Kind = "warn"      // the warning before the time limit comes, and the limit does not
+	Warn      Kind = "warn"      // the warning before the time limit comes, but the limit does not
 	NodeDies  Kind = "node"      // a node is gone, with all of its processes
 	AgentDies Kind = "agent"     // the agent of a node gets SIGKILL
-	Partition Kind = "partition" // a node is cut off the network, and lives on
+	Partition Kind = "partition" // a node is disconnected from the network, and lives on
 	NoSpace   Kind = "nospace"   // the disk of the checkpoints is full, for "for", if that is given
 )
 
@@ -32,55 +32,56 @@ type Fault struct {
 	For   time.Duration // of stop, slow, nospace; 0: for good
 	Lead  time.Duration // of timeout; 0: no warning
 	Share float64       // of slow: the part of the time in which the rank does not run
-	// Everybody: of warn: not the batch script alone gets the signal but the tasks, too (sbatch --signal=USR2@lead and B:USR2@lead in one).
+	// Everybody belongs to warn: the tasks get the signal, too, not only the batch script (sbatch --signal=USR2@lead and B:USR2@lead in
+	// one).
 	Everybody bool
 
-	// When it is injected: at once where none of them is set.
-	Step    int64         // as soon as the metrics tell of this step; 0: no matter
-	Time    time.Duration // since the job began to run; 0: no matter
-	Attempt int           // in this attempt of the run only; 0: in whichever it happens
+	// When the fault is injected: at once if none of these is set.
+	Step    int64         // as soon as the metrics have this step; 0: at any step
+	Time    time.Duration // since the job began to run; 0: at any time
+	Attempt int           // only in this attempt of the run; 0: in any
 
 	Text string // as it was written
 }
 
-// defaultShare of slow: a rank that runs for a tenth of the time.
+// defaultShare is the default share of slow: the rank runs for a tenth of the time.
 const defaultShare = 0.9
 
-// maxFault bounds the text of a fault, and so of its errors.
+// maxFault is the largest length of a fault's text, in bytes, and so bounds its errors.
 const maxFault = 200
 
-// String is the fault as it was written.
+// String returns the fault as it was written.
 func (f Fault) String() string { return f.Text }
 
-// OnRank tells whether the fault is one of a single rank.
+// OnRank reports whether the fault hits a single rank.
 func (f Fault) OnRank() bool { return f.Kind == Kill || f.Kind == Stop || f.Kind == Slow }
 
-// OnNode tells whether the fault is one of a single node.
+// OnNode reports whether the fault hits a single node.
 func (f Fault) OnNode() bool {
 	return f.Kind == NodeDies || f.Kind == AgentDies || f.Kind == Partition
 }
 
-// options are what each kind takes before its trigger; the first stands without its name, too.
+// options are the options that each kind takes before its trigger. The name of the first may be omitted.
 var options = map[Kind][]string{
 	Kill: {"rank"}, Stop: {"rank", "for"}, Slow: {"rank", "share", "for"},
 	Term: {}, Timeout: {"lead"}, Warn: {"all"},
 	NodeDies: {"node"}, AgentDies: {"node"}, Partition: {"node"}, NoSpace: {"for"},
 }
 
-// Kinds are the names of all faults, for people.
+// Kinds lists the names of all faults, for messages.
 const Kinds = "kill, stop, slow, term, timeout, warn, node, agent, partition, nospace"
 
-// ParseFault reads a fault:
+// ParseFault parses a fault:
 //
 //	KIND[:OPTION=VALUE,...][@start|@step=N|@time=DURATION][#attempt=N]
 //
 // as in kill:rank=3@step=20, node:1@time=2s#attempt=1, slow:rank=0,share=0.5,for=10s. The first option of a kind may be
-// written without its name. An error names the first wrong byte, from 1 (column).
+// written without its name. An error names the column of the first wrong byte, from 1.
 func ParseFault(text string) (Fault, error) {
 	p := &faultText{all: text}
 	if len(text) > maxFault {
 		p.all = text[:maxFault] + "..."
-		return Fault{}, p.wrong(maxFault, "it is too long")
+		return Fault{}, p.wrong(maxFault, "it is longer than %d bytes", maxFault)
 	}
 	f := Fault{Text: text, Rank: -1}
 	head, when, timed := cutTrigger(text, 0)
@@ -88,7 +89,7 @@ func ParseFault(text string) (Fault, error) {
 	f.Kind = Kind(kind)
 	known, ok := options[f.Kind]
 	if !ok {
-		return Fault{}, p.wrong(0, "there is no fault %q; there are %s", kind, Kinds)
+		return Fault{}, p.wrong(0, "unknown fault %q; write one of %s", kind, Kinds)
 	}
 	if listed {
 		p.options(&f, known, list, len(kind)+1)
@@ -103,7 +104,7 @@ func ParseFault(text string) (Fault, error) {
 	return f, nil
 }
 
-// cutTrigger is what of text stands before the first @ or #, from a byte on, and from there.
+// cutTrigger splits text before the first @ or # at or after byte from.
 func cutTrigger(text string, from int) (before, rest string, found bool) {
 	i := strings.IndexAny(text[from:], "@#")
 	if i < 0 {
@@ -112,7 +113,7 @@ func cutTrigger(text string, from int) (before, rest string, found bool) {
 	return text[:from+i], text[from+i:], true
 }
 
-// faultText is the text of a fault while it is read; err is the first thing that is wrong with it.
+// faultText is the text of a fault while it is parsed; err is the first error.
 type faultText struct {
 	all string
 	err error
@@ -125,7 +126,7 @@ func (p *faultText) wrong(at int, format string, args ...any) error {
 	return p.err
 }
 
-// options reads "rank=3,for=2s", which begins at byte at.
+// options parses "rank=3,for=2s", which begins at byte at.
 func (p *faultText) options(f *Fault, known []string, list string, at int) {
 	seen := map[string]bool{}
 	for i, item := range strings.Split(list, ",") {
@@ -138,7 +139,7 @@ func (p *faultText) options(f *Fault, known []string, list string, at int) {
 		}
 		switch {
 		case !slices.Contains(known, name):
-			p.wrong(at, "%s has no option %q%s", f.Kind, name, thereAre(known))
+			p.wrong(at, "%s does not have the option %q%s", f.Kind, name, thereAre(known))
 		case seen[name]:
 			p.wrong(at, "%s is given twice", name)
 		default:
@@ -159,7 +160,7 @@ func (p *faultText) option(f *Fault, name, value string, at int) {
 		}
 	case "all":
 		if f.Everybody = value == ""; !f.Everybody {
-			p.wrong(at, "write warn:all, to have the tasks get the signal, too")
+			p.wrong(at, "write warn:all to send the signal to the tasks, too")
 		}
 	case "for":
 		f.For = p.duration(value, at)
@@ -168,12 +169,12 @@ func (p *faultText) option(f *Fault, name, value string, at int) {
 	case "share":
 		share, err := strconv.ParseFloat(value, 64)
 		if f.Share = share; err != nil || !(share > 0 && share < 1) {
-			p.wrong(at, "share is a number between 0 and 1, such as 0.9, not %q", value)
+			p.wrong(at, "share must be a number between 0 and 1, such as 0.9, not %q", value)
 		}
 	}
 }
 
-// trigger reads "@step=20#attempt=2", which begins at byte at.
+// trigger parses "@step=20#attempt=2", which begins at byte at.
 func (p *faultText) trigger(f *Fault, text string, at int) {
 	for text != "" {
 		item, rest, _ := cutTrigger(text, 1)
@@ -188,15 +189,15 @@ func (p *faultText) trigger(f *Fault, text string, at int) {
 		case name == "#attempt" && f.Attempt == 0:
 			f.Attempt = int(p.number(value, valueAt, 1, 1e6))
 		default:
-			p.wrong(at, "write when it is injected, as @start, @step=20 or @time=3s, and in which attempt, as "+
-				"#attempt=2, each once, not %q", item)
+			p.wrong(at, "write when to inject it, as @start, @step=20 or @time=3s, and in which attempt, as "+
+				"#attempt=2, each at most once, not %q", item)
 			return
 		}
 		at, text = at+len(item), rest
 	}
 }
 
-// complete fills in what was left out, and finds what must not be.
+// complete fills in defaults, and refuses a fault that lacks its rank or node.
 func (p *faultText) complete(f *Fault, at int) {
 	switch {
 	case f.OnRank() && f.Rank < 0:
@@ -228,7 +229,7 @@ func (p *faultText) duration(text string, at int) time.Duration {
 
 func thereAre(known []string) string {
 	if len(known) == 0 {
-		return "; it takes none"
+		return "; it does not take options"
 	}
 	return "; it takes " + strings.Join(known, ", ")
 }

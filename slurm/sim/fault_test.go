@@ -48,7 +48,7 @@ func TestParseFaultErrorsPointAtTheFault(t *testing.T) {
 		"kill:rank=-1":                     {11, "-1"},
 		"kill:rank=1,rank=2":               {13, "twice"},
 		"kill:rank=1,for=2s":               {13, `"for"; it takes rank`},
-		"term:rank=1":                      {6, "takes none"},
+		"term:rank=1":                      {6, "does not take options"},
 		"slow:rank=1,share=1":              {19, "between 0 and 1"},
 		"slow:rank=1,share=NaN":            {19, "between 0 and 1"},
 		"slow:0,share":                     {13, `""`},
@@ -58,12 +58,12 @@ func TestParseFaultErrorsPointAtTheFault(t *testing.T) {
 		"kill:rank=1@step=0":               {18, `"0"`},
 		"kill:rank=1@step":                 {17, `""`},
 		"kill:rank=1@soon":                 {12, `"@soon"`},
-		"kill:rank=1@later":                {12, "write when it is injected, as @start"},
+		"kill:rank=1@later":                {12, "write when to inject it, as @start"},
 		"kill:rank=1@start=1":              {12, "@start=1"},
-		"kill:rank=1@step=2@time=3s":       {19, "each once"},
+		"kill:rank=1@step=2@time=3s":       {19, "each at most once"},
 		"kill:rank=1#attempt=0":            {21, `"0"`},
-		"kill:rank=1#attempt=1#attempt=2":  {22, "each once"},
-		"kill:" + strings.Repeat("9", 300): {201, "too long"},
+		"kill:rank=1#attempt=1#attempt=2":  {22, "each at most once"},
+		"kill:" + strings.Repeat("9", 300): {201, "longer than"},
 	} {
 		_, err := sim.ParseFault(text)
 		if column, problem := parseFaultError(t, err); column != want.column || !strings.Contains(problem, want.words) {
@@ -76,7 +76,7 @@ func TestParseFaultErrorsPointAtTheFault(t *testing.T) {
 func parseFaultError(t *testing.T, err error) (column int, problem string) {
 	m := regexp.MustCompile(`(?s)^fault "(?:[^"\\]|\\.)*", column (\d+): (.*)$`).FindStringSubmatch(fmt.Sprint(err))
 	if m == nil {
-		t.Errorf("%v is no error of ParseFault's", err)
+		t.Errorf("%v is not an error of ParseFault", err)
 		return 0, ""
 	}
 	column, _ = strconv.Atoi(m[1])
@@ -104,7 +104,7 @@ func FuzzParseFault(f *testing.F) {
 func TestCheckFaults(t *testing.T) {
 	a := sim.Allocation{JobID: 1, Nodes: sim.PretendNodes(2)}
 	for text, want := range map[string]string{
-		"kill:3": "", "kill:4": "the last one is 3", "node:1": "", "node:node2": "", "node:2": "no node 2",
+		"kill:3": "", "kill:4": "the last rank is 3", "node:1": "", "node:node2": "", "node:2": "node 2 does not exist",
 		"agent:n7": "node[1-2]", "term": "",
 	} {
 		fault, err := sim.ParseFault(text)

@@ -16,31 +16,32 @@ import (
 	"ddpbatch/internal/proc"
 )
 
-// Injector is one run of a pretend job, as faults see it.
+// Injector injects faults into one run of a pretend job.
 type Injector struct {
 	RunDir     string
 	Allocation Allocation
 	Running    *Running
 	Controller Controller
 	Namespaces *Namespaces    // nil: none
-	WarnTasks  syscall.Signal // what warns the tasks themselves
-	// Progress is the newest step in the run's metrics, 0 where there is none, and the attempt that it, or else the run, is in.
+	WarnTasks  syscall.Signal // the signal that warns the tasks themselves
+	// Progress returns the newest step in the run's metrics, or 0 if there is none, and the attempt of that step, or else of the run.
 	Progress func() (step int64, attempt int)
-	// Injected is called with each fault as it is injected: what happens, and to which node, if to one.
+	// Injected is called with each fault as it is injected: what happens, and to which node; node is empty if the fault does not hit a
+	// node.
 	Injected func(f Fault, what, node string)
 }
 
-// How often triggers are looked at: the clock, and, as that reads files, the run's progress.
+// How often triggers are checked: the clock, and the run's progress, which is read from files.
 const (
 	pollEvery         = 2 * time.Millisecond
 	pollProgressEvery = 20 * time.Millisecond
 )
 
-// CheckFaults says which fault cannot be injected into a job of this shape, or needs what is not there.
+// CheckFaults returns an error if a fault names a rank or a node that the job does not have.
 func (a Allocation) CheckFaults(faults []Fault, ranks int) error {
 	for _, f := range faults {
 		if f.OnRank() && f.Rank >= ranks {
-			return fmt.Errorf("fault %q: there is no rank %d; the last one is %d", f.Text, f.Rank, ranks-1)
+			return fmt.Errorf("fault %q: rank %d does not exist; the last rank is %d", f.Text, f.Rank, ranks-1)
 		}
 		if _, err := a.nodeOf(f); err != nil && f.OnNode() {
 			return err
@@ -49,21 +50,21 @@ func (a Allocation) CheckFaults(faults []Fault, ranks int) error {
 	return nil
 }
 
-// nodeOf is the index, among the job's nodes, of the one that a fault names.
+// nodeOf returns the index, among the job's nodes, of the node that a fault names.
 func (a Allocation) nodeOf(f Fault) (int, error) {
 	i := slices.IndexFunc(a.Nodes, func(n Node) bool { return n.Name == f.Node })
 	if n, err := strconv.Atoi(f.Node); i < 0 && err == nil {
 		i = n
 	}
 	if i < 0 || i >= len(a.Nodes) {
-		return 0, fmt.Errorf("fault %q: there is no node %s; there are %s, and the numbers 0 to %d", f.Text, f.Node,
+		return 0, fmt.Errorf("fault %q: node %s does not exist; name one of %s, or a number from 0 to %d", f.Text, f.Node,
 			fold(a.Nodes), len(a.Nodes)-1)
 	}
 	return i, nil
 }
 
-// Await injects each of the faults when its time comes, until ctx ends, which should be when the job does. It returns when nothing
-// of them goes on, and returns those that have not been injected.
+// Await injects each of the faults when its time comes, until ctx ends, which should be when the job does. It returns when all faults are
+// over, with those that have not been injected.
 func (s Injector) Await(ctx context.Context, faults []Fault) (left []Fault, err error) {
 	begin := time.Now()
 	var mu sync.Mutex
@@ -86,7 +87,7 @@ func (s Injector) Await(ctx context.Context, faults []Fault) (left []Fault, err 
 	return left, errors.Join(errs...)
 }
 
-// await waits for one fault's moment, and injects it.
+// await waits until one fault is due, and injects it.
 func (s Injector) await(ctx context.Context, f Fault, begin time.Time) (injected bool, err error) {
 	every := pollEvery
 	if f.Step > 0 || f.Attempt > 0 {
@@ -117,7 +118,7 @@ func (s Injector) due(f Fault, since time.Duration) bool {
 	return since >= f.Time && step >= f.Step && (f.Attempt == 0 || attempt == f.Attempt)
 }
 
-// inject does what the fault is. It is false where what it is to hit is not there yet.
+// inject injects the fault. It returns false if the fault's target does not exist yet.
 func (s Injector) inject(ctx context.Context, f Fault) (bool, error) {
 	switch f.Kind {
 	case Kill, Stop, Slow:
@@ -156,7 +157,7 @@ func (s Injector) timeout(ctx context.Context, f Fault) {
 // warned says who gets Slurm's warning.
 func (s Injector) warned() string {
 	if w := s.Controller.Warning; w.Signal != 0 && !w.Batch {
-		return "the tasks are told by " + w.Name()
+		return "the tasks are warned by " + w.Name()
 	}
 	return "the batch script is warned"
 }
@@ -183,7 +184,7 @@ func (s Injector) injectIntoRank(ctx context.Context, f Fault) (bool, error) {
 	return true, slow(ctx, p, f)
 }
 
-// slowPeriod is one round of standing still and running.
+// slowPeriod is the length of one cycle of stopping and running.
 const slowPeriod = 20 * time.Millisecond
 
 func slow(ctx context.Context, p proc.Relative, f Fault) error {
@@ -221,7 +222,7 @@ func (s Injector) injectIntoNode(f Fault) (bool, error) {
 		return false, nil
 	}
 	if f.Kind == Partition {
-		s.Injected(f, node+" is cut off the network, and lives on", node)
+		s.Injected(f, node+" is disconnected from the network, and lives on", node)
 		return true, s.Namespaces.cut(node)
 	}
 	s.Injected(f, node+" is gone, with all that ran there", node)
@@ -240,8 +241,8 @@ func (s Injector) fillDisk(ctx context.Context, f Fault) error {
 	return s.Namespaces.empty()
 }
 
-// worker finds the process of a rank, and leaves out what it has started itself, which has the same variables. Where there are several,
-// one on a node that was cut off, say, the newest is meant.
+// worker finds the process of a rank, and not its child processes, which have the same variables. If there are several, such as an older
+// one on a node that was disconnected, it returns the newest.
 func worker(runDir string, rank int) (found proc.Relative, ok bool, err error) {
 	all, err := proc.WithVariables("DDPBATCH_RUN_DIR="+runDir, "RANK="+strconv.Itoa(rank))
 	if err != nil {
@@ -259,11 +260,11 @@ func worker(runDir string, rank int) (found proc.Relative, ok bool, err error) {
 	return proc.Relative{}, false, nil
 }
 
-// killNode ends all processes of a run on a pretend node at once: they are stopped first, so that none of them hears of another's
-// end and says so.
+// killNode ends all processes of a run on a pretend node at once. It stops them first, so that none of them sees another one end and
+// reports it.
 func killNode(runDir, node string) error {
 	stopped := map[int]proc.Relative{}
-	const rounds = 100 // each finds what the round before had begun to start
+	const rounds = 100 // each finds processes that were being started during the round before
 	for range rounds {
 		all, err := proc.WithVariables("DDPBATCH_RUN_DIR="+runDir, "SLURMD_NODENAME="+node)
 		if err != nil {

@@ -17,39 +17,39 @@ import (
 	"ddpbatch/internal/proc"
 )
 
-// Namespaces is what some faults need around the tasks: namespaces in which a mount, or a network link, can be changed without
-// anybody else on this machine noticing (namespaces(7)). Its methods may be called from several goroutines.
+// Namespaces holds the tasks of a step for some faults: Linux namespaces (namespaces(7)) in which a mount or a network link can be
+// changed without an effect on the rest of this machine. Its methods may be called by several goroutines at once.
 //
-// A base process holds a mount namespace and, with a network, a switch to which every pretend node is plugged in. A node
-// then has a network of its own, a name that tells its machine from the others', and memory that it does not share with them; the
-// outside it does not reach.
+// A base process holds a mount namespace and, with a network, a switch to which every pretend node is connected. A node
+// then has a network of its own, a boot id that distinguishes its machine from the others, and shared memory of its own. It cannot reach
+// networks outside.
 type Namespaces struct {
-	disk    string // what fill fills
+	disk    string // the folder that fill fills
 	network bool
-	asUser  bool // made in a user namespace, for want of root's rights
+	asUser  bool // in a user namespace, because this process is not root's
 
 	mu    sync.Mutex
 	base  *holder
 	nodes map[string]*node // by name
-	full  string           // where the small file system is made
+	full  string           // the folder on which the small file system is mounted
 }
 
-// node is a pretend node that is a world of its own.
+// node is a pretend node with namespaces of its own.
 type node struct {
 	*holder
-	link string // of the switch
+	link string // its link to the switch
 }
 
-// NetworkNode is pretend node i with the address that it has in a network of its own.
+// NetworkNode returns pretend node i with the address that it has in a network of its own.
 func NetworkNode(n Node, i int) Node {
 	return Node{Name: n.Name, Address: "10.221.0." + strconv.Itoa(i+1)}
 }
 
-// setUp is how long any one step of making a world may take.
+// setUp is how long each command that sets up namespaces may take.
 const setUp = 20 * time.Second
 
-// NewNamespaces makes them; disk is the folder that a full disk is to hold. Its error says what this machine lacks.
-// Whoever made it closes it, after all that runs in it has ended.
+// NewNamespaces makes namespaces, with a network for each node if network. disk is the folder whose file system the fault NoSpace
+// fills. The error says what this machine lacks. The caller closes the Namespaces after everything that runs in it has ended.
 func NewNamespaces(ctx context.Context, disk string, network bool) (_ *Namespaces, err error) {
 	w := &Namespaces{disk: disk, network: network, asUser: os.Geteuid() != 0, nodes: map[string]*node{}}
 	tools := []string{"unshare", "nsenter", "mount"}
@@ -58,8 +58,7 @@ func NewNamespaces(ctx context.Context, disk string, network bool) (_ *Namespace
 	}
 	for _, tool := range tools {
 		if _, err := exec.LookPath(tool); err != nil {
-			return nil, fmt.Errorf("simulate a network or a full disk: %w (unshare, nsenter and mount are of util-linux, ip of iproute2)",
-				err)
+			return nil, fmt.Errorf("simulate a network or a full disk: %w (unshare, nsenter and mount: util-linux; ip: iproute2)", err)
 		}
 	}
 	defer func() {
@@ -80,18 +79,18 @@ func NewNamespaces(ctx context.Context, disk string, network bool) (_ *Namespace
 		script += " && ip link add switch type bridge && ip link set switch up"
 	}
 	if w.base, err = hold(ctx, words, script); err != nil {
-		return nil, fmt.Errorf("make namespaces (%s): %w; simulate needs root's rights for this, or a kernel that gives users namespaces "+
-			"of their own", strings.Join(words, " "), err)
+		return nil, fmt.Errorf("make namespaces (%s): %w; simulate must run as root for this, or on a kernel that allows user namespaces",
+			strings.Join(words, " "), err)
 	}
 	return w, nil
 }
 
-// nodeScript makes a new network and mount namespace a machine: memory of its own, and a boot id by which programs tell
-// machines apart (random(4)).
+// nodeScript makes a new network and mount namespace look like a machine: it has shared memory of its own, and a boot id, by which
+// programs distinguish machines (random(4)).
 const nodeScript = `mount -t tmpfs -o mode=1777 tmpfs /dev/shm && cat /proc/sys/kernel/random/uuid >/dev/shm/boot_id &&
 	mount --bind /dev/shm/boot_id /proc/sys/kernel/random/boot_id && ip link set lo up`
 
-// AddNode adds a node to those that have a network.
+// AddNode gives a node a network of its own.
 func (w *Namespaces) AddNode(ctx context.Context, n Node) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,12 +109,12 @@ func (w *Namespaces) AddNode(ctx context.Context, n Node) error {
 		err = w.run(ctx, h, `ip addr add "$0"/24 dev eth0 && ip link set eth0 up`, n.Address)
 	}
 	if err != nil {
-		return fmt.Errorf("plug %s into the pretend network: %w", n.Name, err)
+		return fmt.Errorf("connect %s to the pretend network: %w", n.Name, err)
 	}
 	return nil
 }
 
-// into is the beginning of a command that runs in a holder's namespaces.
+// into returns the beginning of a command that runs in a holder's namespaces.
 func (w *Namespaces) into(h *holder, more ...string) []string {
 	words := []string{"nsenter", "--target", strconv.Itoa(h.process.Pid())}
 	if w.asUser {
@@ -124,7 +123,7 @@ func (w *Namespaces) into(h *holder, more ...string) []string {
 	return append(append(words, "--mount"), more...)
 }
 
-// enter is a command as it is started on a node, in a folder.
+// enter returns the command that starts command on a node, in the folder dir.
 func (w *Namespaces) enter(name, dir string, command []string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -140,7 +139,7 @@ func (w *Namespaces) enter(name, dir string, command []string) []string {
 	return append(append(words, "sh", "-c", `cd "$0" && exec "$@"`, dir), command...)
 }
 
-// cut takes a node off the network. Nobody is told: packets are lost from now on.
+// cut disconnects a node from the network. Connections are not closed: packets are lost from now on.
 func (w *Namespaces) cut(name string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -151,11 +150,11 @@ func (w *Namespaces) cut(name string) error {
 	return w.run(context.Background(), w.base, `ip link set "$0" down`, n.link)
 }
 
-// fillScript lays a file system over the folder that shows what is there and has no room left for anything more.
+// fillScript mounts a file system over the folder that shows the folder's contents and has no free space.
 const fillScript = `mount -t tmpfs -o size=64k,mode=0700 tmpfs "$0" && mkdir "$0/upper" "$0/work" && cd "$1" &&
 	mount -t overlay -o lowerdir="$2",upperdir="$0/upper",workdir="$0/work"$3 overlay "$2" && { cat /dev/zero >"$0/rest"; } 2>/dev/null; [ -s "$0/rest" ]`
 
-// fill makes the disk full.
+// fill fills the disk.
 func (w *Namespaces) fill() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -165,19 +164,19 @@ func (w *Namespaces) fill() error {
 	}
 	dir, name := filepath.Split(w.disk)
 	if err := w.run(context.Background(), w.base, fillScript, w.full, dir, name, options); err != nil {
-		return fmt.Errorf("fill the disk of %s: %w; the kernel must have overlayfs", w.disk, err)
+		return fmt.Errorf("fill the disk of %s: %w; the kernel must support overlayfs", w.disk, err)
 	}
 	return nil
 }
 
-// empty makes room again.
+// empty undoes fill.
 func (w *Namespaces) empty() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.run(context.Background(), w.base, `umount --lazy "$1" && umount --lazy "$0"`, w.full, w.disk)
 }
 
-// run runs a shell's lines in a holder's namespaces; words are its $0, $1, ...
+// run runs a shell script in a holder's namespaces; words are its $0, $1, ...
 func (w *Namespaces) run(ctx context.Context, h *holder, script string, words ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, setUp)
 	defer cancel()
@@ -193,7 +192,7 @@ func (w *Namespaces) run(ctx context.Context, h *holder, script string, words ..
 	return nil
 }
 
-// Close dissolves the world. What still runs in it keeps its part of it.
+// Close removes the namespaces. A process that still runs in one keeps it alive.
 func (w *Namespaces) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -209,13 +208,13 @@ func (w *Namespaces) Close() error {
 	return os.Remove(w.full)
 }
 
-// holder is a process that does nothing but be in some namespaces, until its input ends.
+// holder is a process that keeps namespaces alive and does nothing else, until its input ends.
 type holder struct {
 	process *proc.Process
 	input   *os.File
 }
 
-// hold starts a holder by words, which make or enter namespaces, and waits until its script has set them up.
+// hold starts a holder with the command words, which makes or enters namespaces, and waits until script has set them up.
 func hold(ctx context.Context, words []string, script string) (*holder, error) {
 	in, input, err := os.Pipe()
 	if err != nil {
@@ -243,7 +242,7 @@ func hold(ctx context.Context, words []string, script string) (*holder, error) {
 	return h, nil
 }
 
-// ready reads what a holder says until it is ready.
+// ready reads a holder's output until it says that it is ready.
 func (h *holder) ready(ctx context.Context, out *os.File) error {
 	if err := out.SetReadDeadline(time.Now().Add(setUp)); err != nil {
 		return err
@@ -257,7 +256,7 @@ func (h *holder) ready(ctx context.Context, out *os.File) error {
 		}
 		said = append(said, lines.Text())
 	}
-	return errors.Join(ctx.Err(), lines.Err(), errors.New(strings.Join(append(said, "it did not begin"), "; ")))
+	return errors.Join(ctx.Err(), lines.Err(), errors.New(strings.Join(append(said, "it did not become ready"), "; ")))
 }
 
 func (h *holder) release() {

@@ -13,12 +13,12 @@ import (
 	"ddpbatch/internal/proc"
 )
 
-// KillWait is how long tasks have between TERM and KILL (slurm.conf(5), KillWait, at its default), where a [Step] does not say
-// otherwise.
+// KillWait is the default time between SIGTERM and SIGKILL (slurm.conf(5), KillWait, at its default). A [Step] may set
+// another.
 const KillWait = 30 * time.Second
 
-// lostAfter is how long it takes Slurm to notice that a node is gone. Its own SlurmdTimeout is 300 s by default; waiting
-// that long would show nothing that a shorter time does not.
+// lostAfter is how long the pretend Slurm takes to notice that a node is gone. Slurm's SlurmdTimeout is 300 s by default; waiting
+// that long would show nothing more than a shorter time does.
 const lostAfter = 30 * time.Second
 
 // Step is one srun in an allocation: the same command once for each task.
@@ -27,24 +27,24 @@ type Step struct {
 	Command    []string
 	Environ    []string // what the batch script would export; the allocation's own variables are added
 	// Output returns the writer of one task's standard output or standard error; the step
-	// closes it. Writes to one writer do not overlap, writes to different ones do.
+	// closes it. Writes to one writer do not overlap, writes to different ones may.
 	Output func(stderr bool) io.WriteCloser
-	// Namespaces is where the nodes are worlds of their own; nil: all share this machine as it is.
+	// Namespaces separates the nodes from each other; nil: all nodes share this machine.
 	Namespaces *Namespaces
 
-	KillWait time.Duration // 0: KillWait
-	// Spare leaves the other tasks alone when one fails, and when a node is lost: srun --kill-on-bad-exit=0 --no-kill.
+	KillWait time.Duration // 0: the constant KillWait
+	// Spare leaves the other tasks running when one fails, and when a node is lost: srun --kill-on-bad-exit=0 --no-kill.
 	Spare bool
 }
 
-// Running is a step that has begun. Its methods may be called from several goroutines.
+// Running is a step that has begun. Its methods may be called by several goroutines at once.
 type Running struct {
 	step  Step
 	tasks []*taskProcess
-	ended chan struct{} // closed when all tasks have ended but for those that were lost
+	ended chan struct{} // closed when all tasks have ended, except lost ones
 
 	mu         sync.Mutex
-	left       int  // tasks that are waited for
+	left       int  // tasks that have not ended and are not lost
 	ending     bool // one has failed, and the others are being ended
 	nodeFailed bool // Slurm has ended the step because a node does not answer
 	err        error
@@ -61,9 +61,9 @@ type taskProcess struct {
 	over, lost, warned bool // Running.mu
 }
 
-// Start starts all tasks. Whoever called it calls Close in the end.
+// Start starts all tasks. The caller must call Close in the end.
 //
-// The tasks of a step die with this process, even where that is killed (package proc).
+// The tasks of a step die with this process, even if it is killed (package proc).
 func (s Step) Start() (*Running, error) {
 	if err := s.Allocation.Validate(); err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (s Step) start(id Task) (*taskProcess, error) {
 	return t, nil
 }
 
-// abandon ends the tasks of a step that did not start whole.
+// abandon ends the tasks of a step of which a task could not be started.
 func (r *Running) abandon() error {
 	var errs []error
 	for _, t := range r.tasks {
@@ -134,7 +134,7 @@ func (r *Running) taskEnded(t *taskProcess) {
 	}
 }
 
-// countDown takes one off the tasks that are waited for. r.mu is held.
+// countDown takes one task off those that are left. r.mu is held.
 func (r *Running) countDown() {
 	if r.left--; r.left == 0 {
 		close(r.ended)
@@ -152,7 +152,7 @@ func (r *Running) endOthers() {
 	r.later(r.step.KillWait, func() { r.signal(syscall.SIGKILL) })
 }
 
-// later does something, with r.mu held, unless the step has ended by then. r.mu is held.
+// later calls do after a while, with r.mu held, unless the step has ended by then. r.mu is held.
 func (r *Running) later(after time.Duration, do func()) {
 	r.timers = append(r.timers, time.AfterFunc(after, func() {
 		r.mu.Lock()
@@ -163,8 +163,8 @@ func (r *Running) later(after time.Duration, do func()) {
 	}))
 }
 
-// Signal sends a signal to every task that runs on a node that answers: to the task's own process group, not to what its workers have
-// made of themselves, which is what Slurm does where it tracks processes by cgroups.
+// Signal sends a signal to every task that runs on a node that answers. The signal goes to the task's own process group, not to process
+// groups that its workers have made, as in Slurm if it tracks processes by cgroups.
 func (r *Running) Signal(sig syscall.Signal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -179,9 +179,9 @@ func (r *Running) signal(sig syscall.Signal) {
 	}
 }
 
-// Warn sends a signal to every task that runs on a node that answers and has a handler for it: to that process alone, as a worker that
-// the task is about to start is in its process group for a moment, and would be killed. It is false as long as not all of them have got
-// it, since one has only just begun, or as nobody is left to be warned; it may be called again then.
+// Warn sends a signal to every task that runs on a node that answers and has a handler for the signal. It sends the signal only to that
+// process, because a worker that the task is about to start is in its process group for a moment, and would be killed. It returns false if
+// some task has not got the signal, as it has only just begun, or if no task is left to be warned; it may be called again then.
 func (r *Running) Warn(sig syscall.Signal) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -191,7 +191,7 @@ func (r *Running) Warn(sig syscall.Signal) bool {
 			continue
 		}
 		if !t.warned {
-			sent, _ := t.process.Warn(sig) // what cannot be looked at is looked at again
+			sent, _ := t.process.Warn(sig) // after an error the next call tries again
 			t.warned = sent > 0
 		}
 		if !t.warned {
@@ -200,16 +200,17 @@ func (r *Running) Warn(sig syscall.Signal) bool {
 		someone = true
 	}
 	for _, t := range r.tasks {
-		t.warned = false // a later warning is another one
+		t.warned = false // a later call is a new warning
 	}
 	return someone
 }
 
-// Ended is closed when every task has ended, but for those on lost nodes.
+// Ended returns a channel that is closed when every task has ended, except those on lost nodes.
 func (r *Running) Ended() <-chan struct{} { return r.ended }
 
-// Lose says that a node of the job answers no more, dead or cut off. Its tasks are waited for no longer, and neither their ends
-// nor their codes count. Some seconds later Slurm ends the rest of the step. It is false where no task ran there.
+// Lose marks a node of the job as one that no longer answers, because it is dead or disconnected. The step does not wait for its tasks any
+// longer, and their ends and exit codes do not count. Some seconds later Slurm ends the rest of the step. Lose returns false if no task was
+// running there.
 func (r *Running) Lose(node int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -231,14 +232,14 @@ func (r *Running) Lose(node int) bool {
 	return found
 }
 
-// NodeFailed tells whether Slurm has ended the step because a node did not answer.
+// NodeFailed reports whether Slurm has ended the step because a node did not answer.
 func (r *Running) NodeFailed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.nodeFailed
 }
 
-// SignalNode sends a signal to the tasks on one node of the job, and tells whether there were any.
+// SignalNode sends a signal to the tasks on one node of the job, and reports whether there were any.
 func (r *Running) SignalNode(node int, sig syscall.Signal) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -252,8 +253,8 @@ func (r *Running) SignalNode(node int, sig syscall.Signal) bool {
 	return any
 }
 
-// Code is srun's, once Ended is closed: the largest of the tasks' own, 128+N for a task that signal N
-// killed; 137 where a node was lost.
+// Code returns srun's exit code, once Ended is closed: the largest exit code of the tasks, which is 128+N for a task
+// that signal N killed, and 137 for a task on a lost node.
 func (r *Running) Code() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -268,7 +269,7 @@ func (r *Running) Code() int {
 	return code
 }
 
-// Close kills what still runs, on lost nodes too, and waits for it. The error is that of a task's output.
+// Close kills the processes that still run, on lost nodes too, and waits for them. The error is that of a task's output.
 func (r *Running) Close() error {
 	r.mu.Lock()
 	for _, timer := range r.timers {

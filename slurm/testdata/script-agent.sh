@@ -11,21 +11,21 @@
 #SBATCH --gpus-per-node=4
 #SBATCH --time=01:00:00
 #
-# The batch script of the ddpbatch run mnist. Everything that is to run stands in
-# spec.json in the run directory; nothing of it is in here. To submit it again, into the
-# same run directory, so that it goes on from its newest checkpoint:
+# The batch script of the ddpbatch run mnist. The command to run is in spec.json in the
+# run directory, not in this script. To submit the run again, into the same run directory, so
+# that it goes on from its newest checkpoint:
 #
 #   ddpbatch resume /home/ann/runs/mnist-20260101-120000-ab12
 #
-# shellcheck disable=SC1090,SC1091,SC2015,SC2153  # what it sources is on the nodes; "a && b || c" is meant; two names differ in case alone
+# shellcheck disable=SC1090,SC1091,SC2015,SC2153  # sourced files are on the nodes; "a && b || c" is on purpose; two names differ only in case
 
 ddpbatch_program=/home/ann/runs/mnist-20260101-120000-ab12/bin/ddpbatch
 ddpbatch_run_dir=/home/ann/runs/mnist-20260101-120000-ab12
 
-# From here on no signal ends this script: it tells "attempt end" of those that came. A trap does nothing but set a variable of its own
-# and make a file, without a process: bash 5.2 can crash on more, and runs traps inside of each other. USR1 and USR2 are the warning that
-# the end is near: a file beside the stop file, where there is an attempt, hands it on to agent 0, which knows whether Slurm is early, and it
-# to the workers. ("true" and not ":", which ends a shell in POSIX mode where the file cannot be made.)
+# From here on signals do not end this script: it passes those that came to "attempt end". A trap only sets a variable of its own and
+# makes a file, without starting a process: bash 5.2 can crash on more, and runs traps inside each other. USR1 and USR2 are the warning that
+# the end is near. If an attempt has begun, a file beside its stop file passes the warning on to agent 0, which knows whether Slurm is early
+# and warns the workers. ("true", as ":" ends a shell in POSIX mode if the file cannot be made.)
 unset DDPBATCH_STOP_FILE DDPBATCH_SETUP_FAILURE
 ddpbatch_hup='' ddpbatch_int='' ddpbatch_quit='' ddpbatch_term='' ddpbatch_usr1='' ddpbatch_usr2=''
 ddpbatch_listen() {
@@ -38,8 +38,8 @@ ddpbatch_listen() {
 }
 ddpbatch_listen
 
-# Nobody else may be able to change what is run. The run directory is closed to others, so that they could only put another in its place: that
-# takes the right to write to the folder around it, and no sticky bit. find may be hit by a signal that is for this script.
+# Nobody else may be able to change what is run. The run directory is closed to other users, but they could replace it if they can write to
+# the folder around it and that has no sticky bit. A signal that is meant for this script may end find.
 ddpbatch_check() {
   for ddpbatch_try in 1 2 3; do
     ddpbatch_bad=$(find "${ddpbatch_run_dir%/*}/." "$ddpbatch_run_dir" "$ddpbatch_run_dir/spec.json" "$ddpbatch_program" -prune \
@@ -49,18 +49,18 @@ ddpbatch_check() {
     [ "$ddpbatch_code" -gt 128 ] || break
   done
   if [ -n "$ddpbatch_bad" ]; then
-    printf 'ddpbatch: nothing is run, as another user might have changed it: %s must belong to you, and others must not write to it (chmod go-w)\n' \
+    printf 'ddpbatch: nothing is run, as another user might have changed it: %s must belong to you, and other users must not be able to write to it (chmod go-w)\n' \
       "$ddpbatch_bad" >&2
   elif [ "$ddpbatch_code" -ne 0 ]; then
-    printf 'ddpbatch: nothing is run: find could not tell whose %s is (exit code %s)\n' "$ddpbatch_run_dir" "$ddpbatch_code" >&2
+    printf 'ddpbatch: nothing is run: find could not determine the owner of %s (exit code %s)\n' "$ddpbatch_run_dir" "$ddpbatch_code" >&2
   else
     return 0
   fi
   exit 2
 }
 
-# Claims the next attempt in the run directory, and names it and its secret to the environment. Codes above 128 are those of a signal
-# that came before the program could catch it.
+# Claims the next attempt in the run directory, and sets the variables of the attempt and its secret. Exit codes above 128 mean that a signal
+# ended the program before it could catch signals.
 ddpbatch_begin() {
   ddpbatch_check
   ddpbatch_try=1
@@ -73,9 +73,9 @@ ddpbatch_begin() {
   unset ddpbatch_attempt
 }
 
-# How the run ended, and whether Slurm is to start it again, is decided from its verdict and, where there is none, from srun's code and
-# the signals that came. Slurm repeats them. The program says "heard" once none can end it any more; one that came before that did, and
-# it is called again.
+# "attempt end" decides how the run ended and whether Slurm starts it again, from the run's verdict or, if there is none, from srun's exit
+# code and the signals that came. Slurm repeats signals. The program prints "heard" once they cannot end it any more; if one ended it before
+# that, it is called again.
 ddpbatch_end() {
   trap '' HUP INT QUIT TERM USR1 USR2
   for ddpbatch_try in 1 2 3; do
@@ -87,14 +87,15 @@ ddpbatch_end() {
   exit "$ddpbatch_code"
 }
 
-# The setup has failed: an attempt that tells of it. A command that fails when Slurm ends the job may have failed of that. What may show a
-# secret only "attempt end" prints, which blanks it; it gets it by the environment, as command lines are there for all to see.
+# The setup has failed: this claims an attempt that records it. A command that fails when Slurm ends the job may have failed because of that.
+# Text that may contain a secret is printed only by "attempt end", which hides the secret. It gets the text by the environment, as everybody
+# can see command lines.
 ddpbatch_fail() {
   { set +aeux; } 2>/dev/null
   ddpbatch_leave
   trap - ERR DEBUG RETURN
   if [ ! -x "$ddpbatch_program" ]; then
-    printf 'ddpbatch: %s is not there on %s: the run directory must be on a file system that all nodes share\n' \
+    printf 'ddpbatch: %s does not exist on %s: the run directory must be on a file system that all nodes share\n' \
       "$ddpbatch_program" "$HOSTNAME" >&2
     exit 1
   fi
@@ -105,12 +106,12 @@ ddpbatch_fail() {
   ddpbatch_end 1
 }
 
-# Setup that ends the shell has failed, too: "exit 1", or a variable that is not set under "set -u". A trap of the user's own on EXIT stays.
+# Setup that ends the shell has failed, too: "exit 1", or a variable that is not set under "set -u". The user's own trap on EXIT stays.
 ddpbatch_leave() { case $(trap -p EXIT) in *ddpbatch_fail*) trap - EXIT ;; esac; }
 trap 'ddpbatch_code=$?; [ "$ddpbatch_code" -eq 0 ] || ddpbatch_fail "[setup] ended the batch script with exit code $ddpbatch_code"' EXIT
 
-# Whatever the setup has switched on: -x would print the run's secret, as a DEBUG trap may, -a would export it before its time, -e would end
-# the script before it can tell how the run ended, and traps of its own would keep signals from it. One on EXIT stays.
+# Undoes what the setup may have switched on: -x would print the run's secret, as a DEBUG trap may, -a would export it too early, -e would end
+# the script before it can report how the run ended, and traps of the setup would keep signals from this script. A trap on EXIT stays.
 { set +aeux; } 2>/dev/null
 trap - ERR DEBUG RETURN
 ddpbatch_leave
@@ -118,14 +119,14 @@ ddpbatch_listen
 
 [ -x "$ddpbatch_program" ] || ddpbatch_fail
 
-# With PMI-2 the agents tell each other where to meet, and need no port that is known beforehand.
+# With PMI-2 the agents tell each other where to meet, so they do not need a port that is known beforehand.
 ddpbatch_mpi=none
 case $(srun --mpi=list 2>&1) in *pmi2*) ddpbatch_mpi=pmi2 ;; esac
 
 ddpbatch_begin
 
-# srun is told all that it is to know of cores. What sbatch was asked for would limit the step to it, and pass for a worker's own.
-unset SLURM_CPUS_PER_TASK "${!SLURM_CPUS_PER_TASK_@}" # those of a heterogeneous job's components, too
+# srun's options say how many cores it uses. The number that sbatch was asked for would limit the step, and look like a worker's own.
+unset SLURM_CPUS_PER_TASK "${!SLURM_CPUS_PER_TASK_@}" # also those of a heterogeneous job's components
 # SLURM_TRES_PER_TASK may be "cpu=4,gres/gpu=1": the GPUs stay.
 ddpbatch_tres=,${SLURM_TRES_PER_TASK-}
 case $ddpbatch_tres in *,cpu[=:]*)
@@ -135,11 +136,11 @@ case $ddpbatch_tres in *,cpu[=:]*)
   [ -n "$SLURM_TRES_PER_TASK" ] || unset SLURM_TRES_PER_TASK ;;
 esac
 
-# What was told to end is not begun; what was warned has no time to get anywhere, and asks to be started again.
+# A job that was told to end does not begin its work. One that was warned has too little time left, and asks to be started again.
 [ -z "$ddpbatch_hup$ddpbatch_int$ddpbatch_quit$ddpbatch_term" ] || ddpbatch_end 143 --unstarted
 [ -z "$ddpbatch_usr1$ddpbatch_usr2" ] || ddpbatch_end 75 --unstarted
 
-# A signal interrupts "wait", so that it is called until srun itself has ended.
+# A signal interrupts "wait", so this calls it until srun itself has ended.
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --wait=120 --cpu-bind=none --mpi=${ddpbatch_mpi:-none} --export=ALL \
   "$ddpbatch_program" run &
 ddpbatch_pid=$!
@@ -148,8 +149,8 @@ while :; do
   ddpbatch_code=$?
   [ "$ddpbatch_code" -gt 128 ] && kill -0 "$ddpbatch_pid" 2>/dev/null || break
 done
-# That code may be of a signal that came with srun's end. Bash has kept srun's own, but for POSIX mode, where it tells it once (127), and a
-# race of its own, in which it loses it (-1).
+# That code may be of a signal that came as srun ended. Bash has kept srun's own code, except in POSIX mode, in which it returns it only once
+# (127), and in a race of its own, in which it loses it (-1).
 wait "$ddpbatch_pid" 2>/dev/null
 ddpbatch_again=$?
 [ "$ddpbatch_again" -lt 0 ] || [ "$ddpbatch_again" -eq 127 ] || ddpbatch_code=$ddpbatch_again

@@ -2,7 +2,7 @@
 
 _ddpbatch() {
   local program=$1 rest=${COMP_LINE:0:COMP_POINT} words=() answer=() gap word i
-  # The words as they were typed: bash has cut them at "=" and ":", too.
+  # The words as they were typed: bash has also split them at "=" and ":".
   for ((i = 0; i <= COMP_CWORD; i++)); do
     gap=${rest%%[![:space:]]*}
     rest=${rest#"$gap"}
@@ -11,7 +11,7 @@ _ddpbatch() {
     rest=${rest#"$word"}
     if ((i == 0)) || [[ -n $gap ]]; then words+=("$word"); else words[${#words[@]} - 1]+=$word; fi
   done
-  # The program that was typed answers, if it is one and no alias.
+  # Asks the program that was typed, if it is a program and not an alias.
   [[ ${program:0:2} == \~/ ]] && program=$HOME/${program:2}
   type -P -- "$program" >/dev/null || program=ddpbatch
   COMPREPLY=()
@@ -23,7 +23,7 @@ _ddpbatch() {
   case ${answer[0]-} in
     *open) compopt -o nospace ;;
   esac
-  # Of a word that bash has cut it wants the last part alone, $2.
+  # If bash has split the word, it expects only the last part, $2.
   word=${words[${#words[@]} - 1]}
   word=${word%"$2"}
   for ((i = 1; i < ${#answer[@]}; i++)); do

@@ -1,11 +1,11 @@
 #compdef ddpbatch
 # Completion of ddpbatch for zsh. In ~/.zshrc, after compinit: source <(ddpbatch completion zsh)
-# Or as a file _ddpbatch in a folder of $fpath.
+# Or put it into a file _ddpbatch in a folder of $fpath.
 
 _ddpbatch() {
   local program=${(Q)words[1]} line help
   local -a answer ways shown close
-  # The program that was typed answers, if it is one and no alias.
+  # Asks the program that was typed, if it is a program and not an alias.
   [[ ${program[1,2]} == \~/ ]] && program=$HOME/${program[3,-1]}
   (( $+commands[$program] )) || [[ $program == */* && -x $program ]] || program=ddpbatch
   answer=("${(@f)$(command $program complete zsh "${(@Q)words[2,CURRENT-1]}" "${(Q)PREFIX}" 2>/dev/null </dev/null)}")

@@ -2,10 +2,10 @@
 
 It runs under ddpbatch, torchrun, or whatever else sets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT.
 
-It saves every so many steps, at its end, and when it is told that its time is over (the file DDPBATCH_STOP_FILE, or TERM); then it ends with
-exit code 75, and ddpbatch starts it again. It goes on after the very step that it saved. Batches and random numbers depend on the step and
-the number of ranks alone, so two ranks come to the same bits with a stop as without. With more, and on GPUs, the sums of the first step after
-a stop may be made in another order, since DistributedDataParallel decides anew in which buckets gradients travel.
+It saves every --save-every steps, at its end, and when it is told that its time is over (by the file DDPBATCH_STOP_FILE, or by TERM); then it
+exits with code 75, and ddpbatch starts it again. It goes on after the step that it saved. Batches and random numbers depend only on the step
+and the number of ranks, so two ranks compute the same bits with a stop as without. With more ranks, and on GPUs, the sums of the first step
+after a stop may be computed in another order, since DistributedDataParallel assigns gradients to buckets anew.
 """
 import argparse
 import json
@@ -23,7 +23,7 @@ SAVED = 75  # the exit code for "saved, please start me again"
 
 
 class Data(Dataset):
-    """Your data: row i, whatever was asked for before."""
+    """Your data. Row i must not depend on which rows were read before."""
 
     def __len__(self):
         return 4096
@@ -39,7 +39,7 @@ def new_model():
 
 
 def batches(epoch, first, rows, rank, world, args):
-    """This rank's rows of each batch of an epoch from the first'th batch on: each epoch has an order of its own, alike on all ranks."""
+    """This rank's rows of each batch of an epoch, from batch number first on. Each epoch has its own order, the same on all ranks."""
     order = torch.randperm(rows, generator=torch.Generator().manual_seed(args.seed + epoch)).tolist()
     size = args.batch_size * world
     for start in range(first * size, rows - size + 1, size):
@@ -47,7 +47,7 @@ def batches(epoch, first, rows, rank, world, args):
 
 
 def save(path, state):
-    """Replaces the checkpoint as a whole: who is killed here leaves the one before."""
+    """Replaces the checkpoint in one step: a process that is killed here leaves the old checkpoint intact."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path + ".new", "wb") as file:
         torch.save(state, file)
@@ -60,13 +60,13 @@ def save(path, state):
 
 
 def deaf(_):
-    """Keeps a process that reads data from TERM, which its rank gets, too: it is wanted until that one has saved, and ends with it."""
+    """Makes a process that reads data ignore TERM, which its rank gets, too: the rank needs it until it has saved, and ends it."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def end(code):
     """Ends without Python's own clean-up, in which threads of Gloo can abort the process (seen with PyTorch 1.13)."""
-    dist.barrier()  # rank 0 may be saving still, or serve the store that the others use
+    dist.barrier()  # rank 0 may still be saving, or serving the store that the others use
     sys.stdout.flush()
     os._exit(code)
 
@@ -86,7 +86,7 @@ def main():
 
     rank, world, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
     gpus = torch.cuda.device_count()
-    one_each = gpus > 0 and gpus >= int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # else all ranks compute on CPUs
+    one_each = gpus > 0 and gpus >= int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # otherwise all ranks compute on CPUs
     device = torch.device("cuda", local) if one_each else torch.device("cpu")
     if one_each:
         torch.cuda.set_device(device)
@@ -119,7 +119,7 @@ def main():
         if rank == 0:
             save(path, {"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()})
 
-    def report(epoch, loss):  # ddpbatch status shows it, and ddpbatch sees by it that the run makes progress
+    def report(epoch, loss):  # ddpbatch status shows this line, and ddpbatch sees from it that the run makes progress
         line = {"step": step, "steps": steps, "epoch": epoch, "loss": loss}
         if "DDPBATCH_METRICS_FILE" in os.environ:
             with open(os.environ["DDPBATCH_METRICS_FILE"], "a") as file:
@@ -131,13 +131,13 @@ def main():
         epoch, done = divmod(step, steps_per_epoch)
         rows = list(batches(epoch, done, len(data), rank, world, args))
         for x, y in DataLoader(data, batch_sampler=rows, num_workers=args.workers, worker_init_fn=deaf):
-            torch.manual_seed((args.seed * 1000003 + step) * world + rank)  # of the dropout: nothing of generators needs saving
+            torch.manual_seed((args.seed * 1000003 + step) * world + rank)  # for the dropout, so that no generator's state needs saving
             loss = torch.nn.functional.cross_entropy(ddp(x.to(device)), y.to(device))
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             step += 1
-            # All ranks hear in the same step that one of them was told to stop, and stop together.
+            # All ranks learn in the same step that one of them was told to stop, and stop together.
             stop = bool(told) or os.path.exists(os.environ.get("DDPBATCH_STOP_FILE", ""))
             sums = torch.stack([loss.detach(), torch.tensor(float(stop), device=device)])
             dist.all_reduce(sums)
