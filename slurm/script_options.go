@@ -174,7 +174,8 @@ func (s Script) leastCPUs() Option {
 		name := extraName(word)
 		return slices.Contains(own, name) || name == "O" || name == "tres-per-task" && strings.Contains(word, "cpu")
 	})
-	// A job file sets skip = ["mincpus"] to ask for no number at all. The script never sets mincpus itself, so the word has no other effect.
+	// A job file sets skip = ["mincpus"] to ask for no number at all. The script never sets mincpus itself, so the word has no other
+	// effect.
 	switch {
 	case s.Mode != "agent" || s.CPUsPerRank > 0 || s.Nproc < 2 || s.given(own...) || counts || s.Options.Skips("mincpus"):
 		return Option{}

@@ -293,7 +293,7 @@ func TestRenderRefuses(t *testing.T) {
 			s.Components, s.Options.List = []Component{{Nodes: 1}}, []Option{{Name: "array", Value: "1"}}
 		}, "be an array"},
 		"too many components":       {func(s *Script) { s.Components = make([]Component, MaxHetSize) }, "at most 128"},
-		"a component without nodes": {func(s *Script) { s.Components = []Component{{Nodes: 1}, {}} }, "component 2: nodes must be at least 1"},
+		"a component without nodes": {func(s *Script) { s.Components = []Component{{Nodes: 1}, {}} }, "component 2: nodes must be"},
 		"newline in a component": {func(s *Script) {
 			s.Components = []Component{{Nodes: 1, Options: Options{List: []Option{{Name: "gres", Value: "a\nb"}}}}}
 		}, "component 1: sbatch option"},

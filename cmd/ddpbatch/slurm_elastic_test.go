@@ -44,7 +44,7 @@ func testSlurmLostAgentLives(t *testing.T, c *cluster) {
 		t.Errorf("the job ended %v after the run: nothing kept srun, so that this was no test", took)
 	}
 	if log, err := os.ReadFile(filepath.Join(s.dir.Path(), "slurm-"+s.id+".log")); err != nil ||
-		!strings.Contains(string(log), "srun is told to end its step") {
+		!strings.Contains(string(log), "telling srun to end its step") {
 		t.Errorf("the job's log does not tell who ended the step: %v\n%s", err, log)
 	}
 	eventually(t, testkit.Patience, "no agent is left", func() bool { return !slices.ContainsFunc(s.kin(word), kin.isAgent) })

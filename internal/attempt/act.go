@@ -14,7 +14,7 @@ import (
 	"ddpbatch/slurm"
 )
 
-// Act does what was decided. What it returns tells what became of that.
+// Act does what was decided. It returns w with what has come of the decision.
 func (a *Attempt) Act(ctx context.Context, w Ending) (Ending, error) {
 	switch w.Decision.Action {
 	case recovery.Requeue:
@@ -27,7 +27,7 @@ func (a *Attempt) Act(ctx context.Context, w Ending) (Ending, error) {
 	return w, nil
 }
 
-// giveUp leaves the run as it is. A job that Slurm has put back into the queue by itself is taken out of it.
+// giveUp records that the run is given up. It cancels the job if Slurm has put it back into the queue by itself.
 func (a *Attempt) giveUp(ctx context.Context, w Ending) error {
 	err := a.Run.Append(rundir.Event{
 		Time: a.Env.Now(), Event: rundir.EventGiveUp, Attempt: a.Number, Cause: w.Verdict.Cause, Detail: w.Decision.Why,
@@ -38,25 +38,25 @@ func (a *Attempt) giveUp(ctx context.Context, w Ending) error {
 	return err
 }
 
-// maxExcluded is the longest list of nodes that is believed.
+// maxExcluded is the longest list of excluded nodes that is accepted.
 const maxExcluded = 1 << 16
 
-// timeouts are for how long a controller that does not answer is asked again: it may be busy, or be started again just now.
+// timeouts say for how long to go on asking a controller that does not answer: it may be busy, or may just be restarting.
 type timeouts struct {
-	ask     time.Duration // at first
-	again   time.Duration // right before the requeue, and for what can be left out
+	ask     time.Duration // for the first question
+	again   time.Duration // right before the requeue, and for optional questions
 	requeue time.Duration
 }
 
 // timeoutsLeft returns how long Slurm may be asked before this script is killed. After TERM, KILL may come within KillWait, of which the
-// workers may have used their part. After a warning alone, the time limit comes within lead.
+// workers may have used their part. After only a warning, the time limit comes within lead.
 func (a *Attempt) timeoutsLeft(lead time.Duration) timeouts {
 	t := timeouts{ask: time.Minute, again: 5 * time.Second, requeue: 5 * time.Minute}
 	switch {
 	case slices.Contains(a.Signals, "TERM"):
 		killWait := killWaitOf(a.Env.Lookup)
 		left := afterWorkers(killWait)
-		return timeouts{ask: left / 2, again: left / 6, requeue: 2 * killWait} // KILL ends it sooner if it must be
+		return timeouts{ask: left / 2, again: left / 6, requeue: 2 * killWait} // KILL may end the last one sooner
 	case (slices.Contains(a.Signals, "USR1") || slices.Contains(a.Signals, "USR2")) && lead > 0:
 		t.ask = min(t.ask, max(lead/2, t.again))
 	}
@@ -66,11 +66,11 @@ func (a *Attempt) timeoutsLeft(lead time.Duration) timeouts {
 	return t
 }
 
-// errNotRequeued is that of a requeue that was decided, and did not come about, or is not known to.
+// errNotRequeued means that a requeue was decided but failed, or may have failed.
 var errNotRequeued = errors.New("the job was not requeued")
 
-// requeue has the job start again. The ledger hears of it first: Slurm's answer to the request is SIGTERM for this job's processes, and
-// SIGKILL soon after. A cancel in the meantime is the last word.
+// requeue has Slurm start the job again. It writes to the ledger first, because Slurm answers the request with SIGTERM for this job's
+// processes, and SIGKILL soon after. If the job is canceled in the meantime, it is not requeued.
 func (a *Attempt) requeue(ctx context.Context, w Ending) (Ending, error) {
 	w.Verdict.Requeue = true
 	w.Decision.Exclude = a.excludable(ctx, w)
@@ -97,14 +97,14 @@ func (a *Attempt) requeue(ctx context.Context, w Ending) (Ending, error) {
 		case pauses.Wait(limited) == nil:
 			continue
 		case a.cancelled():
-			w.Facts.Requeued = true // as far as is known
+			w.Facts.Requeued = true // it may have been
 			return a.CallOff(ctx, w, JobCancelled)
-		default: // it counts, as it may have been done
+		default: // the requeue stays in the ledger and counts, as it may have been done
 			return w, fmt.Errorf("%s, but %w as far as is known: %w", w.Decision.Why, errNotRequeued, err)
 		}
 		break
 	}
-	if a.cancelled() { // while Slurm was busy with the requeue, which has overtaken scancel
+	if a.cancelled() { // during the requeue, which Slurm has done after scancel
 		w.Facts.Requeued = true
 		return a.CallOff(ctx, w, JobCancelled)
 	}
@@ -116,14 +116,14 @@ func (a *Attempt) requeue(ctx context.Context, w Ending) (Ending, error) {
 	return w, nil
 }
 
-// cancelled reports whether a person has asked for the end of the job by now.
+// cancelled reports whether a person has canceled the job by now.
 func (a *Attempt) cancelled() bool {
 	history, err := a.Run.Ledger()
 	return err == nil && recovery.WasCancelled(history)
 }
 
-// CallOff takes back a requeue that the ledger has heard of, or the next link that was to go on: most often a person has cancelled the job
-// since then.
+// CallOff takes back a requeue that is in the ledger already, or that the next link goes on. Usually a person has canceled the job since
+// the decision.
 func (a *Attempt) CallOff(ctx context.Context, w Ending, why string) (Ending, error) {
 	w.Verdict.Requeue = false
 	err := a.write(w.Verdict)
@@ -134,14 +134,14 @@ func (a *Attempt) CallOff(ctx context.Context, w Ending, why string) (Ending, er
 	return w, errors.Join(err, a.giveUp(ctx, w))
 }
 
-// note adds to the ledger what becomes of a requeue that was decided.
+// note adds to the ledger what becomes of a requeue that was decided: that it is requested, or that it was refused.
 func (a *Attempt) note(event string, d recovery.Decision, detail string) error {
 	return a.Run.Append(rundir.Event{
 		Time: a.Env.Now(), Event: event, Attempt: a.Number, Cause: string(d.Cause), Nodes: d.Exclude, Detail: detail,
 	})
 }
 
-// refused says that Slurm did not requeue the job.
+// refused returns the error that says that Slurm did not requeue the job.
 func (a *Attempt) refused(err error, d recovery.Decision, noted error) error {
 	if slurm.NotRequeueable(err) {
 		err = fmt.Errorf("%w: it was submitted with --no-requeue, or the site has JobRequeue=0; set slurm.requeue = true", err)
@@ -149,8 +149,8 @@ func (a *Attempt) refused(err error, d recovery.Decision, noted error) error {
 	return errors.Join(fmt.Errorf("%s, but %w: %w", d.Why, errNotRequeued, err), noted)
 }
 
-// excludable is what the job excludes already, with the nodes that failed added, where the job can do without them: it would
-// wait for ever otherwise. None where nothing is to be added.
+// excludable returns the nodes that the job already excludes and those that failed. It returns nil if no nodes are to be added, or if the
+// job could not start without them and would wait forever.
 func (a *Attempt) excludable(ctx context.Context, w Ending) []string {
 	bad := w.Decision.Exclude
 	if len(bad) == 0 || !w.Facts.Asked {
@@ -158,13 +158,13 @@ func (a *Attempt) excludable(ctx context.Context, w Ending) []string {
 	}
 	nodes, err := withExcluded(a.Run, bad, w.Facts.excluded)
 	if err != nil {
-		a.Env.Log.Warn("no nodes are excluded", "error", err)
+		a.Env.Log.Warn("cannot exclude nodes that failed", "error", err)
 		return nil
 	}
 	if err := a.Scheduler.Spares(ctx, nodes); err != nil {
-		why := "the job cannot do without the nodes that failed: they are not excluded"
+		why := "not excluding the nodes that failed: the job cannot start without them"
 		if unanswered(err) {
-			why = "Slurm does not say whether the job can do without the nodes that failed: they are not excluded"
+			why = "not excluding the nodes that failed: Slurm does not say whether the job can start without them"
 		}
 		a.Env.Log.Warn(why, "nodes", strings.Join(bad, ","), "error", err)
 		return nil
@@ -172,8 +172,9 @@ func (a *Attempt) excludable(ctx context.Context, w Ending) []string {
 	return nodes
 }
 
-// withExcluded are nodes, and those of a folded list that a job excludes already ("": none), sorted, each once. Of that list those are left
-// out that Slurm drained earlier in the run: a maintenance that takes node after node would leave none in the end.
+// withExcluded returns nodes and those of the host list excluded, which a job excludes already ("": none), sorted and without duplicates.
+// It omits from that list the nodes that Slurm drained earlier in the run: a maintenance of one node after the other would exclude all
+// nodes in the end.
 func withExcluded(run *rundir.Dir, nodes []string, excluded string) ([]string, error) {
 	nodes = slices.Clone(nodes)
 	if excluded != "" {

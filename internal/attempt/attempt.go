@@ -13,11 +13,11 @@ import (
 	"ddpbatch/slurm"
 )
 
-// Env is what an attempt knows of the batch script around it, and of Slurm.
+// Env describes the batch script around an attempt, and Slurm.
 type Env struct {
 	submission.Env
-	Lookup  func(name string) (string, bool) // a variable of the batch script's environment
-	Environ []string                         // all of it, for the user's commands
+	Lookup  func(name string) (string, bool) // looks up a variable of the batch script's environment
+	Environ []string                         // the whole environment, for the user's commands
 	Err     io.Writer                        // the job's log, for a person
 }
 
@@ -28,7 +28,7 @@ func (e Env) get(name string) string {
 
 func (e Env) jobID() string { return jobenv.JobID(e.Lookup) }
 
-// nodelist are the job's nodes, folded. Those of a heterogeneous job's components are told one by one.
+// nodelist returns the job's nodes as a host list. A heterogeneous job has one variable for each component.
 func (e Env) nodelist() string {
 	var lists []string
 	for i := range slurm.MaxHetSize {
@@ -44,7 +44,7 @@ func (e Env) nodelist() string {
 	return strings.Join(lists, ",")
 }
 
-// start is how often Slurm has started the job again.
+// start returns how often Slurm has started the job again.
 func (e Env) start() int {
 	n, err := strconv.Atoi(e.get("SLURM_RESTART_COUNT")) // absent in a first start
 	if err != nil {
@@ -56,24 +56,24 @@ func (e Env) start() int {
 // Attempt is one claimed attempt of a run, with the secret of its ranks.
 type Attempt struct {
 	Env       Env
-	Scheduler Scheduler // that is asked at the attempt's end; nil before
+	Scheduler Scheduler // used at the attempt's end; nil before
 	Run       *rundir.Dir
 	Number    int
 	JobID     string
-	Link      Link     // of the run's chain; zero: none
-	Signals   []string // that the batch script got; none: nobody has told it to end
+	Link      Link     // the job's place in the run's chain; zero if the run has no chain
+	Signals   []string // the signals that the batch script got; empty if nobody told it to end
 
-	KillWait time.Duration // Slurm's, between TERM and KILL; 0: not known
-	Ports    string        // Slurm's SrunPortRange; "": not known, or any
-	Silent   bool          // no agent lived to write a verdict
+	KillWait time.Duration // Slurm's, between TERM and KILL; 0: unknown
+	Ports    string        // Slurm's SrunPortRange; "": unknown, or any
+	Silent   bool          // no agent wrote a verdict
 	secret   auth.Secret
-	unread   bool // there is a verdict, and it cannot be read
+	unread   bool // there is a verdict, but it cannot be read
 
 	unstarted bool   // the job was told to end before srun was called
-	failure   string // of the setup, less what may be secret in it; "": none
+	failure   string // the failure of the setup, without what may be secret in it; "": none
 }
 
-// Claim claims the next attempt of run, for the job jobID, which may be a link of a chain.
+// Claim claims the next attempt of run for the job jobID, which may be a link of a chain.
 func Claim(e Env, run *rundir.Dir, jobID string, link Link) (*Attempt, error) {
 	secret := auth.NewSecret()
 	number, err := run.ClaimAttempt()
@@ -87,7 +87,7 @@ func Claim(e Env, run *rundir.Dir, jobID string, link Link) (*Attempt, error) {
 	return &Attempt{Env: e, Run: run, Number: number, secret: secret, JobID: jobID, Link: link}, err
 }
 
-// Environ is what the attempt's agents read.
+// Environ returns the variables that the attempt's agents read.
 func (a *Attempt) Environ() []string {
 	environ := []string{
 		"DDPBATCH_RUN_DIR=" + a.Run.Path(),

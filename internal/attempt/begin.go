@@ -15,8 +15,8 @@ import (
 	"ddpbatch/mpi/launch/recovery"
 )
 
-// Begin claims the next attempt of a run for the batch script that begins, and returns the attempt's variables. over: the run is done
-// already. It first accounts for what the job's last start has left open. Its error may carry an exit code.
+// Begin claims the next attempt of a run for a batch script that begins, and returns the attempt's variables. over reports whether the run
+// is done already. Begin first records what the job's last start has left unrecorded. Its error may carry an exit code.
 func Begin(ctx context.Context, e Env, run *rundir.Dir) (environ []string, over bool, err error) {
 	jobID := e.jobID()
 	if err := e.NoteBegin(run, jobID); err != nil {
@@ -33,7 +33,7 @@ func Begin(ctx context.Context, e Env, run *rundir.Dir) (environ []string, over 
 		if run, err = run.Task(n); err != nil {
 			return nil, false, err
 		}
-		// submit gave the run the id of the whole array
+		// submit recorded the id of the whole array
 		if err := run.SetJobID(jobID); err != nil {
 			return nil, false, err
 		}
@@ -63,7 +63,8 @@ func Begin(ctx context.Context, e Env, run *rundir.Dir) (environ []string, over 
 	return a.Environ(), false, nil
 }
 
-// elementOf is the element of the run that the job is, of Slurm's index in its array: a sweep may be submitted as several.
+// elementOf returns the number of the run's element that the job is, for its index in Slurm's array. The two differ if a sweep was
+// submitted as several arrays.
 func elementOf(e Env, run *rundir.Dir, index int) (int, error) {
 	size := run.Spec().ArraySize
 	if size == 0 {
@@ -71,14 +72,14 @@ func elementOf(e Env, run *rundir.Dir, index int) (int, error) {
 	}
 	offset, err := strconv.Atoi(e.get(submission.OffsetVariable))
 	if err != nil || offset < 0 || offset%size != 0 || index >= size {
-		return 0, fmt.Errorf("%s is %q, and index %d: the job is none of the sweep's arrays of %d elements; submit "+
+		return 0, fmt.Errorf("%s is %q and the index is %d: the job does not belong to the sweep's arrays of %d elements; submit "+
 			"it with \"ddpbatch resume\"",
 			submission.OffsetVariable, e.get(submission.OffsetVariable), index, size)
 	}
 	return offset + index, nil
 }
 
-// NameElement has an element of a sweep be there by the name of its values, too. It runs without.
+// NameElement makes an element of a sweep available also by the name of its values. An error is only logged, as the element runs without.
 func NameElement(e Env, element *rundir.Dir) {
 	job, err := jobfile.OfRun(element.Whole())
 	if err == nil && job.Sweep != nil {
@@ -86,12 +87,12 @@ func NameElement(e Env, element *rundir.Dir) {
 		err = element.SetName(job.Sweep.Name(index))
 	}
 	if err != nil {
-		e.Log.Warn("the element is found by its number, and not by its values", "error", err)
+		e.Log.Warn("the element can be found only by its number, not by its values", "error", err)
 	}
 }
 
-// accountForEarlier looks at what came before in the run: a cancel, the job's last start, another link of its chain. over: the run is
-// done. An error means that nothing is begun.
+// accountForEarlier handles what came before in the run: a cancel, the job's last start, another link of its chain. over reports whether
+// the run is done. If there is an error, no attempt begins.
 func accountForEarlier(ctx context.Context, e Env, run *rundir.Dir, jobID string, link Link) (over bool, err error) {
 	if err := refuseCancelled(e, run, jobID); err != nil {
 		return false, err
@@ -107,7 +108,7 @@ func accountForEarlier(ctx context.Context, e Env, run *rundir.Dir, jobID string
 	return link.accountForOther(ctx, e, run)
 }
 
-// refuseCancelled ends a job that a person has cancelled while it waited, where scancel did not reach the controller.
+// refuseCancelled ends a job that a person canceled while it was pending, if scancel did not reach the controller.
 func refuseCancelled(e Env, run *rundir.Dir, jobID string) error {
 	history, err := run.Ledger()
 	if err != nil {
@@ -119,16 +120,17 @@ func refuseCancelled(e Env, run *rundir.Dir, jobID string) error {
 	return refuse(e, run, rundir.Event{Job: jobID, Detail: JobCancelled})
 }
 
-// refuse gives the run up where its job begins again. The returned error says why, which is the detail of event.
+// refuse gives the run up as its job begins again. The returned error says why: it has the detail of event.
 func refuse(e Env, run *rundir.Dir, event rundir.Event) error {
 	event.Time, event.Event = e.Now(), rundir.EventGiveUp
 	return &exit.Error{Code: exit.Never,
 		Err: errors.Join(fmt.Errorf("%s; %s", event.Detail, submission.ResumeHint(run)), run.Append(event))}
 }
 
-// accountForLast accounts for what the job's last start has left open, when Slurm has started it again. Where the batch script lived to the
-// end, the ledger says that it was requeued; or that the run was given up, and then it was a person who requeued it. Where
-// it died with its node, nobody has counted that yet: a run that kills its nodes must not go on for ever. over tells that the run is done.
+// accountForLast records what the job's last start has left unrecorded, when Slurm has started the job again. If the batch script lived to
+// its end, the ledger says that the job was requeued, or that the run was given up; in the latter case a person has requeued the job. If
+// the batch script died with its node, that start must be counted now: a run that kills its nodes must not go on forever. over reports
+// whether the run is done.
 func accountForLast(ctx context.Context, e Env, run *rundir.Dir, jobID string) (over bool, err error) {
 	history, err := run.Ledger()
 	if err != nil {
@@ -159,8 +161,8 @@ func accountForLast(ctx context.Context, e Env, run *rundir.Dir, jobID string) (
 
 // requeuedLate reports whether Slurm itself, and not a person, has started the job of a run that was given up. Since 24.05 Slurm
 // remembers that it preempted a job with a grace time (slurmctld, GRACE_PREEMPT). When the batch script ends, it puts the job back into
-// the queue, even if the job was requeued and has run again since. BatchFlag counts these requeues, and not those of a person's scontrol
-// requeue. If Slurm does not answer, the result is true: the run was given up, so nothing is run.
+// the queue, even if the job was requeued and has run again since. BatchFlag counts these requeues, but not those by a person's scontrol
+// requeue. If Slurm does not answer, the result is true: the run was given up, so it must not run.
 func requeuedLate(ctx context.Context, e Env, history []rundir.Event, jobID string) bool {
 	preempted, ends := false, 0
 	for _, event := range history {
@@ -173,7 +175,7 @@ func requeuedLate(ctx context.Context, e Env, history []rundir.Event, jobID stri
 			ends++
 		}
 	}
-	if !preempted || ends != 1 { // after two the start that Slurm owed has been and gone
+	if !preempted || ends != 1 { // after two ends Slurm's own start was the one in between
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, questionLimit)
@@ -182,7 +184,7 @@ func requeuedLate(ctx context.Context, e Env, history []rundir.Event, jobID stri
 	return err != nil || facts.BatchFlag > 1
 }
 
-// lastBegin is the newest attempt's beginning.
+// lastBegin returns the event of the newest attempt's beginning.
 func lastBegin(history []rundir.Event) (rundir.Event, bool) {
 	for _, event := range slices.Backward(history) {
 		if event.Event == rundir.EventBegin {
@@ -192,8 +194,8 @@ func lastBegin(history []rundir.Event) (rundir.Event, bool) {
 	return rundir.Event{}, false
 }
 
-// accountForLost accounts for an attempt whose batch script did not live to do so. Slurm has started the job again already, whatever
-// requeue.on names: what counts are budget and lack of progress. over tells that there is nothing left to do.
+// accountForLost records the end of an attempt whose batch script died before it could. Slurm has started the job again already, whatever
+// requeue.on names, so only the budget and a lack of progress count. over reports whether the run is done.
 func (a *Attempt) accountForLost(history []rundir.Event) (over bool, err error) {
 	job, err := jobfile.OfRun(a.Run)
 	if err != nil {
@@ -207,15 +209,16 @@ func (a *Attempt) accountForLost(history []rundir.Event) (over bool, err error) 
 	if !ok {
 		before = rundir.Verdict{
 			Attempt: a.Number, JobID: a.JobID, Cause: string(recovery.Node), FirstRank: -1, Exit: exit.Failed, Time: a.lastSign(history),
-			Message: "Slurm started the job again, and nobody lived to say how the attempt ended: its first node was lost",
+			Message: "Slurm started the job again, and no process was left to record how the attempt ended: its first node was lost",
 		}
 	}
 	k := known{policy: job.Policy(), history: history, verdict: a.withStep(before), begun: true}
 	return a.follow(read, k, rundir.EventRequeue, func(string) string { return rundir.RequeuedBySlurm })
 }
 
-// follow does what follows an attempt whose batch script did not live to do so, of which read is the verdict that it left: the run is over,
-// or is given up, or goes on, which an event says; detail makes that of the decision's reason.
+// follow decides what follows an attempt whose batch script died before it could, and records it. read is the verdict that the attempt
+// left. The run is over, or is given up, or goes on; in the last case follow appends event to the ledger, with a detail that detail makes
+// from the decision's reason.
 func (a *Attempt) follow(read rundir.Verdict, k known, event string, detail func(why string) string) (over bool, err error) {
 	if err := a.amend(k.history, read, k.verdict); err != nil {
 		return false, err
@@ -232,12 +235,12 @@ func (a *Attempt) follow(read rundir.Verdict, k known, event string, detail func
 	})
 }
 
-// lastSign is when the attempt is known to have lived last: between that and now the job has waited in the queue. Where it left no trace it
-// did not get beyond its beginning.
+// lastSign returns the last time at which the attempt is known to have been alive. After that the job waited in the queue. If the attempt
+// left nothing, lastSign returns when it began.
 func (a *Attempt) lastSign(history []rundir.Event) time.Time {
 	last, err := a.Run.LastSign(a.Number)
 	if err != nil {
-		a.Env.Log.Warn("how long the attempt lived is not known", "error", err)
+		a.Env.Log.Warn("cannot find out how long the attempt ran", "error", err)
 	}
 	if began, _ := lastBegin(history); last.Before(began.Time) {
 		return began.Time

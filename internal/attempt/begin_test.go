@@ -44,7 +44,7 @@ func TestNodesOfAllComponents(t *testing.T) {
 	}
 }
 
-// TestElementOfAPiece: a sweep of several arrays is told where each begins, and a job that is none of them begins nothing.
+// TestElementOfAPiece: each array of a sweep of several arrays has its offset, and a job that belongs to none of them begins nothing.
 func TestElementOfAPiece(t *testing.T) {
 	run := fakeslurm.Run(t, "")
 	spec := run.Spec()

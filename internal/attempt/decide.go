@@ -7,38 +7,38 @@ import (
 	"ddpbatch/mpi/launch/recovery"
 )
 
-// What follows an attempt is decided here alone, whoever finds its end: End, in the batch script; Begin, where the batch script did not
-// live to do so and Slurm has started the job again; or package simulate, in Slurm's place. The first row that holds decides.
+// Only this file decides what follows an attempt, whoever handles its end: End, in the batch script; Begin, if the batch script died before
+// it could and Slurm has started the job again; or package simulate, in Slurm's place. The first row that holds decides.
 //
 //	what is known                                 | action  | ledger           | exit code of End          | of Begin
 //	a later start, or another job, has begun one  | -       | -                | 93                        | -
 //	the run is done                               | Finish  | -                | 0                         | 0
 //	requeue.on, budget or no progress forbid it   | GiveUp  | give-up          | the worker's; 93 for a 75 | 93
 //	a person has cancelled the job                | GiveUp  | give-up          | as above                  | 93
-//	who plays Slurm forbids it                    | GiveUp  | give-up          | as above                  | -
+//	the simulated Slurm forbids it                | GiveUp  | give-up          | as above                  | -
 //	the job is a link of a chain that timed out   | EndLink | link-end         | 75                        | the next link
 //	none of these                                 | Requeue | requeue          | 75                        | begins
 //
-// Of the last two, the link of a chain that finds an attempt of another link without a word decides in that one's place (link.go). Links
-// that come after one that ends with Finish or GiveUp are cancelled; after any other end they go on.
+// If a link of a chain finds that another link did not record what follows, it decides between the last two rows in the other link's place
+// (link.go). After Finish or GiveUp the later links are canceled; after any other end they go on.
 //
-// What was decided may not come about (Attempt.Act):
+// A decision to requeue may fail (Attempt.Act):
 //
 //	the job is cancelled before Slurm has put it back into the queue  | GiveUp | refused, give-up | as above | -
 //	Slurm refuses                                                     | -      | refused          | 75       | -
 //	Slurm does not answer                                             | -      | -                | 75       | -
 
-// known is what a decision is made of.
+// known holds what a decision is based on.
 type known struct {
 	policy  recovery.Policy
 	history []rundir.Event
 	verdict rundir.Verdict
 	facts   Facts
 	link    bool // the job is one of a chain
-	begun   bool // Slurm has started the job again already, whatever requeue.on names: what counts are budget and lack of progress
+	begun   bool // Slurm has started the job again already, whatever requeue.on names: only the budget and a lack of progress count
 }
 
-// decide is the table. A superseded attempt does not come so far.
+// decide implements the table, except for its first row: callers return an error for a superseded attempt.
 func (k known) decide() recovery.Decision {
 	cause := recovery.CauseOf(k.verdict)
 	k.policy.Chain = k.link
@@ -57,5 +57,5 @@ func (k known) decide() recovery.Decision {
 	return d
 }
 
-// JobCancelled is why a cancelled job is not started again.
+// JobCancelled is the reason why a canceled job is not started again.
 const JobCancelled = "the job was cancelled"

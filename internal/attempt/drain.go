@@ -9,8 +9,9 @@ import (
 	"ddpbatch/slurm"
 )
 
-// FindDrain asks Slurm which nodes of the job around this process it drains, and why. It returns nil outside of a job, and without a run
-// directory, as nobody would start the job again. An error that matches errors.ErrUnsupported means that this node has no sinfo.
+// FindDrain returns a function that asks Slurm which nodes of the job around this process it drains, and why. It returns nil outside a job,
+// and without a run directory, as nobody would start the job again. An error of the function that matches errors.ErrUnsupported means that
+// this node does not have sinfo.
 func (e Env) FindDrain(run *rundir.Dir) func(context.Context) (map[string]string, error) {
 	list := e.nodelist()
 	if run == nil || e.jobID() == "" || list == "" {
@@ -25,9 +26,9 @@ func (e Env) FindDrain(run *rundir.Dir) func(context.Context) (map[string]string
 	}
 }
 
-// Spares asks Slurm whether the job around this process could start without these nodes, and without those that it excludes already: it
-// would wait for ever otherwise; and whether Slurm would requeue it at all. why says why it could not; "": it could. Spares returns nil
-// where FindDrain does.
+// Spares returns a function that asks Slurm whether the job around this process could start without the given nodes and those that it
+// already excludes, as it would otherwise wait forever, and whether Slurm would requeue it at all. why says why it could not; it is "" if
+// it could. Spares returns nil if FindDrain does.
 func (e Env) Spares(run *rundir.Dir) func(ctx context.Context, nodes []string) (why string, err error) {
 	if e.FindDrain(run) == nil {
 		return nil
@@ -47,10 +48,10 @@ func (e Env) Spares(run *rundir.Dir) func(ctx context.Context, nodes []string) (
 		switch err := scheduler.Spares(ctx, nodes); {
 		case err == nil:
 			return "", nil
-		case unanswered(err), errors.Is(err, slurm.ErrNoSlurm): // this node has no sbatch
+		case unanswered(err), errors.Is(err, slurm.ErrNoSlurm): // this node does not have sbatch
 			return "", err
 		default:
-			return fmt.Sprintf("it cannot do without: %v", err), nil
+			return fmt.Sprintf("it cannot start without these nodes: %v", err), nil
 		}
 	}
 }

@@ -69,7 +69,7 @@ func TestSpares(t *testing.T) {
 			"sbatch --test-only --exclude=n[2,9] SCRIPT"},
 		"it needs them": {map[string]string{"scontrol.out": fakeslurm.RunningFacts,
 			"sbatch.err": "Requested node configuration is not available\n"},
-			"it cannot do without: sbatch refused: ", false, "sbatch --test-only --exclude=n2 SCRIPT"},
+			"it cannot start without these nodes: sbatch refused: ", false, "sbatch --test-only --exclude=n2 SCRIPT"},
 		"no answer": {map[string]string{"scontrol.out": fakeslurm.RunningFacts, "sbatch.err": fakeslurm.Silence},
 			"", true, "sbatch --test-only --exclude=n2 SCRIPT"},
 		"Slurm would refuse": {map[string]string{"scontrol.out": strings.ReplaceAll(fakeslurm.RunningFacts, "Requeue=1", "Requeue=0")},

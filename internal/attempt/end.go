@@ -15,18 +15,18 @@ import (
 	"ddpbatch/mpi/launch/recovery"
 )
 
-// SrunEnd is what the batch script knows of srun's end.
+// SrunEnd is what the batch script knows about srun's end.
 type SrunEnd struct {
 	Code      int
-	Signals   []string // that the script got
-	Unstarted bool     // srun was not called, as they came before
-	Failure   string   // of the setup, so that srun was not called; "": none
+	Signals   []string // the signals that the script got
+	Unstarted bool     // srun was not called, as the signals came before
+	Failure   string   // the failure of the setup, because of which srun was not called; "": none
 }
 
-// End is the batch script's last act: it finds how the newest attempt of this start ended, and what follows. Its error carries the exit
-// code.
+// End is what the batch script does last: it finds how the newest attempt of this start ended, decides what follows, and does it. Its
+// error carries the exit code.
 func End(ctx context.Context, e Env, run *rundir.Dir, end SrunEnd) error {
-	ctx = context.WithoutCancel(ctx) // a signal that ends the job is what this is for
+	ctx = context.WithoutCancel(ctx) // End must run also after a signal that ends the job
 	number, err := strconv.Atoi(e.get("DDPBATCH_ATTEMPT"))
 	if err != nil {
 		return fmt.Errorf("read DDPBATCH_ATTEMPT: %w", err)
@@ -37,13 +37,13 @@ func End(ctx context.Context, e Env, run *rundir.Dir, end SrunEnd) error {
 	}
 	a.Scheduler = &slurmScheduler{a}
 	if a.Link, err = LinkOf(run.Whole(), a.JobID); err != nil {
-		e.Log.Warn("whether the job is a link of a chain is not known", "error", err)
+		e.Log.Warn("cannot find out whether the job is a link of a chain", "error", err)
 	}
 	w, acted := a.Decide(ctx, end.Code)
-	if acted != nil && w.Verdict.Cause == "" { // launch.on_end hears that
+	if acted != nil && w.Verdict.Cause == "" { // for launch.on_end
 		w.Verdict = rundir.Verdict{
 			Attempt: a.Number, JobID: a.JobID, Cause: causeUnknown, FirstRank: -1, Exit: end.Code, Time: e.Now(),
-			Message: fmt.Sprintf("how the attempt ended is not known: %v", acted),
+			Message: fmt.Sprintf("cannot find out how the attempt ended: %v", acted),
 		}
 	}
 	if acted == nil && w.Decision.Action != recovery.Finish {
@@ -57,7 +57,7 @@ func End(ctx context.Context, e Env, run *rundir.Dir, end SrunEnd) error {
 	return err
 }
 
-// codeOf is what the batch script exits with.
+// codeOf returns the exit code of the batch script.
 func codeOf(err error) int {
 	coded, ok := errors.AsType[*exit.Error](err)
 	switch {
@@ -69,7 +69,7 @@ func codeOf(err error) int {
 	return exit.Failed
 }
 
-// reportWhatFollows says in the job's log what follows, and cancels later links where nothing does. Its error carries the script's exit
+// reportWhatFollows writes to the job's log what follows, and cancels later links if the run is over. Its error carries the script's exit
 // code; code is srun's.
 func (a *Attempt) reportWhatFollows(ctx context.Context, w Ending, err error, code int) error {
 	e, run := a.Env, a.Run
@@ -96,7 +96,7 @@ func (a *Attempt) reportWhatFollows(ctx context.Context, w Ending, err error, co
 	return nil
 }
 
-// Ending is an attempt's end, and what is to follow.
+// Ending describes an attempt's end, and what follows.
 type Ending struct {
 	Verdict  rundir.Verdict
 	Decision recovery.Decision
@@ -104,7 +104,7 @@ type Ending struct {
 	lead     time.Duration // requeue.lead
 }
 
-// Decide tells how the attempt ended, with the cause that the scheduler tells, and decides what follows.
+// Decide finds out how the attempt ended, with what the scheduler knows about the cause, and decides what follows.
 func (a *Attempt) Decide(ctx context.Context, code int) (w Ending, err error) {
 	if err := a.turnToNewest(); err != nil {
 		return w, err
@@ -118,9 +118,9 @@ func (a *Attempt) Decide(ctx context.Context, code int) (w Ending, err error) {
 		return w, err
 	}
 	if isDone(w.Verdict) {
-		// Where Slurm has put the job back into the queue just before its end, it starts once more and ends with 0 (`attempt begin`):
-		// squeue and sacct then say COMPLETED, and jobs that wait for this one (afterok) start.
-		// Taken out of the queue it would be CANCELLED.
+		// If Slurm has put the job back into the queue just before its end, it starts once more and ends with 0 (`attempt begin`).
+		// Then squeue and sacct say COMPLETED, and jobs that wait for this one (afterok) start.
+		// If the job were removed from the queue, it would be CANCELLED.
 		w.Decision.Action = recovery.Finish
 		return w, nil
 	}
@@ -147,8 +147,8 @@ func (a *Attempt) Decide(ctx context.Context, code int) (w Ending, err error) {
 	return w, nil
 }
 
-// leadUsed is how long before the job's end agent 0 was to warn, as it has said itself. Where it has not, it is the same reckoning without
-// the job's real end.
+// leadUsed returns how long before the job's end agent 0 was to warn. Agent 0 records that in the verdict. If it has not, leadUsed computes
+// it in the same way from the job's time limit, without the job's real end.
 func (a *Attempt) leadUsed(job *jobfile.Job, history []rundir.Event, v rundir.Verdict) time.Duration {
 	policy := job.Policy()
 	switch {
@@ -161,9 +161,9 @@ func (a *Attempt) leadUsed(job *jobfile.Job, history []rundir.Event, v rundir.Ve
 	return lead
 }
 
-// turnToNewest turns to the newest attempt that this start of the job has begun: agents that start their workers again claim
-// another. Where somebody else has begun one, this script is a zombie, and has nothing to say. An attempt that was claimed and not
-// begun is nobody's: of one that is about to begin elsewhere, or of agents that ended in between.
+// turnToNewest sets a.Number to the newest attempt that this start of the job has begun: agents that start their workers again claim
+// another attempt. If another start or job has begun a newer one, this attempt is superseded, and turnToNewest returns an error. It ignores
+// attempts that were claimed but not begun: one may be about to begin elsewhere, or its agents may have ended in between.
 func (a *Attempt) turnToNewest() error {
 	newest, err := a.Run.NewestAttempt()
 	if err != nil || newest <= a.Number {

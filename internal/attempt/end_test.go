@@ -130,8 +130,8 @@ func TestAttemptEndDecidesByTheVerdict(t *testing.T) {
 	}
 }
 
-// Slurm 25.11 tells of a node that failed while it ends the job, which is in the queue again by then (Restarts=1); sinfo may know of none,
-// as the node may be up again.
+// Slurm 25.11 reports a node that failed while it ends the job, which is in the queue again by then (Restarts=1); sinfo may not know of
+// one, as the node may be up again.
 func TestAttemptEndKnowsAFailedNode(t *testing.T) {
 	facts, err := os.ReadFile(filepath.Join("..", "..", "slurm", "testdata", "25.11", "nodefail.txt"))
 	if err != nil {

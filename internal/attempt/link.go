@@ -14,15 +14,15 @@ import (
 	"ddpbatch/mpi/launch/recovery"
 )
 
-// Link is the place of a job in the chain of its run; that of a job that is in none is zero.
+// Link is the place of a job in the chain of its run. It is zero if the job does not belong to a chain.
 type Link struct {
 	Number  int      // from 1
-	Of      int      // links that the chain was to have
+	Of      int      // how many links the chain was to have
 	Earlier []string // the jobs of the links before it
-	Later   []string // and of those after it
+	Later   []string // the jobs of the links after it
 }
 
-// LinkOf is the place of a job in the chain that the run was submitted as last.
+// LinkOf returns the place of a job in the newest chain that the run was submitted as.
 func LinkOf(run *rundir.Dir, jobID string) (Link, error) {
 	known, err := run.Submissions()
 	if err != nil {
@@ -40,12 +40,12 @@ func LinkOf(run *rundir.Dir, jobID string) (Link, error) {
 
 func (l Link) String() string { return fmt.Sprintf("link %d of %d", l.Number, l.Of) }
 
-// errLinkRuns: another link of the chain has not ended, as its dependency was taken away, say.
+// errLinkRuns means that another link of the chain has not ended, for example because the dependency was removed.
 var errLinkRuns = errors.New("two links of a chain never run at once")
 
-// accountForOther looks at what the link that began last has left, where the job is another link. over: the run is done. A run that was
-// given up is not begun again. Where the other link's batch script did not live to say what follows, that is decided here; Slurm tells how
-// its job ended.
+// accountForOther handles what the link that began last has left, if that is another link than this job. over reports whether the run is
+// done. A run that was given up does not begin again. If the other link's batch script died before it could decide what follows,
+// accountForOther decides, and asks Slurm how that job ended.
 func (l Link) accountForOther(ctx context.Context, e Env, run *rundir.Dir) (over bool, err error) {
 	history, err := run.Ledger()
 	if err != nil {
@@ -69,7 +69,7 @@ func (l Link) accountForOther(ctx context.Context, e Env, run *rundir.Dir) (over
 		switch event.Event {
 		case rundir.EventGiveUp:
 			return false, refuse(e, run, rundir.Event{Attempt: last.Attempt, Cause: event.Cause, Detail: event.Detail})
-		case rundir.EventLinkEnd, rundir.EventRequeue, rundir.EventRefused: // and the job has ended since
+		case rundir.EventLinkEnd, rundir.EventRequeue, rundir.EventRefused: // the job has ended since
 			return false, nil
 		case rundir.EventBegin:
 			evidence := recovery.Evidence{Now: e.Now()}
@@ -83,7 +83,7 @@ func (l Link) accountForOther(ctx context.Context, e Env, run *rundir.Dir) (over
 	return false, nil
 }
 
-// accountForLink decides what follows an attempt of another link, whose batch script did not live to do so.
+// accountForLink decides what follows an attempt of another link whose batch script died before it could.
 func (a *Attempt) accountForLink(history []rundir.Event, evidence recovery.Evidence) (over bool, err error) {
 	job, err := jobfile.OfRun(a.Run)
 	if err != nil {
@@ -97,9 +97,9 @@ func (a *Attempt) accountForLink(history []rundir.Event, evidence recovery.Evide
 	if !ok {
 		before = rundir.Verdict{
 			Attempt: a.Number, JobID: a.JobID, Cause: causeUnknown, FirstRank: -1, Exit: exit.Failed, Time: a.lastSign(history),
-			Message: "nobody lived to say how the attempt ended",
+			Message: "no process was left to record how the attempt ended",
 		}
-		if !evidence.Asked { // as where Slurm starts such a job again by itself
+		if !evidence.Asked { // as if Slurm had started such a job again by itself
 			before.Cause = string(recovery.Node)
 		}
 	}
@@ -107,7 +107,7 @@ func (a *Attempt) accountForLink(history []rundir.Event, evidence recovery.Evide
 	return a.follow(read, k, rundir.EventLinkEnd, func(why string) string { return "job " + a.JobID + rundir.EndedUnsaid + why })
 }
 
-// endLink notes that the job ends at its time limit, and that the next link goes on.
+// endLink records that the job ends at its time limit, and that the next link goes on.
 func (a *Attempt) endLink(w Ending) error {
 	next := fmt.Sprintf("; link %d goes on", a.Link.Number+1)
 	if a.Link.Last() {
@@ -120,10 +120,10 @@ func (a *Attempt) endLink(w Ending) error {
 	})
 }
 
-// Last reports whether no link comes after this one. There may be fewer than there were to be.
+// Last reports whether no link comes after this one. A chain may have fewer links than Of.
 func (l Link) Last() bool { return len(l.Later) == 0 }
 
-// ends says, for the job's log, that the link ends.
+// ends returns a line for the job's log that says that the link ends.
 func (l Link) ends(why string, run *rundir.Dir) string {
 	if l.Last() {
 		return fmt.Sprintf("%s ends: %s; it is the last; %s", l, why, submission.ResumeHint(run))
@@ -131,8 +131,8 @@ func (l Link) ends(why string, run *rundir.Dir) string {
 	return fmt.Sprintf("%s ends: %s; link %d goes on (job %s)", l, why, l.Number+1, l.Later[0])
 }
 
-// cancelLater cancels the links that come after this one, as the run is over, which why says. One that Slurm starts all the same ends as
-// it begins.
+// cancelLater cancels the links that come after this one, because the run is over for the reason why. A link that Slurm starts all the same
+// ends as it begins.
 func (l Link) cancelLater(ctx context.Context, e Env, why string) {
 	if len(l.Later) == 0 {
 		return
@@ -149,5 +149,5 @@ func (l Link) cancelLater(ctx context.Context, e Env, why string) {
 	fmt.Fprintf(e.Err, "ddpbatch: %s: %s, so that the links after it are cancelled: %s\n", l, why, submission.NameJobs(l.Later))
 }
 
-// isDone reports whether an attempt has done all that there was to do.
+// isDone reports whether an attempt has completed the run.
 func isDone(v rundir.Verdict) bool { return v.Exit == 0 && v.Cause == string(recovery.Done) }

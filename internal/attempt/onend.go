@@ -23,11 +23,11 @@ import (
 
 const (
 	onEndLimit  = time.Minute // for launch.on_end
-	onEndLeave  = time.Second // from its kill on, for what it has started to let go of its output
+	onEndLeave  = time.Second // after it was killed, for its child processes to close its output
 	maxVariable = 4 << 10     // bytes of a text in its environment
 )
 
-// withheld are variables that commands other than ranks do not get: the run's secret, and what may show one of the user's.
+// withheld are variables that commands other than ranks do not get: the run's secret, and a text that may contain a secret of the user.
 var withheld = []string{"DDPBATCH_SECRET", "DDPBATCH_SETUP_FAILURE"}
 
 // IsLast reports whether nothing follows by itself after an attempt's end: no requeue, and no next link. acted is the error of Act.
@@ -35,7 +35,7 @@ func (a *Attempt) IsLast(w Ending, acted error) bool {
 	hasNext := a.Link.Number > 0 && !a.Link.Last()
 	switch {
 	case errors.Is(acted, rundir.ErrSuperseded):
-		return false // another job has the run, and tells of its end
+		return false // another job has taken over the run, and runs the command at its end
 	case errors.Is(acted, errNotRequeued):
 		return !hasNext
 	case acted != nil:
@@ -48,8 +48,8 @@ func (a *Attempt) IsLast(w Ending, acted error) bool {
 	return true
 }
 
-// OnEnd runs the job's launch.on_end, where it has one, once nothing follows the attempt that ended as w says; code is what the batch
-// script exits with. What goes wrong with the command is one warning, as the run has ended by then.
+// OnEnd runs the job's launch.on_end, if it has one. The caller calls it if nothing follows the attempt that ended as w says; code is the
+// batch script's exit code. A failure of the command is only logged, as the run has ended by then.
 func (a *Attempt) OnEnd(ctx context.Context, w Ending, code int) {
 	job, err := jobfile.OfRun(a.Run)
 	if err != nil || len(job.Launch.OnEnd) == 0 {
@@ -66,8 +66,8 @@ func (a *Attempt) OnEnd(ctx context.Context, w Ending, code int) {
 	}
 }
 
-// onEndLimit leaves this script its time: after TERM, KILL comes within KillWait, of which the workers and the questions to Slurm have had
-// their part.
+// onEndLimit returns how long launch.on_end may take: after TERM, KILL comes within KillWait, of which the workers and the questions to
+// Slurm have used their part.
 func (a *Attempt) onEndLimit() time.Duration {
 	limit := onEndLimit
 	if slices.Contains(a.Signals, "TERM") {
@@ -98,13 +98,14 @@ func (a *Attempt) runOnEnd(ctx context.Context, job *jobfile.Job, w Ending, code
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = onEndLeave
 	err = cmd.Run()
-	if errors.Is(err, exec.ErrWaitDelay) { // something that it started holds its output, and may go on
+	if errors.Is(err, exec.ErrWaitDelay) { // a child process of the command still has its output open, and may go on
 		return nil
 	}
 	return err
 }
 
-// onEndEnviron is what the command reads of the run and its end. Texts are one line each, so that they fit into a subject.
+// onEndEnviron returns the variables that describe the run and its end to the command. Texts are one line each, so that they fit into the
+// subject of a mail.
 func (a *Attempt) onEndEnviron(job *jobfile.Job, w Ending, code int) []string {
 	message := w.Verdict.Message
 	if w.Decision.Action == recovery.GiveUp && w.Decision.Why != "" {

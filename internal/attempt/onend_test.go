@@ -75,7 +75,7 @@ func TestOnEndRunsOnceNothingFollows(t *testing.T) {
 			text, err := os.ReadFile(notes)
 			if tc.message == "" {
 				if !errors.Is(err, os.ErrNotExist) {
-					t.Errorf("it was told of a job that goes on: %s", text)
+					t.Errorf("it ran for a job that goes on: %s", text)
 				}
 				return
 			}
@@ -121,7 +121,7 @@ func TestOnEndOfAnUnknownEnd(t *testing.T) {
 			t.Error("nothing is wrong")
 		}
 		text, err := os.ReadFile(notes)
-		for _, want := range []string{"DDPBATCH_CAUSE=unknown\n", "DDPBATCH_MESSAGE=how the attempt ended is not known: ", `"attempt":1,`} {
+		for _, want := range []string{"DDPBATCH_CAUSE=unknown\n", "DDPBATCH_MESSAGE=cannot find out how the attempt ", `"attempt":1,`} {
 			if err != nil || !strings.Contains(string(text), want) {
 				t.Errorf("code %d: %q is missing in\n%s%v", code, want, text, err)
 			}

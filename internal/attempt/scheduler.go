@@ -13,36 +13,37 @@ import (
 	"ddpbatch/slurm"
 )
 
-// Scheduler is what an attempt's end asks, and has do something: Slurm, or what plays it in `simulate`.
+// Scheduler is what an attempt's end asks about the job, and what starts or ends the job: Slurm, or its stand-in in `simulate`.
 type Scheduler interface {
-	// Ask tells what becomes of the job. Where there is no answer it asks again, for as long as limit. None at all is no evidence.
+	// Ask returns what is known about the job's end. Without an answer it asks again, for up to limit. If there is still none, Facts holds
+	// no evidence.
 	Ask(ctx context.Context, limit time.Duration) Facts
-	// Requeue starts the job again. An error that matches slurm.ErrUnreachable or context.DeadlineExceeded leaves open whether it was done.
+	// Requeue starts the job again. After an error that matches slurm.ErrUnreachable or context.DeadlineExceeded it may have been requeued.
 	Requeue(ctx context.Context) error
-	// Spares tells whether the job can start without these nodes: nil, or why not.
+	// Spares returns nil if the job can start without these nodes, and otherwise an error that says why not.
 	Spares(ctx context.Context, nodes []string) error
-	// Exclude keeps a job that was requeued from these nodes, and from no others.
+	// Exclude keeps a requeued job from these nodes, and replaces the nodes that it excluded before.
 	Exclude(ctx context.Context, nodes []string) error
-	// Cancel ends the job, in the queue too.
+	// Cancel ends the job, also if it is pending.
 	Cancel(ctx context.Context) error
 }
 
 // Facts is what is known about a job's end.
 type Facts struct {
 	recovery.Evidence
-	excluded string // nodes that the job must not run on already, folded
+	excluded string // the nodes that the job already excludes, as a host list
 	Forbids  string // why the job cannot be requeued, whatever was decided; "": it can
-	ByHand   string // how a person ended the job, in a word; "": not known
+	ByHand   string // how a person ended the job; "": unknown
 }
 
 const (
 	// questionLimit bounds one question to Slurm, whose commands give up by themselves after MessageTimeout (10 s by default).
 	questionLimit = 15 * time.Second
-	// orderLimit bounds each of the commands by which something is done.
+	// orderLimit bounds each of the commands that change something.
 	orderLimit = 10 * time.Second
 )
 
-// slurmScheduler is the cluster that a batch script runs on.
+// slurmScheduler is the Slurm cluster that a batch script runs on.
 type slurmScheduler struct{ a *Attempt }
 
 func (s *slurmScheduler) Ask(ctx context.Context, limit time.Duration) Facts {
@@ -66,7 +67,7 @@ func (s *slurmScheduler) Ask(ctx context.Context, limit time.Duration) Facts {
 	wg.Wait()
 	f.Now = s.a.Env.Now()
 	if err := errors.Join(jobErr, nodesErr); err != nil {
-		s.a.Env.Log.Warn("Slurm does not say all about the end of the job", "error", err)
+		s.a.Env.Log.Warn("Slurm did not answer all questions about the job's end", "error", err)
 	}
 	if jobErr != nil {
 		return f
@@ -77,9 +78,9 @@ func (s *slurmScheduler) Ask(ctx context.Context, limit time.Duration) Facts {
 	if facts.FailedNode != "" && !slices.Contains(f.Down, facts.FailedNode) { // it may be up again by now
 		f.Down = append(f.Down, facts.FailedNode)
 	}
-	running := facts.Running() // else its end is when it ended, or will have begun again
+	running := facts.Running() // otherwise End is when it ended, or belongs to its next start
 	if f.EndTime.IsZero() || running && (!facts.End.IsZero() || facts.TimeLimit == "UNLIMITED") {
-		f.EndTime = facts.End // of now: a limit may be moved, and the variable stays
+		f.EndTime = facts.End // the current end: the limit may have been changed since the variable was set
 	}
 	return f
 }
@@ -94,14 +95,14 @@ func (s *slurmScheduler) Spares(ctx context.Context, nodes []string) error {
 	ctx, cancel := context.WithTimeout(ctx, s.a.timeoutsLeft(0).again)
 	defer cancel()
 	client := s.a.Env.Slurm
-	if s.a.Run.Whole().Spec().Clusters != "" { // the script's line names them all
+	if s.a.Run.Whole().Spec().Clusters != "" { // the script names all of them
 		client = client.On(s.a.Env.Cluster)
 	}
 	_, err := client.TestOnly(ctx, s.a.Run.ScriptPath(), []string{"--exclude=" + slurm.FoldHostlist(nodes)})
 	return err
 }
 
-// Exclude keeps the job from starting on the nodes, and the links of its chain that come after it.
+// Exclude keeps the job, and the later links of its chain, from starting on the nodes.
 func (s *slurmScheduler) Exclude(ctx context.Context, nodes []string) error {
 	ctx, cancel := context.WithTimeout(ctx, orderLimit)
 	defer cancel()
@@ -111,7 +112,7 @@ func (s *slurmScheduler) Exclude(ctx context.Context, nodes []string) error {
 	}
 	err := exclude(s.a.JobID)
 	for _, id := range s.a.Link.Later {
-		if later := exclude(id); later != nil { // it may have been cancelled; the others are told
+		if later := exclude(id); later != nil { // the link may have been canceled; go on with the others
 			s.a.Env.Log.Warn("a later link of the chain may start on nodes that failed", "job", id, "error", later)
 		}
 	}
@@ -124,7 +125,7 @@ func (s *slurmScheduler) Cancel(ctx context.Context) error {
 	return untilAnswered(ctx, func(ctx context.Context) error { return s.a.Env.Slurm.CancelNow(ctx, s.a.JobID) })
 }
 
-// untilAnswered does something again and again until Slurm answers, or ctx ends.
+// untilAnswered calls do again until Slurm answers, or ctx ends.
 func untilAnswered(ctx context.Context, do func(context.Context) error) error {
 	pauses := newPauses()
 	for {
@@ -137,12 +138,12 @@ func untilAnswered(ctx context.Context, do func(context.Context) error) error {
 	}
 }
 
-// newPauses are those between two questions to Slurm that it does not answer.
+// newPauses returns the pauses between two requests that Slurm does not answer.
 func newPauses() *backoff.Backoff {
 	return &backoff.Backoff{First: 100 * time.Millisecond, Most: 2 * time.Second}
 }
 
-// unanswered tells whether an error leaves open what Slurm has to say.
+// unanswered reports whether an error means that Slurm did not answer, or may not have.
 func unanswered(err error) bool {
 	return errors.Is(err, slurm.ErrUnreachable) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -8,9 +8,10 @@ import (
 	"ddpbatch/slurm"
 )
 
-// FindDeadline asks Slurm when the job around this process is ended by its limit: no variable tells before Slurm 23.02, and the end may be
-// moved. (squeue's %L counts from the limit, in minutes, and misses an end that a preemption or "scontrol update EndTime" has moved.) It
-// returns nil outside of a job, and where the user has set a deadline; and a function that gives zero for a job without a limit.
+// FindDeadline returns a function that asks Slurm when the time limit ends the job around this process: before Slurm 23.02 no variable says
+// so, and the end may be moved. (squeue's %L is computed from the limit, in minutes, and does not show an end that a preemption or
+// "scontrol update EndTime" has moved.) The function returns zero for a job without a limit. FindDeadline returns nil outside a job, and if
+// the user has set a deadline.
 func (e Env) FindDeadline() func(context.Context) (time.Time, error) {
 	if e.jobID() == "" || e.get("DDPBATCH_DEADLINE") != "" {
 		return nil
@@ -24,7 +25,7 @@ func (e Env) FindDeadline() func(context.Context) (time.Time, error) {
 	}
 }
 
-// IsPreempted asks Slurm whether another job is to get the nodes of the job around this process. It returns nil outside of a job.
+// IsPreempted returns a function that asks Slurm whether the job around this process is being preempted. It returns nil outside a job.
 func (e Env) IsPreempted() func(context.Context) (bool, error) {
 	if e.jobID() == "" {
 		return nil
@@ -35,23 +36,23 @@ func (e Env) IsPreempted() func(context.Context) (bool, error) {
 	}
 }
 
-// ownFacts asks for the job around this process.
+// ownFacts asks Slurm about the job around this process.
 func (e Env) ownFacts(ctx context.Context) (slurm.JobFacts, error) {
 	ctx, cancel := context.WithTimeout(ctx, deadlineLimit)
 	defer cancel()
 	return e.Slurm.Facts(ctx, e.jobID())
 }
 
-// deadlineLimit bounds the question.
+// deadlineLimit bounds the time of ownFacts.
 const deadlineLimit = 3 * time.Second
 
 const (
 	killWaitName  = "DDPBATCH_KILL_WAIT"
 	usualKillWait = 30 * time.Second // slurm.conf(5), KillWait
-	configLimit   = 10 * time.Second // bounds the question, which a busy controller answers late
+	configLimit   = 10 * time.Second // bounds the wait for Slurm's configuration, as a busy controller answers late
 )
 
-// askConfig asks Slurm for its configuration. No answer: the usual KillWait.
+// askConfig asks Slurm for its configuration. Without an answer it returns the usual KillWait.
 func askConfig(ctx context.Context, e Env) slurm.ClusterConfig {
 	ctx, cancel := context.WithTimeout(ctx, configLimit)
 	defer cancel()
@@ -63,7 +64,7 @@ func askConfig(ctx context.Context, e Env) slurm.ClusterConfig {
 	return config
 }
 
-// killWaitOf is what attempt begin has found; the usual time where it is not told.
+// killWaitOf returns the KillWait that `attempt begin` has found, or the usual one if the variable is not set.
 func killWaitOf(lookup func(string) (string, bool)) time.Duration {
 	text, _ := lookup(killWaitName)
 	d, err := time.ParseDuration(text)
@@ -73,14 +74,14 @@ func killWaitOf(lookup func(string) (string, bool)) time.Duration {
 	return d
 }
 
-// afterWorkers is the part of a KillWait that the workers leave to what comes after them: the agents' last words, srun's end, and `attempt
+// afterWorkers returns the part of a KillWait that is kept for what comes after the workers' end: the agents' end, srun's end, and `attempt
 // end`.
 func afterWorkers(killWait time.Duration) time.Duration {
 	return min(max(5*time.Second, killWait/3), killWait*2/3)
 }
 
-// TermGrace is how long workers may take to leave once the job is told to end, so that there is time to decide what follows; 0
-// outside of a batch script, where nobody is known to kill.
+// TermGrace returns how long workers may take to end once the job is told to end, so that there is time left to decide what follows. It is
+// 0 outside a batch script, where no KILL is expected.
 func TermGrace(lookup func(string) (string, bool)) time.Duration {
 	if text, _ := lookup(killWaitName); text == "" {
 		return 0

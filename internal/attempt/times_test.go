@@ -39,7 +39,7 @@ func TestFindDeadline(t *testing.T) {
 	}
 }
 
-// A job's PreemptTime is told in what scontrol shows of it (slurm/testdata has real answers).
+// scontrol prints a job's PreemptTime (slurm/testdata has real answers).
 func TestIsPreempted(t *testing.T) {
 	if (&script{}).env().IsPreempted() != nil {
 		t.Error("there is somebody to be asked outside of a job")

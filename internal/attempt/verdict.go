@@ -15,8 +15,8 @@ import (
 // causeUnknown is the cause in a verdict that no agent left.
 const causeUnknown = string(recovery.Unknown)
 
-// end returns the attempt's verdict: agent 0's own, or, where no agent lived to write it, one made of
-// srun's code.
+// end returns the attempt's verdict: agent 0's own or, if no agent wrote one, a verdict made from
+// srun's exit code.
 func (a *Attempt) end(code int) (rundir.Verdict, error) {
 	v, found, err := a.readVerdict(code)
 	switch {
@@ -32,19 +32,18 @@ func (a *Attempt) end(code int) (rundir.Verdict, error) {
 	return v, a.Record(v)
 }
 
-// readVerdict is the agents' own verdict of the attempt; ok is false where nobody lived to leave one. A verdict that is there and cannot
-// be read may be good, and is never written over: the ledger takes its place, with code as the exit code.
+// readVerdict reads the agents' own verdict of the attempt; ok is false if they left none. A verdict that exists but cannot be read may be
+// good, and is never overwritten: readVerdict then makes one from the ledger, with code as the exit code.
 func (a *Attempt) readVerdict(code int) (v rundir.Verdict, ok bool, err error) {
 	v, err = a.Run.Verdict(a.Number)
 	switch {
 	case err == nil:
 		return v, true, nil
-	case errors.Is(err, fs.ErrNotExist), errors.As(err, new(*json.SyntaxError)): // cut short by a crash
+	case errors.Is(err, fs.ErrNotExist), errors.As(err, new(*json.SyntaxError)): // truncated by a crash
 		return v, false, nil
 	}
 	a.unread = true
-	a.Env.Log.Warn("the attempt's verdict cannot be read; it is left as it is, and the run's ledger tells how the attempt ended", "error",
-		err)
+	a.Env.Log.Warn("cannot read the attempt's verdict; leaving it as it is, and using the run's ledger instead", "error", err)
 	history, err := a.Run.Ledger()
 	for _, event := range slices.Backward(history) {
 		if event.Event == rundir.EventEnd && event.Attempt == a.Number {
@@ -54,7 +53,7 @@ func (a *Attempt) readVerdict(code int) (v rundir.Verdict, ok bool, err error) {
 	return v, false, err
 }
 
-// verdictOfEvent is the verdict that an end in the ledger comes from, as far as it tells.
+// verdictOfEvent returns the verdict from which an end in the ledger was made, as far as the event contains it.
 func (a *Attempt) verdictOfEvent(end rundir.Event, code int) rundir.Verdict {
 	return rundir.Verdict{
 		Attempt: a.Number, JobID: a.JobID, Cause: end.Cause, FirstRank: -1, Host: end.Node, Nodes: end.Nodes,
@@ -65,7 +64,7 @@ func (a *Attempt) verdictOfEvent(end rundir.Event, code int) rundir.Verdict {
 	}
 }
 
-// verdictOfCode makes a verdict for an attempt for which no agent left one, from srun's exit code or from the failure of the setup.
+// verdictOfCode makes a verdict from srun's exit code or from the failure of the setup, for an attempt whose agents left none.
 func (a *Attempt) verdictOfCode(code int) rundir.Verdict {
 	v := rundir.Verdict{
 		Attempt: a.Number, JobID: a.JobID, Cause: causeUnknown, FirstRank: -1, Exit: code, Time: a.Env.Now(),
@@ -86,7 +85,7 @@ func (a *Attempt) verdictOfCode(code int) rundir.Verdict {
 	return v
 }
 
-// noneStarted tells that no agent left a verdict, and that none had begun a rank: each rank has its logs from its start on.
+// noneStarted reports whether no agent left a verdict and no rank had started: each rank has its logs from its start on.
 func (a *Attempt) noneStarted() bool {
 	if !a.Silent || a.unread {
 		return false
@@ -95,18 +94,18 @@ func (a *Attempt) noneStarted() bool {
 	return err == nil && len(logs) == 0
 }
 
-// withStep adds the last step that the attempt told of, which its agents may not have lived to do.
+// withStep adds the last step that the attempt recorded, in case its agents died before they could.
 func (a *Attempt) withStep(v rundir.Verdict) rundir.Verdict {
 	step, err := a.Run.StepOf(a.Number)
 	if err != nil {
-		a.Env.Log.Warn("the last step is not known", "error", err)
+		a.Env.Log.Warn("cannot find the attempt's last step", "error", err)
 	}
 	v.Step = max(v.Step, step)
 	return v
 }
 
-// amend puts on disk what is better known of the attempt's end than before, and what nobody lived to put there: an agent writes the verdict
-// twice, and the ledger's line the second time.
+// amend writes v if it says more about the attempt's end than before, or if the ledger does not have the end yet: an agent writes the
+// verdict twice, and the ledger's line the second time, and may die in between.
 func (a *Attempt) amend(history []rundir.Event, before, v rundir.Verdict) error {
 	ended := slices.ContainsFunc(history, func(e rundir.Event) bool { return e.Event == rundir.EventEnd && e.Attempt == a.Number })
 	if ended && v.Cause == before.Cause && v.Message == before.Message && v.Step == before.Step {
@@ -120,7 +119,7 @@ func (a *Attempt) Record(v rundir.Verdict) error {
 	return errors.Join(a.write(v), a.Run.Append(v.Event()))
 }
 
-// write puts a verdict on disk, if there is not one already that cannot be read.
+// write writes a verdict, unless there already is one that cannot be read.
 func (a *Attempt) write(v rundir.Verdict) error {
 	if a.unread {
 		return nil

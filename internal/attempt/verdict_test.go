@@ -56,7 +56,7 @@ func TestAttemptEndKeepsAVerdictThatItCannotRead(t *testing.T) {
 				t.Fatal(err)
 			}
 			err := e.end(t, run, SrunEnd{Code: 75})
-			if exitCode(err) != exit.Requeue || strings.Contains(errs.String(), "left as it is") != test.kept {
+			if exitCode(err) != exit.Requeue || strings.Contains(errs.String(), "leaving it as it is") != test.kept {
 				t.Errorf("exit code %d (%v), want %d; said %s", exitCode(err), err, exit.Requeue, errs)
 			}
 			if text, err := os.ReadFile(path); err != nil || bytes.Equal(text, test.text) != test.kept {
@@ -89,7 +89,7 @@ func TestAttemptBeginKeepsAVerdictThatItCannotRead(t *testing.T) {
 	if err := e.begin(t, run); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, text) || !strings.Contains(errs.String(), "left as it is") {
+	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, text) || !strings.Contains(errs.String(), "leaving it as it is") {
 		t.Errorf("verdict.json is %q, %v; said %s", got, err, errs)
 	}
 	history, err := run.Ledger()

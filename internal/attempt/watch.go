@@ -16,27 +16,28 @@ import (
 )
 
 const (
-	watchEvery     = time.Second      // between looks whether srun is there
-	watchFiles     = 5 * time.Second  // between looks into the run directory
-	watchLeave     = time.Minute      // from the run's last word on, for srun to end: agents that were lost, and live, need some 30 s
-	watchLeaveSoon = 3 * time.Second  // the same where Slurm ends the job: KILL is near, and a requeue has to come before it
+	watchEvery     = time.Second      // between checks whether srun still runs
+	watchFiles     = 5 * time.Second  // between checks of the run directory
+	watchLeave     = time.Minute      // for srun to end after the run's final verdict: lost agents that still run need some 30 s
+	watchLeaveSoon = 3 * time.Second  // the same if Slurm ends the job: KILL is near, and a requeue must come before it
 	watchInsist    = 15 * time.Second // between TERM and KILL for srun
 )
 
-// stepWatch ends srun where it outlives the run. The step of a run that goes on with fewer nodes outlives agents that are lost. One that
-// was lost by its silence alone, as it was stopped or its file system hangs, may live on, and srun would wait for it for ever.
+// stepWatch ends srun if it outlives the run. The step of a run that goes on with fewer nodes outlives lost agents. An agent that was lost
+// only because it did not answer, as it was stopped or its file system hangs, may live on, and srun would wait for it forever.
 //
-// The last word may be taken back: an agent that is cut off has one, and agent 0, which has lost it, then starts the workers again.
+// A final verdict may be withdrawn: an agent that is cut off may write one, and agent 0, which has lost that agent, then starts the workers
+// again.
 type stepWatch struct {
 	a        *Attempt
-	srun     func(syscall.Signal) error // signals it; os.ErrProcessDone: it has ended
+	srun     func(syscall.Signal) error // sends srun a signal; os.ErrProcessDone means that it has ended
 	leave    time.Duration
-	looked   time.Time // into the run directory
-	lastWord time.Time // when the last word that still holds was seen; zero: there is none
+	looked   time.Time // when the run directory was last checked
+	lastWord time.Time // when the final verdict that still holds was first seen; zero: there is none
 	forced   time.Time // when srun got TERM; zero: it has not
 }
 
-// newStepWatch watches the process pid, the srun of the attempt that DDPBATCH_ATTEMPT tells.
+// newStepWatch returns a stepWatch for the process pid, the srun of the attempt in DDPBATCH_ATTEMPT.
 func newStepWatch(e Env, run *rundir.Dir, pid int) (*stepWatch, error) {
 	number, err := strconv.Atoi(e.get("DDPBATCH_ATTEMPT"))
 	if err != nil {
@@ -46,19 +47,20 @@ func newStepWatch(e Env, run *rundir.Dir, pid int) (*stepWatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	process, err := os.FindProcess(pid) // which holds on to this very process, where the kernel can (pidfd_open(2))
+	process, err := os.FindProcess(pid) // refers to this process even if its id is reused, if the kernel has pidfd_open(2)
 	if err != nil {
 		return nil, err
 	}
 	return &stepWatch{
 		a:    &Attempt{Env: e, Run: run, Number: number, JobID: e.jobID()},
 		srun: func(sig syscall.Signal) error { return process.Signal(sig) },
-		// Agent 0 takes back the word of an agent that is cut off once the workers of all others are gone: its own, and theirs after them.
+		// Agent 0 withdraws the verdict of an agent that is cut off once the workers of all other agents are gone, which takes up to two
+		// grace times: its own workers', and then the others'.
 		leave: watchLeave + 2*job.Launch.Grace,
 	}, nil
 }
 
-// Watch returns when the srun of the newest attempt has ended. It never fails the job. ctx ends when Slurm ends the job.
+// Watch ends the srun with the process id pid if it outlives the run, and returns when it has ended. ctx ends when Slurm ends the job.
 func Watch(ctx context.Context, e Env, run *rundir.Dir, pid int) error {
 	w, err := newStepWatch(e, run, pid)
 	if err != nil {
@@ -67,7 +69,8 @@ func Watch(ctx context.Context, e Env, run *rundir.Dir, pid int) error {
 	return w.watch(ctx)
 }
 
-// watch returns when srun has ended, or has become another script's. It goes on when ctx ends, and hurries: nobody else ends srun then.
+// watch returns when srun has ended, or when another script has taken over the run. When ctx ends, watch goes on with shorter times, as
+// nobody else ends srun.
 func (w *stepWatch) watch(ctx context.Context) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -80,7 +83,7 @@ func (w *stepWatch) watch(ctx context.Context) error {
 		if due || time.Since(w.looked) >= every {
 			switch err := w.look(); {
 			case errors.Is(err, rundir.ErrSuperseded):
-				return nil // what this script still does is nobody's business
+				return nil // another script has taken over the run
 			case err == nil && due:
 				w.end()
 			}
@@ -93,12 +96,12 @@ func (w *stepWatch) watch(ctx context.Context) error {
 	}
 }
 
-// look sees whether the run is over, and whether it still is.
+// look checks whether the run is over, or is no longer over.
 func (w *stepWatch) look() error {
 	w.looked = time.Now()
 	over, err := w.isOver()
 	switch {
-	case err != nil: // what was seen last holds, but nobody is signalled by that
+	case err != nil: // the last result holds, but the caller sends no signal
 	case !over:
 		w.lastWord, w.forced = time.Time{}, time.Time{}
 	case w.lastWord.IsZero():
@@ -107,8 +110,8 @@ func (w *stepWatch) look() error {
 	return err
 }
 
-// isOver tells whether the newest attempt's verdict is the run's last word in this job: agent 0, or who took its place, has written it
-// into the ledger, too, which it does when all workers are gone, and the agents do not start them again.
+// isOver reports whether the newest attempt's verdict is the run's final one in this job: agent 0, or the agent in its place, has written
+// it into the ledger, too, which it does when all workers are gone, and the agents do not start them again.
 func (w *stepWatch) isOver() (bool, error) {
 	if err := w.a.turnToNewest(); err != nil {
 		return false, err
@@ -126,8 +129,8 @@ func (w *stepWatch) isOver() (bool, error) {
 	}), err
 }
 
-// due is the signal that srun is to get now, if the run is over still; 0: none. TERM has it kill all tasks (Slurm 22.05); without srun
-// Slurm does so.
+// due returns the signal that srun is to get now if the run is still over, or 0. After TERM srun kills all tasks (Slurm 22.05); if srun is
+// killed, Slurm does so.
 func (w *stepWatch) due() syscall.Signal {
 	switch {
 	case w.lastWord.IsZero() || time.Since(w.lastWord) < w.leave:
@@ -140,7 +143,7 @@ func (w *stepWatch) due() syscall.Signal {
 	return 0
 }
 
-// end ends srun, and with it the step, once its time is over.
+// end sends srun the signal that is due, which ends srun and the step.
 func (w *stepWatch) end() {
 	sig := w.due()
 	if sig == 0 {
@@ -148,7 +151,7 @@ func (w *stepWatch) end() {
 	}
 	if sig == syscall.SIGTERM {
 		w.forced = time.Now()
-		w.a.Env.Log.Warn("the run is over, and agents that were lost before do not end: srun is told to end its step", "after", w.leave)
+		w.a.Env.Log.Warn("the run is over, but lost agents have not ended: telling srun to end its step", "after", w.leave)
 	}
-	_ = w.srun(sig) // it may have ended just now, as the next look tells
+	_ = w.srun(sig) // an error means that srun has ended, which the next check finds
 }
