@@ -1,8 +1,8 @@
-// Package auth lets two processes of one run prove to each other, over a
-// connection that nobody else vouches for, that they know the run's secret.
+// Package auth lets two processes of one run prove to each other, over an
+// untrusted connection, that they know the run's secret.
 //
-// Ranks begin every connection between them with it (package transport): the side that dialled calls [Client], the side that accepted has a
-// [Gate] call [Server]. Stores and agents use package secure.
+// Every connection between ranks begins with its handshake (package transport): the side that dialed calls [Client], and on the side that
+// accepted a [Gate] calls [Server]. Stores and agents use package secure.
 //
 //	conn, err := net.Dial("tcp", addr)
 //	...
@@ -23,22 +23,22 @@
 //
 // A proof is HMAC-SHA256 (RFC 2104), keyed with the secret, over: which side
 // makes it, the version, the binding, both nonces and both hellos, each word
-// preceded by its length. A fresh nonce from each side keeps a recording from
-// being of use; the side keeps a proof from being sent back to its maker; the
-// binding keeps a proof for one run, attempt or role from serving another.
+// preceded by its length. A fresh nonce from each side makes replays useless;
+// the name of the side keeps a proof from being sent back to its maker; the
+// binding keeps a proof for one run, attempt or role from being used for another.
 //
 // The server shows its proof only to a client that has shown its own, so a
-// stranger can collect neither proofs nor guesses from it. Sides of different
-// versions tell each other so, and nothing else: [Version] stands for all
-// that ddpbatch sends between its processes, not for the handshake alone.
+// stranger cannot collect proofs or test guesses. Sides of different
+// versions tell each other only their versions: [Version] covers everything
+// that ddpbatch sends between its processes, not only the handshake.
 //
 // # Guarantees and limits
 //
-// Neither side reads a byte beyond the handshake, so what follows on the connection is
-// intact. No more than [MaxHello] bytes are allocated for a peer that has proved
-// nothing. A handshake ends with its context, and after [Timeout] where that
-// has no deadline. After an error the connection is of no further use; closing
-// it is left to the caller.
+// Neither side reads beyond the handshake, so what follows on the connection is
+// intact. At most [MaxHello] bytes are allocated for a peer that has not proved
+// itself. A handshake ends with its context, and after [Timeout] if the context
+// has no deadline. After an error the connection cannot be used any more; the
+// caller closes it.
 //
-// The handshake encrypts nothing and signs nothing of what follows: package transport does that with keys of its own.
+// The handshake does not encrypt or sign what follows: package transport does that with keys of its own.
 package auth

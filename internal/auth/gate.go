@@ -14,30 +14,30 @@ import (
 	"ddpbatch/internal/pause"
 )
 
-// Gate lets in, of all that connect to a listener, those that prove the run's secret. Hosts that prove nothing
-// hold up nobody, however many they are and however slowly they speak: each has
-// Timeout to prove itself, and of more than Room at a time the oldest is closed.
+// Gate accepts the connections to a listener that prove that they know the run's secret. Other hosts
+// cannot hold up anybody, however many they are and however slowly they send: each connection has
+// Timeout to prove itself, and if there are more than Room at a time, the oldest is closed.
 type Gate struct {
-	Role string // refusals are logged under it
-	Room int    // connections that have proved nothing yet, at least 1
+	Role string // names the gate in log lines about refused connections
+	Room int    // how many connections may be pending, that is, not have proved themselves yet; at least 1
 
-	// Open is this side's part of the handshake. It returns the connection to go on with, which is conn or on top of it, and the client's
-	// hello.
+	// Open is this side's part of the handshake. It returns the connection to use from now on, which is conn or wraps it, and the
+	// client's hello.
 	Open func(ctx context.Context, conn net.Conn) (opened net.Conn, hello []byte, err error)
 
-	Log *slog.Logger // hears of connections that are refused
+	Log *slog.Logger // for connections that are refused
 
 	pending  pendingConns
-	refused  atomic.Int64 // but for unproved hosts
+	refused  atomic.Int64 // refused connections, without those of unproved hosts
 	unproved unprovedHosts
 }
 
-// Serve accepts connections until l is closed, which is left to the caller, and calls serve for each that has
+// Serve accepts connections until the caller closes l, and calls serve for each that has
 // proved itself, with the client's hello, on a goroutine of its own. It returns when all these
 // have returned. The end of ctx interrupts handshakes.
 //
-// serve owns its connection, unless it returns an error: then the connection is refused like one that
-// has proved nothing, that is closed and logged.
+// serve owns its connection, unless it returns an error: then Serve closes and logs the connection, as one that
+// has not proved itself.
 func (g *Gate) Serve(ctx context.Context, l net.Listener, serve func(conn net.Conn, hello []byte) error) {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
@@ -52,7 +52,7 @@ func (g *Gate) Serve(ctx context.Context, l net.Listener, serve func(conn net.Co
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return
 		}
-		// Out of file descriptors, say: connections that end give some back.
+		// For example, there are no file descriptors left: connections that end free some.
 		rest := again.Next()
 		g.Log.Warn(g.Role+": accept a connection", "err", err, "retry_in", rest)
 		if pause.For(ctx, rest) != nil {
@@ -83,8 +83,8 @@ func (g *Gate) admit(ctx context.Context, conn net.Conn) (opened net.Conn, hello
 	return opened, hello, err
 }
 
-// refuse tells of connections that did not get in: once of each host that does not know the secret, and of all others the first ones, and
-// then fewer and fewer, lest a flood of them fills the job's log.
+// refuse logs a refused connection. To keep a flood of them from filling the job's log, it logs hosts that do not know the secret once
+// each, and of all other connections the first 16 and then every power of two.
 func (g *Gate) refuse(ctx context.Context, conn net.Conn, err error) {
 	if ctx.Err() != nil {
 		return
@@ -104,23 +104,23 @@ func (g *Gate) refuse(ctx context.Context, conn net.Conn, err error) {
 	g.Log.Warn(g.Role+": connection refused", about...)
 }
 
-// errTooManyPending is why the oldest of too many handshakes ends.
-var errTooManyPending = errors.New("it had proved nothing yet when too many others came after it")
+// errTooManyPending is the error of the oldest handshake if there are too many.
+var errTooManyPending = errors.New("it had not proved itself when too many others came after it")
 
-// pendingConns holds the connections that have proved nothing yet. When there is no room for another, the
-// oldest goes: a handshake takes a rank some milliseconds, and whoever is still at it when so many
-// have come after it is hardly one.
+// pendingConns holds the connections that have not proved themselves yet. If there is no room for another, it closes the
+// oldest: a handshake takes a rank some milliseconds, so a connection that has not finished it when so many
+// others have come is hardly a rank's.
 type pendingConns struct {
 	mu    sync.Mutex
 	conns []net.Conn // the oldest first
 }
 
-// add adds conn, until remove, to what are then at most room connections.
+// add adds conn, which stays until remove. If there are room connections already, it closes the oldest.
 func (c *pendingConns) add(conn net.Conn, room int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.conns) >= room {
-		c.conns[0].Close() // its handshake fails, and leaves
+		c.conns[0].Close() // its handshake fails
 		c.conns = slices.Delete(c.conns, 0, 1)
 	}
 	c.conns = append(c.conns, conn)
@@ -138,16 +138,16 @@ func (c *pendingConns) remove(conn net.Conn) bool {
 	return true
 }
 
-// maxUnproved bounds what is remembered, and told, of hosts that are none of the run's.
+// maxUnproved is how many hosts that do not know the secret are remembered and logged.
 const maxUnproved = 1024
 
-// unprovedHosts remembers the hosts whose proof was wrong. The zero value remembers none.
+// unprovedHosts remembers the hosts whose proof was wrong. The zero value is empty.
 type unprovedHosts struct {
 	mu    sync.Mutex
 	hosts map[string]bool
 }
 
-// isNew reports whether the host of addr is seen for the first time. Once maxUnproved hosts have been seen, it is always false.
+// isNew reports whether the host of addr is seen for the first time. After maxUnproved hosts it always returns false.
 func (s *unprovedHosts) isNew(addr net.Addr) bool {
 	host, _, err := net.SplitHostPort(addr.String())
 	if err != nil {

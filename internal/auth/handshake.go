@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// Version is that of everything that ddpbatch sends between its processes: the
-	// handshake, and what store and transport say after it.
+	// Version is the version of everything that ddpbatch sends between its processes: the
+	// handshake, and what store and transport send after it.
 	Version = 2
 
 	// MaxHello is the longest hello, in bytes.
@@ -29,43 +29,43 @@ const (
 // binding, or neither proof verifies.
 type Binding struct {
 	Run     string // the run's id
-	Attempt int    // its attempt, from 1; 0 where attempts do not exist
+	Attempt int    // its attempt, from 1; 0 if there are no attempts
 	Role    string // what the connection is for: "store", "agents", "transport"
 }
 
-// Digest is a digest of b, the same for equal bindings alone. It shows nothing that is secret, and proves nothing.
+// Digest returns a digest of b. Different bindings have different digests. A digest contains no secret, and proves nothing.
 func (b Binding) Digest() []byte {
-	digest := Secret{}.mac("binding", b.Run, strconv.Itoa(b.Attempt), b.Role) // no key: it is for everybody
+	digest := Secret{}.mac("binding", b.Run, strconv.Itoa(b.Attempt), b.Role) // without a key: it is public
 	return digest[:]
 }
 
 // Client proves to the server at the other end of conn that it knows the
-// secret, and checks the server's proof. hello goes to the server, and the
-// server's own comes back, both covered by the proofs; at most MaxHello bytes
-// each. They are not secret: each is sent before the other side has proved anything.
+// secret, and checks the server's proof. It sends hello to the server, and
+// returns the server's own hello; both are covered by the proofs, and have at most MaxHello bytes
+// each. They are not secret: each is sent before the other side has proved itself.
 func Client(ctx context.Context, conn net.Conn, s Secret, b Binding, hello []byte) (peer []byte, err error) {
 	return handshake(ctx, conn, s, hello, func() ([]byte, error) { return clientSide(conn, s, b, hello) })
 }
 
-// Server is the other side of Client. A client whose proof is wrong is told so
-// in one byte, and Server returns ErrUnproved.
+// Server is the other side of Client. If the client's proof is wrong, Server sends
+// it one byte that says so, and returns ErrUnproved.
 func Server(ctx context.Context, conn net.Conn, s Secret, b Binding, hello []byte) (peer []byte, err error) {
 	return handshake(ctx, conn, s, hello, func() ([]byte, error) { return serverSide(conn, s, b, hello) })
 }
 
 var (
-	// ErrRefused is what a client gets from a server that does not accept its proof.
-	ErrRefused = errors.New("the server refused this run's secret: the secret is another one, or the server serves " +
+	// ErrRefused is the client's error if the server does not accept its proof.
+	ErrRefused = errors.New("the server refused this run's secret: the secrets differ, or the server serves " +
 		"another run, attempt or role")
 
-	// ErrUnproved is what either side gets of a peer whose proof is wrong.
+	// ErrUnproved is the error of either side if the peer's proof is wrong.
 	ErrUnproved = errors.New("the peer did not prove that it knows this run's secret")
 
-	// ErrProtocol is what either side gets of a peer that does not speak this
-	// protocol; where it is a ddpbatch of another version, the error is a [VersionError].
+	// ErrProtocol is the error of either side if the peer does not speak this
+	// protocol. If the peer is a ddpbatch of another version, the error is a [VersionError].
 	ErrProtocol = errors.New("the peer is not a ddpbatch that this one can talk to")
 
-	// ErrNoSecret is what a handshake with the zero Secret gives.
+	// ErrNoSecret is the error of a handshake with the zero Secret.
 	ErrNoSecret = errors.New("no secret is set")
 )
 
@@ -139,7 +139,7 @@ func serverSide(conn net.Conn, s Secret, b Binding, hello []byte) ([]byte, error
 		return nil, err
 	}
 	if err = readProof(conn, t.proof(s, "client")); err != nil {
-		conn.Write([]byte{refused}) // so that the client can tell; what is wrong is known already
+		conn.Write([]byte{refused}) // tells the client; an error adds nothing to the one that is returned
 		return nil, err
 	}
 	proof := t.proof(s, "server")
@@ -149,14 +149,14 @@ func serverSide(conn net.Conn, s Secret, b Binding, hello []byte) ([]byte, error
 	return t.clientHello, nil
 }
 
-// transcript is all that the two sides have said and meant: what proofs cover.
+// transcript holds what the two sides have sent, and their binding: what the proofs cover.
 type transcript struct {
 	binding                  Binding
 	clientNonce, serverNonce nonce
 	clientHello, serverHello []byte
 }
 
-// proof is what the named side must show.
+// proof returns the proof that the named side must show.
 func (t *transcript) proof(s Secret, side string) Secret {
 	return s.mac("handshake", side, strconv.Itoa(Version),
 		t.binding.Run, strconv.Itoa(t.binding.Attempt), t.binding.Role,
@@ -180,12 +180,12 @@ const (
 )
 
 // AppendPreface appends the bytes that both sides of every connection send first: a magic word and a version. Their form never changes, so
-// that sides of different versions can tell.
+// that sides of different versions recognize each other.
 func AppendPreface(buf []byte, version uint16) []byte {
 	return binary.BigEndian.AppendUint16(append(buf, magic...), version)
 }
 
-// ReadPreface returns the version that the peer speaks.
+// ReadPreface reads the peer's preface and returns its version.
 func ReadPreface(r io.Reader) (uint16, error) {
 	var buf [len(magic) + 2]byte
 	if _, err := io.ReadFull(r, buf[:]); err != nil {
@@ -209,8 +209,8 @@ func GreetServer(conn io.ReadWriter) error {
 	return err
 }
 
-// GreetClient reads a client's preface, and returns the server's, to be sent with what the server says next. A client of another version is
-// sent it at once.
+// GreetClient reads a client's preface, and returns the server's, which the caller sends before the server's next bytes. To a client of
+// another version GreetClient sends it at once.
 func GreetClient(conn io.ReadWriter) (preface []byte, err error) {
 	theirs, err := ReadPreface(conn)
 	if err != nil {
@@ -218,7 +218,7 @@ func GreetClient(conn io.ReadWriter) (preface []byte, err error) {
 	}
 	preface = AppendPreface(nil, Version)
 	if theirs != Version {
-		conn.Write(preface) // so that the client can tell; what is wrong is known already
+		conn.Write(preface) // tells the client; an error adds nothing to the one that is returned
 		return nil, &VersionError{Ours: Version, Theirs: theirs}
 	}
 	return preface, nil
@@ -273,7 +273,7 @@ func readProof(r io.Reader, want Secret) error {
 }
 
 // Within runs exchange, which reads and writes conn, and makes it end with ctx, or
-// after limit where ctx has no deadline. When it succeeds, conn has no deadline left.
+// after limit if ctx has no deadline. After success conn has no deadline.
 func Within(ctx context.Context, conn net.Conn, limit time.Duration, exchange func() error) error {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -289,7 +289,7 @@ func Within(ctx context.Context, conn net.Conn, limit time.Duration, exchange fu
 	})
 	err := exchange()
 	if !stop() {
-		<-interrupted // or it would set its deadline after ours is cleared
+		<-interrupted // otherwise it might set its deadline after ours is cleared
 		return context.Cause(ctx)
 	}
 	switch {

@@ -20,12 +20,12 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// Secret is what the ranks of one run share: 32 random bytes. The zero Secret stands
-// for none, and no handshake accepts it.
+// Secret is the secret that the ranks of one run share: 32 random bytes. The zero Secret means that there
+// is none; no handshake accepts it.
 //
-// Printing, logging or marshalling a Secret shows a placeholder. Two gaps are
-// left, where fmt asks no method: %p, and a struct that holds a Secret in an
-// unexported field. Types that hold one privately must not be printed.
+// Printing, logging or marshaling a Secret shows a placeholder. There are two
+// exceptions, for which fmt does not call a method: %p, and a struct that holds a Secret in an
+// unexported field. Types that hold one in such a field must not be printed.
 type Secret [32]byte
 
 const redacted = "[secret]"
@@ -36,8 +36,8 @@ func NewSecret() (s Secret) {
 	return s
 }
 
-// ParseSecret reads 64 hexadecimal digits, the form that Hex gives. Its errors
-// do not show the text.
+// ParseSecret parses 64 hexadecimal digits, the form that Hex returns. Its errors
+// do not contain the text.
 func ParseSecret(text string) (Secret, error) {
 	var s Secret
 	if len(text) != hex.EncodedLen(len(s)) {
@@ -45,7 +45,7 @@ func ParseSecret(text string) (Secret, error) {
 			len(text), hex.EncodedLen(len(s)))
 	}
 	if _, err := hex.Decode(s[:], []byte(text)); err != nil {
-		return Secret{}, errors.New("parse a secret: it has characters that are no hexadecimal digits")
+		return Secret{}, errors.New("parse a secret: it has characters that are not hexadecimal digits")
 	}
 	if s.IsZero() {
 		return Secret{}, errors.New("parse a secret: all of its digits are 0")
@@ -53,19 +53,19 @@ func ParseSecret(text string) (Secret, error) {
 	return s, nil
 }
 
-// Hex is the form in which a secret travels in an environment or a 0600 file: 64
-// hexadecimal digits.
+// Hex returns the secret as 64 hexadecimal digits, the form in which it travels in an environment or a file of mode
+// 0600.
 func (s Secret) Hex() string { return hex.EncodeToString(s[:]) }
 
-// Derive makes another secret out of s, bound to the given words: different
-// words, or the same text cut into words differently, give unrelated secrets.
-// s cannot be worked out from what is derived from it.
+// Derive returns another secret made from s and the given words. Different
+// words, or the same text split into words differently, give unrelated secrets.
+// s cannot be computed from them.
 func (s Secret) Derive(words ...string) Secret { return s.mac("derive", words...) }
 
 // Equal compares two secrets in a time that does not depend on their bytes.
 func (s Secret) Equal(other Secret) bool { return hmac.Equal(s[:], other[:]) }
 
-// IsZero tells whether s was never set.
+// IsZero reports whether s is the zero Secret.
 func (s Secret) IsZero() bool { return s.Equal(Secret{}) }
 
 // String returns a placeholder.
@@ -83,8 +83,8 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
 // MarshalText returns a placeholder, which ParseSecret refuses.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// mac is HMAC-SHA256 over purpose and words, each preceded by its length, so that
-// no two lists of words give the same input.
+// mac returns HMAC-SHA256 over purpose and words, each preceded by its length, so that
+// different lists of words give different inputs.
 func (s Secret) mac(purpose string, words ...string) Secret {
 	h := hmac.New(sha256.New, s[:])
 	add := func(word string) {
@@ -98,21 +98,21 @@ func (s Secret) mac(purpose string, words ...string) Secret {
 	return Secret(h.Sum(nil))
 }
 
-// KeyPath is where a user's key file is, by the variables that lookup finds: DDPBATCH_SECRET_FILE, or else .config/ddpbatch/key
-// below HOME. The file need not be there: see KeyFile.
+// KeyPath returns the path of the user's key file, from the variables that lookup finds: DDPBATCH_SECRET_FILE, or else .config/ddpbatch/key
+// below HOME. The file need not exist: see KeyFile.
 func KeyPath(lookup func(string) (string, bool)) (string, error) {
 	if path, _ := lookup("DDPBATCH_SECRET_FILE"); path != "" {
 		return path, nil
 	}
 	home, _ := lookup("HOME")
 	if home == "" {
-		return "", errors.New("HOME is not set, where the key is that the processes of this run share; set DDPBATCH_SECRET_FILE")
+		return "", errors.New("HOME, which holds the key that the processes of this run share, is not set; set DDPBATCH_SECRET_FILE")
 	}
 	return filepath.Join(home, ".config", "ddpbatch", "key"), nil
 }
 
-// RunSecret is what the processes of a run share that nobody gave a secret: one made of the key file at path, which all of them must see,
-// and the run's id. Other runs of the user have others.
+// RunSecret returns the secret of a run whose processes were not given one. It is made from the key file at path, which all of them must
+// see, and the run's id, so each run of the user has its own.
 func RunSecret(path, run string) (Secret, error) {
 	key, err := KeyFile(path)
 	if err != nil {
@@ -122,12 +122,12 @@ func RunSecret(path, run string) (Secret, error) {
 }
 
 // KeyFile returns the secret in the file at path, which holds 64 hexadecimal
-// digits and, if it likes, a newline. Where there is no such file, KeyFile
-// makes one with a new secret, mode 0600, and the folders above it, mode 0700; of several
-// processes that do so at once, on one machine or over NFS, all get the same secret.
+// digits and an optional newline. If there is no such file, KeyFile
+// makes one with a new secret, mode 0600, and the folders above it, mode 0700. If several
+// processes do so at once, on one machine or over NFS, all get the same secret.
 //
-// A file that another user owns, or that anyone but its owner may read or
-// write, is refused, also behind a symbolic link.
+// KeyFile refuses a file that another user owns, or that anyone but its owner may read or
+// write, also behind a symbolic link.
 func KeyFile(path string) (Secret, error) {
 	s, err := readKey(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -157,18 +157,18 @@ func readKey(path string) (Secret, error) {
 	return ParseSecret(strings.TrimSuffix(string(text), "\n"))
 }
 
-// private refuses what others could have read or written.
+// private refuses a file that others could have read or written.
 func private(info fs.FileInfo) error {
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return fmt.Errorf("its mode is %#o, so others may have read or changed it: delete it, and a new one is made", mode)
+		return fmt.Errorf("its mode is %#o, so others may have read or changed it: delete it, and ddpbatch makes a new one", mode)
 	}
 	if owner, uid := vfs.Owner(info), os.Geteuid(); owner != uid {
-		return fmt.Errorf("user %d owns it, and not user %d who runs this: name another file", owner, uid)
+		return fmt.Errorf("user %d owns it, not user %d, who runs this: name another file", owner, uid)
 	}
 	return nil
 }
 
-// createKey makes the file if it is still absent, whole.
+// createKey makes the file if it still does not exist. Other processes see it only with its whole content.
 func createKey(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -182,7 +182,7 @@ func createKey(path string) error {
 	return err
 }
 
-// withoutPath drops the path from an error, which names it already.
+// withoutPath removes the path from an error that its caller wraps with the path.
 func withoutPath(err error) error {
 	if perr, ok := errors.AsType[*fs.PathError](err); ok {
 		return perr.Err
