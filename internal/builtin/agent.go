@@ -19,17 +19,17 @@ import (
 	"ddpbatch/trainer"
 )
 
-// beatEvery is how often the heartbeat file is changed at most: steps may take microseconds.
+// beatEvery is the shortest time between two changes of the heartbeat file: steps may take microseconds.
 const beatEvery = time.Second
 
-// heartbeat shows the agent that this rank gets on, by the file DDPBATCH_HEARTBEAT_FILE. Whoever does a part of the
-// work calls beat: were it a goroutine of its own, a rank that hangs would seem to live. Safe for concurrent use.
+// heartbeat shows the agent that this rank makes progress, by the file DDPBATCH_HEARTBEAT_FILE. The code that does the
+// work calls beat. A separate goroutine would make a rank that hangs seem alive. It may be used by several goroutines at once.
 type heartbeat struct {
-	path   string // "": nobody looks
+	path   string // "": there is no heartbeat file
 	began  time.Time
 	next   atomic.Int64              // when to change the file again, since began
-	step   atomic.Int64              // the last that was finished; 0: none was
-	spent  [watch.Parts]atomic.Int64 // time.Durations in steps
+	step   atomic.Int64              // the last finished step; 0: none
+	spent  [watch.Parts]atomic.Int64 // time.Durations spent in steps
 	log    *slog.Logger
 	warned sync.Once
 }
@@ -51,7 +51,7 @@ func (h *heartbeat) beat() {
 	}
 }
 
-// progress notes where the rank is, for the next beat.
+// progress records the rank's last step and times for the next beat.
 func (h *heartbeat) progress(step int64, spent trainer.Spent) {
 	h.step.Store(step)
 	h.spent[watch.Compute].Store(int64(spent.Compute))
@@ -59,8 +59,8 @@ func (h *heartbeat) progress(step int64, spent trainer.Spent) {
 	h.spent[watch.Comm].Store(int64(spent.Comm))
 }
 
-// write changes the file: before the first step its time alone. The line has one length, and takes the place of the one before it, so
-// that a reader finds a whole one at any time.
+// write changes the file; before the first step it changes only the file's time. All lines have the same length, and each replaces the one
+// before it, so that a reader always finds a whole line.
 func (h *heartbeat) write() error {
 	b := watch.Beat{Step: h.step.Load()}
 	if b.Step == 0 {
@@ -82,7 +82,7 @@ func (h *heartbeat) write() error {
 	return errors.Join(err, f.Close())
 }
 
-// touch says that a file was changed at now, and makes it if need be.
+// touch sets the time of a file to now, and makes the file if it does not exist.
 func touch(path string, now time.Time) error {
 	err := os.Chtimes(path, now, now)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -95,8 +95,7 @@ func touch(path string, now time.Time) error {
 	return f.Close()
 }
 
-// fs is the operating system's file system, where what is written counts as getting on: the save of a large model, in which there are
-// no steps.
+// fs returns the operating system's file system, with writes that also call beat: while a large model is saved there are no steps.
 func (h *heartbeat) fs() vfs.FS { return beatingFS{vfs.OS{}, h} }
 
 type beatingFS struct {
@@ -104,7 +103,7 @@ type beatingFS struct {
 	heart *heartbeat
 }
 
-// PrivateDir and Within are no part of vfs.FS.
+// PrivateDir and Within are not part of vfs.FS.
 func (b beatingFS) PrivateDir(name string) error { return vfs.PrivateDir(b.FS, name) }
 func (b beatingFS) Within(dir string) vfs.FS     { return beatingFS{vfs.Within(b.FS, dir), b.heart} }
 
@@ -129,12 +128,13 @@ func (b beatingFile) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// stopFileLook is the longest time between looks for the stop file. After the first look each rank has moments of its own: ranks that begin
-// together would ask a file server together.
+// stopFileLook is the longest time between checks for the stop file. The times are random, as ranks that begin together would otherwise ask
+// a file server together.
 const stopFileLook = time.Second
 
-// askedToStop is closed when this rank is asked to save and end: by a signal that ends ctx, or by a warning, which comes as
-// launch.warn_signal and as the file DDPBATCH_STOP_FILE. One of them may come before this listens, or not at all.
+// askedToStop returns a channel that is closed when this rank is asked to save and end: by a signal that ends ctx, or by a warning, which
+// comes as launch.warn_signal and as the file DDPBATCH_STOP_FILE. One of these may come before askedToStop listens, or never. The caller
+// calls end to stop listening.
 func (r *Rank) askedToStop(ctx context.Context) (stop <-chan struct{}, end func()) {
 	asked, over := make(chan struct{}), make(chan struct{})
 	signals := make(chan os.Signal, 1)
@@ -162,7 +162,7 @@ func (r *Rank) askedToStop(ctx context.Context) (stop <-chan struct{}, end func(
 	}
 }
 
-// awaitWarning is true when a warning has come, and false when it is over.
+// awaitWarning returns true when a warning has come, and false when over is closed.
 func awaitWarning(ctx context.Context, signals <-chan os.Signal, stopFileExists func() bool, over <-chan struct{}) bool {
 	if stopFileExists() {
 		return true // the warning came before this rank listened

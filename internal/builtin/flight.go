@@ -13,11 +13,11 @@ import (
 	"ddpbatch/internal/pause"
 )
 
-// flightWait is how long a flight record may take to be written: where the file system does not answer, the goroutines say why.
+// flightWait is how long writing a flight record may take. If the file system does not answer, the dump of the goroutines shows it.
 const flightWait = 500 * time.Millisecond
 
-// recordOnQuit has a QUIT, by which an agent asks a rank that hangs for its goroutines, write the flight record before it has its usual
-// effect.
+// recordOnQuit makes SIGQUIT, by which an agent asks a rank that hangs for its goroutines, first write the flight record. After that the
+// signal has its usual effect. The caller calls end to undo this.
 func (r *Rank) recordOnQuit() (end func()) {
 	path := r.get("DDPBATCH_FLIGHT_FILE")
 	if path == "" {
@@ -31,7 +31,7 @@ func (r *Rank) recordOnQuit() (end func()) {
 		case <-signals:
 			r.writeFlight(path)
 			signal.Reset(syscall.SIGQUIT)
-			_ = unix.Kill(os.Getpid(), syscall.SIGQUIT) // this process, which may always
+			_ = unix.Kill(os.Getpid(), syscall.SIGQUIT) // a process may always signal itself
 		case <-over:
 			signal.Stop(signals)
 		}
@@ -42,7 +42,7 @@ func (r *Rank) recordOnQuit() (end func()) {
 	}
 }
 
-// writeFlight waits for the record to be written, but not for long.
+// writeFlight writes the record, and waits for that at most flightWait.
 func (r *Rank) writeFlight(path string) {
 	written := make(chan error, 1)
 	go func() {
@@ -53,6 +53,6 @@ func (r *Rank) writeFlight(path string) {
 		written <- err
 	}()
 	if err, came := pause.Await(written, flightWait); !came || err != nil {
-		r.Log.Warn("the flight recorder could not be written", "file", path, "error", err)
+		r.Log.Warn("cannot write the flight record", "file", path, "error", err)
 	}
 }

@@ -31,11 +31,11 @@ import (
 // Rank is one rank of the built-in trainer.
 type Rank struct {
 	Job     *jobfile.Job
-	Run     *rundir.Dir // nil: nobody launched this rank, which then asks NewRun for one
+	Run     *rundir.Dir // nil: no agent started this rank, which then calls NewRun
 	Attempt int         // 0: this rank claims one
 	NewRun  func() (*rundir.Dir, error)
 
-	Lookup   func(name string) (string, bool) // a variable of this process
+	Lookup   func(name string) (string, bool) // looks up a variable of this process
 	Hostname string
 	Now      func() time.Time
 	Out      io.Writer
@@ -45,11 +45,11 @@ type Rank struct {
 	comm  *mpi.Comm
 	heart *heartbeat
 
-	deadline  time.Time // when the allocation ends; zero: nobody knows
-	outOfTime bool      // training has stopped because of it
+	deadline  time.Time // when the allocation ends; zero: unknown
+	outOfTime bool      // training has stopped because of the deadline
 
-	// on rank 0 alone
-	claimed     bool // by this rank, which then owes the verdict
+	// only on rank 0
+	claimed     bool // this rank has claimed the attempt, and must write the verdict
 	checkpoints *checkpoint.Dir
 	metrics     io.WriteCloser
 	events      *tensorboard.Writer // nil: the job does not ask for them
@@ -78,20 +78,20 @@ func (r *Rank) Work(ctx context.Context) (err error) {
 	if err == nil {
 		err = r.train(ctx)
 	}
-	if r.claimed { // also where it could not be opened: an attempt without a verdict may still run
+	if r.claimed { // also if openRun failed: other commands take an attempt without a verdict for a running one
 		v := r.verdict(ctx, err)
 		err = errors.Join(err, r.Run.WriteVerdict(v), r.Run.FinalizeOverride(v.Exit != exit.Mismatch))
 	}
 	return err
 }
 
-// verdict is that of an attempt without an agent, which ended with err.
+// verdict returns the verdict of an attempt without an agent that ended with err.
 func (r *Rank) verdict(ctx context.Context, err error) rundir.Verdict {
 	v := rundir.Verdict{
 		Attempt: r.Attempt, Cause: "done", FirstRank: -1, Host: r.Hostname, Exit: r.ExitCode(err), Time: r.Now(),
 		Message: "training is done",
 	}
-	v.Saved = v.Exit == exit.Requeue // a trainer ends with it once what it did is saved
+	v.Saved = v.Exit == exit.Requeue // a trainer ends with this code only after a save
 	switch {
 	case err != nil && ctx.Err() != nil:
 		v.Cause, v.Message = "cancelled", fmt.Sprint(context.Cause(ctx))
@@ -108,7 +108,7 @@ func (r *Rank) verdict(ctx context.Context, err error) rundir.Verdict {
 	return v
 }
 
-// openRun opens what only rank 0 writes: checkpoints and metrics. A rank that nobody launched
+// openRun opens what only rank 0 writes: checkpoints and metrics. A rank that no agent started
 // makes a run directory of its own.
 func (r *Rank) openRun() (err error) {
 	if r.Run == nil {
@@ -140,12 +140,13 @@ func (r *Rank) openRun() (err error) {
 	return nil
 }
 
-// node tells this rank's node from the others: by its number, which launchers give, as simulated ones have one name.
+// node returns what identifies this rank's node: its number, if a launcher has set it, as simulated nodes share one host name; otherwise
+// its host name.
 func (r *Rank) node() string {
 	if n, ok := r.Lookup("GROUP_RANK"); ok {
 		return n
 	}
-	name, _ := os.Hostname() // "": all ranks are on one node, then
+	name, _ := os.Hostname() // "": all ranks count as on one node
 	return name
 }
 
@@ -171,7 +172,7 @@ func (r *Rank) train(ctx context.Context) error {
 	if r.events != nil {
 		cfg.Scalars = r.events.Scalars
 	}
-	// A stop is agreed on by all ranks at a step's end: the signal must not tear a collective.
+	// All ranks agree on a stop at a step's end: a signal must not interrupt a collective.
 	result, err := trainer.Run(context.WithoutCancel(ctx), r.Job.Train, cfg)
 	r.outOfTime = result.OutOfTime
 	if r.metrics != nil {
@@ -203,12 +204,12 @@ func (r *Rank) train(ctx context.Context) error {
 	return nil
 }
 
-// victimWait is how long a rank that only lost its peers waits to be stopped: its agent hears of
+// victimWait is how long a rank that has only lost its peers waits to be stopped: its agent learns of
 // the lost rank's own end well within that.
 const victimWait = 5 * time.Second
 
-// letOthersFailFirst holds a rank back whose only trouble is that another one has failed. Word of that
-// reaches it sooner than that rank's exit reaches the agents, and the run's verdict must name the rank
+// letOthersFailFirst delays the end of a rank that failed only because another rank has failed. It learns of that
+// sooner than the agents learn of the other rank's exit, and the run's verdict must name the rank
 // that failed, not the first one to notice. The agent's TERM ends the wait.
 func (r *Rank) letOthersFailFirst(ctx context.Context, err error) {
 	victim := errors.Is(err, trainer.ErrElsewhere) || errors.Is(err, mpi.ErrLost) || errors.Is(err, mpi.ErrLeft) ||
@@ -221,7 +222,7 @@ func (r *Rank) letOthersFailFirst(ctx context.Context, err error) {
 	}
 }
 
-// printEnd prints where the checkpoint is and how to go on.
+// printEnd prints where the checkpoint is and how to resume.
 func (r *Rank) printEnd(result trainer.Result) {
 	var more []string
 	if result.Early || !result.Stopped {
@@ -243,7 +244,7 @@ func (r *Rank) printEnd(result trainer.Result) {
 	fmt.Fprintf(out, "resume: %s\n", submission.ResumeCommand(r.Run, more...))
 }
 
-// export writes the model of the last step to where the job wants it.
+// export writes the model of the last step to the file that the job names.
 func (r *Rank) export(ctx context.Context, result trainer.Result) error {
 	file := r.Job.ExportPath()
 	if file == "" || result.Checkpoint == "" {
@@ -265,11 +266,11 @@ func (r *Rank) export(ctx context.Context, result trainer.Result) error {
 	return nil
 }
 
-// speakEvery is how often a rank tells how training goes in the middle of an epoch.
+// speakEvery is how often a rank reports progress in the middle of an epoch.
 const speakEvery = 10 * time.Second
 
-// threads is how many cores the built-in trainer computes on: what the launcher, or the user, has written to OMP_NUM_THREADS, or else
-// those that this process may run on.
+// threads returns how many cores the built-in trainer computes on: OMP_NUM_THREADS, which the launcher or the user has set, or else the
+// number of cores that this process may run on.
 func (r *Rank) threads() int {
 	if n, err := strconv.Atoi(r.get("OMP_NUM_THREADS")); err == nil && n > 0 {
 		return n
@@ -281,7 +282,7 @@ func (r *Rank) threads() int {
 	return max(1, mask.Count())
 }
 
-// libraryDirs are where a site's own BLAS may be that the system's loader does not know.
+// libraryDirs returns the folders in which a BLAS library may be that the system's loader does not find.
 func (r *Rank) libraryDirs() []string {
 	if conda := r.get("CONDA_PREFIX"); conda != "" {
 		return []string{filepath.Join(conda, "lib")}
@@ -289,14 +290,14 @@ func (r *Rank) libraryDirs() []string {
 	return nil
 }
 
-// RefuseSingleton stops tasks of one srun that would each train alone, unaware of each
-// other.
+// RefuseSingleton returns an error if this is one of several tasks of an srun that would each train
+// alone.
 func RefuseSingleton(lookup func(string) (string, bool)) error {
 	if _, ok := lookup("WORLD_SIZE"); ok {
 		return nil
 	}
 	alloc, err := slurm.FromEnviron(lookup)
-	tasks := placement.Tasks(lookup) // without a job, too: somebody cleared half of the environment
+	tasks := placement.Tasks(lookup) // also without SLURM_JOB_ID: part of the environment may have been cleared
 	switch {
 	case err == nil:
 		tasks = alloc.Tasks
@@ -312,7 +313,7 @@ func RefuseSingleton(lookup func(string) (string, bool)) error {
 	}
 }
 
-// JoinWorld meets the other ranks by env://, or stays alone where nobody said that there are any.
+// JoinWorld connects to the other ranks by env://. If WORLD_SIZE is 1 or not set, it returns a group of only this process.
 func JoinWorld(ctx context.Context, lookup func(string) (string, bool), cfg mpi.Config, log *slog.Logger) (*mpi.Comm, error) {
 	size, ok := lookup("WORLD_SIZE")
 	if !ok || size == "1" {
