@@ -20,8 +20,8 @@ type Canceller struct {
 	Runs string // the folder in which job ids are looked up
 }
 
-// Cancel cancels the jobs that name means and that are not over. It returns their run and the ids of those that it has cancelled, of which
-// there may be some although it failed. That jobs were over before is an error only where all of them were.
+// Cancel cancels the jobs that name means and that are not over. It returns their run and the ids of those that it has canceled; there may
+// be some even if it returns an error. It is an error if all jobs were over before, but not if only some were.
 func (c *Canceller) Cancel(ctx context.Context, name string) (*rundir.Dir, []string, error) {
 	run, ids, err := c.View.FindJobs(c.Runs, name)
 	if err == nil {
@@ -46,18 +46,19 @@ func (c *Canceller) Cancel(ctx context.Context, name string) (*rundir.Dir, []str
 	return nil, nil, usage.Errorf("%s was started by hand, not submitted; press Ctrl-C where it runs", c.View.From.Short(run.Path()))
 }
 
-// submitted is the run that name means, and its jobs, after what nobody lived to record of its newest submission.
+// submitted returns the run that name means, and its jobs. First it records a job of the newest submission that the command that submitted
+// it did not record, because it was killed.
 func (c *Canceller) submitted(ctx context.Context, name string, run *rundir.Dir, ids []string) (*rundir.Dir, []string, error) {
 	path := c.View.From.Short(run.Path())
 	s, err := submission.Newest(ctx, run, false, submission.AskUserJobs(c.Env.Slurm))
 	if err != nil {
 		return nil, nil, err
 	}
-	if s.Chain && s.By != nil { // its further links would be submitted after the cancel
+	if s.Chain && s.By != nil { // the rest of the chain would be submitted after the cancel
 		return nil, nil, beingSubmitted(path, s.By)
 	}
 	var recorded bool
-	if run.IsOwn() { // root only looks
+	if run.IsOwn() { // for another user's run root does not write
 		recorded, err = c.Env.RecordLost(s)
 	}
 	switch {
@@ -68,20 +69,20 @@ func (c *Canceller) submitted(ctx context.Context, name string, run *rundir.Dir,
 			ids = nil
 		}
 		return run, append(ids, s.JobID().String()), nil
-	case recorded: // and there is a job more
+	case recorded: // there is one more job now
 		return c.View.FindJobs(c.Runs, name)
 	case s.Open != nil && s.Asked != nil:
-		return nil, nil, fmt.Errorf("look for the job of %s, which nobody lived to record: %w", path, s.Asked)
+		return nil, nil, fmt.Errorf("look for the job of %s, which its submission did not record: %w", path, s.Asked)
 	case s.Open != nil && s.By != nil:
 		return nil, nil, beingSubmitted(path, s.By)
 	case ids[0] == "":
-		return nil, nil, usage.Errorf("%s has no job: its submission was cut short, and Slurm knows none of its script", path)
+		return nil, nil, usage.Errorf("%s has no job: its submission was interrupted, and Slurm does not know a job of its script", path)
 	}
 	return run, ids, nil
 }
 
 func beingSubmitted(path string, by *rundir.Claimant) error {
-	return &usage.Error{Message: fmt.Sprintf("%s is just being submitted: %s", path, by), Hint: "cancel it when that has ended"}
+	return &usage.Error{Message: fmt.Sprintf("%s is being submitted just now: %s", path, by), Hint: "cancel it when that has ended"}
 }
 
 // jobs cancels those of a run's jobs that are not over.
@@ -110,7 +111,7 @@ func (c *Canceller) jobs(ctx context.Context, run *rundir.Dir, ids []string) (do
 	return done, errors.Join(failed...)
 }
 
-// chain cancels those links of a chain that are not over, all at once: else the next would begin in between.
+// chain cancels those links of a chain that are not over, all with one command: otherwise the next link could begin in between.
 func (c *Canceller) chain(ctx context.Context, run *rundir.Dir, ids []string) (done []string, err error) {
 	open, err := c.View.Open(ctx, run, ids)
 	switch {
@@ -138,10 +139,10 @@ func (c *Canceller) chain(ctx context.Context, run *rundir.Dir, ids []string) (d
 }
 
 func notCancelled(err error) error {
-	return fmt.Errorf("%w (until it is resumed, the run will not be requeued, as it is marked as cancelled)", err)
+	return fmt.Errorf("%w (the run is marked as cancelled, so it will not be requeued until it is resumed)", err)
 }
 
-// job marks a job as cancelled, and cancels it; unknown is why Slurm did not say whether it is over.
+// job marks a job as canceled, and cancels it. unknown is the error if Slurm did not say whether the job is over.
 func (c *Canceller) job(ctx context.Context, run *rundir.Dir, id string, unknown error) error {
 	c.mark(run, id)
 	err := unknown
@@ -154,7 +155,7 @@ func (c *Canceller) job(ctx context.Context, run *rundir.Dir, id string, unknown
 	return nil
 }
 
-// simulation asks the process that simulates a run to do what scancel does.
+// simulation asks the process that simulates a run to cancel it, as scancel does.
 func (c *Canceller) simulation(ctx context.Context, run *rundir.Dir, id string) error {
 	fd, ok := runview.OpenSimulation(run, id)
 	if !ok {
@@ -167,7 +168,7 @@ func (c *Canceller) simulation(ctx context.Context, run *rundir.Dir, id string) 
 	}
 	c.mark(run, id)
 	if err := unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0); err != nil {
-		return fmt.Errorf("cancel %s: tell process %s: %w", c.View.From.Short(run.Path()), id, err)
+		return fmt.Errorf("cancel %s: signal process %s: %w", c.View.From.Short(run.Path()), id, err)
 	}
 	return nil
 }
@@ -175,11 +176,11 @@ func (c *Canceller) simulation(ctx context.Context, run *rundir.Dir, id string) 
 // mark records the cancel in the ledger.
 func (c *Canceller) mark(run *rundir.Dir, id string) {
 	if err := c.Env.NoteCancel(run, id); err != nil {
-		c.Env.Log.Warn("the job is to be cancelled, but its ledger could not be written", "job", id, "error", err)
+		c.Env.Log.Warn("cannot record the cancel of the job in the run's ledger", "job", id, "error", err)
 	}
 }
 
-// alreadyEnded is the error of a cancel that came too late.
+// alreadyEnded returns the error of a cancel that came too late.
 func alreadyEnded(id, how string) error {
 	return &usage.Error{Message: fmt.Sprintf("job %s has ended already: %s", id, how), Hint: "there is nothing to cancel"}
 }

@@ -82,7 +82,7 @@ func TestCancelDoesWhatItCanOfSeveral(t *testing.T) {
 	a.Queue("12_0 COMPLETED", "12_3 COMPLETED", "13_1 RUNNING", "14_2 RUNNING")
 	a.First("scancel", `[ "$1" != 14 ] || { echo 'scancel: error: Access/permission denied' >&2; exit 1; }`)
 	err := cancels(t, a.Slurm, a.Run, a.Run.Path(), []string{"13"}, []string{"13", "14"},
-		"Access/permission denied (until it is resumed, the run will not be requeued, as it is marked as cancelled)")
+		"Access/permission denied (the run is marked as cancelled, so it will not be requeued until it is resumed)")
 	if misused(err) || strings.Contains(err.Error(), "job 12") {
 		t.Errorf("%v", err)
 	}
@@ -228,7 +228,7 @@ func TestCancelRecordsALostJob(t *testing.T) {
 	}
 	p.Must(os.Remove(filepath.Join(p.Dir, "squeue.err")))
 	fakeslurm.ClaimByOther(t, run)
-	underWay := " is just being submitted: " + fakeslurm.OtherClaimWords + "; cancel it when that has ended"
+	underWay := " is being submitted just now: " + fakeslurm.OtherClaimWords + "; cancel it when that has ended"
 	if err := cancels(t, p, run, run.Path(), nil, nil, underWay); !misused(err) {
 		t.Errorf("%v", err)
 	}
@@ -242,7 +242,7 @@ func TestCancelRecordsALostJob(t *testing.T) {
 func TestCancelWithoutAJobIsMisuse(t *testing.T) {
 	p := fakeslurm.New(t)
 	for kind, says := range map[string]string{
-		"slurm":    "has no job: its submission was cut short, and Slurm knows none of its script",
+		"slurm":    "has no job: its submission was interrupted, and Slurm does not know a job of its script",
 		"train":    "was started by hand, not submitted; press Ctrl-C where it runs",
 		"simulate": "job 999999999 has ended already",
 	} {

@@ -1,3 +1,3 @@
-// Package cancel ends a run's jobs because a person wants it: those that Slurm has, or the process that simulates one. The wish is in the
-// run's ledger before anybody acts on it, so that an attempt which ends just then does not requeue its job.
+// Package cancel cancels a run's jobs when a person asks for it: those in Slurm, or the process that simulates one. It records the cancel
+// in the run's ledger before it acts, so that an attempt that ends just then does not requeue its job.
 package cancel
