@@ -13,16 +13,16 @@ import (
 	"ddpbatch/internal/submission"
 )
 
-// Cleaner removes runs of a folder.
+// Cleaner removes runs from a folder.
 type Cleaner struct {
 	Env    submission.Env
 	View   *runview.Viewer
 	Runs   string        // the folder
-	Older  time.Duration // since anything happened to the run
-	States []string      // of runs, as status shows them; none: all
+	Older  time.Duration // the least time since anything happened to the run
+	States []string      // states of runs, in lower case, as status shows them; empty: all
 }
 
-// Run is one that may go.
+// Run is a run that may be removed.
 type Run struct {
 	Dir   *rundir.Dir
 	Job   string
@@ -31,7 +31,7 @@ type Run struct {
 	Bytes int64
 }
 
-// Choose finds the caller's own runs that have ended, and match. One whose state nobody can tell never does.
+// Choose returns the caller's own runs that have ended and match. A run whose state is unknown does not match.
 func (c *Cleaner) Choose(ctx context.Context) (chosen []Run, err error) {
 	all, err := rundir.List(c.Runs)
 	if err != nil {
@@ -48,24 +48,24 @@ func (c *Cleaner) Choose(ctx context.Context) (chosen []Run, err error) {
 		}
 		last, err := all[i].LastChange()
 		if err != nil || c.Env.Now().Sub(last) < c.Older {
-			continue // who cannot read a ledger knows nothing of its run
+			continue // without its ledger the state of a run is unknown
 		}
 		chosen = append(chosen, Run{all[i], row.Job, row.State, last, all[i].Size()})
 	}
 	return chosen, nil
 }
 
-// hasEnded reports whether a run is known to have ended, for good as far as nobody resumes it. What Slurm does not tell of, as its commands
-// are not here, say, has not where its ledger has Slurm start a job.
+// hasEnded reports whether a run is known to have ended and will not go on unless somebody resumes it. If Slurm does not report the job,
+// for example because its commands are not on this machine, and the ledger expects Slurm to start a job, the run has not ended.
 func hasEnded(row runview.RunStatus) bool {
 	return row.Failed == nil && row.Ended && !row.Simulated && row.State != "UNKNOWN" && (row.Reported || !row.Expected)
 }
 
-// atOnce is how many runs are claimed, and asked for, before they are removed: so few that little time passes between.
+// atOnce is how many runs are claimed and checked together before they are removed: so few that little time passes in between.
 const atOnce = 32
 
-// Remove removes runs that Choose has found. It claims each, so that no other command submits it meanwhile, and asks for their states
-// once more. It returns those that are gone; the error names the others.
+// Remove removes runs that Choose has found. It claims each run, so that no other command submits it meanwhile, and checks their states
+// again. It returns the runs that it has removed; the error names the others.
 func (c *Cleaner) Remove(ctx context.Context, chosen []Run) (gone []Run, failed error) {
 	for some := range slices.Chunk(chosen, atOnce) {
 		if ctx.Err() != nil {
@@ -79,7 +79,7 @@ func (c *Cleaner) Remove(ctx context.Context, chosen []Run) (gone []Run, failed 
 
 func (c *Cleaner) remove(ctx context.Context, chosen []Run) (gone []Run, failed error) {
 	stays := func(run Run, why any) {
-		failed = errors.Join(failed, fmt.Errorf("%s stays: %v", run.Dir.Path(), why)) // whatever its class, clean has failed
+		failed = errors.Join(failed, fmt.Errorf("%s stays: %v", run.Dir.Path(), why)) // %v: the error must not set the exit code of clean
 	}
 	var claimed []Run
 	var dirs []*rundir.Dir
@@ -98,7 +98,7 @@ func (c *Cleaner) remove(ctx context.Context, chosen []Run) (gone []Run, failed 
 		return nil, errors.Join(failed, err)
 	}
 	for i, run := range claimed {
-		lost := submission.CheckClaim(claims[i]) // this process may have stood still
+		lost := submission.CheckClaim(claims[i]) // this process may have been stopped for a while
 		switch row := rows[i]; {
 		case ctx.Err() != nil:
 			return gone, errors.Join(failed, context.Cause(ctx))
@@ -107,7 +107,7 @@ func (c *Cleaner) remove(ctx context.Context, chosen []Run) (gone []Run, failed 
 		case row.Failed != nil:
 			stays(run, row.Failed)
 		case !hasEnded(row):
-			stays(run, "its state is "+row.State+" by now")
+			stays(run, "its state is now "+row.State)
 		default:
 			if err := run.Dir.Remove(); err != nil {
 				failed = errors.Join(failed, err)
@@ -119,7 +119,7 @@ func (c *Cleaner) remove(ctx context.Context, chosen []Run) (gone []Run, failed 
 	return gone, failed
 }
 
-// RemoveLeft removes what commands before this one have left half removed.
+// RemoveLeft removes the rest of runs that earlier commands have removed only in part.
 func (c *Cleaner) RemoveLeft() error {
 	left, err := rundir.LeftRemovals(c.Runs)
 	for _, path := range left {
