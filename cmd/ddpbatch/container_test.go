@@ -209,7 +209,7 @@ func testContainerRanks(t *testing.T, rig *containerRig, runtime string) {
 }
 
 func testContainerEnds(t *testing.T, rig *containerRig, runtime string) {
-	noProgram, saysSo := 127, "podman found no such program in the image"
+	noProgram, saysSo := 127, "podman did not find the program in the image"
 	if runtime == "charliecloud" {
 		noProgram, saysSo = 1, "can't execve(2): no-such-program: No such file"
 	}

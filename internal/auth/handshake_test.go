@@ -167,7 +167,7 @@ func TestVersionMismatchIsSaid(t *testing.T) {
 		}
 		if !errors.Is(err, ErrProtocol) || !strings.Contains(err.Error(), fmt.Sprint("version ", Version)) ||
 			!strings.Contains(err.Error(), fmt.Sprint("version ", Version+1)) {
-			t.Errorf("error %q does not tell both versions", err)
+			t.Errorf("error %q does not name both versions", err)
 		}
 	}
 	t.Run("client is later", func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestVersionMismatchIsSaid(t *testing.T) {
 		s.Close()
 		check(t, err)
 		if got := <-reply; got != string(AppendPreface(nil, Version)) {
-			t.Errorf("the client was told %q", got)
+			t.Errorf("the client got %q", got)
 		}
 	})
 	t.Run("server is later", func(t *testing.T) {

@@ -276,7 +276,7 @@ func TestCancelSignalsTheSimulation(t *testing.T) {
 	cancels(t, p, run, run.Path(), []string{id}, []string{id}, "")
 	testkit.Within(t, testkit.Patience, func() { <-signals })
 	if len(signals) > 0 {
-		t.Error("the process was told twice: for the element, too")
+		t.Error("the process got the signal twice: for the element, too")
 	}
 }
 

@@ -7,12 +7,12 @@ GLOBL ·integers(SB), NOPTR|RODATA, $8
 DATA ·integers(SB)/8, $integers<>(SB)
 
 // integers is void integers(Call *c) in the System V calling convention, on the C stack: c->result = c->fn(c->args[0], ..., c->args[14]).
-// The function takes as many as it has.
+// The function reads as many arguments as it has.
 TEXT integers<>(SB), NOSPLIT|NOFRAME, $0
 	PUSHQ BP
 	MOVQ  SP, BP
 	PUSHQ BX
-	SUBQ  $72, SP // nine arguments of 8 bytes; the stack is aligned to 16 then
+	SUBQ  $72, SP // nine arguments of 8 bytes; after this the stack is aligned to 16
 	MOVQ  DI, BX
 
 	MOVQ (Call_args+48)(BX), AX

@@ -7,7 +7,7 @@ GLOBL ·integers(SB), NOPTR|RODATA, $8
 DATA ·integers(SB)/8, $integers<>(SB)
 
 // integers is void integers(Call *c) in the calling convention of AAPCS64, on the C stack: c->result = c->fn(c->args[0], ..., c->args[14]).
-// The function takes as many as it has. The assembler saves the link register. It has been tested under emulation (QEMU) only.
+// The function reads as many arguments as it has. The assembler saves the link register. This was tested only under emulation (QEMU).
 TEXT integers<>(SB), NOSPLIT, $0
 	SUB  $80, RSP // seven arguments of 8 bytes, and R19, which is the caller's; aligned to 16
 	MOVD R19, 64(RSP)

@@ -9,54 +9,54 @@ import (
 )
 
 var (
-	// ErrNotFound: the loader finds no library of that name.
+	// ErrNotFound means that the loader does not find a library of that name.
 	ErrNotFound = errors.New("no such library")
-	// ErrUnsupported: this build of the program loads no libraries.
-	ErrUnsupported = errors.New("this build loads no libraries: it was built with -tags static, or not for Linux on amd64 or arm64")
+	// ErrUnsupported means that this build of the program cannot load libraries.
+	ErrUnsupported = errors.New("this build cannot load libraries: it was built with -tags static, or not for Linux on amd64 or arm64")
 )
 
 // Library is a library that has been loaded.
 type Library uintptr
 
-// Function is the address of a C function, 0 where there is none.
+// Function is the address of a C function, or 0 if there is none.
 type Function uintptr
 
-// maxArguments is how many arguments a function can have.
+// maxArguments is how many arguments a function may have.
 const maxArguments = 15
 
-// Call is the block in which a call hands its arguments to C. It is for one call at a time.
+// Call is the block in which a call passes its arguments to C. It may be used for one call at a time.
 type Call struct {
 	fn     Function
 	args   [maxArguments]uintptr
 	result uintptr
 }
 
-// Buffer is memory of n bytes that Go does not move, for C to read or write while it is referred to from Go.
+// Buffer returns n bytes that Go does not move, which C may read or write while Go has a reference to them.
 //
 //go:noinline
-func Buffer(n int) []byte { return make([]byte, n) } // a caller that it is inlined in could have it on its stack
+func Buffer(n int) []byte { return make([]byte, n) } // if it were inlined, the buffer could be on the caller's stack
 
-// New is a value that Go does not move, for C to read or write while it is referred to from Go.
+// New returns a pointer to a value that Go does not move, which C may read or write while Go has a reference to it.
 //
 //go:noinline
-func New[T any]() *T { return new(T) } // as Buffer
+func New[T any]() *T { return new(T) } // not inlined, for the same reason as Buffer
 
-// Text is a C string.
+// Text returns s as a C string.
 func Text(s string) []byte {
 	b := Buffer(len(s) + 1)
 	copy(b, s)
 	return b
 }
 
-// Address is that of what p points to, for a call.
+// Address returns the address of *p, for a call.
 func Address[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }
 
-// String is the text of a C string, none for NULL.
+// String returns the text of the C string at p, or "" for NULL.
 func String(p uintptr) string {
 	if p == 0 {
 		return ""
 	}
-	start := *(*unsafe.Pointer)(unsafe.Pointer(&p)) // memory of C, which vet takes for Go's
+	start := *(*unsafe.Pointer)(unsafe.Pointer(&p)) // p is C's memory; a plain conversion would make vet complain
 	n := 0
 	for *(*byte)(unsafe.Add(start, n)) != 0 {
 		n++
@@ -64,7 +64,7 @@ func String(p uintptr) string {
 	return string(unsafe.Slice((*byte)(start), n))
 }
 
-// File is the file that a function comes from, without links; empty where that cannot be told (proc_pid_maps(5)).
+// File returns the path, without symbolic links, of the file that a function comes from, or "" if it is unknown (proc_pid_maps(5)).
 func (f Function) File() string {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {

@@ -103,7 +103,7 @@ func TestWhatIsNotThereIsNotFound(t *testing.T) {
 		t.Errorf("%v, want ErrNotFound", err)
 	}
 	if _, err := Open("/dev/null"); err == nil || errors.Is(err, ErrNotFound) {
-		t.Errorf("a file that is no library: %v", err)
+		t.Errorf("a file that is not a library: %v", err)
 	}
 	if file := Self.Symbol("labs").File(); !strings.Contains(file, "/libc") {
 		t.Errorf("labs comes from %q", file)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open loads a library by its path, or by a name that the loader looks for (dlopen(3)). It stays loaded.
+// Open loads a library by its path, or by a name that the loader searches for (dlopen(3)). The library stays loaded until Close.
 func Open(name string) (Library, error) {
 	h, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err == nil {
@@ -24,10 +24,10 @@ func Open(name string) (Library, error) {
 	return 0, fmt.Errorf("load %s: %w", name, err)
 }
 
-// Close unloads a library in which nothing has been called.
+// Close unloads a library of which no function has been called.
 func (l Library) Close() { _ = purego.Dlclose(uintptr(l)) }
 
-// Symbol returns a function of the library, 0 where it has none of that name.
+// Symbol returns the function of that name in the library, or 0 if there is none.
 func (l Library) Symbol(name string) Function {
 	addr, err := purego.Dlsym(uintptr(l), name)
 	if err != nil {
@@ -36,10 +36,10 @@ func (l Library) Symbol(name string) Function {
 	return Function(addr)
 }
 
-// Self is the program itself with what it was linked with: the C library.
+// Self is the program itself with the libraries that it was linked with, such as the C library.
 const Self = Library(purego.RTLD_DEFAULT)
 
-// Getenv is a variable of the environment that C code of this process sees (getenv(3)), empty where there is none.
+// Getenv returns a variable of the environment that C code of this process sees (getenv(3)), or "" if it is not set.
 func Getenv(name string) string {
 	key := Text(name)
 	p := New[Call]().Do(Self.Symbol("getenv"), Address(&key[0]))
@@ -47,8 +47,9 @@ func Getenv(name string) string {
 	return String(p)
 }
 
-// Setenv sets a variable in the environment that C code of this process sees (setenv(3)), also where it is there already if overwrite. Go's
-// own, which processes started from Go inherit, stays as it is. No C code may read or set a variable meanwhile, on whatever thread.
+// Setenv sets a variable in the environment that C code of this process sees (setenv(3)). If the variable is already set, Setenv changes it
+// only if overwrite is true. Go's own environment, which processes started from Go inherit, does not change. During the call C code must
+// not read or set variables on any thread.
 func Setenv(name, value string, overwrite bool) error {
 	addr, err := purego.Dlsym(purego.RTLD_DEFAULT, "setenv")
 	if err != nil {
@@ -61,17 +62,17 @@ func Setenv(name, value string, overwrite bool) error {
 		n = 1
 	}
 	if set(name, value, n) != 0 {
-		return fmt.Errorf("set %s for C: there is no memory", name)
+		return fmt.Errorf("set %s for C: out of memory", name)
 	}
 	return nil
 }
 
-// Callback is a function for C, whose first three arguments and result, integers and pointers, are those of f. It is there until the
-// process ends, and there is room for some hundreds: one is for many uses.
+// Callback returns a C function that calls f with its first three arguments, integers or pointers, and returns f's result. The function
+// exists until the process ends, and there is room for only some hundreds: use one callback many times.
 func Callback(f func(a, b, c uintptr) uintptr) Function { return Function(purego.NewCallback(f)) }
 
-// WithoutSignals calls f on a thread that blocks every signal. What threads a library starts meanwhile inherit that: the signals of the
-// process are for Go's threads, which have a stack to handle them on.
+// WithoutSignals calls f on a thread that blocks every signal. Threads that a library starts meanwhile inherit that, so that only Go's
+// threads, which have a stack for signal handlers, get the signals of the process.
 func WithoutSignals(f func() error) error {
 	runtime.LockOSThread()
 	var all, before unix.Sigset_t
@@ -90,9 +91,9 @@ func WithoutSignals(f func() error) error {
 	return f()
 }
 
-// Do calls a C function whose arguments and result are integers and pointers, and returns its result. It allocates nothing. c is on the
-// heap, which Go does not move, and so is what pointers among args point to, or in memory that is not Go's; the caller keeps it alive until
-// Do returns.
+// Do calls a C function whose arguments and result are integers and pointers, and returns its result. It does not allocate. c must be on
+// the heap, which Go does not move. What pointers among args point to must be on the heap, too, or in memory that is not Go's; the caller
+// keeps it alive until Do returns.
 func (c *Call) Do(fn Function, args ...uintptr) uintptr {
 	if len(args) > maxArguments {
 		panic("clib: a call has at most 15 arguments")
@@ -103,10 +104,10 @@ func (c *Call) Do(fn Function, args ...uintptr) uintptr {
 	return c.result
 }
 
-// integers is the address of the assembly that calls c.fn with c.args. purego.SyscallN does the same, and allocates twice in each call.
+// integers is the address of the assembly that calls c.fn with c.args. purego.SyscallN does the same, but allocates twice in each call.
 var integers uintptr
 
-// cgocall is the runtime's way into C: on a stack that is large enough, with the goroutine counted as
+// cgocall is the runtime's entry into C: it runs fn on a stack that is large enough, with the goroutine counted as
 // being in a system call. runtime/cgocall.go promises purego to keep it.
 //
 //go:linkname cgocall runtime.cgocall

@@ -7,11 +7,11 @@ import (
 	"ddpbatch/mpi"
 )
 
-// buffers are a rank's buffers for the largest size; calls of smaller ones use their beginnings.
+// buffers holds a rank's buffers for the largest size; calls with smaller sizes use their beginnings.
 type buffers[T mpi.Number] struct {
 	b       *bench
 	of      func(int64) T
-	out, in []T // in: where a collective has another one than out
+	out, in []T // in is nil if the collective has only one buffer
 }
 
 func (s *buffers[T]) alloc(ctx context.Context, n int) (err error) {
@@ -28,7 +28,7 @@ func (s *buffers[T]) buffer(ctx context.Context, n int) ([]T, error) {
 	return make([]T, n), nil
 }
 
-// formula is the one that this collective's buffers are filled by.
+// formula returns the formula by which this collective's buffers are filled.
 func (s *buffers[T]) formula() formula {
 	f := formula{ranks: s.b.ranks}
 	if s.b.o.collective.reduces {
@@ -37,22 +37,22 @@ func (s *buffers[T]) formula() formula {
 	return f
 }
 
-// own is a rank's pattern.
+// own returns a rank's pattern.
 func (s *buffers[T]) own(rank, iteration int) []T {
 	return converted(s.formula().pattern(rank, iteration), s.of)
 }
 
-// reduced is what the patterns of ranks 0 to last make together.
+// reduced returns the reduction of the patterns of ranks 0 to last.
 func (s *buffers[T]) reduced(last, iteration int) []T {
 	return converted(s.formula().reduced(last, iteration), s.of)
 }
 
-// spoil fills buf with what no pattern has.
+// spoil fills buf with a value that patterns do not contain.
 func (s *buffers[T]) spoil(buf []T) {
 	spread(buf, converted(make([]int64, patternPeriod), func(int64) T { return s.of(-1) }))
 }
 
-// fill makes a timedCall's fill that puts this rank's pattern into in, and spoils out, if there is any.
+// fill returns a timedCall's fill, which puts this rank's pattern into in, and spoils out unless it is nil.
 func (s *buffers[T]) fill(in, out []T) func(iteration int) {
 	return func(iteration int) {
 		spread(in, s.own(s.b.rank, iteration))
@@ -64,12 +64,12 @@ func (s *buffers[T]) fill(in, out []T) func(iteration int) {
 
 // timedCall is a collective on buffers of one size.
 type timedCall struct {
-	fill  func(iteration int)             // puts this rank's pattern in, and what is wrong where results go
-	run   func(ctx context.Context) error // the call, and nothing beside it
-	wrong func(iteration int) int64       // elements of this rank's result that are not what fill(iteration) must give
+	fill  func(iteration int)             // puts this rank's pattern into the input, and wrong values into the output
+	run   func(ctx context.Context) error // makes only the call
+	wrong func(iteration int) int64       // counts the wrong elements of this rank's result after fill(iteration) and run
 }
 
-// call is the call of this bench's collective on count elements.
+// call returns the call of this bench's collective on count elements.
 func (s *buffers[T]) call(count int) timedCall {
 	all := table[T]()
 	i := slices.IndexFunc(all, func(m benchmark[T]) bool { return m.name == s.b.o.collective.name })
@@ -124,7 +124,7 @@ func (s *buffers[T]) exscan(count int) timedCall {
 		fill: s.fill(buf, nil),
 		run:  func(ctx context.Context) error { return mpi.Exscan(ctx, b.timed, buf, b.o.op.mpi) },
 		wrong: func(iteration int) int64 {
-			if b.rank == 0 { // its buffer is not changed
+			if b.rank == 0 { // the call does not change its buffer
 				return countWrong(buf, s.own(0, iteration), 0)
 			}
 			return countWrong(buf, s.reduced(b.rank-1, iteration), 0)
@@ -171,7 +171,7 @@ func (s *buffers[T]) gather(count int) timedCall {
 	}
 }
 
-// scatter's root has one long pattern, of which each rank gets its block; what the others have in goes nowhere.
+// scatter's root has one long pattern, of which each rank gets its block. The input of the other ranks is not sent.
 func (s *buffers[T]) scatter(count int) timedCall {
 	b, at := s.b, s.bounds(count)
 	out, in := s.out[:at[b.rank+1]-at[b.rank]], s.in[:count*b.ranks]
@@ -193,7 +193,7 @@ func (s *buffers[T]) allToAll(count int) timedCall {
 	}
 }
 
-// pingPong goes from rank 0 to rank 1 and back; the others have nothing to do.
+// pingPong sends a message from rank 0 to rank 1 and back; the other ranks do nothing.
 func (s *buffers[T]) pingPong(count int) timedCall {
 	b, out, in := s.b, s.out[:count], s.in[:count]
 	return timedCall{
@@ -220,8 +220,8 @@ func (s *buffers[T]) pingPong(count int) timedCall {
 	}
 }
 
-// bounds are where the blocks begin of a buffer that has count elements for each rank, and where the last one ends. Where blocks are
-// uneven, rank r's length is proportional to r+1, as far as whole elements can be. scripts/bench/peers has the same ones.
+// bounds returns where the blocks of a buffer that has count elements for each rank begin, and where the last one ends. If blocks are
+// uneven, the length of rank r's block is proportional to r+1, rounded to whole elements. scripts/bench/peers has the same bounds.
 func (s *buffers[T]) bounds(count int) []int {
 	at := make([]int, s.b.ranks+1)
 	for r := range at {
@@ -232,7 +232,8 @@ func (s *buffers[T]) bounds(count int) []int {
 	return at
 }
 
-// wrongBlocks counts what is wrong in the blocks of buf, one of each rank, which began in that rank's pattern at its element from.
+// wrongBlocks counts the wrong elements in the blocks of buf, one of each rank. A rank's block begins at element from(rank) of that rank's
+// pattern.
 func (s *buffers[T]) wrongBlocks(buf []T, at []int, iteration int, from func(rank int) int) (wrong int64) {
 	for rank := range s.b.ranks {
 		wrong += countWrong(buf[at[rank]:at[rank+1]], s.own(rank, iteration), from(rank))

@@ -9,27 +9,27 @@ import (
 	"ddpbatch/mpi"
 )
 
-// collective is what there is to know of a collective, or of something else that is timed, apart from its calls on elements.
+// collective describes a collective, or something else that is timed, except for its calls on elements.
 type collective struct {
 	name    string
-	chooses string // what package mpi calls it, where it has a choice of algorithms
-	atLeast int    // ranks
-	blocks  bool   // a row's count is that of one rank's block, its size that of all ranks' (as in nccl-tests)
+	chooses string // its name in package mpi, if it has several algorithms
+	atLeast int    // the least number of ranks
+	blocks  bool   // a row's count is that of one rank's block, and its size that of all ranks' blocks (as in nccl-tests)
 	uneven  bool   // the blocks' lengths differ; a row's count is their mean
 	reduces bool
 	oneWay  bool // the time is half of rank 0's
 
-	twoBuffers bool // in and out
+	twoBuffers bool // it has separate buffers for input and output
 
-	// bus is busbw/algbw for n ranks, of nccl-tests' doc/PERFORMANCE.md: what makes the figure that of the
+	// bus returns busbw/algbw for n ranks, from nccl-tests' doc/PERFORMANCE.md: busbw is the bandwidth of the
 	// links, whatever the number of ranks. nil: 1.
 	bus func(n float64) float64
 
-	// rows makes all rows of what moves no elements, on a rank that was joining since the given time.
+	// rows makes all rows, if c does not move elements. joining is the time at which this rank began to join the world.
 	rows func(b *bench, ctx context.Context, joining time.Duration) error
 }
 
-// unsized reports whether c moves no elements.
+// unsized reports whether c does not move elements.
 func (c *collective) unsized() bool { return c.rows != nil }
 
 func allButOne(n float64) float64 { return (n - 1) / n }
@@ -39,10 +39,11 @@ func twiceAllButOne(n float64) float64 { return 2 * allButOne(n) }
 // benchmark is a row of the table of collectives.
 type benchmark[T mpi.Number] struct {
 	collective
-	call func(s *buffers[T], count int) timedCall // nil where it moves no elements
+	call func(s *buffers[T], count int) timedCall // nil if it does not move elements
 }
 
-// table has all that can be timed, with the calls on elements of one type. A new collective is a row here, and its call in buffers.go.
+// table returns everything that can be timed, with the calls on elements of one type. A new collective needs a row here, and its call in
+// buffers.go.
 func table[T mpi.Number]() []benchmark[T] {
 	type c = collective
 	return []benchmark[T]{
@@ -79,7 +80,7 @@ func table[T mpi.Number]() []benchmark[T] {
 	}
 }
 
-// collectives are those of the table.
+// collectives are the collectives of the table.
 var collectives = func() (all []*collective) {
 	for _, e := range table[float32]() {
 		all = append(all, &e.collective)
@@ -87,7 +88,8 @@ var collectives = func() (all []*collective) {
 	return all
 }()
 
-// collectiveNamed takes other libraries' spellings, too: all_reduce, reduce-scatter; sendrecv is pingpong. nil: there is none.
+// collectiveNamed returns the collective of that name, or nil. It accepts other libraries' spellings, too: all_reduce, reduce-scatter, and
+// sendrecv for pingpong.
 func collectiveNamed(name string) *collective {
 	name = strings.NewReplacer("_", "", "-", "").Replace(name)
 	if name == "sendrecv" {
@@ -100,7 +102,7 @@ func collectiveNamed(name string) *collective {
 	return collectives[i]
 }
 
-// Names are those of all that can be timed.
+// Names returns the names of everything that can be timed.
 func Names() (names []string) {
 	for _, c := range collectives {
 		names = append(names, c.name)

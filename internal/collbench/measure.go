@@ -11,12 +11,12 @@ import (
 
 var clockStart = time.Now()
 
-// now is a reading of the monotonic clock, which alone is what time.Since reads.
+// now reads only the monotonic clock, as time.Since does; time.Now also reads the wall clock.
 func now() time.Duration { return time.Since(clockStart) }
 
 func microsecondsOf(d time.Duration) float64 { return float64(d) / 1e3 }
 
-// clockCost is what two readings of the clock around nothing are apart, in microseconds: the median.
+// clockCost returns the median difference between two consecutive readings of the clock, in microseconds.
 func clockCost() float64 {
 	apart := make([]float64, 1001)
 	for i := range apart {
@@ -26,16 +26,16 @@ func clockCost() float64 {
 	return medianOf(apart)
 }
 
-// medianOf sorts x.
+// medianOf returns the median of x. It sorts x.
 func medianOf(x []float64) float64 {
 	slices.Sort(x)
 	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }
 
-// callTimes are of calls, in microseconds.
+// callTimes are statistics over the times of calls, in microseconds.
 type callTimes struct{ median, least, mean, most float64 }
 
-// timesOf sorts x.
+// timesOf returns the statistics of x. It sorts x.
 func timesOf(x []float64) callTimes {
 	slices.Sort(x)
 	sum := 0.0
@@ -45,10 +45,10 @@ func timesOf(x []float64) callTimes {
 	return callTimes{median: medianOf(x), least: x[0], mean: sum / float64(len(x)), most: x[len(x)-1]}
 }
 
-// measure times calls, with a barrier before each: of one call the mean over ranks, less what reading the clock
+// measure times calls, with a barrier before each. The time of one call is the mean over ranks, minus the time that reading the clock
 // takes. scripts/bench/peers times the other libraries in the same way.
 func (b *bench) measure(ctx context.Context, call timedCall) (callTimes, error) {
-	runtime.GC() // for the buffers of the size before
+	runtime.GC() // frees the buffers of the previous size
 	calls, err := b.warmUp(ctx, call)
 	if err != nil {
 		return callTimes{}, err
@@ -66,7 +66,7 @@ func (b *bench) measure(ctx context.Context, call timedCall) (callTimes, error) 
 	}
 	parts := float64(b.ranks)
 	if b.o.collective.oneWay {
-		parts = 2 // halves of rank 0's round trip
+		parts = 2 // half of rank 0's round trip
 		if b.rank != 0 {
 			clear(took)
 		}
@@ -80,8 +80,8 @@ func (b *bench) measure(ctx context.Context, call timedCall) (callTimes, error) 
 	return timesOf(took), nil
 }
 
-// warmUp doubles the calls until they take a tenth of the budget, and says how many calls fit into all of it,
-// within bounds. Rank 0's clock decides for all. What --warmup and --iters name is kept.
+// warmUp doubles the number of calls until they take a tenth of the budget, and returns how many calls fit into the budget,
+// within bounds. Rank 0's clock decides for all ranks. If --warmup and --iters are given, they are used instead.
 func (b *bench) warmUp(ctx context.Context, call timedCall) (calls int, err error) {
 	budget := microsecondsOf(b.o.Budget)
 	n := max(1, b.o.Warmup)
@@ -117,12 +117,12 @@ func (b *bench) batch(ctx context.Context, call timedCall, n int) (float64, erro
 	return took[0], err
 }
 
-// tallyTag is of messages that nothing else sends.
+// tallyTag is the tag of tally's messages, which other messages do not use.
 const tallyTag = 1
 
-// tally brings the number of wrong elements to rank 0, where it returns that of all ranks; elsewhere it returns this
-// rank's. It trusts no more of what is measured than it has to: no collective, and a count that arrives
-// without its complement, damaged, is itself a wrong element.
+// tally sends the number of wrong elements to rank 0, where it returns the sum over all ranks; elsewhere it returns this
+// rank's number. It relies as little as possible on what is measured: it does not use a collective, and a count that arrives
+// damaged, without its complement, counts as a wrong element.
 func (b *bench) tally(ctx context.Context, own int64) (int64, error) {
 	if b.rank > 0 {
 		return own, mpi.Send(ctx, b.comm, pairOf(own), 0, tallyTag)
@@ -140,7 +140,7 @@ func (b *bench) tally(ctx context.Context, own int64) (int64, error) {
 
 func pairOf(count int64) []int64 { return []int64{count, ^count} }
 
-// countIn is what pairOf made a pair of, or 1 of any other pair.
+// countIn returns the count from which pairOf made the pair, or 1 for any other pair.
 func countIn(pair []int64) int64 {
 	if pair[0] < 0 || pair[1] != ^pair[0] {
 		return 1

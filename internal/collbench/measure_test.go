@@ -117,7 +117,7 @@ func TestExplainedBarrierGoesByEachAlgorithm(t *testing.T) {
 	}
 }
 
-// hasResult tells whether the collective leaves something defined in a rank's buffer.
+// hasResult reports whether the collective leaves something defined in a rank's buffer.
 func hasResult(collective string, rank int) bool {
 	switch collective {
 	case "reduce", "gather", "gatherv":

@@ -9,7 +9,7 @@ import (
 	"ddpbatch/mpi"
 )
 
-// Options are what is asked for: SetNames, SetTransport and Check complete them.
+// Options are the options of a bench. SetNames, SetTransport and Check complete them.
 type Options struct {
 	collective           *collective
 	Begin, End, Factor   int64 // sizes, in bytes
@@ -19,23 +19,23 @@ type Options struct {
 	op                   operation
 	Alloc                bool // buffers from comm.Alloc
 	Deterministic        bool
-	Encrypt              bool // data
+	Encrypt              bool // encrypt the ranks' data
 	Explain              bool // a row for each algorithm
-	Iters, Warmup        int  // 0: by the budget
+	Iters, Warmup        int  // 0: as many as fit into the budget
 	Budget               time.Duration
 	JSON                 bool
-	Words                []string // "bench", and those behind it on the command line, which ranks on this machine are started with
+	Words                []string // "bench" and the words after it on the command line, with which ranks on this machine are started
 }
 
 const (
-	maxSize   = 1 << 36 // bytes; a slip of the pen has more
+	maxSize   = 1 << 36 // bytes; more is a typing error
 	maxFactor = 1 << 20
 	maxRanks  = 1024 // on one machine
 	minCalls  = 7
 	maxCalls  = 10_000
 )
 
-// ParseBytes reads a number of bytes, as 4, 64K or 1G.
+// ParseBytes parses a number of bytes, such as 4, 64K or 1G. flag is the flag's name, for the error.
 func ParseBytes(flag, text string) (int64, error) {
 	digits, shift := text, 0
 	if last := len(text) - 1; last > 0 {
@@ -50,13 +50,13 @@ func ParseBytes(flag, text string) (int64, error) {
 	return n << shift, nil
 }
 
-// Collective is the name of what is timed.
+// Collective returns the name of what is timed.
 func (o *Options) Collective() string { return o.collective.name }
 
-// SetNames sets what has a name.
+// SetNames sets the collective, the element type and the operation by their names.
 func (o *Options) SetNames(collective, element, op string) error {
 	if o.collective = collectiveNamed(collective); o.collective == nil {
-		return usage.Errorf("there is no collective %q; it is one of %s", collective, strings.Join(Names(), ", "))
+		return usage.Errorf("unknown collective %q; it must be one of %s", collective, strings.Join(Names(), ", "))
 	}
 	var names []string
 	for i, e := range elementTypes {
@@ -65,7 +65,7 @@ func (o *Options) SetNames(collective, element, op string) error {
 		}
 	}
 	if o.element == nil {
-		return usage.Errorf("there is no element type %q; it is one of %s", element, strings.Join(names, ", "))
+		return usage.Errorf("unknown element type %q; it must be one of %s", element, strings.Join(names, ", "))
 	}
 	names = nil
 	for _, known := range ops {
@@ -74,11 +74,11 @@ func (o *Options) SetNames(collective, element, op string) error {
 			return nil
 		}
 	}
-	return usage.Errorf("there is no reduce operation %q; it is one of %s", op, strings.Join(names, ", "))
+	return usage.Errorf("unknown reduce operation %q; it must be one of %s", op, strings.Join(names, ", "))
 }
 
-// SetTransport takes what DDPBATCH_TRANSPORT says where the flag leaves it open. The ranks would follow the variable, so
-// that a row would name another transport than it was measured on where both speak and differ.
+// SetTransport sets the transport to the value of DDPBATCH_TRANSPORT if the flag is "auto". If both are set and differ, it returns an
+// error: the ranks would follow the variable, and rows would name another transport than they were measured on.
 func (o *Options) SetTransport(variable string) error {
 	switch {
 	case variable == "":
@@ -90,23 +90,24 @@ func (o *Options) SetTransport(variable string) error {
 	return nil
 }
 
-// Check refuses what cannot be done, and flags that would do nothing; given tells of the flags that were typed.
+// Check refuses options that are out of range or contradict each other, and flags without an effect. given reports whether a flag was on
+// the command line.
 func (o *Options) Check(given func(flag string) bool) error {
 	switch c := o.collective; {
 	case given("n") && (o.Ranks < 1 || o.Ranks > maxRanks):
 		return usage.Errorf("-n is %d; it must be 1 to %d", o.Ranks, maxRanks)
 	case o.Explain && c.chooses == "":
-		return usage.Errorf("%s has no choice of algorithms to explain", c.name)
+		return usage.Errorf("%s does not have several algorithms to explain: remove --explain", c.name)
 	case o.Algorithm != "auto" && c.chooses == "":
-		return usage.Errorf("%s has no choice of algorithms: leave --algorithm out", c.name)
+		return usage.Errorf("%s does not have several algorithms: remove --algorithm", c.name)
 	case given("op") && !c.reduces:
-		return usage.Errorf("%s reduces nothing: leave --op out", c.name)
+		return usage.Errorf("%s does not reduce: remove --op", c.name)
 	case c.unsized() && (given("type") || given("alloc")):
-		return usage.Errorf("%s has no buffers of elements: leave --type and --alloc out", c.name)
+		return usage.Errorf("%s does not have buffers of elements: remove --type and --alloc", c.name)
 	case o.Encrypt && (o.Transport == "shm" || c.name == "store"):
-		return usage.Errorf("--encrypt is for data that goes over TCP: leave it out")
+		return usage.Errorf("--encrypt is only for data that goes over TCP: remove it")
 	case o.Explain && o.Algorithm != "auto":
-		return usage.Errorf("--explain times all algorithms: leave --algorithm out")
+		return usage.Errorf("--explain times all algorithms: remove --algorithm")
 	case o.End < o.Begin:
 		return usage.Errorf("-e is %d, smaller than -b, which is %d", o.End, o.Begin)
 	case o.Factor < 2 || o.Factor > maxFactor:
@@ -120,7 +121,7 @@ func (o *Options) Check(given func(flag string) bool) error {
 	}
 	cfg := o.config()
 	if o.collective.name == "allreduce" {
-		cfg.Algorithm = o.Algorithm // of the other collectives, the calls themselves tell
+		cfg.Algorithm = o.Algorithm // for other collectives, the calls check it
 	}
 	if err := cfg.Validate(); err != nil {
 		return usage.Errorf("%v", err)
@@ -128,7 +129,7 @@ func (o *Options) Check(given func(flag string) bool) error {
 	return nil
 }
 
-// checkWorld reports whether so many ranks can do what is asked.
+// checkWorld returns an error if the options do not fit the number of ranks.
 func (o *Options) checkWorld(ranks int) error {
 	c, least := o.collective, o.element.width
 	if c.blocks {
@@ -138,12 +139,12 @@ func (o *Options) checkWorld(ranks int) error {
 	case ranks < c.atLeast:
 		return usage.Errorf("%s needs %d ranks, not %d", c.name, c.atLeast, ranks)
 	case !c.unsized() && o.largest() < least:
-		return usage.Errorf("the largest size is %d, too small for an element of each rank: %d bytes", o.largest(), least)
+		return usage.Errorf("the largest size is %d bytes; it must be at least %d, one element for each rank", o.largest(), least)
 	}
 	return nil
 }
 
-// largest is the last size of the row.
+// largest returns the last of the sizes.
 func (o *Options) largest() int64 {
 	size := o.Begin
 	for size*o.Factor <= o.End {
@@ -152,14 +153,14 @@ func (o *Options) largest() int64 {
 	return size
 }
 
-// config is what the ranks join with.
+// config returns the configuration with which the ranks join.
 func (o *Options) config() mpi.Config {
 	cfg := mpi.DefaultConfig()
 	cfg.Transport, cfg.Deterministic, cfg.Encrypt = o.Transport, o.Deterministic, o.Encrypt
 	return cfg
 }
 
-// settings words what rows of text do not have.
+// settings describes, for the heading, the settings that rows of text do not show.
 func (o *Options) settings() string {
 	text := ""
 	if o.collective.name != "store" && o.collective.name != "startup" {

@@ -8,28 +8,28 @@ import (
 	"ddpbatch/mpi"
 )
 
-// patternPeriod is after how many elements a pattern repeats: a prime, so that pieces of messages, whose lengths are
+// patternPeriod is the number of elements after which a pattern repeats. It is a prime, so that pieces of messages, whose lengths are
 // powers of two, do not look right in each other's places.
 const patternPeriod = 4093
 
-// noOp is that of collectives that only move elements.
+// noOp is the operation of collectives that only move elements.
 var noOp operation
 
-// formula says, by plain Go alone, what every element must be: a function of rank, index and iteration. Values are small whole
-// numbers, so that results are exact whatever the element type. Iteration 0 is all zeros, which stay what they are
-// however often they are reduced in place. scripts/bench/peers has the same one.
+// formula computes, in plain Go, what every element must be: a function of rank, index and iteration. Values are small whole
+// numbers, so that results are exact for every element type. In iteration 0 all values are 0, which do not change
+// however often they are reduced in place. scripts/bench/peers has the same formula.
 type formula struct {
 	op    operation
 	ranks int
 }
 
-// value is a rank's element i.
+// value returns a rank's element i.
 func (f formula) value(rank, i, iteration int) int64 {
 	if iteration == 0 {
 		return 0
 	}
 	n := int64(mixed(uint32((iteration*maxRanks+rank)*patternPeriod+i%patternPeriod)) % 8)
-	switch { // bfloat16 has whole numbers up to 256 and float16 powers of two up to 2^15; a product of more is infinite in any order
+	switch { // bfloat16 represents whole numbers up to 256, and float16 powers of two up to 2^15; larger products are infinite in any order
 	case f.op == noOp:
 		return n
 	case f.op == opProd && rank < 32:
@@ -44,7 +44,7 @@ func (f formula) value(rank, i, iteration int) int64 {
 	return 0
 }
 
-// mixed is the last step of MurmurHash3 (Appleby, fmix32): neighbours have nothing in common.
+// mixed is the last step of MurmurHash3 (Appleby, fmix32), after which neighboring numbers look unrelated.
 func mixed(h uint32) uint32 {
 	h ^= h >> 16
 	h *= 0x85ebca6b
@@ -53,7 +53,7 @@ func mixed(h uint32) uint32 {
 	return h ^ h>>16
 }
 
-// pattern is one period of a rank's values.
+// pattern returns one period of a rank's values.
 func (f formula) pattern(rank, iteration int) []int64 {
 	p := make([]int64, patternPeriod)
 	for i := range p {
@@ -62,7 +62,7 @@ func (f formula) pattern(rank, iteration int) []int64 {
 	return p
 }
 
-// reduced is what the patterns of ranks 0 to last make together.
+// reduced returns the reduction of the patterns of ranks 0 to last.
 func (f formula) reduced(last, iteration int) []int64 {
 	p := f.pattern(0, iteration)
 	for rank := 1; rank <= last; rank++ {
@@ -82,7 +82,7 @@ func (f formula) reduced(last, iteration int) []int64 {
 	return p
 }
 
-// converted is a pattern in an element type.
+// converted returns a pattern converted to an element type.
 func converted[T mpi.Number](p []int64, of func(int64) T) []T {
 	out := make([]T, len(p))
 	for i, x := range p {
@@ -98,7 +98,7 @@ func spread[T mpi.Number](buf, pattern []T) {
 	}
 }
 
-// countWrong counts the elements of buf that are not a pattern's, from its element at on.
+// countWrong counts the elements of buf that differ from the pattern, beginning with the pattern's element at.
 func countWrong[T mpi.Number](buf, pattern []T, at int) (wrong int64) {
 	at %= patternPeriod
 	for _, x := range buf {
@@ -141,7 +141,7 @@ var elementTypes = []elementType{
 	plain[uint8]("uint8", 1), plain[uint16]("uint16", 2), plain[uint32]("uint32", 4), plain[uint64]("uint64", 8),
 }
 
-// arithmetic are the types that Go itself converts whole numbers to.
+// arithmetic is the set of types to which Go itself converts whole numbers.
 type arithmetic interface {
 	float32 | float64 | int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64
 }
@@ -150,8 +150,8 @@ func plain[T arithmetic](name string, width int64) elementType {
 	return newElement(name, width, func(x int64) T { return T(x) })
 }
 
-// float16Of converts a whole number that binary16 of IEEE 754 holds, or one too large for it, which is infinite there; it
-// shares nothing with what is measured.
+// float16Of converts a whole number to binary16 of IEEE 754. The number must be exact in binary16, or too large for it, which gives
+// infinity. It shares no code with what is measured.
 func float16Of(x int64) mpi.Float16 {
 	const exponentBias, exponentBits, mantissaBits = 15, 5, 10
 	if x == 0 {
@@ -168,7 +168,7 @@ func float16Of(x int64) mpi.Float16 {
 	return sign | mpi.Float16(exponent+exponentBias)<<mantissaBits | mpi.Float16(x<<mantissaBits>>exponent)&(1<<mantissaBits-1)
 }
 
-// bfloat16Of converts a whole number that has no more bits than bfloat16, the upper half of a float32.
+// bfloat16Of converts a whole number that is exact in bfloat16, the upper half of a float32.
 func bfloat16Of(x int64) mpi.BFloat16 { return mpi.BFloat16(math.Float32bits(float32(x)) >> 16) }
 
 func newElement[T mpi.Number](name string, width int64, of func(int64) T) elementType {

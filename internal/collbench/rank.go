@@ -12,23 +12,23 @@ import (
 	"ddpbatch/mpi"
 )
 
-// checkedIterations are made before the timed calls and after them, each with values of its own and no barrier between:
-// what a rank is given late, or out of an earlier call, is wrong.
+// checkedIterations is how many checked calls are made before the timed calls, and again after them. Each has values of its own, and there
+// is not a barrier between them: so data that arrives late, or from an earlier call, counts as wrong.
 const checkedIterations = 2
 
-// bench is one rank of it.
+// bench is one rank of a bench.
 type bench struct {
 	p           Process
 	o           Options
 	comm        *mpi.Comm
-	timed       *mpi.Comm // comm with the algorithm asked for
+	timed       *mpi.Comm // comm with the algorithm of the options
 	rank, ranks int
 	clock       float64 // microseconds that reading the clock takes
-	wrong       int64   // elements found wrong so far: on this rank; on rank 0, everywhere
-	print       printer // on rank 0
+	wrong       int64   // elements found wrong so far: on this rank; on rank 0, on all ranks
+	print       printer // used on rank 0
 }
 
-// RunRank is one rank's part; rank 0 prints.
+// RunRank joins the world and runs one rank's part of the bench; rank 0 prints.
 func RunRank(ctx context.Context, p Process, o Options) (err error) {
 	joining := now()
 	comm, err := p.Join(ctx, o.config())
@@ -61,8 +61,8 @@ func newBench(p Process, o Options, comm *mpi.Comm) *bench {
 	return b
 }
 
-// rows makes all rows. Its error tells of wrong results, too: on each rank of its own, whose count has not been through what is
-// measured, and on rank 0 of any rank's.
+// rows makes all rows. It also returns an error if results are wrong: on each rank for its own results, whose count does not depend on
+// what is measured, and on rank 0 for the results of all ranks.
 func (b *bench) rows(ctx context.Context, joining time.Duration) (err error) {
 	if c := b.o.collective; c.unsized() {
 		err = c.rows(b, ctx, joining)
@@ -70,7 +70,7 @@ func (b *bench) rows(ctx context.Context, joining time.Duration) (err error) {
 		err = b.sizes(ctx)
 	}
 	if err == nil {
-		err = b.comm.Barrier(ctx) // the first rank that ends with an error ends the others: not before rank 0's last row
+		err = b.comm.Barrier(ctx) // a rank that ends with an error ends the others: none may do so before rank 0's last row
 	}
 	switch {
 	case err != nil:
@@ -98,7 +98,7 @@ func (b *bench) sizes(ctx context.Context) error {
 	for size := b.o.Begin; size <= b.o.End; size *= b.o.Factor {
 		count := size / width / blocks
 		if count == 0 {
-			continue // too small for an element of each rank
+			continue // too small for one element for each rank
 		}
 		row := result{Size: count * width * blocks, Count: count, Type: b.o.element.name, Redop: "none"}
 		if c.reduces {
@@ -111,16 +111,16 @@ func (b *bench) sizes(ctx context.Context) error {
 	return nil
 }
 
-// barrier moves nothing, so nothing can be wrong.
+// barrier makes the row of the barrier. It does not move elements, so none can be wrong.
 func (b *bench) barrier(ctx context.Context, _ time.Duration) error {
 	return b.row(ctx, result{Type: "none", Redop: "none"}, timedCall{
 		fill:  func(int) {},
-		run:   func(ctx context.Context) error { return b.timed.Barrier(ctx) }, // of what is timed by then: one algorithm after another
+		run:   func(ctx context.Context) error { return b.timed.Barrier(ctx) }, // reads b.timed at each call, as explain changes it
 		wrong: func(int) int64 { return 0 },
 	})
 }
 
-// row makes a row of a call, or with --explain one of each algorithm.
+// row makes the row of a call, or with --explain one row for each algorithm.
 func (b *bench) row(ctx context.Context, row result, call timedCall) error {
 	if b.o.Explain {
 		return b.explain(ctx, row, call)
@@ -128,7 +128,7 @@ func (b *bench) row(ctx context.Context, row result, call timedCall) error {
 	return b.time(ctx, row, call)
 }
 
-// time makes a row of a call: checked iterations, the measurement, and checked iterations again.
+// time makes the row of a call: checked iterations, the measurement, and checked iterations again.
 func (b *bench) time(ctx context.Context, row result, call timedCall) error {
 	var wrong int64
 	for iteration := range 2 * checkedIterations {
@@ -162,7 +162,8 @@ func (b *bench) time(ctx context.Context, row result, call timedCall) error {
 	return nil
 }
 
-// algorithm is what serves calls of a size: the one asked for, or else the one that is chosen. auto: there is no choice.
+// algorithm returns the name of the algorithm for calls of a size: the one of the options, or else the one that is chosen. It returns
+// "auto" if the collective does not have several.
 func (b *bench) algorithm(size int64) (string, error) {
 	name := b.o.collective.chooses
 	if b.o.Algorithm != "auto" || name == "" {
@@ -180,8 +181,8 @@ func (b *bench) algorithm(size int64) (string, error) {
 	return b.o.Algorithm, nil
 }
 
-// checkAlgorithm refuses, before anything is measured, the name of an algorithm that the collective does not have. One rank
-// says so.
+// checkAlgorithm refuses, before anything is measured, the name of an algorithm that the collective does not have. Only rank 0 returns a
+// message.
 func (b *bench) checkAlgorithm() error {
 	if b.o.Algorithm == "auto" {
 		return nil
@@ -193,7 +194,7 @@ func (b *bench) checkAlgorithm() error {
 	var names []string
 	for _, p := range predictions {
 		if p.Algorithm == b.o.Algorithm {
-			return nil // whether it can serve these calls, they tell
+			return nil // the calls themselves return an error if the algorithm cannot serve them
 		}
 		names = append(names, p.Algorithm)
 	}
@@ -203,7 +204,7 @@ func (b *bench) checkAlgorithm() error {
 	return usage.Errorf("--algorithm is %q; %s has %s", b.o.Algorithm, b.o.collective.name, strings.Join(names, ", "))
 }
 
-// explain makes a row of each algorithm that can serve the call, with what was predicted of it.
+// explain makes a row for each algorithm that can serve the call, with its predicted time.
 func (b *bench) explain(ctx context.Context, row result, call timedCall) error {
 	predictions, err := b.comm.Explain(b.o.collective.chooses, int(row.Size))
 	if err != nil {

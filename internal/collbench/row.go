@@ -9,27 +9,27 @@ import (
 
 // result is one row of a bench, with nccl-tests' columns.
 type result struct {
-	Size      int64   `json:"size"`  // bytes, of all ranks' blocks where there are blocks
-	Count     int64   `json:"count"` // elements, of one block where there are blocks
+	Size      int64   `json:"size"`  // bytes; if there are blocks, of all ranks' blocks
+	Count     int64   `json:"count"` // elements; if there are blocks, of one block
 	Type      string  `json:"type"`
-	Redop     string  `json:"redop"`   // none; of store rows: the operation
+	Redop     string  `json:"redop"`   // the reduce operation, or "none"; for the store, its operation
 	Time      float64 `json:"time_us"` // the median over calls
 	Min       float64 `json:"min_us"`
 	Avg       float64 `json:"avg_us"`
 	Max       float64 `json:"max_us"`
-	AlgBW     float64 `json:"algbw"` // 10^9 bytes a second: size by time
-	BusBW     float64 `json:"busbw"` // algbw by the collective's factor
-	Wrong     int64   `json:"wrong"` // elements, over all ranks
+	AlgBW     float64 `json:"algbw"` // 10^9 bytes per second: size divided by time
+	BusBW     float64 `json:"busbw"` // algbw times the collective's factor
+	Wrong     int64   `json:"wrong"` // number of wrong elements, over all ranks
 	Algorithm string  `json:"algorithm"`
 	Transport string  `json:"transport"`
-	Encrypted bool    `json:"encrypted,omitempty"` // data between ranks that share no memory was
+	Encrypted bool    `json:"encrypted,omitempty"` // data between ranks that do not share memory was encrypted
 
-	// Of --explain.
-	Predicted float64 `json:"predicted_us,omitempty"` // 0: the model says nothing of it
-	Chosen    bool    `json:"chosen,omitempty"`       // it is what a call gets that names none
+	// Only with --explain.
+	Predicted float64 `json:"predicted_us,omitempty"` // 0: the model has no prediction
+	Chosen    bool    `json:"chosen,omitempty"`       // a call that does not name an algorithm gets this one
 }
 
-// withTimes fills in the times of calls among n ranks, and the bandwidths that their median makes.
+// withTimes fills in the times of calls among n ranks, and the bandwidths that follow from their median.
 func (r result) withTimes(t callTimes, c *collective, n int) result {
 	r.Time, r.Min, r.Avg, r.Max = millionths(t.median), millionths(t.least), millionths(t.mean), millionths(t.most)
 	if t.median > 0 {
@@ -43,7 +43,7 @@ func (r result) withTimes(t callTimes, c *collective, n int) result {
 	return r
 }
 
-// millionths rounds to what has a meaning: picoseconds and bytes.
+// millionths rounds to the last digits that mean something: picoseconds and bytes.
 func millionths(x float64) float64 { return math.Round(x*1e6) / 1e6 }
 
 const columns = "#%12s  %12s  %8s  %6s  %8s  %8s  %8s  %8s  %7s  %7s  %7s\n"
@@ -53,10 +53,10 @@ type printer struct {
 	w       io.Writer
 	json    bool
 	explain bool
-	err     error // the first
+	err     error // the first error
 }
 
-// heading says what the rows do not, and names their columns. The network is that of Comm.Network.
+// heading prints the settings that the rows do not show, and the names of their columns. network is the result of Comm.Network.
 func (p *printer) heading(version string, o Options, ranks int, network string) {
 	if p.json {
 		return
@@ -111,7 +111,7 @@ func (p *printer) fail(err error) {
 	}
 }
 
-// microseconds shows a time with at least three digits.
+// microseconds formats a time with at least three digits.
 func microseconds(us float64) string {
 	switch {
 	case us < 10:

@@ -12,7 +12,7 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// maxStoreValue is the largest value that store rows have.
+// maxStoreValue is the size of the largest value in rows of the store, in bytes.
 const maxStoreValue = 64 << 10
 
 // store times operations on a TCP store that rank 0 serves, by all ranks at once, each over a connection and on keys
@@ -46,12 +46,12 @@ func (b *bench) store(ctx context.Context, _ time.Duration) (err error) {
 	if err := b.time(ctx, result{Size: 8, Count: 1, Type: "int64", Redop: "add"}, addCall(client, own+"/sum")); err != nil {
 		return err
 	}
-	return b.comm.Barrier(ctx) // nobody's store ends before its last call
+	return b.comm.Barrier(ctx) // the store must not end before every rank's last call
 }
 
 var storeBinding = auth.Binding{Run: "bench", Attempt: 1, Role: "store"}
 
-// storeSecret is one for this store alone, made from the run's.
+// storeSecret returns a secret for only this store, made from the run's.
 func (b *bench) storeSecret() (auth.Secret, error) {
 	if b.ranks == 1 {
 		return auth.NewSecret(), nil
@@ -63,7 +63,7 @@ func (b *bench) storeSecret() (auth.Secret, error) {
 	return secret.Derive("bench", "store"), nil
 }
 
-// serveStore serves the store on rank 0, where MASTER_ADDR leads, and tells all ranks its address.
+// serveStore serves the store on rank 0, at MASTER_ADDR, and returns its address on all ranks.
 func (b *bench) serveStore(ctx context.Context, secret auth.Secret) (addr string, stop func() error, err error) {
 	host := b.p.MasterAddr
 	if b.ranks == 1 || host == "" {
@@ -90,7 +90,7 @@ func (b *bench) serveStore(ctx context.Context, secret auth.Secret) (addr string
 	return net.JoinHostPort(host, fmt.Sprint(port[0])), stop, nil
 }
 
-// valueCall sets, or gets, a value of size bytes.
+// valueCall returns a call that sets, or gets, a value of size bytes.
 func valueCall(ctx context.Context, s store.Store, key, op string, size int) timedCall {
 	key = fmt.Sprintf("%s/%d", key, size)
 	value := make([]byte, size)
@@ -104,7 +104,7 @@ func valueCall(ctx context.Context, s store.Store, key, op string, size int) tim
 		call.fill = func(iteration int) {
 			set.fill(iteration)
 			got = nil
-			_ = set.run(ctx) // a failure leaves what the check finds
+			_ = set.run(ctx) // the check finds the result of a failure
 		}
 		call.run = func(ctx context.Context) (err error) {
 			got, err = s.Get(ctx, key)
@@ -113,7 +113,7 @@ func valueCall(ctx context.Context, s store.Store, key, op string, size int) tim
 	}
 	call.wrong = func(iteration int) int64 {
 		if op == "set" {
-			got, _ = s.Get(ctx, key) // nothing is all wrong
+			got, _ = s.Get(ctx, key) // after an error all bytes count as wrong
 		}
 		return int64(size-len(got)) + countWrong(got, bytePattern(iteration), 0)
 	}
@@ -124,7 +124,7 @@ func bytePattern(iteration int) []byte {
 	return converted(formula{ranks: 1}.pattern(0, iteration), func(x int64) byte { return byte(x) })
 }
 
-// addCall adds 1 to a number.
+// addCall returns a call that adds 1 to a number.
 func addCall(s store.Store, key string) timedCall {
 	var sum, calls int64
 	return timedCall{

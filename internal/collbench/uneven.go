@@ -6,8 +6,8 @@ import (
 	"ddpbatch/mpi"
 )
 
-// The forms with blocks of different lengths have the buffers and the checks of those with blocks of one length, at other
-// bounds; what is timed is another call. Only all-to-all has a check of its own.
+// The collectives with blocks of different lengths use the buffers and the checks of those with blocks of equal length, with other
+// bounds, and time another call. Only all-to-all has a check of its own.
 
 func (s *buffers[T]) reduceScatterV(count int) timedCall {
 	b, counts, call := s.b, s.counts(count), s.reduceScatter(count)
@@ -37,8 +37,8 @@ func (s *buffers[T]) scatterV(count int) timedCall {
 	return call
 }
 
-// In allToAllV rank r sends rank i the block of rank r+i, beyond the last rank from rank 0 on: so each sends and receives as
-// much as the others, and from each rank as much as to it.
+// In allToAllV rank r sends rank i as many elements as the block of rank r+i has, modulo the number of ranks. So each rank sends and
+// receives as much as the others, and receives from each rank as much as it sends to it.
 func (s *buffers[T]) allToAllV(count int) timedCall {
 	b, counts := s.b, s.counts(count)
 	out, in := s.out[:count*b.ranks], s.in[:count*b.ranks]
@@ -53,7 +53,7 @@ func (s *buffers[T]) allToAllV(count int) timedCall {
 	}
 }
 
-// counts are the lengths of the blocks that bounds makes.
+// counts returns the lengths of the blocks that bounds makes.
 func (s *buffers[T]) counts(count int) []int {
 	at := s.bounds(count)
 	counts := make([]int, s.b.ranks)
@@ -63,12 +63,12 @@ func (s *buffers[T]) counts(count int) []int {
 	return counts
 }
 
-// turned are counts from the one of rank first on, and then those before it.
+// turned returns counts rotated so that the one of rank first comes first.
 func turned(counts []int, first int) []int {
 	return append(counts[first:len(counts):len(counts)], counts[:first]...)
 }
 
-// boundsOf are where blocks of such lengths begin, and where the last one ends.
+// boundsOf returns where blocks of these lengths begin, and where the last one ends.
 func boundsOf(counts []int) []int {
 	at := make([]int, len(counts)+1)
 	for r, n := range counts {

@@ -16,16 +16,16 @@ import (
 	"ddpbatch/mpi/launch"
 )
 
-// Process is what a bench may know of the process that it runs in.
+// Process is what a bench needs from the process that it runs in.
 type Process struct {
 	Version, Hostname, Dir string
 	Environ                []string
-	MasterAddr             string // of the world that this process is a rank of; "": of none
+	MasterAddr             string // of the world to which this process belongs as a rank; "": it does not belong to one
 	Executable             func() (string, error)
 	Out, Err               io.Writer
 	Log                    *slog.Logger
-	Join                   func(context.Context, mpi.Config) (*mpi.Comm, error) // the world that the environment names
-	Secret                 func() (auth.Secret, error)                          // of the run that this process belongs to
+	Join                   func(context.Context, mpi.Config) (*mpi.Comm, error) // joins the world that the environment names
+	Secret                 func() (auth.Secret, error)                          // returns the secret of this process's run
 }
 
 // RunWorld starts o.Ranks ranks on this machine, which make all rows.
@@ -40,11 +40,11 @@ func RunWorld(ctx context.Context, p Process, o Options) error {
 }
 
 // startWorld starts o.Ranks ranks of this program on this machine, as `ddpbatch run --standalone` would, and waits
-// for their end. What they print goes to out.
+// for their end. Their standard output goes to out.
 func startWorld(ctx context.Context, p Process, o Options, out io.Writer) error {
 	program, err := p.Executable()
 	if err != nil {
-		return fmt.Errorf("find this program, to start it as %d ranks: %w", o.Ranks, err)
+		return fmt.Errorf("find this program to start it as %d ranks: %w", o.Ranks, err)
 	}
 	secret := auth.NewSecret()
 	verdict, err := launch.Run(ctx, launch.AgentConfig{
@@ -65,11 +65,11 @@ func startWorld(ctx context.Context, p Process, o Options, out io.Writer) error 
 	return &exit.Error{Code: verdict.Exit, Err: errors.New(verdict.Message)}
 }
 
-// startupLaunches is how often a world is started where --iters does not say.
+// startupLaunches is how often a world is started if --iters is not given.
 const startupLaunches = 5
 
-// timeStartup times worlds from their start to the moment when rank 0 says that all have met, and prints their
-// row as soon as the last one has.
+// timeStartup times worlds from their start to the moment when rank 0 reports that all ranks have joined, and prints their
+// row as soon as the last world has.
 func timeStartup(ctx context.Context, p Process, o Options) error {
 	launches := o.Iters
 	if launches == 0 {
@@ -82,7 +82,7 @@ func timeStartup(ctx context.Context, p Process, o Options) error {
 	if at < 0 {
 		at = len(o.Words)
 	}
-	rank.Words = slices.Insert(slices.Clone(o.Words), at, "--json") // no heading: the first that rank 0 prints is its row
+	rank.Words = slices.Insert(slices.Clone(o.Words), at, "--json") // without a heading, rank 0's first output is its row
 	took := make([]float64, 0, launches)
 	for range launches {
 		start := now()
@@ -99,13 +99,13 @@ func timeStartup(ctx context.Context, p Process, o Options) error {
 	return print.err
 }
 
-// startupRow sorts us, which are of launches.
+// startupRow makes the row of launches that took the given microseconds. It sorts them.
 func startupRow(us []float64) result {
 	row := result{Type: "none", Redop: "none", Algorithm: "none", Transport: "none"}
 	return row.withTimes(timesOf(us), &collective{}, 1)
 }
 
-// startup is the part of a rank that is there already: how long its joining took, since joining, on the mean over
+// startup is the part of a rank that has joined: it prints how long joining took, since the time joining, as the mean over
 // ranks.
 func (b *bench) startup(ctx context.Context, joining time.Duration) error {
 	if err := b.comm.Barrier(ctx); err != nil {
@@ -122,7 +122,7 @@ func (b *bench) startup(ctx context.Context, joining time.Duration) error {
 	return nil
 }
 
-// firstWrite calls f at the first write, and throws all of them away.
+// firstWrite calls f at the first write, and discards what is written.
 type firstWrite struct{ f func() }
 
 func onFirstWrite(f func()) io.Writer { return firstWrite{sync.OnceFunc(f)} }

@@ -2,11 +2,11 @@ package container
 
 import "strings"
 
-// apptainer is Apptainer 1.1 or later, which was called Singularity. Nothing of the host is mounted that the job does not name, but /dev,
-// /proc, /sys and /tmp. Variables come in under names of their own, which reach the container literally with --no-eval.
+// apptainer is Apptainer 1.1 or later, formerly called Singularity. Of the host only /dev, /proc, /sys, /tmp and what the job names are
+// mounted. Variables are passed with the prefix APPTAINERENV_, and reach the container literally with --no-eval.
 func apptainer() dialect {
 	return dialect{program: "apptainer", names: true, folders: true, files: true, command: apptainerCommand, codes: map[int]string{
-		255: "apptainer could not start the container, or found no such program in the image",
+		255: "apptainer could not start the container, or did not find the program in the image",
 	}}
 }
 

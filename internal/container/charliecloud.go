@@ -7,17 +7,17 @@ import (
 	"strconv"
 )
 
-// charliecloud is Charliecloud 0.26 or later. ch-run turns into the worker, which has the environment that ch-run was started with. It
-// shows all of /dev and /tmp, so that nothing below needs a bind, and cannot have one.
+// charliecloud is Charliecloud 0.26 or later. ch-run execs the worker, which has the environment that ch-run was started with. It
+// binds all of /dev and /tmp, so paths below these do not need a bind, and cannot have one.
 //
-// Each call has a user namespace of its own, unless peers join one; across two of them no process may look into another.
+// Each call has a user namespace of its own, unless peers join one. A process cannot look into processes of another user namespace.
 func charliecloud() dialect {
 	return dialect{program: "ch-run", folders: true, files: true, writesAll: true, command: charliecloudCommand, codes: map[int]string{
-		49: "ch-run could not start the container, or found no such program in the image",
+		49: "ch-run could not start the container, or did not find the program in the image",
 	}}
 }
 
-// imagePath is what the images of most distributions have for PATH.
+// imagePath is the PATH in the images of most distributions.
 const imagePath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 func charliecloudCommand(c Config, w Worker, binds []Bind) (argv, env []string) {
@@ -41,7 +41,7 @@ func charliecloudCommand(c Config, w Worker, binds []Bind) (argv, env []string) 
 	return append(argv, w.Argv...), last(env)
 }
 
-// Missing are the binds that ch-run does not make by itself.
+// Missing returns the binds that ch-run does not make by itself.
 func Missing(binds []Bind) []Bind {
 	var left []Bind
 	for _, b := range binds {
@@ -59,7 +59,7 @@ func (c Config) HasEnvironment() bool {
 	return err == nil && c.Runtime == Charliecloud
 }
 
-// JoinFiles are what ch-run leaves in /dev/shm of peers that did not all come.
+// JoinFiles returns the files that ch-run leaves in /dev/shm if not all peers of a group came.
 func JoinFiles(group string) []string {
 	return []string{"/dev/shm/sem.ch-run_sem-" + group, "/dev/shm/ch-run_shm-" + group}
 }

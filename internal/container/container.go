@@ -10,7 +10,7 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// The runtimes that there are.
+// The supported runtimes.
 const (
 	Podman       = "podman"
 	Docker       = "docker"
@@ -19,10 +19,10 @@ const (
 	Charliecloud = "charliecloud"
 )
 
-// Runtimes lists them.
+// Runtimes lists the supported runtimes.
 func Runtimes() []string { return []string{Podman, Docker, Apptainer, Enroot, Charliecloud} }
 
-// What a container sees of the node's GPUs.
+// The GPUs of the node that a container sees.
 const (
 	AutoGPUs = "auto" // those that the node has: GPUsHere
 	NVIDIA   = "nvidia"
@@ -40,47 +40,47 @@ type Config struct {
 	Mounts  []string `json:"mounts,omitempty"`   // see ParseMount
 	ShmSize int64    `json:"shm_size,omitempty"` // bytes of a /dev/shm of each container's own; 0: the node's
 	GPUs    string   `json:"gpus,omitempty"`     // "": AutoGPUs
-	Args    []string `json:"args,omitempty"`     // further words for the runtime, after all others
+	Args    []string `json:"args,omitempty"`     // further arguments for the runtime, after all others
 }
 
 // Worker is one process that is to run in a container of its own.
 type Worker struct {
-	Argv  []string // what runs inside; a name without a slash is looked for in the image's PATH
-	Env   []string // NAME=value: all that the worker would have outside
-	Given []string // names of variables that go in even though they are of the host's kind, as the job file gives them a value
-	Outer []string // NAME=value: the agent's own environment, which the runtime gets for variables of the host's kind
+	Argv  []string // the command to run inside; a name without a slash is looked up in the image's PATH
+	Env   []string // NAME=value: the environment that the worker would have outside a container
+	Given []string // names of host variables (IsHostVariable) that go in because the job file gives them a value
+	Outer []string // NAME=value: the agent's own environment, from which the runtime gets the host variables
 	Dir   string   // absolute
 	Binds []Bind   // beside the job's mounts
 
-	Name   string  // of the container, where the runtime names them
+	Name   string  // the container's name, for runtimes that name containers
 	GPUs   string  // NVIDIA, AMD or NoGPUs
-	Limits []Limit // of resources, where the runtime would set its own
-	Cores  string  // a list as of cpuset(7), where the runtime does not pass on those of its parent; "": all
-	User   string  // the caller's name, where the environment has none
+	Limits []Limit // limits of resources, for runtimes that would set their own
+	Cores  string  // a list as in cpuset(7), for runtimes that do not pass on those of their parent; "": all
+	User   string  // the caller's name, in case the environment does not have it
 	UID    int
 	GID    int
 
 	ImageEnv bool // the image has a file of variables: HasEnvironment
 
-	Peers int    // workers of this node that share what the runtime divides otherwise, and all live for a while; 1: none
-	Group string // a name that these have in common, and no others; a file name
+	Peers int    // how many long-lived workers of this node share what the runtime would otherwise separate; 1: only this one
+	Group string // a name that the peers share, different from that of other groups; a file name
 }
 
-// Limit is a limit on a resource, as getrlimit(2) has it.
+// Limit is a limit of a resource, as in getrlimit(2).
 type Limit struct {
 	Name       string // "nofile"
 	Soft, Hard uint64
 }
 
-// A dialect is how one runtime is spoken to.
+// A dialect describes the command line of one runtime.
 type dialect struct {
 	program   string
-	monitor   bool // a process of the runtime's own starts the worker
+	monitor   bool // a separate process of the runtime starts the worker
 	shm       bool // a container can have a /dev/shm of its own
-	names     bool // an image may be a name, and not only a file
+	names     bool // an image may be a name, not only a file
 	folders   bool // an image may be a folder
 	files     bool // an image may be a file
-	writesAll bool // it cannot bind for reading alone
+	writesAll bool // it cannot bind read-only
 	command   func(Config, Worker, []Bind) (argv, env []string)
 	codes     map[int]string // exit codes of its own, and what they mean
 }
@@ -97,11 +97,11 @@ func dialects() map[string]dialect {
 
 func (c Config) dialect() dialect { return dialects()[c.Runtime] }
 
-// Program is the name of the runtime's program.
+// Program returns the name of the runtime's program.
 func (c Config) Program() string { return c.dialect().program }
 
-// HasMonitor reports whether a process of the runtime's own starts the worker, and not the program that the agent starts. The worker is
-// found by its environment then, and the monitor is to be left alone: it tidies up after its container.
+// HasMonitor reports whether a separate process of the runtime starts the worker, and not the program that the agent starts. Then the agent
+// finds the worker by its environment, and must not end the monitor, which cleans up after its container.
 func (c Config) HasMonitor() bool { return c.dialect().monitor }
 
 // IsPath reports whether the image is a file or a folder, and not a name that the runtime knows.
@@ -116,7 +116,7 @@ func (c Config) IsPath() bool {
 	return strings.HasPrefix(c.Image, "/") || strings.HasPrefix(c.Image, ".") || strings.HasPrefix(c.Image, "~")
 }
 
-// Command is what the agent starts in place of the worker, and the environment that it starts it with.
+// Command returns the command that the agent starts in place of the worker, and its environment.
 func (c Config) Command(w Worker) (argv, env []string, err error) {
 	binds, err := c.AllBinds(w.Binds)
 	if err != nil {
@@ -126,8 +126,8 @@ func (c Config) Command(w Worker) (argv, env []string, err error) {
 	return argv, env, nil
 }
 
-// AllBinds are those of a worker and the job's mounts, in the order in which they are made. A path that a runtime would take for something
-// else is an error.
+// AllBinds returns the binds of a worker and the job's mounts, in the order in which they are made. It returns an error for a path that a
+// runtime would misread.
 func (c Config) AllBinds(own []Bind) ([]Bind, error) {
 	binds := slices.Clone(own)
 	for _, text := range c.Mounts {
@@ -145,25 +145,26 @@ func (c Config) AllBinds(own []Bind) ([]Bind, error) {
 	return tidy(binds), nil
 }
 
-// Explain says what an exit code may mean that the runtime gives itself; "": it is the worker's own. The worker may have given it, too.
+// Explain says what an exit code means if it is one of the runtime's own; the worker may have exited with it, too. It returns "" for other
+// codes.
 func (c Config) Explain(code int) string { return c.dialect().codes[code] }
 
-// Validate says what is wrong with the keys of [container], each error beginning with its key. It looks at no file.
+// Validate reports what is wrong with the keys of [container]; each error begins with its key. It does not read files.
 func (c Config) Validate() error {
 	d, known := dialects()[c.Runtime]
 	if !known {
-		return nil // which the reader of the key has refused
+		return nil // the reader of the key has refused it
 	}
 	var errs []error
 	if c.ShmSize > 0 && !d.shm {
-		errs = append(errs, fmt.Errorf("shm_size: %s shares the node's /dev/shm with its containers: leave shm_size out", c.Runtime))
+		errs = append(errs, fmt.Errorf("shm_size: %s shares the node's /dev/shm with its containers: remove shm_size", c.Runtime))
 	}
 	if strings.HasPrefix(c.Image, "-") {
-		errs = append(errs, fmt.Errorf("image: %s begins with a dash: %s would take it for an option",
+		errs = append(errs, fmt.Errorf("image: %s begins with a dash: %s would read it as an option",
 			text.Quoted(c.Image, maxShown), c.Runtime))
 	}
 	if c.IsPath() && !d.folders && !d.files {
-		errs = append(errs, fmt.Errorf("image: %s runs images by their names, and not files: load %s (docker load) and write its name",
+		errs = append(errs, fmt.Errorf("image: %s runs images by their names, not files: load %s (docker load) and write its name",
 			c.Runtime, text.Quoted(c.Image, maxShown)))
 	}
 	for i, word := range c.Mounts {
@@ -171,7 +172,7 @@ func (c Config) Validate() error {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("mounts: item %d: %w", i+1, err))
 		} else if mount.ReadOnly && d.writesAll {
-			errs = append(errs, fmt.Errorf(`mounts: item %d: %s shows all that it binds for writing: leave ":ro" out`, i+1, c.Runtime))
+			errs = append(errs, fmt.Errorf(`mounts: item %d: %s cannot bind read-only: remove ":ro"`, i+1, c.Runtime))
 		}
 	}
 	return errors.Join(errs...)
@@ -179,14 +180,13 @@ func (c Config) Validate() error {
 
 const maxShown = 200 // bytes of a path in a message
 
-// CheckPath says why a path cannot be bound; nil: it can.
+// CheckPath returns an error that says why a path cannot be bound, or nil if it can.
 func CheckPath(path string) error {
 	switch {
 	case !filepath.IsAbs(path):
 		return fmt.Errorf("the path %q is not absolute", path)
 	case strings.ContainsAny(path, `,:"\`+"\n"):
-		return fmt.Errorf(`the path %q has a comma, a colon, a quote, a backslash or a line break, which runtimes take for something else`,
-			path)
+		return fmt.Errorf(`the path %q has a comma, a colon, a quote, a backslash or a line break, which runtimes misread`, path)
 	}
 	return nil
 }

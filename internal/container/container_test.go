@@ -185,7 +185,7 @@ func TestCodesOfRuntimesAreExplained(t *testing.T) {
 			t.Errorf("%s explains a worker's own codes", runtime)
 		}
 	}
-	if got := (Config{Runtime: Podman}).Explain(127); got != "podman found no such program in the image" {
+	if got := (Config{Runtime: Podman}).Explain(127); got != "podman did not find the program in the image" {
 		t.Error(got)
 	}
 }
@@ -196,14 +196,14 @@ func TestNameOfAContainer(t *testing.T) {
 	}
 }
 
-// What a runtime cannot do is told of before anything is started.
+// What a runtime cannot do is reported before anything is started.
 func TestUnfitKeysAreRefused(t *testing.T) {
 	for says, config := range map[string]Config{
-		"image: --privileged begins with a dash":               {Runtime: Podman, Image: "--privileged"},
-		`mounts: item 1: charliecloud shows all that it binds`: {Runtime: Charliecloud, Image: "/a", Mounts: []string{"/data:/data:ro"}},
+		"image: --privileged begins with a dash":             {Runtime: Podman, Image: "--privileged"},
+		`mounts: item 1: charliecloud cannot bind read-only`: {Runtime: Charliecloud, Image: "/a", Mounts: []string{"/data:/data:ro"}},
 		"mounts: item 1": {Runtime: Podman, Image: "a", Mounts: []string{"data"}},
-		"shm_size: charliecloud shares the node's":               {Runtime: Charliecloud, Image: "/a", ShmSize: 1},
-		"image: docker runs images by their names, and not file": {Runtime: Docker, Image: "/a.tar"},
+		"shm_size: charliecloud shares the node's":           {Runtime: Charliecloud, Image: "/a", ShmSize: 1},
+		"image: docker runs images by their names, not file": {Runtime: Docker, Image: "/a.tar"},
 	} {
 		if err := config.Validate(); err == nil || !strings.HasPrefix(strings.ReplaceAll(err.Error(), `"`, ""), says) {
 			t.Errorf("%+v: %v, want %q", config, err, says)

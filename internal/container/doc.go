@@ -2,20 +2,21 @@
 //
 //	argv, env, err := config.Command(container.Worker{Argv: worker, Env: environ, Dir: dir, Binds: binds})
 //
-// The agent stays outside and starts argv, with env, in place of the worker. So the image needs neither a Slurm client nor ddpbatch.
-// Functions here are pure: they start nothing and look at no file but those that their names say.
+// The agent runs outside the container and starts argv, with env, in place of the worker. So the image needs neither a Slurm client nor
+// ddpbatch. Functions here do not start processes, and read only the files that their names say.
 //
 // # What all runtimes have in common
 //
 //   - The network, the process ids and /dev/shm are the node's. Ranks find each other's ports, NCCL and PyTorch share memory by files in
 //     /dev/shm, and ddpbatch's own ranks by /proc/PID/fd.
-//   - The binds are what the worker is told of by path: its working directory, the run directory, and so on, each at its own path.
-//   - The worker's variables go in, less those that say where things are on the host (see [IsHostVariable]). Values are never on a command
-//     line, which all users of a node can read, unless the job file itself gives such a variable a value.
+//   - The binds are the files and folders whose paths the worker gets: its working directory, the run directory, and so on, each at its own
+//     path.
+//   - The worker gets its variables, except those that say where things are on the host (see [IsHostVariable]). Values are never on a
+//     command line, which all users of a node can read, unless the job file itself gives such a variable a value.
 //   - An image's entry point is not run.
 //
 // # Where they differ
 //
-// Podman and Docker start the worker from another process, so that the agent has to find it (proc.Contained). The others turn into the
-// worker, or stay its parent. Sources: podman-run(1), docker run's reference, apptainer-exec(1), enroot's start.md, ch-run(1).
+// Podman and Docker start the worker from another process, so the agent has to find it (proc.Contained). The others exec the
+// worker, or remain its parent. Sources: podman-run(1), docker run's reference, apptainer-exec(1), enroot's start.md, ch-run(1).
 package container

@@ -2,8 +2,9 @@ package container
 
 import "strings"
 
-// enroot is Enroot 3, by which Pyxis runs containers. It has no option for the working directory, and starts images by their /bin/sh
-// anyway, so that the shell goes there. A variable with a line break cannot be handed over, as Enroot writes them into a file by lines.
+// enroot is Enroot 3, with which Pyxis runs containers. It does not have an option for the working directory; as it starts images with
+// their /bin/sh anyway, the shell changes to it. A variable with a line break cannot be passed, as Enroot writes variables into a file of
+// lines.
 func enroot() dialect {
 	return dialect{program: "enroot", files: true, command: enrootCommand, codes: map[int]string{
 		127: "enroot did not find the program in the image",

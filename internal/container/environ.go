@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// hostVariables say where things are on the host, or belong to a session there. An image has its own, or none.
+// hostVariables say where things are on the host, or belong to a session there. An image has its own or does not need them.
 var hostVariables = []string{
 	"PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH",
 	"CPLUS_INCLUDE_PATH", // programs and libraries
@@ -16,28 +16,29 @@ var hostVariables = []string{
 	"DISPLAY", "XAUTHORITY", "KRB5CCNAME", "MAIL", "EDITOR", "PAGER", "LESSOPEN", "LESSCLOSE", "LS_COLORS", // a session's
 }
 
-// hostPrefixes begin the names of more of them.
+// hostPrefixes are the prefixes of the names of further host variables.
 var hostPrefixes = []string{
 	"CONDA_", "_CE_", "LMOD_", "__LMOD_", "__MODULES_", "_ModuleTable", "SPACK_", "EBROOT", "EBVERSION", "EBDEVEL",
 	"XDG_", "DBUS_", "SSH_", "SYSTEMD_",
 	"CONTAINERS_", "REGISTRY_", "APPTAINER", "SINGULARITY", "ENROOT_", "DOCKER_", "CH_IMAGE_", // of runtimes, for themselves
 }
 
-// IsHostVariable reports whether a variable is not handed to workers in a container, unless the job file gives it a value: it says where
-// something is on the host.
+// IsHostVariable reports whether a variable says where something is on the host. Workers in a container do not get such a variable, unless
+// the job file gives it a value.
 func IsHostVariable(name string) bool {
 	return slices.Contains(hostVariables, name) ||
 		slices.ContainsFunc(hostPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// variables are the worker's variables, in two parts. Of one name the last value counts, as for exec.
+// variables holds the worker's variables, in two parts, and the runtime's. If a name appears several times, the last value counts, as for
+// exec.
 type variables struct {
-	inherited []string // NAME=value: the runtime hands these on from its own environment
-	given     []string // NAME=value: of the host's kind, and given by the job file
-	outer     []string // NAME=value: the runtime's own environment, with what is inherited
+	inherited []string // NAME=value: the runtime passes these on from its own environment
+	given     []string // NAME=value: host variables to which the job file gives a value
+	outer     []string // NAME=value: the runtime's own environment, including inherited
 }
 
-// variablesOf divides the worker's environment.
+// variablesOf splits the worker's environment.
 func variablesOf(w Worker) variables {
 	var v variables
 	for _, entry := range last(w.Env) {
@@ -58,7 +59,7 @@ func variablesOf(w Worker) variables {
 	return v
 }
 
-// last leaves the last value of each name, in the order of the first ones.
+// last keeps only the last value of each name, in the order in which the names first appear.
 func last(env []string) []string {
 	at := map[string]int{}
 	var all []string
@@ -77,7 +78,7 @@ func last(env []string) []string {
 	return all
 }
 
-// isName reports whether a variable has a name that shells know. Others, as those of bash's functions, are the host's affair.
+// isName reports whether a variable has a name that is valid in shells. Other names, such as those of bash's functions, are not passed on.
 func isName(name string) bool {
 	for i, r := range name {
 		letter := r == '_' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z'
@@ -88,7 +89,7 @@ func isName(name string) bool {
 	return name != ""
 }
 
-// nameOf is the name of a NAME=value.
+// nameOf returns the name of a NAME=value.
 func nameOf(entry string) string {
 	name, _, _ := strings.Cut(entry, "=")
 	return name

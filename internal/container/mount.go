@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Bind is a file or folder of the host that is seen in the container.
+// Bind is a file or folder of the host that is visible in the container.
 type Bind struct {
 	Source, Target string // absolute
 	ReadOnly       bool
 }
 
-// Same binds paths where they are on the host.
+// Same returns binds of paths to the same paths in the container. It skips empty ones.
 func Same(paths ...string) []Bind {
 	var binds []Bind
 	for _, path := range paths {
@@ -24,7 +24,7 @@ func Same(paths ...string) []Bind {
 	return binds
 }
 
-// ParseMount reads an item of container.mounts: "/data", "/data:/mnt/data" or "/data:/mnt/data:ro".
+// ParseMount parses an item of container.mounts: "/data", "/data:/mnt/data" or "/data:/mnt/data:ro".
 func ParseMount(text string) (Bind, error) {
 	parts := strings.Split(text, ":")
 	if len(parts) > 3 || parts[0] == "" {
@@ -41,7 +41,7 @@ func ParseMount(text string) (Bind, error) {
 			bind.ReadOnly = true
 		case "rw":
 		default:
-			return Bind{}, fmt.Errorf(`%q ends in %q: a mount has ":ro", ":rw" or nothing there`, text, parts[2])
+			return Bind{}, fmt.Errorf(`%q ends in %q: a mount may end in ":ro" or ":rw"`, text, parts[2])
 		}
 	}
 	for _, path := range []string{bind.Source, bind.Target} {
@@ -56,8 +56,8 @@ func ParseMount(text string) (Bind, error) {
 	return bind, nil
 }
 
-// tidy orders binds so that what lies within another comes after it, of several at one place leaves the last, and leaves out what another
-// one shows already.
+// tidy sorts binds so that a bind within another comes after it. Of several binds at one place it keeps the last, and it omits a bind whose
+// content another one already shows there.
 func tidy(binds []Bind) []Bind {
 	at := map[string]Bind{}
 	for _, b := range binds {
@@ -77,7 +77,7 @@ func tidy(binds []Bind) []Bind {
 	return kept
 }
 
-// lastAbove is the innermost of binds that target lies in; nil: none.
+// lastAbove returns the innermost of binds that contains target, or nil if there is none.
 func lastAbove(binds []Bind, target string) *Bind {
 	for i := len(binds) - 1; i >= 0; i-- {
 		if isWithin(target, binds[i].Target) {
@@ -87,13 +87,13 @@ func lastAbove(binds []Bind, target string) *Bind {
 	return nil
 }
 
-// shows reports whether b, which is bound within a, is there by a alone.
+// shows reports whether a alone already shows b, which is bound within a.
 func (a *Bind) shows(b Bind) bool {
 	rest, _ := filepath.Rel(a.Target, b.Target)
 	return filepath.Join(a.Source, rest) == b.Source && a.ReadOnly == b.ReadOnly
 }
 
-// isWithin reports whether path is folder, or lies below it.
+// isWithin reports whether path is folder or is below it.
 func isWithin(path, folder string) bool {
 	return path == folder || strings.HasPrefix(path, strings.TrimSuffix(folder, "/")+"/")
 }

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// podman is Podman 4 or later. The image is not pulled: every rank of every node would do so at once.
+// podman is Podman 4 or later. It does not pull the image: every rank of every node would do so at once.
 //
-// The containers of users stay in the agent's cgroup by themselves, as these may make none. That needs the manager cgroupfs, since systemd
-// would move them below a slice of its own. For root Podman makes cgroups, and the agent takes what is in them back.
+// Containers of users other than root stay in the agent's cgroup, as these users may not make cgroups. That needs the manager cgroupfs,
+// since systemd would move them below a slice of its own. For root Podman makes cgroups, and the agent moves their processes back.
 func podman() dialect {
 	return dialect{program: "podman", monitor: true, shm: true, names: true, folders: true, command: podmanCommand,
 		codes: ociCodes("podman")}
@@ -25,7 +25,7 @@ func podmanCommand(c Config, w Worker, binds []Bind) (argv, env []string) {
 		argv = append(argv, "--device=/dev/kfd", "--device=/dev/dri")
 	}
 	if !slices.ContainsFunc(c.Args, func(word string) bool { return strings.HasPrefix(word, "--user") }) { // or --userns
-		argv = append(argv, "--user=0:0") // which is the caller, whom no other user of the image's is
+		argv = append(argv, "--user=0:0") // root in the container is the caller outside; other users of the image are not
 	}
 	argv, env = ociWords(argv, c, w, binds)
 	if c.IsPath() {
@@ -34,7 +34,7 @@ func podmanCommand(c Config, w Worker, binds []Bind) (argv, env []string) {
 	return append(append(argv, c.Image), w.Argv...), env
 }
 
-// docker is Docker. Its daemon starts the container, outside of the job's cgroup: so it is told of the cores.
+// docker is Docker. Its daemon starts the container, outside the job's cgroup, so the command line has to name the cores.
 func docker() dialect {
 	return dialect{program: "docker", monitor: true, shm: true, names: true, command: dockerCommand, codes: ociCodes("docker")}
 }
@@ -54,8 +54,8 @@ func dockerCommand(c Config, w Worker, binds []Bind) (argv, env []string) {
 	return append(append(argv, c.Image), w.Argv...), env
 }
 
-// ociWords are the words that Podman and Docker have in common, up to the image. --init is not among them: with the node's process ids the
-// worker is not the first process of its space, so that signals end it as they do outside.
+// ociWords appends the arguments that Podman and Docker have in common, up to the image. --init is not among them: with the node's process
+// ids the worker is not process 1 of its namespace, so signals end it as they do outside.
 func ociWords(argv []string, c Config, w Worker, binds []Bind) (words, env []string) {
 	argv = append(argv, "--rm", "--pull=never", "--name="+w.Name, "--network=host", "--pid=host",
 		"--security-opt=label=disable", "--entrypoint=")
@@ -85,16 +85,16 @@ func ociWords(argv []string, c Config, w Worker, binds []Bind) (words, env []str
 	return append(argv, c.Args...), v.outer
 }
 
-// ociCodes are the exit codes that podman-run(1) and docker run document.
+// ociCodes returns the exit codes that podman-run(1) and docker run document.
 func ociCodes(program string) map[int]string {
 	return map[int]string{
 		125: program + " could not start the container",
 		126: program + " found the program in the image, but could not run it",
-		127: program + " found no such program in the image",
+		127: program + " did not find the program in the image",
 	}
 }
 
-// shortName makes a name for a container of a text: letters, digits, and _ . - in between.
+// shortName makes a part of a container's name from a text: it keeps letters, digits, . and -, and replaces the rest by _.
 func shortName(text string) string {
 	return strings.Map(func(r rune) rune {
 		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '.' || r == '-' {
@@ -104,8 +104,9 @@ func shortName(text string) string {
 	}, text)
 }
 
-// Name is the name of the container of a worker: the same for that place in the next attempt. What a killed agent has left behind Podman
-// replaces; with Docker, whose daemon removes what has ended, that attempt fails, removes it, and the one after begins.
+// Name returns the name of a worker's container, which is the same in the next attempt. If a killed agent has left a container of that
+// name, Podman replaces it. With Docker, whose daemon removes containers that have ended, the next attempt fails and removes it, and the
+// one after that begins.
 func Name(run, host string, localRank int) string {
 	return fmt.Sprintf("ddpbatch-%s-%s-%d", shortName(run), shortName(host), localRank)
 }

@@ -8,14 +8,14 @@ import (
 
 var table = crc32.MakeTable(crc32.Castagnoli)
 
-// Checksum is the CRC-32C of p.
+// Checksum returns the CRC-32C of p.
 func Checksum(p []byte) uint32 { return Update(0, p) }
 
-// Update is the checksum of bytes with the checksum crc followed by p; of nothing it is 0.
+// Update returns the checksum of the bytes whose checksum is crc followed by p. The checksum of no bytes is 0.
 func Update(crc uint32, p []byte) uint32 { return update(crc, p) }
 
-// Combine is the checksum of bytes with checksum a followed by n bytes, not negative, with checksum b. It takes less than a microsecond,
-// whatever n is.
+// Combine returns the checksum of bytes with checksum a followed by n bytes with checksum b; n must not be negative. It takes less than a
+// microsecond, whatever n is.
 //
 // A checksum is a polynomial modulo P, and appending n bytes multiplies it by x^(8n); the conditioning of the bits before and after
 // cancels out. This is crc32_combine of zlib 1.2.12 (crc32.c: multmodp, x2nmodp), for another P.
@@ -35,7 +35,7 @@ var squares = func() (s [64 + 3]uint32) {
 	return s
 }()
 
-// power is x^(n * 2^k), for k up to 3.
+// power returns x^(n * 2^k), for k up to 3.
 func power(n uint64, k int) uint32 {
 	p := uint32(1 << 31)
 	for ; n != 0; n &= n - 1 {
@@ -44,7 +44,7 @@ func power(n uint64, k int) uint32 {
 	return p
 }
 
-// times is a * b. It has no branch on the bits, which are random.
+// times returns a * b. It does not branch on the bits, which are random.
 func times(a, b uint32) uint32 {
 	var p uint32
 	for range 32 {
@@ -56,15 +56,14 @@ func times(a, b uint32) uint32 {
 }
 
 const (
-	// runBytes are what hash/crc32 takes at once on amd64: three runs of 1344 bytes, side by side.
+	// runBytes is how many bytes hash/crc32 processes at once on amd64: three runs of 1344 bytes, side by side.
 	runBytes = 3 * 1344
-	// lineBytes is a line of the cache.
+	// lineBytes is the size of a cache line.
 	lineBytes = 64
 )
 
-// ahead is Update by hash/crc32 for bytes that may be in no cache. Three runs side by side are not what a CPU fetches ahead of: where it
-// has gone over the lines in their order just before, bytes from memory take less than half of the time, and those from the cache a fifth
-// more.
+// ahead is Update by hash/crc32 for bytes that may not be in any cache. A CPU does not prefetch for three runs side by side. If ahead first
+// reads the lines in order, bytes from memory take less than half of the time, and bytes from the cache a fifth more.
 func ahead(crc uint32, p []byte) uint32 {
 	for len(p) >= runBytes {
 		runtime.KeepAlive(touch(p[:runBytes]))
@@ -74,7 +73,7 @@ func ahead(crc uint32, p []byte) uint32 {
 	return crc32.Update(crc, table, p)
 }
 
-// touch reads each line.
+// touch reads each cache line of p.
 func touch(p []byte) (sum byte) {
 	for i := 0; i < len(p); i += lineBytes {
 		sum ^= p[i]

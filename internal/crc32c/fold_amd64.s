@@ -8,7 +8,7 @@
 	VPCLMULQDQ $0x11, Z15, ACC, ACC; \
 	VPTERNLOGQ $0x96, NEXT, T, ACC // the sum of three
 
-// INTO is the same, but adds to NEXT and leaves ACC undefined.
+// INTO does the same, but adds to NEXT and leaves ACC undefined.
 #define INTO(ACC, T, NEXT) \
 	VPCLMULQDQ $0x00, Z15, ACC, T; \
 	VPCLMULQDQ $0x11, Z15, ACC, ACC; \
@@ -51,7 +51,7 @@ eight:
 	JGE  eight
 
 join:
-	ADDQ $448, CX // bytes that are left, less 64
+	ADDQ $448, CX // the number of bytes left, minus 64
 	VBROADCASTI32X4 16(DX), Z15
 	INTO(Z0, Z8, Z4)
 	INTO(Z1, Z9, Z5)

@@ -29,7 +29,7 @@ func TestContainerIsReadAndChecked(t *testing.T) {
 		{"a mount that is none", "runtime = \"enroot\"\nimage = \"a\"\nmounts = [\"b\"]",
 			[]string{`job.toml:7:1: container.mounts: item 1: "b": the path "b" is not absolute`}, nil},
 		{"a /dev/shm that cannot be", "runtime = \"enroot\"\nimage = \"a\"\nshm_size = \"1G\"",
-			[]string{"job.toml:7:1: container.shm_size: enroot shares the node's /dev/shm with its containers: leave shm_size out"}, nil},
+			[]string{"job.toml:7:1: container.shm_size: enroot shares the node's /dev/shm with its containers: remove shm_size"}, nil},
 		{"modules", "runtime = \"podman\"\nimage = \"a\"\n[setup]\nmodules = [\"cuda\"]", nil,
 			[]string{"job.toml:8:1: setup.modules is of the host, and the ranks run in a container, which has its own programs: " +
 				"they see nothing of it but " +
