@@ -1,13 +1,13 @@
-// Package defaults finds what the site and the user have laid down for all their jobs: a file of
-// defaults each, and the user's own starter jobs.
+// Package defaults finds the files in which the site and the user set defaults for all their jobs, and the user's own
+// starter jobs.
 //
 // # What it guarantees
 //
-// The site's file is where the caller says, whatever the environment holds; the user's is below XDG_CONFIG_HOME, else below HOME.
-// A file that is not there says nothing, nor does a user's that this process may not look for, as HOME may be another user's. One that
-// belongs to another user than this one and root, or that others can write to, is refused with vfs.ErrExposed: what is in it becomes part
-// of a script that runs as this user. Of the site's file, that another user can put another in its place is refused, too; of the user's
-// own, Exposed tells it. A pipe is not waited for.
+// The caller says where the site's file is; the environment has no influence on it. The user's file is below XDG_CONFIG_HOME, or else below
+// HOME. A file that does not exist is skipped. So is a user's file that this process has no permission to look for, as HOME may be another
+// user's. A file is refused with vfs.ErrExposed if it belongs to a user other than this one and root, or if others can write to it: what is
+// in it becomes part of a script that runs as this user. The site's file is also refused if another user can replace it; for the user's own
+// file, Exposed reports that. Reading does not block on a pipe.
 //
 // # Example
 //

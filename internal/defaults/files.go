@@ -14,14 +14,14 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// Places are where the files are looked for.
+// Places says where to look for the files.
 type Places struct {
 	Site string // the site's file; empty: none
 	User string // the folder of the user's files; empty: none
 }
 
-// UserFolder is where the user's files are, by the variables that lookup finds: ddpbatch below XDG_CONFIG_HOME where that is an
-// absolute path (the XDG specification has others passed over), else .config/ddpbatch below HOME; empty without either.
+// UserFolder returns the folder of the user's files, from the variables that lookup finds: ddpbatch below XDG_CONFIG_HOME if that is an
+// absolute path (the XDG specification says to ignore others), or else .config/ddpbatch below HOME. It is empty without either.
 func UserFolder(lookup func(string) (string, bool)) string {
 	if config, _ := lookup("XDG_CONFIG_HOME"); filepath.IsAbs(config) {
 		return filepath.Join(config, "ddpbatch")
@@ -35,10 +35,10 @@ func UserFolder(lookup func(string) (string, bool)) string {
 // File is one of the files of defaults.
 type File struct {
 	Path string
-	Site bool // the site's, and not the user's
+	Site bool // the site's file, not the user's
 }
 
-// Files are the files that are looked for, the later over the earlier.
+// Files returns the files to look for. A later file overrides an earlier one.
 func (p Places) Files() (files []File) {
 	if p.Site != "" {
 		files = append(files, File{p.Site, true})
@@ -49,7 +49,7 @@ func (p Places) Files() (files []File) {
 	return files
 }
 
-// Read reads the files that are there.
+// Read reads the files that exist. It returns nil if there are none.
 func (p Places) Read() (*jobfile.Defaults, error) {
 	var read []rundir.DefaultsFile
 	for _, file := range p.Files() {
@@ -68,20 +68,20 @@ func (p Places) Read() (*jobfile.Defaults, error) {
 	return jobfile.ParseDefaults(read...)
 }
 
-// maxText is more than any file of keys holds.
+// maxText bounds the length of a file in bytes, far above that of any real one.
 const maxText = 1 << 20
 
 func (f File) read() (string, error) {
 	text, err := readTrusted(f.Path)
 	if err == nil && f.Site {
 		if above := vfs.ExposedAbove(f.Path); above != "" {
-			err = fmt.Errorf("%s: %w: other users can change %s, and put another file in its place", f.Path, vfs.ErrExposed, above)
+			err = fmt.Errorf("%s: %w: other users can change %s, and so replace the file", f.Path, vfs.ErrExposed, above)
 		}
 	}
 	return text, err
 }
 
-// readTrusted reads a file that nobody but this user and root can have written.
+// readTrusted reads a file, and refuses it if users other than this one and root can have written it.
 func readTrusted(path string) (string, error) {
 	f, info, err := vfs.OpenRegular(path)
 	if err != nil {
@@ -90,10 +90,10 @@ func readTrusted(path string) (string, error) {
 	defer f.Close()
 	switch {
 	case !vfs.Trusted(info):
-		return "", fmt.Errorf("%s: %w: it belongs to the user with the id %d, and must be this user's or root's", path,
+		return "", fmt.Errorf("%s: %w: it belongs to the user with the id %d, but must belong to you or root", path,
 			vfs.ErrExposed, vfs.Owner(info))
 	case vfs.OthersWrite(info):
-		return "", fmt.Errorf("%s: %w: it has the mode %04o; to end that: chmod go-w '%s'", path, vfs.ErrExposed, info.Mode().Perm(), path)
+		return "", fmt.Errorf("%s: %w: its mode is %04o; to correct it: chmod go-w '%s'", path, vfs.ErrExposed, info.Mode().Perm(), path)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxText+1))
 	if err == nil && len(text) > maxText {
@@ -102,8 +102,8 @@ func readTrusted(path string) (string, error) {
 	return string(text), err
 }
 
-// Exposed names the folder above the user's file that other users can change, and where they can put another file in its place; empty:
-// there is none, or no file.
+// Exposed returns the folder above the user's file that other users can change, so that they can replace the file. It is empty if there is
+// no such folder, or no file.
 func (p Places) Exposed() string {
 	for _, file := range p.Files() {
 		if _, err := os.Lstat(file.Path); err == nil && !file.Site {

@@ -13,7 +13,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// written are places below a folder of the test's own, with what the files hold; an empty text is no file.
+// written are places below a folder of the test's own, with what the files hold; an empty text means that there is no file.
 func written(t *testing.T, site, user string) Places {
 	t.Helper()
 	dir := t.TempDir()

@@ -11,14 +11,14 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// Starter is a job file of the user's own to start others from.
+// Starter is a job file of the user's own to start other job files from.
 type Starter struct {
-	Name    string // the file's, without .toml
-	Summary string // its first line, where that is a comment
+	Name    string // the file's name without .toml
+	Summary string // its first line, if that is a comment
 	Path    string
 }
 
-// StarterFolder is where the user's starters are; empty: nowhere.
+// StarterFolder returns the folder of the user's starters, or "" if there is none.
 func (p Places) StarterFolder() string {
 	if p.User == "" {
 		return ""
@@ -26,7 +26,7 @@ func (p Places) StarterFolder() string {
 	return filepath.Join(p.User, "templates")
 }
 
-// Starters lists the user's starters by their names. Files that could be no job's name are passed over.
+// Starters lists the user's starters, sorted by name. It skips files whose names are not valid names of jobs.
 func (p Places) Starters() ([]Starter, error) {
 	folder := p.StarterFolder()
 	if folder == "" {
@@ -57,12 +57,12 @@ func (p Places) Starters() ([]Starter, error) {
 	return starters, nil
 }
 
-// Read is the text of a starter.
+// Read returns the text of a starter.
 func (s Starter) Read() (string, error) { return readTrusted(s.Path) }
 
-// summary is what a job file says of itself in its first line.
+// summary returns the comment in the first line of a job file.
 func summary(body string) string {
-	const most = 100 // bytes; a longer one breaks the table
+	const most = 100 // bytes; a longer one would break the table
 	first, _, _ := strings.Cut(body, "\n")
 	comment, ok := strings.CutPrefix(strings.TrimSpace(first), "#")
 	if !ok {

@@ -1,2 +1,2 @@
-// Package each does something for each of many things at once, where most of the time is that of a file server.
+// Package each calls a function for many items at once, when most of the time is spent waiting for a file server.
 package each

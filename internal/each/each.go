@@ -5,10 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// atOnce is how many are done at once: enough that hundreds of files on a file server, which answers in a millisecond, take no second.
+// atOnce is how many calls run at once: enough for hundreds of files on a file server that answers in a millisecond to take less than a
+// second.
 const atOnce = 16
 
-// Index calls do for 0 to n-1, in several goroutines, and returns when all calls have.
+// Index calls do for 0 to n-1, in several goroutines, and returns when all calls have returned.
 func Index(n int, do func(i int)) {
 	var next atomic.Int64
 	var workers sync.WaitGroup

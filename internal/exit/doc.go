@@ -1,3 +1,3 @@
-// Package exit has the exit codes that users script against (docs/cli.md), and the error that carries one from where it is known to the
-// end of the command.
+// Package exit defines the exit codes that users' scripts rely on (docs/cli.md), and an error that carries an exit code to the end of the
+// command.
 package exit

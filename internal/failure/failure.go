@@ -7,18 +7,18 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// Failure is an error as a message has it; nil: none.
+// Failure is an error in the form of a message. A nil *Failure means that there is no error.
 type Failure struct {
 	Rank int    `json:"rank"`
 	Text string `json:"text"`
-	// Class is one more than the number of the first class that the error is of, 0 where it is of none.
+	// Class is one more than the index of the first class that the error belongs to, or 0 if it does not belong to any.
 	Class int `json:"class,omitempty"`
 }
 
 // maxText bounds the text of a failure, in bytes.
 const maxText = 4 << 10
 
-// Of is rank's error err as a message.
+// Of returns rank's error err as a message, or nil if err is nil.
 func Of(rank int, err error, classes []error) *Failure {
 	if err == nil {
 		return nil
@@ -40,7 +40,7 @@ type Error struct {
 	class error // nil: none
 }
 
-// Elsewhere is the failure on a rank where it did not happen. classes are those of Of.
+// Elsewhere returns the failure as an error for a rank where it did not happen. classes must be the same as for Of.
 func (f *Failure) Elsewhere(classes []error) *Error {
 	e := &Error{rank: f.Rank, text: f.Text}
 	if 0 < f.Class && f.Class <= len(classes) {
@@ -49,14 +49,14 @@ func (f *Failure) Elsewhere(classes []error) *Error {
 	return e
 }
 
-// Error is the text, after the rank's number.
+// Error returns the rank's number and the text.
 func (e *Error) Error() string { return fmt.Sprintf("rank %d: %s", e.rank, e.text) }
 
 // Unwrap returns the error's class, or nil.
 func (e *Error) Unwrap() error { return e.class }
 
-// Rank is the rank that failed.
+// Rank returns the rank that failed.
 func (e *Error) Rank() int { return e.rank }
 
-// Text is what that rank's error says. Of a long one it is the beginning.
+// Text returns the text of that rank's error, or only its beginning if it is long.
 func (e *Error) Text() string { return e.text }

@@ -6,7 +6,7 @@ import "golang.org/x/sys/cpu"
 
 var assembly = cpu.X86.HasAVX2 && cpu.X86.HasF16C
 
-// These are given a multiple of 8 elements, and not 0.
+// These functions must be given a multiple of 8 elements, and at least 8.
 
 //go:noescape
 func toFloat16AVX2(dst []uint16, x []float32)

@@ -4,7 +4,7 @@ package half
 
 const assembly = false
 
-// Nobody calls these.
+// These are never called.
 var (
 	toFloat16AVX2, toBFloat16AVX2       func(dst []uint16, x []float32)
 	fromFloat16AVX2, fromBFloat16AVX2   func(dst []float32, x []uint16)

@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// Conversions to and from 16 bits, 8 at a time: these kernels are given a multiple of 8 elements, and not 0.
-// AVX-512 would add nothing: they are as fast as memory.
+// Conversions to and from 16 bits, 8 elements at a time. The number of elements must be a multiple of 8, and at least 8.
+// AVX-512 would not be faster: they are as fast as memory.
 
 // HALVES is BODY over all elements, from SI to DI.
 #define HALVES(BODY) \
@@ -34,9 +34,9 @@ loop: \
 	BROADCAST($0x400000, X6, Y6); \
 	BROADCAST($0xffff0000, X7, Y7)
 
-// BFLOAT makes the upper 16 bits of each lane of Y0 the bfloat16 that is nearest: it adds 0x7fff, and 1 more if the
-// last bit that stays is 1, so that cutting off the rest rounds to even. To a NaN it adds nothing but the bit that
-// makes it quiet. (VCVTNEPS2BF16 of AVX512_BF16 is no help: it takes subnormals for 0.)
+// BFLOAT makes the upper 16 bits of each lane of Y0 the nearest bfloat16: it adds 0x7fff, and 1 more if the
+// last bit that is kept is 1, so that dropping the lower bits rounds to even. In a NaN it only sets the bit that
+// makes it quiet. (VCVTNEPS2BF16 of AVX512_BF16 cannot be used: it treats subnormals as 0.)
 #define BFLOAT \
 	VMOVUPS (SI)(AX*4), Y0; \
 	VCMPPS  $3, Y0, Y0, Y1; \
@@ -53,7 +53,7 @@ loop: \
 	VPAND   Y7, Y0, Y0; \
 	VMOVUPS Y0, (DI)(AX*4)
 
-// The pack works within 128 bits: the permutation brings both results together.
+// The pack works within 128 bits; the permutation joins both results.
 #define TOBFLOAT \
 	BFLOAT; \
 	VPSRLD    $16, Y0, Y0; \
@@ -66,7 +66,7 @@ loop: \
 	VPSLLD    $16, Y0, Y0; \
 	VMOVUPS   Y0, (DI)(AX*4)
 
-// $0 is rounding to nearest even.
+// $0 means rounding to nearest even.
 #define ROUNDHALF \
 	VMOVUPS   (SI)(AX*4), Y0; \
 	VCVTPS2PH $0, Y0, X0; \

@@ -83,7 +83,7 @@ func TestToBitsRoundsToTheNearest(t *testing.T) {
 			}
 			middle := float32((low + high) / 2) // exact
 			if math.IsInf(float64(middle), 0) {
-				t.Fatal("the middle is no float32")
+				t.Fatal("the middle is not a float32")
 			}
 			even := h + h&1
 			for _, sign := range []uint16{0, 0x8000} {

@@ -1,2 +1,2 @@
-// Package jobenv reads what a process's environment says of the job around it.
+// Package jobenv reads what a process's environment says about the job around it.
 package jobenv

@@ -9,7 +9,7 @@ import (
 	"ddpbatch/internal/usage"
 )
 
-// LookupIn finds a variable in an environment; the last entry wins, as in execve's callers.
+// LookupIn returns a function that looks up variables in an environment. If a name has several entries, the last one counts, as in os/exec.
 func LookupIn(environ []string) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		for _, entry := range slices.Backward(environ) {
@@ -21,8 +21,8 @@ func LookupIn(environ []string) func(string) (string, bool) {
 	}
 }
 
-// JobID is the id of the job that the variables tell of, as people write it: 12, or 12_3 for element 3 of array 12, whose
-// SLURM_JOB_ID is a number of its own (that of the last element: 12 again).
+// JobID returns the id of the job that the variables describe, as people write it: 12, or 12_3 for element 3 of array 12, whose
+// SLURM_JOB_ID is another number (for the last element it is 12, too).
 func JobID(lookup func(string) (string, bool)) string {
 	if index, _ := lookup("SLURM_ARRAY_TASK_ID"); index != "" {
 		array, _ := lookup("SLURM_ARRAY_JOB_ID")
@@ -32,10 +32,10 @@ func JobID(lookup func(string) (string, bool)) string {
 	return id
 }
 
-// PortsVariable has Slurm's SrunPortRange, for the agents of a batch job.
+// PortsVariable names the variable that passes Slurm's SrunPortRange to the agents of a batch job.
 const PortsVariable = "DDPBATCH_PORTS"
 
-// latestDeadline is the end of the year 9999: what is beyond are milliseconds, or a slip of the pen.
+// latestDeadline is the end of the year 9999: a larger number is in milliseconds, or a typing error.
 const latestDeadline = 253402300799
 
 // Deadline returns when the job will be killed: DDPBATCH_DEADLINE, in seconds since 1970 or in the form of RFC 3339, or else
@@ -55,12 +55,13 @@ func Deadline(lookup func(string) (string, bool)) (time.Time, error) {
 	}
 	if seconds < 1 || seconds > latestDeadline {
 		return time.Time{}, usage.Errorf(
-			"DDPBATCH_DEADLINE is %q, which is not between the years 1970 and 9999: it counts seconds, not milliseconds", text)
+			"DDPBATCH_DEADLINE is %q, which is not between the years 1970 and 9999: write seconds, not milliseconds", text)
 	}
 	return time.Unix(seconds, 0), nil
 }
 
-// SlurmDeadline is the end of the allocation around this process. A job without a time limit has none.
+// SlurmDeadline returns the end of the allocation around this process. It is zero for a job without a time limit, and if Slurm does not set
+// the variable.
 func SlurmDeadline(lookup func(string) (string, bool)) time.Time {
 	text, _ := lookup("SLURM_JOB_END_TIME")
 	seconds, err := strconv.ParseInt(text, 10, 64)
@@ -70,7 +71,7 @@ func SlurmDeadline(lookup func(string) (string, bool)) time.Time {
 	return time.Unix(seconds, 0)
 }
 
-// DeadlineEnviron hands a deadline on to processes that get no more of this one's environment.
+// DeadlineEnviron returns the variable that passes a deadline on to processes that do not inherit this one's environment.
 func DeadlineEnviron(at time.Time) []string {
 	if at.IsZero() {
 		return nil

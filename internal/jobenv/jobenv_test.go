@@ -40,7 +40,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// Slurm says when the allocation ends, if nobody else does. What it says of a job without a limit is no deadline.
+// Slurm says when the allocation ends, if nobody else does. What it says about a job without a limit is not a deadline.
 func TestDeadlineMayComeFromSlurm(t *testing.T) {
 	for _, test := range []struct {
 		own, slurm string
