@@ -106,7 +106,7 @@ func testSlurmDoctor(t *testing.T, c *cluster) {
 		}
 	}
 	out := c.exits(1, "salloc", "-Q", "-N2", "srun", "--ntasks-per-node=1", "sh", "-c", "cd /dev/shm && exec ddpbatch doctor")
-	if !strings.Contains(out.stdout, "is not what the first node sees by that path") {
+	if !strings.Contains(out.stdout, "is not the folder that the first node sees by that path") {
 		t.Errorf("a folder that nodes do not share: %s", out.stdout)
 	}
 	if out := c.ok("salloc", "-Q", "-N2", "ddpbatch", "doctor"); !strings.Contains(out.stdout, "slurm") || !strings.Contains(out.stderr,

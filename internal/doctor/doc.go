@@ -1,4 +1,4 @@
-// Package doctor looks at what runs depend on and says what is wrong with it: at Slurm and the folder of runs, from where jobs are
-// submitted; at the nodes of a job, each by itself, and at their clocks and the network between them. It changes nothing but files that it
-// removes, and each of its findings says what to do.
+// Package doctor checks what runs depend on. On a machine from which jobs are submitted it checks Slurm and the folder of runs. In a job it
+// checks each node, the nodes' clocks, and the network between them. Its only changes are temporary files, which it removes. Each finding
+// says what is wrong and what to do.
 package doctor

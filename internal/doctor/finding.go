@@ -8,20 +8,20 @@ type Level string
 // The levels.
 const (
 	OK   Level = "ok"
-	Warn Level = "warn" // some jobs do not run well, or at all
-	Fail Level = "fail" // none does
+	Warn Level = "warn" // some jobs do not run well, or do not run
+	Fail Level = "fail" // no job runs
 )
 
-// Finding is what one check has found. Its texts may hold anything that Slurm or a file said.
+// Finding is the result of one check. Its texts may contain anything that Slurm or a file says.
 type Finding struct {
 	Check string `json:"check"` // "slurm", "shm", ...
 	Level Level  `json:"level"`
-	Nodes string `json:"nodes,omitempty"` // on which, folded; empty: on all, or on none in particular
-	Found string `json:"found"`           // what there is, and why that matters where it is not as it should be
-	Do    string `json:"do,omitempty"`
+	Nodes string `json:"nodes,omitempty"` // the nodes concerned, as a host list; empty: all, or none in particular
+	Found string `json:"found"`           // what was found and, if something is wrong, why it matters
+	Do    string `json:"do,omitempty"`    // what to do
 }
 
-// Worst is the level of the worst finding.
+// Worst returns the level of the worst finding.
 func Worst(findings []Finding) Level {
 	worst := OK
 	for _, f := range findings {
@@ -35,7 +35,7 @@ func Worst(findings []Finding) Level {
 	return worst
 }
 
-// Text is the finding as one line, less its check and its level.
+// Text returns the finding as one line, without its check and level.
 func (f Finding) Text() string {
 	if f.Do == "" {
 		return f.Found
@@ -43,7 +43,7 @@ func (f Finding) Text() string {
 	return f.Found + "; " + f.Do
 }
 
-// findings gathers them.
+// findings is a list of findings.
 type findings []Finding
 
 func (f *findings) add(level Level, check, do, format string, args ...any) {

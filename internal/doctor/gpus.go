@@ -11,28 +11,28 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// GPU is what nvidia-smi says of one. Numbers are -1 where it does not say.
+// GPU is what nvidia-smi reports about one GPU. Numbers are -1 if it does not report them.
 type GPU struct {
 	Index       int    `json:"index"`
 	Name        string `json:"name"`
 	Memory      int64  `json:"memory"`      // bytes
-	MemoryUsed  int64  `json:"memory_used"` // bytes, by whomever
+	MemoryUsed  int64  `json:"memory_used"` // bytes, by any process
 	Celsius     int    `json:"celsius"`
-	Uncorrected int    `json:"uncorrected"` // errors of its memory since the driver was loaded
+	Uncorrected int    `json:"uncorrected"` // uncorrected errors of its memory since the driver was loaded
 	Driver      string `json:"driver"`
 }
 
-// gpuQuery are the fields that nvidia-smi is asked for ("nvidia-smi --help-query-gpu").
+// gpuQuery lists the fields that nvidia-smi is asked for ("nvidia-smi --help-query-gpu").
 const gpuQuery = "index,name,memory.total,memory.used,temperature.gpu,ecc.errors.uncorrected.volatile.total,driver_version"
 
 const (
-	gpuLimit     = 20 * time.Second // a driver that is loaded for it takes seconds, and one that hangs for ever
+	gpuLimit     = 20 * time.Second // loading the driver takes seconds; a driver that hangs never answers
 	maxGPUOutput = 64 << 10
 	maxComplaint = 200 // bytes of each
 )
 
-// listGPUs asks nvidia-smi, once. Where there is none (path is empty) there are no GPUs of NVIDIA's; complaints are what it says of those
-// that do not answer.
+// listGPUs asks nvidia-smi once. If there is no nvidia-smi (path is empty), it returns no GPUs. complaints are what nvidia-smi prints about
+// GPUs that do not answer.
 func listGPUs(ctx context.Context, path string, environ []string) (gpus []GPU, complaints []string) {
 	if path == "" {
 		return []GPU{}, nil
@@ -62,8 +62,8 @@ func (l *limited) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// parseGPUs reads a line of fields for each GPU. Any other line is a complaint, as "Unable to determine the device handle for GPU
-// 0000:3B:00.0: Unknown Error"; so is a GPU that does not tell its memory ("[GPU is lost]", "ERR!").
+// parseGPUs parses a line of fields for each GPU. Any other line is a complaint, such as "Unable to determine the device handle for GPU
+// 0000:3B:00.0: Unknown Error". A GPU that does not report its memory ("[GPU is lost]", "ERR!") is one, too.
 func parseGPUs(out string) (gpus []GPU, complaints []string) {
 	const most = 64
 	gpus = []GPU{}
@@ -97,7 +97,7 @@ func parseGPUs(out string) (gpus []GPU, complaints []string) {
 	return gpus, complaints
 }
 
-// count reads a whole number; -1: "[N/A]", "[Not Supported]" and the like.
+// count parses a whole number. It returns -1 for "[N/A]", "[Not Supported]" and the like.
 func count(field string) int {
 	n, err := strconv.ParseInt(strings.TrimSpace(field), 10, 32)
 	if err != nil || n < 0 {

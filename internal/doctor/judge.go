@@ -19,7 +19,7 @@ type Report struct {
 	Findings []Finding
 }
 
-// judge says what is wrong: first what all nodes have in common, then what differs, and what is not as it should be.
+// judge makes the findings: first what all nodes have in common, and then what differs between nodes or is wrong.
 func (r *Report) judge() {
 	var f findings
 	var wrong findings
@@ -28,7 +28,7 @@ func (r *Report) judge() {
 	if len(r.Nodes) == 1 {
 		f.ok("nodes", "%s: %s", hosts, equal)
 	} else {
-		f.ok("nodes", "%s, %s, with equal %s", text.Plural(len(r.Nodes), "node"), hosts, equal)
+		f.ok("nodes", "%s, %s, with the same %s", text.Plural(len(r.Nodes), "node"), hosts, equal)
 	}
 	r.clocks(&f, &wrong)
 	r.network(&f, &wrong)
@@ -41,7 +41,7 @@ func (r *Report) judge() {
 	r.Findings = append(f, wrong...)
 }
 
-// hosts folds the names of the nodes that have a property.
+// hosts returns the nodes for which has is true, as a host list.
 func (r *Report) hosts(has func(Node) bool) string {
 	var names []string
 	for _, n := range r.Nodes {
@@ -56,14 +56,14 @@ func (r *Report) hosts(has func(Node) bool) string {
 type property struct {
 	name string
 	of   func(Node) string // "": the node has none
-	do   string            // where it differs
+	do   string            // what to do if it differs
 }
 
 var properties = []property{
 	{"ddpbatch", func(n Node) string { return n.Version }, "use one program on every node"},
 	{"kernel", func(n Node) string { return n.Kernel }, "ask the administrators whether these nodes are up to date"},
 	{"cores", func(n Node) string { return fmt.Sprint(n.Cores) },
-		"the slowest node sets the pace; slurm.constraint or slurm.exclusive ask for equal ones"},
+		"the slowest node sets the pace; slurm.constraint or slurm.exclusive ask for equal nodes"},
 	{"memory", func(n Node) string { return text.Bytes(n.Memory >> 30 << 30) }, "slurm.constraint asks for equal nodes"},
 	{"GPUs", gpuNames, "slurm.constraint or slurm.gres ask for equal nodes"},
 	{"driver", func(n Node) string {
@@ -73,22 +73,22 @@ var properties = []property{
 		return n.GPUs[0].Driver
 	}, "ask the administrators whether these nodes are up to date"},
 	{"networks", func(n Node) string { return strings.Join(n.Networks, ", ") },
-		"ask the administrators whether a link came up slower than it is, or not at all"},
+		"ask the administrators whether a link came up too slow, or did not come up"},
 	{"RDMA", func(n Node) string { return strings.Join(n.RDMA, ", ") },
 		"ask the administrators whether a card or cable has failed (ibstat)"},
 	{"open files", func(n Node) string { return limitText(n.OpenFiles) },
-		"an administrator can set the limits of slurmd alike (ulimit -Hn)"},
+		"an administrator can set the same limits for slurmd on all nodes (ulimit -Hn)"},
 	{"processes", func(n Node) string { return limitText(n.Processes) },
-		"an administrator can set the limits of slurmd alike (ulimit -Hu)"},
+		"an administrator can set the same limits for slurmd on all nodes (ulimit -Hu)"},
 	{"locked memory", func(n Node) string {
 		if n.LockedMemory < 0 {
 			return "unlimited"
 		}
 		return text.Bytes(uint64(n.LockedMemory))
-	}, "an administrator can set the limits of slurmd alike (ulimit -Hl); RDMA needs all that it can get"},
+	}, "an administrator can set the same limits for slurmd on all nodes (ulimit -Hl); RDMA needs a high one"},
 	{"folder", func(n Node) string { return n.Folder.Type },
 		"the nodes must see the same folder: set run_dir and workdir to one that they share"},
-	{"time service", func(n Node) string { return n.Clock }, "ask the administrators whether it runs on all (chronyc tracking)"},
+	{"time service", func(n Node) string { return n.Clock }, "ask the administrators whether it runs on all nodes (chronyc tracking)"},
 }
 
 func limitText(n int64) string {
@@ -98,7 +98,7 @@ func limitText(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// gpuNames is "4 x NVIDIA A100-SXM4-40GB".
+// gpuNames lists a node's GPUs: "4 x NVIDIA A100-SXM4-40GB".
 func gpuNames(n Node) string {
 	counts := map[string]int{}
 	for _, g := range n.GPUs {
@@ -111,7 +111,7 @@ func gpuNames(n Node) string {
 	return strings.Join(list, ", ")
 }
 
-// differences tells of properties that nodes do not have in common, and returns those that they have.
+// differences adds a finding for each property that differs between nodes, and returns those that are the same.
 func (f *findings) differences(nodes []Node) (equal string) {
 	var same []string
 	for _, p := range properties {
@@ -119,7 +119,7 @@ func (f *findings) differences(nodes []Node) (equal string) {
 		for _, n := range nodes {
 			by[p.of(n)] = append(by[p.of(n)], n.Host)
 		}
-		values := slices.SortedFunc(maps.Keys(by), func(a, b string) int { // what most have first
+		values := slices.SortedFunc(maps.Keys(by), func(a, b string) int { // the most frequent first
 			if d := len(by[b]) - len(by[a]); d != 0 {
 				return d
 			}
@@ -155,13 +155,13 @@ func (f *findings) differences(nodes []Node) (equal string) {
 
 const (
 	leastFolder  = 1 << 30 // bytes
-	mostGPUInUse = 1 << 30 // bytes that nobody is to have before the job begins
-	hotGPU       = 85      // degrees Celsius of one that does nothing yet
+	mostGPUInUse = 1 << 30 // bytes; more in use before the job begins is a fault
+	hotGPU       = 85      // degrees Celsius of an idle GPU
 )
 
-const shareFolder = "call this in a folder that all nodes share, and set run_dir and workdir to such a one"
+const shareFolder = "call this in a folder that all nodes share, and set run_dir and workdir to such a folder"
 
-// node tells what is wrong with one node.
+// node adds a finding for everything that is wrong with one node.
 func (f *findings) node(n Node) {
 	before := len(*f)
 	for _, p := range n.Problems {
@@ -178,41 +178,42 @@ func (f *findings) node(n Node) {
 	}
 	for _, g := range n.GPUs {
 		if g.Uncorrected > 0 {
-			f.fail("gpu", "an administrator should reset or replace it", "GPU %d has had %s of its memory that could not be corrected",
+			f.fail("gpu", "an administrator should reset or replace it", "the memory of GPU %d has had %s that could not be corrected",
 				g.Index,
 				text.Plural(g.Uncorrected, "error"))
 		}
 		if g.MemoryUsed > mostGPUInUse {
-			f.warn("gpu", "an administrator can end what an ended job has left (nvidia-smi, fuser /dev/nvidia*)",
-				"somebody has %s of the %s of GPU %d",
+			f.warn("gpu", "an administrator can end processes that a finished job has left (nvidia-smi, fuser /dev/nvidia*)",
+				"other processes use %s of the %s of GPU %d",
 				text.Bytes(uint64(g.MemoryUsed)), text.Bytes(uint64(g.Memory)), g.Index)
 		}
 		if g.Celsius >= hotGPU {
-			f.warn("gpu", "an administrator should look after its cooling", "GPU %d is %d degrees hot, and slows down", g.Index, g.Celsius)
+			f.warn("gpu", "an administrator should check its cooling", "GPU %d is %d degrees hot, and slows down", g.Index, g.Celsius)
 		}
 	}
 	switch d := n.Folder; {
 	case d.Error != "":
-		f.fail("folder", shareFolder, "%s takes no file: %s", d.Path, d.Error)
+		f.fail("folder", shareFolder, "cannot write a file in %s: %s", d.Path, d.Error)
 	case !n.FolderShared:
-		f.fail("folder", shareFolder, "%s is not what the first node sees by that path (a file made there is not here)", d.Path)
+		f.fail("folder", shareFolder, "%s is not the folder that the first node sees by that path (a file made there is not here)", d.Path)
 	case d.Free < leastFolder:
-		f.warn("folder", "make room", "%s has %s free", d.Path, text.Bytes(d.Free))
+		f.warn("folder", "free some space", "%s has only %s free", d.Path, text.Bytes(d.Free))
 	}
 	if n.MemoryFree > 0 && n.MemoryFree < n.Memory/2 {
-		f.warn("memory", "look who else runs there (slurm.exclusive asks for whole nodes)", "%s of %s are free", text.Bytes(n.MemoryFree),
-			text.Bytes(n.Memory))
+		f.warn("memory", "check who else uses the node (slurm.exclusive asks for whole nodes)", "only %s of %s are free",
+			text.Bytes(n.MemoryFree), text.Bytes(n.Memory))
 	}
 	if len(n.Unresolved) > 0 {
-		f.warn("names", "start with srun --mpi=pmi2, which needs no names, or have an administrator correct /etc/hosts or the name service",
-			"names of nodes lead nowhere: %s", text.Few(n.Unresolved, 4))
+		f.warn("names", "start with srun --mpi=pmi2, which does not use names, or ask an administrator to correct /etc/hosts or the "+
+			"name service", "names of nodes cannot be resolved: %s", text.Few(n.Unresolved, 4))
 	}
 	for i := range (*f)[before:] {
 		(*f)[before+i].Nodes = n.Host
 	}
 }
 
-// Clocks: how far they may be apart. Slurm's munge bears five minutes, a file's time decides what is newer within a second.
+// How far clocks may differ. Slurm's munge tolerates five minutes; of two files that are changed within a second, their times decide which
+// is newer.
 const (
 	clockWarn = time.Second
 	clockFail = 2 * time.Minute
@@ -237,7 +238,7 @@ func (r *Report) clocks(f, wrong *findings) {
 		if ahead < 0 {
 			way = "behind"
 		}
-		wrong.add(level, "clocks", "an administrator should look after its time service", "its clock is %v %s that of %s",
+		wrong.add(level, "clocks", "an administrator should check its time service", "its clock is %v %s that of %s",
 			ahead.Abs().Round(time.Millisecond), way, r.Nodes[0].Host)
 		(*wrong)[len(*wrong)-1].Nodes = n.Host
 	}

@@ -37,22 +37,22 @@ func TestJudge(t *testing.T) {
 			[]string{"warn n4: 1 x NVIDIA H100 on n[1-3], none on n4", "warn n4: 550.54 on n[1-3], none on n4"}},
 		"a lost GPU": {func(n []Node) { n[3].GPUError = []string{"ERR!"} }, []string{"fail n4: a GPU does not answer: ERR!"}},
 		"a GPU in use": {func(n []Node) { n[0].GPUs[0].MemoryUsed = 30 << 30 },
-			[]string{"warn n1: somebody has 30 GiB of the 80 GiB of GPU 0"}},
-		"ECC":       {func(n []Node) { n[0].GPUs[0].Uncorrected = 1 }, []string{"fail n1: GPU 0 has had 1 error of its memory"}},
+			[]string{"warn n1: other processes use 30 GiB of the 80 GiB of GPU 0"}},
+		"ECC":       {func(n []Node) { n[0].GPUs[0].Uncorrected = 1 }, []string{"fail n1: the memory of GPU 0 has had 1 error"}},
 		"a hot GPU": {func(n []Node) { n[0].GPUs[0].Celsius = 91 }, []string{"warn n1: GPU 0 is 91 degrees hot"}},
 		"a GPU that tells nothing": {func(n []Node) {
 			n[0].GPUs[0].Celsius, n[0].GPUs[0].Uncorrected, n[0].GPUs[0].MemoryUsed = -1, -1, -1
 		}, nil},
 		"a folder of its own": {func(n []Node) { n[2].FolderShared = false },
-			[]string{"fail n3: /home/me is not what the first node sees"}},
+			[]string{"fail n3: /home/me is not the folder that the first node sees"}},
 		"no folder": {func(n []Node) { n[2].Folder.Error = "permission denied" },
-			[]string{"fail n3: /home/me takes no file: permission denied"}},
-		"little room":        {func(n []Node) { n[2].Folder.Free = 1 << 20 }, []string{"warn n3: /home/me has 1 MiB free"}},
+			[]string{"fail n3: cannot write a file in /home/me: permission denied"}},
+		"little room":        {func(n []Node) { n[2].Folder.Free = 1 << 20 }, []string{"warn n3: /home/me has only 1 MiB free"}},
 		"a clock":            {func(n []Node) { n[2].ClockAheadS = -2 }, []string{"warn n3: its clock is 2s behind that of n1"}},
 		"a clock of its own": {func(n []Node) { n[2].ClockAheadS = 130.5 }, []string{"fail n3: its clock is 2m10.5s ahead of that of n1"}},
 		"names": {func(n []Node) { n[1].Unresolved = []string{"n3: no such host"} },
-			[]string{"warn n2: names of nodes lead nowhere: n3: no such host"}},
-		"memory": {func(n []Node) { n[1].MemoryFree = 100 << 30 }, []string{"warn n2: 100 GiB of 512 GiB are free"}},
+			[]string{"warn n2: names of nodes cannot be resolved: n3: no such host"}},
+		"memory": {func(n []Node) { n[1].MemoryFree = 100 << 30 }, []string{"warn n2: only 100 GiB of 512 GiB are free"}},
 		"built-in checks, the worst first": {func(n []Node) {
 			n[1].Problems = []health.Problem{{Check: "temp", Text: "/scratch takes no file"}}
 			n[2].Problems = []health.Problem{{Check: "shm", Text: "/dev/shm is full", Fatal: true}}
@@ -77,8 +77,8 @@ func TestJudge(t *testing.T) {
 	}
 	equal := &Report{Nodes: []Node{soundNode("n1"), soundNode("n2")}}
 	equal.judge()
-	if got, want := equal.Findings[0].Found, "2 nodes, n[1-2], with equal ddpbatch (1.0), kernel (6.1.0), cores (64), memory (512 GiB), "+
-		"GPUs (1 x NVIDIA H100), driver (550.54)"; !strings.HasPrefix(got, want) {
+	if got, want := equal.Findings[0].Found, "2 nodes, n[1-2], with the same ddpbatch (1.0), kernel (6.1.0), cores (64), "+
+		"memory (512 GiB), GPUs (1 x NVIDIA H100), driver (550.54)"; !strings.HasPrefix(got, want) {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

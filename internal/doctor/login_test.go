@@ -69,9 +69,9 @@ func TestClock(t *testing.T) {
 		own  time.Time
 		want string
 	}{
-		"the same": {answered.Add(9 * time.Second), "ok that of the controller"}, "behind": {answered.Add(-11 * time.Second),
-			"warn the controller's clock is 11s from"},
-		"ahead": {answered.Add(time.Hour), "warn the controller's clock is 1h0m0s from"},
+		"the same": {answered.Add(9 * time.Second), "ok the controller's clock and"}, "behind": {answered.Add(-11 * time.Second),
+			"warn the controller's clock and this machine's differ by 11s"},
+		"ahead": {answered.Add(time.Hour), "warn the controller's clock and this machine's differ by 1h0m0s"},
 	} {
 		var f findings
 		s, err := (&slurm.Client{Run: realSite(t, "22.05").run}).Settings(t.Context())
@@ -98,15 +98,15 @@ func of(t *testing.T, list []Finding, check string) Finding {
 func TestLoginOfRealClusters(t *testing.T) {
 	for release, want := range map[string]map[string]string{ // what each check says, as "level text"
 		"22.05": {
-			"slurm": "ok 22.05.8, cluster lab;", "KillWait": "warn Slurm kills a job 5s after its TERM, of which the ranks have 3s",
+			"slurm": "ok 22.05.8, cluster lab;", "KillWait": "warn Slurm kills a job 5s after TERM; of this time the ranks have 3s",
 			"accounting": "ok slurmdbd",
-			"processes":  "warn Slurm may miss processes", "preemption": "ok a preempted job saves",
-			"arrays": "ok a larger sweep", "start": "ok agents tell each other through Slurm",
-			"partition": "ok main, where jobs go by themselves: 4 nodes, up to 4 cores each, up to 2 GPUs each; at most UNLIMITED",
-			"sbatch":    "ok would take a job: Job 34 to start at", "health": "ok Slurm does not look after its nodes",
+			"processes":  "warn when Slurm ends a job, it may miss processes", "preemption": "ok a preempted job saves",
+			"arrays": "ok a larger sweep", "start": "ok agents exchange their addresses through Slurm",
+			"partition": "ok the default is main: 4 nodes, up to 4 cores each, up to 2 GPUs each; at most UNLIMITED",
+			"sbatch":    "ok Slurm would accept a job: Job 34 to start at", "health": "ok Slurm does not check its nodes",
 		},
 		"25.11": {"slurm": "ok 25.11.7, cluster ", "KillWait": "warn Slurm kills a job 10s",
-			"accounting": "warn there is none: Slurm forgets a job some time after its end"},
+			"accounting": "warn the cluster has none: Slurm forgets a job some time after its end"},
 	} {
 		found := realSite(t, release).login(t).Check(t.Context())
 		if Worst(found) != Warn {
@@ -134,29 +134,30 @@ func TestLoginFindings(t *testing.T) {
 		check  string
 		want   string // "level text; what to do"
 	}{
-		"an old release":   {set("SLURM_VERSION", "21.08.8"), "slurm", "warn 21.08.8, and ddpbatch is made for 22.05 and later"},
-		"no release":       {set("SLURM_VERSION", "(null)"), "slurm", "warn the controller does not tell its version"},
-		"a usual KillWait": {set("KillWait", "30 sec"), "KillWait", "ok Slurm kills a job 30s after its TERM, of which the ranks have 20s"},
+		"an old release":   {set("SLURM_VERSION", "21.08.8"), "slurm", "warn 21.08.8, but ddpbatch is made for 22.05 and later"},
+		"no release":       {set("SLURM_VERSION", "(null)"), "slurm", "warn the controller does not report its version"},
+		"a usual KillWait": {set("KillWait", "30 sec"), "KillWait", "ok Slurm kills a job 30s after TERM; of this time the ranks have 20s"},
 		"no KillWait": {set("KillWait", "soon"), "KillWait",
 			`warn ask for KillWait: Slurm says "soon", which is not a number of seconds`},
-		"cgroup":        {set("ProctrackType", "proctrack/cgroup"), "processes", "ok Slurm ends whatever"},
+		"cgroup":        {set("ProctrackType", "proctrack/cgroup"), "processes", "ok Slurm ends all processes"},
 		"suspended":     {set("PreemptMode", "GANG,SUSPEND"), "preemption", "warn Slurm may suspend a job"},
 		"no preemption": {set("PreemptMode", "OFF"), "preemption", "ok jobs are not preempted"},
-		"no arrays":     {set("MaxArraySize", "0"), "arrays", "warn the cluster takes no arrays"},
+		"no arrays":     {set("MaxArraySize", "0"), "arrays", "warn the cluster does not take arrays"},
 		"a health check": {func(s *site) { set("HealthCheckProgram", "/usr/sbin/nhc")(s); set("HealthCheckInterval", "300 sec")(s) },
 			"health", "ok Slurm runs /usr/sbin/nhc on nodes every 300 sec"},
 		"no PMI-2": {func(s *site) { s.mpi = "MPI plugin types are...\n\tnone\n"; set("SrunPortRange", "60001-60010")(s) }, "start",
-			"ok agents meet on ports that the job's id decides, within Slurm's own (SrunPortRange=60001-60010)"},
-		"limits of the node": {set("PropagateResourceLimitsExcept", "NOFILE,MEMLOCK"), "limits", "ok jobs have the nodes' own"},
+			"ok agents meet on ports computed from the job's id, within Slurm's range (SrunPortRange=60001-60010)"},
+		"limits of the node": {set("PropagateResourceLimitsExcept", "NOFILE,MEMLOCK"), "limits", "ok jobs have the nodes' limits"},
 		"no default": {func(s *site) { s.partitions = "PartitionName=main Default=NO State=UP\n" }, "partition",
-			"warn jobs go to none by themselves; name one: slurm.partition"},
+			"warn the cluster has no default partition; set slurm.partition"},
 		"partition down": {func(s *site) { s.partitions = "PartitionName=main Default=YES State=DOWN TotalNodes=4\n" }, "partition",
-			"warn main, where jobs go by themselves, is DOWN"},
+			"warn the default partition, main, is DOWN"},
 		"an account is needed": {
 			func(s *site) {
 				s.testOnly = slurm.Output{Code: 1,
 					Stderr: []byte("allocation failure: Invalid account or account/partition combination specified\n")}
-			}, "sbatch", "warn a job of one node for a minute is not taken as it is: sbatch refused: allocation failure: Invalid account",
+			}, "sbatch", "warn Slurm does not accept a job of one node for one minute without further options: " +
+				"sbatch refused: allocation failure: Invalid account",
 		},
 		"not here":    {func(s *site) { s.err = slurm.ErrNoSlurm }, "slurm", "fail "},
 		"unreachable": {func(s *site) { s.err = slurm.ErrUnreachable }, "slurm", "fail "},
@@ -191,7 +192,7 @@ func TestLoginFolder(t *testing.T) {
 	}
 	l.Folder, l.Defaults = file, errors.New("config.toml:3:1: there is no key")
 	found := l.Check(t.Context())
-	if f := of(t, found, "folder"); f.Level != Fail || !strings.Contains(f.Found, "takes no run") {
+	if f := of(t, found, "folder"); f.Level != Fail || !strings.Contains(f.Found, "cannot write to") {
 		t.Errorf("no folder: %+v", f)
 	}
 	if f := of(t, found, "defaults"); f.Level != Fail || f.Found != l.Defaults.Error() {

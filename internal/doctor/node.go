@@ -20,15 +20,15 @@ import (
 	"ddpbatch/mpi/transport/ucx"
 )
 
-// Node is what one node of a job says of itself. What it cannot tell is empty, 0, or -1 where it says so.
+// Node is what was found on one node of a job. A value that could not be found is empty or 0; a limit is -1 if there is none.
 type Node struct {
 	Host    string `json:"host"`
 	Version string `json:"version"` // of ddpbatch
 	Kernel  string `json:"kernel"`
-	Cores   int    `json:"cores"` // that the task may run on
+	Cores   int    `json:"cores"` // how many cores the task may run on
 
 	Memory     uint64 `json:"memory"`      // bytes
-	MemoryFree uint64 `json:"memory_free"` // bytes that can be had without swapping
+	MemoryFree uint64 `json:"memory_free"` // bytes that are available without swapping
 
 	OpenFiles    int64 `json:"open_files"`    // hard limits; -1: none
 	Processes    int64 `json:"processes"`     //
@@ -36,44 +36,44 @@ type Node struct {
 
 	Shm    Disk `json:"shm"`
 	Temp   Disk `json:"temp"`
-	Folder Disk `json:"folder"` // where the command was called
+	Folder Disk `json:"folder"` // the folder in which the command was called
 
-	FolderShared bool `json:"folder_shared"` // it is the one that the first node sees by that path
+	FolderShared bool `json:"folder_shared"` // it is the same folder that the first node sees by that path
 
-	ClockAheadS float64 `json:"clock_ahead_s"` // of the first node's
-	Clock       string  `json:"clock"`         // "synchronised" or "free", as the kernel has it
+	ClockAheadS float64 `json:"clock_ahead_s"` // how far its clock is ahead of the first node's, in seconds
+	Clock       string  `json:"clock"`         // "synchronised" or "free", according to the kernel
 
 	GPUs     []GPU    `json:"gpus"`
-	GPUError []string `json:"gpu_error,omitempty"` // what nvidia-smi says of those that do not answer
+	GPUError []string `json:"gpu_error,omitempty"` // what nvidia-smi prints about GPUs that do not answer
 	Networks []string `json:"networks"`            // "eth0 25 Gbit/s MTU 9000"
 	RDMA     []string `json:"rdma"`
 
-	Unresolved []string         `json:"unresolved,omitempty"` // names of other nodes that lead nowhere, each with the reason
+	Unresolved []string         `json:"unresolved,omitempty"` // names of other nodes that do not resolve, each with the reason
 	Problems   []health.Problem `json:"problems,omitempty"`
 }
 
-// Disk is room in a folder, in bytes.
+// Disk describes the space in a folder, in bytes.
 type Disk struct {
 	Path  string `json:"path"`
 	Type  string `json:"type"` // "ext4", "nfs"
 	Free  uint64 `json:"free"`
 	Total uint64 `json:"total"`
-	Error string `json:"error,omitempty"` // why it takes no file; empty: it does
+	Error string `json:"error,omitempty"` // why a file cannot be written there; empty: it can
 }
 
-// Task is a process on a node that looks at it.
+// Task is the process that checks a node.
 type Task struct {
 	Host      string
 	Version   string
-	Folder    string   // where the command was called
-	Names     []string // of all nodes, which each of them should find; nil: they are pretended
-	NvidiaSMI string   // its path; empty: there is none
+	Folder    string   // the folder in which the command was called
+	Names     []string // the names of all nodes, which should resolve on each of them; nil: the nodes are simulated
+	NvidiaSMI string   // the path of nvidia-smi; empty: there is none
 	Environ   []string
 	Lookup    func(name string) (string, bool)
 	Root      fs.FS // the machine's files
 }
 
-// Node looks at the machine.
+// Node checks the machine.
 func (t Task) Node(ctx context.Context) Node {
 	machine := health.This()
 	n := Node{
@@ -114,7 +114,8 @@ func kernel() string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
-// clockState is what the kernel says of the clock (adjtimex(2)). Whoever sets it without telling the kernel leaves it free.
+// clockState returns what the kernel says about the clock (adjtimex(2)). It is "free" if the program that sets the clock does not tell the
+// kernel that it is synchronized.
 func clockState() string {
 	var t unix.Timex
 	state, err := unix.Adjtimex(&t)
@@ -147,7 +148,7 @@ func diskOf(m *health.Machine, folder string) Disk {
 	return d
 }
 
-// parseMemory reads MemTotal and MemAvailable of /proc/meminfo (proc(5)), in bytes.
+// parseMemory returns MemTotal and MemAvailable of /proc/meminfo (proc(5)), in bytes.
 func parseMemory(file string) (total, free uint64) {
 	for line := range strings.Lines(file) {
 		fields := strings.Fields(line)
@@ -166,7 +167,7 @@ func parseMemory(file string) (total, free uint64) {
 	return total, free
 }
 
-// networks are those by which other nodes can be reached, with their speed as far as the card tells it (sysfs-class-net).
+// networks returns the network interfaces by which other nodes can be reached, with their speed if the card reports it (sysfs-class-net).
 func (t Task) networks() []string {
 	list := []string{}
 	interfaces, err := reach.Interfaces()
@@ -188,7 +189,7 @@ func (t Task) networks() []string {
 	return list
 }
 
-// speedText is a number of Mbit/s for people; "" where the card does not tell (-1, as virtual ones have it, or nothing).
+// speedText formats a number of Mbit/s. It returns "" if the card does not report a speed (-1 for virtual cards, or nothing).
 func speedText(megabits string) string {
 	n, err := strconv.Atoi(megabits)
 	switch {
@@ -205,7 +206,7 @@ const (
 	maxNames  = 256
 )
 
-// unresolved tells which names of nodes lead nowhere here, or to this machine itself.
+// unresolved returns the names of nodes that do not resolve here, or that resolve to this machine itself.
 func (t Task) unresolved(ctx context.Context) (list []string) {
 	ctx, cancel := context.WithTimeout(ctx, nameLimit)
 	defer cancel()

@@ -9,17 +9,17 @@ import (
 	"ddpbatch/mpi"
 )
 
-// Pair is what was measured between two nodes, by their numbers.
+// Pair is what was measured between nodes number A and B.
 type Pair struct {
 	A, B      int
 	Latency   time.Duration // half of the median round trip of a few bytes
-	Bandwidth float64       // bytes a second in either direction, while the other one rests
+	Bandwidth float64       // bytes per second in one direction at a time
 }
 
-// rounds pairs n nodes so that each meets each other once, and no node is in two pairs of one round: n-1 rounds, or n where n is odd. It is
-// the circle method: the last one stands still, and the others go round.
+// rounds arranges n nodes in rounds of pairs, so that each two nodes are paired once, and no node is in two pairs of a round. There are n-1
+// rounds, or n if n is odd. This is the circle method: the last node keeps its place, and the others rotate.
 func rounds(n int) (all [][][2]int) {
-	places := n + n%2 // with an empty one
+	places := n + n%2 // with an empty place if n is odd
 	for r := range places - 1 {
 		var round [][2]int
 		for i := range places / 2 {
@@ -38,20 +38,20 @@ func rounds(n int) (all [][][2]int) {
 
 const (
 	roundBudget = 200 * time.Millisecond // for one round
-	allBudget   = time.Minute            // for all of them, as far as leastBudget allows
+	allBudget   = time.Minute            // for all rounds, unless leastBudget needs more
 	leastBudget = 20 * time.Millisecond
 )
 
-// budgetOf is how long each of so many rounds may take.
+// budgetOf returns how long each round may take, if there are so many.
 func budgetOf(rounds int) time.Duration {
 	return max(min(roundBudget, allBudget/time.Duration(max(rounds, 1))), leastBudget)
 }
 
-// nodeLimit is for what a node looks at by itself: a driver that hangs has gpuLimit.
+// nodeLimit bounds the checks of one node; a driver that hangs takes gpuLimit.
 const nodeLimit = 30 * time.Second
 
-// Limit is how long a task may wait for the others, of so many ranks: the first one of each node looks at it and measures all rounds, and
-// all others wait until it has.
+// Limit returns how long a task may wait for the others, if there are so many ranks. The first task of each node checks the node and
+// measures all rounds, and the other tasks wait for it.
 func Limit(ranks int) time.Duration {
 	return nodeLimit + 2*time.Duration(ranks)*budgetOf(ranks) // a slow network takes longer than its budget
 }
@@ -75,7 +75,7 @@ func measurePairs(ctx context.Context, c *mpi.Comm) (mine []Pair, err error) {
 		}
 		at := slices.IndexFunc(round, func(p [2]int) bool { return p[0] == c.Rank() || p[1] == c.Rank() })
 		if at < 0 {
-			continue // it rests
+			continue // not in a pair of this round
 		}
 		pair := Pair{A: round[at][0], B: round[at][1]}
 		if pair.B == c.Rank() {
@@ -98,7 +98,7 @@ func measurePairs(ctx context.Context, c *mpi.Comm) (mine []Pair, err error) {
 	return mine, nil
 }
 
-// errorsOf is the first error: that of what was done, or of what is done next.
+// errorsOf returns err or, if it is nil, the error of next.
 func errorsOf(err error, next func() error) error {
 	if err != nil {
 		return err
@@ -107,12 +107,13 @@ func errorsOf(err error, next func() error) error {
 }
 
 const (
-	leastTrips = 3 // however long they take
-	warmTrips  = 2 // that do not count
+	leastTrips = 3 // even if they take longer than the budget
+	warmTrips  = 2 // not counted
 	mostTrips  = 2000
 )
 
-// pingPong sends buf to and fro within the budget, and returns the median round trip. The first byte says whether another follows.
+// pingPong sends buf to a rank and back until the budget is used up, and returns the median round trip. The first byte says whether another
+// message follows.
 func pingPong(ctx context.Context, c *mpi.Comm, buf []uint8, to int, budget time.Duration) (time.Duration, error) {
 	var trips []time.Duration
 	begun := time.Now()
@@ -149,7 +150,7 @@ func echo(ctx context.Context, c *mpi.Comm, buf []uint8, to int) error {
 	}
 }
 
-// medianOf is the median, the upper one of two; 0 of none. The list is sorted.
+// medianOf returns the median, or the upper one of two, or 0 for an empty list. It sorts the list.
 func medianOf[T time.Duration | float64](list []T) T {
 	if len(list) == 0 {
 		return 0
@@ -160,8 +161,8 @@ func medianOf[T time.Duration | float64](list []T) T {
 
 const clockTrips = 10
 
-// measureClocks returns, at rank 0, by how much each rank's clock is ahead of rank 0's: by the quickest of some round trips, half of
-// which it may be wrong by.
+// measureClocks returns, on rank 0, by how much each rank's clock is ahead of rank 0's. It uses the quickest of several round trips; the
+// error is at most half of it.
 func measureClocks(ctx context.Context, c *mpi.Comm) (ahead []time.Duration, err error) {
 	buf := make([]int64, 1)
 	if c.Rank() > 0 {

@@ -11,12 +11,13 @@ import (
 )
 
 const (
-	slowShare   = 0.6                   // of the usual bandwidth, and a pair is slow
-	slowTimes   = 3                     // the usual latency
-	slowAtLeast = 20 * time.Microsecond // more than it
+	slowShare   = 0.6                   // a pair is slow below this share of the usual bandwidth
+	slowTimes   = 3                     // or above this multiple of the usual latency,
+	slowAtLeast = 20 * time.Microsecond // if it is also this much more
 )
 
-// usual is what a good pair has: the median of all. Of three pairs two have a part in a single bad node, so that the best one counts.
+// usual is what a good pair has: the median of all pairs. With up to three pairs it is the best pair, as of three pairs two contain a
+// single bad node.
 type usual struct {
 	latency   time.Duration
 	bandwidth float64
@@ -34,10 +35,10 @@ func usualOf(pairs []Pair) usual {
 	if n <= 3 {
 		return usual{latencies[0], bandwidths[n-1]}
 	}
-	return usual{latencies[(n-1)/2], bandwidths[n/2]} // of two in the middle the better one
+	return usual{latencies[(n-1)/2], bandwidths[n/2]} // the better one of two in the middle
 }
 
-// why says how a pair is slow; "" where it is not.
+// why says how a pair is slow. It returns "" if it is not.
 func (u usual) why(p Pair) string {
 	var words []string
 	if p.Bandwidth < slowShare*u.bandwidth {
@@ -49,8 +50,8 @@ func (u usual) why(p Pair) string {
 	return strings.Join(words, " and ")
 }
 
-// network judges what was measured. A node all of whose pairs are slow is slow itself, and they are not named; two nodes alone have no
-// other pair to be held against.
+// network makes the findings about the measured pairs. If all pairs of a node are slow, the node is slow, and its pairs are not listed.
+// With only two nodes there is no other pair to compare with.
 func (r *Report) network(f, wrong *findings) {
 	if len(r.Pairs) == 0 {
 		return
@@ -59,29 +60,30 @@ func (r *Report) network(f, wrong *findings) {
 	f.ok("network", "%s between nodes, through %s: %s, %s%s", pairsText(len(r.Pairs)), r.Backend,
 		timeText(u.latency), rateText(u.bandwidth),
 		rangeText(r.Pairs))
-	const do = "exclude it (slurm.exclude), and tell the administrators: a link may have come up slower, or a cable is bad"
+	const do = "exclude it (slurm.exclude), and tell the administrators: a link may have come up too slow, or a cable may be bad"
 	slow := r.slowNodes(u)
 	for node, pairs := range slow {
 		if len(pairs) == 0 {
 			continue
 		}
 		slices.SortFunc(pairs, byBandwidth)
-		wrong.warn("network", do, "it is slow to all others: %s at best, and %s, %s are usual",
+		wrong.warn("network", do, "it is slow to all other nodes: %s at best; usual are %s, %s",
 			u.why(pairs[len(pairs)-1]), timeText(u.latency),
 			rateText(u.bandwidth))
 		(*wrong)[len(*wrong)-1].Nodes = r.Nodes[node].Host
 	}
 	for _, p := range r.Pairs {
 		if why := u.why(p); why != "" && len(slow[p.A]) == 0 && len(slow[p.B]) == 0 {
-			wrong.warn("network", "tell the administrators: the link between these two is slow, or busy",
-				"%s between them, and %s, %s are usual",
+			wrong.warn("network", "tell the administrators: the link between these two nodes is slow, or busy",
+				"%s between them; usual are %s, %s",
 				why, timeText(u.latency), rateText(u.bandwidth))
 			(*wrong)[len(*wrong)-1].Nodes = slurm.FoldHostlist([]string{r.Nodes[p.A].Host, r.Nodes[p.B].Host})
 		}
 	}
 }
 
-// slowNodes lists, by node, its pairs where all of them are slow; none of the other nodes. Of two nodes alone nobody can tell.
+// slowNodes returns, for each node, its pairs if all of them are slow, and nothing otherwise. With only two nodes it returns nothing, as it
+// cannot know which of them is slow.
 func (r *Report) slowNodes(u usual) [][]Pair {
 	of := make([][]Pair, len(r.Nodes))
 	fast := make([]bool, len(r.Nodes))
@@ -106,7 +108,7 @@ func pairsText(n int) string {
 	return fmt.Sprintf("the median of %d pairs", n)
 }
 
-// rangeText is how far the pairs are apart.
+// rangeText describes the worst pairs.
 func rangeText(pairs []Pair) string {
 	if len(pairs) < 2 {
 		return ""

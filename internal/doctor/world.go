@@ -10,8 +10,8 @@ import (
 	"ddpbatch/mpi"
 )
 
-// Examine looks at all nodes of the world that c is, of each by its first task. Rank 0 gets the report, and the others nil. All ranks call
-// it; localRank is this one's number on its node.
+// Examine checks all nodes of the ranks of c; the first task of each node checks it. Rank 0 gets the report, the others get nil. All ranks
+// must call it; localRank is this rank's number on its node.
 func (t Task) Examine(ctx context.Context, c *mpi.Comm, localRank int) (*Report, error) {
 	colour := 0
 	if localRank > 0 {
@@ -27,10 +27,10 @@ func (t Task) Examine(ctx context.Context, c *mpi.Comm, localRank int) (*Report,
 			return nil, err
 		}
 	}
-	return report, c.Barrier(ctx) // whoever ends before ends the others
+	return report, c.Barrier(ctx) // a rank that ended earlier would end the others
 }
 
-// examine is Examine for the first tasks of all nodes.
+// examine is the part of Examine for the first task of each node.
 func (t Task) examine(ctx context.Context, c *mpi.Comm) (*Report, error) {
 	shared, err := t.seesFolder(ctx, c)
 	if err != nil {
@@ -62,8 +62,8 @@ func (t Task) examine(ctx context.Context, c *mpi.Comm) (*Report, error) {
 	return r, nil
 }
 
-// seesFolder reports whether this node sees a file that rank 0 has made in the folder where the command was called. Where rank 0 cannot
-// make one, which is told of elsewhere, all nodes count as seeing it.
+// seesFolder reports whether this node sees a file that rank 0 has made in the folder in which the command was called. If rank 0 cannot
+// make one, which is another finding, it returns true on all nodes.
 func (t Task) seesFolder(ctx context.Context, c *mpi.Comm) (bool, error) {
 	name := ""
 	if c.Rank() == 0 {
