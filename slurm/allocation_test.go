@@ -82,7 +82,7 @@ func TestFromEnvironRefuses(t *testing.T) {
 		"bad counts":     {envFile{"SLURM_STEP_TASKS_PER_NODE": "2;1"}, "SLURM_STEP_TASKS_PER_NODE: counts"},
 		"hostile counts": {envFile{"SLURM_STEP_TASKS_PER_NODE": "1(x999999999)"}, "SLURM_STEP_TASKS_PER_NODE: counts"},
 		"total": {envFile{"SLURM_STEP_NUM_TASKS": "4"},
-			`SLURM_STEP_NUM_TASKS="4", but the counts in SLURM_STEP_TASKS_PER_NODE="2,1" make 3`},
+			`SLURM_STEP_NUM_TASKS="4", but the counts in SLURM_STEP_TASKS_PER_NODE="2,1" add up to 3`},
 		"total not a number":  {envFile{"SLURM_STEP_NUM_TASKS": "three"}, "SLURM_STEP_NUM_TASKS"},
 		"node without a task": {envFile{"SLURM_STEP_TASKS_PER_NODE": "3,0"}, "n4"},
 		"node named twice":    {envFile{"SLURM_STEP_NODELIST": "n4,n4"}, "n4 twice"},

@@ -234,7 +234,7 @@ func TestWordsThatCountGPUsByTasks(t *testing.T) {
 		}
 	}
 	script := Script{Name: "x", RunDir: "/r", WorkDir: "/w", Nodes: 1, Mode: "agent", Nproc: 2, Words: []string{"--gpus-per-task=1"}}
-	if _, err := script.Render("#!/bin/sh\n"); err == nil || !strings.Contains(err.Error(), "write slurm.gpus_per_node") {
+	if _, err := script.Render("#!/bin/sh\n"); err == nil || !strings.Contains(err.Error(), "set slurm.gpus_per_node") {
 		t.Errorf("in agent mode: %v", err)
 	}
 	script.Mode = "task"

@@ -167,7 +167,7 @@ func TestBeginOfALink(t *testing.T) {
 		{"lost its node", nil, nil, "NODE_FAIL Reason=NodeDown", false, 0, []string{"end", "link-end", "begin"}, false, ""},
 		{"gone, and Slurm does not say how", nil, nil, "", false, 0, []string{"end", "link-end", "begin"}, false, ""},
 		{"cancelled", nil, nil, "CANCELLED Reason=None", false, 93, []string{"end", "give-up"}, true, "the run was cancelled"},
-		{"killed", nil, nil, "FAILED Reason=None", false, 93, []string{"end", "give-up"}, true, "no process was left"},
+		{"killed", nil, nil, "FAILED Reason=None", false, 93, []string{"end", "give-up"}, true, "how the attempt ended"},
 		{"crashed, and its script was killed", &rundir.Verdict{Cause: "crash", Exit: 7}, nil, "FAILED Reason=None",
 			false, 93, []string{"end",
 				"give-up"}, true, "a worker failed"},

@@ -85,7 +85,7 @@ func TestRemoveLooksOnceMore(t *testing.T) {
 		why       string
 	}{
 		"nothing":  {func(*fakeslurm.Slurm, *rundir.Dir) {}, ""},
-		"requeued": {func(p *fakeslurm.Slurm, run *rundir.Dir) { p.QueueOf(run, "12 PENDING Priority") }, "its state is PENDING by now"},
+		"requeued": {func(p *fakeslurm.Slurm, run *rundir.Dir) { p.QueueOf(run, "12 PENDING Priority") }, "its state is now PENDING"},
 		"submitted": {func(p *fakeslurm.Slurm, run *rundir.Dir) {
 			_, err := run.Claim("login", rundir.EventResume, time.Now())
 			p.Must(err)

@@ -155,7 +155,7 @@ func TestOddAnswersOfStepdAreErrors(t *testing.T) {
 		"a huge length":       {hello + "999999", "announces a message"},
 		"a negative length":   {hello + "    -1", "announces a message"},
 		"cut short":           {hello + "    50cmd=full", "closed the connection"},
-		"no words":            {hello + message("hello"), "no word"},
+		"no words":            {hello + message("hello"), "no key=value"},
 		"an open value":       {hello + message("cmd=fullinit-response;rc=0"), "ends within"},
 		"twice":               {hello + message("cmd=a;cmd=b;"), "twice"},
 		"another answer":      {hello + message("cmd=kvs-get-response;rc=0;"), "answered"},
@@ -195,7 +195,7 @@ func TestOpen(t *testing.T) {
 		want   string
 		none   bool
 	}{
-		"no PMI":       {func(string) (string, bool) { return "", false }, "no PMI-2", true},
+		"no PMI":       {func(string) (string, bool) { return "", false }, "does not offer PMI-2", true},
 		"no socket":    {environ(null, 0, 1), "it is not a socket", true},
 		"closed":       {environ(1<<20, 0, 1), "bad file descriptor", true},
 		"standard out": {environ(1, 0, 1), "descriptor 1", false},

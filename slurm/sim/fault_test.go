@@ -40,7 +40,7 @@ func TestParseFaultErrorsPointAtTheFault(t *testing.T) {
 		column int
 		words  string
 	}{
-		"":                                 {1, "there are kill, stop"},
+		"":                                 {1, "write one of kill, stop"},
 		"boom:rank=1":                      {1, `"boom"`},
 		"kill":                             {5, "kill:rank=0"},
 		"kill@step=2":                      {5, "say which rank"},
