@@ -23,23 +23,23 @@ import (
 )
 
 const (
-	every     = 30 * time.Second // figures are taken
-	stopLimit = 3 * time.Second  // that the end of a job waits for a file system
+	every     = 30 * time.Second // between two computations of the figures
+	stopLimit = 3 * time.Second  // how long the end of a job waits for a file system
 	maxID     = 64               // bytes of a job's id in a file's name
 )
 
-// Config is what to show, and where.
+// Config says what to show, and where.
 type Config struct {
 	Labels
-	Dir    *rundir.Dir    // of the run
-	Folder string         // where the file is written, ddpbatch-ID.prom; "": nowhere
-	Listen netip.AddrPort // who connects to it is answered; the zero value: nobody is
+	Dir    *rundir.Dir    // the run
+	Folder string         // the folder of the file ddpbatch-ID.prom; "": write none
+	Listen netip.AddrPort // the address at which to answer requests; the zero value: none
 	Log    *slog.Logger
-	Note   func(format string, args ...any) // tells a person where the figures are
+	Note   func(format string, args ...any) // prints where the figures are, for a person
 }
 
-// Start begins to show how a run gets on. What cannot be written, or listened at, is a warning. stop ends it and removes the file; it
-// waits six seconds at the most. The end of ctx alone ends nothing, as the run may take a while to stop.
+// Start begins to show the progress of a run. If the file cannot be written, or the address cannot be listened at, it logs a warning. stop
+// ends it and removes the file; it waits at most six seconds. The end of ctx does not end it, as the run may take a while to stop.
 func Start(ctx context.Context, c Config) (stop func()) {
 	return newExporter(c, newGathering(c.Dir).at).start(ctx, c)
 }
@@ -52,7 +52,7 @@ func (e *exporter) start(ctx context.Context, c Config) (stop func()) {
 		var config net.ListenConfig
 		l, err := config.Listen(ctx, "tcp", c.Listen.String())
 		if err != nil {
-			c.Log.Warn("nobody can ask for the run's metrics; the run goes on", "error", err)
+			c.Log.Warn("cannot listen for requests for the run's metrics; the run goes on", "error", err)
 		} else {
 			c.Note("the run's metrics are at http://%s%s", l.Addr(), metricsPath)
 			tasks.Go(func() { e.serve(ctx, l) })
@@ -60,7 +60,7 @@ func (e *exporter) start(ctx context.Context, c Config) (stop func()) {
 	}
 	return func() {
 		cancel()
-		// Neither the run's file server nor that of the folder holds up the end.
+		// A file server that hangs, of the run or of the folder, must not delay the end.
 		for _, part := range []func(){tasks.Wait, e.remove} {
 			done := make(chan struct{})
 			go func() {
@@ -72,17 +72,17 @@ func (e *exporter) start(ctx context.Context, c Config) (stop func()) {
 	}
 }
 
-// exporter takes figures, and keeps the newest.
+// exporter computes figures, and keeps the newest.
 type exporter struct {
 	gather func(now time.Time) (figures, error)
 	labels []label
-	path   string // of the file; "": none is written
+	path   string // the file; "": none is written
 	log    *slog.Logger
 
-	newest  atomic.Pointer[figures] // nil: none were taken yet
-	written atomic.Bool             // there may be a file
+	newest  atomic.Pointer[figures] // nil: none were computed yet
+	written atomic.Bool             // the file may exist
 
-	notGathered, notWritten sync.Once // was told
+	notGathered, notWritten sync.Once // for the warnings
 }
 
 func newExporter(c Config, gather func(time.Time) (figures, error)) *exporter {
@@ -93,7 +93,7 @@ func newExporter(c Config, gather func(time.Time) (figures, error)) *exporter {
 	return e
 }
 
-// fileWord is text as a part of a file's name.
+// fileWord turns a text into a part of a file's name.
 func fileWord(word string) string {
 	return strings.Map(func(r rune) rune {
 		if r < 128 && (r == '_' || r == '.' || r == '-' || '0' <= r && r <= '9' || 'a' <= r|0x20 && r|0x20 <= 'z') {
@@ -103,7 +103,7 @@ func fileWord(word string) string {
 	}, text.Cut(word, maxID))
 }
 
-// run shows figures every half minute, until ctx ends.
+// run updates the figures every half minute, until ctx ends.
 func (e *exporter) run(ctx context.Context) {
 	for {
 		e.update(ctx)
@@ -113,7 +113,7 @@ func (e *exporter) run(ctx context.Context) {
 	}
 }
 
-// update takes figures and shows them. Where that fails the ones before stay, and get old: node_exporter shows the file's time.
+// update computes the figures and shows them. If that fails, the previous figures stay; node_exporter shows the file's time.
 func (e *exporter) update(ctx context.Context) {
 	f, err := e.gather(time.Now())
 	if ctx.Err() != nil {
@@ -121,7 +121,7 @@ func (e *exporter) update(ctx context.Context) {
 	}
 	if err != nil {
 		e.notGathered.Do(func() {
-			e.log.Warn("the run's metrics are not shown to monitoring as long as they cannot be read", "error", err)
+			e.log.Warn("cannot read the run's metrics for monitoring; trying again every half minute", "error", err)
 		})
 		return
 	}
@@ -129,15 +129,15 @@ func (e *exporter) update(ctx context.Context) {
 	if e.path == "" {
 		return
 	}
-	// The collector runs as another user. It reads only *.prom files, so not the temporary one.
-	// No sync: a job does not outlive a power cut.
+	// The collector runs as another user, so it must be able to read the file. It reads only *.prom files, so not the temporary one.
+	// The file is not synced: a job does not survive a power failure.
 	o := replace.Options{Mode: 0o644, NoSync: true}
 	err = replace.FileWith(ctx, vfs.OS{}, e.path, o, replace.Bytes(f.write(prometheus, e.labels)))
 	if err == nil {
 		e.written.Store(true)
 	} else if ctx.Err() == nil {
 		e.notWritten.Do(func() {
-			e.log.Warn("the run's metrics are not written for node_exporter; the run goes on", "file", e.path, "error", err)
+			e.log.Warn("cannot write the run's metrics for node_exporter; the run goes on", "file", e.path, "error", err)
 		})
 	}
 }
@@ -148,6 +148,6 @@ func (e *exporter) remove() {
 		return
 	}
 	if err := os.Remove(e.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		e.log.Warn("the file of the run's metrics stays, though its job ends", "file", e.path, "error", err)
+		e.log.Warn("cannot remove the file of the run's metrics at the job's end", "file", e.path, "error", err)
 	}
 }

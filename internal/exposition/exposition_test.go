@@ -49,7 +49,7 @@ func begun(t *testing.T) *rundir.Dir {
 	return run
 }
 
-// quiet fails where a person is told anything.
+// quiet returns a Note that fails the test when it is called.
 func quiet(t *testing.T) func(string, ...any) {
 	return func(format string, args ...any) { t.Errorf("told: "+format, args...) }
 }

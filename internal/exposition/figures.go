@@ -7,15 +7,15 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// figures are what is shown of a run at some time.
+// figures is what is shown about a run at some time.
 type figures struct {
-	attempt  int               // the newest that has begun; 0: none has
-	restarts int               // attempts that have begun, less the first
+	attempt  int               // the newest attempt that has begun; 0: none
+	restarts int               // the number of attempts that have begun, minus 1
 	newest   *rundir.Metrics   // nil: the run's metrics have no line with a step
 	time     goodput.Breakdown // where the run's time went
 }
 
-// gathering takes the figures of one run again and again.
+// gathering computes the figures of one run repeatedly.
 type gathering struct {
 	run      *rundir.Dir
 	accounts goodput.Accounts
@@ -23,7 +23,7 @@ type gathering struct {
 
 func newGathering(run *rundir.Dir) *gathering { return &gathering{run: run} }
 
-// at takes them at now. Of the metrics it reads what has come since the last time.
+// at computes the figures at now. It reads only the metrics that were written since the last call.
 func (g *gathering) at(now time.Time) (f figures, err error) {
 	events, err := g.run.Ledger()
 	if err != nil {

@@ -13,18 +13,18 @@ import (
 	"ddpbatch/internal/pause"
 )
 
-// An HTTP/1.0 server of one page (RFC 1945), which every client of HTTP/1.1 understands. net/http would do the same, and make the program
-// 1.8 MB larger, of which each agent has what it touches.
+// This file implements an HTTP/1.0 server of one page (RFC 1945), which every client of HTTP/1.1 understands. net/http would do the same,
+// but make the program 1.8 MB larger, and each agent would have the parts of it that it uses in memory.
 
 const (
 	metricsPath    = "/metrics"
 	maxConnections = 8
 	maxRequest     = 16 << 10        // bytes
 	answerLimit    = 5 * time.Second // for a whole connection
-	acceptPause    = time.Second     // where the process has no file left for a connection
+	acceptPause    = time.Second     // after an error of Accept, such as too many open files
 )
 
-// serve answers who connects to l, until ctx ends. It closes l.
+// serve answers requests to l, until ctx ends. It closes l.
 func (e *exporter) serve(ctx context.Context, l net.Listener) {
 	defer context.AfterFunc(ctx, func() { l.Close() })()
 	places := make(chan struct{}, maxConnections)
@@ -42,19 +42,19 @@ func (e *exporter) serve(ctx context.Context, l net.Listener) {
 			defer func() { <-places }()
 			defer conn.Close()
 			if conn.SetDeadline(time.Now().Add(answerLimit)) == nil {
-				_, _ = conn.Write(e.reply(readRequest(conn))) // who does not take it asks again
+				_, _ = conn.Write(e.reply(readRequest(conn))) // after an error the client asks again
 			}
 		}()
 	}
 }
 
-// request is what is needed of one.
+// request holds the parts of a request that are used.
 type request struct {
 	method, path string
-	as           format // that is asked for
+	as           format // the format that the client asks for
 }
 
-var errRequest = errors.New("this is no request of HTTP/1")
+var errRequest = errors.New("this is not a request of HTTP/1")
 
 // readRequest reads a request to the end of its header.
 func readRequest(r io.Reader) (q request, err error) {
@@ -81,7 +81,7 @@ func readRequest(r io.Reader) (q request, err error) {
 	return q, errRequest
 }
 
-// reply is the whole answer to a request.
+// reply returns the whole answer to a request.
 func (e *exporter) reply(q request, err error) []byte {
 	refuse := func(status, more, why string) []byte {
 		return page(status, more+"Content-Type: text/plain; charset=utf-8", []byte(why+"\n"))
@@ -91,9 +91,9 @@ func (e *exporter) reply(q request, err error) []byte {
 	case err != nil:
 		return refuse("400 Bad Request", "", err.Error())
 	case q.path != metricsPath:
-		return refuse("404 Not Found", "", "there is only "+metricsPath)
+		return refuse("404 Not Found", "", "the only path is "+metricsPath)
 	case q.method != "GET":
-		return refuse("405 Method Not Allowed", "Allow: GET\r\n", "there is only GET "+metricsPath)
+		return refuse("405 Method Not Allowed", "Allow: GET\r\n", "the only request is GET "+metricsPath)
 	case newest == nil:
 		return refuse("503 Service Unavailable", "Retry-After: 5\r\n", "the run's ledger and metrics are still being read")
 	}

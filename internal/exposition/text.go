@@ -10,10 +10,10 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// prefix begins the name of every metric.
+// prefix is the prefix of the name of every metric.
 const prefix = "ddpbatch_"
 
-// format is a way in which figures are written.
+// format is a text format of figures.
 type format int
 
 const (
@@ -21,7 +21,7 @@ const (
 	openMetrics               // OpenMetrics 1.0: prometheus.io/docs/specs/om/open_metrics_spec
 )
 
-// contentType is the format's media type.
+// contentType returns the format's media type.
 func (f format) contentType() string {
 	if f == openMetrics {
 		return "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -29,7 +29,7 @@ func (f format) contentType() string {
 	return "text/plain; version=0.0.4; charset=utf-8"
 }
 
-// Labels are on every sample. They tell the jobs of a node from each other.
+// Labels are the labels of every sample. They distinguish the jobs of a node.
 type Labels struct {
 	Job string // the job's name
 	ID  string // the job's id, as people write it
@@ -39,7 +39,7 @@ type Labels struct {
 // maxLabel is how many bytes of a label's value are shown.
 const maxLabel = 256
 
-// list are the labels. They are not called job and instance, which are Prometheus' own for what it has scraped.
+// list returns the labels. They are not called job and instance, which are Prometheus' own labels for its targets.
 func (l Labels) list() []label {
 	list := []label{{"job_id", l.ID}, {"job_name", l.Job}, {"run", l.Run}}
 	for i := range list {
@@ -52,21 +52,21 @@ type label struct{ name, value string }
 
 // sample is one number of a family.
 type sample struct {
-	label label // that tells it from the others of the family; no name: it is the only one
+	label label // distinguishes it from the other samples of the family; without a name it is the only one
 	value float64
 }
 
-// family is a metric: what has one name.
+// family is a metric with its samples.
 //
-// The help of a name must not change: node_exporter shows the files of all jobs of its node together, which may be of several versions of
-// this program, and a name may have one help there.
+// The help of a metric must not change: node_exporter shows the files of all jobs of its node together. They may be from several versions
+// of this program, and a metric may have only one help.
 type family struct {
 	name, help string
-	counter    bool // else it is a gauge
+	counter    bool // false: it is a gauge
 	samples    []sample
 }
 
-// families are the figures by name. What is not known is left out.
+// families returns the figures as metrics. It omits unknown ones.
 func (f figures) families() []family {
 	one := func(value float64) []sample { return []sample{{value: value}} }
 	all := []family{
@@ -91,7 +91,7 @@ func (f figures) families() []family {
 	return append(all, f.timeFamilies()...)
 }
 
-// timeFamilies are where the run's time went.
+// timeFamilies returns the metrics that say where the run's time went.
 func (f figures) timeFamilies() []family {
 	b := f.time
 	phase := func(name string, d time.Duration) sample { return sample{label{"phase", name}, toMillis(d.Seconds())} }
@@ -114,7 +114,7 @@ func (f figures) timeFamilies() []family {
 
 func toMillis(seconds float64) float64 { return math.Round(seconds*1000) / 1000 }
 
-// write writes the figures in a format.
+// write returns the figures in a format.
 func (f figures) write(as format, labels []label) []byte {
 	var b []byte
 	for _, one := range f.families() {
@@ -126,7 +126,7 @@ func (f figures) write(as format, labels []label) []byte {
 	return b
 }
 
-// appendTo writes the family. The samples of a counter end in _total; in OpenMetrics the counter's own name does not.
+// appendTo appends the family. The names of a counter's samples end in _total; in OpenMetrics the counter's own name does not.
 func (f family) appendTo(b []byte, as format, labels []label) []byte {
 	kind, name := "gauge", prefix+f.name
 	of := name
@@ -152,7 +152,7 @@ func (f family) appendTo(b []byte, as format, labels []label) []byte {
 	return b
 }
 
-// appendTo writes the label. Both formats escape the same characters, and take UTF-8 alone.
+// appendTo appends the label. Both formats escape the same characters, and allow only UTF-8.
 func (l label) appendTo(b []byte) []byte {
 	b = append(append(b, l.name...), `="`...)
 	for _, r := range l.value {
@@ -162,7 +162,7 @@ func (l label) appendTo(b []byte) []byte {
 		case '\n':
 			b = append(b, `\n`...)
 		default:
-			b = append(b, string(r)...) // U+FFFD for what is no UTF-8
+			b = append(b, string(r)...) // U+FFFD for invalid UTF-8
 		}
 	}
 	return append(b, '"')

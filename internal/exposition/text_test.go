@@ -79,7 +79,7 @@ func TestTextIsThatOfTheSpecifications(t *testing.T) {
 	}
 }
 
-// What is not known is no sample: 0 would be a figure.
+// An unknown figure is omitted: 0 would be a figure.
 func TestUnknownFiguresAreLeftOut(t *testing.T) {
 	known := func(f figures) (names []string) {
 		for _, f := range f.families() {

@@ -10,24 +10,24 @@ import (
 // Anew is the key of Breakdown.Lost for steps that were done again because a person asked to begin anew (checkpoint.resume = "never").
 const Anew = "anew"
 
-// Breakdown is where the time of a run went. Its parts are disjoint, and Total is their sum: the time in which the run waited for a job or
-// had one. Of an array each part is the sum over its elements.
+// Breakdown says where the time of a run went. Its parts are disjoint, and Total is their sum: the time in which the run waited for a job
+// or had one. For an array each part is the sum over its elements.
 type Breakdown struct {
 	Queued     time.Duration            // from a submission, or a requeue, to the job's start
 	Starting   time.Duration            // from a job's start to its first step: rendezvous, imports, loading a checkpoint
-	Productive time.Duration            // training whose steps no later attempt has done again
-	Saving     time.Duration            // such training stood still for a save
-	Lost       map[string]time.Duration // by the cause of the attempt's end (a recovery.Cause), or Anew; nil where there is none
-	Unknown    time.Duration            // attempts ran, and their metrics do not say what they did
-	Other      time.Duration            // the last save, exports, and ends of workers that are done
+	Productive time.Duration            // training whose steps were not done again by a later attempt
+	Saving     time.Duration            // interruptions of such training for saves
+	Lost       map[string]time.Duration // lost time by the cause of the attempt's end (a recovery.Cause), or Anew; nil if there is none
+	Unknown    time.Duration            // attempts ran, but their metrics do not say what they did
+	Other      time.Duration            // the last save, exports, and the end of workers that are done
 
-	Open  bool          // a job waits or runs, as far as the ledger tells
-	Idle  time.Duration // after the run's end, before it was resumed: not a part of Total
-	Nodes int           // that the run asks for
-	Why   string        // some of it is Unknown: "nobody wrote metrics"; "": none is
+	Open  bool          // a job is pending or running, according to the ledger
+	Idle  time.Duration // between the run's end and its resume: not a part of Total
+	Nodes int           // how many nodes the run asks for
+	Why   string        // why some of the time is Unknown: "the run wrote no metrics"; "" if none is
 }
 
-// LostTime is the sum of all that was lost.
+// LostTime returns the sum of the lost time.
 func (b Breakdown) LostTime() (sum time.Duration) {
 	for _, lost := range b.Lost {
 		sum += lost
@@ -35,18 +35,20 @@ func (b Breakdown) LostTime() (sum time.Duration) {
 	return sum
 }
 
-// Running is the time in which the run had its nodes.
+// Running returns the time in which the run had its nodes.
 func (b Breakdown) Running() time.Duration {
 	return b.Starting + b.Productive + b.Saving + b.LostTime() + b.Unknown + b.Other
 }
 
-// Total is the sum of all parts.
+// Total returns the sum of all parts.
 func (b Breakdown) Total() time.Duration { return b.Queued + b.Running() }
 
-// NodeHours is a part's, or a sum's, time on all the run's nodes, in hours. No node is held while the run is queued.
+// NodeHours returns the time of a part, or of a sum of parts, multiplied by the run's nodes, in hours. The run does not hold nodes while it
+// is queued.
 func (b Breakdown) NodeHours(part time.Duration) float64 { return part.Hours() * float64(b.Nodes) }
 
-// Share is which part of whole was productive, 0 to 1; whole is Running (goodput) or Total (ETTR). ok: it is known.
+// Share returns which share of whole was productive, 0 to 1. whole is Running (goodput) or Total (ETTR). ok is false if the share is
+// unknown.
 func (b Breakdown) Share(whole time.Duration) (share float64, ok bool) {
 	if whole <= 0 || b.Unknown > 0 {
 		return 0, false
@@ -54,7 +56,7 @@ func (b Breakdown) Share(whole time.Duration) (share float64, ok bool) {
 	return b.Productive.Seconds() / whole.Seconds(), true
 }
 
-// Add adds the parts of another run, or of an element. Nodes stays as it is.
+// Add adds the parts of another run, or of an element. It does not change Nodes.
 func (b *Breakdown) Add(o Breakdown) {
 	b.Queued += o.Queued
 	b.Starting += o.Starting
@@ -83,7 +85,7 @@ func (b *Breakdown) lose(cause string, lost time.Duration) {
 	b.Lost[cause] += lost
 }
 
-// wire is a Breakdown in JSON; its names are a contract (docs/cli.md).
+// wire is a Breakdown in JSON. Its names must not change (docs/cli.md).
 type wire struct {
 	TotalS      float64            `json:"total_s"`
 	QueuedS     float64            `json:"queued_s"`

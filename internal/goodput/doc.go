@@ -1,5 +1,5 @@
-// Package goodput accounts for a run's time: how much of it became training that was kept, and where the rest went.
+// Package goodput computes where a run's time went: how much of it was training that was kept, and what the rest was used for.
 //
-// [Of] takes the times from the run's ledger (ledger.go), and what the attempts did from metrics.jsonl (progress.go), which it reads once,
-// front to back, in a bounded amount of memory. docs/concepts/recovery.md defines the parts.
+// [Accounts.Of] takes the times from the run's ledger (ledger.go), and what the attempts did from metrics.jsonl (progress.go), which it
+// reads once, sequentially, with a bounded amount of memory. docs/concepts/recovery.md defines the parts.
 package goodput

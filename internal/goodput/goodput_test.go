@@ -205,7 +205,7 @@ func TestTimeGoesToItsParts(t *testing.T) {
 	}
 }
 
-// Where nobody can tell when a run that has ended last gave a sign, its time goes on until now.
+// If it is unknown when a run that has ended last gave a sign of life, its time goes on until now.
 func TestAnEndedRunWithoutASign(t *testing.T) {
 	waited, err := made(t, []rundir.Event{submit(0, "7")}, "").Task(1) // its submission is in the array's ledger
 	must(t, err)

@@ -9,32 +9,32 @@ import (
 	"ddpbatch/mpi/launch/recovery"
 )
 
-// state is what a run does at some time, as far as its ledger tells.
+// state is the state of a run at some time, according to its ledger.
 type state int
 
 const (
 	idle   state = iota // it has no job
-	queued              // its job waits
+	queued              // its job is pending
 	runs                // an attempt runs
 	ended               // an attempt has ended, and what follows is not decided
 )
 
-// clock goes through a run's ledger, and gives each stretch of time to one part of the breakdown.
+// clock goes through a run's ledger, and adds each period of time to one part of the breakdown.
 type clock struct {
 	sum    Breakdown
 	reads  *progress
 	kept   map[int]keep
-	anew   int // the attempt from which on the run began anew; 0: the first
+	anew   int // the attempt with which the run last began anew; 0: the first
 	causes map[int]string
 
-	at    time.Time // up to here all time is accounted for
+	at    time.Time // all time before this has been added to sum
 	now   time.Time
 	state state
-	begin rundir.Event // of the newest attempt
-	again bool         // it was started within the job, after another one's failure
+	begin rundir.Event // the beginning of the newest attempt
+	again bool         // the newest attempt was started within the job, after another one's failure
 }
 
-// account gives the time from start to now to the parts, by events, oldest first.
+// account returns the breakdown of the time from start to now, by events, the oldest first.
 func account(events []rundir.Event, reads *progress, anew int, start, now time.Time) Breakdown {
 	c := clock{reads: reads, kept: reads.kept(), anew: anew, causes: causesIn(events), at: start, now: now}
 	for _, e := range events {
@@ -50,7 +50,7 @@ func account(events []rundir.Event, reads *progress, anew int, start, now time.T
 	return c.sum
 }
 
-// causesIn are the causes of the attempts' ends, the better known ones, which come later in the ledger.
+// causesIn returns the cause of each attempt's end. If the ledger has several, the last one counts, which is known better.
 func causesIn(events []rundir.Event) map[int]string {
 	causes := map[int]string{}
 	for _, e := range events {
@@ -61,7 +61,7 @@ func causesIn(events []rundir.Event) map[int]string {
 	return causes
 }
 
-// causeOf is a cause from a ledger, which may hold anything.
+// causeOf returns the cause that a text from a ledger names. Unknown texts give recovery.Unknown.
 func causeOf(text string) string {
 	cause := recovery.Cause(text)
 	others := []recovery.Cause{recovery.Done, recovery.Saved, recovery.Cancelled, recovery.Start}
@@ -71,7 +71,7 @@ func causeOf(text string) string {
 	return string(cause)
 }
 
-// until is the time from where c is to t, where it then is. Clocks of nodes differ: a moment before the one that c is at counts as that.
+// until moves c to the time t, and returns how much time passed. Clocks of nodes differ: if t is before c's time, no time passes.
 func (c *clock) until(t time.Time) time.Duration {
 	if t.After(c.now) {
 		t = c.now
@@ -101,7 +101,7 @@ func (c *clock) event(e rundir.Event) {
 		}
 	case rundir.EventRequeue, rundir.EventLinkEnd:
 		if c.state == ended {
-			if !e.NotedLate() { // else the job has waited since
+			if !e.NotedLate() { // otherwise the job has been pending since
 				c.lose(e.Time)
 			}
 			c.state = queued
@@ -111,7 +111,7 @@ func (c *clock) event(e rundir.Event) {
 	}
 }
 
-// submitted takes in that a job was submitted.
+// submitted handles the submission of a job.
 func (c *clock) submitted(e rundir.Event) {
 	switch c.state {
 	case idle, ended:
@@ -119,7 +119,7 @@ func (c *clock) submitted(e rundir.Event) {
 		c.state = queued
 	case queued:
 		c.sum.Queued += c.until(e.Time)
-	case runs: // maybe recorded late, or a further link of a chain
+	case runs: // the event may have been recorded late, or belong to a further link of a chain
 		if id, ok := e.SubmittedJob(); ok && id != c.begin.Job && e.Event != rundir.EventLink {
 			c.close(e.Time)
 			c.sum.Idle += c.until(e.Time)
@@ -128,7 +128,7 @@ func (c *clock) submitted(e rundir.Event) {
 	}
 }
 
-// over takes in that the run goes no further by itself, for now. A person who cancels an attempt that runs has to wait for its end.
+// over handles an event after which the run does not go on by itself. An attempt that is canceled while it runs goes on until its end.
 func (c *clock) over(e rundir.Event) {
 	switch c.state {
 	case queued:
@@ -157,8 +157,8 @@ func (c *clock) began(e rundir.Event) {
 	c.begin, c.state = e, runs
 }
 
-// close ends an attempt of which nobody lived to write down how it ended: with its last line of metrics, before a moment at which others
-// went on.
+// close ends an attempt whose end was not recorded. It ends the attempt at its last line of metrics, but not after before, when something
+// else went on.
 func (c *clock) close(before time.Time) {
 	last := c.at
 	if t := c.training(c.begin.Attempt); t != nil {
@@ -169,7 +169,7 @@ func (c *clock) close(before time.Time) {
 	c.state = ended
 }
 
-// lose gives the time until t to the cause that the newest attempt ended of.
+// lose adds the time until t to the cause of the newest attempt's end.
 func (c *clock) lose(t time.Time) {
 	passed := c.until(t)
 	if cause := c.causes[c.begin.Attempt]; cause != string(recovery.Done) {
@@ -186,7 +186,7 @@ func (c *clock) training(attempt int) *training {
 	return nil
 }
 
-// attempt gives the newest attempt's time until end to the parts. It ended of cause; "": it runs.
+// attempt adds the newest attempt's time until end to the parts. cause is the cause of its end; "" if it still runs.
 func (c *clock) attempt(end time.Time, cause string) {
 	t := c.training(c.begin.Attempt)
 	if t == nil {
@@ -223,7 +223,7 @@ func (c *clock) attempt(end time.Time, cause string) {
 	}
 }
 
-// start gives the time until the attempt's first step to the parts.
+// start adds the time until the attempt's first step to the parts.
 func (c *clock) start(first time.Time) {
 	passed := c.until(first)
 	if c.again {
@@ -233,7 +233,7 @@ func (c *clock) start(first time.Time) {
 	c.sum.Starting += passed
 }
 
-// before is the cause that the attempt before the newest one ended of.
+// before returns the cause of the end of the attempt before the newest one.
 func (c *clock) before() string {
 	known := slices.Sorted(maps.Keys(c.causes))
 	i, _ := slices.BinarySearch(known, c.begin.Attempt)
@@ -243,7 +243,7 @@ func (c *clock) before() string {
 	return c.causes[known[i-1]]
 }
 
-// unseen is attempt of one that has no metrics. Where others have, it did not get as far as its first line.
+// unseen does the same as attempt for an attempt without metrics. If other attempts have metrics, this one did not reach its first line.
 func (c *clock) unseen(end time.Time, cause string) {
 	passed := c.until(end)
 	switch known := len(c.kept) > 0 && !c.reads.cut; {

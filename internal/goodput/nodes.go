@@ -12,32 +12,32 @@ import (
 )
 
 const (
-	halfLife  = 7 * 24 * time.Hour // after which a node's failure counts half: it may have been repaired
-	sameEvent = 10 * time.Minute   // failures of a node that are no further apart have one cause: it was lost to all runs on it
-	oftenFrom = 1.5                // the score that two failures in some three days have
+	halfLife  = 7 * 24 * time.Hour // after this time a node's failure counts half: the node may have been repaired
+	sameEvent = 10 * time.Minute   // failures of a node that are at most this far apart count as one: all runs lost the node at once
+	oftenFrom = 1.5                // the score of two failures in some three days
 )
 
-// NodeFailures are how often a node failed, in runs of one user.
+// NodeFailures says how often a node failed in the runs of one user.
 type NodeFailures struct {
 	Node     string    `json:"node"`
 	Cluster  string    `json:"cluster,omitempty"` // empty: the default one
-	Failures int       `json:"failures"`          // ten minutes apart at least
-	Score    float64   `json:"score"`             // a failure counts 1, one of a week ago 1/2, and so on
+	Failures int       `json:"failures"`          // at least ten minutes apart
+	Score    float64   `json:"score"`             // a failure counts 1, one a week ago counts 1/2, and so on
 	Last     time.Time `json:"last"`
 }
 
 // Often reports whether the node has failed more than once, and lately.
 func (n NodeFailures) Often() bool { return n.Failures > 1 && n.Score >= oftenFrom }
 
-// Nodes counts failures of nodes over runs.
+// Nodes counts failures of nodes over several runs.
 type Nodes struct {
-	From     time.Time // failures before then do not count; zero: all do
+	From     time.Time // failures before this time do not count; zero: all count
 	failures map[node][]time.Time
 }
 
 type node struct{ name, cluster string }
 
-// AddAll is Add for a run, and for its elements.
+// AddAll calls Add for a run and for its elements.
 func (n *Nodes) AddAll(run *rundir.Dir) error {
 	elements, err := run.Elements()
 	for _, d := range append(elements, run) {
@@ -46,9 +46,9 @@ func (n *Nodes) AddAll(run *rundir.Dir) error {
 	return err
 }
 
-// Add counts the failures in the ledger of a run, or of an array's element, that a node was blamed for: it was lost, or workers hung on it;
-// and once for each start of a job those of nodes that failed a check, whether or not the run went on without them.
-// Pretend nodes of simulated runs do not count.
+// Add counts the failures in the ledger of a run, or of an array's element, for which a node was blamed because it was lost or workers hung
+// on it. It also counts, once for each start of a job, the nodes that failed a check, whether or not the run went on without them.
+// Simulated nodes do not count.
 func (n *Nodes) Add(run *rundir.Dir) error {
 	if run.Spec().Kind != "slurm" {
 		return nil
@@ -57,8 +57,8 @@ func (n *Nodes) Add(run *rundir.Dir) error {
 	if err != nil {
 		return err
 	}
-	ends := map[int]rundir.Event{}    // the newest, which knows the cause better
-	checked := map[int]rundir.Event{} // by attempt: the first one's beginning in its start of the job, when nodes are checked
+	ends := map[int]rundir.Event{}    // the last end of each attempt, which has the better known cause
+	checked := map[int]rundir.Event{} // for each attempt, the first beginning in its start of the job, when nodes are checked
 	var start rundir.Event
 	for _, e := range events {
 		switch e.Event {
@@ -101,7 +101,7 @@ func (n *Nodes) add(failed node, at time.Time) {
 	n.failures[failed] = append(n.failures[failed], at)
 }
 
-// Failed are the nodes that have failed, that with the highest score first.
+// Failed returns the nodes that have failed, the one with the highest score first.
 func (n *Nodes) Failed(now time.Time) []NodeFailures {
 	all := []NodeFailures{} // [] in JSON
 	for failed, times := range n.failures {
@@ -122,8 +122,8 @@ func (n *Nodes) Failed(now time.Time) []NodeFailures {
 	return all
 }
 
-// FailedOften are the nodes of a cluster ("": the default one) that failed often of late, by the ledgers of runs, of which at most so many
-// are read. What cannot be read tells nothing.
+// FailedOften returns the nodes of a cluster ("": the default one) that failed often recently, according to the ledgers of runs. It reads
+// at most the given number of ledgers, and ignores those that it cannot read.
 func FailedOften(runs []*rundir.Dir, ledgers int, cluster string, now time.Time) (often []NodeFailures) {
 	var nodes Nodes
 	for _, run := range runs {

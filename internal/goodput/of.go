@@ -10,18 +10,18 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// Accounts are those of the time of runs that are looked at again and again: of their metrics is read what has come since the last time.
+// Accounts computes the breakdowns of runs repeatedly. It reads only the metrics that were written since the last call.
 type Accounts struct {
 	reads map[string]*progress // by run directory
 }
 
-// Of accounts for the time of a run, an array or an element of one, until now. What has no end in the ledger goes on until now, or, where
-// the caller knows that the run has ended, until its last sign, if that is known.
+// Of returns the breakdown of the time of a run, an array or an element of one, until now. What does not have an end in the ledger goes on
+// until now or, if the caller knows that the run has ended, until its last sign of life, if there is one.
 func (a *Accounts) Of(run *rundir.Dir, ended bool, now time.Time) (Breakdown, error) {
 	return a.between(run, ended, time.Time{}, now)
 }
 
-// between is Of for the part of the time that is not before from.
+// between is like Of, but only for the time from from on.
 func (a *Accounts) between(run *rundir.Dir, ended bool, from, now time.Time) (Breakdown, error) {
 	if ended {
 		if last, err := lastSign(run); err == nil && !last.IsZero() && last.Before(now) {
@@ -50,8 +50,8 @@ func (a *Accounts) between(run *rundir.Dir, ended bool, from, now time.Time) (Br
 	return sum, nil
 }
 
-// lastSign is when a run that has ended, and has not written down when, was last known to live: its last event, or what its newest attempt
-// has left.
+// lastSign returns when a run that has ended without recording its end was last known to be alive: the time of its last event, or of what
+// its newest attempt has written.
 func lastSign(run *rundir.Dir) (last time.Time, err error) {
 	events, err := run.Ledger()
 	if err != nil {
@@ -83,7 +83,7 @@ func lastSign(run *rundir.Dir) (last time.Time, err error) {
 	return last, err
 }
 
-// one accounts for a run that is no array, or for an element.
+// one returns the breakdown of a run that is not an array, or of an element.
 func (a *Accounts) one(run *rundir.Dir, from, now time.Time) (Breakdown, error) {
 	events, err := run.Ledger()
 	if err != nil {
@@ -102,7 +102,7 @@ func (a *Accounts) one(run *rundir.Dir, from, now time.Time) (Breakdown, error) 
 		from = start
 	}
 	b := account(events, &progress{}, run.AnewFrom(), from, now)
-	if b.Running() > 0 { // else the metrics have nothing to tell
+	if b.Running() > 0 { // otherwise the metrics cannot add anything
 		reads, err := a.readMetrics(run)
 		if err != nil {
 			return Breakdown{}, err
@@ -116,7 +116,7 @@ func (a *Accounts) one(run *rundir.Dir, from, now time.Time) (Breakdown, error) 
 	return b, nil
 }
 
-// readMetrics returns what the run's metrics say, those included that were read before.
+// readMetrics returns what the run's metrics say, including what was read before.
 func (a *Accounts) readMetrics(run *rundir.Dir) (*progress, error) {
 	reads := a.reads[run.Path()]
 	if reads == nil {
@@ -140,7 +140,7 @@ func (a *Accounts) readMetrics(run *rundir.Dir) (*progress, error) {
 	return reads, nil
 }
 
-// startOf is when the run's time begins: with its first submission; of one that nobody submitted, when it was made.
+// startOf returns when the run's time begins: with its first submission or, if it was not submitted, when its run directory was made.
 func startOf(events []rundir.Event, created time.Time) time.Time {
 	for _, e := range events {
 		switch e.Event {
@@ -156,8 +156,8 @@ func startOf(events []rundir.Event, created time.Time) time.Time {
 	return created
 }
 
-// withSubmissions puts the submissions of an array that are of the element index among its own events, by time, which else stay in their
-// order: the clocks of nodes differ.
+// withSubmissions inserts the array's submissions that include the element index into the element's own events, by time. The element's
+// events stay in their order, as the clocks of nodes differ.
 func withSubmissions(events, array []rundir.Event, index int) []rundir.Event {
 	for _, e := range array {
 		if _, ok := e.SubmittedJob(); !ok {

@@ -15,44 +15,44 @@ import (
 )
 
 const (
-	maxMetrics  = 1 << 30   // bytes of metrics.jsonl, its end where it has more: a second or two, and some millions of steps
+	maxMetrics  = 1 << 30   // bytes read of metrics.jsonl, at its end: they take a second or two, and have some millions of steps
 	maxLine     = 64 << 10  // bytes; a line has some 300
 	maxTrained  = 100_000   // attempts with metrics
-	maxMarks    = 256       // of an attempt: between two of them, time and steps are taken to go evenly
-	manyTrained = 256       // after as many attempts, each further one has
+	maxMarks    = 256       // marks of an attempt; between two of them steps are assumed to take equally long
+	manyTrained = 256       // after this number of attempts, each further one has at most
 	fewMarks    = 16        // marks
-	maxStall    = 1_000_000 // seconds of a save, less than time.Duration holds by far
+	maxStall    = 1_000_000 // seconds of a save, far less than a time.Duration can represent
 )
 
-// progress is what metrics.jsonl says of a run's attempts.
+// progress is what metrics.jsonl says about a run's attempts.
 type progress struct {
-	offset   int64 // of what was read
-	cut      bool  // the file's beginning was left out
+	offset   int64 // how far the file was read
+	cut      bool  // the file's beginning was skipped
 	attempts map[int]*training
-	spacing  int64 // the most steps between two lines
+	spacing  int64 // the largest number of steps between the first two lines of an attempt
 
 	current *training
-	last    []byte // the newest line of current, where it was not looked into
+	last    []byte // the newest line of current, if it was not parsed
 }
 
 // training is what an attempt's lines say.
 type training struct {
 	marks    []mark
-	stride   int // every so many lines become a mark
+	stride   int // the number of lines for each mark
 	unmarked int // lines since the newest mark
 	stall    time.Duration
-	resumed  *int64        // the step that it went on after; nil: the lines do not say
-	prepared time.Duration // it took to find and to load the checkpoint
+	resumed  *int64        // the step after which it went on; nil: the lines do not say
+	prepared time.Duration // how long it took to find and to load the checkpoint
 }
 
-// mark is how far an attempt was at some time.
+// mark says how far an attempt was at some time.
 type mark struct {
 	step  int64
 	at    time.Time
 	stall time.Duration // of all saves until then
 }
 
-// line is what is needed of a line of metrics.jsonl.
+// line holds the used fields of a line of metrics.jsonl.
 type line struct {
 	Time    time.Time `json:"time"`
 	Step    int64     `json:"step"`
@@ -62,14 +62,14 @@ type line struct {
 	LoadS   float64   `json:"resume_load_s"`
 }
 
-// read takes in the lines that f has got since it was last called.
+// read reads the lines that were appended to f since the last call.
 func (p *progress) read(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
 	switch size := info.Size(); {
-	case size < p.offset: // another file
+	case size < p.offset: // it is another file
 		*p = progress{}
 	case size-p.offset > maxMetrics:
 		p.offset, p.cut = size-maxMetrics, true
@@ -80,7 +80,7 @@ func (p *progress) read(f *os.File) error {
 	return p.lines(io.NewSectionReader(f, p.offset, math.MaxInt64-p.offset))
 }
 
-// lines takes in what r has. A last line without an end is left for the next time.
+// lines reads the lines of r. It leaves a last line without an end for the next call.
 func (p *progress) lines(r io.Reader) error {
 	buffered := bufio.NewReaderSize(r, maxLine)
 	for tooLong := false; ; {
@@ -103,8 +103,7 @@ func (p *progress) lines(r io.Reader) error {
 	}
 }
 
-// add takes in a line. Most are not looked into: of an attempt's lines the first, every so many, the last, and those about a save or a
-// resume.
+// add handles a line. It parses only some of an attempt's lines: the first, one in stride, the last, and those about a save or a resume.
 func (p *progress) add(data []byte) {
 	attempt, ok := intAfter(data, `"attempt":`)
 	if !ok {
@@ -131,7 +130,7 @@ func (p *progress) add(data []byte) {
 	p.take(data)
 }
 
-// flush takes in the newest line, that of an attempt's end so far.
+// flush parses the newest line, so far the last one of its attempt.
 func (p *progress) flush() {
 	if len(p.last) > 0 {
 		p.take(p.last)
@@ -153,7 +152,7 @@ func (p *progress) take(data []byte) {
 	t.unmarked = 0
 	if n := len(t.marks); n > 0 {
 		before := t.marks[n-1]
-		if l.Step < before.step || l.Time.Before(before.at) { // the clock was put back, or somebody else writes, too
+		if l.Step < before.step || l.Time.Before(before.at) { // the clock was set back, or another program writes, too
 			return
 		}
 		if n == 1 {
@@ -170,7 +169,7 @@ func (p *progress) take(data []byte) {
 	}
 }
 
-// thin leaves out every other mark, but the first two, which say how fast the first steps were, and the newest.
+// thin removes every other mark, except the first two, which say how fast the first steps were, and the newest.
 func (t *training) thin() {
 	kept := t.marks[:2]
 	for i := 2; i < len(t.marks); i++ {
@@ -189,7 +188,7 @@ func seconds(s float64) time.Duration {
 	return time.Duration(s * float64(time.Second))
 }
 
-// intAfter is the number after a key of a line, as Go and Python write it.
+// intAfter returns the number after a key of a line, as Go and Python write it.
 func intAfter(data []byte, key string) (n int, ok bool) {
 	i := bytes.Index(data, []byte(key))
 	if i < 0 {
@@ -204,7 +203,7 @@ func intAfter(data []byte, key string) (n int, ok bool) {
 	return n, digits > 0
 }
 
-// lack says why the metrics do not tell what an attempt did.
+// lack says why the metrics do not show what an attempt did.
 func (p *progress) lack() string {
 	switch {
 	case p.cut:
@@ -212,14 +211,14 @@ func (p *progress) lack() string {
 	case p.offset > 0:
 		return "no line of metrics.jsonl has both attempt and time (RFC 3339)"
 	}
-	return "nobody wrote metrics"
+	return "the run wrote no metrics"
 }
 
-// lastStep is how far the attempt came.
+// lastStep returns the last step of the attempt.
 func (t *training) lastStep() int64 { return t.marks[len(t.marks)-1].step }
 
-// firstStep is the step that the attempt went on after. Where the metrics do not say, it is taken to be as far before the first line as
-// lines are apart.
+// firstStep returns the step after which the attempt went on. If the metrics do not say, it is assumed to be as far before the first line
+// as lines are apart.
 func (p *progress) firstStep(t *training) int64 {
 	first := t.marks[0].step
 	if t.resumed != nil {
@@ -235,7 +234,7 @@ func (p *progress) firstStep(t *training) int64 {
 	return max(0, first-spacing)
 }
 
-// began is when the attempt's first step began: the steps before the first line are taken to have gone at the rate of those after it.
+// began returns when the attempt's first step began. It assumes that the steps before the first line took as long as those after it.
 func (p *progress) began(t *training) time.Time {
 	first := t.marks[0]
 	for _, m := range t.marks[1:] {
@@ -248,7 +247,7 @@ func (p *progress) began(t *training) time.Time {
 	return first.at
 }
 
-// reached is when the attempt had done so many steps, and how long training had stood still for saves by then.
+// reached returns when the attempt had done the given step, and how long training had been interrupted for saves by then.
 func (p *progress) reached(t *training, step int64) (time.Time, time.Duration) {
 	before := mark{step: p.firstStep(t), at: p.began(t)}
 	for _, m := range t.marks {
@@ -266,7 +265,7 @@ func (p *progress) reached(t *training, step int64) (time.Time, time.Duration) {
 	return before.at, before.stall
 }
 
-// stallBefore is for how long the training had waited for saves by a time.
+// stallBefore returns how long training had been interrupted for saves by a time.
 func (t *training) stallBefore(at time.Time) (stall time.Duration) {
 	for _, m := range t.marks {
 		if m.at.After(at) {
@@ -277,16 +276,16 @@ func (t *training) stallBefore(at time.Time) (stall time.Duration) {
 	return stall
 }
 
-// keep is up to which of its steps an attempt's training counts: later ones were done again by the attempt by; 0: none were.
+// keep says which steps of an attempt were kept: those up to step. The attempt by did later ones again; 0: none were done again.
 type keep struct {
 	step int64
 	by   int
 }
 
-// kept is the keep of each attempt that has lines.
+// kept returns the keep of each attempt that has lines.
 func (p *progress) kept() map[int]keep {
 	all := make(map[int]keep, len(p.attempts))
-	earliest := keep{step: math.MaxInt64} // that a later attempt went on after
+	earliest := keep{step: math.MaxInt64} // the earliest step after which a later attempt went on
 	for _, attempt := range slices.Backward(slices.Sorted(maps.Keys(p.attempts))) {
 		t := p.attempts[attempt]
 		if len(t.marks) == 0 {

@@ -73,7 +73,7 @@ func TestOnlyWhatHasComeSinceIsRead(t *testing.T) {
 func TestSentenceSaysWhatIsMissing(t *testing.T) {
 	const rest = ": queued for 1m40s, then 10s with 2 nodes: unknown 10s"
 	for metrics, want := range map[string]string{
-		"":                          "nobody wrote metrics",
+		"":                          "the run wrote no metrics",
 		"{\"step\":3,\"loss\":1}\n": "no line of metrics.jsonl has both attempt and time (RFC 3339)",
 		"{\"step\":3,\"attempt\":1}\n{\"step\":3,\"attempt\":1,\"time\":3.5}\n": "no line of metrics.jsonl has both " +
 			"attempt and time (RFC 3339)",
@@ -81,7 +81,7 @@ func TestSentenceSaysWhatIsMissing(t *testing.T) {
 		run := made(t, []rundir.Event{submit(0, "7"), begin(100, 1, "7", 0)}, metrics)
 		got, err := new(Accounts).Of(run, false, at(110))
 		must(t, err)
-		if want = "goodput not known, as " + want + rest; got.String() != want {
+		if want = "goodput unknown, as " + want + rest; got.String() != want {
 			t.Errorf("%s: %q, want %q", metrics, got, want)
 		}
 	}

@@ -9,12 +9,12 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// String tells a person where the time went, in one line; empty where there is none yet.
+// String says in one line where the time went. It is empty if no time has passed yet.
 func (b Breakdown) String() string {
 	if b.Total() == 0 {
 		return ""
 	}
-	known := "goodput not known, as " + b.Why
+	known := "goodput unknown, as " + b.Why
 	if share, ok := b.Share(b.Running()); ok {
 		known = "goodput " + Percent(share)
 	} else if b.Running() == 0 {
@@ -42,10 +42,10 @@ func (b Breakdown) String() string {
 	return where + ": " + strings.Join(parts, ", ")
 }
 
-// Causes are the keys of Lost, that of the longest time first.
+// Causes returns the keys of Lost, the one with the longest time first.
 func (b Breakdown) Causes() []string { return causes(b.Lost) }
 
-// Percent is a share for people. One that is not all is never 100 %.
+// Percent formats a share. It rounds down, so that only a share of 1 is 100 %.
 func Percent(share float64) string {
 	return fmt.Sprintf("%.1f %%", math.Floor(share*1000)/10)
 }

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// Summary is where the time of several runs went, in hours of nodes.
+// Summary says where the time of several runs went, in node-hours.
 type Summary struct {
-	Runs       int                `json:"runs"`     // in which some time passed
-	QueuedS    float64            `json:"queued_s"` // seconds; no nodes were held
+	Runs       int                `json:"runs"`     // the number of runs in which some time passed
+	QueuedS    float64            `json:"queued_s"` // in seconds, as the runs did not hold nodes
 	Starting   float64            `json:"starting"`
 	Productive float64            `json:"productive"`
 	Saving     float64            `json:"saving"`
 	Lost       map[string]float64 `json:"lost"` // by cause
 	Unknown    float64            `json:"unknown"`
 	Other      float64            `json:"other"`
-	Total      float64            `json:"total"`   // less queueing
-	Goodput    *float64           `json:"goodput"` // the productive share of Total less Unknown, 0 to 1; nil: nothing is known
+	Total      float64            `json:"total"`   // without queueing
+	Goodput    *float64           `json:"goodput"` // the productive share of Total minus Unknown, 0 to 1; nil: all is Unknown
 }
 
-// Add takes in a run.
+// Add adds a run.
 func (s *Summary) Add(b Breakdown) {
 	s.Runs++
 	s.QueuedS += b.Queued.Seconds()
@@ -41,7 +41,7 @@ func (s *Summary) Add(b Breakdown) {
 	}
 }
 
-// LostHours is the sum of all that was lost.
+// LostHours returns the sum of the lost node-hours.
 func (s *Summary) LostHours() (sum float64) {
 	for _, lost := range s.Lost {
 		sum += lost
@@ -58,7 +58,7 @@ type Job struct {
 // Jobs collects runs by their names.
 type Jobs struct{ byName map[string]*Job }
 
-// Add takes in a run of that name.
+// Add adds a run of the given name.
 func (j *Jobs) Add(name string, b Breakdown) {
 	if j.byName == nil {
 		j.byName = map[string]*Job{}
@@ -69,7 +69,7 @@ func (j *Jobs) Add(name string, b Breakdown) {
 	j.byName[name].Add(b)
 }
 
-// All are the jobs, that with the most hours of nodes first.
+// All returns the jobs, the one with the most node-hours first.
 func (j *Jobs) All() []Job {
 	all := []Job{} // [] in JSON
 	for _, job := range j.byName {
@@ -79,7 +79,7 @@ func (j *Jobs) All() []Job {
 	return all
 }
 
-// causes are the keys of a map of what was lost, that of the most first.
+// causes returns the keys of lost, the one with the largest value first.
 func causes[N time.Duration | float64](lost map[string]N) []string {
 	names := make([]string, 0, len(lost))
 	for name := range lost {
@@ -89,5 +89,5 @@ func causes[N time.Duration | float64](lost map[string]N) []string {
 	return names
 }
 
-// Causes are the keys of Lost, that of the most hours first.
+// Causes returns the keys of Lost, the one with the most hours first.
 func (s *Summary) Causes() []string { return causes(s.Lost) }

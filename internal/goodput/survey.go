@@ -8,22 +8,22 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// Survey is where the time of many runs went, and which nodes failed meanwhile.
+// Survey says where the time of many runs went, and which nodes failed meanwhile.
 type Survey struct {
 	Since *time.Time     `json:"since"` // nil: all time counts
 	Total Summary        `json:"total"`
-	Jobs  []Job          `json:"jobs"`  // by name, those with the most hours of nodes first
-	Nodes []NodeFailures `json:"nodes"` // that failed, those with the highest score first
+	Jobs  []Job          `json:"jobs"`  // one for each name, the one with the most node-hours first
+	Nodes []NodeFailures `json:"nodes"` // the nodes that failed, the one with the highest score first
 }
 
-// Surveyor goes through runs.
+// Surveyor makes a Survey.
 type Surveyor struct {
-	From, Now time.Time // From is zero: all time counts
-	// Ended tells of runs whose ledgers have no end which of them have ended all the same.
+	From, Now time.Time // if From is zero, all time counts
+	// Ended reports which of the runs in open have ended although their ledgers do not have an end.
 	Ended func(open []*rundir.Dir) []bool
 }
 
-// Survey accounts for runs. The error names those that could not be read; the others count.
+// Survey returns the survey of runs. The error names runs that could not be read; the others count.
 func (s Surveyor) Survey(runs []*rundir.Dir) (Survey, error) {
 	var found Survey
 	if !s.From.IsZero() {

@@ -133,7 +133,7 @@ func TestSurveySumsNodeHours(t *testing.T) {
 	}
 }
 
-// Failures before the time that is asked about are no failures in it.
+// Failures before From do not count.
 func TestFailuresOfNodesSinceThenCount(t *testing.T) {
 	run := made(t, []rundir.Event{
 		submit(0, "7"), begin(0, 1, "7", 0), lost(at(100), 1, "node", "n1"), begin(200, 2, "7", 1), lost(at(5000), 2, "node", "n2"),
@@ -152,7 +152,7 @@ func TestFailuresOfNodesSinceThenCount(t *testing.T) {
 	}
 }
 
-// Waits for saves of before then are not taken off what came since, and a line whose loss is no number of JSON counts as others do.
+// Waits for saves of before then are not taken off what came since, and a line whose loss is not a JSON number counts as others do.
 func TestWaitsSinceThenCount(t *testing.T) {
 	run := made(t, []rundir.Event{submit(0, "7"), begin(100, 1, "7", 0), end(225, 1, "crash"), event(226, rundir.EventGiveUp, 1)},
 		trained(130, 1, 10, 20)+trained(150, 1, 30, 40, `,"save_stall_s":8`)+
