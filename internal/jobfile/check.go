@@ -203,11 +203,18 @@ func unknown(n *node, key toml.Key, v any) string {
 	if advice != nil && !errors.Is(advice, slurm.ErrUnknownOption) {
 		return advice.Error()
 	}
-	if home, elsewhere := schema().find(name); elsewhere != nil {
-		return fmt.Sprintf("unknown %s: did you mean %s?", what, elsewhere.show(home))
+	var meant []string
+	home, elsewhere := schema().find(name)
+	// A key of that very name elsewhere is likelier than one here that only resembles it, but for "node" in place of "nodes".
+	near := words.Nearest(name, slices.Sorted(maps.Keys(n.keys)))
+	if near != "" && (elsewhere == nil || strings.HasPrefix(near, name) || strings.HasPrefix(name, near)) {
+		meant = append(meant, n.keys[near].show(below(table, near)))
 	}
-	if near := words.Nearest(name, slices.Sorted(maps.Keys(n.keys))); near != "" {
-		return fmt.Sprintf("unknown %s: did you mean %s?", what, n.keys[near].show(below(table, near)))
+	if elsewhere != nil {
+		meant = append(meant, elsewhere.show(home))
+	}
+	if len(meant) > 0 {
+		return fmt.Sprintf("unknown %s: did you mean %s?", what, strings.Join(meant, ", or "))
 	}
 	if advice != nil {
 		return advice.Error()

@@ -125,6 +125,10 @@ func TestBadKeysAreFaults(t *testing.T) {
 			`job.toml:2:1: unknown key nodes: did you mean slurm.nodes?`,
 			`job.toml:3:1: unknown key epochs: did you mean train.epochs?`,
 		}},
+		{"at a wrong place, and nearly right", "name = \"x\"\n[slurm]\nnode = 2\nepochs = 3" + builtin, []string{
+			`job.toml:3:1: unknown key slurm.node: did you mean slurm.nodes, or requeue.max.node?`,
+			`job.toml:4:1: unknown key slurm.epochs: did you mean train.epochs?`,
+		}},
 		{"like no other", "name = \"x\"\n[checkpoint]\nzzzzzzzz = 1" + builtin, []string{
 			`job.toml:3:1: unknown key checkpoint.zzzzzzzz; known here: async, at_start, codec, delta, every_steps, keep_best, keep_every, keep_last, keep_within, local, memory, replicate, resume`,
 		}},
