@@ -132,7 +132,7 @@ func unknownCommand(c *cli.Context, commands []*cli.Command) error {
 
 // jsonFlag is on every command that shows something.
 func jsonFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "json", Usage: "print JSON with stable fields (docs/cli.md)"}
+	return &cli.BoolFlag{Name: "json", Usage: "print JSON with stable fields (docs/cli/json.md)"}
 }
 
 func setFlag() cli.Flag {
@@ -211,7 +211,7 @@ const appHelpTemplate = `Example:
 Commands:
 {{template "visibleCommandCategoryTemplate" .}}
 
-"ddpbatch COMMAND -h" begins with an example, too. Exit codes and JSON fields: docs/cli.md.
+"ddpbatch COMMAND -h" begins with an example, too. Exit codes and JSON fields: docs/cli.
 `
 
 // example joins the command lines that a help text begins with.

@@ -80,7 +80,7 @@ func cancelAll(ctx context.Context, e *env, runs string, names []string) error {
 	return &exit.Error{Code: code, Err: errors.Join(failed...)}
 }
 
-// cancelReply is what was cancelled, in JSON (docs/cli.md).
+// cancelReply is what was cancelled, in JSON (docs/cli/json.md).
 type cancelReply struct {
 	Jobs     []string       `json:"jobs"`
 	Runs     []cancelledRun `json:"runs"`

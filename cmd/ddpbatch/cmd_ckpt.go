@@ -16,7 +16,7 @@ import (
 	"ddpbatch/internal/usage"
 )
 
-// Exit codes of ckpt commands alone (docs/cli.md).
+// Exit codes of ckpt commands alone (docs/cli/ckpt.md).
 const (
 	exitDiffer  = 1 // diff: the two are not the same
 	exitTrouble = 2 // diff: they could not be compared, as diff(1) has it

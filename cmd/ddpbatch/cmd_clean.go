@@ -62,7 +62,7 @@ var endStates = []string{
 	"boot_fail", "deadline",
 }
 
-// removableRun is a run in the JSON of clean (docs/cli.md).
+// removableRun is a run in the JSON of clean (docs/cli/clean.md).
 type removableRun struct {
 	RunDir  string    `json:"run_dir"`
 	Job     string    `json:"job"`

@@ -175,7 +175,7 @@ func printOutcomes(e *env, steps int64, straight, disturbed rehearse.Outcome) er
 	return t.Flush()
 }
 
-// rehearseReply is what a rehearsal found, in JSON (docs/cli.md).
+// rehearseReply is what a rehearsal found, in JSON (docs/cli/json.md).
 type rehearseReply struct {
 	Name     string         `json:"name"`
 	Asked    request        `json:"asked"`

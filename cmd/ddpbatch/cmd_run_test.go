@@ -252,7 +252,7 @@ with open(os.path.join(sys.argv[1], os.environ["RANK"] + ".json"), "w") as f:
 `
 
 // TestRunSetsTorchrunsVariables starts the same script under both launchers: each variable that torchrun sets is set, and
-// to the same value but for those where ports and folders are of the run's own or docs/cli.md tells what differs.
+// to the same value but for those where ports and folders are of the run's own or docs/cli/run.md says what differs.
 func TestRunSetsTorchrunsVariables(t *testing.T) {
 	torch.Run(t, "import torch.distributed.run") // skips where there is none
 	script := filepath.Join(t.TempDir(), "tell.py")

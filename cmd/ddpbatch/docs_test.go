@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,103 +11,150 @@ import (
 	"testing"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/torchrun"
+	"ddpbatch/mpi/launch"
 )
 
-// manual is what docs/cli.md says of each command: lines of its section, and rows of tables that begin with it.
-type manual struct {
-	intro    string              // of all commands
-	rows     map[string][]string // by the words of a command: "ckpt ls"
-	sections map[string][]string // by the first word
+// A docRow is a row of a table of a page in docs/cli.
+type docRow struct {
+	place    string   // "ckpt.md:31"
+	headings []string // above the table, the page's title first
+	head     string   // the first cell of the table's heading
+	cells    []string
 }
 
-func readManual(t *testing.T) manual {
+// section is the innermost heading above the row that is the name of a command; empty if none is.
+func (r docRow) section(commands map[string]*cli.Command) string {
+	for _, heading := range slices.Backward(r.headings) {
+		if commands[heading] != nil {
+			return heading
+		}
+	}
+	return ""
+}
+
+// readPage returns the rows of all tables of a page, outside of code.
+func readPage(t *testing.T, name string) (rows []docRow) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "cli.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "cli", name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := manual{rows: map[string][]string{}, sections: map[string][]string{}}
-	section, inCommands := "", false
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSuffix(line, "\n")
-		name, begins := strings.CutPrefix(line, "## ")
+	var headings []string
+	head, inCode := "", false
+	for i, line := range strings.Split(string(text), "\n") {
+		if strings.HasPrefix(line, "```") {
+			inCode = !inCode
+		}
+		marks := len(line) - len(strings.TrimLeft(line, "#"))
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
 		switch {
-		case begins:
-			section = name
-		case strings.HasPrefix(line, "| command |"):
-			inCommands = true
+		case inCode:
+		case marks > 0:
+			headings = append(slices.Clone(headings[:min(marks-1, len(headings))]), strings.TrimSpace(line[marks:]))
 		case !strings.HasPrefix(line, "|"):
-			inCommands = false
-		case inCommands && !strings.HasPrefix(line, "|---"):
-			cell, _, _ := strings.Cut(strings.TrimPrefix(line, "|"), "|")
-			first := ""
-			for _, span := range codeSpan.FindAllStringSubmatch(cell, -1) {
-				words := strings.Join(lowerWords(span[1]), " ")
-				if first != "" && !strings.HasPrefix(words, first) {
-					words = first + " " + words // `store get`, `set`
-				}
-				if first == "" {
-					first, _, _ = strings.Cut(words, " ")
-				}
-				m.rows[words] = append(m.rows[words], line)
+			head = ""
+		case head == "":
+			head = cells[0]
+		case !strings.HasPrefix(line, "|---"):
+			rows = append(rows, docRow{fmt.Sprintf("%s:%d", name, i+1), headings, head, cells})
+		}
+	}
+	return rows
+}
+
+// visibleCommands are the commands that help shows, by their words: "ckpt", "ckpt ls".
+func visibleCommands() map[string]*cli.Command {
+	all := map[string]*cli.Command{}
+	var add func(commands []*cli.Command, before string)
+	add = func(commands []*cli.Command, before string) {
+		for _, c := range commands {
+			if !c.Hidden {
+				all[before+c.Name] = c
+				add(c.Subcommands, before+c.Name+" ")
 			}
 		}
-		if section == "" && !strings.HasPrefix(line, "|") {
-			m.intro += line + "\n"
-		}
-		m.sections[section] = append(m.sections[section], line)
 	}
-	return m
+	add(newApp(&env{}).Commands, "")
+	return all
 }
 
-var (
-	codeSpan = regexp.MustCompile("`([^`]+)`")
-	flagWord = regexp.MustCompile(`(?:^|[\s,\[])(--?[a-z][a-z0-9-]*)`)
-)
+var pageLink = regexp.MustCompile(`^\[([a-z]+)\]\(([a-z-]+\.md)\)$`)
 
-// lowerWords are the words of a command before its arguments: "ckpt ls" of "ckpt ls RUN".
-func lowerWords(span string) []string {
-	var words []string
-	for _, word := range strings.Fields(span) {
-		if strings.ToLower(word) != word || !regexp.MustCompile(`^[a-z]+$`).MatchString(word) {
-			break
+// commandPages are the pages of the commands, as the table of README.md links them.
+func commandPages(t *testing.T) map[string]string {
+	t.Helper()
+	pages := map[string]string{}
+	for _, row := range readPage(t, "README.md") {
+		if row.head != "command" || len(row.headings) > 1 {
+			continue
 		}
-		words = append(words, word)
+		link := pageLink.FindStringSubmatch(row.cells[0])
+		if link == nil {
+			t.Fatalf("%s: %q is not a link to a command's page", row.place, row.cells[0])
+		}
+		if pages[link[1]] != "" {
+			t.Errorf("%s: %s has a row already", row.place, link[1])
+		}
+		pages[link[1]] = link[2]
 	}
-	return words
+	return pages
 }
 
-// flagsIn are the flags in the code of a text.
-func flagsIn(text string) []string {
-	var flags []string
-	for _, span := range codeSpan.FindAllStringSubmatch(text, -1) {
-		for _, match := range flagWord.FindAllStringSubmatch(span[1], -1) {
-			flags = append(flags, match[1])
+// TestEveryCommandHasItsPage: the table of docs/cli/README.md has a row for each command, and each page of docs/cli is of a command or
+// named here.
+func TestEveryCommandHasItsPage(t *testing.T) {
+	pages := commandPages(t)
+	for path := range visibleCommands() {
+		if !strings.Contains(path, " ") && pages[path] == "" {
+			t.Errorf("README.md has no row for the command %s", path)
 		}
 	}
-	return flags
+	for name := range pages {
+		if visibleCommands()[name] == nil {
+			t.Errorf("README.md has a row for the command %s, which does not exist", name)
+		}
+	}
+	all, err := filepath.Glob(filepath.Join("..", "..", "docs", "cli", "*.md"))
+	if err != nil || len(all) < 20 {
+		t.Fatalf("pages of docs/cli: %q, %v", all, err)
+	}
+	known := append(slices.Collect(maps.Values(pages)), "README.md", "exit-codes.md", "json.md")
+	for _, path := range all {
+		if !slices.Contains(known, filepath.Base(path)) {
+			t.Errorf("docs/cli/README.md does not link to %s", filepath.Base(path))
+		}
+	}
 }
 
-// flagNames are a command's flags, all names of each together, as a user writes them.
-func flagNames(c *cli.Command) [][]string {
-	var all [][]string
-	dashed := func(names ...string) {
+// A docFlag is a flag of a command.
+type docFlag struct {
+	names     []string // as a user writes them
+	otherwise string   // its default; empty if it has none, or none that is one word
+}
+
+var usageDefault = regexp.MustCompile(`\(default ([^)]+)\)`)
+
+// flagsOf are the visible flags of a command.
+func flagsOf(t *testing.T, c *cli.Command) (all []docFlag) {
+	t.Helper()
+	dashed := func(names ...string) []string {
 		for i, name := range names {
 			names[i] = "-" + name
 			if len(name) > 1 {
 				names[i] = "--" + name
 			}
 		}
-		all = append(all, names)
-	}
-	for _, f := range c.Flags {
-		if hidden, ok := f.(cli.VisibleFlag); !ok || hidden.IsVisible() {
-			dashed(slices.Clone(f.Names())...)
-		}
+		return names
 	}
 	if c.Name == "run" {
+		defaults := runDefaults(t)
 		for _, f := range torchrun.Flags {
 			names := []string{f.Name}
 			if f.Short != 0 {
@@ -114,82 +163,233 @@ func flagNames(c *cli.Command) [][]string {
 			if f.Old != "" {
 				names = append(names, f.Old)
 			}
-			dashed(names...)
+			otherwise := defaults[f.Name]
+			if said := usageDefault.FindStringSubmatch(f.Usage); said != nil {
+				if otherwise != "" && otherwise != said[1] {
+					t.Errorf("help says that the default of --%s is %s, and it is %s", f.Name, said[1], otherwise)
+				}
+				otherwise = said[1]
+			}
+			all = append(all, docFlag{dashed(names...), otherwise})
+		}
+		return all
+	}
+	for _, f := range c.Flags {
+		if shown, ok := f.(cli.VisibleFlag); ok && !shown.IsVisible() {
+			continue
+		}
+		otherwise := strings.Trim(f.(cli.DocGenerationFlag).GetDefaultText(), `"`)
+		if slices.Contains([]string{"0", "0s", "false", "none"}, otherwise) || strings.Contains(otherwise, " ") {
+			otherwise = ""
+		}
+		all = append(all, docFlag{dashed(slices.Clone(f.Names())...), otherwise})
+	}
+	return all
+}
+
+// runDefaults are the defaults of run's flags that are values.
+func runDefaults(t *testing.T) map[string]string {
+	t.Helper()
+	o, _, err := torchrun.Parse(nil, func(string) (string, bool) { return "", false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := launch.DefaultConfig()
+	var signals []string
+	for _, sig := range stopSignals {
+		signals = append(signals, unix.SignalName(sig))
+	}
+	return map[string]string{
+		"nproc-per-node": fmt.Sprint(d.NprocPerNode.Counts[0]), "node-rank": fmt.Sprint(o.NodeRank), "master-port": fmt.Sprint(o.MasterPort),
+		"gpus": d.GPUs, "max-restarts": fmt.Sprint(o.MaxRestarts), "signals-to-handle": strings.Join(signals, ","),
+		"shutdown-timeout": fmt.Sprintf("%.0fs", d.Grace.Seconds()),
+	}
+}
+
+var (
+	codeSpan  = regexp.MustCompile("`([^`]+)`")
+	flagWord  = regexp.MustCompile(`^--?[a-z][a-z0-9_-]*`)
+	saidValue = regexp.MustCompile(`\(default ([^) ]+)\)`)
+)
+
+// names are the flags that the first cell of a row names.
+func (r docRow) names() (all []string) {
+	for _, span := range codeSpan.FindAllStringSubmatch(r.cells[0], -1) {
+		if name := flagWord.FindString(span[1]); name != "" && !slices.Contains(all, name) {
+			all = append(all, name)
 		}
 	}
 	return all
 }
 
-// foreign are flags of other programs that rows of the tables name: sbatch's, Python's, and the one of ddpbatch without a command.
-var foreign = []string{"--cpus-per-gpu", "--tres-per-task", "--mincpus", "--overcommit", "-u", "--version"}
+// sameNames reports whether two lists have the same names in any order.
+func sameNames(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+}
 
-// TestFlagsAreTheDocumentedOnes: docs/cli.md names every command and each of its flags, and tables name no flag that a
-// command does not have.
+// TestFlagsAreTheDocumentedOnes: the page of a command has, in tables that are headed "flag", a row for each of its flags with all names and
+// the default, and no row for another flag. Rows above the sections of a command's own commands are for all of these.
 func TestFlagsAreTheDocumentedOnes(t *testing.T) {
-	m := readManual(t)
-	known := map[string]bool{}
-	var visit func(c *cli.Command, path string) [][]string
-	visit = func(c *cli.Command, path string) [][]string {
-		known[path] = true
-		flags := flagNames(c)
+	commands, pages := visibleCommands(), commandPages(t)
+	rows := map[string][]docRow{} // by command
+	used := map[string]bool{}     // by place
+	for _, page := range slices.Compact(slices.Sorted(maps.Values(pages))) {
+		for _, row := range readPage(t, page) {
+			if row.head != "flag" {
+				continue
+			}
+			of := row.section(commands)
+			if of == "" {
+				t.Errorf("%s: the table is below the heading of no command", row.place)
+			}
+			rows[of] = append(rows[of], row)
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(commands)) {
+		c := commands[path]
+		if len(c.Subcommands) > 0 {
+			continue
+		}
 		parent, _, _ := strings.Cut(path, " ")
-		rows := m.rows[path]
-		if len(c.Subcommands) == 0 {
-			if len(rows) == 0 {
-				t.Errorf("docs/cli.md has no row for the command %q", path)
-			}
-			said := flagsIn(m.intro + strings.Join(rows, "\n") + "\n" + strings.Join(m.sections[parent], "\n"))
-			if path == "rehearse" { // all flags of simulate hold, it says
-				said = append(said, flagsIn(strings.Join(m.sections["simulate"], "\n"))...)
-			}
-			for _, names := range flags {
-				if !slices.ContainsFunc(names, func(name string) bool { return slices.Contains(said, name) }) {
-					t.Errorf("docs/cli.md does not name %s of the command %q", names[0], path)
+		mine := rows[path]
+		if parent != path {
+			mine = slices.Concat(mine, rows[parent])
+		}
+		for _, flag := range flagsOf(t, c) {
+			var of []docRow
+			for _, row := range mine {
+				if sameNames(row.names(), flag.names) {
+					of = append(of, row)
 				}
 			}
-			notTheirs(t, path, rows, flags)
-		}
-		for _, sub := range c.Subcommands {
-			flags = append(flags, visit(sub, path+" "+sub.Name)...)
-		}
-		if path == parent { // first columns of the section's tables of flags
-			inFlags, cells := false, []string(nil)
-			for _, line := range m.sections[path] {
-				switch {
-				case strings.HasPrefix(line, "| flag |"):
-					inFlags = true
-				case !strings.HasPrefix(line, "|"):
-					inFlags = false
-				case inFlags:
-					cell, _, _ := strings.Cut(strings.TrimPrefix(line, "|"), "|")
-					cells = append(cells, cell)
-				}
+			if len(of) != 1 {
+				t.Errorf("%s has %d rows for %q of the command %s, want 1", pages[parent], len(of), flag.names, path)
+				continue
 			}
-			notTheirs(t, path, cells, flags)
+			used[of[0].place] = true
+			said := ""
+			if found := saidValue.FindStringSubmatch(of[0].cells[1]); found != nil {
+				said = found[1]
+			}
+			if isNone := slices.Contains([]string{"0", "none"}, said) && flag.otherwise == ""; said != flag.otherwise && !isNone {
+				t.Errorf("%s: the default of %s is %q, and the row says %q", of[0].place, flag.names[0], flag.otherwise, said)
+			}
 		}
-		return flags
 	}
-	for _, c := range newApp(&env{}).Commands {
-		if !c.Hidden {
-			visit(c, c.Name)
-		}
-	}
-	for path := range m.rows {
-		if !known[path] {
-			t.Errorf("docs/cli.md has a row for the command %q, and there is none", path)
+	for of, list := range rows {
+		for _, row := range list {
+			if !used[row.place] {
+				t.Errorf("%s: the command %s has no flag %q", row.place, of, row.names())
+			}
+			if len(row.cells) != 2 {
+				t.Errorf("%s: the row has %d cells", row.place, len(row.cells))
+			}
 		}
 	}
 }
 
-// notTheirs wants the flags in texts about a command to be among its own.
-func notTheirs(t *testing.T, path string, texts []string, flags [][]string) {
-	t.Helper()
-	own := slices.Concat(flags...)
-	for _, text := range texts {
-		for _, flag := range flagsIn(text) {
-			if !slices.Contains(own, flag) && !slices.Contains(foreign, flag) {
-				t.Errorf("docs/cli.md names %s of the command %q, which does not have it", flag, path)
+var signalCode = regexp.MustCompile(`^1(2[89]|[3-9][0-9])$`)
+
+// TestExitCodesOfCommands: each page of a command lists exit codes below the heading "Exit codes", and these are codes that the program
+// has.
+func TestExitCodesOfCommands(t *testing.T) {
+	known := map[string]bool{}
+	for _, m := range exit.Meanings() {
+		for code := range strings.SplitSeq(m.Code, ", ") {
+			known[code] = true
+		}
+	}
+	for name, page := range commandPages(t) {
+		var codes []string
+		for _, row := range readPage(t, page) {
+			if row.head != "code" || row.headings[len(row.headings)-1] != "Exit codes" {
+				continue
+			}
+			for code := range strings.SplitSeq(row.cells[0], ", ") {
+				if !known[code] && !(known["128+N"] && signalCode.MatchString(code)) {
+					t.Errorf("%s: there is no exit code %s", row.place, code)
+				}
+				if slices.Contains(codes, code) {
+					t.Errorf("%s: %s has a row already", row.place, code)
+				}
+				codes = append(codes, code)
+			}
+		}
+		if !slices.Contains(codes, "0") {
+			t.Errorf("%s, the page of %s, lists the exit codes %q", page, name, codes)
+		}
+	}
+}
+
+// TestMeaningsAreOfTheDocumentedCodes holds internal/exit's list against the table of docs/cli/exit-codes.md.
+func TestMeaningsAreOfTheDocumentedCodes(t *testing.T) {
+	var documented, listed []string
+	for _, row := range readPage(t, "exit-codes.md") {
+		if row.head == "code" {
+			documented = append(documented, row.cells[0])
+		}
+	}
+	for _, m := range exit.Meanings() {
+		listed = append(listed, m.Code)
+	}
+	if !slices.Equal(listed, documented) {
+		t.Errorf("%q are listed, and docs/cli/exit-codes.md has %q", listed, documented)
+	}
+}
+
+var docLink = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+
+// TestLinksOfCommandPagesLead: each relative link of docs/cli leads to a file, and each that names a heading of these pages to that heading.
+func TestLinksOfCommandPagesLead(t *testing.T) {
+	folder := filepath.Join("..", "..", "docs", "cli")
+	paths, err := filepath.Glob(filepath.Join(folder, "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	anchors := map[string][]string{} // by page
+	texts := map[string]string{}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Base(path)
+		texts[name] = string(text)
+		for line := range strings.Lines(string(text)) {
+			if heading := strings.TrimLeft(line, "#"); heading != line {
+				anchors[name] = append(anchors[name], anchorOf(heading))
 			}
 		}
 	}
+	for name, text := range texts {
+		for _, link := range docLink.FindAllStringSubmatch(text, -1) {
+			path, anchor, _ := strings.Cut(link[1], "#")
+			if strings.Contains(path, "://") {
+				continue
+			}
+			if path == "" {
+				path = name
+			}
+			if _, err := os.Stat(filepath.Join(folder, path)); err != nil {
+				t.Errorf("%s links to %s: %v", name, link[1], err)
+			}
+			if known := anchors[path]; anchor != "" && known != nil && !slices.Contains(known, anchor) {
+				t.Errorf("%s links to %s, and %s has no such heading", name, link[1], path)
+			}
+		}
+	}
+}
+
+// anchorOf is the anchor of a heading, as GitHub makes it.
+func anchorOf(heading string) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(strings.TrimSpace(heading)) {
+		switch {
+		case r == ' ':
+			b.WriteByte('-')
+		case r == '-' || r == '_' || r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }

@@ -21,7 +21,7 @@ import (
 	"ddpbatch/trainer"
 )
 
-// The numbers are those of docs/cli.md, "Exit codes", which users script against.
+// The numbers are those of docs/cli/exit-codes.md, which users script against.
 func TestExitCodesAreTheDocumentedOnes(t *testing.T) {
 	interrupted := launch.SignalError{Sig: syscall.SIGINT}
 	for name, row := range map[string]struct {

@@ -1,5 +1,5 @@
 // Command ddpbatch takes a data-parallel training job onto a Slurm cluster and
-// through everything that happens there. See docs/cli.md.
+// through everything that happens there. See docs/cli/README.md.
 package main
 
 import (

@@ -10,8 +10,6 @@ import (
 	"testing"
 
 	"github.com/urfave/cli/v2"
-
-	"ddpbatch/internal/exit"
 )
 
 // TestManPageIsGolden compares the page of a small program, in which there is all that a page can hold.
@@ -137,21 +135,5 @@ func TestManPageNamesTheVariables(t *testing.T) {
 		if strings.HasPrefix(name, "DDPBATCH_") && !used[name] {
 			t.Errorf("the manual page names %s, and no code does", name)
 		}
-	}
-}
-
-// TestMeaningsAreOfTheDocumentedCodes holds internal/exit's list against the table of docs/cli.md.
-func TestMeaningsAreOfTheDocumentedCodes(t *testing.T) {
-	var documented, listed []string
-	for _, row := range readManual(t).sections["Exit codes"] {
-		if cell, _, ok := strings.Cut(strings.TrimPrefix(row, "| "), " | "); ok && cell != "code" && strings.HasPrefix(row, "| ") {
-			documented = append(documented, cell)
-		}
-	}
-	for _, m := range exit.Meanings() {
-		listed = append(listed, m.Code)
-	}
-	if !slices.Equal(listed, documented) {
-		t.Errorf("%q are listed, and docs/cli.md has %q", listed, documented)
 	}
 }

@@ -88,7 +88,7 @@ func (e *env) replying(asJSON bool, do func(e *env) error) error {
 	return do(&with)
 }
 
-// request is what a job asks for, in JSON (docs/cli.md).
+// request is what a job asks for, in JSON (docs/cli/json.md).
 type request struct {
 	Summary string         `json:"summary"`
 	Nodes   int            `json:"nodes"`

@@ -85,7 +85,7 @@ func (b *Breakdown) lose(cause string, lost time.Duration) {
 	b.Lost[cause] += lost
 }
 
-// wire is a Breakdown in JSON. Its names must not change (docs/cli.md).
+// wire is a Breakdown in JSON. Its names must not change (docs/cli/status.md).
 type wire struct {
 	TotalS      float64            `json:"total_s"`
 	QueuedS     float64            `json:"queued_s"`

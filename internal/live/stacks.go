@@ -38,7 +38,7 @@ const (
 	frameMark   = "ddpbatch-stacks"
 )
 
-// Stacks is where the threads of all ranks of an attempt are. Its JSON names are a contract (docs/cli.md).
+// Stacks is where the threads of all ranks of an attempt are. Its JSON names are a contract (docs/cli/stacks.md).
 type Stacks struct {
 	Job     string        `json:"job"`
 	RunDir  string        `json:"run_dir"`

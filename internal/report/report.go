@@ -16,7 +16,7 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// Data is what a report shows; its JSON names are a contract (docs/cli.md).
+// Data is what a report shows; its JSON names are a contract (docs/cli/report.md).
 type Data struct {
 	Made    time.Time         `json:"made"`
 	Version string            `json:"version"` // of the ddpbatch that made it

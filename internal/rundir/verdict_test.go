@@ -29,7 +29,7 @@ func TestVerdictIsReadBack(t *testing.T) {
 	if got, err := d.Verdict(n); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("verdict is %+v, %v; want %+v", got, err, want)
 	}
-	// The names that docs/cli.md gives to scripts.
+	// The names that docs/cli/json.md gives to scripts.
 	text, err := os.ReadFile(filepath.Join(d.Path(), "attempts", "1", "verdict.json"))
 	must(t, err)
 	for _, key := range []string{"attempt", "cause", "first_rank", "host", "exit", "signal", "step", "requeue"} {

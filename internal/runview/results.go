@@ -12,7 +12,7 @@ import (
 	"ddpbatch/internal/usage"
 )
 
-// Result is what an element of an array, or of a sweep, has come to; its JSON names are a contract (docs/cli.md).
+// Result is what an element of an array, or of a sweep, has come to; its JSON names are a contract (docs/cli/status.md).
 type Result struct {
 	Index  int            `json:"index"`
 	Name   string         `json:"name"`   // that says its values; empty: it is of no sweep

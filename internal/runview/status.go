@@ -28,7 +28,7 @@ type Viewer struct {
 	Log      *slog.Logger
 }
 
-// RunStatus is a row of status; its JSON names are a contract (docs/cli.md).
+// RunStatus is a row of status; its JSON names are a contract (docs/cli/status.md).
 type RunStatus struct {
 	Job     string   `json:"job"`
 	Name    string   `json:"name"`

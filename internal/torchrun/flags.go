@@ -13,7 +13,7 @@ import (
 )
 
 // Flags are run's flags: torchrun's of all versions up to 2.9, the one of torch.distributed.launch, and
-// ddpbatch's own. docs/cli.md tells what differs.
+// ddpbatch's own. docs/cli/run.md says what differs.
 var Flags = slices.Concat(nodeFlags, commandFlags, outputFlags, endFlags, idleFlags)
 
 // nodeFlags say how many nodes and workers there are, and how they meet.
@@ -28,7 +28,7 @@ var nodeFlags = []*Flag{
 	{Name: "standalone", Usage: "one node, whatever else there is", set: switchOf(func(o *Options) *bool { return &o.Standalone })},
 	{Name: "node-rank", Word: "I", Usage: "this node's number, from 0",
 		set: numberOf(mostNodes-1, func(o *Options) *int { return &o.NodeRank })},
-	{Name: "master-addr", Word: "HOST", Usage: "node 0's name or address (default 127.0.0.1)",
+	{Name: "master-addr", Word: "HOST", Usage: "node 0's name or address; the workers' MASTER_ADDR",
 		set: parsed(parseHost, func(o *Options) *string { return &o.MasterAddr })},
 	{Name: "master-port", Word: "PORT", Usage: "the workers' MASTER_PORT; agents meet on the eight after it (default 29500)",
 		set: numberOf(65535, func(o *Options) *int { return &o.MasterPort })},

@@ -1,7 +1,7 @@
 // Command bench runs ddpbatch's collectives and those of other libraries on this machine, in turn, and
 // compares them row by row. scripts/bench-peers builds and starts it, in the root of the repository.
 //
-// Each side is timed by its own small program, all by one method, which docs/cli.md states ("bench"): ours by
+// Each side is timed by its own small program, all by one method, which docs/cli/bench.md states: ours by
 // `ddpbatch bench`, MPI libraries by peers/mpi.c, PyTorch by peers/gloo.py.
 package main
 

@@ -104,7 +104,7 @@ func (s setting) String() string {
 	return fmt.Sprintf("%s, %s, %d ranks", s.Collective, s.Transport, s.Ranks)
 }
 
-// inBlocks are the collectives whose sizes are those of all ranks' blocks (docs/cli.md, "bench").
+// inBlocks are the collectives whose sizes are those of all ranks' blocks (docs/cli/bench.md).
 var inBlocks = []string{
 	"allgather", "reducescatter", "alltoall", "gather", "scatter", "allgatherv", "reducescatterv", "alltoallv", "gatherv", "scatterv",
 }

@@ -9,7 +9,7 @@ import (
 	"ddpbatch/scripts/bench/internal/stats"
 )
 
-// method is how all sides are timed; docs/cli.md has the whole of it.
+// method is how all sides are timed; docs/cli/bench.md has the whole of it.
 const method = `
 Times are microseconds: the median over calls, one barrier before each, of the mean over ranks, less what reading the clock takes;
 then the median over launches. All sides bind ranks to cores where there are as many as ranks: ddpbatch by itself, gloo by its program,

@@ -100,7 +100,7 @@ func torchVariables(c Config, n rendezvous.RankNumbers, masterPort int) []variab
 	}
 }
 
-// ddpbatchVariables are ddpbatch's own (docs/cli.md, "run"), and torchrun's error file, which lies with
+// ddpbatchVariables are ddpbatch's own (docs/cli/run.md), and torchrun's error file, which lies with
 // the logs. The secret, and where to use it, are for ddpbatch's own workers only.
 func ddpbatchVariables(r *round, devices device.Share, files workerFiles) []variable {
 	c := r.cfg

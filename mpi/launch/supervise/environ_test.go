@@ -12,7 +12,7 @@ import (
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
-// Every name that docs/cli.md, "run", lists, by the second worker of the second of two nodes.
+// Every name that docs/cli/run.md lists, by the second worker of the second of two nodes.
 func TestWorkerEnvironHasEveryDocumentedName(t *testing.T) {
 	secret := auth.NewSecret()
 	c := complete(Config{

@@ -1,4 +1,4 @@
-"""One collective of PyTorch's gloo, timed by the method of `ddpbatch bench` (docs/cli.md, "bench").
+"""One collective of PyTorch's gloo, timed by the method of `ddpbatch bench` (docs/cli/bench.md).
 
     gloo.py COLLECTIVE BEGIN END FACTOR BUDGET_US
 

@@ -1,5 +1,5 @@
 /*
- * mpi.c - one collective of an MPI library, timed by the method of `ddpbatch bench` (docs/cli.md, "bench"):
+ * mpi.c - one collective of an MPI library, timed by the method of `ddpbatch bench` (docs/cli/bench.md):
  *
  *   mpi COLLECTIVE BEGIN END FACTOR BUDGET_US
  *
