@@ -39,7 +39,8 @@ const (
 	KindOther  = "other" // a symbolic link, say
 )
 
-// Foreign is a file or folder in a folder of checkpoints that a program of one's own has made. Its JSON names are a contract (docs/cli/report.md).
+// Foreign is a file or folder in a folder of checkpoints that a program of one's own has made. Its JSON names are a contract
+// (docs/cli/report.md).
 type Foreign struct {
 	Name    string    `json:"name"`
 	Kind    string    `json:"kind"`  // one of the Kind constants

@@ -200,8 +200,9 @@ func runDefaults(t *testing.T) map[string]string {
 		signals = append(signals, unix.SignalName(sig))
 	}
 	return map[string]string{
-		"nproc-per-node": fmt.Sprint(d.NprocPerNode.Counts[0]), "node-rank": fmt.Sprint(o.NodeRank), "master-port": fmt.Sprint(o.MasterPort),
-		"gpus": d.GPUs, "max-restarts": fmt.Sprint(o.MaxRestarts), "signals-to-handle": strings.Join(signals, ","),
+		"nproc-per-node": fmt.Sprint(d.NprocPerNode.Counts[0]), "node-rank": fmt.Sprint(o.NodeRank),
+		"master-port": fmt.Sprint(o.MasterPort), "gpus": d.GPUs,
+		"max-restarts": fmt.Sprint(o.MaxRestarts), "signals-to-handle": strings.Join(signals, ","),
 		"shutdown-timeout": fmt.Sprintf("%.0fs", d.Grace.Seconds()),
 	}
 }
@@ -227,8 +228,8 @@ func sameNames(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-// TestFlagsAreTheDocumentedOnes: the page of a command has, in tables that are headed "flag", a row for each of its flags with all names and
-// the default, and no row for another flag. Rows above the sections of a command's own commands are for all of these.
+// TestFlagsAreTheDocumentedOnes: the page of a command has, in tables headed "flag", a row for each of its flags with all names and the
+// default, and no row for another flag. Rows above the sections of a command's own commands are for all of these.
 func TestFlagsAreTheDocumentedOnes(t *testing.T) {
 	commands, pages := visibleCommands(), commandPages(t)
 	rows := map[string][]docRow{} // by command
@@ -271,7 +272,7 @@ func TestFlagsAreTheDocumentedOnes(t *testing.T) {
 			if found := saidValue.FindStringSubmatch(of[0].cells[1]); found != nil {
 				said = found[1]
 			}
-			if isNone := slices.Contains([]string{"0", "none"}, said) && flag.otherwise == ""; said != flag.otherwise && !isNone {
+			if isNone := said == "0" && flag.otherwise == ""; said != flag.otherwise && !isNone {
 				t.Errorf("%s: the default of %s is %q, and the row says %q", of[0].place, flag.names[0], flag.otherwise, said)
 			}
 		}
@@ -339,7 +340,8 @@ func TestMeaningsAreOfTheDocumentedCodes(t *testing.T) {
 
 var docLink = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 
-// TestLinksOfCommandPagesLead: each relative link of docs/cli leads to a file, and each that names a heading of these pages to that heading.
+// TestLinksOfCommandPagesLead: each relative link of docs/cli leads to a file, and each that names a heading of these pages leads to that
+// heading.
 func TestLinksOfCommandPagesLead(t *testing.T) {
 	folder := filepath.Join("..", "..", "docs", "cli")
 	paths, err := filepath.Glob(filepath.Join(folder, "*.md"))
