@@ -15,13 +15,14 @@ import (
 	"ddpbatch/mpi/launch/reach"
 )
 
-// localNetwork is what Network.Interface allows of this machine's addresses.
+// localNetwork holds those of this machine's addresses that Network.Interface allows.
 type localNetwork struct {
 	choice reach.Choice
-	addrs  []netip.Addr // the likeliest first; none: it says nothing
+	addrs  []netip.Addr // the likeliest first; none: the interface is not restricted
 }
 
-// network reads what may be used here. Agents of one machine have loopback addresses, and a single one needs no other.
+// network returns which of this machine's addresses may be used. Agents of one machine use loopback addresses, and a single agent
+// uses no other.
 func (c Config) network() (localNetwork, error) {
 	if c.Interface == "" || c.Count == 1 || c.onLoopback() {
 		return localNetwork{}, nil
@@ -41,16 +42,16 @@ func (c Config) network() (localNetwork, error) {
 	return localNetwork{choice: choice, addrs: addrs}, nil
 }
 
-// onLoopback tells whether agents meet on this machine alone.
+// onLoopback reports whether agents meet on this machine only.
 func (c Config) onLoopback() bool { return c.OneMachine || isLoopback(c.MasterAddr) }
 
-// oneNode tells whether all agents are on one node.
+// oneNode reports whether all agents are on one node.
 func (c Config) oneNode() bool {
 	return c.Count == 1 || len(c.Local) > 0 && c.Local[0].Nodes == 1
 }
 
-// hosts are what agent 0 listens on, for the other agents and ddpbatch's own workers: what Interface allows, and otherwise all, since
-// which one the others reach is theirs to find out.
+// hosts are the addresses on which agent 0 listens for the other agents and ddpbatch's own workers: those that Interface allows, or
+// otherwise all. The others find out which of them they reach.
 func (n localNetwork) hosts(c Config) []string {
 	switch {
 	case c.Count == 1, c.Exchange != nil && c.oneNode():
@@ -67,7 +68,7 @@ func (n localNetwork) hosts(c Config) []string {
 	return list
 }
 
-// offered are the addresses of hosts as others know them.
+// offered are the addresses of hosts by which other nodes know them.
 func (n localNetwork) offered(c Config) ([]netip.Addr, error) {
 	switch {
 	case c.oneNode():
@@ -82,8 +83,8 @@ func (n localNetwork) offered(c Config) ([]netip.Addr, error) {
 	return n.choice.Addresses(interfaces)
 }
 
-// own is the address of this machine that its workers use, where a connection to agent 0 has this one. It is another one, of which
-// warn tells, where that network is not among those that Interface allows.
+// own is the address of this machine that its workers use, given the local address of the connection to agent 0. If Interface does
+// not allow that address's network, own is another address, and warn says so.
 func (n localNetwork) own(local netip.Addr) (addr netip.Addr, warn string) {
 	if len(n.addrs) == 0 || local.IsLoopback() {
 		return local, ""
@@ -97,12 +98,12 @@ func (n localNetwork) own(local netip.Addr) (addr netip.Addr, warn string) {
 			first = allowed
 		}
 	}
-	return first, fmt.Sprintf("the way to agent 0 goes by %s, which the interface asked for does not allow; the workers use %s", local,
+	return first, fmt.Sprintf("the connection to agent 0 uses %s, which the interface asked for does not allow; the workers use %s", local,
 		first)
 }
 
-// WorkerInterface is the interface that leads this node's workers to the other nodes, and whether it is the only one, or the user has
-// chosen it; "": it is not known, or a loopback one.
+// WorkerInterface is the interface that leads this node's workers to the other nodes. chosen reports whether the user chose it or
+// it is the only one. name is "" if the interface is not known, or is a loopback one.
 func (r *Rendezvous) WorkerInterface() (name string, chosen bool) {
 	addr, err := netip.ParseAddr(r.workerAddr)
 	if err != nil || addr.IsLoopback() {
@@ -115,7 +116,7 @@ func (r *Rendezvous) WorkerInterface() (name string, chosen bool) {
 	return reach.NameOf(interfaces, addr), len(r.localNetwork.addrs) > 0 || len(reach.Choice{}.Names(interfaces)) == 1
 }
 
-// sameHost tells whether two names are of one machine, as far as names can say: "n1" and "n1.cluster" are.
+// sameHost reports whether two names mean one machine, as far as names show: "n1" and "n1.cluster" do.
 func sameHost(a, b string) bool {
 	label := func(name string) string {
 		if _, err := netip.ParseAddr(name); err == nil {
@@ -127,23 +128,23 @@ func sameHost(a, b string) bool {
 	return strings.EqualFold(label(a), label(b))
 }
 
-// lookAgain is how often the name service is asked for a name that it does not know.
+// lookAgain is the time between two lookups of a name that the name service does not know.
 const lookAgain = time.Second
 
-// SplitEndpoint reads where agents without numbers meet.
+// SplitEndpoint parses the endpoint (host:port) at which agents without numbers meet.
 func SplitEndpoint(endpoint string) (host string, port int, err error) {
 	host, text, err := net.SplitHostPort(endpoint)
 	if err == nil {
 		port, err = strconv.Atoi(text)
 	}
 	if err != nil || !mayBeHost(host) || !isPort(port) {
-		return "", 0, fmt.Errorf("%q is no endpoint to meet at: write host:port, with a host's name or address and a port from 1 to 65535",
+		return "", 0, fmt.Errorf("%q is not an endpoint: write host:port, with a host's name or address and a port from 1 to 65535",
 			endpoint)
 	}
 	return host, port, nil
 }
 
-// mayBeHost tells whether some name service may ever know a host by this name, or it is an address.
+// mayBeHost reports whether name can be a host's name or address.
 func mayBeHost(name string) bool {
 	const ofNames = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
 	if strings.Contains(name, ":") {
@@ -153,14 +154,14 @@ func mayBeHost(name string) bool {
 	return name != "" && !strings.Contains("."+name, "..") && strings.Trim(name, ofNames) == ""
 }
 
-// claimEndpoint makes the agent that c is for, which has no number, agent 0, if the endpoint is on this machine and nobody
-// here has it already (EADDRINUSE); nil where it is for another machine to serve.
+// claimEndpoint makes the agent that c is for, which has no number, agent 0, if the endpoint is on this machine. The error is
+// EADDRINUSE if another process of this machine has it. The listeners are nil if the endpoint is on another machine.
 func (c Config) claimEndpoint(ctx context.Context, n localNetwork) (listeners, error) {
 	here, err := c.awaitHere(ctx)
 	if !here || err != nil {
 		return nil, err
 	}
-	// On all interfaces, unless a loopback address is meant: a machine may know itself by one (127.0.1.1 in
+	// Listen on all interfaces, unless a loopback address is meant: a machine may resolve its own name to one (127.0.1.1 in
 	// /etc/hosts), which the others cannot reach.
 	l, err := listenOn(n.hosts(c), c.Ports[0])
 	if err != nil {
@@ -169,11 +170,11 @@ func (c Config) claimEndpoint(ctx context.Context, n localNetwork) (listeners, e
 	return l, nil
 }
 
-// awaitHere is isHere, once the name service knows the name: a machine that starts late may be in it late.
+// awaitHere calls isHere once the name service knows the name. It may learn a machine that starts late only late.
 func (c Config) awaitHere(ctx context.Context) (here bool, err error) {
 	ctx, cancel := context.WithDeadlineCause(ctx, c.joinEnd(), ErrTimeout)
 	defer cancel()
-	var last atomic.Pointer[reach.Try] // that was answered
+	var last atomic.Pointer[reach.Try] // the last lookup that was answered
 	last.Store(&reach.Try{Addr: c.Endpoint})
 	defer c.sayEvery(func(since time.Duration) {
 		c.Log.Warn("the endpoint's host is not found yet", "endpoint", c.Endpoint, "since", since, "error",
@@ -187,7 +188,7 @@ func (c Config) awaitHere(ctx context.Context) (here bool, err error) {
 		if !errors.As(err, &dns) {
 			return here, err
 		}
-		if ctx.Err() == nil { // else it was cut short, and what came before says more
+		if ctx.Err() == nil { // otherwise the lookup was cut short, and the one before says more
 			last.Store(&reach.Try{Addr: c.Endpoint, Err: dns.Error(), Count: last.Load().Count + 1})
 		}
 		select {
@@ -204,7 +205,7 @@ func (c Config) awaitHere(ctx context.Context) (here bool, err error) {
 	}
 }
 
-// isHere tells whether the endpoint's name or address is one of this machine. The error may be a net.DNSError.
+// isHere reports whether the endpoint's name or address belongs to this machine. The error may be a net.DNSError.
 func (c Config) isHere(ctx context.Context) (bool, error) {
 	addrs, err := c.Resolve(ctx, "ip", c.MasterAddr)
 	switch {
@@ -234,14 +235,14 @@ func (c Config) isHere(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// warnOfElsewhere tells agent 0 that the address it was given by hand is not its own machine's: the others look for it there, and it would
-// wait for them without a reason. It is no error, since a forwarded address is nobody's own.
+// warnOfElsewhere warns at agent 0 if the address that the user gave does not belong to this machine: the others look for agent 0
+// there, and it might wait for them in vain. That is not an error, since a forwarded address belongs to no machine.
 func (c Config) warnOfElsewhere(ctx context.Context) {
 	if !c.MasterGiven || c.Count == 1 {
 		return
 	}
 	if here, err := c.isHere(ctx); !here && ctx.Err() == nil {
-		c.Log.Warn("this is node 0, and --master-addr, where the other nodes look for it, is no address of its own as far as it can tell",
+		c.Log.Warn("this is node 0, but --master-addr, where the other nodes look for it, does not seem to be one of its own addresses",
 			"addr", c.MasterAddr, "error", err)
 	}
 }
@@ -254,11 +255,11 @@ func hostOnly(addr net.Addr) string {
 	return host
 }
 
-// isLoopback tells whether only this machine reaches addr.
+// isLoopback reports whether addr is a loopback address, or localhost.
 func isLoopback(addr string) bool {
 	ip := net.ParseIP(addr)
 	return ip != nil && ip.IsLoopback() || strings.EqualFold(addr, "localhost")
 }
 
-// Loopback is the address by which only this machine reaches itself.
+// Loopback is the address by which this machine reaches itself.
 const Loopback = "127.0.0.1"

@@ -236,7 +236,7 @@ func TestAgent0WarnsWhereItIsElsewhere(t *testing.T) {
 		c := complete(Config{World: World{Count: tc.count}, Network: Network{MasterAddr: tc.addr, MasterGiven: tc.given},
 			Log: log.Logger()})
 		c.warnOfElsewhere(t.Context())
-		if got := strings.Contains(log.String(), "is no address of its own"); got != tc.warns {
+		if got := strings.Contains(log.String(), "does not seem to be one of its own addresses"); got != tc.warns {
 			t.Errorf("%s: it warned: %t, want %t: %s", name, got, tc.warns, log.String())
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// dialRendezvous is the part of every other agent in the rendezvous. One that comes late waits for the next round.
+// dialRendezvous is the part of every agent but agent 0 in the rendezvous. An agent that comes late waits for the next round.
 func dialRendezvous(ctx context.Context, c Config, n localNetwork) (*Rendezvous, error) {
 	var o offer
 	if c.Exchange != nil {
@@ -58,7 +58,7 @@ func dialRendezvous(ctx context.Context, c Config, n localNetwork) (*Rendezvous,
 	return r, nil
 }
 
-// noteAddresses notes by which addresses this node and agent 0's reach each other.
+// noteAddresses records the addresses by which this node and agent 0's node reach each other.
 func (r *Rendezvous) noteAddresses(client *store.Client) {
 	if r.cfg.Host == r.First.Host {
 		r.workerAddr, r.agent0Addr = r.First.Listen, r.First.Listen
@@ -75,8 +75,8 @@ func (r *Rendezvous) noteAddresses(client *store.Client) {
 	}
 }
 
-// join says what this agent is, and waits for its place. Agent 0 decides how
-// long that may take, since it can name those that are missing; that agent 0 itself hangs is found by sendHeartbeats.
+// join describes this agent to agent 0, and waits for its number and first round. Agent 0 decides how long that may take, since it
+// can name the missing agents. If agent 0 itself hangs, sendHeartbeats notices it.
 func (r *Rendezvous) join(ctx context.Context) error {
 	if err := SetJSON(ctx, r.store, fmt.Sprintf(keyJoin, r.nonce), r.cfg.join()); err != nil {
 		return err
@@ -94,62 +94,62 @@ func (r *Rendezvous) join(ctx context.Context) error {
 	case s.Over != nil:
 		return &OverError{s.Over.Verdict}
 	case s.Index < 1 || s.Index >= r.cfg.Count || r.cfg.Index > 0 && s.Index != r.cfg.Index:
-		return fmt.Errorf("agent 0 gives %s the number %d of %d", r.cfg.who(), s.Index, r.cfg.Count)
+		return fmt.Errorf("agent 0 gave %s the invalid number %d of %d", r.cfg.who(), s.Index, r.cfg.Count)
 	}
 	r.cfg.Index = s.Index
 	r.First, err = r.AwaitLayout(ctx, s.Round)
 	return err
 }
 
-// waitsFor is what an agent waits for that has reached agent 0.
+// waitsFor describes what an agent that has reached agent 0 waits for.
 func (c Config) waitsFor() string {
 	if c.Index > 0 && c.MinCount == c.Count {
 		return "for the other agents to come: the run begins with all of them"
 	}
-	return "for a place: for other agents to come, or, where the run has begun without this one, for its workers to be started again"
+	return "for other agents to come, or, if the run has begun without this one, for the next restart of its workers"
 }
 
 const (
-	firstLook = time.Second     // an agent that has not got through by then looks for the reason, and leaves word of what it tried
-	nextLook  = 5 * time.Second // and does so again
+	firstLook = time.Second     // an agent that has not got through by then looks for the reason, and saves what it tried
+	nextLook  = 5 * time.Second // until it does so again
 
-	// refusalWait is how long an agent whose secret is refused looks for agent 0 elsewhere. Agent 0 may start late, and a file server may
-	// hide the port that it leaves for a minute.
+	// refusalWait is how long an agent whose secret is refused looks for agent 0 elsewhere. Agent 0 may start late, and a file
+	// server may hide the port that it saved for a minute.
 	refusalWait = 90 * time.Second
-	takenWait   = 15 * time.Second // for whoever has this machine's port to prove that it is agent 0
+	takenWait   = 15 * time.Second // for the process that has this machine's port to prove that it is agent 0
 	proofLimit  = 5 * time.Second  // for one try
 )
 
-// dialer is an agent's way to agent 0, among several that may lead there.
+// dialer finds an agent's way to agent 0, among several that may lead there.
 type dialer struct {
 	r          *Rendezvous
 	cfg        Config
 	to         string // for messages
 	race       *reach.Race
-	triesSaved bool // a row was left for agent 0
+	triesSaved bool // a row was saved for agent 0
 
 	lookup    func(ctx context.Context, network, host string) ([]netip.Addr, error)             // net.Resolver's
-	connectTo func(ctx context.Context, addr string, c store.DialConfig) (*store.Client, error) // store.Connect, but in tests of policies
+	connectTo func(ctx context.Context, addr string, c store.DialConfig) (*store.Client, error) // store.Connect, or a test's
 
 	mu          sync.Mutex
-	savedPortAt string                // the address that savedPort stood for last; "": none
+	savedPortAt string                // the last address that savedPort resolved to; "": none
 	proved      map[string]provedConn // by address
-	warned      map[string]bool       // what a person was told, after the address
-	refused     int                   // how often in a row, where there is one address
-	refusedAt   map[string]time.Time  // since when an address says store.ErrOtherSecret, or that it speaks another version
-	otherSide   error                 // what the last address of those says that speak another version; nil: none does
+	warned      map[string]bool       // the warnings that were logged: address and text
+	refused     int                   // how often in a row, if there is one address
+	refusedAt   map[string]time.Time  // since when an address has returned store.ErrOtherSecret, or another version
+	otherSide   error                 // the error of the last address that speaks another version; nil: none does
 
-	takenSince time.Time // when the port of this machine was first found with somebody who is no agent; see isTaken
+	takenSince time.Time // since when another program has had the port of this machine; see isTaken
 }
 
-// provedConn is a connection that has proved to be to agent 0, and the nonce by which that knows it. Each has one of its own: two ways
-// may lead to one agent 0.
+// provedConn is a connection whose peer has proved to be agent 0, and the nonce that this agent used on it. Each connection has its
+// own nonce: two ways may lead to one agent 0.
 type provedConn struct {
 	client *store.Client
 	nonce  string
 }
 
-// newDialer is the way by the ports that all agents know.
+// newDialer returns a dialer for the ports that all agents know.
 func newDialer(r *Rendezvous) *dialer {
 	d := &dialer{
 		r: r, cfg: r.cfg, to: r.cfg.MasterAddr, lookup: r.cfg.Resolve, connectTo: store.Connect,
@@ -162,24 +162,24 @@ func newDialer(r *Rendezvous) *dialer {
 	for _, port := range d.cfg.Ports {
 		addrs = append(addrs, joinPort(d.cfg.MasterAddr, port))
 	}
-	if d.cfg.RunDir != nil && d.cfg.Index >= 0 { // at an endpoint agent 0 has no other port
+	if d.cfg.RunDir != nil && d.cfg.Index >= 0 { // at an endpoint, agent 0 has only the endpoint's port
 		addrs = append(addrs, d.savedPortAddr())
 	}
 	d.race = reach.NewRace(addrs, 0)
 	return d
 }
 
-// useOffer makes it the way to what agent 0 offers.
+// useOffer makes the dialer dial the addresses of agent 0's offer.
 func (d *dialer) useOffer(o offer) {
 	var addrs []string
 	for _, addr := range o.Addrs {
 		addrs = append(addrs, netip.AddrPortFrom(addr, uint16(o.Port)).String())
 	}
-	d.to = "the addresses that " + d.cfg.hostOf(0) + " told by Slurm's PMI-2"
+	d.to = "the addresses that " + d.cfg.hostOf(0) + " published through Slurm's PMI-2"
 	d.race = reach.NewRace(addrs, reach.HeadStart)
 }
 
-// connect returns the first connection that proves to be to agent 0.
+// connect returns the first connection whose peer proves to be agent 0.
 func (d *dialer) connect(ctx context.Context) (provedConn, error) {
 	ctx, cancel := context.WithDeadlineCause(ctx, d.cfg.joinEnd(), ErrTimeout)
 	defer cancel()
@@ -191,12 +191,12 @@ func (d *dialer) connect(ctx context.Context) (provedConn, error) {
 		d.diagnose(raceCtx, giveUp)
 	}()
 	addr, err := d.race.Run(raceCtx, d.prove)
-	cause := cmp.Or(context.Cause(raceCtx), err) // the error of a race that has not been ended is its own
+	cause := cmp.Or(context.Cause(raceCtx), err) // raceCtx has no cause if the race ended by itself
 	giveUp(nil)
 	<-looking
 	for other, arrived := range d.proved {
 		if other != addr {
-			arrived.client.Close() // it returns no error
+			arrived.client.Close() // it never returns an error
 		}
 	}
 	if err != nil {
@@ -208,7 +208,7 @@ func (d *dialer) connect(ctx context.Context) (provedConn, error) {
 	return d.proved[addr], nil
 }
 
-// failed says why agent 0 was not reached, and by what ways it was tried to.
+// failed returns the error for an agent 0 that was not reached, with the addresses that were tried.
 func (d *dialer) failed(why error) error {
 	if errors.Is(why, ErrTimeout) {
 		why = fmt.Errorf("within %v: %w", d.cfg.JoinTimeout, why)
@@ -223,14 +223,14 @@ func (d *dialer) failed(why error) error {
 	return &NotMetError{fmt.Errorf("%s did not get through to agent 0 at %s: %w", d.cfg.who(), d.to, why), []reach.AgentTries{row}}
 }
 
-// savedPortAddr stands in the race for the port that agent 0 may leave in the run directory.
+// savedPortAddr stands in the race for the port that agent 0 may save in the run directory.
 func (d *dialer) savedPortAddr() string { return joinPort(d.cfg.MasterAddr, 0) }
 
-// prove tells whether agent 0 answers at an address.
+// prove returns nil if agent 0 answers at addr, and keeps the connection.
 func (d *dialer) prove(ctx context.Context, addr string) error {
 	nonce, to := newNonce(), addr
 	if addr == d.savedPortAddr() {
-		if err := pause.For(ctx, firstLook); err != nil { // as a rule they have met by then
+		if err := pause.For(ctx, firstLook); err != nil { // usually they have met by then
 			return err
 		}
 		port, err := d.cfg.savedPort()
@@ -257,7 +257,7 @@ func (d *dialer) prove(ctx context.Context, addr string) error {
 	return nil
 }
 
-// classify is the error of a try, and tells a person of somebody at the address who is not agent 0.
+// classify returns the error of a try, final if more tries are of no use. It warns of a process at the address that is not agent 0.
 func (d *dialer) classify(addr string, err error) error {
 	var op *net.OpError
 	nobody := errors.As(err, &op) && op.Op == "dial"
@@ -268,11 +268,11 @@ func (d *dialer) classify(addr string, err error) error {
 	case speaksAnother(err):
 		d.warnOnce(addr, "a ddpbatch of another version has agent 0's port", err)
 	case store.Unproved(err):
-		d.warnOnce(addr, "somebody else than agent 0 answers", err)
+		d.warnOnce(addr, "the program that answers is not this run's agent 0", err)
 	case errors.Is(err, store.ErrSilent):
-		d.warnOnce(addr, "somebody has agent 0's port and does not answer", err)
+		d.warnOnce(addr, "the program at agent 0's port does not answer", err)
 	default:
-		d.warnOnce(addr, "somebody has agent 0's port and hangs up", err)
+		d.warnOnce(addr, "the program at agent 0's port hangs up", err)
 	}
 	switch {
 	case d.isTaken(!nobody && !agent):
@@ -284,8 +284,8 @@ func (d *dialer) classify(addr string, err error) error {
 	return err
 }
 
-// isTaken notes whether somebody who does not speak as an agent does has this machine's port of the endpoint, and tells whether that has
-// gone on for too long for an agent 0 that is slow.
+// isTaken notes whether a program that does not speak as an agent does has this machine's port of the endpoint, and reports whether
+// it has had it for longer than a slow agent 0 may take to answer.
 func (d *dialer) isTaken(foreign bool) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -299,14 +299,14 @@ func (d *dialer) isTaken(foreign bool) bool {
 	return time.Since(d.takenSince) >= min(takenWait, d.cfg.JoinTimeout/2)
 }
 
-// isFinal tells whether it is of no use to go on. Another job's agent may have one of several ports, and agent 0 the next; where all
-// agents know a single one, it may be about to end, but agent 0 cannot be elsewhere.
+// isFinal reports whether further tries are of no use. If there are several ports, another job's agent may have one of them and
+// agent 0 the next. If all agents know a single port, the process that has it may be about to end, but agent 0 cannot be elsewhere.
 func (d *dialer) isFinal(addr string, err error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var other *auth.VersionError
 	switch isOther := errors.As(err, &other); {
-	case isOther: // of this run or of any
+	case isOther: // of this run, or of any
 		d.otherSide = fmt.Errorf("at %s %w", addr, other)
 		d.refused++
 		return d.allRefuse(addr) && d.refused >= store.LastRefusal
@@ -323,11 +323,12 @@ func (d *dialer) isFinal(addr string, err error) bool {
 	return d.cfg.Exchange == nil && len(d.cfg.Ports) == 1 && d.refused >= store.LastRefusal
 }
 
-// speaksAnother tells whether the peer is a ddpbatch of another version of the protocol.
+// speaksAnother reports whether the peer is a ddpbatch with another version of the protocol.
 func speaksAnother(err error) bool { return errors.As(err, new(*auth.VersionError)) }
 
-// allRefuse notes that an address refuses this side's secret, or speaks another version, and reports whether all addresses do. Whoever
-// knows the run's id can refuse a secret: another user's run of the same id, say. d.mu is held.
+// allRefuse notes that an address refuses this side's secret, or speaks another version, and reports whether all addresses do. One
+// address is not enough: anyone who knows the run's id can refuse a secret, for example another user's run of the same id. d.mu is
+// held.
 func (d *dialer) allRefuse(addr string) bool {
 	if d.refusedAt[addr].IsZero() {
 		d.refusedAt[addr] = time.Now()
@@ -335,7 +336,7 @@ func (d *dialer) allRefuse(addr string) bool {
 	return len(d.refusedAt) == len(d.race.Tries())
 }
 
-// warnOnce tells a person what is at an address, unless that was told before. The error may differ from try to try.
+// warnOnce logs what is at an address, unless it has logged that before. The error may differ from try to try.
 func (d *dialer) warnOnce(addr, what string, err error) {
 	d.mu.Lock()
 	known := d.warned[addr+what]
@@ -346,7 +347,7 @@ func (d *dialer) warnOnce(addr, what string, err error) {
 	}
 }
 
-// bareDialError leaves out of an error what the address tried says anyway, but for what its name resolves to.
+// bareDialError strips the dialed address from an error, and keeps what its name resolves to.
 func bareDialError(addr string, op *net.OpError) error {
 	host, _, _ := net.SplitHostPort(addr)
 	if tcp, ok := op.Addr.(*net.TCPAddr); ok && tcp.IP.String() != host {
@@ -355,7 +356,7 @@ func bareDialError(addr string, op *net.OpError) error {
 	return op.Err
 }
 
-// diagnose looks for the reason as long as agent 0 is not reached, and gives up where it can never be.
+// diagnose looks for the reason for as long as agent 0 is not reached, and calls giveUp if it can never be.
 func (d *dialer) diagnose(ctx context.Context, giveUp context.CancelCauseFunc) {
 	begun := time.Now()
 	timer := time.NewTimer(min(firstLook, d.cfg.JoinTimeout/2))
@@ -380,7 +381,7 @@ func (d *dialer) diagnose(ctx context.Context, giveUp context.CancelCauseFunc) {
 	}
 }
 
-// whyUnreachable says why the name by which all agents know agent 0 cannot lead to it; nil: it may.
+// whyUnreachable returns why the name by which all agents know agent 0 cannot lead to it, or nil if it may.
 func (d *dialer) whyUnreachable(ctx context.Context) error {
 	c := d.cfg
 	if c.Exchange != nil || c.onLoopback() {
@@ -388,7 +389,7 @@ func (d *dialer) whyUnreachable(ctx context.Context) error {
 	}
 	addrs, err := d.lookup(ctx, "ip", c.MasterAddr)
 	if err != nil || len(addrs) == 0 {
-		return nil // as the tries say
+		return nil // the tries report it
 	}
 	own, forbidden := true, true
 	for _, addr := range addrs {
@@ -399,15 +400,16 @@ func (d *dialer) whyUnreachable(ctx context.Context) error {
 	case own && !sameHost(c.hostOf(0), c.Host):
 		return misnamed(c.MasterAddr, addrs[0].Unmap(), c.Host)
 	case forbidden:
-		return fmt.Errorf("%s resolves to %s on %s, which is not in %q (interface), where alone agent 0 listens; "+
-			"give it a name in that network, or start with srun --mpi=pmi2, which needs no names", c.MasterAddr,
+		return fmt.Errorf("%s resolves to %s on %s, which is not in %q (interface), the only network on which agent 0 listens; "+
+			"give it a name in that network, or start with srun --mpi=pmi2, which does not use names", c.MasterAddr,
 			addrs[0].Unmap(), c.Host, c.Interface)
 	}
 	return nil
 }
 
-// misnamed explains a loopback address in the place of another node's.
+// misnamed explains that a name resolves to a loopback address instead of another node's.
 func misnamed(name string, addr netip.Addr, host string) error {
-	return fmt.Errorf("%s resolves to %s on %s, which is %s itself and no other node; "+
-		"correct the name there (/etc/hosts), use an address, or start with srun --mpi=pmi2, which needs no names", name, addr, host, host)
+	return fmt.Errorf("%s resolves to %s on %s, which is %s itself and not another node; "+
+		"correct the name there (/etc/hosts), use an address, or start with srun --mpi=pmi2, which does not use names",
+		name, addr, host, host)
 }

@@ -30,8 +30,8 @@ func TestNameThatCannotLeadThere(t *testing.T) {
 		{"another node", Config{Network: Network{MasterAddr: "n1"}}, []string{"10.1.0.5"}, ""},
 		{"unknown", Config{Network: Network{MasterAddr: "n1"}}, nil, ""}, // as the tries say
 		{"itself", Config{Network: Network{MasterAddr: "n1"}}, []string{"::ffff:127.0.1.1"},
-			"n1 resolves to 127.0.1.1 on n2, which is n2 itself and no other node; correct the name there (/etc/hosts), use an address, " +
-				"or start with srun --mpi=pmi2"},
+				"n1 resolves to 127.0.1.1 on n2, which is n2 itself and not another node; correct the name there (/etc/hosts), " +
+					"use an address, or start with srun --mpi=pmi2"},
 		{"itself, named by Slurm", Config{Network: Network{MasterAddr: "alias"}, World: World{Hosts: []string{"n1", "n2"}}},
 			[]string{"127.0.1.1", "::1"}, "alias resolves to 127.0.1.1 on n2"},
 		{"beside agent 0", Config{Network: Network{MasterAddr: "n2.cluster"}}, []string{"127.0.1.1"}, ""},
@@ -43,7 +43,7 @@ func TestNameThatCannotLeadThere(t *testing.T) {
 		{"told", Config{Network: Network{MasterAddr: "n1", Exchange: exchangeNothing}}, []string{"127.0.0.2"}, ""},
 		{"in the network", Config{Network: Network{MasterAddr: "n1", Interface: "10.1.0.0/16"}}, []string{"192.168.7.5", "10.1.0.5"}, ""},
 		{"in another network", Config{Network: Network{MasterAddr: "n1", Interface: "192.168.7.0/24"}}, []string{"::ffff:10.1.0.5"},
-			`n1 resolves to 10.1.0.5 on n2, which is not in "192.168.7.0/24" (interface), where alone agent 0 listens`},
+			`n1 resolves to 10.1.0.5 on n2, which is not in "192.168.7.0/24" (interface), the only network on which agent 0 listens`},
 		{"by a name", Config{Network: Network{MasterAddr: "n1", Interface: "ib0"}}, []string{"10.1.0.5"}, ""},
 	} {
 		tc.c.Index, tc.c.Count, tc.c.Host = 1, 2, "n2"
@@ -122,7 +122,7 @@ func TestRefusalIsFinal(t *testing.T) {
 	})
 }
 
-// What is no word of an agent 0 counts against a port from its first time on, and is forgotten where nobody listens or an agent answers.
+// An answer that is not an agent 0's counts against a port from the first one on, until nobody listens there or an agent answers.
 func TestPortIsTaken(t *testing.T) {
 	silent := fmt.Errorf("%w within 5s", store.ErrSilent)
 	nobody := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
@@ -162,7 +162,7 @@ func TestPortIsTaken(t *testing.T) {
 	}
 }
 
-// Agent 0 has its port and is slow to serve it: that is no other program.
+// An agent 0 that has its port, and is slow to serve it, is not taken for another program.
 func TestSlowAgent0IsMet(t *testing.T) {
 	t.Parallel() // most of it is a pause
 	secret := auth.NewSecret()
@@ -186,7 +186,7 @@ func TestSlowAgent0IsMet(t *testing.T) {
 		}
 		met <- err
 	}()
-	testkit.Eventually(t, "the silence is told of", func() bool { return strings.Contains(log.String(), "nothing was proved within") })
+	testkit.Eventually(t, "a warning about the silence", func() bool { return strings.Contains(log.String(), "nothing was proved within") })
 	r, err := serveRendezvous(t.Context(), first, localNetwork{}, listeners{l})
 	must(t, err)
 	if n := len(r.First.Members); n != 2 {

@@ -11,7 +11,7 @@ import (
 	"ddpbatch/mpi/launch/recovery"
 )
 
-// ErrTimeout: not all agents of the run came in time.
+// ErrTimeout is returned if not all agents of the run came in time.
 var ErrTimeout = errors.New("the time for all agents to meet is over")
 
 // Rejection is an error that travels between agents.
@@ -26,7 +26,7 @@ type Rejection struct {
 
 func (r *Rejection) Error() string { return r.Message }
 
-// RejectionOf classifies why the agents did not meet.
+// RejectionOf classifies the error because of which the agents did not meet.
 func RejectionOf(err error) *Rejection {
 	var (
 		known  *Rejection
@@ -55,7 +55,7 @@ func RejectionOf(err error) *Rejection {
 	return r
 }
 
-// OverError: this agent came too late to have a part in the run, which ended so.
+// OverError means that this agent came too late to take part in the run. Last is how the run ended.
 type OverError struct{ Last rundir.Verdict }
 
 func (e *OverError) Error() string { return "the run is over: " + e.Last.Message }
@@ -66,8 +66,8 @@ type SignalError struct{ Sig syscall.Signal }
 
 func (e SignalError) Error() string { return "told to stop by " + text.SignalName(e.Sig) }
 
-// signalOfPerson is the signal that ended ctx, where a person must have sent it: not TERM, by which srun ends the agents where one has
-// ended that rejects. nil: there is none.
+// signalOfPerson is the signal that ended ctx, if a person must have sent it. TERM does not count: srun sends it to the agents when
+// one that rejects has ended. nil: no such signal ended ctx.
 func signalOfPerson(ctx context.Context) error {
 	if err, ok := errors.AsType[SignalError](context.Cause(ctx)); ok && err.Sig != syscall.SIGTERM {
 		return err

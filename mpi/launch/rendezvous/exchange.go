@@ -14,18 +14,18 @@ import (
 // MaxOffer is the longest text that agents pass through Network.Exchange, in bytes.
 const MaxOffer = 765
 
-const maxOffered = 32 // addresses in an offer
+const maxOffered = 32 // the most addresses in an offer
 
-// offer is what agent 0 tells the others through Exchange: where it listens. It may hold the run's secret, and is in no log.
+// offer is what agent 0 publishes through Exchange: where it listens. It may hold the run's secret, so it is never logged.
 type offer struct {
 	Run      string       `json:"run"`
 	Port     int          `json:"port,omitempty"`
 	Addrs    []netip.Addr `json:"addrs,omitempty"`
-	Secret   string       `json:"secret,omitempty"`  // 64 hexadecimal digits, made for this run; "": agents were given one
-	Rejected *Rejection   `json:"refused,omitempty"` // instead of all that: why there will be no rendezvous
+	Secret   string       `json:"secret,omitempty"`  // 64 hexadecimal digits, generated for this run; "": agents were given one
+	Rejected *Rejection   `json:"refused,omitempty"` // instead of all that: why the rendezvous will not happen
 }
 
-// publishOffer publishes where agent 0 listens. It returns when all agents know.
+// publishOffer publishes where agent 0 listens. It returns when all agents have received it.
 func (r *Rendezvous) publishOffer(ctx context.Context, port int) error {
 	c := r.cfg
 	o := offer{Run: c.RunID, Port: port}
@@ -47,7 +47,7 @@ func (c Config) exchangeOffer(ctx context.Context, o offer) error {
 	return err
 }
 
-// receiveOffer waits for what agent 0 publishes.
+// receiveOffer waits for agent 0's offer.
 func (c Config) receiveOffer(ctx context.Context) (offer, error) {
 	text, err := c.exchange(ctx, "")
 	if err != nil {
@@ -57,19 +57,19 @@ func (c Config) receiveOffer(ctx context.Context) (offer, error) {
 	switch {
 	case err != nil:
 	case o.Run != c.RunID:
-		err = fmt.Errorf("it is for run %.80q, and this agent is of %.80q", o.Run, c.RunID)
+		err = fmt.Errorf("it is for run %.80q, and this agent belongs to %.80q", o.Run, c.RunID)
 	case o.Rejected != nil:
 		return o, o.Rejected
 	default:
 		err = o.check(c)
 	}
 	if err != nil {
-		return offer{}, fmt.Errorf("%s cannot use what agent 0 tells by Slurm's PMI-2: %w", c.who(), err)
+		return offer{}, fmt.Errorf("%s cannot use what agent 0 published through Slurm's PMI-2: %w", c.who(), err)
 	}
 	return o, nil
 }
 
-// exchange calls Exchange, for as long as agents have to meet: it ends only when all of them have called it.
+// exchange calls Exchange, and waits for at most JoinTimeout: Exchange returns only when all agents have called it.
 func (c Config) exchange(ctx context.Context, mine string) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.JoinTimeout, ErrTimeout)
 	defer cancel()
@@ -88,10 +88,10 @@ func (c Config) exchange(ctx context.Context, mine string) (string, error) {
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
 	}
-	return "", fmt.Errorf("%s cannot hear where agent 0 is (srun --mpi=none goes without PMI-2): %w", c.who(), err)
+	return "", fmt.Errorf("%s cannot learn from Slurm's PMI-2 where agent 0 is (srun --mpi=none does not use PMI-2): %w", c.who(), err)
 }
 
-// encode writes an offer in MaxOffer bytes at most. The last addresses are the least likely ones.
+// encode encodes an offer in at most MaxOffer bytes. It drops addresses from the end, where the least likely ones are.
 func (o offer) encode() (string, error) {
 	for {
 		text, err := json.Marshal(o)
@@ -107,12 +107,12 @@ func (o offer) encode() (string, error) {
 			short.Message = short.Message[:len(short.Message)/2]
 			o.Rejected = &short
 		default:
-			return "", fmt.Errorf("tell the other agents where agent 0 is: %d bytes are more than %d", len(text), MaxOffer)
+			return "", fmt.Errorf("publish where agent 0 is: %d bytes are more than %d", len(text), MaxOffer)
 		}
 	}
 }
 
-// parseOffer reads what anybody may have written. Its errors show nothing of the text, which may hold a secret.
+// parseOffer parses an offer that anybody may have written. Its errors show nothing of the text, which may hold a secret.
 func parseOffer(text string) (o offer, err error) {
 	if len(text) > MaxOffer {
 		return o, fmt.Errorf("it has %d bytes, more than %d", len(text), MaxOffer)
@@ -123,11 +123,11 @@ func parseOffer(text string) (o offer, err error) {
 	return o, nil
 }
 
-// check tells whether the agent that c is for can follow an offer.
+// check reports what keeps the agent that c is for from following an offer.
 func (o offer) check(c Config) error {
 	switch {
 	case !isPort(o.Port) || len(o.Addrs) == 0 || len(o.Addrs) > maxOffered:
-		return fmt.Errorf("port %d of %d addresses", o.Port, len(o.Addrs))
+		return fmt.Errorf("it has port %d and %d addresses", o.Port, len(o.Addrs))
 	case o.Secret == "" && c.Secret.IsZero():
 		return errors.New("agent 0 was given the run's secret, and this agent was not; give DDPBATCH_SECRET to all tasks or to none")
 	case o.Secret != "" && !c.Secret.IsZero():
@@ -135,7 +135,7 @@ func (o offer) check(c Config) error {
 	}
 	for _, addr := range o.Addrs {
 		if !addr.IsValid() || addr.IsUnspecified() || addr.IsMulticast() || addr.Zone() != "" || addr.IsLoopback() && !c.oneNode() {
-			return fmt.Errorf("%v is no address of another node", addr)
+			return fmt.Errorf("%v is not an address of another node", addr)
 		}
 	}
 	if o.Secret == "" {

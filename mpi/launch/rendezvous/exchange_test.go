@@ -25,12 +25,12 @@ func TestHostileTextByExchangeIsRefused(t *testing.T) {
 		{`{"run":"test/1","port":7,"secret":"` + secret + `"}`, "0 addresses"},
 		{`{"run":"test/1","port":7,"addrs":[` + strings.TrimSuffix(strings.Repeat(`"::2",`, 99), ",") + `]}`, "99 addresses"},
 		{`{"run":"test/1","port":7,"addrs":["n1"]}`, "cannot be read"},
-		{`{"run":"test/1","port":7,"addrs":[""],"secret":"` + secret + `"}`, "no address of another node"},
-		{`{"run":"test/1","port":7,"addrs":["0.0.0.0"],"secret":"` + secret + `"}`, "no address of another node"},
-		{`{"run":"test/1","port":7,"addrs":["127.0.0.1"],"secret":"` + secret + `"}`, "127.0.0.1 is no address of another node"},
-		{`{"run":"test/1","port":7,"addrs":["::ffff:127.0.0.1"],"secret":"` + secret + `"}`, "no address of another node"},
-		{`{"run":"test/1","port":7,"addrs":["fe80::1%eth0"],"secret":"` + secret + `"}`, "no address of another node"},
-		{`{"run":"test/1","port":7,"addrs":["224.0.0.1"],"secret":"` + secret + `"}`, "no address of another node"},
+		{`{"run":"test/1","port":7,"addrs":[""],"secret":"` + secret + `"}`, "not an address of another node"},
+		{`{"run":"test/1","port":7,"addrs":["0.0.0.0"],"secret":"` + secret + `"}`, "not an address of another node"},
+		{`{"run":"test/1","port":7,"addrs":["127.0.0.1"],"secret":"` + secret + `"}`, "127.0.0.1 is not an address of another node"},
+		{`{"run":"test/1","port":7,"addrs":["::ffff:127.0.0.1"],"secret":"` + secret + `"}`, "not an address of another node"},
+		{`{"run":"test/1","port":7,"addrs":["fe80::1%eth0"],"secret":"` + secret + `"}`, "not an address of another node"},
+		{`{"run":"test/1","port":7,"addrs":["224.0.0.1"],"secret":"` + secret + `"}`, "not an address of another node"},
 		{`{"run":"test/1","port":7,"addrs":["10.0.0.1"]}`, "agent 0 was given the run's secret, and this agent was not"},
 		{`{"run":"test/1","port":7,"addrs":["10.0.0.1"],"secret":"x"}`, "parse a secret"},
 		{`{"run":"test/1","refused":{"cause":"start","exit":1,"message":"agent 0 on n1 cannot take part: no"}}`,
@@ -51,7 +51,7 @@ func TestHostileTextByExchangeIsRefused(t *testing.T) {
 	c.Exchange = func(context.Context, string) (string, error) { return "", errors.New("the plugin is odd") }
 	if _, err := c.receiveOffer(t.Context()); err == nil ||
 		!strings.Contains(err.Error(),
-			"agent 1 on n2 cannot hear where agent 0 is (srun --mpi=none goes without PMI-2): the plugin is odd") {
+			"agent 1 on n2 cannot learn from Slurm's PMI-2 where agent 0 is (srun --mpi=none does not use PMI-2): the plugin is odd") {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -13,8 +13,7 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// RankNumbers are the numbers of one worker in the world, with torchrun's meaning of
-// each number.
+// RankNumbers are the numbers of one worker in the world. Each has torchrun's meaning.
 type RankNumbers struct {
 	Rank           int `json:"rank"`
 	LocalRank      int `json:"local_rank"` // its index among the workers of its node
@@ -24,47 +23,47 @@ type RankNumbers struct {
 	Nodes          int `json:"nodes"`
 }
 
-// joinRequest is what an agent says of itself when it comes.
+// joinRequest is an agent's description of itself when it comes.
 type joinRequest struct {
-	Index   int           `json:"index"` // -1: it has no number yet
+	Index   int           `json:"index"` // -1: no number yet
 	Count   int           `json:"count"`
 	Host    string        `json:"host"`
-	ID      string        `json:"id,omitempty"` // unlike any other agent's, and the same by whatever connection it comes
+	ID      string        `json:"id,omitempty"` // unique among agents, and the same on each of this agent's connections
 	Version string        `json:"version"`
 	Nproc   int           `json:"nproc,omitempty"`
 	Local   []RankNumbers `json:"local,omitempty"`
-	Clock   time.Time     `json:"clock,omitzero"` // of its node, when it said so
+	Clock   time.Time     `json:"clock,omitzero"` // of its node, when it sent this
 
-	Rejects *Rejection `json:"declines,omitempty"` // it cannot take part
+	Rejects *Rejection `json:"declines,omitempty"` // why it cannot take part; nil: it can
 }
 
-// assignment is what agent 0 answers: its number and its first round, or that there is no place for it.
+// assignment is agent 0's answer: the agent's number and its first round, or why it cannot take part.
 type assignment struct {
 	Rejected *Rejection `json:"refused,omitempty"`
-	Over     *LastWord  `json:"over,omitempty"` // the run ended before there was a round for it
+	Over     *LastWord  `json:"over,omitempty"` // the run ended before a round for this agent began
 	Index    int        `json:"index"`
 	Round    int        `json:"round"`
 }
 
-// Layout is what agent 0 makes of all joins: the world of one round.
+// Layout is the world of one round. Agent 0 makes it from the join requests.
 type Layout struct {
 	Round      int       `json:"round"`
 	Attempt    int       `json:"attempt"`
-	Count      int       `json:"count"`   // of agents that there may be
-	Members    []Member  `json:"members"` // agents of this round, by number
+	Count      int       `json:"count"`   // of agents that may take part
+	Members    []Member  `json:"members"` // agents of this round, in the order of their numbers
 	World      int       `json:"world"`
 	Host       string    `json:"host"`                  // of agent 0
 	Listen     string    `json:"listen"`                // where workers on that host can be reached
 	MasterAddr string    `json:"master_addr,omitempty"` // "": as configured
 	MasterPort int       `json:"master_port"`
-	TorchStore bool      `json:"torch_store,omitempty"` // agent 0 serves PyTorch's store there
-	WorkerPort int       `json:"worker_port,omitempty"` // of the store for ddpbatch's own workers; 0: there is none
+	TorchStore bool      `json:"torch_store,omitempty"` // agent 0 serves PyTorch's store at MasterPort
+	WorkerPort int       `json:"worker_port,omitempty"` // of the store for ddpbatch's own workers; 0: none
 	Deadline   time.Time `json:"deadline,omitzero"`
 
-	Participants []*Participant `json:"-"` // at agent 0: the members but itself
+	Participants []*Participant `json:"-"` // at agent 0 only: the other members
 }
 
-// Member is an agent that has a part in a round.
+// Member is an agent that takes part in a round.
 type Member struct {
 	Index int    `json:"index"`
 	Host  string `json:"host"`
@@ -72,7 +71,7 @@ type Member struct {
 	Nproc int    `json:"nproc"`
 }
 
-// NewLayout makes the layout of a round, of all agents that have a number and live, and begins its services.
+// NewLayout makes the layout of a round from all agents that have a number and are alive, and begins the round's services.
 func (r *Rendezvous) NewLayout(round, attempt int, deadline time.Time) (*Layout, error) {
 	l := &Layout{
 		Round: round, Attempt: attempt, Count: r.cfg.Count, Host: r.cfg.Host,
@@ -93,7 +92,7 @@ func (r *Rendezvous) NewLayout(round, attempt int, deadline time.Time) (*Layout,
 	return l, r.serveWorkers(l)
 }
 
-// Publish gives the layout to every agent that is in it.
+// Publish publishes the layout to its members.
 func (r *Rendezvous) Publish(ctx context.Context, l *Layout) error {
 	if err := SetJSON(ctx, r.store, fmt.Sprintf(keyLayout, l.Round), l); err != nil {
 		return fmt.Errorf("publish the layout of the workers: %w", err)
@@ -118,7 +117,7 @@ func (r *Rendezvous) RoundStore(round int) store.Store {
 	return store.Prefix(r.store, fmt.Sprintf(keyRound, round))
 }
 
-// Forget removes what the agents said in a round that all of them have left.
+// Forget removes the keys of a round that all agents have left.
 func (r *Rendezvous) Forget(ctx context.Context, round int) error {
 	keys, err := r.store.List(ctx, fmt.Sprintf(keyRound+"/", round))
 	if err != nil {
@@ -132,15 +131,15 @@ func (r *Rendezvous) Forget(ctx context.Context, round int) error {
 	return nil
 }
 
-// MasterAddr is what workers get as MASTER_ADDR: an address by which agents have reached agent 0, where the user did not say one. A
-// name may be unknown on a node, and a node may know itself by a loopback address.
+// MasterAddr is the MASTER_ADDR of the workers: the user's, or an address by which agents have reached agent 0. A name may be
+// unknown on a node, and a node may resolve its own name to a loopback address.
 func (r *Rendezvous) MasterAddr(l *Layout) string {
 	switch addr, _ := netip.ParseAddr(r.agent0Addr); {
 	case l.MasterAddr != "":
 		return l.MasterAddr
 	case r.cfg.MasterGiven, r.agent0Addr == "":
 		return r.cfg.MasterAddr
-	case addr.Is6() && r.cfg.Exchange == nil: // they were reached by the name; many programs put MASTER_ADDR before a colon
+	case addr.Is6() && r.cfg.Exchange == nil: // agents used the name; many programs append ":" and a port to MASTER_ADDR
 		return r.cfg.MasterAddr
 	}
 	return r.agent0Addr
@@ -155,14 +154,14 @@ func (c Config) join() joinRequest {
 	return j
 }
 
-// isOf tells whether another join is the same agent's: by its number on its node, or, while it has none, by its id, since a machine may
-// have several.
+// isOf reports whether another request is from the same agent. Agents with a number are compared by number and node, and those
+// without one also by id, since a machine may have several.
 func (j joinRequest) isOf(other joinRequest) bool {
 	return j.Index == other.Index && j.Host == other.Host && (j.Index >= 0 || j.ID == other.ID)
 }
 
-// assignRanks gives every worker its numbers. joins are those of the members, in
-// the order of their numbers; the first is agent 0's own.
+// assignRanks gives every worker its numbers. joins are the requests of the members, in the order of their numbers; the first is
+// agent 0's own.
 func (l *Layout) assignRanks(joins []joinRequest) error {
 	for _, j := range joins[1:] {
 		if err := joins[0].compatible(j); err != nil {
@@ -177,7 +176,8 @@ func (l *Layout) assignRanks(joins []joinRequest) error {
 	}
 	for i, j := range joins {
 		if j.Nproc < 1 || j.Nproc > MaxWorld-l.World {
-			return fmt.Errorf("agent %d on %s has %d workers of its own; %d are counted before it", j.Index, j.Host, j.Nproc, l.World)
+			return fmt.Errorf("agent %d on %s has %d workers, after %d of other agents: each agent needs at least one, "+
+				"and all together at most %d", j.Index, j.Host, j.Nproc, l.World, MaxWorld)
 		}
 		l.Members[i].First = l.World
 		l.World += j.Nproc
@@ -185,7 +185,7 @@ func (l *Layout) assignRanks(joins []joinRequest) error {
 	return nil
 }
 
-// compatible says why another agent cannot be in one run with agent 0, whose join j is.
+// compatible reports why another agent cannot be in one run with agent 0, whose request j is.
 func (j joinRequest) compatible(other joinRequest) error {
 	switch {
 	case other.Version != j.Version:
@@ -201,7 +201,7 @@ func (j joinRequest) compatible(other joinRequest) error {
 	return nil
 }
 
-// checkFixedRanks checks that the numbers that all agents bring make one world.
+// checkFixedRanks checks that the numbers of all agents form one world.
 func (l *Layout) checkFixedRanks(joins []joinRequest) error {
 	l.World = joins[0].Local[0].WorldSize
 	owner := make(map[int]joinRequest)
@@ -223,7 +223,7 @@ func (l *Layout) checkFixedRanks(joins []joinRequest) error {
 	return nil
 }
 
-// check tells whether what agent 0 sent fits the agent that c is for.
+// check checks that agent 0's layout fits the agent that c is for.
 func (l *Layout) check(c Config) error {
 	at := l.position(c.Index)
 	fits := l.Count == c.Count && len(l.Members) <= c.Count && at >= 0 && isPort(l.MasterPort) &&
@@ -233,20 +233,20 @@ func (l *Layout) check(c Config) error {
 		fits = m.Nproc == c.Nproc && m.First >= at && l.World <= MaxWorld && l.World-m.First >= c.Nproc
 	}
 	if !fits {
-		return fmt.Errorf("agent 0 on %s counts %d agents and %d ranks, in which agent %d of %d has no place", l.Host, len(l.Members),
-			l.World, c.Index, c.Count)
+		return fmt.Errorf("agent 0 on %s made a layout of %d agents and %d ranks, without a place for agent %d of %d", l.Host,
+			len(l.Members), l.World, c.Index, c.Count)
 	}
 	return nil
 }
 
 func isPort(n int) bool { return n > 0 && n <= 65535 }
 
-// position is where an agent stands among the members; -1: it is none.
+// position is an agent's index among the members, or -1 if it is not a member.
 func (l *Layout) position(index int) int {
 	return slices.IndexFunc(l.Members, func(m Member) bool { return m.Index == index })
 }
 
-// NumbersOf are the numbers of each worker of an agent. Nodes are counted over the members.
+// NumbersOf lists the numbers of each worker of an agent. Node ranks count members only.
 func (l *Layout) NumbersOf(w World) []RankNumbers {
 	if len(w.Local) > 0 {
 		return w.Local
@@ -263,18 +263,18 @@ func (l *Layout) NumbersOf(w World) []RankNumbers {
 	return list
 }
 
-// LastWord is agent 0's last word on a round.
+// LastWord is the end of a round, as agent 0 publishes it.
 type LastWord struct {
 	Verdict rundir.Verdict `json:"verdict"`
 	Next    bool           `json:"next"` // another round follows
 }
 
 const (
-	FindingLimit = 10 * time.Second // for one answer of FindDeadline
-	deadlineWait = 25 * time.Second // for what finds the deadline to notice that its context has ended
+	FindingLimit = 10 * time.Second // for one call of FindDeadline
+	deadlineWait = 25 * time.Second // for FindDeadline to notice that its context has ended
 )
 
-// findDeadline begins to ask when the job ends, where it is not known; the answer is waited for by calling the result.
+// findDeadline begins to find out when the job ends, if that is not known. The function that it returns waits for the answer.
 func (r *Rendezvous) findDeadline(ctx context.Context) func() time.Time {
 	c := r.cfg
 	if !c.Deadline.IsZero() || c.FindDeadline == nil {
@@ -285,8 +285,8 @@ func (r *Rendezvous) findDeadline(ctx context.Context) func() time.Time {
 		limited, cancel := context.WithTimeout(ctx, FindingLimit)
 		defer cancel()
 		deadline, err := c.FindDeadline(limited)
-		if err != nil && ctx.Err() == nil { // else nobody needs it any more
-			c.Log.Warn("when the job ends is not known, so it is not warned before", "error", err)
+		if err != nil && ctx.Err() == nil { // otherwise the deadline is not needed any more
+			c.Log.Warn("could not find out when the job ends, so workers are not warned before", "error", err)
 		}
 		found <- deadline
 	})

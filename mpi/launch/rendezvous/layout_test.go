@@ -70,7 +70,7 @@ func TestLayoutThatDoesNotFit(t *testing.T) {
 	} {
 		l := good
 		spoil(&l)
-		if err := l.check(c); err == nil || !strings.Contains(err.Error(), "agent 1 of 2 has no place") {
+		if err := l.check(c); err == nil || !strings.Contains(err.Error(), "without a place for agent 1 of 2") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

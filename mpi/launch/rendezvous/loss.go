@@ -9,7 +9,7 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// LostError: another agent went away, or fell silent, before the run ended.
+// LostError means that another agent went away, or fell silent, before the run ended.
 type LostError struct {
 	Agent int
 	Host  string
@@ -23,7 +23,7 @@ func (e *LostError) Error() string {
 // connectionEnded is the most frequent reason for a loss.
 const connectionEnded = "its connection ended"
 
-// LostOr is err, or that agent 0 is lost where its connection ended; nil for nil.
+// LostOr returns err, wrapped in the loss of agent 0 if its connection ended. It returns nil for nil.
 func (r *Rendezvous) LostOr(err error) error {
 	if err == nil {
 		return nil
@@ -34,7 +34,7 @@ func (r *Rendezvous) LostOr(err error) error {
 	return err
 }
 
-// Agent0Lost says how agent 0 was lost.
+// Agent0Lost returns how agent 0 was lost.
 func (r *Rendezvous) Agent0Lost() *LostError {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,24 +48,24 @@ func (r *Rendezvous) Agent0Lost() *LostError {
 	return lost
 }
 
-// A connection to a machine that has lost its power or its cable does not end for tens of seconds (the reference:
-// over 38 s). So every agent counts once a second at agent 0, which sees the number grow; the answer shows
-// the agent that agent 0 lives. Each side counts in its own seconds, in which it did run: one that was stopped, or had no
-// core for a while, thinks nobody lost for that.
+// A connection to a machine that has lost its power or its cable does not end for tens of seconds (the reference: over 38 s). So
+// every agent increments a counter at agent 0 once a second. Agent 0 sees the counter grow, and the answer shows the agent that
+// agent 0 is alive. Each side counts only seconds in which it ran itself: a process that was stopped, or had no core for a while,
+// does not count another as lost for that.
 const (
 	heartbeatEvery   = time.Second
-	heartbeatsMissed = 10 // in a row, and the other side is lost
+	heartbeatsMissed = 10 // so many in a row, and the other side is lost
 
-	// where a wait of at most heartbeatEvery has taken that long, the others must have given this agent up
+	// Standstill is how long a wait of at most heartbeatEvery takes if the others must have given up this agent meanwhile.
 	Standstill = heartbeatsMissed * heartbeatEvery
 )
 
-// maxClockOffset is more than the way from one agent to the other takes, and less than what munge lets Slurm's credentials differ by
-// (munged(8), --ttl: 5 minutes).
+// maxClockOffset is more than a message from one agent to the other takes, and less than the offset that munge allows between
+// Slurm's credentials (munged(8), --ttl: 5 minutes).
 const maxClockOffset = 2 * time.Minute
 
-// compareClocks says where another node's clock is far from this one's: when the job ends is a time of the clock, and so is what keys and
-// files' times are valid for.
+// compareClocks warns if another node's clock is far from this one's. Clocks decide when the job ends, and how long keys and the
+// times of files are valid.
 func (c Config) compareClocks(j joinRequest) {
 	ahead := j.Clock.Sub(time.Now())
 	if j.Clock.IsZero() || ahead.Abs() < maxClockOffset {
@@ -75,13 +75,13 @@ func (c Config) compareClocks(j joinRequest) {
 	if ahead < 0 {
 		way = "behind"
 	}
-	c.Log.Warn(fmt.Sprintf("the clock of %s is %v %s that of %s: an administrator should look after their time service", j.Host,
+	c.Log.Warn(fmt.Sprintf("the clock of %s is %v %s that of %s: ask an administrator to check their time service", j.Host,
 		ahead.Abs().Round(time.Second), way, c.Host))
 }
 
 var silence = fmt.Sprintf("it was silent for %v", heartbeatsMissed*heartbeatEvery)
 
-// sendHeartbeats is every other agent's part: it counts, and gives agent 0 up when that does not answer.
+// sendHeartbeats is the part of every agent but agent 0: it increments its counter, and gives up agent 0 if that does not answer.
 func (r *Rendezvous) sendHeartbeats() {
 	answers := make(chan error, 1)
 	count := func() {
@@ -100,7 +100,7 @@ func (r *Rendezvous) sendHeartbeats() {
 		select {
 		case err := <-answers:
 			if err != nil {
-				return // the connection has ended, as everybody will notice
+				return // the connection has ended, which every wait on it notices
 			}
 			missed = 0
 			r.tasks.Go(count)
@@ -129,10 +129,10 @@ func (r *Rendezvous) hasGivenUp() bool {
 	return r.silentWhy != ""
 }
 
-// awaitDismissal hears that agent 0 goes on without this agent: it was stopped for a while, say.
+// awaitDismissal waits for the message that agent 0 goes on without this agent, for example because this agent was stopped for a while.
 func (r *Rendezvous) awaitDismissal() {
 	if why, err := r.store.Get(r.ctx, fmt.Sprintf(keyDismissal, r.nonce)); err == nil {
-		r.giveUp("it has gone on without this agent, of which it says: " + string(why))
+		r.giveUp("it has gone on without this agent: " + string(why))
 	}
 }
 
@@ -156,7 +156,7 @@ func (r *Rendezvous) watchHeartbeat(ctx context.Context, p *Participant) {
 		}
 		now, err := r.store.Add(ctx, key, 0)
 		switch {
-		case err != nil: // ctx has ended, or the number was spoiled: then it does not grow
+		case err != nil: // ctx has ended, or the value is not a number: then it does not grow
 			missed++
 		case now == last:
 			missed++
@@ -169,7 +169,7 @@ func (r *Rendezvous) watchHeartbeat(ctx context.Context, p *Participant) {
 	}
 }
 
-// Dismiss goes on without an agent whose connection may live, and tells it so, if it hears.
+// Dismiss goes on without an agent whose connection may still live, and sends it the reason.
 func (r *Rendezvous) Dismiss(p *Participant, why string) {
 	if !r.membership.drop(p, why) {
 		return
@@ -177,6 +177,6 @@ func (r *Rendezvous) Dismiss(p *Participant, why string) {
 	host := r.membership.nodeOf(p)
 	r.cfg.Log.Warn("an agent is lost", "agent", p.Index, "host", host, "why", why)
 	if err := r.store.Set(r.ctx, fmt.Sprintf(keyDismissal, p.nonce), []byte(why)); err != nil && r.ctx.Err() == nil {
-		r.cfg.Log.Warn("a lost agent cannot be told so", "host", host, "error", err)
+		r.cfg.Log.Warn("could not tell a lost agent that it was given up", "host", host, "error", err)
 	}
 }

@@ -84,7 +84,7 @@ func newRunDir(t *testing.T) *rundir.Dir {
 // exchangeNothing is an exchange in which nobody learns anything.
 func exchangeNothing(context.Context, string) (string, error) { return "", nil }
 
-// unnoticed is a context whose end nobody is told of.
+// unnoticed is a context whose end nobody notices.
 type unnoticed struct{ context.Context }
 
 func (unnoticed) Done() <-chan struct{} { return nil }

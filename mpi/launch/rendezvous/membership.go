@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// Participant is another agent's connection, as agent 0 sees it. Its fields belong to the membership, under its lock; Index and Host do
-// not change while it has a part in a round.
+// Participant is another agent's connection, as agent 0 sees it. The membership's lock guards its fields. Index and Host do not
+// change while it takes part in a round.
 type Participant struct {
-	Index int    // its number; 0: it has none
-	Host  string // its node; "": it has not said yet
+	Index int    // its number; 0: none yet
+	Host  string // its node; "": not known yet
 
-	nonce string      // what it calls itself, unlike any other connection
-	join  joinRequest // what it said of itself
+	nonce string      // its own name for the connection, which no other has
+	join  joinRequest // its description of itself
 	local string      // the address of agent 0's machine that it reached
 
-	watched time.Time // when agent 0 last looked whether it beats; zero: never
+	watched time.Time // when agent 0 last checked its heartbeat; zero: never
 	lostAt  time.Time // zero: it is not lost
-	why     string    // it is
+	why     string    // why it is lost
 
 	gone  chan struct{} // closed when it is lost
 	ended chan struct{} // closed when its connection has ended
@@ -33,13 +33,13 @@ func newParticipant(nonce, local string) *Participant {
 	return &Participant{nonce: nonce, local: local, gone: make(chan struct{}), ended: make(chan struct{})}
 }
 
-// Gone is closed when it is lost.
+// Gone returns a channel that is closed when the participant is lost.
 func (p *Participant) Gone() <-chan struct{} { return p.gone }
 
-// Why tells why it is lost, once it is.
+// Why returns why the participant is lost. It may be called once Gone is closed.
 func (p *Participant) Why() string { return p.why }
 
-// isGone tells whether it is lost.
+// isGone reports whether the participant is lost.
 func (p *Participant) isGone() bool {
 	select {
 	case <-p.gone:
@@ -49,22 +49,22 @@ func (p *Participant) isGone() bool {
 	}
 }
 
-// membership is agent 0's list of the other agents: who is connected, and which number each has. An agent keeps its
-// number as long as its connection lives; then another may get it.
+// membership is agent 0's list of the other agents: which are connected, and which number each has. An agent keeps its number for
+// as long as its connection lives. Then another agent may get it.
 type membership struct {
-	mine       joinRequest   // agent 0's own
-	oneMachine bool          // nodes are pretended ones of this machine
-	changed    chan struct{} // receives when somebody got a number, was lost, or rejects
+	mine       joinRequest   // agent 0's own request
+	oneMachine bool          // the nodes are simulated on this machine
+	changed    chan struct{} // receives when an agent got a number, was lost, or rejects
 
 	mu         sync.Mutex
-	connected  map[string]*Participant // those that are connected, by nonce
-	numbered   []*Participant          // those that have a number, by it
-	waiting    []*Participant          // those that came when no number was free, in order
-	begun      bool                    // the first round has
-	closedWith *assignment             // what who is in no round is told once there will be no other
-	lost       *Participant            // the first that had a number and was lost before the first round
-	rejecting  []joinRequest           // of those that cannot take part, in order; agent 0 is the first
-	agent0Addr string                  // the address of this machine that another agent reached
+	connected  map[string]*Participant // by nonce
+	numbered   []*Participant          // by number
+	waiting    []*Participant          // agents that came when no number was free, in order
+	begun      bool                    // the first round has begun
+	closedWith *assignment             // the answer to agents outside a round once no other round will follow
+	lost       *Participant            // the first agent that had a number and was lost before the first round
+	rejecting  []joinRequest           // of agents that cannot take part, in order; agent 0 comes first
+	agent0Addr string                  // the address of this machine that another agent used
 }
 
 func newMembership(mine joinRequest) *membership {
@@ -76,10 +76,10 @@ func newMembership(mine joinRequest) *membership {
 	return m
 }
 
-// agentName names an agent's connection.
+// agentName returns the name of an agent's connection.
 func agentName(nonce string) string { return "agent/" + nonce }
 
-// connect notes a connection; nil where it is no agent's. local is the address of this machine that it reached.
+// connect records a connection, and returns nil if it is not an agent's. local is the address of this machine that it reached.
 func (m *membership) connect(name string, local net.Addr) *Participant {
 	nonce, ok := strings.CutPrefix(name, "agent/")
 	if !ok || !isNonce(nonce) {
@@ -88,10 +88,10 @@ func (m *membership) connect(name string, local net.Addr) *Participant {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.connected[nonce] != nil {
-		return nil // nobody else can know it
+		return nil // only one agent can know the nonce
 	}
-	// An agent beside this one may come by a loopback address, where /etc/hosts
-	// gives the master's name one; that is no use to the others.
+	// An agent on this machine may come by a loopback address, if /etc/hosts gives the master's name one. That address is of no use
+	// to the other agents.
 	if m.agent0Addr == "" || isLoopback(m.agent0Addr) {
 		m.agent0Addr = hostOnly(local)
 	}
@@ -100,7 +100,7 @@ func (m *membership) connect(name string, local net.Addr) *Participant {
 	return p
 }
 
-// disconnect notes that a connection has ended.
+// disconnect records that a connection has ended.
 func (m *membership) disconnect(name string) {
 	nonce, _ := strings.CutPrefix(name, "agent/")
 	m.mu.Lock()
@@ -112,14 +112,14 @@ func (m *membership) disconnect(name string) {
 	}
 }
 
-// drop counts an agent as lost whose connection may live on; false where it is already.
+// drop counts an agent as lost although its connection may live on. It returns false if the agent was lost before.
 func (m *membership) drop(p *Participant, why string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lose(p, why)
 }
 
-// lose frees a participant's number, for the one that has waited longest. mu is held.
+// lose marks a participant as lost, and gives its number to the agent that has waited longest. mu is held.
 func (m *membership) lose(p *Participant, why string) bool {
 	if p.isGone() {
 		return false
@@ -141,7 +141,7 @@ func (m *membership) lose(p *Participant, why string) bool {
 	return true
 }
 
-// join gives who has said what it is a number. The answer is nil where it is to wait for a round, or is lost.
+// join gives a participant that has described itself a number. The answer is nil if it has to wait for a round, or is lost.
 func (m *membership) join(p *Participant, j joinRequest) *assignment {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -165,14 +165,14 @@ func (m *membership) join(p *Participant, j joinRequest) *assignment {
 }
 
 func (m *membership) admit(p *Participant, j joinRequest) error {
-	if m.begun || j.Index >= len(m.numbered) { // else that it does not fit is for all to hear
+	if m.begun || j.Index >= len(m.numbered) { // otherwise the layout fails for all agents, and says why
 		if err := m.mine.compatible(j); err != nil {
 			return err
 		}
 	}
 	if isLoopback(p.local) && !m.oneMachine && !sameHost(j.Host, m.mine.Host) {
-		return fmt.Errorf("the agent on %s reached the one on %s by %s, where no other node could reach either of them; meet at an "+
-			"address that all nodes have",
+		return fmt.Errorf("the agent on %s reached the one on %s at %s, where other nodes can reach neither of them; "+
+			"use an address of agent 0 that all nodes can reach",
 			j.Host, m.mine.Host, p.local)
 	}
 	index := j.Index
@@ -184,24 +184,24 @@ func (m *membership) admit(p *Participant, j joinRequest) error {
 		m.waiting = append(m.waiting, p)
 		return nil
 	case index == 0 || index >= len(m.numbered):
-		return fmt.Errorf("two agents say that they are agent %d: on %s and on %s; give each a number of its own",
+		return fmt.Errorf("two agents have the number %d: on %s and on %s; give each agent its own",
 			index, m.mine.Host, j.Host)
 	case m.numbered[index] != nil:
-		return fmt.Errorf("two agents say that they are agent %d: on %s and on %s; give each a number of its own", index,
+		return fmt.Errorf("two agents have the number %d: on %s and on %s; give each agent its own", index,
 			m.numbered[index].Host, j.Host)
 	}
 	m.give(p, index)
 	return nil
 }
 
-// nodeOf is the node of a participant, as it said; "": it has not said yet.
+// nodeOf is the node of a participant, as it said; "": not known yet.
 func (m *membership) nodeOf(p *Participant) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return p.Host
 }
 
-// free is the lowest number that nobody has; -1: there is none.
+// free is the lowest number that is free, or -1 if none is.
 func (m *membership) free() int {
 	for index := 1; index < len(m.numbered); index++ {
 		if m.numbered[index] == nil {
@@ -212,16 +212,16 @@ func (m *membership) free() int {
 }
 
 func (m *membership) give(p *Participant, index int) {
-	m.rejecting = m.without(p.join) // what was wrong there is mended
+	m.rejecting = m.without(p.join) // what was wrong on that node has been mended
 	m.numbered[index], p.Index, p.join.Index = p, index, index
 }
 
-// without is rejecting less this agent, if it came before. mu is held.
+// without returns rejecting without the agent of j. mu is held.
 func (m *membership) without(j joinRequest) []joinRequest {
 	return slices.DeleteFunc(m.rejecting, j.isOf)
 }
 
-// watched notes that agent 0 looks whether a participant beats, and returns the time.
+// watched records that agent 0 checks a participant's heartbeat now, and returns the time.
 func (m *membership) watched(p *Participant) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -232,11 +232,11 @@ func (m *membership) watched(p *Participant) time.Time {
 func (m *membership) notify() {
 	select {
 	case m.changed <- struct{}{}:
-	default: // who looks sees all changes at once
+	default: // the receiver will see all changes at once
 	}
 }
 
-// count is how many agents can take part, agent 0 among them, and those that have come and cannot.
+// count returns how many agents can take part, agent 0 among them, and the requests of those that have come and cannot.
 func (m *membership) count() (able int, rejecting []joinRequest) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -251,17 +251,17 @@ func (m *membership) count() (able int, rejecting []joinRequest) {
 	return able, slices.Clone(m.rejecting)
 }
 
-// withNumbers lists those that have a number, in order.
+// withNumbers lists the participants that have a number, in order.
 func (m *membership) withNumbers() []*Participant {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(m.numbered), func(p *Participant) bool { return p == nil })
 }
 
-// Agents is how many agents can have a part in a round, agent 0 among them.
+// Agents is how many agents can take part in a round, agent 0 among them.
 func (r *Rendezvous) Agents() int { return 1 + len(r.membership.withNumbers()) }
 
-// begin is withNumbers, and from now on a loss is a member's.
+// begin returns withNumbers, and marks the first round as begun: from now on a lost agent was a member.
 func (m *membership) begin() []*Participant {
 	m.mu.Lock()
 	m.begun = true
@@ -269,7 +269,7 @@ func (m *membership) begin() []*Participant {
 	return m.withNumbers()
 }
 
-// close ends the admission: whoever has no part in a round is told so from now on. It returns those that are here.
+// close ends the admission: from now on, agents outside a round get answer. It returns the agents that are present.
 func (m *membership) close(answer assignment) []*Participant {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -277,7 +277,7 @@ func (m *membership) close(answer assignment) []*Participant {
 	return m.presentLocked()
 }
 
-// present lists everybody who is connected and not lost.
+// present lists the participants that are connected and not lost.
 func (m *membership) present() []*Participant {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -294,17 +294,17 @@ func (m *membership) presentLocked() []*Participant {
 	return list
 }
 
-// rejectionOfAll is the first of the agents' reasons not to take part, with the nodes of all that failed a check.
+// rejectionOfAll is the first agent's reason not to take part, with the nodes of all agents that failed a check.
 func rejectionOfAll(rejecting []joinRequest) *Rejection {
 	first := *rejecting[0].Rejects
 	first.Unfit = unfitNodes(rejecting)
 	return &first
 }
 
-// maxUnfit bounds how many nodes are named; a run on so many has other troubles.
+// maxUnfit bounds how many nodes are named. With so many unfit nodes, a run has other problems.
 const maxUnfit = 64
 
-// unfitNodes are those that failed a check, sorted.
+// unfitNodes lists the nodes that failed a check, sorted.
 func unfitNodes(rejecting []joinRequest) (nodes []string) {
 	for _, j := range rejecting {
 		nodes = append(nodes, j.Rejects.Unfit...)
@@ -314,13 +314,13 @@ func unfitNodes(rejecting []joinRequest) (nodes []string) {
 	return nodes[:min(len(nodes), maxUnfit)]
 }
 
-// Unfit lists the nodes that are left out as they failed a check; at agent 0.
+// Unfit lists the nodes that are left out because they failed a check. It is for agent 0.
 func (r *Rendezvous) Unfit() []string {
 	_, rejecting := r.membership.count()
 	return unfitNodes(rejecting)
 }
 
-// firstLost is the first agent that was lost before the first round; nil: none was.
+// firstLost is the first agent that was lost before the first round, or nil.
 func (m *membership) firstLost() *Participant {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -340,8 +340,8 @@ func (m *membership) missing() []int {
 	return list
 }
 
-// hosts names each agent's node: of those that have come as they said, of the others the nodes that are short of agents. layout is how many
-// each node has; which are where, nothing tells.
+// hosts names each agent's node. For agents that have come it is the node that they said; for the others, the nodes that are short
+// of agents. layout is how many agents each node has; which agent is on which node is not known.
 func (m *membership) hosts(layout map[string]int) []string {
 	const most = 4
 	m.mu.Lock()
@@ -372,14 +372,14 @@ func (m *membership) hosts(layout map[string]int) []string {
 	return names
 }
 
-// address is where this machine can be reached; fallback where nobody came.
+// address is where this machine can be reached, or fallback if no agent came.
 func (m *membership) address(fallback string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return cmp.Or(m.agent0Addr, fallback)
 }
 
-// waitGone waits until everybody who is here has left, but no longer than d.
+// waitGone waits until all present agents have left, but at most for d.
 func (m *membership) waitGone(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -392,15 +392,15 @@ func (m *membership) waitGone(d time.Duration) {
 	}
 }
 
-// WhyLost is why an agent that has not reported is lost; "": it is not.
+// WhyLost is why an agent is lost, or "" if it is not.
 func (r *Rendezvous) WhyLost(p *Participant) string {
 	r.membership.mu.Lock()
 	defer r.membership.mu.Unlock()
 	return p.why
 }
 
-// StoodStill tells whether this agent, agent 0, stood still just before it lost one of a round's, or about then; an older standstill, as
-// when the whole job was suspended, has nothing to do with it.
+// StoodStill reports whether this agent, agent 0, stood still around the time when it lost an agent of the round. An older
+// standstill, as when the whole job was suspended, has nothing to do with the loss.
 func (r *Rendezvous) StoodStill(l *Layout) bool {
 	r.membership.mu.Lock()
 	defer r.membership.mu.Unlock()
@@ -411,7 +411,7 @@ func (r *Rendezvous) StoodStill(l *Layout) bool {
 	})
 }
 
-// SilentHosts lists the nodes of a round, less agent 0's own, whose agents were lost without their connection's having ended.
+// SilentHosts lists the nodes of a round, except agent 0's, whose agents were lost by silence: their connections had not ended.
 func (r *Rendezvous) SilentHosts(l *Layout) (hosts []string) {
 	r.membership.mu.Lock()
 	defer r.membership.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// What a lost participant says counts no more, and changes nothing. One that comes when there is no other round is told so.
+// A lost participant's request changes nothing. A participant that comes after the last round gets the run's end as its answer.
 func TestLostParticipantCannotJoin(t *testing.T) {
 	r := newMembership(joinRequest{Count: 2})
 	lost := newParticipant("1", "")
@@ -74,7 +74,7 @@ func TestWhatAnAgentWaitsFor(t *testing.T) {
 		c     Config
 		again bool
 	}{{fixed, false}, {elastic, true}, {unnumbered, true}} {
-		if got := tc.c.waitsFor(); strings.Contains(got, "started again") != tc.again {
+		if got := tc.c.waitsFor(); strings.Contains(got, "next restart") != tc.again {
 			t.Errorf("agent %d of %d to %d: %q", tc.c.Index, tc.c.MinCount, tc.c.Count, got)
 		}
 	}
@@ -106,11 +106,11 @@ func TestEachNumberIsOneAgents(t *testing.T) {
 		t.Error("a nonce is taken twice")
 	}
 	if answer := r.join(double, joinRequest{Index: 2, Count: 4, Host: "n9"}); answer == nil || answer.Rejected == nil ||
-		answer.Rejected.Message != "two agents say that they are agent 2: on n3 and on n9; give each a number of its own" {
+		answer.Rejected.Message != "two agents have the number 2: on n3 and on n9; give each agent its own" {
 		t.Errorf("a second agent 2 is told %+v", answer)
 	}
 	if got := r.address(""); got != "10.0.0.1" {
-		t.Errorf("address is %s, want the first that is no loopback", got)
+		t.Errorf("address is %s, want the first that is not a loopback address", got)
 	}
 	if got := fmt.Sprint(r.missing()); got != "[3]" {
 		t.Errorf("missing are %s", got)
@@ -118,7 +118,7 @@ func TestEachNumberIsOneAgents(t *testing.T) {
 	astray := r.connect(agentName(newNonce()), addr("127.0.0.1"))
 	if answer := r.join(astray, joinRequest{Index: 3, Count: 4, Host: "n7"}); answer == nil || answer.Rejected == nil ||
 		!strings.Contains(answer.Rejected.Message,
-			"the agent on n7 reached the one on n1 by 127.0.0.1, where no other node could reach either") {
+			"the agent on n7 reached the one on n1 at 127.0.0.1, where other nodes can reach neither") {
 		t.Errorf("an agent of another node that came by a loopback address is told %+v", answer)
 	}
 	r.disconnect(agentName(double.nonce))

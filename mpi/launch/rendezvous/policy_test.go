@@ -265,7 +265,7 @@ func tail(err error) string {
 	return ""
 }
 
-// Agents that cannot take part say so, and nobody waits for them or for those that need not come any more.
+// Agents that cannot take part say so. The others wait neither for them nor for agents that need not come any more.
 func TestRejectingAgentsAreNotWaitedFor(t *testing.T) {
 	for _, tc := range []struct {
 		min     int // 0: all of them
@@ -325,7 +325,9 @@ func TestAgentsThatDoNotFit(t *testing.T) {
 		"rank missing": {fixed(0, 3), fixed(1, 3), "the world has 3 ranks, and the agents bring 2"},
 		"two worlds":   {fixed(0, 2), fixed(1, 3), "rank 1 on n2 has a world of 3, rank 0 on n1 one of 2"},
 		"too many": {func(c *Config) { c.Nproc = MaxWorld }, nil,
-			fmt.Sprintf("agent 1 on n2 has 1 workers of its own; %d are counted before it", MaxWorld)},
+				fmt.Sprintf("agent 1 on n2 has 1 workers, after %d of other agents: each agent needs at least one, "+
+				"and all together at most %[1]d",
+				MaxWorld)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -437,7 +439,7 @@ func TestLateAgentThatDoesNotFit(t *testing.T) {
 	})
 }
 
-// What is no agent, and has the port of this machine's endpoint, is named after a while, and not only that nobody is there.
+// If another program has the port of this machine's endpoint, the error says so after a while, and not only that agent 0 is not there.
 func TestEndpointIsTaken(t *testing.T) {
 	for name, tc := range map[string]struct {
 		tries time.Duration // what one try takes
@@ -445,9 +447,9 @@ func TestEndpointIsTaken(t *testing.T) {
 		warns string
 	}{
 		"by one that says nothing": {proofLimit, fmt.Errorf("%w within 5s", store.ErrSilent),
-			"somebody has agent 0's port and does not answer"},
-		"by one of another kind": {0, auth.ErrProtocol, "somebody else than agent 0 answers"},
-		"by one that hangs up":   {0, errors.New("EOF"), "somebody has agent 0's port and hangs up"},
+			"the program at agent 0's port does not answer"},
+		"by one of another kind": {0, auth.ErrProtocol, "the program that answers is not this run's agent 0"},
+		"by one that hangs up":   {0, errors.New("EOF"), "the program at agent 0's port hangs up"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -471,7 +473,7 @@ func TestEndpointIsTaken(t *testing.T) {
 					t.Errorf("after %v it ended with %v", took, err)
 				}
 				if n := strings.Count(log.String(), tc.warns); n != 1 {
-					t.Errorf("%d lines tell of it while it goes on:\n%s", n, log.String())
+					t.Errorf("%d lines report it while it goes on:\n%s", n, log.String())
 				}
 				r.cancel()
 			})

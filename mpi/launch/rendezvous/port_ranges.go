@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// PortRange is all ports from First to Last.
+// PortRange is the ports from First to Last, both included.
 type PortRange struct{ First, Last int }
 
-// PortRanges are where ports are taken from. None stands for the usual ones.
+// PortRanges are the ranges that ports are taken from. An empty list stands for the default ones.
 type PortRanges []PortRange
 
 // usualRanges lie outside Linux's default range for outgoing connections,
@@ -19,22 +19,22 @@ type PortRanges []PortRange
 // one of them.
 var usualRanges = PortRanges{{61000, 65535}, {20000, 32767}}
 
-// leastPorts is how many ports PortRanges have at least that were parsed: jobs that share a node must find others than each other's.
+// leastPorts is the fewest ports that ParsePorts accepts: jobs that share a node must find different ports.
 const leastPorts = 8
 
-// mostRanges is more than any firewall has.
+// mostRanges is more than any firewall leaves open.
 const mostRanges = 64
 
-// firstPort is the first that takes no rights of root's (ip(7), ip_unprivileged_port_start).
+// firstPort is the first port that needs no privilege (ip(7), ip_unprivileged_port_start).
 const firstPort = 1024
 
-// ParsePorts reads ranges of ports: "61000-65535", or several with commas between, none of which overlaps another.
+// ParsePorts parses ranges of ports, such as "61000-65535", separated by commas. They must not overlap.
 func ParsePorts(text string) (PortRanges, error) {
 	var ranges PortRanges
 	count := 0
 	for word := range strings.SplitSeq(text, ",") {
 		if len(ranges) == mostRanges {
-			return nil, fmt.Errorf("there are more than %d ranges of ports: write fewer, longer ones", mostRanges)
+			return nil, fmt.Errorf("more than %d ranges of ports: write fewer, longer ones", mostRanges)
 		}
 		r, err := parsePortRange(strings.TrimSpace(word))
 		if err != nil {
@@ -49,7 +49,7 @@ func ParsePorts(text string) (PortRanges, error) {
 		count += r.Last - r.First + 1
 	}
 	if count < leastPorts {
-		return nil, fmt.Errorf("%q has fewer than %d ports: jobs that share a node must find others than each other's", text, leastPorts)
+		return nil, fmt.Errorf("%q has fewer than %d ports: jobs that share a node must find different ones", text, leastPorts)
 	}
 	return ranges, nil
 }
@@ -63,7 +63,7 @@ func parsePortRange(word string) (PortRange, error) {
 	last, lastErr := strconv.ParseUint(to, 10, 16)
 	switch {
 	case err != nil || lastErr != nil:
-		return PortRange{}, fmt.Errorf(`%q is no range of ports from %d to 65535: write "61000-65535", or several with commas between`,
+		return PortRange{}, fmt.Errorf(`%q is not a range of ports from %d to 65535: write "61000-65535", or several with commas between`,
 			word, firstPort)
 	case first < firstPort:
 		return PortRange{}, fmt.Errorf("%q has ports below %d, which only root may listen at", word, firstPort)
@@ -73,10 +73,10 @@ func parsePortRange(word string) (PortRange, error) {
 	return PortRange{int(first), int(last)}, nil
 }
 
-// String is the range as ParsePorts reads it.
+// String returns the range in the form that ParsePorts reads.
 func (r PortRange) String() string { return fmt.Sprintf("%d-%d", r.First, r.Last) }
 
-// Count is how many ports there are in all ranges.
+// Count is the number of ports in all ranges.
 func (r PortRanges) Count() (n int) {
 	for _, one := range r {
 		n += one.Last - one.First + 1
@@ -84,13 +84,12 @@ func (r PortRanges) Count() (n int) {
 	return n
 }
 
-// Ports are those of the usual ranges.
+// Ports is PortRanges.Ports for the default ranges.
 func Ports(seed string, n int) []int { return PortRanges(nil).Ports(seed, n) }
 
-// Ports lists up to n ports in an order that the seed decides: every node that
-// knows the seed (cluster, job, step, restart) tries the same ones, and two jobs
-// on a node try others. Those of the first range come first, of the usual ones the ports from
-// 61000 to 65535; none comes twice.
+// Ports lists up to n ports in an order that the seed decides. Every node that knows the seed (cluster, job, step, restart) tries
+// the same ports, and two jobs on a node try different ones. Ports of the first range come first; of the default ranges that is
+// 61000 to 65535. No port comes twice.
 func (r PortRanges) Ports(seed string, n int) []int {
 	if len(r) == 0 {
 		r = usualRanges

@@ -21,14 +21,14 @@ func TestParsePorts(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"":                         "no range of ports",
-		"x":                        `"x" is no range of ports from 1024 to 65535: write "61000-65535"`,
-		"61000-":                   "no range of ports",
-		"-61000":                   "no range of ports",
-		"61000-65536":              "no range of ports",
-		"61000-65000-65535":        "no range of ports",
-		"61000-65535,":             "no range of ports",
-		"+61000-65535":             "no range of ports",
+		"":                         "not a range of ports",
+		"x":                        `"x" is not a range of ports from 1024 to 65535: write "61000-65535"`,
+		"61000-":                   "not a range of ports",
+		"-61000":                   "not a range of ports",
+		"61000-65536":              "not a range of ports",
+		"61000-65000-65535":        "not a range of ports",
+		"61000-65535,":             "not a range of ports",
+		"+61000-65535":             "not a range of ports",
 		"0-0":                      "below 1024",
 		"80-90":                    "below 1024",
 		"65535-61000":              "ends before it begins",

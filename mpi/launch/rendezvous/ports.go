@@ -12,8 +12,9 @@ import (
 	"syscall"
 )
 
-// listen opens the port that agents meet at. Where it can be told, it is any. Otherwise it is one that all know; where those are taken,
-// which anybody on this machine can do, it is any again, and agent 0 tells it in the run directory.
+// listen opens the port that agents meet at. With Exchange it may be any port. Otherwise it is one of Ports, which all agents know.
+// If all of them are taken, which any user of this machine can bring about, it is again any port, and agent 0 saves it in the run
+// directory.
 func (c Config) listen(n localNetwork) (listeners, error) {
 	switch {
 	case c.Count == 1:
@@ -29,8 +30,8 @@ func (c Config) listen(n localNetwork) (listeners, error) {
 		return l, err
 	}
 	if err = fmt.Errorf("%w (%s)", err, holders(c.Ports)); c.RunDir == nil {
-		return nil, fmt.Errorf("%w: end who holds them (ss -tlnp shows the programs), give another --master-port, "+
-			"or start with srun --mpi=pmi2, which needs no port that is known beforehand", err)
+		return nil, fmt.Errorf("%w: end the programs that hold them (ss -tlnp shows these), give another --master-port, "+
+			"or start with srun --mpi=pmi2, which does not need a port that is known beforehand", err)
 	}
 	l, failed := listenFirst(n.hosts(c), anyPort)
 	if failed != nil {
@@ -39,12 +40,12 @@ func (c Config) listen(n localNetwork) (listeners, error) {
 	if failed := c.savePort(l.port()); failed != nil {
 		return nil, errors.Join(err, failed, l.close())
 	}
-	c.Log.Warn("this agent listens at another port, which the run directory tells the others", "port", l.port(), "error", err)
+	c.Log.Warn("this agent listens at another port, which the others find in the run directory", "port", l.port(), "error", err)
 	return l, nil
 }
 
-// wanted are ports for what can be told its port: those that agents meet at, where somebody has said from which ranges they are, and then
-// the others.
+// wanted lists ports for a server that others learn the port of: the ports that agents meet at, if their ranges were given, and
+// then others.
 func (c Config) wanted(others []int) []int {
 	if len(c.Ranges) == 0 {
 		return others
@@ -52,13 +53,13 @@ func (c Config) wanted(others []int) []int {
 	return slices.Concat(c.Ports, others)
 }
 
-// holders tells whose processes on this machine listen on ports, for a message.
+// holders describes, for a message, which users' processes on this machine listen on ports.
 func holders(ports []int) string {
 	users := make(map[int]string)
 	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} { // proc(5)
 		text, err := os.ReadFile(name)
 		if err != nil {
-			continue // one line says less
+			continue // the message says less then
 		}
 		for line := range strings.Lines(string(text)) {
 			fields := strings.Fields(line)
@@ -75,21 +76,22 @@ func holders(ports []int) string {
 	for _, port := range ports {
 		who := users[port]
 		if who == "" {
-			who = "of nobody who listens: another run has claimed it, or a program has bound it"
+			who = "not listened on: another run has claimed it, or a program has bound it"
 		}
 		said = append(said, fmt.Sprintf("%d: %s", port, who))
 	}
 	return strings.Join(said, ", ")
 }
 
-// takePort claims the first port of the list that nobody listens on, at any of the hosts, and that no other run on this machine has
-// claimed, and listens on it; 0 is one that the kernel chooses. It claims first: a run whose worker is still to bind a port has
-// nothing but the claim. Anybody can claim ports: where all are, a port that the kernel chooses is taken without a claim.
+// takePort claims the first port of the list that no process listens on, at any of the hosts, and that no other run on this machine
+// has claimed, and listens on it. Port 0 stands for a port that the kernel chooses. It claims first, because a run whose worker has
+// yet to bind a port holds only the claim. Any user can claim ports: if all are claimed, it takes a port that the kernel chooses
+// without a claim.
 func takePort(hosts []string, ports []int) (listeners, io.Closer, error) {
 	return takePortBy(claimPort, hosts, ports)
 }
 
-// claimer is claimPort.
+// claimer is claimPort, or a test's.
 type claimer func(host string, port int) (io.Closer, error)
 
 func takePortBy(claim claimer, hosts []string, ports []int) (listeners, io.Closer, error) {
@@ -106,7 +108,7 @@ func takePortBy(claim claimer, hosts []string, ports []int) (listeners, io.Close
 	}
 	if errors.Is(last, errClaimed) && slices.Contains(ports, 0) {
 		l, err := listenOn(hosts, 0)
-		return l, io.NopCloser(nil), err // in the place of a claim: it is only closed
+		return l, io.NopCloser(nil), err // stands for a claim, which is only closed
 	}
 	return nil, nil, fmt.Errorf("none of %d ports can be used: %w", len(ports), last)
 }
@@ -130,7 +132,7 @@ func (claim claimer) listen(hosts []string, port int) (l listeners, claimed io.C
 	return l, claimed, nil
 }
 
-// listenFirst is takePort for those who go on listening, which is claim enough.
+// listenFirst is takePort for servers that go on listening, and so need no claim.
 func listenFirst(hosts []string, ports []int) (listeners, error) {
 	l, claim, err := takePort(hosts, ports)
 	if err != nil {
@@ -142,18 +144,18 @@ func listenFirst(hosts []string, ports []int) (listeners, error) {
 	return l, nil
 }
 
-// anyPort has takePort take a port that the kernel chooses; what is free on one of several hosts may not be on another.
+// anyPort makes takePort take a port that the kernel chooses. It tries several: a port that is free on one host may be taken on another.
 var anyPort = make([]int, 16)
 
 func joinPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 
-// portClaims begins the names of claims.
+// portClaims is the prefix of the names of claims.
 const portClaims = "@ddpbatch/master-port/"
 
-// claimPort holds a port for a run whose worker is to bind it, so that no other run on this machine takes it: the ranks of both would
-// meet in one store. host is the one address that it will be bound at; "": any. A TCP listener would keep the worker out, so the claim is
-// an abstract unix socket named by the port: the kernel keeps these by network namespace, whoever the user is, as it does ports, and ends
-// them with the process (unix(7)). The error of a port that another run has claimed is EADDRINUSE.
+// claimPort holds a port for a run whose worker is to bind it, so that no other run on this machine takes it: the ranks of both
+// would meet in one store. host is the address that it will be bound at; "" is any. A TCP listener would keep the worker out, so
+// the claim is an abstract unix socket named by the port. The kernel keeps these by network namespace, for all users alike, as it
+// does ports, and removes them with the process (unix(7)). The error is EADDRINUSE if another run has claimed the port.
 func claimPort(host string, port int) (io.Closer, error) {
 	claim, err := net.Listen("unix", portClaims+joinPort(host, port))
 	if err == nil && isClaimedBeside(host, port) {
@@ -168,18 +170,18 @@ func claimPort(host string, port int) (io.Closer, error) {
 	return claim, nil
 }
 
-// errClaimed: somebody on this machine has claimed a port.
+// errClaimed is the error for a port that another run on this machine has claimed.
 var errClaimed = errors.New("another run has claimed it")
 
-// isClaimedBeside reports whether a port is claimed at one address, where this claim is for any, or the other way round: their names
-// differ. Each claims before it looks, so of two that begin at one moment none may go on.
+// isClaimedBeside reports whether a port is claimed at one address while this claim is for all, or the other way round: the names
+// of the claims differ. Each run claims before it checks, so if two begin at the same moment, both may fail but never both go on.
 func isClaimedBeside(own string, port int) bool {
 	sockets, err := os.ReadFile("/proc/net/unix")
 	if err != nil {
-		return false // whoever binds the port second will find out
+		return false // the second to bind the port gets an error
 	}
 	for line := range strings.Lines(string(sockets)) {
-		fields := strings.Fields(line) // the eighth is the name, whose first byte, 0, is shown as @
+		fields := strings.Fields(line) // the eighth is the name; its first byte, 0, is shown as @
 		if len(fields) != 8 {
 			continue
 		}
@@ -192,7 +194,7 @@ func isClaimedBeside(own string, port int) bool {
 	return false
 }
 
-// listeners listen on one port, each at an address of its own.
+// listeners listen on one port, each at its own address.
 type listeners []net.Listener
 
 // listenOn listens on one port of all hosts.

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// reject is all that an agent does that cannot take part: it tells the others why, so that they do not wait for it. The error is
-// the reason, or the signal of a person who does not want to wait.
+// reject is all that an agent does that cannot take part: it reports the reason to the others, so that they do not wait for it. The
+// error is that reason, or the signal of a person who stopped the wait.
 func (c Config) reject(ctx context.Context) error {
 	if c.Count > 1 {
-		say := time.AfterFunc(firstLook, func() { // else the error is soon enough
-			c.Log.Warn("this agent cannot take part, and waits for the others to tell them so", "error", c.Reject)
+		say := time.AfterFunc(firstLook, func() { // before that, the error says it soon enough
+			c.Log.Warn("this agent cannot take part, and waits for the others to report that to them", "error", c.Reject)
 		})
 		defer say.Stop()
 		received := c.publishRejection(ctx)
@@ -25,7 +25,7 @@ func (c Config) reject(ctx context.Context) error {
 	return c.Reject
 }
 
-// withUnfit is an agent's reason not to take part, with the nodes of all agents that have failed a check, as far as agent 0 has heard of
+// withUnfit is an agent's reason not to take part, with the nodes of all agents that have failed a check, as far as agent 0 knows
 // them.
 func withUnfit(reason, received error) error {
 	own, ownOK := errors.AsType[*Rejection](reason)
@@ -38,15 +38,15 @@ func withUnfit(reason, received error) error {
 	return &merged
 }
 
-// rejectWait is how long those are waited for that have not heard yet that the run will not begin, where no node is checked first.
+// rejectWait is how long to wait for agents that do not know yet that the run will not begin, if nodes are not checked first.
 const rejectWait = 10 * time.Second
 
 func (c Config) rejectWait() time.Duration { return rejectWait + c.Checking }
 
-// publishRejection tells the others why this agent rejects, at the place where they look for agent 0 or by agent 0. Whether or not they
-// hear of it, this agent fails for its reason. At agent 0 the error is that of all who reject.
+// publishRejection reports why this agent rejects: by serving at the place where the others look for agent 0, or to agent 0.
+// Whether or not that succeeds, this agent fails for its own reason. At agent 0 the error is that of all who reject.
 func (c Config) publishRejection(ctx context.Context) error {
-	if c.Exchange == nil { // which ends when all have called it
+	if c.Exchange == nil { // Exchange ends only when all have called it
 		c.JoinTimeout = min(c.JoinTimeout, c.rejectWait())
 	}
 	c.joinBy = c.joinEnd()
@@ -69,14 +69,14 @@ func (c Config) publishRejection(ctx context.Context) error {
 	case err != nil && !errors.Is(err, syscall.EADDRINUSE), c.Index == 0:
 		return nil
 	}
-	r, err := dialRendezvous(ctx, c, localNetwork{}) // its error is the echo of the reason, or that agent 0 is not there
+	r, err := dialRendezvous(ctx, c, localNetwork{}) // its error is the same reason, or that agent 0 was not found
 	if err == nil {
 		_ = r.Close()
 	}
 	return nil
 }
 
-// rejection is what the others hear.
+// rejection is what the others receive.
 func (c Config) rejection() *Rejection {
 	r := *RejectionOf(c.Reject)
 	r.Message = fmt.Sprintf("%s cannot take part: %s", c.who(), r.Message)

@@ -63,7 +63,7 @@ func TestRejectingIsNotMissing(t *testing.T) {
 	}
 }
 
-// All nodes that failed a check are told of, whoever was the first not to take part; a reason that blames no node stays as it is.
+// All nodes that failed a check are named, whichever agent was the first not to take part. A reason that blames no node stays as it is.
 func TestUnfitNodes(t *testing.T) {
 	unfit := func(host string) *Rejection {
 		return &Rejection{Cause: "node", Exit: 1, Message: host + " failed a check", Unfit: []string{host}}
@@ -216,7 +216,7 @@ func TestRejectionAfterALossIsReceived(t *testing.T) {
 	})
 }
 
-// More agents may come than the run can have: those that reject are no reason to end it where enough are there.
+// More agents may come than the run can have. Some may reject, as long as enough others have come.
 func TestSparesMayReject(t *testing.T) {
 	r := &Rendezvous{cfg: Config{World: World{Count: 3}, Admission: Admission{MinCount: 2}},
 		membership: newMembership(joinRequest{Host: "n1", Count: 3})}

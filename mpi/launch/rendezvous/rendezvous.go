@@ -21,53 +21,52 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// Keys of the agents in the run's control store, below their own prefix. Those of a round (package supervise) are below its number.
+// Keys of the agents in the run's control store, below the agents' own prefix. Those of a round (package supervise) are below its number.
 const (
 	prefix        = "launch"
 	keyJoin       = "join/%s" // join, by an agent's nonce
 	keyAssignment = "seat/%s" // assignment, by agent 0
 	keyHeartbeat  = "beat/%s" // a number that grows as long as the agent lives
-	keyDismissal  = "out/%s"  // why agent 0 goes on without the agent
+	keyDismissal  = "out/%s"  // the reason why agent 0 goes on without the agent
 	keyLayout     = "plan/%d" // layout, by round, by agent 0
 	keyRound      = "round/%d"
 )
 
 const (
-	SignalDelay  = 200 * time.Millisecond // in which a signal reaches all that it is sent to: the agents, and their workers
-	LastWordWait = 5 * time.Second        // for others to read the last word
+	SignalDelay  = 200 * time.Millisecond // for a signal to reach all agents and their workers
+	LastWordWait = 5 * time.Second        // for others to read the run's end
 )
 
-// Rendezvous is an agent's connection to the others, for the whole run: the control store itself at agent 0, a client
-// of it elsewhere.
+// Rendezvous is an agent's connection to the others, for the whole run: the control store itself at agent 0, a client of it elsewhere.
 type Rendezvous struct {
 	cfg    Config // with the agent's number
 	nonce  string
 	store  store.Store
 	closer func() error
 	localNetwork
-	workerAddr string  // where this agent's workers can be reached
-	agent0Addr string  // the address by which agent 0 was reached, from this node; "": nobody had to
-	First      *Layout // of the first round that this agent has a part in
+	workerAddr string  // the address at which this agent's workers can be reached
+	agent0Addr string  // the address by which agent 0 was reached from this node; "": nobody needed it
+	First      *Layout // of this agent's first round
 
 	// At agent 0 only.
-	fresh      bool // the run's secret was made here
+	fresh      bool // the run's secret was generated here
 	membership *membership
 	services   services
-	ports      map[int]bool // that were a MASTER_PORT
-	claim      io.Closer    // of the MASTER_PORT that was given; nil: none was
-	// when this process ran again, which had not run for so long that the others gave it up; nil: never
+	ports      map[int]bool // ports that were a MASTER_PORT before
+	claim      io.Closer    // of the MASTER_PORT that the user gave; nil: none was given
+	// stoodStillAt is when this process ran again after it had not run for so long that the others gave it up; nil: never.
 	stoodStillAt atomic.Pointer[time.Time]
 
-	ctx    context.Context // of the tasks; ends with close
+	ctx    context.Context // of the tasks; Close ends it
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 
 	mu        sync.Mutex
-	silentWhy string // why this agent has given agent 0 up, though the connection lived
+	silentWhy string // why this agent gave up agent 0 while the connection still lived
 }
 
-// Join brings the agents of the run together. An error is what all of them get, where agent 0 could still tell
-// them. own gets the number 0 where this agent turns out to be agent 0.
+// Join brings the agents of the run together. An error is the same for all of them, if agent 0 could still send it. If this agent
+// turns out to be agent 0, own.Index becomes 0.
 func Join(ctx context.Context, own *Config) (*Rendezvous, error) {
 	c := *own
 	c.id = newNonce()
@@ -80,7 +79,7 @@ func Join(ctx context.Context, own *Config) (*Rendezvous, error) {
 	case c.Index < 0 && c.Count > 1:
 		c.joinBy = c.joinEnd()
 		switch l, err = c.claimEndpoint(ctx, n); {
-		case errors.Is(err, syscall.EADDRINUSE): // by agent 0, as a rule
+		case errors.Is(err, syscall.EADDRINUSE): // usually by agent 0
 			c.portTaken = true
 		case err != nil:
 			return nil, err
@@ -113,13 +112,13 @@ func Join(ctx context.Context, own *Config) (*Rendezvous, error) {
 
 func newRendezvous(ctx context.Context, c Config, n localNetwork) *Rendezvous {
 	r := &Rendezvous{cfg: c, localNetwork: n, nonce: newNonce(), ports: make(map[int]bool)}
-	// What agents say to each other outlives the signal that ends the run.
+	// Messages between agents outlive the signal that ends the run.
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return r
 }
 
-// serveRendezvous is agent 0's part of the rendezvous: it serves the control store, waits for the others, and publishes the first layout,
-// or why there is none.
+// serveRendezvous is agent 0's part of the rendezvous: it serves the control store, waits for the others, and publishes the first
+// layout, or the reason why the run cannot begin.
 func serveRendezvous(ctx context.Context, c Config, n localNetwork, l listeners) (*Rendezvous, error) {
 	fresh := c.Secret.IsZero() && c.Exchange != nil
 	if fresh {
@@ -167,11 +166,11 @@ func serveRendezvous(ctx context.Context, c Config, n localNetwork, l listeners)
 	return r, nil
 }
 
-// gather waits until every agent has come, or enough of them and the last call is over.
+// gather waits until every agent has come, or until enough have come and the last call is over.
 func (r *Rendezvous) gather(ctx context.Context) error {
 	c := r.cfg
 	var lastCall, giveUp <-chan time.Time
-	var giveUpAfter time.Duration // what giveUp was begun with
+	var giveUpAfter time.Duration // the duration that giveUp was started with
 	begun := time.Now()
 	timeout := time.NewTimer(time.Until(c.joinEnd()))
 	defer timeout.Stop()
@@ -182,7 +181,7 @@ func (r *Rendezvous) gather(ctx context.Context) error {
 		why, wait := r.whyImpossible(able, rejecting)
 		enough := why == nil && able >= c.MinCount
 		switch {
-		case able == c.Count, enough && able+len(rejecting) >= c.Count: // nobody else is to come
+		case able == c.Count, enough && able+len(rejecting) >= c.Count: // nobody else is expected
 			return nil
 		case why == nil:
 			giveUp = nil
@@ -217,8 +216,8 @@ func (r *Rendezvous) gather(ctx context.Context) error {
 	}
 }
 
-// rejectedBefore is why the run cannot begin, if ctx has ended because of that: an agent that rejects exits, and srun then ends the others.
-// This agent may still be waiting for Exchange. nil: that is not why.
+// rejectedBefore is the reason why the run cannot begin, if ctx has ended because of it: an agent that rejects exits, and srun then
+// ends the others, of which this one may still be waiting for Exchange. It is nil if ctx has ended for another reason.
 func (r *Rendezvous) rejectedBefore(ctx context.Context) error {
 	why, _ := r.whyImpossible(r.membership.count())
 	if _, rejects := errors.AsType[*Rejection](why); rejects && signalOfPerson(ctx) == nil {
@@ -227,7 +226,7 @@ func (r *Rendezvous) rejectedBefore(ctx context.Context) error {
 	return nil
 }
 
-// interruption is why the caller does not want to wait for other agents any more; nil: it does.
+// interruption is the cause with which the caller ended ctx, or the missing agents if ctx's deadline has passed.
 func (r *Rendezvous) interruption(ctx context.Context) error {
 	if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -235,24 +234,25 @@ func (r *Rendezvous) interruption(ctx context.Context) error {
 	return r.missingError()
 }
 
-// whyImpossible says why the run cannot begin any more, and how long to wait before that is the last word; nil: it can.
+// whyImpossible returns why the run cannot begin any more, and how long to wait before that is final. It returns nil if the run can
+// begin.
 func (r *Rendezvous) whyImpossible(able int, rejecting []joinRequest) (why error, wait time.Duration) {
 	c := r.cfg
 	possible := max(able, c.Count-len(rejecting)) // more may have come than there are places
 	if c.Reject != nil || possible < c.MinCount {
 		if able < possible {
-			wait = c.rejectWait() // for the others to come, and hear it
+			wait = c.rejectWait() // for the others to come, and receive the reason
 		}
 		return rejectionOfAll(rejecting), wait
 	}
 	if lost := r.membership.firstLost(); lost != nil && c.MinCount == c.Count {
-		// It may have been told to stop, and this agent be told a moment later.
+		// It may have been stopped by a signal that reaches this agent a moment later.
 		return &LostError{Agent: lost.Index, Host: lost.Host, Why: lost.why}, SignalDelay
 	}
 	return nil, 0
 }
 
-// missingError is the error where too few agents came in time.
+// missingError is the error if too few agents came in time.
 func (r *Rendezvous) missingError() error {
 	c := r.cfg
 	able, rejecting := r.membership.count()
@@ -267,7 +267,7 @@ func (r *Rendezvous) missingError() error {
 	return &NotMetError{err, r.named().savedTries(r.membership.missing())}
 }
 
-// missing says who has not come.
+// missing describes the agents that have not come.
 func (r *Rendezvous) missing() string {
 	if r.cfg.Endpoint != "" { // they get their numbers when they come
 		able, rejecting := r.membership.count()
@@ -276,7 +276,7 @@ func (r *Rendezvous) missing() string {
 	return r.named().describe(r.membership.missing())
 }
 
-// named is the configuration with the agents' nodes, as far as the layout tells them.
+// named is the configuration with the names of the agents' nodes, as far as AgentsPerNode and the agents that came reveal them.
 func (r *Rendezvous) named() Config {
 	c := r.cfg
 	if len(c.Hosts) == 0 && len(c.AgentsPerNode) > 0 {
@@ -305,12 +305,13 @@ func (r *Rendezvous) begin(ctx context.Context, attempt int, deadline time.Time)
 	return r.Publish(ctx, l)
 }
 
-// Finish tells everybody who is here, and who still comes, that there is no other round.
+// Finish tells all agents that are connected, and those that still come, that no other round follows.
 func (r *Rendezvous) Finish(v rundir.Verdict) {
 	r.closeAdmission(assignment{Over: &LastWord{Verdict: v}})
 }
 
-// closeAdmission gives everybody who is here, and who still comes, the last word, and a moment to read it.
+// closeAdmission gives all agents that are connected, and those that still come, the final answer, and the former a moment to read
+// it.
 func (r *Rendezvous) closeAdmission(answer assignment) {
 	for _, p := range r.membership.close(answer) {
 		r.assign(p, answer)
@@ -318,26 +319,26 @@ func (r *Rendezvous) closeAdmission(answer assignment) {
 	r.membership.waitGone(LastWordWait)
 }
 
-// assign tells a participant its number, or that there is no place for it.
+// assign sends a participant its number, or that it cannot take part.
 func (r *Rendezvous) assign(p *Participant, s assignment) {
 	if err := SetJSON(r.ctx, r.store, fmt.Sprintf(keyAssignment, p.nonce), s); err != nil && r.ctx.Err() == nil {
-		r.cfg.Log.Warn("another agent cannot be told its place", "host", r.membership.nodeOf(p), "error", err)
+		r.cfg.Log.Warn("could not send another agent its number", "host", r.membership.nodeOf(p), "error", err)
 	}
 }
 
-// serveParticipant is agent 0's part for one other agent, as long as its connection lives.
+// serveParticipant is agent 0's part for one other agent, for as long as its connection lives.
 func (r *Rendezvous) serveParticipant(p *Participant) {
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel()
 	r.tasks.Go(func() { r.receiveJoin(ctx, p) })
 	r.watchHeartbeat(ctx, p)
 	for _, key := range []string{keyJoin, keyAssignment, keyHeartbeat, keyDismissal} {
-		// An error means that the run is over, and the store with it.
+		// An error means that the run is over, and the store closed with it.
 		_, _ = r.store.Delete(r.ctx, fmt.Sprintf(key, p.nonce))
 	}
 }
 
-// receiveJoin hears what a participant is.
+// receiveJoin receives a participant's description of itself, and answers it.
 func (r *Rendezvous) receiveJoin(ctx context.Context, p *Participant) {
 	j, err := GetJSON[joinRequest](ctx, r.store, fmt.Sprintf(keyJoin, p.nonce))
 	if ctx.Err() != nil {
@@ -348,7 +349,7 @@ func (r *Rendezvous) receiveJoin(ctx context.Context, p *Participant) {
 		return
 	}
 	r.cfg.compareClocks(j)
-	if j.Rejects != nil && r.cfg.MinCount < r.cfg.Count { // else it is why the run ends
+	if j.Rejects != nil && r.cfg.MinCount < r.cfg.Count { // otherwise the run ends, and says why
 		r.cfg.Log.Warn("another agent cannot take part", "why", j.Rejects.Message)
 	}
 	if answer := r.membership.join(p, j); answer != nil {
@@ -358,22 +359,22 @@ func (r *Rendezvous) receiveJoin(ctx context.Context, p *Participant) {
 	r.cfg.Log.Debug("an agent came", "host", j.Host)
 }
 
-// Index is this agent's number, which agent 0 may have given it.
+// Index is this agent's number. It may have got it from agent 0.
 func (r *Rendezvous) Index() int { return r.cfg.Index }
 
-// Secret is what the agents of the run share. Agent 0 may have made it.
+// Secret is the secret that the agents of the run share. Agent 0 may have generated it.
 func (r *Rendezvous) Secret() auth.Secret { return r.cfg.Secret }
 
-// WorkerAddr is where this node's workers can be reached.
+// WorkerAddr is the address at which this node's workers can be reached.
 func (r *Rendezvous) WorkerAddr() string { return r.workerAddr }
 
-// Agent0Addr is the address by which agent 0 was reached from here; "": nobody had to.
+// Agent0Addr is the address by which agent 0 was reached from this node; "": nobody needed it.
 func (r *Rendezvous) Agent0Addr() string { return r.agent0Addr }
 
-// Store is the store that the agents of the run have in common.
+// Store is the store that the agents of the run share.
 func (r *Rendezvous) Store() store.Store { return r.store }
 
-// Close ends this agent's part; it returns when nothing of it runs any more.
+// Close ends this agent's part. When it returns, all its goroutines have ended.
 func (r *Rendezvous) Close() error {
 	r.cancel()
 	err := errors.Join(r.services.close(), r.closer())
@@ -384,17 +385,17 @@ func (r *Rendezvous) Close() error {
 	return err
 }
 
-// binding is what agents prove to each other.
+// binding is what agents prove to each other that they belong to.
 func (c Config) binding() auth.Binding {
 	return auth.Binding{Run: c.RunID, Attempt: c.Attempt, Role: "agents"}
 }
 
-// workerBinding is what ddpbatch's own workers prove to their store (package mpi).
+// workerBinding is the same for ddpbatch's own workers and their store (package mpi).
 func (c Config) workerBinding(attempt int) auth.Binding {
 	return auth.Binding{Run: c.RunID, Attempt: attempt, Role: "store"}
 }
 
-// newNonce names one connection, and keeps it apart from all others.
+// newNonce returns a name for one connection that no other has.
 func newNonce() string {
 	var nonce [8]byte
 	rand.Read(nonce[:]) // never returns an error (crypto/rand)
@@ -415,21 +416,21 @@ func SetJSON(ctx context.Context, s store.Store, key string, v any) error {
 	return s.Set(ctx, key, text)
 }
 
-// GetJSON waits until another agent has set a key of the agents' store, and returns what it holds.
+// GetJSON waits until another agent has set a key of the agents' store, and returns its value.
 func GetJSON[T any](ctx context.Context, s store.Store, key string) (v T, err error) {
 	text, err := s.Get(ctx, key)
 	if err != nil {
 		return v, err
 	}
 	if err := json.Unmarshal(text, &v); err != nil {
-		return v, fmt.Errorf("read what another agent said in %s: %w", key, err)
+		return v, fmt.Errorf("read another agent's value of %s: %w", key, err)
 	}
 	return v, nil
 }
 
-const sayInterval = 10 * time.Second // between two lines that say who is waited for
+const sayInterval = 10 * time.Second // between two log lines about a wait
 
-// sayEvery calls say now and then, with the time since, until the returned function is called.
+// sayEvery calls say every sayInterval, with the time since the first call, until the returned function is called.
 func (c Config) sayEvery(say func(since time.Duration)) (stop func()) {
 	begun := time.Now()
 	ended, stopped := make(chan struct{}), make(chan struct{})

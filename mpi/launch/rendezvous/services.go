@@ -10,10 +10,10 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// services are what agent 0 has for the workers of one round.
+// services are what agent 0 provides for the workers of one round.
 type services struct {
-	servers []*store.Server // that they meet in
-	claim   io.Closer       // of the MASTER_PORT that was chosen for them; nil: they were given one
+	servers []*store.Server // the stores in which they meet
+	claim   io.Closer       // of the MASTER_PORT that was chosen for them; nil: the user gave one
 }
 
 func (s *services) close() error {
@@ -28,7 +28,7 @@ func (s *services) close() error {
 	return errors.Join(errs...)
 }
 
-// serveWorkers begins the services of a round and decides its ports. Those of the round before have ended.
+// serveWorkers begins the services of a round and decides its ports. The services of the round before have ended.
 func (r *Rendezvous) serveWorkers(lay *Layout) error {
 	c := r.cfg
 	if c.Builtin {
@@ -51,8 +51,9 @@ func (r *Rendezvous) serveWorkers(lay *Layout) error {
 	return l.close() // the worker of rank 0 is to bind it
 }
 
-// serveTorch serves PyTorch's TCPStore at MASTER_PORT. Its wire knows no proof, so it is on the job's interface
-// alone, whose address is the workers' MASTER_ADDR then: a name may mean another one on this machine than on the others.
+// serveTorch serves PyTorch's TCPStore at MASTER_PORT. Its protocol has no means of proof, so it is served on the job's interface
+// only. That interface's address is the workers' MASTER_ADDR then: a name may resolve to another address on this machine than on
+// the others.
 func (r *Rendezvous) serveTorch(lay *Layout) error {
 	l, err := r.listenAtMasterPort(lay, lay.Listen)
 	if err != nil {
@@ -69,8 +70,9 @@ func (r *Rendezvous) serve(l listeners, cfg store.ServerConfig) {
 	r.services.servers = append(r.services.servers, store.ServeAll(l, cfg))
 }
 
-// listenAtMasterPort listens on what the workers of a round get as MASTER_PORT: the port that was given, or one that is free now and was
-// no round's before, since what is left of the workers before may still hold or dial that. It is claimed until the round ends.
+// listenAtMasterPort listens on what the workers of a round get as MASTER_PORT: the given port, or one that is free now and that no
+// round had before, since workers left over from the round before may still hold or dial that one. The port stays claimed until the
+// round ends.
 func (r *Rendezvous) listenAtMasterPort(lay *Layout, host string) (listeners, error) {
 	c := r.cfg
 	if c.MasterPort != 0 { // claimed for the whole run
@@ -81,7 +83,7 @@ func (r *Rendezvous) listenAtMasterPort(lay *Layout, host string) (listeners, er
 		return l, nil
 	}
 	if !c.TorchStore {
-		host = "" // what other programs bind is free, whatever the address
+		host = "" // a worker may bind it at any address
 	}
 	var ports []int
 	if lay.Round == 0 {
@@ -98,7 +100,7 @@ func (r *Rendezvous) listenAtMasterPort(lay *Layout, host string) (listeners, er
 	return l, nil
 }
 
-// claimMasterPort holds a MASTER_PORT that was given for as long as the run lasts. nil: no port was given.
+// claimMasterPort holds the given MASTER_PORT for as long as the run lasts. It returns nil if no port was given.
 func (c Config) claimMasterPort() (io.Closer, error) {
 	if c.MasterPort == 0 {
 		return nil, nil
@@ -107,11 +109,11 @@ func (c Config) claimMasterPort() (io.Closer, error) {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return nil, fmt.Errorf("the workers' MASTER_PORT is to be %d, which another run on this machine was given, too: "+
-			"give each run a --master-port of its own, or, on one node or under Slurm, leave it out, and a free one is taken", c.MasterPort)
+			"give each run its own --master-port, or, on one node or under Slurm, leave it out, and a free one is taken", c.MasterPort)
 	case err != nil:
 		return nil, err
 	}
-	if c.TorchStore { // which is at one address, see serveTorch
+	if c.TorchStore { // it listens at one address, see serveTorch
 		return claim, nil
 	}
 	l, err := listenOn([]string{c.masterHost()}, c.MasterPort)
@@ -123,11 +125,11 @@ func (c Config) claimMasterPort() (io.Closer, error) {
 
 func (c Config) masterPortTaken(err error) error {
 	return fmt.Errorf("the workers' MASTER_PORT is to be %d, which cannot be listened on (%w): "+
-		"end who has it (ss -tanp shows who), or give another --master-port", c.MasterPort, err)
+		"end the program that has it (ss -tanp shows which), or give another --master-port", c.MasterPort, err)
 }
 
-// masterHost is where the worker of rank 0 may bind MASTER_PORT: as a rule on all addresses, whatever MASTER_ADDR says, but the pretend
-// nodes of one machine have an address each.
+// masterHost is where the worker of rank 0 may bind MASTER_PORT. Usually that is all addresses, whatever MASTER_ADDR says; each
+// simulated node of one machine has its own.
 func (c Config) masterHost() string {
 	if c.OneMachine {
 		return c.MasterAddr

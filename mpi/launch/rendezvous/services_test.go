@@ -239,7 +239,7 @@ func TestMasterPortOfAnotherUser(t *testing.T) {
 	}
 }
 
-// givenPort is one that nobody else gets before the test ends, at any address.
+// givenPort returns a port that no other test gets before the test ends, at any address.
 func givenPort(t testing.TB) int {
 	t.Helper()
 	return testkit.FreePorts(t, 1)

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	maxRows   = 32  // agents of which agent 0 tells what they tried
+	maxRows   = 32  // agents whose tries agent 0 shows
 	maxTries  = 32  // addresses of each
-	maxReason = 200 // bytes of what went wrong at one
+	maxReason = 200 // bytes of an address's error
 )
 
-// NotMetError is why agents did not meet, and what those tried that did not get through.
+// NotMetError is the reason why agents did not meet, with the addresses that were tried.
 type NotMetError struct {
 	err  error
 	Rows []reach.AgentTries
@@ -33,7 +33,7 @@ func (e *NotMetError) Error() string {
 
 func (e *NotMetError) Unwrap() error { return e.err }
 
-// tries is what this agent has tried so far. Ports of one host where the same went wrong are one line.
+// tries lists what this agent has tried so far. Ports of one host with the same error are one entry.
 func (d *dialer) tries() reach.AgentTries {
 	row := reach.AgentTries{From: d.cfg.Host}
 	hosts := make(map[[2]string]int)
@@ -44,7 +44,7 @@ func (d *dialer) tries() reach.AgentTries {
 	for _, try := range d.race.Tries() {
 		if try.Addr == d.savedPortAddr() {
 			if try.Err == "" || try.Err == errNoSavedPort.Error() {
-				continue // there is nothing to try
+				continue // no port was saved that could be tried
 			}
 			try.Addr = cmp.Or(leftTo, try.Addr)
 		}
@@ -68,7 +68,7 @@ func (d *dialer) tries() reach.AgentTries {
 	return row
 }
 
-// saveTries leaves word for agent 0, which may be all that is ever heard of this agent.
+// saveTries saves the tries for agent 0, which may never receive anything else from this agent.
 func (c Config) saveTries(row reach.AgentTries) {
 	if c.RunDir == nil || c.Index < 0 {
 		return
@@ -78,24 +78,24 @@ func (c Config) saveTries(row reach.AgentTries) {
 		err = c.RunDir.WriteReach(c.Attempt, c.Index, text)
 	}
 	if err != nil {
-		c.Log.Warn("what this agent tried cannot be left for agent 0", "error", err)
+		c.Log.Warn("could not save for agent 0 what this agent tried", "error", err)
 	}
 }
 
-// removeTries takes the word back: this agent has got through.
+// removeTries removes the saved tries: this agent has got through.
 func (c Config) removeTries() {
 	if c.RunDir == nil {
 		return
 	}
 	if err := c.RunDir.RemoveReach(c.Attempt, c.Index); err != nil {
-		c.Log.Warn("what this agent tried cannot be removed", "error", err)
+		c.Log.Warn("could not remove the record of what this agent tried", "error", err)
 	}
 }
 
-// savedTries is what agents have left that did not come. Anybody may have written it.
+// savedTries returns the tries that agents which did not come have saved. Anybody may have written them.
 func (c Config) savedTries(agents []int) []reach.AgentTries {
 	if c.RunDir == nil {
-		return nil // they show it themselves
+		return nil // they show their tries themselves
 	}
 	var rows []reach.AgentTries
 	for _, index := range agents[:min(len(agents), maxRows)] {
@@ -112,7 +112,7 @@ func (c Config) savedTries(agents []int) []reach.AgentTries {
 	return rows
 }
 
-// savedPort is what agent 0 writes to its own file in reach/, where every other agent writes what it has tried.
+// savedPort is what agent 0 writes to its file in reach/, where each other agent saves its tries.
 type savedPort struct {
 	Port int `json:"port"`
 }
@@ -125,10 +125,10 @@ func (c Config) savePort(port int) error {
 	return c.RunDir.WriteReach(c.Attempt, 0, text)
 }
 
-// errNoSavedPort: agent 0 has left no port, as a rule because it listens at one of those that all know.
-var errNoSavedPort = errors.New("agent 0 tells of no other port")
+// errNoSavedPort means that agent 0 has not saved a port, usually because it listens at one that all agents know.
+var errNoSavedPort = errors.New("agent 0 has not saved another port")
 
-// savedPort is the port that agent 0 has left. Whoever may have written it: an agent proves itself there.
+// savedPort is the port that agent 0 has saved. Anybody may have written it, but both sides prove themselves there.
 func (c Config) savedPort() (int, error) {
 	text, err := c.RunDir.Reach(c.Attempt, 0)
 	if errors.Is(err, fs.ErrNotExist) {
