@@ -72,7 +72,7 @@ exec "$@"
 		want  []string
 	}{
 		{"another node's name", "none", []string{misnamed}, nil, 124,
-			[]string{"n1 resolves to 127.0.1.1 on n2, which is n2 itself and no other node", "127.0.1.1: connect: connection refused",
+			[]string{"n1 resolves to 127.0.1.1 on n2, which is n2 itself and not another node", "127.0.1.1: connect: connection refused",
 				"missing: agent 1 (n2)"}},
 		{"another node's name, not needed", "pmi2", []string{misnamed}, nil, 0, nil},
 		{"a task that ends", "pmi2", []string{silent}, nil, 124,

@@ -37,7 +37,7 @@ func TestBadMetricsKeysAreFaults(t *testing.T) {
 		`metrics_dir = "prom"`:     `launch.metrics_dir must be an absolute path, or "" for none, not the text "prom"`,
 		`metrics_listen = 9400.5`:  `launch.metrics_listen must be a port, or an address with one in quotes, not 9400.5`,
 		`metrics_listen = 80`:      `launch.metrics_listen: "80" has a port below 1024, which only root may listen at`,
-		`metrics_listen = ":9400"`: `launch.metrics_listen: ":9400" is no place to listen at: ` + places,
+		`metrics_listen = ":9400"`: `launch.metrics_listen: cannot listen at ":9400": ` + places,
 
 		`metrics_dir = "/var/lib/prom"`: "", `metrics_dir = ""`: "", `metrics_listen = ""`: "",
 		`metrics_listen = 0`: "", `metrics_listen = "9400"`: "", `metrics_listen = "[::]:9400"`: "",
@@ -50,7 +50,8 @@ func TestBadMetricsKeysAreFaults(t *testing.T) {
 	}
 }
 
-const places = `write a port, 9400, for who asks on the same node, or an IP address with one, "0.0.0.0:9400" for all networks`
+const places = `write a port such as 9400, to be reached on the same node only, ` +
+	`or an IP address with a port, such as "0.0.0.0:9400" for all networks`
 
 // A part of the job that says only its first fault is heard, too.
 func TestErrorThatIsNotJoinedIsAFault(t *testing.T) {

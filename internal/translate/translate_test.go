@@ -255,7 +255,7 @@ func TestBadScriptsAreRefused(t *testing.T) {
 		{"#!/bin/bash\necho 'a\nsrun x\n", "line 2: no shell can read it"},
 		{"#!/bin/bash\n#SBATCH --nodes\nsrun x\n", "line 2: --nodes needs a value|line 2: \"--nodes\" needs a value"},
 		{"#!/bin/bash\n#SBATCH -N 2 x\nsrun x\n", "line 2: sbatch refuses"},
-		{"#!/bin/bash\n\nsrun torchrun --nproc-per-node many x.py\n", `line 3: torchrun: --nproc-per-node: "many" is no number of workers`},
+		{"#!/bin/bash\n\nsrun torchrun --nproc-per-node many x.py\n", `line 3: torchrun: --nproc-per-node: "many" is not a number of workers`},
 		{"#!/bin/bash\nsrun torchrun --nproc-per-node 2\n", "line 2: torchrun: no script follows its flags"},
 		{"#!/bin/bash\nsrun torchrun --nprok 2 x.py\n", "line 2: torchrun: run has no flag --nprok; try "},
 		{"#!/bin/bash\nsrun -N 2\n", "line 2: no program follows srun's options"},

@@ -13,10 +13,10 @@ import (
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
-// unanswered is what a name service says that does not find a name.
+// unanswered is the answer of a name service that does not find a name.
 func unanswered(why string) error { return &net.DNSError{Err: why, Name: "n9"} }
 
-// A name that nobody knows may be known soon; who waited in vain says what was tried.
+// A name that is not known yet may be known soon. An agent that waits in vain reports what it tried.
 func TestUnknownEndpointIsAskedForAgain(t *testing.T) {
 	for _, test := range []struct {
 		name    string

@@ -23,7 +23,7 @@ const (
 	defaultWarnSignal  = syscall.SIGUSR2
 )
 
-// The groups of AgentConfig, and what else a caller needs of the packages that take part in a run.
+// The groups of AgentConfig, and other types that a caller needs of the packages below this one.
 type (
 	Identity    = rendezvous.Identity
 	World       = rendezvous.World
@@ -38,7 +38,7 @@ type (
 	JobEnd      = supervise.JobEnd
 	Streams     = supervise.Streams
 
-	// SignalError is the cause with which the caller cancels Run's context when the agent got a signal that means stop.
+	// SignalError is the cause with which the caller cancels Run's context when the agent gets a signal to stop.
 	SignalError = rendezvous.SignalError
 )
 
@@ -48,17 +48,17 @@ const MaxOffer = rendezvous.MaxOffer
 // LocalRankMacro stands for a worker's LOCAL_RANK in the arguments of its command, as torchrun has it.
 const LocalRankMacro = supervise.LocalRankMacro
 
-// PortRanges are where ports are taken from, see rendezvous.PortRanges.
+// PortRanges are the ranges that ports are taken from, see rendezvous.PortRanges.
 type PortRanges = rendezvous.PortRanges
 
-// ParsePorts reads ranges of ports, as "61000-65535".
+// ParsePorts reads ranges of ports, such as "61000-65535".
 func ParsePorts(text string) (PortRanges, error) { return rendezvous.ParsePorts(text) }
 
-// Ports lists up to n of the usual ports in an order that the seed decides, see rendezvous.PortRanges.
+// Ports lists up to n ports of the default ranges, in an order that the seed decides, see rendezvous.PortRanges.
 func Ports(seed string, n int) []int { return rendezvous.Ports(seed, n) }
 
-// AgentConfig is what one agent needs to know. All agents of a run have the same, but for their numbers, hosts and ranks,
-// DialOnly, what asks Slurm, Warn, Reject and where output goes.
+// AgentConfig configures one agent. All agents of a run have the same configuration, except for numbers, hosts and ranks,
+// DialOnly, the functions that ask Slurm, Warn, Reject, and where output goes.
 type AgentConfig struct {
 	Identity   // which run this is
 	World      // which agent this is, and which ranks are its own
@@ -67,12 +67,12 @@ type AgentConfig struct {
 	Workers    // what the workers run
 	Devices    // which cores and GPUs they get
 	Limits     // how long they may take
-	NodeChecks // of the node, before they are started
-	JobEnd     // when the job ends, and how workers are warned of it
+	NodeChecks // what is checked on the node before they are started
+	JobEnd     // when the job ends, and how workers are warned before
 	Streams    // where their output goes
 
 	Policy recovery.Policy // what follows a failure
-	Log    *slog.Logger    // nil: nowhere
+	Log    *slog.Logger    // nil: log nothing
 }
 
 // rendezvousConfig is the part that the rendezvous needs.
@@ -92,8 +92,8 @@ func (c AgentConfig) supervisorConfig() supervise.Config {
 	}
 }
 
-// RankEnviron lists torchrun's variables, as NAME=value, for a rank that no agent starts: the
-// task of an srun that is itself the rank with these numbers. Of c it needs MasterAddr, RunID and Restarts.
+// RankEnviron lists torchrun's variables, as NAME=value, for a rank that is not started by an agent: the
+// task of an srun that is itself the rank with these numbers. It uses only MasterAddr, RunID and Restarts of c.
 func (c AgentConfig) RankEnviron(n RankNumbers, masterPort int) []string {
 	return c.supervisorConfig().RankEnviron(n, masterPort)
 }
@@ -133,27 +133,27 @@ func (c AgentConfig) withDefaults() (AgentConfig, error) {
 func (c AgentConfig) check() error {
 	switch {
 	case c.Count < 1 || c.Index >= c.Count || c.Index < 0 && c.Endpoint == "":
-		return errors.New("there is no such agent")
+		return errors.New("an agent's number must be below their count, and not negative unless there is an endpoint")
 	case c.MinCount < 0 || c.MinCount > c.Count:
-		return fmt.Errorf("the run cannot go on with %d agents or more", c.MinCount)
+		return fmt.Errorf("the fewest agents must be between 1 and %d, got %d", c.Count, c.MinCount)
 	case len(c.Local) > 0 && (c.Index < 0 || c.MinCount != 0 && c.MinCount != c.Count):
-		return errors.New("ranks that are fixed beforehand need every agent, and a number for each")
+		return errors.New("with ranks that are fixed beforehand, every agent must come, and have a number")
 	case c.Host == "":
-		return errors.New("the node has no name")
+		return errors.New("the node's name is missing")
 	case len(c.Command) == 0 || c.Command[0] == "":
-		return errors.New("there is no command to run")
+		return errors.New("the workers' command is missing")
 	case c.MasterPort < 0 || c.MasterPort > 65535:
 		return fmt.Errorf("master port %d is not between 1 and 65535", c.MasterPort)
 	case c.Exchange != nil && (c.Index < 0 || c.MinCount != 0 && c.MinCount != c.Count):
-		return errors.New("agents that exchange a word before they meet have numbers, and all of them come")
+		return errors.New("with Exchange, every agent must come, and have a number")
 	case c.Count > 1 && c.Index >= 0 && (c.MasterAddr == "" || len(c.Ports) == 0 && c.Exchange == nil):
-		return errors.New("several agents need the address of agent 0 and ports to meet at")
+		return errors.New("several agents need the address of agent 0, and ports to meet at")
 	case len(c.Hosts) != 0 && len(c.Hosts) != c.Count:
-		return fmt.Errorf("%d hosts are named", len(c.Hosts))
+		return fmt.Errorf("%d hosts are named, but each agent needs one", len(c.Hosts))
 	case c.Attempt < 0 || c.RunDir != nil && c.Attempt == 0:
-		return errors.New("a run directory needs a claimed attempt")
+		return errors.New("a run directory needs a claimed attempt, from 1")
 	case c.Grace < 0 || c.TermGrace < 0 || c.JoinTimeout < 0 || c.LastCall < 0:
-		return errors.New("a time limit is negative")
+		return errors.New("time limits must not be negative")
 	}
 	return c.checkWorkers()
 }
@@ -161,17 +161,17 @@ func (c AgentConfig) check() error {
 func (c AgentConfig) checkWorkers() error {
 	if len(c.Local) == 0 {
 		if c.Nproc < 1 || c.Nproc > rendezvous.MaxWorld {
-			return fmt.Errorf("%d workers on this node: at least one is needed", c.Nproc)
+			return fmt.Errorf("the number of workers on this node must be between 1 and %d, got %d", rendezvous.MaxWorld, c.Nproc)
 		}
 		return nil
 	}
 	if c.Nproc != 0 {
-		return errors.New("the number of workers is given twice")
+		return errors.New("the number of workers is given twice, in Nproc and in Local")
 	}
 	for _, p := range c.Local {
 		if p.WorldSize < 1 || p.WorldSize > rendezvous.MaxWorld || p.Rank < 0 || p.Rank >= p.WorldSize ||
 			p.LocalRank < 0 || p.LocalRank >= p.LocalWorldSize || p.NodeRank < 0 || p.NodeRank >= p.Nodes {
-			return fmt.Errorf("there is no such place in the world: %+v", p)
+			return fmt.Errorf("a worker's numbers are out of range: %+v", p)
 		}
 	}
 	return nil

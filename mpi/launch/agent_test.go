@@ -34,7 +34,7 @@ func TestConfigReachesItsParts(t *testing.T) {
 	}
 }
 
-// Agents come when they have checked their nodes, which may take some as long as it may.
+// Agents come when they have checked their nodes, which may take any of them as long as the limit allows.
 func TestChecksAreNoPartOfTheTimeToMeet(t *testing.T) {
 	checks := [][]string{{"nhc"}}
 	for _, tc := range []struct{ join, limit, want time.Duration }{
@@ -53,7 +53,7 @@ func TestChecksAreNoPartOfTheTimeToMeet(t *testing.T) {
 	}
 }
 
-// settable tells whether fill can set a field of a type.
+// settable reports whether fill can set a field of a type.
 func settable(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Int, reflect.Int64, reflect.String, reflect.Bool:
@@ -64,7 +64,7 @@ func settable(t reflect.Type) bool {
 	return false
 }
 
-// fill sets all fields that are settable to values unlike one another.
+// fill sets all settable fields to different values.
 func fill(v reflect.Value, n *int64) {
 	for i := range v.NumField() {
 		f := v.Field(i)

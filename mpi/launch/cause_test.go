@@ -17,7 +17,7 @@ const (
 		lacksTorch + `" >&2; exit 1`
 )
 
-// What no restart mends is not started again, whatever max_restarts allows; the verdict and the report say what was wrong, and what to do.
+// A failure that no restart mends causes no restart, whatever max_restarts allows. Verdict and report say what was wrong and what to do.
 func TestNoRestartMendsAMissingModule(t *testing.T) {
 	w := ranksDo(t, noTorch, "ended 0; "+lostPeer)
 	v := w.agree(w.run())
@@ -41,7 +41,7 @@ func TestNoRestartMendsAMissingModule(t *testing.T) {
 	}
 }
 
-// The same traceback twice before the first step is the last; another one each time is not.
+// The same traceback twice before the first step ends the run. A different one each time does not.
 func TestSameTracebackTwiceIsTheLast(t *testing.T) {
 	raise := func(line string) string {
 		return `printf 'Traceback (most recent call last):\n  File "train.py", line %s, in <module>\n    main()\nKeyError: lr\n' ` +
@@ -62,7 +62,7 @@ func TestSameTracebackTwiceIsTheLast(t *testing.T) {
 	}
 }
 
-// A node whose rank says that its hardware failed is the cause. It has no part in the restart where the others are enough for the run.
+// A node whose rank reports that its hardware failed is the cause. It is left out of the restart if the others are enough for the run.
 func TestFailedNodeIsLeftOut(t *testing.T) {
 	for name, test := range map[string]struct{ least, left int }{"the others are enough": {1, 1}, "all are needed": {2, 2}} {
 		t.Run(name, func(t *testing.T) {

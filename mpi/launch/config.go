@@ -21,28 +21,28 @@ type Config struct {
 	Check        [][]string `json:"check,omitempty"`   // commands that must exit with 0 on a node before its workers are started
 	Mode         string     `json:"mode"`              // "agent": one task a node | "task": one task a rank
 	MaxRestarts  int        `json:"max_restarts"`
-	MinNodes     int        `json:"min_nodes,omitempty"` // the fewest nodes to go on with where others are lost; 0: all
+	MinNodes     int        `json:"min_nodes,omitempty"` // the fewest nodes to go on with after others are lost; 0: all
 	Interface    string     `json:"interface,omitempty"` // see reach.ParseInterface; "": the one that routes to the peer
-	// that agents take, see ParsePorts; "": Slurm's SrunPortRange, or the usual ones
+	// Ports are those that agents take, see ParsePorts; "": Slurm's SrunPortRange, or the default ranges.
 	Ports string `json:"ports,omitempty"`
-	// "USR2" and the like: forwarded before a stop, to workers that have a handler
+	// WarnSignal ("USR2" and the like) is sent before a stop to workers that have a handler for it.
 	WarnSignal string `json:"warn_signal"`
-	// of the lines of a command's ranks, where there are several (output.Config); "": none
+	// Prefix begins the lines of a command's ranks, if there are several (output.Config); "": no prefix.
 	Prefix     string        `json:"prefix"`
 	Grace      time.Duration `json:"grace"`                 // between TERM and KILL
-	Hang       time.Duration `json:"hang"`                  // workers without a sign of life for so long hang; 0: never
+	Hang       time.Duration `json:"hang"`                  // after so long without a sign of life, workers count as hung; 0: never
 	GPUs       string        `json:"gpus"`                  // what each worker sees: "auto" | "all" | "one"
-	TorchStore *bool         `json:"torch_store,omitempty"` // serve PyTorch's store at MASTER_PORT; nil: where the command is Python
-	// run on the first node when nothing follows the run's end by itself; empty: none
+	TorchStore *bool         `json:"torch_store,omitempty"` // serve PyTorch's store at MASTER_PORT; nil: if the command is Python
+	// OnEnd runs on the first node when the run has ended and nothing follows by itself; empty: nothing runs.
 	OnEnd []string `json:"on_end,omitempty"`
-	// torchrun's --numa-binding: "node" | "socket" | "exclusive" | "core-complex"; "": none
+	// NUMA is torchrun's --numa-binding: "node" | "socket" | "exclusive" | "core-complex"; "": workers are not bound.
 	NUMA string `json:"numa,omitempty"`
 
-	MetricsDir    string `json:"metrics_dir,omitempty"`    // a folder, where agent 0 writes how the run gets on; "": none
-	MetricsListen string `json:"metrics_listen,omitempty"` // where it answers who asks for that, see ParseListen; "": nowhere
+	MetricsDir    string `json:"metrics_dir,omitempty"`    // the folder where agent 0 writes the run's metrics; "": none
+	MetricsListen string `json:"metrics_listen,omitempty"` // where it serves them, see ParseListen; "": nowhere
 }
 
-// defaultHang is longer than a save of a large model, or the compilation before its first step, takes.
+// defaultHang is longer than a large model takes to save, or to compile before its first step.
 const defaultHang = 30 * time.Minute
 
 // Nproc says how many workers each node runs: one number, a list with one
@@ -52,13 +52,13 @@ type Nproc struct {
 	Word   string `json:"word,omitempty"`
 }
 
-// DefaultConfig is what a job gets that says nothing.
+// DefaultConfig is the configuration of a job whose file has no [launch] table.
 func DefaultConfig() Config {
 	return Config{NprocPerNode: Nproc{Counts: []int{1}}, Mode: "agent", WarnSignal: "USR2", Prefix: output.DefaultPrefix,
 		Grace: defaultGrace, Hang: defaultHang, GPUs: "auto"}
 }
 
-// Validate says what is wrong with the keys of [launch], each error beginning with its key.
+// Validate reports what is wrong with the keys of [launch]. Each error begins with its key.
 func (c Config) Validate() error {
 	var errs []error
 	if _, err := reach.ParseInterface(c.Interface); err != nil {
@@ -78,8 +78,8 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// ParseListen reads where agent 0 listens: a port of this machine alone, or an IP address with a port. 0 stands for any port that is free,
-// and "" for nowhere, which is the zero value.
+// ParseListen reads where agent 0 listens: a port, which only this machine reaches, or an IP address with a port. Port 0 stands for any
+// free port. "" stands for nowhere, and gives the zero value.
 func ParseListen(text string) (netip.AddrPort, error) {
 	if text == "" {
 		return netip.AddrPort{}, nil
@@ -90,18 +90,18 @@ func ParseListen(text string) (netip.AddrPort, error) {
 	}
 	switch {
 	case err != nil:
-		return at, fmt.Errorf(`%q is no place to listen at: write a port, 9400, for who asks on the same node, or an IP address with one, `+
-			`"0.0.0.0:9400" for all networks`, text)
+		return at, fmt.Errorf(`cannot listen at %q: write a port such as 9400, to be reached on the same node only, `+
+			`or an IP address with a port, such as "0.0.0.0:9400" for all networks`, text)
 	case at.Port() > 0 && at.Port() < lowestPort:
 		return at, fmt.Errorf("%q has a port below %d, which only root may listen at", text, lowestPort)
 	}
 	return at, nil
 }
 
-// lowestPort is the first that users may listen at.
+// lowestPort is the lowest port that users other than root may listen at.
 const lowestPort = 1024
 
-// ParseNproc reads torchrun's --nproc-per-node: a number, or gpu, cpu or auto.
+// ParseNproc reads the value of torchrun's --nproc-per-node: a number, or gpu, cpu or auto.
 func ParseNproc(text string) (Nproc, error) {
 	switch text {
 	case "gpu", "cpu", "auto":
@@ -111,15 +111,15 @@ func ParseNproc(text string) (Nproc, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > rendezvous.MaxWorld {
-		return Nproc{}, fmt.Errorf("%q is no number of workers: write a number from 1, gpu, cpu or auto", text)
+		return Nproc{}, fmt.Errorf("%q is not a number of workers: write a number from 1, gpu, cpu or auto", text)
 	}
 	return Nproc{Counts: []int{n}}, nil
 }
 
-// On is how many workers the node with the given index, which is this one, runs, from 1; far more than it has cores for are an error. The
-// words are worked out here, on the node: "gpu" is one worker for each GPU that lookup's variables show, or else that the machine has,
-// "cpu" one for each core that this process may use, and "auto" the first of these that there is; in a job of Slurm's, GPUs that it did not
-// give are none.
+// On returns how many workers the node with the given index, which is this node, runs. It is at least 1. Far more workers than the
+// node has cores for are an error. The words are worked out here, on the node: "gpu" is one worker for each GPU that lookup's
+// variables show, or that the machine has if they show none; "cpu" is one for each core that this process may use; and "auto" is
+// the first of these that exists. In a Slurm job that was given no GPUs, "auto" does not count the machine's.
 func (n Nproc) On(node int, lookup func(string) (string, bool)) (int, error) {
 	switch {
 	case n.Word == "" && len(n.Counts) == 1:
@@ -137,11 +137,11 @@ func (n Nproc) On(node int, lookup func(string) (string, bool)) (int, error) {
 }
 
 const (
-	manyWorkers  = 1024 // of one node; as many are taken for meant, whatever the machine
+	manyWorkers  = 1024 // of one node; up to so many are accepted on any machine
 	manyEachCore = 16
 )
 
-// checkCount refuses so many workers that the machine would be busy with their start alone: a slip of the pen.
+// checkCount refuses a number of workers so large that the machine could hardly start them: it must be a typing error.
 func checkCount(workers int) (int, error) {
 	if workers <= manyWorkers {
 		return workers, nil
@@ -151,8 +151,8 @@ func checkCount(workers int) (int, error) {
 		return 0, err
 	}
 	if most := max(manyWorkers, manyEachCore*machine.Cores()); workers > most {
-		return 0, fmt.Errorf("%d workers on this node are more than it can do with (%d cores; at most %d): write how many each node "+
-			"runs, not the whole world, or use more nodes",
+		return 0, fmt.Errorf("%d workers on this node are too many for its %d cores (at most %d): write how many each node "+
+			"runs, not the world size, or use more nodes",
 			workers, machine.Cores(), most)
 	}
 	return workers, nil

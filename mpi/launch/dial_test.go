@@ -18,7 +18,7 @@ import (
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
-// Agent 0 may come later than the others by seconds. What they left word of meanwhile is taken back.
+// Agent 0 may come seconds later than the others. They remove the tries that they have saved meanwhile.
 func TestAgent0IsLate(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	other := w.begin(t.Context(), 1)
@@ -66,7 +66,7 @@ func TestTwoJobsOnTheSamePortsFindTheirOwn(t *testing.T) {
 	}
 }
 
-// An agent with another secret than its run's hears so from agent 0, and ends; agent 0 tells once that it came.
+// Agent 0 refuses an agent with another secret than its run's, and that agent ends. Agent 0 logs once that it came.
 func TestAgentWithAnotherSecretEnds(t *testing.T) {
 	t.Parallel()
 	for name, w := range map[string]*world{"ports": newWorld(t, []int{1, 1}, "say", "x"), "told": newStep(t, 2, "say", "x"),
@@ -89,7 +89,7 @@ func TestAgentWithAnotherSecretEnds(t *testing.T) {
 				!strings.Contains(r.Message, "DDPBATCH_SECRET") {
 				t.Errorf("the agent with another secret ended with %+v", r)
 			}
-			testkit.Eventually(t, "agent 0 tells of it", func() bool { return strings.Contains(w.log.String(), auth.ErrUnproved.Error()) })
+			testkit.Eventually(t, "agent 0's warning", func() bool { return strings.Contains(w.log.String(), auth.ErrUnproved.Error()) })
 			cancel()
 			<-first
 			if n := strings.Count(w.log.String(), auth.ErrUnproved.Error()); n != 1 ||
@@ -100,7 +100,7 @@ func TestAgentWithAnotherSecretEnds(t *testing.T) {
 	}
 }
 
-// Another user's run of the same id has one of the ports; the own agent 0 comes later, to the next one.
+// Another user's run of the same id has one of the ports. The agent's own agent 0 comes later, to the next port.
 func TestAnotherRunOfTheSameIDIsNotJoined(t *testing.T) {
 	one, two := newWorld(t, []int{1, 1}, "say", "x"), newWorld(t, []int{1, 1}, "say", "x")
 	ports := []int{givenPort(t), givenPort(t)}
@@ -135,7 +135,7 @@ func awaitListener(t *testing.T, addr string) {
 	})
 }
 
-// newEndpointWorld is two agents that meet at an endpoint.
+// newEndpointWorld makes two agents that meet at an endpoint.
 func newEndpointWorld(t *testing.T) *world {
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	port := givenPort(t)
@@ -167,7 +167,7 @@ func TestAnotherRunHasTheEndpoint(t *testing.T) {
 	<-first
 }
 
-// foreign is a program that has the endpoint's port and is no agent: it takes every connection, and answers so.
+// foreign is a program other than an agent that has the endpoint's port. It accepts every connection, and calls answer with it.
 func foreign(t *testing.T, answer func(net.Conn)) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", rendezvous.Loopback+":0")
@@ -188,16 +188,16 @@ func foreign(t *testing.T, answer func(net.Conn)) net.Listener {
 
 func saysNothing(net.Conn) {}
 
-// hangsUp leaves what was sent unread, which the other side finds as a reset, or before anything was sent, as an end.
+// hangsUp closes the connection without reading. The other side finds a reset, or an end if it has sent nothing yet.
 func hangsUp(conn net.Conn) { conn.Close() }
 
-// Another program has the endpoint's port on the machine that is to have agent 0: a person hears so, and not only that nobody is there.
+// Another program has the endpoint's port on agent 0's machine. The error says so, and not only that agent 0 is not there.
 func TestEndpointIsTaken(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer func(net.Conn)
 		warns  string
 	}{
-		"by one that hangs up": {hangsUp, "somebody has agent 0's port and hangs up"},
+		"by one that hangs up": {hangsUp, "the program at agent 0's port hangs up"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // most of it is a pause
@@ -223,13 +223,13 @@ func TestEndpointIsTaken(t *testing.T) {
 				t.Errorf("it took %v", r.took)
 			}
 			if n := strings.Count(log.String(), tc.warns); n != 1 {
-				t.Errorf("%d lines tell of it while it goes on:\n%s", n, log.String())
+				t.Errorf("%d lines report it while it goes on:\n%s", n, log.String())
 			}
 		})
 	}
 }
 
-// isOfAnotherVersion answers as an agent 0 does that speaks another version of the protocol.
+// isOfAnotherVersion answers as an agent 0 with another version of the protocol does.
 func isOfAnotherVersion(conn net.Conn) {
 	if _, err := auth.ReadPreface(conn); err == nil {
 		conn.Write(auth.AppendPreface(nil, auth.Version+1))
@@ -237,8 +237,8 @@ func isOfAnotherVersion(conn net.Conn) {
 	conn.Close()
 }
 
-// Agents of different versions that meet say so in one sentence: which two, and what to do. Where agent 0 may still come to another port,
-// it is said at once in the log, and in the end.
+// Agents of different versions report that in one sentence: which versions, and what to do. If agent 0 may still come to another port,
+// the log says so at once, and the error at the end.
 func TestAgentsOfDifferentVersionsSaySo(t *testing.T) {
 	versions := fmt.Sprintf("the peer speaks version %d of ddpbatch's protocol, this side version %d: run the same build on every node",
 		auth.Version+1, auth.Version)
@@ -307,7 +307,7 @@ func TestAgent0ReportsAnotherVersionAtOnce(t *testing.T) {
 	<-first
 }
 
-// On another machine agent 0 may still come to the port, which it looks for until the time is over: each try has a limit of its own.
+// On another machine, agent 0 may still come to the port. The agent looks for it until the time is over; each try has its own limit.
 func TestSilentAddressElsewhereIsTriedAgain(t *testing.T) {
 	t.Parallel() // most of it is a pause
 	l := foreign(t, saysNothing)
@@ -331,6 +331,6 @@ func TestSilentAddressElsewhereIsTriedAgain(t *testing.T) {
 		t.Errorf("it tried %+v", try)
 	}
 	if n := strings.Count(log.String(), "nothing was proved within"); n != 1 || !strings.Contains(log.String(), l.Addr().String()) {
-		t.Errorf("%d lines tell of it:\n%s", n, log.String())
+		t.Errorf("%d lines report it:\n%s", n, log.String())
 	}
 }

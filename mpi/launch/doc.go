@@ -1,10 +1,10 @@
 // Package launch is the agent of one node: it starts the node's workers, watches
 // them, and stops all of them, on every node, when the first one fails anywhere.
 //
-// One agent runs on each node of a run (agent mode), or one for each rank where
-// Slurm starts the ranks (task mode). Agent 0 serves the control store that they meet
-// at; each of the others holds one connection to it, which carries what they
-// tell each other and whose end, or silence, tells that an agent is gone.
+// One agent runs on each node of a run (agent mode), or one for each rank if
+// Slurm starts the ranks (task mode). Agent 0 serves the control store. Each of
+// the others holds one connection to it. That connection carries all messages
+// between agents, and an agent is lost when it ends or falls silent.
 //
 //	verdict, err := launch.Run(ctx, launch.AgentConfig{
 //		Identity: launch.Identity{RunID: "demo", Secret: secret},
@@ -13,60 +13,59 @@
 //		Streams:  launch.Streams{Stdout: os.Stdout, Stderr: os.Stderr},
 //	})
 //
-// Package rendezvous brings the agents together and says who takes part; package supervise runs one round of the workers; package
-// recovery says what follows it. This package has them take turns.
+// Package rendezvous brings the agents together and decides who takes part. Package supervise runs one round of the workers. Package
+// recovery decides what follows a round. This package calls them in turn.
 //
 // # Rounds
 //
-// One start of all workers is a round. When all of them are gone, agent 0 finalizes how the round ended, and decides with package
-// recovery whether there is another one in the same job. Each round has an attempt of its own in the run directory, which fences off
-// what is left of the one before; a MASTER_PORT of its own; stores of its own for the workers; and keys of its own in the control
-// store. An attempt that another job has superseded meanwhile ends with 93.
+// A round begins with the start of all workers and ends when all of them have ended. Agent 0 then finalizes the round's verdict and
+// asks package recovery whether another round follows in the same job. Each round has its own attempt in the run directory, which fences
+// off whatever is left of earlier ones; its own MASTER_PORT; its own stores for the workers; and its own keys in the control store. An
+// attempt that another job has superseded ends with exit code 93.
 //
-// With MinCount the agents may become fewer, and more again: a round has the agents as members that are there when it begins. Those
-// that are lost have no part in the next one; those that come late, or come back, wait for it, and do not cause one. Ranks and node
-// ranks are contiguous over the members. Without agent 0 there is no other round.
+// With MinCount the number of agents may shrink and grow again. The members of a round are the agents that are present when it begins.
+// Lost agents are left out of the next round. Agents that come late, or come back, wait for the next round but do not cause one. Ranks
+// and node ranks are contiguous over the members. Once agent 0 is lost, no other round follows.
 //
 // # Guarantees
 //
-// Every agent returns the same verdict, the last round's: the first failure, stop or loss that was
-// published, by one compare-and-set in the store, or "done". Agent 0 has
-// written it to the run directory, durably, before any other agent returns.
-// Where agent 0 itself is lost, the others agree on that alone; where it hangs, each ends with what it
-// knows when the time for all workers to end is over.
+// Every agent returns the same verdict, the last round's: the first failure, stop or loss that was published, by one compare-and-set in
+// the store, or "done". Agent 0 has written it to the run directory, durably, before any other agent returns. If agent 0 itself is lost,
+// the others agree only on that. If it hangs, each of the others ends with what it knows once the time for all workers to end is over.
 //
-// Ten seconds of silence, on either side's own clock, are a loss: agent 0 goes on without the agent, or ends the round; an agent without
-// agent 0 may be the one that is cut off, and gives its workers five seconds.
+// An agent counts as lost after ten seconds of silence, measured on the other side's own clock. If another agent is lost, agent 0 goes on
+// without it or ends the round. An agent that loses agent 0 may itself be the one that is cut off, so it gives its workers five seconds.
 //
-// On a failure the workers of every node get TERM, and KILL after a grace. A signal that an agent gets (a context cancelled with a
-// [SignalError]) is passed on instead of TERM, once; workers that exit with 75 then have saved, and the verdict says so. Workers that
-// exit with 75 by themselves have agreed to stop: the others get the grace to end by themselves first.
+// On a failure the workers of every node get TERM, and KILL after a grace. A signal that an agent gets (a context canceled with a
+// [SignalError]) is passed on instead of TERM, once. If workers then exit with 75, they have saved, and the verdict says so. Workers that
+// exit with 75 without a signal have agreed to stop: the others first get the grace to end by themselves.
 //
-// A warning (AgentConfig.Warn, a stop file, a deadline that is near) asks workers to save and exit with 75: each agent makes the stop
-// file that they know, and sends WarnSignal to those processes alone that have a handler for it, now or later; one that dies of it all
-// the same was ending, and counts as 75. Nobody is stopped, but a failure is not mended any more.
+// A warning (AgentConfig.Warn, a stop file, a near deadline) asks workers to save and exit with 75. Each agent creates the stop file that
+// its workers look for, and sends WarnSignal to those processes that have a handler for it, now or later. A process that dies of it
+// nevertheless was about to end, and counts as exit code 75. The warning stops nobody, but from then on a failure does not lead to a
+// restart.
 //
-// With AgentConfig.HangAfter agents look for signs of life of their workers (package watch), and tell agent 0 when there are none. Once
-// those of all nodes have been silent for so long, each agent writes down where its workers are, and they are ended.
+// With AgentConfig.HangAfter, agents watch for signs of life of their workers (package watch) and report to agent 0 when there are none.
+// When the workers of all nodes have been silent for that long, each agent writes down where its workers are, and then ends them.
 //
-// A worker leads a process group of its own, which is killed when the worker ends; the worker dies when its agent does, even by KILL
-// (package proc). With AgentConfig.Sweep so does all that it has started, wherever that went: at the end of each round, and when the
-// agent dies.
+// A worker leads its own process group, which is killed when the worker ends. The worker dies when its agent does, even if the agent is
+// killed (package proc). With AgentConfig.Sweep this also holds for every process that a worker has started, in whatever process group it
+// is: such processes are killed at the end of each round, and when the agent dies.
 //
-// A worker whose last words only say that it lost a peer does not stop the others for a second, as the peer is about to say why. Who
-// failed first in truth is found when all have ended (package blame): the verdict names that rank, and has its exit code.
+// A worker whose last output only reports a lost peer does not stop the others for one second, as that peer is about to report the
+// reason. When all have ended, package blame finds the rank that really failed first; the verdict names that rank and has its exit code.
 //
-// Ranks are contiguous by agent in agent mode, fixed beforehand in task mode, which has no
-// change of members; nodes may have different numbers of workers.
+// Ranks are contiguous by agent in agent mode. In task mode they are fixed beforehand, and the members cannot change. Nodes may have
+// different numbers of workers.
 //
 // # Output
 //
-// Package output carries it: each stream of each rank to a log file of its own, in the run directory or below AgentConfig.LogDir, and to
-// the agent's stdout and stderr in whole lines.
+// Package output carries each stream of each rank to its own log file, in the run directory or below AgentConfig.LogDir, and in whole
+// lines to the agent's stdout and stderr.
 //
 // # Security
 //
-// Nobody joins without proving that it knows the run's secret. Foreign commands do not get it: it is taken out of their environment. What
-// agents say to each other is encrypted (package secure). PyTorch's store (TorchStore) knows no proof: it is served on the job's interface
-// alone, to whoever reaches it.
+// An agent joins only after it has proved that it knows the run's secret. Commands that are not ddpbatch's own do not get the secret: it
+// is removed from their environment. Messages between agents are encrypted (package secure). PyTorch's store (TorchStore) has no means of
+// proof: it is served on the job's interface only, to anyone who reaches it.
 package launch

@@ -9,7 +9,7 @@ import (
 	"ddpbatch/internal/auth"
 )
 
-// The secret reaches ddpbatch's own workers and nobody else: not their
+// The secret reaches ddpbatch's own workers and nothing else: not their
 // environment, not the files, not the log.
 func TestSecretStaysInside(t *testing.T) {
 	for _, builtin := range []bool{false, true} {

@@ -13,10 +13,10 @@ import (
 	"ddpbatch/internal/auth"
 )
 
-// exchanger is what AgentConfig.Exchange is.
+// exchanger is the type of AgentConfig.Exchange.
 type exchanger = func(ctx context.Context, mine string) (string, error)
 
-// step is what Slurm's PMI-2 does for so many tasks: each gets what task 0 said when all have come.
+// step does what Slurm's PMI-2 does for a number of tasks: each gets task 0's text once all have come.
 func step(tasks int) []exchanger {
 	var missing atomic.Int32
 	missing.Store(int32(tasks))
@@ -42,7 +42,7 @@ func step(tasks int) []exchanger {
 	return list
 }
 
-// newStep is a world of tasks on one node, which tell each other where they meet and have no secret yet.
+// newStep makes a world of tasks on one node, which meet through a step and have no secret yet.
 func newStep(t *testing.T, tasks int, command ...string) *world {
 	w := newWorld(t, make([]int, tasks), command...)
 	for i, exchange := range step(tasks) {
@@ -80,7 +80,7 @@ func TestAgentsMeetByExchange(t *testing.T) {
 	}
 }
 
-// ddpbatch's own workers get the secret that agent 0 made.
+// ddpbatch's own workers get the secret that agent 0 generated.
 func TestExchangedSecretReachesTheWorkers(t *testing.T) {
 	w := newStep(t, 2, "environ")
 	for i := range w.agents {
@@ -103,7 +103,7 @@ func TestExchangedSecretReachesTheWorkers(t *testing.T) {
 	}
 }
 
-// A secret that all tasks were given is not told once more.
+// A secret that all tasks were given is not published again.
 func TestExchangeKeepsAGivenSecret(t *testing.T) {
 	w := newStep(t, 2, "say", "x")
 	secret := auth.NewSecret()
@@ -129,7 +129,7 @@ func TestExchangeKeepsAGivenSecret(t *testing.T) {
 	<-first
 }
 
-// Of several networks that agent 0 has, one may be cut: an address that refuses, one that is silent, and somebody else's.
+// Some of agent 0's networks may be cut off: an address that refuses, one that is silent, and another program's.
 func TestExchangeSurvivesCutNetworks(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.2:0") // takes connections and says nothing
 	must(t, err)
@@ -158,7 +158,7 @@ func TestExchangeSurvivesCutNetworks(t *testing.T) {
 	}
 }
 
-// A task that never comes to the fence is waited for as long as agents have to meet, and the reason is told.
+// Agents wait for a task that never comes to the fence until JoinTimeout is over, and report the reason.
 func TestExchangeWaitsForEveryTask(t *testing.T) {
 	w := newStep(t, 3, "say", "x")
 	w.agents = w.agents[:2]

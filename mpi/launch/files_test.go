@@ -13,7 +13,7 @@ import (
 	"ddpbatch/mpi/launch/output"
 )
 
-// --log-dir has torchrun's layout, by round; the verdict names the file that is there.
+// --log-dir has torchrun's layout, by round. The verdict names a file that exists.
 func TestLogDirHasTorchrunsLayout(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "flaky", "1", "1", "3")
 	w.elastic(0, 1)
@@ -137,7 +137,7 @@ func TestReportDoesNotWaitForTheStopFile(t *testing.T) {
 	}
 }
 
-// heldLog keeps whoever logs what it is told of.
+// heldLog is a log in which the writer of a line that contains what waits.
 type heldLog struct {
 	what       string
 	came, goOn chan struct{}

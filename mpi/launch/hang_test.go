@@ -14,7 +14,7 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// hanging makes a run of shells, one a node, that hang when they are silent for so long; each worker runs its node's script.
+// hanging makes a run of shells, one on each node. They hang when they are silent for that long. Each worker runs its node's script.
 func hanging(t *testing.T, after time.Duration, scripts ...string) *world {
 	t.Helper()
 	w := newWorld(t, make([]int, len(scripts)), "")
@@ -25,7 +25,7 @@ func hanging(t *testing.T, after time.Duration, scripts ...string) *world {
 	return w
 }
 
-// speak is a script that says something for so many tenths of a second.
+// speak is a script that prints something every tenth of a second, n times.
 const speak = `speak() { i=0; while [ $i -lt $1 ]; do echo; sleep 0.1; i=$((i+1)); done; }; `
 
 // checkHang checks a verdict of workers that hung.
@@ -94,7 +94,7 @@ func TestHungGoProgramLeavesItsStacks(t *testing.T) {
 	}
 }
 
-// What goes on does not hang, however it shows.
+// A worker that goes on does not hang, by whatever sign of life.
 func TestWorkersThatGoOnDoNotHang(t *testing.T) {
 	t.Parallel()
 	for name, scripts := range map[string][]string{ // for $F times some seconds
@@ -123,14 +123,14 @@ func TestWorkersThatGoOnDoNotHang(t *testing.T) {
 	}
 }
 
-// Who has used its heartbeat file once hangs when it does not any more, at full load.
+// A worker that has once written its heartbeat file hangs when it stops doing so, even at full load.
 func TestBusyWorkerWithoutHeartbeatsHangs(t *testing.T) {
 	t.Parallel()
 	w := hanging(t, 2*time.Second, `touch $DDPBATCH_HEARTBEAT_FILE; while :; do echo; done > /dev/null`)
 	checkHang(t, w.agree(w.run()), 0, "n1", "rank 0 on n1 gave no sign of life", "(no heartbeat, though there was one before)")
 }
 
-// A stopped worker is what the others wait for. It is woken up, to end by TERM.
+// A stopped worker is the one that the others wait for. It is continued, so that TERM ends it.
 func TestStoppedWorkerIsNamedForAHang(t *testing.T) {
 	t.Parallel()
 	// The others work until rank 1 is stopped: it is to be the one that has given its last sign of life first.
@@ -163,7 +163,7 @@ func TestRunRestartsAfterAHang(t *testing.T) {
 	if err != nil || v.Cause != "hang" || !v.Restart || !strings.Contains(v.Report, "next: ") {
 		t.Errorf("attempt 1: %+v, %v", v, err)
 	}
-	for rank, host := range []string{"n1", "n2"} { // every node tells of its own
+	for rank, host := range []string{"n1", "n2"} { // every node reports its own
 		if path := w.dir.LogPath(1, host, rank, "stacks"); !strings.Contains(v.Report, "stacks: "+path+"\n") ||
 			w.logOf(host, rank, "stacks") == "" {
 			t.Errorf("report is\n%s", v.Report)
@@ -174,7 +174,7 @@ func TestRunRestartsAfterAHang(t *testing.T) {
 	}
 }
 
-// Nobody asked: neither is anything looked at, nor do workers get the file of another run's agent.
+// Without HangAfter, nothing is watched, and workers do not get the heartbeat file of another run's agent.
 func TestHangAfterZeroLooksAtNothing(t *testing.T) {
 	t.Parallel()
 	w := hanging(t, 0, `sleep 3; echo "<$DDPBATCH_HEARTBEAT_FILE>"`)

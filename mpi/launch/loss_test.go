@@ -57,7 +57,7 @@ func TestLostAgentStopsTheOthers(t *testing.T) {
 	w.noSurvivors()
 }
 
-// An agent that is killed takes along what its workers have started, and what has left their groups.
+// When an agent is killed, its workers' children end too, and so do those that have left the workers' process groups.
 func TestKilledAgentLeavesNothing(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "child", "0", "setsid", "stays")
 	w.agents[1].Sweep = true
@@ -88,7 +88,7 @@ func TestLostAgent0EndsTheRun(t *testing.T) {
 	w.noSurvivors()
 }
 
-// Agent 0 dies when the verdict is on disk already: that one holds.
+// If agent 0 dies when the verdict is on disk already, that verdict holds.
 func TestVerdictOutlivesAgent0(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "wait", "0")
 	agent := w.away(0)
@@ -126,7 +126,7 @@ func TestAgentLostBeforeAllMetIsNamed(t *testing.T) {
 	}
 }
 
-// An agent that is told to stop leaves a moment before agent 0 is told: that is no loss.
+// An agent that is told to stop may leave a moment before agent 0 is told to. It does not count as lost.
 func TestSignalledAgentBeforeAllMetIsNoLoss(t *testing.T) {
 	w := newWorld(t, []int{1, 1, 1}, "say", "x") // agent 2 never comes
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -176,7 +176,7 @@ func TestVerdictIsWrittenBeforeTheWorkersEnd(t *testing.T) {
 	w.agree([]result{<-ended})
 }
 
-// Workers' children end with them, and one that leaves the group and keeps the output open
+// Workers' children end with them. A child that leaves the group and keeps the output open
 // does not hold up the run.
 func TestChildrenEndWithTheirWorkers(t *testing.T) {
 	t.Run("of a worker that is done", func(t *testing.T) {
@@ -216,12 +216,12 @@ func TestChildrenEndWithTheirWorkers(t *testing.T) {
 			t.Errorf("processes are left: %v", left)
 		}
 		if log := w.log.String(); !strings.Contains(log, `level=WARN msg="processes that the workers had left behind were killed"`) {
-			t.Errorf("nobody is told of the processes that were killed: %s", log)
+			t.Errorf("the log does not report the processes that were killed: %s", log)
 		}
 	})
 }
 
-// An agent that is lost with its worker at work is lost work, although all that report are done.
+// If an agent is lost while its worker still runs, work is lost, although all agents that report are done.
 func TestLostAfterTheOthersAreDone(t *testing.T) {
 	for range 3 { // whatever agent 0 is at by then
 		w := newWorld(t, []int{1, 1}, "wait", "0")
@@ -237,7 +237,7 @@ func TestLostAfterTheOthersAreDone(t *testing.T) {
 	}
 }
 
-// So it is where all were told to stop, and the others have ended with 0.
+// The same holds if all were told to stop, and the others have ended with 0.
 func TestAgentLostWhileStoppingHasNotSaved(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "wait", "0")
 	w.agents[1].Command = []string{"/bin/sh", "-c", "trap '' TERM; : > $LAUNCH_TEST_FOLDER/1; while :; do sleep 0.05; done"}

@@ -29,7 +29,7 @@ func (w *world) awaitLog(what string) {
 	testkit.Eventually(w.t, "log of "+what, func() bool { return strings.Contains(w.log.String(), what) })
 }
 
-// Three agents; the one in the middle is killed. The others go on, with numbers without a hole.
+// Of three agents, the middle one is killed. The others go on, with contiguous numbers.
 func TestRunGoesOnWithoutALostAgent(t *testing.T) {
 	w := newWorld(t, []int{1, 2, 3}, "flaky", "1", "-1", "0")
 	w.elastic(2, 1)
@@ -67,7 +67,7 @@ func TestTooFewAgentsAreLeft(t *testing.T) {
 	}
 }
 
-// Without agent 0 there is nobody to go on with.
+// Without agent 0, the run cannot go on.
 func TestNoRestartWithoutAgent0(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "flaky", "1", "-1", "0")
 	w.elastic(1, 5)
@@ -94,7 +94,7 @@ func (w *world) awaitRendezvous(index int) {
 	})
 }
 
-// Who comes late has a part in the next round; it does not cause one.
+// An agent that comes late takes part in the next round, but does not cause one.
 func TestLateAgentJoinsTheNextRound(t *testing.T) {
 	w := newWorld(t, []int{1, 2}, "flaky", "1", "0", "3", "go")
 	w.beginShort(1, 1)
@@ -115,7 +115,7 @@ func TestLateAgentJoinsTheNextRound(t *testing.T) {
 	}
 }
 
-// The run ends before there is a round for the one who came late: it ends as the run does.
+// If the run ends before another round begins, an agent that came late ends as the run does.
 func TestLateAgentEndsWithTheRun(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "flaky", "1", "0", "3", "go")
 	w.beginShort(1, 0)
@@ -215,21 +215,21 @@ func TestAgent0WithoutANumberWritesTheVerdict(t *testing.T) {
 	}
 }
 
-// Node 0 waits where the others do not look for it.
+// Node 0 waits at a place where the others do not look for it.
 func TestMasterAddrOfAnotherMachineIsWarnedOf(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	c := &w.agents[0]
 	c.OneMachine, c.MasterGiven, c.MasterAddr = false, true, "192.0.2.1" // RFC 5737: nobody's
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := w.begin(ctx, 0)
-	w.awaitLog("is no address of its own")
+	w.awaitLog("does not seem to be one of its own addresses")
 	cancel(context.DeadlineExceeded) // as when the time is over
 	if r := <-ended; r.err == nil || r.Cause != "timeout" {
 		t.Errorf("ended with %+v", r)
 	}
 }
 
-// One that is told that another agent is agent 0 waits for that, though the endpoint is on its own machine and free.
+// An agent with DialOnly waits for another agent 0, even if the endpoint is on its own machine and free.
 func TestDialOnlyAgentIsNeverAgent0(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	c := w.agents[1]
@@ -239,7 +239,7 @@ func TestDialOnlyAgentIsNeverAgent0(t *testing.T) {
 	}
 }
 
-// One that agent 0 sends away writes nothing: the run goes on.
+// An agent that agent 0 rejects writes nothing: the run goes on.
 func TestRefusedAgentWritesNothing(t *testing.T) {
 	w := newWorld(t, []int{1}, "say", "x")
 	c := w.agents[0]
@@ -249,7 +249,7 @@ func TestRefusedAgentWritesNothing(t *testing.T) {
 	}
 }
 
-// An agent that is stopped is silent, and its connection lives. The others go on without it; when it wakes up it learns
+// A stopped agent is silent, but its connection lives. The others go on without it. When it runs again it learns
 // of that, and its workers end.
 func TestSilentAgentIsLost(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
-// Agents that cannot take part say so, and nobody waits for them or for those that need not come any more.
+// Agents that cannot take part say so. The others wait neither for them nor for agents that need not come any more.
 func TestAgentsThatCannotTakePart(t *testing.T) {
 	for _, tc := range []struct {
 		minCount int // 0: all of them
@@ -61,7 +61,7 @@ func TestAgentsThatCannotTakePart(t *testing.T) {
 	}
 }
 
-// One that rejects where the run can begin without it is one less, and agent 0 says why. It is not waited for, and not taken for another
+// If the run can begin without an agent that rejects, it does, and agent 0 logs why. It is not waited for, and not taken for another
 // one of its machine.
 func TestElasticAgentThatCannotTakePart(t *testing.T) {
 	for name, endpoint := range map[string]bool{"agent 1 on n2": false, "the agent on n2": true} {
@@ -92,7 +92,7 @@ func TestElasticAgentThatCannotTakePart(t *testing.T) {
 	}
 }
 
-// The agent on the endpoint's host rejects: the others look for agent 0 there, and hear it.
+// If the agent on the endpoint's host rejects, the others, which look for agent 0 there, receive the reason.
 func TestEndpointsHostCannotTakePart(t *testing.T) {
 	w := newEndpointWorld(t)
 	w.agents[0].Index, w.agents[0].Endpoint = -1, w.agents[1].Endpoint
@@ -108,7 +108,7 @@ func TestEndpointsHostCannotTakePart(t *testing.T) {
 	}
 }
 
-// A person hears the reason while the others are waited for.
+// The reason is logged while the agent still waits for the others.
 func TestOnlyAgentCannotTakePart(t *testing.T) {
 	t.Parallel() // most of it is a pause
 	w := newWorld(t, []int{1, 1}, "say", "x")

@@ -85,7 +85,7 @@ func TestAgentsThatDoNotFit(t *testing.T) {
 	}
 }
 
-// A second agent 1 is sent away, early or late, and the run goes on.
+// A second agent 1 is rejected, early or late, and the run goes on.
 func TestSecondAgentWithANumberIsSentAway(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "wait", "0")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -96,7 +96,7 @@ func TestSecondAgentWithANumberIsSentAway(t *testing.T) {
 	second := w.agents[1]
 	second.Host = "n9"
 	v, err := Run(t.Context(), second)
-	if err == nil || v.Exit != 1 || v.Message != "two agents say that they are agent 1: on n2 and on n9; give each a number of its own" {
+	if err == nil || v.Exit != 1 || v.Message != "two agents have the number 1: on n2 and on n9; give each agent its own" {
 		t.Errorf("the second ended with %+v, %v", v, err)
 	}
 	cancel(SignalError{Sig: 15})
@@ -127,7 +127,7 @@ func TestPortsThatAreTaken(t *testing.T) {
 	}
 }
 
-// heldPorts are some that another program holds, which hangs up on everybody, until the test ends.
+// heldPorts are ports that another program holds until the test ends. It closes every connection.
 func heldPorts(t *testing.T, n int) (ports []int) {
 	t.Helper()
 	for range n {
@@ -144,7 +144,7 @@ func heldPorts(t *testing.T, n int) (ports []int) {
 	return ports
 }
 
-// Anybody can hold the few ports that all agents know. They meet elsewhere, where the run directory can tell the others.
+// If other programs hold the few ports that all agents know, agents meet at a port that the run directory names.
 func TestAllPortsAreHeld(t *testing.T) {
 	held := heldPorts(t, 8)
 	w := newWorld(t, []int{1, 1, 1}, "environ")
@@ -154,12 +154,12 @@ func TestAllPortsAreHeld(t *testing.T) {
 	if v := w.agree(w.run()); v.Cause != "done" {
 		t.Errorf("ended with %+v", v)
 	}
-	if log := w.log.String(); !strings.Contains(log, "listens at another port, which the run directory tells the others") {
+	if log := w.log.String(); !strings.Contains(log, "listens at another port, which the others find in the run directory") {
 		t.Errorf("agent 0 said nothing of it:\n%s", log)
 	}
 }
 
-// A port that nobody has told of is none of those that were tried.
+// If agent 0 has saved no port, the error does not list that port among those that were tried.
 func TestNoPortIsLeft(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	c := w.agents[1]
@@ -172,7 +172,7 @@ func TestNoPortIsLeft(t *testing.T) {
 	}
 }
 
-// Without a run directory, a person has to do something.
+// Without a run directory, they cannot meet, and the error says what to do.
 func TestAllPortsAreHeldByHand(t *testing.T) {
 	held := heldPorts(t, 2)
 	w := newWorld(t, []int{1, 1}, "say", "x")

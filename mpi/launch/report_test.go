@@ -39,7 +39,7 @@ const (
 	onTERM   = `echo > "$MARKS/ready$RANK"; while :; do sleep 0.02; done`
 )
 
-// Whether the run has saved does not hang on which of its ranks ended some milliseconds before which.
+// Whether the run has saved does not depend on the order in which its ranks ended within some milliseconds.
 func TestSavedDoesNotDependOnWhoEndedFirst(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ranks []string
@@ -76,7 +76,7 @@ func TestSavedDoesNotDependOnWhoEndedFirst(t *testing.T) {
 	}
 }
 
-// A run that is told to stop has saved if no rank failed in that.
+// A run that is told to stop has saved if no rank failed meanwhile.
 func TestSignalledRunHasSavedIfNoRankFailed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		other string // what rank 1 does at TERM
@@ -118,7 +118,7 @@ func killedBoth(v rundir.Verdict) bool {
 	return len(v.Ranks) == 2 && v.Ranks[0].Signal == int(syscall.SIGKILL) && v.Ranks[1].Signal == int(syscall.SIGKILL)
 }
 
-// What a worker says of its variables that may be secret is in its log, and in no report; the worker itself has their values.
+// If a worker prints a variable that may be secret, that is in its log but not in the report. The worker itself has the values.
 func TestSecretsAreInNoReport(t *testing.T) {
 	const secret, inherited = "hf_b4d53cr3tb4d53cr3t", "w4nd8-1nh3r1t3d"
 	w := ranksDo(t, `echo "token $MY_TOKEN" >&2; echo "key=$wandb_api_key; $TOKENIZERS_PARALLELISM, $MODE";
@@ -145,7 +145,7 @@ func TestSecretsAreInNoReport(t *testing.T) {
 	}
 }
 
-// The file that is named has the rank's last words.
+// The file that the report names has the rank's last words.
 func TestLastWordsAreInTheFileThatIsNamed(t *testing.T) {
 	for name, tc := range map[string]struct{ script, stream string }{
 		"standard error":    {`echo progress; echo 'it failed' >&2; exit 3`, "err"},
@@ -162,7 +162,7 @@ func TestLastWordsAreInTheFileThatIsNamed(t *testing.T) {
 			path := w.dir.LogPath(1, "n1", 0, tc.stream)
 			if tc.stream == "" {
 				if strings.Contains(v.Message, "last words") || strings.Contains(v.Report, "log: ") {
-					t.Errorf("message %q and report name a file, and there are no words:\n%s", v.Message, v.Report)
+					t.Errorf("message %q and report name a file, but the rank printed nothing:\n%s", v.Message, v.Report)
 				}
 				return
 			}
@@ -176,7 +176,7 @@ func TestLastWordsAreInTheFileThatIsNamed(t *testing.T) {
 	}
 }
 
-// signalWhen is a context that ends by TERM when all marks are there.
+// signalWhen is a context that TERM ends when all marks exist.
 func signalWhen(t *testing.T, w *world, marks ...string) context.Context {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	t.Cleanup(func() { cancel(nil) })
@@ -187,7 +187,7 @@ func signalWhen(t *testing.T, w *world, marks ...string) context.Context {
 	return ctx
 }
 
-// Exit code 93 of any rank ends the run, whoever failed first, and whatever the others say.
+// Exit code 93 of any rank ends the run, whichever rank failed first, and whatever the others say.
 func TestExitCode93OfAnyRankEndsTheRun(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ranks    []string
@@ -219,7 +219,7 @@ func TestExitCode93OfAnyRankEndsTheRun(t *testing.T) {
 	}
 }
 
-// A rank that says of itself that memory ran out counts as one whose memory did, without the kernel's word.
+// A rank that reports that it ran out of memory counts as such, even if the kernel does not confirm it.
 func TestRanksOwnWordsReportOutOfMemory(t *testing.T) {
 	w := ranksDo(t, `echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB.' >&2; exit 1`, `ended 0; `+lostPeer)
 	w.elastic(0, 0)
@@ -228,7 +228,7 @@ func TestRanksOwnWordsReportOutOfMemory(t *testing.T) {
 	}
 }
 
-// A rank that only lost another one, which had ended well, is told of that: their data were not of one length.
+// If a rank only lost another one that had ended well, the report says so: their data had different lengths.
 func TestReportSaysThatARankEndedEarly(t *testing.T) {
 	w := ranksDo(t, "ended 1; "+lostPeer, "exit 0")
 	w.elastic(0, 0)

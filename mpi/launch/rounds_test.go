@@ -16,7 +16,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// flakyWords is what a "flaky" worker says of its place.
+// flakyWords is what a "flaky" worker prints about its numbers.
 type flakyWords struct {
 	rank, world, node, nodes, restarts, round, port int
 	cookie                                          string
@@ -112,7 +112,7 @@ func TestStopAndExitCode93AreNotRestarted(t *testing.T) {
 	}
 }
 
-// No round follows a crash where the run is told to end, or to save, or has workers that do not end.
+// No round follows a crash if the run is told to end, or to save, or has workers that do not end.
 func TestNoRoundFollowsAnOrderedEnd(t *testing.T) {
 	for name, tc := range map[string]struct {
 		interrupted, warned, stuck bool
@@ -150,7 +150,7 @@ func TestNoRoundFollowsAnOrderedEnd(t *testing.T) {
 	}
 }
 
-// A round whose end cannot be written down is the last one, and all agents hear that.
+// A round whose end cannot be recorded is the last one, and all agents learn that.
 func TestUnrecordedRoundIsTheLast(t *testing.T) {
 	for name, path := range map[string]string{"verdict": "attempts/1/verdict.json", "ledger": "ledger.jsonl"} {
 		t.Run(name, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestUnrecordedRoundIsTheLast(t *testing.T) {
 	}
 }
 
-// An attempt that another job has superseded meanwhile does not start again, and does not supersede that one.
+// An attempt that another job has superseded does not start again, and does not supersede that job's attempt.
 func TestSupersededAttemptDoesNotRestart(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "flaky", "1", "1", "3", "go")
 	w.elastic(0, 3)

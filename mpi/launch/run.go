@@ -17,24 +17,22 @@ import (
 	"ddpbatch/mpi/launch/supervise"
 )
 
-// Run is the agent of one node: it meets the other agents, starts this node's
-// workers, stops all of them when one fails anywhere, starts all of them again as often as c.Policy says, and returns
-// when the workers of all agents are gone, with the same verdict at each of them: the last round's. The
-// program should exit with Verdict.Exit, whether or not there is an error.
+// Run is the agent of one node. It meets the other agents, starts this node's workers, stops all of them when one fails anywhere,
+// and starts them again as often as c.Policy allows. It returns when the workers of all agents have ended, with the same verdict on
+// every agent: that of the last round. The program should exit with Verdict.Exit, whether or not there is an error.
 //
-// When ctx ends, the run is stopped: the cause's signal (a [SignalError]; TERM
-// for others) goes to the workers once, KILL after c.Grace.
+// When ctx ends, the run is stopped: the workers get the cause's signal once (a [SignalError]; TERM for other causes), and KILL
+// after c.Grace.
 //
-// An error means that the run did not begin (the agents did not meet, or c is
-// wrong) or that its verdict could not be written; a worker that fails is no
-// error but a verdict.
+// An error means that the run did not begin (the agents did not meet, or c is wrong), or that its verdict could not be written. A
+// worker's failure is not an error: the verdict reports it.
 func Run(ctx context.Context, c AgentConfig) (rundir.Verdict, error) {
 	c, err := c.withDefaults()
 	if err != nil {
 		return c.notBegunOutcome(err), err
 	}
 	if c.RunDir != nil {
-		// Each agent looks for itself: all that a superseded attempt may do is end.
+		// Each agent checks for itself: a superseded attempt may do nothing but end.
 		if err := c.RunDir.Fence(c.Attempt); err != nil {
 			return c.notBegunOutcome(err), err
 		}
@@ -58,7 +56,7 @@ type run struct {
 	agent *supervise.Agent
 }
 
-// begin meets the other agents. c gets the number 0 where this agent turns out to be agent 0.
+// begin meets the other agents. If this agent turns out to be agent 0, c.Index becomes 0.
 func (c *AgentConfig) begin(ctx context.Context, logDir *output.LogDir) (*run, error) {
 	rc := c.rendezvousConfig()
 	r, err := rendezvous.Join(ctx, &rc)
@@ -69,7 +67,7 @@ func (c *AgentConfig) begin(ctx context.Context, logDir *output.LogDir) (*run, e
 	return &run{*c, r, supervise.NewAgent(ctx, c.supervisorConfig(), r, r.First, logDir)}, nil
 }
 
-// close ends this agent's part; no worker is left.
+// close ends this agent's part. No worker is left then.
 func (r *run) close() error {
 	defer r.agent.Wait()
 	return errors.Join(r.agent.Close(), r.rdzv.Close())
@@ -86,11 +84,11 @@ func (r *run) rounds(ctx context.Context) (rundir.Verdict, error) {
 	}
 }
 
-// round runs one round, and returns its verdict and the next round's layout; nil: there is none.
+// round runs one round, and returns its verdict and the next round's layout, or nil if no round follows.
 func (r *run) round(ctx context.Context, l *rendezvous.Layout) (rundir.Verdict, *rendezvous.Layout, error) {
 	s := r.agent.Supervise(ctx, l)
 	defer s.Close()
-	after := context.WithoutCancel(ctx) // what agents say to each other outlives the signal that ends the run
+	after := context.WithoutCancel(ctx) // messages between agents outlive the signal that ends the run
 	if r.rdzv.Index() == 0 {
 		return r.finalize(ctx, after, s, l)
 	}
@@ -102,8 +100,7 @@ func (r *run) round(ctx context.Context, l *rendezvous.Layout) (rundir.Verdict, 
 	return v, next, r.rdzv.LostOr(err)
 }
 
-// finalize is agent 0's end of a round: it finalizes the verdict, decides what follows, puts the verdict on disk, and only then tells
-// the others.
+// finalize ends a round at agent 0: it decides the verdict and what follows, writes the verdict to disk, and only then publishes it.
 func (r *run) finalize(ctx, after context.Context, s *supervise.Supervisor, l *rendezvous.Layout) (rundir.Verdict,
 	*rendezvous.Layout, error) {
 	v, err := s.Verdict(after)
@@ -119,20 +116,20 @@ func (r *run) finalize(ctx, after context.Context, s *supervise.Supervisor, l *r
 	}
 	if err != nil && next != nil {
 		v.Restart, next = false, nil
-		if r.cfg.RunDir != nil { // where there may be another verdict
+		if r.cfg.RunDir != nil { // Record may have written the verdict with Restart
 			err = errors.Join(err, supervise.DoFS("write the verdict", func() error { return r.cfg.RunDir.WriteVerdict(v) }))
 		}
 	}
 	if err := s.PublishVerdict(after, v, next != nil); err != nil {
-		r.cfg.Log.Warn("the other agents cannot be told the verdict", "error", err)
+		r.cfg.Log.Warn("could not publish the verdict to the other agents", "error", err)
 	} else if next == nil {
 		r.rdzv.Finish(v)
 	}
 	return v, next, err
 }
 
-// decide says what follows a round, at agent 0: another one, of which it makes the layout, or nothing; and why, for
-// people. ended: no process of its own workers is left.
+// decide decides at agent 0 what follows a round: nothing (nil), or another round, whose layout it returns. why explains that to
+// people. ended means that none of this agent's own processes is left.
 func (r *run) decide(
 	ctx context.Context, ended bool, l *rendezvous.Layout, v rundir.Verdict,
 ) (next *rendezvous.Layout, _ rundir.Verdict, why string) {
@@ -140,13 +137,13 @@ func (r *run) decide(
 	if r.cfg.RunDir != nil {
 		var err error
 		if history, err = supervise.CallFS("read the ledger", r.cfg.RunDir.Ledger); err != nil {
-			r.cfg.Log.Warn("what the run has done before is not known", "error", err)
+			r.cfg.Log.Warn("could not read the run's earlier events", "error", err)
 		}
 	}
 	room := ctx.Err() == nil && !r.agent.IsWarned() && ended && r.rdzv.Agents() >= r.cfg.MinCount
 	d := recovery.Decide(r.cfg.Policy, history, v, room, l.Round)
 	if d.Action != recovery.Restart {
-		return nil, v, "" // whether the job is requeued is for the batch script to say
+		return nil, v, "" // the batch script decides on a requeue
 	}
 	r.leaveOut(l, v)
 	attempt, err := r.claimNext(l)
@@ -165,7 +162,8 @@ func (r *run) decide(
 	return next, v, d.Why
 }
 
-// leaveOut drops the agents of nodes whose ranks said that they have failed, as far as the run can go on without them. Agent 0's own stays.
+// leaveOut drops the agents of nodes whose ranks reported that the node has failed, as long as enough agents for the run remain. It
+// never drops agent 0.
 func (r *run) leaveOut(l *rendezvous.Layout, v rundir.Verdict) {
 	if recovery.CauseOf(v) != recovery.Node || v.Error == "" {
 		return
@@ -177,8 +175,8 @@ func (r *run) leaveOut(l *rendezvous.Layout, v rundir.Verdict) {
 	}
 }
 
-// claimNext claims the attempt after a round's, so that whatever is left of that is fenced off. It
-// fails where another job has claimed it: then this one is what is left.
+// claimNext claims the attempt after l's, which fences off whatever is left of l's. It fails if another job has claimed it: then
+// this job is what is left.
 func (r *run) claimNext(l *rendezvous.Layout) (int, error) {
 	if r.cfg.RunDir == nil {
 		return l.Attempt, nil
@@ -186,7 +184,7 @@ func (r *run) claimNext(l *rendezvous.Layout) (int, error) {
 	return supervise.CallFS("claim the next attempt", func() (int, error) { return r.cfg.RunDir.ClaimAfter(l.Attempt) })
 }
 
-// proceed publishes the next round, whose attempt is claimed.
+// proceed publishes the next round, whose attempt has been claimed.
 func (r *run) proceed(ctx context.Context, l, next *rendezvous.Layout) error {
 	if c := r.cfg; c.RunDir != nil {
 		now := time.Now().Round(0) // without its monotonic part
@@ -206,7 +204,7 @@ func (r *run) proceed(ctx context.Context, l, next *rendezvous.Layout) error {
 	if l.Round == 0 {
 		return nil
 	}
-	return r.rdzv.Forget(ctx, l.Round-1) // all that are here have received the end of it
+	return r.rdzv.Forget(ctx, l.Round-1) // all members of this round have received its end
 }
 
 // notBegun is the end of a run that did not begin, at least for this agent.
@@ -225,8 +223,8 @@ func notBegun(c AgentConfig, err error) (rundir.Verdict, error) {
 	return v, errors.Join(err, c.supervisorConfig().Record(v))
 }
 
-// recordsFailure tells whether this agent is the one to write down that the run did not begin: agent 0, or one without a number that never
-// reached an agent 0, if no other such agent has done so.
+// recordsFailure reports whether this agent has to record that the run did not begin: it is agent 0, or it has no number, never
+// reached an agent 0, and no other such agent has recorded it.
 func (c AgentConfig) recordsFailure(why error) bool {
 	_, received := errors.AsType[*rendezvous.Rejection](why)
 	_, lost := errors.AsType[*rendezvous.LostError](why)
@@ -240,7 +238,7 @@ func (c AgentConfig) recordsFailure(why error) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// notBegunOutcome says why the agents did not meet.
+// notBegunOutcome is the verdict of a run whose agents did not meet.
 func (c AgentConfig) notBegunOutcome(err error) rundir.Verdict {
 	r := rendezvous.RejectionOf(err)
 	v := c.supervisorConfig().Verdict(r.Cause, r.Exit, r.Message)

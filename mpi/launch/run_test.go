@@ -174,10 +174,10 @@ func TestTermIgnoredMeansKill(t *testing.T) {
 	}
 }
 
-// 75 is an agreed stop: nobody is disturbed while the others save.
+// 75 is an agreed stop: the others are left alone while they save.
 func TestAgreedStopDisturbsNobody(t *testing.T) {
 	w := newWorld(t, []int{1, 2}, "stop")
-	go func() { // the others end when rank 0's agent has told of its end
+	go func() { // the others end when rank 0's agent has reported its end
 		testkit.Eventually(t, "rank 0's end", func() bool { return strings.Contains(w.log.String(), "asks to be started again") })
 		os.WriteFile(w.folder+"/go", nil, 0o600)
 	}()
@@ -251,7 +251,7 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// spyRendezvous calls onLast when the last word on a round is about to be published.
+// spyRendezvous calls onLast when the end of a round is about to be published.
 type spyRendezvous struct {
 	*rendezvous.Rendezvous
 	onLast func()
@@ -273,7 +273,7 @@ func (s spyStore) Set(ctx context.Context, key string, value []byte) error {
 	return s.Store.Set(ctx, key, value)
 }
 
-// Whoever hears the verdict may end the job step: it is on disk by then.
+// An agent that has received the verdict may end the job step: the verdict is on disk by then.
 func TestVerdictIsOnDiskWhenItIsPublished(t *testing.T) {
 	w := newWorld(t, []int{1}, "say", "x")
 	c, err := w.agents[0].withDefaults()

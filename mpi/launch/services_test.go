@@ -10,7 +10,7 @@ import (
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
-// givenPort is one that nobody else gets before the test ends, at any address.
+// givenPort returns a port that no other test gets before the test ends, at any address.
 func givenPort(t testing.TB) int {
 	t.Helper()
 	return testkit.FreePorts(t, 1)
@@ -28,7 +28,7 @@ func TestMasterPortIsUsedAsGiven(t *testing.T) {
 	}
 }
 
-// Ranks would meet in the store of whoever has the port.
+// Otherwise ranks would meet in the store of the run that has the port.
 func TestMasterPortIsTaken(t *testing.T) {
 	l, err := net.Listen("tcp", rendezvous.Loopback+":0")
 	must(t, err)
@@ -47,7 +47,7 @@ func TestMasterPortIsTaken(t *testing.T) {
 	}
 }
 
-// PyTorch's store is at MASTER_PORT before the workers are, and a fresh one in each round; the workers are told so.
+// PyTorch's store listens at MASTER_PORT before the workers start, a new one in each round, and the workers' environment says so.
 func TestTorchStoreIsFreshInEachRound(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "torch", "1")
 	for i := range w.agents {

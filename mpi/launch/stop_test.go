@@ -39,7 +39,7 @@ func TestSignalIsPassedOn(t *testing.T) {
 	}
 }
 
-// What workers that were told to stop exit with tells whether they saved.
+// The exit codes of workers that were told to stop show whether they saved.
 func TestExitCodesSayWhetherWorkersSaved(t *testing.T) {
 	for name, tc := range map[string]struct {
 		codes []string
@@ -71,7 +71,7 @@ func TestExitCodesSayWhetherWorkersSaved(t *testing.T) {
 	}
 }
 
-// One agent is told, as scancel of a task does; all stop.
+// One agent gets the signal, as with scancel of a task, and all stop.
 func TestSignalToOneAgentStopsAll(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "wait", "3")
 	ctx, cancel := context.WithCancelCause(t.Context())

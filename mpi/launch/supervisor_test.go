@@ -11,7 +11,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// onFirst is a log that calls then at the first record with this message, in the goroutine that says it.
+// onFirst is a log that calls then at the first record with this message, in the goroutine that logs it.
 type onFirst struct {
 	slog.Handler
 	message string
@@ -32,7 +32,7 @@ func (h *onFirst) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// A run that is told to stop while its workers are being started starts no more of them.
+// A run that is told to stop while it starts its workers starts no more of them.
 func TestSignalWhileStartingStartsNoMoreWorkers(t *testing.T) {
 	w := newWorld(t, []int{5}, "wait", "0")
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -48,7 +48,7 @@ func TestSignalWhileStartingStartsNoMoreWorkers(t *testing.T) {
 	}
 }
 
-// A rank that only lost its peer is heard of first; the peer, whose exception closed its connections before it ended, is the one
+// A rank that only lost its peer ends first. The peer, whose exception closed its connections before it ended, is the one
 // to blame, by its own exit code and words.
 func TestTheRankThatWasLostIsTheCause(t *testing.T) {
 	for name, nproc := range map[string][]int{"on one node": {2}, "on two nodes": {1, 1}} {
@@ -77,7 +77,7 @@ func TestTheRankThatWasLostIsTheCause(t *testing.T) {
 	}
 }
 
-// A rank that lost a peer of which nothing more is heard is the one to name.
+// A rank that lost a peer is the one to blame if that peer does not report a failure.
 func TestLostPeerThatSaysNothing(t *testing.T) {
 	w := newWorld(t, []int{2}, "")
 	w.agents[0].Command = []string{"/bin/sh", "-c", `[ $RANK = 0 ] && exec sleep 100; echo 'Connection reset by peer' >&2; exit 3`}

@@ -63,13 +63,13 @@ func TestWarningReachesEveryWorkerOnce(t *testing.T) {
 				}
 			}
 			if _, err := os.Stat(w.dir.StopPath(1)); err != nil {
-				t.Errorf("there is no stop file: %v", err)
+				t.Errorf("no stop file: %v", err)
 			}
 		})
 	}
 }
 
-// measured checks that the ledger tells how long before the job's end the workers were to be warned, and how long they took from the
+// measured checks that the ledger says how long before the job's end the workers were to be warned, and how long they took from the
 // warning until they had ended.
 func (w *world) measured(v rundir.Verdict) {
 	w.t.Helper()
@@ -82,7 +82,7 @@ func (w *world) measured(v rundir.Verdict) {
 	}
 }
 
-// A program without a handler would die of the signal: it finds the stop file, or nothing.
+// A program without a handler would die of the signal, so it does not get it. It finds the stop file, or nothing.
 func TestWarningSparesWorkersWithoutAHandler(t *testing.T) {
 	for code, cause := range map[int]string{75: "stopped", 0: "done"} {
 		w := newWorld(t, []int{2}, "")
@@ -122,7 +122,7 @@ func TestWarningWaitsForTheHandler(t *testing.T) {
 }
 
 // A worker that is ending when the signal comes may have removed its handler already, as Python does when it finalizes. That the warning
-// kills it is no failure.
+// kills it does not count as a failure.
 func TestEndingWorkerKilledByAWarningIsNoFailure(t *testing.T) {
 	const ending = `trap 'trap - USR2; kill -USR2 $$' USR2; echo > "$DIR/$RANK"; while :; do sleep 0.05; done`
 	behind := "sh -c '" + strings.ReplaceAll(ending, "'", `'\''`) + "'; exit"
@@ -175,11 +175,11 @@ func TestStopFileCountsInEveryRound(t *testing.T) {
 		t.Errorf("verdict is %+v", v)
 	}
 	if got := w.logAt(2, "n1", 0, "out"); got != w.dir.StopPath(2)+"\n" {
-		t.Errorf("the worker was told of %q", got)
+		t.Errorf("the worker got %q as the stop file", got)
 	}
 }
 
-// ddpbatch's own trainer looks at the deadline itself; the deadline that agent 0 found is told to all.
+// ddpbatch's own trainer checks the deadline itself. It gets the deadline that agent 0 found.
 func TestFoundDeadlineIsPublished(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "environ")
 	at := time.Unix(time.Now().Unix()+60, 0)

@@ -109,7 +109,7 @@ func TestLastLineIsCompleted(t *testing.T) {
 	}
 }
 
-// A console or a disk that fails ends neither the workers nor the other's copy.
+// If the console or the disk fails, neither the workers nor the other copy end.
 func TestOutputThatCannotBeWritten(t *testing.T) {
 	t.Run("console", func(t *testing.T) {
 		w := newWorld(t, []int{1}, "lines", "100")
@@ -143,7 +143,7 @@ type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("closed terminal") }
 
-// A console that is slow takes nothing from the log, even when the worker ended
+// A slow console does not cut the log, even when the worker ended
 // long ago.
 func TestSlowConsoleLosesNothing(t *testing.T) {
 	w := newWorld(t, []int{1}, "lines", "1000")

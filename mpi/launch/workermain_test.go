@@ -176,7 +176,7 @@ func workerMain() {
 	os.Exit(0)
 }
 
-// remoteAgent is what an agent in a process of its own needs, as JSON. (A
+// remoteAgent configures an agent in a process of its own, as JSON. (A
 // secret prints itself as redacted.)
 type remoteAgent struct {
 	Index, Count, Nproc, Attempt int
@@ -227,7 +227,7 @@ func atoi(s string) int {
 	return n
 }
 
-// all is the marks of all other ranks.
+// all lists the marks of all other ranks.
 func all() []string {
 	var names []string
 	for r := range atoi(os.Getenv("WORLD_SIZE")) {
@@ -244,7 +244,7 @@ func mark(name string) {
 	}
 }
 
-// await polls until every mark is there.
+// await polls until every mark exists.
 func await(names []string) {
 	for _, name := range names {
 		deadline := time.Now().Add(bound)

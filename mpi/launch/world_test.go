@@ -95,20 +95,20 @@ func newRunDir(t testing.TB) (dir *rundir.Dir, attempt int) {
 	return dir, attempt
 }
 
-// elastic lets the run go on with fewer agents than there may be. It begins with all that come, however long they take.
+// elastic lets the run go on with fewer agents than the most. It begins with all that come, however long they take.
 func (w *world) elastic(minCount, maxRestarts int) {
 	for i := range w.agents {
 		w.agents[i].MinCount, w.agents[i].LastCall, w.agents[i].Policy.MaxRestarts = minCount, bound, maxRestarts
 	}
 }
 
-// beginShort is elastic, and lets the run begin without those that are not there at once.
+// beginShort is elastic, and lets the run begin without agents that do not come at once.
 func (w *world) beginShort(minCount, maxRestarts int) {
 	w.elastic(minCount, maxRestarts)
 	w.agents[0].LastCall = 100 * time.Millisecond
 }
 
-// begin runs one agent in this process, and tells its end.
+// begin runs one agent in this process, and returns a channel for its result.
 func (w *world) begin(ctx context.Context, index int) <-chan result {
 	ended := make(chan result, 1)
 	ctx, cancel := context.WithTimeout(ctx, bound)
@@ -121,7 +121,7 @@ func (w *world) begin(ctx context.Context, index int) <-chan result {
 	return ended
 }
 
-// bound ends a run that should have ended long before. What waits for a time that should not come gets it, too: it would show.
+// bound ends a run that should have ended long before.
 const bound = 3 * testkit.Patience
 
 // run runs all agents to their ends.
@@ -264,23 +264,23 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// What messages say of a lost agent.
+// Reasons that messages give for a lost agent.
 const (
 	connectionEnded = "its connection ended"
 	silence         = "it was silent for 10s"
 )
 
-// rejectWait is how long those are waited for that are to receive why a run does not begin.
+// rejectWait is how long to wait for agents that have yet to receive why a run does not begin.
 const rejectWait = 10 * time.Second
 
-// privatePath begins the paths of agents' private folders.
+// privatePath is the prefix of the paths of agents' private folders.
 const privatePath = "/dev/shm/ddpbatch-agent-"
 
 func joinPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 
 func portOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
 
-// listenFirst listens on the first port that nobody has.
+// listenFirst listens on the first free port.
 func listenFirst(ports []int) (l net.Listener, err error) {
 	for _, port := range ports {
 		if l, err = net.Listen("tcp", joinPort(rendezvous.Loopback, port)); err == nil {
@@ -297,7 +297,7 @@ func addrsOf(list ...string) (addrs []netip.Addr) {
 	return addrs
 }
 
-// offer is what agent 0 tells by Exchange.
+// offer is what agent 0 publishes through Exchange.
 type offer struct {
 	Run    string       `json:"run"`
 	Port   int          `json:"port,omitempty"`

@@ -196,7 +196,7 @@ func TestEndlessLateOutputIsCutOff(t *testing.T) {
 	w.Close()
 }
 
-// A console that is slow takes nothing from the log, even when the worker ended long ago.
+// A slow console does not cut the log, even when the worker ended long ago.
 func TestSlowConsoleLosesNothing(t *testing.T) {
 	release := make(chan struct{})
 	mux, err := NewMux(Config{}, To{Stdout: slowWriter{release}}, nil)
