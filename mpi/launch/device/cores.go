@@ -30,8 +30,8 @@ func maskOf(list []int) *unix.CPUSet {
 	return mask
 }
 
-// bind plans which cores the worker is bound to. A command of the user's keeps all of the agent's, unless the user asks for a binding: it
-// may have plans of its own for them.
+// bind plans which cores the worker is bound to. A user's command keeps all of the agent's cores, unless the user asks for a
+// binding: it may do its own.
 func (r Request) bind(p *Share, granted []int, gpus []string, m *machine) error {
 	if r.NUMA != "" {
 		return r.bindNUMA(p, granted, gpus, m)
@@ -49,7 +49,7 @@ func (r Request) bind(p *Share, granted []int, gpus []string, m *machine) error 
 	return nil
 }
 
-// portion is part i of n of a list of cores, the first ones longer than the rest by one at most; nil where there are not enough.
+// portion is part i of n of a list of cores. The first parts may have one core more than the rest. It is nil if there are too few cores.
 func portion(list []int, i, n int) []int {
 	if n > len(list) || i >= n {
 		return nil
@@ -63,13 +63,13 @@ func portion(list []int, i, n int) []int {
 	return list[from:to]
 }
 
-// bindNUMA binds as torchrun's --numa-binding does, near the worker's GPU; where the machine does not say where that is, or there is none,
-// the workers are spread over the groups of cores in blocks.
+// bindNUMA binds as torchrun's --numa-binding does, near the worker's GPU. If the worker has no GPU, or its location is not known,
+// workers are spread over the groups of cores in blocks.
 func (r Request) bindNUMA(p *Share, granted []int, gpus []string, m *machine) error {
 	groups := within(m.groups(r.NUMA), granted)
 	if len(groups) == 0 {
-		return fmt.Errorf("bind workers by %s: this machine does not say which cores belong together, or none of them may be used here; "+
-			"leave --numa-binding out", r.NUMA)
+		return fmt.Errorf("bind workers by %s: this machine does not report which cores belong together, "+
+			"or none of them may be used here; leave --numa-binding out", r.NUMA)
 	}
 	group := r.groupOf(r.LocalRank, gpus, groups, m)
 	if group < 0 {
@@ -96,7 +96,7 @@ func (r Request) bindNUMA(p *Share, granted []int, gpus []string, m *machine) er
 	return nil
 }
 
-// groupOf is the index of the group that a worker is bound to; -1 where its GPU is near none of them.
+// groupOf is the index of the group that a worker is bound to, or -1 if its GPU is near none of them.
 func (r Request) groupOf(local int, gpus []string, groups [][]int, m *machine) int {
 	if near := m.node(r.numaNode(local, gpus, m)); len(near) > 0 {
 		return slices.IndexFunc(groups, func(g []int) bool { return overlaps(g, near) })
@@ -104,7 +104,7 @@ func (r Request) groupOf(local int, gpus []string, groups [][]int, m *machine) i
 	return local * len(groups) / r.LocalWorldSize
 }
 
-// numaNode is the number of the NUMA node of a worker's GPU; -1: not known. A task of srun knows of no other's.
+// numaNode is the number of the NUMA node of a worker's GPU, or -1 if it is not known. A task of srun does not know other tasks' GPUs.
 func (r Request) numaNode(local int, gpus []string, m *machine) int {
 	if len(gpus) == 0 || r.Task {
 		return -1
@@ -112,7 +112,7 @@ func (r Request) numaNode(local int, gpus []string, m *machine) int {
 	return numaOf(m.root, r.minors(gpus)[local%len(gpus)])
 }
 
-// within leaves of each group what was granted; groups of which nothing was are dropped.
+// within reduces each group to its granted cores, and drops groups without any.
 func within(groups [][]int, granted []int) (left [][]int) {
 	for _, group := range groups {
 		part := slices.DeleteFunc(slices.Clone(group), func(core int) bool { return !slices.Contains(granted, core) })
@@ -127,8 +127,8 @@ func overlaps(a, b []int) bool {
 	return slices.ContainsFunc(a, func(core int) bool { return slices.Contains(b, core) })
 }
 
-// machine is how the cores of this computer lie together. Each part is read when it is first asked for, as that takes a file for each core;
-// what the computer does not tell is empty.
+// machine is the topology of this computer's cores. Each part is read when it is first needed, as that takes a file for each core.
+// A part that the computer does not report is empty.
 type machine struct {
 	root fs.FS
 	sets map[string][][]int // by the name of a file that every core has
@@ -146,7 +146,7 @@ func (m *machine) nodes() (nodes [][]int) {
 	return nodes
 }
 
-// node lists the cores of one NUMA node by its number, which may have gaps before it; none where there is no such node.
+// node lists the cores of the NUMA node with the given number, or none if it does not exist. Numbers may have gaps.
 func (m *machine) node(number int) []int {
 	if number < 0 {
 		return nil
@@ -154,10 +154,10 @@ func (m *machine) node(number int) []int {
 	return readList(m.root, "sys/devices/system/node/node"+strconv.Itoa(number)+"/cpulist")
 }
 
-// online lists the cores that the machine runs, whoever may use them (sysfs-devices-system-cpu).
+// online lists the machine's cores that are online, whichever processes may use them (sysfs-devices-system-cpu).
 func (m *machine) online() []int { return readList(m.root, cpus+"/online") }
 
-// siblings lists the hardware threads of each physical core (sysfs-devices-system-cpu, topology); empty where each has one.
+// siblings lists the hardware threads of each physical core (sysfs-devices-system-cpu, topology). It is empty if each has one thread.
 func (m *machine) siblings() [][]int {
 	if active, err := fs.ReadFile(m.root, cpus+"/smt/active"); err == nil && strings.TrimSpace(string(active)) == "0" {
 		return nil
@@ -188,7 +188,7 @@ func (m *machine) read(name string) [][]int {
 	return sets
 }
 
-// readSets reads the list of cores that each core has under a name; every set once, in the order of their first cores.
+// readSets reads each core's file of the given name, a list of cores. It returns every set once, in the order of their first cores.
 func readSets(root fs.FS, name string) (sets [][]int) {
 	folders, _ := fs.Glob(root, cpus+"/cpu[0-9]*")
 	slices.SortFunc(folders, byNumber)
@@ -223,10 +223,10 @@ func readList(root fs.FS, name string) []int {
 	return parseList(strings.TrimSpace(string(text)))
 }
 
-// maxCore is the most that a CPUSet of the kernel's default size holds (CPU_SET(3)).
+// maxCore is the highest core that a CPUSet of the kernel's default size holds (CPU_SET(3)).
 const maxCore = 1023
 
-// parseList reads "0-3,8" (cpuset(7), "List format"); nil where it is anything else.
+// parseList parses a list such as "0-3,8" (cpuset(7), "List format"), and returns nil for anything else.
 func parseList(text string) []int {
 	var list []int
 	for word := range strings.SplitSeq(text, ",") {

@@ -244,7 +244,7 @@ func TestCoresAreAssignedToWorkers(t *testing.T) {
 
 var twoSocketsRoot = twoSockets()
 
-// A machine that tells nothing, as some containers.
+// A machine that reports nothing, as some containers do.
 func TestNUMAWithoutSysfsIsRefused(t *testing.T) {
 	r := Request{LocalWorldSize: 1, NUMA: "node", Lookup: lookup()}
 	if p, err := NodeOf(upTo(4), fstest.MapFS{}).Assign(r); err == nil {
@@ -252,7 +252,7 @@ func TestNUMAWithoutSysfsIsRefused(t *testing.T) {
 	}
 }
 
-// A node's number is no index: there may be nodes without memory, or gaps, before it.
+// A node's number is not an index: nodes without memory, or gaps, may come before it.
 func TestNUMANodesMayHaveGaps(t *testing.T) {
 	root := twoSockets()
 	root["sys/devices/system/node/node8/cpulist"] = root["sys/devices/system/node/node1/cpulist"]
@@ -264,7 +264,7 @@ func TestNUMANodesMayHaveGaps(t *testing.T) {
 	}
 }
 
-// TestExclusiveWorkersShareNothing: whatever the numbers.
+// TestExclusiveWorkersShareNothing tries random numbers of cores, GPUs and workers.
 func TestExclusiveWorkersShareNothing(t *testing.T) {
 	for workers := 1; workers <= 16; workers++ {
 		for _, kind := range []string{"exclusive", "core-complex"} {
@@ -311,8 +311,8 @@ func TestTooFewCoresAreWarnedOf(t *testing.T) {
 	}
 }
 
-// TestWarnsOfWhatIsTrue: a warning advises options of srun only where they would help: not where the machine has no more cores, nor where
-// ddpbatch's own script has called srun.
+// TestWarnsOfWhatIsTrue checks that a warning advises options of srun only if they would help: the machine must have more cores, and
+// ddpbatch's own script must not have called srun.
 func TestWarnsOfWhatIsTrue(t *testing.T) {
 	step := lookup("SLURM_STEP_ID=0")
 	for _, tt := range []struct {
@@ -327,7 +327,7 @@ func TestWarnsOfWhatIsTrue(t *testing.T) {
 		{Request{LocalWorldSize: 1, CPUsPerTask: 4, Scripted: true, Lookup: step}, 2, "0-7",
 			"srun granted 2 for 1: the batch script asked for all"},
 		{Request{LocalWorldSize: 1, CPUsPerTask: 4, Lookup: step}, 2, "0-7",
-			"srun granted 2 for 1: pass --cpus-per-task to srun itself, with --cpu-bind=none"},
+			"srun granted 2 for 1: pass --cpus-per-task to srun itself, and --cpu-bind=none"},
 		{Request{LocalWorldSize: 2, Lookup: step}, 1, "0", ""},
 		{Request{LocalWorldSize: 2, Lookup: step}, 1, "0-1", "srun granted 1 core for 2 workers: pass --cpus-per-task"},
 	} {

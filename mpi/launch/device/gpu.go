@@ -11,12 +11,14 @@ import (
 	"sync"
 )
 
-// visibleVariables say which GPUs a process sees: NVIDIA's (CUDA C++ Programming Guide, environment variables), and AMD's two
-// (ROCm, "GPU isolation techniques"), of which the first that is set counts.
+// visibleVariables list which GPUs a process sees. One is NVIDIA's (CUDA C++ Programming Guide, environment variables) and two are
+// AMD's (ROCm, "GPU isolation techniques"). The first variable that is set counts.
 var visibleVariables = []string{"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"}
 
-// GPUs lists the GPUs that a process with these variables sees here, as they are written there, and the variable; where none is
-// set, what Slurm gave this node, or else those of the machine, numbered from 0, and "".
+// GPUs lists the GPUs that a process with these variables sees here, in the variable's own notation, and the variable's name. If
+// none of the variables is set, it lists the GPUs that Slurm gave this node, or else the machine's, numbered from 0, and the name
+// is "".
+// is "".
 func (n *Node) GPUs(lookup func(string) (string, bool)) (ids []string, name string) {
 	ids, name = visible(lookup)
 	if len(ids) == 0 && name == "" {
@@ -25,7 +27,7 @@ func (n *Node) GPUs(lookup func(string) (string, bool)) (ids []string, name stri
 	return ids, name
 }
 
-// visible is what the variables say. The list ends at the first that is not valid, as CUDA's does.
+// visible reads the variables. The list ends at the first invalid entry, as it does for CUDA.
 func visible(lookup func(string) (string, bool)) (ids []string, name string) {
 	for _, name := range visibleVariables {
 		list, ok := lookup(name)
@@ -51,24 +53,24 @@ func visible(lookup func(string) (string, bool)) (ids []string, name string) {
 	return ids, ""
 }
 
-// slurmGives tells whether Slurm gave GPUs to this job.
+// slurmGives reports whether Slurm gave GPUs to this job.
 func (r Request) slurmGives() bool {
 	_, ok := r.Lookup("SLURM_GPUS_ON_NODE")
 	return ok
 }
 
-// gpus plans which GPUs the worker sees, and returns those of the agent, as CUDA numbers them.
+// gpus plans which GPUs the worker sees, and returns the agent's GPUs, as CUDA numbers them.
 func (r Request) gpus(p *Share, n *Node) ([]string, error) {
 	if r.Builtin {
-		return nil, nil // it computes on cores
+		return nil, nil // it computes on cores only
 	}
 	ids, name := n.GPUs(r.Lookup)
 	if r.VirtualLocalRank && len(ids) == 0 {
-		return nil, fmt.Errorf("--virtual-local-rank gives each worker one GPU, and none is visible here")
+		return nil, fmt.Errorf("--virtual-local-rank gives each worker one GPU, but none is visible here")
 	}
 	if len(ids) == 0 {
 		if r.GPUs == "one" {
-			return nil, fmt.Errorf("each worker is to have a GPU of its own (gpus = one), and none is visible here: ask Slurm for GPUs " +
+			return nil, fmt.Errorf("each worker is to have its own GPU (gpus = one), but none is visible here: ask Slurm for GPUs " +
 				"(gpus_per_node), or leave it out")
 		}
 		return nil, nil
@@ -80,12 +82,13 @@ func (r Request) gpus(p *Share, n *Node) ([]string, error) {
 	return r.agentGPUs(p, ids, name)
 }
 
-// agentGPUs shares the agent's GPUs (those of the node's tasks, in task mode) among its workers, or lets all see all of them.
+// agentGPUs shares the agent's GPUs (in task mode, those of the node's tasks) among its workers, or lets each see all of them.
 func (r Request) agentGPUs(p *Share, ids []string, name string) ([]string, error) {
 	if len(ids) < r.LocalWorldSize && r.GPUs != "all" {
 		if name == "" && r.GPUs != "one" && !r.VirtualLocalRank && !r.slurmGives() {
-			// nobody asked for the GPUs that this machine happens to have: a job that uses none is as likely, and torchrun starts it
-			p.warn(`%d workers share this machine's %s, if they use any, and none has the number of LOCAL_RANK %d: nproc_per_node = "gpu" is one worker for each GPU, `+
+			// The user did not ask for the GPUs that this machine happens to have. The job may well use none, and torchrun starts it.
+			p.warn(`%d workers share this machine's %s, if they use any, and none has the number of LOCAL_RANK %d: `+
+				`nproc_per_node = "gpu" is one worker for each GPU, `+
 				"gpus = all (--gpus all) says that sharing is meant, CUDA_VISIBLE_DEVICES= (empty) that they use none",
 				r.LocalWorldSize, gpuCount(len(ids)), len(ids))
 			return ids, nil
@@ -108,9 +111,9 @@ func (r Request) agentGPUs(p *Share, ids []string, name string) ([]string, error
 	return ids, nil
 }
 
-// shared tells whether the tasks of this node, of which each sees the given GPUs, are known to see the same ones: Slurm has given the node
-// no more and bound no task to any (slurmd's variable tells of --gpus-per-task, --gpu-bind and --ntasks-per-gpu alike), or no variable
-// tells tasks apart.
+// shared reports whether the tasks of this node, each of which sees the given GPUs, are known to see the same ones. That is so if
+// Slurm has given the node no further GPUs and bound no task to any (slurmd's variable covers --gpus-per-task, --gpu-bind and
+// --ntasks-per-gpu alike), or if no variable distinguishes tasks.
 func (r Request) shared(ids []string, name string) bool {
 	_, each := r.Lookup("SLURM_GPUS_PER_TASK")
 	bind, _ := r.Lookup("SLURMD_TRES_BIND") // gpu:per_task:1
@@ -122,19 +125,20 @@ func (r Request) shared(ids []string, name string) bool {
 	return err == nil && n <= len(ids) || !given && (name == "" || r.Pretend)
 }
 
-// taskGPUs is for a task that sees fewer GPUs than its node has tasks, as srun --gpus-per-task and --gpu-bind make it: they are its own,
-// and LOCAL_RANK is no number among them. Where Slurm gave no GPUs, somebody else has set the variable, for each task or for all alike.
+// taskGPUs is for a task that sees fewer GPUs than its node has tasks, as with srun --gpus-per-task and --gpu-bind. The GPUs are
+// its own, and LOCAL_RANK is not an index into them. If Slurm gave no GPUs, the variable was set in another way, for each task or
+// for all alike.
 func (r Request) taskGPUs(p *Share, ids []string, name string) {
 	if !r.slurmGives() {
-		p.warn("%d tasks on this node share %s (%s) if %s is the same for all of them: one GPU each is asked for with --gpus-per-node, "+
-			"and --gpus all says that this is meant",
+		p.warn("%d tasks on this node share %s (%s) if %s is the same for all of them: ask for one GPU each with --gpus-per-node, "+
+			"or pass --gpus all if that is meant",
 			r.LocalWorldSize, gpuCount(len(ids)), strings.Join(ids, ","), name)
 	}
 	switch {
 	case r.VirtualLocalRank:
 		p.Env = append(p.Env, "LOCAL_RANK=0")
 	case r.LocalRank >= len(ids):
-		p.warn("LOCAL_RANK is %d, and this task sees %s: a script that uses GPU number LOCAL_RANK fails. Where each task has its own "+
+		p.warn("LOCAL_RANK is %d, but this task sees %s: a script that uses GPU number LOCAL_RANK fails. If each task has its own GPUs "+
 			"(--gpus-per-task, --gpu-bind), pass --virtual-local-rank, so that LOCAL_RANK is 0, or ask for GPUs with --gpus-per-node",
 			r.LocalRank, gpuCount(len(ids)))
 	}
@@ -149,7 +153,7 @@ func gpuCount(n int) string {
 
 var nvidiaDevice = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^nvidia[0-9]+$`) })
 
-// nvidiaDevices lists the GPUs that the machine has device files of, numbered from 0 as CUDA does.
+// nvidiaDevices lists the GPUs for which the machine has device files, numbered from 0 as CUDA does.
 func nvidiaDevices(root fs.FS) (ids []string) {
 	entries, err := fs.ReadDir(root, "dev")
 	if err != nil {
@@ -163,7 +167,7 @@ func nvidiaDevices(root fs.FS) (ids []string) {
 	return ids
 }
 
-// numaOf is the NUMA node of NVIDIA's GPU with the given minor number; -1 where the machine does not say.
+// numaOf is the NUMA node of the NVIDIA GPU with the given minor number, or -1 if it is not known.
 func numaOf(root fs.FS, id string) int {
 	minor, err := strconv.Atoi(id)
 	if err != nil { // a UUID
@@ -196,12 +200,13 @@ func minorLine(text string) string {
 	return ""
 }
 
-// gpuVariables tell which of the node's GPUs Slurm gave to the step, or to the job, by the node's own numbers (sbatch(1) and srun(1),
-// output environment variables). The step's counts where both are set: the job's may be that of the node of the batch script.
+// gpuVariables list which of the node's GPUs Slurm gave to the step, or to the job, by the node's own numbers (sbatch(1) and
+// srun(1), output environment variables). The step's variable takes precedence: the job's may describe the node of the batch
+// script.
 var gpuVariables = []string{"SLURM_STEP_GPUS", "SLURM_JOB_GPUS"}
 
-// minors are the device numbers of the GPUs that CUDA_VISIBLE_DEVICES names; "" where one is not known. They differ where Slurm confines a
-// job to its devices (cgroup.conf, ConstrainDevices): there CUDA sees no others, and counts from 0.
+// minors are the device numbers of the GPUs that CUDA_VISIBLE_DEVICES names; "" for an unknown one. The two numberings differ if
+// Slurm confines a job to its devices (cgroup.conf, ConstrainDevices): then CUDA sees only these, and counts from 0.
 func (r Request) minors(ids []string) []string {
 	unknown := make([]string, len(ids))
 	var given []string
@@ -215,7 +220,7 @@ func (r Request) minors(ids []string) []string {
 		if r.slurmGives() {
 			return unknown
 		}
-		return ids // CUDA counts all of them
+		return ids // CUDA numbers all GPUs of the machine
 	}
 	numbers := make([]int, len(given))
 	for i, text := range given {
@@ -237,7 +242,7 @@ func (r Request) minors(ids []string) []string {
 	return unknown
 }
 
-// translate replaces each id, which is the i-th of names, by the i-th of numbers; nil where one is none of names.
+// translate replaces each id, which is the i-th of names, by the i-th of numbers. It returns nil if an id is not among names.
 func translate(ids []string, names, numbers []int) (found []string) {
 	for _, id := range ids {
 		n, err := strconv.Atoi(id)
