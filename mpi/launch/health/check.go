@@ -14,22 +14,22 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// Request is what is to run on the node.
+// Request describes what is to run on the node.
 type Request struct {
-	Workers int                              // how many
-	RDMA    bool                             // their messages must go by RDMA
-	OwnShm  bool                             // each has a /dev/shm of its own, in a container
-	Lookup  func(name string) (string, bool) // a variable of theirs
+	Workers int                              // their number
+	RDMA    bool                             // their messages must use RDMA
+	OwnShm  bool                             // each has its own /dev/shm, in a container
+	Lookup  func(name string) (string, bool) // looks up one of their variables
 }
 
-// Problem is something that a check has found.
+// Problem is a problem that a check has found.
 type Problem struct {
 	Check string `json:"check"` // "shm", "temp", "gpu", "limits"
 	Text  string `json:"text"`  // what is wrong, why that matters, and what to do
-	Fatal bool   `json:"fatal"` // the workers cannot run; else some programs cannot
+	Fatal bool   `json:"fatal"` // no worker can run; otherwise only some programs cannot
 }
 
-// Check looks at the machine. It returns what it found, the worst first.
+// Check checks the machine, and returns the problems that it found, the worst first.
 func (m *Machine) Check(r Request) []Problem {
 	found := slices.Concat(m.shm(r), m.temp(r), m.gpus(r), m.limits(r))
 	slices.SortStableFunc(found, func(a, b Problem) int {
@@ -44,10 +44,10 @@ func (m *Machine) Check(r Request) []Problem {
 	return found
 }
 
-// leastShm is so little that no program's shared memory fits.
+// leastShm is too little for any program's shared memory.
 const leastShm = 64 << 10
 
-// shm: whoever writes to memory that a full tmpfs cannot give gets SIGBUS.
+// shm checks /dev/shm: a program that writes to memory which a full tmpfs cannot provide gets SIGBUS.
 func (m *Machine) shm(r Request) []Problem {
 	if r.OwnShm {
 		return nil
@@ -56,7 +56,7 @@ func (m *Machine) shm(r Request) []Problem {
 	space, err := m.SpaceOf(folder)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return []Problem{{"shm", "/dev/shm is not there: PyTorch's data loaders and NCCL need it; have a tmpfs mounted there", false}}
+		return []Problem{{"shm", "/dev/shm does not exist: PyTorch's data loaders and NCCL need it; have a tmpfs mounted there", false}}
 	case err == nil && space.Free < leastShm:
 		return []Problem{{"shm", fmt.Sprintf("/dev/shm is full (%s of %s are free), and programs that share memory die of SIGBUS: "+
 			"remove what ended jobs have left there (ls -l /dev/shm)", text.Bytes(space.Free), text.Bytes(space.Total)), false}}
@@ -64,7 +64,7 @@ func (m *Machine) shm(r Request) []Problem {
 	return nil
 }
 
-// temp looks where programs do, as Python's tempfile does: TMPDIR, /tmp, /var/tmp.
+// temp checks the folders in which programs create temporary files, in the order of Python's tempfile: TMPDIR, /tmp, /var/tmp.
 func (m *Machine) temp(r Request) []Problem {
 	folders := []string{"/tmp", "/var/tmp"}
 	if own, _ := r.Lookup("TMPDIR"); path.IsAbs(own) && path.Clean(own) != folders[0] {
@@ -77,16 +77,16 @@ func (m *Machine) temp(r Request) []Problem {
 			return nil
 		}
 		if err == nil {
-			return []Problem{{"temp", fmt.Sprintf("%s takes no file (%s): programs that do not go on to %s fail; make room, or set TMPDIR",
-				folders[0], why[0], folder), false}}
+			return []Problem{{"temp", fmt.Sprintf("cannot create a file in %s (%s): programs that do not go on to %s fail; "+
+				"make room, or set TMPDIR", folders[0], why[0], folder), false}}
 		}
 		why = append(why, reason(err))
 	}
-	return []Problem{{"temp", fmt.Sprintf("no folder for temporary files takes one: %s; make room, or set TMPDIR", joined(folders, why)),
-		false}}
+	return []Problem{{"temp", fmt.Sprintf("cannot create a file in any folder for temporary files: %s; "+
+		"make room, or set TMPDIR", joined(folders, why)), false}}
 }
 
-// reason is an error less the path that it is about.
+// reason is an error's text without the path.
 func reason(err error) string {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err.Error()
@@ -102,8 +102,8 @@ func joined(folders, why []string) string {
 	return strings.Join(list, ", ")
 }
 
-// gpus: Slurm has given the node NVIDIA's GPUs, the machine has them, and none has a device file, as the driver is not loaded. Who sees
-// some of them alone (a container, MIG) is left alone.
+// gpus finds NVIDIA GPUs that Slurm has given to the job and that the machine has, but none of which has a device file, because the
+// driver is not loaded. It ignores nodes on which some GPUs have one, as in a container or with MIG.
 func (m *Machine) gpus(r Request) []Problem {
 	given, _ := r.Lookup("SLURM_GPUS_ON_NODE")
 	n, err := strconv.Atoi(given)
@@ -116,16 +116,16 @@ func (m *Machine) gpus(r Request) []Problem {
 	}
 	cards := m.nvidiaCards()
 	if cards == 0 {
-		return nil // of another make, or pretended
+		return nil // of another vendor, or simulated
 	}
-	return []Problem{{"gpu", fmt.Sprintf("Slurm gave this node's %s to the job, and there is no /dev/nvidia0, though the machine has %s: "+
+	return []Problem{{"gpu", fmt.Sprintf("Slurm gave this node's %s to the job, and the machine has %s, but /dev/nvidia0 does not exist: "+
 		"NVIDIA's driver is not "+
-		"loaded; nvidia-smi tells more to an administrator", text.Plural(n, "GPU"), text.Plural(cards, "card")), true}}
+		"loaded; nvidia-smi tells an administrator more", text.Plural(n, "GPU"), text.Plural(cards, "card")), true}}
 }
 
 // nvidiaCards counts the GPUs of NVIDIA's on the PCI bus (sysfs-bus-pci): display and 3D controllers, class 03.
 func (m *Machine) nvidiaCards() (n int) {
-	cards, _ := fs.Glob(m.Root, "sys/bus/pci/devices/*/vendor") // its pattern is right
+	cards, _ := fs.Glob(m.Root, "sys/bus/pci/devices/*/vendor") // the pattern is valid
 	for _, name := range cards {
 		vendor, _ := fs.ReadFile(m.Root, name)
 		class, _ := fs.ReadFile(m.Root, path.Dir(name)+"/class")
@@ -137,23 +137,23 @@ func (m *Machine) nvidiaCards() (n int) {
 }
 
 const (
-	// What an agent needs itself: of files for each worker its two streams and their files, and some more; of processes its own threads,
-	// and of each worker one.
+	// These are the agent's own needs. ownFiles and workerFiles count open files: for each worker its two streams and their log
+	// files, and some more. ownProcesses and workerProcesses count processes: the agent's threads, and each worker.
 	ownFiles, workerFiles         = 64, 8
 	ownProcesses, workerProcesses = 16, 2
 
-	// leastLocked is the limit that Linux had before 5.16, which no queue of a card fits into together with its buffers.
+	// leastLocked is Linux's default limit before 5.16. A card's queue and its buffers do not fit into it.
 	leastLocked = 64 << 10
 )
 
-// limits are low where not even the agent gets by.
+// limits finds limits that are too low even for the agent itself.
 func (m *Machine) limits(r Request) (found []Problem) {
 	add := func(format string, args ...any) {
 		found = append(found, Problem{"limits", fmt.Sprintf(format, args...), true})
 	}
-	const remedy = "an administrator can raise it for jobs (slurmd's unit, /etc/security/limits.conf), and yours " +
-		"may have come along from " +
-		"where you submitted (PropagateResourceLimits)"
+	const remedy = "an administrator can raise it for jobs (slurmd's unit, /etc/security/limits.conf), and it may be your own limit " +
+		"on the machine from " +
+		"which you submitted (PropagateResourceLimits)"
 	if need := uint64(ownFiles + workerFiles*r.Workers); m.Limits.OpenFiles < need {
 		add("the limit of open files is %d, and with %s at least %d are needed (ulimit -Hn): %s", m.Limits.OpenFiles,
 			text.Plural(r.Workers, "worker"), need, remedy)

@@ -25,7 +25,7 @@ func sound() *Machine {
 	}
 }
 
-// fullFolders refuses files in all folders but these.
+// fullFolders refuses files in all folders except these.
 func fullFolders(but ...string) func(string) error {
 	return func(folder string) error {
 		for _, other := range but {
@@ -80,13 +80,13 @@ func TestChecks(t *testing.T) {
 		},
 		"no temporary files": {
 			change: func(m *Machine) { m.TakeFile = fullFolders() }, env: []string{"TMPDIR=/scratch/7/"},
-			warns: "no folder for temporary files takes one: /scratch/7: no space left on device, /tmp: no space left " +
+			warns: "cannot create a file in any folder for temporary files: /scratch/7: no space left on device, /tmp: no space left " +
 				"on device, /var/tmp: no " +
 				"space left on device;",
 		},
 		"a TMPDIR that is not there": {
 			change: func(m *Machine) { m.TakeFile = fullFolders("/tmp") }, env: []string{"TMPDIR=/scratch/7"},
-			warns: "/scratch/7 takes no file " +
+			warns: "cannot create a file in /scratch/7 " +
 				"(no space left on device)",
 		},
 		"a full /tmp, and a TMPDIR": {change: func(m *Machine) { m.TakeFile = fullFolders("/scratch") }, env: []string{"TMPDIR=/scratch"}},
@@ -94,7 +94,7 @@ func TestChecks(t *testing.T) {
 			warns: "programs that do not go on to /var/tmp fail"},
 		"a relative TMPDIR": {env: []string{"TMPDIR=tmp"}},
 		"no driver": {change: func(m *Machine) { m.Root = card }, env: gpus,
-			fatal: "gave this node's 2 GPUs to the job, and there is no /dev/nvidia0, though the machine has 1 card:"},
+			fatal: "gave this node's 2 GPUs to the job, and the machine has 1 card, but /dev/nvidia0 does not exist:"},
 		"no driver, and no GPUs": {change: func(m *Machine) { m.Root = card }},
 		"a driver":               {change: func(m *Machine) { m.Root = withDriver }, env: gpus},
 		"GPUs of another make":   {env: gpus},
@@ -151,7 +151,7 @@ func TestWorstFirst(t *testing.T) {
 	}
 }
 
-// This machine runs tests, and so it can run workers; to find that out takes no time.
+// This machine runs tests, so it can run workers. Checking that takes hardly any time.
 func TestThisMachine(t *testing.T) {
 	least := time.Hour
 	for range 5 { // what else the machine does may take a slice

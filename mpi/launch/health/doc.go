@@ -1,4 +1,5 @@
-// Package health looks at a node, in a few milliseconds, for what keeps workers from running there: GPUs whose driver is not loaded, limits
-// that are too low; and for what may: a /dev/shm that is full, no folder for temporary files. It is asked before workers are started, so
-// that it calls nothing a fault that some program could do without, and starts no process.
+// Package health checks a node, in a few milliseconds, for problems that keep workers from running there, such as GPUs whose driver
+// is not loaded or limits that are too low, and for problems that may do so, such as a full /dev/shm or no usable folder for
+// temporary files. The checks run before workers are started. They start no processes, and they do not call a problem fatal if some
+// program can run despite it.
 package health

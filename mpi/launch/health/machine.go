@@ -12,19 +12,19 @@ import (
 
 // Machine is a computer as its checks see it.
 type Machine struct {
-	Root     fs.FS                                // its files, from / on
+	Root     fs.FS                                // its files, below /
 	SpaceOf  func(path string) (vfs.Space, error) // of the file system that path is on
-	TakeFile func(folder string) error            // whether a file of a page can be written in a folder; it is removed
+	TakeFile func(folder string) error            // writes a file of one page to a folder and removes it
 	Limits   Limits
 }
 
-// Limits are those of a process and its children, hard: unix.RLIM_INFINITY is none.
+// Limits are the hard limits of a process and its children. unix.RLIM_INFINITY means no limit.
 type Limits struct {
 	OpenFiles, Processes, LockedMemory uint64
-	Privileged                         bool // by CAP_IPC_LOCK and CAP_SYS_RESOURCE, as root has them: the last two do not count
+	Privileged                         bool // has CAP_IPC_LOCK and CAP_SYS_RESOURCE, as root does: the last two limits do not apply
 }
 
-// This is the machine that the process runs on. Limits that cannot be read are none.
+// This returns the machine that the process runs on. A limit that cannot be read counts as no limit.
 func This() *Machine {
 	return &Machine{Root: os.DirFS("/"), SpaceOf: vfs.OS{}.Space, TakeFile: takeFile, Limits: Limits{
 		OpenFiles: hardLimit(unix.RLIMIT_NOFILE), Processes: hardLimit(unix.RLIMIT_NPROC), LockedMemory: hardLimit(unix.RLIMIT_MEMLOCK),
@@ -40,7 +40,7 @@ func hardLimit(resource int) uint64 {
 	return limit.Max
 }
 
-// takeFile writes a page, as a full file system still makes empty files.
+// takeFile writes a page, because a full file system can still create empty files.
 func takeFile(folder string) error {
 	f, err := os.CreateTemp(folder, ".ddpbatch-check-*")
 	if err != nil {
