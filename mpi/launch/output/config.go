@@ -14,7 +14,7 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// Mode says which of a worker's two streams something is for, with torchrun's numbers.
+// Mode is a set of a worker's two streams, with torchrun's numbers.
 type Mode uint8
 
 // The modes. They are bits.
@@ -25,13 +25,13 @@ const (
 	Both Mode = Out | Err
 )
 
-// Map gives every local rank a mode: All, where Ranks does not name it.
+// Map gives every local rank a mode: that of Ranks, or All if Ranks does not name it.
 type Map struct {
 	All   Mode         `json:"all"`
 	Ranks map[int]Mode `json:"ranks,omitempty"` // by local rank
 }
 
-// Of is the mode of one local rank.
+// Of returns the mode of one local rank.
 func (m Map) Of(local int) Mode {
 	if mode, ok := m.Ranks[local]; ok {
 		return mode
@@ -39,32 +39,32 @@ func (m Map) Of(local int) Mode {
 	return m.All
 }
 
-// Config says where the workers' output goes. The zero value is ddpbatch's own way: a file for each
-// stream, where there is a folder for them, and the console, with a prefix where Prefix says so.
+// Config is where the workers' output goes. The zero value is ddpbatch's default: a file for each stream, if there is a folder for
+// them, and the console, with Prefix before each line if it is set.
 type Config struct {
-	// Redirects are streams that go to their file only, Tees those that go to file and console
-	// (torchrun's -r and -t). Streams in neither go to both, as ddpbatch does by itself.
+	// Redirects are streams that go to their file only, Tees those that go to file and console (torchrun's -r and -t). Streams in
+	// neither go to both, which is ddpbatch's default.
 	Redirects, Tees Map
 
 	LocalRanks []int // local ranks whose output the console shows; empty: all
 	Ranks      []int // global ranks whose output the console shows; empty: all
 
-	// Prefix begins each line on the console: a text with ${host}, ${rank}, ${local_rank} and ${role_name};
-	// "": none. With PrefixSeveral, there is also none where the world has one rank, whose lines need no name.
+	// Prefix begins each line on the console: a text with ${host}, ${rank}, ${local_rank} and ${role_name}; "": no prefix. With
+	// PrefixSeveral, a world of one rank has no prefix either: its lines need no name.
 	Prefix        string
 	PrefixSeveral bool
 
-	// Lines that hold one of these go, once more, to a file of all ranks (torchrun's --duplicate-stdout-filters and
+	// Lines that contain one of these texts go to a file of all ranks as well (torchrun's --duplicate-stdout-filters and
 	// --duplicate-stderr-filters).
 	OutFilters, ErrFilters []string
 }
 
-// maxRank bounds what is taken for a rank; more is a slip of the pen.
+// maxRank is the highest number that is accepted as a rank. A higher one must be a typing error.
 const maxRank = 1<<20 - 1
 
-// ParseMap reads the value of torchrun's --redirects and --tee: one mode for all local ranks ("3"), or one for each that
-// has any ("0:3,12:1"); ranks that are left out have none. A rank that is named twice has its last mode. Modes: 0 none,
-// 1 standard output, 2 standard error, 3 both.
+// ParseMap parses the value of torchrun's --redirects and --tee: one mode for all local ranks ("3"), or one for each rank that has
+// a mode ("0:3,12:1"). Ranks that are left out have mode 0. A rank that is named twice has its last mode. The modes are 0 (none), 1
+// (standard output), 2 (standard error) and 3 (both).
 func ParseMap(s string) (Map, error) {
 	if !strings.Contains(s, ":") {
 		mode, err := parseMode(s)
@@ -90,19 +90,19 @@ func ParseMap(s string) (Map, error) {
 	return m, nil
 }
 
-// Named are the local ranks that the map names one by one, in ascending order; none where one mode is for all.
+// Named lists the local ranks that the map names, in ascending order. It is empty if one mode is for all.
 func (m Map) Named() []int { return slices.Sorted(maps.Keys(m.Ranks)) }
 
 func parseMode(s string) (Mode, error) {
 	if len(s) != 1 || s[0] < '0' || s[0] > '3' {
-		return None, fmt.Errorf("%q is no mode: 0 (none), 1 (standard output), 2 (standard error) or 3 (both)", s)
+		return None, fmt.Errorf("%q is not a mode: write 0 (none), 1 (standard output), 2 (standard error) or 3 (both)", s)
 	}
 	return Mode(s[0] - '0'), nil
 }
 
 func parseRank(s string) (int, error) {
 	for _, r := range s {
-		if r < '0' || r > '9' { // no sign, no space: Atoi takes a sign
+		if r < '0' || r > '9' { // signs are not allowed, but Atoi accepts them
 			return 0, notRank(s)
 		}
 	}
@@ -113,7 +113,9 @@ func parseRank(s string) (int, error) {
 	return n, nil
 }
 
-func notRank(s string) error { return fmt.Errorf("%q is no rank: a number from 0 to %d", s, maxRank) }
+func notRank(s string) error {
+	return fmt.Errorf("%q is not a rank: write a number from 0 to %d", s, maxRank)
+}
 
 // DefaultPrefix labels a line with the worker that wrote it.
 const DefaultPrefix = "[${host} ${rank}] "
@@ -127,20 +129,20 @@ type Worker struct {
 	Role            string // "": "default"
 }
 
-// ParsePrefix tells what is wrong with a prefix, as Config has it: macros are written ${rank} or $rank, and $$ is one
-// dollar (Python's string.Template, as TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE is). Macros that are not known are errors.
+// ParsePrefix reports what is wrong with a prefix for Config. Macros are written ${rank} or $rank, and $$ is one dollar (the syntax
+// of Python's string.Template, as in TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE). Unknown macros are errors.
 func ParsePrefix(s string) error {
 	if len(s) > maxPrefix {
 		return fmt.Errorf("the prefix of log lines has %d bytes, more than %d", len(s), maxPrefix)
 	}
 	if strings.ContainsAny(s, "\n\r\x00") {
-		return fmt.Errorf("the prefix of log lines %q does not stay on its line", s)
+		return fmt.Errorf("the prefix of log lines %q must not contain a line break or a zero byte", s)
 	}
 	_, err := expand(s, Worker{})
 	return err
 }
 
-// Label is a prefix that ParsePrefix has found good, for the lines of one worker.
+// Label expands a prefix, which must be valid for ParsePrefix, for the lines of one worker.
 func Label(prefix string, w Worker) string {
 	s, err := expand(prefix, w)
 	if err != nil {
@@ -149,7 +151,7 @@ func Label(prefix string, w Worker) string {
 	return s
 }
 
-// macros matches each dollar, with what belongs to it.
+// macros matches each dollar, with the macro after it.
 var macros = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$(?:\$|\{[^}]*\}|[A-Za-z_][A-Za-z_0-9]*|\{)?`) })
 
 func expand(s string, w Worker) (expanded string, err error) {
@@ -171,17 +173,17 @@ func expand(s string, w Worker) (expanded string, err error) {
 		case found == "${":
 			err = errors.New("the prefix of log lines: a ${ has no }")
 		case found == "$":
-			err = errors.New("the prefix of log lines: a $ is followed by no name; a dollar itself is written $$")
+			err = errors.New("the prefix of log lines: a $ must be followed by a name; write a dollar itself as $$")
 		default:
-			err = fmt.Errorf("the prefix of log lines: there is no ${%s}; there are ${host}, ${rank}, ${local_rank} and ${role_name}", name)
+			err = fmt.Errorf("the prefix of log lines: unknown macro ${%s}; write ${host}, ${rank}, ${local_rank} or ${role_name}", name)
 		}
 		return ""
 	})
 	return expanded, err
 }
 
-// ParseRanks reads ranks as torchrun's --local-ranks-filter has them ("0,3"), and ranges ("8-11", both included). The
-// ranks come back in ascending order, each once; there are none in "", which means all of them to those who ask.
+// ParseRanks parses ranks as in torchrun's --local-ranks-filter ("0,3"), and ranges ("8-11", both included). It returns the ranks
+// in ascending order, each once. For "" it returns none, which callers take for all ranks.
 func ParseRanks(s string) ([]int, error) {
 	if s == "" {
 		return nil, nil
@@ -213,10 +215,10 @@ func ParseRanks(s string) ([]int, error) {
 	return slices.Sorted(maps.Keys(seen)), nil
 }
 
-// ParseFilters reads the value of torchrun's --duplicate-stdout-filters and --duplicate-stderr-filters: texts between commas, in
-// which two commas stand for one. An empty text, which every line holds, is left out.
+// ParseFilters parses the value of torchrun's --duplicate-stdout-filters and --duplicate-stderr-filters: texts separated by commas.
+// Two commas stand for a comma in a text. Empty texts, which every line contains, are left out.
 func ParseFilters(s string) []string {
-	const comma = "\x00" // stands for one in a text; no argument has a zero byte
+	const comma = "\x00" // stands for a comma in a text; arguments cannot contain a zero byte
 	var filters []string
 	for text := range strings.SplitSeq(strings.ReplaceAll(s, ",,", comma), ",") {
 		if text != "" {

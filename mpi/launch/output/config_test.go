@@ -86,7 +86,7 @@ func TestPrefix(t *testing.T) {
 		}
 	}
 	if got := Label("${host}${role_name}", Worker{Host: "n\n\x1b1"}); got != "n  1default" {
-		t.Errorf("a host that is no name gives %q", got)
+		t.Errorf("a host that is not a name gives %q", got)
 	}
 	for prefix, says := range map[string]string{
 		"${hostname}":            "${host}, ${rank}, ${local_rank} and ${role_name}",

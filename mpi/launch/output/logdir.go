@@ -8,17 +8,16 @@ import (
 	"strings"
 )
 
-// LogDir is the folder of logs that torchrun's --log-dir asks for, of one agent:
+// LogDir is the folder of logs of one agent that torchrun's --log-dir asks for:
 //
 //	<dir>/<run id>_<random>/attempt_<round>/<local rank>/{stdout.log,stderr.log,error.json}
 //	<dir>/<run id>_<random>/attempt_<round>/filtered_{stdout,stderr}.log
 //
-// Rounds are added to it; unlike torchrun's own, none that is there is ever deleted. Its methods are safe for
-// concurrent use.
+// Rounds are added to it. Unlike torchrun, ddpbatch never deletes a round. Its methods are safe for concurrent use.
 type LogDir struct{ path string }
 
-// NewLogDir makes a new folder for the run in dir, and dir itself where it is not there. /dev/null is torchrun's way to say that
-// there shall be no files: then all paths are "". Without dir there is no LogDir: nil.
+// NewLogDir makes a new folder for the run in dir, and dir itself if it does not exist. For /dev/null, which is torchrun's way to
+// ask for no files, all paths of the LogDir are "". If dir is "", the LogDir is nil.
 func NewLogDir(dir, runID string) (*LogDir, error) {
 	switch dir {
 	case "":
@@ -36,11 +35,11 @@ func NewLogDir(dir, runID string) (*LogDir, error) {
 	return &LogDir{path}, nil
 }
 
-// HasFiles tells whether there is a folder.
+// HasFiles reports whether there is a folder.
 func (d *LogDir) HasFiles() bool { return d.path != "" }
 
-// Worker makes the folder of one worker in one round, and says where its streams and its error file
-// (TORCHELASTIC_ERROR_FILE) go.
+// Worker makes the folder of one worker in one round, and returns the paths of its streams' files and of its error file
+// (TORCHELASTIC_ERROR_FILE).
 func (d *LogDir) Worker(round, local int) (streams Paths, errorFile string, err error) {
 	if d.path == "" {
 		return Paths{}, "", nil
@@ -53,7 +52,7 @@ func (d *LogDir) Worker(round, local int) (streams Paths, errorFile string, err 
 	return streams, filepath.Join(dir, "error.json"), nil
 }
 
-// Filtered makes the folder of one round, and says where its files of all ranks are.
+// Filtered makes the folder of one round, and returns the paths of its files of all ranks.
 func (d *LogDir) Filtered(round int) (Paths, error) {
 	if d.path == "" {
 		return Paths{}, nil
@@ -69,21 +68,21 @@ func (d *LogDir) Filtered(round int) (Paths, error) {
 
 func (d *LogDir) round(n int) string { return filepath.Join(d.path, "attempt_"+strconv.Itoa(n)) }
 
-// folderName is a run's id, which is any text, as the beginning of a folder's name.
+// folderName makes a run's id, which may be any text, the beginning of a folder's name.
 func folderName(id string) string {
 	const longest = 128 // bytes of the 255 that a name may have (NAME_MAX)
 	id = strings.ToValidUTF8(id[:min(len(id), longest)], "_")
 	id = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == filepath.Separator || r == '*' { // MkdirTemp puts its number for a *
+		if r < ' ' || r == 0x7f || r == filepath.Separator || r == '*' { // MkdirTemp replaces a *
 			return '_'
 		}
 		return r
 	}, id)
 	if strings.HasPrefix(id, ".") {
-		id = "_" + id // seen by ls
+		id = "_" + id // so that ls shows it
 	}
 	if id == "" {
-		id = "none" // torchrun's own, where --rdzv-id says nothing
+		id = "none" // torchrun's default for --rdzv-id
 	}
 	return id
 }

@@ -15,8 +15,8 @@ import (
 
 // To is where the lines of all workers go.
 type To struct {
-	Stdout, Stderr io.Writer // the agent's own; nil: nowhere
-	// Files of all ranks, for Config's OutFilters and ErrFilters; "": none.
+	Stdout, Stderr io.Writer // the agent's own; nil: not shown
+	// Filtered are the files of all ranks, for Config's OutFilters and ErrFilters; "": none.
 	Filtered Paths
 }
 
@@ -43,7 +43,7 @@ func (c console) Write(p []byte) (int, error) {
 	return c.w.Write(p)
 }
 
-// NewMux opens the files of all ranks, where there are any. log hears of output that is lost; nil: nobody does.
+// NewMux opens the files of all ranks, if there are any. It reports lost output to log, which may be nil.
 func NewMux(cfg Config, to To, log *slog.Logger) (*Mux, error) {
 	if err := ParsePrefix(cfg.Prefix); err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func NewMux(cfg Config, to To, log *slog.Logger) (*Mux, error) {
 	return m, nil
 }
 
-// Close closes the files of all ranks; every stream must be done, or dropped.
+// Close closes the files of all ranks. Every stream must be done or dropped before.
 func (m *Mux) Close() {
 	for _, f := range m.filtered {
 		if f == nil {
@@ -78,8 +78,8 @@ func (m *Mux) Close() {
 	}
 }
 
-// Worker makes the two streams of one worker. Files are appended to. A stream that is to go to its file only and
-// has none goes to the console.
+// Worker makes the two streams of one worker. Existing files are appended to. A stream that is to go to its file only, but has
+// none, goes to the console.
 func (m *Mux) Worker(w Worker, paths Paths) (out, errs *Stream, err error) {
 	if out, err = m.stream(w, Out, paths.Out); err != nil {
 		return nil, nil, err
@@ -102,7 +102,7 @@ func (m *Mux) stream(w Worker, which Mode, path string) (*Stream, error) {
 			sink{lines.Writer{To: to, Label: Label(m.cfg.Prefix, w), Redraw: true}, "workers' output cannot be shown any more", nil})
 	}
 	if filtered != nil {
-		label := Label(cmp.Or(m.cfg.Prefix, DefaultPrefix), w) // else nobody could tell whose lines they are
+		label := Label(cmp.Or(m.cfg.Prefix, DefaultPrefix), w) // without a label, the lines' writer would not be known
 		s.sinks = append(s.sinks, sink{
 			lines.Writer{To: &sieve{to: filtered, label: len(label)}, Label: label},
 			"the log of all ranks cannot be written any more", nil,
@@ -121,8 +121,8 @@ func (m *Mux) stream(w Worker, which Mode, path string) (*Stream, error) {
 	return s, nil
 }
 
-// shows tells whether the console shows one stream of one worker: unless its rank is filtered out, or it is to go to its
-// file only. torchrun lets a tee win over a redirect.
+// shows reports whether the console shows one stream of one worker. It does unless the rank is filtered out, or the stream goes to
+// its file only. As in torchrun, a tee takes precedence over a redirect.
 func (c Config) shows(w Worker, which Mode, hasFile bool) bool {
 	if len(c.LocalRanks) > 0 && !slices.Contains(c.LocalRanks, w.LocalRank) ||
 		len(c.Ranks) > 0 && !slices.Contains(c.Ranks, w.Rank) {
@@ -132,12 +132,12 @@ func (c Config) shows(w Worker, which Mode, hasFile bool) bool {
 	return !fileOnly || !hasFile
 }
 
-// openLog opens a log to add to. What is there already, of a round before, stays.
+// openLog opens a log to append to. The lines of earlier rounds stay.
 func openLog(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 }
 
-// filtered is a file of all ranks: it takes the lines that hold one of some texts. Several streams write to it.
+// filtered is a file of all ranks, for the lines that contain one of some texts. Several streams write to it.
 type filtered struct {
 	texts [][]byte
 
@@ -167,11 +167,11 @@ func (f *filtered) Write(p []byte) (int, error) {
 	return f.file.Write(p)
 }
 
-// sieve takes whole lines of one stream, each with its label, and passes those on that are wanted.
+// sieve gets whole lines of one stream, each with its label, and passes on those that the filters match.
 type sieve struct {
 	to    *filtered
-	label int    // bytes before the worker's own words
-	kept  []byte // between two writes: none
+	label int    // bytes before the worker's own text
+	kept  []byte // the matching lines of one Write; reused
 }
 
 func (s *sieve) Write(p []byte) (int, error) {

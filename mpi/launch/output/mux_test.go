@@ -64,7 +64,7 @@ func TestOutputOfManyWorkersIsWhole(t *testing.T) {
 	}
 }
 
-// Who sees what: torchrun's redirects, tees and filters, and ours by global rank.
+// torchrun's redirects, tees and filters, and ours by global rank, decide which output goes where.
 func TestRedirectsTeesAndFiltersSelectOutput(t *testing.T) {
 	mode := func(s string) Map {
 		m, err := ParseMap(s)
@@ -126,8 +126,8 @@ func TestRedirectsTeesAndFiltersSelectOutput(t *testing.T) {
 	})
 }
 
-// Lines of all ranks that hold a text go to one file, of those that the console does not show, too; a label is none of
-// the worker's words.
+// Lines of all ranks that contain a text go to one file, also of ranks that the console does not show. A label is not part of
+// the worker's line.
 func TestFilteredLinesGoToOneFile(t *testing.T) {
 	dir := t.TempDir()
 	cfg := Config{OutFilters: []string{"loss", "n1"}, ErrFilters: []string{"never"}, Redirects: Map{All: Both}}
@@ -156,7 +156,7 @@ type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("closed terminal") }
 
-// A console or a disk that fails takes nothing from the other, and is named once.
+// If the console or the disk fails, the other gets everything, and the failure is logged once.
 func TestOutputThatCannotBeWritten(t *testing.T) {
 	const lines = 5000
 	text := strings.Repeat("a line\n", lines)

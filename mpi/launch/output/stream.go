@@ -16,48 +16,48 @@ import (
 )
 
 const (
-	// lateOutput is how long a stream stays open after its worker ended: a
-	// process that left the worker's group may hold it for ever.
+	// lateOutput is how long a stream stays open after its worker ended: a process that left the worker's group may hold it
+	// forever.
 	lateOutput = time.Second
 
-	// maxPipe is the most that a pipe holds (pipe(7), pipe-max-size): what is
-	// still read when that time is over, since a slow console may have kept us.
+	// maxPipe is the largest size of a pipe (pipe(7), pipe-max-size). So much is still read when lateOutput is over, since a slow
+	// console may have delayed reading.
 	maxPipe = 1 << 20
 
 	readSize = 32 << 10
 )
 
-// Stream is standard output or error of one worker. Pipe, Begin, Drop and End belong to the goroutine that starts
-// and ends the worker; the other methods may be called from any, at any time.
+// Stream is one worker's standard output or error. Pipe, Begin, Drop and End must be called by the goroutine that starts and ends
+// the worker. The other methods may be called by any goroutine at any time.
 type Stream struct {
 	r, w  *os.File // the pipe; w is the worker's
 	file  *os.File // nil: no log
 	sinks []sink   // console, log of all ranks
 	log   *slog.Logger
-	done  chan struct{} // closed when all of it is written
+	done  chan struct{} // closed when everything is written
 
 	taking sync.Mutex // held from a read until what it read is in tail
 	grown  atomic.Int64
 	tail   tail
-	room   int    // bytes that Keep has left for kept
+	room   int    // bytes that kept may still take
 	kept   []byte // see Kept
 
-	late      bool // End's time is over
+	late      bool // lateOutput has passed since End
 	lateBytes int  // read since
 }
 
-// sink takes the stream line by line, until it fails once.
+// sink gets the stream line by line, until it fails.
 type sink struct {
 	lines.Writer
-	failed string // what to say then
+	failed string // the message to log then
 	err    error
 }
 
-// Pipe is the worker's end.
+// Pipe is the worker's end of the stream.
 func (s *Stream) Pipe() *os.File { return s.w }
 
-// Begin copies until the worker, and all that inherited the pipe, closed it, or
-// until End's bound. It is called once the worker has its end of the pipe.
+// Begin copies until the worker, and every process that inherited the pipe, have closed it, or until End's bound. It is called once
+// the worker has its end of the pipe.
 func (s *Stream) Begin() {
 	s.w.Close()
 	go func() {
@@ -68,7 +68,7 @@ func (s *Stream) Begin() {
 	}()
 }
 
-// Drop gives the stream up, before its worker was started.
+// Drop discards a stream whose worker was not started.
 func (s *Stream) Drop() {
 	s.w.Close()
 	s.r.Close()
@@ -76,7 +76,7 @@ func (s *Stream) Drop() {
 	close(s.done)
 }
 
-// End bounds what is still read: the worker is gone.
+// End bounds how long the stream is still read. It is called when the worker has ended.
 func (s *Stream) End() {
 	// An error means that the copying is over already.
 	_ = s.r.SetReadDeadline(time.Now().Add(lateOutput))
@@ -88,18 +88,18 @@ func (s *Stream) Done() <-chan struct{} { return s.done }
 // Grown is how many bytes the worker has written so far.
 func (s *Stream) Grown() int64 { return s.grown.Load() }
 
-// Tail is the last n lines so far, without their ends, oldest first: fewer where the stream, or the 16 KiB of it that are
-// kept, has fewer. The bytes are the worker's: not necessarily text.
+// Tail returns the last n lines so far, without their line breaks, oldest first. There are fewer if the stream, or the 16 KiB of it
+// that are kept, has fewer. They contain the worker's bytes, which may not be valid text.
 func (s *Stream) Tail(n int) []string { return s.tail.lines(n) }
 
-// Keep has the next limit bytes that are read kept for Kept.
+// Keep makes the stream keep the next limit bytes that are read for Kept.
 func (s *Stream) Keep(limit int) {
 	s.taking.Lock()
 	defer s.taking.Unlock()
 	s.room, s.kept = limit, nil
 }
 
-// Kept returns what was read since Keep, or since it was called last.
+// Kept returns the kept bytes that were read since Keep, or since the last call of Kept.
 func (s *Stream) Kept() string {
 	s.taking.Lock()
 	defer s.taking.Unlock()
@@ -120,7 +120,7 @@ func (s *Stream) CaughtUp() bool {
 	pipe := []unix.PollFd{{Events: unix.POLLIN}}
 	err = conn.Control(func(fd uintptr) {
 		pipe[0].Fd = int32(fd)
-		_, _ = unix.Poll(pipe, 0) // after an error there is nothing to read, as far as is known
+		_, _ = unix.Poll(pipe, 0) // after an error, nothing is known to be readable
 	})
 	return err != nil || pipe[0].Revents&unix.POLLIN == 0
 }
@@ -179,7 +179,7 @@ func (s *Stream) copy() {
 	}
 	for i := range s.sinks {
 		if s.sinks[i].err == nil {
-			_ = s.sinks[i].Finish() // nobody is left to hear of it
+			_ = s.sinks[i].Finish() // there is nothing left to write
 		}
 	}
 }
@@ -193,7 +193,7 @@ func (s *Stream) pass(to *sink, p []byte) {
 	}
 }
 
-// read reads what comes, and, once End's time is over, what is there.
+// read waits for bytes. Once lateOutput has passed since End, it reads only what the pipe already holds.
 func (s *Stream) read(buf []byte) (int, error) {
 	n, err := s.take(buf)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -258,7 +258,7 @@ func (t *tail) lines(n int) []string {
 	}
 	all := bytes.Split(bytes.TrimSuffix(text, []byte{'\n'}), []byte{'\n'})
 	if len(text) == maxTail && len(all) > 1 {
-		all = all[1:] // its beginning is gone
+		all = all[1:] // the beginning of this line is not kept
 	}
 	all = all[max(0, len(all)-n):]
 	lines := make([]string, len(all))

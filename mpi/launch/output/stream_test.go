@@ -46,7 +46,7 @@ func writeTo(t testing.TB, s *Stream, write func(w io.Writer)) {
 	wait(t, s)
 }
 
-// worker begins the stream and returns what a worker would have inherited.
+// worker begins the stream and returns the end that a worker would have inherited.
 func worker(t testing.TB, s *Stream) *os.File {
 	t.Helper()
 	w, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", s.Pipe().Fd()), os.O_WRONLY, 0)
@@ -102,7 +102,7 @@ func TestProgressIsShown(t *testing.T) {
 	}
 }
 
-// Whatever bytes come, in whatever pieces: the file has just them, added to what was there, and the tail their end.
+// Whatever bytes come, in whatever pieces, they are appended to the file unchanged, and the tail is their end.
 func TestFileIsByteForByte(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		dir, err := os.MkdirTemp(t.TempDir(), "")
@@ -134,7 +134,7 @@ func TestFileIsByteForByte(t *testing.T) {
 		}
 		// with one's own line ends, and those of lines that were too long, it is all on the console
 		if got, want := strings.ReplaceAll(shown.String(), "\n", ""), strings.ReplaceAll(string(all), "\n", ""); got != want {
-			rt.Fatalf("the console has %d bytes that are no line ends, want %d", len(got), len(want))
+			rt.Fatalf("the console has %d bytes besides line ends, want %d", len(got), len(want))
 		}
 		if len(all) < maxTail && len(all) > 0 {
 			want := strings.Split(strings.TrimSuffix(string(all), "\n"), "\n")
@@ -146,7 +146,7 @@ func TestFileIsByteForByte(t *testing.T) {
 	})
 }
 
-// A stream ends in time though a process elsewhere holds its pipe, and shows what there was.
+// A stream ends in time although another process holds its pipe, and shows what was written.
 func TestStreamEndsInTime(t *testing.T) {
 	var shown screen
 	mux, err := NewMux(Config{}, To{Stdout: &shown}, nil)
@@ -169,7 +169,7 @@ func TestStreamEndsInTime(t *testing.T) {
 	}
 }
 
-// A process that writes for ever into the pipe of a worker that ended is not listened to for ever.
+// A process that writes forever into the pipe of a worker that has ended is read for a bounded time only.
 func TestEndlessLateOutputIsCutOff(t *testing.T) {
 	mux, err := NewMux(Config{}, To{}, nil)
 	must(t, err)
@@ -230,7 +230,7 @@ func (s slowWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Progress and last words are there while the worker runs.
+// Grown and Tail are up to date while the worker runs.
 func TestOutputIsThereWhileTheWorkerRuns(t *testing.T) {
 	mux, err := NewMux(Config{}, To{}, nil)
 	must(t, err)
@@ -255,7 +255,7 @@ func TestOutputIsThereWhileTheWorkerRuns(t *testing.T) {
 	wait(t, out)
 }
 
-// As long as bytes of the worker's wait to be read the tail is behind, and it has caught up when they are, though the pipe stays open.
+// CaughtUp reports false while bytes of the worker wait to be read, and true once they are read, although the pipe stays open.
 func TestTailCatchesUp(t *testing.T) {
 	release := make(chan struct{})
 	mux, err := NewMux(Config{}, To{Stdout: slowWriter{release}}, nil)
@@ -293,7 +293,7 @@ func TestTailCatchesUp(t *testing.T) {
 	}
 }
 
-// What is kept is what comes from then on, as much as there is room for, and each byte is handed out once.
+// Kept returns the bytes that come after Keep, up to its limit, each of them once.
 func TestStreamKeepsWhatComesNext(t *testing.T) {
 	m, err := NewMux(Config{}, To{Stdout: io.Discard, Stderr: io.Discard}, nil)
 	must(t, err)
@@ -351,7 +351,7 @@ func TestTailIsBounded(t *testing.T) {
 	}
 }
 
-// BenchmarkStreams is eight workers that write lines of 80 bytes as fast as they can; B/s of all together.
+// BenchmarkStreams has eight workers write lines of 80 bytes as fast as they can. It reports the bytes per second of all together.
 func BenchmarkStreams(b *testing.B) {
 	const workers, perWorker = 8, 1 << 20
 	chunk := bytes.Repeat(append(bytes.Repeat([]byte("x"), 79), '\n'), 100)
@@ -384,7 +384,7 @@ func BenchmarkStreams(b *testing.B) {
 	}
 }
 
-// BenchmarkStart is what the streams of four workers cost at a run's start and end.
+// BenchmarkStart measures what the streams of four workers cost at a run's start and end.
 func BenchmarkStart(b *testing.B) {
 	dir := b.TempDir()
 	b.ReportAllocs()
