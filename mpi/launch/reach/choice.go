@@ -8,22 +8,23 @@ import (
 	"strings"
 )
 
-// Choice is which networks may be used. The zero Choice is all of them.
+// Choice is which networks may be used. The zero Choice allows all.
 type Choice struct {
 	text  string
-	not   bool // none of the rules may match; else one must
+	not   bool // none of the rules may match; otherwise one must
 	rules []rule
 }
 
 // rule matches an interface by its name or an address by its network.
 type rule struct {
-	name    string // beginning of the interface's name, all of it where exact
+	name    string // the prefix of the interface's name, or all of it if exact
 	exact   bool
-	network netip.Prefix // valid: the rule is this instead
+	network netip.Prefix // if valid, the rule is this network instead
 }
 
-// ParseInterface reads launch.interface: names of interfaces or networks with commas between, as NCCL_SOCKET_IFNAME has them. "ib" is
-// every interface whose name begins so, "=ib0" that one, "10.1.0.0/16" whatever has an address in it, and "^docker,veth" all but those.
+// ParseInterface parses launch.interface: names of interfaces or networks, separated by commas, as in NCCL_SOCKET_IFNAME. "ib" is
+// every interface whose name begins with it, "=ib0" is that interface, "10.1.0.0/16" is every address in that network, and
+// "^docker,veth" is everything else than those.
 func ParseInterface(text string) (Choice, error) {
 	c := Choice{text: text}
 	rest, not := strings.CutPrefix(text, "^")
@@ -48,7 +49,7 @@ func parseRule(word string, exact bool) (rule, error) {
 	if strings.Contains(name, "/") {
 		network, err := netip.ParsePrefix(name)
 		if err != nil || exact {
-			return rule{}, fmt.Errorf("%.60q is no network: write one as 10.1.0.0/16", word)
+			return rule{}, fmt.Errorf("%.60q is not a network: write one as 10.1.0.0/16", word)
 		}
 		return rule{network: network.Masked()}, nil
 	}
@@ -72,19 +73,19 @@ func (r rule) matches(iface string, addr netip.Addr) bool {
 	return strings.HasPrefix(iface, r.name)
 }
 
-// allows tells whether an address of an interface may be used.
+// allows reports whether an address of an interface may be used.
 func (c Choice) allows(iface string, addr netip.Addr) bool {
 	matches := slices.ContainsFunc(c.rules, func(r rule) bool { return r.matches(iface, addr) })
 	return len(c.rules) == 0 || matches != c.not
 }
 
-// local are the beginnings of names of interfaces that lead to containers and virtual machines on this very machine: every node has
-// them, often with the same address. They are offered only where the user names them.
+// local are prefixes of the names of interfaces that lead to containers and virtual machines on this machine: every node has them,
+// often with the same address. They are offered only if the user names them.
 var local = []string{"docker", "veth", "virbr", "br-", "cni", "flannel", "lxc", "podman"}
 
-// Addresses lists the addresses of the interfaces that the choice allows, the likeliest first: IPv4 before IPv6, then in the order of the
-// interfaces. Loopback, interfaces that are down, and addresses that mean nothing on another machine are left out. An error says what there
-// is.
+// Addresses lists the addresses of the interfaces that the choice allows, the likeliest first: IPv4 before IPv6, then in the order
+// of the interfaces. It leaves out loopback interfaces, interfaces that are down, and addresses that have no meaning on another
+// machine. An error lists the addresses that exist.
 func (c Choice) Addresses(interfaces []Interface) ([]netip.Addr, error) {
 	var found []netip.Addr
 	for _, iface := range interfaces {
@@ -120,8 +121,8 @@ func (c Choice) addresses(iface Interface) (found []netip.Addr) {
 	return found
 }
 
-// Forbids tells whether the choice excludes an address of another machine for certain. The name of its interface is not known here, and
-// a single address in the choice is one of this machine's own; so only networks say something of others.
+// Forbids reports whether the choice certainly excludes an address of another machine. The name of that address's interface is not
+// known here, and a single address in the choice is this machine's own. So only networks decide about other machines.
 func (c Choice) Forbids(addr netip.Addr) bool {
 	inside := func(r rule) bool { return r.network.Contains(addr.Unmap()) }
 	if c.not {
@@ -158,7 +159,7 @@ func (c Choice) nothing(interfaces []Interface) error {
 	case c.text != "":
 		what = fmt.Sprintf("that %q (interface) allows", c.text)
 	}
-	return fmt.Errorf("there is no network address %s; it has %s", what, strings.Join(there, ", "))
+	return fmt.Errorf("no network address %s; it has %s", what, strings.Join(there, ", "))
 }
 
 // Interface is a network interface of this machine.
@@ -192,7 +193,7 @@ func Interfaces() ([]Interface, error) {
 	return interfaces, nil
 }
 
-// NameOf is the name of the interface that has an address; "" where none has.
+// NameOf is the name of the interface that has an address, or "" if none has.
 func NameOf(interfaces []Interface, addr netip.Addr) string {
 	for _, iface := range interfaces {
 		for _, own := range iface.Addrs {

@@ -16,17 +16,17 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// HeadStart is how long an address is tried alone before the next one is, too (RFC 8305, "Connection Attempt Delay", at the
-// least that it recommends): the first ones are the likeliest.
+// HeadStart is how long an address is tried alone before the next one is tried as well. It is the least that RFC 8305 recommends
+// ("Connection Attempt Delay"). The first addresses are the likeliest.
 const HeadStart = 100 * time.Millisecond
 
 const (
-	firstPause    = 10 * time.Millisecond // bounds of the pauses before an address is tried once more: agent 0 may not listen yet
-	lastPause     = 250 * time.Millisecond
-	unprovedPause = 2 * time.Second // where somebody else answered, whose log has a line of it
+	firstPause    = 10 * time.Millisecond  // the first pause before an address is tried again: agent 0 may not listen yet
+	lastPause     = 250 * time.Millisecond // pauses grow up to this
+	unprovedPause = 2 * time.Second        // after another program answered, which may log a line about each try
 )
 
-// Try is how an address was found.
+// Try is the result of trying an address.
 type Try struct {
 	Addr  string        `json:"addr"`
 	Count int           `json:"count"` // how often it was tried
@@ -38,7 +38,7 @@ type Try struct {
 type Race struct {
 	addrs     []string
 	headStart time.Duration
-	failed    []chan struct{} // closed when the address was tried once, in vain
+	failed    []chan struct{} // closed when the address's first try has failed
 
 	mu     sync.Mutex
 	tries  []Try
@@ -46,16 +46,16 @@ type Race struct {
 	final  error
 }
 
-// finalError is what Final makes.
+// finalError is the error that Final returns.
 type finalError struct{ error }
 
 func (e finalError) Unwrap() error { return e.error }
 
-// Final makes an error of prove the last word on all addresses.
+// Final wraps an error of prove so that it ends the race for all addresses.
 func Final(err error) error { return finalError{err} }
 
-// NewRace is a race of addresses ("host:port", the likeliest first). Each has the head start of the one after it, or less where it fails
-// sooner.
+// NewRace returns a race of addresses ("host:port", the likeliest first). Each is tried for headStart before the next one begins,
+// or until its first try fails.
 func NewRace(addrs []string, headStart time.Duration) *Race {
 	r := &Race{addrs: addrs, headStart: headStart, tries: make([]Try, len(addrs)), winner: -1}
 	for i, addr := range addrs {
@@ -65,12 +65,12 @@ func NewRace(addrs []string, headStart time.Duration) *Race {
 	return r
 }
 
-// Run returns the first of the addresses at which prove succeeds. They are tried side by side, each again and again until ctx ends.
-// prove gets a context that ends when another address has won. It may still succeed then: what it leaves open at an address that is
-// not returned is the caller's to close. An error that Final made ends the race, and is Run's. Run is called once.
+// Run returns the first of the addresses at which prove succeeds. They are tried concurrently, each again and again until ctx ends.
+// prove gets a context that ends when another address has won. It may still succeed then: the caller must close what it leaves open
+// at an address that is not returned. An error from Final ends the race, and Run returns it. Run may be called once.
 func (r *Race) Run(ctx context.Context, prove func(ctx context.Context, addr string) error) (string, error) {
 	if len(r.addrs) == 0 {
-		return "", errors.New("no address is offered")
+		return "", errors.New("no address was offered")
 	}
 	raceCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -89,17 +89,17 @@ func (r *Race) Run(ctx context.Context, prove func(ctx context.Context, addr str
 	case r.final != nil:
 		return "", r.final
 	}
-	return "", fmt.Errorf("none of the addresses leads there: %w", context.Cause(ctx))
+	return "", fmt.Errorf("none of the addresses leads to agent 0: %w", context.Cause(ctx))
 }
 
-// Tries is how each address was found, so far.
+// Tries returns the result of each address so far.
 func (r *Race) Tries() []Try {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.tries)
 }
 
-// wait lets the addresses before i have their head start; false: ctx has ended.
+// wait waits until the addresses before i have had their head start. It returns false if ctx has ended.
 func (r *Race) wait(ctx context.Context, i int) bool {
 	if i == 0 || r.headStart == 0 {
 		return true
@@ -116,13 +116,13 @@ func (r *Race) wait(ctx context.Context, i int) bool {
 	}
 }
 
-// try tells whether the race is over: address i is the first that was proved, or nothing else need be tried.
+// try tries address i, and reports whether that ended the race: the address was the first to be proved, or the error is final.
 func (r *Race) try(ctx context.Context, i int, prove func(context.Context, string) error) bool {
 	for again := (backoff.Backoff{First: firstPause, Most: lastPause}); ctx.Err() == nil; {
 		begun := time.Now()
 		err := prove(ctx, r.addrs[i])
 		if ctx.Err() != nil && err != nil {
-			return false // another one has won, or the time is over: what came before says more
+			return false // another address has won, or the time is over: the result of the try before says more
 		}
 		first, over := r.note(i, time.Since(begun), err)
 		if err == nil || over {
@@ -142,7 +142,7 @@ func (r *Race) try(ctx context.Context, i int, prove func(context.Context, strin
 	return false
 }
 
-// note keeps how a try ended, and tells whether it was the address's first, and whether it ended the race.
+// note records how a try ended. It reports whether it was the address's first, and whether it ended the race.
 func (r *Race) note(i int, took time.Duration, err error) (first, over bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,13 +162,13 @@ func (r *Race) note(i int, took time.Duration, err error) (first, over bool) {
 	return t.Count == 1, r.winner == i || final.error != nil
 }
 
-// AgentTries is what one machine found on its way to another.
+// AgentTries is the result of one machine's tries to reach another.
 type AgentTries struct {
 	From  string `json:"from"`
 	Tries []Try  `json:"tries"`
 }
 
-// Matrix tells a person who reached what: a line for each machine and address.
+// Matrix returns a table for people of who reached what, with a line for each machine and address.
 func Matrix(rows []AgentTries) string {
 	var b strings.Builder
 	table := text.NewTable(&b, true, false, "FROM", "TO", "TRIES", "RESULT")
@@ -191,7 +191,7 @@ func Matrix(rows []AgentTries) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// cell is so much as a cell has room for of what another machine said.
+// cell cuts a text from another machine to what fits into a cell of the table.
 func cell(s string) string {
 	const longest = 200
 	if s = text.Clean(s); len(s) > longest {

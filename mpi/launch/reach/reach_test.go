@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// machine has what nodes of clusters have, and what should not be offered.
+// machine has the interfaces of a cluster's node, some of which should not be offered.
 func machine() []Interface {
 	prefix := func(list ...string) (out []netip.Prefix) {
 		for _, s := range list {
@@ -100,7 +100,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestForbids: of another machine's addresses only networks say something.
+// TestForbids checks that only networks forbid addresses of another machine.
 func TestForbids(t *testing.T) {
 	for _, c := range []struct {
 		spec, addr string
@@ -137,7 +137,7 @@ func TestNameOf(t *testing.T) {
 	}
 }
 
-// TestInterfacesAreReal: this machine has a loopback interface, at least.
+// TestInterfacesAreReal checks that this machine has a loopback interface, at least.
 func TestInterfacesAreReal(t *testing.T) {
 	interfaces, err := Interfaces()
 	if err != nil {
@@ -150,7 +150,7 @@ func TestInterfacesAreReal(t *testing.T) {
 
 var errBusy = errors.New("somebody else answers")
 
-// Where all lead there, the first is taken, although it takes a while.
+// If all addresses lead there, the first one wins, although it takes a while.
 func TestRaceTakesTheFirstThatLeadsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		race := NewRace([]string{"a", "b", "c"}, HeadStart)
@@ -161,7 +161,7 @@ func TestRaceTakesTheFirstThatLeadsThere(t *testing.T) {
 	})
 }
 
-// A silent address holds up the next one for its head start, and one where somebody else answers not even that.
+// A silent address delays the next one by its head start, and one where another program answers does not even do that.
 func TestRacePassesASilentAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
@@ -184,7 +184,7 @@ func TestRacePassesASilentAddress(t *testing.T) {
 	})
 }
 
-// Without a head start all are tried at once, and what proves itself too late is the caller's to close.
+// Without a head start all are tried at once, and the caller closes what was proved too late.
 func TestRaceWithoutAHeadStartTriesAllAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var proved atomic.Int32
@@ -218,7 +218,7 @@ func TestRaceWaitsForALateAgent0(t *testing.T) {
 	})
 }
 
-// TestRaceSparesStrangers: each try where another job's store answers is a line in its log.
+// TestRaceSparesStrangers checks the pause after another job's store has answered: it logs each try.
 func TestRaceSparesStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -231,7 +231,7 @@ func TestRaceSparesStrangers(t *testing.T) {
 	})
 }
 
-// One address has the last word, and all tries are told.
+// A final error at one address ends the race. Tries lists all tries.
 func TestRaceEndsAtAFinalError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		race := NewRace([]string{"a", "b"}, 0)
@@ -279,7 +279,7 @@ func TestRaceSaysWhatWasTried(t *testing.T) {
 	}
 }
 
-// TestMatrixKeepsItsLines: what other machines say cannot draw on the terminal.
+// TestMatrixKeepsItsLines checks that texts from other machines cannot control the terminal.
 func TestMatrixKeepsItsLines(t *testing.T) {
 	text := Matrix([]AgentTries{{From: "n\x1b[2J\n2", Tries: []Try{{Addr: "a\tb", Count: 1, Err: strings.Repeat("x\xff\r", 1000)}}}})
 	if strings.ContainsAny(text, "\x1b\r\t") || !utf8.ValidString(text) || strings.Count(text, "\n") != 1 || len(text) > 1000 {
