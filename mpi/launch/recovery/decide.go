@@ -17,32 +17,32 @@ type Action string
 
 const (
 	Finish  Action = "finish"   // the run is done
-	Restart Action = "restart"  // the agents start the workers again, within the job
+	Restart Action = "restart"  // the agents restart the workers within the job
 	Requeue Action = "requeue"  // the batch script asks Slurm to start the job again
-	EndLink Action = "end-link" // the job ends, and the next link of its chain goes on; after the last link, whoever resumes the run
+	EndLink Action = "end-link" // the job ends, and the next link of its chain goes on, or after the last link a person who resumes the run
 	GiveUp  Action = "give-up"  // nothing more happens by itself
 )
 
-// Decision is an Action, why, and what else is to be done.
+// Decision is an Action, its reason, and its details.
 type Decision struct {
 	Action  Action
 	Why     string   // a sentence for people
-	Cause   Cause    // whose budget a Requeue takes from, as the ledger's "requeue" must tell it
+	Cause   Cause    // the cause whose budget a Requeue takes from, for the ledger's "requeue" event
 	Exclude []string // nodes that the job should not run on again, sorted; for a Requeue
 }
 
-// Decide says what follows an attempt that ended as v says. ledger is the run's until then, oldest first; the
-// attempt's own "end" may be in it already or not. room tells whether the agents could start the workers again within
-// the job, and restarts how often they have done so in this job.
+// Decide decides what follows an attempt that ended with verdict v. ledger holds the run's events so far, oldest first. It may or
+// may not contain the attempt's own "end" event. room reports whether the agents can restart the workers within the job, and
+// restarts is how often they have done so in this job.
 //
-// The rules, in their order:
+// The rules, in order:
 //
-//  1. Done is done. Exit code 93 and a person's cancel end the run.
-//  2. Exit code 75 is a wish for a requeue, whatever Policy.On says.
-//  3. A failure that comes again until a person changes something ends the run, whatever the policy wishes: see [history.comesAgain].
-//  4. What is the workers' or a node's fault is mended within the job, where there is room and MaxRestarts is not used up.
-//  5. Otherwise the job is requeued, where On names the cause; but a time-out ends the link of a chain, whatever On and budgets say.
-//  6. No requeue where the cause's budget is used up, and neither a requeue nor a restart where the run makes no progress.
+//  1. A run that is done is finished. Exit code 93 and a person's cancel end the run.
+//  2. Exit code 75 asks for a requeue, whatever Policy.On says.
+//  3. A failure that would come again until a person changes something ends the run, whatever the policy says: see [history.comesAgain].
+//  4. A failure of the workers or of a node leads to a restart within the job, if there is room and MaxRestarts is not used up.
+//  5. Otherwise the job is requeued, if On names the cause. In a chain, a time-out ends the link, whatever On and the budgets say.
+//  6. The job is not requeued if the cause's budget is used up, and neither requeued nor restarted if the run makes no progress.
 func Decide(p Policy, ledger []rundir.Event, v rundir.Verdict, room bool, restarts int) Decision {
 	if d, ok := final(v); ok {
 		return d
@@ -64,7 +64,7 @@ func Decide(p Policy, ledger []rundir.Event, v rundir.Verdict, room bool, restar
 	return requeue(p, h, v, wish)
 }
 
-// CauseOf is the cause that a verdict counts as: one of [Causes], or Done, Saved, Cancelled, Start, Unknown.
+// CauseOf returns the cause that a verdict counts as: one of [Causes], or Done, Saved, Cancelled, Start, Unknown.
 func CauseOf(v rundir.Verdict) Cause {
 	c := Cause(v.Cause)
 	if v.OOM && c == Crash {
@@ -73,7 +73,7 @@ func CauseOf(v rundir.Verdict) Cause {
 	return c
 }
 
-// final decides what leaves no choice.
+// final decides the ends for which the policy does not matter.
 func final(v rundir.Verdict) (Decision, bool) {
 	switch {
 	case v.Exit == 0 && Cause(v.Cause) == Done:
@@ -86,7 +86,7 @@ func final(v rundir.Verdict) (Decision, bool) {
 	return Decision{}, false
 }
 
-// mendable reports whether starting the workers again on the same nodes, or on those that are left, may help.
+// mendable reports whether it may help to restart the workers on the same nodes, or on those that are left.
 func mendable(c Cause) bool {
 	switch c {
 	case Crash, OOM, Hang, Node:
@@ -95,8 +95,9 @@ func mendable(c Cause) bool {
 	return false
 }
 
-// WasCancelled reports whether a person has asked for the end of the job that began last (ddpbatch cancel), be it before it began. A resume
-// takes that back, but one of another element of an array alone does not, nor does the line that records the cancelled job itself.
+// WasCancelled reports whether a person has asked for the end of the job that began last (ddpbatch cancel), even if that was before
+// it began. A resume takes the cancel back. A resume of only another element of an array does not, nor does the event that records
+// the cancelled job itself.
 func WasCancelled(ledger []rundir.Event) bool {
 	job := ""
 	for _, e := range ledger {
@@ -111,7 +112,7 @@ func WasCancelled(ledger []rundir.Event) bool {
 			if job == "" || covers(e.Job, job) {
 				cancelled, which = true, e.Job
 			}
-		case rundir.EventSubmitting: // a cluster that is rebuilt counts from 1 again: what is submitted now may get that number, too
+		case rundir.EventSubmitting: // a rebuilt cluster numbers jobs from 1 again: this job may get the same number
 			which = ""
 		case rundir.EventSubmit, rundir.EventResume:
 			if id, ok := e.SubmittedJob(); ok && covers(id, which) {
@@ -123,12 +124,12 @@ func WasCancelled(ledger []rundir.Event) bool {
 	return cancelled
 }
 
-// covers reports whether a job is the one that is to be cancelled, or an element of that array.
+// covers reports whether job is the cancelled job, or an element of that array.
 func covers(cancelled, job string) bool {
 	return job == cancelled || strings.HasPrefix(job, cancelled+"_")
 }
 
-// requeue decides whether the job is started again once the restarts within it are used up.
+// requeue decides what follows if the workers are not restarted within the job.
 func requeue(p Policy, h history, v rundir.Verdict, wish bool) Decision {
 	cause := CauseOf(v)
 	if wish && (!slices.Contains(Causes(), cause) || drained(v)) {
@@ -154,10 +155,11 @@ func requeue(p Policy, h history, v rundir.Verdict, wish bool) Decision {
 	return Decision{Action: Requeue, Why: why, Cause: cause, Exclude: h.badNodes()}
 }
 
-// drained reports whether the workers saved as Slurm drains a node, which is no fault of the node's: that takes from no budget of failures.
+// drained reports whether the workers saved because Slurm drains a node. That is not the node's fault, and takes from no budget of
+// failures.
 func drained(v rundir.Verdict) bool { return CauseOf(v) == Node && v.Drain && v.Saved }
 
-// notAsked says why a cause is not followed by a requeue, and what to write to have one.
+// notAsked explains why a cause does not lead to a requeue, and what to write to get one.
 func notAsked(p Policy, c Cause, v rundir.Verdict) string {
 	switch {
 	case !slices.Contains(Causes(), c):
@@ -168,15 +170,15 @@ func notAsked(p Policy, c Cause, v rundir.Verdict) string {
 	return fmt.Sprintf("%s, and requeue.on does not name %q", causeText(v), c)
 }
 
-// causeText names a cause for people.
+// causeText describes a cause for people.
 func causeText(v rundir.Verdict) string {
 	words := map[Cause]string{
 		Saved: "the workers saved and ask to be started again", Preempt: "the job was preempted", Timeout: "the time limit came",
 		Node: "a node was lost", Hang: "the run hung", OOM: "memory ran out", Crash: "a worker failed",
 		Start:   "the workers were not started",
-		Unknown: "nobody lived to say how the attempt ended",
+		Unknown: "no agent reported how the attempt ended",
 	}[CauseOf(v)]
-	if CauseOf(v) == Node && v.Error != "" { // as a rank on it said
+	if CauseOf(v) == Node && v.Error != "" { // a rank on it reported that
 		words = "a node failed"
 	}
 	switch {
@@ -201,30 +203,30 @@ func causeText(v rundir.Verdict) string {
 	return words
 }
 
-// defaultMinLifetime is how long an attempt lives at least of which it may be believed that it got on, where nobody counts its steps: a
-// command of the user's, say. It is longer than what large models take to load.
+// defaultMinLifetime is how long an attempt must last to count as progress if its steps are not counted, as with a user's command.
+// It is longer than large models take to load.
 const defaultMinLifetime = 5 * time.Minute
 
-// history is what a ledger tells of a run, the present attempt included.
+// history is a run's past according to its ledger, including the present attempt.
 type history struct {
 	policy     Policy
-	requeues   map[Cause]int // taken so far, by the cause that they count as; over all of the run
-	stalled    int           // attempts, up to the present one, that came no further; since a person last had a hand in it
-	furthest   int64         // step, since then
+	requeues   map[Cause]int // requeues so far, over the whole run, by the cause that they count as
+	stalled    int           // attempts in a row, up to the present one, without progress, since a person last started or resumed the run
+	furthest   int64         // the furthest step since then
 	stepsKnown bool
-	saved      bool // the last attempt did
+	saved      bool // whether the last attempt saved
 	bad        []badNode
-	began      bool           // an attempt before the last came to a step, as far as that is known
-	traces     map[string]int // how often each traceback ended an attempt before its first step; since one came further
+	began      bool           // whether an attempt before the last reached a step, as far as is known
+	traces     map[string]int // how often each traceback ended an attempt before its first step, since an attempt last got further
 }
 
-// badNode is a node that an attempt ended by.
+// badNode is a node because of which an attempt ended.
 type badNode struct {
 	name  string
 	cause Cause
 }
 
-// end is an attempt's end as the ledger has it.
+// end is an attempt's end according to the ledger.
 type end struct {
 	cause Cause
 	saved bool
@@ -235,24 +237,24 @@ type end struct {
 	unfit []string
 }
 
-// historyOf reads a ledger, and v as the last attempt's end.
+// historyOf computes the history from a ledger, and from v as the last attempt's end.
 func historyOf(p Policy, ledger []rundir.Event, v rundir.Verdict) history {
 	h := history{policy: p, requeues: map[Cause]int{}, traces: map[string]int{}}
-	began, job, links := map[int]time.Time{}, "", map[string]bool{} // links: the jobs of the chain after its first
-	ends := map[int]end{}                                           // by attempt: a refined verdict replaces the one before
+	began, job, links := map[int]time.Time{}, "", map[string]bool{} // links: the jobs of the chain after the first
+	ends := map[int]end{}                                           // by attempt: a refined verdict replaces an earlier one
 	var order []int
 	for _, e := range ledger {
 		switch e.Event {
 		case "begin":
 			began[e.Attempt] = e.Time
-			if e.Job != job && !links[e.Job] { // a person has started it
+			if e.Job != job && !links[e.Job] { // a person has started this job
 				clear(ends)
 				order = nil
 			}
 			job = e.Job
 		case "end":
 			if e.Attempt == v.Attempt {
-				continue // v says it better
+				continue // v replaces it
 			}
 			if _, again := ends[e.Attempt]; !again {
 				order = append(order, e.Attempt)
@@ -260,7 +262,7 @@ func historyOf(p Policy, ledger []rundir.Event, v rundir.Verdict) history {
 			ends[e.Attempt] = endOf(e, began[e.Attempt])
 		case "requeue":
 			h.requeues[Cause(e.Cause)]++
-		case "refused": // the requeue before it
+		case "refused": // Slurm refused the requeue before
 			c := Cause(e.Cause)
 			h.requeues[c] = max(0, h.requeues[c]-1)
 		case "submit", "resume":
@@ -288,7 +290,7 @@ func historyOf(p Policy, ledger []rundir.Event, v rundir.Verdict) history {
 func endOf(e rundir.Event, began time.Time) end {
 	cause := Cause(e.Cause)
 	found := end{cause: cause, saved: e.Saved, step: e.Step, nodes: union(e.Nodes, e.Node), trace: e.Trace, unfit: e.Unfit}
-	if e.Drain { // they may be back by now
+	if e.Drain { // drained nodes may be back by now
 		found.nodes = nil
 	}
 	if !began.IsZero() {
@@ -297,12 +299,12 @@ func endOf(e rundir.Event, began time.Time) end {
 	return found
 }
 
-// add takes one more attempt's end into account.
+// add adds one attempt's end to the history.
 func (h *history) add(e end) {
 	for _, name := range e.nodes {
 		h.bad = append(h.bad, badNode{name, e.cause})
 	}
-	for _, name := range e.unfit { // whatever the attempt ended by
+	for _, name := range e.unfit { // whatever ended the attempt
 		h.bad = append(h.bad, badNode{name, Node})
 	}
 	h.saved = e.saved
@@ -324,28 +326,28 @@ func (h *history) add(e end) {
 	switch {
 	case e.cause == Done, progress:
 		h.stalled = 0
-	case e.cause == Preempt: // which tells nothing about the run
+	case e.cause == Preempt: // says nothing about the run's progress
 	default:
 		h.stalled++
 	}
 }
 
-// comesAgain says why a worker's failure comes again however often the workers are started: its last words say so, and no attempt has got
-// further, or the same traceback has ended two attempts before they told of a step.
+// comesAgain reports whether, and why, a worker's failure would come again after each restart. Either its last output says so, and
+// no attempt has got further; or the same traceback has ended two attempts before they reported a step.
 func (h history) comesAgain(v rundir.Verdict) (why string, again bool) {
 	switch c := CauseOf(v); {
 	case c != Crash && c != OOM:
 		return "", false
-	case v.Final && !h.began: // else a node may lack what others have
+	case v.Final && !h.began: // otherwise this node may lack what others have
 		return fmt.Sprintf("%s, and no restart mends that: %s", causeText(v), cmp.Or(v.Advice, v.Error)), true
 	case c == Crash && h.traces[v.Trace] > 1:
-		return fmt.Sprintf("%s, with the same traceback as before, and again no step was told of: no restart mends that", causeText(v)),
+		return fmt.Sprintf("%s, with the same traceback as before, and again before its first step: no restart mends that", causeText(v)),
 			true
 	}
 	return "", false
 }
 
-// stuck gives up on a run that came no further in so many attempts, where judge is true.
+// stuck gives up a run that has made no progress in Policy.NoProgress attempts. It never does so if judge is false.
 func (h history) stuck(judge bool) (Decision, bool) {
 	if !judge || h.stalled < h.policy.maxStalled() {
 		return Decision{}, false
@@ -357,8 +359,8 @@ func (h history) stuck(judge bool) (Decision, bool) {
 	return Decision{Action: GiveUp, Why: fmt.Sprintf("no progress: %d attempts in a row did not get %s", h.stalled, where)}, true
 }
 
-// DrainedBefore are the nodes that earlier attempts left as Slurm drained them, since a person last had a hand in the run: a job that
-// excludes them since then may have them again.
+// DrainedBefore lists the nodes that earlier attempts left because Slurm drained them, since a person last submitted or resumed the
+// run. A job that excludes these nodes since then may get them back.
 func DrainedBefore(ledger []rundir.Event) (nodes []string) {
 	for _, e := range ledger {
 		switch {
@@ -371,10 +373,10 @@ func DrainedBefore(ledger []rundir.Event) (nodes []string) {
 	return nodes
 }
 
-// badNodes are those that a lost node or a hang is blamed on, or that Slurm drains now, those that failed a check, and that which crash
-// after crash is blamed on. Sorted, each once.
+// badNodes lists the nodes to exclude, sorted, each once: those that are blamed for a loss or a hang, those that Slurm drains now,
+// those that failed a check, and a node that is blamed for crash after crash.
 func (h history) badNodes() []string {
-	const most = 64 // more than any job can do without; also bounds the command line
+	const most = 64 // more than a job can spare; it also bounds the command line
 	var names []string
 	crashes := map[string]int{}
 	for _, b := range h.bad {
@@ -385,7 +387,7 @@ func (h history) badNodes() []string {
 			crashes[b.name]++
 		}
 	}
-	// one node, and no other, that crashes name again and again
+	// one node that crashes name repeatedly, and no other
 	for name, times := range crashes {
 		if len(crashes) == 1 && times > 1 {
 			names = append(names, name)

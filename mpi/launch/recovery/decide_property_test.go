@@ -11,7 +11,7 @@ import (
 )
 
 // TestEveryLifeEndsWithinItsBudget plays whole lives of runs whose attempts end at random. No budget is ever exceeded, and a run that
-// nothing but its own faults happen to ends.
+// fails only by its own faults ends.
 func TestEveryLifeEndsWithinItsBudget(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -71,7 +71,7 @@ func TestEveryLifeEndsWithinItsBudget(t *testing.T) {
 	}
 }
 
-// A larger budget, or more restarts, ends no run that a smaller one does not end.
+// A larger budget, or more restarts, never ends a run that smaller ones let go on.
 func TestLargerBudgetEndsNoRunEarlier(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 2))
@@ -96,7 +96,7 @@ func TestLargerBudgetEndsNoRunEarlier(t *testing.T) {
 	}
 }
 
-// FuzzLedger: whatever stands in a ledger, the decision keeps to the verdict's own rules, and to the budget.
+// FuzzLedger checks that the decision follows the verdict's own rules and the budget, whatever the ledger holds.
 func FuzzLedger(f *testing.F) {
 	f.Add([]byte(`[{"event":"begin","attempt":1},{"event":"end","attempt":1,"cause":"crash","step":3},{"event":"requeue","cause":"crash"}]`), "crash", 1, int64(3), true)
 	f.Add([]byte(`[{"event":"refused","cause":"node"},{"event":"end","attempt":-1,"nodes":["",""],"step":-5}]`),

@@ -11,7 +11,7 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// In a chain a time-out ends the link, whatever requeue.on and budgets say; the rest is as without. Attempts without progress count over
+// In a chain, a time-out ends the link, whatever requeue.on and budgets say. The rest is as without a chain. Attempts without progress count over
 // links.
 func TestDecideInAChain(t *testing.T) {
 	link := func(job string) rundir.Event { return rundir.Event{Event: rundir.EventLink, Detail: "job " + job} }
@@ -54,7 +54,7 @@ func TestDecideInAChain(t *testing.T) {
 	}
 }
 
-// story is a ledger that is told in a few words.
+// story builds a ledger from a few words.
 type story struct {
 	events  []rundir.Event
 	attempt int
@@ -62,7 +62,7 @@ type story struct {
 	lastJob string // of the last attempt
 }
 
-// inJob says which job began all attempts so far.
+// inJob sets the job that began all attempts so far.
 func (s *story) inJob(job string) *story {
 	for i := range s.events {
 		if s.events[i].Event == rundir.EventBegin {
@@ -72,7 +72,7 @@ func (s *story) inJob(job string) *story {
 	return s
 }
 
-// lastIn says which job begins the last attempt.
+// lastIn sets the job that begins the last attempt.
 func (s *story) lastIn(job string) *story {
 	s.lastJob = job
 	return s
@@ -126,7 +126,7 @@ func savedFor(c Cause, step int64) rundir.Verdict {
 	return rundir.Verdict{Cause: string(c), Exit: 75, Saved: true, Step: step}
 }
 
-// drainedOf is the verdict of workers that saved, as Slurm drains a node.
+// drainedOf is the verdict of workers that saved because Slurm drains a node.
 func drainedOf(node string) rundir.Verdict {
 	v := savedFor(Node, 7)
 	v.Drain, v.Host, v.Nodes = true, node, []string{node}
@@ -201,7 +201,7 @@ func TestDecide(t *testing.T) {
 			drainedOf("n2"), true, 0, GiveUp, "no progress: 3 attempts", ""},
 		{"timeout with room", Policy{MaxRestarts: 9}, new(story), ended(Timeout), true, 0, GiveUp, "the time limit came", ""},
 		{"never started", all, new(story), rundir.Verdict{Cause: "start", Exit: 127}, true, 0, GiveUp, "were not started", ""},
-		{"nobody knows", all, new(story), ended(Unknown), true, 0, GiveUp, "nobody lived", ""},
+		{"nobody knows", all, new(story), ended(Unknown), true, 0, GiveUp, "no agent reported", ""},
 		{"a cause of a later version", all, new(story), rundir.Verdict{Cause: "fire", Exit: 1}, true, 0, GiveUp, "fire", ""},
 		{"a refused requeue was none", Policy{On: []Cause{Node}, Max: map[Cause]int{Node: 1}},
 			new(story).requeued(1, Node, 3).then(rundir.EventRefused, Node).then(rundir.EventResume, ""),
@@ -253,7 +253,7 @@ func TestRunWithoutProgressEnds(t *testing.T) {
 		{"three that came no further", steps("crash crash crash", 7, 7, 7), crash(7), false, GiveUp},
 		{"three that came no further, with restarts left", steps("crash crash crash", 7, 7, 7), crash(7), true, GiveUp},
 		{"three that never began a step, after one that did", steps("crash crash crash", 7, 0, 0), crash(0), false, GiveUp},
-		{"short of the step is no progress either", steps("crash node node", 7, 5, 6), crash(6), false, GiveUp},
+		{"short of the step does not count as progress either", steps("crash node node", 7, 5, 6), crash(6), false, GiveUp},
 		{"beyond it is", steps("crash crash crash", 7, 7, 7), crash(8), false, Requeue},
 		{"and counts from there", steps("crash crash crash crash crash", 7, 7, 7, 8, 8), crash(8), false, Requeue},
 		{"a preemption tells nothing", steps("crash crash preempt crash", 7, 7, 7, 7), crash(7), false, GiveUp},
@@ -292,8 +292,8 @@ func TestRunWithoutProgressEnds(t *testing.T) {
 	}
 }
 
-// One traceback that ends two attempts before their first step comes again, whatever lies between, unless one came further or a person had
-// a hand in it.
+// A traceback that ends two attempts before their first step would come again, whatever lies between, unless one got further or a person
+// started the run again.
 func TestSameTracebackEndsTheRun(t *testing.T) {
 	const a, b = "00000000000000aa", "00000000000000bb"
 	crashed := func(trace string, step int64, lived time.Duration) func(*story) {
@@ -350,7 +350,7 @@ func (s *story) leftOut(node string) *story {
 	return s
 }
 
-// drainedBefore is an attempt that saved as Slurm drained a node.
+// drainedBefore is an attempt that saved because Slurm drained a node.
 func (s *story) drainedBefore(node string) *story {
 	s.lived(time.Hour, Node, 1, node)
 	s.events[len(s.events)-1].Drain, s.events[len(s.events)-1].Nodes = true, []string{node}
@@ -396,7 +396,7 @@ func TestFailedNodesAreExcluded(t *testing.T) {
 	}
 }
 
-// A job that saves within a short time limit, again and again, gets on; one that saves at once does not.
+// A job that saves within a short time limit, again and again, makes progress. One that saves at once does not.
 func TestMinLifetimeFollowsAShortLimit(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -440,7 +440,7 @@ func TestMinLifetimeFollowsAShortLimit(t *testing.T) {
 	}
 }
 
-// Exit code 75 is a wish. That the workers saved is told of, and believed later, only where it is so.
+// Exit code 75 asks for a requeue. The reason says that the workers saved, and later decisions count it, only if all did.
 func TestWishWithoutSaveIsNotBelieved(t *testing.T) {
 	unstarted := rundir.Verdict{Cause: string(Unknown), FirstRank: -1, Exit: 75, Unstarted: true}
 	killed := rundir.Verdict{Cause: string(Saved), Exit: 75, Message: "rank 3 was killed before it had ended"}
@@ -456,7 +456,7 @@ func TestWishWithoutSaveIsNotBelieved(t *testing.T) {
 			"the job was told to end before its workers were started: requeue 1"},
 		{"the limit came before they were", unstarted, limit, "the time limit came: requeue 1 of 20 for this cause"},
 		{"srun's code, and no agent lived", rundir.Verdict{Cause: string(Unknown), Exit: 75}, running,
-			"nobody lived to say how the attempt ended: requeue 1"},
+			"no agent reported how the attempt ended: requeue 1"},
 		{"one killed at its save", killed, running, "workers ask to be started again, and not all of them saved: requeue 1"},
 		{"one killed at its save, near the limit", killed, limit, "the time limit came: requeue 1 of 20 for this cause"},
 		{"all saved", savedFor(Saved, 5), running, "the workers saved and ask to be started again: requeue 1"},

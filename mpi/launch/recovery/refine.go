@@ -10,56 +10,56 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// Evidence is what is known of an attempt's end from outside its agents: from the batch script's shell, and from one
-// question to Slurm after srun had ended.
+// Evidence is what is known of an attempt's end from outside its agents: from the batch script's shell, and from one question to
+// Slurm after srun had ended.
 type Evidence struct {
-	Signals []string  // that the shell got: "TERM", "USR2"
+	Signals []string  // signals that the shell got: "TERM", "USR2"
 	Now     time.Time // when Slurm was asked
 	Lead    time.Duration
-	Unmet   bool      // no agent left a verdict, and no rank was begun
-	EndTime time.Time // when the time limit ends the job; zero: not known, or no limit
+	Unmet   bool      // no agent left a verdict, and no rank was started
+	EndTime time.Time // when the time limit ends the job; zero: unknown, or no limit
 
-	Asked  bool   // Slurm has answered: what follows is known
+	Asked  bool   // Slurm has answered: the fields below are known
 	State  string // as scontrol shows it: "RUNNING", "COMPLETING", "TIMEOUT"
 	Reason string // "None", "TimeLimit"
-	// Requeued tells that Slurm has put the job back into the queue already, by itself or because a person asked it to.
+	// Requeued reports whether Slurm has put the job back into the queue already, by itself or because a person asked it to.
 	Requeued  bool
-	Preempted bool     // another job is to get the nodes
+	Preempted bool     // another job gets the nodes
 	Down      []string // nodes of the job that are down, or do not answer
 }
 
-// earlyWarning is how much earlier than it was asked for the warning may come: Slurm looks once in 30 s, and rounds
-// (sbatch(1), --signal: "up to 60 seconds earlier").
+// earlyWarning is how much earlier than asked for the warning may come: Slurm checks once in 30 s, and rounds (sbatch(1), --signal:
+// "up to 60 seconds earlier").
 const earlyWarning = time.Minute
 
-// Refine gives v the cause that the evidence tells. An agent that is told to stop sees no more than a signal;
-// one that is killed says nothing. What the agents know better stays: a worker that failed did fail, whatever
-// became of the job after that.
+// Refine gives v the cause that the evidence shows. An agent that is told to stop sees only a signal, and one that is killed
+// reports nothing. What agents know better stays: a worker that failed did fail, whatever became of the job afterwards.
 //
-// While Slurm ends a job its state is COMPLETING, whatever ends it; only a time limit leaves a reason ("TimeLimit"), and only a
-// preemption a time. What leaves neither is a cancel, which nobody may undo; so is a TERM that nothing explains.
+// While Slurm ends a job its state is COMPLETING, whatever ends it. Only a time limit leaves a reason ("TimeLimit"), and only a
+// preemption leaves a time. A job that leaves neither was canceled, which nothing may undo. A TERM without any explanation counts
+// as a cancel, too.
 func Refine(v rundir.Verdict, e Evidence) rundir.Verdict {
 	switch {
 	case blameless(v):
 		cause, why := e.cause(v)
 		return retell(v, cause, why, e)
 	case CauseOf(v) == Timeout && v.Exit == exit.Timeout:
-		return retell(v, Start, "the agents did not meet in time", e) // their own limit, not the job's
+		return retell(v, Start, "the agents did not meet in time", e) // the agents' own limit, not the job's
 	case CauseOf(v) == Node:
 		v.Nodes = union(v.Nodes, e.Down...)
 	}
 	return v
 }
 
-// blameless tells whether v leaves open why the attempt ended: its agents were told to stop, they were
-// warned, or nobody said anything.
+// blameless reports whether v leaves open why the attempt ended: its agents were told to stop, they were warned, or none of them
+// reported anything.
 func blameless(v rundir.Verdict) bool {
 	switch CauseOf(v) {
 	case Cancelled, Saved, Unknown, Preempt, Timeout:
 		return v.Exit != exit.Never && v.Exit != exit.Timeout
-	case Crash: // a worker that Slurm's TERM has reached before its agent
+	case Crash: // Slurm's TERM may have reached the worker before its agent
 		return v.Signal == sigTERM
-	case Node: // the workers saved, as they were warned of a drain; a person may have cancelled the job meanwhile
+	case Node: // the workers saved after the warning of a drain; a person may have canceled the job meanwhile
 		return v.Drain && v.Exit == exit.Requeue
 	}
 	return false
@@ -71,8 +71,8 @@ const (
 	exitKILL = 128 + 9
 )
 
-// cause is what the evidence says of an attempt whose agents cannot tell, and in words; the cause that
-// v has already where it says nothing.
+// cause returns the cause that the evidence shows for an attempt whose agents do not know it, and its description. Without evidence
+// it returns the cause that v has, and "".
 func (e Evidence) cause(v rundir.Verdict) (Cause, string) {
 	gotTERM := slices.Contains(e.Signals, "TERM")
 	warned := slices.Contains(e.Signals, "USR1") || slices.Contains(e.Signals, "USR2")
@@ -90,28 +90,28 @@ func (e Evidence) cause(v rundir.Verdict) (Cause, string) {
 		return Cancelled, "the job was cancelled"
 	case e.Requeued:
 		return Preempt, "Slurm took the nodes and put the job back into the queue"
-	case e.Asked && !gotTERM && CauseOf(v) == Cancelled && len(v.Nodes) > 0: // srun's --kill-on-bad-exit can be quicker than the agents
+	case e.Asked && !gotTERM && CauseOf(v) == Cancelled && len(v.Nodes) > 0: // srun's --kill-on-bad-exit may act before the agents do
 		return Node, "an agent was lost, and srun told the others to stop"
 	case e.Asked && !gotTERM && e.Unmet && CauseOf(v) == Unknown && v.Exit == exitKILL:
-		// srun's TERM (--kill-on-bad-exit) is lost on a node where Slurm has not started the task yet: that agent waits for the others
-		// until KILL comes (--wait).
-		return Start, "the agents were killed before any rank began, as srun does where it could not start every one; " +
-			"the job's log has its words"
+		// srun's TERM (--kill-on-bad-exit) is lost on a node where Slurm has not started the task yet. That agent waits for the
+		// others until KILL comes (--wait).
+		return Start, "the agents were killed before any rank began, as srun does if it cannot start every one; " +
+			"see the job's log for its message"
 	case e.Asked && !gotTERM && !v.Unstarted && v.Exit == exitTERM && v.Host == "" && (CauseOf(v) == Cancelled || CauseOf(v) == Unknown):
-		// nobody had begun
-		return Start, "srun could not start every agent, and told those that waited for them to stop; the job's log has its words"
+		// no rank had begun
+		return Start, "srun could not start every agent, and stopped those that waited; see the job's log for its message"
 	case wish && CauseOf(v) == Saved && e.nearEnd(warned):
 		return Timeout, "the time limit is near"
 	case !e.Asked && gotTERM && !e.EndTime.IsZero() && !e.Now.Before(e.EndTime.Add(-time.Second)):
 		return Timeout, limitCame(v)
 	case !e.Asked && wish && CauseOf(v) == Cancelled:
-		// the workers do their part; a cancel that Slurm cannot confirm is only one of several reasons
+		// the workers ask for a requeue; a cancel that Slurm cannot confirm is only one of several possible reasons
 		return Saved, "Slurm does not say why the job was told to end"
 	}
 	return CauseOf(v), ""
 }
 
-// limitCame says that the time limit came, and of workers that it found at work though they were warned what gives them more time.
+// limitCame says that the time limit came. If workers were warned but had not saved by then, it names the key that gives them more time.
 func limitCame(v rundir.Verdict) string {
 	const came = "the time limit came"
 	if v.Saved || v.WarnedS == 0 {
@@ -121,39 +121,39 @@ func limitCame(v rundir.Verdict) string {
 	return fmt.Sprintf("%s, and %v from the warning on were too short for the workers to save (requeue.lead)", came, had)
 }
 
-// Cancelled tells whether a person ends the job: nothing else leaves a job that is over, or about to be, without a trace of why. To
-// requeue such a job would revive it.
+// Cancelled reports whether a person ends the job: only that ends a job, or is about to, without a trace of the reason. A requeue
+// would revive such a job.
 func (e Evidence) Cancelled() bool {
 	return e.Asked && !e.Requeued && !e.Preempted && e.Reason != "TimeLimit" && e.Reason != "NodeDown" &&
 		(e.has("COMPLETING") || e.has("CANCELLED"))
 }
 
-// nearEnd tells whether a stop is explained by the time limit: by Slurm's warning, or because it is as near as a
+// nearEnd reports whether the time limit explains a stop: because of Slurm's warning, or because the limit is as near as when a
 // warning comes.
 func (e Evidence) nearEnd(warned bool) bool {
 	if e.EndTime.IsZero() {
-		return warned && !e.Asked // nobody can say; the warning is asked for with the limit in mind
+		return warned && !e.Asked // the end is not known; the warning is asked for because of the limit
 	}
 	return e.EndTime.Sub(e.Now) <= e.Lead+earlyWarning
 }
 
-// has tells whether Slurm's state is, or among others is, the one given.
+// has reports whether the given state is among Slurm's states of the job.
 func (e Evidence) has(state string) bool {
 	return slices.Contains(strings.FieldsFunc(e.State, func(r rune) bool { return r == ',' || r == '+' }), state)
 }
 
-// retell is v with another cause; why is put before its message.
+// retell returns v with another cause, and why before its message.
 func retell(v rundir.Verdict, c Cause, why string, e Evidence) rundir.Verdict {
 	if c == CauseOf(v) && why == "" {
 		return v
 	}
 	drained := v.Drain
-	if drained { // there is another reason
+	if drained { // the drain was not the reason
 		v.Drain, v.Nodes = false, nil
 	}
 	if c == Node {
 		v.Nodes = union(v.Nodes, e.Down...)
-		if len(e.Down) > 0 && !slices.Contains(e.Down, v.Host) { // it is where the agents were told to stop
+		if len(e.Down) > 0 && !slices.Contains(e.Down, v.Host) { // v.Host is only where the agents were told to stop
 			v.Host = e.Down[0]
 		}
 	}
@@ -164,7 +164,7 @@ func retell(v rundir.Verdict, c Cause, why string, e Evidence) rundir.Verdict {
 	return v
 }
 
-// union is a, and what of b it lacks, but for what is empty.
+// union returns a, followed by the elements of b that it lacks, without empty ones.
 func union(a []string, b ...string) []string {
 	a = slices.Clip(a)
 	for _, s := range b {

@@ -50,7 +50,7 @@ func evidenceOf(line string) Evidence {
 	return e
 }
 
-// unmet is e of an attempt whose agents have begun no rank.
+// unmet is e for an attempt whose agents have not started any rank.
 func unmet(e Evidence) Evidence {
 	e.Unmet = true
 	return e
@@ -187,7 +187,7 @@ func TestRefineReadsSlurm25_11(t *testing.T) {
 	}
 }
 
-// Workers that were warned, and that the time limit found at work all the same: the person is told which key gives them more time.
+// If workers were warned, but the time limit came before they saved, the message names the key that gives them more time.
 func TestRefineSaysThatTheLeadIsShort(t *testing.T) {
 	limit := evidenceOf("JobState=COMPLETING Reason=TimeLimit Restarts=0")
 	cancelled := rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15, WarnedS: 139.6}
@@ -210,7 +210,7 @@ func TestRefineSaysThatTheLeadIsShort(t *testing.T) {
 	}
 }
 
-// Nothing that a person has cancelled may be requeued, whatever the agents say.
+// A job that a person has canceled is never requeued, whatever the agents say.
 func TestCancelledRunIsNeverRequeued(t *testing.T) {
 	for line, want := range map[string]bool{
 		"JobState=COMPLETING Reason=None Restarts=0":                                 true,
