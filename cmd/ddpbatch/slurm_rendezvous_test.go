@@ -123,9 +123,9 @@ exec ddpbatch run --join-timeout 60 $2 -- true
 			" cannot take part: --node-rank is 0, and to Slurm this is node "},
 		{"another node's number, two needed", "", "--nnodes 2:3 --node-rank 1", 2, notNode0},
 		{"an interface that is not there", "", "--interface ib0", 1,
-			`on n1: there is no network address that "ib0" (interface) allows; it has lo 127.0.0.1/8`},
+			`on n1: no network address that "ib0" (interface) allows; it has lo 127.0.0.1/8`},
 		{"a network that one node does not have", "1", "--interface 10.253.0.0/16", 1,
-			`agent 1 on n2 cannot take part: on n2: there is no network address that "10.253.0.0/16" (interface) allows`},
+			`agent 1 on n2 cannot take part: on n2: no network address that "10.253.0.0/16" (interface) allows`},
 	} {
 		for _, mpi := range []string{"pmi2", "none"} {
 			// a wait for those who do not come takes ten seconds, each time

@@ -67,13 +67,13 @@ func TestAgent0PublishesWhereItListens(t *testing.T) {
 func TestMissingInterfaceIsAnError(t *testing.T) {
 	c := Config{World: World{Count: 2, Host: "n2"}, Network: Network{MasterAddr: "n1", Interface: "nosuch0"}}
 	if _, err := c.network(); err == nil ||
-		!strings.Contains(err.Error(), `on n2: there is no network address that "nosuch0" (interface) allows; it has lo`) {
+		!strings.Contains(err.Error(), `on n2: no network address that "nosuch0" (interface) allows; it has lo`) {
 		t.Errorf("error is %v", err)
 	}
 	c.Interface = "192.0.2.77"
 	if _, err := c.network(); err == nil ||
 		!strings.Contains(err.Error(),
-			"on n2: there is no network address 192.0.2.77 here, which --local-addr or interface asks for; it has lo") {
+			"on n2: no network address 192.0.2.77 here, which --local-addr or interface asks for; it has lo") {
 		t.Errorf("error is %v", err)
 	}
 	for name, change := range map[string]func(*Config){

@@ -128,7 +128,7 @@ func TestCheckNodeOfTasks(t *testing.T) {
 func TestCheckNodeWarns(t *testing.T) {
 	c, log := checking(t)
 	c.Machine, c.Env = true, append(c.Env, "TMPDIR=/no-such-folder")
-	if err := c.CheckNode(t.Context()); err != nil || !strings.Contains(log.String(), "/no-such-folder takes no file") {
+	if err := c.CheckNode(t.Context()); err != nil || !strings.Contains(log.String(), "cannot create a file in /no-such-folder") {
 		t.Errorf("%v, %s", err, log)
 	}
 }
