@@ -11,37 +11,37 @@ import (
 	"sync"
 )
 
-// Class says where a cause lies.
+// Class is where a cause lies.
 type Class string
 
 const (
-	Program        Class = "program"        // in what the job runs, or in how it was asked for
+	Program        Class = "program"        // in the job's program, or in how the job was configured
 	Infrastructure Class = "infrastructure" // in a node, the network or a file system
 )
 
-// KnownCause is a cause that programs, libraries and drivers name in a message of their own.
+// KnownCause is a cause that programs, libraries and drivers name in known messages.
 type KnownCause struct {
 	Name  string
 	Class Class
-	// Final tells that the same comes again until a person changes something: no restart mends it.
+	// Final reports whether the failure would come again until a person changes something: restarts do not help.
 	Final bool
-	// Node tells that the fault is the node's: another attempt should do without it.
+	// Node reports whether the fault is the node's: another attempt should avoid that node.
 	Node   bool
 	Advice string // one line: what a person can do
 }
 
-// Finding is what a rank's last words come to.
+// Finding is what Find concludes from a rank's last lines.
 type Finding struct {
-	Error string // the line that says what was wrong: of an exception its last line; "": none was found. Of one line, for a terminal
+	Error string // one line, safe for a terminal, that says what was wrong, such as an exception's last line; "": none was found
 	KnownCause
-	// Trace is a digest of the traceback that ended the rank, less numbers that differ from attempt to attempt; "": there is none, or
-	// it came of another rank, or of what is not the program's.
+	// Trace is a digest of the traceback that ended the rank, without numbers that differ between attempts. It is "" if there is no
+	// traceback, or if another rank or something outside the program caused it.
 	Trace string
 }
 
 const maxFound = 500 // runes of Finding.Error
 
-// Find says what a rank died of. Of one that ended well, or as it was asked or told to, it is zero.
+// Find finds out why a rank failed. The result is zero for a rank that ended well, asked to be started again, or obeyed a stop.
 func Find(d Death) Finding {
 	judged := evidenceOf(d)
 	if judged >= obeyed {
@@ -51,7 +51,7 @@ func Find(d Death) Finding {
 	found := Finding{Error: clean(words.error, maxFound)}
 	match, ok := match{}, false
 	switch {
-	case d.OOM != "": // the kernel's word is better than any
+	case d.OOM != "": // the kernel's evidence counts most
 		match, ok = knownAs(hostMemory), true
 	default:
 		match, ok = matchTable(d, words)
@@ -66,30 +66,30 @@ func Find(d Death) Finding {
 	return found
 }
 
-// slips are exceptions of Python that a fault in the program raises, and hardly anything outside of it: a network or a server that fails
+// slips are Python exceptions that faults in the program raise, and hardly anything outside of it: a network or a server that fails
 // for a while raises others.
 var slips = []string{
 	"ArithmeticError", "AssertionError", "AttributeError", "ImportError", "IndexError", "KeyError", "LookupError", "ModuleNotFoundError",
 	"NameError", "NotImplementedError", "RecursionError", "TypeError", "UnboundLocalError", "ValueError", "ZeroDivisionError",
 }
 
-// isSlip reports whether an exception's last line is that of a fault in the program.
+// isSlip reports whether an exception's last line shows a fault in the program.
 func isSlip(line string) bool {
 	kind, _, _ := strings.Cut(line, ":")
 	return slices.Contains(slips, kind)
 }
 
-// LacksModule reports whether a rank died of a Python module that is not there.
+// LacksModule reports whether a rank failed because a Python module is missing.
 func LacksModule(d Death) bool { return Find(d).Name == missingModule }
 
-// match is a row of the table that a line of a rank's last words has matched.
+// match is a row of the table, and the line of a rank's output that it matches.
 type match struct {
 	row   row
 	line  string
-	group string // what the pattern's group has matched; "": it has none
+	group string // what the pattern's group has matched; "": no group
 }
 
-// cause is the row's, with the advice for this rank.
+// cause is the row's cause, with the advice for this rank.
 func (m match) cause(d Death) KnownCause {
 	python := cmp.Or(d.Python, "the python3 of the workers")
 	fill := strings.NewReplacer("{1}", clean(m.group, 80), "{python}", clean(python, 200))
@@ -98,16 +98,16 @@ func (m match) cause(d Death) KnownCause {
 	return c
 }
 
-// knownAs is the row of a name.
+// knownAs is the row with the given name.
 func knownAs(name string) match {
 	rows := table()
 	return match{row: rows[slices.IndexFunc(rows, func(r row) bool { return r.Name == name })]}
 }
 
-// lastFew is how many last lines may say what a rank died of that names no error: what went wrong before may have been survived.
+// lastFew is how many last lines may give the reason if they do not contain an error: the rank may have survived earlier problems.
 const lastFew = 4
 
-// matchTable finds the row of the table that a rank's last words match. Of one that is vague another row may say more, by a line before.
+// matchTable finds the row of the table that a rank's last lines match. If it is vague, an earlier line may match a more specific row.
 func matchTable(d Death, words account) (match, bool) {
 	errs, outs := d.words()
 	ends := append(lastOf(errs, lastFew, wordsBytes), lastOf(outs, lastFew, wordsBytes)...)
@@ -116,12 +116,12 @@ func matchTable(d Death, words account) (match, bool) {
 		switch {
 		case !unnamed:
 			return r.find(words.lines)
-		case r.in == atEnd && (d.Signal == 0 || !r.Final && !r.Node): // what a signal killed may have said so long before
+		case r.in == atEnd && (d.Signal == 0 || !r.Final && !r.Node): // a rank that a signal killed may have printed this long before
 			return r.find(ends)
 		}
 		return match{}, false
 	})
-	if !ok && !unnamed { // what was raised first, before what nobody knows
+	if !ok && !unnamed { // the first exception of the chain, if the last is not in the table
 		m, ok = firstRow(func(r row) (match, bool) { return r.find(words.originLines) })
 	}
 	if ok && m.row.vague == 0 || !ok && !unnamed {
@@ -138,7 +138,7 @@ func matchTable(d Death, words account) (match, bool) {
 	return m, ok
 }
 
-// firstRow returns what the first row of the table matches that matches anything.
+// firstRow returns the match of the first row of the table that matches.
 func firstRow(find func(row) (match, bool)) (match, bool) {
 	for _, r := range table() {
 		if m, ok := find(r); ok {
@@ -148,7 +148,7 @@ func firstRow(find func(row) (match, bool)) (match, bool) {
 	return match{}, false
 }
 
-// find returns the last line that r matches, in the first of several texts in which it matches one.
+// find returns the last line that r matches, in the first of the texts with such a line.
 func (r row) find(texts ...[]string) (match, bool) {
 	for _, lines := range texts {
 		for _, line := range slices.Backward(lines) {
@@ -161,10 +161,10 @@ func (r row) find(texts ...[]string) (match, bool) {
 	return match{}, false
 }
 
-// changing are parts of an error that differ from attempt to attempt: addresses, and numbers.
+// changing matches the parts of an error that differ between attempts: addresses and numbers.
 var changing = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`0x[0-9a-fA-F]+|[0-9]+`) })
 
-// traceOf is the digest of a chain of exceptions: where each was raised, and its first line.
+// traceOf returns the digest of a chain of exceptions: where each was raised, and its first line.
 func traceOf(chain []traceback) string {
 	digest := sha256.New()
 	for _, t := range chain {

@@ -10,7 +10,7 @@ import (
 	"ddpbatch/internal/testkit/torch"
 )
 
-// What real programs print is known: those that this machine has, with a fault each.
+// The table knows what real programs print: those that this machine has, each with a fault.
 func TestMessagesOfRealProgramsAreKnown(t *testing.T) {
 	const python = "/usr/bin/python3"
 	for cause, command := range map[string][]string{
@@ -46,7 +46,7 @@ b"x" * 2**32`},
 	}
 }
 
-// torchFaults raises an error of PyTorch for each of some causes, and prints the cause and the traceback.
+// torchFaults raises an error of PyTorch for each of several causes, and prints the cause and the traceback.
 const torchFaults = `
 import sys, torch, traceback
 from torch import nn
@@ -71,7 +71,7 @@ for cause, fault in {
         print(cause + "\n" + traceback.format_exc(), end="\n\n")
 `
 
-// So is what real PyTorch raises.
+// The exceptions of a real PyTorch are known, too.
 func TestErrorsOfRealPyTorchAreKnown(t *testing.T) {
 	said := torch.Run(t, torchFaults, filepath.Join(t.TempDir(), "last.pt"))
 	faults := strings.Split(strings.TrimSpace(said), "\n\n\n")

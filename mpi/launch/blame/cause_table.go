@@ -5,25 +5,25 @@ import (
 	"sync"
 )
 
-// place says where a row's message counts. All do in the error that a rank says it died of.
+// place is where a row's message counts. Each counts in the error that a rank reports.
 type place int
 
 const (
-	inError     place = iota // nowhere else
-	atEnd                    // in the last few lines, where the rank names no error
-	besideGPU                // in any of the last lines, where the rank names no error, or a vague one of GPUs
-	besideChild              // in any of the last lines, where the rank names no error, or only that a child of its has ended
+	inError     place = iota // only there
+	atEnd                    // also in the last few lines, if the rank reports no error
+	besideGPU                // also in any of the last lines, if the rank reports no error, or a vague one about GPUs
+	besideChild              // also in any of the last lines, if the rank reports no error, or only the end of a child process
 )
 
 // row is a line of the table.
 type row struct {
 	KnownCause
 	in      place
-	vague   place // which rows may say more, as its own message says no more than that something failed; 0: none
+	vague   place // which rows may be more specific, if the message only says that something failed; 0: none
 	pattern *regexp.Regexp
 }
 
-// Names of causes that the code knows.
+// Names of causes that code refers to.
 const (
 	missingModule = "missing Python module"
 	hostMemory    = "host memory"
@@ -31,13 +31,13 @@ const (
 
 // Sentences of advice that several rows share.
 const (
-	sparesNode  = "another attempt leaves the node out where it can; report it to the site's administrators"
-	changesCode = "change the program: the same comes again at the same place"
+	sparesNode  = "another attempt leaves the node out if it can; report the node to the site's administrators"
+	changesCode = "change the program: the same failure comes again at the same place"
 )
 
-// table is what is known of messages: the first row that matches counts, so the more particular come first. Each message is as its program
-// prints it; testdata/causes.txtar names the sources. A row is final where the same comes again on any node until a person changes
-// something, and a node's where no other program on that node would fare better.
+// table has a row for each known message. The first row that matches counts, so more specific rows come first. Each pattern matches
+// what the program prints; testdata/causes.txtar names the sources. A row is final if the failure comes again on any node until a
+// person changes something, and a node's if no other program would work on that node either.
 var table = sync.OnceValue(func() []row {
 	return []row{
 		// Nodes: GPUs, their driver, links.
@@ -50,7 +50,7 @@ var table = sync.OnceValue(func() []row {
 		infra("NVLink error", node, besideGPU,
 			`uncorrectable NVLink error|Invalid access of peer GPU memory over nvlink or a hardware error`,
 			sparesNode),
-		// Of a GPU itself; others, as 13, 31, 43 and 45, are of the program (NVIDIA's catalog of Xids).
+		// Faults of a GPU itself. Others, such as 13, 31, 43 and 45, are faults of the program (NVIDIA's catalog of Xids).
 		infra("Xid of a GPU", node, besideGPU,
 			`NVRM: Xid \([^)]*\): (?:48|62|64|74|79|94|95|119|120|140)\b`,
 			sparesNode),
@@ -72,10 +72,10 @@ var table = sync.OnceValue(func() []row {
 			"another node has removed or replaced the file, or its network file system has moved under the node's mount"),
 		infra("mount gone", node, inError,
 			`(?:Transport endpoint is not connected|Cannot send after transport endpoint shutdown): '/`,
-			"a file system is not mounted any more, or its servers have shut the node out: another attempt leaves it out where it can"),
+			"a file system is not mounted any more, or its servers have shut out the node: another attempt leaves the node out if it can"),
 		infra("quota", final, inError,
 			`Disk quota exceeded`,
-			"remove files, or ask for more quota (quota -s, lfs quota): blocks and files count apart"),
+			"remove files, or ask for more quota (quota -s, lfs quota): blocks and files have separate quotas"),
 		program("too many open files", 0, inError,
 			`Too many open files|received 0 items of ancdata`,
 			"raise the limit (ulimit -n in setup.script), or have torch.multiprocessing share by file_system"),
@@ -106,10 +106,10 @@ var table = sync.OnceValue(func() []row {
 			"load the module that has the library (setup.modules), or build for the nodes' system"),
 		program("missing command", final, atEnd,
 			`: (?:line )?\d+: (\S+): (?:command )?not found$`,
-			"{1} is in no folder of the workers' PATH: load its module (setup.modules), or write its path"),
+			"{1} is not in the workers' PATH: load its module (setup.modules), or write its path"),
 		program("missing script", final, atEnd,
 			`can't open file '([^']*)': \[Errno 2\]`,
-			"relative paths count from workdir: is {1} there, also as the nodes see it?"),
+			"relative paths start at workdir: does {1} exist there, also on the nodes?"),
 		program("wrong arguments", final, atEnd,
 			`^[^:]+: error: (?:unrecognized arguments|the following arguments are required|argument \S+: |ambiguous option)`,
 			"correct the arguments in launch.command"),
@@ -144,7 +144,7 @@ var table = sync.OnceValue(func() []row {
 			"load the file with weights_only=False if you trust it, or allow its classes (torch.serialization.add_safe_globals)"),
 		program("damaged checkpoint", 0, inError,
 			`PytorchStreamReader failed`,
-			"a file was cut short as it was written: go on from the one before it"),
+			"a file was cut short while it was written: resume from the one before it"),
 		program("unused parameters", final, inError,
 			`Expected to have finished reduction in the prior iteration`,
 			"let all parameters take part in the loss, or pass find_unused_parameters=True to DistributedDataParallel"),
@@ -187,7 +187,7 @@ var table = sync.OnceValue(func() []row {
 			"look at the owner and mode of the file that the message names, as the node sees it"),
 		program("missing file", 0, inError,
 			`^FileNotFoundError: \[Errno 2\]`,
-			"is the file that the message names there, as the node sees it? relative paths count from workdir"),
+			"does the file that the message names exist on the node? relative paths start at workdir"),
 		program("no Weights & Biases key", final, inError,
 			`api_key not configured \(no-tty\)`,
 			"run wandb login once on the login node, set WANDB_API_KEY, or WANDB_MODE=offline (setup.env)"),
@@ -199,13 +199,13 @@ var table = sync.OnceValue(func() []row {
 		infra("no network", 0, inError,
 			`Temporary failure in name resolution|Name or service not known|couldn't connect to 'https://huggingface\.co'|`+
 				`Network is unreachable`,
-			"many sites' nodes reach no Internet: fetch what is needed on the login node, and set HF_HUB_OFFLINE=1"),
+			"at many sites, nodes cannot reach the Internet: fetch what is needed on the login node, and set HF_HUB_OFFLINE=1"),
 		infra("port in use", 0, inError,
 			`[Aa]ddress already in use|EADDRINUSE`,
 			"another process listens there: use MASTER_PORT, which differs from attempt to attempt"),
 		infra("InfiniBand link", 0, besideGPU,
 			`NET/IB : Got completion .*(?:IBV_WC_RETRY_EXC_ERR|error 12\b|status=12\b)|transport retry counter exceeded`,
-			"the link between two nodes does not carry: tell the administrators which (the message names the peer)"),
+			"the link between two nodes fails: tell the administrators which (the message names the peer)"),
 		program("collective timed out", vagueGPU, besideGPU,
 			`Watchdog caught collective operation timeout|Timed out waiting \d+ms for (?:recv|send) operation|`+
 				`Application timeout caused pair closure`,
@@ -226,14 +226,14 @@ var table = sync.OnceValue(func() []row {
 	}
 })
 
-// marks of a row, beside its class.
+// marks are properties of a row besides its class.
 type marks int
 
 const (
 	final marks = 1 << iota
 	node
-	vagueGPU   // NCCL or the driver has most often printed more before
-	vagueChild // a child has
+	vagueGPU   // NCCL or the driver has usually printed more before
+	vagueChild // a child process has
 )
 
 func program(name string, m marks, in place, pattern, advice string) row {

@@ -21,7 +21,7 @@ type knownLog struct {
 // death is the end of a rank that has left the log.
 func deathOf(lines []string) Death { return Death{Host: "n1", Exit: 1, Tail: Words(splitOut(lines))} }
 
-// splitOut parts a log at the line that stands for the beginning of standard output.
+// splitOut splits a log at the line that marks the beginning of standard output.
 func splitOut(lines []string) (errs, outs []string) {
 	for i, line := range lines {
 		if line == "[standard output]" {
@@ -48,7 +48,7 @@ func knownLogs(t testing.TB) (logs []knownLog) {
 			case "error":
 				log.error = value
 			default:
-				t.Fatalf("%s: %q is no heading", file.Name, line)
+				t.Fatalf("%s: %q is not a heading", file.Name, line)
 			}
 		}
 		if !ok || log.cause == "" || log.source == "" {
@@ -136,7 +136,7 @@ func TestTableOfCauses(t *testing.T) {
 		case names[r.Name]:
 			t.Errorf("%q stands there twice", r.Name)
 		case r.Advice == "" || strings.Contains(r.Advice, "\n") || len(r.Advice) > 150 || strings.HasSuffix(r.Advice, "."):
-			t.Errorf("%q: %q is no advice", r.Name, r.Advice)
+			t.Errorf("%q: %q is not advice", r.Name, r.Advice)
 		case r.Node && (r.Class != Infrastructure || r.Final):
 			t.Errorf("%q is %+v", r.Name, r.KnownCause)
 		case r.pattern.NumSubexp() > 1, r.pattern.MatchString(""), r.pattern.MatchString("step 12 loss 0.5"):
@@ -166,7 +166,7 @@ func TestFindOfOtherEnds(t *testing.T) {
 		"the kernel killed it": {Death{Signal: kill, OOM: "oom_kill went from 0 to 1"}, hostMemory, "", false},
 		"the first of a chain": {Death{Exit: 1, Tail: during(quota, raised("SaveError: nothing"))}, "quota",
 			"SaveError: nothing", false},
-		"infrastructure is no bug": {Death{Exit: 1, Tail: raised(noSpace)}, "file system full", noSpace, false},
+		"infrastructure is not a bug": {Death{Exit: 1, Tail: raised(noSpace)}, "file system full", noSpace, false},
 		"a line below the first":   {Death{Exit: 1, Tail: raised("KeyError: 'x'", noSpace)}, "file system full", "KeyError: 'x'", false},
 	} {
 		got := Find(test.death)

@@ -7,31 +7,31 @@ import (
 	"time"
 )
 
-// together is within what time of each other deaths are taken to have one cause: a rank that raised an exception may take that
-// long to leave its interpreter, or to write its core, while those that lost it are already gone.
+// together is the time within which failures are taken to have one cause. A rank that raised an exception may take that long to
+// leave its interpreter, or to write its core, while those that lost it have already ended.
 const together = 10 * time.Second
 
-// How much earlier one error file must be than another to say which came first: PyTorch's have whole seconds, and two hosts' clocks
-// differ.
+// One error file must be earlier than another by this margin to show which failure came first: times in PyTorch's files are whole
+// seconds, and the clocks of two hosts differ.
 const (
 	clearlyEarlierHere  = time.Second
 	clearlyEarlierThere = 2 * time.Second
 )
 
-// evidence is what kind of evidence a death is, the strongest first.
+// evidence classifies a death, the strongest evidence of a cause first.
 type evidence int
 
 const (
-	// firstHand: it failed before its agent told it to, of something that does not point at another rank.
+	// firstHand: it failed before its agent told it to stop, of something that does not point to another rank.
 	firstHand evidence = iota
-	// suspect: it had been told to stop, but died of something of its own. Its agent may have told it because of others
-	// that had lost it: between raising an exception and ending, a rank's connections are closed, and the others may end sooner.
+	// suspect: it had been told to stop, but failed of something of its own. The agent may have told it because of others that had
+	// lost it: a rank that raises an exception closes its connections before it ends, and the others may end sooner.
 	suspect
-	// victim: its last words only say that a peer went away or did not answer.
+	// victim: its last lines only say that a peer went away or did not answer.
 	victim
 	// obeyed: it had been told to stop, and did.
 	obeyed
-	// askedAgain: it saved and asks to be started again (exit code 75), which is no failure beside one.
+	// askedAgain: it saved and asks to be started again (exit code 75), which counts as a failure only if there is no other.
 	askedAgain
 	// done: it ended well.
 	done
@@ -48,12 +48,12 @@ func evidenceOf(d Death) evidence {
 	words := lastWords(d)
 	says := words.nature
 	switch {
-	case d.OOM != "": // the kernel's word is better than any
+	case d.OOM != "": // the kernel's evidence counts most
 		says = own
-	case says == peer && words.ended: // and then, on its way out, whatever else
-	case ownSignal(d): // it could not say anything any more
+	case says == peer && words.ended: // whatever it printed after that, while it ended
+	case ownSignal(d): // it could not print anything after that
 		says = own
-	case d.Signal == int(syscall.SIGPIPE): // it wrote to a connection, or pipe, whose other end was gone
+	case d.Signal == int(syscall.SIGPIPE): // it wrote to a connection or pipe whose other end was closed
 		says = peer
 	}
 	switch {
@@ -67,9 +67,9 @@ func evidenceOf(d Death) evidence {
 	return obeyed
 }
 
-// ownSignal tells whether the signal that ended it is the work of no agent and of no lost peer: a fault in the program, or, where
-// nobody told it to stop, a kill from outside (the kernel's, when memory runs out). ABRT is not one: libraries end a process
-// with it when they lose a peer.
+// ownSignal reports whether the signal that ended the rank came neither from an agent nor from the loss of a peer. It shows a fault
+// in the program or, if the rank was not told to stop, a kill from outside (the kernel's, when memory runs out). ABRT does not
+// count: libraries end a process with it when they lose a peer.
 func ownSignal(d Death) bool {
 	switch syscall.Signal(d.Signal) {
 	case syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGSYS, syscall.SIGXCPU, syscall.SIGXFSZ:
@@ -80,17 +80,17 @@ func ownSignal(d Death) bool {
 	return false
 }
 
-// Choose finds who failed first, in truth; the result is an index into deaths, -1 where no rank ended badly. It does not
-// depend on the order of deaths.
+// Choose finds the rank that really failed first. The result is an index into deaths, or -1 if no rank failed. It does not depend
+// on the order of deaths.
 //
-//   - A rank that saved and asks to be started again (exit code 75) is no failure beside one: it was asked to.
-//   - A rank that stopped when it was told to follows: somebody else was the reason.
-//   - A rank whose last words only say that a peer went away follows, if another one died within some seconds that does not say
-//     so: that one is the peer. If all say so, the network is to blame, or a rank that is not among them, and the first is named.
-//   - A rank that died of its own, though told to stop, comes before those that only lost a peer, for it may be the peer;
-//     it does not come before one that failed of its own untold.
-//   - Among equals the one that agent 0 heard of first comes first, unless the time in its PyTorch error file is later, by more than
-//     these times are accurate to: that is when an exception was raised, and not when its process had ended.
+//   - A rank that saved and asks to be started again (exit code 75) counts as a failure only if there is no other: it was asked to.
+//   - A rank that stopped when it was told to is not the cause: the reason was another rank.
+//   - A rank whose last lines only say that a peer went away is not the cause, if another rank whose lines do not say so failed within some
+//     seconds: that one is the peer. If all lines say so, the network failed, or a rank that is not among deaths, and the first is named.
+//   - A rank that failed by itself, though told to stop, comes before those that only lost a peer, because it may be that peer. It does
+//     not come before one that failed by itself without being told.
+//   - Among equals, the one whose end agent 0 received first comes first. But if both have a PyTorch error file, and the times in them
+//     differ clearly, the earlier time counts: it is when the exception was raised, not when the process had ended.
 func Choose(deaths []Death) int {
 	order := make([]int, len(deaths))
 	for i := range order {
@@ -132,8 +132,8 @@ func Choose(deaths []Death) int {
 	return chosen
 }
 
-// ChooseFailed is Choose among those alone that failed of their own: neither of a lost peer nor because they were told to stop. -1 where
-// there is none.
+// ChooseFailed is Choose among the ranks that failed by themselves: neither because they lost a peer nor because they were told to
+// stop. The result is -1 if there is none.
 func ChooseFailed(deaths []Death) int {
 	var failed []Death
 	var at []int
@@ -157,7 +157,7 @@ func first(order []int, fits func(int) bool) int {
 	return -1
 }
 
-// clearlyEarlier tells whether a's exception was raised before b's, by their error files.
+// clearlyEarlier reports whether, according to the error files, a's exception was raised clearly before b's.
 func clearlyEarlier(a, b Death) bool {
 	if a.ErrorFile == nil || b.ErrorFile == nil || a.ErrorFile.Time.IsZero() || b.ErrorFile.Time.IsZero() {
 		return false
@@ -169,12 +169,12 @@ func clearlyEarlier(a, b Death) bool {
 	return b.ErrorFile.Time.Sub(a.ErrorFile.Time) >= margin
 }
 
-// Victim tells whether a death is one that another rank's explains: its last words only say that a peer went away. Where it is the
-// first that an agent hears of, the peer may be about to say why; an agent that tells it to stop at once may never know.
+// Victim reports whether another rank's failure explains a death: its last lines only say that a peer went away. If it is the first
+// that an agent notices, the peer may be about to report the reason. An agent that stops the peer at once may never learn it.
 func Victim(d Death) bool { return evidenceOf(d) == victim }
 
-// Followed tells of each death whether it is a consequence of another one: all that ended badly, but for the first and those that
-// failed of their own before they were told to stop.
+// Followed reports for each death whether it is a consequence of another one. That holds for all failures, except the first and
+// those of ranks that failed by themselves before they were told to stop.
 func Followed(deaths []Death, first int) []bool {
 	followed := make([]bool, len(deaths))
 	for i, d := range deaths {

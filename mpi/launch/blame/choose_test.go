@@ -19,7 +19,7 @@ const (
 	abrt = int(syscall.SIGABRT)
 )
 
-// raised is what Python prints of an exception that nobody caught.
+// raised is what Python prints for an uncaught exception.
 func raised(exception ...string) []string {
 	return append([]string{
 		"Traceback (most recent call last):", `  File "train.py", line 9, in <module>`, "    main()",
@@ -27,7 +27,7 @@ func raised(exception ...string) []string {
 	}, exception...)
 }
 
-// logged is what a program prints of an exception that it caught.
+// logged is what a program prints for an exception that it caught.
 func logged(exception string) []string {
 	return []string{"Traceback (most recent call last):", `  File "hook.py", line 3, in cleanup`, "    it.close()", exception}
 }
@@ -49,7 +49,7 @@ const (
 
 func sec(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// Who failed of its own, of ranks of which others saved or were told to stop.
+// ChooseFailed finds a rank that failed by itself among ranks that saved or were told to stop.
 func TestChooseFailed(t *testing.T) {
 	saved := Death{Exit: 75}
 	for name, tc := range map[string]struct {
@@ -72,7 +72,7 @@ func TestChooseFailed(t *testing.T) {
 	}
 }
 
-// Each case says who failed in truth. The ranks count from 0 in the order of the list.
+// Each case says which rank really failed first. The ranks count from 0 in the order of the list.
 func TestChoose(t *testing.T) {
 	nccl := []string{
 		"[E ProcessGroupNCCL.cpp:915] [Rank 0] NCCL watchdog thread terminated with exception: NCCL error: remote process exited or " +
@@ -253,7 +253,7 @@ func labelled(rank int, lines []string) []string {
 	return all
 }
 
-// The one who is named does not depend on the order of the list, is a failure where there is one, and did not follow.
+// The named rank does not depend on the order of the list, has failed if any rank has, and did not follow another.
 func TestChooseDoesNotDependOnTheOrder(t *testing.T) {
 	tails := [][]string{nil, raised(gone), raised(boom), during(raised(boom), raised(gone)), {"words"}, raised("KeyboardInterrupt"),
 		{"Traceback (most recent call last):"}}
@@ -280,7 +280,7 @@ func TestChooseDoesNotDependOnTheOrder(t *testing.T) {
 		case got < 0 && slices.ContainsFunc(deaths, Death.failed):
 			rt.Fatal("nobody is named")
 		case got >= 0 && !deaths[got].failed(), got >= 0 && failures && deaths[got].asked():
-			rt.Fatalf("%+v is no failure", deaths[got])
+			rt.Fatalf("%+v is not a failure", deaths[got])
 		}
 		followed := Followed(deaths, got)
 		for i, f := range followed {

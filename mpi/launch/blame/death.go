@@ -13,25 +13,25 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// Death is how one rank's process ended, as its agent saw it. It travels between agents as JSON. All text in it
-// is the worker's own, and not to be trusted.
+// Death is how one rank's process ended, as its agent saw it. It travels between agents as JSON. All text in it comes from the
+// worker, and is not to be trusted.
 type Death struct {
 	Rank      int           `json:"rank"`
 	LocalRank int           `json:"local_rank"`
 	Host      string        `json:"host"`
-	Exit      int           `json:"exit"`                 // code; 0 where a signal ended it
-	Signal    int           `json:"signal,omitempty"`     // that ended it; 0: none
-	Ended     time.Duration `json:"heard"`                // since the round began, on agent 0's clock
-	Stopping  bool          `json:"told,omitempty"`       // it died after its agent had told it to stop
-	Tail      []string      `json:"tail,omitempty"`       // its last lines, as Words puts them together
-	ErrorFile *TorchError   `json:"error_file,omitempty"` // nil: it wrote none
-	OOM       string        `json:"oom,omitempty"`        // what shows that its memory ran out; "": nothing does
-	Python    string        `json:"python,omitempty"`     // the python3 that it ran, of one that lacks a module; "": not known
-	LogPath   string        `json:"log_path,omitempty"`   // the file with its last words; "": there is none
-	Hint      string        `json:"-"`                    // what a person may do about it, by agent 0; "": nothing is known
+	Exit      int           `json:"exit"`                 // code; 0 if a signal ended it
+	Signal    int           `json:"signal,omitempty"`     // the signal that ended it; 0: none
+	Ended     time.Duration `json:"heard"`                // time since the round began, on agent 0's clock
+	Stopping  bool          `json:"told,omitempty"`       // it ended after its agent had told it to stop
+	Tail      []string      `json:"tail,omitempty"`       // its last lines, as Words combines them
+	ErrorFile *TorchError   `json:"error_file,omitempty"` // nil: none was written
+	OOM       string        `json:"oom,omitempty"`        // the evidence that it ran out of memory; "": none
+	Python    string        `json:"python,omitempty"`     // its python3, if a module was missing; "": unknown
+	LogPath   string        `json:"log_path,omitempty"`   // the file with its last lines; "": none
+	Hint      string        `json:"-"`                    // agent 0's advice for a person; "": none
 }
 
-// PortTaken tells whether the rank's last words are of an address that somebody else listens on.
+// PortTaken reports whether the rank's last lines say that an address was in use.
 func (d Death) PortTaken() bool {
 	words := d.Tail
 	if d.ErrorFile != nil {
@@ -43,13 +43,13 @@ func (d Death) PortTaken() bool {
 	})
 }
 
-// failed tells whether it did not end well.
+// failed reports whether the rank did not end well.
 func (d Death) failed() bool { return d.Exit != 0 || d.Signal != 0 }
 
-// asked tells whether it ended to be started again.
+// asked reports whether the rank asked to be started again.
 func (d Death) asked() bool { return d.Signal == 0 && d.Exit == exit.Requeue }
 
-// How says how it ended: "exited with code 7", "was killed by SIGKILL".
+// How describes how the rank ended: "exited with code 7", "was killed by SIGKILL".
 func (d Death) How() string {
 	if d.Signal == 0 {
 		return fmt.Sprintf("exited with code %d", d.Exit)
@@ -58,18 +58,18 @@ func (d Death) How() string {
 }
 
 const (
-	wordsOut   = 8       // lines of standard output where standard error has enough of its own
-	wordsLines = 60      // lines in all: a traceback of some depth
-	wordsBytes = 8 << 10 // that a death carries to agent 0, where those of a thousand ranks may meet
+	wordsOut   = 8       // lines of standard output if standard error has enough lines
+	wordsLines = 60      // lines in all, enough for a traceback of some depth
+	wordsBytes = 8 << 10 // bytes in all; agent 0 may get those of a thousand ranks
 	wordsLine  = 1 << 10 // bytes of one line
 )
 
-// outMark is the line of a Tail after which standard output begins, where there was standard error.
+// outMark is the line of a Tail that separates standard error from standard output.
 const outMark = "-- standard output --"
 
-// Words puts together a death's Tail from the last lines of standard error and output, oldest first: those of standard error, which
-// say more of a failure, come first. Of what Python's faulthandler wrote the stack of one thread stays. The result is
-// valid UTF-8 and bounded: where there is too much, the oldest lines of each go.
+// Words builds a death's Tail from the last lines of standard error and output, oldest first. The lines of standard error come
+// first, as they say more about a failure. Of the stacks that Python's faulthandler wrote, only one thread's is kept. The result is
+// valid UTF-8 and bounded: the oldest lines of each stream are dropped.
 func Words(errs, outs []string) []string {
 	errs, outs = shortenFaults(errs), shortenFaults(outs)
 	outs = lastOf(outs, max(wordsOut, wordsLines-len(errs)), wordsBytes/4)
@@ -80,7 +80,7 @@ func Words(errs, outs []string) []string {
 	return append(errs, outs...)
 }
 
-// words are the two parts of a Tail.
+// words returns the two parts of a Tail.
 func (d Death) words() (errs, outs []string) {
 	if at := slices.Index(d.Tail, outMark); at >= 0 {
 		return d.Tail[:at], d.Tail[at+1:]
@@ -106,30 +106,30 @@ func lastOf(lines []string, most, bytes int) []string {
 	return kept
 }
 
-// account is what a rank's last words come to.
+// account summarizes a rank's last lines.
 type account struct {
 	nature nature
 	error  string // the line that says what was wrong; "": none was found
-	origin string // the exception from which that came, where it is another; "": none
-	ended  bool   // it is of an exception that ended the process
+	origin string // the exception that caused it, if that is another one; "": none
+	ended  bool   // the exception ended the process
 
-	lines, originLines []string // error and origin with the lines that follow them
-	trace              string   // see traceOf; "": there is no traceback
+	lines, originLines []string // error and origin, with the lines after them
+	trace              string   // see traceOf; "": no traceback
 }
 
-// nature is what the words say went wrong.
+// nature is what went wrong according to the lines.
 type nature int
 
 const (
-	silent nature = iota // nothing
-	own                  // something here
+	silent nature = iota // they do not say
+	own                  // something in this rank
 	peer                 // another rank went away, or did not answer
 	stop                 // it was told to stop
 )
 
-// peerWords are in the last words of a rank that failed because another one did. In lower case.
+// peerWords are found in the last lines of a rank that failed because another one did. They are in lower case.
 var peerWords = []string{
-	// the operating system's, in every library's words (errno(3), "strerror")
+	// the operating system's messages, which every library prints (errno(3), "strerror")
 	"connection reset by peer", "connection reset by remote peer", "connection refused", "broken pipe", "connection timed out",
 	"no route to host", "connection aborted", "transport endpoint is not connected",
 	// gloo (transport/tcp/pair.cc, unbound_buffer.cc)
@@ -145,15 +145,14 @@ var peerWords = []string{
 	"connection lost", "it has left the group", "stopped by another rank", "another rank failed", "the connection to the store at ",
 }
 
-// stopWords are in the last words of a rank that was told to stop, or whose own processes were, as its whole group is told: those that
-// load data (torch/utils/data/_utils/signal_handling.py). A worker of those that a fault or KILL ended is its rank's own failure. In
-// lower case.
+// stopWords are found in the last lines of a rank that was told to stop, or whose helper processes were, as when the whole process
+// group is: those that load data (torch/utils/data/_utils/signal_handling.py). If a fault or KILL ended such a process, that is the
+// rank's own failure. They are in lower case.
 var stopWords = []string{"keyboardinterrupt", "signalexception", "systemexit", "got signal: ", "cancellederror", "received sigterm",
 	"is killed by signal: terminated", "is killed by signal: interrupt", "is killed by signal: hangup", "is killed by signal: quit",
 	"is killed by signal: user defined"}
 
-// lastWords reads what a rank said at its end: its error file, which holds one exception and no other noise, or else its
-// last lines.
+// lastWords evaluates what a rank printed at its end: its error file, which holds exactly one exception, or else its last lines.
 func lastWords(d Death) account {
 	if e := d.ErrorFile; e != nil {
 		if chain := chainOf(tracebacks(strings.Split(e.Stack, "\n"))); len(chain) > 0 {
@@ -178,14 +177,13 @@ func lastWords(d Death) account {
 	}
 	a := account{nature: natureOf(d.Tail)}
 	if a.nature == own {
-		a.nature = silent // words, but none of an error
+		a.nature = silent // there are lines, but none with an error
 	}
 	return a
 }
 
-// ofChain takes the first exception of a chain for the cause: a rank that raises often meets, while it cleans up, peers that have
-// gone meanwhile, and a rank whose peer has gone raises something of its own about it. A person is shown the last one, as Python
-// does.
+// ofChain takes the first exception of a chain for the cause. A rank that raises one often finds while it cleans up that its peers
+// have ended, and a rank whose peer has ended raises something of its own about it. People see the last exception, as in Python.
 func ofChain(chain []traceback) account {
 	first, last := chain[0].exception, chain[len(chain)-1].exception
 	a := account{
@@ -197,11 +195,12 @@ func ofChain(chain []traceback) account {
 	return a
 }
 
-// memoryWords are in the words of a rank that got no memory: Python's, PyTorch's, C++'s, the C library's. In lower case.
+// memoryWords are messages of Python, PyTorch, C++ and the C library about failed allocations. They are in lower case.
 var memoryWords = []string{"memoryerror", "outofmemoryerror", "out of memory", "can't allocate memory",
 	"cannot allocate memory", "bad_alloc"}
 
-// OutOfMemory tells whether a rank died for want of memory, by the kernel's word or by its own: that of the device, too.
+// OutOfMemory reports whether a rank failed because it ran out of memory, the device's included, according to the kernel or its own
+// message.
 func (d Death) OutOfMemory() bool {
 	a := lastWords(d)
 	text := strings.ToLower(a.error + "\n" + a.origin)
@@ -220,14 +219,14 @@ func natureOf(lines []string) nature {
 	return own
 }
 
-// fatalWords begin the line in which programs that are not Python, or Python without a traceback, say what they die of.
+// fatalWords begin the line in which programs other than Python, or Python without a traceback, report a fatal error.
 var fatalWords = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(panic: |fatal error: |Fatal Python error: |\s*what\(\):|ddpbatch: |` +
 		`\S+: error while loading shared libraries: |.*: Assertion .* failed)`)
 })
 
-// fatalLine is the index of the line in which a rank said, without a traceback, what it died of; -1: there is none. That Python was aborted
-// says less than what the program said before it.
+// fatalLine is the index of the line in which a rank reported a fatal error without a traceback, or -1. A line before it says more
+// than faulthandler's "Aborted".
 func fatalLine(lines []string) int {
 	aborted := -1
 	for i := len(lines) - 1; i >= 0; i-- {

@@ -41,7 +41,7 @@ func TestErrorsOfCheckpointsAreNoVictims(t *testing.T) {
 	}
 }
 
-// The words of ddpbatch's own libraries about a peer that went away.
+// These are the messages of ddpbatch's own libraries about a peer that went away.
 func TestOwnWordsOfALostPeerAreKnown(t *testing.T) {
 	for _, text := range []string{
 		"ddpbatch: the connection to the store at 10.0.0.1:4711 is lost: EOF", // mpi/store

@@ -1,13 +1,13 @@
-// Package blame finds out which rank of a run failed first, in truth, and tells a person.
+// Package blame finds out which rank of a run really failed first, and reports that to a person.
 //
-// When one rank of a job dies, all others die of it within seconds: their connections to it end, their watchdogs fire, their
-// agents tell them to stop. The rank that is heard of first is often one of those, since a rank that raises an
-// exception closes its connections long before its interpreter has ended. [Choose] looks at how each rank ended and at
-// its last words; [Report] tells the result on one screen.
+// When one rank of a job fails, all others fail within seconds: their connections to it end, their watchdogs fire, or their agents
+// stop them. The rank whose end is noticed first is often one of those, because a rank that raises an exception closes its
+// connections long before its interpreter has ended. [Choose] compares how each rank ended and what it printed last. [Report] shows
+// the result on one screen.
 //
-// [Find] looks up what that rank said in a table of the messages that are known: where the cause lies, whether a restart can help, and
-// what a person can do.
+// [Find] looks up the rank's last lines in a table of known messages: where the cause lies, whether a restart can help, and what a
+// person can do.
 //
-// The package does nothing but read the files that it is given the names of. All text in a [Death] comes from the workers:
-// it is bounded, and what [Report] shows of it does nothing to a terminal.
+// The package has no effects except that it reads the files whose names it gets. All text in a [Death] comes from the workers: it
+// is bounded, and [Report] removes what would control a terminal.
 package blame

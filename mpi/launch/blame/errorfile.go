@@ -19,24 +19,24 @@ import (
 )
 
 const (
-	maxErrorFile = 1 << 20 // bytes; more than any traceback that a person wants to see
+	maxErrorFile = 1 << 20 // bytes; more than any traceback that a person wants to read
 	maxMessage   = 4 << 10
 	maxStack     = 32 << 10
 )
 
-// TorchError is what a worker wrote to its TORCHELASTIC_ERROR_FILE, as the decorator @record does
+// TorchError is what a worker wrote to its TORCHELASTIC_ERROR_FILE, as PyTorch's decorator @record does
 // (torch.distributed.elastic.multiprocessing.errors).
 type TorchError struct {
 	Message string    `json:"message"`         // "ValueError: text"
 	Stack   string    `json:"stack,omitempty"` // the traceback; "": none
-	Time    time.Time `json:"time,omitzero"`   // by the worker's clock, in whole seconds where PyTorch wrote it; zero: not said
-	Code    int       `json:"code,omitempty"`  // exit code, negative for a signal, where an agent below this one added it
+	Time    time.Time `json:"time,omitzero"`   // by the worker's clock, in whole seconds if PyTorch wrote it; zero: unknown
+	Code    int       `json:"code,omitempty"`  // exit code, negative for a signal, if an agent below this one added it
 }
 
-// errorFile is the file: its message is a text or an object.
+// errorFile is the content of the file: its message is a text or an object.
 type errorFile struct {
 	Message   json.RawMessage `json:"message"`
-	Timestamp json.RawMessage `json:"timestamp,omitempty"` // beside a text
+	Timestamp json.RawMessage `json:"timestamp,omitempty"` // only if the message is a text
 }
 
 type errorMessage struct {
@@ -67,7 +67,7 @@ func ReadErrorFile(path string) (*TorchError, error) {
 	return e, nil
 }
 
-// readRegular reads a file that a worker made: any program may have put a pipe there, or endless text.
+// readRegular reads a file that a worker made. A program may have put a pipe there, or an endless text.
 func readRegular(path string) ([]byte, error) {
 	f, _, err := vfs.OpenRegular(path)
 	if err != nil {
@@ -96,13 +96,13 @@ func parseErrorFile(data []byte) (*TorchError, error) {
 			return nil, err
 		}
 		var extra extraInfo
-		_ = json.Unmarshal(m.ExtraInfo, &extra) // a message without more is a message, too
+		_ = json.Unmarshal(m.ExtraInfo, &extra) // the message counts without it, too
 		e.Message, e.Stack, e.Time = words(m.Message), words(extra.Stack), timestamp(extra.Timestamp)
 		if code, err := strconv.ParseInt(scalar(m.ErrorCode), 10, 32); err == nil {
 			e.Code = int(code)
 		}
 	default:
-		return nil, errors.New("it has no message")
+		return nil, errors.New("its message is missing")
 	}
 	e.Message, e.Stack = text.Cut(e.Message, maxMessage), cutFront(e.Stack, maxStack)
 	return e, nil
@@ -117,7 +117,7 @@ func kind(value json.RawMessage) byte {
 	return value[0]
 }
 
-// words is a JSON string's text; of any other value, the value as it is written.
+// words is the text of a JSON string, or any other value as it is written.
 func words(value json.RawMessage) string {
 	var s string
 	if kind(value) == 0 || json.Unmarshal(value, &s) == nil {
@@ -126,12 +126,12 @@ func words(value json.RawMessage) string {
 	return strings.ToValidUTF8(string(value), "?")
 }
 
-// scalar is a number, whether or not it is written as a string.
+// scalar is the text of a number, whether or not it is written as a string.
 func scalar(value json.RawMessage) string { return strings.TrimSpace(strings.Trim(string(value), `"`)) }
 
-// timestamp reads seconds since 1970; what is no time that there can be is zero.
+// timestamp reads seconds since 1970. An impossible time gives zero.
 func timestamp(value json.RawMessage) time.Time {
-	const last = 253402300799 // the end of the year 9999, the last that JSON's times have (RFC 3339)
+	const last = 253402300799 // the end of the year 9999, the last that times in JSON can have (RFC 3339)
 	seconds, err := strconv.ParseFloat(scalar(value), 64)
 	if err != nil || !(seconds > 0) || seconds > last {
 		return time.Time{}
@@ -140,7 +140,7 @@ func timestamp(value json.RawMessage) time.Time {
 	return time.Unix(int64(whole), int64(part*1e9)).UTC()
 }
 
-// cutFront keeps the end of a text, from the beginning of a line.
+// cutFront keeps the end of a text, beginning with a whole line.
 func cutFront(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -152,32 +152,32 @@ func cutFront(s string, most int) string {
 	return strings.ToValidUTF8(s, "")
 }
 
-// traceback is one Python traceback: the exception, and what was said of it.
+// traceback is one Python traceback: the exception, and what is known of it.
 type traceback struct {
 	exception []string // the line "Type: text" and the lines of text that follow it
 	frames    []string // where it was raised: "File "train.py", line 9, in main"
-	main      bool     // it begins in the main program: it ended the process, and was not only logged
-	aside     bool     // of an exception that the interpreter ignored, or that ended but a thread
-	chained   bool     // it came of the one before: raised while that was handled, or from it
+	main      bool     // it begins in the main program: the exception ended the process, and was not only logged
+	aside     bool     // the interpreter ignored the exception, or it only ended a thread
+	chained   bool     // the exception before caused it: it was raised while that was handled, or from it
 }
 
 const (
 	tracebackHead  = "Traceback (most recent call last):"
-	exceptionLines = 8 // of an exception's text that are looked at
+	exceptionLines = 8 // lines of an exception's text that count
 )
 
-// rankLabel is what newer PyTorch puts before each line of a traceback.
+// rankLabel is what newer versions of PyTorch print before each line of a traceback.
 var rankLabel = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\[rank[0-9]+\]:[ ]?`) })
 
-// exceptionLine is how an exception is printed: its type, and its text where it has one (traceback's format_exception_only).
+// exceptionLine matches a printed exception: its type, and its text if it has one (traceback's format_exception_only).
 var exceptionLine = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit|Warning)(:|$)`)
 })
 
-// tracebacks finds the tracebacks in a rank's last lines, in order. One whose exception is cut off is left out.
+// tracebacks finds the tracebacks in a rank's last lines, in order. It leaves out those whose exception is cut off.
 func tracebacks(lines []string) []traceback {
 	var found []traceback
-	var link, aside bool // what stood between the last traceback and this line
+	var link, aside bool // whether such lines came after the last traceback
 	for i := 0; i < len(lines); i++ {
 		line := rankLabel().ReplaceAllString(lines[i], "")
 		switch {
@@ -197,18 +197,18 @@ func tracebacks(lines []string) []traceback {
 	return found
 }
 
-// isLink tells whether the traceback after this line came of the one before it.
+// isLink reports whether the line says that the traceback before it caused the one after it.
 func isLink(line string) bool {
 	return strings.HasPrefix(line, "During handling of the above exception") ||
 		strings.HasPrefix(line, "The above exception was the direct cause")
 }
 
-// isAside tells whether the traceback after this line did not end the process.
+// isAside reports whether the line says that the traceback after it did not end the process.
 func isAside(line string) bool {
 	return strings.HasPrefix(line, "Exception ignored in") || strings.HasPrefix(line, "Exception in thread")
 }
 
-// read takes a traceback from the line after its head on, and returns the index of its last line.
+// read reads a traceback whose head is the line before at, and returns the index of its last line.
 func (t *traceback) read(lines []string, at int) int {
 	frames := true
 	for i := at; i < len(lines); i++ {
@@ -237,7 +237,7 @@ func (t *traceback) read(lines []string, at int) int {
 	return len(lines)
 }
 
-// chainOf is the chain of exceptions that ended the process, oldest first: that of the main program, or else the last one.
+// chainOf returns the chain of exceptions that ended the process, oldest first: the main program's, or else the last one.
 func chainOf(all []traceback) []traceback {
 	var chains [][]traceback
 	for _, t := range all {

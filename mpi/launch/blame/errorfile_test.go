@@ -37,7 +37,7 @@ func TestReadErrorFile(t *testing.T) {
 		"a plain text, nothing else": {`{"message": "boom"}`, TorchError{Message: "boom"}},
 		"a time with a fraction": {`{"message": "boom", "timestamp": "1795308385.25"}`,
 			TorchError{Message: "boom", Time: at.Add(250 * time.Millisecond)}},
-		"a message that is no text": {`{"message": {"message": [1, 2]}}`, TorchError{Message: "[1, 2]"}},
+		"a message that is not a text": {`{"message": {"message": [1, 2]}}`, TorchError{Message: "[1, 2]"}},
 		"other things beside": {`{"x": [{}], "message": {"message": "m", "extraInfo": "none", "errorCode": "x"}}`,
 			TorchError{Message: "m"}},
 		"times that there cannot be":      {`{"message": "m", "timestamp": "NaN"}`, TorchError{Message: "m"}},
@@ -219,7 +219,7 @@ with open(os.path.join(folder, "deaths"), "w") as f:
 os._exit(0)
 `
 
-// Real deaths of real PyTorch, with their real last words: whoever is heard of first, rank 2 is named, and what it died of is told.
+// Real failures of a real PyTorch, with their real last lines: whichever rank's end comes first, rank 2 is named with its error.
 // Signals and exit codes are cmd/ddpbatch's TestTorchFailureBlamesTheRankThatBegan.
 func TestFailedRankOfRealPyTorchIsNamed(t *testing.T) { // without the race detector
 	cases := map[string]struct {

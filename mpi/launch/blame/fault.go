@@ -6,17 +6,17 @@ import (
 	"ddpbatch/mpi/launch/stack"
 )
 
-// What Python's faulthandler writes when a signal ends a program (Python/traceback.c, Modules/faulthandler.c): what it died of, the stack
-// of each of its threads, and a long line of modules. It comes after all that the program itself has said of its end, as C++ does
-// ("what():").
+// When a signal ends a program, Python's faulthandler writes the reason, the stack of each thread, and a long line of modules
+// (Python/traceback.c, Modules/faulthandler.c). That comes after everything that the program itself, or C++ ("what():"), has
+// printed about its end.
 
 const (
 	fatalPython = "Fatal Python error: "
-	abortedLine = fatalPython + "Aborted" // abort(3), by a program that has said why
-	faultFrames = 8                       // of the thread that counts that are kept
+	abortedLine = fatalPython + "Aborted" // abort(3), by a program that has printed the reason
+	faultFrames = 8                       // the frames that are kept of the relevant thread
 )
 
-// shortenFaults leaves of each such writing what it died of, and the innermost frames of the thread that did, or else of the main thread.
+// shortenFaults keeps of each such dump the reason, and the innermost frames of the thread that failed, or else of the main thread.
 func shortenFaults(lines []string) (kept []string) {
 	for len(lines) > 0 {
 		line := lines[0]
@@ -32,7 +32,7 @@ func shortenFaults(lines []string) (kept []string) {
 	return kept
 }
 
-// readFault returns how many lines belong to what faulthandler writes below its first line, and those of the thread that counts.
+// readFault returns the number of lines of a dump of faulthandler after its first line, and those of the relevant thread.
 func readFault(lines []string) (n int, counts []string) {
 	current := false
 	var last []string
@@ -42,7 +42,7 @@ func readFault(lines []string) (n int, counts []string) {
 		switch {
 		case isThread:
 			if current {
-				last = nil // those after the current one are left out
+				last = nil // threads after the current one are left out
 				continue
 			}
 			last = []string{line}

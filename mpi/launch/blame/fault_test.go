@@ -27,7 +27,7 @@ func faulted(others, frames int, current bool) []string {
 	return append(lines, "", "Extension modules: torch._C, torch._C._fft (total: 2)")
 }
 
-// Why a program aborted is said before faulthandler writes its stacks, however many those are.
+// The report shows why a program aborted, which stands before faulthandler's stacks, however many those are.
 func TestAbortedProgramIsJudgedByItsOwnWords(t *testing.T) {
 	said := []string{
 		"[E ProcessGroupNCCL.cpp:915] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE) " +

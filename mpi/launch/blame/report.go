@@ -13,19 +13,19 @@ import (
 
 const (
 	reportWidth = 100 // runes of a line
-	reportLines = 20  // of the first rank's last words, or of its traceback
+	reportLines = 20  // of the first rank's output, or of its traceback
 	pathRunes   = 4096
 )
 
-// Report tells a person how a round ended, on one screen: who failed first, of what, when, its last words, where the rest of
-// them is, who followed, and what comes next (a sentence; "": nothing to say). chosen is what Choose made of deaths.
+// Report describes for a person, on one screen, how a round ended: who failed first, why, when, its last lines, where the rest of
+// them is, who followed, and what comes next (a sentence; "" for nothing). chosen is Choose's result for deaths.
 //
-// It is plain text of valid UTF-8 in lines that end in a line's end, none of them longer than 100 characters but for the log's path,
-// which a person copies. Nothing in it does anything to a terminal, whatever the workers wrote.
+// The report is plain text of valid UTF-8. Each line ends in a line break, and has at most 100 characters, except the log's path,
+// which people copy. Nothing in it controls a terminal, whatever the workers wrote.
 func Report(deaths []Death, chosen int, next string) string {
 	var r reportText
 	if chosen < 0 || chosen >= len(deaths) {
-		r.line("", "no rank ended badly")
+		r.line("", "no rank failed")
 	} else {
 		r.culprit(deaths, chosen)
 		r.others(deaths, chosen)
@@ -38,12 +38,12 @@ func Report(deaths []Death, chosen int, next string) string {
 
 type reportText struct{ strings.Builder }
 
-// line writes one line, cut where it is too long.
+// line writes one line, and cuts it if it is too long.
 func (r *reportText) line(indent, text string) {
 	r.WriteString(indent + clean(text, reportWidth-len(indent)) + "\n")
 }
 
-// paragraph writes a text over at most so many lines.
+// paragraph writes a text in at most the given number of lines.
 func (r *reportText) paragraph(head, text string, most int) {
 	for i, line := range wrap(text, reportWidth-len(head), most) {
 		if i > 0 {
@@ -93,8 +93,8 @@ func (r *reportText) culprit(deaths []Death, chosen int) {
 	}
 }
 
-// lostPeer says what is known of the peer that the first rank lost, where no rank says of itself that it failed: one that had ended well
-// before, and was waited for, is the likely one.
+// lostPeer describes what is known of the peer that the first rank lost, if no rank reports a failure of its own. The likely peer
+// is a rank that had ended well before, and that others still waited for.
 func (r *reportText) lostPeer(deaths []Death, lost Death) {
 	var done []int
 	newest := time.Duration(0)
@@ -105,8 +105,8 @@ func (r *reportText) lostPeer(deaths []Death, lost Death) {
 	}
 	switch before := since(lost.Ended - newest); len(done) {
 	case 0:
-		r.paragraph("  ", "(it only lost a peer, and no rank says of itself that it failed: the network did, or a rank "+
-			"that had no time to say)", 2)
+		r.paragraph("  ", "(it only lost a peer, and no other rank reported a failure: the network failed, or a rank "+
+			"that had no time to report it)", 2)
 	case 1:
 		r.paragraph("  ", fmt.Sprintf("(it only lost a peer: rank %d had ended with 0, %s before; did it have less data?)", done[0],
 			before), 2)
@@ -116,7 +116,7 @@ func (r *reportText) lostPeer(deaths []Death, lost Death) {
 	}
 }
 
-// quote writes a rank's own lines below a heading; nothing where there are none.
+// quote writes a rank's own lines below a heading, or nothing if there are none.
 func (r *reportText) quote(heading string, lines []string) {
 	if len(lines) == 0 {
 		return
@@ -127,7 +127,7 @@ func (r *reportText) quote(heading string, lines []string) {
 	}
 }
 
-// endedBefore explains why the rank that ended first in time is not the one that is named.
+// endedBefore explains why the named rank is not the one that ended first.
 func (r *reportText) endedBefore(deaths []Death, chosen int) {
 	earliest := chosen
 	for i, d := range deaths {
@@ -153,7 +153,7 @@ func (r *reportText) endedBefore(deaths []Death, chosen int) {
 	r.line("  ", fmt.Sprintf("(rank %d on %s ended %s earlier, %s)", d.Rank, clean(d.Host, 40), since(deaths[chosen].Ended-d.Ended), why))
 }
 
-// others says in a line each which ranks failed too, which followed and which saved.
+// others writes one line each for the ranks that failed too, that followed, and that saved.
 func (r *reportText) others(deaths []Death, chosen int) {
 	followed := Followed(deaths, chosen)
 	var failed, after, saved []int
@@ -186,7 +186,8 @@ func (r *reportText) others(deaths []Death, chosen int) {
 	}
 }
 
-// unsaidStack is the end of the traceback in the error file of a rank that left none in its last lines: its standard error went elsewhere.
+// unsaidStack is the end of the traceback in the error file of a rank whose last lines have none because its standard error went
+// elsewhere.
 func unsaidStack(d Death) []string {
 	errs, _ := d.words()
 	if d.ErrorFile == nil || len(tracebacks(errs)) > 0 {
@@ -195,7 +196,7 @@ func unsaidStack(d Death) []string {
 	return lastLines(strings.Split(d.ErrorFile.Stack, "\n"), reportLines)
 }
 
-// shownWords are up to so many last lines: as many of standard error as there is room for, and then of standard output.
+// shownWords returns at most the given number of last lines: those of standard error first, then those of standard output.
 func shownWords(d Death, most int) []string {
 	errs, outs := d.words()
 	lines := lastLines(errs, most)
@@ -207,7 +208,7 @@ func shownWords(d Death, most int) []string {
 	return lines
 }
 
-// lastLines are up to so many last lines, without the empty ones around them, and one for several between them.
+// lastLines returns at most the given number of last lines. It drops empty lines around them, and merges those between them.
 func lastLines(tail []string, most int) []string {
 	var lines []string // the last one first
 	for i := len(tail) - 1; i >= 0 && len(lines) < most; i-- {
@@ -224,7 +225,7 @@ func lastLines(tail []string, most int) []string {
 	return lines
 }
 
-// since is a duration for a person.
+// since formats a duration for a person.
 func since(d time.Duration) string {
 	d = max(0, d)
 	switch {
@@ -238,7 +239,7 @@ func since(d time.Duration) string {
 	return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
 }
 
-// Ranges writes ranks in ascending order, neighbours as one: "0-2, 4".
+// Ranges formats ranks in ascending order, consecutive ones as a range: "0-2, 4".
 func Ranges(ranks []int) string {
 	ranks = slices.Compact(slices.Sorted(slices.Values(ranks)))
 	var parts []string
@@ -257,16 +258,16 @@ func Ranges(ranks []int) string {
 	return strings.Join(parts, ", ")
 }
 
-// escape matches what a terminal takes for a command (ECMA-48): CSI sequences, strings such as the window's title up to their
-// end, and other escape sequences.
+// escape matches what controls a terminal (ECMA-48): CSI sequences, strings such as the window's title up to their end, and other
+// escape sequences.
 var escape = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile("(?:\x1b\\[|\u009b)[0-?]*[ -/]*[@-~]?|\x1b[PX^_\\]][^\x07\x1b]*(?:\x07|\x1b\\\\)?|\x1b[ -/]*[0-~]?")
 })
 
-// clean makes one line of a log harmless and readable: what a terminal would have shown of it in the end, without colours,
-// controls and characters that change the direction of text, in at most width runes.
+// clean makes a line of a log harmless and readable: it returns what a terminal would finally have shown, without colors, controls
+// and characters that change the direction of text, in at most width runes.
 func clean(line string, width int) string {
-	const looked = 8 << 10 // bytes; the rest is not shown, and is not worth the time
+	const looked = 8 << 10 // bytes; the rest would not be shown
 	line = shown(line)
 	line = escape().ReplaceAllString(strings.ToValidUTF8(line[:min(len(line), looked)], "?"), "")
 	line = strings.ReplaceAll(line, "\t", "    ")
@@ -274,7 +275,7 @@ func clean(line string, width int) string {
 		switch {
 		case unicode.IsControl(r):
 			return -1
-		case !unicode.IsPrint(r): // the directions, too: they are of category Cf
+		case !unicode.IsPrint(r): // includes the characters that change direction: they are of category Cf
 			return '?'
 		}
 		return r
@@ -282,7 +283,7 @@ func clean(line string, width int) string {
 	return shorten(line, width)
 }
 
-// shown is what is left to see of a line that writes over itself, as progress bars do.
+// shown is what remains visible of a line that overwrites itself, as progress bars do.
 func shown(line string) string {
 	line = strings.TrimRight(line, " \t\r\n")
 	return line[strings.LastIndexByte(line, '\r')+1:]
@@ -299,7 +300,7 @@ func shorten(s string, width int) string {
 	return s
 }
 
-// wrap breaks words at width, into at most so many lines; where there are more, the last one ends in dots.
+// wrap wraps words at width, into at most the given number of lines. If there are more, the last one ends in dots.
 func wrap(text string, width, most int) []string {
 	var lines []string
 	line := ""

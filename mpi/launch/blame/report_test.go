@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// checkReport holds what is promised of every report.
+// checkReport checks what Report promises of every report.
 func checkReport(t testing.TB, text string) {
 	t.Helper()
 	if !utf8.ValidString(text) || !strings.HasSuffix(text, "\n") {
-		t.Fatalf("%q is no text", text)
+		t.Fatalf("%q is not text", text)
 	}
 	lines := 0
 	for line := range strings.Lines(text) {
@@ -25,11 +25,11 @@ func checkReport(t testing.TB, text string) {
 		}
 	}
 	if lines > 50 {
-		t.Errorf("%d lines are no screen", lines)
+		t.Errorf("%d lines do not fit on a screen", lines)
 	}
 }
 
-// The reports below are written by hand: they are what a person is to read.
+// The reports below are written by hand: people are to read them.
 func TestReport(t *testing.T) {
 	var sixteen []Death
 	for rank := range 16 {
@@ -138,8 +138,8 @@ rank 0 on n1 was killed by SIGTERM as it was told to stop, 7.0 s after the start
 				{Rank: 1, Host: "n1", Exit: 1, Ended: sec(7.1), Tail: []string{reset}}}, "", `
 rank 0 on n1 exited with code 1 and was the first to fail, 7.0 s after the start
   RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:49572
-  (it only lost a peer, and no rank says of itself that it failed: the network did, or a rank that
-  had no time to say)
+  (it only lost a peer, and no other rank reported a failure: the network failed, or a rank that had
+  no time to report it)
   its last lines:
   | RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:49572
 1 rank followed: 1
@@ -164,7 +164,7 @@ rank 3 on n1 exited with code 1, 7.0 s after the start
   | RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:49572
 `},
 		"nobody": {[]Death{{}}, "", `
-no rank ended badly
+no rank failed
 `},
 		"words for a terminal": {
 			[]Death{{Rank: 0, Host: "n1\x1b[2J", Exit: 1, Ended: sec(0.25), LogPath: "logs/\x1b]0;x\x07n1\n.err", OOM: "",
@@ -218,7 +218,7 @@ func TestReportIsBounded(t *testing.T) {
 		}
 	}
 	for _, bad := range []int{-1, len(deaths)} {
-		if got := Report(deaths, bad, ""); got != "no rank ended badly\n" {
+		if got := Report(deaths, bad, ""); got != "no rank failed\n" {
 			t.Errorf("report of %d: %q", bad, got)
 		}
 	}
