@@ -1,6 +1,6 @@
-// Package stack reads the stacks that programs write of their threads, and finds in them the line on which a rank stands and the call in
-// which it waits for other ranks. It looks at text alone: package watch asks the processes.
+// Package stack reads the stacks of threads that programs write, and finds in them the line at which a rank is and the call in
+// which it waits for other ranks. It only reads text; package watch asks the processes for it.
 //
-// What it reads is a worker's own writing, and not to be trusted: it takes time in proportion to its length, and whoever reads it bounds
-// that.
+// The text comes from workers and is not to be trusted. Reading it takes time in proportion to its length, which callers must
+// bound.
 package stack

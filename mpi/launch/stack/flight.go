@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// flightLine is what is read of a line of a flight record (mpi.Comm.WriteFlight).
+// flightLine holds the fields that are read of a line of a flight record (mpi.Comm.WriteFlight).
 type flightLine struct {
 	Call  string `json:"call"`
 	Group string `json:"group"`
 	State string `json:"state"`
 }
 
-// worldGroup is the number of the group of all ranks, in which training is. What runs in the background, such as a save, has others.
+// worldGroup is the number of the group of all ranks, which training uses. Background work, such as a save, uses other groups.
 const worldGroup = "1"
 
-// Flight adds to a Standing what a rank's flight record says: the oldest call that runs, in the group of all ranks if there is one, and the
-// newest that is over. One that has failed did so when another rank was ended, and counts as one that runs. Lines that cannot be read
-// are passed over.
+// Flight adds to a Standing what a rank's flight record shows: the oldest call that runs, preferably in the group of all ranks, and
+// the newest call that is over. A call that has failed did so when another rank was ended, and counts as running. Lines that cannot
+// be read are skipped.
 func (s Standing) Flight(text []byte) Standing {
 	running, world := "", false
 	for line := range strings.Lines(string(text)) {

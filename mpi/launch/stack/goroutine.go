@@ -16,7 +16,7 @@ var goroutineFile = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^\t(.*\.(?:go|s)):([0-9]{1,9})( .*)?$`)
 })
 
-// Go reads what a program written in Go writes of its goroutines when it dies of SIGQUIT. Other lines are passed over.
+// Go reads the goroutines that a Go program writes when SIGQUIT ends it. Other lines are skipped.
 func Go(text string) []Thread {
 	var threads []Thread
 	within := false
@@ -45,7 +45,7 @@ func Go(text string) []Thread {
 	return threads
 }
 
-// goFunction is the function of a line such as "ddpbatch/mpi.AllReduce[...](0x1, {0x2, ...})"; "": there is none.
+// goFunction is the function of a line such as "ddpbatch/mpi.AllReduce[...](0x1, {0x2, ...})"; "": none.
 func goFunction(line string) string {
 	if strings.HasPrefix(line, "created by ") {
 		return ""
@@ -56,7 +56,8 @@ func goFunction(line string) string {
 	return ""
 }
 
-// packageOf is the import path of a function's package: what is before the first dot after the last slash.
+// packageOf returns the import path of a function's package, which is everything before the first dot after the last slash, and the
+// name after it.
 func packageOf(function string) (path, name string) {
 	slash := strings.LastIndexByte(strings.SplitN(function, "(", 2)[0], '/') + 1
 	dot := strings.IndexByte(function[slash:], '.')
@@ -69,7 +70,8 @@ func packageOf(function string) (path, name string) {
 // groupPackage is the package whose calls wait for other ranks.
 const groupPackage = "ddpbatch/mpi"
 
-// goLibraries begin the import paths that have no line of the user's own: the standard library's, and those behind the group's calls.
+// goLibraries are prefixes of the import paths of packages that are not the user's: the standard library's, and those below the
+// group's calls.
 var goLibraries = []string{
 	"runtime", "internal", "sync", "os", "net", "syscall", "io", "context", "time", "bufio", "reflect", "encoding", "vendor", groupPackage,
 }
@@ -84,7 +86,7 @@ func isGoLibrary(f Frame) bool {
 	return path == "" // "panic"
 }
 
-// goCall is the group's call in which a goroutine waits; "": none.
+// goCall is the call of the group in which a goroutine waits; "": none.
 func goCall(frames []Frame) (call string) {
 	for _, f := range frames {
 		if !isGoLibrary(f) {
@@ -97,16 +99,16 @@ func goCall(frames []Frame) (call string) {
 	return call
 }
 
-// plainName is a function's name without its receiver and its type's arguments.
+// plainName is a function's name without its receiver and its type arguments.
 func plainName(name string) string {
 	name, _, _ = strings.Cut(name, "[...]")
 	return name[strings.LastIndexByte(name, '.')+1:]
 }
 
-// ownModule begins the import paths of ddpbatch: libraries of a user's program, and the program itself where ddpbatch is the rank.
+// ownModule is the prefix of ddpbatch's import paths: libraries of a user's program, or the program itself if ddpbatch is the rank.
 const ownModule = "ddpbatch/"
 
-// ownGo is the innermost frame of the program's own; false: there is none.
+// ownGo returns the innermost frame of the program's own code, and whether there is one.
 func ownGo(frames []Frame) (own Frame, found bool) {
 	isOurs := func(f Frame) bool { return strings.HasPrefix(f.Function, ownModule) }
 	isRank := slices.ContainsFunc(frames, func(f Frame) bool { return strings.HasPrefix(f.Function, ownModule+"internal/") })

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// pythonThread is the line that begins a thread in what Python's faulthandler writes. Python 3.14 adds the thread's name.
+// pythonThread matches the line with which Python's faulthandler begins a thread. Python 3.14 adds the thread's name.
 var pythonThread = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(Current thread|Thread) 0x[0-9a-f]+ (\[.*\] )?\(most recent call first\):$`)
 })
@@ -16,18 +16,18 @@ var pythonFrame = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^  File "(.*)", line ([0-9]+|\?\?\?) in (.*)$`)
 })
 
-// IsPythonThread reports whether a line begins a thread in what faulthandler writes; current: it is the one that died.
+// IsPythonThread reports whether a line begins a thread in a dump of faulthandler. current reports whether it is the thread that failed.
 func IsPythonThread(line string) (is, current bool) {
 	return pythonThread().MatchString(line), strings.HasPrefix(line, "Current thread")
 }
 
-// IsPythonFrame reports whether a line is one of those that faulthandler writes below a thread's.
+// IsPythonFrame reports whether a line is a frame of a thread in a dump of faulthandler.
 func IsPythonFrame(line string) bool {
 	return pythonFrame().MatchString(line) || line == "  <no Python frame>" || line == "  ..."
 }
 
-// Python reads what faulthandler has written of one process (Python/traceback.c, _Py_DumpTracebackThreads): a line for each thread, the
-// youngest first and so the main thread last, and below it one for each frame. Other lines are passed over.
+// Python reads what faulthandler has written of one process (Python/traceback.c, _Py_DumpTracebackThreads): a line for each thread,
+// with a line below it for each frame. The youngest thread comes first, and so the main thread last. Other lines are skipped.
 func Python(text string) []Thread {
 	var threads []Thread
 	within := false
@@ -49,27 +49,27 @@ func Python(text string) []Thread {
 	return threads
 }
 
-// libraryFolder is in the paths of Python's own files and of packages that are installed.
+// libraryFolder matches the paths of Python's own files and of installed packages.
 var libraryFolder = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`/(site|dist)-packages/|/lib(64)?/python[0-9.]+/|^<frozen `)
 })
 
-// isPythonLibrary reports whether a frame is of no file of the user's own.
+// isPythonLibrary reports whether a frame is in a library's file rather than the user's.
 func isPythonLibrary(f Frame) bool { return libraryFolder().MatchString(f.File) }
 
-// waitingFiles are those of PyTorch and Horovod whose innermost frame waits for other ranks.
+// waitingFiles are files of PyTorch and Horovod. A thread whose innermost frame is in one of them waits for other ranks.
 var waitingFiles = []string{
 	"/torch/distributed/distributed_c10d.py", "/torch/distributed/c10d_logger.py", "/torch/distributed/rendezvous.py",
 	"/torch/distributed/utils.py", "/torch/distributed/nn/functional.py", "/torch/distributed/_functional_collectives.py",
 	"/torch/nn/parallel/distributed.py", "/horovod/torch/mpi_ops.py",
 }
 
-// backwardFiles are those whose innermost frame is in a backward pass, in which DistributedDataParallel averages gradients. That has no
-// frame of its own.
+// backwardFiles are files of PyTorch. A thread whose innermost frame is in one of them runs a backward pass, in which
+// DistributedDataParallel averages gradients without a frame of its own.
 var backwardFiles = []string{"/torch/autograd/__init__.py", "/torch/autograd/graph.py", "/torch/_tensor.py"}
 
-// pythonCall is the call in which a thread waits for other ranks; "": none. It is looked for in the frames of libraries that the user's
-// innermost own line has called.
+// pythonCall is the call in which a thread waits for other ranks; "": none. It looks at the library frames that the innermost line
+// of the user's code has called.
 func pythonCall(frames []Frame) string {
 	var called []Frame
 	for _, f := range frames {
@@ -86,7 +86,7 @@ func pythonCall(frames []Frame) string {
 	case !isOf(called[0], waitingFiles):
 		return ""
 	}
-	for i := len(called) - 1; i >= 0; i-- { // what the user called, rather than what that calls: all_gather_object rather than all_gather
+	for i := len(called) - 1; i >= 0; i-- { // the outermost call, which the user made: all_gather_object rather than all_gather
 		f := called[i]
 		if strings.HasSuffix(f.File, waitingFiles[0]) && !strings.HasPrefix(f.Function, "_") {
 			return f.Function
@@ -107,7 +107,7 @@ func isOf(f Frame, files []string) bool {
 	return false
 }
 
-// ownPython is the innermost frame of the user's own file, or else the innermost one; false: there is none.
+// ownPython returns the innermost frame in a file of the user's, or else the innermost one, and whether there is one.
 func ownPython(frames []Frame) (Frame, bool) {
 	for _, f := range frames {
 		if !isPythonLibrary(f) {
@@ -120,7 +120,7 @@ func ownPython(frames []Frame) (Frame, bool) {
 	return frames[0], true
 }
 
-// sinceFork are the frames of a process that multiprocessing has forked: its stack begins with its parent's.
+// sinceFork returns the frames of a process since multiprocessing has forked it: its stack begins with its parent's frames.
 func sinceFork(frames []Frame) (own []Frame, forked bool) {
 	for i, f := range frames {
 		if strings.HasSuffix(f.File, "/multiprocessing/process.py") && f.Function == "_bootstrap" {

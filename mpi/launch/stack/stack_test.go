@@ -118,7 +118,7 @@ rubbish
 	}
 }
 
-// Whatever a worker writes, what is read of it is bounded.
+// Whatever a worker writes, the result of reading it is bounded.
 func FuzzStacks(f *testing.F) {
 	names, err := filepath.Glob("testdata/*.*")
 	if err != nil || len(names) == 0 {

@@ -7,28 +7,28 @@ import (
 	"strings"
 )
 
-// Process is what one process of a rank has written of its threads.
+// Process holds the stacks that one process of a rank has written.
 type Process struct {
 	PID, Parent int
-	Go          bool // they are goroutines; else Python's threads
+	Go          bool // the threads are goroutines; otherwise Python's threads
 	Threads     []Thread
 }
 
-// Standing is where a rank stands, as far as its stacks and its flight record say.
+// Standing is where a rank is, as far as its stacks and its flight record show.
 type Standing struct {
-	Call string `json:"call,omitempty"` // in which it waits for other ranks: "all_reduce"; "": in none
-	Line string `json:"line,omitempty"` // of the program: "train.py:31 in step"; "": not known
-	Last string `json:"last,omitempty"` // the last call of the group that was over, where a flight record says so
+	Call string `json:"call,omitempty"` // the call in which it waits for other ranks: "all_reduce"; "": none
+	Line string `json:"line,omitempty"` // the line of the program: "train.py:31 in step"; "": not known
+	Last string `json:"last,omitempty"` // the last call of the group that is over, according to a flight record
 
-	// Helper is where a process or a thread of its own stands that it waits for: "process 71 at data.py:12 in load"; "": not known.
+	// Helper is where a process or thread of the rank is that the rank waits for: "process 71 at data.py:12 in load"; "": not known.
 	Helper string `json:"helper,omitempty"`
 }
 
-// Known reports whether anything is.
+// Known reports whether the call or the line is known.
 func (s Standing) Known() bool { return s.Call != "" || s.Line != "" }
 
-// Stand finds where a rank stands, whose processes are given in any order. A process that waits for other ranks counts before one that does
-// not, and a parent before its children.
+// Stand finds where a rank is. Its processes may be in any order. A process that waits for other ranks takes precedence, and
+// otherwise a parent does over its children.
 func Stand(processes []Process) Standing {
 	var first Standing
 	for _, p := range parentsFirst(processes) {
@@ -47,7 +47,7 @@ func Stand(processes []Process) Standing {
 	return first
 }
 
-// parentsFirst orders processes by how many of their ancestors are among them.
+// parentsFirst sorts processes by how many of their ancestors are among them.
 func parentsFirst(processes []Process) []Process {
 	parents := map[int]int{}
 	for _, p := range processes {
@@ -68,7 +68,7 @@ func parentsFirst(processes []Process) []Process {
 	return ordered
 }
 
-// standing is where the main thread is, or another one that waits for other ranks.
+// standing is where the main thread is, or another thread that waits for other ranks.
 func (p Process) standing() (s Standing) {
 	threads := p.Threads
 	if len(threads) == 0 {
@@ -107,7 +107,7 @@ func goStanding(t Thread) (s Standing) {
 	return s
 }
 
-// forked reports whether the process is one that Python's multiprocessing has made, such as a data loader's.
+// forked reports whether Python's multiprocessing has made the process, such as a data loader's.
 func (p Process) forked() bool {
 	if p.Go || len(p.Threads) == 0 {
 		return false
@@ -116,8 +116,8 @@ func (p Process) forked() bool {
 	return forked
 }
 
-// helper finds what a Python process's main thread waits for within its rank: the line of a forked process that has not returned to the
-// library that gives it work, or of another thread.
+// helper finds what a Python process's main thread waits for within its rank: the line at which a forked process runs the user's
+// code, or at which another thread does.
 func (p Process) helper(processes []Process) string {
 	if p.Go || len(p.Threads) == 0 {
 		return ""
@@ -144,7 +144,7 @@ func (p Process) helper(processes []Process) string {
 	return ""
 }
 
-// waitsIn reports whether one of the innermost frames, those of libraries, is of a file.
+// waitsIn reports whether one of the innermost frames, those of libraries, is in a file whose path contains the text.
 func waitsIn(frames []Frame, file string) bool {
 	for _, f := range frames {
 		if !isPythonLibrary(f) {

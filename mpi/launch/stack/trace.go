@@ -6,21 +6,21 @@ import (
 )
 
 const (
-	maxThreads = 256 // of a process that are read
-	maxFrames  = 256 // of a thread
-	maxName    = 200 // bytes of a function's or a file's name that are kept
+	maxThreads = 256 // the most threads that are read of a process
+	maxFrames  = 256 // the most frames that are read of a thread
+	maxName    = 200 // the most bytes that are kept of a function's or a file's name
 )
 
 // Thread is the stack of one thread, or of one goroutine.
 type Thread struct {
-	Number int     // a goroutine's; 0: another's
+	Number int     // the goroutine's number; 0: not a goroutine
 	Frames []Frame // the innermost first
 }
 
-// Frame is a call that has not returned.
+// Frame is a function call that has not returned.
 type Frame struct {
 	Function string
-	File     string // as its program names it
+	File     string // as the program names it
 	Line     int
 }
 
@@ -33,7 +33,7 @@ func (f Frame) place() string {
 	return text
 }
 
-// addFrame appends a frame to the last thread, unless there is none, or too much.
+// addFrame appends a frame to the last thread, if there is one and it has fewer than maxFrames.
 func addFrame(threads []Thread, f Frame) {
 	if len(threads) == 0 {
 		return
@@ -46,5 +46,5 @@ func addFrame(threads []Thread, f Frame) {
 	t.Frames = append(t.Frames, f)
 }
 
-// lastBytes is the end of a name, which says more of it than its beginning.
+// lastBytes is the end of a name, which is more telling than its beginning.
 func lastBytes(name string) string { return name[max(0, len(name)-maxName):] }
