@@ -11,8 +11,9 @@ import (
 	"ddpbatch/mpi/launch/stack"
 )
 
-// askPython asks the Python programs among the processes for their stacks, a child before its parent. Nothing of them moves from before the
-// first until it has answered itself: the end of a data loader's process would have its parent raise an exception.
+// askPython asks the Python programs among the processes for their stacks, children before their parents. All of them are stopped
+// before the first is asked, and each stays stopped until it has answered itself: if a data loader's process ended, its running
+// parent would raise an exception.
 func (d Dumper) askPython(ctx context.Context, relatives []proc.Relative, emit func(finding)) {
 	var asked []proc.Relative
 	for _, r := range relatives {
@@ -20,8 +21,8 @@ func (d Dumper) askPython(ctx context.Context, relatives []proc.Relative, emit f
 			continue
 		}
 		if handles, err := proc.Handles(r.PID, syscall.SIGABRT); err != nil || !handles {
-			emit(finding{text: fmt.Sprintf("process %d is Python, and cannot be asked for its stacks: it has no faulthandler "+
-				"(PYTHONFAULTHANDLER=1 in its environment, or faulthandler.enable() in the program)\n", r.PID)})
+			emit(finding{text: fmt.Sprintf("process %d is Python, and cannot be asked for its stacks without a faulthandler "+
+				"(set PYTHONFAULTHANDLER=1 in its environment, or call faulthandler.enable() in the program)\n", r.PID)})
 			continue
 		}
 		if err := proc.ForbidCore(r.PID); err != nil {
@@ -31,7 +32,7 @@ func (d Dumper) askPython(ctx context.Context, relatives []proc.Relative, emit f
 		asked = append(asked, r)
 	}
 	for _, r := range asked {
-		_ = r.Signal(syscall.SIGSTOP) // a process that is gone, or has changed its user, does not answer either
+		_ = r.Signal(syscall.SIGSTOP) // a process that has ended, or has changed its user, does not answer either
 	}
 	if d.Together != nil {
 		d.Together(ctx)
@@ -42,7 +43,7 @@ func (d Dumper) askPython(ctx context.Context, relatives []proc.Relative, emit f
 		if r.State == 'D' {
 			_ = r.SignalMain(syscall.SIGABRT)
 			_ = r.Signal(syscall.SIGCONT)
-			emit(finding{text: fmt.Sprintf("process %d is Python, and cannot be asked for its stacks, as no signal reaches it\n", r.PID)})
+			emit(finding{text: fmt.Sprintf("process %d is Python, and cannot be asked for its stacks: no signal reaches it\n", r.PID)})
 			continue
 		}
 		text := d.ask(ctx, r, syscall.SIGABRT)
@@ -51,7 +52,7 @@ func (d Dumper) askPython(ctx context.Context, relatives []proc.Relative, emit f
 			emit(finding{text: fmt.Sprintf("process %d is Python, and was asked for its stacks, but has not written any\n", r.PID)})
 			continue
 		}
-		emit(finding{fmt.Sprintf("Python stacks of process %d, of which it has ended:\n%s\n", r.PID, indent(cut(text))),
+		emit(finding{fmt.Sprintf("Python stacks of process %d, which ended it:\n%s\n", r.PID, indent(cut(text))),
 			stack.Process{PID: r.PID, Parent: r.Parent, Threads: threads}})
 	}
 }
@@ -66,7 +67,7 @@ func (d Dumper) askGo(ctx context.Context, relatives []proc.Relative, emit func(
 		case err != nil || !isGo:
 			continue
 		case stopped(r.State):
-			emit(finding{text: fmt.Sprintf("process %d is written in Go, but cannot be asked for its goroutines, as it is stopped\n",
+			emit(finding{text: fmt.Sprintf("process %d is written in Go, but cannot be asked for its goroutines, because it is stopped\n",
 				r.PID)})
 			continue
 		}
@@ -79,10 +80,10 @@ func (d Dumper) askGo(ctx context.Context, relatives []proc.Relative, emit func(
 	}
 }
 
-// ask sends a process a signal that it answers with its stacks and its end, waits for that, and returns what came meanwhile. One that was
-// stopped goes on, and gets the signal before anything else.
+// ask sends a process a signal that makes it write its stacks and end. It waits for that end, and returns what was written
+// meanwhile. A stopped process is continued, and gets the signal before it does anything else.
 func (d Dumper) ask(ctx context.Context, r proc.Relative, sig syscall.Signal) string {
-	d.written() // of others
+	d.written() // discards what others have written
 	_ = r.SignalMain(sig)
 	_ = r.Signal(syscall.SIGCONT)
 	ctx, cancel := context.WithTimeout(ctx, oneLimit)
@@ -106,5 +107,5 @@ func (d Dumper) written() string {
 	return d.Written()
 }
 
-// cut is the beginning of what a process has written.
+// cut is the beginning of a process's output, as much as is kept.
 func cut(text string) string { return text[:min(len(text), maxPySpy)] }

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hangInPython starts a Python program that hangs, with faulthandler where that is asked for.
+// hangInPython starts a Python program that hangs, with faulthandler if asked for.
 func hangInPython(t *testing.T, script, faulthandler string) (*proc.Process, Dumper) {
 	t.Helper()
 	python, err := exec.LookPath("/usr/bin/python3")
@@ -88,7 +88,7 @@ func TestDumpAsksPythonForItsStacks(t *testing.T) {
 	}
 }
 
-// A program without faulthandler would die of SIGABRT and say nothing: it keeps what it does at TERM.
+// A program without faulthandler would die of SIGABRT and write nothing. So it is not asked, and can still handle TERM.
 func TestPythonWithoutFaulthandlerIsLeftAlone(t *testing.T) {
 	p, d := hangInPython(t, sleeper, "")
 	var out bytes.Buffer
@@ -96,7 +96,7 @@ func TestPythonWithoutFaulthandlerIsLeftAlone(t *testing.T) {
 	if err != nil || len(found) > 0 {
 		t.Errorf("%+v, %v", found, err)
 	}
-	holds(t, out.String(), "cannot be asked for its stacks: it has no faulthandler (PYTHONFAULTHANDLER=1")
+	holds(t, out.String(), "cannot be asked for its stacks without a faulthandler (set PYTHONFAULTHANDLER=1")
 	select {
 	case <-p.Done():
 		t.Error("it was ended")

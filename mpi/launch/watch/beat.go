@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// MaxBeat is how much of a heartbeat file is read.
+// MaxBeat is how many bytes of a heartbeat file are read.
 const MaxBeat = 256
 
 // The parts of a step, as indices.
@@ -14,20 +14,20 @@ const (
 	Compute = iota // forward, backward and the optimizer
 	Input          // waiting for the loader
 	Comm           // waiting for other ranks
-	Parts          // how many there are
+	Parts          // the number of parts
 )
 
-// partNames are what a heartbeat file calls them.
+// partNames are the names of the parts in a heartbeat file.
 var partNames = [Parts]string{"compute", "input", "comm"}
 
-// Beat is what a heartbeat file says: how many steps a worker has finished, and where its time has gone since it began.
+// Beat is the content of a heartbeat file: how many steps a worker has finished, and how its time since its start divides.
 type Beat struct {
 	Step  int64
-	Spent [Parts]float64 // seconds; below 0: it does not say
+	Spent [Parts]float64 // seconds; below 0: not given
 }
 
-// ParseBeat reads a heartbeat file: a step, and maybe seconds by name, as in "1200 input=12.5 compute=300.1 comm=40.2". What else is there
-// means nothing; false: it does not begin with a step.
+// ParseBeat parses a heartbeat file: a step, and optionally seconds by name, as in "1200 input=12.5 compute=300.1 comm=40.2".
+// Anything else is ignored. It returns false if the text does not begin with a step.
 func ParseBeat(text []byte) (Beat, bool) {
 	fields := bytes.Fields(text[:min(len(text), MaxBeat)])
 	b := Beat{Spent: [Parts]float64{-1, -1, -1}}
@@ -50,7 +50,7 @@ func ParseBeat(text []byte) (Beat, bool) {
 	return b, true
 }
 
-// AppendBeat writes b to the end of text as ParseBeat reads it.
+// AppendBeat appends b to text in the format that ParseBeat reads.
 func AppendBeat(text []byte, b Beat) []byte {
 	text = strconv.AppendInt(text, b.Step, 10)
 	for part, name := range partNames {

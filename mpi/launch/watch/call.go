@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// callNames are the system calls that a process may wait in for long. Their numbers are the processor's.
+// callNames are the system calls in which a process may wait for long. Their numbers depend on the processor.
 var callNames = map[int]string{
 	unix.SYS_FUTEX: "futex", unix.SYS_NANOSLEEP: "nanosleep", unix.SYS_CLOCK_NANOSLEEP: "clock_nanosleep",
 	unix.SYS_READ: "read", unix.SYS_READV: "readv", unix.SYS_PREAD64: "pread64", unix.SYS_WRITE: "write",
@@ -35,8 +35,8 @@ var callNames = map[int]string{
 	unix.SYS_CLONE: "clone", unix.SYS_CLONE3: "clone3", unix.SYS_EXECVE: "execve", unix.SYS_EXIT_GROUP: "exit_group",
 }
 
-// descriptorCalls are about the file that their first argument is the number of; pathCalls about the one whose path the argument with that
-// number leads to.
+// descriptorCalls are calls whose first argument is the descriptor of a file. pathCalls are calls with a path; the number is that
+// of the argument that points to it.
 var (
 	descriptorCalls = map[string]bool{
 		"read": true, "readv": true, "pread64": true, "write": true, "writev": true, "pwrite64": true, "close": true,
@@ -50,11 +50,11 @@ var (
 	}
 )
 
-// parseCall reads /proc/PID/syscall: the number of a system call, its six arguments, and two addresses (proc(5)). "": there is none.
+// parseCall parses /proc/PID/syscall: the number of a system call, its six arguments, and two addresses (proc(5)). "": no call.
 func parseCall(line string) (name, arguments string) {
 	fields := strings.Fields(line)
 	if len(fields) != 9 {
-		return "", "" // "running", or blocked elsewhere
+		return "", "" // "running", or blocked outside a system call
 	}
 	number, err := strconv.Atoi(fields[0])
 	if err != nil || number < 0 {
@@ -63,7 +63,7 @@ func parseCall(line string) (name, arguments string) {
 	return cmp.Or(callNames[number], olderCalls[number], "system call "+fields[0]), strings.Join(fields[1:4], ", ")
 }
 
-// fileOf finds the file that a thread's system call is about; "": none, or it is not told. dir is the thread's in /proc.
+// fileOf returns the file that a thread's system call uses; "": none, or not known. dir is the thread's folder in /proc.
 func fileOf(dir, call, arguments string) string {
 	values := strings.Split(arguments, ", ")
 	at, path := pathCalls[call]
@@ -78,7 +78,7 @@ func fileOf(dir, call, arguments string) string {
 	if path {
 		name = readPath(dir+"mem", int64(value))
 	} else {
-		name, _ = os.Readlink(dir + "fd/" + strconv.FormatUint(value, 10)) // "": it is closed, or not told
+		name, _ = os.Readlink(dir + "fd/" + strconv.FormatUint(value, 10)) // "": the descriptor is closed, or cannot be read
 	}
 	if !strings.HasPrefix(name, "/") && !path {
 		return "" // a socket, or a pipe without a name
@@ -86,7 +86,7 @@ func fileOf(dir, call, arguments string) string {
 	return shortPath(name)
 }
 
-// shortPath is a path that a message has room for, and that does nothing to a terminal.
+// shortPath shortens a path for a message, and removes what would control a terminal.
 func shortPath(path string) string {
 	const most = 200 // bytes
 	if len(path) > most {
@@ -95,11 +95,11 @@ func shortPath(path string) string {
 	return text.Clean(strings.ToValidUTF8(path, "?"))
 }
 
-// memoryWait is how long a process's memory may take to be read.
+// memoryWait is how long reading a process's memory may take.
 const memoryWait = 100 * time.Millisecond
 
-// readPath reads a path in a process's memory; "": it cannot be read. A thread that waits for a page of a file may keep others from the
-// memory for as long: then a goroutine is left behind.
+// readPath reads a path in a process's memory; "": it cannot be read. A thread that waits for a page of a file may keep others from
+// the memory for as long. In that case a goroutine is left behind.
 func readPath(memory string, at int64) string {
 	got := make(chan string, 1)
 	go func() {
@@ -109,7 +109,7 @@ func readPath(memory string, at int64) string {
 			return
 		}
 		defer f.Close()
-		// what comes before an error, the end of a mapping, may have all of it
+		// the bytes before an error, such as the end of a mapping, may contain the whole path
 		path, err := io.ReadAll(io.NewSectionReader(f, at, unix.PathMax))
 		path, _, whole := bytes.Cut(path, []byte{0})
 		if err != nil && !whole {

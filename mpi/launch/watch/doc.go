@@ -1,6 +1,6 @@
-// Package watch tells when the workers of a node have stopped making progress, and writes down where they are, before
-// they are killed.
+// Package watch finds out when the workers of a node have stopped making progress, and writes down where they are before they are
+// killed.
 //
-// A [Watch] is a state machine without a clock, files or processes: it is told what was seen of each worker and when. [Dump] looks at
-// processes as they are, and ends those that it asks for their stacks.
+// A [Watch] is a state machine without a clock, files or processes: its caller passes what was observed of each worker, and when. A
+// [Dumper] inspects running processes, and ends those that it asks for their stacks.
 package watch

@@ -19,31 +19,33 @@ import (
 const (
 	dumpLimit    = 15 * time.Second // for all of one Dump
 	pySpyLimit   = 5 * time.Second  // for one process
-	askLimit     = 4 * time.Second  // for programs to write their stacks, those of one language
-	oneLimit     = 2 * time.Second  // for one of them
+	askLimit     = 4 * time.Second  // for all programs of one language to write their stacks
+	oneLimit     = 2 * time.Second  // for one program
 	maxProcesses = 32
-	maxText      = 256 << 10 // bytes that one Dump writes
+	maxText      = 256 << 10 // the most bytes that one Dump writes
 )
 
 // Dumper writes down where the threads of a worker are.
 type Dumper struct {
-	PySpy string // the program's path; "": there is none
+	PySpy string // the program's path; "": not installed
 
-	// Written returns what the worker's processes have written to its output since it was called last; nil: nobody knows.
+	// Written returns what the worker's processes have written to its output since its last call. It may be nil.
 	Written func() string
 
-	// Together is called once before any process is asked for its stacks, when the Python programs among them stand still; it returns when
-	// those of other workers do, too, which would go on once this one has ended. nil: there are no others.
+	// Together is called once before any process is asked for its stacks, when the Python programs among them have been stopped. It
+	// returns when those of other workers have been stopped, too: they would go on once this worker has ended. It is nil if there
+	// are no other workers.
 	Together func(ctx context.Context)
 }
 
 // Dump writes what every thread of a worker and of its descendants is doing, as far as this user may know: where in the kernel it
-// waits, and for Python what py-spy tells. Then it asks the programs that end with their stacks, which ends them: the worker is to be
-// killed after this. Python's faulthandler, where the program has it (PYTHONFAULTHANDLER), answers SIGABRT, and programs written in Go
-// answer SIGQUIT, both on their standard error. What they have written is returned where Written says it. It takes up to 15 s and
-// writes up to 256 KiB. pid is a child of this process that has not been waited for. The error is w's.
+// waits and, for Python, what py-spy shows. Then it asks for their stacks the programs that can write them, which ends these
+// programs: the worker is to be killed after this. Python's faulthandler, if the program enables it (PYTHONFAULTHANDLER), answers
+// SIGABRT, and Go programs answer SIGQUIT, both on their standard error. Dump returns the stacks that it finds in what Written
+// returns. It takes up to 15 s and writes up to 256 KiB. pid is a child of this process that has not been waited for. The error is
+// w's.
 //
-// A goroutine is left behind for as long as the kernel does not answer.
+// A goroutine is left behind for as long as the kernel does not answer it.
 func (d Dumper) Dump(ctx context.Context, pid int, w io.Writer) (found []stack.Process, err error) {
 	ctx, cancel := context.WithTimeout(ctx, dumpLimit)
 	defer cancel()
@@ -77,13 +79,13 @@ func (d Dumper) Dump(ctx context.Context, pid int, w io.Writer) (found []stack.P
 			}
 			left -= len(f.text)
 		case <-ctx.Done():
-			_, err := fmt.Fprintf(w, "(no more could be found out in time: %v)\n", context.Cause(ctx))
+			_, err := fmt.Fprintf(w, "(nothing more could be found out: %v)\n", context.Cause(ctx))
 			return found, err
 		}
 	}
 }
 
-// finding is a part of what Dump finds out: text for a person, or the stacks of one process, or both.
+// finding is one result of Dump: text for a person, or the stacks of one process, or both.
 type finding struct {
 	text    string
 	process stack.Process
@@ -116,13 +118,13 @@ func (d Dumper) describe(ctx context.Context, pid int, emit func(finding)) {
 	d.askGo(ctx, relatives, emit)
 }
 
-// isPython tells whether a process runs the Python interpreter. Its name is of no use: PyTorch changes it.
+// isPython reports whether a process runs the Python interpreter. It does not use the process's name, which PyTorch changes.
 func isPython(pid int) bool {
 	path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	return err == nil && strings.HasPrefix(filepath.Base(path), "python")
 }
 
-// stateText is what the kernel's letter for a state means (proc(5)).
+// stateText describes a state, given the kernel's letter for it (proc(5)).
 func stateText(state byte) string {
 	switch state {
 	case 'R':
@@ -147,14 +149,14 @@ func stopped(state byte) bool { return state == 'T' || state == 't' }
 
 const maxPySpy = 64 << 10 // bytes that are kept of what it writes
 
-// pySpy is what py-spy says of a process, or why it says nothing.
+// pySpy is the output of py-spy for a process, or why there is none.
 func (d Dumper) pySpy(ctx context.Context, pid int) string {
 	ctx, cancel := context.WithTimeout(ctx, pySpyLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, d.PySpy, "dump", "--pid", strconv.Itoa(pid))
 	var out capped
 	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.WaitDelay = time.Second // for what it may have started
+	cmd.WaitDelay = time.Second // for processes that it may have started
 	err := cmd.Run()
 	text := strings.TrimRight(out.String(), "\n")
 	switch {
@@ -170,7 +172,7 @@ func indent(text string) string { return "  " + strings.ReplaceAll(text, "\n", "
 
 // capped keeps the beginning of what is written to it.
 type capped struct {
-	kept bytes.Buffer // not embedded: io.Copy would go round Write, by ReadFrom
+	kept bytes.Buffer // not embedded: io.Copy would bypass Write and use ReadFrom
 }
 
 func (c *capped) String() string { return c.kept.String() }

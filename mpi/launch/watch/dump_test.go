@@ -120,7 +120,7 @@ func TestDumpReportsAStoppedProcess(t *testing.T) {
 	}
 }
 
-// program writes a script that plays py-spy.
+// program writes a script that stands for py-spy.
 func program(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "py-spy")
@@ -166,7 +166,7 @@ func TestDumpIsBounded(t *testing.T) {
 	if _, err := (Dumper{}).Dump(ctx, p.Pid(), &out); err != nil {
 		t.Error(err)
 	}
-	holds(t, out.String(), "no more could be found out in time: context canceled")
+	holds(t, out.String(), "nothing more could be found out: context canceled")
 	broken := errors.New("broken")
 	if _, err := (Dumper{}).Dump(t.Context(), p.Pid(), brokenWriter{broken}); !errors.Is(err, broken) {
 		t.Errorf("the writer's error: %v", err)

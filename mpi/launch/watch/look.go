@@ -8,9 +8,9 @@ import (
 	"ddpbatch/internal/proc"
 )
 
-// Look writes what Dump does of a process that leads its group and of its descendants, but sends nobody a signal: they go on as if nobody
-// had looked. So Go programs are not asked for their goroutines; py-spy stops a Python program for some milliseconds. It takes up to 15
-// s and writes up to 256 KiB. The error is w's.
+// Look writes what Dump writes about a process that leads its group and about its descendants, but sends no signals: they go on
+// undisturbed. So Go programs are not asked for their goroutines. py-spy stops a Python program for some milliseconds. Look takes
+// up to 15 s and writes up to 256 KiB. The error is w's.
 func (d Dumper) Look(ctx context.Context, pid int, w io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, dumpLimit)
 	defer cancel()
@@ -37,7 +37,7 @@ func (d Dumper) Look(ctx context.Context, pid int, w io.Writer) error {
 			if ctx.Err() == nil {
 				say("%s", d.pySpy(ctx, r.PID))
 			} else {
-				say("(there was no time left for the Python stacks of process %d)\n", r.PID)
+				say("(out of time for the Python stacks of process %d)\n", r.PID)
 			}
 		}
 	}

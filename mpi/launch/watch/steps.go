@@ -7,26 +7,27 @@ import (
 
 // Steps finds out how long the steps of each rank of a run take, and which ranks are clearly slower than the others.
 //
-// Ranks that average their gradients wait for each other in each step, so that the steps of all take as long as those of the slowest. It
-// shows in what is no waiting: compute and input. Where no rank says how its time divides, only ranks that do not wait for each other can
-// be compared.
+// Ranks that average their gradients wait for each other in each step, so every rank's steps take as long as those of the slowest.
+// The difference shows in the time without waiting: compute and input. If no rank reports how its time divides, only ranks that do
+// not wait for each other can be compared.
 //
-// A step may be longer than a window, and what an agent says may come after the end of the window that it is about. So each rank has a
-// window of its own, from the last step that was known at the end of one window to the last that is known at the end of another.
+// A step may be longer than a window, and an agent's report may come after the end of the window that it is about. So each rank has
+// its own window: from its last step that was known at the end of one window to its last step that is known at the end of a later
+// one.
 //
-// Not safe for concurrent use.
+// Steps is not safe for concurrent use.
 type Steps struct {
 	ranks []rankSteps
 }
 
-// rankSteps is what is remembered of a rank.
+// rankSteps is the state of one rank.
 type rankSteps struct {
 	host        string
-	first, last timedBeat // at the beginning of the window, and the newest; At zero: none
-	slow, even  int       // windows in a row in which it was, or was not, slower; those in which it has finished no step do not count
-	without     int       // windows of the others in a row in which it has finished no step
+	first, last timedBeat // at the beginning of the window, and the newest; zero At: none
+	slow, even  int       // windows in a row in which it was, or was not, slower; windows in which it did not finish a step do not count
+	without     int       // the others' windows in a row in which it did not finish a step
 	named       bool
-	times       float64 // by the median's, in the last window that counts
+	times       float64 // its step time as a multiple of the median's, in the last window that counts
 	part        int     // see SlowRank
 }
 
@@ -35,10 +36,10 @@ type timedBeat struct {
 	At time.Time
 }
 
-// NewSteps is for a run of so many ranks.
+// NewSteps returns a Steps for a run with the given number of ranks.
 func NewSteps(ranks int) *Steps { return &Steps{ranks: make([]rankSteps, ranks)} }
 
-// Note takes what a rank's heartbeat file says, which was written at a time of its node's clock.
+// Note records the content of a rank's heartbeat file, and when it was written, by its node's clock.
 func (s *Steps) Note(rank int, host string, at time.Time, b Beat) {
 	if rank < 0 || rank >= len(s.ranks) {
 		return
@@ -50,24 +51,24 @@ func (s *Steps) Note(rank int, host string, at time.Time, b Beat) {
 	}
 }
 
-// StepWindow is how long the steps of a window took, in seconds by rank; 0: not known.
+// StepWindow holds how long the steps of a window took, in seconds by rank; 0: not known.
 type StepWindow struct {
-	Step  int64 // the highest that a rank has finished
+	Step  int64 // the highest step that a rank has finished
 	Hosts []string
 	Whole []float64
-	Part  [Parts][]float64 // nil: no rank says
-	Slow  []SlowRank       // named by now
+	Part  [Parts][]float64 // nil: not known of any rank
+	Slow  []SlowRank       // the ranks to name as slow
 }
 
-// SlowRank is a rank, or a node all of whose ranks are, that is slower than the others.
+// SlowRank is a rank that is slower than the others, or a node all of whose ranks are.
 type SlowRank struct {
-	Rank  int // -1: all of the host
+	Rank  int // -1: all ranks of the host
 	Host  string
-	Times float64 // as long as the median's
+	Times float64 // its step time as a multiple of the median's
 	Part  int     // Parts: not known
 }
 
-// Window ends a window, and begins the next one. It is false where no rank has finished a step in it that is known.
+// Window ends a window, and begins the next one. ok is false if no rank is known to have finished a step in it.
 func (s *Steps) Window() (w StepWindow, ok bool) {
 	n := len(s.ranks)
 	w.Whole, w.Hosts = make([]float64, n), make([]string, n)
@@ -83,7 +84,7 @@ func (s *Steps) Window() (w StepWindow, ok bool) {
 		w.Whole[i] = took / steps
 		for part := range Parts {
 			before, after := r.first.Spent[part], r.last.Spent[part]
-			if spent := after - before; before >= 0 && spent >= 0 && spent <= took+1 { // the line is a little older than its file's time
+			if spent := after - before; before >= 0 && spent >= 0 && spent <= took+1 { // the line is slightly older than its file's time
 				if w.Part[part] == nil {
 					w.Part[part] = make([]float64, n)
 				}
@@ -99,18 +100,18 @@ func (s *Steps) Window() (w StepWindow, ok bool) {
 }
 
 const (
-	slowTimes    = 1.3   // the median's: less is what machines of one kind differ by
-	slowSpread   = 9     // times the median of how far ranks are from the median: six standard deviations, where they are spread normally
-	slowShare    = 0.05  // of a whole step: less would gain nobody anything
+	slowTimes    = 1.3   // times the median: machines of one kind differ by less
+	slowSpread   = 9     // times the median distance of ranks from the median: six standard deviations of a normal distribution
+	slowShare    = 0.05  // of a whole step: a smaller gain is not worth the effort
 	slowAtLeast  = 0.001 // seconds
-	slowWindows  = 3     // in a row, until a rank is named, and until it is no longer
+	slowWindows  = 3     // in a row, until a rank is named as slow, and until it is not any more
 	minSlowRanks = 2
 
-	mostWithout = 3 * slowWindows // in a row without a step of its own, until a rank is named no longer
+	mostWithout = 3 * slowWindows // in a row without a step, until a rank is not named any more
 )
 
-// judge returns the ranks that have been slower for long enough. One that has finished no step in this window stays what it was, for
-// mostWithout windows: it may have ceased to say its steps, and whether it hangs others find out.
+// judge returns the ranks that have been slower for long enough. A rank that did not finish a step in this window keeps its status
+// for mostWithout windows: it may have stopped reporting its steps. Other code finds out whether it hangs.
 func (s *Steps) judge(w *StepWindow) []SlowRank {
 	own := w.own()
 	compared := own
@@ -134,7 +135,7 @@ func (s *Steps) judge(w *StepWindow) []SlowRank {
 	return s.byHost(named)
 }
 
-// compare notes which ranks were slower than the others in a window; own: what is compared is without their waiting for each other.
+// compare records which ranks were slower than the others in a window. own reports whether the compared times exclude waiting for others.
 func (s *Steps) compare(w *StepWindow, compared []float64, own bool) {
 	middle := median(compared)
 	var far []float64
@@ -146,7 +147,7 @@ func (s *Steps) compare(w *StepWindow, compared []float64, own bool) {
 	for i, x := range compared {
 		r := &s.ranks[i]
 		switch {
-		case x == 0: // nothing is known of it in this window
+		case x == 0: // not known in this window
 			continue
 		case x > slowTimes*middle && x-middle > least:
 			r.slow, r.even = r.slow+1, 0
@@ -158,7 +159,7 @@ func (s *Steps) compare(w *StepWindow, compared []float64, own bool) {
 	}
 }
 
-// own is what each rank spends on its own, without waiting for others; nil: no rank says.
+// own is the time that each rank spends without waiting for others; nil: not known of any rank.
 func (w *StepWindow) own() []float64 {
 	compute, input := w.Part[Compute], w.Part[Input]
 	if compute == nil {
@@ -176,7 +177,7 @@ func (w *StepWindow) own() []float64 {
 // usualParts are the medians of the parts.
 func (w *StepWindow) usualParts() (usual [Parts]float64) {
 	for part, list := range w.Part {
-		var counted []float64 // with zeros: a part may take no time at all
+		var counted []float64 // includes zeros: a part may take no time
 		for i, x := range list {
 			if w.Whole[i] > 0 {
 				counted = append(counted, x)
@@ -187,7 +188,7 @@ func (w *StepWindow) usualParts() (usual [Parts]float64) {
 	return usual
 }
 
-// slowPart is the part in which a rank takes most beyond what is usual.
+// slowPart is the part in which a rank exceeds the usual time the most.
 func (w *StepWindow) slowPart(rank int, usual [Parts]float64, own bool) int {
 	most, slow := 0.0, Parts
 	for part, list := range w.Part {
@@ -201,7 +202,7 @@ func (w *StepWindow) slowPart(rank int, usual [Parts]float64, own bool) int {
 	return slow
 }
 
-// byHost puts a host in the place of its ranks where all of them are slower, and others are not.
+// byHost replaces the ranks of a host by the host if there are several and all of them are slow.
 func (s *Steps) byHost(named []SlowRank) []SlowRank {
 	all, slow := map[string]int{}, map[string][]SlowRank{}
 	for _, r := range s.ranks {
@@ -230,7 +231,7 @@ func (s *Steps) byHost(named []SlowRank) []SlowRank {
 	return list
 }
 
-// known are the values that are not 0.
+// known returns the values that are not 0.
 func known(values []float64) (list []float64) {
 	for _, x := range values {
 		if x > 0 {
@@ -240,10 +241,10 @@ func known(values []float64) (list []float64) {
 	return list
 }
 
-// median is that of the known values.
+// median is the lower median of the known values.
 func median(values []float64) float64 { return lowerMedian(known(values)) }
 
-// lowerMedian is the lower one of the two in the middle, where there are two: of two ranks the faster one is the measure.
+// lowerMedian is the median, or the lower of the two middle values: of two ranks, the faster one is the reference.
 func lowerMedian(values []float64) float64 {
 	if len(values) == 0 {
 		return 0

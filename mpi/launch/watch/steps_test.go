@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// synchronous plays windows of ranks that wait for the slowest one in each step. of gives what a rank spends on its own in a step.
+// synchronous simulates windows of ranks that wait for the slowest one in each step. of returns the time that a rank spends without waiting.
 func synchronous(t *testing.T, hosts []string, windows int, of func(window, rank int) (compute, input float64)) [][]SlowRank {
 	t.Helper()
 	const steps = 20
@@ -86,7 +86,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// A rank that gets well is named no longer, and not at the first window.
+// A rank that recovers is not named any more, but not from the first window on.
 func TestARankThatGetsWell(t *testing.T) {
 	slow := synchronous(t, []string{"a", "b", "c"}, 9, func(window, rank int) (float64, float64) {
 		return 0.1 + 0.1*float64(btoi(rank == 2 && window < 4)), 0
@@ -100,7 +100,7 @@ func TestARankThatGetsWell(t *testing.T) {
 	}
 }
 
-// A rank whose steps are longer than a window stays named in the windows in which it finishes none. One that finishes none any more is
+// A rank whose steps are longer than a window stays named in windows in which it does not finish one. A rank that finishes none any more is
 // named for some windows.
 func TestASlowRankStaysNamedBetweenItsSteps(t *testing.T) {
 	const window = 60
@@ -141,7 +141,7 @@ func TestASlowRankStaysNamedBetweenItsSteps(t *testing.T) {
 	}
 }
 
-// What an agent says after the end of a window counts in the next one, by the times at which the steps were finished.
+// An agent's report after the end of a window counts in the next one, with the times at which the steps were finished.
 func TestReportsThatComeLate(t *testing.T) {
 	s := NewSteps(4)
 	hosts := []string{"n1", "n1", "n2", "n2"}
@@ -173,7 +173,7 @@ func TestReportsThatComeLate(t *testing.T) {
 	}
 }
 
-// A healthy run whose ranks differ as those of one kind of machine do names nobody.
+// In a healthy run, whose ranks differ as those of one kind of machine do, no rank is named.
 func TestNoiseNamesNobody(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, ranks := range []int{2, 8, 64} {
@@ -196,7 +196,7 @@ func TestNoiseNamesNobody(t *testing.T) {
 	}
 }
 
-// Ranks that do not say how their time divides are compared by their whole steps, which differ only where they do not wait for each other.
+// Ranks that do not report how their time divides are compared by whole steps, which differ only if they do not wait for each other.
 func TestStepsAlone(t *testing.T) {
 	s := NewSteps(4)
 	now := time.Unix(1_800_000_000, 0)

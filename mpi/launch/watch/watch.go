@@ -7,67 +7,68 @@ import (
 )
 
 const (
-	// busy is the share of a core below which a worker is taken for idle: waiting threads wake now and then. Gloo's, one in each process
-	// group, does so a hundred times a second (gloo/transport/tcp/loop.cc), which is one per cent of a core of a slow virtual machine.
+	// busy is the share of a core below which a worker counts as idle: waiting threads wake now and then. Gloo's thread, one in
+	// each process group, does so a hundred times a second (gloo/transport/tcp/loop.cc), which is one percent of a core of a slow
+	// virtual machine.
 	busy = 0.02
-	// window is how long processor time is gathered before it is judged: the kernel counts it in steps of 10 ms.
+	// window is how long processor time is accumulated before it is judged: the kernel counts it in steps of 10 ms.
 	window = 10 * time.Second
-	// shares is into how many parts the timeout is divided: one part of silence counts for each observation at most, and
-	// processor time is gathered for no longer than one.
+	// shares is the number of parts that the timeout is divided into. At most one part counts as silence for each observation, and
+	// processor time is accumulated for at most one part.
 	shares = 4
 )
 
-// Sample is what was seen of one worker.
+// Sample is an observation of one worker.
 type Sample struct {
-	Heartbeat time.Time     // when its heartbeat file was last changed; zero: there is none
+	Heartbeat time.Time     // when its heartbeat file was last changed; zero: no file
 	Logged    int64         // bytes that it has written to its output
-	CPU       time.Duration // processor time of it and its descendants
+	CPU       time.Duration // processor time of the worker and its descendants
 	Stopped   bool          // by SIGSTOP or a debugger
-	Ended     bool          // nothing more is expected of it
+	Ended     bool          // no more signs of life are expected
 }
 
-// Watch finds out when all workers of a node have stopped giving signs of life. A worker that has changed its heartbeat file once
-// gives a sign by changing it again, and by nothing else; of any other, output and processor time are signs, and of one whose file was
-// removed. (A rank that waits for others on a GPU may be at full load: only a heartbeat tells of it.)
+// Watch finds out when all workers of a node have stopped giving signs of life. Once a worker has changed its heartbeat file, only
+// further changes count as signs. Of any other worker, and of one whose file was removed, output and processor time count. (A rank
+// that waits for others on a GPU may be at full load: only a heartbeat shows that it makes no progress.)
 //
-// One worker that gives signs is enough, as the others may wait for it. Not safe for concurrent use.
+// One worker that gives signs is enough, as the others may wait for it. Watch is not safe for concurrent use.
 type Watch struct {
 	timeout time.Duration
 	last    time.Time // of the observation before
 	workers []worker
-	silence time.Duration // of all workers; at most a part of the timeout was added at each observation
+	silence time.Duration // of all workers together; each observation adds at most a quarter of the timeout
 }
 
-// Quiet is a worker that is expected to give signs of life.
+// Quiet describes a worker that is expected to give signs of life.
 type Quiet struct {
-	Worker  int           // its place among the samples
-	For     time.Duration // since its last sign, as far as this process was there to see it
-	Beats   bool          // it has used its heartbeat file, so that nothing else counts
+	Worker  int           // its index among the samples
+	For     time.Duration // since its last sign, counting only time in which this process ran
+	Beats   bool          // it uses its heartbeat file, so only that counts
 	Stopped bool          // as of the last observation
 }
 
-// worker is what is remembered of one.
+// worker is the state of one worker.
 type worker struct {
 	sample  Sample
-	beating bool          // it uses its heartbeat file, which is there
-	silence time.Duration // of this one
+	beating bool          // it uses its heartbeat file, which exists
+	silence time.Duration // of this worker
 
-	gathered time.Duration // for how long processor time has been gathered
-	used     time.Duration // it had used when that began
+	gathered time.Duration // for how long processor time has been accumulated
+	used     time.Duration // the processor time that it had used when that began
 }
 
-// New makes a Watch of workers that hang when none has given a sign for timeout.
+// New returns a Watch for the given number of workers, which count as hung when none has given a sign for timeout.
 func New(timeout time.Duration, workers int) *Watch {
 	return &Watch{timeout: timeout, workers: make([]worker, workers)}
 }
 
-// Observe is told at now what was seen of the workers: as many samples as there are workers, in the same order every time. It is called
-// several times in a timeout: of the time between two observations no more than a quarter of the timeout counts as
-// silence, as for longer than that this process did not run either (a job that Slurm suspends is stopped
-// as a whole). The first observation is where silence begins.
+// Observe records what was observed of the workers at now. samples has an element for each worker, always in the same order.
+// Observe is to be called several times in a timeout: of the time between two calls, at most a quarter of the timeout counts as
+// silence, because in a longer time this process did not run either (when Slurm suspends a job, it stops all of it). The silence
+// begins with the first call.
 //
-// It tells whether the workers have been silent for the timeout, even if all of them have ended: that one ends is a sign, too, and
-// then no more is to come.
+// It reports whether the workers have been silent for the timeout, even if all of them have ended: an end is a sign, too, and no
+// other can follow it.
 func (w *Watch) Observe(now time.Time, samples []Sample) bool {
 	if w.last.IsZero() {
 		for i, s := range samples[:len(w.workers)] {
@@ -88,8 +89,8 @@ func (w *Watch) Observe(now time.Time, samples []Sample) bool {
 	return w.silence >= w.timeout
 }
 
-// Quiet lists the workers that have not ended, the one that has been silent for longest at the beginning: of those that fell
-// silent between the same two observations, the stopped ones first.
+// Quiet lists the workers that have not ended, those that have been silent longest first. Of workers that fell silent between the
+// same two observations, stopped ones come first.
 func (w *Watch) Quiet() []Quiet {
 	var list []Quiet
 	for i, one := range w.workers {
@@ -101,7 +102,7 @@ func (w *Watch) Quiet() []Quiet {
 	return list
 }
 
-// observe tells whether a worker gave a sign since the observation before.
+// observe reports whether a worker gave a sign since the previous observation.
 func (w *worker) observe(s Sample, passed, window time.Duration) bool {
 	was := w.sample
 	w.sample = s
@@ -122,8 +123,8 @@ func (w *worker) showsLife(was Sample, passed, window time.Duration) bool {
 	return worked || w.sample.Logged > was.Logged
 }
 
-// worked tells whether processor time is a sign: whether enough of it was used within the window. It may fall, when a
-// descendant ends, and is gathered anew from there.
+// worked reports whether processor time is a sign of life: whether enough of it was used within the window. The time falls when a
+// descendant ends; accumulation then starts anew.
 func (w *worker) worked(was Sample, passed, window time.Duration) bool {
 	if w.sample.CPU < was.CPU {
 		w.gathered, w.used = 0, w.sample.CPU
@@ -136,7 +137,7 @@ func (w *worker) worked(was Sample, passed, window time.Duration) bool {
 	return worked
 }
 
-// compare puts the worker first that has been silent for longer.
+// compare sorts workers that have been silent for longer first.
 func (q Quiet) compare(other Quiet) int {
 	switch {
 	case q.For != other.For:

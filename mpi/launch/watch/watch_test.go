@@ -11,7 +11,7 @@ import (
 
 const timeout = 100 * time.Second
 
-// story is a Watch that is told of workers every so often.
+// story is a Watch with regular observations of its workers.
 type story struct {
 	*Watch
 	now     time.Time
@@ -24,7 +24,7 @@ func begin(workers int) *story {
 	return s
 }
 
-// observe tells who hangs, and since when nobody has given a sign; nil: nobody does.
+// observe returns the workers that hang, and how long each has been silent; nil: none hangs.
 func (s *story) observe(now time.Time) (hung []int, since time.Time) {
 	s.now = now
 	if !s.Observe(now, s.samples) {
@@ -36,7 +36,7 @@ func (s *story) observe(now time.Time) (hung []int, since time.Time) {
 	return hung, now.Add(-s.silence)
 }
 
-// pass observes every step for so long, after change at each, and returns when the Watch fires first, and what it says.
+// pass observes every step for a time, with change before each, and returns when the Watch fires first, and its result.
 func (s *story) pass(d, step time.Duration, change func()) (after time.Duration, hung []int, since time.Time) {
 	for at := step; at <= d; at += step {
 		s.now = s.now.Add(step)
@@ -94,7 +94,7 @@ func TestAnySignOfLifeCounts(t *testing.T) {
 	}
 }
 
-// The time of what is silent is told, and who fell silent first.
+// Quiet reports how long workers have been silent, and which fell silent first.
 func TestFirstToFallSilentIsReported(t *testing.T) {
 	const step = time.Second
 	s := begin(4)
@@ -129,7 +129,7 @@ func TestFirstToFallSilentIsReported(t *testing.T) {
 	}
 }
 
-// One worker that gives signs, or ends, is enough; those that have ended are not waited for.
+// One worker that gives signs, or ends, is enough. Workers that have ended do not count.
 func TestOthersMayWait(t *testing.T) {
 	s := begin(3)
 	if after, hung, _ := s.pass(5*timeout, time.Second, func() { s.samples[1].Logged++ }); hung != nil {
@@ -156,7 +156,7 @@ func TestOthersMayWait(t *testing.T) {
 	}
 }
 
-// While this process did not run either, the workers are not to blame.
+// Time in which this process did not run either does not count as the workers' silence.
 func TestSuspendedWatchBlamesNobody(t *testing.T) {
 	s := begin(1)
 	s.pass(timeout/2, time.Second, nothing)
@@ -174,7 +174,7 @@ func TestSuspendedWatchBlamesNobody(t *testing.T) {
 	}
 }
 
-// Whatever is seen: it fires if and only if nobody has given a sign for the timeout, by a plain reckoning.
+// Whatever is observed, the Watch fires if and only if a simple computation finds no sign for the timeout.
 func TestWatchFiresOnlyAfterTheTimeout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		workers := rapid.IntRange(1, 4).Draw(t, "workers")
@@ -230,7 +230,7 @@ func TestWatchFiresOnlyAfterTheTimeout(t *testing.T) {
 	})
 }
 
-// With a real loop around it, on a clock that the test owns.
+// The Watch in a real loop, on a clock that the test controls.
 func TestWatchFiresInARealLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &story{New(time.Minute, 2), time.Time{}, make([]Sample, 2)}

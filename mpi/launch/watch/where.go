@@ -12,17 +12,18 @@ import (
 	"ddpbatch/internal/proc"
 )
 
-// Condition is where a worker is held up, as far as the kernel tells: evidence of who waits, and of who is waited for.
+// Condition is where a worker waits, as far as the kernel shows: evidence of which worker waits for which.
 type Condition struct {
 	Stopped bool   `json:"stopped,omitempty"` // by SIGSTOP or a debugger
 	Held    bool   `json:"held,omitempty"`    // by a disk, a file server or a device, which no signal ends
 	Sleeps  bool   `json:"sleeps,omitempty"`  // until some time has passed
-	File    string `json:"file,omitempty"`    // that its system call is about; "": none, or not known
+	File    string `json:"file,omitempty"`    // the file that its system call uses; "": none, or not known
 	Text    string `json:"text"`              // for people: "in futex"
 }
 
-// Where finds where the first thread of a child is that leads its group, or, where it is a shell that waits for its only child, where that
-// one's is. If any other thread of the child or of its descendants is held by a disk, a file server or a device, it finds that one.
+// Where returns the condition of the first thread of a child that leads its group. If the child is a shell that waits for its only
+// child, it returns that child's condition. If any other thread of the child or of its descendants is held by a disk, a file server
+// or a device, it returns that thread's.
 func Where(leader int) Condition {
 	relatives, err := proc.Relatives(leader)
 	if err != nil || len(relatives) == 0 {
@@ -49,13 +50,13 @@ func Where(leader int) Condition {
 	}
 }
 
-// heldBelow finds a thread that is held, of one of a child's processes. main is the one whose first thread is not.
+// heldBelow finds a thread of one of the processes that is held. main is the process whose first thread is not.
 func heldBelow(relatives []proc.Relative, main int) (c Condition, found bool) {
 	for _, r := range relatives[:min(len(relatives), maxProcesses)] {
 		for _, id := range threadsOf(r.PID) {
 			dir := fmt.Sprintf("/proc/%d/task/%s/", r.PID, id)
 			if _, state, err := readState(dir); err != nil || !strings.HasPrefix(state, "D") {
-				continue // of a thousand threads, where hardly one is held, the rest need not be read
+				continue // hardly any of a thousand threads is held, so the rest is not read
 			}
 			t, _, _, err := readThread(dir)
 			if err != nil || !strings.HasPrefix(t.state, "D") || t.waitsForChild() {
@@ -72,8 +73,8 @@ func heldBelow(relatives []proc.Relative, main int) (c Condition, found bool) {
 	return c, false
 }
 
-// waitsForChild tells whether the thread waits for the end of a child, or, as shells do, for the signal that tells of it, or for a child to
-// begin its program (vfork(2)), in which no signal reaches the parent.
+// waitsForChild reports whether the thread waits for the end of a child, or for the signal that announces it, as shells do, or for
+// a child to start its program (vfork(2)), during which no signal reaches the parent.
 func (t thread) waitsForChild() bool {
 	switch t.call {
 	case "wait4", "waitid", "rt_sigsuspend", "vfork", "clone", "clone3":
@@ -119,19 +120,19 @@ func (t thread) condition() Condition {
 
 const (
 	maxThreads = 1024
-	maxFile    = 16 << 10 // bytes of a file of one thread
+	maxFile    = 16 << 10 // bytes that are read of a file of one thread
 )
 
-// thread is where one thread is. Many threads of a pool are at the same place.
+// thread is where one thread is. The threads of a pool are often at the same place.
 type thread struct {
 	name, state string
-	waits       string // the function of the kernel that it waits in; "": none, or not told
-	call        string // the system call that it is in; "": none, or not told
-	file        string // that the call is about; "": none, or not told
-	stack       string // the kernel's, a function a line; "": not told
+	waits       string // the kernel function in which it waits; "": none, or not known
+	call        string // its system call; "": none, or not known
+	file        string // the file that the call uses; "": none, or not known
+	stack       string // the kernel's stack, a function a line; "": not known
 }
 
-// threadsText tells where the threads of a process are, those at the same place together.
+// threadsText describes where the threads of a process are, those at the same place together.
 func threadsText(pid int) string {
 	names := threadsOf(pid)
 	if len(names) == 0 {
@@ -161,7 +162,7 @@ func threadsText(pid int) string {
 	return b.String()
 }
 
-// threadsOf lists the threads of a process; none: it has ended.
+// threadsOf lists the threads of a process. It returns none if the process has ended.
 func threadsOf(pid int) []string {
 	dir, err := os.Open(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {
@@ -175,7 +176,7 @@ func threadsOf(pid int) []string {
 	})
 }
 
-// readState reads a thread's name, and whether it runs, sleeps, or is held: "D (disk sleep)".
+// readState reads a thread's name, and its state: "D (disk sleep)".
 func readState(dir string) (name, state string, err error) {
 	status, err := readFile(dir + "status")
 	for line := range strings.Lines(status) {
@@ -190,8 +191,8 @@ func readState(dir string) (name, state string, err error) {
 	return name, state, err
 }
 
-// readThread reads what the kernel tells: beside the place, the arguments of the system call. denied says what it does not
-// tell this user.
+// readThread reads what the kernel shows of a thread, and the arguments of its system call. denied says what the kernel does not
+// show this user.
 func readThread(dir string) (t thread, arguments, denied string, err error) {
 	if t.name, t.state, err = readState(dir); err != nil {
 		return thread{}, "", "", err
@@ -206,15 +207,15 @@ func readThread(dir string) (t thread, arguments, denied string, err error) {
 	t.stack, stackErr = readFile(dir + "stack")
 	switch {
 	case errors.Is(callErr, os.ErrPermission):
-		denied = "this user may not know its system calls and its stacks in the kernel: the system allows that to " +
-			"debuggers of it alone (ptrace(2))"
+		denied = "this user may not see its system calls and its kernel stacks: the system shows these only to " +
+			"processes that may debug it (ptrace(2))"
 	case errors.Is(stackErr, os.ErrPermission):
-		denied = "only root may see its stacks in the kernel"
+		denied = "only root may see its kernel stacks"
 	}
 	return t, arguments, denied, nil
 }
 
-// text tells of the threads that are at one place; the arguments are the first one's.
+// text describes the threads that are at one place. The arguments are those of the first one.
 func (t thread) text(ids []string, arguments string) string {
 	const shown = 4
 	who := "thread " + ids[0]
