@@ -100,7 +100,7 @@ func TestGPUsAreAssignedToWorkers(t *testing.T) {
 		"virtual without GPUs": {r: Request{LocalWorldSize: 1, VirtualLocalRank: true}, root: none, err: "none is visible"},
 		"a task with a GPU of its own": {r: Request{LocalRank: 1, LocalWorldSize: 2, Task: true,
 			Lookup: lookup("CUDA_VISIBLE_DEVICES=1", "SLURM_GPUS_ON_NODE=2")}, root: none,
-			warn: "LOCAL_RANK is 1, and this task sees 1 GPU"},
+			warn: "LOCAL_RANK is 1, but this task sees 1 GPU"},
 		"the first such task": {r: Request{LocalRank: 0, LocalWorldSize: 2, Task: true,
 			Lookup: lookup("CUDA_VISIBLE_DEVICES=0", "SLURM_GPUS_ON_NODE=2")}, root: none},
 		"such a task, virtual": {r: Request{LocalRank: 1, LocalWorldSize: 2, Task: true, VirtualLocalRank: true,
@@ -222,7 +222,7 @@ func TestCoresAreAssignedToWorkers(t *testing.T) {
 		"no core near the GPU": {r: Request{LocalRank: 0, LocalWorldSize: 2, NUMA: "node",
 			Lookup: lookup("CUDA_VISIBLE_DEVICES=0,1")}, granted: []int{0, 1}, err: "no core near its GPU"},
 		"a word that is none": {r: Request{LocalWorldSize: 1, NUMA: "core"}, granted: all, err: `NUMA binding "core"`},
-		"no such worker":      {r: Request{LocalRank: 2, LocalWorldSize: 2}, granted: all, err: "no such worker"},
+		"no such worker":      {r: Request{LocalRank: 2, LocalWorldSize: 2}, granted: all, err: "not in a local world of 2"},
 	} {
 		if tt.r.Lookup == nil {
 			tt.r.Lookup = lookup()

@@ -73,7 +73,7 @@ func TestChecks(t *testing.T) {
 					return vfs.Space{}, &fs.PathError{Op: "statfs", Path: p, Err: unix.ENOENT}
 				}
 			},
-			warns: "/dev/shm is not there",
+			warns: "/dev/shm does not exist",
 		},
 		"shm that nobody may ask for": {
 			change: func(m *Machine) { m.SpaceOf = func(string) (vfs.Space, error) { return vfs.Space{}, unix.EACCES } },

@@ -89,7 +89,7 @@ func TestPrefix(t *testing.T) {
 		t.Errorf("a host that is not a name gives %q", got)
 	}
 	for prefix, says := range map[string]string{
-		"${hostname}":            "${host}, ${rank}, ${local_rank} and ${role_name}",
+		"${hostname}":            "${host}, ${rank}, ${local_rank} or ${role_name}",
 		"$world":                 "${world}",
 		"$rank0":                 "${rank0}",
 		"${Rank}":                "${Rank}",

@@ -11,8 +11,8 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// In a chain, a time-out ends the link, whatever requeue.on and budgets say. The rest is as without a chain. Attempts without progress count over
-// links.
+// In a chain, a time-out ends the link, whatever requeue.on and budgets say. The rest is as without a chain. Attempts without
+// progress count over links.
 func TestDecideInAChain(t *testing.T) {
 	link := func(job string) rundir.Event { return rundir.Event{Event: rundir.EventLink, Detail: "job " + job} }
 	ends := func(jobs ...string) []rundir.Event {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// synchronous simulates windows of ranks that wait for the slowest one in each step. of returns the time that a rank spends without waiting.
+// synchronous simulates windows of ranks that wait for the slowest one in each step. of returns the time that a rank spends without
+// waiting.
 func synchronous(t *testing.T, hosts []string, windows int, of func(window, rank int) (compute, input float64)) [][]SlowRank {
 	t.Helper()
 	const steps = 20
