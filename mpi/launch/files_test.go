@@ -93,7 +93,7 @@ speak 80`)
 	if v.Cause != "done" {
 		t.Errorf("verdict is %+v", v)
 	}
-	if n := strings.Count(w.log.String(), "somebody else has made one of its name"); n != 1 {
+	if n := strings.Count(w.log.String(), "another user or program has made one with its name"); n != 1 {
 		t.Errorf("it warned %d times: %s", n, w.log.String())
 	}
 	if strings.Contains(out, "touched") {

@@ -12,7 +12,7 @@ import (
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
-// Config is what an agent needs to know to supervise its workers.
+// Config configures how an agent supervises its workers.
 type Config struct {
 	rendezvous.Identity
 	rendezvous.World
@@ -24,77 +24,77 @@ type Config struct {
 	Streams
 
 	MasterAddr string          // for the workers
-	OneMachine bool            // the nodes are pretended ones of this machine
-	Policy     recovery.Policy // what follows a failure; here its Lead counts
+	OneMachine bool            // the nodes are simulated on this machine
+	Policy     recovery.Policy // what follows a failure; this package uses Lead, and asks what would follow a drain
 	Log        *slog.Logger
 }
 
-// Workers is what the workers run.
+// Workers configures what the workers run.
 type Workers struct {
 	Command     []string
 	Env         []string // what workers inherit, as in os.Environ
-	Dir         string   // where workers run; "": where the agent does
+	Dir         string   // the workers' working directory; "": the agent's
 	Builtin     bool     // the workers are ddpbatch's own: they get the secret
 	Role        string   // ROLE_NAME; "": "default"
-	MaxRestarts int      // for the workers to know
-	TorchStore  bool     // agent 0 serves PyTorch's TCPStore at MASTER_PORT, and all tell their workers so; only agent 0's value counts
+	MaxRestarts int      // for TORCHELASTIC_MAX_RESTARTS
+	TorchStore  bool     // agent 0 serves PyTorch's TCPStore at MASTER_PORT, and all workers get to know; only agent 0's value counts
 
-	// Sweep has processes ended that left their worker, at the end of each round and of this process. The program must serve
-	// proc.GuardCommand (proc.ServeGuard), since it is started again as a guard.
+	// Sweep ends processes that left their worker, at the end of each round and of this process. The program must serve
+	// proc.GuardCommand (proc.ServeGuard), since a second process of it is started as a guard.
 	Sweep bool
 
-	Container *Container // that each worker runs in; nil: in none
+	Container *Container // the container that each worker runs in; nil: none
 }
 
-// Devices is which cores and GPUs the workers get; see device.Request.
+// Devices configures which cores and GPUs the workers get; see device.Request.
 type Devices struct {
 	GPUs, NUMA       string
 	VirtualLocalRank bool
 	CPUsPerTask      int
 }
 
-// Limits is how long workers may take.
+// Limits configures how long workers may take.
 type Limits struct {
 	Grace     time.Duration // between TERM and KILL; 0: 60 s
-	TermGrace time.Duration // in place of Grace, where it is shorter, once this run is told to stop: whoever tells may kill soon; 0: Grace
-	HangAfter time.Duration // workers without a sign of life for so long hang; 0: never
-	PeerWait  time.Duration // for the end of a peer of which a worker's last words say that it was lost; 0: 3 s
+	TermGrace time.Duration // in place of Grace, if shorter, once this run is told to stop, as KILL may follow soon; 0: Grace
+	HangAfter time.Duration // after so long without a sign of life, workers count as hung; 0: never
+	PeerWait  time.Duration // for the end of a peer that was lost according to a worker's last lines; 0: 3 s
 }
 
-// NodeChecks is what is looked at on a node before its workers are started; see [Config.CheckNode].
+// NodeChecks configures what is checked on a node before its workers are started; see [Config.CheckNode].
 type NodeChecks struct {
 	Checks     [][]string    // commands, each of which must exit with 0
 	CheckLimit time.Duration // for all of them together; 0: DefaultCheckLimit
-	Machine    bool          // what package health looks for
-	RDMA       bool          // the workers' messages must go by RDMA
+	Machine    bool          // the checks of package health
+	RDMA       bool          // the workers' messages must use RDMA
 }
 
-// JobEnd is when the job ends, and how workers are warned of it.
+// JobEnd configures when the job ends, and how workers are warned of that.
 type JobEnd struct {
-	Deadline time.Time // zero: none, or not known
-	// FindDeadline is asked by agent 0 where Deadline is zero, and once more when the time has come to warn, or Slurm has signalled: it may
-	// have moved. nil: it has not.
+	Deadline time.Time // zero: none, or unknown
+	// Agent 0 calls FindDeadline if Deadline is zero, and again when it is time to warn, or Slurm has sent a signal, because the
+	// deadline may have moved. nil: it has not.
 	FindDeadline func(ctx context.Context) (time.Time, error)
-	// whether another job is to get the nodes; asked by agent 0 at a signal; nil: none is
+	// IsPreempted reports whether another job gets the nodes. Agent 0 calls it after a signal. nil: no other job does.
 	IsPreempted func(ctx context.Context) (bool, error)
-	// FindDrain finds the nodes of the job that Slurm drains, each with the reason, which may be empty. Agent 0 asks once a minute. An
-	// error that matches errors.ErrUnsupported means that nobody can say, now or later. nil, at all agents or at none: nobody asks. It
-	// needs a run directory.
+	// FindDrain finds the nodes of the job that Slurm drains, each with the reason, which may be empty. Agent 0 calls it once a
+	// minute. An error that matches errors.ErrUnsupported means that this cannot be found out, now or later. Either all agents have
+	// FindDrain or none has: without it, drains are not noticed. It needs a run directory.
 	FindDrain func(ctx context.Context) (map[string]string, error)
-	// Spares says why the job could not start again without these nodes; "": it could. nil: it always can.
+	// Spares returns why the job could not start again without these nodes, or "" if it could. nil: it always can.
 	Spares     func(ctx context.Context, nodes []string) (why string, err error)
-	Warn       <-chan struct{} // receives when this agent got a warning; it is never closed
-	WarnSignal syscall.Signal  // forwarded on a warning, to workers that have a handler; 0: USR2
+	Warn       <-chan struct{} // receives when this agent gets a warning; it is never closed
+	WarnSignal syscall.Signal  // sent on a warning, to workers that have a handler; 0: USR2
 }
 
-// Streams is where the workers' output goes.
+// Streams configures where the workers' output goes.
 type Streams struct {
 	Output         output.Config
 	LogDir         string    // torchrun's --log-dir; "": the run directory's logs
-	Stdout, Stderr io.Writer // whole lines of all workers; nil: nowhere
+	Stdout, Stderr io.Writer // get whole lines of all workers; nil: not shown
 }
 
-// stopFile is the file whose being there asks the workers of c's attempt to save and stop; "": there is no folder for one.
+// stopFile is the file whose existence asks the workers of c's attempt to save and stop; "": no run directory.
 func (c Config) stopFile() string {
 	if c.RunDir == nil {
 		return ""
@@ -102,7 +102,7 @@ func (c Config) stopFile() string {
 	return c.RunDir.StopPath(c.Attempt)
 }
 
-// signalFile is the file by which the batch script says that it got a warning.
+// signalFile is the file that the batch script makes when it gets a warning.
 func (c Config) signalFile() string {
 	if c.RunDir == nil {
 		return ""

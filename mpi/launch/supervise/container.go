@@ -22,18 +22,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Container is what each worker runs in; the agent stays outside.
+// Container configures the container that each worker runs in. The agent stays outside.
 type Container struct {
 	container.Config
-	Binds []container.Bind // beside the job's mounts and the agent's own files
-	Given []string         // names of variables that the job file gives workers a value of
+	Binds []container.Bind // besides the job's mounts and the agent's own files
+	Given []string         // names of variables that the job file sets for workers
 	Outer []string         // the environment of the runtime's program
 	Run   string           // names containers: the same in all attempts of a run, and in no other run
-	Key   string           // the file of the user's key, which is among Binds; "": there is none
+	Key   string           // the file of the user's key, which is among Binds; "": none
 }
 
-// findRuntime finds the runtime's program, and makes sure that what is to be seen in the container is there on this node. Runtimes say of a
-// path that it is not there, but not whose it is, and Docker makes a folder of it.
+// findRuntime finds the runtime's program, and makes sure that the paths to bind in the container exist on this node. A runtime
+// reports a missing path, but not why the path was to be bound, and Docker makes a folder of it.
 func (c Config) findRuntime() (string, error) {
 	k := c.Container
 	outer := c
@@ -41,13 +41,13 @@ func (c Config) findRuntime() (string, error) {
 	path, err := outer.lookPath(k.Program())
 	if err != nil {
 		if start, ok := errors.AsType[*startError](err); ok {
-			start.err = fmt.Errorf("container.runtime: there is no %s on this node: %w", k.Program(), start.err)
+			start.err = fmt.Errorf("container.runtime: %s was not found on this node: %w", k.Program(), start.err)
 		}
 		return "", err
 	}
 	if k.IsPath() {
 		if _, err := os.Stat(k.Image); err != nil {
-			return "", &startError{exit.Failed, fmt.Errorf("container.image is not there on this node: %w", err)}
+			return "", &startError{exit.Failed, fmt.Errorf("container.image does not exist on this node: %w", err)}
 		}
 	}
 	binds, err := k.AllBinds(k.Binds)
@@ -57,12 +57,12 @@ func (c Config) findRuntime() (string, error) {
 		}
 	}
 	if err != nil {
-		return "", &startError{exit.Failed, fmt.Errorf("container.mounts: what a rank is to see is not there on this node: %w", err)}
+		return "", &startError{exit.Failed, fmt.Errorf("container.mounts: a path to mount does not exist on this node: %w", err)}
 	}
 	return path, nil
 }
 
-// contain turns a worker's command into that of the runtime.
+// contain replaces a worker's command by the runtime's command that runs it.
 func (r *round) contain(w *worker) error {
 	c, n := r.cfg, w.numbers
 	spec := container.Worker{
@@ -73,7 +73,7 @@ func (r *round) contain(w *worker) error {
 		Peers: n.LocalWorldSize, Group: "ddpbatch-" + r.cookie[:16],
 	}
 	if len(c.Local) > 0 || !c.Builtin {
-		spec.Peers = 1 // tasks of one node have agents of their own; and a command may end before its peers have joined it, which fail then
+		spec.Peers = 1 // each task of a node has its own agent; and a command may end before its peers have joined it, which then fail
 	}
 	spec.GPUs = c.Container.GPUs
 	if spec.GPUs == "" || spec.GPUs == container.AutoGPUs {
@@ -93,7 +93,7 @@ func (r *round) contain(w *worker) error {
 	return nil
 }
 
-// ownBinds are the agent's files that a worker is told of.
+// ownBinds lists the agent's files whose paths a worker gets.
 func (r *round) ownBinds(files workerFiles) []container.Bind {
 	binds := container.Same(r.cfg.Dir)
 	if r.private != nil {
@@ -105,8 +105,8 @@ func (r *round) ownBinds(files workerFiles) []container.Bind {
 	return binds
 }
 
-// makeMountPoints makes the folders in an image that is a folder which ch-run binds something to: it can do so itself only in an image that
-// workers may change. Where this fails, ch-run says what is missing.
+// makeMountPoints makes the mount points in an image that is a folder: ch-run can make them only in an image that workers may
+// change. If this fails, ch-run reports what is missing.
 func (c Config) makeMountPoints(own []container.Bind) {
 	image := c.Container.Image
 	if info, err := os.Stat(image); err != nil || !info.IsDir() {
@@ -114,7 +114,7 @@ func (c Config) makeMountPoints(own []container.Bind) {
 	}
 	binds, err := c.Container.AllBinds(own)
 	if err != nil {
-		return // Command has said so
+		return // Command has reported that
 	}
 	for _, b := range container.Missing(binds) {
 		point := filepath.Join(image, b.Target)
@@ -128,7 +128,7 @@ func (c Config) makeMountPoints(own []container.Bind) {
 	}
 }
 
-// userName is the caller's name, or number where that has none on this node.
+// userName is the caller's name, or number if that has no name on this node.
 func userName() string {
 	id := strconv.Itoa(os.Getuid())
 	if u, err := user.LookupId(id); err == nil {
@@ -137,7 +137,7 @@ func userName() string {
 	return id
 }
 
-// gpusHere is what kind of GPUs this node has.
+// gpusHere returns which kind of GPUs this node has.
 func gpusHere() string {
 	for _, kind := range []struct{ file, gpus string }{{"/dev/nvidiactl", container.NVIDIA}, {"/dev/kfd", container.AMD}} {
 		if _, err := os.Stat(kind.file); err == nil {
@@ -147,8 +147,8 @@ func gpusHere() string {
 	return container.NoGPUs
 }
 
-// ownLimits are the limits of this process that a runtime would set to values of its own. There cannot be more processes than numbers for
-// them, and Podman has lowered its own limit to that before it sets another.
+// ownLimits lists the limits of this process that a runtime would otherwise set to its own values. The limit of processes is cut to
+// the highest process number, because Podman lowers its own limit to that before it sets another.
 func ownLimits() []container.Limit {
 	var limits []container.Limit
 	for _, l := range []struct {
@@ -169,7 +169,7 @@ func ownLimits() []container.Limit {
 	return limits
 }
 
-// coreList is the cores of a worker as cpuset(7) has them.
+// coreList lists the cores of a worker in cpuset(7)'s format.
 func coreList(share device.Share) string {
 	cores := share.Cores
 	if cores == nil {
@@ -187,16 +187,16 @@ func coreList(share device.Share) string {
 	return strings.Join(list, ",")
 }
 
-// contained is what there is to know of a worker in a container.
+// contained is a worker's container.
 type contained struct {
 	config *Container
 	name   string   // of the container
-	pairs  []string // NAME=value, in the environment of its processes and of no others
+	pairs  []string // NAME=value, in the environment of its processes only
 
 	client *proc.Contained // nil: the runtime has no monitor
 }
 
-// processOf is what is signalled of a worker, and looked at.
+// processOf is the process of a worker that gets signals and is observed.
 func (k *contained) processOf(client *proc.Process) process {
 	if k == nil || !k.config.HasMonitor() {
 		return client
@@ -205,7 +205,7 @@ func (k *contained) processOf(client *proc.Process) process {
 	return k.client
 }
 
-// endOf is how the worker ended whose client ended so. A client tells of a signal by a code, as a shell does.
+// endOf is how the worker ended, given how its client ended. A client reports a signal by its exit code, as a shell does.
 func (k *contained) endOf(code int, signal syscall.Signal) (int, syscall.Signal) {
 	if k == nil || !k.config.HasMonitor() || signal != 0 || code <= exitSignal || code > exitSignal+int(unix.SIGSYS) {
 		return code, signal
@@ -215,11 +215,11 @@ func (k *contained) endOf(code int, signal syscall.Signal) (int, syscall.Signal)
 
 const (
 	removeLimit = 10 * time.Second // less than the others wait for a report (reportMargin)
-	leastCode   = 125              // the first of the codes of clients that may have left something behind
+	leastCode   = 125              // the lowest exit code of a client that may have left its container behind
 )
 
-// removeLeft removes the container of a client that has ended, if the client was killed or never started what was to run in it. Podman's
-// client ends with code 0, and leaves the container, if it gets TERM before anything runs in there.
+// removeLeft removes the container of a client that has ended, if the client was killed or never started the worker. Podman's
+// client ends with code 0 and leaves the container if it gets TERM before anything runs in it.
 func (k *contained) removeLeft(cmd *exec.Cmd, code int, signal syscall.Signal) error {
 	if k == nil || k.client == nil || signal == 0 && code < leastCode && !k.client.Signalled() {
 		return nil
@@ -236,17 +236,17 @@ func (k *contained) removeLeft(cmd *exec.Cmd, code int, signal syscall.Signal) e
 	return nil
 }
 
-// tidyUp removes what peers that did not all come have left.
+// tidyUp removes the files that a group of peers leaves if not all of them came.
 func (r *round) tidyUp() {
 	if k := r.cfg.Container; k == nil || k.Runtime != container.Charliecloud {
 		return
 	}
 	for _, path := range container.JoinFiles("ddpbatch-" + r.cookie[:16]) {
-		_ = os.Remove(path) // mostly it is not there
+		_ = os.Remove(path) // usually it does not exist
 	}
 }
 
-// whyCode says what an exit code of a worker may mean that is its runtime's.
+// whyCode explains a worker's exit code that may come from its runtime.
 func (c Config) whyCode(code int) string {
 	if c.Container == nil {
 		return ""

@@ -14,43 +14,43 @@ import (
 
 // Keys of a round, below its number.
 const (
-	keyFirst   = "first"   // rundir.Verdict, of the worker that ended badly before all others, by its agent
-	keyOutcome = "outcome" // rundir.Verdict, by whoever comes first
-	keyEnd     = "end/%d"  // report, by agent: its workers are gone
-	keyLast    = "last"    // last, by agent 0, when the verdict is on disk
+	keyFirst   = "first"   // rundir.Verdict of the worker that failed first, by its agent
+	keyOutcome = "outcome" // rundir.Verdict, by the first agent to set it
+	keyEnd     = "end/%d"  // endsReport, by agent: its workers have ended
+	keyLast    = "last"    // LastWord, by agent 0, when the verdict is on disk
 )
 
-// keyWorkers is where an agent, the first number, says something of its workers for the n-th time in the round, the second one.
+// keyWorkers is the key of an agent's n-th report on its running workers in the round. Its numbers are the agent and n.
 const keyWorkers = "workers/%d/%d"
 
-// workersReport is what an agent says of its workers while they run.
+// workersReport is an agent's report on its workers while they run.
 type workersReport struct {
 	Host  string     `json:"host"`
-	Quiet *quiet     `json:"quiet,omitempty"` // where that has changed
-	Beats []rankBeat `json:"beats,omitempty"` // of those that have changed
+	Quiet *quiet     `json:"quiet,omitempty"` // if that has changed
+	Beats []rankBeat `json:"beats,omitempty"` // those that have changed
 }
 
-// receivedReport is one that agent 0 has got.
+// receivedReport is a workersReport that agent 0 has received.
 type receivedReport struct {
 	workersReport
 	agent int
 	at    time.Time // on agent 0's clock
 }
 
-// controlChannel is what an agent says to the others and hears from them in one round, through the control
-// store, in goroutines of its own: a Get there takes as long as the round.
+// controlChannel is an agent's messages to and from the other agents in one round, through the control store. It has its own
+// goroutines, because a Get there takes as long as the round.
 type controlChannel struct {
-	ends       chan rundir.Verdict // in: at most one, of a worker that ended badly
+	ends       chan rundir.Verdict // in: at most one, of a worker that failed
 	proposals  chan rundir.Verdict // in: at most one
-	ended      chan endsReport     // in: this agent's workers are gone
-	workersOut chan workersReport  // in, but for agent 0: what is new of the workers
+	ended      chan endsReport     // in: this agent's workers have ended
+	workersOut chan workersReport  // in, except at agent 0: news of the workers
 
-	first     chan rundir.Verdict          // out: which of all agents' ends came first
+	first     chan rundir.Verdict          // out: the first failure of all agents' workers
 	outcomes  chan rundir.Verdict          // out: the round's outcome
-	lost      chan *rendezvous.Participant // out, at agent 0: a member was lost before its workers were gone
-	reported  chan struct{}                // out, at agent 0: all members have said how their workers ended, or are lost; see reports
-	workersIn chan receivedReport          // out, at agent 0: what members say of their workers
-	lastWords chan *rendezvous.LastWord    // out, elsewhere: agent 0's last word; nil: agent 0 is lost
+	lost      chan *rendezvous.Participant // out, at agent 0: a member was lost before its workers had ended
+	reported  chan struct{}                // out, at agent 0: all members have reported how their workers ended, or are lost; see reports
+	workersIn chan receivedReport          // out, at agent 0: the members' reports on their workers
+	lastWords chan *rendezvous.LastWord    // out, elsewhere: the round's end, by agent 0; nil: agent 0 is lost
 
 	wg sync.WaitGroup
 
@@ -58,7 +58,7 @@ type controlChannel struct {
 	byAgent map[int]endsReport // by agent
 }
 
-// openControlChannel begins to listen; it all ends with ctx.
+// openControlChannel opens the control channel, which ends with ctx.
 func openControlChannel(ctx context.Context, r *round) *controlChannel {
 	c := &controlChannel{
 		ends:       make(chan rundir.Verdict, 1),
@@ -98,11 +98,11 @@ func openControlChannel(ctx context.Context, r *round) *controlChannel {
 	return c
 }
 
-// wait returns when nothing of c runs any more; its context must have ended.
+// wait returns when all goroutines of c have ended. Its context must have ended.
 func (c *controlChannel) wait() { c.wg.Wait() }
 
-// publishFirst asks the store which worker ended badly first: a consequence on another node
-// may be proposed sooner than its cause, of which there may be doubt (see mayBeSignalled).
+// publishFirst asks the store which worker failed first: a consequence on another node may be proposed sooner than its cause, if it
+// is in doubt whether the latter is one (see mayBeSignalled).
 func (c *controlChannel) publishFirst(ctx context.Context, r *round) {
 	select {
 	case v := <-c.ends:
@@ -112,15 +112,15 @@ func (c *controlChannel) publishFirst(ctx context.Context, r *round) {
 			text, err = r.store.CompareSet(ctx, keyFirst, nil, text)
 		}
 		if err != nil || json.Unmarshal(text, &first) != nil {
-			first = v // agent 0 is gone, most likely, and the proposal will fail, too
+			first = v // agent 0 is most likely lost, and the proposal will fail, too
 		}
 		c.first <- first
 	case <-ctx.Done():
 	}
 }
 
-// publishOutcome makes this agent's proposal the outcome, unless there is one: the
-// first CompareSet wins. Where that fails agent 0 is lost, and that is the outcome.
+// publishOutcome makes this agent's proposal the outcome, unless there is one: the first CompareSet wins. If that fails, agent 0 is
+// lost, and that is the outcome.
 func (c *controlChannel) publishOutcome(ctx context.Context, r *round) {
 	select {
 	case v := <-c.proposals:
@@ -129,7 +129,7 @@ func (c *controlChannel) publishOutcome(ctx context.Context, r *round) {
 			_, err = r.store.CompareSet(ctx, keyOutcome, nil, text)
 		}
 		if err != nil && ctx.Err() == nil {
-			r.cfg.Log.Warn("the other agents cannot be told why the run ends", "why", v.Message, "error", err)
+			r.cfg.Log.Warn("could not tell the other agents why the run ends", "why", v.Message, "error", err)
 		}
 	case <-ctx.Done():
 	}
@@ -143,14 +143,14 @@ func (c *controlChannel) reportEnds(ctx context.Context, r *round) {
 			err = r.store.Set(ctx, fmt.Sprintf(keyEnd, r.cfg.Index), text)
 		}
 		if err != nil && ctx.Err() == nil {
-			r.cfg.Log.Warn("agent 0 cannot be told that this agent's workers are gone", "error", err)
+			r.cfg.Log.Warn("could not tell agent 0 that this agent's workers have ended", "error", err)
 		}
 	case <-ctx.Done():
 	}
 }
 
-// awaitReports waits until every member has reported that its workers are
-// gone, or is lost, and agent 0's own are.
+// awaitReports waits until agent 0's own workers have ended, and every other member has reported that its workers have ended, or is
+// lost.
 func (c *controlChannel) awaitReports(ctx context.Context, r *round) {
 	var others sync.WaitGroup
 	for _, p := range r.layout.Participants {
@@ -180,14 +180,14 @@ func (c *controlChannel) keep(index int, r endsReport) {
 	c.byAgent[index] = r
 }
 
-// reports is what members have said of their workers so far, by agent.
+// reports returns the members' reports of how their workers ended so far, by agent.
 func (c *controlChannel) reports() map[int]endsReport {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.byAgent)
 }
 
-// reportOf waits for a member's report; false where the member is lost before, or ctx ends.
+// reportOf waits for a member's report. It returns false if the member is lost before, or ctx ends.
 func (r *round) reportOf(ctx context.Context, p *rendezvous.Participant) (endsReport, bool) {
 	key := fmt.Sprintf(keyEnd, p.Index)
 	getCtx, cancel := context.WithCancel(ctx)
@@ -212,21 +212,21 @@ func (r *round) reportOf(ctx context.Context, p *rendezvous.Participant) (endsRe
 	return rep, err == nil
 }
 
-// sinceRound puts the times of a report, which has come this moment, on agent 0's clock: since the round began. However the
-// nodes' clocks differ, that is right but for the time that the report took.
+// sinceRound converts the times of a report, which has just come, to agent 0's clock: time since the round began. That is right
+// whatever the nodes' clocks show, except for the time that the report took.
 func (r *endsReport) sinceRound(began time.Time) {
 	for i := range r.Deaths {
 		r.Deaths[i].Ended += time.Since(began)
 	}
 }
 
-// reportWorkers tells agent 0 what this agent has to say of its workers.
+// reportWorkers sends this agent's reports on its workers to agent 0.
 func (c *controlChannel) reportWorkers(ctx context.Context, r *round) {
 	for n := 0; ; n++ {
 		select {
 		case said := <-c.workersOut:
 			if err := rendezvous.SetJSON(ctx, r.store, fmt.Sprintf(keyWorkers, r.cfg.Index, n), said); err != nil {
-				return // agent 0 is lost, as everybody notices
+				return // agent 0 is lost, which all goroutines notice
 			}
 		case <-ctx.Done():
 			return
@@ -234,7 +234,7 @@ func (c *controlChannel) reportWorkers(ctx context.Context, r *round) {
 	}
 }
 
-// receiveAllWorkers begins to receive what the members say of their workers.
+// receiveAllWorkers begins to receive the members' reports on their workers.
 func (c *controlChannel) receiveAllWorkers(ctx context.Context, r *round) {
 	if r.cfg.HangAfter <= 0 {
 		return
@@ -244,7 +244,7 @@ func (c *controlChannel) receiveAllWorkers(ctx context.Context, r *round) {
 	}
 }
 
-// receiveWorkers receives what a member says of its workers.
+// receiveWorkers receives a member's reports on its workers.
 func (c *controlChannel) receiveWorkers(ctx context.Context, r *round, index int) {
 	for n := 0; ; n++ {
 		key := fmt.Sprintf(keyWorkers, index, n)

@@ -14,19 +14,19 @@
 //	rendezvous.Close()
 //	agent.Wait()
 //
-// What follows a round is for the caller to decide (package recovery); package launch does.
+// The caller decides what follows a round; package launch does so with package recovery.
 //
-// # What it guarantees
+// # Guarantees
 //
-// The outcome of a round is the first failure, stop or loss that was published, by one compare-and-set in the store of the round, or
-// "done". On a failure the workers of every node get TERM, and KILL after a grace. A signal that an agent gets is passed on instead of
-// TERM, once. Workers that exit with 75 by themselves have agreed to stop: the others get the grace to end by themselves first. Nothing
-// that a worker started outlives the round, where Workers.Sweep says so.
+// The outcome of a round is the first failure, stop or loss that was published, by one compare-and-set in the store of the round,
+// or "done". On a failure the workers of every node get TERM, and KILL after a grace. A signal that an agent gets is passed on
+// instead of TERM, once. Workers that exit with 75 without a signal have agreed to stop: the others first get the grace to end by
+// themselves. With Workers.Sweep, no process that a worker started outlives the round.
 //
-// A Supervisor has one goroutine, which waits for events and acts on them; what it says to other agents, and receives from them, goes
-// through the control channel's goroutines, since a read there takes as long as the round.
+// A Supervisor has one goroutine, which waits for events and acts on them. The goroutines of the control channel send messages to
+// other agents and receive theirs, because a read there takes as long as the round.
 //
-// # What it needs
+// # Requirements
 //
-// Of the rendezvous it needs no more than the interface Rendezvous: a store that all agents have in common, addresses, and who is lost.
+// The rendezvous must provide the interface Rendezvous: a store that all agents share, addresses, and which agents are lost.
 package supervise

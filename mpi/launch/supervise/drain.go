@@ -17,22 +17,22 @@ import (
 )
 
 const (
-	drainEvery  = time.Minute      // from an answer to the next question, at least; the first one comes within as long
-	drainSpread = 15 * time.Second // is added to it at most, so that jobs that began together do not go on asking together
+	drainEvery  = time.Minute      // from an answer to the next question, at least; the first question comes within this time
+	drainSpread = 15 * time.Second // the most that is added, so that jobs that began together do not keep asking together
 	spareEvery  = 30 * time.Minute // from an answer that the job needs its nodes to the same question, at least: others may come back
 )
 
 // drainWatch is what agent 0 knows of nodes that Slurm drains.
 type drainWatch struct {
 	*Agent
-	silent bool     // that Slurm does not answer has been said
-	said   string   // last
-	needed []string // nodes that the job cannot do without, by Slurm's last word on that
-	why    string   // it cannot
+	silent bool     // has logged that Slurm does not answer
+	said   string   // the last warning
+	needed []string // nodes that the job needs, by Slurm's last answer
+	why    string   // why it needs them
 	asked  time.Time
 }
 
-// watchDrain is agent 0's: where Slurm drains a node of the job, and the job can go on without that, it asks the workers to save and end.
+// watchDrain runs at agent 0. If Slurm drains a node of the job, and the job can go on without it, it asks the workers to save and end.
 func (a *Agent) watchDrain() {
 	w := drainWatch{Agent: a}
 	for pause := rand.N(drainEvery); ; pause = drainEvery + rand.N(drainSpread) {
@@ -49,7 +49,7 @@ func (a *Agent) watchDrain() {
 	}
 }
 
-// look asks Slurm once, and reports whether there is nothing more to ask.
+// look asks Slurm once, and reports whether the watch is over.
 func (w *drainWatch) look() (over bool) {
 	ctx, cancel := context.WithTimeout(w.ctx, rendezvous.FindingLimit)
 	defer cancel()
@@ -60,7 +60,7 @@ func (w *drainWatch) look() (over bool) {
 	case err != nil:
 		if !w.silent {
 			w.silent = true
-			w.cfg.Log.Warn("whether Slurm drains a node of the job is not known", "error", err)
+			w.cfg.Log.Warn("could not find out whether Slurm drains a node of the job", "error", err)
 		}
 		return false
 	}
@@ -71,7 +71,7 @@ func (w *drainWatch) look() (over bool) {
 	}
 	what, why := drainText(nodes, reasons), w.whyStay(nodes)
 	if why == "" {
-		w.leaves.Store(true) // any agent may be the first to make the stop file
+		w.leaves.Store(true) // set first, because any agent may make the stop file
 		w.put(keyDrain, warning{Host: w.cfg.Host, Why: what, Nodes: nodes})
 		return true
 	}
@@ -82,7 +82,7 @@ func (w *drainWatch) look() (over bool) {
 	return false
 }
 
-// ownNodes are those that have a part in the newest round, sorted.
+// ownNodes lists those nodes that take part in the newest round, sorted.
 func (w *drainWatch) ownNodes(reasons map[string]string) (nodes []string) {
 	for _, m := range w.layout.Load().Members {
 		if _, drains := reasons[m.Host]; drains {
@@ -93,7 +93,7 @@ func (w *drainWatch) ownNodes(reasons map[string]string) (nodes []string) {
 	return slices.Compact(nodes)
 }
 
-// drainText says that Slurm drains nodes, and why.
+// drainText says which nodes Slurm drains, and why.
 func drainText(nodes []string, reasons map[string]string) string {
 	var each []string
 	for _, name := range nodes {
@@ -105,15 +105,15 @@ func drainText(nodes []string, reasons map[string]string) string {
 	return "Slurm drains " + text.Few(each, 4)
 }
 
-// whyStay says why the workers are not asked to leave the nodes: the job would not be started again without them, and nobody makes it end
-// there. "": it would.
+// whyStay returns why the workers are not asked to leave the nodes: the job would not be started again without them. It returns ""
+// if the job would be. The drain itself does not end the job.
 func (w *drainWatch) whyStay(nodes []string) string {
 	c := w.cfg
 	if !c.Policy.Names(recovery.Node) {
 		return fmt.Sprintf("requeue.on does not name %q", recovery.Node)
 	}
 	c.Attempt = w.layout.Load().Attempt
-	d, err := CallFS("look what would follow", func() (recovery.Decision, error) {
+	d, err := CallFS("find out what would follow", func() (recovery.Decision, error) {
 		history, err := c.RunDir.Ledger()
 		v := c.Verdict(causeStopped, exit.Requeue, "")
 		v.Saved, v.Requeue = true, true
@@ -121,7 +121,7 @@ func (w *drainWatch) whyStay(nodes []string) string {
 	})
 	switch {
 	case err != nil:
-		return "what would follow is not known: " + err.Error()
+		return "could not find out what would follow: " + err.Error()
 	case d.Action != recovery.Requeue:
 		return d.Why
 	case c.Spares == nil:
@@ -133,13 +133,13 @@ func (w *drainWatch) whyStay(nodes []string) string {
 	defer cancel()
 	why, err := c.Spares(ctx, d.Exclude)
 	if err != nil {
-		return fmt.Sprintf("whether it can start without %s is not known: %v", strings.Join(d.Exclude, ", "), err)
+		return fmt.Sprintf("could not find out whether it can start without %s: %v", strings.Join(d.Exclude, ", "), err)
 	}
 	w.needed, w.why, w.asked = d.Exclude, why, time.Now()
 	return why
 }
 
-// blameDrain is v with the nodes that Slurm drains as the cause, where the workers saved because of that.
+// blameDrain returns v with the nodes that Slurm drains as the cause, if the workers saved because of the drain.
 func (a *Agent) blameDrain(v rundir.Verdict) rundir.Verdict {
 	select {
 	case <-a.drained:
@@ -152,8 +152,8 @@ func (a *Agent) blameDrain(v rundir.Verdict) rundir.Verdict {
 	return drainVerdict(v, a.drain)
 }
 
-// drainVerdict is v of workers that were warned so, and ask to be started again. Its host is the node that is to be left out, and not
-// that of the rank that ended first.
+// drainVerdict returns v for workers that saved after the warning w of a drain, and ask to be started again. Its host is a node to
+// leave out, not that of the rank that ended first.
 func drainVerdict(v rundir.Verdict, w warning) rundir.Verdict {
 	v.Cause, v.Drain = causeNode, true
 	if !slices.Contains(w.Nodes, v.Host) {

@@ -9,13 +9,13 @@ import (
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
-// deadlineBlur is within what two answers are one: they count from when they came.
+// deadlineBlur is the difference up to which two answers mean the same deadline: Slurm's answer is relative to when it comes.
 const deadlineBlur = 5 * time.Second
 
-// signalCame is why the workers are warned where a signal says so.
+// signalCame is the reason for a warning that a signal caused.
 const signalCame = "the job was warned"
 
-// takeSignal hands a signal to watchEnd. One that is not looked at yet says the same.
+// takeSignal passes a signal to watchEnd, unless one is pending there already.
 func (a *Agent) takeSignal(w warning) {
 	select {
 	case a.signals <- w:
@@ -23,9 +23,9 @@ func (a *Agent) takeSignal(w warning) {
 	}
 }
 
-// watchEnd is agent 0's: it warns when the warning is due, some time before the job's end. That may have been moved since the job began,
-// so it is asked for once more when the time has come. ddpbatch's own trainer looks at the time itself, and hears of another end when its
-// next round begins. A signal warns, too, unless it is Slurm's own, which comes before the warning is due.
+// watchEnd runs at agent 0. It warns when the warning is due, some time before the job's end. The end may have moved since the job
+// began, so it asks for it again at that time. ddpbatch's own trainer checks the time itself, and learns of another end when its
+// next round begins. A signal leads to a warning, too, unless it is Slurm's own signal and the warning is not due yet.
 func (a *Agent) watchEnd() {
 	w := endWatch{Agent: a, end: a.cfg.Deadline}
 	if !w.end.IsZero() && a.cfg.Policy.Lead > 0 {
@@ -48,17 +48,17 @@ func (a *Agent) watchEnd() {
 	}
 }
 
-// endWatch is what agent 0 knows of the job's end.
+// endWatch is what agent 0 knows about the job's end.
 type endWatch struct {
 	*Agent
-	end    time.Time     // zero: never, or not known
-	lead   time.Duration // 0: nobody is warned but by a signal
-	why    string        // the lead is another than the policy's, at the end of a sentence
+	end    time.Time     // zero: never, or unknown
+	lead   time.Duration // 0: only a signal leads to a warning
+	why    string        // why the lead differs from the policy's: the end of a sentence, or ""
 	early  bool          // Slurm has signalled before the warning was due
-	silent bool          // the trainer looks at this end itself
+	silent bool          // the trainer checks this end itself
 }
 
-// due receives when the warning is due; nil: it never is.
+// due returns a channel that receives when the warning is due, or nil if it never is.
 func (w *endWatch) due() <-chan time.Time {
 	if w.lead <= 0 || w.end.IsZero() || w.silent {
 		return nil
@@ -66,11 +66,11 @@ func (w *endWatch) due() <-chan time.Time {
 	return time.After(time.Until(w.end.Add(-w.lead)))
 }
 
-// endIsNear warns, and reports whether it has, unless the job ends later than it was to.
+// endIsNear warns, unless the job's end has been put off, and reports whether it has warned.
 func (w *endWatch) endIsNear() bool {
 	now, err := w.askDeadline()
 	if err != nil {
-		w.cfg.Log.Warn("whether the job's end was put off is not known", "error", err)
+		w.cfg.Log.Warn("could not find out whether the job's end was put off", "error", err)
 		now = w.end
 	}
 	switch {
@@ -89,13 +89,13 @@ func (w *endWatch) endIsNear() bool {
 	return false
 }
 
-// signalled warns, and reports whether it has, unless the signal is Slurm's and early: Slurm looks at its jobs' limits twice a minute, and
-// signals in time for the latest that its next look may come. What says nothing of the job's end asks for a save now: a preemption, a
-// person, and whatever comes while nobody knows when the job ends.
+// signalled warns, unless the signal is Slurm's and early, and reports whether it has warned. Slurm checks its jobs' limits twice a
+// minute, and signals already if the signal would be late at its next check. Any other signal asks for a save now: a preemption, a
+// person's, and every signal while the job's end is not known.
 func (w *endWatch) signalled(asked warning) bool {
 	now, wait, err := w.untilDue()
 	if err != nil {
-		w.cfg.Log.Warn("whether the signal is early is not known, so the workers are warned now", "error", err)
+		w.cfg.Log.Warn("could not find out whether the signal is early, so the workers are warned now", "error", err)
 	}
 	if wait <= 0 {
 		w.put(keyWarn, asked)
@@ -110,7 +110,7 @@ func (w *endWatch) signalled(asked warning) bool {
 	return false
 }
 
-// untilDue tells when the job ends, and how long a signal that came just now need not be handed on.
+// untilDue returns when the job ends, and how long to hold back a signal that has just come.
 func (w *endWatch) untilDue() (end time.Time, wait time.Duration, err error) {
 	if w.lead <= 0 {
 		return end, 0, nil
@@ -131,13 +131,13 @@ func (w *endWatch) untilDue() (end time.Time, wait time.Duration, err error) {
 	return end, recovery.AfterSignal(time.Until(end), w.lead), nil
 }
 
-// move takes note of another end.
+// move records another end.
 func (w *endWatch) move(to time.Time) {
 	w.end, w.silent = to, false
 	w.movedDeadline.Store(&to)
 }
 
-// askDeadline asks again when the job ends; where nobody can be asked, that is as it was.
+// askDeadline asks again when the job ends. Without FindDeadline the end is as before.
 func (w *endWatch) askDeadline() (time.Time, error) {
 	if w.cfg.FindDeadline == nil {
 		return w.end, nil
@@ -147,7 +147,7 @@ func (w *endWatch) askDeadline() (time.Time, error) {
 	return w.cfg.FindDeadline(ctx)
 }
 
-// Deadline is when the job ends, as far as is known; zero: never, or nobody knows.
+// Deadline is when the job ends, as far as is known; zero: never, or unknown.
 func (a *Agent) Deadline() time.Time {
 	if moved := a.movedDeadline.Load(); moved != nil {
 		return *moved
@@ -155,8 +155,8 @@ func (a *Agent) Deadline() time.Time {
 	return a.cfg.Deadline
 }
 
-// lead is how long before its end the job is warned; why, at the end of a sentence, where that is not what the policy says: attempts
-// before this one have needed longer to end.
+// lead is how long before its end the job is warned. If that differs from the policy because earlier attempts needed longer to end,
+// why explains it, as the end of a sentence.
 func (a *Agent) lead() (lead time.Duration, why string) {
 	c := a.cfg
 	if c.RunDir == nil || c.Builtin {
@@ -164,16 +164,16 @@ func (a *Agent) lead() (lead time.Duration, why string) {
 	}
 	history, err := CallFS("read the ledger", c.RunDir.Ledger)
 	if err != nil {
-		c.Log.Warn("how long attempts before this one took to save is not known", "error", err)
+		c.Log.Warn("could not find out how long earlier attempts took to save", "error", err)
 		return c.Policy.Lead, ""
 	}
 	lead, longest := c.Policy.LeadFor(c.Attempt, history, time.Until(c.Deadline))
 	if longest > 0 {
-		why = fmt.Sprintf("; warned %v before it, as an earlier attempt took %v from its warning to its end", lead.Round(time.Second),
+		why = fmt.Sprintf("; warned %v before it, because an earlier attempt took %v from its warning to its end", lead.Round(time.Second),
 			longest.Round(time.Second))
 	}
 	return lead, why
 }
 
-// leadS is lead in seconds, once agent 0 goes by it; 0: it does not.
+// leadS is the lead that agent 0 uses, in seconds; 0: it uses none.
 func (a *Agent) leadS() float64 { return time.Duration(a.leadUsed.Load()).Seconds() }

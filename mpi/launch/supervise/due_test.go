@@ -135,9 +135,9 @@ func TestWarnsAsEarlyAsSavesTake(t *testing.T) {
 	}{
 		"as the policy says": {nil, time.Hour, 2 * time.Minute, "the job ends at 12:00:00"},
 		"longer": {[]rundir.Event{slow}, time.Hour, 6 * time.Minute,
-			"the job ends at 12:00:00; warned 6m0s before it, as an earlier attempt took 4m0s from its warning to its end"},
+			"the job ends at 12:00:00; warned 6m0s before it, because an earlier attempt took 4m0s from its warning to its end"},
 		"half of what there is": {[]rundir.Event{slow}, 8 * time.Minute, 4 * time.Minute,
-			"the job ends at 12:00:00; warned 4m0s before it, as an earlier attempt took 4m0s from its warning to its end"},
+			"the job ends at 12:00:00; warned 4m0s before it, because an earlier attempt took 4m0s from its warning to its end"},
 		"of this attempt's own": {[]rundir.Event{{Event: rundir.EventEnd, Attempt: 2, Cause: "timeout", Saved: true, WarnedS: 240}},
 			time.Hour, 2 * time.Minute, "the job ends at 12:00:00"},
 		"a lead that is too long": {[]rundir.Event{slow}, 3 * time.Minute, 2 * time.Minute, "the job ends at 12:00:00"},

@@ -11,8 +11,8 @@ import (
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
-// workerEnviron is the environment of one worker: what it inherits, less every name
-// that only an agent may set, plus torchrun's variables and ddpbatch's own.
+// workerEnviron is the environment of one worker: what it inherits, without the names that only an agent may set, plus torchrun's
+// variables and ddpbatch's own.
 func workerEnviron(r *round, n rendezvous.RankNumbers, devices device.Share, files workerFiles) []string {
 	c := r.cfg
 	own := torchVariables(c, n, r.layout.MasterPort)
@@ -45,7 +45,7 @@ func workerEnviron(r *round, n rendezvous.RankNumbers, devices device.Share, fil
 	return env
 }
 
-// RankEnviron lists torchrun's variables, as NAME=value, for a rank that no agent starts.
+// RankEnviron lists torchrun's variables, as NAME=value, for a rank that is not started by an agent.
 func (c Config) RankEnviron(n rendezvous.RankNumbers, masterPort int) []string {
 	var env []string
 	for _, v := range torchVariables(c, n, masterPort) {
@@ -56,9 +56,8 @@ func (c Config) RankEnviron(n rendezvous.RankNumbers, masterPort int) []string {
 	return env
 }
 
-// variable is a name that workers get from their agent alone: with this value,
-// or not at all, whatever the agent itself inherited (an agent may be the
-// worker of another one).
+// variable is a variable that workers get only from their agent: with this value, or not at all, whatever the agent itself
+// inherited (an agent may be the worker of another one).
 type variable struct {
 	name, value string
 	absent      bool
@@ -66,7 +65,7 @@ type variable struct {
 
 func number(name string, n int) variable { return variable{name: name, value: strconv.Itoa(n)} }
 
-// optional is a variable that is absent where there is nothing to say.
+// optional is a variable that is absent if it is empty.
 func optional(name, value string) variable {
 	return variable{name: name, value: value, absent: value == ""}
 }
@@ -95,13 +94,13 @@ func torchVariables(c Config, n rendezvous.RankNumbers, masterPort int) []variab
 		number("TORCHELASTIC_MAX_RESTARTS", c.MaxRestarts),
 		optional("TORCHELASTIC_RUN_ID", cmp.Or(c.TorchID, c.RunID)),
 		// True makes every rank a client of a store that the launcher
-		// serves in torch's own protocol; without one, rank 0 would wait for ever.
+		// serves in torch's own protocol; without one, rank 0 would wait forever.
 		optional("TORCHELASTIC_USE_AGENT_STORE", useAgentStore),
 	}
 }
 
-// ddpbatchVariables are ddpbatch's own (docs/cli/run.md), and torchrun's error file, which lies with
-// the logs. The secret, and where to use it, are for ddpbatch's own workers only.
+// ddpbatchVariables are ddpbatch's own variables (docs/cli/run.md), and torchrun's error file, which is beside the logs. Only
+// ddpbatch's own workers get the secret, and where to use it.
 func ddpbatchVariables(r *round, devices device.Share, files workerFiles) []variable {
 	c := r.cfg
 	var runDir, checkpoints, metrics, deadline string
@@ -127,7 +126,7 @@ func ddpbatchVariables(r *round, devices device.Share, files workerFiles) []vari
 	for i := range inner {
 		inner[i].absent = inner[i].absent || !c.Builtin
 	}
-	if c.Builtin { // which has the secret itself
+	if c.Builtin { // a builtin worker has the secret itself
 		inner = append(inner, variable{name: "DDPBATCH_SECRET_FILE", absent: true})
 	}
 	return append(inner,
@@ -143,8 +142,8 @@ func ddpbatchVariables(r *round, devices device.Share, files workerFiles) []vari
 	)
 }
 
-// slurmVariables tell a worker how many cores the job asked for it. What srun says is of the agent's task, and so of all workers of the
-// node together; data loaders start as many processes as they read there.
+// slurmVariables tell a worker how many cores the job asked for it. srun's values are those of the agent's task, and so of all
+// workers of the node together. Data loaders start as many processes as these variables say.
 func slurmVariables(c Config, n rendezvous.RankNumbers) []variable {
 	if n.LocalWorldSize == 1 || len(c.Local) > 0 {
 		return nil
@@ -155,7 +154,7 @@ func slurmVariables(c Config, n rendezvous.RankNumbers) []variable {
 	}
 }
 
-// withDevices has the GPUs that the worker sees, and its LOCAL_RANK among them, take the place of what was said of them.
+// withDevices replaces the variables for the GPUs that the worker sees, and its LOCAL_RANK among them.
 func withDevices(own []variable, devices device.Share) []variable {
 	for _, entry := range devices.Env {
 		name, value, _ := strings.Cut(entry, "=")
@@ -165,8 +164,8 @@ func withDevices(own []variable, devices device.Share) []variable {
 	return own
 }
 
-// defaults are set where the user did not. torchrun's OMP_NUM_THREADS is 1,
-// which leaves cores idle; without it every rank would use all of them.
+// defaults are set unless the user has set them. torchrun's OMP_NUM_THREADS is 1, which leaves cores idle; without the variable
+// every rank would use all cores.
 func defaults(devices device.Share) []variable {
 	return []variable{
 		number("OMP_NUM_THREADS", devices.Threads),
@@ -174,8 +173,9 @@ func defaults(devices device.Share) []variable {
 	}
 }
 
-// faultVariables have Python install its faulthandler, which writes the stacks of all threads when a signal ends a worker: where workers
-// are watched for hangs, to be asked for them (watch.Dumper). That the user has set it, even to nothing, is kept.
+// faultVariables make Python install its faulthandler, which writes the stacks of all threads when a signal ends a worker. They are
+// set if workers are watched for hangs, so that they can be asked for their stacks (watch.Dumper). The user's own setting, even an
+// empty one, is kept.
 func (c Config) faultVariables() []variable {
 	if c.Builtin || c.HangAfter <= 0 {
 		return nil
@@ -183,16 +183,16 @@ func (c Config) faultVariables() []variable {
 	return []variable{number("PYTHONFAULTHANDLER", 1)}
 }
 
-// socketVariables tell a foreign command's libraries which interface leads to the other nodes: that of the connection to the other
-// agents. Gloo and TensorPipe would otherwise take the address that the host name has, on many machines a loopback one. NCCL, which
-// knows fast networks by itself, is told only where there is nothing to choose or the user has chosen.
+// socketVariables tell the libraries of a user's command which interface leads to the other nodes: that of the connection to the
+// other agents. Gloo and TensorPipe would otherwise use the address of the host name, which on many machines is a loopback address.
+// NCCL finds fast networks by itself, and gets the variable only if there is one interface, or the user has chosen one.
 func (r *round) socketVariables(n rendezvous.RankNumbers) []variable {
 	if r.cfg.Builtin || n.Nodes < 2 || r.cfg.OneMachine {
 		return nil
 	}
 	name, chosen := r.rdzv.WorkerInterface()
 	if name == "" {
-		return nil // they choose for themselves
+		return nil // the libraries choose for themselves
 	}
 	list := []variable{optional("GLOO_SOCKET_IFNAME", name), optional("TP_SOCKET_IFNAME", name)}
 	if chosen {

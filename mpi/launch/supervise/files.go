@@ -29,7 +29,7 @@ type workerFiles struct {
 	stacks    string // see stacks
 }
 
-// logsOf says where a worker's files go: below --log-dir, or in the run directory, where there is one.
+// logsOf returns the paths of a worker's files: below --log-dir, or in the run directory if there is one.
 func (r *round) logsOf(n rendezvous.RankNumbers) (l workerFiles, err error) {
 	c := r.cfg
 	if c.RunDir != nil {
@@ -42,12 +42,12 @@ func (r *round) logsOf(n rendezvous.RankNumbers) (l workerFiles, err error) {
 	}
 	l.heartbeat, l.stacks = r.heartbeatOf(n), r.stacksPath(n, l)
 	if l.errorFile == "" {
-		l.errorFile = r.privateFile(n, "error.json") // which is read before the folder is removed; stacks are for people
+		l.errorFile = r.privateFile(n, "error.json") // this file is read before the folder is removed; stacks must stay for people
 	}
 	return l, err
 }
 
-// filtered says where the lines of all of this agent's workers go that the filters let through.
+// filtered returns the paths of the files for lines of all of this agent's workers that the filters match.
 func (r *round) filtered() (output.Paths, error) {
 	c := r.cfg
 	switch {
@@ -64,7 +64,7 @@ func (r *round) filtered() (output.Paths, error) {
 	return output.Paths{Out: path("out"), Err: path("err")}, nil
 }
 
-// openOutput begins to carry the workers' output of this round.
+// openOutput opens the destinations of the workers' output in this round.
 func (r *round) openOutput() (*output.Mux, error) {
 	paths, err := r.filtered()
 	if err != nil {
@@ -77,37 +77,37 @@ func (r *round) openOutput() (*output.Mux, error) {
 	return output.NewMux(c.Output, output.To{Stdout: c.Stdout, Stderr: c.Stderr, Filtered: paths}, c.Log)
 }
 
-// privateName begins the names of private folders.
+// privateName is the prefix of the names of private folders.
 const privateName = "ddpbatch-agent-"
 
-// privateAge is how old a private folder is before it may be taken for one that is left behind: its agent locks it as soon as it is there.
+// privateAge is the age from which on an unlocked private folder counts as left behind: an agent locks its folder right after making it.
 const privateAge = time.Minute
 
-// privateParents are where private folders may be, the best first: on this node, and in memory. Heartbeat files are changed once a
-// second by every rank, which the run directory's file server need not hear.
+// privateParents are the folders in which private folders may be made, the best first: on this node, and in memory. Every rank
+// changes its heartbeat file once a second, which should not burden the run directory's file server.
 func privateParents() []string { return []string{"/dev/shm", os.TempDir()} }
 
-// privateFolder is a folder of an agent's own on its node. It is locked as long as the agent lives. Safe for concurrent use.
+// privateFolder is an agent's own folder on its node. It is locked for as long as the agent lives. It is safe for concurrent use.
 //
-// Everybody sees its name, and once the system has removed it (systemd-logind does at a user's last logout) anybody can make another
-// folder of that name. So the files are in a folder within it whose name only the agent and its workers know: a worker's paths lead to
-// nothing that another user has made. The agent itself goes by the descriptor that it holds.
+// All users see its name. Once the system has removed it (systemd-logind does so at a user's last logout), any user can make
+// another folder with that name. So the files are in a folder within it, whose name only the agent and its workers know: a worker's
+// paths never lead to another user's file. The agent itself uses the descriptor that it holds.
 type privateFolder struct {
 	path   string
-	secret string // name of the folder within
+	secret string // name of the inner folder
 
 	lockPath  func(path string) (*os.File, error) // lockFolder
 	removeAll func(path string) error             // os.RemoveAll
 
 	mu    sync.Mutex
-	lock  *os.File // the folder itself, flock(2), under one number for as long as it is open; nil once it is removed
-	names []string // of the files that are to be there
+	lock  *os.File // the folder itself, locked by flock(2), with one descriptor number while it is open; nil once it is removed
+	names []string // of the files in the inner folder
 }
 
-// errTaken: the folder was removed, and somebody else has made one of its name.
+// errTaken means that the folder was removed, and another user or program has made one with its name.
 var errTaken = errors.New("another folder has its name")
 
-// newPrivate makes a folder in the first of parents where that can be done, and removes those that dead agents of this host left there.
+// newPrivate makes a folder in the first of parents in which it can, and removes those that ended agents of this host have left there.
 func newPrivate(parents []string, host string) (*privateFolder, error) {
 	var errs []error
 	for _, parent := range parents {
@@ -134,13 +134,13 @@ func privateIn(parent, host string) (*privateFolder, error) {
 	return p, nil
 }
 
-// ofHost ends the names of a host's folders: where parent is on a file server, a lock may hold on its own host alone.
+// ofHost is the suffix of the names of a host's folders: if parent is on a file server, a lock may hold only on its own host.
 func ofHost(host string) string { return "@" + host }
 
-// open locks the folder that was just made, and makes what is to be in it. Where that fails it removes the folder.
+// open locks the folder that was just made, and makes its contents. If that fails, it removes the folder.
 func (p *privateFolder) open() (*os.File, error) {
 	lock, err := p.lockPath(p.path)
-	if err != nil { // another agent would sweep it
+	if err != nil { // another agent would remove it
 		return nil, errors.Join(err, os.Remove(p.path))
 	}
 	if _, err := p.fill(lock); err != nil {
@@ -149,7 +149,7 @@ func (p *privateFolder) open() (*os.File, error) {
 	return lock, nil
 }
 
-// fill makes the folder within, and the files that are to be there, unless that folder is there.
+// fill makes the inner folder and its files, unless that folder exists.
 func (p *privateFolder) fill(folder *os.File) (missing bool, err error) {
 	within := filepath.Join(descriptorPath(folder), p.secret)
 	if err := os.Mkdir(within, 0o700); err != nil {
@@ -164,7 +164,7 @@ func (p *privateFolder) fill(folder *os.File) (missing bool, err error) {
 	return true, err
 }
 
-// lockFolder opens and locks a folder of this user's own that nobody else has locked. Workers do not inherit it (O_CLOEXEC).
+// lockFolder opens and locks a folder of this user's that is not locked yet. Workers do not inherit the descriptor (O_CLOEXEC).
 func lockFolder(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -175,7 +175,7 @@ func lockFolder(path string) (*os.File, error) {
 		err = vfs.CheckOwner(path, info)
 	}
 	if err == nil && info.Mode().Perm()&0o077 != 0 {
-		err = fmt.Errorf("%s: others may read it (mode %04o)", path, info.Mode().Perm())
+		err = fmt.Errorf("%s: other users may read it (mode %04o)", path, info.Mode().Perm())
 	}
 	if err == nil {
 		err = os.NewSyscallError("flock "+path, unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB))
@@ -186,13 +186,13 @@ func lockFolder(path string) (*os.File, error) {
 	return f, nil
 }
 
-// descriptorPath returns a path to an open folder, whatever has the folder's name by now.
+// descriptorPath returns a path to an open folder, whatever its name leads to by now.
 func descriptorPath(folder *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", folder.Fd()) }
 
-// removeFolder removes all that is in an open folder, and the folder itself if it still has that path.
+// removeFolder removes the contents of an open folder, and the folder itself if it is still at that path.
 func removeFolder(folder *os.File, path string, removeAll func(string) error) error {
 	entries, err := os.ReadDir(descriptorPath(folder))
-	if errors.Is(err, fs.ErrNotExist) { // it was removed
+	if errors.Is(err, fs.ErrNotExist) { // the folder was removed
 		err = nil
 	}
 	for _, entry := range entries {
@@ -204,7 +204,7 @@ func removeFolder(folder *os.File, path string, removeAll func(string) error) er
 	return err
 }
 
-// isAt tells whether an open folder is what has that path.
+// isAt reports whether an open folder is at that path.
 func isAt(folder *os.File, path string) (bool, error) {
 	now, err := os.Lstat(path)
 	if err != nil {
@@ -214,8 +214,8 @@ func isAt(folder *os.File, path string) (bool, error) {
 	return err == nil && os.SameFile(now, info), err
 }
 
-// sweepPrivate removes what this user's agents that were killed have left in parent on this host. What cannot be removed is tried again
-// by the next one.
+// sweepPrivate removes what killed agents of this user on this host have left in parent. The next agent tries again to remove what
+// cannot be removed now.
 func sweepPrivate(parent, host string) {
 	entries, _ := os.ReadDir(parent)
 	for _, entry := range entries {
@@ -235,8 +235,8 @@ func sweepPrivate(parent, host string) {
 	}
 }
 
-// restore makes the folder, or the one within, anew where somebody has removed it, and tells whether that was so; errTaken: somebody else
-// has made one of its name.
+// restore makes the folder, or the inner one, anew if it was removed, and reports whether it was. The error is errTaken if another
+// user or program has made one with its name.
 func (p *privateFolder) restore() (gone bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -256,14 +256,14 @@ func (p *privateFolder) restore() (gone bool, err error) {
 	}
 	lock, err := p.open()
 	if err != nil {
-		return true, err // the next look makes it anew
+		return true, err // the next look tries again
 	}
 	defer lock.Close()
-	// The new folder takes over the descriptor's number, so that paths which descriptorPath has returned lead to it.
+	// The new folder takes over the descriptor number, so that paths that descriptorPath has returned lead to it.
 	return true, os.NewSyscallError("dup3", unix.Dup3(int(lock.Fd()), int(p.lock.Fd()), unix.O_CLOEXEC))
 }
 
-// remove removes the folder with all that is in it.
+// remove removes the folder and its contents.
 func (p *privateFolder) remove() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -272,7 +272,7 @@ func (p *privateFolder) remove() error {
 	return err
 }
 
-// file makes an unused file and returns its path for this process, which is good until the folder is removed.
+// file makes an unused file and returns its path for this process, which is valid until the folder is removed.
 func (p *privateFolder) file(name string) (path string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -281,7 +281,7 @@ func (p *privateFolder) file(name string) (path string, err error) {
 	return path, makeUnused(path)
 }
 
-// workersPath returns the path by which a worker finds the file that this process finds at path.
+// workersPath returns a worker's path of the file that is at path for this process.
 func (p *privateFolder) workersPath(path string) string {
 	if p == nil {
 		return path
@@ -294,7 +294,7 @@ func (p *privateFolder) workersPath(path string) string {
 	return path
 }
 
-// makeUnused makes an empty file whose time says that no worker has changed it yet: see heartbeats.read, and blame.ReadErrorFile.
+// makeUnused makes an empty file. Its time shows that no worker has changed it yet: see heartbeats.read, and blame.ReadErrorFile.
 func makeUnused(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -303,8 +303,8 @@ func makeUnused(path string) error {
 	return errors.Join(f.Close(), os.Chtimes(path, unused, unused))
 }
 
-// makePrivate makes the round's private folder where something is to lie in it: heartbeat files, and error files where there is no other
-// folder for them. It returns what removes it; without one, only what these files would tell is not known.
+// makePrivate makes the round's private folder if files need it: heartbeat files, and error files without another folder. It
+// returns a function that removes the folder. If the folder cannot be made, only the information in these files is missing.
 func (r *round) makePrivate() (remove func()) {
 	logs := r.cfg.RunDir != nil
 	if r.agent.logDir != nil {
@@ -313,38 +313,38 @@ func (r *round) makePrivate() (remove func()) {
 	if r.cfg.HangAfter <= 0 && logs {
 		return func() {}
 	}
-	host, err := os.Hostname() // of the machine: r.cfg's may be pretended
+	host, err := os.Hostname() // of the machine: r.cfg.Host may be a simulated node
 	if err == nil {
 		r.private, err = newPrivate(privateParents(), host)
 	}
 	if err != nil {
-		r.cfg.Log.Warn("the workers have no heartbeat files, and no error files where there is no folder for logs", "error", err)
+		r.cfg.Log.Warn("could not make a folder for the workers' heartbeat files, and error files without a log folder", "error", err)
 		return func() {}
 	}
 	return func() {
 		if err := DoFS("remove the private folder", r.private.remove); err != nil {
-			r.cfg.Log.Warn("the folder of the workers' heartbeat and error files is left behind", "error", err)
+			r.cfg.Log.Warn("could not remove the folder of the workers' heartbeat and error files", "error", err)
 		}
 	}
 }
 
-// privateFile makes a worker's file in the private folder, and returns its path; "" where there is none.
+// privateFile makes a worker's file in the private folder, and returns its path, or "" if there is no such folder.
 func (r *round) privateFile(n rendezvous.RankNumbers, name string) string {
 	if r.private == nil {
 		return ""
 	}
 	path, err := r.private.file(strconv.Itoa(n.Rank) + "." + name)
-	if err != nil { // the worker may still be able to
-		r.cfg.Log.Warn("a heartbeat or error file cannot be made for a worker", "rank", n.Rank, "error", err)
+	if err != nil { // the worker may still be able to make it
+		r.cfg.Log.Warn("could not make a worker's heartbeat or error file", "rank", n.Rank, "error", err)
 	}
 	return path
 }
 
-// answerLimit is how long a file system may take to answer. One that hangs may take hours, and no signal ends a call to it.
+// answerLimit is how long a file system may take to answer. If it hangs, a call may take hours, and no signal ends it.
 const answerLimit = time.Minute
 
-// CallFS returns what do returns, or, where that takes longer than answerLimit, an error that says so; do goes on by itself then, and
-// must not change anything that the caller reads.
+// CallFS returns the results of do. If do takes longer than answerLimit, CallFS returns an error that says so. do then goes on in
+// the background, and must not change anything that the caller reads.
 func CallFS[T any](what string, do func() (T, error)) (T, error) {
 	type answer struct {
 		value T
@@ -362,7 +362,7 @@ func CallFS[T any](what string, do func() (T, error)) (T, error) {
 	return a.value, a.err
 }
 
-// DoFS is CallFS for what has no result.
+// DoFS is CallFS for a function without a result.
 func DoFS(what string, do func() error) error {
 	_, err := CallFS(what, func() (struct{}, error) { return struct{}{}, do() })
 	return err

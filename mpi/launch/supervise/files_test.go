@@ -311,7 +311,7 @@ func TestPrivateFolderOfAnotherUser(t *testing.T) {
 	if got := strings.Join(rest, ", "); got != "heartbeat: false, error file: false, removed: <nil>" {
 		t.Errorf("it saw %s", got)
 	}
-	if lines := log.Lines(); len(lines) != 1 || !strings.Contains(lines[0], "somebody else has made one of its name") {
+	if lines := log.Lines(); len(lines) != 1 || !strings.Contains(lines[0], "another user or program has made one with its name") {
 		t.Errorf("it warned %q", lines)
 	}
 	text, err := os.ReadFile(kept)

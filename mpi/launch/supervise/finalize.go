@@ -14,8 +14,8 @@ import (
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
-// Verdict is agent 0's end of a round: the outcome that the agents agreed on ("done", where nobody said otherwise), with who failed
-// first in truth and which nodes were lost.
+// Verdict returns the end of a round, at agent 0: the outcome that the agents agreed on ("done" if none proposed another), with the
+// rank that really failed first, and the nodes that were lost.
 func (s *Supervisor) Verdict(ctx context.Context) (rundir.Verdict, error) {
 	v, err := s.finalizeOutcome(ctx)
 	if err != nil {
@@ -26,13 +26,13 @@ func (s *Supervisor) Verdict(ctx context.Context) (rundir.Verdict, error) {
 	return s.withStep(s.round.agent.blameDrain(s.markNodes(v))), nil
 }
 
-// PublishVerdict tells the other agents agent 0's last word on the round. The verdict is on disk by then, so that none of them ends the
-// job step before it is there.
+// PublishVerdict publishes agent 0's verdict on the round to the other agents. The verdict must be on disk by then, so that none of
+// them ends the job step before it is.
 func (s *Supervisor) PublishVerdict(ctx context.Context, v rundir.Verdict, next bool) error {
 	return rendezvous.SetJSON(ctx, s.round.store, keyLast, rendezvous.LastWord{Verdict: v, Next: next})
 }
 
-// Explain tells a person how the round ended, and what follows; "": there is nothing to tell.
+// Explain describes for a person how the round ended, and what follows. It may be "".
 func (s *Supervisor) Explain(v rundir.Verdict, follows string) string {
 	var text string
 	if s.hung != nil && v.Cause == causeHang {
@@ -48,9 +48,8 @@ func (s *Supervisor) Explain(v rundir.Verdict, follows string) string {
 	return text
 }
 
-// ReceivedVerdict is the end of a round at every other agent: the verdict, and whether there is another round, are agent 0's.
-// Where that is lost, what this agent knows takes its place, and is put on disk if agent 0
-// did not come to it.
+// ReceivedVerdict returns the end of a round at every agent but agent 0: agent 0's verdict, and whether another round follows. If
+// agent 0 is lost, it returns what this agent knows, and writes it to disk if agent 0 has not written a verdict.
 func (s *Supervisor) ReceivedVerdict() (v rundir.Verdict, next bool, err error) {
 	switch {
 	case s.last != nil:
@@ -58,11 +57,11 @@ func (s *Supervisor) ReceivedVerdict() (v rundir.Verdict, next bool, err error) 
 	case s.cfg.RunDir == nil:
 		return *s.outcome, false, nil
 	}
-	v, err = CallFS("read what the others say of the run's end", func() (rundir.Verdict, error) {
+	v, err = CallFS("read the other agents' verdict", func() (rundir.Verdict, error) {
 		v, err := s.cfg.RunDir.Verdict(s.cfg.Attempt)
 		if errors.Is(err, os.ErrNotExist) && s.cfg.RunDir.Fence(s.cfg.Attempt) == nil {
 			v = s.cfg.WithStep(*s.outcome)
-			v.Saved = false // whether the others have is not known
+			v.Saved = false // whether the others have saved is not known
 			return v, errNobodySaid
 		}
 		return v, err
@@ -76,10 +75,10 @@ func (s *Supervisor) ReceivedVerdict() (v rundir.Verdict, next bool, err error) 
 	return v, false, err
 }
 
-// errNobodySaid: there is no verdict, and this agent's is to be it.
-var errNobodySaid = errors.New("there is no verdict")
+// errNobodySaid means that there is no verdict, so this agent's becomes it.
+var errNobodySaid = errors.New("no verdict was written")
 
-// Record is the last word on a round; what was written before is not to come after it.
+// Record writes the final verdict on a round. It waits for earlier writes, so that none of them comes after it.
 func (s *Supervisor) Record(v rundir.Verdict) error {
 	return DoFS("write the verdict", func() error {
 		s.writes.Wait()
@@ -87,31 +86,30 @@ func (s *Supervisor) Record(v rundir.Verdict) error {
 	})
 }
 
-// withStep is Config.WithStep, unless the file system does not answer.
+// withStep is Config.WithStep, or v if the file system does not answer.
 func (s *Supervisor) withStep(v rundir.Verdict) rundir.Verdict {
-	text, err := CallFS("look for the last step", func() (rundir.Verdict, error) { return s.cfg.WithStep(v), nil })
+	text, err := CallFS("read the last step", func() (rundir.Verdict, error) { return s.cfg.WithStep(v), nil })
 	if err != nil {
-		s.cfg.Log.Warn("the last step is not known", "error", err)
+		s.cfg.Log.Warn("could not read the last step", "error", err)
 		return v
 	}
 	return text
 }
 
-// WithStep adds the last step that the attempt told of.
+// WithStep adds the last step that the attempt reported.
 func (c Config) WithStep(v rundir.Verdict) rundir.Verdict {
 	if c.RunDir == nil {
 		return v
 	}
 	step, err := c.RunDir.StepOf(c.Attempt)
 	if err != nil {
-		c.Log.Warn("the last step is not known", "error", err)
+		c.Log.Warn("could not read the last step", "error", err)
 	}
 	v.Step = max(v.Step, step)
 	return v
 }
 
-// Record writes the verdict and the ledger's line. An attempt that a newer one
-// has superseded still has a verdict of its own to write.
+// Record writes the verdict, and its event to the ledger. An attempt that a newer one has superseded still writes its own verdict.
 func (c Config) Record(v rundir.Verdict) error {
 	if c.RunDir == nil {
 		return nil
@@ -119,14 +117,14 @@ func (c Config) Record(v rundir.Verdict) error {
 	return errors.Join(c.RunDir.WriteVerdict(v), c.RunDir.Append(v.Event()))
 }
 
-// finalizeOutcome is the outcome that the agents agreed on, or else what agent 0 knows when all agents have reported or are lost.
+// finalizeOutcome is the outcome that the agents agreed on, or else what agent 0 knows once all agents have reported or are lost.
 func (s *Supervisor) finalizeOutcome(ctx context.Context) (v rundir.Verdict, err error) {
 	text, err := json.Marshal(s.known())
 	if err != nil {
 		return v, err
 	}
 	if text, err = s.round.store.CompareSet(ctx, keyOutcome, nil, text); err != nil {
-		return v, fmt.Errorf("settle the run's outcome: %w", err)
+		return v, fmt.Errorf("finalize the run's outcome: %w", err)
 	}
 	if err := json.Unmarshal(text, &v); err != nil {
 		return v, fmt.Errorf("read the run's outcome: %w", err)
@@ -134,8 +132,8 @@ func (s *Supervisor) finalizeOutcome(ctx context.Context) (v rundir.Verdict, err
 	return v, nil
 }
 
-// known is the outcome as far as agent 0 knows. What it proposed may still be on its way to the store; and an agent that
-// has not reported was lost with its work, however the others' workers ended.
+// known is the outcome as far as agent 0 knows. What it proposed may still be on its way to the store. An agent that has not
+// reported was lost with its work, however the others' workers ended.
 func (s *Supervisor) known() rundir.Verdict {
 	r := s.round
 	switch {
@@ -152,8 +150,8 @@ func (s *Supervisor) known() rundir.Verdict {
 	return r.cfg.doneOutcome(r.layout.World)
 }
 
-// hint is for a rank whose code its container runtime may have given, and for a rank 0 that wanted to serve at MASTER_PORT itself, where
-// the agent serves PyTorch's store.
+// hint is advice for a rank whose exit code may come from its container runtime, and for a rank 0 that wanted to listen on
+// MASTER_PORT itself while the agent serves PyTorch's store there.
 func (r *round) hint(d blame.Death) string {
 	if why := r.cfg.whyCode(d.Exit); why != "" {
 		return fmt.Sprintf("exit code %d may not be the worker's own: %s", d.Exit, why)
@@ -165,15 +163,15 @@ func (r *round) hint(d blame.Death) string {
 		"ddpbatch serves PyTorch's store there", r.layout.MasterPort)
 }
 
-// markNodes names the hosts of agents that were lost in the round, or whose workers do not end, and drops those
-// agents that are still connected: none of them has a part in what follows.
+// markNodes adds to v the hosts of agents that were lost in the round, or whose workers do not end. It dismisses those of them that
+// are still connected, so that they have no part in what follows.
 func (s *Supervisor) markNodes(v rundir.Verdict) rundir.Verdict {
-	stood := s.round.rdzv.StoodStill(s.round.layout) // whoever is dismissed here is lost for another reason
+	stood := s.round.rdzv.StoodStill(s.round.layout) // asked first: agents that are dismissed below are lost for another reason
 	for _, p := range s.round.layout.Participants {
 		r, reported := s.reports[p.Index]
 		switch {
 		case !reported:
-			s.round.rdzv.Dismiss(p, "its workers were waited for in vain")
+			s.round.rdzv.Dismiss(p, "its workers did not end in time")
 		case r.Stuck > 0:
 			s.round.rdzv.Dismiss(p, fmt.Sprintf("%d processes of its workers do not end, even by KILL", r.Stuck))
 		default:
@@ -186,9 +184,10 @@ func (s *Supervisor) markNodes(v rundir.Verdict) rundir.Verdict {
 	return s.blameIsolatedAgent0(v, stood)
 }
 
-// blameIsolatedAgent0 turns the blame for lost agents to agent 0's own node where it belongs there. An agent 0 that is cut off, or was
-// stopped for a while, has lost all others at once, and they have lost it; healthy nodes that it blamed would be excluded from what
-// follows. That one node has failed is more likely than that most of them have. Of two nodes neither can know. stood: it stood still.
+// blameIsolatedAgent0 moves the blame for lost agents to agent 0's own node if it belongs there. An agent 0 that is cut off, or was
+// stopped for a while, has lost all others at once, and they have lost it; the healthy nodes that it blames would be excluded from
+// what follows. It is more likely that one node has failed than that most have. With two nodes, neither can know. stood reports
+// whether agent 0 stood still.
 func (s *Supervisor) blameIsolatedAgent0(v rundir.Verdict, stood bool) rundir.Verdict {
 	r, own := s.round, s.cfg.Host
 	var hosts []string
@@ -219,16 +218,16 @@ func (s *Supervisor) blameIsolatedAgent0(v rundir.Verdict, stood bool) rundir.Ve
 	return v
 }
 
-// othersVerdict is v with what the others have said of why the run ended; false: they said nothing that overrules it. How the workers
-// ended that agent 0 knows of, and that one of them forbids another attempt, stays.
+// othersVerdict returns v with the other agents' reason why the run ended, and false if they have written none that overrules it.
+// What agent 0 knows of its workers' ends stays, and so does an exit code that forbids another attempt.
 func (s *Supervisor) othersVerdict(v rundir.Verdict) (rundir.Verdict, bool) {
 	if v.Cause != causeCancelled || s.cfg.RunDir == nil {
 		return v, false
 	}
-	said, err := CallFS("read what the others say of the run's end",
+	said, err := CallFS("read the other agents' verdict",
 		func() (rundir.Verdict, error) { return s.cfg.RunDir.Verdict(s.cfg.Attempt) })
 	if err != nil || !s.cfg.overruled(v, said) {
-		return v, false // most likely all of them were told to end
+		return v, false // most likely all agents were told to end
 	}
 	mine := v
 	v.Cause, v.Host, v.Nodes, v.Signal, v.Message, v.Report = said.Cause, said.Host, said.Nodes, said.Signal, said.Message, said.Report
@@ -240,8 +239,8 @@ func (s *Supervisor) othersVerdict(v rundir.Verdict) (rundir.Verdict, bool) {
 	return v, true
 }
 
-// overruled tells whether what another agent said holds, and not v of agent 0, which c is for: the others had given it up, and it was
-// woken up to be told to end. Slurm tells it so because they have ended.
+// overruled reports whether another agent's verdict, said, holds rather than v of agent 0, which c is for: the others had given
+// agent 0 up, and it ran again only to be told to end. Slurm tells it to, because the others have ended.
 func (c Config) overruled(v, said rundir.Verdict) bool {
 	return v.Cause == causeCancelled && said.Cause == causeNode && said.Host == c.Host
 }

@@ -24,26 +24,26 @@ import (
 	"ddpbatch/mpi/launch/watch"
 )
 
-// hang is what agent 0 knows of workers that hang.
+// hang is what agent 0 knows about workers that hang.
 type hang struct {
-	ranks []silentRank  // the first to fall silent first
-	named int           // how many of them are to blame, as far as can be told, at the beginning of ranks
-	why   string        // they are; "": they fell silent before all others
-	blur  time.Duration // within which it is not known which of two fell silent first, of two agents' ranks
-	where string        // what the ranks' stacks say of whom they wait for; "": nothing
+	ranks []silentRank  // in the order in which they fell silent
+	named int           // how many at the beginning of ranks are to blame, as far as is known
+	why   string        // why they are to blame; "": they fell silent before all others
+	blur  time.Duration // within this time it is not known which of two agents' ranks fell silent first
+	where string        // for whom the ranks wait, according to their stacks; "": not known
 
 	inCalls bool // all ranks wait in calls of their group, so that no node is to blame
 }
 
-// silentRank is a quietRank on agent 0's clock.
+// silentRank is a quietRank with its time on agent 0's clock.
 type silentRank struct {
 	quietRank
-	agent    int // that has told of it
+	agent    int // the agent that reported it
 	since    time.Time
-	standing stack.Standing // by its stacks, once they have been asked for
+	standing stack.Standing // according to its stacks, once those are known
 }
 
-// evidence is how much a rank's place speaks for the others waiting for it, rather than the other way round.
+// evidence is how strongly a rank's condition suggests that the others wait for it, rather than the other way round.
 func (r silentRank) evidence() int {
 	switch {
 	case r.Condition.Stopped:
@@ -56,11 +56,12 @@ func (r silentRank) evidence() int {
 	return 0
 }
 
-// newHang finds who fell silent first. Of one agent's ranks, which it looks at together, that is exact; of two agents' it is known to
-// within the time between two looks, also where they are on one node.
-// Ranks that wait for one another do so within one step: of several that fell silent together, what each is in tells. A rank that somebody
-// has stopped waits for nobody, so it counts among them however late its last sign of life was: signs come at intervals, and those of the
-// ranks that wait for it may have been older.
+// newHang finds out which ranks fell silent first. For ranks of one agent, which observes them together, the order is exact. For
+// ranks of two agents it is known to within the time between two observations, even if they are on one node.
+//
+// Ranks that wait for one another do so within one step, so among several that fell silent together their conditions decide. A
+// stopped rank waits for no other. So it counts among the first however late its last sign of life was: signs come at intervals,
+// and those of the ranks that wait for it may have been older.
 func newHang(ranks []silentRank, blur time.Duration) *hang {
 	slices.SortStableFunc(ranks, func(a, b silentRank) int {
 		return cmp.Or(a.since.Compare(b.since), cmp.Compare(b.evidence(), a.evidence()), cmp.Compare(a.Rank, b.Rank))
@@ -94,7 +95,7 @@ func newHang(ranks []silentRank, blur time.Duration) *hang {
 	return h
 }
 
-// host is the one that the ranks to blame are on; "": there are several.
+// host is the host of the ranks to blame; "": there are several hosts.
 func (h *hang) host() string {
 	host := h.ranks[0].Host
 	for _, r := range h.ranks[:h.named] {
@@ -105,17 +106,17 @@ func (h *hang) host() string {
 	return host
 }
 
-// since is when the last of the ranks to blame gave its last sign.
+// since is when the last of the ranks to blame gave its last sign of life.
 func (h *hang) since() time.Time {
 	return slices.MaxFunc(h.ranks[:h.named], silentRank.compare).since
 }
 
 func (r silentRank) compare(other silentRank) int { return r.since.Compare(other.since) }
 
-// hasEvidence tells whether there is something that speaks for the named ones, and not only that nothing speaks for others.
+// hasEvidence reports whether something speaks against the named ranks, rather than nothing against any.
 func (h *hang) hasEvidence() bool { return h.named == 1 || h.why != "" || len(h.ranks) > h.named }
 
-// hangOutcome says that the workers hang, and whose fault that is, as far as can be told.
+// hangOutcome is the verdict that the workers hang, and whose fault that is, as far as is known.
 func (c Config) hangOutcome(h *hang, now time.Time) rundir.Verdict {
 	first := h.ranks[0]
 	who, stopped := fmt.Sprintf("rank %d on %s", first.Rank, first.Host), ""
@@ -146,7 +147,7 @@ func (c Config) hangOutcome(h *hang, now time.Time) rundir.Verdict {
 		message += "; " + h.where
 	}
 	v := c.Verdict(causeHang, exit.Failed, message)
-	if h.hasEvidence() && !h.inCalls { // a host that a verdict of a hang names is left out by the next attempt
+	if h.hasEvidence() && !h.inCalls { // the next attempt excludes the host that the verdict of a hang names
 		v.Host = h.host()
 	}
 	if v.Host != "" {
@@ -158,25 +159,25 @@ func (c Config) hangOutcome(h *hang, now time.Time) rundir.Verdict {
 	return v
 }
 
-// standing says what sets the named ranks apart from the others.
+// standing describes how the named ranks differ from the others.
 func (h *hang) standing() string {
 	all := len(h.ranks)
 	switch {
 	case all == 1:
 		return ""
-	case h.why != "" && h.ranks[0].Condition.Stopped: // which has been said
+	case h.why != "" && h.ranks[0].Condition.Stopped: // the message has said so
 		return fmt.Sprintf(", of %d ranks that went quiet", all)
 	case h.why != "":
 		return fmt.Sprintf(": %s, of %d ranks that went quiet", h.why, all)
 	case h.named == all:
-		return ": which of them went quiet first cannot be told"
+		return ": which of them went quiet first is not known"
 	case h.named > 1:
 		return fmt.Sprintf(": the first of %d ranks to go quiet, together", all)
 	}
 	return fmt.Sprintf(": the first of %d ranks to go quiet", all)
 }
 
-// span is a time for people.
+// span rounds a duration for people.
 func span(d time.Duration) time.Duration {
 	if d < 10*time.Second {
 		return d.Truncate(100 * time.Millisecond)
@@ -184,7 +185,7 @@ func span(d time.Duration) time.Duration {
 	return d.Truncate(time.Second)
 }
 
-// report tells a person of the ranks that hung, and where each was.
+// report describes for a person the ranks that hung, and where each was.
 func (h *hang) report(message string, reports map[int]endsReport) string {
 	const most = 16 // ranks
 	found := stacksOf(reports)
@@ -207,23 +208,23 @@ func (h *hang) report(message string, reports map[int]endsReport) string {
 }
 
 const (
-	stacksLimit = 8 * time.Second  // for the stacks of all of a node's workers
-	hangGrace   = 10 * time.Second // at most, between TERM and KILL of workers that hang
+	stacksLimit = 8 * time.Second  // for the stacks of all workers of a node
+	hangGrace   = 10 * time.Second // the most time between TERM and KILL of workers that hang
 
-	stacksLines = 40 // of those that have no file, in the report
+	stacksLines = 40 // lines in the report, for stacks without a file
 	stacksWidth = 160
 )
 
-// stacks tells what a worker's threads were doing when it was about to be ended, since it hung.
+// stacks is what the threads of a worker that hung were doing just before it was ended.
 type stacks struct {
 	Rank int    `json:"rank"`
-	Path string `json:"path,omitempty"` // the file; "": there is none
-	Text string `json:"text,omitempty"` // its beginning where there is no file, or what went wrong
+	Path string `json:"path,omitempty"` // the file; "": none
+	Text string `json:"text,omitempty"` // the beginning of the stacks if there is no file, or what went wrong
 
-	Standing stack.Standing `json:"standing,omitzero"` // what they come to
+	Standing stack.Standing `json:"standing,omitzero"` // what follows from the stacks
 }
 
-// stacksOf finds the stacks that agents have told of, by rank.
+// stacksOf returns the stacks that agents have reported, by rank.
 func stacksOf(reports map[int]endsReport) map[int]stacks {
 	found := map[int]stacks{}
 	for _, r := range reports {
@@ -234,8 +235,8 @@ func stacksOf(reports map[int]endsReport) map[int]stacks {
 	return found
 }
 
-// dumpStacks has the stacks of this node's workers written down, which ends those that are written in Go, and the others when that
-// is done.
+// dumpStacks has the stacks of this node's workers written down. That ends Go programs at once, and the others are ended when it is
+// done.
 func (s *Supervisor) dumpStacks() {
 	if s.stop.stage >= signalled || s.dumped != nil {
 		return
@@ -265,15 +266,15 @@ func (c Config) dumper() watch.Dumper {
 	return watch.Dumper{PySpy: path}
 }
 
-// dumpAll returns what is there when ctx ends. It leaves goroutines behind for as long as the kernel, or the file system,
-// does not answer.
+// dumpAll returns the stacks that are known when ctx ends. It leaves goroutines behind for as long as the kernel, or the file
+// system, does not answer.
 func dumpAll(ctx context.Context, dumper watch.Dumper, workers []*worker) []stacks {
 	done := make(chan stacks, len(workers))
 	all := newGathering(len(workers))
 	for _, w := range workers {
 		go func() { done <- dump(ctx, dumper, w, all) }()
 	}
-	// A dump says by itself that its time is over, unless its file cannot be written.
+	// A dump ends by itself when its time is over, unless its file cannot be written.
 	timer := time.NewTimer(stacksLimit + time.Second)
 	defer timer.Stop()
 	var list []stacks
@@ -288,7 +289,7 @@ func dumpAll(ctx context.Context, dumper watch.Dumper, workers []*worker) []stac
 	return list
 }
 
-// gathering is a moment for which several goroutines wait for each other.
+// gathering is a point at which several goroutines wait for each other.
 type gathering struct {
 	missing atomic.Int64
 	whole   chan struct{} // closed when all have come
@@ -300,7 +301,7 @@ func newGathering(n int) *gathering {
 	return g
 }
 
-// come is called once by each.
+// come is called once by each goroutine.
 func (g *gathering) come() {
 	if g.missing.Add(-1) == 0 {
 		close(g.whole)
@@ -310,7 +311,7 @@ func (g *gathering) come() {
 // gatherLimit is how long the workers of a node wait for each other before the first is asked.
 const gatherLimit = 3 * time.Second
 
-// dump writes down a worker's stacks. Ranks on other nodes are given the time, too, to stand still before one ends.
+// dump writes down a worker's stacks. It gives ranks on other nodes the time to be stopped, too, before one ends.
 func dump(ctx context.Context, dumper watch.Dumper, w *worker, all *gathering) stacks {
 	var said bytes.Buffer
 	come := sync.OnceFunc(all.come)
@@ -318,7 +319,7 @@ func dump(ctx context.Context, dumper watch.Dumper, w *worker, all *gathering) s
 	dumper.Written = w.keepOutput()
 	dumper.Together = func(ctx context.Context) {
 		come()
-		limited, cancel := context.WithTimeout(ctx, gatherLimit) // so that time is left to ask those that have come
+		limited, cancel := context.WithTimeout(ctx, gatherLimit) // leaves time to ask those that have come
 		defer cancel()
 		select {
 		case <-all.whole:
@@ -341,7 +342,7 @@ func dump(ctx context.Context, dumper watch.Dumper, w *worker, all *gathering) s
 	return one
 }
 
-// beginning is so much of a text as a report has room for.
+// beginning cuts a text to what fits into a report.
 func beginning(said string) string {
 	var b strings.Builder
 	for i, line := range strings.Split(strings.TrimRight(said, "\n"), "\n") {
@@ -358,7 +359,7 @@ func beginning(said string) string {
 	return b.String()
 }
 
-// report is what a report says of them, below the line of the rank.
+// report returns the lines about the stacks in a report, below the line of the rank.
 func (s stacks) report() string {
 	if s.Path != "" {
 		return "    stacks: " + s.Path + "\n"
@@ -370,7 +371,7 @@ func (s stacks) report() string {
 	return b.String()
 }
 
-// stacksPath is where a worker's stacks go, beside its logs; "": nowhere.
+// stacksPath is the file for a worker's stacks, beside its logs; "": none.
 func (r *round) stacksPath(n rendezvous.RankNumbers, files workerFiles) string {
 	switch {
 	case r.cfg.HangAfter <= 0:

@@ -88,7 +88,7 @@ func TestHangNamesWhoFellSilentFirst(t *testing.T) {
 		"stopped later than another": {[]silentRank{at(0, "n1", 1800, stopped), at(1, "n1", 1815, waits)}, 0, "n1",
 			"rank 0 on n1 was stopped (SIGSTOP) and gave no sign of life for 30m0s"},
 		"all sleep": {[]silentRank{at(0, "n1", 1800, asleep), at(1, "n1", 1800, asleep)}, -1, "",
-			"which of them went quiet first cannot be told"},
+			"which of them went quiet first is not known"},
 		"one of three sleeps": {[]silentRank{at(0, "n1", 1830, waits), at(1, "n1", 1830, waits),
 			at(2, "n1", 1830, asleep), at(3, "n1", 1800, waits)}, 2, "n1", ": asleep, of 4 ranks that went quiet"},
 		"of two agents on one node": {[]silentRank{at(0, "n1", 1814, waits), earlier(12, 7, at(1, "n1", 1813, stopped))}, 1,

@@ -7,14 +7,15 @@ import (
 	"ddpbatch/mpi/launch/watch"
 )
 
-// Workers hang when none of any node has given a sign of life for HangAfter: one that does may be what the others wait for.
-// So each agent tells agent 0 when its own have been quiet for so long, and when they are not any longer, and agent 0 decides. Times are
-// told as how long ago, since clocks differ. How far the workers are (stepWatch) is said in the same report.
+// Workers hang when no worker of any node has given a sign of life for HangAfter: a worker that gives one may be what the others
+// wait for. So each agent reports to agent 0 when its own workers have been quiet for that long, and when they are not quiet any
+// more. Agent 0 decides. Times are reported as durations until the report, since clocks differ. The same report has the workers'
+// steps (stepWatch).
 
-// quiet is what an agent says of its workers.
+// quiet is an agent's report on its workers' signs of life.
 type quiet struct {
-	Quiet bool        `json:"quiet"`           // they have given no sign of life for HangAfter, or have ended
-	Ranks []quietRank `json:"ranks,omitempty"` // those that have not ended
+	Quiet bool        `json:"quiet"`           // all have given no sign of life for HangAfter, or have ended
+	Ranks []quietRank `json:"ranks,omitempty"` // workers that have not ended
 }
 
 // quietRank is a worker that gives no signs of life.
@@ -26,7 +27,7 @@ type quietRank struct {
 	Condition watch.Condition `json:"place"` // where it is
 }
 
-// quietReport is what agent 0 knows of an agent.
+// quietReport is an agent's last report, at agent 0.
 type quietReport struct {
 	quiet
 	agent int
@@ -38,23 +39,23 @@ type hangWatch struct {
 	watch   *watch.Watch
 	beats   *heartbeats
 	signs   signs
-	quiet   bool                // as was told
-	reports map[int]quietReport // at agent 0: what each agent said last
+	quiet   bool                // as last reported
+	reports map[int]quietReport // at agent 0: each agent's last report
 }
 
-// signs is where signs of life of workers are looked for: processSigns, but in tests of who hangs.
+// signs is the source of the workers' signs of life: processSigns, or a test's.
 type signs interface {
-	samples(workers []*worker, beats []heartbeat) ([]watch.Sample, error) // what is seen of them at this moment, and of their files
-	where(w *worker) watch.Condition                                      // where one is held up
+	samples(workers []*worker, beats []heartbeat) ([]watch.Sample, error) // an observation of them now, and of their files
+	where(w *worker) watch.Condition                                      // where a worker waits
 }
 
-// observeEvery is how often an agent looks: so rarely that it costs nothing, but several times in a limit that is short.
+// observeEvery is the time between observations: long enough to cost hardly anything, but several fit even into a short limit.
 func (c Config) observeEvery() time.Duration {
 	const times, seldom, often = 20, 15 * time.Second, time.Second
 	return min(max(c.HangAfter/times, often), seldom, c.HangAfter/8)
 }
 
-// watchForHangs begins to watch the workers, all of which have been started. The result ends it.
+// watchForHangs begins to watch the workers, all of which have been started. end ends that.
 func (s *Supervisor) watchForHangs() (end func()) {
 	if s.cfg.HangAfter <= 0 || s.mine != nil || len(s.workers) == 0 {
 		return func() {}
@@ -69,7 +70,7 @@ func (s *Supervisor) watchForHangs() (end func()) {
 	return tick.Stop
 }
 
-// observe looks at the workers once, and tells what has changed. Once they are being stopped there is nothing to look for.
+// observe observes the workers once, and reports what has changed. It ends the watch once they are being stopped.
 func (s *Supervisor) observe() {
 	if s.mine != nil || s.outcome != nil || s.stop.stage > running {
 		s.observeDue = nil
@@ -86,11 +87,11 @@ func (s *Supervisor) observe() {
 	s.endStepWindow(time.Now())
 }
 
-// observeSigns looks for signs of life, and returns what is to be said of them; nil: it was said before.
+// observeSigns looks for signs of life, and returns what to report, or nil if nothing has changed.
 func (s *Supervisor) observeSigns(beats []heartbeat) *quiet {
 	samples, err := s.hangWatch.signs.samples(s.workers, beats)
 	if err != nil {
-		s.cfg.Log.Warn("whether the workers give signs of life is not known", "error", err)
+		s.cfg.Log.Warn("could not look for signs of life of the workers", "error", err)
 		return nil
 	}
 	said := quiet{Quiet: s.hangWatch.watch.Observe(time.Now(), samples)}
@@ -103,8 +104,8 @@ func (s *Supervisor) observeSigns(beats []heartbeat) *quiet {
 	return &said
 }
 
-// reportWorkers passes on what is new of the workers, if anything is; false: agent 0 has not taken what was said before. Then it does not
-// answer, as will be noticed, or is busy, and it is said at the next look.
+// reportWorkers passes on news of the workers, if there is any. It returns false if agent 0 has not taken the previous report: it
+// is busy, or does not answer, which will be noticed. The news is then reported after the next observation.
 func (s *Supervisor) reportWorkers(said workersReport) bool {
 	if said.Quiet == nil && len(said.Beats) == 0 {
 		return true
@@ -121,7 +122,7 @@ func (s *Supervisor) reportWorkers(said workersReport) bool {
 	}
 }
 
-// receiveWorkers is agent 0's.
+// receiveWorkers receives a report at agent 0.
 func (s *Supervisor) receiveWorkers(r receivedReport) {
 	s.steps.receive(r.Host, r.Beats)
 	if r.Quiet != nil {
@@ -129,10 +130,10 @@ func (s *Supervisor) receiveWorkers(r receivedReport) {
 	}
 }
 
-// processSigns looks at processes and their output. Of a worker whose heartbeat file has changed since the look before nothing else counts,
-// so its processes are not looked for: all of a machine's have to be read for that.
+// processSigns observes processes and their output. If a worker's heartbeat file has changed since the previous observation, only
+// that counts, so its processes are not looked for: that requires reading all processes of the machine.
 type processSigns struct {
-	beats []heartbeat // at the look before; nil: there was none
+	beats []heartbeat // of the previous observation; nil: none yet
 }
 
 func (p *processSigns) samples(workers []*worker, beats []heartbeat) ([]watch.Sample, error) {
@@ -158,7 +159,7 @@ func (p *processSigns) samples(workers []*worker, beats []heartbeat) ([]watch.Sa
 
 func (*processSigns) where(w *worker) watch.Condition { return watch.Where(w.process.Pid()) }
 
-// quietRanks are this agent's workers that give no sign, with where they are now.
+// quietRanks lists this agent's workers that give no sign of life, with where they are now.
 func (s *Supervisor) quietRanks() (list []quietRank) {
 	for _, q := range s.hangWatch.watch.Quiet() {
 		if len(list) == maxRanks {
@@ -172,7 +173,7 @@ func (s *Supervisor) quietRanks() (list []quietRank) {
 	return list
 }
 
-// receiveQuiet is agent 0's: once all agents are quiet, and a worker is left anywhere, the run hangs.
+// receiveQuiet receives a report at agent 0. Once the workers of all agents are quiet, and any worker is left, the run hangs.
 func (s *Supervisor) receiveQuiet(h quietReport) {
 	if s.hangWatch == nil || s.mine != nil || s.outcome != nil {
 		return

@@ -16,13 +16,13 @@ import (
 	"ddpbatch/mpi/launch/watch"
 )
 
-// heartbeatWait is how long an agent waits for the file system to tell of the heartbeat files, before it goes on.
+// heartbeatWait is how long an agent waits for the file system's answer about the heartbeat files before it goes on.
 const heartbeatWait = 50 * time.Millisecond
 
 // unused is the time of a file that no worker has changed yet.
 var unused = time.Unix(0, 0)
 
-// heartbeatOf is the file that a worker changes to show that it gets on; "": none.
+// heartbeatOf is the file that a worker changes to show that it makes progress; "": none.
 func (r *round) heartbeatOf(n rendezvous.RankNumbers) string {
 	if r.cfg.HangAfter <= 0 {
 		return ""
@@ -30,24 +30,24 @@ func (r *round) heartbeatOf(n rendezvous.RankNumbers) string {
 	return r.privateFile(n, "heartbeat")
 }
 
-// heartbeat is what was seen of a worker's file.
+// heartbeat is an observation of a worker's file.
 type heartbeat struct {
-	at    time.Time // when it was changed; zero: there is no file, or nobody has changed it
+	at    time.Time // when it was changed; zero: no file, or not changed yet
 	beat  watch.Beat
 	known bool // the file begins with a step
 }
 
-// heartbeats looks when the workers' heartbeat files were changed, and what is in them, and keeps their folder there. Where they lie on a
-// file server, that may not answer for long: then what was seen before counts.
+// heartbeats observes when the workers' heartbeat files were changed, and their contents, and restores their folder if it was
+// removed. If the folder is on a file server, that may not answer for long: then the previous observation counts.
 type heartbeats struct {
 	folder  *privateFolder // nil: there are no files
 	log     *slog.Logger
-	removed sync.Once // was told
-	taken   sync.Once // was told
+	removed sync.Once // was logged
+	taken   sync.Once // was logged
 	paths   []string
-	steps   bool // somebody wants to know what is in them
+	steps   bool // whether the contents matter
 	seen    []heartbeat
-	answers chan []heartbeat // nil: nothing is being asked
+	answers chan []heartbeat // nil: no observation is running
 }
 
 func newHeartbeats(r *round, workers []*worker) *heartbeats {
@@ -58,13 +58,13 @@ func newHeartbeats(r *round, workers []*worker) *heartbeats {
 	return h
 }
 
-// look looks at all files, in the order of the workers. It leaves a goroutine behind for as long as the file system does not answer, one at
-// most.
+// look observes all files, in the order of the workers. It leaves at most one goroutine behind, for as long as the file system does
+// not answer.
 func (h *heartbeats) look() []heartbeat {
 	if h.answers == nil {
 		answers := make(chan []heartbeat, 1)
 		h.answers = answers
-		before := h.seen // nobody changes what it holds
+		before := h.seen // its elements are never changed
 		go func() {
 			if h.keepFolder() {
 				answers <- h.read(before)
@@ -79,7 +79,7 @@ func (h *heartbeats) look() []heartbeat {
 	return h.seen
 }
 
-// keepFolder makes the folder anew where somebody has removed it; false: workers find another user's in its place.
+// keepFolder restores the folder if it was removed. It returns false if workers find another user's folder in its place.
 func (h *heartbeats) keepFolder() bool {
 	if h.folder == nil {
 		return true
@@ -87,15 +87,15 @@ func (h *heartbeats) keepFolder() bool {
 	switch gone, err := h.folder.restore(); {
 	case errors.Is(err, errTaken):
 		h.taken.Do(func() {
-			h.log.Warn("the folder of the workers' heartbeat files was removed, and somebody else has made one of its "+
-				"name; as long as that is "+
-				"there a worker that has beaten before is not taken for hung, and of the others output and CPU time count", "path",
+			h.log.Warn("the folder of the workers' heartbeat files was removed, and another user or program has made one with its "+
+				"name; as long as that exists, "+
+				"a worker that has beaten before does not count as hung, and output and CPU time of the others count", "path",
 				h.folder.path)
 		})
 		return false
 	case gone:
 		h.removed.Do(func() {
-			h.log.Warn("the folder of the workers' heartbeat files was removed, and is made anew; until they use it, "+
+			h.log.Warn("the folder of the workers' heartbeat files was removed, and is made anew; until workers use it, "+
 				"output and CPU time count "+
 				"(systemd-logind empties a user's /dev/shm at the last logout: RemoveIPC in logind.conf)", "path",
 				h.folder.path, "error", err)
@@ -104,8 +104,8 @@ func (h *heartbeats) keepFolder() bool {
 	return true
 }
 
-// unknown returns what to go by while the files cannot be looked at: a worker that has changed its file before counts as alive now, and
-// nothing is known of the others.
+// unknown returns what counts while the files cannot be observed: a worker that has changed its file before counts as alive now,
+// and nothing is known about the others.
 func unknown(before []heartbeat) []heartbeat {
 	now := make([]heartbeat, len(before))
 	for i := range now {
@@ -116,12 +116,12 @@ func unknown(before []heartbeat) []heartbeat {
 	return now
 }
 
-// read looks at each file; what cannot be told now is as before.
+// read observes each file. A file that cannot be observed now is as before.
 func (h *heartbeats) read(before []heartbeat) []heartbeat {
 	now := slices.Clone(before)
 	for i, path := range h.paths {
 		switch info, err := os.Lstat(path); {
-		case err == nil && now[i].known && info.ModTime().Equal(now[i].at): // it has been read
+		case err == nil && now[i].known && info.ModTime().Equal(now[i].at): // it has been read before
 		case err == nil && !info.ModTime().Equal(unused):
 			if now[i] = (heartbeat{at: info.ModTime()}); h.steps && info.Mode().IsRegular() {
 				now[i].open(path)
@@ -133,7 +133,7 @@ func (h *heartbeats) read(before []heartbeat) []heartbeat {
 	return now
 }
 
-// open reads what is in a file, and when it was changed, if it has a step. It follows no link and waits for nobody.
+// open reads a file's contents and its time, if it has a step. It does not follow links, and does not wait for pipes.
 func (b *heartbeat) open(path string) {
 	f, info, err := vfs.OpenRegularNoLink(path) // the file may be another one by now
 	if err != nil {

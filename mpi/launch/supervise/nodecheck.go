@@ -25,16 +25,16 @@ import (
 )
 
 const (
-	// DefaultCheckLimit is for all of a node's Checks together. Others wait for this node meanwhile.
+	// DefaultCheckLimit bounds all Checks of a node together. The other nodes wait for it meanwhile.
 	DefaultCheckLimit = time.Minute
 
-	machineLimit = 5 * time.Second // for what package health looks at: a file system may not answer
-	drainLimit   = 2 * time.Second // for output that a process holds open which has left the check's group
+	machineLimit = 5 * time.Second // for the checks of package health: a file system may not answer
+	drainLimit   = 2 * time.Second // for output that a process which has left the check's group holds open
 )
 
-// CheckNode says why no worker is to be started on this node: an error of its own checks, or of c.Checks. That is a [rendezvous.Rejection],
-// which blames the node unless a command is not there at all; nil: there is no reason, or ctx has ended. Of the tasks of a node the first
-// looks.
+// CheckNode returns why workers must not be started on this node: the result of the agent's own checks, or of c.Checks. That is a
+// [rendezvous.Rejection], which blames the node unless a command does not exist at all. It returns nil if there is no reason, or if
+// ctx has ended. In task mode, only the first task of a node runs the checks.
 func (c Config) CheckNode(ctx context.Context) error {
 	if len(c.Local) > 0 && c.Local[0].LocalRank != 0 {
 		return nil
@@ -48,7 +48,7 @@ func (c Config) CheckNode(ctx context.Context) error {
 	return c.runChecks(ctx)
 }
 
-// unfit is the reason of a node that failed a check.
+// unfit returns the rejection of a node that failed a check.
 func (c Config) unfit(format string, args ...any) error {
 	return &rendezvous.Rejection{
 		Cause: string(recovery.Node), Exit: exit.Failed,
@@ -56,7 +56,7 @@ func (c Config) unfit(format string, args ...any) error {
 	}
 }
 
-// checkMachine looks at what certainly keeps workers from running, and warns of what may.
+// checkMachine finds problems that certainly keep workers from running, and warns of those that may.
 func (c Config) checkMachine() error {
 	if !c.Machine {
 		return nil
@@ -75,7 +75,7 @@ func (c Config) checkMachine() error {
 		c.Log.Warn(fmt.Sprintf("/dev/shm or a folder for temporary files has not answered for %v", machineLimit), "host", c.Host)
 	}
 	for _, p := range problems {
-		if p.Fatal { // they come first
+		if p.Fatal { // fatal problems come first
 			return c.unfit("%s", p.Text)
 		}
 		c.Log.Warn(p.Text, "host", c.Host)
@@ -83,7 +83,7 @@ func (c Config) checkMachine() error {
 	return nil
 }
 
-// runChecks runs one command after the other, until one fails. What they print goes to the attempt's logs.
+// runChecks runs one command after the other, until one fails. Their output goes to the attempt's logs.
 func (c Config) runChecks(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, cmp.Or(c.CheckLimit, DefaultCheckLimit))
 	defer cancel()
@@ -94,7 +94,7 @@ func (c Config) runChecks(ctx context.Context) error {
 			continue
 		}
 		c.writeCheckLog(out)
-		if ctx.Err() != nil { // the run is to end, which whoever waits for others says
+		if ctx.Err() != nil { // the run is to end, which the rendezvous reports
 			return nil
 		}
 		return err
@@ -103,8 +103,8 @@ func (c Config) runChecks(ctx context.Context) error {
 	return nil
 }
 
-// runCheck runs one command in a process group of its own, which is killed when ctx ends. The command gets what workers inherit, but no
-// secret.
+// runCheck runs one command in its own process group, which is killed when ctx ends. The command gets what workers inherit, but not
+// the secret.
 func (c Config) runCheck(ctx context.Context, command []string, out *checkOutput) error {
 	name := text.Clean(text.Shortened(strings.Join(command, " "), 80))
 	path, err := c.lookPath(command[0])
@@ -123,8 +123,8 @@ func (c Config) runCheck(ctx context.Context, command []string, out *checkOutput
 		if err := process.Signal(unix.SIGKILL); err != nil {
 			c.Log.Warn("a check cannot be ended", "error", err)
 		}
-		_, _ = pause.Await(process.Done(), drainLimit) // one that a dead file system holds no signal ends
-		return c.unfit("%s (launch.check) was killed, as it had not ended %v after the first check began%s", name,
+		_, _ = pause.Await(process.Done(), drainLimit) // no signal ends a process that waits for a dead file system
+		return c.unfit("%s (launch.check) was killed, because it had not ended %v after the first check began%s", name,
 			cmp.Or(c.CheckLimit, DefaultCheckLimit), out.lastLine())
 	}
 	switch code, sig := process.End(); {
@@ -136,8 +136,8 @@ func (c Config) runCheck(ctx context.Context, command []string, out *checkOutput
 	return nil
 }
 
-// notStarted is the reason where a check is not there or cannot be executed: most often the job file has a slip, and no other node would
-// do.
+// notStarted returns the rejection for a check that does not exist or cannot be executed. Usually the job file has a mistake, and
+// another node would not help.
 func notStarted(name string, err error) error {
 	code := exit.Failed
 	if start, ok := errors.AsType[*startError](err); ok {
@@ -151,7 +151,7 @@ func withoutSecret(environ []string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(entry string) bool { return strings.HasPrefix(entry, "DDPBATCH_SECRET=") })
 }
 
-// writeCheckLog keeps what the checks have printed. Where that cannot be done they count all the same.
+// writeCheckLog writes what the checks have printed. If that fails, their results count nevertheless.
 func (c Config) writeCheckLog(out *checkOutput) {
 	out.mu.Lock()
 	kept := slices.Clone(out.kept)
@@ -159,7 +159,7 @@ func (c Config) writeCheckLog(out *checkOutput) {
 	if c.RunDir == nil || len(kept) == 0 {
 		return
 	}
-	err := DoFS("write what launch.check has printed", func() error {
+	err := DoFS("write the output of launch.check", func() error {
 		f, err := os.OpenFile(c.RunDir.CheckLogPath(c.Attempt, c.Host), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
 			return err
@@ -168,21 +168,21 @@ func (c Config) writeCheckLog(out *checkOutput) {
 		return errors.Join(err, f.Close())
 	})
 	if err != nil {
-		c.Log.Warn("what launch.check has printed is lost", "host", c.Host, "error", err)
+		c.Log.Warn("could not write the output of launch.check", "host", c.Host, "error", err)
 	}
 }
 
 const (
-	maxCheckOutput = 256 << 10 // bytes that are kept of all checks
+	maxCheckOutput = 256 << 10 // bytes that are kept of all checks together
 	maxLastLine    = 4 << 10
 )
 
-// checkOutput keeps the first bytes of what is written to it, and the last line that is not empty. A check that no signal ends may write
-// on.
+// checkOutput keeps the first bytes that are written to it, and the last line that is not empty. A check that no signal ends may go
+// on writing.
 type checkOutput struct {
 	mu   sync.Mutex
 	kept []byte
-	last []byte // the end of the present command's output
+	last []byte // the end of the current command's output
 }
 
 func (o *checkOutput) Write(p []byte) (int, error) {
@@ -201,7 +201,7 @@ func (o *checkOutput) begin() {
 	o.last = nil
 }
 
-// lastLine is ": " and the last line that says something; "" where there is none.
+// lastLine is ": " and the last line that is not empty, or "" if there is none.
 func (o *checkOutput) lastLine() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

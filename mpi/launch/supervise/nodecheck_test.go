@@ -47,7 +47,7 @@ func TestCheckNode(t *testing.T) {
 		"killed": {checks: [][]string{shell("kill -SEGV $$")}, cause: "node", exit: 1,
 			says: "n%2 failed a check: sh -c kill -SEGV $$ (launch.check) was killed by SIGSEGV"},
 		"not there": {checks: [][]string{{"no-such-check"}}, cause: "start", exit: 127,
-			says: `launch.check: no-such-check cannot be started: command "no-such-check" is in no folder of the workers' PATH`},
+			says: `launch.check: no-such-check cannot be started: command "no-such-check" is not in the workers' PATH`},
 		"no program": {checks: [][]string{{"/etc/passwd"}}, cause: "start", exit: 126,
 			says: `launch.check: /etc/passwd cannot be started: command "/etc/passwd" is not executable (chmod +x /etc/passwd): permission denied`},
 		"of a terminal": {checks: [][]string{shell(`printf 'red: \033[31m\n'; exit 1`)}, cause: "node", exit: 1,
@@ -89,7 +89,7 @@ func TestCheckNodeHangs(t *testing.T) {
 	c.CheckLimit = 300 * time.Millisecond
 	begun := time.Now()
 	err := c.CheckNode(t.Context())
-	if err == nil || !strings.HasSuffix(err.Error(), "(launch.check) was killed, as it had not ended 300ms after the first check began: "+
+	if err == nil || !strings.HasSuffix(err.Error(), "(launch.check) was killed, because it had not ended 300ms after the first check began: "+
 		"begun") {
 		t.Error(err)
 	}

@@ -27,16 +27,15 @@ const (
 	causeTimeout   = string(recovery.Timeout)   // the caller's deadline passed
 )
 
-// Exit codes as those of sh(1).
+// These exit codes are those of sh(1).
 const (
 	exitNotExecutable = 126
 	exitNotFound      = 127
 	exitSignal        = 128 // plus the signal's number
 )
 
-// The outcome of a run is the first thing that anybody sets it to: a failure, a
-// stop, or, when every worker is done, agent 0's "done". It is a verdict that
-// is not on disk yet.
+// The outcome of a run is the first verdict that any agent sets it to: a failure, a stop or, when every worker is done, agent 0's
+// "done". It is not on disk yet.
 
 func (c Config) Verdict(cause string, code int, message string) rundir.Verdict {
 	return rundir.Verdict{
@@ -52,13 +51,13 @@ func (c Config) doneOutcome(world int) rundir.Verdict {
 	return c.Verdict(causeDone, 0, fmt.Sprintf("all %d ranks are done", world))
 }
 
-// exitOutcome says how a worker ended badly; false where it did not.
+// exitOutcome returns the verdict of a worker that failed, and false if it did not.
 func (c Config) exitOutcome(w *worker) (rundir.Verdict, bool) {
 	return c.endOutcome(w.numbers.Rank, w.exit, w.signal, w.lastLog())
 }
 
-// endOutcome makes the verdict of a rank on c.Host that ended badly; it returns false if the rank did not. log is the file with the
-// rank's last words; "": none.
+// endOutcome makes the verdict of a rank on c.Host that failed. It returns false if the rank did not. log is the file with the
+// rank's last lines; "": none.
 func (c Config) endOutcome(rank, code int, signal syscall.Signal, log string) (rundir.Verdict, bool) {
 	var v rundir.Verdict
 	who := fmt.Sprintf("rank %d on %s", rank, c.Host)
@@ -81,7 +80,7 @@ func (c Config) endOutcome(rank, code int, signal syscall.Signal, log string) (r
 	return v, true
 }
 
-// startOutcome says why a rank could not be started.
+// startOutcome is the verdict of a rank that could not be started.
 func (c Config) startOutcome(rank int, err error) rundir.Verdict {
 	code := exit.Failed
 	if start, ok := errors.AsType[*startError](err); ok {
@@ -92,8 +91,7 @@ func (c Config) startOutcome(rank int, err error) rundir.Verdict {
 	return v
 }
 
-// interruptedOutcome says that this agent was told to stop, by a signal or because the
-// caller's deadline passed.
+// interruptedOutcome is the verdict of an agent that was told to stop, by a signal or because the caller's deadline passed.
 func (c Config) interruptedOutcome(ctx context.Context) rundir.Verdict {
 	var v rundir.Verdict
 	if cause := context.Cause(ctx); errors.Is(cause, context.DeadlineExceeded) {
@@ -108,17 +106,16 @@ func (c Config) interruptedOutcome(ctx context.Context) rundir.Verdict {
 	return v
 }
 
-// lostOutcome says that another agent is lost.
+// lostOutcome is the verdict after the loss of another agent.
 func (c Config) lostOutcome(lost *rendezvous.LostError) rundir.Verdict {
 	v := c.Verdict(causeNode, exit.Failed, lost.Error())
 	v.Host, v.Nodes = lost.Host, []string{lost.Host}
 	return v
 }
 
-// mayBeSignalled tells whether a worker ended as one does that got a signal to stop.
-// Slurm may send the signal to every process of the step (reference: proctrack
-// plugins, cgroup.conf's SignalChildrenProcesses), and a terminal to its whole
-// foreground: the worker's end may then be seen before the agent's own signal.
+// mayBeSignalled reports whether a worker ended as one does after a signal to stop. Slurm may send the signal to every process of
+// the step (reference: proctrack plugins, cgroup.conf's SignalChildrenProcesses), and a terminal sends it to its whole foreground.
+// So the agent may notice the worker's end before its own signal.
 func mayBeSignalled(v rundir.Verdict) bool {
 	switch syscall.Signal(v.Exit - exitSignal) {
 	case syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT:
@@ -127,8 +124,7 @@ func mayBeSignalled(v rundir.Verdict) bool {
 	return v.Cause == causeStopped
 }
 
-// stopSignal is the signal that an ended context stands for: TERM where the
-// cause does not say.
+// stopSignal is the signal that ended a context, or TERM if its cause is not a signal.
 func stopSignal(ctx context.Context) syscall.Signal {
 	if signal, ok := errors.AsType[rendezvous.SignalError](context.Cause(ctx)); ok {
 		return signal.Sig

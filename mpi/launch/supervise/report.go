@@ -22,19 +22,19 @@ import (
 )
 
 const (
-	maxRanks  = 256 // that a verdict tells of
-	tailLines = 600 // of each stream of a worker that ended badly; blame.Words bounds them further
+	maxRanks  = 256 // the most ranks that a verdict lists
+	tailLines = 600 // of each stream of a worker that failed; blame.Words bounds them further
 )
 
-// endsReport is an agent's account of its workers when they are gone.
+// endsReport is an agent's report on how its workers have ended.
 type endsReport struct {
 	Host   string        `json:"host"`
-	Deaths []blame.Death `json:"deaths,omitempty"` // of those that have ended, well or not; Ended is before the report, and negative
-	Stuck  int           `json:"stuck,omitempty"`  // processes that even KILL did not end
+	Deaths []blame.Death `json:"deaths,omitempty"` // of workers that have ended, well or not; Ended is relative to the report, so negative
+	Stuck  int           `json:"stuck,omitempty"`  // processes that not even KILL ended
 	Stacks []stacks      `json:"stacks,omitempty"` // of workers that hung
 }
 
-// report accounts for this agent's workers, and those of their processes that are left.
+// report makes the report on this agent's workers. left is how many of their processes are left.
 func (s *Supervisor) report(left int) endsReport {
 	r := endsReport{Host: s.cfg.Host, Stuck: left, Stacks: s.stacks}
 	memory := s.memory()
@@ -42,7 +42,7 @@ func (s *Supervisor) report(left int) endsReport {
 		switch {
 		case w.ended.IsZero():
 			r.Stuck++
-		case w.exit == 0 && w.signal == 0: // its words are of no use
+		case w.exit == 0 && w.signal == 0: // its last lines do not matter
 			r.Deaths = append(r.Deaths, blame.Death{
 				Rank: w.numbers.Rank, LocalRank: w.numbers.LocalRank, Host: s.cfg.Host, Ended: -time.Since(w.ended), Stopping: w.followed,
 			})
@@ -53,10 +53,10 @@ func (s *Supervisor) report(left int) endsReport {
 	return r
 }
 
-// AllEnded tells whether no process of agent 0's own workers is left, even after KILL.
+// AllEnded reports whether all processes of agent 0's own workers have ended.
 func (s *Supervisor) AllEnded() bool { return s.reports[0].Stuck == 0 }
 
-// death is what is known on its own node of the end of a worker that did not end well.
+// death describes the end of a worker that failed, as far as its own node knows it.
 func (s *Supervisor) death(w *worker, memory proc.OutOfMemory) blame.Death {
 	d := blame.Death{
 		Rank: w.numbers.Rank, LocalRank: w.numbers.LocalRank, Host: s.cfg.Host,
@@ -72,10 +72,10 @@ func (s *Supervisor) death(w *worker, memory proc.OutOfMemory) blame.Death {
 	if w.files.errorFile != "" {
 		var err error
 		if d.ErrorFile, err = blame.ReadErrorFile(w.files.errorFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			s.cfg.Log.Warn("a worker's error file cannot be read", "rank", w.numbers.Rank, "error", err)
+			s.cfg.Log.Warn("could not read a worker's error file", "rank", w.numbers.Rank, "error", err)
 		}
 	}
-	if d.ErrorFile != nil { // whose words are not to be in a report with values that may be secret
+	if d.ErrorFile != nil { // reports must not contain values that may be secret
 		secrets := redact.ValuesOf(s.cfg.Env)
 		d.ErrorFile.Message, d.ErrorFile.Stack = secrets.In(d.ErrorFile.Message), secrets.In(d.ErrorFile.Stack)
 	}
@@ -85,8 +85,8 @@ func (s *Supervisor) death(w *worker, memory proc.OutOfMemory) blame.Death {
 	return d
 }
 
-// python is the Python that the workers' command names or, where that is a program of another kind, as a shell is, the python3 of its PATH.
-// "": none is found, or it is one in a container's image.
+// python is the Python that the workers' command names. If the command is another kind of program, such as a shell, it is the
+// python3 of its PATH. It is "" if none is found, or if the workers run in a container.
 func (c Config) python() string {
 	if c.Container != nil {
 		return ""
@@ -103,15 +103,15 @@ func (c Config) python() string {
 	return ""
 }
 
-// tail returns the worker's last lines so far, for reports, without the values of its variables that may be secret. It blanks the values
-// before a line is cut, because half a value would not be found.
+// tail returns the worker's last lines so far, for reports, without values of its variables that may be secret. It blanks the
+// values before lines are cut, because a partial value would not be found.
 func (w *worker) tail() []string {
 	secrets := redact.ValuesOf(w.cmd.Env)
 	return blame.Words(secrets.InLines(w.errs.Tail(tailLines)), secrets.InLines(w.out.Tail(tailLines)))
 }
 
-// lastLog returns the file that holds the worker's last words: that of standard error or, if standard error is empty, that of standard
-// output. It returns "" if both are empty, or if no file holds them.
+// lastLog returns the file that holds the worker's last lines: that of standard error or, if standard error is empty, that of
+// standard output. It returns "" if both are empty, or if no file holds them.
 func (w *worker) lastLog() string {
 	for _, of := range []struct {
 		stream *output.Stream
@@ -124,13 +124,13 @@ func (w *worker) lastLog() string {
 	return ""
 }
 
-// memory is what has happened to this node's memory since the round began.
+// memory is the evidence that this node has run out of memory since the round began.
 func (s *Supervisor) memory() proc.OutOfMemory {
 	for _, w := range s.workers {
 		if w.signal == syscall.SIGKILL {
 			now, err := proc.ReadMemory(os.DirFS("/"))
 			if err != nil {
-				s.cfg.Log.Warn("whether memory ran out is not known", "error", err)
+				s.cfg.Log.Warn("could not find out whether memory ran out", "error", err)
 			}
 			return now.Since(s.before)
 		}
@@ -138,8 +138,8 @@ func (s *Supervisor) memory() proc.OutOfMemory {
 	return proc.OutOfMemory{}
 }
 
-// account completes a round's verdict with how all workers of all agents ended: who failed first in truth, who
-// followed, and whether they saved. The deaths are all ends that are known; chosen is the first bad one, -1: none is.
+// account completes a round's verdict with how all workers of all agents ended: which rank really failed first, which followed, and
+// whether they saved. deaths are all known ends, and chosen is the first failure among them, or -1.
 func (s *Supervisor) account(v rundir.Verdict) (_ rundir.Verdict, deaths []blame.Death, chosen int) {
 	for _, r := range s.reports {
 		deaths = append(deaths, r.Deaths...)
@@ -155,7 +155,7 @@ func (s *Supervisor) account(v rundir.Verdict) (_ rundir.Verdict, deaths []blame
 	case causeHang:
 		chosen = slices.IndexFunc(deaths, func(d blame.Death) bool { return d.Rank == v.FirstRank })
 	case causeStopped:
-		// one more that saved makes no difference to what follows
+		// another rank that saved does not change what follows
 		if chosen = blame.ChooseFailed(deaths); chosen < 0 && len(all.killed) > 0 {
 			v.Saved = false
 			v.Message += "; " + wereKilled(all.killed)
@@ -177,11 +177,11 @@ func (s *Supervisor) account(v rundir.Verdict) (_ rundir.Verdict, deaths []blame
 	return forbidRestart(v, deaths), deaths, chosen
 }
 
-// explained is v with what the last words of the rank that it names come to. A fault of the rank's node is no failure of the rank's: the
-// cause is the node then, unless a signal to stop ended the rank, of which the agents know too little.
+// explained returns v with the cause that the last lines of the named rank show. If the fault is the rank's node's, the node
+// becomes the cause, unless a signal to stop ended the rank: then the agents know too little.
 func (r *round) explained(v rundir.Verdict, d blame.Death) rundir.Verdict {
 	found := blame.Finding{}
-	if v.Cause != causeHang { // of which it was killed
+	if v.Cause != causeHang { // a rank that hung was killed for that
 		found = blame.Find(d)
 	}
 	v.Error, v.Class, v.Advice = found.Error, string(found.Class), cmp.Or(r.hint(d), found.Advice)
@@ -195,10 +195,10 @@ func (r *round) explained(v rundir.Verdict, d blame.Death) rundir.Verdict {
 	return v
 }
 
-// accountInterrupted completes the verdict of a round that was told to end: its workers have saved if one says so (75), and none has
-// failed in that or was killed at it. Those that just leave have nothing to save.
+// accountInterrupted completes the verdict of a round that was told to end. Its workers have saved if one reports that (exit code
+// 75), and none has failed or was killed meanwhile. Workers that end with 0 have nothing to save.
 func (s *Supervisor) accountInterrupted(v rundir.Verdict, deaths []blame.Death, all endCounts) (_ rundir.Verdict, failed int) {
-	world := s.round.layout.World // a lost agent's workers have told nothing
+	world := s.round.layout.World // a lost agent's workers are not among deaths
 	failed = -1
 	if all.saved > 0 {
 		failed = blame.ChooseFailed(deaths)
@@ -213,7 +213,7 @@ func (s *Supervisor) accountInterrupted(v rundir.Verdict, deaths []blame.Death, 
 		v.Saved, v.Exit, v.Requeue = true, exit.Requeue, true
 	case all.clean == world:
 		v.Saved = true
-		if v.Signal == int(syscall.SIGTERM) { // 0 means finished, after a warning too; Ctrl-C is a person's word
+		if v.Signal == int(syscall.SIGTERM) { // 0 means finished, after a warning too; Ctrl-C is a person's cancel
 			v.Cause, v.Exit, v.Signal, v.Host = causeDone, 0, 0, ""
 			v.Message = fmt.Sprintf("%s, after they had been told to stop", s.cfg.doneOutcome(world).Message)
 		}
@@ -248,7 +248,7 @@ func wereKilled(ranks []int) string {
 	return fmt.Sprintf("ranks %s were killed before they had ended", blame.Ranges(ranks))
 }
 
-// forbidRestart has the run end for good where a rank asks for that, whatever the others say.
+// forbidRestart makes v final if a rank exited with 93, whatever the others report.
 func forbidRestart(v rundir.Verdict, deaths []blame.Death) rundir.Verdict {
 	at := slices.IndexFunc(deaths, func(d blame.Death) bool { return d.Signal == 0 && d.Exit == exit.Never })
 	if at < 0 || v.Exit == exit.Never {
@@ -260,7 +260,7 @@ func forbidRestart(v rundir.Verdict, deaths []blame.Death) rundir.Verdict {
 	return v
 }
 
-// rankEnds lists the bad ends, the chosen one first.
+// rankEnds lists the failures, the chosen one first.
 func rankEnds(deaths []blame.Death, followed []bool, chosen int) (list []rundir.RankEnd) {
 	add := func(i int) {
 		d := deaths[i]
@@ -279,7 +279,7 @@ func rankEnds(deaths []blame.Death, followed []bool, chosen int) (list []rundir.
 	return list
 }
 
-// blamed is v with another rank's end as its cause.
+// blamed returns v with another rank's end as its cause.
 func (c Config) blamed(v rundir.Verdict, d blame.Death) rundir.Verdict {
 	c.Host = d.Host
 	if other, bad := c.endOutcome(d.Rank, d.Exit, syscall.Signal(d.Signal), d.LogPath); bad {
@@ -289,15 +289,15 @@ func (c Config) blamed(v rundir.Verdict, d blame.Death) rundir.Verdict {
 	return v
 }
 
-// maxReport bounds what an agent tells of its workers' ends: a value of the store has no more than store.MaxValue, and agent 0 holds
+// maxReport bounds an agent's report on its workers' ends: a value of the store has at most store.MaxValue bytes, and agent 0 holds
 // the reports of all agents.
 const maxReport = 4 << 20
 
-// fewDeaths is how many of many deaths keep their words where all of them are too much.
+// fewDeaths is how many deaths keep their last lines if those of all are too much.
 const fewDeaths = 8
 
-// encode is the report in JSON, in no more than limit bytes: what is too much loses the words of its deaths, of the later ones first,
-// but never a death.
+// encode encodes the report as JSON, in at most limit bytes. If that is too little, deaths lose their last lines, later ones first,
+// but no death is dropped.
 func (r endsReport) encode(limit int) ([]byte, error) {
 	var text []byte
 	var err error

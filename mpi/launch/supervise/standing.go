@@ -19,19 +19,19 @@ import (
 
 const (
 	maxStacks = 256 << 10 // bytes of each stream of a worker that are kept while it is asked for its stacks
-	maxFlight = 1 << 20   // bytes of a flight record that are read, at its end
-	maxPlace  = 300       // bytes of what a rank's stacks say that a message has
+	maxFlight = 1 << 20   // bytes that are read at the end of a flight record
+	maxPlace  = 300       // bytes of each part of a rank's standing
 
-	caughtUp = 50 // looks for what was written, one every lookForWords
+	caughtUp = 50 // how often to look for what was written, once every lookForWords
 )
 
-// keepOutput begins to keep what the worker writes, and returns what hands that out: see watch.Dumper.
+// keepOutput begins to keep what the worker writes, and returns a function that returns it: see watch.Dumper.
 func (w *worker) keepOutput() func() string {
 	if w.errs == nil {
 		return nil
 	}
 	w.errs.Keep(maxStacks)
-	w.out.Keep(maxStacks) // a shell may have joined the two
+	w.out.Keep(maxStacks) // a shell may have merged the two
 	return func() string {
 		for looks := 0; looks < caughtUp && !(w.errs.CaughtUp() && w.out.CaughtUp()); looks++ {
 			time.Sleep(lookForWords)
@@ -40,7 +40,7 @@ func (w *worker) keepOutput() func() string {
 	}
 }
 
-// standing is where the worker stands, by the stacks of its processes and its flight record.
+// standing is where the worker is, according to the stacks of its processes and its flight record.
 func (w *worker) standing(processes []stack.Process) stack.Standing {
 	s := stack.Stand(processes)
 	if w.files.flight != "" {
@@ -67,7 +67,7 @@ func readEnd(path string, limit int64) (end []byte, err error) {
 	return io.ReadAll(io.LimitReader(f, limit))
 }
 
-// namedByStacks is the verdict of a hang once the agents have told where its ranks stand.
+// namedByStacks is the verdict of a hang once the agents have reported where its ranks are.
 func (s *Supervisor) namedByStacks(v rundir.Verdict) rundir.Verdict {
 	found := stacksOf(s.reports)
 	for i := range s.hung.ranks {
@@ -79,9 +79,9 @@ func (s *Supervisor) namedByStacks(v rundir.Verdict) rundir.Verdict {
 	return named
 }
 
-// compareStandings names the ranks to blame by where all of them stand: those that did not come to the call in which the others wait; or
-// else those in another call than most; or else those at another line than most. Where that says nothing, what was said before stays. A
-// rank that somebody has stopped stays to blame: it waits for nobody, wherever it stands.
+// compareStandings decides which ranks are to blame by where all of them are: those that did not come to the call in which the
+// others wait; or else those in another call than most; or else those at another line than most. If none of these applies, the
+// previous decision stays. A stopped rank stays to blame: it waits for no other, wherever it is.
 func (h *hang) compareStandings() {
 	waiting, others := divide(h.ranks,
 		func(r silentRank) bool { return r.standing.Call != "" && !r.Condition.Stopped && !r.Condition.Held })
@@ -100,7 +100,7 @@ func (h *hang) compareStandings() {
 	}
 }
 
-// name has some ranks be to blame, for what the stacks say.
+// name blames some ranks because of their stacks.
 func (h *hang) name(ranks []silentRank, where string) {
 	is := func(r silentRank) bool {
 		return slices.ContainsFunc(ranks, func(n silentRank) bool { return n.Rank == r.Rank })
@@ -109,7 +109,7 @@ func (h *hang) name(ranks []silentRank, where string) {
 	h.ranks, h.named, h.why, h.where = slices.Concat(named, others), len(named), "by its stacks", where
 }
 
-// compareCalls is for ranks that all wait in calls of their group: not for one of them, but for something that is not to come.
+// compareCalls is for ranks that all wait in calls of their group: they do not wait for one of them, but for something that will not come.
 func (h *hang) compareCalls() {
 	h.inCalls = true
 	groups := groupBy(h.ranks, func(r silentRank) string { return r.standing.Call })
@@ -128,7 +128,7 @@ func (h *hang) compareCalls() {
 	h.where, h.named, h.why = where, len(h.ranks), ""
 }
 
-// compareLines is for ranks of which none is known to wait for others: those that are where most are not may be what those wait for.
+// compareLines is for ranks that are not known to wait for others: those at another line than most may be what the others wait for.
 func (h *hang) compareLines() {
 	groups := groupBy(h.ranks, func(r silentRank) string { return r.standing.Line })
 	if len(groups) < 2 || len(groups[0]) <= len(h.ranks)/2 || len(groups[0]) < 2 {
@@ -150,8 +150,8 @@ func divide(ranks []silentRank, fits func(silentRank) bool) (yes, no []silentRan
 	return yes, no
 }
 
-// groupBy divides ranks by what is said of them: the largest group first, and of equal ones that of the lowest rank. Ranks of a group are
-// in order.
+// groupBy groups ranks by a text: the largest group first, and of equal ones that of the lowest rank. The ranks of a group are in
+// order.
 func groupBy(ranks []silentRank, of func(silentRank) string) [][]silentRank {
 	by := map[string][]silentRank{}
 	for _, r := range ranks {
@@ -180,7 +180,7 @@ func ranksText(ranks []silentRank) string {
 	return "ranks " + blame.Ranges(numbers)
 }
 
-// whoText is ranksText with the host, where they have one.
+// whoText is ranksText, with the host if they have one in common.
 func whoText(ranks []silentRank) string {
 	who := ranksText(ranks)
 	if host := (&hang{ranks: ranks, named: len(ranks)}).host(); host != "" {
@@ -189,9 +189,9 @@ func whoText(ranks []silentRank) string {
 	return who
 }
 
-const maxGroups = 4 // that a message tells of
+const maxGroups = 4 // the most groups in a message
 
-// eachText says something of each group: "rank 1 in broadcast".
+// eachText describes each group: "rank 1 in broadcast".
 func eachText(groups [][]silentRank, of func([]silentRank) string) []string {
 	var parts []string
 	for i, g := range groups {
@@ -203,7 +203,7 @@ func eachText(groups [][]silentRank, of func([]silentRank) string) []string {
 	return parts
 }
 
-// waitText says in which calls ranks wait: "ranks 0-2 wait in all_reduce (train.py:31 in step)".
+// waitText describes in which calls ranks wait: "ranks 0-2 wait in all_reduce (train.py:31 in step)".
 func waitText(ranks []silentRank) string {
 	return strings.Join(eachText(groupBy(ranks, func(r silentRank) string { return r.standing.Call }), func(g []silentRank) string {
 		if len(g) == 1 {
@@ -213,7 +213,7 @@ func waitText(ranks []silentRank) string {
 	}), ", ")
 }
 
-// callsText is the one call of ranks, and the lines on which they have called it.
+// callsText is the call of ranks in the same call, and the lines from which they have called it.
 func callsText(ranks []silentRank) string {
 	groups := groupBy(ranks, func(r silentRank) string { return r.standing.Line })
 	call := groups[0][0].standing.Call
@@ -227,7 +227,7 @@ func callsText(ranks []silentRank) string {
 	return call + " (" + groups[0][0].standing.Line + ")"
 }
 
-// standText says where ranks stand that did not come.
+// standText describes where ranks are that did not come.
 func standText(ranks []silentRank) string {
 	groups := groupBy(ranks, silentRank.stands)
 	if len(groups) == 1 && len(ranks) == 1 {
@@ -238,7 +238,7 @@ func standText(ranks []silentRank) string {
 	return strings.Join(eachText(groups, func(g []silentRank) string { return "stands " + g[0].stands() }), ", ")
 }
 
-// stands says where a rank is that waits in no call of its group.
+// stands describes where a rank is that does not wait in a call of its group.
 func (r silentRank) stands() string {
 	var parts []string
 	if r.standing.Line != "" {
@@ -256,7 +256,7 @@ func (r silentRank) stands() string {
 	return strings.Join(parts, ", ")
 }
 
-// place is where a rank is, for a report.
+// place describes where a rank is, for a report.
 func (r silentRank) place() string {
 	switch s := r.standing; {
 	case s.Call != "" && s.Line != "":

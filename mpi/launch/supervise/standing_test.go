@@ -48,7 +48,7 @@ func TestStandingsNameWhoDidNotCome(t *testing.T) {
 			{Line: "loader.go:7 in Next", Last: "all_reduce #16 float32 x 4 sum"}}, nil, 1, []string{"n2"},
 			"it stands at loader.go:7 in Next, after all_reduce #16 float32 x 4 sum, while rank 0 waits in all_reduce #17 float32 x " +
 				"4 sum (step.go:9 in Finish)"},
-		"nobody knows where the others are": {ranks{reduce, {}, {}}, nil, -1, nil, "which of them went quiet first cannot be told"},
+		"nobody knows where the others are": {ranks{reduce, {}, {}}, nil, -1, nil, "which of them went quiet first is not known"},
 		"nobody knows where one other is":   {ranks{reduce, {}, load}, nil, 2, []string{"n1"}, "rank 2 on n1 did not come"},
 		"other order": {ranks{reduce, waits("broadcast", "train.py:5"), reduce}, nil, 1, nil,
 			"the ranks wait in different calls: ranks 0, 2 in all_reduce (train.py:31 in step), rank 1 in broadcast " +
@@ -63,9 +63,9 @@ func TestStandingsNameWhoDidNotCome(t *testing.T) {
 			"while ranks 0, 2 wait in all_reduce (train.py:31 in step), rank 1 waits in barrier (a.py:1)"},
 		"one is elsewhere": {ranks{at("train.py:8"), load, at("train.py:8")}, nil, 1, []string{"n2"},
 			"rank 1 on n2: it stands at data.py:12 in load, while ranks 0, 2 stand at train.py:8; none of them gave"},
-		"two at two lines":   {ranks{at("train.py:8"), load}, nil, -1, nil, "which of them went quiet first cannot be told"},
-		"all at one line":    {ranks{load, load, load}, nil, -1, nil, "which of them went quiet first cannot be told"},
-		"nobody was asked":   {ranks{{}, {}}, nil, -1, nil, "which of them went quiet first cannot be told"},
+		"two at two lines":   {ranks{at("train.py:8"), load}, nil, -1, nil, "which of them went quiet first is not known"},
+		"all at one line":    {ranks{load, load, load}, nil, -1, nil, "which of them went quiet first is not known"},
+		"nobody was asked":   {ranks{{}, {}}, nil, -1, nil, "which of them went quiet first is not known"},
 		"the only one":       {ranks{load}, nil, 0, []string{"n1"}, "rank 0 on n1 gave no sign of life for 30m0s"},
 		"the only one waits": {ranks{reduce}, nil, 0, []string{"n1"}, "rank 0 on n1 gave no sign of life for 30m0s"},
 		"one is stopped": {ranks{reduce, load, reduce}, map[int]watch.Condition{1: stopped}, 1, []string{"n2"},

@@ -13,33 +13,34 @@ import (
 	"ddpbatch/mpi/launch/watch"
 )
 
-// What is in the workers' heartbeat files each agent tells agent 0, where it is new. Agent 0 takes the differences over a window, writes
-// them to the run directory (steps.jsonl), and says when other ranks than before are clearly slower than the rest.
+// Each agent reports the contents of its workers' heartbeat files to agent 0 when they have changed. Agent 0 computes the
+// differences over a window, writes them to the run directory (steps.jsonl), and reports when other ranks than before are clearly
+// slower than the rest.
 
-// rankBeat is a heartbeat file that says how far its worker is.
+// rankBeat is the content of a heartbeat file that has its worker's step.
 type rankBeat struct {
 	Rank int        `json:"rank"`
 	At   int64      `json:"at"` // when it was changed, in nanoseconds since 1970 by the node's clock
 	Beat watch.Beat `json:"beat"`
 }
 
-// watchesSteps reports whether there are heartbeat files, and a folder for what they say.
+// watchesSteps reports whether there are heartbeat files, and a folder for the step times.
 func (c Config) watchesSteps() bool { return c.HangAfter > 0 && c.RunDir != nil }
 
-// stepWatch is what an agent has said of its workers' steps, and what agent 0 knows of all. nil: nobody wants to know how long they take.
+// stepWatch is what an agent has reported of its workers' steps, and what agent 0 knows of all. nil: step times are not recorded.
 type stepWatch struct {
 	ranks []int            // of the agent's workers, in their order
 	said  map[int]rankBeat // by rank
 
 	// At agent 0.
-	steps   *watch.Steps // nil elsewhere
-	hosts   []string     // as the file has them
+	steps   *watch.Steps // nil at other agents
+	hosts   []string     // as last written to the file
 	ended   time.Time
 	window  time.Duration
-	written chan stepsWritten // nil: nothing is being written
-	named   string            // the stragglers, as was told
-	changes int               // how often that was told
-	warned  bool              // that the times cannot be written
+	written chan stepsWritten // nil: no write is running
+	named   string            // the stragglers, as last reported
+	changes int               // how often they were reported
+	warned  bool              // has logged that the times cannot be written
 }
 
 type stepsWritten struct {
@@ -61,7 +62,7 @@ func newStepWatch(s *Supervisor) *stepWatch {
 	return w
 }
 
-// fresh is what agent 0 has not been told yet of what is in the workers' files.
+// fresh returns those contents of the workers' files that were not reported to agent 0 yet.
 func (w *stepWatch) fresh(beats []heartbeat) (list []rankBeat) {
 	if w == nil {
 		return nil
@@ -74,14 +75,14 @@ func (w *stepWatch) fresh(beats []heartbeat) (list []rankBeat) {
 	return list
 }
 
-// reported notes that agent 0 is told what is in list.
+// reported records that list was reported to agent 0.
 func (w *stepWatch) reported(list []rankBeat) {
 	for _, one := range list {
 		w.said[one.Rank] = one
 	}
 }
 
-// receive is agent 0's.
+// receive records another agent's report, at agent 0.
 func (w *stepWatch) receive(host string, list []rankBeat) {
 	if w == nil {
 		return
@@ -91,7 +92,7 @@ func (w *stepWatch) receive(host string, list []rankBeat) {
 	}
 }
 
-// endStepWindow ends the window, at agent 0, where its time is over and the line before is written.
+// endStepWindow ends the window at agent 0, if its time is over and the previous line is written.
 func (s *Supervisor) endStepWindow(now time.Time) {
 	w := s.steps
 	if w == nil || w.steps == nil {
@@ -142,18 +143,18 @@ func (s *Supervisor) stepsWritten(done stepsWritten) {
 		w.window = done.window
 		return
 	}
-	w.hosts = nil // the line may not be there
+	w.hosts = nil // the line may not have been written
 	if errors.Is(done.err, rundir.ErrSuperseded) {
 		s.steps = nil
 		return
 	}
 	if w.window = time.Minute; !w.warned {
 		w.warned = true
-		s.cfg.Log.Warn("the ranks' step times are not written", "error", done.err)
+		s.cfg.Log.Warn("could not write the ranks' step times", "error", done.err)
 	}
 }
 
-// stepLine is a window as the run directory has it.
+// stepLine is a window in the run directory's format.
 func stepLine(seen watch.StepWindow) rundir.StepTimes {
 	parts := [watch.Parts + 1]string{watch.Compute: rundir.PartCompute, watch.Input: rundir.PartInput, watch.Comm: rundir.PartComm}
 	line := rundir.StepTimes{
@@ -172,12 +173,12 @@ func stepLine(seen watch.StepWindow) rundir.StepTimes {
 }
 
 const (
-	maxStragglers = 64 // that a line names
-	fewStragglers = 4  // that a sentence names
-	maxChanges    = 50 // of the stragglers, that the ledger tells of in a round
+	maxStragglers = 64 // the most that a line names
+	fewStragglers = 4  // the most that a sentence names
+	maxChanges    = 50 // of the stragglers that the ledger records in a round
 )
 
-// noteStragglers tells when others than before are slower than the rest, or none is any longer; nil: it is as it was.
+// noteStragglers logs a change of the ranks that are slower than the rest, and returns an event for it, or nil if nothing has changed.
 func (s *Supervisor) noteStragglers(line rundir.StepTimes) *rundir.Event {
 	var who, sentences []string
 	for _, one := range line.Stragglers {

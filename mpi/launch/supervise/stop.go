@@ -14,21 +14,22 @@ import (
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
-// What ends a round is proposed by the agent that sees it, and is the round's outcome if no other was before.
+// The agent that notices what ends a round proposes it. It becomes the round's outcome if there is none yet.
 
 func (s *Supervisor) workerEnded(ctx context.Context, w *worker) {
 	w.ended = time.Now()
 	if s.alive--; s.alive == 0 {
-		s.stop.next = nil // there is nobody left to be killed
+		s.stop.next = nil // no worker is left to be killed
 	}
 	w.followed = s.following()
 	if w.left != nil {
 		s.cfg.Log.Warn("a container is left behind", "rank", w.numbers.Rank, "error", w.left)
 	}
 	if died := w.signal == s.cfg.WarnSignal || w.exit == exitSignal+int(s.cfg.WarnSignal); died && w.warned > 0 && !w.followed {
-		// The worker, or the program that it runs as a shell, had a handler when this agent looked, and had none when the signal came. So
-		// it was ending: Python removes its handlers when it finalizes. Its exit code is lost. The next attempt goes on from what it saved.
-		s.cfg.Log.Warn("a worker took back its handler as it was warned, and died of the signal: taken for exit code 75",
+		// The worker, or the program that it runs as a shell, had a handler when this agent looked, but had none when the signal
+		// came. So it was ending: Python removes its handlers when it finalizes. Its exit code is lost. The next attempt resumes
+		// from what it saved.
+		s.cfg.Log.Warn("a worker removed its handler just before the warning, and died of the signal: this counts as exit code 75",
 			"rank", w.numbers.Rank)
 		w.exit, w.signal = exit.Requeue, 0
 	}
@@ -51,20 +52,20 @@ func (s *Supervisor) workerEnded(ctx context.Context, w *worker) {
 	}
 }
 
-// following tells whether a worker that ends now may do so since it was told to. Nobody has told it where the others agreed to stop, as
-// long as they have the time to leave by themselves.
+// following reports whether a worker that ends now may do so because it was told to. If the others agreed to stop, it was not told
+// to for as long as it has the time to end by itself.
 func (s *Supervisor) following() bool {
 	known := cmp.Or(s.outcome, s.mine)
 	return s.stop.stage > asked || known != nil && known.Cause != causeStopped
 }
 
-// isVictim tells whether a worker's last words only say that a peer went away. Then that peer is about to end, too: were it
-// told to stop now, nobody would know what it failed of.
+// isVictim reports whether a worker's last lines only say that a peer went away. Then that peer is about to end, too: if it were
+// told to stop now, the reason for its failure would stay unknown.
 func (s *Supervisor) isVictim(w *worker) bool {
 	return w.out != nil && blame.Victim(s.death(w, proc.OutOfMemory{}))
 }
 
-// receiveFirst learns which worker of the run ended badly first.
+// receiveFirst handles the message which worker of the run failed first.
 func (s *Supervisor) receiveFirst(first rundir.Verdict) {
 	if s.mine != nil || s.outcome != nil {
 		return
@@ -76,8 +77,7 @@ func (s *Supervisor) receiveFirst(first rundir.Verdict) {
 	}
 }
 
-// considerSuspect waits for the signal that v may be the consequence of; in any other case this
-// node's workers are stopped at once.
+// considerSuspect waits for the signal that v may be the consequence of. In any other case it stops this node's workers at once.
 func (s *Supervisor) considerSuspect(v rundir.Verdict) {
 	s.suspectDue = nil
 	if mayBeSignalled(v) {
@@ -87,20 +87,20 @@ func (s *Supervisor) considerSuspect(v rundir.Verdict) {
 	s.stopFor(v)
 }
 
-// propose makes v the run's outcome, unless there is one. This node's workers
-// are stopped at once: the others may be slow to answer, or gone.
+// propose makes v the run's outcome, unless there is one. It stops this node's workers at once: the other agents may be slow to
+// answer, or lost.
 func (s *Supervisor) propose(v rundir.Verdict) {
 	s.suspectDue = nil
 	if s.mine == nil && s.outcome == nil {
 		s.mine = &v
 		s.control.proposals <- v
 	} else if v.Cause != causeCancelled {
-		return // a consequence; only a signal has more to say to the workers
+		return // a consequence; only a signal still matters to the workers
 	}
 	s.stopFor(v)
 }
 
-// receiveOutcome learns the run's outcome.
+// receiveOutcome handles the run's outcome.
 func (s *Supervisor) receiveOutcome(v rundir.Verdict) {
 	if s.outcome != nil {
 		return
@@ -117,8 +117,9 @@ func (s *Supervisor) receiveOutcome(v rundir.Verdict) {
 	}
 }
 
-// writeEarly puts the outcome on disk, since Slurm may kill this agent before its workers' grace is over (slurm.conf, KillWait). That the
-// run has saved is known only when all workers have ended (see account). An error will be that of the last word, too.
+// writeEarly writes the outcome to disk, since Slurm may kill this agent before its workers' grace is over (slurm.conf, KillWait).
+// Whether the run has saved is known only when all workers have ended (see account). An error is ignored: the final write will
+// report it, too.
 func (c Config) writeEarly(v rundir.Verdict) {
 	if said, err := c.RunDir.Verdict(c.Attempt); err == nil && c.overruled(v, said) {
 		return
@@ -127,16 +128,16 @@ func (c Config) writeEarly(v rundir.Verdict) {
 	_ = c.RunDir.WriteVerdict(c.WithStep(v))
 }
 
-// stopFor stops this node's workers as an outcome asks for, and bounds the wait for other agents.
+// stopFor stops this node's workers in the way that an outcome requires, and bounds the wait for other agents.
 func (s *Supervisor) stopFor(v rundir.Verdict) {
 	if v.Cause == causeDone {
 		return
 	}
-	if v.Cause == causeCancelled && s.cfg.TermGrace > 0 { // whoever tells a run to stop may kill it soon
+	if v.Cause == causeCancelled && s.cfg.TermGrace > 0 { // KILL may follow soon
 		s.cfg.Grace = min(s.cfg.Grace, s.cfg.TermGrace)
 		s.shortenGrace()
 	}
-	// All workers of all agents have passed every stage by then; agent 0 decides sooner.
+	// All workers of all agents have passed every stage by then. Agent 0 decides sooner.
 	timeout := 2*s.cfg.Grace + killWait + reportMargin
 	if s.cfg.Index != 0 {
 		timeout += rendezvous.LastWordWait
@@ -148,45 +149,45 @@ func (s *Supervisor) stopFor(v rundir.Verdict) {
 	case causeCancelled:
 		s.advance(signalled, syscall.Signal(v.Signal))
 	case causeHang:
-		s.cfg.Grace = min(s.cfg.Grace, hangGrace) // they have shown that they do not react
+		s.cfg.Grace = min(s.cfg.Grace, hangGrace) // workers that hang are not expected to react
 		s.dumpStacks()
 	default:
 		s.advance(signalled, syscall.SIGTERM)
 	}
 }
 
-// stopStage is how far the stopping of a node's workers has gone. It only grows.
+// stopStage is how far the stopping of a node's workers has gone. It only increases.
 type stopStage int
 
 const (
 	running   stopStage = iota
-	asked               // the workers agreed to stop: they end by themselves
+	asked               // the workers agreed to stop, and end by themselves
 	signalled           // they got TERM, or the signal that the agent got
 	killed              // they got KILL
-	abandoned           // even so the kernel does not end them
+	abandoned           // the kernel does not end them even so
 )
 
-// stopping is where the workers are on the way, and when the next stage comes.
+// stopping is the stage of the workers' stopping, and when the next one comes.
 type stopping struct {
 	stage stopStage
 	next  <-chan time.Time
-	due   time.Time // when next comes, where workers have a time to leave in
+	due   time.Time // when next comes, if workers have time to end
 }
 
-// within has the next stage come after d.
+// within makes the next stage come after d.
 func (s *stopping) within(d time.Duration) {
 	s.next, s.due = time.After(d), time.Now().Add(d)
 }
 
-// shortenGrace leaves workers that are on their way out already no more time than s.cfg.Grace.
+// shortenGrace leaves workers that are being stopped already at most s.cfg.Grace.
 func (s *Supervisor) shortenGrace() {
 	if (s.stop.stage == asked || s.stop.stage == signalled) && time.Until(s.stop.due) > s.cfg.Grace {
 		s.stop.within(s.cfg.Grace)
 	}
 }
 
-// advance takes this node's workers to a later stage. Each stage signals every
-// worker's group once: a worker must bear a signal twice, but need not.
+// advance takes this node's workers to a later stage. Each stage signals every worker's group once: workers may get a signal twice,
+// but need not handle that.
 func (s *Supervisor) advance(to stopStage, sig syscall.Signal) {
 	if to <= s.stop.stage {
 		return
@@ -200,7 +201,7 @@ func (s *Supervisor) advance(to stopStage, sig syscall.Signal) {
 		s.stop.within(s.cfg.Grace)
 	case signalled:
 		s.send(sig)
-		s.send(syscall.SIGCONT) // for those that were stopped: nothing but KILL reaches them otherwise
+		s.send(syscall.SIGCONT) // for stopped workers, which only KILL reaches otherwise
 		s.stop.within(s.cfg.Grace)
 	case killed:
 		s.send(syscall.SIGKILL)
@@ -213,26 +214,26 @@ func (s *Supervisor) advance(to stopStage, sig syscall.Signal) {
 	}
 }
 
-// send signals every worker's process group, unless the worker is over.
+// send signals the process group of every worker that has not ended.
 func (s *Supervisor) send(sig syscall.Signal) {
 	for _, w := range s.workers {
-		_ = w.process.Signal(sig) // the signals are valid, and the group is ours or gone
+		_ = w.process.Signal(sig) // the signals are valid, and the group is this agent's or has ended
 	}
 }
 
-// sweepLimit bounds how long the processes that the workers left behind are looked for and waited for.
+// sweepLimit bounds the search for processes that the workers left behind, and the wait for their ends.
 const sweepLimit = 10 * time.Second
 
-// reaper sees to it that nothing the workers have started outlives their round, or this process. The zero reaper does
-// nothing: then only the workers themselves end with this process, and with them their groups.
+// reaper makes sure that no process that the workers have started outlives their round, or this process. The zero reaper does
+// nothing: then only the workers themselves, and their process groups, end with this process.
 type reaper struct {
 	guard     *proc.Guard
-	subreaper *proc.Reaper // nil: there is none
+	subreaper *proc.Reaper // nil: none
 	sweeps    bool
 	log       *slog.Logger
 }
 
-// newReaper begins to watch for what workers leave behind where c says so. What it cannot have, it logs.
+// newReaper begins to watch for processes that workers leave behind, if c.Sweep is set. It logs what does not work.
 func newReaper(c Config) *reaper {
 	r := &reaper{log: c.Log, sweeps: c.Sweep}
 	if !c.Sweep {
@@ -240,7 +241,7 @@ func newReaper(c Config) *reaper {
 	}
 	var err error
 	if r.guard, err = proc.StartGuard(c.Log); err != nil {
-		c.Log.Warn("what the workers start may outlive this agent if it is killed", "error", err)
+		c.Log.Warn("processes that the workers start may outlive this agent if it is killed", "error", err)
 	}
 	if c.Container != nil && c.Container.HasMonitor() {
 		return r // the monitor would be an orphan of this process
@@ -251,14 +252,14 @@ func newReaper(c Config) *reaper {
 	return r
 }
 
-// noteCookie gives the guard a round's cookie, before its first worker is started.
+// noteCookie passes a round's cookie to the guard, before the round's first worker is started.
 func (r *reaper) noteCookie(cookie string) {
 	if err := r.guard.Sweep(cookie); err != nil {
-		r.log.Warn("what the workers start may outlive this agent if it is killed", "error", err)
+		r.log.Warn("processes that the workers start may outlive this agent if it is killed", "error", err)
 	}
 }
 
-// sweep kills what the workers of a round have left behind, and returns how many processes do not end.
+// sweep kills the processes that the workers of a round have left behind, and returns how many of them do not end.
 func (r *reaper) sweep(ctx context.Context, cookie string) int {
 	if !r.sweeps {
 		return 0
@@ -267,7 +268,7 @@ func (r *reaper) sweep(ctx context.Context, cookie string) int {
 	defer cancel()
 	swept, err := proc.SweepOrphans(ctx, cookie)
 	if err != nil {
-		r.log.Warn("whether the workers have left processes behind is not known", "error", err)
+		r.log.Warn("could not find out whether the workers have left processes behind", "error", err)
 	}
 	if len(swept.Killed) > 0 {
 		r.log.Warn("processes that the workers had left behind were killed", "processes", swept.Killed)
@@ -278,7 +279,7 @@ func (r *reaper) sweep(ctx context.Context, cookie string) int {
 	return len(swept.Left)
 }
 
-// end ends the reaper; no worker is left.
+// end ends the reaper. No worker may be left.
 func (r *reaper) end() error {
 	r.guard.End()
 	if r.subreaper == nil {

@@ -17,13 +17,13 @@ import (
 
 const (
 	killWait     = 10 * time.Second // for the kernel to end a killed worker
-	reportMargin = 15 * time.Second // for other agents to report beyond what their workers may take
+	reportMargin = 15 * time.Second // for other agents to report, after the time that their workers may take
 
-	orphanGrace = 5 * time.Second // between TERM and KILL where agent 0 is lost
+	orphanGrace = 5 * time.Second // between TERM and KILL if agent 0 is lost
 )
 
-// Supervisor watches one agent's workers and what the other agents say. Its
-// fields belong to the goroutine that calls Supervise.
+// Supervisor watches one agent's workers, and handles the other agents' messages. Its fields belong to the goroutine that calls
+// Supervise.
 type Supervisor struct {
 	round   *round
 	cfg     Config // the round's
@@ -31,47 +31,47 @@ type Supervisor struct {
 
 	controlCtx context.Context // of the control channel
 	endControl context.CancelFunc
-	cleanup    func() // what else Close does
+	cleanup    func() // called by Close
 
 	output  *output.Mux // nil: it could not be opened
-	workers []*worker   // those that were started
-	alive   int         // how many of them are
-	before  proc.Memory // this node's, before they began
+	workers []*worker   // the workers that were started
+	alive   int         // how many of them have not ended
+	before  proc.Memory // this node's, before they were started
 	exits   chan *worker
 	stop    stopping
 
 	interrupted <-chan struct{} // closed when the caller wants the run to stop; nil once it does
-	mine        *rundir.Verdict // what this agent proposed as the outcome
-	suspect     *rundir.Verdict // a worker's bad end, which it will propose unless it is told to stop first
-	victim      bool            // the suspect only lost a peer, which may be heard of soon
+	mine        *rundir.Verdict // the outcome that this agent proposed
+	suspect     *rundir.Verdict // a worker's failure, which this agent will propose unless it is told to stop first
+	victim      bool            // the suspect only lost a peer, which may report a failure soon
 	suspectDue  <-chan time.Time
 
 	outcome  *rundir.Verdict      // the run's, once known
-	overdue  <-chan time.Time     // when other agents are waited for no longer
-	finished bool                 // nothing more is waited for from other agents
-	writes   sync.WaitGroup       // writing the outcome, at agent 0, and the stop file
+	overdue  <-chan time.Time     // receives when the wait for other agents is over
+	finished bool                 // no more messages of other agents are expected
+	writes   sync.WaitGroup       // writes of the outcome, at agent 0, and of the stop file
 	reports  map[int]endsReport   // at agent 0: how the workers of each agent ended
-	deaths   []blame.Death        // at agent 0: those that the reports tell of
-	chosen   int                  // which of them is the first; -1: none
-	last     *rendezvous.LastWord // agent 0's last word, at the other agents
+	deaths   []blame.Death        // at agent 0: the deaths in all reports
+	chosen   int                  // which of them came first; -1: none
+	last     *rendezvous.LastWord // at the other agents: the round's end, by agent 0
 
-	hangWatch  *hangWatch       // nil: nobody looks whether the workers hang
-	observeDue <-chan time.Time // when to look again
-	steps      *stepWatch       // nil: nobody wants to know how long steps take
+	hangWatch  *hangWatch       // nil: the workers are not watched for hangs
+	observeDue <-chan time.Time // receives when to observe them again
+	steps      *stepWatch       // nil: step times are not recorded
 	hung       *hang            // at agent 0: the workers hang
-	dumped     <-chan []stacks  // receives once the stacks of workers that hang are written down; nil: none are to be
+	dumped     <-chan []stacks  // receives once the stacks of workers that hang are written down; nil: none are being written
 	stacks     []stacks         // of this agent's workers
 
-	warned       <-chan struct{}  // closed when the workers are to be warned; nil once they are
-	warnedAt     time.Time        // zero: they are not
-	drained      <-chan struct{}  // the same of nodes that Slurm drains
-	warnings     int              // how often they were warned: of a drain, of the job's end, or of one after the other
-	forwardDue   <-chan time.Time // when to look again for workers that have got a handler for the warning
-	forwardPause time.Duration    // before that look
+	warned       <-chan struct{}  // closed when the workers are to be warned; nil once they were
+	warnedAt     time.Time        // zero: not warned
+	drained      <-chan struct{}  // the same for nodes that Slurm drains
+	warnings     int              // how often they were warned: of a drain, of the job's end, or of both
+	forwardDue   <-chan time.Time // receives when to look again for workers that now have a handler for the warning
+	forwardPause time.Duration    // the pause before that look
 }
 
-// Supervise runs this agent's workers of one round, and returns when those of all agents are gone, or are waited for no longer. The result
-// tells how the round ended, until it is closed.
+// Supervise runs this agent's workers of one round. It returns when the workers of all agents have ended, or the wait for other
+// agents is over. The result says how the round ended. The caller must close it.
 func (a *Agent) Supervise(ctx context.Context, l *rendezvous.Layout) *Supervisor {
 	s := a.newSupervisor(ctx, l)
 	removePrivate := s.round.makePrivate()
@@ -87,17 +87,17 @@ func (a *Agent) Supervise(ctx context.Context, l *rendezvous.Layout) *Supervisor
 	return s
 }
 
-// newSupervisor begins a round, and has no worker yet.
+// newSupervisor begins a round without workers.
 func (a *Agent) newSupervisor(ctx context.Context, l *rendezvous.Layout) *Supervisor {
 	r := newRound(a, l)
 	s := &Supervisor{round: r, cfg: r.cfg, interrupted: ctx.Done(), warned: a.warned, drained: a.drained, cleanup: func() {}}
-	// What agents say to each other outlives the signal that ends the run.
+	// Messages between agents outlive the signal that ends the run.
 	s.controlCtx, s.endControl = context.WithCancel(context.WithoutCancel(ctx))
 	s.control = openControlChannel(s.controlCtx, r)
 	return s
 }
 
-// run waits for the ends of all workers, and for what the other agents say of theirs.
+// run waits for the ends of all workers, and for the other agents' reports on theirs.
 func (s *Supervisor) run(ctx context.Context) {
 	for s.busy() {
 		s.handleEvent(ctx)
@@ -112,23 +112,23 @@ func (s *Supervisor) run(ctx context.Context) {
 	for !s.finished {
 		s.handleEvent(ctx)
 	}
-	s.awaitWrites() // not before the report, without which agent 0 takes this node for lost
+	s.awaitWrites() // after the report: without that, agent 0 counts this node as lost
 	s.reports = s.control.reports()
 }
 
-// Close ends what the round has had.
+// Close releases the round's resources.
 func (s *Supervisor) Close() {
 	s.cleanup()
 	s.endControl()
 	s.control.wait()
 }
 
-// start starts this agent's workers in the order of their ranks, until one
-// cannot be, or the run is to end: many take their time.
+// start starts this agent's workers in the order of their ranks, until one cannot be started or the run is to end: starting many
+// takes a while.
 func (s *Supervisor) start(ctx context.Context) {
 	workers := s.round.layout.NumbersOf(s.cfg.World)
 	s.exits = make(chan *worker, len(workers))
-	s.before, _ = proc.ReadMemory(os.DirFS("/")) // what is not known is no evidence; see memory
+	s.before, _ = proc.ReadMemory(os.DirFS("/")) // without a value there will be no evidence; see memory
 	s.round.agent.reaper.noteCookie(s.round.cookie)
 	path, err := s.cfg.findCommand()
 	if err == nil {
@@ -147,7 +147,7 @@ func (s *Supervisor) start(ctx context.Context) {
 			return
 		}
 		if s.handlePending(ctx); s.mine != nil || s.suspect != nil || s.outcome != nil || s.finished {
-			return // who is started now would not be told to stop
+			return // a worker that is started now would not be told to stop
 		}
 	}
 }
@@ -170,7 +170,7 @@ func (s *Supervisor) startOne(n rendezvous.RankNumbers, path string, devices *de
 	return nil
 }
 
-// handlePending acts on what has happened by now to the workers that run already, or to the run, and waits for nothing.
+// handlePending handles pending events of the workers that run already, and of the run. It does not wait.
 func (s *Supervisor) handlePending(ctx context.Context) {
 	for {
 		select {
@@ -196,21 +196,21 @@ func (s *Supervisor) handlePending(ctx context.Context) {
 	}
 }
 
-// busy is true until this agent may report that its part is over, which must not
-// change any more: it has no worker, and what it has to propose has been accepted or overruled.
+// busy reports whether this agent may not yet report that its part is over, as the report is final. It may when no worker is left,
+// and its proposal, if any, has been accepted or overruled.
 func (s *Supervisor) busy() bool {
 	proposing := (s.suspect != nil || s.mine != nil || len(s.workers) == 0 && s.isInterrupted()) && s.outcome == nil
 	return s.alive > 0 && s.stop.stage < abandoned || proposing && !s.finished
 }
 
-// awaitWrites waits for what is being written while the round goes on.
+// awaitWrites waits for writes that were started during the round.
 func (s *Supervisor) awaitWrites() {
-	if err := DoFS("write the stop file, or the first word on the verdict", func() error { s.writes.Wait(); return nil }); err != nil {
-		s.cfg.Log.Warn("a file is not written", "error", err)
+	if err := DoFS("write the stop file, or the early verdict", func() error { s.writes.Wait(); return nil }); err != nil {
+		s.cfg.Log.Warn("could not write a file", "error", err)
 	}
 }
 
-// isInterrupted tells whether the caller wants the run to stop, and this agent has not acted on it.
+// isInterrupted reports whether the caller wants the run to stop, and this agent has not acted on that yet.
 func (s *Supervisor) isInterrupted() bool {
 	select {
 	case <-s.interrupted:
@@ -220,7 +220,7 @@ func (s *Supervisor) isInterrupted() bool {
 	}
 }
 
-// handleEvent waits for one event and acts on it.
+// handleEvent waits for one event and handles it.
 func (s *Supervisor) handleEvent(ctx context.Context) {
 	select {
 	case w := <-s.exits:
@@ -229,7 +229,7 @@ func (s *Supervisor) handleEvent(ctx context.Context) {
 		s.interrupted = nil
 		s.propose(s.cfg.interruptedOutcome(ctx))
 	case <-s.suspectDue:
-		if s.isInterrupted() { // both have come while this process did not run
+		if s.isInterrupted() { // both became due while this process did not run
 			s.interrupted = nil
 			s.propose(s.cfg.interruptedOutcome(ctx))
 			return
@@ -265,16 +265,16 @@ func (s *Supervisor) handleEvent(ctx context.Context) {
 	case <-s.overdue:
 		s.finished = true
 		s.outcome = cmp.Or(s.outcome, s.mine, s.suspect) // agent 0 may not have answered
-		s.cfg.Log.Warn("other agents did not report in time and are waited for no longer")
+		s.cfg.Log.Warn("other agents did not report in time; not waiting for them any longer")
 	}
 }
 
-// participantLost ends the round where another agent was lost.
+// participantLost ends the round after the loss of another agent.
 func (s *Supervisor) participantLost(p *rendezvous.Participant) {
 	s.propose(s.cfg.lostOutcome(&rendezvous.LostError{Agent: p.Index, Host: p.Host, Why: p.Why()}))
 }
 
-// receiveLastWord takes agent 0's last word; nil: agent 0 is lost.
+// receiveLastWord handles the round's end as agent 0 published it, or nil if agent 0 is lost.
 func (s *Supervisor) receiveLastWord(l *rendezvous.LastWord) {
 	s.last, s.finished = l, true
 	if l == nil {
@@ -282,16 +282,16 @@ func (s *Supervisor) receiveLastWord(l *rendezvous.LastWord) {
 	}
 }
 
-// goOnWithoutAgent0 ends this agent's part without agent 0: nobody is left to decide otherwise. This node may be the one
-// that is cut off, and the others may go on without it; so its workers have little time.
+// goOnWithoutAgent0 ends this agent's part without agent 0, since no other agent decides. This node may be the one that is cut off,
+// and the others may go on without it, so its workers get little time.
 func (s *Supervisor) goOnWithoutAgent0() {
 	s.cfg.Grace = min(s.cfg.Grace, orphanGrace)
 	s.receiveOutcome(s.cfg.lostOutcome(s.round.rdzv.Agent0Lost()))
-	s.advance(signalled, syscall.SIGTERM) // those, too, that had been asked to leave by themselves
+	s.advance(signalled, syscall.SIGTERM) // also workers that had been asked to end by themselves
 	s.shortenGrace()
 }
 
-// flushOutput waits until all that the workers wrote is in its files.
+// flushOutput waits until everything that the workers wrote is in the files.
 func (s *Supervisor) flushOutput() {
 	if s.stop.stage == abandoned || s.output == nil {
 		return

@@ -16,28 +16,28 @@ import (
 )
 
 const (
-	keyWarn   = "warn"   // where whoever comes first puts the warning
-	keySignal = "signal" // where the first agent, other than agent 0, that got a signal says so; agent 0 takes it away for the next one
-	keyDrain  = "drain"  // where agent 0 puts a warning of nodes that Slurm drains
+	keyWarn   = "warn"   // the warning, set by the first agent that warns
+	keySignal = "signal" // set by the first agent other than agent 0 that gets a signal; agent 0 deletes it for the next one
+	keyDrain  = "drain"  // agent 0's warning of nodes that Slurm drains
 )
 
 const (
 	stopPoll   = time.Second      // between looks for the stop file, at agent 0
 	warnAgain  = time.Second      // between looks for a handler of the warning's signal, at first
-	warnSeldom = 15 * time.Second // the same in the end
-	warnRarely = 5 * time.Minute  // the same where Slurm drains a node: the job may go on for days
+	warnSeldom = 15 * time.Second // the same, after a while
+	warnRarely = 5 * time.Minute  // the same if Slurm drains a node: the job may go on for days
 
-	oneSignal = 5 * time.Second // in which one signal has reached the agents of all nodes
+	oneSignal = 5 * time.Second // for one signal to reach the agents of all nodes
 )
 
-// warning is why the run is asked to save and end: it goes on until its workers do, or the job is ended.
+// warning is a request to save and end. The run goes on until its workers end, or the job is ended.
 type warning struct {
-	Host  string   `json:"host"` // whose agent was told
+	Host  string   `json:"host"` // the host of the agent that was told
 	Why   string   `json:"why"`
-	Nodes []string `json:"nodes,omitempty"` // that Slurm drains, sorted; none: it is another warning
+	Nodes []string `json:"nodes,omitempty"` // nodes that Slurm drains, sorted; none: the warning has another reason
 }
 
-// listenForWarnings begins to hear of warnings, from the caller and from other agents. Agent 0 decides when a signal counts.
+// listenForWarnings begins to receive warnings, from the caller and from other agents. Agent 0 decides when a signal counts.
 func (a *Agent) listenForWarnings() {
 	a.tasks.Go(func() {
 		if w, err := rendezvous.GetJSON[warning](a.ctx, a.rdzv.Store(), keyWarn); err == nil {
@@ -64,7 +64,7 @@ func (a *Agent) listenForWarnings() {
 	a.tasks.Go(a.watchEnd)
 }
 
-// receiveSignals is agent 0's: it takes the signals that the other agents got.
+// receiveSignals runs at agent 0. It receives the signals that the other agents got.
 func (a *Agent) receiveSignals() {
 	for {
 		w, err := rendezvous.GetJSON[warning](a.ctx, a.rdzv.Store(), keySignal)
@@ -81,7 +81,7 @@ func (a *Agent) receiveSignals() {
 	}
 }
 
-// passSignalOn is of all agents but agent 0: it gets the signals that this agent got.
+// passSignalOn runs at all agents but agent 0. It passes the signals that this agent gets on to agent 0.
 func (a *Agent) passSignalOn() {
 	for {
 		select {
@@ -93,24 +93,24 @@ func (a *Agent) passSignalOn() {
 	}
 }
 
-// warn tells all agents, this one included; the first warning counts.
+// warn warns all agents, this one included. The first warning counts.
 func (a *Agent) warn(why string) { a.put(keyWarn, warning{Host: a.cfg.Host, Why: why}) }
 
-// put tells other agents, unless one has put something there before.
+// put publishes a warning under a key, unless an agent has set that before.
 func (a *Agent) put(key string, w warning) {
 	text, err := json.Marshal(w)
 	if err == nil {
 		_, err = a.rdzv.Store().CompareSet(a.ctx, key, nil, text)
 	}
 	if err != nil && a.ctx.Err() == nil {
-		a.cfg.Log.Warn("the other agents cannot be warned", "why", w.Why, "error", err)
+		a.cfg.Log.Warn("could not warn the other agents", "why", w.Why, "error", err)
 	}
 }
 
-// awaitStopFile is agent 0's, for the length of a round: it warns when somebody has made the job's stop file, or this round's, and hands
-// on a signal that the batch script got.
+// awaitStopFile runs at agent 0 during a round. It warns when the job's stop file, or this round's, exists, and passes on
+// signals that the batch script gets.
 func (r *round) awaitStopFile(ctx context.Context) {
-	// Both files belong to their attempt, so that the next one does not find them; the batch script knows the job's first attempt alone.
+	// The files belong to their attempts, so that the next attempt does not find them. The batch script only knows the job's first attempt.
 	stop, signalled := slices.Compact([]string{r.agent.cfg.stopFile(), r.cfg.stopFile()}), []string{r.agent.cfg.signalFile()}
 	exists := func(path string) bool {
 		_, err := os.Lstat(path)
@@ -123,20 +123,20 @@ func (r *round) awaitStopFile(ctx context.Context) {
 			return
 		case slices.Contains(signalled, path):
 			if err := r.agent.handSignalOn(ctx, func() error { return os.Remove(path) }); err != nil {
-				r.agent.cfg.Log.Warn("another signal that the batch script gets will not be heard", "error", err)
+					r.agent.cfg.Log.Warn("could not remove the file of a signal; the batch script's next signal will not be noticed", "error", err)
 				signalled = nil
 			}
-		case r.agent.leaves.Load(): // the agents have made it
+		case r.agent.leaves.Load(): // the agents have made the stop file
 			stop = nil
 		default:
-			r.agent.warn("there is a stop file, " + path)
+			r.agent.warn("found the stop file " + path)
 			return
 		}
 	}
 }
 
-// handSignalOn takes a signal of the batch script's, and removes its file, so that the next signal makes it again. It does not wait for a
-// file system that does not answer once ctx ends.
+// handSignalOn takes a signal of the batch script, and removes its file, so that the next signal makes it again. Once ctx ends, it does
+// not wait for a file system that does not answer.
 func (a *Agent) handSignalOn(ctx context.Context, remove func() error) error {
 	a.takeSignal(warning{Host: a.cfg.Host, Why: signalCame})
 	removed := make(chan error, 1)
@@ -152,8 +152,8 @@ func (a *Agent) handSignalOn(ctx context.Context, remove func() error) error {
 	}
 }
 
-// awaitOne waits until one of paths exists, as far as they are given; false where ctx or over ends before. It does not wait for a look
-// that the file system does not answer.
+// awaitOne waits until one of paths exists; "" is skipped. It returns false if ctx or over ends before. It does not wait for a file
+// system that does not answer.
 func awaitOne(ctx context.Context, over <-chan struct{}, paths []string, exists func(string) bool) (path string, found bool) {
 	look := func() <-chan string {
 		seen := make(chan string, 1)
@@ -201,7 +201,7 @@ func (s *Supervisor) warn(w warning) {
 	}
 	s.forward()
 	if s.cfg.Index != 0 {
-		return // one of the agents says it
+		return // agent 0 logs it for all
 	}
 	about := []any{"why", w.Why, "told", w.Host}
 	if stopFile != "" {
@@ -210,8 +210,8 @@ func (s *Supervisor) warn(w warning) {
 	s.cfg.Log.Warn("the workers are asked to save and exit with 75", about...)
 }
 
-// forward sends the newest warning's signal to every worker that can bear it and has not got it yet: any other would be killed by
-// it. Who has just begun may get a handler later.
+// forward sends the newest warning's signal to every worker that has a handler for it and has not got it yet. Any other worker
+// would die of it. A worker that has just begun may install a handler later.
 func (s *Supervisor) forward() {
 	s.forwardDue = nil
 	if s.stop.stage > asked {
@@ -224,7 +224,7 @@ func (s *Supervisor) forward() {
 		}
 		processes, err := w.process.Warn(s.cfg.WarnSignal)
 		if err != nil {
-			s.cfg.Log.Warn("a worker cannot be warned by a signal", "rank", w.numbers.Rank, "error", err)
+			s.cfg.Log.Warn("could not send a worker the signal of the warning", "rank", w.numbers.Rank, "error", err)
 		}
 		if processes > 0 {
 			w.warned = s.warnings
@@ -234,7 +234,7 @@ func (s *Supervisor) forward() {
 	}
 	if waiting {
 		most := warnSeldom
-		if s.warnedAt.IsZero() { // of a drain alone
+		if s.warnedAt.IsZero() { // only of a drain
 			most = warnRarely
 		}
 		s.forwardPause = lessOften(s.forwardPause, most)
@@ -242,12 +242,12 @@ func (s *Supervisor) forward() {
 	}
 }
 
-// lessOften is the next pause between looks for a handler: each is one at all processes of the node, and many programs never have one.
+// lessOften is the next pause between looks for a handler: each look reads all processes of the node, and many programs never get one.
 func lessOften(pause, most time.Duration) time.Duration {
 	return min(max(2*pause, warnAgain), most)
 }
 
-// touch makes an empty file, unless it is there.
+// touch makes an empty file, unless it exists.
 func touch(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -259,7 +259,7 @@ func touch(path string) error {
 	return f.Close()
 }
 
-// sinceWarning is how many seconds ago this agent's workers were warned, to the millisecond; 0: they were not.
+// sinceWarning is how many seconds ago this agent's workers were warned, to the millisecond; 0: not warned.
 func (s *Supervisor) sinceWarning() float64 {
 	if s.warnedAt.IsZero() {
 		return 0

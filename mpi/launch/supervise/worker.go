@@ -24,37 +24,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is what is done to a worker's process; a proc.Process, but in tests of policies.
+// process is a worker's process: a proc.Process, or a test's.
 type process interface {
 	Pid() int
-	Signal(sig syscall.Signal) error      // its group, unless it is over
-	Warn(sig syscall.Signal) (int, error) // those of its processes that have a handler; how many
+	Signal(sig syscall.Signal) error      // signals its group, unless it has ended
+	Warn(sig syscall.Signal) (int, error) // signals those of its processes that have a handler; returns how many
 }
 
-// worker is one process of the run. It leads a process group of its own, which
-// ends with it.
+// worker is one process of the run. It leads its own process group, which ends with it.
 type worker struct {
 	numbers   rendezvous.RankNumbers
 	cmd       *exec.Cmd
 	device    device.Share
 	process   process    // nil: it was not started
-	container *contained // nil: it runs in none
+	container *contained // nil: no container
 	out, errs *output.Stream
 	files     workerFiles
 
-	exit   int // its code; 0 where a signal killed it
+	exit   int // its exit code; 0 if a signal killed it
 	signal syscall.Signal
-	left   error // a container was left behind
+	left   error // why its container could not be removed
 
-	words []string // its last ones, as blame.Words, before it was asked for its stacks; nil: it was not
+	words []string // its last lines, from blame.Words, before it was asked for its stacks; nil: not asked
 
-	ended    time.Time // zero: it has not
+	ended    time.Time // zero: not yet
 	followed bool      // the workers were being stopped when it ended, see following
-	warned   int       // the newest of the round's warnings whose signal it got, from 1; 0: none
+	warned   int       // the newest of the round's warnings whose signal it got, counted from 1; 0: none
 }
 
-// start starts the process; ended is called once, from another goroutine, when
-// it is over and its exit and signal are set.
+// start starts the process. When the process has ended, ended is called once, from another goroutine, with the worker's exit and
+// signal set.
 func (w *worker) start(guard *proc.Guard, ended func(*worker)) error {
 	w.cmd.Stdout, w.cmd.Stderr = w.out.Pipe(), w.errs.Pipe()
 	process, err := guard.Start(w.device.Cores, w.cmd)
@@ -80,17 +79,17 @@ func (w *worker) start(guard *proc.Guard, ended func(*worker)) error {
 }
 
 const (
-	// otherWords is how long the end of a worker waits for other processes that hold its pipe:
-	// one of its children may tell what it failed of.
+	// otherWords is how long the end of a worker waits for other processes that hold its pipe: one of its children may print the
+	// reason for the failure.
 	otherWords = 100 * time.Millisecond
-	// lastWords is how often the worker's own last lines are looked for after that, once every lookForWords. They are there at once, unless
-	// this process does not get the processor, or a slow console keeps it from reading.
+	// lastWords is how often to check after that whether the worker's own last lines have been read, once every lookForWords. They
+	// have been at once, unless this process does not get a core, or a slow console keeps it from reading.
 	lastWords    = 100
 	lookForWords = 10 * time.Millisecond
 )
 
-// readOut waits until all that the worker wrote was read, but not for long. The looks are counted and not timed: a busy machine may let the
-// time pass without letting anybody read.
+// readOut waits until everything that the worker wrote was read, but not for long. It counts checks rather than time: on a busy
+// machine, time may pass without any reading.
 func (w *worker) readOut() {
 	timer := time.NewTimer(otherWords)
 	defer timer.Stop()
@@ -109,7 +108,7 @@ func (w *worker) readOut() {
 	}
 }
 
-// newWorker makes a worker ready to start.
+// newWorker prepares a worker that has not been started.
 func (r *round) newWorker(n rendezvous.RankNumbers, path string, devices device.Share, to *output.Mux) (*worker, error) {
 	c := r.cfg
 	files, err := r.logsOf(n)
@@ -131,7 +130,7 @@ func (r *round) newWorker(n rendezvous.RankNumbers, path string, devices device.
 // LocalRankMacro stands for a worker's LOCAL_RANK in the arguments of its command, as torchrun has it.
 const LocalRankMacro = "${local_rank}"
 
-// localRankMacro matches it in both of its forms, as Python's string.Template has them. A second dollar before it makes it text.
+// localRankMacro matches the macro in both forms of Python's string.Template. With a second dollar before it, it is plain text.
 var localRankMacro = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$?\$(?:\{local_rank\}|local_rank\b)`) })
 
 // commandOf is the command of one worker: its name, and its arguments with the macro replaced.
@@ -149,8 +148,7 @@ func (c Config) commandOf(n rendezvous.RankNumbers) []string {
 	return command
 }
 
-// startError says why a worker cannot be started, with the code that a shell
-// would exit with.
+// startError is the reason why a worker cannot be started, with the code that a shell would exit with.
 type startError struct {
 	exit int
 	err  error
@@ -159,9 +157,8 @@ type startError struct {
 func (e *startError) Error() string { return e.err.Error() }
 func (e *startError) Unwrap() error { return e.err }
 
-// findCommand finds the file of the workers' command, and checks where they
-// are to run: exec would report a directory that is not there like a command
-// that is not.
+// findCommand finds the file of the workers' command, and checks their working directory: for a missing directory, exec would
+// return the same error as for a missing command.
 func (c Config) findCommand() (string, error) {
 	if c.Dir != "" {
 		info, err := os.Stat(c.Dir)
@@ -178,8 +175,8 @@ func (c Config) findCommand() (string, error) {
 	return c.lookPath(c.Command[0])
 }
 
-// lookPath finds a command as execvp(3) does, in the workers' own PATH rather
-// than the agent's: the job may set another. Relative names count from where the workers run.
+// lookPath finds a command as execvp(3) does, in the workers' own PATH rather than the agent's: the job may set another. Relative
+// names start at the workers' working directory.
 func (c Config) lookPath(name string) (string, error) {
 	if strings.ContainsRune(name, '/') {
 		return checkCommand(name, under(c.Dir, name))
@@ -198,15 +195,15 @@ func (c Config) lookPath(name string) (string, error) {
 	if found != nil {
 		return "", found
 	}
-	return "", &startError{exitNotFound, fmt.Errorf("command %q is in no folder of the workers' PATH", name)}
+	return "", &startError{exitNotFound, fmt.Errorf("command %q is not in the workers' PATH", name)}
 }
 
-// checkCommand tells whether path can be executed; name is what the user wrote.
+// checkCommand checks that path can be executed. name is what the user wrote.
 func checkCommand(name, path string) (string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ENOTDIR):
-		return "", &startError{exitNotFound, fmt.Errorf("command %q is not there: %w", name, err)}
+		return "", &startError{exitNotFound, fmt.Errorf("command %q does not exist: %w", name, err)}
 	case err != nil:
 		return "", &startError{exitNotExecutable, fmt.Errorf("command %q: %w", name, err)}
 	case info.IsDir():
@@ -218,12 +215,12 @@ func checkCommand(name, path string) (string, error) {
 	return path, nil
 }
 
-// under is path as seen from dir; "" is the agent's own directory.
+// under is path relative to dir; "" is the agent's own directory.
 func under(dir, path string) string {
 	if filepath.IsAbs(path) {
 		return path
 	}
-	// exec takes a name without a slash for one in PATH.
+	// exec would look for a name without a slash in PATH.
 	abs, err := filepath.Abs(filepath.Join(dir, path))
 	if err != nil {
 		return path
@@ -231,11 +228,11 @@ func under(dir, path string) string {
 	return abs
 }
 
-// execError is what remains to go wrong when the file is there and executable.
+// execError explains errors that remain if the file exists and is executable.
 func execError(name string, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return &startError{exitNotFound, fmt.Errorf("command %q needs an interpreter or loader that is not there: %w", name, err)}
+		return &startError{exitNotFound, fmt.Errorf("command %q needs an interpreter or loader that does not exist: %w", name, err)}
 	case errors.Is(err, unix.ENOEXEC):
 		return &startError{exitNotExecutable,
 			fmt.Errorf("command %q is neither a program for this machine nor a script that begins with #!: %w", name, err)}
@@ -249,7 +246,7 @@ func execError(name string, err error) error {
 type devices struct {
 	cfg  Config
 	node *device.Node
-	said map[string]bool // warnings: most concern all workers alike
+	said map[string]bool // warnings that were logged: most are about all workers
 }
 
 func newDevices(c Config) (*devices, error) {
@@ -257,7 +254,7 @@ func newDevices(c Config) (*devices, error) {
 	return &devices{cfg: c, node: node, said: make(map[string]bool)}, err
 }
 
-// of decides for one worker. What cannot be right ends the run as a wrong command line does.
+// of decides for one worker. A request that cannot be right ends the run as a wrong command line does.
 func (d *devices) of(n rendezvous.RankNumbers) (device.Share, error) {
 	c := d.cfg
 	share, err := d.node.Assign(device.Request{
@@ -278,7 +275,7 @@ func (d *devices) of(n rendezvous.RankNumbers) (device.Share, error) {
 	return share, nil
 }
 
-// lookup finds a variable of the workers' environment: its last value, as exec hands it on.
+// lookup finds a variable of the workers' environment: its last value, as exec passes it on.
 func (c Config) lookup(name string) (value string, set bool) {
 	for _, entry := range c.Env {
 		if v, ok := strings.CutPrefix(entry, name+"="); ok {
