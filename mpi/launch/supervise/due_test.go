@@ -196,7 +196,7 @@ func TestWarnsBeforeTheEndThatHolds(t *testing.T) {
 		"twice":          {limit(2*time.Hour, 3*time.Hour, 3*time.Hour), 178 * time.Minute, 3 * time.Hour, "put off"},
 		"made shorter":   {limit(59 * time.Minute), 58 * time.Minute, time.Hour, ""},
 		"taken away":     {limit(0), never, 0, "no time limit any more"},
-		"no answer":      {[]any{errors.New("no squeue here")}, 58 * time.Minute, time.Hour, "is not known"},
+		"no answer":      {[]any{errors.New("no squeue here")}, 58 * time.Minute, time.Hour, "could not find out"},
 		"then no answer": {[]any{2 * time.Hour, errors.New("no squeue here")}, 118 * time.Minute, 2 * time.Hour, "put off"},
 	} {
 		t.Run(name, func(t *testing.T) {

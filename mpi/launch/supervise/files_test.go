@@ -145,7 +145,7 @@ func TestPrivateFolderOnAFileSystemThatDoesNotAnswer(t *testing.T) {
 		if took := time.Since(begin); took != answerLimit {
 			t.Errorf("it was waited for for %v", took)
 		}
-		if lines := log.Lines(); len(lines) != 1 || !strings.Contains(lines[0], "left behind") ||
+		if lines := log.Lines(); len(lines) != 1 || !strings.Contains(lines[0], "could not remove the folder") ||
 			!strings.Contains(lines[0], "has not answered") {
 			t.Errorf("it told %q", lines)
 		}

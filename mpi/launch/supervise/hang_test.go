@@ -63,10 +63,10 @@ func TestHangNamesWhoFellSilentFirst(t *testing.T) {
 			"rank 1 on n2 gave no sign of life for 30m16s (no heartbeat, no output, no CPU time): the first of 2 ranks to go quiet"},
 		"together": {[]silentRank{at(0, "n1", 1800, waits), at(1, "n1", 1800, waits)}, -1, "",
 			"ranks 0-1 on n1 gave no sign of life for 30m0s (no heartbeat, no output, no CPU time): which of them went " +
-				"quiet first cannot be told"},
+				"quiet first is not known"},
 		"too close on two": {[]silentRank{at(0, "n1", 1800, waits), at(1, "n2", 1814, waits)}, -1, "",
 			"ranks 0-1 gave no sign of life for 30m0s (no heartbeat, no output, no CPU time): which of them went " +
-				"quiet first cannot be told"},
+				"quiet first is not known"},
 		"together on a node": {[]silentRank{at(0, "n1", 1800, waits), at(1, "n2", 1830, waits),
 			at(2, "n2", 1830, waits)}, -1, "n2",
 			"ranks 1-2 on n2 gave no sign of life for 30m30s (no heartbeat, no output, no CPU time): the first of 3 " +

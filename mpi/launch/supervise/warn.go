@@ -123,7 +123,8 @@ func (r *round) awaitStopFile(ctx context.Context) {
 			return
 		case slices.Contains(signalled, path):
 			if err := r.agent.handSignalOn(ctx, func() error { return os.Remove(path) }); err != nil {
-					r.agent.cfg.Log.Warn("could not remove the file of a signal; the batch script's next signal will not be noticed", "error", err)
+				r.agent.cfg.Log.Warn("could not remove the file of a signal; the batch script's next signal will not be noticed",
+					"error", err)
 				signalled = nil
 			}
 		case r.agent.leaves.Load(): // the agents have made the stop file
