@@ -26,11 +26,11 @@ func TestWorkerThatCannotStartSaysWhy(t *testing.T) {
 		want         string
 	}{
 		"not in PATH":       {"no-such-command", "", 127, `command "no-such-command" is not in the workers' PATH`},
-		"not there":         {dir + "/nothing", "", 127, "is not there"},
+		"not there":         {dir + "/nothing", "", 127, "does not exist"},
 		"not executable":    {file("plain", "#!/bin/sh\n", 0o644), "", 126, "is not executable (chmod +x " + dir + "/plain)"},
 		"a directory":       {dir, "", 126, "is a directory"},
-		"below a file":      {dir + "/plain/x", "", 127, "is not there"},
-		"no interpreter":    {file("lost", "#!/no/such/interpreter\n", 0o755), "", 127, "needs an interpreter or loader that does not exist"},
+		"below a file":      {dir + "/plain/x", "", 127, "does not exist"},
+		"no interpreter":    {file("lost", "#!/no/such/interpreter\n", 0o755), "", 127, "an interpreter or loader that does not exist"},
 		"no program":        {file("text", "hello\n", 0o755), "", 126, "is neither a program for this machine nor a script"},
 		"no working folder": {"true", dir + "/nowhere", 1, "the working directory " + dir + "/nowhere cannot be used"},
 		"folder is a file":  {"true", dir + "/plain", 1, "cannot be used"},

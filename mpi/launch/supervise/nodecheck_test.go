@@ -89,8 +89,9 @@ func TestCheckNodeHangs(t *testing.T) {
 	c.CheckLimit = 300 * time.Millisecond
 	begun := time.Now()
 	err := c.CheckNode(t.Context())
-	if err == nil || !strings.HasSuffix(err.Error(), "(launch.check) was killed, because it had not ended 300ms after the first check began: "+
-		"begun") {
+	if err == nil || !strings.HasSuffix(err.Error(),
+		"(launch.check) was killed, because it had not ended 300ms after the first check began: "+
+			"begun") {
 		t.Error(err)
 	}
 	if took := time.Since(begun); took > testkit.Patience {
