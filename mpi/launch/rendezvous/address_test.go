@@ -23,7 +23,7 @@ func addrsOf(list ...string) (addrs []netip.Addr) {
 	return addrs
 }
 
-// What agent 0 listens on, and what it tells the others.
+// The addresses on which agent 0 listens, and which it offers to the others.
 func TestAgent0PublishesWhereItListens(t *testing.T) {
 	withExchange := func(c Config) Config {
 		c.Exchange = exchangeNothing
@@ -63,7 +63,7 @@ func TestAgent0PublishesWhereItListens(t *testing.T) {
 	}
 }
 
-// An interface that is not there is an error of a node; where all is on this machine nobody asks for one.
+// An interface that does not exist is an error of the node, unless all agents are on this machine.
 func TestMissingInterfaceIsAnError(t *testing.T) {
 	c := Config{World: World{Count: 2, Host: "n2"}, Network: Network{MasterAddr: "n1", Interface: "nosuch0"}}
 	if _, err := c.network(); err == nil ||
@@ -90,7 +90,7 @@ func TestMissingInterfaceIsAnError(t *testing.T) {
 	}
 }
 
-// Workers use the network that was asked for, though agent 0 was reached by another.
+// Workers use the network that was asked for, although agent 0 was reached through another.
 func TestWorkersUseTheChosenNetwork(t *testing.T) {
 	for _, tc := range []struct {
 		allowed []string
@@ -162,7 +162,7 @@ func TestBadEndpointsAreRefused(t *testing.T) {
 	}
 }
 
-// And so it is for the agent that has the endpoint.
+// The same holds for the agent that has the endpoint.
 func TestNameLookupCountsAsAgent0sJoinTime(t *testing.T) {
 	secret := auth.NewSecret()
 	c := complete(Config{
@@ -218,7 +218,7 @@ func TestWorkerInterfaceIsThatOfTheAgents(t *testing.T) {
 	}
 }
 
-// Agent 0 says that the others look for it elsewhere where that is so, and they need to find it.
+// Agent 0 warns if the others look for it elsewhere, and need to find it.
 func TestAgent0WarnsWhereItIsElsewhere(t *testing.T) {
 	const nobodys = "192.0.2.1" // RFC 5737
 	for name, tc := range map[string]struct {

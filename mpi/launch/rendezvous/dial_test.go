@@ -19,7 +19,7 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// A name that cannot lead to agent 0 is found out.
+// A name that cannot lead to agent 0 is detected.
 func TestNameThatCannotLeadThere(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -90,7 +90,7 @@ func TestMisnamedAgent0EndsTheWait(t *testing.T) {
 	}
 }
 
-// A refusal of the secret is the last word of all addresses together, or of some for a while.
+// A refusal of the secret is final if all addresses refuse, or some have for a while.
 func TestRefusalIsFinal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		none := &net.OpError{Op: "dial", Err: errors.New("connection refused")}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// What comes by Exchange may be anything. The error shows none of it.
+// The text from Exchange may be anything. The error shows none of it.
 func TestHostileTextByExchangeIsRefused(t *testing.T) {
 	const run, secret = "test/1", "00000000000000000000000000000000000000000000000000000000000000aa"
 	for _, tc := range []struct{ text, want string }{

@@ -81,7 +81,7 @@ func newRunDir(t *testing.T) *rundir.Dir {
 	return dir
 }
 
-// exchangeNothing is an exchange in which nobody learns anything.
+// exchangeNothing is an exchange that passes no text.
 func exchangeNothing(context.Context, string) (string, error) { return "", nil }
 
 // unnoticed is a context whose end nobody notices.

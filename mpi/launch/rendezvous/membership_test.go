@@ -27,7 +27,7 @@ func TestLostParticipantCannotJoin(t *testing.T) {
 	}
 }
 
-// In task mode numbers say nothing of nodes, but how many tasks each node has does.
+// In task mode, agents' numbers do not show their nodes, but the number of tasks of each node does.
 func TestMissingTasksHaveNodes(t *testing.T) {
 	layout := map[string]int{"n1": 2, "n2": 2, "n3": 1}
 	for _, tc := range []struct {

@@ -61,7 +61,7 @@ func (l *link) pass(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// said is an error as a client of a real store has it.
+// said is an error as a client of a real store returns it.
 func (l *link) said(err error) error {
 	if err != nil && l.ended.Err() != nil {
 		return &store.LostError{Addr: "n1:1", Err: err}
@@ -94,7 +94,7 @@ type room struct {
 	zero *Rendezvous
 }
 
-// newRoom has agent 0 wait for the others. opened tells how that ends.
+// newRoom has agent 0 wait for the others. opened receives the result.
 func newRoom(t *testing.T, ctx context.Context, c Config) (_ *room, opened <-chan error) {
 	c = complete(c)
 	r := newRendezvous(ctx, c, localNetwork{})
@@ -115,7 +115,7 @@ func newRoom(t *testing.T, ctx context.Context, c Config) (_ *room, opened <-cha
 	return &room{t, r}, ended
 }
 
-// come has another agent come. It is closed by the caller, where it got in.
+// come has another agent come. The caller closes it if it was admitted.
 func (m *room) come(ctx context.Context, c Config) (*Rendezvous, *link, error) {
 	return m.comeCounting(ctx, c, (*Rendezvous).sendHeartbeats)
 }
@@ -143,7 +143,7 @@ func (m *room) comeCounting(ctx context.Context, c Config, count func(*Rendezvou
 	return r, l, nil
 }
 
-// arrival is how another agent comes, in a test of who is let in.
+// arrival is how another agent comes, in a test of admission.
 type arrival struct {
 	index int
 	at    time.Duration
@@ -196,7 +196,7 @@ func play(t *testing.T, c Config, spoil func(*Config), arrivals ...arrival) (l *
 	return l, err, took, others
 }
 
-// Who takes part, and when that is decided.
+// Which agents take part, and when that is decided.
 func TestJoinPolicyDecidesWhoTakesPart(t *testing.T) {
 	for name, tc := range map[string]struct {
 		count, min int
@@ -306,7 +306,7 @@ func TestRejectingAgentsAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// All agents get the same sentence where they do not fit together.
+// All agents get the same error if they do not fit together.
 func TestAgentsThatDoNotFit(t *testing.T) {
 	fixed := func(rank, world int) func(*Config) {
 		return func(c *Config) {
@@ -343,7 +343,7 @@ func TestAgentsThatDoNotFit(t *testing.T) {
 	}
 }
 
-// Who comes late has a part in the next round. An agent that is silent is lost after ten seconds, and learns of that when it moves again.
+// An agent that comes late takes part in the next round. A silent agent is lost after ten seconds, and learns that when it runs again.
 func TestMembershipChangesBetweenRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := Config{World: World{Count: 3, Nproc: 1}, Admission: Admission{MinCount: 1, LastCall: time.Second}}
@@ -417,7 +417,7 @@ func TestMembershipChangesBetweenRounds(t *testing.T) {
 	})
 }
 
-// Once the run has begun, an agent that does not fit is sent away alone, and does not spoil the next round.
+// Once the run has begun, an agent that does not fit is rejected alone, and does not spoil the next round.
 func TestLateAgentThatDoesNotFit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := Config{

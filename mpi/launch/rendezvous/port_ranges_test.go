@@ -73,7 +73,7 @@ func TestPortsAreOfTheirRanges(t *testing.T) {
 	}
 }
 
-// TestAgentZeroListensWithinItsRanges: a site's firewall lets nothing else through, whether or not the port can be told.
+// TestAgentZeroListensWithinItsRanges checks that agent 0 listens only in its ranges, as a site's firewall requires, even with Exchange.
 func TestAgentZeroListensWithinItsRanges(t *testing.T) {
 	ranges := PortRanges{{61000, 65535}}
 	c := Config{World: World{Count: 2}, Network: Network{Ranges: ranges, Ports: ranges.Ports(rand.Text(), 8)}}

@@ -15,7 +15,7 @@ import (
 	"ddpbatch/internal/auth"
 )
 
-// Who has come and cannot take part is not missing. One that comes again can.
+// An agent that has come and cannot take part is not missing. When it comes again, it may be able to.
 func TestRejectingIsNotMissing(t *testing.T) {
 	r := newMembership(joinRequest{Host: "n1", Count: 4})
 	m := &Rendezvous{cfg: Config{World: World{Count: 4, Hosts: []string{"n1", "n2", "n3", "n4"}},
@@ -90,7 +90,7 @@ func TestUnfitNodes(t *testing.T) {
 	}
 }
 
-// An agent that rejects ends, and srun ends the others for that, maybe before all have come: it is the reason all the same. Where a person
+// When an agent that rejects ends, srun ends the others, maybe before all have come. The rejection is the reason nevertheless. If a person
 // ends the run meanwhile (Ctrl-C), that is the reason.
 func TestRejectionIsTheReasonOfTheEnd(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
@@ -122,7 +122,7 @@ func rejectedAndEnded(t *testing.T, sig syscall.Signal) {
 	}
 }
 
-// The other agent has heard by Exchange where agent 0 is, and has rejected and ended, before agent 0 knows that all have called it.
+// The other agent has received agent 0's offer, rejected and ended before agent 0 knows that all agents have called Exchange.
 func TestRejectionBeforeTheEndOfExchangeIsTheReason(t *testing.T) {
 	agent := func(index int) Config {
 		return complete(Config{World: World{Index: index, Count: 2, Host: "n1"}, Identity: Identity{RunID: "r/1"}})
@@ -154,7 +154,7 @@ func TestRejectionBeforeTheEndOfExchangeIsTheReason(t *testing.T) {
 	}
 }
 
-// That holds for agent 0 where it is the one that cannot take part.
+// The same holds if agent 0 is the one that cannot take part.
 func TestRejectingAgent0IsInterrupted(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -185,8 +185,8 @@ func TestClocksThatAreFarApart(t *testing.T) {
 	}
 }
 
-// Where one was lost and another rejects, those that come later hear it:
-// what was to be waited for the first reason does not cut that short.
+// If one agent was lost and another rejects, agents that come later receive that:
+// the wait for the first reason does not cut it short.
 func TestRejectionAfterALossIsReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newMembership(joinRequest{Host: "n1", Count: 4})
@@ -229,7 +229,7 @@ func TestSparesMayReject(t *testing.T) {
 	}
 }
 
-// So it is where the agent waits for others, and has lost one.
+// The same holds if the agent waits for others, and has lost one.
 func TestSignalBeforeAllMetCountsAtTheLastMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newMembership(joinRequest{Host: "n1", Count: 3})

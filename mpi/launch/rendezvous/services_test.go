@@ -19,8 +19,8 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// chosenPorts has so many runs on one machine choose the MASTER_PORT of a round at once, from one list, and returns them when all have.
-// The workers of none have bound it yet. The runs' rounds end with end.
+// chosenPorts has several runs on one machine choose the MASTER_PORT of a round at once, from one list, and returns the ports.
+// None of the runs' workers has bound its port yet. end ends the runs' rounds.
 func chosenPorts(t *testing.T, runs int, torchStore func(run int) bool) (ports []int, end func()) {
 	t.Helper()
 	list := Ports(rand.Text(), runs) // what two steps of one seed have
@@ -52,7 +52,7 @@ func chosenPorts(t *testing.T, runs int, torchStore func(run int) bool) (ports [
 	}
 }
 
-// freePort finds one that nobody listens on or has claimed now.
+// freePort returns a port that no process listens on or has claimed now.
 func freePort(ports []int) (int, error) {
 	l, err := listenFirst([]string{""}, ports)
 	if err != nil {
@@ -61,7 +61,7 @@ func freePort(ports []int) (int, error) {
 	return l.port(), l.close()
 }
 
-// Whoever claims all the ports that a run tries keeps it from none.
+// Claims of all the ports that a run tries do not keep it from getting a port.
 func TestMasterPortsAreClaimed(t *testing.T) {
 	secret := auth.NewSecret()
 	c := Config{
@@ -94,7 +94,7 @@ func TestMasterPortsAreClaimed(t *testing.T) {
 	}
 }
 
-// Even where somebody has claimed every port there is.
+// That holds even if every port is claimed.
 func TestEveryPortIsClaimed(t *testing.T) {
 	all := func(_ string, port int) (io.Closer, error) {
 		return nil, fmt.Errorf("claim port %d: %w: %w", port, errClaimed, syscall.EADDRINUSE)
@@ -126,7 +126,7 @@ func TestMasterPortOfAnotherRunIsRefused(t *testing.T) {
 	must(t, again.Close())
 }
 
-// Pretended nodes have an address each, and their runs do not meet;
+// Simulated nodes have an address each, and their runs do not meet;
 // but the worker of rank 0 on a real one has all addresses of the machine.
 func TestMasterPortOfASimulationIsClaimedByAddress(t *testing.T) {
 	c := Config{Network: Network{MasterPort: givenPort(t), MasterAddr: "n1"}}
@@ -163,7 +163,7 @@ func TestMasterPortOfASimulationIsClaimedByAddress(t *testing.T) {
 	must(t, real.Close())
 }
 
-// PyTorch's store, where the agent serves it, is at one address alone.
+// PyTorch's store, if the agent serves it, is at one address only.
 func TestMasterPortOfTheTorchStoreIsAtOneAddress(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.2:0")
 	must(t, err)
@@ -178,7 +178,7 @@ func TestMasterPortOfTheTorchStoreIsAtOneAddress(t *testing.T) {
 	must(t, claim.Close())
 }
 
-// Rank 0 binds its port long after the agent has chosen it: until then, and until the round ends, nobody else may have that one.
+// Rank 0 binds its port long after the agent has chosen it. Until the round ends, no other run may take that port.
 func TestMasterPortOfEachRun(t *testing.T) {
 	const trials, runs = 20, 8
 	for _, row := range []struct {

@@ -12,7 +12,7 @@ import (
 	"ddpbatch/mpi/launch/reach"
 )
 
-// What an agent left may have been written by anybody.
+// The tries that an agent has saved may have been written by anybody.
 func TestHostileRowsAreBounded(t *testing.T) {
 	c := complete(Config{Identity: Identity{RunDir: newRunDir(t), Attempt: 1}, World: World{Count: 5, Host: "n1"}})
 	c.Hosts = []string{"n1", "n2", "n3", "n4", "n5"}
@@ -45,7 +45,7 @@ func TestHostileRowsAreBounded(t *testing.T) {
 	}
 }
 
-// Whatever is in the place of the port that agent 0 leaves leads nowhere.
+// Anything else than a port in agent 0's file leads nowhere.
 func TestFaultySavedPortLeadsNowhere(t *testing.T) {
 	c := Config{Identity: Identity{RunDir: newRunDir(t), Attempt: 1}}
 	if port, err := c.savedPort(); !errors.Is(err, errNoSavedPort) {

@@ -18,7 +18,7 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// drains is a Slurm that drains nodes, each with a reason.
+// drains simulates a Slurm that drains nodes, each with a reason.
 func drains(reasons map[string]string) func(context.Context) (map[string]string, error) {
 	return func(context.Context) (map[string]string, error) { return reasons, nil }
 }
@@ -34,7 +34,7 @@ func drainAgent(t *testing.T, dir *rundir.Dir, c Config, log *bytes.Buffer) (*Ag
 	return a, m
 }
 
-// watchesDrain runs watchDrain for so long at most.
+// watchesDrain runs watchDrain for a limited time.
 func watchesDrain(a *Agent, limit time.Duration) {
 	end := time.AfterFunc(limit, a.cancel)
 	defer end.Stop()
@@ -75,7 +75,7 @@ func TestDrainIsAskedForOnceAMinute(t *testing.T) {
 	}
 }
 
-// Nobody asks where there is no Slurm, and a controller that does not answer is told of once.
+// Without Slurm, nothing is asked. That a controller does not answer is logged once.
 func TestDrainThatNobodyKnowsOf(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err  error
@@ -103,7 +103,7 @@ func TestDrainThatNobodyKnowsOf(t *testing.T) {
 	}
 }
 
-// The workers are asked to leave a node that Slurm drains only where the job would be started again without it.
+// The workers are asked to leave a node that Slurm drains only if the job would be started again without it.
 func TestWorkersAreAskedToLeaveDrainedNodes(t *testing.T) {
 	node := recovery.Policy{On: []recovery.Cause{recovery.Node}}
 	used := rundir.Event{Event: rundir.EventRequeue, Attempt: 1, Cause: "node"}
@@ -239,7 +239,7 @@ func TestDrainedNodeIsTheCause(t *testing.T) {
 	}
 }
 
-// Workers that are started again, as one has failed, are asked to leave at once; the stop file of the round before is no person's, either.
+// Workers that are restarted after a failure are asked to leave at once. The stop file of the round before is not a person's, either.
 func TestLaterRoundLeavesDrainedNodes(t *testing.T) {
 	dir := newRunDir(t)
 	_, err := dir.ClaimAttempt()
@@ -273,7 +273,7 @@ func TestLaterRoundLeavesDrainedNodes(t *testing.T) {
 	}
 }
 
-// Who goes on where a node is drained is warned once more before the job's end; that is the cause then, and its time is what counts.
+// Workers that go on after the warning of a drain are warned again before the job's end. That is the cause then, and its time counts.
 func TestDrainedRunIsWarnedBeforeItsEnd(t *testing.T) {
 	dirs := []*rundir.Dir{newRunDir(t), newRunDir(t)}
 	synctest.Test(t, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// watchesEnd runs watchEnd for a day at most, and tells after how long it ended.
+// watchesEnd runs watchEnd for a day at most, and returns after how long it ended.
 func watchesEnd(a *Agent) time.Duration {
 	begin := time.Now()
 	day := time.AfterFunc(24*time.Hour, a.cancel)
@@ -26,7 +26,7 @@ func watchesEnd(a *Agent) time.Duration {
 	return time.Since(begin)
 }
 
-// Slurm's signal may come a minute before the warning is due. It waits, by the end that holds then; any other signal counts at once.
+// Slurm's signal may come a minute before the warning is due. Then the warning waits until it is due. Any other signal counts at once.
 func TestSignalWaitsUntilItIsDue(t *testing.T) {
 	const lead = 10 * time.Second
 	type job struct {
@@ -108,7 +108,7 @@ func TestSignalWaitsUntilItIsDue(t *testing.T) {
 	}
 }
 
-// What a signal says while another waits is not lost: the nodes may be wanted by then.
+// A signal that comes while another is held back is not lost: another job may get the nodes.
 func TestSecondSignalIsLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -124,7 +124,7 @@ func TestSecondSignalIsLookedAt(t *testing.T) {
 	})
 }
 
-// Where attempts before took long to save, their successors are warned earlier.
+// If earlier attempts took long to save, later ones are warned earlier.
 func TestWarnsAsEarlyAsSavesTake(t *testing.T) {
 	slow := rundir.Event{Event: rundir.EventEnd, Attempt: 1, Cause: "timeout", Saved: true, WarnedS: 240}
 	for name, tc := range map[string]struct {
@@ -173,7 +173,7 @@ func TestWarnsAsEarlyAsSavesTake(t *testing.T) {
 	}
 }
 
-// A limit may be moved while the job runs: the warning comes before the one that holds then, and the next round's workers hear of it.
+// A limit may be moved while the job runs: the warning comes before the new end, and the next round's workers get the new deadline.
 func TestWarnsBeforeTheEndThatHolds(t *testing.T) {
 	const never = -1
 	limit := func(ends ...time.Duration) []any { // answers

@@ -133,7 +133,7 @@ func TestWorkerEnvironHasEveryDocumentedName(t *testing.T) {
 	}
 }
 
-// Foreign commands are told the interface by which the agents have met, where there are several nodes.
+// With several nodes, users' commands get the interface by which the agents have met.
 func TestForeignCommandsGetTheInterface(t *testing.T) {
 	both := "GLOO_SOCKET_IFNAME=ib0 TP_SOCKET_IFNAME=ib0"
 	for name, tc := range map[string]struct {

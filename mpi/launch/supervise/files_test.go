@@ -24,7 +24,7 @@ import (
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
-// What a killed agent left is removed by the next one on the node, and what a living one, or one of another node, has is not.
+// The next agent on the node removes what a killed agent left, but not what a living agent, or one of another node, has.
 func TestFoldersOfKilledAgentsAreRemoved(t *testing.T) {
 	parent := t.TempDir()
 	parents := []string{filepath.Join(parent, "missing"), parent}
@@ -63,7 +63,7 @@ func TestFoldersOfKilledAgentsAreRemoved(t *testing.T) {
 	}
 }
 
-// systemd-logind, or somebody else, empties /dev/shm: the folder is made anew, locked as before, and told of once.
+// When systemd-logind, or another program, empties /dev/shm, the folder is made anew and locked as before, which is logged once.
 func TestPrivateFolderThatIsRemoved(t *testing.T) {
 	parent := t.TempDir()
 	p, err := newPrivate([]string{parent}, "n1")
@@ -107,7 +107,7 @@ func TestPrivateFolderThatIsRemoved(t *testing.T) {
 	}
 }
 
-// A folder that was made anew and cannot be locked would be another agent's to sweep: it goes, and is made once more.
+// A folder that was made anew but cannot be locked would be swept by another agent: it is removed, and made again.
 func TestPrivateFolderThatCannotBeLocked(t *testing.T) {
 	p, err := newPrivate([]string{t.TempDir()}, "n1")
 	must(t, err)
@@ -157,7 +157,7 @@ func TestPrivateFolderOnAFileSystemThatDoesNotAnswer(t *testing.T) {
 	})
 }
 
-// Whoever wants no log files (--log-dir /dev/null) is told of the first failure all the same.
+// Without log files (--log-dir /dev/null), the first failure is reported nevertheless.
 func TestErrorFileIsMadeWithoutLogs(t *testing.T) {
 	logs, err := output.NewLogDir(os.DevNull, "x")
 	must(t, err)
@@ -172,7 +172,7 @@ func TestErrorFileIsMadeWithoutLogs(t *testing.T) {
 	}
 }
 
-// A file system that hangs keeps no agent: it is waited for, and then not any longer.
+// An agent waits for a file system that hangs for a limited time only.
 func TestFileSystemThatDoesNotAnswer(t *testing.T) {
 	for name, wait := range map[string]func(s *Supervisor) error{
 		"the stop file": func(s *Supervisor) error { s.awaitWrites(); return errors.New("has not answered") },
@@ -205,7 +205,7 @@ func TestAnsweredIsWhatWasDone(t *testing.T) {
 	}
 }
 
-// A look for the stop file that takes for ever is the last one, and does not keep the round.
+// A look for the stop file that never ends is the last one, and does not delay the round.
 func TestStopFileOnAFileSystemThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hung := make(chan struct{})
@@ -225,7 +225,7 @@ func TestStopFileOnAFileSystemThatDoesNotAnswer(t *testing.T) {
 	})
 }
 
-// Workers that have no handler for the warning are looked at ever less often.
+// Workers without a handler for the warning are checked less and less often.
 func TestWarnsAgainEverLessOften(t *testing.T) {
 	for most, fewer := range map[time.Duration]int{warnSeldom: 300, warnRarely: 25} {
 		pause, all := warnAgain, time.Duration(0)
@@ -326,7 +326,7 @@ func TestPrivateFolderOfAnotherUser(t *testing.T) {
 	}
 }
 
-// usePrivate is the agent, and its worker, of TestPrivateFolderOfAnotherUser. The folder is taken when its input ends.
+// usePrivate is the agent, and its worker, of TestPrivateFolderOfAnotherUser. The folder has been replaced when its input ends.
 func usePrivate(parent string) {
 	c := Config{Limits: Limits{HangAfter: time.Hour}, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
 	p, err := newPrivate([]string{parent}, "n1")

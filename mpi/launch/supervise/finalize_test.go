@@ -10,7 +10,7 @@ import (
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
-// Of most nodes, or after a sleep of its own, agent 0 is the one that is lost.
+// If agent 0 loses most nodes at once, or stood still itself, agent 0 is the one that is lost.
 func TestIsolatedAgent0IsTheLostOne(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -62,8 +62,8 @@ func TestIsolatedAgent0IsTheLostOne(t *testing.T) {
 	}
 }
 
-// An agent 0 that was given up, and is woken up to be told to end, takes the others' word for the end. Who is told to end for another
-// reason has the last word.
+// An agent 0 that was given up, and runs again only to be told to end, takes over the others' verdict. An agent 0 that is told to
+// end for another reason keeps its own.
 func TestOthersHaveGivenAgent0Up(t *testing.T) {
 	for _, test := range []struct {
 		name, cause string
@@ -96,7 +96,7 @@ func TestOthersHaveGivenAgent0Up(t *testing.T) {
 	}
 }
 
-// The others' word is why the run ended. How agent 0's own workers did, and that one of them forbids another attempt, is agent 0's to say.
+// The others' verdict is why the run ended. How agent 0's own workers ended, and that one of them forbids another attempt, stays agent 0's.
 func TestGivenUpKeepsTheAccount(t *testing.T) {
 	said := rundir.Verdict{
 		Attempt: 1, Cause: causeNode, FirstRank: -1, Host: "n1", Nodes: []string{"n1"}, Exit: exit.Failed, Requeue: true,
@@ -138,7 +138,7 @@ func TestNodeOfStuckWorkersIsBlamed(t *testing.T) {
 	}
 }
 
-// Where agent 0 is lost, another one's word is put on disk, which knows nothing of how the others' workers ended.
+// If agent 0 is lost, another agent's verdict is written to disk, without how the others' workers ended.
 func TestAnotherAgentHasTheLastWord(t *testing.T) {
 	dir := newRunDir(t)
 	c := one(dir)

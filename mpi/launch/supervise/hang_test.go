@@ -11,7 +11,7 @@ import (
 	"ddpbatch/mpi/launch/watch"
 )
 
-// TestUnknownHeartbeats: while nobody can look at the heartbeat files, who has beaten before is not taken for hung.
+// TestUnknownHeartbeats checks that a worker that has beaten before does not count as hung while the heartbeat files cannot be read.
 func TestUnknownHeartbeats(t *testing.T) {
 	before := time.Now()
 	got := unknown([]heartbeat{{}, {at: before.Add(-time.Hour), known: true}})
@@ -20,7 +20,7 @@ func TestUnknownHeartbeats(t *testing.T) {
 	}
 }
 
-// A worker that ignores TERM has little time: it has shown that it does not react.
+// A worker that hangs and ignores TERM gets little time.
 func TestHungWorkersHaveLittleTime(t *testing.T) {
 	c := complete(Config{World: rendezvous.World{Count: 1, Host: "n1", Nproc: 1}, Limits: Limits{Grace: time.Hour}})
 	s := &Supervisor{cfg: c}
@@ -33,7 +33,7 @@ func TestHungWorkersHaveLittleTime(t *testing.T) {
 	}
 }
 
-// Who is named, of ranks that fell silent so many seconds ago.
+// newHang decides which ranks are named, from how many seconds ago they fell silent.
 func TestHangNamesWhoFellSilentFirst(t *testing.T) {
 	now := time.Unix(100_000, 0)
 	asleep, waits := watch.Condition{Sleeps: true, Text: "asleep"}, watch.Condition{Text: "in futex"}
@@ -77,9 +77,9 @@ func TestHangNamesWhoFellSilentFirst(t *testing.T) {
 			at(2, "n2", 1800, held)}, 1, "n2",
 			"rank 1 on n2 was stopped (SIGSTOP) and gave no sign of life for 30m0s (no heartbeat, no output, no CPU time), " +
 				"of 3 ranks that went quiet"},
-		"one is stopped, and told of late": {[]silentRank{at(0, "n1", 1815, asleep), at(1, "n2", 1800, stopped)},
+		"one is stopped, and reported late": {[]silentRank{at(0, "n1", 1815, asleep), at(1, "n2", 1800, stopped)},
 			1, "n2", "was stopped"},
-		"one is stopped, and told of very late": {[]silentRank{at(0, "n1", 7400, asleep), at(1, "n2", 4000, stopped)},
+		"one is stopped, and reported very late": {[]silentRank{at(0, "n1", 7400, asleep), at(1, "n2", 4000, stopped)},
 			1, "n2", "was stopped"},
 		"two are stopped": {[]silentRank{at(0, "n1", 1800, stopped), at(1, "n1", 1800, stopped),
 			at(2, "n1", 1800, waits)}, -1, "n1", "ranks 0-1 on n1 were stopped (SIGSTOP) and gave no sign of life for 30m0s"},
@@ -113,7 +113,7 @@ func TestHangNamesWhoFellSilentFirst(t *testing.T) {
 				listed = append(listed, r.Rank)
 			}
 			if slices.Sort(listed); len(slices.Compact(listed)) != len(tc.ranks) {
-				t.Errorf("%s: ranks %v are told of", name, listed)
+				t.Errorf("%s: ranks %v are reported", name, listed)
 			}
 			slices.Reverse(tc.ranks) // the order in which agents report does not matter
 		}
@@ -140,7 +140,7 @@ func TestReportOfAHangNamesTheFirstSilent(t *testing.T) {
 	}
 }
 
-// What a worker's program, or py-spy, wrote does nothing to a terminal, and does not fill it.
+// The output of a worker's program, or of py-spy, cannot control a terminal, and does not fill it.
 func TestStacksAreCutAndTamed(t *testing.T) {
 	got := beginning("\x1b[2Jevil\r\n" + strings.Repeat("é", 1000) + "\n" + strings.Repeat("line\n", 1000))
 	if want := " [2Jevil \n" + strings.Repeat("é", stacksWidth) + "\nline\n"; !strings.HasPrefix(got, want) {
@@ -162,7 +162,7 @@ func TestHangIsLookedForOftenEnough(t *testing.T) {
 	}
 }
 
-// A file server that does not answer delays nobody: what was seen before counts.
+// A file server that does not answer delays nothing: the previous observation counts.
 func TestSilentFileServerDelaysNobody(t *testing.T) {
 	before := []heartbeat{{at: time.Unix(5, 0)}}
 	h := &heartbeats{paths: []string{"/x"}, seen: before, answers: make(chan []heartbeat)}
@@ -178,7 +178,7 @@ func TestSilentFileServerDelaysNobody(t *testing.T) {
 	}
 }
 
-// Where all have ended, and some agent takes long to say so, nothing hangs.
+// If all workers have ended, and some agent takes long to report that, nothing counts as hung.
 func TestEndedWorkersDoNotHang(t *testing.T) {
 	s := &Supervisor{round: &round{layout: twoMembers()}, hangWatch: &hangWatch{reports: map[int]quietReport{}}}
 	for agent := range 2 {

@@ -74,7 +74,7 @@ func complete(c Config) Config {
 	return c
 }
 
-// one is an agent of one worker, with a run directory where dir is not nil.
+// one is an agent of one worker, with a run directory if dir is not nil.
 func one(dir *rundir.Dir) Config {
 	c := Config{
 		Identity: rendezvous.Identity{RunDir: dir}, World: rendezvous.World{Count: 1, Host: "n1", Nproc: 1},
@@ -114,7 +114,7 @@ func (m *met) Agent0Lost() *rendezvous.LostError {
 	return &rendezvous.LostError{Host: "n1", Why: "its connection ended"}
 }
 
-// agentOf is an agent that has met the others by m, without its tasks.
+// agentOf is an agent that has met the others through m, without its tasks.
 func agentOf(t *testing.T, c Config, m *met) *Agent {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	t.Cleanup(cancel)

@@ -15,7 +15,7 @@ import (
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
-// checking is the configuration of an agent whose node is to be looked at.
+// checking is the configuration of an agent whose node is to be checked.
 func checking(t *testing.T, checks ...[]string) (Config, *bytes.Buffer) {
 	log := new(bytes.Buffer)
 	c := Config{
@@ -83,7 +83,7 @@ func TestCheckNode(t *testing.T) {
 	}
 }
 
-// A check that hangs is killed with all that it has started, and whoever holds its output open is not waited for.
+// A check that hangs is killed with all its children, without waiting for processes that hold its output open.
 func TestCheckNodeHangs(t *testing.T) {
 	c, _ := checking(t, shell("echo begun; sleep 1000 & sleep 1000"))
 	c.CheckLimit = 300 * time.Millisecond
@@ -99,7 +99,7 @@ func TestCheckNodeHangs(t *testing.T) {
 	}
 }
 
-// A run that is told to stop ends for that, and not for a check that was under way.
+// A run that is told to stop ends for that reason, not for a check that was running.
 func TestCheckNodeIsInterrupted(t *testing.T) {
 	c, _ := checking(t, shell("echo >begun; sleep 1000"))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -112,7 +112,7 @@ func TestCheckNodeIsInterrupted(t *testing.T) {
 	}
 }
 
-// One task of a node looks, whatever there is.
+// Only one task of a node runs the checks.
 func TestCheckNodeOfTasks(t *testing.T) {
 	c, _ := checking(t, []string{"false"})
 	c.Local = []rendezvous.RankNumbers{{Rank: 3, LocalRank: 1, LocalWorldSize: 2}}
@@ -125,7 +125,7 @@ func TestCheckNodeOfTasks(t *testing.T) {
 	}
 }
 
-// What a machine can do without is a warning.
+// A problem despite which programs can run is only a warning.
 func TestCheckNodeWarns(t *testing.T) {
 	c, log := checking(t)
 	c.Machine, c.Env = true, append(c.Env, "TMPDIR=/no-such-folder")

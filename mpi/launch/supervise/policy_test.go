@@ -20,7 +20,7 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// act is what a worker that is no process does by itself: it gives signs of life in spans of time, and ends.
+// act is what a simulated worker does: it gives signs of life in spans of time, and ends.
 type act struct {
 	alive    [][2]time.Duration // from, to; none: it is silent from the beginning
 	ends     time.Duration      // 0: only by a signal
@@ -74,7 +74,7 @@ func (f *fakeProcess) Warn(syscall.Signal) (int, error) {
 	return 1, nil
 }
 
-// fakeSigns tells of the signs that the acts give.
+// fakeSigns returns the signs that the acts give.
 type fakeSigns struct{ processes []*fakeProcess }
 
 func (f fakeSigns) samples(workers []*worker, _ []heartbeat) ([]watch.Sample, error) {
@@ -147,7 +147,7 @@ func play(t *testing.T, ctx context.Context, c Config, acts ...[]act) (v rundir.
 	return verdicts[0], time.Since(begun), signals
 }
 
-// addFake gives an agent a worker that is no process.
+// addFake gives an agent a simulated worker.
 func (s *Supervisor) addFake(t *testing.T, ranks rendezvous.RankNumbers, a act) *fakeProcess {
 	t.Helper()
 	mux, err := output.NewMux(output.Config{}, output.To{}, nil)
@@ -210,7 +210,7 @@ func TestHangIsThatOfTheFirstSilentNode(t *testing.T) {
 		"all have ended":           {20 * time.Second, [][]act{{done}, {done}}, causeDone, -1, "", 2 * time.Second, time.Second},
 		"in turns": {20 * time.Second, [][]act{{turns(0, time.Hour)}, {turns(30*time.Second, time.Hour)}}, causeDone, -1, "",
 			time.Hour + time.Second, time.Hour},
-		"told of later": {20 * time.Second, [][]act{{between(0, 10*time.Second)}, {{}, between(0, 30*time.Second)}}, causeHang, 1, "n2",
+		"reported later": {20 * time.Second, [][]act{{between(0, 10*time.Second)}, {{}, between(0, 30*time.Second)}}, causeHang, 1, "n2",
 			55 * time.Second, 50 * time.Second},
 		"beside a silent one": {20 * time.Second,
 			[][]act{{{ends: time.Hour}, {alive: [][2]time.Duration{{0, time.Hour}}, ends: time.Hour}}}, causeDone, -1, "",
@@ -257,7 +257,7 @@ func TestFirstFailureEndsWorkersAfterTheGrace(t *testing.T) {
 		"one fails while others save": {[][]act{{agreed, {ends: 12 * time.Second, exit: 4}},
 			{{ends: 14 * time.Second, exit: 5}, {ends: 38 * time.Second, exit: 75}}}, causeCrash, 1,
 			[]string{"", "", "", ""}, 38 * time.Second},
-		"one fails while others save, and is told of last": {[][]act{{agreed, {ends: 14 * time.Second, exit: 4}},
+		"one fails while others save, and is reported last": {[][]act{{agreed, {ends: 14 * time.Second, exit: 4}},
 			{{ends: 12 * time.Second, exit: 5}, {ends: 38 * time.Second, exit: 75}}}, causeCrash, 2,
 			[]string{"", "", "", ""}, 38 * time.Second},
 		"one fails while the workers of agent 0 save": {[][]act{{{ends: 14 * time.Second, exit: 5}, {ends: 38 * time.Second, exit: 75}},
@@ -295,7 +295,7 @@ func TestSignalIsPassedOnOnce(t *testing.T) {
 	})
 }
 
-// What workers that were told to stop exit with tells whether they saved.
+// The exit codes of workers that were told to stop show whether they saved.
 func TestExitCodesSayWhetherWorkersSaved(t *testing.T) {
 	for name, tc := range map[string]struct {
 		exits []int // by rank

@@ -7,7 +7,7 @@ import (
 	"ddpbatch/mpi/launch/blame"
 )
 
-// A report that is too long loses words, and no death.
+// A report that is too long loses last lines, but no deaths.
 func TestReportFits(t *testing.T) {
 	var r endsReport
 	for rank := range 200 {
@@ -25,7 +25,7 @@ func TestReportFits(t *testing.T) {
 	}
 }
 
-// Agent 0 cannot start its workers again beside processes that do not end. Another agent's are that one's.
+// Agent 0 cannot restart workers beside processes that do not end. Those of another agent do not matter to it.
 func TestAgent0sStuckWorkersHaveNotEnded(t *testing.T) {
 	for stuck, want := range map[int]bool{0: false, 1: true} {
 		s := &Supervisor{reports: map[int]endsReport{0: {}, 1: {}}}

@@ -13,7 +13,7 @@ import (
 	"ddpbatch/mpi/launch/watch"
 )
 
-// Who is named once it is known where all ranks stand. All fell silent together, so that before that nobody is.
+// The stacks decide which ranks are named. All fell silent together, so none is named before.
 func TestStandingsNameWhoDidNotCome(t *testing.T) {
 	type ranks []stack.Standing // rank r is on n1 or n2, as it is even or odd
 	waits := func(call, line string) stack.Standing { return stack.Standing{Call: call, Line: line} }
@@ -96,12 +96,12 @@ func TestStandingsNameWhoDidNotCome(t *testing.T) {
 			t.Errorf("%s: first %d, nodes %v: %s", name, v.FirstRank, v.Nodes, v.Message)
 		}
 		if len(s.hung.ranks) != len(tc.ranks) {
-			t.Errorf("%s: %d ranks are told of", name, len(s.hung.ranks))
+			t.Errorf("%s: %d ranks are reported", name, len(s.hung.ranks))
 		}
 	}
 }
 
-// A flight record is the worker's own: of any length, and no file that makes the agent wait.
+// A flight record comes from the worker: it may have any length, and must not make the agent wait.
 func TestOnlyTheEndOfARecordIsRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "flight")
 	must(t, os.WriteFile(path, []byte("0123456789"), 0o600))

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A heartbeat file is read where it is a file, and nothing else that a worker may put there: no link is followed, and no pipe waited for.
+// A heartbeat file is read only if it is a regular file: links are not followed, and pipes not waited for.
 func TestHeartbeatsAreReadFromFiles(t *testing.T) {
 	dir := t.TempDir()
 	at := time.Unix(1_800_000_000, 0)
@@ -67,7 +67,7 @@ func TestHeartbeatsAreReadOnce(t *testing.T) {
 	}
 }
 
-// askedProcess counts how often somebody looks for it among the processes.
+// askedProcess counts how often it is looked for among the processes.
 type askedProcess struct {
 	*fakeProcess
 	asked int
@@ -75,7 +75,7 @@ type askedProcess struct {
 
 func (p *askedProcess) Pid() int { p.asked++; return p.fakeProcess.Pid() }
 
-// Processes are looked at where a worker's heartbeat file shows no sign of life since the look before, and only there.
+// Processes are observed only if a worker's heartbeat file shows no sign of life since the previous observation.
 func TestProcessesAreLookedAtWithoutABeat(t *testing.T) {
 	s := &Supervisor{exits: make(chan *worker, 1)}
 	p := &askedProcess{fakeProcess: s.addFake(t, rendezvous.RankNumbers{}, act{})}
@@ -96,7 +96,7 @@ func TestProcessesAreLookedAtWithoutABeat(t *testing.T) {
 	}
 }
 
-// What agent 0 has not taken is said again: the step, and that the workers are quiet.
+// A report that agent 0 has not taken is repeated: the step, and that the workers are quiet.
 func TestReportsThatAreNotTakenAreSaidAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "beat")
@@ -130,7 +130,7 @@ func TestReportsThatAreNotTakenAreSaidAgain(t *testing.T) {
 	})
 }
 
-// gets is a store that notes what is waited for.
+// gets is a store that records which keys are waited for.
 type gets struct {
 	store.Store
 	mu   sync.Mutex

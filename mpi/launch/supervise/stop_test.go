@@ -97,8 +97,8 @@ func TestStopGoesThroughItsStages(t *testing.T) {
 	})
 }
 
-// Who tells a run to stop from outside may kill it soon: workers that do not leave are killed before that, those too that were told to
-// leave earlier and for another reason.
+// KILL may follow soon when a run is told to stop from outside. Workers that do not end are killed before that, also those that
+// were told to end earlier for another reason.
 func TestTermGraceBoundsEveryStop(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before string // the cause of a stop that goes on when TERM comes
@@ -130,7 +130,7 @@ func TestTermGraceBoundsEveryStop(t *testing.T) {
 	}
 }
 
-// What agent 0 puts on disk before its workers have ended: Slurm may kill it by then, and nobody else's word is to stand but that of those
+// Agent 0 writes an early verdict before its workers have ended, since Slurm may kill it by then. It only yields to the verdict of agents
 // that had given it up.
 func TestAgent0WritesAnEarlyVerdict(t *testing.T) {
 	lost := rundir.Verdict{Cause: causeNode, Host: "n1", Nodes: []string{"n1"}, Exit: exit.Failed, Message: "theirs"} // agent 0 is on n1

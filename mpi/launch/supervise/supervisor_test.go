@@ -38,7 +38,7 @@ func TestAgentLostWhileStartingIsNoticed(t *testing.T) {
 	}
 }
 
-// Without agent 0, workers get TERM and soon after that KILL, those too that had been told or asked to leave in their own time.
+// Without agent 0, workers get TERM and soon after that KILL, also those that had been told or asked to end before.
 func TestWorkersHaveLittleTimeWithoutAgent0(t *testing.T) {
 	for _, before := range []string{"", causeCrash, causeStopped} {
 		synctest.Test(t, func(t *testing.T) {
@@ -58,8 +58,8 @@ func TestWorkersHaveLittleTimeWithoutAgent0(t *testing.T) {
 	}
 }
 
-// A worker's end that may be the consequence of a signal is thought about; what follows
-// from it on another node is not, and comes second all the same.
+// A worker's end that may be the consequence of a signal is held back for a moment. What follows
+// from it on another node is not, and comes second nevertheless.
 func TestTheFirstEndIsTheCause(t *testing.T) {
 	for name, tc := range map[string]struct {
 		first *worker
@@ -124,7 +124,7 @@ func TestAgent0DoesNotAnswer(t *testing.T) {
 	}
 }
 
-// What cannot be said since agent 0 is gone is not the outcome: that agent 0 is lost is.
+// If a proposal cannot be published because agent 0 is lost, that loss is the outcome.
 func TestProposalToALostAgent0IsNoOutcome(t *testing.T) {
 	c := complete(Config{World: rendezvous.World{Index: 1, Count: 2, Host: "n2", Nproc: 1}, Workers: Workers{Command: []string{"x"}}})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -179,7 +179,7 @@ func (silentStore) CompareSet(ctx context.Context, _ string, _, _ []byte) ([]byt
 	return nil, ctx.Err()
 }
 
-// lostStore is one whose connection has ended.
+// lostStore is a store whose connection has ended.
 type lostStore struct{ store.Store }
 
 var errGone = &store.LostError{Addr: "n1:61000", Err: errors.New("EOF")}

@@ -50,8 +50,8 @@ func TestSignalIsHandedOnBeforeItsFileIsRemoved(t *testing.T) {
 	})
 }
 
-// Slurm signals early once. Who signals after that is heard, too: here the time limit was put off meanwhile. Agents that get one signal
-// are heard once.
+// Slurm signals early once. Later signals count, too: here the time limit was put off meanwhile. If several agents get one signal,
+// it counts once.
 func TestSignalAfterAnEarlyOneCounts(t *testing.T) {
 	const early, putOff, again = 23 * time.Second, 40 * time.Second, 30 * time.Minute
 	for _, byScript := range []bool{false, true} {

@@ -65,7 +65,7 @@ func TestCommandIsFoundInTheWorkersPath(t *testing.T) {
 	}
 }
 
-// Who reads a worker's last words may get to that late, on a busy machine or behind a slow console. They are in its account all the same.
+// A worker's last lines may be read late, on a busy machine or behind a slow console. The report has them nevertheless.
 func TestLastWordsAreRead(t *testing.T) {
 	release := make(chan struct{})
 	mux, err := output.NewMux(output.Config{}, output.To{Stdout: slowWriter{release}}, nil)
