@@ -60,7 +60,7 @@ func TestInitMethod(t *testing.T) {
 func TestInitMethodSaysWhyItFails(t *testing.T) {
 	secret := auth.NewSecret()
 	for method, want := range map[string]string{
-		"/scratch/store": "is no init method",
+		"/scratch/store": "is not an init method",
 		// a file does not tell by which address ranks reach each other
 		"file://" + filepath.Join(t.TempDir(), "store"): "Listen is not set",
 	} {

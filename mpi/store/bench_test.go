@@ -31,7 +31,7 @@ func BenchmarkSetGet(b *testing.B) {
 	}
 }
 
-// BenchmarkParallelAdd measures an Add where many goroutines share one connection.
+// BenchmarkParallelAdd measures an Add when many goroutines share one connection.
 func BenchmarkParallelAdd(b *testing.B) {
 	c := connect(b, serve(b, ServerConfig{}))
 	b.ReportAllocs()

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Client is a Store at the other end of one TCP connection, which all
-// goroutines share: a call that waits for a key holds up no other.
+// Client is a Store at the other end of one TCP connection. All goroutines share the connection: a call that waits for a key does
+// not delay others.
 //
-// When the connection is lost, every call gets a *LostError; a Client does not connect again.
+// When the connection is lost, every call returns a *LostError. A Client does not connect again.
 type Client struct {
 	conn  net.Conn
 	out   chan []byte // frames to send
@@ -25,7 +25,7 @@ type Client struct {
 	done   chan struct{}
 }
 
-// newClient speaks over a connection on which both sides have proved themselves.
+// newClient returns a Client for a connection on which both sides have proved themselves.
 func newClient(conn net.Conn) *Client {
 	c := &Client{conn: conn, out: make(chan []byte, 64), calls: make(map[uint64]chan reply), done: make(chan struct{})}
 	c.tasks.Go(c.send)
@@ -98,33 +98,33 @@ func (c *Client) MultiSet(ctx context.Context, items ...Item) error {
 	return err
 }
 
-// Done is closed when the connection has ended; Err then says why.
+// Done returns a channel that is closed when the connection has ended. Err then returns why.
 func (c *Client) Done() <-chan struct{} { return c.done }
 
-// Err is nil while the connection lives, ErrClosed after Close, else a *LostError.
+// Err is nil while the connection lives, ErrClosed after Close, and otherwise a *LostError.
 func (c *Client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// LocalAddr is the address of this machine that the connection has.
+// LocalAddr is the connection's address on this machine.
 func (c *Client) LocalAddr() net.Addr { return c.conn.LocalAddr() }
 
 // RemoteAddr is the address by which the store was reached.
 func (c *Client) RemoteAddr() net.Addr { return c.conn.RemoteAddr() }
 
-// Close ends the connection, and every call that is under way. The store at the other end lives on.
+// Close ends the connection, and all pending calls. The store at the other end stays open.
 func (c *Client) Close() error {
 	c.end(ErrClosed)
 	c.tasks.Wait()
 	return nil
 }
 
-// cancelGrace is how long a cancelled call waits for what became of it.
+// cancelGrace is how long a canceled call waits for the server's reply.
 const cancelGrace = 250 * time.Millisecond
 
-// ask sends a request and reads the result.
+// ask sends a request and decodes the result.
 func ask[T any](ctx context.Context, c *Client, req *request, read func(result) (T, error)) (value T, err error) {
 	res, err := c.do(ctx, req)
 	if err != nil {
@@ -133,9 +133,8 @@ func ask[T any](ctx context.Context, c *Client, req *request, read func(result) 
 	return read(res)
 }
 
-// do sends a request and returns what the server makes of it. When ctx ends
-// first, the server gets a cancel, and has cancelGrace to say what is missing, or
-// that the request was carried out after all.
+// do sends a request and returns the server's result. When ctx ends first, it sends the server a cancel. The server then has
+// cancelGrace to reply which keys are missing, or that the request was carried out after all.
 func (c *Client) do(ctx context.Context, req *request) (result, error) {
 	if err := req.check(); err != nil {
 		return nil, fmt.Errorf("%v: %w", req, err)
@@ -183,7 +182,7 @@ func (c *Client) do(ctx context.Context, req *request) (result, error) {
 	}
 }
 
-// replyBeforeEnd is the reply that came before the connection ended, if one did.
+// replyBeforeEnd returns the reply that came before the connection ended, if there is one.
 func (c *Client) replyBeforeEnd(ctx context.Context, req *request, answer <-chan reply) (result, error) {
 	select {
 	case rep := <-answer:
@@ -193,7 +192,7 @@ func (c *Client) replyBeforeEnd(ctx context.Context, req *request, answer <-chan
 	}
 }
 
-// unsentError is the error of a request that did not leave before its context ended.
+// unsentError is the error of a request that was not sent before its context ended.
 func unsentError(ctx context.Context, req *request) error {
 	if keys := req.awaited(); keys != nil {
 		return &WaitError{Keys: keys, Err: ctx.Err()}
@@ -201,8 +200,7 @@ func unsentError(ctx context.Context, req *request) error {
 	return fmt.Errorf("%v: %w", req, ctx.Err())
 }
 
-// unansweredError is the error of a request that was sent, but of which nothing was
-// heard by the end of its context and cancelGrace.
+// unansweredError is the error of a request that was sent, but not answered by the end of its context and cancelGrace.
 func unansweredError(ctx context.Context, req *request) error {
 	if keys := req.awaited(); keys != nil {
 		return &WaitError{Keys: keys, Err: fmt.Errorf("%w, and the server does not answer", ctx.Err())}
@@ -266,13 +264,13 @@ func (c *Client) receive() {
 		answer, ok := c.calls[rep.id]
 		delete(c.calls, rep.id)
 		c.mu.Unlock()
-		if ok { // else the caller did not wait for it
+		if ok { // otherwise the caller has given up
 			answer <- rep
 		}
 	}
 }
 
-// end closes the connection; the first reason stands.
+// end closes the connection. The first reason counts.
 func (c *Client) end(reason error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -127,7 +127,7 @@ func TestLostConnectionEndsEveryCall(t *testing.T) {
 	}
 }
 
-// The server says nothing, and takes nothing either: calls end with their contexts.
+// The server neither sends nor receives anything: calls end with their contexts.
 func TestCallsEndThoughTheServerIsSilent(t *testing.T) {
 	for name, c := range map[string]struct {
 		call  func(context.Context, *Client) error
@@ -168,7 +168,7 @@ func TestCallsEndThoughTheServerIsSilent(t *testing.T) {
 	}
 }
 
-// There are more calls than the connection takes.
+// There are more calls than fit into the connection.
 func TestCallsThatNeverLeftSaySo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()

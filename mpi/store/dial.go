@@ -20,30 +20,30 @@ import (
 )
 
 const (
-	connectTimeout = 5 * time.Second       // for TCP to reach one address
-	firstRetry     = 10 * time.Millisecond // bounds of the pauses before an address is tried again
-	lastRetry      = 250 * time.Millisecond
-	unprovedRetry  = 2 * time.Second // until an address is tried again where somebody else answered
+	connectTimeout = 5 * time.Second        // for TCP to reach one address
+	firstRetry     = 10 * time.Millisecond  // the first pause before an address is tried again
+	lastRetry      = 250 * time.Millisecond // pauses grow up to this
+	unprovedRetry  = 2 * time.Second        // the pause after another program answered
 )
 
-// LastRefusal is how often in a row, some seconds apart, another run's store may refuse a client at the one address that it knows, before
-// that is the last word: it may be about to end.
+// LastRefusal is the number of refusals in a row, some seconds apart, after which the refusal of another run's store at the only
+// known address is final. Before that, the other run may be about to end.
 const LastRefusal = 3
 
-// DialConfig says what to prove to a store.
+// DialConfig configures how to connect to a store.
 type DialConfig struct {
 	Secret  Secret
 	Binding Binding
-	Name    string       // who this client is, for the server's Joined and Left; at most MaxName bytes
+	Name    string       // this client's name, for the server's Joined and Left; at most MaxName bytes
 	Log     *slog.Logger // nil: nothing is logged
 
 	// Handshake bounds how long the other side may take to prove itself, in one try; 0: HandshakeTimeout.
 	Handshake time.Duration
 }
 
-// Dial connects to this run's store at addr ("host:port"). What is not there yet is tried again until ctx ends, and so is an address where
-// a program of another kind answers: the store may have its port later. A store that refuses this side is the last word where it is this
-// run's own ([ErrOtherSecret]), and another run's when it is still there after some seconds. The error is then a *DialError.
+// Dial connects to this run's store at addr ("host:port"). It tries again until ctx ends if nothing listens there yet, or if
+// another kind of program answers: the store may get its port later. The refusal of this run's own store ([ErrOtherSecret]) is
+// final. The refusal of another run's store is final if that is still there after some seconds. The error is then a *DialError.
 func Dial(ctx context.Context, addr string, cfg DialConfig) (*Client, error) {
 	keys, err := cfg.check()
 	if err != nil {
@@ -58,7 +58,7 @@ func Dial(ctx context.Context, addr string, cfg DialConfig) (*Client, error) {
 	return newClient(conn), nil
 }
 
-// Connect makes one attempt at one address, for those who choose among several. cfg.Log is not looked at.
+// Connect makes one attempt at one address, for callers that choose among several. It does not use cfg.Log.
 func Connect(ctx context.Context, addr string, cfg DialConfig) (*Client, error) {
 	keys, err := cfg.check()
 	if err != nil {
@@ -71,7 +71,7 @@ func Connect(ctx context.Context, addr string, cfg DialConfig) (*Client, error) 
 	return newClient(conn), nil
 }
 
-// check makes the keys that a configuration asks for.
+// check checks the configuration and makes the keys for it.
 func (c *DialConfig) check() (*secure.Client, error) {
 	if len(c.Name) > MaxName {
 		return nil, fmt.Errorf("connect to the store: the client's name has %d bytes, more than %d", len(c.Name), MaxName)
@@ -83,7 +83,7 @@ func (c *DialConfig) check() (*secure.Client, error) {
 	return keys, nil
 }
 
-// dialing is a Dial under way.
+// dialing is a call of Dial.
 type dialing struct {
 	addr     string
 	cfg      *DialConfig
@@ -93,7 +93,7 @@ type dialing struct {
 	refusals int // in a row
 }
 
-// run tries until somebody proves to be the store, refuses for good, or ctx ends: then it returns nil.
+// run tries until a peer proves to be the store. It returns nil if a refusal is final, or ctx ends.
 func (d *dialing) run(ctx context.Context) net.Conn {
 	for again := (backoff.Backoff{First: firstRetry, Most: lastRetry}); ctx.Err() == nil; {
 		conn, err := dialOnce(ctx, d.addr, d.cfg, d.keys)
@@ -113,7 +113,7 @@ func (d *dialing) run(ctx context.Context) net.Conn {
 	return nil
 }
 
-// isFinal tells whether it is of no use to try again. Another run's store may be about to end.
+// isFinal reports whether further tries are of no use. Another run's store may be about to end.
 func (d *dialing) isFinal(err error) bool {
 	if !errors.Is(err, ErrRefused) {
 		d.refusals = 0
@@ -123,8 +123,7 @@ func (d *dialing) isFinal(err error) bool {
 	return d.refusals == LastRefusal || errors.Is(err, ErrOtherSecret)
 }
 
-// noteFailure keeps why a try went wrong, and logs it where it is news. What the end of ctx cut short tells
-// less than the try before.
+// noteFailure records why a try failed, and logs it if that is new. If the end of ctx cut a try short, the one before says more.
 func (d *dialing) noteFailure(ctx context.Context, err error) {
 	d.tries++
 	before := d.reason
@@ -142,8 +141,8 @@ func (d *dialing) noteFailure(ctx context.Context, err error) {
 	d.cfg.Log.Log(ctx, level, "store: not reached yet", "addr", d.addr, "err", err)
 }
 
-// Unproved tells whether somebody answered who has not proved to be of this run: another job, most likely, or
-// the same run with another secret, which a person must learn of.
+// Unproved reports whether a peer answered that has not proved to be of this run. Most likely it is another job, or the same run
+// with another secret, which a person must learn.
 func Unproved(err error) bool {
 	return errors.Is(err, ErrRefused) || errors.Is(err, auth.ErrUnproved) || errors.Is(err, auth.ErrProtocol)
 }
@@ -154,7 +153,7 @@ func dialOnce(ctx context.Context, addr string, cfg *DialConfig, keys *secure.Cl
 	conn, err := dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
-			<-ctx.Done() // as in prove; a system's time-out may be the error
+			<-ctx.Done() // as in handshake; err may be the system's time-out
 			if !errors.Is(err, ctx.Err()) {
 				err = fmt.Errorf("%w: %w", err, ctx.Err())
 			}
@@ -178,30 +177,30 @@ func handshake(ctx context.Context, conn net.Conn, cfg *DialConfig, keys *secure
 	defer cancel()
 	opened, err := keys.Open(limited, conn, cfg.Name)
 	switch {
-	case errors.Is(err, auth.ErrUnproved): // and it says that it is of this run
+	case errors.Is(err, auth.ErrUnproved): // its digest says that it is this run's
 		return nil, ErrOtherSecret
 	case errors.Is(err, context.DeadlineExceeded) && endsSooner(limited, ctx):
 		return nil, fmt.Errorf("%w within %v", ErrSilent, limit)
 	case errors.Is(err, context.DeadlineExceeded):
-		// the connection's clock may be a moment ahead; who sees the error must see that it is the caller's own time that is over
+		// the connection's clock may be a moment ahead; the error must show that the caller's own time is over
 		<-ctx.Done()
 	}
 	return opened, err
 }
 
-// endsSooner tells whether a context with a deadline has one of its own, and not its parent's.
+// endsSooner reports whether a context has its own deadline, and not its parent's.
 func endsSooner(limited, parent context.Context) bool {
 	own, _ := limited.Deadline()
 	given, _ := parent.Deadline()
 	return !own.Equal(given)
 }
 
-// DialError says why the store was not reached. It matches the context's error and the reason.
+// DialError is the reason why the store was not reached. It matches the context's error and the reason.
 type DialError struct {
 	Addr   string
-	Reason error // of the last try; nil where there was no time for one
+	Reason error // of the last try; nil if there was no time for one
 	Tries  int
-	Err    error // the context's error; nil where the reason was the last word
+	Err    error // the context's error; nil if the reason was final
 }
 
 func (e *DialError) Error() string {
@@ -212,12 +211,12 @@ func (e *DialError) Error() string {
 	return fmt.Sprintf("connect to the store: %s after %d tries: %s: %s", why, e.Tries, e.Addr, oneLine(e.Reason))
 }
 
-// Unwrap gives the context's error and the reason.
+// Unwrap returns the context's error and the reason.
 func (e *DialError) Unwrap() []error {
 	return slices.DeleteFunc([]error{e.Err, e.Reason}, func(err error) bool { return err == nil })
 }
 
-// oneLine is an error in one line, without the address where net tells it again.
+// oneLine formats an error in one line, without the address that package net adds.
 func oneLine(err error) string {
 	var op *net.OpError
 	switch {
@@ -229,15 +228,14 @@ func oneLine(err error) string {
 	return strings.ReplaceAll(err.Error(), "\n", " ")
 }
 
-// A connection whose other end is gone without a word is noticed within about
-// 20 seconds: while it is idle by three keep-alive probes that nobody answers
-// (tcp(7): TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT), while data is under way by
-// TCP_USER_TIMEOUT (RFC 5482).
+// keepAlive and userTimeout make a connection whose other end is gone without notice fail within about 20 seconds: while it is
+// idle, by three keep-alive probes without an answer (tcp(7): TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT); while data is being sent,
+// by TCP_USER_TIMEOUT (RFC 5482).
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 3}
 
 const userTimeout = 20 * time.Second
 
-// tune sets these on a TCP connection. Others are left as they are.
+// tune sets both on a TCP connection. It leaves other connections as they are.
 func tune(conn net.Conn) error {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {

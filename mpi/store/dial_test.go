@@ -18,7 +18,7 @@ import (
 )
 
 // deadAddr is a loopback address that refuses connections, until the test listens there: a socket has it that does not listen, and leaves
-// it to one that does (socket(7), SO_REUSEADDR). The kernel gives it to nobody who leaves the choice to it.
+// it to one that does (socket(7), SO_REUSEADDR). The kernel does not choose it for other sockets.
 func deadAddr(t testing.TB) net.Addr {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -77,7 +77,7 @@ func TestDialWaitsForServer(t *testing.T) {
 	}
 }
 
-// TestDialGivesUpOnAnotherRun is refused by another run's store for some seconds, which it says once.
+// TestDialGivesUpOnAnotherRun is refused by another run's store for some seconds, which is logged once.
 func TestDialGivesUpOnAnotherRun(t *testing.T) {
 	t.Parallel() // most of it is a pause
 	var refusals, log testkit.Journal
@@ -105,7 +105,7 @@ func TestDialGivesUpOnAnotherRun(t *testing.T) {
 	}
 }
 
-// The run's own store refuses this side, which is the last word at once.
+// The run's own store refuses this side, which is final at once.
 func TestDialWithAnotherSecretEndsAtOnce(t *testing.T) {
 	cfg := dialConfig()
 	cfg.Secret[0]++
@@ -180,7 +180,7 @@ func TestDialWithAnEndedContextTriesNothing(t *testing.T) {
 	}
 }
 
-// TestConnectTriesOnce: who chooses among addresses learns of each attempt.
+// TestConnectTriesOnce checks that Connect returns the error of each attempt.
 func TestConnectTriesOnce(t *testing.T) {
 	s := serve(t, ServerConfig{})
 	c, err := Connect(bounded(t), s.Addr().String(), dialConfig())
@@ -205,9 +205,9 @@ func TestConnectTriesOnce(t *testing.T) {
 	}
 }
 
-// What takes a connection and says nothing is told of in the same words each time, as a try's own limit and not the caller's.
+// A peer that accepts a connection and stays silent gives the same error each time, for a try's own limit and not the caller's.
 func TestSilentListenerIsReportedEachTime(t *testing.T) {
-	l := listen(t) // connections wait in its queue for ever
+	l := listen(t) // connections wait in its queue forever
 	defer l.Close()
 	addr := l.Addr().String()
 	cfg := dialConfig()
@@ -215,7 +215,7 @@ func TestSilentListenerIsReportedEachTime(t *testing.T) {
 	for range 5 {
 		_, err := Connect(bounded(t), addr, cfg)
 		if !errors.Is(err, ErrSilent) || errors.Is(err, context.DeadlineExceeded) ||
-			err.Error() != "somebody took the connection, and nothing was proved within 20ms" {
+			err.Error() != "the connection was accepted, and nothing was proved within 20ms" {
 			t.Errorf("error %v", err)
 		}
 	}

@@ -14,38 +14,38 @@ import (
 	"ddpbatch/internal/backoff"
 )
 
-// FileConfig says how a store in a file ends.
+// FileConfig configures how a store in a file ends.
 type FileConfig struct {
-	// Workers is how many processes open the file in all. The last of them to Close removes it. 0: it stays.
+	// Workers is how many processes open the file in all. The last of them to close it removes the file. 0: the file stays.
 	Workers int
 }
 
-// File is a Store in a file that several processes open, on one machine or on a file system
-// that they share and that has flock(2). Its format is that of PyTorch 1.13's FileStore, with which it shares a file.
+// File is a Store in a file that several processes open, on one machine or on a file system that they share and that supports
+// flock(2). Its format is that of PyTorch 1.13's FileStore, so that PyTorch's processes can share the file.
 //
-// What a process waits for it looks for again and again, at the longest every 25 ms. A process that
-// ends while it writes leaves half a record, which the next to write takes away.
+// A process polls for keys that it waits for, at least every 25 ms. A process that ends while it writes leaves a partial record,
+// which the next writer removes.
 type File struct {
 	path      string
 	workers   int
 	busy      chan struct{} // holds a token while a call reads or writes the file
-	view      *memory       // what was read so far
-	log       logState      // how far; used by who holds busy
+	view      *memory       // the contents that were read so far
+	log       logState      // how far the file was read; guarded by busy
 	closeOnce sync.Once
 }
 
-// OpenFile opens the store in the file at path, which the first call that writes makes, with mode 0600. Whoever may
-// write the file is trusted with what is in the store, and no more: what is no store's file is an error (ErrMalformedFile),
-// and so is a key or a value that PyTorch wrote and that is over this store's limits (ErrTooLarge).
+// OpenFile opens the store in the file at path. The first call that writes creates the file, with mode 0600. Anyone who may write
+// the file is trusted with the contents of the store, but not more: a file that is not a store's is an error (ErrMalformedFile),
+// and so is a key or a value from PyTorch that exceeds this store's limits (ErrTooLarge).
 //
-// A file that an earlier run left, as one does of which a process was killed, is read like any other: its keys are there,
-// and the processes that closed it count as Workers of this run. Give each run a new path, or remove the file before it.
+// A file that an earlier run left, for example because a process was killed, is read like any other: its keys exist, and the
+// processes that closed it count as Workers of this run. Give each run a new path, or remove the file before.
 func OpenFile(path string, cfg FileConfig) (*File, error) {
 	switch info, err := os.Stat(path); {
 	case path == "":
-		return nil, errors.New("open a store's file: no path is given")
+		return nil, errors.New("open a store's file: the path is empty")
 	case cfg.Workers < 0:
-		return nil, fmt.Errorf("open the store's file %s: %d workers cannot be", path, cfg.Workers)
+		return nil, fmt.Errorf("open the store's file %s: the number of workers must not be negative, got %d", path, cfg.Workers)
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return nil, fmt.Errorf("open the store's file: %w", err)
@@ -55,9 +55,9 @@ func OpenFile(path string, cfg FileConfig) (*File, error) {
 	return &File{path: path, workers: cfg.Workers, busy: make(chan struct{}, 1), view: newMemory()}, nil
 }
 
-// irregularError refuses what could make a reader wait for ever.
+// irregularError is the error for a file that is not regular, which could make a reader wait forever.
 func irregularError(path string, info fs.FileInfo) error {
-	return fmt.Errorf("%s is no regular file but %v", path, info.Mode().Type())
+	return fmt.Errorf("%s is not a regular file but %v", path, info.Mode().Type())
 }
 
 func (f *File) Set(ctx context.Context, key string, value []byte) error {
@@ -160,7 +160,7 @@ func (f *File) List(ctx context.Context, prefix string) ([]string, error) {
 	return f.view.List(ctx, prefix)
 }
 
-// write sets what items makes of the view, which is then up to date and of which nobody else can make anything else
+// write sets the items that items computes from the view. The view is up to date then, and no other process can change the file
 // meanwhile.
 func (f *File) write(ctx context.Context, what string, items func() ([]Item, error)) error {
 	return f.change(ctx, what, func() (records []byte, err error) {
@@ -171,7 +171,7 @@ func (f *File) write(ctx context.Context, what string, items func() ([]Item, err
 		if err != nil {
 			return nil, err
 		}
-		last := make(map[string]int, len(list)) // of two items with one key, the later one alone is written
+		last := make(map[string]int, len(list)) // of two items with the same key, only the later one is written
 		for i, item := range list {
 			last[item.Key] = i
 		}
@@ -184,7 +184,7 @@ func (f *File) write(ctx context.Context, what string, items func() ([]Item, err
 	})
 }
 
-// change appends the records that records makes of the view; see write.
+// change appends the records that records computes from the view; see write.
 func (f *File) change(ctx context.Context, what string, records func() ([]byte, error)) error {
 	err := f.acquire(ctx)
 	if err == nil {
@@ -197,7 +197,7 @@ func (f *File) change(ctx context.Context, what string, records func() ([]byte, 
 	return nil
 }
 
-// changeLocked is change for who has acquired the file.
+// changeLocked is change for a caller that has acquired the file.
 func (f *File) changeLocked(ctx context.Context, records func() ([]byte, error)) error {
 	file, err := f.lock(ctx, os.O_RDWR|os.O_CREATE, exclusive)
 	if err != nil {
@@ -214,10 +214,10 @@ func (f *File) changeLocked(ctx context.Context, records func() ([]byte, error))
 	if err := f.appendRecords(file, text); err != nil {
 		return err
 	}
-	return f.refresh(context.WithoutCancel(ctx), file) // what is written is done
+	return f.refresh(context.WithoutCancel(ctx), file) // the change is written, so it counts
 }
 
-// wait calls until, which waits for something in the view, and looks into the file meanwhile.
+// wait calls until, which waits for a change of the view, and polls the file meanwhile.
 func (f *File) wait(ctx context.Context, what string, until func(context.Context) error) error {
 	if err := f.read(ctx); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("%s: %w", what, err)
@@ -238,11 +238,11 @@ func (f *File) wait(ctx context.Context, what string, until func(context.Context
 }
 
 const (
-	firstPoll = time.Millisecond // bounds of the pauses before a file is read again for what is waited for
-	lastPoll  = 25 * time.Millisecond
+	firstPoll = time.Millisecond      // the first pause before a file is read again for keys that are waited for
+	lastPoll  = 25 * time.Millisecond // pauses grow up to this
 )
 
-// poll reads the file again and again until ctx ends. It ends ctx itself where the file cannot be read.
+// poll reads the file again and again until ctx ends. If the file cannot be read, it ends ctx by stop.
 func (f *File) poll(ctx context.Context, stop context.CancelCauseFunc) {
 	for wait := (backoff.Backoff{First: firstPoll, Most: lastPoll}); wait.Wait(ctx) == nil; {
 		if err := f.read(ctx); err != nil && ctx.Err() == nil {
@@ -252,7 +252,7 @@ func (f *File) poll(ctx context.Context, stop context.CancelCauseFunc) {
 	}
 }
 
-// read brings the view up to date. A file that is not there yet is an empty store.
+// read brings the view up to date. If the file does not exist yet, the store is empty.
 func (f *File) read(ctx context.Context) error {
 	if err := f.acquire(ctx); err != nil {
 		return err
@@ -270,7 +270,7 @@ func (f *File) read(ctx context.Context) error {
 	return f.refresh(ctx, file)
 }
 
-// acquire takes the file for one call of this process, until release.
+// acquire reserves the file for one call of this process, until release.
 func (f *File) acquire(ctx context.Context) error {
 	if err := f.view.closed(); err != nil {
 		return err
@@ -286,7 +286,7 @@ func (f *File) acquire(ctx context.Context) error {
 	}
 }
 
-// release lets the next call have the file. After Close, none comes that needs the open file.
+// release lets the next call have the file. After Close, it closes the file, as no further call needs it.
 func (f *File) release() {
 	if file := f.log.file; file != nil && f.view.closed() != nil {
 		f.log = logState{}
@@ -298,8 +298,8 @@ func (f *File) release() {
 // closeTimeout bounds how long Close waits for the lock of another process.
 const closeTimeout = 5 * time.Second
 
-// Close ends this process's use of the store, and tells so in the file; the last of FileConfig.Workers
-// removes it. Whoever waits gets ErrClosed.
+// Close ends this process's use of the store, and records that in the file. The last of FileConfig.Workers removes the file.
+// Waiting calls return ErrClosed.
 func (f *File) Close() (err error) {
 	f.closeOnce.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
@@ -309,7 +309,7 @@ func (f *File) Close() (err error) {
 		select {
 		case f.busy <- struct{}{}:
 			f.release()
-		case <-ctx.Done(): // the call that has the file still will end it
+		case <-ctx.Done(): // the call that still has the file will close it
 		}
 	})
 	if err != nil {
@@ -326,7 +326,7 @@ func (f *File) countClosed(ctx context.Context) error {
 	defer f.release()
 	file, err := f.lock(ctx, os.O_RDWR, exclusive)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // nobody wrote, or somebody tidied up
+		return nil // no process has written, or the file was removed
 	}
 	if err != nil {
 		return err

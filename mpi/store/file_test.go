@@ -161,7 +161,7 @@ func TestManyProcessesShareAFile(t *testing.T) {
 	}
 }
 
-// A store's file that a file server holds a lease on, for a client of it, is waited for as its lock is, by who reads and by who writes.
+// If a file server holds a lease on a store's file for one of its clients, readers and writers wait for it as they wait for the lock.
 func TestFileUnderLeaseIsWaitedFor(t *testing.T) {
 	for name, use := range map[string]func(*File) error{
 		"read":  func(f *File) error { _, err := f.Get(bounded(t), "k"); return err },

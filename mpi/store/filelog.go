@@ -19,18 +19,18 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// maxFile bounds a File's log: it only grows, and who opens it reads all of it.
+// maxFile bounds a File's log: it only grows, and each process that opens it reads all of it.
 const maxFile = 2 << 30
 
-// logState is how far the file was read.
+// logState is how far a process has read the file.
 type logState struct {
-	file   *os.File // the file, open as long as it is the one that was read; nil: none
+	file   *os.File // the file that was read, kept open; nil: none
 	read   int64    // bytes, all of them whole records
-	closed int64    // processes that have closed the file
+	closed int64    // how many processes have closed the file
 }
 
-// refresh brings the view up to date with the file, at one moment. The caller holds a lock on the file: so a
-// record that is incomplete is that of a process that died, and stays unread.
+// refresh brings the view up to date with the file, at one moment. The caller holds a lock on the file. So an incomplete record
+// comes from a process that died, and is not read.
 func (f *File) refresh(ctx context.Context, file *os.File) error {
 	size, err := f.identify(file)
 	if err != nil {
@@ -44,7 +44,7 @@ func (f *File) refresh(ctx context.Context, file *os.File) error {
 	defer f.view.mu.Unlock()
 	for f.log.read < size {
 		key, value, n, err := readRecord(r, size-f.log.read)
-		if errors.Is(err, errTorn) || err == io.EOF { // EOF: somebody who holds no lock cut it
+		if errors.Is(err, errTorn) || err == io.EOF { // EOF: a process without the lock has cut the file
 			return nil
 		}
 		if err == nil {
@@ -61,7 +61,7 @@ func (f *File) refresh(ctx context.Context, file *os.File) error {
 	return nil
 }
 
-// identify returns the file's size. A file that is another one than before, or shorter, is read from its beginning.
+// identify returns the file's size. If the file is another one than before, or shorter, it will be read from the beginning.
 func (f *File) identify(file *os.File) (int64, error) {
 	info, err := file.Stat()
 	if err != nil {
@@ -79,9 +79,9 @@ func (f *File) identify(file *os.File) (int64, error) {
 	return info.Size(), nil
 }
 
-// isCurrent tells whether the file with info is the one that was read. An inode's number says so only while that file is
-// open: ext4 gives the number of one that is gone to the next that is made. (On NFS another machine may remove it all
-// the same; fstat(2) then fails with ESTALE.)
+// isCurrent reports whether the file with info is the one that was read. An inode number identifies a file only while it is open:
+// ext4 reuses the number of a removed file for the next new one. (On NFS, another machine may remove the file nevertheless;
+// fstat(2) then fails with ESTALE.)
 func (f *File) isCurrent(info os.FileInfo) bool {
 	if f.log.file == nil {
 		return false
@@ -90,7 +90,7 @@ func (f *File) isCurrent(info os.FileInfo) bool {
 	return err == nil && os.SameFile(before, info)
 }
 
-// reset begins anew, with an open file, or with none.
+// reset starts from an empty view, with an open file or none.
 func (f *File) reset(file *os.File) {
 	if file == nil && f.log == (logState{}) {
 		return
@@ -102,13 +102,13 @@ func (f *File) reset(file *os.File) {
 	f.view.clear()
 }
 
-// apply makes a record's change to the view, whose mu is held.
+// apply applies a record to the view, whose mu is held.
 func (f *File) apply(key string, value []byte) error {
 	switch {
 	case key == closedKey:
 		closed, err := strconv.ParseInt(string(value), 10, 64)
 		if err != nil || closed < 0 {
-			return fmt.Errorf("%q for a number of processes: %w", value, ErrMalformedFile)
+			return fmt.Errorf("%q as a number of processes: %w", value, ErrMalformedFile)
 		}
 		f.log.closed = closed
 	case strings.HasPrefix(key, deleteMark):
@@ -120,8 +120,8 @@ func (f *File) apply(key string, value []byte) error {
 	return nil
 }
 
-// acceptRecord is put for what is in the file already. Between the records of a MultiSet that fits as a whole, the store
-// may be over its limits. mu is held.
+// acceptRecord is put for a record that is in the file already. Between the records of a MultiSet that fits as a whole, the store
+// may exceed its limits. mu is held.
 func (m *memory) acceptRecord(key string, value []byte) error {
 	if err := m.usable(key); err != nil {
 		return err
@@ -133,8 +133,8 @@ func (m *memory) acceptRecord(key string, value []byte) error {
 	return nil
 }
 
-// appendRecords adds whole records to the file, on which the caller holds the exclusive lock, or leaves it as
-// it was. What a process that died has left of a record makes room.
+// appendRecords appends whole records to the file, or leaves it as it was. The caller holds the exclusive lock. A partial record of
+// a process that died is overwritten.
 func (f *File) appendRecords(file *os.File, records []byte) error {
 	err := file.Truncate(f.log.read)
 	if err == nil {
@@ -146,19 +146,19 @@ func (f *File) appendRecords(file *os.File, records []byte) error {
 	return errors.Join(err, file.Truncate(f.log.read))
 }
 
-// The locks of flock(2), which PyTorch's FileStore takes, too.
+// These are the locks of flock(2), which PyTorch's FileStore uses, too.
 const (
 	shared    = unix.LOCK_SH
 	exclusive = unix.LOCK_EX
 )
 
 const (
-	firstLockRetry = 100 * time.Microsecond // bounds of the pauses before a lock is tried for again
-	lastLockRetry  = 10 * time.Millisecond
+	firstLockRetry = 100 * time.Microsecond // the first pause before another try to lock
+	lastLockRetry  = 10 * time.Millisecond  // pauses grow up to this
 )
 
-// lock opens the file and locks it, until unlock. It does not wait in the kernel, as a
-// process that was stopped with the lock would hold up ctx there.
+// lock opens the file and locks it, until unlock. It does not wait in the kernel: if a process was stopped while it holds the lock,
+// ctx could not end such a wait.
 func (f *File) lock(ctx context.Context, flags, kind int) (*os.File, error) {
 	for wait := (backoff.Backoff{First: firstLockRetry, Most: lastLockRetry}); ; {
 		file, err := f.tryLock(flags, kind)
@@ -171,26 +171,27 @@ func (f *File) lock(ctx context.Context, flags, kind int) (*os.File, error) {
 	}
 }
 
-// unlock ends a lock, and closes the file unless it is the one kept open.
+// unlock releases the lock, and closes the file unless it is the one that is kept open.
 func (f *File) unlock(file *os.File) {
 	if file != f.log.file {
 		file.Close()
 		return
 	}
 	if lockErr, err := flock(file, unix.LOCK_UN); lockErr != nil || err != nil {
-		f.reset(nil) // closing it ends the lock, too
+		f.reset(nil) // closing the file releases the lock, too
 	}
 }
 
-// tryLock is lock without waiting; nil: not yet.
+// tryLock is lock without waiting. It returns nil if another process has the lock.
 func (f *File) tryLock(flags, kind int) (*os.File, error) {
-	// Without O_NONBLOCK, opening a FIFO would wait for its other end. A link may be another user's, and lead to any file of this user's.
+	// Without O_NONBLOCK, opening a FIFO would wait for its other end. A link may be another user's, and lead to any file of this user.
 	file, err := os.OpenFile(f.path, flags|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0o600)
 	if errors.Is(err, syscall.ELOOP) {
 		return nil, fmt.Errorf("%s is a link: name the file that it leads to", f.path)
 	}
 	if errors.Is(err, syscall.EAGAIN) {
-		// another process holds a lease on it, as Samba and the kernel's NFS server do, and is now asked for it back (fcntl(2), F_SETLEASE)
+		// Another process, such as Samba or the kernel's NFS server, holds a lease on the file, and is now asked to release it
+		// (fcntl(2), F_SETLEASE).
 		return nil, nil
 	}
 	if err != nil {
@@ -204,7 +205,7 @@ func (f *File) tryLock(flags, kind int) (*os.File, error) {
 	return file, nil
 }
 
-// lockIfCurrent tells whether file could be locked, and is still the one at the path.
+// lockIfCurrent reports whether it has locked file, and file is still the one at the path.
 func (f *File) lockIfCurrent(file *os.File, kind int) (bool, error) {
 	lockErr, err := flock(file, kind|unix.LOCK_NB)
 	switch {
@@ -213,7 +214,7 @@ func (f *File) lockIfCurrent(file *os.File, kind int) (bool, error) {
 	case errors.Is(lockErr, unix.EWOULDBLOCK):
 		return false, nil
 	case lockErr != nil:
-		return false, fmt.Errorf("lock %s: %w (the file must be on a file system that has flock)", f.path, lockErr)
+		return false, fmt.Errorf("lock %s: %w (the file must be on a file system that supports flock)", f.path, lockErr)
 	}
 	here, err := file.Stat()
 	if err != nil {
@@ -224,10 +225,10 @@ func (f *File) lockIfCurrent(file *os.File, kind int) (bool, error) {
 			f.path, vfs.ErrExposed, vfs.Owner(here))
 	}
 	there, err := os.Stat(f.path)
-	return err == nil && os.SameFile(here, there), nil // else the last worker has removed it
+	return err == nil && os.SameFile(here, there), nil // otherwise the last worker has removed it
 }
 
-// flock calls flock(2). err says that it could not be called.
+// flock calls flock(2). err means that it could not be called.
 func flock(file *os.File, how int) (lockErr, err error) {
 	raw, err := file.SyscallConn()
 	if err != nil {
@@ -243,9 +244,9 @@ func flock(file *os.File, how int) (lockErr, err error) {
 	return lockErr, err
 }
 
-// A record of the file is a key and its new value, each with its length (4 bytes, little-endian: PyTorch writes its
-// host's order, and knows no other host) before it. What users call k is "/k"; "-/k" says that k is deleted. Every
-// other key is FileStore's own. (torch/csrc/distributed/c10d/FileStore.cpp.)
+// A record of the file is a key and its new value, each preceded by its length (4 bytes, little-endian: PyTorch writes in the
+// host's order, and supports no other hosts). A user's key k is "/k" in the file; "-/k" means that k was deleted. All other keys
+// are FileStore's own. (torch/csrc/distributed/c10d/FileStore.cpp.)
 const (
 	keyMark    = '/'
 	deleteMark = "-/"
@@ -254,17 +255,18 @@ const (
 	maxRecordKey = int64(MaxKey + len(deleteMark))
 )
 
-// errTorn is where the file ends in the middle of a record.
+// errTorn means that the file ends in the middle of a record.
 var errTorn = errors.New("the record is incomplete")
 
-// appendRecord appends a record to buf; key is as it is in the file.
+// appendRecord appends a record to buf. key is the key in the file.
 func appendRecord(buf []byte, key string, value []byte) []byte {
 	buf = append(binary.LittleEndian.AppendUint32(buf, uint32(len(key))), key...)
 	return append(binary.LittleEndian.AppendUint32(buf, uint32(len(value))), value...)
 }
 
-// readRecord reads one record, of size bytes, where left bytes are left of the file. At the end between two, the error
-// is io.EOF. One that is whole but over this store's limits, as PyTorch may write it, is ErrTooLarge.
+// readRecord reads one record, and returns its size in bytes. left is how many bytes of the file are left. At the end of the file
+// between two records, the error is io.EOF. A complete record that exceeds this store's limits, as PyTorch may write it, is
+// ErrTooLarge.
 func readRecord(r *bufio.Reader, left int64) (key string, value []byte, size int64, err error) {
 	if _, err := r.Peek(1); err == io.EOF {
 		return "", nil, 0, io.EOF
@@ -281,13 +283,13 @@ func readRecord(r *bufio.Reader, left int64) (key string, value []byte, size int
 	return key, value, size + int64(len(value)), nil
 }
 
-// largeKey and largeValue tell what a length over the limit is: that of a field, where left bytes of the file have room
-// for so many, else of something that is no record.
+// largeKey and largeValue return the error for a length over the limit: if left bytes of the file have room for so many, it is a
+// field's; otherwise this is not a record.
 func largeKey(r *bufio.Reader, n, left int64) error {
 	if n > left {
 		return fmt.Errorf("it has %d bytes, more than %d: %w", n, maxRecordKey, ErrMalformedFile)
 	}
-	begin, err := r.Peek(1 + namedBytes + 1) // so much that quote shows that there is more
+	begin, err := r.Peek(1 + namedBytes + 1) // enough for quote to show that there is more
 	if err != nil {
 		return asTorn(err)
 	}
@@ -301,10 +303,10 @@ func largeValue(key string, n, left int64) error {
 	return fmt.Errorf("that of %s has %d bytes, more than %d: %w", userKey(key), n, MaxValue, ErrTooLarge)
 }
 
-// userKey shows a record's key as its users call it.
+// userKey formats a record's key as its users call it.
 func userKey(key string) string { return quote(strings.TrimPrefix(key, string(keyMark))) }
 
-// readField reads a length and that many bytes, or returns what large makes of a length over most.
+// readField reads a length and that many bytes. For a length over most, it returns large's error.
 func readField(r *bufio.Reader, most int64, large func(size int64) error) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -321,7 +323,7 @@ func readField(r *bufio.Reader, most int64, large func(size int64) error) ([]byt
 	return field, nil
 }
 
-// asTorn tells an end from a failing disk.
+// asTorn distinguishes the end of the file from a failing disk.
 func asTorn(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return errTorn

@@ -21,7 +21,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestTornRecordIsMended cuts the file at every byte: what is whole counts, and the next writer mends the file.
+// TestTornRecordIsMended cuts the file at every byte: complete records count, and the next writer mends the file.
 func TestTornRecordIsMended(t *testing.T) {
 	for cut := range len(torchFile) {
 		path := tempPath(t)
@@ -81,7 +81,7 @@ func TestHostileFilesAreRefused(t *testing.T) {
 	}
 }
 
-// TestForeignKeysAreHidden reads what later versions of PyTorch keep beside users' keys.
+// TestForeignKeysAreHidden reads a file with the keys that later versions of PyTorch keep besides users' keys.
 func TestForeignKeysAreHidden(t *testing.T) {
 	path := tempPath(t)
 	writeFile(t, path, torchFile+"\x09\x00\x00\x00refcount/\x01\x00\x00\x002"+strings.Repeat("\x00", 24))
@@ -99,10 +99,10 @@ func TestOpenFileRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	testkit.Within(t, testkit.Patience, func() {
-		if err := f.Set(bounded(t), "k", nil); err == nil || !strings.Contains(err.Error(), "no regular file") {
+		if err := f.Set(bounded(t), "k", nil); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 			t.Errorf("a FIFO in the file's place: %v", err)
 		}
-		for path, want := range map[string]string{"": "no path", fifo: "no regular file", t.TempDir(): "no regular file"} {
+		for path, want := range map[string]string{"": "the path is empty", fifo: "not a regular file", t.TempDir(): "not a regular file"} {
 			if _, err := OpenFile(path, FileConfig{}); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v", path, err)
 			}
@@ -116,7 +116,7 @@ func TestOpenFileRefuses(t *testing.T) {
 	}
 }
 
-// TestCallsEndThoughTheLockOfAWriterIsHeld has another process hold the lock for good: calls end with their contexts, and say so.
+// TestCallsEndThoughTheLockOfAWriterIsHeld has another process hold the lock forever: calls end with their contexts, and say so.
 func TestCallsEndThoughTheLockOfAWriterIsHeld(t *testing.T) {
 	t.Parallel() // it waits
 	path := tempPath(t)
@@ -146,7 +146,7 @@ func TestCallsEndThoughTheLockOfAWriterIsHeld(t *testing.T) {
 	}
 }
 
-// TestDamagedFileEndsWaits damages the file under who waits.
+// TestDamagedFileEndsWaits damages the file while calls wait.
 func TestDamagedFileEndsWaits(t *testing.T) {
 	path := tempPath(t)
 	f := openFile(t, path)
@@ -159,7 +159,7 @@ func TestDamagedFileEndsWaits(t *testing.T) {
 	}
 }
 
-// FuzzFile opens arbitrary files: they are read or refused, and what is written is read by the next.
+// FuzzFile opens arbitrary files: they are read or refused, and the next store reads what one has written.
 func FuzzFile(f *testing.F) {
 	f.Add([]byte(torchFile))
 	f.Add([]byte(torchFile[:len(torchFile)-3]))
@@ -184,7 +184,7 @@ func FuzzFile(f *testing.F) {
 	})
 }
 
-// TestFileOfAnotherUser: no file of another user is a store, and no link, which may lead to any file of this user's.
+// TestFileOfAnotherUser checks that a file of another user is refused, and so is a link, which may lead to any file of this user.
 func TestFileOfAnotherUser(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store")
 	target := filepath.Join(t.TempDir(), "target")

@@ -66,7 +66,7 @@ func bounded(t testing.TB) context.Context {
 	return ctx
 }
 
-// waiters tells how many calls wait for key in the store itself.
+// waiters returns how many calls wait for key in the store itself.
 func (m *memory) waiters(key string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -76,7 +76,7 @@ func (m *memory) waiters(key string) int {
 	return 0
 }
 
-// awaited tells how many keys are waited for.
+// awaited returns how many keys are waited for.
 func (m *memory) awaited() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,17 +14,16 @@ import (
 // NewMemory returns an empty store in this process's memory.
 func NewMemory() Store { return newMemory() }
 
-// memory is the store itself; a Server gives clients access to one. Its
-// exported methods are Store's; the others are what they and a Server's
-// sessions are made of: they copy no values out, and most do not wait.
+// memory is the store itself; a Server gives clients access to one. Its exported methods are Store's. The others are for these, and
+// for a Server's sessions: they do not copy values out, and most do not wait.
 type memory struct {
 	maxKeys, maxBytes int
 
 	mu       sync.Mutex
 	values   map[string][]byte   // a value is replaced, never changed: it may be read without mu
-	queues   map[string][][]byte // what is pushed and not popped, by key; none is empty
-	queued   int                 // values in all queues
-	size     int                 // bytes in all keys and values, those of queues too
+	queues   map[string][][]byte // values that were pushed but not popped, by key; no queue is empty
+	queued   int                 // number of values in all queues
+	size     int                 // bytes in all keys and values, including those of queues
 	arrivals map[string]*arrival
 	closing  chan struct{} // closed by Close
 }
@@ -39,7 +38,7 @@ func newMemory() *memory {
 	}
 }
 
-// change calls f with mu held, unless ctx has ended. The error names what was to be done with key.
+// change calls f with mu held, unless ctx has ended. The error says what was to be done with key.
 func (m *memory) change(ctx context.Context, what, key string, f func() error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,7 +81,7 @@ func (m *memory) CompareSet(ctx context.Context, key string, expected, desired [
 	return bytes.Clone(value), err
 }
 
-// compareSet is CompareSet, unless one of the values that it may return has more than longest bytes.
+// compareSet is CompareSet, but returns errTooLong if one of the values that it may return has more than longest bytes.
 func (m *memory) compareSet(key string, expected, desired []byte, longest int) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -90,7 +89,7 @@ func (m *memory) compareSet(key string, expected, desired []byte, longest int) (
 	if err == nil && max(len(m.values[key]), len(expected), len(desired)) > longest {
 		return nil, errTooLong
 	}
-	// Equal takes an absent value, which is nil, for an empty one: so does CompareSet.
+	// For Equal, an absent value, which is nil, equals an empty one. CompareSet requires that.
 	if err == nil && bytes.Equal(m.values[key], expected) {
 		err = m.put(key, desired)
 	}
@@ -108,7 +107,7 @@ func (m *memory) Delete(ctx context.Context, key string) (was bool, err error) {
 	return was, err
 }
 
-// drop removes key and tells whether it was there. mu is held.
+// drop removes key and reports whether it existed. mu is held.
 func (m *memory) drop(key string) (bool, error) {
 	if err := m.usable(key); err != nil {
 		return false, err
@@ -167,7 +166,7 @@ func (m *memory) List(ctx context.Context, prefix string) (keys []string, err er
 	return keys, nil
 }
 
-// keys are those that begin with prefix, in any order.
+// keys lists the keys that begin with prefix, in any order.
 func (m *memory) keys(prefix string) ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -200,7 +199,7 @@ func (m *memory) multiGet(ctx context.Context, keys []string) (values [][]byte, 
 	return values, err
 }
 
-// peekAll returns the values of keys, nil for each that is absent, and whether none is.
+// peekAll returns the values of keys, nil for each absent one, and whether all keys exist.
 func (m *memory) peekAll(keys []string) (values [][]byte, all bool, err error) {
 	if err := checkKeys(keys); err != nil {
 		return nil, false, fmt.Errorf("get several keys: %w", err)
@@ -216,7 +215,7 @@ func (m *memory) peekAll(keys []string) (values [][]byte, all bool, err error) {
 	return values, absent(keys, 0, m.has) < 0, nil
 }
 
-// valuesOf returns the values of keys, nil for each that is absent. mu is held.
+// valuesOf returns the values of keys, nil for each absent one. mu is held.
 func (m *memory) valuesOf(keys []string) ([][]byte, error) {
 	values := make([][]byte, len(keys))
 	size := 0
@@ -238,7 +237,7 @@ func (m *memory) MultiSet(ctx context.Context, items ...Item) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err == nil {
-		err = m.closed() // also where there is no item
+		err = m.closed() // also checked if there are no items
 	}
 	if err == nil {
 		err = m.room(items)
@@ -252,7 +251,7 @@ func (m *memory) MultiSet(ctx context.Context, items ...Item) error {
 	return nil
 }
 
-// Close ends all waits and lets go of what the store held.
+// Close ends all waits and drops the contents of the store.
 func (m *memory) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -263,7 +262,7 @@ func (m *memory) Close() error {
 	return nil
 }
 
-// clear empties the store, which has no queues. Who waits goes on.
+// clear empties the store, which has no queues. Calls that wait go on waiting.
 func (m *memory) clear() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -281,7 +280,7 @@ func (m *memory) closed() error {
 	}
 }
 
-// usable tells whether anything can be done with key.
+// usable returns an error if the store is closed or key is too long.
 func (m *memory) usable(key string) error {
 	if err := m.closed(); err != nil {
 		return err
@@ -289,7 +288,7 @@ func (m *memory) usable(key string) error {
 	return checkKey(key)
 }
 
-// put stores a copy of value and wakes who waits for key. mu is held.
+// put stores a copy of value and wakes the calls that wait for key. mu is held.
 func (m *memory) put(key string, value []byte) error {
 	if err := m.room([]Item{{key, value}}); err != nil {
 		return err
@@ -298,7 +297,7 @@ func (m *memory) put(key string, value []byte) error {
 	return nil
 }
 
-// room tells whether the store takes items, all of them. mu is held.
+// room returns an error if the store cannot take all of items. mu is held.
 func (m *memory) room(items []Item) error {
 	size, keys := m.size, len(m.values)+m.queued
 	var added map[string]int // bytes of the value, by key
@@ -325,14 +324,14 @@ func (m *memory) room(items []Item) error {
 	return m.fits(keys, size)
 }
 
-// fitsAll is room for who does not hold mu.
+// fitsAll is room for callers that do not hold mu.
 func (m *memory) fitsAll(items []Item) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.room(items)
 }
 
-// fits tells whether the store may hold so many keys, the values in queues among them, and so many bytes. mu is held.
+// fits returns an error if the store may not hold so many keys, including values in queues, or so many bytes. mu is held.
 func (m *memory) fits(keys, size int) error {
 	if keys > m.maxKeys || size > m.maxBytes {
 		return fmt.Errorf("%w: it holds %d keys and %d bytes", ErrFull, len(m.values)+m.queued, m.size)
@@ -340,7 +339,7 @@ func (m *memory) fits(keys, size int) error {
 	return nil
 }
 
-// keep stores a copy of value, for which there is room, and wakes who waits for key. mu is held.
+// keep stores a copy of value, for which there must be room, and wakes the calls that wait for key. mu is held.
 func (m *memory) keep(key string, value []byte) {
 	if old, ok := m.values[key]; ok {
 		m.size -= len(old)
@@ -353,7 +352,7 @@ func (m *memory) keep(key string, value []byte) {
 	m.arrived(key, value)
 }
 
-// plus adds delta to the number that value is in decimal digits; nil is 0.
+// plus adds delta to the number whose decimal digits are value; nil is 0.
 func plus(value []byte, delta int64) (int64, error) {
 	var number int64
 	if value != nil {

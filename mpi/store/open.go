@@ -11,22 +11,22 @@ import (
 	"strings"
 )
 
-// OpenConfig says who opens a store.
+// OpenConfig configures Open.
 type OpenConfig struct {
-	// Rank and WorldSize are the caller's, unless the init method names them: then WorldSize is 0. Naming them twice
-	// is an error, and so is naming them nowhere.
+	// Rank and WorldSize are the caller's, unless the init method has them: then WorldSize must be 0. Giving them twice is an
+	// error, and so is not giving them at all.
 	Rank, WorldSize int
 
-	// Secret and Binding are what the ends of tcp:// prove to each other.
+	// Secret and Binding are what the two ends of tcp:// prove to each other.
 	Secret  Secret
 	Binding Binding
 
 	Log *slog.Logger // nil: nothing is logged
 }
 
-// Opened is a store with the rank of the one who opened it.
+// Opened is a store, and the rank and the world size of the process that opened it.
 type Opened struct {
-	Store           // to be closed: rank 0's ends that of all others
+	Store           // must be closed; closing rank 0's store ends it for all others
 	Rank, WorldSize int
 }
 
@@ -35,12 +35,12 @@ type Opened struct {
 //	tcp://HOST:PORT      a store that rank 0 serves at that address
 //	file:///PATH         a store in a file
 //
-// Either may name who asks, as in tcp://node1:29500?rank=0&world_size=4. Other parameters are passed over, as
-// torch.distributed does.
+// Either may contain the caller's rank and world size, as in tcp://node1:29500?rank=0&world_size=4. Other parameters are ignored,
+// as in torch.distributed.
 //
-// With tcp://, rank 0 serves the store, at the named address and no other; the others connect to it, and try again until ctx ends. With
-// file://, the last rank to close the file removes it. A file that an earlier run left would be read, so each run needs a new path (see
-// OpenFile).
+// With tcp://, rank 0 serves the store, only at the named address. The others connect to it, and try again until ctx ends. With
+// file://, the last rank to close the file removes it. A file that an earlier run left would be read, so each run needs a new path
+// (see OpenFile).
 func Open(ctx context.Context, method string, cfg OpenConfig) (*Opened, error) {
 	parsed, err := parseInitMethod(method)
 	if err != nil {
@@ -66,7 +66,7 @@ func Open(ctx context.Context, method string, cfg OpenConfig) (*Opened, error) {
 	return o, nil
 }
 
-// asStore keeps a nil pointer from becoming a Store.
+// asStore converts s to a Store, and avoids a Store that holds a nil pointer.
 func asStore[S Store](s S, err error) (Store, error) {
 	if err != nil {
 		return nil, err
@@ -86,21 +86,21 @@ func serveAt(ctx context.Context, addr string, cfg OpenConfig) (*Server, error) 
 	return Serve(l, ServerConfig{Secret: cfg.Secret, Binding: cfg.Binding, Log: cfg.Log}), nil
 }
 
-// initMethod is an init method that has been taken apart.
+// initMethod is a parsed init method.
 type initMethod struct {
 	Scheme    string // "tcp" or "file"
 	Addr      string // of tcp: "host:port"
 	Path      string // of file
-	Rank      int    // -1: it is not named
-	WorldSize int    // -1: it is not named
+	Rank      int    // -1: not given
+	WorldSize int    // -1: not given
 }
 
-// MaxWorld is the most ranks that a world may have; more is a slip of the pen.
+// MaxWorld is the largest world size. A larger one must be a typing error.
 const MaxWorld = 1 << 20
 
-const maxInitMethod = 8 << 10 // bytes in the word
+const maxInitMethod = 8 << 10 // bytes
 
-// parseInitMethod takes the word apart.
+// parseInitMethod parses an init method.
 func parseInitMethod(word string) (initMethod, error) {
 	if len(word) > maxInitMethod {
 		return initMethod{}, fmt.Errorf("the init method has %d bytes, more than %d: %w", len(word), maxInitMethod, ErrTooLarge)
@@ -108,9 +108,9 @@ func parseInitMethod(word string) (initMethod, error) {
 	u, err := url.Parse(word)
 	if err != nil {
 		if parse, ok := errors.AsType[*url.Error](err); ok {
-			err = parse.Err // it names the word again
+			err = parse.Err // the url.Error would repeat the word
 		}
-		return initMethod{}, fmt.Errorf("%s is no init method: %w", quote(word), err)
+		return initMethod{}, fmt.Errorf("%s is not an init method: %w", quote(word), err)
 	}
 	p := initMethod{Scheme: u.Scheme}
 	switch u.Scheme {
@@ -119,7 +119,7 @@ func parseInitMethod(word string) (initMethod, error) {
 	case "file":
 		p.Path, err = filePath(u)
 	case "":
-		return initMethod{}, fmt.Errorf("%s is no init method: write tcp://HOST:PORT or file:///PATH", quote(word))
+		return initMethod{}, fmt.Errorf("%s is not an init method: write tcp://HOST:PORT or file:///PATH", quote(word))
 	default:
 		return initMethod{}, fmt.Errorf("no rendezvous handler for %s://: write tcp://HOST:PORT or file:///PATH", u.Scheme)
 	}
@@ -137,16 +137,16 @@ func tcpAddr(u *url.URL) (string, error) {
 	switch n, err := strconv.Atoi(port); {
 	case host == "":
 		return "", errors.New("host missing: write tcp://HOST:PORT")
-	case strings.ContainsAny(host, "[]"): // net/url takes them alone where a zone stands
+	case strings.ContainsAny(host, "[]"): // net/url accepts a single bracket in a zone
 		return "", fmt.Errorf("the host is %s, with one bracket: write tcp://HOST:PORT, an IPv6 address as tcp://[::1]:PORT", quote(host))
 	case port == "":
 		return "", errors.New("port number missing: write tcp://HOST:PORT")
 	case err != nil || n < 1 || n > 65535:
 		return "", fmt.Errorf("the port number is %s; it must be 1 to 65535", port)
 	case u.User != nil:
-		return "", errors.New("a user's name has no place in it: write tcp://HOST:PORT")
+		return "", errors.New("a user name is not allowed: write tcp://HOST:PORT")
 	case u.Path != "" && u.Path != "/":
-		return "", fmt.Errorf("a path, %s, has no place in it: write tcp://HOST:PORT", quote(u.Path))
+		return "", fmt.Errorf("the path %s is not allowed: write tcp://HOST:PORT", quote(u.Path))
 	}
 	return net.JoinHostPort(host, port), nil
 }
@@ -154,7 +154,7 @@ func tcpAddr(u *url.URL) (string, error) {
 func filePath(u *url.URL) (string, error) {
 	switch {
 	case u.Host != "" && u.Host != "localhost":
-		return "", fmt.Errorf("%s stands where a host does: write file:///PATH, with three slashes", quote(u.Host))
+		return "", fmt.Errorf("%s is in the place of a host: write file:///PATH, with three slashes", quote(u.Host))
 	case u.Path == "" || u.Path == "/":
 		return "", errors.New("path missing: write file:///PATH")
 	case strings.ContainsRune(u.Path, 0):
@@ -163,7 +163,7 @@ func filePath(u *url.URL) (string, error) {
 	return u.Path, nil
 }
 
-// namedRanks reads the parameters rank and world_size; -1 stands for one that is absent.
+// namedRanks parses the parameters rank and world_size. -1 stands for an absent one.
 func namedRanks(query string) (rank, size int, err error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
@@ -192,8 +192,8 @@ func namedRanks(query string) (rank, size int, err error) {
 	return rank, size, nil
 }
 
-// ranks returns the rank and the world size that the init method names, or else the caller, whose worldSize is then
-// not 0; never both.
+// ranks returns the rank and the world size of the init method or of the caller, whose worldSize is 0 in the first case. Giving
+// both is an error.
 func (p initMethod) ranks(rank, worldSize int) (int, int, error) {
 	switch {
 	case worldSize == 0 && p.Rank < 0:

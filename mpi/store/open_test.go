@@ -30,7 +30,7 @@ func TestParseInitMethod(t *testing.T) {
 	}
 }
 
-// TestParseInitMethodRefuses has the cases of torch's RendezvousTest and its kin, with torch's words.
+// TestParseInitMethodRefuses has the cases of torch's RendezvousTest and related tests, with torch's messages.
 func TestParseInitMethodRefuses(t *testing.T) {
 	for word, want := range map[string]string{
 		"invalid://":                            "no rendezvous handler for invalid://",
@@ -39,20 +39,20 @@ func TestParseInitMethodRefuses(t *testing.T) {
 		"tcp://127.0.0.1?rank=0":                "port number missing",
 		"tcp://127.0.0.1:0":                     "the port number is 0; it must be 1 to 65535",
 		"tcp://127.0.0.1:65536":                 "the port number is 65536",
-		"tcp://127.0.0.1:http":                  "is no init method",
+		"tcp://127.0.0.1:http":                  "is not an init method",
 		"tcp://:29500":                          "host missing",
 		"tcp://1::1%25lo]:29500":                `the host is "1::1%lo]"`,
-		"tcp://me@node1:29500":                  "a user's name",
-		"tcp://node1:29500/store":               `a path, "/store", has no place`,
+		"tcp://me@node1:29500":                  "a user name",
+		"tcp://node1:29500/store":               `the path "/store" is not allowed`,
 		"file://":                               "file:// rendezvous: path missing",
 		"file:///":                              "path missing",
 		"file:store":                            "path missing",
 		"file://?rank=0":                        "path missing",
-		"file://tmp/store":                      `"tmp" stands where a host does: write file:///PATH`,
+		"file://tmp/store":                      `"tmp" is in the place of a host: write file:///PATH`,
 		"file:///a%00b":                         "zero byte",
 		"node1:29500":                           "",
-		"":                                      "is no init method",
-		"/scratch/store":                        "is no init method: write tcp://HOST:PORT or file:///PATH",
+		"":                                      "is not an init method",
+		"/scratch/store":                        "is not an init method: write tcp://HOST:PORT or file:///PATH",
 		"tcp://n:1?rank=one":                    `rank is "one"; it must be one number from 0`,
 		"tcp://n:1?rank=-1":                     `rank is "-1"`,
 		"tcp://n:1?world_size=0":                `world_size is "0"; it must be one number from 1`,

@@ -6,7 +6,7 @@ import (
 )
 
 // Prefix returns a view of s in which every key stands for prefix + "/" + key.
-// Closing the view does nothing: s stays whoever's it was. Errors name keys in full.
+// Closing the view does nothing, and s stays open. Errors name keys with the prefix.
 func Prefix(s Store, prefix string) Store { return &prefixed{s, prefix + "/"} }
 
 type prefixed struct {
@@ -46,12 +46,12 @@ func (p *prefixed) Check(ctx context.Context, keys ...string) (bool, error) {
 	return p.store.Check(ctx, p.full(keys)...)
 }
 
-// NumKeys counts those of the view.
+// NumKeys counts the keys of the view.
 func (p *prefixed) NumKeys(ctx context.Context, prefix string) (int, error) {
 	return p.store.NumKeys(ctx, p.prefix+prefix)
 }
 
-// List lists those of the view, as they are called there.
+// List lists the keys of the view, without the prefix.
 func (p *prefixed) List(ctx context.Context, prefix string) ([]string, error) {
 	keys, err := p.store.List(ctx, p.prefix+prefix)
 	for i, key := range keys {

@@ -10,16 +10,16 @@ import (
 	"slices"
 )
 
-// A key may also have a queue, of values that PyTorch's clients push and pop, the first first (torchquery.go). It has
-// nothing to do with the key's value, and of other operations only Check and Wait of PyTorch's clients see it.
+// A key may also have a queue of values that PyTorch's clients push and pop, first in, first out (torchquery.go). The queue is
+// independent of the key's value. Of the other operations, only Check and Wait of PyTorch's clients see it.
 
-// errTooLong is why something is not done whose outcome is a longer value than the caller takes now.
+// errTooLong means that an operation was not done because its result is longer than the caller accepts now.
 var errTooLong = errors.New("too long")
 
-// anyLength is for who takes it.
+// anyLength accepts results of any length.
 const anyLength = math.MaxInt
 
-// push puts a copy of value at the end of key's queue, and wakes one of those who wait for that.
+// push appends a copy of value to key's queue, and wakes one of the clients that wait for it.
 func (m *memory) push(key string, value []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -37,8 +37,8 @@ func (m *memory) push(key string, value []byte) error {
 	return nil
 }
 
-// pop takes the first value from key's queue, unless that has more than longest bytes. n is how many there were; with 0 there is no
-// value.
+// pop removes the first value from key's queue and returns it, or returns errTooLong if the value has more than longest bytes. n is
+// how many values the queue had. If n is 0, value is nil.
 func (m *memory) pop(key string, longest int) (n int, value []byte, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -57,28 +57,28 @@ func (m *memory) pop(key string, longest int) (n int, value []byte, err error) {
 	default:
 		m.queues[key] = queue[1:]
 	}
-	value, queue[0] = queue[0], nil // the array behind the queue lets go of it
+	value, queue[0] = queue[0], nil // the queue's array must not keep the value
 	m.queued--
 	m.size -= len(key) + len(value)
 	return n, value, nil
 }
 
-// queueLen is how many values key's queue has.
+// queueLen returns how many values key's queue has.
 func (m *memory) queueLen(key string) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.usable(key); err != nil {
-		return 0, fmt.Errorf("count what is queued at %s: %w", quote(key), err)
+		return 0, fmt.Errorf("count the queue of %s: %w", quote(key), err)
 	}
 	return len(m.queues[key]), nil
 }
 
-// hasOrQueues tells whether key has a value, or a queue with something in it. mu is held.
+// hasOrQueues reports whether key has a value, or a queue that is not empty. mu is held.
 func (m *memory) hasOrQueues(key string) bool { return m.has(key) || len(m.queues[key]) > 0 }
 
-// waitOrPop is Wait for which something in a key's queue is as good as a value. Of those who wait at one queue, a push wakes
-// one, as the others would find it empty. Where that was the caller, wokenFor is the queue's key, and it must pop from it or
-// call wakeNextPopper. Otherwise wokenFor is nil.
+// waitOrPop is Wait, except that a queue which is not empty counts like a value. Of the calls that wait for one queue, a push wakes
+// only one, because the others would find it empty. If it woke the caller, wokenFor is the queue's key, and the caller must pop
+// from it or call wakeNextPopper. Otherwise wokenFor is nil.
 func (m *memory) waitOrPop(ctx context.Context, keys []string) (wokenFor *string, err error) {
 	if err := checkKeys(keys); err != nil {
 		return nil, fmt.Errorf("wait: %w", err)
@@ -106,8 +106,8 @@ func (m *memory) waitOrPop(ctx context.Context, keys []string) (wokenFor *string
 	}
 }
 
-// allOrEnqueue returns no arrival where every key has a value or something queued; otherwise the index of one that has
-// neither, its arrival, and a channel that is closed when a push there wakes the caller.
+// allOrEnqueue returns no arrival if every key has a value or a queue that is not empty. Otherwise it returns the index of a key
+// that has neither, its arrival, and a channel that is closed when a push to it wakes the caller.
 func (m *memory) allOrEnqueue(keys []string, from int) (int, *arrival, chan struct{}, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -123,7 +123,7 @@ func (m *memory) allOrEnqueue(keys []string, from int) (int, *arrival, chan stru
 	return i, a, woken, nil
 }
 
-// leaveQueue takes woken from those who wait at key's queue, or wakes the next if it has been woken already.
+// leaveQueue removes woken from the calls that wait for key's queue. If it has been woken already, it wakes the next call instead.
 func (m *memory) leaveQueue(key string, a *arrival, woken chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,14 +136,14 @@ func (m *memory) leaveQueue(key string, a *arrival, woken chan struct{}) {
 	m.stopWaiting(key, a)
 }
 
-// wakeNextPopper wakes the next who waits at key's queue, if there is still something in it.
+// wakeNextPopper wakes the next call that waits for key's queue, if the queue is not empty.
 func (m *memory) wakeNextPopper(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.wakePopper(key)
 }
 
-// wakePopper is wakeNextPopper for who holds mu.
+// wakePopper is wakeNextPopper for callers that hold mu.
 func (m *memory) wakePopper(key string) {
 	a, ok := m.arrivals[key]
 	if !ok || len(a.poppers) == 0 || len(m.queues[key]) == 0 {

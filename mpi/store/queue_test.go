@@ -67,7 +67,7 @@ func TestQueueBehavesLikeASlice(t *testing.T) {
 	})
 }
 
-// TestQueueKeepsItsLimits pushes what is too large, to a store that has no room, and to one that is closed.
+// TestQueueKeepsItsLimits pushes values that are too large, to a full store, and to a closed one.
 func TestQueueKeepsItsLimits(t *testing.T) {
 	m := newMemory()
 	if err := m.push(strings.Repeat("k", MaxKey+1), nil); !errors.Is(err, ErrTooLarge) {
@@ -176,7 +176,7 @@ func TestQueueWaitEnds(t *testing.T) {
 	expectBytes(t, last, "\x00"+le8(1)+str(""))
 }
 
-// TestQueueIsNobodyElses holds that what is queued is not seen by calls that know no queues.
+// TestQueueIsNobodyElses checks that calls which do not support queues do not see queued values.
 func TestQueueIsNobodyElses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
@@ -204,7 +204,7 @@ func TestQueueIsNobodyElses(t *testing.T) {
 	})
 }
 
-// TestWaiterOutlivesAStolenValue has somebody pop what another was woken for: who comes next waits on.
+// TestWaiterOutlivesAStolenValue has a client pop the value that another was woken for: the other waits on.
 func TestWaiterOutlivesAStolenValue(t *testing.T) {
 	s := serve(t, ServerConfig{Torch: true})
 	conns := queueUp(t, s, 2)
@@ -222,7 +222,7 @@ func TestWaiterOutlivesAStolenValue(t *testing.T) {
 	}
 }
 
-// TestCancelledWaiterPassesTheValueOn has the first who waits give up, and a value come before that is heard of: the second is woken.
+// TestCancelledWaiterPassesTheValueOn has the first waiting client give up, and a value come before that is known: the second is woken.
 func TestCancelledWaiterPassesTheValueOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
@@ -282,7 +282,7 @@ func TestWaitForSeveralKeysLetsOthersPop(t *testing.T) {
 	})
 }
 
-// A reply that cannot be long need not wait, when all that there is for long ones is taken.
+// A reply that cannot be long does not wait when the budget for long ones is used up.
 func TestShortRepliesOvertakeLongOnes(t *testing.T) {
 	m := newMemory()
 	replies := &budget{most: MaxValue}

@@ -42,7 +42,7 @@ func TestAddRefuses(t *testing.T) {
 	}
 }
 
-// TestTooMuchTogetherIsRefused asks for more at a time than there may be.
+// TestTooMuchTogetherIsRefused asks for more at a time than the limits allow.
 func TestTooMuchTogetherIsRefused(t *testing.T) {
 	forEachStore(t, func(t *testing.T, s Store, m *memory, prefix string) {
 		ctx := bounded(t)
@@ -66,7 +66,7 @@ func TestTooMuchTogetherIsRefused(t *testing.T) {
 	})
 }
 
-// TestTooLongAListIsRefused lists as many keys as there may be, and one more.
+// TestTooLongAListIsRefused lists as many keys as the limit allows, and one more.
 func TestTooLongAListIsRefused(t *testing.T) {
 	s := serve(t, ServerConfig{})
 	c := connect(t, s)

@@ -11,7 +11,7 @@ import (
 type replyCode byte
 
 const (
-	replyDone      replyCode = iota + 1 // the result, in the op's own form
+	replyDone      replyCode = iota + 1 // the result, in the operation's format
 	replyCancelled                      // number of absent keys (4 bytes), the first few of them
 	replyClosed                         // this and the following: the error's text
 	replyTooLarge
@@ -21,7 +21,7 @@ const (
 	replyOther
 )
 
-// replyCodes pairs errors with their numbers on the wire.
+// replyCodes maps errors to their codes in replies.
 var replyCodes = []struct {
 	code replyCode
 	err  error
@@ -33,7 +33,7 @@ var replyCodes = []struct {
 	{replyBusy, ErrBusy},
 }
 
-// reply is what a server sends: id of the request (8 bytes), code (1 byte), and the rest.
+// reply is a server's message: the id of the request (8 bytes), a code (1 byte), and the rest.
 type reply struct {
 	id   uint64
 	code replyCode
@@ -45,7 +45,7 @@ type reply struct {
 //	Set, Wait, Append, MultiSet    nothing
 //	Get                            the value
 //	Add, NumKeys                   the sum, the number (8 bytes)
-//	CompareSet                     1 and the value, or 0 where there is none
+//	CompareSet                     1 and the value, or 0 if there is none
 //	Delete, Check                  1 or 0
 //	List, MultiGet                 number of keys or values (4 bytes), each with its length (4 bytes) before it
 type result []byte
@@ -118,7 +118,7 @@ func (r result) bool() (bool, error) {
 	return b == 1, f.end()
 }
 
-// writeTo sends the reply. rest is not copied where it is large.
+// writeTo sends the reply. It does not copy a large rest.
 func (r *reply) writeTo(w *bufio.Writer) error {
 	head := binary.BigEndian.AppendUint32(w.AvailableBuffer(), uint32(minFrame+len(r.rest)))
 	head = append(binary.BigEndian.AppendUint64(head, r.id), byte(r.code))
@@ -127,7 +127,7 @@ func (r *reply) writeTo(w *bufio.Writer) error {
 	return err
 }
 
-// errorReply puts an error of the store into a reply.
+// errorReply returns the reply for an error of the store.
 func errorReply(id uint64, err error) reply {
 	if wait, ok := errors.AsType[*WaitError](err); ok {
 		rest := binary.BigEndian.AppendUint32(nil, uint32(wait.Absent))
@@ -145,7 +145,7 @@ func errorReply(id uint64, err error) reply {
 	return r
 }
 
-// parseReply takes a frame apart. rest stays part of it.
+// parseReply parses a frame. The reply's rest is part of the frame.
 func parseReply(frame []byte) (reply, error) {
 	f := fields{rest: frame}
 	r := reply{id: f.uint64(), code: replyCode(f.byte()), rest: f.rest}
@@ -155,8 +155,7 @@ func parseReply(frame []byte) (reply, error) {
 	return r, nil
 }
 
-// outcome is what the caller of req gets. Its context has ended where the
-// server says that it was cancelled.
+// outcome is the result for the caller of req. If the server reports that the request was canceled, the caller's context has ended.
 func (r *reply) outcome(ctx context.Context, req *request) (result, error) {
 	if r.code == replyDone {
 		return result(r.rest), nil

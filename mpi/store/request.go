@@ -9,7 +9,7 @@ import (
 	"io"
 )
 
-// errMalformed is a peer's fault: the connection ends.
+// errMalformed means that a peer has sent a malformed message. It ends the connection.
 var errMalformed = errors.New("malformed message")
 
 type op byte
@@ -21,7 +21,7 @@ const (
 	opCompareSet               // key, expected, value
 	opWait                     // number of keys, keys
 	opDelete                   // key
-	opCancel                   // nothing: the id is that of the request to cancel
+	opCancel                   // nothing; the id is that of the request to cancel
 	opAppend                   // key, value
 	opCheck                    // number of keys, keys
 	opNumKeys                  // prefix
@@ -30,8 +30,8 @@ const (
 	opMultiSet                 // number of keys, each key with its value
 )
 
-// request is what a client sends: id (8 bytes), op (1 byte), and the op's
-// fields; key and values with their length (4 bytes) before them, all integers big-endian.
+// request is a client's message: id (8 bytes), operation (1 byte), and the operation's fields. Keys and values are preceded by
+// their lengths (4 bytes). All integers are big-endian.
 type request struct {
 	id       uint64
 	op       op
@@ -43,7 +43,7 @@ type request struct {
 	delta    int64
 }
 
-// size is about how many bytes the fields take.
+// size is approximately how many bytes the fields take.
 func (r *request) size() int {
 	size := 16 + len(r.key) + len(r.value) + len(r.expected)
 	for _, key := range r.keys {
@@ -55,7 +55,7 @@ func (r *request) size() int {
 	return size
 }
 
-// awaited returns the keys that the request waits for, nil where it waits for none.
+// awaited returns the keys that the request waits for, or nil if it does not wait.
 func (r *request) awaited() []string {
 	switch r.op {
 	case opGet:
@@ -66,12 +66,12 @@ func (r *request) awaited() []string {
 	return nil
 }
 
-// check refuses, before it is sent, what no store takes.
+// check returns an error for a request that no store accepts, before it is sent.
 func (r *request) check() error {
 	return cmp.Or(checkKey(r.key), checkValue(r.value), checkValue(r.expected), checkKeys(r.keys), checkItems(r.items))
 }
 
-// opNames say what the requests are, for errors.
+// opNames describe the operations in errors.
 var opNames = [...]string{
 	opSet: "set", opGet: "get", opAdd: "add to", opCompareSet: "compare and set", opWait: "wait", opDelete: "delete", opCancel: "cancel",
 	opAppend: "append to", opCheck: "check", opNumKeys: "count the keys", opList: "list the keys that begin with",
@@ -114,8 +114,7 @@ func (r *request) frame() []byte {
 	return endFrame(buf)
 }
 
-// parseRequest takes a frame apart. Values stay parts of it. Limits on keys and values are the
-// store's to check.
+// parseRequest parses a frame. Values are parts of the frame. The store checks the limits of keys and values.
 func parseRequest(frame []byte) (request, error) {
 	f := fields{rest: frame}
 	r := request{id: f.uint64(), op: op(f.byte())}
@@ -169,8 +168,8 @@ func endFrame(frame []byte) []byte {
 	return frame
 }
 
-// readFrame reads what follows a frame's length, into buf where that is large enough.
-// At the end of the stream between two frames the error is io.EOF itself.
+// readFrame reads the contents of a frame, into buf if that is large enough. At the end of the stream between two frames, the error
+// is io.EOF itself.
 func readFrame(r *bufio.Reader, buf []byte) ([]byte, error) {
 	head, err := r.Peek(frameHead)
 	if err != nil {
@@ -183,7 +182,7 @@ func readFrame(r *bufio.Reader, buf []byte) ([]byte, error) {
 	if size < minFrame || size > maxFrame {
 		return nil, fmt.Errorf("%w: a frame of %d bytes", errMalformed, size)
 	}
-	r.Discard(frameHead) // what was peeked is buffered
+	r.Discard(frameHead) // cannot fail: the bytes are buffered
 	if int(size) > cap(buf) {
 		buf = make([]byte, size)
 	}
@@ -200,8 +199,7 @@ func appendBytes[T string | []byte](buf []byte, b T) []byte {
 	return append(binary.BigEndian.AppendUint32(buf, uint32(len(b))), b...)
 }
 
-// fields takes a frame apart. After the first field that is not there, all
-// are zero and short is set.
+// fields reads the fields of a frame. After the first missing field, all are zero and short is set.
 type fields struct {
 	rest  []byte
 	short bool
@@ -237,18 +235,18 @@ func (f *fields) uint64() uint64 {
 	return 0
 }
 
-// count takes the number of what follows, each of at least size bytes.
+// count reads the number of the elements that follow, each of which takes at least size bytes.
 func (f *fields) count(size uint64) (uint32, error) {
 	n := f.uint32()
 	if n > MaxRequestKeys || uint64(n)*size > uint64(len(f.rest)) {
-		return 0, fmt.Errorf("%w: it has no room for %d keys", errMalformed, n)
+		return 0, fmt.Errorf("%w: it is too short for %d keys", errMalformed, n)
 	}
 	return n, nil
 }
 
 func (f *fields) bytes() []byte { return f.take(uint64(f.uint32())) }
 
-// end tells whether there was exactly what was asked for.
+// end returns an error unless the fields that were read are exactly the frame.
 func (f *fields) end() error {
 	switch {
 	case f.short:

@@ -18,7 +18,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// events is what Joined and Left tell.
+// events records the calls of Joined and Left.
 type events struct {
 	mu   sync.Mutex
 	list []string
@@ -139,7 +139,7 @@ func TestServerRefuses(t *testing.T) {
 		"role":    {func(c *DialConfig) { c.Binding.Role = "transport" }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := serve(t, cfg) // it tells of a host once
+			s := serve(t, cfg) // it logs a host once
 			cfg := dialConfig()
 			c.change(&cfg)
 			before := strings.Count(log.String(), "\n")
@@ -171,7 +171,7 @@ func TestServerRefuses(t *testing.T) {
 		}
 	}
 	if got := notified.all(); len(got) > 0 {
-		t.Errorf("the refused were told of: %q", got)
+		t.Errorf("the refused connections were logged as %q", got)
 	}
 }
 

@@ -12,8 +12,7 @@ import (
 
 // session serves one client that has proved that it knows the secret.
 //
-// Requests are answered in the order in which they come, but for those that
-// must wait for a key: each of these has a goroutine of its own.
+// Requests are answered in the order in which they come, except those that have to wait for a key: each of these has its own goroutine.
 type session struct {
 	store  *memory
 	conn   net.Conn
@@ -25,7 +24,7 @@ type session struct {
 
 	mu           sync.Mutex
 	waiting      map[uint64]context.CancelFunc // by request id
-	waitingBytes int                           // in those requests
+	waitingBytes int                           // bytes in those requests
 	waiters      sync.WaitGroup
 }
 
@@ -35,8 +34,7 @@ func newSession(ctx context.Context, store *memory, conn net.Conn) *session {
 	return s
 }
 
-// serve answers requests until the connection ends, and closes it. The error is nil
-// where the client closed it between two requests.
+// serve answers requests until the connection ends, and closes it. The error is nil if the client closed it between two requests.
 func (s *session) serve() error {
 	stop := context.AfterFunc(s.ctx, func() { s.conn.Close() }) // interrupts reads and writes
 	defer s.waiters.Wait()
@@ -67,9 +65,9 @@ func (s *session) serve() error {
 	}
 }
 
-// handle answers a request, or has it wait. An error ends the session.
+// handle answers a request, or makes it wait. An error ends the session.
 func (s *session) handle(req *request) error {
-	ctx := context.Background() // what has come is done, though the session may end
+	ctx := context.Background() // requests that have come are carried out even if the session ends
 	switch req.op {
 	case opSet:
 		return s.answer(req.id, nil, s.store.Set(ctx, req.key, req.value))
@@ -125,7 +123,7 @@ func (s *session) handle(req *request) error {
 	return nil
 }
 
-// wait answers a request when until returns, which it does at the latest when the client cancels it.
+// wait answers a request when until returns. until returns at the latest when the client cancels the request.
 func (s *session) wait(req *request, until func(context.Context) ([]byte, error)) error {
 	id, size := req.id, req.size()
 	ctx, err := s.startWaiting(id, size)
@@ -138,7 +136,7 @@ func (s *session) wait(req *request, until func(context.Context) ([]byte, error)
 	s.waiters.Go(func() {
 		value, err := until(ctx)
 		s.endWaiting(id, size)
-		if s.ctx.Err() != nil { // the session has ended, and what ended it is no answer to this
+		if s.ctx.Err() != nil { // the session has ended, so err is not an answer
 			return
 		}
 		if s.answer(id, value, err) != nil {
@@ -152,7 +150,7 @@ func (s *session) startWaiting(id uint64, size int) (context.Context, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.waiting[id]; ok {
-		return nil, fmt.Errorf("%w: request %d is there twice", errMalformed, id)
+		return nil, fmt.Errorf("%w: request %d is pending already", errMalformed, id)
 	}
 	if len(s.waiting) >= MaxWaiting || s.waitingBytes+size > MaxWaitingBytes {
 		return nil, fmt.Errorf("%w: %d, with %d bytes", ErrBusy, len(s.waiting), s.waitingBytes)
@@ -162,7 +160,7 @@ func (s *session) startWaiting(id uint64, size int) (context.Context, error) {
 	return ctx, nil
 }
 
-// cancelWait makes a waiting request end. One that has ended already has its answer on the way.
+// cancelWait ends the wait of a request. If the wait has ended already, the answer is on its way.
 func (s *session) cancelWait(id uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +177,7 @@ func (s *session) endWaiting(id uint64, size int) {
 	s.waitingBytes -= size
 }
 
-// answer sends a result or, where err is set, that.
+// answer sends a result or, if err is not nil, the error.
 func (s *session) answer(id uint64, res result, err error) error {
 	r := reply{id, replyDone, res}
 	if err != nil {

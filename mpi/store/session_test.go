@@ -18,7 +18,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// rawClient is a peer that knows the secret and may say anything.
+// rawClient is a peer that knows the secret and may send anything.
 func rawClient(t testing.TB, s *Server, name string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.Addr().String())
@@ -71,7 +71,7 @@ func TestHostileClientEndsAlone(t *testing.T) {
 	testkit.Eventually(t, "nobody waits any more", func() bool { return s.awaited() == 0 })
 }
 
-// TestTooManyWaitsAreRefused has one connection wait until it may not any more.
+// TestTooManyWaitsAreRefused has one connection wait up to the limit, and once more.
 func TestTooManyWaitsAreRefused(t *testing.T) {
 	s := serve(t, ServerConfig{})
 	c := connect(t, s)
@@ -98,7 +98,7 @@ func TestTooManyWaitsAreRefused(t *testing.T) {
 	}
 }
 
-// TestTooLargeWaitsAreRefused has few requests hold much.
+// TestTooLargeWaitsAreRefused has a few large requests wait.
 func TestTooLargeWaitsAreRefused(t *testing.T) {
 	s := serve(t, ServerConfig{})
 	conn := rawClient(t, s, "hoarder")
@@ -137,8 +137,8 @@ func TestTooLargeWaitsAreRefused(t *testing.T) {
 	expect(6, replyDone)
 }
 
-// FuzzSession plays arbitrary bytes to a session, behind a proof: it must end, leave nobody waiting,
-// and keep its memory's books.
+// FuzzSession plays arbitrary bytes to a session after the proof: it must end, leave no call waiting,
+// and account for its memory.
 func FuzzSession(f *testing.F) {
 	var all []byte
 	for _, c := range requests {
@@ -165,7 +165,7 @@ func FuzzSession(f *testing.F) {
 	})
 }
 
-// scriptConn plays what in holds, and throws away what is written.
+// scriptConn plays the contents of in, and discards what is written.
 type scriptConn struct {
 	net.Conn
 	in *bytes.Reader

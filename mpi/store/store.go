@@ -8,56 +8,52 @@ import (
 	"strings"
 )
 
-// Store is a key-value store through which ranks find each other. Methods are safe for
-// concurrent use. A key is any text, a value any bytes; both are copied, in
-// and out. When ctx ends first, the error matches ctx's; after Close it
-// matches ErrClosed.
+// Store is a key-value store through which ranks find each other. Its methods are safe for concurrent use. A key is any text, and a
+// value any bytes; both are copied, in and out. When ctx ends first, the error matches ctx's. After Close, the error matches
+// ErrClosed.
 type Store interface {
 	// Set makes value the value of key.
 	Set(ctx context.Context, key string, value []byte) error
 
-	// Get waits until key is there and returns its value. When ctx ends first,
-	// the error is a *WaitError.
+	// Get waits until key exists and returns its value. When ctx ends first, the error is a *WaitError.
 	Get(ctx context.Context, key string) ([]byte, error)
 
-	// Add adds delta to the decimal number at key (absent: 0) and returns the
-	// sum, which is then the key's value.
+	// Add adds delta to the decimal number at key (0 if absent) and returns the sum, which becomes the key's value.
 	Add(ctx context.Context, key string, delta int64) (int64, error)
 
-	// CompareSet sets key to desired if its value is expected (absent and
-	// expected empty: it is created), and returns the value that is there
-	// afterwards: nil where there is none.
+	// CompareSet sets key to desired if its value is expected. If the key is absent and expected is empty, it creates the key. It
+	// returns the key's value afterwards, or nil if it has none.
 	CompareSet(ctx context.Context, key string, expected, desired []byte) ([]byte, error)
 
-	// Wait returns when every key is there, at one moment. When ctx ends first,
-	// the error is a *WaitError, which tells the missing ones.
+	// Wait returns when every key exists, at one moment. When ctx ends first, the error is a *WaitError, which lists the missing
+	// ones.
 	Wait(ctx context.Context, keys ...string) error
 
-	// Delete removes key and tells whether it was there.
+	// Delete removes key and reports whether it existed.
 	Delete(ctx context.Context, key string) (bool, error)
 
-	// Append adds value at the end of key's value (absent: empty).
+	// Append appends value to key's value (empty if absent).
 	Append(ctx context.Context, key string, value []byte) error
 
-	// Check tells, without waiting, whether every key is there.
+	// Check reports, without waiting, whether every key exists.
 	Check(ctx context.Context, keys ...string) (bool, error)
 
 	// NumKeys counts the keys that begin with prefix.
 	NumKeys(ctx context.Context, prefix string) (int, error)
 
-	// List returns the keys that begin with prefix, in the order of their bytes. More than
-	// MaxRequestKeys of them, or MaxTogether bytes, are ErrTooLarge: none are left out unsaid.
+	// List returns the keys that begin with prefix, in the order of their bytes. If there are more than MaxRequestKeys of them, or
+	// more than MaxTogether bytes, the error is ErrTooLarge: keys are never left out silently.
 	List(ctx context.Context, prefix string) ([]string, error)
 
-	// MultiGet waits until every key is there at one moment and returns their values of that moment, in
-	// the order of keys; more than MaxTogether bytes are ErrTooLarge. When ctx ends first, the error is a *WaitError.
+	// MultiGet waits until every key exists at one moment and returns their values at that moment, in the order of keys. If they
+	// have more than MaxTogether bytes, the error is ErrTooLarge. When ctx ends first, the error is a *WaitError.
 	MultiGet(ctx context.Context, keys ...string) ([][]byte, error)
 
-	// MultiSet sets several keys at one moment: all of them, or, with an error, none. Of two items with one key
-	// the later one counts.
+	// MultiSet sets several keys at one moment: all of them or, if it returns an error, none. Of two items with the same key, the
+	// later one counts.
 	MultiSet(ctx context.Context, items ...Item) error
 
-	// Close ends the store, or this connection to it. Whoever waits gets ErrClosed.
+	// Close closes the store, or this connection to it. Waiting calls return ErrClosed.
 	Close() error
 }
 
@@ -76,41 +72,39 @@ var (
 )
 
 var (
-	// ErrSilent says that somebody took the connection and proved nothing in time: a store that is slow, or no store.
-	ErrSilent = errors.New("somebody took the connection, and nothing was proved")
+	// ErrSilent means that the peer accepted the connection but proved nothing in time: it is a slow store, or another program.
+	ErrSilent = errors.New("the connection was accepted, and nothing was proved")
 
-	// ErrClosed is what every call gets after Close, and what Close makes of those that wait.
+	// ErrClosed is the error of every call after Close, and of calls that wait when Close is called.
 	ErrClosed = errors.New("the store is closed")
 
-	// ErrTooLarge says that a key, a value or a list of keys is over its limit.
+	// ErrTooLarge means that a key, a value or a list of keys exceeds its limit.
 	ErrTooLarge = errors.New("too large")
 
-	// ErrFull says that the store holds MaxKeys keys or MaxBytes bytes.
+	// ErrFull means that the store holds MaxKeys keys or MaxBytes bytes.
 	ErrFull = errors.New("the store is full")
 
-	// ErrNotNumber says that Add found a value that is no decimal number of 64
-	// bits, or that the sum would be none.
+	// ErrNotNumber means that Add found a value that is not a decimal number of 64 bits, or that the sum would not be one.
 	ErrNotNumber = errors.New("not a decimal number of 64 bits")
 
-	// ErrMalformedFile says that a File's file holds what no store writes.
+	// ErrMalformedFile means that a File's file has contents that no store writes.
 	ErrMalformedFile = errors.New("not a store's file")
 
-	// ErrBusy says that too many requests of this connection wait for keys:
-	// MaxWaiting, or MaxWaitingBytes.
+	// ErrBusy means that too many requests of this connection wait for keys: MaxWaiting, or MaxWaitingBytes.
 	ErrBusy = errors.New("too many requests wait on this connection")
 )
 
-// WaitError says what a Get or Wait was waiting for when its context ended.
+// WaitError lists what a Get, MultiGet or Wait was waiting for when its context ended.
 type WaitError struct {
-	Keys    []string // what it wanted
-	Absent  int      // how many of them were not there; 0 too where the server could not be asked any more
+	Keys    []string // the keys that were waited for
+	Absent  int      // how many of them did not exist; also 0 if the server could not be asked any more
 	Missing []string // the first few of those
 	Err     error    // the context's error
 }
 
 const (
-	namedKeys  = 8  // how many keys an error names
-	namedBytes = 64 // and how many bytes of each
+	namedKeys  = 8  // the most keys that an error names
+	namedBytes = 64 // the most bytes of each
 )
 
 func (e *WaitError) Error() string {
@@ -120,24 +114,23 @@ func (e *WaitError) Error() string {
 	return fmt.Sprintf("waiting for %d keys, missing %s: %v", len(e.Keys), listKeys(e.Missing, e.Absent), e.Err)
 }
 
-// Unwrap gives the context's error.
+// Unwrap returns the context's error.
 func (e *WaitError) Unwrap() error { return e.Err }
 
-// LostError says that a client's connection ended. Every call that was under
-// way or comes later gets it.
+// LostError means that a client's connection has ended. It is the error of every pending and every later call.
 type LostError struct {
 	Addr string // of the server
-	Err  error  // io.EOF where the server closed the connection
+	Err  error  // io.EOF if the server closed the connection
 }
 
 func (e *LostError) Error() string {
 	return fmt.Sprintf("the connection to the store at %s is lost: %v", e.Addr, e.Err)
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *LostError) Unwrap() error { return e.Err }
 
-// listKeys shows the first few of several keys.
+// listKeys formats the first few of several keys.
 func listKeys(keys []string, total int) string {
 	if total == 0 {
 		return "no keys"
@@ -153,7 +146,7 @@ func listKeys(keys []string, total int) string {
 	return text
 }
 
-// quote shows a key in an error, shortened where it is long.
+// quote formats a key for an error, and shortens a long one.
 func quote(key string) string {
 	if len(key) > namedBytes {
 		return fmt.Sprintf("%q...", key[:namedBytes])
@@ -161,8 +154,8 @@ func quote(key string) string {
 	return fmt.Sprintf("%q", key)
 }
 
-// What a store takes. A peer that knows the secret is trusted with what is in
-// the store, not with the memory of the process that runs it.
+// These are a store's limits. A peer that knows the secret is trusted with the contents of the store, but not with the memory of
+// the process that runs it.
 const (
 	MaxKey         = 8 << 10   // bytes in a key
 	MaxValue       = 8 << 20   // bytes in a value
@@ -173,14 +166,14 @@ const (
 
 	MaxWaiting      = 4096     // requests of one connection that wait for keys
 	MaxWaitingBytes = 64 << 20 // bytes in those requests
-	MaxHandshakes   = 256      // connections that have proved nothing yet; one more ends the oldest
+	MaxHandshakes   = 256      // connections that have proved nothing yet; another one ends the oldest
 
-	// Of a server that speaks PyTorch's wire, which proves nothing; of connections also no more than a quarter of the
-	// files that the process may open:
-	MaxTorchClients = 8192      // slots of clients: PyTorch 1.13's take two, as they open two connections; one more is closed
-	MaxTorchSilent  = 8192      // connections that have asked nothing yet, without 1.13's second ones; one more ends the oldest
-	MaxTorchBytes   = 256 << 20 // bytes in queries that are arriving or wait for keys; one for which there is no room ends its connection
-	MaxTorchReplies = 128 << 20 // bytes in replies that are being sent; one for which there is no room waits for its turn
+	// These hold for a server that serves PyTorch's clients, which prove nothing. Connections may also take at most a quarter of
+	// the files that the process may open.
+	MaxTorchClients = 8192      // slots of clients; those of PyTorch 1.13 take two, as they open two connections; another client is closed
+	MaxTorchSilent  = 8192      // connections that have sent no query yet, without 1.13's second ones; another one ends the oldest
+	MaxTorchBytes   = 256 << 20 // bytes in queries that are arriving or wait for keys; a query without room ends its connection
+	MaxTorchReplies = 128 << 20 // bytes in replies that are being sent; a reply without room waits
 )
 
 func checkKey(key string) error {

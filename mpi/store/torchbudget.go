@@ -6,29 +6,29 @@ import (
 	"sync"
 )
 
-// budget is a number of bytes that many share.
+// budget is a number of bytes that several goroutines share.
 type budget struct {
 	most int
 
 	mu      sync.Mutex
 	used    int
-	waiting []*budgetWaiter // the first to be served first
+	waiting []*budgetWaiter // in the order in which they are served
 }
 
 type budgetWaiter struct {
 	size    int
-	granted chan struct{} // closed when the bytes are its own
+	granted chan struct{} // closed when the waiter has got the bytes
 }
 
-// tryTake tells whether size bytes were left; then they are the caller's.
+// tryTake takes size bytes for the caller if they are left, and reports whether it did.
 func (b *budget) tryTake(size int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.grant(size)
 }
 
-// take returns when size bytes, which must not be more than most, are the caller's, or with ctx's error. Who finds too few left
-// waits for its turn, in the order of coming.
+// take takes size bytes, at most b.most, for the caller, or returns ctx's error. If too few are left, it waits; waiting callers are
+// served in the order in which they came.
 func (b *budget) take(ctx context.Context, size int) error {
 	b.mu.Lock()
 	if b.grant(size) {
@@ -48,7 +48,7 @@ func (b *budget) take(ctx context.Context, size int) error {
 	if i := slices.Index(b.waiting, w); i >= 0 {
 		b.waiting = slices.Delete(b.waiting, i, i+1)
 	} else {
-		b.used -= size // they have just been granted
+		b.used -= size // the bytes have just been granted
 	}
 	b.grantNext()
 	return ctx.Err()
@@ -61,7 +61,7 @@ func (b *budget) give(size int) {
 	b.grantNext()
 }
 
-// grant takes size bytes if they are left and nobody waits. mu is held.
+// grant takes size bytes if they are left and no caller waits. mu is held.
 func (b *budget) grant(size int) bool {
 	if len(b.waiting) > 0 || b.used+size > b.most {
 		return false
@@ -70,7 +70,7 @@ func (b *budget) grant(size int) bool {
 	return true
 }
 
-// grantNext serves the first who wait for as long as there is room. mu is held.
+// grantNext serves waiting callers, in order, for as long as there is room. mu is held.
 func (b *budget) grantNext() {
 	for len(b.waiting) > 0 && b.used+b.waiting[0].size <= b.most {
 		b.used += b.waiting[0].size

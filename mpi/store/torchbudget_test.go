@@ -14,8 +14,8 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// TestBudgetServesInOrder has many ask for bytes: they are served in the order of coming, also the small ones, and whoever gives up
-// holds up nobody.
+// TestBudgetServesInOrder has many callers ask for bytes: they are served in the order in which they came, also the small ones, and
+// a caller that gives up delays no other.
 func TestBudgetServesInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &budget{most: 100}
@@ -56,7 +56,7 @@ func TestBudgetServesInOrder(t *testing.T) {
 	})
 }
 
-// TestBudgetGivenUpIsNotLost has one give up, and its bytes granted before that is seen: the bytes are not lost.
+// TestBudgetGivenUpIsNotLost has a caller give up just when its bytes are granted: the bytes are not lost.
 func TestBudgetGivenUpIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &budget{most: 1, used: 1}
@@ -75,7 +75,7 @@ func TestBudgetGivenUpIsNotLost(t *testing.T) {
 	})
 }
 
-// TestManyFetchALargeValue has 64 clients ask for 8 MiB each before any of them reads: all get it, and nobody is dropped. Together it
+// TestManyFetchALargeValue has 64 clients ask for 8 MiB each before any of them reads: all get it, and none is dropped. Together it
 // is more than replies may hold at a time.
 func TestManyFetchALargeValue(t *testing.T) {
 	const clients = 64
@@ -117,8 +117,8 @@ func TestManyFetchALargeValue(t *testing.T) {
 	}
 }
 
-// TestUnreadReplyCountsAgainstTheBudget has a client not read a large reply, which is held against the budget meanwhile; those who ask
-// for another wait for it, and those who ask for a small one do not.
+// TestUnreadReplyCountsAgainstTheBudget has a client not read a large reply, which counts against the budget meanwhile. Clients that ask
+// for another large one wait, and those that ask for a small one do not.
 func TestUnreadReplyCountsAgainstTheBudget(t *testing.T) {
 	const size = 100 << 10
 	for name, ask := range map[string]string{

@@ -18,22 +18,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// torchMux is the protocol multiplexer of a server that speaks PyTorch's wire, too: a listener that tells connections apart by their first
-// bytes. Who begins with a query's number is a PyTorch client, and is served here. All others are what Accept
-// returns, for the gate. (A ddpbatch begins with a letter.)
+// torchMux is the protocol multiplexer of a server that serves PyTorch's clients, too: a listener that distinguishes connections by
+// their first bytes. A connection that begins with the number of a query is a PyTorch client's, and is served here. Accept returns
+// all others, for the gate. (A ddpbatch client begins with a letter.)
 type torchMux struct {
 	net.Listener
 	ctx       context.Context // ends with the server
 	store     *memory
 	prefix    string
 	log       *slog.Logger
-	allowance budget // of queries
-	replies   budget
-	maxConns  int // how many files connections of a kind may take
+	allowance budget // bytes for queries
+	replies   budget // bytes for replies
+	maxConns  int    // the most connections of each kind, as each takes a file
 	accepted  chan acceptResult
 	tasks     sync.WaitGroup
 	pending   pendingConns
-	slots     atomic.Int64 // that clients have
+	slots     atomic.Int64 // slots that clients have taken
 	dropped   atomic.Int64
 }
 
@@ -53,7 +53,7 @@ func newTorchMux(ctx context.Context, l net.Listener, store *memory, cfg *Server
 	return m
 }
 
-// quarterOfFiles is a quarter of the files that this process may open. Hosts that prove nothing must not take them all.
+// quarterOfFiles is a quarter of the files that this process may open. Hosts that prove nothing must not take all of them.
 func quarterOfFiles() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -62,7 +62,7 @@ func quarterOfFiles() int {
 	return int(min(limit.Cur/4, math.MaxInt))
 }
 
-// Accept returns the next connection that is no PyTorch client's.
+// Accept returns the next connection that is not a PyTorch client's.
 func (m *torchMux) Accept() (net.Conn, error) {
 	select {
 	case a := <-m.accepted:
@@ -72,8 +72,8 @@ func (m *torchMux) Accept() (net.Conn, error) {
 	}
 }
 
-// run accepts connections until the listener is closed. After an error it goes on when Accept is called again, which
-// is when the gate has paused.
+// run accepts connections until the listener is closed. After an error it goes on when Accept is called again, which the gate does
+// after a pause.
 func (m *torchMux) run() {
 	for {
 		conn, err := m.Listener.Accept()
@@ -92,7 +92,7 @@ func (m *torchMux) run() {
 	}
 }
 
-// dispatch serves a connection, or hands it on.
+// dispatch serves a connection, or passes it to Accept.
 func (m *torchMux) dispatch(conn net.Conn) {
 	stop := context.AfterFunc(m.ctx, func() { conn.Close() })
 	first, form, err := m.identify(conn)
@@ -115,7 +115,7 @@ func (m *torchMux) dispatch(conn net.Conn) {
 	}
 }
 
-// logDropped logs why a client was dropped: of the first ones, and then of fewer and fewer, lest a flood fills the log.
+// logDropped logs why a client was dropped: for the first ones, and then ever more rarely, so that a flood does not fill the log.
 func (m *torchMux) logDropped(conn net.Conn, err error) {
 	n := m.dropped.Add(1)
 	if m.ctx.Err() == nil && (n <= 16 || n&(n-1) == 0) {
@@ -123,12 +123,12 @@ func (m *torchMux) logDropped(conn net.Conn, err error) {
 	}
 }
 
-// torchQueryTime is for a query that has begun to arrive, and for a reply to be taken once it is its turn.
+// torchQueryTime limits how long a query may take once it has begun to arrive, and how long a client may take to receive a reply.
 const torchQueryTime = 30 * time.Second
 
-// identify reads as many first bytes of a connection as it takes to tell whose they are; those of torch2's hello, which
-// has then done its work, are not returned, and what begins the query after it is. A connection that ends without a
-// byte, or with no more than a hello, gives errNoQuery. Until that is known, it is pending.
+// identify reads as many first bytes of a connection as it needs to find out whose it is. It returns these bytes, except those of
+// torch2's hello, which are not needed any more. A connection that ends without a byte, or with only a hello, gives errNoQuery.
+// Until its kind is known, the connection is pending.
 func (m *torchMux) identify(conn net.Conn) (first []byte, form torchForm, err error) {
 	if err := tune(conn); err != nil {
 		return nil, 0, err
@@ -137,7 +137,7 @@ func (m *torchMux) identify(conn net.Conn) (first []byte, form torchForm, err er
 	first, err = readFirst(conn)
 	switch kept := m.pending.remove(conn); {
 	case !kept:
-		return nil, 0, errors.New("it had not said yet whose it is when too many others came after it")
+		return nil, 0, errors.New("it had sent nothing when too many others came after it")
 	case len(first) == 0, string(first) == torchHello:
 		return nil, 0, errNoQuery
 	case err != nil:
@@ -148,8 +148,8 @@ func (m *torchMux) identify(conn net.Conn) (first []byte, form torchForm, err er
 	return first, torch1, nil
 }
 
-// readFirst reads the first byte, whenever it comes, and where torch2's hello begins with it, as many as that has. Of what
-// comes after a hello it also reads the first byte, whenever that comes: anybody can send a hello, and it takes no slot.
+// readFirst reads the first byte, however late it comes. If torch2's hello begins with it, it reads the rest of the hello. After a
+// hello it also reads the next byte, however late that comes: anyone can send a hello, which does not take a slot.
 func readFirst(conn net.Conn) ([]byte, error) {
 	const hello = len(torchHello)
 	first := make([]byte, hello+1)
@@ -170,18 +170,18 @@ func readFirst(conn net.Conn) ([]byte, error) {
 	return first[:hello+n], err
 }
 
-// errNoQuery is the end of a connection that never asked anything, which is not logged.
+// errNoQuery means that a connection ended without a query. It is not logged.
 var errNoQuery = errors.New("silent")
 
-// serve serves a PyTorch client, of which first was read already.
+// serve serves a PyTorch client whose first bytes were read already.
 func (m *torchMux) serve(conn net.Conn, first []byte, form torchForm) error {
 	slots := int64(1)
 	if form == torch1 {
-		slots = 2 // the other is its second connection's
+		slots = 2 // one is for its second connection
 	}
 	defer m.slots.Add(-slots)
 	if n := m.slots.Add(slots); n > MaxTorchClients || n > int64(m.maxConns) {
-		return fmt.Errorf("PyTorch clients have %d places already, and it needs %d", n-slots, slots)
+		return fmt.Errorf("PyTorch clients have %d slots already, and this one needs %d", n-slots, slots)
 	}
 	if form == torch1 {
 		host := hostOf(conn)
@@ -196,7 +196,7 @@ func (m *torchMux) serve(conn net.Conn, first []byte, form torchForm) error {
 	return s.serve(m.ctx)
 }
 
-// peekedConn is a connection of which the first bytes were read already.
+// peekedConn is a connection whose first bytes were read already.
 type peekedConn struct {
 	net.Conn
 	first []byte
@@ -211,14 +211,14 @@ func (c *peekedConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// pendingConns holds connections that have not sent yet what tells whose they are, or no more than a hello. A PyTorch 1.13 client's
-// second one never does, and is never closed: from each host as many stay as it has such clients, the oldest ones. Of all others there
-// is room for some; when there is none for another, the oldest goes.
+// pendingConns holds connections that have not sent enough to be identified, or only a hello. The second connection of a PyTorch
+// 1.13 client never does, and is never closed: from each host, as many of the oldest connections stay as it has such clients. There
+// is limited room for all others; if there are too many, the oldest is closed.
 type pendingConns struct {
 	room    int
 	mu      sync.Mutex
-	conns   []pendingConn      // the oldest first
-	clients map[netip.Addr]int // PyTorch 1.13's that are served, by host
+	conns   []pendingConn      // oldest first
+	clients map[netip.Addr]int // how many PyTorch 1.13 clients are served, by host
 }
 
 type pendingConn struct {
@@ -226,13 +226,13 @@ type pendingConn struct {
 	host netip.Addr
 }
 
-// hostOf is the other end's address, without its port; the zero Addr where it is not TCP's.
+// hostOf is the other end's address without the port, or the zero Addr if the connection is not TCP.
 func hostOf(conn net.Conn) netip.Addr {
 	addr, _ := conn.RemoteAddr().(*net.TCPAddr)
 	return addr.AddrPort().Addr().Unmap()
 }
 
-// add adds conn, until remove. The oldest is closed where there is no room.
+// add adds conn, until remove. It closes the oldest if there is no room.
 func (p *pendingConns) add(conn net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -240,7 +240,7 @@ func (p *pendingConns) add(conn net.Conn) {
 	p.evict()
 }
 
-// remove removes conn, and tells whether it was still there.
+// remove removes conn, and reports whether it was still pending.
 func (p *pendingConns) remove(conn net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -252,7 +252,7 @@ func (p *pendingConns) remove(conn net.Conn) bool {
 	return true
 }
 
-// countClient counts a PyTorch 1.13 client of the host (+1), or one less (-1).
+// countClient counts a PyTorch 1.13 client of the host that comes (+1) or leaves (-1).
 func (p *pendingConns) countClient(host netip.Addr, change int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -265,7 +265,7 @@ func (p *pendingConns) countClient(host netip.Addr, change int) {
 	p.evict()
 }
 
-// evict closes those for which there is no room. mu is held.
+// evict closes the connections for which there is no room. mu is held.
 func (p *pendingConns) evict() {
 	if len(p.conns) <= p.room {
 		return

@@ -15,7 +15,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// connFrom is a connection of which the remote address is given.
+// connFrom is a connection with a given remote address.
 type connFrom struct {
 	net.Conn
 	from string
@@ -161,8 +161,8 @@ func TestSecondConnectionStays(t *testing.T) {
 	})
 }
 
-// TestHelloTakesNoPlace has more strangers than there are slots send the later hello and no more: they stay pending. Who
-// asks something after them is served, and stays when more of them come.
+// TestHelloTakesNoPlace has more strangers than there are slots send the later hello and no more: they stay pending. A client that
+// sends a query after them is served, and stays when more of them come.
 func TestHelloTakesNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log testkit.Journal
@@ -220,7 +220,7 @@ func TestTorchIsOffByDefault(t *testing.T) {
 	}
 }
 
-// TestHostileTorchClientEndsAlone sends what no client sends: its connection ends, no other does, and somebody hears of it.
+// TestHostileTorchClientEndsAlone sends what no client sends: its connection ends, no other does, and that is logged.
 func TestHostileTorchClientEndsAlone(t *testing.T) {
 	var log testkit.Journal
 	s := serve(t, ServerConfig{Torch: true, Log: log.Logger()})
@@ -294,7 +294,7 @@ func TestAllInterfacesAreWarnedOf(t *testing.T) {
 	}
 }
 
-// TestTorchClientsAreBounded comes when all slots are taken, or all files that there may be.
+// TestTorchClientsAreBounded connects when all slots, or all files, are taken.
 func TestTorchClientsAreBounded(t *testing.T) {
 	for files, clients := range map[int]int64{1 << 20: MaxTorchClients, 100: 100} {
 		near, far := net.Pipe()

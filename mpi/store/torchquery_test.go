@@ -37,7 +37,7 @@ func appendTorch2(q *torchQuery) string {
 	return out
 }
 
-// FuzzTorchQuery holds every query that is read against what was read, and the allowance against what is held.
+// FuzzTorchQuery compares every query with the bytes that were read, and the allowance with what the query holds.
 func FuzzTorchQuery(f *testing.F) {
 	f.Add([]byte("\x01"+str("/k")+str("v1")), true)
 	f.Add([]byte("\x02"+str("/k")+str("a")+str("b")), true)
@@ -68,7 +68,7 @@ func FuzzTorchQuery(f *testing.F) {
 	})
 }
 
-// TestQueriesShareABudget has clients send more than all of them may.
+// TestQueriesShareABudget has clients together send more than the budget.
 func TestQueriesShareABudget(t *testing.T) {
 	a := &budget{most: 100}
 	for _, c := range []struct {

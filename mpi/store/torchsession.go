@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// torchSession serves one connection of a PyTorch client: one query at a time, in their order. A client that sends
-// another one while it waits has given up waiting: the byte that it no longer expects is not sent, or it would take
-// it for the beginning of the next reply (as it does with PyTorch 1.13's own server).
+// torchSession serves one connection of a PyTorch client: one query at a time, in their order. A client that sends another query
+// while it waits has given up waiting. The reply to the wait, which it does not expect any more, is then not sent: the client would
+// take it for the beginning of the next reply (as it does with PyTorch 1.13's own server).
 type torchSession struct {
 	store    *memory
 	conn     net.Conn
@@ -22,10 +22,10 @@ type torchSession struct {
 	out      *bufio.Writer
 	replies  *budget
 	wait     *torchWaiting // nil: none
-	wokenFor *string       // the queue for which a wait woke it, of which nothing else has come since; nil: none
+	wokenFor *string       // the queue for which its last wait was woken, if it has sent no query since; nil: none
 }
 
-// torchWaiting is a torchWait query under way. Until it has ended, out is its own.
+// torchWaiting is a pending torchWait query. Until it has ended, only it may use out.
 type torchWaiting struct {
 	cancel   context.CancelFunc
 	done     chan struct{}
@@ -33,8 +33,8 @@ type torchWaiting struct {
 	err      error
 }
 
-// serve answers queries until the connection or ctx ends, and closes the connection. The error is nil where the
-// client closed it between two queries.
+// serve answers queries until the connection or ctx ends, and closes the connection. The error is nil if the client closed it
+// between two queries.
 func (s *torchSession) serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(ctx, func() { s.conn.Close() })
@@ -44,7 +44,7 @@ func (s *torchSession) serve(ctx context.Context) error {
 	defer s.endWait()
 	defer cancel()
 	for {
-		// Between two queries it may be silent for as long as it likes: that is all that torch1's second connections do.
+		// Between two queries, a client may be silent for any time: torch1's second connections always are.
 		if err := s.conn.SetReadDeadline(time.Time{}); err != nil {
 			return s.ended(err)
 		}
@@ -72,18 +72,18 @@ func (s *torchSession) serve(ctx context.Context) error {
 	}
 }
 
-// ended tells why no query came.
+// ended returns the error of a session in which no query came.
 func (s *torchSession) ended(err error) error {
 	if werr := s.endWait(); werr != nil {
 		return werr
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.ECONNRESET) {
-		return nil // it ended, or was killed
+		return nil // the client ended, or was killed
 	}
 	return err
 }
 
-// answer does what a query asks for, and gives back its size.
+// answer carries out a query, and gives back its size.
 func (s *torchSession) answer(ctx context.Context, q *torchQuery) error {
 	if q.op == torchWait {
 		present, err := s.store.present(q.keys, s.store.hasOrQueues)
@@ -107,7 +107,7 @@ func (s *torchSession) answer(ctx context.Context, q *torchQuery) error {
 	return s.out.Flush()
 }
 
-// beginWait has a query wait on a goroutine of its own, until it is done or endWait.
+// beginWait makes a query wait on its own goroutine, until its keys exist or endWait is called.
 func (s *torchSession) beginWait(ctx context.Context, q *torchQuery) {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &torchWaiting{cancel: cancel, done: make(chan struct{})}
@@ -120,19 +120,19 @@ func (s *torchSession) beginWait(ctx context.Context, q *torchQuery) {
 		w.wokenFor = wokenFor
 		switch {
 		case err == nil:
-			s.conn.SetWriteDeadline(time.Now().Add(torchQueryTime)) // where it fails, so does the write
+			s.conn.SetWriteDeadline(time.Now().Add(torchQueryTime)) // if it fails, the write fails, too
 			s.out.WriteByte(torchStopWaiting)
 			err = s.out.Flush()
 		case errors.As(err, &cancelled):
 			return
 		}
 		if w.err = err; err != nil {
-			s.conn.Close() // which wakes serve
+			s.conn.Close() // wakes serve
 		}
 	}()
 }
 
-// endWait ends the wait, if there is one, and tells what went wrong with it.
+// endWait ends the wait, if there is one, and returns its error.
 func (s *torchSession) endWait() error {
 	w := s.wait
 	if w == nil {
@@ -145,7 +145,7 @@ func (s *torchSession) endWait() error {
 	return w.err
 }
 
-// passWakeup has another client pop what this one was woken for and has not popped.
+// passWakeup wakes another client for the value that this one was woken for but has not popped.
 func (s *torchSession) passWakeup() {
 	if s.wokenFor != nil {
 		s.store.wakeNextPopper(*s.wokenFor)
@@ -153,12 +153,12 @@ func (s *torchSession) passWakeup() {
 	}
 }
 
-// smallReply is what a reply may cost, in bytes, without waiting for its turn.
+// smallReply is the cost, in bytes, up to which a reply does not wait for room.
 const smallReply = 4 << 10
 
-// replyWithinBudget is reply when there is room for it, of which size bytes are then the caller's to give back. The parts are
-// the store's own, not copies: what they cost is the values that are replaced while a client is slow to take
-// them. A reply that waits for its turn has none yet.
+// replyWithinBudget is reply once there is room for it. The caller must give size bytes back. The parts are the store's own, not
+// copies: their cost is values that are replaced in the store while a client is slow to receive them. A reply that waits for room
+// has no parts yet.
 func (s *torchSession) replyWithinBudget(ctx context.Context, q *torchQuery) (parts [][]byte, size int, err error) {
 	most := MaxValue + 4*fieldCost
 	switch q.op {
@@ -166,11 +166,11 @@ func (s *torchSession) replyWithinBudget(ctx context.Context, q *torchQuery) (pa
 		most = MaxTogether + 3*fieldCost*len(q.keys)
 		fallthrough
 	case torchGet:
-		// When its turn has come, it asks again.
+		// When there is room, the store is asked again.
 		if parts, err := s.reply(q, anyLength); err != nil || costOf(parts) <= smallReply {
 			return parts, 0, err
 		}
-	case torchCompareSet, torchQueuePop: // cannot be asked twice
+	case torchCompareSet, torchQueuePop: // cannot be done twice
 		if parts, err := s.reply(q, smallReply); !errors.Is(err, errTooLong) {
 			return parts, 0, err
 		}
@@ -195,10 +195,10 @@ func costOf(parts [][]byte) int {
 	return size
 }
 
-// reply returns the parts of the reply. They are not copied from the store. What changes the store and would have a value of more than
-// longest bytes for its reply is not done: the error is errTooLong.
+// reply carries out a query and returns the parts of the reply, which are not copied from the store. If the query would change the
+// store, and its reply would have a value of more than longest bytes, it is not carried out: the error is errTooLong.
 func (s *torchSession) reply(q *torchQuery, longest int) ([][]byte, error) {
-	ctx := context.Background() // what has come is done, though the session may end
+	ctx := context.Background() // queries that have come are carried out even if the session ends
 	switch q.op {
 	case torchSet:
 		return nil, s.store.Set(ctx, q.key, q.value)
@@ -209,13 +209,13 @@ func (s *torchSession) reply(q *torchQuery, longest int) ([][]byte, error) {
 	case torchCompareSet:
 		value, err := s.store.compareSet(q.key, q.expected, q.value, longest)
 		if value == nil {
-			value = q.expected // so PyTorch says that there is none
+			value = q.expected // PyTorch's reply if there is no value
 		}
 		return torchValues(value), err
 	case torchGet:
 		value, err := s.store.peek(q.key)
 		if value == nil && err == nil && s.in.form == torch1 {
-			err = fmt.Errorf("get %s: it is absent, and PyTorch 1.13's wire has no reply for that", quote(q.key))
+			err = fmt.Errorf("get %s: it is absent, and PyTorch 1.13's protocol has no reply for that", quote(q.key))
 		}
 		return torchValues(value), err
 	case torchMultiGet:
@@ -233,7 +233,7 @@ func (s *torchSession) reply(q *torchQuery, longest int) ([][]byte, error) {
 	case torchCheck:
 		present, err := s.store.present(q.keys, s.store.hasOrQueues)
 		return [][]byte{boolResult(!present)}, err
-	case torchWait: // all are there
+	case torchWait: // all keys exist
 		return [][]byte{{torchStopWaiting}}, nil
 	case torchQueuePush:
 		return nil, s.store.push(q.key, q.value)
@@ -264,7 +264,7 @@ func torchNumber(n int64) [][]byte {
 	return [][]byte{binary.LittleEndian.AppendUint64(nil, uint64(n))}
 }
 
-// torchValues are values with their lengths; nil is an empty one.
+// torchValues returns values, each preceded by its length. nil counts as an empty value.
 func torchValues(values ...[]byte) [][]byte {
 	parts := make([][]byte, 0, 2*len(values))
 	for _, value := range values {

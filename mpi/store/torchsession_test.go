@@ -22,7 +22,7 @@ import (
 func le8(n uint64) string    { return string(binary.LittleEndian.AppendUint64(nil, n)) }
 func str(text string) string { return le8(uint64(len(text))) + text }
 
-// dialTorch connects as a PyTorch client does; hello is what it says first.
+// dialTorch connects as a PyTorch client does, and first sends hello.
 func dialTorch(t testing.TB, s *Server, hello string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.Addr().String())
@@ -50,7 +50,7 @@ func expectBytes(t testing.TB, conn net.Conn, want string) {
 	}
 }
 
-// expectEnd holds that the server closes the connection and says nothing more.
+// expectEnd checks that the server closes the connection and sends nothing more.
 func expectEnd(t testing.TB, conn net.Conn) {
 	t.Helper()
 	if rest, err := io.ReadAll(conn); len(rest) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
@@ -159,7 +159,7 @@ func TestTorchWaitEndsAtEveryChange(t *testing.T) {
 	}
 }
 
-// TestTorchGivesUpWaiting ends a wait in each form's way; what comes late does not get between the replies.
+// TestTorchGivesUpWaiting ends a wait in each form's way. A late reply to the wait does not come between other replies.
 func TestTorchGivesUpWaiting(t *testing.T) {
 	s := serve(t, ServerConfig{Torch: true})
 	for form, c := range map[string]struct{ wait, cancel, cancelled, count string }{
@@ -188,7 +188,7 @@ func TestTorchGivesUpWaiting(t *testing.T) {
 	}
 }
 
-// TestTorchKeySpace has a hostile client use every query on what could lead out of its part of the store.
+// TestTorchKeySpace has a hostile client use every query with keys that could lead out of its part of the store.
 func TestTorchKeySpace(t *testing.T) {
 	s := serve(t, ServerConfig{Torch: true, TorchPrefix: "torch/"})
 	ours := []string{"plan", "/plan", "torch"}
@@ -260,7 +260,7 @@ func torchPipe(t *testing.T, test func(t *testing.T, near net.Conn, s *torchSess
 	})
 }
 
-// TestSilentTorchClientIsKept has a client say nothing for an hour, before a query and within a wait.
+// TestSilentTorchClientIsKept has a client stay silent for an hour, before a query and during a wait.
 func TestSilentTorchClientIsKept(t *testing.T) {
 	torchPipe(t, func(t *testing.T, near net.Conn, _ *torchSession, _ <-chan error) {
 		time.Sleep(time.Hour)
@@ -271,7 +271,7 @@ func TestSilentTorchClientIsKept(t *testing.T) {
 	})
 }
 
-// TestSlowTorchQueryIsEnded has a query come byte by byte, and never whole.
+// TestSlowTorchQueryIsEnded has a query come byte by byte, and never completely.
 func TestSlowTorchQueryIsEnded(t *testing.T) {
 	torchPipe(t, func(t *testing.T, near net.Conn, _ *torchSession, ended <-chan error) {
 		begin := time.Now()
@@ -291,7 +291,7 @@ func TestSlowTorchQueryIsEnded(t *testing.T) {
 	})
 }
 
-// TestTorchClientThatReadsNothingIsEnded has a client not read what it asked for.
+// TestTorchClientThatReadsNothingIsEnded has a client not read its reply.
 func TestTorchClientThatReadsNothingIsEnded(t *testing.T) {
 	torchPipe(t, func(t *testing.T, near net.Conn, _ *torchSession, ended <-chan error) {
 		begin := time.Now()
@@ -302,7 +302,7 @@ func TestTorchClientThatReadsNothingIsEnded(t *testing.T) {
 	})
 }
 
-// FuzzTorchSession plays arbitrary bytes to a session: it must end, leave nobody waiting, and keep the books.
+// FuzzTorchSession plays arbitrary bytes to a session: it must end, leave no call waiting, and account for its bytes.
 func FuzzTorchSession(f *testing.F) {
 	f.Add([]byte("\x01"+str("/k")+str("v1")+"\x06"+le8(2)+str("/k")+str("/l")+"\x0c\x07"), true)
 	f.Add([]byte("\x0e"+str("/q")+str("v")+"\x06"+le8(1)+str("/q")+"\x0f"+str("/q")+"\x06"+le8(1)+str("/q")), true)

@@ -6,12 +6,12 @@ import (
 	"fmt"
 )
 
-// arrival is a key that is absent and waited for.
+// arrival is an absent key for which calls wait.
 type arrival struct {
-	waiting int             // how many wait; guarded by memory.mu
-	ready   chan struct{}   // closed when the key is there
+	waiting int             // how many calls wait; guarded by memory.mu
+	ready   chan struct{}   // closed when the key exists
 	value   []byte          // the key's value then; set before ready is closed
-	poppers []chan struct{} // of those among them who would also take what is pushed to the key's queue; guarded by memory.mu
+	poppers []chan struct{} // of those calls that a push to the key's queue may also wake; guarded by memory.mu
 }
 
 func (m *memory) Get(ctx context.Context, key string) ([]byte, error) {
@@ -19,7 +19,7 @@ func (m *memory) Get(ctx context.Context, key string) ([]byte, error) {
 	return bytes.Clone(value), err
 }
 
-// get is Get without the copy. A key that comes and goes again while get waits is still seen.
+// get is Get without the copy. It also returns the value of a key that is created and deleted again while it waits.
 func (m *memory) get(ctx context.Context, key string) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, m.waitError(err, key)
@@ -49,7 +49,7 @@ func (m *memory) valueOrArrival(key string) ([]byte, *arrival, error) {
 	return nil, m.expect(key), nil
 }
 
-// peek returns the value of key, nil where it is absent.
+// peek returns the value of key, or nil if it is absent.
 func (m *memory) peek(key string) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -63,9 +63,8 @@ func (m *memory) Wait(ctx context.Context, keys ...string) error {
 	return m.whenThere(ctx, "wait", keys, func() error { return nil })
 }
 
-// whenThere calls then, with mu held, at a moment at which every key is there. It waits for one absent key at a
-// time; where it left off, the next search begins, so that keys that come in order cost no more than one
-// look each.
+// whenThere calls then, with mu held, at a moment at which every key exists. It waits for one absent key at a time. The next search
+// begins at that key, so that keys that come in order are looked up only once each.
 func (m *memory) whenThere(ctx context.Context, what string, keys []string, then func() error) error {
 	if err := checkKeys(keys); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
@@ -102,13 +101,13 @@ func (m *memory) thenOrArrival(keys []string, from int, then func() error) (int,
 	return i, m.expect(keys[i]), nil
 }
 
-// has tells whether key is there. mu is held.
+// has reports whether key exists. mu is held.
 func (m *memory) has(key string) bool {
 	_, ok := m.values[key]
 	return ok
 }
 
-// present tells whether every key is there, which is has or hasOrQueues.
+// present reports whether every key exists, according to there, which is has or hasOrQueues.
 func (m *memory) present(keys []string, there func(key string) bool) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -118,8 +117,7 @@ func (m *memory) present(keys []string, there func(key string) bool) (bool, erro
 	return absent(keys, 0, there) < 0, nil
 }
 
-// absent returns the index of a key that is not there, looking from index from on, round
-// to it again, or -1.
+// absent returns the index of an absent key, or -1. It begins at index from, and wraps around.
 func absent(keys []string, from int, there func(key string) bool) int {
 	for n := range keys {
 		i := (from + n) % len(keys)
@@ -130,7 +128,7 @@ func absent(keys []string, from int, there func(key string) bool) int {
 	return -1
 }
 
-// expect returns the arrival of an absent key, with the caller counted among those who wait. mu is held.
+// expect returns the arrival of an absent key, and counts the caller among the calls that wait. mu is held.
 func (m *memory) expect(key string) *arrival {
 	a, ok := m.arrivals[key]
 	if !ok {
@@ -141,7 +139,7 @@ func (m *memory) expect(key string) *arrival {
 	return a
 }
 
-// stopWaiting takes one who does not wait for key's arrival a any more from it. mu is held.
+// stopWaiting counts one call less that waits for key's arrival a. mu is held.
 func (m *memory) stopWaiting(key string, a *arrival) {
 	a.waiting--
 	if a.waiting == 0 && m.arrivals[key] == a {
@@ -149,7 +147,7 @@ func (m *memory) stopWaiting(key string, a *arrival) {
 	}
 }
 
-// arrived wakes who waits for key. mu is held.
+// arrived wakes the calls that wait for key. mu is held.
 func (m *memory) arrived(key string, value []byte) {
 	if a, ok := m.arrivals[key]; ok {
 		a.value = value
@@ -158,7 +156,7 @@ func (m *memory) arrived(key string, value []byte) {
 	}
 }
 
-// await waits for key's arrival a; all are the keys that the caller wants in the end.
+// await waits for key's arrival a. all are all keys that the caller waits for.
 func (m *memory) await(ctx context.Context, key string, a *arrival, all ...string) error {
 	select {
 	case <-a.ready:

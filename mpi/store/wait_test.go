@@ -11,7 +11,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// TestMutationsWakeWaiters has a Get and a Wait wait for a key, and makes it in every way there is.
+// TestMutationsWakeWaiters has a Get and a Wait wait for a key, and creates the key in every possible way.
 func TestMutationsWakeWaiters(t *testing.T) {
 	for name, mutate := range map[string]func(context.Context, Store) error{
 		"set": func(ctx context.Context, s Store) error { return s.Set(ctx, "k", []byte("7")) },
@@ -80,7 +80,7 @@ func TestGetSeesKeyThatGoesAtOnce(t *testing.T) {
 
 func drop(_ bool, err error) error { return err }
 
-// TestWaitWantsAllAtOnce takes a key away again before the last one comes.
+// TestWaitWantsAllAtOnce deletes a key again before the last one comes.
 func TestWaitWantsAllAtOnce(t *testing.T) {
 	forEachStore(t, func(t *testing.T, s Store, m *memory, prefix string) {
 		ctx := bounded(t)
