@@ -8,14 +8,14 @@ import (
 	"ddpbatch/internal/clib"
 )
 
-// pace is how often a worker looks that waits for other ranks, outside of the engine.
+// pace is the interval at which a worker that waits for other ranks outside of the engine makes progress.
 const pace = 100 * time.Microsecond
 
 var errClosed = errors.New("the link is closed")
 
-// CloseLinks closes all links once what was written is on the other side, or limit is over, and reports which. A link that is not done then
-// is closed by force. Where a user has UCX send short messages by rendezvous, too, one is there when its request has ended; a flush does
-// not wait for that.
+// CloseLinks closes all links once everything that was written has arrived, or limit is over, and reports which. In the second case
+// it closes links that have not finished by force. If a user's settings make UCX send short messages by rendezvous, too, a message
+// has arrived when its request has ended; a flush does not wait for that.
 func (w *Worker) CloseLinks(limit time.Duration) (delivered bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -59,13 +59,13 @@ func (w *Worker) CloseLinks(limit time.Duration) (delivered bool) {
 	return delivered && closed
 }
 
-// isSending reports whether UCX is still at work on what was written, and may come to an end with it.
+// isSending reports whether UCX is still sending what was written, and may finish.
 func (l *Link) isSending() bool {
 	l.finish()
 	return !l.gone && l.sendErr == nil && l.copies.len()+l.direct.len() > 0
 }
 
-// progressUntil lets UCX work until done or a moment. mu is held.
+// progressUntil lets UCX make progress until done returns true or the deadline has passed. mu is held.
 func (w *Worker) progressUntil(deadline time.Time, done func() bool) bool {
 	for !done() {
 		if !time.Now().Before(deadline) {
@@ -76,14 +76,14 @@ func (w *Worker) progressUntil(deadline time.Time, done func() bool) bool {
 	return true
 }
 
-// Progress lets UCX work for other ranks that close their links.
+// Progress lets UCX make progress for other ranks that close their links.
 func (w *Worker) Progress() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.progress()
 }
 
-// ProgressUntil lets UCX work for other ranks until done is closed.
+// ProgressUntil lets UCX make progress for other ranks until done is closed.
 func (w *Worker) ProgressUntil(done <-chan struct{}) {
 	look := time.NewTicker(pace)
 	defer look.Stop()
@@ -97,9 +97,9 @@ func (w *Worker) ProgressUntil(done <-chan struct{}) {
 	}
 }
 
-// Destroy gives back all that the worker has, its memory, too. CloseLinks was called and reported true, and all other ranks have closed
-// their links: UCX aborts a process that destroys a worker earlier. A worker of which something is still on its way is left to the end of
-// the process, as one is that was not destroyed.
+// Destroy releases the worker and its memory. CloseLinks must have reported true, and all other ranks must have closed their links:
+// UCX aborts a process that destroys a worker earlier. A worker with messages under way is not destroyed, and lasts until the
+// process ends.
 func (w *Worker) Destroy() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,7 +107,7 @@ func (w *Worker) Destroy() {
 		return
 	}
 	w.closed = false
-	w.poll() // what came last
+	w.poll() // takes the last messages
 	w.closed = true
 	for _, l := range w.links {
 		if !l.dropAll() {
@@ -117,7 +117,7 @@ func (w *Worker) Destroy() {
 	w.destroy()
 }
 
-// dropAll gives back to UCX what the link has of it, and reports whether that is all.
+// dropAll releases the requests and messages of UCX that the link holds, and reports whether it could release all.
 func (l *Link) dropAll() bool {
 	w := l.worker
 	for _, s := range append(l.copies.all(), l.direct.all()...) {
@@ -130,7 +130,7 @@ func (l *Link) dropAll() bool {
 	}
 	for _, m := range l.arrived.all() {
 		if m.length > maxCopy {
-			return false // the other rank may have kept it
+			return false // the other rank may still hold its data
 		}
 		piece, _ := w.slab.piece(int(m.length), w.growSlab)
 		if piece == nil {
@@ -143,7 +143,7 @@ func (l *Link) dropAll() bool {
 	return true
 }
 
-// destroy also ends a worker that has not come to be.
+// destroy also releases a worker that was not opened completely.
 func (w *Worker) destroy() {
 	f := &w.lib.fn
 	if w.worker != 0 {
@@ -159,8 +159,8 @@ func (w *Worker) destroy() {
 	w.worker, w.context, w.slab = 0, 0, slab{}
 }
 
-// Lanes says what UCX sends the link's bytes by, as transport/device:port, such as rc_mlx5/mlx5_0:1; empty where it does not say, or has
-// not connected.
+// Lanes lists what UCX sends the link's bytes by, as transport/device:port, such as rc_mlx5/mlx5_0:1. It is empty if UCX does not
+// report that, or has not connected.
 func (l *Link) Lanes() string {
 	w := l.worker
 	w.mu.Lock()

@@ -20,7 +20,7 @@ import (
 // mortalVariable makes the test binary a rank that another process kills: rank 2 of 3, with a link to rank 0.
 const mortalVariable = "DDPBATCH_TEST_UCX_MORTAL"
 
-// mortalProcess says its address, hears that of rank 0, writes to it, and works until it is killed.
+// mortalProcess prints its address, reads that of rank 0, writes to it, and makes progress until it is killed.
 func mortalProcess() error {
 	w, err := Open(Config{Rank: 2, Size: 3})
 	if err != nil {
@@ -91,8 +91,8 @@ func startMortal(t *testing.T, w *Worker) (*exec.Cmd, *Link) {
 	return cmd, l
 }
 
-// UCX finds a killed rank by itself as well, later than its connection for control ends, even where nothing is sent to it. That is an error
-// of this link, and nothing else happens to the ranks that are left: an endpoint without a callback would end the process.
+// UCX also detects a killed rank by itself, after its control link has ended, even if nothing is sent to it. That is an error
+// of this link only, and does not harm the other ranks: an endpoint without a callback would end the process.
 func TestSurvivorsOutliveAKilledRank(t *testing.T) {
 	t.Setenv("UCX_KEEPALIVE_INTERVAL", "1s")
 	links := world(t, 2)
@@ -125,7 +125,7 @@ func TestSurvivorsOutliveAKilledRank(t *testing.T) {
 	exchange(t, b, a, make([]byte, len(words)), words)
 }
 
-// A message of which not all can come any more does not keep its link from ending.
+// A message that cannot arrive completely any more does not keep its link from ending.
 func TestHalfAMessageIsNotAwaitedFromAKilledRank(t *testing.T) {
 	_, _, err := Library()
 	ucxhost.Need(t, err)

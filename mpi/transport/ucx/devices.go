@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Device is a port of a network card that has verbs, and that is active.
+// Device is an active port of a network card with verbs.
 type Device struct {
 	Name string  // as UCX names it: mlx5_0:1
 	Kind string  // its link layer: InfiniBand, or Ethernet (RoCE)
@@ -22,10 +22,10 @@ type Device struct {
 
 func (d Device) String() string { return fmt.Sprintf("%s (%s, %g Gbit/s)", d.Name, d.Kind, d.Rate) }
 
-// Devices lists the active ports of the machine whose files are below root that UCX's verbs drive, by name, or says why there is none
-// (sysfs-class-infiniband).
+// Devices lists the active ports that UCX's verbs support, by name, on the machine whose files are below root. If there is none,
+// the error says why (sysfs-class-infiniband).
 func Devices(root fs.FS) ([]Device, error) {
-	ports, _ := fs.Glob(root, "sys/class/infiniband/*/ports/*") // the patterns are right
+	ports, _ := fs.Glob(root, "sys/class/infiniband/*/ports/*") // the pattern is valid
 	var devices []Device
 	var others []string
 	for _, port := range ports {
@@ -49,7 +49,7 @@ func Devices(root fs.FS) ([]Device, error) {
 	}
 	slingshot, _ := fs.Glob(root, "sys/class/cxi/*")
 	for _, card := range slingshot {
-		others = append(others, path.Base(card)+" is Slingshot's, which has no verbs")
+		others = append(others, path.Base(card)+" is Slingshot's, which does not support verbs")
 	}
 	switch {
 	case len(devices) > 0:
@@ -60,36 +60,37 @@ func Devices(root fs.FS) ([]Device, error) {
 	return nil, ErrNoDevice
 }
 
-// ErrNoDevice: the machine has no card of a fast network.
-var ErrNoDevice = errors.New("there is no InfiniBand or RoCE device")
+// ErrNoDevice means that the machine has no card of a fast network.
+var ErrNoDevice = errors.New("no InfiniBand or RoCE device")
 
-// unsuitable says why UCX's verbs do not drive a card; "" where they do.
+// unsuitable returns why UCX's verbs do not support a card, or "" if they do.
 func unsuitable(root fs.FS, card string) string {
 	driver, _ := fs.ReadLink(root, card+"/device/driver")
 	switch kind := read(root, card+"/node_type"); {
 	case path.Base(driver) == "efa":
-		return "is an Elastic Fabric Adapter, which has no connections of verbs"
+		return "is an Elastic Fabric Adapter, whose verbs have no connections"
 	case path.Base(driver) == "hfi1":
-		return "is Omni-Path's, whose verbs the host computes, no faster than TCP"
+		return "is Omni-Path's, whose verbs run on the host and are not faster than TCP"
 	case !strings.HasSuffix(kind, " CA"): // "1: CA", a channel adapter; "4: RNIC" has iWARP
-		return "is neither InfiniBand's nor RoCE's (node type " + kind + ")"
+		return "is neither InfiniBand nor RoCE (node type " + kind + ")"
 	}
 	return ""
 }
 
-// read is the text of a file of one line; empty where it cannot be read.
+// read returns the text of a file of one line, or "" if it cannot be read.
 func read(root fs.FS, name string) string {
 	text, _ := fs.ReadFile(root, name)
 	return strings.TrimSpace(string(text))
 }
 
-// Choose picks the devices of a rank that runs on the given cores: of those with the highest rate, the ones of its NUMA nodes, or all where
-// none is. If the rank has a part of a node's cores, other ranks have the others: it gets one device, each in its turn.
+// Choose picks the devices of a rank that runs on the given cores: of those with the highest rate, the ones of its NUMA nodes, or
+// all if there are none. If the rank has only a part of a node's cores, other ranks have the rest. Then each rank gets one device,
+// in turn.
 func Choose(devices []Device, cores []int, root fs.FS) []Device {
 	fastest := slices.MaxFunc(devices, func(a, b Device) int { return cmp.Compare(a.Rate, b.Rate) })
 	devices = slices.DeleteFunc(slices.Clone(devices), func(d Device) bool { return d.Rate < fastest.Rate || d.Kind != fastest.Kind })
 	var own []Device
-	first, all := 0, 0 // of the cores of the rank's nodes
+	first, all := 0, 0 // position in, and number of, the cores of the rank's node
 	for _, node := range nodes(devices) {
 		there := coresOf(root, node)
 		part := slices.DeleteFunc(slices.Clone(there), func(core int) bool { return !slices.Contains(cores, core) })
@@ -148,8 +149,8 @@ func deviceNames(devices []Device) string {
 	return strings.Join(names, ",")
 }
 
-// lane is what UCX prints of one of an endpoint's lanes: "lane[0]:  3:rc_mlx5/mlx5_0:1.0 md[4] -> ...". The last number is one of several
-// paths.
+// lane matches what UCX prints of one of an endpoint's lanes: "lane[0]: 3:rc_mlx5/mlx5_0:1.0 md[4] -> ...". The number after the
+// port is the index of a path.
 var lane = regexp.MustCompile(`lane\[\d+\]:\s+\d+:(\S+?)(\.\d+)? `)
 
 // lanes lists the transports and devices of an endpoint, each once.

@@ -10,7 +10,7 @@ import (
 	"testing/fstest"
 )
 
-// card is what sysfs says of a card with one port.
+// card describes a card with one port for sysfs.
 type card struct {
 	name, node, driver, kind, layer, state, rate string
 }
@@ -57,7 +57,7 @@ func TestActivePortsAreDevices(t *testing.T) {
 		"none":            {machine(), "no InfiniBand or RoCE device"},
 		"EFA":             {machine(efa), "efa_0:1 is an Elastic Fabric Adapter"},
 		"Omni-Path":       {machine(opa), "hfi1_0:1 is Omni-Path's"},
-		"iWARP":           {machine(iwarp), "irdma0:1 is neither InfiniBand's nor RoCE's (node type 4: RNIC)"},
+		"iWARP":           {machine(iwarp), "irdma0:1 is neither InfiniBand nor RoCE (node type 4: RNIC)"},
 		"Slingshot":       {slingshot, "cxi0 is Slingshot's"},
 		"EFA and another": {machine(efa, edr("mlx5_0", "0")), "mlx5_0:1"},
 	} {
@@ -114,7 +114,7 @@ func TestClosestDeviceIsChosen(t *testing.T) {
 	}
 }
 
-// The words are those of ucx_info -e -u t, of UCX 1.13.1 on loopback.
+// The text is from ucx_info -e -u t, of UCX 1.13.1 on loopback.
 func TestLanesAreReadFromUCXsWords(t *testing.T) {
 	const text = `#
 # UCP endpoint 

@@ -7,9 +7,9 @@ import (
 	"ddpbatch/internal/clib"
 )
 
-// settings are what UCX is told in C's environment before it is loaded. A user's own value stays, but where another one would end the
-// process. Messages below UCX_RNDV_THRESH are on the other side when they have been sent, whatever that rank does: so are all that are
-// copied.
+// settings are variables of C's environment that are set for UCX before it is loaded. A user's own value stays, unless another
+// value than ours would end the process. Messages shorter than UCX_RNDV_THRESH have arrived once they have been sent, whatever the
+// other rank does. That holds for all messages that are copied.
 var settings = []struct {
 	name, value string
 	forced      bool
@@ -21,8 +21,8 @@ var settings = []struct {
 	{"UCX_RNDV_THRESH", strconv.Itoa(directMin), false},
 }
 
-// uncached has UCX register memory without its cache, which does not see what Go's runtime unmaps. A variable that a version does not know
-// would have it print a warning.
+// uncached makes UCX register memory without its cache, which does not notice what Go's runtime unmaps. A version that does not
+// know a variable would print a warning.
 func uncached(v Version) (name, value string) {
 	if v.before(Version{Major: 1, Minor: 16}) {
 		return "UCX_IB_REG_METHODS", "direct"
@@ -30,10 +30,10 @@ func uncached(v Version) (name, value string) {
 	return "UCX_RCACHE_ENABLE", "n"
 }
 
-// Variable is a variable of the environment as UCX sees it, empty where there is none.
+// Variable is a variable of the environment as UCX sees it, or "" if it is not set.
 func Variable(name string) string { return clib.Getenv(name) }
 
-// loadOnce loads the library of the process.
+// loadOnce loads the library, once in a process.
 var loadOnce = sync.OnceValues(func() (lib *library, err error) {
 	err = clib.WithoutSignals(func() error {
 		for _, s := range settings {

@@ -2,9 +2,9 @@ package ucx
 
 import "ddpbatch/internal/clib"
 
-// The structs of ucp.h, as they lie in memory where pointers have 64 bits. Libraries read the fields that the first field names; new ones
-// are only added at the end, for which each has room here. An address is of memory that is on the heap or not Go's, and kept alive where it
-// is used.
+// These are the structs of ucp.h in memory, on machines with 64-bit pointers. The first field of a struct says which other fields
+// the library reads. New fields are only added at the end, and each struct has room for them. An address refers to memory on the
+// heap or outside of Go's, which the code that uses it keeps alive.
 
 type contextParams struct { // ucp_params_t
 	fields          uint64
@@ -72,9 +72,9 @@ type endpointParams struct { // ucp_ep_params_t
 const (
 	endpointAddress   = 1 << 0
 	endpointErrorMode = 1 << 1
-	endpointOnError   = 1 << 2 // without a callback, UCX ends the process where a peer is gone
+	endpointOnError   = 1 << 2 // without a callback, UCX ends the process when a peer is gone
 
-	errorsOfPeers = 1 // the end of a peer is an error of what is sent to it
+	errorsOfPeers = 1 // the end of a peer is an error of the messages to it
 )
 
 type requestParams struct { // ucp_request_param_t
@@ -120,7 +120,7 @@ const (
 	mapLength  = 1 << 1
 )
 
-// ucsStatus is ucs_status_t, of one byte.
+// ucsStatus is ucs_status_t, which has one byte.
 type ucsStatus int8
 
 const (
@@ -130,7 +130,7 @@ const (
 	lastStatus       ucsStatus = -100
 )
 
-// started tells what a ucs_status_ptr_t is: a request that goes on, or, where that is 0, how it has ended.
+// started decodes a ucs_status_ptr_t: a request that is running or, if request is 0, how the call has ended.
 func started(p uintptr) (request uintptr, ended ucsStatus) {
 	if int64(p) < 0 && int64(p) >= int64(lastStatus) {
 		return 0, ucsStatus(int64(p))

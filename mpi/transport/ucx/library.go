@@ -11,13 +11,13 @@ import (
 // library is libucp, loaded.
 type library struct {
 	version Version
-	file    string // that it comes from
+	file    string // the file from which it was loaded
 	fn      functions
 	text    clib.Function // ucs_status_string, of libucs
-	failed  clib.Function // that UCX calls where an endpoint fails
+	failed  clib.Function // UCX calls it when an endpoint fails
 }
 
-// functions are what this package calls.
+// functions are the functions of libucp that this package calls.
 type functions struct {
 	getVersion, configRead, configModify, configRelease, initVersion, cleanup clib.Function
 	workerCreate, workerDestroy, workerAddress, releaseAddress, workerFD      clib.Function
@@ -27,7 +27,7 @@ type functions struct {
 	memoryMap, memoryUnmap                                                    clib.Function
 }
 
-// bySymbol has the fields by the names that they have in C.
+// bySymbol maps names in C to the fields.
 func (f *functions) bySymbol() map[string]*clib.Function {
 	return map[string]*clib.Function{
 		"ucp_get_version": &f.getVersion, "ucp_init_version": &f.initVersion, "ucp_cleanup": &f.cleanup,
@@ -43,7 +43,7 @@ func (f *functions) bySymbol() map[string]*clib.Function {
 	}
 }
 
-// Library is which UCX this machine has.
+// Library returns the version and the file of this machine's UCX.
 func Library() (v Version, file string, err error) {
 	lib, err := loadOnce()
 	if err != nil {
@@ -87,7 +87,7 @@ func load() (*library, error) {
 	return lib, nil
 }
 
-// statusError is how a call has failed.
+// statusError is the error of a call of UCX.
 type statusError struct {
 	doing  string
 	status ucsStatus
@@ -98,7 +98,7 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("%s: %s (UCX status %d)", e.doing, e.text, e.status)
 }
 
-// error says what came of doing something, nil for OK.
+// error returns the error for a status of UCX, or nil for OK.
 func (l *library) error(doing string, s ucsStatus) error {
 	if s == statusOK {
 		return nil
@@ -106,15 +106,15 @@ func (l *library) error(doing string, s ucsStatus) error {
 	return &statusError{doing, s, clib.String(clib.New[clib.Call]().Do(l.text, uintptr(s)))}
 }
 
-// Version is that of a library.
+// Version is the version of a library.
 type Version struct{ Major, Minor, Release uint32 }
 
 func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v.Major, v.Minor, v.Release) }
 
-// oldest is the first version whose structs are those of layout.go.
+// oldest is the first version with the structs of layout.go.
 var oldest = Version{Major: 1, Minor: 13}
 
-// before reports whether v is older than w, releases apart.
+// before reports whether v is older than w. It does not compare Release.
 func (v Version) before(w Version) bool {
 	return v.Major < w.Major || v.Major == w.Major && v.Minor < w.Minor
 }

@@ -11,7 +11,7 @@ import (
 	"ddpbatch/internal/clib"
 )
 
-// A message's tag says which rank sent it, and how many bytes that one has read of this link, modulo 2^44.
+// A message's tag consists of the sender's rank, and how many bytes it has read of this link, modulo 2^44.
 const (
 	rankBits     = 20
 	rankShift    = 44
@@ -19,11 +19,11 @@ const (
 )
 
 const (
-	window     = 1 << 20   // bytes that the other rank may have and not have read: UCX may keep them for it
+	window     = 1 << 20   // bytes that may be sent and not yet read: UCX may have to keep them for the other rank
 	maxCopy    = 32 << 10  // bytes of a message that is copied
-	directMin  = 64 << 10  // bytes from which on a message leaves from registered memory where they lie, and arrives there
+	directMin  = 64 << 10  // bytes from which on a message is sent from and received into registered memory in place
 	maxMessage = 256 << 10 // bytes
-	inFlight   = 4         // messages that leave from the caller's memory at a time
+	inFlight   = 4         // messages that are sent from the caller's memory at a time
 )
 
 // Link is a stream of bytes to another rank, and one back: a transport.Link.
@@ -32,12 +32,12 @@ type Link struct {
 	rank      int
 	address   []byte  // of the other rank's worker, on the heap
 	endpoint  uintptr // ucp_ep_h; 0 before the first message
-	tag       uint64  // of this rank
-	isNews    bool    // it is among worker.news
-	isWaiting bool    // it is among worker.waiting
-	isPartial bool    // the last Write did not take all, or has not sent all
-	gone      bool    // the other rank is gone: what has come can be read
-	failed    error   // UCX has given up the connection: what has come can be read
+	tag       uint64  // this rank's part of the tags
+	isNews    bool    // the link is in worker.news
+	isWaiting bool    // the link is in worker.waiting
+	isPartial bool    // the last Write has not taken, or not sent, everything
+	gone      bool    // the other rank is gone; what has come can still be read
+	failed    error   // UCX has given up the connection; what has come can still be read
 	sendErr   error   // nothing more can be sent
 	readErr   error   // nothing more can be received
 
@@ -45,15 +45,15 @@ type Link struct {
 	sent, acknowledged uint64      // bytes
 	copies             queue[sent] // pieces of the slab, in order
 	direct             queue[sent] // parts of the caller's memory, in order
-	taken              int         // bytes that count as written, and that Write has not told of
+	taken              int         // bytes that count as written, but that Write has not returned yet
 
 	// from the other rank
-	arrived        queue[message] // that have not been received, in order
+	arrived        queue[message] // not received yet, in order
 	incoming       arrival
-	piece          []byte // received, and not read from at on
+	piece          []byte // received; not read yet from at on
 	at             int
-	fromSlab       bool   // piece goes back to the slab
-	read, reported uint64 // bytes: that the caller has; that the other rank knows of
+	fromSlab       bool   // piece belongs to the slab
+	read, reported uint64 // bytes that the caller has read; bytes of these that were reported to the other rank
 }
 
 // sent is a message that UCX is still sending.
@@ -62,8 +62,8 @@ type sent struct {
 	memory  []byte
 }
 
-// Write takes what it can. What lies in memory of Alloc, and is long, counts as taken when it has been sent: until then it is not to be
-// changed, and the caller comes again with it.
+// Write takes as many bytes as it can. Long parts in memory of Alloc count as taken when they have been sent: until then, the
+// caller must not change them, and must call Write with them again.
 func (l *Link) Write(head, body []byte) (int, error) {
 	w := l.worker
 	w.mu.Lock()
@@ -79,7 +79,7 @@ func (l *Link) Write(head, body []byte) (int, error) {
 		return 0, l.sendErr
 	}
 	head, body = advance(head, body, l.taken)
-	for _, d := range l.direct.all() { // these are on their way already
+	for _, d := range l.direct.all() { // these are being sent already
 		head, body = advance(head, body, len(d.memory))
 	}
 	for polled := false; len(head)+len(body) > 0; {
@@ -113,7 +113,7 @@ func (l *Link) Write(head, body []byte) (int, error) {
 
 var errGone = errors.New("the other rank has ended")
 
-// advance leaves out the first n bytes of two slices that follow each other.
+// advance skips the first n bytes of two consecutive slices.
 func advance(head, body []byte, n int) (_, _ []byte) {
 	if n <= len(head) {
 		return head[n:], body
@@ -127,8 +127,8 @@ func (l *Link) hasRoom() bool {
 	return l.sent-l.acknowledged < window && l.direct.len() < inFlight
 }
 
-// post sends one message of what is left, and returns its length. Bytes count as taken in their order: behind parts of the caller's memory,
-// nothing is copied until these have been sent; 0 is returned.
+// post sends one message with the beginning of head and body, and returns its length. Bytes count as taken in order. So while parts
+// of the caller's memory are being sent, nothing behind them is copied, and post returns 0.
 func (l *Link) post(head, body []byte) (n int, isCopy bool, err error) {
 	w := l.worker
 	if len(head) == 0 {
@@ -136,7 +136,7 @@ func (l *Link) post(head, body []byte) (n int, isCopy bool, err error) {
 	}
 	least := directMin
 	if l.direct.len() > 0 {
-		least = 1 // what is behind such a part does not wait for it to be sent
+		least = 1 // short registered bytes behind such a part need not wait for it
 	}
 	if r := l.registered(head, least); r != nil {
 		part := head[:min(len(head), maxMessage)]
@@ -171,7 +171,7 @@ func (l *Link) post(head, body []byte) (n int, isCopy bool, err error) {
 	return n, true, err
 }
 
-// registered is the region of b, if b is at least that long and has one.
+// registered returns the region of b, or nil if b is shorter than least or not in registered memory.
 func (l *Link) registered(b []byte, least int) *region {
 	if len(b) < least {
 		return nil
@@ -179,7 +179,7 @@ func (l *Link) registered(b []byte, least int) *region {
 	return l.worker.slab.find(b[:min(len(b), maxMessage)])
 }
 
-// connect makes the endpoint, which begins to connect. UCX has an endpoint of its own for a rank that only receives.
+// connect makes the endpoint, which begins to connect. For a rank that only receives, UCX has its own endpoint.
 func (l *Link) connect() error {
 	w := l.worker
 	p := clib.New[endpointParams]()
@@ -197,10 +197,10 @@ func (l *Link) connect() error {
 	return nil
 }
 
-// endpointFailed is the error handler of endpoints (ucp_err_handler_cb_t): UCX calls it while it is let work, and so with mu held. Of short
-// messages, which have been sent as soon as they are posted, nothing else tells that they will not arrive.
+// endpointFailed is the error handler of endpoints (ucp_err_handler_cb_t). UCX calls it while it makes progress, and so with mu
+// held. It is the only sign that short messages, which count as sent as soon as they are posted, will not arrive.
 func endpointFailed(link, _, s uintptr) uintptr {
-	l := *(**Link)(unsafe.Pointer(&link)) // the argument of connect
+	l := *(**Link)(unsafe.Pointer(&link)) // errorArgument in connect
 	l.failed = l.worker.lib.error(fmt.Sprintf("the connection to rank %d by UCX", l.rank), ucsStatus(s))
 	if l.sendErr == nil {
 		l.sendErr = l.failed
@@ -209,7 +209,7 @@ func endpointFailed(link, _, s uintptr) uintptr {
 	return 0
 }
 
-// send posts a message. The request is 0 where it has been sent.
+// send posts a message. The request is 0 if the message has been sent.
 func (l *Link) send(b []byte, registered uintptr) (request uintptr, err error) {
 	if l.endpoint == 0 {
 		if err := l.connect(); err != nil {
@@ -234,7 +234,7 @@ func (l *Link) send(b []byte, registered uintptr) (request uintptr, err error) {
 	return request, nil
 }
 
-// finish takes back what has been sent.
+// finish releases messages that have been sent.
 func (l *Link) finish() {
 	for l.copies.len() > 0 && l.isSent(l.copies.first().request) {
 		l.worker.slab.put(l.copies.pop().memory)
@@ -244,7 +244,7 @@ func (l *Link) finish() {
 	}
 }
 
-// isSent reports whether a message has left. One that has failed ends the sending.
+// isSent reports whether a message has been sent. An error sets sendErr.
 func (l *Link) isSent(request uintptr) bool {
 	done, err := l.worker.ended(request)
 	if err != nil && l.sendErr == nil {
@@ -253,7 +253,7 @@ func (l *Link) isSent(request uintptr) bool {
 	return done
 }
 
-// ended reports whether a request has ended, and how, and frees it then.
+// ended reports whether a request has ended, and its error. It frees a request that has ended.
 func (w *Worker) ended(request uintptr) (bool, error) {
 	if request == 0 {
 		return true, nil
@@ -266,15 +266,15 @@ func (w *Worker) ended(request uintptr) (bool, error) {
 	return true, w.lib.error("UCX", s)
 }
 
-// acknowledge notes how far the other rank has read.
+// acknowledge records how far the other rank has read.
 func (l *Link) acknowledge(position uint64) {
 	if more := (position - l.acknowledged) & positionMask; more <= l.sent-l.acknowledged {
 		l.acknowledged += more
 	}
 }
 
-// Try sends a message without bytes, and returns when the other rank's side has it: the way there works, and is set up. Other ranks' tries
-// that this one is to answer go on meanwhile.
+// Try sends a message without bytes, and returns when it has arrived at the other rank: the way there works and is set up.
+// Meanwhile other ranks' tries that need this rank make progress.
 func (l *Link) Try(ctx context.Context) error {
 	request, err := l.beginTry()
 	for err == nil && request != 0 {

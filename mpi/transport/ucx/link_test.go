@@ -201,8 +201,8 @@ func TestEndOfPeerIsReadBehindWhatItSent(t *testing.T) {
 	}
 }
 
-// The first message of a pair waits in UCX until that has connected. Who closes right behind it waits, too, though the other rank computes,
-// and lets UCX work now and then alone.
+// The first message of a pair waits in UCX until that has connected. Closing right after it waits, too, although the other rank computes,
+// and lets UCX make progress only now and then.
 func TestFirstMessageIsDeliveredBeforeTheClose(t *testing.T) {
 	_, _, err := Library()
 	ucxhost.Need(t, err)
@@ -241,7 +241,7 @@ func TestFirstMessageIsDeliveredBeforeTheClose(t *testing.T) {
 	workers[0].Destroy()
 }
 
-// UCX would take this one for its own as it is loaded, and Go would not get it any more.
+// UCX would handle this signal itself once it is loaded, and Go would not get it any more.
 func TestSignalsStayGos(t *testing.T) {
 	_, _, err := Library()
 	ucxhost.Need(t, err)
@@ -285,7 +285,7 @@ func must(t *testing.T, errs []error) {
 	}
 }
 
-// A message there and one back, of links in one process, which work by turns.
+// BenchmarkRoundTrip has links in one process send a message there and one back, in turns.
 func BenchmarkRoundTrip(b *testing.B) {
 	here, there := pair(b)
 	buf := make([]byte, 8)

@@ -6,11 +6,12 @@ import (
 	"ddpbatch/internal/clib"
 )
 
-// Event is a descriptor that is readable when there may be news, once the worker was armed. It is UCX's: nobody else reads or closes it.
+// Event is a descriptor that becomes readable when there may be news, once the worker was armed. It belongs to UCX: callers must
+// not read or close it.
 func (w *Worker) Event() int { return w.event }
 
-// Arm makes the descriptor of Event readable when there is news from now on, and reports whether there is some already: then the
-// caller looks again and does not sleep.
+// Arm makes the descriptor of Event readable when there is news from now on. It reports whether there is news already: then the
+// caller must call Ready instead of sleeping.
 func (w *Worker) Arm() (news bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -20,11 +21,11 @@ func (w *Worker) Arm() (news bool) {
 	if ucsStatus(w.do(w.lib.fn.workerArm, w.worker)) == statusBusy {
 		return true
 	}
-	// What came between the last look and the arming, some devices do not tell of any more (Soft-RoCE).
+	// Some devices (Soft-RoCE) do not signal what came between the last progress and the arming.
 	return w.progress() || len(w.news) > 0
 }
 
-// Ready appends the ranks whose links may have something to read, or room to write after they had none, since the last call.
+// Ready appends the ranks whose links may, since the last call, have something to read, or room to write again.
 func (w *Worker) Ready(ranks []int) []int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -44,7 +45,7 @@ func (w *Worker) Ready(ranks []int) []int {
 	return ranks
 }
 
-// awaitChange has Ready name the link once Read or Write gets further.
+// awaitChange makes Ready return the link once Read or Write can go on.
 func (l *Link) awaitChange() {
 	if !l.isWaiting {
 		l.isWaiting = true
@@ -52,12 +53,12 @@ func (l *Link) awaitChange() {
 	}
 }
 
-// hasChanged reports whether a Read or Write that had to wait gets further now.
+// hasChanged reports whether a Read or Write that had to wait can go on now.
 func (l *Link) hasChanged() bool {
 	return l.incoming.active && l.incomingEnded() || l.isPartial && (l.hasRoom() || l.taken > 0 || l.sendErr != nil)
 }
 
-// notify has Ready name the link.
+// notify makes Ready return the link.
 func (l *Link) notify() {
 	if !l.isNews {
 		l.isNews = true
@@ -65,13 +66,13 @@ func (l *Link) notify() {
 	}
 }
 
-// progress lets UCX work, and reports whether it had anything to do.
+// progress lets UCX make progress, and reports whether it had anything to do.
 func (w *Worker) progress() bool { return uint32(w.do(w.lib.fn.workerProgress, w.worker)) != 0 }
 
-// progressAtOnce is how often UCX is let work in one look.
+// progressAtOnce is the most calls of progress in one poll.
 const progressAtOnce = 64
 
-// poll lets UCX work, and takes the messages that have come. mu is held.
+// poll lets UCX make progress, and takes the messages that have come. mu is held.
 func (w *Worker) poll() {
 	if w.closed {
 		return
@@ -84,7 +85,7 @@ func (w *Worker) poll() {
 	}
 	info := &w.blocks.info
 	for {
-		handle := w.do(w.lib.fn.probe, w.worker, 0, 0, 1, clib.Address(info)) // any tag; UCX forgets the message
+		handle := w.do(w.lib.fn.probe, w.worker, 0, 0, 1, clib.Address(info)) // any tag; UCX hands over the message
 		if handle == 0 {
 			return
 		}
@@ -92,7 +93,7 @@ func (w *Worker) poll() {
 	}
 }
 
-// accept hands a message to its link. One that names no rank stays where it is: it costs memory, and who can send it can do worse.
+// accept passes a message to its link. It leaves a message without a valid rank in UCX: that costs memory, but its sender could do worse.
 func (w *Worker) accept(m message, tag uint64) {
 	l := w.links[int(tag>>rankShift&(MaxRanks-1))]
 	if l == nil {

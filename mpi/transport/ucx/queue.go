@@ -2,7 +2,7 @@ package ucx
 
 // queue keeps values in order. The zero value is empty.
 type queue[T any] struct {
-	items []T // from at on
+	items []T // the values from at on
 	at    int
 }
 
@@ -13,7 +13,7 @@ func (q *queue[T]) first() T { return q.items[q.at] }
 func (q *queue[T]) all() []T { return q.items[q.at:] }
 
 func (q *queue[T]) push(v T) {
-	if q.at > len(q.items)/2 { // so that one that is never empty does not grow
+	if q.at > len(q.items)/2 { // so that a queue that is never empty does not grow
 		n := copy(q.items, q.items[q.at:])
 		clear(q.items[n:])
 		q.items, q.at = q.items[:n], 0

@@ -8,7 +8,7 @@ import (
 	"ddpbatch/internal/clib"
 )
 
-// message is one that has come, at least in part, and that has not been received.
+// message is a message that has come, at least in part, but has not been received.
 type message struct {
 	handle uintptr // ucp_tag_message_h
 	length uint64
@@ -17,14 +17,14 @@ type message struct {
 // arrival is a message that is being received.
 type arrival struct {
 	active   bool
-	ended    bool // all of it is there
+	ended    bool // it has arrived completely
 	request  uintptr
 	memory   []byte
-	fromSlab bool // a piece of the slab, and not the caller's memory
+	fromSlab bool // memory is a piece of the slab rather than the caller's
 }
 
-// Read fills buf with what is there. A long message arrives right in it where it lies in memory of Alloc: Read returns 0 until
-// all of that message is there, and buf is not to be used for anything else until then.
+// Read fills buf with the bytes that have come. A long message is received in place if buf is in memory of Alloc: Read returns 0
+// until all of that message has arrived, and until then buf must not be used for anything else.
 func (l *Link) Read(buf []byte) (int, error) {
 	w := l.worker
 	w.mu.Lock()
@@ -50,24 +50,24 @@ func (l *Link) Read(buf []byte) (int, error) {
 		l.sendErr = l.report()
 	}
 	if l.piece != nil || !l.incoming.active && l.arrived.len() > 0 {
-		l.notify() // buf is full, and there is more
+		l.notify() // buf is full, and more has come
 	}
 	switch {
 	case n > 0 || len(buf) == 0:
 		return n, nil
 	case l.gone && (w.isIdle || l.readErr != nil):
-		return 0, io.EOF // a message that is on its way comes no further, and its memory is left to it
+		return 0, io.EOF // a message that is still arriving will not complete; its memory is not reused
 	case l.readErr != nil:
 		return 0, l.readErr
 	case l.failed != nil && w.isIdle:
 		return 0, l.failed
 	case l.gone || l.failed != nil:
-		l.notify() // there is more to look at
+		l.notify() // UCX may have more messages
 	}
 	return 0, nil
 }
 
-// report says by a message without bytes how far this rank has read.
+// report sends a message without bytes, whose tag says how far this rank has read.
 func (l *Link) report() error {
 	request, err := l.send(nil, 0)
 	if request != 0 {
@@ -76,7 +76,7 @@ func (l *Link) report() error {
 	return err
 }
 
-// take takes what one message, or what is left of one, has for buf, and reports whether there may be more.
+// take copies bytes of one message to buf, and reports whether there may be more.
 func (l *Link) take(buf []byte) (n int, more bool) {
 	if l.piece != nil {
 		return l.copyOut(buf), true
@@ -123,7 +123,7 @@ func (l *Link) copyOut(buf []byte) int {
 	return n
 }
 
-// receiveNext begins to receive the next message that has bytes, into buf if it can lie there, and reports whether there is one.
+// receiveNext begins to receive the next message that has bytes, into buf if that is possible, and reports whether there is one.
 func (l *Link) receiveNext(buf []byte) bool {
 	for l.arrived.len() > 0 && l.readErr == nil {
 		m := l.arrived.first()
@@ -132,7 +132,7 @@ func (l *Link) receiveNext(buf []byte) bool {
 			l.arrived.pop()
 			l.receive(m, nil, 0)
 			if r := l.incoming.request; r != 0 {
-				l.worker.do(l.worker.lib.fn.requestFree, r) // it ends by itself
+				l.worker.do(l.worker.lib.fn.requestFree, r) // the request ends by itself
 			}
 			l.incoming = arrival{}
 			continue
@@ -178,7 +178,8 @@ func (l *Link) receive(m message, b []byte, registered uintptr) {
 	l.incoming = arrival{active: ended == statusOK, request: request, memory: b}
 }
 
-// PeerGone says that the other rank has closed its connections, or is no more: once what it has sent is read, Read returns io.EOF.
+// PeerGone records that the other rank has closed its connections, or has ended. Once everything that it has sent is read, Read
+// returns io.EOF.
 func (l *Link) PeerGone() {
 	l.worker.mu.Lock()
 	defer l.worker.mu.Unlock()

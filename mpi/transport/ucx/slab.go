@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const regionBytes = 4 << 20 // what pieces are cut from
+const regionBytes = 4 << 20 // bytes of a region that pieces are cut from
 
 // pieceBytes are the sizes of pieces.
 var pieceBytes = [...]int{8 << 10, maxCopy, maxMessage}
@@ -19,10 +19,10 @@ type region struct {
 	memory     []byte
 	base, end  uintptr
 	registered uintptr // ucp_mem_h
-	release    func()  // gives the memory back
+	release    func()  // unmaps the memory
 }
 
-// regionOf is a region of memory that is not Go's.
+// regionOf returns the region for memory that is not Go's.
 func regionOf(memory []byte) region {
 	base := uintptr(unsafe.Pointer(unsafe.SliceData(memory)))
 	return region{memory: memory, base: base, end: base + uintptr(len(memory))}
@@ -35,16 +35,16 @@ func mapRegion(n int) (region, error) {
 		return region{}, fmt.Errorf("map %d bytes for messages: %w", n, err)
 	}
 	r := regionOf(memory)
-	r.release = func() { _ = unix.Munmap(memory) } // it is a mapping of this process
+	r.release = func() { _ = unix.Munmap(memory) } // cannot fail: it is a mapping of this process
 	return r, nil
 }
 
-// lockedBytes is how much memory a process is to be able to lock, at least: UCX's own buffers, and those of messages to some dozens of
-// ranks.
+// lockedBytes is how much memory a process must be able to lock at least: UCX's own buffers, and those of messages to some dozens
+// of ranks.
 const lockedBytes = 64 << 20
 
-// tryLimit locks n bytes, and gives them back, where the limit (RLIMIT_MEMLOCK) is lower: it does not hold for root. It comes before UCX is
-// opened, which, where it cannot lock its own buffers, tries for ever (1.13, ud verbs).
+// tryLimit locks n bytes, and releases them, if the limit (RLIMIT_MEMLOCK) is lower: the limit does not hold for root. It must be
+// called before UCX is opened: if UCX cannot lock its own buffers, it tries forever (1.13, ud verbs).
 func tryLimit(n int) error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil || limit.Cur >= uint64(n) {
@@ -69,7 +69,7 @@ type slab struct {
 	out     int                       // pieces that are taken
 }
 
-// search is where a region that begins at base is, or would be.
+// search returns the index at which a region that begins at base is, or would be.
 func (s *slab) search(base uintptr) (i int, found bool) {
 	return slices.BinarySearchFunc(s.regions, base, func(r region, base uintptr) int { return cmp.Compare(r.base, base) })
 }
@@ -79,7 +79,7 @@ func (s *slab) add(r region) {
 	s.regions = slices.Insert(s.regions, i, r)
 }
 
-// find is the region that all of b lies in, nil where there is none.
+// find returns the region that contains all of b, or nil.
 func (s *slab) find(b []byte) *region {
 	base := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	i, found := s.search(base)
@@ -92,8 +92,8 @@ func (s *slab) find(b []byte) *region {
 	return &s.regions[i]
 }
 
-// piece takes an empty buffer with room for n bytes, at most maxMessage. Where there is none, grow gives the memory of a new region; if
-// that fails while other pieces are taken, there is nil and no error: these come back.
+// piece takes an empty buffer with room for n bytes, at most maxMessage. If none is free, grow returns the memory of a new region.
+// If that fails while other pieces are in use, piece returns nil without an error: pieces will become free.
 func (s *slab) piece(n int, grow func() ([]byte, error)) ([]byte, error) {
 	class := 0
 	for pieceBytes[class] < n {
@@ -119,7 +119,7 @@ func (s *slab) piece(n int, grow func() ([]byte, error)) ([]byte, error) {
 	return b, nil
 }
 
-// put gives a piece back, if it is one.
+// put returns b to the free pieces, if it is a piece.
 func (s *slab) put(b []byte) {
 	if class := slices.Index(pieceBytes[:], cap(b)); class >= 0 {
 		s.out--

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limitVariable makes this test a process that may lock 64 KiB, of a user whom that holds for.
+// limitVariable makes this test a process that may lock 64 KiB, of a user for whom the limit holds.
 const limitVariable = "DDPBATCH_TEST_UCX_LIMIT"
 
 func TestLimitOnLockedMemoryIsSaid(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 // cacheVariable has a process of this test leave UCX its registration cache.
 const cacheVariable = "DDPBATCH_TEST_UCX_CACHE"
 
-// Messages have the bytes that lie in memory when they are sent: in that of Alloc, and even in that of Go, which gives it back to the
-// system between two messages and gets other pages at the same addresses. With UCX's cache of what is registered they would not: this can
+// Messages contain the bytes that are in memory when they are sent: in memory of Alloc, and even in Go's, which gives it back to the
+// system between two messages and gets other pages at the same addresses. With UCX's registration cache they would not: this can
 // fail.
 func TestOldBytesAreNotSent(t *testing.T) {
 	needDevice(t)
@@ -45,7 +45,7 @@ func TestOldBytesAreNotSent(t *testing.T) {
 	t.Logf("with UCX's cache %d of %d messages were wrong", n, oldRounds)
 }
 
-// turnOnCache comes before Open, where UCX reads its variables.
+// turnOnCache must be called before Open, in which UCX reads its variables.
 func turnOnCache(t *testing.T) {
 	t.Helper()
 	lib, err := loadOnce()
@@ -100,7 +100,7 @@ func (w *Worker) forget(memory []byte) {
 	}
 }
 
-// needDevice skips the test where there are no verbs.
+// needDevice skips the test if no device has verbs.
 func needDevice(t *testing.T) {
 	t.Helper()
 	_, _, err := Library()

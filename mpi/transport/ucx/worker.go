@@ -11,37 +11,37 @@ import (
 	"ddpbatch/internal/clib"
 )
 
-// MaxRanks is how many ranks a world with UCX can have: a tag names one.
+// MaxRanks is the largest world size with UCX: tags have room for so many ranks.
 const MaxRanks = 1 << rankBits
 
-// Config is what Open needs to know.
+// Config configures Open.
 type Config struct {
 	Rank, Size int
 	Devices    []Device // to use; empty leaves the choice to UCX
-	Verbs      bool     // alone: UCX's TCP is slower than Go's, and ranks of one machine have other memory to share
+	Verbs      bool     // use only verbs: UCX's TCP is slower than Go's, and ranks of one machine share memory in another way
 }
 
-// Worker is one rank's end of UCX: its links, their memory, and how it sleeps. Its methods, and those of its links, are safe for
-// concurrent use. CloseLinks, ProgressUntil and Try wait; while CloseLinks does, so do the others.
+// Worker is one rank's end of UCX: its links, their memory, and its events. Its methods, and those of its links, are safe for
+// concurrent use. CloseLinks, ProgressUntil and Try wait; while CloseLinks waits, all other methods block.
 type Worker struct {
 	lib  *library
 	rank int
 
-	mu      sync.Mutex // UCX takes one caller at a time
+	mu      sync.Mutex // UCX allows one caller at a time
 	context uintptr    // ucp_context_h
 	worker  uintptr    // ucp_worker_h
 	address []byte
 	event   int
 	slab    slab
 	links   map[int]*Link // by rank
-	news    []*Link       // that Ready has not told of
-	waiting []*Link       // where Read or Write had to wait for UCX
+	news    []*Link       // links that Ready has not returned yet
+	waiting []*Link       // links on which Read or Write had to wait for UCX
 	blocks  *blocks
-	isIdle  bool // UCX had nothing to do when it was last let work
+	isIdle  bool // UCX had nothing to do in its last progress
 	closed  bool
 }
 
-// blocks are what C reads and writes in calls. They are on the heap, which Go does not move, and used under mu.
+// blocks are memory that C reads and writes in calls. They are on the heap, which Go does not move, and guarded by mu.
 type blocks struct {
 	call    clib.Call
 	request requestParams
@@ -52,7 +52,7 @@ type blocks struct {
 // Open loads UCX and opens a worker, with registered memory for its first messages.
 func Open(cfg Config) (_ *Worker, err error) {
 	if cfg.Size > MaxRanks {
-		return nil, fmt.Errorf("there are %d ranks, and UCX is for at most %d", cfg.Size, MaxRanks)
+		return nil, fmt.Errorf("%d ranks are more than UCX supports here (%d)", cfg.Size, MaxRanks)
 	}
 	lib, err := loadOnce()
 	if err != nil {
@@ -79,7 +79,7 @@ func (w *Worker) open(cfg Config) error {
 	return w.openWorker()
 }
 
-// do calls a function of UCX. mu is held, or nobody else has w yet.
+// do calls a function of UCX. mu is held, or no other goroutine has w yet.
 func (w *Worker) do(f clib.Function, args ...uintptr) uintptr { return w.blocks.call.Do(f, args...) }
 
 func (w *Worker) openContext(cfg Config) error {
@@ -131,7 +131,7 @@ func (w *Worker) openWorker() error {
 	if s := ucsStatus(w.do(f.workerAddress, w.worker, clib.Address(&out[0]), clib.Address(&out[1]))); s != statusOK {
 		return w.lib.error("ask UCX for this rank's address", s)
 	}
-	start := *(*unsafe.Pointer)(unsafe.Pointer(&out[0])) // memory of C, which vet takes for Go's
+	start := *(*unsafe.Pointer)(unsafe.Pointer(&out[0])) // C's memory, converted in a way that vet accepts
 	w.address = append([]byte(nil), unsafe.Slice((*byte)(start), out[1])...)
 	w.do(f.releaseAddress, w.worker, out[0])
 	if s := ucsStatus(w.do(f.workerFD, w.worker, clib.Address(&out[0]))); s != statusOK {
@@ -141,11 +141,11 @@ func (w *Worker) openWorker() error {
 	return nil
 }
 
-// Version is that of the library, and File where it is.
+// Version and File are the library's version and path.
 func (w *Worker) Version() Version { return w.lib.version }
 func (w *Worker) File() string     { return w.lib.file }
 
-// Address is what another rank's Connect needs to reach this one.
+// Address is the address that another rank passes to Connect to reach this one.
 func (w *Worker) Address() []byte { return w.address }
 
 // Connect makes the link to a rank whose address is addr. The first message connects.
@@ -161,8 +161,8 @@ func (w *Worker) Connect(rank int, addr []byte) (*Link, error) {
 	return l, nil
 }
 
-// Alloc gives n bytes, all zero, that messages leave from and arrive in without a copy. They stay until the worker is destroyed, and where
-// it is not, until the process ends.
+// Alloc returns n zero bytes from which messages are sent, and into which they are received, without a copy. They stay mapped until
+// the worker is destroyed or, if it never is, until the process ends.
 func (w *Worker) Alloc(n int) ([]byte, error) {
 	r, err := mapRegion(n)
 	if err != nil {
@@ -175,10 +175,10 @@ func (w *Worker) Alloc(n int) ([]byte, error) {
 	return r.memory, nil
 }
 
-// Register has messages leave from memory, and arrive in it, without a copy. It is not Go's, and stays mapped until release is called: when
-// the worker is destroyed, and never if it is not.
+// Register makes messages be sent from memory, and received into it, without a copy. The memory must not be Go's, and must stay
+// mapped until release is called: when the worker is destroyed, or never if it is not.
 func (w *Worker) Register(memory []byte, release func()) error {
-	_ = unix.Madvise(memory, unix.MADV_POPULATE_WRITE) // here, and not while others wait for the worker; kernels before 5.14 do not know it
+	_ = unix.Madvise(memory, unix.MADV_POPULATE_WRITE) // done before others must wait for the worker; kernels before 5.14 do not support it
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -202,7 +202,7 @@ func (w *Worker) growSlab() ([]byte, error) {
 	return r.memory, nil
 }
 
-// register tells UCX of a region. mu is held.
+// register registers a region with UCX. mu is held.
 func (w *Worker) register(r region) error {
 	p := clib.New[mapParams]()
 	p.fields, p.address, p.length = mapAddress|mapLength, r.base, uint64(len(r.memory))
