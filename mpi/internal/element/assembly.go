@@ -1,10 +1,10 @@
 package element
 
-// available is what this CPU can run.
+// available holds the assembly routines that this CPU can run.
 var available = assembly()
 
-// routineSet is what there is in assembly, nil where there is none. Routines work on n bytes, a multiple of blockBytes and not 0, at any
-// address; they trust what they are given.
+// routineSet holds routines in assembly; nil for those that do not exist. Routines work on n bytes, a positive multiple of
+// blockBytes, at any address. They do not check their arguments.
 type routineSet struct {
 	sum      sums
 	pair32   func(dst, dst2, a, b *byte, n int) // the sum of float32, stored twice
@@ -13,10 +13,10 @@ type routineSet struct {
 	divide64 func(dst *byte, n int, by float64)
 }
 
-// sums adds: dst[i] = a[i] + b[i] over n bytes. It is the routines by Type.
+// sums are routines by Type that add: dst[i] = a[i] + b[i] over n bytes.
 type sums [len(types)]func(dst, a, b *byte, n int)
 
-// applyTo is t with the kernels that s has, in place of those there.
+// applyTo returns t with its kernels replaced by those that s has.
 func (s routineSet) applyTo(t kernelTable) kernelTable {
 	for typ, routine := range s.sum {
 		if routine == nil {
@@ -28,7 +28,7 @@ func (s routineSet) applyTo(t kernelTable) kernelTable {
 	return t
 }
 
-// blockwise is the kernel that has routine do whole blocks, and plain the rest.
+// blockwise returns a kernel that uses routine for whole blocks, and plain for the rest.
 func blockwise(routine func(dst, a, b *byte, n int), plain Kernel) Kernel {
 	return func(dst, a, b []byte) {
 		if len(a) != len(dst) || len(b) != len(dst) {
@@ -55,7 +55,7 @@ func (s routineSet) pairs() (kernels [len(types)]Kernel2) {
 	return kernels
 }
 
-// blockwise2 is the kernel that has routine do whole blocks, and plain the rest.
+// blockwise2 returns a kernel that uses routine for whole blocks, and plain for the rest.
 func blockwise2(routine func(dst, dst2, a, b *byte, n int), plain Kernel) Kernel2 {
 	return func(dst, dst2, a, b []byte) {
 		if len(dst2) != len(dst) || len(a) != len(dst) || len(b) != len(dst) {
@@ -75,14 +75,14 @@ func blockwise2(routine func(dst, dst2, a, b *byte, n int), plain Kernel) Kernel
 	}
 }
 
-// blockBytes is the bytes that routines work on at a time: a multiple of every element's size.
+// blockBytes is the number of bytes that routines process at a time: a multiple of every element's size.
 const blockBytes = 64
 
-// maxPiece is how much a routine does at once, in bytes: Go cannot interrupt it, and the garbage collector waits for it.
+// maxPiece is the most bytes for one call of a routine: Go cannot interrupt it, and the garbage collector waits for it.
 const maxPiece = 1 << 20
 
-// piece is how many of n bytes a routine does at once.
+// piece is how many of n bytes one call of a routine processes.
 func piece(n int) int { return min(wholeBlocks(n), maxPiece) }
 
-// wholeBlocks is how many of n bytes are whole blocks.
+// wholeBlocks is how many of n bytes are in whole blocks.
 func wholeBlocks(n int) int { return n - n%blockBytes }

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// These compare what this CPU gets with the plain loops. Where it gets nothing
-// else they compare these with themselves, which still tests memory.
+// These tests compare this CPU's kernels with the plain loops. If it has no
+// others, they compare the loops with themselves, which still tests memory.
 
-// layout says which arrays results go to: 0 is a, 1 is b, 2 and 3 are others.
+// layout is the arrays that the results go to: 0 is a, 1 is b, 2 and 3 are others.
 type layout struct{ dst, dst2 int }
 
 var (
@@ -68,8 +68,8 @@ func once(kernel Kernel) Kernel2 {
 	return func(dst, _, a, b []byte) { kernel(dst, a, b) }
 }
 
-// compare runs kernel on n elements in every layout that is allowed, at random alignments, and wants what plain
-// makes of them in dst and dst2, and nothing elsewhere. Where dst2 is dst, kernel is a Kernel.
+// compare runs kernel on n elements in every allowed layout, at random alignments, and checks that dst and dst2 have plain's
+// results, and nothing else changed. If dst2 is dst, kernel is a Kernel.
 func compare(t *testing.T, rng *rand.Rand, typ Type, plain Kernel, kernel Kernel2, n int, layouts []layout) {
 	t.Helper()
 	a, b := sample(rng, typ, n), sample(rng, typ, n)
@@ -136,7 +136,7 @@ func newArena(rng *rand.Rand, typ Type, n int) *arena {
 
 func (m *arena) freeze() { m.before = bytes.Clone(m.memory) }
 
-// check wants all but the arrays i and j to be as they were.
+// check checks that all arrays except i and j are as they were.
 func (m *arena) check(t *testing.T, i, j int) {
 	t.Helper()
 	for _, k := range []int{i, j} {
@@ -215,7 +215,7 @@ func BenchmarkDivide(b *testing.B) {
 	}
 }
 
-// ones has every byte written, so that memory of its own is behind every page.
+// ones writes every byte, so that every page has its own memory.
 func ones(size int) []byte {
 	b := make([]byte, size)
 	for i := range b {

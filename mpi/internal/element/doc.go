@@ -1,10 +1,9 @@
 // Package element holds the element types of collectives and the kernels that
 // combine arrays of them.
 //
-// Kernels take bytes, because that is what transports and shared memory have:
-// elements lie there as this machine holds them. Every kernel is a plain loop in Go. Sums, and what else is worth
-// it, are also written in assembly for AVX2 and NEON, and give the same bits as the loop; the one exception is which
-// NaN comes out, when one does.
+// Kernels take bytes, because transports and shared memory hold bytes: elements are stored there as this machine represents them.
+// Every kernel is a plain loop in Go. Sums, and other operations for which it pays, are also written in assembly for AVX2 and NEON.
+// They give the same bits as the loop, except for which NaN results if one does.
 //
-// Functions here keep no state: all may run at once, on different memory.
+// Functions of this package have no state: all may run at once, on different memory.
 package element

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// format is a 16-bit float, told by its field widths alone (IEEE 754-2019, 3.4).
+// format is a 16-bit float, described only by its field widths (IEEE 754-2019, 3.4).
 type format struct {
 	fraction, bias int
 	widen          func(uint16) float32
@@ -21,7 +21,7 @@ var formats = map[Type]format{
 		func(f float32) uint16 { return uint16(ToBFloat16(f)) }},
 }
 
-// value is what the standard says that h is worth.
+// value is the value of h according to the standard.
 func (f format) value(h uint16) float64 {
 	exponent, fraction := int(h&0x7fff)>>f.fraction, int(h)&(1<<f.fraction-1)
 	sign := 1.0
@@ -68,7 +68,7 @@ func TestHalvesRoundToTheNearest(t *testing.T) {
 			}
 			middle := (f.value(low) + above) / 2
 			if float64(float32(middle)) != middle {
-				t.Fatalf("%v: %v is no float32", typ, middle)
+				t.Fatalf("%v: %v is not a float32", typ, middle)
 			}
 			even := low + low&1
 			for _, c := range []struct {
@@ -141,7 +141,7 @@ func TestHalfArithmeticIsExactlyRounded(t *testing.T) {
 	}
 }
 
-// check wants got to be nearest to exact.
+// check checks that got is nearest to exact.
 func (f format) check(got uint16, exact float64) error {
 	if math.IsNaN(exact) {
 		if !math.IsNaN(f.value(got)) {

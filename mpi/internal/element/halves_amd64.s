@@ -2,7 +2,7 @@
 
 // func sumFloat16(dst, a, b *byte, n int)
 //
-// Eight halves at a time, as float32. $0 is rounding to nearest even.
+// It adds eight halves at a time, as float32. $0 is rounding to nearest even.
 TEXT ·sumFloat16(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), DI
 	MOVQ a+8(FP), SI
@@ -38,8 +38,8 @@ loop:
 
 // func sumBFloat16(dst, a, b *byte, n int)
 //
-// Sixteen at a time. The upper one of each pair becomes a float32 by a mask, the lower one by a shift, so nothing moves
-// between lanes. (VCVTNEPS2BF16 of AVX512_BF16 is no help: it takes subnormals for 0.)
+// It adds sixteen at a time. The upper one of each pair becomes a float32 by a mask, the lower one by a shift, so nothing moves
+// between lanes. (VCVTNEPS2BF16 of AVX512_BF16 does not help: it treats subnormals as 0.)
 TEXT ·sumBFloat16(SB), NOSPLIT, $0-32
 	BROADCAST($0xffff0000, X5, Y5)
 	BROADCAST($0x7fff, X6, Y6)

@@ -3,7 +3,7 @@
 
 // func sumFloat16(dst, a, b *byte, n int)
 //
-// Eight halves at a time, as two vectors of float32.
+// It adds eight halves at a time, as two vectors of float32.
 TEXT ·sumFloat16(SB), NOSPLIT, $0-32
 	MOVD dst+0(FP), R0
 	MOVD a+8(FP), R1
@@ -35,7 +35,7 @@ loop:
 
 // func sumBFloat16(dst, a, b *byte, n int)
 //
-// Eight at a time: the upper one of each pair becomes a float32 by a mask, the
+// It adds eight at a time: the upper one of each pair becomes a float32 by a mask, the
 // lower one by a shift.
 TEXT ·sumBFloat16(SB), NOSPLIT, $0-32
 	MOVD $0xffff0000, R4

@@ -6,15 +6,15 @@ import (
 )
 
 // Kernel combines two arrays of elements of one type: dst[i] = a[i] op b[i].
-// The three have the same length in bytes, a multiple of the element's size, and need no
-// alignment beyond the element's own. dst is exactly a, or exactly b, or overlaps neither.
+// The three have the same length in bytes, a multiple of the element's size, and the alignment of the element. dst is exactly a, or
+// exactly b, or overlaps neither.
 //
-// Results have the same bits on every call and every CPU of one architecture, but for which NaN a NaN is. A kernel panics if the
-// lengths differ. It allocates nothing.
+// Results have the same bits on every call and every CPU of one architecture, except for which NaN a NaN is. A kernel panics if the
+// lengths differ. It does not allocate.
 type Kernel func(dst, a, b []byte)
 
-// KernelOf finds the kernel of op for t. Avg and PreMulSum have that of Sum. It fails where
-// t has no such operation, as bitwise ones have none for floats.
+// KernelOf returns the kernel of op for t. Avg and PreMulSum have the kernel of Sum. It fails if t does not have the operation,
+// such as a bitwise one for floats.
 func KernelOf(t Type, op Op) (Kernel, error) {
 	if int(op) < len(kernels[t]) && kernels[t][op] != nil {
 		return kernels[t][op], nil
@@ -22,7 +22,7 @@ func KernelOf(t Type, op Op) (Kernel, error) {
 	return nil, fmt.Errorf("combine elements: %v has no operation %v, only %v", t, op, operations(t))
 }
 
-// operations lists what t has kernels for.
+// operations lists the operations for which t has kernels.
 func operations(t Type) string {
 	var names []string
 	for op, kernel := range kernels[t] {
@@ -34,14 +34,14 @@ func operations(t Type) string {
 }
 
 // Kernel2 is a Kernel that stores the result twice in one pass: dst[i] = dst2[i] = a[i] op b[i].
-// dst and dst2 do not overlap; each is exactly a, or exactly b, or overlaps neither a nor b. So two
-// ranks' arrays can both be replaced by their sum, without a copy.
+// dst and dst2 do not overlap; each is exactly a, or exactly b, or overlaps neither a nor b. So the arrays of two ranks can both be
+// replaced by their sum, without a copy.
 //
-// It panics if the lengths differ, and allocates nothing.
+// It panics if the lengths differ, and does not allocate.
 type Kernel2 func(dst, dst2, a, b []byte)
 
-// Kernel2Of finds the Kernel2 of op for t, if there is one: for sums of floats of 32 and 64 bits and of complex numbers, on
-// CPUs that it is written in assembly for. Elsewhere there are the kernel and a copy.
+// Kernel2Of returns the Kernel2 of op for t, if it exists: for sums of 32-bit and 64-bit floats and of complex numbers, on CPUs
+// with the assembly. Otherwise callers use the kernel and a copy.
 func Kernel2Of(t Type, op Op) (Kernel2, bool) {
 	if op != Sum && op != Avg && op != PreMulSum {
 		return nil, false
@@ -49,19 +49,18 @@ func Kernel2Of(t Type, op Op) (Kernel2, bool) {
 	return pairs[t], pairs[t] != nil
 }
 
-// kernels is plain, with assembly where this CPU has it.
+// kernels is plain, with assembly if this CPU supports it.
 var kernels = available.applyTo(plain)
 
 var pairs = available.pairs()
 
-// ops are the kernels of one type. There is none at Op 0.
+// ops are the kernels of one type, by Op. Op 0 has none.
 type ops [Avg + 1]Kernel
 
 // kernelTable is the kernels of every type.
 type kernelTable [len(types)]ops
 
-// plain is every kernel as a loop in Go: what runs where there is no assembly
-// for it, and what assembly is tested against.
+// plain has every kernel as a loop in Go. These run if there is no assembly, and assembly is tested against them.
 var plain = kernelTable{
 	Float32:    ordered[float32](),
 	Float64:    ordered[float64](),
@@ -90,7 +89,7 @@ func integers[T integer]() ops {
 	return kernels
 }
 
-// averaged adds the operations that are sums with something before or after.
+// averaged adds the operations that are sums with a step before or after.
 func averaged(kernels ops) ops {
 	kernels[Avg], kernels[PreMulSum] = kernels[Sum], kernels[Sum]
 	return kernels

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestKernelOf holds which operations there are, and what an error says.
+// TestKernelOf checks which operations exist, and the error for the others.
 func TestKernelOf(t *testing.T) {
 	numbers := []Op{Sum, Product, Avg, PreMulSum}
 	comparing := append([]Op{Min, Max}, numbers...)

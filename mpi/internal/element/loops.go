@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// Integers wrap around.
+// Sums and products of integers wrap around.
 
 func sum[T integer | float | complex64 | complex128](dst, a, b []byte) {
 	d, x, y := operands[T](dst, a, b)
@@ -14,8 +14,8 @@ func sum[T integer | float | complex64 | complex128](dst, a, b []byte) {
 	}
 }
 
-// product of complex numbers may differ in the last bit between architectures:
-// where the CPU multiplies and adds in one instruction, Go uses that (its specification, "Floating-point operators").
+// product of complex numbers may differ in the last bit between architectures: if the CPU multiplies and adds in one instruction,
+// Go uses that (its specification, "Floating-point operators").
 func product[T integer | float | complex64 | complex128](dst, a, b []byte) {
 	d, x, y := operands[T](dst, a, b)
 	for i := range d {
@@ -23,7 +23,7 @@ func product[T integer | float | complex64 | complex128](dst, a, b []byte) {
 	}
 }
 
-// least, as Go's min, gives NaN if either is one, and takes -0 for less than 0.
+// least, like Go's min, returns NaN if either operand is NaN, and counts -0 as less than 0.
 func least[T integer | float](dst, a, b []byte) {
 	d, x, y := operands[T](dst, a, b)
 	for i := range d {
@@ -39,7 +39,7 @@ func greatest[T integer | float](dst, a, b []byte) {
 	}
 }
 
-// Bitwise operations are the same for every type, so they go by words of 8 bytes.
+// Bitwise operations are the same for every type, so these loops process words of 8 bytes.
 
 func bitAnd(dst, a, b []byte) {
 	d, x, y := operands[byte](dst, a, b)
@@ -74,9 +74,9 @@ func bitXor(dst, a, b []byte) {
 	}
 }
 
-// A bool on the wire is true if its byte is not 0; Go's own are 0 or 1, and what comes out of these is. Sum and Max
-// are "or", Product and Min "and", as in PyTorch's NCCL back end (getNcclReduceOp in ProcessGroupNCCL.cpp),
-// which has no average of them either.
+// A bool in a message is true if its byte is not 0. Go's own bools are 0 or 1, and so are the results of these loops. Sum and Max
+// are "or", Product and Min "and", as in PyTorch's NCCL backend (getNcclReduceOp in ProcessGroupNCCL.cpp), which does not average
+// bools either.
 
 func or(dst, a, b []byte) {
 	d, x, y := operands[uint8](dst, a, b)
@@ -106,9 +106,9 @@ func truth(b uint8) uint8 {
 	return 0
 }
 
-// The 16-bit floats are combined as float32 and rounded after each step. For one sum, product or quotient that is the
-// result rounded once: float32 has more than twice their bits (S. Figueroa, "When is double rounding innocuous?",
-// 1995), apart from products and quotients of bfloat16 that are subnormal as float32, too.
+// The 16-bit floats are combined as float32 and rounded after each step. For one sum, product or quotient, that equals the exact
+// result rounded once, because float32 has more than twice as many bits (S. Figueroa, "When is double rounding innocuous?", 1995).
+// The exceptions are products and quotients of bfloat16 that are subnormal as float32, too.
 
 func sumF16(dst, a, b []byte) {
 	d, x, y := operands[F16](dst, a, b)
@@ -168,16 +168,16 @@ func maxBF16(dst, a, b []byte) {
 
 const badLength = "element: operands of different lengths"
 
-// operands are a kernel's arguments as elements.
+// operands returns a kernel's arguments as elements.
 func operands[T any](dst, a, b []byte) (d, x, y []T) {
 	if len(a) != len(dst) || len(b) != len(dst) {
 		panic(badLength)
 	}
 	d = View[T](dst)
-	return d, View[T](a)[:len(d)], View[T](b)[:len(d)] // cut so that the compiler drops bounds checks
+	return d, View[T](a)[:len(d)], View[T](b)[:len(d)] // resliced so that the compiler omits bounds checks
 }
 
-// View is the memory of b, which is aligned for T, as elements.
+// View returns the memory of b, which must be aligned for T, as elements.
 func View[T any](b []byte) []T {
 	var zero T
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))

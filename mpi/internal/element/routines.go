@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// assembly is routines where the CPU can run them. On amd64 they need AVX2 and the half-precision conversions of F16C, which came before
-// it. AVX-512 was tried: docs/adr/0005. On arm64 they need NEON, which every CPU that runs Go has.
+// assembly returns routines if the CPU can run them. On amd64 they need AVX2, and the half-precision conversions of F16C, which is
+// older. docs/adr/0005 has the results of trying AVX-512. On arm64 they need NEON, which every CPU that runs Go has.
 func assembly() routineSet {
 	if runtime.GOARCH == "arm64" || cpu.X86.HasAVX2 && cpu.X86.HasF16C {
 		return routines
@@ -17,8 +17,8 @@ func assembly() routineSet {
 	return routineSet{}
 }
 
-// routines are in the .s files. Signed and unsigned integers have the same
-// sum; complex numbers that of their parts.
+// routines are those of the .s files. Signed and unsigned integers have the same sum. The sum of complex numbers is that of their
+// parts.
 var routines = routineSet{
 	sum: sums{
 		Float32: sumFloat32, Complex64: sumFloat32,

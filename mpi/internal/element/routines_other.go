@@ -2,5 +2,5 @@
 
 package element
 
-// assembly is none.
+// assembly returns no routines.
 func assembly() routineSet { return routineSet{} }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// allTypes and allOps are by code; the wire has no others.
+// allTypes and allOps are in the order of their codes, and complete.
 func allTypes() (list []Type) {
 	for t := range Type(math.MaxUint8) {
 		if t.Valid() {
@@ -38,7 +38,7 @@ func part(t Type) Type {
 	return t
 }
 
-// specials are the encodings where floats go wrong.
+// specials are the encodings with which float code goes wrong.
 var specials = map[Type][]uint64{
 	Float32:  specialsOf(8, 23),
 	Float64:  specialsOf(11, 52),

@@ -5,9 +5,9 @@ import (
 	"math"
 )
 
-// Divide divides every element of dst by n, for Avg: n is the number of ranks, at least 1. It truly divides, as PyTorch does, instead of
-// multiplying by a rounded 1/n. Integers are truncated toward zero, as by Go's division.
-// 16-bit floats are divided in float32, complex numbers part by part. Bools have no average. dst is whole elements.
+// Divide divides every element of dst by n, for Avg. n is the number of ranks, at least 1. It really divides, as PyTorch does,
+// rather than multiplying by a rounded 1/n. Integers are truncated toward zero, as in Go's division. 16-bit floats are divided as
+// float32, and complex numbers by part. Bools cannot be averaged. dst consists of whole elements.
 func Divide(t Type, dst []byte, n int) error {
 	switch t {
 	case Float32, Complex64:
@@ -32,7 +32,7 @@ func Divide(t Type, dst []byte, n int) error {
 	return nil
 }
 
-// wholeTypes are what Divide and Scale do with integers; nil for all other types.
+// wholeTypes has the functions of Divide and Scale for integers; nil for all other types.
 var wholeTypes = [len(types)]struct {
 	divide func(dst []byte, n int)
 	scale  func(dst []byte, factor float64) bool
@@ -43,7 +43,7 @@ var wholeTypes = [len(types)]struct {
 	Uint32: {divideUnsigned[uint32], scaleWhole[uint32]}, Uint64: {divideUnsigned[uint64], scaleWhole[uint64]},
 }
 
-// divideBlockwise has routine, where there is one, do whole blocks, and Go the rest.
+// divideBlockwise uses routine, if it is not nil, for whole blocks, and Go for the rest.
 func divideBlockwise[T float](routine func(dst *byte, n int, by T), dst []byte, by T) {
 	for routine != nil && wholeBlocks(len(dst)) > 0 {
 		n := piece(len(dst))
@@ -60,7 +60,7 @@ func divide[T float](dst []T, n T) {
 	}
 }
 
-// divideSigned works in 64 bits because n may be more than T holds.
+// divideSigned divides 64-bit integers, because n may not fit into T.
 func divideSigned[T integer](dst []byte, n int) {
 	for i, x := range View[T](dst) {
 		View[T](dst)[i] = T(int64(x) / int64(n))
@@ -73,10 +73,10 @@ func divideUnsigned[T integer](dst []byte, n int) {
 	}
 }
 
-// Scale multiplies every element of dst by factor, for PreMulSum. Floats and complex numbers are multiplied in their own
-// precision, 16-bit ones in float32, as PyTorch multiplies by a number. Integers wrap around; for
-// them factor must be a whole number that the type holds, up to 2^53, so that nothing is rounded
-// in a way that depends on the machine. Bools have no multiple. dst is whole elements.
+// Scale multiplies every element of dst by factor, for PreMulSum. Floats and complex numbers are multiplied in their own precision,
+// and 16-bit floats as float32, as PyTorch does. Integers wrap around. For them, factor must be a whole number that the type can
+// hold, up to 2^53, so that nothing is rounded in a way that depends on the machine. Bools cannot be multiplied. dst consists of
+// whole elements.
 func Scale(t Type, dst []byte, factor float64) error {
 	switch t {
 	case Float32, Complex64: // both parts
@@ -96,7 +96,7 @@ func Scale(t Type, dst []byte, factor float64) error {
 		case whole.scale == nil:
 			return fmt.Errorf("scale elements: %v cannot be multiplied", t)
 		case !whole.scale(dst, factor):
-			return fmt.Errorf("scale elements: %v by %v: the factor must be a whole number that %v holds, at most 2^53; other "+
+			return fmt.Errorf("scale elements: %v by %v: the factor must be a whole number that %v can hold, at most 2^53; other "+
 				"factors need a float type",
 				t, factor, t)
 		}
@@ -104,7 +104,7 @@ func Scale(t Type, dst []byte, factor float64) error {
 	return nil
 }
 
-// scaleWhole does nothing, and returns false, where T does not hold the factor.
+// scaleWhole does nothing, and returns false, if T cannot hold the factor.
 func scaleWhole[T integer](dst []byte, factor float64) bool {
 	const exact = 1 << 53
 	if factor != math.Trunc(factor) || math.Abs(factor) > exact || float64(T(int64(factor))) != factor {

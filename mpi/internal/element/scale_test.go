@@ -74,7 +74,7 @@ func rawOrNil[T any](s []T) []byte {
 	return raw(s)
 }
 
-// TestScaleIsDivision holds that factors of 1/2^k give the same as dividing.
+// TestScaleIsDivision checks that factors of 1/2^k give the same as dividing.
 func TestScaleIsDivision(t *testing.T) {
 	rng := newRand(t)
 	for _, typ := range []Type{Float32, Float64, Float16, BFloat16, Complex64, Complex128} {

@@ -6,7 +6,7 @@ import (
 	"reflect"
 )
 
-// Type is an element type. The codes are part of the wire's format.
+// Type is an element type. The codes are part of the message format.
 type Type uint8
 
 const (
@@ -38,10 +38,10 @@ var types = [...]struct {
 	Bool: {"bool", 1}, Complex64: {"complex64", 8}, Complex128: {"complex128", 16},
 }
 
-// Valid tells whether t is one of the types above: codes come off the wire, too.
+// Valid reports whether t is one of the types above: codes also come from peers.
 func (t Type) Valid() bool { return int(t) < len(types) && types[t].size > 0 }
 
-// Size is the bytes of one element; 0 for a code that is no type.
+// Size is the size of one element in bytes, or 0 if t is not valid.
 func (t Type) Size() int {
 	if !t.Valid() {
 		return 0
@@ -56,9 +56,9 @@ func (t Type) String() string {
 	return types[t].name
 }
 
-// Op is how a reduction combines two elements. The codes are part of the wire's format.
+// Op is how a reduction combines two elements. The codes are part of the message format.
 //
-// Integers wrap around. Min and Max give NaN if either is one, and take -0 for less than 0; complex numbers have neither.
+// Integers wrap around. Min and Max return NaN if either element is NaN, and count -0 as less than 0; complex numbers have neither.
 // Bitwise operations are for integers and bools. For bools Sum and Max are "or", Product and Min "and".
 type Op uint8
 
@@ -70,7 +70,7 @@ const (
 	BAnd
 	BOr
 	BXor
-	PreMulSum // every rank's elements are scaled by a factor of its own first, then summed
+	PreMulSum // every rank's elements are multiplied by the rank's own factor, then summed
 	Avg       // the sum, divided by the number of ranks at the end
 )
 
@@ -79,7 +79,7 @@ var opNames = [...]string{
 	BAnd: "band", BOr: "bor", BXor: "bxor", PreMulSum: "premul_sum", Avg: "avg",
 }
 
-// Valid tells whether op is one of the operations above.
+// Valid reports whether op is one of the operations above.
 func (op Op) Valid() bool { return op > 0 && int(op) < len(opNames) }
 
 func (op Op) String() string {
@@ -89,8 +89,7 @@ func (op Op) String() string {
 	return opNames[op]
 }
 
-// Number is a Go type that stands for one of the element types. int and uint
-// are as long as the machine's words.
+// Number is a Go type that stands for one of the element types. int and uint have the size of the machine's words.
 type Number interface {
 	~float32 | ~float64 |
 		~int | ~int8 | ~int16 | ~int32 | ~int64 |
@@ -98,8 +97,8 @@ type Number interface {
 		~bool | ~complex64 | ~complex128
 }
 
-// TypeOf is the element type of T. F16 and BF16 are known by name; any other named type counts as what it is made from,
-// so a type made from F16 is a Uint16. It costs a few nanoseconds and no allocation.
+// TypeOf returns the element type of T. Only F16 and BF16 are recognized by name; any other named type counts as its underlying
+// type, so a type defined as F16 is a Uint16. It takes a few nanoseconds and does not allocate.
 func TypeOf[T Number]() Type {
 	var zero T
 	switch any(zero).(type) {

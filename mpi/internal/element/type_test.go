@@ -36,7 +36,7 @@ func TestTypeOf(t *testing.T) {
 	}
 }
 
-// TestCodesNeverChange holds what other versions of this program send.
+// TestCodesNeverChange checks the codes that other versions of this program send.
 func TestCodesNeverChange(t *testing.T) {
 	for code, want := range []string{1: "float32", 2: "float64", 3: "int32", 4: "int64", 5: "uint8", 6: "int8", 7: "int16", 8: "uint16",
 		9: "uint32", 10: "uint64", 11: "float16", 12: "bfloat16", 13: "bool", 14: "complex64", 15: "complex128"} {
