@@ -8,9 +8,9 @@ import (
 	"ddpbatch/mpi/internal/algorithm"
 )
 
-// Choose finds the entry with the least cost for size ranks and a buffer of n bytes (see [algorithm.Entry]), among those
-// that fit and, with canonicalOnly, keep the canonical order. Of equal ones it is the first. It allocates nothing. There must
-// be such an entry; every table has one. The zero Entry says that there is none.
+// Choose returns the entry with the least cost for size ranks and a buffer of n bytes (see [algorithm.Entry]), among those that fit
+// and, with canonicalOnly, keep the canonical order. Of equal ones it returns the first. It does not allocate. Every table has such
+// an entry; without one, Choose returns the zero Entry.
 func Choose[F any](entries []algorithm.Entry[F], m algorithm.Machine, size, n int, canonicalOnly bool) algorithm.Entry[F] {
 	best, least := -1, math.Inf(1)
 	for i := range entries {
@@ -28,7 +28,7 @@ func Choose[F any](entries []algorithm.Entry[F], m algorithm.Machine, size, n in
 	return entries[best]
 }
 
-// Named finds the entry that a user asks for. Where it may not be used, the error says why, and what may.
+// Named returns the entry that a user asks for. If it may not be used, the error says why, and which entries may.
 func Named[F any](entries []algorithm.Entry[F], name string, size int, canonicalOnly bool) (algorithm.Entry[F], error) {
 	for i := range entries {
 		e := &entries[i].Traits
@@ -54,15 +54,15 @@ func possible[F any](entries []algorithm.Entry[F], size int, canonicalOnly bool)
 	return strings.Join(names, ", ")
 }
 
-// Prediction is what the model says of one algorithm.
+// Prediction is the model's prediction for one algorithm.
 type Prediction struct {
 	Name    string
 	Seconds float64 // 0 if it does not work for this number of ranks
-	Refusal string  // why it may not be chosen; empty: it may
-	Chosen  bool    // Choose takes it
+	Refusal string  // why it may not be chosen; "": it may
+	Chosen  bool    // Choose returns it
 }
 
-// Predict explains a choice: a prediction for every algorithm, in their order.
+// Predict explains a choice: it returns a prediction for every algorithm, in the same order.
 func Predict(all []algorithm.Traits, m algorithm.Machine, size, n int, canonicalOnly bool) []Prediction {
 	predictions := make([]Prediction, len(all))
 	best := -1
@@ -82,7 +82,7 @@ func Predict(all []algorithm.Traits, m algorithm.Machine, size, n int, canonical
 	return predictions
 }
 
-// refusal is why the entry may not be used, or nothing.
+// refusal is why the entry may not be used, or "".
 func refusal(e *algorithm.Traits, size int, canonicalOnly bool) string {
 	switch {
 	case !fits(e, size):
@@ -95,7 +95,7 @@ func refusal(e *algorithm.Traits, size int, canonicalOnly bool) string {
 
 func fits(e *algorithm.Traits, size int) bool { return e.Fits == nil || e.Fits(size) }
 
-// costOf is nothing for one rank, and infinite where the formula gives what cannot be a time, so that costs have an order.
+// costOf is 0 for one rank. It is infinite if the formula's result cannot be a time, so that costs can be compared.
 func costOf(e *algorithm.Traits, m algorithm.Machine, size, n int) float64 {
 	if size == 1 {
 		return 0
@@ -106,9 +106,9 @@ func costOf(e *algorithm.Traits, m algorithm.Machine, size, n int) float64 {
 	return math.Inf(1)
 }
 
-// margin is by how much of a cost another must be lower to be so at all. Costs that are equal on paper are not always
-// equal in floating point, nor is a sum the same on processors that fuse it with a product and on others.
+// margin is the relative amount by which a cost must be lower to count as lower. Costs that are equal on paper may differ in
+// floating point, and a sum may differ between processors that fuse it with a product and those that do not.
 const margin = 1e-9
 
-// beats tells whether a cost is lower than the least so far.
+// beats reports whether a cost is lower than the least so far.
 func beats(cost, least float64) bool { return cost < least*(1-margin) }

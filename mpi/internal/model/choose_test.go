@@ -12,7 +12,7 @@ import (
 
 type entry = algorithm.Entry[func()]
 
-// fixed costs the same for everyone.
+// fixed has a fixed cost.
 func fixed(name string, cost float64) entry {
 	return entry{Traits: algorithm.Traits{Name: name, Canonical: true, Cost: func(algorithm.Machine, int, int) float64 { return cost }}}
 }
@@ -50,7 +50,7 @@ func TestChooseIsArgmin(t *testing.T) {
 	})
 }
 
-// Costs that differ by rounding alone are equal.
+// Costs that differ only by rounding are equal.
 func TestChooseTakesTheFirstOfEqualCosts(t *testing.T) {
 	entries := []entry{fixed("first", 0.3), fixed("second", math.Nextafter(0.3, 0)), fixed("third", 0.3)}
 	if got := Choose(entries, algorithm.Machine{}, 2, 0, true); got.Name != "first" {
@@ -85,9 +85,9 @@ func TestChooseOnANetworkAgreesWithThePapers(t *testing.T) {
 	check("barrier", Choose(algorithm.Barriers(), m, 100, 0, true).Name, "dissemination")
 }
 
-// On machines with caches, as on those without, no algorithm is predicted to take less for twice the bytes, nor a time that is none. The
-// time of segments may fall by less than a tenth: it is that of a byte in the whole buffer, which falls where the first pages of a
-// message take longer.
+// On machines with caches, as on those without, no algorithm is predicted to take less for twice the bytes, and no time is NaN or
+// negative. The time of segments may fall by less than a tenth: it uses the time of a byte in the whole buffer, which falls if the
+// first pages of a message take longer.
 func TestPredictionsGrowWithTheLength(t *testing.T) {
 	const us = 1e-6
 	tables := map[string][]algorithm.Traits{

@@ -7,35 +7,36 @@ import (
 	"ddpbatch/mpi/internal/algorithm"
 )
 
-// Lengths are those, in bytes, that messages and reductions are timed with. A byte of a buffer that fits in a core's cache takes less time
-// than one of a buffer that does not; the longest is to fit in no cache of a core.
+// Lengths are the lengths, in bytes, with which messages and reductions are timed. A byte takes less time in a buffer that fits
+// into a core's cache than in one that does not. The longest fits into no core's cache.
 var Lengths = [...]int{8, 4 << 10, 64 << 10, 512 << 10, 16 << 20}
 
-// Times are the seconds that something takes for each of Lengths: none below 0, and none shorter than that of a shorter length.
+// Times are the seconds that an operation takes for each of Lengths. They are not negative, and do not decrease.
 type Times [len(Lengths)]float64
 
-// Costs are the times of what collectives are made of, on two ranks.
+// Costs are the times of the operations that collectives consist of, on two ranks.
 type Costs struct {
-	Message   Times // of one that gets an empty answer
-	Exchange  Times // of two messages, which both ranks begin at once
-	Reduction Times // of so many bytes with as many
+	Message   Times // of a message with an empty answer
+	Exchange  Times // of two messages, one each way, begun at once
+	Reduction Times // of one buffer with another of the same length
 }
 
-// At is the machine that a collective with a buffer of n bytes meets. Between two lengths, times are in line; beyond the last, a byte takes
-// as long as between the last two. The latency is that of an exchange, as ranks send and receive in nearly all collectives. A byte one way
-// never takes longer than a byte each way: where it was measured to, the receiver had stopped polling.
+// At returns the machine for a collective with a buffer of n bytes. Between two lengths, times are interpolated linearly. Beyond
+// the last, a byte takes as long as between the last two. The latency is that of an exchange, because ranks both send and receive
+// in nearly all collectives. A byte one way never costs more than a byte each way: if it was measured to, the receiver had stopped
+// polling.
 func (c *Costs) At(n int) algorithm.Machine {
 	both := c.Exchange.perByte(n)
 	return algorithm.Machine{Alpha: apart * c.Exchange[0], Beta: min(c.Message.perByte(n), both), Both: both, Gamma: c.Reduction.perByte(n)}
 }
 
-// apart is by how much the latency is longer in a collective than in exchanges that follow one another, as ranks do not begin a collective
-// at the same moment. Measured: 1.1 to 1.4.
+// apart is the ratio of the latency in a collective to that in consecutive exchanges: ranks do not begin a collective at the same
+// moment. Measured: 1.1 to 1.4.
 const apart = 1.2
 
-// perByte is the time of each of n bytes, but for what no byte at all takes.
+// perByte is the time per byte of n bytes, without the time of an empty message.
 func (t *Times) perByte(n int) float64 {
-	i := 1 // of the longer one of two lengths
+	i := 1 // index of the longer one of two lengths
 	for i < len(Lengths)-1 && n > Lengths[i] {
 		i++
 	}
@@ -46,7 +47,7 @@ func (t *Times) perByte(n int) float64 {
 	return (t[i-1] - t[0] + slope*float64(n-Lengths[i-1])) / float64(n)
 }
 
-// Uniform are the costs where each byte takes as long as any other.
+// Uniform returns the costs of a machine on which every byte takes the same time.
 func Uniform(m algorithm.Machine) (c Costs) {
 	for i, n := range Lengths {
 		c.Message[i] = m.Alpha/apart + float64(n)*m.Beta
@@ -56,12 +57,12 @@ func Uniform(m algorithm.Machine) (c Costs) {
 	return c
 }
 
-// Usable reports whether the times are such.
+// Usable reports whether the times are possible ones.
 func (c *Costs) Usable() bool {
 	for _, t := range []*Times{&c.Message, &c.Exchange, &c.Reduction} {
 		last := 0.0
 		for _, x := range t {
-			if !(x >= last && x < 1e3) { // nor is it no number
+			if !(x >= last && x < 1e3) { // also false for NaN
 				return false
 			}
 			last = x
@@ -70,12 +71,12 @@ func (c *Costs) Usable() bool {
 	return c.Exchange[0] > 0
 }
 
-// Samples are the seconds of something that was timed again and again, by length.
+// Samples are repeated measurements of the seconds of an operation, by length.
 type Samples [len(Lengths)][]float64
 
-// Fit makes times of samples: the lower quartile of each length, which interruptions do not move, and of three samples or fewer the
-// least. Where a longer message was faster, that is noise. Lengths that were not timed, the last ones, go on as the last two that were; two
-// must have been.
+// Fit computes times from samples: for each length the lower quartile, which interruptions do not affect, and the least of three
+// samples or fewer. If a longer message was faster, that is noise, and it gets the time of the shorter one. If the last lengths
+// were not timed, the line through the last two that were is continued; there must be two.
 func Fit(samples *Samples) (t Times) {
 	for i, s := range samples {
 		switch {

@@ -13,7 +13,7 @@ import (
 
 func near(got, want, tolerance float64) bool { return math.Abs(got-want) <= tolerance*want }
 
-// times are any that Usable takes.
+// times draws any times that Usable accepts.
 var times = rapid.Custom(func(t *rapid.T) (all Times) {
 	for i := range all {
 		all[i] = math.Pow(10, rapid.Float64Range(-9, 1).Draw(t, "log seconds"))
@@ -22,7 +22,7 @@ var times = rapid.Custom(func(t *rapid.T) (all Times) {
 	return all
 })
 
-// Where every byte takes as long as any other, a buffer of any length meets the same machine.
+// If every byte takes the same time, At returns the same machine for a buffer of any length.
 func TestUniformCostsAreThoseOfOneMachine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		power := func(what string, low, high float64) float64 {
@@ -43,8 +43,8 @@ func TestUniformCostsAreThoseOfOneMachine(t *testing.T) {
 	})
 }
 
-// A buffer as long as one that was timed takes what that did; one between two of them takes a time in line; and one that is longer than
-// all goes on as the last two.
+// A buffer as long as a timed one takes the same time; one between two of them is interpolated linearly; and one that is longer than
+// all continues the line through the last two.
 func TestTimesAreInLineBetweenLengths(t *testing.T) {
 	c := Costs{
 		Message:   Times{1e-6, 2e-6, 10e-6, 50e-6, 3150e-6},
@@ -75,7 +75,7 @@ func TestTimesAreInLineBetweenLengths(t *testing.T) {
 	}
 }
 
-// Whatever was timed, a longer buffer takes no less, and no time is below 0 or no number.
+// Whatever was timed, a longer buffer does not take less, and no time is negative or NaN.
 func TestLongerBuffersTakeNoLess(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := times.Draw(t, "times")
@@ -114,7 +114,7 @@ func TestFitToleratesNoise(t *testing.T) {
 	}
 }
 
-// Times grow with the length, whatever the samples are; lengths that were not timed go on as the last two.
+// Times do not decrease with the length, whatever the samples are. Lengths that were not timed continue the line through the last two.
 func TestFitGrowsWithTheLength(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
