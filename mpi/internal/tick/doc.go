@@ -1,3 +1,3 @@
-// Package tick reads the processor's counter of time: a third of what the system's
-// clock costs, which counts where an operation takes less than a microsecond.
+// Package tick reads the processor's time counter. That costs a third of reading the system's clock, which matters if an operation
+// takes less than a microsecond.
 package tick

@@ -6,5 +6,5 @@ import "time"
 
 var begun = time.Now()
 
-// Now is the system's clock, where there is no better way.
+// Now reads the system's clock, as this architecture has no faster counter here.
 func Now() Count { return Count(time.Since(begun)) }

@@ -8,7 +8,7 @@ import (
 // Count is a reading of the counter.
 type Count int64
 
-// Clock turns readings into times. Its zero value is not usable.
+// Clock converts readings to times. Its zero value is not usable.
 type Clock struct {
 	time  time.Time
 	count Count
@@ -20,12 +20,12 @@ func NewClock() Clock {
 	return Clock{time: at, count: count}
 }
 
-// readings is how often readBoth reads at most.
+// readings is how often readBoth reads both.
 const readings = 5
 
-// readBoth reads the system's clock and the counter at one moment. Between two readings another process may get the processor, for
-// milliseconds or longer. So it reads the counter on both sides of the clock, several times, and takes the reading whose two sides are
-// closest.
+// readBoth reads the system's clock and the counter at one moment. Between two readings another process may get the core, for
+// milliseconds or longer. So it reads the counter before and after the clock, several times, and takes the reading with the
+// shortest time in between.
 func readBoth(clock func() time.Time, counter func() Count) (at time.Time, count Count) {
 	least := Count(math.MaxInt64)
 	before := counter()
@@ -40,10 +40,10 @@ func readBoth(clock func() time.Time, counter func() Count) (at time.Time, count
 	return at, count
 }
 
-// Scale is how fast the counter has counted until now. Readings that are turned into times by one scale keep their order.
+// Scale is the rate of the counter until now. Readings that one Scale converts to times keep their order.
 type Scale struct {
 	clock Clock
-	rate  float64 // nanoseconds a count; 0 where none has passed
+	rate  float64 // nanoseconds per count; 0 if the counter has not advanced
 }
 
 // Scale measures the counter against the system's clock.
@@ -55,10 +55,10 @@ func (k Clock) Scale() Scale {
 	return Scale{clock: k, rate: float64(at.Sub(k.time)) / float64(count-k.count)}
 }
 
-// Time is when c was read, to some microseconds, and not before the clock began.
+// Time returns when c was read, to within some microseconds, but not before the clock began.
 func (s Scale) Time(c Count) time.Time {
 	return s.clock.time.Add(time.Duration(float64(max(0, c-s.clock.count)) * s.rate))
 }
 
-// Since is the time from c until now.
+// Since returns the time from c until now.
 func (k Clock) Since(c Count) time.Duration { return max(0, time.Since(k.Scale().Time(c))) }

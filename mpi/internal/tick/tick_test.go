@@ -25,7 +25,7 @@ func TestCounterGivesTheTime(t *testing.T) {
 	}
 }
 
-// Another process may get the processor between the readings of the clock and of the counter. The clock's start and its scale must not
+// Another process may get the core between the readings of the clock and of the counter. The clock's start and its scale must not
 // depend on that.
 func TestReadBothIsNotMisledByAPause(t *testing.T) {
 	start := time.Now()
