@@ -13,6 +13,7 @@ import math
 import os
 import signal
 import sys
+from datetime import datetime, timezone
 
 import torch
 import torch.distributed as dist
@@ -122,6 +123,8 @@ def main():
     def report(epoch, loss):  # ddpbatch status shows this line, and ddpbatch sees from it that the run makes progress
         line = {"step": step, "steps": steps, "epoch": epoch, "loss": loss}
         if "DDPBATCH_METRICS_FILE" in os.environ:
+            line["time"] = datetime.now(timezone.utc).isoformat()
+            line["attempt"] = int(os.environ["DDPBATCH_ATTEMPT"])
             with open(os.environ["DDPBATCH_METRICS_FILE"], "a") as file:
                 file.write(json.dumps(line) + "\n")
         print("step %(step)d of %(steps)d | loss %(loss).4f" % line, flush=True)

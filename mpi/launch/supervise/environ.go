@@ -103,9 +103,12 @@ func torchVariables(c Config, n rendezvous.RankNumbers, masterPort int) []variab
 // ddpbatch's own workers get the secret, and where to use it.
 func ddpbatchVariables(r *round, devices device.Share, files workerFiles) []variable {
 	c := r.cfg
-	var runDir, checkpoints, metrics, deadline string
+	var runDir, checkpoints, metrics, deadline, attempt string
 	if c.RunDir != nil {
 		runDir, checkpoints, metrics = c.RunDir.Path(), c.RunDir.CheckpointsPath(), c.RunDir.MetricsPath()
+	}
+	if c.Builtin || c.RunDir != nil {
+		attempt = strconv.Itoa(c.Attempt)
 	}
 	if !c.Deadline.IsZero() {
 		deadline = strconv.FormatInt(c.Deadline.Unix(), 10)
@@ -119,7 +122,6 @@ func ddpbatchVariables(r *round, devices device.Share, files workerFiles) []vari
 		optional("DDPBATCH_STORE", net.JoinHostPort(cmp.Or(r.rdzv.Agent0Addr(), r.rdzv.WorkerAddr()), strconv.Itoa(r.layout.WorkerPort))),
 		optional("DDPBATCH_LISTEN", r.rdzv.WorkerAddr()),
 		optional("DDPBATCH_RUN_ID", c.RunID),
-		number("DDPBATCH_ATTEMPT", c.Attempt),
 		optional("DDPBATCH_FLIGHT_FILE", files.flight),
 		optional("DDPBATCH_OWN_CORES", ownCores),
 	}
@@ -130,6 +132,7 @@ func ddpbatchVariables(r *round, devices device.Share, files workerFiles) []vari
 		inner = append(inner, variable{name: "DDPBATCH_SECRET_FILE", absent: true})
 	}
 	return append(inner,
+		optional("DDPBATCH_ATTEMPT", attempt),
 		optional("DDPBATCH_RUN_DIR", runDir),
 		optional("DDPBATCH_CHECKPOINT_DIR", checkpoints),
 		optional("DDPBATCH_METRICS_FILE", metrics),

@@ -42,7 +42,7 @@ func TestWorkerEnvironHasEveryDocumentedName(t *testing.T) {
 		"TORCHELASTIC_ERROR_FILE": run + "/attempts/1/logs/n2.3.error.json", "TORCHELASTIC_USE_AGENT_STORE": "False",
 		"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", "OMP_NUM_THREADS": "7",
 		"DDPBATCH_RUN_DIR": run, "DDPBATCH_CHECKPOINT_DIR": run + "/checkpoints", "DDPBATCH_METRICS_FILE": run + "/metrics.jsonl",
-		"DDPBATCH_STOP_FILE": run + "/attempts/1/stop",
+		"DDPBATCH_STOP_FILE": run + "/attempts/1/stop", "DDPBATCH_ATTEMPT": "1",
 		// a path, which the user's own program may read
 		"DDPBATCH_DEADLINE": "1800000000", "DDPBATCH_ROUND": "4", "DDPBATCH_COOKIE": strings.Repeat("c0", 16), "DDPBATCH_SECRET_FILE": "/k",
 	}
@@ -74,7 +74,7 @@ func TestWorkerEnvironHasEveryDocumentedName(t *testing.T) {
 	c.Builtin = true
 	maps.Copy(want, map[string]string{
 		"DDPBATCH_SECRET": c.Secret.Hex(), "DDPBATCH_STORE": "10.0.0.1:61001", "DDPBATCH_LISTEN": "10.0.0.2",
-		"DDPBATCH_RUN_ID": "job/7", "DDPBATCH_ATTEMPT": "1", "DDPBATCH_FLIGHT_FILE": run + "/attempts/1/logs/n2.3.flight.jsonl",
+		"DDPBATCH_RUN_ID": "job/7", "DDPBATCH_FLIGHT_FILE": run + "/attempts/1/logs/n2.3.flight.jsonl",
 	})
 	delete(want, "DDPBATCH_SECRET_FILE")
 	check("ddpbatch's own worker")
