@@ -15,8 +15,8 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// Checkpoint is a committed checkpoint that can be read. Its methods may be called by several
-// goroutines, Close when no other runs. What they return is not to be changed.
+// Checkpoint is a committed checkpoint that can be read. Its methods are safe for concurrent use, except
+// that Close must not run beside another method. Callers must not modify what the methods return.
 type Checkpoint struct {
 	d       *Dir
 	folder  string
@@ -24,12 +24,12 @@ type Checkpoint struct {
 	m       *manifest.Manifest
 	byShard [][]manifest.Ref
 	byName  map[string]int
-	patient bool // a message said that it is there: retry where a view of the folder does not have it yet
+	patient bool // a message has announced the files: retry while this client's view of the folder does not show them
 
 	slots []slot // of the shards
 
 	mu   sync.Mutex
-	base *Checkpoint // of a delta, once it has been needed
+	base *Checkpoint // of a delta; nil until it is needed
 }
 
 // TensorInfo describes one tensor of a checkpoint.
@@ -40,28 +40,28 @@ type TensorInfo struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// Info describes c as List does, less the pins.
+// Info describes c as List does, but without the pins.
 func (c *Checkpoint) Info() Info { return c.d.describe(c.folder, c.m, int64(len(c.data))) }
 
-// Step is the step that was saved.
+// Step returns the step that was saved.
 func (c *Checkpoint) Step() int64 { return c.m.Step }
 
-// World is the number of ranks that trained.
+// World returns the number of ranks that trained.
 func (c *Checkpoint) World() int { return c.m.World }
 
-// Values are those of the State or the Commit.
+// Values returns the values of the State or the Commit.
 func (c *Checkpoint) Values() map[string]json.RawMessage { return c.m.Values }
 
-// Metrics are those of the State or the Commit.
+// Metrics returns the metrics of the State or the Commit.
 func (c *Checkpoint) Metrics() map[string]float64 { return c.m.Metrics }
 
-// Manifest is the bytes of MANIFEST.json, to be sent to other ranks (OpenManifest).
+// Manifest returns the bytes of MANIFEST.json, which other ranks pass to OpenManifest.
 func (c *Checkpoint) Manifest() []byte { return c.data }
 
-// Folder is the name of its folder, without the path.
+// Folder returns the name of the checkpoint's folder, without the path.
 func (c *Checkpoint) Folder() string { return c.folder }
 
-// Tensors lists what it holds, in the order it was saved.
+// Tensors lists the tensors in the order in which they were saved.
 func (c *Checkpoint) Tensors() []TensorInfo {
 	list := make([]TensorInfo, len(c.m.Tensors))
 	for i, t := range c.m.Tensors {
@@ -70,10 +70,10 @@ func (c *Checkpoint) Tensors() []TensorInfo {
 	return list
 }
 
-// OpenManifest opens the checkpoint that another rank has found or committed, from its folder's
-// name and the bytes of its manifest as a message brought them. It opens no file: shards are
-// opened when they are needed, with bounded patience where this client's view of the folder
-// lags behind.
+// OpenManifest opens a checkpoint that another rank has found or committed. folder is the name of its
+// folder and data the bytes of its manifest, both received in a message. OpenManifest opens no file:
+// shards are opened when they are needed, with a bounded number of retries while this client's view of
+// the folder lags behind.
 func (d *Dir) OpenManifest(folder string, data []byte) (*Checkpoint, error) {
 	c, err := d.parse(folder, data)
 	if err != nil {
@@ -83,7 +83,7 @@ func (d *Dir) OpenManifest(folder string, data []byte) (*Checkpoint, error) {
 	return c, nil
 }
 
-// openFolder reads the manifest of a folder, and no shard; ErrNone where there is none.
+// openFolder reads the manifest of a folder, but no shard. It returns ErrNone if the folder has no manifest.
 func (d *Dir) openFolder(ctx context.Context, folder string, patient bool) (*Checkpoint, error) {
 	path := filepath.Join(d.path, folder, manifest.Name)
 	var data []byte
@@ -111,7 +111,7 @@ func (d *Dir) openFolder(ctx context.Context, folder string, patient bool) (*Che
 	return c, nil
 }
 
-// parse makes a checkpoint of the bytes of the manifest of a folder.
+// parse returns the checkpoint whose manifest has these bytes.
 func (d *Dir) parse(folder string, data []byte) (*Checkpoint, error) {
 	m, err := d.parseManifest(folder, data)
 	if err != nil {
@@ -131,12 +131,12 @@ func (d *Dir) parseManifest(folder string, data []byte) (*manifest.Manifest, err
 		return nil, judgeManifest(path, err)
 	}
 	if m.Step != name.Step {
-		return nil, corrupt(path, "it is the manifest of step %d", m.Step)
+		return nil, corrupt(path, "the manifest is of step %d", m.Step)
 	}
 	return m, nil
 }
 
-// checkpoint is one whose manifest has been parsed. It opens no file.
+// checkpoint returns a Checkpoint for a parsed manifest. It opens no file.
 func (d *Dir) checkpoint(folder string, data []byte, m *manifest.Manifest) *Checkpoint {
 	c := &Checkpoint{
 		d: d, folder: folder, data: data, m: m, byShard: m.ByShard(),
@@ -148,7 +148,7 @@ func (d *Dir) checkpoint(folder string, data []byte, m *manifest.Manifest) *Chec
 	return c
 }
 
-// bytesOf is the size of a tensor that has been checked: what its pieces cover.
+// bytesOf returns the size of a tensor that has been checked: the bytes that its pieces cover.
 func bytesOf(t manifest.Tensor) int64 {
 	sum := int64(0)
 	for _, p := range t.Pieces {
@@ -163,7 +163,7 @@ func (c *Checkpoint) manifestPath() string { return filepath.Join(c.path(), mani
 
 func (c *Checkpoint) shardPath(i int) string { return filepath.Join(c.path(), c.m.Shards[i].File) }
 
-// readFile reads a whole regular file of at most limit bytes. A longer one is corrupt, and so is anything else of that name.
+// readFile reads a whole regular file of at most limit bytes. A longer file is corrupt, and so is anything that is not a regular file.
 func (d *Dir) readFile(path string, limit int64) ([]byte, error) {
 	data, size, err := vfs.ReadFile(d.fs, path, limit)
 	switch {
@@ -174,17 +174,17 @@ func (d *Dir) readFile(path string, limit int64) ([]byte, error) {
 	case size > limit:
 		return nil, corrupt(path, "it is %d bytes long, at most %d are allowed", size, limit)
 	case int64(len(data)) < size:
-		return nil, corrupt(path, "it ends at byte %d", len(data))
+		return nil, corrupt(path, "it ends at byte %d of %d", len(data), size)
 	}
 	return data, nil
 }
 
-// errForeign is about a folder that has nothing of a checkpoint but the name.
+// errForeign reports a folder that has a checkpoint's name and none of a checkpoint's files.
 var errForeign = fmt.Errorf("%w: this folder was not made by ddpbatch", ErrNone)
 
-// foreign says whether a folder with the name of a checkpoint's has nothing to do with one: it is not empty, no file in it has a name
-// that only a save, a removal or a pin gives, and its MANIFEST.json, if any, is no checkpoint's. A manifest that is known to be good need
-// not be asked about. What cannot be read is not foreign.
+// foreign reports whether a folder with a checkpoint's name has nothing to do with this package: it is not empty, no file in it has a name
+// that only a save, a removal or a pin gives, and its MANIFEST.json, if any, is not a checkpoint's. Callers skip it if the manifest is
+// known to be good. A folder that cannot be read is not foreign.
 func (d *Dir) foreign(folder string) bool {
 	files, err := d.list(filepath.Join(d.path, folder))
 	return err == nil && d.foreignFiles(folder, files)
@@ -202,12 +202,12 @@ func (d *Dir) foreignFiles(folder string, files []string) bool {
 	if slices.Contains(files, manifest.Name) && !d.otherManifest(filepath.Join(d.path, folder, manifest.Name)) {
 		return false
 	}
-	d.warnOnce("folder is not a checkpoint, though it has the name of one: it is passed over, and stays as it is", "path",
+	d.warnOnce("skipping a folder that is not a checkpoint, though it has the name of one", "path",
 		filepath.Join(d.path, folder))
 	return true
 }
 
-// otherManifest says whether a file does not begin as the manifest of a checkpoint does.
+// otherManifest reports whether a file does not begin as a checkpoint's manifest does.
 func (d *Dir) otherManifest(path string) bool {
 	f, err := d.fs.Open(path)
 	if err != nil {

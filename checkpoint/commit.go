@@ -15,40 +15,40 @@ import (
 	"ddpbatch/internal/replace"
 )
 
-// Commit is what rank 0 records of a draft whose shards are durable.
+// Commit is what rank 0 records about a draft whose shards are durable.
 type Commit struct {
 	World   int // ranks that trained, at least 1
 	Values  map[string]json.RawMessage
 	Metrics map[string]float64
 	Tensors []TensorPlan
 	Shards  []ShardInfo // by number
-	Base    *Checkpoint // the full checkpoint whose bytes were the pieces' Base; nil: this is a full one
+	Base    *Checkpoint // the full checkpoint whose bytes were the pieces' Base; nil for a full checkpoint
 }
 
-// TensorPlan is a tensor, and where its bytes are: extents by Start that cover it. One without
-// bytes has none.
+// TensorPlan is a tensor and the places of its bytes: extents in the order of Start that cover it. A tensor
+// without bytes has no extents.
 type TensorPlan struct {
 	Name, DType string
 	Shape       []int
 	Extents     []Extent
 }
 
-// Extent says that Length bytes from Start of a tensor are those from Offset of the raw bytes of
-// a shard: the lengths of the pieces before it in that shard, together.
+// Extent says that Length bytes from Start of a tensor are those from Offset of a shard's raw bytes.
+// Offset is the total length of the pieces before it in that shard.
 type Extent struct {
 	Shard                 int
 	Offset, Start, Length int64
 }
 
-// Commit asks the fence, writes the manifest, durably, and then applies Options.Keep. The
-// context counts until the commit. What would count for nothing is refused with ErrFenced: a later
-// attempt has saved the step, or has recorded that it goes on from an earlier one.
+// Commit asks the fence, writes the manifest durably and then applies Options.Keep. The context can
+// cancel it until the manifest is committed. Commit returns ErrFenced if a later attempt has saved the
+// step, or has recorded that it resumes from an earlier one.
 //
-// After an error nothing is committed, with two exceptions: the rename of the manifest, or the
-// sync after it, may fail although the rename has happened (the checkpoint is then a valid one,
-// and Abort leaves it alone); and an error that is ErrFenced beside a Checkpoint means that the
-// commit stands but that this attempt was superseded before it could tidy up. Other trouble with
-// tidying up is logged, not returned.
+// After an error nothing is committed, with two exceptions. The rename of the manifest, or the sync
+// after it, may fail although the rename has happened: the checkpoint is then valid, and Abort leaves
+// it alone. And if an ErrFenced comes with a Checkpoint, the commit stands, but this attempt was
+// superseded before it could remove old checkpoints. Other errors while removing old checkpoints are
+// logged, not returned.
 func (dr *Draft) Commit(ctx context.Context, c Commit) (*Checkpoint, error) {
 	d := dr.d
 	d.changing.Lock()
@@ -64,14 +64,14 @@ func (dr *Draft) Commit(ctx context.Context, c Commit) (*Checkpoint, error) {
 	committed := d.checkpoint(dr.folder, data, m)
 	d.cache.addManifest(dr.folder, cachedManifest{size: int64(len(data)), written: true, m: withoutTensors(m), crc: manifest.CRC(data)})
 	if _, err := d.prune(context.WithoutCancel(ctx), d.opt.Keep, dr.folder); errors.Is(err, ErrFenced) {
-		return committed, fmt.Errorf("tidy up after step %d in %s: %w", dr.step, d.path, err)
+		return committed, fmt.Errorf("remove old checkpoints after step %d in %s: %w", dr.step, d.path, err)
 	} else if err != nil {
-		d.log.Warn("old checkpoints stay", "path", d.path, "err", classify(err))
+		d.log.Warn("old checkpoints are kept: they could not be removed", "path", d.path, "err", classify(err))
 	}
 	return committed, nil
 }
 
-// record makes the manifest, and reads it back as everybody else will.
+// record makes the manifest, and parses it again as readers will.
 func (dr *Draft) record(ctx context.Context, c Commit) (*manifest.Manifest, []byte, error) {
 	m := dr.d.manifestOf(dr.tag, dr.step, c)
 	var err error
@@ -80,7 +80,7 @@ func (dr *Draft) record(ctx context.Context, c Commit) (*manifest.Manifest, []by
 	}
 	for i, s := range c.Shards {
 		if s.Delta && c.Base == nil {
-			return nil, nil, fmt.Errorf("shard %d may hold differences, and the commit names no base", i)
+			return nil, nil, fmt.Errorf("shard %d may hold differences, but the commit names no base", i)
 		}
 	}
 	for i, s := range m.Shards {
@@ -98,7 +98,7 @@ func (dr *Draft) record(ctx context.Context, c Commit) (*manifest.Manifest, []by
 	return m, data, err
 }
 
-// manifestOf is the manifest of a commit, less the base.
+// manifestOf returns the manifest of a commit, without the base.
 func (d *Dir) manifestOf(tag manifest.Tag, step int64, c Commit) *manifest.Manifest {
 	m := &manifest.Manifest{
 		Run: d.opt.Run, Attempt: tag.Attempt, Step: step, World: c.World,
@@ -118,8 +118,8 @@ func (d *Dir) manifestOf(tag manifest.Tag, step int64, c Commit) *manifest.Manif
 	return m
 }
 
-// writeManifest writes the commit record. Once its rename is tried the draft counts as finalized:
-// the commit may have happened, whatever error there is.
+// writeManifest writes the commit record. From the attempt to rename it the draft counts as finalized,
+// because the commit may have happened even if there is an error.
 func (dr *Draft) writeManifest(ctx context.Context, data []byte, base *Checkpoint) error {
 	mayCommit := func() error {
 		if base != nil {
@@ -139,7 +139,7 @@ func (dr *Draft) writeManifest(ctx context.Context, data []byte, base *Checkpoin
 		dr.mu.Lock()
 		defer dr.mu.Unlock()
 		if dr.finalized {
-			return errors.New("the draft has been committed or given up")
+			return errors.New("the draft has been committed or aborted already")
 		}
 		dr.finalized = true
 		return nil
@@ -149,13 +149,12 @@ func (dr *Draft) writeManifest(ctx context.Context, data []byte, base *Checkpoin
 	return err
 }
 
-// laterThanOthers is now, or later where this attempt has a save of the same step that would seem
-// newer because the clock was set back. Where a later attempt has one, this one would count for
-// nothing.
+// laterThanOthers returns now, or a later time if this attempt has a save of the same step that would
+// seem newer because the clock was set back. It returns ErrFenced if a later attempt has saved the step.
 func (dr *Draft) laterThanOthers(ctx context.Context, now time.Time) (time.Time, error) {
 	folders, _, err := dr.d.names()
 	if err != nil {
-		dr.d.log.Warn("other saves of the step are not known: the clock decides which is newer", "path", dr.path(), "err", err)
+		dr.d.log.Warn("other saves of the step cannot be listed: the clock decides which is newer", "path", dr.path(), "err", err)
 		return now, nil
 	}
 	for _, name := range folders {
@@ -175,7 +174,7 @@ func (dr *Draft) laterThanOthers(ctx context.Context, now time.Time) (time.Time,
 	return now, nil
 }
 
-// stillCounts is an error where a later attempt has recorded that it goes on from an earlier step.
+// stillCounts returns ErrFenced if a later attempt has recorded that it resumes from an earlier step.
 func (dr *Draft) stillCounts(ctx context.Context) error {
 	_, files, err := dr.d.names()
 	var later lineage
@@ -190,30 +189,30 @@ func (dr *Draft) stillCounts(ctx context.Context) error {
 		return ctx.Err()
 	}
 	if err != nil {
-		dr.d.log.Warn("later attempts are not known: their records will decide what counts",
+		dr.d.log.Warn("records of later attempts cannot be read: they may supersede this save",
 			"path", filepath.Join(dr.d.path, dr.folder), "err", err)
 		return nil
 	}
 	by, yes := manifest.Superseded(later.of(dr.d.opt.Run), dr.tag.Attempt, dr.step, "")
 	switch {
 	case yes && by.ResumedStep < 0:
-		return supersededError("attempt %d of the run has begun, from nothing", by.Attempt)
+		return supersededError("attempt %d of the run has begun, without a checkpoint", by.Attempt)
 	case yes:
-		return supersededError("attempt %d of the run has begun, and goes on from step %d", by.Attempt, by.ResumedStep)
+		return supersededError("attempt %d of the run has begun, from step %d", by.Attempt, by.ResumedStep)
 	}
 	return nil
 }
 
 func supersededError(format string, args ...any) error {
-	return fmt.Errorf("%w: %s: what this one saves counts for nothing; end it, or start it as a later attempt", ErrFenced,
+	return fmt.Errorf("%w: %s: its state supersedes what this attempt saves; end this one, or start it as a later attempt", ErrFenced,
 		fmt.Sprintf(format, args...))
 }
 
-// sameLayout says why a checkpoint cannot be the base of a delta: that must be a full one with
-// the same tensors in the same places.
+// sameLayout returns an error if base cannot be the base of delta. A base is a full checkpoint with the
+// same tensors in the same places.
 func sameLayout(delta, base *manifest.Manifest) error {
 	if base.Base != nil {
-		return errors.New("it is a delta itself")
+		return errors.New("it is itself a delta")
 	}
 	if base.Step > delta.Step {
 		return fmt.Errorf("its step is %d, after step %d", base.Step, delta.Step)
@@ -222,12 +221,12 @@ func sameLayout(delta, base *manifest.Manifest) error {
 		return a.Name == b.Name && a.DType == b.DType && slices.Equal(a.Shape, b.Shape) && slices.Equal(a.Pieces, b.Pieces)
 	})
 	if !same || len(delta.Shards) != len(base.Shards) {
-		return errors.New("its tensors are others, or are spread over the shards in another way")
+		return errors.New("it has other tensors, or they are spread over the shards in another way")
 	}
 	return nil
 }
 
-// stillThere says, by reading the manifest again, that nobody has removed or replaced c.
+// stillThere reads the manifest again and returns an error if c has been removed or replaced.
 func (c *Checkpoint) stillThere() error {
 	now, err := c.d.readFile(c.manifestPath(), manifest.MaxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -237,7 +236,7 @@ func (c *Checkpoint) stillThere() error {
 		return fmt.Errorf("%w: %s has been removed", ErrNone, c.path())
 	}
 	if err == nil && !bytes.Equal(now, c.data) {
-		err = corrupt(c.manifestPath(), "it has changed")
+		err = corrupt(c.manifestPath(), "it has changed since it was opened")
 	}
 	return err
 }

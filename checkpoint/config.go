@@ -12,21 +12,21 @@ import (
 // Config is the [checkpoint] table of a job.
 type Config struct {
 	EverySteps int           `json:"every_steps"`           // 0: only at the end
-	KeepLast   int           `json:"keep_last"`             // the newest so many; at least 2
-	KeepEvery  int           `json:"keep_every,omitempty"`  // and those of every so many steps; 0: none
-	KeepWithin time.Duration `json:"keep_within,omitempty"` // and those that were made no longer ago than this; 0: none
-	KeepBest   int           `json:"keep_best,omitempty"`   // and the best so many by train.evaluate.best; 0: none
+	KeepLast   int           `json:"keep_last"`             // keep this many of the newest; at least 2
+	KeepEvery  int           `json:"keep_every,omitempty"`  // also keep steps that are multiples of this; 0: none
+	KeepWithin time.Duration `json:"keep_within,omitempty"` // also keep those made no longer ago than this; 0: none
+	KeepBest   int           `json:"keep_best,omitempty"`   // also keep this many of the best by train.evaluate.best; 0: none
 	Codec      string        `json:"codec"`                 // "auto" (by planes), "zstd" or "none"
 	Async      bool          `json:"async"`                 // save while training goes on
 	Resume     string        `json:"resume"`                // "auto" or "never"
-	Delta      int           `json:"delta,omitempty"`       // after each full one, so many that hold only what has changed; 0: none
-	Memory     int64         `json:"memory,omitempty"`      // bytes that a rank may use for copies; 0: as many as it needs
+	Delta      int           `json:"delta,omitempty"`       // after each full one, this many that hold only what has changed; 0: none
+	Memory     int64         `json:"memory,omitempty"`      // bytes that a rank may use for copies; 0: no limit
 	Local      string        `json:"local,omitempty"`       // folder on each node's own disk to save to first; empty: none
 	Replicate  bool          `json:"replicate,omitempty"`   // with Local: keep each shard on another node's disk, too, until it is shared
 	AtStart    bool          `json:"at_start,omitempty"`    // save once before the first step
 }
 
-// DefaultConfig is what a key left out means.
+// DefaultConfig returns the values of keys that are left out.
 func DefaultConfig() Config {
 	return Config{EverySteps: 200, KeepLast: 3, Codec: "auto", Async: true, Resume: "auto"}
 }
@@ -49,21 +49,21 @@ func (c Config) Validate() error {
 	case c.Delta < 0:
 		fault("delta is %d: must be 0 (every checkpoint is a full one) or more", c.Delta)
 	case c.Delta > 0 && c.Codec == "none":
-		fault(`delta is %d and codec is "none": what has changed is smaller only where it is compressed; leave one of them out`, c.Delta)
+		fault(`delta is %d and codec is "none": a delta is smaller only if it is compressed; leave one of them out`, c.Delta)
 	}
 	if c.Memory < 0 {
-		fault("memory is %d bytes: must be a size, or 0 (as much as is needed)", c.Memory)
+		fault("memory is %d bytes: must be a size, or 0 (no limit)", c.Memory)
 	}
 	if c.Local != "" && !filepath.IsAbs(c.Local) {
-		fault("local is %q: must be an absolute path, of a folder on every node's own disk", c.Local)
+		fault("local is %q: must be the absolute path of a folder on every node's own disk", c.Local)
 	}
 	if c.Replicate && c.Local == "" {
-		fault("replicate is true and there is no local: it copies what lies on a node's own disk to another node's; set both or neither")
+		fault("replicate is true but local is not set: replicate copies files from one node's local to another's; set both or neither")
 	}
 	return errors.Join(errs...)
 }
 
-// Policy is what a run keeps. best is what evaluations are compared by, "loss" or "accuracy"; empty: they are not.
+// Policy returns what a run keeps. best is "loss" or "accuracy", whichever evaluations are compared by, or empty if they are not compared.
 func (c Config) Policy(best string) Policy {
 	p := Policy{Last: c.KeepLast, Every: int64(c.KeepEvery), Within: c.KeepWithin}
 	if best != "" && c.KeepBest > 0 {

@@ -21,30 +21,30 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// Options say how a Dir works. The zero value reads, and saves without a fence, keeping all.
+// Options configure a Dir. The zero value reads, and saves without a fence and keeps every checkpoint.
 type Options struct {
 	FS    vfs.FS // nil: the operating system's
-	Codec string // "", "auto": byte planes where they help; "zstd": only zstd; "none"
+	Codec string // "", "auto": byte planes if they help; "zstd": only zstd; "none"
 	Keep  Policy // which of this run's checkpoints stay after a save; the zero value keeps all
 	Run   string // the run's name, recorded; checkpoints of other runs are never removed
-	// Attempt is the attempt of the run that saves, recorded. 0 is none: a tool, or a program
-	// without attempts, which removes what the policy says whatever attempt wrote it.
+	// Attempt is the number of the attempt that saves, which is recorded. 0 stands for a tool, or a program
+	// without attempts, which removes what the policy says whichever attempt wrote it.
 	Attempt int
-	// Fence returns an error when a newer attempt has begun; it is asked before every draft,
-	// commit and removal. It must be safe for several goroutines.
+	// Fence returns an error once a newer attempt has begun. It is called before every draft,
+	// commit and removal, and must be safe for concurrent use.
 	Fence   func() error
-	Workers int          // goroutines that encode or decode; 0: GOMAXPROCS
+	Workers int          // goroutines that encode or decode; 0: as many as GOMAXPROCS
 	Log     *slog.Logger // nil: silent
 }
 
-// Dir is a run's checkpoints folder. Its methods may be called by several goroutines; commits and
+// Dir is a run's checkpoints folder. Its methods are safe for concurrent use; commits and
 // removals wait for each other.
 type Dir struct {
 	path    string
 	fs      vfs.FS
 	codec   chunk.Codec
 	workers int
-	run     uint32 // stands for the run in file names
+	run     uint32 // identifies the run in file names
 	opt     Options
 	log     *slog.Logger
 
@@ -54,19 +54,19 @@ type Dir struct {
 	program string
 
 	changing sync.Mutex // held while something is committed or removed
-	gateMade bool       // this attempt's gate is there; under changing
+	gateMade bool       // this attempt's gate exists; guarded by changing
 
 	cache manifestCache
 
 	mu     sync.Mutex
-	made   bool                // the folder itself is there, durably
-	bad    map[saveID]error    // found corrupt: they do not count for retention; where an error says why, rejected: nor as the latest
-	drafts map[string]struct{} // folders that are being written by this process
-	warned map[string]struct{} // what warnOnce has said
+	made   bool                // the folder itself exists, durably
+	bad    map[saveID]error    // found corrupt, so not kept as good ones; with an error: rejected, so not the latest either
+	drafts map[string]struct{} // folders that this process is writing
+	warned map[string]struct{} // what warnOnce has logged
 }
 
-// Open returns the checkpoints folder at path. It touches nothing: the folder is made by the
-// first save, and its absence is ErrNone to Latest.
+// Open returns the checkpoints folder at path. It does not access the disk: the first save creates the
+// folder, and until then Latest returns ErrNone.
 func Open(path string, o Options) (*Dir, error) {
 	codec, err := chunk.ParseCodec(o.Codec)
 	if err != nil {
@@ -82,7 +82,7 @@ func Open(path string, o Options) (*Dir, error) {
 		return nil, fmt.Errorf("run name %q is not up to %d bytes of UTF-8", o.Run, maxName)
 	}
 	if o.Workers < 0 {
-		return nil, fmt.Errorf("%d workers", o.Workers)
+		return nil, fmt.Errorf("workers must be 0 (as many as GOMAXPROCS) or more, got %d", o.Workers)
 	}
 	d := &Dir{
 		path: filepath.Clean(path), fs: o.FS, codec: codec, workers: o.Workers, opt: o, log: o.Log,
@@ -103,10 +103,10 @@ func Open(path string, o Options) (*Dir, error) {
 	return d, nil
 }
 
-// SetWorkers changes Options.Workers, for who knows only after Open how many goroutines have room. Nobody may be using d meanwhile.
+// SetWorkers changes Options.Workers, for callers that learn the number only after Open. d must not be in use meanwhile.
 func (d *Dir) SetWorkers(n int) { d.workers = max(1, n) }
 
-// Location is what rank 0 tells the other ranks, as JSON, so that they open the same folder for the
+// Location is what rank 0 sends to the other ranks, as JSON, so that they open the same folder for the
 // same attempt.
 type Location struct {
 	Path    string `json:"path"`
@@ -115,19 +115,19 @@ type Location struct {
 	Codec   string `json:"codec"`
 }
 
-// Location is where d saves, and as whom.
+// Location returns where d saves, and for which run and attempt.
 func (d *Dir) Location() Location {
 	return Location{Path: d.path, Run: d.opt.Run, Attempt: d.opt.Attempt, Codec: d.opt.Codec}
 }
 
-// OpenLocation opens the folder of another rank. Run, attempt and codec are the location's, all else is
-// from o. A rank that does not commit needs no fence and no policy.
+// OpenLocation opens the folder of another rank. Run, attempt and codec come from p, everything else
+// from o. A rank that does not commit needs neither a fence nor a policy.
 func OpenLocation(p Location, o Options) (*Dir, error) {
 	o.Run, o.Attempt, o.Codec = p.Run, p.Attempt, p.Codec
 	return Open(p.Path, o)
 }
 
-// fence asks whether this attempt may still commit and remove.
+// fence returns ErrFenced if this attempt may no longer commit or remove.
 func (d *Dir) fence() error {
 	if d.opt.Fence == nil {
 		return nil
@@ -138,10 +138,10 @@ func (d *Dir) fence() error {
 	return nil
 }
 
-// mayRemove says whether what an attempt wrote is this one's to remove.
+// mayRemove reports whether this attempt may remove what the given attempt wrote.
 func (d *Dir) mayRemove(attempt int) bool { return d.opt.Attempt == 0 || attempt <= d.opt.Attempt }
 
-// remove deletes a file, under the fence. One that is gone already is no error.
+// remove deletes a file, under the fence. It succeeds if the file does not exist.
 func (d *Dir) remove(path string) error {
 	if err := d.fence(); err != nil {
 		return err
@@ -152,8 +152,8 @@ func (d *Dir) remove(path string) error {
 	return nil
 }
 
-// removeDir deletes an empty folder, under the fence. One that is gone, or into which somebody
-// has put something else, is no error.
+// removeDir deletes an empty folder, under the fence. It succeeds if the folder does not exist, or if
+// somebody has put something into it.
 func (d *Dir) removeDir(path string) error {
 	if err := d.fence(); err != nil {
 		return err
@@ -165,7 +165,7 @@ func (d *Dir) removeDir(path string) error {
 	return err
 }
 
-// makeRoot makes the checkpoints folder, once.
+// makeRoot creates the checkpoints folder, once.
 func (d *Dir) makeRoot() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -179,12 +179,12 @@ func (d *Dir) makeRoot() error {
 	return nil
 }
 
-// tag names the files of one save.
+// tag returns a new tag for the file names of one save.
 func (d *Dir) tag() manifest.Tag {
 	return manifest.Tag{Attempt: d.opt.Attempt, Run: d.run, Nonce: d.nonce()}
 }
 
-// program names this build, for the manifest.
+// program returns the name and version of this build, for the manifest.
 func program() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -202,8 +202,8 @@ func program() string {
 	return "ddpbatch " + version
 }
 
-// warnOnce says what is wrong with something that is passed over and stays as it is, the first time that this Dir comes by it: the look
-// after each save would say it again.
+// warnOnce logs a problem with something that is skipped and left as it is, the first time that this Dir finds it. Otherwise every save
+// would log it again.
 func (d *Dir) warnOnce(message string, args ...any) {
 	key := fmt.Sprint(append([]any{message}, args...)...)
 	d.mu.Lock()

@@ -12,32 +12,32 @@ import (
 	"ddpbatch/checkpoint/internal/manifest"
 )
 
-// Draft is a checkpoint that is being written, by one rank or by several: rank 0 makes it
-// (NewDraft), tells the others (Ticket, JoinDraft), all write their shards (WriteShard) and
-// tell rank 0, which commits it. Its methods may be called by several goroutines.
+// Draft is a checkpoint that is being written, by one rank or by several: rank 0 creates it
+// (NewDraft) and sends its Ticket to the others, which join it (JoinDraft). All write their shards
+// (WriteShard) and report them to rank 0, which commits the draft. Its methods are safe for concurrent use.
 type Draft struct {
 	d      *Dir
 	folder string
 	tag    manifest.Tag
 	step   int64
-	owner  bool // rank 0's
+	owner  bool // created by NewDraft, on rank 0
 
 	mu        sync.Mutex
-	shards    []string // that this writer has begun; those of a joined draft only until they are durable
-	finalized bool     // committed, or perhaps: nothing is to be removed
-	claimed   bool     // this process knows the folder as one that is being written
+	shards    []string // files that this writer has begun; those of a joined draft only until they are durable
+	finalized bool     // committed, or perhaps committed: nothing may be removed
+	claimed   bool     // the folder is in Dir.drafts
 }
 
 // maxFolders is how many names NewDraft tries. All but the first are random.
 const maxFolders = 8
 
-// NewDraft makes the fresh folder of a save, durably, and asks the fence before that. A folder
-// that is there already is never written into, whoever made it. What would count for nothing is
-// refused with ErrFenced, as by Commit, but before anything is written.
+// NewDraft creates a new folder for a save, durably, after asking the fence. It never writes into a
+// folder that exists already, whoever made it. Like Commit it returns ErrFenced if a later attempt has
+// superseded the save, but before anything is written.
 func (d *Dir) NewDraft(ctx context.Context, step int64) (dr *Draft, err error) {
 	defer explain(&err, "begin checkpoint of step %d in %s", step, d.path)
 	if step < 0 || step > maxStep {
-		return nil, fmt.Errorf("the step is not within 0 to %d", int64(maxStep))
+		return nil, fmt.Errorf("the step must be 0 to %d", int64(maxStep))
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -71,8 +71,8 @@ func (d *Dir) NewDraft(ctx context.Context, step int64) (dr *Draft, err error) {
 	return dr, nil
 }
 
-// mkdir makes the folder. It is claimed before that, or a sweep beside it would take it for left
-// behind.
+// mkdir creates the folder. It claims the folder first, so that a concurrent sweep does not remove it
+// as left behind.
 func (dr *Draft) mkdir() error {
 	if !dr.d.claim(dr.folder) {
 		return fs.ErrExist
@@ -85,8 +85,8 @@ func (dr *Draft) mkdir() error {
 	return err
 }
 
-// release takes back that the folder is being written; once, since another draft may have its name
-// after that.
+// release undoes the claim of mkdir. It does so only once, because another draft may claim the name
+// afterward.
 func (dr *Draft) release() {
 	dr.mu.Lock()
 	defer dr.mu.Unlock()
@@ -98,7 +98,7 @@ func (dr *Draft) release() {
 	}
 }
 
-// claim takes note that a folder is being written by this process; false where it is already.
+// claim records that this process is writing a folder. It returns false if that is recorded already.
 func (d *Dir) claim(folder string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -118,29 +118,29 @@ func (d *Dir) isWriting(folder string) bool {
 
 func (dr *Draft) path() string { return filepath.Join(dr.d.path, dr.folder) }
 
-// ticket is the JSON of Ticket.
+// ticket is the JSON form of Ticket.
 type ticket struct {
 	Folder  string `json:"folder"`
 	Step    int64  `json:"step"`
-	Attempt int    `json:"attempt"` // this and the nonce are those of the tag in the files' names
+	Attempt int    `json:"attempt"` // Attempt and Nonce are those of the tag in the file names
 	Nonce   uint32 `json:"nonce"`
 }
 
-// Ticket is what other ranks need to write into the draft.
+// Ticket returns what other ranks pass to JoinDraft.
 func (dr *Draft) Ticket() []byte {
 	data, err := json.Marshal(ticket{dr.folder, dr.step, dr.tag.Attempt, dr.tag.Nonce})
 	if err != nil {
-		panic("checkpoint: a ticket is no JSON")
+		panic("checkpoint: encode a ticket: " + err.Error())
 	}
 	return data
 }
 
-// JoinDraft takes part in the draft of another process, whose Ticket is given. Run and attempt
-// must be the same.
+// JoinDraft takes part in a draft that another process created; data is its Ticket. Both must be of the
+// same run and attempt.
 func (d *Dir) JoinDraft(data []byte) (*Draft, error) {
 	var t ticket
 	if err := json.Unmarshal(data, &t); err != nil {
-		return nil, fmt.Errorf("join a checkpoint: the ticket: %w", err)
+		return nil, fmt.Errorf("join a checkpoint: parse the ticket: %w", err)
 	}
 	folder, ok := manifest.ParseFolder(t.Folder)
 	if !ok || folder.Broken || folder.Step != t.Step {
@@ -153,10 +153,10 @@ func (d *Dir) JoinDraft(data []byte) (*Draft, error) {
 	return &Draft{d: d, folder: t.Folder, tag: tag, step: t.Step}, nil
 }
 
-// Abort removes what this writer has begun to write and could not finish; rank 0's removes all
-// shards of the draft and then the folder, so it must come after the others have ended. It does
+// Abort removes what this writer has begun and not finished. On rank 0 it removes all shards of the
+// draft and then the folder, so it must be called after the other ranks have stopped writing. It does
 // nothing after a commit, nor after one that failed so late that it may have happened. What cannot
-// be removed is left for the next attempt's retention.
+// be removed is left to the next attempt's retention.
 func (dr *Draft) Abort() {
 	dr.mu.Lock()
 	finalized, names := dr.finalized, dr.shards
@@ -176,15 +176,15 @@ func (dr *Draft) Abort() {
 		return
 	}
 	if err := dr.d.removeDir(dr.path()); err != nil {
-		dr.d.log.Warn("folder of an unfinished save stays", "path", dr.path(), "err", err)
+		dr.d.log.Warn("the folder of an unfinished save cannot be removed", "path", dr.path(), "err", err)
 	}
 }
 
-// strays are the files of this draft that other ranks have left.
+// strays returns the files of this draft that other ranks have left.
 func (dr *Draft) strays() []string {
 	entries, err := dr.d.fs.ReadDir(dr.path())
 	if err != nil {
-		return nil // the removal of the folder will say it
+		return nil // the removal of the folder reports the error
 	}
 	var names []string
 	for _, entry := range entries {

@@ -9,20 +9,20 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// durable is one file of the checkpoints folder on its way to the disk: what replace.FileWith sees of the file system.
+// durable is one file of the checkpoints folder while it is written; replace.FileWith uses it as its file system.
 type durable struct {
 	vfs.FS
 	d       *Dir
 	ctx     context.Context
-	patient bool // the file's folder is another client's, and may take a moment to show
+	patient bool // another client created the folder, so that it may take a moment to appear here
 
 	writeTime time.Duration // in write(2)
 	syncBegan time.Time
 	syncTime  time.Duration // sync, close, rename, sync of the folder
 }
 
-// writeFile puts a file of the package's own names into its folder so that it is there whole or not at all, and durably once the error is
-// nil (replace.FileWith). On an error the temporary file is removed, under the fence. fill looks at ctx.
+// writeFile puts a file of the package's own names into its folder as a whole or not at all; it is durable once the error is nil
+// (replace.FileWith). On an error the temporary file is removed, under the fence. fill must watch ctx itself.
 func (d *Dir) writeFile(ctx context.Context, path string, patient bool, o replace.Options, fill func(io.Writer) error) (*durable, error) {
 	w := &durable{FS: d.fs, d: d, ctx: ctx, patient: patient}
 	err := replace.FileWith(context.WithoutCancel(ctx), w, path, o, fill)
@@ -32,7 +32,7 @@ func (d *Dir) writeFile(ctx context.Context, path string, patient bool, o replac
 	return w, err
 }
 
-// Create is the file system's. Where the folder may take a moment to show it waits.
+// Create creates a file. If the folder may take a moment to appear, Create waits for it.
 func (w *durable) Create(name string) (f vfs.File, err error) {
 	create := func() error { f, err = w.FS.Create(name); return err }
 	if w.patient {
@@ -52,7 +52,7 @@ func (w *durable) Remove(name string) error {
 	return nil
 }
 
-// timedFile takes down where the time goes.
+// timedFile measures where the time of a write goes.
 type timedFile struct {
 	vfs.File
 	w *durable
@@ -75,10 +75,10 @@ func (f *timedFile) Sync() error {
 
 func (w *durable) writing(began time.Time) { w.writeTime += w.d.now().Sub(began) }
 
-// discard removes a file that a save that did not succeed has left. Where that fails, or the
-// attempt is fenced, it stays for a later attempt to sweep; the save's own error says more.
+// discard removes a file of a save that did not succeed. If that fails, or the attempt is fenced,
+// a later attempt sweeps it. The error is only logged, because the save's own error says more.
 func (d *Dir) discard(path string) {
 	if err := d.remove(path); err != nil {
-		d.log.Warn("leftover of an unfinished save stays", "path", path, "err", err)
+		d.log.Warn("a file of an unfinished save cannot be removed", "path", path, "err", err)
 	}
 }

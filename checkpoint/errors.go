@@ -11,30 +11,30 @@ import (
 )
 
 var (
-	// ErrNone: there is no committed checkpoint, or none of the step that was asked for.
+	// ErrNone: there is no committed checkpoint, or none of the requested step.
 	ErrNone = errors.New("no checkpoint")
-	// ErrCorrupt: what was committed is not what is on disk. Detail is in *CorruptError.
+	// ErrCorrupt: what is on disk is not what was committed. Detail is in *CorruptError.
 	ErrCorrupt = errors.New("corrupt checkpoint")
 	// ErrFenced: a newer attempt of the run has begun; this one must write no more.
 	ErrFenced = errors.New("superseded by a newer attempt")
 	// ErrNoSpace: the disk or the quota is full (ENOSPC, EDQUOT).
 	ErrNoSpace = errors.New("no space for the checkpoint")
-	// ErrFormatTooNew: a newer program wrote it. The checkpoint may well be good.
+	// ErrFormatTooNew: a newer program wrote the checkpoint, which may be good.
 	ErrFormatTooNew = errors.New("checkpoint format is newer than this program")
 	// ErrPermission: EACCES, EPERM or EROFS.
 	ErrPermission = errors.New("no permission for the checkpoint")
-	// ErrStale: a file was replaced under an open handle by another client (ESTALE on NFS), again
-	// and again; trying later may help.
+	// ErrStale: another client kept replacing a file under an open handle (ESTALE on NFS).
+	// Trying again later may help.
 	ErrStale = errors.New("stale file handle")
 )
 
-// CorruptError says what is wrong where. errors.Is(err, ErrCorrupt) holds for it.
+// CorruptError describes damage and its place. It matches ErrCorrupt.
 type CorruptError struct {
 	Path   string // the manifest or the shard
-	Tensor string // whose data it is; empty where no single tensor is hit
+	Tensor string // whose data is damaged; empty if the damage is not in a single tensor
 	Detail string
 
-	missing bool // a file, or the base, is not there, which another client's view may be to blame for
+	missing bool // a file, or the base, was not found; another client's view may be the cause
 }
 
 func (e *CorruptError) Error() string {
@@ -51,7 +51,7 @@ func corrupt(path, format string, args ...any) error {
 	return &CorruptError{Path: path, Detail: fmt.Sprintf(format, args...)}
 }
 
-// judgeManifest turns what is wrong with the bytes of a manifest into the error of that file.
+// judgeManifest turns an error about the bytes of a manifest into the error of its file.
 func judgeManifest(path string, err error) error {
 	if _, ok := errors.AsType[*manifest.Newer](err); ok {
 		return fmt.Errorf("%s: %w: %w", path, ErrFormatTooNew, err)
@@ -59,7 +59,7 @@ func judgeManifest(path string, err error) error {
 	return corrupt(path, "%v", err)
 }
 
-// judgeShard does the same for a shard. What is not about its bytes is left as it is.
+// judgeShard does the same for a shard. It returns errors that are not about the bytes as they are.
 func judgeShard(path string, err error) error {
 	if damage, ok := errors.AsType[*shard.Damage](err); ok {
 		return &CorruptError{Path: path, Tensor: damage.Name, Detail: damage.Detail}
@@ -70,8 +70,9 @@ func judgeShard(path string, err error) error {
 	return err
 }
 
-// classify marks an error of the file system with the sentinel of its class. A network file
-// system may report a full disk at write, sync or close, so it is applied to whole operations. One that is marked already stays as it is.
+// classify wraps an error of the file system with the sentinel of its class. A network file
+// system may report a full disk at write, sync or close, so classify is applied to whole operations. An error with a sentinel stays as it
+// is.
 func classify(err error) error {
 	switch {
 	case errors.Is(err, ErrNoSpace), errors.Is(err, ErrStale), errors.Is(err, ErrPermission):
@@ -85,7 +86,7 @@ func classify(err error) error {
 	return err
 }
 
-// explain is deferred by what callers of this package call: it says what they have asked for before the error that they get, and marks it.
+// explain is deferred by exported methods: it puts what the caller asked for before the error, and classifies it.
 func explain(err *error, format string, args ...any) {
 	if *err != nil {
 		*err = fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), classify(*err))

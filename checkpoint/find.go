@@ -10,19 +10,19 @@ import (
 	"ddpbatch/checkpoint/internal/manifest"
 )
 
-// Find opens the checkpoint of a step: its manifest and all shards are checked, by their tables
-// and checksums of the tables, and no data is read. ErrNone where the step is not committed. Of
-// several saves of the step it takes the newest that is whole, and a superseded one only
-// where there is nothing else.
+// Find opens the checkpoint of a step. It checks the manifest and all shards by their tables and the
+// tables' checksums, and reads no data. It returns ErrNone if the step is not committed. If there are
+// several saves of the step, it takes the newest one that is whole, and a superseded one only if
+// there is no other.
 func (d *Dir) Find(ctx context.Context, step int64) (c *Checkpoint, err error) {
 	defer explain(&err, "find checkpoint of step %d", step)
 	return d.find(ctx, step, check)
 }
 
-// check is what Find and FindLatest ask of a checkpoint.
+// check is what Find and FindLatest check of a checkpoint.
 func check(ctx context.Context, c *Checkpoint) error { return c.check(ctx) }
 
-// find is the first of a step's saves that use takes.
+// find returns the first save of a step for which use succeeds.
 func (d *Dir) find(ctx context.Context, step int64, use func(context.Context, *Checkpoint) error) (*Checkpoint, error) {
 	return d.searchUntilStable(ctx, func(s *search) (*Checkpoint, error) {
 		candidates, bad, err := s.ofStep(ctx, step, true)
@@ -40,11 +40,11 @@ func (d *Dir) find(ctx context.Context, step int64, use func(context.Context, *C
 	})
 }
 
-// FindFolder opens the checkpoint in the folder of that name, as Find does, whether it is superseded, set aside or saved again since.
+// FindFolder opens the checkpoint in the folder of that name, as Find does, even if it is superseded, set aside or saved again since.
 func (d *Dir) FindFolder(ctx context.Context, folder string) (c *Checkpoint, err error) {
 	defer explain(&err, "find checkpoint %s", folder)
 	if _, ok := manifest.ParseFolder(folder); !ok {
-		return nil, fmt.Errorf("%w: that is not the name of a checkpoint's folder", ErrNone)
+		return nil, fmt.Errorf("%w: that is not the name of a checkpoint folder", ErrNone)
 	}
 	c, err = d.openFolder(ctx, folder, false)
 	if err != nil {
@@ -57,21 +57,22 @@ func (d *Dir) FindFolder(ctx context.Context, folder string) (c *Checkpoint, err
 	return c, nil
 }
 
-// FindLatest opens the newest checkpoint that is committed, not superseded and passes Find. One
-// that is corrupt is logged (Warn: path, file, tensor, what) and the one before it is tried, as if
-// it was rejected (Reject); nothing is renamed or removed. To an attempt of a run, checkpoints of
-// another run are older than its records (Begin): what they give up is passed over, too.
+// FindLatest opens the newest checkpoint that is committed, not superseded and passes the checks of Find.
+// If one is corrupt, FindLatest logs it (a warning with path, file, tensor and what is wrong) and tries the
+// one before it; a rejected one (Reject) it skips in the same way. It renames and removes nothing. To an
+// attempt of a run, checkpoints of another run are older than all its records (Begin), so records can
+// supersede them, too.
 //
-// ErrNone means that the folder tells of none since the run last began from nothing; ErrCorrupt that
-// all that there are are corrupt, or that a record or a folder that was set aside tells of one that is
-// lost; the error says what to remove to begin anew. An I/O
-// error, a lack of permission and ErrFormatTooNew end the search: what cannot be read now is not
-// bad, and going on from an older one would silently throw work away.
+// ErrNone means that the folder shows no trace of a checkpoint since the run last began from nothing.
+// ErrCorrupt means that all checkpoints are corrupt, or that a record or a folder that was set aside shows
+// that one is lost; the error says what to remove to begin anew. An I/O error, a lack of permission and
+// ErrFormatTooNew end the search: a checkpoint that cannot be read now may be good, and resuming from an
+// older one would silently throw work away.
 func (d *Dir) FindLatest(ctx context.Context) (*Checkpoint, error) {
 	return d.latest(ctx, check)
 }
 
-// latest is the newest checkpoint that use takes.
+// latest returns the newest checkpoint for which use succeeds.
 func (d *Dir) latest(ctx context.Context, use func(context.Context, *Checkpoint) error) (c *Checkpoint, err error) {
 	defer explain(&err, "look for the latest checkpoint")
 	return d.searchUntilStable(ctx, func(s *search) (*Checkpoint, error) { return s.newest(ctx, use) })
@@ -89,13 +90,13 @@ func (d *Dir) warnCorrupt(path string, err error) {
 	d.log.Warn("checkpoint is corrupt", args...)
 }
 
-// FindForResume is FindLatest for the attempt that is to go on from what it finds. What is passed over as corrupt it reads again, and
-// renames as Reject does: if it is this run's, and its lengths or checksums are wrong again; of a manifest only the checksum counts. What
-// is good when it is read again is looked at again. Before it looks it keeps earlier attempts from removing anything more, as Begin does.
-// To a tool (Options.Attempt 0) it is FindLatest.
+// FindForResume is FindLatest for the attempt that will resume from the result. It reads a checkpoint again that the search skipped as
+// corrupt. If it is this run's, and its lengths or checksums are wrong again, FindForResume renames it as Reject does; of a manifest only
+// the checksum matters. If it is good when read again, the search is repeated. Before it searches, FindForResume keeps earlier attempts
+// from removing anything more, as Begin does. For a tool (Options.Attempt 0) it is FindLatest.
 func (d *Dir) FindForResume(ctx context.Context) (c *Checkpoint, err error) {
 	defer explain(&err, "look for the checkpoint to resume from")
-	const most = 3 // looks
+	const most = 3 // searches
 	if err := d.closeGates(ctx); err != nil {
 		return nil, err
 	}
@@ -108,7 +109,7 @@ func (d *Dir) FindForResume(ctx context.Context) (c *Checkpoint, err error) {
 			return c, err
 		})
 		if err != nil && first != nil {
-			err = fmt.Errorf("%w; before anything was set aside: %w", err, first)
+			err = fmt.Errorf("%w; the first search, before any checkpoint was set aside: %w", err, first)
 		}
 		if d.opt.Attempt < 1 || err != nil && !errors.Is(err, ErrCorrupt) || look == most {
 			return c, err
@@ -129,8 +130,9 @@ func (d *Dir) FindForResume(ctx context.Context) (c *Checkpoint, err error) {
 	}
 }
 
-// rejectPassed looks again at folders that a search has passed over. again says that another search may find something else: one is good
-// after all, or, where the error of the search names folders, one has another name now. err is what forbids this attempt to do anything.
+// rejectPassed looks again at folders that a search has skipped. It sets again if another search may have another result: a checkpoint is
+// good after all, or, with named (the error of the search names folders), a folder was renamed. It returns an error if this attempt must
+// stop.
 func (d *Dir) rejectPassed(ctx context.Context, folders []string, named bool) (again bool, err error) {
 	for _, name := range folders {
 		renamed, err := d.rejectFolder(ctx, name)
@@ -140,7 +142,7 @@ func (d *Dir) rejectPassed(ctx context.Context, folders []string, named bool) (a
 		case errors.Is(err, ErrFenced) || ctx.Err() != nil:
 			return false, err
 		case err != nil:
-			d.log.Warn("corrupt checkpoint stays as it is", "path", filepath.Join(d.path, name), "err", classify(err))
+			d.log.Warn("corrupt checkpoint cannot be set aside", "path", filepath.Join(d.path, name), "err", classify(err))
 		case renamed:
 			again = again || named
 		}
@@ -148,7 +150,8 @@ func (d *Dir) rejectPassed(ctx context.Context, folders []string, named bool) (a
 	return again, nil
 }
 
-// rejectFolder rejects what is in a folder, if it can be opened; or sets it aside, if its manifest is damaged and it is this run's.
+// rejectFolder rejects the checkpoint in a folder if it can be opened. If its manifest is damaged and the folder is this run's, it sets it
+// aside.
 func (d *Dir) rejectFolder(ctx context.Context, folder string) (renamed bool, err error) {
 	c, why := d.openFolder(ctx, folder, false)
 	if why == nil {
@@ -175,7 +178,7 @@ func (d *Dir) rejectFolder(ctx context.Context, folder string) (renamed bool, er
 	}
 	data, err := d.readFile(filepath.Join(path, manifest.Name), manifest.MaxBytes)
 	if err != nil || manifest.CheckSeal(data) == nil {
-		return false, err // what is wrong with it no disk did
+		return false, err // its checksum is right, so the disk is not the cause
 	}
 	return true, d.setAside(folder, why)
 }

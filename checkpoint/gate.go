@@ -15,21 +15,21 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// A gate is the folder through which an attempt takes the commit record of every checkpoint that it removes. A later attempt closes it,
-// before it looks for what to go on from: it puts a file in its place. Whether a rename goes into a folder or runs against a file is
-// decided where the file system is, not from what a client remembers of it (RFC 7530, 16.27: the server looks the target's folder up by its
-// handle). So an attempt that was cut off removes nothing any more from then on, even where its fence and its view are stale.
+// A gate is the folder through which an attempt moves the commit record of every checkpoint that it removes. A later attempt closes the
+// gate before it looks for a checkpoint to resume from: it puts a file in its place. The file system's server decides whether a rename goes
+// into a folder or fails at a file, whatever a client remembers of it (RFC 7530, 16.27: the server looks the target's folder up by its
+// handle). So an attempt that was cut off removes nothing from then on, even if its fence and its view are stale.
 
-// gateTries bounds how often it is tried to close a gate, with growing pauses (1.9 s together, on average): an attempt may be passing
-// through it just now, or this client may remember an old list of it.
+// gateTries bounds how often closing a gate is tried, with growing pauses (1.9 s together, on average): an attempt may be moving a record
+// through it at the moment, or this client may remember an old list of it.
 const gateTries = 9
 
 func (d *Dir) gate(attempt int) string {
 	return filepath.Join(d.path, manifest.GateName(attempt, d.run))
 }
 
-// takeOut names the commit record of a checkpoint as being removed: by way of the gate, if this is an attempt. name is what it has been
-// called so far. d.changing is held.
+// takeOut renames the commit record of a checkpoint to the name of one that is being removed. An attempt does so through its gate. name is
+// the record's present name. d.changing is held.
 func (d *Dir) takeOut(e *folderInfo, name string, size int64) error {
 	from, to := filepath.Join(e.info.Path, name), filepath.Join(e.info.Path, manifest.DeletingName)
 	if err := d.fence(); err != nil {
@@ -52,7 +52,7 @@ func (d *Dir) takeOut(e *folderInfo, name string, size int64) error {
 	inside := filepath.Join(gate, e.name)
 	err := vfs.Rename(d.fs, from, inside, size)
 	if err == nil && from != to && slices.Contains(e.files, manifest.DeletingName) {
-		err = d.remove(to) // a crash has left the same file under two names: renamed to itself it would keep both
+		err = d.remove(to) // a crash has left the same file under two names: renaming it to itself would keep both
 	}
 	if err == nil {
 		err = vfs.Rename(d.fs, inside, to, size)
@@ -62,13 +62,13 @@ func (d *Dir) takeOut(e *folderInfo, name string, size int64) error {
 	}
 	d.gateMade = false // perhaps somebody has removed it
 	if info, unknown := d.fs.Stat(gate); errors.Is(err, syscall.ENOTDIR) || unknown == nil && !info.IsDir() {
-		return fmt.Errorf("%w: a later attempt of the run has begun: end this one, or start it as a later attempt", ErrFenced)
+		return fmt.Errorf("%w: a later attempt of the run has begun; end this one, or start it as a later attempt", ErrFenced)
 	}
 	return err
 }
 
-// closeGates ends the removals of earlier attempts of this run, and puts back what they have not begun to remove. That the attempt just
-// before this one has no record here may be an old view.
+// closeGates ends the removals of earlier attempts of this run, and puts back checkpoints of which only the commit record was moved. It
+// closes the gate of the attempt just before this one even without a record of it: this client's view may be old.
 func (d *Dir) closeGates(ctx context.Context) error {
 	d.changing.Lock()
 	defer d.changing.Unlock()
@@ -107,7 +107,7 @@ func (d *Dir) closeGates(ctx context.Context) error {
 func (d *Dir) closeGate(ctx context.Context, gate string) error {
 	wait := backoff.Backoff{First: firstWait, Most: lastWait}
 	for try := range gateTries {
-		if try > 1 { // the first may have emptied it
+		if try > 1 { // the first try may have emptied the gate
 			if err := d.sleep(ctx, wait.Next()); err != nil {
 				return err
 			}
@@ -138,11 +138,11 @@ func (d *Dir) closeGate(ctx context.Context, gate string) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%s does not get empty: remove what is in it", gate)
+	return fmt.Errorf("%s does not become empty: remove what is in it", gate)
 }
 
-// giveBack puts the commit record of a checkpoint that is whole back into its folder. Of another one, nothing is left to
-// be saved: the removal had gone on, and a crash has left the record here, too.
+// giveBack puts the commit record of a whole checkpoint back into its folder. If the checkpoint is not whole it removes the record: the
+// removal had already continued, and a crash has left the record here, too.
 func (d *Dir) giveBack(gate, name string) error {
 	if folder, ok := manifest.ParseFolder(name); !ok || folder.Broken {
 		return nil

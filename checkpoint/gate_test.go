@@ -171,7 +171,7 @@ func TestBeginLeavesOthersFileInTheGate(t *testing.T) {
 	m, gate := stopped(t)
 	vfstest.Put(t, m, filepath.Join(gate, "notes"), []byte("x"))
 	_, err := attempt(t, m, 2, Policy{Last: 2}).FindForResume(t.Context())
-	if err == nil || !strings.Contains(err.Error(), gate+" does not get empty: remove what is in it") {
+	if err == nil || !strings.Contains(err.Error(), gate+" does not become empty: remove what is in it") {
 		t.Errorf("error %v", err)
 	}
 	if got := string(vfstest.Read(t, m, filepath.Join(gate, "notes"))); got != "x" {

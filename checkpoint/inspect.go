@@ -14,8 +14,8 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// inspect looks at one folder, and not at its shards; nil where there is none, or only a foreign one. What cannot be read
-// is listed, too: one folder that is not readable must not hide the others.
+// inspect looks at one folder, but not at its shards. It returns nil if the folder does not exist or is foreign. A folder that cannot be
+// read is returned, too, so that it does not hide the others.
 func (d *Dir) inspect(ctx context.Context, name string, quick bool) *folderInfo {
 	path := filepath.Join(d.path, name)
 	folder, _ := manifest.ParseFolder(name)
@@ -46,12 +46,12 @@ func (d *Dir) inspect(ctx context.Context, name string, quick bool) *folderInfo 
 
 func (d *Dir) unreadable(ctx context.Context, e *folderInfo, err error) {
 	if ctx.Err() == nil { // else it may well be readable
-		d.log.Warn("checkpoint cannot be read: it is left as it is", "path", e.info.Path, "err", classify(err))
+		d.log.Warn("checkpoint cannot be read: leaving it as it is", "path", e.info.Path, "err", classify(err))
 	}
 	e.err, e.info.State, e.info.Committed = err, StateUnreadable, false
 }
 
-// inspectManifest fills in what the manifest in a folder says.
+// inspectManifest fills in what the manifest of a folder says.
 func (d *Dir) inspectManifest(e *folderInfo, quick bool) error {
 	path := filepath.Join(e.info.Path, manifest.Name)
 	var info fs.FileInfo // of a quick look
@@ -92,8 +92,8 @@ func (d *Dir) inspectManifest(e *folderInfo, quick bool) error {
 	return nil
 }
 
-// inspectGone is about a manifest that the folder has listed, and that is said not to be there: it
-// was removed in between, or it was not.
+// inspectGone handles a manifest that the folder listed and that could not be opened: either it was
+// removed in between, or the lookup is stale.
 func (d *Dir) inspectGone(e *folderInfo, path string) error {
 	if err := d.absent(path); err != nil {
 		return err
@@ -105,10 +105,10 @@ func (d *Dir) inspectGone(e *folderInfo, path string) error {
 	return err
 }
 
-// listsShards says whether the folder of a checkpoint that is committed lists all its shards.
+// listsShards reports whether the folder of a committed checkpoint lists all its shards.
 func (e *folderInfo) listsShards() bool { return e.m == nil || hasShards(e.m, e.files) }
 
-// hasShards says whether all shards of a checkpoint are among the files.
+// hasShards reports whether all shards of a checkpoint are among the files.
 func hasShards(m *manifest.Manifest, files []string) bool {
 	there := make(map[string]bool, len(files))
 	for _, name := range files {
@@ -117,13 +117,13 @@ func hasShards(m *manifest.Manifest, files []string) bool {
 	return !slices.ContainsFunc(m.Shards, func(s manifest.Shard) bool { return !there[s.File] })
 }
 
-// shardOf is a shard to be looked at.
+// shardOf is a shard to be checked, and its folder.
 type shardOf struct {
 	*folderInfo
 	shard manifest.Shard
 }
 
-// checkShards looks at the sizes of the shards in folders that seem whole.
+// checkShards checks the sizes of the shards in folders that seem whole.
 func (d *Dir) checkShards(ctx context.Context, entries []*folderInfo) error {
 	var list []shardOf
 	var looked []*folderInfo
@@ -161,8 +161,8 @@ func (d *Dir) checkShards(ctx context.Context, entries []*folderInfo) error {
 	return nil
 }
 
-// inspectShard says whether a shard is there with its size. A network file system may answer both
-// from what it remembers: so what is wrong is looked at in another way, too.
+// inspectShard reports whether a shard exists and has its size. A network file system may answer a
+// Stat from its cache, so a bad answer is checked by opening the file.
 func (d *Dir) inspectShard(s shardOf) (whole bool, err error) {
 	path, want := filepath.Join(s.info.Path, s.shard.File), s.shard.Size
 	info, err := d.fs.Stat(path)
@@ -187,8 +187,8 @@ func (d *Dir) inspectShard(s shardOf) (whole bool, err error) {
 	return err == nil && info.Size() == want, err
 }
 
-// manifestCache is what a Dir has read of files that nobody changes, so that the retention after a save
-// reads only what is new. Searches and lists read anew.
+// manifestCache holds what a Dir has read of files that do not change, so that the retention after a save
+// reads only what is new. Searches and lists do not use it.
 type manifestCache struct {
 	mu        sync.Mutex
 	manifests map[string]*cachedManifest // by folder
@@ -204,15 +204,15 @@ type cachedManifest struct {
 	whole   bool // all its shards had their sizes
 }
 
-// withoutTensors is what a look needs of a manifest.
+// withoutTensors returns a copy of a manifest with the parts that a look at the folder needs.
 func withoutTensors(m *manifest.Manifest) *manifest.Manifest {
 	s := *m
 	s.Tensors, s.Values = nil, nil
 	return &s
 }
 
-// manifest is that of a folder, if the file (nil: it was not found) is still the one that was read.
-// Where the file system keeps no times that is not known.
+// manifest returns the cached manifest of a folder if the file is still the one that was read. info is nil
+// if the file was not found. If the file system keeps no times, manifest returns nil.
 func (c *manifestCache) manifest(folder string, info fs.FileInfo) *cachedManifest {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,7 +232,7 @@ func (c *manifestCache) addManifest(folder string, one cachedManifest) {
 	c.manifests[folder] = &one
 }
 
-// markWhole takes note that the shards of a manifest had their sizes.
+// markWhole records that the shards of a manifest had their sizes.
 func (c *manifestCache) markWhole(folder string, crc manifest.Checksum) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -241,14 +241,14 @@ func (c *manifestCache) markWhole(folder string, crc manifest.Checksum) {
 	}
 }
 
-// forget forgets what was read in a folder.
+// forget removes a folder from the cache.
 func (c *manifestCache) forget(folder string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.manifests, folder)
 }
 
-// forgetOthers forgets what is not in these folders.
+// forgetOthers removes all folders but these from the cache.
 func (c *manifestCache) forgetOthers(folders []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

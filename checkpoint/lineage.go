@@ -12,14 +12,14 @@ import (
 	"ddpbatch/internal/replace"
 )
 
-// Begin records, durably and under the fence, what this attempt goes on from (nil: from
-// nothing), before it trains. From then on what earlier attempts saved at later steps is
-// superseded, even what a zombie of one has yet to save. A second Begin of an attempt, after a
-// restart within it, changes the record only to an earlier step: what was superseded stays so.
-// Earlier attempts remove nothing from then on, either. ErrNone where they have removed what this one is to go on from.
-// ErrFenced where a later attempt of the run has begun already: this one is to end.
+// Begin records what this attempt resumes from (nil: it begins from nothing), durably and under the
+// fence. It must be called before training. From then on what earlier attempts saved at later steps is
+// superseded, even what a zombie of one has yet to save, and earlier attempts remove nothing. If an
+// attempt calls Begin again, after a restart within it, the record changes only to an earlier step:
+// what was superseded stays superseded. Begin returns ErrNone if an earlier attempt has removed from,
+// and ErrFenced if a later attempt of the run has begun already: then this one must end.
 func (d *Dir) Begin(ctx context.Context, from *Checkpoint) (err error) {
-	defer explain(&err, "record what attempt %d goes on from, in %s", d.opt.Attempt, d.path)
+	defer explain(&err, "record what attempt %d resumes from, in %s", d.opt.Attempt, d.path)
 	record := manifest.Record{Run: d.opt.Run, Attempt: d.opt.Attempt, ResumedStep: -1, Created: d.now().UTC()}
 	if from != nil {
 		record.ResumedStep, record.ResumedFolder = from.Step(), from.folder
@@ -43,7 +43,7 @@ func (d *Dir) Begin(ctx context.Context, from *Checkpoint) (err error) {
 	if err := d.closeGates(ctx); err != nil {
 		return err
 	}
-	if from != nil { // from now on no earlier attempt removes it
+	if from != nil { // from here on no earlier attempt can remove it
 		if err := from.stillThere(); err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func (d *Dir) Begin(ctx context.Context, from *Checkpoint) (err error) {
 	case err == nil && before.Run != record.Run:
 		return fmt.Errorf("%s is the record of the run %q", name, before.Run)
 	case err == nil && before.ResumedStep <= record.ResumedStep:
-		return d.fs.SyncDir(d.path) // it may be there from before its sync
+		return d.fs.SyncDir(d.path) // the record may be there without having been synced
 	case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrCorrupt):
 	default:
 		return err
@@ -75,17 +75,17 @@ func (d *Dir) Begin(ctx context.Context, from *Checkpoint) (err error) {
 	return err
 }
 
-// noneLater is an error where a later attempt of this run has begun.
+// noneLater returns ErrFenced if a later attempt of this run has begun.
 func (d *Dir) noneLater() error {
 	later, err := d.firstBegun(d.opt.Attempt + 1)
 	if later > 0 {
-		err = fmt.Errorf("%w: attempt %d of the run has begun already: end this one, or start it as a later attempt", ErrFenced, later)
+		err = fmt.Errorf("%w: attempt %d of the run has begun already; end this one, or start it as a later attempt", ErrFenced, later)
 	}
 	return err
 }
 
-// FirstBegun is the first attempt of this run, from a given one on, that has recorded what it goes on from (Begin): this attempt, too, if
-// it has; 0 where none has.
+// FirstBegun returns the first attempt of this run, from number from on, that has recorded what it resumes from (Begin). That may be this
+// attempt. It returns 0 if there is none.
 func (d *Dir) FirstBegun(from int) (first int, err error) {
 	defer explain(&err, "look for attempts that have begun, in %s", d.path)
 	return d.firstBegun(from)
@@ -101,8 +101,8 @@ func (d *Dir) firstBegun(from int) (first int, err error) {
 	return first, err
 }
 
-// GivenUp says whether a later attempt of this run has gone on from before what an attempt saved at a step: a save that is not
-// committed yet would be superseded at once.
+// GivenUp reports whether a later attempt of this run has resumed from an earlier step than the given one of the given attempt: a save of
+// that step that is not committed yet would be superseded at once.
 func (d *Dir) GivenUp(ctx context.Context, attempt int, step int64) (yes bool, err error) {
 	defer explain(&err, "look at the attempts in %s", d.path)
 	if err := ctx.Err(); err != nil {
@@ -120,11 +120,11 @@ func (d *Dir) GivenUp(ctx context.Context, attempt int, step int64) (yes bool, e
 	return yes, nil
 }
 
-// lineage is the records of a folder, of all runs in it.
+// lineage holds the records of a folder, of all runs in it.
 type lineage []manifest.Record
 
-// readLineage reads the records among the names of the folder. A quick one reads those of this run
-// only, and believes what this Dir has read of earlier attempts, which write no more.
+// readLineage reads the records among the names of the folder. If quick, it reads those of this run
+// only, and uses cached records of earlier attempts, which no longer change.
 func (d *Dir) readLineage(ctx context.Context, names []string, quick bool) (lineage, error) {
 	var records lineage
 	var unknown []string
@@ -143,10 +143,10 @@ func (d *Dir) readLineage(ctx context.Context, names []string, quick bool) (line
 	return append(records, read...), err
 }
 
-// readRecords reads records. One that is damaged, or another run's that cannot be read, is passed
-// over loudly: without it a checkpoint may count that should not, but none is lost.
+// readRecords reads records. It skips, with a warning, a record that is damaged, or one of another run that
+// cannot be read: without it a superseded checkpoint may seem current, but none is lost.
 func (d *Dir) readRecords(ctx context.Context, names []string) (lineage, error) {
-	read := make(lineage, len(names)) // those that are passed over stay empty
+	read := make(lineage, len(names)) // skipped records stay empty
 	err := inParallel(ctx, openAtOnce, numbers(len(names)), func(_ context.Context, i int) error {
 		path := filepath.Join(d.path, names[i])
 		_, run, _ := manifest.ParseRecordName(names[i])
@@ -158,9 +158,9 @@ func (d *Dir) readRecords(ctx context.Context, names []string) (lineage, error) 
 		case err == nil:
 			read[i] = record
 		case errors.Is(err, ErrCorrupt):
-			d.warnOnce("record of an attempt is damaged: passing it over", "path", path, "err", err)
+			d.warnOnce("record of an attempt is damaged: skipping it", "path", path, "err", err)
 		case run != d.run:
-			d.warnOnce("record of another run cannot be read: passing it over", "path", path, "err", classify(err))
+			d.warnOnce("record of another run cannot be read: skipping it", "path", path, "err", classify(err))
 		default:
 			return err
 		}
@@ -189,7 +189,7 @@ func (d *Dir) readRecord(name string) (manifest.Record, error) {
 		return manifest.Record{}, judgeManifest(path, err)
 	}
 	if name != manifest.RecordName(record.Attempt, runCRC(record.Run)) {
-		return manifest.Record{}, corrupt(path, "it is the record of attempt %d of the run %q", record.Attempt, record.Run)
+		return manifest.Record{}, corrupt(path, "the record is of attempt %d of the run %q", record.Attempt, record.Run)
 	}
 	return record, nil
 }
@@ -204,8 +204,8 @@ func (l lineage) of(run string) []manifest.Record {
 	return own
 }
 
-// superseded says whether a later attempt of its run has given up the checkpoint in a folder, and
-// which. For a run that looks at a checkpoint of another one, its own attempts are all later.
+// superseded reports whether a later attempt has superseded the checkpoint in a folder, and by which
+// record. If run differs from the checkpoint's run, all attempts of run count as later ones.
 func (l lineage) superseded(m *manifest.Manifest, folder, run string) (by manifest.Record, yes bool) {
 	by, yes = manifest.Superseded(l.of(m.Run), m.Attempt, m.Step, folder)
 	if !yes && m.Run != run {
@@ -214,5 +214,5 @@ func (l lineage) superseded(m *manifest.Manifest, folder, run string) (by manife
 	return by, yes
 }
 
-// runCRC stands for a run in file names.
+// runCRC returns the number that identifies a run in file names.
 func runCRC(run string) uint32 { return uint32(manifest.CRC([]byte(run))) }

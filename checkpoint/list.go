@@ -13,14 +13,14 @@ import (
 	"ddpbatch/checkpoint/internal/manifest"
 )
 
-// The states of a checkpoint on disk, as List finds them without reading data.
+// The states of a checkpoint on disk, which List finds without reading data.
 const (
 	StateCommitted  = "committed"  // the manifest is good and every shard has its size
 	StatePartial    = "partial"    // no manifest: in progress, or left by an attempt that died
 	StateBroken     = "broken"     // the manifest is damaged, a shard is missing or cut short, or it was renamed .broken
 	StateNewer      = "newer"      // committed by a newer program, in a format this one cannot read
-	StateSuperseded = "superseded" // committed, but a later attempt went on from an earlier step
-	StateUnreadable = "unreadable" // the folder, the manifest or a shard cannot be read now: it is left as it is
+	StateSuperseded = "superseded" // committed, but a later attempt resumed from an earlier step
+	StateUnreadable = "unreadable" // the folder, the manifest or a shard cannot be read now; it is left as it is
 )
 
 // Info describes a checkpoint on disk.
@@ -28,7 +28,7 @@ type Info struct {
 	Step      int64     `json:"step"`
 	Path      string    `json:"path"`      // its folder
 	Bytes     int64     `json:"bytes"`     // of manifest and shards, on disk
-	World     int       `json:"world"`     // this and the rest are zero where no manifest can be read
+	World     int       `json:"world"`     // this and the fields below are zero if no manifest can be read
 	Committed bool      `json:"committed"` // State is "committed"
 	State     string    `json:"state"`     // one of the State constants
 	Attempt   int       `json:"attempt"`
@@ -38,12 +38,12 @@ type Info struct {
 	RawBytes int64              `json:"raw_bytes"` // of the tensors
 	BaseStep int64              `json:"base_step"` // of the checkpoint that this is a delta of; -1: none
 	Metrics  map[string]float64 `json:"metrics,omitempty"`
-	Pinned   []string           `json:"pinned,omitempty"` // labels; "" is that of a file PINNED
+	Pinned   []string           `json:"pinned,omitempty"` // labels; "" stands for a file PINNED
 }
 
-// List returns what is in the folder, oldest first: by step, then by attempt and time of the
-// save; nothing where there is no folder. Files and folders that are not checkpoints are passed
-// over; one that cannot be read now is listed as such. What is superseded is so for Options.Run.
+// List returns the checkpoints in the folder, oldest first: by step, then by attempt and by the time of
+// the save. It returns none if the folder does not exist. It skips files and folders that are not
+// checkpoints, and lists a checkpoint that cannot be read now as such. StateSuperseded is from the view of Options.Run.
 func (d *Dir) List(ctx context.Context) ([]Info, error) {
 	v, err := d.look(ctx, false)
 	if err != nil {
@@ -56,28 +56,28 @@ func (d *Dir) List(ctx context.Context) ([]Info, error) {
 	return list, nil
 }
 
-// view is what a look at the checkpoints folder found.
+// view is the result of a look at the checkpoints folder.
 type view struct {
-	files   []string      // beside the checkpoints
+	files   []string      // files beside the checkpoints' folders
 	folders []*folderInfo // oldest first
 	records lineage
 }
 
-// folderInfo is what is known of one folder of a checkpoint.
+// folderInfo is what is known of a checkpoint's folder.
 type folderInfo struct {
 	name    string
 	info    Info               // Run, Attempt and so on are zero where m is nil
 	m       *manifest.Manifest // less tensors and values; nil where it cannot be read
 	crc     manifest.Checksum  // of the manifest's bytes
-	files   []string           // all that is in the folder
+	files   []string           // all names in the folder
 	by      int                // the attempt that superseded it
-	err     error              // why it is unreadable, of a newer format, or its manifest damaged
-	checked bool               // the sizes of its shards have been looked at
+	err     error              // why it is unreadable, newer, or has a damaged manifest
+	checked bool               // the sizes of its shards have been checked
 }
 
-// look finds the state of every checkpoint from its manifest and the sizes of its shards. A quick
-// look believes what this Dir has read before, of other runs it reads no records, and of a shard that its
-// folder lists it does not ask the size; checkShards does.
+// look finds the state of every checkpoint from its manifest and the sizes of its shards. If quick, it
+// uses the cache, does not read the records of other runs, and does not check the size of a shard that
+// its folder lists; checkShards does that.
 func (d *Dir) look(ctx context.Context, quick bool) (*view, error) {
 	folders, files, err := d.names()
 	if err != nil {
@@ -108,8 +108,8 @@ func (d *Dir) look(ctx context.Context, quick bool) (*view, error) {
 	return v, nil
 }
 
-// folderInfoOf is what a folder holds, less what checkShards finds; nil where that has been removed
-// since it was listed.
+// folderInfoOf returns what a folder holds, except for what checkShards finds. It returns nil if the folder
+// has been removed since it was listed.
 func (d *Dir) folderInfoOf(ctx context.Context, name string, records lineage, quick bool) *folderInfo {
 	e := d.inspect(ctx, name, quick)
 	if e != nil && e.m != nil && e.info.Committed {
@@ -120,7 +120,7 @@ func (d *Dir) folderInfoOf(ctx context.Context, name string, records lineage, qu
 	return e
 }
 
-// lookAgain looks once more at what seems broken, before anything is removed for that.
+// lookAgain inspects what seems broken a second time, before anything is removed because of it.
 func (d *Dir) lookAgain(ctx context.Context, v *view) error {
 	var again []*folderInfo
 	for i, e := range v.folders {
@@ -135,13 +135,13 @@ func (d *Dir) lookAgain(ctx context.Context, v *view) error {
 	if err := d.checkShards(ctx, again); err != nil {
 		return err
 	}
-	slices.SortFunc(v.folders, byAge) // a manifest that can be read now has another place
+	slices.SortFunc(v.folders, byAge) // a manifest that has become readable changes the order
 	v.breakOrphans()
 	return ctx.Err()
 }
 
-// breakOrphans marks deltas whose base is gone, broken or another one: they hold nothing by themselves. One whose base cannot be read
-// now may be good.
+// breakOrphans marks deltas as broken if their base is missing, broken or another checkpoint: they cannot be read without it. If a base
+// cannot be read at the moment, its deltas may be good.
 func (v *view) breakOrphans() {
 	bases := map[string]*folderInfo{}
 	for _, e := range v.folders {
@@ -158,12 +158,12 @@ func (v *view) breakOrphans() {
 	}
 }
 
-// byAge orders the oldest first.
+// byAge orders the oldest checkpoint first.
 func byAge(a, b *folderInfo) int {
 	return cmp.Or(cmp.Compare(a.info.Step, b.info.Step), newer(a.m, b.m), cmp.Compare(a.name, b.name))
 }
 
-// newer compares two saves of one step: the higher attempt, then the later one, counts. Those
+// newer compares two saves of one step: the higher attempt takes precedence, then the later save. Saves
 // that cannot be read come first.
 func newer(a, b *manifest.Manifest) int {
 	if a == nil || b == nil {
@@ -172,10 +172,10 @@ func newer(a, b *manifest.Manifest) int {
 	return cmp.Or(cmp.Compare(a.Attempt, b.Attempt), a.Created.Compare(b.Created))
 }
 
-// good says whether a checkpoint is one that Latest would take, as far as is known.
+// good reports whether Latest would take a checkpoint, as far as is known.
 func (d *Dir) good(e *folderInfo) bool { return e.info.Committed && !d.isBad(e.id()) }
 
-// describe is the Info of a committed checkpoint whose manifest has so many bytes.
+// describe returns the Info of a committed checkpoint whose manifest has size bytes.
 func (d *Dir) describe(folder string, m *manifest.Manifest, size int64) Info {
 	info := Info{
 		Step: m.Step, Path: filepath.Join(d.path, folder), Bytes: size, World: m.World,
@@ -193,7 +193,7 @@ func (d *Dir) describe(folder string, m *manifest.Manifest, size int64) Info {
 }
 
 // names lists the checkpoints folder: the folders in it that have a checkpoint's name, and all
-// files; nothing where there is none. A link is not a folder.
+// files. It returns none if the folder does not exist. A link is not a folder.
 func (d *Dir) names() (folders, files []string, err error) {
 	entries, err := d.fs.ReadDir(d.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -209,7 +209,7 @@ func (d *Dir) names() (folders, files []string, err error) {
 	return folders, files, err
 }
 
-// numbers are 0 to n-1.
+// numbers returns 0 to n-1.
 func numbers(n int) []int {
 	list := make([]int, n)
 	for i := range list {

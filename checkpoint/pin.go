@@ -12,9 +12,9 @@ import (
 )
 
 // Pin keeps the checkpoint of a step whatever the policy says, durably, by a file PINNED.LABEL
-// in its folder (PINNED where the label is empty). The checkpoint of this run that had the label
-// before is an ordinary one from then on. ErrNone where the step is not committed; what cannot be read now
-// is another error.
+// in its folder (PINNED if the label is empty). A checkpoint of this run that had the label before loses
+// it. Pin returns ErrNone if the step is not committed, and another error if the checkpoint cannot be
+// read at the moment.
 func (d *Dir) Pin(ctx context.Context, step int64, label string) (err error) {
 	defer explain(&err, "pin checkpoint of step %d in %s", step, d.path)
 	if err := manifest.CheckPinLabel(label); err != nil {
@@ -52,7 +52,7 @@ func (d *Dir) Pin(ctx context.Context, step int64, label string) (err error) {
 	return nil
 }
 
-// noneToPin is why no checkpoint of a step can be pinned: one that cannot be read may well be there.
+// noneToPin returns the error for a step without a checkpoint to pin. One that cannot be read may be such a checkpoint.
 func (d *Dir) noneToPin(v *view, step int64) error {
 	for _, e := range v.folders {
 		if e.info.Step == step && e.err != nil && (e.m == nil || e.m.Run == d.opt.Run) {
@@ -62,8 +62,8 @@ func (d *Dir) noneToPin(v *view, step int64) error {
 	return fmt.Errorf("%w: step %d", ErrNone, step)
 }
 
-// putPin makes the file, which is empty: its name says it all. It is taken back if the checkpoint
-// is gone by then.
+// putPin creates the file, which is empty: all information is in its name. It removes the file again if
+// the checkpoint has been removed meanwhile.
 func (d *Dir) putPin(e *folderInfo, label string) error {
 	if err := d.fence(); err != nil {
 		return err
@@ -81,7 +81,7 @@ func (d *Dir) putPin(e *folderInfo, label string) error {
 	if _, err := d.fs.Stat(filepath.Join(e.info.Path, manifest.Name)); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	// It was being removed; whoever does that looks for pins after he has renamed the manifest.
+	// The checkpoint is being removed. Whoever removes it looks for pins after renaming the manifest.
 	if err := d.remove(filepath.Join(e.info.Path, manifest.PinName(label))); err != nil {
 		return err
 	}

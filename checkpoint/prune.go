@@ -13,9 +13,9 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// Prune removes what Plan does not keep, and what an interrupted removal has left, and returns
-// the plan. The fence is asked before each removal. After an error some may be removed; no
-// checkpoint is ever half there.
+// Prune removes what Plan does not keep, and what interrupted removals have left, and returns
+// the plan. It asks the fence before each removal. After an error some checkpoints may have been removed;
+// each is either whole or gone.
 func (d *Dir) Prune(ctx context.Context, p Policy) ([]Decision, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func (d *Dir) Prune(ctx context.Context, p Policy) ([]Decision, error) {
 	return decisionsOf(retentions), nil
 }
 
-// prune applies a policy, which keeps the folder saved in any case, and sweeps. d.changing is
+// prune applies a policy and sweeps. It keeps the folder saved in any case. d.changing is
 // held.
 func (d *Dir) prune(ctx context.Context, p Policy, saved string) ([]*retention, error) {
 	v, err := d.look(ctx, saved != "")
@@ -41,7 +41,7 @@ func (d *Dir) prune(ctx context.Context, p Policy, saved string) ([]*retention, 
 		return nil, err
 	}
 	d.logPossibleBases(retentions)
-	for _, deltas := range []bool{true, false} { // a base only after what is made from it
+	for _, deltas := range []bool{true, false} { // a base goes after its deltas
 		for _, one := range retentions {
 			if len(one.keep) > 0 || (one.m.Base != nil) != deltas {
 				continue
@@ -57,7 +57,7 @@ func (d *Dir) prune(ctx context.Context, p Policy, saved string) ([]*retention, 
 	return retentions, d.sweep(ctx, v, saved != "")
 }
 
-// applyPolicySurely is applyPolicy, and has nothing removed because something else seemed whole, or broken, at a quick look.
+// applyPolicySurely is applyPolicy, but before it lets anything go it checks again the checkpoints that a quick look found whole or broken.
 func (d *Dir) applyPolicySurely(ctx context.Context, v *view, p Policy, saved string) ([]*retention, error) {
 	for {
 		if err := d.lookAgain(ctx, v); err != nil {
@@ -79,14 +79,14 @@ func (d *Dir) applyPolicySurely(ctx context.Context, v *view, p Policy, saved st
 	}
 }
 
-// removeCheckpoint takes a committed checkpoint out of the world, the commit record first, so
-// that a crash leaves either a whole checkpoint or none. Who pins it makes the pin and then looks
-// for the commit record; so one of the two sees what the other has done.
+// removeCheckpoint removes a committed checkpoint. It renames the commit record first, so
+// that a crash leaves either a whole checkpoint or none. Pin creates the pin and then looks for the commit
+// record, so one of the two sees what the other has done.
 func (d *Dir) removeCheckpoint(one *retention) error {
 	path := one.info.Path
 	info, err := d.fs.Stat(filepath.Join(path, manifest.Name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // somebody else has begun
+		return nil // another process is removing it
 	}
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func hasPin(files []string) bool {
 	return slices.ContainsFunc(files, func(name string) bool { _, pin := manifest.ParsePin(name); return pin })
 }
 
-// putBack makes a checkpoint again of one whose removal has only begun.
+// putBack restores a checkpoint of which only the commit record has been renamed.
 func (d *Dir) putBack(e *folderInfo, size int64) error {
 	from, to := filepath.Join(e.info.Path, manifest.DeletingName), filepath.Join(e.info.Path, manifest.Name)
 	if err := vfs.Rename(d.fs, from, to, size); err != nil {
@@ -125,8 +125,8 @@ func (d *Dir) putBack(e *folderInfo, size int64) error {
 	return d.fs.SyncDir(e.info.Path)
 }
 
-// removeData removes the files of a checkpoint whose manifest is named as being removed, then
-// that, and the folder, unless somebody has put something else into it.
+// removeData removes the files of a checkpoint whose manifest has been renamed, then
+// the manifest, and then the folder, unless somebody has put something else into it.
 func (d *Dir) removeData(e *folderInfo, m *manifest.Manifest) error {
 	for _, name := range e.files {
 		attempt, own := manifest.OwnFile(name, d.run)
@@ -146,18 +146,18 @@ func (d *Dir) removeData(e *folderInfo, m *manifest.Manifest) error {
 	return d.fs.SyncDir(d.path)
 }
 
-// hasShard says whether a file is a shard of the checkpoint.
+// hasShard reports whether a file is a shard of the checkpoint.
 func hasShard(m *manifest.Manifest, file string) bool {
 	return m != nil && slices.ContainsFunc(m.Shards, func(s manifest.Shard) bool { return s.File == file })
 }
 
-// emptyAge is how old an empty folder must be before it is taken for left behind: a writer puts its
-// first file into a new one at once. An attempt that has just saved needs no such guess: it knows of
-// its own saves, and as long as its fence is good, what it sees was not made by a newer one.
+// emptyAge is how old an empty folder must be to count as left behind: a writer puts its
+// first file into a new folder at once. An attempt that has just saved does not need this rule: it knows
+// its own saves, and while its fence is good, no newer attempt can have made the folder.
 const emptyAge = time.Hour
 
 // sweep removes what dead attempts of this run have left: files of saves that were never
-// committed, removals that were interrupted, records and probes that were never finished. saver
+// committed, interrupted removals, and records and probes that were never finished. saver
 // says that this process is the one that saves for its attempt.
 func (d *Dir) sweep(ctx context.Context, v *view, saver bool) error {
 	for _, name := range v.files {
@@ -170,7 +170,7 @@ func (d *Dir) sweep(ctx context.Context, v *view, saver bool) error {
 	}
 	for _, e := range v.folders {
 		if len(e.files) == 0 && e.m != nil || d.isWriting(e.name) || e.info.State == StateUnreadable {
-			continue // just removed, in progress, or not known
+			continue // just removed, in progress, or unreadable
 		}
 		var err error
 		switch {
@@ -186,16 +186,16 @@ func (d *Dir) sweep(ctx context.Context, v *view, saver bool) error {
 	return nil
 }
 
-// leftByEarlierAttempt says whether a file is an earlier attempt's of this run, and not part of m.
+// leftByEarlierAttempt reports whether a file is from an earlier attempt of this run, and not part of m.
 func (d *Dir) leftByEarlierAttempt(name string, m *manifest.Manifest) bool {
 	attempt, own := manifest.OwnFile(name, d.run)
 	return own && attempt < d.opt.Attempt && !hasShard(m, name)
 }
 
-// sweepFolder removes what earlier attempts have left, and counts the others.
+// sweepFolder removes what earlier attempts have left, and returns the number of other files.
 func (d *Dir) sweepFolder(e *folderInfo) (others int, err error) {
 	for _, name := range e.files {
-		// Below a committed manifest, one on its way out is what a crash left of the rename.
+		// In a committed checkpoint, a manifest under the name of a removal is what a crash left of the rename.
 		if !d.leftByEarlierAttempt(name, e.m) && !(e.m != nil && name == manifest.DeletingName && d.mayRemove(e.m.Attempt)) {
 			others++
 			continue
@@ -208,9 +208,9 @@ func (d *Dir) sweepFolder(e *folderInfo) (others int, err error) {
 }
 
 // sweepPartial removes what is left of a checkpoint that was never committed, or whose removal
-// was interrupted. The folder goes too, unless there is something else in it.
+// was interrupted. It removes the folder, too, unless there is something else in it.
 func (d *Dir) sweepPartial(ctx context.Context, e *folderInfo, emptyToo bool) error {
-	// One look is not enough to remove anything; and a client may remember an old list.
+	// Look again before removing anything: the client may have returned an old list.
 	if e = d.inspect(ctx, e.name, false); e == nil || e.info.State != StatePartial {
 		return nil
 	}
@@ -234,7 +234,7 @@ func (d *Dir) sweepPartial(ctx context.Context, e *folderInfo, emptyToo bool) er
 	return d.fs.SyncDir(d.path)
 }
 
-// leftBehind says whether nobody will put anything into an empty folder any more.
+// leftBehind reports whether no process will put anything into an empty folder any more.
 func (d *Dir) leftBehind(e *folderInfo) (bool, error) {
 	if folder, _ := manifest.ParseFolder(e.name); folder.Fresh && folder.Attempt < d.opt.Attempt {
 		return true, nil
@@ -249,8 +249,8 @@ func (d *Dir) leftBehind(e *folderInfo) (bool, error) {
 	return d.now().Sub(info.ModTime()) >= emptyAge, nil
 }
 
-// finishRemoval goes on with a removal, if it is of a checkpoint that this attempt may remove. One
-// that has been pinned is put back, if it is whole.
+// finishRemoval completes a removal if this attempt may remove the checkpoint. If the checkpoint
+// has been pinned and is whole, it is put back.
 func (d *Dir) finishRemoval(e *folderInfo) error {
 	path := filepath.Join(e.info.Path, manifest.DeletingName)
 	data, err := d.readFile(path, manifest.MaxBytes)
@@ -262,14 +262,14 @@ func (d *Dir) finishRemoval(e *folderInfo) error {
 	}
 	m, bad := manifest.Parse(data)
 	if err != nil || bad != nil || m.Run != d.opt.Run || !d.mayRemove(m.Attempt) {
-		return nil // whose it is is not known, or not ours
+		return nil // its run is unknown, or not this one
 	}
 	if !hasPin(e.files) {
 		err := d.takeOut(e, manifest.DeletingName, int64(len(data)))
 		switch {
 		case err == nil:
 			return d.removeData(e, m)
-		case errors.Is(err, fs.ErrNotExist): // somebody has put it back, or has gone on
+		case errors.Is(err, fs.ErrNotExist): // another process has put it back, or completed the removal
 			return nil
 		}
 		return err

@@ -344,7 +344,7 @@ func TestUnreadableCheckpointKeepsFewOthers(t *testing.T) {
 				save(t, d, testState(step, 1))
 			}
 			wantList(t, d, test.want)
-			if got := strings.Contains(log.String(), "old checkpoints stay"); got != (test.stay != "") ||
+			if got := strings.Contains(log.String(), "old checkpoints are kept"); got != (test.stay != "") ||
 				!strings.Contains(log.String(), test.stay) {
 				t.Errorf("the log says %q", &log)
 			}

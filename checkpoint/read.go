@@ -12,26 +12,26 @@ import (
 	"ddpbatch/checkpoint/internal/shard"
 )
 
-// Target is a part of a tensor to be read: len(Data) bytes from byte Start.
+// Target is a part of a tensor to read: len(Data) bytes from byte Start.
 type Target struct {
 	Name  string
 	Start int64
 	Data  []byte
 }
 
-// spanBytes is what one goroutine reads at a time: whole chunks.
+// spanBytes is how much one goroutine reads at a time: whole chunks.
 const spanBytes = 16 * chunk.MaxBytes
 
-// span is a part of a target that lies in one piece.
+// span is a part of a target that lies in a single piece.
 type span struct {
 	shard, piece int
 	offset       int64 // within the piece
 	dst          []byte
 }
 
-// Read fills all targets, reading and decoding only the chunks that hold them, with
-// Options.Workers goroutines. After an error the targets hold anything. A *CorruptError names
-// shard and tensor. No two targets may share memory.
+// Read fills all targets. It reads and decodes only the chunks that hold them, with
+// Options.Workers goroutines. After an error the contents of the targets are undefined. A *CorruptError
+// names shard and tensor. Targets must not share memory.
 func (c *Checkpoint) Read(ctx context.Context, targets []Target) (err error) {
 	defer explain(&err, "read checkpoint of step %d", c.m.Step)
 	spans, err := c.spans(targets)
@@ -47,11 +47,11 @@ func (c *Checkpoint) spans(targets []Target) ([]span, error) {
 	for _, target := range targets {
 		i, ok := c.byName[target.Name]
 		if !ok {
-			return nil, fmt.Errorf("it has no tensor %q", target.Name)
+			return nil, fmt.Errorf("no tensor %q in the checkpoint", target.Name)
 		}
 		t, n := c.m.Tensors[i], int64(len(target.Data))
 		if size := bytesOf(t); target.Start < 0 || target.Start > size-n {
-			return nil, fmt.Errorf("tensor %q has %d bytes, not %d from %d", t.Name, size, n, target.Start)
+			return nil, fmt.Errorf("tensor %q has %d bytes: cannot read %d from byte %d", t.Name, size, n, target.Start)
 		}
 		first := sort.Search(len(t.Pieces), func(k int) bool { return t.Pieces[k].Start+t.Pieces[k].Length > target.Start })
 		for _, p := range t.Pieces[first:] {
@@ -66,7 +66,7 @@ func (c *Checkpoint) spans(targets []Target) ([]span, error) {
 	return spans, nil
 }
 
-// cut adds the bytes from offset of a piece to spans, in handy lengths that end where chunks do.
+// cut adds the bytes from offset of a piece to spans, split where chunks end.
 func (c *Checkpoint) cut(spans []span, p manifest.Piece, offset int64, dst []byte) []span {
 	refs := c.byShard[p.Shard]
 	piece := sort.Search(len(refs), func(k int) bool { return refs[k].Offset+refs[k].Length > p.Offset })
@@ -78,7 +78,7 @@ func (c *Checkpoint) cut(spans []span, p manifest.Piece, offset int64, dst []byt
 	return spans
 }
 
-// readSpans reads spans, which are in the order of their shards, from up to maxOpen shards at
+// readSpans reads spans, which are in the order of their shards. It has up to maxOpen shards open at
 // a time.
 func (c *Checkpoint) readSpans(ctx context.Context, spans []span) error {
 	for len(spans) > 0 {
@@ -99,7 +99,7 @@ func (c *Checkpoint) readSpans(ctx context.Context, spans []span) error {
 	return nil
 }
 
-// readOpen opens the shards of spans, and reads.
+// readOpen opens the shards of spans and reads the spans.
 func (c *Checkpoint) readOpen(ctx context.Context, shards []int, spans []span) error {
 	if err := c.openAll(ctx, shards); err != nil {
 		return err
@@ -110,8 +110,8 @@ func (c *Checkpoint) readOpen(ctx context.Context, shards []int, spans []span) e
 	})
 }
 
-// inParallel runs f for every item in so many goroutines, and stops at the first error, which it
-// returns.
+// inParallel runs f for every item in up to workers goroutines. It stops at the first error and
+// returns it.
 func inParallel[T any](ctx context.Context, workers int, items []T, f func(context.Context, T) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

@@ -12,16 +12,17 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// errSound is Reject's answer about a checkpoint that is good when it is read again.
-var errSound = errors.New("nothing is wrong with it when it is read again")
+// errSound is what reject returns for a checkpoint that is good when it is read again.
+var errSound = errors.New("the checkpoint is good when it is read again")
 
-// Reject takes a checkpoint that was found corrupt out of use: it reads all of it again, through
-// newly opened files, and renames its folder to NAME.broken, under the fence, if lengths or
-// checksums are wrong again. It is nil if c is corrupt: then FindLatest of this Dir passes it over
-// from now on, even where it was not renamed: because a file is missing, which another client's
-// view may be to blame for; because it is another run's; or because it is a delta and the fault is
-// its base's, which is rejected instead. Otherwise c was not found corrupt, or could not be read or
-// renamed, and the error says so. Only an attempt may do this.
+// Reject takes a checkpoint that was found corrupt out of use. It reads all of it again, through
+// newly opened files. If lengths or checksums are wrong again, it renames the folder to NAME.broken, under
+// the fence, and returns nil. From then on FindLatest of this Dir skips the checkpoint.
+//
+// In three cases Reject returns nil without renaming c: a file is missing, for which another client's
+// view may be the cause; c is another run's; or c is a delta and its base is corrupt, which is rejected
+// instead. Otherwise an error means that c is good, or could not be read or renamed. Only an attempt may
+// call Reject (Options.Attempt).
 func (d *Dir) Reject(ctx context.Context, c *Checkpoint) error {
 	if err := d.reject(ctx, c); err != nil {
 		return fmt.Errorf("reject checkpoint of step %d in %s: %w", c.Step(), c.path(), classify(err))
@@ -32,7 +33,7 @@ func (d *Dir) Reject(ctx context.Context, c *Checkpoint) error {
 func (d *Dir) reject(ctx context.Context, c *Checkpoint) error {
 	own := c.m.Run == d.opt.Run
 	if d.opt.Attempt < 1 || own && c.m.Attempt > d.opt.Attempt {
-		return errors.New("only an attempt may do that, and only to what is not of a later one")
+		return errors.New("only an attempt may reject a checkpoint, and not one of a later attempt")
 	}
 	why := d.readAgain(ctx, c)
 	switch {
@@ -49,11 +50,11 @@ func (d *Dir) reject(ctx context.Context, c *Checkpoint) error {
 	bad, _ := errors.AsType[*CorruptError](why)
 	switch {
 	case theirs:
-		d.log.Warn("base of a checkpoint is corrupt: both are passed over", "path", c.path(), "base", c.m.Base.Folder, "err", why)
+		d.log.Warn("base of a checkpoint is corrupt: skipping both", "path", c.path(), "base", c.m.Base.Folder, "err", why)
 	case bad != nil && bad.missing:
-		d.log.Warn("checkpoint is not whole: it is passed over, and stays as it is", "path", c.path(), "err", why)
+		d.log.Warn("checkpoint is not whole: skipping it, and leaving it as it is", "path", c.path(), "err", why)
 	case !own:
-		d.log.Warn("checkpoint of another run is corrupt: it is passed over, and stays as it is", "path", c.path(),
+		d.log.Warn("checkpoint of another run is corrupt: skipping it, and leaving it as it is", "path", c.path(),
 			"run", c.m.Run, "err", why)
 	default:
 		if err := d.setAside(c.folder, why); err != nil {
@@ -65,20 +66,20 @@ func (d *Dir) reject(ctx context.Context, c *Checkpoint) error {
 	return nil
 }
 
-// readAgain reads all of a checkpoint through files of its own.
+// readAgain reads all of a checkpoint through newly opened files.
 func (d *Dir) readAgain(ctx context.Context, c *Checkpoint) error {
 	again, err := d.openFolder(ctx, c.folder, false)
 	if err != nil {
 		return err
 	}
-	if err = again.check(ctx); err == nil { // which soon finds a shard that is cut short
+	if err = again.check(ctx); err == nil { // finds a shard that is cut short without reading data
 		err = again.verify(ctx)
 	}
 	again.Close() // it was only read from
 	return err
 }
 
-// rejectBase says whether the base of a delta that is corrupt is to blame, and rejects that.
+// rejectBase reports whether the base of a corrupt delta is the cause, and rejects the base if so.
 func (d *Dir) rejectBase(ctx context.Context, c *Checkpoint) (theirs bool, err error) {
 	if c.m.Base == nil {
 		return false, nil
@@ -90,13 +91,13 @@ func (d *Dir) rejectBase(ctx context.Context, c *Checkpoint) (theirs bool, err e
 	switch {
 	case errors.Is(err, errSound):
 		return false, nil
-	case errors.Is(err, ErrCorrupt): // missing, or its manifest is damaged: nothing to rename
+	case errors.Is(err, ErrCorrupt): // the base is missing, or its manifest is damaged: nothing to rename
 		return true, nil
 	}
 	return err == nil, err
 }
 
-// setAside renames a folder.
+// setAside renames a folder to NAME.broken.
 func (d *Dir) setAside(folder string, why error) error {
 	d.changing.Lock()
 	defer d.changing.Unlock()
@@ -115,7 +116,7 @@ func (d *Dir) setAside(folder string, why error) error {
 	return d.fs.SyncDir(d.path)
 }
 
-// saveID tells a save from a later one that has taken the name of its folder.
+// saveID distinguishes a save from a later one whose folder has the same name.
 type saveID struct {
 	folder string
 	crc    manifest.Checksum // of the manifest's bytes
@@ -125,14 +126,14 @@ func (c *Checkpoint) id() saveID { return saveID{c.folder, manifest.CRC(c.data)}
 
 func (e *folderInfo) id() saveID { return saveID{e.name, e.crc} }
 
-// markBad takes note that a save was found corrupt by a read, or, with why, by two: then it is rejected.
+// markBad records that a read found a save corrupt, or, with why, that two reads did: then it is rejected.
 func (d *Dir) markBad(id saveID, why error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.bad[id] = cmp.Or(why, d.bad[id])
 }
 
-// markSound takes back what was noted of a save.
+// markSound removes what markBad recorded about a save.
 func (d *Dir) markSound(id saveID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -146,7 +147,7 @@ func (d *Dir) isBad(id saveID) bool {
 	return bad
 }
 
-// rejection is why a save was rejected; nil where it was not.
+// rejection returns why a save was rejected, or nil if it was not.
 func (d *Dir) rejection(id saveID) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -12,36 +12,36 @@ import (
 	"ddpbatch/checkpoint/internal/manifest"
 )
 
-// minKeep is the smallest retention: with one, a corrupt checkpoint has nothing before it.
+// minKeep is the smallest Last: with one checkpoint, there is nothing to fall back to if it is corrupt.
 const minKeep = 2
 
 // Policy says which checkpoints of a run stay: those that any of its rules keeps, and always the
-// newest good one, what is pinned, and the bases of deltas that stay. What a later attempt has given
-// up stays until later attempts have Last of their own. The zero value keeps all.
+// newest good one, pinned ones, and the bases of deltas that stay. Superseded checkpoints stay until later
+// attempts have Last checkpoints of their own. The zero value keeps all.
 type Policy struct {
-	Last   int           // the newest so many; at least 2 where any rule is set
-	Every  int64         // those of steps that are multiples of it; 0: none
-	Within time.Duration // those made no longer ago than this, so that long after the run only the other rules hold; 0: none
-	Best   int           // the best so many by Metric, newer ones first among equals; 0: none
+	Last   int           // keep this many of the newest; at least 2 if any rule is set
+	Every  int64         // keep those of steps that are multiples of it; 0: none
+	Within time.Duration // keep those made no longer ago than this, so long after the run only the other rules keep any; 0: none
+	Best   int           // keep this many of the best by Metric, newer ones first among equals; 0: none
 	Metric string        // a key of State.Metrics
-	Max    bool          // a larger Metric is the better one
+	Max    bool          // a larger Metric is better
 }
 
-// Validate refuses a policy that makes no sense, or leaves a run nothing to fall back to.
+// Validate refuses a policy that is contradictory, or leaves a run without a checkpoint to fall back to.
 func (p Policy) Validate() error {
 	if p == (Policy{}) {
 		return nil
 	}
 	if p.Best > 0 && p.Metric == "" {
-		return errors.New("keep_best needs the metric to compare by")
+		return errors.New("keep_best needs a metric to compare by")
 	}
 	return errors.Join(p.faults()...)
 }
 
-// faults are those of the rules by themselves, under the names of Config's keys.
+// faults returns what is wrong with the rules by themselves, under the names of Config's keys.
 func (p Policy) faults() (errs []error) {
 	if p.Last < minKeep {
-		errs = append(errs, fmt.Errorf("keep_last is %d: must be at least %d, or a corrupt checkpoint has nothing before it", p.Last,
+		errs = append(errs, fmt.Errorf("keep_last is %d: must be at least %d, to have one to fall back to if the newest is corrupt", p.Last,
 			minKeep))
 	}
 	if p.Every < 0 {
@@ -56,14 +56,14 @@ func (p Policy) faults() (errs []error) {
 	return errs
 }
 
-// Decision is what a policy says about one checkpoint.
+// Decision is what a policy decides about one checkpoint.
 type Decision struct {
 	Info
 	Keep    bool     `json:"keep"`
-	Reasons []string `json:"reasons"` // in words for people: "last 3", "pinned"; never empty
+	Reasons []string `json:"reasons"` // for people to read: "last 3", "pinned"; never empty
 }
 
-// Plan says what a policy would keep, in List's order, and removes nothing.
+// Plan returns what a policy would keep, in List's order, and removes nothing.
 func (d *Dir) Plan(ctx context.Context, p Policy) ([]Decision, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -86,26 +86,26 @@ func decisionsOf(retentions []*retention) []Decision {
 	return list
 }
 
-// retention is what a policy says of one checkpoint: a Decision in the making.
+// retention is what a policy decides about one checkpoint: a Decision in the making.
 type retention struct {
 	*folderInfo
 	keep []string // reasons
-	drop string   // why it may go, where nothing keeps it
+	drop string   // why it may be removed, if nothing keeps it
 
-	maybeBaseOf string // the folder, not to be read, that alone keeps it: it may hold a delta of this one
+	maybeBaseOf string // the unreadable folder that alone keeps it, because it may hold a delta of this one
 }
 
 func (v *retention) reason(format string, args ...any) {
 	v.keep = append(v.keep, fmt.Sprintf(format, args...))
 }
 
-// applyPolicy holds what is there against a policy, just after what is in the folder saved was committed.
+// applyPolicy applies a policy to what a look has found. saved is the folder that has just been committed.
 func (d *Dir) applyPolicy(v *view, p Policy, saved string) []*retention {
 	all := make([]*retention, len(v.folders))
 	for i, e := range v.folders {
 		all[i] = &retention{folderInfo: e, drop: "no rule keeps it"}
 		if p == (Policy{}) {
-			all[i].reason("there is no policy")
+			all[i].reason("no policy is set")
 		}
 		if e.name == saved {
 			all[i].reason("just saved")
@@ -124,7 +124,7 @@ func (d *Dir) applyPolicy(v *view, p Policy, saved string) []*retention {
 	return all
 }
 
-// keepUntouchable keeps what this attempt of this run has no say in.
+// keepUntouchable keeps what this attempt of this run must not remove.
 func (d *Dir) keepUntouchable(v *retention) {
 	folder, _ := manifest.ParseFolder(v.name)
 	switch {
@@ -145,8 +145,8 @@ func (d *Dir) keepUntouchable(v *retention) {
 	}
 }
 
-// goodCheckpoints are the good checkpoints of the run, newest first, and of several saves of a step the
-// one that counts.
+// goodCheckpoints returns the good checkpoints of the run, newest first. Of several saves of a step it returns
+// the newest.
 func (d *Dir) goodCheckpoints(all []*retention) []*retention {
 	var good []*retention
 	for _, v := range slices.Backward(all) {
@@ -162,7 +162,7 @@ func (d *Dir) goodCheckpoints(all []*retention) []*retention {
 	return good
 }
 
-// keep applies the rules to the good ones, newest first.
+// keep applies the rules to the good checkpoints, newest first.
 func (p Policy) keep(good []*retention, now time.Time) {
 	for i, v := range good {
 		if i == 0 {
@@ -195,9 +195,9 @@ func (p Policy) keep(good []*retention, now time.Time) {
 	}
 }
 
-// judge decides about those that are not good. A broken one goes when as many good ones as the
-// policy wants are newer, a superseded one when newer attempts have as many of their own. One that
-// was found damaged only once may be good: it goes no sooner than a good one would.
+// judge decides about checkpoints that are not good. A broken one goes when there are p.Last good
+// newer ones, a superseded one when newer attempts have p.Last of their own. One that was found damaged
+// only once may be good: it goes no sooner than a good one would.
 func (d *Dir) judge(v *retention, good []*retention, p Policy) {
 	switch {
 	case v.m == nil || v.info.State == StateUnreadable || d.good(v.folderInfo):
@@ -211,7 +211,7 @@ func (d *Dir) judge(v *retention, good []*retention, p Policy) {
 			v.reason("superseded, with fewer than %d of later attempts", p.Last)
 		}
 	case v.info.Committed && d.rejection(v.id()) == nil && p != (Policy{Last: p.Last}):
-		v.reason("found damaged, but only once: another rule than the last %d may keep it", p.Last)
+		v.reason("found damaged, but only once: a rule other than the last %d may keep it", p.Last)
 	default:
 		v.drop = "broken"
 		after := slices.IndexFunc(good, func(one *retention) bool { return byAge(one.folderInfo, v.folderInfo) < 0 })
@@ -224,7 +224,7 @@ func (d *Dir) judge(v *retention, good []*retention, p Policy) {
 	}
 }
 
-// shortDuration is a duration without the zeros that Go writes at its end: 24h.
+// shortDuration returns a duration without the zeros that Go prints at its end: 24h, not 24h0m0s.
 func shortDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -236,8 +236,8 @@ func shortDuration(d time.Duration) string {
 	return s
 }
 
-// keepBases keeps what deltas that stay are made from, and what such may be made from whose
-// manifest cannot be read.
+// keepBases keeps the bases of deltas that stay, and the possible bases of checkpoints whose manifest
+// cannot be read.
 func (d *Dir) keepBases(all []*retention) {
 	for _, delta := range all {
 		if len(delta.keep) == 0 {
@@ -255,9 +255,9 @@ func (d *Dir) keepBases(all []*retention) {
 	}
 }
 
-// keepPossibleBases keeps what a checkpoint whose manifest cannot be read may be a delta of. The names
-// of its files tell whose it is: another run's has no base of this one's, and that of an attempt none
-// of a later one's. Where they cannot be had, it is the newest full one before it.
+// keepPossibleBases keeps the checkpoints of which one with an unreadable manifest may be a delta. The names
+// of its files show its run and attempt: a base is of the same run, and not of a later attempt. If these
+// names cannot be read either, only the newest full checkpoint before it is kept.
 func (d *Dir) keepPossibleBases(all []*retention, delta *retention) {
 	attempt, own, known := d.writerOf(delta.files)
 	if known && !own {
@@ -268,7 +268,7 @@ func (d *Dir) keepPossibleBases(all []*retention, delta *retention) {
 			continue
 		}
 		if !known && v.info.State == StateBroken {
-			continue // nothing can be read by it
+			continue // it cannot be the base of a readable delta
 		}
 		if len(v.keep) == 0 {
 			v.maybeBaseOf = delta.name
@@ -280,7 +280,7 @@ func (d *Dir) keepPossibleBases(all []*retention, delta *retention) {
 	}
 }
 
-// logPossibleBases says what fills the disk only because something cannot be read.
+// logPossibleBases logs that old checkpoints fill the disk only because another one cannot be read.
 func (d *Dir) logPossibleBases(retentions []*retention) {
 	stay, because := 0, ""
 	for _, one := range retentions {
@@ -289,7 +289,7 @@ func (d *Dir) logPossibleBases(retentions []*retention) {
 		}
 	}
 	if stay > 0 {
-		d.log.Warn("old checkpoints stay, since one that cannot be read may be made from them", "path", d.path, "stay",
+		d.log.Warn("old checkpoints are kept: one that cannot be read may be a delta of them", "path", d.path, "stay",
 			stay, "unread", because)
 	}
 }

@@ -71,7 +71,7 @@ func TestPlanSaysWhichRuleKeepsEach(t *testing.T) {
 		gone(100), gone(200), gone(300), gone(400), "500+ last 2; best 1 by eval_loss", "600+ newest; last 2")
 	wantPlan(t, d, Policy{Last: 2, Best: 2, Metric: "eval_loss", Max: true},
 		"100+ best 2 by eval_loss", "200+ best 2 by eval_loss", gone(300), gone(400), "500+ last 2", "600+ newest; last 2")
-	none := "there is no policy"
+	none := "no policy is set"
 	wantPlan(t, d, Policy{}, "100+ "+none, "200+ "+none, "300+ "+none, "400+ "+none, "500+ "+none, "600+ "+none+"; newest")
 }
 

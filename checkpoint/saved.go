@@ -15,31 +15,31 @@ import (
 	"ddpbatch/checkpoint/internal/manifest"
 )
 
-// mostSaved bounds the names that are looked at in a folder of checkpoints.
+// mostSaved bounds the number of names that are read in a folder of checkpoints.
 const mostSaved = 10000
 
-// LastSaved is when something was saved last in a folder of checkpoints, by the clock of its file system: of a run
-// whose checkpoints are this package's, the newest commit, be it superseded since; else the newest file or folder, which a program of
-// one's own has made. It is zero where nothing was saved. Only names and times are read, of the first 10,000 entries.
+// LastSaved returns when something was last saved in a folder of checkpoints, by the clock of its file system. If the run saves with this
+// package, that is the time of the newest commit, even if it is superseded. Otherwise it is the time of the newest file or folder, which
+// the user's own program has made. It is zero if nothing was saved. LastSaved reads only names and times, of the first 10,000 entries.
 func LastSaved(folder string) (time.Time, error) {
 	paths, _, err := savedIn(folder)
 	var newest time.Time
 	for _, path := range paths {
-		if info, err := os.Lstat(path); err == nil && info.ModTime().After(newest) { // an error: it is gone, or not committed
+		if info, err := os.Lstat(path); err == nil && info.ModTime().After(newest) { // on an error it is gone, or not committed
 			newest = info.ModTime()
 		}
 	}
 	return newest, err
 }
 
-// The kinds of what a program of one's own has made in a folder of checkpoints.
+// The kinds of entries that a user's own program has made in a folder of checkpoints.
 const (
 	KindFile   = "file"
 	KindFolder = "folder"
-	KindOther  = "other" // a symbolic link, say
+	KindOther  = "other" // for example a symbolic link
 )
 
-// Foreign is a file or folder in a folder of checkpoints that a program of one's own has made. Its JSON names are a contract
+// Foreign is a file or folder that a user's own program has made in a folder of checkpoints. Its JSON names are a contract
 // (docs/cli/report.md).
 type Foreign struct {
 	Name    string    `json:"name"`
@@ -48,8 +48,8 @@ type Foreign struct {
 	Changed time.Time `json:"changed"`
 }
 
-// ListForeign returns what a program of one's own has saved in a folder of checkpoints, the newest first: nothing of a folder that is not
-// there, or that has checkpoints of this package. Only names, sizes and times are read, of the first 10,000 entries; no link is followed.
+// ListForeign returns what a user's own program has saved in a folder of checkpoints, newest first. It returns none if the folder does not
+// exist, or has checkpoints of this package. It reads only names, sizes and times, of the first 10,000 entries, and follows no link.
 func ListForeign(folder string) ([]Foreign, error) {
 	paths, ours, err := savedIn(folder)
 	if ours {
@@ -74,9 +74,9 @@ func ListForeign(folder string) ([]Foreign, error) {
 	return list, err
 }
 
-// savedIn returns the paths whose times tell when something was saved in a folder of checkpoints. If the folder is ours (it has checkpoints
-// of this package, or records of attempts), they are where manifests are, or will be. If not, they are what a program of one's own may have
-// made.
+// savedIn returns the paths whose times show when something was saved in a folder of checkpoints. If the folder is ours (it has checkpoints
+// of this package, or records of attempts), these are the paths of the manifests, which may not exist yet. If not, they are what a user's
+// own program may have made.
 func savedIn(folder string) (paths []string, ours bool, err error) {
 	dir, err := os.Open(folder)
 	if errors.Is(err, fs.ErrNotExist) {

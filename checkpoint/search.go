@@ -13,7 +13,7 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// search is a look at the names in the checkpoints folder, for a reader.
+// search is one look at the names in the checkpoints folder, to find a checkpoint to read.
 type search struct {
 	d       *Dir
 	listed  []string // all checkpoints' folders
@@ -22,20 +22,20 @@ type search struct {
 	broken  []string // folders that were set aside
 	records lineage
 
-	corrupt     []string // folders that were passed over
-	uncommitted []string // folders that had no manifest when they were looked at
-	vanished    bool     // a checkpoint may be being removed, or have been removed while this search went on
+	corrupt     []string // folders that were skipped
+	uncommitted []string // folders that had no manifest when the search looked at them
+	vanished    bool     // a checkpoint may have been removed during this search, or is being removed
 }
 
-// maxSearches bounds how often a search begins anew, with growing pauses (3.4 s together, on average), because what
-// it came by was being removed, or because two answers of a network file system did not agree.
+// maxSearches bounds how often a search is repeated, with growing pauses (3.4 s together, on average), because what
+// it found was being removed, or because two answers of a network file system disagreed.
 const maxSearches = 9
 
-// mostNames is how many names of folders an error gives, and the number of the others.
+// mostNames is how many names of folders an error lists; of the others it gives the number.
 const mostNames = 4
 
-// searchUntilStable runs f on a look at the folder, and on another one where something was removed meanwhile:
-// then there may be a newer one than f found.
+// searchUntilStable looks at the folder and runs f, and repeats both if something was removed meanwhile:
+// then there may be a newer checkpoint than the one that f found.
 func (d *Dir) searchUntilStable(ctx context.Context, f func(*search) (*Checkpoint, error)) (*Checkpoint, error) {
 	wait := backoff.Backoff{First: firstWait, Most: lastWait}
 	for look := 1; ; look++ {
@@ -56,8 +56,8 @@ func (d *Dir) searchUntilStable(ctx context.Context, f func(*search) (*Checkpoin
 	}
 }
 
-// unchanged says whether nothing can have been committed since the search began: there is no new
-// folder, and those that had no manifest have none.
+// unchanged reports whether nothing can have been committed since the search began: there is no new
+// folder, and those that had no manifest still have none.
 func (s *search) unchanged() bool {
 	folders, _, err := s.d.names()
 	if err != nil || !slices.Equal(folders, s.listed) {
@@ -99,7 +99,7 @@ func (d *Dir) search(ctx context.Context) (*search, error) {
 	return s, nil
 }
 
-// newest is the newest checkpoint that counts and that use takes.
+// newest returns the newest checkpoint that is not superseded and for which use succeeds.
 func (s *search) newest(ctx context.Context, use func(context.Context, *Checkpoint) error) (*Checkpoint, error) {
 	var newestBad error
 	for _, step := range s.steps {
@@ -131,8 +131,8 @@ func (s *search) newest(ctx context.Context, use func(context.Context, *Checkpoi
 	return nil, s.noneFound(ctx)
 }
 
-// ofStep opens the manifests of a step, the one that counts first. With all, superseded ones are
-// last; else those and rejected ones are left out. bad is the error of one that is damaged.
+// ofStep opens the manifests of a step, in the order in which they take precedence. If all, superseded ones
+// are at the end; else superseded and rejected ones are left out. bad is the error of a damaged one.
 func (s *search) ofStep(ctx context.Context, step int64, all bool) (live []*Checkpoint, bad, err error) {
 	var old []*Checkpoint
 	for _, name := range s.folders[step] {
@@ -167,8 +167,8 @@ func (s *search) ofStep(ctx context.Context, step int64, all bool) (live []*Chec
 	return live, bad, nil
 }
 
-// open reads the manifest of a folder; ErrNone where that is not committed. That a manifest is not
-// there is believed only if the folder does not list it either.
+// open reads the manifest of a folder. It returns ErrNone if the folder is not committed, which it concludes only
+// if the folder does not list a manifest either.
 func (s *search) open(ctx context.Context, name string) (*Checkpoint, error) {
 	c, err := s.d.openFolder(ctx, name, false)
 	if !errors.Is(err, ErrNone) || errors.Is(err, errForeign) {
@@ -181,8 +181,8 @@ func (s *search) open(ctx context.Context, name string) (*Checkpoint, error) {
 	return nil, err
 }
 
-// first is the first candidate that use takes; it passes over those that are corrupt. The error
-// is that of the first of them, and nil where there is no candidate.
+// first returns the first candidate for which use succeeds. It skips those that are corrupt. If none is left, it
+// returns the first error about corruption, or nil if there was none.
 func (s *search) first(ctx context.Context, candidates []*Checkpoint, use func(context.Context, *Checkpoint) error) (*Checkpoint, error) {
 	var bad error
 	for _, c := range candidates {
@@ -208,10 +208,10 @@ func (s *search) first(ctx context.Context, candidates []*Checkpoint, use func(c
 	return nil, bad
 }
 
-// noneFound is the error of a search that has found no checkpoint that counts. It is ErrNone unless something tells of one that this run
-// has had since it last began from nothing: a record of what an attempt went on from, or a folder that was set aside. So
-// a run whose checkpoints are lost does not begin anew by itself, as far as that can be known: what somebody removed whole, before
-// an attempt had gone on from it, tells nothing. What other runs have left does not matter.
+// noneFound returns the error of a search that has found no usable checkpoint. It is ErrNone unless something shows that this run has had
+// a checkpoint since it last began from nothing: a record of what an attempt resumed from, or a folder that was set aside. So a run whose
+// checkpoints are lost does not silently begin anew. A checkpoint that somebody removed as a whole before an attempt resumed from it leaves
+// no trace. What other runs have left does not matter.
 func (s *search) noneFound(ctx context.Context) error {
 	anew := 0 // the last attempt that began from nothing
 	own := s.records.of(s.d.opt.Run)
@@ -235,10 +235,10 @@ func (s *search) noneFound(ctx context.Context) error {
 	switch {
 	case len(own) > 0:
 		last := own[len(own)-1]
-		what = fmt.Sprintf("attempt %d went on from step %d, which is not there any more", last.Attempt, last.ResumedStep)
-		anewBy = "to begin anew, or from what was given up for it"
+		what = fmt.Sprintf("attempt %d resumed from step %d, which no longer exists", last.Attempt, last.ResumedStep)
+		anewBy = "to begin anew, or from a checkpoint that was superseded"
 	case len(aside) > 0:
-		what = aside[len(aside)-1] + " was found damaged and set aside, and there is no other"
+		what = aside[len(aside)-1] + " was found damaged and set aside, and no other checkpoint is left"
 	default:
 		return fmt.Errorf("%w in %s", ErrNone, s.d.path)
 	}
@@ -246,13 +246,13 @@ func (s *search) noneFound(ctx context.Context) error {
 		ErrCorrupt, s.d.path, what, anewBy, text.Few(append(recordNames, aside...), mostNames))
 }
 
-// setAsideSince says whether a folder that was set aside is of this run, by an attempt not before anew. One that does not tell whose
-// it is counts until the run has begun anew with it there.
+// setAsideSince reports whether a folder that was set aside is of this run, and of an attempt not before anew. A folder of an unknown run
+// counts as long as the run has not begun anew.
 func (s *search) setAsideSince(ctx context.Context, name string, anew int) bool {
 	if c, err := s.d.openFolder(ctx, name, false); err == nil {
 		return c.m.Run == s.d.opt.Run && c.m.Attempt >= anew
 	}
-	files, _ := s.d.list(filepath.Join(s.d.path, name)) // one that cannot be listed tells nothing
+	files, _ := s.d.list(filepath.Join(s.d.path, name)) // if it cannot be listed, its run is unknown
 	attempt, own, known := s.d.writerOf(files)
 	if !known {
 		return anew == 0
@@ -260,7 +260,7 @@ func (s *search) setAsideSince(ctx context.Context, name string, anew int) bool 
 	return own && attempt >= anew
 }
 
-// writerOf is who wrote what is in a folder, as far as the names of its shards tell: this run, with its last attempt, or another run.
+// writerOf returns which run wrote a folder, as far as the names of its shards show it: this run, with its last attempt, or another run.
 func (d *Dir) writerOf(files []string) (attempt int, own, known bool) {
 	for _, file := range files {
 		tag, ok := manifest.ParseTag(file)

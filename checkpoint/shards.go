@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	// maxOpen bounds the shards that a Checkpoint keeps open: one with more opens them as it goes.
+	// maxOpen bounds the shards that a Checkpoint keeps open. If it has more, it opens and closes them as needed.
 	maxOpen = 64
-	// openAtOnce is how many shards are opened or looked at at a time: each waits for replies of a file server.
+	// openAtOnce is how many shards are opened or checked at a time: each waits for replies of a file server.
 	openAtOnce = 16
 )
 
-// slot is where a Checkpoint has one of its shards open.
+// slot holds a shard of a Checkpoint while it is open.
 type slot struct {
-	mu    sync.Mutex // held while it is being opened
+	mu    sync.Mutex // held while the shard is being opened
 	users int
 	open  *openShard   // nil: closed
-	stale []*openShard // files that were replaced, which users may still be reading
+	stale []*openShard // replaced files that users may still be reading
 }
 
-// use runs f on shard i; once more, on newly opened files, where those that were open are stale.
+// use runs f on shard i. If the open files turn out to be stale, it runs f once more on newly opened files.
 func (c *Checkpoint) use(ctx context.Context, i int, f func(*shard.Reader) error) error {
 	var err error
 	for range 2 {
@@ -50,7 +50,7 @@ func (c *Checkpoint) use(ctx context.Context, i int, f func(*shard.Reader) error
 	return judgeShard(c.shardPath(i), err)
 }
 
-// acquire opens shard i, unless it is open. It must be released.
+// acquire opens shard i if it is not open. The caller must release it.
 func (c *Checkpoint) acquire(ctx context.Context, i int) (*openShard, error) {
 	s := &c.slots[i]
 	s.mu.Lock()
@@ -65,7 +65,7 @@ func (c *Checkpoint) acquire(ctx context.Context, i int) (*openShard, error) {
 	return s.open, nil
 }
 
-// release closes what is stale, and a shard that is not kept open, when nobody uses it any more.
+// release closes stale files, and a shard that is not kept open, once nobody uses them.
 func (c *Checkpoint) release(i int) {
 	s := &c.slots[i]
 	s.mu.Lock()
@@ -80,7 +80,7 @@ func (c *Checkpoint) release(i int) {
 	}
 }
 
-// retire has shard i opened anew by whoever needs it next, if was is what is open.
+// retire marks shard i as stale if was is still the open one, so that the next user opens it anew.
 func (c *Checkpoint) retire(i int, was *openShard) {
 	s := &c.slots[i]
 	s.mu.Lock()
@@ -90,7 +90,7 @@ func (c *Checkpoint) retire(i int, was *openShard) {
 	}
 }
 
-// openAll opens shards, several at a time. They must be released, unless there is an error.
+// openAll opens shards, several at a time. The caller must release them, unless there is an error.
 func (c *Checkpoint) openAll(ctx context.Context, shards []int) error {
 	var mu sync.Mutex
 	var opened []int
@@ -115,7 +115,7 @@ func (c *Checkpoint) releaseAll(shards []int) {
 	}
 }
 
-// Close closes the files. c can be read again after it.
+// Close closes all files. c can be read again afterward.
 func (c *Checkpoint) Close() error {
 	var errs []error
 	for i := range c.slots {
@@ -127,7 +127,7 @@ func (c *Checkpoint) Close() error {
 	return errors.Join(errs...)
 }
 
-// close closes all files. Nobody uses them.
+// close closes all files. They must not be in use.
 func (s *slot) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +152,7 @@ func (s *slot) closeStale() error {
 type openShard struct {
 	file vfs.File
 	r    *shard.Reader
-	base *openShard // nil: of a full checkpoint
+	base *openShard // nil for a shard of a full checkpoint
 }
 
 func (s *openShard) close() error {
@@ -164,7 +164,7 @@ func (s *openShard) close() error {
 	return err
 }
 
-// openWithBase opens shard i, and the same shard of the base where there is one.
+// openWithBase opens shard i, and the same shard of the base if there is one.
 func (c *Checkpoint) openWithBase(ctx context.Context, i int) (*openShard, error) {
 	s, err := c.openShard(ctx, i)
 	if err != nil {
@@ -174,7 +174,7 @@ func (c *Checkpoint) openWithBase(ctx context.Context, i int) (*openShard, error
 	case c.m.Base != nil:
 		err = c.joinBase(ctx, i, s)
 	case s.r.IsDelta():
-		err = corrupt(c.shardPath(i), "it has chunks that need a base, the manifest names none")
+		err = corrupt(c.shardPath(i), "it has chunks that need a base, but the manifest names none")
 	}
 	if err != nil {
 		s.close()
@@ -206,7 +206,7 @@ func (c *Checkpoint) openShard(ctx context.Context, i int) (*openShard, error) {
 	return &openShard{file: file, r: r}, nil
 }
 
-// joinBase opens shard i of the base, for a delta's.
+// joinBase opens shard i of the base and sets it as the base of s.
 func (c *Checkpoint) joinBase(ctx context.Context, i int, s *openShard) error {
 	base, err := c.baseOpened(ctx)
 	if err != nil {
@@ -227,7 +227,7 @@ func (c *Checkpoint) baseOpened(ctx context.Context) (base *Checkpoint, err erro
 	return c.base, err
 }
 
-// openBase opens the base of a delta, which must be the very checkpoint that it was made from.
+// openBase opens the base of a delta, and checks that it is the very checkpoint that the delta was made from.
 func (c *Checkpoint) openBase(ctx context.Context) (*Checkpoint, error) {
 	want := c.m.Base
 	base, err := c.d.openFolder(ctx, want.Folder, c.patient)
@@ -238,7 +238,7 @@ func (c *Checkpoint) openBase(ctx context.Context) (*Checkpoint, error) {
 		return nil, err
 	}
 	if got := manifest.CRC(base.data); got != want.CRC {
-		what := fmt.Sprintf("%s is not the base it was made from: the manifest's checksum is %v, not %v", want.Folder, got, want.CRC)
+		what := fmt.Sprintf("%s is not the base that it was made from: the manifest's checksum is %v, not %v", want.Folder, got, want.CRC)
 		return nil, &CorruptError{Path: c.manifestPath(), Detail: what, missing: true}
 	}
 	if err := sameLayout(c.m, base.m); err != nil {
@@ -263,7 +263,7 @@ func (c *Checkpoint) open(ctx context.Context, path string) (f vfs.File, err err
 	return f, err
 }
 
-// pieces are those of shard i, in its order.
+// pieces returns the pieces of shard i, in its order.
 func (c *Checkpoint) pieces(i int) []shard.Piece {
 	pieces := make([]shard.Piece, len(c.byShard[i]))
 	for k, ref := range c.byShard[i] {

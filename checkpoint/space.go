@@ -12,18 +12,18 @@ import (
 	"ddpbatch/internal/replace"
 )
 
-// Space is what Probe finds out about a file system. Free is a hint only: quotas and the single
-// servers of a parallel file system fill up earlier.
+// Space is what Probe finds out about a file system. Free is only a hint: quotas, and single
+// servers of a parallel file system, fill up earlier.
 type Space struct {
-	Type  string `json:"type"` // "ext4", "nfs", "lustre", ...; empty where it is not known
+	Type  string `json:"type"` // "ext4", "nfs", "lustre", ...; empty if unknown
 	Free  uint64 `json:"free"` // bytes
 	Total uint64 `json:"total"`
 }
 
-// Probe does, with a small file in the checkpoints folder, all that a save will do: create, write,
-// sync, rename, sync of the folder; then it reads the file back and removes it. So what would fail
-// at the first save fails before training. name says in errors who tried, such as a host. It
-// makes the folder if it is not there.
+// Probe does with a small file in the checkpoints folder all that a save will do: create, write,
+// sync, rename, sync of the folder. Then it reads the file back and removes it. So a fault that would
+// fail the first save is found before training. name appears in errors as who tried, for example a host.
+// Probe creates the folder if it does not exist.
 func (d *Dir) Probe(ctx context.Context, name string) (_ Space, err error) {
 	defer explain(&err, "%s cannot save in %s", name, d.path)
 	if err := ctx.Err(); err != nil {
@@ -41,10 +41,10 @@ func (d *Dir) Probe(ctx context.Context, name string) (_ Space, err error) {
 	}
 	got, err := d.readFile(path, int64(len(content)))
 	if err == nil && !bytes.Equal(got, content) {
-		err = errors.New("what was written reads back as something else")
+		err = errors.New("the file reads back other bytes than were written")
 	}
-	// Not under the fence: only this call knows of the file.
-	if removing := d.fs.Remove(path); !errors.Is(removing, fs.ErrNotExist) { // which may be the lost answer's
+	// Not under the fence: no other process knows the file.
+	if removing := d.fs.Remove(path); !errors.Is(removing, fs.ErrNotExist) { // an earlier reply may have been lost
 		err = errors.Join(err, removing)
 	}
 	if err != nil {
@@ -54,31 +54,31 @@ func (d *Dir) Probe(ctx context.Context, name string) (_ Space, err error) {
 		return Space{}, err
 	}
 	space, err := d.fs.Space(d.path)
-	if err != nil { // it is a hint only: nothing fails for the want of it
-		d.log.Debug("room for checkpoints is not known", "path", d.path, "err", err)
+	if err != nil { // the space is only a hint
+		d.log.Debug("free space for checkpoints is unknown", "path", d.path, "err", err)
 		return Space{}, nil
 	}
 	return Space(space), nil
 }
 
-// Room is what a run's checkpoints will take on disk, as far as that can be told before it trains.
+// Room is what a run's checkpoints will take on disk, as far as that is known before it trains.
 type Room struct {
-	Each  int64 // bytes of one: of the newest that is there, where it is of a state of this size; else of the state, which is the most
-	Count int   // how many there are at once, the one that is being saved included
-	More  bool  // rules keep still others, in time, whose number is not known
-	There int64 // bytes of those that are there, and go as newer ones come
-	Need  int64 // bytes that must be free for that: Each × Count − There, and always one more checkpoint
+	Each  int64 // bytes of one: of the newest existing one if its state has this size, else of the state, which is the maximum
+	Count int   // how many exist at once, including the one that is being saved
+	More  bool  // rules will keep others in addition, whose number is unknown
+	There int64 // bytes of existing ones that are removed as newer ones are saved
+	Need  int64 // bytes that must be free: Each × Count − There, and always enough for one more checkpoint
 }
 
-// Room tells what room the checkpoints of a state of so many bytes need under Options.Keep. deltas says that some will be deltas, which
-// keep their base. It reads the manifests of what is there, and no data.
+// Room returns the space that checkpoints of a state of this many bytes need under Options.Keep. deltas says that some will be deltas,
+// which keep their base. It reads the manifests of existing checkpoints, and no data.
 func (d *Dir) Room(ctx context.Context, state int64, deltas bool) (Room, error) {
 	v, err := d.look(ctx, false)
 	if err != nil {
-		return Room{}, fmt.Errorf("look how much the checkpoints in %s take: %w", d.path, classify(err))
+		return Room{}, fmt.Errorf("look up the sizes of the checkpoints in %s: %w", d.path, classify(err))
 	}
 	k := d.opt.Keep
-	// A new one is durable before the oldest goes. Where no rule is set all stay: then at least the next two are to fit.
+	// A new one is durable before the oldest is removed. If no rule is set, all stay: then at least the next two must fit.
 	r := Room{Each: state, Count: satAdd(max(k.Last, 1), satAdd(k.Best, 1)), More: k == Policy{} || k.Every > 0 || k.Within > 0}
 	if deltas {
 		r.Count = satAdd(r.Count, 1)
@@ -104,7 +104,7 @@ func (d *Dir) Room(ctx context.Context, state int64, deltas bool) (Room, error) 
 	return r, nil
 }
 
-// satAdd is a + b, of numbers that are not negative, or the most that an int holds.
+// satAdd returns a + b of numbers that are not negative, or the largest int if that is less.
 func satAdd(a, b int) int {
 	if a > math.MaxInt-b {
 		return math.MaxInt

@@ -14,16 +14,16 @@ import (
 	"ddpbatch/internal/backoff"
 )
 
-// What a message says is there may be invisible to an NFS client for as long as it believes a
-// cached lookup: a minute at most with the usual mount options (acdirmax), seconds as a rule.
+// A file that a message has announced may be invisible to an NFS client for as long as it trusts a
+// cached lookup: a minute at most with the usual mount options (acdirmax), and seconds as a rule.
 const (
 	firstWait = 20 * time.Millisecond
 	lastWait  = 2 * time.Second
 	tries     = 16 // 14 s together, on average
 )
 
-// retry runs f again, a bounded number of times, while it answers what a stale view of a network
-// file system gives.
+// retry runs f again, a bounded number of times, while it returns the errors that a stale view of a network
+// file system causes.
 func (d *Dir) retry(ctx context.Context, f func() error) error {
 	wait := backoff.Backoff{First: firstWait, Most: lastWait}
 	for try := 1; ; try++ {
@@ -37,10 +37,10 @@ func (d *Dir) retry(ctx context.Context, f func() error) error {
 	}
 }
 
-// isStale says whether an error is that of an old view of a network file system.
+// isStale reports whether an error comes from an old view of a network file system.
 func isStale(err error) bool { return errors.Is(err, ErrStale) || errors.Is(err, syscall.ESTALE) }
 
-// retryStale runs f once more where a file was replaced under its hands.
+// retryStale runs f once more if a file was replaced while f used it.
 func retryStale(f func() error) error {
 	err := f()
 	if errors.Is(err, syscall.ESTALE) {
@@ -49,7 +49,7 @@ func retryStale(f func() error) error {
 	return err
 }
 
-// list is the names in a folder.
+// list returns the names in a folder.
 func (d *Dir) list(path string) ([]string, error) {
 	var names []string
 	err := retryStale(func() error {
@@ -63,22 +63,22 @@ func (d *Dir) list(path string) ([]string, error) {
 	return names, err
 }
 
-// absent is nil if a file that a lookup did not find is really not there: its folder, listed anew,
-// does not have it either, or is gone. ErrStale where it is listed: one of the two answers of a
-// network file system is old.
+// absent returns nil if a file that a lookup did not find does not exist: its folder, listed anew,
+// does not have it either, or does not exist. It returns ErrStale if the folder lists the file: then one of
+// the two answers of the network file system is old.
 func (d *Dir) absent(path string) error {
 	files, err := d.list(filepath.Dir(path))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err == nil && slices.Contains(files, filepath.Base(path)):
-		return fmt.Errorf("%w: %s is in its folder's list, and is said not to be there; try again", ErrStale, path)
+		return fmt.Errorf("%w: %s is in its folder's list but cannot be found; try again", ErrStale, path)
 	}
 	return err
 }
 
-// missing is the error for a file that ought to be there: ErrCorrupt if c still is, else ErrNone; ErrStale where the file's folder
-// lists it, so that it is this client's view that is wrong.
+// missing returns the error for a file that should exist: ErrCorrupt if c still exists, ErrNone if it does not, and ErrStale if the folder
+// lists the file, so that this client's view is wrong.
 func (c *Checkpoint) missing(path, what string) error {
 	files, err := c.d.list(c.path())
 	switch {

@@ -17,40 +17,40 @@ const (
 	maxName = manifest.MaxName
 )
 
-// State is all that one checkpoint holds. What Latest and Load return belongs to the caller.
+// State is all that one checkpoint holds. The caller owns what Latest and Load return.
 type State struct {
 	Step    int64 // 0 to 999,999,999,999
 	World   int   // ranks that trained, at least 1
 	Tensors []Tensor
 	// Values are small facts kept in the manifest itself: sampler position, random
-	// state, learning rate. Keys are [a-z0-9_.]{1,64}. They come back without the white space
-	// between their tokens, otherwise byte for byte.
+	// state, learning rate. Keys match [a-z0-9_.]{1,64}. Values come back without the white space
+	// between their tokens, and otherwise byte for byte.
 	Values map[string]json.RawMessage
-	// Metrics are finite numbers by which the best checkpoints are chosen (Policy.Best). Keys are
-	// as those of Values.
+	// Metrics are finite numbers by which the best checkpoints are chosen (Policy.Best). Their keys have
+	// the form of those of Values.
 	Metrics map[string]float64
-	// Check, unless nil, is called once all of the state has been read, before the save counts. An
-	// error ends the save, and there is no checkpoint of it. For tensors that somebody else could change under Save's hands (Tensor.From).
+	// Check, unless nil, is called after all of the state has been read and before the commit. If it returns an error, the save fails and
+	// no checkpoint is made. It is for tensors that somebody else could change while Save reads them (Tensor.From).
 	Check func() error
 }
 
-// Tensor is a named array. Data is row-major and little-endian; the state that holds
-// the tensor owns it.
+// Tensor is a named array. Data is row-major and little-endian. The State that holds
+// the tensor owns Data.
 type Tensor struct {
 	Name  string // 1 to 256 bytes of UTF-8 without control characters
 	DType string // bool, float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, complex64, or int or uint with 8, 16, 32 or 64
 	Shape []int  // empty: a scalar; a dimension may be 0
 	Data  []byte
-	// From, unless nil, has the bytes in place of Data, as many as the shape takes. Save reads each
-	// once, by several goroutines, and holds few of them; what is loaded never has it.
+	// From, unless nil, holds the bytes in place of Data, as many as the shape takes. Save reads each
+	// byte once, with several goroutines, and holds few of them in memory. Loaded tensors have no From.
 	From io.ReaderAt
 }
 
-// Save commits a checkpoint of s, by this process alone, and removes what Options.Keep no longer
-// wants. When it returns nil the checkpoint is durable. It only reads s. A step that has a
-// checkpoint already gets another one, which counts from then on, unless a later attempt has saved
-// or given up the step: then nothing is saved (ErrFenced). Errors are as Commit's; an Info whose
-// Committed is true comes with the error of a commit that stands.
+// Save commits a checkpoint of s, by this process alone, and then removes what Options.Keep does not
+// keep. When it returns nil the checkpoint is durable. It only reads s. If the step has a checkpoint
+// already, the new one takes precedence over it, unless a later attempt has saved or superseded the step:
+// then nothing is saved (ErrFenced). Errors are as Commit's. If an Info whose Committed is true comes with
+// an error, the commit stands.
 func (d *Dir) Save(ctx context.Context, s *State) (Info, error) {
 	if err := d.recordable(s); err != nil {
 		return Info{}, fmt.Errorf("save checkpoint of step %d: %w", s.Step, err)
@@ -78,8 +78,8 @@ func (d *Dir) Save(ctx context.Context, s *State) (Info, error) {
 	return committed.Info(), err
 }
 
-// recordable proves that the manifest of a state can be read back: what cannot is refused before
-// anything is written.
+// recordable checks that the manifest of a state can be read back, so that a state that cannot be recorded
+// is refused before anything is written.
 func (d *Dir) recordable(s *State) error {
 	if err := s.validate(); err != nil {
 		return err
@@ -95,8 +95,8 @@ func (d *Dir) recordable(s *State) error {
 	return err
 }
 
-// Latest loads the checkpoint that FindLatest would find if it read all data: every byte of it is
-// as it was written. Errors are as FindLatest's.
+// Latest loads the checkpoint that FindLatest would find if it read all data: every byte has been
+// checked. Errors are as FindLatest's.
 func (d *Dir) Latest(ctx context.Context) (*State, Info, error) {
 	var s *State
 	c, err := d.latest(ctx, func(ctx context.Context, c *Checkpoint) (err error) {
@@ -109,8 +109,8 @@ func (d *Dir) Latest(ctx context.Context) (*State, Info, error) {
 	return s, c.Info(), c.Close()
 }
 
-// Load loads the checkpoint of a step, all of it verified; ErrNone where it is not committed. Of
-// several saves of the step it takes the one that Find does.
+// Load loads the checkpoint of a step and checks every byte. It returns ErrNone if the step is not committed.
+// Of several saves of the step it takes the one that Find does.
 func (d *Dir) Load(ctx context.Context, step int64) (*State, error) {
 	var s *State
 	c, err := d.find(ctx, step, func(ctx context.Context, c *Checkpoint) (err error) {
@@ -123,8 +123,8 @@ func (d *Dir) Load(ctx context.Context, step int64) (*State, error) {
 	return s, c.Close()
 }
 
-// load reads the whole of c. The tensors are allocated only once the shards' tables have shown
-// that they hold so many bytes.
+// load reads all of c. It allocates the tensors only after the shards' tables have shown
+// that they hold this many bytes.
 func (c *Checkpoint) load(ctx context.Context) (*State, error) {
 	if err := c.check(ctx); err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func (s *State) pieces() []Piece {
 	return pieces
 }
 
-// commit is what is recorded of a state whose pieces are in shard 0 of 1.
+// commit returns the Commit of a state whose pieces are in shard 0 of 1.
 func (s *State) commit() Commit {
 	c := Commit{World: s.World, Values: s.Values, Metrics: s.Metrics, Tensors: make([]TensorPlan, len(s.Tensors))}
 	offset := int64(0)
@@ -166,8 +166,8 @@ func (s *State) commit() Commit {
 	return c
 }
 
-// validate refuses tensors and values that are not what they say. The rest is the manifest's to
-// check.
+// validate refuses tensors and values that contradict their descriptions. The manifest checks the
+// rest.
 func (s *State) validate() error {
 	for _, t := range s.Tensors {
 		size, err := manifest.ByteSize(t.DType, t.Shape)
@@ -175,21 +175,21 @@ func (s *State) validate() error {
 			return fmt.Errorf("tensor %q: %w", t.Name, err)
 		}
 		if t.From != nil && t.Data != nil {
-			return fmt.Errorf("tensor %q: its bytes are in Data and in From", t.Name)
+			return fmt.Errorf("tensor %q has both Data and From: set one of them", t.Name)
 		}
 		if size != t.size() {
-			return fmt.Errorf("tensor %q: shape %v of %s needs %d bytes, it has %d", t.Name, t.Shape, t.DType, size, len(t.Data))
+			return fmt.Errorf("tensor %q: shape %v of %s needs %d bytes, but Data has %d", t.Name, t.Shape, t.DType, size, len(t.Data))
 		}
 	}
 	for key, value := range s.Values {
-		if !json.Valid(value) { // encoding/json would take one that is nil
+		if !json.Valid(value) { // encoding/json would accept nil
 			return fmt.Errorf("value %q is not JSON", key)
 		}
 	}
 	return nil
 }
 
-// size is how many bytes the tensor has, or, where they are not in memory, should have.
+// size returns how many bytes the tensor has, or, with From, must have.
 func (t *Tensor) size() int64 {
 	if t.From == nil {
 		return int64(len(t.Data))
@@ -198,7 +198,7 @@ func (t *Tensor) size() int64 {
 	return size
 }
 
-// Float32Tensor copies v into a tensor. It panics where the shape does not hold len(v) elements.
+// Float32Tensor copies v into a tensor. It panics if the shape does not hold len(v) elements.
 func Float32Tensor(name string, shape []int, v []float32) Tensor {
 	size, err := manifest.ByteSize("float32", shape)
 	if err != nil || size != 4*int64(len(v)) {
@@ -211,7 +211,7 @@ func Float32Tensor(name string, shape []int, v []float32) Tensor {
 	return Tensor{Name: name, DType: "float32", Shape: append([]int{}, shape...), Data: data}
 }
 
-// Float32s copies t into dst; an error where type or size differ.
+// Float32s copies t into dst. It returns an error if type or size differ.
 func (t Tensor) Float32s(dst []float32) error {
 	if t.DType != "float32" {
 		return fmt.Errorf("tensor %q holds %s, not float32", t.Name, t.DType)
@@ -225,7 +225,7 @@ func (t Tensor) Float32s(dst []float32) error {
 	return nil
 }
 
-// ConvertTo copies t into dst, whatever type of floating-point numbers it has: float16 and bfloat16 fit exactly, float64 is rounded.
+// ConvertTo copies t, of float32, float64, float16 or bfloat16, into dst. float64 is rounded; the others fit exactly.
 func (t Tensor) ConvertTo(dst []float32) error {
 	size, known := manifest.ElemSize(t.DType)
 	if !known || len(t.Data) != size*len(dst) {
@@ -242,7 +242,7 @@ func (t Tensor) ConvertTo(dst []float32) error {
 	case "bfloat16":
 		number = func(b []byte) float32 { return half.FromBFloat16(binary.LittleEndian.Uint16(b)) }
 	default:
-		return fmt.Errorf("tensor %q holds %s, no floating-point numbers", t.Name, t.DType)
+		return fmt.Errorf("tensor %q holds %s, which is not float32, float64, float16 or bfloat16", t.Name, t.DType)
 	}
 	for i := range dst {
 		dst[i] = number(t.Data[i*size:])

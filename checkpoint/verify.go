@@ -11,7 +11,7 @@ import (
 	"ddpbatch/checkpoint/internal/shard"
 )
 
-// Verify reads and checks every byte, in little memory.
+// Verify reads and checks every byte, and uses little memory.
 func (c *Checkpoint) Verify(ctx context.Context) (err error) {
 	defer explain(&err, "verify checkpoint of step %d", c.m.Step)
 	return c.verify(ctx)
@@ -26,7 +26,7 @@ func (c *Checkpoint) verify(ctx context.Context) error {
 	return nil
 }
 
-// check opens every shard, and reads no data.
+// check opens every shard, but reads no data.
 func (c *Checkpoint) check(ctx context.Context) error {
 	return inParallel(ctx, openAtOnce, numbers(len(c.m.Shards)), func(ctx context.Context, i int) error {
 		_, err := c.acquire(ctx, i)
@@ -37,20 +37,20 @@ func (c *Checkpoint) check(ctx context.Context) error {
 	})
 }
 
-// VerifySample is Verify of so many per cent of the chunks, above 0 to 100, rounded up. Each chunk is as likely to be
-// among them as any other; which ones they are depends on the manifest's bytes alone, so that the same call checks the
-// same ones. It returns how many it has checked.
+// VerifySample is Verify for a sample of the chunks: the given percentage, above 0 to 100, rounded up. Each chunk is as likely to be
+// in the sample as any other. Which ones are depends on the manifest's bytes alone, so that the same call checks the
+// same chunks. VerifySample returns how many it has checked.
 func (c *Checkpoint) VerifySample(ctx context.Context, percent float64) (checked int, err error) {
 	defer explain(&err, "verify checkpoint of step %d", c.m.Step)
 	if !(percent > 0 && percent <= 100) {
-		return 0, fmt.Errorf("a sample is of more than 0 to 100 %%, not %v", percent)
+		return 0, fmt.Errorf("the sample must be more than 0 and at most 100 %%, got %v", percent)
 	}
 	left := c.Chunks()
 	wanted := min(int(math.Ceil(float64(left)*percent/100)), left)
 	checked = wanted
 	rng := rand.New(rand.NewPCG(uint64(manifest.CRC(c.data)), uint64(c.m.Step)))
 	for i := range c.slots {
-		// Of those that are left, as many as are still wanted, each with the same chance (Knuth's algorithm S).
+		// Choose as many of the remaining chunks as are still wanted, each with the same probability (Knuth's algorithm S).
 		var chosen []int
 		for n := range c.chunksOf(i) {
 			if rng.IntN(left) < wanted {
@@ -72,7 +72,7 @@ func (c *Checkpoint) VerifySample(ctx context.Context, percent float64) (checked
 	return checked, nil
 }
 
-// Chunks is how many chunks c is stored in: its tensors' pieces, in parts of 256 KiB.
+// Chunks returns how many chunks c is stored in: its tensors' pieces, in parts of 256 KiB.
 func (c *Checkpoint) Chunks() int {
 	all := 0
 	for i := range c.m.Shards {
@@ -81,7 +81,7 @@ func (c *Checkpoint) Chunks() int {
 	return all
 }
 
-// chunksOf is how many chunks shard i has.
+// chunksOf returns how many chunks shard i has.
 func (c *Checkpoint) chunksOf(i int) int {
 	all := int64(0)
 	for _, p := range c.byShard[i] {
@@ -90,16 +90,17 @@ func (c *Checkpoint) chunksOf(i int) int {
 	return int(all)
 }
 
-// Storage says how a tensor is stored.
+// Storage describes how a tensor is stored.
 type Storage struct {
 	Stored int64 // bytes of its chunks on disk
-	Delta  int64 // of them, those of chunks that are differences from the base
-	// of them, by what coded them, chunks or planes: raw, constant, huff0, zstd; less the heads that say how planes are stored
+	Delta  int64 // the part of Stored in chunks that are differences from the base
+	// Codecs divides Stored by what coded the chunks or planes: raw, constant, huff0, zstd. The heads that describe planes are not
+	// included.
 	Codecs map[string]int64
 }
 
-// Storage describes the tensors, in the order of Tensors, by the shards' tables and the first bytes of
-// chunks: no data is read.
+// Storage describes the tensors, in the order of Tensors. It reads the shards' tables and the first bytes of
+// chunks, but no data.
 func (c *Checkpoint) Storage(ctx context.Context) (list []Storage, err error) {
 	defer explain(&err, "read checkpoint of step %d", c.m.Step)
 	list = make([]Storage, len(c.m.Tensors))

@@ -16,42 +16,42 @@ import (
 )
 
 // Piece is a part of a tensor as one shard holds it: the bytes Data from byte Start of the
-// tensor, which is a multiple of the element size. Data is only read, until WriteShard returns.
+// tensor, which is a multiple of the element size. Data is only read, and only until WriteShard returns.
 type Piece struct {
 	Tensor, DType string
 	Shape         []int // of the whole tensor
 	Start         int64
 	Data          []byte
-	Base          []byte // the same bytes in the base of a delta; nil: stored whole
+	Base          []byte // the same bytes in the base of a delta; nil: store the piece whole
 
-	// From, unless nil, has the first Length bytes in place of Data: what is not in memory, and need
-	// not be. It is read by several goroutines, each byte once.
+	// From, unless nil, holds the first Length bytes in place of Data, so that they need not be in
+	// memory. It is read by several goroutines, each byte once.
 	From   io.ReaderAt
 	Length int64 // of From
 }
 
-// ShardInfo is what a writer tells rank 0 about its durable shard, as JSON.
+// ShardInfo is what a writer reports to rank 0 about its durable shard, as JSON.
 type ShardInfo struct {
 	File string `json:"file"`
 	Size int64  `json:"size"`
 	Raw  int64  `json:"raw"` // bytes of the pieces
 	CRC  uint32 `json:"crc32c"`
-	// Delta says that pieces had a Base, so that the shard may be unreadable without it.
+	// Delta says that pieces had a Base, so that the shard may need it to be read.
 	Delta bool `json:"delta,omitempty"`
-	// Seconds, one after the other: waiting for the encoders, in write(2), and in fsync, close,
-	// rename and the folder's fsync. Encoding goes on while another chunk is written.
+	// Seconds, one after the other: waiting for the encoders; in write(2); in fsync, close,
+	// rename and the folder's fsync. Encoding continues while another chunk is written.
 	Encode float64 `json:"encode_s"`
 	Write  float64 `json:"write_s"`
 	Sync   float64 `json:"sync_s"`
 }
 
-// WriteShard writes shard i of n with these pieces in this order, and encodes with
-// Options.Workers goroutines. The shard is durable when the error is nil. Each shard is written
-// once in a draft.
+// WriteShard writes shard i of n with these pieces in this order. It encodes with
+// Options.Workers goroutines. The shard is durable when the error is nil. Each shard of a draft is
+// written once.
 func (dr *Draft) WriteShard(ctx context.Context, i, n int, pieces []Piece) (info ShardInfo, err error) {
 	defer explain(&err, "write shard %d of %d", i, n)
 	if i < 0 || i >= n || n > manifest.MaxShards {
-		return ShardInfo{}, errors.New("there is no such shard")
+		return ShardInfo{}, errors.New("the number of the shard, or the count of shards, is out of range")
 	}
 	sources, raw, err := sourcesOf(pieces)
 	if err != nil {
@@ -62,7 +62,7 @@ func (dr *Draft) WriteShard(ctx context.Context, i, n int, pieces []Piece) (info
 		return ShardInfo{}, err
 	}
 	d := dr.d
-	size := int64(0) // not known
+	size := int64(0) // unknown
 	if d.codec == chunk.None {
 		size = shard.RawSize(sources)
 	}
@@ -84,11 +84,11 @@ func (dr *Draft) WriteShard(ctx context.Context, i, n int, pieces []Piece) (info
 	}, nil
 }
 
-// EncodeShard writes the bytes that WriteShard gives shard i of n to w instead, for a place from where CopyShard will put them into a
-// draft. Of the info, size, raw bytes and checksum are set.
+// EncodeShard writes the bytes of shard i of n to w, as WriteShard would write them, so that CopyShard can later put them into a
+// draft. Of the ShardInfo, only Size, Raw and CRC are set.
 func (d *Dir) EncodeShard(ctx context.Context, w io.Writer, step int64, i, n int, pieces []Piece) (ShardInfo, error) {
 	if i < 0 || i >= n || n > manifest.MaxShards || step < 0 || step > maxStep {
-		return ShardInfo{}, errors.New("there is no such shard")
+		return ShardInfo{}, fmt.Errorf("encode shard %d of %d of step %d: a number is out of range", i, n, step)
 	}
 	sources, raw, err := sourcesOf(pieces)
 	if err != nil {
@@ -102,16 +102,16 @@ func (d *Dir) EncodeShard(ctx context.Context, w io.Writer, step int64, i, n int
 	return ShardInfo{Size: sum.Size, Raw: raw, CRC: sum.CRC}, nil
 }
 
-// copyBytes is read and written at a time.
+// copyBytes is how much is read and written at a time.
 const copyBytes = 1 << 20
 
-// CopyShard puts a shard that has been written elsewhere into the draft: of its info, size and
-// checksum are checked against what is read, and the file name is set anew. It is durable when
+// CopyShard puts a shard that was written elsewhere into the draft. It checks what it reads against the
+// size and checksum of info, and returns info with the new file name. The shard is durable when
 // the error is nil.
 func (dr *Draft) CopyShard(ctx context.Context, i, n int, from io.ReaderAt, info ShardInfo) (_ ShardInfo, err error) {
 	defer explain(&err, "copy shard %d of %d of step %d to %s", i, n, dr.step, dr.path())
 	if i < 0 || i >= n || n > manifest.MaxShards {
-		return ShardInfo{}, errors.New("there is no such shard")
+		return ShardInfo{}, errors.New("the number of the shard, or the count of shards, is out of range")
 	}
 	name := dr.tag.ShardName(i, n)
 	if err := dr.begin(name); err != nil {
@@ -147,24 +147,24 @@ func copyAll(ctx context.Context, w io.Writer, from io.ReaderAt, info ShardInfo)
 	return nil
 }
 
-// begin takes note of a file, so that Abort removes it.
+// begin records a file, so that Abort removes it.
 func (dr *Draft) begin(name string) error {
 	dr.mu.Lock()
 	defer dr.mu.Unlock()
 	if dr.finalized {
-		return errors.New("the draft has been committed or given up")
+		return errors.New("the draft has been committed or aborted already")
 	}
 	dr.shards = append(dr.shards, name)
 	return nil
 }
 
-// putShard writes the file of a shard, of so many bytes where that is known.
+// putShard writes the file of a shard, which has size bytes if that is not 0.
 func (dr *Draft) putShard(ctx context.Context, name string, size int64, fill func(io.Writer) error) (*durable, error) {
 	o := replace.Options{Temp: name + manifest.TmpSuffix, Size: size, New: true, BeforeRename: ctx.Err}
 	return dr.d.writeFile(ctx, filepath.Join(dr.path(), name), !dr.owner, o, fill)
 }
 
-// finish takes note that a file is durable. Those of a joined draft are rank 0's to remove from then on: it knows of it, or will
+// finish records that a file is durable. From then on the files of a joined draft are rank 0's to remove: it knows of them, or will
 // soon, and may commit them.
 func (dr *Draft) finish(name string) {
 	dr.mu.Lock()
@@ -174,7 +174,7 @@ func (dr *Draft) finish(name string) {
 	}
 }
 
-// sourcesOf checks pieces, and returns how many bytes they have together.
+// sourcesOf checks pieces, and returns the sum of their lengths.
 func sourcesOf(pieces []Piece) (sources []shard.Source, raw int64, err error) {
 	sources = make([]shard.Source, len(pieces))
 	for i, p := range pieces {
@@ -184,14 +184,14 @@ func sourcesOf(pieces []Piece) (sources []shard.Source, raw int64, err error) {
 		}
 		n := p.length()
 		if raw += n; raw > manifest.MaxRawBytes {
-			return nil, 0, fmt.Errorf("more than %d bytes", int64(manifest.MaxRawBytes))
+			return nil, 0, fmt.Errorf("the pieces have more than %d bytes together", int64(manifest.MaxRawBytes))
 		}
 		sources[i] = shard.Source{Piece: shard.Piece{Name: p.Tensor, Layout: layout, Length: n}, Data: p.Data, From: p.From, Base: p.Base}
 	}
 	return sources, raw, nil
 }
 
-// length is how many bytes a piece has.
+// length returns how many bytes a piece has.
 func (p *Piece) length() int64 {
 	if p.From != nil {
 		return p.Length
@@ -199,7 +199,7 @@ func (p *Piece) length() int64 {
 	return int64(len(p.Data))
 }
 
-// layout checks a piece against its tensor.
+// layout checks a piece against its tensor, and returns the tensor's layout.
 func (p *Piece) layout() (chunk.Layout, error) {
 	size, err := manifest.ByteSize(p.DType, p.Shape)
 	if err != nil {
@@ -209,20 +209,20 @@ func (p *Piece) layout() (chunk.Layout, error) {
 	n := p.length()
 	switch {
 	case p.From != nil && (p.Data != nil || n < 0):
-		return chunk.Layout{}, fmt.Errorf("%d bytes in memory and %d that are not", len(p.Data), n)
+		return chunk.Layout{}, fmt.Errorf("it has %d bytes in Data and %d in From: set one of them", len(p.Data), n)
 	case n == 0:
 		return chunk.Layout{}, errors.New("it has no bytes")
 	case p.Start < 0 || p.Start > size-n:
-		return chunk.Layout{}, fmt.Errorf("bytes %d to %d of a tensor of %d", p.Start, p.Start+n, size)
+		return chunk.Layout{}, fmt.Errorf("bytes %d to %d are not within the tensor's %d", p.Start, p.Start+n, size)
 	case p.Start%int64(elem) != 0 || n%int64(elem) != 0:
-		return chunk.Layout{}, fmt.Errorf("%d bytes from %d are not whole elements of %d", n, p.Start, elem)
+		return chunk.Layout{}, fmt.Errorf("%d bytes from byte %d are not whole elements of %d bytes", n, p.Start, elem)
 	case p.Base != nil && int64(len(p.Base)) != n:
-		return chunk.Layout{}, fmt.Errorf("%d bytes, %d of the base", n, len(p.Base))
+		return chunk.Layout{}, fmt.Errorf("it has %d bytes, but its base has %d", n, len(p.Base))
 	}
 	return layoutOf(p.DType), nil
 }
 
-// layoutOf is the layout of a dtype that is known.
+// layoutOf returns the layout of a known dtype.
 func layoutOf(dtype string) chunk.Layout {
 	l, _ := manifest.Layout(dtype)
 	return l

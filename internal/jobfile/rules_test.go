@@ -128,7 +128,7 @@ func TestContradictingCheckpointKeysAreFaults(t *testing.T) {
 	checkFaults(t, "name = \"x\"\n[checkpoint]\nkeep_best = 2"+builtin, nil,
 		`job.toml:3:1: checkpoint.keep_best needs train.evaluate.best, which says by what: write "loss" or "accuracy"`)
 	checkFaults(t, "name = \"x\"\n[checkpoint]\ncodec = \"none\"\ndelta = 3"+command, nil,
-		`job.toml:4:1: checkpoint.delta is 3 and codec is "none": what has changed is smaller only where it is compressed; leave one of them out`)
+		`job.toml:4:1: checkpoint.delta is 3 and codec is "none": a delta is smaller only if it is compressed; leave one of them out`)
 }
 
 // Deltas are asked for and not made where there is a node-local tier (distributed.chooseMode), which is said where they are asked for.
