@@ -9,7 +9,7 @@ import (
 	"ddpbatch/internal/crc32c"
 )
 
-// Checksum is a CRC-32C, in JSON eight lower-case hexadecimal digits.
+// Checksum is a CRC-32C. In JSON it is eight lower-case hexadecimal digits.
 type Checksum uint32
 
 // CRC returns the checksum of data.
@@ -17,10 +17,10 @@ func CRC(data []byte) Checksum { return Checksum(crc32c.Checksum(data)) }
 
 func (c Checksum) String() string { return fmt.Sprintf("%08x", uint32(c)) }
 
-// MarshalText gives the eight digits.
+// MarshalText returns the eight digits.
 func (c Checksum) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// UnmarshalText takes exactly what MarshalText gives.
+// UnmarshalText accepts exactly what MarshalText returns.
 func (c *Checksum) UnmarshalText(text []byte) error {
 	v, err := strconv.ParseUint(string(text[:min(len(text), 9)]), 16, 32)
 	if err != nil || Checksum(v).String() != string(text) {
@@ -44,7 +44,7 @@ func seal(body []byte) []byte {
 	return append(body, tailStart+sum.String()+tailEnd...)
 }
 
-// CheckSeal says whether data, a manifest or a record, ends in the checksum of what is before that: where it does not, bytes were lost or
+// CheckSeal returns an error unless data, a manifest or a record, ends in the checksum of the bytes before it: then bytes were lost or
 // changed after they were written.
 func CheckSeal(data []byte) error {
 	if len(data) < tailBytes {
@@ -54,7 +54,7 @@ func CheckSeal(data []byte) error {
 	var want Checksum
 	if !bytes.HasPrefix(tail, []byte(tailStart)) || !bytes.HasSuffix(tail, []byte(tailEnd)) ||
 		want.UnmarshalText(tail[len(tailStart):len(tailStart)+8]) != nil {
-		return errors.New("it does not end in its checksum: cut short or changed")
+		return errors.New("it does not end in its checksum: it was cut short or changed")
 	}
 	if got := CRC(body); got != want {
 		return fmt.Errorf("its checksum is %v, it says %v", got, want)

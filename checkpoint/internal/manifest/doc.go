@@ -1,29 +1,29 @@
 // Package manifest holds what a checkpoint says about itself: the manifest, which is the commit
-// record; the names of all files and folders; and the records of which attempt went on from
-// which checkpoint. docs/format.md gives every byte. The package does no input or output.
+// record; the names of all files and folders; and the records of which attempt resumed from
+// which checkpoint. docs/format.md specifies every byte. The package does no input or output.
 //
 // # Guarantees
 //
-//   - Parse and ParseRecord check everything that can be checked without the shards, so that no
-//     code after them need doubt an index, a length or a sum. Checksum first, then the version,
-//     then the rest: damage is never taken for a newer format (*Newer), nor the other way round.
-//     No field that is required is made up where it is missing or null.
-//   - What Encode gives, Parse takes; what could not be read back is never written. Equal values
+//   - Parse and ParseRecord check everything that can be checked without the shards, so that later
+//     code need not check an index, a length or a sum again. They check the checksum first, then the
+//     version, then the rest, so that damage is never reported as a newer format (*Newer), nor a newer
+//     format as damage. A required field that is missing or null is an error and never gets a default.
+//   - Parse accepts what Encode returns; Encode refuses what could not be read back. Equal values
 //     give equal bytes.
-//   - The functions that read names take exactly what those that make names give.
+//   - The functions that parse names accept exactly the names that the other functions make.
 //   - Hostile bytes give an error, never a panic, and no error quotes more than some 80 bytes of
-//     them. What they cost is bounded by their length: lists are counted before they are decoded.
-//     The worst 60 MiB that we found take 3 s, and allocate 20 times as much, most of it at once
-//     free again.
+//     them. Their cost is bounded by their length: lists are counted before they are decoded.
+//     The worst 60 MiB that we found take 3 s and allocate 20 times as much memory, most of which is
+//     free again at once.
 //
 // # Conventions
 //
-// Version 2 is written, versions 1 and 2 are read; a Manifest looks the same for both. All
-// offsets and lengths are in bytes. Functions are safe for concurrent use; the values they take
-// and return belong to the caller.
+// Encode writes version 2; Parse reads versions 1 and 2, and a Manifest looks the same for both. All
+// offsets and lengths are in bytes. Functions are safe for concurrent use; the caller owns the values
+// that they take and return.
 //
 // # Limits
 //
-// See the constants. Errors of encoding/json are cut at 240 bytes. Whether a base is itself a full
-// checkpoint, and whether shards are what the manifest says, only a reader of those files can tell.
+// The constants have the limits. Errors of encoding/json are cut at 240 bytes. Whether a base is itself a full
+// checkpoint, and whether shards match the manifest, can be found out only by reading those files.
 package manifest

@@ -11,26 +11,26 @@ import (
 	"unicode/utf8"
 )
 
-// formatName tells a manifest from any other JSON.
+// formatName distinguishes a manifest from any other JSON.
 const formatName = "ddpbatch checkpoint"
 
 // Start is how the manifests of all versions begin.
 const Start = "{\n  \"format\": \"" + formatName + "\""
 
-// Encode gives the bytes of MANIFEST.json, in the newest version. A manifest that could not be
-// read back is an error. The pieces of a tensor may stand in any order; m is not changed. Equal
+// Encode returns the bytes of MANIFEST.json, in the newest version. It returns an error for a manifest that could not be
+// read back. The pieces of a tensor may be in any order; m is not changed. Equal
 // manifests give equal bytes.
 func (m *Manifest) Encode() ([]byte, error) {
 	data, _, err := m.EncodeAndParse()
 	return data, err
 }
 
-// EncodeAndParse is Encode, and what Parse makes of the bytes.
+// EncodeAndParse returns what Encode returns, and the result of parsing it.
 func (m *Manifest) EncodeAndParse() ([]byte, *Manifest, error) {
 	if m.Version != 0 && m.Version != Version {
 		return nil, nil, fmt.Errorf("a manifest of version %d cannot be written", m.Version)
 	}
-	if !utf8.ValidString(m.Run) || !utf8.ValidString(m.Program) { // JSON would mend it
+	if !utf8.ValidString(m.Run) || !utf8.ValidString(m.Program) { // encoding/json would replace the wrong bytes
 		return nil, nil, errors.New("the names of run and program are not UTF-8")
 	}
 	for _, t := range m.Tensors {
@@ -94,12 +94,12 @@ func encodeTensor(t Tensor) tensorFields {
 	}
 }
 
-// writer writes JSON with line breaks where its caller wants them: a field to a line, for people
-// who look.
+// writer writes JSON with line breaks at the places that its caller chooses: one field a line, for
+// people who read the file.
 type writer struct {
 	buf   bytes.Buffer
 	depth int
-	some  bool // the open object or list has an item already
+	some  bool // the open object or list already has an item
 	err   error
 }
 

@@ -15,19 +15,19 @@ import (
 
 const _ int = 1 << 40 // an int has 64 bits: sizes from files are ints
 
-// Manifest is the content of MANIFEST.json, less its own checksum. One that Parse returned is
+// Manifest is the content of MANIFEST.json, without its own checksum. A Manifest that Parse returned is
 // consistent in itself: every index, length and sum has been checked.
 type Manifest struct {
 	Version int64 // of the format; Encode takes 0 for the newest
 	Run     string
-	Attempt int // that saved; 0 to MaxAttempt
+	Attempt int // the attempt that saved; 0 to MaxAttempt
 	Step    int64
 	World   int // ranks that trained
 	Created time.Time
-	Program string                     // what wrote it; for people
-	Base    *Base                      // nil: a full checkpoint
-	Values  map[string]json.RawMessage // small facts; keys are [a-z0-9_.]{1,64}
-	Metrics map[string]float64         // finite; keys likewise. Empty in version 1
+	Program string                     // the program that wrote it; for people
+	Base    *Base                      // nil for a full checkpoint
+	Values  map[string]json.RawMessage // small facts; keys match [a-z0-9_.]{1,64}
+	Metrics map[string]float64         // finite; keys have the same form. Empty in version 1
 	Tensors []Tensor
 	Shards  []Shard // entry i describes shard i
 }
@@ -39,24 +39,24 @@ type Base struct {
 	CRC    Checksum `json:"crc32c"` // of all bytes of its MANIFEST.json
 }
 
-// Tensor says what a tensor is, and where its bytes are.
+// Tensor describes a tensor and says where its bytes are.
 type Tensor struct {
 	Name   string
 	DType  string
 	Shape  []int   // empty: a scalar; a dimension may be 0
-	Pieces []Piece // by Start; they cover the tensor without gap or overlap
+	Pieces []Piece // in the order of Start; they cover the tensor without gap or overlap
 }
 
 // Piece says where a part of a tensor is: Length bytes from Start of the tensor are the bytes
 // from Offset of the raw (not yet compressed) data of a shard. Start is a multiple of the
-// element size. No piece is empty, except in version 1, where a tensor without bytes has one:
-// the header of its shard counts it.
+// element size. A piece is never empty, except in version 1, in which a tensor without bytes has one
+// that is counted in the header of its shard.
 type Piece struct {
 	Shard                 int
 	Offset, Start, Length int64
 }
 
-// Shard is what a shard file must be.
+// Shard describes a shard file.
 type Shard struct {
 	File string   `json:"file"`
 	Size int64    `json:"size"`   // of the whole file
@@ -92,8 +92,8 @@ const (
 	maxKeys  = 1 << 20 // of one object, in every version
 )
 
-// Newer is the error for a file that is whole, but of a later version of the format. It says
-// nothing against the file.
+// Newer is the error for a file that is whole but of a later version of the format. The file may be
+// good.
 type Newer struct{ Version int64 }
 
 func (e *Newer) Error() string {
@@ -117,27 +117,27 @@ var dtypes = map[string]struct {
 	"complex64": {8, chunk.Layout{Width: 4, Float: true}}, // pairs of float32
 }
 
-// ElemSize returns the bytes of one element, and false for a dtype that is unknown.
+// ElemSize returns the size of one element in bytes, and false for an unknown dtype.
 func ElemSize(dtype string) (int, bool) {
 	t, ok := dtypes[dtype]
 	return t.size, ok
 }
 
-// Layout says how chunks of a dtype are taken apart, and false for a dtype that is unknown. Its width divides the element
+// Layout returns how chunks of a dtype are split into planes, and false for an unknown dtype. The width divides the element
 // size.
 func Layout(dtype string) (chunk.Layout, bool) {
 	t, ok := dtypes[dtype]
 	return t.layout, ok
 }
 
-// ByteSize returns the bytes that a tensor takes, at most MaxRawBytes.
+// ByteSize returns how many bytes a tensor takes, at most MaxRawBytes.
 func ByteSize(dtype string, shape []int) (int64, error) {
 	elem, ok := ElemSize(dtype)
 	if !ok {
 		return 0, fmt.Errorf("dtype %s is unknown", quote(dtype))
 	}
 	if len(shape) > MaxDims {
-		return 0, fmt.Errorf("%d dimensions, at most %d are allowed", len(shape), MaxDims)
+		return 0, fmt.Errorf("it has %d dimensions, at most %d are allowed", len(shape), MaxDims)
 	}
 	size, empty := int64(elem), false
 	for _, dim := range shape {
@@ -161,14 +161,14 @@ func ByteSize(dtype string, shape []int) (int64, error) {
 	return size, nil
 }
 
-// Ref is a piece of tensor Tensors[Tensor].
+// Ref is a piece of the tensor Tensors[Tensor].
 type Ref struct {
 	Tensor int
 	Piece
 }
 
-// ByShard returns the pieces of every shard by offset, which is the order in which they stand in
-// the file. Every piece of m must name a shard that is there, as in any manifest from Parse.
+// ByShard returns the pieces of every shard by offset, which is their order in
+// the file. Every piece of m must name an existing shard, as in any manifest from Parse.
 func (m *Manifest) ByShard() [][]Ref {
 	shards := make([][]Ref, len(m.Shards))
 	for t, tensor := range m.Tensors {
@@ -183,7 +183,7 @@ func (m *Manifest) ByShard() [][]Ref {
 	return shards
 }
 
-// check holds the fields against their limits and against each other.
+// check compares the fields with their limits and with each other.
 func (m *Manifest) check() error {
 	switch {
 	case len(m.Run) > MaxName:
@@ -195,11 +195,11 @@ func (m *Manifest) check() error {
 	case m.Attempt < 0 || m.Attempt > MaxAttempt:
 		return fmt.Errorf("attempt is %d", m.Attempt)
 	case len(m.Tensors) > MaxTensors:
-		return fmt.Errorf("%d tensors, at most %d are allowed", len(m.Tensors), MaxTensors)
+		return fmt.Errorf("it has %d tensors, at most %d are allowed", len(m.Tensors), MaxTensors)
 	case len(m.Values) > MaxValues || len(m.Metrics) > MaxValues:
-		return fmt.Errorf("%d values and %d metrics, at most %d of each are allowed", len(m.Values), len(m.Metrics), MaxValues)
+		return fmt.Errorf("it has %d values and %d metrics, at most %d of each are allowed", len(m.Values), len(m.Metrics), MaxValues)
 	case len(m.Shards) < 1 || len(m.Shards) > MaxShards:
-		return fmt.Errorf("%d shards, 1 to %d are allowed", len(m.Shards), MaxShards)
+		return fmt.Errorf("it has %d shards, 1 to %d are allowed", len(m.Shards), MaxShards)
 	}
 	if m.Base != nil {
 		if err := m.Base.check(m.Step); err != nil {
@@ -220,7 +220,7 @@ func (m *Manifest) check() error {
 	return m.checkShards()
 }
 
-// check holds a base against the step of the checkpoint that builds on it.
+// check compares a base with the step of the delta.
 func (b *Base) check(step int64) error {
 	f, ok := ParseFolder(b.Folder)
 	if !ok || f.Broken || f.Step != b.Step {
@@ -232,7 +232,7 @@ func (b *Base) check(step int64) error {
 	return nil
 }
 
-// checkTensors looks at every tensor, and at its pieces as far as the tensor goes.
+// checkTensors checks every tensor, and its pieces against the tensor.
 func (m *Manifest) checkTensors() error {
 	seen := make(map[string]bool, len(m.Tensors))
 	pieces := 0
@@ -241,11 +241,11 @@ func (m *Manifest) checkTensors() error {
 			return err
 		}
 		if seen[t.Name] {
-			return fmt.Errorf("tensor %s is there twice", quote(t.Name))
+			return fmt.Errorf("tensor %s is listed twice", quote(t.Name))
 		}
 		seen[t.Name] = true
 		if pieces += len(t.Pieces); pieces > MaxPieces {
-			return fmt.Errorf("more than %d pieces", MaxPieces)
+			return fmt.Errorf("it has more than %d pieces", MaxPieces)
 		}
 		if err := m.checkTensor(t); err != nil {
 			return fmt.Errorf("tensor %s: %w", quote(t.Name), err)
@@ -260,7 +260,7 @@ func (m *Manifest) checkTensor(t Tensor) error {
 		return err
 	}
 	if t.Shape == nil {
-		return errors.New("it has no shape") // a scalar's is empty
+		return errors.New("it has no shape") // the shape of a scalar is empty, not missing
 	}
 	elem, _ := ElemSize(t.DType)
 	var end int64
@@ -269,38 +269,38 @@ func (m *Manifest) checkTensor(t Tensor) error {
 		case p.Shard < 0 || p.Shard >= len(m.Shards):
 			return fmt.Errorf("it is in shard %d of %d", p.Shard, len(m.Shards))
 		case p.Start != end:
-			return fmt.Errorf("a piece begins at byte %d, the one before ends at %d", p.Start, end)
+			return fmt.Errorf("a piece begins at byte %d, but the one before it ends at %d", p.Start, end)
 		case p.Start%int64(elem) != 0:
 			return fmt.Errorf("a piece begins at byte %d, within an element of %s", p.Start, t.DType)
 		case p.Length < 0 || p.Length == 0 && m.Version != 1:
 			return fmt.Errorf("a piece has %d bytes", p.Length)
 		case p.Length > size-end:
-			return fmt.Errorf("shape %v of %s needs %d bytes, its pieces have more", t.Shape, t.DType, size)
+			return fmt.Errorf("shape %v of %s needs %d bytes, but its pieces have more", t.Shape, t.DType, size)
 		}
 		end += p.Length
 	}
 	if end != size {
-		return fmt.Errorf("shape %v of %s needs %d bytes, its pieces have %d", t.Shape, t.DType, size, end)
+		return fmt.Errorf("shape %v of %s needs %d bytes, but its pieces have %d", t.Shape, t.DType, size, end)
 	}
 	return nil
 }
 
-// checkShards looks whether the pieces of every shard fill it.
+// checkShards checks that the pieces of every shard fill it.
 func (m *Manifest) checkShards() error {
 	for i, refs := range m.ByShard() {
 		var end int64
 		for _, r := range refs {
 			if r.Offset != end {
-				return fmt.Errorf("tensor %s begins at %d of shard %d, the piece before ends at %d",
+				return fmt.Errorf("tensor %s begins at %d of shard %d, but the piece before it ends at %d",
 					quote(m.Tensors[r.Tensor].Name), r.Offset, i, end)
 			}
 			if r.Length > m.Shards[i].Raw-end {
-				return fmt.Errorf("tensor %s ends behind shard %d", quote(m.Tensors[r.Tensor].Name), i)
+				return fmt.Errorf("tensor %s ends beyond the end of shard %d", quote(m.Tensors[r.Tensor].Name), i)
 			}
 			end += r.Length
 		}
 		if end != m.Shards[i].Raw {
-			return fmt.Errorf("shard %d holds %d raw bytes, its tensors %d", i, m.Shards[i].Raw, end)
+			return fmt.Errorf("shard %d holds %d raw bytes, but its tensors have %d", i, m.Shards[i].Raw, end)
 		}
 	}
 	return nil

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Parse reads the bytes of a MANIFEST.json. It checks first the checksum, then the version, then
-// all the rest, so that damage is never taken for a newer format, which is a *Newer. Every other
+// Parse parses the bytes of a MANIFEST.json. It checks first the checksum, then the version, then
+// the rest, so that damage is never reported as a newer format, which is a *Newer. Every other
 // error says what is wrong with the bytes.
 func Parse(data []byte) (*Manifest, error) {
 	if len(data) > MaxBytes {
@@ -41,8 +41,8 @@ func Parse(data []byte) (*Manifest, error) {
 // commonNames are the fields that every manifest has.
 var commonNames = []string{"run", "attempt", "step", "world", "created", "program", "values", "tensors", "shards"}
 
-// open checks of a sealed object all that is the same in every version, then the version, which is oldest at least, then
-// what every object of a version that is known must keep.
+// open checks what all versions of a sealed object have in common, then that the version is at least oldest and not newer than Version, and
+// then the rules for every object of a known version.
 func open(data []byte, format string, oldest int64) (h head, version int64, err error) {
 	if err := CheckSeal(data); err != nil {
 		return head{}, 0, err
@@ -86,7 +86,7 @@ func parse1(data []byte) (*Manifest, error) {
 		}
 		p := Piece{Shard: *t.Shard, Offset: *t.Offset, Length: *t.Length}
 		if p.Offset < end[p.Shard] {
-			return nil, fmt.Errorf("tensor %s begins at %d of shard %d, the one before ends at %d",
+			return nil, fmt.Errorf("tensor %s begins at %d of shard %d, but the one before it ends at %d",
 				quote(t.Name), p.Offset, p.Shard, end[p.Shard])
 		}
 		end[p.Shard] = p.Offset + p.Length
@@ -116,7 +116,7 @@ func parse2(data []byte, h head) (*Manifest, error) {
 	m.Metrics = make(map[string]float64, len(f.Metrics))
 	for key, v := range f.Metrics {
 		if v == nil {
-			return nil, fmt.Errorf("metric %q is null", key) // which is at most 64 bytes
+			return nil, fmt.Errorf("metric %q is null", key) // the key is at most 64 bytes
 		}
 		m.Metrics[key] = *v
 	}
@@ -144,10 +144,10 @@ func (f commonFields) manifest(version int64) (*Manifest, error) {
 	}, nil
 }
 
-// A pointer stands where a field that is missing, or null, would else be taken for a zero that is allowed. The fields of
-// the manifest itself are looked for before (head.require), and elsewhere zero is refused.
+// A field is a pointer if a missing or null one could otherwise be taken for a zero that is allowed. The fields of
+// the manifest itself are checked before (head.require); for the other fields zero is refused.
 
-// commonFields are what the manifests of all versions have.
+// commonFields are the fields of the manifests of all versions.
 type commonFields struct {
 	Run     string                     `json:"run"`
 	Attempt int                        `json:"attempt"`
@@ -166,7 +166,7 @@ type shardFields struct {
 	CRC  *Checksum `json:"crc32c"`
 }
 
-// fields1 is a manifest of version 1, where a tensor lay in one shard.
+// fields1 is a manifest of version 1, in which each tensor is in one shard.
 type fields1 struct {
 	commonFields
 	Tensors []struct {
@@ -203,7 +203,7 @@ type tensorFields struct {
 // shape is a list of up to MaxDims integers.
 type shape []int
 
-// UnmarshalJSON looks at the number of dimensions before it allocates them.
+// UnmarshalJSON checks the number of dimensions before it allocates them.
 func (s *shape) UnmarshalJSON(data []byte) error {
 	v, err := integers(data, MaxDims)
 	if err != nil {
@@ -218,12 +218,12 @@ func (s *shape) UnmarshalJSON(data []byte) error {
 
 type pieceList []Piece
 
-// MarshalJSON gives a piece as the list [shard, offset, start, length].
+// MarshalJSON encodes a piece as the list [shard, offset, start, length].
 func (p Piece) MarshalJSON() ([]byte, error) {
 	return fmt.Appendf(nil, "[%d,%d,%d,%d]", p.Shard, p.Offset, p.Start, p.Length), nil
 }
 
-// UnmarshalJSON takes what MarshalJSON gives.
+// UnmarshalJSON accepts what MarshalJSON returns.
 func (p *Piece) UnmarshalJSON(data []byte) error {
 	v, err := integers(data, 4)
 	if err != nil {
@@ -236,8 +236,8 @@ func (p *Piece) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// integers reads a JSON list of at most limit integers. Unlike encoding/json it takes null
-// neither for the list nor for a number in it.
+// integers parses a JSON list of at most limit integers. Unlike encoding/json it refuses null,
+// both for the list and for a number in it.
 func integers(data []byte, limit int) ([]int64, error) {
 	text, ok1 := strings.CutPrefix(string(data), "[")
 	text, ok2 := strings.CutSuffix(text, "]")
@@ -249,13 +249,13 @@ func integers(data []byte, limit int) ([]int64, error) {
 	}
 	count := strings.Count(text, ",") + 1
 	if count > limit {
-		return nil, fmt.Errorf("%d numbers, at most %d are allowed", count, limit)
+		return nil, fmt.Errorf("it has %d numbers, at most %d are allowed", count, limit)
 	}
 	v := make([]int64, 0, count)
 	for item := range strings.SplitSeq(text, ",") {
 		n, err := strconv.ParseInt(strings.TrimSpace(item), 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("%s is not an integer of 64 bits", quote(item))
+			return nil, fmt.Errorf("%s is not a 64-bit integer", quote(item))
 		}
 		v = append(v, n)
 	}

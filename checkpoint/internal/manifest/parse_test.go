@@ -296,7 +296,7 @@ func TestBadVersion1IsRefused(t *testing.T) {
 		{"no shard", `"shard": 0, `, ``, "missing"},
 		{"null offset", `"offset": 0`, `"offset": null`, "missing"},
 		{"no length", `, "length": 0`, ``, "missing"},
-		{"raw too small", `"raw": 29`, `"raw": 24`, "ends behind"},
+		{"raw too small", `"raw": 29`, `"raw": 24`, "ends beyond"},
 		{"raw too large", `"raw": 29`, `"raw": 30`, "30 raw bytes"},
 		{"not an object", good1, `[1`, ""},
 	}, refusedAlways...))
@@ -324,7 +324,7 @@ func TestBadVersion2IsRefused(t *testing.T) {
 		{"no such shard", `[0, 5, 12, 12]`, `[2, 5, 12, 12]`, "shard 2"},
 		{"negative shard", `[0, 5, 12, 12]`, `[-1, 5, 12, 12]`, "shard -1"},
 		{"shard beyond 32 bits", `[0, 5, 12, 12]`, `[4294967296, 5, 12, 12]`, "shard 4294967296"},
-		{"raw too small", `"raw": 17`, `"raw": 16`, "ends behind"},
+		{"raw too small", `"raw": 17`, `"raw": 16`, "ends beyond"},
 		{"raw too large", `"raw": 17`, `"raw": 18`, "18 raw bytes"},
 		{"three numbers", `[0, 5, 12, 12]`, `[0, 5, 12]`, "3 numbers"},
 		{"five numbers", `[0, 5, 12, 12]`, `[0, 5, 12, 12, 0]`, "5 numbers"},

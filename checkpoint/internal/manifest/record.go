@@ -7,23 +7,23 @@ import (
 	"unicode/utf8"
 )
 
-// Record says from which checkpoint an attempt of a run went on. Rank 0 of the attempt writes it
+// Record says from which checkpoint an attempt of a run resumed. Rank 0 of the attempt writes it
 // before training begins, beside the checkpoints. Only that attempt may write it again, and only
-// with an earlier step: what was superseded stays so.
+// with an earlier step: what was superseded stays superseded.
 type Record struct {
 	Run           string
 	Attempt       int    // 1 to MaxAttempt
-	ResumedStep   int64  // -1: it began anew
-	ResumedFolder string // of that checkpoint; empty where it began anew
+	ResumedStep   int64  // -1: it began without a checkpoint
+	ResumedFolder string // of that checkpoint; empty if it began without one
 	Created       time.Time
 }
 
-// recordFormat tells a record from any other JSON.
+// recordFormat distinguishes a record from any other JSON.
 const recordFormat = "ddpbatch attempt"
 
-// Encode gives the bytes of the record's file. A record that could not be read back is an error.
+// Encode returns the bytes of the record's file. It returns an error for a record that could not be read back.
 func (r Record) Encode() ([]byte, error) {
-	if !utf8.ValidString(r.Run) { // JSON would mend it
+	if !utf8.ValidString(r.Run) { // encoding/json would replace the wrong bytes
 		return nil, errors.New("the name of the run is not UTF-8")
 	}
 	w := writer{}
@@ -45,7 +45,7 @@ func (r Record) Encode() ([]byte, error) {
 	return data, nil
 }
 
-// ParseRecord reads the bytes of a record's file, with the same checks and errors as Parse.
+// ParseRecord parses the bytes of a record's file, with the same checks and errors as Parse.
 func ParseRecord(data []byte) (Record, error) {
 	if len(data) > MaxRecordBytes {
 		return Record{}, fmt.Errorf("it is %d bytes long, at most %d are allowed", len(data), MaxRecordBytes)
@@ -91,12 +91,12 @@ func (r Record) check() error {
 	return nil
 }
 
-// Superseded says whether a later attempt has given up what an attempt saved at a step, and the record of the latest that has: it
-// went on from before that step, so the checkpoint is of a history that the run no longer has. A record counts for nothing
-// there if a still later attempt has gone on from the very folder: then it was written late, by an attempt that was itself
-// superseded meanwhile. The records are those of the checkpoint's own run, in any order; folder is "" where it has none yet.
+// Superseded reports whether a later attempt has superseded what an attempt saved at a step, and returns the record of the latest such
+// attempt. That attempt resumed from an earlier step, so the checkpoint belongs to a history that the run has abandoned. A record has no
+// such effect if a still later attempt has resumed from the very folder: then it was written late, by an attempt that had itself been
+// superseded. records are those of the checkpoint's own run, in any order. folder is "" if the save has no folder yet.
 func Superseded(records []Record, attempt int, step int64, folder string) (by Record, yes bool) {
-	taken := 0 // the last attempt that went on from it
+	taken := 0 // the last attempt that resumed from it
 	for _, r := range records {
 		if folder != "" && r.ResumedFolder == folder {
 			taken = max(taken, r.Attempt)

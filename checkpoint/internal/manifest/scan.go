@@ -12,44 +12,44 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// head is what a first pass over an object finds out, before its version is known. The pass decodes nothing but keys, so
-// that it takes a second or two for 64 MiB, whatever they hold.
+// head is what a first pass over an object finds, before its version is known. The pass decodes only keys, so
+// it takes a second or two for 64 MiB, whatever they hold.
 type head struct {
-	fields map[string]string // of the object itself: each one's text, as it stands
+	fields map[string]string // of the object itself: the text of each
 	count  tally
-	badKey *string // the first that is not [a-z0-9_.]{1,64} and no caller's, if there is one
+	badKey *string // the first key that does not match [a-z0-9_.]{1,64} and is not the caller's; nil: none
 }
 
-// tally counts what decoding an object would allocate for, whether or not it fits the fields:
-// encoding/json makes room for an entry before it finds that it is no such thing.
+// tally counts what decoding an object would allocate for, even if it does not fit the fields:
+// encoding/json allocates an entry before it finds that the entry has another type.
 type tally struct {
 	entries int // of lists that are fields: tensors and shards
 	keys    int // of objects that are fields: values and metrics
-	lists   int // all, outside the values of "values"
+	lists   int // all, except inside the values of "values"
 }
 
-// check refuses more than the limits of this version could need. Fields that are added later
-// have some room.
+// check refuses more than this version could need. The limits leave some room for fields that are added
+// later.
 func (n tally) check() error {
 	switch {
 	case n.entries > MaxTensors+MaxShards:
-		return fmt.Errorf("its lists have %d entries: too many", n.entries)
+		return fmt.Errorf("its lists have %d entries, which is too many", n.entries)
 	case n.keys > 4*MaxValues:
-		return fmt.Errorf("its objects have %d keys: too many", n.keys)
+		return fmt.Errorf("its objects have %d keys, which is too many", n.keys)
 	case n.lists > 4*MaxTensors+MaxPieces:
-		return fmt.Errorf("it has %d lists: too many", n.lists)
+		return fmt.Errorf("it has %d lists, which is too many", n.lists)
 	}
 	return nil
 }
 
-// scan makes the pass. It refuses what no version may have and encoding/json lets pass: a key that stands twice in one
-// object (it takes the last), and bytes that are not UTF-8 (it replaces them); and what is not one object, nests too
-// deep, or has too many keys.
+// scan makes the pass. It refuses two things that encoding/json accepts: a key that occurs twice in one
+// object (encoding/json takes the last), and bytes that are not UTF-8 (it replaces them). It also refuses what is not one object, is nested
+// too deeply, or has too many keys.
 func scan(data []byte) (head, error) {
 	if !utf8.Valid(data) {
 		return head{}, errors.New("it is not UTF-8")
 	}
-	if err := unmarshal(data, &struct{}{}); err != nil { // from here on the text is JSON, and an object
+	if err := unmarshal(data, &struct{}{}); err != nil { // after this the text is known to be a JSON object
 		return head{}, err
 	}
 	s := scanner{text: string(data)}
@@ -64,7 +64,7 @@ func scan(data []byte) (head, error) {
 	return s.head, nil
 }
 
-// check applies the rules of the versions that this program knows: keys, null, and how much there may be.
+// check applies the rules of the versions that this program knows: for keys, for null, and for the sizes.
 func (h *head) check() error {
 	if h.badKey != nil {
 		return fmt.Errorf("key %s is not [a-z0-9_.]{1,64}", quote(*h.badKey))
@@ -87,12 +87,12 @@ func (h *head) require(names ...string) error {
 	return nil
 }
 
-// scanner goes through text that is known to be one JSON object.
+// scanner reads text that is known to be one JSON object.
 type scanner struct {
 	text     string
 	at       int
 	head     head
-	inValues bool // the field at hand is "values"
+	inValues bool // the current field is "values"
 }
 
 func (s *scanner) space() {
@@ -101,7 +101,7 @@ func (s *scanner) space() {
 	}
 }
 
-// value passes over one value. The free are those inside a value of "values", whose keys are the caller's.
+// value skips one value. free is set inside a value of "values", whose keys are the caller's.
 func (s *scanner) value(depth int, free bool) error {
 	switch s.text[s.at] {
 	case '{':
@@ -118,7 +118,7 @@ func (s *scanner) value(depth int, free bool) error {
 	return nil
 }
 
-// string passes over a string and returns it, with its quotation marks.
+// string skips a string and returns it, with its quotation marks.
 func (s *scanner) string() string {
 	start := s.at
 	for s.at++; s.text[s.at] != '"'; s.at++ {
@@ -172,7 +172,7 @@ func (s *scanner) object(depth int, free bool) error {
 	})
 }
 
-// key passes over a key and its colon. Two texts may be one key.
+// key skips a key and its colon, and returns the decoded key: two texts may be the same key.
 func (s *scanner) key() (string, error) {
 	text := s.string()
 	s.space()
@@ -186,7 +186,7 @@ func (s *scanner) key() (string, error) {
 	return key, err
 }
 
-// items passes over what stands between brackets, with one call for each item.
+// items skips the contents of a pair of brackets, and calls item for each item.
 func (s *scanner) items(depth int, end byte, item func() error) error {
 	if depth >= maxDepth {
 		return fmt.Errorf("it is nested deeper than %d", maxDepth)
@@ -194,7 +194,7 @@ func (s *scanner) items(depth int, end byte, item func() error) error {
 	for {
 		s.at++ // the bracket, or a comma
 		s.space()
-		if s.text[s.at] == end { // of an empty one: no comma stands before a bracket
+		if s.text[s.at] == end { // an empty pair: no comma comes before a closing bracket
 			break
 		}
 		if err := item(); err != nil {
@@ -209,7 +209,7 @@ func (s *scanner) items(depth int, end byte, item func() error) error {
 	return nil
 }
 
-// keySet is the keys of an object. Most have few.
+// keySet is the set of an object's keys. Most objects have few.
 type keySet struct {
 	few  []string
 	many map[string]struct{}
@@ -220,7 +220,7 @@ const fewKeys = 16
 func (k *keySet) add(key string) error {
 	_, twice := k.many[key]
 	if twice || slices.Contains(k.few, key) {
-		return fmt.Errorf("key %s is there twice", quote(key))
+		return fmt.Errorf("key %s occurs twice", quote(key))
 	}
 	if len(k.few)+len(k.many) == maxKeys {
 		return fmt.Errorf("an object has more than %d keys", maxKeys)
@@ -236,7 +236,7 @@ func (k *keySet) add(key string) error {
 	return nil
 }
 
-// validKey says whether a key is [a-z0-9_.]{1,64}.
+// validKey reports whether a key matches [a-z0-9_.]{1,64}.
 func validKey(key string) bool {
 	if len(key) == 0 || len(key) > 64 {
 		return false
@@ -249,13 +249,13 @@ func validKey(key string) bool {
 	return true
 }
 
-// What errors show of text from a file, at most; the rest of it may be 60 MiB.
+// How much text from a file an error may show; the file may have 60 MiB.
 const (
 	maxQuoted = 80
-	maxError  = 240 // of an error of encoding/json, which quotes for itself
+	maxError  = 240 // of an error of encoding/json, which quotes text itself
 )
 
-// quote is text in quotation marks, of which the middle is left out where it is long.
+// quote returns text in quotation marks, and leaves out the middle of a long text.
 func quote(s string) string { return text.Quoted(s, maxQuoted) }
 
 // unmarshal is json.Unmarshal with errors of bounded length.
