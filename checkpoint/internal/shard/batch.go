@@ -10,33 +10,33 @@ import (
 )
 
 const (
-	// batchBytes is how much raw data is encoded, and stored data read, at once. Network file systems move 1 MiB
+	// batchBytes is how much raw data is encoded, and stored data read, at once. Network file systems transfer 1 MiB
 	// in a request.
 	batchBytes = 1 << 20
 	// batchChunks bounds a batch of small pieces.
 	batchChunks = 1024
-	// gatherBelow is from where on a write of its own is cheaper than a copy.
+	// gatherBelow is the size from which a separate write is cheaper than a copy.
 	gatherBelow = 64 << 10
 )
 
-// batch is some chunks, one after the other, on their way to the file. It is used again and keeps its memory.
+// batch is a run of consecutive chunks on their way to the file. It is reused and keeps its memory.
 type batch struct {
 	first, end int // numbers of its first chunk and of the one after its last
 	raw        int64
 	entries    []chunkEntry
 	spans      []writeSpan   // the stored bytes, in order
 	buf        []byte        // its capacity is fixed while spans point into it
-	in         []byte        // what was read of sources that are not in memory; likewise
-	err        error         // why not all chunks are encoded; nil: they are
-	ready      chan struct{} // tells the writer that encode is over; has a place
+	in         []byte        // data read from sources that are not in memory; its capacity is fixed, too
+	err        error         // why not all chunks are encoded; nil if they are
+	ready      chan struct{} // notifies the writer that encode has returned; buffered
 }
 
-// writeSpan is what is written at once: chunks of buf, or neighbours that are written as they lie in the source's memory. Checksums of
-// these are taken when they have been written: then they are in the cache, and memory is read once.
+// writeSpan is written with one call: chunks of buf, or adjacent chunks that are written from the source's memory. The checksums of the
+// latter are computed after they have been written: then they are in the cache, and memory is read once.
 type writeSpan struct {
 	data     []byte
-	piece    int // that all of it is of; -1: it is of buf
-	first    int // of entries: the first that has no checksum yet
+	piece    int // of which all of it is; -1: it is of buf
+	first    int // index in entries of the first that has no checksum yet
 	unsummed int // how many have none
 }
 
@@ -55,7 +55,7 @@ func (b *batch) write(out *output) error {
 	return nil
 }
 
-// reset makes b a batch of chunks from first on.
+// reset makes b the batch of chunks from first on.
 func (b *batch) reset(p *chunking, first int) {
 	b.first, b.end, b.raw = first, first, 0
 	b.entries, b.spans, b.buf, b.in, b.err = b.entries[:0], b.spans[:0], b.buf[:0], b.in[:0], nil
@@ -69,7 +69,8 @@ func (b *batch) reset(p *chunking, first int) {
 	}
 }
 
-// staysRaw reports whether enc leaves every chunk of b raw, for no more than the samples. Where not all are in memory it does not look.
+// staysRaw reports whether enc leaves every chunk of b raw, which it decides from the samples alone. It returns false if some chunks are
+// not in memory.
 func (b *batch) staysRaw(p *chunking, sources []Source, enc *chunk.Encoder) bool {
 	for c := b.first; c < b.end; c++ {
 		piece, start, end := p.at(c)
@@ -81,7 +82,7 @@ func (b *batch) staysRaw(p *chunking, sources []Source, enc *chunk.Encoder) bool
 	return true
 }
 
-// encode encodes the chunks of b, up to the first that cannot be read, or until ctx has ended. Then b is ready.
+// encode encodes the chunks of b, up to the first that cannot be read, or until ctx is done. Then b is ready.
 func (b *batch) encode(ctx context.Context, p *chunking, sources []Source, enc *chunk.Encoder) {
 	defer func() { b.ready <- struct{}{} }()
 	for c := b.first; c < b.end && ctx.Err() == nil; c++ {
@@ -104,7 +105,7 @@ func (b *batch) encode(ctx context.Context, p *chunking, sources []Source, enc *
 	}
 }
 
-// raws are bytes start to end of a source, which stay as they are until b is used again.
+// raws returns bytes start to end of a source. They stay valid until b is reused.
 func (b *batch) raws(s *Source, start, end int64) ([]byte, error) {
 	if s.From == nil {
 		return s.Data[start:end], nil
@@ -121,7 +122,7 @@ func (b *batch) raws(s *Source, start, end int64) ([]byte, error) {
 	return b.in[from:], err
 }
 
-// keep copies stored to the end of buf, which has room: stored bytes are never more than raw ones.
+// keep copies stored to the end of buf, which has room: stored bytes are never more than raw bytes.
 func (b *batch) keep(stored []byte) []byte {
 	if len(b.buf) == 0 && int64(cap(b.buf)) < b.raw {
 		b.buf = make([]byte, 0, b.raw)
@@ -131,7 +132,7 @@ func (b *batch) keep(stored []byte) []byte {
 	return b.buf[start:]
 }
 
-// add puts more of buf after the spans: where the last span is of buf, too, they are written together.
+// add appends more, which is at the end of buf, to the spans. If the last span is of buf, too, they are written together.
 func (b *batch) add(more []byte) {
 	if n := len(b.spans); n > 0 && b.spans[n-1].piece < 0 {
 		last := &b.spans[n-1]
@@ -141,8 +142,8 @@ func (b *batch) add(more []byte) {
 	b.spans = append(b.spans, writeSpan{data: more, piece: -1})
 }
 
-// addRaw puts a chunk of a piece, the next one to have an entry, after the spans, as it lies: where the chunk before it is there, too, they
-// are neighbours in memory, and written together.
+// addRaw appends a chunk of a piece, the next one to get an entry, to the spans without copying it. If the last span ends with the chunk
+// before it, the two are adjacent in memory and written together.
 func (b *batch) addRaw(raw []byte, piece int) {
 	next := len(b.entries)
 	if n := len(b.spans); n > 0 && b.spans[n-1].piece == piece && b.spans[n-1].first+b.spans[n-1].unsummed == next {

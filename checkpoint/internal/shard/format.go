@@ -9,11 +9,11 @@ import (
 	"ddpbatch/internal/crc32c"
 )
 
-// Version is the format that Write writes, and the newest that Open reads.
+// Version is the format that Write writes, and the newest one that Open reads.
 const Version = 2
 
 const (
-	magic    = "\x89DDP\r\n\x1a\n" // as PNG's: shows up 7-bit and line-end conversions
+	magic    = "\x89DDP\r\n\x1a\n" // like PNG's, it reveals 7-bit and line-end conversions
 	endMagic = "DDPTEND\n"
 
 	chunkBytes   = chunk.MaxBytes // raw bytes of a chunk, at most
@@ -25,7 +25,7 @@ const (
 	maxRawBytes = 1 << 49
 )
 
-// header is the first 64 bytes. Magic, version and the checksum at byte 60 stay where they are in every version.
+// header is the first 64 bytes. Magic, version and the checksum at byte 60 have the same place in every version.
 type header struct {
 	version       uint32
 	step          uint64
@@ -51,7 +51,7 @@ func (h header) encode() []byte {
 	return b
 }
 
-// chunkEntry is one chunk's line in the table. Its raw length follows from the pieces.
+// chunkEntry is the entry of one chunk in the table. Its raw length follows from the pieces.
 type chunkEntry struct {
 	stored uint32 // bytes in the file
 	crc    uint32 // of the stored bytes
@@ -77,8 +77,8 @@ func appendTrailer(table []byte, offset int64) []byte {
 	return append(table, b...)
 }
 
-// parseHeader checks the first 64 bytes of a shard by themselves. A version that this program does not know gives a
-// *Newer, and nothing else is believed; any other error is a *Damage.
+// parseHeader checks the first 64 bytes of a shard by themselves. For an unknown version it returns a
+// *Newer and does not look at the rest; any other error is a *Damage.
 func parseHeader(b []byte) (header, error) {
 	if string(b[:8]) != magic {
 		return header{}, damaged("it begins with % x: not a shard", b[:8])
@@ -108,8 +108,8 @@ func parseHeader(b []byte) (header, error) {
 	return h, nil
 }
 
-// parseTrailer checks the last 32 bytes of a shard of size bytes and so many chunks. It returns where the table
-// begins, and the table's checksum.
+// parseTrailer checks the last 32 bytes of a shard that has size bytes and the given number of chunks. It returns the offset of the table,
+// and the table's checksum.
 func parseTrailer(b []byte, size int64, chunks int) (offset int64, crc uint32, err error) {
 	if string(b[24:]) != endMagic {
 		return 0, 0, damaged("it ends with % x: not the end of a shard", b[24:])
@@ -125,19 +125,19 @@ func parseTrailer(b []byte, size int64, chunks int) (offset int64, crc uint32, e
 	return int64(at), binary.LittleEndian.Uint32(b[16:]), nil
 }
 
-// located is a chunk in a file.
+// located is a chunk and its place in a file.
 type located struct {
 	chunkEntry
 	offset int64
 }
 
-// tablePart is how much of a chunk table is read at once. A sparse file may have a table of GiB that takes no room on disk; its first
-// entry of zeros is refused before more is read.
+// tablePart is how much of a chunk table is read at once. A sparse file may have a table of several GiB that takes no room on disk; its
+// first entry of zeros is refused before more is read.
 const tablePart = 4096 * entryBytes
 
-// readTable reads the chunk table at offset end of f, and holds it against the chunks of the pieces, against want, its checksum, and
-// against the end of their stored bytes. It also returns the CRC of the file up to the table's end, computed from the table alone, where
-// head is that of what is before the chunks.
+// readTable reads the chunk table at offset end of f, and compares it with the chunks of the pieces, with its checksum want, and
+// with the end of the stored bytes. It also returns the CRC of the file up to the end of the table, which it computes from the table alone;
+// head is the CRC of what comes before the chunks.
 func readTable(f io.ReaderAt, end int64, version uint32, p *chunking, want, head uint32) (chunks []located, crc uint32, err error) {
 	offset, crc := int64(headerBytes), head
 	var got uint32
@@ -167,7 +167,7 @@ func readTable(f io.ReaderAt, end int64, version uint32, p *chunking, want, head
 	return chunks, crc32c.Combine(crc, got, length), nil
 }
 
-// parseEntry holds the entry of chunk c against the pieces.
+// parseEntry compares the entry of chunk c with the pieces.
 func parseEntry(b []byte, version uint32, p *chunking, c int) (chunkEntry, error) {
 	e := chunkEntry{
 		stored: binary.LittleEndian.Uint32(b[0:]),
@@ -183,14 +183,14 @@ func parseEntry(b []byte, version uint32, p *chunking, c int) (chunkEntry, error
 	return e, nil
 }
 
-// known reports whether a version has a method.
+// known reports whether a version of the format has a method.
 func known(m chunk.Method, version uint32) bool {
 	return version > 1 || m == chunk.Raw || m == chunk.Zstd
 }
 
-// Damage says what is wrong with the bytes of a shard. Who knows the file's name adds it.
+// Damage says what is wrong with the bytes of a shard. Callers that know the file's name add it.
 type Damage struct {
-	Piece  int    // index of the piece it is in; -1: it is in none
+	Piece  int    // index of the damaged piece; -1 if the damage is not in a piece
 	Name   string // of that piece
 	Detail string // "chunk 3 of 40: its checksum is ..."
 }
@@ -202,14 +202,14 @@ func (d *Damage) Error() string {
 	return fmt.Sprintf("tensor %q: %s", d.Name, d.Detail)
 }
 
-// damaged is a Damage that is in no piece.
+// damaged returns a Damage that is not in a piece.
 func damaged(format string, args ...any) *Damage {
 	return &Damage{Piece: -1, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Newer says that a shard, whole as far as that can be told, is of a version that this program does not know.
+// Newer reports a shard of a version that this program does not know. As far as can be checked, the shard is whole.
 type Newer struct{ Version uint32 }
 
 func (n *Newer) Error() string {
-	return fmt.Sprintf("the shard is of version %d, this program reads 1 to %d: use a newer program", n.Version, Version)
+	return fmt.Sprintf("the shard is of version %d, this program reads 1 to %d; use a newer program", n.Version, Version)
 }

@@ -10,9 +10,9 @@ import (
 	"ddpbatch/internal/crc32c"
 )
 
-// Read fills dst with the bytes of a piece from an offset on. It decodes only the chunks that overlap, in so many
-// goroutines (0 is 1), and straight into dst where all of a chunk is wanted. After an error dst holds anything. A range
-// that is not in the piece panics.
+// Read fills dst with the bytes of a piece from an offset on. It decodes only the chunks that overlap the range, in up to workers
+// goroutines (0 means 1), and decodes directly into dst if all of a chunk is wanted. After an error the contents of dst are undefined. Read
+// panics if the range is not in the piece.
 func (r *Reader) Read(ctx context.Context, piece int, offset int64, dst []byte, workers int) error {
 	if length := r.chunking.pieces[piece].Length; offset < 0 || offset > length || int64(len(dst)) > length-offset {
 		panic("shard: the range is not in the piece")
@@ -29,20 +29,20 @@ func (r *Reader) Read(ctx context.Context, piece int, offset int64, dst []byte, 
 	return w.do(ctx, workers)
 }
 
-// Verify reads and decodes every chunk, in so many goroutines (0 is 1), and keeps nothing.
+// Verify reads and decodes every chunk, in up to workers goroutines (0 means 1), and discards the results.
 func (r *Reader) Verify(ctx context.Context, workers int) error {
 	w := &walk{reader: r, end: len(r.chunks)}
 	return w.do(ctx, workers)
 }
 
-// VerifyChunk reads and decodes one chunk, counted from the first of the first piece, and keeps nothing.
+// VerifyChunk reads and decodes one chunk, counted from the first of the first piece, and discards the result.
 func (r *Reader) VerifyChunk(chunk int) error {
 	s := r.scratch.get()
 	defer r.scratch.put(s)
 	return r.run(s, chunk, chunk+1, target{})
 }
 
-// run reads chunks that follow each other, in one go, and brings them to the target. They are all direct, or none is.
+// run reads consecutive chunks with one read, and decodes them into the target. Either all of them are direct, or none is.
 func (r *Reader) run(s *scratch, first, end int, t target) error {
 	last := r.chunks[end-1]
 	offset := r.chunks[first].offset
@@ -66,7 +66,7 @@ func (r *Reader) run(s *scratch, first, end int, t target) error {
 	return nil
 }
 
-// direct reports whether chunk c can be read straight to where it goes.
+// direct reports whether chunk c can be read straight into the target.
 func (r *Reader) direct(c int, t target) bool {
 	_, start, end := r.chunking.at(c)
 	return r.chunks[c].method == chunk.Raw && t.whole(start, end) != nil
@@ -84,7 +84,7 @@ func (r *Reader) decodeInto(s *scratch, c int, stored []byte, t target) error {
 		if dst == nil {
 			t.keep(start, stored)
 		}
-		return nil // a direct one is there
+		return nil // a direct one is there already
 	}
 	raw := dst
 	if raw == nil {
@@ -110,10 +110,10 @@ func (r *Reader) decodeInto(s *scratch, c int, stored []byte, t target) error {
 	return nil
 }
 
-// baseOf is the base's chunk c, decoded. It is valid until the next call.
+// baseOf returns the base's chunk c, decoded. It is valid until the next call.
 func (r *Reader) baseOf(s *scratch, c int) ([]byte, error) {
 	if r.base == nil {
-		return nil, r.chunking.chunkDamage(c, "it is the difference from a base, and there is none")
+		return nil, r.chunking.chunkDamage(c, "it is the difference from a base, but the shard was opened without one")
 	}
 	if s.base == nil {
 		s.base = &scratch{}
@@ -129,7 +129,7 @@ func (r *Reader) baseOf(s *scratch, c int) ([]byte, error) {
 	return raw, nil
 }
 
-// readFailed says that a read for chunk first and those after it stopped at a position of the file.
+// readFailed returns the error of a read of chunk first and those after it that stopped at a position of the file.
 func (r *Reader) readFailed(first int, position int64, err error) error {
 	c := first
 	for c+1 < len(r.chunks) && r.chunks[c+1].offset <= position {
@@ -142,8 +142,8 @@ func (r *Reader) readFailed(first int, position int64, err error) error {
 	return fmt.Errorf("read %s of tensor %q, byte %d: %w", r.chunking.number(c), r.chunking.pieces[piece].Name, position, err)
 }
 
-// readFull is ReadAt of all of b. It gives io.EOF alone where the file ends before, and takes short reads for what they
-// are.
+// readFull reads all of b with ReadAt, and continues after short reads. It returns io.EOF alone if the file ends
+// before that.
 func readFull(f io.ReaderAt, b []byte, offset int64) (n int, err error) {
 	for n < len(b) {
 		more, err := f.ReadAt(b[n:], offset+int64(n))
@@ -161,8 +161,8 @@ func readFull(f io.ReaderAt, b []byte, offset int64) (n int, err error) {
 	return n, nil
 }
 
-// walk takes chunks to a target, in runs of up to batchBytes, by several goroutines that go through the file
-// side by side.
+// walk decodes chunks into a target, in runs of up to batchBytes. Several goroutines take the next run in turn, so that the file is read
+// from front to back.
 type walk struct {
 	reader *Reader
 	target target
@@ -173,7 +173,7 @@ type walk struct {
 	err  error // the first
 }
 
-// do walks with so many goroutines, the caller's among them.
+// do walks in up to workers goroutines, including the caller's.
 func (w *walk) do(ctx context.Context, workers int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -209,7 +209,7 @@ func (w *walk) work(ctx context.Context) error {
 	}
 }
 
-// take is the next run; an empty one at the end.
+// take returns the next run, which is empty at the end.
 func (w *walk) take() (first, end int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -232,13 +232,13 @@ func (w *walk) fail(err error) {
 	}
 }
 
-// target is where the bytes of a piece go. The zero target takes nothing.
+// target is where the bytes of a piece go. The zero target discards them.
 type target struct {
 	offset int64 // in the piece, of dst's first byte
 	dst    []byte
 }
 
-// whole is the memory for bytes start to end of the piece; nil if not all of them are wanted.
+// whole returns the memory for bytes start to end of the piece, or nil if not all of them are wanted.
 func (t target) whole(start, end int64) []byte {
 	if start < t.offset || end > t.offset+int64(len(t.dst)) {
 		return nil
@@ -246,7 +246,7 @@ func (t target) whole(start, end int64) []byte {
 	return t.dst[start-t.offset : end-t.offset]
 }
 
-// keep takes what is wanted of bytes of the piece that begin at start.
+// keep copies those bytes of the piece that are wanted. raw begins at start.
 func (t target) keep(start int64, raw []byte) {
 	end := min(start+int64(len(raw)), t.offset+int64(len(t.dst)))
 	if from := max(start, t.offset); from < end {
@@ -254,13 +254,13 @@ func (t target) keep(start int64, raw []byte) {
 	}
 }
 
-// scratch is what one goroutine needs to read chunks. What is not needed is not made.
+// scratch is the memory that one goroutine needs to read chunks. Each part is allocated when it is first needed.
 type scratch struct {
 	dec        *chunk.Decoder
 	block      []byte   // the stored bytes of a run
 	raw        []byte   // a chunk of which only a part is wanted, or nothing
 	difference []byte   // the base's chunk
-	base       *scratch // with which that is read
+	base       *scratch // for reading the base
 }
 
 func (s *scratch) decoder() (dec *chunk.Decoder, err error) {
@@ -279,7 +279,7 @@ func (s *scratch) close() {
 	}
 }
 
-// grow is the first n bytes of a buffer, which is made anew where it is too short.
+// grow returns the first n bytes of a buffer. It allocates a new buffer if the old one is too short.
 func grow(buf *[]byte, n int) []byte {
 	if cap(*buf) < n {
 		*buf = make([]byte, n)
@@ -287,7 +287,7 @@ func grow(buf *[]byte, n int) []byte {
 	return (*buf)[:n]
 }
 
-// scratches keeps those that nobody uses now.
+// scratches holds those that are not in use.
 type scratches struct {
 	mu   sync.Mutex
 	idle []*scratch

@@ -235,7 +235,7 @@ func TestDeltaReadsBackWithItsBase(t *testing.T) {
 		t.Error("IsDelta is wrong")
 	}
 	damage := wantDamage(t, "no base", r.Verify(t.Context(), 1))
-	if !strings.Contains(damage.Detail, "there is none") {
+	if !strings.Contains(damage.Detail, "without one") {
 		t.Errorf("no base: %v", damage)
 	}
 	must(t, r.SetBase(b))

@@ -8,18 +8,18 @@ import (
 	"ddpbatch/internal/crc32c"
 )
 
-// Reader reads the chunks of a shard. Several goroutines may use it at once. It neither closes nor outlives its file.
+// Reader reads the chunks of a shard. It is safe for concurrent use. It does not close its file, which must stay open.
 type Reader struct {
 	file     io.ReaderAt
 	chunking *chunking
 	chunks   []located
-	base     *Reader // nil: no chunk may be a difference
+	base     *Reader // nil if no chunk may be a difference
 	scratch  scratches
 }
 
-// Open checks everything of a shard but its chunks. The caller has it from the manifest: size (which he has compared
-// with the file's), what the header must say, the pieces in order, and the CRC-32C of the whole file. It keeps
-// pieces. Errors about bytes are *Damage or *Newer; others come from f.
+// Open checks everything in a shard except its chunks. The caller has the arguments from the manifest: size (which the caller has compared
+// with the file's), the expected header, the pieces in order, and the CRC-32C of the whole file. Open retains
+// pieces. Errors about the bytes are *Damage or *Newer; others come from f.
 func Open(f io.ReaderAt, size int64, h Header, pieces []Piece, crc uint32) (*Reader, error) {
 	p, err := newChunking(pieces)
 	if err != nil {
@@ -57,7 +57,7 @@ func Open(f io.ReaderAt, size int64, h Header, pieces []Piece, crc uint32) (*Rea
 	return &Reader{file: f, chunking: p, chunks: chunks}, nil
 }
 
-// IsDelta reports whether some chunk is the difference from a base, without which it cannot be read.
+// IsDelta reports whether some chunk is the difference from a base and cannot be read without it.
 func (r *Reader) IsDelta() bool {
 	for _, c := range r.chunks {
 		if c.method&chunk.Delta != 0 {
@@ -67,8 +67,8 @@ func (r *Reader) IsDelta() bool {
 	return false
 }
 
-// SetBase gives r, before it is read, the shard that its chunks may be differences from, which must stay open as long.
-// A base with other pieces, or with differences of its own, is a *Damage.
+// SetBase sets the shard that the chunks of r may be differences from. It must be called before r is read, and base must stay open as long
+// as r is used. SetBase returns a *Damage if base has other pieces, or has differences itself.
 func (r *Reader) SetBase(base *Reader) error {
 	if len(base.chunking.pieces) != len(r.chunking.pieces) {
 		return damaged("the base's shard has %d pieces, this one %d", len(base.chunking.pieces), len(r.chunking.pieces))
@@ -85,7 +85,7 @@ func (r *Reader) SetBase(base *Reader) error {
 	return nil
 }
 
-// Close frees what decoders keep; the file is the caller's. Nothing may be reading.
+// Close frees the memory of decoders. It does not close the file. No read may be in progress.
 func (r *Reader) Close() { r.scratch.close() }
 
 func readPart(f io.ReaderAt, offset int64, n int) ([]byte, error) {
@@ -98,13 +98,13 @@ func readPart(f io.ReaderAt, offset int64, n int) ([]byte, error) {
 	return b, nil
 }
 
-// PieceStats says how one piece is stored. It comes from the chunk table: no chunk is read.
+// PieceStats describes how one piece is stored. It comes from the chunk table: no chunk is read.
 type PieceStats struct {
 	Stored   int64                  // bytes
-	ByMethod map[chunk.Method]int64 // of them
+	ByMethod map[chunk.Method]int64 // the same bytes, by method
 }
 
-// Stats describes the pieces.
+// Stats describes how each piece is stored.
 func (r *Reader) Stats() []PieceStats {
 	all := make([]PieceStats, len(r.chunking.pieces))
 	for i := range all {
@@ -118,8 +118,8 @@ func (r *Reader) Stats() []PieceStats {
 	return all
 }
 
-// PlaneStats says for each piece how many bytes the planes of its chunks take, by their codec. It reads the first bytes
-// of each chunk of method Planes, up to 36, and does not compare checksums, which cover whole chunks. Errors are Read's.
+// PlaneStats returns, for each piece, how many bytes the planes of its chunks take, by their codec. It reads the first bytes
+// of each chunk of method Planes, up to 36, and does not compare checksums, which cover whole chunks. Errors are as those of Read.
 func (r *Reader) PlaneStats(ctx context.Context) ([]map[chunk.PlaneCodec]int64, error) {
 	all := make([]map[chunk.PlaneCodec]int64, len(r.chunking.pieces))
 	for i, piece := range r.chunking.pieces {
@@ -140,14 +140,14 @@ func (r *Reader) PlaneStats(ctx context.Context) ([]map[chunk.PlaneCodec]int64, 
 	return all, nil
 }
 
-// planesOf is how the planes of chunk c are stored; none where it has none.
+// planesOf returns how the planes of chunk c are stored, or nil if it has none.
 func (r *Reader) planesOf(c int, l chunk.Layout) ([]chunk.Plane, error) {
 	e := r.chunks[c]
 	n := e.method.HeadBytes(l)
 	if n == 0 {
 		return nil, nil
 	}
-	head := make([]byte, n) // of a plausible chunk, which is longer
+	head := make([]byte, n) // a plausible chunk is longer
 	if n, err := readFull(r.file, head, e.offset); err != nil {
 		return nil, r.readFailed(c, e.offset+int64(n), err)
 	}

@@ -11,15 +11,15 @@ import (
 	"ddpbatch/internal/crc32c"
 )
 
-// Source is a piece with its bytes. Write reads them, from several goroutines, until it returns.
+// Source is a piece with its bytes. Write reads them in several goroutines until it returns.
 type Source struct {
 	Piece
 	Data []byte      // of Length bytes
-	From io.ReaderAt // unless nil, has the Length bytes in place of Data; each is read once, a chunk at a time
+	From io.ReaderAt // unless nil, holds the Length bytes in place of Data; each byte is read once, a chunk at a time
 	Base []byte      // nil: stored whole. Otherwise Length bytes, and chunks may be stored as the difference from them
 }
 
-// base is the base of bytes start to end; nil where there is none.
+// base returns the base of bytes start to end, or nil if there is none.
 func (s *Source) base(start, end int64) []byte {
 	if s.Base == nil {
 		return nil
@@ -27,24 +27,24 @@ func (s *Source) base(start, end int64) []byte {
 	return s.Base[start:end]
 }
 
-// WriteOptions are choices of Write. The zero value is ready.
+// WriteOptions are options of Write. The zero value is ready to use.
 type WriteOptions struct {
 	Codec   chunk.Codec
-	Workers int // goroutines that encode, at most; 0 is 1. What stays raw needs none
+	Workers int // goroutines that encode, at most; 0 means 1. Chunks that stay raw need none
 }
 
-// Sum is what the manifest says of a whole file.
+// Sum is what a manifest records about a whole file.
 type Sum struct {
 	Size int64
 	CRC  uint32 // CRC-32C
 }
 
-// Write writes a shard to w: its header, the pieces in their order, table and trailer. It looks at ctx before each chunk
-// and each batch, of up to 1 MiB, that it writes. An error of w, or of a source, stops it, and is wrapped.
-// Arguments that do not fit each other panic.
+// Write writes a shard to w: its header, the pieces in order, the table and the trailer. It checks ctx before each chunk
+// and before it writes each batch of up to 1 MiB. An error of w, or of a source, ends it and is wrapped.
+// Write panics on arguments that contradict each other.
 //
-// Workers encode ahead while Write's own goroutine writes, up to 1 MiB at once; chunks that are stored raw are written
-// from where they lie. Where samples say that all of a batch stays raw, and with codec None, no worker is asked.
+// Workers encode ahead while Write's own goroutine writes up to 1 MiB at once; chunks that are stored raw are written
+// from the source's memory. If samples show that all of a batch stays raw, or with codec None, no worker is used.
 func Write(ctx context.Context, w io.Writer, h Header, pieces []Source, o WriteOptions) (Sum, error) {
 	if h.Version != Version || h.Step < 0 || h.Shard < 0 || h.Shard >= h.Shards || int64(h.Shards) > 1<<32-1 || o.Workers < 0 {
 		panic("shard: no such header or workers")
@@ -76,7 +76,7 @@ func Write(ctx context.Context, w io.Writer, h Header, pieces []Source, o WriteO
 	return Sum{Size: out.size, CRC: crc32c.Combine(crc, crc32c.Checksum(tail), int64(len(tail)))}, nil
 }
 
-// piecesOf describes sources. It panics where their bytes are not as many as they say.
+// piecesOf returns the pieces of sources. It panics if their bytes do not have the given lengths.
 func piecesOf(sources []Source) []Piece {
 	pieces := make([]Piece, len(sources))
 	for i, s := range sources {
@@ -108,10 +108,10 @@ func (o *output) write(p []byte) error {
 }
 
 // encodeAll encodes all chunks of the sources and calls write with one batch of them after the other. It ends, with all its
-// goroutines, soon after ctx has, or with the first error of write. Memory is bounded by the number of batches, which are
-// used in turn.
+// goroutines, soon after ctx is done, or with the first error of write. Memory is bounded by the number of batches, which are
+// reused in turn.
 //
-// What stays raw is not handed to workers: there is nothing to do but to write it, and goroutines that wake each other for
+// Batches that stay raw are not passed to workers: they only have to be written, and goroutines that wake each other for
 // that take some 7 % of the processors' time for a save.
 func encodeAll(ctx context.Context, p *chunking, sources []Source, o WriteOptions, write func(*batch) error) error {
 	sampler, err := chunk.NewEncoder(o.Codec)
@@ -130,7 +130,7 @@ func encodeAll(ctx context.Context, p *chunking, sources []Source, o WriteOption
 	for i := range batches {
 		batches[i] = &batch{ready: make(chan struct{}, 1)}
 	}
-	begun, next := 0, 0 // batches, and the first chunk that is in none of them
+	begun, next := 0, 0 // the number of batches begun, and the first chunk after them
 	for written := 0; ; written++ {
 		for ; begun < written+len(batches) && next < p.chunks(); begun++ {
 			b := batches[begun%len(batches)]
@@ -160,14 +160,14 @@ func encodeAll(ctx context.Context, p *chunking, sources []Source, o WriteOption
 	}
 }
 
-// workers are goroutines that encode batches, each with an encoder of its own. They start as there is work for them.
+// workers are goroutines that encode batches, each with an encoder of its own. They are started when there is work for them.
 type workers struct {
 	chunking *chunking
 	sources  []Source
 	codec    chunk.Codec
 	most     int
 	started  int
-	todo     chan *batch // has places for all batches
+	todo     chan *batch // has room for all batches
 	running  sync.WaitGroup
 }
 
@@ -177,8 +177,8 @@ func newWorkers(p *chunking, sources []Source, o WriteOptions) *workers {
 	return w
 }
 
-// batches is how many are under way at once: two for each worker, so that none waits for the writer as long as that keeps
-// up, and one that is being written. Codec None has no use for workers.
+// batches returns how many are in progress at once: two for each worker, so that no worker waits for the writer as long as the writer keeps
+// up, and one that is being written. Codec None needs no workers.
 func (w *workers) batches() int {
 	if w.codec == chunk.None {
 		return 1
@@ -186,7 +186,7 @@ func (w *workers) batches() int {
 	return 2*w.most + 1
 }
 
-// encode has b encoded by a worker. They all end with ctx.
+// encode passes b to a worker. All workers end with ctx.
 func (w *workers) encode(ctx context.Context, b *batch) error {
 	if w.started < w.most {
 		enc, err := chunk.NewEncoder(w.codec)
