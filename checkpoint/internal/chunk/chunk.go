@@ -13,7 +13,7 @@ type Layout struct {
 	Float bool // floating point: sign, exponent and mantissa from the top bit down
 }
 
-// A Method says how a chunk is stored. The values are those of the chunk table (docs/format.md).
+// A Method is how a chunk is stored. The values are those of the chunk table (docs/format.md).
 type Method byte
 
 const (
@@ -23,16 +23,16 @@ const (
 	Delta  Method = 0x80 // a flag: what Zstd or Planes decode to is XORed with the base's chunk; see sumBytes
 )
 
-// A Codec says what an Encoder may do.
+// A Codec selects which methods an Encoder may use.
 type Codec byte
 
 const (
-	Auto     Codec = iota // planes where they pay, chosen by sampling the data
-	ZstdOnly              // one zstd frame where that pays
+	Auto     Codec = iota // planes if they make the chunk smaller, chosen by sampling the data
+	ZstdOnly              // one zstd frame if it makes the chunk smaller
 	None                  // everything raw
 )
 
-// ParseCodec is the codec of a name that people write: auto (or nothing), zstd or none.
+// ParseCodec returns the codec that a user's name stands for: auto (or an empty name), zstd or none.
 func ParseCodec(name string) (Codec, error) {
 	switch name {
 	case "", "auto":
@@ -54,8 +54,8 @@ func (l Layout) fits(n int) bool {
 	return false
 }
 
-// Plausible reports whether a chunk of raw bytes can take stored bytes with this method: what a reader asks of a
-// chunk table before it believes it. Compressed chunks are always smaller than raw.
+// Plausible reports whether a chunk of raw bytes can take stored bytes with this method. Readers check a chunk table with it
+// before they use the table. Compressed chunks are always smaller than raw.
 func (m Method) Plausible(stored, raw int, l Layout) bool {
 	if !l.fits(raw) {
 		return false
@@ -73,9 +73,9 @@ func (m Method) Plausible(stored, raw int, l Layout) bool {
 	return m.sumBytes()+least <= stored && stored < raw
 }
 
-// sumBytes is the length of what the stored bytes begin with: with Delta, the CRC-32C of the raw chunk. The chunk table
-// has the checksum of the stored bytes, which says nothing of the base: against another one, or one that was damaged in
-// memory, they would decode to other data with no error.
+// sumBytes returns the length of the checksum at the beginning of the stored bytes: with Delta, the CRC-32C of the raw chunk. The chunk
+// table has a checksum only of the stored bytes, which does not cover the base: with another base, or one that was damaged in
+// memory, they would decode to other data without an error.
 func (m Method) sumBytes() int {
 	if m&Delta != 0 {
 		return 4
@@ -83,12 +83,12 @@ func (m Method) sumBytes() int {
 	return 0
 }
 
-// A chunk of method Planes is one entry per plane, then the planes' bytes in the same order, nothing between. An
+// A chunk of method Planes is one entry per plane, then the planes' bytes in the same order, with nothing between them. An
 // entry is the plane's codec and the 24-bit little-endian length of its stored bytes. Plane k holds byte k of every
 // element, after the elements of floating-point layouts have been rotated left by one bit.
 const entryBytes = 4
 
-// A PlaneCodec says how one plane is stored. The values are those of the format.
+// A PlaneCodec is how one plane is stored. The values are those of the format.
 type PlaneCodec byte
 
 const (
@@ -105,13 +105,13 @@ func (c PlaneCodec) String() string {
 	return [...]string{"raw", "constant", "huff0", "zstd"}[c]
 }
 
-// A Plane is what a chunk says about one of its planes.
+// A Plane describes how one plane of a chunk is stored.
 type Plane struct {
 	Codec  PlaneCodec
 	Stored int // bytes
 }
 
-// HeadBytes is how many of the stored bytes say how the planes are stored; 0 where the method has none.
+// HeadBytes returns how many of the stored bytes describe the planes, or 0 if the method has none.
 func (m Method) HeadBytes(l Layout) int {
 	if m&^Delta != Planes {
 		return 0
@@ -119,29 +119,29 @@ func (m Method) HeadBytes(l Layout) int {
 	return m.sumBytes() + l.Width*entryBytes
 }
 
-// ParseHead reads the first HeadBytes of a plausible chunk of so many stored bytes, for those who want to know how it is
-// stored but not what it is. It gives the planes, Layout.Width of them, from the lowest bytes of the elements to the
-// highest. All stored bytes but the head are theirs, or it is an error.
+// ParseHead parses the first HeadBytes of a plausible chunk of the given number of stored bytes, for callers that need to know
+// how it is stored but do not decode it. It returns Layout.Width planes, from the lowest bytes of the elements to the
+// highest. It returns an error unless their lengths add up to all stored bytes after the head.
 func (m Method) ParseHead(head []byte, stored int, l Layout) ([]Plane, error) {
 	head, left := head[m.sumBytes():], stored-m.HeadBytes(l)
 	p := make([]Plane, l.Width)
 	for k := range p {
 		p[k].Codec, p[k].Stored = planeEntry(head[k*entryBytes:])
 		if p[k].Codec > PlaneZstd {
-			return nil, fmt.Errorf("plane %d: there is no codec %d", k, byte(p[k].Codec))
+			return nil, fmt.Errorf("plane %d has the unknown codec %d", k, byte(p[k].Codec))
 		}
 		left -= p[k].Stored
 	}
 	if left != 0 {
-		return nil, fmt.Errorf("the planes have %d bytes more than are there", -left)
+		return nil, fmt.Errorf("the planes have %d bytes more than the chunk", -left)
 	}
 	return p, nil
 }
 
-// maxWidth is the largest Layout.Width, and so the most planes there can be.
+// maxWidth is the largest Layout.Width, and so the largest number of planes.
 const maxWidth = 8
 
-// planes are the byte planes of a chunk, in their first Layout.Width elements.
+// planes holds the byte planes of a chunk, in its first Layout.Width elements.
 type planes [maxWidth][]byte
 
 // cut makes planes of n bytes each from the memory of buf.
@@ -151,12 +151,12 @@ func (p *planes) cut(buf []byte, width, n int) {
 	}
 }
 
-// putPlaneEntry writes an entry of the header.
+// putPlaneEntry encodes an entry of the header.
 func putPlaneEntry(b []byte, codec PlaneCodec, length int) {
 	b[0], b[1], b[2], b[3] = byte(codec), byte(length), byte(length>>8), byte(length>>16)
 }
 
-// planeEntry reads one.
+// planeEntry decodes an entry of the header.
 func planeEntry(b []byte) (codec PlaneCodec, length int) {
 	return PlaneCodec(b[0]), int(b[1]) | int(b[2])<<8 | int(b[3])<<16
 }

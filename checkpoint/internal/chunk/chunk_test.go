@@ -34,7 +34,7 @@ func TestParseHead(t *testing.T) {
 		}
 	}
 	stored[0] = 4
-	if _, err := chunk.Planes.ParseHead(stored, len(stored), l); err == nil || !strings.Contains(err.Error(), "no codec 4") {
+	if _, err := chunk.Planes.ParseHead(stored, len(stored), l); err == nil || !strings.Contains(err.Error(), "unknown codec 4") {
 		t.Errorf("unknown codec: %v", err)
 	}
 	if n := chunk.Raw.HeadBytes(l) + chunk.Zstd.HeadBytes(l) + (chunk.Zstd | chunk.Delta).HeadBytes(l); n != 0 {

@@ -13,15 +13,15 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// A Decoder decodes chunks, one at a time: use it from one goroutine. It keeps less than 1 MiB of buffers, whatever
-// it is given.
+// A Decoder decodes chunks, one at a time, in one goroutine. It keeps less than 1 MiB of buffers, whatever
+// it decodes.
 type Decoder struct {
 	huff  huff0.Scratch
 	zstd  *zstd.Decoder
 	split []byte // planes that are not stored as they are
 }
 
-// NewDecoder returns a Decoder. Close it to free it.
+// NewDecoder returns a Decoder. The caller must Close it to free its memory.
 func NewDecoder() (*Decoder, error) {
 	z, err := zstd.NewReader(nil,
 		zstd.WithDecoderConcurrency(1),
@@ -35,22 +35,22 @@ func NewDecoder() (*Decoder, error) {
 	return &Decoder{zstd: z, split: make([]byte, MaxBytes)}, nil
 }
 
-// Close frees what the decoder holds. It cannot be used after that.
+// Close frees the decoder's memory. The decoder cannot be used afterward.
 func (d *Decoder) Close() { d.zstd.Close() }
 
 // Decode fills dst, which has the chunk's raw length, from the stored bytes. base is the base's chunk, of the same
-// length, for methods with Delta, and is not looked at for others. dst overlaps neither of them.
+// length, for methods with Delta, and is ignored for others. dst must not overlap either of them.
 //
-// Bytes that are not of the format give an error, and then dst holds anything. Damage that leaves them well formed is
-// not noticed: that takes the checksum of the stored bytes. With Delta, what comes out is checked, so that a base that is
-// not the encoder's is noticed too.
+// If the bytes do not have the format, Decode returns an error and the contents of dst are undefined. It does not detect damage that leaves
+// the bytes well formed: that takes the checksum of the stored bytes. With Delta, the result has a checksum, so that a
+// base other than the encoder's is detected, too.
 func (d *Decoder) Decode(dst, stored []byte, m Method, l Layout, base []byte) error {
 	if !m.Plausible(len(stored), len(dst), l) {
-		return fmt.Errorf("%d bytes by method %#x cannot be a chunk of %d with elements of %d",
+		return fmt.Errorf("%d bytes by method %#x cannot be a chunk of %d bytes with elements of %d",
 			len(stored), byte(m), len(dst), l.Width)
 	}
 	if m&Delta != 0 && len(base) != len(dst) {
-		return fmt.Errorf("a chunk of %d bytes is the difference to a base, which has %d here", len(dst), len(base))
+		return fmt.Errorf("a chunk of %d bytes is the difference from a base, but its base has %d", len(dst), len(base))
 	}
 	sum, stored := stored[:m.sumBytes()], stored[m.sumBytes():]
 	switch m &^ Delta {
@@ -86,13 +86,13 @@ func (d *Decoder) frame(dst, stored []byte) error {
 	if len(out) != len(dst) {
 		return fmt.Errorf("a zstd frame holds %d bytes, not %d", len(out), len(dst))
 	}
-	if &out[0] != &dst[0] { // it may decode elsewhere, and is then still held to the length
+	if &out[0] != &dst[0] { // it may have decoded into other memory, still of at most this length
 		copy(dst, out)
 	}
 	return nil
 }
 
-// planes decodes each plane and joins them. Planes that are stored as they are are joined from where they stand.
+// planes decodes each plane and joins them. Planes that are stored raw are joined without being copied first.
 func (d *Decoder) planes(dst, stored []byte, l Layout) error {
 	n := len(dst) / l.Width
 	var p planes
@@ -101,7 +101,7 @@ func (d *Decoder) planes(dst, stored []byte, l Layout) error {
 	for k := range l.Width {
 		codec, length := planeEntry(stored[k*entryBytes:])
 		if length > len(rest) {
-			return fmt.Errorf("plane %d of %d bytes, of which only %d are there", k, length, len(rest))
+			return fmt.Errorf("plane %d should have %d bytes, but only %d are left", k, length, len(rest))
 		}
 		coded := rest[:length:length]
 		rest = rest[length:]
@@ -140,7 +140,7 @@ func (d *Decoder) huffman(dst, coded []byte) error {
 	if err != nil {
 		return fmt.Errorf("read a Huffman table: %w", err)
 	}
-	// The capacity of what it decodes to is the length that it must have.
+	// The capacity of the destination limits the result to the length that it must have.
 	if _, err := s.Decoder().Decompress4X(dst[:0:len(dst)], streams); err != nil {
 		return fmt.Errorf("decode Huffman codes: %w", err)
 	}
@@ -156,9 +156,9 @@ func fill(b []byte, v byte) {
 
 var errNotOneFrame = errors.New("the bytes are not one frame, whole and without a dictionary")
 
-// checkFrame refuses bytes that are not exactly one zstd frame without a dictionary (RFC 8878, 3.1.1). A decoder takes
-// several, one after the other, and passes over what it calls skippable: two files could then mean the same, and hold
-// what no one looks at.
+// checkFrame refuses bytes that are not exactly one zstd frame without a dictionary (RFC 8878, 3.1.1). A zstd decoder accepts
+// several frames, one after the other, and skips so-called skippable frames: different files could then mean the same, and hold
+// hidden data.
 func checkFrame(b []byte) error {
 	var h zstd.Header
 	if err := h.Decode(b); err != nil {
@@ -172,7 +172,7 @@ func checkFrame(b []byte) error {
 		if len(b) < blockHeaderBytes {
 			return io.ErrUnexpectedEOF
 		}
-		// One bit says that it is the last block, two are its type, the rest is its size.
+		// One bit marks the last block, two are its type, the rest is its size.
 		head := uint(b[0]) | uint(b[1])<<8 | uint(b[2])<<16
 		b = b[blockHeaderBytes:]
 		last = head&1 != 0
@@ -197,5 +197,5 @@ func checkFrame(b []byte) error {
 
 const (
 	blockHeaderBytes = 3
-	repeated         = 1 // a block type: one byte, and how often it stands
+	repeated         = 1 // a block type: one byte, and how often it is repeated
 )

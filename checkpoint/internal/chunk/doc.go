@@ -1,6 +1,6 @@
-// Package chunk encodes and decodes one chunk of a tensor, at most 256 KiB, without loss. Trained weights look random
-// to an ordinary compressor, which looks for repetitions and finds none; but the exponents of numbers of similar size
-// take few values, and they can be told apart from the rest.
+// Package chunk encodes and decodes one chunk of a tensor, at most 256 KiB, without loss. To an ordinary compressor, which
+// looks for repetitions, trained weights look random. But the exponents of numbers of similar size
+// take few values, and this package compresses them separately from the rest.
 //
 // # Method
 //
@@ -8,37 +8,37 @@
 // which brings the 8 exponent bits of float32 and bfloat16 together in the top byte and moves the sign next to the
 // mantissa. Then the bytes of equal rank of all elements make a plane, and each plane has a codec of its own:
 //
-//   - raw: the bytes. So are the low bytes of a mantissa, which are noise.
-//   - constant: one byte. The lower half of float32 that holds bfloat16 values, or an update that changed nothing.
-//   - huff0: a Huffman code, with its table, in four streams that a CPU decodes at once. Exponents.
-//   - zstd: a frame. Planes that are nearly constant, where a Huffman code's least of one bit a byte is too much, and
-//     integers, which do repeat.
+//   - raw: the bytes as they are. Used for the low bytes of a mantissa, which are noise.
+//   - constant: one byte. Used for the lower half of float32 that holds bfloat16 values, or an update that changed nothing.
+//   - huff0: a Huffman code, with its table, in four streams that a CPU decodes at once. Used for exponents.
+//   - zstd: a frame. Used for planes that are nearly constant, for which a Huffman code's minimum of one bit a byte is too much, and
+//     for integers, which do repeat.
 //
-// Where the reader will have an earlier version of the chunk (the base), an encoder may encode the XOR with it: of two
-// near floats the sign, the exponent and the top of the mantissa are equal, and cancel to zeros.
+// If the reader will have an earlier version of the chunk (the base), an encoder may encode the XOR with it: in two
+// close floats the sign, the exponent and the top of the mantissa are equal, and the XOR turns them into zeros.
 //
-// The codec of a plane, and whether to take the difference to the base, follow from a sample of 1024 elements: the
-// entropy of a plane's bytes, corrected for the sample's size (Miller 1955). Never from timing: the same chunk gives
-// the same bytes on every machine, and whatever was encoded before, until klauspost/compress changes. A chunk that would
-// not shrink by a 128th is left raw, and then nothing but the sample is looked at. Sampling instead of counting costs
+// The codec of a plane, and whether to encode the difference from the base, follow from a sample of 1024 elements: from the
+// entropy of a plane's bytes, corrected for the sample's size (Miller 1955). They never depend on timing: the same chunk gives
+// the same bytes on every machine, whatever was encoded before, for one version of klauspost/compress. A chunk that would
+// not shrink by a 128th is left raw, and then only the sample is looked at. Sampling instead of counting costs
 // less than 0.5 % of the size (TestSizesAreNearTheOptimum).
 //
 // # Guarantees
 //
-// What comes out of Encode is never longer than the chunk. Decode takes anything: it gives an error or fills exactly
-// the length asked for, and allocates no more than its buffers and those of zstd, a few chunks together. Stored bytes
-// have no checksum of their own, which is the file format's matter; a difference has one of what it decodes to, since
-// the base, too, must be the encoder's. Neither allocates anything in the long run. Encoders and decoders belong
-// to one goroutine at a time; there may be many.
+// Encode never returns more bytes than the chunk has. Decode accepts any input: it returns an error or fills exactly
+// the length asked for, and allocates no more than its buffers and those of zstd, which are a few chunks together. Stored bytes
+// have no checksum of their own, because the file format has one. A difference has a checksum of what it decodes to, because
+// the base, too, must be the encoder's. Neither Encode nor Decode allocates in the long run. Encoders and decoders may be used
+// by one goroutine at a time; there may be many of them.
 //
 // # Limits
 //
-//   - A plane is coded by itself: that exponents of neighbours are alike, or alike from chunk to chunk, gains nothing.
+//   - A plane is coded by itself: similarity between the exponents of neighbors, or between chunks, is not used.
 //     A Huffman code spends whole bits: on Gaussian weights 2.59 bits an exponent, whose entropy is 2.55.
-//   - huff0 takes at most 256 KiB less one byte: the plane of a whole chunk with elements of one byte goes to zstd.
-//   - The exponent is aligned to a byte where it has 8 bits: not in float16 and float64, whose planes mix exponent and
-//     mantissa and so save less.
-//   - Integers that count up have planes of high entropy, and stay raw where zstd would find the pattern.
+//   - huff0 takes at most 256 KiB less one byte, so the plane of a full chunk with elements of one byte is coded by zstd.
+//   - The exponent is aligned to a byte only if it has 8 bits. In float16 and float64 it has not, so their planes mix exponent and
+//     mantissa and save less.
+//   - Integers that count up have planes of high entropy, and stay raw although zstd would find the pattern.
 //
 // # Measured
 //
@@ -60,7 +60,7 @@
 //	bfloat16, XOR after updates of 1e-4      0.284     0.5     0.8
 //	incompressible                           1.000      98      29
 //
-// Incompressible data cost the sample, 2.7 us for 256 KiB; writing those at 1 GB/s takes a hundred times as long.
-// Splitting and joining planes run at 45 to 57 GB/s in assembly, from cache, and at 2.2 to 3 GB/s in Go; the rest of
-// the time is huff0's, of which nearly half goes into counting bytes.
+// Incompressible data costs only the sample, 2.7 us for 256 KiB; writing it at 1 GB/s takes a hundred times as long.
+// Splitting and joining planes runs at 45 to 57 GB/s in assembly, from cache, and at 2.2 to 3 GB/s in Go. The rest of
+// the time is huff0's, which spends nearly half of it counting bytes.
 package chunk

@@ -14,23 +14,23 @@ import (
 
 const badChunk = "chunk: length of chunk or base does not fit the layout"
 
-// maxHuff0 is the longest plane for Huffman coding. Of the planes there can be, only that of a full chunk with
+// maxHuff0 is the length of the longest plane for Huffman coding. Only the plane of a full chunk with
 // elements of one byte is longer.
 const maxHuff0 = huff0.BlockSizeMax
 
-// An Encoder encodes chunks, one at a time: use it from one goroutine. It keeps about 3 MiB of buffers from the first
-// chunk on that it does not leave raw, and allocates nothing more once it has seen chunks of each kind.
+// An Encoder encodes chunks, one at a time, in one goroutine. It keeps about 3 MiB of buffers, from the first
+// chunk on that it does not leave raw, and allocates nothing more once it has encoded chunks of each kind.
 type Encoder struct {
 	codec   Codec
 	sampler sampler
 	huff    huff0.Scratch
 	zstd    *zstd.Encoder
 	delta   []byte // the chunk XOR the base
-	split   []byte // planes that are not stored as they are
+	split   []byte // planes that are not stored raw
 	out     []byte // what Encode returns
 }
 
-// NewEncoder returns an Encoder that may do what c says.
+// NewEncoder returns an Encoder that may use the methods of c.
 func NewEncoder(c Codec) (*Encoder, error) {
 	e := &Encoder{codec: c}
 	switch c {
@@ -38,32 +38,32 @@ func NewEncoder(c Codec) (*Encoder, error) {
 		return e, nil
 	case Auto, ZstdOnly:
 	default:
-		return nil, fmt.Errorf("make an encoder of chunks: there is no codec %d", c)
+		return nil, fmt.Errorf("make an encoder of chunks: unknown codec %d", c)
 	}
 	var err error
 	e.zstd, err = zstd.NewWriter(nil,
 		zstd.WithEncoderLevel(zstd.SpeedFastest),
 		zstd.WithEncoderConcurrency(1),
 		zstd.WithWindowSize(MaxBytes),
-		zstd.WithAllLitEntropyCompression(true), // else it gives up where it finds no repetitions
+		zstd.WithAllLitEntropyCompression(true), // otherwise it gives up if it finds no repetitions
 		zstd.WithEncoderCRC(false))              // the chunk table has one
 	if err != nil {
 		return nil, fmt.Errorf("make an encoder of chunks: %w", err)
 	}
-	e.huff.Reuse = huff0.ReusePolicyNone // a chunk is decoded by itself
+	e.huff.Reuse = huff0.ReusePolicyNone // each chunk is decoded by itself
 	return e, nil
 }
 
 // outBytes has room for a chunk and for one plane that codes badly, which takes up to 11 bits a byte before huff0 gives
-// up: nothing grows.
+// up, so that no buffer grows.
 const outBytes = MaxBytes + MaxBytes*11/8 + 4096
 
-// Encode returns the bytes to store for a chunk, never more than raw has, and how they were made. They are raw itself
-// for method Raw, and else valid until the next call. They are a function of raw, base, layout and codec: not of what
-// was encoded before, of the machine or of the time (another version of klauspost/compress may give others).
+// Encode returns the bytes to store for a chunk, at most len(raw), and the method that made them. For method Raw they are raw
+// itself, and otherwise valid until the next call. They are a function of raw, base, layout and codec, and do not depend on what
+// was encoded before, the machine or the time (another version of klauspost/compress may return others).
 //
-// raw has 1 to MaxBytes bytes, a multiple of the width; anything else panics. base is nil, or the chunk that a reader
-// will have at hand, of the same length: Encode uses it where that makes the chunk smaller.
+// raw must have 1 to MaxBytes bytes, a multiple of the width, or Encode panics. base is nil, or the chunk that a reader
+// will have at hand, of the same length: Encode uses it if that makes the chunk smaller.
 func (e *Encoder) Encode(raw, base []byte, l Layout) (stored []byte, m Method) {
 	how, flag, left := e.look(raw, base, l)
 	if left {
@@ -93,18 +93,18 @@ func (e *Encoder) Encode(raw, base []byte, l Layout) (stored []byte, m Method) {
 	return e.out, m | flag
 }
 
-// LeavesRaw reports whether Encode leaves a chunk raw after no more than a look at the sample, which this takes: it is for who wants to
-// know before someone else encodes. What Encode tries it may still leave raw.
+// LeavesRaw reports whether Encode would leave a chunk raw after looking only at the sample. It is for callers that pass a chunk
+// to another goroutine's Encoder otherwise. Encode may still leave a chunk raw after it has tried to encode it.
 func (e *Encoder) LeavesRaw(raw, base []byte, l Layout) bool {
 	_, _, left := e.look(raw, base, l)
 	return left
 }
 
-// minTotalGain: a chunk of which not even a 128th would be saved is left as it is.
+// minTotalGain: a chunk is left raw unless at least a 128th of it would be saved.
 const minTotalGain = 128
 
-// look chooses from samples how to encode a chunk, and whether that or its difference from the base: the method's flag says which. left
-// says that it is left raw.
+// look chooses from samples how to encode a chunk, and whether to encode the chunk or its difference from the base, which flag
+// says. left says that the chunk stays raw.
 func (e *Encoder) look(raw, base []byte, l Layout) (p planeChoice, flag Method, left bool) {
 	if !l.fits(len(raw)) || base != nil && len(base) != len(raw) {
 		panic(badChunk)
@@ -127,7 +127,7 @@ func (e *Encoder) look(raw, base []byte, l Layout) (p planeChoice, flag Method, 
 }
 
 // planes splits src and appends its planes, each encoded. Planes that stay raw and come before all others are split
-// straight to where they are stored. out has room for them.
+// directly to the place where they are stored. out has room for them.
 func (e *Encoder) planes(out, src []byte, how planeChoice, l Layout) []byte {
 	n := len(src) / l.Width
 	entries := len(out)
@@ -153,7 +153,7 @@ func (e *Encoder) planes(out, src []byte, how planeChoice, l Layout) []byte {
 	return out
 }
 
-// plane appends one plane, by the codec that the sample suggests if the whole plane bears it out.
+// plane appends one plane. It uses the codec that the sample suggests if the whole plane confirms it.
 func (e *Encoder) plane(out, p []byte, codec PlaneCodec) ([]byte, PlaneCodec) {
 	start := len(out)
 	switch codec {

@@ -5,9 +5,9 @@ import (
 	"math/bits"
 )
 
-// kernels move elements to planes and back, for elements of 2 and 4 bytes: what an encoder and a decoder wait for
-// where nothing is left to gain by entropy coding. rotate is 1 or 0: the bits by which split turns elements to the
-// left, and join turns them back.
+// kernels move elements to planes and back, for elements of 2 and 4 bytes. If entropy coding saves nothing, an encoder and a decoder
+// spend their time in them. rotate is 1 or 0: the number of bits by which split rotates elements to the
+// left, and join rotates them back.
 type kernels struct {
 	split2 func(p0, p1, src []byte, rotate uint)
 	split4 func(p0, p1, p2, p3, src []byte, rotate uint)
@@ -15,13 +15,13 @@ type kernels struct {
 	join4  func(dst, p0, p1, p2, p3 []byte, rotate uint)
 }
 
-// portable is what runs where there is no assembly, and what assembly is tested against.
+// portable runs on CPUs without assembly, and the assembly is tested against it.
 var portable = kernels{split2: split2, split4: split4, join2: join2, join4: join4}
 
-// best is what this CPU runs.
+// best holds the fastest kernels for this CPU.
 var best = choose()
 
-// rotation is by how many bits elements of the layout are rotated.
+// rotation returns by how many bits elements of the layout are rotated.
 func (l Layout) rotation() uint {
 	if l.Float {
 		return 1
@@ -59,8 +59,8 @@ func join(dst []byte, p *planes, l Layout, k *kernels) {
 	}
 }
 
-// splitEach splits the elements from the one with number i on, one after the other: what the faster loops leave
-// over, and their definition.
+// splitEach splits the elements from number i on, one after the other. It handles the elements that the faster loops leave
+// over, and defines their result.
 func splitEach(p *planes, src []byte, i int, l Layout) {
 	w, r := l.Width, l.rotation()
 	for ; i < len(src)/w; i++ {
@@ -91,8 +91,8 @@ func joinEach(dst []byte, p *planes, i int, l Layout) {
 	}
 }
 
-// The loops from here on take 8 elements at a time as 64-bit words, which hold 4 elements of 2 bytes or 2 of 4: they
-// need nothing of the CPU but its registers, and run everywhere.
+// The loops from here on take 8 elements at a time as 64-bit words, which hold 4 elements of 2 bytes or 2 of 4 bytes. They
+// need only general registers, so they run on every CPU.
 
 const (
 	evenBytes  = 0x00ff00ff00ff00ff
@@ -106,14 +106,14 @@ func load(b []byte, i int) uint64 { return binary.LittleEndian.Uint64(b[i : i+8 
 
 func store(b []byte, i int, x uint64) { binary.LittleEndian.PutUint64(b[i:i+8:i+8], x) }
 
-// evens moves the even bytes of x together, into the lower 4.
+// evens moves the even bytes of x together, into the lower 4 bytes.
 func evens(x uint64) uint64 {
 	x &= evenBytes
 	x = (x | x>>8) & evenHalves
 	return (x | x>>16) & lowWord
 }
 
-// spread is the inverse of evens: it makes the lower 4 bytes the even ones.
+// spread is the inverse of evens: it moves the lower 4 bytes to the even ones.
 func spread(x uint64) uint64 {
 	x = (x | x<<16) & evenHalves
 	return (x | x<<8) & evenBytes
@@ -147,8 +147,8 @@ func join2(dst, p0, p1 []byte, rotate uint) {
 	joinEach(dst, &planes{p0, p1}, i, Layout{Width: 2, Float: rotate == 1})
 }
 
-// halves4 takes elements 0, 1 and 2, 3 and returns the bytes of the even planes, 4 of plane 0 below 4 of plane 2,
-// and those of the odd ones.
+// halves4 takes elements 0, 1 and 2, 3. It returns the bytes of the even planes, 4 of plane 0 below 4 of plane 2,
+// and those of the odd planes.
 func halves4(a, b uint64) (even, odd uint64) {
 	u := a&lowWord | b<<32 // elements 0, 2
 	v := a>>32 | b&^lowWord
@@ -213,7 +213,7 @@ func join4(dst, p0, p1, p2, p3 []byte, rotate uint) {
 	joinEach(dst, &planes{p0, p1, p2, p3}, i, Layout{Width: 4, Float: rotate == 1})
 }
 
-// split8 splits elements of 8 bytes, 8 at a time: a square of bytes that is transposed.
+// split8 splits elements of 8 bytes, 8 at a time: it transposes a square of bytes.
 func split8(p *planes, src []byte, rotate uint) {
 	n := len(src) / 8
 	i := 0
@@ -247,7 +247,7 @@ func join8(dst []byte, p *planes, rotate uint) {
 	joinEach(dst, p, i, Layout{Width: 8, Float: rotate == 1})
 }
 
-// transpose swaps byte j of x[i] with byte i of x[j], for all i and j: first quarters of the square, then quarters of
+// transpose swaps byte j of x[i] with byte i of x[j], for all i and j: first it swaps quarters of the square, then quarters of
 // those, then bytes (Hacker's Delight, 7-3).
 func transpose(x *[8]uint64) {
 	for i := range 4 {

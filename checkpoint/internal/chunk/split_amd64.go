@@ -11,8 +11,8 @@ func choose() kernels {
 	return portable
 }
 
-// atOnce is how many elements the assembly takes: it is given a multiple of it, and not 0. The rest is for the loops
-// in Go.
+// atOnce is how many elements the assembly handles at once: it gets a positive multiple of it. The loops in Go handle
+// the rest.
 const atOnce = 32
 
 var avx2 = kernels{

@@ -2,7 +2,7 @@
 
 #include "textflag.h"
 
-// 32 elements at a time. X14 and X15 hold the counts of the shifts that rotate: 1 and the width less 1, or 0 and the
+// Each loop handles 32 elements at a time. X14 and X15 hold the shift counts of the rotation: 1 and the width less 1, or 0 and the
 // width, which shifts everything out.
 
 // COUNTS loads X14 and X15. BITS is the width of an element.
@@ -79,12 +79,12 @@ loop:
 	VZEROUPPER
 	RET
 
-// gather<> brings the bytes of equal rank of 4 elements together, and also takes them apart again.
+// gather<> brings the bytes of equal rank of 4 elements together, and is its own inverse.
 DATA gather<>+0(SB)/8, $0x0d0905010c080400
 DATA gather<>+8(SB)/8, $0x0f0b07030e0a0602
 GLOBL gather<>(SB), RODATA|NOPTR, $16
 
-// lanes<> puts 8 parts of 4 bytes in order that come from 4 vectors' lower halves, then their upper ones.
+// lanes<> puts 8 parts of 4 bytes in order that come from the lower halves of 4 vectors, then from their upper halves.
 DATA lanes<>+0(SB)/8, $0x0000000400000000
 DATA lanes<>+8(SB)/8, $0x0000000500000001
 DATA lanes<>+16(SB)/8, $0x0000000600000002

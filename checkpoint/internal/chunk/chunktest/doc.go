@@ -1,3 +1,3 @@
-// Package chunktest makes data like that in checkpoints, for the tests and benchmarks of what stores it. The data of a
-// seed is the same every time, on one kind of CPU.
+// Package chunktest makes data like that in checkpoints, for the tests and benchmarks of packages that store it. A seed gives the same
+// data every time, on one kind of CPU.
 package chunktest

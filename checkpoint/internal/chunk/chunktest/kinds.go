@@ -12,7 +12,7 @@ import (
 type Kind struct {
 	Name   string
 	Layout chunk.Layout
-	// Make returns n elements, and those of the base where the kind is a difference to one (else nil).
+	// Make returns n elements, and those of the base if the kind is a difference from one (else nil).
 	Make func(r *rand.Rand, n int) (data, base []byte)
 }
 
@@ -21,8 +21,8 @@ var (
 	bfloat16s = chunk.Layout{Width: 2, Float: true}
 )
 
-// Kinds returns all kinds. Weights are Gaussian with standard deviation 0.02, updates of them Gaussian with the one
-// in the name. Benchmarks are named after kinds: the names stay.
+// Kinds returns all kinds. Weights are Gaussian with standard deviation 0.02, and updates of them Gaussian with the standard deviation
+// in the name. Benchmarks are named after kinds, so the names must not change.
 func Kinds() []Kind {
 	return []Kind{
 		{"float32", float32s, alone(func(r *rand.Rand, n int) []byte { return put32(weights(r, n)) })},
@@ -52,7 +52,7 @@ func weights(r *rand.Rand, n int) []float32 {
 	return w
 }
 
-// updated makes weights after an update, and as base those before it.
+// updated returns a function that makes weights after an update, and as base those before it.
 func updated(put func([]float32) []byte, size float64) func(*rand.Rand, int) ([]byte, []byte) {
 	return func(r *rand.Rand, n int) (data, base []byte) {
 		w := weights(r, n)
