@@ -14,8 +14,8 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// WriteFile puts a tensor into a file, whole and durably, or leaves the file as it was. data writes the tensor's bytes in pieces of whole
-// elements, which need not be in memory all at once. It looks at ctx between writes.
+// WriteFile writes a tensor to a file, whole and durably, or leaves the file as it was. data writes the tensor's bytes in pieces of whole
+// elements, so that they need not be in memory all at once. WriteFile checks ctx between writes.
 func WriteFile(ctx context.Context, path, dtype string, shape []int, data func(w io.Writer) error) error {
 	err := replace.File(ctx, vfs.OS{}, path, func(w io.Writer) error { return write(w, dtype, shape, data) })
 	if err != nil {
@@ -42,7 +42,7 @@ func write(w io.Writer, dtype string, shape []int, data func(w io.Writer) error)
 	return nil
 }
 
-var errLength = errors.New("its data is not as long as its shape says")
+var errLength = errors.New("its data has another length than its shape and dtype take")
 
 type counter struct {
 	w io.Writer
@@ -55,15 +55,15 @@ func (c *counter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// descriptions are NumPy's names of the types: byte order, kind, bytes. '|' is where the order of bytes does not matter.
+// descriptions are NumPy's names of the types: byte order, kind, bytes. '|' stands for types without a byte order.
 var descriptions = map[string]string{
 	"bool": "|b1", "int8": "|i1", "uint8": "|u1", "int16": "<i2", "uint16": "<u2", "int32": "<i4", "uint32": "<u4",
 	"int64": "<i8", "uint64": "<u8", "float16": "<f2", "bfloat16": "<f4", "float32": "<f4", "float64": "<f8",
 	"complex64": "<c8",
 }
 
-// makeHeader is a file up to its elements, for a tensor whose data are written after it through values;
-// size is how many bytes of the tensor those are.
+// makeHeader returns a file up to its elements, for a tensor whose data is then written through values.
+// size is the number of the tensor's bytes.
 func makeHeader(dtype string, shape []int) (header []byte, size int64, err error) {
 	description, known := descriptions[dtype]
 	if !known {
@@ -78,13 +78,13 @@ func makeHeader(dtype string, shape []int) (header []byte, size int64, err error
 	}
 	tuple := strings.Join(words, ", ")
 	if len(words) == 1 {
-		tuple += "," // Python's tuple of one
+		tuple += "," // Python writes a tuple of one element so
 	}
 	text := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", description, tuple)
 	return wrap(text + room(shape)), size, nil
 }
 
-// wrap puts a version and a length before the text of a header, and what fills it up behind: version 1.0 where the length fits.
+// wrap puts a version and a length before the text of a header, and pads it: version 1.0 if the length fits.
 func wrap(text string) []byte {
 	header := binary.LittleEndian.AppendUint16([]byte("\x93NUMPY\x01\x00"), uint16(padded(10, len(text))))
 	if padded(10, len(text)) > math.MaxUint16 {
@@ -95,8 +95,8 @@ func wrap(text string) []byte {
 	return append(append(header, strings.Repeat(" ", end-1-len(header))...), '\n')
 }
 
-// room is what numpy.save leaves for the first dimension to grow (GROWTH_AXIS_MAX_DIGITS of numpy.lib.format): a file to which rows are
-// added keeps its header's length.
+// room returns the spaces that numpy.save leaves for the first dimension to grow (GROWTH_AXIS_MAX_DIGITS of numpy.lib.format), so that the
+// header keeps its length when rows are added to the file.
 func room(shape []int) string {
 	if len(shape) == 0 {
 		return ""
@@ -104,16 +104,16 @@ func room(shape []int) string {
 	return strings.Repeat(" ", max(0, 21-len(strconv.Itoa(shape[0]))))
 }
 
-// padded is the length of a header behind before bytes, with its newline:
-// up to the next multiple of 64, as numpy.save has it, even from one.
+// padded returns the length of a header that follows before bytes, with its newline:
+// up to the next multiple of 64. Like numpy.save it adds a full 64 bytes if the end is a multiple already.
 func padded(before, text int) int { return (before+text+1)/64*64 + 64 - before }
 
-// byteSize is what a shape takes in the checkpoint.
+// byteSize returns the size of a shape in the checkpoint.
 func byteSize(dtype string, shape []int) (int64, error) {
 	n := elemSize(dtype)
 	for _, dim := range shape {
 		if dim < 0 || dim > 0 && n > math.MaxInt64/int64(dim) {
-			return 0, fmt.Errorf("shape %v does not fit", shape)
+			return 0, fmt.Errorf("shape %v does not fit: a dimension is negative, or there are too many elements", shape)
 		}
 		n *= int64(dim)
 	}
@@ -127,7 +127,7 @@ func elemSize(dtype string) int64 {
 	return int64(descriptions[dtype][2] - '0')
 }
 
-// values is a writer for the bytes of a tensor of a dtype, in any pieces of whole elements, that hands them on to w as a file has them.
+// values returns a writer that takes the bytes of a tensor in any pieces of whole elements, and writes to w what the file holds of them.
 func values(w io.Writer, dtype string) io.Writer {
 	if dtype == "bfloat16" {
 		return &widener{w: w}
@@ -135,13 +135,13 @@ func values(w io.Writer, dtype string) io.Writer {
 	return w
 }
 
-// widener turns bfloat16 into float32: the upper half of its bits, with zeros behind.
+// widener turns bfloat16 into float32, whose upper half it is; the lower half is zeros.
 type widener struct {
 	w   io.Writer
 	buf [16 << 10]byte
 }
 
-var errHalf = errors.New("npy: half a bfloat16 was written")
+var errHalf = errors.New("npy: the bytes end within a bfloat16")
 
 func (e *widener) Write(p []byte) (int, error) {
 	if len(p)%2 != 0 {
