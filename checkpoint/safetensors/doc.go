@@ -1,4 +1,4 @@
-// Package safetensors reads and writes the file format of https://github.com/huggingface/safetensors by its exact contract.
+// Package safetensors reads and writes the file format of https://github.com/huggingface/safetensors exactly as it is specified.
 //
 // A file is the length of the header, 8 bytes little-endian; the header, one JSON object padded with spaces; and the
 // tensors' data, row-major and little-endian, without gaps:
@@ -7,23 +7,23 @@
 //
 // # Guarantees
 //
-//   - Write gives the bytes that the format's own writer gives for the same tensors and metadata: tensors by falling
+//   - Write writes the bytes that the format's own writer writes for the same tensors and metadata: tensors by descending
 //     alignment of their type, then by name; JSON without white space, escaped as serde_json does; a header padded to
-//     a multiple of 8. Only the order of several metadata is the caller's (the format's own writer has none).
+//     a multiple of 8. Only the order of several metadata fields is the caller's (the format's own writer has none).
 //   - A file that Write replaces is replaced whole and durably, or not at all. The tensors are not copied.
-//   - Open believes nothing: the header has at most 100,000,000 bytes and begins with {, is UTF-8, names nothing
+//   - Open checks everything: the header has at most 100,000,000 bytes, begins with {, is UTF-8 and contains no name
 //     twice, and the tensors cover the data from the first byte to the last without hole or overlap, each with
-//     exactly the bytes of its shape. What is wrong with bytes is an error that is ErrInvalid. What is allocated for
-//     a header is at most some 20 times its own bytes, however long it claims to be, and a tensor's memory exists
+//     exactly the bytes of its shape. Errors about the bytes match ErrInvalid. A header takes at most some 20 times its own size
+//     in memory, however long it claims to be, and a tensor's memory is allocated
 //     only once the file is known to have all its bytes.
 //
 // # Conventions
 //
-// Types have the checkpoint's names in Tensor.DType ("float32") and the format's in Info.Type ("F32"). Types that a
-// checkpoint does not know can be listed, checked and read as bytes, but ReadFile refuses them by name.
+// Tensor.DType has the checkpoint's name of a type ("float32"), and Info.Type the format's ("F32"). Tensors of types that a
+// checkpoint does not know can be listed, checked and read as bytes, but ReadFile refuses them.
 //
 // # Limits
 //
-// A shape has at most 64 dimensions, a file at most 1,048,576 tensors and 65,536 metadata. Keys other than dtype,
-// shape and data_offsets in an entry are refused, which the format's own reader passes over.
+// A shape has at most 64 dimensions, and a file at most 1,048,576 tensors and 65,536 metadata fields. Keys other than dtype,
+// shape and data_offsets in an entry are refused; the format's own reader ignores them.
 package safetensors

@@ -17,35 +17,35 @@ import (
 const (
 	maxHeader   = 100_000_000 // bytes: MAX_HEADER_SIZE of the format's own reader
 	maxRank     = 64          // dimensions of a shape
-	maxTensors  = 1 << 20     // as many as a checkpoint has
+	maxTensors  = 1 << 20     // a checkpoint has as many
 	maxFields   = 1 << 16     // of metadata
 	metadataKey = "__metadata__"
 )
 
-// ErrInvalid: the bytes are no valid safetensors file. The error that is it says what is wrong.
-var ErrInvalid = errors.New("no valid safetensors file")
+// ErrInvalid reports that the bytes are not a valid safetensors file. The error that wraps it says what is wrong.
+var ErrInvalid = errors.New("not a valid safetensors file")
 
 func invalidf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// Info is what a header says of one tensor.
+// Info describes one tensor of a header.
 type Info struct {
 	Name  string
 	Type  string // the format's name: F32, BF16, ...
-	DType string // the checkpoint's name: float32, bfloat16, ...; empty where it has none
+	DType string // the checkpoint's name: float32, bfloat16, ...; empty if it has none
 	Shape []int  // empty: a scalar; a dimension may be 0
-	Start int64  // of its first byte, from the end of the header
+	Start int64  // offset of its first byte from the end of the header
 	Bytes int64
 }
 
-// Metadata are facts about a file, in the file's order. nil: the file has none; empty: it has an empty object.
+// Metadata are the fields about a file, in the file's order. It is nil if the file has none, and empty if the file has an empty object.
 type Metadata []Field
 
-// Field is one of them.
+// Field is one field of the metadata.
 type Field struct{ Key, Value string }
 
-// Get is the value of a key; empty where there is none.
+// Get returns the value of a key, or an empty string if the key does not exist.
 func (m Metadata) Get(key string) string {
 	for _, f := range m {
 		if f.Key == key {
@@ -55,15 +55,15 @@ func (m Metadata) Get(key string) string {
 	return ""
 }
 
-// parseHeader reads the text of a header, whose data has size bytes. The tensors come in the order of their data.
+// parseHeader parses the text of a header of a file with size bytes of data. It returns the tensors in the order of their data.
 func parseHeader(text []byte, size int64) ([]Info, Metadata, error) {
 	if !utf8.Valid(text) {
-		return nil, nil, invalidf("the header is no UTF-8")
+		return nil, nil, invalidf("the header is not UTF-8")
 	}
 	if !bytes.HasPrefix(text, []byte("{")) {
 		return nil, nil, invalidf("the header does not begin with {")
 	}
-	// Each tensor has this word, which otherwise is the name of one, or a field of metadata: no string can hold it with both its quotes.
+	// Each tensor has this word. Otherwise it can only be the name of a tensor, or in metadata: no string can hold it with both its quotes.
 	if n := bytes.Count(text, []byte(`"data_offsets"`)); n > maxTensors+2*maxFields+1 {
 		return nil, nil, invalidf("more than %d tensors", maxTensors)
 	}
@@ -73,7 +73,7 @@ func parseHeader(text []byte, size int64) ([]Info, Metadata, error) {
 	seen := map[string]bool{}
 	err := s.object(func(key string) (err error) {
 		if seen[key] {
-			return s.errorf("%s stands there twice", quoted(key))
+			return s.errorf("%s occurs twice", quoted(key))
 		}
 		seen[key] = true
 		if key == metadataKey {
@@ -104,25 +104,25 @@ func checkCover(infos []Info, size int64) error {
 	at := int64(0)
 	for _, t := range infos {
 		if t.Start != at {
-			return invalidf("tensor %s begins at byte %d of the data, the one before it ends at %d", quoted(t.Name), t.Start, at)
+			return invalidf("tensor %s begins at byte %d of the data, but the one before it ends at %d", quoted(t.Name), t.Start, at)
 		}
-		at += t.Bytes // no overflow: tensorEntry has checked that the end fits
+		at += t.Bytes // cannot overflow: tensorEntry has checked that the end fits
 	}
 	if at != size {
-		return invalidf("the tensors have %d bytes, the data %d", at, size)
+		return invalidf("the tensors have %d bytes, but the data has %d", at, size)
 	}
 	return nil
 }
 
-// metadata reads an object of strings.
+// metadata parses an object of strings.
 func (s *scanner) metadata() (Metadata, error) {
 	m, seen := Metadata{}, map[string]bool{}
 	err := s.object(func(key string) error {
 		if seen[key] {
-			return s.errorf("metadata %s stands there twice", quoted(key))
+			return s.errorf("metadata %s occurs twice", quoted(key))
 		}
 		if len(m) == maxFields {
-			return s.errorf("more than %d metadata", maxFields)
+			return s.errorf("more than %d metadata fields", maxFields)
 		}
 		seen[key] = true
 		value, err := s.str()
@@ -135,14 +135,14 @@ func (s *scanner) metadata() (Metadata, error) {
 	return m, err
 }
 
-// tensorEntry reads what a header says of a tensor, and checks that its bytes are those of its shape.
+// tensorEntry parses the entry of a tensor, and checks that it has exactly the bytes of its shape.
 func (s *scanner) tensorEntry(name string) (Info, error) {
 	t := Info{Name: name}
 	offsets := make([]uint64, 0, 2)
 	seen := make([]string, 0, 3)
 	err := s.object(func(key string) (err error) {
 		if slices.Contains(seen, key) {
-			return s.errorf("%s stands there twice", quoted(key))
+			return s.errorf("%s occurs twice", quoted(key))
 		}
 		seen = append(seen, key)
 		switch key {
@@ -154,13 +154,13 @@ func (s *scanner) tensorEntry(name string) (Info, error) {
 			err = s.array(func() error {
 				n, err := s.number()
 				if len(offsets) == 2 || n > math.MaxInt64 {
-					return s.errorf("data_offsets are not two places in a file")
+					return s.errorf("data_offsets must be two offsets in a file")
 				}
 				offsets = append(offsets, n)
 				return err
 			})
 		default:
-			err = s.errorf("%s is none of dtype, shape and data_offsets", quoted(key))
+			err = s.errorf("%s is not one of dtype, shape and data_offsets", quoted(key))
 		}
 		return err
 	})
@@ -193,7 +193,7 @@ func (s *scanner) shape() ([]int, error) {
 	})
 }
 
-// setPosition checks type, shape and position of a tensor against each other.
+// setPosition checks type, shape and position of a tensor against each other, and sets them.
 func (t *Info) setPosition(first, end uint64) error {
 	which := typeNamed(t.Type)
 	if which < 0 {
@@ -204,15 +204,15 @@ func (t *Info) setPosition(first, end uint64) error {
 		return err
 	}
 	if end < first || end-first != size {
-		return invalidf("bytes %d to %d do not hold shape %v of %s, which takes %d", first, end, t.Shape, t.Type, size)
+		return invalidf("bytes %d to %d do not hold shape %v of %s, which takes %d bytes", first, end, t.Shape, t.Type, size)
 	}
-	t.Type = dtypes[which].name // the table's memory, not a copy of it for each tensor
+	t.Type = dtypes[which].name // the table's string, so that a tensor needs no copy of its own
 	t.DType, t.Start, t.Bytes = dtypes[which].ours, int64(first), int64(size)
 	return nil
 }
 
-// byteSize is what a shape takes. As in the format's own reader, dimensions are multiplied from the first to the last, and a product that
-// overflows is an error even where a later one is 0.
+// byteSize returns the size of a shape. As in the format's own reader, dimensions are multiplied from the first to the last, and a product
+// that overflows is an error even if a later dimension is 0.
 func byteSize(t dtype, shape []int) (uint64, error) {
 	n := uint64(1)
 	for _, dim := range append(slices.Clone(shape), int(t.bits)) {
@@ -228,14 +228,14 @@ func byteSize(t dtype, shape []int) (uint64, error) {
 	return n / 8, nil
 }
 
-// dtype is a type of elements. The format's own writer sorts by the index in its list, which is ours.
+// dtype is a type of elements. The format's own writer sorts by the index in its list, which has the same order as dtypes.
 type dtype struct {
 	name string // in the file
 	bits uint64 // of an element
-	ours string // a checkpoint's name for it; empty: it has none
+	ours string // a checkpoint's name for it; empty if it has none
 }
 
-// dtypes are the format's, by rising alignment (enum Dtype of safetensors/src/tensor.rs).
+// dtypes are the format's types, by ascending alignment (enum Dtype of safetensors/src/tensor.rs).
 var dtypes = [...]dtype{
 	{"BOOL", 8, "bool"},
 	{"F4", 4, ""},
@@ -261,18 +261,18 @@ var dtypes = [...]dtype{
 	{"U64", 64, "uint64"},
 }
 
-// typeNamed is the index in dtypes of the file's name for a type; -1: there is none.
+// typeNamed returns the index in dtypes of a type by the file's name, or -1 if the name is unknown.
 func typeNamed(name string) int {
 	return slices.IndexFunc(dtypes[:], func(t dtype) bool { return t.name == name })
 }
 
-// typeOf is the index in dtypes of a checkpoint's name for a type; -1: the format has none.
+// typeOf returns the index in dtypes of a type by the checkpoint's name, or -1 if the format does not have it.
 func typeOf(ours string) int {
 	return slices.IndexFunc(dtypes[:], func(t dtype) bool { return t.ours == ours && ours != "" })
 }
 
-// maxQuoted is about how much of a name an error tells: files may have names of any length.
+// maxQuoted is about how much of a name an error shows: files may have names of any length.
 const maxQuoted = 80
 
-// quoted is a name in an error.
+// quoted returns a name for an error.
 func quoted(name string) string { return text.Quoted(name, maxQuoted) }

@@ -13,19 +13,19 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// File is an open file whose header is valid. Its methods may be called by several goroutines at once.
+// File is an open file whose header is valid. Its methods are safe for concurrent use.
 type File struct {
 	path     string
 	f        io.ReaderAt
 	stat     func() (fs.FileInfo, error)
-	opened   fs.FileInfo // as it was when it was opened
+	opened   fs.FileInfo // the file's state when it was opened
 	close    func() error
-	begin    int64 // of the data
+	begin    int64 // offset of the data
 	infos    []Info
 	metadata Metadata
 }
 
-// Open reads and checks a file's header, and none of its data. The caller closes it.
+// Open opens a file and checks its header, but reads none of its data. The caller closes it.
 func Open(path string) (*File, error) {
 	f, err := open(path)
 	if err != nil {
@@ -52,11 +52,11 @@ func open(path string) (*File, error) {
 	return file, nil
 }
 
-// parse reads the header of a file of size bytes.
+// parse parses the header of a file of size bytes.
 func parse(f io.ReaderAt, size int64) (*File, error) {
 	var length [8]byte
 	if size < int64(len(length)) {
-		return nil, invalidf("it has %d bytes, the length of its header alone takes 8", size)
+		return nil, invalidf("it has %d bytes, but the length of its header alone takes 8", size)
 	}
 	if _, err := f.ReadAt(length[:], 0); err != nil {
 		return nil, readFailed("the length of its header", err)
@@ -80,7 +80,7 @@ func parse(f io.ReaderAt, size int64) (*File, error) {
 	return &File{f: f, begin: begin, infos: infos, metadata: metadata}, nil
 }
 
-// readHeader reads the n bytes of a header, in parts: a sparse file may have a long one that takes no room on disk. Zeros are no JSON.
+// readHeader reads the n bytes of a header, in parts: a sparse file may have a long header that takes no room on disk. Zeros are not JSON.
 func readHeader(f io.ReaderAt, n int) ([]byte, error) {
 	const part = 1 << 20
 	header := make([]byte, 0, min(n, part))
@@ -96,7 +96,7 @@ func readHeader(f io.ReaderAt, n int) ([]byte, error) {
 	return header, nil
 }
 
-// readFailed is the error of a read within the length that a file had.
+// readFailed returns the error of a read within the length that the file had.
 func readFailed(what string, err error) error {
 	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("%s: the file became shorter while it was read: %w", what, io.ErrUnexpectedEOF)
@@ -104,7 +104,7 @@ func readFailed(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// readError says what was read; an error of the file system names the path itself.
+// readError says what was being read; an error of the file system names the path itself.
 func readError(path string, err error) error {
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("read safetensors: %w", err)
@@ -112,13 +112,13 @@ func readError(path string, err error) error {
 	return fmt.Errorf("read safetensors: %s: %w", path, err)
 }
 
-// Tensors are the file's tensors in the order of their data. The caller changes nothing in them.
+// Tensors returns the file's tensors in the order of their data. The caller must not modify them.
 func (f *File) Tensors() []Info { return f.infos }
 
-// Metadata is the file's, nil where it has none. The caller changes nothing in it.
+// Metadata returns the file's metadata, or nil if it has none. The caller must not modify it.
 func (f *File) Metadata() Metadata { return f.metadata }
 
-// Read fills dst with the bytes of a tensor of this file from start on, of any type. It panics where they are not within the tensor.
+// Read fills dst with the bytes of a tensor of this file from start on, of any type. It panics if they are not within the tensor.
 func (f *File) Read(t Info, start int64, dst []byte) error {
 	if start < 0 || start > t.Bytes || int64(len(dst)) > t.Bytes-start {
 		panic("safetensors: bytes are not within the tensor")
@@ -132,7 +132,7 @@ func (f *File) Read(t Info, start int64, dst []byte) error {
 	return nil
 }
 
-// Reader reads the bytes of a tensor of this file, for as long as the file is open.
+// Reader returns a reader of the bytes of a tensor of this file. It can be used as long as the file is open.
 func (f *File) Reader(t Info) io.ReaderAt { return tensorReader{f, t} }
 
 type tensorReader struct {
@@ -153,16 +153,16 @@ func (r tensorReader) ReadAt(dst []byte, start int64) (int, error) {
 	return int(n), nil
 }
 
-// Unchanged is an error where somebody has written to the file since Open: what has been read may then be of two states of it. It goes by
-// length and time of modification; what another node of a network file system wrote in the last seconds may show late (nfs(5), acregmin),
-// and what a process wrote through a mapping, too (mmap(2)). A file that was replaced by another of its name is the old one still.
+// Unchanged returns an error if somebody has written to the file since Open: the data that was read may then be of two states of the file.
+// It compares length and time of modification. Writes from another node of a network file system in the last seconds may show late (nfs(5),
+// acregmin), and so may a process's writes through a mapping (mmap(2)). If another file took the name, the open file is still the old one.
 func (f *File) Unchanged() error {
 	now, err := f.stat()
 	if err != nil {
 		return readError(f.path, err)
 	}
 	if now.Size() != f.opened.Size() || !now.ModTime().Equal(f.opened.ModTime()) {
-		return readError(f.path, errors.New("it was changed while it was read; once it is whole, read it again"))
+		return readError(f.path, errors.New("it was changed while it was read; read it again once it is complete"))
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func (f *File) Unchanged() error {
 func (f *File) Close() error { return f.close() }
 
 // ReadFile reads all tensors of a file, in the order of their data, and its metadata. It refuses a file with a type that
-// a checkpoint does not have, before it reads any data, and one that is written to meanwhile (see [File.Unchanged]).
+// checkpoints do not have, before it reads any data, and a file that is written to while it is read (see [File.Unchanged]).
 func ReadFile(path string) ([]checkpoint.Tensor, Metadata, error) {
 	f, err := Open(path)
 	if err != nil {
@@ -199,7 +199,7 @@ func (f *File) readAll() ([]checkpoint.Tensor, error) {
 	return tensors, f.Unchanged()
 }
 
-// Known says by an error that a checkpoint cannot hold the tensor's type.
+// Known returns an error if a checkpoint cannot hold the tensor's type.
 func (t Info) Known() error {
 	if t.DType == "" {
 		return fmt.Errorf("tensor %s is of the type %s, which checkpoints do not have; convert it to F32, F16 or BF16 first",

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// scanner reads the JSON of a header. It knows just the values that a header has and lets the caller see every key, which encoding/json
-// does not: there the last of two equal keys wins in silence, 1e3 is a length, and half a surrogate pair becomes another name.
+// scanner parses the JSON of a header. It knows only the values that a header has and passes every key to the caller. encoding/json
+// does not: it silently takes the last of two equal keys, accepts 1e3 as a length, and turns half a surrogate pair into another name.
 type scanner struct {
 	text []byte
 	at   int
@@ -19,7 +19,7 @@ func (s *scanner) errorf(format string, args ...any) error {
 	return invalidf("header, byte %d: %s", s.at, fmt.Sprintf(format, args...))
 }
 
-// peek is the next byte that is no white space; 0: the end.
+// peek returns the next byte that is not white space, or 0 at the end.
 func (s *scanner) peek() byte {
 	for ; s.at < len(s.text); s.at++ {
 		switch c := s.text[s.at]; c {
@@ -39,7 +39,7 @@ func (s *scanner) expect(c byte) error {
 	return nil
 }
 
-// end refuses what follows the header's object and is no padding.
+// end refuses what follows the header's object and is not padding.
 func (s *scanner) end() error {
 	if s.peek(); s.at < len(s.text) {
 		return s.errorf("%q after the end of the object", s.text[s.at])
@@ -47,7 +47,7 @@ func (s *scanner) end() error {
 	return nil
 }
 
-// object calls member with each key, to read the value.
+// object calls member with each key, to parse the value.
 func (s *scanner) object(member func(key string) error) error {
 	return s.list('{', '}', func() error {
 		key, err := s.str()
@@ -61,10 +61,10 @@ func (s *scanner) object(member func(key string) error) error {
 	})
 }
 
-// array calls element before each element, to read it.
+// array calls element before each element, to parse it.
 func (s *scanner) array(element func() error) error { return s.list('[', ']', element) }
 
-// list reads what stands between open and end, with commas between.
+// list parses what is between open and end, separated by commas.
 func (s *scanner) list(open, end byte, item func() error) error {
 	if err := s.expect(open); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (s *scanner) list(open, end byte, item func() error) error {
 	}
 }
 
-// number reads a whole number from 0, as JSON writes it.
+// number parses a whole number from 0, as JSON has it.
 func (s *scanner) number() (uint64, error) {
 	s.peek()
 	first, n := s.at, uint64(0)
@@ -105,10 +105,10 @@ func (s *scanner) number() (uint64, error) {
 	case s.text[first] == '0' && s.at > first+1:
 		return 0, s.errorf("a number begins with 0")
 	}
-	return n, nil // a fraction or an exponent is what the caller does not expect next
+	return n, nil // the caller refuses a fraction or an exponent as unexpected
 }
 
-// str reads a string. The text is known to be UTF-8.
+// str parses a string. The text is known to be UTF-8.
 func (s *scanner) str() (string, error) {
 	if err := s.expect('"'); err != nil {
 		return "", err
@@ -128,7 +128,7 @@ func (s *scanner) str() (string, error) {
 	return "", s.errorf("a string has no end")
 }
 
-// escaped reads on after a string's first escape; out is what stands before it.
+// escaped continues after a string's first escape; out is the part before it.
 func (s *scanner) escaped(out []byte) (string, error) {
 	for s.at < len(s.text) {
 		c := s.text[s.at]
@@ -152,7 +152,7 @@ func (s *scanner) escaped(out []byte) (string, error) {
 	return "", s.errorf("a string has no end")
 }
 
-// escape reads one escape, or the two of a surrogate pair.
+// escape parses one escape, or the two of a surrogate pair.
 func (s *scanner) escape() (rune, error) {
 	if s.at+1 >= len(s.text) {
 		return 0, s.errorf("a string has no end")
@@ -175,10 +175,10 @@ func (s *scanner) escape() (rune, error) {
 	case 'u':
 		return s.unicode()
 	}
-	return 0, s.errorf("\\%c is no escape", c)
+	return 0, s.errorf("\\%c is not an escape", c)
 }
 
-// unicode reads what follows \u.
+// unicode parses what follows \u.
 func (s *scanner) unicode() (rune, error) {
 	r, err := s.hex()
 	if err != nil || !utf16.IsSurrogate(r) {
@@ -203,7 +203,7 @@ func (s *scanner) hex() (rune, error) {
 	}
 	n, err := strconv.ParseUint(string(s.text[s.at:s.at+4]), 16, 16)
 	if err != nil {
-		return 0, s.errorf("\\u wants four hexadecimal digits")
+		return 0, s.errorf("\\u must be followed by four hexadecimal digits")
 	}
 	s.at += 4
 	return rune(n), nil
@@ -211,7 +211,7 @@ func (s *scanner) hex() (rune, error) {
 
 // appendString appends a JSON string as serde_json writes it: encoding/json would escape more.
 func appendString(out []byte, text string) []byte {
-	const short = "btn\x00fr" // the letters of \b to \r; there is none for \v
+	const short = "btn\x00fr" // the letters of \b to \r; \v has none
 	const digits = "0123456789abcdef"
 	out = append(out, '"')
 	for i := range len(text) {

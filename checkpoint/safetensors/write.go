@@ -18,16 +18,16 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// Source is a tensor to write, whose bytes need not be in memory all at once.
+// Source is a tensor to write. Its bytes need not be in memory all at once.
 type Source struct {
 	Name  string
-	DType string // as checkpoint.Tensor's
+	DType string // as in checkpoint.Tensor
 	Shape []int
 	Data  func(w io.Writer) error // writes exactly the bytes of the shape
 }
 
-// Write puts tensors and metadata into a file, in the format's order. The file is there whole and durably when this returns
-// nil, or else as it was before.
+// Write writes tensors and metadata to a file, in the format's order. When it returns nil the file is complete and durable; otherwise
+// the file is as it was before.
 func Write(path string, tensors []checkpoint.Tensor, metadata Metadata) error {
 	sources := make([]Source, len(tensors))
 	for i, t := range tensors {
@@ -36,8 +36,8 @@ func Write(path string, tensors []checkpoint.Tensor, metadata Metadata) error {
 	return WriteSources(context.Background(), path, sources, metadata)
 }
 
-// WriteSources is Write for tensors that are made while they are written, one after the other, in the format's order.
-// It looks at ctx between writes.
+// WriteSources is Write for tensors whose bytes are produced while they are written, one after the other, in the format's order.
+// It checks ctx between writes.
 func WriteSources(ctx context.Context, path string, tensors []Source, metadata Metadata) error {
 	if err := write(ctx, vfs.OS{}, path, tensors, metadata); err != nil {
 		return fmt.Errorf("write safetensors: %w", err)
@@ -73,7 +73,7 @@ func write(ctx context.Context, fs vfs.FS, path string, tensors []Source, metada
 
 var errLength = errors.New("its data is not as long as its shape says")
 
-// exactly takes so many bytes and no more.
+// exactly is a writer that accepts left more bytes and no more.
 type exactly struct {
 	w    io.Writer
 	left int64
@@ -88,14 +88,14 @@ func (e *exactly) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// sizedTensor is a tensor with what the header says of it.
+// sizedTensor is a tensor with the fields of its header entry.
 type sizedTensor struct {
 	Source
 	which int   // its type's index in dtypes
 	bytes int64 // of its data
 }
 
-// inOrder checks tensors and sorts them as the format's own writer does: so all data are aligned.
+// inOrder checks tensors and sorts them as the format's own writer does, so that all data is aligned.
 func inOrder(tensors []Source) ([]sizedTensor, error) {
 	if len(tensors) > maxTensors {
 		return nil, fmt.Errorf("%d tensors, at most %d are allowed", len(tensors), maxTensors)
@@ -116,7 +116,7 @@ func inOrder(tensors []Source) ([]sizedTensor, error) {
 		case err != nil || size > math.MaxInt64 || len(t.Shape) > maxRank:
 			return nil, fmt.Errorf("tensor %s: shape %v is too large", quoted(t.Name), t.Shape)
 		case !utf8.ValidString(t.Name) || t.Name == metadataKey:
-			return nil, fmt.Errorf("no tensor can be named %s", quoted(t.Name))
+			return nil, fmt.Errorf("a tensor cannot be named %s", quoted(t.Name))
 		}
 		parts[i] = sizedTensor{t, which, int64(size)}
 	}
@@ -126,7 +126,7 @@ func inOrder(tensors []Source) ([]sizedTensor, error) {
 	return parts, nil
 }
 
-// encodeHeader is a file up to its data, which begins at a multiple of 8 bytes.
+// encodeHeader returns a file up to its data, which begins at a multiple of 8 bytes.
 func encodeHeader(parts []sizedTensor, metadata Metadata) ([]byte, error) {
 	out := append(make([]byte, 8), '{')
 	if metadata != nil {
@@ -174,12 +174,12 @@ func encodeHeader(parts []sizedTensor, metadata Metadata) ([]byte, error) {
 
 func encodeMetadata(metadata Metadata) ([]byte, error) {
 	if len(metadata) > maxFields {
-		return nil, fmt.Errorf("%d metadata, at most %d are allowed", len(metadata), maxFields)
+		return nil, fmt.Errorf("there are %d metadata fields, at most %d are allowed", len(metadata), maxFields)
 	}
 	out, seen := []byte(`"`+metadataKey+`":{`), map[string]bool{}
 	for i, f := range metadata {
 		if seen[f.Key] || !utf8.ValidString(f.Key) || !utf8.ValidString(f.Value) {
-			return nil, fmt.Errorf("metadata %s stands there twice, or is no UTF-8", quoted(f.Key))
+			return nil, fmt.Errorf("metadata %s occurs twice, or is not UTF-8", quoted(f.Key))
 		}
 		seen[f.Key] = true
 		if i > 0 {
