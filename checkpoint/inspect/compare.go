@@ -14,30 +14,30 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// Difference is how two contents differ (ddpbatch ckpt diff); its names are a contract.
+// Difference describes how two contents differ (ddpbatch ckpt diff); its JSON names are a contract.
 type Difference struct {
 	Same    bool            `json:"same"`
 	OnlyA   []string        `json:"only_a"`
 	OnlyB   []string        `json:"only_b"`
-	Equal   int             `json:"equal"`   // tensors that are the same
-	Tensors []TensorDiffers `json:"tensors"` // that are not
+	Equal   int             `json:"equal"`   // number of tensors that are the same
+	Tensors []TensorDiffers `json:"tensors"` // those that are not
 	Values  []ValueDiffers  `json:"values"`
-	// The largest distances of two finite floats, also of those that the tolerance lets pass, and the tensors they are in;
+	// The largest distances of two finite floats, including those within the tolerance, and the tensors they are in;
 	// nil: all are equal.
 	MaxAbs *Distance `json:"max_abs"`
-	MaxRel *Distance `json:"max_rel"` // of the larger of the two
+	MaxRel *Distance `json:"max_rel"` // relative to the larger of the two
 }
 
-// Distance is how far apart two numbers of a tensor are.
+// Distance is the distance of two numbers of a tensor.
 type Distance struct {
 	Tensor string  `json:"tensor"`
 	By     float64 `json:"by"`
 }
 
-// String is for a person.
+// String returns the distance for a person to read.
 func (d Distance) String() string { return fmt.Sprintf("%.2g in %s", d.By, text.Clean(d.Tensor)) }
 
-// Farthest is the largest difference, absolute and relative, for a person; "": there is none, or none of finite numbers.
+// Farthest returns the largest difference, absolute and relative, for a person to read. It is empty if no finite numbers differ.
 func (d *Difference) Farthest() string {
 	if d.MaxAbs == nil {
 		return ""
@@ -45,31 +45,31 @@ func (d *Difference) Farthest() string {
 	return fmt.Sprintf("largest difference: absolute %v, relative %v", d.MaxAbs, d.MaxRel)
 }
 
-// raiseTo makes d at least what a tensor has.
+// raiseTo makes d at least the distance that a tensor has.
 func raiseTo(d **Distance, tensor string, by *float64) {
 	if by != nil && (*d == nil || (*d).By < *by) {
 		*d = &Distance{tensor, *by}
 	}
 }
 
-// TensorDiffers is how a tensor of the two differs.
+// TensorDiffers describes how a tensor differs.
 type TensorDiffers struct {
 	Name      string   `json:"name"`
 	DTypeA    string   `json:"dtype_a"`
 	DTypeB    string   `json:"dtype_b"`
 	ShapeA    []int    `json:"shape_a"`
 	ShapeB    []int    `json:"shape_b"`
-	Elements  int64    `json:"elements"`   // compared; 0: type or shape differ
-	Differ    int64    `json:"differ"`     // of them
-	NonFinite int64    `json:"non_finite"` // of those: NaN or infinity on either side
-	MaxAbs    *float64 `json:"max_abs"`    // over finite ones that differ; nil: there are none, or they are no floats
-	MaxRel    *float64 `json:"max_rel"`    // of the larger of the two
+	Elements  int64    `json:"elements"`   // number compared; 0: type or shape differ
+	Differ    int64    `json:"differ"`     // how many of them differ
+	NonFinite int64    `json:"non_finite"` // how many of those have a NaN or infinity on either side
+	MaxAbs    *float64 `json:"max_abs"`    // over finite ones that differ; nil: there are none, or the elements are not floats
+	MaxRel    *float64 `json:"max_rel"`    // relative to the larger of the two
 
 	comparable     bool     // type and shape are the same
-	maxAbs, maxRel *float64 // as MaxAbs and MaxRel, also over those that the tolerance lets pass
+	maxAbs, maxRel *float64 // like MaxAbs and MaxRel, but including those within the tolerance
 }
 
-// Is says in a word or two what differs.
+// Is returns the type, shape or number of non-finite elements, whichever shows the difference best.
 func (d TensorDiffers) Is() string {
 	switch {
 	case d.DTypeA != d.DTypeB:
@@ -82,14 +82,14 @@ func (d TensorDiffers) Is() string {
 	return d.DTypeA
 }
 
-// ValueDiffers is a value that the two do not share.
+// ValueDiffers is a value that the two do not have in common.
 type ValueDiffers struct {
 	Name string  `json:"name"`
-	A    *string `json:"a"` // nil: it has none
+	A    *string `json:"a"` // nil: the first has no such value
 	B    *string `json:"b"`
 }
 
-// Compare holds two of them against each other, tensor by tensor, in little memory.
+// Compare compares two contents, tensor by tensor, and uses little memory. It sorts the tensors of both.
 func Compare(ctx context.Context, a, b *Contents, t Tolerance) (*Difference, error) {
 	align(a, b)
 	d := &Difference{OnlyA: []string{}, OnlyB: []string{}, Tensors: []TensorDiffers{}, Values: differingValues(a, b)}
@@ -122,7 +122,7 @@ func Compare(ctx context.Context, a, b *Contents, t Tolerance) (*Difference, err
 	return d, cmp.Or(a.check(), b.check())
 }
 
-// compareTensor tells how the two differ, if they do, and how far apart those numbers are at most that the tolerance lets pass, too.
+// compareTensor counts the elements that differ, and finds the largest distances, including those within the tolerance.
 func compareTensor(ctx context.Context, a, b tensor, t Tolerance, buffers [2][]byte) (*TensorDiffers, error) {
 	d := &TensorDiffers{Name: a.name, DTypeA: a.dtype, DTypeB: b.dtype, ShapeA: a.shape, ShapeB: b.shape}
 	if a.dtype != b.dtype || !slices.Equal(a.shape, b.shape) || a.bytes != b.bytes {
@@ -148,10 +148,10 @@ func compareTensor(ctx context.Context, a, b tensor, t Tolerance, buffers [2][]b
 	return d, nil
 }
 
-// same reports whether the elements were compared, and all are the same.
+// same reports whether the elements were compared and all are the same.
 func (d TensorDiffers) same() bool { return d.comparable && d.Differ == 0 }
 
-// differingValues are the small facts that two checkpoints do not share; a file has none to compare.
+// differingValues returns the values that two checkpoints do not have in common. A safetensors file has no values to compare.
 func differingValues(a, b *Contents) []ValueDiffers {
 	list := []ValueDiffers{}
 	if a.values == nil || b.values == nil {
@@ -177,24 +177,24 @@ func differingValues(a, b *Contents) []ValueDiffers {
 	return list
 }
 
-// comparePiece is how many bytes of a tensor are compared at a time: whole elements of every type.
+// comparePiece is how many bytes of a tensor are compared at a time. It is a multiple of the element size of every type.
 const comparePiece = 1 << 20
 
-// Tolerance says how far apart two floats may be and still count as the same: Abs + Rel*|second|, as in numpy.allclose, and
-// NaN is the same as NaN. Where both are 0, only equal bits are the same.
+// Tolerance is how far apart two floats may be and still count as the same: Abs + Rel*|second|, as in numpy.allclose, and
+// NaN is the same as NaN. If both fields are 0, only equal bits are the same.
 type Tolerance struct{ Abs, Rel float64 }
 
-// floatSizes are the types whose elements are numbers with a distance.
+// floatSizes holds the floating-point types and the sizes of their elements.
 var floatSizes = map[string]int{"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
-// byteSizes are the other types' elements.
+// byteSizes holds the sizes of the other types' elements.
 var byteSizes = map[string]int{"int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "complex64": 8}
 
-// count adds what differs in a piece of a tensor.
+// count adds the differences in a piece of a tensor.
 func (d *TensorDiffers) count(x, y []byte, t Tolerance) {
 	size, floats := floatSizes[d.DTypeA]
 	if !floats {
-		size = max(1, byteSizes[d.DTypeA]) // of types that are not known, bytes
+		size = max(1, byteSizes[d.DTypeA]) // unknown types are compared byte by byte
 		for i := 0; i < len(x); i += size {
 			if !bytes.Equal(x[i:i+size], y[i:i+size]) {
 				d.Differ++
@@ -220,7 +220,7 @@ func (d *TensorDiffers) number(a, b float64, t Tolerance) (apart bool) {
 		}
 		return !within
 	}
-	if within && distance == 0 { // the zeros
+	if within && distance == 0 { // 0 and -0
 		return false
 	}
 	larger := max(math.Abs(a), math.Abs(b))
@@ -240,7 +240,7 @@ func (d *TensorDiffers) number(a, b float64, t Tolerance) (apart bool) {
 
 // raise makes *to at least v.
 func raise(to **float64, v float64) {
-	if math.IsInf(v, 0) { // the distance of two finite numbers may not be one
+	if math.IsInf(v, 0) { // the distance of two finite numbers may overflow
 		v = math.MaxFloat64
 	}
 	if *to == nil || **to < v {
@@ -248,7 +248,7 @@ func raise(to **float64, v float64) {
 	}
 }
 
-// floatsOf are the numbers in data, exactly.
+// floatsOf returns the numbers in data, exactly.
 func floatsOf(dtype string, size int, data []byte) []float64 {
 	out := make([]float64, len(data)/size)
 	if dtype == "float64" {

@@ -19,15 +19,15 @@ import (
 	"ddpbatch/internal/usage"
 )
 
-// Contents are those of a checkpoint, or of a file of safetensors or of torch.save, one of two that are compared.
+// Contents are the tensors and values of a checkpoint, or of a file of safetensors or of torch.save, for Compare.
 type Contents struct {
 	tensors []tensor
-	values  map[string]json.RawMessage // nil: a safetensors file, which has none
-	check   func() error               // after the reading: it did not change meanwhile
+	values  map[string]json.RawMessage // nil for a safetensors file, which has none
+	check   func() error               // returns an error if the source changed while it was read
 	close   func() error
 }
 
-// tensor is one with a way to its bytes.
+// tensor is a tensor whose bytes can be read in parts.
 type tensor struct {
 	name, dtype string
 	shape       []int
@@ -35,7 +35,7 @@ type tensor struct {
 	read        func(ctx context.Context, start int64, dst []byte) error
 }
 
-// Contents opens a file of safetensors or of torch.save, or the checkpoint that name and word say.
+// Contents opens a file of safetensors or of torch.save, or the checkpoint that name and word select.
 func (f Finder) Contents(ctx context.Context, name, word string) (*Contents, error) {
 	info, missing := os.Stat(f.From.Abs(name))
 	if missing == nil && !info.IsDir() {
@@ -46,7 +46,7 @@ func (f Finder) Contents(ctx context.Context, name, word string) (*Contents, err
 		return OpenFile(f.From.Abs(name))
 	}
 	if errors.Is(missing, fs.ErrNotExist) && strings.HasSuffix(name, ".safetensors") {
-		return nil, &exit.Error{Code: exit.NoCheckpoint, Err: fmt.Errorf("there is no file %s", f.From.Named(name))}
+		return nil, &exit.Error{Code: exit.NoCheckpoint, Err: fmt.Errorf("%s does not exist", f.From.Named(name))}
 	}
 	folder, err := f.Find(ctx, name)
 	if err != nil {
@@ -66,10 +66,10 @@ func (f Finder) Contents(ctx context.Context, name, word string) (*Contents, err
 	return OfCheckpoint(found), nil
 }
 
-// noContents is the error where name is neither a file nor what Find takes, which says why.
+// noContents returns the error for a name that is neither a file nor anything that Find accepts; why is Find's error.
 func (f Finder) noContents(name string, why *usage.Error) error {
 	if strings.ContainsRune(name, filepath.Separator) {
-		return usage.Errorf("there is no %s; name a file of safetensors or of torch.save, %s", f.From.Named(name), whatRun)
+		return usage.Errorf("%s does not exist; name a file of safetensors or of torch.save, %s", f.From.Named(name), whatRun)
 	}
 	err := &usage.Error{Message: why.Message}
 	if _, step := ParseStep(name); step == nil {
@@ -78,7 +78,7 @@ func (f Finder) noContents(name string, why *usage.Error) error {
 	return err
 }
 
-// OpenFile opens a file of safetensors or of torch.save to compare it.
+// OpenFile opens a file of safetensors or of torch.save, for Compare.
 func OpenFile(path string) (*Contents, error) {
 	t, err := torchfile.Open(path)
 	switch {
@@ -104,7 +104,7 @@ func OpenFile(path string) (*Contents, error) {
 	return s, nil
 }
 
-// ofTorch are the contents of a file of torch.save.
+// ofTorch returns the contents of a file of torch.save.
 func ofTorch(f *torchfile.File) *Contents {
 	s := &Contents{check: f.Unchanged, close: f.Close, values: f.Values()}
 	for _, t := range f.Tensors() {
@@ -118,9 +118,9 @@ func ofTorch(f *torchfile.File) *Contents {
 	return s
 }
 
-// OfCheckpoint are the contents of a checkpoint, which Close closes.
+// OfCheckpoint returns the contents of a checkpoint. Their Close closes it.
 func OfCheckpoint(c *checkpoint.Checkpoint) *Contents {
-	s := &Contents{check: func() error { return nil }, close: c.Close, values: c.Values()} // it has checksums
+	s := &Contents{check: func() error { return nil }, close: c.Close, values: c.Values()} // its checksums detect changes
 	if s.values == nil {
 		s.values = map[string]json.RawMessage{}
 	}
@@ -132,7 +132,8 @@ func OfCheckpoint(c *checkpoint.Checkpoint) *Contents {
 	return s
 }
 
-// keepExported leaves of a checkpoint what an export of it has: the model, by PyTorch's names. One without a model stays as it is.
+// keepExported keeps only what an export of a checkpoint contains: the model, under PyTorch's names. Contents without a model stay as they
+// are.
 func (s *Contents) keepExported() {
 	var model []tensor
 	for _, t := range s.tensors {
@@ -146,7 +147,7 @@ func (s *Contents) keepExported() {
 	}
 }
 
-// align makes a checkpoint comparable with a file: by what an export of it would have.
+// align makes a checkpoint comparable with a file, by reducing it to what an export of it would contain. It sorts the tensors of both.
 func align(a, b *Contents) {
 	switch {
 	case a.values == nil && b.values != nil:
@@ -159,8 +160,8 @@ func align(a, b *Contents) {
 	}
 }
 
-// Values is how many small facts there are, which a safetensors file has none of.
+// Values returns the number of values. A safetensors file has none.
 func (s *Contents) Values() int { return len(s.values) }
 
-// Close ends the reading.
+// Close closes the source.
 func (s *Contents) Close() error { return s.close() }

@@ -10,7 +10,7 @@ import (
 	"ddpbatch/checkpoint"
 )
 
-// Description is all that is known of a checkpoint (ddpbatch ckpt show); its names are a contract.
+// Description is everything known about a checkpoint (ddpbatch ckpt show); its JSON names are a contract.
 type Description struct {
 	Step     int64                      `json:"step"`
 	World    int                        `json:"world"`
@@ -30,7 +30,7 @@ type Description struct {
 	Shards   []DescribedShard           `json:"shards"`
 }
 
-// DescribedTensor is a tensor of it.
+// DescribedTensor describes a tensor of a checkpoint.
 type DescribedTensor struct {
 	Name   string           `json:"name"`
 	DType  string           `json:"dtype"`
@@ -41,7 +41,7 @@ type DescribedTensor struct {
 	Codecs map[string]int64 `json:"codecs"`
 }
 
-// DescribedShard is a shard of it.
+// DescribedShard describes a shard of a checkpoint.
 type DescribedShard struct {
 	File string `json:"file"`
 	Size int64  `json:"size"`
@@ -49,13 +49,13 @@ type DescribedShard struct {
 	CRC  string `json:"crc32c"`
 }
 
-// Describe gathers what is known of a checkpoint of dir without reading its data.
+// Describe collects what is known about a checkpoint of dir without reading its data.
 func Describe(ctx context.Context, dir *checkpoint.Dir, c *checkpoint.Checkpoint) (*Description, error) {
 	infos, err := dir.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	pins := []string{} // which are no part of the checkpoint
+	pins := []string{} // pins are not part of the checkpoint itself
 	for _, info := range infos {
 		if filepath.Base(info.Path) == c.Folder() {
 			pins = append(pins, info.Pinned...)
@@ -67,7 +67,7 @@ func Describe(ctx context.Context, dir *checkpoint.Dir, c *checkpoint.Checkpoint
 		BaseStep: info.BaseStep,
 		Bytes:    info.Bytes, RawBytes: info.RawBytes, Pinned: pins, Values: c.Values(), Metrics: c.Metrics(),
 	}
-	// What nobody but a reader of manifests wants to know comes from the manifest itself (docs/format.md).
+	// Fields that only a reader of manifests needs come from the manifest itself (docs/format.md).
 	if err := json.Unmarshal(c.Manifest(), &struct {
 		Version *int              `json:"version"`
 		Program *string           `json:"program"`

@@ -20,44 +20,44 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// Kind is what an export writes.
+// Kind is the kind of file that an export writes.
 type Kind int
 
 // The kinds of exports.
 const (
 	SafetensorsFile Kind = iota
-	ArrayFile            // .npy, of one tensor
-	ArrayFolder          // of .npy files
+	ArrayFile            // a .npy file, of one tensor
+	ArrayFolder          // a folder of .npy files
 )
 
-// otherEndings are those of files that an export is not, whatever the user hopes.
+// otherEndings are endings of formats that an export does not write, although a user may expect it to.
 var otherEndings = []string{".pt", ".pth", ".bin", ".ckpt", ".npz", ".h5", ".onnx"}
 
-// ExportKind is what to write, by what was asked for and by the file's ending.
-// It refuses what could not be written there before anything is read.
+// ExportKind returns what to write, from the requested format and the file's ending.
+// It refuses what could not be written there, before anything is read.
 func ExportKind(from text.Dir, file, format, tensor string) (Kind, error) {
 	ending := filepath.Ext(file)
 	kind := SafetensorsFile
 	switch {
 	case format != "" && format != "safetensors" && format != "npy":
-		return 0, usage.Errorf("there is no format %q; it is safetensors or npy", format)
+		return 0, usage.Errorf("unknown format %q: it is safetensors or npy", format)
 	case format == "npy" && tensor == "":
 		path := from.Abs(file)
 		if info, err := os.Stat(path); err == nil && !info.IsDir() {
-			return 0, usage.Errorf("export: %s is no folder, and --format npy without --tensor writes one", from.Named(path))
+			return 0, usage.Errorf("export: %s is not a folder, and --format npy without --tensor writes a folder", from.Named(path))
 		}
 		return ArrayFolder, checkParent(from, "export", path)
 	case format == "npy", format == "" && ending == ".npy":
 		kind = ArrayFile
 	case format == "" && slices.Contains(otherEndings, ending):
-		return 0, usage.Errorf("%s would be a safetensors file, and its ending says otherwise; name it %s, or say --format safetensors",
-			from.Named(file), from.Named(strings.TrimSuffix(file, ending)+".safetensors"))
+		return 0, usage.Errorf("%s would be a safetensors file, but its ending is of another format; "+
+			"name it %s, or give --format safetensors", from.Named(file), from.Named(strings.TrimSuffix(file, ending)+".safetensors"))
 	}
 	return kind, checkFileTarget(from, file)
 }
 
-// checkFileTarget refuses a path where no file can be put. An export takes the place of what is there, which must not be a device:
-// as root that could be done.
+// checkFileTarget refuses a path at which no file can be written. An export replaces what is there, which must not be a device:
+// root could do that.
 func checkFileTarget(from text.Dir, file string) error {
 	path := from.Abs(file)
 	info, err := os.Stat(path)
@@ -66,21 +66,21 @@ func checkFileTarget(from text.Dir, file string) error {
 		return usage.Errorf("export: %s is a folder; name a file in it, or write a .npy file of each tensor there: --format npy",
 			from.Named(file))
 	case err == nil && !info.Mode().IsRegular():
-		return usage.Errorf("export: %s is no regular file, and an export takes the place of what is there; name another", from.Named(file))
+		return usage.Errorf("export: %s is not a regular file, and an export replaces what is there; name another file", from.Named(file))
 	}
 	return checkParent(from, "export", path)
 }
 
-// checkParent refuses a path whose folder is not there: it may be mistyped.
+// checkParent refuses a path whose folder does not exist: it may be mistyped.
 func checkParent(from text.Dir, doing, path string) error {
 	if vfs.IsDir(filepath.Dir(path)) {
 		return nil
 	}
-	return &usage.Error{Message: fmt.Sprintf("%s: the folder of %s is not there", doing, from.Named(path)),
-		Hint: "make it first, or name another"}
+	return &usage.Error{Message: fmt.Sprintf("%s: the folder of %s does not exist", doing, from.Named(path)),
+		Hint: "create it first, or name another"}
 }
 
-// exportPiece is how much of a tensor is in memory while it is exported.
+// exportPiece is how much of a tensor is in memory at a time while it is exported.
 const exportPiece = 4 << 20
 
 // Export writes tensors of a checkpoint to files, piece by piece.
@@ -90,14 +90,14 @@ type Export struct {
 	buf        []byte
 }
 
-// exportTensor is a tensor with the name it gets.
+// exportTensor is a tensor and its name in the export.
 type exportTensor struct {
 	checkpoint.TensorInfo
 	as string
 }
 
-// NewExport prepares the export of the model, by the names that PyTorch has for its parts, or of all; of that, of the tensor named, where
-// one is.
+// NewExport prepares an export: of all tensors, or, unless all, of the model's, under PyTorch's names. If tensor is not empty, only the
+// tensor of that name is exported.
 func NewExport(c *checkpoint.Checkpoint, tensor string, all bool) (*Export, error) {
 	x := &Export{checkpoint: c, buf: make([]byte, exportPiece)}
 	names := map[string]bool{}
@@ -116,20 +116,21 @@ func NewExport(c *checkpoint.Checkpoint, tensor string, all bool) (*Export, erro
 	}
 	switch {
 	case tensor != "" && len(x.tensors) == 0:
-		return nil, usage.Errorf("the checkpoint of step %d has no tensor %q; its names: ddpbatch ckpt show", c.Step(), tensor)
+		return nil, usage.Errorf("the checkpoint of step %d has no tensor %q; ddpbatch ckpt show lists its tensors", c.Step(), tensor)
 	case len(x.tensors) == 0:
-		return nil, fmt.Errorf("export: the checkpoint of step %d holds no model: its tensors are not named %q; export them with --all",
+		return nil, fmt.Errorf("export: the checkpoint of step %d holds no model: it has no tensors named %q; export all with --all",
 			c.Step(), ModelPrefix+"*")
 	case len(names) < len(x.tensors):
-		return nil, fmt.Errorf("export: several tensors are named %q, with and without %q", tensor, ModelPrefix)
+		return nil, fmt.Errorf("export: two tensors are named %q, with and without %q before the name; give the full name and --all",
+			tensor, ModelPrefix)
 	}
 	return x, nil
 }
 
-// Tensors is how many are exported.
+// Tensors returns how many tensors are exported.
 func (x *Export) Tensors() int { return len(x.tensors) }
 
-// Write writes what was chosen to path, as that kind.
+// Write writes the tensors to path, as the given kind.
 func (x *Export) Write(ctx context.Context, kind Kind, path string) error {
 	switch kind {
 	case ArrayFile:
@@ -140,7 +141,7 @@ func (x *Export) Write(ctx context.Context, kind Kind, path string) error {
 	return x.safetensors(ctx, path)
 }
 
-// safetensors writes a file with all that was chosen.
+// safetensors writes a file with all tensors of the export.
 func (x *Export) safetensors(ctx context.Context, path string) error {
 	metadata, err := x.metadata()
 	if err != nil {
@@ -160,10 +161,10 @@ func (x *Export) safetensors(ctx context.Context, path string) error {
 }
 
 // fileMetadataKey is the value of a checkpoint that keeps the metadata of the safetensors file it was imported from: an array of keys and
-// values, since their order counts.
+// values, because their order matters.
 const fileMetadataKey = "safetensors.metadata"
 
-// metadata are those of the file that was imported, or else what transformers asks for ("format") and the step.
+// metadata returns the metadata of the imported file, or else what transformers requires ("format") and the step.
 func (x *Export) metadata() (safetensors.Metadata, error) {
 	metadataText, imported := x.checkpoint.Values()[fileMetadataKey]
 	if !imported {
@@ -171,7 +172,7 @@ func (x *Export) metadata() (safetensors.Metadata, error) {
 	}
 	var pairs [][2]string
 	if err := json.Unmarshal(metadataText, &pairs); err != nil {
-		return nil, fmt.Errorf("export: the checkpoint's value %s is no list of metadata: %w", fileMetadataKey, err)
+		return nil, fmt.Errorf("export: the checkpoint's value %s is not a list of metadata: %w", fileMetadataKey, err)
 	}
 	if pairs == nil {
 		return nil, nil
@@ -192,7 +193,7 @@ func (x *Export) npy(ctx context.Context, path string) error {
 	return npy.WriteFile(ctx, path, t.DType, t.Shape, func(w io.Writer) error { return x.copy(ctx, t, w) })
 }
 
-// folder writes each tensor to a file of its name in a folder. Where one fails, the files that were not there before are gone again.
+// folder writes each tensor to a file of its name in a folder. If one fails, it removes the files that did not exist before.
 func (x *Export) folder(ctx context.Context, path string) (err error) {
 	names := map[string]string{}
 	for _, t := range x.tensors {
@@ -226,18 +227,18 @@ func (x *Export) folder(ctx context.Context, path string) (err error) {
 	return nil
 }
 
-// discard removes what an export has made.
+// discard removes what an export has created.
 func discard(folder string, made bool, files []string) {
 	for _, file := range files {
 		_ = os.Remove(file)
 	}
 	if made {
-		_ = os.Remove(folder) // not empty: somebody else has put something there
+		_ = os.Remove(folder) // fails if somebody else has put something there
 	}
 }
 
-// arrayFile is the name of a tensor's file: its own, with every byte that a file's name should not have as %XX.
-// No two tensors get the same.
+// arrayFile returns the name of a tensor's file: its own name, with %XX for every byte that a file's name should not have.
+// Different tensors get different names.
 func arrayFile(name string) (string, error) {
 	var out strings.Builder
 	for i := range len(name) {
@@ -270,7 +271,7 @@ func (x *Export) copy(ctx context.Context, t exportTensor, w io.Writer) error {
 	return nil
 }
 
-// makeFolder makes a folder whose parent is there, unless it is there itself.
+// makeFolder creates a folder whose parent exists, unless the folder exists already.
 func makeFolder(path string) (made bool, err error) {
 	err = os.Mkdir(path, 0o755)
 	if errors.Is(err, fs.ErrExist) && vfs.IsDir(path) {

@@ -21,28 +21,28 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// Finder finds checkpoints by what a person calls them.
+// Finder finds checkpoints by the names that people use.
 type Finder struct {
-	From    text.Dir          // where relative paths begin
-	Runs    string            // the folder of runs that job ids are looked up in
-	Explain func(error) error // says for a person that an array has no element (rundir.NoElementError); nil: the error is left as it is
+	From    text.Dir          // the folder that relative paths start from
+	Runs    string            // the folder of runs in which job ids are looked up
+	Explain func(error) error // explains to a person that an array has no such element (rundir.NoElementError); nil: the error is returned
 	Now     func() time.Time
 	Log     *slog.Logger
 }
 
-// Folder is a folder of checkpoints that a person has named.
+// Folder is a folder of checkpoints that a user has named.
 type Folder struct {
 	Finder
 	Path   string
-	Only   string      // the name of one checkpoint's own folder in it; empty: none was named
-	Run    *rundir.Dir // that the folder belongs to; nil: none
-	unsure error       // why it cannot be told whether it belongs to one; nil: it can
+	Only   string      // the name of one checkpoint's own folder in it, if the user named that; else empty
+	Run    *rundir.Dir // the run that the folder belongs to; nil: none
+	unsure error       // why it is unknown whether it belongs to a run; nil: it is known
 }
 
-// Find finds the checkpoints of a run named by job id or directory, a folder of checkpoints
-// itself, or the folder of one.
+// Find finds the checkpoints that name stands for: those of a run, given by its job id or directory, a folder of checkpoints
+// itself, or the folder of one checkpoint.
 func (f Finder) Find(ctx context.Context, name string) (Folder, error) {
-	if rundir.IsJobID(name) { // and never a folder of that name
+	if rundir.IsJobID(name) { // a job id, even if a folder has that name
 		run, err := rundir.Find(f.Runs, name)
 		if err != nil {
 			return Folder{}, f.notFound(ctx, name, err)
@@ -51,7 +51,7 @@ func (f Finder) Find(ctx context.Context, name string) (Folder, error) {
 	}
 	named := f.From.Abs(name)
 	path := named
-	real, err := filepath.EvalSymlinks(path) // a link may lead to what belongs to a run
+	real, err := filepath.EvalSymlinks(path) // a link may lead to a run's folder
 	if err != nil {
 		real = path
 	}
@@ -81,8 +81,8 @@ func (f Finder) Find(ctx context.Context, name string) (Folder, error) {
 	return Folder{Finder: f, Path: run.CheckpointsPath(), Run: run}, nil
 }
 
-// folderAt describes the folder of checkpoints at path. It may be known as a run's under any of names. Each of them is followed link by
-// link, because a run's folder of checkpoints may itself be a link. A copy elsewhere belongs to no run.
+// folderAt describes the folder of checkpoints at path. Any of names may show that it belongs to a run. folderAt follows each of them link
+// by link, because a run's folder of checkpoints may itself be a link. A copy elsewhere does not belong to a run.
 func (f Finder) folderAt(path string, names []string, only string) Folder {
 	d := Folder{Finder: f, Path: path, Only: only}
 	for _, name := range names {
@@ -102,7 +102,7 @@ func (f Finder) folderAt(path string, names []string, only string) Folder {
 
 // linkHops returns path and, if it is a symbolic link, each path that it leads to in turn.
 func linkHops(path string) []string {
-	const most = 40 // that Linux follows (path_resolution(7))
+	const most = 40 // Linux follows as many (path_resolution(7))
 	hops := []string{path}
 	for range most {
 		target, err := os.Readlink(path)
@@ -120,7 +120,7 @@ func linkHops(path string) []string {
 
 func isStepFolder(name string) bool { return strings.HasPrefix(name, "step-") }
 
-// holdsCheckpoints says whether path is a folder of checkpoints, by its name or by what is in it.
+// holdsCheckpoints reports whether path is a folder of checkpoints, by its name or its contents.
 func holdsCheckpoints(path string) bool {
 	if filepath.Base(path) == rundir.CheckpointsName && vfs.IsDir(path) {
 		return true
@@ -129,7 +129,7 @@ func holdsCheckpoints(path string) bool {
 	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return isStepFolder(e.Name()) })
 }
 
-// runOfCheckpoints is the run whose folder of checkpoints path is.
+// runOfCheckpoints returns the run whose folder of checkpoints is path.
 func runOfCheckpoints(path string) (*rundir.Dir, error) {
 	if filepath.Base(path) != rundir.CheckpointsName {
 		return nil, fs.ErrNotExist
@@ -137,7 +137,7 @@ func runOfCheckpoints(path string) (*rundir.Dir, error) {
 	return rundir.Open(filepath.Dir(path))
 }
 
-// ParseStep reads a step as a person names it, 12 or step-12, or the name of a folder that has one.
+// ParseStep parses a step as people write it: 12, step-12, or the name of a checkpoint's folder.
 func ParseStep(name string) (int64, error) {
 	number, _, _ := strings.Cut(strings.TrimPrefix(name, "step-"), ".")
 	step, err := strconv.ParseInt(number, 10, 64)
@@ -147,13 +147,13 @@ func ParseStep(name string) (int64, error) {
 	return step, nil
 }
 
-// Open opens the folder to look at it: nothing is written through it.
+// Open opens the folder for reading.
 func (d Folder) Open() (*checkpoint.Dir, error) {
 	return checkpoint.Open(d.Path, checkpoint.Options{Log: d.Log})
 }
 
-// Choose opens the checkpoint that word names: a step, or the name of a checkpoint's folder. With an empty word it opens the one whose
-// folder the user named, and otherwise the newest that counts. The caller closes it.
+// Choose opens the checkpoint that word names: a step, or the name of a checkpoint's folder. If word is empty, it opens the one whose
+// folder the user named, and otherwise the newest one that is not superseded. The caller closes it.
 func (d Folder) Choose(ctx context.Context, dir *checkpoint.Dir, word string) (*checkpoint.Checkpoint, error) {
 	if word = cmp.Or(word, d.Only); word == "" {
 		return d.latest(ctx, dir)
@@ -174,7 +174,7 @@ func (d Folder) Choose(ctx context.Context, dir *checkpoint.Dir, word string) (*
 	return found, err
 }
 
-// latest opens the newest checkpoint that counts. Where there are only such as were set aside, the error says so.
+// latest opens the newest checkpoint that is not superseded. If there are only checkpoints that were set aside, the error says so.
 func (d Folder) latest(ctx context.Context, dir *checkpoint.Dir) (*checkpoint.Checkpoint, error) {
 	found, err := dir.FindLatest(ctx)
 	if !errors.Is(err, checkpoint.ErrNone) && !errors.Is(err, checkpoint.ErrCorrupt) {
@@ -199,15 +199,15 @@ func (d Folder) latest(ctx context.Context, dir *checkpoint.Dir) (*checkpoint.Ch
 	return nil, d.onlyBroken(ctx, dir, aside)
 }
 
-// OpenToWrite opens the folder in the name of its run's newest attempt; a newer one that begins meanwhile stops what is being done. A
-// folder that belongs to no run directory, as one of imported or copied checkpoints,
-// is opened in the name of the run that all in it are of.
+// OpenToWrite opens the folder on behalf of its run's newest attempt; if a newer attempt begins meanwhile, the fence refuses further
+// changes. A folder that does not belong to a run directory, such as one of imported or copied checkpoints,
+// is opened on behalf of the run that all checkpoints in it belong to.
 func (d Folder) OpenToWrite(ctx context.Context) (*checkpoint.Dir, error) {
 	options := checkpoint.Options{Log: d.Log}
 	if d.unsure != nil { // the attempt of a run may be writing to it
 		return nil, &usage.Error{
-			Message: fmt.Sprintf("it cannot be told whether %s belongs to a run that is going on: %v", d.From.Short(d.Path), d.unsure),
-			Hint:    "mend what cannot be read, or copy the checkpoints elsewhere",
+			Message: fmt.Sprintf("cannot find out whether %s belongs to a run that is still going: %v", d.From.Short(d.Path), d.unsure),
+			Hint:    "make readable what cannot be read, or copy the checkpoints elsewhere",
 		}
 	}
 	if d.Run == nil {
@@ -226,7 +226,7 @@ func (d Folder) OpenToWrite(ctx context.Context) (*checkpoint.Dir, error) {
 	return checkpoint.Open(d.Path, options)
 }
 
-// onlyRun is the run that all checkpoints in the folder are of; empty where there are none.
+// onlyRun returns the run that all checkpoints in the folder belong to, or an empty name if there are none.
 func (d Folder) onlyRun(ctx context.Context) (string, error) {
 	dir, err := d.Open()
 	if err != nil {
@@ -239,7 +239,7 @@ func (d Folder) onlyRun(ctx context.Context) (string, error) {
 	run, known := "", false
 	for _, info := range infos {
 		switch {
-		case info.Attempt == 0 && info.Run == "" && info.World == 0: // no manifest that can be read
+		case info.Attempt == 0 && info.Run == "" && info.World == 0: // its manifest cannot be read
 		case known && info.Run != run:
 			return "", usage.Errorf("%s holds checkpoints of several runs: %q and %q", d.From.Short(d.Path), run, info.Run)
 		default:

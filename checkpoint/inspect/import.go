@@ -15,10 +15,11 @@ import (
 	"ddpbatch/internal/usage"
 )
 
-// Import writes the tensors of a safetensors file to a folder of checkpoints, as the checkpoint of a step. prefix comes before every name.
+// Import writes the tensors of a safetensors file to a folder of checkpoints, as the checkpoint of a step. It puts prefix before every
+// name.
 func (f Finder) Import(ctx context.Context, file, folder, prefix string, step int64) (checkpoint.Info, error) {
 	if step < 0 {
-		return checkpoint.Info{}, usage.Errorf("a step is a whole number from 0, not %d", step)
+		return checkpoint.Info{}, usage.Errorf("the step must be a whole number from 0, not %d", step)
 	}
 	to, err := f.importFolder(f.From.Abs(folder))
 	if err != nil {
@@ -37,7 +38,7 @@ func (f Finder) Import(ctx context.Context, file, folder, prefix string, step in
 	return to.saveImport(ctx, state)
 }
 
-// importFolder is the folder of checkpoints to write to. That of a run is refused: no run can go on from weights alone.
+// importFolder returns the folder of checkpoints to write to. It refuses a run's folder: a run cannot resume from weights alone.
 func (f Finder) importFolder(path string) (Folder, error) {
 	d := Folder{Finder: f, Path: path}
 	real := path
@@ -50,39 +51,39 @@ func (f Finder) importFolder(path string) (Folder, error) {
 	}
 	if err == nil {
 		return d, &usage.Error{
-			Message: fmt.Sprintf("%s belongs to the run %s, which could not go on from an imported checkpoint", f.From.Short(path),
+			Message: fmt.Sprintf("%s belongs to the run %s, which could not resume from an imported checkpoint", f.From.Short(path),
 				f.From.Short(run.Path())),
 			Hint: "import into another folder; to train on from the file, start a run with train.init",
 		}
 	}
 	if info, err := os.Stat(d.Path); err == nil && !info.IsDir() {
-		return d, usage.Errorf("%s is no folder", f.From.Named(path))
+		return d, usage.Errorf("%s is not a folder", f.From.Named(path))
 	}
 	if err := checkParent(f.From, "import", path); err != nil {
 		return d, err
 	}
 	if isStepFolder(filepath.Base(d.Path)) {
-		return d, usage.Errorf("%s is named as one checkpoint; name the folder that checkpoints are in", f.From.Named(path))
+		return d, usage.Errorf("%s has the name of a single checkpoint; name the folder that holds checkpoints", f.From.Named(path))
 	}
 	return d, nil
 }
 
-// openImport opens the file to import; a usage error where there is none of that name.
+// openImport opens the file to import. It returns a usage error if the file does not exist.
 func (f Finder) openImport(path string) (*safetensors.File, error) {
 	switch info, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, usage.Errorf("import: there is no file %s", f.From.Named(path))
+		return nil, usage.Errorf("import: %s does not exist", f.From.Named(path))
 	case err == nil && info.IsDir():
 		return nil, usage.Errorf("import: %s is a folder; name a safetensors file", f.From.Named(path))
 	}
 	return safetensors.Open(path)
 }
 
-// maxMetadata is how much of a file's metadata a checkpoint takes, which has them in its manifest of 64 MiB at most.
+// maxMetadata is how much of a file's metadata a checkpoint can hold: it is in the manifest, which has at most 64 MiB.
 const maxMetadata = 32 << 20
 
-// importState makes a checkpoint's state of an open file, which its tensors are read from while the state is saved. What a checkpoint
-// cannot hold is refused before any data are read.
+// importState makes a checkpoint's state from an open file. Its tensors are read from the file while the state is saved. importState
+// refuses what a checkpoint cannot hold before any data is read.
 func importState(f *safetensors.File, path, prefix string, step int64) (*checkpoint.State, error) {
 	var pairs [][2]string // nil: the file has no metadata
 	if f.Metadata() != nil {
@@ -94,7 +95,7 @@ func importState(f *safetensors.File, path, prefix string, step int64) (*checkpo
 		pairs = append(pairs, [2]string{field.Key, field.Value})
 	}
 	if size > maxMetadata {
-		return nil, fmt.Errorf("import %s: its metadata take %d bytes, and a checkpoint takes %d", path, size, maxMetadata)
+		return nil, fmt.Errorf("import %s: its metadata has %d bytes, a checkpoint can hold %d", path, size, maxMetadata)
 	}
 	metadata, err := json.Marshal(pairs)
 	if err != nil {
@@ -110,7 +111,7 @@ func importState(f *safetensors.File, path, prefix string, step int64) (*checkpo
 	return s, nil
 }
 
-// saveImport writes the checkpoint. Where that fails, a folder that it has made is gone again.
+// saveImport writes the checkpoint. If that fails, it removes the folder if it created it.
 func (d Folder) saveImport(ctx context.Context, state *checkpoint.State) (info checkpoint.Info, err error) {
 	made, err := makeFolder(d.Path)
 	if err != nil {
@@ -118,7 +119,7 @@ func (d Folder) saveImport(ctx context.Context, state *checkpoint.State) (info c
 	}
 	defer func() {
 		if made && err != nil {
-			_ = os.Remove(d.Path) // not empty: somebody else has put something there
+			_ = os.Remove(d.Path) // fails if somebody else has put something there
 		}
 	}()
 	dir, err := d.OpenToWrite(ctx)

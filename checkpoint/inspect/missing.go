@@ -17,10 +17,10 @@ import (
 	"ddpbatch/internal/usage"
 )
 
-// whatRun says what a ckpt command takes as RUN.
-const whatRun = "a job id, a run directory, a folder of checkpoints or one checkpoint's"
+// whatRun describes what a ckpt command accepts as RUN.
+const whatRun = "a job id, a run directory, a folder of checkpoints or the folder of one checkpoint"
 
-// notFound is the error where name leads to no checkpoints; why is that of the search for a run.
+// notFound returns the error for a name that leads to no checkpoints; why is the error of the search for a run.
 func (f Finder) notFound(ctx context.Context, name string, why error) error {
 	path := f.From.Abs(name)
 	info, err := os.Stat(path)
@@ -38,24 +38,24 @@ func (f Finder) notFound(ctx context.Context, name string, why error) error {
 	case isStepFolder(filepath.Base(path)) && holdsCheckpoints(parent):
 		return f.noFolder(ctx, parent, filepath.Base(path))
 	case strings.ContainsRune(name, filepath.Separator):
-		return usage.Errorf("there is no %s; name %s", f.From.Named(path), whatRun)
+		return usage.Errorf("%s does not exist; name %s", f.From.Named(path), whatRun)
 	}
-	return usage.Errorf("there is no %s here, and %v", f.From.Named(path), why)
+	return usage.Errorf("%s does not exist, and there is %v", f.From.Named(path), why)
 }
 
-// noneBelow is the error of a folder that has nothing to do with checkpoints.
+// noneBelow returns the error for a folder that is not a folder of checkpoints.
 func (f Finder) noneBelow(path string) error {
 	if _, err := os.ReadDir(path); err != nil {
 		return fmt.Errorf("look for checkpoints: %w", err)
 	}
 	if runs, err := rundir.List(path); err == nil && len(runs) > 0 {
-		return fmt.Errorf("%w in %s: it is a folder of runs; name one of them, as %s", checkpoint.ErrNone, f.From.Named(path),
+		return fmt.Errorf("%w in %s: it is a folder of runs; name one of them, such as %s", checkpoint.ErrNone, f.From.Named(path),
 			f.From.Named(runs[0].Path()))
 	}
 	return fmt.Errorf("%w in %s: it is neither a run directory nor a folder of checkpoints", checkpoint.ErrNone, f.From.Named(path))
 }
 
-// noFolder is the error of a checkpoint's folder that is not there, in a folder of checkpoints.
+// noFolder returns the error for a checkpoint's folder that does not exist in a folder of checkpoints.
 func (f Finder) noFolder(ctx context.Context, parent, folder string) error {
 	d := Folder{Finder: f, Path: parent}
 	dir, err := d.Open()
@@ -69,15 +69,15 @@ func (f Finder) noFolder(ctx context.Context, parent, folder string) error {
 	return d.noneSuch(text.Clean(folder), infos)
 }
 
-// None is the error where the folder holds no checkpoint. It names what a program of the user's own has saved there.
+// None returns the error for a folder without a checkpoint. It names what the user's own program has saved there.
 func (d Folder) None() error {
 	if d.Run != nil {
 		if elements, _ := d.Run.Elements(); len(elements) > 0 {
-			return fmt.Errorf("%w in %s: each element of the array has its own; name one of them, as %s",
+			return fmt.Errorf("%w in %s: each element of the array has its own; name one of them, such as %s",
 				checkpoint.ErrNone, d.From.Named(d.Path), d.From.Named(elements[0].Path()))
 		}
 	}
-	foreign, _ := checkpoint.ListForeign(d.Path) // whoever listed the checkpoints has told of an error
+	foreign, _ := checkpoint.ListForeign(d.Path) // an error was reported when the checkpoints were listed
 	if len(foreign) == 0 {
 		return fmt.Errorf("%w in %s", checkpoint.ErrNone, d.From.Named(d.Path))
 	}
@@ -86,11 +86,11 @@ func (d Folder) None() error {
 	for _, f := range foreign {
 		names = append(names, describeForeign(f, d.Now()))
 	}
-	return fmt.Errorf("%w of ddpbatch's in %s, but what the program itself has saved: %s",
+	return fmt.Errorf("%w of ddpbatch's in %s, but the program itself has saved: %s",
 		checkpoint.ErrNone, d.From.Named(d.Path), text.Few(names, most))
 }
 
-// describeForeign is a file or folder of a program's own in a sentence: its name, the size of a file, and its age.
+// describeForeign describes an entry that a user's program has made: its name, the size of a file, and its age.
 func describeForeign(f checkpoint.Foreign, now time.Time) string {
 	name, age := text.Clean(text.Shortened(f.Name, 60)), text.Span(now.Sub(f.Changed))+" old"
 	switch f.Kind {
@@ -102,12 +102,12 @@ func describeForeign(f checkpoint.Foreign, now time.Time) string {
 	return fmt.Sprintf("%s (%s)", name, age)
 }
 
-// noneSuch is the error where it does not hold what was asked for, "of step 7", and infos are what it holds.
+// noneSuch returns the error for a folder without what was asked for, such as "of step 7"; infos are the checkpoints that it holds.
 func (d Folder) noneSuch(what string, infos []checkpoint.Info) error {
 	return fmt.Errorf("%w %s in %s: %s", checkpoint.ErrNone, what, d.From.Named(d.Path), committedSteps(infos))
 }
 
-// noStep is the error where no checkpoint of a step can be looked at.
+// noStep returns the error for a step without a checkpoint that can be opened.
 func (d Folder) noStep(step int64, infos []checkpoint.Info) error {
 	for _, i := range infos {
 		if i.Step == step {
@@ -118,7 +118,7 @@ func (d Folder) noStep(step int64, infos []checkpoint.Info) error {
 	return d.noneSuch(fmt.Sprintf("of step %d", step), infos)
 }
 
-// committedSteps says which steps have been committed.
+// committedSteps lists the steps that have been committed.
 func committedSteps(infos []checkpoint.Info) string {
 	const most = 5
 	var steps []string
@@ -135,10 +135,10 @@ func committedSteps(infos []checkpoint.Info) string {
 	case n == 1:
 		return "there is step " + steps[0]
 	}
-	return "there is none of any step"
+	return "no step is committed"
 }
 
-// onlyBroken is the error where folders that were set aside, oldest first, are all that there is.
+// onlyBroken returns the error for a folder that holds only folders that were set aside, which are given oldest first.
 func (d Folder) onlyBroken(ctx context.Context, dir *checkpoint.Dir, folders []string) error {
 	newest := folders[len(folders)-1]
 	which, of := "one that was found damaged and set aside: "+newest, ""
@@ -148,22 +148,22 @@ func (d Folder) onlyBroken(ctx context.Context, dir *checkpoint.Dir, folders []s
 	return fmt.Errorf("%w in %s but %s; %s%s", checkpoint.ErrNone, d.From.Named(d.Path), which, of, d.whyBroken(ctx, dir, newest))
 }
 
-// whyBroken says what is wrong with a folder that was set aside, as far as that can be told without reading data, and what to do.
+// whyBroken returns what is wrong with a folder that was set aside, as far as that is known without reading data, and what to do.
 func (d Folder) whyBroken(ctx context.Context, dir *checkpoint.Dir, folder string) string {
-	const remedy = "; to go on from one, put a good copy in its place, named without .broken"
+	const remedy = "; to resume from one, put a good copy in its place, without .broken in its name"
 	c, err := dir.FindFolder(ctx, folder)
 	if err == nil {
 		c.Close() // it was only read from
 		name, _, _ := strings.Cut(folder, ".broken")
-		return fmt.Sprintf("manifest and chunk tables are whole: ddpbatch ckpt verify --read-data %s says what is wrong with its data; "+
-			"where that finds nothing, rename it to %s",
+		return fmt.Sprintf("its manifest and chunk tables are whole: run ddpbatch ckpt verify --read-data %s to check its data; "+
+			"if that finds no error, rename it to %s",
 			d.From.Named(filepath.Join(d.Path, folder)), name)
 	}
 	if damage, ok := errors.AsType[*checkpoint.CorruptError](err); ok {
 		return filepath.Base(damage.Path) + ": " + damage.Detail + remedy
 	}
 	if errors.Is(err, checkpoint.ErrNone) {
-		return "MANIFEST.json is not there" + remedy
+		return "MANIFEST.json is missing" + remedy
 	}
 	return err.Error()
 }

@@ -14,14 +14,14 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// Printer writes for a person what there is to tell of checkpoints.
+// Printer prints what there is to know about checkpoints, for people.
 type Printer struct {
 	Out   io.Writer
 	From  text.Dir
 	Table func(heading ...string) *text.Table
 }
 
-// List writes a row for each checkpoint.
+// List prints a row for each checkpoint.
 func (p Printer) List(infos []checkpoint.Info) error {
 	t := p.Table("STEP", "STATE", "SIZE", "RATIO", "WORLD", "ATTEMPT", "BASE", "METRICS", "PINNED", "CREATED", "PATH")
 	for _, i := range infos {
@@ -36,7 +36,7 @@ func (p Printer) List(infos []checkpoint.Info) error {
 	return t.Flush()
 }
 
-// Description writes all that is known of a checkpoint.
+// Description prints everything known about a checkpoint.
 func (p Printer) Description(s *Description) error {
 	kind := "full"
 	if s.BaseStep >= 0 {
@@ -72,7 +72,7 @@ func (p Printer) Description(s *Description) error {
 	return t.Flush()
 }
 
-// Pruned writes what was, or with dryRun would be, kept and removed, and says in a sentence how much that is.
+// Pruned prints what was kept and removed, or with dryRun would be, and returns a sentence with the totals.
 func (p Printer) Pruned(rows []Pruned, dryRun bool) (sum string, err error) {
 	t := p.Table("STEP", "DO", "SIZE", "CREATED", "REASONS", "PATH")
 	freed, gone := int64(0), 0
@@ -99,7 +99,7 @@ func (p Printer) Pruned(rows []Pruned, dryRun bool) (sum string, err error) {
 	return fmt.Sprintf("%s %s, %s", done, text.Plural(gone, "checkpoint"), t.Bytes(freed)), nil
 }
 
-// Difference writes how two contents differ.
+// Difference prints how two contents differ.
 func (p Printer) Difference(d *Difference) error {
 	for _, name := range d.OnlyA {
 		fmt.Fprintf(p.Out, "only in the first: %s\n", text.Clean(name))
@@ -131,10 +131,10 @@ func (p Printer) Difference(d *Difference) error {
 	return err
 }
 
-// AtMost is by how much the elements differ, for a person.
+// AtMost returns the largest distance of the elements, for a person to read.
 func (d TensorDiffers) AtMost() string { return number(d.MaxAbs) }
 
-// String says what the two have, for a person.
+// String returns the value on both sides, for a person to read.
 func (v ValueDiffers) String() string {
 	return fmt.Sprintf("value %s: %s and %s", text.Clean(v.Name), valueText(v.A), valueText(v.B))
 }
@@ -153,7 +153,7 @@ func number(v *float64) string {
 	return strconv.FormatFloat(*v, 'g', 4, 64)
 }
 
-// codecsText says how much of a tensor each codec stores, the largest part first.
+// codecsText returns which part of a tensor each codec stores, the largest part first.
 func codecsText(codecs map[string]int64) string {
 	total := int64(0)
 	for _, n := range codecs {
@@ -170,7 +170,7 @@ func codecsText(codecs map[string]int64) string {
 	return cmp.Or(strings.Join(names, ", "), "-")
 }
 
-// shorten keeps a line a line.
+// shorten cuts a text so that it fits into a line.
 func shorten(line string) string {
 	const most = 100
 	if runes := []rune(line); len(runes) > most {
@@ -179,7 +179,7 @@ func shorten(line string) string {
 	return line
 }
 
-// ratio is how much of the tensors' bytes is left on disk.
+// ratio returns the size on disk relative to the size of the tensors.
 func ratio(stored, raw int64) string {
 	if raw <= 0 {
 		return "-"

@@ -11,14 +11,14 @@ import (
 	"ddpbatch/internal/text"
 )
 
-// Pruned is what becomes, or became, of a checkpoint; its JSON names are a contract.
+// Pruned is what happened, or would happen, to a checkpoint; its JSON names are a contract.
 type Pruned struct {
 	checkpoint.Decision
 	Removed bool `json:"removed"`
 }
 
-// Prune removes the checkpoints that policy does not keep; with dryRun it only tells which these are. With ofMetric the policy's metric
-// must be one that checkpoints have (NoMetricError). failed is why a removal stopped half way.
+// Prune removes the checkpoints that policy does not keep. With dryRun it only returns which these are. With ofMetric, some checkpoint must
+// have the policy's metric, or Prune returns a NoMetricError. failed is the error that stopped the removals half way.
 func (d Folder) Prune(ctx context.Context, policy checkpoint.Policy, ofMetric, dryRun bool) (rows []Pruned, failed, err error) {
 	dir, err := d.OpenToWrite(ctx)
 	if err != nil {
@@ -41,16 +41,16 @@ func (d Folder) Prune(ctx context.Context, policy checkpoint.Policy, ofMetric, d
 	}
 	rows = []Pruned{}
 	for _, decision := range decisions {
-		// One is removed once not even a removal that has only begun is there. What a user has put there may still be.
+		// A checkpoint counts as removed only if no begun removal is left either. Files of the user's may still be in its folder.
 		rows = append(rows, Pruned{decision, !decision.Keep && lacks(decision.Path, "MANIFEST.json", "MANIFEST.deleting")})
 	}
 	return rows, failed, nil
 }
 
-// NoMetricError: no checkpoint has the metric that was named.
+// NoMetricError reports that no checkpoint has the metric that the user named.
 type NoMetricError struct {
 	Metric string
-	Known  []string // that checkpoints have
+	Known  []string // metrics that checkpoints have
 	in     string
 }
 
@@ -62,7 +62,7 @@ func (e *NoMetricError) Error() string {
 	return fmt.Sprintf("no checkpoint in %s has the metric %q; %s", e.in, e.Metric, what)
 }
 
-// checkMetric refuses a metric that no checkpoint has: it is mistyped, and by it all of the best would go.
+// checkMetric refuses a metric that no checkpoint has: it is probably mistyped, and with it none of the best would be kept.
 func (d Folder) checkMetric(decisions []checkpoint.Decision, metric string) error {
 	known := map[string]bool{}
 	for _, decision := range decisions {

@@ -15,7 +15,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// ToVerify are the checkpoints that were named, or all that were committed and not set aside as broken.
+// ToVerify returns the checkpoints that word names, or, if it is empty, all that were committed and not set aside as broken.
 func (d Folder) ToVerify(ctx context.Context, dir *checkpoint.Dir, word string) ([]checkpoint.Info, error) {
 	step := int64(-1)
 	if word = cmp.Or(word, d.Only); word != "" {
@@ -47,23 +47,23 @@ func (d Folder) ToVerify(ctx context.Context, dir *checkpoint.Dir, word string) 
 	case len(infos) == 0:
 		return nil, d.None()
 	}
-	return nil, fmt.Errorf("%w in %s that was committed and not set aside; ddpbatch ckpt ls shows what there is",
+	return nil, fmt.Errorf("%w in %s that was committed and not set aside; ddpbatch ckpt ls lists what is there",
 		checkpoint.ErrNone, d.From.Named(d.Path))
 }
 
-// Verified is one row of verify; its JSON names are a contract.
+// Verified is the result of verifying one checkpoint; its JSON names are a contract.
 type Verified struct {
 	Step  int64  `json:"step"`
 	Path  string `json:"path"`
 	OK    bool   `json:"ok"`
 	Error string `json:"error"`
-	// Of one that is ok: how many of its chunks were read and checked, and how many it has.
+	// If OK: how many of its chunks were read and checked, and how many it has. Else 0.
 	Read   int `json:"read"`
 	Chunks int `json:"chunks"`
 }
 
-// Verify checks checkpoints one by one, and reads share per cent of their chunks. done is called after each; failed are the errors of
-// those that are not ok. What was pruned since it was listed, as a run that is alive does, is left out.
+// Verify checks checkpoints one by one, and reads share percent of their chunks. It calls done after each. failed holds the errors of
+// those that are not OK. It leaves out checkpoints that have been pruned since they were listed, for example by a live run.
 func Verify(ctx context.Context, dir *checkpoint.Dir, infos []checkpoint.Info, share float64, done func(checkpoint.Info, Verified)) (
 	rows []Verified, failed []error, err error,
 ) {
@@ -73,7 +73,7 @@ func Verify(ctx context.Context, dir *checkpoint.Dir, infos []checkpoint.Info, s
 		if ctx.Err() != nil {
 			return nil, nil, context.Cause(ctx)
 		}
-		if err != nil && lacks(info.Path, "MANIFEST.json") { // a removal begins with the manifest, and what is corrupt keeps it
+		if err != nil && lacks(info.Path, "MANIFEST.json") { // a removal begins with the manifest; a corrupt checkpoint keeps it
 			continue
 		}
 		row := Verified{Step: info.Step, Path: info.Path, OK: err == nil, Read: read, Chunks: chunks}
@@ -85,12 +85,13 @@ func Verify(ctx context.Context, dir *checkpoint.Dir, infos []checkpoint.Info, s
 		done(info, row)
 	}
 	if len(rows) == 0 {
-		return nil, nil, fmt.Errorf("%w: all were removed while they were checked; verify again", checkpoint.ErrNone)
+		return nil, nil, fmt.Errorf("%w: all were removed while they were being checked; verify again", checkpoint.ErrNone)
 	}
 	return rows, failed, nil
 }
 
-// verifyOne checks the checkpoint in just that folder, and tells how many of its chunks it has read. What is not ok has none.
+// verifyOne checks the checkpoint in the very folder of info. It returns how many of its chunks it has read, and how many there are, or 0
+// on an error.
 func verifyOne(ctx context.Context, dir *checkpoint.Dir, info checkpoint.Info, share float64) (read, chunks int, err error) {
 	c, err := dir.FindFolder(ctx, filepath.Base(info.Path))
 	if err != nil {
@@ -109,7 +110,7 @@ func verifyOne(ctx context.Context, dir *checkpoint.Dir, info checkpoint.Info, s
 	return read, c.Chunks(), nil
 }
 
-// lacks tells whether none of the files is in a folder.
+// lacks reports whether none of the files is in a folder.
 func lacks(folder string, files ...string) bool {
 	return !slices.ContainsFunc(files, func(name string) bool {
 		_, err := os.Lstat(filepath.Join(folder, name))
